@@ -1,0 +1,71 @@
+#include "base/buf.h"
+
+#include "base/mem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void buf_deinit(struct buf *b)
+{
+    free(b->data);
+    *b = (struct buf){0};
+}
+
+void buf_clear(struct buf *b)
+{
+    b->len = 0;
+}
+
+void buf_reserve(struct buf *b, size_t n_more)
+{
+    if (b->cap - b->len >= n_more)
+        return;
+    size_t cap = b->cap ? b->cap : 64;
+    while (cap - b->len < n_more)
+        cap *= 2;
+    b->data = mem_realloc(b->data, cap);
+    b->cap = cap;
+}
+
+void buf_add(struct buf *b, const void *data, size_t n)
+{
+    if (n == 0)
+        return;
+    buf_reserve(b, n);
+    memcpy(b->data + b->len, data, n);
+    b->len += n;
+}
+
+void buf_str(struct buf *b, const char *s)
+{
+    buf_add(b, s, strlen(s));
+}
+
+void buf_char(struct buf *b, char c)
+{
+    buf_add(b, &c, 1);
+}
+
+void buf_printf(struct buf *b, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    if (n <= 0)
+        return;
+    buf_reserve(b, (size_t)n + 1);
+    va_start(ap, fmt);
+    vsnprintf(b->data + b->len, (size_t)n + 1, fmt, ap);
+    va_end(ap);
+    b->len += (size_t)n;
+}
+
+const char *buf_cstr(struct buf *b)
+{
+    buf_reserve(b, 1);
+    b->data[b->len] = '\0';
+    return b->data;
+}

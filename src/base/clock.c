@@ -1,0 +1,15 @@
+#include "base/clock.h"
+
+#include <time.h>
+
+uint64_t clock_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
+}
+
+int64_t clock_unix(void)
+{
+    return (int64_t)time(NULL);
+}

@@ -1,0 +1,24 @@
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static enum log_level max_level = LOG_INFO;
+static const char *const names[] = {"error", "warning", "info", "debug"};
+
+void log_set_level(enum log_level level)
+{
+    max_level = level;
+}
+
+void log_line(enum log_level level, const char *fmt, ...)
+{
+    if (level > max_level)
+        return;
+    char line[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    fprintf(stderr, "weir: %s: %s\n", names[level], line);
+}

@@ -1,0 +1,85 @@
+#include "base/utf8.h"
+
+#include <string.h>
+
+int utf8_len(const char *str, size_t n)
+{
+    const unsigned char *s = (const unsigned char *)str;
+    if (n == 0)
+        return -1;
+    if (s[0] < 0x80)
+        return 1;
+    int len = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
+    if (s[0] < 0xc2 || s[0] > 0xf4)
+        return 0;
+    /* the second byte carries the limits of shortest form, surrogates and U+10FFFF */
+    unsigned lo = 0x80, hi = 0xbf;
+    if (s[0] == 0xe0)
+        lo = 0xa0;
+    else if (s[0] == 0xed)
+        hi = 0x9f;
+    else if (s[0] == 0xf0)
+        lo = 0x90;
+    else if (s[0] == 0xf4)
+        hi = 0x8f;
+    for (int i = 1; i < len; i++) {
+        if ((size_t)i >= n)
+            return -1;
+        if (s[i] < lo || s[i] > hi)
+            return 0;
+        lo = 0x80;
+        hi = 0xbf;
+    }
+    return len;
+}
+
+bool utf8_valid(const char *s, size_t n)
+{
+    while (n > 0) {
+        int len = utf8_len(s, n);
+        if (len <= 0)
+            return false;
+        s += len;
+        n -= (size_t)len;
+    }
+    return true;
+}
+
+/* How many bytes at s, which begins no valid character, one U+FFFD stands for: the longest run
+ * that could have begun one, at least a byte (Unicode 15, section 3.9, "maximal subpart"). */
+static size_t bad_len(const char *s, size_t n)
+{
+    size_t k = 1;
+    while (k < n && utf8_len(s, k + 1) == -1)
+        k++;
+    return utf8_len(s, k) == -1 ? k : 1;
+}
+
+void utf8_feed(struct utf8_stream *u, const char *s, size_t n, bool flush, struct buf *out)
+{
+    static const char replacement[] = "\xef\xbf\xbd";
+    struct buf joined = {0};
+    if (u->n_held > 0) {
+        buf_add(&joined, u->held, u->n_held);
+        buf_add(&joined, s, n);
+        s = joined.data;
+        n = joined.len;
+        u->n_held = 0;
+    }
+    while (n > 0) {
+        int len = utf8_len(s, n);
+        if (len == -1 && !flush) {
+            memcpy(u->held, s, n);
+            u->n_held = (uint8_t)n;
+            break;
+        }
+        size_t k = len > 0 ? (size_t)len : bad_len(s, n);
+        if (len > 0)
+            buf_add(out, s, k);
+        else
+            buf_add(out, replacement, 3);
+        s += k;
+        n -= k;
+    }
+    buf_deinit(&joined);
+}
