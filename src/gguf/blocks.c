@@ -1,0 +1,234 @@
+#include "gguf/blocks.h"
+
+#include <math.h>
+#include <string.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "blocks are read as they lie in the file");
+_Static_assert(sizeof(struct block_q4_0) == 18, "q4_0");
+_Static_assert(sizeof(struct block_q8_0) == 34, "q8_0");
+_Static_assert(sizeof(struct block_q4_k) == 144, "q4_k");
+_Static_assert(sizeof(struct block_q6_k) == 210, "q6_k");
+
+/* Every type of the format by its number; gaps were types that have been withdrawn. */
+static const struct gguf_type_info types[] = {
+    [0] = {"F32", 1, 4},         [1] = {"F16", 1, 2},         [2] = {"Q4_0", 32, 18},
+    [3] = {"Q4_1", 32, 20},      [6] = {"Q5_0", 32, 22},      [7] = {"Q5_1", 32, 24},
+    [8] = {"Q8_0", 32, 34},      [9] = {"Q8_1", 32, 36},      [10] = {"Q2_K", 256, 84},
+    [11] = {"Q3_K", 256, 110},   [12] = {"Q4_K", 256, 144},   [13] = {"Q5_K", 256, 176},
+    [14] = {"Q6_K", 256, 210},   [15] = {"Q8_K", 256, 292},   [16] = {"IQ2_XXS", 256, 66},
+    [17] = {"IQ2_XS", 256, 74},  [18] = {"IQ3_XXS", 256, 98}, [19] = {"IQ1_S", 256, 50},
+    [20] = {"IQ4_NL", 32, 18},   [21] = {"IQ3_S", 256, 110},  [22] = {"IQ2_S", 256, 82},
+    [23] = {"IQ4_XS", 256, 136}, [24] = {"I8", 1, 1},         [25] = {"I16", 1, 2},
+    [26] = {"I32", 1, 4},        [27] = {"I64", 1, 8},        [28] = {"F64", 1, 8},
+    [29] = {"IQ1_M", 256, 56},   [30] = {"BF16", 1, 2},       [34] = {"TQ1_0", 256, 54},
+    [35] = {"TQ2_0", 256, 66},   [39] = {"MXFP4", 32, 17},    [40] = {"NVFP4", 64, 36},
+    [41] = {"Q1_0", 128, 18},
+};
+
+const struct gguf_type_info *gguf_type_info(enum gguf_type type)
+{
+    size_t i = (uint32_t)type;
+    return i < sizeof types / sizeof types[0] && types[i].name ? &types[i] : NULL;
+}
+
+bool gguf_type_is_computed(enum gguf_type type)
+{
+    switch (type) {
+    case GGUF_TYPE_F32:
+    case GGUF_TYPE_F16:
+    case GGUF_TYPE_Q4_0:
+    case GGUF_TYPE_Q8_0:
+    case GGUF_TYPE_Q4_K:
+    case GGUF_TYPE_Q6_K:
+    case GGUF_TYPE_BF16:
+        return true;
+    }
+    return false;
+}
+
+const char *gguf_type_name(uint32_t type)
+{
+    const struct gguf_type_info *info = gguf_type_info((enum gguf_type)type);
+    return info ? info->name : "unknown";
+}
+
+static uint32_t bits_of(float f)
+{
+    uint32_t x;
+    memcpy(&x, &f, sizeof x);
+    return x;
+}
+
+static float float_of(uint32_t x)
+{
+    float f;
+    memcpy(&f, &x, sizeof f);
+    return f;
+}
+
+/* f16: sign 1, exponent 5 (bias 15), mantissa 10. f32: 1, 8 (bias 127), 23. So a normal number
+ * moves its bits up by 13 and its exponent up by 112. */
+float f16_to_f32(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16;
+    uint32_t exponent = (h >> 10) & 0x1f;
+    uint32_t mantissa = h & 0x3ff;
+    if (exponent == 0) /* zero and subnormals: mantissa units of 2^-24; exact */
+        return float_of(sign | bits_of((float)mantissa * 0x1p-24f));
+    if (exponent == 31)
+        return float_of(sign | 0x7f800000u | mantissa << 13);
+    return float_of(sign | (exponent + 112) << 23 | mantissa << 13);
+}
+
+uint16_t f32_to_f16(float f)
+{
+    uint32_t x = bits_of(f);
+    uint32_t sign = (x >> 16) & 0x8000;
+    x &= 0x7fffffff;
+    if (x > 0x7f800000) /* NaN: keep the top of the payload, make it quiet */
+        return (uint16_t)(sign | 0x7e00 | ((x >> 13) & 0x1ff));
+    if (x >= 0x47800000) /* 2^16 and above; 65520 and above get there by the carry below */
+        return (uint16_t)(sign | 0x7c00);
+    if (x <
+        0x38800000) { /* below 2^-14: in 0.5 + |f| the last bit weighs 2^-24, as in the result */
+        uint32_t sum = bits_of(float_of(x) + 0.5f);
+        return (uint16_t)(sign | (sum - 0x3f000000));
+    }
+    x += 0xfff + ((x >> 13) & 1); /* half of the last kept bit, less one when that bit is even */
+    return (uint16_t)(sign | ((x - (112u << 23)) >> 13));
+}
+
+float bf16_to_f32(uint16_t h)
+{
+    return float_of((uint32_t)h << 16);
+}
+
+uint16_t f32_to_bf16(float f)
+{
+    uint32_t x = bits_of(f);
+    if ((x & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(x >> 16 | 0x40); /* quiet, so that a cut payload cannot become infinity */
+    return (uint16_t)((x + 0x7fff + ((x >> 16) & 1)) >> 16);
+}
+
+/* Twelve bytes hold eight scales and eight mins of 6 bits. Bytes 0-3 and 4-7 hold scale and min of
+ * groups 0-3 in their low 6 bits; bytes 8-11 hold the low 4 bits of groups 4-7 (scale low, min
+ * high), whose top 2 bits are the top 2 bits of bytes 0-7. */
+void block_q4_k_group(const struct block_q4_k *b, int i, uint8_t *scale, uint8_t *min)
+{
+    const uint8_t *s = b->scales;
+    if (i < 4) {
+        *scale = s[i] & 63;
+        *min = s[i + 4] & 63;
+    } else {
+        *scale = (uint8_t)((s[i + 4] & 15) | (s[i - 4] >> 6) << 4);
+        *min = (uint8_t)(s[i + 4] >> 4 | (s[i] >> 6) << 4);
+    }
+}
+
+static void expand_q4_0(const void *src, float *out)
+{
+    struct block_q4_0 b;
+    memcpy(&b, src, sizeof b);
+    float d = f16_to_f32(b.d);
+    for (int j = 0; j < 16; j++) {
+        out[j] = d * (float)((b.qs[j] & 15) - 8);
+        out[j + 16] = d * (float)((b.qs[j] >> 4) - 8);
+    }
+}
+
+static void expand_q8_0(const void *src, float *out)
+{
+    struct block_q8_0 b;
+    memcpy(&b, src, sizeof b);
+    float d = f16_to_f32(b.d);
+    for (int j = 0; j < 32; j++)
+        out[j] = d * (float)b.qs[j];
+}
+
+/* Groups come in pairs that share 32 bytes: the even group in the low nibbles, the odd one in the
+ * high. d * scale * q has at most 11 + 6 + 4 bits, so only the difference rounds. */
+static void expand_q4_k(const void *src, float *out)
+{
+    struct block_q4_k b;
+    memcpy(&b, src, sizeof b);
+    float d = f16_to_f32(b.d);
+    float dmin = f16_to_f32(b.dmin);
+    for (size_t g = 0; g < 8; g++) {
+        uint8_t scale, min;
+        block_q4_k_group(&b, (int)g, &scale, &min);
+        float step = d * (float)scale;
+        float base = dmin * (float)min;
+        const uint8_t *q = &b.qs[g / 2 * 32];
+        int shift = g % 2 ? 4 : 0;
+        for (size_t j = 0; j < 32; j++)
+            out[g * 32 + j] = step * (float)(q[j] >> shift & 15) - base;
+    }
+}
+
+/* Each half of 128 values is four runs of 32. Runs 0 and 1 are the low nibbles of the half's 64
+ * bytes of ql, runs 2 and 3 the high ones; run r's upper 2 bits are bits 2r, 2r + 1 of 32 bytes of
+ * qh. Scales cover 16 values each, in the order of the values. */
+static void expand_q6_k(const void *src, float *out)
+{
+    struct block_q6_k b;
+    memcpy(&b, src, sizeof b);
+    float d = f16_to_f32(b.d);
+    for (int i = 0; i < 256; i++) {
+        int half = i / 128, run = i / 32 % 4, j = i % 32;
+        int low = b.ql[half * 64 + run % 2 * 32 + j] >> (run / 2 * 4) & 15;
+        int high = b.qh[half * 32 + j] >> (run * 2) & 3;
+        int8_t scale = b.scales[i / 16];
+        out[i] = d * (float)scale * (float)((high << 4 | low) - 32);
+    }
+}
+
+static void expand_halves(const uint8_t *src, float *out, size_t n, float (*widen)(uint16_t))
+{
+    for (size_t i = 0; i < n; i++) {
+        uint16_t h;
+        memcpy(&h, src + 2 * i, sizeof h);
+        out[i] = widen(h);
+    }
+}
+
+static void expand_blocks(enum gguf_type type,
+                          const uint8_t *src,
+                          float *out,
+                          size_t n,
+                          void (*expand)(const void *, float *))
+{
+    const struct gguf_type_info *info = &types[type];
+    for (size_t i = 0; i < n / info->block_values; i++)
+        expand(src + i * info->block_bytes, out + i * info->block_values);
+}
+
+void gguf_dequantize(enum gguf_type type, const void *src, float *out, size_t n)
+{
+    switch (type) {
+    case GGUF_TYPE_F32:
+        memcpy(out, src, n * sizeof *out);
+        return;
+    case GGUF_TYPE_F16:
+        expand_halves(src, out, n, f16_to_f32);
+        return;
+    case GGUF_TYPE_BF16:
+        expand_halves(src, out, n, bf16_to_f32);
+        return;
+    case GGUF_TYPE_Q4_0:
+        expand_blocks(type, src, out, n, expand_q4_0);
+        return;
+    case GGUF_TYPE_Q8_0:
+        expand_blocks(type, src, out, n, expand_q8_0);
+        return;
+    case GGUF_TYPE_Q4_K:
+        expand_blocks(type, src, out, n, expand_q4_k);
+        return;
+    case GGUF_TYPE_Q6_K:
+        expand_blocks(type, src, out, n, expand_q6_k);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        out[i] = NAN;
+}

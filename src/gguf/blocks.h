@@ -1,0 +1,75 @@
+/* The block formats of quantised weights: their sizes, and their exact values.
+ *
+ * A row of ne[0] values is a run of blocks. gguf_dequantize is the definition of what a weight is:
+ * kernels are tested against it. */
+#ifndef WEIR_GGUF_BLOCKS_H
+#define WEIR_GGUF_BLOCKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The types that Weir computes with, numbered as in the file. A file may hold others: those whose
+ * block size is known can be listed and skipped over (gguf_type_info), but not computed. */
+enum gguf_type {
+    GGUF_TYPE_F32 = 0,
+    GGUF_TYPE_F16 = 1,
+    GGUF_TYPE_Q4_0 = 2,
+    GGUF_TYPE_Q8_0 = 8,
+    GGUF_TYPE_Q4_K = 12,
+    GGUF_TYPE_Q6_K = 14,
+    GGUF_TYPE_BF16 = 30,
+};
+
+/* Packed as in the file (all are multiples of 2 bytes; f16 as raw uint16_t). */
+struct block_q4_0 { /* w = d * (q - 8); qs[j] holds value j low, j + 16 high */
+    uint16_t d;
+    uint8_t qs[16];
+};
+struct block_q8_0 { /* w = d * q */
+    uint16_t d;
+    int8_t qs[32];
+};
+struct block_q4_k { /* 8 groups of 32: w = d * scale * q - dmin * min; scales, mins 6 bits each */
+    uint16_t d;
+    uint16_t dmin;
+    uint8_t scales[12];
+    uint8_t qs[128];
+};
+struct block_q6_k { /* 16 groups of 16: w = d * scale * (q - 32) */
+    uint8_t ql[128];
+    uint8_t qh[64];
+    int8_t scales[16];
+    uint16_t d;
+};
+
+struct gguf_type_info {
+    const char *name;      /* "Q8_0" */
+    uint32_t block_values; /* values a block holds */
+    uint32_t block_bytes;  /* bytes a block takes */
+};
+
+/* The layout of any type that the format defines, also of those that Weir does not compute; NULL
+ * for a number that the format does not define. */
+const struct gguf_type_info *gguf_type_info(enum gguf_type type);
+
+/* Whether gguf_dequantize and the kernels know the type: one of enum gguf_type. */
+bool gguf_type_is_computed(enum gguf_type type);
+
+/* A name for any type number that the format defines, for messages ("Q2_K"); else "unknown". */
+const char *gguf_type_name(uint32_t type);
+
+/* Scale and min of group i (0..7) of a q4_k block. */
+void block_q4_k_group(const struct block_q4_k *b, int i, uint8_t *scale, uint8_t *min);
+
+/* out[n] = the n values stored at src (whole blocks: n is a multiple of block_values; src may be
+ * unaligned). Exact in f32 up to the one product and difference that define the format. A type that
+ * is not computed yields NaN. */
+void gguf_dequantize(enum gguf_type type, const void *src, float *out, size_t n);
+
+float f16_to_f32(uint16_t h); /* exact, also for subnormals, infinities and NaN */
+uint16_t f32_to_f16(float f); /* round to nearest even */
+float bf16_to_f32(uint16_t h);
+uint16_t f32_to_bf16(float f); /* round to nearest even; NaN stays NaN */
+
+#endif
