@@ -1,0 +1,109 @@
+/* Which tokens a sequence holds: a list of distinct tokens, which the penalties walk, and an
+ * open-addressed table of places in it.
+ *
+ *      table   | 0 | . | 2 | . | . | 1 | . | . |      place + 1; 0 is empty
+ *      entries | 17: prompt, 3 in output | 4: 1 in output | 250: prompt | */
+#include "sample/internal.h"
+
+#include "base/mem.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct entry {
+    int32_t id;
+    bool in_prompt;
+    uint32_t n_output;
+};
+
+struct sample_history {
+    bool counts_prompt; /* prompt tokens matter to the repetition penalty only */
+    uint32_t shift;     /* 64 - log2 of the table's size */
+    size_t n_entries;
+    size_t max_entries;
+    struct entry *entries; /* [n_entries] */
+    uint32_t *table;       /* [1 << (64 - shift)], at most half full */
+};
+
+static bool repeats(const struct sample_params *p)
+{
+    return p->repetition_penalty != 1.0f;
+}
+
+struct sample_history *sample_history_create(const struct sample_params *p, size_t max_tokens)
+{
+    if (!repeats(p) && p->presence_penalty == 0.0f && p->frequency_penalty == 0.0f)
+        return NULL;
+    struct sample_history *h = mem_zalloc(1, sizeof *h);
+    h->counts_prompt = repeats(p);
+    h->max_entries = max_tokens ? max_tokens : 1;
+    uint32_t n_bits = 1;
+    while (((size_t)1 << n_bits) < 2 * h->max_entries)
+        n_bits++;
+    h->shift = 64 - n_bits;
+    h->entries = mem_zalloc(h->max_entries, sizeof *h->entries);
+    h->table = mem_zalloc((size_t)1 << n_bits, sizeof *h->table);
+    return h;
+}
+
+void sample_history_destroy(struct sample_history *h)
+{
+    if (!h)
+        return;
+    free(h->entries);
+    free(h->table);
+    free(h);
+}
+
+/* The entry of `id`, made if it is new; NULL when there are max_entries others. */
+static struct entry *entry_of(struct sample_history *h, int32_t id)
+{
+    size_t mask = ((size_t)1 << (64 - h->shift)) - 1;
+    size_t at = (uint32_t)id * 0x9e3779b97f4a7c15u >> h->shift; /* spreads runs of ids */
+    while (h->table[at] != 0) {
+        struct entry *e = &h->entries[h->table[at] - 1];
+        if (e->id == id)
+            return e;
+        at = (at + 1) & mask;
+    }
+    if (h->n_entries == h->max_entries)
+        return NULL;
+    struct entry *e = &h->entries[h->n_entries++];
+    e->id = id;
+    h->table[at] = (uint32_t)h->n_entries;
+    return e;
+}
+
+void sample_history_add(struct sample_history *h, int32_t id, bool output)
+{
+    if (!h || (!output && !h->counts_prompt))
+        return;
+    struct entry *e = entry_of(h, id);
+    assert(e);
+    if (!e)
+        return;
+    if (output)
+        e->n_output++;
+    else
+        e->in_prompt = true;
+}
+
+void sample_penalise(const struct sample_params *p,
+                     const struct sample_history *h,
+                     float *logits,
+                     uint32_t n_vocab)
+{
+    if (!h)
+        return;
+    for (size_t i = 0; i < h->n_entries; i++) {
+        const struct entry *e = &h->entries[i];
+        if (e->id < 0 || (uint32_t)e->id >= n_vocab)
+            continue;
+        float l = logits[e->id];
+        if (repeats(p))
+            l = l > 0 ? l / p->repetition_penalty : l * p->repetition_penalty;
+        if (e->n_output > 0)
+            l -= p->presence_penalty + p->frequency_penalty * (float)e->n_output;
+        logits[e->id] = l;
+    }
+}
