@@ -1,0 +1,41 @@
+#include "tokenizer/encoder.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+void token_list_add(struct token_list *l, token_id id)
+{
+    if (l->n == l->cap) {
+        l->cap = l->cap ? 2 * l->cap : 64;
+        l->ids = mem_realloc(l->ids, l->cap * sizeof *l->ids);
+    }
+    l->ids[l->n++] = id;
+}
+
+void token_list_deinit(struct token_list *l)
+{
+    free(l->ids);
+    *l = (struct token_list){0};
+}
+
+enum err encoder_room(struct encoder *enc, size_t n, struct err_info *e)
+{
+    struct token_list *l = enc->out;
+    if (l->cap - l->n >= n)
+        return OK;
+    size_t cap = l->cap + l->cap / 2 > l->n + n ? l->cap + l->cap / 2 : l->n + n;
+    token_id *ids = realloc(l->ids, cap * sizeof *ids);
+    if (!ids)
+        return err_set(e, ERR_NOMEM, "no memory for %zu token ids", cap);
+    l->ids = ids;
+    l->cap = cap;
+    return OK;
+}
+
+void encoder_deinit(struct encoder *enc)
+{
+    merger_deinit(&enc->merger);
+    pretokenize_scratch_destroy(enc->words);
+    free(enc->escaped);
+}

@@ -1,0 +1,252 @@
+#include "tokenizer/tokenizer.h"
+
+#include "base/mem.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/special.h"
+#include "tokenizer/spm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct tokenizer {
+    struct vocab vocab;
+    struct special_set special;
+    struct bpe *bpe; /* one of the two families */
+    struct spm spm;
+};
+
+enum err tokenizer_create(const struct gguf *g, struct tokenizer **out, struct err_info *e)
+{
+    struct tokenizer *t = mem_zalloc(1, sizeof *t);
+    enum err err = vocab_read(g, &t->vocab, e);
+    if (!err)
+        err = special_init(&t->special, &t->vocab, e);
+    if (!err && t->vocab.family == VOCAB_BPE)
+        err = bpe_create(g, &t->vocab, &t->bpe, e);
+    if (!err && t->vocab.family == VOCAB_SPM)
+        spm_init(&t->spm, &t->vocab);
+    if (err) {
+        tokenizer_destroy(t);
+        t = NULL;
+    }
+    *out = t;
+    return err;
+}
+
+void tokenizer_destroy(struct tokenizer *t)
+{
+    if (!t)
+        return;
+    bpe_destroy(t->bpe);
+    special_deinit(&t->special);
+    vocab_deinit(&t->vocab);
+    free(t);
+}
+
+/* ---- what the vocabulary says ---- */
+
+uint32_t tokenizer_n_vocab(const struct tokenizer *t)
+{
+    return t->vocab.n;
+}
+
+token_id tokenizer_bos(const struct tokenizer *t)
+{
+    return t->vocab.bos;
+}
+
+token_id tokenizer_eos(const struct tokenizer *t)
+{
+    return t->vocab.eos;
+}
+
+bool tokenizer_adds_bos(const struct tokenizer *t)
+{
+    return t->vocab.add_bos && t->vocab.bos != TOKEN_NONE;
+}
+
+bool tokenizer_adds_eos(const struct tokenizer *t)
+{
+    return t->vocab.add_eos && t->vocab.eos != TOKEN_NONE;
+}
+
+/* NULL for an id out of range. */
+static const struct vocab_token *token_of(const struct tokenizer *t, token_id id)
+{
+    return id >= 0 && (uint32_t)id < t->vocab.n ? &t->vocab.tokens[id] : NULL;
+}
+
+bool tokenizer_is_eog(const struct tokenizer *t, token_id id)
+{
+    const struct vocab_token *token = token_of(t, id);
+    return token && token->eog;
+}
+
+bool tokenizer_is_control(const struct tokenizer *t, token_id id)
+{
+    const struct vocab_token *token = token_of(t, id);
+    return token && token->type == TOKEN_CONTROL;
+}
+
+token_id tokenizer_find(const struct tokenizer *t, const char *s, size_t n)
+{
+    return vocab_index_find(&t->vocab, &t->vocab.by_text, s, n);
+}
+
+/* ---- text to ids ---- */
+
+/* Where the walk over the text stands among the caller's pieces. */
+struct piece_cursor {
+    const struct text_piece *pieces;
+    size_t i;
+    size_t end; /* of pieces[i] in the whole text */
+};
+
+/* How many bytes from `at` on lie in the same trusted piece; 0 in an untrusted one. */
+static size_t trusted_from(struct piece_cursor *c, size_t at)
+{
+    while (at >= c->end)
+        c->end += c->pieces[++c->i].n_bytes;
+    return c->pieces[c->i].parse_special ? c->end - at : 0;
+}
+
+struct special_match {
+    size_t begin, end;
+    token_id id; /* TOKEN_NONE: none up to the end of the text, and begin is that end */
+};
+
+static struct special_match next_special(
+    const struct special_set *s, const char *text, size_t n, size_t at, struct piece_cursor *c)
+{
+    for (; at < n; at++) {
+        unsigned byte = (unsigned char)text[at];
+        if (s->first[byte] == s->first[byte + 1])
+            continue;
+        size_t len = 0;
+        token_id id = special_longest(s, text + at, n - at, trusted_from(c, at), &len);
+        if (id != TOKEN_NONE)
+            return (struct special_match){at, at + len, id};
+    }
+    return (struct special_match){n, n, TOKEN_NONE};
+}
+
+static enum err encode_run(
+    const struct tokenizer *t, struct encoder *enc, const char *text, size_t n, struct err_info *e)
+{
+    if (n == 0)
+        return OK;
+    /* every run begins the text or follows a special token: there SPM puts its space */
+    if (t->vocab.family == VOCAB_SPM)
+        return spm_encode(&t->spm, enc, text, n, t->vocab.add_space_prefix, e);
+    return bpe_encode(t->bpe, enc, text, n, e);
+}
+
+static enum err encode_text(const struct tokenizer *t,
+                            struct encoder *enc,
+                            const char *text,
+                            size_t n,
+                            const struct text_piece *pieces,
+                            struct err_info *e)
+{
+    struct piece_cursor cursor = {pieces, 0, pieces[0].n_bytes};
+    for (size_t at = 0; at < n;) {
+        struct special_match m = next_special(&t->special, text, n, at, &cursor);
+        enum err err = encode_run(t, enc, text + at, m.begin - at, e);
+        if (!err && m.id != TOKEN_NONE)
+            err = encoder_room(enc, 1, e);
+        if (err)
+            return err;
+        if (m.id != TOKEN_NONE)
+            token_list_add(enc->out, m.id);
+        at = m.end;
+    }
+    return OK;
+}
+
+/* The pieces side by side: one piece as it is, more in *joined. */
+static enum err join(const struct text_piece *pieces,
+                     size_t n_pieces,
+                     char **joined,
+                     const char **text,
+                     size_t *n,
+                     struct err_info *e)
+{
+    *n = 0;
+    for (size_t i = 0; i < n_pieces; i++)
+        if (!mem_add(*n, pieces[i].n_bytes, n) || *n > INT32_MAX)
+            return err_set(e, ERR_UNSUPPORTED, "a text of more than 2 GiB");
+    if (n_pieces <= 1) {
+        *text = n_pieces ? pieces[0].text : "";
+        return OK;
+    }
+    char *out = *joined = malloc(*n + 1);
+    if (!out)
+        return err_set(e, ERR_NOMEM, "no memory for a text of %zu bytes", *n);
+    for (size_t i = 0; i < n_pieces; i++) {
+        if (pieces[i].n_bytes > 0)
+            memcpy(out, pieces[i].text, pieces[i].n_bytes);
+        out += pieces[i].n_bytes;
+    }
+    *text = *joined;
+    return OK;
+}
+
+enum err tokenizer_encode(const struct tokenizer *t,
+                          const struct text_piece *pieces,
+                          size_t n_pieces,
+                          struct token_list *out,
+                          struct err_info *e)
+{
+    char *joined = NULL;
+    const char *text = NULL;
+    size_t n, n_before = out->n;
+    enum err err = join(pieces, n_pieces, &joined, &text, &n, e);
+    if (!err && n > 0) {
+        struct encoder enc = {.out = out};
+        err = encode_text(t, &enc, text, n, pieces, e);
+        encoder_deinit(&enc);
+    }
+    if (err)
+        out->n = n_before;
+    free(joined);
+    return err;
+}
+
+/* ---- ids to text ---- */
+
+const char *tokenizer_bytes(const struct tokenizer *t, token_id id, bool special, size_t *n_bytes)
+{
+    const struct vocab_token *token = token_of(t, id);
+    *n_bytes = 0;
+    if (!token)
+        return "";
+    if (!special && (token->type == TOKEN_CONTROL || token->type == TOKEN_UNKNOWN))
+        return "";
+    *n_bytes = token->n_bytes;
+    return token->bytes;
+}
+
+/* Is id one that encoding finds as special, and puts SPM's space behind? (The unknown token mostly
+ * stands within a text.) */
+static bool is_special(const struct tokenizer *t, token_id id)
+{
+    const struct vocab_token *token = token_of(t, id);
+    return token && (token->type == TOKEN_CONTROL || token->type == TOKEN_USER_DEFINED);
+}
+
+void tokenizer_decode(
+    const struct tokenizer *t, const token_id *ids, size_t n, bool special, struct buf *out)
+{
+    bool prefixed = t->vocab.family == VOCAB_SPM && t->vocab.add_space_prefix;
+    bool run_begins = true;
+    for (size_t i = 0; i < n; i++) {
+        size_t n_bytes;
+        const char *bytes = tokenizer_bytes(t, ids[i], special, &n_bytes);
+        if (prefixed && run_begins && n_bytes > 0 && bytes[0] == ' ' && !is_special(t, ids[i])) {
+            bytes++;
+            n_bytes--;
+        }
+        buf_add(out, bytes, n_bytes);
+        run_begins = is_special(t, ids[i]);
+    }
+}

@@ -1,0 +1,83 @@
+/* Text to token ids and back, as the model's own GGUF says.
+ *
+ * Two families: byte-level BPE ("gpt2": a pre-tokenizer's pattern cuts the text into words, merges
+ * join bytes within a word) and SPM ("llama": greedy merging by score, byte fallback). Encoding
+ * takes time about linear in the text, also for one word of a megabyte.
+ *
+ * Text from a user never becomes a control token: special tokens are looked for only inside pieces
+ * that the caller marks as trusted. Pieces are otherwise one text: ids do not depend on where
+ * piece borders fall.
+ *
+ * Thread: a struct tokenizer is immutable after creation; any thread may use it. */
+#ifndef WEIR_TOKENIZER_TOKENIZER_H
+#define WEIR_TOKENIZER_TOKENIZER_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "gguf/gguf.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int32_t token_id;
+#define TOKEN_NONE (-1)
+
+struct tokenizer;
+
+/* A growable run of ids. Zero-initialise; token_list_deinit frees. */
+struct token_list {
+    token_id *ids;
+    size_t n;
+    size_t cap;
+};
+void token_list_add(struct token_list *l, token_id id);
+void token_list_deinit(struct token_list *l);
+
+/* Read the vocabulary from the file; *g must outlive it. An unknown pre-tokenizer name is a
+ * warning in the log and the default (gpt-2). Errors: ERR_FORMAT (missing or malformed fields),
+ * ERR_UNSUPPORTED (another tokenizer model), ERR_NOMEM. */
+enum err
+tokenizer_create(const struct gguf *g, struct tokenizer **out, struct err_info *e) WEIR_MUST_USE;
+void tokenizer_destroy(struct tokenizer *t);
+
+uint32_t tokenizer_n_vocab(const struct tokenizer *t);
+token_id tokenizer_bos(const struct tokenizer *t); /* TOKEN_NONE if the model has none */
+token_id tokenizer_eos(const struct tokenizer *t);
+bool tokenizer_adds_bos(const struct tokenizer *t); /* the model wants BOS before a prompt */
+bool tokenizer_adds_eos(const struct tokenizer *t);
+
+/* Every id that ends a turn: eos, eot, eom and the well-known end texts (<|im_end|>, <|eot_id|>,
+ * <end_of_turn>, <|endoftext|>, ...) that the vocabulary holds as control tokens. */
+bool tokenizer_is_eog(const struct tokenizer *t, token_id id);
+bool tokenizer_is_control(const struct tokenizer *t, token_id id);
+
+/* The id whose text is exactly s[0..n), or TOKEN_NONE. */
+token_id tokenizer_find(const struct tokenizer *t, const char *s, size_t n);
+
+/* A part of the text to encode. */
+struct text_piece {
+    const char *text; /* any bytes; invalid UTF-8 is encoded byte by byte */
+    size_t n_bytes;
+    bool parse_special; /* special tokens inside this piece become control tokens */
+};
+
+/* Append the ids of the pieces, as one text, to *out. No BOS or EOS is added.
+ * Errors: ERR_NOMEM, ERR_UNSUPPORTED (a byte that the vocabulary cannot express). */
+enum err tokenizer_encode(const struct tokenizer *t,
+                          const struct text_piece *pieces,
+                          size_t n_pieces,
+                          struct token_list *out,
+                          struct err_info *e) WEIR_MUST_USE;
+
+/* The raw bytes that token `id` stands for, inside the tokenizer's memory: maybe part of a
+ * character, empty for control tokens (their text with `special`) and for ids out of range. Never
+ * allocates: the engine calls it in a step. SPM: a leading space is part of the bytes. */
+const char *tokenizer_bytes(const struct tokenizer *t, token_id id, bool special, size_t *n_bytes);
+
+/* Append the text of ids[0..n) as UTF-8. At the start of an SPM text the space that encoding put
+ * there is dropped, so decode(encode(x)) == x. */
+void tokenizer_decode(
+    const struct tokenizer *t, const token_id *ids, size_t n, bool special, struct buf *out);
+
+#endif

@@ -1,0 +1,442 @@
+#include "tokenizer/vocab.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+static const char spm_space[] = "\xe2\x96\x81"; /* U+2581 */
+
+/* Texts that mark turns in the well-known chat formats, whichever type the file gives them. They
+ * become control tokens: typed as user-defined they would be matched in a user's text too. */
+static const struct {
+    const char *text;
+    bool eog;
+} turn_marks[] = {
+    {"<|im_end|>", true},
+    {"<|eot_id|>", true},
+    {"<|eom_id|>", true},
+    {"<end_of_turn>", true},
+    {"<|endoftext|>", true},
+    {"<|end_of_text|>", true},
+    {"<|end|>", true},
+    {"<|return|>", true},
+    {"<|call|>", true},
+    {"<turn|>", true},
+    {"<end_of_utterance>", true},
+    {"<\xef\xbd\x9c"
+     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+     true},
+    {"<|im_start|>", false},
+    {"<|start_header_id|>", false},
+    {"<|end_header_id|>", false},
+    {"<start_of_turn>", false},
+    {"<|begin_of_text|>", false},
+    {"<|turn>", false},
+};
+
+/* ---- string tables ---- */
+
+static const char *
+key_of(const struct vocab *v, const struct vocab_index *x, token_id id, size_t *n)
+{
+    const struct vocab_token *t = &v->tokens[id];
+    *n = x->by_bytes ? t->n_bytes : t->text_len;
+    return x->by_bytes ? t->bytes : t->text;
+}
+
+bool vocab_index_init(struct vocab_index *x, size_t n, bool by_bytes)
+{
+    size_t cap = 16;
+    while (cap < 2 * n)
+        cap *= 2;
+    x->slots = malloc(cap * sizeof *x->slots);
+    if (!x->slots)
+        return false;
+    memset(x->slots, 0xff, cap * sizeof *x->slots); /* every id TOKEN_NONE */
+    x->mask = cap - 1;
+    x->by_bytes = by_bytes;
+    return true;
+}
+
+/* The slot that holds s, or the free one where it would go. */
+static struct vocab_slot *
+slot_of(const struct vocab *v, const struct vocab_index *x, const char *s, size_t n, uint32_t *tag)
+{
+    uint64_t hash = XXH3_64bits(s, n);
+    *tag = (uint32_t)(hash >> 32);
+    for (size_t i = hash & x->mask;; i = (i + 1) & x->mask) {
+        struct vocab_slot *slot = &x->slots[i];
+        if (slot->id == TOKEN_NONE)
+            return slot;
+        if (slot->tag != *tag)
+            continue;
+        size_t len;
+        const char *key = key_of(v, x, slot->id, &len);
+        if (len == n && memcmp(key, s, n) == 0)
+            return slot;
+    }
+}
+
+void vocab_index_add(const struct vocab *v, struct vocab_index *x, token_id id)
+{
+    size_t n;
+    const char *key = key_of(v, x, id, &n);
+    if (n == 0)
+        return;
+    uint32_t tag;
+    struct vocab_slot *slot = slot_of(v, x, key, n, &tag);
+    *slot = (struct vocab_slot){tag, id};
+}
+
+token_id
+vocab_index_find(const struct vocab *v, const struct vocab_index *x, const char *s, size_t n)
+{
+    uint32_t tag;
+    return n == 0 ? TOKEN_NONE : slot_of(v, x, s, n, &tag)->id;
+}
+
+/* ---- fields ---- */
+
+enum err vocab_array(const struct gguf *g,
+                     const char *key,
+                     enum gguf_kind kind,
+                     const struct gguf_kv **out,
+                     struct err_info *e)
+{
+    const struct gguf_kv *kv = gguf_find(g, key);
+    *out = kv;
+    if (!kv)
+        return OK;
+    bool fits = kv->kind == GGUF_ARRAY &&
+                (kv->elem_kind == kind || (kind == GGUF_I32 && kv->elem_kind == GGUF_U32));
+    if (!fits)
+        return err_set_field(e, ERR_FORMAT, key, "is not an array of the expected type");
+    return OK;
+}
+
+static enum err read_texts(const struct gguf *g, struct vocab *v, struct err_info *e)
+{
+    const char *key = "tokenizer.ggml.tokens";
+    const struct gguf_kv *kv;
+    enum err err = vocab_array(g, key, GGUF_STRING, &kv, e);
+    if (err)
+        return err;
+    if (!kv || kv->n_elems == 0)
+        return err_set_field(e, ERR_FORMAT, key, "is missing or empty");
+    if (kv->n_elems > INT32_MAX)
+        return err_set_field(e, ERR_FORMAT, key, "has too many tokens");
+    v->n = (uint32_t)kv->n_elems;
+    v->tokens = calloc(v->n, sizeof *v->tokens);
+    if (!v->tokens || !vocab_index_init(&v->by_text, v->n, false))
+        return err_set(e, ERR_NOMEM, "no memory for a vocabulary of %u tokens", v->n);
+    const uint8_t *at = kv->elems;
+    for (uint32_t i = 0; i < v->n; i++) {
+        struct gguf_str s = gguf_next_str(&at);
+        if (s.len > VOCAB_MAX_TOKEN_BYTES)
+            return err_set_field(e, ERR_FORMAT, key, "token %u has %zu bytes", i, s.len);
+        struct vocab_token *t = &v->tokens[i];
+        t->text = t->bytes = s.data;
+        t->text_len = t->n_bytes = (uint32_t)s.len;
+        t->type = TOKEN_NORMAL;
+        vocab_index_add(v, &v->by_text, (token_id)i);
+    }
+    return OK;
+}
+
+/* -1: not of the form <0xAB> */
+static int byte_token_value(const struct vocab_token *t)
+{
+    if (t->text_len != 6 || memcmp(t->text, "<0x", 3) != 0 || t->text[5] != '>')
+        return -1;
+    int value = 0;
+    for (int i = 3; i < 5; i++) {
+        char c = t->text[i];
+        int digit = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                           : -1;
+        if (digit < 0)
+            return -1;
+        value = value * 16 + digit;
+    }
+    return value;
+}
+
+static enum err read_types(const struct gguf *g, struct vocab *v, struct err_info *e)
+{
+    const char *key = "tokenizer.ggml.token_type";
+    const struct gguf_kv *kv;
+    enum err err = vocab_array(g, key, GGUF_I32, &kv, e);
+    if (err)
+        return err;
+    if (kv && kv->n_elems != v->n)
+        return err_set_field(e,
+                             ERR_FORMAT,
+                             key,
+                             "has %llu entries for %u tokens",
+                             (unsigned long long)kv->n_elems,
+                             v->n);
+    for (uint32_t i = 0; i < v->n; i++) {
+        int32_t type = TOKEN_NORMAL;
+        if (kv)
+            memcpy(&type, kv->elems + 4 * (size_t)i, 4);
+        else if (v->family == VOCAB_SPM && byte_token_value(&v->tokens[i]) >= 0)
+            type = TOKEN_BYTE;
+        bool known = type >= TOKEN_NORMAL && type <= TOKEN_BYTE;
+        if (v->family == VOCAB_BPE && type == TOKEN_BYTE)
+            known = false; /* every token of a byte-level vocabulary is made of bytes */
+        v->tokens[i].type = (uint8_t)(known ? type : TOKEN_NORMAL);
+    }
+    return OK;
+}
+
+static enum err read_scores(const struct gguf *g, struct vocab *v, struct err_info *e)
+{
+    const char *key = "tokenizer.ggml.scores";
+    const struct gguf_kv *kv;
+    enum err err = vocab_array(g, key, GGUF_F32, &kv, e);
+    if (err)
+        return err;
+    if (!kv)
+        return err_set_field(e, ERR_FORMAT, key, "is missing");
+    if (kv->n_elems != v->n)
+        return err_set_field(e,
+                             ERR_FORMAT,
+                             key,
+                             "has %llu entries for %u tokens",
+                             (unsigned long long)kv->n_elems,
+                             v->n);
+    for (uint32_t i = 0; i < v->n; i++) {
+        float score;
+        memcpy(&score, kv->elems + 4 * (size_t)i, 4);
+        if (!isfinite(score))
+            return err_set_field(e, ERR_FORMAT, key, "token %u: the score is not finite", i);
+        v->tokens[i].score = score;
+    }
+    return OK;
+}
+
+/* An id that the file names; one outside the vocabulary counts as absent, with a warning, because
+ * such files exist and work. */
+static enum err read_id(
+    const struct gguf *g, const struct vocab *v, const char *key, token_id *out, struct err_info *e)
+{
+    uint32_t id = UINT32_MAX;
+    *out = TOKEN_NONE;
+    if (!gguf_find(g, key))
+        return OK;
+    enum err err = gguf_get_u32(g, key, &id, e);
+    if (err)
+        return err;
+    if (id >= v->n)
+        log_warn("%s = %u is outside the vocabulary of %u tokens; ignored", key, id, v->n);
+    else
+        *out = (token_id)id;
+    return OK;
+}
+
+/* A token that the file names as special is one, even where the types forgot it, unless its text
+ * could be ordinary (some models end a turn with a newline). */
+static void make_control(struct vocab_token *t)
+{
+    bool marked = t->text_len > 2 && t->text[0] == '<' && t->text[t->text_len - 1] == '>';
+    if (marked && (t->type == TOKEN_NORMAL || t->type == TOKEN_USER_DEFINED))
+        t->type = TOKEN_CONTROL;
+}
+
+static enum err read_special_ids(const struct gguf *g, struct vocab *v, struct err_info *e)
+{
+    token_id eot = TOKEN_NONE, eom = TOKEN_NONE;
+    const struct {
+        const char *key;
+        token_id *id;
+        bool eog;
+    } ids[] = {
+        {"tokenizer.ggml.bos_token_id", &v->bos, false},
+        {"tokenizer.ggml.eos_token_id", &v->eos, true},
+        {"tokenizer.ggml.eot_token_id", &eot, true},
+        {"tokenizer.ggml.eom_token_id", &eom, true},
+        {"tokenizer.ggml.unknown_token_id", &v->unk, false},
+    };
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
+        enum err err = read_id(g, v, ids[i].key, ids[i].id, e);
+        if (err)
+            return err;
+        if (*ids[i].id == TOKEN_NONE)
+            continue;
+        struct vocab_token *t = &v->tokens[*ids[i].id];
+        t->eog |= ids[i].eog;
+        if (ids[i].id != &v->unk)
+            make_control(t);
+    }
+    for (size_t i = 0; i < sizeof turn_marks / sizeof turn_marks[0]; i++) {
+        const char *text = turn_marks[i].text;
+        token_id id = vocab_index_find(v, &v->by_text, text, strlen(text));
+        if (id == TOKEN_NONE)
+            continue;
+        make_control(&v->tokens[id]);
+        v->tokens[id].eog |= turn_marks[i].eog && v->tokens[id].type == TOKEN_CONTROL;
+    }
+    return OK;
+}
+
+static enum err read_flags(const struct gguf *g, struct vocab *v, struct err_info *e)
+{
+    v->add_space_prefix = v->add_bos = v->family == VOCAB_SPM;
+    enum err err = gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &v->add_bos, e);
+    if (!err)
+        err = gguf_get_bool(g, "tokenizer.ggml.add_eos_token", &v->add_eos, e);
+    if (!err)
+        err = gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", &v->add_space_prefix, e);
+    return err;
+}
+
+/* ---- what tokens stand for ---- */
+
+/* Write the bytes of BPE text s to out (never more than its length); false if a character is
+ * outside the byte map: it is kept as it is, but merging bytes cannot produce the token. */
+static bool decode_bpe(const char *s, size_t n, char *out, size_t *n_out)
+{
+    bool plain = true;
+    *n_out = 0;
+    while (n > 0) {
+        int len = utf8_len(s, n);
+        int byte = len > 0 ? bytemap_decode(s, (size_t)len) : -1;
+        size_t step = len > 0 ? (size_t)len : 1;
+        if (byte >= 0) {
+            out[(*n_out)++] = (char)byte;
+        } else {
+            memcpy(out + *n_out, s, step);
+            *n_out += step;
+            plain = false;
+        }
+        s += step;
+        n -= step;
+    }
+    return plain;
+}
+
+static void decode_spm(const char *s, size_t n, char *out, size_t *n_out)
+{
+    *n_out = 0;
+    for (size_t i = 0; i < n;) {
+        bool space = n - i >= 3 && memcmp(s + i, spm_space, 3) == 0;
+        out[(*n_out)++] = space ? ' ' : s[i];
+        i += space ? 3 : 1;
+    }
+}
+
+static enum err decode_texts(struct vocab *v, struct err_info *e)
+{
+    size_t total = 1;
+    for (uint32_t i = 0; i < v->n; i++)
+        total += v->tokens[i].text_len;
+    char *out = v->decoded = malloc(total);
+    if (!out)
+        return err_set(e, ERR_NOMEM, "no memory for the texts of %u tokens", v->n);
+    for (uint32_t i = 0; i < v->n; i++) {
+        struct vocab_token *t = &v->tokens[i];
+        size_t n_bytes = t->text_len;
+        if (t->type == TOKEN_BYTE) {
+            int value = byte_token_value(t);
+            if (value < 0)
+                return err_set_field(e,
+                                     ERR_FORMAT,
+                                     "tokenizer.ggml.tokens",
+                                     "token %u has type byte, but is not like <0x1F>",
+                                     i);
+            *out = (char)value;
+            n_bytes = 1;
+            v->byte_ids[value] = (token_id)i;
+        } else if (t->type == TOKEN_CONTROL || t->type == TOKEN_UNKNOWN) {
+            continue; /* bytes are the text */
+        } else if (v->family == VOCAB_SPM) {
+            t->plain = true;
+            decode_spm(t->text, t->text_len, out, &n_bytes);
+        } else if (t->type != TOKEN_USER_DEFINED) {
+            t->plain = decode_bpe(t->text, t->text_len, out, &n_bytes);
+        } else {
+            continue;
+        }
+        t->bytes = out;
+        t->n_bytes = (uint32_t)n_bytes;
+        out += n_bytes;
+    }
+    return OK;
+}
+
+static void index_bytes(struct vocab *v)
+{
+    for (unsigned b = 0; b < 256 && v->family == VOCAB_BPE; b++) {
+        char text[2];
+        size_t n;
+        bytemap_encode((uint8_t)b, text, &n);
+        token_id id = vocab_index_find(v, &v->by_text, text, n);
+        if (id != TOKEN_NONE && v->tokens[id].plain)
+            v->byte_ids[b] = id;
+    }
+    for (uint32_t i = 0; i < v->n; i++)
+        if (v->tokens[i].plain && v->tokens[i].text_len > v->max_text)
+            v->max_text = v->tokens[i].text_len;
+}
+
+static enum err read_family(const struct gguf *g, struct vocab *v, struct err_info *e)
+{
+    const char *key = "tokenizer.ggml.model";
+    struct gguf_str s = {NULL, 0};
+    enum err err = gguf_get_str(g, key, &s, e);
+    if (err)
+        return err;
+    if (!s.data)
+        return err_set_field(e, ERR_FORMAT, key, "is missing");
+    if (s.len == 4 && memcmp(s.data, "gpt2", 4) == 0)
+        v->family = VOCAB_BPE;
+    else if (s.len == 5 && memcmp(s.data, "llama", 5) == 0)
+        v->family = VOCAB_SPM;
+    else
+        return err_set_field(e,
+                             ERR_UNSUPPORTED,
+                             key,
+                             "'%.*s' is a tokenizer that Weir does not have (it has gpt2, llama)",
+                             (int)(s.len < 40 ? s.len : 40),
+                             s.data);
+    return OK;
+}
+
+enum err vocab_read(const struct gguf *g, struct vocab *v, struct err_info *e)
+{
+    *v = (struct vocab){.bos = TOKEN_NONE, .eos = TOKEN_NONE, .unk = TOKEN_NONE};
+    for (int b = 0; b < 256; b++)
+        v->byte_ids[b] = TOKEN_NONE;
+    enum err err = read_family(g, v, e);
+    if (!err)
+        err = read_texts(g, v, e);
+    if (!err)
+        err = read_types(g, v, e);
+    if (!err && v->family == VOCAB_SPM)
+        err = read_scores(g, v, e);
+    if (!err)
+        err = read_special_ids(g, v, e);
+    if (!err)
+        err = read_flags(g, v, e);
+    if (!err)
+        err = decode_texts(v, e);
+    if (!err)
+        index_bytes(v);
+    return err;
+}
+
+void vocab_deinit(struct vocab *v)
+{
+    free(v->tokens);
+    free(v->by_text.slots);
+    free(v->decoded);
+    *v = (struct vocab){0};
+}

@@ -1,0 +1,89 @@
+/* The vocabulary as the GGUF file declares it, checked: texts, types, scores, special ids.
+ *
+ * Token texts are views of the file. `bytes` is what a token stands for in text:
+ *
+ *   BPE   normal tokens: each character of the text is one byte, by the byte map below
+ *   SPM   normal and user-defined tokens: U+2581 is a space; byte tokens "<0xAB>" are that byte
+ *   the others (control, unknown, BPE's user-defined): the text itself
+ *
+ * Thread: immutable after vocab_read. */
+#ifndef WEIR_TOKENIZER_VOCAB_H
+#define WEIR_TOKENIZER_VOCAB_H
+
+#include "tokenizer/tokenizer.h"
+
+/* No real token comes near; it bounds the work per merge under a hostile vocabulary. */
+#define VOCAB_MAX_TOKEN_BYTES 65535
+
+enum vocab_family {
+    VOCAB_BPE, /* tokenizer.ggml.model "gpt2" */
+    VOCAB_SPM, /* "llama" */
+};
+
+/* Numbered as in the file. */
+enum token_type {
+    TOKEN_NORMAL = 1,
+    TOKEN_UNKNOWN = 2,
+    TOKEN_CONTROL = 3,
+    TOKEN_USER_DEFINED = 4,
+    TOKEN_UNUSED = 5,
+    TOKEN_BYTE = 6,
+};
+
+struct vocab_token {
+    const char *text;
+    const char *bytes;
+    uint32_t text_len;
+    uint32_t n_bytes;
+    float score; /* SPM; finite */
+    uint8_t type;
+    bool eog;
+    bool plain; /* merging may produce it: stands for text, and is neither control nor byte token */
+};
+
+/* Open-addressed table from a string to the id that has it as text (or as bytes). */
+struct vocab_index {
+    struct vocab_slot {
+        uint32_t tag; /* high half of the hash */
+        token_id id;  /* TOKEN_NONE: free */
+    } * slots;
+    size_t mask;
+    bool by_bytes;
+};
+
+struct vocab {
+    enum vocab_family family;
+    struct vocab_token *tokens;
+    uint32_t n;
+    uint32_t max_text; /* bytes of the longest text of a plain token */
+    token_id bos, eos, unk;
+    bool add_bos, add_eos, add_space_prefix;
+    token_id byte_ids[256]; /* TOKEN_NONE where the vocabulary cannot express a byte */
+    struct vocab_index by_text;
+    char *decoded; /* where `bytes` differ from the text */
+};
+
+/* Read and check. On failure *v
+ * may be partly filled; vocab_deinit serves both. Errors: as tokenizer_create. */
+enum err vocab_read(const struct gguf *g, struct vocab *v, struct err_info *e) WEIR_MUST_USE;
+void vocab_deinit(struct vocab *v);
+
+/* Room for n entries, n > 0; false when memory is out. */
+bool vocab_index_init(struct vocab_index *x, size_t n, bool by_bytes);
+void vocab_index_add(const struct vocab *v, struct vocab_index *x, token_id id); /* last wins */
+token_id
+vocab_index_find(const struct vocab *v, const struct vocab_index *x, const char *s, size_t n);
+
+/* A key that must be an array of `kind` (I32 accepts U32). Absent: *out = NULL. */
+enum err vocab_array(const struct gguf *g,
+                     const char *key,
+                     enum gguf_kind kind,
+                     const struct gguf_kv **out,
+                     struct err_info *e) WEIR_MUST_USE;
+
+/* The byte map of byte-level BPE: printable Latin-1 stands for itself, the other bytes for U+0100
+ * and up, in order. bytemap_decode yields -1 for a character outside the map. */
+void bytemap_encode(uint8_t byte, char out[2], size_t *n);
+int bytemap_decode(const char *s, size_t n_char);
+
+#endif
