@@ -1,0 +1,211 @@
+/* Connections. The library owns their sockets; this file accepts them, watches each in the loop's
+ * own epoll set for its client leaving (which the library cannot see while a connection is
+ * suspended), and times them out: the library's timeout knows one limit for all, and would end a
+ * stream whose reader is slow. A connection is ended by shutting its socket down, which the library
+ * notices like any hang-up. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "http/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define MAX_OVER 64       /* connections beyond the limit that are told 503 */
+#define MAX_LINGERS 256   /* beyond: closed at once, at the risk of a reset */
+#define LINGER_US 5000000 /* for a peer that never stops sending */
+
+/* ---- accepting --------------------------------------------------------------------------- */
+
+/* Out of descriptors: without this, the listening socket would stay readable and the loop spin. */
+static bool shed_one(struct http_server *s)
+{
+    if (s->spare_fd >= 0)
+        close(s->spare_fd);
+    int fd = accept(s->listen_fd, NULL, NULL);
+    if (fd >= 0)
+        close(fd);
+    s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return fd >= 0;
+}
+
+/* Watch the listening socket or not; it is looked at again at every tick. */
+static void pause_accepting(struct http_server *s)
+{
+    struct epoll_event ev = {.events = 0, .data.ptr = &s->src_listen};
+    (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_MOD, s->listen_fd, &ev);
+    s->accepting = false;
+}
+
+/* A bounded number a turn, so that a flood of connections does not hold up the streams. */
+void conn_accept(struct http_server *s)
+{
+    for (int i = 0; i < 64; i++) {
+        struct sockaddr_storage addr;
+        socklen_t n = sizeof addr;
+        int fd = accept4(s->listen_fd, (struct sockaddr *)&addr, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) {
+            if ((errno == EMFILE || errno == ENFILE) && shed_one(s))
+                continue;
+            if (errno == ECONNABORTED || errno == EINTR)
+                continue;
+            if (errno != EAGAIN && errno != EWOULDBLOCK)
+                pause_accepting(s);
+            return;
+        }
+        atomic_fetch_add_explicit(&s->stat_accepted, 1, memory_order_relaxed);
+        if (s->n_conns >= s->cfg.max_connections + MAX_OVER)
+            close(fd);
+        else
+            (void)MHD_add_connection(s->mhd, fd, (struct sockaddr *)&addr, n); /* closes on error */
+    }
+}
+
+static void conn_opened(struct http_server *s, struct MHD_Connection *mhd, void **ctx)
+{
+    struct conn *c = mem_zalloc(1, sizeof *c);
+    c->source = SOURCE_CONN;
+    c->mhd = mhd;
+    c->fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    c->since_us = s->now_us;
+    c->over = s->n_conns >= s->cfg.max_connections;
+    c->next = s->conns;
+    if (c->next)
+        c->next->prev = c;
+    s->conns = c;
+    s->n_conns++;
+    atomic_store_explicit(&s->stat_connections, s->n_conns, memory_order_relaxed);
+    *ctx = c;
+    struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = c};
+    if (epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, c->fd, &ev) != 0)
+        conn_cut(c);
+}
+
+/* ---- closing ----------------------------------------------------------------------------- */
+
+/* Closing a socket with unread bytes sends a reset, which can overtake the answer that says why.
+ * The library is about to close its descriptor; a duplicate keeps the socket open (its sending side
+ * is shut down already) while the rest of the request is read and thrown away. */
+static void linger_begin(struct http_server *s, int fd)
+{
+    int copy = s->n_lingers < MAX_LINGERS ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+    if (copy < 0)
+        return;
+    struct farewell *l = mem_zalloc(1, sizeof *l);
+    *l = (struct farewell){SOURCE_LINGER, copy, s->now_us + LINGER_US, s->lingers};
+    s->lingers = l;
+    s->n_lingers++;
+    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = l};
+    if (epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, copy, &ev) != 0)
+        l->deadline_us = 0;
+}
+
+/* Closed in conn_linger_expire, because later events of this turn may still point to it. */
+void conn_linger_drain(struct http_server *s, struct farewell *l)
+{
+    (void)s;
+    static char sink[64 * 1024]; /* loop thread only */
+    ssize_t n = recv(l->fd, sink, sizeof sink, MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, l->fd, NULL);
+        l->deadline_us = 0;
+    }
+}
+
+void conn_linger_expire(struct http_server *s, bool all)
+{
+    struct farewell **p = &s->lingers;
+    while (*p) {
+        struct farewell *l = *p;
+        if (!all && l->deadline_us > s->now_us) {
+            p = &l->next;
+            continue;
+        }
+        *p = l->next;
+        close(l->fd);
+        free(l);
+        s->n_lingers--;
+    }
+}
+
+static void conn_closed(struct http_server *s, struct conn *c)
+{
+    (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+    int n_unread = 0;
+    (void)ioctl(c->fd, FIONREAD, &n_unread);
+    if (!c->peer_left && !c->cut && (!c->clean || n_unread > 0))
+        linger_begin(s, c->fd);
+    if (c->prev)
+        c->prev->next = c->next;
+    else
+        s->conns = c->next;
+    if (c->next)
+        c->next->prev = c->prev;
+    s->n_conns--;
+    atomic_store_explicit(&s->stat_connections, s->n_conns, memory_order_relaxed);
+    free(c);
+}
+
+void conn_notify(void *cls,
+                 struct MHD_Connection *mhd,
+                 void **ctx,
+                 enum MHD_ConnectionNotificationCode code)
+{
+    struct http_server *s = cls;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+        conn_opened(s, mhd, ctx);
+    else if (*ctx)
+        conn_closed(s, *ctx);
+}
+
+void conn_cut(struct conn *c)
+{
+    c->cut = true;
+    (void)shutdown(c->fd, SHUT_RDWR);
+}
+
+/* ---- leaving and patience ---------------------------------------------------------------- */
+
+void conn_peer_left(struct http_server *s, struct conn *c, bool both_ways)
+{
+    (void)s;
+    c->peer_left = true;
+    struct exchange *ex = c->ex;
+    if (!ex || ex->state == EX_READING || ex->gone)
+        return; /* the library reads the end of the stream itself */
+    if (both_ways || (ex->state != EX_SENDING && !ex->done))
+        exchange_abandon(ex);
+}
+
+static bool out_of_patience(const struct http_server *s, const struct conn *c)
+{
+    const struct exchange *ex = c->ex;
+    const uint64_t now = s->now_us;
+    if (!ex)
+        return now - c->since_us > (c->used ? s->cfg.idle_ms : s->cfg.request_ms) * 1000ull;
+    if (ex->state == EX_READING) { /* a request that drips in is none: at least 1 KiB a second */
+        const uint64_t limit_us = s->cfg.request_ms * 1000ull;
+        return now - ex->spoke_us > limit_us ||
+               now - ex->active_us > limit_us + ex->req.body_len * 1000ull;
+    }
+    if (ex->suspended)
+        return false;
+    return now - ex->active_us > s->cfg.stall_ms * 1000ull;
+}
+
+void conn_check_patience(struct http_server *s)
+{
+    for (struct conn *c = s->conns; c; c = c->next) {
+        bool idle = !c->ex || c->ex->state == EX_READING;
+        if (!c->cut && (out_of_patience(s, c) || (s->draining && idle)))
+            conn_cut(c);
+    }
+    if (!s->accepting && !s->draining) {
+        struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &s->src_listen};
+        s->accepting = epoll_ctl(s->epoll_fd, EPOLL_CTL_MOD, s->listen_fd, &ev) == 0;
+    }
+}

@@ -1,0 +1,433 @@
+/* One request and its answer. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "http/internal.h"
+
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK_BYTES                                                                                \
+    2048                  /* per read of a stream in HTTP/1.0; chunked ones use the library's pool \
+                           */
+#define WHOLE_BYTES 65536 /* of an answer with a length that are handed over at once */
+
+/* ---- which exchange a call belongs to ---------------------------------------------------- */
+
+static int compare_calls(const void *a, const void *b)
+{
+    uintptr_t x = (uintptr_t)((const struct exchange *)a)->call;
+    uintptr_t y = (uintptr_t)((const struct exchange *)b)->call;
+    return (x > y) - (x < y);
+}
+
+static struct exchange *find_call(struct http_server *s, void *call)
+{
+    struct exchange key;
+    key.call = call;
+    struct exchange *const *node = tfind(&key, &s->calls, compare_calls);
+    return node ? *node : NULL;
+}
+
+static void end_call(struct exchange *ex)
+{
+    if (!ex->call)
+        return;
+    tdelete(ex, &ex->s->calls, compare_calls);
+    ex->s->app->end(ex->s->app->ctx, ex->call);
+    ex->call = NULL;
+}
+
+/* ---- event streams in the order of their silence ----------------------------------------- */
+
+static void stream_unlink(struct exchange *ex)
+{
+    struct http_server *s = ex->s;
+    if (ex->prev)
+        ex->prev->next = ex->next;
+    else
+        s->stream_head = ex->next;
+    if (ex->next)
+        ex->next->prev = ex->prev;
+    else
+        s->stream_tail = ex->prev;
+}
+
+static void stream_append(struct exchange *ex)
+{
+    struct http_server *s = ex->s;
+    ex->prev = s->stream_tail;
+    ex->next = NULL;
+    if (ex->prev)
+        ex->prev->next = ex;
+    else
+        s->stream_head = ex;
+    s->stream_tail = ex;
+}
+
+static void stream_spoke(struct exchange *ex)
+{
+    ex->spoke_us = ex->s->now_us;
+    if (ex->comments && ex->s->stream_tail != ex) {
+        stream_unlink(ex);
+        stream_append(ex);
+    }
+}
+
+/* ---- the library's connection ------------------------------------------------------------ */
+
+static void suspend(struct exchange *ex)
+{
+    if (!ex->suspended) {
+        ex->suspended = true;
+        MHD_suspend_connection(ex->conn->mhd);
+    }
+}
+
+static void resume(struct exchange *ex)
+{
+    if (ex->suspended) {
+        ex->suspended = false;
+        ex->active_us = ex->s->now_us;
+        MHD_resume_connection(ex->conn->mhd);
+    }
+}
+
+/* The call ends now; the connection as soon as the library asks: on_complete and read_stream refuse
+ * to go on. One that is not suspended may be waiting for its socket, so that is shut down. */
+void exchange_abandon(struct exchange *ex)
+{
+    ex->gone = true;
+    atomic_store_explicit(&ex->cancelled, true, memory_order_relaxed);
+    if (ex->state == EX_QUEUED)
+        return; /* a worker has it: exchange_begun comes back here */
+    end_call(ex);
+    if (ex->suspended)
+        resume(ex);
+    else
+        conn_cut(ex->conn);
+}
+
+/* ---- a request comes in ------------------------------------------------------------------ */
+
+/* Called with the request line as it came, before the library decodes it in place. */
+void *exchange_on_target(void *cls, const char *uri, struct MHD_Connection *mhd)
+{
+    struct http_server *s = cls;
+    struct conn *c =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    struct exchange *ex = mem_zalloc(1, sizeof *ex);
+    ex->s = s;
+    ex->conn = c;
+    ex->active_us = ex->spoke_us = s->now_us;
+    ex->target = mem_strdup(uri ? uri : "");
+    c->ex = ex;
+    c->clean = false;
+    return ex;
+}
+
+static char *keep(char **at, const char *s)
+{
+    if (!s)
+        return NULL;
+    size_t n = strlen(s) + 1;
+    char *copy = memcpy(*at, s, n);
+    *at += n;
+    return copy;
+}
+
+/* The views of the request must outlive the library's buffers, so they are copied: one block. */
+static void
+keep_request(struct exchange *ex, const char *url, const char *method, const struct header_facts *f)
+{
+    const char *query = strchr(ex->target, '?');
+    query = query ? query + 1 : "";
+    const char *parts[] = {method, url, query, f->authorization, f->request_id};
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        n += parts[i] ? strlen(parts[i]) + 1 : 0;
+    char *at = ex->text = mem_alloc(n);
+    ex->req.method = keep(&at, method);
+    ex->req.path = keep(&at, url);
+    ex->req.query = keep(&at, query);
+    ex->req.authorization = keep(&at, f->authorization);
+    ex->req.request_id = keep(&at, f->request_id);
+    ex->req.body = "";
+}
+
+static enum MHD_Result refuse(struct exchange *ex, int status, const char *why)
+{
+    struct MHD_Response *r = response_of_error(ex->s, status, why);
+    if (!r)
+        return MHD_NO;
+    enum MHD_Result rc = MHD_queue_response(ex->conn->mhd, (unsigned)status, r);
+    MHD_destroy_response(r);
+    return rc;
+}
+
+static enum MHD_Result
+on_headers(struct exchange *ex, const char *url, const char *method, const char *version)
+{
+    struct header_facts f;
+    header_facts_read(ex->conn->mhd, &f);
+    const char *why = NULL;
+    int status = header_refusal(ex, &f, method, version, &why);
+    if (status)
+        return refuse(ex, status, why);
+    keep_request(ex, url, method, &f);
+    return MHD_YES;
+}
+
+/* Room grows with what has come, not with what was promised. */
+static bool grow_body(struct exchange *ex, size_t need)
+{
+    if (need < ex->body_cap)
+        return true;
+    size_t cap = ex->body_cap ? ex->body_cap * 2 : 4096;
+    if (ex->body_due && cap > ex->body_due)
+        cap = ex->body_due + 1;
+    if (cap <= need)
+        cap = need + 1;
+    char *p = realloc(ex->body, cap);
+    if (!p)
+        return false;
+    ex->body = p;
+    ex->body_cap = cap;
+    return true;
+}
+
+static enum MHD_Result on_body(struct exchange *ex, const char *data, size_t *n_bytes)
+{
+    size_t have = ex->req.body_len, n = *n_bytes;
+    if (n > ex->s->cfg.max_body_bytes - have) {
+        send_error_raw(ex, 413, "the body is too large");
+        return MHD_NO;
+    }
+    if (!grow_body(ex, have + n)) {
+        send_error_raw(ex, 503, "out of memory");
+        return MHD_NO;
+    }
+    memcpy(ex->body + have, data, n);
+    ex->body[have + n] = 0;
+    ex->req.body = ex->body;
+    ex->req.body_len = have + n;
+    ex->spoke_us = ex->s->now_us;
+    *n_bytes = 0;
+    return MHD_YES;
+}
+
+/* The request is complete; also asked again after every resume while there is no answer. */
+static enum MHD_Result on_complete(struct exchange *ex)
+{
+    struct http_server *s = ex->s;
+    if (ex->gone || ex->conn->peer_left)
+        return MHD_NO;
+    if (ex->state == EX_READING) {
+        atomic_fetch_add_explicit(&s->stat_requests, 1, memory_order_relaxed);
+        ex->state = EX_QUEUED;
+        s->n_begun++;
+        worker_pool_submit(s, ex);
+    }
+    suspend(ex);
+    return MHD_YES;
+}
+
+enum MHD_Result exchange_on_request(void *cls,
+                                    struct MHD_Connection *mhd,
+                                    const char *url,
+                                    const char *method,
+                                    const char *version,
+                                    const char *data,
+                                    size_t *n_bytes,
+                                    void **ctx)
+{
+    (void)cls;
+    (void)mhd;
+    struct exchange *ex = *ctx;
+    if (!ex)
+        return MHD_NO;
+    if (!ex->have_headers) {
+        ex->have_headers = true;
+        return on_headers(ex, url, method, version);
+    }
+    if (*n_bytes > 0)
+        return on_body(ex, data, n_bytes);
+    return on_complete(ex);
+}
+
+/* ---- the answer goes out ----------------------------------------------------------------- */
+
+/* MHD_ContentReaderCallback. Bytes are pulled only when all before them were taken; what the
+ * application has not got yet suspends the connection. */
+static ssize_t read_stream(void *cls, uint64_t pos, char *dst, size_t max)
+{
+    (void)pos;
+    struct exchange *ex = cls;
+    struct http_server *s = ex->s;
+    while (!ex->gone && ex->out_pos == ex->out.len && !ex->done && ex->news) {
+        buf_clear(&ex->out);
+        ex->out_pos = 0;
+        enum http_pull r = s->app->pull(s->app->ctx, ex->call, &ex->answer, &ex->out);
+        ex->done = r == HTTP_DONE;
+        ex->news = r == HTTP_MORE;
+    }
+    if (ex->gone)
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    size_t n = ex->out.len - ex->out_pos;
+    if (n == 0 && ex->done)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    if (n == 0) {
+        suspend(ex);
+        return 0;
+    }
+    if (n > max)
+        n = max;
+    memcpy(dst, ex->out.data + ex->out_pos, n);
+    ex->out_pos += n;
+    ex->active_us = s->now_us;
+    stream_spoke(ex);
+    return (ssize_t)n;
+}
+
+static bool queue_answer(struct exchange *ex, struct MHD_Response *r)
+{
+    const struct http_answer *a = &ex->answer;
+    if (a->content_type && MHD_add_response_header(r, "Content-Type", a->content_type) != MHD_YES)
+        log_warn("http: a content type was dropped: not a header value");
+    for (size_t i = 0; i < a->n_headers; i++) {
+        if (MHD_add_response_header(r, a->headers[i].name, a->headers[i].value) != MHD_YES)
+            log_warn("http: header %zu of an answer was dropped: not a header value", i);
+    }
+    if (ex->s->draining)
+        (void)MHD_add_response_header(r, "Connection", "close");
+    enum MHD_Result rc = MHD_queue_response(ex->conn->mhd, (unsigned)a->status, r);
+    MHD_destroy_response(r);
+    return rc == MHD_YES;
+}
+
+/* A long answer is handed over in pieces, which shows whether its reader gets on. */
+static struct MHD_Response *response_of_whole(struct exchange *ex)
+{
+    struct buf *b = &ex->out;
+    if (b->len > WHOLE_BYTES)
+        return MHD_create_response_from_callback(b->len, WHOLE_BYTES, read_stream, ex, NULL);
+    struct MHD_Response *r =
+        MHD_create_response_from_buffer(b->len, b->data, MHD_RESPMEM_MUST_FREE);
+    if (r)
+        *b = (struct buf){0};
+    return r;
+}
+
+static void start_answer(struct exchange *ex)
+{
+    struct MHD_Response *r;
+    if (ex->answer.stream) {
+        ex->state = EX_STREAMING;
+        r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, CHUNK_BYTES, read_stream, ex, NULL);
+        const char *type = ex->answer.content_type;
+        ex->comments = ex->s->cfg.keepalive_comment_ms > 0 && type &&
+                       !strncmp(type, "text/event-stream", strlen("text/event-stream"));
+        ex->spoke_us = ex->s->now_us;
+        if (ex->comments)
+            stream_append(ex);
+    } else {
+        ex->state = EX_SENDING;
+        r = response_of_whole(ex);
+    }
+    if (!r || !queue_answer(ex, r)) {
+        log_error("http: an answer with status %d could not be sent", ex->answer.status);
+        exchange_abandon(ex);
+        return;
+    }
+    resume(ex);
+}
+
+/* WAITING: pull until it is known what kind of answer this is, and, unless it is a stream, until it
+ * is whole. */
+static void gather_answer(struct exchange *ex)
+{
+    struct http_server *s = ex->s;
+    enum http_pull r = HTTP_MORE;
+    while (r == HTTP_MORE) {
+        r = s->app->pull(s->app->ctx, ex->call, &ex->answer, &ex->out);
+        if (r == HTTP_WAIT)
+            return;
+        if (ex->answer.stream)
+            break;
+    }
+    ex->done = r == HTTP_DONE;
+    ex->news = r == HTTP_MORE;
+    start_answer(ex);
+}
+
+void exchange_begun(struct http_server *s, struct exchange *ex)
+{
+    ex->state = EX_WAITING;
+    if (ex->call && !tsearch(ex, &s->calls, compare_calls))
+        ex->gone = true; /* out of memory: it could never be named */
+    if (ex->gone || !ex->call)
+        exchange_abandon(ex);
+    else
+        gather_answer(ex);
+}
+
+void exchange_news(struct http_server *s, void *call)
+{
+    struct exchange *ex = find_call(s, call);
+    if (!ex)
+        return; /* its begin has not come back: it will be pulled then */
+    if (ex->state == EX_WAITING) {
+        gather_answer(ex);
+    } else if (ex->state == EX_STREAMING) {
+        ex->news = true;
+        resume(ex);
+    }
+}
+
+/* A stream that is not suspended has bytes on the way or a reader that takes none: no comment. */
+void exchange_send_comments(struct http_server *s)
+{
+    const uint64_t limit_us = s->cfg.keepalive_comment_ms * 1000ull;
+    struct exchange *ex;
+    while ((ex = s->stream_head) && s->now_us - ex->spoke_us >= limit_us) {
+        if (ex->suspended && !ex->gone) {
+            buf_clear(&ex->out);
+            ex->out_pos = 0;
+            buf_str(&ex->out, ": keep-alive\n\n");
+            resume(ex);
+        }
+        stream_spoke(ex);
+    }
+}
+
+void exchange_on_completed(void *cls,
+                           struct MHD_Connection *mhd,
+                           void **ctx,
+                           enum MHD_RequestTerminationCode code)
+{
+    (void)mhd;
+    struct http_server *s = cls;
+    struct exchange *ex = *ctx;
+    if (!ex)
+        return;
+    *ctx = NULL;
+    bool whole = code == MHD_REQUEST_TERMINATED_COMPLETED_OK && !ex->gone;
+    bool begun = ex->state != EX_READING;
+    if (begun && !whole && (ex->conn->peer_left || (!ex->conn->cut && !ex->gone)))
+        atomic_fetch_add_explicit(&s->stat_gone, 1, memory_order_relaxed);
+    end_call(ex);
+    if (ex->comments)
+        stream_unlink(ex);
+    if (begun)
+        s->n_begun--;
+    ex->conn->ex = NULL;
+    ex->conn->since_us = s->now_us;
+    ex->conn->used = true;
+    ex->conn->clean = begun && whole;
+    buf_deinit(&ex->out);
+    free(ex->body);
+    free(ex->text);
+    free(ex->target);
+    free(ex);
+}

@@ -1,0 +1,144 @@
+/* What a request's headers must be before anything is done for it, and the answers to those that
+ * are not. Framing that two readers could understand differently (a length given twice, a length
+ * and chunks, an unknown coding) is refused, since a proxy in front may be the other reader. */
+#include "http/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+static enum MHD_Result
+on_header(void *cls, enum MHD_ValueKind kind, const char *key, const char *value)
+{
+    (void)kind;
+    struct header_facts *f = cls;
+    if (!key)
+        return MHD_YES;
+    if (!value)
+        value = "";
+    if (!strcasecmp(key, "Host")) {
+        f->host = value;
+    } else if (!strcasecmp(key, "Authorization")) {
+        f->authorization = value;
+    } else if (!strcasecmp(key, "X-Request-Id")) {
+        f->request_id = value;
+    } else if (!strcasecmp(key, "Content-Length")) {
+        f->content_length = value;
+        f->n_content_length++;
+    } else if (!strcasecmp(key, "Transfer-Encoding")) {
+        /* a second one makes a list, which is not "chunked" */
+        f->transfer_encoding = f->transfer_encoding ? "" : value;
+    }
+    return MHD_YES;
+}
+
+static bool all_between(const char *s, unsigned char lo, unsigned char hi, size_t max)
+{
+    size_t n = 0;
+    for (; s[n]; n++) {
+        unsigned char c = (unsigned char)s[n];
+        if (c < lo || c > hi || n >= max)
+            return false;
+    }
+    return n > 0;
+}
+
+/* Values that may come back in an answer or a log are dropped unless harmless. */
+void header_facts_read(struct MHD_Connection *mhd, struct header_facts *f)
+{
+    *f = (struct header_facts){0};
+    (void)MHD_get_connection_values(mhd, MHD_HEADER_KIND, on_header, f);
+    if (f->request_id && !all_between(f->request_id, 0x21, 0x7e, 128))
+        f->request_id = NULL;
+    if (f->authorization && !all_between(f->authorization, 0x20, 0x7e, SIZE_MAX))
+        f->authorization = NULL;
+}
+
+static bool target_is_odd(const char *target)
+{
+    for (const char *p = target; *p; p++) {
+        if ((unsigned char)*p <= 0x20 || *p == 0x7f || !strncmp(p, "%00", 3))
+            return true;
+    }
+    return target[0] == 0;
+}
+
+int header_refusal(struct exchange *ex,
+                   const struct header_facts *f,
+                   const char *method,
+                   const char *version,
+                   const char **why)
+{
+    const struct http_config *cfg = &ex->s->cfg;
+    const union MHD_ConnectionInfo *size =
+        MHD_get_connection_info(ex->conn->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    if (ex->conn->over) {
+        *why = "too many connections";
+        return 503;
+    }
+    if (size && size->header_size > cfg->max_header_bytes) {
+        bool target = strlen(ex->target) > cfg->max_header_bytes / 2;
+        *why = target ? "the request's target is too long" : "the request's headers are too large";
+        return target ? 414 : 431;
+    }
+    if (!all_between(method, 0x21, 0x7e, 32) || target_is_odd(ex->target)) {
+        *why = "the request line is malformed";
+        return 400;
+    }
+    if (!strcmp(version, "HTTP/1.1") && !f->host) {
+        *why = "the Host header is missing";
+        return 400;
+    }
+    if (f->n_content_length > 1 || (f->content_length && f->transfer_encoding)) {
+        *why = "the length of the body is given twice";
+        return 400;
+    }
+    if (f->transfer_encoding && strcasecmp(f->transfer_encoding, "chunked") != 0) {
+        *why = "the only transfer coding understood is chunked";
+        return 501;
+    }
+    if (f->content_length) {
+        /* the library has checked that it is a number that fits */
+        unsigned long long n = strtoull(f->content_length, NULL, 10);
+        if (n > cfg->max_body_bytes) {
+            *why = "the body is too large";
+            return 413;
+        }
+        ex->body_due = (size_t)n;
+    }
+    return 0;
+}
+
+struct MHD_Response *response_of_error(struct http_server *s, int status, const char *why)
+{
+    struct buf b = {0};
+    s->app->error_body(s->app->ctx, status, why, &b);
+    struct MHD_Response *r = MHD_create_response_from_buffer(b.len, b.data, MHD_RESPMEM_MUST_FREE);
+    if (!r) {
+        buf_deinit(&b);
+        return NULL;
+    }
+    (void)MHD_add_response_header(r, "Content-Type", "application/json");
+    (void)MHD_add_response_header(r, "Connection", "close");
+    return r;
+}
+
+/* In the middle of a body the library accepts no answer, only a closed connection; so the answer is
+ * written beside it. The socket's buffer is empty then: nothing was sent since the last request. */
+void send_error_raw(struct exchange *ex, int status, const char *why)
+{
+    struct buf body = {0}, msg = {0};
+    ex->s->app->error_body(ex->s->app->ctx, status, why, &body);
+    buf_printf(&msg,
+               "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nConnection: close\r\n"
+               "Content-Length: %zu\r\n\r\n",
+               status,
+               MHD_get_reason_phrase_for((unsigned)status),
+               body.len);
+    buf_add(&msg, body.data, body.len);
+    (void)!send(ex->conn->fd, msg.data, msg.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    buf_deinit(&body);
+    buf_deinit(&msg);
+}

@@ -1,0 +1,126 @@
+/* Bytes on a socket to a parsed request, and an answer back. The only folder that knows the HTTP
+ * library.
+ *
+ * One thread runs the event loop for all connections. A request, once its body is complete, is
+ * handed to the application on a worker thread (begin); from then on the loop pulls the answer out
+ * of it (pull) whenever the application says that there is news (next), and tells it when the
+ * exchange is over, finished or because the client left (end).
+ *
+ *      socket -> loop: headers, body -> worker: app.begin -> loop: app.pull ... -> app.end
+ *                                        app.news_fd, app.next: "this call has more to pull"
+ *
+ * Slow readers cost nothing: what was pulled waits in the connection, and no more is pulled until
+ * it is sent. A client that leaves is noticed at once, also while nothing is sent to it.
+ *
+ * Leaving means closing, resetting or shutting down the sending side: a FIN looks the same whether
+ * its sender still reads or is gone, so a half-closed client loses its unfinished answer. An answer
+ * that is complete and merely waits to be sent still reaches it. */
+#ifndef WEIR_HTTP_HTTP_H
+#define WEIR_HTTP_HTTP_H
+
+#include "base/buf.h"
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A complete request; views valid until end. Paths carry no query. */
+struct http_request {
+    const char *method; /* "POST" */
+    const char *path;   /* "/v1/completions" */
+    const char *query;  /* after '?', or "" */
+    const char *body;   /* NUL-terminated for convenience; may hold NULs itself */
+    size_t body_len;
+    const char *authorization; /* the header's value, or NULL; no control characters */
+    const char *request_id;    /* X-Request-Id, or NULL; visible ASCII, at most 128 characters */
+};
+
+struct http_header {
+    const char *name;
+    const char *value;
+};
+
+/* What the application knows about the answer before its first byte. Strings live until end. */
+struct http_answer {
+    int status;
+    const char *content_type;
+    const struct http_header *headers; /* [n_headers] */
+    size_t n_headers;
+    bool stream; /* chunked, flushed as it comes; otherwise the body is sent whole with a length */
+};
+
+enum http_pull {
+    HTTP_WAIT, /* nothing (more) now; app.next will name this call when there is. Bytes may have
+                * been appended once *answer is filled in: that saves the question whether there are
+                * more */
+    HTTP_MORE, /* bytes were appended; ask again when they are sent */
+    HTTP_DONE, /* bytes may have been appended; the answer is complete */
+};
+
+/* The application. `call` is its object for one exchange. */
+struct http_app {
+    void *ctx;
+    /* Worker thread. Never NULL: errors are answers too. */
+    void *(*begin)(void *ctx, const struct http_request *r);
+    /* Loop thread. Append to *out; the first time that it does not return HTTP_WAIT, *answer has
+     * been filled in. A non-stream answer is pulled until HTTP_DONE before anything is sent. Events
+     * of a text/event-stream are appended whole, as a keep-alive comment may come between pulls. */
+    enum http_pull (*pull)(void *ctx, void *call, struct http_answer *answer, struct buf *out);
+    /* Loop thread, exactly once for each begin. The call stops what still runs. */
+    void (*end)(void *ctx, void *call);
+    /* Readable when some call has news; then next() yields each such call once, NULL at the end,
+     * and makes it unreadable again; watched edge-triggered, so news after that NULL must write to
+     * it. A call that has ended may still be named only if end() has not been called for it. A call
+     * whose begin has not returned may be named: it is pulled once anyway when begin returns. */
+    int news_fd;
+    void *(*next)(void *ctx);
+    /* Loop thread: an answer to a request that never became a call (bad HTTP, too large, too many
+     * connections): the JSON body for this status. */
+    void (*error_body)(void *ctx, int status, const char *text, struct buf *out);
+};
+
+struct http_config {
+    const char *host;         /* numeric address or name; default "127.0.0.1" */
+    uint16_t port;            /* 0: the system chooses */
+    uint32_t max_connections; /* a few more get 503, further ones are closed on accept */
+    size_t max_body_bytes;    /* over it: 413 */
+    size_t max_header_bytes;  /* over it: 431; a connection takes up to twice that and 16 KiB */
+    uint32_t n_workers;       /* threads that run begin */
+    uint32_t
+        keepalive_comment_ms; /* an idle event stream gets ": keep-alive" this often; 0: never */
+    /* Limits of patience; 0 means the default. None of them ends an answer that is being made. */
+    uint32_t request_ms; /* from connecting to a request line; from there to the whole request, and
+                          * a second more for every KiB of body; between two parts of it; 30 s */
+    uint32_t idle_ms;    /* between requests of one connection; 75 s */
+    uint32_t stall_ms;   /* a reader that takes nothing at all; 10 min */
+};
+
+struct http_stats {
+    uint32_t connections;        /* open now */
+    uint64_t accepted, requests; /* ever */
+    uint64_t clients_gone;       /* left before their answer was complete */
+};
+
+struct http_server;
+
+/* Bind and listen; raises the soft limit of open files to the hard one. app and what it points to
+ * must outlive the server. Errors: ERR_IO (address, port), ERR_INVALID. */
+enum err http_server_create(const struct http_config *cfg,
+                            const struct http_app *app,
+                            struct http_server **out,
+                            struct err_info *e) WEIR_MUST_USE;
+uint16_t http_server_port(const struct http_server *s);
+
+/* Serve until http_server_stop, once. The calling thread becomes the loop thread. */
+enum err http_server_run(struct http_server *s, struct err_info *e) WEIR_MUST_USE;
+
+/* Any thread, or a signal handler: stop accepting; run returns when every exchange has ended, or at
+ * the latest after grace_ms, when the rest are cut off. Again, with another grace: that counts from
+ * the first time. */
+void http_server_stop(struct http_server *s, uint32_t grace_ms);
+
+struct http_stats http_server_stats(const struct http_server *s); /* any thread */
+void http_server_destroy(struct http_server *s);
+
+#endif

@@ -1,0 +1,180 @@
+/* What the files of this folder share. Everything here belongs to the loop thread, but for the job
+ * queue (worker.c) and the counters.
+ *
+ *      listen.c    address -> listening socket
+ *      server.c    the event loop, start and stop
+ *      conn.c      connections: accepted, watched for leaving, timed out, closed without a reset
+ *      exchange.c  one request and its answer, joined with the library's callbacks
+ *      worker.c    threads that run app.begin
+ *
+ * A connection outlives its exchanges and has at most one at a time:
+ *
+ *      READING -> QUEUED -> WAITING -> STREAMING | SENDING -> freed
+ *      headers,   worker:   begun, no   the library asks for    (on_completed)
+ *      body       begin     answer yet  bytes | holds them all
+ *
+ * In QUEUED and WAITING, and in STREAMING while there is nothing to send, the library's connection
+ * is suspended: it never touches the socket then, so conn.c watches for the client leaving. */
+#ifndef WEIR_HTTP_INTERNAL_H
+#define WEIR_HTTP_INTERNAL_H
+
+#include "http/http.h"
+
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* What an event of the loop's epoll set is about; first member of what it points to. */
+enum source {
+    SOURCE_LISTEN,
+    SOURCE_LIBRARY, /* the library's own epoll set */
+    SOURCE_NEWS,    /* app.news_fd */
+    SOURCE_WAKE,    /* a worker finished, or stop */
+    SOURCE_CONN,    /* a client left */
+    SOURCE_LINGER,  /* closing: what still comes is thrown away */
+};
+
+struct conn {
+    enum source source;
+    int fd;
+    struct conn *prev, *next; /* all connections */
+    struct MHD_Connection *mhd;
+    struct exchange *ex; /* the request under way from its first line on, or NULL */
+    uint64_t since_us;   /* accepted, or the last answer was complete */
+    bool used;           /* has had an answer */
+    bool peer_left;
+    bool cut;   /* shut down by us */
+    bool clean; /* the last request was read whole and answered */
+    bool over;  /* beyond max_connections: only told so */
+};
+
+enum ex_state { EX_READING, EX_QUEUED, EX_WAITING, EX_STREAMING, EX_SENDING };
+
+struct exchange {
+    struct http_server *s;
+    struct conn *conn;
+    enum ex_state state;
+    bool have_headers;
+    bool suspended;
+    bool gone; /* abandoned: ends as soon as it can */
+    bool done; /* pull said HTTP_DONE */
+    bool news; /* pull before suspending */
+    bool comments;
+    atomic_bool cancelled; /* gone before a worker took it: begin is not called */
+    void *call;            /* the application's, between begin and end */
+    struct http_answer answer;
+    struct http_request req;
+    char *text; /* the strings of req, one block */
+    char *target;
+    char *body;
+    size_t body_cap, body_due; /* due: Content-Length, or 0 */
+    struct buf out;            /* pulled, not yet taken by the library */
+    size_t out_pos;
+    uint64_t active_us;           /* request line came; later: bytes were last handed over */
+    uint64_t spoke_us;            /* last bytes of the body; a stream's last bytes or comment */
+    struct exchange *next_job;    /* queue of jobs or results */
+    struct exchange *prev, *next; /* event streams, the longest idle first */
+};
+
+/* A socket whose connection is over, kept until the peer has read our last words. */
+struct farewell {
+    enum source source;
+    int fd;
+    uint64_t deadline_us;
+    struct farewell *next;
+};
+
+struct worker_pool {
+    pthread_mutex_t mutex;
+    pthread_cond_t more;
+    struct exchange *jobs, *jobs_tail; /* in order of arrival */
+    struct exchange *results;
+    pthread_t *threads;
+    uint32_t n_threads;
+    bool stopping;
+};
+
+struct http_server {
+    struct http_config cfg;
+    const struct http_app *app;
+    struct MHD_Daemon *mhd;
+    int listen_fd, epoll_fd, wake_fd;
+    int spare_fd; /* given up to accept and close when descriptors run out */
+    uint16_t port;
+    enum source src_listen, src_library, src_news, src_wake;
+
+    uint64_t now_us; /* once per turn of the loop */
+    struct conn *conns;
+    uint32_t n_conns;
+    struct farewell *lingers;
+    uint32_t n_lingers;
+    uint32_t n_begun;                           /* exchanges between QUEUED and their end */
+    struct exchange *stream_head, *stream_tail; /* event streams, the longest idle first */
+    void *calls;                                /* tree: call -> exchange */
+
+    bool accepting, draining, news_pending;
+    uint64_t next_pass_us, next_tick_us, drain_us, cut_us;
+    struct worker_pool pool;
+
+    atomic_bool stop;
+    _Atomic uint32_t grace_ms;
+    _Atomic uint32_t stat_connections;
+    _Atomic uint64_t stat_accepted, stat_requests, stat_gone;
+};
+
+/* listen.c */
+enum err http_listen(const struct http_config *cfg, int *fd, uint16_t *port, struct err_info *e);
+
+/* worker.c: submit and collect are for the loop thread. */
+void worker_pool_start(struct http_server *s);
+void worker_pool_stop(struct http_server *s); /* waits for begins under way */
+void worker_pool_submit(struct http_server *s, struct exchange *ex);
+struct exchange *worker_pool_collect(struct http_server *s); /* a list, oldest first */
+
+/* conn.c */
+void conn_accept(struct http_server *s);
+void conn_notify(void *cls,
+                 struct MHD_Connection *mhd,
+                 void **ctx,
+                 enum MHD_ConnectionNotificationCode code);
+void conn_peer_left(struct http_server *s, struct conn *c, bool both_ways);
+void conn_cut(struct conn *c);                   /* the library notices and closes it */
+void conn_check_patience(struct http_server *s); /* cut those whose time is over */
+void conn_linger_drain(struct http_server *s, struct farewell *l);
+void conn_linger_expire(struct http_server *s, bool all);
+
+/* exchange.c */
+void *exchange_on_target(void *cls, const char *uri, struct MHD_Connection *mhd);
+enum MHD_Result exchange_on_request(void *cls,
+                                    struct MHD_Connection *mhd,
+                                    const char *url,
+                                    const char *method,
+                                    const char *version,
+                                    const char *data,
+                                    size_t *n_bytes,
+                                    void **ctx);
+void exchange_on_completed(void *cls,
+                           struct MHD_Connection *mhd,
+                           void **ctx,
+                           enum MHD_RequestTerminationCode code);
+void exchange_begun(struct http_server *s, struct exchange *ex); /* a worker's result */
+void exchange_news(struct http_server *s, void *call);           /* named by app.next */
+void exchange_abandon(struct exchange *ex);                      /* the client left, or we stop */
+void exchange_send_comments(struct http_server *s);
+
+/* headers.c: answers that this folder makes itself, and what it asks of a request. */
+struct header_facts {
+    const char *host, *authorization, *request_id, *content_length, *transfer_encoding;
+    uint32_t n_content_length;
+};
+void header_facts_read(struct MHD_Connection *mhd, struct header_facts *f);
+/* 0, or the status to refuse the request with and why. */
+int header_refusal(struct exchange *ex,
+                   const struct header_facts *f,
+                   const char *method,
+                   const char *version,
+                   const char **why);
+struct MHD_Response *response_of_error(struct http_server *s, int status, const char *why);
+void send_error_raw(struct exchange *ex, int status, const char *why);
+
+#endif

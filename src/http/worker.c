@@ -1,0 +1,108 @@
+/* Threads that run app.begin: parsing, templates and tokenizing take too long for the loop. */
+#include "base/mem.h"
+#include "http/internal.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static struct exchange *take_job(struct worker_pool *p)
+{
+    struct exchange *ex = p->jobs;
+    if (ex) {
+        p->jobs = ex->next_job;
+        if (!p->jobs)
+            p->jobs_tail = NULL;
+    }
+    return ex;
+}
+
+static void *worker_main(void *arg)
+{
+    struct http_server *s = arg;
+    struct worker_pool *p = &s->pool;
+    pthread_mutex_lock(&p->mutex);
+    for (;;) {
+        struct exchange *ex = take_job(p);
+        if (!ex) {
+            if (p->stopping)
+                break;
+            pthread_cond_wait(&p->more, &p->mutex);
+            continue;
+        }
+        pthread_mutex_unlock(&p->mutex);
+        void *call = NULL;
+        if (!atomic_load_explicit(&ex->cancelled, memory_order_relaxed))
+            call = s->app->begin(s->app->ctx, &ex->req);
+        pthread_mutex_lock(&p->mutex);
+        ex->call = call;
+        bool first = !p->results;
+        ex->next_job = p->results;
+        p->results = ex;
+        if (first) {
+            uint64_t one = 1;
+            ssize_t n = write(s->wake_fd, &one, sizeof one);
+            (void)n; /* fails only when the counter is full, that is, readable */
+        }
+    }
+    pthread_mutex_unlock(&p->mutex);
+    return NULL;
+}
+
+/* Signals are for the caller's threads: the workers block them all. */
+void worker_pool_start(struct http_server *s)
+{
+    struct worker_pool *p = &s->pool;
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    p->threads = mem_zalloc(s->cfg.n_workers, sizeof *p->threads);
+    for (uint32_t i = 0; i < s->cfg.n_workers; i++) {
+        if (pthread_create(&p->threads[p->n_threads], NULL, worker_main, s) == 0)
+            p->n_threads++;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+void worker_pool_stop(struct http_server *s)
+{
+    struct worker_pool *p = &s->pool;
+    pthread_mutex_lock(&p->mutex);
+    p->stopping = true;
+    pthread_cond_broadcast(&p->more);
+    pthread_mutex_unlock(&p->mutex);
+    for (uint32_t i = 0; i < p->n_threads; i++)
+        pthread_join(p->threads[i], NULL);
+    free(p->threads);
+    p->threads = NULL;
+    p->n_threads = 0;
+}
+
+void worker_pool_submit(struct http_server *s, struct exchange *ex)
+{
+    struct worker_pool *p = &s->pool;
+    ex->next_job = NULL;
+    pthread_mutex_lock(&p->mutex);
+    if (p->jobs_tail)
+        p->jobs_tail->next_job = ex;
+    else
+        p->jobs = ex;
+    p->jobs_tail = ex;
+    pthread_cond_signal(&p->more);
+    pthread_mutex_unlock(&p->mutex);
+}
+
+struct exchange *worker_pool_collect(struct http_server *s)
+{
+    pthread_mutex_lock(&s->pool.mutex);
+    struct exchange *newest = s->pool.results, *oldest = NULL;
+    s->pool.results = NULL;
+    pthread_mutex_unlock(&s->pool.mutex);
+    while (newest) {
+        struct exchange *next = newest->next_job;
+        newest->next_job = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    return oldest;
+}

@@ -1,0 +1,442 @@
+"""The HTTP layer with a fake engine, against real clients: raw sockets and aiohttp.
+
+WEIR_FAKE_APP names the program (tests/http/fake_app.c); WEIR_SEED repeats a random test. After
+every test the server is stopped: it exits with 0 only if each begin had exactly one end.
+"""
+
+import asyncio
+import json
+import os
+import random
+import resource
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import aiohttp
+import pytest
+
+APP = os.environ.get("WEIR_FAKE_APP", "build/tests/http/fake_app")
+HOST = "127.0.0.1"
+SLOW = 5 if os.environ.get("WEIR_SANITIZED") else 1  # patience with instrumented builds
+
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+class Server:
+    def __init__(self, **options):
+        args = [APP] + [f"{k}={v}" for k, v in options.items()]
+        self.process = subprocess.Popen(args, stdout=subprocess.PIPE, text=True)
+        self.port = int(self.process.stdout.readline().split()[1])
+        self.url = f"http://{HOST}:{self.port}"
+
+    def dial(self, text=None):
+        s = socket.create_connection((HOST, self.port), timeout=10)
+        if text is not None:
+            s.sendall(text if isinstance(text, bytes) else text.encode())
+        return s
+
+    def get(self, path):
+        return self.dial(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")
+
+    def stats(self):
+        while True:
+            with self.dial("GET /stats HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") as s:
+                head, body = read_all(s).split(b"\r\n\r\n", 1)
+            if b" 503 " not in head:  # it counts as a connection itself
+                return json.loads(body)
+            time.sleep(0.05)
+
+    def open_calls(self):
+        st = self.stats()
+        return st["begin"] - st["end"] - 1  # less the one that asks
+
+    def wait_open(self, n, seconds=1.0):
+        end = time.time() + seconds * SLOW
+        while time.time() < end:
+            if self.open_calls() == n:
+                return True
+            time.sleep(0.01)
+        return False
+
+    def cpu_s(self):
+        with open(f"/proc/{self.process.pid}/stat") as f:
+            fields = f.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        out, _ = self.process.communicate(timeout=20)
+        assert self.process.returncode == 0, out
+
+
+@pytest.fixture
+def serve():
+    servers = []
+
+    def start(**options):
+        servers.append(Server(**options))
+        return servers[-1]
+
+    yield start
+    for s in servers:
+        if s.process.poll() is None:
+            s.stop()
+
+
+def read_all(s):
+    data = b""
+    try:
+        while piece := s.recv(65536):
+            data += piece
+    except ConnectionResetError:
+        pass
+    return data
+
+
+def read_until(s, what):
+    data = b""
+    while what not in data:
+        piece = s.recv(65536)
+        if not piece:
+            break
+        data += piece
+    return data
+
+
+def pattern(n):
+    unit = bytes(ord("a") + i * 7 % 26 for i in range(26))
+    return (unit * (n // 26 + 1))[:n]
+
+
+# ---- many streams -------------------------------------------------------------------------
+
+
+def test_a_thousand_streams_get_every_event(serve):
+    server = serve()
+    n_streams, n_events = 1000, 20
+
+    async def one(session):
+        async with session.get(f"{server.url}/stream?n={n_events}&hz=20&size=50&spread=1") as r:
+            assert r.status == 200
+            return await r.text()
+
+    async def main():
+        connector = aiohttp.TCPConnector(limit=0)
+        timeout = aiohttp.ClientTimeout(total=60)
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+            return await asyncio.gather(*(one(session) for _ in range(n_streams)))
+
+    for text in asyncio.run(main()):
+        events = [e for e in text.split("\n\n") if e]
+        assert events[-1] == "data: [DONE]"
+        assert [json.loads(e[6:])["i"] for e in events[:-1]] == list(range(n_events))
+    assert server.wait_open(0)
+
+
+def test_slow_reader_loses_nothing_and_holds_up_nobody(serve):
+    """1 KB/s through a small window, while others run at full speed."""
+    server = serve()
+    n = 600_000
+    slow = socket.socket()
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    slow.connect((HOST, server.port))
+    slow.sendall(f"GET /flood?n={n} HTTP/1.0\r\n\r\n".encode())
+    got = bytearray()
+    stop = threading.Event()
+
+    def trickle():
+        while not stop.is_set():
+            got.extend(slow.recv(100))
+            time.sleep(0.1)
+
+    t = threading.Thread(target=trickle)
+    t.start()
+    begin = time.time()
+    for _ in range(20):
+        with server.dial("GET /flood?n=5000000 HTTP/1.0\r\n\r\n") as s:
+            body = read_all(s).split(b"\r\n\r\n", 1)[1]
+            assert body == pattern(5_000_000)
+        with server.dial("GET /stream?n=50&hz=0 HTTP/1.0\r\n\r\n") as s:
+            assert read_all(s).endswith(b"data: [DONE]\n\n")
+    assert time.time() - begin < 30 * SLOW
+    time.sleep(1)
+    stop.set()
+    t.join()
+    assert len(got) < 100_000
+    slow.settimeout(20)
+    got += read_all(slow)
+    assert bytes(got).split(b"\r\n\r\n", 1)[1] == pattern(n)
+    slow.close()
+
+
+def test_big_answers_arrive_whole(serve):
+    server = serve()
+    for n in (0, 1, 65_535, 65_536, 65_537, 3_000_000):
+        with server.dial(f"GET /big?n={n} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") as s:
+            head, body = read_all(s).split(b"\r\n\r\n", 1)
+            assert f"Content-Length: {n}".encode() in head
+            assert body == pattern(n)
+
+
+def test_bodies_go_round(serve):
+    server = serve()
+    rng = random.Random(1)
+
+    async def main():
+        async with aiohttp.ClientSession() as session:
+            for size in (0, 1, 100, 70_000, 1 << 20):
+                data = rng.randbytes(size)
+                async with session.post(f"{server.url}/echo", data=data) as r:
+                    assert await r.read() == data
+
+                async def pieces():
+                    for i in range(0, len(data), 5000):
+                        yield data[i : i + 5000]
+
+                async with session.post(f"{server.url}/echo", data=pieces()) as r:
+                    assert await r.read() == data
+
+    asyncio.run(main())
+    assert server.stats()["accepted"] <= 3  # kept alive
+
+
+# ---- clients that leave -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path", ["/hang", "/silent", "/stream?n=100000&hz=50", "/flood?n=1000000000"]
+)
+@pytest.mark.parametrize("how", ["close", "reset", "half"])
+def test_leaving_is_noticed_within_a_second(serve, path, how):
+    server = serve()
+    clients = [server.get(path) for _ in range(50)]
+    assert server.wait_open(50)
+    for s in clients:
+        if how == "reset":
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        if how == "half":
+            s.shutdown(socket.SHUT_WR)
+        else:
+            s.close()
+    assert server.wait_open(0)
+    st = server.stats()
+    assert st["gone"] == 50 and st["begin"] == st["requests"]
+    for s in clients:
+        s.close()
+
+
+def test_leaving_while_queued_for_begin(serve):
+    server = serve(workers=1)
+    first = server.get("/slow?ms=500")
+    time.sleep(0.1)
+    for _ in range(50):
+        server.get("/hang").close()
+    assert b"slow" in read_until(first, b"slow\n")
+    first.close()
+    st = server.stats()
+    assert st["begin"] < 10  # most were never begun
+    assert server.wait_open(0)
+
+
+def test_half_closed_does_no_harm_to_a_complete_answer(serve):
+    server = serve()
+    s = server.get("/big?n=3000000")
+    read_until(s, b"\r\n\r\n")
+    s.shutdown(socket.SHUT_WR)
+    s.settimeout(5)
+    rest = read_all(s)
+    assert rest.endswith(pattern(3_000_000)[-1000:])
+    s.close()
+
+
+# ---- hostile input ------------------------------------------------------------------------
+
+
+POST = b"POST /echo HTTP/1.1\r\nHost: x\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+
+
+@pytest.mark.parametrize(
+    "request_, status",
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", 400),
+        (b"GET /%00 HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"G\x01T / HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", 400),
+        (POST + b"Content-Length: x\r\n\r\n", 400),
+        (POST + b"Content-Length: 5\r\n" + CHUNKED + b"\r\n", 400),
+        (POST + b"Transfer-Encoding: chunked, gzip\r\n\r\n", 501),
+        (POST + b"Content-Length: 20000000\r\n\r\n" + b"a" * 20_000_000, 413),
+        (POST + CHUNKED + b"\r\n"
+         + b"1000\r\n" + b"a" * 4096 + b"\r\n"
+         + b"2000000\r\n" + b"a" * 20_000_000, 413),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 17_000 + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 20_000_000, 431),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a:\r\n" * 100_000, 431),
+        (b"GET /" + b"a" * 1_000_000, 414),
+        (b"GET / HTTP/7.7\r\nHost: x\r\n\r\n", 505),
+    ],
+    ids=range(14),
+)
+def test_refusals_can_be_read(serve, request_, status):
+    server = serve()
+    with server.dial() as s:
+        try:
+            s.sendall(request_)  # all of it, before the answer is looked at
+        except (ConnectionResetError, BrokenPipeError):
+            pytest.fail("reset while the request was sent")
+        answer = read_all(s)
+    assert answer.startswith(b"HTTP/1."), answer
+    assert int(answer.split()[1]) == status
+    assert server.stats()["begin"] == 1
+
+
+def test_header_values_do_not_come_back_unchecked(serve):
+    server = serve()
+    for value in ("a b", "a\tb", "\x7f", "x" * 129, "\xff"):
+        text = f"GET /big HTTP/1.1\r\nHost: x\r\nX-Request-Id: {value}\r\nConnection: close\r\n\r\n"
+        with server.dial(text.encode("latin-1")) as s:
+            assert b"X-Request-Id: none\r\n" in read_all(s)
+    with server.dial("GET /big HTTP/1.0\r\nX-Request-Id: r-1\r\n\r\n") as s:
+        assert b"X-Request-Id: r-1\r\n" in read_all(s)
+
+
+def test_pipelined_requests_and_junk(serve):
+    server = serve()
+    n = 200
+    with server.dial(b"GET /facts?q HTTP/1.1\r\nHost: x\r\n\r\n" * n + b"\1\2JUNK\r\n\r\n") as s:
+        answer = read_all(s)
+    assert answer.count(b"/facts|q|-|-\n") == n
+    last = b"GET /big?n=5 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    with server.dial(b"\0" * 1000 + b"\r\n\r\n" + last) as s:
+        assert b"ahovc" in read_all(s)  # the library takes a line of NULs for an empty one
+    stream = b"GET /stream?n=3&hz=50 HTTP/1.1\r\nHost: x\r\n\r\n"
+    with server.dial(stream + b"\xff" * 100_000) as s:
+        assert b"[DONE]" in read_all(s)
+    assert server.wait_open(0)
+
+
+def mutate(rng, data):
+    data = bytearray(data)
+    for _ in range(rng.randrange(6)):
+        if not data:
+            break
+        i = rng.randrange(len(data))
+        what = rng.randrange(4)
+        if what == 0:
+            data[i] = rng.randrange(256)
+        elif what == 1:
+            del data[i : i + rng.randrange(10)]
+        elif what == 2:
+            data[i:i] = rng.randbytes(rng.randrange(10))
+        else:
+            data[i:i] = data[rng.randrange(len(data)) :][: rng.randrange(100)]
+    return bytes(data)
+
+
+def test_random_bytes(serve):
+    seed = int(os.environ.get("WEIR_SEED", time.time_ns() % 1_000_000))
+    print("seed", seed)
+    rng = random.Random(seed)
+    server = serve(request=500)
+    seeds = [
+        b"GET /stream?n=5&hz=0 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n0123456789",
+        POST + CHUNKED + b"\r\n5;a=b\r\nabcde\r\n0\r\nT: t\r\n\r\n",
+        b"POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc",
+        b"GET /late?ms=10 HTTP/1.0\r\nConnection: keep-alive\r\nCookie: a=b; c=\"d\"\r\n\r\n",
+        b"HEAD /flood HTTP/1.1\r\nHost: x\r\n\r\n",
+    ]
+    sockets = []
+    for _ in range(1500):
+        data = b"".join(mutate(rng, rng.choice(seeds)) for _ in range(rng.randrange(1, 4)))
+        s = server.dial()
+        s.settimeout(0.002)
+        try:
+            s.sendall(data)
+            if rng.randrange(2):
+                s.recv(1000)
+        except OSError:
+            pass
+        sockets.append(s)
+        if len(sockets) > 50:
+            sockets.pop(rng.randrange(len(sockets))).close()
+    for s in sockets:
+        s.close()
+    assert server.wait_open(0, 2)
+
+
+# ---- limits -------------------------------------------------------------------------------
+
+
+def test_out_of_descriptors_does_not_spin():
+    """More clients than the process may have files: it lives, and idles."""
+    args = ["/bin/sh", "-c", f"ulimit -n 64; exec {APP} connections=1000"]
+    process = subprocess.Popen(args, stdout=subprocess.PIPE, text=True)
+    server = Server.__new__(Server)
+    server.process, server.port = process, int(process.stdout.readline().split()[1])
+    clients = [server.dial() for _ in range(300)]
+    time.sleep(0.2)
+    cpu = server.cpu_s()
+    time.sleep(1)
+    assert server.cpu_s() - cpu < 0.1
+    for s in clients:
+        s.close()
+    time.sleep(0.2)
+    assert server.stats()["begin"] == 1
+    server.stop()
+
+
+def test_idle_costs_nothing(serve):
+    server = serve()
+    clients = [server.get("/silent") for _ in range(500)] + [server.dial() for _ in range(500)]
+    assert server.wait_open(500)
+    cpu = server.cpu_s()
+    time.sleep(2)
+    # mostly the fake engine, which wakes every millisecond
+    assert server.cpu_s() - cpu < 0.3 * SLOW
+    for s in clients:
+        s.close()
+
+
+def test_connections_over_the_limit(serve):
+    server = serve(connections=10)
+    clients = [server.get("/hang") for _ in range(10)]
+    time.sleep(0.1)
+    with server.get("/big") as s:
+        answer = read_all(s)
+        assert answer.startswith(b"HTTP/1.1 503") and b'{"error"' in answer
+    for s in clients:
+        s.close()
+    assert server.wait_open(0)
+
+
+# ---- stopping -----------------------------------------------------------------------------
+
+
+def test_stop_lets_streams_end(serve):
+    server = serve(grace=10_000)
+    s = server.get("/stream?n=50&hz=100")
+    read_until(s, b"data:")
+    begin = time.time()
+    server.stop()
+    assert time.time() - begin < 5 * SLOW
+    assert b"[DONE]" in read_all(s)
+    with pytest.raises(ConnectionRefusedError):
+        server.dial()
+
+
+def test_stop_cuts_the_rest_after_the_grace(serve):
+    server = serve(grace=500)
+    clients = [server.get(p) for p in ("/hang", "/silent", "/flood?n=1000000000", "/slow?ms=900")]
+    time.sleep(0.2)
+    begin = time.time()
+    server.stop()
+    assert 0.4 < time.time() - begin < 3 * SLOW
+    for s in clients:
+        read_all(s)
+        s.close()
