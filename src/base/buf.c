@@ -3,6 +3,7 @@
 #include "base/mem.h"
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,8 @@ void buf_reserve(struct buf *b, size_t n_more)
     if (b->cap - b->len >= n_more)
         return;
     size_t cap = b->cap ? b->cap : 64;
+    if (n_more > SIZE_MAX / 4)
+        abort(); /* input is bounded long before: a caller lost count */
     while (cap - b->len < n_more)
         cap *= 2;
     b->data = mem_realloc(b->data, cap);

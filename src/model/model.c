@@ -75,6 +75,11 @@ static enum err read_sizes(struct model *m, struct err_info *e)
     hp->rope_dims = hp->head_dim;
     if ((err = read_u32(m, "rope.dimension_count", 2, hp->head_dim, &hp->rope_dims, e)))
         return err;
+    uint32_t window = 0;
+    if ((err = get_u32(m, "attention.sliding_window", &window, e)))
+        return err;
+    if (window != 0 && window < hp->n_ctx_train)
+        return err_set(e, ERR_UNSUPPORTED, "%s: sliding windows are not supported", m->arch);
     if (hp->n_head % hp->n_head_kv != 0)
         return err_set(e, ERR_FORMAT, "%s: %u heads are not a multiple of %u KV heads", m->arch,
                        hp->n_head, hp->n_head_kv);
@@ -101,12 +106,21 @@ static enum err read_vocab_size(struct model *m, struct err_info *e)
 /* Variants that would change the answer and that no op here computes. */
 static enum err refuse_unknown(const struct model *m, struct err_info *e)
 {
-    static const char *const keys[] = {"expert_count", "attention.alibi_bias_max"};
+    static const char *const keys[] = {"expert_count",
+                                       "attention.alibi_bias_max",
+                                       "attention.scale",
+                                       "attention.clamp_kqv",
+                                       "attn_logit_softcapping",
+                                       "final_logit_softcapping",
+                                       "logit_scale",
+                                       "embedding_scale",
+                                       "residual_scale",
+                                       "rope.scale_linear"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         char key[96];
         snprintf(key, sizeof key, "%s.%s", m->arch, keys[i]);
         const struct gguf_kv *kv = gguf_find(m->gguf, key);
-        if (kv && kv->u != 0)
+        if (kv && (kv->kind == GGUF_F32 || kv->kind == GGUF_F64 ? kv->f != 0.0 : kv->u != 0))
             return err_set(e, ERR_UNSUPPORTED, "%s: models with %s are not supported", m->arch,
                            keys[i]);
     }
@@ -148,7 +162,7 @@ static enum err read_rope_scaling(const struct model *m, float *factor, struct e
                        (int)(type.len < 40 ? type.len : 40), type.data);
     if (linear && (err = get_f32(m, "rope.scaling.factor", factor, e)))
         return err;
-    if (!(*factor > 0.0f && *factor <= 1e6f))
+    if (!(*factor > 1e-6f && *factor <= 1e6f))
         return err_set(e, ERR_FORMAT, "%s.rope.scaling.factor is %g", m->arch, (double)*factor);
     return OK;
 }
@@ -170,7 +184,7 @@ static enum err make_rope(struct model *m, struct err_info *e)
         float f = 1.0f;
         if (factors)
             memcpy(&f, factors->data + i * sizeof f, sizeof f);
-        if (!(f > 0.0f && f < 1e12f))
+        if (!(f > 1e-12f && f < 1e12f))
             return err_set(e, ERR_FORMAT, "tensor rope_freqs.weight[%u] is %g", i, (double)f);
         double exponent = -2.0 * i / m->hp.rope_dims;
         m->rope_inv_freq[i] = pow(m->hp.rope_freq_base, exponent) / f / linear;

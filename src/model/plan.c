@@ -133,7 +133,7 @@ static void set_widths(struct model *m)
     w[BUF_LOGITS] = hp->n_vocab;
 }
 
-/* A tensor that the plan has no place for: name it. rope_freqs was used by model.c. */
+/* Tensors that the plan has no place for. rope_freqs was used by model.c. */
 static enum err check_leftovers(struct builder *b)
 {
     uint64_t n = gguf_n_tensors(b->m->gguf);

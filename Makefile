@@ -1,0 +1,53 @@
+# Thin wrapper around the CMake presets; `make help` lists the targets.
+.PHONY: all demo test serve asan tsan bench format lint install clean deps help
+.DEFAULT_GOAL := all
+
+JOBS := $(shell nproc)
+C_FILES = $(shell git ls-files 'src/*.c' 'src/*.h' 'tests/*.c' 'tests/*.h' 'bench/*.c')
+
+all: deps            ## build the release; the program is build/weir
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release -j $(JOBS)
+
+deps:
+	@scripts/deps.sh
+
+demo: all            ## set up, build, and watch eight chats stream at once
+	@/usr/bin/python3 scripts/demo.py build/weir
+
+test: all            ## set up, build, and run all tests
+	@scripts/test.sh build
+
+serve: all           ## build and keep the server running
+	build/weir serve
+
+asan: deps           ## all tests under AddressSanitizer and UBSan
+	@cmake --preset asan >/dev/null && cmake --build --preset asan -j $(JOBS)
+	@scripts/test.sh build-asan
+
+tsan: deps           ## all tests under ThreadSanitizer
+	@cmake --preset tsan >/dev/null && cmake --build --preset tsan -j $(JOBS)
+	@scripts/test.sh build-tsan
+
+bench: all           ## speed of the built-in model beside this machine's limits
+	build/weir bench
+
+format:              ## clang-format everything in place
+	@scripts/deps.sh lint
+	@clang-format -i $(C_FILES)
+
+lint:                ## clang-format, clang-tidy and the include graph, changing nothing
+	@scripts/deps.sh lint
+	@clang-format --dry-run -Werror $(C_FILES)
+	@cmake --preset release >/dev/null
+	@clang-tidy -p build --quiet $(shell git ls-files 'src/*.c')
+	@/usr/bin/python3 tests/include_graph.py
+
+install: all         ## install program and built-in model (PREFIX=/usr/local)
+	@cmake --install build --prefix $(or $(PREFIX),/usr/local)
+
+clean:               ## remove all build folders
+	@rm -rf build build-debug build-asan build-tsan
+
+help:
+	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 12

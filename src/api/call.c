@@ -1,0 +1,290 @@
+/* The life of a call on the loop thread: its events come in, its bytes go out, it ends.
+ *
+ * Events name requests; each is noted in its choice, and the call goes on the list of news once. A
+ * call may be on the list when it ends: then taking it off the list frees it. */
+#include "api/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One pull writes about this much at most, so that a reader who was slow gets the rest later. */
+#define PULL_BYTES (64u << 10)
+
+const char *api_finish_name(enum finish f)
+{
+    return f == FINISH_LENGTH ? "length" : "stop";
+}
+
+void api_put_usage(const struct api_call *c, struct buf *out)
+{
+    uint64_t prompt = 0, cached = 0, completion = 0;
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        const struct request *r = c->choices[i].req;
+        completion += request_n_completion(r);
+        if (i % c->n_per_prompt == 0) { /* a prompt counts once, however many choices it has */
+            uint32_t n;
+            request_prompt(r, &n);
+            prompt += n;
+            cached += request_n_cached(r);
+        }
+    }
+    buf_str(out, "{\"prompt_tokens\":");
+    api_put_int(out, (int64_t)prompt);
+    buf_str(out, ",\"completion_tokens\":");
+    api_put_int(out, (int64_t)completion);
+    buf_str(out, ",\"total_tokens\":");
+    api_put_int(out, (int64_t)(prompt + completion));
+    buf_str(out, ",\"prompt_tokens_details\":{\"cached_tokens\":");
+    api_put_int(out, (int64_t)cached);
+    buf_str(out, "}}");
+}
+
+void api_chunk_begin(const struct api_choice *ch, struct buf *out)
+{
+    buf_add(out, ch->call->prefix.data, ch->call->prefix.len);
+    buf_str(out, "{\"index\":");
+    api_put_int(out, ch->index);
+}
+
+void api_chunk_end(const struct api_choice *ch, const char *finish, struct buf *out)
+{
+    buf_str(out, ",\"finish_reason\":");
+    if (finish) {
+        buf_char(out, '"');
+        buf_str(out, finish);
+        buf_str(out, "\"}]");
+    } else {
+        buf_str(out, "null}]");
+    }
+    buf_str(out, ch->call->include_usage ? ",\"usage\":null}\n\n" : "}\n\n");
+}
+
+/* What ended a choice other than its own end, as an error; false if nothing did. */
+static bool failure_of(const struct api_choice *ch, struct err_info *e)
+{
+    if (!ch->done)
+        return false;
+    /* cancelled while its client is still here: the drain ran out of time */
+    switch (request_finish(ch->req)) {
+    case FINISH_ERROR:
+        *e = *request_error(ch->req);
+        if (e->code == OK)
+            err_set(e, ERR_INTERNAL, "the request failed");
+        return true;
+    case FINISH_CANCELLED:
+        err_set(e, ERR_DRAINING, "the server is shutting down");
+        return true;
+    case FINISH_NONE:
+    case FINISH_STOP:
+    case FINISH_LENGTH:
+        break;
+    }
+    return false;
+}
+
+static bool failed(const struct api_call *c, struct err_info *e)
+{
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        if (failure_of(&c->choices[i], e))
+            return true;
+    }
+    return false;
+}
+
+/* Give the answer's head, and count it once. */
+static void fill_answer(struct api_call *c, struct api_answer *answer)
+{
+    *answer = c->answer;
+    if (c->counted)
+        return;
+    c->counted = true;
+    if (c->answer.status > 0 && c->answer.status < API_MAX_STATUS)
+        atomic_fetch_add_explicit(&c->api->n_answers[c->answer.status], 1, memory_order_relaxed);
+}
+
+/* An answer that was complete from the start, or an error. */
+static enum api_pull pull_body(struct api_call *c, struct api_answer *answer, struct buf *out)
+{
+    buf_add(out, c->body.data, c->body.len);
+    fill_answer(c, answer);
+    return API_DONE;
+}
+
+/* One object once all choices have ended; nothing is written before. */
+static enum api_pull pull_whole(struct api_call *c, struct api_answer *answer, struct buf *out)
+{
+    if (c->n_running > 0)
+        return API_WAIT;
+    buf_add(out, c->prefix.data, c->prefix.len);
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        if (i > 0)
+            buf_char(out, ',');
+        c->dialect->whole(&c->choices[i], out);
+    }
+    buf_str(out, "],\"usage\":");
+    api_put_usage(c, out);
+    buf_char(out, '}');
+    fill_answer(c, answer);
+    return API_DONE;
+}
+
+/* The status is long sent, so the error is an event, and the end mark is missing. */
+static void stream_error(const struct err_info *e, struct buf *out)
+{
+    buf_str(out, "data: ");
+    api_error_body(api_status_of(e->code), e, out);
+    buf_str(out, "\n\n");
+}
+
+/* The usage chunk and the end mark. */
+static void stream_end(struct api_call *c, struct buf *out)
+{
+    if (c->include_usage) {
+        buf_add(out, c->prefix.data, c->prefix.len);
+        buf_str(out, "],\"usage\":");
+        api_put_usage(c, out);
+        buf_str(out, "}\n\n");
+    }
+    buf_str(out, "data: [DONE]\n\n");
+}
+
+/* Write what one choice has; true when its last chunk is written. */
+static bool stream_choice(struct api_choice *ch, struct buf *out, size_t full)
+{
+    struct api_piece p;
+    if (ch->closed)
+        return true;
+    while (out->len < full) {
+        if (api_next_piece(ch, &p)) {
+            ch->call->dialect->piece(ch, &p, out);
+            continue;
+        }
+        if (ch->ended) {
+            ch->call->dialect->close(ch, out);
+            ch->closed = true;
+        }
+        break;
+    }
+    return ch->closed;
+}
+
+/* Choices take turns by what they have; the first pull also opens the stream, so that its head goes
+ * out while the prompt is still computed. */
+static enum api_pull pull_stream(struct api_call *c, struct api_answer *answer, struct buf *out)
+{
+    struct err_info e = {0};
+    size_t begin = out->len;
+    bool opening = !c->opened, broken = failed(c, &e);
+    uint32_t n_closed = 0;
+    if (opening) {
+        c->opened = true;
+        c->dialect->open(c, out);
+    }
+    for (uint32_t i = 0; i < c->n_choices && !broken; i++)
+        n_closed += stream_choice(&c->choices[i], out, begin + PULL_BYTES);
+    if (!broken && !opening && out->len == begin && n_closed < c->n_choices)
+        return API_WAIT;
+    fill_answer(c, answer);
+    if (broken)
+        stream_error(&e, out);
+    else if (n_closed == c->n_choices)
+        stream_end(c, out);
+    return broken || n_closed == c->n_choices ? API_DONE : API_MORE;
+}
+
+enum api_pull api_pull(struct api_call *c, struct api_answer *answer, struct buf *out)
+{
+    struct err_info e = {0};
+    if (c->dialect && !c->opened && failed(c, &e)) {
+        /* nothing was sent yet, so a failure can still have its status */
+        api_answer_error(c, &e);
+        c->dialect = NULL;
+    }
+    if (!c->dialect)
+        return pull_body(c, answer, out);
+    if (!c->answer.stream)
+        return pull_whole(c, answer, out);
+    return pull_stream(c, answer, out);
+}
+
+void api_choices_destroy(struct api_call *c)
+{
+    for (uint32_t i = 0; i < c->n_choices; i++)
+        request_destroy(c->choices[i].req);
+    free(c->choices);
+    c->choices = NULL;
+    c->n_choices = 0;
+    for (uint32_t i = 0; c->echoes && i < c->n_prompts; i++)
+        buf_deinit(&c->echoes[i]);
+    free(c->echoes);
+    c->echoes = NULL;
+    c->n_prompts = 0;
+}
+
+static void call_destroy(struct api_call *c)
+{
+    api_choices_destroy(c);
+    buf_deinit(&c->body);
+    buf_deinit(&c->prefix);
+    buf_deinit(&c->text);
+    free(c);
+}
+
+/* Requests that still run are cancelled and keep the call alive; api_next frees it after the last
+ * terminal event. */
+void api_end(struct api_call *c)
+{
+    c->ended = true;
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        if (!c->choices[i].done)
+            engine_cancel(c->engine, c->choices[i].req);
+    }
+    if (c->n_running == 0 && !c->listed)
+        call_destroy(c);
+}
+
+void api_call_set_user(struct api_call *c, void *user)
+{
+    c->user = user;
+}
+
+void *api_call_user(const struct api_call *c)
+{
+    return c->user;
+}
+
+/* Note an event of one request, and that its call has news. */
+static void note_event(struct api *a, struct request *r)
+{
+    struct api_choice *ch = request_user(r);
+    struct api_call *c = ch->call;
+    if (request_finish(r) != FINISH_NONE && !ch->done) {
+        ch->done = true;
+        c->n_running--;
+    }
+    if (c->listed)
+        return;
+    c->listed = true;
+    c->next_news = NULL;
+    *(a->news_head ? &a->news_tail->next_news : &a->news_head) = c;
+    a->news_tail = c;
+}
+
+struct api_call *api_next(struct api *a)
+{
+    struct engine *eng = atomic_load_explicit(&a->engine, memory_order_acquire);
+    struct request *r;
+    /* all events first: a call with many choices is named once for them all */
+    while (eng && (r = engine_next_event(eng)))
+        note_event(a, r);
+    struct api_call *c;
+    while ((c = a->news_head)) {
+        a->news_head = c->next_news;
+        c->listed = false;
+        if (!c->ended)
+            return c;
+        if (c->n_running == 0)
+            call_destroy(c);
+    }
+    return NULL;
+}

@@ -1,0 +1,389 @@
+/* POST /v1/completions: text or token ids in, text out.
+ *
+ * The one dialect with several prompts, with echo, and with log-probabilities as parallel lists,
+ * which are gathered in buffers of their own and written behind the text. */
+#include "api/call.h"
+#include "api/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct api_refused refused[] = {
+    {"suffix", NEUTRAL_EMPTY, 0},
+    {"messages", NEUTRAL_NOTHING, 0},
+};
+
+/* A text prompt. Its control tokens are plain text: a user cannot speak for the system. */
+static enum err text_prompt(struct api_call *c,
+                            const json_t *v,
+                            const char *field,
+                            struct api_prompt *p,
+                            struct err_info *e)
+{
+    const struct tokenizer *t = c->tokenizer;
+    struct text_piece piece = {.text = json_string_value(v), .n_bytes = json_string_length(v)};
+    if (tokenizer_adds_bos(t) && tokenizer_bos(t) != TOKEN_NONE)
+        token_list_add(&p->ids, tokenizer_bos(t));
+    if (tokenizer_encode(t, &piece, 1, &p->ids, e) != OK)
+        return err_set_field(e, ERR_INVALID, field, "'%s' cannot be tokenized", field);
+    if (p->ids.n == 0)
+        return err_set_field(e, ERR_INVALID, field, "'%s' is empty", field);
+    if (c->echo)
+        buf_add(&p->text, piece.text, piece.n_bytes);
+    return OK;
+}
+
+/* A prompt of token ids, taken as it is. */
+static enum err ids_prompt(struct api_call *c,
+                           const json_t *v,
+                           const char *field,
+                           struct api_prompt *p,
+                           struct err_info *e)
+{
+    int64_t n_vocab = tokenizer_n_vocab(c->tokenizer), id;
+    size_t n = json_array_size(v);
+    if (n == 0)
+        return err_set_field(e, ERR_INVALID, field, "'%s' is empty", field);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *item = json_array_get(v, i);
+        char at[64];
+        if (!json_is_integer(item)) {
+            snprintf(at, sizeof at, "%s[%zu]", field, i);
+            return api_wrong_type(at, "a token id like the others", item, e);
+        }
+        id = json_integer_value(item);
+        if (id < 0 || id >= n_vocab)
+            return err_set_field(e,
+                                 ERR_INVALID,
+                                 field,
+                                 "token id %lld at index %zu of '%s' is outside the vocabulary of "
+                                 "%lld",
+                                 (long long)id,
+                                 i,
+                                 field,
+                                 (long long)n_vocab);
+        token_list_add(&p->ids, (token_id)id);
+    }
+    if (c->echo)
+        tokenizer_decode(c->tokenizer, p->ids.ids, p->ids.n, false, &p->text);
+    return OK;
+}
+
+/* An array of texts, or of arrays of ids: one prompt each. */
+static enum err
+many_prompts(struct api_call *c, const json_t *v, struct api_job *job, struct err_info *e)
+{
+    uint32_t max = c->api->max_choices;
+    size_t n = json_array_size(v);
+    if (n > max / job->params.n)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "prompt",
+                             "%zu prompts with n = %u make more than the %u choices a request may "
+                             "have",
+                             n,
+                             job->params.n,
+                             max);
+    struct api_prompt *prompts = api_job_prompts(job, (uint32_t)n);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *item = json_array_get(v, i);
+        enum err err;
+        char field[32];
+        snprintf(field, sizeof field, "prompt[%zu]", i);
+        if (json_is_string(item))
+            err = text_prompt(c, item, field, &prompts[i], e);
+        else if (json_is_array(item))
+            err = ids_prompt(c, item, field, &prompts[i], e);
+        else
+            err = api_wrong_type(field, "a string or an array of token ids", item, e);
+        if (err)
+            return err;
+    }
+    return OK;
+}
+
+/* Which of the four forms: the first element decides between ids and several prompts. */
+static enum err
+parse_prompt(struct api_call *c, const json_t *body, struct api_job *job, struct err_info *e)
+{
+    const json_t *v = json_object_get(body, "prompt");
+    if (!v || json_is_null(v))
+        return err_set_field(e, ERR_INVALID, "prompt", "'prompt' is required");
+    if (json_is_string(v))
+        return text_prompt(c, v, "prompt", api_job_prompts(job, 1), e);
+    if (!json_is_array(v))
+        return api_wrong_type(
+            "prompt", "a string, an array of strings, or (an array of) arrays of token ids", v, e);
+    if (json_array_size(v) == 0 || json_is_number(json_array_get(v, 0)))
+        return ids_prompt(c, v, "prompt", api_job_prompts(job, 1), e);
+    return many_prompts(c, v, job, e);
+}
+
+static enum err
+parse(struct api_call *c, const json_t *body, struct api_job *job, struct err_info *e)
+{
+    int64_t n_logprobs = -1;
+    enum err err;
+    if ((err = api_refuse_fields(body, refused, sizeof refused / sizeof refused[0], e)) ||
+        (err = api_get_bool(body, "echo", &c->echo, e)) ||
+        (err = api_get_int(body, "logprobs", 0, REQUEST_MAX_TOP_LOGPROBS, &n_logprobs, e)))
+        return err;
+    c->logprobs = n_logprobs >= 0;
+    c->n_top = c->logprobs ? (uint32_t)n_logprobs : 0;
+    job->params.request.prompt_logprobs = c->echo && c->logprobs;
+    return parse_prompt(c, body, job, e);
+}
+
+/* The four parallel lists of a "logprobs" object. */
+struct lists {
+    struct buf tokens, logprobs, top, offsets;
+};
+
+static void lists_deinit(struct lists *l)
+{
+    buf_deinit(&l->tokens);
+    buf_deinit(&l->logprobs);
+    buf_deinit(&l->top);
+    buf_deinit(&l->offsets);
+}
+
+static void comma(struct buf *b)
+{
+    if (b->len > 0)
+        buf_char(b, ',');
+}
+
+/* Some vocabularies have several ids for one text; as a key it may come once. */
+static bool same_text(const struct tokenizer *t, token_id a, token_id b)
+{
+    size_t n_a, n_b;
+    const char *s_a = tokenizer_bytes(t, a, true, &n_a), *s_b = tokenizer_bytes(t, b, true, &n_b);
+    return n_a == n_b && (n_a == 0 || memcmp(s_a, s_b, n_a) == 0);
+}
+
+/* {"text": logprob, ...} of the most likely tokens and of the one that came. Ids that spell the
+ * same share a key, the most likely one's. */
+static void put_top(const struct api_call *c,
+                    const struct token_logprob *top,
+                    struct token_logprob own,
+                    struct buf *out)
+{
+    bool own_seen = false;
+    const char *between = "";
+    buf_char(out, '{');
+    for (uint32_t i = 0; i < c->n_top && top; i++) {
+        bool seen = false;
+        for (uint32_t j = 0; j < i && !seen; j++)
+            seen = same_text(c->tokenizer, top[i].id, top[j].id);
+        own_seen |= same_text(c->tokenizer, top[i].id, own.id);
+        if (seen)
+            continue;
+        buf_str(out, between);
+        between = ",";
+        api_put_token(c->tokenizer, top[i].id, true, out);
+        buf_char(out, ':');
+        api_put_float(out, top[i].logprob);
+    }
+    if (!own_seen) {
+        buf_str(out, between);
+        api_put_token(c->tokenizer, own.id, true, out);
+        buf_char(out, ':');
+        api_put_float(out, own.logprob);
+    }
+    buf_char(out, '}');
+}
+
+/* One token into the lists; `first` is the prompt's, which nothing predicts. */
+static void add_logprob(const struct api_call *c,
+                        struct lists *l,
+                        struct token_logprob own,
+                        const struct token_logprob *top,
+                        bool first,
+                        uint32_t offset)
+{
+    comma(&l->tokens);
+    comma(&l->logprobs);
+    comma(&l->top);
+    comma(&l->offsets);
+    api_put_token(c->tokenizer, own.id, true, &l->tokens);
+    api_put_int(&l->offsets, offset);
+    if (first) {
+        buf_str(&l->logprobs, "null");
+        buf_str(&l->top, "null");
+        return;
+    }
+    api_put_float(&l->logprobs, own.logprob);
+    put_top(c, top, own, &l->top);
+}
+
+/* Where the characters of the echoed prompt's tokens begin. A space that the vocabulary puts before
+ * a text is not in the text. */
+static void add_prompt_logprobs(struct api_choice *ch, const struct buf *text, struct lists *l)
+{
+    struct api_call *c = ch->call;
+    uint32_t n, n_prompt, offset = 0;
+    const float *logprobs = request_prompt_logprobs(ch->req, &n);
+    const token_id *ids = request_prompt(ch->req, &n_prompt);
+    bool at_start = true;
+    for (uint32_t i = 0; i < n_prompt && i < n; i++) {
+        size_t len;
+        const char *s = tokenizer_bytes(c->tokenizer, ids[i], false, &len);
+        struct token_logprob own = {.id = ids[i], .logprob = logprobs[i]};
+        add_logprob(c, l, own, request_prompt_top(ch->req, i), i == 0, offset);
+        if (at_start && len > 0) {
+            bool added = s[0] == ' ' && (text->len == 0 || text->data[0] != ' ');
+            s += added;
+            len -= added;
+            at_start = false;
+        }
+        offset += api_count_chars(s, len);
+    }
+}
+
+static void add_piece_logprob(struct api_choice *ch, int64_t token, struct lists *l)
+{
+    if (token < 0)
+        return;
+    const struct request_token *t = &request_out(ch->req)[token];
+    struct token_logprob own = {.id = t->id, .logprob = t->logprob};
+    add_logprob(ch->call, l, own, request_top(ch->req, (uint32_t)token), false, ch->n_chars);
+}
+
+static void put_list(struct buf *out, const char *name, const struct buf *items)
+{
+    buf_str(out, name);
+    buf_add(out, items->data, items->len);
+    buf_char(out, ']');
+}
+
+static void put_lists(const struct api_call *c, const struct lists *l, struct buf *out)
+{
+    if (!c->logprobs) {
+        buf_str(out, ",\"logprobs\":null");
+        return;
+    }
+    put_list(out, ",\"logprobs\":{\"tokens\":[", &l->tokens);
+    put_list(out, ",\"token_logprobs\":[", &l->logprobs);
+    if (c->n_top > 0)
+        put_list(out, ",\"top_logprobs\":[", &l->top);
+    else
+        buf_str(out, ",\"top_logprobs\":null");
+    put_list(out, ",\"text_offset\":[", &l->offsets);
+    buf_char(out, '}');
+}
+
+/* The prompt, as the first part of the choice's text. */
+static const struct buf *take_echo(struct api_choice *ch, struct lists *l)
+{
+    struct api_call *c = ch->call;
+    const struct buf *text = &c->echoes[ch->index / c->n_per_prompt];
+    if (c->logprobs)
+        add_prompt_logprobs(ch, text, l);
+    ch->n_chars += api_count_chars(text->data, text->len);
+    ch->echoed = true;
+    return text;
+}
+
+static void echo_chunk(struct api_choice *ch, struct buf *out)
+{
+    struct lists l = {0};
+    const struct buf *text = take_echo(ch, &l);
+    api_chunk_begin(ch, out);
+    buf_str(out, ",\"text\":");
+    api_put_text(out, text->data, text->len);
+    put_lists(ch->call, &l, out);
+    api_chunk_end(ch, NULL, out);
+    lists_deinit(&l);
+}
+
+/* The prompt is known at once; its log-probabilities are when the first token is. */
+static void open_stream(struct api_call *c, struct buf *out)
+{
+    for (uint32_t i = 0; c->echo && !c->logprobs && i < c->n_choices; i++)
+        echo_chunk(&c->choices[i], out);
+}
+
+/* The hot path: without lists it writes straight into *out. */
+static void piece(struct api_choice *ch, const struct api_piece *p, struct buf *out)
+{
+    struct api_call *c = ch->call;
+    if (c->echo && !ch->echoed)
+        echo_chunk(ch, out);
+    api_chunk_begin(ch, out);
+    buf_str(out, ",\"text\":");
+    api_put_str(out, p->text, p->len);
+    if (c->logprobs) {
+        struct lists l = {0};
+        add_piece_logprob(ch, p->token, &l);
+        put_lists(c, &l, out);
+        lists_deinit(&l);
+    } else {
+        buf_str(out, ",\"logprobs\":null");
+    }
+    if (c->return_tokens) {
+        buf_str(out, ",\"tokens\":[");
+        if (p->token >= 0)
+            api_put_int(out, request_out(ch->req)[p->token].id);
+        buf_char(out, ']');
+    }
+    api_chunk_end(ch, NULL, out);
+    ch->n_chars += api_count_chars(p->text, p->len);
+}
+
+/* A choice may end without a piece: then its echo is still to come. */
+static void close_choice(struct api_choice *ch, struct buf *out)
+{
+    if (ch->call->echo && !ch->echoed)
+        echo_chunk(ch, out);
+    api_chunk_begin(ch, out);
+    buf_str(out, ",\"text\":\"\",\"logprobs\":null");
+    api_chunk_end(ch, api_finish_name(request_finish(ch->req)), out);
+}
+
+/* Text first, then the lists that were gathered on the way. */
+static void whole(struct api_choice *ch, struct buf *out)
+{
+    struct api_call *c = ch->call;
+    struct lists l = {0};
+    struct buf tokens = {0};
+    struct api_piece p;
+    buf_str(out, "{\"index\":");
+    api_put_int(out, ch->index);
+    buf_str(out, ",\"text\":\"");
+    if (c->echo) {
+        const struct buf *text = take_echo(ch, &l);
+        api_put_escaped(out, text->data, text->len);
+    }
+    while (api_next_piece(ch, &p)) {
+        api_put_escaped(out, p.text, p.len);
+        if (c->logprobs)
+            add_piece_logprob(ch, p.token, &l);
+        if (c->return_tokens && p.token >= 0) {
+            comma(&tokens);
+            api_put_int(&tokens, request_out(ch->req)[p.token].id);
+        }
+        ch->n_chars += api_count_chars(p.text, p.len);
+    }
+    buf_char(out, '"');
+    put_lists(c, &l, out);
+    if (c->return_tokens)
+        put_list(out, ",\"tokens\":[", &tokens);
+    buf_str(out, ",\"finish_reason\":\"");
+    buf_str(out, api_finish_name(request_finish(ch->req)));
+    buf_str(out, "\"}");
+    lists_deinit(&l);
+    buf_deinit(&tokens);
+}
+
+const struct api_dialect api_completions = {
+    .id_prefix = "cmpl-",
+    .object = "text_completion",
+    .chunk_object = "text_completion",
+    .prompt_field = "prompt",
+    .whole_context = false,
+    .parse = parse,
+    .open = open_stream,
+    .piece = piece,
+    .close = close_choice,
+    .whole = whole,
+};

@@ -1,0 +1,168 @@
+/* From a body to requests in the engine, on a worker thread.
+ *
+ *      body -- api_params_parse, dialect.parse --> job -- create_choices --> requests -- submit
+ *
+ * Everything that can go wrong does so before submit or in it, and then all is undone: a client
+ * gets all of its choices or an error, never some. */
+#include "api/call.h"
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_MAX_TOKENS 16
+
+struct api_prompt *api_job_prompts(struct api_job *job, uint32_t n)
+{
+    job->prompts = mem_zalloc(n, sizeof *job->prompts);
+    job->n_prompts = n;
+    return job->prompts;
+}
+
+static void job_deinit(struct api_job *job)
+{
+    for (uint32_t i = 0; i < job->n_prompts; i++) {
+        token_list_deinit(&job->prompts[i].ids);
+        buf_deinit(&job->prompts[i].text);
+    }
+    free(job->prompts);
+    api_params_deinit(&job->params);
+}
+
+/* Read the body into *job and the flags of *c. */
+static enum err parse(struct api_call *c,
+                      const struct api_dialect *d,
+                      const json_t *body,
+                      struct api_job *job,
+                      struct err_info *e)
+{
+    struct api_params *p = &job->params;
+    enum err err =
+        api_params_parse(body, tokenizer_n_vocab(c->tokenizer), c->api->max_choices, p, e);
+    if (err)
+        return err;
+    if (p->model.data && !api_is_model(c->api, p->model.data, p->model.len))
+        return err_set_field(e,
+                             ERR_NOT_FOUND,
+                             "model",
+                             "the model '%.100s' is not here; this server has '%.100s'",
+                             p->model.data,
+                             c->api->model_id);
+    /* what the writers need later: the job ends with api_generate */
+    c->include_usage = p->stream && p->include_usage;
+    c->return_tokens = p->return_tokens;
+    c->ignore_eos = p->request.ignore_eos;
+    c->n_per_prompt = p->n;
+    if ((err = d->parse(c, body, job, e)))
+        return err;
+    p->request.logprobs = c->logprobs;
+    p->request.n_top_logprobs = c->n_top;
+    return OK;
+}
+
+/* The part of every chunk, or of the whole answer, that comes before its choices. */
+static void write_prefix(struct api_call *c, const struct api_dialect *d, bool stream)
+{
+    struct buf *b = &c->prefix;
+    buf_str(b, stream ? "data: {\"id\":\"" : "{\"id\":\"");
+    buf_str(b, c->id);
+    buf_str(b, "\",\"object\":\"");
+    buf_str(b, stream ? d->chunk_object : d->object);
+    buf_str(b, "\",\"created\":");
+    api_put_int(b, c->created);
+    buf_str(b, ",\"model\":");
+    buf_add(b, c->api->model_json.data, c->api->model_json.len);
+    buf_str(b, ",\"choices\":[");
+}
+
+/* The request of one choice. Choice i of a prompt draws from seed + i. */
+static enum err create_choice(struct api_call *c,
+                              const struct api_dialect *d,
+                              const struct api_job *job,
+                              uint32_t index,
+                              struct err_info *e)
+{
+    const struct token_list *ids = &job->prompts[index / job->params.n].ids;
+    struct request_params p = job->params.request;
+    struct api_choice *ch = &c->choices[index];
+    uint32_t n_ctx = engine_n_ctx(c->engine);
+    p.sample.seed += index % job->params.n;
+    /* the default gives way to what fits; a number that was asked for does not */
+    if (!job->params.max_tokens_given && !d->whole_context && ids->n < n_ctx) {
+        uint32_t room = n_ctx - (uint32_t)ids->n;
+        p.max_tokens = room < DEFAULT_MAX_TOKENS ? room : DEFAULT_MAX_TOKENS;
+    }
+    if (ids->n > UINT32_MAX / 2)
+        return err_set_field(e, ERR_TOO_LONG, d->prompt_field, "the prompt is too long");
+    *ch = (struct api_choice){.call = c, .index = index};
+    enum err err = request_create(c->engine, &p, ids->ids, (uint32_t)ids->n, ch, &ch->req, e);
+    if (err && e && strcmp(e->field, "prompt") == 0)
+        snprintf(e->field, sizeof e->field, "%s", d->prompt_field);
+    return err;
+}
+
+/* n requests a prompt, prompt by prompt. c->n_choices counts those that exist, for the undoing. */
+static enum err create_choices(struct api_call *c,
+                               const struct api_dialect *d,
+                               struct api_job *job,
+                               struct err_info *e)
+{
+    uint32_t n = job->n_prompts * job->params.n;
+    c->choices = mem_zalloc(n, sizeof *c->choices);
+    c->echoes = mem_zalloc(job->n_prompts, sizeof *c->echoes);
+    c->n_prompts = job->n_prompts;
+    for (uint32_t i = 0; i < job->n_prompts; i++) {
+        c->echoes[i] = job->prompts[i].text;
+        job->prompts[i].text = (struct buf){0};
+    }
+    for (c->n_choices = 0; c->n_choices < n; c->n_choices++) {
+        enum err err = create_choice(c, d, job, c->n_choices, e);
+        if (err)
+            return err;
+    }
+    return OK;
+}
+
+/* Hand all choices to the engine. After OK, *c belongs to the loop thread. */
+static enum err
+submit(struct api_call *c, const struct api_dialect *d, bool stream, struct err_info *e)
+{
+    uint32_t n = c->n_choices;
+    struct request **requests = mem_alloc(n * sizeof *requests);
+    for (uint32_t i = 0; i < n; i++)
+        requests[i] = c->choices[i].req;
+    api_new_id(d->id_prefix, c->id, sizeof c->id);
+    write_prefix(c, d, stream);
+    c->answer.status = 200;
+    c->answer.content_type = stream ? "text/event-stream" : "application/json";
+    c->answer.stream = stream;
+    /* all of this before the engine has the requests: their events may come at once */
+    c->n_running = n;
+    c->dialect = d;
+    enum err err = engine_submit_all(c->engine, requests, n, e);
+    if (err) {
+        c->n_running = 0;
+        c->dialect = NULL;
+    }
+    free(requests);
+    return err;
+}
+
+void api_generate(struct api_call *c, const struct api_dialect *d, const struct api_input *in)
+{
+    struct err_info e = {0};
+    struct api_job job = {0};
+    json_t *body = NULL;
+    c->tokenizer = engine_tokenizer(c->engine);
+    enum err err;
+    if ((err = api_json_parse(in->body, in->body_len, &body, &e)) ||
+        (err = parse(c, d, body, &job, &e)) || (err = create_choices(c, d, &job, &e)) ||
+        (err = submit(c, d, job.params.stream, &e))) {
+        api_choices_destroy(c);
+        api_answer_error(c, &e);
+    }
+    /* submitted: *c is not ours any more, but what follows is */
+    job_deinit(&job);
+    json_decref(body);
+}

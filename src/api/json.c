@@ -1,0 +1,256 @@
+/* jansson on the way in, plain appends on the way out.
+ *
+ * What jansson refuses (nesting over 2048, integers over 64 bits, \u0000, bad UTF-8) comes out as a
+ * 400 with its place in the body. Its strings carry no NUL, so they serve as C strings too. */
+#include "api/json.h"
+
+#include "base/utf8.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum err api_json_parse(const char *body, size_t n_bytes, json_t **out, struct err_info *e)
+{
+    json_error_t je;
+    *out = json_loadb(body, n_bytes, 0, &je);
+    if (!*out) {
+        enum json_error_code code = json_error_code(&je);
+        if (code == json_error_out_of_memory)
+            return err_set(e, ERR_NOMEM, "no memory to parse the body");
+        const char *why = je.text;
+        if (code == json_error_null_character || code == json_error_null_byte_in_key)
+            why = "\\u0000 is not allowed";
+        return err_set(e,
+                       ERR_INVALID,
+                       "the body is not valid JSON: %s (line %d, column %d)",
+                       n_bytes ? why : "it is empty",
+                       je.line,
+                       je.column);
+    }
+    if (!json_is_object(*out)) {
+        const char *kind = api_json_kind(*out);
+        json_decref(*out);
+        *out = NULL;
+        return err_set(e, ERR_INVALID, "the body must be a JSON object, not %s", kind);
+    }
+    return OK;
+}
+
+const char *api_json_kind(const json_t *v)
+{
+    switch (json_typeof(v)) {
+    case JSON_OBJECT:
+        return "an object";
+    case JSON_ARRAY:
+        return "an array";
+    case JSON_STRING:
+        return "a string";
+    case JSON_INTEGER:
+        return "an integer";
+    case JSON_REAL:
+        return "a number with a fraction";
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return "a boolean";
+    case JSON_NULL:
+        break;
+    }
+    return "null";
+}
+
+enum err api_wrong_type(const char *field, const char *wanted, const json_t *v, struct err_info *e)
+{
+    return err_set_field(
+        e, ERR_INVALID, field, "'%s' must be %s, not %s", field, wanted, api_json_kind(v));
+}
+
+/* The field, or NULL when it is absent or null: clients write null for "your default". */
+static const json_t *get(const json_t *o, const char *name)
+{
+    const json_t *v = json_object_get(o, name);
+    return v && !json_is_null(v) ? v : NULL;
+}
+
+enum err api_get_bool(const json_t *o, const char *name, bool *out, struct err_info *e)
+{
+    const json_t *v = get(o, name);
+    if (!v)
+        return OK;
+    if (!json_is_boolean(v))
+        return api_wrong_type(name, "a boolean", v, e);
+    *out = json_is_true(v);
+    return OK;
+}
+
+enum err api_int_of(
+    const json_t *v, const char *field, int64_t lo, int64_t hi, int64_t *out, struct err_info *e)
+{
+    int64_t i;
+    if (json_is_integer(v)) {
+        i = json_integer_value(v);
+    } else {
+        double d = json_is_real(v) ? json_real_value(v) : 0.5;
+        if (d != floor(d) || fabs(d) > 9007199254740992.0) /* 2^53: exact until there */
+            return api_wrong_type(field, "an integer", v, e);
+        i = (int64_t)d;
+    }
+    if (i < lo || i > hi)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             field,
+                             "'%s' must be from %lld to %lld, not %lld",
+                             field,
+                             (long long)lo,
+                             (long long)hi,
+                             (long long)i);
+    *out = i;
+    return OK;
+}
+
+enum err api_get_int(
+    const json_t *o, const char *name, int64_t lo, int64_t hi, int64_t *out, struct err_info *e)
+{
+    const json_t *v = get(o, name);
+    return v ? api_int_of(v, name, lo, hi, out, e) : OK;
+}
+
+enum err api_get_real(
+    const json_t *o, const char *name, double lo, double hi, double *out, struct err_info *e)
+{
+    const json_t *v = get(o, name);
+    if (!v)
+        return OK;
+    if (!json_is_number(v))
+        return api_wrong_type(name, "a number", v, e);
+    double d = json_number_value(v);
+    if (!(d >= lo && d <= hi))
+        return err_set_field(
+            e, ERR_INVALID, name, "'%s' must be from %g to %g, not %g", name, lo, hi, d);
+    *out = d;
+    return OK;
+}
+
+enum err api_get_str(const json_t *o, const char *name, struct gguf_str *out, struct err_info *e)
+{
+    const json_t *v = get(o, name);
+    if (!v)
+        return OK;
+    if (!json_is_string(v))
+        return api_wrong_type(name, "a string", v, e);
+    *out = (struct gguf_str){json_string_value(v), json_string_length(v)};
+    return OK;
+}
+
+/* Bytes that cannot stand for themselves inside a JSON string. */
+static inline bool needs_escape(unsigned char c)
+{
+    return c < 0x20 || c == '"' || c == '\\';
+}
+
+/* The short form where JSON has one, else \u00xx. */
+static void put_escape(struct buf *b, unsigned char c)
+{
+    static const char hex[] = "0123456789abcdef";
+    char s[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+    const char *from = "\"\\\n\r\t\b\f", *to = "\"\\nrtbf";
+    const char *at = strchr(from, c);
+    if (c != 0 && at) {
+        s[1] = to[at - from];
+        buf_add(b, s, 2);
+    } else {
+        buf_add(b, s, 6);
+    }
+}
+
+/* Text is mostly free of escapes, so it is copied in runs. */
+void api_put_escaped(struct buf *b, const char *s, size_t n)
+{
+    size_t from = 0;
+    if (n == 0)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        if (!needs_escape((unsigned char)s[i]))
+            continue;
+        buf_add(b, s + from, i - from);
+        put_escape(b, (unsigned char)s[i]);
+        from = i + 1;
+    }
+    buf_add(b, s + from, n - from);
+}
+
+void api_put_str(struct buf *b, const char *s, size_t n)
+{
+    buf_char(b, '"');
+    api_put_escaped(b, s, n);
+    buf_char(b, '"');
+}
+
+void api_put_text(struct buf *b, const char *s, size_t n)
+{
+    if (utf8_valid(s, n)) {
+        api_put_str(b, s, n);
+        return;
+    }
+    struct utf8_stream u = {0};
+    struct buf clean = {0};
+    utf8_feed(&u, s, n, true, &clean);
+    api_put_str(b, clean.data, clean.len);
+    buf_deinit(&clean);
+}
+
+void api_put_int(struct buf *b, int64_t v)
+{
+    char digits[20];
+    size_t at = sizeof digits;
+    /* the smallest integer has no positive twin, hence unsigned */
+    uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+    do {
+        digits[--at] = (char)('0' + u % 10);
+        u /= 10;
+    } while (u);
+    if (v < 0)
+        digits[--at] = '-';
+    buf_add(b, digits + at, sizeof digits - at);
+}
+
+/* A JSON number has a point, whatever the locale says. */
+static void put_number(struct buf *b, char *s)
+{
+    char *comma = strchr(s, ',');
+    if (comma)
+        *comma = '.';
+    buf_str(b, s);
+}
+
+void api_put_float(struct buf *b, float v)
+{
+    char s[32];
+    if (!isfinite(v)) {
+        buf_str(b, isinf(v) && v < 0 ? "-9999" : "0");
+        return;
+    }
+    /* %g drops trailing zeros, so 6 digits are the shortest for all that need fewer */
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(s, sizeof s, "%.*g", digits, (double)v);
+        if (strtof(s, NULL) == v)
+            break;
+    }
+    put_number(b, s);
+}
+
+void api_put_double(struct buf *b, double v)
+{
+    char s[32];
+    if (!isfinite(v)) {
+        buf_str(b, isinf(v) && v < 0 ? "-9999" : "0");
+        return;
+    }
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(s, sizeof s, "%.*g", digits, v);
+        if (strtod(s, NULL) == v)
+            break;
+    }
+    put_number(b, s);
+}

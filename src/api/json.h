@@ -1,0 +1,68 @@
+/* JSON in and out, for api/ only.
+ *
+ * In: jansson parses; the readers below check type and range and name the field in the error.
+ * Absent and null are the same: *out keeps what the caller put there.
+ *
+ * Out: written straight into a struct buf, because a busy server writes thousands of small objects
+ * a second and jansson prints 0.1 as 0.10000000000000001. */
+#ifndef WEIR_API_JSON_H
+#define WEIR_API_JSON_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "gguf/gguf.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The body of a request; *out must be an object, and the caller's reference. Errors: ERR_INVALID
+ * with line and column, ERR_NOMEM. */
+enum err
+api_json_parse(const char *body, size_t n_bytes, json_t **out, struct err_info *e) WEIR_MUST_USE;
+
+const char *api_json_kind(const json_t *v); /* "a string", "null" */
+
+/* "FIELD must be WANTED, not a KIND" */
+enum err api_wrong_type(const char *field, const char *wanted, const json_t *v, struct err_info *e)
+    WEIR_MUST_USE;
+
+enum err
+api_get_bool(const json_t *o, const char *name, bool *out, struct err_info *e) WEIR_MUST_USE;
+/* A real without a fraction serves, as clients in some languages have no other numbers. */
+enum err api_get_int(const json_t *o,
+                     const char *name,
+                     int64_t lo,
+                     int64_t hi,
+                     int64_t *out,
+                     struct err_info *e) WEIR_MUST_USE;
+enum err api_get_real(const json_t *o,
+                      const char *name,
+                      double lo,
+                      double hi,
+                      double *out,
+                      struct err_info *e) WEIR_MUST_USE;
+enum err api_get_str(const json_t *o, const char *name, struct gguf_str *out, struct err_info *e)
+    WEIR_MUST_USE; /* a view that lives as long as o */
+
+/* One integer of any place in a document; `field` names it in errors. */
+enum err api_int_of(const json_t *v,
+                    const char *field,
+                    int64_t lo,
+                    int64_t hi,
+                    int64_t *out,
+                    struct err_info *e) WEIR_MUST_USE;
+
+/* s as a JSON string with its quotes, or only what goes between them. s is valid UTF-8. */
+void api_put_str(struct buf *b, const char *s, size_t n);
+void api_put_escaped(struct buf *b, const char *s, size_t n);
+/* The same for any bytes: what is not UTF-8 becomes U+FFFD. */
+void api_put_text(struct buf *b, const char *s, size_t n);
+
+void api_put_int(struct buf *b, int64_t v);
+/* The shortest digits that read back as the same float or double; infinities and NaN, which JSON
+ * does not have, become -9999 (as in log-probabilities of impossible tokens) or 0. */
+void api_put_float(struct buf *b, float v);
+void api_put_double(struct buf *b, double v);
+
+#endif

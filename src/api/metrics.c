@@ -1,0 +1,161 @@
+/* GET /metrics: what the engine measured, in the text format of Prometheus 0.0.4.
+ *
+ * Names follow vLLM's where it has the same thing, with weir_ before them, so that dashboards need
+ * only a new prefix. One snapshot of the engine serves the whole answer. */
+#include "api/call.h"
+
+#include <math.h>
+
+static void head(struct buf *out, const char *name, const char *type, const char *help)
+{
+    buf_str(out, "# HELP weir_");
+    buf_str(out, name);
+    buf_char(out, ' ');
+    buf_str(out, help);
+    buf_str(out, "\n# TYPE weir_");
+    buf_str(out, name);
+    buf_char(out, ' ');
+    buf_str(out, type);
+    buf_char(out, '\n');
+}
+
+/* One sample; `rest` follows the name: a suffix, labels or nothing. */
+static void sample(struct buf *out, const char *name, const char *rest, double v)
+{
+    buf_str(out, "weir_");
+    buf_str(out, name);
+    buf_str(out, rest);
+    buf_char(out, ' ');
+    if (v == floor(v) && fabs(v) < 9e15)
+        api_put_int(out, (int64_t)v);
+    else
+        api_put_double(out, v);
+    buf_char(out, '\n');
+}
+
+static void gauge(struct buf *out, const char *name, const char *help, double v)
+{
+    head(out, name, "gauge", help);
+    sample(out, name, "", v);
+}
+
+static void counter(struct buf *out, const char *name, const char *help, uint64_t v)
+{
+    head(out, name, "counter", help);
+    sample(out, name, "", (double)v);
+}
+
+/* The engine counts each bucket alone; Prometheus wants all values up to a bound. */
+static void
+histogram(struct buf *out, const char *name, const char *help, const struct engine_hist *h)
+{
+    uint64_t below = 0;
+    head(out, name, "histogram", help);
+    for (uint32_t i = 0; i < h->n_bounds; i++) {
+        below += h->counts[i];
+        buf_str(out, "weir_");
+        buf_str(out, name);
+        buf_str(out, "_bucket{le=\"");
+        api_put_double(out, h->bounds[i]);
+        buf_str(out, "\"} ");
+        api_put_int(out, (int64_t)below);
+        buf_char(out, '\n');
+    }
+    sample(out, name, "_bucket{le=\"+Inf\"}", (double)h->count);
+    sample(out, name, "_sum", h->sum);
+    sample(out, name, "_count", (double)h->count);
+}
+
+static void requests(const struct engine_stats *s, struct buf *out)
+{
+    gauge(out, "requests_running", "Sequences in the current step.", s->running);
+    gauge(out, "requests_waiting", "Requests in the queue.", s->waiting);
+    gauge(out, "requests_running_max", "Sequences a step may have.", s->max_running);
+    gauge(out, "requests_waiting_max", "Requests the queue may hold.", s->max_queue);
+    head(out, "request_success_total", "counter", "Requests that ended, by what ended them.");
+    const char *name = "request_success_total";
+    const uint64_t *n = s->requests_by_finish;
+    sample(out, name, "{finished_reason=\"stop\"}", (double)n[FINISH_STOP]);
+    sample(out, name, "{finished_reason=\"length\"}", (double)n[FINISH_LENGTH]);
+    sample(out, name, "{finished_reason=\"abort\"}", (double)n[FINISH_CANCELLED]);
+    sample(out, name, "{finished_reason=\"error\"}", (double)n[FINISH_ERROR]);
+    counter(out, "prompt_tokens_total", "Prompt tokens of admitted requests.", s->prompt_tokens);
+    counter(out, "generation_tokens_total", "Tokens generated.", s->output_tokens);
+    counter(out, "prefix_cache_queries_total", "Prompt tokens looked up.", s->prompt_tokens);
+    counter(out, "prefix_cache_hits_total", "Prompt tokens found computed.", s->cached_tokens);
+}
+
+static void kv(const struct engine_stats *s, struct buf *out)
+{
+    head(out, "kv_blocks", "gauge", "Blocks of the KV pool, by state.");
+    sample(out, "kv_blocks", "{state=\"free\"}", s->kv_free);
+    sample(out, "kv_blocks", "{state=\"in_use\"}", s->kv_in_use);
+    sample(out, "kv_blocks", "{state=\"cached\"}", s->kv_cached);
+    gauge(out, "kv_blocks_peak", "Most blocks in use at once.", s->kv_peak);
+    gauge(out,
+          "kv_cache_usage_perc",
+          "Share of the KV pool in use, 0 to 1.",
+          s->kv_total ? (double)s->kv_in_use / s->kv_total : 0.0);
+    gauge(out, "kv_block_tokens", "Positions in a block.", s->kv_block_tokens);
+    gauge(out, "backend_memory_bytes", "Bytes the backend holds.", (double)s->memory_bytes);
+}
+
+static void times(const struct engine_stats *s, struct buf *out)
+{
+    histogram(out, "time_to_first_token_seconds", "From submission to the first token.", &s->ttft);
+    histogram(out, "inter_token_latency_seconds", "Between two tokens of a request.", &s->itl);
+    histogram(
+        out, "request_queue_time_seconds", "From submission to the first step.", &s->queue_time);
+    histogram(out,
+              "request_prefill_time_seconds",
+              "From the first step to the first token.",
+              &s->prefill_time);
+    histogram(
+        out, "request_decode_time_seconds", "From the first token to the end.", &s->decode_time);
+    histogram(out, "e2e_request_latency_seconds", "From submission to the end.", &s->e2e);
+}
+
+static void steps(const struct engine_stats *s, struct buf *out)
+{
+    histogram(out, "batch_rows", "Tokens in a step.", &s->batch_rows);
+    histogram(out, "batch_sequences", "Sequences in a step.", &s->batch_seqs);
+    histogram(out, "step_seconds", "Duration of a step.", &s->step_time);
+    counter(out, "steps_total", "Steps run.", s->steps);
+    counter(out, "steps_with_prefill_total", "Steps that computed prompts.", s->steps_with_prefill);
+    counter(out,
+            "step_allocations_total",
+            "Memory allocations made inside steps; anything but 0 is a bug.",
+            s->step_allocations);
+}
+
+/* Only the statuses that were given: most never are. */
+static void answers(struct api *a, struct buf *out)
+{
+    head(out, "http_requests_total", "counter", "Answers given by the API, by HTTP status.");
+    for (int status = 100; status < API_MAX_STATUS; status++) {
+        uint64_t n = atomic_load_explicit(&a->n_answers[status], memory_order_relaxed);
+        char label[] = "{status=\"000\"}";
+        if (n == 0)
+            continue;
+        label[9] = (char)('0' + status / 100);
+        label[10] = (char)('0' + status / 10 % 10);
+        label[11] = (char)('0' + status % 10);
+        sample(out, "http_requests_total", label, (double)n);
+    }
+}
+
+void api_metrics(struct api_call *c)
+{
+    struct engine_stats s;
+    struct buf *out = &c->body;
+    engine_stats_get(c->engine, &s);
+    requests(&s, out);
+    kv(&s, out);
+    times(&s, out);
+    steps(&s, out);
+    answers(c->api, out);
+    if (c->api->extra)
+        c->api->extra(c->api->extra_ctx, out);
+    c->answer.status = 200;
+    c->answer.content_type = "text/plain; version=0.0.4; charset=utf-8";
+}

@@ -1,0 +1,335 @@
+/* Reading what both dialects share.
+ *
+ * Each parse_ function reads one group of fields, leaves defaults where they are absent, and stops
+ * at the first that is wrong. Nothing is clamped: a value out of range is the client's mistake, and
+ * a silent correction would hide it. */
+#include "api/params.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define MAX_STOP_IDS 256
+
+/* Of OpenAI's, vLLM's and llama.cpp's fields: what changes the answer and is not here. A client
+ * that relies on one must hear so; a silent, different answer is worse than an error. */
+static const struct api_refused refused[] = {
+    {"grammar", NEUTRAL_EMPTY, 0},
+    {"json_schema", NEUTRAL_EMPTY, 0},
+    {"guided_json", NEUTRAL_EMPTY, 0},
+    {"guided_regex", NEUTRAL_EMPTY, 0},
+    {"guided_choice", NEUTRAL_EMPTY, 0},
+    {"guided_grammar", NEUTRAL_EMPTY, 0},
+    {"structured_outputs", NEUTRAL_EMPTY, 0},
+    {"logits_processors", NEUTRAL_EMPTY, 0},
+    {"bad_words", NEUTRAL_EMPTY, 0},
+    {"allowed_token_ids", NEUTRAL_EMPTY, 0},
+    {"samplers", NEUTRAL_EMPTY, 0},
+    {"lora", NEUTRAL_EMPTY, 0},
+    {"cache_salt", NEUTRAL_EMPTY, 0},
+    {"prompt_embeds", NEUTRAL_EMPTY, 0},
+    {"prompt_logprobs", NEUTRAL_NOTHING, 0},
+    {"truncate_prompt_tokens", NEUTRAL_NOTHING, 0},
+    {"n_predict", NEUTRAL_NOTHING, 0},
+    {"use_beam_search", NEUTRAL_FALSE, 0},
+    {"include_stop_str_in_output", NEUTRAL_FALSE, 0},
+    {"skip_special_tokens", NEUTRAL_TRUE, 0},
+    {"add_special_tokens", NEUTRAL_TRUE, 0},
+    {"length_penalty", NEUTRAL_NUMBER, 1},
+    {"min_tokens", NEUTRAL_NUMBER, 0},
+    {"n_probs", NEUTRAL_NUMBER, 0},
+    {"typical_p", NEUTRAL_NUMBER, 1},
+    {"top_n_sigma", NEUTRAL_NUMBER, -1},
+    {"tfs_z", NEUTRAL_NUMBER, 1},
+    {"top_a", NEUTRAL_NUMBER, 0},
+    {"mirostat", NEUTRAL_NUMBER, 0},
+    {"dynatemp_range", NEUTRAL_NUMBER, 0},
+    {"xtc_probability", NEUTRAL_NUMBER, 0},
+    {"dry_multiplier", NEUTRAL_NUMBER, 0},
+};
+
+/* Does v say what would be so without it? */
+static bool is_neutral(const struct api_refused *f, const json_t *v)
+{
+    if (!v || json_is_null(v))
+        return true;
+    switch (f->neutral) {
+    case NEUTRAL_NOTHING:
+        return false;
+    case NEUTRAL_EMPTY:
+        return (json_is_string(v) && json_string_length(v) == 0) ||
+               (json_is_array(v) && json_array_size(v) == 0) ||
+               (json_is_object(v) && json_object_size(v) == 0);
+    case NEUTRAL_FALSE:
+        return json_is_false(v);
+    case NEUTRAL_TRUE:
+        return json_is_true(v);
+    case NEUTRAL_NUMBER:
+        return json_is_number(v) && json_number_value(v) == f->number;
+    }
+    return false;
+}
+
+enum err api_refuse_fields(const json_t *body,
+                           const struct api_refused *fields,
+                           size_t n,
+                           struct err_info *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!is_neutral(&fields[i], json_object_get(body, fields[i].name)))
+            return err_set_field(e,
+                                 ERR_INVALID,
+                                 fields[i].name,
+                                 "'%s' is not supported by this server",
+                                 fields[i].name);
+    }
+    return OK;
+}
+
+/* response_format: {"type": "text"} says nothing; the others promise what nobody here enforces. */
+static enum err check_response_format(const json_t *body, struct err_info *e)
+{
+    const json_t *v = json_object_get(body, "response_format");
+    if (!v || json_is_null(v))
+        return OK;
+    if (!json_is_object(v))
+        return api_wrong_type("response_format", "an object", v, e);
+    const char *type = json_string_value(json_object_get(v, "type"));
+    if (type && strcmp(type, "text") == 0)
+        return OK;
+    return err_set_field(e,
+                         ERR_INVALID,
+                         "response_format",
+                         "'response_format' of type '%.40s' is not supported by this server; only "
+                         "'text' is",
+                         type ? type : "?");
+}
+
+/* Numbers are read as doubles and rounded once; the sampler works in floats. */
+static enum err parse_sampling(const json_t *body, struct sample_params *s, struct err_info *e)
+{
+    double temperature = 1.0, top_p = 1.0, min_p = 0.0, repetition = 1.0, presence = 0.0,
+           frequency = 0.0;
+    int64_t top_k = 0;
+    enum err err;
+    if ((err = api_get_real(body, "temperature", 0.0, 2.0, &temperature, e)) ||
+        (err = api_get_real(body, "top_p", 0.0, 1.0, &top_p, e)) ||
+        (err = api_get_real(body, "min_p", 0.0, 1.0, &min_p, e)) ||
+        (err = api_get_int(body, "top_k", -1, INT32_MAX, &top_k, e)) ||
+        (err = api_get_real(body, "repeat_penalty", 0.01, 100.0, &repetition, e)) ||
+        (err = api_get_real(body, "repetition_penalty", 0.01, 100.0, &repetition, e)) ||
+        (err = api_get_real(body, "presence_penalty", -2.0, 2.0, &presence, e)) ||
+        (err = api_get_real(body, "frequency_penalty", -2.0, 2.0, &frequency, e)))
+        return err;
+    s->temperature = (float)temperature;
+    s->top_p = (float)top_p;
+    s->min_p = (float)min_p;
+    s->top_k = top_k < 0 ? 0 : (int32_t)top_k;
+    s->repetition_penalty = (float)repetition;
+    s->presence_penalty = (float)presence;
+    s->frequency_penalty = (float)frequency;
+    return OK;
+}
+
+/* Absent: a new one each time, so that the same question has different answers. */
+static enum err parse_seed(const json_t *body, uint64_t *seed, struct err_info *e)
+{
+    const json_t *v = json_object_get(body, "seed");
+    if (v && !json_is_null(v)) {
+        int64_t given = 0;
+        enum err err = api_get_int(body, "seed", INT64_MIN, INT64_MAX, &given, e);
+        *seed = (uint64_t)given;
+        return err;
+    }
+    if (getrandom(seed, sizeof *seed, 0) != (ssize_t)sizeof *seed)
+        return err_set(e, ERR_INTERNAL, "the system gives no random numbers");
+    return OK;
+}
+
+/* "123" and nothing else spells 123: so an id cannot come twice in one object. */
+static bool parse_id(const char *s, uint32_t n_vocab, int32_t *id)
+{
+    uint64_t v = 0;
+    size_t n = strlen(s);
+    if (n == 0 || n > 10 || (s[0] == '0' && n > 1))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] < '0' || s[i] > '9')
+            return false;
+        v = v * 10 + (uint64_t)(s[i] - '0');
+    }
+    *id = (int32_t)v;
+    return v < n_vocab;
+}
+
+static enum err
+parse_logit_bias(const json_t *body, uint32_t n_vocab, struct api_params *out, struct err_info *e)
+{
+    const char *name = "logit_bias", *key;
+    json_t *v;
+    json_t *o = json_object_get(body, name);
+    if (!o || json_is_null(o))
+        return OK;
+    if (!json_is_object(o))
+        return api_wrong_type(name, "an object of token ids and numbers", o, e);
+    out->bias = malloc((json_object_size(o) + 1) * sizeof *out->bias);
+    if (!out->bias)
+        return err_set(e, ERR_NOMEM, "no memory for 'logit_bias'");
+    uint32_t n = 0;
+    json_object_foreach(o, key, v)
+    {
+        int32_t id;
+        if (!parse_id(key, n_vocab, &id))
+            return err_set_field(e,
+                                 ERR_INVALID,
+                                 name,
+                                 "'logit_bias' has the key '%.40s', which is not the id of a token "
+                                 "(0 to %u)",
+                                 key,
+                                 n_vocab - 1);
+        double bias = json_is_number(v) ? json_number_value(v) : 1e9;
+        if (!(bias >= -100.0 && bias <= 100.0))
+            return err_set_field(e,
+                                 ERR_INVALID,
+                                 name,
+                                 "'logit_bias' of token %d must be a number from -100 to 100",
+                                 id);
+        out->bias[n++] = (struct logit_bias){.id = id, .bias = (float)bias};
+    }
+    out->request.sample.bias = out->bias;
+    out->request.sample.n_bias = n;
+    return OK;
+}
+
+/* Views of the body: the engine copies what it keeps. An empty string would stop everything. */
+static enum err
+add_stop(const json_t *v, const char *field, struct request_params *p, struct err_info *e)
+{
+    if (!json_is_string(v))
+        return api_wrong_type(field, "a string or an array of strings", v, e);
+    if (json_string_length(v) == 0)
+        return err_set_field(e, ERR_INVALID, "stop", "'%s' must not be empty", field);
+    p->stops[p->n_stops++] = (struct gguf_str){json_string_value(v), json_string_length(v)};
+    return OK;
+}
+
+static enum err parse_stop(const json_t *body, struct request_params *p, struct err_info *e)
+{
+    const json_t *v = json_object_get(body, "stop");
+    if (!v || json_is_null(v))
+        return OK;
+    if (!json_is_array(v))
+        return add_stop(v, "stop", p, e);
+    size_t n = json_array_size(v);
+    if (n > REQUEST_MAX_STOPS)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "stop",
+                             "'stop' has %zu strings; at most %d are supported",
+                             n,
+                             REQUEST_MAX_STOPS);
+    for (size_t i = 0; i < n; i++) {
+        char field[32];
+        snprintf(field, sizeof field, "stop[%zu]", i);
+        enum err err = add_stop(json_array_get(v, i), field, p, e);
+        if (err)
+            return err;
+    }
+    return OK;
+}
+
+static enum err
+parse_stop_ids(const json_t *body, uint32_t n_vocab, struct api_params *out, struct err_info *e)
+{
+    const char *name = "stop_token_ids";
+    const json_t *v = json_object_get(body, name);
+    if (!v || json_is_null(v))
+        return OK;
+    if (!json_is_array(v))
+        return api_wrong_type(name, "an array of token ids", v, e);
+    size_t n = json_array_size(v);
+    if (n > MAX_STOP_IDS)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             name,
+                             "'%s' has %zu ids; at most %d are allowed",
+                             name,
+                             n,
+                             MAX_STOP_IDS);
+    /* its length was bounded above */
+    out->stop_ids = mem_alloc((n + 1) * sizeof *out->stop_ids);
+    for (size_t i = 0; i < n; i++) {
+        int64_t id;
+        enum err err = api_int_of(json_array_get(v, i), name, 0, (int64_t)n_vocab - 1, &id, e);
+        if (err)
+            return err;
+        out->stop_ids[i] = (token_id)id;
+    }
+    out->request.stop_ids = out->stop_ids;
+    out->request.n_stop_ids = (uint32_t)n;
+    return OK;
+}
+
+/* stream_options without stream is no error: some clients always send it. */
+static enum err parse_stream(const json_t *body, struct api_params *out, struct err_info *e)
+{
+    enum err err = api_get_bool(body, "stream", &out->stream, e);
+    const json_t *options = json_object_get(body, "stream_options");
+    if (err || !options || json_is_null(options))
+        return err;
+    if (!json_is_object(options))
+        return api_wrong_type("stream_options", "an object", options, e);
+    return api_get_bool(options, "include_usage", &out->include_usage, e);
+}
+
+static enum err
+parse_counts(const json_t *body, uint32_t max_choices, struct api_params *out, struct err_info *e)
+{
+    int64_t n = 1, best_of = -1, max_tokens = -1;
+    enum err err;
+    if ((err = api_get_int(body, "n", 1, max_choices, &n, e)) ||
+        (err = api_get_int(body, "best_of", 1, max_choices, &best_of, e)) ||
+        (err = api_get_int(body, "max_tokens", 1, INT32_MAX, &max_tokens, e)) ||
+        (err = api_get_int(body, "max_completion_tokens", 1, INT32_MAX, &max_tokens, e)))
+        return err;
+    if (best_of != -1 && best_of != n)
+        return err_set_field(
+            e, ERR_INVALID, "best_of", "'best_of' is supported only when it equals 'n'");
+    out->n = (uint32_t)n;
+    out->max_tokens_given = max_tokens > 0;
+    out->request.max_tokens = max_tokens > 0 ? (uint32_t)max_tokens : 0;
+    return OK;
+}
+
+enum err api_params_parse(const json_t *body,
+                          uint32_t n_vocab,
+                          uint32_t max_choices,
+                          struct api_params *out,
+                          struct err_info *e)
+{
+    enum err err;
+    bool cache_prompt = true; /* accepted: answers do not depend on it */
+    out->request = request_params_default();
+    if ((err = api_get_str(body, "model", &out->model, e)) ||
+        (err = parse_counts(body, max_choices, out, e)) ||
+        (err = parse_sampling(body, &out->request.sample, e)) ||
+        (err = parse_seed(body, &out->request.sample.seed, e)) ||
+        (err = parse_logit_bias(body, n_vocab, out, e)) ||
+        (err = parse_stop(body, &out->request, e)) ||
+        (err = parse_stop_ids(body, n_vocab, out, e)) || (err = parse_stream(body, out, e)) ||
+        (err = api_get_bool(body, "ignore_eos", &out->request.ignore_eos, e)) ||
+        (err = api_get_bool(body, "cache_prompt", &cache_prompt, e)) ||
+        (err = api_get_bool(body, "return_tokens", &out->return_tokens, e)) ||
+        (err = check_response_format(body, e)))
+        return err;
+    return api_refuse_fields(body, refused, sizeof refused / sizeof refused[0], e);
+}
+
+void api_params_deinit(struct api_params *p)
+{
+    free(p->bias);
+    free(p->stop_ids);
+}

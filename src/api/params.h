@@ -1,0 +1,52 @@
+/* The request fields that both dialects share: sampling, ends, streaming. For api/ only. */
+#ifndef WEIR_API_PARAMS_H
+#define WEIR_API_PARAMS_H
+
+#include "api/json.h"
+#include "engine/engine.h"
+
+/* What a body asks for, but for the prompt. Zero-initialise; api_params_deinit frees. Strings are
+ * views of the parsed body. */
+struct api_params {
+    struct request_params request; /* its arrays are the two below */
+    struct logit_bias *bias;
+    token_id *stop_ids;
+    uint32_t n;            /* choices of each prompt */
+    bool max_tokens_given; /* else the dialect's default */
+    bool stream;
+    bool include_usage;
+    bool return_tokens;
+    struct gguf_str model; /* data NULL: absent */
+};
+
+/* Read and check every shared field, and refuse the ones in the wire format of OpenAI, vLLM and
+ * llama.cpp that change the result and that Weir does not have. Fields that only inform are
+ * ignored. Errors: ERR_INVALID naming the field. */
+enum err api_params_parse(const json_t *body,
+                          uint32_t n_vocab,
+                          uint32_t max_choices,
+                          struct api_params *out,
+                          struct err_info *e) WEIR_MUST_USE;
+void api_params_deinit(struct api_params *p);
+
+/* A field and the only value of it that changes nothing. */
+enum api_neutral {
+    NEUTRAL_NOTHING, /* absent or null */
+    NEUTRAL_EMPTY,   /* "", [] or {} too */
+    NEUTRAL_FALSE,   /* false too */
+    NEUTRAL_TRUE,    /* true too */
+    NEUTRAL_NUMBER,  /* the number too */
+};
+struct api_refused {
+    const char *name;
+    enum api_neutral neutral;
+    double number;
+};
+
+/* ERR_INVALID if the body sets one of fields[n] to something else. */
+enum err api_refuse_fields(const json_t *body,
+                           const struct api_refused *fields,
+                           size_t n,
+                           struct err_info *e) WEIR_MUST_USE;
+
+#endif

@@ -1,0 +1,417 @@
+/* weir bench: prefill and decode, beside what this machine could do at best.
+ *
+ * Limits: prefill is bound by multiplications, two operations a weight and token; decode by reading
+ * every weight once a step, and every sequence's keys and values, or by multiplications if those
+ * take longer. Tokens per second are those of all streams together. */
+#include "backend/backend.h"
+#include "backend/cpu/limits.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { BLOCK_TOKENS = 16, CHUNK_ROWS = 512, MAX_TOKENS = 1 << 20, MAX_BATCH = 1024 };
+
+struct options {
+    const char *model;
+    uint32_t n_prefill, n_decode, n_threads, n_repeat;
+    uint32_t *batches, *depths;
+    uint32_t n_batches, n_depths;
+    enum kv_type kv_type;
+    bool json;
+};
+
+static const struct argp_option options[] = {
+    {"model", 'm', "MODEL", 0, "GGUF file (default: the built-in model)", 0},
+    {"prefill", 'p', "N", 0, "prompt tokens of the prefill test (default 256)", 0},
+    {"decode", 'n', "N", 0, "tokens a stream of each decode test (default 32)", 0},
+    {"batch", 'b', "LIST", 0, "streams that decode at once (default 1,8,32)", 0},
+    {"depth", 'd', "LIST", 0, "positions each stream holds already (default 0,1500)", 0},
+    {"threads", 'j', "N", 0, "worker threads (default: one a core)", 0},
+    {"repeat", 'r', "N", 0, "runs of each test; the median counts (default 3)", 0},
+    {"kv-type", 'k', "TYPE", 0, "f32, f16, bf16 or q8_0 (default f16)", 0},
+    {"json", 'J', NULL, 0, "one JSON object a line", 0},
+    {0},
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *s)
+{
+    struct options *o = s->input;
+    switch (key) {
+    case 'm':
+        o->model = arg;
+        return 0;
+    case 'p':
+        o->n_prefill = (uint32_t)cli_number(s, "--prefill", arg, 0, MAX_TOKENS);
+        return 0;
+    case 'n':
+        o->n_decode = (uint32_t)cli_number(s, "--decode", arg, 0, MAX_TOKENS);
+        return 0;
+    case 'b':
+        free(o->batches);
+        o->batches = cli_list(s, "--batch", arg, MAX_BATCH, &o->n_batches);
+        return 0;
+    case 'd':
+        free(o->depths);
+        o->depths = cli_list(s, "--depth", arg, MAX_TOKENS, &o->n_depths);
+        return 0;
+    case 'j':
+        o->n_threads = (uint32_t)cli_number(s, "--threads", arg, 1, 1024);
+        return 0;
+    case 'r':
+        o->n_repeat = (uint32_t)cli_number(s, "--repeat", arg, 1, 1000);
+        return 0;
+    case 'k':
+        if (kv_type_parse(arg, &o->kv_type) != OK)
+            argp_error(s, "--kv-type: '%s' is not f32, f16, bf16 or q8_0", arg);
+        return 0;
+    case 'J':
+        o->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(s, "unexpected argument '%s'", arg);
+        return 0;
+    case ARGP_KEY_END:
+        for (uint32_t i = 0; i < o->n_batches; i++) {
+            if (o->batches[i] == 0)
+                argp_error(s, "--batch: 0 streams");
+        }
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const char doc[] =
+    "Measure prompt processing and generation, each as a fraction of what this machine's memory and "
+    "arithmetic, measured first, allow."
+    "\vExamples:\n"
+    "  weir bench -m model.gguf\n"
+    "  weir bench -m model.gguf --batch 1,64 --depth 0,1000,4000 --json";
+
+struct bench {
+    const struct options *o;
+    struct model *m;
+    struct backend *backend;
+    struct cpu_limits limits;
+    uint32_t n_blocks, blocks_per_seq; /* of the test at hand */
+    /* The batch under construction. */
+    int32_t *tokens;
+    uint32_t *positions, *blocks, *logit_rows;
+    struct batch_seq *seqs;
+    double *seconds; /* [n_repeat] */
+};
+
+/* What one token costs: multiplications by kind, and bytes read a step. */
+struct cost {
+    double int8_ops, float_ops, bytes;
+};
+
+static void cost_add(struct cost *c, const struct op *op)
+{
+    const double ops = 2.0 * op->n_in * op->n_out;
+    const bool is_float = gguf_type_info(op->w->type)->block_values == 1;
+    *(is_float ? &c->float_ops : &c->int8_ops) += ops;
+    c->bytes += (double)op->w->n_bytes;
+}
+
+static struct cost cost_of(const struct model *m, bool with_logits)
+{
+    struct cost c = {0};
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        const struct op *op = &m->ops[i];
+        if (op->kind == OP_LINEAR || (op->kind == OP_LOGITS && with_logits))
+            cost_add(&c, op);
+    }
+    return c;
+}
+
+static double compute_seconds(const struct bench *b, const struct cost *c)
+{
+    return c->int8_ops / b->limits.int8_ops_s + c->float_ops / b->limits.f32_ops_s;
+}
+
+/* Tokens that mean nothing but differ. */
+static int32_t some_token(const struct bench *b, uint32_t seq, uint32_t pos)
+{
+    return (int32_t)((pos * 7919u + seq * 104729u + 17u) % b->m->hp.n_vocab);
+}
+
+/* Sequence `seq` of the batch: rows first_pos .. + n - 1, its last one wanting logits or not. */
+static void push_seq(struct bench *b, struct batch *x, uint32_t seq, uint32_t first_pos, uint32_t n,
+                     bool logits)
+{
+    b->seqs[x->n_seqs++] = (struct batch_seq){
+        .first_row = x->n_rows,
+        .n_rows = n,
+        .first_pos = first_pos,
+        .blocks = b->blocks + (size_t)seq * b->blocks_per_seq,
+    };
+    for (uint32_t i = 0; i < n; i++, x->n_rows++) {
+        b->positions[x->n_rows] = first_pos + i;
+        b->tokens[x->n_rows] = some_token(b, seq, first_pos + i);
+    }
+    if (logits)
+        b->logit_rows[x->n_logit_rows++] = x->n_rows - 1;
+}
+
+static struct batch empty_batch(const struct bench *b)
+{
+    return (struct batch){.tokens = b->tokens, .positions = b->positions, .seqs = b->seqs,
+                          .logit_rows = b->logit_rows};
+}
+
+static enum err run_batch(struct bench *b, const struct batch *x, struct err_info *e)
+{
+    float *logits;
+    return b->backend->ops->run(b->backend, x, &logits, e);
+}
+
+static enum err prefill_once(struct bench *b, uint32_t n, struct err_info *e)
+{
+    for (uint32_t pos = 0; pos < n; pos += CHUNK_ROWS) {
+        struct batch x = empty_batch(b);
+        const uint32_t here = n - pos < CHUNK_ROWS ? n - pos : CHUNK_ROWS;
+        push_seq(b, &x, 0, pos, here, pos + here == n);
+        enum err err = run_batch(b, &x, e);
+        if (err)
+            return err;
+    }
+    return OK;
+}
+
+/* Streams that are `depth` long already: one row in every block puts the memory of their keys and
+ * values in place. What is in them does not matter to the clock. */
+static enum err make_depth(struct bench *b, uint32_t batch, uint32_t depth, struct err_info *e)
+{
+    struct batch x = empty_batch(b);
+    for (uint32_t s = 0; s < batch; s++) {
+        for (uint32_t pos = 0; pos < depth; pos += BLOCK_TOKENS) {
+            push_seq(b, &x, s, pos, 1, false);
+            if (x.n_rows < CHUNK_ROWS)
+                continue;
+            enum err err = run_batch(b, &x, e);
+            if (err)
+                return err;
+            x = empty_batch(b);
+        }
+    }
+    return x.n_rows ? run_batch(b, &x, e) : OK;
+}
+
+static enum err decode_once(struct bench *b, uint32_t batch, uint32_t depth, struct err_info *e)
+{
+    for (uint32_t i = 0; i < b->o->n_decode; i++) {
+        struct batch x = empty_batch(b);
+        for (uint32_t s = 0; s < batch; s++)
+            push_seq(b, &x, s, depth + i, 1, true);
+        enum err err = run_batch(b, &x, e);
+        if (err)
+            return err;
+    }
+    return OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Median tokens per second of b->seconds; the spread is (slowest - fastest) / median time. */
+static void report(const struct bench *b, const char *test, uint32_t tokens, uint32_t batch,
+                   uint32_t depth, double limit)
+{
+    const uint32_t n = b->o->n_repeat;
+    qsort(b->seconds, n, sizeof *b->seconds, by_value);
+    const double median =
+        n % 2 ? b->seconds[n / 2] : (b->seconds[n / 2 - 1] + b->seconds[n / 2]) / 2;
+    const double tok_s = (double)tokens * batch / median;
+    const double spread = (b->seconds[n - 1] - b->seconds[0]) / median;
+    if (b->o->json)
+        printf("{\"test\": \"%s\", \"tokens\": %u, \"batch\": %u, \"depth\": %u, "
+               "\"tok_s\": %.3f, \"spread\": %.4f, \"limit\": %.3f, \"limit_fraction\": %.4f}\n",
+               test, tokens, batch, depth, tok_s, spread, limit, tok_s / limit);
+    else
+        printf("%-8s %6u %6u %6u %10.2f %7.1f %% %10.1f %7.1f %%\n", test, tokens, batch, depth,
+               tok_s, spread * 100, limit, tok_s / limit * 100);
+    fflush(stdout);
+}
+
+/* A test that cannot be done says so, on stderr. */
+static void skipped(const char *test, uint32_t batch, uint32_t depth, const char *why)
+{
+    fprintf(stderr, "weir bench: skipped %s, batch %u, depth %u: %s\n", test, batch, depth, why);
+}
+
+static enum err bench_prefill(struct bench *b, struct err_info *e)
+{
+    const uint32_t n = b->o->n_prefill;
+    if (n == 0)
+        return OK;
+    if (n > b->m->hp.n_ctx_train) {
+        skipped("prefill", 1, 0, "longer than the model's context");
+        return OK;
+    }
+    b->blocks_per_seq = b->n_blocks;
+    enum err err = prefill_once(b, n, e); /* warm */
+    for (uint32_t i = 0; i < b->o->n_repeat && !err; i++) {
+        const uint64_t begin = clock_us();
+        err = prefill_once(b, n, e);
+        b->seconds[i] = (double)(clock_us() - begin + 1) * 1e-6;
+    }
+    const struct cost c = cost_of(b->m, false), all = cost_of(b->m, true);
+    const double last = compute_seconds(b, &all) - compute_seconds(b, &c); /* logits of one row */
+    if (!err)
+        report(b, "prefill", n, 1, 0, n / (n * compute_seconds(b, &c) + last));
+    return err;
+}
+
+static double decode_limit(const struct bench *b, uint32_t batch, uint32_t depth)
+{
+    const struct cost c = cost_of(b->m, true);
+    const double kv_bytes = (double)backend_kv_block_bytes(b->m, b->o->kv_type, 1) *
+                            (depth + b->o->n_decode / 2.0) * batch;
+    const double by_memory = (c.bytes + kv_bytes) / b->limits.read_bytes_s;
+    const double by_compute = compute_seconds(b, &c) * batch;
+    return batch / (by_memory > by_compute ? by_memory : by_compute);
+}
+
+static enum err bench_decode(struct bench *b, uint32_t batch, uint32_t depth, struct err_info *e)
+{
+    const uint32_t n = b->o->n_decode;
+    if (n == 0)
+        return OK;
+    if ((uint64_t)depth + n > b->m->hp.n_ctx_train) {
+        skipped("decode", batch, depth, "longer than the model's context");
+        return OK;
+    }
+    b->blocks_per_seq = (depth + n + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
+    enum err err = make_depth(b, batch, depth, e);
+    for (uint32_t i = 0; i < b->o->n_repeat && !err; i++) {
+        const uint64_t begin = clock_us();
+        err = decode_once(b, batch, depth, e);
+        b->seconds[i] = (double)(clock_us() - begin + 1) * 1e-6;
+    }
+    if (!err)
+        report(b, "decode", n, batch, depth, decode_limit(b, batch, depth));
+    return err;
+}
+
+/* Blocks for the largest test that fits the model's context. */
+static uint32_t blocks_needed(const struct bench *b)
+{
+    uint64_t need = (b->o->n_prefill + BLOCK_TOKENS - 1) / BLOCK_TOKENS + 1;
+    for (uint32_t i = 0; i < b->o->n_batches; i++) {
+        for (uint32_t d = 0; d < b->o->n_depths; d++) {
+            const uint64_t len = (uint64_t)b->o->depths[d] + b->o->n_decode;
+            const uint64_t n = (len + BLOCK_TOKENS - 1) / BLOCK_TOKENS * b->o->batches[i];
+            if (len <= b->m->hp.n_ctx_train)
+                need = n > need ? n : need;
+        }
+    }
+    return (uint32_t)need;
+}
+
+static enum err open_backend(struct bench *b, struct err_info *e)
+{
+    uint32_t max_batch = 1;
+    for (uint32_t i = 0; i < b->o->n_batches; i++)
+        max_batch = b->o->batches[i] > max_batch ? b->o->batches[i] : max_batch;
+    b->n_blocks = blocks_needed(b);
+    const uint32_t rows = max_batch > CHUNK_ROWS ? max_batch : CHUNK_ROWS;
+    const struct backend_config cfg = {
+        .n_threads = b->o->n_threads,
+        .kv_type = b->o->kv_type,
+        .n_blocks = b->n_blocks,
+        .block_tokens = BLOCK_TOKENS,
+        .max_rows = rows,
+        .max_seqs = rows,
+        .max_logit_rows = max_batch,
+        .progress = cli_progress,
+        .progress_ctx = "loading",
+    };
+    enum err err = cpu_backend_create(b->m, &cfg, &b->backend, e);
+    if (err)
+        return err;
+    b->tokens = mem_zalloc(rows, sizeof *b->tokens);
+    b->positions = mem_zalloc(rows, sizeof *b->positions);
+    b->logit_rows = mem_zalloc(rows, sizeof *b->logit_rows);
+    b->seqs = mem_zalloc(rows, sizeof *b->seqs);
+    b->blocks = mem_zalloc(b->n_blocks, sizeof *b->blocks);
+    b->seconds = mem_zalloc(b->o->n_repeat, sizeof *b->seconds);
+    for (uint32_t i = 0; i < b->n_blocks; i++)
+        b->blocks[i] = i;
+    return OK;
+}
+
+static void print_head(const struct bench *b)
+{
+    fprintf(b->o->json ? stderr : stdout,
+            "%s, %s, kv %s; %s; memory %.1f GB/s, int8 %.0f Gop/s, f32 %.0f Gop/s\n", b->m->name,
+            b->m->arch, kv_type_name(b->o->kv_type), b->backend->ops->describe(b->backend),
+            b->limits.read_bytes_s * 1e-9, b->limits.int8_ops_s * 1e-9,
+            b->limits.f32_ops_s * 1e-9);
+    if (!b->o->json)
+        printf("%-8s %6s %6s %6s %10s %9s %10s %9s\n", "test", "tokens", "batch", "depth", "tokens/s",
+               "spread", "limit", "reached");
+    fflush(stdout);
+}
+
+static enum err bench_all(struct bench *b, struct err_info *e)
+{
+    struct err_info ignored;
+    const char *path = cli_model_path(b->o->model, &ignored);
+    enum err err = path ? cpu_limits_measure(b->o->n_threads, &b->limits, e)
+                        : err_set(e, ERR_NOT_FOUND, "%s", ignored.text);
+    if (!err)
+        err = model_load(path, &b->m, e);
+    if (!err)
+        err = open_backend(b, e);
+    if (err)
+        return err;
+    print_head(b);
+    err = bench_prefill(b, e);
+    for (uint32_t d = 0; d < b->o->n_depths; d++) {
+        for (uint32_t i = 0; i < b->o->n_batches && !err; i++)
+            err = bench_decode(b, b->o->batches[i], b->o->depths[d], e);
+    }
+    return err;
+}
+
+int cmd_bench(int argc, char **argv)
+{
+    struct options o = {.n_prefill = 256, .n_decode = 32, .n_repeat = 3, .kv_type = KV_F16};
+    static const struct argp argp = {options, parse_option, NULL, doc, NULL, NULL, NULL};
+    cli_parse(&argp, argc, argv, &o);
+    static const uint32_t default_batches[] = {1, 8, 32}, default_depths[] = {0, 1500};
+    if (!o.batches) {
+        o.n_batches = 3;
+        o.batches = mem_alloc(sizeof default_batches);
+        for (uint32_t i = 0; i < 3; i++)
+            o.batches[i] = default_batches[i];
+    }
+    if (!o.depths) {
+        o.n_depths = 2;
+        o.depths = mem_alloc(sizeof default_depths);
+        for (uint32_t i = 0; i < 2; i++)
+            o.depths[i] = default_depths[i];
+    }
+    struct bench b = {.o = &o};
+    struct err_info e = {0};
+    const enum err err = bench_all(&b, &e);
+    if (b.backend)
+        b.backend->ops->destroy(b.backend);
+    model_destroy(b.m);
+    free(b.tokens);
+    free(b.positions);
+    free(b.logit_rows);
+    free(b.seqs);
+    free(b.blocks);
+    free(b.seconds);
+    free(o.batches);
+    free(o.depths);
+    return err ? cli_fail("bench", &e) : EXIT_DONE;
+}

@@ -1,0 +1,164 @@
+#include "cli/cli.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int cli_fail(const char *cmd, const struct err_info *e)
+{
+    if (e->field[0])
+        fprintf(stderr, "weir %s: %s: %s\n", cmd, e->field, e->text);
+    else
+        fprintf(stderr, "weir %s: %s\n", cmd, e->text);
+    return EXIT_FAILED;
+}
+
+void cli_parse(const struct argp *argp, int argc, char **argv, void *input)
+{
+    argp_err_exit_status = EXIT_USAGE;
+    argp_parse(argp, argc, argv, 0, NULL, input);
+}
+
+/* Decimal digits to a number; *end is what follows them. */
+static bool parse_digits(const char *s, const char **end, uint64_t *out)
+{
+    if (!isdigit((unsigned char)*s))
+        return false;
+    errno = 0;
+    char *stop;
+    *out = strtoull(s, &stop, 10);
+    *end = stop;
+    return errno == 0;
+}
+
+uint64_t cli_number(struct argp_state *s, const char *name, const char *arg, uint64_t lo,
+                    uint64_t hi)
+{
+    const char *end = arg;
+    uint64_t v = 0;
+    if (!parse_digits(arg, &end, &v) || *end != '\0' || v < lo || v > hi)
+        argp_error(s, "%s: '%s' is not a number from %llu to %llu", name, arg,
+                   (unsigned long long)lo, (unsigned long long)hi);
+    return v;
+}
+
+uint64_t cli_size(struct argp_state *s, const char *name, const char *arg)
+{
+    static const char units[] = "KMGT";
+    const char *end = arg;
+    uint64_t v = 0;
+    bool ok = parse_digits(arg, &end, &v);
+    if (ok && *end != '\0') {
+        const char *unit = strchr(units, toupper((unsigned char)*end));
+        ok = unit && (end[1] == '\0' || strcasecmp(end + 1, "b") == 0 ||
+                      strcasecmp(end + 1, "ib") == 0);
+        for (const char *u = units; ok && u <= unit; u++)
+            ok = !__builtin_mul_overflow(v, (uint64_t)1024, &v);
+    }
+    if (!ok)
+        argp_error(s, "%s: '%s' is not a size such as 512M or 2G", name, arg);
+    return v;
+}
+
+uint32_t *cli_list(struct argp_state *s, const char *name, const char *arg, uint32_t max,
+                   uint32_t *n)
+{
+    uint32_t *list = mem_alloc((strlen(arg) / 2 + 1) * sizeof *list);
+    const char *at = arg;
+    *n = 0;
+    for (;;) {
+        uint64_t v = 0;
+        while (*at == ',' || isspace((unsigned char)*at))
+            at++;
+        if (*at == '\0')
+            break;
+        if (!parse_digits(at, &at, &v) || v > max ||
+            (*at != '\0' && *at != ',' && !isspace((unsigned char)*at)))
+            argp_error(s, "%s: '%.40s' is not a list of numbers up to %u", name, arg, max);
+        list[(*n)++] = (uint32_t)v;
+    }
+    if (*n == 0)
+        argp_error(s, "%s: the list is empty", name);
+    return list;
+}
+
+const char *cli_model_path(const char *given, struct err_info *e)
+{
+    /* beside the program in its build folder, or installed: bin/weir and share/weir */
+    static const char *const places[] = {"../models/weir-nano.gguf", "models/weir-nano.gguf",
+                                         "../share/weir/weir-nano.gguf"};
+    static char path[PATH_MAX + 64];
+    char dir[PATH_MAX];
+    if (given)
+        return given;
+    ssize_t n = readlink("/proc/self/exe", dir, sizeof dir - 1);
+    if (n > 0) {
+        dir[n] = '\0';
+        *strrchr(dir, '/') = '\0';
+        for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+            snprintf(path, sizeof path, "%s/%s", dir, places[i]);
+            if (access(path, R_OK) == 0)
+                return path;
+        }
+    }
+    err_set(e, ERR_NOT_FOUND, "the built-in model weir-nano.gguf was not found; name one with -m");
+    return NULL;
+}
+
+enum err cli_read_file(const char *path, char **out, size_t *n, struct err_info *e)
+{
+    bool is_stdin = strcmp(path, "-") == 0;
+    FILE *f = is_stdin ? stdin : fopen(path, "rb");
+    if (!f)
+        return err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
+    size_t cap = 1 << 16, len = 0, got;
+    char *data = mem_alloc(cap);
+    while ((got = fread(data + len, 1, cap - len - 1, f)) > 0) {
+        len += got;
+        if (cap - len == 1)
+            data = mem_realloc(data, cap *= 2);
+    }
+    bool failed = ferror(f) != 0;
+    if (!is_stdin)
+        fclose(f);
+    if (failed) {
+        free(data);
+        return err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
+    }
+    data[len] = '\0';
+    *out = data;
+    *n = len;
+    return OK;
+}
+
+void cli_progress(void *label, double fraction)
+{
+    static uint64_t start_us;
+    static int shown = -1;
+    if (!isatty(STDERR_FILENO))
+        return;
+    uint64_t now_us = clock_us();
+    if (start_us == 0)
+        start_us = now_us;
+    int percent = (int)(fraction * 100.0);
+    if (percent == shown || (shown < 0 && now_us - start_us < 1000000))
+        return;
+    shown = percent;
+    char bar[31];
+    for (int i = 0; i < 30; i++)
+        bar[i] = i * 100 < percent * 30 ? '#' : ' ';
+    bar[30] = '\0';
+    fprintf(stderr, "\r%s [%s] %3d %%%s", (const char *)label, bar, percent,
+            percent >= 100 ? "\n" : "");
+    if (percent >= 100) {
+        shown = -1;
+        start_us = 0;
+    }
+}

@@ -1,0 +1,72 @@
+/* weir SUBCOMMAND ...: the table. */
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} commands[] = {
+    {"serve", cmd_serve, "serve a model over HTTP to many clients at once"},
+    {"run", cmd_run, "one answer, or an interactive chat"},
+    {"bench", cmd_bench, "measure prefill and decode beside the machine's own limits"},
+    {"tokenize", cmd_tokenize, "text to token ids and back"},
+    {"logits", cmd_logits, "logits of a prompt's positions, for comparing engines"},
+    {"inspect", cmd_inspect, "what a GGUF file holds"},
+};
+
+#define N_COMMANDS (sizeof commands / sizeof commands[0])
+
+static void usage(FILE *f)
+{
+    fputs("Usage: weir COMMAND [OPTION...]\n\n"
+          "An LLM inference server: GGUF models, continuous batching, OpenAI-compatible HTTP.\n\n"
+          "Commands:\n",
+          f);
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    fputs("\nExamples:\n"
+          "  weir serve                        the built-in model on 127.0.0.1:8080\n"
+          "  weir serve -m llama-3.2-1b.gguf   your model\n"
+          "  weir run -p 'What is 2 + 3?'      one answer\n\n"
+          "weir COMMAND --help tells more about each; weir --version the version.\n",
+          f);
+}
+
+/* A result that could not be written is a failure. */
+static int checked(int status)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    perror("weir: standard output");
+    return status == EXIT_DONE ? EXIT_FAILED : status;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        usage(stderr);
+        return EXIT_USAGE;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        usage(stdout);
+        return EXIT_DONE;
+    }
+    if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0) {
+        puts("weir " WEIR_VERSION);
+        return EXIT_DONE;
+    }
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(name, commands[i].name) == 0) {
+            char full[64];
+            snprintf(full, sizeof full, "weir %s", name);
+            argv[1] = full;
+            return checked(commands[i].run(argc - 1, argv + 1));
+        }
+    }
+    fprintf(stderr, "weir: no command named '%s'; see weir --help\n", name);
+    return EXIT_USAGE;
+}

@@ -1,0 +1,210 @@
+#include "cli/serve_options.h"
+
+#include "base/mem.h"
+#include "cli/cli.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_ALIAS_BYTES 128
+
+enum key {
+    KEY_HOST = 256,
+    KEY_PORT,
+    KEY_THREADS,
+    KEY_KV_MEMORY,
+    KEY_KV_TYPE,
+    KEY_CONTEXT,
+    KEY_MAX_RUNNING,
+    KEY_MAX_QUEUE,
+    KEY_BATCH_TOKENS,
+    KEY_ITL_TARGET,
+    KEY_ALIAS,
+    KEY_API_KEY,
+    KEY_DRAIN_TIMEOUT,
+    KEY_MAX_BODY,
+    KEY_MAX_CONNECTIONS,
+};
+
+static const struct argp_option options[] = {
+    {"model", 'm', "FILE", 0, "GGUF file (default: the built-in model)", 0},
+    {"alias", KEY_ALIAS, "NAME", 0, "the model's id for clients (default: from the file)", 0},
+    {0, 0, 0, 0, "Network:", 1},
+    {"host", KEY_HOST, "ADDR", 0, "address to listen on (default 127.0.0.1)", 0},
+    {"port", KEY_PORT, "N", 0, "port; 0 lets the system choose (default 8080)", 0},
+    {"api-key", KEY_API_KEY, "KEY", 0, "ask clients for this bearer token", 0},
+    {"max-body", KEY_MAX_BODY, "SIZE", 0, "largest request body (default 16M)", 0},
+    {"max-connections", KEY_MAX_CONNECTIONS, "N", 0, "open connections (default 8192)", 0},
+    {"drain-timeout", KEY_DRAIN_TIMEOUT, "SECONDS", 0,
+     "how long SIGTERM lets requests finish (default 30)", 0},
+    {0, 0, 0, 0, "Compute and memory:", 2},
+    {"threads", KEY_THREADS, "N", 0, "worker threads (default: one a core)", 0},
+    {"context", KEY_CONTEXT, "N", 0, "longest prompt + answer (default: as trained)", 0},
+    {"kv-memory", KEY_KV_MEMORY, "SIZE", 0,
+     "memory for the KV cache (default: a quarter of RAM, at most 4G)", 0},
+    {"kv-type", KEY_KV_TYPE, "TYPE", 0, "f16, f32, bf16 or q8_0 (default f16)", 0},
+    {0, 0, 0, 0, "Scheduling:", 3},
+    {"max-running", KEY_MAX_RUNNING, "N", 0, "sequences computed together (default 256)", 0},
+    {"max-queue", KEY_MAX_QUEUE, "N", 0, "requests waiting beyond them (default 2048)", 0},
+    {"batch-tokens", KEY_BATCH_TOKENS, "N", 0, "tokens in one step (default 512)", 0},
+    {"itl-target-ms", KEY_ITL_TARGET, "MS", 0,
+     "how long a step may keep running answers waiting (default: automatic)", 0},
+    {0},
+};
+
+static const char doc[] =
+    "Serve a model over HTTP, with the OpenAI API, to many clients at once. Every flag can also be "
+    "set in the environment: --max-queue as WEIR_MAX_QUEUE."
+    "\vExamples:\n"
+    "  weir serve\n"
+    "  weir serve -m llama-3.2-1b.Q8_0.gguf --port 9000 --kv-memory 2G\n"
+    "  WEIR_API_KEY=secret weir serve -m model.gguf --host 0.0.0.0\n\n"
+    "  curl http://127.0.0.1:8080/v1/chat/completions -d \\\n"
+    "    '{\"messages\": [{\"role\": \"user\", \"content\": \"What is 2 + 3?\"}]}'";
+
+static error_t parse_engine(int key, char *arg, struct argp_state *s, struct engine_config *c)
+{
+    switch (key) {
+    case KEY_THREADS:
+        c->n_threads = (uint32_t)cli_number(s, "--threads", arg, 1, 1024);
+        return 0;
+    case KEY_CONTEXT:
+        c->n_ctx = (uint32_t)cli_number(s, "--context", arg, 2, 1 << 26);
+        return 0;
+    case KEY_KV_MEMORY:
+        c->kv_bytes = cli_size(s, "--kv-memory", arg);
+        if (c->kv_bytes == 0)
+            argp_error(s, "--kv-memory: must be more than 0");
+        return 0;
+    case KEY_KV_TYPE:
+        if (kv_type_parse(arg, &c->kv_type) != OK)
+            argp_error(s, "--kv-type: '%s' is not f16, f32, bf16 or q8_0", arg);
+        return 0;
+    case KEY_MAX_RUNNING:
+        c->max_running = (uint32_t)cli_number(s, "--max-running", arg, 1, 1 << 16);
+        return 0;
+    case KEY_MAX_QUEUE:
+        c->max_queue = (uint32_t)cli_number(s, "--max-queue", arg, 0, 1 << 20);
+        return 0;
+    case KEY_BATCH_TOKENS:
+        c->batch_tokens = (uint32_t)cli_number(s, "--batch-tokens", arg, 1, 1 << 16);
+        return 0;
+    case KEY_ITL_TARGET:
+        c->itl_target_ms = (uint32_t)cli_number(s, "--itl-target-ms", arg, 0, 1 << 20);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *s)
+{
+    struct serve_options *o = s->input;
+    switch (key) {
+    case 'm':
+        o->model = arg;
+        return 0;
+    case KEY_ALIAS:
+        o->alias = arg;
+        if (strlen(arg) > MAX_ALIAS_BYTES || arg[0] == '\0')
+            argp_error(s, "--alias: must have 1 to %d bytes", MAX_ALIAS_BYTES);
+        return 0;
+    case KEY_HOST:
+        o->http.host = arg;
+        return 0;
+    case KEY_PORT:
+        o->http.port = (uint16_t)cli_number(s, "--port", arg, 0, 65535);
+        return 0;
+    case KEY_API_KEY:
+        if (arg[0] == '\0')
+            argp_error(s, "--api-key: the key is empty");
+        o->api_key = arg;
+        return 0;
+    case KEY_MAX_BODY:
+        o->http.max_body_bytes = cli_size(s, "--max-body", arg);
+        if (o->http.max_body_bytes == 0)
+            argp_error(s, "--max-body: must be more than 0");
+        return 0;
+    case KEY_MAX_CONNECTIONS:
+        o->http.max_connections = (uint32_t)cli_number(s, "--max-connections", arg, 1, 1 << 20);
+        return 0;
+    case KEY_DRAIN_TIMEOUT:
+        o->drain_timeout_s = (uint32_t)cli_number(s, "--drain-timeout", arg, 0, 86400);
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(s, "unexpected argument '%s'", arg);
+        return 0;
+    default:
+        return parse_engine(key, arg, s, &o->engine);
+    }
+}
+
+/* "--max-queue=5" if WEIR_MAX_QUEUE=5 is set, else NULL. malloc'd. */
+static char *flag_from_env(const char *name)
+{
+    char env[64] = "WEIR_";
+    size_t n = 5;
+    for (const char *c = name; *c && n < sizeof env - 1; c++)
+        env[n++] = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+    env[n] = '\0';
+    const char *value = getenv(env);
+    if (!value || !*value)
+        return NULL;
+    size_t size = strlen(name) + strlen(value) + 4;
+    char *flag = mem_alloc(size);
+    snprintf(flag, size, "--%s=%s", name, value);
+    return flag;
+}
+
+void serve_parse(int argc, char **argv, struct serve_options *o)
+{
+    const struct argp argp = {.options = options, .parser = parse_option, .doc = doc};
+    *o = (struct serve_options){.drain_timeout_s = 30,
+                                .engine = engine_config_default(),
+                                .http = {.host = "127.0.0.1",
+                                         .port = 8080,
+                                         .max_connections = 8192,
+                                         .max_body_bytes = (size_t)16 << 20,
+                                         .max_header_bytes = (size_t)32 << 10,
+                                         .n_workers = 1,
+                                         .keepalive_comment_ms = 15000}};
+    /* the environment's flags go first, so that those given later win */
+    size_t n_options = sizeof options / sizeof options[0];
+    char **all = mem_zalloc((size_t)argc + n_options + 1, sizeof *all);
+    o->env_argv = mem_zalloc(n_options + 1, sizeof *o->env_argv);
+    int n = 0;
+    all[n++] = argv[0];
+    for (size_t i = 0; i + 1 < n_options; i++) {
+        char *flag = options[i].name ? flag_from_env(options[i].name) : NULL;
+        if (flag)
+            all[n++] = o->env_argv[o->n_env++] = flag;
+    }
+    for (int i = 1; i < argc; i++)
+        all[n++] = argv[i];
+    o->engine.progress = cli_progress;
+    o->engine.progress_ctx = "loading";
+    cli_parse(&argp, n, all, o);
+    free(all);
+}
+
+void serve_options_deinit(struct serve_options *o)
+{
+    for (int i = 0; i < o->n_env; i++)
+        free(o->env_argv[i]);
+    free(o->env_argv);
+}
+
+void serve_model_id(const struct serve_options *o, const char *path, char *out, size_t cap)
+{
+    const char *slash = strrchr(path, '/');
+    snprintf(out, cap, "%s", o->alias ? o->alias : slash ? slash + 1 : path);
+    size_t n = strlen(out);
+    if (!o->alias && n > 5 && strcmp(out + n - 5, ".gguf") == 0)
+        out[n - 5] = '\0';
+    for (char *c = out; *c && !o->alias; c++) { /* it appears in JSON and in URLs */
+        if (!isalnum((unsigned char)*c) && !strchr("-._", *c))
+            *c = '-';
+    }
+}

@@ -1,0 +1,396 @@
+/* Life of the engine: creation, submission, the thread, the way out of events. */
+#include "engine/engine.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/stats.h"
+#include "engine/step.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define DEFAULT_KV_BYTES_MAX ((uint64_t)4 << 30)
+/* Logits of all prompt rows are asked for rarely, but should not come one row a step. */
+#define MIN_LOGIT_ROWS 64
+
+struct engine_config engine_config_default(void)
+{
+    return (struct engine_config){.kv_type = KV_F16,
+                                  .block_tokens = 16,
+                                  .max_running = 256,
+                                  .max_queue = 2048,
+                                  .batch_tokens = 512};
+}
+
+static uint64_t physical_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : (uint64_t)1 << 30;
+}
+
+/* Blocks of KV memory: as asked for, or room for every slot's whole context within a quarter of
+ * the machine's memory and 4 GiB. Pages that are never written cost nothing. */
+static uint32_t choose_n_blocks(const struct engine *eng, uint64_t *block_bytes)
+{
+    const struct engine_config *cfg = &eng->cfg;
+    *block_bytes = backend_kv_block_bytes(eng->model, cfg->kv_type, cfg->block_tokens);
+    uint64_t per_seq = (eng->n_ctx + cfg->block_tokens - 1) / cfg->block_tokens;
+    uint64_t n = cfg->kv_bytes / *block_bytes;
+    if (cfg->kv_bytes == 0) {
+        uint64_t most = physical_memory() / 4;
+        if (most > DEFAULT_KV_BYTES_MAX)
+            most = DEFAULT_KV_BYTES_MAX;
+        n = per_seq * cfg->max_running;
+        if (n > most / *block_bytes)
+            n = most / *block_bytes;
+        if (n == 0)
+            n = 1;
+    }
+    return n > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)n;
+}
+
+static enum err check_config(struct engine *eng, struct err_info *e)
+{
+    struct engine_config *cfg = &eng->cfg;
+    if (cfg->block_tokens == 0)
+        cfg->block_tokens = 16;
+    if (cfg->max_running == 0 || cfg->batch_tokens == 0)
+        return err_set(e, ERR_INVALID, "max-running and batch-tokens must be at least 1");
+    uint32_t trained = eng->model->hp.n_ctx_train;
+    eng->n_ctx = cfg->n_ctx ? cfg->n_ctx : trained;
+    if (eng->n_ctx > trained)
+        log_warn("a context of %u tokens is longer than the %u the model was trained on",
+                 eng->n_ctx, trained);
+    if (cfg->max_queue > UINT32_MAX - cfg->max_running)
+        return err_set(e, ERR_INVALID, "max-running and max-queue are too large");
+    eng->max_rows = cfg->batch_tokens > cfg->max_running ? cfg->batch_tokens : cfg->max_running;
+    eng->max_logit_rows = cfg->max_running > MIN_LOGIT_ROWS ? cfg->max_running : MIN_LOGIT_ROWS;
+    if (tokenizer_n_vocab(eng->tokenizer) > eng->model->hp.n_vocab)
+        return err_set(e, ERR_FORMAT, "the tokenizer has %u tokens, the model's embedding only %u",
+                       tokenizer_n_vocab(eng->tokenizer), eng->model->hp.n_vocab);
+    return OK;
+}
+
+static enum err create_kv_and_sched(struct engine *eng, uint32_t n_blocks, struct err_info *e)
+{
+    const struct engine_config *cfg = &eng->cfg;
+    uint32_t per_seq = (eng->n_ctx + cfg->block_tokens - 1) / cfg->block_tokens;
+    struct sched_config sc = {.max_running = cfg->max_running,
+                              .max_waiting = cfg->max_running + cfg->max_queue,
+                              .max_rows = eng->max_rows,
+                              .max_logit_rows = eng->max_logit_rows,
+                              .max_blocks_per_seq = per_seq};
+    enum err err = kv_pool_create(n_blocks, cfg->block_tokens, &eng->pool, e);
+    return err ? err : sched_create(&sc, eng->pool, &eng->sched, e);
+}
+
+static enum err create_workspace(struct engine *eng, struct err_info *e)
+{
+    uint32_t n = eng->backend->ops->n_workers(eng->backend), n_vocab = eng->model->hp.n_vocab;
+    eng->scratch = mem_zalloc(n + 1, sizeof *eng->scratch);
+    eng->rows = mem_zalloc(n + 1, sizeof *eng->rows);
+    for (uint32_t i = 0; i < n; i++) {
+        eng->scratch[i] = sample_scratch_create(n_vocab);
+        eng->rows[i] = mem_aligned(n_vocab * sizeof(float));
+        if (!eng->scratch[i] || !eng->rows[i])
+            return err_set(e, ERR_NOMEM, "no memory for sampling over %u tokens", n_vocab);
+    }
+    return step_batch_init(&eng->batch, eng->max_rows, eng->cfg.max_running, eng->max_logit_rows, e);
+}
+
+static enum err create_backend(struct engine *eng, struct err_info *e)
+{
+    uint64_t block_bytes;
+    uint32_t n_blocks = choose_n_blocks(eng, &block_bytes);
+    if (n_blocks == 0)
+        return err_set(e, ERR_INVALID,
+                       "kv-memory: one block of %u tokens takes %llu bytes, only %llu were given",
+                       eng->cfg.block_tokens, (unsigned long long)block_bytes,
+                       (unsigned long long)eng->cfg.kv_bytes);
+    if ((uint64_t)n_blocks * eng->cfg.block_tokens < eng->n_ctx) {
+        eng->n_ctx = n_blocks * eng->cfg.block_tokens;
+        log_warn("KV memory holds %u tokens: the context is limited to that", eng->n_ctx);
+    }
+    struct backend_config bc = {.n_threads = eng->cfg.n_threads,
+                                .kv_type = eng->cfg.kv_type,
+                                .n_blocks = n_blocks,
+                                .block_tokens = eng->cfg.block_tokens,
+                                .max_rows = eng->max_rows,
+                                .max_seqs = eng->cfg.max_running,
+                                .max_logit_rows = eng->max_logit_rows,
+                                .progress = eng->cfg.progress,
+                                .progress_ctx = eng->cfg.progress_ctx};
+    enum err err = cpu_backend_create(eng->model, &bc, &eng->backend, e);
+    return err ? err : create_kv_and_sched(eng, n_blocks, e);
+}
+
+/* Take what was submitted into the scheduler. The queue's bound was checked at submission. */
+static void take_submitted(struct engine *eng, struct request *head)
+{
+    while (head) {
+        struct request *r = head;
+        struct err_info e;
+        head = r->next_submit;
+        r->prev_active = NULL;
+        r->next_active = eng->active;
+        if (eng->active)
+            eng->active->prev_active = r;
+        eng->active = r;
+        if (sched_add(eng->sched, &r->seq, &e) != OK) {
+            r->error = e;
+            step_finish(eng, r, FINISH_ERROR);
+        }
+    }
+}
+
+static void finish_cancelled(struct engine *eng, bool all)
+{
+    for (struct request *r = eng->active, *next; r; r = next) {
+        next = r->next_active;
+        if (all || atomic_load_explicit(&r->cancel, memory_order_relaxed))
+            step_finish(eng, r, FINISH_CANCELLED);
+    }
+}
+
+/* Queue lengths as of now, also when no step runs. */
+static void note_queues(struct engine *eng)
+{
+    struct kv_stats kv = kv_pool_stats(eng->pool);
+    pthread_mutex_lock(&eng->stats_lock);
+    eng->stats.running = sched_n_running(eng->sched);
+    eng->stats.waiting = sched_n_waiting(eng->sched);
+    eng->stats.kv_free = kv.free;
+    eng->stats.kv_in_use = kv.in_use;
+    eng->stats.kv_cached = kv.cached;
+    pthread_mutex_unlock(&eng->stats_lock);
+}
+
+/* Wait for work if there is none; take it. False when the engine is to stop. */
+static bool take_work(struct engine *eng, bool idle)
+{
+    pthread_mutex_lock(&eng->submit_lock);
+    while (idle && !eng->submit_head && !eng->any_cancel && !eng->stopping)
+        pthread_cond_wait(&eng->submit_cond, &eng->submit_lock);
+    struct request *head = eng->submit_head;
+    bool stopping = eng->stopping, all_cancel = eng->all_cancel || stopping;
+    bool any_cancel = eng->any_cancel || all_cancel;
+    eng->submit_head = eng->submit_tail = NULL;
+    eng->any_cancel = eng->all_cancel = false;
+    pthread_mutex_unlock(&eng->submit_lock);
+    take_submitted(eng, head);
+    if (any_cancel)
+        finish_cancelled(eng, all_cancel);
+    return !stopping;
+}
+
+static void *engine_main(void *arg)
+{
+    struct engine *eng = arg;
+    bool idle = true;
+    while (take_work(eng, idle)) {
+        uint64_t before = mem_watched();
+        mem_watch(true);
+        idle = !step_run(eng);
+        step_publish(eng);
+        mem_watch(false);
+        uint64_t n = mem_watched() - before;
+        if (n > 0) {
+            pthread_mutex_lock(&eng->stats_lock);
+            eng->stats.step_allocations += n;
+            pthread_mutex_unlock(&eng->stats_lock);
+        }
+        if (idle)
+            note_queues(eng);
+    }
+    step_publish(eng);
+    note_queues(eng);
+    return NULL;
+}
+
+enum err engine_create(const struct model *m, const struct tokenizer *t,
+                       const struct engine_config *cfg, struct engine **out, struct err_info *e)
+{
+    struct engine *eng = mem_zalloc(1, sizeof *eng);
+    *out = NULL;
+    eng->model = m;
+    eng->tokenizer = t;
+    eng->cfg = *cfg;
+    pthread_mutex_init(&eng->submit_lock, NULL);
+    pthread_cond_init(&eng->submit_cond, NULL);
+    pthread_mutex_init(&eng->event_lock, NULL);
+    pthread_mutex_init(&eng->stats_lock, NULL);
+    eng->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    enum err err = eng->event_fd < 0 ? err_set(e, ERR_IO, "cannot create an eventfd") : OK;
+    if (err || (err = check_config(eng, e)) || (err = create_backend(eng, e)) ||
+        (err = create_workspace(eng, e))) {
+        engine_destroy(eng);
+        return err;
+    }
+    stats_init(&eng->stats);
+    eng->stats.max_running = cfg->max_running;
+    eng->stats.max_queue = cfg->max_queue;
+    eng->stats.kv_total = kv_pool_stats(eng->pool).total;
+    eng->stats.kv_block_tokens = eng->cfg.block_tokens;
+    eng->stats.memory_bytes = eng->backend->ops->memory_bytes(eng->backend);
+    note_queues(eng);
+    if (pthread_create(&eng->thread, NULL, engine_main, eng) != 0) {
+        engine_destroy(eng);
+        return err_set(e, ERR_NOMEM, "cannot start the engine thread");
+    }
+    eng->thread_started = true;
+    *out = eng;
+    return OK;
+}
+
+enum err engine_submit_all(struct engine *eng, struct request *const *rs, uint32_t n,
+                           struct err_info *e)
+{
+    uint64_t now_us = clock_us();
+    uint64_t room = (uint64_t)eng->cfg.max_running + eng->cfg.max_queue;
+    enum err err = OK;
+    pthread_mutex_lock(&eng->submit_lock);
+    if (eng->draining || eng->stopping)
+        err = err_set(e, ERR_DRAINING, "the server is shutting down");
+    else if (n > room)
+        err = err_set_field(e, ERR_INVALID, "n",
+                            "%u answers at once, but at most %llu can be running or waiting", n,
+                            (unsigned long long)room);
+    else if (eng->n_unfinished + (uint64_t)n > room)
+        err = err_set(e, ERR_QUEUE_FULL, "the queue is full: %u requests are running or waiting",
+                      eng->n_unfinished);
+    for (uint32_t i = 0; !err && i < n; i++) {
+        rs[i]->submit_us = now_us;
+        rs[i]->next_submit = NULL;
+        *(eng->submit_head ? &eng->submit_tail->next_submit : &eng->submit_head) = rs[i];
+        eng->submit_tail = rs[i];
+    }
+    if (!err) {
+        eng->n_unfinished += n;
+        pthread_cond_signal(&eng->submit_cond);
+    }
+    pthread_mutex_unlock(&eng->submit_lock);
+    return err;
+}
+
+enum err engine_submit(struct engine *eng, struct request *r, struct err_info *e)
+{
+    return engine_submit_all(eng, &r, 1, e);
+}
+
+void engine_cancel(struct engine *eng, struct request *r)
+{
+    pthread_mutex_lock(&eng->submit_lock);
+    atomic_store_explicit(&r->cancel, true, memory_order_relaxed);
+    eng->any_cancel = true;
+    pthread_cond_signal(&eng->submit_cond);
+    pthread_mutex_unlock(&eng->submit_lock);
+}
+
+void engine_cancel_all(struct engine *eng)
+{
+    pthread_mutex_lock(&eng->submit_lock);
+    eng->any_cancel = eng->all_cancel = true;
+    pthread_cond_signal(&eng->submit_cond);
+    pthread_mutex_unlock(&eng->submit_lock);
+}
+
+int engine_event_fd(const struct engine *eng)
+{
+    return eng->event_fd;
+}
+
+struct request *engine_next_event(struct engine *eng)
+{
+    pthread_mutex_lock(&eng->event_lock);
+    struct request *r = eng->event_head;
+    if (r) {
+        eng->event_head = r->next_event;
+        r->queued = false;
+        r->seen = r->published;
+    } else {
+        eventfd_t ignored;
+        eventfd_read(eng->event_fd, &ignored);
+    }
+    pthread_mutex_unlock(&eng->event_lock);
+    return r;
+}
+
+void engine_drain(struct engine *eng)
+{
+    pthread_mutex_lock(&eng->submit_lock);
+    eng->draining = true;
+    pthread_mutex_unlock(&eng->submit_lock);
+}
+
+void engine_stop(struct engine *eng)
+{
+    if (!eng->thread_started)
+        return;
+    pthread_mutex_lock(&eng->submit_lock);
+    eng->stopping = true;
+    pthread_cond_signal(&eng->submit_cond);
+    pthread_mutex_unlock(&eng->submit_lock);
+    pthread_join(eng->thread, NULL);
+    eng->thread_started = false;
+}
+
+static void destroy_workspace(struct engine *eng)
+{
+    for (uint32_t i = 0; eng->scratch && eng->scratch[i]; i++)
+        sample_scratch_destroy(eng->scratch[i]);
+    for (uint32_t i = 0; eng->rows && eng->rows[i]; i++)
+        free(eng->rows[i]);
+    free(eng->scratch);
+    free(eng->rows);
+    step_batch_deinit(&eng->batch);
+}
+
+void engine_destroy(struct engine *eng)
+{
+    if (!eng)
+        return;
+    engine_stop(eng);
+    destroy_workspace(eng);
+    sched_destroy(eng->sched);
+    kv_pool_destroy(eng->pool);
+    if (eng->backend)
+        eng->backend->ops->destroy(eng->backend);
+    if (eng->event_fd >= 0)
+        close(eng->event_fd);
+    pthread_mutex_destroy(&eng->submit_lock);
+    pthread_cond_destroy(&eng->submit_cond);
+    pthread_mutex_destroy(&eng->event_lock);
+    pthread_mutex_destroy(&eng->stats_lock);
+    free(eng);
+}
+
+uint32_t engine_n_ctx(const struct engine *eng)
+{
+    return eng->n_ctx;
+}
+
+const struct model *engine_model(const struct engine *eng)
+{
+    return eng->model;
+}
+
+const struct tokenizer *engine_tokenizer(const struct engine *eng)
+{
+    return eng->tokenizer;
+}
+
+const char *engine_describe(const struct engine *eng)
+{
+    return eng->backend->ops->describe(eng->backend);
+}
+
+void engine_stats_get(const struct engine *eng, struct engine_stats *out)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&eng->stats_lock;
+    pthread_mutex_lock(lock);
+    *out = eng->stats;
+    pthread_mutex_unlock(lock);
+}

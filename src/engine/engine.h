@@ -1,0 +1,159 @@
+/* The engine: requests in, events out, one thread that runs the steps.
+ *
+ *      any thread                   engine thread                       one consumer thread
+ *      engine_submit --- queue ---> plan, run, sample, publish ------> engine_next_event
+ *      engine_cancel                                                   request's output
+ *
+ * A request is one sequence: a prompt and what follows it. Its owner creates it, submits it, reads
+ * its output as it grows and destroys it after its terminal event; every submitted request gets
+ * exactly one. Between submit and that event the parameters belong to the engine.
+ *
+ * Output is published by counts: the engine appends to arrays, and copies how far they go under the
+ * event lock once a step; taking the event copies that to the consumer, who may read that many
+ * entries. So a slow reader loses nothing and blocks nobody. */
+#ifndef WEIR_ENGINE_ENGINE_H
+#define WEIR_ENGINE_ENGINE_H
+
+#include "backend/backend.h"
+#include "base/err.h"
+#include "sample/sample.h"
+#include "tokenizer/tokenizer.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum finish {
+    FINISH_NONE,      /* still running */
+    FINISH_STOP,      /* end-of-generation token, stop token or stop string */
+    FINISH_LENGTH,    /* max_tokens, or the end of the context */
+    FINISH_CANCELLED, /* engine_cancel, or the drain ran out of time */
+    FINISH_ERROR,     /* request.error says what */
+};
+
+#define REQUEST_MAX_STOPS 16
+#define REQUEST_MAX_TOP_LOGPROBS 20
+
+/* What to do. Copied by request_create; strings and arrays too. */
+struct request_params {
+    struct sample_params sample;
+    uint32_t max_tokens; /* 0: as many as the context holds */
+    bool ignore_eos;     /* end-of-generation tokens are ordinary output */
+    bool logprobs;       /* of every output token */
+    uint32_t n_top_logprobs;
+    bool prompt_logprobs; /* of every prompt token but the first */
+    struct gguf_str stops[REQUEST_MAX_STOPS]; /* text that ends the output, itself cut off */
+    uint32_t n_stops;
+    const token_id *stop_ids; /* [n_stop_ids] tokens that end the output, themselves cut off */
+    uint32_t n_stop_ids;
+};
+struct request_params request_params_default(void);
+
+/* One generated token. */
+struct request_token {
+    token_id id;
+    float logprob; /* when params.logprobs */
+    /* Length of the output text, in raw bytes of all tokens so far, that may be shown: less than
+     * what they spell while its end may yet become part of a stop string. */
+    uint32_t text_bytes;
+};
+
+struct request; /* engine/request.h has the fields; the API reads it through these */
+
+/* prompt[n_prompt] is copied. user: the owner's own. Any thread. Errors: ERR_INVALID (empty prompt,
+ * id out of range), ERR_TOO_LONG (context; names both numbers, or blocks), ERR_NOMEM. */
+struct engine;
+enum err request_create(const struct engine *eng, const struct request_params *p,
+                        const token_id *prompt, uint32_t n_prompt, void *user,
+                        struct request **out, struct err_info *e) WEIR_MUST_USE;
+void request_destroy(struct request *r); /* never submitted, or terminal event seen */
+
+void *request_user(const struct request *r);
+const token_id *request_prompt(const struct request *r, uint32_t *n);
+/* Consumer's view; each call sees at least what the one before saw. */
+uint32_t request_n_out(const struct request *r);
+const struct request_token *request_out(const struct request *r);        /* [n_out] */
+const struct token_logprob *request_top(const struct request *r, uint32_t i); /* of output i */
+const float *request_prompt_logprobs(const struct request *r, uint32_t *n); /* [n], [0] is 0 */
+const struct token_logprob *request_prompt_top(const struct request *r, uint32_t i);
+enum finish request_finish(const struct request *r); /* once not NONE, everything is final */
+/* Valid when finished: output tokens that count as completion, text bytes to show in all. */
+uint32_t request_text_bytes(const struct request *r);
+uint32_t request_n_completion(const struct request *r); /* usage.completion_tokens */
+uint32_t request_n_cached(const struct request *r); /* prompt tokens whose KV was reused */
+const struct err_info *request_error(const struct request *r);
+
+struct engine_config {
+    uint32_t n_threads;    /* 0: one a physical core */
+    enum kv_type kv_type;
+    uint64_t kv_bytes;     /* 0: a default */
+    uint32_t block_tokens; /* 0: 16 */
+    uint32_t n_ctx;        /* longest prompt + output; 0: what the model was trained on */
+    uint32_t max_running;  /* sequences in a step */
+    uint32_t max_queue;    /* requests waiting beyond them */
+    uint32_t batch_tokens; /* rows in a step */
+    uint32_t itl_target_ms; /* a step with decodes aims to last at most this; 0: automatic */
+    void (*progress)(void *ctx, double fraction);
+    void *progress_ctx;
+};
+struct engine_config engine_config_default(void);
+
+/* Loads nothing: model and tokenizer must outlive it. Starts the engine thread. */
+enum err engine_create(const struct model *m, const struct tokenizer *t,
+                       const struct engine_config *cfg, struct engine **out, struct err_info *e)
+    WEIR_MUST_USE;
+
+/* Any thread. Errors (no event follows): ERR_QUEUE_FULL, ERR_DRAINING, ERR_INVALID (more at once
+ * than could ever be held). */
+enum err engine_submit(struct engine *eng, struct request *r, struct err_info *e) WEIR_MUST_USE;
+/* All of them or none, so that one API call is admitted whole. */
+enum err engine_submit_all(struct engine *eng, struct request *const *rs, uint32_t n,
+                           struct err_info *e) WEIR_MUST_USE;
+
+/* Any thread, any time between submit and destroy. The terminal event still comes. */
+void engine_cancel(struct engine *eng, struct request *r);
+
+/* A descriptor that is readable while events wait. */
+int engine_event_fd(const struct engine *eng);
+/* Consumer thread: the next request with news (more output, or terminal), NULL if none. A request
+ * is named at most once for any amount of news; after its terminal event never again. */
+struct request *engine_next_event(struct engine *eng);
+
+/* Refuse new requests from now on (ERR_DRAINING); those submitted go on. */
+void engine_drain(struct engine *eng);
+/* Cancel every request there is. Any thread. */
+void engine_cancel_all(struct engine *eng);
+/* Stop the thread; what still runs ends as FINISH_CANCELLED, and its events can be read. */
+void engine_stop(struct engine *eng);
+void engine_destroy(struct engine *eng); /* stops first; all requests destroyed already */
+
+uint32_t engine_n_ctx(const struct engine *eng);
+const struct model *engine_model(const struct engine *eng);
+const struct tokenizer *engine_tokenizer(const struct engine *eng);
+
+/* A histogram over fixed bounds; the last bucket is everything above. */
+#define ENGINE_HIST_BUCKETS 20
+struct engine_hist {
+    const double *bounds; /* [n_bounds] upper bounds, ascending */
+    uint32_t n_bounds;
+    uint64_t counts[ENGINE_HIST_BUCKETS]; /* [n_bounds + 1], not cumulative */
+    double sum;
+    uint64_t count;
+};
+
+/* Everything measured, as of now. Any thread. */
+struct engine_stats {
+    uint32_t running, waiting, max_running, max_queue;
+    uint64_t requests_by_finish[FINISH_ERROR + 1]; /* ended, by enum finish */
+    uint64_t prompt_tokens, output_tokens, cached_tokens;
+    uint64_t steps, steps_with_prefill;
+    uint64_t step_allocations; /* made inside steps after warm-up; 0 or a bug */
+    uint32_t kv_total, kv_free, kv_in_use, kv_cached, kv_peak, kv_block_tokens;
+    uint64_t memory_bytes; /* held by the backend */
+    struct engine_hist ttft, itl, queue_time, e2e, prefill_time, decode_time; /* seconds */
+    struct engine_hist batch_rows, batch_seqs, step_time;
+};
+void engine_stats_get(const struct engine *eng, struct engine_stats *out);
+const char *engine_describe(const struct engine *eng); /* the backend's own words */
+
+#endif

@@ -1,0 +1,204 @@
+#include "engine/request.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct request_params request_params_default(void)
+{
+    return (struct request_params){.sample = sample_params_default()};
+}
+
+/* n * size bytes for an array whose length comes from input; 0 elements are fine. */
+static bool take_array(void **out, size_t n, size_t size)
+{
+    *out = n ? calloc(n, size) : NULL;
+    return n == 0 || *out;
+}
+
+/* The longest output the request may have, checked against context and KV pool. */
+static enum err limit_output(const struct engine *eng, const struct request_params *p,
+                             uint32_t n_prompt, uint32_t *max_new, struct err_info *e)
+{
+    uint32_t n_ctx = engine_n_ctx(eng);
+    if (n_prompt >= n_ctx)
+        return err_set_field(e, ERR_TOO_LONG, "prompt",
+                             "the context holds %u tokens, but the prompt has %u and needs room "
+                             "for at least one more",
+                             n_ctx, n_prompt);
+    if (p->max_tokens > n_ctx - n_prompt)
+        return err_set_field(e, ERR_TOO_LONG, "max_tokens",
+                             "the context holds %u tokens, but %llu were requested (%u in the "
+                             "prompt, %u for the completion)",
+                             n_ctx, (unsigned long long)n_prompt + p->max_tokens, n_prompt,
+                             p->max_tokens);
+    *max_new = p->max_tokens ? p->max_tokens : n_ctx - n_prompt;
+    return OK;
+}
+
+static enum err check_ids(const struct engine *eng, const token_id *ids, uint32_t n,
+                          const char *field, struct err_info *e)
+{
+    uint32_t n_vocab = engine_model(eng)->hp.n_vocab;
+    for (uint32_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || (uint32_t)ids[i] >= n_vocab)
+            return err_set_field(e, ERR_INVALID, field,
+                                 "token id %d at index %u is outside the vocabulary of %u", ids[i],
+                                 i, n_vocab);
+    }
+    return OK;
+}
+
+static bool has_penalties(const struct sample_params *p)
+{
+    return p->repetition_penalty != 1.0f || p->presence_penalty != 0.0f ||
+           p->frequency_penalty != 0.0f;
+}
+
+static bool take_arrays(struct request *r, const struct request_params *p)
+{
+    size_t n_top = p->n_top_logprobs;
+    size_t n_lp = p->prompt_logprobs ? r->n_prompt : 0;
+    return take_array((void **)&r->tokens, (size_t)r->n_prompt + r->max_new, sizeof *r->tokens) &&
+           take_array((void **)&r->out, r->max_new, sizeof *r->out) &&
+           take_array((void **)&r->top, p->logprobs ? r->max_new * n_top : 0, sizeof *r->top) &&
+           take_array((void **)&r->prompt_logprobs, n_lp, sizeof *r->prompt_logprobs) &&
+           take_array((void **)&r->prompt_top, n_lp * n_top, sizeof *r->prompt_top) &&
+           take_array((void **)&r->bias, p->sample.n_bias, sizeof *r->bias) &&
+           take_array((void **)&r->stop_ids, p->n_stop_ids, sizeof *r->stop_ids);
+}
+
+static void copy_params(struct request *r, const struct request_params *p)
+{
+    r->params = *p;
+    if (p->sample.n_bias)
+        memcpy(r->bias, p->sample.bias, p->sample.n_bias * sizeof *r->bias);
+    if (p->n_stop_ids)
+        memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof *r->stop_ids);
+    r->params.sample.bias = r->bias;
+    r->params.stop_ids = r->stop_ids;
+}
+
+enum err request_create(const struct engine *eng, const struct request_params *p,
+                        const token_id *prompt, uint32_t n_prompt, void *user,
+                        struct request **out, struct err_info *e)
+{
+    enum err err;
+    uint32_t max_new = 0;
+    *out = NULL;
+    if (n_prompt == 0)
+        return err_set_field(e, ERR_INVALID, "prompt", "the prompt is empty");
+    if (p->n_stops > REQUEST_MAX_STOPS || p->n_top_logprobs > REQUEST_MAX_TOP_LOGPROBS)
+        return err_set(e, ERR_INVALID, "too many stop strings or logprobs");
+    if ((err = check_ids(eng, prompt, n_prompt, "prompt", e)) ||
+        (err = limit_output(eng, p, n_prompt, &max_new, e)))
+        return err;
+
+    struct request *r = mem_zalloc(1, sizeof *r);
+    r->n_prompt = n_prompt;
+    r->max_new = max_new;
+    r->user = user;
+    if (!take_arrays(r, p)) {
+        request_destroy(r);
+        return err_set(e, ERR_NOMEM, "no memory for a request of %u + %u tokens", n_prompt,
+                       max_new);
+    }
+    copy_params(r, p);
+    if ((err = stop_create(p->stops, p->n_stops, &r->stop, e))) {
+        request_destroy(r);
+        return err;
+    }
+    memcpy(r->tokens, prompt, n_prompt * sizeof *prompt);
+    if (has_penalties(&p->sample)) {
+        r->history = sample_history_create(&p->sample, (size_t)n_prompt + max_new);
+        for (uint32_t i = 0; r->history && i < n_prompt; i++)
+            sample_history_add(r->history, prompt[i], false);
+    }
+    r->seq = (struct sched_seq){.user = r,
+                                .slot = SCHED_NO_SLOT,
+                                .n_prompt = n_prompt,
+                                .n_max = n_prompt + max_new,
+                                .all_logits = p->prompt_logprobs};
+    *out = r;
+    return OK;
+}
+
+void request_destroy(struct request *r)
+{
+    if (!r)
+        return;
+    stop_destroy(r->stop);
+    sample_history_destroy(r->history);
+    free(r->tokens);
+    free(r->out);
+    free(r->top);
+    free(r->prompt_logprobs);
+    free(r->prompt_top);
+    free(r->bias);
+    free(r->stop_ids);
+    free(r);
+}
+
+void *request_user(const struct request *r)
+{
+    return r->user;
+}
+
+const token_id *request_prompt(const struct request *r, uint32_t *n)
+{
+    *n = r->n_prompt;
+    return r->tokens;
+}
+
+uint32_t request_n_out(const struct request *r)
+{
+    return r->seen.n_out;
+}
+
+const struct request_token *request_out(const struct request *r)
+{
+    return r->out;
+}
+
+const struct token_logprob *request_top(const struct request *r, uint32_t i)
+{
+    return r->top ? r->top + (size_t)i * r->params.n_top_logprobs : NULL;
+}
+
+const float *request_prompt_logprobs(const struct request *r, uint32_t *n)
+{
+    *n = r->prompt_logprobs ? r->n_prompt : 0;
+    return r->prompt_logprobs;
+}
+
+const struct token_logprob *request_prompt_top(const struct request *r, uint32_t i)
+{
+    return r->prompt_top ? r->prompt_top + (size_t)i * r->params.n_top_logprobs : NULL;
+}
+
+enum finish request_finish(const struct request *r)
+{
+    return r->seen.finish;
+}
+
+uint32_t request_text_bytes(const struct request *r)
+{
+    return r->seen.text_bytes;
+}
+
+uint32_t request_n_completion(const struct request *r)
+{
+    return r->seen.n_completion;
+}
+
+uint32_t request_n_cached(const struct request *r)
+{
+    (void)r; /* every prompt is computed whole until prefixes are shared */
+    return 0;
+}
+
+const struct err_info *request_error(const struct request *r)
+{
+    return &r->error;
+}

@@ -1,0 +1,57 @@
+/* The fields behind struct request; for engine/ only.
+ *
+ * Three groups, by who writes: the owner before submit; the engine thread while it runs; and the
+ * published view, which changes hands under the engine's event lock. */
+#ifndef WEIR_ENGINE_REQUEST_H
+#define WEIR_ENGINE_REQUEST_H
+
+#include "engine/engine.h"
+#include "engine/stop.h"
+#include "sched/sched.h"
+
+/* How far the output has come. */
+struct request_view {
+    uint32_t n_out;
+    enum finish finish;
+    uint32_t text_bytes; /* to show in all, when finished */
+    uint32_t n_completion;
+};
+
+struct request {
+    /* the owner's, constant after request_create */
+    struct request_params params;
+    struct logit_bias *bias; /* what params point to */
+    token_id *stop_ids;
+    void *user;
+    uint32_t n_prompt;
+    uint32_t max_new;
+    token_id *tokens; /* [n_prompt + max_new] prompt, then output */
+
+    /* the engine thread's */
+    struct sched_seq seq;
+    struct sample_history *history;
+    struct stop_matcher *stop;
+    struct request_view now;
+    uint64_t n_text_bytes; /* raw bytes of all output tokens */
+    bool has_news;         /* on the engine's list of this step */
+    struct request *prev_active, *next_active, *next_news;
+    uint64_t submit_us, admit_us, first_us, last_us;
+
+    /* arrays written by the engine up to a count, read by the consumer up to the published one */
+    struct request_token *out;      /* [max_new] */
+    struct token_logprob *top;      /* [max_new, n_top] */
+    float *prompt_logprobs;         /* [n_prompt] */
+    struct token_logprob *prompt_top; /* [n_prompt, n_top] */
+    struct err_info error;
+
+    /* under the event lock */
+    struct request_view published;
+    bool queued;
+    struct request *next_event;
+    struct request *next_submit; /* under the submit lock */
+
+    struct request_view seen; /* the consumer's copy */
+    atomic_bool cancel;
+};
+
+#endif

@@ -1,0 +1,337 @@
+/* The body of the engine's loop: plan, fill the batch, run, sample, publish.
+ *
+ * Nothing in here allocates: engine.c switches the watch on around it and the count is exported. */
+#include "engine/step.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/stats.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+/* A step without decodes to hold up still ends often enough for newcomers to join. */
+#define PREFILL_STEP_US 200000.0
+/* Nobody sees a gap this short; an automatic target is never below it. */
+#define MIN_TARGET_US 20000.0
+/* Fewer rows than this waste a pass over the weights. */
+#define MIN_PREFILL_ROWS 16
+#define FIRST_GUESS_ROWS 64
+
+enum err step_batch_init(struct step_batch *s, uint32_t max_rows, uint32_t max_running,
+                         uint32_t max_logit_rows, struct err_info *e)
+{
+    s->tokens = calloc(max_rows, sizeof *s->tokens);
+    s->positions = calloc(max_rows, sizeof *s->positions);
+    s->seqs = calloc(max_running, sizeof *s->seqs);
+    s->logit_rows = calloc(max_logit_rows, sizeof *s->logit_rows);
+    s->jobs = calloc(max_running, sizeof *s->jobs);
+    if (!s->tokens || !s->positions || !s->seqs || !s->logit_rows || !s->jobs)
+        return err_set(e, ERR_NOMEM, "no memory for a batch of %u rows", max_rows);
+    return OK;
+}
+
+void step_batch_deinit(struct step_batch *s)
+{
+    free(s->tokens);
+    free(s->positions);
+    free(s->seqs);
+    free(s->logit_rows);
+    free(s->jobs);
+}
+
+/* Rows this step may have, so that it lasts about as long as its target. */
+static uint32_t row_budget(const struct engine *eng)
+{
+    double per_row = eng->pace.us_per_row;
+    double target = eng->cfg.itl_target_ms * 1000.0;
+    if (target == 0.0) { /* automatic: a step with prefill takes at most twice one without */
+        target = 2.0 * eng->pace.decode_us;
+        if (target < MIN_TARGET_US)
+            target = MIN_TARGET_US;
+    }
+    bool decoding = eng->batch.n_jobs > 0; /* somebody got a token in the step before */
+    double room_us = decoding ? target - eng->pace.decode_us : PREFILL_STEP_US;
+    double rows = per_row > 0.0 ? room_us / per_row : FIRST_GUESS_ROWS;
+    double least = decoding ? MIN_PREFILL_ROWS : FIRST_GUESS_ROWS;
+    if (rows < least)
+        rows = least;
+    rows += eng->batch.n_jobs;
+    return rows > eng->max_rows ? eng->max_rows : (uint32_t)rows;
+}
+
+/* Learn from a step of n_decodes + n_prefill rows. */
+static void learn_pace(struct step_pace *p, uint32_t n_decodes, uint32_t n_prefill, double us)
+{
+    double *average = n_prefill == 0 ? &p->decode_us : &p->us_per_row;
+    double base = n_decodes ? p->decode_us : 0.0;
+    double sample = n_prefill == 0 ? us : (us - base) / n_prefill;
+    if (sample <= 0.0)
+        return;
+    double weight = n_prefill == 0 || n_prefill >= 64 ? 0.2 : 0.2 * n_prefill / 64.0;
+    *average = *average == 0.0 ? sample : (1.0 - weight) * *average + weight * sample;
+}
+
+/* Rows of one item into the batch. */
+static void fill_item(struct step_batch *s, const struct sched_item *item)
+{
+    struct request *r = item->seq->user;
+    struct batch *b = &s->b;
+    s->seqs[b->n_seqs++] = (struct batch_seq){.first_row = b->n_rows,
+                                              .n_rows = item->n_rows,
+                                              .first_pos = item->first,
+                                              .blocks = item->seq->table.blocks};
+    memcpy(s->tokens + b->n_rows, r->tokens + item->first, item->n_rows * sizeof *s->tokens);
+    for (uint32_t i = 0; i < item->n_rows; i++)
+        s->positions[b->n_rows + i] = item->first + i;
+    uint32_t last = b->n_rows + item->n_rows - 1;
+    if (item->seq->all_logits && item->first < r->n_prompt) {
+        for (uint32_t row = b->n_rows; row <= last; row++)
+            s->logit_rows[b->n_logit_rows++] = row;
+    } else if (item->samples) {
+        s->logit_rows[b->n_logit_rows++] = last;
+    }
+    if (item->samples)
+        s->jobs[s->n_jobs++] = (struct sample_job){.r = r, .logit_row = b->n_logit_rows - 1};
+    b->n_rows += item->n_rows;
+}
+
+static void fill_batch(struct step_batch *s, const struct sched_plan *plan)
+{
+    s->n_jobs = 0;
+    s->b = (struct batch){.tokens = s->tokens,
+                          .positions = s->positions,
+                          .seqs = s->seqs,
+                          .logit_rows = s->logit_rows};
+    for (uint32_t i = 0; i < plan->n_items; i++)
+        fill_item(s, &plan->items[i]);
+}
+
+/* Choose one row's token. Any worker, each row once. */
+static void sample_job(void *ctx, uint32_t i, uint32_t worker)
+{
+    struct engine *eng = ctx;
+    struct sample_job *job = &eng->batch.jobs[i];
+    const struct request *r = job->r;
+    uint32_t n_vocab = eng->model->hp.n_vocab;
+    float *logits = eng->batch.logits + (size_t)job->logit_row * n_vocab;
+    float *row = logits;
+    if (r->params.logprobs) { /* sampling overwrites its row, and the model's own is asked for */
+        row = eng->rows[worker];
+        memcpy(row, logits, n_vocab * sizeof *row);
+    }
+    job->chosen = sample_token(&r->params.sample, r->history, r->seq.n_known, row, n_vocab,
+                               eng->scratch[worker]);
+    if (r->params.logprobs) {
+        uint32_t n_top = r->params.n_top_logprobs;
+        struct token_logprob *top = r->top ? r->top + (size_t)r->now.n_out * n_top : NULL;
+        job->logprob = sample_logprobs(logits, n_vocab, job->chosen, n_top, top);
+    }
+}
+
+/* Log-probabilities of the prompt tokens that this item's rows predict. */
+static void prompt_logprobs(struct engine *eng, const struct sched_item *item, uint32_t logit_row)
+{
+    struct request *r = item->seq->user;
+    uint32_t n_vocab = eng->model->hp.n_vocab, n_top = r->params.n_top_logprobs;
+    for (uint32_t i = 0; i < item->n_rows; i++) {
+        uint32_t next = item->first + i + 1;
+        if (next >= r->n_prompt)
+            break;
+        const float *logits = eng->batch.logits + (size_t)(logit_row + i) * n_vocab;
+        struct token_logprob *top = r->prompt_top ? r->prompt_top + (size_t)next * n_top : NULL;
+        r->prompt_logprobs[next] = sample_logprobs(logits, n_vocab, r->tokens[next], n_top, top);
+    }
+}
+
+static void note_news(struct engine *eng, struct request *r)
+{
+    if (r->has_news)
+        return;
+    r->has_news = true;
+    r->next_news = eng->news;
+    eng->news = r;
+}
+
+void step_finish(struct engine *eng, struct request *r, enum finish finish)
+{
+    sched_remove(eng->sched, &r->seq);
+    r->now.finish = finish;
+    r->now.text_bytes = (uint32_t)r->n_text_bytes;
+    *(r->prev_active ? &r->prev_active->next_active : &eng->active) = r->next_active;
+    if (r->next_active)
+        r->next_active->prev_active = r->prev_active;
+    note_news(eng, r);
+    pthread_mutex_lock(&eng->stats_lock);
+    stats_finished(&eng->stats, r, clock_us());
+    pthread_mutex_unlock(&eng->stats_lock);
+}
+
+static bool is_stop_id(const struct request *r, token_id id)
+{
+    for (uint32_t i = 0; i < r->params.n_stop_ids; i++) {
+        if (r->params.stop_ids[i] == id)
+            return true;
+    }
+    return false;
+}
+
+/* Append a chosen token to its request and see whether the request is done. */
+static void accept_token(struct engine *eng, const struct sample_job *job)
+{
+    struct request *r = job->r;
+    r->now.n_completion++;
+    if (is_stop_id(r, job->chosen) ||
+        (!r->params.ignore_eos && tokenizer_is_eog(eng->tokenizer, job->chosen))) {
+        step_finish(eng, r, FINISH_STOP);
+        return;
+    }
+    size_t n_bytes;
+    const char *bytes = tokenizer_bytes(eng->tokenizer, job->chosen, false, &n_bytes);
+    uint64_t end_bytes = 0;
+    bool stopped = stop_feed(r->stop, bytes, n_bytes, &end_bytes);
+    r->n_text_bytes += n_bytes;
+    uint64_t shown = stopped ? end_bytes : r->n_text_bytes - stop_held(r->stop);
+    r->out[r->now.n_out++] = (struct request_token){
+        .id = job->chosen, .logprob = job->logprob, .text_bytes = (uint32_t)shown};
+    r->tokens[r->seq.n_known] = job->chosen;
+    if (r->history)
+        sample_history_add(r->history, job->chosen, true);
+    sched_append(eng->sched, &r->seq);
+    note_news(eng, r);
+    if (stopped) {
+        r->n_text_bytes = end_bytes; /* the rest of the token was cut off */
+        step_finish(eng, r, FINISH_STOP);
+    } else if (r->now.n_out == r->max_new) {
+        step_finish(eng, r, FINISH_LENGTH);
+    }
+}
+
+/* What the plan promised has been stored: tell the scheduler, and read what logits say of prompts. */
+static void note_computed(struct engine *eng, const struct sched_plan *plan)
+{
+    uint32_t logit_row = 0;
+    for (uint32_t i = 0; i < plan->n_items; i++) {
+        const struct sched_item *item = &plan->items[i];
+        const struct request *r = item->seq->user;
+        bool all = item->seq->all_logits && item->first < r->n_prompt;
+        if (all)
+            prompt_logprobs(eng, item, logit_row);
+        logit_row += all ? item->n_rows : item->samples;
+        sched_computed(eng->sched, item);
+    }
+}
+
+static void note_admitted(const struct sched_plan *plan, struct engine *eng, uint64_t now_us)
+{
+    for (uint32_t i = 0; i < plan->n_items; i++) {
+        struct request *r = plan->items[i].seq->user;
+        if (r->admit_us != 0)
+            continue;
+        r->admit_us = now_us;
+        pthread_mutex_lock(&eng->stats_lock);
+        hist_add(&eng->stats.queue_time, (double)(now_us - r->submit_us) * 1e-6);
+        pthread_mutex_unlock(&eng->stats_lock);
+    }
+}
+
+static void sample_and_accept(struct engine *eng)
+{
+    struct step_batch *s = &eng->batch;
+    eng->backend->ops->parallel(eng->backend, s->n_jobs, sample_job, eng);
+    uint64_t now_us = clock_us();
+    pthread_mutex_lock(&eng->stats_lock);
+    for (uint32_t i = 0; i < s->n_jobs; i++)
+        stats_token(&eng->stats, s->jobs[i].r, now_us);
+    pthread_mutex_unlock(&eng->stats_lock);
+    for (uint32_t i = 0; i < s->n_jobs; i++)
+        accept_token(eng, &s->jobs[i]);
+}
+
+static void note_step(struct engine *eng, const struct sched_plan *plan, uint64_t us)
+{
+    learn_pace(&eng->pace, plan->n_decodes, plan->n_rows - plan->n_decodes, (double)us);
+    struct engine_stats *st = &eng->stats;
+    struct kv_stats kv = kv_pool_stats(eng->pool);
+    pthread_mutex_lock(&eng->stats_lock);
+    st->steps++;
+    st->steps_with_prefill += plan->n_rows > plan->n_decodes;
+    hist_add(&st->batch_rows, plan->n_rows);
+    hist_add(&st->batch_seqs, plan->n_items);
+    hist_add(&st->step_time, (double)us * 1e-6);
+    st->running = sched_n_running(eng->sched);
+    st->waiting = sched_n_waiting(eng->sched);
+    st->kv_free = kv.free;
+    st->kv_in_use = kv.in_use;
+    st->kv_cached = kv.cached;
+    st->kv_peak = kv.peak_in_use;
+    pthread_mutex_unlock(&eng->stats_lock);
+}
+
+/* The device failed: nobody in the batch can go on. */
+static void fail_batch(struct engine *eng, const struct sched_plan *plan, const struct err_info *e)
+{
+    log_error("a step failed: %s", e->text);
+    for (uint32_t i = 0; i < plan->n_items; i++) {
+        struct request *r = plan->items[i].seq->user;
+        r->error = *e;
+        step_finish(eng, r, FINISH_ERROR);
+    }
+}
+
+bool step_run(struct engine *eng)
+{
+    struct sched_plan plan;
+    struct err_info e;
+    uint64_t start_us = clock_us();
+    sched_plan_step(eng->sched, row_budget(eng), &plan);
+    if (plan.n_items == 0) {
+        eng->batch.n_jobs = 0;
+        return false;
+    }
+    note_admitted(&plan, eng, start_us);
+    fill_batch(&eng->batch, &plan);
+    if (eng->backend->ops->run(eng->backend, &eng->batch.b, &eng->batch.logits, &e) != OK) {
+        fail_batch(eng, &plan, &e);
+        return true;
+    }
+    note_computed(eng, &plan);
+    sample_and_accept(eng);
+    note_step(eng, &plan, clock_us() - start_us);
+    return true;
+}
+
+void step_publish(struct engine *eng)
+{
+    if (!eng->news)
+        return;
+    uint32_t n_finished = 0;
+    for (const struct request *r = eng->news; r; r = r->next_news)
+        n_finished += r->now.finish != FINISH_NONE;
+    if (n_finished > 0) { /* before the events: whoever reads the last one finds its place free */
+        pthread_mutex_lock(&eng->submit_lock);
+        eng->n_unfinished -= n_finished;
+        pthread_mutex_unlock(&eng->submit_lock);
+    }
+    pthread_mutex_lock(&eng->event_lock);
+    bool was_empty = eng->event_head == NULL;
+    for (struct request *r = eng->news; r;) {
+        /* once the lock is gone and the end is published, *r may be destroyed at any time */
+        struct request *next = r->next_news;
+        r->has_news = false;
+        r->published = r->now;
+        if (!r->queued) {
+            r->queued = true;
+            r->next_event = NULL;
+            *(eng->event_head ? &eng->event_tail->next_event : &eng->event_head) = r;
+            eng->event_tail = r;
+        }
+        r = next;
+    }
+    eng->news = NULL;
+    if (was_empty)
+        eventfd_write(eng->event_fd, 1);
+    pthread_mutex_unlock(&eng->event_lock);
+}

@@ -1,0 +1,31 @@
+/* Stop strings: found in output that arrives in pieces, without ever showing the beginning of one.
+ *
+ * One Knuth-Morris-Pratt automaton a string, advanced byte by byte; the longest partial match at
+ * the end of the output is what has to be held back. Constant time a byte, and no copy of the
+ * output is kept. Source: Knuth, Morris, Pratt 1977. */
+#ifndef WEIR_ENGINE_STOP_H
+#define WEIR_ENGINE_STOP_H
+
+#include "base/err.h"
+#include "gguf/gguf.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct stop_matcher;
+
+/* Texts are copied; each must be non-empty. n = 0 gives NULL, which the other functions take. */
+enum err stop_create(const struct gguf_str *texts, uint32_t n, struct stop_matcher **out,
+                     struct err_info *e) WEIR_MUST_USE;
+void stop_destroy(struct stop_matcher *s);
+
+/* Feed bytes. True when a stop string was completed: *end_bytes is then where the output ends,
+ * counted from the very first byte. When one byte completes several, the one that begins first
+ * wins. Allocates: never. */
+bool stop_feed(struct stop_matcher *s, const char *bytes, size_t n, uint64_t *end_bytes);
+
+/* How many of the last bytes may yet become part of a stop string. */
+size_t stop_held(const struct stop_matcher *s);
+
+#endif

@@ -1,0 +1,127 @@
+"""The command line: results on stdout, one clear line on stderr, exit status 0, 1 or 2."""
+
+import array
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WEIR = os.environ.get("WEIR_BIN", str(ROOT / "build/weir"))
+NANO = str(ROOT / "models/weir-nano.gguf")
+COMMANDS = ["serve", "run", "bench", "tokenize", "logits", "inspect"]
+
+
+def weir(*args, data=None, env=None):
+    return subprocess.run([WEIR, *map(str, args)], input=data, capture_output=True, timeout=120,
+                          env={**os.environ, **(env or {})})
+
+
+def test_usage():
+    assert weir().returncode == 2
+    assert weir("nonsense").returncode == 2
+    help_text = weir("--help")
+    assert help_text.returncode == 0
+    for command in COMMANDS:
+        assert command in help_text.stdout.decode()
+    assert weir("--version").stdout.decode().startswith("weir ")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_examples(command):
+    r = weir(command, "--help")
+    assert r.returncode == 0 and b"Examples:" in r.stdout, r.stderr
+    assert weir(command, "--no-such-flag").returncode == 2
+
+
+@pytest.mark.parametrize("args", [
+    ["serve", "--port", "70000"], ["serve", "--kv-memory", "many"], ["serve", "--kv-type", "f8"],
+    ["serve", "--max-running", "0"], ["serve", "stray"], ["logits", "-m", NANO],
+    ["logits", "-m", NANO, "--tokens", "1", "--rows", "x"], ["run", "--temperature", "9"],
+    ["bench", "--batch", "1,x"], ["tokenize", "stray"], ["inspect"],
+])
+def test_wrong_use_is_2(args):
+    r = weir(*args)
+    assert r.returncode == 2 and r.stderr and not r.stdout, r
+
+
+def test_environment_is_checked_like_flags():
+    r = weir("serve", env={"WEIR_KV_MEMORY": "many"})
+    assert r.returncode == 2 and b"--kv-memory" in r.stderr
+
+
+@pytest.mark.parametrize("args", [
+    ["run", "-m", "/nonexistent.gguf", "-p", "x"], ["serve", "--port", "0", "-m", "/nonexistent"],
+    ["logits", "-m", NANO, "--tokens", "999999"], ["logits", "-m", NANO, "--tokens", "1,x"],
+    ["logits", "-m", NANO, "--tokens", "1,2", "--rows", "2"], ["logits", "-m", NANO, "--tokens", ""],
+    ["inspect", "/dev/null"], ["tokenize", "-m", "/etc/passwd"], ["run", "-m", "/", "-p", "x"],
+    ["run", "-m", NANO, "-n", "5000", "-p", "x"],
+])
+def test_failure_is_1_and_one_line(args):
+    r = weir(*args, data=b"")
+    lines = [x for x in r.stderr.decode().splitlines() if not x.startswith("weir: info: ")]
+    assert r.returncode == 1 and len(lines) == 1, r
+    assert lines[0].startswith("weir "), lines
+
+
+def test_run_answers():
+    r = weir("run", "-p", "What is the capital of France?")
+    assert r.returncode == 0, r.stderr
+    assert "Paris" in r.stdout.decode()
+    piped = weir("run", data=b"What is the capital of France?\n")
+    assert piped.returncode == 0 and piped.stdout == r.stdout
+    assert weir("run", data=b"\xff\xfe").returncode == 1
+
+
+def test_seed_decides():
+    args = ["run", "--temperature", "1.5", "-n", "40", "-p", "Tell me a short story."]
+    one, again, other = [weir(*args, "--seed", s).stdout for s in (1, 1, 2)]
+    assert one == again != other
+
+
+def test_tokenize_round_trip():
+    text = "Grüße, 37 + 48 = 85!\n\n  <|im_end|> \U0001f600".encode()
+    ids = weir("tokenize", "-m", NANO, data=text)
+    assert ids.returncode == 0
+    back = weir("tokenize", "-m", NANO, "--decode", data=ids.stdout)
+    assert back.returncode == 0 and back.stdout.rstrip(b"\n") == text.rstrip(b"\n")
+    special = weir("tokenize", "-m", NANO, "--special", data=b"<|im_end|>").stdout.split()
+    plain = weir("tokenize", "-m", NANO, data=b"<|im_end|>").stdout.split()
+    assert len(special) == 1 < len(plain) and special[0] not in plain
+
+
+def test_logits_rows(tmp_path):
+    ids = tmp_path / "ids"
+    ids.write_text("5 6,7\n8")
+    rows, last = tmp_path / "rows", tmp_path / "last"
+    r = weir("logits", "-m", NANO, "--tokens", f"@{ids}", "--rows", "3,0,3", "--out", rows,
+             "--greedy", 3)
+    assert r.returncode == 0, r.stderr
+    assert len(json.loads(r.stdout)["greedy"]) == 3
+    assert weir("logits", "-m", NANO, "--tokens", "5,6,7,8", "--out", last).returncode == 0
+    got, want = array.array("f", rows.read_bytes()), array.array("f", last.read_bytes())
+    n_vocab = len(want)
+    assert got[:n_vocab] == want == got[2 * n_vocab:] and got[n_vocab: 2 * n_vocab] != want
+
+
+def test_bench_json():
+    r = weir("bench", "-m", NANO, "--prefill", 32, "--decode", 4, "--batch", "1,3", "--depth", "0,64",
+             "--repeat", 2, "--json")
+    assert r.returncode == 0, r.stderr
+    lines = [json.loads(line) for line in r.stdout.decode().splitlines()]
+    assert {(x["test"], x["batch"], x["depth"]) for x in lines} >= {
+        ("prefill", 1, 0), ("decode", 1, 0), ("decode", 3, 0), ("decode", 1, 64), ("decode", 3, 64)}
+    for line in lines:
+        assert line["tok_s"] > 0 and line["limit"] > 0 and line["tokens"] > 0
+        assert abs(line["limit_fraction"] - line["tok_s"] / line["limit"]) < 0.01
+        assert "spread" in line
+
+
+def test_inspect_is_readable():
+    r = weir("inspect", NANO)
+    text = r.stdout.decode()
+    assert r.returncode == 0
+    for expected in ("general.architecture", "llama", "token_embd.weight", "Q8_0"):
+        assert expected in text

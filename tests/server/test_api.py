@@ -1,0 +1,448 @@
+"""The API as clients meet it: a real process, real HTTP, the official client where it is installed."""
+
+import asyncio
+import json
+import re
+import socket
+import time
+
+import pytest
+
+CHAT = "/v1/chat/completions"
+COMPLETIONS = "/v1/completions"
+CAPITAL = [{"role": "user", "content": "What is the capital of France?"}]
+
+
+def chat(**more):
+    return {"messages": CAPITAL, "temperature": 0, **more}
+
+
+def completion(**more):
+    return {"prompt": "Once there was a", "temperature": 0, "max_tokens": 12, **more}
+
+
+def check_error(answer, param=None, code=None, type_="invalid_request_error"):
+    error = answer["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["message"]
+    assert (error["param"], error["code"], error["type"]) == (param, code, type_)
+
+
+# --- what a first visitor does -----------------------------------------------------------------
+
+def test_health_and_models(server):
+    assert server.json("GET", "/health") == {"status": "ok"}
+    models = server.json("GET", "/v1/models")
+    assert models["object"] == "list"
+    (model,) = models["data"]
+    assert model["object"] == "model" and model["owned_by"] == "weir"
+    assert server.json("GET", f"/v1/models/{model['id']}")["id"] == model["id"]
+    check_error(server.json("GET", "/v1/models/nothing", status=404), "model", "model_not_found")
+
+
+def test_chat(server):
+    answer = server.json("POST", CHAT, chat(model="default"))
+    (choice,) = answer["choices"]
+    assert "Paris" in choice["message"]["content"]
+    assert choice["message"]["role"] == "assistant"
+    assert choice["finish_reason"] == "stop"
+    assert re.fullmatch(r"chatcmpl-[0-9a-f]{24}", answer["id"])
+    usage = answer["usage"]
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+    assert usage["prompt_tokens_details"]["cached_tokens"] <= usage["prompt_tokens"]
+
+
+def test_ids_are_unique(server):
+    ids = {server.json("POST", COMPLETIONS, completion(max_tokens=1))["id"] for _ in range(20)}
+    assert len(ids) == 20
+
+
+def test_request_id_header(server):
+    _, headers, data = server.request("POST", COMPLETIONS, completion(max_tokens=1))
+    assert headers["X-Request-Id"] == json.loads(data)["id"]
+    _, headers, _ = server.request("GET", "/health", headers={"X-Request-Id": "mine-7"})
+    assert headers["X-Request-Id"] == "mine-7"
+
+
+# --- streams ------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("more", [{}, {"logprobs": True, "top_logprobs": 2},
+                                  {"return_tokens": True}, {"n": 3, "seed": 1, "temperature": 1}])
+def test_chat_stream_is_the_whole_answer(server, more):
+    whole = server.json("POST", CHAT, chat(max_tokens=20, **more))
+    events = server.events(CHAT, chat(max_tokens=20, **more))
+    assert len({e["id"] for e in events}) == len({e["created"] for e in events}) == 1
+    assert all(e["object"] == "chat.completion.chunk" and "usage" not in e for e in events)
+    for index in range(more.get("n", 1)):
+        mine = [e["choices"][0] for e in events if e["choices"][0]["index"] == index]
+        assert mine[0]["delta"] == {"role": "assistant", "content": ""}
+        assert mine[-1]["delta"] == {} and mine[-1]["finish_reason"]
+        assert all(c["finish_reason"] is None for c in mine[:-1])
+        text = "".join(c["delta"].get("content", "") for c in mine)
+        choice = whole["choices"][index]
+        assert text == choice["message"]["content"]
+        assert mine[-1]["finish_reason"] == choice["finish_reason"]
+        if "logprobs" in more:
+            listed = [x for c in mine if c["logprobs"] for x in c["logprobs"]["content"]]
+            assert listed == choice["logprobs"]["content"]
+            assert "".join(x["token"] for x in listed) == text
+        if "return_tokens" in more:
+            assert [t for c in mine for t in c.get("tokens", [])] == choice["tokens"]
+
+
+def test_completion_stream_has_an_event_a_token(server):
+    body = completion(ignore_eos=True, return_tokens=True)
+    whole = server.json("POST", COMPLETIONS, body)
+    events = server.events(COMPLETIONS, {**body, "stream_options": {"include_usage": True}})
+    assert len(events) == 12 + 2  # tokens, finish, usage
+    assert "".join(e["choices"][0]["text"] for e in events[:-1]) == whole["choices"][0]["text"]
+    assert all(e["usage"] is None for e in events[:-1])
+    assert events[-1]["choices"] == []
+    assert events[-1]["usage"]["completion_tokens"] == 12
+    assert [e["choices"][0]["finish_reason"] for e in events[:-1]] == [None] * 12 + ["length"]
+
+
+def test_characters_arrive_whole(server):
+    """High temperature makes broken UTF-8 likely; what arrives is valid text all the same."""
+    for seed in range(10):
+        body = completion(temperature=2, seed=seed, max_tokens=40, ignore_eos=True)
+        whole = server.json("POST", COMPLETIONS, body)["choices"][0]["text"]
+        events = server.events(COMPLETIONS, body)
+        assert "".join(e["choices"][0]["text"] for e in events) == whole
+        whole.encode("utf-8")
+
+
+def test_stop_strings(server):
+    full = server.json("POST", COMPLETIONS, completion(max_tokens=30, ignore_eos=True))
+    full = full["choices"][0]["text"]
+    for begin in range(2, len(full) - 6, 5):
+        stop = full[begin:begin + 6]
+        body = completion(max_tokens=30, ignore_eos=True, stop=[stop, "not in there"])
+        for more in ({}, {"logprobs": 0}, {"return_tokens": True}):
+            events = server.events(COMPLETIONS, {**body, **more})
+            assert "".join(e["choices"][0]["text"] for e in events) == full[:full.index(stop)]
+            assert events[-1]["choices"][0]["finish_reason"] == "stop"
+
+
+def test_stop_token_ids(server):
+    body = completion(return_tokens=True, ignore_eos=True)
+    tokens = server.json("POST", COMPLETIONS, body)["choices"][0]["tokens"]
+    choice = server.json("POST", COMPLETIONS, {**body, "stop_token_ids": [tokens[3]]})["choices"][0]
+    assert choice["tokens"] == tokens[:tokens.index(tokens[3])]
+    assert choice["finish_reason"] == "stop"
+
+
+# --- fields -------------------------------------------------------------------------------------
+
+def test_same_seed_same_answer(server):
+    body = completion(temperature=1.5, seed=42)
+    texts = {server.json("POST", COMPLETIONS, body)["choices"][0]["text"] for _ in range(3)}
+    assert len(texts) == 1
+    texts = {server.json("POST", COMPLETIONS, completion(temperature=2))["choices"][0]["text"]
+             for _ in range(5)}
+    assert len(texts) > 1
+
+
+def test_n_uses_the_seeds_that_follow(server):
+    three = server.json("POST", COMPLETIONS, completion(temperature=1.5, seed=7, n=3))["choices"]
+    for i in range(3):
+        one = server.json("POST", COMPLETIONS, completion(temperature=1.5, seed=7 + i))["choices"]
+        assert three[i]["text"] == one[0]["text"]
+
+
+def test_prompts_of_every_form(server):
+    ids = server.json("POST", COMPLETIONS, completion(echo=True, logprobs=0))
+    n = ids["usage"]["prompt_tokens"]
+    many = server.json("POST", COMPLETIONS, completion(prompt=["Once", "The"], n=2, seed=0))
+    assert [c["index"] for c in many["choices"]] == [0, 1, 2, 3]
+    by_ids = server.json("POST", COMPLETIONS, completion(prompt=list(range(20, 20 + n))))
+    assert by_ids["usage"]["prompt_tokens"] == n
+    lists = server.json("POST", COMPLETIONS, completion(prompt=[[20, 21], [22]]))
+    assert lists["usage"]["prompt_tokens"] == 3
+
+
+def test_echo_and_logprobs(server):
+    choice = server.json("POST", COMPLETIONS,
+                         completion(echo=True, logprobs=3, max_tokens=4))["choices"][0]
+    lp = choice["logprobs"]
+    assert choice["text"].startswith("Once there was a")
+    assert "".join(lp["tokens"]) == choice["text"]
+    assert lp["token_logprobs"][0] is None and lp["top_logprobs"][0] is None
+    for i, (token, own, top) in enumerate(zip(lp["tokens"], lp["token_logprobs"],
+                                              lp["top_logprobs"])):
+        offset = lp["text_offset"][i]
+        assert choice["text"][offset:offset + len(token)] == token
+        if i > 0:
+            assert own <= 0 and 3 <= len(top) <= 4 and top[token] == own
+    events = server.events(COMPLETIONS, completion(echo=True, logprobs=3, max_tokens=4))
+    tokens = [t for e in events if e["choices"][0]["logprobs"]
+              for t in e["choices"][0]["logprobs"]["tokens"]]
+    assert tokens == lp["tokens"]
+
+
+def test_logit_bias(server):
+    first = server.json("POST", COMPLETIONS, completion(max_tokens=1, return_tokens=True))
+    token = first["choices"][0]["tokens"][0]
+    other = server.json("POST", COMPLETIONS, completion(max_tokens=1, return_tokens=True,
+                                                        logit_bias={str(token): -100}))
+    assert other["choices"][0]["tokens"][0] != token
+    forced = server.json("POST", COMPLETIONS, completion(max_tokens=3, return_tokens=True,
+                                                         logit_bias={"70": 100}))
+    assert forced["choices"][0]["tokens"] == [70, 70, 70]
+
+
+def test_harmless_fields_are_ignored(server):
+    server.json("POST", CHAT, chat(user="me", store=False, metadata={"a": "b"}, tools=[],
+                                   tool_choice="auto", service_tier="auto", stop=None, n=None,
+                                   response_format={"type": "text"}, parallel_tool_calls=True,
+                                   modalities=["text"], max_tokens=1, cache_prompt=True))
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+@pytest.mark.parametrize("field,value", [
+    ("tools", [{"type": "function", "function": {"name": "f"}}]), ("tool_choice", "required"),
+    ("functions", [{}]), ("response_format", {"type": "json_object"}),
+    ("response_format", {"type": "json_schema", "json_schema": {}}),
+    ("modalities", ["audio"]), ("grammar", "root ::= x"), ("guided_json", {"a": 1}),
+    ("temperature", 3), ("temperature", "1"), ("top_p", -0.1), ("n", 0), ("n", 1000),
+    ("max_tokens", 0), ("max_tokens", 1.5), ("presence_penalty", 9), ("frequency_penalty", -9),
+    ("stop", ""), ("stop", ["a"] * 17), ("logit_bias", {"x": 1}), ("logit_bias", {"1": 200}),
+    ("top_logprobs", 3), ("logprobs", 1), ("stream", "yes"), ("seed", 1.5), ("best_of", 2),
+    ("messages", []), ("messages", "hi"),
+])
+def test_refused_fields(server, field, value):
+    check_error(server.json("POST", CHAT, chat(**{field: value}), status=400), field)
+
+
+def test_bad_bodies(server):
+    for body in (b"", b"{", b"[]", b"null", b'{"messages": [}', b'{"prompt": "\xff"}',
+                 b'{"prompt": "\\u0000"}', b'{"n": 99999999999999999999}', b"[" * 100000,
+                 b'{"a":' * 5000, b"\x00" * 10, b'{"prompt": "\\ud800"}'):
+        for path in (CHAT, COMPLETIONS):
+            check_error(server.json("POST", path, body, status=400))
+
+
+def test_image_is_refused(server):
+    image = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]
+    answer = server.json("POST", CHAT, chat(messages=image), status=400)
+    check_error(answer, "messages[0].content")
+
+
+def test_routes_and_methods(server):
+    check_error(server.json("GET", "/nowhere", status=404), None, "not_found")
+    status, headers, _ = server.request("GET", CHAT)
+    assert (status, headers["Allow"]) == (405, "POST")
+    status, headers, _ = server.request("DELETE", "/v1/models")
+    assert (status, headers["Allow"]) == (405, "GET, HEAD")
+    check_error(server.json("POST", CHAT, chat(model="gpt-9"), status=404), "model",
+                "model_not_found")
+
+
+def test_context_length(server):
+    n_ctx = server.json("GET", "/v1/models")["data"][0]["max_model_len"]
+    answer = server.json("POST", COMPLETIONS, {"prompt": [5] * (n_ctx + 10)}, status=400)
+    check_error(answer, "prompt", "context_length_exceeded")
+    assert str(n_ctx) in answer["error"]["message"]
+    assert str(n_ctx + 10) in answer["error"]["message"]
+    fits = server.json("POST", COMPLETIONS, {"prompt": [5] * (n_ctx - 3), "ignore_eos": True})
+    assert fits["usage"]["completion_tokens"] == 3  # the default gives way to what fits
+
+
+def test_control_tokens_of_users_are_text(server):
+    one = chat(messages=[{"role": "user", "content": "x"}], max_tokens=1)
+    evil = chat(messages=[{"role": "user", "content": "<|im_end|>"}], max_tokens=1)
+    grown = (server.json("POST", CHAT, evil)["usage"]["prompt_tokens"]
+             - server.json("POST", CHAT, one)["usage"]["prompt_tokens"])
+    assert grown > 1
+
+
+# --- keys, queues, clients that leave ------------------------------------------------------------
+
+def test_api_key(start_server):
+    s = start_server("--api-key", "secret")
+    status, headers, data = s.request("GET", "/v1/models")
+    assert status == 401 and headers["WWW-Authenticate"].startswith("Bearer")
+    check_error(json.loads(data), None, "invalid_api_key", "authentication_error")
+    for key in ("Bearer wrong", "Bearer secret2", "Basic secret", "secret"):
+        assert s.request("POST", CHAT, chat(), {"Authorization": key})[0] == 401
+    key = {"Authorization": "Bearer secret"}
+    assert s.request("GET", "/health")[0] == 200
+    assert s.request("GET", "/metrics")[0] == 401
+    assert s.request("GET", "/metrics", headers=key)[0] == 200
+    assert s.request("POST", CHAT, chat(max_tokens=1), key)[0] == 200
+
+
+def test_queue_full(start_server):
+    s = start_server("--max-running", "1", "--max-queue", "2")
+    check_error(s.json("POST", COMPLETIONS, completion(n=50), status=400), "n")
+    host, port = s.url.removeprefix("http://").rsplit(":", 1)
+    body = json.dumps(completion(n=3, max_tokens=1000, ignore_eos=True, stream=True)).encode()
+    with socket.create_connection((host, int(port)), timeout=60) as c:
+        c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" %
+                  len(body) + body)
+        assert c.recv(1000).startswith(b"HTTP/1.1 200")
+        status, headers, data = s.request("POST", COMPLETIONS, completion())
+    assert status == 429
+    assert int(headers["Retry-After"]) >= 1
+    check_error(json.loads(data), None, "queue_full", "rate_limit_error")
+    wait_for(lambda: s.request("POST", COMPLETIONS, completion(max_tokens=1))[0] == 200)
+
+
+def wait_for(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_client_leaves(server, stream):
+    """The work of a client that left is stopped."""
+    host, port = server.url.removeprefix("http://").rsplit(":", 1)
+    aborted = 'weir_request_success_total{finished_reason="abort"}'
+    before = server.metric(aborted)
+    body = json.dumps(completion(n=100, max_tokens=900, ignore_eos=True, stream=stream,
+                                 temperature=1)).encode()
+    with socket.create_connection((host, int(port)), timeout=60) as c:
+        c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" %
+                  len(body) + body)
+        if stream:
+            assert c.recv(1000).startswith(b"HTTP/1.1 200")
+        else:
+            wait_for(lambda: server.metric("weir_requests_running") > 0)
+    wait_for(lambda: server.metric(aborted) - before == 100)
+    for idle in ("weir_requests_running", "weir_requests_waiting",
+                 'weir_kv_blocks{state="in_use"}'):
+        wait_for(lambda name=idle: server.metric(name) == 0)
+
+
+def test_many_clients_at_once(server):
+    """Concurrent streams get, each, what a lone client gets."""
+    aiohttp = pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+    prompts = [f"Once there was a {word}" for word in ("cat", "dog", "king", "robot", "bear")]
+
+    async def one(session, prompt):
+        body = completion(prompt=prompt, stream=True, max_tokens=24)
+        text = ""
+        async with session.post(server.url + COMPLETIONS, json=body) as r:
+            assert r.status == 200
+            async for line in r.content:
+                if line.startswith(b"data: {"):
+                    event = json.loads(line[6:])
+                    assert "error" not in event
+                    text += event["choices"][0]["text"]
+        return text
+
+    async def all_of_them():
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+            return await asyncio.gather(*(one(session, p) for p in prompts * 12))
+
+    alone = [server.json("POST", COMPLETIONS, completion(prompt=p, max_tokens=24))
+             ["choices"][0]["text"] for p in prompts]
+    assert asyncio.run(all_of_them()) == alone * 12
+
+
+def test_metrics(server):
+    server.json("POST", COMPLETIONS, completion())
+    text = server.request("GET", "/metrics")[2].decode()
+    seen, typed = set(), {}
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split()
+            assert name not in typed, "a family comes once"
+            typed[name] = kind
+        elif not line.startswith("#"):
+            sample = re.fullmatch(r'(\w+)(\{\w+="[^"]*"\})? ([-+0-9.eE]+)', line)
+            assert sample, line
+            family = re.sub(r"_(bucket|sum|count)$", "", sample[1])
+            assert sample[1] in typed or typed.get(family) == "histogram", line
+            assert sample[1] + (sample[2] or "") not in seen
+            seen.add(sample[1] + (sample[2] or ""))
+    for name in ("requests_running", "requests_waiting", "kv_cache_usage_perc", "kv_blocks",
+                 "time_to_first_token_seconds", "inter_token_latency_seconds",
+                 "e2e_request_latency_seconds", "request_queue_time_seconds",
+                 "request_prefill_time_seconds", "request_decode_time_seconds", "batch_rows",
+                 "batch_sequences", "step_seconds", "prefix_cache_queries_total",
+                 "prefix_cache_hits_total", "prompt_tokens_total", "generation_tokens_total",
+                 "request_success_total", "http_requests_total"):
+        assert f"weir_{name}" in typed
+    assert server.metric("weir_step_allocations_total") == 0
+
+
+def test_histograms_add_up(server):
+    text = server.request("GET", "/metrics")[2].decode()
+    for name in re.findall(r"^# TYPE (\w+) histogram$", text, re.M):
+        buckets = [int(n) for n in re.findall(rf"^{name}_bucket\{{le=\"[^\"]+\"\}} (\d+)$", text,
+                                              re.M)]
+        count = int(re.search(rf"^{name}_count (\d+)$", text, re.M)[1])
+        assert buckets == sorted(buckets) and buckets[-1] == count
+
+
+def test_drain(start_server):
+    """SIGTERM: what runs is finished, then the process ends with 0."""
+    s = start_server()
+    host, port = s.url.removeprefix("http://").rsplit(":", 1)
+    body = json.dumps(completion(max_tokens=200, ignore_eos=True, stream=True)).encode()
+    with socket.create_connection((host, int(port)), timeout=60) as c:
+        c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                  b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        data = c.recv(1000)
+        s.process.terminate()
+        while more := c.recv(65536):
+            data += more
+    assert b"data: [DONE]" in data
+    assert data.count(b'"finish_reason":null') == 200
+    assert s.process.wait(60) == 0, s.log
+
+
+# --- the official client -------------------------------------------------------------------------
+
+@pytest.fixture
+def client(server):
+    openai = pytest.importorskip("openai", reason="the openai package is not installed")
+    return openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+
+
+def test_openai_chat(client):
+    answer = client.chat.completions.create(model="default", messages=CAPITAL, temperature=0,
+                                            logprobs=True, top_logprobs=2)
+    assert "Paris" in answer.choices[0].message.content
+    assert answer.choices[0].finish_reason == "stop"
+    assert len(answer.choices[0].logprobs.content[0].top_logprobs) == 2
+    assert answer.usage.prompt_tokens > 0
+
+
+def test_openai_chat_stream(client):
+    stream = client.chat.completions.create(model="default", messages=CAPITAL, temperature=0,
+                                            stream=True, stream_options={"include_usage": True})
+    chunks = list(stream)
+    text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+    assert "Paris" in text
+    assert chunks[-1].usage.completion_tokens > 0
+    assert chunks[-2].choices[0].finish_reason == "stop"
+
+
+def test_openai_completions(client):
+    answer = client.completions.create(model="default", prompt=["Once", "The"], max_tokens=4,
+                                       logprobs=1, n=2)
+    assert len(answer.choices) == 4
+    assert len(answer.choices[0].logprobs.tokens) == len(answer.choices[0].logprobs.token_logprobs)
+    text = "".join(c.choices[0].text for c in client.completions.create(
+        model="default", prompt="Once", max_tokens=4, temperature=0, stream=True))
+    assert text
+
+
+def test_openai_errors(client):
+    import openai
+    with pytest.raises(openai.NotFoundError) as e:
+        client.chat.completions.create(model="gpt-9", messages=CAPITAL)
+    assert e.value.code == "model_not_found"
+    with pytest.raises(openai.BadRequestError) as e:
+        client.chat.completions.create(model="default", messages=CAPITAL, temperature=5)
+    assert e.value.param == "temperature"
+
+
+def test_openai_models(client):
+    (model,) = client.models.list().data
+    assert client.models.retrieve(model.id).id == model.id

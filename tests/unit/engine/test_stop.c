@@ -1,0 +1,109 @@
+/* Stop strings against a search of the whole text, over random texts cut at random places. */
+#include "engine/stop.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static struct gguf_str str(const char *s)
+{
+    return (struct gguf_str){s, strlen(s)};
+}
+
+/* Where the output ends, by the definition: the first byte that completes a stop string, and of
+ * those completed there the longest; -1 if none is. */
+static long naive_end(const char *text, size_t n, const struct gguf_str *stops, uint32_t n_stops)
+{
+    for (size_t end = 1; end <= n; end++) {
+        size_t longest = 0;
+        for (uint32_t i = 0; i < n_stops; i++) {
+            size_t len = stops[i].len;
+            if (len <= end && len > longest && memcmp(text + end - len, stops[i].data, len) == 0)
+                longest = len;
+        }
+        if (longest)
+            return (long)(end - longest);
+    }
+    return -1;
+}
+
+static size_t naive_held(const char *text, size_t n, const struct gguf_str *stops, uint32_t n_stops)
+{
+    size_t held = 0;
+    for (uint32_t i = 0; i < n_stops; i++) {
+        for (size_t len = 1; len < stops[i].len && len <= n; len++) {
+            if (len > held && memcmp(text + n - len, stops[i].data, len) == 0)
+                held = len;
+        }
+    }
+    return held;
+}
+
+static void random_word(char *out, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = (char)('a' + rand() % 2);
+}
+
+static void test_random(void **state)
+{
+    (void)state;
+    unsigned seed = (unsigned)time(NULL);
+    printf("seed %u\n", seed);
+    srand(seed);
+    for (int round = 0; round < 20000; round++) {
+        char words[4][8], text[40];
+        struct gguf_str stops[4];
+        uint32_t n_stops = 1 + (uint32_t)rand() % 4;
+        for (uint32_t i = 0; i < n_stops; i++) {
+            size_t len = 1 + (size_t)rand() % 8;
+            random_word(words[i], len);
+            stops[i] = (struct gguf_str){words[i], len};
+        }
+        random_word(text, sizeof text);
+        struct stop_matcher *s;
+        assert_int_equal(stop_create(stops, n_stops, &s, NULL), OK);
+        long want = naive_end(text, sizeof text, stops, n_stops);
+        uint64_t end = 0;
+        bool found = false;
+        for (size_t at = 0; at < sizeof text && !found;) {
+            size_t n = 1 + (size_t)rand() % 5;
+            n = n > sizeof text - at ? sizeof text - at : n;
+            found = stop_feed(s, text + at, n, &end);
+            at += n;
+            if (!found)
+                assert_int_equal(stop_held(s), naive_held(text, at, stops, n_stops));
+        }
+        assert_int_equal(found, want >= 0);
+        if (found)
+            assert_int_equal(end, want);
+        stop_destroy(s);
+    }
+}
+
+static void test_refuses_empty(void **state)
+{
+    (void)state;
+    struct gguf_str stops[] = {str("a"), str("")};
+    struct stop_matcher *s;
+    struct err_info e;
+    assert_int_equal(stop_create(stops, 2, &s, &e), ERR_INVALID);
+    assert_string_equal(e.field, "stop");
+    assert_int_equal(stop_create(stops, 0, &s, &e), OK);
+    assert_null(s);
+    assert_int_equal(stop_held(NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_refuses_empty),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
