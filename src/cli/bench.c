@@ -84,12 +84,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     }
 }
 
-static const char doc[] =
-    "Measure prompt processing and generation, each as a fraction of what this machine's memory and "
-    "arithmetic, measured first, allow."
-    "\vExamples:\n"
-    "  weir bench -m model.gguf\n"
-    "  weir bench -m model.gguf --batch 1,64 --depth 0,1000,4000 --json";
+static const char doc[] = "Measure prompt processing and generation, each as a fraction of what "
+                          "this machine's memory and "
+                          "arithmetic, measured first, allow."
+                          "\vExamples:\n"
+                          "  weir bench -m model.gguf\n"
+                          "  weir bench -m model.gguf --batch 1,64 --depth 0,1000,4000 --json";
 
 struct bench {
     const struct options *o;
@@ -140,8 +140,8 @@ static int32_t some_token(const struct bench *b, uint32_t seq, uint32_t pos)
 }
 
 /* Sequence `seq` of the batch: rows first_pos .. + n - 1, its last one wanting logits or not. */
-static void push_seq(struct bench *b, struct batch *x, uint32_t seq, uint32_t first_pos, uint32_t n,
-                     bool logits)
+static void push_seq(
+    struct bench *b, struct batch *x, uint32_t seq, uint32_t first_pos, uint32_t n, bool logits)
 {
     b->seqs[x->n_seqs++] = (struct batch_seq){
         .first_row = x->n_rows,
@@ -159,7 +159,9 @@ static void push_seq(struct bench *b, struct batch *x, uint32_t seq, uint32_t fi
 
 static struct batch empty_batch(const struct bench *b)
 {
-    return (struct batch){.tokens = b->tokens, .positions = b->positions, .seqs = b->seqs,
+    return (struct batch){.tokens = b->tokens,
+                          .positions = b->positions,
+                          .seqs = b->seqs,
                           .logit_rows = b->logit_rows};
 }
 
@@ -221,8 +223,12 @@ static int by_value(const void *a, const void *b)
 }
 
 /* Median tokens per second of b->seconds; the spread is (slowest - fastest) / median time. */
-static void report(const struct bench *b, const char *test, uint32_t tokens, uint32_t batch,
-                   uint32_t depth, double limit)
+static void report(const struct bench *b,
+                   const char *test,
+                   uint32_t tokens,
+                   uint32_t batch,
+                   uint32_t depth,
+                   double limit)
 {
     const uint32_t n = b->o->n_repeat;
     qsort(b->seconds, n, sizeof *b->seconds, by_value);
@@ -233,10 +239,24 @@ static void report(const struct bench *b, const char *test, uint32_t tokens, uin
     if (b->o->json)
         printf("{\"test\": \"%s\", \"tokens\": %u, \"batch\": %u, \"depth\": %u, "
                "\"tok_s\": %.3f, \"spread\": %.4f, \"limit\": %.3f, \"limit_fraction\": %.4f}\n",
-               test, tokens, batch, depth, tok_s, spread, limit, tok_s / limit);
+               test,
+               tokens,
+               batch,
+               depth,
+               tok_s,
+               spread,
+               limit,
+               tok_s / limit);
     else
-        printf("%-8s %6u %6u %6u %10.2f %7.1f %% %10.1f %7.1f %%\n", test, tokens, batch, depth,
-               tok_s, spread * 100, limit, tok_s / limit * 100);
+        printf("%-8s %6u %6u %6u %10.2f %7.1f %% %10.1f %7.1f %%\n",
+               test,
+               tokens,
+               batch,
+               depth,
+               tok_s,
+               spread * 100,
+               limit,
+               tok_s / limit * 100);
     fflush(stdout);
 }
 
@@ -350,13 +370,24 @@ static enum err open_backend(struct bench *b, struct err_info *e)
 static void print_head(const struct bench *b)
 {
     fprintf(b->o->json ? stderr : stdout,
-            "%s, %s, kv %s; %s; memory %.1f GB/s, int8 %.0f Gop/s, f32 %.0f Gop/s\n", b->m->name,
-            b->m->arch, kv_type_name(b->o->kv_type), b->backend->ops->describe(b->backend),
-            b->limits.read_bytes_s * 1e-9, b->limits.int8_ops_s * 1e-9,
+            "%s, %s, kv %s; %s; memory %.1f GB/s, int8 %.0f Gop/s, f32 %.0f Gop/s\n",
+            b->m->name,
+            b->m->arch,
+            kv_type_name(b->o->kv_type),
+            b->backend->ops->describe(b->backend),
+            b->limits.read_bytes_s * 1e-9,
+            b->limits.int8_ops_s * 1e-9,
             b->limits.f32_ops_s * 1e-9);
     if (!b->o->json)
-        printf("%-8s %6s %6s %6s %10s %9s %10s %9s\n", "test", "tokens", "batch", "depth", "tokens/s",
-               "spread", "limit", "reached");
+        printf("%-8s %6s %6s %6s %10s %9s %10s %9s\n",
+               "test",
+               "tokens",
+               "batch",
+               "depth",
+               "tokens/s",
+               "spread",
+               "limit",
+               "reached");
     fflush(stdout);
 }
 

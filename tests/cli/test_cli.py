@@ -40,7 +40,7 @@ def test_help_has_examples(command):
     ["serve", "--port", "70000"], ["serve", "--kv-memory", "many"], ["serve", "--kv-type", "f8"],
     ["serve", "--max-running", "0"], ["serve", "stray"], ["logits", "-m", NANO],
     ["logits", "-m", NANO, "--tokens", "1", "--rows", "x"], ["run", "--temperature", "9"],
-    ["bench", "--batch", "1,x"], ["tokenize", "stray"], ["inspect"],
+    ["bench", "--batch", "1,x"], ["tokenize", "stray"], ["inspect", "a", "b"],
 ])
 def test_wrong_use_is_2(args):
     r = weir(*args)

@@ -20,8 +20,8 @@ def body(**more):
 
 
 async def stream_tokens(session, url, request):
-    """The token ids of one streamed completion; asserts its shape."""
-    tokens, finish, done = [], None, False
+    """The token ids of one streamed completion, of choice 0; asserts the shape of all."""
+    tokens, finish, done = [], {}, False
     async with session.post(url + "/v1/completions", json=request) as r:
         assert r.status == 200, await r.text()
         async for line in r.content:
@@ -32,10 +32,11 @@ async def stream_tokens(session, url, request):
                 done = True
                 break
             choice = json.loads(data)["choices"][0]
-            assert finish is None, "a chunk after the last one"
-            finish = choice["finish_reason"]
-            tokens += choice.get("tokens") or []
-    assert done and finish == "length"
+            index = choice["index"]
+            assert finish.get(index) is None, "a chunk after the last one"
+            finish[index] = choice["finish_reason"]
+            tokens += (choice.get("tokens") or []) if index == 0 else []
+    assert done and finish == dict.fromkeys(range(request.get("n", 1)), "length")
     return tokens
 
 

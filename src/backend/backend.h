@@ -1,0 +1,84 @@
+/* A backend runs a model's plan over a batch of rows from many sequences.
+ *
+ * Promise of every backend: what it computes for a row depends on that row and its own sequence
+ * alone - not on which rows share the batch, in which chunks a prompt came, or how many threads
+ * work. Sums run in one fixed order. Equal inputs give equal bits.
+ *
+ * Thread: all calls on one thread (the engine's), which takes part in the work. */
+#ifndef WEIR_BACKEND_BACKEND_H
+#define WEIR_BACKEND_BACKEND_H
+
+#include "base/err.h"
+#include "model/model.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum kv_type { KV_F32, KV_F16, KV_BF16, KV_Q8_0 };
+const char *kv_type_name(enum kv_type t);                       /* "f16" */
+enum err kv_type_parse(const char *s, enum kv_type *out);       /* OK or ERR_INVALID */
+size_t kv_row_bytes(enum kv_type t, uint32_t head_dim);         /* one head of one position */
+
+/* Bytes of K and V together, for one block of all layers. */
+size_t backend_kv_block_bytes(const struct model *m, enum kv_type t, uint32_t block_tokens);
+
+/* A run of rows of one sequence, at consecutive positions. */
+struct batch_seq {
+    uint32_t first_row;
+    uint32_t n_rows;
+    uint32_t first_pos;     /* position of the first row; all before it are stored already */
+    const uint32_t *blocks; /* block table: position p lives in blocks[p / block_tokens] */
+};
+
+/* One step's work, flat. All arrays belong to the caller and outlive the call. */
+struct batch {
+    uint32_t n_rows;
+    const int32_t *tokens;    /* [n_rows], each < n_vocab */
+    const uint32_t *positions; /* [n_rows] */
+    uint32_t n_seqs;
+    const struct batch_seq *seqs; /* [n_seqs], rows in order, covering all of n_rows */
+    uint32_t n_logit_rows;
+    const uint32_t *logit_rows; /* [n_logit_rows] rows whose logits are wanted, ascending */
+};
+
+struct backend_config {
+    uint32_t n_threads; /* 0: one a physical core */
+    enum kv_type kv_type;
+    uint32_t n_blocks;      /* KV blocks in the pool */
+    uint32_t block_tokens;  /* positions a block holds */
+    uint32_t max_rows;      /* a batch never has more rows, */
+    uint32_t max_seqs;      /* sequences */
+    uint32_t max_logit_rows; /* or rows that want logits */
+    void (*progress)(void *ctx, double fraction); /* while weights load; may be NULL */
+    void *progress_ctx;
+};
+
+struct backend;
+
+/* What a backend must provide. */
+struct backend_ops {
+    const char *name;
+    /* Run the plan: store K, V of every row, and compute logits [n_logit_rows, n_vocab] f32, which
+     * stay valid and writable until the next run. Allocates nothing. */
+    enum err (*run)(struct backend *b, const struct batch *batch, float **logits,
+                    struct err_info *e);
+    /* fn(ctx, i, worker) for every i in 0..n-1 on all worker threads; worker < n_workers. */
+    void (*parallel)(struct backend *b, uint32_t n, void (*fn)(void *ctx, uint32_t i, uint32_t w),
+                     void *ctx);
+    uint32_t (*n_workers)(const struct backend *b);
+    size_t (*memory_bytes)(const struct backend *b); /* weights, KV and workspace held */
+    const char *(*describe)(const struct backend *b); /* "cpu avx512-vnni, 2 threads" */
+    void (*destroy)(struct backend *b);
+};
+
+/* Every backend's struct begins with this. */
+struct backend {
+    const struct backend_ops *ops;
+};
+
+/* The CPU backend (backend/cpu). WEIR_ISA=reference|avx2|avx512 in the environment limits the
+ * kernels chosen. The model must outlive it. Errors: ERR_NOMEM, ERR_UNSUPPORTED, ERR_INVALID. */
+enum err cpu_backend_create(const struct model *m, const struct backend_config *cfg,
+                            struct backend **out, struct err_info *e) WEIR_MUST_USE;
+
+#endif

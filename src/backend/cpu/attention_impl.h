@@ -1,0 +1,422 @@
+/* Attention of a few rows over the paged context of their sequence, one KV head at a time.
+ *
+ * Online softmax (Milakov and Gimelshein 2018; Dao 2022) over tiles of 16 positions aligned to the
+ * absolute position, so the tiles, and with them the bits, do not depend on how a prompt was cut.
+ * All query heads that share the KV head, of all rows of the item, meet a tile together: it is
+ * brought to f32 once. A query's own arithmetic is the same in any company:
+ *
+ *     s[p] = scale * q . k[p]      m' = max(m, max s)      w[p] = e^(s[p] - m')
+ *     c = e^(m - m')               l = l c + w             acc = acc c + sum_p w[p] v[p]
+ *
+ * with l kept as 16 lanes and added up once at the end. */
+#define QB LINEAR_M /* queries a kernel takes at a time; layouts have this stride */
+
+struct attn_state {
+    const struct attn_job *j;
+    uint32_t dim;     /* head_dim */
+    uint32_t padded;  /* to a multiple of 16 */
+    uint32_t n_query; /* rows x heads, row-major */
+    float *q;         /* [n_query / QB][dim][QB] */
+    float *acc;       /* [n_query][padded] */
+    float *k;         /* [dim][16] of the tile */
+    float *v;         /* [16][padded] of the tile */
+    float *w;         /* [n_query][16] scores, then weights, of the tile */
+    float *l;         /* [n_query][16] */
+    float *m;         /* [n_query] */
+    float *c;         /* [n_query] */
+};
+
+static void attn_begin(struct attn_state *s, const struct attn_job *j)
+{
+    s->j = j;
+    s->dim = j->kv->head_dim;
+    s->padded = (s->dim + 15) / 16 * 16;
+    s->n_query = j->n_rows * j->group;
+    s->q = j->scratch;
+    s->acc = s->q + (size_t)ATTN_QUERIES * s->padded;
+    s->k = s->acc + (size_t)ATTN_QUERIES * s->padded;
+    s->v = s->k + (size_t)KV_TILE * s->padded;
+    s->w = s->v + (size_t)KV_TILE * s->padded;
+    s->l = s->w + ATTN_QUERIES * KV_TILE;
+    s->m = s->l + ATTN_QUERIES * KV_TILE;
+    s->c = s->m + ATTN_QUERIES;
+    memset(s->q, 0, sizeof(float) * ATTN_QUERIES * s->padded);
+    memset(s->acc, 0, sizeof(float) * s->n_query * s->padded);
+    memset(s->v, 0, sizeof(float) * KV_TILE * s->padded);
+    memset(s->l, 0, sizeof(float) * s->n_query * KV_TILE);
+    for (uint32_t i = 0; i < s->n_query; i++) {
+        const float *q = j->q + i / j->group * j->q_stride + (size_t)(i % j->group) * s->dim;
+        float *to = s->q + (size_t)(i / QB) * s->dim * QB + i % QB;
+        for (uint32_t d = 0; d < s->dim; d++)
+            to[(size_t)d * QB] = q[d];
+        s->m[i] = -INFINITY;
+    }
+}
+
+INLINE const uint8_t *attn_block(const struct attn_job *j, uint32_t pos)
+{
+    return j->base + j->blocks[pos / j->kv->block_tokens] * j->kv->block_bytes +
+           j->head_kv * j->kv->head_bytes;
+}
+
+/* 16 (or VL) values of one dim of K, at adjacent positions. */
+INLINE vf kv_load(enum kv_type type, const uint8_t *p, size_t i)
+{
+    switch (type) {
+    case KV_F32:
+        return vf_load((const float *)p + i);
+    case KV_F16:
+        return vf_load_f16((const uint16_t *)p + i);
+    case KV_BF16:
+        return vf_load_bf16((const uint16_t *)p + i);
+    default:
+        return vf_load_i8((const int8_t *)p + i);
+    }
+}
+
+INLINE float kv_get(enum kv_type type, const uint8_t *p, size_t i)
+{
+    switch (type) {
+    case KV_F32:
+        return ((const float *)p)[i];
+    case KV_F16:
+        return f16_to_f32(((const uint16_t *)p)[i]);
+    case KV_BF16:
+        return bf16_to_f32(((const uint16_t *)p)[i]);
+    default:
+        return (float)((const int8_t *)p)[i];
+    }
+}
+
+/* K of a tile that lies in one block. */
+INLINE void fetch_k_of(const struct attn_state *s,
+                       const uint8_t *k,
+                       uint32_t slot,
+                       enum kv_type type)
+{
+    const uint32_t n_slots = s->j->kv->block_tokens;
+    const float *scales = (const float *)(k + (size_t)s->dim * n_slots);
+    for (uint32_t d = 0; d < s->dim; d++) {
+        for (int h = 0; h < PARTS; h++) {
+            vf x = kv_load(type, k, (size_t)d * n_slots + slot + h * VL);
+            if (type == KV_Q8_0)
+                x = vf_mul(x, vf_load(scales + (size_t)(d / 32) * n_slots + slot + h * VL));
+            vf_store(s->k + d * KV_TILE + h * VL, x);
+        }
+    }
+}
+
+/* K of a tile that crosses blocks: one position after the other. */
+static void fetch_k_slowly(const struct attn_state *s, uint32_t pos, uint32_t n)
+{
+    const struct kv_layout *kv = s->j->kv;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint8_t *k = attn_block(s->j, pos + i);
+        const uint32_t slot = (pos + i) % kv->block_tokens;
+        const float *scales = (const float *)(k + (size_t)s->dim * kv->block_tokens);
+        for (uint32_t d = 0; d < s->dim; d++) {
+            float x = kv_get(kv->type, k, (size_t)d * kv->block_tokens + slot);
+            if (kv->type == KV_Q8_0)
+                x *= scales[(size_t)(d / 32) * kv->block_tokens + slot];
+            s->k[d * KV_TILE + i] = x;
+        }
+    }
+}
+
+static void fetch_k(const struct attn_state *s, uint32_t pos, uint32_t n)
+{
+    const struct kv_layout *kv = s->j->kv;
+    if (kv->block_tokens % KV_TILE != 0) {
+        fetch_k_slowly(s, pos, n);
+        return;
+    }
+    const uint8_t *k = attn_block(s->j, pos);
+    const uint32_t slot = pos % kv->block_tokens;
+    switch (kv->type) {
+    case KV_F32:
+        fetch_k_of(s, k, slot, KV_F32);
+        break;
+    case KV_F16:
+        fetch_k_of(s, k, slot, KV_F16);
+        break;
+    case KV_BF16:
+        fetch_k_of(s, k, slot, KV_BF16);
+        break;
+    case KV_Q8_0:
+        fetch_k_of(s, k, slot, KV_Q8_0);
+        break;
+    }
+}
+
+/* V of one position; head_dim is a multiple of 8 but maybe not of VL. */
+INLINE void fetch_v_of(
+    const struct attn_state *s, const uint8_t *v, uint32_t slot, float *to, enum kv_type type)
+{
+    const uint32_t dim = s->dim, n_scales = (dim + 31) / 32;
+    const float *scales = (const float *)(v + (size_t)dim * s->j->kv->block_tokens);
+    const size_t at = (size_t)slot * dim;
+    uint32_t d = 0;
+    for (; d + VL <= dim; d += VL) {
+        vf x = kv_load(type, v, at + d);
+        if (type == KV_Q8_0)
+            x = vf_mul(x, vf_set1(scales[slot * n_scales + d / 32]));
+        vf_store(to + d, x);
+    }
+    for (; d < dim; d++) {
+        float x = kv_get(type, v, at + d);
+        to[d] = type == KV_Q8_0 ? x * scales[slot * n_scales + d / 32] : x;
+    }
+}
+
+static void fetch_v(const struct attn_state *s, uint32_t pos, uint32_t n)
+{
+    const struct kv_layout *kv = s->j->kv;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint8_t *v = attn_block(s->j, pos + i) + kv->half_bytes;
+        const uint32_t slot = (pos + i) % kv->block_tokens;
+        float *to = s->v + i * s->padded;
+        switch (kv->type) {
+        case KV_F32:
+            fetch_v_of(s, v, slot, to, KV_F32);
+            break;
+        case KV_F16:
+            fetch_v_of(s, v, slot, to, KV_F16);
+            break;
+        case KV_BF16:
+            fetch_v_of(s, v, slot, to, KV_BF16);
+            break;
+        case KV_Q8_0:
+            fetch_v_of(s, v, slot, to, KV_Q8_0);
+            break;
+        }
+    }
+}
+
+/* w[first + m][0..16] = scale * q . k, even and odd dims summed apart. */
+INLINE void attn_scores(const struct attn_state *s, uint32_t first, const int M)
+{
+    const float *q = s->q + (size_t)(first / QB) * s->dim * QB;
+    const vf scale = vf_set1(s->j->scale);
+    for (int h = 0; h < PARTS; h++) {
+        vf even[QB], odd[QB];
+        EACH_ROW even[m] = odd[m] = vf_zero();
+        for (uint32_t d = 0; d < s->dim; d += 2) {
+            vf k0 = vf_load(s->k + d * KV_TILE + h * VL);
+            vf k1 = vf_load(s->k + d * KV_TILE + KV_TILE + h * VL);
+            EACH_ROW even[m] = vf_fma(k0, vf_set1(q[d * QB + m]), even[m]);
+            EACH_ROW odd[m] = vf_fma(k1, vf_set1(q[d * QB + QB + m]), odd[m]);
+        }
+        EACH_ROW vf_store(s->w + (first + m) * KV_TILE + h * VL,
+                          vf_mul(vf_add(even[m], odd[m]), scale));
+    }
+}
+
+/* Scores of query i to weights; n of the tile's positions are visible to it, at least one. */
+INLINE void attn_softmax(const struct attn_state *s, uint32_t i, uint32_t n)
+{
+    float *w = s->w + i * KV_TILE, *l = s->l + i * KV_TILE;
+    vf x[PARTS], top = vf_set1(-INFINITY);
+    uint32_t seen[PARTS];
+    for (int h = 0; h < PARTS; h++) {
+        uint32_t before = (uint32_t)h * VL;
+        seen[h] = n <= before ? 0 : n - before > VL ? VL : n - before;
+        x[h] = vf_first_n(vf_load(w + h * VL), vf_set1(-INFINITY), seen[h]);
+        top = vf_max(top, x[h]);
+    }
+    float m = s->m[i], m_new = vf_hmax(top);
+    m_new = m_new > m ? m_new : m;
+    vf c = vf_set1(1.0f);
+    if (m_new != m)
+        c = vf_exp(vf_set1(m - m_new));
+    vf_store_n(&s->c[i], c, 1);
+    s->m[i] = m_new;
+    for (int h = 0; h < PARTS; h++) {
+        vf p = vf_first_n(vf_exp(vf_sub(x[h], vf_set1(m_new))), vf_zero(), seen[h]);
+        vf_store(w + h * VL, p);
+        vf_store(l + h * VL, vf_fma(vf_load(l + h * VL), c, p));
+    }
+}
+
+/* acc[first + m][d..] = acc c + sum over n positions of w v, N vectors of dims at a time. */
+INLINE void attn_values_at(
+    const struct attn_state *s, uint32_t first, uint32_t n, uint32_t d, const int M, const int N)
+{
+    vf acc[QB][4];
+    EACH_ROW
+    {
+        vf c = vf_set1(s->c[first + m]);
+        UNROLL for (int i = 0; i < N; i++) acc[m][i] =
+            vf_mul(vf_load(s->acc + (size_t)(first + m) * s->padded + d + i * VL), c);
+    }
+    for (uint32_t p = 0; p < n; p++) {
+        vf v[4];
+        UNROLL for (int i = 0; i < N; i++) v[i] = vf_load(s->v + p * s->padded + d + i * VL);
+        EACH_ROW
+        {
+            vf w = vf_set1(s->w[(first + m) * KV_TILE + p]);
+            UNROLL for (int i = 0; i < N; i++) acc[m][i] = vf_fma(w, v[i], acc[m][i]);
+        }
+    }
+    EACH_ROW UNROLL for (int i = 0; i < N; i++)
+        vf_store(s->acc + (size_t)(first + m) * s->padded + d + i * VL, acc[m][i]);
+}
+
+INLINE void attn_values(
+    const struct attn_state *s, uint32_t first, uint32_t n, const int M, const int N)
+{
+    uint32_t d = 0;
+    for (; d + N * VL <= s->padded; d += N * VL)
+        attn_values_at(s, first, n, d, M, N);
+    for (; d < s->padded; d += VL)
+        attn_values_at(s, first, n, d, M, 1);
+}
+
+/* Positions of the tile that query i may see: 0..16. */
+INLINE uint32_t attn_visible(const struct attn_state *s, uint32_t i, uint32_t tile_pos)
+{
+    uint32_t end = s->j->first_pos + i / s->j->group + 1;
+    return end <= tile_pos ? 0 : end - tile_pos < KV_TILE ? end - tile_pos : KV_TILE;
+}
+
+/* Queries first .. first + M - 1 meet the tile. Rows on the diagonal see different numbers of
+ * positions; those go one by one, so that nobody touches a value from its own future. */
+INLINE void attn_batch(const struct attn_state *s, uint32_t first, uint32_t tile_pos, const int M)
+{
+    const uint32_t n_first = attn_visible(s, first, tile_pos);
+    const uint32_t n_last = attn_visible(s, first + M - 1, tile_pos);
+    if (n_last == 0)
+        return;
+    attn_scores(s, first, M);
+    for (uint32_t i = first; i < first + M; i++) {
+        const uint32_t n = attn_visible(s, i, tile_pos);
+        if (n == 0)
+            continue;
+        attn_softmax(s, i, n);
+        if (n_first != n_last)
+            attn_values(s, i, n, 1, 4);
+    }
+    if (n_first == n_last)
+        attn_values(s, first, n_last, M, M > 2 ? 2 : 4);
+}
+
+static void attn_tile(const struct attn_state *s, uint32_t pos)
+{
+    const uint32_t n = attn_visible(s, s->n_query - 1, pos);
+    fetch_k(s, pos, n);
+    fetch_v(s, pos, n);
+    uint32_t i = 0;
+    for (; i + QB <= s->n_query; i += QB)
+        attn_batch(s, i, pos, QB);
+    switch (s->n_query - i) {
+    case 1:
+        attn_batch(s, i, pos, 1);
+        break;
+    case 2:
+        attn_batch(s, i, pos, 2);
+        break;
+    case 3:
+        attn_batch(s, i, pos, 3);
+        break;
+#if QB == 8
+    case 4:
+        attn_batch(s, i, pos, 4);
+        break;
+    case 5:
+        attn_batch(s, i, pos, 5);
+        break;
+    case 6:
+        attn_batch(s, i, pos, 6);
+        break;
+    case 7:
+        attn_batch(s, i, pos, 7);
+        break;
+#endif
+    }
+}
+
+static void run_attend(const struct attn_job *j)
+{
+    struct attn_state s;
+    attn_begin(&s, j);
+    const uint32_t last_pos = j->first_pos + j->n_rows - 1;
+    for (uint32_t pos = 0; pos <= last_pos; pos += KV_TILE)
+        attn_tile(&s, pos);
+    for (uint32_t i = 0; i < s.n_query; i++) {
+        vf l = vf_load(s.l + i * KV_TILE);
+        for (int h = 1; h < PARTS; h++)
+            l = vf_add(l, vf_load(s.l + i * KV_TILE + h * VL));
+        const vf inverse = vf_set1(1.0f / vf_sum(l));
+        float *out = j->out + i / j->group * j->out_stride + (size_t)(i % j->group) * s.dim;
+        const float *acc = s.acc + (size_t)i * s.padded;
+        for (uint32_t d = 0; d < s.dim; d += VL) {
+            vf x = vf_mul(vf_load(acc + d), inverse);
+            vf_store_n(out + d, x, s.dim - d < VL ? s.dim - d : VL);
+        }
+    }
+}
+
+/* 32 (or the head's last) values to int8 with one scale; to[i * stride]. */
+static float kv_quantise(const float *x, uint32_t n, int8_t *to, size_t stride)
+{
+    float amax = 0;
+    for (uint32_t i = 0; i < n; i++)
+        amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
+    if (!(amax > 1e-30f)) {
+        for (uint32_t i = 0; i < n; i++)
+            to[i * stride] = 0;
+        return 0;
+    }
+    const float inverse = 127.0f / amax;
+    for (uint32_t i = 0; i < n; i++)
+        to[i * stride] = (int8_t)lrintf(x[i] * inverse);
+    return amax / 127.0f;
+}
+
+static void kv_store_q8(
+    const struct kv_layout *kv, uint8_t *head, uint32_t slot, const float *k, const float *v)
+{
+    const uint32_t dim = kv->head_dim, n_slots = kv->block_tokens, n_scales = (dim + 31) / 32;
+    float *k_scales = (float *)(head + (size_t)dim * n_slots);
+    float *v_scales = (float *)(head + kv->half_bytes + (size_t)dim * n_slots);
+    for (uint32_t d = 0; d < dim; d += 32) {
+        const uint32_t n = dim - d < 32 ? dim - d : 32;
+        int8_t *k_to = (int8_t *)head + (size_t)d * n_slots + slot;
+        int8_t *v_to = (int8_t *)head + kv->half_bytes + (size_t)slot * dim + d;
+        k_scales[(size_t)(d / 32) * n_slots + slot] = kv_quantise(k + d, n, k_to, n_slots);
+        v_scales[(size_t)slot * n_scales + d / 32] = kv_quantise(v + d, n, v_to, 1);
+    }
+}
+
+static void to_half(enum kv_type type, const float *x, uint16_t *to, uint32_t n)
+{
+    if (type == KV_BF16) {
+        for (uint32_t i = 0; i < n; i++)
+            to[i] = f32_to_bf16(x[i]);
+        return;
+    }
+    uint32_t i = 0;
+    for (; i + VL <= n; i += VL)
+        vf_store_f16(to + i, vf_load(x + i));
+    for (; i < n; i++)
+        to[i] = f32_to_f16(x[i]);
+}
+
+static void run_kv_store(
+    const struct kv_layout *kv, uint8_t *head, uint32_t slot, const float *k, const float *v)
+{
+    const uint32_t dim = kv->head_dim;
+    uint8_t *value = head + kv->half_bytes;
+    if (kv->type == KV_Q8_0) {
+        kv_store_q8(kv, head, slot, k, v);
+    } else if (kv->type == KV_F32) {
+        for (uint32_t d = 0; d < dim; d++)
+            ((float *)head)[(size_t)d * kv->block_tokens + slot] = k[d];
+        memcpy((float *)value + (size_t)slot * dim, v, dim * sizeof *v);
+    } else {
+        uint16_t half[MAX_HEAD_DIM];
+        to_half(kv->type, k, half, dim);
+        for (uint32_t d = 0; d < dim; d++)
+            ((uint16_t *)head)[(size_t)d * kv->block_tokens + slot] = half[d];
+        to_half(kv->type, v, (uint16_t *)value + (size_t)slot * dim, dim);
+    }
+}

@@ -1,0 +1,257 @@
+/* From the model's plan to phases: which ops can share a phase, and which disappear into another.
+ */
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/panel.h"
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct compiler {
+    struct cpu_backend *b;
+    const struct model *m;
+    uint32_t op;           /* index of the op being compiled */
+    enum model_buf packed; /* whose rows the packed activations hold, */
+    unsigned packed_kinds; /* in which forms; 0: nobody's */
+    size_t n_vector_floats;
+    struct err_info *e;
+};
+
+static struct phase *last_phase(struct compiler *c)
+{
+    return c->b->n_phases ? &c->b->phases[c->b->n_phases - 1] : NULL;
+}
+
+static struct phase *add_phase(struct compiler *c, enum phase_kind kind)
+{
+    struct cpu_backend *b = c->b;
+    struct phase *p = &b->phases[b->n_phases++];
+    *p = (struct phase){.kind = kind};
+    p->first = kind == PHASE_ROWS ? b->n_steps : b->n_matrices;
+    return p;
+}
+
+/* Another step for every row, in the phase at hand if that goes by rows too. */
+static struct step *add_step(struct compiler *c, enum step_kind kind, const struct op *op)
+{
+    struct phase *p = last_phase(c);
+    if (!p || p->kind != PHASE_ROWS)
+        p = add_phase(c, PHASE_ROWS);
+    p->n++;
+    struct step *s = &c->b->steps[c->b->n_steps++];
+    *s = (struct step){.kind = kind};
+    if (op) {
+        s->in = op->in;
+        s->in2 = op->in2;
+        s->out = op->out;
+        s->layer = op->layer;
+        s->n = c->m->buf_width[op->out];
+        if (c->packed == op->out)
+            c->packed_kinds = 0;
+    }
+    return s;
+}
+
+/* An aligned copy of a tensor of floats; NULL for NULL. */
+static const float *copy_vector(struct compiler *c, const struct gguf_tensor *t)
+{
+    if (!t)
+        return NULL;
+    float *to = c->b->vectors + c->n_vector_floats;
+    memcpy(to, t->data, t->n_bytes);
+    c->n_vector_floats += (t->n_bytes / sizeof(float) + 15) / 16 * 16;
+    return to;
+}
+
+static enum err alloc_vectors(struct compiler *c)
+{
+    size_t n = 16;
+    for (uint32_t i = 0; i < c->m->n_ops; i++) {
+        const struct op *op = &c->m->ops[i];
+        if (op->kind == OP_NORM || op->kind == OP_HEAD_NORM)
+            n += op->w->n_bytes / sizeof(float) + 16;
+        if (op->bias)
+            n += op->bias->n_bytes / sizeof(float) + 16;
+    }
+    c->b->vectors = mem_aligned(n * sizeof(float));
+    if (!c->b->vectors)
+        return err_set(c->e, ERR_NOMEM, "no memory for %zu values of norms", n);
+    return OK;
+}
+
+/* Is `buf` read by an op after op i before another op writes all of it? */
+static bool read_later(const struct model *m, uint32_t i, enum model_buf buf)
+{
+    for (uint32_t n = i + 1; n < m->n_ops; n++) {
+        const struct op *op = &m->ops[n];
+        bool in_place = op->kind == OP_ADD || op->kind == OP_HEAD_NORM || op->kind == OP_ROPE_STORE;
+        if (op->kind != OP_EMBED && op->in == buf)
+            return true;
+        if ((op->kind == OP_GATED_SILU || op->kind == OP_ROPE_STORE) && op->in2 == buf)
+            return true;
+        if (op->kind == OP_ATTENTION && buf == BUF_Q)
+            return true;
+        if (op->out == buf)
+            return in_place;
+    }
+    return false;
+}
+
+static bool same_group(const struct op *a, const struct op *b)
+{
+    return b->kind == OP_LINEAR && a->kind == OP_LINEAR && b->in == a->in && b->n_in == a->n_in &&
+           b->out != a->in;
+}
+
+/* Make the packed activations hold the rows of the input of op, for all linears of its group. */
+static enum err pack_for_group(struct compiler *c, const struct op *op)
+{
+    unsigned kinds = 0;
+    const struct op *end = c->m->ops + c->m->n_ops;
+    for (const struct op *o = op; o == op || (o < end && same_group(op, o)); o++) {
+        enum panel_format format;
+        if (!panel_format_of(o->w->type, &format))
+            return err_set(c->e,
+                           ERR_UNSUPPORTED,
+                           "no CPU kernel for matrices of type %s",
+                           gguf_type_name(o->w->type));
+        kinds |= panel_act_kind(format);
+    }
+    if (c->packed == op->in && (c->packed_kinds & kinds) == kinds)
+        return OK;
+    struct step *s = add_step(c, STEP_PACK, NULL);
+    s->in = op->in;
+    s->n = op->n_in;
+    s->act_kinds = kinds;
+    c->packed = op->in;
+    c->packed_kinds = kinds;
+    return OK;
+}
+
+static void add_matrix(struct compiler *c, struct phase *p, const struct op *op)
+{
+    struct matrix *x = &c->b->matrices[c->b->n_matrices++];
+    *x = (struct matrix){.tensor = op->w, .in = op->in, .out = op->out};
+    panel_format_of(op->w->type, &x->format);
+    x->n_in = op->n_in;
+    x->n_out = op->n_out;
+    x->panel_bytes = panel_bytes(x->format, op->n_in);
+    x->n_panels = (op->n_out + PANEL_COLS - 1) / PANEL_COLS;
+    x->bias = copy_vector(c, op->bias);
+    p->n++;
+    p->n_panels += x->n_panels;
+    p->panel_bytes = x->panel_bytes > p->panel_bytes ? x->panel_bytes : p->panel_bytes;
+    if (c->packed == op->out)
+        c->packed_kinds = 0;
+}
+
+/* A linear joins the phase before it if both read the same rows; the add that follows it, and
+ * nothing else, uses what it puts out: then it adds by itself. */
+static enum err compile_linear(struct compiler *c, const struct op *op)
+{
+    const struct phase *last = last_phase(c);
+    struct phase *p;
+    bool joins = last && last->kind == PHASE_LINEAR && !last->logit_rows &&
+                 !c->b->matrices[last->first].add && c->op > 0 && same_group(op - 1, op) &&
+                 c->packed_kinds;
+    if (joins) {
+        p = &c->b->phases[c->b->n_phases - 1];
+    } else {
+        enum err err = pack_for_group(c, op);
+        if (err)
+            return err;
+        p = add_phase(c, PHASE_LINEAR);
+    }
+    add_matrix(c, p, op);
+    const struct op *next = c->op + 1 < c->m->n_ops ? op + 1 : NULL;
+    if (!joins && next && next->kind == OP_ADD && next->in == op->out && next->out != op->in &&
+        next->out != op->out && !read_later(c->m, c->op + 1, op->out)) {
+        struct matrix *x = &c->b->matrices[c->b->n_matrices - 1];
+        x->out = next->out;
+        x->add = true;
+        if (c->packed == x->out)
+            c->packed_kinds = 0;
+        c->op++;
+    }
+    return OK;
+}
+
+/* Logits are computed for some rows only: the norm before them gathers those. */
+static enum err compile_logits(struct compiler *c, const struct op *op)
+{
+    struct cpu_backend *b = c->b;
+    struct phase *p = last_phase(c);
+    struct step *norm = b->n_steps ? &b->steps[b->n_steps - 1] : NULL;
+    if (!p || p->kind != PHASE_ROWS || norm->kind != STEP_NORM || norm->out != op->in ||
+        norm->in == norm->out)
+        return err_set(c->e, ERR_UNSUPPORTED, "a plan whose logits do not follow a norm");
+    if (p->n > 1) { /* the steps before it stay for all rows */
+        p->n--;
+        p = add_phase(c, PHASE_ROWS);
+        p->first--;
+        p->n = 1;
+    }
+    p->logit_rows = true;
+    c->packed_kinds = 0;
+    enum err err = pack_for_group(c, op);
+    if (err)
+        return err;
+    struct phase *linear = add_phase(c, PHASE_LINEAR);
+    linear->logit_rows = true;
+    add_matrix(c, linear, op);
+    c->packed_kinds = 0;
+    return OK;
+}
+
+static enum err compile_op(struct compiler *c, const struct op *op)
+{
+    struct phase *p;
+    switch (op->kind) {
+    case OP_EMBED:
+        add_step(c, STEP_ANGLES, NULL);
+        add_step(c, STEP_EMBED, op)->table = op->w;
+        return OK;
+    case OP_NORM:
+        add_step(c, STEP_NORM, op)->w = copy_vector(c, op->w);
+        return OK;
+    case OP_HEAD_NORM:
+        add_step(c, STEP_HEAD_NORM, op)->w = copy_vector(c, op->w);
+        return OK;
+    case OP_ROPE_STORE:
+        add_step(c, STEP_ROPE_STORE, op);
+        if (c->packed == BUF_K || c->packed == BUF_Q)
+            c->packed_kinds = 0;
+        return OK;
+    case OP_GATED_SILU:
+        add_step(c, STEP_GATED_SILU, op);
+        return OK;
+    case OP_ADD:
+        add_step(c, STEP_ADD, op);
+        return OK;
+    case OP_ATTENTION:
+        p = add_phase(c, PHASE_ATTENTION);
+        p->layer = op->layer;
+        p->scale = op->scale;
+        if (c->packed == op->out)
+            c->packed_kinds = 0;
+        return OK;
+    case OP_LINEAR:
+        return compile_linear(c, op);
+    case OP_LOGITS:
+        return compile_logits(c, op);
+    }
+    return err_set(c->e, ERR_UNSUPPORTED, "an op of kind %d", (int)op->kind);
+}
+
+enum err cpu_compile(struct cpu_backend *b, struct err_info *e)
+{
+    struct compiler c = {.b = b, .m = b->model, .e = e};
+    const uint32_t n_ops = b->model->n_ops; /* an op makes at most two steps and three phases */
+    b->phases = mem_zalloc((size_t)n_ops * 3 + 1, sizeof *b->phases);
+    b->steps = mem_zalloc((size_t)n_ops * 2 + 1, sizeof *b->steps);
+    b->matrices = mem_zalloc((size_t)n_ops + 1, sizeof *b->matrices);
+    enum err err = alloc_vectors(&c);
+    for (c.op = 0; !err && c.op < n_ops; c.op++)
+        err = compile_op(&c, &b->model->ops[c.op]);
+    return err;
+}

@@ -1,0 +1,312 @@
+/* Making and ending the backend: memory, repacking, the table of operations. */
+#include "backend/cpu/cpu.h"
+
+#include "backend/cpu/panel.h"
+#include "base/mem.h"
+#include "gguf/gguf.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
+
+/* Zeroed memory, in huge pages where the system has them: weights are read from end to end for
+ * every token, and with small pages each 4 KiB would cost a walk. */
+static enum err map_memory(size_t n, const char *what, uint8_t **out, struct err_info *e)
+{
+    void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return err_set(e, ERR_NOMEM, "no memory for %.1f MiB of %s", (double)n / (1 << 20), what);
+    if (n >= HUGE_PAGE_BYTES)
+        (void)madvise(p, n, MADV_HUGEPAGE);
+    *out = p;
+    return OK;
+}
+
+static size_t round_up(size_t n, size_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+/* Hands out aligned parts of one region: first with base NULL to learn the size, then for real. */
+struct carver {
+    uint8_t *base;
+    size_t used;
+    bool overflow;
+};
+
+static void *carve(struct carver *c, size_t n, size_t size)
+{
+    size_t bytes;
+    void *p = c->base ? c->base + c->used : NULL;
+    if (!mem_mul(n, size, &bytes) || !mem_add(bytes, 127, &bytes) ||
+        !mem_add(c->used, bytes / 64 * 64, &c->used))
+        c->overflow = true;
+    return p;
+}
+
+static void carve_workspace(struct cpu_backend *b, struct carver *c)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    const size_t rows = round_up(b->cfg.max_rows, ACT_TILE);
+    uint32_t k = 0;
+    unsigned kinds = 0;
+    for (uint32_t i = 0; i < b->n_matrices; i++) {
+        k = b->matrices[i].n_in > k ? b->matrices[i].n_in : k;
+        kinds |= panel_act_kind(b->matrices[i].format);
+    }
+    for (int i = 0; i < N_MODEL_BUFS; i++) {
+        b->stride[i] = i == BUF_LOGITS ? hp->n_vocab : round_up(b->model->buf_width[i], 16);
+        b->bufs[i] =
+            carve(c, i == BUF_LOGITS ? b->cfg.max_logit_rows : rows, b->stride[i] * sizeof(float));
+    }
+    const size_t act_rows =
+        round_up(b->cfg.max_rows > b->cfg.max_logit_rows ? b->cfg.max_rows : b->cfg.max_logit_rows,
+                 ACT_TILE);
+    b->act.x = carve(c, act_rows, kinds & ACT_F32 ? (size_t)k * sizeof(float) : 0);
+    b->act.q = carve(c, act_rows, kinds & ACT_INT8 ? k : 0);
+    b->act.b = carve(c, act_rows, kinds & ACT_INT8 ? (size_t)(k / 32) * sizeof *b->act.b : 0);
+    b->angles = carve(c, rows, hp->rope_dims * sizeof(float));
+    b->attn_scratch_stride = round_up(attn_scratch_floats(hp->head_dim), 16);
+    b->attn_scratch = carve(c, pool_size(b->pool), b->attn_scratch_stride * sizeof(float));
+    b->n_items = carve(c, b->n_phases, sizeof *b->n_items);
+    b->row_seq = carve(c, rows, sizeof *b->row_seq);
+    b->tiles = carve(c, rows, sizeof *b->tiles);
+}
+
+static enum err alloc_workspace(struct cpu_backend *b, struct err_info *e)
+{
+    struct carver c = {0};
+    carve_workspace(b, &c);
+    if (c.overflow)
+        return err_set(e, ERR_NOMEM, "a workspace for %u rows is too large", b->cfg.max_rows);
+    b->workspace_bytes = c.used;
+    enum err err = map_memory(c.used, "workspace", &b->workspace, e);
+    if (err)
+        return err;
+    c = (struct carver){.base = b->workspace};
+    carve_workspace(b, &c);
+    for (uint32_t i = 0; i < b->n_matrices; i++) {
+        b->matrices[i].act = b->act;
+        b->matrices[i].act.k = b->matrices[i].n_in;
+    }
+    for (uint32_t i = 0; i < b->n_steps; i++) {
+        b->steps[i].act = b->act;
+        b->steps[i].act.k = b->steps[i].n;
+    }
+    return OK;
+}
+
+static enum err alloc_kv(struct cpu_backend *b, struct err_info *e)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    struct kv_layout *kv = &b->kv;
+    kv->type = b->cfg.kv_type;
+    kv->head_dim = hp->head_dim;
+    kv->block_tokens = b->cfg.block_tokens;
+    kv->half_bytes = kv_row_bytes(kv->type, hp->head_dim) * kv->block_tokens;
+    kv->head_bytes = 2 * kv->half_bytes;
+    kv->block_bytes = kv->head_bytes * hp->n_head_kv;
+    if (!mem_mul(kv->block_bytes, b->cfg.n_blocks, &b->kv_layer_bytes) ||
+        !mem_mul(b->kv_layer_bytes, hp->n_layer, &b->kv_bytes))
+        return err_set(e, ERR_NOMEM, "a KV cache of %u blocks is too large", b->cfg.n_blocks);
+    return map_memory(b->kv_bytes, "KV cache", &b->kv_memory, e);
+}
+
+/* Repacking, spread over the workers: item i is some panels of one matrix. */
+struct repack {
+    struct cpu_backend *b;
+    uint64_t n_panels; /* of all matrices */
+    atomic_uint_least64_t n_done;
+};
+
+enum { REPACK_CHUNK = 16 }; /* panels */
+
+/* Panel i, counted over all matrices. */
+static void repack_panel(const struct cpu_backend *b, uint64_t i)
+{
+    const struct matrix *x = b->matrices;
+    while (i >= x->n_panels)
+        i -= x++->n_panels;
+    panel_pack(x->format, x->tensor, (uint32_t)i, x->panels + i * x->panel_bytes);
+}
+
+static void repack_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
+{
+    struct repack *r = ctx;
+    const struct backend_config *cfg = &r->b->cfg;
+    const uint64_t first = (uint64_t)item * REPACK_CHUNK;
+    (void)phase;
+    for (uint64_t i = first; i < first + REPACK_CHUNK && i < r->n_panels; i++)
+        repack_panel(r->b, i);
+    const uint64_t done = atomic_fetch_add(&r->n_done, REPACK_CHUNK) + REPACK_CHUNK;
+    if (worker == 0 && cfg->progress && done < r->n_panels)
+        cfg->progress(cfg->progress_ctx, (double)done / (double)r->n_panels);
+}
+
+static bool used_by_embed(const struct cpu_backend *b, const struct gguf_tensor *t)
+{
+    for (uint32_t i = 0; i < b->n_steps; i++) {
+        if (b->steps[i].kind == STEP_EMBED && b->steps[i].table == t)
+            return true;
+    }
+    return false;
+}
+
+static enum err load_weights(struct cpu_backend *b, struct err_info *e)
+{
+    struct repack r = {.b = b};
+    for (uint32_t i = 0; i < b->n_matrices; i++) {
+        size_t bytes;
+        if (!mem_mul(b->matrices[i].panel_bytes, b->matrices[i].n_panels, &bytes) ||
+            !mem_add(b->weights_bytes, bytes, &b->weights_bytes))
+            return err_set(e, ERR_NOMEM, "the weights are too large");
+        r.n_panels += b->matrices[i].n_panels;
+    }
+    enum err err = map_memory(b->weights_bytes, "weights", &b->weights, e);
+    if (err)
+        return err;
+    uint8_t *at = b->weights;
+    for (uint32_t i = 0; i < b->n_matrices; i++) {
+        b->matrices[i].panels = at;
+        at += b->matrices[i].panel_bytes * b->matrices[i].n_panels;
+    }
+    const uint32_t n_items = (uint32_t)((r.n_panels + REPACK_CHUNK - 1) / REPACK_CHUNK);
+    pool_walk(b->pool, &n_items, 1, repack_item, &r);
+    for (uint32_t i = 0; i < b->n_matrices; i++) {
+        if (!used_by_embed(b, b->matrices[i].tensor))
+            gguf_drop_pages(b->model->gguf, b->matrices[i].tensor);
+    }
+    if (b->cfg.progress)
+        b->cfg.progress(b->cfg.progress_ctx, 1.0);
+    return OK;
+}
+
+/* backend_ops.parallel */
+struct parallel {
+    void (*fn)(void *ctx, uint32_t i, uint32_t w);
+    void *ctx;
+};
+
+static void parallel_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
+{
+    const struct parallel *p = ctx;
+    (void)phase;
+    p->fn(p->ctx, item, worker);
+}
+
+static void cpu_parallel(struct backend *base,
+                         uint32_t n,
+                         void (*fn)(void *ctx, uint32_t i, uint32_t w),
+                         void *ctx)
+{
+    struct cpu_backend *b = (struct cpu_backend *)base;
+    struct parallel p = {fn, ctx};
+    pool_walk(b->pool, &n, 1, parallel_item, &p);
+}
+
+static uint32_t cpu_n_workers(const struct backend *base)
+{
+    return pool_size(((const struct cpu_backend *)base)->pool);
+}
+
+static size_t cpu_memory_bytes(const struct backend *base)
+{
+    const struct cpu_backend *b = (const struct cpu_backend *)base;
+    return b->weights_bytes + b->kv_bytes + b->workspace_bytes;
+}
+
+static const char *cpu_describe(const struct backend *base)
+{
+    return ((const struct cpu_backend *)base)->description;
+}
+
+static void unmap(uint8_t *p, size_t n)
+{
+    if (p)
+        munmap(p, n);
+}
+
+static void cpu_destroy(struct backend *base)
+{
+    struct cpu_backend *b = (struct cpu_backend *)base;
+    pool_destroy(b->pool);
+    unmap(b->weights, b->weights_bytes);
+    unmap(b->kv_memory, b->kv_bytes);
+    unmap(b->workspace, b->workspace_bytes);
+    free(b->vectors);
+    free(b->phases);
+    free(b->steps);
+    free(b->matrices);
+    free(b);
+}
+
+static const struct backend_ops ops = {
+    .name = "cpu",
+    .run = cpu_run,
+    .parallel = cpu_parallel,
+    .n_workers = cpu_n_workers,
+    .memory_bytes = cpu_memory_bytes,
+    .describe = cpu_describe,
+    .destroy = cpu_destroy,
+};
+
+static enum err check(const struct model *m, const struct backend_config *cfg, struct err_info *e)
+{
+    const struct model_hparams *hp = &m->hp;
+    if (!cfg->n_blocks || !cfg->block_tokens || !cfg->max_rows || !cfg->max_seqs ||
+        !cfg->max_logit_rows)
+        return err_set(e, ERR_INVALID, "a backend needs blocks, rows and sequences");
+    if (hp->head_dim % 8 != 0 || hp->head_dim > MAX_HEAD_DIM)
+        return err_set(e,
+                       ERR_UNSUPPORTED,
+                       "heads of %u values: the CPU backend takes multiples of 8 up to %d",
+                       hp->head_dim,
+                       MAX_HEAD_DIM);
+    return OK;
+}
+
+enum err cpu_backend_create(const struct model *m,
+                            const struct backend_config *cfg,
+                            struct backend **out,
+                            struct err_info *e)
+{
+    *out = NULL;
+    enum err err = check(m, cfg, e);
+    if (err)
+        return err;
+    const char *isa = getenv("WEIR_ISA");
+    const struct cpu_kernels *kernels = cpu_kernels_select(isa);
+    if (!kernels)
+        return err_set(e, ERR_INVALID, "WEIR_ISA=%s: not reference, avx2 or avx512", isa);
+    struct cpu_backend *b = mem_zalloc(1, sizeof *b);
+    b->base.ops = &ops;
+    b->model = m;
+    b->cfg = *cfg;
+    b->kernels = kernels;
+    err = cpu_compile(b, e);
+    if (!err)
+        err = pool_create(cfg->n_threads, b->n_phases, &b->pool, e);
+    if (!err)
+        err = alloc_workspace(b, e);
+    if (!err)
+        err = alloc_kv(b, e);
+    if (!err)
+        err = load_weights(b, e);
+    if (err) {
+        cpu_destroy(&b->base);
+        return err;
+    }
+    const uint32_t n = pool_size(b->pool);
+    snprintf(b->description,
+             sizeof b->description,
+             "cpu %s, %u thread%s",
+             kernels->name,
+             n,
+             n == 1 ? "" : "s");
+    *out = &b->base;
+    return OK;
+}

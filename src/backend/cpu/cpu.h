@@ -1,0 +1,122 @@
+/* The CPU backend's own state: the model's plan compiled into phases, and the memory they use.
+ *
+ *     plan of ops   --compile.c-->   phases    --run.c-->   every worker walks all phases
+ *
+ * A phase is work whose items are independent; the next begins when all are done (threads.h). There
+ * are three kinds:
+ *
+ *     ROWS        item: some rows      a list of steps, each row through all of them
+ *     LINEAR      item: some panels x a block of rows, over all matrices that read one input
+ *     ATTENTION   item: one KV head x a tile of rows of one sequence
+ *
+ * so a layer is seven phases: [norm, pack] [q k v] [rope, store] [attention] [pack] [output + add]
+ * [norm, pack] [gate, up] [gated, pack] [down + add], ten with the packs between. */
+#ifndef WEIR_BACKEND_CPU_CPU_H
+#define WEIR_BACKEND_CPU_CPU_H
+
+#include "backend/backend.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/threads.h"
+
+enum step_kind {
+    STEP_ANGLES, /* cos and sin of the row's position, for every layer */
+    STEP_EMBED,
+    STEP_NORM,
+    STEP_HEAD_NORM,
+    STEP_ROPE_STORE,
+    STEP_GATED_SILU,
+    STEP_ADD,
+    STEP_PACK, /* `in` to the packed activations that the next LINEAR reads */
+};
+
+struct step {
+    enum step_kind kind;
+    enum model_buf in, in2, out;
+    uint32_t n; /* values of a row */
+    uint16_t layer;
+    const float *w;                  /* norms */
+    const struct gguf_tensor *table; /* EMBED */
+    unsigned act_kinds;              /* PACK */
+    struct act act;                  /* PACK */
+};
+
+struct matrix {
+    const struct gguf_tensor *tensor;
+    enum panel_format format;
+    uint8_t *panels;
+    size_t panel_bytes;
+    uint32_t n_panels;
+    uint32_t n_in, n_out;
+    const float *bias;
+    enum model_buf in, out;
+    bool add; /* onto out: the ADD op that follows is done here */
+    struct act act;
+};
+
+enum phase_kind { PHASE_ROWS, PHASE_LINEAR, PHASE_ATTENTION };
+
+struct phase {
+    enum phase_kind kind;
+    bool logit_rows;    /* over the rows whose logits are wanted: item i reads row logit_rows[i] in
+                         * its first step and row i of everything else */
+    uint32_t first, n;  /* into steps or matrices */
+    uint32_t n_panels;  /* LINEAR: of all its matrices */
+    uint32_t chunk;     /* rows, or panels, an item holds; set for each batch */
+    size_t panel_bytes; /* LINEAR: of the largest */
+    uint16_t layer;     /* ATTENTION */
+    float scale;        /* ATTENTION */
+};
+
+/* Rows of one sequence that attend together. */
+struct attn_tile {
+    uint32_t seq, first_row, n_rows, first_pos;
+};
+
+struct cpu_backend {
+    struct backend base; /* must be first */
+    const struct model *model;
+    struct backend_config cfg;
+    const struct cpu_kernels *kernels;
+    struct pool *pool;
+    char description[64];
+
+    struct phase *phases;
+    struct step *steps;
+    struct matrix *matrices;
+    uint32_t n_phases, n_steps, n_matrices;
+
+    /* Each from one mapping. */
+    uint8_t *weights;
+    uint8_t *kv_memory;
+    uint8_t *workspace;
+    size_t weights_bytes, kv_bytes, workspace_bytes;
+
+    float *bufs[N_MODEL_BUFS]; /* [max_rows, stride]; logits [max_logit_rows, n_vocab] */
+    size_t stride[N_MODEL_BUFS];
+    float *angles; /* [max_rows][rope_dims]: cosines, then sines */
+    struct act act;
+    float *vectors;      /* norm weights and biases, aligned copies */
+    float *attn_scratch; /* [n_workers] */
+    size_t attn_scratch_stride;
+    struct kv_layout kv;
+    size_t kv_layer_bytes;
+
+    /* Of the run in progress. */
+    const struct batch *batch;
+    uint32_t *n_items; /* [n_phases] */
+    uint32_t *row_seq;       /* [max_rows] */
+    struct attn_tile *tiles; /* [max_rows] */
+    uint32_t n_tiles;
+};
+
+/* Fill phases, steps and matrices (without memory for their panels) from the model's plan; copy
+ * norms and biases. Errors: ERR_UNSUPPORTED, ERR_NOMEM. */
+enum err cpu_compile(struct cpu_backend *b, struct err_info *e) WEIR_MUST_USE;
+
+/* backend_ops.run */
+enum err cpu_run(struct backend *base,
+                 const struct batch *batch,
+                 float **logits,
+                 struct err_info *e);
+
+#endif

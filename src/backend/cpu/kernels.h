@@ -1,0 +1,154 @@
+/* The kernels of one instruction set, and the memory layouts they share.
+ *
+ * Weights lie in panels of 16 output columns; a panel holds all of K for its columns, so one output
+ * element is always one sum in one order, whoever computes it and beside whichever rows:
+ *
+ *     F32 F16 BF16   [k][16] values
+ *     Q8_0           [k/64]{ f16 scale[2][16], 2 x [k4: 8][16][4] u8 = q + 128 }
+ *     Q4_0           [k/64]{ f16 scale[2][16], 2 x [4][16][4] nibbles }
+ *     Q4_K           [k/256]{ f16 d[16], dmin[16], 4 x { 2 x (u8 scale[16], min[16]), 2 x Q4_0's
+ *                    nibbles } }
+ *     Q6_K           [k/256]{ f16 d[16], 32 unused bytes, 4 x { 2 x i8 scale[2][16],
+ *                    2 x ([2][16][4] of 2 bits, Q4_0's nibbles) } }
+ *
+ * A kernel reads a panel strictly from front to back, in aligned lines of 64 bytes: the hardware
+ * fetches one such stream at the speed of memory, but two that advance side by side at a third of
+ * it. (An odd number of blocks of 32 ends with half a pair.)
+ *
+ * A vector of nibbles v = 0..3 holds k4 = v low and k4 = v + 4 high (k4 counts groups of four
+ * adjacent k in 32). Field f of the 2-bit vector h belongs to k4 = 4h + f.
+ *
+ * Activations are packed once for all matrices that read them, L rows to a tile:
+ *
+ *     x  [row/L][k][L] f32          q  [row/L][k/4][L][4] int8        b  [row/L][k/32][L] act_block
+ *
+ * L is 4, so that a kernel needs one pointer for four rows; but 1 for a row that is alone: its long
+ * inputs would else not fit the nearest cache, and the weights' stream would suffer.
+ *
+ * Nothing here allocates or blocks; any worker may call any of it. */
+#ifndef WEIR_BACKEND_CPU_KERNELS_H
+#define WEIR_BACKEND_CPU_KERNELS_H
+
+#include "backend/backend.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    PANEL_COLS = 16,
+    ACT_TILE = 4, /* rows that share a tile of packed activations */
+    KV_TILE = 16, /* positions that attention takes at a time, aligned */
+    MAX_HEAD_DIM = 512,
+    ATTN_QUERIES = 32, /* rows x heads that an item of attention may hold */
+    PANEL_Q4_K_BYTES = 8 * 256 + 128 + 128 + 32 + 32, /* for each 256 of K */
+    PANEL_Q6_K_BYTES = 8 * 384 + 256 + 32 + 32,
+};
+
+enum panel_format {
+    PANEL_F32,
+    PANEL_F16,
+    PANEL_BF16,
+    PANEL_Q8_0,
+    PANEL_Q4_0,
+    PANEL_Q4_K,
+    PANEL_Q6_K,
+    N_PANEL_FORMATS
+};
+
+/* 32 quantised activations: x = d * q. The sums undo the offsets of unsigned weights. */
+struct act_block {
+    float d;
+    float dsum;     /* d * sum(q) */
+    int32_t n128;   /* -128 * sum(q) */
+    int32_t n8;     /* -8 * sum(q) */
+    int32_t n32[2]; /* -32 * sum(q), each half of 16 */
+};
+
+enum { ACT_F32 = 1, ACT_INT8 = 2 };
+
+struct act {
+    uint32_t k;
+    float *x;
+    int8_t *q;
+    struct act_block *b;
+};
+
+/* out[r][c] (+)= sum_k w[c][k] act[r][k] (+ bias[c]) for rows first_row.. and columns of panels. */
+struct linear_job {
+    const uint8_t *panels;
+    size_t panel_bytes;
+    uint32_t n_panels;
+    uint32_t n_cols; /* valid columns, counted from the first panel's first */
+    const struct act *act;
+    uint32_t act_lanes; /* as they were packed: 1 or ACT_TILE */
+    uint32_t first_row; /* a multiple of act_lanes */
+    uint32_t n_rows;
+    float *out; /* of row 0, at the first panel's first column */
+    size_t out_stride;
+    const float *bias; /* at the first panel's first column, or NULL */
+    bool add;          /* onto what out holds */
+};
+
+/* Where the K and V of one layer lie:
+ * base + block * block_bytes + head * head_bytes: K [head_dim][block_tokens] (transposed, so that
+ * a vector is 16 positions of one dim), then V [block_tokens][head_dim]. Q8_0 appends its f32
+ * scales to each: K [head_dim/32][block_tokens], V [block_tokens][head_dim/32]. */
+struct kv_layout {
+    enum kv_type type;
+    uint32_t head_dim;
+    uint32_t block_tokens;
+    size_t half_bytes;  /* K, or V, of one head of one block */
+    size_t head_bytes;  /* 2 * half_bytes */
+    size_t block_bytes; /* all heads, one layer */
+};
+
+struct attn_job {
+    const struct kv_layout *kv;
+    const uint8_t *base;    /* of the layer */
+    const uint32_t *blocks; /* the sequence's table */
+    uint32_t head_kv;
+    uint32_t group; /* query heads a KV head serves */
+    uint32_t first_pos;
+    uint32_t n_rows; /* n_rows * group <= ATTN_QUERIES */
+    const float *q;  /* first row, first head of the group */
+    float *out;      /* likewise */
+    size_t q_stride, out_stride;
+    float scale;
+    float *scratch; /* attn_scratch_floats(head_dim), aligned to 64 */
+};
+
+struct cpu_kernels {
+    const char *name;
+    void (*linear[N_PANEL_FORMATS])(const struct linear_job *j);
+    /* out = x / sqrt(mean(x^2) + eps) * w; out may be x */
+    void (*norm)(const float *x, const float *w, float *out, uint32_t n, float eps);
+    void (*silu_mul)(const float *gate, const float *up, float *out, uint32_t n);
+    void (*add)(const float *x, float *out, uint32_t n);
+    /* Row `row` of a from x, for tiles of `lanes` rows; kinds: ACT_F32 | ACT_INT8 */
+    void (*pack)(const float *x, struct act *a, uint32_t row, unsigned kinds, uint32_t lanes);
+    /* Store the K and V of one position of one head; head points at its K in the block. */
+    void (*kv_store)(
+        const struct kv_layout *kv, uint8_t *head, uint32_t slot, const float *k, const float *v);
+    void (*attend)(const struct attn_job *j);
+    void (*exp)(const float *x, float *out, uint32_t n); /* for tests: what softmax and silu use */
+    /* Busy loops of n rounds for limits.c; the operations done are returned. */
+    double (*peak_int8)(uint64_t n);
+    double (*peak_f32)(uint64_t n);
+    /* Read n bytes (a multiple of 1024, aligned to 64) as fast as memory gives them. */
+    uint64_t (*read)(const void *p, size_t n);
+};
+
+extern const struct cpu_kernels cpu_kernels_plain;
+#if defined(__x86_64__)
+extern const struct cpu_kernels cpu_kernels_avx2;
+extern const struct cpu_kernels cpu_kernels_avx512;
+#endif
+
+/* The best that this machine has, or what `isa` ("reference", "avx2", "avx512") limits it to; NULL
+ * if isa is none of these. A set that the machine lacks falls back to the next lower. */
+const struct cpu_kernels *cpu_kernels_select(const char *isa);
+
+size_t attn_scratch_floats(uint32_t head_dim);
+
+#endif

@@ -1,0 +1,100 @@
+#include "backend/cpu/limits.h"
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/threads.h"
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { N_ROUNDS = 8, PEAK_SHARES = 8, PEAK_ROUNDS = 1000000 / PEAK_SHARES };
+#define READ_BYTES ((size_t)512 << 20) /* far more than any cache */
+#define SLICE_BYTES ((size_t)1 << 20)
+#define N_SLICES ((uint32_t)(READ_BYTES / SLICE_BYTES))
+
+struct probe {
+    const struct cpu_kernels *kernels;
+    struct pool *pool;
+    uint8_t *memory;
+    double (*peak)(uint64_t n);
+    double ops[1024 * PEAK_SHARES]; /* of each item */
+};
+
+static void fill(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
+{
+    struct probe *p = ctx;
+    (void)phase;
+    (void)worker;
+    memset(p->memory + item * SLICE_BYTES, 1, SLICE_BYTES);
+}
+
+static void read_slice(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
+{
+    struct probe *p = ctx;
+    (void)phase;
+    (void)worker;
+    p->kernels->read(p->memory + item * SLICE_BYTES, SLICE_BYTES);
+}
+
+static void compute(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
+{
+    struct probe *p = ctx;
+    (void)phase;
+    (void)worker;
+    p->ops[item] = p->peak(PEAK_ROUNDS);
+}
+
+/* Seconds that all workers take for n items. */
+static double timed(struct probe *p, uint32_t n, pool_item_fn fn)
+{
+    const uint64_t begin = clock_us();
+    pool_walk(p->pool, &n, 1, fn, p);
+    return (double)(clock_us() - begin + 1) * 1e-6;
+}
+
+static double best_peak(struct probe *p, double (*peak)(uint64_t n))
+{
+    const uint32_t n = pool_size(p->pool) * PEAK_SHARES;
+    double best = 0;
+    p->peak = peak;
+    for (int i = 0; i < N_ROUNDS; i++) {
+        const double seconds = timed(p, n, compute);
+        double ops = 0;
+        for (uint32_t k = 0; k < n; k++)
+            ops += p->ops[k];
+        best = ops / seconds > best ? ops / seconds : best;
+    }
+    return best;
+}
+
+enum err cpu_limits_measure(uint32_t n_threads, struct cpu_limits *out, struct err_info *e)
+{
+    const char *isa = getenv("WEIR_ISA");
+    struct probe p = {.kernels = cpu_kernels_select(isa)};
+    if (!p.kernels)
+        return err_set(e, ERR_INVALID, "WEIR_ISA=%s: not reference, avx2 or avx512", isa);
+    enum err err = pool_create(n_threads, 1, &p.pool, e);
+    if (err)
+        return err;
+    void *memory =
+        mmap(NULL, READ_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        pool_destroy(p.pool);
+        return err_set(e, ERR_NOMEM, "no memory for a buffer of %zu MiB", READ_BYTES >> 20);
+    }
+    (void)madvise(memory, READ_BYTES, MADV_HUGEPAGE);
+    p.memory = memory;
+    timed(&p, N_SLICES, fill);
+    *out = (struct cpu_limits){0};
+    for (int i = 0; i < N_ROUNDS; i++) {
+        const double rate = (double)READ_BYTES / timed(&p, N_SLICES, read_slice);
+        out->read_bytes_s = rate > out->read_bytes_s ? rate : out->read_bytes_s;
+    }
+    munmap(memory, READ_BYTES);
+    out->int8_ops_s = best_peak(&p, p.kernels->peak_int8);
+    out->f32_ops_s = best_peak(&p, p.kernels->peak_f32);
+    pool_destroy(p.pool);
+    return OK;
+}

@@ -1,0 +1,21 @@
+/* What this machine can do at best, to hold measurements against. */
+#ifndef WEIR_BACKEND_CPU_LIMITS_H
+#define WEIR_BACKEND_CPU_LIMITS_H
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+struct cpu_limits {
+    double read_bytes_s; /* streaming from memory */
+    double int8_ops_s;   /* multiplications and additions, in the best instructions we have */
+    double f32_ops_s;
+};
+
+/* Measure with n_threads workers (0: one a physical core), about two seconds; the best of several
+ * rounds each. Errors: ERR_NOMEM, ERR_INVALID. */
+enum err cpu_limits_measure(uint32_t n_threads,
+                            struct cpu_limits *out,
+                            struct err_info *e) WEIR_MUST_USE;
+
+#endif

@@ -1,0 +1,14 @@
+/* The oracle: a model's plan evaluated the obvious way, in double precision, from dequantised
+ * weights. No panels, no cache, no threads; for tests. */
+#ifndef WEIR_BACKEND_CPU_REFERENCE_H
+#define WEIR_BACKEND_CPU_REFERENCE_H
+
+#include "model/model.h"
+
+/* logits [n, n_vocab] of one sequence at positions 0..n-1. Allocates; aborts when memory is out. */
+void reference_logits(const struct model *m, const int32_t *tokens, uint32_t n, float *logits);
+
+/* out[n_rows] = w x for the first n_rows rows of a matrix; x [ne[0]]. */
+void reference_matvec(const struct gguf_tensor *w, const double *x, double *out, uint64_t n_rows);
+
+#endif

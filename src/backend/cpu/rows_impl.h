@@ -1,0 +1,101 @@
+/* What happens to one row at a time: norms, activations, packing for the linears. */
+
+/* Squares are summed in two vectors of lanes, then lanes in one fixed tree. */
+static void run_norm(const float *x, const float *w, float *out, uint32_t n, float eps)
+{
+    vf s0 = vf_zero(), s1 = vf_zero();
+    uint32_t i = 0;
+    for (; i + 2 * VL <= n; i += 2 * VL) {
+        vf a = vf_load(x + i), b = vf_load(x + i + VL);
+        s0 = vf_fma(a, a, s0);
+        s1 = vf_fma(b, b, s1);
+    }
+    for (; i < n; i += VL) {
+        vf a = n - i >= VL ? vf_load(x + i) : vf_load_n(x + i, n - i);
+        s0 = vf_fma(a, a, s0);
+    }
+    vf scale = vf_set1(1.0f / sqrtf(vf_sum(vf_add(s0, s1)) / (float)n + eps));
+    for (i = 0; i + VL <= n; i += VL)
+        vf_store(out + i, vf_mul(vf_mul(vf_load(x + i), scale), vf_load(w + i)));
+    if (i < n) {
+        vf a = vf_mul(vf_mul(vf_load_n(x + i, n - i), scale), vf_load_n(w + i, n - i));
+        vf_store_n(out + i, a, n - i);
+    }
+}
+
+/* silu(g) * u = g / (1 + e^-g) * u */
+INLINE vf silu_mul(vf g, vf u)
+{
+    vf e = vf_exp(vf_sub(vf_zero(), g));
+    return vf_mul(vf_div(g, vf_add(vf_set1(1.0f), e)), u);
+}
+
+static void run_silu_mul(const float *gate, const float *up, float *out, uint32_t n)
+{
+    uint32_t i = 0;
+    for (; i + VL <= n; i += VL)
+        vf_store(out + i, silu_mul(vf_load(gate + i), vf_load(up + i)));
+    if (i < n)
+        vf_store_n(out + i, silu_mul(vf_load_n(gate + i, n - i), vf_load_n(up + i, n - i)), n - i);
+}
+
+static void run_add(const float *x, float *out, uint32_t n)
+{
+    uint32_t i = 0;
+    for (; i + VL <= n; i += VL)
+        vf_store(out + i, vf_add(vf_load(out + i), vf_load(x + i)));
+    if (i < n)
+        vf_store_n(out + i, vf_add(vf_load_n(out + i, n - i), vf_load_n(x + i, n - i)), n - i);
+}
+
+static void run_exp(const float *x, float *out, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i += VL) {
+        uint32_t left = n - i < VL ? n - i : VL;
+        vf_store_n(out + i, vf_exp(vf_load_n(x + i, left)), left);
+    }
+}
+
+/* q = round(x / d) with d = max|x| / 127, so q stays in -127..127. */
+INLINE void pack_block(const float *x, int8_t *q, struct act_block *b, uint32_t lanes)
+{
+    vf v[32 / VL], top = vf_zero();
+    for (int i = 0; i < 32 / VL; i++) {
+        v[i] = vf_load(x + i * VL);
+        top = vf_max(top, vf_abs(v[i]));
+    }
+    float amax = vf_hmax(top);
+    float inverse = amax > 1e-30f ? 127.0f / amax : 0.0f;
+    int32_t sum[2] = {0, 0};
+    int8_t flat[32];
+    for (int i = 0; i < 32 / VL; i++) {
+        vi r = vi_round(vf_mul(v[i], vf_set1(inverse)));
+        vi_store_i8(flat + i * VL, r);
+        sum[i * VL / 16] += vi_sum(r);
+    }
+    for (int i = 0; i < 8; i++)
+        memcpy(q + i * 4 * lanes, flat + i * 4, 4);
+    b->d = amax > 1e-30f ? amax / 127.0f : 0.0f;
+    b->dsum = b->d * (float)(sum[0] + sum[1]);
+    b->n128 = -128 * (sum[0] + sum[1]);
+    b->n8 = -8 * (sum[0] + sum[1]);
+    b->n32[0] = -32 * sum[0];
+    b->n32[1] = -32 * sum[1];
+}
+
+static void run_pack(const float *x, struct act *a, uint32_t row, unsigned kinds, uint32_t lanes)
+{
+    const uint32_t tile = row / lanes, lane = row % lanes, n_blocks = a->k / 32;
+    if (kinds & ACT_F32) {
+        float *to = a->x + (size_t)tile * a->k * lanes + lane;
+        for (uint32_t i = 0; i < a->k; i++)
+            to[(size_t)i * lanes] = x[i];
+    }
+    if (kinds & ACT_INT8) {
+        int8_t *q = a->q + (size_t)tile * a->k * lanes + lane * 4;
+        struct act_block *b = a->b + (size_t)tile * n_blocks * lanes + lane;
+        for (uint32_t i = 0; i < n_blocks; i++)
+            pack_block(
+                x + (size_t)i * 32, q + (size_t)i * 32 * lanes, b + (size_t)i * lanes, lanes);
+    }
+}

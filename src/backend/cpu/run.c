@@ -1,0 +1,319 @@
+/* One step's work: the phases, divided into items for this batch. */
+#include "backend/cpu/cpu.h"
+
+#include "gguf/gguf.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+enum {
+    ROW_BLOCK = 256,          /* rows that pass over a chunk of panels before the next chunk */
+    CHUNK_BYTES = 256 * 1024, /* of panels: they stay in the L2 cache meanwhile */
+    MAX_CHUNK = 8,            /* panels */
+};
+
+static inline float *row_of(const struct cpu_backend *b, enum model_buf buf, uint32_t row)
+{
+    return b->bufs[buf] + row * b->stride[buf];
+}
+
+/* Angles in double: at position 100,000 a float's error would be a hundredth of a radian. */
+static void step_angles(const struct cpu_backend *b, uint32_t row)
+{
+    const uint32_t half = b->model->hp.rope_dims / 2;
+    float *to = b->angles + (size_t)row * half * 2;
+    const double pos = b->batch->positions[row];
+    for (uint32_t i = 0; i < half; i++) {
+        const double angle = pos * b->model->rope_inv_freq[i];
+        to[i] = (float)cos(angle);
+        to[half + i] = (float)sin(angle);
+    }
+}
+
+static void rotate(float *x, const float *angles, uint32_t half, enum rope_kind kind)
+{
+    const uint32_t apart = kind == ROPE_HALVES ? half : 1, step = kind == ROPE_HALVES ? 1 : 2;
+    for (uint32_t i = 0; i < half; i++) {
+        float *p = x + (size_t)i * step;
+        const float a = p[0], b = p[apart], c = angles[i], s = angles[half + i];
+        p[0] = a * c - b * s;
+        p[apart] = a * s + b * c;
+    }
+}
+
+static void step_rope_store(const struct cpu_backend *b, const struct step *s, uint32_t row)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    const uint32_t half = hp->rope_dims / 2;
+    const float *angles = b->angles + (size_t)row * half * 2;
+    float *q = row_of(b, BUF_Q, row), *k = row_of(b, BUF_K, row);
+    const float *v = row_of(b, BUF_V, row);
+    for (uint32_t h = 0; h < hp->n_head; h++)
+        rotate(q + (size_t)h * hp->head_dim, angles, half, b->model->rope);
+
+    const uint32_t pos = b->batch->positions[row];
+    const struct batch_seq *seq = &b->batch->seqs[b->row_seq[row]];
+    uint8_t *block = b->kv_memory + s->layer * b->kv_layer_bytes +
+                     seq->blocks[pos / b->kv.block_tokens] * b->kv.block_bytes;
+    for (uint32_t h = 0; h < hp->n_head_kv; h++) {
+        rotate(k + (size_t)h * hp->head_dim, angles, half, b->model->rope);
+        b->kernels->kv_store(&b->kv,
+                             block + h * b->kv.head_bytes,
+                             pos % b->kv.block_tokens,
+                             k + (size_t)h * hp->head_dim,
+                             v + (size_t)h * hp->head_dim);
+    }
+}
+
+static void step_embed(const struct cpu_backend *b, const struct step *s, uint32_t row)
+{
+    const struct gguf_tensor *t = s->table;
+    const size_t row_bytes = t->n_bytes / t->ne[1];
+    assert((uint64_t)b->batch->tokens[row] < t->ne[1]);
+    gguf_dequantize(t->type,
+                    t->data + (uint32_t)b->batch->tokens[row] * row_bytes,
+                    row_of(b, s->out, row),
+                    s->n);
+}
+
+static void step_head_norm(const struct cpu_backend *b, const struct step *s, uint32_t row)
+{
+    float *x = row_of(b, s->out, row);
+    const uint32_t dim = b->model->hp.head_dim;
+    for (uint32_t i = 0; i < s->n; i += dim)
+        b->kernels->norm(x + i, s->w, x + i, dim, b->model->hp.norm_eps);
+}
+
+/* The rows a phase is over. */
+static uint32_t n_rows_of(const struct cpu_backend *b, const struct phase *p)
+{
+    return p->logit_rows ? b->batch->n_logit_rows : b->batch->n_rows;
+}
+
+static uint32_t act_lanes(uint32_t n_rows)
+{
+    return n_rows == 1 ? 1 : ACT_TILE;
+}
+
+/* One step of one row: reads row `from`, writes row `row`. */
+static void run_step(
+    struct cpu_backend *b, struct step *s, uint32_t from, uint32_t row, uint32_t lanes)
+{
+    const struct cpu_kernels *kernels = b->kernels;
+    switch (s->kind) {
+    case STEP_ANGLES:
+        step_angles(b, row);
+        break;
+    case STEP_EMBED:
+        step_embed(b, s, row);
+        break;
+    case STEP_NORM:
+        kernels->norm(
+            row_of(b, s->in, from), s->w, row_of(b, s->out, row), s->n, b->model->hp.norm_eps);
+        break;
+    case STEP_HEAD_NORM:
+        step_head_norm(b, s, row);
+        break;
+    case STEP_ROPE_STORE:
+        step_rope_store(b, s, row);
+        break;
+    case STEP_GATED_SILU:
+        kernels->silu_mul(
+            row_of(b, s->in, from), row_of(b, s->in2, from), row_of(b, s->out, row), s->n);
+        break;
+    case STEP_ADD:
+        kernels->add(row_of(b, s->in, from), row_of(b, s->out, row), s->n);
+        break;
+    case STEP_PACK:
+        kernels->pack(row_of(b, s->in, from), &s->act, row, s->act_kinds, lanes);
+        break;
+    }
+}
+
+static void run_rows(struct cpu_backend *b, const struct phase *p, uint32_t item)
+{
+    const struct batch *batch = b->batch;
+    const uint32_t n_rows = n_rows_of(b, p), first = item * p->chunk;
+    for (uint32_t row = first; row < first + p->chunk && row < n_rows; row++) {
+        uint32_t from = p->logit_rows ? batch->logit_rows[row] : row;
+        for (uint32_t i = 0; i < p->n; i++, from = row)
+            run_step(b, &b->steps[p->first + i], from, row, act_lanes(n_rows));
+    }
+}
+
+/* Panels first .. first + n - 1, counted over all matrices of the phase. */
+static void run_panels(const struct cpu_backend *b,
+                       const struct phase *p,
+                       uint32_t first,
+                       uint32_t n,
+                       uint32_t first_row,
+                       uint32_t n_rows)
+{
+    const struct matrix *x = &b->matrices[p->first];
+    for (; n > 0; x++) {
+        if (first >= x->n_panels) {
+            first -= x->n_panels;
+            continue;
+        }
+        const uint32_t here = n < x->n_panels - first ? n : x->n_panels - first;
+        const uint32_t col = first * PANEL_COLS;
+        const struct linear_job job = {
+            .panels = x->panels + first * x->panel_bytes,
+            .panel_bytes = x->panel_bytes,
+            .n_panels = here,
+            .n_cols = x->n_out - col < here * PANEL_COLS ? x->n_out - col : here * PANEL_COLS,
+            .act = &x->act,
+            .act_lanes = act_lanes(n_rows_of(b, p)),
+            .first_row = first_row,
+            .n_rows = n_rows,
+            .out = b->bufs[x->out] + col,
+            .out_stride = b->stride[x->out],
+            .bias = x->bias ? x->bias + col : NULL,
+            .add = x->add,
+        };
+        b->kernels->linear[x->format](&job);
+        n -= here;
+        first = 0;
+    }
+}
+
+/* Panels an item takes: enough items for balance, few enough that taking them costs nothing. */
+static uint32_t panel_chunk(const struct phase *p, uint32_t n_row_blocks, uint32_t n_workers)
+{
+    uint32_t by_cache = (uint32_t)(CHUNK_BYTES / p->panel_bytes);
+    uint32_t by_balance = (uint32_t)((uint64_t)p->n_panels * n_row_blocks / (n_workers * 16));
+    uint32_t chunk = by_cache < by_balance ? by_cache : by_balance;
+    chunk = chunk < MAX_CHUNK ? chunk : MAX_CHUNK;
+    return chunk >= 4 ? chunk / 4 * 4 : chunk ? chunk : 1;
+}
+
+static void run_linear(struct cpu_backend *b, const struct phase *p, uint32_t item)
+{
+    const uint32_t n_chunks = (p->n_panels + p->chunk - 1) / p->chunk;
+    const uint32_t panel = item % n_chunks * p->chunk, row = item / n_chunks * ROW_BLOCK;
+    const uint32_t panels_left = p->n_panels - panel, rows_left = n_rows_of(b, p) - row;
+    run_panels(b,
+               p,
+               panel,
+               p->chunk < panels_left ? p->chunk : panels_left,
+               row,
+               rows_left < ROW_BLOCK ? rows_left : ROW_BLOCK);
+}
+
+static uint32_t head_pieces(const struct cpu_backend *b)
+{
+    const uint32_t group = b->model->hp.n_head / b->model->hp.n_head_kv;
+    return (group + ATTN_QUERIES - 1) / ATTN_QUERIES;
+}
+
+/* Items count down: late rows of a prompt have most to read, so they go first. */
+static void run_attention(struct cpu_backend *b, const struct phase *p, uint32_t item,
+                          uint32_t worker)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    const uint32_t group = hp->n_head / hp->n_head_kv, n_pieces = head_pieces(b);
+    item = b->n_tiles * hp->n_head_kv * n_pieces - 1 - item;
+    const uint32_t piece = item % n_pieces, head_kv = item / n_pieces % hp->n_head_kv;
+    const struct attn_tile *tile = &b->tiles[item / n_pieces / hp->n_head_kv];
+    const uint32_t skip = piece * ATTN_QUERIES;
+    const size_t col = (size_t)(head_kv * group + skip) * hp->head_dim;
+    const struct attn_job job = {
+        .kv = &b->kv,
+        .base = b->kv_memory + p->layer * b->kv_layer_bytes,
+        .blocks = b->batch->seqs[tile->seq].blocks,
+        .head_kv = head_kv,
+        .group = group - skip < ATTN_QUERIES ? group - skip : ATTN_QUERIES,
+        .first_pos = tile->first_pos,
+        .n_rows = tile->n_rows,
+        .q = row_of(b, BUF_Q, tile->first_row) + col,
+        .out = row_of(b, BUF_ATT, tile->first_row) + col,
+        .q_stride = b->stride[BUF_Q],
+        .out_stride = b->stride[BUF_ATT],
+        .scale = p->scale,
+        .scratch = b->attn_scratch + worker * b->attn_scratch_stride,
+    };
+    b->kernels->attend(&job);
+}
+
+static void run_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
+{
+    struct cpu_backend *b = ctx;
+    const struct phase *p = &b->phases[phase];
+    switch (p->kind) {
+    case PHASE_ROWS:
+        run_rows(b, p, item);
+        break;
+    case PHASE_LINEAR:
+        run_linear(b, p, item);
+        break;
+    case PHASE_ATTENTION:
+        run_attention(b, p, item, worker);
+        break;
+    }
+}
+
+/* How this batch divides a phase: sets its chunk, returns its number of items. */
+static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
+{
+    const uint32_t n_rows = n_rows_of(b, p), n_workers = pool_size(b->pool);
+    const uint32_t n_row_blocks = (n_rows + ROW_BLOCK - 1) / ROW_BLOCK;
+    switch (p->kind) {
+    case PHASE_ROWS:
+        p->chunk = n_rows / (n_workers * 4);
+        p->chunk = p->chunk ? p->chunk : 1;
+        return (n_rows + p->chunk - 1) / p->chunk;
+    case PHASE_LINEAR:
+        p->chunk = panel_chunk(p, n_row_blocks, n_workers);
+        return (p->n_panels + p->chunk - 1) / p->chunk * n_row_blocks;
+    case PHASE_ATTENTION:
+        return b->n_tiles * b->model->hp.n_head_kv * head_pieces(b);
+    }
+    return 0;
+}
+
+/* Which sequence each row belongs to, and the tiles of rows that attend together. */
+static void prepare(struct cpu_backend *b, const struct batch *batch)
+{
+    const uint32_t group = b->model->hp.n_head / b->model->hp.n_head_kv;
+    const uint32_t tile_rows = group < ATTN_QUERIES ? ATTN_QUERIES / group : 1;
+    b->batch = batch;
+    b->n_tiles = 0;
+    for (uint32_t i = 0; i < batch->n_seqs; i++) {
+        const struct batch_seq *seq = &batch->seqs[i];
+        assert(seq->first_row + seq->n_rows <= batch->n_rows);
+        for (uint32_t r = 0; r < seq->n_rows; r++) {
+            b->row_seq[seq->first_row + r] = i;
+            assert(batch->positions[seq->first_row + r] == seq->first_pos + r);
+        }
+        for (uint32_t r = 0; r < seq->n_rows; r += tile_rows) {
+            const uint32_t left = seq->n_rows - r;
+            b->tiles[b->n_tiles++] = (struct attn_tile){
+                i, seq->first_row + r, left < tile_rows ? left : tile_rows, seq->first_pos + r};
+        }
+    }
+}
+
+enum err cpu_run(struct backend *base,
+                 const struct batch *batch,
+                 float **logits,
+                 struct err_info *e)
+{
+    struct cpu_backend *b = (struct cpu_backend *)base;
+    *logits = b->bufs[BUF_LOGITS];
+    if (batch->n_rows > b->cfg.max_rows || batch->n_seqs > b->cfg.max_seqs ||
+        batch->n_logit_rows > b->cfg.max_logit_rows)
+        return err_set(e,
+                       ERR_INTERNAL,
+                       "a batch of %u rows, %u sequences, %u logits is too large",
+                       batch->n_rows,
+                       batch->n_seqs,
+                       batch->n_logit_rows);
+    if (batch->n_rows == 0)
+        return OK;
+    prepare(b, batch);
+    for (uint32_t i = 0; i < b->n_phases; i++)
+        b->n_items[i] = divide_phase(b, &b->phases[i]);
+    pool_walk(b->pool, b->n_items, b->n_phases, run_item, b);
+    return OK;
+}

@@ -1,0 +1,59 @@
+/* One small vector language for every kernel, so that the arithmetic is written once.
+ *
+ * A kernel file includes this header after its compiler flags decided the instruction set:
+ *
+ *     AVX-512 with VNNI   VL = 16    __m512
+ *     AVX2 with FMA       VL = 8     __m256
+ *     anything else       VL = 4     arrays of C floats
+ *
+ *     vf   VL floats        vi   VL int32        vb   4 * VL bytes, four to a lane
+ *
+ * vi_dot multiplies four unsigned bytes a lane with four signed bytes that all lanes share, and
+ * adds the four products to the lane: exact integers on every instruction set. */
+#ifndef WEIR_BACKEND_CPU_SIMD_H
+#define WEIR_BACKEND_CPU_SIMD_H
+
+#include "gguf/blocks.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE int32_t load_i32(const void *p)
+{
+    int32_t x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
+#if defined(__AVX512F__) && defined(__AVX512VNNI__)
+#include "backend/cpu/simd_avx512.h"
+#elif defined(__AVX2__) && defined(__FMA__)
+#include "backend/cpu/simd_avx2.h"
+#else
+#include "backend/cpu/simd_plain.h"
+#endif
+
+/* e^x to 2 units in the last place for x in [-87.3, 88.3]; 0 below, e^88.3 above.
+ * x = n ln2 + r with |r| <= ln2 / 2, and the Taylor series of e^r to r^7 (its rest is 5e-9). */
+INLINE vf vf_exp(vf x)
+{
+    vf c = vf_min(vf_max(x, vf_set1(-87.3f)), vf_set1(88.3f));
+    vi n = vi_round(vf_mul(c, vf_set1(1.44269504f)));
+    vf nf = vf_from_i(n);
+    vf r = vf_fma(nf, vf_set1(-0.693145752f), c);
+    r = vf_fma(nf, vf_set1(-1.42860677e-6f), r);
+    vf p = vf_set1(1.0f / 5040);
+    p = vf_fma(p, r, vf_set1(1.0f / 720));
+    p = vf_fma(p, r, vf_set1(1.0f / 120));
+    p = vf_fma(p, r, vf_set1(1.0f / 24));
+    p = vf_fma(p, r, vf_set1(1.0f / 6));
+    p = vf_fma(p, r, vf_set1(0.5f));
+    p = vf_fma(p, r, vf_set1(1.0f));
+    p = vf_fma(p, r, vf_set1(1.0f));
+    return vf_zero_below(vf_mul(p, vf_exp2_of(n)), x, -87.3f);
+}
+
+#endif

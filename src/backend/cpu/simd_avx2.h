@@ -1,0 +1,144 @@
+/* simd.h for AVX2, FMA and F16C. Included by simd.h only. */
+#include <immintrin.h>
+
+#define VL 8
+
+typedef __m256 vf;
+typedef __m256i vi;
+typedef __m256i vb;
+
+#define vf_zero() _mm256_setzero_ps()
+#define vf_set1(x) _mm256_set1_ps(x)
+#define vf_load(p) _mm256_loadu_ps(p)
+#define vf_store(p, v) _mm256_storeu_ps((p), (v))
+#define vf_add(a, b) _mm256_add_ps((a), (b))
+#define vf_sub(a, b) _mm256_sub_ps((a), (b))
+#define vf_mul(a, b) _mm256_mul_ps((a), (b))
+#define vf_div(a, b) _mm256_div_ps((a), (b))
+#define vf_fma(a, b, c) _mm256_fmadd_ps((a), (b), (c))
+#define vf_fnma(a, b, c) _mm256_fnmadd_ps((a), (b), (c)) /* c - a * b */
+#define vf_max(a, b) _mm256_max_ps((a), (b))
+#define vf_min(a, b) _mm256_min_ps((a), (b))
+#define vf_abs(a) _mm256_andnot_ps(_mm256_set1_ps(-0.0f), (a))
+
+/* All ones in lanes below n. */
+INLINE __m256i v_mask_n(uint32_t n)
+{
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), lane);
+}
+
+/* The first n lanes, n <= VL; the others are 0 or untouched. */
+INLINE vf vf_load_n(const float *p, uint32_t n)
+{
+    return _mm256_maskload_ps(p, v_mask_n(n));
+}
+
+INLINE void vf_store_n(float *p, vf v, uint32_t n)
+{
+    _mm256_maskstore_ps(p, v_mask_n(n), v);
+}
+
+/* Lane i keeps a for i < n, else b. */
+INLINE vf vf_first_n(vf a, vf b, uint32_t n)
+{
+    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(v_mask_n(n)));
+}
+
+INLINE vf vf_zero_below(vf a, vf x, float bound)
+{
+    return _mm256_and_ps(_mm256_cmp_ps(x, _mm256_set1_ps(bound), _CMP_NLT_UQ), a);
+}
+
+INLINE float vf_sum(vf a)
+{
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
+
+INLINE float vf_hmax(vf a)
+{
+    __m128 s = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    s = _mm_max_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
+}
+
+INLINE vf vf_load_f16(const uint16_t *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+
+INLINE vf vf_load_bf16(const uint16_t *p)
+{
+    __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
+}
+
+INLINE vf vf_load_u8(const uint8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+
+INLINE vf vf_load_i8(const int8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+
+INLINE void vf_store_f16(uint16_t *p, vf v)
+{
+    _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+
+#define vi_set1(x) _mm256_set1_epi32(x)
+#define vi_round(a) _mm256_cvtps_epi32(a) /* to nearest even */
+#define vf_from_i(a) _mm256_cvtepi32_ps(a)
+
+INLINE int32_t vi_sum(vi a)
+{
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    s = _mm_add_epi32(s, _mm_unpackhi_epi64(s, s));
+    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 1)));
+}
+
+/* 2^n for n in -126..127. */
+INLINE vf vf_exp2_of(vi n)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
+}
+
+INLINE void vi_store_i8(int8_t *p, vi v)
+{
+    __m128i h = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    _mm_storel_epi64((__m128i *)p, _mm_packs_epi16(h, h));
+}
+
+#define vb_load(p) _mm256_loadu_si256((const __m256i *)(p))
+#define vb_low4(w) _mm256_and_si256((w), _mm256_set1_epi8(15))
+#define vb_high4(w) _mm256_and_si256(_mm256_srli_epi16((w), 4), _mm256_set1_epi8(15))
+/* a | ((h shifted so that field f, 2 bits, lies at bits 4 and 5) & 0x30) */
+#define vb_or2(a, h) _mm256_or_si256((a), _mm256_and_si256((h), _mm256_set1_epi8(0x30)))
+#define vb_field2(h, f)                                                                            \
+    ((f) == 0   ? _mm256_slli_epi16((h), 4)                                                        \
+     : (f) == 1 ? _mm256_slli_epi16((h), 2)                                                        \
+     : (f) == 2 ? (h)                                                                              \
+                : _mm256_srli_epi16((h), 2))
+
+/* Bytes up to 63: two products of at most 63 * 127 cannot saturate the 16-bit sum of maddubs. */
+INLINE vi vi_dot(vi acc, vb w, int32_t a4)
+{
+    __m256i p = _mm256_maddubs_epi16(w, _mm256_set1_epi32(a4));
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(p, _mm256_set1_epi16(1)));
+}
+
+/* Bytes that are q + 128: |q| <= 128 and the sign moved to the activation (never -128), so two
+ * products reach at most 32512 and nothing saturates. No offset remains to be taken off. */
+#define vi_begin128(n128) ((void)(n128), _mm256_setzero_si256())
+
+INLINE vi vi_dot128(vi acc, vb w, int32_t a4)
+{
+    __m256i q = _mm256_xor_si256(w, _mm256_set1_epi8((char)0x80));
+    __m256i a = _mm256_sign_epi8(_mm256_set1_epi32(a4), q);
+    __m256i p = _mm256_maddubs_epi16(_mm256_abs_epi8(q), a);
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(p, _mm256_set1_epi16(1)));
+}

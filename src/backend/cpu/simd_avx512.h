@@ -1,0 +1,114 @@
+/* simd.h for AVX-512 F, BW, VL, DQ and VNNI. Included by simd.h only. */
+#include <immintrin.h>
+
+#define VL 16
+
+typedef __m512 vf;
+typedef __m512i vi;
+typedef __m512i vb;
+
+#define vf_zero() _mm512_setzero_ps()
+#define vf_set1(x) _mm512_set1_ps(x)
+#define vf_load(p) _mm512_loadu_ps(p)
+#define vf_store(p, v) _mm512_storeu_ps((p), (v))
+#define vf_add(a, b) _mm512_add_ps((a), (b))
+#define vf_sub(a, b) _mm512_sub_ps((a), (b))
+#define vf_mul(a, b) _mm512_mul_ps((a), (b))
+#define vf_div(a, b) _mm512_div_ps((a), (b))
+#define vf_fma(a, b, c) _mm512_fmadd_ps((a), (b), (c))
+#define vf_fnma(a, b, c) _mm512_fnmadd_ps((a), (b), (c)) /* c - a * b */
+#define vf_max(a, b) _mm512_max_ps((a), (b))
+#define vf_min(a, b) _mm512_min_ps((a), (b))
+#define vf_abs(a) _mm512_abs_ps(a)
+
+/* The first n lanes, n <= VL; the others are 0 or untouched. */
+INLINE vf vf_load_n(const float *p, uint32_t n)
+{
+    return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+}
+
+INLINE void vf_store_n(float *p, vf v, uint32_t n)
+{
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), v);
+}
+
+/* Lane i keeps a for i < n, else b. */
+INLINE vf vf_first_n(vf a, vf b, uint32_t n)
+{
+    return _mm512_mask_blend_ps((__mmask16)((1u << n) - 1), b, a);
+}
+
+INLINE vf vf_zero_below(vf a, vf x, float bound)
+{
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(bound), _CMP_NLT_UQ), a);
+}
+
+INLINE float vf_sum(vf a)
+{
+    return _mm512_reduce_add_ps(a);
+}
+
+INLINE float vf_hmax(vf a)
+{
+    return _mm512_reduce_max_ps(a);
+}
+
+INLINE vf vf_load_f16(const uint16_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+
+INLINE vf vf_load_bf16(const uint16_t *p)
+{
+    __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
+}
+
+INLINE vf vf_load_u8(const uint8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+
+INLINE vf vf_load_i8(const int8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+
+INLINE void vf_store_f16(uint16_t *p, vf v)
+{
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+
+#define vi_set1(x) _mm512_set1_epi32(x)
+#define vi_round(a) _mm512_cvtps_epi32(a) /* to nearest even */
+#define vf_from_i(a) _mm512_cvtepi32_ps(a)
+#define vi_sum(a) _mm512_reduce_add_epi32(a)
+
+/* 2^n for n in -126..127. */
+INLINE vf vf_exp2_of(vi n)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(127)), 23));
+}
+
+INLINE void vi_store_i8(int8_t *p, vi v)
+{
+    _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(v));
+}
+
+#define vb_load(p) _mm512_loadu_si512((const void *)(p))
+#define vb_low4(w) _mm512_and_si512((w), _mm512_set1_epi8(15))
+#define vb_high4(w) _mm512_and_si512(_mm512_srli_epi16((w), 4), _mm512_set1_epi8(15))
+/* a | ((h shifted so that field f, 2 bits, lies at bits 4 and 5) & 0x30) */
+#define vb_or2(a, h)                                                                               \
+    _mm512_ternarylogic_epi32((a), (h), _mm512_set1_epi8(0x30), 0xf8) /* a | (h & mask) */
+#define vb_field2(h, f)                                                                            \
+    ((f) == 0   ? _mm512_slli_epi16((h), 4)                                                        \
+     : (f) == 1 ? _mm512_slli_epi16((h), 2)                                                        \
+     : (f) == 2 ? (h)                                                                              \
+                : _mm512_srli_epi16((h), 2))
+
+#define vi_dot(acc, w, a4) _mm512_dpbusd_epi32((acc), (w), _mm512_set1_epi32(a4))
+
+/* For bytes that are q + 128: begin with -128 * (sum of the activations). */
+#define vi_begin128(n128) _mm512_set1_epi32(n128)
+#define vi_dot128(acc, w, a4) vi_dot((acc), (w), (a4))

@@ -1,0 +1,245 @@
+/* simd.h in plain C: any machine. Included by simd.h only. */
+
+#define VL 4
+
+typedef struct {
+    float x[VL];
+} vf;
+typedef struct {
+    int32_t x[VL];
+} vi;
+typedef struct {
+    uint8_t x[VL * 4];
+} vb;
+
+#define EACH for (int i_ = 0; i_ < VL; i_++)
+#define VF_BINARY(name, expr)                                                                      \
+    INLINE vf name(vf a, vf b)                                                                     \
+    {                                                                                              \
+        vf r;                                                                                      \
+        EACH r.x[i_] = (expr);                                                                     \
+        return r;                                                                                  \
+    }
+
+VF_BINARY(vf_add, a.x[i_] + b.x[i_])
+VF_BINARY(vf_sub, a.x[i_] - b.x[i_])
+VF_BINARY(vf_mul, a.x[i_] * b.x[i_])
+VF_BINARY(vf_div, a.x[i_] / b.x[i_])
+VF_BINARY(vf_max, a.x[i_] > b.x[i_] ? a.x[i_] : b.x[i_])
+VF_BINARY(vf_min, a.x[i_] < b.x[i_] ? a.x[i_] : b.x[i_])
+
+/* One rounding where the machine has the instruction, two where it would be a library call. */
+INLINE float plain_fma(float a, float b, float c)
+{
+#ifdef __FP_FAST_FMAF
+    return fmaf(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
+INLINE vf vf_set1(float a)
+{
+    vf r;
+    EACH r.x[i_] = a;
+    return r;
+}
+
+INLINE vf vf_zero(void)
+{
+    return vf_set1(0.0f);
+}
+
+INLINE vf vf_load(const float *p)
+{
+    vf r;
+    memcpy(r.x, p, sizeof r.x);
+    return r;
+}
+
+INLINE void vf_store(float *p, vf v)
+{
+    memcpy(p, v.x, sizeof v.x);
+}
+
+INLINE vf vf_fma(vf a, vf b, vf c)
+{
+    vf r;
+    EACH r.x[i_] = plain_fma(a.x[i_], b.x[i_], c.x[i_]);
+    return r;
+}
+
+INLINE vf vf_fnma(vf a, vf b, vf c)
+{
+    vf r;
+    EACH r.x[i_] = plain_fma(-a.x[i_], b.x[i_], c.x[i_]);
+    return r;
+}
+
+INLINE vf vf_abs(vf a)
+{
+    vf r;
+    EACH r.x[i_] = fabsf(a.x[i_]);
+    return r;
+}
+
+INLINE vf vf_load_n(const float *p, uint32_t n)
+{
+    vf r = vf_zero();
+    memcpy(r.x, p, n * sizeof *p);
+    return r;
+}
+
+INLINE void vf_store_n(float *p, vf v, uint32_t n)
+{
+    memcpy(p, v.x, n * sizeof *p);
+}
+
+INLINE vf vf_first_n(vf a, vf b, uint32_t n)
+{
+    vf r;
+    EACH r.x[i_] = (uint32_t)i_ < n ? a.x[i_] : b.x[i_];
+    return r;
+}
+
+INLINE vf vf_zero_below(vf a, vf x, float bound)
+{
+    vf r;
+    EACH r.x[i_] = x.x[i_] < bound ? 0.0f : a.x[i_];
+    return r;
+}
+
+INLINE float vf_sum(vf a)
+{
+    return (a.x[0] + a.x[2]) + (a.x[1] + a.x[3]);
+}
+
+INLINE float vf_hmax(vf a)
+{
+    float m = a.x[0];
+    EACH m = m > a.x[i_] ? m : a.x[i_];
+    return m;
+}
+
+INLINE vf vf_load_f16(const uint16_t *p)
+{
+    vf r;
+    EACH r.x[i_] = f16_to_f32(p[i_]);
+    return r;
+}
+
+INLINE vf vf_load_bf16(const uint16_t *p)
+{
+    vf r;
+    EACH r.x[i_] = bf16_to_f32(p[i_]);
+    return r;
+}
+
+INLINE vf vf_load_u8(const uint8_t *p)
+{
+    vf r;
+    EACH r.x[i_] = (float)p[i_];
+    return r;
+}
+
+INLINE vf vf_load_i8(const int8_t *p)
+{
+    vf r;
+    EACH r.x[i_] = (float)p[i_];
+    return r;
+}
+
+INLINE void vf_store_f16(uint16_t *p, vf v)
+{
+    EACH p[i_] = f32_to_f16(v.x[i_]);
+}
+
+INLINE vi vi_set1(int32_t a)
+{
+    vi r;
+    EACH r.x[i_] = a;
+    return r;
+}
+
+INLINE vi vi_round(vf a)
+{
+    vi r;
+    EACH r.x[i_] = (int32_t)lrintf(a.x[i_]);
+    return r;
+}
+
+INLINE vf vf_from_i(vi a)
+{
+    vf r;
+    EACH r.x[i_] = (float)a.x[i_];
+    return r;
+}
+
+INLINE int32_t vi_sum(vi a)
+{
+    return a.x[0] + a.x[1] + a.x[2] + a.x[3];
+}
+
+INLINE vf vf_exp2_of(vi n)
+{
+    vf r;
+    EACH
+    {
+        uint32_t bits = (uint32_t)(n.x[i_] + 127) << 23;
+        memcpy(&r.x[i_], &bits, sizeof bits);
+    }
+    return r;
+}
+
+INLINE void vi_store_i8(int8_t *p, vi v)
+{
+    EACH p[i_] = (int8_t)v.x[i_];
+}
+
+INLINE vb vb_load(const uint8_t *p)
+{
+    vb r;
+    memcpy(r.x, p, sizeof r.x);
+    return r;
+}
+
+INLINE vb vb_low4(vb w)
+{
+    for (int i = 0; i < VL * 4; i++)
+        w.x[i] &= 15;
+    return w;
+}
+
+INLINE vb vb_high4(vb w)
+{
+    for (int i = 0; i < VL * 4; i++)
+        w.x[i] >>= 4;
+    return w;
+}
+
+/* h with field f, 2 bits, at bits 4 and 5 */
+INLINE vb vb_field2(vb h, int f)
+{
+    for (int i = 0; i < VL * 4; i++)
+        h.x[i] = (uint8_t)((h.x[i] >> (2 * f)) << 4);
+    return h;
+}
+
+INLINE vb vb_or2(vb a, vb h)
+{
+    for (int i = 0; i < VL * 4; i++)
+        a.x[i] |= h.x[i] & 0x30;
+    return a;
+}
+
+INLINE vi vi_dot(vi acc, vb w, int32_t a4)
+{
+    int8_t a[4];
+    memcpy(a, &a4, sizeof a);
+    EACH acc.x[i_] += w.x[4 * i_] * a[0] + w.x[4 * i_ + 1] * a[1] + w.x[4 * i_ + 2] * a[2] +
+                      w.x[4 * i_ + 3] * a[3];
+    return acc;
+}
+
+#define vi_begin128(n128) vi_set1(n128)
+#define vi_dot128(acc, w, a4) vi_dot((acc), (w), (a4))

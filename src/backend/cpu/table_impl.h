@@ -1,0 +1,86 @@
+/* The table of one instruction set, and the busy loops that find its limits. The including file
+ * names the table: KERNELS_TABLE and KERNELS_NAME. */
+#include "backend/cpu/simd.h"
+
+#include "backend/cpu/kernels.h"
+
+#include "backend/cpu/linear_impl.h"
+
+#include "backend/cpu/rows_impl.h"
+
+#include "backend/cpu/attention_impl.h"
+
+/* Twelve independent sums hide the latency of any instruction in use. */
+#define N_SUMS 12
+
+static double run_peak_int8(uint64_t n)
+{
+    uint8_t w[4 * VL];
+    for (unsigned i = 0; i < sizeof w; i++)
+        w[i] = (uint8_t)(i & 31);
+    const vb wv = vb_load(w);
+    int32_t a4 = (int32_t)(n & 0x01010101);
+    vi s[N_SUMS];
+    UNROLL for (int i = 0; i < N_SUMS; i++) s[i] = vi_set1(i); /* each its own */
+    for (uint64_t r = 0; r < n; r++) {
+        __asm__ volatile("" : "+r"(a4)); /* a new operand each round, or the loop would fold */
+        UNROLL for (int i = 0; i < N_SUMS; i++) s[i] = vi_dot(s[i], wv, a4);
+    }
+    uint32_t total = 0; /* may wrap */
+    UNROLL for (int i = 0; i < N_SUMS; i++) total += (uint32_t)vi_sum(s[i]);
+    __asm__ volatile("" : : "r"(total));
+    return (double)n * N_SUMS * VL * 4 * 2;
+}
+
+static double run_peak_f32(uint64_t n)
+{
+    float a = 0.5f;
+    vf s[N_SUMS];
+    UNROLL for (int i = 0; i < N_SUMS; i++) s[i] = vf_set1((float)i);
+    for (uint64_t r = 0; r < n; r++) {
+        __asm__ volatile("" : "+m"(a));
+        const vf x = vf_set1(a);
+        UNROLL for (int i = 0; i < N_SUMS; i++) s[i] = vf_fma(s[i], x, x);
+    }
+    float total = 0;
+    UNROLL for (int i = 0; i < N_SUMS; i++) total += vf_sum(s[i]);
+    __asm__ volatile("" : : "m"(total));
+    return (double)n * N_SUMS * VL * 2;
+}
+
+/* Four sums over four parts of every KiB. */
+static uint64_t run_read(const void *p, size_t n)
+{
+    const uint8_t *at = p;
+    vf s[4];
+    UNROLL for (int i = 0; i < 4; i++) s[i] = vf_zero();
+    for (size_t b = 0; b < n; b += 16 * VL) {
+        UNROLL for (int i = 0; i < 4; i++) s[i] =
+            vf_add(s[i], vf_load((const float *)(at + b) + i * VL));
+    }
+    float total = vf_sum(vf_add(vf_add(s[0], s[1]), vf_add(s[2], s[3])));
+    uint32_t bits;
+    memcpy(&bits, &total, sizeof bits);
+    return bits;
+}
+
+const struct cpu_kernels KERNELS_TABLE = {
+    .name = KERNELS_NAME,
+    .linear = {[PANEL_F32] = run_f32,
+               [PANEL_F16] = run_f16,
+               [PANEL_BF16] = run_bf16,
+               [PANEL_Q8_0] = run_q8_0,
+               [PANEL_Q4_0] = run_q4_0,
+               [PANEL_Q4_K] = run_q4_k,
+               [PANEL_Q6_K] = run_q6_k},
+    .norm = run_norm,
+    .silu_mul = run_silu_mul,
+    .add = run_add,
+    .pack = run_pack,
+    .kv_store = run_kv_store,
+    .attend = run_attend,
+    .exp = run_exp,
+    .peak_int8 = run_peak_int8,
+    .peak_f32 = run_peak_f32,
+    .read = run_read,
+};

@@ -1,0 +1,274 @@
+#include "backend/cpu/threads.h"
+
+#include "base/mem.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    MAX_THREADS = 1024,
+    SPINS_BEFORE_YIELD = 4000, /* some 50 us: the machine may have more to do than we know */
+    YIELDS_BEFORE_SLEEP = 200, /* an idle worker only */
+    ITEM_BITS = 24,
+};
+
+/* The cursor's value for an item of a phase. Phases are numbered on from walk to walk, so that a
+ * value never comes back: a worker that was put aside for any time takes nothing twice. Between
+ * walks the item is NO_ITEM: nothing can be taken while the next walk is being written down. */
+#define ITEM_MASK ((UINT64_C(1) << ITEM_BITS) - 1)
+#define NO_ITEM ITEM_MASK
+
+/* Words that different threads write lie in different cache lines. */
+struct pool {
+    _Alignas(64) atomic_uint_least64_t cursor; /* phase << ITEM_BITS | next item */
+    _Alignas(64) atomic_uint n_done;           /* items of the phase that are done */
+    _Alignas(64) atomic_uint_least64_t first;  /* number of the walk's first phase, */
+    atomic_uint_least64_t end;                 /* and of the one after its last */
+    pool_item_fn fn;                           /* valid while an item is held */
+    void *ctx;
+    atomic_uint *n_items; /* [max_phases] of this walk */
+    uint32_t max_phases;
+    atomic_bool stop;
+    atomic_uint n_sleeping;
+    pthread_mutex_t lock; /* guards falling asleep and waking */
+    pthread_cond_t wake;
+    uint32_t n;
+    pthread_t *threads; /* [n - 1] */
+};
+
+struct worker_arg {
+    struct pool *pool;
+    uint32_t index;
+};
+
+static inline void pause_cpu(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Physical cores among the CPUs of our affinity mask: those that are the first of their siblings
+ * that we may use. */
+static uint32_t count_cores(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return 1;
+    uint32_t n = 0;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &set))
+            continue;
+        char path[96];
+        snprintf(
+            path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+        FILE *f = fopen(path, "re");
+        bool first = true;
+        int from, to;
+        while (f && fscanf(f, "%d", &from) == 1) {
+            to = from;
+            int c = fgetc(f);
+            if (c == '-' && fscanf(f, "%d", &to) == 1)
+                c = fgetc(f);
+            for (int s = from; s <= to && s < cpu; s++)
+                first = first && !(s >= 0 && s < CPU_SETSIZE && CPU_ISSET(s, &set));
+            if (c != ',')
+                break;
+        }
+        if (f)
+            fclose(f);
+        n += first;
+    }
+    return n ? n : 1;
+}
+
+/* Begin the first phase from `phase` on that has items; or end the walk. */
+static void open_phase(struct pool *p, uint64_t phase)
+{
+    const uint64_t first = atomic_load_explicit(&p->first, memory_order_relaxed);
+    const uint64_t end = atomic_load_explicit(&p->end, memory_order_relaxed);
+    while (phase < end &&
+           atomic_load_explicit(&p->n_items[phase - first], memory_order_relaxed) == 0)
+        phase++;
+    atomic_store_explicit(&p->n_done, 0, memory_order_relaxed);
+    atomic_store(&p->cursor, phase << ITEM_BITS | (phase < end ? 0 : NO_ITEM));
+}
+
+/* Take an item if one is free and do it. False if there was none at the cursor `at`. While a walk
+ * is under way first and n_items stand still; a worker that comes late may read those of another
+ * walk than `at` is from, but then the cursor has moved on, and the exchange fails. */
+static bool do_item(struct pool *p, uint64_t at, uint32_t worker)
+{
+    const uint64_t phase = at >> ITEM_BITS;
+    const uint64_t index = phase - atomic_load_explicit(&p->first, memory_order_relaxed);
+    if ((at & ITEM_MASK) == NO_ITEM || index >= p->max_phases)
+        return false;
+    const uint32_t n = atomic_load_explicit(&p->n_items[index], memory_order_relaxed);
+    if ((at & ITEM_MASK) >= n)
+        return false;
+    if (!atomic_compare_exchange_strong_explicit(
+            &p->cursor, &at, at + 1, memory_order_acquire, memory_order_relaxed))
+        return true; /* somebody was faster: look again */
+    p->fn(p->ctx, (uint32_t)index, (uint32_t)(at & ITEM_MASK), worker);
+    if (atomic_fetch_add_explicit(&p->n_done, 1, memory_order_acq_rel) + 1 == n)
+        open_phase(p, phase + 1);
+    return true;
+}
+
+/* A moment's wait, longer the more often it was in vain. */
+static inline void back_off(uint32_t spins)
+{
+    if (spins < SPINS_BEFORE_YIELD)
+        pause_cpu();
+    else
+        sched_yield();
+}
+
+/* Sleep while the cursor stays at `at`, the end of a walk. */
+static void sleep_at(struct pool *p, uint64_t at)
+{
+    pthread_mutex_lock(&p->lock);
+    atomic_fetch_add(&p->n_sleeping, 1);
+    while (atomic_load(&p->cursor) == at && !atomic_load(&p->stop))
+        pthread_cond_wait(&p->wake, &p->lock);
+    atomic_fetch_sub(&p->n_sleeping, 1);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void *worker_main(void *arg)
+{
+    struct worker_arg a = *(struct worker_arg *)arg;
+    struct pool *p = a.pool;
+    uint32_t spins = 0;
+    free(arg);
+    mem_watch(true);
+    while (!atomic_load_explicit(&p->stop, memory_order_relaxed)) {
+        const uint64_t at = atomic_load_explicit(&p->cursor, memory_order_acquire);
+        if (do_item(p, at, a.index)) {
+            spins = 0;
+            continue;
+        }
+        back_off(spins++);
+        if (spins > SPINS_BEFORE_YIELD + YIELDS_BEFORE_SLEEP && (at & ITEM_MASK) == NO_ITEM) {
+            sleep_at(p, at);
+            spins = 0;
+        }
+    }
+    return NULL;
+}
+
+/* The store of the cursor and the load of n_sleeping are sequentially consistent: either we see a
+ * sleeper, or it sees the cursor before it sleeps. */
+static void wake_workers(struct pool *p)
+{
+    if (atomic_load(&p->n_sleeping) > 0) {
+        pthread_mutex_lock(&p->lock);
+        pthread_cond_broadcast(&p->wake);
+        pthread_mutex_unlock(&p->lock);
+    }
+}
+
+void pool_walk(
+    struct pool *p, const uint32_t *n_items, uint32_t n_phases, pool_item_fn fn, void *ctx)
+{
+    const uint64_t first = atomic_load_explicit(&p->end, memory_order_relaxed) + 1;
+    assert(n_phases <= p->max_phases);
+    p->fn = fn;
+    p->ctx = ctx;
+    for (uint32_t i = 0; i < n_phases; i++) {
+        assert(n_items[i] < NO_ITEM);
+        atomic_store_explicit(&p->n_items[i], n_items[i], memory_order_relaxed);
+    }
+    atomic_store_explicit(&p->first, first, memory_order_relaxed);
+    atomic_store(&p->end, first + n_phases);
+    open_phase(p, first);
+    if (p->n > 1)
+        wake_workers(p);
+    for (uint32_t spins = 0;;) {
+        const uint64_t at = atomic_load_explicit(&p->cursor, memory_order_acquire);
+        if (at >> ITEM_BITS == first + n_phases)
+            return;
+        if (do_item(p, at, 0))
+            spins = 0;
+        else
+            back_off(spins++);
+    }
+}
+
+/* Signals are for the threads that the program made for them. */
+static int start_worker(struct pool *p, uint32_t index)
+{
+    struct worker_arg *arg = mem_alloc(sizeof *arg);
+    *arg = (struct worker_arg){p, index};
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int rc = pthread_create(&p->threads[index - 1], NULL, worker_main, arg);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc != 0)
+        free(arg);
+    return rc;
+}
+
+static void stop_workers(struct pool *p, uint32_t n_started)
+{
+    atomic_store(&p->stop, true);
+    pthread_mutex_lock(&p->lock);
+    pthread_cond_broadcast(&p->wake);
+    pthread_mutex_unlock(&p->lock);
+    for (uint32_t i = 0; i < n_started; i++)
+        pthread_join(p->threads[i], NULL);
+}
+
+enum err pool_create(uint32_t n_threads, uint32_t max_phases, struct pool **out, struct err_info *e)
+{
+    *out = NULL;
+    if (n_threads > MAX_THREADS)
+        return err_set(e, ERR_INVALID, "%u threads; at most %d", n_threads, MAX_THREADS);
+    struct pool *p = mem_aligned(sizeof *p);
+    if (!p)
+        return err_set(e, ERR_NOMEM, "no memory for the workers");
+    *p = (struct pool){.n = n_threads ? n_threads : count_cores(), .max_phases = max_phases};
+    atomic_init(&p->cursor, NO_ITEM);
+    p->n_items = mem_zalloc(max_phases, sizeof *p->n_items);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->wake, NULL);
+    p->threads = mem_zalloc(p->n, sizeof *p->threads);
+    for (uint32_t i = 1; i < p->n; i++) {
+        if (start_worker(p, i) != 0) {
+            uint32_t n = p->n;
+            stop_workers(p, i - 1);
+            p->n = 1;
+            pool_destroy(p);
+            return err_set(e, ERR_NOMEM, "the system refused thread %u of %u", i + 1, n);
+        }
+    }
+    *out = p;
+    return OK;
+}
+
+void pool_destroy(struct pool *p)
+{
+    if (!p)
+        return;
+    if (p->n > 1)
+        stop_workers(p, p->n - 1);
+    pthread_cond_destroy(&p->wake);
+    pthread_mutex_destroy(&p->lock);
+    free(p->threads);
+    free(p->n_items);
+    free(p);
+}
+
+uint32_t pool_size(const struct pool *p)
+{
+    return p->n;
+}

@@ -1,0 +1,155 @@
+/* Drives a backend with block tables of its own, for the tests of this folder. */
+#ifndef WEIR_TESTS_CPU_DRIVE_H
+#define WEIR_TESTS_CPU_DRIVE_H
+
+#include "backend/backend.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define N_PROMPT 70
+#define MAX_SEQS 8
+
+/* Of tests/data/golden: the rows whose logits are stored, and the prompt of the model loaded last.
+ */
+static const uint32_t golden_rows[10] = {0, 1, 2, 15, 16, 31, 32, 47, 63, 69};
+static int32_t golden_prompt[N_PROMPT];
+
+/* sum (a - b)^2 / sum b^2 */
+static inline double nmse(const float *a, const float *b, size_t n)
+{
+    double num = 0, den = 0;
+    for (size_t i = 0; i < n; i++) {
+        num += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        den += (double)b[i] * b[i];
+    }
+    return num / den;
+}
+
+/* A part of one sequence to run. */
+struct part {
+    uint32_t seq, first_pos, n;
+};
+
+struct drive {
+    struct backend *b;
+    uint32_t n_vocab, block_tokens;
+    uint32_t tables[MAX_SEQS][64];
+};
+
+/* The list of numbers behind "prompt": in the model's description. */
+static inline void load_prompt(const char *name)
+{
+    char path[512], text[4096] = "";
+    snprintf(path, sizeof path, "%s/golden/%s.json", TEST_DATA, name);
+    FILE *f = fopen(path, "r");
+    if (f)
+        (void)!fread(text, 1, sizeof text - 1, f);
+    char *at = strstr(text, "\"prompt\"");
+    at = at ? strchr(at, '[') : NULL;
+    int ok = at != NULL;
+    for (int i = 0; ok && i < N_PROMPT; i++) {
+        char *end;
+        golden_prompt[i] = (int32_t)strtol(at + 1, &end, 10);
+        ok = end != at + 1;
+        at = end;
+    }
+    if (f)
+        fclose(f);
+    if (!ok) {
+        fprintf(stderr, "%s: no prompt\n", path);
+        abort();
+    }
+}
+
+static inline struct model *load_golden(const char *name)
+{
+    char path[512];
+    load_prompt(name);
+    snprintf(path, sizeof path, "%s/golden/%s.gguf", TEST_DATA, name);
+    struct model *m;
+    struct err_info e;
+    if (model_load(path, &m, &e) != OK) {
+        fprintf(stderr, "%s: %s\n", path, e.text);
+        abort();
+    }
+    return m;
+}
+
+/* Blocks are dealt to sequences in an order that `shuffle` decides. */
+static inline void drive_open(struct drive *d,
+                              const struct model *m,
+                              const char *isa,
+                              enum kv_type kv,
+                              uint32_t threads,
+                              uint32_t block_tokens,
+                              uint32_t shuffle)
+{
+    const uint32_t per_seq = (N_PROMPT + 30 + block_tokens - 1) / block_tokens;
+    struct backend_config cfg = {.n_threads = threads,
+                                 .kv_type = kv,
+                                 .n_blocks = per_seq * MAX_SEQS,
+                                 .block_tokens = block_tokens,
+                                 .max_rows = MAX_SEQS * N_PROMPT,
+                                 .max_seqs = MAX_SEQS,
+                                 .max_logit_rows = MAX_SEQS * N_PROMPT};
+    struct err_info e;
+    setenv("WEIR_ISA", isa, 1);
+    if (cpu_backend_create(m, &cfg, &d->b, &e) != OK) {
+        fprintf(stderr, "create: %s\n", e.text);
+        abort();
+    }
+    d->n_vocab = m->hp.n_vocab;
+    d->block_tokens = block_tokens;
+    uint32_t n = per_seq * MAX_SEQS, next = shuffle;
+    for (uint32_t s = 0; s < MAX_SEQS; s++) {
+        for (uint32_t i = 0; i < per_seq; i++, next++)
+            d->tables[s][i] = shuffle ? (next * 5 + 3) % n : s * per_seq + i;
+    }
+    if (shuffle && n % 5 == 0)
+        abort(); /* the stride must reach every block */
+}
+
+static inline void drive_close(struct drive *d)
+{
+    d->b->ops->destroy(d->b);
+}
+
+/* Run one batch of parts, sequence i made of tokens[i]; all rows' logits are copied to
+ * out[i][position]. */
+static inline void drive_run(struct drive *d,
+                             const struct part *parts,
+                             uint32_t n_parts,
+                             const int32_t *const *tokens,
+                             float *const *out)
+{
+    static int32_t ids[MAX_SEQS * N_PROMPT];
+    static uint32_t positions[MAX_SEQS * N_PROMPT], rows[MAX_SEQS * N_PROMPT];
+    struct batch_seq seqs[MAX_SEQS];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_parts; i++) {
+        seqs[i] = (struct batch_seq){n, parts[i].n, parts[i].first_pos, d->tables[parts[i].seq]};
+        for (uint32_t r = 0; r < parts[i].n; r++, n++) {
+            positions[n] = parts[i].first_pos + r;
+            ids[n] = tokens[i][positions[n]];
+            rows[n] = n;
+        }
+    }
+    struct batch batch = {n, ids, positions, n_parts, seqs, n, rows};
+    float *logits;
+    struct err_info e;
+    if (d->b->ops->run(d->b, &batch, &logits, &e) != OK) {
+        fprintf(stderr, "run: %s\n", e.text);
+        abort();
+    }
+    for (uint32_t i = 0, r = 0; i < n_parts; i++) {
+        for (uint32_t p = 0; p < parts[i].n; p++, r++)
+            memcpy(out[i] + (size_t)(parts[i].first_pos + p) * d->n_vocab,
+                   logits + (size_t)r * d->n_vocab,
+                   d->n_vocab * sizeof *logits);
+    }
+}
+
+#endif

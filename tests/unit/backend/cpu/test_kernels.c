@@ -1,0 +1,454 @@
+/* Every kernel of every instruction set that this machine has, against plain double arithmetic,
+ * over odd shapes; and the same bits for a row alone and among others. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/panel.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define COUNT(a) (sizeof(a) / sizeof(a)[0])
+
+static const char *const isas[] = {"reference", "avx2", "avx512"};
+static const enum gguf_type types[] = {GGUF_TYPE_F32,
+                                       GGUF_TYPE_F16,
+                                       GGUF_TYPE_BF16,
+                                       GGUF_TYPE_Q8_0,
+                                       GGUF_TYPE_Q4_0,
+                                       GGUF_TYPE_Q4_K,
+                                       GGUF_TYPE_Q6_K};
+
+static uint64_t seed, state;
+
+static uint32_t rnd(void)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(state >> 33);
+}
+
+static float rnd_float(void)
+{
+    return (float)(rnd() % 20001) / 10000.0f - 1.0f;
+}
+
+static int start(void **s)
+{
+    (void)s;
+    const char *given = getenv("SEED");
+    seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
+    state = seed;
+    print_message("SEED=%llu\n", (unsigned long long)seed);
+    return 0;
+}
+
+/* A finite half at p, in 0.001..0.06. */
+static void put_scale(uint8_t *p)
+{
+    const uint16_t h = f32_to_f16((float)(rnd() % 60 + 1) / 1000.0f);
+    memcpy(p, &h, 2);
+}
+
+/* A tensor of random blocks: any bits at all, but finite scales. */
+static struct gguf_tensor make_tensor(enum gguf_type type, uint32_t k, uint32_t n)
+{
+    const struct gguf_type_info *info = gguf_type_info(type);
+    const size_t n_blocks = (size_t)n * k / info->block_values;
+    uint8_t *data = mem_alloc(n_blocks * info->block_bytes);
+    for (size_t i = 0; i < n_blocks; i++) {
+        uint8_t *b = data + i * info->block_bytes;
+        const float f = rnd_float();
+        const uint16_t half = type == GGUF_TYPE_F16 ? f32_to_f16(f) : f32_to_bf16(f);
+        for (uint32_t j = 0; j < info->block_bytes; j++)
+            b[j] = (uint8_t)rnd();
+        if (type == GGUF_TYPE_F32)
+            memcpy(b, &f, 4);
+        else if (info->block_bytes == 2)
+            memcpy(b, &half, 2);
+        else
+            put_scale(type == GGUF_TYPE_Q6_K ? b + offsetof(struct block_q6_k, d) : b);
+        if (type == GGUF_TYPE_Q4_K)
+            put_scale(b + 2);
+        if (type == GGUF_TYPE_Q8_0 && i % 3 == 0)
+            memset(b + 2, 0x80, 32); /* -128, which no sign trick may lose */
+    }
+    return (struct gguf_tensor){.type = type,
+                                .n_dims = 2,
+                                .ne = {k, n, 1, 1},
+                                .n_bytes = n_blocks * info->block_bytes,
+                                .data = data};
+}
+
+static struct act make_act(uint32_t k, uint32_t rows)
+{
+    const uint32_t padded = (rows + 7) / 4 * 4;
+    return (struct act){.k = k,
+                        .x = mem_aligned((size_t)padded * k * 4),
+                        .q = mem_aligned((size_t)padded * k),
+                        .b = mem_aligned((size_t)padded * (k / 32 + 1) * sizeof(struct act_block))};
+}
+
+static void free_act(struct act *a)
+{
+    free(a->x);
+    free(a->q);
+    free(a->b);
+}
+
+struct linear_case {
+    const struct cpu_kernels *kernels;
+    enum panel_format format;
+    struct gguf_tensor w;
+    uint32_t k, n, rows;
+    uint8_t *panels;
+    float *x, *bias; /* [rows, k], [n] */
+};
+
+/* All columns for rows first .. first + n_rows - 1, packed by themselves, onto out [rows, n]. */
+static void run_linear(const struct linear_case *c,
+                       uint32_t first,
+                       uint32_t n_rows,
+                       uint32_t lanes,
+                       bool add,
+                       float *out)
+{
+    struct act a = make_act(c->k, n_rows);
+    for (uint32_t r = 0; r < n_rows; r++)
+        c->kernels->pack(
+            c->x + (size_t)(first + r) * c->k, &a, r, panel_act_kind(c->format), lanes);
+    const struct linear_job j = {.panels = c->panels,
+                                 .panel_bytes = panel_bytes(c->format, c->k),
+                                 .n_panels = (c->n + 15) / 16,
+                                 .n_cols = c->n,
+                                 .act = &a,
+                                 .act_lanes = lanes,
+                                 .n_rows = n_rows,
+                                 .out = out + (size_t)first * c->n,
+                                 .out_stride = c->n,
+                                 .bias = c->bias,
+                                 .add = add};
+    c->kernels->linear[c->format](&j);
+    free_act(&a);
+}
+
+/* The exact sum, over activations as the kernel sees them: rounded to 8 bits for quantised weights.
+ */
+static double exact(const struct linear_case *c, const float *w, const float *x)
+{
+    double sum = 0;
+    for (uint32_t k = 0; k < c->k; k++) {
+        double a = x[k];
+        if (panel_act_kind(c->format) == ACT_INT8) {
+            float amax = 0;
+            for (uint32_t i = k / 32 * 32; i < k / 32 * 32 + 32; i++)
+                amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
+            a = amax > 0 ? nearbyintf(x[k] * (127.0f / amax)) * (amax / 127.0f) : 0;
+        }
+        sum += w[k] * a;
+    }
+    return sum;
+}
+
+static void check_linear(const struct linear_case *c)
+{
+    float *out = mem_zalloc((size_t)c->rows * c->n + 1, sizeof *out);
+    float *alone = mem_zalloc((size_t)c->rows * c->n + 1, sizeof *out);
+    float *row = mem_alloc(c->k * sizeof *row);
+    out[(size_t)c->rows * c->n] = 77; /* a guard */
+    run_linear(c, 0, c->rows, ACT_TILE, false, out);
+    double num = 0, den = 0;
+    for (uint32_t j = 0; j < c->n; j++) {
+        gguf_dequantize(c->w.type, c->w.data + j * (c->w.n_bytes / c->n), row, c->k);
+        for (uint32_t r = 0; r < c->rows; r++) {
+            const double want = exact(c, row, c->x + (size_t)r * c->k) + (c->bias ? c->bias[j] : 0);
+            const double got = out[(size_t)r * c->n + j];
+            num += (got - want) * (got - want);
+            den += want * want;
+        }
+    }
+    if (!(num <= den * 1e-11))
+        fail_msg("%s %s k %u n %u rows %u: nmse %.2e",
+                 c->kernels->name,
+                 gguf_type_name(c->w.type),
+                 c->k,
+                 c->n,
+                 c->rows,
+                 num / den);
+    assert_true(out[(size_t)c->rows * c->n] == 77);
+
+    for (uint32_t r = 0; r < c->rows; r++) /* packed as a lone row */
+        run_linear(c, r, 1, r % 2 ? 1 : ACT_TILE, false, alone);
+    assert_memory_equal(alone, out, (size_t)c->rows * c->n * sizeof *out);
+    run_linear(c, 0, c->rows, ACT_TILE, true, alone); /* once more, added on */
+    for (size_t i = 0; i < (size_t)c->rows * c->n; i++)
+        assert_true(alone[i] == out[i] + out[i]);
+    free(out);
+    free(alone);
+    free(row);
+}
+
+static void linear_shapes(const struct cpu_kernels *kernels, enum gguf_type type)
+{
+    static const uint32_t ns[] = {1, 15, 16, 17, 40, 100};
+    const uint32_t unit = gguf_type_info(type)->block_values;
+    for (uint32_t rows = 1; rows <= 33; rows += rows < 10 ? 1 : 7) {
+        struct linear_case c = {.kernels = kernels, .rows = rows, .n = ns[rnd() % COUNT(ns)]};
+        c.k = unit == 1 ? 1 + rnd() % 150 : unit * (1 + rnd() % 3);
+        assert_true(panel_format_of(type, &c.format));
+        c.w = make_tensor(type, c.k, c.n);
+        const size_t bytes = panel_bytes(c.format, c.k);
+        c.panels = mem_aligned(bytes * ((c.n + 15) / 16));
+        for (uint32_t p = 0; p < (c.n + 15) / 16; p++)
+            panel_pack(c.format, &c.w, p, c.panels + p * bytes);
+        c.x = mem_alloc((size_t)rows * c.k * sizeof *c.x);
+        for (size_t i = 0; i < (size_t)rows * c.k; i++)
+            c.x[i] = rows == 3 && i < c.k ? 0 : rnd_float(); /* one row of zeros */
+        float bias[100];
+        for (uint32_t i = 0; i < c.n; i++)
+            bias[i] = rnd_float();
+        c.bias = rows % 2 ? bias : NULL;
+        check_linear(&c);
+        free((void *)(uintptr_t)c.w.data);
+        free(c.panels);
+        free(c.x);
+    }
+}
+
+static void linears_are_exact(void **s)
+{
+    (void)s;
+    for (size_t i = 0; i < COUNT(isas); i++) {
+        for (size_t t = 0; t < COUNT(types); t++)
+            linear_shapes(cpu_kernels_select(isas[i]), types[t]);
+    }
+}
+
+/* Attention of one KV head over shuffled blocks, against softmax in double over what was stored. */
+struct attn_case {
+    const struct cpu_kernels *kernels;
+    struct kv_layout kv;
+    uint32_t group, first_pos, rows, n_blocks;
+    uint32_t *blocks;
+    uint8_t *memory;
+    float *q, *k, *v; /* [rows, group, dim], [n_pos, dim] */
+};
+
+static void store_context(const struct attn_case *c, uint32_t n_pos)
+{
+    for (uint32_t p = 0; p < n_pos; p++) {
+        uint8_t *head = c->memory + c->blocks[p / c->kv.block_tokens] * c->kv.block_bytes +
+                        c->kv.head_bytes; /* the second of two heads */
+        c->kernels->kv_store(&c->kv,
+                             head,
+                             p % c->kv.block_tokens,
+                             c->k + (size_t)p * c->kv.head_dim,
+                             c->v + (size_t)p * c->kv.head_dim);
+    }
+}
+
+static void attend(const struct attn_case *c, uint32_t first_row, uint32_t rows, float *out)
+{
+    const uint32_t dim = c->kv.head_dim;
+    float *scratch = mem_aligned(attn_scratch_floats(dim) * sizeof *scratch);
+    memset(scratch, 0xff, attn_scratch_floats(dim) * sizeof *scratch); /* NaN */
+    const struct attn_job j = {.kv = &c->kv,
+                               .base = c->memory,
+                               .blocks = c->blocks,
+                               .head_kv = 1,
+                               .group = c->group,
+                               .first_pos = c->first_pos + first_row,
+                               .n_rows = rows,
+                               .q = c->q + (size_t)first_row * c->group * dim,
+                               .out = out + (size_t)first_row * c->group * dim,
+                               .q_stride = (size_t)c->group * dim,
+                               .out_stride = (size_t)c->group * dim,
+                               .scale = 0.3f,
+                               .scratch = scratch};
+    c->kernels->attend(&j);
+    free(scratch);
+}
+
+static double attn_error(const struct attn_case *c, const float *out)
+{
+    const uint32_t dim = c->kv.head_dim;
+    double num = 0, den = 0, w[512], want[MAX_HEAD_DIM];
+    for (uint32_t i = 0; i < c->rows * c->group; i++) {
+        const uint32_t n = c->first_pos + i / c->group + 1;
+        double top = -INFINITY, sum = 0;
+        for (uint32_t p = 0; p < n; p++) {
+            w[p] = 0;
+            for (uint32_t d = 0; d < dim; d++)
+                w[p] += (double)c->q[(size_t)i * dim + d] * c->k[(size_t)p * dim + d] * 0.3f;
+            top = w[p] > top ? w[p] : top;
+        }
+        memset(want, 0, sizeof want);
+        for (uint32_t p = 0; p < n; p++) {
+            sum += w[p] = exp(w[p] - top);
+            for (uint32_t d = 0; d < dim; d++)
+                want[d] += w[p] * c->v[(size_t)p * dim + d];
+        }
+        for (uint32_t d = 0; d < dim; d++) {
+            const double diff = out[(size_t)i * dim + d] - want[d] / sum;
+            num += diff * diff;
+            den += want[d] / sum * want[d] / sum;
+        }
+    }
+    return num / den;
+}
+
+static void check_attention(struct attn_case *c, enum kv_type type, uint32_t dim, uint32_t slots)
+{
+    static const double limit[] = {
+        [KV_F32] = 1e-12, [KV_F16] = 1e-6, [KV_BF16] = 5e-5, [KV_Q8_0] = 3e-4};
+    const uint32_t n_pos = c->first_pos + c->rows;
+    c->kv = (struct kv_layout){.type = type, .head_dim = dim, .block_tokens = slots};
+    c->kv.half_bytes = kv_row_bytes(type, dim) * slots;
+    c->kv.head_bytes = 2 * c->kv.half_bytes;
+    c->kv.block_bytes = 2 * c->kv.head_bytes;
+    c->n_blocks = (n_pos + slots - 1) / slots;
+    c->blocks = mem_alloc(c->n_blocks * sizeof *c->blocks);
+    for (uint32_t i = 0; i < c->n_blocks; i++)
+        c->blocks[i] = c->n_blocks - 1 - i;
+    c->memory = mem_aligned(c->n_blocks * c->kv.block_bytes);
+    memset(c->memory, 0xff, c->n_blocks * c->kv.block_bytes); /* NaN where nothing is stored */
+    const size_t n_q = (size_t)c->rows * c->group * dim, n_kv = (size_t)n_pos * dim;
+    c->q = mem_alloc(n_q * sizeof *c->q);
+    c->k = mem_alloc(n_kv * sizeof *c->k);
+    c->v = mem_alloc(n_kv * sizeof *c->v);
+    for (size_t i = 0; i < n_q; i++)
+        c->q[i] = rnd_float() * 2;
+    for (size_t i = 0; i < n_kv; i++) {
+        c->k[i] = rnd_float();
+        c->v[i] = rnd_float();
+    }
+    store_context(c, n_pos);
+    float *out = mem_zalloc(n_q, sizeof *out), *alone = mem_zalloc(n_q, sizeof *out);
+    attend(c, 0, c->rows, out);
+    const double error = attn_error(c, out);
+    if (!(error < limit[type]))
+        fail_msg("%s kv %s dim %u slots %u group %u rows %u at %u: nmse %.2e",
+                 c->kernels->name,
+                 kv_type_name(type),
+                 dim,
+                 slots,
+                 c->group,
+                 c->rows,
+                 c->first_pos,
+                 error);
+    for (uint32_t r = 0; r < c->rows; r++)
+        attend(c, r, 1, alone);
+    assert_memory_equal(alone, out, n_q * sizeof *out);
+    free(c->blocks);
+    free(c->memory);
+    free(c->q);
+    free(c->k);
+    free(c->v);
+    free(out);
+    free(alone);
+}
+
+static void attention_is_exact(void **s)
+{
+    (void)s;
+    static const uint32_t dims[] = {8, 24, 64, 72, 128}, slots[] = {16, 32, 1, 5, 24};
+    for (size_t i = 0; i < COUNT(isas); i++) {
+        for (int type = KV_F32; type <= KV_Q8_0; type++) {
+            for (uint32_t n = 0; n < 25; n++) {
+                struct attn_case c = {.kernels = cpu_kernels_select(isas[i]),
+                                      .group = 1 + rnd() % 9,
+                                      .first_pos = rnd() % 3 ? rnd() % 90 : 0};
+                c.rows = 1 + rnd() % (ATTN_QUERIES / c.group);
+                check_attention(&c, (enum kv_type)type, dims[n % 5], slots[n / 5]);
+            }
+        }
+    }
+}
+
+/* Distance in units of the last place of the right value. */
+static double ulps(float got, double want)
+{
+    int e;
+    frexp(want, &e);
+    return fabs(got - want) / ldexp(1, (e < -125 ? -125 : e) - 24);
+}
+
+static void exp_is_accurate(void **s)
+{
+    (void)s;
+    for (size_t i = 0; i < COUNT(isas); i++) {
+        const struct cpu_kernels *k = cpu_kernels_select(isas[i]);
+        double worst = 0;
+        for (int n = 0; n < 20000; n++) {
+            float x[37], y[37];
+            for (int j = 0; j < 37; j++)
+                x[j] = rnd_float() * (j % 2 ? 87.0f : 3.0f);
+            k->exp(x, y, 37);
+            for (int j = 0; j < 37; j++) {
+                const double u = ulps(y[j], exp((double)x[j]));
+                worst = u > worst ? u : worst;
+            }
+        }
+        print_message("%-9s exp: %.2f ulp\n", isas[i], worst);
+        assert_true(worst < 2);
+        float edge[4] = {-INFINITY, -200, 0, 88.0f}, out[4];
+        k->exp(edge, out, 4);
+        assert_true(out[0] == 0 && out[1] == 0 && out[2] == 1 && isfinite(out[3]));
+    }
+}
+
+static void rows_are_exact(void **s)
+{
+    (void)s;
+    for (size_t i = 0; i < COUNT(isas); i++) {
+        const struct cpu_kernels *kernels = cpu_kernels_select(isas[i]);
+        for (uint32_t n = 1; n <= 140; n += n < 70 ? 1 : 23) {
+            float x[141], w[141], out[141];
+            double sum = 0;
+            for (uint32_t j = 0; j < n; j++) {
+                x[j] = rnd_float() * 4;
+                w[j] = rnd_float();
+                sum += (double)x[j] * x[j];
+            }
+            out[n] = 77;
+            kernels->norm(x, w, out, n, 1e-5f);
+            for (uint32_t j = 0; j < n; j++)
+                assert_true(fabs(out[j] - x[j] / sqrt(sum / n + 1e-5f) * w[j]) < 2e-6);
+            kernels->silu_mul(x, w, out, n);
+            for (uint32_t j = 0; j < n; j++)
+                assert_true(fabs(out[j] - x[j] / (1 + exp(-(double)x[j])) * w[j]) < 2e-6);
+            memcpy(out, w, n * sizeof *w);
+            kernels->add(x, out, n);
+            for (uint32_t j = 0; j < n; j++)
+                assert_true(out[j] == x[j] + w[j]);
+            assert_true(out[n] == 77);
+        }
+    }
+}
+
+static void isas_are_selected(void **s)
+{
+    (void)s;
+    assert_null(cpu_kernels_select("neon"));
+    assert_string_equal(cpu_kernels_select("reference")->name, "reference");
+    assert_ptr_equal(cpu_kernels_select(""), cpu_kernels_select(NULL));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(linears_are_exact),
+        cmocka_unit_test(attention_is_exact),
+        cmocka_unit_test(exp_is_accurate),
+        cmocka_unit_test(rows_are_exact),
+        cmocka_unit_test(isas_are_selected),
+    };
+    return cmocka_run_group_tests(tests, start, NULL);
+}

@@ -1,0 +1,315 @@
+/* Whole models: against the oracle, against other engines' logits, and rule one of a backend: the
+ * same bits for every chunking, batch, block table and number of threads. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "backend/cpu/reference.h"
+#include "base/mem.h"
+#include "unit/backend/cpu/drive.h"
+
+#include <math.h>
+
+static const char *const isas[] = {"reference", "avx2", "avx512"};
+static const char *const quantised[] = {"F16", "BF16", "Q8_0", "Q4_0", "Q4_K_M", "Q6_K"};
+static const char *const architectures[] = {"llama", "llama3", "qwen2", "qwen3"};
+
+#define COUNT(a) (sizeof(a) / sizeof(a)[0])
+
+/* All logits of the golden prompt in one batch. */
+static float *whole_prompt(struct drive *d)
+{
+    float *out = mem_zalloc((size_t)N_PROMPT * d->n_vocab, sizeof *out);
+    const int32_t *tokens = golden_prompt;
+    drive_run(d, &(struct part){0, 0, N_PROMPT}, 1, &tokens, &out);
+    return out;
+}
+
+/* The rows that were computed elsewhere. */
+static double nmse_of_file(const char *name, const float *logits, uint32_t n_vocab)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/golden/%s.logits", TEST_DATA, name);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    float *want = mem_alloc(n_vocab * sizeof *want * COUNT(golden_rows));
+    float *got = mem_alloc(n_vocab * sizeof *got * COUNT(golden_rows));
+    const size_t n_read = fread(want, sizeof *want, n_vocab * COUNT(golden_rows), f);
+    fclose(f);
+    for (uint32_t i = 0; i < COUNT(golden_rows); i++)
+        memcpy(got + (size_t)i * n_vocab,
+               logits + (size_t)golden_rows[i] * n_vocab,
+               n_vocab * sizeof *got);
+    const double r = nmse(got, want, n_vocab * COUNT(golden_rows));
+    free(want);
+    free(got);
+    return n_read == n_vocab * COUNT(golden_rows) ? r : INFINITY;
+}
+
+static void architectures_match(void **state)
+{
+    (void)state;
+    for (size_t a = 0; a < COUNT(architectures); a++) {
+        char name[64];
+        snprintf(name, sizeof name, "architectures/%s.f32", architectures[a]);
+        struct model *m = load_golden(name);
+        float *want = mem_alloc((size_t)N_PROMPT * m->hp.n_vocab * sizeof *want);
+        reference_logits(m, golden_prompt, N_PROMPT, want);
+        for (size_t i = 0; i < COUNT(isas); i++) {
+            struct drive d;
+            drive_open(&d, m, isas[i], KV_F32, 2, 16, 0);
+            float *got = whole_prompt(&d);
+            double oracle = nmse(got, want, (size_t)N_PROMPT * d.n_vocab);
+            double file = nmse_of_file(name, got, d.n_vocab);
+            print_message("%-24s %-9s nmse %.1e, to the file %.1e\n", name, isas[i], oracle, file);
+            assert_true(oracle < 1e-11);
+            assert_true(file < 1e-9);
+            free(got);
+            drive_close(&d);
+        }
+        free(want);
+        model_destroy(m);
+    }
+}
+
+/* 1.1 times how far llama.cpp lands from the exact logits. */
+static void quantised_match(void **state)
+{
+    (void)state;
+    static const double limit[] = {1.648e-7, 1.059e-5, 1.4318e-4, 1.4584e-4, 2.8527e-4, 3.0544e-4};
+    for (size_t q = 0; q < COUNT(quantised); q++) {
+        char name[64];
+        snprintf(name, sizeof name, "quantised/llama.%s", quantised[q]);
+        struct model *m = load_golden(name);
+        for (size_t i = 0; i < COUNT(isas); i++) {
+            struct drive d;
+            drive_open(&d, m, isas[i], KV_F16, 2, 16, 0);
+            float *got = whole_prompt(&d);
+            double file = nmse_of_file(name, got, d.n_vocab);
+            print_message("%-24s %-9s nmse %.2e of %.2e\n", name, isas[i], file, limit[q]);
+            assert_true(file < limit[q]);
+            free(got);
+            drive_close(&d);
+        }
+        model_destroy(m);
+    }
+}
+
+static void kv_types_match(void **state)
+{
+    (void)state;
+    static const double limit[] = {
+        [KV_F32] = 1e-11, [KV_F16] = 1e-6, [KV_BF16] = 2e-5, [KV_Q8_0] = 3e-4};
+    struct model *m = load_golden("architectures/qwen3.f32");
+    float *want = mem_alloc((size_t)N_PROMPT * m->hp.n_vocab * sizeof *want);
+    reference_logits(m, golden_prompt, N_PROMPT, want);
+    for (size_t i = 0; i < COUNT(isas); i++) {
+        for (int kv = KV_F32; kv <= KV_Q8_0; kv++) {
+            for (uint32_t block_tokens = 8; block_tokens <= 64; block_tokens += 28) {
+                struct drive
+                    d; /* blocks of 8, 36 and 64: smaller, crossing and larger than a tile */
+                drive_open(&d, m, isas[i], (enum kv_type)kv, 2, block_tokens, 1);
+                float *got = whole_prompt(&d);
+                double r = nmse(got, want, (size_t)N_PROMPT * d.n_vocab);
+                print_message("kv %-5s %-9s blocks of %2u: nmse %.1e\n",
+                              kv_type_name((enum kv_type)kv),
+                              isas[i],
+                              block_tokens,
+                              r);
+                assert_true(r < limit[kv]);
+                free(got);
+                drive_close(&d);
+            }
+        }
+    }
+    free(want);
+    model_destroy(m);
+}
+
+/* Three sequences in uneven chunks, mixed with each other, on another number of threads and with
+ * other blocks, against one sequence at a time. */
+static void mixed_runs(struct drive *d, const int32_t *const *tokens, float *const *out)
+{
+    static const struct part plan[][3] = {
+        {{0, 0, 1}, {1, 0, 33}, {2, 0, 7}},
+        {{2, 7, 1}, {0, 1, 16}, {1, 33, 1}},
+        {{1, 34, 2}, {2, 8, 40}, {0, 17, 1}},
+        {{0, 18, 29}, {2, 48, 1}, {1, 36, 34}},
+        {{2, 49, 21}, {0, 47, 23}, {0, 0, 0}},
+    };
+    for (size_t i = 0; i < COUNT(plan); i++) {
+        const int32_t *t[3];
+        float *o[3];
+        uint32_t n = 0;
+        for (; n < 3 && plan[i][n].n; n++) {
+            t[n] = tokens[plan[i][n].seq];
+            o[n] = out[plan[i][n].seq];
+        }
+        drive_run(d, plan[i], n, t, o);
+    }
+}
+
+static void check_invariance(const char *name, const char *isa, enum kv_type kv)
+{
+    struct model *m = load_golden(name);
+    int32_t other[2][N_PROMPT];
+    for (uint32_t i = 0; i < N_PROMPT; i++) {
+        other[0][i] = golden_prompt[N_PROMPT - 1 - i];
+        other[1][i] = golden_prompt[(i * 11 + 5) % N_PROMPT];
+    }
+    const int32_t *tokens[3] = {golden_prompt, other[0], other[1]};
+    float *alone[3], *mixed[3], *single[3];
+    struct drive a, b, c;
+    drive_open(&a, m, isa, kv, 1, 16, 0);
+    drive_open(&b, m, isa, kv, 2, 16, 5);
+    drive_open(&c, m, isa, kv, 1, 32, 2);
+    const size_t n = (size_t)N_PROMPT * a.n_vocab;
+    for (uint32_t s = 0; s < 3; s++) {
+        alone[s] = mem_zalloc(n, sizeof(float));
+        mixed[s] = mem_zalloc(n, sizeof(float));
+        single[s] = mem_zalloc(n, sizeof(float));
+        drive_run(&a, &(struct part){s, 0, N_PROMPT}, 1, &tokens[s], &alone[s]);
+        for (uint32_t p = 0; p < N_PROMPT; p++)
+            drive_run(&c, &(struct part){s, p, 1}, 1, &tokens[s], &single[s]);
+    }
+    mixed_runs(&b, tokens, mixed);
+    int bad = 0;
+    for (uint32_t s = 0; s < 3; s++) {
+        bad += memcmp(alone[s], mixed[s], n * sizeof(float)) != 0;
+        bad += memcmp(alone[s], single[s], n * sizeof(float)) != 0;
+        free(alone[s]);
+        free(mixed[s]);
+        free(single[s]);
+    }
+    drive_close(&a);
+    drive_close(&b);
+    drive_close(&c);
+    model_destroy(m);
+    if (bad)
+        print_error("%s %s kv %s: bits differ\n", name, isa, kv_type_name(kv));
+    assert_int_equal(bad, 0);
+}
+
+static void bits_do_not_depend_on_company(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(isas); i++) {
+        for (size_t q = 0; q < COUNT(quantised); q++) {
+            char name[64];
+            snprintf(name, sizeof name, "quantised/llama.%s", quantised[q]);
+            check_invariance(name, isas[i], KV_F16);
+        }
+        for (int kv = KV_F32; kv <= KV_Q8_0; kv++)
+            check_invariance("architectures/qwen3.f32", isas[i], (enum kv_type)kv);
+        check_invariance("architectures/qwen2.f32", isas[i], KV_F16);
+    }
+}
+
+/* Only some rows' logits, and none: the same bits as all of them. */
+static void logit_rows_are_picked(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("quantised/llama.Q8_0");
+    struct drive d;
+    drive_open(&d, m, "", KV_F16, 2, 16, 0);
+    float *all = whole_prompt(&d);
+    uint32_t positions[N_PROMPT];
+    for (uint32_t i = 0; i < N_PROMPT; i++)
+        positions[i] = i;
+    struct batch_seq seq = {0, N_PROMPT, 0, d.tables[0]};
+    struct batch batch = {N_PROMPT, golden_prompt, positions, 1, &seq, 3, (uint32_t[]){4, 5, 69}};
+    float *logits;
+    assert_int_equal(d.b->ops->run(d.b, &batch, &logits, NULL), OK);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_memory_equal(logits + (size_t)i * d.n_vocab,
+                            all + (size_t)batch.logit_rows[i] * d.n_vocab,
+                            d.n_vocab * 4);
+    batch.n_logit_rows = 0;
+    assert_int_equal(d.b->ops->run(d.b, &batch, &logits, NULL), OK);
+    free(all);
+    drive_close(&d);
+    model_destroy(m);
+}
+
+static void a_step_allocates_nothing(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("quantised/llama.Q4_K_M");
+    struct drive d;
+    drive_open(&d, m, "", KV_Q8_0, 2, 16, 0);
+    float *out = mem_zalloc((size_t)N_PROMPT * d.n_vocab, sizeof *out);
+    const int32_t *tokens = golden_prompt;
+    const uint64_t before = mem_watched();
+    mem_watch(true);
+    drive_run(&d, &(struct part){0, 0, N_PROMPT}, 1, &tokens, &out);
+    mem_watch(false);
+    assert_int_equal(mem_watched(), before);
+    free(out);
+    drive_close(&d);
+    model_destroy(m);
+}
+
+static void count_item(void *ctx, uint32_t i, uint32_t w)
+{
+    (void)w;
+    ((uint8_t *)ctx)[i]++;
+}
+
+static void parallel_covers_every_item(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("architectures/llama.f32");
+    struct drive d;
+    drive_open(&d, m, "", KV_F32, 3, 16, 0);
+    assert_int_equal(d.b->ops->n_workers(d.b), 3);
+    assert_true(d.b->ops->memory_bytes(d.b) > m->weight_bytes / 2);
+    assert_non_null(strstr(d.b->ops->describe(d.b), "3 threads"));
+    uint8_t seen[1000] = {0};
+    d.b->ops->parallel(d.b, 1000, count_item, seen);
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(seen[i], 1);
+    d.b->ops->parallel(d.b, 0, count_item, seen);
+    drive_close(&d);
+    model_destroy(m);
+}
+
+static void bad_configurations_are_refused(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("architectures/llama.f32");
+    struct backend *b;
+    struct err_info e;
+    struct backend_config cfg = {.n_threads = 1,
+                                 .n_blocks = 4,
+                                 .block_tokens = 16,
+                                 .max_rows = 4,
+                                 .max_seqs = 1,
+                                 .max_logit_rows = 1};
+    setenv("WEIR_ISA", "sse9", 1);
+    assert_int_equal(cpu_backend_create(m, &cfg, &b, &e), ERR_INVALID);
+    assert_null(b);
+    setenv("WEIR_ISA", "", 1);
+    cfg.n_blocks = UINT32_MAX;
+    cfg.block_tokens = 1u << 30;
+    assert_int_equal(cpu_backend_create(m, &cfg, &b, &e), ERR_NOMEM);
+    cfg.n_blocks = 0;
+    assert_int_equal(cpu_backend_create(m, &cfg, &b, &e), ERR_INVALID);
+    model_destroy(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(architectures_match),
+        cmocka_unit_test(quantised_match),
+        cmocka_unit_test(kv_types_match),
+        cmocka_unit_test(bits_do_not_depend_on_company),
+        cmocka_unit_test(logit_rows_are_picked),
+        cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(parallel_covers_every_item),
+        cmocka_unit_test(bad_configurations_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,116 @@
+/* The pool: every item once, phases in order, sleep and wake, limits. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "backend/cpu/limits.h"
+#include "backend/cpu/threads.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { N_ITEMS = 257, N_PHASES = 20 };
+
+struct work {
+    struct pool *pool;
+    uint32_t value[N_PHASES + 1][N_ITEMS];
+};
+
+/* Phase p item i is one more than its neighbour in phase p - 1, which another worker may have
+ * written: if phases overlapped, or an item were done twice, the numbers would not come out. */
+static void add_one(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
+{
+    struct work *w = ctx;
+    (void)worker;
+    w->value[phase + 1][item] += w->value[phase][(item + 1) % N_ITEMS] + 1;
+}
+
+static void phases_see_each_other(void **state)
+{
+    (void)state;
+    struct work *w = malloc(sizeof *w);
+    uint32_t n_items[N_PHASES];
+    for (uint32_t i = 0; i < N_PHASES; i++)
+        n_items[i] = N_ITEMS;
+    for (uint32_t n = 1; n <= 4; n++) {
+        assert_int_equal(pool_create(n, N_PHASES, &w->pool, NULL), OK);
+        assert_int_equal(pool_size(w->pool), n);
+        for (int run = 0; run < 20; run++) {
+            memset(w->value, 0, sizeof w->value);
+            if (run % 8 == 7)
+                usleep(20000); /* the workers have gone to sleep */
+            pool_walk(w->pool, n_items, N_PHASES, add_one, w);
+            for (uint32_t i = 0; i < N_ITEMS; i++)
+                assert_int_equal(w->value[N_PHASES][i], N_PHASES);
+        }
+        pool_destroy(w->pool);
+    }
+    free(w);
+}
+
+static void count(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
+{
+    uint32_t *seen = ctx;
+    (void)item;
+    (void)worker;
+    __atomic_fetch_add(&seen[phase], 1, __ATOMIC_RELAXED);
+}
+
+/* Short walks back to back, more workers than cores, phases without items at any place. */
+static void empty_phases_and_crowds(void **state)
+{
+    (void)state;
+    static const uint32_t n_items[] = {0, 3, 0, 0, 1, 50, 0};
+    struct pool *p;
+    assert_int_equal(pool_create(8, 7, &p, NULL), OK);
+    for (int run = 0; run < 3000; run++) {
+        uint32_t seen[7] = {0};
+        pool_walk(p, n_items, 7, count, seen);
+        for (int i = 0; i < 7; i++)
+            assert_int_equal(seen[i], n_items[i]);
+        pool_walk(p, n_items, run % 2, count, seen); /* nothing at all, or only an empty phase */
+    }
+    pool_destroy(p);
+}
+
+static void creation_has_limits(void **state)
+{
+    (void)state;
+    struct pool *p;
+    struct err_info e;
+    assert_int_equal(pool_create(1000000, 1, &p, &e), ERR_INVALID);
+    assert_null(p);
+    assert_int_equal(pool_create(0, 1, &p, &e), OK);
+    assert_in_range(pool_size(p), 1, (uint32_t)sysconf(_SC_NPROCESSORS_ONLN));
+    pool_destroy(p);
+    pool_destroy(NULL);
+}
+
+static void limits_are_plausible(void **state)
+{
+    (void)state;
+    struct cpu_limits l;
+    setenv("WEIR_ISA", "", 1);
+    assert_int_equal(cpu_limits_measure(1, &l, NULL), OK);
+    print_message("read %.1f GB/s, int8 %.0f, f32 %.0f Gop/s\n",
+                  l.read_bytes_s * 1e-9,
+                  l.int8_ops_s * 1e-9,
+                  l.f32_ops_s * 1e-9);
+    assert_true(l.read_bytes_s > 1e7 && l.read_bytes_s < 1e12);
+    assert_true(l.f32_ops_s > 1e6 && l.f32_ops_s < 1e12);
+    assert_true(l.int8_ops_s > 1e6 && l.int8_ops_s < 1e13);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(phases_see_each_other),
+        cmocka_unit_test(empty_phases_and_crowds),
+        cmocka_unit_test(creation_has_limits),
+        cmocka_unit_test(limits_are_plausible),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
