@@ -103,7 +103,7 @@ struct cpu_backend {
 
     /* Of the run in progress. */
     const struct batch *batch;
-    uint32_t *n_items; /* [n_phases] */
+    uint32_t *n_items;       /* [n_phases] */
     uint32_t *row_seq;       /* [max_rows] */
     struct attn_tile *tiles; /* [max_rows] */
     uint32_t n_tiles;

@@ -208,7 +208,9 @@ static uint32_t head_pieces(const struct cpu_backend *b)
 }
 
 /* Items count down: late rows of a prompt have most to read, so they go first. */
-static void run_attention(struct cpu_backend *b, const struct phase *p, uint32_t item,
+static void run_attention(struct cpu_backend *b,
+                          const struct phase *p,
+                          uint32_t item,
                           uint32_t worker)
 {
     const struct model_hparams *hp = &b->model->hp;

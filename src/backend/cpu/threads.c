@@ -56,6 +56,20 @@ static inline void pause_cpu(void)
 #endif
 }
 
+/* CPUs' worth of time that the control group grants, rounded up: more threads than that would only
+ * be stopped in turn. */
+static uint32_t count_quota(void)
+{
+    unsigned long long quota, period;
+    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
+    const int n = f ? fscanf(f, "%llu %llu", &quota, &period) : 0;
+    if (f)
+        fclose(f);
+    if (n != 2 || period == 0 || quota / period >= MAX_THREADS)
+        return MAX_THREADS; /* "max", or no such file */
+    return (uint32_t)((quota + period - 1) / period);
+}
+
 /* Physical cores among the CPUs of our affinity mask: those that are the first of their siblings
  * that we may use. */
 static uint32_t count_cores(void)
@@ -87,6 +101,8 @@ static uint32_t count_cores(void)
             fclose(f);
         n += first;
     }
+    const uint32_t quota = count_quota();
+    n = n < quota ? n : quota;
     return n ? n : 1;
 }
 
