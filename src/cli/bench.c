@@ -106,14 +106,16 @@ struct bench {
 
 /* What one token costs: multiplications by kind, and bytes read a step. */
 struct cost {
-    double int8_ops, float_ops, bytes;
+    double int8_ops, bf16_ops, f32_ops, bytes;
 };
 
 static void cost_add(struct cost *c, const struct op *op)
 {
     const double ops = 2.0 * op->n_in * op->n_out;
     const bool is_float = gguf_type_info(op->w->type)->block_values == 1;
-    *(is_float ? &c->float_ops : &c->int8_ops) += ops;
+    *(op->w->type == GGUF_TYPE_BF16 ? &c->bf16_ops
+      : is_float                    ? &c->f32_ops
+                                    : &c->int8_ops) += ops;
     c->bytes += (double)op->w->n_bytes;
 }
 
@@ -130,7 +132,8 @@ static struct cost cost_of(const struct model *m, bool with_logits)
 
 static double compute_seconds(const struct bench *b, const struct cost *c)
 {
-    return c->int8_ops / b->limits.int8_ops_s + c->float_ops / b->limits.f32_ops_s;
+    return c->int8_ops / b->limits.int8_ops_s + c->bf16_ops / b->limits.bf16_ops_s +
+           c->f32_ops / b->limits.f32_ops_s;
 }
 
 /* Tokens that mean nothing but differ. */
@@ -370,13 +373,14 @@ static enum err open_backend(struct bench *b, struct err_info *e)
 static void print_head(const struct bench *b)
 {
     fprintf(b->o->json ? stderr : stdout,
-            "%s, %s, kv %s; %s; memory %.1f GB/s, int8 %.0f Gop/s, f32 %.0f Gop/s\n",
+            "%s, %s, kv %s; %s; memory %.1f GB/s, int8 %.0f, bf16 %.0f, f32 %.0f Gop/s\n",
             b->m->name,
             b->m->arch,
             kv_type_name(b->o->kv_type),
             b->backend->ops->describe(b->backend),
             b->limits.read_bytes_s * 1e-9,
             b->limits.int8_ops_s * 1e-9,
+            b->limits.bf16_ops_s * 1e-9,
             b->limits.f32_ops_s * 1e-9);
     if (!b->o->json)
         printf("%-8s %6s %6s %6s %10s %9s %10s %9s\n",

@@ -100,6 +100,7 @@ static void limits_are_plausible(void **state)
                   l.int8_ops_s * 1e-9,
                   l.f32_ops_s * 1e-9);
     assert_true(l.read_bytes_s > 1e7 && l.read_bytes_s < 1e12);
+    assert_true(l.bf16_ops_s > 1e6 && l.bf16_ops_s < 1e13);
     assert_true(l.f32_ops_s > 1e6 && l.f32_ops_s < 1e12);
     assert_true(l.int8_ops_s > 1e6 && l.int8_ops_s < 1e13);
 }
