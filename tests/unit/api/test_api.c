@@ -322,7 +322,7 @@ static void test_stop_never_leaks(void **state)
             json_array_foreach(events, i, e)
             {
                 const char *t = json_string_value(at(e, "choices.0.logprobs.tokens.0"));
-                if (t)
+                if (t && strncmp(t, "<|", 2) != 0) /* control tokens are listed but show no text */
                     strncat(tokens, t, sizeof tokens - strlen(tokens) - 1);
             }
             /* a token that the stop cuts in two is listed, what comes after it is not */
