@@ -173,8 +173,10 @@ static enum err check_open(struct api_call *c, struct err_info *e)
 }
 
 /* The checks before a route runs, from the outside in. */
-static enum err
-admit(struct api_call *c, const struct api_input *in, const struct route *r, struct err_info *e)
+static enum err admit(struct api_call *c,
+                      const struct api_input *in,
+                      const struct route *r,
+                      struct err_info *e)
 {
     if (!(r && r->kind == ROUTE_HEALTH) && !has_access(c->api, in->authorization))
         return err_set(e,

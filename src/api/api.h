@@ -57,8 +57,9 @@ typedef void (*api_extra_metrics_fn)(void *ctx, struct buf *out);
 
 /* While `engine` is NULL, everything but /health (503) and /v1/models answers 503.
  * Errors: ERR_INVALID (model_id). */
-enum err
-api_create(const struct api_config *cfg, struct api **out, struct err_info *e) WEIR_MUST_USE;
+enum err api_create(const struct api_config *cfg,
+                    struct api **out,
+                    struct err_info *e) WEIR_MUST_USE;
 void api_set_engine(struct api *a, struct engine *eng, const struct chat_template *tmpl);
 void api_set_extra_metrics(struct api *a, api_extra_metrics_fn fn, void *ctx); /* before serving */
 void api_set_draining(struct api *a); /* /health and new requests: 503. Any thread */

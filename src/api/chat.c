@@ -71,8 +71,10 @@ static enum err check_modalities(const json_t *body, struct err_info *e)
 }
 
 /* Content in parts: the texts, one after the other. */
-static enum err
-join_parts(const json_t *parts, const char *field, struct buf *out, struct err_info *e)
+static enum err join_parts(const json_t *parts,
+                           const char *field,
+                           struct buf *out,
+                           struct err_info *e)
 {
     for (size_t i = 0; i < json_array_size(parts); i++) {
         const json_t *part = json_array_get(parts, i);
@@ -185,8 +187,10 @@ static enum err parse_messages(const json_t *body, struct messages *m, struct er
     return OK;
 }
 
-static enum err
-parse_prompt(struct api_call *c, const json_t *body, struct api_job *job, struct err_info *e)
+static enum err parse_prompt(struct api_call *c,
+                             const json_t *body,
+                             struct api_job *job,
+                             struct err_info *e)
 {
     struct messages m = {0};
     enum err err = parse_messages(body, &m, e);
@@ -214,8 +218,10 @@ static enum err parse_logprobs(struct api_call *c, const json_t *body, struct er
     return OK;
 }
 
-static enum err
-parse(struct api_call *c, const json_t *body, struct api_job *job, struct err_info *e)
+static enum err parse(struct api_call *c,
+                      const json_t *body,
+                      struct api_job *job,
+                      struct err_info *e)
 {
     enum err err;
     if ((err = api_refuse_fields(body, refused, sizeof refused / sizeof refused[0], e)) ||

@@ -70,8 +70,10 @@ static enum err ids_prompt(struct api_call *c,
 }
 
 /* An array of texts, or of arrays of ids: one prompt each. */
-static enum err
-many_prompts(struct api_call *c, const json_t *v, struct api_job *job, struct err_info *e)
+static enum err many_prompts(struct api_call *c,
+                             const json_t *v,
+                             struct api_job *job,
+                             struct err_info *e)
 {
     uint32_t max = c->api->max_choices;
     size_t n = json_array_size(v);
@@ -103,8 +105,10 @@ many_prompts(struct api_call *c, const json_t *v, struct api_job *job, struct er
 }
 
 /* Which of the four forms: the first element decides between ids and several prompts. */
-static enum err
-parse_prompt(struct api_call *c, const json_t *body, struct api_job *job, struct err_info *e)
+static enum err parse_prompt(struct api_call *c,
+                             const json_t *body,
+                             struct api_job *job,
+                             struct err_info *e)
 {
     const json_t *v = json_object_get(body, "prompt");
     if (!v || json_is_null(v))
@@ -119,8 +123,10 @@ parse_prompt(struct api_call *c, const json_t *body, struct api_job *job, struct
     return many_prompts(c, v, job, e);
 }
 
-static enum err
-parse(struct api_call *c, const json_t *body, struct api_job *job, struct err_info *e)
+static enum err parse(struct api_call *c,
+                      const json_t *body,
+                      struct api_job *job,
+                      struct err_info *e)
 {
     int64_t n_logprobs = -1;
     enum err err;

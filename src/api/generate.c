@@ -125,8 +125,10 @@ static enum err create_choices(struct api_call *c,
 }
 
 /* Hand all choices to the engine. After OK, *c belongs to the loop thread. */
-static enum err
-submit(struct api_call *c, const struct api_dialect *d, bool stream, struct err_info *e)
+static enum err submit(struct api_call *c,
+                       const struct api_dialect *d,
+                       bool stream,
+                       struct err_info *e)
 {
     uint32_t n = c->n_choices;
     struct request **requests = mem_alloc(n * sizeof *requests);

@@ -18,8 +18,8 @@
 
 /* The body of a request; *out must be an object, and the caller's reference. Errors: ERR_INVALID
  * with line and column, ERR_NOMEM. */
-enum err
-api_json_parse(const char *body, size_t n_bytes, json_t **out, struct err_info *e) WEIR_MUST_USE;
+enum err api_json_parse(const char *body, size_t n_bytes, json_t **out, struct err_info *e)
+    WEIR_MUST_USE;
 
 const char *api_json_kind(const json_t *v); /* "a string", "null" */
 
@@ -27,8 +27,8 @@ const char *api_json_kind(const json_t *v); /* "a string", "null" */
 enum err api_wrong_type(const char *field, const char *wanted, const json_t *v, struct err_info *e)
     WEIR_MUST_USE;
 
-enum err
-api_get_bool(const json_t *o, const char *name, bool *out, struct err_info *e) WEIR_MUST_USE;
+enum err api_get_bool(const json_t *o, const char *name, bool *out, struct err_info *e)
+    WEIR_MUST_USE;
 /* A real without a fraction serves, as clients in some languages have no other numbers. */
 enum err api_get_int(const json_t *o,
                      const char *name,

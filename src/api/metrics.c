@@ -46,8 +46,10 @@ static void counter(struct buf *out, const char *name, const char *help, uint64_
 }
 
 /* The engine counts each bucket alone; Prometheus wants all values up to a bound. */
-static void
-histogram(struct buf *out, const char *name, const char *help, const struct engine_hist *h)
+static void histogram(struct buf *out,
+                      const char *name,
+                      const char *help,
+                      const struct engine_hist *h)
 {
     uint64_t below = 0;
     head(out, name, "histogram", help);

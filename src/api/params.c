@@ -165,8 +165,10 @@ static bool parse_id(const char *s, uint32_t n_vocab, int32_t *id)
     return v < n_vocab;
 }
 
-static enum err
-parse_logit_bias(const json_t *body, uint32_t n_vocab, struct api_params *out, struct err_info *e)
+static enum err parse_logit_bias(const json_t *body,
+                                 uint32_t n_vocab,
+                                 struct api_params *out,
+                                 struct err_info *e)
 {
     const char *name = "logit_bias", *key;
     json_t *v;
@@ -205,8 +207,10 @@ parse_logit_bias(const json_t *body, uint32_t n_vocab, struct api_params *out, s
 }
 
 /* Views of the body: the engine copies what it keeps. An empty string would stop everything. */
-static enum err
-add_stop(const json_t *v, const char *field, struct request_params *p, struct err_info *e)
+static enum err add_stop(const json_t *v,
+                         const char *field,
+                         struct request_params *p,
+                         struct err_info *e)
 {
     if (!json_is_string(v))
         return api_wrong_type(field, "a string or an array of strings", v, e);
@@ -241,8 +245,10 @@ static enum err parse_stop(const json_t *body, struct request_params *p, struct 
     return OK;
 }
 
-static enum err
-parse_stop_ids(const json_t *body, uint32_t n_vocab, struct api_params *out, struct err_info *e)
+static enum err parse_stop_ids(const json_t *body,
+                               uint32_t n_vocab,
+                               struct api_params *out,
+                               struct err_info *e)
 {
     const char *name = "stop_token_ids";
     const json_t *v = json_object_get(body, name);
@@ -285,8 +291,10 @@ static enum err parse_stream(const json_t *body, struct api_params *out, struct 
     return api_get_bool(options, "include_usage", &out->include_usage, e);
 }
 
-static enum err
-parse_counts(const json_t *body, uint32_t max_choices, struct api_params *out, struct err_info *e)
+static enum err parse_counts(const json_t *body,
+                             uint32_t max_choices,
+                             struct api_params *out,
+                             struct err_info *e)
 {
     int64_t n = 1, best_of = -1, max_tokens = -1;
     enum err err;

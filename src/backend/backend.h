@@ -15,9 +15,9 @@
 #include <stdint.h>
 
 enum kv_type { KV_F32, KV_F16, KV_BF16, KV_Q8_0 };
-const char *kv_type_name(enum kv_type t);                       /* "f16" */
-enum err kv_type_parse(const char *s, enum kv_type *out);       /* OK or ERR_INVALID */
-size_t kv_row_bytes(enum kv_type t, uint32_t head_dim);         /* one head of one position */
+const char *kv_type_name(enum kv_type t);                 /* "f16" */
+enum err kv_type_parse(const char *s, enum kv_type *out); /* OK or ERR_INVALID */
+size_t kv_row_bytes(enum kv_type t, uint32_t head_dim);   /* one head of one position */
 
 /* Bytes of K and V together, for one block of all layers. */
 size_t backend_kv_block_bytes(const struct model *m, enum kv_type t, uint32_t block_tokens);
@@ -33,7 +33,7 @@ struct batch_seq {
 /* One step's work, flat. All arrays belong to the caller and outlive the call. */
 struct batch {
     uint32_t n_rows;
-    const int32_t *tokens;    /* [n_rows], each < n_vocab */
+    const int32_t *tokens;     /* [n_rows], each < n_vocab */
     const uint32_t *positions; /* [n_rows] */
     uint32_t n_seqs;
     const struct batch_seq *seqs; /* [n_seqs], rows in order, covering all of n_rows */
@@ -44,11 +44,11 @@ struct batch {
 struct backend_config {
     uint32_t n_threads; /* 0: one a physical core */
     enum kv_type kv_type;
-    uint32_t n_blocks;      /* KV blocks in the pool */
-    uint32_t block_tokens;  /* positions a block holds */
-    uint32_t max_rows;      /* a batch never has more rows, */
-    uint32_t max_seqs;      /* sequences */
-    uint32_t max_logit_rows; /* or rows that want logits */
+    uint32_t n_blocks;                            /* KV blocks in the pool */
+    uint32_t block_tokens;                        /* positions a block holds */
+    uint32_t max_rows;                            /* a batch never has more rows, */
+    uint32_t max_seqs;                            /* sequences */
+    uint32_t max_logit_rows;                      /* or rows that want logits */
     void (*progress)(void *ctx, double fraction); /* while weights load; may be NULL */
     void *progress_ctx;
 };
@@ -60,13 +60,17 @@ struct backend_ops {
     const char *name;
     /* Run the plan: store K, V of every row, and compute logits [n_logit_rows, n_vocab] f32, which
      * stay valid and writable until the next run. Allocates nothing. */
-    enum err (*run)(struct backend *b, const struct batch *batch, float **logits,
+    enum err (*run)(struct backend *b,
+                    const struct batch *batch,
+                    float **logits,
                     struct err_info *e);
     /* fn(ctx, i, worker) for every i in 0..n-1 on all worker threads; worker < n_workers. */
-    void (*parallel)(struct backend *b, uint32_t n, void (*fn)(void *ctx, uint32_t i, uint32_t w),
+    void (*parallel)(struct backend *b,
+                     uint32_t n,
+                     void (*fn)(void *ctx, uint32_t i, uint32_t w),
                      void *ctx);
     uint32_t (*n_workers)(const struct backend *b);
-    size_t (*memory_bytes)(const struct backend *b); /* weights, KV and workspace held */
+    size_t (*memory_bytes)(const struct backend *b);  /* weights, KV and workspace held */
     const char *(*describe)(const struct backend *b); /* "cpu avx512-vnni, 2 threads" */
     void (*destroy)(struct backend *b);
 };
@@ -78,7 +82,9 @@ struct backend {
 
 /* The CPU backend (backend/cpu). WEIR_ISA=reference|avx2|avx512 in the environment limits the
  * kernels chosen. The model must outlive it. Errors: ERR_NOMEM, ERR_UNSUPPORTED, ERR_INVALID. */
-enum err cpu_backend_create(const struct model *m, const struct backend_config *cfg,
-                            struct backend **out, struct err_info *e) WEIR_MUST_USE;
+enum err cpu_backend_create(const struct model *m,
+                            const struct backend_config *cfg,
+                            struct backend **out,
+                            struct err_info *e) WEIR_MUST_USE;
 
 #endif

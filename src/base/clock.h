@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-uint64_t clock_us(void);   /* monotonic microseconds */
-int64_t clock_unix(void);  /* seconds since 1970 */
+uint64_t clock_us(void);  /* monotonic microseconds */
+int64_t clock_unix(void); /* seconds since 1970 */
 
 #endif

@@ -15,9 +15,12 @@ static void put_bos(token_id bos, size_t first, struct token_list *ids)
     ids->ids[first] = bos;
 }
 
-enum err chat_encode(const struct chat_template *tmpl, const struct tokenizer *tok,
-                     const struct chat_message *messages, size_t n_messages,
-                     struct token_list *ids, struct err_info *e)
+enum err chat_encode(const struct chat_template *tmpl,
+                     const struct tokenizer *tok,
+                     const struct chat_message *messages,
+                     size_t n_messages,
+                     struct token_list *ids,
+                     struct err_info *e)
 {
     struct chat_prompt prompt = {0};
     struct text_piece *pieces = NULL;
@@ -28,8 +31,8 @@ enum err chat_encode(const struct chat_template *tmpl, const struct tokenizer *t
     pieces = mem_zalloc(prompt.n_spans, sizeof *pieces);
     for (size_t i = 0; i < prompt.n_spans; i++) {
         const struct chat_span *s = &prompt.spans[i];
-        pieces[i] = (struct text_piece){prompt.text.data + s->begin, s->end - s->begin,
-                                        s->trusted != 0};
+        pieces[i] =
+            (struct text_piece){prompt.text.data + s->begin, s->end - s->begin, s->trusted != 0};
     }
     err = tokenizer_encode(tok, pieces, prompt.n_spans, ids, e);
     if (!err && (tokenizer_adds_bos(tok) || chat_template_wants_bos(tmpl)))

@@ -113,9 +113,7 @@ static void cost_add(struct cost *c, const struct op *op)
 {
     const double ops = 2.0 * op->n_in * op->n_out;
     const bool is_float = gguf_type_info(op->w->type)->block_values == 1;
-    *(op->w->type == GGUF_TYPE_BF16 ? &c->bf16_ops
-      : is_float                    ? &c->f32_ops
-                                    : &c->int8_ops) += ops;
+    *(op->w->type == GGUF_TYPE_BF16 ? &c->bf16_ops : is_float ? &c->f32_ops : &c->int8_ops) += ops;
     c->bytes += (double)op->w->n_bytes;
 }
 

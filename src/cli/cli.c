@@ -38,14 +38,18 @@ static bool parse_digits(const char *s, const char **end, uint64_t *out)
     return errno == 0;
 }
 
-uint64_t cli_number(struct argp_state *s, const char *name, const char *arg, uint64_t lo,
-                    uint64_t hi)
+uint64_t cli_number(
+    struct argp_state *s, const char *name, const char *arg, uint64_t lo, uint64_t hi)
 {
     const char *end = arg;
     uint64_t v = 0;
     if (!parse_digits(arg, &end, &v) || *end != '\0' || v < lo || v > hi)
-        argp_error(s, "%s: '%s' is not a number from %llu to %llu", name, arg,
-                   (unsigned long long)lo, (unsigned long long)hi);
+        argp_error(s,
+                   "%s: '%s' is not a number from %llu to %llu",
+                   name,
+                   arg,
+                   (unsigned long long)lo,
+                   (unsigned long long)hi);
     return v;
 }
 
@@ -57,8 +61,8 @@ uint64_t cli_size(struct argp_state *s, const char *name, const char *arg)
     bool ok = parse_digits(arg, &end, &v);
     if (ok && *end != '\0') {
         const char *unit = strchr(units, toupper((unsigned char)*end));
-        ok = unit && (end[1] == '\0' || strcasecmp(end + 1, "b") == 0 ||
-                      strcasecmp(end + 1, "ib") == 0);
+        ok = unit &&
+             (end[1] == '\0' || strcasecmp(end + 1, "b") == 0 || strcasecmp(end + 1, "ib") == 0);
         for (const char *u = units; ok && u <= unit; u++)
             ok = !__builtin_mul_overflow(v, (uint64_t)1024, &v);
     }
@@ -67,8 +71,8 @@ uint64_t cli_size(struct argp_state *s, const char *name, const char *arg)
     return v;
 }
 
-uint32_t *cli_list(struct argp_state *s, const char *name, const char *arg, uint32_t max,
-                   uint32_t *n)
+uint32_t *cli_list(
+    struct argp_state *s, const char *name, const char *arg, uint32_t max, uint32_t *n)
 {
     uint32_t *list = mem_alloc((strlen(arg) / 2 + 1) * sizeof *list);
     const char *at = arg;
@@ -92,8 +96,8 @@ uint32_t *cli_list(struct argp_state *s, const char *name, const char *arg, uint
 const char *cli_model_path(const char *given, struct err_info *e)
 {
     /* beside the program in its build folder, or installed: bin/weir and share/weir */
-    static const char *const places[] = {"../models/weir-nano.gguf", "models/weir-nano.gguf",
-                                         "../share/weir/weir-nano.gguf"};
+    static const char *const places[] = {
+        "../models/weir-nano.gguf", "models/weir-nano.gguf", "../share/weir/weir-nano.gguf"};
     static char path[PATH_MAX + 64];
     char dir[PATH_MAX];
     if (given)
@@ -155,7 +159,11 @@ void cli_progress(void *label, double fraction)
     for (int i = 0; i < 30; i++)
         bar[i] = i * 100 < percent * 30 ? '#' : ' ';
     bar[30] = '\0';
-    fprintf(stderr, "\r%s [%s] %3d %%%s", (const char *)label, bar, percent,
+    fprintf(stderr,
+            "\r%s [%s] %3d %%%s",
+            (const char *)label,
+            bar,
+            percent,
             percent >= 100 ? "\n" : "");
     if (percent >= 100) {
         shown = -1;

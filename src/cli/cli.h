@@ -1,6 +1,7 @@
 /* The command line: a table of subcommands, and what they share.
  *
- * Exit status: 0 done, 1 failed, 2 used wrongly. Results go to stdout, everything else to stderr. */
+ * Exit status: 0 done, 1 failed, 2 used wrongly. Results go to stdout, everything else to stderr.
+ */
 #ifndef WEIR_CLI_CLI_H
 #define WEIR_CLI_CLI_H
 
@@ -26,12 +27,16 @@ int cli_fail(const char *cmd, const struct err_info *e);
 /* argp_parse with our exit codes: usage errors exit with EXIT_USAGE, --help with 0. */
 void cli_parse(const struct argp *argp, int argc, char **argv, void *input);
 
-/* The argument of option `name` as a number in [lo, hi], a size ("512M", "2G", "65536"; 1024-based),
- * or a comma- or blank-separated list of numbers; anything else is a usage error (argp_error). */
-uint64_t cli_number(struct argp_state *s, const char *name, const char *arg, uint64_t lo,
-                    uint64_t hi);
+/* The argument of option `name` as a number in [lo, hi], a size ("512M", "2G", "65536";
+ * 1024-based), or a comma- or blank-separated list of numbers; anything else is a usage error
+ * (argp_error). */
+uint64_t cli_number(
+    struct argp_state *s, const char *name, const char *arg, uint64_t lo, uint64_t hi);
 uint64_t cli_size(struct argp_state *s, const char *name, const char *arg);
-uint32_t *cli_list(struct argp_state *s, const char *name, const char *arg, uint32_t max,
+uint32_t *cli_list(struct argp_state *s,
+                   const char *name,
+                   const char *arg,
+                   uint32_t max,
                    uint32_t *n); /* malloc'd, at least one */
 
 /* The path of the model: `given`, or the built-in one beside the program, in its source tree or in
@@ -41,8 +46,8 @@ const char *cli_model_path(const char *given, struct err_info *e);
 /* Read a whole file, or stdin for "-", NUL-terminated behind *n bytes; malloc'd. */
 enum err cli_read_file(const char *path, char **out, size_t *n, struct err_info *e) WEIR_MUST_USE;
 
-/* "loading [####    ] 50 %" on a terminal, once it has taken more than a second; fraction 1 ends the
- * line. Nothing elsewhere. */
+/* "loading [####    ] 50 %" on a terminal, once it has taken more than a second; fraction 1 ends
+ * the line. Nothing elsewhere. */
 void cli_progress(void *label, double fraction);
 
 #endif

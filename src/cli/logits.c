@@ -79,7 +79,9 @@ static const char doc[] =
     "  weir logits -m model.gguf --tokens @ids.txt --rows 0,5 --out logits.f32 --kv-type f32";
 
 /* The prompt's ids: from the argument, or from the file behind '@'. */
-static enum err read_tokens(const struct options *o, uint32_t **ids, uint32_t *n,
+static enum err read_tokens(const struct options *o,
+                            uint32_t **ids,
+                            uint32_t *n,
                             struct err_info *e)
 {
     char *text = NULL;
@@ -118,8 +120,8 @@ struct session {
 };
 
 /* Run rows first..first+n-1, at most CHUNK_ROWS; all logits. */
-static enum err run_chunk(struct session *s, uint32_t first, uint32_t n, float **logits,
-                          struct err_info *e)
+static enum err run_chunk(
+    struct session *s, uint32_t first, uint32_t n, float **logits, struct err_info *e)
 {
     uint32_t wanted[CHUNK_ROWS];
     for (uint32_t i = 0; i < n; i++)
@@ -136,8 +138,8 @@ static enum err run_chunk(struct session *s, uint32_t first, uint32_t n, float *
 }
 
 /* Copy the logits of position pos to every place in rows that asks for it. */
-static void keep_wanted(const struct options *o, uint32_t pos, const float *logits, size_t n_vocab,
-                        float *rows)
+static void keep_wanted(
+    const struct options *o, uint32_t pos, const float *logits, size_t n_vocab, float *rows)
 {
     for (uint32_t i = 0; i < o->n_rows; i++) {
         if (o->rows[i] == pos)
@@ -146,8 +148,8 @@ static void keep_wanted(const struct options *o, uint32_t pos, const float *logi
 }
 
 /* Prefill; keep the wanted rows in rows[n_rows, n_vocab]; leave the last row's choice in *next. */
-static enum err prefill(struct session *s, const struct options *o, float *rows, int32_t *next,
-                        struct err_info *e)
+static enum err prefill(
+    struct session *s, const struct options *o, float *rows, int32_t *next, struct err_info *e)
 {
     size_t n_vocab = s->m->hp.n_vocab;
     for (uint32_t first = 0; first < s->n_prompt; first += CHUNK_ROWS) {
@@ -191,13 +193,17 @@ static enum err write_rows(const char *path, const float *rows, size_t n, struct
     return ok ? OK : err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
 }
 
-static enum err check_input(const struct model *m, struct options *o, const uint32_t *ids,
-                            uint32_t n, struct err_info *e)
+static enum err check_input(
+    const struct model *m, struct options *o, const uint32_t *ids, uint32_t n, struct err_info *e)
 {
     for (uint32_t i = 0; i < n; i++) {
         if (ids[i] >= m->hp.n_vocab)
-            return err_set_field(e, ERR_INVALID, "--tokens", "id %u is outside the vocabulary of %u",
-                                 ids[i], m->hp.n_vocab);
+            return err_set_field(e,
+                                 ERR_INVALID,
+                                 "--tokens",
+                                 "id %u is outside the vocabulary of %u",
+                                 ids[i],
+                                 m->hp.n_vocab);
     }
     if (!o->rows) {
         o->rows = mem_alloc(sizeof *o->rows);
@@ -206,13 +212,15 @@ static enum err check_input(const struct model *m, struct options *o, const uint
     }
     for (uint32_t i = 0; i < o->n_rows; i++) {
         if (o->rows[i] >= n)
-            return err_set_field(e, ERR_INVALID, "--rows", "%u is past the prompt of %u tokens",
-                                 o->rows[i], n);
+            return err_set_field(
+                e, ERR_INVALID, "--rows", "%u is past the prompt of %u tokens", o->rows[i], n);
     }
     return OK;
 }
 
-static enum err open_session(struct session *s, const struct options *o, const uint32_t *ids,
+static enum err open_session(struct session *s,
+                             const struct options *o,
+                             const uint32_t *ids,
                              struct err_info *e)
 {
     uint32_t n_blocks = (s->n_total + BLOCK_TOKENS - 1) / BLOCK_TOKENS;

@@ -147,8 +147,11 @@ static enum err encode_prompt(struct session *s, struct token_list *ids, struct 
 }
 
 /* Print what the request has produced since *n_done tokens; collect it in *answer. */
-static void print_new(const struct session *s, const struct request *r, uint32_t *n_done,
-                      struct utf8_stream *utf8, struct buf *answer)
+static void print_new(const struct session *s,
+                      const struct request *r,
+                      uint32_t *n_done,
+                      struct utf8_stream *utf8,
+                      struct buf *answer)
 {
     const struct request_token *out = request_out(r);
     size_t shown = answer->len;
@@ -165,7 +168,9 @@ static void print_new(const struct session *s, const struct request *r, uint32_t
 }
 
 /* Run one request to its end, printing as it comes. */
-static enum err stream_answer(struct session *s, struct request *r, struct buf *answer,
+static enum err stream_answer(struct session *s,
+                              struct request *r,
+                              struct buf *answer,
                               struct err_info *e)
 {
     struct utf8_stream utf8 = {{0}, 0};

@@ -41,7 +41,7 @@ struct server {
     struct engine *engine;
     atomic_bool loaded; /* or failed to: the loader is about to end */
     atomic_bool failed;
-    atomic_bool over; /* the signal thread may end */
+    atomic_bool over;  /* the signal thread may end */
     uint64_t drain_us; /* the signal thread's own */
 };
 
@@ -146,7 +146,8 @@ static void http_metrics(void *ctx, struct buf *out)
                "complete.\n"
                "# TYPE weir_http_clients_gone_total counter\n"
                "weir_http_clients_gone_total %llu\n",
-               st.connections, (unsigned long long)st.accepted,
+               st.connections,
+               (unsigned long long)st.accepted,
                (unsigned long long)st.clients_gone);
 }
 
@@ -175,8 +176,11 @@ static enum err load(struct server *s, struct err_info *e)
         return err_set(e, ERR_IO, "cannot watch the engine's events");
     struct engine_stats st;
     engine_stats_get(eng, &st);
-    log_info("%s: %s, %s, context %u, KV memory for %llu tokens, chat template %s", path,
-             s->model->arch, engine_describe(eng), engine_n_ctx(eng),
+    log_info("%s: %s, %s, context %u, KV memory for %llu tokens, chat template %s",
+             path,
+             s->model->arch,
+             engine_describe(eng),
+             engine_n_ctx(eng),
              (unsigned long long)st.kv_total * st.kv_block_tokens,
              chat_template_name(s->template));
     return OK;
@@ -313,8 +317,8 @@ static enum err serve(struct server *s, struct err_info *e)
     if (pthread_create(&signals, NULL, signal_main, s) != 0)
         return err_set(e, ERR_NOMEM, "cannot start a thread");
     bool loading = pthread_create(&loader, NULL, loader_main, s) == 0;
-    enum err err = loading ? http_server_run(s->http, e)
-                           : err_set(e, ERR_NOMEM, "cannot start a thread");
+    enum err err =
+        loading ? http_server_run(s->http, e) : err_set(e, ERR_NOMEM, "cannot start a thread");
     if (loading && !err && !atomic_load(&s->loaded))
         _exit(EXIT_DONE); /* told to stop while a large model still loads: nothing to save */
     if (loading)

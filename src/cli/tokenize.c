@@ -125,8 +125,10 @@ static int word_len(const char *s)
 }
 
 /* The id at *at, which is moved behind it; the input ends with a NUL. */
-static enum err
-read_id(const struct tokenizer *t, const char **at, token_id *id, struct err_info *e)
+static enum err read_id(const struct tokenizer *t,
+                        const char **at,
+                        token_id *id,
+                        struct err_info *e)
 {
     char *behind;
     errno = 0;

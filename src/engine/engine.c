@@ -63,14 +63,18 @@ static enum err check_config(struct engine *eng, struct err_info *e)
     eng->n_ctx = cfg->n_ctx ? cfg->n_ctx : trained;
     if (eng->n_ctx > trained)
         log_warn("a context of %u tokens is longer than the %u the model was trained on",
-                 eng->n_ctx, trained);
+                 eng->n_ctx,
+                 trained);
     if (cfg->max_queue > UINT32_MAX - cfg->max_running)
         return err_set(e, ERR_INVALID, "max-running and max-queue are too large");
     eng->max_rows = cfg->batch_tokens > cfg->max_running ? cfg->batch_tokens : cfg->max_running;
     eng->max_logit_rows = cfg->max_running > MIN_LOGIT_ROWS ? cfg->max_running : MIN_LOGIT_ROWS;
     if (tokenizer_n_vocab(eng->tokenizer) > eng->model->hp.n_vocab)
-        return err_set(e, ERR_FORMAT, "the tokenizer has %u tokens, the model's embedding only %u",
-                       tokenizer_n_vocab(eng->tokenizer), eng->model->hp.n_vocab);
+        return err_set(e,
+                       ERR_FORMAT,
+                       "the tokenizer has %u tokens, the model's embedding only %u",
+                       tokenizer_n_vocab(eng->tokenizer),
+                       eng->model->hp.n_vocab);
     return OK;
 }
 
@@ -98,7 +102,8 @@ static enum err create_workspace(struct engine *eng, struct err_info *e)
         if (!eng->scratch[i] || !eng->rows[i])
             return err_set(e, ERR_NOMEM, "no memory for sampling over %u tokens", n_vocab);
     }
-    return step_batch_init(&eng->batch, eng->max_rows, eng->cfg.max_running, eng->max_logit_rows, e);
+    return step_batch_init(
+        &eng->batch, eng->max_rows, eng->cfg.max_running, eng->max_logit_rows, e);
 }
 
 static enum err create_backend(struct engine *eng, struct err_info *e)
@@ -106,9 +111,11 @@ static enum err create_backend(struct engine *eng, struct err_info *e)
     uint64_t block_bytes;
     uint32_t n_blocks = choose_n_blocks(eng, &block_bytes);
     if (n_blocks == 0)
-        return err_set(e, ERR_INVALID,
+        return err_set(e,
+                       ERR_INVALID,
                        "kv-memory: one block of %u tokens takes %llu bytes, only %llu were given",
-                       eng->cfg.block_tokens, (unsigned long long)block_bytes,
+                       eng->cfg.block_tokens,
+                       (unsigned long long)block_bytes,
                        (unsigned long long)eng->cfg.kv_bytes);
     if ((uint64_t)n_blocks * eng->cfg.block_tokens < eng->n_ctx) {
         eng->n_ctx = n_blocks * eng->cfg.block_tokens;
@@ -210,8 +217,11 @@ static void *engine_main(void *arg)
     return NULL;
 }
 
-enum err engine_create(const struct model *m, const struct tokenizer *t,
-                       const struct engine_config *cfg, struct engine **out, struct err_info *e)
+enum err engine_create(const struct model *m,
+                       const struct tokenizer *t,
+                       const struct engine_config *cfg,
+                       struct engine **out,
+                       struct err_info *e)
 {
     struct engine *eng = mem_zalloc(1, sizeof *eng);
     *out = NULL;
@@ -245,7 +255,9 @@ enum err engine_create(const struct model *m, const struct tokenizer *t,
     return OK;
 }
 
-enum err engine_submit_all(struct engine *eng, struct request *const *rs, uint32_t n,
+enum err engine_submit_all(struct engine *eng,
+                           struct request *const *rs,
+                           uint32_t n,
                            struct err_info *e)
 {
     uint64_t now_us = clock_us();
@@ -255,11 +267,16 @@ enum err engine_submit_all(struct engine *eng, struct request *const *rs, uint32
     if (eng->draining || eng->stopping)
         err = err_set(e, ERR_DRAINING, "the server is shutting down");
     else if (n > room)
-        err = err_set_field(e, ERR_INVALID, "n",
-                            "%u answers at once, but at most %llu can be running or waiting", n,
+        err = err_set_field(e,
+                            ERR_INVALID,
+                            "n",
+                            "%u answers at once, but at most %llu can be running or waiting",
+                            n,
                             (unsigned long long)room);
     else if (eng->n_unfinished + (uint64_t)n > room)
-        err = err_set(e, ERR_QUEUE_FULL, "the queue is full: %u requests are running or waiting",
+        err = err_set(e,
+                      ERR_QUEUE_FULL,
+                      "the queue is full: %u requests are running or waiting",
                       eng->n_unfinished);
     for (uint32_t i = 0; !err && i < n; i++) {
         rs[i]->submit_us = now_us;

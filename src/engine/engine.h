@@ -41,7 +41,7 @@ struct request_params {
     bool ignore_eos;     /* end-of-generation tokens are ordinary output */
     bool logprobs;       /* of every output token */
     uint32_t n_top_logprobs;
-    bool prompt_logprobs; /* of every prompt token but the first */
+    bool prompt_logprobs;                     /* of every prompt token but the first */
     struct gguf_str stops[REQUEST_MAX_STOPS]; /* text that ends the output, itself cut off */
     uint32_t n_stops;
     const token_id *stop_ids; /* [n_stop_ids] tokens that end the output, themselves cut off */
@@ -63,35 +63,39 @@ struct request; /* engine/request.h has the fields; the API reads it through the
 /* prompt[n_prompt] is copied. user: the owner's own. Any thread. Errors: ERR_INVALID (empty prompt,
  * id out of range), ERR_TOO_LONG (context; names both numbers, or blocks), ERR_NOMEM. */
 struct engine;
-enum err request_create(const struct engine *eng, const struct request_params *p,
-                        const token_id *prompt, uint32_t n_prompt, void *user,
-                        struct request **out, struct err_info *e) WEIR_MUST_USE;
+enum err request_create(const struct engine *eng,
+                        const struct request_params *p,
+                        const token_id *prompt,
+                        uint32_t n_prompt,
+                        void *user,
+                        struct request **out,
+                        struct err_info *e) WEIR_MUST_USE;
 void request_destroy(struct request *r); /* never submitted, or terminal event seen */
 
 void *request_user(const struct request *r);
 const token_id *request_prompt(const struct request *r, uint32_t *n);
 /* Consumer's view; each call sees at least what the one before saw. */
 uint32_t request_n_out(const struct request *r);
-const struct request_token *request_out(const struct request *r);        /* [n_out] */
+const struct request_token *request_out(const struct request *r);             /* [n_out] */
 const struct token_logprob *request_top(const struct request *r, uint32_t i); /* of output i */
-const float *request_prompt_logprobs(const struct request *r, uint32_t *n); /* [n], [0] is 0 */
+const float *request_prompt_logprobs(const struct request *r, uint32_t *n);   /* [n], [0] is 0 */
 const struct token_logprob *request_prompt_top(const struct request *r, uint32_t i);
 enum finish request_finish(const struct request *r); /* once not NONE, everything is final */
 /* Valid when finished: output tokens that count as completion, text bytes to show in all. */
 uint32_t request_text_bytes(const struct request *r);
 uint32_t request_n_completion(const struct request *r); /* usage.completion_tokens */
-uint32_t request_n_cached(const struct request *r); /* prompt tokens whose KV was reused */
+uint32_t request_n_cached(const struct request *r);     /* prompt tokens whose KV was reused */
 const struct err_info *request_error(const struct request *r);
 
 struct engine_config {
-    uint32_t n_threads;    /* 0: one a physical core */
+    uint32_t n_threads; /* 0: one a physical core */
     enum kv_type kv_type;
-    uint64_t kv_bytes;     /* 0: a default */
-    uint32_t block_tokens; /* 0: 16 */
-    uint32_t n_ctx;        /* longest prompt + output; 0: what the model was trained on */
-    uint32_t max_running;  /* sequences in a step */
-    uint32_t max_queue;    /* requests waiting beyond them */
-    uint32_t batch_tokens; /* rows in a step */
+    uint64_t kv_bytes;      /* 0: a default */
+    uint32_t block_tokens;  /* 0: 16 */
+    uint32_t n_ctx;         /* longest prompt + output; 0: what the model was trained on */
+    uint32_t max_running;   /* sequences in a step */
+    uint32_t max_queue;     /* requests waiting beyond them */
+    uint32_t batch_tokens;  /* rows in a step */
     uint32_t itl_target_ms; /* a step with decodes aims to last at most this; 0: automatic */
     void (*progress)(void *ctx, double fraction);
     void *progress_ctx;
@@ -99,15 +103,19 @@ struct engine_config {
 struct engine_config engine_config_default(void);
 
 /* Loads nothing: model and tokenizer must outlive it. Starts the engine thread. */
-enum err engine_create(const struct model *m, const struct tokenizer *t,
-                       const struct engine_config *cfg, struct engine **out, struct err_info *e)
-    WEIR_MUST_USE;
+enum err engine_create(const struct model *m,
+                       const struct tokenizer *t,
+                       const struct engine_config *cfg,
+                       struct engine **out,
+                       struct err_info *e) WEIR_MUST_USE;
 
 /* Any thread. Errors (no event follows): ERR_QUEUE_FULL, ERR_DRAINING, ERR_INVALID (more at once
  * than could ever be held). */
 enum err engine_submit(struct engine *eng, struct request *r, struct err_info *e) WEIR_MUST_USE;
 /* All of them or none, so that one API call is admitted whole. */
-enum err engine_submit_all(struct engine *eng, struct request *const *rs, uint32_t n,
+enum err engine_submit_all(struct engine *eng,
+                           struct request *const *rs,
+                           uint32_t n,
                            struct err_info *e) WEIR_MUST_USE;
 
 /* Any thread, any time between submit and destroy. The terminal event still comes. */

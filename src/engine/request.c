@@ -18,34 +18,51 @@ static bool take_array(void **out, size_t n, size_t size)
 }
 
 /* The longest output the request may have, checked against context and KV pool. */
-static enum err limit_output(const struct engine *eng, const struct request_params *p,
-                             uint32_t n_prompt, uint32_t *max_new, struct err_info *e)
+static enum err limit_output(const struct engine *eng,
+                             const struct request_params *p,
+                             uint32_t n_prompt,
+                             uint32_t *max_new,
+                             struct err_info *e)
 {
     uint32_t n_ctx = engine_n_ctx(eng);
     if (n_prompt >= n_ctx)
-        return err_set_field(e, ERR_TOO_LONG, "prompt",
+        return err_set_field(e,
+                             ERR_TOO_LONG,
+                             "prompt",
                              "the context holds %u tokens, but the prompt has %u and needs room "
                              "for at least one more",
-                             n_ctx, n_prompt);
+                             n_ctx,
+                             n_prompt);
     if (p->max_tokens > n_ctx - n_prompt)
-        return err_set_field(e, ERR_TOO_LONG, "max_tokens",
+        return err_set_field(e,
+                             ERR_TOO_LONG,
+                             "max_tokens",
                              "the context holds %u tokens, but %llu were requested (%u in the "
                              "prompt, %u for the completion)",
-                             n_ctx, (unsigned long long)n_prompt + p->max_tokens, n_prompt,
+                             n_ctx,
+                             (unsigned long long)n_prompt + p->max_tokens,
+                             n_prompt,
                              p->max_tokens);
     *max_new = p->max_tokens ? p->max_tokens : n_ctx - n_prompt;
     return OK;
 }
 
-static enum err check_ids(const struct engine *eng, const token_id *ids, uint32_t n,
-                          const char *field, struct err_info *e)
+static enum err check_ids(const struct engine *eng,
+                          const token_id *ids,
+                          uint32_t n,
+                          const char *field,
+                          struct err_info *e)
 {
     uint32_t n_vocab = engine_model(eng)->hp.n_vocab;
     for (uint32_t i = 0; i < n; i++) {
         if (ids[i] < 0 || (uint32_t)ids[i] >= n_vocab)
-            return err_set_field(e, ERR_INVALID, field,
-                                 "token id %d at index %u is outside the vocabulary of %u", ids[i],
-                                 i, n_vocab);
+            return err_set_field(e,
+                                 ERR_INVALID,
+                                 field,
+                                 "token id %d at index %u is outside the vocabulary of %u",
+                                 ids[i],
+                                 i,
+                                 n_vocab);
     }
     return OK;
 }
@@ -80,9 +97,13 @@ static void copy_params(struct request *r, const struct request_params *p)
     r->params.stop_ids = r->stop_ids;
 }
 
-enum err request_create(const struct engine *eng, const struct request_params *p,
-                        const token_id *prompt, uint32_t n_prompt, void *user,
-                        struct request **out, struct err_info *e)
+enum err request_create(const struct engine *eng,
+                        const struct request_params *p,
+                        const token_id *prompt,
+                        uint32_t n_prompt,
+                        void *user,
+                        struct request **out,
+                        struct err_info *e)
 {
     enum err err;
     uint32_t max_new = 0;
@@ -101,8 +122,8 @@ enum err request_create(const struct engine *eng, const struct request_params *p
     r->user = user;
     if (!take_arrays(r, p)) {
         request_destroy(r);
-        return err_set(e, ERR_NOMEM, "no memory for a request of %u + %u tokens", n_prompt,
-                       max_new);
+        return err_set(
+            e, ERR_NOMEM, "no memory for a request of %u + %u tokens", n_prompt, max_new);
     }
     copy_params(r, p);
     if ((err = stop_create(p->stops, p->n_stops, &r->stop, e))) {

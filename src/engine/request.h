@@ -38,9 +38,9 @@ struct request {
     uint64_t submit_us, admit_us, first_us, last_us;
 
     /* arrays written by the engine up to a count, read by the consumer up to the published one */
-    struct request_token *out;      /* [max_new] */
-    struct token_logprob *top;      /* [max_new, n_top] */
-    float *prompt_logprobs;         /* [n_prompt] */
+    struct request_token *out;        /* [max_new] */
+    struct token_logprob *top;        /* [max_new, n_top] */
+    float *prompt_logprobs;           /* [n_prompt] */
     struct token_logprob *prompt_top; /* [n_prompt, n_top] */
     struct err_info error;
 

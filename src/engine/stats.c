@@ -1,9 +1,23 @@
 #include "engine/stats.h"
 
-static const double latency_bounds[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
-                                        0.25,  0.5,    1,     2.5,  5,     10,   30, 60, 120};
-static const double fine_bounds[] = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
-                                     0.05,   0.1,     0.25,   0.5,   1,      2.5,   5,    10};
+static const double latency_bounds[] = {
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120};
+static const double fine_bounds[] = {0.0001,
+                                     0.00025,
+                                     0.0005,
+                                     0.001,
+                                     0.0025,
+                                     0.005,
+                                     0.01,
+                                     0.025,
+                                     0.05,
+                                     0.1,
+                                     0.25,
+                                     0.5,
+                                     1,
+                                     2.5,
+                                     5,
+                                     10};
 static const double size_bounds[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048};
 
 #define COUNT(a) (uint32_t)(sizeof(a) / sizeof(a)[0])
@@ -16,8 +30,8 @@ static void hist_init(struct engine_hist *h, const double *bounds, uint32_t n)
 void stats_init(struct engine_stats *s)
 {
     *s = (struct engine_stats){0};
-    struct engine_hist *latencies[] = {&s->ttft, &s->queue_time, &s->e2e, &s->prefill_time,
-                                       &s->decode_time};
+    struct engine_hist *latencies[] = {
+        &s->ttft, &s->queue_time, &s->e2e, &s->prefill_time, &s->decode_time};
     for (uint32_t i = 0; i < COUNT(latencies); i++)
         hist_init(latencies[i], latency_bounds, COUNT(latency_bounds));
     hist_init(&s->itl, fine_bounds, COUNT(fine_bounds));

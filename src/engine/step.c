@@ -20,8 +20,11 @@
 #define MIN_PREFILL_ROWS 16
 #define FIRST_GUESS_ROWS 64
 
-enum err step_batch_init(struct step_batch *s, uint32_t max_rows, uint32_t max_running,
-                         uint32_t max_logit_rows, struct err_info *e)
+enum err step_batch_init(struct step_batch *s,
+                         uint32_t max_rows,
+                         uint32_t max_running,
+                         uint32_t max_logit_rows,
+                         struct err_info *e)
 {
     s->tokens = calloc(max_rows, sizeof *s->tokens);
     s->positions = calloc(max_rows, sizeof *s->positions);
@@ -122,8 +125,8 @@ static void sample_job(void *ctx, uint32_t i, uint32_t worker)
         row = eng->rows[worker];
         memcpy(row, logits, n_vocab * sizeof *row);
     }
-    job->chosen = sample_token(&r->params.sample, r->history, r->seq.n_known, row, n_vocab,
-                               eng->scratch[worker]);
+    job->chosen = sample_token(
+        &r->params.sample, r->history, r->seq.n_known, row, n_vocab, eng->scratch[worker]);
     if (r->params.logprobs) {
         uint32_t n_top = r->params.n_top_logprobs;
         struct token_logprob *top = r->top ? r->top + (size_t)r->now.n_out * n_top : NULL;
@@ -209,7 +212,8 @@ static void accept_token(struct engine *eng, const struct sample_job *job)
     }
 }
 
-/* What the plan promised has been stored: tell the scheduler, and read what logits say of prompts. */
+/* What the plan promised has been stored: tell the scheduler, and read what logits say of prompts.
+ */
 static void note_computed(struct engine *eng, const struct sched_plan *plan)
 {
     uint32_t logit_row = 0;

@@ -11,16 +11,16 @@
 
 /* One step's batch, filled anew each time; room for the largest is taken at start. */
 struct step_batch {
-    int32_t *tokens;         /* [max_rows] */
-    uint32_t *positions;     /* [max_rows] */
-    struct batch_seq *seqs;  /* [max_running] */
-    uint32_t *logit_rows;    /* [max_logit_rows] */
-    struct sample_job {      /* the rows that choose a token */
+    int32_t *tokens;        /* [max_rows] */
+    uint32_t *positions;    /* [max_rows] */
+    struct batch_seq *seqs; /* [max_running] */
+    uint32_t *logit_rows;   /* [max_logit_rows] */
+    struct sample_job {     /* the rows that choose a token */
         struct request *r;
         uint32_t logit_row; /* index into logit_rows */
         int32_t chosen;
         float logprob;
-    } *jobs; /* [max_running] */
+    } * jobs; /* [max_running] */
     uint32_t n_jobs;
     struct batch b;
     float *logits; /* of the run: [b.n_logit_rows, n_vocab] */
@@ -28,8 +28,8 @@ struct step_batch {
 
 /* What steps were seen to cost, for keeping them short. Exponential averages. */
 struct step_pace {
-    double decode_us;      /* a step of decodes alone */
-    double us_per_row;     /* each prefill row on top */
+    double decode_us;  /* a step of decodes alone */
+    double us_per_row; /* each prefill row on top */
 };
 
 struct engine {
@@ -76,8 +76,11 @@ void step_finish(struct engine *eng, struct request *r, enum finish finish);
 /* Hand this step's news to the consumer. */
 void step_publish(struct engine *eng);
 
-enum err step_batch_init(struct step_batch *s, uint32_t max_rows, uint32_t max_running,
-                         uint32_t max_logit_rows, struct err_info *e) WEIR_MUST_USE;
+enum err step_batch_init(struct step_batch *s,
+                         uint32_t max_rows,
+                         uint32_t max_running,
+                         uint32_t max_logit_rows,
+                         struct err_info *e) WEIR_MUST_USE;
 void step_batch_deinit(struct step_batch *s);
 
 #endif

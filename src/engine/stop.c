@@ -32,7 +32,9 @@ static void fill_fail(struct automaton *a)
     }
 }
 
-enum err stop_create(const struct gguf_str *texts, uint32_t n, struct stop_matcher **out,
+enum err stop_create(const struct gguf_str *texts,
+                     uint32_t n,
+                     struct stop_matcher **out,
                      struct err_info *e)
 {
     *out = NULL;

@@ -16,7 +16,9 @@
 struct stop_matcher;
 
 /* Texts are copied; each must be non-empty. n = 0 gives NULL, which the other functions take. */
-enum err stop_create(const struct gguf_str *texts, uint32_t n, struct stop_matcher **out,
+enum err stop_create(const struct gguf_str *texts,
+                     uint32_t n,
+                     struct stop_matcher **out,
                      struct err_info *e) WEIR_MUST_USE;
 void stop_destroy(struct stop_matcher *s);
 

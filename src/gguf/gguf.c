@@ -51,8 +51,8 @@ static enum err open_bytes(const uint8_t *base,
 }
 
 /* Map a regular file of at least one byte. */
-static enum err
-map_file(const char *path, const char *label, void **map, size_t *n_bytes, struct err_info *e)
+static enum err map_file(
+    const char *path, const char *label, void **map, size_t *n_bytes, struct err_info *e)
 {
     struct stat st;
     enum err err = OK;

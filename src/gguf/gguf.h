@@ -104,10 +104,10 @@ const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *nam
  * for f32 if finite): ERR_FORMAT naming the key. gguf_get_str leaves a view into the file. */
 enum err gguf_get_u32(const struct gguf *g, const char *key, uint32_t *out, struct err_info *e)
     WEIR_MUST_USE;
-enum err
-gguf_get_f32(const struct gguf *g, const char *key, float *out, struct err_info *e) WEIR_MUST_USE;
-enum err
-gguf_get_bool(const struct gguf *g, const char *key, bool *out, struct err_info *e) WEIR_MUST_USE;
+enum err gguf_get_f32(const struct gguf *g, const char *key, float *out, struct err_info *e)
+    WEIR_MUST_USE;
+enum err gguf_get_bool(const struct gguf *g, const char *key, bool *out, struct err_info *e)
+    WEIR_MUST_USE;
 enum err gguf_get_str(const struct gguf *g,
                       const char *key,
                       struct gguf_str *out,

@@ -119,8 +119,10 @@ enum err gguf_get_bool(const struct gguf *g, const char *key, bool *out, struct 
     return OK;
 }
 
-enum err
-gguf_get_str(const struct gguf *g, const char *key, struct gguf_str *out, struct err_info *e)
+enum err gguf_get_str(const struct gguf *g,
+                      const char *key,
+                      struct gguf_str *out,
+                      struct err_info *e)
 {
     const struct gguf_kv *kv = gguf_find(g, key);
     if (!kv)

@@ -138,8 +138,10 @@ static char *keep(char **at, const char *s)
 }
 
 /* The views of the request must outlive the library's buffers, so they are copied: one block. */
-static void
-keep_request(struct exchange *ex, const char *url, const char *method, const struct header_facts *f)
+static void keep_request(struct exchange *ex,
+                         const char *url,
+                         const char *method,
+                         const struct header_facts *f)
 {
     const char *query = strchr(ex->target, '?');
     query = query ? query + 1 : "";
@@ -166,8 +168,10 @@ static enum MHD_Result refuse(struct exchange *ex, int status, const char *why)
     return rc;
 }
 
-static enum MHD_Result
-on_headers(struct exchange *ex, const char *url, const char *method, const char *version)
+static enum MHD_Result on_headers(struct exchange *ex,
+                                  const char *url,
+                                  const char *method,
+                                  const char *version)
 {
     struct header_facts f;
     header_facts_read(ex->conn->mhd, &f);

@@ -9,8 +9,10 @@
 #include <strings.h>
 #include <sys/socket.h>
 
-static enum MHD_Result
-on_header(void *cls, enum MHD_ValueKind kind, const char *key, const char *value)
+static enum MHD_Result on_header(void *cls,
+                                 enum MHD_ValueKind kind,
+                                 const char *key,
+                                 const char *value)
 {
     (void)kind;
     struct header_facts *f = cls;

@@ -40,8 +40,10 @@ static void pool_reset(struct kv_pool *p)
     p->n_free = p->n_blocks;
 }
 
-enum err
-kv_pool_create(uint32_t n_blocks, uint32_t block_tokens, struct kv_pool **out, struct err_info *e)
+enum err kv_pool_create(uint32_t n_blocks,
+                        uint32_t block_tokens,
+                        struct kv_pool **out,
+                        struct err_info *e)
 {
     *out = NULL;
     if (n_blocks == 0 || block_tokens == 0)

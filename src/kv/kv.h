@@ -31,7 +31,9 @@ struct kv_stats {
     uint64_t acquired, released; /* references taken and given back, ever */
 };
 
-enum err kv_pool_create(uint32_t n_blocks, uint32_t block_tokens, struct kv_pool **out,
+enum err kv_pool_create(uint32_t n_blocks,
+                        uint32_t block_tokens,
+                        struct kv_pool **out,
                         struct err_info *e) WEIR_MUST_USE;
 void kv_pool_destroy(struct kv_pool *p);
 
@@ -45,8 +47,8 @@ void kv_table_deinit(struct kv_table *t); /* must hold no blocks */
 /* Make room for positions 0..n_tokens-1: all missing blocks or none. Idempotent.
  * Errors: ERR_QUEUE_FULL "exhausted: need n blocks but only m free"; ERR_TOO_LONG "would need n
  * blocks, exceeds max m". */
-enum err kv_table_grow(struct kv_pool *p, struct kv_table *t, uint32_t n_tokens,
-                       struct err_info *e) WEIR_MUST_USE;
+enum err kv_table_grow(struct kv_pool *p, struct kv_table *t, uint32_t n_tokens, struct err_info *e)
+    WEIR_MUST_USE;
 
 /* Give back every block of the table. One that is not in use is refused and logged, and kv_check
  * names it from then on. */
@@ -55,7 +57,9 @@ void kv_table_release(struct kv_pool *p, struct kv_table *t);
 /* Walk everything: the sum above, each free block once on the list, each block's references equal
  * to the tables (of the n given: all there are) that hold it. Errors: ERR_INTERNAL naming the
  * block that is wrong. Not for use in a step: O(total). */
-enum err kv_check(const struct kv_pool *p, const struct kv_table *const *tables, uint32_t n,
+enum err kv_check(const struct kv_pool *p,
+                  const struct kv_table *const *tables,
+                  uint32_t n,
                   struct err_info *e) WEIR_MUST_USE;
 
 #endif

@@ -18,7 +18,9 @@
 #define MAX_VOCAB (1u << 22)
 #define MAX_CTX (1u << 26)
 
-static enum err get_u32(const struct model *m, const char *suffix, uint32_t *out,
+static enum err get_u32(const struct model *m,
+                        const char *suffix,
+                        uint32_t *out,
                         struct err_info *e)
 {
     char key[96];
@@ -33,8 +35,12 @@ static enum err get_f32(const struct model *m, const char *suffix, float *out, s
     return gguf_get_f32(m->gguf, key, out, e);
 }
 
-static enum err check_range(const struct model *m, const char *what, uint32_t v, uint32_t lo,
-                            uint32_t hi, struct err_info *e)
+static enum err check_range(const struct model *m,
+                            const char *what,
+                            uint32_t v,
+                            uint32_t lo,
+                            uint32_t hi,
+                            struct err_info *e)
 {
     if (v >= lo && v <= hi)
         return OK;
@@ -42,8 +48,12 @@ static enum err check_range(const struct model *m, const char *what, uint32_t v,
 }
 
 /* Read one integer hyper-parameter; without a default (0) it must be there. */
-static enum err read_u32(const struct model *m, const char *suffix, uint32_t lo, uint32_t hi,
-                         uint32_t *v, struct err_info *e)
+static enum err read_u32(const struct model *m,
+                         const char *suffix,
+                         uint32_t lo,
+                         uint32_t hi,
+                         uint32_t *v,
+                         struct err_info *e)
 {
     uint32_t missing = *v == 0 && lo > 0;
     enum err err = get_u32(m, suffix, v, e);
@@ -81,11 +91,19 @@ static enum err read_sizes(struct model *m, struct err_info *e)
     if (window != 0 && window < hp->n_ctx_train)
         return err_set(e, ERR_UNSUPPORTED, "%s: sliding windows are not supported", m->arch);
     if (hp->n_head % hp->n_head_kv != 0)
-        return err_set(e, ERR_FORMAT, "%s: %u heads are not a multiple of %u KV heads", m->arch,
-                       hp->n_head, hp->n_head_kv);
+        return err_set(e,
+                       ERR_FORMAT,
+                       "%s: %u heads are not a multiple of %u KV heads",
+                       m->arch,
+                       hp->n_head,
+                       hp->n_head_kv);
     if (value_length != hp->head_dim)
-        return err_set(e, ERR_UNSUPPORTED, "%s: keys of %u and values of %u dimensions", m->arch,
-                       hp->head_dim, value_length);
+        return err_set(e,
+                       ERR_UNSUPPORTED,
+                       "%s: keys of %u and values of %u dimensions",
+                       m->arch,
+                       hp->head_dim,
+                       value_length);
     if (hp->rope_dims % 2 != 0)
         return err_set(e, ERR_FORMAT, "%s.rope.dimension_count is odd: %u", m->arch, hp->rope_dims);
     return OK;
@@ -97,8 +115,11 @@ static enum err read_vocab_size(struct model *m, struct err_info *e)
     if (!t)
         return err_set(e, ERR_FORMAT, "tensor token_embd.weight is missing");
     if (t->ne[1] < 1 || t->ne[1] > MAX_VOCAB)
-        return err_set(e, ERR_FORMAT, "tensor token_embd.weight has %llu rows, expected 1 to %u",
-                       (unsigned long long)t->ne[1], MAX_VOCAB);
+        return err_set(e,
+                       ERR_FORMAT,
+                       "tensor token_embd.weight has %llu rows, expected 1 to %u",
+                       (unsigned long long)t->ne[1],
+                       MAX_VOCAB);
     m->hp.n_vocab = (uint32_t)t->ne[1];
     return OK;
 }
@@ -121,8 +142,8 @@ static enum err refuse_unknown(const struct model *m, struct err_info *e)
         snprintf(key, sizeof key, "%s.%s", m->arch, keys[i]);
         const struct gguf_kv *kv = gguf_find(m->gguf, key);
         if (kv && (kv->kind == GGUF_F32 || kv->kind == GGUF_F64 ? kv->f != 0.0 : kv->u != 0))
-            return err_set(e, ERR_UNSUPPORTED, "%s: models with %s are not supported", m->arch,
-                           keys[i]);
+            return err_set(
+                e, ERR_UNSUPPORTED, "%s: models with %s are not supported", m->arch, keys[i]);
     }
     return OK;
 }
@@ -137,11 +158,14 @@ static enum err read_floats(struct model *m, struct err_info *e)
         (err = get_f32(m, "rope.freq_base", &hp->rope_freq_base, e)))
         return err;
     if (!(hp->norm_eps >= 0.0f && hp->norm_eps < 1.0f))
-        return err_set(e, ERR_FORMAT, "%s.attention.layer_norm_rms_epsilon is %g", m->arch,
+        return err_set(e,
+                       ERR_FORMAT,
+                       "%s.attention.layer_norm_rms_epsilon is %g",
+                       m->arch,
                        (double)hp->norm_eps);
     if (!(hp->rope_freq_base > 1.0f && hp->rope_freq_base < 1e12f))
-        return err_set(e, ERR_FORMAT, "%s.rope.freq_base is %g", m->arch,
-                       (double)hp->rope_freq_base);
+        return err_set(
+            e, ERR_FORMAT, "%s.rope.freq_base is %g", m->arch, (double)hp->rope_freq_base);
     return OK;
 }
 
@@ -158,8 +182,12 @@ static enum err read_rope_scaling(const struct model *m, float *factor, struct e
     bool none = type.len == 4 && memcmp(type.data, "none", 4) == 0;
     bool linear = type.len == 6 && memcmp(type.data, "linear", 6) == 0;
     if (!none && !linear)
-        return err_set(e, ERR_UNSUPPORTED, "%s is '%.*s'; none and linear are supported", key,
-                       (int)(type.len < 40 ? type.len : 40), type.data);
+        return err_set(e,
+                       ERR_UNSUPPORTED,
+                       "%s is '%.*s'; none and linear are supported",
+                       key,
+                       (int)(type.len < 40 ? type.len : 40),
+                       type.data);
     if (linear && (err = get_f32(m, "rope.scaling.factor", factor, e)))
         return err;
     if (!(*factor > 1e-6f && *factor <= 1e6f))
@@ -219,7 +247,10 @@ static enum err find_arch(struct model *m, const struct arch **out, struct err_i
         size_t n = name.len < sizeof shown - 1 ? name.len : sizeof shown - 1;
         for (size_t i = 0; i < n; i++)
             shown[i] = name.data[i] >= ' ' && name.data[i] < 127 ? name.data[i] : '?';
-        return err_set(e, ERR_UNSUPPORTED, "architecture '%s' is not supported; Weir runs %s", shown,
+        return err_set(e,
+                       ERR_UNSUPPORTED,
+                       "architecture '%s' is not supported; Weir runs %s",
+                       shown,
                        arch_list());
     }
     m->arch = (*out)->name;

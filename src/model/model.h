@@ -70,7 +70,7 @@ struct op {
     enum op_kind kind;
     uint16_t layer; /* of ROPE_STORE and ATTENTION: which layer's KV */
     enum model_buf in, in2, out;
-    uint32_t n_in, n_out; /* LINEAR, LOGITS: K and N; else n_out = row length of out */
+    uint32_t n_in, n_out;           /* LINEAR, LOGITS: K and N; else n_out = row length of out */
     const struct gguf_tensor *w;    /* EMBED, LINEAR, LOGITS: any block format; norms: f32 */
     const struct gguf_tensor *bias; /* f32 or NULL */
     float scale;                    /* ATTENTION: of the scores */

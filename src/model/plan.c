@@ -19,8 +19,12 @@ struct builder {
 
 /* Tensor `name` of the given shape (cols = row length), or NULL if it may be absent and is, or on
  * error. f32_only: norms and biases. */
-static const struct gguf_tensor *take(struct builder *b, const char *name, uint64_t cols,
-                                      uint64_t rows, bool f32_only, enum presence presence)
+static const struct gguf_tensor *take(struct builder *b,
+                                      const char *name,
+                                      uint64_t cols,
+                                      uint64_t rows,
+                                      bool f32_only,
+                                      enum presence presence)
 {
     if (b->err || presence == ABSENT)
         return NULL;
@@ -32,16 +36,25 @@ static const struct gguf_tensor *take(struct builder *b, const char *name, uint6
     }
     b->n_used++;
     if (t->ne[0] != cols || t->ne[1] != rows || t->ne[2] != 1 || t->ne[3] != 1) {
-        b->err = err_set(b->e, ERR_FORMAT,
-                         "tensor %s has shape %llu x %llu x %llu x %llu, expected %llu x %llu", name,
-                         (unsigned long long)t->ne[0], (unsigned long long)t->ne[1],
-                         (unsigned long long)t->ne[2], (unsigned long long)t->ne[3],
-                         (unsigned long long)cols, (unsigned long long)rows);
+        b->err = err_set(b->e,
+                         ERR_FORMAT,
+                         "tensor %s has shape %llu x %llu x %llu x %llu, expected %llu x %llu",
+                         name,
+                         (unsigned long long)t->ne[0],
+                         (unsigned long long)t->ne[1],
+                         (unsigned long long)t->ne[2],
+                         (unsigned long long)t->ne[3],
+                         (unsigned long long)cols,
+                         (unsigned long long)rows);
         return NULL;
     }
     if (f32_only ? t->type != GGUF_TYPE_F32 : !gguf_type_is_computed(t->type)) {
-        b->err = err_set(b->e, ERR_UNSUPPORTED, "tensor %s has type %s, which is not supported%s",
-                         name, gguf_type_name((uint32_t)t->type), f32_only ? " here" : "");
+        b->err = err_set(b->e,
+                         ERR_UNSUPPORTED,
+                         "tensor %s has type %s, which is not supported%s",
+                         name,
+                         gguf_type_name((uint32_t)t->type),
+                         f32_only ? " here" : "");
         return NULL;
     }
     b->m->weight_bytes += t->n_bytes;
@@ -70,7 +83,9 @@ static void add_norm(struct builder *b, const char *name, enum model_buf in, enu
     add(b, OP_NORM, in, out)->w = take(b, name, b->m->buf_width[in], 1, true, REQUIRED);
 }
 
-static void add_head_norm(struct builder *b, const char *suffix, enum model_buf buf,
+static void add_head_norm(struct builder *b,
+                          const char *suffix,
+                          enum model_buf buf,
                           enum presence presence)
 {
     uint32_t head_dim = b->m->hp.head_dim;
@@ -79,8 +94,8 @@ static void add_head_norm(struct builder *b, const char *suffix, enum model_buf 
         add(b, OP_HEAD_NORM, buf, buf)->w = w;
 }
 
-static void add_linear(struct builder *b, const char *stem, enum model_buf in, enum model_buf out,
-                       enum presence bias)
+static void add_linear(
+    struct builder *b, const char *stem, enum model_buf in, enum model_buf out, enum presence bias)
 {
     struct op *op = add(b, OP_LINEAR, in, out);
     char suffix[40];
@@ -141,10 +156,14 @@ static enum err check_leftovers(struct builder *b)
         b->n_used++;
     if (b->n_used == n)
         return OK;
-    return err_set(b->e, ERR_UNSUPPORTED,
-                   "the file holds %llu tensors of which architecture %s as Weir knows it uses %llu: "
-                   "a variant that is not supported",
-                   (unsigned long long)n, b->m->arch, (unsigned long long)b->n_used);
+    return err_set(
+        b->e,
+        ERR_UNSUPPORTED,
+        "the file holds %llu tensors of which architecture %s as Weir knows it uses %llu: "
+        "a variant that is not supported",
+        (unsigned long long)n,
+        b->m->arch,
+        (unsigned long long)b->n_used);
 }
 
 enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e)

@@ -60,8 +60,8 @@ static inline bool sample_kept(struct sample_cut c, uint32_t key, uint32_t i)
 /* The shortest head of keys[n] in descending order (equal ones in the order of i) whose weights
  * reach `goal` > 0; all of them if they do not. weights NULL: each weighs 1.
  * hist: [1 << SAMPLE_RADIX_BITS] scratch. */
-struct sample_cut
-sample_select(const uint32_t *keys, const float *weights, uint32_t n, double goal, double *hist);
+struct sample_cut sample_select(
+    const uint32_t *keys, const float *weights, uint32_t n, double goal, double *hist);
 
 /* history.c */
 

@@ -36,8 +36,10 @@ static void insert(struct token_logprob *top, uint32_t *n, uint32_t n_top, int32
 }
 
 /* The n_top largest logits, with the logits where the log-probabilities will be. */
-static uint32_t
-find_top(const float *logits, uint32_t n_vocab, uint32_t n_top, struct token_logprob *top)
+static uint32_t find_top(const float *logits,
+                         uint32_t n_vocab,
+                         uint32_t n_top,
+                         struct token_logprob *top)
 {
     uint32_t n = 0;
     for (uint32_t first = 0; first < n_vocab; first += SAMPLE_BLOCK) {

@@ -167,8 +167,8 @@ static uint32_t collect_top_k(const float *logits, uint32_t n, uint32_t k, struc
 
 /* Candidates and weights shrink to the shortest head, by descending logits, that holds top_p of
  * `total`. */
-static uint32_t
-cut_top_p(double top_p, double total, const float *logits, uint32_t m, struct sample_scratch *s)
+static uint32_t cut_top_p(
+    double top_p, double total, const float *logits, uint32_t m, struct sample_scratch *s)
 {
     for (uint32_t i = 0; i < m; i++)
         s->keys[i] = sample_key(logits[s->ids[i]]);

@@ -47,8 +47,12 @@ void sample_scratch_destroy(struct sample_scratch *s);
 
 /* Choose the token for position `pos`. logits[n_vocab] are overwritten. NaN is never chosen, nor is
  * -inf, unless there is nothing else; ids out of range in biases and history are ignored. */
-int32_t sample_token(const struct sample_params *p, const struct sample_history *h, uint64_t pos,
-                     float *logits, uint32_t n_vocab, struct sample_scratch *s);
+int32_t sample_token(const struct sample_params *p,
+                     const struct sample_history *h,
+                     uint64_t pos,
+                     float *logits,
+                     uint32_t n_vocab,
+                     struct sample_scratch *s);
 
 struct token_logprob {
     int32_t id;
@@ -58,8 +62,8 @@ struct token_logprob {
 /* Natural log-probabilities under the model itself (before penalties and temperature): of `id`,
  * returned, and of the n_top most likely, descending, into top[]. Does not change logits. Places in
  * top[] beyond the vocabulary's numbers get id -1 and -inf. */
-float sample_logprobs(const float *logits, uint32_t n_vocab, int32_t id, uint32_t n_top,
-                      struct token_logprob *top);
+float sample_logprobs(
+    const float *logits, uint32_t n_vocab, int32_t id, uint32_t n_top, struct token_logprob *top);
 
 /* Index of the largest logit; the lowest index among equals. NaN never wins unless all are. */
 int32_t sample_argmax(const float *logits, uint32_t n_vocab);

@@ -47,8 +47,8 @@ static uint32_t goal_bucket(const double *hist, double goal, double *mass)
     return lowest;
 }
 
-struct sample_cut
-sample_select(const uint32_t *keys, const float *weights, uint32_t n, double goal, double *hist)
+struct sample_cut sample_select(
+    const uint32_t *keys, const float *weights, uint32_t n, double goal, double *hist)
 {
     uint32_t prefix = 0, prefix_mask = 0;
     double mass = 0;

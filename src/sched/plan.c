@@ -65,8 +65,8 @@ static void plan_decodes(struct sched *s, struct sched_plan *plan)
     plan->n_decodes = plan->n_items;
 }
 
-/* The caller's budget bounds the step, so that those who decode or arrive need not wait long for the
- * next; but never below one chunk, or prompts would starve behind decodes. */
+/* The caller's budget bounds the step, so that those who decode or arrive need not wait long for
+ * the next; but never below one chunk, or prompts would starve behind decodes. */
 static uint32_t prefill_budget(const struct sched *s, uint32_t n_decodes, uint32_t row_budget)
 {
     uint32_t room = s->cfg.max_rows - n_decodes;

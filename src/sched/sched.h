@@ -37,13 +37,13 @@ struct sched_config {
 struct sched_seq {
     void *user;
     uint32_t n_prompt;
-    uint32_t n_max;         /* prompt + longest output: what admission reserves for */
-    bool all_logits;        /* wants logits of every prompt row */
+    uint32_t n_max;  /* prompt + longest output: what admission reserves for */
+    bool all_logits; /* wants logits of every prompt row */
     /* filled by the scheduler */
-    uint32_t n_computed;    /* positions whose KV is stored */
-    uint32_t n_known;       /* tokens known so far: prompt + generated */
-    uint32_t slot;          /* 0..max_running-1 while running, else SCHED_NO_SLOT */
-    struct kv_table table;  /* of the slot, while running */
+    uint32_t n_computed;   /* positions whose KV is stored */
+    uint32_t n_known;      /* tokens known so far: prompt + generated */
+    uint32_t slot;         /* 0..max_running-1 while running, else SCHED_NO_SLOT */
+    struct kv_table table; /* of the slot, while running */
 };
 
 /* One sequence's share of a step: rows for positions first..first+n_rows-1. */
@@ -62,7 +62,9 @@ struct sched_plan {
     uint32_t n_admitted; /* items that left the queue in this step */
 };
 
-enum err sched_create(const struct sched_config *cfg, struct kv_pool *pool, struct sched **out,
+enum err sched_create(const struct sched_config *cfg,
+                      struct kv_pool *pool,
+                      struct sched **out,
                       struct err_info *e) WEIR_MUST_USE;
 /* Lets go of the sequences it still holds, which must still exist. NULL is allowed. */
 void sched_destroy(struct sched *s);
@@ -75,9 +77,9 @@ enum err sched_add(struct sched *s, struct sched_seq *seq, struct err_info *e) W
 /* Could n_max tokens ever be held? The same test as sched_add's. */
 enum err sched_fits(const struct sched *s, uint32_t n_max, struct err_info *e) WEIR_MUST_USE;
 
-/* Decide one step, and take the KV blocks its rows need. row_budget <= max_rows bounds all rows, but
- * decodes always run and prefill gets a chunk of 16 rows beside them. The plan is valid until the
- * next call. */
+/* Decide one step, and take the KV blocks its rows need. row_budget <= max_rows bounds all rows,
+ * but decodes always run and prefill gets a chunk of 16 rows beside them. The plan is valid until
+ * the next call. */
 void sched_plan_step(struct sched *s, uint32_t row_budget, struct sched_plan *out);
 
 /* The step ran: an item's rows are stored now. */

@@ -55,8 +55,8 @@ static enum err bad_merge(uint64_t rank, const char *what, struct err_info *e)
 }
 
 /* One line of the merges: "LEFT RIGHT". `joined` is scratch of two tokens' length. */
-static enum err
-add_merge(struct bpe *b, struct gguf_str s, uint32_t rank, char *joined, struct err_info *e)
+static enum err add_merge(
+    struct bpe *b, struct gguf_str s, uint32_t rank, char *joined, struct err_info *e)
 {
     const struct vocab *v = b->v;
     const char *space = s.len > 1 ? memchr(s.data + 1, ' ', s.len - 1) : NULL;
@@ -179,8 +179,10 @@ static enum err find_whole_words(struct bpe *b, struct err_info *e)
     return err ? err_set(e, err, "no memory for a table of %u words", v->n) : OK;
 }
 
-enum err
-bpe_create(const struct gguf *g, const struct vocab *v, struct bpe **out, struct err_info *e)
+enum err bpe_create(const struct gguf *g,
+                    const struct vocab *v,
+                    struct bpe **out,
+                    struct err_info *e)
 {
     struct bpe *b = mem_zalloc(1, sizeof *b);
     b->v = v;
@@ -228,8 +230,8 @@ static enum err encode_valid(
     return OK;
 }
 
-enum err
-bpe_encode(const struct bpe *b, struct encoder *enc, const char *text, size_t n, struct err_info *e)
+enum err bpe_encode(
+    const struct bpe *b, struct encoder *enc, const char *text, size_t n, struct err_info *e)
 {
     if (!enc->words)
         enc->words = pretokenize_scratch_create(b->pre);

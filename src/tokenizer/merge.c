@@ -28,8 +28,8 @@ void merger_deinit(struct merger *m)
 }
 
 /* pairs[i] is what syms[i] and syms[i + 1] would give; both arrays stay dense. */
-static size_t
-run_short(struct merge_symbol *syms, size_t n, merge_fn fn, const void *ctx, const char *text)
+static size_t run_short(
+    struct merge_symbol *syms, size_t n, merge_fn fn, const void *ctx, const char *text)
 {
     struct merge_result pairs[SHORT_WORD];
     for (size_t i = 0; i + 1 < n; i++)

@@ -70,8 +70,10 @@ static const struct rule *find_rule(const char *name, size_t n)
     return &rules[0];
 }
 
-enum err
-pretokenizer_create(const char *name, size_t n, struct pretokenizer **out, struct err_info *e)
+enum err pretokenizer_create(const char *name,
+                             size_t n,
+                             struct pretokenizer **out,
+                             struct err_info *e)
 {
     struct pretokenizer *p = mem_zalloc(1, sizeof *p);
     p->rule = find_rule(name, n);

@@ -54,8 +54,8 @@ void special_deinit(struct special_set *s)
 
 /* The first of entries lo..hi whose byte at `depth` is at least `byte`. All are longer than depth
  * and agree on the bytes before it. */
-static uint32_t
-lower_bound(const struct special_set *s, uint32_t lo, uint32_t hi, size_t depth, unsigned byte)
+static uint32_t lower_bound(
+    const struct special_set *s, uint32_t lo, uint32_t hi, size_t depth, unsigned byte)
 {
     while (lo < hi) {
         uint32_t mid = lo + (hi - lo) / 2;

@@ -19,8 +19,9 @@ struct special_set {
     uint32_t n_user_defined;
 };
 
-enum err
-special_init(struct special_set *s, const struct vocab *v, struct err_info *e) WEIR_MUST_USE;
+enum err special_init(struct special_set *s,
+                      const struct vocab *v,
+                      struct err_info *e) WEIR_MUST_USE;
 void special_deinit(struct special_set *s);
 
 /* The longest special token that text[0..n) begins with; a control token only within its first

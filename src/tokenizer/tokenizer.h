@@ -37,8 +37,9 @@ void token_list_deinit(struct token_list *l);
 /* Read the vocabulary from the file; *g must outlive it. An unknown pre-tokenizer name is a
  * warning in the log and the default (gpt-2). Errors: ERR_FORMAT (missing or malformed fields),
  * ERR_UNSUPPORTED (another tokenizer model), ERR_NOMEM. */
-enum err
-tokenizer_create(const struct gguf *g, struct tokenizer **out, struct err_info *e) WEIR_MUST_USE;
+enum err tokenizer_create(const struct gguf *g,
+                          struct tokenizer **out,
+                          struct err_info *e) WEIR_MUST_USE;
 void tokenizer_destroy(struct tokenizer *t);
 
 uint32_t tokenizer_n_vocab(const struct tokenizer *t);

@@ -43,8 +43,10 @@ static const struct {
 
 /* ---- string tables ---- */
 
-static const char *
-key_of(const struct vocab *v, const struct vocab_index *x, token_id id, size_t *n)
+static const char *key_of(const struct vocab *v,
+                          const struct vocab_index *x,
+                          token_id id,
+                          size_t *n)
 {
     const struct vocab_token *t = &v->tokens[id];
     *n = x->by_bytes ? t->n_bytes : t->text_len;
@@ -66,8 +68,8 @@ bool vocab_index_init(struct vocab_index *x, size_t n, bool by_bytes)
 }
 
 /* The slot that holds s, or the free one where it would go. */
-static struct vocab_slot *
-slot_of(const struct vocab *v, const struct vocab_index *x, const char *s, size_t n, uint32_t *tag)
+static struct vocab_slot *slot_of(
+    const struct vocab *v, const struct vocab_index *x, const char *s, size_t n, uint32_t *tag)
 {
     uint64_t hash = XXH3_64bits(s, n);
     *tag = (uint32_t)(hash >> 32);
@@ -95,8 +97,10 @@ void vocab_index_add(const struct vocab *v, struct vocab_index *x, token_id id)
     *slot = (struct vocab_slot){tag, id};
 }
 
-token_id
-vocab_index_find(const struct vocab *v, const struct vocab_index *x, const char *s, size_t n)
+token_id vocab_index_find(const struct vocab *v,
+                          const struct vocab_index *x,
+                          const char *s,
+                          size_t n)
 {
     uint32_t tag;
     return n == 0 ? TOKEN_NONE : slot_of(v, x, s, n, &tag)->id;

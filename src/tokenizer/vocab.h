@@ -71,8 +71,10 @@ void vocab_deinit(struct vocab *v);
 /* Room for n entries, n > 0; false when memory is out. */
 bool vocab_index_init(struct vocab_index *x, size_t n, bool by_bytes);
 void vocab_index_add(const struct vocab *v, struct vocab_index *x, token_id id); /* last wins */
-token_id
-vocab_index_find(const struct vocab *v, const struct vocab_index *x, const char *s, size_t n);
+token_id vocab_index_find(const struct vocab *v,
+                          const struct vocab_index *x,
+                          const char *s,
+                          size_t n);
 
 /* A key that must be an array of `kind` (I32 accepts U32). Absent: *out = NULL. */
 enum err vocab_array(const struct gguf *g,

@@ -255,8 +255,10 @@ static inline enum http_pull fake_pull_flood(struct fake_call *c, struct buf *ou
     return c->sent == c->n ? HTTP_DONE : HTTP_MORE;
 }
 
-static inline enum http_pull
-fake_pull(void *ctx, void *call, struct http_answer *a, struct buf *out)
+static inline enum http_pull fake_pull(void *ctx,
+                                       void *call,
+                                       struct http_answer *a,
+                                       struct buf *out)
 {
     struct fake *f = ctx;
     struct fake_call *c = call;

@@ -15,8 +15,8 @@ struct harness {
 void harness_open(struct harness *h, const char *model_path, const struct engine_config *cfg);
 void harness_close(struct harness *h);
 
-/* Submit all, wait for all; every request must end with its one terminal event. Their user pointer is
- * a bool, false at first. */
+/* Submit all, wait for all; every request must end with its one terminal event. Their user pointer
+ * is a bool, false at first. */
 void harness_run(struct harness *h, struct request **rs, uint32_t n);
 
 /* Append what must not change: ids, log-probabilities and their alternatives, to the bit. */

@@ -1,15 +1,18 @@
-/* Same request, same answer: bit for bit, whatever else runs, however the prompt is cut into chunks,
- * with any number of threads; greedy and seeded; for every KV type and every set of kernels.
+/* Same request, same answer: bit for bit, whatever else runs, however the prompt is cut into
+ * chunks, with any number of threads; greedy and seeded; for every KV type and every set of
+ * kernels.
  *
- * Each case is run once alone in an engine of its own, on one thread, in chunks as large as the step's
- * budget allows; then in the company and under the settings that must not matter. Compared are ids and the bits of
- * log-probabilities with ten alternatives a token. */
+ * Each case is run once alone in an engine of its own, on one thread, in chunks as large as the
+ * step's budget allows; then in the company and under the settings that must not matter. Compared
+ * are ids and the bits of log-probabilities with ten alternatives a token. */
 #include "invariance/harness.h"
 
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
+
 #include <cmocka.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +60,8 @@ static struct request *make_request(struct harness *h, const struct test_case *c
     p.sample.temperature = c->temperature;
     p.sample.top_k = 40;
     p.sample.seed = 7;
-    if (request_create(h->engine, &p, c->prompt, c->n_prompt, calloc(1, sizeof(bool)), &r, &e) != OK)
+    if (request_create(h->engine, &p, c->prompt, c->n_prompt, calloc(1, sizeof(bool)), &r, &e) !=
+        OK)
         fail_msg("request_create: %s", e.text);
     return r;
 }
@@ -89,7 +93,9 @@ static struct engine_config config(uint32_t n_threads, uint32_t batch_tokens, en
 }
 
 /* What the case gives when nothing else runs. */
-static void run_alone(const char *path, const struct test_case *c, enum kv_type kv,
+static void run_alone(const char *path,
+                      const struct test_case *c,
+                      enum kv_type kv,
                       struct buf *record)
 {
     struct harness h;
@@ -105,7 +111,9 @@ static void run_alone(const char *path, const struct test_case *c, enum kv_type 
 }
 
 /* The same cases with N_MATES others, in an engine with these settings. */
-static void run_together(const char *path, const struct test_case *cases, const struct buf *want,
+static void run_together(const char *path,
+                         const struct test_case *cases,
+                         const struct buf *want,
                          const struct engine_config *cfg)
 {
     struct harness h;
@@ -118,8 +126,11 @@ static void run_together(const char *path, const struct test_case *cases, const 
         struct buf got = {0};
         harness_record(rs[i * 6], N_TOP, &got);
         if (got.len != want[i].len || memcmp(got.data, want[i].data, got.len) != 0)
-            fail_msg("case %u differs: threads %u, batch tokens %u, KV %s", i, cfg->n_threads,
-                     cfg->batch_tokens, kv_type_name(cfg->kv_type));
+            fail_msg("case %u differs: threads %u, batch tokens %u, KV %s",
+                     i,
+                     cfg->n_threads,
+                     cfg->batch_tokens,
+                     kv_type_name(cfg->kv_type));
         buf_deinit(&got);
     }
     struct engine_stats st;

@@ -12,8 +12,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { N_SUMS = 12, /* independent: hides the latency */
-       N_ROUNDS = 8, PEAK_SHARES = 8, PEAK_ROUNDS = 1000000 / PEAK_SHARES };
+enum {
+    N_SUMS = 12, /* independent: hides the latency */
+    N_ROUNDS = 8,
+    PEAK_SHARES = 8,
+    PEAK_ROUNDS = 1000000 / PEAK_SHARES
+};
 #define READ_BYTES ((size_t)512 << 20) /* far more than any cache */
 #define SLICE_BYTES ((size_t)1 << 20)
 #define N_SLICES ((uint32_t)(READ_BYTES / SLICE_BYTES))

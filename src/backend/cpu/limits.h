@@ -9,7 +9,7 @@
 struct cpu_limits {
     double read_bytes_s; /* streaming from memory */
     double int8_ops_s;   /* multiplications and additions, in the best instructions we have */
-    double bf16_ops_s; /* dot products of pairs where there are any, else as f32 */
+    double bf16_ops_s;   /* dot products of pairs where there are any, else as f32 */
     double f32_ops_s;
 };
 

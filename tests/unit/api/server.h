@@ -89,8 +89,10 @@ static inline void server_finish(struct server *s, struct api_call *c, struct re
     api_end(c);
 }
 
-static inline struct api_call *
-server_begin(struct server *s, const char *method, const char *path, const char *body)
+static inline struct api_call *server_begin(struct server *s,
+                                            const char *method,
+                                            const char *path,
+                                            const char *body)
 {
     struct api_input in = {
         .method = method, .path = path, .query = "", .body = body, .body_len = strlen(body)};
@@ -104,8 +106,8 @@ static inline void server_talk(
 }
 
 /* The answer as JSON; the caller's reference. */
-static inline json_t *
-server_json(struct server *s, const char *method, const char *path, const char *body, int status)
+static inline json_t *server_json(
+    struct server *s, const char *method, const char *path, const char *body, int status)
 {
     struct reply r;
     json_error_t je;

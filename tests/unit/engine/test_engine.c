@@ -2,10 +2,12 @@
  * blocks come back, steps allocate nothing, limits are named. */
 #include "engine/engine.h"
 
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
+
 #include <cmocka.h>
+
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +52,9 @@ static struct engine *open_engine(uint32_t max_running, uint32_t max_queue, uint
     return eng;
 }
 
-static struct request *make(struct engine *eng, const char *text, uint32_t max_tokens,
+static struct request *make(struct engine *eng,
+                            const char *text,
+                            uint32_t max_tokens,
                             const char *stop)
 {
     struct request_params p = request_params_default();
@@ -127,8 +131,10 @@ static void test_many(void **state)
     struct request *rs[N];
     struct err_info e;
     for (int i = 0; i < N; i++)
-        rs[i] = make(eng, "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n",
-                     1 + (uint32_t)i % 20, NULL);
+        rs[i] = make(eng,
+                     "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n",
+                     1 + (uint32_t)i % 20,
+                     NULL);
     for (int i = 0; i < N; i++)
         assert_int_equal(engine_submit(eng, rs[i], &e), OK);
     wait_ended(eng, N);
@@ -295,9 +301,13 @@ static void test_drain_and_stop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_many),          cmocka_unit_test(test_queue_full),
-        cmocka_unit_test(test_cancel_random), cmocka_unit_test(test_serial_at_the_limit), cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_stop_string_is_cut), cmocka_unit_test(test_drain_and_stop),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_queue_full),
+        cmocka_unit_test(test_cancel_random),
+        cmocka_unit_test(test_serial_at_the_limit),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_stop_string_is_cut),
+        cmocka_unit_test(test_drain_and_stop),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

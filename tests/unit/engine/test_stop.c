@@ -1,10 +1,12 @@
 /* Stop strings against a search of the whole text, over random texts cut at random places. */
 #include "engine/stop.h"
 
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
+
 #include <cmocka.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -119,8 +119,8 @@ static void test_values(void **state)
 }
 
 /* A file with one tensor `t` and n bytes of data. */
-static void
-put_one(struct buf *b, uint32_t type, uint64_t ne0, uint64_t ne1, uint64_t offset, size_t n)
+static void put_one(
+    struct buf *b, uint32_t type, uint64_t ne0, uint64_t ne1, uint64_t offset, size_t n)
 {
     put_header(b, 3, 1, 0);
     put_tensor(b, "t", type, ne0, ne1, offset);

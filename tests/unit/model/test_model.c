@@ -1,10 +1,13 @@
-/* Plans: golden models load and have the ops their architecture says; broken ones say what is wrong. */
+/* Plans: golden models load and have the ops their architecture says; broken ones say what is
+ * wrong. */
 #include "model/model.h"
 
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
+
 #include <cmocka.h>
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,8 +71,8 @@ static void test_rope_factors(void **state)
 }
 
 /* A copy of the file in memory with one occurrence of `from` overwritten by `to`. */
-static enum err load_patched(const char *path, const char *from, const char *to, size_t n,
-                             struct err_info *e)
+static enum err load_patched(
+    const char *path, const char *from, const char *to, size_t n, struct err_info *e)
 {
     FILE *f = fopen(path, "rb");
     assert_non_null(f);

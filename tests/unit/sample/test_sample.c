@@ -133,8 +133,10 @@ static int by_rank(const void *a, const void *b)
 }
 
 /* Sets weight[id] of every token that truncation keeps, 0 of the others; by the book. */
-static void
-naive_weights(const struct sample_params *p, const float *logits, uint32_t n, double *weight)
+static void naive_weights(const struct sample_params *p,
+                          const float *logits,
+                          uint32_t n,
+                          double *weight)
 {
     struct ranked *r = calloc(n, sizeof *r);
     uint32_t m = 0;

@@ -143,8 +143,10 @@ static inline void unload(struct loaded *l)
     buf_deinit(&l->file);
 }
 
-static inline struct token_list
-encode(const struct tokenizer *t, const char *s, size_t n, bool parse_special)
+static inline struct token_list encode(const struct tokenizer *t,
+                                       const char *s,
+                                       size_t n,
+                                       bool parse_special)
 {
     struct token_list ids = {0};
     struct err_info e = {0};
@@ -155,8 +157,9 @@ encode(const struct tokenizer *t, const char *s, size_t n, bool parse_special)
 }
 
 /* The tokens' texts joined by '|', compared with `want`. */
-static inline void
-assert_tokens(const struct tokenizer *t, const struct token_list *ids, const char *want)
+static inline void assert_tokens(const struct tokenizer *t,
+                                 const struct token_list *ids,
+                                 const char *want)
 {
     struct buf got = {0};
     for (size_t i = 0; i < ids->n; i++) {
@@ -169,8 +172,10 @@ assert_tokens(const struct tokenizer *t, const struct token_list *ids, const cha
     buf_deinit(&got);
 }
 
-static inline void
-assert_encodes(const struct tokenizer *t, const char *s, bool parse_special, const char *want)
+static inline void assert_encodes(const struct tokenizer *t,
+                                  const char *s,
+                                  bool parse_special,
+                                  const char *want)
 {
     struct token_list ids = encode(t, s, strlen(s), parse_special);
     assert_tokens(t, &ids, want);
