@@ -264,8 +264,11 @@ int cmd_logits(int argc, char **argv)
     s.m = m;
     s.n_total = s.n_prompt + o.n_greedy;
     rows = malloc((size_t)o.n_rows * m->hp.n_vocab * sizeof *rows);
-    err = rows ? OK : err_set(&e, ERR_NOMEM, "no memory for %u rows", o.n_rows);
-    if (err || (err = open_session(&s, &o, ids, &e)) || (err = prefill(&s, &o, rows, &next, &e)))
+    if (!rows) {
+        err = err_set(&e, ERR_NOMEM, "no memory for %u rows", o.n_rows);
+        goto out;
+    }
+    if ((err = open_session(&s, &o, ids, &e)) || (err = prefill(&s, &o, rows, &next, &e)))
         goto out;
     if (o.out && (err = write_rows(o.out, rows, (size_t)o.n_rows * m->hp.n_vocab, &e)))
         goto out;

@@ -94,8 +94,8 @@ static enum err create_kv_and_sched(struct engine *eng, uint32_t n_blocks, struc
 static enum err create_workspace(struct engine *eng, struct err_info *e)
 {
     uint32_t n = eng->backend->ops->n_workers(eng->backend), n_vocab = eng->model->hp.n_vocab;
-    eng->scratch = mem_zalloc(n + 1, sizeof *eng->scratch);
-    eng->rows = mem_zalloc(n + 1, sizeof *eng->rows);
+    eng->scratch = mem_zalloc(n + 1, sizeof(struct sample_scratch *));
+    eng->rows = mem_zalloc(n + 1, sizeof(float *));
     for (uint32_t i = 0; i < n; i++) {
         eng->scratch[i] = sample_scratch_create(n_vocab);
         eng->rows[i] = mem_aligned(n_vocab * sizeof(float));
