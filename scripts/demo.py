@@ -17,11 +17,11 @@ QUESTIONS = [
     "What is 37 + 48?",
     "What is the capital of France?",
     "Tell me a short story.",
-    "Repeat: the quick brown fox",
     "What is the opposite of hot?",
     "Tell me a short story about a fox.",
-    "Count from 3 to 9.",
-    "Spell the word river backwards.",
+    "How much is 85 minus 56?",
+    "Tell me a story, please.",
+    "What comes before March?",
 ]
 
 

@@ -1,0 +1,48 @@
+"""The documents stay true: what they name is there."""
+
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SOURCES = "\n".join(p.read_text() for p in sorted((ROOT / "src").rglob("*.[ch]")))
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "docs/FLOW.md", "docs/DECISIONS.md", "docs/API.md",
+             "docs/PERFORMANCE.md", "models/README.md", "tools/nano/README.md"]
+
+
+def test_every_function_of_the_flow_exists():
+    text = (ROOT / "docs/FLOW.md").read_text()
+    names = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", text))
+    assert len(names) > 25
+    names = {n for n in names if not n.startswith("weir_")}  # metrics
+    missing = [n for n in sorted(names) if not re.search(rf"\b{n}\b", SOURCES)]
+    assert not missing
+
+
+def test_every_file_of_the_flow_exists():
+    text = (ROOT / "docs/FLOW.md").read_text()
+    paths = set(re.findall(r"\b(src/[a-z0-9_/]+\.[ch])\b", text))
+    assert len(paths) > 10
+    assert not [p for p in sorted(paths) if not (ROOT / p).exists()]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document):
+    path = ROOT / document
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text()):
+        if "://" not in target:
+            assert (path.parent / target).exists(), target
+
+
+def test_make_targets_of_the_readme_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    for document in ("README.md", "CONTRIBUTING.md"):
+        for target in re.findall(r"(?:^ +|`|  )make ([a-z]+)\b", (ROOT / document).read_text(), re.M):
+            assert re.search(rf"^{target}:", makefile, re.M), target
+
+
+def test_shell_scripts_parse():
+    for script in [*(ROOT / "scripts").glob("*.sh"), ROOT / ".ci/run"]:
+        assert subprocess.run(["bash", "-n", script]).returncode == 0, script
