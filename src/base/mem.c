@@ -1,5 +1,6 @@
 #include "base/mem.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,40 +22,43 @@ void *__wrap_realloc(void *p, size_t n);
 int __wrap_posix_memalign(void **p, size_t align, size_t n);
 char *__wrap_strdup(const char *s);
 
+static _Thread_local uint64_t fails_in; /* allocations until one fails; 0: none will */
+
 static inline void note(void)
 {
     if (watching)
         atomic_fetch_add_explicit(&n_watched, 1, memory_order_relaxed);
 }
 
-void *__wrap_malloc(size_t n)
+static inline bool refused(void)
 {
     note();
-    return __real_malloc(n);
+    return fails_in > 0 && --fails_in == 0;
+}
+
+void *__wrap_malloc(size_t n)
+{
+    return refused() ? NULL : __real_malloc(n);
 }
 
 void *__wrap_calloc(size_t n, size_t size)
 {
-    note();
-    return __real_calloc(n, size);
+    return refused() ? NULL : __real_calloc(n, size);
 }
 
 void *__wrap_realloc(void *p, size_t n)
 {
-    note();
-    return __real_realloc(p, n);
+    return refused() ? NULL : __real_realloc(p, n);
 }
 
 int __wrap_posix_memalign(void **p, size_t align, size_t n)
 {
-    note();
-    return __real_posix_memalign(p, align, n);
+    return refused() ? ENOMEM : __real_posix_memalign(p, align, n);
 }
 
 char *__wrap_strdup(const char *s)
 {
-    note();
-    return __real_strdup(s);
+    return refused() ? NULL : __real_strdup(s);
 }
 
 void mem_watch(bool on)
@@ -67,8 +71,17 @@ uint64_t mem_watched(void)
     return atomic_load_explicit(&n_watched, memory_order_relaxed);
 }
 
+bool mem_fail_nth(uint64_t n)
+{
+    bool failed = fails_in == 0;
+    fails_in = n;
+    return failed;
+}
+
+/* These may abort, so they are never made to fail. */
 static void *must(void *p)
 {
+    note();
     if (!p) {
         fputs("weir: out of memory\n", stderr);
         abort();
@@ -78,22 +91,22 @@ static void *must(void *p)
 
 void *mem_alloc(size_t n_bytes)
 {
-    return must(malloc(n_bytes ? n_bytes : 1));
+    return must(__real_malloc(n_bytes ? n_bytes : 1));
 }
 
 void *mem_zalloc(size_t n, size_t size)
 {
-    return must(calloc(n ? n : 1, size ? size : 1));
+    return must(__real_calloc(n ? n : 1, size ? size : 1));
 }
 
 void *mem_realloc(void *p, size_t n_bytes)
 {
-    return must(realloc(p, n_bytes ? n_bytes : 1));
+    return must(__real_realloc(p, n_bytes ? n_bytes : 1));
 }
 
 char *mem_strdup(const char *s)
 {
-    return must(strdup(s));
+    return must(__real_strdup(s));
 }
 
 void *mem_aligned(size_t n_bytes)

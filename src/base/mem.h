@@ -31,4 +31,8 @@ void mem_watch(bool on);
 /* Allocations counted so far, over all watched threads. */
 uint64_t mem_watched(void);
 
+/* For tests: of this thread's allocations that may fail, the n-th from now on does (0: none).
+ * Returns true if the one asked for before has failed, or none was. */
+bool mem_fail_nth(uint64_t n);
+
 #endif
