@@ -121,7 +121,14 @@ static bool has_access(const struct api *a, const char *authorization)
 }
 
 /* In the order of the table, which it indexes. */
-enum route_kind { ROUTE_HEALTH, ROUTE_MODELS, ROUTE_METRICS, ROUTE_COMPLETIONS, ROUTE_CHAT };
+enum route_kind {
+    ROUTE_HEALTH,
+    ROUTE_MODELS,
+    ROUTE_METRICS,
+    ROUTE_KV,
+    ROUTE_COMPLETIONS,
+    ROUTE_CHAT
+};
 
 static const struct route {
     const char *path;
@@ -131,6 +138,7 @@ static const struct route {
     [ROUTE_HEALTH] = {"/health", ROUTE_HEALTH, false},
     [ROUTE_MODELS] = {"/v1/models", ROUTE_MODELS, false},
     [ROUTE_METRICS] = {"/metrics", ROUTE_METRICS, false},
+    [ROUTE_KV] = {"/v1/kv", ROUTE_KV, false},
     [ROUTE_COMPLETIONS] = {"/v1/completions", ROUTE_COMPLETIONS, true},
     [ROUTE_CHAT] = {"/v1/chat/completions", ROUTE_CHAT, true},
 };
@@ -190,7 +198,7 @@ static enum err admit(struct api_call *c,
         return err_set(
             e, ERR_METHOD, "%s answers %s, not %.16s", r->path, c->answer.allow, in->method);
     }
-    if (r->kind == ROUTE_METRICS)
+    if (r->kind == ROUTE_METRICS || r->kind == ROUTE_KV)
         return check_ready(c, e);
     return r->post ? check_open(c, e) : OK;
 }
@@ -203,6 +211,9 @@ static void run_route(struct api_call *c, const struct api_input *in, const stru
         break;
     case ROUTE_METRICS:
         api_metrics(c);
+        break;
+    case ROUTE_KV:
+        api_kv(c, in->query);
         break;
     case ROUTE_MODELS:
         if (strcmp(in->path, r->path) == 0)

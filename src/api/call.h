@@ -137,7 +137,8 @@ void api_choices_destroy(struct api_call *c); /* requests not submitted, or ende
 void api_health(struct api_call *c); /* models.c */
 void api_models(struct api_call *c);
 void api_model(struct api_call *c, const char *id);
-void api_metrics(struct api_call *c); /* metrics.c */
+void api_metrics(struct api_call *c);               /* metrics.c */
+void api_kv(struct api_call *c, const char *query); /* kv.c */
 bool api_is_model(const struct api *a, const char *name, size_t n);
 
 /* "stop" or "length". */

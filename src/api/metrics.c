@@ -90,16 +90,87 @@ static void requests(const struct engine_stats *s, struct buf *out)
 static void kv(const struct engine_stats *s, struct buf *out)
 {
     head(out, "kv_blocks", "gauge", "Blocks of the KV pool, by state.");
-    sample(out, "kv_blocks", "{state=\"free\"}", s->kv_free);
-    sample(out, "kv_blocks", "{state=\"in_use\"}", s->kv_in_use);
-    sample(out, "kv_blocks", "{state=\"cached\"}", s->kv_cached);
-    gauge(out, "kv_blocks_peak", "Most blocks in use at once.", s->kv_peak);
+    sample(out, "kv_blocks", "{state=\"free\"}", s->kv.free);
+    sample(out, "kv_blocks", "{state=\"in_use\"}", s->kv.in_use);
+    sample(out, "kv_blocks", "{state=\"cached\"}", s->kv.cached);
+    gauge(out, "kv_blocks_peak", "Most blocks in use at once.", s->kv.peak_in_use);
+    gauge(out, "kv_blocks_published", "Blocks that can be found by their text.", s->kv.published);
     gauge(out,
           "kv_cache_usage_perc",
           "Share of the KV pool in use, 0 to 1.",
-          s->kv_total ? (double)s->kv_in_use / s->kv_total : 0.0);
+          s->kv.total ? (double)s->kv.in_use / s->kv.total : 0.0);
     gauge(out, "kv_block_tokens", "Positions in a block.", s->kv_block_tokens);
     gauge(out, "backend_memory_bytes", "Bytes the backend holds.", (double)s->memory_bytes);
+    counter(out, "preemptions_total", "Sequences put back into the queue.", s->preemptions);
+}
+
+/* Positions, not requests: with those of sequences that come back after they were preempted. */
+static void prefixes(const struct engine_stats *s, struct buf *out)
+{
+    counter(out,
+            "kv_hit_tokens_total",
+            "Positions found instead of computed.",
+            s->kv.counts.hit_tokens);
+    counter(
+        out, "kv_miss_tokens_total", "Positions of prompts computed.", s->kv.counts.miss_tokens);
+    counter(out, "kv_evictions_total", "Cached blocks taken back.", s->kv.counts.evicted);
+    counter(out, "kv_copies_total", "Blocks copied for a partial match.", s->kv.counts.copied);
+    counter(out,
+            "kv_merges_total",
+            "Blocks given back as another had their text.",
+            s->kv.counts.merged);
+}
+
+static void tier_latency(struct buf *out, const char *name, const struct kv_tier_latency *l)
+{
+    head(out, name, "summary", "One block, without its time in the queue.");
+    sample(out, name, "_sum{tier=\"disk\"}", (double)l->sum_us * 1e-6);
+    sample(out, name, "_count{tier=\"disk\"}", (double)l->count);
+}
+
+static void tier_sample(
+    struct buf *out, const char *name, const char *type, const char *help, double v)
+{
+    head(out, name, type, help);
+    sample(out, name, "{tier=\"disk\"}", v);
+}
+
+static void tier(const struct engine_stats *s, struct buf *out)
+{
+    const struct kv_tier_stats *t = &s->tier;
+    const char *c = "counter";
+    if (!s->has_tier)
+        return;
+    tier_sample(out, "tier_on", "gauge", "0: turned off by an error.", t->on);
+    tier_sample(out, "tier_writes", "gauge", "0: another process writes here.", t->writes);
+    tier_sample(out, "tier_entries", "gauge", "Blocks held.", (double)t->entries);
+    tier_sample(out, "tier_bytes", "gauge", "Bytes held.", (double)t->bytes);
+    tier_sample(out, "tier_max_bytes", "gauge", "Bytes that may be held.", (double)t->max_bytes);
+    tier_sample(out, "tier_hits_total", c, "Blocks fetched.", (double)t->fetched);
+    tier_sample(out, "tier_misses_total", c, "Fetches without a block.", (double)t->missed);
+    tier_sample(out,
+                "tier_declined_total",
+                c,
+                "Fetches not made, as computing was thought faster.",
+                (double)s->kv.counts.fetches_declined);
+    tier_sample(out,
+                "tier_abandoned_total",
+                c,
+                "Fetches given up because nothing came.",
+                (double)s->kv.counts.fetches_abandoned);
+    tier_sample(out, "tier_stored_total", c, "Blocks written.", (double)t->stored);
+    tier_sample(out,
+                "tier_dropped_total",
+                c,
+                "Blocks not written for want of a buffer.",
+                (double)t->dropped);
+    tier_sample(
+        out, "tier_evictions_total", c, "Blocks removed for the limit.", (double)t->evicted);
+    tier_sample(
+        out, "tier_ignored_total", c, "Torn, foreign or damaged entries met.", (double)t->ignored);
+    tier_sample(out, "tier_errors_total", c, "Errors of input and output.", (double)t->errors);
+    tier_latency(out, "tier_fetch_seconds", &t->fetch);
+    tier_latency(out, "tier_store_seconds", &t->store);
 }
 
 static void times(const struct engine_stats *s, struct buf *out)
@@ -153,6 +224,8 @@ void api_metrics(struct api_call *c)
     engine_stats_get(c->engine, &s);
     requests(&s, out);
     kv(&s, out);
+    prefixes(&s, out);
+    tier(&s, out);
     times(&s, out);
     steps(&s, out);
     answers(c->api, out);

@@ -13,6 +13,7 @@
 #include <sys/random.h>
 
 #define MAX_STOP_IDS 256
+#define MAX_SALT_BYTES 1024
 
 /* Of OpenAI's, vLLM's and llama.cpp's fields: what changes the answer and is not here. A client
  * that relies on one must hear so; a silent, different answer is worse than an error. */
@@ -29,7 +30,6 @@ static const struct api_refused refused[] = {
     {"allowed_token_ids", NEUTRAL_EMPTY, 0},
     {"samplers", NEUTRAL_EMPTY, 0},
     {"lora", NEUTRAL_EMPTY, 0},
-    {"cache_salt", NEUTRAL_EMPTY, 0},
     {"prompt_embeds", NEUTRAL_EMPTY, 0},
     {"prompt_logprobs", NEUTRAL_NOTHING, 0},
     {"truncate_prompt_tokens", NEUTRAL_NOTHING, 0},
@@ -279,6 +279,30 @@ static enum err parse_stop_ids(const json_t *body,
     return OK;
 }
 
+/* How the request meets the KV memory. No answer depends on any of it. */
+static enum err parse_cache(const json_t *body, struct request_params *p, struct err_info *e)
+{
+    struct gguf_str salt = {0};
+    int64_t priority = 0;
+    enum err err;
+    if ((err = api_get_bool(body, "cache_prompt", &p->cache, e)) ||
+        (err = api_get_str(body, "cache_salt", &salt, e)) ||
+        (err = api_get_int(
+             body, "priority", -REQUEST_MAX_PRIORITY, REQUEST_MAX_PRIORITY, &priority, e)))
+        return err;
+    if (salt.len > MAX_SALT_BYTES)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "cache_salt",
+                             "'cache_salt' has %zu bytes; at most %d are allowed",
+                             salt.len,
+                             MAX_SALT_BYTES);
+    p->cache_salt = salt.data; /* a view of the body: the engine keeps what it stands for */
+    p->n_cache_salt = salt.len;
+    p->priority = (int32_t)priority;
+    return OK;
+}
+
 /* stream_options without stream is no error: some clients always send it. */
 static enum err parse_stream(const json_t *body, struct api_params *out, struct err_info *e)
 {
@@ -319,7 +343,6 @@ enum err api_params_parse(const json_t *body,
                           struct err_info *e)
 {
     enum err err;
-    bool cache_prompt = true; /* accepted: answers do not depend on it */
     out->request = request_params_default();
     if ((err = api_get_str(body, "model", &out->model, e)) ||
         (err = parse_counts(body, max_choices, out, e)) ||
@@ -329,7 +352,7 @@ enum err api_params_parse(const json_t *body,
         (err = parse_stop(body, &out->request, e)) ||
         (err = parse_stop_ids(body, n_vocab, out, e)) || (err = parse_stream(body, out, e)) ||
         (err = api_get_bool(body, "ignore_eos", &out->request.ignore_eos, e)) ||
-        (err = api_get_bool(body, "cache_prompt", &cache_prompt, e)) ||
+        (err = parse_cache(body, &out->request, e)) ||
         (err = api_get_bool(body, "return_tokens", &out->return_tokens, e)) ||
         (err = check_response_format(body, e)))
         return err;

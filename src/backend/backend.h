@@ -70,6 +70,13 @@ struct backend_ops {
                      void (*fn)(void *ctx, uint32_t i, uint32_t w),
                      void *ctx);
     uint32_t (*n_workers)(const struct backend *b);
+    /* Move KV blocks between runs: copy one onto another, or all its bytes, of every layer
+     * (backend_kv_block_bytes), out and in. */
+    void (*block_copy)(struct backend *b, uint32_t from, uint32_t to);
+    void (*block_read)(struct backend *b, uint32_t block, void *bytes);
+    void (*block_write)(struct backend *b, uint32_t block, const void *bytes);
+    /* The kernels chosen: backends with equal names, given equal work, compute equal bits. */
+    const char *(*kernels_name)(const struct backend *b);
     size_t (*memory_bytes)(const struct backend *b);  /* weights, KV and workspace held */
     const char *(*describe)(const struct backend *b); /* "cpu avx512-vnni, 2 threads" */
     void (*destroy)(struct backend *b);

@@ -53,6 +53,15 @@ uint64_t cli_number(
     return v;
 }
 
+double cli_real(struct argp_state *s, const char *name, const char *arg, double lo, double hi)
+{
+    char *end;
+    double v = strtod(arg, &end);
+    if (end == arg || *end || !(v >= lo && v <= hi))
+        argp_error(s, "%s: '%s' is not a number from %g to %g", name, arg, lo, hi);
+    return v;
+}
+
 uint64_t cli_size(struct argp_state *s, const char *name, const char *arg)
 {
     static const char units[] = "KMGT";

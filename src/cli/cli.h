@@ -20,6 +20,7 @@ int cmd_bench(int argc, char **argv);
 int cmd_logits(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
+int cmd_cache(int argc, char **argv);
 
 /* Print "weir NAME: field: text" for e and return EXIT_FAILED. */
 int cli_fail(const char *cmd, const struct err_info *e);
@@ -27,11 +28,12 @@ int cli_fail(const char *cmd, const struct err_info *e);
 /* argp_parse with our exit codes: usage errors exit with EXIT_USAGE, --help with 0. */
 void cli_parse(const struct argp *argp, int argc, char **argv, void *input);
 
-/* The argument of option `name` as a number in [lo, hi], a size ("512M", "2G", "65536";
+/* The argument of option `name` as a number or real in [lo, hi], a size ("512M", "2G", "65536";
  * 1024-based), or a comma- or blank-separated list of numbers; anything else is a usage error
  * (argp_error). */
 uint64_t cli_number(
     struct argp_state *s, const char *name, const char *arg, uint64_t lo, uint64_t hi);
+double cli_real(struct argp_state *s, const char *name, const char *arg, double lo, double hi);
 uint64_t cli_size(struct argp_state *s, const char *name, const char *arg);
 uint32_t *cli_list(struct argp_state *s,
                    const char *name,

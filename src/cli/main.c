@@ -15,6 +15,7 @@ static const struct {
     {"tokenize", cmd_tokenize, "text to token ids and back"},
     {"logits", cmd_logits, "logits of a prompt's positions, for comparing engines"},
     {"inspect", cmd_inspect, "what a GGUF file holds"},
+    {"cache", cmd_cache, "list, verify or remove what a disk cache holds"},
 };
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])

@@ -76,14 +76,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         o->params.sample.seed = cli_number(s, "--seed", arg, 0, UINT64_MAX);
         o->has_seed = true;
         return 0;
-    case KEY_TEMPERATURE: {
-        char *end;
-        double t = strtod(arg, &end);
-        if (*end != '\0' || end == arg || !(t >= 0.0 && t <= 2.0))
-            argp_error(s, "--temperature: '%s' is not a number from 0 to 2", arg);
-        o->params.sample.temperature = (float)t;
+    case KEY_TEMPERATURE:
+        o->params.sample.temperature = (float)cli_real(s, "--temperature", arg, 0.0, 2.0);
         return 0;
-    }
     case KEY_RAW:
         o->raw = true;
         return 0;

@@ -181,7 +181,7 @@ static enum err load(struct server *s, struct err_info *e)
              s->model->arch,
              engine_describe(eng),
              engine_n_ctx(eng),
-             (unsigned long long)st.kv_total * st.kv_block_tokens,
+             (unsigned long long)st.kv.total * st.kv_block_tokens,
              chat_template_name(s->template));
     return OK;
 }
@@ -319,7 +319,7 @@ static enum err serve(struct server *s, struct err_info *e)
     bool loading = pthread_create(&loader, NULL, loader_main, s) == 0;
     enum err err =
         loading ? http_server_run(s->http, e) : err_set(e, ERR_NOMEM, "cannot start a thread");
-    if (loading && !err && !atomic_load(&s->loaded))
+    if (loading && !err && !atomic_load(&s->loaded) && !atomic_load(&s->failed))
         _exit(EXIT_DONE); /* told to stop while a large model still loads: nothing to save */
     if (loading)
         pthread_join(loader, NULL);

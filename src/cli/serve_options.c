@@ -21,6 +21,9 @@ enum key {
     KEY_MAX_QUEUE,
     KEY_BATCH_TOKENS,
     KEY_ITL_TARGET,
+    KEY_OVERCOMMIT,
+    KEY_CACHE_DIR,
+    KEY_CACHE_DISK,
     KEY_ALIAS,
     KEY_API_KEY,
     KEY_DRAIN_TIMEOUT,
@@ -53,6 +56,13 @@ static const struct argp_option options[] = {
      "memory for the KV cache (default: a quarter of RAM, at most 4G)",
      0},
     {"kv-type", KEY_KV_TYPE, "TYPE", 0, "f16, f32, bf16 or q8_0 (default f16)", 0},
+    {"cache-dir",
+     KEY_CACHE_DIR,
+     "DIR",
+     0,
+     "keep computed prefixes on disk too, where they survive a restart (default: none)",
+     0},
+    {"cache-disk", KEY_CACHE_DISK, "SIZE", 0, "disk that --cache-dir may take (default 8G)", 0},
     {0, 0, 0, 0, "Scheduling:", 3},
     {"max-running", KEY_MAX_RUNNING, "N", 0, "sequences computed together (default 256)", 0},
     {"max-queue", KEY_MAX_QUEUE, "N", 0, "requests waiting beyond them (default 2048)", 0},
@@ -62,6 +72,14 @@ static const struct argp_option options[] = {
      "MS",
      0,
      "how long a step may keep running answers waiting (default: automatic)",
+     0},
+    {"overcommit",
+     KEY_OVERCOMMIT,
+     "SHARE",
+     0,
+     "how much of the longest possible answers admission does not count on, 0 to 1; at 0 those who "
+     "run "
+     "never lack memory (default 0.9)",
      0},
     {0},
 };
@@ -102,6 +120,19 @@ static error_t parse_engine(int key, char *arg, struct argp_state *s, struct eng
         return 0;
     case KEY_BATCH_TOKENS:
         c->batch_tokens = (uint32_t)cli_number(s, "--batch-tokens", arg, 1, 1 << 16);
+        return 0;
+    case KEY_OVERCOMMIT:
+        c->overcommit = cli_real(s, "--overcommit", arg, 0.0, 1.0);
+        return 0;
+    case KEY_CACHE_DIR:
+        if (arg[0] == '\0')
+            argp_error(s, "--cache-dir: the name is empty");
+        c->cache_dir = arg;
+        return 0;
+    case KEY_CACHE_DISK:
+        c->cache_bytes = cli_size(s, "--cache-disk", arg);
+        if (c->cache_bytes == 0)
+            argp_error(s, "--cache-disk: must be more than 0");
         return 0;
     case KEY_ITL_TARGET:
         c->itl_target_ms = (uint32_t)cli_number(s, "--itl-target-ms", arg, 0, 1 << 20);
@@ -144,6 +175,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         return 0;
     case KEY_DRAIN_TIMEOUT:
         o->drain_timeout_s = (uint32_t)cli_number(s, "--drain-timeout", arg, 0, 86400);
+        return 0;
+    case ARGP_KEY_END:
+        if (o->engine.cache_bytes && !o->engine.cache_dir)
+            argp_error(s, "--cache-disk: says how much --cache-dir may take, which is not given");
         return 0;
     case ARGP_KEY_ARG:
         argp_error(s, "unexpected argument '%s'", arg);

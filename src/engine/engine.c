@@ -4,17 +4,21 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "engine/memory.h"
 #include "engine/stats.h"
 #include "engine/step.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #define DEFAULT_KV_BYTES_MAX ((uint64_t)4 << 30)
 /* Logits of all prompt rows are asked for rarely, but should not come one row a step. */
 #define MIN_LOGIT_ROWS 64
+#define TIER_PATIENCE_MS 50
+#define CHECK_EVERY_US 1000000
 
 struct engine_config engine_config_default(void)
 {
@@ -22,6 +26,7 @@ struct engine_config engine_config_default(void)
                                   .block_tokens = 16,
                                   .max_running = 256,
                                   .max_queue = 2048,
+                                  .overcommit = 0.9,
                                   .batch_tokens = 512};
 }
 
@@ -78,7 +83,7 @@ static enum err check_config(struct engine *eng, struct err_info *e)
     return OK;
 }
 
-static enum err create_kv_and_sched(struct engine *eng, uint32_t n_blocks, struct err_info *e)
+static enum err create_sched(struct engine *eng, struct err_info *e)
 {
     const struct engine_config *cfg = &eng->cfg;
     uint32_t per_seq = (eng->n_ctx + cfg->block_tokens - 1) / cfg->block_tokens;
@@ -86,9 +91,9 @@ static enum err create_kv_and_sched(struct engine *eng, uint32_t n_blocks, struc
                               .max_waiting = cfg->max_running + cfg->max_queue,
                               .max_rows = eng->max_rows,
                               .max_logit_rows = eng->max_logit_rows,
-                              .max_blocks_per_seq = per_seq};
-    enum err err = kv_pool_create(n_blocks, cfg->block_tokens, &eng->pool, e);
-    return err ? err : sched_create(&sc, eng->pool, &eng->sched, e);
+                              .max_blocks_per_seq = per_seq,
+                              .overcommit = cfg->overcommit};
+    return sched_create(&sc, eng->kv, &eng->sched, e);
 }
 
 static enum err create_workspace(struct engine *eng, struct err_info *e)
@@ -131,7 +136,9 @@ static enum err create_backend(struct engine *eng, struct err_info *e)
                                 .progress = eng->cfg.progress,
                                 .progress_ctx = eng->cfg.progress_ctx};
     enum err err = cpu_backend_create(eng->model, &bc, &eng->backend, e);
-    return err ? err : create_kv_and_sched(eng, n_blocks, e);
+    if (err == OK)
+        err = memory_open(eng, n_blocks, e);
+    return err ? err : create_sched(eng, e);
 }
 
 /* Take what was submitted into the scheduler. The queue's bound was checked at submission. */
@@ -165,13 +172,47 @@ static void finish_cancelled(struct engine *eng, bool all)
 /* Queue lengths as of now, also when no step runs. */
 static void note_queues(struct engine *eng)
 {
-    struct kv_stats kv = kv_pool_stats(eng->pool);
+    struct kv_stats kv = kv_stats(eng->kv);
     pthread_mutex_lock(&eng->stats_lock);
     eng->stats.running = sched_n_running(eng->sched);
     eng->stats.waiting = sched_n_waiting(eng->sched);
-    eng->stats.kv_free = kv.free;
-    eng->stats.kv_in_use = kv.in_use;
-    eng->stats.kv_cached = kv.cached;
+    eng->stats.preemptions = sched_n_preempted(eng->sched);
+    eng->stats.kv = kv;
+    pthread_mutex_unlock(&eng->stats_lock);
+}
+
+/* Until there is something to do; what waits for the tier is looked after now and then in any case.
+ */
+static void wait_for_work(struct engine *eng)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += TIER_PATIENCE_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    while (!eng->submit_head && !eng->any_cancel && !eng->stopping && !eng->tier_news &&
+           !eng->check_wanted) {
+        if (!eng->waits_for_tier)
+            pthread_cond_wait(&eng->submit_cond, &eng->submit_lock);
+        else if (pthread_cond_timedwait(&eng->submit_cond, &eng->submit_lock, &until) != 0)
+            return;
+    }
+}
+
+static void check_memory(struct engine *eng)
+{
+    struct err_info e = {0};
+    uint64_t now_us = clock_us();
+    if (eng->last_check_us != 0 && now_us - eng->last_check_us < CHECK_EVERY_US)
+        return;
+    eng->last_check_us = now_us;
+    enum err err = sched_check(eng->sched, &e);
+    if (err != OK)
+        log_error("%s", e.text);
+    pthread_mutex_lock(&eng->stats_lock);
+    eng->stats.checks++;
+    eng->stats.check_ok = err == OK;
+    eng->stats.check_error = e;
     pthread_mutex_unlock(&eng->stats_lock);
 }
 
@@ -179,18 +220,37 @@ static void note_queues(struct engine *eng)
 static bool take_work(struct engine *eng, bool idle)
 {
     pthread_mutex_lock(&eng->submit_lock);
-    while (idle && !eng->submit_head && !eng->any_cancel && !eng->stopping)
-        pthread_cond_wait(&eng->submit_cond, &eng->submit_lock);
+    if (idle)
+        wait_for_work(eng);
+    bool check = eng->check_wanted;
+    eng->tier_news = eng->check_wanted = false;
     struct request *head = eng->submit_head;
     bool stopping = eng->stopping, all_cancel = eng->all_cancel || stopping;
     bool any_cancel = eng->any_cancel || all_cancel;
     eng->submit_head = eng->submit_tail = NULL;
     eng->any_cancel = eng->all_cancel = false;
     pthread_mutex_unlock(&eng->submit_lock);
+    if (check)
+        check_memory(eng);
     take_submitted(eng, head);
     if (any_cancel)
         finish_cancelled(eng, all_cancel);
     return !stopping;
+}
+
+/* Debug builds look whenever nothing runs, and now and then while something does. */
+static void debug_check(const struct engine *eng, bool idle)
+{
+#ifndef NDEBUG
+    struct err_info e;
+    if ((idle || eng->stats.steps % 256 == 0) && sched_check(eng->sched, &e) != OK) {
+        log_error("%s", e.text);
+        abort();
+    }
+#else
+    (void)eng;
+    (void)idle;
+#endif
 }
 
 static void *engine_main(void *arg)
@@ -211,6 +271,7 @@ static void *engine_main(void *arg)
         }
         if (idle)
             note_queues(eng);
+        debug_check(eng, idle);
     }
     step_publish(eng);
     note_queues(eng);
@@ -229,7 +290,11 @@ enum err engine_create(const struct model *m,
     eng->tokenizer = t;
     eng->cfg = *cfg;
     pthread_mutex_init(&eng->submit_lock, NULL);
-    pthread_cond_init(&eng->submit_cond, NULL);
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&eng->submit_cond, &clock);
+    pthread_condattr_destroy(&clock);
     pthread_mutex_init(&eng->event_lock, NULL);
     pthread_mutex_init(&eng->stats_lock, NULL);
     eng->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -242,8 +307,10 @@ enum err engine_create(const struct model *m,
     stats_init(&eng->stats);
     eng->stats.max_running = cfg->max_running;
     eng->stats.max_queue = cfg->max_queue;
-    eng->stats.kv_total = kv_pool_stats(eng->pool).total;
     eng->stats.kv_block_tokens = eng->cfg.block_tokens;
+    eng->stats.kv_block_bytes = backend_kv_block_bytes(m, eng->cfg.kv_type, eng->cfg.block_tokens);
+    eng->stats.has_tier = eng->tier != NULL;
+    eng->stats.tier_name = eng->tier ? eng->tier->ops->name : NULL;
     eng->stats.memory_bytes = eng->backend->ops->memory_bytes(eng->backend);
     note_queues(eng);
     if (pthread_create(&eng->thread, NULL, engine_main, eng) != 0) {
@@ -314,6 +381,14 @@ void engine_cancel_all(struct engine *eng)
     pthread_mutex_unlock(&eng->submit_lock);
 }
 
+void engine_want_check(struct engine *eng)
+{
+    pthread_mutex_lock(&eng->submit_lock);
+    eng->check_wanted = true;
+    pthread_cond_signal(&eng->submit_cond);
+    pthread_mutex_unlock(&eng->submit_lock);
+}
+
 int engine_event_fd(const struct engine *eng)
 {
     return eng->event_fd;
@@ -372,7 +447,7 @@ void engine_destroy(struct engine *eng)
     engine_stop(eng);
     destroy_workspace(eng);
     sched_destroy(eng->sched);
-    kv_pool_destroy(eng->pool);
+    memory_close(eng);
     if (eng->backend)
         eng->backend->ops->destroy(eng->backend);
     if (eng->event_fd >= 0)
@@ -410,4 +485,6 @@ void engine_stats_get(const struct engine *eng, struct engine_stats *out)
     pthread_mutex_lock(lock);
     *out = eng->stats;
     pthread_mutex_unlock(lock);
+    if (eng->tier)
+        eng->tier->ops->stats(eng->tier, &out->tier);
 }

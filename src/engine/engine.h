@@ -16,6 +16,7 @@
 
 #include "backend/backend.h"
 #include "base/err.h"
+#include "kv/kv.h"
 #include "sample/sample.h"
 #include "tokenizer/tokenizer.h"
 
@@ -33,6 +34,7 @@ enum finish {
 
 #define REQUEST_MAX_STOPS 16
 #define REQUEST_MAX_TOP_LOGPROBS 20
+#define REQUEST_MAX_PRIORITY 100
 
 /* What to do. Copied by request_create; strings and arrays too. */
 struct request_params {
@@ -46,6 +48,10 @@ struct request_params {
     uint32_t n_stops;
     const token_id *stop_ids; /* [n_stop_ids] tokens that end the output, themselves cut off */
     uint32_t n_stop_ids;
+    bool cache;             /* find, and leave, prefixes in KV memory */
+    const char *cache_salt; /* [n_cache_salt] requests with other salts find none of this one's */
+    size_t n_cache_salt;
+    int32_t priority; /* up to REQUEST_MAX_PRIORITY, or as far below 0; higher goes first */
 };
 struct request_params request_params_default(void);
 
@@ -96,6 +102,9 @@ struct engine_config {
     uint32_t max_running;   /* sequences in a step */
     uint32_t max_queue;     /* requests waiting beyond them */
     uint32_t batch_tokens;  /* rows in a step */
+    double overcommit;      /* 0..1, of the output that admission does not count on (sched.h) */
+    const char *cache_dir;  /* the disk tier; NULL: none */
+    uint64_t cache_bytes;   /* that it may take; 0: a default */
     uint32_t itl_target_ms; /* a step with decodes aims to last at most this; 0: automatic */
     void (*progress)(void *ctx, double fraction);
     void *progress_ctx;
@@ -139,6 +148,11 @@ uint32_t engine_n_ctx(const struct engine *eng);
 const struct model *engine_model(const struct engine *eng);
 const struct tokenizer *engine_tokenizer(const struct engine *eng);
 
+/* Ask for a walk over all of the KV memory that compares everything that is known twice
+ * (sched_check), between two steps; engine_stats.checks counts those made. At most one a second.
+ * Any thread. */
+void engine_want_check(struct engine *eng);
+
 /* A histogram over fixed bounds; the last bucket is everything above. */
 #define ENGINE_HIST_BUCKETS 20
 struct engine_hist {
@@ -156,7 +170,16 @@ struct engine_stats {
     uint64_t prompt_tokens, output_tokens, cached_tokens;
     uint64_t steps, steps_with_prefill;
     uint64_t step_allocations; /* made inside steps after warm-up; 0 or a bug */
-    uint32_t kv_total, kv_free, kv_in_use, kv_cached, kv_peak, kv_block_tokens;
+    uint64_t preemptions;
+    struct kv_stats kv;
+    uint32_t kv_block_tokens;
+    uint64_t kv_block_bytes;
+    uint64_t checks; /* of the KV memory, on demand */
+    bool check_ok;   /* the last one */
+    struct err_info check_error;
+    bool has_tier;
+    const char *tier_name;
+    struct kv_tier_stats tier;
     uint64_t memory_bytes; /* held by the backend */
     struct engine_hist ttft, itl, queue_time, e2e, prefill_time, decode_time; /* seconds */
     struct engine_hist batch_rows, batch_seqs, step_time;

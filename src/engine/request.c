@@ -7,7 +7,7 @@
 
 struct request_params request_params_default(void)
 {
-    return (struct request_params){.sample = sample_params_default()};
+    return (struct request_params){.sample = sample_params_default(), .cache = true};
 }
 
 /* n * size bytes for an array whose length comes from input; 0 elements are fine. */
@@ -95,6 +95,7 @@ static void copy_params(struct request *r, const struct request_params *p)
         memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof *r->stop_ids);
     r->params.sample.bias = r->bias;
     r->params.stop_ids = r->stop_ids;
+    r->params.cache_salt = NULL; /* what it stands for is in seq.space */
 }
 
 enum err request_create(const struct engine *eng,
@@ -112,6 +113,13 @@ enum err request_create(const struct engine *eng,
         return err_set_field(e, ERR_INVALID, "prompt", "the prompt is empty");
     if (p->n_stops > REQUEST_MAX_STOPS || p->n_top_logprobs > REQUEST_MAX_TOP_LOGPROBS)
         return err_set(e, ERR_INVALID, "too many stop strings or logprobs");
+    if (p->priority < -REQUEST_MAX_PRIORITY || p->priority > REQUEST_MAX_PRIORITY)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "priority",
+                             "must be from %d to %d",
+                             -REQUEST_MAX_PRIORITY,
+                             REQUEST_MAX_PRIORITY);
     if ((err = check_ids(eng, prompt, n_prompt, "prompt", e)) ||
         (err = limit_output(eng, p, n_prompt, &max_new, e)))
         return err;
@@ -138,9 +146,16 @@ enum err request_create(const struct engine *eng,
     }
     r->seq = (struct sched_seq){.user = r,
                                 .slot = SCHED_NO_SLOT,
+                                .tokens = r->tokens,
                                 .n_prompt = n_prompt,
                                 .n_max = n_prompt + max_new,
-                                .all_logits = p->prompt_logprobs};
+                                .all_logits = p->prompt_logprobs,
+                                .shares = p->cache,
+                                .priority = p->priority};
+    if ((err = kv_space_of(p->cache_salt, p->n_cache_salt, &r->seq.space, e))) {
+        request_destroy(r);
+        return err;
+    }
     *out = r;
     return OK;
 }
@@ -215,8 +230,7 @@ uint32_t request_n_completion(const struct request *r)
 
 uint32_t request_n_cached(const struct request *r)
 {
-    (void)r; /* every prompt is computed whole until prefixes are shared */
-    return 0;
+    return r->seen.n_cached;
 }
 
 const struct err_info *request_error(const struct request *r)

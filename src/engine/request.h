@@ -15,6 +15,7 @@ struct request_view {
     enum finish finish;
     uint32_t text_bytes; /* to show in all, when finished */
     uint32_t n_completion;
+    uint32_t n_cached; /* prompt tokens whose KV was found */
 };
 
 struct request {

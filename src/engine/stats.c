@@ -62,6 +62,8 @@ void stats_token(struct engine_stats *s, struct request *r, uint64_t now_us)
         hist_add(&s->ttft, seconds(r->submit_us, now_us));
         hist_add(&s->prefill_time, seconds(r->admit_us, now_us));
         s->prompt_tokens += r->n_prompt;
+        s->cached_tokens += r->seq.n_cached;
+        r->now.n_cached = r->seq.n_cached;
     } else {
         hist_add(&s->itl, seconds(r->last_us, now_us));
     }

@@ -258,7 +258,7 @@ static void note_step(struct engine *eng, const struct sched_plan *plan, uint64_
 {
     learn_pace(&eng->pace, plan->n_decodes, plan->n_rows - plan->n_decodes, (double)us);
     struct engine_stats *st = &eng->stats;
-    struct kv_stats kv = kv_pool_stats(eng->pool);
+    struct kv_stats kv = kv_stats(eng->kv);
     pthread_mutex_lock(&eng->stats_lock);
     st->steps++;
     st->steps_with_prefill += plan->n_rows > plan->n_decodes;
@@ -267,10 +267,8 @@ static void note_step(struct engine *eng, const struct sched_plan *plan, uint64_
     hist_add(&st->step_time, (double)us * 1e-6);
     st->running = sched_n_running(eng->sched);
     st->waiting = sched_n_waiting(eng->sched);
-    st->kv_free = kv.free;
-    st->kv_in_use = kv.in_use;
-    st->kv_cached = kv.cached;
-    st->kv_peak = kv.peak_in_use;
+    st->preemptions = sched_n_preempted(eng->sched);
+    st->kv = kv;
     pthread_mutex_unlock(&eng->stats_lock);
 }
 
@@ -290,7 +288,9 @@ bool step_run(struct engine *eng)
     struct sched_plan plan;
     struct err_info e;
     uint64_t start_us = clock_us();
+    kv_set_pace(eng->kv, start_us, eng->pace.us_per_row);
     sched_plan_step(eng->sched, row_budget(eng), &plan);
+    eng->waits_for_tier = plan.waits_for_tier;
     if (plan.n_items == 0) {
         eng->batch.n_jobs = 0;
         return false;

@@ -4,7 +4,6 @@
 
 #include "engine/engine.h"
 #include "engine/request.h"
-#include "kv/kv.h"
 #include "sched/sched.h"
 
 #include <pthread.h>
@@ -37,7 +36,8 @@ struct engine {
     const struct tokenizer *tokenizer;
     struct engine_config cfg;
     struct backend *backend;
-    struct kv_pool *pool;
+    struct kv *kv;
+    struct kv_tier *tier; /* or NULL */
     struct sched *sched;
     uint32_t n_ctx;
     uint32_t max_rows, max_logit_rows; /* of a step */
@@ -49,6 +49,8 @@ struct engine {
     float **rows;                    /* [n_workers][n_vocab] copies of logits */
     struct request *active;          /* every request submitted and not yet finished */
     struct request *news;            /* those that changed in this step */
+    bool waits_for_tier;             /* some sequence does */
+    uint64_t last_check_us;
 
     pthread_t thread;
     bool thread_started;
@@ -58,6 +60,8 @@ struct engine {
     struct request *submit_head, *submit_tail;
     uint32_t n_unfinished; /* submitted, terminal event not yet published */
     bool any_cancel, all_cancel, draining, stopping;
+    bool tier_news; /* what waits for the tier may go on */
+    bool check_wanted;
 
     pthread_mutex_t event_lock;
     struct request *event_head, *event_tail;

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 static struct gguf_str str_of(const char *s)
 {
@@ -113,6 +114,11 @@ void gguf_close(struct gguf *g)
 uint32_t gguf_version(const struct gguf *g)
 {
     return g->version;
+}
+
+uint64_t gguf_hash(const struct gguf *g)
+{
+    return XXH3_64bits(g->base, g->n_bytes);
 }
 
 size_t gguf_file_bytes(const struct gguf *g)

@@ -87,6 +87,7 @@ void gguf_close(struct gguf *g); /* NULL is fine */
 
 uint32_t gguf_version(const struct gguf *g);
 size_t gguf_file_bytes(const struct gguf *g);
+uint64_t gguf_hash(const struct gguf *g); /* XXH3-64 of the whole file; reads all of it */
 uint64_t gguf_n_kv(const struct gguf *g);
 uint64_t gguf_n_tensors(const struct gguf *g);
 const struct gguf_kv *gguf_kv_at(const struct gguf *g, uint64_t i);

@@ -1,132 +1,99 @@
 #include "kv/kv.h"
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "kv/internal.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum block_state { BLOCK_FREE, BLOCK_IN_USE };
-
-/* A block's state says where it must be found, its references how many tables hold it; kv_check
- * compares both with what is really there.
- *
- *      free_ids  | 7 | 6 | 5 | 2 |   |   |      n_free = 4, block 2 is lent next
- *
- * The last block given back is lent first: its bytes are the likeliest to be in a cache. */
-struct kv_pool {
-    uint32_t n_blocks;
-    uint32_t block_tokens;
-    uint32_t *free_ids; /* [n_free] a stack */
-    uint32_t n_free;
-    uint32_t n_in_use;
-    uint32_t peak_in_use;
-    uint32_t *refs;  /* [n_blocks] */
-    uint8_t *states; /* [n_blocks] enum block_state */
-    uint64_t acquired;
-    uint64_t released;
-    /* A block given back that nobody held: a bug of the caller. It is refused, so nothing breaks,
-     * and remembered, so kv_check names it. */
-    uint32_t n_bad_releases;
-    uint32_t bad_release_id;
-    uint32_t *seen; /* [n_blocks] scratch of kv_check */
-};
-
-static void pool_reset(struct kv_pool *p)
+static enum err create_parts(struct kv *kv, struct err_info *e)
 {
-    for (uint32_t i = 0; i < p->n_blocks; i++)
-        p->free_ids[i] = p->n_blocks - 1 - i;
-    p->n_free = p->n_blocks;
+    uint32_t n = kv->cfg.n_blocks;
+    enum err err = kv_pool_create(n, &kv->pool, e);
+    if (err == OK)
+        err = kv_prefix_create(n, kv->cfg.block_tokens, &kv->prefix, e);
+    if (err != OK)
+        return err;
+    kv->scratch = calloc(n, 2 * sizeof *kv->scratch);
+    if (!kv->scratch)
+        return err_set(e, ERR_NOMEM, "no memory to check %u KV blocks", n);
+    if (!kv->cfg.tier)
+        return OK;
+    kv->keys = calloc(n, sizeof *kv->keys);
+    return kv->keys ? kv_hasher_create(&kv->hasher, e)
+                    : err_set(e, ERR_NOMEM, "no memory to name %u KV blocks", n);
 }
 
-enum err kv_pool_create(uint32_t n_blocks,
-                        uint32_t block_tokens,
-                        struct kv_pool **out,
-                        struct err_info *e)
+enum err kv_create(const struct kv_config *cfg, struct kv **out, struct err_info *e)
 {
     *out = NULL;
-    if (n_blocks == 0 || block_tokens == 0)
+    if (cfg->n_blocks == 0 || cfg->block_tokens == 0)
         return err_set(e,
                        ERR_INVALID,
-                       "a KV pool needs blocks and tokens in them, not %u blocks of %u",
-                       n_blocks,
-                       block_tokens);
-    struct kv_pool *p = mem_zalloc(1, sizeof *p);
-    p->n_blocks = n_blocks;
-    p->block_tokens = block_tokens;
-    p->free_ids = malloc(n_blocks * sizeof *p->free_ids);
-    p->refs = calloc(n_blocks, sizeof *p->refs);
-    p->states = calloc(n_blocks, sizeof *p->states);
-    p->seen = malloc(n_blocks * sizeof *p->seen);
-    if (!p->free_ids || !p->refs || !p->states || !p->seen) {
-        kv_pool_destroy(p);
-        return err_set(e, ERR_NOMEM, "no memory to account for %u KV blocks", n_blocks);
+                       "KV memory needs blocks and tokens in them, not %u blocks of %u",
+                       cfg->n_blocks,
+                       cfg->block_tokens);
+    struct kv *kv = mem_zalloc(1, sizeof *kv);
+    kv->cfg = *cfg;
+    kv->next_serial = 1;
+    enum err err = create_parts(kv, e);
+    if (err != OK) {
+        kv_destroy(kv);
+        return err;
     }
-    pool_reset(p);
-    *out = p;
+    *out = kv;
     return OK;
 }
 
-void kv_pool_destroy(struct kv_pool *p)
+void kv_destroy(struct kv *kv)
 {
-    if (!p)
+    if (!kv)
         return;
-    free(p->free_ids);
-    free(p->refs);
-    free(p->states);
-    free(p->seen);
-    free(p);
+    kv_hasher_destroy(kv->hasher);
+    kv_prefix_destroy(kv->prefix);
+    kv_pool_destroy(kv->pool);
+    free(kv->keys);
+    free(kv->scratch);
+    free(kv);
 }
 
-uint32_t kv_block_tokens(const struct kv_pool *p)
+uint32_t kv_block_tokens(const struct kv *kv)
 {
-    return p->block_tokens;
+    return kv->cfg.block_tokens;
 }
 
-uint32_t kv_blocks_for(const struct kv_pool *p, uint32_t n_tokens)
+uint32_t kv_blocks_for(const struct kv *kv, uint32_t n_tokens)
 {
-    return n_tokens / p->block_tokens + (n_tokens % p->block_tokens != 0);
+    return n_tokens / kv->cfg.block_tokens + (n_tokens % kv->cfg.block_tokens != 0);
 }
 
-struct kv_stats kv_pool_stats(const struct kv_pool *p)
+uint32_t kv_available(const struct kv *kv)
 {
-    return (struct kv_stats){.total = p->n_blocks,
-                             .free = p->n_free,
-                             .in_use = p->n_in_use,
-                             .cached = p->n_blocks - p->n_free - p->n_in_use,
-                             .peak_in_use = p->peak_in_use,
-                             .acquired = p->acquired,
-                             .released = p->released};
+    struct kv_pool_stats p = kv_pool_stats(kv->pool);
+    return p.free + p.cached;
 }
 
-/* The pool holds at least one free block: the caller counted. */
-static uint32_t block_acquire(struct kv_pool *p)
+struct kv_stats kv_stats(const struct kv *kv)
 {
-    uint32_t id = p->free_ids[--p->n_free];
-    p->states[id] = BLOCK_IN_USE;
-    p->refs[id] = 1;
-    p->acquired++;
-    if (++p->n_in_use > p->peak_in_use)
-        p->peak_in_use = p->n_in_use;
-    return id;
+    struct kv_pool_stats p = kv_pool_stats(kv->pool);
+    return (struct kv_stats){.total = p.total,
+                             .free = p.free,
+                             .in_use = p.in_use,
+                             .cached = p.cached,
+                             .peak_in_use = p.peak_in_use,
+                             .published = kv_prefix_n_blocks(kv->prefix),
+                             .acquired = p.acquired,
+                             .released = p.released,
+                             .counts = kv->counts};
 }
 
-static void block_release(struct kv_pool *p, uint32_t id)
+void kv_count_misses(struct kv *kv, uint32_t n_tokens)
 {
-    if (id >= p->n_blocks || p->states[id] != BLOCK_IN_USE) {
-        log_error("KV block %u was given back but is not in use", id);
-        p->n_bad_releases++;
-        p->bad_release_id = id;
-        return;
-    }
-    p->released++;
-    if (--p->refs[id] > 0)
-        return;
-    p->states[id] = BLOCK_FREE;
-    p->n_in_use--;
-    p->free_ids[p->n_free++] = id;
+    kv->counts.miss_tokens += n_tokens;
 }
+
+/* --- tables ---------------------------------------------------------------------------------- */
 
 enum err kv_table_init(struct kv_table *t, uint32_t max_blocks, struct err_info *e)
 {
@@ -144,130 +111,192 @@ void kv_table_deinit(struct kv_table *t)
     *t = (struct kv_table){0};
 }
 
-enum err kv_table_grow(struct kv_pool *p, struct kv_table *t, uint32_t n_tokens, struct err_info *e)
+void kv_table_begin(struct kv_table *t,
+                    const int32_t *tokens,
+                    const struct kv_key *space,
+                    bool shares)
 {
-    uint32_t want = kv_blocks_for(p, n_tokens);
+    assert(t->n_blocks == 0);
+    *t = (struct kv_table){.blocks = t->blocks,
+                           .max_blocks = t->max_blocks,
+                           .tokens = tokens,
+                           .space = *space,
+                           .shares = shares};
+}
+
+uint32_t kv_parent_of(const struct kv_table *t, uint32_t i)
+{
+    return i > 0 ? t->blocks[i - 1] : KV_ROOT;
+}
+
+/* Take back the cached block that was last used longest ago; there is one. */
+static void evict(struct kv *kv)
+{
+    uint32_t id = kv_pool_oldest(kv->pool);
+    assert(id != KV_NO_BLOCK);
+    kv_store(kv, id); /* a second chance, if there was no room when it was published */
+    kv_prefix_remove(kv->prefix, id);
+    kv_pool_drop(kv->pool, id);
+    kv->counts.evicted++;
+}
+
+/* The caller counted: something is available. */
+static uint32_t take_block(struct kv *kv)
+{
+    uint32_t id = kv_pool_acquire(kv->pool);
+    if (id == KV_NO_BLOCK) {
+        evict(kv);
+        id = kv_pool_acquire(kv->pool);
+    }
+    return id;
+}
+
+enum err kv_table_grow(struct kv *kv, struct kv_table *t, uint32_t n_tokens, struct err_info *e)
+{
+    uint32_t want = kv_blocks_for(kv, n_tokens);
     if (want <= t->n_blocks)
         return OK;
     if (want > t->max_blocks)
         return err_set(
             e, ERR_TOO_LONG, "would need %u blocks, exceeds max %u", want, t->max_blocks);
-    uint32_t missing = want - t->n_blocks;
-    if (missing > p->n_free)
+    uint32_t missing = want - t->n_blocks, available = kv_available(kv);
+    if (missing > available)
         return err_set(
-            e, ERR_QUEUE_FULL, "exhausted: need %u blocks but only %u free", missing, p->n_free);
+            e, ERR_QUEUE_FULL, "exhausted: need %u blocks but only %u free", missing, available);
     while (t->n_blocks < want)
-        t->blocks[t->n_blocks++] = block_acquire(p);
+        t->blocks[t->n_blocks++] = take_block(kv);
     return OK;
 }
 
-void kv_table_release(struct kv_pool *p, struct kv_table *t)
+void kv_table_release(struct kv *kv, struct kv_table *t, uint32_t n_computed)
 {
-    /* backwards, so that the next table gets these blocks in the same order */
-    while (t->n_blocks > 0)
-        block_release(p, t->blocks[--t->n_blocks]);
-}
-
-/* --- kv_check ---------------------------------------------------------------------------------
- * `seen` becomes, per block, ON_FREE_LIST or how many tables hold it. */
-
-#define ON_FREE_LIST UINT32_MAX
-
-static enum err check_free_list(const struct kv_pool *p, struct err_info *e)
-{
-    if (p->n_free > p->n_blocks)
-        return err_set(e, ERR_INTERNAL, "KV pool: %u of %u blocks free", p->n_free, p->n_blocks);
-    for (uint32_t i = 0; i < p->n_free; i++) {
-        uint32_t id = p->free_ids[i];
-        if (id >= p->n_blocks)
-            return err_set(e, ERR_INTERNAL, "KV block %u on the free list does not exist", id);
-        if (p->seen[id] == ON_FREE_LIST)
-            return err_set(e, ERR_INTERNAL, "KV block %u is on the free list twice", id);
-        p->seen[id] = ON_FREE_LIST;
+    if (kv_fetching(t))
+        kv_fetch_end(kv, t);
+    kv_publish(kv, t, n_computed, true);
+    /* backwards: what continues a block is older than it, and the next table gets free blocks in
+     * the same order */
+    while (t->n_blocks > 0) {
+        uint32_t id = t->blocks[--t->n_blocks];
+        kv_pool_unref(kv->pool, id, kv_prefix_n_tokens(kv->prefix, id) > 0);
     }
-    return OK;
+    t->tokens = NULL;
 }
 
-static enum err check_table(const struct kv_pool *p, const struct kv_table *t, struct err_info *e)
+/* --- sharing --------------------------------------------------------------------------------- */
+
+struct kv_peek kv_peek(const struct kv *kv,
+                       const struct kv_key *space,
+                       const int32_t *tokens,
+                       uint32_t n)
 {
-    if (t->n_blocks > t->max_blocks)
-        return err_set(
-            e, ERR_INTERNAL, "a KV table holds %u blocks of %u", t->n_blocks, t->max_blocks);
-    for (uint32_t i = 0; i < t->n_blocks; i++) {
-        uint32_t id = t->blocks[i];
-        if (id >= p->n_blocks)
-            return err_set(e, ERR_INTERNAL, "KV block %u in a table does not exist", id);
-        if (p->seen[id] == ON_FREE_LIST)
-            return err_set(e, ERR_INTERNAL, "KV block %u is free and in a table", id);
-        p->seen[id]++;
+    uint32_t size = kv->cfg.block_tokens, parent = KV_ROOT;
+    struct kv_peek found = {0};
+    for (uint32_t at = 0; at + size < n; at += size) {
+        uint32_t id;
+        if (kv_prefix_best(kv->prefix, parent, space, tokens + at, size, &id) < size)
+            break;
+        found.n_blocks++;
+        found.n_cached += kv_pool_state(kv->pool, id) == KV_CACHED;
+        parent = id;
     }
-    return OK;
+    return found;
 }
 
-static enum err check_block(const struct kv_pool *p, uint32_t id, struct err_info *e)
+/* The block that has the next `common` tokens, for this table to go on in; false without room. */
+static bool take_part(struct kv *kv, struct kv_table *t, uint32_t id, uint32_t common)
 {
-    bool listed = p->seen[id] == ON_FREE_LIST;
-    if (listed != (p->states[id] == BLOCK_FREE))
-        return err_set(e,
-                       ERR_INTERNAL,
-                       "KV block %u is %s the free list, in state %u",
-                       id,
-                       listed ? "on" : "not on",
-                       p->states[id]);
-    uint32_t held = listed ? 0 : p->seen[id];
-    if (p->refs[id] != held || (!listed && held == 0))
-        return err_set(e,
-                       ERR_INTERNAL,
-                       "KV block %u counts %u references, tables hold %u",
-                       id,
-                       p->refs[id],
-                       held);
-    return OK;
-}
-
-static enum err check_sums(const struct kv_pool *p, struct err_info *e)
-{
-    uint32_t in_use = 0;
-    uint64_t refs = 0;
-    for (uint32_t id = 0; id < p->n_blocks; id++) {
-        in_use += p->states[id] == BLOCK_IN_USE;
-        refs += p->refs[id];
+    bool idle = kv_pool_state(kv->pool, id) == KV_CACHED;
+    if (idle && kv_prefix_n_tokens(kv->prefix, id) == common && common < kv->cfg.block_tokens) {
+        kv_pool_ref(kv->pool, id);
+        t->blocks[t->n_blocks++] = id;
+        return true;
     }
-    if (in_use != p->n_in_use || p->n_free + in_use != p->n_blocks || in_use > p->peak_in_use)
-        return err_set(e,
-                       ERR_INTERNAL,
-                       "KV pool: %u free + %u in use of %u, counted %u (peak %u)",
-                       p->n_free,
-                       p->n_in_use,
-                       p->n_blocks,
-                       in_use,
-                       p->peak_in_use);
-    if (p->acquired - p->released != refs)
-        return err_set(e,
-                       ERR_INTERNAL,
-                       "KV pool: %llu references taken, %llu given back, %llu there",
-                       (unsigned long long)p->acquired,
-                       (unsigned long long)p->released,
-                       (unsigned long long)refs);
-    if (p->n_bad_releases > 0)
-        return err_set(e,
-                       ERR_INTERNAL,
-                       "KV block %u was given back but was not in use (%u such)",
-                       p->bad_release_id,
-                       p->n_bad_releases);
-    return OK;
+    kv_pool_touch(kv->pool, id); /* so that making room evicts it last */
+    if (kv_available(kv) <= (idle ? 1 : 0))
+        return false;
+    uint32_t copy = take_block(kv);
+    kv->cfg.mover.copy(kv->cfg.mover.ctx, id, copy);
+    t->blocks[t->n_blocks++] = copy;
+    kv->counts.copied++;
+    return true;
 }
 
-enum err kv_check(const struct kv_pool *p,
-                  const struct kv_table *const *tables,
-                  uint32_t n,
-                  struct err_info *e)
+/* Attached up to n: what lies there is published, or need not be yet. */
+static uint32_t note_attached(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint32_t n)
 {
-    memset(p->seen, 0, p->n_blocks * sizeof *p->seen);
-    enum err err = check_free_list(p, e);
-    for (uint32_t i = 0; i < n && err == OK; i++)
-        err = check_table(p, tables[i], e);
-    for (uint32_t id = 0; id < p->n_blocks && err == OK; id++)
-        err = check_block(p, id, e);
-    return err == OK ? check_sums(p, e) : err;
+    t->n_published = n - n % kv->cfg.block_tokens;
+    t->n_attached += n - n_computed;
+    kv->counts.hit_tokens += n - n_computed;
+    return n;
+}
+
+static bool can_attach(const struct kv *kv, const struct kv_table *t, uint32_t n_computed)
+{
+    return t->shares && n_computed % kv->cfg.block_tokens == 0 &&
+           n_computed / kv->cfg.block_tokens == t->n_blocks;
+}
+
+uint32_t kv_attach(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint32_t n_known)
+{
+    uint32_t size = kv->cfg.block_tokens, n = n_computed, id;
+    if (!can_attach(kv, t, n_computed))
+        return n_computed;
+    for (; n + size < n_known && t->n_blocks < t->max_blocks; n += size) {
+        uint32_t parent = kv_parent_of(t, t->n_blocks);
+        if (kv_prefix_best(kv->prefix, parent, &t->space, t->tokens + n, size, &id) < size)
+            break;
+        kv_pool_ref(kv->pool, id);
+        t->blocks[t->n_blocks++] = id;
+    }
+    return note_attached(kv, t, n_computed, n);
+}
+
+uint32_t kv_attach_part(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint32_t n_known)
+{
+    uint32_t size = kv->cfg.block_tokens, id;
+    if (!can_attach(kv, t, n_computed) || n_computed + 1 >= n_known || t->n_blocks == t->max_blocks)
+        return n_computed;
+    uint32_t most = n_known - 1 - n_computed < size ? n_known - 1 - n_computed : size;
+    uint32_t parent = kv_parent_of(t, t->n_blocks);
+    const int32_t *tokens = t->tokens + n_computed;
+    uint32_t common = kv_prefix_best(kv->prefix, parent, &t->space, tokens, most, &id);
+    if (common == 0 || !take_part(kv, t, id, common))
+        return n_computed;
+    return note_attached(kv, t, n_computed, n_computed + common);
+}
+
+void kv_publish_block(struct kv *kv, struct kv_table *t, uint32_t i, uint32_t n)
+{
+    uint32_t id = t->blocks[i], parent = kv_parent_of(t, i), size = kv->cfg.block_tokens;
+    const int32_t *tokens = t->tokens + (size_t)i * size;
+    uint32_t already = kv_prefix_n_tokens(kv->prefix, id);
+    if (already == n)
+        return;
+    if (already > 0)
+        kv_prefix_remove(kv->prefix, id);
+    uint32_t other;
+    if (kv_prefix_best(kv->prefix, parent, &t->space, tokens, n, &other) < n) {
+        kv_prefix_insert(kv->prefix, parent, &t->space, id, tokens, n);
+        if (n == size && kv->cfg.tier) {
+            kv_name_block(kv, t, i);
+            kv_store(kv, id);
+        }
+    } else if (n == size) { /* computed twice: equal tokens have equal bits, one copy is enough */
+        kv_pool_ref(kv->pool, other);
+        kv_pool_unref(kv->pool, id, false);
+        t->blocks[i] = other;
+        kv->counts.merged++;
+    }
+}
+
+void kv_publish(struct kv *kv, struct kv_table *t, uint32_t n_computed, bool tail)
+{
+    uint32_t size = kv->cfg.block_tokens;
+    if (!t->shares)
+        return;
+    assert(n_computed <= (uint64_t)t->n_blocks * size);
+    for (; t->n_published + size <= n_computed; t->n_published += size)
+        kv_publish_block(kv, t, t->n_published / size, size);
+    if (tail && n_computed > t->n_published)
+        kv_publish_block(kv, t, t->n_published / size, n_computed - t->n_published);
 }

@@ -1,63 +1,162 @@
-/* Who owns which block of KV memory. The bytes live in the backend; here are ids and states.
+/* KV memory as a database: blocks, who holds them, what they contain, and where else it lies.
  *
- *      total = free + in use + cached
+ *      pool    ids, references, free and cached blocks                     pool.h
+ *      prefix  the tree of published blocks, found by their tokens         prefix.h
+ *      tier    bytes of full blocks below this memory, by key              tier.h
  *
- *      free    on the free list (a stack; block 0 is lent first)
- *      in use  referenced by at least one block table
- *      cached  referenced by none, content known, may be taken back  (none until prefixes are kept)
+ * A sequence holds blocks through its table. Positions whose K and V are stored are published; a
+ * sequence that begins with the same tokens attaches to them:
+ *
+ *      full block, all of it matches     one more reference
+ *      partly filled, nobody holds it    taken over, and filled up by the new sequence
+ *      matches in part                   copied up to where it differs
+ *
+ * So a block with several references is full and never written again, and one that is being filled
+ * has one writer. Nothing that is held is ever evicted; of the rest the least recently used goes
+ * first. A table lets go of its last block first, so a block is always used later than those that
+ * continue it: the oldest never has children.
  *
  * A block holds `block_tokens` consecutive positions of one sequence, in every layer.
- * Thread: the engine's. Allocates: only in the *_create functions. */
+ * Thread: the engine's. Allocates: only in the create and init functions. */
 #ifndef WEIR_KV_KV_H
 #define WEIR_KV_KV_H
 
 #include "base/err.h"
+#include "kv/key.h"
+#include "kv/tier.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-struct kv_pool;
+struct kv;
 
-/* One sequence's blocks, in order. Room for max_blocks is taken at creation. */
+/* How bytes move; what the backend gives. `bytes` is the whole of a block, block_bytes long. */
+struct kv_mover {
+    void *ctx;
+    void (*copy)(void *ctx, uint32_t from, uint32_t to);
+    void (*read)(void *ctx, uint32_t block, void *bytes);
+    void (*write)(void *ctx, uint32_t block, const void *bytes);
+};
+
+struct kv_config {
+    uint32_t n_blocks;
+    uint32_t block_tokens; /* at most KV_MAX_BLOCK_TOKENS */
+    struct kv_mover mover;
+    struct kv_tier *tier; /* or NULL; must outlive the kv */
+};
+
+/* Blocks on their way from the tier into a table, by index in the table. */
+struct kv_fetch {
+    uint64_t serial; /* 0: none is */
+    uint32_t asked, arrived, end;
+    uint64_t since_us; /* when it began, or the last one came */
+    struct kv_table *prev, *next;
+};
+
+/* One sequence's blocks, in order. Room for max_blocks is taken at init. */
 struct kv_table {
     uint32_t *blocks; /* [n_blocks] */
     uint32_t n_blocks;
     uint32_t max_blocks;
+    /* of the sequence, from kv_table_begin on */
+    const int32_t *tokens; /* of every position known */
+    struct kv_key space;
+    bool shares;         /* publishes what it computes */
+    uint32_t n_attached; /* positions that were not computed by this sequence */
+    uint32_t n_published;
+    bool no_fetch; /* the tier had its chance: it was thought slower, or did not deliver */
+    struct kv_fetch fetch;
+};
+
+/* Events, ever. */
+struct kv_counts {
+    uint64_t hit_tokens;        /* positions attached, copied or fetched instead of computed */
+    uint64_t miss_tokens;       /* computed, although a hit was possible */
+    uint64_t evicted;           /* cached blocks taken back */
+    uint64_t copied;            /* blocks copied for a partial match */
+    uint64_t merged;            /* blocks given back because another had the same content */
+    uint64_t fetches_declined;  /* because computing was estimated to be faster */
+    uint64_t fetches_abandoned; /* because nothing came for too long */
 };
 
 struct kv_stats {
     uint32_t total, free, in_use, cached;
     uint32_t peak_in_use;
+    uint32_t published;          /* blocks in the prefix index */
     uint64_t acquired, released; /* references taken and given back, ever */
+    struct kv_counts counts;
 };
 
-enum err kv_pool_create(uint32_t n_blocks,
-                        uint32_t block_tokens,
-                        struct kv_pool **out,
-                        struct err_info *e) WEIR_MUST_USE;
-void kv_pool_destroy(struct kv_pool *p);
+enum err kv_create(const struct kv_config *cfg, struct kv **out, struct err_info *e) WEIR_MUST_USE;
+void kv_destroy(struct kv *kv);
 
-uint32_t kv_block_tokens(const struct kv_pool *p);
-uint32_t kv_blocks_for(const struct kv_pool *p, uint32_t n_tokens);
-struct kv_stats kv_pool_stats(const struct kv_pool *p);
+uint32_t kv_block_tokens(const struct kv *kv);
+uint32_t kv_blocks_for(const struct kv *kv, uint32_t n_tokens);
+uint32_t kv_available(const struct kv *kv); /* blocks that are free or can be made so */
+struct kv_stats kv_stats(const struct kv *kv);
 
 enum err kv_table_init(struct kv_table *t, uint32_t max_blocks, struct err_info *e) WEIR_MUST_USE;
 void kv_table_deinit(struct kv_table *t); /* must hold no blocks */
 
-/* Make room for positions 0..n_tokens-1: all missing blocks or none. Idempotent.
+/* Begin a sequence in an empty table. tokens stay the caller's, and in place until the release. */
+void kv_table_begin(struct kv_table *t,
+                    const int32_t *tokens,
+                    const struct kv_key *space,
+                    bool shares);
+
+/* What attaching to tokens[0..n) would find: full blocks, and how many of them are cached now. */
+struct kv_peek {
+    uint32_t n_blocks, n_cached;
+};
+struct kv_peek kv_peek(const struct kv *kv,
+                       const struct kv_key *space,
+                       const int32_t *tokens,
+                       uint32_t n);
+
+/* Take over full blocks that others have computed of tokens[n_computed..n_known), but never the
+ * last token, which must be computed so that there are logits. Returns the positions stored now:
+ * n_computed or more. Nothing happens in the middle of a block. */
+uint32_t kv_attach(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint32_t n_known);
+/* Likewise the tokens that the next block shares with one that matches only in part. */
+uint32_t kv_attach_part(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint32_t n_known);
+
+/* Make room for positions 0..n_tokens-1: all missing blocks or none. Idempotent. May evict.
  * Errors: ERR_QUEUE_FULL "exhausted: need n blocks but only m free"; ERR_TOO_LONG "would need n
  * blocks, exceeds max m". */
-enum err kv_table_grow(struct kv_pool *p, struct kv_table *t, uint32_t n_tokens, struct err_info *e)
+enum err kv_table_grow(struct kv *kv, struct kv_table *t, uint32_t n_tokens, struct err_info *e)
     WEIR_MUST_USE;
 
-/* Give back every block of the table. One that is not in use is refused and logged, and kv_check
- * names it from then on. */
-void kv_table_release(struct kv_pool *p, struct kv_table *t);
+/* Positions 0..n_computed-1 are stored: let others find them. The last block, if partly filled,
+ * only with `tail`. May exchange blocks of the table for others with the same content. */
+void kv_publish(struct kv *kv, struct kv_table *t, uint32_t n_computed, bool tail);
 
-/* Walk everything: the sum above, each free block once on the list, each block's references equal
- * to the tables (of the n given: all there are) that hold it. Errors: ERR_INTERNAL naming the
- * block that is wrong. Not for use in a step: O(total). */
-enum err kv_check(const struct kv_pool *p,
+/* Publish what was computed and let go of every block. */
+void kv_table_release(struct kv *kv, struct kv_table *t, uint32_t n_computed);
+
+void kv_count_misses(struct kv *kv, uint32_t n_tokens);
+
+/* --- the tier below --- */
+
+/* The time now, on a clock that never goes back, and what computing one position is thought to take
+ * (0: unknown). The clock is the caller's, so that a simulation can have its own. */
+void kv_set_pace(struct kv *kv, uint64_t now_us, double us_per_token);
+
+/* Fetch the full blocks that follow n_computed and that the tier has, if that is estimated to be
+ * faster than computing them. Takes their blocks; false if there is nothing to fetch. Until
+ * kv_fetching says no, the table must neither be grown nor attached. */
+bool kv_fetch_begin(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint32_t n_known);
+bool kv_fetching(const struct kv_table *t);
+/* Positions stored so far in a table that is, or was, being fetched into. */
+uint32_t kv_fetched(const struct kv *kv, const struct kv_table *t);
+/* Take what has arrived, ask for more, and give up on what does not come within a second. True
+ * while any table waits for the tier. */
+bool kv_poll(struct kv *kv);
+
+/* Walk everything: the pool's sum and lists, each block's references equal to the tables (of the n
+ * given: all there are) that hold it, every published block reachable from the root and with the
+ * tokens of the tables that hold it, nothing cached that is not published, and the oldest first.
+ * Errors: ERR_INTERNAL naming the block that is wrong. Not for use in a step: O(total). */
+enum err kv_check(const struct kv *kv,
                   const struct kv_table *const *tables,
                   uint32_t n,
                   struct err_info *e) WEIR_MUST_USE;

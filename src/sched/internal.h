@@ -1,26 +1,32 @@
-/* The scheduler's state, shared by sched.c (who is where) and plan.c (what a step holds). */
+/* The scheduler's state, shared by sched.c (who is where), admit.c (who comes in, who has to go),
+ * share.c (what need not be computed), plan.c (what a step holds) and check.c. */
 #ifndef WEIR_SCHED_INTERNAL_H
 #define WEIR_SCHED_INTERNAL_H
 
 #include "sched/sched.h"
 
-/* What a slot keeps for whoever runs in it. */
-struct sched_slot {
-    struct kv_table table; /* here while the slot is free; moved into seq->table while it runs */
-    uint32_t n_reserved;   /* blocks its sequence may grow to */
-};
+/* Rows below which a chunk is not worth its reading of all the weights, and the multiple that
+ * kernels like chunks to be. */
+#define SCHED_CHUNK_ROWS 16
 
 struct sched {
     struct sched_config cfg;
-    struct kv_pool *pool;
-    struct sched_slot *slots;   /* [max_running] */
+    struct kv *kv;
+    struct kv_table *slots;     /* [max_running] tables of the free slots */
     uint32_t *free_slots;       /* [max_running - n_running] a stack */
-    struct sched_seq **running; /* [n_running] in the order of admission */
+    struct sched_seq **running; /* [n_running] first in rank first */
     uint32_t n_running;
-    struct sched_seq **waiting; /* a ring of max_waiting */
-    uint32_t first_waiting;
-    uint32_t n_waiting;
-    uint64_t n_reserved; /* sum over running sequences; <= the pool's total */
+    struct sched_seq **waiting; /* [n_waiting] first in rank last, so that it leaves cheaply */
+    uint32_t n_waiting;         /* with those preempted, up to max_waiting + max_running */
+    uint64_t next_serial;
+    uint64_t n_preempted;
+    uint64_t n_entered; /* sequences that ever took a slot, plus one */
+    /* Why the first of the queue did not fit when it was last tried; it is not tried again before
+     * one of these is another. */
+    const struct sched_seq *refused;
+    uint32_t refused_available, refused_running;
+    /* Blocks that this step's items are sure to need, and have not taken yet. */
+    uint32_t n_promised;
     /* The slot whose sequence was the first to miss its turn in the last step, or SCHED_NO_SLOT.
      * Turns to prefill begin with it. */
     uint32_t turn_slot;
@@ -29,7 +35,30 @@ struct sched {
     const struct kv_table **tables; /* [max_running] scratch of sched_check */
 };
 
-/* Move the head of the queue into a slot if its whole length can be reserved. */
-bool sched_admit(struct sched *s);
+/* Tokens known whose KV is not stored yet. */
+uint32_t sched_rest(const struct sched_seq *seq);
+bool sched_is_decode(const struct sched_seq *seq);
+bool sched_is_prefill(const struct sched_seq *seq);
+/* The least a sequence gets if it gets anything. */
+uint32_t sched_least_rows(const struct sched_seq *seq);
+bool sched_goes_before(const struct sched_seq *a, const struct sched_seq *b);
+
+void sched_enqueue(struct sched *s, struct sched_seq *seq);
+void sched_leave_slot(struct sched *s, struct sched_seq *seq);
+
+/* Move those who wait into slots, first in rank first, while there are slots, blocks for what they
+ * are counted on to need, and rows for them beside the others who prefill. */
+void sched_admit(struct sched *s, uint32_t row_budget);
+/* Preempt the last in rank until every other that can move has blocks to do so. Sets n_promised. */
+void sched_make_room(struct sched *s);
+/* Blocks that the sequence is counted on to take from now on. */
+uint32_t sched_expected_blocks(const struct sched *s, const struct sched_seq *seq);
+/* Blocks that its least rows need beyond those it has. */
+uint32_t sched_least_blocks(const struct sched *s, const struct sched_seq *seq);
+
+/* Find what need not be computed of a prefilling sequence; it may begin to wait for it. */
+void sched_find_prefix(struct sched *s, struct sched_seq *seq);
+/* Is it neither being fetched nor computed by another? */
+bool sched_is_ready(const struct sched_seq *seq);
 
 #endif

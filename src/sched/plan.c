@@ -13,65 +13,57 @@
 #include <assert.h>
 #include <stddef.h>
 
-/* Rows below which a chunk is not worth its reading of all the weights, and the multiple that
- * kernels like chunks to be. */
-#define CHUNK_ROWS 16
-
 static uint32_t min_u32(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
 
-/* Tokens known whose KV is not stored yet. */
-static uint32_t rest_of(const struct sched_seq *seq)
+/* As many of `rows` as there is memory for beside what is promised to others; the least always. */
+static uint32_t rows_in_memory(const struct sched *s, const struct sched_seq *seq, uint32_t rows)
 {
-    return seq->n_known - seq->n_computed;
-}
-
-static bool is_decode(const struct sched_seq *seq)
-{
-    return rest_of(seq) == 1 && seq->n_computed >= seq->n_prompt;
-}
-
-static bool is_prefill(const struct sched_seq *seq)
-{
-    return rest_of(seq) > 0 && !is_decode(seq);
-}
-
-/* The least a prefilling sequence gets if it gets anything. */
-static uint32_t least_rows(const struct sched_seq *seq)
-{
-    return min_u32(rest_of(seq), CHUNK_ROWS);
+    uint64_t spare = kv_available(s->kv) - s->n_promised;
+    uint64_t blocks = seq->table.n_blocks + sched_least_blocks(s, seq) + spare;
+    uint64_t most = blocks * kv_block_tokens(s->kv) - seq->n_computed;
+    return rows < most ? rows : (uint32_t)most;
 }
 
 static void add_item(struct sched *s, struct sched_plan *plan, struct sched_seq *seq, uint32_t n)
 {
-    /* The reservation made at admission covers every position, so this cannot fail. */
-    if (kv_table_grow(s->pool, &seq->table, seq->n_computed + n, NULL) != OK) {
-        log_error("slot %u: no KV block within its reservation", seq->slot);
-        assert(!"reservation broken");
+    s->n_promised -= sched_least_blocks(s, seq);
+    /* sched_make_room and rows_in_memory saw to it that this cannot fail */
+    if (kv_table_grow(s->kv, &seq->table, seq->n_computed + n, NULL) != OK) {
+        log_error("slot %u: no KV block although one was promised", seq->slot);
+        assert(!"promise broken");
         return;
     }
     s->items[plan->n_items++] = (struct sched_item){
-        .seq = seq, .first = seq->n_computed, .n_rows = n, .samples = n == rest_of(seq)};
+        .seq = seq, .first = seq->n_computed, .n_rows = n, .samples = n == sched_rest(seq)};
     plan->n_rows += n;
 }
 
 static void plan_decodes(struct sched *s, struct sched_plan *plan)
 {
     for (uint32_t i = 0; i < s->n_running; i++)
-        if (is_decode(s->running[i]))
+        if (sched_is_decode(s->running[i]))
             add_item(s, plan, s->running[i], 1);
     plan->n_decodes = plan->n_items;
 }
 
+static uint32_t count_decodes(const struct sched *s)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_running; i++)
+        n += sched_is_decode(s->running[i]);
+    return n;
+}
+
 /* The caller's budget bounds the step, so that those who decode or arrive need not wait long for
  * the next; but never below one chunk, or prompts would starve behind decodes. */
-static uint32_t prefill_budget(const struct sched *s, uint32_t n_decodes, uint32_t row_budget)
+static uint32_t prefill_budget(const struct sched *s, uint32_t row_budget)
 {
-    uint32_t room = s->cfg.max_rows - n_decodes;
+    uint32_t n_decodes = count_decodes(s), room = s->cfg.max_rows - n_decodes;
     uint32_t budget = row_budget > n_decodes ? row_budget - n_decodes : 0;
-    return min_u32(budget > CHUNK_ROWS ? budget : CHUNK_ROWS, room);
+    return min_u32(budget > SCHED_CHUNK_ROWS ? budget : SCHED_CHUNK_ROWS, room);
 }
 
 /* Where in running[] the turns begin: the one that missed its turn last time, if still there. */
@@ -83,31 +75,37 @@ static uint32_t first_turn(const struct sched *s)
     return 0;
 }
 
-/* Fill chosen[] with those who prefill in this step, by turns while their least chunks fit in
- * `budget`; then admit others while theirs do. */
-static uint32_t choose(struct sched *s, struct sched_plan *plan, uint32_t budget)
+static bool can_prefill(const struct sched_seq *seq)
 {
-    uint32_t n = 0, rows = 0;
-    uint32_t first = first_turn(s), n_before = s->n_running;
+    return sched_is_prefill(seq) && sched_is_ready(seq);
+}
+
+/* The priority of the first in rank that can prefill: those below it go after all others. */
+static int32_t first_priority(const struct sched *s)
+{
+    for (uint32_t i = 0; i < s->n_running; i++)
+        if (can_prefill(s->running[i]))
+            return s->running[i]->priority;
+    return INT32_MIN;
+}
+
+/* Fill chosen[] with those who prefill in this step, by turns while their least chunks fit in
+ * `budget`; the first always does. */
+static uint32_t choose(struct sched *s, uint32_t budget)
+{
+    uint32_t n = 0, rows = 0, first = first_turn(s);
+    int32_t priority = first_priority(s);
     s->turn_slot = SCHED_NO_SLOT;
-    for (uint32_t i = 0; i < n_before; i++) {
-        struct sched_seq *seq = s->running[(first + i) % n_before];
-        if (!is_prefill(seq))
+    for (uint32_t i = 0; i < 2 * s->n_running; i++) {
+        struct sched_seq *seq = s->running[(first + i) % s->n_running];
+        if (!can_prefill(seq) || (seq->priority < priority) != (i >= s->n_running))
             continue;
-        if (n > 0 && rows + least_rows(seq) > budget) {
+        if (n > 0 && rows + sched_least_rows(seq) > budget) {
             s->turn_slot = seq->slot;
-            return n;
-        }
-        rows += least_rows(seq);
-        s->chosen[n++] = seq;
-    }
-    while (s->n_waiting > 0) {
-        struct sched_seq *seq = s->waiting[s->first_waiting];
-        if ((n > 0 && rows + least_rows(seq) > budget) || !sched_admit(s))
             break;
-        rows += least_rows(seq);
+        }
+        rows += sched_least_rows(seq);
         s->chosen[n++] = seq;
-        plan->n_admitted++;
     }
     return n;
 }
@@ -118,27 +116,33 @@ static void sort_by_rest(struct sched_seq **seqs, uint32_t n)
     for (uint32_t i = 1; i < n; i++) {
         struct sched_seq *seq = seqs[i];
         uint32_t k = i;
-        for (; k > 0 && rest_of(seqs[k - 1]) > rest_of(seq); k--)
+        for (; k > 0 && sched_rest(seqs[k - 1]) > sched_rest(seq); k--)
             seqs[k] = seqs[k - 1];
         seqs[k] = seq;
     }
 }
 
 /* A fair part of `left` rows, for the first of `n_left` sequences. Since all least chunks fit in
- * `left`, a part of at least CHUNK_ROWS leaves as much for each of the others. */
-static uint32_t share_of(const struct sched_seq *seq, uint32_t left, uint32_t n_left)
+ * `left`, a part of at least SCHED_CHUNK_ROWS leaves as much for each of the others. A chunk that
+ * is not the last ends where a block does, so that what others have of the next block can be found.
+ */
+static uint32_t share_of(const struct sched *s,
+                         const struct sched_seq *seq,
+                         uint32_t left,
+                         uint32_t n_left)
 {
-    uint32_t share = left / n_left, rest = rest_of(seq);
-    if (rest <= share)
+    uint32_t rows = left / n_left, rest = sched_rest(seq);
+    if (rest <= rows)
         return rest;
-    if (share < CHUNK_ROWS)
-        return min_u32(least_rows(seq), left);
-    return share - share % CHUNK_ROWS;
+    if (rows < SCHED_CHUNK_ROWS)
+        rows = min_u32(sched_least_rows(seq), left);
+    uint32_t over = (seq->n_computed + rows) % kv_block_tokens(s->kv);
+    return over < rows ? rows - over : rows;
 }
 
 static void plan_prefill(struct sched *s, struct sched_plan *plan, uint32_t budget)
 {
-    uint32_t n = choose(s, plan, budget);
+    uint32_t n = choose(s, budget);
     uint32_t n_all = 0; /* that want logits of all rows, and are not planned yet */
     for (uint32_t i = 0; i < n; i++)
         n_all += s->chosen[i]->all_logits;
@@ -147,11 +151,12 @@ static void plan_prefill(struct sched *s, struct sched_plan *plan, uint32_t budg
     uint32_t spare_logits = s->cfg.max_logit_rows - plan->n_decodes - n;
     for (uint32_t i = 0; i < n; i++) {
         struct sched_seq *seq = s->chosen[i];
-        uint32_t rows = share_of(seq, budget, n - i);
+        uint32_t rows = share_of(s, seq, budget, n - i);
         if (seq->all_logits) {
             rows = min_u32(rows, 1 + spare_logits / n_all--);
             spare_logits -= rows - 1;
         }
+        rows = rows_in_memory(s, seq, rows);
         budget -= rows;
         add_item(s, plan, seq, rows);
     }
@@ -159,10 +164,20 @@ static void plan_prefill(struct sched *s, struct sched_plan *plan, uint32_t budg
 
 void sched_plan_step(struct sched *s, uint32_t row_budget, struct sched_plan *out)
 {
-    *out = (struct sched_plan){.items = s->items};
+    uint64_t n_entered = s->n_entered, n_preempted = s->n_preempted;
+    *out = (struct sched_plan){.items = s->items, .waits_for_tier = kv_poll(s->kv)};
+    for (uint32_t i = 0; i < s->n_running; i++)
+        if (sched_is_prefill(s->running[i]))
+            sched_find_prefix(s, s->running[i]);
+    sched_make_room(s);
+    sched_admit(s, prefill_budget(s, row_budget));
+    out->n_admitted = (uint32_t)(s->n_entered - n_entered);
+    out->n_preempted = (uint32_t)(s->n_preempted - n_preempted);
+    uint32_t budget = prefill_budget(s, row_budget);
     plan_decodes(s, out);
-    uint32_t budget = prefill_budget(s, out->n_decodes, row_budget);
     if (budget > 0)
         plan_prefill(s, out, budget);
+    for (uint32_t i = 0; i < s->n_running; i++)
+        out->waits_for_tier |= s->running[i]->fetching;
     assert(out->n_rows <= s->cfg.max_rows);
 }

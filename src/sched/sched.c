@@ -24,6 +24,9 @@ static enum err config_check(const struct sched_config *c, struct err_info *e)
                        c->max_rows,
                        c->max_logit_rows,
                        c->max_running);
+    if (!(c->overcommit >= 0.0 && c->overcommit <= 1.0))
+        return err_set(
+            e, ERR_INVALID, "scheduler: an overcommit of %g is not in 0..1", c->overcommit);
     return OK;
 }
 
@@ -33,7 +36,7 @@ static enum err slots_init(struct sched *s, struct err_info *e)
     s->slots = calloc(n, sizeof *s->slots);
     s->free_slots = calloc(n, sizeof *s->free_slots);
     s->running = calloc(n, sizeof(struct sched_seq *));
-    s->waiting = calloc(s->cfg.max_waiting, sizeof(struct sched_seq *));
+    s->waiting = calloc((size_t)s->cfg.max_waiting + n, sizeof(struct sched_seq *));
     s->items = calloc(n, sizeof *s->items);
     s->chosen = calloc(n, sizeof(struct sched_seq *));
     s->tables = calloc(n, sizeof(struct kv_table *));
@@ -41,7 +44,7 @@ static enum err slots_init(struct sched *s, struct err_info *e)
         !s->tables)
         return err_set(e, ERR_NOMEM, "no memory to schedule %u sequences", n);
     for (uint32_t i = 0; i < n; i++) {
-        enum err err = kv_table_init(&s->slots[i].table, s->cfg.max_blocks_per_seq, e);
+        enum err err = kv_table_init(&s->slots[i], s->cfg.max_blocks_per_seq, e);
         if (err != OK)
             return err;
         s->free_slots[i] = n - 1 - i; /* slot 0 first */
@@ -50,7 +53,7 @@ static enum err slots_init(struct sched *s, struct err_info *e)
 }
 
 enum err sched_create(const struct sched_config *cfg,
-                      struct kv_pool *pool,
+                      struct kv *kv,
                       struct sched **out,
                       struct err_info *e)
 {
@@ -60,8 +63,9 @@ enum err sched_create(const struct sched_config *cfg,
         return err;
     struct sched *s = mem_zalloc(1, sizeof *s);
     s->cfg = *cfg;
-    s->pool = pool;
+    s->kv = kv;
     s->turn_slot = SCHED_NO_SLOT;
+    s->n_entered = 1;
     err = slots_init(s, e);
     if (err != OK) {
         sched_destroy(s);
@@ -78,7 +82,7 @@ void sched_destroy(struct sched *s)
     while (s->n_running > 0)
         sched_remove(s, s->running[s->n_running - 1]);
     for (uint32_t i = 0; s->slots && i < s->cfg.max_running; i++)
-        kv_table_deinit(&s->slots[i].table);
+        kv_table_deinit(&s->slots[i]);
     free(s->slots);
     free(s->free_slots);
     free(s->running);
@@ -89,14 +93,62 @@ void sched_destroy(struct sched *s)
     free(s);
 }
 
+uint32_t sched_rest(const struct sched_seq *seq)
+{
+    return seq->n_known - seq->n_computed;
+}
+
+bool sched_is_decode(const struct sched_seq *seq)
+{
+    return sched_rest(seq) == 1 && seq->n_computed >= seq->n_prompt;
+}
+
+bool sched_is_prefill(const struct sched_seq *seq)
+{
+    return sched_rest(seq) > 0 && !sched_is_decode(seq);
+}
+
+uint32_t sched_least_rows(const struct sched_seq *seq)
+{
+    uint32_t rest = sched_rest(seq);
+    return sched_is_prefill(seq) && rest > SCHED_CHUNK_ROWS ? SCHED_CHUNK_ROWS : rest;
+}
+
+bool sched_goes_before(const struct sched_seq *a, const struct sched_seq *b)
+{
+    return a->rank != b->rank ? a->rank < b->rank : a->serial < b->serial;
+}
+
 enum err sched_fits(const struct sched *s, uint32_t n_max, struct err_info *e)
 {
-    uint32_t need = kv_blocks_for(s->pool, n_max);
-    uint32_t total = kv_pool_stats(s->pool).total;
+    uint32_t need = kv_blocks_for(s->kv, n_max);
+    uint32_t total = kv_stats(s->kv).total;
     uint32_t most = total < s->cfg.max_blocks_per_seq ? total : s->cfg.max_blocks_per_seq;
     if (need > most)
         return err_set(e, ERR_TOO_LONG, "would need %u blocks, exceeds max %u", need, most);
     return OK;
+}
+
+/* How many of the queue go after seq: where it is, or where it belongs. */
+static uint32_t place_of(const struct sched *s, const struct sched_seq *seq)
+{
+    uint32_t lo = 0, hi = s->n_waiting;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (sched_goes_before(seq, s->waiting[mid]))
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+void sched_enqueue(struct sched *s, struct sched_seq *seq)
+{
+    uint32_t i = place_of(s, seq);
+    memmove(&s->waiting[i + 1], &s->waiting[i], (s->n_waiting - i) * sizeof(struct sched_seq *));
+    s->waiting[i] = seq;
+    s->n_waiting++;
 }
 
 enum err sched_add(struct sched *s, struct sched_seq *seq, struct err_info *e)
@@ -110,47 +162,31 @@ enum err sched_add(struct sched *s, struct sched_seq *seq, struct err_info *e)
     enum err err = sched_fits(s, seq->n_max, e);
     if (err != OK)
         return err;
-    if (s->n_waiting == s->cfg.max_waiting)
+    if (s->n_waiting >= s->cfg.max_waiting)
         return err_set(e, ERR_QUEUE_FULL, "%u requests are waiting already", s->n_waiting);
-    seq->n_computed = 0;
+    seq->serial = s->next_serial++;
+    seq->rank = (int64_t)seq->serial - (int64_t)seq->priority * SCHED_PRIORITY_PLACES;
+    seq->n_computed = seq->n_cached = seq->n_preempted = 0;
     seq->n_known = seq->n_prompt;
     seq->slot = SCHED_NO_SLOT;
     seq->table = (struct kv_table){0};
-    s->waiting[(s->first_waiting + s->n_waiting) % s->cfg.max_waiting] = seq;
-    s->n_waiting++;
+    seq->fetching = false;
+    seq->leader = NULL;
+    seq->n_entered_seen = 0;
+    sched_enqueue(s, seq);
     return OK;
-}
-
-/* Strictly first come, first served: when the head of the line does not fit, nobody overtakes it,
- * although a shorter one behind might fit. Overtaking would fill every gap with short requests and
- * a long one could wait for ever; so it waits at most until those now running have ended. */
-bool sched_admit(struct sched *s)
-{
-    if (s->n_waiting == 0 || s->n_running == s->cfg.max_running)
-        return false;
-    struct sched_seq *seq = s->waiting[s->first_waiting];
-    uint32_t need = kv_blocks_for(s->pool, seq->n_max);
-    if (s->n_reserved + need > kv_pool_stats(s->pool).total)
-        return false;
-    s->first_waiting = (s->first_waiting + 1) % s->cfg.max_waiting;
-    s->n_waiting--;
-    uint32_t slot = s->free_slots[s->cfg.max_running - s->n_running - 1];
-    s->running[s->n_running++] = seq;
-    s->n_reserved += need;
-    s->slots[slot].n_reserved = need;
-    seq->slot = slot;
-    seq->table = s->slots[slot].table;
-    s->slots[slot].table = (struct kv_table){0};
-    return true;
 }
 
 void sched_computed(struct sched *s, const struct sched_item *item)
 {
-    (void)s;
     struct sched_seq *seq = item->seq;
     assert(seq->slot != SCHED_NO_SLOT && item->first == seq->n_computed);
+    bool prefill = sched_is_prefill(seq);
     seq->n_computed = item->first + item->n_rows;
     assert(seq->n_computed <= seq->n_known);
+    if (prefill && seq->shares)
+        kv_count_misses(s->kv, item->n_rows);
+    kv_publish(s->kv, &seq->table, seq->n_computed, prefill);
 }
 
 void sched_append(struct sched *s, struct sched_seq *seq)
@@ -160,7 +196,7 @@ void sched_append(struct sched *s, struct sched_seq *seq)
     seq->n_known++;
 }
 
-static void remove_running(struct sched *s, struct sched_seq *seq)
+void sched_leave_slot(struct sched *s, struct sched_seq *seq)
 {
     uint32_t i = 0;
     while (i < s->n_running && s->running[i] != seq)
@@ -169,35 +205,34 @@ static void remove_running(struct sched *s, struct sched_seq *seq)
     memmove(
         &s->running[i], &s->running[i + 1], (s->n_running - i - 1) * sizeof(struct sched_seq *));
     s->n_running--;
+    for (uint32_t k = i; k < s->n_running; k++) /* only those behind it can follow it */
+        if (s->running[k]->leader == seq)
+            s->running[k]->leader = NULL;
     if (seq->slot == s->turn_slot) /* the turn passes to the next in line */
         s->turn_slot = i < s->n_running ? s->running[i]->slot : SCHED_NO_SLOT;
-    struct sched_slot *slot = &s->slots[seq->slot];
-    kv_table_release(s->pool, &seq->table);
-    slot->table = seq->table;
-    seq->table = (struct kv_table){0};
-    s->n_reserved -= slot->n_reserved;
-    slot->n_reserved = 0;
+    kv_table_release(s->kv, &seq->table, seq->n_computed);
+    s->slots[seq->slot] = seq->table;
     s->free_slots[s->cfg.max_running - s->n_running - 1] = seq->slot;
+    seq->table = (struct kv_table){0};
     seq->slot = SCHED_NO_SLOT;
+    seq->fetching = false;
+    seq->leader = NULL;
 }
 
 static void remove_waiting(struct sched *s, const struct sched_seq *seq)
 {
-    uint32_t cap = s->cfg.max_waiting;
-    uint32_t i = 0;
-    while (i < s->n_waiting && s->waiting[(s->first_waiting + i) % cap] != seq)
-        i++;
-    if (i == s->n_waiting)
+    uint32_t i = place_of(s, seq);
+    if (i == s->n_waiting || s->waiting[i] != seq)
         return;
-    for (; i + 1 < s->n_waiting; i++)
-        s->waiting[(s->first_waiting + i) % cap] = s->waiting[(s->first_waiting + i + 1) % cap];
+    s->refused = NULL;
     s->n_waiting--;
+    memmove(&s->waiting[i], &s->waiting[i + 1], (s->n_waiting - i) * sizeof(struct sched_seq *));
 }
 
 void sched_remove(struct sched *s, struct sched_seq *seq)
 {
     if (seq->slot != SCHED_NO_SLOT)
-        remove_running(s, seq);
+        sched_leave_slot(s, seq);
     else
         remove_waiting(s, seq);
 }
@@ -212,93 +247,7 @@ uint32_t sched_n_waiting(const struct sched *s)
     return s->n_waiting;
 }
 
-/* --- sched_check --------------------------------------------------------------------------- */
-
-static enum err check_running(const struct sched *s, uint32_t i, struct err_info *e)
+uint64_t sched_n_preempted(const struct sched *s)
 {
-    const struct sched_seq *seq = s->running[i];
-    if (seq->slot >= s->cfg.max_running)
-        return err_set(e, ERR_INTERNAL, "running sequence %u is in slot %u", i, seq->slot);
-    for (uint32_t k = 0; k < i; k++)
-        if (s->running[k]->slot == seq->slot)
-            return err_set(e, ERR_INTERNAL, "slot %u runs two sequences", seq->slot);
-    const struct sched_slot *slot = &s->slots[seq->slot];
-    if (slot->table.blocks)
-        return err_set(e, ERR_INTERNAL, "slot %u runs but kept its table", seq->slot);
-    if (seq->n_computed > seq->n_known || seq->n_known < seq->n_prompt || seq->n_known > seq->n_max)
-        return err_set(e,
-                       ERR_INTERNAL,
-                       "slot %u: %u computed, %u known, prompt %u, at most %u",
-                       seq->slot,
-                       seq->n_computed,
-                       seq->n_known,
-                       seq->n_prompt,
-                       seq->n_max);
-    if (slot->n_reserved != kv_blocks_for(s->pool, seq->n_max) ||
-        seq->table.n_blocks > slot->n_reserved ||
-        seq->table.n_blocks < kv_blocks_for(s->pool, seq->n_computed))
-        return err_set(e,
-                       ERR_INTERNAL,
-                       "slot %u: %u blocks for %u positions, %u reserved",
-                       seq->slot,
-                       seq->table.n_blocks,
-                       seq->n_computed,
-                       slot->n_reserved);
-    return OK;
-}
-
-static enum err check_free_slots(const struct sched *s, struct err_info *e)
-{
-    for (uint32_t i = 0; i < s->cfg.max_running - s->n_running; i++) {
-        uint32_t slot = s->free_slots[i];
-        if (slot >= s->cfg.max_running)
-            return err_set(e, ERR_INTERNAL, "free slot %u does not exist", slot);
-        for (uint32_t k = 0; k < i; k++)
-            if (s->free_slots[k] == slot)
-                return err_set(e, ERR_INTERNAL, "slot %u is free twice", slot);
-        const struct sched_slot *free_slot = &s->slots[slot];
-        if (!free_slot->table.blocks || free_slot->table.n_blocks || free_slot->n_reserved)
-            return err_set(e,
-                           ERR_INTERNAL,
-                           "free slot %u holds %u blocks, %u reserved",
-                           slot,
-                           free_slot->table.n_blocks,
-                           free_slot->n_reserved);
-    }
-    return OK;
-}
-
-static enum err check_waiting(const struct sched *s, struct err_info *e)
-{
-    if (s->n_waiting > s->cfg.max_waiting)
-        return err_set(e, ERR_INTERNAL, "%u of %u waiting", s->n_waiting, s->cfg.max_waiting);
-    for (uint32_t i = 0; i < s->n_waiting; i++) {
-        const struct sched_seq *seq = s->waiting[(s->first_waiting + i) % s->cfg.max_waiting];
-        if (seq->slot != SCHED_NO_SLOT || seq->table.blocks || seq->n_computed)
-            return err_set(e, ERR_INTERNAL, "waiting sequence %u is in slot %u", i, seq->slot);
-    }
-    return OK;
-}
-
-enum err sched_check(const struct sched *s, struct err_info *e)
-{
-    uint64_t reserved = 0;
-    for (uint32_t i = 0; i < s->n_running; i++) {
-        enum err err = check_running(s, i, e);
-        if (err != OK)
-            return err;
-        reserved += s->slots[s->running[i]->slot].n_reserved;
-        s->tables[i] = &s->running[i]->table;
-    }
-    if (reserved != s->n_reserved || reserved > kv_pool_stats(s->pool).total)
-        return err_set(e,
-                       ERR_INTERNAL,
-                       "%llu blocks reserved, counted %llu of %u",
-                       (unsigned long long)s->n_reserved,
-                       (unsigned long long)reserved,
-                       kv_pool_stats(s->pool).total);
-    enum err err = check_free_slots(s, e);
-    if (err == OK)
-        err = check_waiting(s, e);
-    return err == OK ? kv_check(s->pool, s->tables, s->n_running, e) : err;
+    return s->n_preempted;
 }

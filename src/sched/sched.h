@@ -1,17 +1,23 @@
 /* Who runs in this step. Pure: no clock, no I/O, no device; every input is an argument, so the
  * same calls give the same plans and a simulation can drive it.
  *
- * Sequences wait in arrival order, then run:
+ * Every sequence has a rank: its place in the order of arrival, moved forward by a fixed number of
+ * places for each step of priority. Who waits is admitted, and who runs is served with memory, in
+ * the order of rank; when KV blocks run out, the last in rank is preempted. So a sequence yields
+ * only to those before it, of which there is a limited number, and none starves.
  *
- *      waiting --(a slot, and blocks for its whole length)--> prefill --> decode --> removed
+ *      waiting --(a slot, and blocks)--> prefill --> decode --> removed
+ *         ^---------- preempted ------------/------------/
  *
  * A step holds first one token of every decoding sequence, then chunks of the prompts of several
  * prefilling sequences up to the row budget, shared out so that a short prompt behind a long one
  * still moves; then waiting ones are admitted while a slot, rows and blocks last.
  *
- * Admission reserves blocks for prompt + max_tokens, so a running sequence never lacks one; blocks
- * are taken from the pool only as positions are filled.
- * Thread: the engine's. Allocates: only in sched_create. */
+ * A prompt's beginning that is in KV memory is not computed again; one that another sequence is
+ * computing right now is waited for; one that lies in the tier below is fetched.
+ *
+ * Admission counts on a part of the output only (config.overcommit); blocks are taken as positions
+ * are filled. Thread: the engine's. Allocates: only in sched_create. */
 #ifndef WEIR_SCHED_SCHED_H
 #define WEIR_SCHED_SCHED_H
 
@@ -24,6 +30,8 @@
 struct sched;
 
 #define SCHED_NO_SLOT UINT32_MAX /* seq->slot of a sequence that waits or was removed */
+/* A step of priority is worth as much as having arrived this many sequences earlier. */
+#define SCHED_PRIORITY_PLACES 1024
 
 struct sched_config {
     uint32_t max_running; /* slots */
@@ -31,19 +39,34 @@ struct sched_config {
     uint32_t max_rows;       /* rows a step may ever have; >= max_running */
     uint32_t max_logit_rows; /* >= max_running */
     uint32_t max_blocks_per_seq;
+    /* 0..1: the share of a sequence's longest possible rest that admission does not count on. At 0
+     * those who run never lack a block, and nobody is preempted but for one of higher priority. */
+    double overcommit;
 };
 
 /* A sequence as the scheduler sees it. */
 struct sched_seq {
     void *user;
+    const int32_t *tokens; /* [n_max] the prompt, then what sched_append made known */
     uint32_t n_prompt;
-    uint32_t n_max;  /* prompt + longest output: what admission reserves for */
-    bool all_logits; /* wants logits of every prompt row */
+    uint32_t n_max;   /* prompt + longest output */
+    bool all_logits;  /* wants logits of every prompt row, once: computes its whole prompt */
+    bool shares;      /* finds, and leaves, prefixes */
+    int32_t priority; /* higher goes first */
+    struct kv_key space;
     /* filled by the scheduler */
-    uint32_t n_computed;   /* positions whose KV is stored */
-    uint32_t n_known;      /* tokens known so far: prompt + generated */
-    uint32_t slot;         /* 0..max_running-1 while running, else SCHED_NO_SLOT */
-    struct kv_table table; /* of the slot, while running */
+    int64_t rank; /* lower goes first */
+    uint64_t serial;
+    uint32_t n_computed;      /* positions whose KV is stored */
+    uint32_t n_known;         /* tokens known so far: prompt + generated */
+    uint32_t n_cached;        /* prompt positions that were found when it was first admitted */
+    uint32_t n_preempted;     /* times */
+    uint32_t slot;            /* 0..max_running-1 while running, else SCHED_NO_SLOT */
+    struct kv_table table;    /* of the slot, while running */
+    bool fetching;            /* waits for the tier */
+    struct sched_seq *leader; /* waits until this one, before it in rank, has computed */
+    uint32_t leader_until;    /* so many positions that both share */
+    uint64_t n_entered_seen;  /* sched.n_entered when it last looked for a leader */
 };
 
 /* One sequence's share of a step: rows for positions first..first+n_rows-1. */
@@ -59,11 +82,13 @@ struct sched_plan {
     uint32_t n_items;
     uint32_t n_rows;
     uint32_t n_decodes;
-    uint32_t n_admitted; /* items that left the queue in this step */
+    uint32_t n_admitted;  /* sequences that left the queue in this step */
+    uint32_t n_preempted; /* that went back to it */
+    bool waits_for_tier;  /* some sequence does */
 };
 
 enum err sched_create(const struct sched_config *cfg,
-                      struct kv_pool *pool,
+                      struct kv *kv,
                       struct sched **out,
                       struct err_info *e) WEIR_MUST_USE;
 /* Lets go of the sequences it still holds, which must still exist. NULL is allowed. */
@@ -79,19 +104,21 @@ enum err sched_fits(const struct sched *s, uint32_t n_max, struct err_info *e) W
 
 /* Decide one step, and take the KV blocks its rows need. row_budget <= max_rows bounds all rows,
  * but decodes always run and prefill gets a chunk of 16 rows beside them. The plan is valid until
- * the next call. */
+ * the next call. No items while sequences run: all of them wait for the tier. */
 void sched_plan_step(struct sched *s, uint32_t row_budget, struct sched_plan *out);
 
-/* The step ran: an item's rows are stored now. */
+/* The step ran: an item's rows are stored now, and others may find them. */
 void sched_computed(struct sched *s, const struct sched_item *item);
 /* A token was chosen: the sequence is one longer and decodes in the next step. */
 void sched_append(struct sched *s, struct sched_seq *seq);
-/* Take it out, waiting or running; its blocks and slot are free at once. Nothing happens to one
- * that was removed already. Items of the current plan that name others stay valid. */
+/* Take it out, waiting or running; its slot is free at once, and its blocks are free or cached.
+ * Nothing happens to one that was removed already. Items of the current plan that name others stay
+ * valid. */
 void sched_remove(struct sched *s, struct sched_seq *seq);
 
 uint32_t sched_n_running(const struct sched *s);
 uint32_t sched_n_waiting(const struct sched *s);
+uint64_t sched_n_preempted(const struct sched *s); /* ever */
 /* kv_check over all tables that the scheduler holds, and its own sums. O(everything). */
 enum err sched_check(const struct sched *s, struct err_info *e) WEIR_MUST_USE;
 

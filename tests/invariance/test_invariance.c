@@ -5,7 +5,7 @@
  * Each case is run once alone in an engine of its own, on one thread, in chunks as large as the
  * step's budget allows; then in the company and under the settings that must not matter. Compared
  * are ids and the bits of log-probabilities with ten alternatives a token. */
-#include "invariance/harness.h"
+#include "invariance/cases.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,99 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define N_CASES 6
-#define N_MATES 31
-#define N_TOP 10
-
-static uint32_t rng_state = 12345;
-
-static uint32_t next_random(uint32_t n)
-{
-    rng_state = rng_state * 1664525u + 1013904223u;
-    return (rng_state >> 8) % n;
-}
-
-struct test_case {
-    token_id prompt[200];
-    uint32_t n_prompt, n_new;
-    float temperature;
-    bool prompt_logprobs;
-};
-
-static void make_case(struct test_case *c, uint32_t i, uint32_t n_vocab)
-{
-    static const uint32_t lengths[N_CASES] = {1, 15, 16, 33, 100, 200};
-    c->n_prompt = lengths[i];
-    c->n_new = 24 + i;
-    c->temperature = i % 2 ? 0.9f : 0.0f;
-    c->prompt_logprobs = i == 3 || i == 4;
-    for (uint32_t k = 0; k < c->n_prompt; k++)
-        c->prompt[k] = (token_id)next_random(n_vocab);
-}
-
-static struct request *make_request(struct harness *h, const struct test_case *c)
-{
-    struct err_info e;
-    struct request *r;
-    struct request_params p = request_params_default();
-    p.max_tokens = c->n_new;
-    p.ignore_eos = true;
-    p.logprobs = true;
-    p.n_top_logprobs = N_TOP;
-    p.prompt_logprobs = c->prompt_logprobs;
-    p.sample.temperature = c->temperature;
-    p.sample.top_k = 40;
-    p.sample.seed = 7;
-    if (request_create(h->engine, &p, c->prompt, c->n_prompt, calloc(1, sizeof(bool)), &r, &e) !=
-        OK)
-        fail_msg("request_create: %s", e.text);
-    return r;
-}
-
-static void drop_request(struct request *r)
-{
-    free(request_user(r));
-    request_destroy(r);
-}
-
-static struct request *make_mate(struct harness *h)
-{
-    struct test_case c = {.n_prompt = 1 + next_random(120), .n_new = 1 + next_random(50)};
-    c.temperature = next_random(2) ? 1.0f : 0.0f;
-    for (uint32_t k = 0; k < c.n_prompt; k++)
-        c.prompt[k] = (token_id)next_random(h->model->hp.n_vocab);
-    return make_request(h, &c);
-}
-
-static struct engine_config config(uint32_t n_threads, uint32_t batch_tokens, enum kv_type kv)
-{
-    struct engine_config cfg = engine_config_default();
-    cfg.n_threads = n_threads;
-    cfg.batch_tokens = batch_tokens;
-    cfg.max_running = 40;
-    cfg.kv_type = kv;
-    cfg.n_ctx = 256;
-    return cfg;
-}
-
-/* What the case gives when nothing else runs. */
-static void run_alone(const char *path,
-                      const struct test_case *c,
-                      enum kv_type kv,
-                      struct buf *record)
-{
-    struct harness h;
-    struct engine_config cfg = config(1, 512, kv);
-    harness_open(&h, path, &cfg);
-    struct request *r = make_request(&h, c);
-    harness_run(&h, &r, 1);
-    assert_int_equal(request_finish(r), FINISH_LENGTH);
-    assert_int_equal(request_n_out(r), c->n_new);
-    harness_record(r, N_TOP, record);
-    drop_request(r);
-    harness_close(&h);
-}
-
 /* The same cases with N_MATES others, in an engine with these settings. */
 static void run_together(const char *path,
                          const struct test_case *cases,
@@ -120,7 +27,7 @@ static void run_together(const char *path,
     struct request *rs[N_CASES + N_MATES];
     harness_open(&h, path, cfg);
     for (uint32_t i = 0; i < N_CASES + N_MATES; i++) /* cases spread among their mates */
-        rs[i] = i % 6 == 0 && i / 6 < N_CASES ? make_request(&h, &cases[i / 6]) : make_mate(&h);
+        rs[i] = i % 6 == 0 && i / 6 < N_CASES ? make_request(&h, &cases[i / 6]) : make_mate(&h, 50);
     harness_run(&h, rs, N_CASES + N_MATES);
     for (uint32_t i = 0; i < N_CASES; i++) {
         struct buf got = {0};
@@ -148,7 +55,7 @@ static void check_model(const char *path, enum kv_type kv)
     struct test_case cases[N_CASES] = {0};
     struct buf want[N_CASES] = {{0}};
     struct harness h;
-    struct engine_config cfg = config(1, 512, kv);
+    struct engine_config cfg = make_config(1, 512, kv);
     harness_open(&h, path, &cfg);
     for (uint32_t i = 0; i < N_CASES; i++)
         make_case(&cases[i], i, h.model->hp.n_vocab);
@@ -156,7 +63,7 @@ static void check_model(const char *path, enum kv_type kv)
     for (uint32_t i = 0; i < N_CASES; i++)
         run_alone(path, &cases[i], kv, &want[i]);
     for (uint32_t i = 0; i < sizeof chunks / sizeof chunks[0]; i++) {
-        cfg = config(1 + i % 3, chunks[i], kv);
+        cfg = make_config(1 + i % 3, chunks[i], kv);
         run_together(path, cases, want, &cfg);
     }
     for (uint32_t i = 0; i < N_CASES; i++)

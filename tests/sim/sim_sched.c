@@ -1,20 +1,25 @@
-/* The real scheduler and block pool, driven by a fake model and a random crowd.
+/* The real scheduler and KV memory, driven by a fake model and a random crowd.
  *
  * The fake model has a real memory: a tag for every position of every block, laid out as a backend
  * would. The tag of a position is made from its token and the tag before it, which is read back
- * through the block table; the next token is made from the last tag. So a block that is lent twice,
- * lost, or given back too early changes somebody's output, and every output is compared with what
- * the same sequence says alone.
+ * through the block table; the first is made from the space. So a tag stands for the whole text up
+ * to it, and the next token is made from the last tag. A block that is lent twice, lost, given back
+ * too early, found for another text or another tenant, copied or fetched wrongly changes somebody's
+ * output, and every output is compared with what the same sequence says alone.
+ *
+ * Prompts begin like others: with a piece of a few texts of the world, or with what somebody has
+ * said before. Below the memory there is a tier that fails as it likes.
  *
  * Time is counted in operations: arrivals, cancellations and steps, in random order, over worlds of
  * random sizes, many of them so tiny that everything is always full. After each operation the
- * scheduler and the pool check themselves.
+ * scheduler and the memory check themselves. Some worlds begin with an allocation that fails.
  *
  *      sim_sched [SEED [N_OPS]]        the seed of a failed run replays it */
 #include "sched/sched.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "sim/fake_tier.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,6 +29,8 @@
 #define MAX_CLIENTS 96
 #define MAX_TOKENS 320
 #define OPS_PER_WORLD 2000
+#define N_TEXTS 6
+#define N_SPACES 3
 
 /* One request: its tokens, and what the simulation expects of the scheduler. */
 struct client {
@@ -32,23 +39,37 @@ struct client {
     uint64_t serial;    /* in the order of arrival */
     uint32_t n_stop;    /* ends by itself at this length, at most n_max */
     uint32_t n_skipped; /* steps since it last got a row */
-    uint32_t tokens[MAX_TOKENS];
+    uint32_t space;
+    bool all_logits;
+    uint32_t n_logits; /* prompt rows whose logits it got */
+    int32_t tokens[MAX_TOKENS];
 };
 
 struct world {
     struct sched_config cfg;
     uint32_t n_blocks, block_tokens;
     uint32_t longest; /* sequence that could run */
-    struct kv_pool *pool;
+    struct kv *kv;
+    struct fake_tier *tier; /* or NULL */
     struct sched *sched;
     uint64_t *tags; /* [n_blocks * block_tokens] the memory of the fake model */
+    uint32_t n_vocab;
+    int32_t texts[N_TEXTS][MAX_TOKENS];
+    struct kv_key spaces[N_SPACES];
     struct client clients[MAX_CLIENTS];
     uint64_t next_serial;
+    bool priorities; /* somebody may ask for one */
+    uint64_t now_us;
+    double us_per_token;
+    const struct sched_seq *first; /* in rank, of all that are alive */
+    uint32_t first_computed;
+    uint32_t n_stuck; /* steps since it last got on */
 };
 
 static uint64_t seed, n_ops, rng_state;
 static struct {
-    uint64_t added, refused, cancelled, finished, steps, rows, decodes, full_pools;
+    uint64_t added, refused, cancelled, finished, steps, rows, decodes, full;
+    uint64_t hits, misses, copied, merged, evicted, preempted, fetched, failed_allocations;
 } count;
 
 #define CHECK(cond, ...)                                                                           \
@@ -101,14 +122,39 @@ static uint32_t skewed(uint32_t lo, uint32_t hi)
     return below(3) ? lo + (n - lo) / 8 : n;
 }
 
-static uint64_t tag_of(uint32_t token, uint64_t tag_before)
+static uint64_t tag_of(int32_t token, uint64_t tag_before)
 {
-    return mix(tag_before + 0x9e3779b97f4a7c15u * (token + 1));
+    return mix(tag_before + 0x9e3779b97f4a7c15u * ((uint64_t)token + 1));
 }
 
-static uint32_t next_token(uint64_t tag)
+static uint64_t first_tag(const struct client *c)
 {
-    return (uint32_t)(tag >> 40);
+    return mix(c->space + 1);
+}
+
+static int32_t next_token(const struct world *w, uint64_t tag)
+{
+    return (int32_t)((tag >> 40) % w->n_vocab);
+}
+
+static void copy_block(void *ctx, uint32_t from, uint32_t to)
+{
+    struct world *w = ctx;
+    memcpy(w->tags + to * w->block_tokens,
+           w->tags + from * w->block_tokens,
+           w->block_tokens * sizeof *w->tags);
+}
+
+static void read_block(void *ctx, uint32_t block, void *bytes)
+{
+    const struct world *w = ctx;
+    memcpy(bytes, w->tags + block * w->block_tokens, w->block_tokens * sizeof *w->tags);
+}
+
+static void write_block(void *ctx, uint32_t block, const void *bytes)
+{
+    struct world *w = ctx;
+    memcpy(w->tags + block * w->block_tokens, bytes, w->block_tokens * sizeof *w->tags);
 }
 
 static uint64_t *tag_at(struct world *w, const struct sched_seq *s, uint32_t pos)
@@ -122,7 +168,7 @@ static uint64_t *tag_at(struct world *w, const struct sched_seq *s, uint32_t pos
 /* Compute the rows of an item; the tag of the last one. */
 static uint64_t run_item(struct world *w, const struct client *c, const struct sched_item *item)
 {
-    uint64_t tag = item->first > 0 ? *tag_at(w, &c->seq, item->first - 1) : 0;
+    uint64_t tag = item->first > 0 ? *tag_at(w, &c->seq, item->first - 1) : first_tag(c);
     for (uint32_t pos = item->first; pos < item->first + item->n_rows; pos++) {
         tag = tag_of(c->tokens[pos], tag);
         *tag_at(w, &c->seq, pos) = tag;
@@ -133,7 +179,7 @@ static uint64_t run_item(struct world *w, const struct client *c, const struct s
 /* Nobody may have written into this sequence's blocks, and its output is what it says alone. */
 static void verify(struct world *w, const struct client *c)
 {
-    uint64_t tag = 0;
+    uint64_t tag = first_tag(c);
     for (uint32_t pos = 0; pos < c->seq.n_computed; pos++) {
         tag = tag_of(c->tokens[pos], tag);
         CHECK(*tag_at(w, &c->seq, pos) == tag,
@@ -141,7 +187,7 @@ static void verify(struct world *w, const struct client *c)
               (unsigned long long)c->serial,
               pos);
         if (pos + 1 >= c->seq.n_prompt && pos + 1 < c->seq.n_known)
-            CHECK(c->tokens[pos + 1] == next_token(tag),
+            CHECK(c->tokens[pos + 1] == next_token(w, tag),
                   "serial %llu: token %u is another",
                   (unsigned long long)c->serial,
                   pos + 1);
@@ -153,6 +199,18 @@ static void verify(struct world *w, const struct client *c)
 static struct client *client_of(const struct sched_seq *s)
 {
     return s->user;
+}
+
+/* Begin like others: with a text of the world, or with what another client has in its memory. */
+static void draw_prompt(struct world *w, struct client *c)
+{
+    const struct client *other = &w->clients[below(MAX_CLIENTS)];
+    const int32_t *begin = below(3) ? w->texts[below(N_TEXTS)] : other->tokens;
+    uint32_t n = c->seq.n_prompt, same = below(8) ? between(0, n) : n;
+    if (other == c)
+        same = 0;
+    for (uint32_t i = 0; i < n; i++)
+        c->tokens[i] = i < same ? begin[i] : (int32_t)below(w->n_vocab);
 }
 
 static void op_add(struct world *w)
@@ -167,10 +225,15 @@ static void op_add(struct world *w)
         w->longest > MAX_TOKENS - 40 || below(16) == 0 ? MAX_TOKENS - 40 : w->longest;
     c->seq.n_prompt = skewed(1, longest);
     c->seq.n_max = c->seq.n_prompt + skewed(0, longest < 40 ? longest : 40);
-    c->seq.all_logits = below(8) == 0;
+    c->seq.all_logits = c->all_logits = below(8) == 0;
+    c->seq.shares = below(10) > 0;
+    c->seq.priority = w->priorities ? (int32_t)below(3) - 1 : 0;
+    c->space = below(4) ? 0 : below(N_SPACES);
+    c->seq.space = w->spaces[c->space];
+    c->seq.tokens = c->tokens;
+    c->n_logits = 0;
     c->n_stop = below(2) ? c->seq.n_max : between(c->seq.n_prompt, c->seq.n_max);
-    for (uint32_t i = 0; i < c->seq.n_prompt; i++)
-        c->tokens[i] = below(50000);
+    draw_prompt(w, c);
     uint32_t need = (c->seq.n_max + w->block_tokens - 1) / w->block_tokens;
     bool fits = need <= w->n_blocks && need <= w->cfg.max_blocks_per_seq;
     bool room = sched_n_waiting(w->sched) < w->cfg.max_waiting;
@@ -223,37 +286,81 @@ static void check_plan(struct world *w,
         CHECK(it->first == s->n_computed && it->n_rows > 0, "item %u has no rows", i);
         CHECK(it->first + it->n_rows <= s->n_known, "item %u goes beyond %u", i, s->n_known);
         CHECK(it->samples == (it->first + it->n_rows == s->n_known), "item %u samples", i);
-        CHECK((i < p->n_decodes) == decodes(s), "item %u is not where it belongs", i);
+        /* one that came back to all its blocks decodes, although it came in with the prompts */
+        CHECK(i < p->n_decodes ? decodes(s) : !decodes(s) || s->n_preempted > 0,
+              "item %u is not where it belongs",
+              i);
         for (uint32_t k = 0; k < i; k++)
             CHECK(p->items[k].seq != s, "items %u and %u are of one sequence", k, i);
         n_rows += it->n_rows;
-        n_logits += s->all_logits && it->first < s->n_prompt ? it->n_rows : it->samples;
+        CHECK(!s->fetching && !s->leader, "item %u is of one that waits", i);
+        bool all = s->all_logits && it->first < s->n_prompt;
+        n_logits += all ? it->n_rows : it->samples;
+        if (all)
+            client_of(s)->n_logits += it->n_rows;
     }
     CHECK(n_rows == p->n_rows && n_rows <= w->cfg.max_rows, "%u rows", n_rows);
     CHECK(n_logits <= w->cfg.max_logit_rows, "%u logit rows", n_logits);
-    CHECK(p->n_decodes == n_decoding, "%u of %u decode", p->n_decodes, n_decoding);
-    CHECK(n_waiting - sched_n_waiting(w->sched) == p->n_admitted, "%u admitted", p->n_admitted);
-    uint32_t bound = row_budget > n_decoding + 16 ? row_budget : n_decoding + 16;
+    CHECK(p->n_decodes + p->n_preempted >= n_decoding, "%u of %u decode", p->n_decodes, n_decoding);
+    CHECK(n_waiting + p->n_preempted - sched_n_waiting(w->sched) == p->n_admitted,
+          "%u admitted",
+          p->n_admitted);
+    CHECK(w->cfg.overcommit > 0 || sched_n_preempted(w->sched) == 0 || w->priorities,
+          "preempted without overcommitment");
+    uint32_t bound = row_budget > p->n_decodes + 16 ? row_budget : p->n_decodes + 16;
     CHECK(n_rows <= bound, "%u rows in a budget of %u", n_rows, row_budget);
-    CHECK(n_rows > 0 || sched_n_running(w->sched) + sched_n_waiting(w->sched) == 0, "stuck");
+    CHECK(n_rows > 0 || p->waits_for_tier ||
+              sched_n_running(w->sched) + sched_n_waiting(w->sched) == 0,
+          "stuck");
 }
 
-/* Who runs came in the order of arrival, and nobody who could move is passed over for long. */
+/* Whoever is first in rank gets on in every step, but for the time that it waits for the tier or
+ * for its turn. */
+static void check_first(struct world *w)
+{
+    const struct sched_seq *first = NULL;
+    for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
+        const struct sched_seq *s = &w->clients[i].seq;
+        if (w->clients[i].alive && (!first || s->rank < first->rank ||
+                                    (s->rank == first->rank && s->serial < first->serial)))
+            first = s;
+    }
+    bool same = first && first == w->first && first->n_computed == w->first_computed;
+    w->n_stuck = same ? w->n_stuck + 1 : 0;
+    w->first = first;
+    w->first_computed = first ? first->n_computed : 0;
+    CHECK(w->n_stuck <= 2 * w->cfg.max_running + 80, "the first in rank does not get on");
+}
+
+/* Who runs goes before who waits, and nobody who could move is passed over for long. */
 static void check_fairness(struct world *w, const struct sched_plan *p)
 {
-    uint64_t newest_running = 0, oldest_waiting = UINT64_MAX;
+    const struct sched_seq *last_running = NULL, *first_waiting = NULL;
     for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
         struct client *c = &w->clients[i];
+        const struct sched_seq *s = &c->seq;
         if (!c->alive)
             continue;
-        if (c->seq.slot == SCHED_NO_SLOT) {
-            oldest_waiting = c->serial < oldest_waiting ? c->serial : oldest_waiting;
+        if (s->slot == SCHED_NO_SLOT) {
+            if (!first_waiting || s->rank < first_waiting->rank ||
+                (s->rank == first_waiting->rank && s->serial < first_waiting->serial))
+                first_waiting = s;
+            c->n_skipped = 0;
             continue;
         }
-        newest_running = c->serial > newest_running ? c->serial : newest_running;
-        CHECK(++c->n_skipped <= 2 * w->cfg.max_running, "serial %u starves", (uint32_t)c->serial);
+        if (!last_running || s->rank > last_running->rank ||
+            (s->rank == last_running->rank && s->serial > last_running->serial))
+            last_running = s;
+        if (!s->leader && !s->fetching && !w->priorities)
+            CHECK(++c->n_skipped <= 2 * w->cfg.max_running + 2,
+                  "serial %u starves",
+                  (uint32_t)c->serial);
     }
-    CHECK(newest_running < oldest_waiting, "somebody was overtaken");
+    /* one of higher priority may wait while those before it hold what it needs */
+    CHECK(!last_running || !first_waiting || last_running->rank <= first_waiting->rank ||
+              first_waiting->priority > last_running->priority,
+          "somebody was overtaken");
+    check_first(w);
     for (uint32_t i = 0; i < p->n_items; i++)
         client_of(p->items[i].seq)->n_skipped = 0;
 }
@@ -266,6 +373,8 @@ static void op_step(struct world *w)
                       decodes(&w->clients[i].seq);
     uint32_t row_budget = below(w->cfg.max_rows + 1);
     struct sched_plan plan;
+    w->now_us += 20000;
+    kv_set_pace(w->kv, w->now_us, w->us_per_token);
     sched_plan_step(w->sched, row_budget, &plan);
     check_plan(w, &plan, row_budget, n_decoding, n_waiting);
     check_fairness(w, &plan);
@@ -278,25 +387,25 @@ static void op_step(struct world *w)
         sched_computed(w->sched, it);
         if (!it->samples)
             continue;
+        CHECK(!c->all_logits || c->n_logits >= c->seq.n_prompt, "logits were left out");
         if (c->seq.n_known >= c->n_stop) {
             leave(w, c);
             count.finished++;
         } else {
-            c->tokens[c->seq.n_known] = next_token(tag);
+            c->tokens[c->seq.n_known] = next_token(w, tag);
             sched_append(w->sched, &c->seq);
         }
     }
     count.steps++;
     count.rows += plan.n_rows;
     count.decodes += plan.n_decodes;
-    count.full_pools += kv_pool_stats(w->pool).free == 0;
+    count.full += kv_stats(w->kv).in_use == w->n_blocks;
 }
 
 /* --- worlds ---------------------------------------------------------------------------------- */
 
-static struct world *world_create(void)
+static void world_draw(struct world *w)
 {
-    struct world *w = mem_zalloc(1, sizeof *w);
     w->block_tokens = between(1, 24);
     w->n_blocks = skewed(1, 2 + 3200 / w->block_tokens);
     w->cfg.max_running = skewed(1, 60);
@@ -304,13 +413,58 @@ static struct world *world_create(void)
     w->cfg.max_rows = w->cfg.max_running + skewed(0, 300);
     w->cfg.max_logit_rows = w->cfg.max_running + skewed(0, 60);
     w->cfg.max_blocks_per_seq = between(1, MAX_TOKENS / w->block_tokens + 1);
+    w->priorities = below(2);
+    w->cfg.overcommit = below(3) ? below(11) / 10.0 : below(2);
     uint32_t most =
         w->n_blocks < w->cfg.max_blocks_per_seq ? w->n_blocks : w->cfg.max_blocks_per_seq;
     w->longest = most * w->block_tokens;
-    w->tags = mem_zalloc((size_t)w->n_blocks * w->block_tokens, sizeof *w->tags);
+    w->n_vocab = below(2) ? between(1, 4) : between(5, 50000);
+    for (uint32_t i = 0; i < N_TEXTS; i++) /* some begin alike */
+        for (uint32_t k = 0; k < MAX_TOKENS; k++)
+            w->texts[i][k] = i % 2 && k < 40 * i ? w->texts[i - 1][k] : (int32_t)below(w->n_vocab);
+    for (uint32_t i = 1; i < N_SPACES; i++)
+        CHECK(kv_space_of(&i, sizeof i, &w->spaces[i], NULL) == OK, "space %u", i);
+}
+
+/* The parts that are tested; ERR_NOMEM leaves nothing behind. */
+static enum err world_open(struct world *w, struct err_info *e)
+{
+    struct kv_config kc = {.n_blocks = w->n_blocks,
+                           .block_tokens = w->block_tokens,
+                           .mover = {w, copy_block, read_block, write_block},
+                           .tier = w->tier ? fake_tier_base(w->tier) : NULL};
+    enum err err = kv_create(&kc, &w->kv, e);
+    if (err == OK)
+        err = sched_create(&w->cfg, w->kv, &w->sched, e);
+    if (err != OK) {
+        kv_destroy(w->kv);
+        w->kv = NULL;
+    }
+    return err;
+}
+
+static struct world *world_create(void)
+{
+    struct world *w = mem_zalloc(1, sizeof *w);
     struct err_info e;
-    CHECK(kv_pool_create(w->n_blocks, w->block_tokens, &w->pool, &e) == OK, "%s", e.text);
-    CHECK(sched_create(&w->cfg, w->pool, &w->sched, &e) == OK, "%s", e.text);
+    world_draw(w);
+    w->tags = mem_zalloc((size_t)w->n_blocks * w->block_tokens, sizeof *w->tags);
+    if (below(2))
+        w->tier = fake_tier_create(w->block_tokens, w->block_tokens * sizeof *w->tags, below);
+    for (uint64_t nth = below(8) ? 0 : 1; nth > 0; nth++) {
+        mem_fail_nth(nth);
+        enum err err = world_open(w, &e);
+        if (!mem_fail_nth(0)) {
+            CHECK(err == OK, "%s", e.text);
+            sched_destroy(w->sched);
+            kv_destroy(w->kv);
+            break;
+        }
+        CHECK(err == ERR_NOMEM, "allocation %u failed, error %d", (uint32_t)nth, err);
+        count.failed_allocations++;
+    }
+    CHECK(world_open(w, &e) == OK, "%s", e.text);
+    w->us_per_token = below(3) ? 10.0 : 0.0;
     return w;
 }
 
@@ -332,14 +486,27 @@ static void world_drain(struct world *w)
         op_step(w);
         world_check(w);
     }
-    struct kv_stats s = kv_pool_stats(w->pool);
-    CHECK(s.free == s.total && s.acquired == s.released, "%u of %u free", s.free, s.total);
+    struct kv_stats s = kv_stats(w->kv);
+    CHECK(s.free + s.cached == s.total && s.in_use == 0 && s.acquired == s.released,
+          "%u free and %u cached of %u",
+          s.free,
+          s.cached,
+          s.total);
 }
 
 static void world_destroy(struct world *w)
 {
+    struct kv_stats s = kv_stats(w->kv);
+    count.hits += s.counts.hit_tokens;
+    count.misses += s.counts.miss_tokens;
+    count.copied += s.counts.copied;
+    count.merged += s.counts.merged;
+    count.evicted += s.counts.evicted;
+    count.preempted += sched_n_preempted(w->sched);
+    count.fetched += w->tier ? fake_tier_n_fetched(w->tier) : 0;
     sched_destroy(w->sched);
-    kv_pool_destroy(w->pool);
+    kv_destroy(w->kv);
+    fake_tier_destroy(w->tier);
     free(w->tags);
     free(w);
 }
@@ -348,8 +515,11 @@ static void world_run(uint64_t end)
 {
     struct world *w = world_create();
     uint32_t p_add = between(2, 60), p_cancel = below(2) ? between(0, 15) : 0;
+    uint32_t breaks_at = below(4 * OPS_PER_WORLD);
     for (uint32_t i = 0; i < OPS_PER_WORLD && n_ops < end; i++) {
         uint32_t dice = below(100);
+        if (w->tier && i == breaks_at)
+            (i % 2 ? fake_tier_break : fake_tier_hush)(w->tier);
         if (dice < p_add)
             op_add(w);
         else if (dice < p_add + p_cancel)
@@ -366,7 +536,7 @@ static void world_run(uint64_t end)
 int main(int argc, char **argv)
 {
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : clock_us() ^ (uint64_t)clock_unix() << 20;
-    uint64_t end = argc > 2 ? strtoull(argv[2], NULL, 10) + 1 : 2000000;
+    uint64_t end = argc > 2 ? strtoull(argv[2], NULL, 10) + 1 : 1000000;
     uint64_t start_us = clock_us(), worlds = 0;
     rng_state = seed;
     printf("seed %llu\n", (unsigned long long)seed);
@@ -374,7 +544,7 @@ int main(int argc, char **argv)
     for (; n_ops < end; worlds++)
         world_run(end);
     printf("%llu operations in %llu worlds, %.1f s: %llu sequences (%llu refused, %llu cancelled, "
-           "%llu finished), %llu steps with %llu rows, %llu decodes; pool full in %llu\n",
+           "%llu finished), %llu steps with %llu rows, %llu decodes; memory full in %llu\n",
            (unsigned long long)n_ops,
            (unsigned long long)worlds,
            (double)(clock_us() - start_us) * 1e-6,
@@ -385,6 +555,16 @@ int main(int argc, char **argv)
            (unsigned long long)count.steps,
            (unsigned long long)count.rows,
            (unsigned long long)count.decodes,
-           (unsigned long long)count.full_pools);
+           (unsigned long long)count.full);
+    printf("%llu positions found and %llu computed, %llu blocks copied, %llu merged, %llu evicted, "
+           "%llu fetched; %llu preemptions, %llu failed allocations\n",
+           (unsigned long long)count.hits,
+           (unsigned long long)count.misses,
+           (unsigned long long)count.copied,
+           (unsigned long long)count.merged,
+           (unsigned long long)count.evicted,
+           (unsigned long long)count.fetched,
+           (unsigned long long)count.preempted,
+           (unsigned long long)count.failed_allocations);
     return 0;
 }

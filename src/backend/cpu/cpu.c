@@ -219,6 +219,11 @@ static size_t cpu_memory_bytes(const struct backend *base)
     return b->weights_bytes + b->kv_bytes + b->workspace_bytes;
 }
 
+static const char *cpu_kernels_name(const struct backend *base)
+{
+    return ((const struct cpu_backend *)base)->kernels->name;
+}
+
 static const char *cpu_describe(const struct backend *base)
 {
     return ((const struct cpu_backend *)base)->description;
@@ -249,6 +254,10 @@ static const struct backend_ops ops = {
     .run = cpu_run,
     .parallel = cpu_parallel,
     .n_workers = cpu_n_workers,
+    .block_copy = cpu_block_copy,
+    .block_read = cpu_block_read,
+    .block_write = cpu_block_write,
+    .kernels_name = cpu_kernels_name,
     .memory_bytes = cpu_memory_bytes,
     .describe = cpu_describe,
     .destroy = cpu_destroy,

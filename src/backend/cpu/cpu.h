@@ -113,6 +113,11 @@ struct cpu_backend {
  * norms and biases. Errors: ERR_UNSUPPORTED, ERR_NOMEM. */
 enum err cpu_compile(struct cpu_backend *b, struct err_info *e) WEIR_MUST_USE;
 
+/* backend_ops.block_copy, block_read, block_write */
+void cpu_block_copy(struct backend *base, uint32_t from, uint32_t to);
+void cpu_block_read(struct backend *base, uint32_t block, void *bytes);
+void cpu_block_write(struct backend *base, uint32_t block, const void *bytes);
+
 /* backend_ops.run */
 enum err cpu_run(struct backend *base,
                  const struct batch *batch,

@@ -1,4 +1,4 @@
-/* The block pool: counts, growth, and that kv_check finds what is broken on purpose. */
+/* KV memory: counts, growth, sharing, and that kv_check finds what is broken on purpose. */
 #include "kv/kv.h"
 
 #include <setjmp.h>
@@ -14,17 +14,32 @@
 #define N_TABLES 3
 
 struct fixture {
-    struct kv_pool *pool;
+    struct kv *kv;
+    int tags[N_BLOCKS][BLOCK_TOKENS]; /* what the blocks hold: the tokens that were put there */
     struct kv_table tables[N_TABLES];
     const struct kv_table *all[N_TABLES];
 };
 
+static const int32_t text[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10,
+                               11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
+static const struct kv_key nobody;
+
+static void copy_block(void *ctx, uint32_t from, uint32_t to)
+{
+    struct fixture *f = ctx;
+    memcpy(f->tags[to], f->tags[from], sizeof f->tags[to]);
+}
+
 static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
-    assert_int_equal(kv_pool_create(N_BLOCKS, BLOCK_TOKENS, &f->pool, NULL), OK);
+    struct kv_config kc = {.n_blocks = N_BLOCKS,
+                           .block_tokens = BLOCK_TOKENS,
+                           .mover = {.ctx = f, .copy = copy_block}};
+    assert_int_equal(kv_create(&kc, &f->kv, NULL), OK);
     for (int i = 0; i < N_TABLES; i++) {
         assert_int_equal(kv_table_init(&f->tables[i], 6, NULL), OK);
+        kv_table_begin(&f->tables[i], text, &nobody, false);
         f->all[i] = &f->tables[i];
     }
     *state = f;
@@ -35,10 +50,10 @@ static int teardown(void **state)
 {
     struct fixture *f = *state;
     for (int i = 0; i < N_TABLES; i++) {
-        kv_table_release(f->pool, &f->tables[i]);
+        kv_table_release(f->kv, &f->tables[i], 0);
         kv_table_deinit(&f->tables[i]);
     }
-    kv_pool_destroy(f->pool);
+    kv_destroy(f->kv);
     free(f);
     return 0;
 }
@@ -46,45 +61,45 @@ static int teardown(void **state)
 static void assert_sound(struct fixture *f)
 {
     struct err_info e = {0};
-    if (kv_check(f->pool, f->all, N_TABLES, &e) != OK)
+    if (kv_check(f->kv, f->all, N_TABLES, &e) != OK)
         fail_msg("%s", e.text);
 }
 
-static void assert_unsound(struct fixture *f, const char *text)
+static void assert_unsound(struct fixture *f, const char *want)
 {
     struct err_info e = {0};
-    assert_int_equal(kv_check(f->pool, f->all, N_TABLES, &e), ERR_INTERNAL);
-    if (!strstr(e.text, text))
-        fail_msg("\"%s\" does not say \"%s\"", e.text, text);
+    assert_int_equal(kv_check(f->kv, f->all, N_TABLES, &e), ERR_INTERNAL);
+    if (!strstr(e.text, want))
+        fail_msg("\"%s\" does not say \"%s\"", e.text, want);
 }
 
 static void test_sizes(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(kv_block_tokens(f->pool), BLOCK_TOKENS);
-    assert_int_equal(kv_blocks_for(f->pool, 0), 0);
-    assert_int_equal(kv_blocks_for(f->pool, 1), 1);
-    assert_int_equal(kv_blocks_for(f->pool, 4), 1);
-    assert_int_equal(kv_blocks_for(f->pool, 5), 2);
-    assert_int_equal(kv_blocks_for(f->pool, UINT32_MAX), 1u << 30);
-    struct kv_pool *p;
-    assert_int_equal(kv_pool_create(0, 16, &p, NULL), ERR_INVALID);
-    assert_int_equal(kv_pool_create(16, 0, &p, NULL), ERR_INVALID);
+    assert_int_equal(kv_block_tokens(f->kv), BLOCK_TOKENS);
+    assert_int_equal(kv_blocks_for(f->kv, 0), 0);
+    assert_int_equal(kv_blocks_for(f->kv, 1), 1);
+    assert_int_equal(kv_blocks_for(f->kv, 4), 1);
+    assert_int_equal(kv_blocks_for(f->kv, 5), 2);
+    assert_int_equal(kv_blocks_for(f->kv, UINT32_MAX), 1u << 30);
+    struct kv *p;
+    assert_int_equal(kv_create(&(struct kv_config){0, 16, {0}, NULL}, &p, NULL), ERR_INVALID);
+    assert_int_equal(kv_create(&(struct kv_config){16, 0, {0}, NULL}, &p, NULL), ERR_INVALID);
     assert_null(p);
-    kv_pool_destroy(NULL);
+    kv_destroy(NULL);
 }
 
 static void test_lends_from_block_0_and_last_given_back_first(void **state)
 {
     struct fixture *f = *state;
     struct kv_table *a = &f->tables[0], *b = &f->tables[1];
-    assert_int_equal(kv_table_grow(f->pool, a, 9, NULL), OK);
+    assert_int_equal(kv_table_grow(f->kv, a, 9, NULL), OK);
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(a->blocks[i], i);
-    assert_int_equal(kv_table_grow(f->pool, b, 1, NULL), OK);
+    assert_int_equal(kv_table_grow(f->kv, b, 1, NULL), OK);
     assert_int_equal(b->blocks[0], 3);
-    kv_table_release(f->pool, a);
-    assert_int_equal(kv_table_grow(f->pool, b, 12, NULL), OK);
+    kv_table_release(f->kv, a, 0);
+    assert_int_equal(kv_table_grow(f->kv, b, 12, NULL), OK);
     assert_int_equal(b->blocks[1], 0);
     assert_int_equal(b->blocks[2], 1);
     assert_sound(f);
@@ -93,11 +108,11 @@ static void test_lends_from_block_0_and_last_given_back_first(void **state)
 static void test_counts(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(kv_table_grow(f->pool, &f->tables[0], 20, NULL), OK);
-    assert_int_equal(kv_table_grow(f->pool, &f->tables[1], 4, NULL), OK);
-    kv_table_release(f->pool, &f->tables[0]);
+    assert_int_equal(kv_table_grow(f->kv, &f->tables[0], 20, NULL), OK);
+    assert_int_equal(kv_table_grow(f->kv, &f->tables[1], 4, NULL), OK);
+    kv_table_release(f->kv, &f->tables[0], 0);
     assert_int_equal(f->tables[0].n_blocks, 0);
-    struct kv_stats s = kv_pool_stats(f->pool);
+    struct kv_stats s = kv_stats(f->kv);
     assert_int_equal(s.total, 8);
     assert_int_equal(s.free, 7);
     assert_int_equal(s.in_use, 1);
@@ -112,27 +127,27 @@ static void test_grows_all_or_nothing(void **state)
 {
     struct fixture *f = *state;
     struct err_info e = {0};
-    assert_int_equal(kv_table_grow(f->pool, &f->tables[0], 24, &e), OK);
-    assert_int_equal(kv_table_grow(f->pool, &f->tables[0], 17, &e), OK); /* has them already */
-    assert_int_equal(kv_table_grow(f->pool, &f->tables[1], 1, &e), OK);
-    assert_int_equal(kv_table_grow(f->pool, &f->tables[1], 10, &e), ERR_QUEUE_FULL);
+    assert_int_equal(kv_table_grow(f->kv, &f->tables[0], 24, &e), OK);
+    assert_int_equal(kv_table_grow(f->kv, &f->tables[0], 17, &e), OK); /* has them already */
+    assert_int_equal(kv_table_grow(f->kv, &f->tables[1], 1, &e), OK);
+    assert_int_equal(kv_table_grow(f->kv, &f->tables[1], 10, &e), ERR_QUEUE_FULL);
     assert_string_equal(e.text, "exhausted: need 2 blocks but only 1 free");
     assert_int_equal(f->tables[1].n_blocks, 1);
-    assert_int_equal(kv_pool_stats(f->pool).free, 1);
-    assert_int_equal(kv_table_grow(f->pool, &f->tables[1], 25, &e), ERR_TOO_LONG);
+    assert_int_equal(kv_stats(f->kv).free, 1);
+    assert_int_equal(kv_table_grow(f->kv, &f->tables[1], 25, &e), ERR_TOO_LONG);
     assert_string_equal(e.text, "would need 7 blocks, exceeds max 6");
-    assert_int_equal(kv_table_grow(f->pool, &f->tables[2], UINT32_MAX, NULL), ERR_TOO_LONG);
-    assert_int_equal(kv_table_grow(f->pool, &f->tables[1], 8, &e), OK); /* the last one */
-    assert_int_equal(kv_pool_stats(f->pool).free, 0);
+    assert_int_equal(kv_table_grow(f->kv, &f->tables[2], UINT32_MAX, NULL), ERR_TOO_LONG);
+    assert_int_equal(kv_table_grow(f->kv, &f->tables[1], 8, &e), OK); /* the last one */
+    assert_int_equal(kv_stats(f->kv).free, 0);
     assert_sound(f);
 }
 
 static void test_releasing_an_empty_table_is_nothing(void **state)
 {
     struct fixture *f = *state;
-    kv_table_release(f->pool, &f->tables[0]);
-    kv_table_release(f->pool, &f->tables[0]);
-    assert_int_equal(kv_pool_stats(f->pool).released, 0);
+    kv_table_release(f->kv, &f->tables[0], 0);
+    kv_table_release(f->kv, &f->tables[0], 0);
+    assert_int_equal(kv_stats(f->kv).released, 0);
     assert_sound(f);
 }
 
@@ -140,18 +155,18 @@ static void test_releasing_an_empty_table_is_nothing(void **state)
 static void test_double_release_is_refused_and_named(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(kv_table_grow(f->pool, &f->tables[0], 10, NULL), OK);
+    assert_int_equal(kv_table_grow(f->kv, &f->tables[0], 10, NULL), OK);
     struct kv_table stale = f->tables[0];
-    kv_table_release(f->pool, &f->tables[0]);
+    kv_table_release(f->kv, &f->tables[0], 0);
     assert_sound(f);
-    kv_table_release(f->pool, &stale);
-    struct kv_stats s = kv_pool_stats(f->pool);
+    kv_table_release(f->kv, &stale, 0);
+    struct kv_stats s = kv_stats(f->kv);
     assert_int_equal(s.free, N_BLOCKS);
     assert_int_equal(s.released, 3);
     assert_unsound(f, "block 0 was given back but was not in use (3 such)");
     /* and the pool still lends every block once */
     for (int i = 0; i < 2; i++)
-        assert_int_equal(kv_table_grow(f->pool, &f->tables[i], 16, NULL), OK);
+        assert_int_equal(kv_table_grow(f->kv, &f->tables[i], 16, NULL), OK);
     uint32_t lent = 0;
     for (int i = 0; i < 2; i++)
         for (uint32_t k = 0; k < 4; k++)
@@ -159,31 +174,173 @@ static void test_double_release_is_refused_and_named(void **state)
     assert_int_equal(lent, 0xff);
 }
 
-static void test_check_finds_a_block_given_away_under_a_table(void **state)
-{
-    struct fixture *f = *state;
-    assert_int_equal(kv_table_grow(f->pool, &f->tables[0], 4, NULL), OK);
-    uint32_t block = 0;
-    struct kv_table stale = {.blocks = &block, .n_blocks = 1, .max_blocks = 1};
-    kv_table_release(f->pool, &stale);
-    assert_unsound(f, "block 0 is free and in a table");
-    f->tables[0].n_blocks = 0;
-}
-
 static void test_check_finds_lost_and_shared_blocks(void **state)
 {
     struct fixture *f = *state;
     struct kv_table *a = &f->tables[0], *b = &f->tables[1];
-    assert_int_equal(kv_table_grow(f->pool, a, 8, NULL), OK);
-    assert_int_equal(kv_table_grow(f->pool, b, 4, NULL), OK);
+    assert_int_equal(kv_table_grow(f->kv, a, 8, NULL), OK);
+    assert_int_equal(kv_table_grow(f->kv, b, 4, NULL), OK);
     a->n_blocks = 1; /* forgets block 1 */
-    assert_unsound(f, "block 1 counts 1 references, tables hold 0");
+    assert_unsound(f, "block 1, in state 1, counts 1 references, tables hold 0");
     a->n_blocks = 2;
     b->blocks[0] = 1; /* forgets block 2, holds another's */
-    assert_unsound(f, "block 1 counts 1 references, tables hold 2");
+    assert_unsound(f, "block 1, in state 1, counts 1 references, tables hold 2");
     b->blocks[0] = 99;
     assert_unsound(f, "block 99 in a table does not exist");
     b->blocks[0] = 2;
+    assert_sound(f);
+}
+
+/* --- sharing --- */
+
+/* A sequence of n tokens that computes whatever it does not find. Returns what it found. */
+static uint32_t compute(struct fixture *f,
+                        struct kv_table *t,
+                        const int32_t *tokens,
+                        uint32_t n,
+                        const struct kv_key *space)
+{
+    kv_table_begin(t, tokens, space, true);
+    uint32_t found = kv_attach(f->kv, t, 0, n);
+    found = kv_attach_part(f->kv, t, found, n);
+    assert_int_equal(kv_table_grow(f->kv, t, n, NULL), OK);
+    for (uint32_t i = found; i < n; i++)
+        f->tags[t->blocks[i / BLOCK_TOKENS]][i % BLOCK_TOKENS] = tokens[i];
+    for (uint32_t i = 0; i < n; i++) /* whatever was found holds these very tokens */
+        assert_int_equal(f->tags[t->blocks[i / BLOCK_TOKENS]][i % BLOCK_TOKENS], tokens[i]);
+    kv_publish(f->kv, t, n, true);
+    assert_sound(f);
+    return found;
+}
+
+static void test_finds_to_the_token(void **state)
+{
+    struct fixture *f = *state;
+    struct kv_table *a = &f->tables[0], *b = &f->tables[1], *c = &f->tables[2];
+    int32_t other[] = {1, 2, 3, 4, 5, 6, 99, 98, 97};
+    assert_int_equal(compute(f, a, text, 10, &nobody), 0);
+    assert_int_equal(compute(f, b, other, 9, &nobody), 6);
+    assert_int_equal(a->blocks[0], b->blocks[0]);
+    assert_int_not_equal(a->blocks[1], b->blocks[1]);
+    assert_int_equal(kv_stats(f->kv).counts.copied, 1);
+    kv_table_release(f->kv, a, 10);
+    kv_table_release(f->kv, b, 9);
+    assert_int_equal(kv_stats(f->kv).cached, 5);
+    assert_int_equal(compute(f, c, text, 10, &nobody), 9); /* all but the last */
+    kv_table_release(f->kv, c, 10);
+    assert_int_equal(compute(f, a, text, 9, &nobody), 8);
+    kv_table_release(f->kv, a, 9);
+    assert_int_equal(compute(f, b, text, 8, &nobody), 7);
+    kv_table_release(f->kv, b, 8);
+    assert_int_equal(compute(f, b, text, 1, &nobody), 0);
+    struct kv_peek p = kv_peek(f->kv, &nobody, text, 10);
+    assert_int_equal(p.n_blocks, 2);
+    assert_int_equal(p.n_cached, 2);
+}
+
+static void test_takes_over_a_block_that_was_begun(void **state)
+{
+    struct fixture *f = *state;
+    struct kv_table *a = &f->tables[0], *b = &f->tables[1];
+    compute(f, a, text, 6, &nobody);
+    uint32_t last = a->blocks[1];
+    kv_table_release(f->kv, a, 6);
+    assert_int_equal(compute(f, b, text, 12, &nobody), 6);
+    assert_int_equal(b->blocks[1], last);
+    assert_int_equal(kv_stats(f->kv).counts.copied, 0);
+    assert_int_equal(kv_stats(f->kv).published, 3);
+}
+
+static void test_spaces_are_apart(void **state)
+{
+    struct fixture *f = *state;
+    struct kv_key space, same;
+    assert_int_equal(kv_space_of("a", 1, &space, NULL), OK);
+    assert_int_equal(kv_space_of("", 0, &same, NULL), OK);
+    assert_true(kv_key_equal(&same, &nobody));
+    compute(f, &f->tables[0], text, 9, &nobody);
+    assert_int_equal(compute(f, &f->tables[1], text, 9, &space), 0);
+    kv_table_release(f->kv, &f->tables[1], 9);
+    kv_table_release(f->kv, &f->tables[0], 9);
+    assert_int_equal(compute(f, &f->tables[0], text, 9, &space), 8);
+}
+
+/* Two that computed the same side by side keep one copy. */
+static void test_merges_what_was_computed_twice(void **state)
+{
+    struct fixture *f = *state;
+    struct kv_table *a = &f->tables[0], *b = &f->tables[1];
+    kv_table_begin(a, text, &nobody, true);
+    kv_table_begin(b, text, &nobody, true);
+    assert_int_equal(kv_table_grow(f->kv, a, 10, NULL), OK);
+    assert_int_equal(kv_table_grow(f->kv, b, 10, NULL), OK);
+    kv_publish(f->kv, a, 10, true);
+    assert_int_equal(kv_stats(f->kv).in_use, 6);
+    kv_publish(f->kv, b, 10, true);
+    assert_sound(f);
+    assert_int_equal(kv_stats(f->kv).counts.merged, 2);
+    assert_int_equal(kv_stats(f->kv).in_use, 4); /* each fills its own last block */
+    assert_int_equal(a->blocks[1], b->blocks[1]);
+    assert_int_not_equal(a->blocks[2], b->blocks[2]);
+    kv_table_release(f->kv, b, 10);
+    assert_sound(f);
+    assert_int_equal(kv_stats(f->kv).cached, 0); /* what b had more is a's */
+}
+
+/* The least recently used goes first, what continues a block before it, and nothing in use. */
+static void test_evicts_the_oldest_leaf(void **state)
+{
+    struct fixture *f = *state;
+    struct kv_table *a = &f->tables[0], *b = &f->tables[1], *c = &f->tables[2];
+    int32_t second[20], third[20];
+    for (int i = 0; i < 20; i++) {
+        second[i] = 100 + i;
+        third[i] = 200 + i;
+    }
+    compute(f, a, text, 12, &nobody);
+    kv_table_release(f->kv, a, 12);
+    compute(f, a, second, 12, &nobody);
+    kv_table_release(f->kv, a, 12);
+    assert_int_equal(compute(f, b, text, 5, &nobody), 4); /* the beginning of the first is used */
+    kv_table_release(f->kv, b, 5);
+    /* text 0 1 2, second 0 1 2; the fifth token was a copy's, with less than text 1 has */
+    assert_int_equal(kv_stats(f->kv).cached, 6);
+    assert_int_equal(compute(f, c, third, 16, &nobody), 0); /* 2 free, 2 evicted */
+    assert_int_equal(kv_stats(f->kv).counts.evicted, 2);
+    kv_table_release(f->kv, c, 16);
+    assert_int_equal(kv_peek(f->kv, &nobody, text, 13).n_blocks, 1);
+    assert_int_equal(kv_peek(f->kv, &nobody, second, 13).n_blocks, 3);
+    kv_table_begin(a, second, &nobody, true);
+    assert_int_equal(kv_attach(f->kv, a, 0, 13), 12);
+    kv_table_begin(b, text, &nobody, false);
+    assert_int_equal(kv_table_grow(f->kv, b, 24, NULL), ERR_QUEUE_FULL);
+    assert_int_equal(kv_table_grow(f->kv, b, 20, NULL), OK);
+    assert_int_equal(kv_stats(f->kv).cached, 0);
+    assert_int_equal(kv_peek(f->kv, &nobody, second, 13).n_blocks, 3);
+    assert_sound(f);
+}
+
+static void test_no_room_to_copy(void **state)
+{
+    struct fixture *f = *state;
+    int32_t other[] = {1, 2, 9, 9, 9};
+    compute(f, &f->tables[0], text, 20, &nobody);
+    kv_table_begin(&f->tables[1], text, &nobody, false);
+    assert_int_equal(kv_table_grow(f->kv, &f->tables[1], 12, NULL), OK);
+    kv_table_begin(&f->tables[2], other, &nobody, true);
+    assert_int_equal(kv_attach_part(f->kv, &f->tables[2], 0, 5), 0);
+    assert_int_equal(f->tables[2].n_blocks, 0);
+    assert_sound(f);
+}
+
+static void test_check_finds_another_text(void **state)
+{
+    struct fixture *f = *state;
+    int32_t other[] = {1, 2, 3, 4, 5, 6, 7, 9};
+    compute(f, &f->tables[0], text, 8, &nobody);
+    f->tables[0].tokens = other;
+    assert_unsound(f, "published as another text");
+    f->tables[0].tokens = text;
     assert_sound(f);
 }
 
@@ -198,7 +355,7 @@ static void test_random_walk(void **state)
         struct kv_table *t = &f->tables[(seed >> 8) % N_TABLES];
         uint32_t n_tokens = (seed >> 16) % 30, before = t->n_blocks;
         if (seed >> 28 < 5) {
-            kv_table_release(f->pool, t);
+            kv_table_release(f->kv, t, 0);
             in_use -= before;
         } else {
             uint32_t want = (n_tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
@@ -207,11 +364,11 @@ static void test_random_walk(void **state)
                               : want > 6                    ? ERR_TOO_LONG
                               : missing > N_BLOCKS - in_use ? ERR_QUEUE_FULL
                                                             : OK;
-            assert_int_equal(kv_table_grow(f->pool, t, n_tokens, NULL), expect);
+            assert_int_equal(kv_table_grow(f->kv, t, n_tokens, NULL), expect);
             in_use += t->n_blocks - before;
             assert_int_equal(t->n_blocks - before, expect == OK ? missing : 0);
         }
-        assert_int_equal(kv_pool_stats(f->pool).in_use, in_use);
+        assert_int_equal(kv_stats(f->kv).in_use, in_use);
         assert_sound(f);
     }
 }
@@ -226,8 +383,14 @@ int main(void)
         TEST(test_grows_all_or_nothing),
         TEST(test_releasing_an_empty_table_is_nothing),
         TEST(test_double_release_is_refused_and_named),
-        TEST(test_check_finds_a_block_given_away_under_a_table),
         TEST(test_check_finds_lost_and_shared_blocks),
+        TEST(test_finds_to_the_token),
+        TEST(test_takes_over_a_block_that_was_begun),
+        TEST(test_spaces_are_apart),
+        TEST(test_merges_what_was_computed_twice),
+        TEST(test_evicts_the_oldest_leaf),
+        TEST(test_no_room_to_copy),
+        TEST(test_check_finds_another_text),
         TEST(test_random_walk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,13 @@
+/* The engine's KV memory: joins kv/ with the backend that holds the bytes, and with the tier below.
+ * For engine/ only. */
+#ifndef WEIR_ENGINE_MEMORY_H
+#define WEIR_ENGINE_MEMORY_H
+
+#include "engine/step.h"
+
+/* Create eng->kv, and eng->tier if a directory is configured. The backend is there; no step has run
+ * yet. Errors: ERR_IO (the directory), ERR_INVALID, ERR_NOMEM. */
+enum err memory_open(struct engine *eng, uint32_t n_blocks, struct err_info *e) WEIR_MUST_USE;
+void memory_close(struct engine *eng);
+
+#endif

@@ -1,0 +1,98 @@
+/* kv_check: the whole structure is walked, and everything that is stored twice is compared. */
+#include "kv/internal.h"
+#include "kv/kv.h"
+
+#include <string.h>
+
+/* A table's published blocks are its own text: each below the one before, with its tokens. */
+static enum err check_published(const struct kv *kv, const struct kv_table *t, struct err_info *e)
+{
+    uint32_t size = kv->cfg.block_tokens;
+    for (uint32_t i = 0; i < t->n_blocks; i++) {
+        uint32_t id = t->blocks[i], n = kv_prefix_n_tokens(kv->prefix, id);
+        if (n == 0)
+            continue;
+        if (kv_prefix_parent(kv->prefix, id) != kv_parent_of(t, i) ||
+            memcmp(kv_prefix_tokens(kv->prefix, id), t->tokens + (size_t)i * size, n * 4) != 0 ||
+            (i == 0 && !kv_key_equal(kv_prefix_space(kv->prefix, id), &t->space)))
+            return err_set(
+                e, ERR_INTERNAL, "KV block %u is published as another text than its table's", id);
+    }
+    return OK;
+}
+
+static enum err check_table(const struct kv *kv,
+                            const struct kv_table *t,
+                            uint32_t *held,
+                            struct err_info *e)
+{
+    if (t->n_blocks > t->max_blocks)
+        return err_set(
+            e, ERR_INTERNAL, "a KV table holds %u blocks of %u", t->n_blocks, t->max_blocks);
+    for (uint32_t i = 0; i < t->n_blocks; i++) {
+        if (t->blocks[i] >= kv->cfg.n_blocks)
+            return err_set(e, ERR_INTERNAL, "KV block %u in a table does not exist", t->blocks[i]);
+        held[t->blocks[i]]++;
+    }
+    if (t->fetch.serial && (t->fetch.arrived > t->fetch.asked || t->fetch.asked > t->n_blocks))
+        return err_set(e,
+                       ERR_INTERNAL,
+                       "a fetch has %u of %u blocks, asked for %u",
+                       t->fetch.arrived,
+                       t->n_blocks,
+                       t->fetch.asked);
+    return check_published(kv, t, e);
+}
+
+/* What a block is to the pool and to the index must go together. */
+static enum err check_block(const struct kv *kv, uint32_t id, struct err_info *e)
+{
+    uint32_t n = kv_prefix_n_tokens(kv->prefix, id), refs = kv_pool_refs(kv->pool, id);
+    enum kv_state state = kv_pool_state(kv->pool, id);
+    bool part = n > 0 && n < kv->cfg.block_tokens;
+    if ((state == KV_FREE && n > 0) || (state == KV_CACHED && n == 0) || (part && refs > 1) ||
+        (n == 0 && refs > 1))
+        return err_set(e,
+                       ERR_INTERNAL,
+                       "KV block %u is published with %u tokens in state %u, with %u references",
+                       id,
+                       n,
+                       state,
+                       refs);
+    return OK;
+}
+
+/* From the oldest on: whatever continues a cached block comes before it. */
+static enum err check_order(const struct kv *kv, uint32_t *children, struct err_info *e)
+{
+    memset(children, 0, kv->cfg.n_blocks * sizeof *children);
+    for (uint32_t id = kv_pool_oldest(kv->pool); id != KV_NO_BLOCK;
+         id = kv_pool_newer(kv->pool, id)) {
+        uint32_t parent = kv_prefix_parent(kv->prefix, id);
+        if (children[id] != kv_prefix_n_children(kv->prefix, id))
+            return err_set(
+                e, ERR_INTERNAL, "cached KV block %u would be evicted before a child", id);
+        if (parent != KV_ROOT)
+            children[parent]++;
+    }
+    return OK;
+}
+
+enum err kv_check(const struct kv *kv,
+                  const struct kv_table *const *tables,
+                  uint32_t n,
+                  struct err_info *e)
+{
+    uint32_t *held = kv->scratch, *children = held + kv->cfg.n_blocks;
+    enum err err = OK;
+    memset(held, 0, kv->cfg.n_blocks * sizeof *held);
+    for (uint32_t i = 0; i < n && err == OK; i++)
+        err = check_table(kv, tables[i], held, e);
+    if (err == OK)
+        err = kv_pool_check(kv->pool, held, e);
+    if (err == OK)
+        err = kv_prefix_check(kv->prefix, e);
+    for (uint32_t id = 0; id < kv->cfg.n_blocks && err == OK; id++)
+        err = check_block(kv, id, e);
+    return err == OK ? check_order(kv, children, e) : err;
+}

@@ -1,0 +1,375 @@
+/* The engine's side of the disk tier: buffers, queues, and what is known. Everything here is short
+ * work under one mutex; disk_io.c does the rest. */
+#include "kv/disk.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "kv/disk_files.h"
+#include "kv/disk_internal.h"
+
+#include <assert.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    MIN_SLOTS = 4,
+    MAX_SLOTS = 1 << 20,
+    ALIGN_BYTES = 64,
+    STOP_US = 5000000,
+    /* what a read is taken to cost before the first one: this and 400 MB/s */
+    FIRST_READ_US = 100,
+    FIRST_BYTES_PER_US = 400,
+};
+
+static struct disk *disk_of(struct kv_tier *t)
+{
+    return (struct disk *)t;
+}
+
+/* --- slots and queues ------------------------------------------------------------------------- */
+
+void disk_ring_push(struct ring *r, uint32_t id)
+{
+    assert(r->n < r->cap);
+    r->ids[(r->head + r->n++) % r->cap] = id;
+}
+
+uint32_t disk_ring_pop(struct ring *r)
+{
+    assert(r->n > 0);
+    uint32_t id = r->ids[r->head];
+    r->head = (r->head + 1) % r->cap;
+    r->n--;
+    return id;
+}
+
+void disk_slot_free(struct disk *d, uint32_t id)
+{
+    struct slot *s = &d->slots[id];
+    if (s->state == SLOT_FILLING || s->state == SLOT_STORE)
+        d->n_storing--;
+    s->state = SLOT_FREE;
+    disk_ring_push(&d->idle, id);
+}
+
+/* The slot whose buffer this is. */
+static uint32_t slot_of(const struct disk *d, const void *bytes)
+{
+    size_t offset = (size_t)((const uint8_t *)bytes - d->memory);
+    assert(offset % d->stride == 0 && offset / d->stride < d->n_slots);
+    return (uint32_t)(offset / d->stride);
+}
+
+/* Keep what the caller's block says, tokens included. */
+static void slot_describe(struct disk *d, uint32_t id, const struct kv_tier_block *b)
+{
+    struct slot *s = &d->slots[id];
+    int32_t *tokens = d->tokens + (size_t)id * d->block_tokens;
+    memcpy(tokens, b->tokens, d->block_tokens * sizeof *tokens);
+    s->segment = (struct kv_segment){.fingerprint = d->fingerprint,
+                                     .parent = b->parent,
+                                     .key = b->key,
+                                     .tokens = tokens,
+                                     .n_tokens = d->block_tokens,
+                                     .payload_bytes = d->block_bytes};
+}
+
+const struct slot *disk_queued(const struct disk *d, const struct kv_key *key)
+{
+    const struct kv_disk_entry *entry = kv_disk_index_find(&d->pending, d->model, key);
+    const struct slot *s = entry ? &d->slots[entry->value] : NULL;
+    return s && s->state == SLOT_STORE ? s : NULL;
+}
+
+/* --- the operations --------------------------------------------------------------------------- */
+
+static bool disk_has(struct kv_tier *t, const struct kv_key *key)
+{
+    struct disk *d = disk_of(t);
+    pthread_mutex_lock(&d->mutex);
+    bool has = d->reads && (kv_disk_index_find(&d->held, d->model, key) || disk_queued(d, key));
+    pthread_mutex_unlock(&d->mutex);
+    return has;
+}
+
+/* Fetches go first, so of the stores only the one being written stands in the way. */
+static uint64_t disk_estimate_us(struct kv_tier *t, uint32_t n)
+{
+    struct disk *d = disk_of(t);
+    pthread_mutex_lock(&d->mutex);
+    uint64_t us = ((uint64_t)n + d->fetches.n + d->fetching) * d->fetch_us;
+    if (d->storing)
+        us += d->store_us;
+    pthread_mutex_unlock(&d->mutex);
+    return us;
+}
+
+static bool disk_fetch(struct kv_tier *t, const struct kv_tier_block *b, uint64_t ticket)
+{
+    struct disk *d = disk_of(t);
+    pthread_mutex_lock(&d->mutex);
+    bool can = d->reads && d->idle.n > 0;
+    if (can) {
+        uint32_t id = disk_ring_pop(&d->idle);
+        slot_describe(d, id, b);
+        d->slots[id].state = SLOT_FETCH;
+        d->slots[id].ticket = ticket;
+        disk_ring_push(&d->fetches, id);
+        pthread_cond_signal(&d->work);
+    }
+    pthread_mutex_unlock(&d->mutex);
+    return can;
+}
+
+static bool disk_poll(struct kv_tier *t, struct kv_tier_done *out)
+{
+    struct disk *d = disk_of(t);
+    pthread_mutex_lock(&d->mutex);
+    bool any = d->done.n > 0;
+    if (any) {
+        uint32_t id = disk_ring_pop(&d->done);
+        struct slot *s = &d->slots[id];
+        *out = (struct kv_tier_done){.ticket = s->ticket, .bytes = s->found ? s->bytes : NULL};
+        if (s->found)
+            s->state = SLOT_LENT;
+        else
+            disk_slot_free(d, id);
+    }
+    pthread_mutex_unlock(&d->mutex);
+    return any;
+}
+
+static void disk_release(struct kv_tier *t, const void *bytes)
+{
+    struct disk *d = disk_of(t);
+    pthread_mutex_lock(&d->mutex);
+    uint32_t id = slot_of(d, bytes);
+    assert(d->slots[id].state == SLOT_LENT);
+    disk_slot_free(d, id);
+    pthread_mutex_unlock(&d->mutex);
+}
+
+static void *disk_store_begin(struct kv_tier *t, const struct kv_key *key)
+{
+    struct disk *d = disk_of(t);
+    void *bytes = NULL;
+    pthread_mutex_lock(&d->mutex);
+    bool wanted = d->writes && !kv_disk_index_find(&d->held, d->model, key) &&
+                  !kv_disk_index_find(&d->pending, d->model, key);
+    if (wanted && (d->idle.n == 0 || d->n_storing == d->max_stores)) {
+        d->stats.dropped++;
+    } else if (wanted) {
+        uint32_t id = disk_ring_pop(&d->idle);
+        d->slots[id].state = SLOT_FILLING;
+        d->n_storing++;
+        kv_disk_index_put(&d->pending, d->model, key, id);
+        bytes = d->slots[id].bytes;
+    }
+    pthread_mutex_unlock(&d->mutex);
+    return bytes;
+}
+
+static void disk_store(struct kv_tier *t, const struct kv_tier_block *b, void *bytes)
+{
+    struct disk *d = disk_of(t);
+    pthread_mutex_lock(&d->mutex);
+    uint32_t id = slot_of(d, bytes);
+    assert(d->slots[id].state == SLOT_FILLING);
+    assert(kv_disk_index_find(&d->pending, d->model, &b->key)->value == id);
+    slot_describe(d, id, b);
+    d->slots[id].state = SLOT_STORE;
+    disk_ring_push(&d->stores, id);
+    pthread_cond_signal(&d->work);
+    pthread_mutex_unlock(&d->mutex);
+}
+
+static void disk_stats(struct kv_tier *t, struct kv_tier_stats *out)
+{
+    struct disk *d = disk_of(t);
+    pthread_mutex_lock(&d->mutex);
+    *out = d->stats;
+    out->on = d->reads;
+    out->writes = d->writes;
+    out->entries = d->reads ? d->n_own : 0;
+    out->ignored = d->ignored_found + d->ignored_met;
+    pthread_mutex_unlock(&d->mutex);
+}
+
+static void disk_free(struct disk *d)
+{
+    if (d->root >= 0)
+        close(d->root);
+    if (d->lock >= 0)
+        close(d->lock);
+    kv_disk_index_deinit(&d->held);
+    kv_disk_index_deinit(&d->pending);
+    pthread_cond_destroy(&d->work);
+    pthread_mutex_destroy(&d->mutex);
+    free(d->idle.ids);
+    free(d->fetches.ids);
+    free(d->stores.ids);
+    free(d->done.ids);
+    free(d->slots);
+    free(d->tokens);
+    free(d->memory);
+    free(d->about);
+    free(d->dir);
+    free(d);
+}
+
+static void disk_destroy(struct kv_tier *t)
+{
+    struct disk *d = disk_of(t);
+    pthread_mutex_lock(&d->mutex);
+    d->stopping = true;
+    d->stop_before_us = clock_us() + STOP_US;
+    pthread_cond_signal(&d->work);
+    pthread_mutex_unlock(&d->mutex);
+    pthread_join(d->thread, NULL);
+    disk_free(d);
+}
+
+static const struct kv_tier_ops disk_ops = {
+    .name = "disk",
+    .has = disk_has,
+    .estimate_us = disk_estimate_us,
+    .fetch = disk_fetch,
+    .poll = disk_poll,
+    .release = disk_release,
+    .store_begin = disk_store_begin,
+    .store = disk_store,
+    .stats = disk_stats,
+    .destroy = disk_destroy,
+};
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+static enum err check_config(const struct kv_disk_config *cfg, struct err_info *e)
+{
+    size_t fits;
+    if (cfg->block_tokens == 0 || cfg->block_tokens > KV_SEGMENT_MAX_TOKENS ||
+        cfg->block_bytes == 0 || !mem_add(cfg->block_bytes, 1 << 20, &fits))
+        return err_set(e,
+                       ERR_INVALID,
+                       "a block of %u tokens and %zu bytes cannot be stored",
+                       cfg->block_tokens,
+                       cfg->block_bytes);
+    uint64_t least = kv_segment_bytes(cfg->block_tokens, cfg->block_bytes);
+    if (cfg->max_bytes < least)
+        return err_set(e,
+                       ERR_INVALID,
+                       "a disk cache of %llu bytes holds not one block of %llu",
+                       (unsigned long long)cfg->max_bytes,
+                       (unsigned long long)least);
+    return OK;
+}
+
+static bool ring_init(struct ring *r, uint32_t cap)
+{
+    r->cap = cap;
+    r->ids = malloc(cap * sizeof *r->ids);
+    return r->ids != NULL;
+}
+
+static enum err slots_init(struct disk *d, uint64_t buffer_bytes, struct err_info *e)
+{
+    uint64_t n = buffer_bytes / d->block_bytes;
+    size_t memory_bytes;
+    d->n_slots = n < MIN_SLOTS ? MIN_SLOTS : n > MAX_SLOTS ? MAX_SLOTS : (uint32_t)n;
+    d->max_stores = d->n_slots / 2;
+    d->stride = (d->block_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+    bool ok = mem_mul(d->n_slots, d->stride, &memory_bytes) &&
+              (d->memory = mem_aligned(memory_bytes)) &&
+              (d->tokens = malloc((size_t)d->n_slots * d->block_tokens * sizeof *d->tokens)) &&
+              (d->slots = calloc(d->n_slots, sizeof *d->slots)) &&
+              ring_init(&d->idle, d->n_slots) && ring_init(&d->fetches, d->n_slots) &&
+              ring_init(&d->stores, d->n_slots) && ring_init(&d->done, d->n_slots);
+    if (!ok)
+        return err_set(e,
+                       ERR_NOMEM,
+                       "no memory for %u buffers of %zu bytes between KV memory and disk",
+                       d->n_slots,
+                       d->block_bytes);
+    for (uint32_t i = 0; i < d->n_slots; i++) {
+        d->slots[i].bytes = d->memory + i * d->stride;
+        disk_ring_push(&d->idle, i);
+    }
+    return kv_disk_index_init(&d->pending, d->n_slots, e);
+}
+
+/* Its waits are timed by the clock that nobody sets. */
+static void sync_init(struct disk *d)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&d->work, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_mutex_init(&d->mutex, NULL);
+}
+
+/* Signals are for other threads. That includes SIGXFSZ: a limit on the size of files is an error
+ * of write here, not the end of the process. */
+static enum err start(struct disk *d, struct err_info *e)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int rc = pthread_create(&d->thread, NULL, disk_thread, d);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return rc == 0 ? OK : err_set(e, ERR_NOMEM, "no thread for the disk cache: %s", strerror(rc));
+}
+
+/* Checksums keep out accidents. Who may write to the folder can put other bytes under a key. */
+static void warn_of_others(const struct disk *d)
+{
+    struct stat st;
+    if (fstat(d->root, &st) == 0 && (st.st_mode & (S_IWGRP | S_IWOTH)))
+        log_warn("disk cache %s: others may write to it, and so change answers; chmod go-w it",
+                 d->dir);
+}
+
+enum err kv_disk_open(const struct kv_disk_config *cfg, struct kv_tier **out, struct err_info *e)
+{
+    *out = NULL;
+    enum err err = check_config(cfg, e);
+    if (err)
+        return err;
+    struct disk *d = mem_zalloc(1, sizeof *d);
+    d->tier.ops = &disk_ops;
+    d->dir = mem_strdup(cfg->dir);
+    d->about = mem_strdup(cfg->about ? cfg->about : "");
+    d->fingerprint = cfg->fingerprint;
+    d->model = kv_file_model(&cfg->fingerprint);
+    d->block_bytes = cfg->block_bytes;
+    d->block_tokens = cfg->block_tokens;
+    d->segment_bytes = kv_segment_bytes(cfg->block_tokens, cfg->block_bytes);
+    d->max_bytes = d->stats.max_bytes = cfg->max_bytes;
+    d->fetch_us = d->store_us = FIRST_READ_US + cfg->block_bytes / FIRST_BYTES_PER_US;
+    d->wake = cfg->wake;
+    d->wake_ctx = cfg->wake_ctx;
+    d->reads = true;
+    d->root = d->lock = -1;
+    sync_init(d);
+    err = slots_init(d, cfg->buffer_bytes, e);
+    if (!err)
+        err = kv_disk_index_init(&d->held, 0, e);
+    if (!err)
+        err = kv_files_open(cfg->dir, true, &d->root, e);
+    if (!err)
+        err = disk_scan(d, e);
+    if (!err)
+        err = start(d, e);
+    if (err) {
+        disk_free(d);
+        return err;
+    }
+    warn_of_others(d);
+    *out = &d->tier;
+    return OK;
+}

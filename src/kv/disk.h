@@ -1,0 +1,40 @@
+/* The disk tier: full KV blocks as files below one folder, which survive the process.
+ *
+ *      DIR/lock                      held by the one process that writes
+ *      DIR/<model 16 hex>/<2 hex>/<key 64 hex>.kv     one segment: header, tokens, bytes, checksums
+ *      DIR/<model 16 hex>/about      what the fingerprint stands for, one line, for `weir cache ls`
+ *
+ * A segment is written under a temporary name and renamed, so one with its right name is whole
+ * unless the machine itself went down; its checksums say so then.
+ *
+ * Several processes may open one folder: the first writes, the others read what is there and look
+ * again every few seconds; when the writer is gone, one of them takes its place. When writing fails
+ * (a full disk), what is there is still read; when nothing can be read any more, all is off.
+ *
+ * Files of other names are never touched, but their sizes, as of the last listing, are counted. */
+#ifndef WEIR_KV_DISK_H
+#define WEIR_KV_DISK_H
+
+#include "kv/tier.h"
+
+struct kv_disk_config {
+    const char *dir;           /* created if its parent exists; who may write to it is trusted */
+    uint64_t max_bytes;        /* of everything below dir; kept to the byte */
+    struct kv_key fingerprint; /* of all that decides a block's bytes: model, kernels, KV type */
+    const char *about;         /* one line for people; may be NULL */
+    uint32_t block_tokens;
+    size_t block_bytes;
+    uint64_t buffer_bytes; /* memory for blocks on their way; at least 4 blocks are taken */
+    /* Called on the tier's thread when poll has something; for the last time before destroy
+     * returns. May be NULL. */
+    void (*wake)(void *ctx);
+    void *wake_ctx;
+};
+
+/* Lists the folder, so the more files, the longer it takes. Errors: ERR_IO (names the path),
+ * ERR_INVALID (max_bytes below one segment, or a size that cannot be), ERR_NOMEM. */
+enum err kv_disk_open(const struct kv_disk_config *cfg,
+                      struct kv_tier **out,
+                      struct err_info *e) WEIR_MUST_USE;
+
+#endif

@@ -1,0 +1,420 @@
+/* The tier's thread: one job at a time, fetches before stores. It alone touches the folder, so
+ * an eviction never meets a fetch half-way, and the sum of the files' sizes is known at any moment:
+ *
+ *      room is made and the new file's size is added to the sum      -- then it is created
+ *      a file is removed                                             -- then its size is subtracted
+ *
+ * so what is there is at most the sum, and the sum at most the limit.
+ *
+ * Nothing is synced. A process that dies leaves what it wrote in the page cache, whole, and a
+ * segment gets its name only after its last byte; when the machine goes down, the name may be
+ * there before the bytes, and the checksums notice. For a cache that is all it takes. */
+#include "kv/disk_internal.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "kv/disk_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    MAX_FAILED_READS = 8, /* in a row; then nothing is to be had from this disk */
+    SPARE_ENTRIES = 1024,
+};
+
+/* --- what is known ---------------------------------------------------------------------------- */
+
+void disk_add_bytes(struct disk *d, uint64_t n)
+{
+    pthread_mutex_lock(&d->mutex);
+    d->stats.bytes += n;
+    pthread_mutex_unlock(&d->mutex);
+}
+
+void disk_subtract_bytes(struct disk *d, uint64_t n)
+{
+    pthread_mutex_lock(&d->mutex);
+    d->stats.bytes -= n < d->stats.bytes ? n : d->stats.bytes;
+    pthread_mutex_unlock(&d->mutex);
+}
+
+/* Its file is gone, or as good as gone. */
+static void forget(struct disk *d, uint64_t model, const struct kv_key *key)
+{
+    pthread_mutex_lock(&d->mutex);
+    struct kv_disk_entry *entry = kv_disk_index_find(&d->held, model, key);
+    if (entry) {
+        d->stats.bytes -= entry->value < d->stats.bytes ? entry->value : d->stats.bytes;
+        d->n_own -= model == d->model;
+        kv_disk_index_remove(&d->held, entry);
+    }
+    pthread_mutex_unlock(&d->mutex);
+}
+
+static void stop_writing(struct disk *d, const char *what)
+{
+    pthread_mutex_lock(&d->mutex);
+    d->writes = false;
+    d->stats.errors++;
+    pthread_mutex_unlock(&d->mutex);
+    if (!d->write_failed)
+        log_warn("disk cache %s: %s; nothing more is written to it", d->dir, what);
+    d->write_failed = true;
+}
+
+static void note_failed_read(struct disk *d, const char *what)
+{
+    bool off = ++d->failed_reads == MAX_FAILED_READS;
+    pthread_mutex_lock(&d->mutex);
+    d->stats.errors++;
+    if (off)
+        d->reads = d->writes = false;
+    pthread_mutex_unlock(&d->mutex);
+    if (off)
+        log_warn("disk cache %s: %s; it is turned off", d->dir, what);
+    d->write_failed |= off;
+}
+
+static void note_us(struct kv_tier_latency *all, uint64_t *learned_us, uint64_t us)
+{
+    all->count++;
+    all->sum_us += us;
+    if (us > all->max_us)
+        all->max_us = us;
+    *learned_us = (*learned_us * 7 + us) / 8;
+}
+
+/* Now is the time of this file's last use. Never earlier than another's, whatever the clock does,
+ * so that the order of use is that of the mtimes at the next start. */
+static void stamp(struct disk *d, int fd)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    int64_t ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    d->newest_ns = ns > d->newest_ns ? ns : d->newest_ns + 1;
+    struct timespec times[2] = {
+        {.tv_nsec = UTIME_OMIT},
+        {.tv_sec = d->newest_ns / 1000000000, .tv_nsec = d->newest_ns % 1000000000}};
+    (void)futimens(fd, times); /* where it cannot be set, the order is that of writing */
+}
+
+/* --- removing --------------------------------------------------------------------------------- */
+
+/* A path that leads nowhere any more. What lies behind a link is not ours. */
+static bool is_gone(int error)
+{
+    return error == ENOENT || error == ENOTDIR || error == ELOOP;
+}
+
+/* false: it may still be there. */
+static bool remove_segment(struct disk *d, uint64_t model, const struct kv_key *key)
+{
+    char name[KV_FILE_NAME_BYTES];
+    kv_file_segment_name(key, name);
+    int folder = kv_files_key_folder(d->root, model, key, false);
+    bool removed = folder >= 0 && unlinkat(folder, name, 0) == 0;
+    if (!removed && !is_gone(errno)) {
+        char what[128];
+        snprintf(what, sizeof what, "cannot remove a segment: %s", strerror(errno));
+        stop_writing(d, what);
+    } else {
+        removed = true;
+    }
+    if (folder >= 0)
+        close(folder);
+    return removed;
+}
+
+bool disk_make_room(struct disk *d, uint64_t need)
+{
+    while (need > d->max_bytes || d->stats.bytes > d->max_bytes - need) {
+        const struct kv_disk_entry *entry = kv_disk_index_oldest(&d->held);
+        if (!entry)
+            return false;
+        uint64_t model = entry->model;
+        struct kv_key key = entry->key;
+        if (!remove_segment(d, model, &key))
+            return false;
+        forget(d, model, &key);
+        pthread_mutex_lock(&d->mutex);
+        d->stats.evicted++;
+        pthread_mutex_unlock(&d->mutex);
+    }
+    return true;
+}
+
+/* A segment that is not what its name says. */
+static void discard(struct disk *d, const struct kv_key *key)
+{
+    if (d->lock < 0 || remove_segment(d, d->model, key))
+        forget(d, d->model, key);
+}
+
+/* --- fetching --------------------------------------------------------------------------------- */
+
+enum outcome { READ_DONE, READ_GONE, READ_BAD, READ_FAILED };
+
+/* A block that is still waiting to be written is taken from its buffer. */
+static bool copy_queued(struct disk *d, struct slot *s)
+{
+    pthread_mutex_lock(&d->mutex);
+    const struct slot *from = disk_queued(d, &s->segment.key);
+    pthread_mutex_unlock(&d->mutex);
+    /* it stays: only this thread ends a store */
+    if (!from || !kv_key_equal(&from->segment.parent, &s->segment.parent) ||
+        memcmp(from->segment.tokens, s->segment.tokens, d->block_tokens * sizeof(int32_t)) != 0)
+        return false;
+    memcpy(s->bytes, from->bytes, d->block_bytes);
+    return true;
+}
+
+static enum outcome read_segment(struct disk *d, struct slot *s, struct err_info *e)
+{
+    char name[KV_FILE_NAME_BYTES];
+    enum outcome outcome = READ_DONE;
+    kv_file_segment_name(&s->segment.key, name);
+    int folder = kv_files_key_folder(d->root, d->model, &s->segment.key, false);
+    /* not blocking: a FIFO of that name is refused, not waited for */
+    int fd = folder < 0 ? -1 : openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) {
+        outcome = is_gone(errno) ? READ_GONE : READ_FAILED;
+        err_set(e, ERR_IO, "cannot open a segment: %s", strerror(errno));
+    } else {
+        enum err err = kv_segment_read(fd, &s->segment, s->bytes, e);
+        if (err)
+            outcome = READ_BAD;
+        else
+            stamp(d, fd);
+        close(fd);
+    }
+    if (folder >= 0)
+        close(folder);
+    return outcome;
+}
+
+static void end_fetch(struct disk *d, uint32_t id, bool found)
+{
+    pthread_mutex_lock(&d->mutex);
+    d->slots[id].found = found;
+    d->stats.fetched += found;
+    d->stats.missed += !found;
+    d->fetching = false;
+    disk_ring_push(&d->done, id);
+    pthread_mutex_unlock(&d->mutex);
+    if (d->wake)
+        d->wake(d->wake_ctx);
+}
+
+static void note_read(struct disk *d, const struct kv_key *key, uint64_t us)
+{
+    d->failed_reads = 0;
+    pthread_mutex_lock(&d->mutex);
+    struct kv_disk_entry *entry = kv_disk_index_find(&d->held, d->model, key);
+    if (entry)
+        kv_disk_index_touch(&d->held, entry);
+    note_us(&d->stats.fetch, &d->fetch_us, us);
+    pthread_mutex_unlock(&d->mutex);
+}
+
+static void fetch(struct disk *d, uint32_t id)
+{
+    struct slot *s = &d->slots[id];
+    struct err_info e = {0};
+    bool off = d->failed_reads >= MAX_FAILED_READS;
+    if (off || copy_queued(d, s)) {
+        end_fetch(d, id, !off);
+        return;
+    }
+    uint64_t start_us = clock_us();
+    enum outcome outcome = read_segment(d, s, &e);
+    if (outcome == READ_DONE)
+        note_read(d, &s->segment.key, clock_us() - start_us);
+    if (outcome == READ_FAILED || (outcome == READ_BAD && e.code == ERR_IO))
+        note_failed_read(d, e.text);
+    if (outcome == READ_GONE)
+        forget(d, d->model, &s->segment.key);
+    if (outcome == READ_BAD) {
+        discard(d, &s->segment.key);
+        pthread_mutex_lock(&d->mutex);
+        d->ignored_met++;
+        pthread_mutex_unlock(&d->mutex);
+    }
+    end_fetch(d, id, outcome == READ_DONE);
+}
+
+/* --- storing ---------------------------------------------------------------------------------- */
+
+enum err disk_write_file(struct disk *d,
+                         int folder,
+                         const struct disk_new_file *f,
+                         struct err_info *e)
+{
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    int fd = openat(folder, f->temporary, flags, 0600);
+    if (fd < 0)
+        return err_set(e, ERR_IO, "cannot create %s: %s", f->temporary, strerror(errno));
+    enum err err = f->fill(fd, f->ctx, e);
+    if (!err)
+        stamp(d, fd);
+    /* some file systems tell only now that there was no room */
+    if (close(fd) != 0 && !err)
+        err = err_set(e, ERR_IO, "cannot write: %s", strerror(errno));
+    if (!err && renameat(folder, f->temporary, folder, f->name) != 0)
+        err = err_set(e, ERR_IO, "cannot rename %s: %s", f->temporary, strerror(errno));
+    if (err)
+        (void)unlinkat(folder, f->temporary, 0);
+    return err;
+}
+
+static enum err fill_segment(int fd, const void *slot, struct err_info *e)
+{
+    const struct slot *s = slot;
+    return kv_segment_write(fd, &s->segment, s->bytes, e);
+}
+
+static enum err write_segment(struct disk *d, const struct slot *s, struct err_info *e)
+{
+    char temporary[KV_FILE_NAME_BYTES], name[KV_FILE_NAME_BYTES];
+    kv_file_temporary_name(&s->segment.key, temporary);
+    kv_file_segment_name(&s->segment.key, name);
+    int folder = kv_files_key_folder(d->root, d->model, &s->segment.key, true);
+    if (folder < 0)
+        return err_set(e, ERR_IO, "cannot create a folder: %s", strerror(errno));
+    struct disk_new_file f = {temporary, name, fill_segment, s};
+    enum err err = disk_write_file(d, folder, &f, e);
+    close(folder);
+    return err;
+}
+
+/* Room for one more entry. The larger index is filled without the mutex: nobody else changes the
+ * old one. */
+static bool reserve_entry(struct disk *d)
+{
+    struct kv_disk_index larger, old = d->held;
+    if (old.n < old.cap)
+        return true;
+    if (old.cap > UINT32_MAX / 4 ||
+        kv_disk_index_copy(&old, old.cap * 2 + SPARE_ENTRIES, &larger, NULL))
+        return false;
+    pthread_mutex_lock(&d->mutex);
+    d->held = larger;
+    pthread_mutex_unlock(&d->mutex);
+    kv_disk_index_deinit(&old);
+    return true;
+}
+
+static void become_reader(struct disk *d)
+{
+    pthread_mutex_lock(&d->mutex);
+    d->writes = false;
+    pthread_mutex_unlock(&d->mutex);
+    close(d->lock);
+    d->lock = -1;
+    log_warn("disk cache %s: its lock was removed; reading only until there is another", d->dir);
+}
+
+/* May this store go on? Much may have changed since it was queued. */
+static bool can_store(struct disk *d, const struct slot *s)
+{
+    if (d->lock >= 0 && !kv_files_lock_valid(d->lock))
+        become_reader(d);
+    return d->lock >= 0 && !d->write_failed &&
+           !kv_disk_index_find(&d->held, d->model, &s->segment.key) && reserve_entry(d) &&
+           disk_make_room(d, d->segment_bytes);
+}
+
+static bool store_segment(struct disk *d, const struct slot *s)
+{
+    struct err_info e = {0};
+    if (!can_store(d, s))
+        return false;
+    uint64_t start_us = clock_us();
+    disk_add_bytes(d, d->segment_bytes);
+    if (write_segment(d, s, &e)) {
+        disk_subtract_bytes(d, d->segment_bytes);
+        stop_writing(d, e.text);
+        return false;
+    }
+    pthread_mutex_lock(&d->mutex);
+    kv_disk_index_put(&d->held, d->model, &s->segment.key, d->segment_bytes);
+    d->n_own++;
+    note_us(&d->stats.store, &d->store_us, clock_us() - start_us);
+    pthread_mutex_unlock(&d->mutex);
+    return true;
+}
+
+static void store(struct disk *d, uint32_t id)
+{
+    bool stored = store_segment(d, &d->slots[id]);
+    pthread_mutex_lock(&d->mutex);
+    d->stats.stored += stored;
+    d->stats.dropped += !stored;
+    d->storing = false;
+    kv_disk_index_remove(&d->pending,
+                         kv_disk_index_find(&d->pending, d->model, &d->slots[id].segment.key));
+    disk_slot_free(d, id);
+    pthread_mutex_unlock(&d->mutex);
+}
+
+/* --- the thread ------------------------------------------------------------------------------- */
+
+/* Until there is a job, or until it is time to look again. The mutex is held. */
+static void wait_for_work(struct disk *d)
+{
+    if (d->lock >= 0 || !d->reads) {
+        pthread_cond_wait(&d->work, &d->mutex);
+        return;
+    }
+    struct timespec until = {.tv_sec = (time_t)(d->rescan_at_us / 1000000),
+                             .tv_nsec = (long)(d->rescan_at_us % 1000000 * 1000)};
+    pthread_cond_timedwait(&d->work, &d->mutex, &until);
+}
+
+static void rescan(struct disk *d)
+{
+    struct err_info e = {0};
+    if (disk_scan(d, &e))
+        log_debug("disk cache %s: %s", d->dir, e.text);
+}
+
+/* One job, without the mutex; false when there is none. It is held before and after. */
+static bool work(struct disk *d)
+{
+    void (*job)(struct disk * d, uint32_t id) = NULL;
+    uint32_t id = 0;
+    if (d->fetches.n > 0 && !d->stopping) {
+        job = fetch;
+        d->fetching = true;
+        id = disk_ring_pop(&d->fetches);
+    } else if (d->stores.n > 0) {
+        job = store;
+        d->storing = true;
+        id = disk_ring_pop(&d->stores);
+    } else if (d->lock >= 0 || !d->reads || clock_us() < d->rescan_at_us) {
+        return false;
+    }
+    pthread_mutex_unlock(&d->mutex);
+    if (job)
+        job(d, id);
+    else
+        rescan(d);
+    pthread_mutex_lock(&d->mutex);
+    return true;
+}
+
+void *disk_thread(void *disk)
+{
+    struct disk *d = disk;
+    pthread_mutex_lock(&d->mutex);
+    while (!d->stopping || (d->stores.n > 0 && clock_us() < d->stop_before_us))
+        if (!work(d) && !d->stopping)
+            wait_for_work(d);
+    pthread_mutex_unlock(&d->mutex);
+    return NULL;
+}

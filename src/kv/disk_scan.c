@@ -1,0 +1,197 @@
+/* What is in the folder: listing it, at open and again while another process writes, and the line
+ * that tells people whose blocks a model's folder holds. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "kv/disk_files.h"
+#include "kv/disk_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    RESCAN_US = 2000000,
+    RESCAN_SHARE = 20, /* a reader spends at most 1/20 of its time listing the folder */
+    ABOUT_BYTES = 512,
+    SPARE_ENTRIES = 1024,
+};
+
+/* --- the line about the model ----------------------------------------------------------------- */
+
+struct about {
+    char text[ABOUT_BYTES];
+    size_t n;
+};
+
+static enum err fill_about(int fd, const void *ctx, struct err_info *e)
+{
+    const struct about *a = ctx;
+    ssize_t wrote = write(fd, a->text, a->n);
+    return wrote == (ssize_t)a->n ? OK : err_set(e, ERR_IO, "cannot write: %s", strerror(errno));
+}
+
+/* Is this what the file says already? If not, the file is removed. */
+static bool about_is_there(struct disk *d, int folder, const struct about *want)
+{
+    struct about is;
+    struct stat st;
+    int fd = openat(folder, KV_FILE_ABOUT_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    bool regular = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    ssize_t n = regular ? read(fd, is.text, sizeof is.text) : -1;
+    close(fd);
+    if (n == (ssize_t)want->n && memcmp(is.text, want->text, want->n) == 0)
+        return true;
+    if (regular && unlinkat(folder, KV_FILE_ABOUT_NAME, 0) == 0)
+        disk_subtract_bytes(d, (uint64_t)st.st_size);
+    return false;
+}
+
+/* For people only, so nothing is made of a failure; and never at the price of the last segment. */
+static void write_about(struct disk *d)
+{
+    struct about a;
+    struct disk_new_file f = {KV_FILE_ABOUT_NAME ".tmp", KV_FILE_ABOUT_NAME, fill_about, &a};
+    a.n = strcspn(d->about, "\r\n");
+    if (a.n > sizeof a.text - 1)
+        a.n = sizeof a.text - 1;
+    memcpy(a.text, d->about, a.n);
+    a.text[a.n++] = '\n';
+    int folder = a.n == 1 || d->max_bytes - d->segment_bytes < a.n
+                     ? -1
+                     : kv_files_model_folder(d->root, d->model, true);
+    if (folder < 0)
+        return;
+    if (!about_is_there(d, folder, &a) && disk_make_room(d, a.n)) {
+        disk_add_bytes(d, a.n);
+        if (disk_write_file(d, folder, &f, NULL))
+            disk_subtract_bytes(d, a.n);
+    }
+    close(folder);
+}
+
+/* --- the scan --------------------------------------------------------------------------------- */
+
+struct scan {
+    const struct disk *d;
+    bool clean; /* may it remove what is left over and what is damaged? */
+    bool no_memory;
+    struct kv_file *segments; /* [n], their names and folders no longer valid */
+    size_t n, cap;
+    uint64_t bytes, ignored;
+};
+
+static void scan_keep(struct scan *s, const struct kv_file *f)
+{
+    if (s->n == s->cap) {
+        size_t cap = s->cap * 2 + SPARE_ENTRIES;
+        struct kv_file *more =
+            cap > UINT32_MAX / 4 ? NULL : realloc(s->segments, cap * sizeof *more);
+        if (!more) {
+            s->no_memory = true;
+            return;
+        }
+        s->segments = more;
+        s->cap = cap;
+    }
+    s->segments[s->n++] = *f;
+}
+
+static void scan_file(void *ctx, const struct kv_file *f)
+{
+    struct scan *s = ctx;
+    bool torn =
+        f->kind == KV_FILE_SEGMENT && f->model == s->d->model && f->bytes != s->d->segment_bytes;
+    s->ignored += torn || f->kind == KV_FILE_STRANGER;
+    if (s->clean && (torn || f->kind == KV_FILE_TEMPORARY) && unlinkat(f->folder, f->name, 0) == 0)
+        return;
+    if (__builtin_add_overflow(s->bytes, f->bytes, &s->bytes))
+        s->bytes = UINT64_MAX; /* strangers' sparse files */
+    if (f->kind == KV_FILE_SEGMENT && !torn)
+        scan_keep(s, f);
+}
+
+static int by_last_use(const void *a, const void *b)
+{
+    const struct kv_file *x = a, *y = b;
+    if (x->mtime_ns != y->mtime_ns)
+        return x->mtime_ns < y->mtime_ns ? -1 : 1;
+    return memcmp(&x->key, &y->key, sizeof x->key);
+}
+
+/* Let the index say what the scan found. */
+static enum err scan_take(struct disk *d, const struct scan *s, struct err_info *e)
+{
+    struct kv_disk_index found, old;
+    uint64_t n_own = 0;
+    enum err err = kv_disk_index_init(&found, (uint32_t)(s->n + s->n / 2) + SPARE_ENTRIES, e);
+    if (err)
+        return err;
+    for (size_t i = 0; i < s->n; i++) {
+        uint32_t n_before = found.n;
+        /* a folder that changes while it is listed may show a file twice */
+        kv_disk_index_put(&found, s->segments[i].model, &s->segments[i].key, s->segments[i].bytes);
+        n_own += found.n > n_before && s->segments[i].model == d->model;
+    }
+    if (s->n > 0 && s->segments[s->n - 1].mtime_ns > d->newest_ns)
+        d->newest_ns = s->segments[s->n - 1].mtime_ns;
+    pthread_mutex_lock(&d->mutex);
+    old = d->held;
+    d->held = found;
+    d->n_own = n_own;
+    d->stats.bytes = s->bytes;
+    d->ignored_found = s->ignored;
+    pthread_mutex_unlock(&d->mutex);
+    kv_disk_index_deinit(&old);
+    return OK;
+}
+
+static enum err scan_folder(struct disk *d, struct err_info *e)
+{
+    struct scan s = {.d = d, .clean = d->lock >= 0};
+    if (s.clean)
+        kv_files_prune(d->root, &d->model);
+    enum err err = kv_files_walk(d->root, d->dir, scan_file, &s, e);
+    if (!err && s.no_memory)
+        err = err_set(e, ERR_NOMEM, "%s: no memory to list it", d->dir);
+    if (!err) {
+        if (s.n > 0)
+            qsort(s.segments, s.n, sizeof *s.segments, by_last_use);
+        err = scan_take(d, &s, e);
+    }
+    free(s.segments);
+    return err;
+}
+
+enum err disk_scan(struct disk *d, struct err_info *e)
+{
+    bool first = d->rescan_at_us == 0;
+    uint64_t start_us = clock_us();
+    /* the lock first: what is listed under it changes by our hand only */
+    d->lock = kv_files_lock(d->root, true);
+    if (first && d->lock < 0)
+        log_info("disk cache %s: reading only: %s",
+                 d->dir,
+                 errno == EWOULDBLOCK ? "another process writes to it" : strerror(errno));
+    enum err err = scan_folder(d, e);
+    if (err && d->lock >= 0) {
+        close(d->lock);
+        d->lock = -1;
+    }
+    uint64_t now_us = clock_us(), pause_us = (now_us - start_us) * RESCAN_SHARE;
+    d->rescan_at_us = now_us + (pause_us > RESCAN_US ? pause_us : RESCAN_US);
+    if (err || d->lock < 0)
+        return err;
+    if (!first)
+        log_info("disk cache %s: writing to it from now on", d->dir);
+    (void)disk_make_room(d, 0);
+    write_about(d);
+    pthread_mutex_lock(&d->mutex);
+    d->writes = !d->write_failed;
+    pthread_mutex_unlock(&d->mutex);
+    return OK;
+}

@@ -1,0 +1,213 @@
+/* The tier below: full blocks written behind when they are published, and fetched back ahead of
+ * computing them. A fetch belongs to a table:
+ *
+ *      blocks  | in place  | arrived | asked for |        |
+ *                                    ^arrived    ^asked   ^end
+ *
+ * Blocks arrive in order; the first that does not ends the fetch, and the rest is computed. */
+#include "base/mem.h"
+#include "kv/internal.h"
+#include "kv/kv.h"
+
+#include <assert.h>
+
+/* A ticket names the fetch and the index in its table. */
+#define TICKET_INDEX_BITS 24
+/* Far more than any disk takes for a block; a tier that is silent for so long is not waited for. */
+#define PATIENCE_US 1000000
+
+void kv_set_pace(struct kv *kv, uint64_t now_us, double us_per_token)
+{
+    kv->now_us = now_us;
+    kv->compute_us = us_per_token;
+}
+
+static const int32_t *tokens_at(const struct kv *kv, const struct kv_table *t, uint32_t i)
+{
+    return t->tokens + (size_t)i * kv->cfg.block_tokens;
+}
+
+/* The key that names what lies before index i. */
+static const struct kv_key *key_before(const struct kv *kv, const struct kv_table *t, uint32_t i)
+{
+    return i > 0 ? &kv->keys[t->blocks[i - 1]] : &t->space;
+}
+
+void kv_name_block(struct kv *kv, const struct kv_table *t, uint32_t i)
+{
+    kv_hash_block(kv->hasher,
+                  key_before(kv, t, i),
+                  tokens_at(kv, t, i),
+                  kv->cfg.block_tokens,
+                  &kv->keys[t->blocks[i]]);
+}
+
+void kv_store(struct kv *kv, uint32_t block)
+{
+    struct kv_tier *tier = kv->cfg.tier;
+    if (!tier || kv_prefix_n_tokens(kv->prefix, block) < kv->cfg.block_tokens)
+        return;
+    void *bytes = tier->ops->store_begin(tier, &kv->keys[block]);
+    if (!bytes)
+        return;
+    uint32_t parent = kv_prefix_parent(kv->prefix, block);
+    struct kv_tier_block b = {.key = kv->keys[block],
+                              .parent = parent == KV_ROOT ? *kv_prefix_space(kv->prefix, block)
+                                                          : kv->keys[parent],
+                              .tokens = kv_prefix_tokens(kv->prefix, block)};
+    kv->cfg.mover.read(kv->cfg.mover.ctx, block, bytes);
+    tier->ops->store(tier, &b, bytes);
+}
+
+bool kv_fetching(const struct kv_table *t)
+{
+    return t->fetch.serial != 0;
+}
+
+uint32_t kv_fetched(const struct kv *kv, const struct kv_table *t)
+{
+    return t->fetch.arrived * kv->cfg.block_tokens;
+}
+
+/* How many full blocks from index i on the tier has and there is memory for, of those before the
+ * last known token. */
+static uint32_t count_on_tier(struct kv *kv, const struct kv_table *t, uint32_t i, uint32_t n_known)
+{
+    struct kv_tier *tier = kv->cfg.tier;
+    uint32_t size = kv->cfg.block_tokens, n = 0;
+    uint32_t most = t->max_blocks - i < kv_available(kv) ? t->max_blocks - i : kv_available(kv);
+    struct kv_key key = *key_before(kv, t, i);
+    for (; n < most && (uint64_t)(i + n + 1) * size < n_known; n++) {
+        struct kv_key next;
+        kv_hash_block(kv->hasher, &key, tokens_at(kv, t, i + n), size, &next);
+        if (!tier->ops->has(tier, &next))
+            break;
+        key = next;
+    }
+    return n;
+}
+
+static bool is_worth_it(struct kv *kv, uint32_t n_blocks)
+{
+    double compute_us = kv->compute_us * n_blocks * kv->cfg.block_tokens;
+    if (compute_us <= 0.0)
+        return true;
+    return (double)kv->cfg.tier->ops->estimate_us(kv->cfg.tier, n_blocks) < compute_us;
+}
+
+/* What did not come is computed, and not asked for again by this sequence. */
+static void give_up(struct kv_table *t)
+{
+    t->fetch.end = t->fetch.asked = t->fetch.arrived;
+    t->no_fetch = true;
+}
+
+static void ask(struct kv *kv, struct kv_table *t)
+{
+    struct kv_tier *tier = kv->cfg.tier;
+    struct kv_fetch *f = &t->fetch;
+    for (; f->asked < f->end; f->asked++) {
+        kv_name_block(kv, t, f->asked);
+        struct kv_tier_block b = {.key = kv->keys[t->blocks[f->asked]],
+                                  .parent = *key_before(kv, t, f->asked),
+                                  .tokens = tokens_at(kv, t, f->asked)};
+        if (tier->ops->fetch(tier, &b, f->serial << TICKET_INDEX_BITS | f->asked))
+            continue;
+        if (f->asked == f->arrived && !tier->ops->has(tier, &b.key))
+            give_up(t); /* it never will */
+        return;
+    }
+}
+
+bool kv_fetch_begin(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint32_t n_known)
+{
+    uint32_t size = kv->cfg.block_tokens, first = n_computed / size;
+    if (!kv->cfg.tier || !t->shares || t->no_fetch || n_computed % size != 0 ||
+        t->n_blocks != first)
+        return false;
+    uint32_t n = count_on_tier(kv, t, first, n_known);
+    if (n == 0 || first + n >= 1u << TICKET_INDEX_BITS)
+        return false;
+    if (!is_worth_it(kv, n)) {
+        kv->counts.fetches_declined++;
+        t->no_fetch = true;
+        return false;
+    }
+    if (kv_table_grow(kv, t, (first + n) * size, NULL) != OK)
+        return false;
+    t->fetch = (struct kv_fetch){.serial = kv->next_serial++,
+                                 .asked = first,
+                                 .arrived = first,
+                                 .end = first + n,
+                                 .since_us = kv->now_us,
+                                 .next = kv->fetching};
+    if (kv->fetching)
+        kv->fetching->fetch.prev = t;
+    kv->fetching = t;
+    ask(kv, t);
+    return true;
+}
+
+void kv_fetch_end(struct kv *kv, struct kv_table *t)
+{
+    struct kv_fetch *f = &t->fetch;
+    *(f->prev ? &f->prev->fetch.next : &kv->fetching) = f->next;
+    if (f->next)
+        f->next->fetch.prev = f->prev;
+    f->prev = f->next = NULL;
+    f->serial = 0;
+    while (t->n_blocks > f->arrived)
+        kv_pool_unref(kv->pool, t->blocks[--t->n_blocks], false);
+}
+
+static struct kv_table *table_of(const struct kv *kv, uint64_t serial)
+{
+    struct kv_table *t = kv->fetching;
+    while (t && t->fetch.serial != serial)
+        t = t->fetch.next;
+    return t;
+}
+
+/* A block came, or it did not. Late ones, of a fetch that was given up, are nobody's. */
+static void take_arrival(struct kv *kv, const struct kv_tier_done *done)
+{
+    struct kv_table *t = table_of(kv, done->ticket >> TICKET_INDEX_BITS);
+    if (!t)
+        return;
+    struct kv_fetch *f = &t->fetch;
+    uint32_t size = kv->cfg.block_tokens;
+    if (!done->bytes || (done->ticket & ((1u << TICKET_INDEX_BITS) - 1)) != f->arrived) {
+        give_up(t);
+        return;
+    }
+    kv->cfg.mover.write(kv->cfg.mover.ctx, t->blocks[f->arrived], done->bytes);
+    f->arrived++;
+    f->since_us = kv->now_us;
+    t->n_attached += size;
+    kv->counts.hit_tokens += size;
+    kv_publish(kv, t, f->arrived * size, false);
+}
+
+bool kv_poll(struct kv *kv)
+{
+    struct kv_tier *tier = kv->cfg.tier;
+    struct kv_tier_done done;
+    if (!tier)
+        return false;
+    while (tier->ops->poll(tier, &done)) {
+        take_arrival(kv, &done);
+        if (done.bytes)
+            tier->ops->release(tier, done.bytes);
+    }
+    for (struct kv_table *t = kv->fetching, *next; t; t = next) {
+        next = t->fetch.next;
+        ask(kv, t);
+        if (t->fetch.arrived < t->fetch.end && kv->now_us - t->fetch.since_us > PATIENCE_US) {
+            kv->counts.fetches_abandoned++;
+            give_up(t);
+        }
+        if (t->fetch.arrived == t->fetch.end)
+            kv_fetch_end(kv, t);
+    }
+    return kv->fetching != NULL;
+}

@@ -1,0 +1,80 @@
+/* A tier below the device's KV memory: it keeps the bytes of full blocks under their keys.
+ *
+ *      store   the block's bytes are copied into a buffer of the tier and written behind
+ *      fetch   read ahead into a buffer; poll hands it over when it is there and verified
+ *
+ * A tier is a cache: it may forget anything at any time, and a block that it does not give back is
+ * computed again. What it gives back is exactly what was stored: anything torn, foreign or damaged
+ * counts as absent. Keys are names only: tokens and parent are compared on top.
+ *
+ * Thread: all calls are the engine's, but stats; the work happens on the tier's own thread.
+ * None of them waits for it. Allocates: nothing, but in create. */
+#ifndef WEIR_KV_TIER_H
+#define WEIR_KV_TIER_H
+
+#include "kv/key.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct kv_tier;
+
+/* A full block by content. The tier copies what it needs. */
+struct kv_tier_block {
+    struct kv_key key;
+    struct kv_key parent;  /* key of the block before; the space, for the first of a sequence */
+    const int32_t *tokens; /* [block_tokens] */
+};
+
+/* The end of a fetch. */
+struct kv_tier_done {
+    uint64_t ticket;   /* as given to fetch */
+    const void *bytes; /* [block_bytes], the caller's until release; NULL: not there after all */
+};
+
+struct kv_tier_latency {
+    uint64_t count, sum_us, max_us;
+};
+
+struct kv_tier_stats {
+    bool on;          /* false: turned off by errors of I/O; nothing can be fetched */
+    bool writes;      /* false: another process writes to this place, or writing failed */
+    uint64_t entries; /* that could be fetched */
+    uint64_t bytes;   /* held, of max_bytes */
+    uint64_t max_bytes;
+    uint64_t fetched, missed; /* fetches that ended with bytes, and without */
+    uint64_t stored, dropped; /* stores that were written, and those without buffer or room */
+    uint64_t evicted;         /* entries removed to stay below max_bytes */
+    uint64_t ignored;         /* torn, foreign or damaged entries met */
+    uint64_t errors;          /* of I/O */
+    struct kv_tier_latency fetch, store; /* one block, without its time in the queue */
+};
+
+struct kv_tier_ops {
+    const char *name; /* "disk" */
+    /* Is the block there, as far as is known without looking at the disk? */
+    bool (*has)(struct kv_tier *t, const struct kv_key *key);
+    /* What fetching n more blocks would take from now on, queue included; learned. */
+    uint64_t (*estimate_us)(struct kv_tier *t, uint32_t n);
+    /* Begin to fetch; poll tells the end, in the order of these calls. false: no buffer is free
+     * (none was taken: try again after the next poll), or the tier is off. */
+    bool (*fetch)(struct kv_tier *t, const struct kv_tier_block *b, uint64_t ticket);
+    /* Fetches that have ended, one a call; false when there is none now. */
+    bool (*poll)(struct kv_tier *t, struct kv_tier_done *out);
+    void (*release)(struct kv_tier *t, const void *bytes);
+    /* A buffer of block_bytes to fill and hand to store, which must follow. NULL: do not store it
+     * (it is there already or on its way, no buffer is free, or nothing can be written). */
+    void *(*store_begin)(struct kv_tier *t, const struct kv_key *key);
+    void (*store)(struct kv_tier *t, const struct kv_tier_block *b, void *bytes);
+    void (*stats)(struct kv_tier *t, struct kv_tier_stats *out); /* any thread */
+    /* Writes what was stored, for at most a few seconds, then lets go of everything. */
+    void (*destroy)(struct kv_tier *t);
+};
+
+/* Every tier's struct begins with this. */
+struct kv_tier {
+    const struct kv_tier_ops *ops;
+};
+
+#endif

@@ -1,0 +1,170 @@
+/* Who comes in, and who has to go: memory is given out in the order of rank.
+ *
+ *      running   a  b  c  d        a is first in rank
+ *                ^ needs a block, none is left: d is preempted, then c; at last it is its own turn
+ *
+ * A preempted sequence leaves its blocks cached, so what others did not take is still there when it
+ * comes back; it goes on where it was, with the same tokens. */
+#include "sched/internal.h"
+
+#include <string.h>
+
+uint32_t sched_expected_blocks(const struct sched *s, const struct sched_seq *seq)
+{
+    uint32_t rest = seq->n_max - seq->n_known, least = kv_block_tokens(s->kv);
+    uint32_t counted = (uint32_t)((1.0 - s->cfg.overcommit) * rest + 0.999);
+    if (counted < least)
+        counted = least; /* everybody will need one block soon */
+    if (counted > rest)
+        counted = rest;
+    uint32_t need = kv_blocks_for(s->kv, seq->n_known + counted);
+    return need > seq->table.n_blocks ? need - seq->table.n_blocks : 0;
+}
+
+uint32_t sched_least_blocks(const struct sched *s, const struct sched_seq *seq)
+{
+    uint32_t need = kv_blocks_for(s->kv, seq->n_computed + sched_least_rows(seq));
+    return need > seq->table.n_blocks ? need - seq->table.n_blocks : 0;
+}
+
+/* Would the first of the queue fit beside what the running ones are counted on to need? */
+static bool fits_beside(const struct sched *s, const struct sched_seq *seq)
+{
+    uint64_t need = sched_expected_blocks(s, seq);
+    for (uint32_t i = 0; i < s->n_running; i++)
+        need += sched_expected_blocks(s, s->running[i]);
+    uint32_t available = kv_available(s->kv);
+    if (need <= available)
+        return true;
+    if (!seq->shares || seq->all_logits)
+        return false;
+    struct kv_peek found = kv_peek(s->kv, &seq->space, seq->tokens, seq->n_known);
+    return need - found.n_blocks <= available - found.n_cached;
+}
+
+static bool has_room(struct sched *s, const struct sched_seq *seq)
+{
+    uint32_t available = kv_available(s->kv);
+    if (s->n_running == s->cfg.max_running ||
+        (s->refused == seq && s->refused_available == available &&
+         s->refused_running == s->n_running))
+        return false;
+    if (fits_beside(s, seq))
+        return true;
+    s->refused = seq;
+    s->refused_available = available;
+    s->refused_running = s->n_running;
+    return false;
+}
+
+static void enter_slot(struct sched *s, struct sched_seq *seq)
+{
+    uint32_t i = s->n_running;
+    for (; i > 0 && sched_goes_before(seq, s->running[i - 1]); i--)
+        s->running[i] = s->running[i - 1];
+    s->running[i] = seq;
+    uint32_t slot = s->free_slots[s->cfg.max_running - s->n_running - 1];
+    s->n_running++;
+    s->n_entered++;
+    seq->slot = slot;
+    seq->table = s->slots[slot];
+    s->slots[slot] = (struct kv_table){0};
+    kv_table_begin(&seq->table, seq->tokens, &seq->space, seq->shares);
+}
+
+static void preempt_last(struct sched *s)
+{
+    struct sched_seq *seq = s->running[s->n_running - 1];
+    seq->all_logits &= seq->n_computed < seq->n_prompt; /* else it has had them all */
+    sched_leave_slot(s, seq);
+    seq->n_computed = 0;
+    seq->n_preempted++;
+    s->n_preempted++;
+    sched_enqueue(s, seq);
+}
+
+/* May `seq`, which waits, take the place of one that runs? By priority only, not by arrival. */
+static bool may_displace(const struct sched_seq *seq, const struct sched_seq *running)
+{
+    return seq->priority > running->priority && sched_goes_before(seq, running);
+}
+
+/* How many at the end of the line must go for `seq` to fit; 0 if all that may go are not enough.
+ * Blocks that they share with others are counted as if they came free, so it may be too few. */
+static uint32_t n_to_displace(const struct sched *s, const struct sched_seq *seq)
+{
+    uint64_t need = sched_expected_blocks(s, seq), available = kv_available(s->kv);
+    for (uint32_t i = 0; i < s->n_running; i++)
+        need += sched_expected_blocks(s, s->running[i]);
+    for (uint32_t n = 1; n <= s->n_running; n++) {
+        const struct sched_seq *last = s->running[s->n_running - n];
+        if (!may_displace(seq, last))
+            return 0;
+        need -= sched_expected_blocks(s, last);
+        available += last->table.n_blocks;
+        if (need <= available)
+            return n;
+    }
+    return 0;
+}
+
+static void displace(struct sched *s, const struct sched_seq *seq)
+{
+    if (s->n_running == 0 || !may_displace(seq, s->running[s->n_running - 1]))
+        return;
+    for (uint32_t n = n_to_displace(s, seq); n > 0; n--)
+        preempt_last(s);
+}
+
+/* Would another prompt have rows? One that goes before all who prefill always has, and a second
+ * one, so that a short prompt behind a long one moves. */
+static bool has_rows(const struct sched *s, const struct sched_seq *seq, uint32_t budget)
+{
+    uint32_t rows = sched_least_rows(seq), n = 0;
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        const struct sched_seq *a = s->running[i];
+        if (!sched_is_prefill(a) || !sched_is_ready(a))
+            continue;
+        if (n == 0 && sched_goes_before(seq, a))
+            return true;
+        rows += sched_least_rows(a);
+        n++;
+    }
+    return n < 2 || rows <= budget;
+}
+
+/* Strictly in the order of rank: when the first does not fit, nobody overtakes it, although a
+ * shorter one behind might fit. Overtaking would fill every gap with short requests and a long one
+ * could wait for ever; so it waits at most until those now running have ended. */
+void sched_admit(struct sched *s, uint32_t row_budget)
+{
+    while (s->n_waiting > 0) {
+        struct sched_seq *seq = s->waiting[s->n_waiting - 1];
+        if (!has_rows(s, seq, row_budget))
+            return;
+        if (!has_room(s, seq)) {
+            displace(s, seq);
+            if (!has_room(s, seq))
+                return;
+            seq = s->waiting[s->n_waiting - 1]; /* those who made way go after it */
+        }
+        s->n_waiting--;
+        enter_slot(s, seq);
+        sched_find_prefix(s, seq);
+        if (sched_is_ready(seq))
+            s->n_promised += sched_least_blocks(s, seq);
+    }
+}
+
+void sched_make_room(struct sched *s)
+{
+    s->n_promised = 0;
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        if (!sched_is_ready(s->running[i]))
+            continue;
+        uint32_t need = sched_least_blocks(s, s->running[i]);
+        while (i < s->n_running && s->n_promised + need > kv_available(s->kv))
+            preempt_last(s);
+        s->n_promised += i < s->n_running ? need : 0;
+    }
+}

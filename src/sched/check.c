@@ -1,0 +1,100 @@
+/* sched_check: what the scheduler stores twice, compared. */
+#include "sched/internal.h"
+
+static enum err check_running(const struct sched *s, uint32_t i, struct err_info *e)
+{
+    const struct sched_seq *seq = s->running[i];
+    if (seq->slot >= s->cfg.max_running)
+        return err_set(e, ERR_INTERNAL, "running sequence %u is in slot %u", i, seq->slot);
+    for (uint32_t k = 0; k < i; k++)
+        if (s->running[k]->slot == seq->slot)
+            return err_set(e, ERR_INTERNAL, "slot %u runs two sequences", seq->slot);
+    if (i > 0 && !sched_goes_before(s->running[i - 1], seq))
+        return err_set(e, ERR_INTERNAL, "slot %u runs out of rank", seq->slot);
+    if (s->slots[seq->slot].blocks)
+        return err_set(e, ERR_INTERNAL, "slot %u runs but kept its table", seq->slot);
+    if (seq->n_computed > seq->n_known || seq->n_known < seq->n_prompt || seq->n_known > seq->n_max)
+        return err_set(e,
+                       ERR_INTERNAL,
+                       "slot %u: %u computed, %u known, prompt %u, at most %u",
+                       seq->slot,
+                       seq->n_computed,
+                       seq->n_known,
+                       seq->n_prompt,
+                       seq->n_max);
+    if (seq->table.n_blocks < kv_blocks_for(s->kv, seq->n_computed) ||
+        (!seq->fetching && seq->table.n_blocks > kv_blocks_for(s->kv, seq->n_known)))
+        return err_set(e,
+                       ERR_INTERNAL,
+                       "slot %u: %u blocks for %u positions",
+                       seq->slot,
+                       seq->table.n_blocks,
+                       seq->n_computed);
+    return OK;
+}
+
+/* Whom a sequence waits for runs before it, and has what it waits for still to compute. */
+static enum err check_leader(const struct sched *s, uint32_t i, struct err_info *e)
+{
+    const struct sched_seq *seq = s->running[i];
+    uint32_t k = 0;
+    while (k < i && s->running[k] != seq->leader)
+        k++;
+    if (seq->leader && (k == i || seq->leader->n_known < seq->leader_until))
+        return err_set(e, ERR_INTERNAL, "slot %u waits for nobody before it", seq->slot);
+    return OK;
+}
+
+static enum err check_free_slots(const struct sched *s, struct err_info *e)
+{
+    for (uint32_t i = 0; i < s->cfg.max_running - s->n_running; i++) {
+        uint32_t slot = s->free_slots[i];
+        if (slot >= s->cfg.max_running)
+            return err_set(e, ERR_INTERNAL, "free slot %u does not exist", slot);
+        for (uint32_t k = 0; k < i; k++)
+            if (s->free_slots[k] == slot)
+                return err_set(e, ERR_INTERNAL, "slot %u is free twice", slot);
+        if (!s->slots[slot].blocks || s->slots[slot].n_blocks)
+            return err_set(
+                e, ERR_INTERNAL, "free slot %u holds %u blocks", slot, s->slots[slot].n_blocks);
+    }
+    return OK;
+}
+
+static enum err check_waiting(const struct sched *s, struct err_info *e)
+{
+    if (s->n_waiting > s->cfg.max_waiting + s->cfg.max_running)
+        return err_set(e, ERR_INTERNAL, "%u of %u waiting", s->n_waiting, s->cfg.max_waiting);
+    for (uint32_t i = 0; i < s->n_waiting; i++) {
+        const struct sched_seq *seq = s->waiting[i];
+        if (seq->slot != SCHED_NO_SLOT || seq->table.blocks || seq->n_computed)
+            return err_set(e, ERR_INTERNAL, "waiting sequence %u is in slot %u", i, seq->slot);
+        if (i > 0 && !sched_goes_before(seq, s->waiting[i - 1]))
+            return err_set(e, ERR_INTERNAL, "waiting sequence %u is out of rank", i);
+    }
+    return OK;
+}
+
+enum err sched_check(const struct sched *s, struct err_info *e)
+{
+    uint64_t expected = 0;
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        enum err err = check_running(s, i, e);
+        if (err == OK)
+            err = check_leader(s, i, e);
+        if (err != OK)
+            return err;
+        expected += sched_expected_blocks(s, s->running[i]);
+        s->tables[i] = &s->running[i]->table;
+    }
+    if (s->cfg.overcommit == 0.0 && expected > kv_available(s->kv))
+        return err_set(e,
+                       ERR_INTERNAL,
+                       "%llu blocks are needed without overcommitment, %u are to be had",
+                       (unsigned long long)expected,
+                       kv_available(s->kv));
+    enum err err = check_free_slots(s, e);
+    if (err == OK)
+        err = check_waiting(s, e);
+    return err == OK ? kv_check(s->kv, s->tables, s->n_running, e) : err;
+}

@@ -1,0 +1,306 @@
+"""The KV memory seen from outside: what is found, by whom, under pressure, and after a crash."""
+
+import concurrent.futures
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+from conftest import WEIR
+
+KILLS = int(os.environ.get("WEIR_KILLS", "6"))
+SECONDS = float(os.environ.get("WEIR_PRESSURE_SECONDS", "6"))  # of the test under pressure
+
+
+def ids(seed, n):
+    rng = random.Random(seed)
+    return [rng.randrange(300, 1500) for _ in range(n)]
+
+
+def ask(server, prompt, **more):
+    """-> text, cached tokens"""
+    body = {"prompt": prompt, "max_tokens": 8, "temperature": 0, "ignore_eos": True, **more}
+    answer = server.json("POST", "/v1/completions", body)
+    return (answer["choices"][0]["text"],
+            answer["usage"]["prompt_tokens_details"]["cached_tokens"])
+
+
+def kv(server):
+    return server.json("GET", "/v1/kv")
+
+
+def block_bytes(server):
+    return kv(server)["block_bytes"]
+
+
+def assert_whole(server):
+    """Nothing is held, nothing is lost. The last event may overtake the step's own figures."""
+    end = time.monotonic() + 5
+    while kv(server)["blocks"]["in_use"] and time.monotonic() < end:
+        time.sleep(0.02)
+    made = server.json("GET", "/v1/kv?check=true")["checks"]["made"]
+    end = time.monotonic() + 5  # one a second at most
+    while kv(server)["checks"]["made"] == made and time.monotonic() < end:
+        time.sleep(0.05)
+        server.json("GET", "/v1/kv?check=true")
+    assert kv(server)["checks"]["made"] > made
+    assert kv(server)["checks"]["last"] == "ok"
+    blocks = kv(server)["blocks"]
+    assert blocks["in_use"] == 0
+    assert blocks["free"] + blocks["cached"] == blocks["total"]
+
+
+def test_a_repeated_prompt_leaves_one_token_to_compute(server):
+    prompt = ids(1, 100)
+    text, cached = ask(server, prompt)
+    assert cached == 0
+    assert ask(server, prompt) == (text, 99)
+    assert ask(server, prompt[:64])[1] == 63  # whole blocks: the last one is copied
+
+
+@pytest.mark.parametrize("same", [1, 15, 16, 17, 73, 96])
+def test_a_prefix_is_found_to_the_token(server, same):
+    prompt = ids(f"prefix {same}", 97)
+    other = prompt[:same] + [299] + ids(f"rest {same}", 30)
+    alone = ask(server, other, cache_prompt=False)
+    ask(server, prompt)
+    assert ask(server, other) == (alone[0], same)
+
+
+def test_the_next_turn_finds_its_history(server):
+    messages = [{"role": "user", "content": "What is 12 + 30?"}]
+    body = {"messages": messages, "temperature": 0}
+    first = server.json("POST", "/v1/chat/completions", body)
+    messages += [first["choices"][0]["message"], {"role": "user", "content": "And 2 + 2?"}]
+    second = server.json("POST", "/v1/chat/completions", body)
+    # all of the first turn but the last token of its answer, which nothing was computed from
+    assert (second["usage"]["prompt_tokens_details"]["cached_tokens"] >=
+            first["usage"]["total_tokens"] - 1)
+
+
+def test_salts_keep_tenants_apart(server):
+    prompt = ids(3, 50)
+    text, _ = ask(server, prompt, cache_salt="a")
+    assert ask(server, prompt, cache_salt="a") == (text, 49)
+    for other in ({"cache_salt": "b"}, {"cache_salt": "aa"}, {"cache_salt": "A"}):
+        assert ask(server, prompt, **other) == (text, 0)
+    assert ask(server, prompt) == (text, 0)
+    assert ask(server, prompt, cache_salt="") == (text, 49)  # no salt
+    assert ask(server, prompt, cache_salt=None) == (text, 49)
+
+
+def test_opting_out(server):
+    prompt = ids(4, 50)
+    text, _ = ask(server, prompt, cache_prompt=False)
+    assert ask(server, prompt, cache_prompt=False) == (text, 0)
+    assert ask(server, prompt) == (text, 0)  # and nothing was left
+    assert ask(server, prompt, cache_prompt=False) == (text, 0)
+    assert ask(server, prompt) == (text, 49)
+
+
+def test_echoed_logprobs_are_computed(server):
+    prompt = ids(5, 40)
+    want = ask(server, prompt, echo=True, logprobs=1)
+    assert want[1] == 0
+    assert ask(server, prompt, echo=True, logprobs=1) == want
+    assert ask(server, prompt)[1] == 39
+
+
+def test_choices_of_one_prompt_compute_it_once(server):
+    before = kv(server)["prefix"]["miss_tokens"]
+    body = {"prompt": ids(6, 200), "n": 4, "max_tokens": 4, "seed": 1, "ignore_eos": True}
+    usage = server.json("POST", "/v1/completions", body)["usage"]
+    assert usage["prompt_tokens"] == 200
+    assert kv(server)["prefix"]["miss_tokens"] - before == 200 + 3
+
+
+def test_clients_with_one_prefix_compute_it_once(start_server):
+    server = start_server()
+    prefix = ids(7, 700)
+    prompts = [prefix + ids(f"mine {i}", 20) for i in range(8)]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda p: ask(server, p), prompts))
+    # the first computes all of its own, the others what follows (the first tokens of two tails may
+    # happen to be equal)
+    assert 700 + 8 * 20 - 8 <= kv(server)["prefix"]["miss_tokens"] <= 700 + 8 * 20
+    assert_whole(server)
+
+
+@pytest.mark.parametrize("field, value", [
+    ("cache_salt", 5), ("cache_salt", "x" * 1025), ("cache_prompt", "yes"),
+    ("priority", "high"), ("priority", 101), ("priority", -101), ("priority", 0.5)])
+def test_wrong_fields_are_named(server, field, value):
+    answer = server.json("POST", "/v1/completions", {"prompt": "a", field: value}, status=400)
+    assert answer["error"]["param"] == field
+
+
+def test_priority_is_accepted(server):
+    for priority in (-100, 0, 100, None):
+        ask(server, ids(8, 10), priority=priority)
+
+
+def test_kv_route(server):
+    ask(server, ids(9, 40))
+    assert_whole(server)
+    figures = kv(server)
+    assert figures["blocks"]["published"] == figures["blocks"]["cached"]
+    prefix = figures["prefix"]
+    assert prefix["hit_rate"] == pytest.approx(
+        prefix["hit_tokens"] / (prefix["hit_tokens"] + prefix["miss_tokens"]))
+    assert server.metric("weir_kv_hit_tokens_total") == prefix["hit_tokens"]
+    assert server.metric("weir_kv_evictions_total") == prefix["evicted_blocks"]
+    assert figures["tiers"] == []
+    assert server.request("POST", "/v1/kv", b"{}")[0] == 405
+
+
+def test_forty_blocks_under_sixty_four_clients(start_server):
+    """Everybody wants more than there is: slower, but the same answers, and nothing drifts."""
+    probe = start_server()
+    size = block_bytes(probe)
+    rng = random.Random(10)
+    texts = [ids(f"text {i}", 400) for i in range(4)]
+    work = [(rng.choice(texts)[:rng.randrange(1, 300)] + ids(f"end {i}", rng.randrange(1, 40)),
+             rng.randrange(1, 120)) for i in range(48)]
+    want = [ask(probe, prompt, max_tokens=n)[0] for prompt, n in work]
+    server = start_server("--kv-memory", str(40 * size), "--overcommit", "1",
+                          "--max-running", "32")
+    assert kv(server)["blocks"]["total"] == 40
+    errors, done, end = [], [], time.monotonic() + SECONDS
+
+    def client(seed):
+        mine = random.Random(seed)
+        while time.monotonic() < end and not errors:
+            i = mine.randrange(len(work))
+            text, _ = ask(server, work[i][0], max_tokens=work[i][1],
+                          priority=mine.choice([0, 0, 0, 1, -1]))
+            done.append(i)
+            if text != want[i]:
+                errors.append(f"answer {i} differs")
+
+    with concurrent.futures.ThreadPoolExecutor(64) as pool:
+        list(pool.map(client, range(64)))
+    assert not errors
+    figures = kv(server)
+    assert len(done) >= 64
+    assert figures["preemptions"] > 0
+    assert figures["prefix"]["evicted_blocks"] > 0
+    assert server.metric("weir_step_allocations_total") == 0
+    assert_whole(server)
+
+
+# ---- the disk ---------------------------------------------------------------------------------
+
+def wait_for(what, seconds=10):
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def tier(server):
+    return kv(server)["tiers"][0]
+
+
+def segments(directory):
+    return sorted(directory.glob("*/*/*.kv"))
+
+
+def test_a_crash_forgets_nothing_that_was_written(start_server, tmp_path):
+    prompt = ids(11, 500)
+    server = start_server("--cache-dir", str(tmp_path / "kv"))
+    text, _ = ask(server, prompt)
+    wait_for(lambda: tier(server)["stored"] >= 500 // 16)
+    server.process.send_signal(signal.SIGKILL)
+    server.process.wait()
+    again = start_server("--cache-dir", str(tmp_path / "kv"))
+    assert ask(again, prompt) == (text, 496)  # 31 full blocks
+    assert tier(again)["hits"] == 31
+    assert ask(again, prompt)[1] == 499  # and now from memory
+    assert tier(again)["hits"] == 31
+    assert ask(again, prompt, cache_salt="other") == (text, 0)
+    assert again.metric('weir_tier_hits_total{tier="disk"}') == 31
+    assert again.metric("weir_step_allocations_total") == 0
+    assert_whole(again)
+
+
+def test_killed_again_and_again(start_server, tmp_path):
+    """Whatever the moment: what is found afterwards is sound, and the answers are the same."""
+    prompts = [ids(f"kill {i}", 300) for i in range(12)]
+    reference = start_server()
+    want = [ask(reference, p)[0] for p in prompts]
+    rng = random.Random(12)
+    for _ in range(KILLS):
+        server = start_server("--cache-dir", str(tmp_path), "--cache-disk", "4M")
+        killer = threading.Timer(rng.random() * 0.4, server.process.kill)
+        killer.start()
+        for i in rng.sample(range(12), 12):
+            try:
+                assert ask(server, prompts[i])[0] == want[i]
+            except OSError:
+                break
+        killer.join()
+        server.process.wait()
+        checked = subprocess.run([WEIR, "cache", "verify", str(tmp_path)], capture_output=True,
+                                 text=True, check=False)
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+        used = sum(f.lstat().st_size for f in tmp_path.rglob("*") if f.is_file())
+        assert used <= 4 << 20
+
+
+def test_damaged_segments_are_ignored(start_server, tmp_path):
+    prompt = ids(13, 200)
+    server = start_server("--cache-dir", str(tmp_path))
+    text, _ = ask(server, prompt)
+    wait_for(lambda: tier(server)["stored"] >= 12)
+    server.stop()
+    for i, path in enumerate(segments(tmp_path)):
+        data = bytearray(path.read_bytes())
+        if i % 3 == 0:
+            data[random.Random(i).randrange(len(data))] ^= 1 << (i % 8)
+        elif i % 3 == 1:
+            data = data[:len(data) // 2]
+        else:
+            data = bytearray(len(data))
+        path.write_bytes(data)
+    assert subprocess.run([WEIR, "cache", "verify", str(tmp_path)], capture_output=True,
+                          check=False).returncode == 1
+    again = start_server("--cache-dir", str(tmp_path))
+    assert ask(again, prompt) == (text, 0)
+    assert tier(again)["ignored"] > 0
+    assert ask(again, prompt) == (text, 199)
+
+
+def test_one_directory_two_servers(start_server, tmp_path):
+    prompt = ids(14, 200)
+    writer = start_server("--cache-dir", str(tmp_path))
+    text, _ = ask(writer, prompt)
+    wait_for(lambda: tier(writer)["stored"] >= 12)
+    reader = start_server("--cache-dir", str(tmp_path))
+    assert tier(writer)["writes"] and not tier(reader)["writes"]
+    assert ask(reader, prompt) == (text, 192)
+    other = ids(15, 200)
+    ask(reader, other)
+    assert tier(reader)["stored"] == 0
+
+
+def test_a_directory_that_cannot_be(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("")
+    ended = subprocess.run([WEIR, "serve", "--port", "0", "--cache-dir", str(path)],
+                           capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == 1
+    assert str(path) in ended.stderr
+
+
+@pytest.mark.parametrize("flags", [["--cache-disk", "1G"], ["--overcommit", "1.5"],
+                                   ["--overcommit", "x"], ["--cache-dir", ""],
+                                   ["--cache-dir", "x", "--cache-disk", "0"]])
+def test_wrong_flags(flags):
+    ended = subprocess.run([WEIR, "serve", *flags], capture_output=True, text=True, check=False,
+                           timeout=60)
+    assert ended.returncode == 2
+    assert flags[0] in ended.stderr or flags[-2] in ended.stderr

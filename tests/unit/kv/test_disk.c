@@ -1,0 +1,550 @@
+/* The disk tier as the engine sees it: what comes back, what is kept, and who may write. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "disk_help.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+static int setup(void **state)
+{
+    struct disk_test *x = malloc(sizeof *x);
+    disk_test_init(x);
+    *state = x;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    disk_test_deinit(*state);
+    free(*state);
+    return 0;
+}
+
+static const char *below(const struct disk_test *x, const char *name)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", x->dir, name);
+    return path;
+}
+
+static bool exists(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
+static void test_round_trip(void **state)
+{
+    struct disk_test *x = *state;
+    disk_test_open(x);
+    assert_string_equal(x->t->ops->name, "disk");
+    assert_false(tier_has(x, x->t, 1));
+    assert_true(tier_store(x, x->t, 1));
+    assert_true(tier_has(x, x->t, 1));
+    assert_int_equal(tier_fetch(x, x->t, 1), 1);
+    assert_int_equal(tier_fetch(x, x->t, 2), 0);
+    struct kv_tier_stats s = tier_stats(x->t);
+    assert_true(s.on && s.writes);
+    assert_int_equal(s.entries, 1);
+    assert_int_equal(s.bytes, segments(1));
+    assert_int_equal(s.bytes, real_bytes(x->dir));
+    assert_int_equal(s.max_bytes, x->cfg.max_bytes);
+    assert_int_equal(s.stored, 1);
+    assert_int_equal(s.fetched, 1);
+    assert_int_equal(s.missed, 1);
+    assert_int_equal(s.fetch.count, 1);
+    assert_int_equal(s.store.count, 1);
+    assert_int_equal(s.dropped + s.evicted + s.ignored + s.errors, 0);
+    assert_false(tier_queue(x, x->t, 1)); /* it is there already */
+}
+
+static void test_a_block_is_taken_once(void **state)
+{
+    struct disk_test *x = *state;
+    struct test_block b;
+    disk_test_open(x);
+    block_make(x->h, 1, &b);
+    void *bytes = x->t->ops->store_begin(x->t, &b.block.key);
+    assert_non_null(bytes);
+    assert_int_equal((uintptr_t)bytes % 64, 0);
+    assert_null(x->t->ops->store_begin(x->t, &b.block.key));
+    assert_false(x->t->ops->has(x->t, &b.block.key)); /* not filled yet */
+    block_payload(1, bytes, HELP_PAYLOAD);
+    x->t->ops->store(x->t, &b.block, bytes);
+    assert_true(x->t->ops->has(x->t, &b.block.key)); /* queued or there */
+    assert_int_equal(tier_fetch(x, x->t, 1), 1);
+}
+
+/* A key is a name: the same one with other tokens, or behind another parent, is another block. */
+static void test_tokens_and_parent_are_compared(void **state)
+{
+    struct disk_test *x = *state;
+    struct test_block b;
+    struct kv_tier_done done;
+    disk_test_open(x);
+    for (int what = 0; what < 2; what++) {
+        assert_true(tier_store(x, x->t, 1));
+        block_make(x->h, 1, &b);
+        if (what == 0)
+            b.tokens[3]++;
+        else
+            b.block.parent.bytes[0]++;
+        assert_true(x->t->ops->fetch(x->t, &b.block, 5));
+        while (!x->t->ops->poll(x->t, &done))
+            usleep(50);
+        assert_int_equal(done.ticket, 5);
+        assert_null(done.bytes);
+        assert_false(tier_has(x, x->t, 1)); /* one of the two lied, and cannot be told */
+    }
+    assert_int_equal(tier_stats(x->t).ignored, 2);
+}
+
+/* And some more, so that the index has to grow. */
+static void test_thousand_blocks(void **state)
+{
+    struct disk_test *x = *state;
+    uint64_t seed = test_seed();
+    enum { N = 1100 };
+    x->cfg.block_bytes = 5003; /* no multiple of anything */
+    disk_test_open(x);
+    for (uint64_t i = 0; i < N; i++)
+        while (!tier_queue(x, x->t, seed + i))
+            usleep(50);
+    for (int restarted = 0; restarted < 2; restarted++) {
+        for (uint64_t i = 0; i < N; i++)
+            assert_int_equal(tier_fetch(x, x->t, seed + i), 1);
+        assert_int_equal(tier_stats(x->t).fetched, N);
+        disk_test_open(x); /* writes what is still queued */
+        assert_int_equal(tier_stats(x->t).entries, N);
+        assert_int_equal(tier_stats(x->t).bytes, real_bytes(x->dir));
+    }
+}
+
+static void test_fetches_end_in_order(void **state)
+{
+    struct disk_test *x = *state;
+    disk_test_open(x);
+    for (uint64_t id = 0; id < 8; id += 2)
+        assert_true(tier_store(x, x->t, id));
+    for (uint64_t id = 0; id < 8; id++) /* every other one is not there */
+        assert_true(tier_ask(x, x->t, id));
+    assert_false(tier_ask(x, x->t, 9)); /* all eight buffers are taken */
+    for (uint64_t id = 0; id < 8; id++)
+        assert_int_equal(tier_take(x, x->t, id), id % 2 == 0);
+    assert_true(tier_ask(x, x->t, 9));
+    assert_int_equal(tier_take(x, x->t, 9), 0);
+}
+
+static void test_lru_survives_a_restart(void **state)
+{
+    struct disk_test *x = *state;
+    disk_test_open(x);
+    for (uint64_t id = 0; id < 10; id++)
+        assert_true(tier_store(x, x->t, id));
+    assert_int_equal(tier_fetch(x, x->t, 3), 1);
+    assert_int_equal(tier_fetch(x, x->t, 1), 1);
+    x->cfg.max_bytes = segments(5);
+    disk_test_open(x);
+    const bool kept[10] = {[7] = true, [8] = true, [9] = true, [3] = true, [1] = true};
+    for (uint64_t id = 0; id < 10; id++)
+        assert_int_equal(tier_has(x, x->t, id), kept[id]);
+    assert_int_equal(tier_stats(x->t).evicted, 5);
+    assert_int_equal(real_bytes(x->dir), segments(5));
+    assert_true(tier_store(x, x->t, 20)); /* 7 is the oldest now */
+    assert_false(tier_has(x, x->t, 7));
+    assert_int_equal(tier_fetch(x, x->t, 8), 1);
+    assert_true(tier_store(x, x->t, 21));
+    assert_true(tier_has(x, x->t, 8));
+    assert_false(tier_has(x, x->t, 9));
+}
+
+/* The clock was ahead once: what is used now still counts as later. */
+static void test_lru_with_mtimes_from_the_future(void **state)
+{
+    struct disk_test *x = *state;
+    disk_test_open(x);
+    for (uint64_t id = 0; id < 4; id++)
+        assert_true(tier_store(x, x->t, id));
+    disk_test_close(x);
+    for (uint64_t id = 0; id < 4; id++) {
+        struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
+                                    {.tv_sec = time(NULL) + 1000000 + (time_t)id}};
+        assert_int_equal(utimensat(AT_FDCWD, segment_path(x, id), times, 0), 0);
+    }
+    disk_test_open(x);
+    assert_int_equal(tier_fetch(x, x->t, 0), 1);
+    assert_true(tier_store(x, x->t, 4));
+    x->cfg.max_bytes = segments(2);
+    disk_test_open(x);
+    assert_true(tier_has(x, x->t, 0));
+    assert_true(tier_has(x, x->t, 4));
+    assert_int_equal(tier_stats(x->t).entries, 2);
+}
+
+static void damage(const char *path, off_t at)
+{
+    uint8_t byte;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte ^= 4;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+static void test_damaged_segments_are_removed_when_met(void **state)
+{
+    struct disk_test *x = *state;
+    disk_test_open(x);
+    for (uint64_t id = 0; id < 3; id++)
+        assert_true(tier_store(x, x->t, id));
+    damage(segment_path(x, 0), 300);
+    assert_int_equal(truncate(segment_path(x, 1), 900), 0);
+    assert_int_equal(tier_fetch(x, x->t, 0), 0);
+    assert_int_equal(tier_fetch(x, x->t, 1), 0);
+    assert_int_equal(tier_stats(x->t).ignored, 2);
+    assert_int_equal(tier_stats(x->t).entries, 1);
+    assert_false(exists(segment_path(x, 0)));
+    assert_false(exists(segment_path(x, 1)));
+    assert_int_equal(tier_stats(x->t).bytes, real_bytes(x->dir));
+    assert_true(tier_store(x, x->t, 0));
+    assert_int_equal(tier_fetch(x, x->t, 0), 1);
+    assert_int_equal(truncate(segment_path(x, 2), 5), 0);
+    disk_test_open(x); /* a wrong size is seen at once */
+    assert_false(tier_has(x, x->t, 2));
+    assert_int_equal(tier_stats(x->t).ignored, 1);
+    assert_int_equal(tier_stats(x->t).bytes, real_bytes(x->dir));
+    assert_int_equal(tier_fetch(x, x->t, 0), 1);
+}
+
+static void test_other_models_are_kept_apart_and_evicted_alike(void **state)
+{
+    struct disk_test *x = *state;
+    struct kv_key mine = x->cfg.fingerprint;
+    x->cfg.max_bytes = segments(4);
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 1));
+    assert_true(tier_store(x, x->t, 2));
+    x->cfg.fingerprint.bytes[0] ^= 1;
+    disk_test_open(x);
+    assert_false(tier_has(x, x->t, 1));
+    assert_int_equal(tier_stats(x->t).entries, 0);
+    assert_int_equal(tier_stats(x->t).bytes, segments(2));
+    assert_int_equal(tier_fetch(x, x->t, 1), 0);
+    assert_true(tier_store(x, x->t, 1));
+    assert_true(tier_store(x, x->t, 3));
+    assert_true(tier_store(x, x->t, 4)); /* in the place of the other's 1 */
+    assert_false(exists(segment_path(x, 1)));
+    assert_true(exists(segment_path(x, 2)));
+    assert_int_equal(tier_fetch(x, x->t, 1), 1);
+    x->cfg.fingerprint = mine;
+    disk_test_open(x);
+    assert_int_equal(tier_stats(x->t).entries, 1);
+    assert_int_equal(tier_fetch(x, x->t, 2), 1);
+}
+
+/* The folder's name holds only a part of the fingerprint; the segment holds all of it. */
+static void test_foreign_fingerprint_in_our_folder(void **state)
+{
+    struct disk_test *x = *state;
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 1));
+    x->cfg.fingerprint.bytes[31] ^= 1;
+    disk_test_open(x);
+    assert_int_equal(tier_fetch(x, x->t, 1), 0);
+    assert_int_equal(tier_stats(x->t).ignored, 1);
+    assert_true(tier_store(x, x->t, 1));
+    assert_int_equal(tier_fetch(x, x->t, 1), 1);
+}
+
+static void test_models_without_segments_go_away(void **state)
+{
+    struct disk_test *x = *state;
+    x->cfg.about = "one model\nnot this";
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 1));
+    disk_test_close(x);
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = fopen(below(x, "abcd000000000000/about"), "r");
+    assert_true(getline(&text, &n, f) > 0);
+    assert_string_equal(text, "one model\n");
+    free(text);
+    fclose(f);
+    assert_int_equal(unlink(segment_path(x, 1)), 0);
+    x->cfg.fingerprint.bytes[0] = 1;
+    x->cfg.about = "another";
+    disk_test_open(x);
+    assert_false(exists(below(x, "abcd000000000000")));
+    assert_true(exists(below(x, "01cd000000000000/about")));
+    assert_int_equal(tier_stats(x->t).bytes, strlen("another\n"));
+    x->cfg.about = "another, renamed";
+    disk_test_open(x);
+    assert_int_equal(tier_stats(x->t).bytes, strlen("another, renamed\n"));
+    assert_int_equal(tier_stats(x->t).bytes, real_bytes(x->dir));
+}
+
+static void test_strangers_are_counted_and_left_alone(void **state)
+{
+    struct disk_test *x = *state;
+    char path[512];
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 1));
+    disk_test_close(x);
+    write_file(below(x, "notes.txt"), "0123456789", 10);
+    assert_int_equal(mkdir(below(x, "deep"), 0700), 0);
+    assert_int_equal(mkdir(below(x, "deep/er"), 0700), 0);
+    write_file(below(x, "deep/er/file.kv"), "01234", 5);
+    write_file(below(x, "abcd000000000000/README"), "0", 1);
+    snprintf(path, sizeof path, "%s", segment_path(x, 1));
+    snprintf(path + strlen(path) - 3, 8, ".kv~");
+    write_file(path, "012", 3);
+    snprintf(path + strlen(path) - 4, 8, ".tmp"); /* ours: left by a crash */
+    write_file(path, "0123456", 7);
+    char wrong[600]; /* a name of ours in the folder of other names */
+    snprintf(wrong, sizeof wrong, "%s", segment_path(x, 1));
+    char *shard = strstr(wrong, "/abcd") + 18;
+    shard[0] = shard[0] == '0' ? '1' : '0';
+    shard[2] = '\0';
+    assert_int_equal(mkdir(wrong, 0700), 0);
+    snprintf(shard + 2, 128, "%s", strrchr(segment_path(x, 1), '/'));
+    write_file(wrong, "01", 2);
+    disk_test_open(x);
+    assert_false(exists(path));
+    assert_int_equal(tier_stats(x->t).ignored, 5);
+    assert_int_equal(tier_stats(x->t).bytes, segments(1) + 10 + 5 + 1 + 3 + 2);
+    assert_int_equal(tier_stats(x->t).bytes, real_bytes(x->dir));
+    x->cfg.max_bytes = segments(2); /* strangers leave room for one only */
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 2));
+    assert_false(tier_has(x, x->t, 1));
+    assert_int_equal(tier_stats(x->t).bytes, segments(1) + 21);
+    assert_true(exists(below(x, "deep/er/file.kv")));
+    assert_true(exists(below(x, "notes.txt")));
+    x->cfg.max_bytes = segments(1); /* and now for none */
+    disk_test_open(x);
+    assert_false(tier_store(x, x->t, 3));
+    assert_int_equal(tier_stats(x->t).dropped, 1);
+    assert_int_equal(real_bytes(x->dir), 21);
+    assert_true(tier_stats(x->t).on);
+}
+
+static void test_links_are_not_followed(void **state)
+{
+    struct disk_test *x = *state;
+    char outside[] = "/tmp/weir-outside-XXXXXX", inner[64], path[512];
+    assert_non_null(mkdtemp(outside));
+    snprintf(inner, sizeof inner, "%s/file", outside);
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 1));
+    assert_true(tier_store(x, x->t, 2));
+    snprintf(path, sizeof path, "%s", segment_path(x, 1));
+    assert_int_equal(rename(path, inner), 0);
+    assert_int_equal(symlink(inner, path), 0);
+    assert_int_equal(tier_fetch(x, x->t, 1), 0); /* a whole segment, but behind a link */
+    disk_test_open(x);
+    assert_false(tier_has(x, x->t, 1));
+    assert_int_equal(tier_stats(x->t).ignored, 1);
+    assert_true(exists(path));
+    assert_true(tier_store(x, x->t, 1)); /* replaces the link, not what it points to */
+    assert_int_equal(tier_fetch(x, x->t, 1), 1);
+    disk_test_close(x);
+    snprintf(path, sizeof path, "%s", below(x, "abcd000000000000"));
+    assert_int_equal(rename(path, below(x, "elsewhere")), 0);
+    assert_int_equal(symlink(outside, path), 0);
+    log_set_level(LOG_ERROR);
+    disk_test_open(x);
+    assert_int_equal(tier_stats(x->t).entries, 0);
+    assert_false(tier_store(x, x->t, 3));
+    log_set_level(LOG_INFO);
+    assert_int_equal(real_bytes(outside), segments(1));
+    unlink(inner);
+    rmdir(outside);
+}
+
+static bool wait_for(bool (*fn)(struct disk_test *x, struct kv_tier *t),
+                     struct disk_test *x,
+                     struct kv_tier *t)
+{
+    uint64_t limit_us = clock_us() + 20000000;
+    while (!fn(x, t)) {
+        if (clock_us() > limit_us)
+            return false;
+        usleep(10000);
+    }
+    return true;
+}
+
+static bool has_two(struct disk_test *x, struct kv_tier *t)
+{
+    return tier_has(x, t, 2);
+}
+
+static bool writes(struct disk_test *x, struct kv_tier *t)
+{
+    (void)x;
+    return tier_stats(t).writes;
+}
+
+static void test_one_writes_the_other_reads_then_takes_over(void **state)
+{
+    struct disk_test *x = *state;
+    struct kv_tier *reader;
+    log_set_level(LOG_ERROR);
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 1));
+    assert_int_equal(kv_disk_open(&x->cfg, &reader, NULL), OK);
+    assert_true(tier_stats(reader).on && !tier_stats(reader).writes);
+    assert_int_equal(tier_fetch(x, reader, 1), 1);
+    assert_false(tier_queue(x, reader, 3));
+    assert_int_equal(tier_stats(reader).dropped, 0);
+    assert_true(tier_store(x, x->t, 2));
+    assert_true(wait_for(has_two, x, reader));
+    assert_int_equal(tier_fetch(x, reader, 2), 1);
+    assert_int_equal(unlink(segment_path(x, 1)), 0);
+    assert_int_equal(tier_fetch(x, reader, 1), 0);
+    assert_false(tier_has(x, reader, 1));
+    disk_test_close(x);
+    assert_true(wait_for(writes, x, reader));
+    assert_true(tier_store(x, reader, 3));
+    assert_int_equal(tier_fetch(x, reader, 3), 1);
+    assert_int_equal(tier_stats(reader).bytes, real_bytes(x->dir));
+    reader->ops->destroy(reader);
+    log_set_level(LOG_INFO);
+}
+
+/* Somebody empties the folder under a running server. */
+static void test_folder_emptied_while_open(void **state)
+{
+    struct disk_test *x = *state;
+    log_set_level(LOG_ERROR);
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 1));
+    assert_int_equal(nftw(below(x, "abcd000000000000"), scratch_visit, 16, FTW_DEPTH | FTW_PHYS),
+                     0);
+    assert_int_equal(tier_fetch(x, x->t, 1), 0);
+    assert_true(tier_store(x, x->t, 1)); /* folders are made again */
+    assert_int_equal(tier_fetch(x, x->t, 1), 1);
+    assert_int_equal(unlink(below(x, "lock")), 0);
+    assert_false(tier_store(x, x->t, 2)); /* no longer alone */
+    assert_true(wait_for(writes, x, x->t));
+    assert_true(tier_store(x, x->t, 2));
+    assert_true(exists(below(x, "lock")));
+    log_set_level(LOG_INFO);
+}
+
+static void test_only_the_owner_may_look(void **state)
+{
+    struct disk_test *x = *state;
+    struct stat st;
+    char path[512];
+    snprintf(path, sizeof path, "%s/new", x->dir);
+    x->cfg.dir = path;
+    x->cfg.about = "secret";
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 1));
+    disk_test_close(x);
+    const char *folders[] = {"new", "new/abcd000000000000"};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(stat(below(x, folders[i]), &st), 0);
+        assert_int_equal(st.st_mode & 0777, 0700);
+    }
+    const char *files[] = {"new/lock", "new/abcd000000000000/about"};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(stat(below(x, files[i]), &st), 0);
+        assert_int_equal(st.st_mode & 0777, 0600);
+    }
+    x->cfg.dir = x->dir;
+}
+
+static void test_what_cannot_be_opened(void **state)
+{
+    struct disk_test *x = *state;
+    struct kv_disk_config cfg = x->cfg;
+    struct kv_tier *t;
+    struct err_info e = {0};
+    cfg.max_bytes = segments(1) - 1;
+    assert_int_equal(kv_disk_open(&cfg, &t, &e), ERR_INVALID);
+    assert_null(t);
+    cfg.max_bytes = segments(1);
+    cfg.dir = below(x, "no/parent");
+    assert_int_equal(kv_disk_open(&cfg, &t, &e), ERR_IO);
+    assert_non_null(strstr(e.text, "no/parent"));
+    write_file(below(x, "file"), "", 0);
+    cfg.dir = below(x, "file");
+    assert_int_equal(kv_disk_open(&cfg, &t, &e), ERR_IO);
+    assert_non_null(strstr(e.text, "/file"));
+    cfg = x->cfg;
+    cfg.block_tokens = 0;
+    assert_int_equal(kv_disk_open(&cfg, &t, &e), ERR_INVALID);
+    cfg = x->cfg;
+    cfg.block_bytes = SIZE_MAX - 10;
+    cfg.max_bytes = UINT64_MAX;
+    assert_int_equal(kv_disk_open(&cfg, &t, &e), ERR_INVALID);
+    cfg.block_bytes = (size_t)1 << 62; /* times the number of buffers: too large to say */
+    assert_int_equal(kv_disk_open(&cfg, &t, &e), ERR_NOMEM);
+    assert_null(t);
+}
+
+/* The engine's calls allocate nothing, and one segment's limit is enough to work with. */
+static void test_calls_allocate_nothing(void **state)
+{
+    struct disk_test *x = *state;
+    x->cfg.max_bytes = segments(1);
+    x->cfg.about = "no room for this line";
+    disk_test_open(x);
+    struct test_block b[2];
+    struct kv_tier_done done = {0};
+    struct kv_tier_stats s;
+    const struct kv_tier_ops *ops = x->t->ops;
+    uint64_t before = mem_watched();
+    for (uint64_t i = 0; i < 20; i++) {
+        block_make(x->h, i, &b[i % 2]);
+        mem_watch(true);
+        void *bytes = ops->store_begin(x->t, &b[i % 2].block.key);
+        if (bytes)
+            ops->store(x->t, &b[i % 2].block, bytes);
+        ops->has(x->t, &b[i % 2].block.key);
+        ops->estimate_us(x->t, 3);
+        if (ops->fetch(x->t, &b[i % 2].block, i))
+            while (!ops->poll(x->t, &done))
+                ;
+        if (done.bytes)
+            ops->release(x->t, done.bytes);
+        ops->stats(x->t, &s);
+        mem_watch(false);
+        done.bytes = NULL;
+    }
+    assert_int_equal(mem_watched(), before);
+    assert_true(real_bytes(x->dir) <= segments(1));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_round_trip),
+        TEST(test_a_block_is_taken_once),
+        TEST(test_tokens_and_parent_are_compared),
+        TEST(test_thousand_blocks),
+        TEST(test_fetches_end_in_order),
+        TEST(test_lru_survives_a_restart),
+        TEST(test_lru_with_mtimes_from_the_future),
+        TEST(test_damaged_segments_are_removed_when_met),
+        TEST(test_other_models_are_kept_apart_and_evicted_alike),
+        TEST(test_foreign_fingerprint_in_our_folder),
+        TEST(test_models_without_segments_go_away),
+        TEST(test_strangers_are_counted_and_left_alone),
+        TEST(test_links_are_not_followed),
+        TEST(test_one_writes_the_other_reads_then_takes_over),
+        TEST(test_folder_emptied_while_open),
+        TEST(test_only_the_owner_may_look),
+        TEST(test_what_cannot_be_opened),
+        TEST(test_calls_allocate_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
