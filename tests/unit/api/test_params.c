@@ -52,7 +52,8 @@ static void test_all_fields(void **state)
               "\"logit_bias\": {\"0\": -100, \"999\": 1.5}, \"stop\": [\"a\", \"b\"],"
               "\"stop_token_ids\": [1, 2], \"stream\": true, \"ignore_eos\": true,"
               "\"stream_options\": {\"include_usage\": true}, \"return_tokens\": true,"
-              "\"cache_prompt\": false, \"user\": \"x\", \"response_format\": {\"type\": \"text\"},"
+              "\"cache_prompt\": false, \"cache_salt\": \"me\", \"priority\": -3, \"user\": \"x\", "
+              "\"response_format\": {\"type\": \"text\"},"
               "\"grammar\": \"\", \"bad_words\": [], \"min_tokens\": 0, \"store\": true}",
               &p,
               &body,
@@ -73,6 +74,10 @@ static void test_all_fields(void **state)
     assert_memory_equal(p.request.stops[1].data, "b", 1);
     assert_int_equal(p.request.n_stop_ids, 2);
     assert_int_equal(p.request.stop_ids[1], 2);
+    assert_false(p.request.cache);
+    assert_int_equal(p.request.n_cache_salt, 2);
+    assert_memory_equal(p.request.cache_salt, "me", 2);
+    assert_int_equal(p.request.priority, -3);
     assert_true(p.stream && p.include_usage && p.return_tokens && p.request.ignore_eos);
     api_params_deinit(&p);
     json_decref(body);
@@ -138,6 +143,9 @@ static void test_refused(void **state)
         {"{\"stream_options\": true}", "stream_options"},
         {"{\"stream_options\": {\"include_usage\": 1}}", "include_usage"},
         {"{\"cache_prompt\": 1}", "cache_prompt"},
+        {"{\"cache_salt\": 1}", "cache_salt"},
+        {"{\"priority\": 101}", "priority"},
+        {"{\"priority\": 0.5}", "priority"},
         {"{\"model\": 1}", "model"},
         {"{\"response_format\": {\"type\": \"json_object\"}}", "response_format"},
         {"{\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {}}}",
@@ -150,7 +158,6 @@ static void test_refused(void **state)
         {"{\"mirostat\": 2}", "mirostat"},
         {"{\"use_beam_search\": true}", "use_beam_search"},
         {"{\"skip_special_tokens\": false}", "skip_special_tokens"},
-        {"{\"cache_salt\": \"tenant\"}", "cache_salt"},
         {"{\"n_predict\": 5}", "n_predict"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
