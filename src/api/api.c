@@ -237,6 +237,7 @@ struct api_call *api_begin(struct api *a, const struct api_input *in)
     c->api = a;
     c->engine = atomic_load_explicit(&a->engine, memory_order_acquire);
     c->created = clock_unix();
+    c->name = in->name;
     api_new_id("req-", c->id, sizeof c->id);
     snprintf(c->request_id, sizeof c->request_id, "%s", in->request_id ? in->request_id : "");
     c->answer.request_id = c->request_id[0] ? c->request_id : c->id;

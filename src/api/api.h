@@ -38,6 +38,7 @@ struct api_input {
     size_t body_len;
     const char *authorization; /* NULL if absent */
     const char *request_id;    /* the client's own, visible ASCII of at most 128 bytes; or NULL */
+    void *name;                /* what api_next calls the call by; not NULL */
 };
 
 struct api_answer {
@@ -73,12 +74,9 @@ struct api_call *api_begin(struct api *a, const struct api_input *in); /* never 
 enum api_pull api_pull(struct api_call *c, struct api_answer *answer, struct buf *out);
 void api_end(struct api_call *c);
 
-/* Calls with news, each once; drains the engine's events. Loop thread. NULL at the end. */
-struct api_call *api_next(struct api *a);
-
-/* The caller's own pointer beside a call, NULL at first. Loop thread. */
-void api_call_set_user(struct api_call *c, void *user);
-void *api_call_user(const struct api_call *c);
+/* The names of calls with news, each once; drains the engine's events. Loop thread. NULL at the
+ * end. One may be named before its api_begin has returned. */
+void *api_next(struct api *a);
 
 /* The body of an error in OpenAI's shape, for any layer. */
 void api_error_body(int status, const struct err_info *e, struct buf *out);

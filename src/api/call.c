@@ -243,16 +243,6 @@ void api_end(struct api_call *c)
         call_destroy(c);
 }
 
-void api_call_set_user(struct api_call *c, void *user)
-{
-    c->user = user;
-}
-
-void *api_call_user(const struct api_call *c)
-{
-    return c->user;
-}
-
 /* Note an event of one request, and that its call has news. */
 static void note_event(struct api *a, struct request *r)
 {
@@ -270,7 +260,7 @@ static void note_event(struct api *a, struct request *r)
     a->news_tail = c;
 }
 
-struct api_call *api_next(struct api *a)
+void *api_next(struct api *a)
 {
     struct engine *eng = atomic_load_explicit(&a->engine, memory_order_acquire);
     struct request *r;
@@ -282,7 +272,7 @@ struct api_call *api_next(struct api *a)
         a->news_head = c->next_news;
         c->listed = false;
         if (!c->ended)
-            return c;
+            return c->name;
         if (c->n_running == 0)
             call_destroy(c);
     }

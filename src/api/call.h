@@ -55,7 +55,7 @@ struct api_dialect;
 
 struct api_call {
     struct api *api;
-    void *user;
+    void *name; /* api_input's */
     const struct api_dialect *dialect;
     struct api_answer answer;
     struct buf body;

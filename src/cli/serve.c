@@ -50,11 +50,10 @@ struct server {
 /* What http/ calls a call: the API's, and room for the headers of its answer. */
 struct served_call {
     struct api_call *call;
-    bool known; /* to api_next: set on the loop thread */
     struct http_header headers[4];
 };
 
-static void *app_begin(void *ctx, const struct http_request *r)
+static void *app_begin(void *ctx, const struct http_request *r, void *name)
 {
     struct server *s = ctx;
     struct api_input in = {.method = r->method,
@@ -63,7 +62,8 @@ static void *app_begin(void *ctx, const struct http_request *r)
                            .body = r->body,
                            .body_len = r->body_len,
                            .authorization = r->authorization,
-                           .request_id = r->request_id};
+                           .request_id = r->request_id,
+                           .name = name};
     struct served_call *c = mem_zalloc(1, sizeof *c);
     c->call = api_begin(s->api, &in);
     return c;
@@ -92,10 +92,6 @@ static enum http_pull app_pull(void *ctx, void *call, struct http_answer *answer
     (void)ctx;
     struct served_call *c = call;
     struct api_answer a = {0};
-    if (!c->known) {
-        c->known = true;
-        api_call_set_user(c->call, c);
-    }
     enum api_pull pulled = api_pull(c->call, &a, out);
     if (pulled == API_WAIT)
         return HTTP_WAIT;
@@ -114,13 +110,7 @@ static void app_end(void *ctx, void *call)
 static void *app_next(void *ctx)
 {
     struct server *s = ctx;
-    struct api_call *c;
-    while ((c = api_next(s->api))) {
-        void *served = api_call_user(c);
-        if (served) /* else its first pull is still to come, and will find the news */
-            return served;
-    }
-    return NULL;
+    return api_next(s->api);
 }
 
 static void app_error_body(void *ctx, int status, const char *text, struct buf *out)

@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "http/internal.h"
 
-#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,28 +12,10 @@
                            */
 #define WHOLE_BYTES 65536 /* of an answer with a length that are handed over at once */
 
-/* ---- which exchange a call belongs to ---------------------------------------------------- */
-
-static int compare_calls(const void *a, const void *b)
-{
-    uintptr_t x = (uintptr_t)((const struct exchange *)a)->call;
-    uintptr_t y = (uintptr_t)((const struct exchange *)b)->call;
-    return (x > y) - (x < y);
-}
-
-static struct exchange *find_call(struct http_server *s, void *call)
-{
-    struct exchange key;
-    key.call = call;
-    struct exchange *const *node = tfind(&key, &s->calls, compare_calls);
-    return node ? *node : NULL;
-}
-
 static void end_call(struct exchange *ex)
 {
     if (!ex->call)
         return;
-    tdelete(ex, &ex->s->calls, compare_calls);
     ex->s->app->end(ex->s->app->ctx, ex->call);
     ex->call = NULL;
 }
@@ -365,22 +346,18 @@ static void gather_answer(struct exchange *ex)
     start_answer(ex);
 }
 
-void exchange_begun(struct http_server *s, struct exchange *ex)
+void exchange_begun(struct exchange *ex)
 {
     ex->state = EX_WAITING;
-    if (ex->call && !tsearch(ex, &s->calls, compare_calls))
-        ex->gone = true; /* out of memory: it could never be named */
     if (ex->gone || !ex->call)
         exchange_abandon(ex);
     else
         gather_answer(ex);
 }
 
-void exchange_news(struct http_server *s, void *call)
+/* One whose begin has not come back yet will be pulled then. */
+void exchange_news(struct exchange *ex)
 {
-    struct exchange *ex = find_call(s, call);
-    if (!ex)
-        return; /* its begin has not come back: it will be pulled then */
     if (ex->state == EX_WAITING) {
         gather_answer(ex);
     } else if (ex->state == EX_STREAMING) {

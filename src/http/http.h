@@ -61,18 +61,19 @@ enum http_pull {
 /* The application. `call` is its object for one exchange. */
 struct http_app {
     void *ctx;
-    /* Worker thread. Never NULL: errors are answers too. */
-    void *(*begin)(void *ctx, const struct http_request *r);
+    /* Worker thread. Never NULL: errors are answers too. `name` is what next() calls it by. */
+    void *(*begin)(void *ctx, const struct http_request *r, void *name);
     /* Loop thread. Append to *out; the first time that it does not return HTTP_WAIT, *answer has
      * been filled in. A non-stream answer is pulled until HTTP_DONE before anything is sent. Events
      * of a text/event-stream are appended whole, as a keep-alive comment may come between pulls. */
     enum http_pull (*pull)(void *ctx, void *call, struct http_answer *answer, struct buf *out);
     /* Loop thread, exactly once for each begin. The call stops what still runs. */
     void (*end)(void *ctx, void *call);
-    /* Readable when some call has news; then next() yields each such call once, NULL at the end,
-     * and makes it unreadable again; watched edge-triggered, so news after that NULL must write to
-     * it. A call that has ended may still be named only if end() has not been called for it. A call
-     * whose begin has not returned may be named: it is pulled once anyway when begin returns. */
+    /* Readable when some call has news; then next() yields each such call's name once, NULL at the
+     * end, and makes it unreadable again; watched edge-triggered, so news after that NULL must
+     * write to it. A call that has ended may still be named only if end() has not been called for
+     * it. A call whose begin has not returned may be named: it is pulled once anyway when begin
+     * returns. */
     int news_fd;
     void *(*next)(void *ctx);
     /* Loop thread: an answer to a request that never became a call (bad HTTP, too large, too many

@@ -110,7 +110,6 @@ struct http_server {
     uint32_t n_lingers;
     uint32_t n_begun;                           /* exchanges between QUEUED and their end */
     struct exchange *stream_head, *stream_tail; /* event streams, the longest idle first */
-    void *calls;                                /* tree: call -> exchange */
 
     bool accepting, draining, news_pending;
     uint64_t next_pass_us, next_tick_us, drain_us, cut_us;
@@ -157,9 +156,9 @@ void exchange_on_completed(void *cls,
                            struct MHD_Connection *mhd,
                            void **ctx,
                            enum MHD_RequestTerminationCode code);
-void exchange_begun(struct http_server *s, struct exchange *ex); /* a worker's result */
-void exchange_news(struct http_server *s, void *call);           /* named by app.next */
-void exchange_abandon(struct exchange *ex);                      /* the client left, or we stop */
+void exchange_begun(struct exchange *ex);   /* a worker's result */
+void exchange_news(struct exchange *ex);    /* named by app.next */
+void exchange_abandon(struct exchange *ex); /* the client left, or we stop */
 void exchange_send_comments(struct http_server *s);
 
 /* headers.c: answers that this folder makes itself, and what it asks of a request. */

@@ -189,7 +189,7 @@ static void on_wake(struct http_server *s)
     struct exchange *ex = worker_pool_collect(s);
     while (ex) {
         struct exchange *next = ex->next_job;
-        exchange_begun(s, ex);
+        exchange_begun(ex);
         ex = next;
     }
 }
@@ -225,9 +225,9 @@ static void hand_out_news(struct http_server *s)
     s->news_pending = false;
     if (s->n_conns >= PASS_MIN_CONNS)
         s->next_pass_us = s->now_us + (uint64_t)s->n_conns * PASS_US_A_CONN;
-    void *call;
-    while ((call = s->app->next(s->app->ctx)))
-        exchange_news(s, call);
+    struct exchange *ex;
+    while ((ex = s->app->next(s->app->ctx)))
+        exchange_news(ex);
 }
 
 /* The library has work that needs no event: connections it knows to be ready. */

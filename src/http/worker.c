@@ -33,7 +33,7 @@ static void *worker_main(void *arg)
         pthread_mutex_unlock(&p->mutex);
         void *call = NULL;
         if (!atomic_load_explicit(&ex->cancelled, memory_order_relaxed))
-            call = s->app->begin(s->app->ctx, &ex->req);
+            call = s->app->begin(s->app->ctx, &ex->req, ex);
         pthread_mutex_lock(&p->mutex);
         ex->call = call;
         bool first = !p->results;

@@ -31,6 +31,7 @@ enum fake_kind { FAKE_TEXT, FAKE_STREAM, FAKE_FLOOD, FAKE_HANG, FAKE_SILENT, FAK
 
 struct fake_call {
     enum fake_kind kind;
+    void *name; /* next() calls it by this */
     int status;
     struct http_answer answer;
     struct http_header headers[1];
@@ -192,11 +193,12 @@ static inline void fake_get(struct fake *f, struct fake_call *c, const struct ht
     }
 }
 
-static inline void *fake_begin(void *ctx, const struct http_request *r)
+static inline void *fake_begin(void *ctx, const struct http_request *r, void *name)
 {
     struct fake *f = ctx;
     struct fake_call *c = mem_zalloc(1, sizeof *c);
     c->status = 200;
+    c->name = name;
     pthread_mutex_lock(&f->lock);
     f->n_begin++;
     c->serial = f->n_begin;
@@ -320,6 +322,7 @@ static inline void *fake_next(void *ctx)
     struct fake *f = ctx;
     pthread_mutex_lock(&f->lock);
     struct fake_call *c = f->named;
+    void *name = c ? c->name : NULL;
     if (c) {
         f->named = c->next_named;
         c->named = false;
@@ -328,7 +331,7 @@ static inline void *fake_next(void *ctx)
         (void)!read(f->app.news_fd, &n, sizeof n);
     }
     pthread_mutex_unlock(&f->lock);
-    return c;
+    return name;
 }
 
 static inline void fake_error_body(void *ctx, int status, const char *text, struct buf *out)

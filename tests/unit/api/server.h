@@ -94,8 +94,12 @@ static inline struct api_call *server_begin(struct server *s,
                                             const char *path,
                                             const char *body)
 {
-    struct api_input in = {
-        .method = method, .path = path, .query = "", .body = body, .body_len = strlen(body)};
+    struct api_input in = {.method = method,
+                           .path = path,
+                           .query = "",
+                           .body = body,
+                           .body_len = strlen(body),
+                           .name = s};
     return api_begin(s->api, &in);
 }
 

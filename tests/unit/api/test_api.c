@@ -130,8 +130,9 @@ static void test_chat(void **state)
 {
     (void)state;
     char text[1000], finish[16];
-    json_t *whole = post(CHAT, "{" QUESTION "," GREEDY "}");
-    json_t *events = server_events(&server, CHAT, "{" QUESTION "," GREEDY ",\"stream\":true}");
+    json_t *whole = post(CHAT, "{" QUESTION ",\"temperature\":0}");
+    json_t *events =
+        server_events(&server, CHAT, "{" QUESTION ",\"temperature\":0,\"stream\":true}");
     assert_non_null(strstr(str_at(whole, "choices.0.message.content"), "Paris"));
     assert_string_equal(str_at(whole, "choices.0.message.role"), "assistant");
     assert_string_equal(str_at(whole, "choices.0.finish_reason"), "stop");
