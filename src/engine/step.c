@@ -13,7 +13,7 @@
 #include <sys/eventfd.h>
 
 /* A step without decodes to hold up still ends often enough for newcomers to join. */
-#define PREFILL_STEP_US 200000.0
+#define PREFILL_STEP_US 400000.0
 /* Nobody sees a gap this short; an automatic target is never below it. */
 #define MIN_TARGET_US 20000.0
 /* Fewer rows than this waste a pass over the weights. */
