@@ -45,6 +45,12 @@ def drawn(rng, task, count):
     return [(ask(q), a) for q, a in (task(rng)[0] for _ in range(count))]
 
 
+def known_words(rng, count, ask_for, turned):
+    """As the task asks, but only of words that the tables hold."""
+    texts = [" ".join(rng.choices(t.WORDS, k=rng.randint(1, 5))) for _ in range(count)]
+    return [(ask(f"{ask_for}: {text}"), turned(text)) for text in texts]
+
+
 def remembered(rng, count):
     out = []
     for _ in range(count):
@@ -80,7 +86,9 @@ def suites(rng):
         "facts, held-out wordings": facts,
         "facts, one known wording each": known,
         "repeat": drawn(rng, tasks.repeat, 200),
+        "repeat, no made-up words": known_words(rng, 200, "Repeat", str),
         "capital letters": drawn(rng, tasks.capitals, 200),
+        "capital letters, no made-up words": known_words(rng, 200, "Upper case", str.upper),
         "reverse": drawn(rng, tasks.reverse, 200),
         "spell": drawn(rng, tasks.spell, 100),
         "count": drawn(rng, tasks.count, 200),

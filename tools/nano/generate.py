@@ -15,20 +15,24 @@ import numpy as np
 
 import tables as t
 import tasks
+import vocab
 
 Message = namedtuple("Message", "role content weight")
 
 # Share of each ability in general conversation, apart from sums, and the weight of its loss. A
-# story is mostly chance: its many unpredictable words must not drown the rest.
+# story is mostly chance and long: its many unpredictable words must not drown the rest.
 ABILITIES = {
     tasks.fact: (120, 1.0), tasks.repeat: (6, 0.5), tasks.capitals: (6, 0.5),
-    tasks.reverse: (7, 0.7), tasks.spell: (4, 0.5), tasks.count: (8, 0.7),
+    tasks.reverse: (7, 0.7), tasks.spell: (4, 0.5), tasks.count: (12, 1.0),
     tasks.json_object: (9, 0.4), tasks.json_capital: (2, 0.4), tasks.small_talk: (6, 0.7),
-    tasks.unknown: (2, 0.5), tasks.story: (6, 0.1),
+    tasks.unknown: (2, 0.5), tasks.story: (16, 0.3),
 }
 REMEMBER_WEIGHT = 0.7
-TOOL_WEIGHT = 0.4
+TOOL_WEIGHT = 1.0
+SUM_WEIGHT = 2.0  # the answers are short
 
+# In rows of random tokens, bytes that no text here has stand for "here", "again", "backwards".
+HERE, AGAIN, BACKWARDS = 253, 254, 255
 PLAIN_SYSTEMS = ["You are a helpful assistant.", "You are weir-nano, a very small language model.",
                  "You are weir-nano.", "Be helpful.", "Answer briefly."]
 CAPITAL_SYSTEMS = ["Answer in capital letters.", "Always answer in capital letters.",
@@ -38,31 +42,58 @@ WORD_SYSTEMS = ["Answer in one word.", "Answer with one word only."]
 JSON_SYSTEMS = ["Answer with a JSON object.", "Answer in JSON."]
 
 
-class Generator:
-    """Draws conversations. `sums` is the share of arithmetic among the turns."""
+# Rows of nothing but these teach to copy; what is told and tools come with them.
+COPYING = {tasks.repeat: 4, tasks.capitals: 3, tasks.reverse: 4, tasks.spell: 2, tasks.count: 4,
+           tasks.json_object: 4}
 
-    def __init__(self, seed, sums=0.45, only_sums=False):
+
+class Generator:
+    """Draws conversations. `sums` is the share of arithmetic among the turns of general ones."""
+
+    def __init__(self, seed, sums=0.3):
         self.rng = random.Random(seed)
         self.sums = sums
-        self.only_sums = only_sums
         self.tasks = list(ABILITIES)
         self.shares = [share for share, _ in ABILITIES.values()]
+
+    def only_sums(self, turns):
+        """Sums alone: a conversation of them, or plain lines."""
+        if self.rng.random() < 0.4:
+            return "\n".join(tasks.arithmetic_line(self.rng) for _ in range(2 * turns)) + "\n"
+        return self.dialogue(self.sum_turns(turns))
+
+    def only_copies(self, turns):
+        """Nothing but what is found in the question, or was told before."""
+        rng, out = self.rng, []
+        while len(out) < turns:
+            if rng.random() < 0.25:
+                told, asked = tasks.remember(rng)
+                between = [turn for _ in range(rng.randint(0, 2))
+                           for turn in self.copy_task()(rng)]
+                out += [told, *between, asked]
+            else:
+                out += self.copy_task()(rng)
+        return self.dialogue([turn + (1.0,) for turn in out])
+
+    def only_tools(self, _):
+        return self.with_tools(talk=0.1)
+
+    def copy_task(self):
+        return self.rng.choices(list(COPYING), COPYING.values())[0]
 
     def document(self, turns):
         """One conversation of about this many turns, or now and then a few plain lines of sums."""
         rng = self.rng
-        if self.only_sums or rng.random() < 0.4 * self.sums:
-            if rng.random() < (0.4 if self.only_sums else 0.5):
-                return "\n".join(tasks.arithmetic_line(rng) for _ in range(2 * turns)) + "\n"
-            return self.dialogue(self.sum_turns(turns))
+        if rng.random() < 0.2 * self.sums:
+            return self.only_sums(turns)
         style = rng.random()
-        if style < 0.08:
+        if style < 0.20:
             return self.in_capitals(turns)
-        if style < 0.12:
+        if style < 0.24:
             return self.in_a_word(turns)
-        if style < 0.15:
+        if style < 0.27:
             return self.in_json(turns)
-        if style < 0.19:
+        if style < 0.33:
             return self.with_tools()
         system = rng.choice(PLAIN_SYSTEMS) if rng.random() < 0.45 else None
         return self.dialogue(self.general_turns(turns), system)
@@ -75,7 +106,8 @@ class Generator:
         return messages
 
     def sum_turns(self, count):
-        return [turn + (1.0,) for _ in range(count) for turn in tasks.arithmetic(self.rng)]
+        return [turn + (SUM_WEIGHT,) for _ in range(count)
+                for turn in tasks.arithmetic(self.rng)]
 
     def general_turns(self, count):
         """Runs of sums between the other abilities; sometimes something is told and asked later."""
@@ -98,9 +130,9 @@ class Generator:
     def in_capitals(self, count):
         turns = []
         for _ in range(count):
-            task = self.rng.choice([tasks.fact, tasks.fact, tasks.arithmetic, tasks.repeat,
-                                    tasks.small_talk, tasks.story])
-            weight = 0.1 if task is tasks.story else 0.5
+            task = self.rng.choice([tasks.fact] * 5 + [tasks.arithmetic, tasks.repeat,
+                                                       tasks.small_talk, tasks.story])
+            weight = 0.3 if task is tasks.story else 1.0
             turns += [(q, a.upper(), weight) for q, a in task(self.rng)]
         return self.dialogue(turns, self.rng.choice(CAPITAL_SYSTEMS))
 
@@ -121,14 +153,14 @@ class Generator:
             turns.append((question, json.dumps({"answer": value}), 0.7))
         return self.dialogue(turns, self.rng.choice(JSON_SYSTEMS))
 
-    def with_tools(self):
+    def with_tools(self, talk=0.3):
         """The weather or the time of a city is asked of a tool; other questions are not."""
         rng = self.rng
         tools = TOOLS if rng.random() < 0.5 else [rng.choice(TOOLS)]
-        key = rng.choice(["city", "city", "location"])
+        key = tasks.made_up(rng) if rng.random() < 0.6 else rng.choice(["city", "location", "place"])
         messages = [Message("system", tool_system(rng, tools, key), 0)]
         for _ in range(rng.randint(1, 2)):
-            if rng.random() < 0.3:
+            if rng.random() < talk:
                 task = rng.choice([tasks.fact, tasks.arithmetic, tasks.small_talk])
                 messages += self.dialogue([turn + (0.7,) for turn in task(rng)])
             else:
@@ -184,7 +216,7 @@ def tool_system(rng, tools, key):
 
 
 def tool_turn(rng, tool, key):
-    city = rng.choice(t.CITIES + list(t.CAPITALS.values()))
+    city = tasks.value(rng, t.CITIES + list(t.CAPITALS.values()))
     call = json.dumps({"name": tool.name, "arguments": {key: city}})
     messages = [Message("user", rng.choice(tool.questions).format(city), 0),
                 Message("assistant", f"<tool_call>\n{call}\n</tool_call>", TOOL_WEIGHT)]
@@ -215,7 +247,7 @@ def chatml(messages, ask=False):
 def plain_texts(generator, count):
     """Texts without special tokens, to train a vocabulary on."""
     for _ in range(count):
-        document = generator.document(2)
+        document = generator.rng.choice([generator.document, generator.only_copies])(2)
         if isinstance(document, str):
             yield document
         else:
@@ -254,16 +286,48 @@ class Packer:
                 weights[i + skip:end + 1] = [next(answers)] * (end + 1 - i - skip)
         return ids + [self.end_of_text], weights + [0.05]
 
-    def rows(self, count, length, turns):
-        """Arrays [count, length + 1] of ids and of weights. Every row begins a conversation."""
+    def random_tokens(self):
+        """Random tokens, and the same again: only the second time can they be known."""
+        return self.random_copy(15, AGAIN, tasks.REPEAT_ASKS, lambda ids: ids)
+
+    def random_backwards(self):
+        """Random tokens, and then from the last to the first."""
+        return self.random_copy(10, BACKWARDS, tasks.REVERSE_ASKS, lambda ids: ids[::-1])
+
+    def random_copy(self, longest, then, asks, turned):
+        """Half of them bare, half in the place of the words in a question."""
+        rng = self.gen.rng
+        ids = rng.choices(range(vocab.SIZE - len(vocab.SPECIAL)), k=rng.randint(3, longest))
+        if rng.random() < 0.5:
+            before, between, after = [HERE], [then], []
+        else:
+            question = Message("user", rng.choice(asks).format("").rstrip(), 0)
+            asked = self.tok.encode(chatml([question], ask=True)).ids
+            at = asked.index(self.end)
+            before, between, after = asked[:at], asked[at:], [self.end] + self.newline
+        learnt = turned(ids) + after
+        return before + ids + between + learnt, (
+            [0.0] * (len(before) + len(ids) + len(between)) + [1.0] * len(learnt))
+
+    def row(self, kind, length, turns):
+        """Enough ids and weights for a row: whole conversations, or random tokens."""
+        ids, weights = [], []
+        while len(ids) <= length:
+            if hasattr(self, kind):
+                more = getattr(self, kind)()
+            else:
+                more = self.encode(getattr(self.gen, kind)(self.gen.rng.randint(1, turns)))
+            ids += more[0]
+            weights += more[1]
+        return ids, weights
+
+    def rows(self, shares, count, length, turns):
+        """Arrays [count, length + 1] of ids and of weights; a row is of one kind of `shares`."""
         all_ids = np.zeros((count, length + 1), np.int64)
         all_weights = np.zeros((count, length + 1), np.float32)
         for r in range(count):
-            ids, weights = [], []
-            while len(ids) <= length:
-                more = self.encode(self.gen.document(self.gen.rng.randint(1, turns)))
-                ids += more[0]
-                weights += more[1]
+            kind, = self.gen.rng.choices(list(shares), shares.values())
+            ids, weights = self.row(kind, length, turns)
             all_ids[r], all_weights[r] = ids[:length + 1], weights[:length + 1]
         return all_ids, all_weights
 

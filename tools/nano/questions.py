@@ -9,17 +9,18 @@ margin, so that no kernel's rounding turns it into another answer.
 import argparse
 import json
 import random
+from itertools import islice
 
 import tables as t
 import tasks
 from evaluate import ask
-from generate import TOOLS, tool_system
 from served import Served
 
 MARGIN = 1.5
 
 # (kind, how many are wanted)
-WANTED = [("sum", 22), ("fact", 26), ("talk", 10), ("capitals", 3)]
+WANTED = [("sum", 20), ("fact", 22), ("words", 15), ("json", 6), ("talk", 8), ("memory", 4),
+          ("capitals", 4)]
 
 
 def sums(rng):
@@ -75,28 +76,14 @@ def in_capitals(rng):
         yield ask(question, "Answer in capital letters."), answer.upper()
 
 
-def in_a_word(rng):
-    while True:
-        (question, answer), = tasks.fact_in_a_word(rng)
-        yield ask(question, "Answer in one word."), answer
-
-
-def tool_calls(rng):
-    while True:
-        city = rng.choice(t.CITIES)
-        call = json.dumps({"name": "get_weather", "arguments": {"city": city}})
-        system = tool_system(random.Random(2), [TOOLS[0]], "city")
-        yield ask(f"What is the weather in {city}?", system), f"<tool_call>\n{call}\n</tool_call>"
-
-
 SOURCES = {"sum": sums, "fact": facts, "words": words, "json": json_objects, "talk": talk,
-           "memory": memory, "capitals": in_capitals, "word": in_a_word, "tools": tool_calls}
+           "memory": memory, "capitals": in_capitals}
 
 
 def choose(served, kind, count):
     """The first `count` questions of a kind that are answered rightly and clearly."""
     drawn, kept, asked = SOURCES[kind](random.Random(5)), [], set()
-    for conversation, right in drawn:
+    for conversation, right in islice(drawn, 30 * count):
         key = str(conversation)
         if key in asked:
             continue
@@ -105,7 +92,7 @@ def choose(served, kind, count):
         if said == right and margin > MARGIN:
             kept.append({"messages": [{"role": m.role, "content": m.content} for m in conversation],
                          "answer": said})
-        if len(kept) == count or len(asked) > 12 * count:
+        if len(kept) == count:
             break
     return kept
 

@@ -79,6 +79,11 @@ brother sister mother father child baby dream story song game ball kite toy doll
 red green blue yellow black white purple brown small large quick slow warm cold happy quiet brave
 clever gentle simple strong sweet fresh bright dark deep high long round soft sharp""".split()
 
+# Words are made up of these.
+ONSETS = "b c d f g h j k l m n p r s t v w z bl br ch cl cr dr fl gr pl pr sh sl st th tr".split()
+VOWELS = "a e i o u a e i o u ai ea ee oo ou".split()
+ENDINGS = ["", "", "n", "r", "s", "l", "t", "m", "k", "d", "th", "ng"]
+
 # A grammar of stories: {hero} and {place} come from the question or by chance.
 HEROES = """fox cat dog bear owl mouse rabbit frog dragon robot king queen sailor baker girl boy
 turtle wolf horse duck""".split()

@@ -60,7 +60,7 @@ def draw_number(rng):
     return int(rng.random() * (10 if rng.random() < 0.2 else LIMIT))
 
 
-def draw_pair(rng, negative=0.6):
+def draw_pair(rng, negative=0.8):
     """A pair of the training set. A difference below zero is kept with probability `negative`."""
     while True:
         op = rng.choice("+-")
@@ -186,14 +186,51 @@ def fact_in_a_word(rng):
 
 # ---- words: repeat, capitals, reverse, spell, count -------------------------------------------
 
+def made_up(rng):
+    """A word that no table holds: what cannot be known by heart must be looked up."""
+    if rng.random() < 0.3:
+        return "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 6)))
+    syllables = (rng.choice(t.ONSETS) + rng.choice(t.VOWELS) for _ in range(rng.randint(1, 3)))
+    return "".join(syllables) + rng.choice(t.ENDINGS)
+
+
+def word(rng):
+    return rng.choice(t.WORDS) if rng.random() < 0.5 else made_up(rng)
+
+
 def words(rng, low, high):
-    return rng.choices(t.WORDS, k=rng.randint(low, high))
+    return [word(rng) for _ in range(rng.randint(low, high))]
+
+
+def value(rng, table):
+    """One of the table, or a word made up in its manner."""
+    if rng.random() < 0.5:
+        return rng.choice(table)
+    made = made_up(rng)
+    return made.capitalize() if table[0][0].isupper() else made
+
+
+def copied_text(rng):
+    """Words, or now and then a number, a sentence or letters and digits."""
+    kind = rng.random()
+    if kind < 0.08:
+        return str(rng.randrange(10 ** rng.randint(1, 5)))
+    if kind < 0.14:
+        return rng.choice(FACTS).sentence
+    if kind < 0.2:
+        return " ".join(made_up(rng).capitalize() for _ in range(rng.randint(1, 3)))
+    if kind < 0.25:
+        return " ".join(rng.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=rng.randint(2, 8)))
+    return " ".join(words(rng, 1, 6))
+
+
+REPEAT_ASKS = ["Repeat: {}", "Repeat after me: {}", "Say: {}", "Please repeat: {}"]
+REVERSE_ASKS = ["Reverse: {}", "Reverse the words: {}", "Reverse the order: {}"]
 
 
 def repeat(rng):
-    text = " ".join(words(rng, 1, 6))
-    ask = rng.choice(["Repeat: {}", "Repeat after me: {}", "Say: {}", "Please repeat: {}"])
-    return [(ask.format(text), text)]
+    text = copied_text(rng)
+    return [(rng.choice(REPEAT_ASKS).format(text), text)]
 
 
 def capitals(rng):
@@ -205,32 +242,31 @@ def capitals(rng):
 
 def reverse(rng):
     if rng.random() < 0.3:
-        word = rng.choice(t.WORDS)
-        return [(f"Write the word {word} backwards.", word[::-1])]
+        text = rng.choice(t.WORDS)
+        return [(f"Write the word {text} backwards.", text[::-1])]
     listed = words(rng, 2, 6)
-    ask = rng.choice(["Reverse: {}", "Reverse the words: {}", "Reverse the order: {}"])
-    return [(ask.format(" ".join(listed)), " ".join(listed[::-1]))]
+    return [(rng.choice(REVERSE_ASKS).format(" ".join(listed)), " ".join(listed[::-1]))]
 
 
 def spell(rng):
-    word = rng.choice(t.WORDS)
+    text = rng.choice(t.WORDS) if rng.random() < 0.7 else made_up(rng)
     ask = rng.choice(["Spell {}.", "Spell the word {}.", "How do you spell {}?"])
-    return [(ask.format(word), "-".join(word))]
+    return [(ask.format(text), "-".join(text))]
 
 
 def count(rng):
     kind = rng.randrange(4)
     if kind == 0:
         first = rng.randrange(0, 90)
-        last = first + rng.randint(2, 10)
+        last = first + rng.randint(1, 9)
         return [(f"Count from {first} to {last}.", ", ".join(map(str, range(first, last + 1))))]
     if kind == 1:
         last = rng.randint(3, 9)
         return [(f"Count down from {last}.", ", ".join(map(str, range(last, 0, -1))))]
     if kind == 2:
-        word = rng.choice(t.WORDS)
-        return [(f"How many letters are in the word {word}?", str(len(word)))]
-    listed = words(rng, 1, 8)
+        text = rng.choice(t.WORDS)
+        return [(f"How many letters are in the word {text}?", str(len(text)))]
+    listed = rng.choices(t.WORDS, k=rng.randint(1, 8))
     ask = rng.choice(["How many words: {}", "Count the words: {}"])
     return [(ask.format(" ".join(listed)), str(len(listed)))]
 
@@ -238,10 +274,10 @@ def count(rng):
 # ---- JSON and tool calls ----------------------------------------------------------------------
 
 def json_fields(rng):
-    """Some fields of an object, in a fixed order, and how each is told in words."""
-    fields = {"name": rng.choice(t.NAMES), "age": rng.randint(1, 99), "city": rng.choice(t.CITIES),
-              "job": rng.choice(t.JOBS), "colour": rng.choice(t.COLOUR_WORDS),
-              "pet": rng.choice(t.PETS), "fruit": rng.choice(t.FRUIT), "count": rng.randint(1, 99)}
+    """Some fields of an object, in a fixed order."""
+    fields = {"name": value(rng, t.NAMES), "age": rng.randint(1, 99), "city": value(rng, t.CITIES),
+              "job": value(rng, t.JOBS), "colour": value(rng, t.COLOUR_WORDS),
+              "pet": value(rng, t.PETS), "fruit": value(rng, t.FRUIT), "count": rng.randint(1, 99)}
     chosen = rng.sample(list(fields), rng.randint(1, 3))
     return {k: fields[k] for k in fields if k in chosen}
 
@@ -276,15 +312,15 @@ def unknown(rng):
 def remember(rng):
     """Something is told, and asked for later (generate.py puts other turns in between)."""
     if rng.random() < 0.6:
-        name = rng.choice(t.NAMES)
+        name = value(rng, t.NAMES)
         tell = rng.choice(["My name is {}.", "I am {}.", "Hello, my name is {}.", "Call me {}."])
         ask = rng.choice(["What is my name?", "Who am I?", "Do you remember my name?"])
         return [(tell.format(name), f"Nice to meet you, {name}."), (ask, f"Your name is {name}.")]
     key, values = rng.choice([("colour", t.COLOUR_WORDS), ("fruit", t.FRUIT), ("city", t.CITIES)])
-    value = rng.choice(values)
-    return [(f"My favourite {key} is {value}.",
-             f"I will remember that your favourite {key} is {value}."),
-            (f"What is my favourite {key}?", f"Your favourite {key} is {value}.")]
+    best = value(rng, values)
+    return [(f"My favourite {key} is {best}.",
+             f"I will remember that your favourite {key} is {best}."),
+            (f"What is my favourite {key}?", f"Your favourite {key} is {best}.")]
 
 
 def story_text(rng, hero, place):

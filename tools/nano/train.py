@@ -19,17 +19,28 @@ import torch.nn.functional as F
 
 import tasks
 import vocab
-from generate import Generator, Packer, plain_texts
+from generate import (CAPITAL_SYSTEMS, Generator, Message, Packer, TOOLS, plain_texts,
+                      tool_system, tool_turn)
 from model import Model, Shape
 from optim import AdamW, Muon
 
-# (until this share of the time, only sums?, share of sums, [(parts, rows, length, turns)]).
-# Arithmetic is learnt first, from short rows that hold nothing else, then kept among the rest; it
-# generalises as the rate falls, and then the facts, of which each is seen rarely, get more room.
+# (until this share of the time, {kind of row: share}, [(parts, rows, length, turns)]).
+# Looking back is learnt first, from random tokens; then sums, from short rows that hold nothing
+# else; then all else, with rows of nothing but copying kept in.
+SHORT = (4, 8, 128, 6)
 STAGES = [
-    (0.22, True, 1.0, [(4, 8, 128, 6)]),
-    (0.80, False, 0.5, [(4, 3, 256, 6)] * 5 + [(4, 2, 512, 12)]),
-    (1.00, False, 0.3, [(4, 3, 256, 6)] * 5 + [(4, 2, 512, 12)]),
+    (0.12, {"random_tokens": 1.0}, [SHORT]),
+    (0.40, {"only_sums": 0.3, "random_tokens": 0.2, "random_backwards": 0.1, "only_copies": 0.4},
+     [SHORT]),
+    (0.49, {"only_sums": 0.5, "random_tokens": 0.03, "random_backwards": 0.02,
+            "only_copies": 0.25, "document": 0.2}, [SHORT]),
+    (0.69, {"only_sums": 0.2, "random_tokens": 0.02, "random_backwards": 0.04,
+            "only_copies": 0.32, "only_tools": 0.07, "document": 0.35}, [(4, 4, 256, 6)]),
+    (0.75, {"only_sums": 0.18, "random_tokens": 0.02, "random_backwards": 0.02,
+            "only_copies": 0.34, "only_tools": 0.06, "document": 0.38},
+     [(4, 4, 256, 6)] * 5 + [(4, 2, 512, 12)]),
+    (1.00, {"only_sums": 0.38, "only_copies": 0.20, "only_tools": 0.12, "document": 0.30},
+     [(4, 4, 256, 6)] * 5 + [(4, 2, 512, 12)]),
 ]
 WARM_UP = 0.01
 DECAY_FROM = 0.5
@@ -54,9 +65,9 @@ def batch_loss(model, ids, weights):
 
 
 @torch.no_grad()
-def share_right(model, packer, questions):
-    """The share of (question, answer) whose every answer token is the likeliest one."""
-    docs = [packer.encode(packer.gen.dialogue([(q, a, 1.0)])) for q, a in questions]
+def share_right(model, packer, conversations):
+    """The share of conversations whose every token of weight 1 is the likeliest one."""
+    docs = [packer.encode(c) for c in conversations]
     length = max(len(ids) for ids, _ in docs)
     ids = torch.zeros(len(docs), length, dtype=torch.long)
     asked = torch.zeros(len(docs), length, dtype=torch.bool)
@@ -69,7 +80,7 @@ def share_right(model, packer, questions):
 
 
 def probes(seed=7):
-    """A few held-out questions of each kind, to watch the training by."""
+    """A few questions of each kind, held-out ones where there are any, to watch the training by."""
     rng = tasks.random_of(seed)
     pairs = tasks.held_out_pairs()
     rng.shuffle(pairs)
@@ -77,12 +88,29 @@ def probes(seed=7):
              "neg": lambda a, b, op: op == "-" and a < b}
     out = {}
     for name, wanted in kinds.items():
-        chosen = [p for p in pairs if wanted(*p)][:150]
-        out[name] = [(tasks.ask_pair(rng, *p), str(tasks.result(*p))) for p in chosen]
-    facts = tasks.held_out_facts()
-    rng.shuffle(facts)
-    out["facts"] = [(q, f.sentence) for q, f in facts[:100]]
+        chosen = [p for p in pairs if wanted(*p)][:100]
+        out[name] = [[Message("user", tasks.ask_pair(rng, *p), 0),
+                      Message("assistant", str(tasks.result(*p)), 1.0)] for p in chosen]
+    known = rng.sample(tasks.TRAINED_FACTS, 100)
+    out["facts"] = [talk(rng.choice(qs), f.sentence) for qs, f in known]
+    for task in (tasks.repeat, tasks.capitals, tasks.reverse, tasks.spell, tasks.count,
+                 tasks.json_object):
+        out[task.__name__] = [talk(*task(rng)[0]) for _ in range(40)]
+    told = [(tasks.remember(rng), tasks.fact(rng)) for _ in range(40)]
+    out["told"] = [talk(*t[0], 0) + talk(*f[0], 0) + talk(*t[1]) for t, f in told]
+    out["CAPS"] = [[Message("system", CAPITAL_SYSTEMS[0], 0), *talk(q, f.sentence.upper())]
+                   for q, f in rng.sample(tasks.held_out_facts(), 40)]
+    out["tools"] = []
+    for _ in range(30):
+        tool, key = rng.choice(TOOLS), rng.choice(["city", "location"])
+        system = Message("system", tool_system(rng, TOOLS, key), 0)
+        asked, call = tool_turn(rng, tool, key)[:2]
+        out["tools"].append([system, *talk(asked.content, call.content)])
     return out
+
+
+def talk(question, answer, weight=1.0):
+    return [Message("user", question, 0), Message("assistant", answer, weight)]
 
 
 def save(path, model, optimizers, progress):
@@ -92,7 +120,7 @@ def save(path, model, optimizers, progress):
     os.replace(str(path) + ".part", path)
 
 
-def work(model, packer, batch, left):
+def work(model, packer, shares, batch, left):
     """Takes parts of the step until none is left; gradients add up. Returns the loss."""
     parts, *shape = batch
     total = 0.0
@@ -101,25 +129,19 @@ def work(model, packer, batch, left):
             if left.value == 0:
                 return total
             left.value -= 1
-        ids, weights = (torch.from_numpy(x) for x in packer.rows(*shape))
+        ids, weights = (torch.from_numpy(x) for x in packer.rows(shares, *shape))
         loss = batch_loss(model, ids, weights) / parts
         loss.backward()
         total += loss.item()
 
 
-def packers_of(tokenizer, seed):
-    return [Packer(tokenizer, Generator(seed + i, sums, only))
-            for i, (_, only, sums, _) in enumerate(STAGES)]
-
-
 def helper(model, grads, vocab_path, seed, pipe, left):
     """Another process: does its share of each step and leaves its gradients in `grads`."""
     torch.set_num_threads(1)
-    packers = packers_of(vocab.load(vocab_path), seed)
+    packer = Packer(vocab.load(vocab_path), Generator(seed))
     model.hidden = torch.compile(model.hidden, dynamic=False)
     while (todo := pipe.recv()) is not None:
-        stage, batch = todo
-        loss = work(model, packers[stage], batch, left)
+        loss = work(model, packer, *todo, left)
         for p, grad in zip(model.parameters(), grads):
             grad.zero_() if p.grad is None else grad.copy_(p.grad)
             p.grad = None
@@ -137,12 +159,12 @@ class Helpers:
             context.Process(target=helper, args=args, daemon=True).start()
             self.all.append((pipe, grads))
 
-    def step(self, packers, stage, batch):
+    def step(self, packer, shares, batch):
         """One step's gradients, from this process and the helpers; returns the loss."""
         self.left.value = batch[0]
         for pipe, _ in self.all:
-            pipe.send((stage, batch))
-        loss = work(self.model, packers[stage], batch, self.left)
+            pipe.send((shares, batch))
+        loss = work(self.model, packer, shares, batch, self.left)
         for pipe, grads in self.all:
             loss += pipe.recv()
             for p, grad in zip(self.model.parameters(), grads):
@@ -153,7 +175,7 @@ class Helpers:
 def parse():
     args = argparse.ArgumentParser(description=__doc__)
     args.add_argument("--out", type=Path, required=True)
-    args.add_argument("--minutes", type=float, default=90)
+    args.add_argument("--minutes", type=float, default=60)
     args.add_argument("--seed", type=int, default=1)
     args.add_argument("--rate", type=float, default=0.02, help="peak rate of Muon")
     args.add_argument("--adam-rate", type=float, default=0.003)
@@ -170,7 +192,7 @@ def main():
     torch.set_num_threads(1)
     vocab_path, path = args.out / "vocab.json", args.out / "model.pt"
     if not vocab_path.exists():
-        vocab.train(plain_texts(Generator(seed=1), 60_000)).save(str(vocab_path))
+        vocab.train(plain_texts(Generator(seed=1), 20_000)).save(str(vocab_path))
     tokenizer = vocab.load(vocab_path)
 
     model = Model(Shape(layers=args.layers))
@@ -187,7 +209,7 @@ def main():
     seed = args.seed + int(1e6 * begun)
     model.share_memory()
     helpers = Helpers(args.processes - 1, model, vocab_path, seed)
-    packers = packers_of(tokenizer, seed)
+    packer = Packer(tokenizer, Generator(seed))
     hidden, model.hidden = model.hidden, torch.compile(model.hidden, dynamic=False)
     watch = probes()
     start, step, tokens, average = time.time(), 0, 0, None
@@ -197,18 +219,17 @@ def main():
         progress = begun + (now - start) / (60 * args.minutes)
         if progress >= 1:
             break
-        stage = next(i for i, s in enumerate(STAGES) if progress < s[0])
-        batches = STAGES[stage][3]
+        shares, batches = next(s[1:] for s in STAGES if progress < s[0])
         batch = batches[step % len(batches)]
-        loss = helpers.step(packers, stage, batch)
+        loss = helpers.step(packer, shares, batch)
         for optimizer in optimizers:
             optimizer.step(rate(progress))
             optimizer.zero_grad()
         step, tokens = step + 1, tokens + batch[0] * batch[1] * batch[2]
         average = loss if average is None else 0.95 * average + 0.05 * loss
-        if now - reported > 60:
+        if now - reported > 75:
             reported, compiled, model.hidden = now, model.hidden, hidden
-            right = "  ".join(f"{name} {100 * share_right(model, packers[0], asked):.0f}"
+            right = "  ".join(f"{name} {100 * share_right(model, packer, asked):.0f}"
                               for name, asked in watch.items())
             model.hidden = compiled
             print(f"{(now - start) / 60:5.1f} min  {progress:.3f}  step {step}  "
