@@ -149,6 +149,7 @@ void sched_admit(struct sched *s, uint32_t row_budget)
             seq = s->waiting[s->n_waiting - 1]; /* those who made way go after it */
         }
         s->n_waiting--;
+        s->refused = NULL;
         enter_slot(s, seq);
         sched_find_prefix(s, seq);
         if (sched_is_ready(seq))

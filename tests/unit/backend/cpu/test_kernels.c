@@ -140,8 +140,8 @@ static void run_linear(const struct linear_case *c,
 }
 
 /* The exact sum, over activations as the kernel sees them: rounded to 8 bits for quantised weights.
- * *size is the sum of magnitudes: what rounding errors are in proportion to, however much of the sum
- * itself cancels out. */
+ * *size is the sum of magnitudes: what rounding errors are in proportion to, however much of the
+ * sum itself cancels out. */
 static double exact(const struct linear_case *c, const float *w, const float *x, double *size)
 {
     double sum = 0;
