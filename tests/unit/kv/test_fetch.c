@@ -1,0 +1,180 @@
+/* What is asked of the tier below, and what happens when it does not deliver. */
+#include "kv/kv.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define SIZE 4
+#define N_TOKENS 13 /* three full blocks before the last token */
+
+/* Says that it has everything; estimates and answers as it is told. */
+struct tier {
+    struct kv_tier base;
+    uint64_t us_per_block;
+    bool silent, empty;
+    uint64_t tickets[8];
+    uint32_t n_asked, n_answered;
+};
+
+struct fixture {
+    struct tier tier;
+    struct kv *kv;
+    struct kv_table table;
+};
+
+static bool has(struct kv_tier *t, const struct kv_key *key)
+{
+    (void)t;
+    (void)key;
+    return true;
+}
+
+static uint64_t estimate_us(struct kv_tier *t, uint32_t n)
+{
+    return n * ((struct tier *)t)->us_per_block;
+}
+
+static bool fetch(struct kv_tier *t, const struct kv_tier_block *b, uint64_t ticket)
+{
+    struct tier *x = (struct tier *)t;
+    (void)b;
+    x->tickets[x->n_asked++] = ticket;
+    return true;
+}
+
+static bool poll(struct kv_tier *t, struct kv_tier_done *out)
+{
+    static const char bytes[1];
+    struct tier *x = (struct tier *)t;
+    if (x->silent || x->n_answered == x->n_asked)
+        return false;
+    *out = (struct kv_tier_done){x->tickets[x->n_answered++], x->empty ? NULL : bytes};
+    return true;
+}
+
+static void release(struct kv_tier *t, const void *bytes)
+{
+    (void)t;
+    (void)bytes;
+}
+
+static void *store_begin(struct kv_tier *t, const struct kv_key *key)
+{
+    (void)t;
+    (void)key;
+    return NULL;
+}
+
+static void write_block(void *ctx, uint32_t block, const void *bytes)
+{
+    (void)ctx;
+    (void)block;
+    (void)bytes;
+}
+
+static const struct kv_tier_ops ops = {.name = "told",
+                                       .has = has,
+                                       .estimate_us = estimate_us,
+                                       .fetch = fetch,
+                                       .poll = poll,
+                                       .release = release,
+                                       .store_begin = store_begin};
+
+static const int32_t text[N_TOKENS] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13};
+
+static int setup(void **state)
+{
+    static const struct kv_key nobody;
+    struct fixture *f = calloc(1, sizeof *f);
+    f->tier = (struct tier){.base.ops = &ops, .us_per_block = 40};
+    struct kv_config kc = {.n_blocks = 8,
+                           .block_tokens = SIZE,
+                           .mover = {.write = write_block},
+                           .tier = &f->tier.base};
+    assert_int_equal(kv_create(&kc, &f->kv, NULL), OK);
+    assert_int_equal(kv_table_init(&f->table, 6, NULL), OK);
+    kv_table_begin(&f->table, text, &nobody, true);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    const struct kv_table *all[] = {&f->table};
+    struct err_info e = {0};
+    if (kv_check(f->kv, all, 1, &e) != OK)
+        fail_msg("%s", e.text);
+    kv_table_release(f->kv, &f->table, 0);
+    kv_table_deinit(&f->table);
+    kv_destroy(f->kv);
+    free(f);
+    return 0;
+}
+
+static void test_fetches_what_is_faster(void **state)
+{
+    struct fixture *f = *state;
+    kv_set_pace(f->kv, 0, 10.1); /* a block of 4 takes 40.4 us to compute, 40 to fetch */
+    assert_true(kv_fetch_begin(f->kv, &f->table, 0, N_TOKENS));
+    assert_int_equal(f->tier.n_asked, 3);
+    assert_false(kv_poll(f->kv));
+    assert_int_equal(kv_fetched(f->kv, &f->table), 12);
+    assert_int_equal(kv_stats(f->kv).published, 3);
+    assert_int_equal(kv_stats(f->kv).counts.hit_tokens, 12);
+}
+
+static void test_declines_what_is_slower(void **state)
+{
+    struct fixture *f = *state;
+    kv_set_pace(f->kv, 0, 9.9);
+    for (int i = 0; i < 3; i++) /* counted, and asked, once */
+        assert_false(kv_fetch_begin(f->kv, &f->table, 0, N_TOKENS));
+    assert_int_equal(f->tier.n_asked, 0);
+    assert_int_equal(kv_stats(f->kv).counts.fetches_declined, 1);
+}
+
+static void test_gives_up_on_what_is_not_there(void **state)
+{
+    struct fixture *f = *state;
+    f->tier.empty = true;
+    assert_true(kv_fetch_begin(f->kv, &f->table, 0, N_TOKENS));
+    assert_false(kv_poll(f->kv));
+    assert_int_equal(kv_fetched(f->kv, &f->table), 0);
+    assert_int_equal(f->table.n_blocks, 0);
+    assert_false(kv_fetch_begin(f->kv, &f->table, 0, N_TOKENS)); /* it said that it has it before */
+}
+
+static void test_gives_up_on_silence(void **state)
+{
+    struct fixture *f = *state;
+    f->tier.silent = true;
+    kv_set_pace(f->kv, 1000, 0.0);
+    assert_true(kv_fetch_begin(f->kv, &f->table, 0, N_TOKENS));
+    kv_set_pace(f->kv, 1001000, 0.0);
+    assert_true(kv_poll(f->kv));
+    kv_set_pace(f->kv, 1001001, 0.0);
+    assert_false(kv_poll(f->kv));
+    assert_int_equal(kv_stats(f->kv).counts.fetches_abandoned, 1);
+    assert_int_equal(kv_stats(f->kv).in_use, 0);
+    f->tier.silent = false; /* what comes late is nobody's */
+    assert_false(kv_poll(f->kv));
+    assert_int_equal(kv_stats(f->kv).published, 0);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_fetches_what_is_faster),
+        TEST(test_declines_what_is_slower),
+        TEST(test_gives_up_on_what_is_not_there),
+        TEST(test_gives_up_on_silence),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
