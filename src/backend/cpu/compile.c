@@ -115,7 +115,7 @@ static enum err pack_for_group(struct compiler *c, const struct op *op)
                            ERR_UNSUPPORTED,
                            "no CPU kernel for matrices of type %s",
                            gguf_type_name(o->w->type));
-        kinds |= panel_act_kind(format);
+        kinds |= c->b->kernels->act_kinds[format];
     }
     if (c->packed == op->in && (c->packed_kinds & kinds) == kinds)
         return OK;

@@ -56,7 +56,7 @@ static void carve_workspace(struct cpu_backend *b, struct carver *c)
     unsigned kinds = 0;
     for (uint32_t i = 0; i < b->n_matrices; i++) {
         k = b->matrices[i].n_in > k ? b->matrices[i].n_in : k;
-        kinds |= panel_act_kind(b->matrices[i].format);
+        kinds |= b->kernels->act_kinds[b->matrices[i].format];
     }
     for (int i = 0; i < N_MODEL_BUFS; i++) {
         b->stride[i] = i == BUF_LOGITS ? hp->n_vocab : round_up(b->model->buf_width[i], 16);
@@ -68,10 +68,12 @@ static void carve_workspace(struct cpu_backend *b, struct carver *c)
                  ACT_TILE);
     b->act.x = carve(c, act_rows, kinds & ACT_F32 ? (size_t)k * sizeof(float) : 0);
     b->act.q = carve(c, act_rows, kinds & ACT_INT8 ? k : 0);
+    b->act.bf16 = carve(c, act_rows, kinds & ACT_BF16 ? (size_t)(k + 1) * sizeof *b->act.bf16 : 0);
     b->act.b = carve(c, act_rows, kinds & ACT_INT8 ? (size_t)(k / 32) * sizeof *b->act.b : 0);
     b->angles = carve(c, rows, hp->rope_dims * sizeof(float));
     b->attn_scratch_stride = round_up(attn_scratch_floats(hp->head_dim), 16);
     b->attn_scratch = carve(c, pool_size(b->pool), b->attn_scratch_stride * sizeof(float));
+    b->linear_scratch = carve(c, pool_size(b->pool), LINEAR_SCRATCH_BYTES);
     b->n_items = carve(c, b->n_phases, sizeof *b->n_items);
     b->row_seq = carve(c, rows, sizeof *b->row_seq);
     b->tiles = carve(c, rows, sizeof *b->tiles);
@@ -290,7 +292,7 @@ enum err cpu_backend_create(const struct model *m,
     const char *isa = getenv("WEIR_ISA");
     const struct cpu_kernels *kernels = cpu_kernels_select(isa);
     if (!kernels)
-        return err_set(e, ERR_INVALID, "WEIR_ISA=%s: not reference, avx2 or avx512", isa);
+        return err_set(e, ERR_INVALID, "WEIR_ISA=%s: not " CPU_ISAS, isa);
     struct cpu_backend *b = mem_zalloc(1, sizeof *b);
     b->base.ops = &ops;
     b->model = m;

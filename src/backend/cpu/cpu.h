@@ -98,6 +98,7 @@ struct cpu_backend {
     float *vectors;      /* norm weights and biases, aligned copies */
     float *attn_scratch; /* [n_workers] */
     size_t attn_scratch_stride;
+    uint8_t *linear_scratch; /* [n_workers][LINEAR_SCRATCH_BYTES] */
     struct kv_layout kv;
     size_t kv_layer_bytes;
 

@@ -1,5 +1,8 @@
 #include "backend/cpu/kernels.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -15,24 +18,68 @@ static bool has_avx512(void)
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vnni");
 }
+
+/* Leaf 7, subleaf 1: the compilers' own names for it are too young. */
+static bool has_avx_vnni(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 4);
+}
+
+/* Intel's processors execute a bf16 dot product at half the rate of f32 multiply-adds or less. */
+static bool has_fast_bf16(void)
+{
+    return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_is("amd");
+}
+
+static const struct cpu_kernels *best_of(bool any, int level)
+{
+    __builtin_cpu_init();
+    if (has_avx512() && (any ? has_fast_bf16() : level >= 4) &&
+        __builtin_cpu_supports("avx512bf16"))
+        return &cpu_kernels_avx512_bf16;
+    if (has_avx512() && level >= 3)
+        return &cpu_kernels_avx512;
+    if (has_avx2() && has_avx_vnni() && level >= 2)
+        return &cpu_kernels_avxvnni;
+    if (has_avx2() && level >= 1)
+        return &cpu_kernels_avx2;
+    return &cpu_kernels_plain;
+}
+#else
+static const struct cpu_kernels *best_of(bool any, int level)
+{
+    (void)any;
+    (void)level;
+    return &cpu_kernels_plain;
+}
 #endif
 
 const struct cpu_kernels *cpu_kernels_select(const char *isa)
 {
-    bool any = !isa || !*isa;
-    bool plain = !any && strcmp(isa, "reference") == 0;
-    bool avx2 = !any && strcmp(isa, "avx2") == 0;
-    bool avx512 = !any && strcmp(isa, "avx512") == 0;
-    if (!any && !plain && !avx2 && !avx512)
-        return NULL;
+    static const char *const names[] = {"reference", "avx2", "avx-vnni", "avx512", "avx512-bf16"};
+    enum { N = sizeof names / sizeof names[0] };
+    if (!isa || !*isa)
+        return best_of(true, N);
+    for (int i = 0; i < N; i++) {
+        if (strcmp(isa, names[i]) == 0)
+            return best_of(false, i);
+    }
+    return NULL;
+}
+
+/* With one or two rows to a weight AMD's processors are fastest left alone; Intel's read memory a
+ * quarter faster when they are told 4 KiB ahead. With more rows the arithmetic fills the window in
+ * which any processor looks for the next load by itself. */
+uint32_t cpu_kernels_prefetch(uint32_t n_rows)
+{
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if ((any || avx512) && has_avx512())
-        return &cpu_kernels_avx512;
-    if (!plain && has_avx2())
-        return &cpu_kernels_avx2;
+    if (n_rows <= 2 && __builtin_cpu_is("amd"))
+        return 0;
 #endif
-    return &cpu_kernels_plain;
+    (void)n_rows;
+    return 4096;
 }
 
 /* Packed queries, accumulators, softmax sums, one tile of K, one of V, and small arrays. */

@@ -1,26 +1,15 @@
 /* The kernels of one instruction set, and the memory layouts they share.
  *
  * Weights lie in panels of 16 output columns; a panel holds all of K for its columns, so one output
- * element is always one sum in one order, whoever computes it and beside whichever rows:
- *
- *     F32 F16 BF16   [k][16] values
- *     Q8_0           [k/64]{ f16 scale[2][16], 2 x [k4: 8][16][4] u8 = q + 128 }
- *     Q4_0           [k/64]{ f16 scale[2][16], 2 x [4][16][4] nibbles }
- *     Q4_K           [k/256]{ f16 d[16], dmin[16], 4 x { 2 x (u8 scale[16], min[16]), 2 x Q4_0's
- *                    nibbles } }
- *     Q6_K           [k/256]{ f16 d[16], 32 unused bytes, 4 x { 2 x i8 scale[2][16],
- *                    2 x ([2][16][4] of 2 bits, Q4_0's nibbles) } }
- *
- * A kernel reads a panel strictly from front to back, in aligned lines of 64 bytes: the hardware
- * fetches one such stream at the speed of memory, but two that advance side by side at a third of
- * it. (An odd number of blocks of 32 ends with half a pair.)
- *
- * A vector of nibbles v = 0..3 holds k4 = v low and k4 = v + 4 high (k4 counts groups of four
- * adjacent k in 32). Field f of the 2-bit vector h belongs to k4 = 4h + f.
+ * element is always one sum in one order, whoever computes it and beside whichever rows. What a
+ * panel looks like is drawn in the file of its format, linear_*_impl.h. All share that a kernel
+ * reads a panel strictly from front to back, in aligned lines of 64 bytes: the hardware fetches one
+ * such stream at the speed of memory, but two that advance side by side at a third of it.
  *
  * Activations are packed once for all matrices that read them, L rows to a tile:
  *
  *     x  [row/L][k][L] f32          q  [row/L][k/4][L][4] int8        b  [row/L][k/32][L] act_block
+ *                                   bf16  [row/L][k/2][L][2], an odd k's last one zero
  *
  * L is 4, so that a kernel needs one pointer for four rows; but 1 for a row that is alone: its long
  * inputs would else not fit the nearest cache, and the weights' stream would suffer.
@@ -40,7 +29,13 @@ enum {
     ACT_TILE = 4, /* rows that share a tile of packed activations */
     KV_TILE = 16, /* positions that attention takes at a time, aligned */
     MAX_HEAD_DIM = 512,
-    ATTN_QUERIES = 32, /* rows x heads that an item of attention may hold */
+    ATTN_QUERIES = 32,  /* rows x heads that an item of attention may hold */
+    TILE_K = 512,       /* of K that many rows meet at a time: quantised weights, */
+    TILE_FLOAT_K = 256, /* float weights */
+    WIDE_BYTES = 640,   /* 32 of K of a panel of quantised weights, made ready for multiplying */
+    WIDE_PART_BYTES = 2 * TILE_FLOAT_K * PANEL_COLS * 4, /* two panels, of either */
+    LINEAR_MAX_ROWS = 256,                               /* of a job */
+    LINEAR_SCRATCH_BYTES = WIDE_PART_BYTES + LINEAR_MAX_ROWS * 2 * PANEL_COLS * 4,
     PANEL_Q4_K_BYTES = 8 * 256 + 128 + 128 + 32 + 32, /* for each 256 of K */
     PANEL_Q6_K_BYTES = 8 * 384 + 256 + 32 + 32,
 };
@@ -65,11 +60,12 @@ struct act_block {
     int32_t n32[2]; /* -32 * sum(q), each half of 16 */
 };
 
-enum { ACT_F32 = 1, ACT_INT8 = 2 };
+enum { ACT_F32 = 1, ACT_INT8 = 2, ACT_BF16 = 4 };
 
 struct act {
     uint32_t k;
     float *x;
+    uint16_t *bf16;
     int8_t *q;
     struct act_block *b;
 };
@@ -83,8 +79,10 @@ struct linear_job {
     const struct act *act;
     uint32_t act_lanes; /* as they were packed: 1 or ACT_TILE */
     uint32_t first_row; /* a multiple of act_lanes */
-    uint32_t n_rows;
-    float *out; /* of row 0, at the first panel's first column */
+    uint32_t n_rows;    /* at most LINEAR_MAX_ROWS */
+    uint32_t prefetch;  /* bytes ahead that weights are asked for; kernels_prefetch */
+    uint8_t *scratch;   /* LINEAR_SCRATCH_BYTES, aligned to 64 */
+    float *out;         /* of row 0, at the first panel's first column */
     size_t out_stride;
     const float *bias; /* at the first panel's first column, or NULL */
     bool add;          /* onto what out holds */
@@ -120,12 +118,13 @@ struct attn_job {
 
 struct cpu_kernels {
     const char *name;
+    unsigned act_kinds[N_PANEL_FORMATS]; /* what linear reads: ACT_F32, ACT_INT8 or ACT_BF16 */
     void (*linear[N_PANEL_FORMATS])(const struct linear_job *j);
     /* out = x / sqrt(mean(x^2) + eps) * w; out may be x */
     void (*norm)(const float *x, const float *w, float *out, uint32_t n, float eps);
     void (*silu_mul)(const float *gate, const float *up, float *out, uint32_t n);
     void (*add)(const float *x, float *out, uint32_t n);
-    /* Row `row` of a from x, for tiles of `lanes` rows; kinds: ACT_F32 | ACT_INT8 */
+    /* Row `row` of a from x, for tiles of `lanes` rows; kinds: of ACT_* */
     void (*pack)(const float *x, struct act *a, uint32_t row, unsigned kinds, uint32_t lanes);
     /* Store the K and V of one position of one head; head points at its K in the block. */
     void (*kv_store)(
@@ -142,12 +141,18 @@ struct cpu_kernels {
 extern const struct cpu_kernels cpu_kernels_plain;
 #if defined(__x86_64__)
 extern const struct cpu_kernels cpu_kernels_avx2;
+extern const struct cpu_kernels cpu_kernels_avxvnni;
 extern const struct cpu_kernels cpu_kernels_avx512;
+extern const struct cpu_kernels cpu_kernels_avx512_bf16; /* the same but for BF16 weights */
 #endif
 
-/* The best that this machine has, or what `isa` ("reference", "avx2", "avx512") limits it to; NULL
- * if isa is none of these. A set that the machine lacks falls back to the next lower. */
+/* The best that this machine has, or what `isa`, one of CPU_ISAS, limits it to; NULL if isa is none
+ * of these. A set that the machine lacks falls back to the next lower. */
+#define CPU_ISAS "reference, avx2, avx-vnni, avx512 or avx512-bf16"
 const struct cpu_kernels *cpu_kernels_select(const char *isa);
+
+/* How far ahead this machine's processor wants to be told what a job of n_rows will read. */
+uint32_t cpu_kernels_prefetch(uint32_t n_rows);
 
 size_t attn_scratch_floats(uint32_t head_dim);
 

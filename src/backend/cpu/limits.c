@@ -120,7 +120,7 @@ enum err cpu_limits_measure(uint32_t n_threads, struct cpu_limits *out, struct e
     const char *isa = getenv("WEIR_ISA");
     struct probe p = {.kernels = cpu_kernels_select(isa)};
     if (!p.kernels)
-        return err_set(e, ERR_INVALID, "WEIR_ISA=%s: not reference, avx2 or avx512", isa);
+        return err_set(e, ERR_INVALID, "WEIR_ISA=%s: not " CPU_ISAS, isa);
     enum err err = pool_create(n_threads, 1, &p.pool, e);
     if (err)
         return err;

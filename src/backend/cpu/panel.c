@@ -31,11 +31,6 @@ bool panel_format_of(enum gguf_type type, enum panel_format *out)
     }
 }
 
-unsigned panel_act_kind(enum panel_format format)
-{
-    return format == PANEL_F32 || format == PANEL_F16 || format == PANEL_BF16 ? ACT_F32 : ACT_INT8;
-}
-
 size_t panel_bytes(enum panel_format format, uint32_t k)
 {
     size_t n = 0;
@@ -44,8 +39,10 @@ size_t panel_bytes(enum panel_format format, uint32_t k)
         n = (size_t)k * 64;
         break;
     case PANEL_F16:
-    case PANEL_BF16:
         n = (size_t)k * 32;
+        break;
+    case PANEL_BF16:
+        n = ((size_t)k + 1) / 2 * 64;
         break;
     case PANEL_Q8_0:
         n = (size_t)k / 32 * 512 + ((size_t)k / 32 + 1) / 2 * 64;
@@ -69,6 +66,12 @@ static void pack_floats(const uint8_t *row, uint32_t k, size_t size, uint32_t c,
 {
     for (uint32_t i = 0; i < k; i++)
         memcpy(out + ((size_t)i * PANEL_COLS + c) * size, row + i * size, size);
+}
+
+static void pack_bf16(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+{
+    for (uint32_t i = 0; i < k; i++)
+        memcpy(out + ((size_t)(i / 2) * PANEL_COLS + c) * 4 + i % 2 * 2, row + (size_t)i * 2, 2);
 }
 
 static void pack_q8_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
@@ -181,8 +184,10 @@ void panel_pack(enum panel_format format, const struct gguf_tensor *t, uint32_t 
             pack_floats(row, k, 4, c, out);
             break;
         case PANEL_F16:
-        case PANEL_BF16:
             pack_floats(row, k, 2, c, out);
+            break;
+        case PANEL_BF16:
+            pack_bf16(row, k, c, out);
             break;
         case PANEL_Q8_0:
             pack_q8_0(row, k, c, out);

@@ -8,9 +8,6 @@
 /* False for a type that has no kernels. */
 bool panel_format_of(enum gguf_type type, enum panel_format *out);
 
-/* Whether the kernels of a format read ACT_F32 or ACT_INT8. */
-unsigned panel_act_kind(enum panel_format format);
-
 /* A multiple of 64. k is a multiple of the format's block. */
 size_t panel_bytes(enum panel_format format, uint32_t k);
 

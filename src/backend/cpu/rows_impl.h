@@ -83,6 +83,15 @@ INLINE void pack_block(const float *x, int8_t *q, struct act_block *b, uint32_t 
     b->n32[1] = -32 * sum[1];
 }
 
+/* Rounded to nearest even, as pairs of adjacent k. */
+INLINE void pack_bf16(const float *x, uint32_t k, uint16_t *to, uint32_t lanes)
+{
+    for (uint32_t i = 0; i < k; i++)
+        to[(size_t)(i / 2) * 2 * lanes + i % 2] = f32_to_bf16(x[i]);
+    if (k % 2)
+        to[(size_t)(k / 2) * 2 * lanes + 1] = 0;
+}
+
 static void run_pack(const float *x, struct act *a, uint32_t row, unsigned kinds, uint32_t lanes)
 {
     const uint32_t tile = row / lanes, lane = row % lanes, n_blocks = a->k / 32;
@@ -91,6 +100,8 @@ static void run_pack(const float *x, struct act *a, uint32_t row, unsigned kinds
         for (uint32_t i = 0; i < a->k; i++)
             to[(size_t)i * lanes] = x[i];
     }
+    if (kinds & ACT_BF16)
+        pack_bf16(x, a->k, a->bf16 + ((size_t)tile * ((a->k + 1) / 2) * lanes + lane) * 2, lanes);
     if (kinds & ACT_INT8) {
         int8_t *q = a->q + (size_t)tile * a->k * lanes + lane * 4;
         struct act_block *b = a->b + (size_t)tile * n_blocks * lanes + lane;

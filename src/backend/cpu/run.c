@@ -8,9 +8,9 @@
 #include <string.h>
 
 enum {
-    ROW_BLOCK = 256,          /* rows that pass over a chunk of panels before the next chunk */
-    CHUNK_BYTES = 256 * 1024, /* of panels: they stay in the L2 cache meanwhile */
-    MAX_CHUNK = 8,            /* panels */
+    ROW_BLOCK = LINEAR_MAX_ROWS, /* rows that pass over a chunk of panels before the next chunk */
+    CHUNK_BYTES = 256 * 1024,    /* of panels: they stay in the L2 cache meanwhile */
+    MAX_CHUNK = 8,               /* panels */
 };
 
 static inline float *row_of(const struct cpu_backend *b, enum model_buf buf, uint32_t row)
@@ -148,7 +148,8 @@ static void run_panels(const struct cpu_backend *b,
                        uint32_t first,
                        uint32_t n,
                        uint32_t first_row,
-                       uint32_t n_rows)
+                       uint32_t n_rows,
+                       uint32_t worker)
 {
     const struct matrix *x = &b->matrices[p->first];
     for (; n > 0; x++) {
@@ -167,6 +168,8 @@ static void run_panels(const struct cpu_backend *b,
             .act_lanes = act_lanes(n_rows_of(b, p)),
             .first_row = first_row,
             .n_rows = n_rows,
+            .prefetch = cpu_kernels_prefetch(n_rows),
+            .scratch = b->linear_scratch + (size_t)worker * LINEAR_SCRATCH_BYTES,
             .out = b->bufs[x->out] + col,
             .out_stride = b->stride[x->out],
             .bias = x->bias ? x->bias + col : NULL,
@@ -188,7 +191,7 @@ static uint32_t panel_chunk(const struct phase *p, uint32_t n_row_blocks, uint32
     return chunk >= 4 ? chunk / 4 * 4 : chunk ? chunk : 1;
 }
 
-static void run_linear(struct cpu_backend *b, const struct phase *p, uint32_t item)
+static void run_linear(struct cpu_backend *b, const struct phase *p, uint32_t item, uint32_t worker)
 {
     const uint32_t n_chunks = (p->n_panels + p->chunk - 1) / p->chunk;
     const uint32_t panel = item % n_chunks * p->chunk, row = item / n_chunks * ROW_BLOCK;
@@ -198,7 +201,8 @@ static void run_linear(struct cpu_backend *b, const struct phase *p, uint32_t it
                panel,
                p->chunk < panels_left ? p->chunk : panels_left,
                row,
-               rows_left < ROW_BLOCK ? rows_left : ROW_BLOCK);
+               rows_left < ROW_BLOCK ? rows_left : ROW_BLOCK,
+               worker);
 }
 
 static uint32_t head_pieces(const struct cpu_backend *b)
@@ -247,7 +251,7 @@ static void run_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
         run_rows(b, p, item);
         break;
     case PHASE_LINEAR:
-        run_linear(b, p, item);
+        run_linear(b, p, item, worker);
         break;
     case PHASE_ATTENTION:
         run_attention(b, p, item, worker);

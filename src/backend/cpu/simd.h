@@ -3,7 +3,7 @@
  * A kernel file includes this header after its compiler flags decided the instruction set:
  *
  *     AVX-512 with VNNI   VL = 16    __m512
- *     AVX2 with FMA       VL = 8     __m256
+ *     AVX2 with FMA       VL = 8     __m256, with AVX-VNNI or without
  *     anything else       VL = 4     arrays of C floats
  *
  *     vf   VL floats        vi   VL int32        vb   4 * VL bytes, four to a lane

@@ -1,4 +1,5 @@
-/* simd.h for AVX2, FMA and F16C. Included by simd.h only. */
+/* simd.h for AVX2, FMA and F16C, with AVX-VNNI where the including file has it. Included by simd.h
+ * only. */
 #include <immintrin.h>
 
 #define VL 8
@@ -69,6 +70,11 @@ INLINE vf vf_load_f16(const uint16_t *p)
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
 }
 
+/* Lanes of two bf16 each: the first of every pair, the second. */
+#define vf_even_bf16(p) _mm256_castsi256_ps(_mm256_slli_epi32(vb_load(p), 16))
+#define vf_odd_bf16(p)                                                                             \
+    _mm256_castsi256_ps(_mm256_and_si256(vb_load(p), _mm256_set1_epi32((int)0xffff0000)))
+
 INLINE vf vf_load_bf16(const uint16_t *p)
 {
     __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
@@ -114,6 +120,7 @@ INLINE void vi_store_i8(int8_t *p, vi v)
 }
 
 #define vb_load(p) _mm256_loadu_si256((const __m256i *)(p))
+#define vb_store(p, v) _mm256_storeu_si256((__m256i *)(p), (v))
 #define vb_low4(w) _mm256_and_si256((w), _mm256_set1_epi8(15))
 #define vb_high4(w) _mm256_and_si256(_mm256_srli_epi16((w), 4), _mm256_set1_epi8(15))
 /* a | ((h shifted so that field f, 2 bits, lies at bits 4 and 5) & 0x30) */
@@ -124,6 +131,19 @@ INLINE void vi_store_i8(int8_t *p, vi v)
      : (f) == 2 ? (h)                                                                              \
                 : _mm256_srli_epi16((h), 2))
 
+#if defined(__AVXVNNI__)
+#define vi_dot(acc, w, a4) _mm256_dpbusd_avx_epi32((acc), (w), _mm256_set1_epi32(a4))
+
+/* For bytes that are q + 128: begin with -128 * (sum of the activations). */
+#define vi_begin128(n128) _mm256_set1_epi32(n128)
+#define vi_dot128(acc, w, a4) vi_dot((acc), (w), (a4))
+
+/* For bytes up to 15, summed over 32 of K. */
+typedef vi vn;
+#define vn_begin(n) _mm256_set1_epi32(n)
+#define vn_dot(acc, w, a4) vi_dot((acc), (w), (a4))
+#define vn_end(acc, n) (acc)
+#else
 /* Bytes up to 63: two products of at most 63 * 127 cannot saturate the 16-bit sum of maddubs. */
 INLINE vi vi_dot(vi acc, vb w, int32_t a4)
 {
@@ -142,3 +162,19 @@ INLINE vi vi_dot128(vi acc, vb w, int32_t a4)
     __m256i p = _mm256_maddubs_epi16(_mm256_abs_epi8(q), a);
     return _mm256_add_epi32(acc, _mm256_madd_epi16(p, _mm256_set1_epi16(1)));
 }
+
+/* Bytes up to 15, summed over 32 of K: eight sums of two products of at most 15 * 127 stay below
+ * 2^15, so they are kept in 16 bits and brought to 32 once. */
+typedef __m256i vn;
+#define vn_begin(n) ((void)(n), _mm256_setzero_si256())
+
+INLINE vn vn_dot(vn acc, vb w, int32_t a4)
+{
+    return _mm256_add_epi16(acc, _mm256_maddubs_epi16(w, _mm256_set1_epi32(a4)));
+}
+
+INLINE vi vn_end(vn acc, int32_t n)
+{
+    return _mm256_add_epi32(_mm256_madd_epi16(acc, _mm256_set1_epi16(1)), _mm256_set1_epi32(n));
+}
+#endif

@@ -58,6 +58,11 @@ INLINE vf vf_load_f16(const uint16_t *p)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
 
+/* Lanes of two bf16 each: the first of every pair, the second. */
+#define vf_even_bf16(p) _mm512_castsi512_ps(_mm512_slli_epi32(vb_load(p), 16))
+#define vf_odd_bf16(p)                                                                             \
+    _mm512_castsi512_ps(_mm512_and_si512(vb_load(p), _mm512_set1_epi32((int)0xffff0000)))
+
 INLINE vf vf_load_bf16(const uint16_t *p)
 {
     __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
@@ -96,6 +101,7 @@ INLINE void vi_store_i8(int8_t *p, vi v)
 }
 
 #define vb_load(p) _mm512_loadu_si512((const void *)(p))
+#define vb_store(p, v) _mm512_storeu_si512((void *)(p), (v))
 #define vb_low4(w) _mm512_and_si512((w), _mm512_set1_epi8(15))
 #define vb_high4(w) _mm512_and_si512(_mm512_srli_epi16((w), 4), _mm512_set1_epi8(15))
 /* a | ((h shifted so that field f, 2 bits, lies at bits 4 and 5) & 0x30) */
@@ -112,3 +118,9 @@ INLINE void vi_store_i8(int8_t *p, vi v)
 /* For bytes that are q + 128: begin with -128 * (sum of the activations). */
 #define vi_begin128(n128) _mm512_set1_epi32(n128)
 #define vi_dot128(acc, w, a4) vi_dot((acc), (w), (a4))
+
+/* For bytes up to 15, summed over 32 of K. */
+typedef vi vn;
+#define vn_begin(n) _mm512_set1_epi32(n)
+#define vn_dot(acc, w, a4) vi_dot((acc), (w), (a4))
+#define vn_end(acc, n) (acc)

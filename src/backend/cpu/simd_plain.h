@@ -135,6 +135,25 @@ INLINE vf vf_load_bf16(const uint16_t *p)
     return r;
 }
 
+/* Lanes of two bf16 each: the first of every pair, the second. */
+INLINE vf vf_even_bf16(const uint8_t *p)
+{
+    uint16_t x[2 * VL];
+    vf r;
+    memcpy(x, p, sizeof x);
+    EACH r.x[i_] = bf16_to_f32(x[2 * i_]);
+    return r;
+}
+
+INLINE vf vf_odd_bf16(const uint8_t *p)
+{
+    uint16_t x[2 * VL];
+    vf r;
+    memcpy(x, p, sizeof x);
+    EACH r.x[i_] = bf16_to_f32(x[2 * i_ + 1]);
+    return r;
+}
+
 INLINE vf vf_load_u8(const uint8_t *p)
 {
     vf r;
@@ -203,6 +222,11 @@ INLINE vb vb_load(const uint8_t *p)
     return r;
 }
 
+INLINE void vb_store(uint8_t *p, vb v)
+{
+    memcpy(p, v.x, sizeof v.x);
+}
+
 INLINE vb vb_low4(vb w)
 {
     for (int i = 0; i < VL * 4; i++)
@@ -243,3 +267,8 @@ INLINE vi vi_dot(vi acc, vb w, int32_t a4)
 
 #define vi_begin128(n128) vi_set1(n128)
 #define vi_dot128(acc, w, a4) vi_dot((acc), (w), (a4))
+
+typedef vi vn;
+#define vn_begin(n) vi_set1(n)
+#define vn_dot(acc, w, a4) vi_dot((acc), (w), (a4))
+#define vn_end(acc, n) (acc)

@@ -48,13 +48,15 @@ static double run_peak_f32(uint64_t n)
     return (double)n * N_SUMS * VL * 2;
 }
 
-/* Four sums over four parts of every KiB. */
+/* Asking 1 KiB ahead costs nothing, and on some processors reads a quarter faster. */
 static uint64_t run_read(const void *p, size_t n)
 {
     const uint8_t *at = p;
     vf s[4];
     UNROLL for (int i = 0; i < 4; i++) s[i] = vf_zero();
     for (size_t b = 0; b < n; b += 16 * VL) {
+        for (size_t l = 0; l < 16 * VL; l += 64)
+            __builtin_prefetch(at + b + 1024 + l);
         UNROLL for (int i = 0; i < 4; i++) s[i] =
             vf_add(s[i], vf_load((const float *)(at + b) + i * VL));
     }
@@ -64,23 +66,26 @@ static uint64_t run_read(const void *p, size_t n)
     return bits;
 }
 
-const struct cpu_kernels KERNELS_TABLE = {
-    .name = KERNELS_NAME,
-    .linear = {[PANEL_F32] = run_f32,
-               [PANEL_F16] = run_f16,
-               [PANEL_BF16] = run_bf16,
-               [PANEL_Q8_0] = run_q8_0,
-               [PANEL_Q4_0] = run_q4_0,
-               [PANEL_Q4_K] = run_q4_k,
-               [PANEL_Q6_K] = run_q6_k},
-    .norm = run_norm,
-    .silu_mul = run_silu_mul,
-    .add = run_add,
-    .pack = run_pack,
-    .kv_store = run_kv_store,
-    .attend = run_attend,
-    .exp = run_exp,
-    .peak_int8 = run_peak_int8,
-    .peak_f32 = run_peak_f32,
-    .read = run_read,
-};
+#define KERNELS_ALL(label, bf16_acts, bf16_linear)                                                 \
+    {                                                                                              \
+        .name = (label),                                                                           \
+        .act_kinds = {[PANEL_F32] = ACT_F32,                                                       \
+                      [PANEL_F16] = ACT_F32,                                                       \
+                      [PANEL_BF16] = (bf16_acts),                                                  \
+                      [PANEL_Q8_0] = ACT_INT8,                                                     \
+                      [PANEL_Q4_0] = ACT_INT8,                                                     \
+                      [PANEL_Q4_K] = ACT_INT8,                                                     \
+                      [PANEL_Q6_K] = ACT_INT8},                                                    \
+        .linear = {[PANEL_F32] = run_f32,                                                          \
+                   [PANEL_F16] = run_f16,                                                          \
+                   [PANEL_BF16] = (bf16_linear),                                                   \
+                   [PANEL_Q8_0] = run_q8_0,                                                        \
+                   [PANEL_Q4_0] = run_q4_0,                                                        \
+                   [PANEL_Q4_K] = run_q4_k,                                                        \
+                   [PANEL_Q6_K] = run_q6_k},                                                       \
+        .norm = run_norm, .silu_mul = run_silu_mul, .add = run_add, .pack = run_pack,              \
+        .kv_store = run_kv_store, .attend = run_attend, .exp = run_exp,                            \
+        .peak_int8 = run_peak_int8, .peak_f32 = run_peak_f32, .read = run_read,                    \
+    }
+
+const struct cpu_kernels KERNELS_TABLE = KERNELS_ALL(KERNELS_NAME, ACT_F32, run_bf16);

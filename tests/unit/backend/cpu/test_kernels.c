@@ -18,7 +18,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
-static const char *const isas[] = {"reference", "avx2", "avx512"};
+static const char *const isas[] = {"reference", "avx2", "avx-vnni", "avx512", "avx512-bf16"};
 static const enum gguf_type types[] = {GGUF_TYPE_F32,
                                        GGUF_TYPE_F16,
                                        GGUF_TYPE_BF16,
@@ -93,6 +93,7 @@ static struct act make_act(uint32_t k, uint32_t rows)
     return (struct act){.k = k,
                         .x = mem_aligned((size_t)padded * k * 4),
                         .q = mem_aligned((size_t)padded * k),
+                        .bf16 = mem_aligned((size_t)padded * (k + 1) * 2),
                         .b = mem_aligned((size_t)padded * (k / 32 + 1) * sizeof(struct act_block))};
 }
 
@@ -100,6 +101,7 @@ static void free_act(struct act *a)
 {
     free(a->x);
     free(a->q);
+    free(a->bf16);
     free(a->b);
 }
 
@@ -121,9 +123,11 @@ static void run_linear(const struct linear_case *c,
                        float *out)
 {
     struct act a = make_act(c->k, n_rows);
+    uint8_t *scratch = mem_aligned(LINEAR_SCRATCH_BYTES);
+    memset(scratch, 0xff, LINEAR_SCRATCH_BYTES); /* NaN */
     for (uint32_t r = 0; r < n_rows; r++)
         c->kernels->pack(
-            c->x + (size_t)(first + r) * c->k, &a, r, panel_act_kind(c->format), lanes);
+            c->x + (size_t)(first + r) * c->k, &a, r, c->kernels->act_kinds[c->format], lanes);
     const struct linear_job j = {.panels = c->panels,
                                  .panel_bytes = panel_bytes(c->format, c->k),
                                  .n_panels = (c->n + 15) / 16,
@@ -131,15 +135,19 @@ static void run_linear(const struct linear_case *c,
                                  .act = &a,
                                  .act_lanes = lanes,
                                  .n_rows = n_rows,
+                                 .scratch = scratch,
+                                 .prefetch = cpu_kernels_prefetch(n_rows),
                                  .out = out + (size_t)first * c->n,
                                  .out_stride = c->n,
                                  .bias = c->bias,
                                  .add = add};
     c->kernels->linear[c->format](&j);
     free_act(&a);
+    free(scratch);
 }
 
-/* The exact sum, over activations as the kernel sees them: rounded to 8 bits for quantised weights.
+/* The exact sum, over activations as the kernel sees them: rounded to 8 bits for quantised weights,
+ * to bf16 where pairs of that are multiplied.
  * *size is the sum of magnitudes: what rounding errors are in proportion to, however much of the
  * sum itself cancels out. */
 static double exact(const struct linear_case *c, const float *w, const float *x, double *size)
@@ -148,7 +156,9 @@ static double exact(const struct linear_case *c, const float *w, const float *x,
     *size = 0;
     for (uint32_t k = 0; k < c->k; k++) {
         double a = x[k];
-        if (panel_act_kind(c->format) == ACT_INT8) {
+        if (c->kernels->act_kinds[c->format] == ACT_BF16)
+            a = bf16_to_f32(f32_to_bf16(x[k]));
+        if (c->kernels->act_kinds[c->format] == ACT_INT8) {
             float amax = 0;
             for (uint32_t i = k / 32 * 32; i < k / 32 * 32 + 32; i++)
                 amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
@@ -207,7 +217,8 @@ static void linear_shapes(const struct cpu_kernels *kernels, enum gguf_type type
     const uint32_t unit = gguf_type_info(type)->block_values;
     for (uint32_t rows = 1; rows <= 33; rows += rows < 10 ? 1 : 7) {
         struct linear_case c = {.kernels = kernels, .rows = rows, .n = ns[rnd() % COUNT(ns)]};
-        c.k = unit == 1 ? 1 + rnd() % 150 : unit * (1 + rnd() % 3);
+        const uint32_t most = rows % 2 ? 150 : 1200; /* longer than a part, TILE_K */
+        c.k = unit == 1 ? 1 + rnd() % most : unit * (1 + rnd() % (most / unit + 1));
         assert_true(panel_format_of(type, &c.format));
         c.w = make_tensor(type, c.k, c.n);
         const size_t bytes = panel_bytes(c.format, c.k);

@@ -12,7 +12,7 @@
 
 #include <math.h>
 
-static const char *const isas[] = {"reference", "avx2", "avx512"};
+static const char *const isas[] = {"reference", "avx2", "avx-vnni", "avx512", "avx512-bf16"};
 static const char *const quantised[] = {"F16", "BF16", "Q8_0", "Q4_0", "Q4_K_M", "Q6_K"};
 static const char *const architectures[] = {"llama", "llama3", "qwen2", "qwen3"};
 

@@ -66,6 +66,8 @@ static void time_format(const struct cpu_kernels *k, enum panel_format f, uint32
     a.x = mem_aligned((size_t)N_ROWS * len * sizeof *a.x);
     a.q = mem_aligned((size_t)N_ROWS * len);
     a.b = mem_aligned((size_t)N_ROWS * (len / 32) * sizeof *a.b);
+    a.bf16 = mem_aligned((size_t)N_ROWS * len * sizeof *a.bf16);
+    static _Alignas(64) uint8_t scratch[LINEAR_SCRATCH_BYTES];
     const size_t bytes = panel_bytes(f, len);
     const uint32_t n_panels = (uint32_t)(STREAM_BYTES / bytes / 4 * 4);
     uint8_t *panels = mem_aligned(n_panels * bytes);
@@ -74,12 +76,14 @@ static void time_format(const struct cpu_kernels *k, enum panel_format f, uint32
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const uint32_t lanes = rows[i] == 1 ? 1 : ACT_TILE;
         for (uint32_t r = 0; r < rows[i]; r++)
-            k->pack(x, &a, r, ACT_F32 | ACT_INT8, lanes);
+            k->pack(x, &a, r, ACT_F32 | ACT_INT8 | ACT_BF16, lanes);
         const struct linear_job j = {.panels = panels,
                                      .panel_bytes = bytes,
                                      .act = &a,
                                      .act_lanes = lanes,
                                      .n_rows = rows[i],
+                                     .scratch = scratch,
+                                     .prefetch = cpu_kernels_prefetch(rows[i]),
                                      .out = out,
                                      .out_stride = 4 * PANEL_COLS};
         const double ops = 2.0 * len * 4 * PANEL_COLS * rows[i] / best_time(k, f, j, 4, 4);
@@ -115,10 +119,7 @@ static void time_kernels(void **state)
                   int8 * 1e-9,
                   f32 * 1e-9);
     for (int f = 0; f < N_PANEL_FORMATS; f++)
-        time_format(k,
-                    (enum panel_format)f,
-                    len,
-                    panel_act_kind((enum panel_format)f) == ACT_INT8 ? int8 : f32);
+        time_format(k, (enum panel_format)f, len, k->act_kinds[f] == ACT_INT8 ? int8 : f32);
 }
 
 int main(void)

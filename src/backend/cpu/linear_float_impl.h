@@ -1,0 +1,84 @@
+/* F32, F16, BF16: the weight as it is, times the activation as it is, in f32: one fused
+ * multiply-add a weight, in the order of K.
+ *
+ *     panel    F32, F16   [K][16] values
+ *              BF16       [K/2][16][2]: a lane holds two adjacent K, so that either becomes an f32
+ *                         by one shift or mask, and both are what a bf16 dot product takes. An odd
+ *                         K ends with a zero.
+ *
+ * Few rows meet P panels at a time, so that there are enough independent sums in flight. */
+
+/* Weights k, k + 1 of VL columns to f32. k is even for BF16, any for the others. */
+INLINE vf load_f32_at(const uint8_t *panel, size_t k, int h)
+{
+    return vf_load((const float *)panel + k * PANEL_COLS + h * VL);
+}
+
+INLINE vf load_f16_at(const uint8_t *panel, size_t k, int h)
+{
+    return vf_load_f16((const uint16_t *)panel + k * PANEL_COLS + h * VL);
+}
+
+INLINE vf load_bf16_at(const uint8_t *panel, size_t k, int h)
+{
+    const uint8_t *pair = panel + (k / 2 * PANEL_COLS + (size_t)h * VL) * 4;
+    return k % 2 ? vf_odd_bf16(pair) : vf_even_bf16(pair);
+}
+
+#define FLOAT_STEP(load, k)                                                                        \
+    {                                                                                              \
+        vf wv[4];                                                                                  \
+        UNROLL for (int p = 0; p < P; p++) wv[p] = load(w + (size_t)p * j->panel_bytes, (k), h);   \
+        EACH_ROW                                                                                   \
+        {                                                                                          \
+            vf a = vf_set1(x[(m) / T * x_tile + (size_t)(k)*T + (m) % T]);                         \
+            UNROLL for (int p = 0; p < P; p++) acc[m][p] = vf_fma(wv[p], a, acc[m][p]);            \
+        }                                                                                          \
+    }
+
+#define DEFINE_LINEAR_FLOAT(name, value_bytes, load)                                               \
+    INLINE void name(const struct linear_job *j,                                                   \
+                     uint32_t p0,                                                                  \
+                     uint32_t row,                                                                 \
+                     const int M,                                                                  \
+                     const int T,                                                                  \
+                     const int P)                                                                  \
+    {                                                                                              \
+        const uint32_t k = j->act->k;                                                              \
+        const size_t x_tile = (size_t)k * T;                                                       \
+        const float *x = j->act->x + row / T * x_tile;                                             \
+        const uint8_t *w = j->panels + p0 * j->panel_bytes;                                        \
+        for (int h = 0; h < PARTS; h++) {                                                          \
+            vf acc[LINEAR_M][4];                                                                   \
+            EACH_ROW UNROLL for (int p = 0; p < P; p++) acc[m][p] = vf_zero();                     \
+            uint32_t i = 0;                                                                        \
+            for (; i + 2 <= k; i += 2) {                                                           \
+                UNROLL for (int p = 0; p < P; p++) PREFETCH(                                       \
+                    w + p * j->panel_bytes + (size_t)i * 16 * (value_bytes), 32 * (value_bytes));  \
+                FLOAT_STEP(load, i)                                                                \
+                FLOAT_STEP(load, i + 1)                                                            \
+            }                                                                                      \
+            if (i < k)                                                                             \
+                FLOAT_STEP(load, i)                                                                \
+            EACH_ROW UNROLL for (int p = 0; p < P; p++)                                            \
+                linear_put(j, row + m, (p0 + p) * PANEL_COLS + h * VL, acc[m][p]);                 \
+        }                                                                                          \
+    }
+
+DEFINE_LINEAR_FLOAT(linear_f32, 4, load_f32_at)
+DEFINE_LINEAR_FLOAT(linear_f16, 2, load_f16_at)
+DEFINE_LINEAR_FLOAT(linear_bf16, 2, load_bf16_at)
+
+/* n of K from k on (even), of one panel, to f32 [n][16]. */
+#define DEFINE_WIDEN_FLOAT(name, load)                                                             \
+    INLINE void name(const uint8_t *panel, uint32_t k, uint32_t n, float *wide)                    \
+    {                                                                                              \
+        for (uint32_t i = 0; i < n; i++) {                                                         \
+            for (int h = 0; h < PARTS; h++)                                                        \
+                vf_store(wide + (size_t)i * PANEL_COLS + h * VL, load(panel, k + i, h));           \
+        }                                                                                          \
+    }
+
+DEFINE_WIDEN_FLOAT(widen_f32, load_f32_at)
+DEFINE_WIDEN_FLOAT(widen_f16, load_f16_at)
+DEFINE_WIDEN_FLOAT(widen_bf16, load_bf16_at)

@@ -1,0 +1,304 @@
+/* Many rows: the weights of a few panels and a part of K are widened once, to what the multiplying
+ * instructions take, and then meet all rows of the job while they lie in the nearest cache.
+ *
+ *     for each TILE_PANELS panels
+ *         for each part of K (TILE_K, TILE_FLOAT_K)
+ *             widen: panel -> [panel][group] { f32 scale[16], second[16], u8 q[8][16][4] }
+ *                    or, for float weights,    [panel][k] f32[16]
+ *             for each M rows
+ *                 M x TILE_VECS sums, from and to memory: [row][vector]
+ *         put the sums of all rows
+ *
+ * A weight's vector is loaded once for M rows and an activation's word once for TILE_VECS vectors:
+ * with one vector, two loads a multiplication would keep the multipliers waiting. What is widened
+ * costs a pass over the weights a job instead of one a tile. The operations on one sum, and their
+ * order, are those of the kernels for few rows. */
+#if VL == 16
+enum { TILE_PANELS = 2, TILE_INT_M = 8, TILE_FLOAT_M = 12 };
+#else
+enum { TILE_PANELS = 1, TILE_INT_M = 4, TILE_FLOAT_M = 4 };
+#endif
+enum { TILE_VECS = TILE_PANELS * PARTS, TILE_GROUPS = TILE_K / 32 };
+
+struct tile {
+    const struct linear_job *j;
+    const uint8_t *panels;    /* the first one's beginning */
+    uint32_t n_panels;        /* 1..TILE_PANELS */
+    uint32_t first_k, n_k;    /* the part of K at hand */
+    uint8_t *wide;            /* [TILE_PANELS][TILE_GROUPS][WIDE_BYTES] */
+    float *sums;              /* [row of the job][TILE_VECS][VL] */
+    const uint8_t *next;      /* weights needed next, to be asked for meanwhile: of each panel */
+    uint32_t n_next, n_asked; /* bytes */
+};
+
+/* Where vector v of a group is, from the first one. */
+#define WIDE_AT(v) ((v) / PARTS * TILE_GROUPS * WIDE_BYTES + (v) % PARTS * VL * 4)
+
+INLINE float *tile_sums(const struct tile *t, uint32_t row)
+{
+    return t->sums + (size_t)(row - t->j->first_row) * TILE_VECS * VL;
+}
+
+/* What the wide form of a group holds. */
+enum wide_kind {
+    WIDE_PLUS_128, /* q + 128; scale */
+    WIDE_PLUS_8,   /* q + 8, at most 15; scale */
+    WIDE_MIN,      /* q, at most 15; scale, and what to take off, times the activations' sum */
+    WIDE_HALVES    /* q + 32; scales of either half */
+};
+
+/* A group of 32 of K meets M rows. q[i], b[i]: the i-th four rows' activations of that group; wide:
+ * the first panel's group; sums: of the first row. */
+INLINE void tile_group(const int8_t *const *q,
+                       const struct act_block *const *b,
+                       const uint8_t *wide,
+                       float *sums,
+                       const int M,
+                       const enum wide_kind kind)
+{
+    __asm__("" : "+r"(sums)); /* or the compiler keeps sixteen addresses instead of one */
+    vf ws[TILE_VECS], second[TILE_VECS];
+    UNROLL for (int v = 0; v < TILE_VECS; v++)
+    {
+        ws[v] = vf_load((const float *)(wide + WIDE_AT(v)));
+        second[v] = vf_load((const float *)(wide + WIDE_AT(v) + WIDE_SECOND));
+    }
+#define EACH_SUM EACH_ROW UNROLL for (int v = 0; v < TILE_VECS; v++)
+#define DOTS(begin, end, dot, s)                                                                   \
+    UNROLL for (int g = begin; g < end; g++)                                                       \
+    {                                                                                              \
+        vb wv[TILE_VECS];                                                                          \
+        UNROLL for (int v = 0; v < TILE_VECS; v++) wv[v] =                                         \
+            vb_load(wide + WIDE_AT(v) + WIDE_Q + g * 64);                                          \
+        EACH_ROW                                                                                   \
+        {                                                                                          \
+            const int32_t a = load_i32(q[m / ACT_TILE] + (g * ACT_TILE + m % ACT_TILE) * 4);       \
+            UNROLL for (int v = 0; v < TILE_VECS; v++) s[m][v] = dot(s[m][v], wv[v], a);           \
+        }                                                                                          \
+    }
+#define BLOCK(m) (&b[(m) / ACT_TILE][(m) % ACT_TILE])
+#define SUM_AT(m, v) (sums + ((m)*TILE_VECS + (v)) * VL)
+    if (kind == WIDE_PLUS_128) {
+        vi s[TILE_INT_M][TILE_VECS];
+        EACH_SUM s[m][v] = vi_begin128(BLOCK(m)->n128);
+        DOTS(0, 8, vi_dot128, s)
+        EACH_SUM vf_store(SUM_AT(m, v), add_group(vf_load(SUM_AT(m, v)), s[m][v], ws[v], BLOCK(m)));
+    } else if (kind == WIDE_HALVES) {
+        vi s[TILE_INT_M][TILE_VECS];
+        vf first[TILE_INT_M][TILE_VECS];
+        EACH_SUM s[m][v] = vi_set1(BLOCK(m)->n32[0]);
+        DOTS(0, 4, vi_dot, s)
+        EACH_SUM first[m][v] = vf_mul(vf_from_i(s[m][v]), ws[v]);
+        EACH_SUM s[m][v] = vi_set1(BLOCK(m)->n32[1]);
+        DOTS(4, 8, vi_dot, s)
+        EACH_SUM vf_store(
+            SUM_AT(m, v),
+            add_halves(vf_load(SUM_AT(m, v)), first[m][v], s[m][v], second[v], BLOCK(m)));
+    } else {
+        vn s[TILE_INT_M][TILE_VECS];
+        EACH_SUM s[m][v] = vn_begin(kind == WIDE_MIN ? 0 : BLOCK(m)->n8);
+        DOTS(0, 8, vn_dot, s)
+        if (kind == WIDE_MIN)
+            EACH_SUM vf_store(
+                SUM_AT(m, v),
+                add_group_min(
+                    vf_load(SUM_AT(m, v)), vn_end(s[m][v], 0), ws[v], second[v], BLOCK(m)));
+        else
+            EACH_SUM vf_store(
+                SUM_AT(m, v),
+                add_group(vf_load(SUM_AT(m, v)), vn_end(s[m][v], BLOCK(m)->n8), ws[v], BLOCK(m)));
+    }
+}
+
+INLINE void tile_int(const struct tile *t, uint32_t row, const int M, const enum wide_kind kind)
+{
+    const size_t k = t->j->act->k, four = row / ACT_TILE;
+    const int8_t *q[TILE_INT_M / ACT_TILE];
+    const struct act_block *b[TILE_INT_M / ACT_TILE];
+    for (int i = 0; i < M / ACT_TILE; i++) {
+        q[i] = t->j->act->q + ((four + i) * k + t->first_k) * ACT_TILE;
+        b[i] = t->j->act->b + ((four + i) * k + t->first_k) / 32 * ACT_TILE;
+    }
+    const uint8_t *wide = t->wide, *end = wide + t->n_k / 32 * WIDE_BYTES;
+    float *sums = tile_sums(t, row);
+    for (; wide < end; wide += WIDE_BYTES) {
+        tile_group(q, b, wide, sums, M, kind);
+        for (int i = 0; i < M / ACT_TILE; i++) {
+            q[i] += 32 * ACT_TILE;
+            b[i] += ACT_TILE;
+        }
+    }
+}
+
+INLINE void tile_float(const struct tile *t, uint32_t row, const int M)
+{
+    const size_t x_tile = (size_t)t->j->act->k * ACT_TILE;
+    const float *x = t->j->act->x + row / ACT_TILE * x_tile + (size_t)t->first_k * ACT_TILE;
+    const float *w = (const float *)t->wide;
+    float *sums = tile_sums(t, row);
+    vf acc[TILE_FLOAT_M][TILE_VECS];
+    EACH_SUM acc[m][v] = vf_load(SUM_AT(m, v));
+    for (uint32_t k = 0; k < t->n_k; k++) {
+        vf wv[TILE_VECS];
+        UNROLL for (int v = 0; v < TILE_VECS; v++) wv[v] =
+            vf_load(w + ((size_t)(v / PARTS) * TILE_FLOAT_K + k) * PANEL_COLS + v % PARTS * VL);
+        EACH_ROW
+        {
+            vf a = vf_set1(x[m / ACT_TILE * x_tile + (size_t)k * ACT_TILE + m % ACT_TILE]);
+            UNROLL for (int v = 0; v < TILE_VECS; v++) acc[m][v] = vf_fma(wv[v], a, acc[m][v]);
+        }
+    }
+    EACH_SUM vf_store(SUM_AT(m, v), acc[m][v]);
+}
+
+#undef EACH_SUM
+#undef DOTS
+#undef SUM_AT
+#undef BLOCK
+
+/* Weights of the next part are on their way while this one is multiplied: each tile of rows asks
+ * for its share. Past the last panel a prefetch does no harm. */
+INLINE void tile_ask(struct tile *t, uint32_t n_bytes)
+{
+    for (uint32_t end = t->n_asked + n_bytes; t->n_asked < end && t->n_asked < t->n_next;
+         t->n_asked += 64) {
+        for (uint32_t p = 0; p < TILE_PANELS; p++)
+            __builtin_prefetch(t->next + p * t->j->panel_bytes + t->n_asked, 0, 2);
+    }
+}
+
+INLINE void tile_put(const struct tile *t, uint32_t panel)
+{
+    const struct linear_job *j = t->j;
+    for (uint32_t r = j->first_row; r < j->first_row + j->n_rows; r++) {
+        for (int v = 0; v < TILE_VECS; v++)
+            linear_put(
+                j, r, panel * PANEL_COLS + (uint32_t)v * VL, vf_load(tile_sums(t, r) + v * VL));
+    }
+}
+
+/* What the walk below needs to know of a format. */
+struct tile_format {
+    uint32_t part_k, part_bytes; /* K that is widened at a time, and what it takes in a panel */
+    uint32_t max_rows;           /* 4, 8 or 12 */
+    void (*widen)(const struct tile *t, uint32_t panel);     /* NULL: multiply reads the panels */
+    void (*multiply[3])(const struct tile *t, uint32_t row); /* 4, 8, 12 rows from `row` on */
+};
+
+/* One part of K of some panels meets all rows. */
+static void tile_rows(struct tile *t, const struct tile_format *f)
+{
+    const struct linear_job *j = t->j;
+    const uint32_t n_tiles = (j->n_rows + f->max_rows - 1) / f->max_rows;
+    t->n_asked = 0;
+    for (uint32_t done = 0; done < j->n_rows; done += f->max_rows) {
+        const uint32_t left = j->n_rows - done, m = left < f->max_rows ? left : f->max_rows;
+        tile_ask(t, t->n_next / n_tiles + 63);
+        f->multiply[(m - 1) / 4](t, j->first_row + done);
+    }
+}
+
+/* The last panel may be without its neighbour; then what is in the neighbour's place is multiplied
+ * in vain. */
+static void run_tiled(const struct linear_job *j, const struct tile_format *f)
+{
+    struct tile t = {.j = j, .wide = j->scratch, .sums = (float *)(j->scratch + WIDE_PART_BYTES)};
+    const size_t n_sums = (size_t)(j->n_rows + 3) / 4 * 4 * TILE_VECS * VL;
+    const uint32_t n_k = j->act->k;
+    for (uint32_t p = 0; p < j->n_panels; p += TILE_PANELS) {
+        t.panels = j->panels + p * j->panel_bytes;
+        t.n_panels = j->n_panels - p < TILE_PANELS ? j->n_panels - p : TILE_PANELS;
+        memset(t.sums, 0, n_sums * sizeof *t.sums);
+        for (uint32_t part = 0; part * f->part_k < n_k; part++) {
+            t.first_k = part * f->part_k;
+            t.n_k = n_k - t.first_k < f->part_k ? n_k - t.first_k : f->part_k;
+            for (uint32_t i = 0; f->widen && i < t.n_panels; i++)
+                f->widen(&t, i);
+            const bool last = t.first_k + t.n_k == n_k;
+            t.next = last ? t.panels + TILE_PANELS * j->panel_bytes
+                          : t.panels + (size_t)(part + 1) * f->part_bytes;
+            t.n_next = f->part_bytes;
+            tile_rows(&t, f);
+        }
+        tile_put(&t, p);
+    }
+}
+
+#define DEFINE_TILE_INT(name, kind)                                                                \
+    static void widen_part_##name(const struct tile *t, uint32_t panel)                            \
+    {                                                                                              \
+        uint8_t *to = t->wide + (size_t)panel * TILE_GROUPS * WIDE_BYTES;                          \
+        for (uint32_t i = 0; i < t->n_k / 32; i++)                                                 \
+            widen_##name(                                                                          \
+                t->panels + panel * t->j->panel_bytes, t->first_k / 32 + i, to + i * WIDE_BYTES);  \
+    }                                                                                              \
+    static void multiply4_##name(const struct tile *t, uint32_t row)                               \
+    {                                                                                              \
+        tile_int(t, row, 4, kind);                                                                 \
+    }                                                                                              \
+    static void multiply8_##name(const struct tile *t, uint32_t row)                               \
+    {                                                                                              \
+        tile_int(t, row, TILE_INT_M, kind);                                                        \
+    }                                                                                              \
+    static void tiled_##name(const struct linear_job *j)                                           \
+    {                                                                                              \
+        static const struct tile_format format = {                                                 \
+            .part_k = TILE_K,                                                                      \
+            .part_bytes = PART_BYTES_##name,                                                       \
+            .max_rows = TILE_INT_M,                                                                \
+            .widen = widen_part_##name,                                                            \
+            .multiply = {multiply4_##name, multiply8_##name}};                                     \
+        run_tiled(j, &format);                                                                     \
+    }
+
+enum {
+    PART_BYTES_q8_0 = TILE_K / 64 * (64 + 2 * 512),
+    PART_BYTES_q4_0 = TILE_K / 64 * (64 + 2 * 256),
+    PART_BYTES_q4_k = TILE_K / 256 * PANEL_Q4_K_BYTES,
+    PART_BYTES_q6_k = TILE_K / 256 * PANEL_Q6_K_BYTES,
+};
+DEFINE_TILE_INT(q8_0, WIDE_PLUS_128)
+DEFINE_TILE_INT(q4_0, WIDE_PLUS_8)
+DEFINE_TILE_INT(q4_k, WIDE_MIN)
+DEFINE_TILE_INT(q6_k, WIDE_HALVES)
+
+static void multiply4_float(const struct tile *t, uint32_t row)
+{
+    tile_float(t, row, 4);
+}
+
+#if VL == 16
+static void multiply8_float(const struct tile *t, uint32_t row)
+{
+    tile_float(t, row, 8);
+}
+
+static void multiply12_float(const struct tile *t, uint32_t row)
+{
+    tile_float(t, row, 12);
+}
+#define MULTIPLY_FLOAT multiply4_float, multiply8_float, multiply12_float
+#else
+#define MULTIPLY_FLOAT multiply4_float
+#endif
+
+#define DEFINE_TILE_FLOAT(name, value_bytes)                                                       \
+    static void widen_part_##name(const struct tile *t, uint32_t panel)                            \
+    {                                                                                              \
+        float *to = (float *)t->wide + (size_t)panel * TILE_FLOAT_K * PANEL_COLS;                  \
+        widen_##name(t->panels + panel * t->j->panel_bytes, t->first_k, t->n_k, to);               \
+    }                                                                                              \
+    static void tiled_##name(const struct linear_job *j)                                           \
+    {                                                                                              \
+        static const struct tile_format format = {.part_k = TILE_FLOAT_K,                          \
+                                                  .part_bytes =                                    \
+                                                      TILE_FLOAT_K * PANEL_COLS * (value_bytes),   \
+                                                  .max_rows = TILE_FLOAT_M,                        \
+                                                  .widen = widen_part_##name,                      \
+                                                  .multiply = {MULTIPLY_FLOAT}};                   \
+        run_tiled(j, &format);                                                                     \
+    }
+
+DEFINE_TILE_FLOAT(f32, 4)
+DEFINE_TILE_FLOAT(f16, 2)
+DEFINE_TILE_FLOAT(bf16, 2)
