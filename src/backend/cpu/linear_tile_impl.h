@@ -22,17 +22,35 @@ enum { TILE_VECS = TILE_PANELS * PARTS, TILE_GROUPS = TILE_K / 32 };
 
 struct tile {
     const struct linear_job *j;
-    const uint8_t *panels;    /* the first one's beginning */
-    uint32_t n_panels;        /* 1..TILE_PANELS */
-    uint32_t first_k, n_k;    /* the part of K at hand */
-    uint8_t *wide;            /* [TILE_PANELS][TILE_GROUPS][WIDE_BYTES] */
-    float *sums;              /* [row of the job][TILE_VECS][VL] */
-    const uint8_t *next;      /* weights needed next, to be asked for meanwhile: of each panel */
-    uint32_t n_next, n_asked; /* bytes */
+    const uint8_t *panels; /* the first one's beginning */
+    uint32_t n_panels;     /* 1..TILE_PANELS */
+    uint32_t first_k, n_k; /* the part of K at hand */
+    uint8_t *wide;         /* [TILE_PANELS][TILE_GROUPS][WIDE_BYTES] */
+    float *sums;           /* [row of the job][TILE_VECS][VL] */
+    const uint8_t *next;   /* the weights needed next, of the first panel, and */
+    uint32_t ask;          /* how many bytes of them each 32 of K of each tile asks for */
 };
 
 /* Where vector v of a group is, from the first one. */
 #define WIDE_AT(v) ((v) / PARTS * TILE_GROUPS * WIDE_BYTES + (v) % PARTS * VL * 4)
+
+/* Weights of the next part are on their way while this one is multiplied, evenly: a burst of
+ * prefetches would fill the buffers that every load needs. `n` counts the calls of a part, from 0.
+ * Past the last panel a prefetch does no harm. */
+INLINE void tile_ask(const struct tile *t, size_t n)
+{
+    const uint8_t *at = t->next + n * t->ask;
+    for (uint32_t i = 0; i < t->ask; i += 64) {
+        UNROLL for (uint32_t p = 0; p < TILE_PANELS; p++)
+            __builtin_prefetch(at + p * t->j->panel_bytes + i, 0, 2);
+    }
+}
+
+/* Calls of tile_ask for a tile before the one at `row`. */
+INLINE size_t tile_asked(const struct tile *t, uint32_t row, uint32_t max_rows)
+{
+    return (size_t)((row - t->j->first_row) / max_rows) * (t->n_k / 32);
+}
 
 INLINE float *tile_sums(const struct tile *t, uint32_t row)
 {
@@ -121,7 +139,9 @@ INLINE void tile_int(const struct tile *t, uint32_t row, const int M, const enum
     }
     const uint8_t *wide = t->wide, *end = wide + t->n_k / 32 * WIDE_BYTES;
     float *sums = tile_sums(t, row);
+    size_t n = tile_asked(t, row, TILE_INT_M);
     for (; wide < end; wide += WIDE_BYTES) {
+        tile_ask(t, n++);
         tile_group(q, b, wide, sums, M, kind);
         for (int i = 0; i < M / ACT_TILE; i++) {
             q[i] += 32 * ACT_TILE;
@@ -138,7 +158,10 @@ INLINE void tile_float(const struct tile *t, uint32_t row, const int M)
     float *sums = tile_sums(t, row);
     vf acc[TILE_FLOAT_M][TILE_VECS];
     EACH_SUM acc[m][v] = vf_load(SUM_AT(m, v));
+    size_t n = tile_asked(t, row, TILE_FLOAT_M);
     for (uint32_t k = 0; k < t->n_k; k++) {
+        if (k % 32 == 0)
+            tile_ask(t, n++);
         vf wv[TILE_VECS];
         UNROLL for (int v = 0; v < TILE_VECS; v++) wv[v] =
             vf_load(w + ((size_t)(v / PARTS) * TILE_FLOAT_K + k) * PANEL_COLS + v % PARTS * VL);
@@ -155,17 +178,6 @@ INLINE void tile_float(const struct tile *t, uint32_t row, const int M)
 #undef DOTS
 #undef SUM_AT
 #undef BLOCK
-
-/* Weights of the next part are on their way while this one is multiplied: each tile of rows asks
- * for its share. Past the last panel a prefetch does no harm. */
-INLINE void tile_ask(struct tile *t, uint32_t n_bytes)
-{
-    for (uint32_t end = t->n_asked + n_bytes; t->n_asked < end && t->n_asked < t->n_next;
-         t->n_asked += 64) {
-        for (uint32_t p = 0; p < TILE_PANELS; p++)
-            __builtin_prefetch(t->next + p * t->j->panel_bytes + t->n_asked, 0, 2);
-    }
-}
 
 INLINE void tile_put(const struct tile *t, uint32_t panel)
 {
@@ -189,11 +201,10 @@ struct tile_format {
 static void tile_rows(struct tile *t, const struct tile_format *f)
 {
     const struct linear_job *j = t->j;
-    const uint32_t n_tiles = (j->n_rows + f->max_rows - 1) / f->max_rows;
-    t->n_asked = 0;
+    const uint32_t n_asks = (j->n_rows + f->max_rows - 1) / f->max_rows * (t->n_k / 32);
+    t->ask = n_asks ? f->part_bytes / n_asks + 1 : 0;
     for (uint32_t done = 0; done < j->n_rows; done += f->max_rows) {
         const uint32_t left = j->n_rows - done, m = left < f->max_rows ? left : f->max_rows;
-        tile_ask(t, t->n_next / n_tiles + 63);
         f->multiply[(m - 1) / 4](t, j->first_row + done);
     }
 }
@@ -217,7 +228,6 @@ static void run_tiled(const struct linear_job *j, const struct tile_format *f)
             const bool last = t.first_k + t.n_k == n_k;
             t.next = last ? t.panels + TILE_PANELS * j->panel_bytes
                           : t.panels + (size_t)(part + 1) * f->part_bytes;
-            t.n_next = f->part_bytes;
             tile_rows(&t, f);
         }
         tile_put(&t, p);
