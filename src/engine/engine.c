@@ -304,6 +304,7 @@ enum err engine_create(const struct model *m,
         engine_destroy(eng);
         return err;
     }
+    pace_init(&eng->pace, eng->cfg.itl_target_ms);
     stats_init(&eng->stats);
     eng->stats.max_running = cfg->max_running;
     eng->stats.max_queue = cfg->max_queue;

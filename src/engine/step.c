@@ -12,14 +12,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-/* A step without decodes to hold up still ends often enough for newcomers to join. */
-#define PREFILL_STEP_US 400000.0
-/* Nobody sees a gap this short; an automatic target is never below it. */
-#define MIN_TARGET_US 20000.0
-/* Fewer rows than this waste a pass over the weights. */
-#define MIN_PREFILL_ROWS 16
-#define FIRST_GUESS_ROWS 64
-
 enum err step_batch_init(struct step_batch *s,
                          uint32_t max_rows,
                          uint32_t max_running,
@@ -48,33 +40,23 @@ void step_batch_deinit(struct step_batch *s)
 /* Rows this step may have, so that it lasts about as long as its target. */
 static uint32_t row_budget(const struct engine *eng)
 {
-    double per_row = eng->pace.us_per_row;
-    double target = eng->cfg.itl_target_ms * 1000.0;
-    if (target == 0.0) { /* automatic: a step with prefill takes at most twice one without */
-        target = 2.0 * eng->pace.decode_us;
-        if (target < MIN_TARGET_US)
-            target = MIN_TARGET_US;
-    }
-    bool decoding = eng->batch.n_jobs > 0; /* somebody got a token in the step before */
-    double room_us = decoding ? target - eng->pace.decode_us : PREFILL_STEP_US;
-    double rows = per_row > 0.0 ? room_us / per_row : FIRST_GUESS_ROWS;
-    double least = decoding ? MIN_PREFILL_ROWS : FIRST_GUESS_ROWS;
-    if (rows < least)
-        rows = least;
-    rows += eng->batch.n_jobs;
-    return rows > eng->max_rows ? eng->max_rows : (uint32_t)rows;
+    struct sched_load now = sched_load(eng->sched);
+    struct pace_load load = {.n_decodes = now.n_decodes,
+                             .decodes_attend = now.decodes_attend,
+                             .depth = now.prefill_depth};
+    return pace_rows(&eng->pace, &load, eng->max_rows);
 }
 
-/* Learn from a step of n_decodes + n_prefill rows. */
-static void learn_pace(struct step_pace *p, uint32_t n_decodes, uint32_t n_prefill, double us)
+static void learn_pace(struct pace *pace, const struct sched_plan *plan, uint64_t us)
 {
-    double *average = n_prefill == 0 ? &p->decode_us : &p->us_per_row;
-    double base = n_decodes ? p->decode_us : 0.0;
-    double sample = n_prefill == 0 ? us : (us - base) / n_prefill;
-    if (sample <= 0.0)
-        return;
-    double weight = n_prefill == 0 || n_prefill >= 64 ? 0.2 : 0.2 * n_prefill / 64.0;
-    *average = *average == 0.0 ? sample : (1.0 - weight) * *average + weight * sample;
+    struct pace_step s = {.n_decodes = plan->n_decodes,
+                          .n_prefill = plan->n_rows - plan->n_decodes};
+    for (uint32_t i = 0; i < plan->n_items; i++) {
+        const struct sched_item *item = &plan->items[i];
+        uint64_t n = item->n_rows, attend = n * item->first + n * (n + 1) / 2;
+        *(i < plan->n_decodes ? &s.decodes_attend : &s.prefill_attends) += attend;
+    }
+    pace_learn(pace, &s, (double)us);
 }
 
 /* Rows of one item into the batch. */
@@ -256,7 +238,7 @@ static void sample_and_accept(struct engine *eng)
 
 static void note_step(struct engine *eng, const struct sched_plan *plan, uint64_t us)
 {
-    learn_pace(&eng->pace, plan->n_decodes, plan->n_rows - plan->n_decodes, (double)us);
+    learn_pace(&eng->pace, plan, us);
     struct engine_stats *st = &eng->stats;
     struct kv_stats kv = kv_stats(eng->kv);
     pthread_mutex_lock(&eng->stats_lock);

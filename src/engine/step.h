@@ -3,6 +3,7 @@
 #define WEIR_ENGINE_STEP_H
 
 #include "engine/engine.h"
+#include "engine/pace.h"
 #include "engine/request.h"
 #include "sched/sched.h"
 
@@ -25,12 +26,6 @@ struct step_batch {
     float *logits; /* of the run: [b.n_logit_rows, n_vocab] */
 };
 
-/* What steps were seen to cost, for keeping them short. Exponential averages. */
-struct step_pace {
-    double decode_us;  /* a step of decodes alone */
-    double us_per_row; /* each prefill row on top */
-};
-
 struct engine {
     const struct model *model;
     const struct tokenizer *tokenizer;
@@ -44,7 +39,7 @@ struct engine {
 
     /* engine thread alone */
     struct step_batch batch;
-    struct step_pace pace;
+    struct pace pace;
     struct sample_scratch **scratch; /* [n_workers] */
     float **rows;                    /* [n_workers][n_vocab] copies of logits */
     struct request *active;          /* every request submitted and not yet finished */

@@ -5,9 +5,11 @@
 
 #include "sched/sched.h"
 
-/* Rows below which a chunk is not worth its reading of all the weights, and the multiple that
- * kernels like chunks to be. */
+/* Prompts share a step only in chunks of at least so many rows: below that, a few finish sooner by
+ * turns than many at once. */
 #define SCHED_CHUNK_ROWS 16
+/* Rows that prompts get in every step, however small its budget; kernels take rows in fours. */
+#define SCHED_LEAST_ROWS 4
 
 struct sched {
     struct sched_config cfg;
@@ -39,7 +41,7 @@ struct sched {
 uint32_t sched_rest(const struct sched_seq *seq);
 bool sched_is_decode(const struct sched_seq *seq);
 bool sched_is_prefill(const struct sched_seq *seq);
-/* The least a sequence gets if it gets anything. */
+/* The least a sequence gets beside others; alone, it may get less, down to SCHED_LEAST_ROWS. */
 uint32_t sched_least_rows(const struct sched_seq *seq);
 bool sched_goes_before(const struct sched_seq *a, const struct sched_seq *b);
 

@@ -5,7 +5,8 @@
  *
  *      rests 8, 40, 1000; 128 rows  ->  8, 40, 80       (shortest first, left / n_left each)
  *
- * When there are fewer useful chunks than sequences, they take turns. */
+ * When there are fewer useful chunks than sequences, they take turns; a budget that is less than a
+ * useful chunk goes to one. */
 #include "sched/internal.h"
 
 #include "base/log.h"
@@ -49,21 +50,33 @@ static void plan_decodes(struct sched *s, struct sched_plan *plan)
     plan->n_decodes = plan->n_items;
 }
 
-static uint32_t count_decodes(const struct sched *s)
+static bool can_prefill(const struct sched_seq *seq)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < s->n_running; i++)
-        n += sched_is_decode(s->running[i]);
-    return n;
+    return sched_is_prefill(seq) && sched_is_ready(seq);
+}
+
+struct sched_load sched_load(const struct sched *s)
+{
+    struct sched_load load = {0};
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        const struct sched_seq *seq = s->running[i];
+        if (sched_is_decode(seq)) {
+            load.n_decodes++;
+            load.decodes_attend += seq->n_known;
+        } else if (can_prefill(seq) && seq->n_computed > load.prefill_depth) {
+            load.prefill_depth = seq->n_computed;
+        }
+    }
+    return load;
 }
 
 /* The caller's budget bounds the step, so that those who decode or arrive need not wait long for
- * the next; but never below one chunk, or prompts would starve behind decodes. */
+ * the next; but a few rows are left always, or prompts would starve behind decodes. */
 static uint32_t prefill_budget(const struct sched *s, uint32_t row_budget)
 {
-    uint32_t n_decodes = count_decodes(s), room = s->cfg.max_rows - n_decodes;
+    uint32_t n_decodes = sched_load(s).n_decodes, room = s->cfg.max_rows - n_decodes;
     uint32_t budget = row_budget > n_decodes ? row_budget - n_decodes : 0;
-    return min_u32(budget > SCHED_CHUNK_ROWS ? budget : SCHED_CHUNK_ROWS, room);
+    return min_u32(budget > SCHED_LEAST_ROWS ? budget : SCHED_LEAST_ROWS, room);
 }
 
 /* Where in running[] the turns begin: the one that missed its turn last time, if still there. */
@@ -73,11 +86,6 @@ static uint32_t first_turn(const struct sched *s)
         if (s->running[i]->slot == s->turn_slot)
             return i;
     return 0;
-}
-
-static bool can_prefill(const struct sched_seq *seq)
-{
-    return sched_is_prefill(seq) && sched_is_ready(seq);
 }
 
 /* The priority of the first in rank that can prefill: those below it go after all others. */
@@ -122,10 +130,21 @@ static void sort_by_rest(struct sched_seq **seqs, uint32_t n)
     }
 }
 
+/* Where a chunk that is not its prompt's last should end: where a block does, so that what others
+ * have of the next block can be found. If more than an eighth of the chunk had to be cut off for
+ * it, only where about every fourth chunk ends at the latest, for small ones would lose half. */
+static uint32_t cut_at_block(const struct sched *s, const struct sched_seq *seq, uint32_t rows)
+{
+    uint32_t block = kv_block_tokens(s->kv), end = seq->n_computed + rows;
+    uint32_t over = end % block;
+    if (8 * over > rows)
+        over = end % (kv_blocks_for(s->kv, 4 * rows) * block);
+    return over < rows ? rows - over : rows;
+}
+
 /* A fair part of `left` rows, for the first of `n_left` sequences. Since all least chunks fit in
- * `left`, a part of at least SCHED_CHUNK_ROWS leaves as much for each of the others. A chunk that
- * is not the last ends where a block does, so that what others have of the next block can be found.
- */
+ * `left`, but for one that is alone, a part of at least SCHED_CHUNK_ROWS leaves as much for each of
+ * the others. */
 static uint32_t share_of(const struct sched *s,
                          const struct sched_seq *seq,
                          uint32_t left,
@@ -136,8 +155,7 @@ static uint32_t share_of(const struct sched *s,
         return rest;
     if (rows < SCHED_CHUNK_ROWS)
         rows = min_u32(sched_least_rows(seq), left);
-    uint32_t over = (seq->n_computed + rows) % kv_block_tokens(s->kv);
-    return over < rows ? rows - over : rows;
+    return cut_at_block(s, seq, rows);
 }
 
 static void plan_prefill(struct sched *s, struct sched_plan *plan, uint32_t budget)

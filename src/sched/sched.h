@@ -102,9 +102,19 @@ enum err sched_add(struct sched *s, struct sched_seq *seq, struct err_info *e) W
 /* Could n_max tokens ever be held? The same test as sched_add's. */
 enum err sched_fits(const struct sched *s, uint32_t n_max, struct err_info *e) WEIR_MUST_USE;
 
+/* What the next step will hold, for choosing its row_budget: the decodes, the positions they attend
+ * to, each with its own; and how many positions lie before the prompt that has got furthest. One
+ * that the step admits, and that finds a prefix, may be further. */
+struct sched_load {
+    uint32_t n_decodes;
+    uint64_t decodes_attend;
+    uint32_t prefill_depth;
+};
+struct sched_load sched_load(const struct sched *s);
+
 /* Decide one step, and take the KV blocks its rows need. row_budget <= max_rows bounds all rows,
- * but decodes always run and prefill gets a chunk of 16 rows beside them. The plan is valid until
- * the next call. No items while sequences run: all of them wait for the tier. */
+ * but decodes always run and prompts get 4 rows at least beside them. The plan is valid until the
+ * next call. No items while sequences run: all of them wait for the tier. */
 void sched_plan_step(struct sched *s, uint32_t row_budget, struct sched_plan *out);
 
 /* The step ran: an item's rows are stored now, and others may find them. */

@@ -307,7 +307,7 @@ static void check_plan(struct world *w,
           p->n_admitted);
     CHECK(w->cfg.overcommit > 0 || sched_n_preempted(w->sched) == 0 || w->priorities,
           "preempted without overcommitment");
-    uint32_t bound = row_budget > p->n_decodes + 16 ? row_budget : p->n_decodes + 16;
+    uint32_t bound = row_budget > p->n_decodes + 4 ? row_budget : p->n_decodes + 4;
     CHECK(n_rows <= bound, "%u rows in a budget of %u", n_rows, row_budget);
     CHECK(n_rows > 0 || p->waits_for_tier ||
               sched_n_running(w->sched) + sched_n_waiting(w->sched) == 0,

@@ -173,15 +173,60 @@ static void test_budget_beside_decodes(void **state)
     assert_ptr_equal(f->plan.items[1].seq, b);
     assert_int_equal(rows_of(f, c), 64);
     step(f, 5);
-    assert_int_equal(rows_of(f, c), 16);
+    assert_int_equal(rows_of(f, c), 4);
     step(f, 0);
-    assert_int_equal(rows_of(f, c), 16);
+    assert_int_equal(rows_of(f, c), 4);
+    step(f, 10);
+    assert_int_equal(rows_of(f, c), 8); /* to the end of a block */
     sched_remove(f->sched, a);
     sched_remove(f->sched, b);
     step(f, 96); /* nobody decodes, but newcomers may wait for the step's end */
     assert_int_equal(rows_of(f, c), 96);
     step(f, 256);
     assert_int_equal(rows_of(f, c), 256);
+}
+
+/* What decodes leave is used up, although chunks are to end where blocks do. */
+static void test_small_chunks_are_not_cut_down(void **state)
+{
+    struct fixture *f = start(state, default_config(), 400);
+    add(f, 4, 1000);
+    step(f, 64);
+    for (uint32_t n = 4; n <= 40; n += 4) {
+        struct sched_seq *s = add(f, 1000, 1010);
+        uint32_t n_steps = 0, n_ends = 0;
+        for (; s->n_computed < 960; n_steps++) {
+            step(f, 1 + n);
+            n_ends += s->n_computed % BLOCK_TOKENS == 0;
+        }
+        assert_true(n_steps * n <= 960 + 960 / 8 + n); /* an eighth less at most */
+        assert_true(n_ends * 4 >= n_steps - 3);
+        sched_remove(f->sched, s);
+    }
+}
+
+/* What the next step holds is known before it is planned. */
+static void test_load(void **state)
+{
+    struct fixture *f = start(state, default_config(), 400);
+    struct sched_seq *a = add(f, 4, 200), *b = add(f, 6, 200);
+    assert_int_equal(sched_load(f->sched).n_decodes, 0);
+    step(f, 64);
+    struct sched_load load = sched_load(f->sched);
+    assert_int_equal(load.n_decodes, 2);
+    assert_int_equal(load.decodes_attend, 5 + 7);
+    assert_int_equal(load.prefill_depth, 0);
+    add(f, 1000, 1010);
+    step(f, 66);
+    add(f, 1000, 1010);
+    step(f, 66);
+    load = sched_load(f->sched);
+    assert_int_equal(load.n_decodes, 2);
+    assert_int_equal(load.decodes_attend, 7 + 9);
+    assert_int_equal(load.prefill_depth, 96); /* 64, then half of 64 */
+    sched_remove(f->sched, a);
+    sched_remove(f->sched, b);
+    assert_int_equal(sched_load(f->sched).n_decodes, 0);
 }
 
 /* More prompts than useful chunks: they take turns, so none waits for ever. */
@@ -193,7 +238,7 @@ static void test_turns(void **state)
     struct sched_seq *d = add(f, 1, 500), *p[5];
     for (int i = 0; i < 5; i++)
         p[i] = add(f, 400, 410);
-    step(f, 256); /* all are admitted */
+    step(f, 241); /* all are admitted */
     assert_int_equal(sched_n_running(f->sched), 6);
     uint32_t before[5];
     for (int i = 0; i < 5; i++)
@@ -320,6 +365,8 @@ int main(void)
         TEST(test_short_prompt_behind_a_long_one),
         TEST(test_rows_are_shared_evenly),
         TEST(test_budget_beside_decodes),
+        TEST(test_small_chunks_are_not_cut_down),
+        TEST(test_load),
         TEST(test_turns),
         TEST(test_all_logits_are_capped),
         TEST(test_cancel_while_waiting),
