@@ -101,7 +101,8 @@ struct bench {
     int32_t *tokens;
     uint32_t *positions, *blocks, *logit_rows;
     struct batch_seq *seqs;
-    double *seconds; /* [n_repeat] */
+    double *seconds;          /* [n_repeat] */
+    double run_us, waited_us; /* of the backend's workers, when the test began */
 };
 
 /* What one token costs: multiplications by kind, and bytes read a step. */
@@ -223,6 +224,19 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static void begin_test(struct bench *b)
+{
+    b->backend->ops->times(b->backend, &b->run_us, &b->waited_us);
+}
+
+/* The part of the workers' time since begin_test that they waited for one another. */
+static double waited_part(const struct bench *b)
+{
+    double run_us, waited_us;
+    b->backend->ops->times(b->backend, &run_us, &waited_us);
+    return run_us > b->run_us ? (waited_us - b->waited_us) / (run_us - b->run_us) : 0;
+}
+
 /* Median tokens per second of b->seconds; the spread is (slowest - fastest) / median time. */
 static void report(const struct bench *b,
                    const char *test,
@@ -239,7 +253,8 @@ static void report(const struct bench *b,
     const double spread = (b->seconds[n - 1] - b->seconds[0]) / median;
     if (b->o->json)
         printf("{\"test\": \"%s\", \"tokens\": %u, \"batch\": %u, \"depth\": %u, "
-               "\"tok_s\": %.3f, \"spread\": %.4f, \"limit\": %.3f, \"limit_fraction\": %.4f}\n",
+               "\"tok_s\": %.3f, \"spread\": %.4f, \"limit\": %.3f, \"limit_fraction\": %.4f, "
+               "\"waiting\": %.4f}\n",
                test,
                tokens,
                batch,
@@ -247,9 +262,10 @@ static void report(const struct bench *b,
                tok_s,
                spread,
                limit,
-               tok_s / limit);
+               tok_s / limit,
+               waited_part(b));
     else
-        printf("%-8s %6u %6u %6u %10.2f %7.1f %% %10.1f %7.1f %%\n",
+        printf("%-8s %6u %6u %6u %10.2f %7.1f %% %10.1f %7.1f %% %7.1f %%\n",
                test,
                tokens,
                batch,
@@ -257,7 +273,8 @@ static void report(const struct bench *b,
                tok_s,
                spread * 100,
                limit,
-               tok_s / limit * 100);
+               tok_s / limit * 100,
+               waited_part(b) * 100);
     fflush(stdout);
 }
 
@@ -278,6 +295,7 @@ static enum err bench_prefill(struct bench *b, struct err_info *e)
     }
     b->blocks_per_seq = b->n_blocks;
     enum err err = prefill_once(b, n, e); /* warm */
+    begin_test(b);
     for (uint32_t i = 0; i < b->o->n_repeat && !err; i++) {
         const uint64_t begin = clock_us();
         err = prefill_once(b, n, e);
@@ -311,6 +329,7 @@ static enum err bench_decode(struct bench *b, uint32_t batch, uint32_t depth, st
     }
     b->blocks_per_seq = (depth + n + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
     enum err err = make_depth(b, batch, depth, e);
+    begin_test(b);
     for (uint32_t i = 0; i < b->o->n_repeat && !err; i++) {
         const uint64_t begin = clock_us();
         err = decode_once(b, batch, depth, e);
@@ -381,7 +400,7 @@ static void print_head(const struct bench *b)
             b->limits.bf16_ops_s * 1e-9,
             b->limits.f32_ops_s * 1e-9);
     if (!b->o->json)
-        printf("%-8s %6s %6s %6s %10s %9s %10s %9s\n",
+        printf("%-8s %6s %6s %6s %10s %9s %10s %9s %9s\n",
                "test",
                "tokens",
                "batch",
@@ -389,7 +408,8 @@ static void print_head(const struct bench *b)
                "tokens/s",
                "spread",
                "limit",
-               "reached");
+               "reached",
+               "waiting");
     fflush(stdout);
 }
 

@@ -215,6 +215,13 @@ static uint32_t cpu_n_workers(const struct backend *base)
     return pool_size(((const struct cpu_backend *)base)->pool);
 }
 
+static void cpu_times(const struct backend *base, double *run_us, double *waited_us)
+{
+    const struct pool_times t = pool_times(((const struct cpu_backend *)base)->pool);
+    *run_us = t.walked_us;
+    *waited_us = t.waited_us;
+}
+
 static size_t cpu_memory_bytes(const struct backend *base)
 {
     const struct cpu_backend *b = (const struct cpu_backend *)base;
@@ -260,6 +267,7 @@ static const struct backend_ops ops = {
     .block_read = cpu_block_read,
     .block_write = cpu_block_write,
     .kernels_name = cpu_kernels_name,
+    .times = cpu_times,
     .memory_bytes = cpu_memory_bytes,
     .describe = cpu_describe,
     .destroy = cpu_destroy,

@@ -1,5 +1,6 @@
 #include "backend/cpu/threads.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 #include <assert.h>
@@ -24,6 +25,12 @@ enum {
 #define ITEM_MASK ((UINT64_C(1) << ITEM_BITS) - 1)
 #define NO_ITEM ITEM_MASK
 
+/* Ticks in which a worker found nothing to take though a walk was under way. Its own writes only.
+ */
+struct waited {
+    _Alignas(64) atomic_uint_least64_t ticks;
+};
+
 /* Words that different threads write lie in different cache lines. */
 struct pool {
     _Alignas(64) atomic_uint_least64_t cursor; /* phase << ITEM_BITS | next item */
@@ -39,7 +46,10 @@ struct pool {
     pthread_mutex_t lock; /* guards falling asleep and waking */
     pthread_cond_t wake;
     uint32_t n;
-    pthread_t *threads; /* [n - 1] */
+    pthread_t *threads;             /* [n - 1] */
+    atomic_uint_least64_t walked;   /* ticks, of worker 0 */
+    struct waited *waited;          /* [n] */
+    uint64_t first_ticks, first_us; /* at creation: what a tick is */
 };
 
 struct worker_arg {
@@ -54,6 +64,38 @@ static inline void pause_cpu(void)
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
 #endif
+}
+
+/* A clock that is read in a few nanoseconds, in units of its own. */
+static inline uint64_t read_ticks(void)
+{
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#else
+    return clock_us();
+#endif
+}
+
+/* A wait of one worker, from the first time it found nothing on. */
+struct wait {
+    uint64_t since; /* 0: not waiting */
+    uint32_t spins;
+};
+
+static inline void wait_begin(struct wait *w)
+{
+    if (!w->since)
+        w->since = read_ticks();
+}
+
+static inline void wait_end(struct wait *w, struct waited *total)
+{
+    if (w->since) {
+        const uint64_t before = atomic_load_explicit(&total->ticks, memory_order_relaxed);
+        atomic_store_explicit(
+            &total->ticks, before + read_ticks() - w->since, memory_order_relaxed);
+        w->since = 0;
+    }
 }
 
 /* CPUs' worth of time that the control group grants, rounded up: more threads than that would only
@@ -163,19 +205,24 @@ static void *worker_main(void *arg)
 {
     struct worker_arg a = *(struct worker_arg *)arg;
     struct pool *p = a.pool;
-    uint32_t spins = 0;
+    struct wait w = {0};
     free(arg);
     mem_watch(true);
     while (!atomic_load_explicit(&p->stop, memory_order_relaxed)) {
         const uint64_t at = atomic_load_explicit(&p->cursor, memory_order_acquire);
         if (do_item(p, at, a.index)) {
-            spins = 0;
+            wait_end(&w, &p->waited[a.index]);
+            w.spins = 0;
             continue;
         }
-        back_off(spins++);
-        if (spins > SPINS_BEFORE_YIELD + YIELDS_BEFORE_SLEEP && (at & ITEM_MASK) == NO_ITEM) {
+        if ((at & ITEM_MASK) == NO_ITEM) /* between walks */
+            wait_end(&w, &p->waited[a.index]);
+        else
+            wait_begin(&w);
+        back_off(w.spins++);
+        if (w.spins > SPINS_BEFORE_YIELD + YIELDS_BEFORE_SLEEP && (at & ITEM_MASK) == NO_ITEM) {
             sleep_at(p, at);
-            spins = 0;
+            w.spins = 0;
         }
     }
     return NULL;
@@ -196,6 +243,7 @@ void pool_walk(
     struct pool *p, const uint32_t *n_items, uint32_t n_phases, pool_item_fn fn, void *ctx)
 {
     const uint64_t first = atomic_load_explicit(&p->end, memory_order_relaxed) + 1;
+    const uint64_t begin = read_ticks();
     assert(n_phases <= p->max_phases);
     p->fn = fn;
     p->ctx = ctx;
@@ -208,15 +256,33 @@ void pool_walk(
     open_phase(p, first);
     if (p->n > 1)
         wake_workers(p);
-    for (uint32_t spins = 0;;) {
+    for (struct wait w = {0};;) {
         const uint64_t at = atomic_load_explicit(&p->cursor, memory_order_acquire);
-        if (at >> ITEM_BITS == first + n_phases)
-            return;
-        if (do_item(p, at, 0))
-            spins = 0;
-        else
-            back_off(spins++);
+        if (at >> ITEM_BITS == first + n_phases) {
+            wait_end(&w, &p->waited[0]);
+            break;
+        }
+        if (do_item(p, at, 0)) {
+            wait_end(&w, &p->waited[0]);
+            w.spins = 0;
+        } else {
+            wait_begin(&w);
+            back_off(w.spins++);
+        }
     }
+    const uint64_t walked = atomic_load_explicit(&p->walked, memory_order_relaxed);
+    atomic_store_explicit(&p->walked, walked + read_ticks() - begin, memory_order_relaxed);
+}
+
+struct pool_times pool_times(const struct pool *p)
+{
+    const double ticks = (double)(read_ticks() - p->first_ticks);
+    const double us_per_tick = ticks > 0 ? (double)(clock_us() - p->first_us) / ticks : 0;
+    double waited = 0;
+    for (uint32_t i = 0; i < p->n; i++)
+        waited += (double)atomic_load_explicit(&p->waited[i].ticks, memory_order_relaxed);
+    const double walked = (double)atomic_load_explicit(&p->walked, memory_order_relaxed);
+    return (struct pool_times){walked * p->n * us_per_tick, waited * us_per_tick};
 }
 
 /* Signals are for the threads that the program made for them. */
@@ -258,6 +324,11 @@ enum err pool_create(uint32_t n_threads, uint32_t max_phases, struct pool **out,
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
     p->threads = mem_zalloc(p->n, sizeof *p->threads);
+    p->waited = mem_aligned(p->n * sizeof *p->waited);
+    p->first_ticks = read_ticks();
+    p->first_us = clock_us();
+    for (uint32_t i = 0; i < p->n; i++)
+        atomic_init(&p->waited[i].ticks, 0);
     for (uint32_t i = 1; i < p->n; i++) {
         if (start_worker(p, i) != 0) {
             uint32_t n = p->n;
@@ -281,6 +352,7 @@ void pool_destroy(struct pool *p)
     pthread_mutex_destroy(&p->lock);
     free(p->threads);
     free(p->n_items);
+    free(p->waited);
     free(p);
 }
 

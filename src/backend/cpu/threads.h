@@ -36,4 +36,12 @@ uint32_t pool_size(const struct pool *p);
 void pool_walk(
     struct pool *p, const uint32_t *n_items, uint32_t n_phases, pool_item_fn fn, void *ctx);
 
+/* Since creation, in microseconds added up over all workers: the length of all walks, and the part
+ * of it that workers found nothing to take, because a phase's last items were under way elsewhere.
+ */
+struct pool_times {
+    double walked_us, waited_us;
+};
+struct pool_times pool_times(const struct pool *p);
+
 #endif
