@@ -171,7 +171,7 @@ class Tool:
 def objects(text: str) -> Iterator[dict[str, Any]]:
     """The JSON objects that begin a line, alone or in a list, whatever else is printed between."""
     at = 0
-    while match := re.compile(r"^[ \t]*(?=\{)", re.M).search(text, at):
+    while match := re.compile(r"^[ \t\[]*(?=\{)", re.M).search(text, at):
         try:
             value, at = json.JSONDecoder().raw_decode(text, match.end())
             yield value
