@@ -40,6 +40,8 @@ what is measured, the same for everybody:
   all of them     --threads threads, keys and values in f16, one repetition a turn, each tool's
                   own warm-up (the whole prompt; for ik one token); loading the model is outside
                   the time. The peers should be CPU builds
+Measure on an otherwise idle machine, not under nice: beside other work, tools whose threads spin
+while they wait lose many times their share, and the ratios say nothing.
 Batches are measured at the first depth, depths at the first batch: not every pair.
 ratio: weir over peer, median of the rounds' ratios, with the smallest and the largest of them.
 of limit: limit_fraction of `weir bench --json`, of what this machine's memory and arithmetic allow.
