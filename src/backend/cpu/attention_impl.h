@@ -13,17 +13,19 @@
 
 struct attn_state {
     const struct attn_job *j;
-    uint32_t dim;     /* head_dim */
-    uint32_t padded;  /* to a multiple of 16 */
-    uint32_t n_query; /* rows x heads, row-major */
-    float *q;         /* [n_query / QB][dim][QB] */
-    float *acc;       /* [n_query][padded] */
-    float *k;         /* [dim][16] of the tile */
-    float *v;         /* [16][padded] of the tile */
-    float *w;         /* [n_query][16] scores, then weights, of the tile */
-    float *l;         /* [n_query][16] */
-    float *m;         /* [n_query] */
-    float *c;         /* [n_query] */
+    uint32_t dim;        /* head_dim */
+    uint32_t padded;     /* to a multiple of 16 */
+    uint32_t n_query;    /* rows x heads, row-major */
+    float *q;            /* [n_query / QB][dim][QB] */
+    float *acc;          /* [n_query][padded] */
+    float *k;            /* [dim][16] of the tile */
+    float *v;            /* [16][padded] of the tile */
+    float *w;            /* [n_query][16] scores, then weights, of the tile */
+    float *l;            /* [n_query][16] */
+    float *m;            /* [n_query] */
+    float *c;            /* [n_query] */
+    const uint8_t *next; /* the block after the one at work, not asked for yet; NULL: none */
+    size_t ask;          /* bytes of it that two dims ask for, a multiple of 64 */
 };
 
 static void attn_begin(struct attn_state *s, const struct attn_job *j)
@@ -32,6 +34,7 @@ static void attn_begin(struct attn_state *s, const struct attn_job *j)
     s->dim = j->kv->head_dim;
     s->padded = (s->dim + 15) / 16 * 16;
     s->n_query = j->n_rows * j->group;
+    s->ask = (2 * j->kv->head_bytes / s->dim + 63) / 64 * 64;
     s->q = j->scratch;
     s->acc = s->q + (size_t)ATTN_QUERIES * s->padded;
     s->k = s->acc + (size_t)ATTN_QUERIES * s->padded;
@@ -192,19 +195,30 @@ static void fetch_v(const struct attn_state *s, uint32_t pos, uint32_t n)
     }
 }
 
+/* Blocks lie anywhere in memory, so no hardware foresees the next one. It is asked for evenly while
+ * the first queries' scores are computed: a burst would fill the buffers that every load needs. */
+INLINE void attn_ask(const struct attn_state *s, uint32_t d)
+{
+    const uint8_t *at = s->next + d / 2 * s->ask;
+    for (size_t i = 0; i < s->ask; i += 64)
+        __builtin_prefetch(at + i);
+}
+
 /* w[first + m][0..16] = scale * q . k, even and odd dims summed apart. */
 INLINE void attn_scores(const struct attn_state *s, uint32_t first, const int M)
 {
-    const float *q = s->q + (size_t)(first / QB) * s->dim * QB;
+    const float *queries = s->q + (size_t)(first / QB) * s->dim * QB;
     const vf scale = vf_set1(s->j->scale);
     for (int h = 0; h < PARTS; h++) {
         vf even[QB], odd[QB];
         EACH_ROW even[m] = odd[m] = vf_zero();
-        for (uint32_t d = 0; d < s->dim; d += 2) {
-            vf k0 = vf_load(s->k + d * KV_TILE + h * VL);
-            vf k1 = vf_load(s->k + d * KV_TILE + KV_TILE + h * VL);
-            EACH_ROW even[m] = vf_fma(k0, vf_set1(q[d * QB + m]), even[m]);
-            EACH_ROW odd[m] = vf_fma(k1, vf_set1(q[d * QB + QB + m]), odd[m]);
+        const float *k = s->k + h * VL, *q = queries;
+        for (uint32_t d = 0; d < s->dim; d += 2, k += 2 * KV_TILE, q += 2 * QB) {
+            if (first == 0 && h == 0 && s->next)
+                attn_ask(s, d);
+            vf k0 = vf_load(k), k1 = vf_load(k + KV_TILE);
+            EACH_ROW even[m] = vf_fma(k0, vf_set1(q[m]), even[m]);
+            EACH_ROW odd[m] = vf_fma(k1, vf_set1(q[QB + m]), odd[m]);
         }
         EACH_ROW vf_store(s->w + (first + m) * KV_TILE + h * VL,
                           vf_mul(vf_add(even[m], odd[m]), scale));
@@ -248,13 +262,14 @@ INLINE void attn_values_at(
         UNROLL for (int i = 0; i < N; i++) acc[m][i] =
             vf_mul(vf_load(s->acc + (size_t)(first + m) * s->padded + d + i * VL), c);
     }
-    for (uint32_t p = 0; p < n; p++) {
+    const float *w = s->w + first * KV_TILE, *end = w + n, *values = s->v + d;
+    for (; w < end; w++, values += s->padded) {
         vf v[4];
-        UNROLL for (int i = 0; i < N; i++) v[i] = vf_load(s->v + p * s->padded + d + i * VL);
+        UNROLL for (int i = 0; i < N; i++) v[i] = vf_load(values + i * VL);
         EACH_ROW
         {
-            vf w = vf_set1(s->w[(first + m) * KV_TILE + p]);
-            UNROLL for (int i = 0; i < N; i++) acc[m][i] = vf_fma(w, v[i], acc[m][i]);
+            vf weight = vf_set1(w[m * KV_TILE]);
+            UNROLL for (int i = 0; i < N; i++) acc[m][i] = vf_fma(weight, v[i], acc[m][i]);
         }
     }
     EACH_ROW UNROLL for (int i = 0; i < N; i++)
@@ -299,8 +314,11 @@ INLINE void attn_batch(const struct attn_state *s, uint32_t first, uint32_t tile
         attn_values(s, first, n_last, M, M > 2 ? 2 : 4);
 }
 
-static void attn_tile(const struct attn_state *s, uint32_t pos)
+static void attn_tile(struct attn_state *s, uint32_t pos, uint32_t last_pos)
 {
+    const uint32_t n_slots = s->j->kv->block_tokens, next = pos / n_slots * n_slots + n_slots;
+    const bool first_of_block = pos % n_slots < KV_TILE;
+    s->next = first_of_block && next <= last_pos ? attn_block(s->j, next) : NULL;
     const uint32_t n = attn_visible(s, s->n_query - 1, pos);
     fetch_k(s, pos, n);
     fetch_v(s, pos, n);
@@ -340,7 +358,7 @@ static void run_attend(const struct attn_job *j)
     attn_begin(&s, j);
     const uint32_t last_pos = j->first_pos + j->n_rows - 1;
     for (uint32_t pos = 0; pos <= last_pos; pos += KV_TILE)
-        attn_tile(&s, pos);
+        attn_tile(&s, pos, last_pos);
     for (uint32_t i = 0; i < s.n_query; i++) {
         vf l = vf_load(s.l + i * KV_TILE);
         for (int h = 1; h < PARTS; h++)
