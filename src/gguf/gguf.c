@@ -161,14 +161,12 @@ const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *nam
     return gguf_index_find(&g->tensor_index, str_of(name));
 }
 
-void gguf_drop_pages(const struct gguf *g, const struct gguf_tensor *t)
+void gguf_drop_pages(const struct gguf *g, const struct gguf_tensor *t, size_t first, size_t n)
 {
     if (!g->map)
         return;
-    /* whole pages inside the tensor: those at its ends are shared with its neighbours */
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t first = (gguf_tensor_offset(g, t) + page - 1) / page * page;
-    size_t last = (gguf_tensor_offset(g, t) + t->n_bytes) / page * page;
-    if (first < last)
-        (void)madvise((char *)g->map + first, last - first, MADV_DONTNEED);
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), begin = gguf_tensor_offset(g, t) + first;
+    const size_t from = (begin + page - 1) / page * page, to = (begin + n) / page * page;
+    if (from < to)
+        (void)madvise((char *)g->map + from, to - from, MADV_DONTNEED);
 }

@@ -126,8 +126,9 @@ struct gguf_kv gguf_elem(const struct gguf_kv *array, uint64_t i);
  * bytes (at least 8) is cut and ends in "...". Returns out, NUL-terminated. */
 const char *gguf_show(struct gguf_str s, char *out, size_t cap);
 
-/* Tell the system that the pages behind a tensor are no longer needed (after repacking). The
- * bytes stay readable: they are read from the file again. No effect on gguf_open_memory. */
-void gguf_drop_pages(const struct gguf *g, const struct gguf_tensor *t);
+/* Tell the system that the pages behind n bytes of a tensor, from byte `first` on, are no longer
+ * needed (after repacking). The bytes stay readable: they are read from the file again. Pages that
+ * they share with other bytes stay. No effect on gguf_open_memory. Any thread. */
+void gguf_drop_pages(const struct gguf *g, const struct gguf_tensor *t, size_t first, size_t n);
 
 #endif

@@ -127,28 +127,6 @@ struct repack {
 
 enum { REPACK_CHUNK = 16 }; /* panels */
 
-/* Panel i, counted over all matrices. */
-static void repack_panel(const struct cpu_backend *b, uint64_t i)
-{
-    const struct matrix *x = b->matrices;
-    while (i >= x->n_panels)
-        i -= x++->n_panels;
-    panel_pack(x->format, x->tensor, (uint32_t)i, x->panels + i * x->panel_bytes);
-}
-
-static void repack_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
-{
-    struct repack *r = ctx;
-    const struct backend_config *cfg = &r->b->cfg;
-    const uint64_t first = (uint64_t)item * REPACK_CHUNK;
-    (void)phase;
-    for (uint64_t i = first; i < first + REPACK_CHUNK && i < r->n_panels; i++)
-        repack_panel(r->b, i);
-    const uint64_t done = atomic_fetch_add(&r->n_done, REPACK_CHUNK) + REPACK_CHUNK;
-    if (worker == 0 && cfg->progress && done < r->n_panels)
-        cfg->progress(cfg->progress_ctx, (double)done / (double)r->n_panels);
-}
-
 static bool used_by_embed(const struct cpu_backend *b, const struct gguf_tensor *t)
 {
     for (uint32_t i = 0; i < b->n_steps; i++) {
@@ -156,6 +134,46 @@ static bool used_by_embed(const struct cpu_backend *b, const struct gguf_tensor 
             return true;
     }
     return false;
+}
+
+/* Panels first .. + n - 1 of a matrix. Their part of the file is let go at once, so that loading
+ * never holds the weights twice. */
+static void repack_panels(const struct cpu_backend *b,
+                          const struct matrix *x,
+                          uint32_t first,
+                          uint32_t n)
+{
+    for (uint32_t i = first; i < first + n; i++)
+        panel_pack(x->format, x->tensor, i, x->panels + i * x->panel_bytes);
+    const size_t panel_bytes = x->tensor->n_bytes / x->n_out * PANEL_COLS, at = first * panel_bytes;
+    const size_t left = x->tensor->n_bytes - at;
+    if (!used_by_embed(b, x->tensor))
+        gguf_drop_pages(
+            b->model->gguf, x->tensor, at, n * panel_bytes < left ? n * panel_bytes : left);
+}
+
+/* Panels are counted over all matrices. */
+static void repack_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
+{
+    struct repack *r = ctx;
+    const struct backend_config *cfg = &r->b->cfg;
+    const struct matrix *x = r->b->matrices;
+    uint64_t first = (uint64_t)item * REPACK_CHUNK, left = r->n_panels - first;
+    (void)phase;
+    left = left < REPACK_CHUNK ? left : REPACK_CHUNK;
+    for (; left > 0; x++) {
+        if (first >= x->n_panels) {
+            first -= x->n_panels;
+            continue;
+        }
+        const uint64_t here = left < x->n_panels - first ? left : x->n_panels - first;
+        repack_panels(r->b, x, (uint32_t)first, (uint32_t)here);
+        left -= here;
+        first = 0;
+    }
+    const uint64_t done = atomic_fetch_add(&r->n_done, REPACK_CHUNK) + REPACK_CHUNK;
+    if (worker == 0 && cfg->progress && done < r->n_panels)
+        cfg->progress(cfg->progress_ctx, (double)done / (double)r->n_panels);
 }
 
 static enum err load_weights(struct cpu_backend *b, struct err_info *e)
@@ -178,9 +196,10 @@ static enum err load_weights(struct cpu_backend *b, struct err_info *e)
     }
     const uint32_t n_items = (uint32_t)((r.n_panels + REPACK_CHUNK - 1) / REPACK_CHUNK);
     pool_walk(b->pool, &n_items, 1, repack_item, &r);
-    for (uint32_t i = 0; i < b->n_matrices; i++) {
-        if (!used_by_embed(b, b->matrices[i].tensor))
-            gguf_drop_pages(b->model->gguf, b->matrices[i].tensor);
+    for (uint32_t i = 0; i < b->n_matrices; i++) { /* the pages that two items shared */
+        const struct gguf_tensor *t = b->matrices[i].tensor;
+        if (!used_by_embed(b, t))
+            gguf_drop_pages(b->model->gguf, t, 0, t->n_bytes);
     }
     if (b->cfg.progress)
         b->cfg.progress(b->cfg.progress_ctx, 1.0);

@@ -177,7 +177,7 @@ static void test_tensors(void **state)
     assert_int_equal(gguf_tensor_offset(g, norm) % 64, 0);
     assert_int_equal(gguf_find_tensor(g, "other")->n_bytes, 84);
     assert_null(gguf_find_tensor(g, "general.architecture"));
-    gguf_drop_pages(g, w); /* of memory: nothing happens */
+    gguf_drop_pages(g, w, 0, w->n_bytes); /* of memory: nothing happens */
     assert_int_equal(w->data[1], 65);
     gguf_close(g);
     gguf_close(NULL);
@@ -278,7 +278,7 @@ static void test_from_disk(void **state)
     assert_int_equal(gguf_open(path, &g, &e), OK);
     const struct gguf_tensor *t = gguf_find_tensor(g, "big");
     uint64_t sum = walk(g);
-    gguf_drop_pages(g, t);
+    gguf_drop_pages(g, t, 0, t->n_bytes);
     assert_int_equal(walk(g), sum);
     gguf_close(g);
 
