@@ -8,7 +8,12 @@
  *     s[p] = scale * q . k[p]      m' = max(m, max s)      w[p] = e^(s[p] - m')
  *     c = e^(m - m')               l = l c + w             acc = acc c + sum_p w[p] v[p]
  *
- * with l kept as 16 lanes and added up once at the end. */
+ * with l kept as 16 lanes and added up at the end of a range.
+ *
+ * Ranges of ATTN_RANGE positions, aligned likewise, are summed by themselves and then folded from
+ * the first to the last, so that different workers can take ranges of one long context:
+ *
+ *     M' = max(M, m)     L = L e^(M - M') + l e^(m - M')     A = A e^(M - M') + acc e^(m - M') */
 #define QB LINEAR_M /* queries a kernel takes at a time; layouts have this stride */
 
 struct attn_state {
@@ -17,16 +22,25 @@ struct attn_state {
     uint32_t padded;     /* to a multiple of 16 */
     uint32_t n_query;    /* rows x heads, row-major */
     float *q;            /* [n_query / QB][dim][QB] */
+    float *m;            /* [n_query] of the range: its part, */
+    float *sum;          /* [n_query] at its end, */
     float *acc;          /* [n_query][padded] */
     float *k;            /* [dim][16] of the tile */
     float *v;            /* [16][padded] of the tile */
     float *w;            /* [n_query][16] scores, then weights, of the tile */
     float *l;            /* [n_query][16] */
-    float *m;            /* [n_query] */
     float *c;            /* [n_query] */
     const uint8_t *next; /* the block after the one at work, not asked for yet; NULL: none */
     size_t ask;          /* bytes of it that two dims ask for, a multiple of 64 */
 };
+
+/* The arrays of a part. */
+static void attn_into(struct attn_state *s, float *part)
+{
+    s->m = part;
+    s->sum = part + ATTN_QUERIES;
+    s->acc = part + 2 * ATTN_QUERIES;
+}
 
 static void attn_begin(struct attn_state *s, const struct attn_job *j)
 {
@@ -36,23 +50,18 @@ static void attn_begin(struct attn_state *s, const struct attn_job *j)
     s->n_query = j->n_rows * j->group;
     s->ask = (2 * j->kv->head_bytes / s->dim + 63) / 64 * 64;
     s->q = j->scratch;
-    s->acc = s->q + (size_t)ATTN_QUERIES * s->padded;
-    s->k = s->acc + (size_t)ATTN_QUERIES * s->padded;
+    s->k = s->q + (size_t)ATTN_QUERIES * s->padded;
     s->v = s->k + (size_t)KV_TILE * s->padded;
     s->w = s->v + (size_t)KV_TILE * s->padded;
     s->l = s->w + ATTN_QUERIES * KV_TILE;
-    s->m = s->l + ATTN_QUERIES * KV_TILE;
-    s->c = s->m + ATTN_QUERIES;
+    s->c = s->l + ATTN_QUERIES * KV_TILE;
     memset(s->q, 0, sizeof(float) * ATTN_QUERIES * s->padded);
-    memset(s->acc, 0, sizeof(float) * s->n_query * s->padded);
     memset(s->v, 0, sizeof(float) * KV_TILE * s->padded);
-    memset(s->l, 0, sizeof(float) * s->n_query * KV_TILE);
     for (uint32_t i = 0; i < s->n_query; i++) {
         const float *q = j->q + i / j->group * j->q_stride + (size_t)(i % j->group) * s->dim;
         float *to = s->q + (size_t)(i / QB) * s->dim * QB + i % QB;
         for (uint32_t d = 0; d < s->dim; d++)
             to[(size_t)d * QB] = q[d];
-        s->m[i] = -INFINITY;
     }
 }
 
@@ -352,25 +361,89 @@ static void attn_tile(struct attn_state *s, uint32_t pos, uint32_t last_pos)
     }
 }
 
+/* The part of one range; queries that see none of it have m = -inf. */
+static void attn_range(struct attn_state *s, uint32_t range, float *part)
+{
+    const uint32_t last_pos = s->j->first_pos + s->j->n_rows - 1, first = range * ATTN_RANGE;
+    const uint32_t last = last_pos - first < ATTN_RANGE ? last_pos : first + ATTN_RANGE - 1;
+    attn_into(s, part);
+    memset(s->acc, 0, sizeof(float) * s->n_query * s->padded);
+    memset(s->l, 0, sizeof(float) * s->n_query * KV_TILE);
+    for (uint32_t i = 0; i < s->n_query; i++)
+        s->m[i] = -INFINITY;
+    for (uint32_t pos = first; pos <= last; pos += KV_TILE)
+        attn_tile(s, pos, last_pos);
+    for (uint32_t i = 0; i < s->n_query; i++) {
+        vf l = vf_load(s->l + i * KV_TILE);
+        for (int h = 1; h < PARTS; h++)
+            l = vf_add(l, vf_load(s->l + i * KV_TILE + h * VL));
+        s->sum[i] = vf_sum(l);
+    }
+}
+
+/* total = total and the part after it. */
+static void attn_fold(const struct attn_state *s, float *total, const float *part)
+{
+    const float *acc = part + 2 * ATTN_QUERIES;
+    float *all = total + 2 * ATTN_QUERIES;
+    for (uint32_t i = 0; i < s->n_query; i++) {
+        const float m = part[i], before = total[i], top = m > before ? m : before;
+        if (m == -INFINITY)
+            continue;
+        const vf old = vf_exp(vf_set1(before - top)), new = vf_exp(vf_set1(m - top));
+        const vf sum = vf_set1(total[ATTN_QUERIES + i]), more = vf_set1(part[ATTN_QUERIES + i]);
+        vf_store_n(&total[ATTN_QUERIES + i], vf_fma(more, new, vf_mul(sum, old)), 1);
+        total[i] = top;
+        for (uint32_t d = i * s->padded; d < (i + 1) * s->padded; d += VL)
+            vf_store(all + d, vf_fma(vf_load(acc + d), new, vf_mul(vf_load(all + d), old)));
+    }
+}
+
+static void attn_put(const struct attn_state *s, const float *total)
+{
+    const struct attn_job *j = s->j;
+    for (uint32_t i = 0; i < s->n_query; i++) {
+        const vf inverse = vf_set1(1.0f / total[ATTN_QUERIES + i]);
+        float *out = j->out + i / j->group * j->out_stride + (size_t)(i % j->group) * s->dim;
+        const float *acc = total + 2 * ATTN_QUERIES + (size_t)i * s->padded;
+        for (uint32_t d = 0; d < s->dim; d += VL) {
+            vf x = vf_mul(vf_load(acc + d), inverse);
+            vf_store_n(out + d, x, s->dim - d < VL ? s->dim - d : VL);
+        }
+    }
+}
+
 static void run_attend(const struct attn_job *j)
 {
     struct attn_state s;
     attn_begin(&s, j);
-    const uint32_t last_pos = j->first_pos + j->n_rows - 1;
-    for (uint32_t pos = 0; pos <= last_pos; pos += KV_TILE)
-        attn_tile(&s, pos, last_pos);
-    for (uint32_t i = 0; i < s.n_query; i++) {
-        vf l = vf_load(s.l + i * KV_TILE);
-        for (int h = 1; h < PARTS; h++)
-            l = vf_add(l, vf_load(s.l + i * KV_TILE + h * VL));
-        const vf inverse = vf_set1(1.0f / vf_sum(l));
-        float *out = j->out + i / j->group * j->out_stride + (size_t)(i % j->group) * s.dim;
-        const float *acc = s.acc + (size_t)i * s.padded;
-        for (uint32_t d = 0; d < s.dim; d += VL) {
-            vf x = vf_mul(vf_load(acc + d), inverse);
-            vf_store_n(out + d, x, s.dim - d < VL ? s.dim - d : VL);
-        }
+    float *total = s.c + ATTN_QUERIES * KV_TILE;
+    float *part = total + attn_part_floats(s.dim);
+    attn_range(&s, 0, total);
+    for (uint32_t r = 1; r * ATTN_RANGE < j->first_pos + j->n_rows; r++) {
+        attn_range(&s, r, part);
+        attn_fold(&s, total, part);
     }
+    attn_put(&s, total);
+}
+
+static void run_attend_part(const struct attn_job *j, uint32_t range, float *part)
+{
+    struct attn_state s;
+    attn_begin(&s, j);
+    attn_range(&s, range, part);
+}
+
+static void run_attend_merge(const struct attn_job *j, const float *parts, uint32_t n_parts)
+{
+    struct attn_state s;
+    attn_begin(&s, j);
+    float *total = s.c + ATTN_QUERIES * KV_TILE;
+    const size_t n = attn_part_floats(s.dim);
+    memcpy(total, parts, n * sizeof *total);
+    for (uint32_t r = 1; r < n_parts; r++)
+        attn_fold(&s, total, parts + r * n);
+    attn_put(&s, total);
 }
 
 /* 32 (or the head's last) values to int8 with one scale; to[i * stride]. */

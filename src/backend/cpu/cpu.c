@@ -73,6 +73,10 @@ static void carve_workspace(struct cpu_backend *b, struct carver *c)
     b->angles = carve(c, rows, hp->rope_dims * sizeof(float));
     b->attn_scratch_stride = round_up(attn_scratch_floats(hp->head_dim), 16);
     b->attn_scratch = carve(c, pool_size(b->pool), b->attn_scratch_stride * sizeof(float));
+    b->attn_parts = carve(c,
+                          (size_t)pool_size(b->pool) * MAX_SPLIT_ITEMS,
+                          attn_part_floats(hp->head_dim) * sizeof *b->attn_parts);
+    b->attn_done = carve(c, (size_t)pool_size(b->pool) * MAX_SPLIT_ITEMS, sizeof *b->attn_done);
     b->linear_scratch = carve(c, pool_size(b->pool), LINEAR_SCRATCH_BYTES);
     b->n_items = carve(c, b->n_phases, sizeof *b->n_items);
     b->row_seq = carve(c, rows, sizeof *b->row_seq);

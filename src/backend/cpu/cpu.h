@@ -7,7 +7,8 @@
  *
  *     ROWS        item: some rows      a list of steps, each row through all of them
  *     LINEAR      item: some panels x a block of rows, over all matrices that read one input
- *     ATTENTION   item: one KV head x a tile of rows of one sequence
+ *     ATTENTION   item: one KV head x a tile of rows of one sequence; where those are few and
+ *                 contexts long, x a range of positions, and who ends the last range folds them
  *
  * so a layer is seven phases: [norm, pack] [q k v] [rope, store] [attention] [pack] [output + add]
  * [norm, pack] [gate, up] [gated, pack] [down + add], ten with the packs between. */
@@ -17,6 +18,8 @@
 #include "backend/backend.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/threads.h"
+
+#include <stdatomic.h>
 
 enum step_kind {
     STEP_ANGLES, /* cos and sin of the row's position, for every layer */
@@ -52,6 +55,9 @@ struct matrix {
     bool add; /* onto out: the ADD op that follows is done here */
     struct act act;
 };
+
+/* Items of split attention, all ranges counted, for each worker. */
+enum { MAX_SPLIT_ITEMS = 64 };
 
 enum phase_kind { PHASE_ROWS, PHASE_LINEAR, PHASE_ATTENTION };
 
@@ -98,6 +104,8 @@ struct cpu_backend {
     float *vectors;      /* norm weights and biases, aligned copies */
     float *attn_scratch; /* [n_workers] */
     size_t attn_scratch_stride;
+    float *attn_parts;       /* [MAX_SPLIT_ITEMS a worker][attn_part_floats] */
+    atomic_uint *attn_done;  /* [MAX_SPLIT_ITEMS a worker] ranges done of the item */
     uint8_t *linear_scratch; /* [n_workers][LINEAR_SCRATCH_BYTES] */
     struct kv_layout kv;
     size_t kv_layer_bytes;
@@ -108,6 +116,7 @@ struct cpu_backend {
     uint32_t *row_seq;       /* [max_rows] */
     struct attn_tile *tiles; /* [max_rows] */
     uint32_t n_tiles;
+    uint32_t n_ranges; /* that an item of attention is split into; 1: not */
 };
 
 /* Fill phases, steps and matrices (without memory for their panels) from the model's plan; copy

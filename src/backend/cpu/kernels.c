@@ -82,9 +82,16 @@ uint32_t cpu_kernels_prefetch(uint32_t n_rows)
     return 4096;
 }
 
-/* Packed queries, accumulators, softmax sums, one tile of K, one of V, and small arrays. */
+/* Packed queries, one tile of K, one of V, small arrays, and two parts. */
 size_t attn_scratch_floats(uint32_t head_dim)
 {
-    size_t dim = (head_dim + 15) / 16 * 16;
-    return ATTN_QUERIES * dim * 2 + (size_t)ATTN_QUERIES * KV_TILE * 3 + KV_TILE * dim * 2;
+    const size_t dim = (head_dim + 15) / 16 * 16;
+    return ATTN_QUERIES * dim + (size_t)ATTN_QUERIES * KV_TILE * 3 + KV_TILE * dim * 2 +
+           2 * attn_part_floats(head_dim);
+}
+
+/* Of each query: the largest score, the sum of weights, and of weighted values. */
+size_t attn_part_floats(uint32_t head_dim)
+{
+    return (size_t)ATTN_QUERIES * (2 + (head_dim + 15) / 16 * 16);
 }

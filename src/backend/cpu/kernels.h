@@ -29,6 +29,7 @@ enum {
     ACT_TILE = 4, /* rows that share a tile of packed activations */
     KV_TILE = 16, /* positions that attention takes at a time, aligned */
     MAX_HEAD_DIM = 512,
+    ATTN_RANGE = 512,   /* positions whose softmax is summed by itself, aligned; of KV_TILEs */
     ATTN_QUERIES = 32,  /* rows x heads that an item of attention may hold */
     TILE_K = 512,       /* of K that many rows meet at a time: quantised weights, */
     TILE_FLOAT_K = 256, /* float weights */
@@ -130,10 +131,15 @@ struct cpu_kernels {
     void (*kv_store)(
         const struct kv_layout *kv, uint8_t *head, uint32_t slot, const float *k, const float *v);
     void (*attend)(const struct attn_job *j);
+    /* The same in parts that different workers compute: range r (positions r * ATTN_RANGE on) to
+     * a part of attn_part_floats(head_dim), aligned to 64; then all of them, in order, to out. */
+    void (*attend_part)(const struct attn_job *j, uint32_t range, float *part);
+    void (*attend_merge)(const struct attn_job *j, const float *parts, uint32_t n_parts);
     void (*exp)(const float *x, float *out, uint32_t n); /* for tests: what softmax and silu use */
     /* Busy loops of n rounds for limits.c; the operations done are returned. */
     double (*peak_int8)(uint64_t n);
     double (*peak_f32)(uint64_t n);
+    double (*peak_bf16)(uint64_t n); /* NULL: BF16 weights are multiplied in f32 */
     /* Read n bytes (a multiple of 1024, aligned to 64) as fast as memory gives them. */
     uint64_t (*read)(const void *p, size_t n);
 };
@@ -155,5 +161,6 @@ const struct cpu_kernels *cpu_kernels_select(const char *isa);
 uint32_t cpu_kernels_prefetch(uint32_t n_rows);
 
 size_t attn_scratch_floats(uint32_t head_dim);
+size_t attn_part_floats(uint32_t head_dim);
 
 #endif

@@ -6,7 +6,7 @@
 #include "backend/cpu/table_impl.h"
 
 const struct cpu_kernels cpu_kernels_avx512_bf16 =
-    KERNELS_ALL("avx512-vnni-bf16", ACT_BF16, run_bf16dot);
+    KERNELS_ALL("avx512-vnni-bf16", ACT_BF16, run_bf16dot, run_peak_bf16);
 #else
 typedef int kernels_avx512_unused; /* another processor */
 #endif

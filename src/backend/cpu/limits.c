@@ -5,19 +5,11 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-enum {
-    N_SUMS = 12, /* independent: hides the latency */
-    N_ROUNDS = 8,
-    PEAK_SHARES = 8,
-    PEAK_ROUNDS = 1000000 / PEAK_SHARES
-};
+enum { N_ROUNDS = 8, PEAK_SHARES = 8, PEAK_ROUNDS = 1000000 / PEAK_SHARES };
 #define READ_BYTES ((size_t)512 << 20) /* far more than any cache */
 #define SLICE_BYTES ((size_t)1 << 20)
 #define N_SLICES ((uint32_t)(READ_BYTES / SLICE_BYTES))
@@ -77,44 +69,6 @@ static double best_peak(struct probe *p, double (*peak)(uint64_t n))
     return best;
 }
 
-/* Dot products of bf16 pairs: an extension that no kernel uses so far, hence here. NULL when the
- * processor lacks it, or WEIR_ISA asks for less. */
-#if defined(__x86_64__)
-__attribute__((target("avx512f,avx512bf16"))) static double run_peak_bf16(uint64_t n)
-{
-    float pair = 0.5f; /* two bf16 in 32 bits */
-    __m512 s[N_SUMS];
-#pragma GCC unroll 16
-    for (int i = 0; i < N_SUMS; i++)
-        s[i] = _mm512_set1_ps((float)i);
-    for (uint64_t r = 0; r < n; r++) {
-        __asm__ volatile("" : "+m"(pair)); /* a new operand each round */
-        const __m512bh x = (__m512bh)_mm512_set1_ps(pair);
-#pragma GCC unroll 16
-        for (int i = 0; i < N_SUMS; i++)
-            s[i] = _mm512_dpbf16_ps(s[i], x, x);
-    }
-    __m512 total = s[0];
-#pragma GCC unroll 16
-    for (int i = 1; i < N_SUMS; i++)
-        total = _mm512_add_ps(total, s[i]);
-    volatile float sink = _mm512_reduce_add_ps(total);
-    (void)sink;
-    return (double)n * N_SUMS * 16 * 2 * 2;
-}
-
-static double (*peak_bf16(const struct cpu_kernels *k))(uint64_t n)
-{
-    return k == &cpu_kernels_avx512 && __builtin_cpu_supports("avx512bf16") ? run_peak_bf16 : NULL;
-}
-#else
-static double (*peak_bf16(const struct cpu_kernels *k))(uint64_t n)
-{
-    (void)k;
-    return NULL;
-}
-#endif
-
 enum err cpu_limits_measure(uint32_t n_threads, struct cpu_limits *out, struct err_info *e)
 {
     const char *isa = getenv("WEIR_ISA");
@@ -141,7 +95,7 @@ enum err cpu_limits_measure(uint32_t n_threads, struct cpu_limits *out, struct e
     munmap(memory, READ_BYTES);
     out->int8_ops_s = best_peak(&p, p.kernels->peak_int8);
     out->f32_ops_s = best_peak(&p, p.kernels->peak_f32);
-    out->bf16_ops_s = peak_bf16(p.kernels) ? best_peak(&p, peak_bf16(p.kernels)) : out->f32_ops_s;
+    out->bf16_ops_s = p.kernels->peak_bf16 ? best_peak(&p, p.kernels->peak_bf16) : out->f32_ops_s;
     pool_destroy(p.pool);
     return OK;
 }

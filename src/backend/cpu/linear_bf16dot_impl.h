@@ -76,3 +76,20 @@ static void tiled_bf16dot(const struct linear_job *j)
         .multiply = {multiply4_bf16dot, multiply8_bf16dot, multiply12_bf16dot}};
     run_tiled(j, &format);
 }
+
+/* Operations done in n rounds; see run_peak_int8. */
+BF16_DOT static double run_peak_bf16(uint64_t n)
+{
+    float pair = 0.5f; /* two bf16 in 32 bits */
+    vf s[N_SUMS];
+    UNROLL for (int i = 0; i < N_SUMS; i++) s[i] = vf_set1((float)i);
+    for (uint64_t r = 0; r < n; r++) {
+        __asm__ volatile("" : "+m"(pair)); /* a new operand each round */
+        const __m512bh x = (__m512bh)vf_set1(pair);
+        UNROLL for (int i = 0; i < N_SUMS; i++) s[i] = _mm512_dpbf16_ps(s[i], x, x);
+    }
+    float total = 0;
+    UNROLL for (int i = 0; i < N_SUMS; i++) total += vf_sum(s[i]);
+    __asm__ volatile("" : : "m"(total));
+    return (double)n * N_SUMS * VL * 2 * 2;
+}

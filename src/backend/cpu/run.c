@@ -211,6 +211,29 @@ static uint32_t head_pieces(const struct cpu_backend *b)
     return (group + ATTN_QUERIES - 1) / ATTN_QUERIES;
 }
 
+/* One range of an item; the worker that ends the last one folds them all, in order. */
+static void run_attention_range(struct cpu_backend *b,
+                                const struct attn_job *job,
+                                uint32_t item,
+                                uint32_t range)
+{
+    const size_t part = attn_part_floats(job->kv->head_dim);
+    float *parts = b->attn_parts + (size_t)item * b->n_ranges * part;
+    const uint32_t n = (job->first_pos + job->n_rows - 1) / ATTN_RANGE + 1;
+    if (range >= n)
+        return; /* another item's context is longer */
+    b->kernels->attend_part(job, range, parts + range * part);
+    if (atomic_fetch_add_explicit(&b->attn_done[item], 1, memory_order_acq_rel) + 1 < n)
+        return;
+    atomic_store_explicit(&b->attn_done[item], 0, memory_order_relaxed);
+    b->kernels->attend_merge(job, parts, n);
+}
+
+static uint32_t n_attention_items(const struct cpu_backend *b)
+{
+    return b->n_tiles * b->model->hp.n_head_kv * head_pieces(b);
+}
+
 /* Items count down: late rows of a prompt have most to read, so they go first. */
 static void run_attention(struct cpu_backend *b,
                           const struct phase *p,
@@ -219,7 +242,8 @@ static void run_attention(struct cpu_backend *b,
 {
     const struct model_hparams *hp = &b->model->hp;
     const uint32_t group = hp->n_head / hp->n_head_kv, n_pieces = head_pieces(b);
-    item = b->n_tiles * hp->n_head_kv * n_pieces - 1 - item;
+    const uint32_t range = item % b->n_ranges;
+    item = n_attention_items(b) - 1 - item / b->n_ranges;
     const uint32_t piece = item % n_pieces, head_kv = item / n_pieces % hp->n_head_kv;
     const struct attn_tile *tile = &b->tiles[item / n_pieces / hp->n_head_kv];
     const uint32_t skip = piece * ATTN_QUERIES;
@@ -239,7 +263,10 @@ static void run_attention(struct cpu_backend *b,
         .scale = p->scale,
         .scratch = b->attn_scratch + worker * b->attn_scratch_stride,
     };
-    b->kernels->attend(&job);
+    if (b->n_ranges > 1)
+        run_attention_range(b, &job, item, range);
+    else
+        b->kernels->attend(&job);
 }
 
 static void run_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
@@ -273,7 +300,7 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
         p->chunk = panel_chunk(p, n_row_blocks, n_workers);
         return (p->n_panels + p->chunk - 1) / p->chunk * n_row_blocks;
     case PHASE_ATTENTION:
-        return b->n_tiles * b->model->hp.n_head_kv * head_pieces(b);
+        return n_attention_items(b) * b->n_ranges;
     }
     return 0;
 }
@@ -300,6 +327,20 @@ static void prepare(struct cpu_backend *b, const struct batch *batch)
     }
 }
 
+/* Few items over long contexts are split, so that all workers have their part. That changes no bit:
+ * ranges are folded in any case. */
+static uint32_t split_attention(const struct cpu_backend *b)
+{
+    const uint32_t n_workers = pool_size(b->pool), n_items = n_attention_items(b);
+    uint32_t n_ranges = 1;
+    for (uint32_t i = 0; i < b->n_tiles; i++) {
+        const uint32_t n = (b->tiles[i].first_pos + b->tiles[i].n_rows - 1) / ATTN_RANGE + 1;
+        n_ranges = n > n_ranges ? n : n_ranges;
+    }
+    const bool few = n_workers > 1 && n_items < n_workers * 8;
+    return few && n_items * n_ranges <= n_workers * MAX_SPLIT_ITEMS ? n_ranges : 1;
+}
+
 enum err cpu_run(struct backend *base,
                  const struct batch *batch,
                  float **logits,
@@ -318,6 +359,7 @@ enum err cpu_run(struct backend *base,
     if (batch->n_rows == 0)
         return OK;
     prepare(b, batch);
+    b->n_ranges = split_attention(b);
     for (uint32_t i = 0; i < b->n_phases; i++)
         b->n_items[i] = divide_phase(b, &b->phases[i]);
     pool_walk(b->pool, b->n_items, b->n_phases, run_item, b);

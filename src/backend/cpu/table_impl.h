@@ -4,14 +4,14 @@
 
 #include "backend/cpu/kernels.h"
 
+/* Of the busy loops: so many independent sums hide the latency of any instruction in use. */
+#define N_SUMS 12
+
 #include "backend/cpu/linear_impl.h"
 
 #include "backend/cpu/rows_impl.h"
 
 #include "backend/cpu/attention_impl.h"
-
-/* Twelve independent sums hide the latency of any instruction in use. */
-#define N_SUMS 12
 
 static double run_peak_int8(uint64_t n)
 {
@@ -66,7 +66,8 @@ static uint64_t run_read(const void *p, size_t n)
     return bits;
 }
 
-#define KERNELS_ALL(label, bf16_acts, bf16_linear)                                                 \
+/* clang-format off: a line a kernel */
+#define KERNELS_ALL(label, bf16_acts, bf16_linear, bf16_peak)                                      \
     {                                                                                              \
         .name = (label),                                                                           \
         .act_kinds = {[PANEL_F32] = ACT_F32,                                                       \
@@ -84,8 +85,10 @@ static uint64_t run_read(const void *p, size_t n)
                    [PANEL_Q4_K] = run_q4_k,                                                        \
                    [PANEL_Q6_K] = run_q6_k},                                                       \
         .norm = run_norm, .silu_mul = run_silu_mul, .add = run_add, .pack = run_pack,              \
-        .kv_store = run_kv_store, .attend = run_attend, .exp = run_exp,                            \
-        .peak_int8 = run_peak_int8, .peak_f32 = run_peak_f32, .read = run_read,                    \
+        .kv_store = run_kv_store, .attend = run_attend, .attend_part = run_attend_part,            \
+        .attend_merge = run_attend_merge, .exp = run_exp, .peak_int8 = run_peak_int8,              \
+        .peak_f32 = run_peak_f32, .peak_bf16 = (bf16_peak), .read = run_read,                      \
     }
+/* clang-format on */
 
-const struct cpu_kernels KERNELS_TABLE = KERNELS_ALL(KERNELS_NAME, ACT_F32, run_bf16);
+const struct cpu_kernels KERNELS_TABLE = KERNELS_ALL(KERNELS_NAME, ACT_F32, run_bf16, NULL);

@@ -9,6 +9,7 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/panel.h"
 #include "base/mem.h"
+#include "unit/backend/cpu/weights.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -27,64 +28,16 @@ static const enum gguf_type types[] = {GGUF_TYPE_F32,
                                        GGUF_TYPE_Q4_K,
                                        GGUF_TYPE_Q6_K};
 
-static uint64_t seed, state;
-
-static uint32_t rnd(void)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(state >> 33);
-}
-
-static float rnd_float(void)
-{
-    return (float)(rnd() % 20001) / 10000.0f - 1.0f;
-}
+static uint64_t seed;
 
 static int start(void **s)
 {
     (void)s;
     const char *given = getenv("SEED");
     seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-    state = seed;
+    random_state = seed;
     print_message("SEED=%llu\n", (unsigned long long)seed);
     return 0;
-}
-
-/* A finite half at p, in 0.001..0.06. */
-static void put_scale(uint8_t *p)
-{
-    const uint16_t h = f32_to_f16((float)(rnd() % 60 + 1) / 1000.0f);
-    memcpy(p, &h, 2);
-}
-
-/* A tensor of random blocks: any bits at all, but finite scales. */
-static struct gguf_tensor make_tensor(enum gguf_type type, uint32_t k, uint32_t n)
-{
-    const struct gguf_type_info *info = gguf_type_info(type);
-    const size_t n_blocks = (size_t)n * k / info->block_values;
-    uint8_t *data = mem_alloc(n_blocks * info->block_bytes);
-    for (size_t i = 0; i < n_blocks; i++) {
-        uint8_t *b = data + i * info->block_bytes;
-        const float f = rnd_float();
-        const uint16_t half = type == GGUF_TYPE_F16 ? f32_to_f16(f) : f32_to_bf16(f);
-        for (uint32_t j = 0; j < info->block_bytes; j++)
-            b[j] = (uint8_t)rnd();
-        if (type == GGUF_TYPE_F32)
-            memcpy(b, &f, 4);
-        else if (info->block_bytes == 2)
-            memcpy(b, &half, 2);
-        else
-            put_scale(type == GGUF_TYPE_Q6_K ? b + offsetof(struct block_q6_k, d) : b);
-        if (type == GGUF_TYPE_Q4_K)
-            put_scale(b + 2);
-        if (type == GGUF_TYPE_Q8_0 && i % 3 == 0)
-            memset(b + 2, 0x80, 32); /* -128, which no sign trick may lose */
-    }
-    return (struct gguf_tensor){.type = type,
-                                .n_dims = 2,
-                                .ne = {k, n, 1, 1},
-                                .n_bytes = n_blocks * info->block_bytes,
-                                .data = data};
 }
 
 static struct act make_act(uint32_t k, uint32_t rows)
@@ -293,10 +246,39 @@ static void attend(const struct attn_case *c, uint32_t first_row, uint32_t rows,
     free(scratch);
 }
 
+/* The same, one range after the other in parts, the last range first, and then folded. */
+static void attend_in_parts(const struct attn_case *c, float *out)
+{
+    const uint32_t dim = c->kv.head_dim;
+    const uint32_t n = (c->first_pos + c->rows - 1) / ATTN_RANGE + 1;
+    const size_t part = attn_part_floats(dim);
+    float *scratch = mem_aligned(attn_scratch_floats(dim) * sizeof *scratch);
+    float *parts = mem_aligned(n * part * sizeof *parts);
+    const struct attn_job j = {.kv = &c->kv,
+                               .base = c->memory,
+                               .blocks = c->blocks,
+                               .head_kv = 1,
+                               .group = c->group,
+                               .first_pos = c->first_pos,
+                               .n_rows = c->rows,
+                               .q = c->q,
+                               .out = out,
+                               .q_stride = (size_t)c->group * dim,
+                               .out_stride = (size_t)c->group * dim,
+                               .scale = 0.3f,
+                               .scratch = scratch};
+    for (uint32_t r = n; r-- > 0;)
+        c->kernels->attend_part(&j, r, parts + r * part);
+    memset(scratch, 0xff, attn_scratch_floats(dim) * sizeof *scratch);
+    c->kernels->attend_merge(&j, parts, n);
+    free(scratch);
+    free(parts);
+}
+
 static double attn_error(const struct attn_case *c, const float *out)
 {
     const uint32_t dim = c->kv.head_dim;
-    double num = 0, den = 0, w[512], want[MAX_HEAD_DIM];
+    double num = 0, den = 0, w[2048], want[MAX_HEAD_DIM];
     for (uint32_t i = 0; i < c->rows * c->group; i++) {
         const uint32_t n = c->first_pos + i / c->group + 1;
         double top = -INFINITY, sum = 0;
@@ -363,6 +345,9 @@ static void check_attention(struct attn_case *c, enum kv_type type, uint32_t dim
     for (uint32_t r = 0; r < c->rows; r++)
         attend(c, r, 1, alone);
     assert_memory_equal(alone, out, n_q * sizeof *out);
+    memset(alone, 0, n_q * sizeof *alone);
+    attend_in_parts(c, alone);
+    assert_memory_equal(alone, out, n_q * sizeof *out);
     free(c->blocks);
     free(c->memory);
     free(c->q);
@@ -382,6 +367,8 @@ static void attention_is_exact(void **s)
                 struct attn_case c = {.kernels = cpu_kernels_select(isas[i]),
                                       .group = 1 + rnd() % 9,
                                       .first_pos = rnd() % 3 ? rnd() % 90 : 0};
+                if (n % 5 == (uint32_t)type) /* several ranges, or just at the edge of one */
+                    c.first_pos = rnd() % 2 ? rnd() % 1500 : ATTN_RANGE * (1 + rnd() % 2) - 4;
                 c.rows = 1 + rnd() % (ATTN_QUERIES / c.group);
                 check_attention(&c, (enum kv_type)type, dims[n % 5], slots[n / 5]);
             }

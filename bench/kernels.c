@@ -1,0 +1,519 @@
+/* Every kernel of every instruction set that this machine has: checked against plain arithmetic in
+ * double, and timed on one thread beside the machine's limits.
+ *
+ *     kernels                          everything, a minute or two
+ *     kernels --isa avx512 --k 5632    one instruction set, another length of the sums
+ *     kernels --kernel linear/q4_k     only names that begin so
+ *
+ * What a kernel is bound by is the larger of operations / peak and bytes / bandwidth, where bytes
+ * are those that come from memory: `cached` shapes find all in the caches. `error` is the
+ * normalised mean square error against exact arithmetic on unrounded activations; the run fails if
+ * one is larger than its format explains. */
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/panel.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "unit/backend/cpu/weights.h"
+
+#include <argp.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STREAM_BYTES = 96 << 20, CACHED_PANELS = 8, N_ROUNDS = 7, MAX_ROWS = 256 };
+
+struct options {
+    const char *isa, *kernel;
+    uint32_t k;
+};
+
+static const char *const isas[] = {"reference", "avx2", "avx-vnni", "avx512", "avx512-bf16"};
+static const struct {
+    const char *name;
+    enum gguf_type type;
+    double max_error;
+} formats[] = {{"f32", GGUF_TYPE_F32, 1e-12},
+               {"f16", GGUF_TYPE_F16, 1e-12},
+               {"bf16", GGUF_TYPE_BF16, 1e-5},
+               {"q8_0", GGUF_TYPE_Q8_0, 1e-4},
+               {"q4_0", GGUF_TYPE_Q4_0, 1e-4},
+               {"q4_k", GGUF_TYPE_Q4_K, 1e-4},
+               {"q6_k", GGUF_TYPE_Q6_K, 1e-4}};
+
+#define COUNT(a) (sizeof(a) / sizeof(a)[0])
+
+struct bench {
+    const struct options *o;
+    const struct cpu_kernels *k;
+    double int8, f32, bf16, read; /* a second: operations, bytes */
+    int n_failed;
+};
+
+/* Something to time: fn does all of it once. */
+struct timed {
+    void (*fn)(void *ctx);
+    void *ctx;
+};
+
+/* Seconds of one call, the best of several rounds of at least 10 ms. */
+static double seconds_of(struct timed t)
+{
+    double best = 1e9;
+    uint64_t n = 1;
+    for (int i = 0; i < N_ROUNDS; i++) {
+        const uint64_t begin = clock_us();
+        for (uint64_t c = 0; c < n; c++)
+            t.fn(t.ctx);
+        const double us = (double)(clock_us() - begin);
+        if (us < 10000 && i == 0) {
+            n = (uint64_t)(10000.0 * (double)n / (us + 1)) + 1;
+            i = -1;
+            if (n > 1u << 30)
+                break;
+            continue;
+        }
+        const double seconds = us * 1e-6 / (double)n;
+        best = seconds < best ? seconds : best;
+    }
+    return best;
+}
+
+/* A line of the table. bytes: from memory. error < 0: not checked here. */
+static void report(struct bench *b,
+                   const char *name,
+                   const char *shape,
+                   double seconds,
+                   double ops,
+                   double peak,
+                   double bytes,
+                   double error,
+                   double max_error)
+{
+    const double by_ops = ops / peak, by_bytes = bytes / b->read;
+    const double limit = by_ops > by_bytes ? by_ops : by_bytes;
+    const bool wrong = error >= 0 && !(error <= max_error);
+    printf("%-16s %-16s %-24s", b->k->name, name, shape);
+    if (bytes > 0)
+        printf(" %6.1f GB/s", bytes / seconds * 1e-9);
+    else
+        printf(" %11s", "");
+    printf(" %7.1f Gop/s %5.0f %% of %s",
+           ops / seconds * 1e-9,
+           limit / seconds * 100,
+           by_ops > by_bytes ? "arithmetic" : "memory    ");
+    if (error >= 0)
+        printf("  error %.1e%s", error, wrong ? " TOO LARGE" : "");
+    printf("\n");
+    fflush(stdout);
+    b->n_failed += wrong;
+}
+
+static bool wanted(const struct bench *b, const char *name)
+{
+    return !b->o->kernel || strncmp(name, b->o->kernel, strlen(b->o->kernel)) == 0;
+}
+
+/* --- linear ---------------------------------------------------------------------------------- */
+
+struct linear {
+    const struct cpu_kernels *kernels;
+    enum panel_format format;
+    uint32_t n_panels; /* of all, in jobs of CACHED_PANELS */
+    struct linear_job job;
+    const uint8_t *first;
+};
+
+static void run_linear(void *ctx)
+{
+    struct linear *l = ctx;
+    for (uint32_t p = 0; p + CACHED_PANELS <= l->n_panels; p += CACHED_PANELS) {
+        l->job.panels = l->first + p * l->job.panel_bytes;
+        l->kernels->linear[l->format](&l->job);
+    }
+}
+
+static double linear_error(const struct gguf_tensor *w, const float *x, const struct linear *l)
+{
+    const uint32_t k = (uint32_t)w->ne[0], n = (uint32_t)w->ne[1];
+    float *row = mem_alloc(k * sizeof *row);
+    double num = 0, den = 0;
+    for (uint32_t c = 0; c < n; c++) {
+        gguf_dequantize(w->type, w->data + c * (w->n_bytes / n), row, k);
+        for (uint32_t r = 0; r < l->job.n_rows; r++) {
+            double want = 0;
+            for (uint32_t i = 0; i < k; i++)
+                want += (double)row[i] * x[(size_t)r * k + i];
+            const double diff = l->job.out[r * l->job.out_stride + c] - want;
+            num += diff * diff;
+            den += want * want;
+        }
+    }
+    free(row);
+    return num / den;
+}
+
+static void bench_linear_rows(struct bench *b,
+                              size_t f,
+                              const struct gguf_tensor *w,
+                              uint8_t *panels,
+                              uint32_t rows,
+                              bool stream)
+{
+    static float out[MAX_ROWS * CACHED_PANELS * PANEL_COLS];
+    static _Alignas(64) uint8_t scratch[LINEAR_SCRATCH_BYTES];
+    const uint32_t k = b->o->k, lanes = rows == 1 ? 1 : ACT_TILE;
+    struct act a = {.k = k};
+    a.x = mem_aligned((size_t)MAX_ROWS * k * sizeof *a.x);
+    a.q = mem_aligned((size_t)MAX_ROWS * k);
+    a.b = mem_aligned((size_t)MAX_ROWS * (k / 32) * sizeof *a.b);
+    a.bf16 = mem_aligned((size_t)MAX_ROWS * k * sizeof *a.bf16);
+    float *x = mem_alloc((size_t)rows * k * sizeof *x);
+    struct linear l = {.kernels = b->k, .first = panels};
+    panel_format_of(formats[f].type, &l.format);
+    for (size_t i = 0; i < (size_t)rows * k; i++)
+        x[i] = rnd_float();
+    for (uint32_t r = 0; r < rows; r++)
+        b->k->pack(x + (size_t)r * k, &a, r, b->k->act_kinds[l.format], lanes);
+    const size_t bytes = panel_bytes(l.format, k);
+    l.n_panels =
+        stream ? (uint32_t)(STREAM_BYTES / bytes / CACHED_PANELS * CACHED_PANELS) : CACHED_PANELS;
+    l.job = (struct linear_job){.panel_bytes = bytes,
+                                .n_panels = CACHED_PANELS,
+                                .n_cols = CACHED_PANELS * PANEL_COLS,
+                                .act = &a,
+                                .act_lanes = lanes,
+                                .n_rows = rows,
+                                .prefetch = cpu_kernels_prefetch(rows),
+                                .scratch = scratch,
+                                .out = out,
+                                .out_stride = CACHED_PANELS * PANEL_COLS};
+    const double seconds = seconds_of((struct timed){run_linear, &l});
+    l.n_panels = CACHED_PANELS;
+    run_linear(&l);
+    const double error = linear_error(w, x, &l);
+    const unsigned kind = b->k->act_kinds[l.format];
+    const uint32_t n = stream ? (uint32_t)(STREAM_BYTES / bytes / CACHED_PANELS) : 1;
+    char name[32], shape[48];
+    snprintf(name, sizeof name, "linear/%s", formats[f].name);
+    snprintf(shape, sizeof shape, "%u rows x %u, %s", rows, k, stream ? "stream" : "cached");
+    report(b,
+           name,
+           shape,
+           seconds,
+           2.0 * rows * k * CACHED_PANELS * PANEL_COLS * n,
+           kind == ACT_INT8   ? b->int8
+           : kind == ACT_BF16 ? b->bf16
+                              : b->f32,
+           stream ? (double)bytes * CACHED_PANELS * n : 0,
+           error,
+           formats[f].max_error);
+    free(a.x);
+    free(a.q);
+    free(a.b);
+    free(a.bf16);
+    free(x);
+}
+
+static void bench_linear(struct bench *b, size_t f)
+{
+    enum panel_format format;
+    char name[32];
+    snprintf(name, sizeof name, "linear/%s", formats[f].name);
+    if (!wanted(b, name) || !panel_format_of(formats[f].type, &format))
+        return;
+    struct gguf_tensor w = make_tensor(formats[f].type, b->o->k, CACHED_PANELS * PANEL_COLS);
+    const size_t bytes = panel_bytes(format, b->o->k);
+    uint8_t *panels = mem_aligned(STREAM_BYTES + bytes);
+    for (size_t p = 0; p < STREAM_BYTES / bytes; p++) {
+        if (p < CACHED_PANELS)
+            panel_pack(format, &w, (uint32_t)p, panels + p * bytes);
+        else
+            memcpy(panels + p * bytes, panels + p % CACHED_PANELS * bytes, bytes);
+    }
+    const bool slow = b->k == &cpu_kernels_plain;
+    for (uint32_t rows = 1; rows <= (slow ? 4u : 8u); rows *= rows < 4 ? 4 : 2)
+        bench_linear_rows(b, f, &w, panels, rows, true);
+    for (uint32_t rows = slow ? 8 : 32; rows <= (slow ? 8u : MAX_ROWS); rows *= 8)
+        bench_linear_rows(b, f, &w, panels, rows, false);
+    free((void *)(uintptr_t)w.data);
+    free(panels);
+}
+
+/* --- attention ------------------------------------------------------------------------------- */
+
+struct attention {
+    const struct cpu_kernels *kernels;
+    struct attn_job job;
+    uint32_t n_contexts, n_blocks; /* each */
+    uint32_t *blocks;
+};
+
+static void run_attention(void *ctx)
+{
+    struct attention *a = ctx;
+    for (uint32_t i = 0; i < a->n_contexts; i++) {
+        a->job.blocks = a->blocks + (size_t)i * a->n_blocks;
+        a->kernels->attend(&a->job);
+    }
+}
+
+/* Contexts of `depth` positions in shuffled blocks, one KV head, `group` query heads. */
+static void bench_attention(struct bench *b, enum kv_type type, uint32_t dim, uint32_t rows)
+{
+    enum { DEPTH = 1536, GROUP = 8, SLOTS = 16 };
+    char name[32], shape[48];
+    snprintf(name, sizeof name, "attention/%s", kv_type_name(type));
+    if (!wanted(b, name))
+        return;
+    struct kv_layout kv = {.type = type, .head_dim = dim, .block_tokens = SLOTS};
+    kv.half_bytes = kv_row_bytes(type, dim) * SLOTS;
+    kv.head_bytes = kv.block_bytes = 2 * kv.half_bytes;
+    struct attention a = {.kernels = b->k, .n_blocks = DEPTH / SLOTS};
+    a.n_contexts = (uint32_t)(STREAM_BYTES / (a.n_blocks * kv.block_bytes));
+    const uint32_t n = a.n_contexts * a.n_blocks;
+    uint8_t *memory = mem_aligned(n * kv.block_bytes);
+    a.blocks = mem_alloc(n * sizeof *a.blocks);
+    float k[MAX_HEAD_DIM], v[MAX_HEAD_DIM], *q = mem_alloc((size_t)rows * GROUP * dim * sizeof *q);
+    float *out = mem_alloc((size_t)rows * GROUP * dim * sizeof *out);
+    float *scratch = mem_aligned(attn_scratch_floats(dim) * sizeof *scratch);
+    for (size_t i = 0; i < (size_t)rows * GROUP * dim; i++)
+        q[i] = rnd_float();
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t s = 0; s < SLOTS; s++) {
+            for (uint32_t d = 0; d < dim; d++)
+                k[d] = rnd_float(), v[d] = rnd_float();
+            b->k->kv_store(&kv, memory + i * kv.block_bytes, s, k, v);
+        }
+        const uint32_t with = rnd() % (i + 1);
+        a.blocks[i] = a.blocks[with];
+        a.blocks[with] = i;
+    }
+    a.job = (struct attn_job){.kv = &kv,
+                              .base = memory,
+                              .group = GROUP,
+                              .first_pos = DEPTH - rows,
+                              .n_rows = rows,
+                              .q = q,
+                              .out = out,
+                              .q_stride = (size_t)GROUP * dim,
+                              .out_stride = (size_t)GROUP * dim,
+                              .scale = 0.125f,
+                              .scratch = scratch};
+    const double seconds = seconds_of((struct timed){run_attention, &a});
+    snprintf(shape, sizeof shape, "%u rows x 8, dim %u", rows, dim);
+    report(b,
+           name,
+           shape,
+           seconds,
+           4.0 * dim * DEPTH * GROUP * rows * a.n_contexts,
+           b->f32,
+           (double)n * (double)kv.block_bytes,
+           -1,
+           0);
+    free(memory);
+    free(a.blocks);
+    free(q);
+    free(out);
+    free(scratch);
+}
+
+/* --- rows ------------------------------------------------------------------------------------ */
+
+struct rows {
+    const struct cpu_kernels *kernels;
+    float *x, *y, *out;
+    uint32_t n;
+    struct act act;
+};
+
+static void run_norm(void *ctx)
+{
+    struct rows *r = ctx;
+    r->kernels->norm(r->x, r->y, r->out, r->n, 1e-5f);
+}
+
+static void run_silu(void *ctx)
+{
+    struct rows *r = ctx;
+    r->kernels->silu_mul(r->x, r->y, r->out, r->n);
+}
+
+static void run_pack(void *ctx)
+{
+    struct rows *r = ctx;
+    r->kernels->pack(r->x, &r->act, 0, ACT_INT8, ACT_TILE);
+}
+
+static void run_exp(void *ctx)
+{
+    struct rows *r = ctx;
+    r->kernels->exp(r->x, r->out, r->n);
+}
+
+static double row_error(const struct rows *r, double (*want)(double x, double y, double scale))
+{
+    double square = 0, num = 0, den = 0;
+    for (uint32_t i = 0; i < r->n; i++)
+        square += (double)r->x[i] * r->x[i];
+    for (uint32_t i = 0; i < r->n; i++) {
+        const double w = want(r->x[i], r->y[i], 1 / sqrt(square / r->n + 1e-5));
+        num += (r->out[i] - w) * (r->out[i] - w);
+        den += w * w;
+    }
+    return num / den;
+}
+
+static double want_norm(double x, double y, double scale)
+{
+    return x * scale * y;
+}
+
+static double want_silu(double x, double y, double scale)
+{
+    (void)scale;
+    return x / (1 + exp(-x)) * y;
+}
+
+static double want_exp(double x, double y, double scale)
+{
+    (void)y;
+    (void)scale;
+    return exp(x);
+}
+
+static void bench_rows(struct bench *b)
+{
+    static const struct {
+        const char *name;
+        void (*fn)(void *ctx);
+        double (*want)(double x, double y, double scale); /* NULL: checked with linear */
+        double ops;                                       /* a value; e^x as 12 */
+    } kinds[] = {{"norm", run_norm, want_norm, 4},
+                 {"silu_mul", run_silu, want_silu, 16},
+                 {"exp", run_exp, want_exp, 12},
+                 {"pack/int8", run_pack, NULL, 4}};
+    const uint32_t n = b->o->k;
+    struct rows r = {.kernels = b->k, .n = n};
+    r.x = mem_aligned(n * sizeof *r.x);
+    r.y = mem_aligned(n * sizeof *r.y);
+    r.out = mem_aligned(n * sizeof *r.out);
+    r.act = (struct act){.k = n,
+                         .q = mem_aligned((size_t)n * ACT_TILE),
+                         .b = mem_aligned((size_t)n / 32 * ACT_TILE * sizeof *r.act.b)};
+    for (uint32_t i = 0; i < n; i++) {
+        r.x[i] = rnd_float() * 4;
+        r.y[i] = rnd_float();
+    }
+    char shape[48];
+    snprintf(shape, sizeof shape, "%u, cached", n);
+    for (size_t i = 0; i < COUNT(kinds); i++) {
+        if (!wanted(b, kinds[i].name))
+            continue;
+        const double seconds = seconds_of((struct timed){kinds[i].fn, &r});
+        const double error = kinds[i].want ? row_error(&r, kinds[i].want) : -1;
+        report(b, kinds[i].name, shape, seconds, kinds[i].ops * n, b->f32, 0, error, 1e-12);
+    }
+    free(r.x);
+    free(r.y);
+    free(r.out);
+    free(r.act.q);
+    free(r.act.b);
+}
+
+/* --- all ------------------------------------------------------------------------------------- */
+
+static double best_rate(double (*fn)(uint64_t n))
+{
+    double best = 0;
+    for (int i = 0; fn && i < N_ROUNDS; i++) {
+        const uint64_t begin = clock_us();
+        const double ops = fn(200000);
+        const double rate = ops / ((double)(clock_us() - begin + 1) * 1e-6);
+        best = rate > best ? rate : best;
+    }
+    return best;
+}
+
+static double read_rate(const struct cpu_kernels *k)
+{
+    uint8_t *p = mem_aligned(STREAM_BYTES);
+    double best = 0;
+    memset(p, 1, STREAM_BYTES);
+    for (int i = 0; i < N_ROUNDS; i++) {
+        const uint64_t begin = clock_us();
+        k->read(p, STREAM_BYTES);
+        const double rate = STREAM_BYTES / ((double)(clock_us() - begin + 1) * 1e-6);
+        best = rate > best ? rate : best;
+    }
+    free(p);
+    return best;
+}
+
+static void bench_isa(struct bench *b)
+{
+    b->int8 = best_rate(b->k->peak_int8);
+    b->f32 = best_rate(b->k->peak_f32);
+    b->bf16 = best_rate(b->k->peak_bf16);
+    b->read = read_rate(b->k);
+    printf("%s: one thread, int8 %.0f, f32 %.0f, bf16 dot %.0f Gop/s, memory %.1f GB/s\n",
+           b->k->name,
+           b->int8 * 1e-9,
+           b->f32 * 1e-9,
+           b->bf16 * 1e-9,
+           b->read * 1e-9);
+    for (size_t f = 0; f < COUNT(formats); f++)
+        bench_linear(b, f);
+    for (int type = KV_F32; type <= KV_Q8_0; type++) {
+        bench_attention(b, (enum kv_type)type, 64, 1);
+        bench_attention(b, (enum kv_type)type, 128, 4);
+    }
+    bench_rows(b);
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *s)
+{
+    struct options *o = s->input;
+    switch (key) {
+    case 'i':
+        o->isa = arg;
+        return 0;
+    case 'n':
+        o->kernel = arg;
+        return 0;
+    case 'k':
+        o->k = (uint32_t)strtoul(arg, NULL, 10);
+        if (o->k < 256 || o->k > 65536 || o->k % 256 != 0)
+            argp_error(s, "--k: a multiple of 256 up to 65536");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"isa", 'i', "NAME", 0, "only this one: " CPU_ISAS, 0},
+        {"kernel", 'n', "NAME", 0, "only kernels whose names begin so", 0},
+        {"k", 'k', "N", 0, "length of the sums and rows (default 2048)", 0},
+        {0}};
+    static const struct argp argp = {
+        options, parse_option, NULL, "Check and time the CPU kernels.", NULL, NULL, NULL};
+    struct options o = {.k = 2048};
+    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    struct bench b = {.o = &o};
+    if (o.isa && !cpu_kernels_select(o.isa)) {
+        fprintf(stderr, "kernels: --isa %s: not " CPU_ISAS "\n", o.isa);
+        return 2;
+    }
+    const struct cpu_kernels *before = NULL;
+    for (size_t i = 0; i < COUNT(isas); i++) {
+        b.k = cpu_kernels_select(isas[i]);
+        if ((o.isa && strcmp(o.isa, isas[i]) != 0) || b.k == before)
+            continue; /* a set that this machine lacks is the one below */
+        before = b.k;
+        bench_isa(&b);
+    }
+    return b.n_failed ? 1 : 0;
+}
