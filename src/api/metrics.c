@@ -45,6 +45,12 @@ static void counter(struct buf *out, const char *name, const char *help, uint64_
     sample(out, name, "", (double)v);
 }
 
+static void seconds(struct buf *out, const char *name, const char *help, double us)
+{
+    head(out, name, "counter", help);
+    sample(out, name, "", us * 1e-6);
+}
+
 /* The engine counts each bucket alone; Prometheus wants all values up to a bound. */
 static void histogram(struct buf *out,
                       const char *name,
@@ -101,6 +107,11 @@ static void kv(const struct engine_stats *s, struct buf *out)
           s->kv.total ? (double)s->kv.in_use / s->kv.total : 0.0);
     gauge(out, "kv_block_tokens", "Positions in a block.", s->kv_block_tokens);
     gauge(out, "backend_memory_bytes", "Bytes the backend holds.", (double)s->memory_bytes);
+    seconds(out, "backend_run_seconds_total", "Time of all workers in steps.", s->run_us);
+    seconds(out,
+            "backend_wait_seconds_total",
+            "Time of all workers in steps that they waited for one another.",
+            s->waited_us);
     counter(out, "preemptions_total", "Sequences put back into the queue.", s->preemptions);
 }
 

@@ -486,6 +486,7 @@ void engine_stats_get(const struct engine *eng, struct engine_stats *out)
     pthread_mutex_lock(lock);
     *out = eng->stats;
     pthread_mutex_unlock(lock);
+    eng->backend->ops->times(eng->backend, &out->run_us, &out->waited_us);
     if (eng->tier)
         eng->tier->ops->stats(eng->tier, &out->tier);
 }
