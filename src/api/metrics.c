@@ -107,10 +107,13 @@ static void kv(const struct engine_stats *s, struct buf *out)
           s->kv.total ? (double)s->kv.in_use / s->kv.total : 0.0);
     gauge(out, "kv_block_tokens", "Positions in a block.", s->kv_block_tokens);
     gauge(out, "backend_memory_bytes", "Bytes the backend holds.", (double)s->memory_bytes);
-    seconds(out, "backend_run_seconds_total", "Time of all workers in steps.", s->run_us);
+    seconds(out,
+            "backend_run_seconds_total",
+            "Time of all workers at work together, loading included.",
+            s->run_us);
     seconds(out,
             "backend_wait_seconds_total",
-            "Time of all workers in steps that they waited for one another.",
+            "The part of it that they waited for one another.",
             s->waited_us);
     counter(out, "preemptions_total", "Sequences put back into the queue.", s->preemptions);
 }

@@ -77,8 +77,8 @@ struct backend_ops {
     void (*block_write)(struct backend *b, uint32_t block, const void *bytes);
     /* The kernels chosen: backends with equal names, given equal work, compute equal bits. */
     const char *(*kernels_name)(const struct backend *b);
-    /* Worker time in runs so far, added up over workers, and the part of it spent waiting for
-     * others; in microseconds. Any thread. */
+    /* Time in which workers worked together so far - loading, runs and parallel - added up over
+     * them, and the part of it that they waited for one another; in microseconds. Any thread. */
     void (*times)(const struct backend *b, double *run_us, double *waited_us);
     size_t (*memory_bytes)(const struct backend *b);  /* weights, KV and workspace held */
     const char *(*describe)(const struct backend *b); /* "cpu avx512-vnni, 2 threads" */

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 uint64_t clock_us(void);  /* monotonic microseconds */
+uint64_t clock_ns(void);  /* the same in nanoseconds */
 int64_t clock_unix(void); /* seconds since 1970 */
 
 #endif

@@ -180,8 +180,9 @@ struct engine_stats {
     bool has_tier;
     const char *tier_name;
     struct kv_tier_stats tier;
-    uint64_t memory_bytes;    /* held by the backend */
-    double run_us, waited_us; /* of its workers, added up: in steps; for one another, of that */
+    uint64_t memory_bytes; /* held by the backend */
+    double run_us,
+        waited_us; /* of its workers, added up: at work together, loading too; for one another */
     struct engine_hist ttft, itl, queue_time, e2e, prefill_time, decode_time; /* seconds */
     struct engine_hist batch_rows, batch_seqs, step_time;
 };

@@ -41,8 +41,9 @@ static void wake(void *ctx)
 }
 
 /* A hash of what this build computes for one block of made-up tokens. Whatever changes the bits of
- * K and V - another kernel, another order of a sum, another layout - changes it, whether or not
- * anybody thought of the cache when it was written. */
+ * the first K and V - another kernel, another order of a sum, another layout - changes it, whether
+ * or not anybody thought of the cache when it was written. What only shows in long contexts does
+ * not: for that the kernels' name holds a revision. */
 static enum err probe(struct engine *eng, uint64_t *hash, struct err_info *e)
 {
     uint32_t size = eng->cfg.block_tokens;

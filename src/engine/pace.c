@@ -88,7 +88,7 @@ static void drift(struct pace *p, const double x[PACE_TERMS], double us)
  * shorter than it should be. If so, all costs may have changed by as much. */
 static bool believe(struct pace *p, double over, double expected, double sd)
 {
-    double ratio = over / expected;
+    double ratio = over / expected < 100.0 ? over / expected : 100.0; /* or precision is lost */
     bool strange = fabs(over) > 3.0 * sd && (ratio > STRANGE || ratio < -STRANGE / 2.0);
     p->n_slow = strange && ratio > 0.0 ? p->n_slow + 1 : 0;
     if (p->n_slow > 0 && p->n_slow < N_STRANGE)

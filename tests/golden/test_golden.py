@@ -30,7 +30,7 @@ def run_logits(model, want, out, isa, threads):
     return array.array("f", out.read_bytes()), json.loads(r.stdout)["greedy"]
 
 
-@pytest.mark.parametrize("isa", ["reference", "avx2", "avx512"])
+@pytest.mark.parametrize("isa", ["reference", "avx2", "avx-vnni", "avx512", "avx512-bf16"])
 @pytest.mark.parametrize("model", MODELS, ids=lambda p: p.stem)
 def test_logits(model, isa, tmp_path):
     want = json.loads(model.with_suffix(".json").read_text())

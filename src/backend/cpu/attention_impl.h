@@ -55,6 +55,12 @@ static void attn_begin(struct attn_state *s, const struct attn_job *j)
     s->w = s->v + (size_t)KV_TILE * s->padded;
     s->l = s->w + ATTN_QUERIES * KV_TILE;
     s->c = s->l + ATTN_QUERIES * KV_TILE;
+}
+
+/* The scratch as attn_range wants it: V's padding zero, queries packed. */
+static void attn_pack(struct attn_state *s)
+{
+    const struct attn_job *j = s->j;
     memset(s->q, 0, sizeof(float) * ATTN_QUERIES * s->padded);
     memset(s->v, 0, sizeof(float) * KV_TILE * s->padded);
     for (uint32_t i = 0; i < s->n_query; i++) {
@@ -417,7 +423,8 @@ static void run_attend(const struct attn_job *j)
 {
     struct attn_state s;
     attn_begin(&s, j);
-    float *total = s.c + ATTN_QUERIES * KV_TILE;
+    attn_pack(&s);
+    float *total = s.c + ATTN_QUERIES;
     float *part = total + attn_part_floats(s.dim);
     attn_range(&s, 0, total);
     for (uint32_t r = 1; r * ATTN_RANGE < j->first_pos + j->n_rows; r++) {
@@ -431,6 +438,7 @@ static void run_attend_part(const struct attn_job *j, uint32_t range, float *par
 {
     struct attn_state s;
     attn_begin(&s, j);
+    attn_pack(&s);
     attn_range(&s, range, part);
 }
 
@@ -438,7 +446,7 @@ static void run_attend_merge(const struct attn_job *j, const float *parts, uint3
 {
     struct attn_state s;
     attn_begin(&s, j);
-    float *total = s.c + ATTN_QUERIES * KV_TILE;
+    float *total = s.c + ATTN_QUERIES;
     const size_t n = attn_part_floats(s.dim);
     memcpy(total, parts, n * sizeof *total);
     for (uint32_t r = 1; r < n_parts; r++)

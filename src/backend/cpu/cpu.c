@@ -253,7 +253,7 @@ static size_t cpu_memory_bytes(const struct backend *base)
 
 static const char *cpu_kernels_name(const struct backend *base)
 {
-    return ((const struct cpu_backend *)base)->kernels->name;
+    return ((const struct cpu_backend *)base)->kernels_name;
 }
 
 static const char *cpu_describe(const struct backend *base)
@@ -343,6 +343,7 @@ enum err cpu_backend_create(const struct model *m,
         return err;
     }
     const uint32_t n = pool_size(b->pool);
+    snprintf(b->kernels_name, sizeof b->kernels_name, "%s " CPU_KERNELS_REVISION, kernels->name);
     snprintf(b->description,
              sizeof b->description,
              "cpu %s, %u thread%s",

@@ -56,8 +56,9 @@ struct matrix {
     struct act act;
 };
 
-/* Items of split attention, all ranges counted, for each worker. */
-enum { MAX_SPLIT_ITEMS = 64 };
+/* Items of split attention, all ranges counted, for each worker: one stream with 8 KV heads is
+ * split up to 16,384 positions a worker, and beyond that only over its heads. */
+enum { MAX_SPLIT_ITEMS = 256 };
 
 enum phase_kind { PHASE_ROWS, PHASE_LINEAR, PHASE_ATTENTION };
 
@@ -84,7 +85,7 @@ struct cpu_backend {
     struct backend_config cfg;
     const struct cpu_kernels *kernels;
     struct pool *pool;
-    char description[64];
+    char description[64], kernels_name[32]; /* with the revision */
 
     struct phase *phases;
     struct step *steps;

@@ -86,7 +86,7 @@ uint32_t cpu_kernels_prefetch(uint32_t n_rows)
 size_t attn_scratch_floats(uint32_t head_dim)
 {
     const size_t dim = (head_dim + 15) / 16 * 16;
-    return ATTN_QUERIES * dim + (size_t)ATTN_QUERIES * KV_TILE * 3 + KV_TILE * dim * 2 +
+    return ATTN_QUERIES * dim + (size_t)ATTN_QUERIES * (2 * KV_TILE + 1) + KV_TILE * dim * 2 +
            2 * attn_part_floats(head_dim);
 }
 

@@ -117,6 +117,10 @@ struct attn_job {
     float *scratch; /* attn_scratch_floats(head_dim), aligned to 64 */
 };
 
+/* Raise it with every change of the bits that kernels compute: what is stored on disk says which
+ * revision computed it. */
+#define CPU_KERNELS_REVISION "r2"
+
 struct cpu_kernels {
     const char *name;
     unsigned act_kinds[N_PANEL_FORMATS]; /* what linear reads: ACT_F32, ACT_INT8 or ACT_BF16 */

@@ -1,7 +1,8 @@
 /* BF16 with the processor's dot product of bf16 pairs: activations are rounded to bf16, products
  * are exact, and each step adds two of them to an f32 sum. Panels as in linear_float_impl.h.
  *
- * Only where that instruction is faster than f32 multiply-adds (kernels.c). */
+ * Panels are read as they are, also by many rows, and the hardware looks ahead. Only where that
+ * instruction is faster than f32 multiply-adds (kernels.c). */
 #define BF16_DOT __attribute__((target("avx512bf16")))
 
 BF16_DOT INLINE vf dot_bf16(vf acc, const uint8_t *w, const uint16_t *pair)

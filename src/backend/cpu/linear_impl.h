@@ -49,7 +49,7 @@
  * itself, none with several rows to a weight: so ask for what comes j->prefetch bytes later. Past
  * the last panel a prefetch does no harm. */
 #define PREFETCH(w, n_bytes)                                                                       \
-    if (h == 0)                                                                                    \
+    if (h == 0 && j->prefetch)                                                                     \
     UNROLL for (int l = 0; l < (n_bytes); l += 64)                                                 \
         __builtin_prefetch((const uint8_t *)(w) + j->prefetch + l)
 

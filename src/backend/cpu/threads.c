@@ -28,7 +28,7 @@ enum {
 /* Ticks in which a worker found nothing to take though a walk was under way. Its own writes only.
  */
 struct waited {
-    _Alignas(64) atomic_uint_least64_t ticks;
+    _Alignas(64) atomic_uint_least64_t ns;
 };
 
 /* Words that different threads write lie in different cache lines. */
@@ -46,10 +46,9 @@ struct pool {
     pthread_mutex_t lock; /* guards falling asleep and waking */
     pthread_cond_t wake;
     uint32_t n;
-    pthread_t *threads;             /* [n - 1] */
-    atomic_uint_least64_t walked;   /* ticks, of worker 0 */
-    struct waited *waited;          /* [n] */
-    uint64_t first_ticks, first_us; /* at creation: what a tick is */
+    pthread_t *threads;           /* [n - 1] */
+    atomic_uint_least64_t walked; /* ns, of worker 0 */
+    struct waited *waited;        /* [n] */
 };
 
 struct worker_arg {
@@ -66,16 +65,6 @@ static inline void pause_cpu(void)
 #endif
 }
 
-/* A clock that is read in a few nanoseconds, in units of its own. */
-static inline uint64_t read_ticks(void)
-{
-#if defined(__x86_64__)
-    return __builtin_ia32_rdtsc();
-#else
-    return clock_us();
-#endif
-}
-
 /* A wait of one worker, from the first time it found nothing on. */
 struct wait {
     uint64_t since; /* 0: not waiting */
@@ -85,15 +74,14 @@ struct wait {
 static inline void wait_begin(struct wait *w)
 {
     if (!w->since)
-        w->since = read_ticks();
+        w->since = clock_ns();
 }
 
 static inline void wait_end(struct wait *w, struct waited *total)
 {
     if (w->since) {
-        const uint64_t before = atomic_load_explicit(&total->ticks, memory_order_relaxed);
-        atomic_store_explicit(
-            &total->ticks, before + read_ticks() - w->since, memory_order_relaxed);
+        const uint64_t before = atomic_load_explicit(&total->ns, memory_order_relaxed);
+        atomic_store_explicit(&total->ns, before + clock_ns() - w->since, memory_order_relaxed);
         w->since = 0;
     }
 }
@@ -243,7 +231,7 @@ void pool_walk(
     struct pool *p, const uint32_t *n_items, uint32_t n_phases, pool_item_fn fn, void *ctx)
 {
     const uint64_t first = atomic_load_explicit(&p->end, memory_order_relaxed) + 1;
-    const uint64_t begin = read_ticks();
+    const uint64_t begin = clock_ns();
     assert(n_phases <= p->max_phases);
     p->fn = fn;
     p->ctx = ctx;
@@ -271,18 +259,16 @@ void pool_walk(
         }
     }
     const uint64_t walked = atomic_load_explicit(&p->walked, memory_order_relaxed);
-    atomic_store_explicit(&p->walked, walked + read_ticks() - begin, memory_order_relaxed);
+    atomic_store_explicit(&p->walked, walked + clock_ns() - begin, memory_order_relaxed);
 }
 
 struct pool_times pool_times(const struct pool *p)
 {
-    const double ticks = (double)(read_ticks() - p->first_ticks);
-    const double us_per_tick = ticks > 0 ? (double)(clock_us() - p->first_us) / ticks : 0;
     double waited = 0;
     for (uint32_t i = 0; i < p->n; i++)
-        waited += (double)atomic_load_explicit(&p->waited[i].ticks, memory_order_relaxed);
+        waited += (double)atomic_load_explicit(&p->waited[i].ns, memory_order_relaxed);
     const double walked = (double)atomic_load_explicit(&p->walked, memory_order_relaxed);
-    return (struct pool_times){walked * p->n * us_per_tick, waited * us_per_tick};
+    return (struct pool_times){walked * p->n * 1e-3, waited * 1e-3};
 }
 
 /* Signals are for the threads that the program made for them. */
@@ -325,10 +311,13 @@ enum err pool_create(uint32_t n_threads, uint32_t max_phases, struct pool **out,
     pthread_cond_init(&p->wake, NULL);
     p->threads = mem_zalloc(p->n, sizeof *p->threads);
     p->waited = mem_aligned(p->n * sizeof *p->waited);
-    p->first_ticks = read_ticks();
-    p->first_us = clock_us();
+    if (!p->waited) {
+        p->n = 1;
+        pool_destroy(p);
+        return err_set(e, ERR_NOMEM, "no memory for the workers");
+    }
     for (uint32_t i = 0; i < p->n; i++)
-        atomic_init(&p->waited[i].ticks, 0);
+        atomic_init(&p->waited[i].ns, 0);
     for (uint32_t i = 1; i < p->n; i++) {
         if (start_worker(p, i) != 0) {
             uint32_t n = p->n;

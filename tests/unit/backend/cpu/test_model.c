@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "backend/cpu/cpu.h"
 #include "backend/cpu/reference.h"
 #include "base/mem.h"
 #include "unit/backend/cpu/drive.h"
@@ -299,6 +300,74 @@ static void bad_configurations_are_refused(void **state)
     model_destroy(m);
 }
 
+enum { LONG = 1200, LONG_SEQS = 2 };
+
+/* Two sequences of LONG positions in turns of `chunk` rows each; logits of every row. Returns the
+ * steps whose attention was split into ranges. */
+static uint32_t run_long(const struct model *m, uint32_t threads, uint32_t chunk, float *out)
+{
+    enum { SLOTS = 16, N_BLOCKS = LONG / SLOTS };
+    static int32_t tokens[LONG_SEQS * LONG];
+    static uint32_t positions[LONG_SEQS * LONG], rows[LONG_SEQS * LONG];
+    static uint32_t tables[LONG_SEQS][N_BLOCKS];
+    const struct backend_config cfg = {.n_threads = threads,
+                                       .kv_type = KV_F16,
+                                       .n_blocks = LONG_SEQS * N_BLOCKS,
+                                       .block_tokens = SLOTS,
+                                       .max_rows = LONG_SEQS * LONG,
+                                       .max_seqs = LONG_SEQS,
+                                       .max_logit_rows = LONG_SEQS * LONG};
+    struct backend *b;
+    uint32_t n_split = 0;
+    setenv("WEIR_ISA", "", 1);
+    assert_int_equal(cpu_backend_create(m, &cfg, &b, NULL), OK);
+    for (uint32_t s = 0; s < LONG_SEQS; s++) {
+        for (uint32_t i = 0; i < N_BLOCKS; i++)
+            tables[s][i] = (i * LONG_SEQS + s) * 7 % (LONG_SEQS * N_BLOCKS);
+    }
+    for (uint32_t pos = 0; pos < LONG; pos += chunk) {
+        struct batch_seq seqs[LONG_SEQS];
+        const uint32_t n = LONG - pos < chunk ? LONG - pos : chunk;
+        for (uint32_t r = 0; r < LONG_SEQS * n; r++) {
+            const uint32_t s = r / n;
+            positions[r] = pos + r % n;
+            tokens[r] = (int32_t)((positions[r] * 7919 + s * 13) % m->hp.n_vocab);
+            rows[r] = r;
+            seqs[s] = (struct batch_seq){s * n, n, pos, tables[s]};
+        }
+        const struct batch batch = {
+            LONG_SEQS * n, tokens, positions, LONG_SEQS, seqs, LONG_SEQS * n, rows};
+        float *logits;
+        assert_int_equal(b->ops->run(b, &batch, &logits, NULL), OK);
+        n_split += ((struct cpu_backend *)b)->n_ranges > 1;
+        for (uint32_t r = 0; r < LONG_SEQS * n; r++)
+            memcpy(out + ((size_t)(r / n) * LONG + positions[r]) * m->hp.n_vocab,
+                   logits + (size_t)r * m->hp.n_vocab,
+                   m->hp.n_vocab * sizeof *logits);
+    }
+    b->ops->destroy(b);
+    return n_split;
+}
+
+/* Long contexts that few items attend to are shared between workers, range by range. */
+static void bits_do_not_depend_on_ranges(void **state)
+{
+    (void)state;
+    static const uint32_t threads[] = {2, 3, 5}, chunks[] = {1, 7, 90};
+    struct model *m = load_golden("architectures/qwen3.f32");
+    const size_t n = (size_t)LONG_SEQS * LONG * m->hp.n_vocab;
+    float *whole = mem_zalloc(n, sizeof *whole), *parts = mem_zalloc(n, sizeof *parts);
+    assert_int_equal(run_long(m, 1, LONG, whole), 0);
+    for (int i = 0; i < 3; i++) {
+        const uint32_t n_split = run_long(m, threads[i], chunks[i], parts);
+        assert_true(n_split > 0 || chunks[i] > 7);
+        assert_memory_equal(whole, parts, n * sizeof *whole);
+    }
+    model_destroy(m);
+    free(whole);
+    free(parts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +375,7 @@ int main(void)
         cmocka_unit_test(quantised_match),
         cmocka_unit_test(kv_types_match),
         cmocka_unit_test(bits_do_not_depend_on_company),
+        cmocka_unit_test(bits_do_not_depend_on_ranges),
         cmocka_unit_test(logit_rows_are_picked),
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(parallel_covers_every_item),

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/limits.h"
 #include "backend/cpu/threads.h"
+#include "base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +90,37 @@ static void creation_has_limits(void **state)
     pool_destroy(NULL);
 }
 
+static void take_a_moment(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
+{
+    (void)ctx;
+    (void)phase;
+    (void)worker;
+    const uint64_t until = clock_us() + (item == 0 ? 3000 : 100);
+    while (clock_us() < until)
+        ;
+}
+
+/* Item 0 takes long, so the other worker waits: most of the walk, never more than all of it. Times
+ * only ever grow. */
+static void waiting_is_counted(void **state)
+{
+    (void)state;
+    struct pool *p;
+    struct pool_times before = {0};
+    const uint32_t n_items[2] = {2, 2};
+    assert_int_equal(pool_create(2, 2, &p, NULL), OK);
+    for (int i = 0; i < 20; i++) {
+        pool_walk(p, n_items, 2, take_a_moment, NULL);
+        const struct pool_times t = pool_times(p);
+        assert_true(t.walked_us >= before.walked_us + 2 * 5990);
+        assert_true(t.waited_us >= before.waited_us && t.waited_us <= t.walked_us);
+        before = t;
+        assert_true(pool_times(p).walked_us == t.walked_us);
+    }
+    assert_true(before.waited_us > 0);
+    pool_destroy(p);
+}
+
 static void limits_are_plausible(void **state)
 {
     (void)state;
@@ -111,6 +143,7 @@ int main(void)
         cmocka_unit_test(phases_see_each_other),
         cmocka_unit_test(empty_phases_and_crowds),
         cmocka_unit_test(creation_has_limits),
+        cmocka_unit_test(waiting_is_counted),
         cmocka_unit_test(limits_are_plausible),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
