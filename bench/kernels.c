@@ -7,8 +7,9 @@
  *
  * What a kernel is bound by is the larger of operations / peak and bytes / bandwidth, where bytes
  * are those that come from memory: `cached` shapes find all in the caches. `error` is the
- * normalised mean square error against exact arithmetic on unrounded activations; the run fails if
- * one is larger than its format explains. */
+ * normalised mean square error: of matrices and rows against exact arithmetic on unrounded
+ * activations, of attention against the plain C kernel over the same keys and values. The run fails
+ * if one is larger than its format explains. */
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/panel.h"
 #include "base/clock.h"
@@ -35,7 +36,7 @@ static const struct {
     double max_error;
 } formats[] = {{"f32", GGUF_TYPE_F32, 1e-12},
                {"f16", GGUF_TYPE_F16, 1e-12},
-               {"bf16", GGUF_TYPE_BF16, 1e-5},
+               {"bf16", GGUF_TYPE_BF16, 1e-5} /* rounded activations, with dot products of them */,
                {"q8_0", GGUF_TYPE_Q8_0, 1e-4},
                {"q4_0", GGUF_TYPE_Q4_0, 1e-4},
                {"q4_k", GGUF_TYPE_Q4_K, 1e-4},
@@ -47,7 +48,7 @@ struct bench {
     const struct options *o;
     const struct cpu_kernels *k;
     double int8, f32, bf16, read; /* a second: operations, bytes */
-    int n_failed;
+    int n_run, n_failed;
 };
 
 /* Something to time: fn does all of it once. */
@@ -107,6 +108,7 @@ static void report(struct bench *b,
     printf("\n");
     fflush(stdout);
     b->n_failed += wrong;
+    b->n_run++;
 }
 
 static bool wanted(const struct bench *b, const char *name)
@@ -258,6 +260,24 @@ static void run_attention(void *ctx)
     }
 }
 
+/* Against the plain kernel, over the first context. */
+static double attention_error(const struct attention *a, size_t n)
+{
+    struct attn_job j = a->job;
+    float *want = mem_alloc(n * sizeof *want);
+    double num = 0, den = 0;
+    j.blocks = a->blocks;
+    a->kernels->attend(&j);
+    j.out = want;
+    cpu_kernels_plain.attend(&j);
+    for (size_t i = 0; i < n; i++) {
+        num += ((double)a->job.out[i] - want[i]) * ((double)a->job.out[i] - want[i]);
+        den += (double)want[i] * want[i];
+    }
+    free(want);
+    return num / den;
+}
+
 /* Contexts of `depth` positions in shuffled blocks, one KV head, `group` query heads. */
 static void bench_attention(struct bench *b, enum kv_type type, uint32_t dim, uint32_t rows)
 {
@@ -309,8 +329,8 @@ static void bench_attention(struct bench *b, enum kv_type type, uint32_t dim, ui
            4.0 * dim * DEPTH * GROUP * rows * a.n_contexts,
            b->f32,
            (double)n * (double)kv.block_bytes,
-           -1,
-           0);
+           attention_error(&a, (size_t)rows * GROUP * dim),
+           1e-11);
     free(memory);
     free(a.blocks);
     free(q);
@@ -514,6 +534,10 @@ int main(int argc, char **argv)
             continue; /* a set that this machine lacks is the one below */
         before = b.k;
         bench_isa(&b);
+    }
+    if (b.n_run == 0) {
+        fprintf(stderr, "kernels: no kernel's name begins with '%s'\n", o.kernel ? o.kernel : "");
+        return 2;
     }
     return b.n_failed ? 1 : 0;
 }

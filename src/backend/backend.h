@@ -90,8 +90,9 @@ struct backend {
     const struct backend_ops *ops;
 };
 
-/* The CPU backend (backend/cpu). WEIR_ISA=reference|avx2|avx512 in the environment limits the
- * kernels chosen. The model must outlive it. Errors: ERR_NOMEM, ERR_UNSUPPORTED, ERR_INVALID. */
+/* The CPU backend (backend/cpu). WEIR_ISA in the environment limits the kernels chosen:
+ * reference, avx2, avx-vnni, avx512 or avx512-bf16. The model must outlive it. Errors: ERR_NOMEM,
+ * ERR_UNSUPPORTED, ERR_INVALID. */
 enum err cpu_backend_create(const struct model *m,
                             const struct backend_config *cfg,
                             struct backend **out,
