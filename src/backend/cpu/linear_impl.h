@@ -24,8 +24,10 @@
 
 #if defined(__clang__)
 #define UNROLL _Pragma("unroll")
+#define UNROLL_4 _Pragma("unroll 4")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
+#define UNROLL_4 _Pragma("GCC unroll 4")
 #endif
 #define EACH_ROW UNROLL for (int m = 0; m < M; m++)
 

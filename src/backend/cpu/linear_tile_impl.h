@@ -153,22 +153,28 @@ INLINE void tile_int(const struct tile *t, uint32_t row, const int M, const enum
 INLINE void tile_float(const struct tile *t, uint32_t row, const int M)
 {
     const size_t x_tile = (size_t)t->j->act->k * ACT_TILE;
-    const float *x = t->j->act->x + row / ACT_TILE * x_tile + (size_t)t->first_k * ACT_TILE;
-    const float *w = (const float *)t->wide;
+    const float *x[TILE_FLOAT_M / ACT_TILE], *w = (const float *)t->wide;
+    for (int f = 0; f < M / ACT_TILE; f++)
+        x[f] = t->j->act->x + (row / ACT_TILE + f) * x_tile + (size_t)t->first_k * ACT_TILE;
     float *sums = tile_sums(t, row);
     vf acc[TILE_FLOAT_M][TILE_VECS];
     EACH_SUM acc[m][v] = vf_load(SUM_AT(m, v));
     size_t n = tile_asked(t, row, TILE_FLOAT_M);
-    for (uint32_t k = 0; k < t->n_k; k++) {
-        if (k % 32 == 0)
-            tile_ask(t, n++);
-        vf wv[TILE_VECS];
-        UNROLL for (int v = 0; v < TILE_VECS; v++) wv[v] =
-            vf_load(w + ((size_t)(v / PARTS) * TILE_FLOAT_K + k) * PANEL_COLS + v % PARTS * VL);
-        EACH_ROW
+    for (uint32_t k = 0; k < t->n_k; k += 32) {
+        const uint32_t end = t->n_k - k < 32 ? t->n_k : k + 32;
+        tile_ask(t, n++);
+        UNROLL_4 for (uint32_t i = k; i < end; i++)
         {
-            vf a = vf_set1(x[m / ACT_TILE * x_tile + (size_t)k * ACT_TILE + m % ACT_TILE]);
-            UNROLL for (int v = 0; v < TILE_VECS; v++) acc[m][v] = vf_fma(wv[v], a, acc[m][v]);
+            vf wv[TILE_VECS];
+            UNROLL for (int v = 0; v < TILE_VECS; v++) wv[v] =
+                vf_load(w + v / PARTS * TILE_FLOAT_K * PANEL_COLS + v % PARTS * VL);
+            EACH_ROW
+            {
+                vf a = vf_set1(x[m / ACT_TILE][m % ACT_TILE]);
+                UNROLL for (int v = 0; v < TILE_VECS; v++) acc[m][v] = vf_fma(wv[v], a, acc[m][v]);
+            }
+            w += PANEL_COLS;
+            UNROLL for (int f = 0; f < M / ACT_TILE; f++) x[f] += ACT_TILE;
         }
     }
     EACH_SUM vf_store(SUM_AT(m, v), acc[m][v]);
