@@ -238,7 +238,7 @@ static void bench_linear(struct bench *b, size_t f)
         bench_linear_rows(b, f, &w, panels, rows, true);
     for (uint32_t rows = slow ? 8 : 32; rows <= (slow ? 8u : MAX_ROWS); rows *= 8)
         bench_linear_rows(b, f, &w, panels, rows, false);
-    free((void *)(uintptr_t)w.data);
+    free((void *)w.data);
     free(panels);
 }
 

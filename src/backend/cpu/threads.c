@@ -32,23 +32,22 @@ struct waited {
 };
 
 /* Words that different threads write lie in different cache lines. */
-struct pool {
+struct pool { /* NOLINT(clang-analyzer-optin.performance.Padding): see above */
     _Alignas(64) atomic_uint_least64_t cursor; /* phase << ITEM_BITS | next item */
     _Alignas(64) atomic_uint n_done;           /* items of the phase that are done */
     _Alignas(64) atomic_uint_least64_t first;  /* number of the walk's first phase, */
     atomic_uint_least64_t end;                 /* and of the one after its last */
     pool_item_fn fn;                           /* valid while an item is held */
     void *ctx;
-    atomic_uint *n_items; /* [max_phases] of this walk */
-    uint32_t max_phases;
-    atomic_bool stop;
-    atomic_uint n_sleeping;
-    pthread_mutex_t lock; /* guards falling asleep and waking */
-    pthread_cond_t wake;
-    uint32_t n;
+    atomic_uint *n_items;         /* [max_phases] of this walk */
     pthread_t *threads;           /* [n - 1] */
     atomic_uint_least64_t walked; /* ns, of worker 0 */
     struct waited *waited;        /* [n] */
+    pthread_cond_t wake;
+    pthread_mutex_t lock; /* guards falling asleep and waking */
+    atomic_uint n_sleeping;
+    uint32_t n, max_phases;
+    atomic_bool stop;
 };
 
 struct worker_arg {
