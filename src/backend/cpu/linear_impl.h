@@ -47,11 +47,11 @@
 /* Where the pair of groups of 32 lies to which group i belongs: 64 bytes of scales, then both. */
 #define PAIR_AT(i, group_bytes) ((size_t)((i) / 2) * (64 + 2 * (group_bytes)))
 
-/* The rows that meet a panel bring it from memory. Not every processor looks far enough ahead by
- * itself, none with several rows to a weight: so ask for what comes j->prefetch bytes later. Past
- * the last panel a prefetch does no harm. */
+/* The first rows to meet a panel bring it from memory. Not every processor looks far enough ahead
+ * by itself, none with several rows to a weight: so ask for what comes j->prefetch bytes later.
+ * Past the last panel a prefetch does no harm. */
 #define PREFETCH(w, n_bytes)                                                                       \
-    if (h == 0 && j->prefetch)                                                                     \
+    if (h == 0 && row == j->first_row && j->prefetch)                                              \
     UNROLL for (int l = 0; l < (n_bytes); l += 64)                                                 \
         __builtin_prefetch((const uint8_t *)(w) + j->prefetch + l)
 

@@ -240,7 +240,28 @@ static void run_tiled(const struct linear_job *j, const struct tile_format *f)
     }
 }
 
+#if VL == 16
+#define DEFINE_MULTIPLY_INT(name, kind)                                                            \
+    static void multiply4_##name(const struct tile *t, uint32_t row)                               \
+    {                                                                                              \
+        tile_int(t, row, 4, kind);                                                                 \
+    }                                                                                              \
+    static void multiply8_##name(const struct tile *t, uint32_t row)                               \
+    {                                                                                              \
+        tile_int(t, row, 8, kind);                                                                 \
+    }
+#define MULTIPLY_INT(name) multiply4_##name, multiply8_##name
+#else
+#define DEFINE_MULTIPLY_INT(name, kind)                                                            \
+    static void multiply4_##name(const struct tile *t, uint32_t row)                               \
+    {                                                                                              \
+        tile_int(t, row, 4, kind);                                                                 \
+    }
+#define MULTIPLY_INT(name) multiply4_##name
+#endif
+
 #define DEFINE_TILE_INT(name, kind)                                                                \
+    DEFINE_MULTIPLY_INT(name, kind)                                                                \
     static void widen_part_##name(const struct tile *t, uint32_t panel)                            \
     {                                                                                              \
         uint8_t *to = t->wide + (size_t)panel * TILE_GROUPS * WIDE_BYTES;                          \
@@ -248,22 +269,13 @@ static void run_tiled(const struct linear_job *j, const struct tile_format *f)
             widen_##name(                                                                          \
                 t->panels + panel * t->j->panel_bytes, t->first_k / 32 + i, to + i * WIDE_BYTES);  \
     }                                                                                              \
-    static void multiply4_##name(const struct tile *t, uint32_t row)                               \
-    {                                                                                              \
-        tile_int(t, row, 4, kind);                                                                 \
-    }                                                                                              \
-    static void multiply8_##name(const struct tile *t, uint32_t row)                               \
-    {                                                                                              \
-        tile_int(t, row, TILE_INT_M, kind);                                                        \
-    }                                                                                              \
     static void tiled_##name(const struct linear_job *j)                                           \
     {                                                                                              \
-        static const struct tile_format format = {                                                 \
-            .part_k = TILE_K,                                                                      \
-            .part_bytes = PART_BYTES_##name,                                                       \
-            .max_rows = TILE_INT_M,                                                                \
-            .widen = widen_part_##name,                                                            \
-            .multiply = {multiply4_##name, multiply8_##name}};                                     \
+        static const struct tile_format format = {.part_k = TILE_K,                                \
+                                                  .part_bytes = PART_BYTES_##name,                 \
+                                                  .max_rows = TILE_INT_M,                          \
+                                                  .widen = widen_part_##name,                      \
+                                                  .multiply = {MULTIPLY_INT(name)}};               \
         run_tiled(j, &format);                                                                     \
     }
 

@@ -7,6 +7,7 @@
  *     anything else       VL = 4     arrays of C floats
  *
  *     vf   VL floats        vi   VL int32        vb   4 * VL bytes, four to a lane
+ *     vn   sums of small unsigned bytes over one group of 32: as vi, or narrower where faster
  *
  * vi_dot multiplies four unsigned bytes a lane with four signed bytes that all lanes share, and
  * adds the four products to the lane: exact integers on every instruction set. */

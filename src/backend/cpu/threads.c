@@ -25,7 +25,7 @@ enum {
 #define ITEM_MASK ((UINT64_C(1) << ITEM_BITS) - 1)
 #define NO_ITEM ITEM_MASK
 
-/* Ticks in which a worker found nothing to take though a walk was under way. Its own writes only.
+/* Time in which a worker found nothing to take though a walk was under way. Its own writes only.
  */
 struct waited {
     _Alignas(64) atomic_uint_least64_t ns;

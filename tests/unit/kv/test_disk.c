@@ -520,6 +520,7 @@ static void test_calls_allocate_nothing(void **state)
         done.bytes = NULL;
     }
     assert_int_equal(mem_watched(), before);
+    disk_test_close(x); /* what moves while it is counted may be counted twice */
     assert_true(real_bytes(x->dir) <= segments(1));
 }
 
