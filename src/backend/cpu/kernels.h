@@ -36,6 +36,7 @@ enum {
     WIDE_BYTES = 640,   /* 32 of K of a panel of quantised weights, made ready for multiplying */
     WIDE_PART_BYTES = 2 * TILE_FLOAT_K * PANEL_COLS * 4, /* two panels, of either */
     LINEAR_MAX_ROWS = 256,                               /* of a job */
+    LINEAR_FEW_ROWS = 8, /* up to so many, weights are taken apart as they come; more are tiled */
     LINEAR_SCRATCH_BYTES = WIDE_PART_BYTES + LINEAR_MAX_ROWS * 2 * PANEL_COLS * 4,
     PANEL_Q4_K_BYTES = 8 * 256 + 128 + 128 + 32 + 32, /* for each 256 of K */
     PANEL_Q6_K_BYTES = 8 * 384 + 256 + 32 + 32,

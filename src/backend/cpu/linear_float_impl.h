@@ -53,8 +53,11 @@ INLINE vf load_bf16_at(const uint8_t *panel, size_t k, int h)
             EACH_ROW UNROLL for (int p = 0; p < P; p++) acc[m][p] = vf_zero();                     \
             uint32_t i = 0;                                                                        \
             for (; i + 2 <= k; i += 2) {                                                           \
-                UNROLL for (int p = 0; p < P; p++) PREFETCH(                                       \
-                    w + p * j->panel_bytes + (size_t)i * 16 * (value_bytes), 32 * (value_bytes));  \
+                UNROLL for (int p = 0; p < P; p++)                                                 \
+                {                                                                                  \
+                    const uint8_t *panel = w + p * j->panel_bytes;                                 \
+                    PREFETCH(panel, panel + (size_t)i * 16 * (value_bytes), 32 * (value_bytes))    \
+                }                                                                                  \
                 FLOAT_STEP(load, i)                                                                \
                 FLOAT_STEP(load, i + 1)                                                            \
             }                                                                                      \

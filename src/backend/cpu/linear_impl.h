@@ -47,13 +47,16 @@
 /* Where the pair of groups of 32 lies to which group i belongs: 64 bytes of scales, then both. */
 #define PAIR_AT(i, group_bytes) ((size_t)((i) / 2) * (64 + 2 * (group_bytes)))
 
-/* The first rows to meet a panel bring it from memory. Not every processor looks far enough ahead
- * by itself, none with several rows to a weight: so ask for what comes j->prefetch bytes later.
- * Past the last panel a prefetch does no harm. */
-#define PREFETCH(w, n_bytes)                                                                       \
-    if (h == 0 && row == j->first_row && j->prefetch)                                              \
-    UNROLL for (int l = 0; l < (n_bytes); l += 64)                                                 \
-        __builtin_prefetch((const uint8_t *)(w) + j->prefetch + l)
+/* The first rows to meet P panels bring them from memory. Not every processor looks far enough
+ * ahead by itself, none with several rows to a weight: so ask for what comes j->prefetch bytes
+ * later than `at` of the panel, where it ends for the start of the one P further. Past the last
+ * panel a prefetch does no harm. */
+#define PREFETCH(panel, at, n_bytes)                                                               \
+    if (h == 0 && row == j->first_row && j->prefetch) {                                            \
+        size_t next_ = (size_t)((at) - (panel)) + j->prefetch;                                     \
+        next_ += next_ < j->panel_bytes ? 0 : (size_t)(P - 1) * j->panel_bytes;                    \
+        UNROLL for (int l = 0; l < (n_bytes); l += 64) __builtin_prefetch((panel) + next_ + l);    \
+    }
 
 INLINE void linear_put(const struct linear_job *j, uint32_t row, uint32_t col, vf sum)
 {
@@ -115,9 +118,6 @@ enum { WIDE_SECOND = 64, WIDE_Q = 128 };
 #include "backend/cpu/linear_bf16dot_impl.h"
 #endif
 
-/* Up to this many rows a weight is taken apart as it comes; more are tiled. */
-enum { FEW_ROWS = 8 };
-
 /* A tile of rows stays in the nearest cache while the job's panels pass by. */
 #define EACH_TILE                                                                                  \
     for (uint32_t row = j->first_row, left = j->n_rows; left > 0;                                  \
@@ -161,32 +161,11 @@ enum { FEW_ROWS = 8 };
         MORE_CASES(call)                                                                           \
     }
 
-#define DEFINE_RUN_INT(name)                                                                       \
-    static void run_##name(const struct linear_job *j)                                             \
-    {                                                                                              \
-        if (j->n_rows > FEW_ROWS) {                                                                \
-            tiled_##name(j);                                                                       \
-            return;                                                                                \
-        }                                                                                          \
-        EACH_TILE                                                                                  \
-        for (uint32_t p = 0; p < j->n_panels; p++)                                                 \
-            SWITCH_ROWS(RUN_linear_##name)                                                         \
-    }
-
-#define RUN_linear_q8_0(m, t) linear_q8_0(j, p, row, (m), (t))
-#define RUN_linear_q4_0(m, t) linear_q4_0(j, p, row, (m), (t))
-#define RUN_linear_q4_k(m, t) linear_q4_k(j, p, row, (m), (t))
-#define RUN_linear_q6_k(m, t) linear_q6_k(j, p, row, (m), (t))
-DEFINE_RUN_INT(q8_0)
-DEFINE_RUN_INT(q4_0)
-DEFINE_RUN_INT(q4_k)
-DEFINE_RUN_INT(q6_k)
-
-/* One or two rows take four panels at a time, more take two. */
-#define DEFINE_RUN_FLOAT(attribute, name)                                                          \
+/* One or two rows take four panels at a time, more take two: as many streams from memory. */
+#define DEFINE_RUN(attribute, name)                                                                \
     attribute static void run_##name(const struct linear_job *j)                                   \
     {                                                                                              \
-        if (j->n_rows > FEW_ROWS) {                                                                \
+        if (j->n_rows > LINEAR_FEW_ROWS) {                                                         \
             tiled_##name(j);                                                                       \
             return;                                                                                \
         }                                                                                          \
@@ -200,18 +179,30 @@ DEFINE_RUN_INT(q6_k)
         }                                                                                          \
     }
 
+#define RUN_linear_q8_0(m, t) linear_q8_0(j, p, row, (m), (t), 1)
+#define RUN_WIDE_linear_q8_0(m, t) linear_q8_0(j, p, row, (m), (t), (m) <= 2 ? 4 : 2)
+DEFINE_RUN(, q8_0)
+#define RUN_linear_q4_0(m, t) linear_q4_0(j, p, row, (m), (t), 1)
+#define RUN_WIDE_linear_q4_0(m, t) linear_q4_0(j, p, row, (m), (t), (m) <= 2 ? 4 : 2)
+DEFINE_RUN(, q4_0)
+#define RUN_linear_q4_k(m, t) linear_q4_k(j, p, row, (m), (t), 1)
+#define RUN_WIDE_linear_q4_k(m, t) linear_q4_k(j, p, row, (m), (t), (m) <= 2 ? 4 : 2)
+DEFINE_RUN(, q4_k)
+#define RUN_linear_q6_k(m, t) linear_q6_k(j, p, row, (m), (t), 1)
+#define RUN_WIDE_linear_q6_k(m, t) linear_q6_k(j, p, row, (m), (t), (m) <= 2 ? 4 : 2)
+DEFINE_RUN(, q6_k)
 #define RUN_linear_f32(m, t) linear_f32(j, p, row, (m), (t), 1)
-#define RUN_linear_f16(m, t) linear_f16(j, p, row, (m), (t), 1)
-#define RUN_linear_bf16(m, t) linear_bf16(j, p, row, (m), (t), 1)
 #define RUN_WIDE_linear_f32(m, t) linear_f32(j, p, row, (m), (t), (m) <= 2 ? 4 : 2)
+DEFINE_RUN(, f32)
+#define RUN_linear_f16(m, t) linear_f16(j, p, row, (m), (t), 1)
 #define RUN_WIDE_linear_f16(m, t) linear_f16(j, p, row, (m), (t), (m) <= 2 ? 4 : 2)
+DEFINE_RUN(, f16)
+#define RUN_linear_bf16(m, t) linear_bf16(j, p, row, (m), (t), 1)
 #define RUN_WIDE_linear_bf16(m, t) linear_bf16(j, p, row, (m), (t), (m) <= 2 ? 4 : 2)
-DEFINE_RUN_FLOAT(, f32)
-DEFINE_RUN_FLOAT(, f16)
-DEFINE_RUN_FLOAT(, bf16)
+DEFINE_RUN(, bf16)
 
 #ifdef WITH_BF16_DOT
 #define RUN_linear_bf16dot(m, t) linear_bf16dot(j, p, row, (m), (t), 1)
 #define RUN_WIDE_linear_bf16dot(m, t) linear_bf16dot(j, p, row, (m), (t), (m) <= 2 ? 4 : 2)
-DEFINE_RUN_FLOAT(BF16_DOT, bf16dot)
+DEFINE_RUN(BF16_DOT, bf16dot)
 #endif

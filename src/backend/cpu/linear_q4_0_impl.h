@@ -20,25 +20,29 @@
     }
 
 INLINE void linear_q4_0(
-    const struct linear_job *j, uint32_t p, uint32_t row, const int M, const int T)
+    const struct linear_job *j, uint32_t p0, uint32_t row, const int M, const int T, const int P)
 {
     ACT_POINTERS;
-    const uint8_t *panel = j->panels + p * j->panel_bytes;
+    const uint8_t *panels = j->panels + p0 * j->panel_bytes;
     for (int h = 0; h < PARTS; h++) {
-        vf acc[LINEAR_M];
-        EACH_ROW acc[m] = vf_zero();
-        for (uint32_t i = 0; i < n_blocks; i++) {
-            const uint8_t *scales = panel + PAIR_AT(i, 256) + i % 2 * 32 + h * VL * 2;
-            const uint8_t *w = panel + PAIR_AT(i, 256) + 64 + i % 2 * 256 + h * VL * 4;
-            PREFETCH(w, 256);
-            vn s[LINEAR_M];
-            EACH_ROW s[m] = vn_begin(ACT_BLOCK(i, m)->n8);
-            NIBBLE_DOTS(w, i, s)
-            vf ws = vf_load_f16((const uint16_t *)scales);
-            EACH_ROW acc[m] =
-                add_group(acc[m], vn_end(s[m], ACT_BLOCK(i, m)->n8), ws, ACT_BLOCK(i, m));
-        }
-        EACH_ROW linear_put(j, row + m, p * PANEL_COLS + h * VL, acc[m]);
+        vf acc[LINEAR_M][4];
+        EACH_ROW UNROLL for (int p = 0; p < P; p++) acc[m][p] = vf_zero();
+        for (uint32_t i = 0; i < n_blocks; i++)
+            UNROLL for (int p = 0; p < P; p++)
+            {
+                const uint8_t *panel = panels + p * j->panel_bytes;
+                const uint8_t *scales = panel + PAIR_AT(i, 256) + i % 2 * 32 + h * VL * 2;
+                const uint8_t *w = panel + PAIR_AT(i, 256) + 64 + i % 2 * 256 + h * VL * 4;
+                PREFETCH(panel, w - 64, 64 + 256)
+                vn s[LINEAR_M];
+                EACH_ROW s[m] = vn_begin(ACT_BLOCK(i, m)->n8);
+                NIBBLE_DOTS(w, i, s)
+                vf ws = vf_load_f16((const uint16_t *)scales);
+                EACH_ROW acc[m][p] =
+                    add_group(acc[m][p], vn_end(s[m], ACT_BLOCK(i, m)->n8), ws, ACT_BLOCK(i, m));
+            }
+        EACH_ROW UNROLL for (int p = 0; p < P; p++)
+            linear_put(j, row + m, (p0 + p) * PANEL_COLS + h * VL, acc[m][p]);
     }
 }
 

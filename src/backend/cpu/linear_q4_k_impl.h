@@ -10,31 +10,36 @@
  *
  * The second term meets only the sum of the activations, which is packed with them. */
 INLINE void linear_q4_k(
-    const struct linear_job *j, uint32_t p, uint32_t row, const int M, const int T)
+    const struct linear_job *j, uint32_t p0, uint32_t row, const int M, const int T, const int P)
 {
     ACT_POINTERS;
-    const uint8_t *panel = j->panels + p * j->panel_bytes;
+    const uint8_t *panels = j->panels + p0 * j->panel_bytes;
     for (int h = 0; h < PARTS; h++) {
-        vf acc[LINEAR_M];
-        EACH_ROW acc[m] = vf_zero();
+        vf acc[LINEAR_M][4];
+        EACH_ROW UNROLL for (int p = 0; p < P; p++) acc[m][p] = vf_zero();
         for (uint32_t super = 0; super < n_blocks / 8; super++) {
-            const uint8_t *base = panel + (size_t)super * PANEL_Q4_K_BYTES;
-            vf d = vf_load_f16((const uint16_t *)base + h * VL);
-            vf dmin = vf_load_f16((const uint16_t *)base + 16 + h * VL);
-            for (uint32_t g8 = 0; g8 < 8; g8++) {
-                const uint32_t i = super * 8 + g8;
-                const uint8_t *scales = base + 64 + PAIR_AT(g8, 256) + g8 % 2 * 32 + h * VL;
-                const uint8_t *w = base + 128 + PAIR_AT(g8, 256) + g8 % 2 * 256 + h * VL * 4;
-                PREFETCH(w, 256);
-                vn s[LINEAR_M];
-                EACH_ROW s[m] = vn_begin(0);
-                NIBBLE_DOTS(w, i, s)
-                vf ws = vf_mul(d, vf_load_u8(scales));
-                vf wm = vf_mul(dmin, vf_load_u8(scales + 16));
-                EACH_ROW acc[m] = add_group_min(acc[m], vn_end(s[m], 0), ws, wm, ACT_BLOCK(i, m));
-            }
+            for (uint32_t g8 = 0; g8 < 8; g8++)
+                UNROLL for (int p = 0; p < P; p++)
+                {
+                    const uint8_t *panel = panels + p * j->panel_bytes;
+                    const uint8_t *base = panel + (size_t)super * PANEL_Q4_K_BYTES;
+                    vf d = vf_load_f16((const uint16_t *)base + h * VL);
+                    vf dmin = vf_load_f16((const uint16_t *)base + 16 + h * VL);
+                    const uint32_t i = super * 8 + g8;
+                    const uint8_t *scales = base + 64 + PAIR_AT(g8, 256) + g8 % 2 * 32 + h * VL;
+                    const uint8_t *w = base + 128 + PAIR_AT(g8, 256) + g8 % 2 * 256 + h * VL * 4;
+                    PREFETCH(panel, w - 64, 64 + 256)
+                    vn s[LINEAR_M];
+                    EACH_ROW s[m] = vn_begin(0);
+                    NIBBLE_DOTS(w, i, s)
+                    vf ws = vf_mul(d, vf_load_u8(scales));
+                    vf wm = vf_mul(dmin, vf_load_u8(scales + 16));
+                    EACH_ROW acc[m][p] =
+                        add_group_min(acc[m][p], vn_end(s[m], 0), ws, wm, ACT_BLOCK(i, m));
+                }
         }
-        EACH_ROW linear_put(j, row + m, p * PANEL_COLS + h * VL, acc[m]);
+        EACH_ROW UNROLL for (int p = 0; p < P; p++)
+            linear_put(j, row + m, (p0 + p) * PANEL_COLS + h * VL, acc[m][p]);
     }
 }
 

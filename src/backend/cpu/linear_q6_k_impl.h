@@ -23,35 +23,39 @@
     }
 
 INLINE void linear_q6_k(
-    const struct linear_job *j, uint32_t p, uint32_t row, const int M, const int T)
+    const struct linear_job *j, uint32_t p0, uint32_t row, const int M, const int T, const int P)
 {
     ACT_POINTERS;
-    const uint8_t *panel = j->panels + p * j->panel_bytes;
+    const uint8_t *panels = j->panels + p0 * j->panel_bytes;
     for (int h = 0; h < PARTS; h++) {
-        vf acc[LINEAR_M];
-        EACH_ROW acc[m] = vf_zero();
+        vf acc[LINEAR_M][4];
+        EACH_ROW UNROLL for (int p = 0; p < P; p++) acc[m][p] = vf_zero();
         for (uint32_t super = 0; super < n_blocks / 8; super++) {
-            const uint8_t *base = panel + (size_t)super * PANEL_Q6_K_BYTES;
-            vf d = vf_load_f16((const uint16_t *)base + h * VL);
-            for (uint32_t g8 = 0; g8 < 8; g8++) {
-                const uint32_t i = super * 8 + g8;
-                const uint8_t *pair = base + 64 + PAIR_AT(g8, 384);
-                const int8_t *scales = (const int8_t *)pair + g8 % 2 * 32 + h * VL;
-                const uint8_t *w = pair + 64 + g8 % 2 * 384 + h * VL * 4;
-                PREFETCH(w, 384);
-                vi s[LINEAR_M];
-                vf t[LINEAR_M];
-                vf ws = vf_mul(d, vf_load_i8(scales));
-                EACH_ROW s[m] = vi_set1(ACT_BLOCK(i, m)->n32[0]);
-                SIX_BIT_DOTS(w, i, 0, s)
-                EACH_ROW t[m] = vf_mul(vf_from_i(s[m]), ws);
-                ws = vf_mul(d, vf_load_i8(scales + 16));
-                EACH_ROW s[m] = vi_set1(ACT_BLOCK(i, m)->n32[1]);
-                SIX_BIT_DOTS(w, i, 1, s)
-                EACH_ROW acc[m] = add_halves(acc[m], t[m], s[m], ws, ACT_BLOCK(i, m));
-            }
+            for (uint32_t g8 = 0; g8 < 8; g8++)
+                UNROLL for (int p = 0; p < P; p++)
+                {
+                    const uint8_t *panel = panels + p * j->panel_bytes;
+                    const uint8_t *base = panel + (size_t)super * PANEL_Q6_K_BYTES;
+                    vf d = vf_load_f16((const uint16_t *)base + h * VL);
+                    const uint32_t i = super * 8 + g8;
+                    const uint8_t *pair = base + 64 + PAIR_AT(g8, 384);
+                    const int8_t *scales = (const int8_t *)pair + g8 % 2 * 32 + h * VL;
+                    const uint8_t *w = pair + 64 + g8 % 2 * 384 + h * VL * 4;
+                    PREFETCH(panel, w - 64, 64 + 384)
+                    vi s[LINEAR_M];
+                    vf t[LINEAR_M];
+                    vf ws = vf_mul(d, vf_load_i8(scales));
+                    EACH_ROW s[m] = vi_set1(ACT_BLOCK(i, m)->n32[0]);
+                    SIX_BIT_DOTS(w, i, 0, s)
+                    EACH_ROW t[m] = vf_mul(vf_from_i(s[m]), ws);
+                    ws = vf_mul(d, vf_load_i8(scales + 16));
+                    EACH_ROW s[m] = vi_set1(ACT_BLOCK(i, m)->n32[1]);
+                    SIX_BIT_DOTS(w, i, 1, s)
+                    EACH_ROW acc[m][p] = add_halves(acc[m][p], t[m], s[m], ws, ACT_BLOCK(i, m));
+                }
         }
-        EACH_ROW linear_put(j, row + m, p * PANEL_COLS + h * VL, acc[m]);
+        EACH_ROW UNROLL for (int p = 0; p < P; p++)
+            linear_put(j, row + m, (p0 + p) * PANEL_COLS + h * VL, acc[m][p]);
     }
 }
 

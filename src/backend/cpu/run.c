@@ -181,13 +181,20 @@ static void run_panels(const struct cpu_backend *b,
     }
 }
 
-/* Panels an item takes: enough items for balance, few enough that taking them costs nothing. */
-static uint32_t panel_chunk(const struct phase *p, uint32_t n_row_blocks, uint32_t n_workers)
+/* Panels an item takes: enough items for balance, few enough that taking them costs nothing. Few
+ * rows read each panel once, as one long stream: every item begins it anew. More rows pass over the
+ * panels of an item one block after the other, so these stay in the L2 cache meanwhile. */
+static uint32_t panel_chunk(const struct phase *p, uint32_t n_rows, uint32_t n_workers)
 {
-    uint32_t by_cache = (uint32_t)(CHUNK_BYTES / p->panel_bytes);
-    uint32_t by_balance = (uint32_t)((uint64_t)p->n_panels * n_row_blocks / (n_workers * 16));
-    uint32_t chunk = by_cache < by_balance ? by_cache : by_balance;
-    chunk = chunk < MAX_CHUNK ? chunk : MAX_CHUNK;
+    const uint32_t n_row_blocks = (n_rows + ROW_BLOCK - 1) / ROW_BLOCK;
+    const bool few = n_rows <= LINEAR_FEW_ROWS;
+    uint32_t chunk =
+        (uint32_t)((uint64_t)p->n_panels * n_row_blocks / (n_workers * (few ? 4 : 16)));
+    if (!few) {
+        const uint32_t by_cache = (uint32_t)(CHUNK_BYTES / p->panel_bytes);
+        chunk = chunk < by_cache ? chunk : by_cache;
+        chunk = chunk < MAX_CHUNK ? chunk : MAX_CHUNK;
+    }
     return chunk >= 4 ? chunk / 4 * 4 : chunk ? chunk : 1;
 }
 
@@ -297,7 +304,7 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
         p->chunk = p->chunk ? p->chunk : 1;
         return (n_rows + p->chunk - 1) / p->chunk;
     case PHASE_LINEAR:
-        p->chunk = panel_chunk(p, n_row_blocks, n_workers);
+        p->chunk = panel_chunk(p, n_rows, n_workers);
         return (p->n_panels + p->chunk - 1) / p->chunk * n_row_blocks;
     case PHASE_ATTENTION:
         return n_attention_items(b) * b->n_ranges;

@@ -48,17 +48,22 @@ static double run_peak_f32(uint64_t n)
     return (double)n * N_SUMS * VL * 2;
 }
 
-/* Asking 1 KiB ahead costs nothing, and on some processors reads a quarter faster. */
+/* Four places at a time and asking ahead of each, as the kernels of one row do: twice as fast as
+ * one place on some processors. */
 static uint64_t run_read(const void *p, size_t n)
 {
-    const uint8_t *at = p;
+    enum { LINE = 64, AHEAD = 2048 };
+    const size_t quarter = n / 4;
     vf s[4];
     UNROLL for (int i = 0; i < 4; i++) s[i] = vf_zero();
-    for (size_t b = 0; b < n; b += 16 * VL) {
-        for (size_t l = 0; l < 16 * VL; l += 64)
-            __builtin_prefetch(at + b + 1024 + l);
-        UNROLL for (int i = 0; i < 4; i++) s[i] =
-            vf_add(s[i], vf_load((const float *)(at + b) + i * VL));
+    for (size_t b = 0; b < quarter; b += LINE) {
+        UNROLL for (int i = 0; i < 4; i++)
+        {
+            const uint8_t *at = (const uint8_t *)p + i * quarter + b;
+            __builtin_prefetch(at + AHEAD);
+            UNROLL for (int v = 0; v < LINE; v += 4 * VL) s[i] =
+                vf_add(s[i], vf_load((const float *)(at + v)));
+        }
     }
     float total = vf_sum(vf_add(vf_add(s[0], s[1]), vf_add(s[2], s[3])));
     uint32_t bits;
