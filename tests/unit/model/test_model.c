@@ -65,7 +65,7 @@ static void test_rope_factors(void **state)
         float f;
         memcpy(&f, t->data + i * sizeof f, sizeof f);
         double want = pow(m->hp.rope_freq_base, -2.0 * i / m->hp.rope_dims) / f;
-        assert_true(fabs(m->rope_inv_freq[i] - want) < 1e-12);
+        assert_true(fabs(m->ropes[ROPE_FULL].inv_freq[i] - want) < 1e-12);
     }
     model_destroy(m);
 }
