@@ -75,7 +75,8 @@ enum err model_load(const char *path, struct model **out, struct err_info *e)
 
 enum err model_set_context(struct model *m, uint32_t n_ctx, struct err_info *e)
 {
-    return rope_read(m, arch_find(m->arch, strlen(m->arch)), n_ctx, e);
+    const struct arch *arch = arch_find(m->arch, strlen(m->arch));
+    return rope_read(m, arch, n_ctx ? n_ctx : m->hp.n_ctx_train, e);
 }
 
 void model_destroy(struct model *m)

@@ -153,8 +153,8 @@ enum err model_from_gguf(struct gguf *g, const char *name, struct model **out, s
     WEIR_MUST_USE;
 
 /* Say for how many positions the model will be used: some have one set of rotation factors for
- * contexts as long as they were first trained on and another for longer ones. Without this call
- * n_ctx_train decides. Before a backend is made. Errors: ERR_FORMAT (of the factors). */
+ * contexts as long as they were first trained on and another for longer ones. Without this call, or
+ * with 0, n_ctx_train decides. Before a backend is made. Errors: ERR_FORMAT (of the factors). */
 enum err model_set_context(struct model *m, uint32_t n_ctx, struct err_info *e) WEIR_MUST_USE;
 
 void model_destroy(struct model *m);

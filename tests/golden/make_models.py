@@ -3,7 +3,7 @@
 
 Usage: make_models.py FOLDER [NAME...]     needs numpy and the gguf package; no test needs it
 
-Writes NAME.f32.gguf, NAME.f32.json (prompt, rows, greedy tokens and their margins) and
+Writes NAME.f32.gguf (without .f32 where the name says otherwise), NAME.f32.json (prompt, rows, greedy tokens and their margins) and
 NAME.f32.logits (float32 [rows, n_vocab]) of each model of MODELS, which are what
 tests/data/golden/variants holds. The weights are random. The logits are those of `forward`, a pass
 in float64 written from the papers; they were compared with llama.cpp's in f32 wherever it computes
@@ -15,6 +15,9 @@ import sys
 
 import gguf
 import numpy as np
+from gguf import quants
+
+Q8_0 = gguf.GGMLQuantizationType.Q8_0
 
 N_VOCAB, N_PROMPT, N_GREEDY = 264, 70, 24
 ROWS = [0, 1, 2, 15, 16, 31, 32, 47, 63, 69]
@@ -71,6 +74,11 @@ MODELS = {
         window=24, full_every=4, scaling="yarn", factor=4.0, first_ctx=64, window_unscaled=True,
         keys={"attention.sliding_window": 24, "rope.scaling.type": "yarn",
               "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64}),
+    "gpt-oss-q8_0": dict(
+        arch="gpt-oss", dim=16, base=150000.0, pair="halves", qkv_bias=True, out_bias=True,
+        sinks=True, experts=8, used=3, ff=32, ff_expert=32, expert_bias=True, expert_length=32,
+        act="clamped", window=16, full_every=2, keys={"attention.sliding_window": 16},
+        quantised=True, nmse_llama_cpp=4.25e-4),
 }
 
 
@@ -145,6 +153,11 @@ def tensors_of(c, rng):
     return t
 
 
+def is_matrix(name):
+    """Whether a quantised model holds it in blocks: all but norms, biases, sinks and the router."""
+    return name.endswith(".weight") and not any(x in name for x in ("norm", "sinks", "gate_inp"))
+
+
 def write_gguf(path, name, c, t):
     w = gguf.GGUFWriter(path, c["arch"])
     w.add_name(f"weir-test-{name}")
@@ -180,7 +193,8 @@ def write_gguf(path, name, c, t):
     w.add_bos_token_id(1)
     w.add_eos_token_id(2)
     for k, v in t.items():
-        w.add_tensor(k, v)
+        q8 = c.get("quantised") and is_matrix(k)
+        w.add_tensor(k, quants.quantize(v, Q8_0) if q8 else v, raw_dtype=Q8_0 if q8 else None)
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file(progress=False)
@@ -319,8 +333,11 @@ def make(folder, name, seed):
     c = {**BASE, **MODELS[name]}
     rng = np.random.default_rng(seed)
     t = tensors_of(c, rng)
-    stem = str(folder / f"{name}.f32")
+    stem = str(folder / (name if c.get("quantised") else f"{name}.f32"))
     write_gguf(stem + ".gguf", name, c, t)
+    if c.get("quantised"): # the exact logits are those of what the blocks mean
+        t = {k: quants.dequantize(quants.quantize(v, Q8_0), Q8_0) if is_matrix(k) else v
+             for k, v in t.items()}
     ids = [int(i) for i in rng.integers(3, N_VOCAB, N_PROMPT)]
     logits = forward(c, t, ids)
     logits[ROWS].astype(np.float32).tofile(stem + ".logits")
@@ -331,9 +348,11 @@ def make(folder, name, seed):
         greedy.append(int(last.argmax()))
         margins.append(round(float(best[0] - best[1]), 6))
         text.append(greedy[-1])
-    with open(stem + ".json", "w") as f:
-        json.dump({"prompt": ids, "logit_rows": ROWS, "greedy": greedy, "top1_minus_top2": margins,
-                   "seed": seed}, f)
+    about = {"prompt": ids, "logit_rows": ROWS, "greedy": greedy, "top1_minus_top2": margins,
+             "seed": seed}
+    if "nmse_llama_cpp" in c:
+        about["nmse_llama_cpp"] = c["nmse_llama_cpp"]
+    pathlib.Path(stem + ".json").write_text(json.dumps(about))
 
 
 if __name__ == "__main__":
