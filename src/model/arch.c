@@ -72,6 +72,7 @@ static const struct arch rows[] = {
      .window_unscaled = true},
     {.name = "granite",
      .rope = ROPE_ADJACENT,
+     .rope_switch = true,
      .qkv_bias = OPTIONAL,
      .out_bias = OPTIONAL,
      .norms = NORM_BEFORE,

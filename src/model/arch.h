@@ -40,6 +40,7 @@ struct arch {
     bool window_unscaled;      /* windowed layers rotate without the scaling of long contexts */
     float attention_cap, logit_cap; /* where the file does not say */
     uint32_t by_width_layers;       /* with so many layers scores scale by n_embd / n_head */
+    bool rope_switch;               /* rope.scaling.finetuned false: no layer is rotated */
     uint32_t no_rope_step;          /* every n-th layer is not rotated; 0: all are */
 };
 

@@ -199,9 +199,14 @@ static void add_qkv(struct builder *b, enum model_buf in)
         add_linear(b, stems[i], in, width[in], bufs[i], n[i], b->arch->qkv_bias);
 }
 
-static enum rope_table rope_of(const struct builder *b, bool windowed)
+static enum rope_table rope_of(struct builder *b, bool windowed)
 {
     const uint32_t step = b->arch->no_rope_step;
+    bool rotates = true;
+    if (b->arch->rope_switch && !b->err)
+        b->err = key_bool(b->m, "rope.scaling.finetuned", &rotates, b->e);
+    if (!rotates)
+        return ROPE_NONE;
     if (step && (b->layer + 1) % step == 0)
         return ROPE_NONE;
     return windowed && b->m->ropes[ROPE_WINDOW].inv_freq ? ROPE_WINDOW : ROPE_FULL;
