@@ -231,9 +231,9 @@ static enum err read_factor(const struct model *m, const char *suffix, float *v,
 static enum err read_scales(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
-    const float dims = arch->by_width_layers && hp->n_layer == arch->by_width_layers
-                           ? (float)(hp->n_embd / hp->n_head)
-                           : (float)hp->head_dim;
+    uint32_t dims = hp->head_dim;
+    if (hp->n_layer == arch->by_width_layers && hp->n_embd >= hp->n_head)
+        dims = hp->n_embd / hp->n_head;
     enum err err;
     hp->attention_scale = (float)(1.0 / sqrt((double)dims));
     hp->embedding_scale = arch->embed_sqrt ? sqrtf((float)hp->n_embd) : 1.0f;

@@ -141,7 +141,7 @@ static void fill(struct model_rope *r,
     const bool yarn = s->type == SCALING_YARN && s->yarn_mix > 0;
     r->scale = s->attention;
     if (yarn && s->factor > 1)
-        r->scale *= 1 + 0.1 * log(s->factor);
+        r->scale *= 1 + 0.1 * log((double)s->factor);
     if (!r->inv_freq)
         r->inv_freq = mem_zalloc(dims / 2, sizeof *r->inv_freq);
     for (uint32_t i = 0; i < dims / 2; i++) {

@@ -203,7 +203,7 @@ static enum err compile_logits(struct compiler *c, const struct op *op)
     struct cpu_backend *b = c->b;
     struct phase *p = last_phase(c);
     struct step *norm = b->n_steps ? &b->steps[b->n_steps - 1] : NULL;
-    if (!p || p->kind != PHASE_ROWS || norm->kind != STEP_NORM || norm->out != op->in ||
+    if (!p || !norm || p->kind != PHASE_ROWS || norm->kind != STEP_NORM || norm->out != op->in ||
         norm->in == norm->out)
         return err_set(c->e, ERR_UNSUPPORTED, "a plan whose logits do not follow a norm");
     if (p->n > 1) { /* the steps before it stay for all rows */
@@ -261,7 +261,7 @@ static enum err expert_kinds(struct compiler *c, const struct op *op, unsigned *
 static enum err compile_experts(struct compiler *c, const struct op *op)
 {
     struct phase *p = last_phase(c);
-    if (p->kind != PHASE_EXPERTS || (op - 1)->in != op->in) {
+    if (!p || p->kind != PHASE_EXPERTS || (op - 1)->in != op->in) {
         unsigned kinds;
         enum err err = expert_kinds(c, op, &kinds);
         if (err)
@@ -282,7 +282,7 @@ static enum err compile_experts(struct compiler *c, const struct op *op)
         x->tensor.data += i * x->tensor.n_bytes;
         x->tensor.ne[2] = 1;
     }
-    p->n_panels = n_panels + (p->n_panels - n_panels) / n;
+    p->n_panels = n_panels + c->b->matrices[c->b->n_matrices - 1].n_panels;
     return OK;
 }
 
