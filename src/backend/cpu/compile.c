@@ -38,9 +38,9 @@ static struct step *add_step_over(struct compiler *c,
                                   const struct op *op,
                                   bool places)
 {
-    struct phase *p = last_phase(c);
-    if (!p || p->kind != PHASE_ROWS || p->places != places)
-        p = add_phase(c, PHASE_ROWS);
+    const bool fits =
+        c->b->n_phases > 0 && last_phase(c)->kind == PHASE_ROWS && last_phase(c)->places == places;
+    struct phase *p = fits ? last_phase(c) : add_phase(c, PHASE_ROWS);
     p->places = places;
     p->n++;
     struct step *s = &c->b->steps[c->b->n_steps++];
