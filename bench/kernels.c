@@ -359,6 +359,25 @@ static void run_silu(void *ctx)
     r->kernels->silu_mul(r->x, r->y, r->out, r->n);
 }
 
+static void run_gelu(void *ctx)
+{
+    struct rows *r = ctx;
+    r->kernels->gelu_mul(r->x, r->y, r->out, r->n);
+}
+
+static void run_clamped(void *ctx)
+{
+    struct rows *r = ctx;
+    r->kernels->clamped_mul(r->x, r->y, r->out, r->n);
+}
+
+static void run_cap(void *ctx)
+{
+    struct rows *r = ctx;
+    memcpy(r->out, r->x, r->n * sizeof *r->out);
+    r->kernels->cap(r->out, 1.5f, 4.0f, r->n);
+}
+
 static void run_pack(void *ctx)
 {
     struct rows *r = ctx;
@@ -395,6 +414,26 @@ static double want_silu(double x, double y, double scale)
     return x / (1 + exp(-x)) * y;
 }
 
+static double want_gelu(double x, double y, double scale)
+{
+    (void)scale;
+    return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))) * y;
+}
+
+static double want_clamped(double x, double y, double scale)
+{
+    (void)scale;
+    x = fmin(x, 7);
+    return x / (1 + exp(-1.702 * x)) * (fmax(-7, fmin(y, 7)) + 1);
+}
+
+static double want_cap(double x, double y, double scale)
+{
+    (void)y;
+    (void)scale;
+    return 4 * tanh(x * 1.5 / 4);
+}
+
 static double want_exp(double x, double y, double scale)
 {
     (void)y;
@@ -411,6 +450,9 @@ static void bench_rows(struct bench *b)
         double ops;                                       /* a value; e^x as 12 */
     } kinds[] = {{"norm", run_norm, want_norm, 4},
                  {"silu_mul", run_silu, want_silu, 16},
+                 {"gelu_mul", run_gelu, want_gelu, 20},
+                 {"clamped_mul", run_clamped, want_clamped, 20},
+                 {"cap", run_cap, want_cap, 18},
                  {"exp", run_exp, want_exp, 12},
                  {"pack/int8", run_pack, NULL, 4}};
     const uint32_t n = b->o->k;

@@ -102,6 +102,7 @@ void api_kv(struct api_call *c, const char *query)
     field(out, "evicted_blocks", s.kv.counts.evicted);
     field(out, "copied_blocks", s.kv.counts.copied);
     field(out, "merged_blocks", s.kv.counts.merged);
+    field(out, "trimmed_blocks", s.kv.counts.trimmed);
     buf_char(out, '}');
     field(out, "preemptions", s.preemptions);
     checks(&s, out);

@@ -133,6 +133,7 @@ static void prefixes(const struct engine_stats *s, struct buf *out)
             "kv_merges_total",
             "Blocks given back as another had their text.",
             s->kv.counts.merged);
+    counter(out, "kv_trims_total", "Blocks behind windows, let go.", s->kv.counts.trimmed);
 }
 
 static void tier_latency(struct buf *out, const char *name, const struct kv_tier_latency *l)

@@ -110,12 +110,13 @@ struct cost {
     double int8_ops, bf16_ops, f32_ops, bytes;
 };
 
-static void cost_add(struct cost *c, const struct op *op)
+/* share: of the matrix that one token meets. */
+static void cost_add(struct cost *c, const struct op *op, double share)
 {
-    const double ops = 2.0 * op->n_in * op->n_out;
+    const double ops = 2.0 * op->n_in * op->n_out * (double)op->w->ne[2] * share;
     const bool is_float = gguf_type_info(op->w->type)->block_values == 1;
     *(op->w->type == GGUF_TYPE_BF16 ? &c->bf16_ops : is_float ? &c->f32_ops : &c->int8_ops) += ops;
-    c->bytes += (double)op->w->n_bytes;
+    c->bytes += (double)op->w->n_bytes * share;
 }
 
 static struct cost cost_of(const struct model *m, bool with_logits)
@@ -124,7 +125,9 @@ static struct cost cost_of(const struct model *m, bool with_logits)
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const struct op *op = &m->ops[i];
         if (op->kind == OP_LINEAR || (op->kind == OP_LOGITS && with_logits))
-            cost_add(&c, op);
+            cost_add(&c, op, 1);
+        else if (op->kind == OP_EXPERTS)
+            cost_add(&c, op, (double)m->hp.n_expert_used / m->hp.n_expert);
     }
     return c;
 }
@@ -308,11 +311,23 @@ static enum err bench_prefill(struct bench *b, struct err_info *e)
     return err;
 }
 
+/* Positions that a layer reads for a row at position `at`, on average over the layers. */
+static double positions_read(const struct model *m, double at)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        const struct op *op = &m->ops[i];
+        if (op->kind == OP_ATTENTION)
+            sum += op->window && op->window < at ? op->window : at;
+    }
+    return sum / m->hp.n_layer;
+}
+
 static double decode_limit(const struct bench *b, uint32_t batch, uint32_t depth)
 {
     const struct cost c = cost_of(b->m, true);
     const double kv_bytes = (double)backend_kv_block_bytes(b->m, b->o->kv_type, 1) *
-                            (depth + b->o->n_decode / 2.0) * batch;
+                            positions_read(b->m, depth + b->o->n_decode / 2.0) * batch;
     const double by_memory = (c.bytes + kv_bytes) / b->limits.read_bytes_s;
     const double by_compute = compute_seconds(b, &c) * batch;
     return batch / (by_memory > by_compute ? by_memory : by_compute);

@@ -18,7 +18,7 @@
 struct options {
     const char *model, *tokens, *out;
     uint32_t *rows;
-    uint32_t n_rows, n_greedy, n_threads;
+    uint32_t n_rows, n_greedy, n_threads, n_ctx;
     enum kv_type kv_type;
 };
 
@@ -29,6 +29,7 @@ static const struct argp_option options[] = {
     {"out", 'o', "FILE", 0, "write float32 rows [rows, n_vocab], little endian", 0},
     {"greedy", 'g', "N", 0, "continue greedily for N tokens (default 0)", 0},
     {"kv-type", 'k', "TYPE", 0, "f32, f16, bf16 or q8_0 (default f16)", 0},
+    {"context", 'c', "N", 0, "positions to choose rotation factors for (default: as trained)", 0},
     {"threads", 'j', "N", 0, "worker threads (default: one a core)", 0},
     {0},
 };
@@ -52,6 +53,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         return 0;
     case 'g':
         o->n_greedy = (uint32_t)cli_number(s, "--greedy", arg, 0, MAX_TOKENS);
+        return 0;
+    case 'c':
+        o->n_ctx = (uint32_t)cli_number(s, "--context", arg, 2, 1 << 26);
         return 0;
     case 'j':
         o->n_threads = (uint32_t)cli_number(s, "--threads", arg, 1, 1024);
@@ -259,6 +263,7 @@ int cmd_logits(int argc, char **argv)
     const char *path = cli_model_path(o.model, &e);
     err = path ? OK : e.code;
     if (err || (err = read_tokens(&o, &ids, &s.n_prompt, &e)) || (err = model_load(path, &m, &e)) ||
+        (err = model_set_context(m, o.n_ctx, &e)) ||
         (err = check_input(m, &o, ids, s.n_prompt, &e)))
         goto out;
     s.m = m;

@@ -152,6 +152,7 @@ static enum err load(struct server *s, struct err_info *e)
     if (!path)
         return e->code;
     if ((err = model_load(path, &s->model, e)) ||
+        (err = model_set_context(s->model, s->opt.engine.n_ctx, e)) ||
         (err = tokenizer_create(s->model->gguf, &s->tokenizer, e)) ||
         (err = gguf_get_str(s->model->gguf, "tokenizer.chat_template", &source, e)))
         return err;

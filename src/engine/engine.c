@@ -83,6 +83,20 @@ static enum err check_config(struct engine *eng, struct err_info *e)
     return OK;
 }
 
+/* Positions that any layer reads; 0 where one reads them all. */
+static uint32_t window_of(const struct model *m)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        const struct op *op = &m->ops[i];
+        if (op->kind == OP_ATTENTION && op->window == 0)
+            return 0;
+        if (op->kind == OP_ATTENTION && op->window > most)
+            most = op->window;
+    }
+    return most;
+}
+
 static enum err create_sched(struct engine *eng, struct err_info *e)
 {
     const struct engine_config *cfg = &eng->cfg;
@@ -92,6 +106,7 @@ static enum err create_sched(struct engine *eng, struct err_info *e)
                               .max_rows = eng->max_rows,
                               .max_logit_rows = eng->max_logit_rows,
                               .max_blocks_per_seq = per_seq,
+                              .window = window_of(eng->model),
                               .overcommit = cfg->overcommit};
     return sched_create(&sc, eng->kv, &eng->sched, e);
 }

@@ -9,7 +9,10 @@ static enum err check_published(const struct kv *kv, const struct kv_table *t, s
 {
     uint32_t size = kv->cfg.block_tokens;
     for (uint32_t i = 0; i < t->n_blocks; i++) {
-        uint32_t id = t->blocks[i], n = kv_prefix_n_tokens(kv->prefix, id);
+        uint32_t id = t->blocks[i];
+        if (id == KV_GONE)
+            continue;
+        uint32_t n = kv_prefix_n_tokens(kv->prefix, id);
         if (n == 0)
             continue;
         if (kv_prefix_parent(kv->prefix, id) != kv_parent_of(t, i) ||
@@ -30,6 +33,8 @@ static enum err check_table(const struct kv *kv,
         return err_set(
             e, ERR_INTERNAL, "a KV table holds %u blocks of %u", t->n_blocks, t->max_blocks);
     for (uint32_t i = 0; i < t->n_blocks; i++) {
+        if (t->blocks[i] == KV_GONE)
+            continue;
         if (t->blocks[i] >= kv->cfg.n_blocks)
             return err_set(e, ERR_INTERNAL, "KV block %u in a table does not exist", t->blocks[i]);
         held[t->blocks[i]]++;

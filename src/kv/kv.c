@@ -177,9 +177,57 @@ void kv_table_release(struct kv *kv, struct kv_table *t, uint32_t n_computed)
      * the same order */
     while (t->n_blocks > 0) {
         uint32_t id = t->blocks[--t->n_blocks];
+        if (id == KV_GONE)
+            continue;
         kv_pool_unref(kv->pool, id, kv_prefix_n_tokens(kv->prefix, id) > 0);
     }
     t->tokens = NULL;
+}
+
+/* Up to which block others need the table's blocks: the first after the last that somebody else
+ * holds or continues. */
+static uint32_t end_of_shared(const struct kv *kv, const struct kv_table *t)
+{
+    uint32_t own_children = 0, i = t->n_blocks;
+    for (; i > 0 && t->blocks[i - 1] != KV_GONE; i--) {
+        uint32_t id = t->blocks[i - 1], n = kv_prefix_n_tokens(kv->prefix, id);
+        if (kv_pool_refs(kv->pool, id) > 1 ||
+            (n > 0 && kv_prefix_n_children(kv->prefix, id) > own_children))
+            break;
+        own_children = n > 0;
+    }
+    return i;
+}
+
+/* Out of the index, from the last on, as only a block without children can go. */
+static void unpublish(struct kv *kv, struct kv_table *t, uint32_t from)
+{
+    for (uint32_t i = t->n_blocks; i > from; i--) {
+        if (kv_prefix_n_tokens(kv->prefix, t->blocks[i - 1]) == 0)
+            continue;
+        kv_store(kv, t->blocks[i - 1]); /* a second chance, as before it is evicted */
+        kv_prefix_remove(kv->prefix, t->blocks[i - 1]);
+    }
+    t->shares = false;
+}
+
+uint32_t kv_table_trim(struct kv *kv, struct kv_table *t, uint32_t first)
+{
+    uint32_t end = first / kv->cfg.block_tokens, n = 0;
+    if (end > t->n_blocks)
+        end = t->n_blocks;
+    if (kv_fetching(t) || end == 0 || t->blocks[end - 1] == KV_GONE)
+        return 0;
+    uint32_t i = end_of_shared(kv, t);
+    if (i >= end)
+        return 0;
+    unpublish(kv, t, i);
+    for (; i < end; i++, n++) {
+        kv_pool_unref(kv->pool, t->blocks[i], false);
+        t->blocks[i] = KV_GONE;
+    }
+    kv->counts.trimmed += n;
+    return n;
 }
 
 /* --- sharing --------------------------------------------------------------------------------- */

@@ -53,9 +53,12 @@ struct kv_fetch {
     struct kv_table *prev, *next;
 };
 
+/* In a table: the block was let go, for nobody reads it any more. */
+#define KV_GONE UINT32_MAX
+
 /* One sequence's blocks, in order. Room for max_blocks is taken at init. */
 struct kv_table {
-    uint32_t *blocks; /* [n_blocks] */
+    uint32_t *blocks; /* [n_blocks] or KV_GONE */
     uint32_t n_blocks;
     uint32_t max_blocks;
     /* of the sequence, from kv_table_begin on */
@@ -73,6 +76,7 @@ struct kv_counts {
     uint64_t hit_tokens;        /* positions attached, copied or fetched instead of computed */
     uint64_t miss_tokens;       /* computed, although a hit was possible */
     uint64_t evicted;           /* cached blocks taken back */
+    uint64_t trimmed;           /* blocks that lay behind a window and were let go */
     uint64_t copied;            /* blocks copied for a partial match */
     uint64_t merged;            /* blocks given back because another had the same content */
     uint64_t fetches_declined;  /* because computing was estimated to be faster */
@@ -132,6 +136,12 @@ void kv_publish(struct kv *kv, struct kv_table *t, uint32_t n_computed, bool tai
 
 /* Publish what was computed and let go of every block. */
 void kv_table_release(struct kv *kv, struct kv_table *t, uint32_t n_computed);
+
+/* For sequences of which only positions from `first` on are read from now on, in any layer: let go
+ * of the blocks before, down to where others hold them or continue them. A prefix is found from its
+ * beginning, so what this table published beyond is taken out of the index, and it publishes and
+ * attaches no more: do it only when memory is short. Returns how many blocks came free. */
+uint32_t kv_table_trim(struct kv *kv, struct kv_table *t, uint32_t first);
 
 void kv_count_misses(struct kv *kv, uint32_t n_tokens);
 

@@ -1,31 +1,37 @@
 #include "model/plan.h"
 
 #include "base/mem.h"
+#include "model/keys.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define OPS_PER_LAYER 20
+enum { OPS_PER_LAYER = 28, PARTS_PER_LAYER = 8 }; /* at most */
 
 /* State of one build: the first error sticks, so that the plan below reads as the maths. */
 struct builder {
     struct model *m;
+    const struct arch *arch;
     uint32_t layer;
     uint64_t n_used; /* tensors that found their place */
     enum err err;
     struct err_info *e;
 };
 
-/* Tensor `name` of the given shape (cols = row length), or NULL if it may be absent and is, or on
- * error. f32_only: norms and biases. */
-static const struct gguf_tensor *take(struct builder *b,
-                                      const char *name,
-                                      uint64_t cols,
-                                      uint64_t rows,
-                                      bool f32_only,
-                                      enum presence presence)
+/* What a tensor's rows (of `cols` values) may be of. */
+enum values { ANY_TYPE, F32_ONLY };
+
+/* Tensor `name` of the given shape, or NULL if it may be absent and is, or on error. */
+static const struct gguf_tensor *take3(struct builder *b,
+                                       const char *name,
+                                       uint64_t cols,
+                                       uint64_t rows,
+                                       uint64_t depth,
+                                       enum values values,
+                                       enum presence presence)
 {
+    const bool f32_only = values == F32_ONLY;
     if (b->err || presence == ABSENT)
         return NULL;
     const struct gguf_tensor *t = gguf_find_tensor(b->m->gguf, name);
@@ -35,17 +41,19 @@ static const struct gguf_tensor *take(struct builder *b,
         return NULL;
     }
     b->n_used++;
-    if (t->ne[0] != cols || t->ne[1] != rows || t->ne[2] != 1 || t->ne[3] != 1) {
+    if (t->ne[0] != cols || t->ne[1] != rows || t->ne[2] != depth || t->ne[3] != 1) {
         b->err = err_set(b->e,
                          ERR_FORMAT,
-                         "tensor %s has shape %llu x %llu x %llu x %llu, expected %llu x %llu",
+                         "tensor %s has shape %llu x %llu x %llu x %llu, expected %llu x %llu x "
+                         "%llu",
                          name,
                          (unsigned long long)t->ne[0],
                          (unsigned long long)t->ne[1],
                          (unsigned long long)t->ne[2],
                          (unsigned long long)t->ne[3],
                          (unsigned long long)cols,
-                         (unsigned long long)rows);
+                         (unsigned long long)rows,
+                         (unsigned long long)depth);
         return NULL;
     }
     if (f32_only ? t->type != GGUF_TYPE_F32 : !gguf_type_is_computed(t->type)) {
@@ -61,18 +69,34 @@ static const struct gguf_tensor *take(struct builder *b,
     return t;
 }
 
-/* Name of a tensor of the layer under construction; valid until the next call. */
-static const char *layer_name(const struct builder *b, const char *suffix)
+static const struct gguf_tensor *take(struct builder *b,
+                                      const char *name,
+                                      uint64_t cols,
+                                      uint64_t rows,
+                                      enum values values,
+                                      enum presence presence)
 {
-    static _Thread_local char name[64];
-    snprintf(name, sizeof name, "blk.%u.%s", b->layer, suffix);
+    return take3(b, name, cols, rows, 1, values, presence);
+}
+
+/* Name of a tensor of the layer under construction; valid until the next call. */
+static const char *layer_name(const struct builder *b, const char *stem, const char *kind)
+{
+    static _Thread_local char name[96];
+    snprintf(name, sizeof name, "blk.%u.%s.%s", b->layer, stem, kind);
     return name;
+}
+
+static bool has_tensor(const struct builder *b, const char *stem)
+{
+    return gguf_find_tensor(b->m->gguf, layer_name(b, stem, "weight")) != NULL;
 }
 
 static struct op *add(struct builder *b, enum op_kind kind, enum model_buf in, enum model_buf out)
 {
     struct op *op = &b->m->ops[b->m->n_ops++];
-    *op = (struct op){.kind = kind, .layer = (uint16_t)b->layer, .in = in, .out = out};
+    *op =
+        (struct op){.kind = kind, .layer = (uint16_t)b->layer, .in = in, .out = out, .scale = 1.0f};
     op->n_in = b->m->buf_width[in];
     op->n_out = b->m->buf_width[out];
     return op;
@@ -80,50 +104,228 @@ static struct op *add(struct builder *b, enum op_kind kind, enum model_buf in, e
 
 static void add_norm(struct builder *b, const char *name, enum model_buf in, enum model_buf out)
 {
-    add(b, OP_NORM, in, out)->w = take(b, name, b->m->buf_width[in], 1, true, REQUIRED);
+    add(b, OP_NORM, in, out)->w = take(b, name, b->m->buf_width[in], 1, F32_ONLY, REQUIRED);
 }
 
-static void add_head_norm(struct builder *b,
-                          const char *suffix,
-                          enum model_buf buf,
-                          enum presence presence)
+static void add_layer_norm(struct builder *b,
+                           const char *stem,
+                           enum model_buf in,
+                           enum model_buf out)
 {
-    uint32_t head_dim = b->m->hp.head_dim;
-    const struct gguf_tensor *w = take(b, layer_name(b, suffix), head_dim, 1, true, presence);
-    if (w)
-        add(b, OP_HEAD_NORM, buf, buf)->w = w;
+    add_norm(b, layer_name(b, stem, "weight"), in, out);
 }
 
-static void add_linear(
-    struct builder *b, const char *stem, enum model_buf in, enum model_buf out, enum presence bias)
+/* Of Q or K, over each head or over the whole row. */
+static void add_qk_norm(struct builder *b, const char *stem, enum model_buf buf)
+{
+    const uint32_t head_dim = b->m->hp.head_dim;
+    if (b->arch->qk_norm == QK_NORM_ROWS)
+        add_layer_norm(b, stem, buf, buf);
+    else if (b->arch->qk_norm == QK_NORM_HEADS)
+        add(b, OP_HEAD_NORM, buf, buf)->w =
+            take(b, layer_name(b, stem, "weight"), head_dim, 1, F32_ONLY, REQUIRED);
+}
+
+static struct op *add_linear(struct builder *b,
+                             const char *stem,
+                             enum model_buf in,
+                             uint32_t n_in,
+                             enum model_buf out,
+                             uint32_t n_out,
+                             enum presence bias)
 {
     struct op *op = add(b, OP_LINEAR, in, out);
-    char suffix[40];
-    snprintf(suffix, sizeof suffix, "%s.weight", stem);
-    op->w = take(b, layer_name(b, suffix), op->n_in, op->n_out, false, REQUIRED);
-    snprintf(suffix, sizeof suffix, "%s.bias", stem);
-    op->bias = take(b, layer_name(b, suffix), op->n_out, 1, true, bias);
+    op->n_in = n_in;
+    op->n_out = n_out;
+    op->w = take(b, layer_name(b, stem, "weight"), n_in, n_out, ANY_TYPE, REQUIRED);
+    op->bias = take(b, layer_name(b, stem, "bias"), n_out, 1, F32_ONLY, bias);
+    return op;
 }
 
-static void add_layer(struct builder *b, const struct arch *arch, float attention_scale)
+/* Rows first .. first + n - 1 of a matrix, or values of a vector, as a tensor of their own. */
+static const struct gguf_tensor *part(struct builder *b,
+                                      const struct gguf_tensor *t,
+                                      uint64_t first,
+                                      uint64_t n)
 {
-    add_norm(b, layer_name(b, "attn_norm.weight"), BUF_X, BUF_H);
-    add_linear(b, "attn_q", BUF_H, BUF_Q, arch->qkv_bias);
-    add_linear(b, "attn_k", BUF_H, BUF_K, arch->qkv_bias);
-    add_linear(b, "attn_v", BUF_H, BUF_V, arch->qkv_bias);
-    add_head_norm(b, "attn_q_norm.weight", BUF_Q, arch->qk_norm);
-    add_head_norm(b, "attn_k_norm.weight", BUF_K, arch->qk_norm);
-    add(b, OP_ROPE_STORE, BUF_K, BUF_Q)->in2 = BUF_V;
-    add(b, OP_ATTENTION, BUF_Q, BUF_ATT)->scale = attention_scale;
-    add_linear(b, "attn_output", BUF_ATT, BUF_OUT, ABSENT);
-    add(b, OP_ADD, BUF_OUT, BUF_X);
+    if (!t)
+        return NULL;
+    struct gguf_tensor *p = &b->m->parts[b->m->n_parts++];
+    const int dim = t->ne[1] > 1 ? 1 : 0;
+    const size_t bytes = t->n_bytes / t->ne[dim];
+    *p = *t;
+    p->ne[dim] = n;
+    p->data = t->data + first * bytes;
+    p->n_bytes = n * bytes;
+    return p;
+}
 
-    add_norm(b, layer_name(b, "ffn_norm.weight"), BUF_X, BUF_H);
-    add_linear(b, "ffn_gate", BUF_H, BUF_GATE, ABSENT);
-    add_linear(b, "ffn_up", BUF_H, BUF_UP, ABSENT);
-    add(b, OP_GATED_SILU, BUF_GATE, BUF_GATE)->in2 = BUF_UP;
-    add_linear(b, "ffn_down", BUF_GATE, BUF_OUT, ABSENT);
-    add(b, OP_ADD, BUF_OUT, BUF_X);
+/* A tensor that holds the matrices of several linears of one input, one below the other. */
+static void add_stacked(struct builder *b,
+                        const char *stem,
+                        enum model_buf in,
+                        const enum model_buf *outs,
+                        const uint32_t *n_outs,
+                        int n,
+                        enum presence presence)
+{
+    const uint32_t n_in = b->m->buf_width[in];
+    uint64_t rows = 0, at = 0;
+    for (int i = 0; i < n; i++)
+        rows += n_outs[i];
+    const struct gguf_tensor *w =
+        take(b, layer_name(b, stem, "weight"), n_in, rows, ANY_TYPE, REQUIRED);
+    const struct gguf_tensor *bias =
+        take(b, layer_name(b, stem, "bias"), rows, 1, F32_ONLY, presence);
+    for (int i = 0; i < n; at += n_outs[i++]) {
+        struct op *op = add(b, OP_LINEAR, in, outs[i]);
+        op->n_out = n_outs[i];
+        op->w = part(b, w, at, n_outs[i]);
+        op->bias = part(b, bias, at, n_outs[i]);
+    }
+}
+
+static void add_qkv(struct builder *b, enum model_buf in)
+{
+    static const enum model_buf bufs[] = {BUF_Q, BUF_K, BUF_V};
+    static const char *const stems[] = {"attn_q", "attn_k", "attn_v"};
+    const uint32_t *width = b->m->buf_width;
+    const uint32_t n[] = {width[BUF_Q], width[BUF_K], width[BUF_V]};
+    if (has_tensor(b, "attn_qkv")) {
+        add_stacked(b, "attn_qkv", in, bufs, n, 3, b->arch->qkv_bias);
+        return;
+    }
+    for (int i = 0; i < 3; i++)
+        add_linear(b, stems[i], in, width[in], bufs[i], n[i], b->arch->qkv_bias);
+}
+
+static enum rope_table rope_of(struct builder *b, bool windowed)
+{
+    const uint32_t step = b->arch->no_rope_step;
+    bool rotates = true;
+    if (b->arch->rope_switch && !b->err)
+        b->err = key_bool(b->m, "rope.scaling.finetuned", &rotates, b->e);
+    if (!rotates)
+        return ROPE_NONE;
+    if (step && (b->layer + 1) % step == 0)
+        return ROPE_NONE;
+    return windowed && b->m->ropes[ROPE_WINDOW].inv_freq ? ROPE_WINDOW : ROPE_FULL;
+}
+
+/* The norm before a sub-layer, where there is one; returns what the sub-layer reads. */
+static enum model_buf add_norm_before(struct builder *b, const char *stem)
+{
+    if (!(b->arch->norms & NORM_BEFORE))
+        return BUF_X;
+    add_layer_norm(b, stem, BUF_X, BUF_H);
+    return BUF_H;
+}
+
+/* What a sub-layer put out, normalised where the architecture does so, joins the residual stream.
+ */
+static void add_result(struct builder *b, const char *norm)
+{
+    if (b->arch->norms & NORM_AFTER)
+        add_layer_norm(b, norm, BUF_OUT, BUF_OUT);
+    add(b, OP_ADD, BUF_OUT, BUF_X)->scale = b->m->hp.residual_scale;
+}
+
+static void add_attention(struct builder *b)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const bool windowed = hparams_windowed(b->m, b->arch, b->layer);
+    add_qkv(b, add_norm_before(b, "attn_norm"));
+    add_qk_norm(b, "attn_q_norm", BUF_Q);
+    add_qk_norm(b, "attn_k_norm", BUF_K);
+    struct op *op = add(b, OP_ROPE_STORE, BUF_K, BUF_Q);
+    op->in2 = BUF_V;
+    op->rope = rope_of(b, windowed);
+    op = add(b, OP_ATTENTION, BUF_Q, BUF_ATT);
+    op->scale = hp->attention_scale;
+    op->cap = hp->attention_cap;
+    op->window = windowed ? hp->window : 0;
+    if (b->arch->sinks)
+        op->w = take(b, layer_name(b, "attn_sinks", "weight"), hp->n_head, 1, F32_ONLY, REQUIRED);
+    add_linear(b, "attn_output", BUF_ATT, op->n_out, BUF_OUT, hp->n_embd, b->arch->out_bias);
+    add_result(b, "post_attention_norm");
+}
+
+/* out = act(out) * up, the first n values. */
+static void add_gated(struct builder *b, enum model_buf out, enum model_buf up, uint32_t n)
+{
+    struct op *op = add(b, OP_GATED, out, out);
+    op->in2 = up;
+    op->n_in = op->n_out = n;
+    op->gate = b->arch->gate;
+}
+
+static void add_dense(struct builder *b, enum model_buf in)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const enum presence bias = b->arch->out_bias;
+    if (has_tensor(b, "ffn_gate")) {
+        add_linear(b, "ffn_gate", in, hp->n_embd, BUF_GATE, hp->n_ff, bias);
+        add_linear(b, "ffn_up", in, hp->n_embd, BUF_UP, hp->n_ff, bias);
+    } else {
+        const uint32_t n[] = {hp->n_ff, hp->n_ff};
+        add_stacked(b, "ffn_up", in, (enum model_buf[]){BUF_GATE, BUF_UP}, n, 2, bias);
+    }
+    add_gated(b, BUF_GATE, BUF_UP, hp->n_ff);
+    add_linear(b, "ffn_down", BUF_GATE, hp->n_ff, BUF_OUT, hp->n_embd, bias);
+}
+
+static void add_expert_linear(struct builder *b,
+                              const char *stem,
+                              enum model_buf in,
+                              uint32_t n_in,
+                              enum model_buf out,
+                              uint32_t n_out)
+{
+    const uint32_t n = b->m->hp.n_expert;
+    struct op *op = add(b, OP_EXPERTS, in, out);
+    op->n_in = n_in;
+    op->n_out = n_out;
+    op->w = take3(b, layer_name(b, stem, "weight"), n_in, n_out, n, ANY_TYPE, REQUIRED);
+    op->bias = take(b, layer_name(b, stem, "bias"), n_out, n, F32_ONLY, b->arch->expert_bias);
+}
+
+/* The first linears of the shared expert stand beside the router: they read the same rows. */
+static void add_experts(struct builder *b, enum model_buf in)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const struct arch *arch = b->arch;
+    const uint32_t n_embd = hp->n_embd, n_ff = hp->n_ff_expert, n_shared = hp->n_ff_shared;
+    add_linear(b, "ffn_gate_inp", in, n_embd, BUF_ROUTER, hp->n_expert, arch->expert_bias);
+    if (n_shared) {
+        add_linear(b, "ffn_gate_shexp", in, n_embd, BUF_GATE, n_shared, ABSENT);
+        add_linear(b, "ffn_up_shexp", in, n_embd, BUF_UP, n_shared, ABSENT);
+        if (arch->shared_gate == REQUIRED)
+            add_linear(b, "ffn_gate_inp_shexp", in, n_embd, BUF_SHARED_GATE, 1, ABSENT);
+    }
+    add(b, OP_SELECT, BUF_ROUTER, BUF_ROUTER);
+    add_expert_linear(b, "ffn_gate_exps", in, n_embd, BUF_EXPERT_GATE, n_ff);
+    add_expert_linear(b, "ffn_up_exps", in, n_embd, BUF_EXPERT_UP, n_ff);
+    add_gated(b, BUF_EXPERT_GATE, BUF_EXPERT_UP, b->m->buf_width[BUF_EXPERT_GATE]);
+    add_expert_linear(b, "ffn_down_exps", BUF_EXPERT_GATE, n_ff, BUF_EXPERT_OUT, n_embd);
+    add(b, OP_MIX, BUF_EXPERT_OUT, BUF_OUT);
+    if (!n_shared)
+        return;
+    add_gated(b, BUF_GATE, BUF_UP, n_shared);
+    add_linear(b, "ffn_down_shexp", BUF_GATE, n_shared, BUF_SHARED, n_embd, ABSENT);
+    add(b, arch->shared_gate == REQUIRED ? OP_ADD_GATED : OP_ADD, BUF_SHARED, BUF_OUT)->in2 =
+        BUF_SHARED_GATE;
+}
+
+static void add_layer(struct builder *b)
+{
+    add_attention(b);
+    const enum model_buf in =
+        add_norm_before(b, b->arch->ffn_norm ? b->arch->ffn_norm : "ffn_norm");
+    if (b->m->hp.n_expert && has_tensor(b, "ffn_gate_inp"))
+        add_experts(b, in);
+    else
+        add_dense(b, in);
+    add_result(b, "post_ffw_norm");
 }
 
 /* The embedding, and the output matrix, which may be the same one. */
@@ -131,9 +333,10 @@ static const struct gguf_tensor *add_embed(struct builder *b)
 {
     const struct model_hparams *hp = &b->m->hp;
     const struct gguf_tensor *embd =
-        take(b, "token_embd.weight", hp->n_embd, hp->n_vocab, false, REQUIRED);
+        take(b, "token_embd.weight", hp->n_embd, hp->n_vocab, ANY_TYPE, REQUIRED);
     struct op *op = add(b, OP_EMBED, BUF_X, BUF_X);
     op->w = embd;
+    op->scale = hp->embedding_scale;
     return embd;
 }
 
@@ -144,16 +347,20 @@ static void set_widths(struct model *m)
     w[BUF_X] = w[BUF_H] = w[BUF_OUT] = hp->n_embd;
     w[BUF_Q] = w[BUF_ATT] = hp->n_head * hp->head_dim;
     w[BUF_K] = w[BUF_V] = hp->n_head_kv * hp->head_dim;
-    w[BUF_GATE] = w[BUF_UP] = hp->n_ff;
+    w[BUF_GATE] = w[BUF_UP] = hp->n_ff > hp->n_ff_shared ? hp->n_ff : hp->n_ff_shared;
+    w[BUF_ROUTER] = hp->n_expert;
+    w[BUF_EXPERT_GATE] = w[BUF_EXPERT_UP] = hp->n_expert_used * hp->n_ff_expert;
+    w[BUF_EXPERT_OUT] = hp->n_expert_used * hp->n_embd;
+    w[BUF_SHARED] = hp->n_ff_shared ? hp->n_embd : 0;
+    w[BUF_SHARED_GATE] = hp->n_ff_shared ? 1 : 0;
     w[BUF_LOGITS] = hp->n_vocab;
 }
 
-/* Tensors that the plan has no place for. rope_freqs was used by model.c. */
+/* Tensors that the plan has no place for. */
 static enum err check_leftovers(struct builder *b)
 {
     uint64_t n = gguf_n_tensors(b->m->gguf);
-    if (gguf_find_tensor(b->m->gguf, "rope_freqs.weight"))
-        b->n_used++;
+    b->n_used += rope_n_tensors(b->m);
     if (b->n_used == n)
         return OK;
     return err_set(
@@ -168,18 +375,21 @@ static enum err check_leftovers(struct builder *b)
 
 enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e)
 {
-    struct builder b = {.m = m, .e = e};
+    struct builder b = {.m = m, .arch = arch, .e = e};
     set_widths(m);
     m->ops = mem_zalloc((size_t)m->hp.n_layer * OPS_PER_LAYER + 4, sizeof *m->ops);
+    m->parts = mem_zalloc((size_t)m->hp.n_layer * PARTS_PER_LAYER, sizeof *m->parts);
 
     const struct gguf_tensor *embd = add_embed(&b);
-    float scale = (float)(1.0 / __builtin_sqrt((double)m->hp.head_dim));
     for (b.layer = 0; b.layer < m->hp.n_layer && !b.err; b.layer++)
-        add_layer(&b, arch, scale);
+        add_layer(&b);
     b.layer = 0;
     add_norm(&b, "output_norm.weight", BUF_X, BUF_H);
     const struct gguf_tensor *out =
-        take(&b, "output.weight", m->hp.n_embd, m->hp.n_vocab, false, OPTIONAL);
-    add(&b, OP_LOGITS, BUF_H, BUF_LOGITS)->w = out ? out : embd;
+        take(&b, "output.weight", m->hp.n_embd, m->hp.n_vocab, ANY_TYPE, OPTIONAL);
+    struct op *op = add(&b, OP_LOGITS, BUF_H, BUF_LOGITS);
+    op->w = out ? out : embd;
+    op->scale = m->hp.logit_scale;
+    op->cap = m->hp.logit_cap;
     return b.err ? b.err : check_leftovers(&b);
 }

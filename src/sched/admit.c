@@ -133,6 +133,18 @@ static bool has_rows(const struct sched *s, const struct sched_seq *seq, uint32_
     return n < 2 || rows <= budget;
 }
 
+/* Take back what lies behind the windows, of the last in rank first, until something came free. */
+static bool trim_one(struct sched *s)
+{
+    for (uint32_t i = s->n_running; s->cfg.window && i > 0; i--) {
+        struct sched_seq *seq = s->running[i - 1];
+        if (seq->n_computed >= s->cfg.window &&
+            kv_table_trim(s->kv, &seq->table, seq->n_computed + 1 - s->cfg.window) > 0)
+            return true;
+    }
+    return false;
+}
+
 /* Strictly in the order of rank: when the first does not fit, nobody overtakes it, although a
  * shorter one behind might fit. Overtaking would fill every gap with short requests and a long one
  * could wait for ever; so it waits at most until those now running have ended. */
@@ -142,6 +154,8 @@ void sched_admit(struct sched *s, uint32_t row_budget)
         struct sched_seq *seq = s->waiting[s->n_waiting - 1];
         if (!has_rows(s, seq, row_budget))
             return;
+        while (s->n_running < s->cfg.max_running && !has_room(s, seq) && trim_one(s))
+            continue;
         if (!has_room(s, seq)) {
             displace(s, seq);
             if (!has_room(s, seq))
@@ -164,8 +178,10 @@ void sched_make_room(struct sched *s)
         if (!sched_is_ready(s->running[i]))
             continue;
         uint32_t need = sched_least_blocks(s, s->running[i]);
-        while (i < s->n_running && s->n_promised + need > kv_available(s->kv))
-            preempt_last(s);
+        while (i < s->n_running && s->n_promised + need > kv_available(s->kv)) {
+            if (!trim_one(s))
+                preempt_last(s);
+        }
         s->n_promised += i < s->n_running ? need : 0;
     }
 }

@@ -39,6 +39,9 @@ struct sched_config {
     uint32_t max_rows;       /* rows a step may ever have; >= max_running */
     uint32_t max_logit_rows; /* >= max_running */
     uint32_t max_blocks_per_seq;
+    /* Positions that any layer reads, a row's own included; 0: all. Blocks behind are let go before
+     * anybody is preempted, or has to wait for memory. */
+    uint32_t window;
     /* 0..1: the share of a sequence's longest possible rest that admission does not count on. At 0
      * those who run never lack a block, and nobody is preempted but for one of higher priority. */
     double overcommit;

@@ -37,7 +37,7 @@ static uint32_t leads_until(const struct sched *s,
     uint32_t at = seq->n_computed, k = seq->table.n_blocks, size = kv_block_tokens(s->kv);
     uint32_t end = a->n_known < seq->n_known - 1 ? a->n_known : seq->n_known - 1;
     /* one that wants all logits is too slow to be waited for */
-    if (!a->shares || a->all_logits || !sched_is_prefill(a) || end < at + size)
+    if (!a->table.shares || a->all_logits || !sched_is_prefill(a) || end < at + size)
         return 0;
     if (k == 0 ? !kv_key_equal(&a->space, &seq->space)
                : a->table.n_blocks < k || a->table.blocks[k - 1] != seq->table.blocks[k - 1])
@@ -80,7 +80,7 @@ void sched_find_prefix(struct sched *s, struct sched_seq *seq)
     struct kv *kv = s->kv;
     uint32_t before = seq->n_computed;
     note_progress(s, seq);
-    if (!sched_is_ready(seq) || !seq->shares || seq->all_logits ||
+    if (!sched_is_ready(seq) || !seq->table.shares || seq->all_logits ||
         seq->n_computed % kv_block_tokens(kv) != 0)
         return;
     seq->n_computed = kv_attach(kv, &seq->table, seq->n_computed, seq->n_known);

@@ -1,7 +1,8 @@
 """Logits of small models against an independent implementation.
 
-data/golden/architectures: f32 models; logits computed in f32 elsewhere and confirmed by a float64
-forward pass: NMSE at most 1e-9, greedy choices equal wherever their margin exceeds 1e-3.
+data/golden/architectures, data/golden/variants: f32 models; logits computed in f32 elsewhere and
+confirmed by a float64 forward pass: NMSE at most 1e-9, greedy choices equal wherever their margin
+exceeds 1e-3.
 data/golden/quantised: one model in each block format; logits of the dequantised weights, the exact
 answer. `nmse_llama_cpp` says how far llama.cpp lands from it: at most 1.1 times that is allowed.
 """
@@ -19,12 +20,12 @@ GOLDEN = ROOT / "tests/data/golden"
 MODELS = sorted(GOLDEN.glob("*/*.gguf"))
 
 
-def run_logits(model, want, out, isa, threads):
+def run_logits(model, want, out, isa, threads, *options):
     ids = ",".join(map(str, want["prompt"]))
     rows = ",".join(map(str, want["logit_rows"]))
     r = subprocess.run(
         [WEIR, "logits", "-m", model, "--tokens", ids, "--rows", rows, "--out", out, "--greedy",
-         str(len(want["greedy"])), "--kv-type", "f32", "--threads", str(threads)],
+         str(len(want["greedy"])), "--kv-type", "f32", "--threads", str(threads), *options],
         capture_output=True, text=True, env={**os.environ, "WEIR_ISA": isa}, timeout=120)
     assert r.returncode == 0, r.stderr
     return array.array("f", out.read_bytes()), json.loads(r.stdout)["greedy"]
@@ -52,3 +53,13 @@ def test_threads_do_not_change_a_bit(model, tmp_path):
     one = run_logits(model, want, tmp_path / "one", "avx512", 1)
     three = run_logits(model, want, tmp_path / "three", "avx512", 3)
     assert one[0].tobytes() == three[0].tobytes() and one[1] == three[1]
+
+
+def test_context_chooses_the_factors_of_long_rope(tmp_path):
+    """The model was first trained on 32 positions; its logits are those of the long factors."""
+    model = GOLDEN / "variants/phi3-long.f32.gguf"
+    want = json.loads(model.with_suffix(".json").read_text())
+    usual = run_logits(model, want, tmp_path / "usual", "", 1)
+    for context, same in (("33", True), ("32", False)):
+        got = run_logits(model, want, tmp_path / context, "", 1, "--context", context)
+        assert (got == usual) == same, context

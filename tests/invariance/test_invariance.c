@@ -88,6 +88,17 @@ static void test_floats(void **state)
     check_model(TEST_DATA "/golden/architectures/qwen2.f32.gguf", KV_F16);
 }
 
+/* Experts, whose rows are placed by company; windows, caps and sinks. */
+static void test_architectures(void **state)
+{
+    (void)state;
+    check_model(TEST_DATA "/golden/architectures/qwen3moe.f32.gguf", KV_F16);
+    check_model(TEST_DATA "/golden/variants/qwen2moe.f32.gguf", KV_Q8_0);
+    check_model(TEST_DATA "/golden/variants/gemma2.f32.gguf", KV_F16);
+    check_model(TEST_DATA "/golden/variants/gpt-oss.f32.gguf", KV_BF16);
+    check_model(TEST_DATA "/golden/variants/mistral.f32.gguf", KV_F32);
+}
+
 static void test_reference_kernels(void **state)
 {
     (void)state;
@@ -103,6 +114,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quantised),
         cmocka_unit_test(test_floats),
+        cmocka_unit_test(test_architectures),
         cmocka_unit_test(test_reference_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

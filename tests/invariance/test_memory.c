@@ -15,28 +15,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MODEL TEST_DATA "/golden/quantised/llama.Q8_0.gguf"
+#define LLAMA TEST_DATA "/golden/quantised/llama.Q8_0.gguf"
+#define EXPERTS TEST_DATA "/golden/variants/gpt-oss.f32.gguf" /* and windows, and sinks */
+#define WINDOWS TEST_DATA "/golden/variants/gemma2.f32.gguf"
+#define ALL_WINDOWED TEST_DATA "/golden/variants/mistral.f32.gguf"
 
 struct fixture {
+    const char *model;
     enum kv_type kv;
     uint32_t n_threads;
     struct test_case cases[N_CASES];
     struct buf want[N_CASES];
 };
 
-static void prepare(struct fixture *f, enum kv_type kv, uint32_t n_threads)
+static void prepare(struct fixture *f, const char *model, enum kv_type kv, uint32_t n_threads)
 {
     struct harness h;
     struct engine_config cfg = make_config(1, 512, kv);
-    *f = (struct fixture){.kv = kv, .n_threads = n_threads};
-    harness_open(&h, MODEL, &cfg);
+    *f = (struct fixture){.model = model, .kv = kv, .n_threads = n_threads};
+    harness_open(&h, model, &cfg);
     for (uint32_t i = 0; i < N_CASES; i++) {
         make_case(&f->cases[i], i, h.model->hp.n_vocab);
         f->cases[i].prompt_logprobs = false; /* they would have to be computed */
     }
     harness_close(&h);
     for (uint32_t i = 0; i < N_CASES; i++)
-        run_alone(MODEL, &f->cases[i], kv, &f->want[i]);
+        run_alone(model, &f->cases[i], kv, &f->want[i]);
 }
 
 static void forget(struct fixture *f)
@@ -88,7 +92,7 @@ static void check_hot(const struct fixture *f)
 {
     struct harness h;
     struct engine_config cfg = make_config(f->n_threads, 64, f->kv);
-    harness_open(&h, MODEL, &cfg);
+    harness_open(&h, f->model, &cfg);
     assert_int_equal(run_cases(&h, f, 0), 0);
     uint32_t all = 0;
     for (uint32_t i = 0; i < N_CASES; i++)
@@ -106,7 +110,7 @@ static void check_part_hits(const struct fixture *f)
     for (uint32_t k = 0; k < sizeof same / sizeof same[0]; k++) {
         struct harness h;
         struct engine_config cfg = make_config(f->n_threads, 48, f->kv);
-        harness_open(&h, MODEL, &cfg);
+        harness_open(&h, f->model, &cfg);
         struct request *rs[N_CASES];
         for (uint32_t i = 0; i < N_CASES; i++) {
             struct test_case c = f->cases[i];
@@ -135,7 +139,7 @@ static void check_waiting(const struct fixture *f)
     struct request *rs[8];
     const struct test_case *c = &f->cases[5];
     struct engine_config cfg = make_config(f->n_threads, 32, f->kv);
-    harness_open(&h, MODEL, &cfg);
+    harness_open(&h, f->model, &cfg);
     for (uint32_t i = 0; i < 8; i++)
         rs[i] = make_request(&h, c);
     harness_run(&h, rs, 8);
@@ -157,11 +161,11 @@ static void check_preempted(const struct fixture *f)
     struct harness h;
     struct engine_config cfg = make_config(f->n_threads, 40, f->kv);
     struct model *m;
-    assert_int_equal(model_load(MODEL, &m, NULL), OK);
+    assert_int_equal(model_load(f->model, &m, NULL), OK);
     cfg.kv_bytes = 18 * backend_kv_block_bytes(m, f->kv, 16);
     model_destroy(m);
     cfg.overcommit = 1.0;
-    harness_open(&h, MODEL, &cfg);
+    harness_open(&h, f->model, &cfg);
     for (int i = 0; i < 6; i++)
         run_cases(&h, f, N_MATES);
     struct engine_stats st = stats_of(&h);
@@ -180,7 +184,7 @@ static void check_disk(const struct fixture *f)
         struct harness h;
         struct engine_config cfg = make_config(f->n_threads, 64, f->kv);
         cfg.cache_dir = dir;
-        harness_open(&h, MODEL, &cfg);
+        harness_open(&h, f->model, &cfg);
         uint32_t found = run_cases(&h, f, run == 2 ? N_MATES : 0);
         struct engine_stats st = stats_of(&h);
         assert_true(st.has_tier && st.tier.on && st.tier.writes);
@@ -194,10 +198,10 @@ static void check_disk(const struct fixture *f)
     assert_int_equal(system(command), 0);
 }
 
-static void check_all(enum kv_type kv, uint32_t n_threads)
+static void check_all(const char *model, enum kv_type kv, uint32_t n_threads)
 {
     struct fixture f;
-    prepare(&f, kv, n_threads);
+    prepare(&f, model, kv, n_threads);
     check_hot(&f);
     check_part_hits(&f);
     check_waiting(&f);
@@ -209,20 +213,52 @@ static void check_all(enum kv_type kv, uint32_t n_threads)
 static void test_f16(void **state)
 {
     (void)state;
-    check_all(KV_F16, 1);
-    check_all(KV_F16, 2);
+    check_all(LLAMA, KV_F16, 1);
+    check_all(LLAMA, KV_F16, 2);
 }
 
 static void test_q8_0(void **state)
 {
     (void)state;
-    check_all(KV_Q8_0, 2);
+    check_all(LLAMA, KV_Q8_0, 2);
 }
 
 static void test_f32(void **state)
 {
     (void)state;
-    check_all(KV_F32, 2);
+    check_all(LLAMA, KV_F32, 2);
+}
+
+static void test_architectures(void **state)
+{
+    (void)state;
+    check_all(EXPERTS, KV_F16, 2);
+    check_all(WINDOWS, KV_F16, 2);
+}
+
+/* Where all layers have windows, what lies behind them is let go before anybody is preempted. */
+static void test_trimmed(void **state)
+{
+    (void)state;
+    struct fixture f;
+    prepare(&f, ALL_WINDOWED, KV_F16, 2);
+    struct harness h;
+    struct engine_config cfg = make_config(2, 40, KV_F16);
+    struct model *m;
+    assert_int_equal(model_load(f.model, &m, NULL), OK);
+    cfg.kv_bytes = 18 * backend_kv_block_bytes(m, KV_F16, 16);
+    model_destroy(m);
+    cfg.overcommit = 1.0;
+    harness_open(&h, f.model, &cfg);
+    for (int i = 0; i < 4; i++)
+        run_cases(&h, &f, N_MATES);
+    assert_true(stats_of(&h).kv.counts.trimmed > 20);
+    harness_close(&h);
+    check_hot(&f);
+    check_part_hits(&f);
+    check_waiting(&f);
+    check_disk(&f);
+    forget(&f);
 }
 
 int main(void)
@@ -231,6 +267,8 @@ int main(void)
         cmocka_unit_test(test_f16),
         cmocka_unit_test(test_q8_0),
         cmocka_unit_test(test_f32),
+        cmocka_unit_test(test_architectures),
+        cmocka_unit_test(test_trimmed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,8 @@
  *     s[p] = scale * q . k[p]      m' = max(m, max s)      w[p] = e^(s[p] - m')
  *     c = e^(m - m')               l = l c + w             acc = acc c + sum_p w[p] v[p]
  *
- * with l kept as 16 lanes and added up at the end of a range.
+ * (scores capped first, where the job says so) with l kept as 16 lanes and added up at the end of a
+ * range.
  *
  * Ranges of ATTN_RANGE positions, aligned likewise, are summed by themselves and then folded from
  * the first to the last, so that different workers can take ranges of one long context:
@@ -71,6 +72,13 @@ static void attn_pack(struct attn_state *s)
     }
 }
 
+/* Positions from tile_pos on that query i no longer sees, for its window has passed them: 0..16. */
+INLINE uint32_t attn_hidden(const struct attn_state *s, uint32_t i, uint32_t tile_pos)
+{
+    const uint32_t first = attn_first_pos(s->j->first_pos + i / s->j->group, s->j->window);
+    return first <= tile_pos ? 0 : first - tile_pos < KV_TILE ? first - tile_pos : KV_TILE;
+}
+
 INLINE const uint8_t *attn_block(const struct attn_job *j, uint32_t pos)
 {
     return j->base + j->blocks[pos / j->kv->block_tokens] * j->kv->block_bytes +
@@ -125,10 +133,10 @@ INLINE void fetch_k_of(const struct attn_state *s,
 }
 
 /* K of a tile that crosses blocks: one position after the other. */
-static void fetch_k_slowly(const struct attn_state *s, uint32_t pos, uint32_t n)
+static void fetch_k_slowly(const struct attn_state *s, uint32_t pos, uint32_t from, uint32_t n)
 {
     const struct kv_layout *kv = s->j->kv;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = from; i < n; i++) {
         const uint8_t *k = attn_block(s->j, pos + i);
         const uint32_t slot = (pos + i) % kv->block_tokens;
         const float *scales = (const float *)(k + (size_t)s->dim * kv->block_tokens);
@@ -141,11 +149,12 @@ static void fetch_k_slowly(const struct attn_state *s, uint32_t pos, uint32_t n)
     }
 }
 
-static void fetch_k(const struct attn_state *s, uint32_t pos, uint32_t n)
+/* Of the tile's positions at least from .. n - 1; others may be of blocks that are gone. */
+static void fetch_k(const struct attn_state *s, uint32_t pos, uint32_t from, uint32_t n)
 {
     const struct kv_layout *kv = s->j->kv;
     if (kv->block_tokens % KV_TILE != 0) {
-        fetch_k_slowly(s, pos, n);
+        fetch_k_slowly(s, pos, from, n);
         return;
     }
     const uint8_t *k = attn_block(s->j, pos);
@@ -186,10 +195,10 @@ INLINE void fetch_v_of(
     }
 }
 
-static void fetch_v(const struct attn_state *s, uint32_t pos, uint32_t n)
+static void fetch_v(const struct attn_state *s, uint32_t pos, uint32_t from, uint32_t n)
 {
     const struct kv_layout *kv = s->j->kv;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = from; i < n; i++) {
         const uint8_t *v = attn_block(s->j, pos + i) + kv->half_bytes;
         const uint32_t slot = (pos + i) % kv->block_tokens;
         float *to = s->v + i * s->padded;
@@ -240,16 +249,26 @@ INLINE void attn_scores(const struct attn_state *s, uint32_t first, const int M)
     }
 }
 
-/* Scores of query i to weights; n of the tile's positions are visible to it, at least one. */
-INLINE void attn_softmax(const struct attn_state *s, uint32_t i, uint32_t n)
+/* Lanes from .. n - 1 of part h of a tile keep x, the others become `other`. */
+INLINE vf attn_keep(vf x, vf other, int h, uint32_t from, uint32_t n)
+{
+    const uint32_t before = (uint32_t)h * VL;
+    const uint32_t seen = n <= before ? 0 : n - before > VL ? VL : n - before;
+    const uint32_t gone = from <= before ? 0 : from - before > VL ? VL : from - before;
+    x = vf_first_n(x, other, seen);
+    return from ? vf_first_n(other, x, gone) : x;
+}
+
+/* Scores of query i to weights; it sees positions from .. n - 1 of the tile, at least one. */
+INLINE void attn_softmax(const struct attn_state *s, uint32_t i, uint32_t from, uint32_t n)
 {
     float *w = s->w + i * KV_TILE, *l = s->l + i * KV_TILE;
     vf x[PARTS], top = vf_set1(-INFINITY);
-    uint32_t seen[PARTS];
     for (int h = 0; h < PARTS; h++) {
-        uint32_t before = (uint32_t)h * VL;
-        seen[h] = n <= before ? 0 : n - before > VL ? VL : n - before;
-        x[h] = vf_first_n(vf_load(w + h * VL), vf_set1(-INFINITY), seen[h]);
+        x[h] = vf_load(w + h * VL);
+        if (s->j->cap > 0.0f)
+            x[h] = cap_of(x[h], s->j->cap);
+        x[h] = attn_keep(x[h], vf_set1(-INFINITY), h, from, n);
         top = vf_max(top, x[h]);
     }
     float m = s->m[i], m_new = vf_hmax(top);
@@ -260,15 +279,21 @@ INLINE void attn_softmax(const struct attn_state *s, uint32_t i, uint32_t n)
     vf_store_n(&s->c[i], c, 1);
     s->m[i] = m_new;
     for (int h = 0; h < PARTS; h++) {
-        vf p = vf_first_n(vf_exp(vf_sub(x[h], vf_set1(m_new))), vf_zero(), seen[h]);
+        vf p = attn_keep(vf_exp(vf_sub(x[h], vf_set1(m_new))), vf_zero(), h, from, n);
         vf_store(w + h * VL, p);
         vf_store(l + h * VL, vf_fma(vf_load(l + h * VL), c, p));
     }
 }
 
-/* acc[first + m][d..] = acc c + sum over n positions of w v, N vectors of dims at a time. */
-INLINE void attn_values_at(
-    const struct attn_state *s, uint32_t first, uint32_t n, uint32_t d, const int M, const int N)
+/* acc[first + m][d..] = acc c + sum over positions from .. n - 1 of w v, N vectors of dims at a
+ * time. */
+INLINE void attn_values_at(const struct attn_state *s,
+                           uint32_t first,
+                           uint32_t from,
+                           uint32_t n,
+                           uint32_t d,
+                           const int M,
+                           const int N)
 {
     vf acc[QB][4];
     EACH_ROW
@@ -277,7 +302,9 @@ INLINE void attn_values_at(
         UNROLL for (int i = 0; i < N; i++) acc[m][i] =
             vf_mul(vf_load(s->acc + (size_t)(first + m) * s->padded + d + i * VL), c);
     }
-    const float *w = s->w + first * KV_TILE, *end = w + n, *values = s->v + d;
+    const float *w = s->w + first * KV_TILE, *end = w + n;
+    const float *values = s->v + d + (size_t)from * s->padded;
+    w += from;
     for (; w < end; w++, values += s->padded) {
         vf v[4];
         UNROLL for (int i = 0; i < N; i++) v[i] = vf_load(values + i * VL);
@@ -292,13 +319,13 @@ INLINE void attn_values_at(
 }
 
 INLINE void attn_values(
-    const struct attn_state *s, uint32_t first, uint32_t n, const int M, const int N)
+    const struct attn_state *s, uint32_t first, uint32_t from, uint32_t n, const int M, const int N)
 {
     uint32_t d = 0;
     for (; d + N * VL <= s->padded; d += N * VL)
-        attn_values_at(s, first, n, d, M, N);
+        attn_values_at(s, first, from, n, d, M, N);
     for (; d < s->padded; d += VL)
-        attn_values_at(s, first, n, d, M, 1);
+        attn_values_at(s, first, from, n, d, M, 1);
 }
 
 /* Positions of the tile that query i may see: 0..16. */
@@ -308,25 +335,28 @@ INLINE uint32_t attn_visible(const struct attn_state *s, uint32_t i, uint32_t ti
     return end <= tile_pos ? 0 : end - tile_pos < KV_TILE ? end - tile_pos : KV_TILE;
 }
 
-/* Queries first .. first + M - 1 meet the tile. Rows on the diagonal see different numbers of
- * positions; those go one by one, so that nobody touches a value from its own future. */
+/* Queries first .. first + M - 1 meet the tile. Rows on the diagonal, and at the window's far end,
+ * see different positions; those go one by one, so that nobody touches a value from its own future,
+ * or one that its window has passed. */
 INLINE void attn_batch(const struct attn_state *s, uint32_t first, uint32_t tile_pos, const int M)
 {
     const uint32_t n_first = attn_visible(s, first, tile_pos);
     const uint32_t n_last = attn_visible(s, first + M - 1, tile_pos);
-    if (n_last == 0)
+    const uint32_t from_first = attn_hidden(s, first, tile_pos);
+    const bool same = n_first == n_last && from_first == attn_hidden(s, first + M - 1, tile_pos);
+    if (n_last == 0 || from_first == KV_TILE)
         return;
     attn_scores(s, first, M);
     for (uint32_t i = first; i < first + M; i++) {
-        const uint32_t n = attn_visible(s, i, tile_pos);
-        if (n == 0)
+        const uint32_t n = attn_visible(s, i, tile_pos), from = attn_hidden(s, i, tile_pos);
+        if (from >= n)
             continue;
-        attn_softmax(s, i, n);
-        if (n_first != n_last)
-            attn_values(s, i, n, 1, 4);
+        attn_softmax(s, i, from, n);
+        if (!same)
+            attn_values(s, i, from, n, 1, 4);
     }
-    if (n_first == n_last)
-        attn_values(s, first, n_last, M, M > 2 ? 2 : 4);
+    if (same)
+        attn_values(s, first, from_first, n_last, M, M > 2 ? 2 : 4);
 }
 
 static void attn_tile(struct attn_state *s, uint32_t pos, uint32_t last_pos)
@@ -334,9 +364,9 @@ static void attn_tile(struct attn_state *s, uint32_t pos, uint32_t last_pos)
     const uint32_t n_slots = s->j->kv->block_tokens, next = pos / n_slots * n_slots + n_slots;
     const bool first_of_block = pos % n_slots < KV_TILE;
     s->next = first_of_block && next <= last_pos ? attn_block(s->j, next) : NULL;
-    const uint32_t n = attn_visible(s, s->n_query - 1, pos);
-    fetch_k(s, pos, n);
-    fetch_v(s, pos, n);
+    const uint32_t n = attn_visible(s, s->n_query - 1, pos), from = attn_hidden(s, 0, pos);
+    fetch_k(s, pos, from, n);
+    fetch_v(s, pos, from, n);
     uint32_t i = 0;
     for (; i + QB <= s->n_query; i += QB)
         attn_batch(s, i, pos, QB);
@@ -370,8 +400,10 @@ static void attn_tile(struct attn_state *s, uint32_t pos, uint32_t last_pos)
 /* The part of one range; queries that see none of it have m = -inf. */
 static void attn_range(struct attn_state *s, uint32_t range, float *part)
 {
-    const uint32_t last_pos = s->j->first_pos + s->j->n_rows - 1, first = range * ATTN_RANGE;
-    const uint32_t last = last_pos - first < ATTN_RANGE ? last_pos : first + ATTN_RANGE - 1;
+    const uint32_t last_pos = s->j->first_pos + s->j->n_rows - 1, begin = range * ATTN_RANGE;
+    const uint32_t last = last_pos - begin < ATTN_RANGE ? last_pos : begin + ATTN_RANGE - 1;
+    const uint32_t seen = attn_first_pos(s->j->first_pos, s->j->window) / KV_TILE * KV_TILE;
+    const uint32_t first = seen > begin ? seen : begin;
     attn_into(s, part);
     memset(s->acc, 0, sizeof(float) * s->n_query * s->padded);
     memset(s->l, 0, sizeof(float) * s->n_query * KV_TILE);
@@ -405,11 +437,21 @@ static void attn_fold(const struct attn_state *s, float *total, const float *par
     }
 }
 
+/* 1 / (the sum and the sink's part of it), both with m as the largest score, or the sink's own. */
+INLINE vf attn_with_sink(float m, float sum, float sink)
+{
+    const float top = sink > m ? sink : m;
+    const vf old = vf_exp(vf_set1(m - top)), more = vf_exp(vf_set1(sink - top));
+    return vf_div(old, vf_fma(vf_set1(sum), old, more));
+}
+
 static void attn_put(const struct attn_state *s, const float *total)
 {
     const struct attn_job *j = s->j;
     for (uint32_t i = 0; i < s->n_query; i++) {
-        const vf inverse = vf_set1(1.0f / total[ATTN_QUERIES + i]);
+        vf inverse = vf_set1(1.0f / total[ATTN_QUERIES + i]);
+        if (j->sinks)
+            inverse = attn_with_sink(total[i], total[ATTN_QUERIES + i], j->sinks[i % j->group]);
         float *out = j->out + i / j->group * j->out_stride + (size_t)(i % j->group) * s->dim;
         const float *acc = total + 2 * ATTN_QUERIES + (size_t)i * s->padded;
         for (uint32_t d = 0; d < s->dim; d += VL) {
@@ -426,8 +468,9 @@ static void run_attend(const struct attn_job *j)
     attn_pack(&s);
     float *total = s.c + ATTN_QUERIES;
     float *part = total + attn_part_floats(s.dim);
-    attn_range(&s, 0, total);
-    for (uint32_t r = 1; r * ATTN_RANGE < j->first_pos + j->n_rows; r++) {
+    uint32_t r = attn_first_pos(j->first_pos, j->window) / ATTN_RANGE;
+    attn_range(&s, r++, total);
+    for (; r * ATTN_RANGE < j->first_pos + j->n_rows; r++) {
         attn_range(&s, r, part);
         attn_fold(&s, total, part);
     }

@@ -14,6 +14,7 @@ struct compiler {
     enum model_buf packed; /* whose rows the packed activations hold, */
     unsigned packed_kinds; /* in which forms; 0: nobody's */
     size_t n_vector_floats;
+    uint64_t n_panels; /* of all matrices so far */
     struct err_info *e;
 };
 
@@ -32,11 +33,15 @@ static struct phase *add_phase(struct compiler *c, enum phase_kind kind)
 }
 
 /* Another step for every row, in the phase at hand if that goes by rows too. */
-static struct step *add_step(struct compiler *c, enum step_kind kind, const struct op *op)
+static struct step *add_step_over(struct compiler *c,
+                                  enum step_kind kind,
+                                  const struct op *op,
+                                  bool places)
 {
-    struct phase *p = last_phase(c);
-    if (!p || p->kind != PHASE_ROWS)
-        p = add_phase(c, PHASE_ROWS);
+    const bool fits =
+        c->b->n_phases > 0 && last_phase(c)->kind == PHASE_ROWS && last_phase(c)->places == places;
+    struct phase *p = fits ? last_phase(c) : add_phase(c, PHASE_ROWS);
+    p->places = places;
     p->n++;
     struct step *s = &c->b->steps[c->b->n_steps++];
     *s = (struct step){.kind = kind};
@@ -45,11 +50,20 @@ static struct step *add_step(struct compiler *c, enum step_kind kind, const stru
         s->in2 = op->in2;
         s->out = op->out;
         s->layer = op->layer;
-        s->n = c->m->buf_width[op->out];
+        s->n = op->n_out;
+        s->scale = op->scale;
+        s->cap = op->cap;
+        s->rope = op->rope;
+        s->gate = op->gate;
         if (c->packed == op->out)
             c->packed_kinds = 0;
     }
     return s;
+}
+
+static struct step *add_step(struct compiler *c, enum step_kind kind, const struct op *op)
+{
+    return add_step_over(c, kind, op, false);
 }
 
 /* An aligned copy of a tensor of floats; NULL for NULL. */
@@ -68,7 +82,7 @@ static enum err alloc_vectors(struct compiler *c)
     size_t n = 16;
     for (uint32_t i = 0; i < c->m->n_ops; i++) {
         const struct op *op = &c->m->ops[i];
-        if (op->kind == OP_NORM || op->kind == OP_HEAD_NORM)
+        if (op->kind == OP_NORM || op->kind == OP_HEAD_NORM || (op->kind == OP_ATTENTION && op->w))
             n += op->w->n_bytes / sizeof(float) + 16;
         if (op->bias)
             n += op->bias->n_bytes / sizeof(float) + 16;
@@ -84,10 +98,12 @@ static bool read_later(const struct model *m, uint32_t i, enum model_buf buf)
 {
     for (uint32_t n = i + 1; n < m->n_ops; n++) {
         const struct op *op = &m->ops[n];
-        bool in_place = op->kind == OP_ADD || op->kind == OP_HEAD_NORM || op->kind == OP_ROPE_STORE;
+        bool in_place = op->kind == OP_ADD || op->kind == OP_ADD_GATED ||
+                        op->kind == OP_HEAD_NORM || op->kind == OP_ROPE_STORE;
         if (op->kind != OP_EMBED && op->in == buf)
             return true;
-        if ((op->kind == OP_GATED_SILU || op->kind == OP_ROPE_STORE) && op->in2 == buf)
+        if ((op->kind == OP_GATED || op->kind == OP_ROPE_STORE || op->kind == OP_ADD_GATED) &&
+            op->in2 == buf)
             return true;
         if (op->kind == OP_ATTENTION && buf == BUF_Q)
             return true;
@@ -128,21 +144,27 @@ static enum err pack_for_group(struct compiler *c, const struct op *op)
     return OK;
 }
 
-static void add_matrix(struct compiler *c, struct phase *p, const struct op *op)
+static struct matrix *add_matrix(struct compiler *c,
+                                 struct phase *p,
+                                 const struct op *op,
+                                 const float *bias)
 {
     struct matrix *x = &c->b->matrices[c->b->n_matrices++];
-    *x = (struct matrix){.tensor = op->w, .in = op->in, .out = op->out};
+    *x = (struct matrix){.tensor = *op->w, .in = op->in, .out = op->out};
     panel_format_of(op->w->type, &x->format);
     x->n_in = op->n_in;
     x->n_out = op->n_out;
     x->panel_bytes = panel_bytes(x->format, op->n_in);
     x->n_panels = (op->n_out + PANEL_COLS - 1) / PANEL_COLS;
-    x->bias = copy_vector(c, op->bias);
+    x->first_panel = c->n_panels;
+    c->n_panels += x->n_panels;
+    x->bias = bias;
     p->n++;
     p->n_panels += x->n_panels;
     p->panel_bytes = x->panel_bytes > p->panel_bytes ? x->panel_bytes : p->panel_bytes;
     if (c->packed == op->out)
         c->packed_kinds = 0;
+    return x;
 }
 
 /* A linear joins the phase before it if both read the same rows; the add that follows it, and
@@ -162,11 +184,10 @@ static enum err compile_linear(struct compiler *c, const struct op *op)
             return err;
         p = add_phase(c, PHASE_LINEAR);
     }
-    add_matrix(c, p, op);
+    struct matrix *x = add_matrix(c, p, op, copy_vector(c, op->bias));
     const struct op *next = c->op + 1 < c->m->n_ops ? op + 1 : NULL;
-    if (!joins && next && next->kind == OP_ADD && next->in == op->out && next->out != op->in &&
-        next->out != op->out && !read_later(c->m, c->op + 1, op->out)) {
-        struct matrix *x = &c->b->matrices[c->b->n_matrices - 1];
+    if (!joins && next && next->kind == OP_ADD && next->scale == 1.0f && next->in == op->out &&
+        next->out != op->in && next->out != op->out && !read_later(c->m, c->op + 1, op->out)) {
         x->out = next->out;
         x->add = true;
         if (c->packed == x->out)
@@ -182,7 +203,7 @@ static enum err compile_logits(struct compiler *c, const struct op *op)
     struct cpu_backend *b = c->b;
     struct phase *p = last_phase(c);
     struct step *norm = b->n_steps ? &b->steps[b->n_steps - 1] : NULL;
-    if (!p || p->kind != PHASE_ROWS || norm->kind != STEP_NORM || norm->out != op->in ||
+    if (!p || !norm || p->kind != PHASE_ROWS || norm->kind != STEP_NORM || norm->out != op->in ||
         norm->in == norm->out)
         return err_set(c->e, ERR_UNSUPPORTED, "a plan whose logits do not follow a norm");
     if (p->n > 1) { /* the steps before it stay for all rows */
@@ -191,21 +212,82 @@ static enum err compile_logits(struct compiler *c, const struct op *op)
         p->first--;
         p->n = 1;
     }
-    p->logit_rows = true;
+    p->logit_rows = p->gather = true;
     c->packed_kinds = 0;
     enum err err = pack_for_group(c, op);
     if (err)
         return err;
     struct phase *linear = add_phase(c, PHASE_LINEAR);
     linear->logit_rows = true;
-    add_matrix(c, linear, op);
+    add_matrix(c, linear, op, copy_vector(c, op->bias));
     c->packed_kinds = 0;
+    if (op->scale != 1.0f || op->cap > 0.0f) {
+        add_step(c, STEP_CAP, op);
+        last_phase(c)->logit_rows = true;
+    }
+    return OK;
+}
+
+static void compile_attention(struct compiler *c, const struct op *op)
+{
+    struct phase *p = add_phase(c, PHASE_ATTENTION);
+    p->layer = op->layer;
+    p->scale = op->scale;
+    p->cap = op->cap;
+    p->window = op->window;
+    p->sinks = copy_vector(c, op->w);
+    if (c->packed == op->out)
+        c->packed_kinds = 0;
+}
+
+/* Of the experts' matrices that read the same input, from op on: the forms that they read it in. */
+static enum err expert_kinds(struct compiler *c, const struct op *op, unsigned *kinds)
+{
+    const struct op *end = c->m->ops + c->m->n_ops;
+    *kinds = 0;
+    for (const struct op *o = op; o < end && o->kind == OP_EXPERTS && o->in == op->in; o++) {
+        enum panel_format format;
+        if (!panel_format_of(o->w->type, &format))
+            return err_set(c->e,
+                           ERR_UNSUPPORTED,
+                           "no CPU kernel for experts of type %s",
+                           gguf_type_name(o->w->type));
+        *kinds |= c->b->kernels->act_kinds[format];
+    }
+    return OK;
+}
+
+/* A matrix for each expert; those of gate and up share a phase. */
+static enum err compile_experts(struct compiler *c, const struct op *op)
+{
+    struct phase *p = last_phase(c);
+    if (!p || p->kind != PHASE_EXPERTS || (op - 1)->in != op->in) {
+        unsigned kinds;
+        enum err err = expert_kinds(c, op, &kinds);
+        if (err)
+            return err;
+        struct step *s = add_step_over(c, STEP_PACK, NULL, true);
+        s->in = op->in;
+        s->n = op->n_in;
+        s->gather = op->in != BUF_EXPERT_GATE;
+        s->act_kinds = kinds;
+        p = add_phase(c, PHASE_EXPERTS);
+    }
+    const uint32_t n_panels = p->n_panels, n = c->m->hp.n_expert;
+    const float *bias = copy_vector(c, op->bias);
+    for (uint32_t i = 0; i < n; i++) {
+        struct matrix *x = add_matrix(c, p, op, bias ? bias + (size_t)i * op->n_out : NULL);
+        x->expert = true;
+        x->tensor.n_bytes /= n;
+        x->tensor.data += i * x->tensor.n_bytes;
+        x->tensor.ne[2] = 1;
+    }
+    p->n_panels = n_panels + c->b->matrices[c->b->n_matrices - 1].n_panels;
     return OK;
 }
 
 static enum err compile_op(struct compiler *c, const struct op *op)
 {
-    struct phase *p;
     switch (op->kind) {
     case OP_EMBED:
         add_step(c, STEP_ANGLES, NULL);
@@ -222,18 +304,29 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         if (c->packed == BUF_K || c->packed == BUF_Q)
             c->packed_kinds = 0;
         return OK;
-    case OP_GATED_SILU:
-        add_step(c, STEP_GATED_SILU, op);
+    case OP_GATED:
+        if (op->out == BUF_EXPERT_GATE)
+            add_step_over(c, STEP_GATED, op, true)->n = c->m->hp.n_ff_expert;
+        else
+            add_step(c, STEP_GATED, op);
         return OK;
     case OP_ADD:
         add_step(c, STEP_ADD, op);
         return OK;
+    case OP_ADD_GATED:
+        add_step(c, STEP_ADD_GATED, op);
+        return OK;
+    case OP_SELECT:
+        add_step(c, STEP_SELECT, op);
+        add_phase(c, PHASE_SORT);
+        return OK;
+    case OP_EXPERTS:
+        return compile_experts(c, op);
+    case OP_MIX:
+        add_step(c, STEP_MIX, op);
+        return OK;
     case OP_ATTENTION:
-        p = add_phase(c, PHASE_ATTENTION);
-        p->layer = op->layer;
-        p->scale = op->scale;
-        if (c->packed == op->out)
-            c->packed_kinds = 0;
+        compile_attention(c, op);
         return OK;
     case OP_LINEAR:
         return compile_linear(c, op);
@@ -247,9 +340,12 @@ enum err cpu_compile(struct cpu_backend *b, struct err_info *e)
 {
     struct compiler c = {.b = b, .m = b->model, .e = e};
     const uint32_t n_ops = b->model->n_ops; /* an op makes at most two steps and three phases */
+    size_t n_matrices = 1;
+    for (uint32_t i = 0; i < n_ops; i++)
+        n_matrices += b->model->ops[i].kind == OP_EXPERTS ? b->model->hp.n_expert : 1;
     b->phases = mem_zalloc((size_t)n_ops * 3 + 1, sizeof *b->phases);
     b->steps = mem_zalloc((size_t)n_ops * 2 + 1, sizeof *b->steps);
-    b->matrices = mem_zalloc((size_t)n_ops + 1, sizeof *b->matrices);
+    b->matrices = mem_zalloc(n_matrices, sizeof *b->matrices);
     enum err err = alloc_vectors(&c);
     for (c.op = 0; !err && c.op < n_ops; c.op++)
         err = compile_op(&c, &b->model->ops[c.op]);

@@ -1,6 +1,7 @@
 /* Making and ending the backend: memory, repacking, the table of operations. */
 #include "backend/cpu/cpu.h"
 
+#include "backend/cpu/experts.h"
 #include "backend/cpu/panel.h"
 #include "base/mem.h"
 #include "gguf/gguf.h"
@@ -48,29 +49,70 @@ static void *carve(struct carver *c, size_t n, size_t size)
     return p;
 }
 
+/* Packed activations of so many rows, in all forms that the experts' matrices, or all the others,
+ * read. */
+static struct act carve_act(struct cpu_backend *b, struct carver *c, size_t rows, bool expert)
+{
+    uint32_t k = 0;
+    unsigned kinds = 0;
+    for (uint32_t i = 0; i < b->n_matrices; i++) {
+        const struct matrix *x = &b->matrices[i];
+        if (x->expert != expert)
+            continue;
+        k = x->n_in > k ? x->n_in : k;
+        kinds |= b->kernels->act_kinds[x->format];
+    }
+    rows = round_up(rows, ACT_TILE);
+    struct act a = {.k = k};
+    a.x = carve(c, rows, kinds & ACT_F32 ? (size_t)k * sizeof(float) : 0);
+    a.q = carve(c, rows, kinds & ACT_INT8 ? k : 0);
+    a.bf16 = carve(c, rows, kinds & ACT_BF16 ? (size_t)(k + 1) * sizeof *a.bf16 : 0);
+    a.b = carve(c, rows, kinds & ACT_INT8 ? (size_t)(k / 32) * sizeof *a.b : 0);
+    return a;
+}
+
+static void carve_experts(struct cpu_backend *b, struct carver *c)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    const size_t rows = b->cfg.max_rows, places = experts_max_places(hp, b->cfg.max_rows);
+    b->expert_act = carve_act(b, c, places, true);
+    b->experts = carve(c, rows, hp->n_expert_used * sizeof *b->experts);
+    b->expert_weights = carve(c, rows, hp->n_expert_used * sizeof *b->expert_weights);
+    b->places = carve(c, rows, hp->n_expert_used * sizeof *b->places);
+    b->place_row = carve(c, places, sizeof *b->place_row);
+    b->runs = carve(c, hp->n_expert, sizeof *b->runs);
+}
+
+/* Experts' buffers hold a row a place, each of one rank. */
+static void carve_buffers(struct cpu_backend *b, struct carver *c)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    for (int i = 0; i < N_MODEL_BUFS; i++) {
+        const bool expert = i >= BUF_EXPERT_GATE && i <= BUF_EXPERT_OUT;
+        const uint32_t width = b->model->buf_width[i];
+        size_t rows = round_up(b->cfg.max_rows, ACT_TILE);
+        if (i == BUF_LOGITS)
+            rows = b->cfg.max_logit_rows;
+        else if (expert)
+            rows = experts_max_places(hp, b->cfg.max_rows);
+        b->stride[i] = i == BUF_LOGITS ? width : round_up(width, 16);
+        if (expert && width)
+            b->stride[i] = round_up(width / hp->n_expert_used, 16);
+        b->bufs[i] = carve(c, rows, b->stride[i] * sizeof(float));
+    }
+}
+
 static void carve_workspace(struct cpu_backend *b, struct carver *c)
 {
     const struct model_hparams *hp = &b->model->hp;
     const size_t rows = round_up(b->cfg.max_rows, ACT_TILE);
-    uint32_t k = 0;
-    unsigned kinds = 0;
-    for (uint32_t i = 0; i < b->n_matrices; i++) {
-        k = b->matrices[i].n_in > k ? b->matrices[i].n_in : k;
-        kinds |= b->kernels->act_kinds[b->matrices[i].format];
-    }
-    for (int i = 0; i < N_MODEL_BUFS; i++) {
-        b->stride[i] = i == BUF_LOGITS ? hp->n_vocab : round_up(b->model->buf_width[i], 16);
-        b->bufs[i] =
-            carve(c, i == BUF_LOGITS ? b->cfg.max_logit_rows : rows, b->stride[i] * sizeof(float));
-    }
+    carve_buffers(b, c);
     const size_t act_rows =
         round_up(b->cfg.max_rows > b->cfg.max_logit_rows ? b->cfg.max_rows : b->cfg.max_logit_rows,
                  ACT_TILE);
-    b->act.x = carve(c, act_rows, kinds & ACT_F32 ? (size_t)k * sizeof(float) : 0);
-    b->act.q = carve(c, act_rows, kinds & ACT_INT8 ? k : 0);
-    b->act.bf16 = carve(c, act_rows, kinds & ACT_BF16 ? (size_t)(k + 1) * sizeof *b->act.bf16 : 0);
-    b->act.b = carve(c, act_rows, kinds & ACT_INT8 ? (size_t)(k / 32) * sizeof *b->act.b : 0);
-    b->angles = carve(c, rows, hp->rope_dims * sizeof(float));
+    b->act = carve_act(b, c, act_rows, false);
+    carve_experts(b, c);
+    b->angles = carve(c, rows * N_ROPE_TABLES, hp->rope_dims * sizeof(float));
     b->attn_scratch_stride = round_up(attn_scratch_floats(hp->head_dim), 16);
     b->attn_scratch = carve(c, pool_size(b->pool), b->attn_scratch_stride * sizeof(float));
     b->attn_parts = carve(c,
@@ -96,12 +138,15 @@ static enum err alloc_workspace(struct cpu_backend *b, struct err_info *e)
     c = (struct carver){.base = b->workspace};
     carve_workspace(b, &c);
     for (uint32_t i = 0; i < b->n_matrices; i++) {
-        b->matrices[i].act = b->act;
+        b->matrices[i].act = b->matrices[i].expert ? b->expert_act : b->act;
         b->matrices[i].act.k = b->matrices[i].n_in;
     }
-    for (uint32_t i = 0; i < b->n_steps; i++) {
-        b->steps[i].act = b->act;
-        b->steps[i].act.k = b->steps[i].n;
+    for (uint32_t i = 0; i < b->n_phases; i++) {
+        const struct phase *p = &b->phases[i];
+        for (uint32_t s = p->first; p->kind == PHASE_ROWS && s < p->first + p->n; s++) {
+            b->steps[s].act = p->places ? b->expert_act : b->act;
+            b->steps[s].act.k = b->steps[s].n;
+        }
     }
     return OK;
 }
@@ -134,7 +179,7 @@ enum { REPACK_CHUNK = 16 }; /* panels */
 static bool used_by_embed(const struct cpu_backend *b, const struct gguf_tensor *t)
 {
     for (uint32_t i = 0; i < b->n_steps; i++) {
-        if (b->steps[i].kind == STEP_EMBED && b->steps[i].table == t)
+        if (b->steps[i].kind == STEP_EMBED && b->steps[i].table->data == t->data)
             return true;
     }
     return false;
@@ -148,32 +193,37 @@ static void repack_panels(const struct cpu_backend *b,
                           uint32_t n)
 {
     for (uint32_t i = first; i < first + n; i++)
-        panel_pack(x->format, x->tensor, i, x->panels + i * x->panel_bytes);
-    const size_t panel_bytes = x->tensor->n_bytes / x->n_out * PANEL_COLS, at = first * panel_bytes;
-    const size_t left = x->tensor->n_bytes - at;
-    if (!used_by_embed(b, x->tensor))
+        panel_pack(x->format, &x->tensor, i, x->panels + i * x->panel_bytes);
+    const size_t panel_bytes = x->tensor.n_bytes / x->n_out * PANEL_COLS, at = first * panel_bytes;
+    const size_t left = x->tensor.n_bytes - at;
+    if (!used_by_embed(b, &x->tensor))
         gguf_drop_pages(
-            b->model->gguf, x->tensor, at, n * panel_bytes < left ? n * panel_bytes : left);
+            b->model->gguf, &x->tensor, at, n * panel_bytes < left ? n * panel_bytes : left);
 }
 
-/* Panels are counted over all matrices. */
+/* The matrix that a panel, counted over all matrices, belongs to. */
+static const struct matrix *matrix_of(const struct cpu_backend *b, uint64_t panel)
+{
+    uint32_t low = 0, high = b->n_matrices;
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        *(b->matrices[middle].first_panel <= panel ? &low : &high) = middle;
+    }
+    return &b->matrices[low];
+}
+
 static void repack_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
 {
     struct repack *r = ctx;
     const struct backend_config *cfg = &r->b->cfg;
-    const struct matrix *x = r->b->matrices;
-    uint64_t first = (uint64_t)item * REPACK_CHUNK, left = r->n_panels - first;
+    uint64_t panel = (uint64_t)item * REPACK_CHUNK, left = r->n_panels - panel;
+    const struct matrix *x = matrix_of(r->b, panel);
     (void)phase;
     left = left < REPACK_CHUNK ? left : REPACK_CHUNK;
-    for (; left > 0; x++) {
-        if (first >= x->n_panels) {
-            first -= x->n_panels;
-            continue;
-        }
-        const uint64_t here = left < x->n_panels - first ? left : x->n_panels - first;
+    for (uint64_t here; left > 0; x++, left -= here, panel += here) {
+        const uint64_t first = panel - x->first_panel, rest = x->n_panels - first;
+        here = left < rest ? left : rest;
         repack_panels(r->b, x, (uint32_t)first, (uint32_t)here);
-        left -= here;
-        first = 0;
     }
     const uint64_t done = atomic_fetch_add(&r->n_done, REPACK_CHUNK) + REPACK_CHUNK;
     if (worker == 0 && cfg->progress && done < r->n_panels)
@@ -201,7 +251,7 @@ static enum err load_weights(struct cpu_backend *b, struct err_info *e)
     const uint32_t n_items = (uint32_t)((r.n_panels + REPACK_CHUNK - 1) / REPACK_CHUNK);
     pool_walk(b->pool, &n_items, 1, repack_item, &r);
     for (uint32_t i = 0; i < b->n_matrices; i++) { /* the pages that two items shared */
-        const struct gguf_tensor *t = b->matrices[i].tensor;
+        const struct gguf_tensor *t = &b->matrices[i].tensor;
         if (!used_by_embed(b, t))
             gguf_drop_pages(b->model->gguf, t, 0, t->n_bytes);
     }

@@ -2,13 +2,16 @@
  *
  *     plan of ops   --compile.c-->   phases    --run.c-->   every worker walks all phases
  *
- * A phase is work whose items are independent; the next begins when all are done (threads.h). There
- * are three kinds:
+ * A phase is work whose items are independent; the next begins when all are done (threads.h). The
+ * kinds:
  *
  *     ROWS        item: some rows      a list of steps, each row through all of them
  *     LINEAR      item: some panels x a block of rows, over all matrices that read one input
  *     ATTENTION   item: one KV head x a tile of rows of one sequence; where those are few and
  *                 contexts long, x a range of positions, and who ends the last range folds them
+ *
+ *     SORT        one item: rows sorted by the experts that they were given to (experts.h)
+ *     EXPERTS     item: some panels of one of the experts that are wanted, over all of its rows
  *
  * so a layer is seven phases: [norm, pack] [q k v] [rope, store] [attention] [pack] [output + add]
  * [norm, pack] [gate, up] [gated, pack] [down + add], ten with the packs between. */
@@ -27,8 +30,12 @@ enum step_kind {
     STEP_NORM,
     STEP_HEAD_NORM,
     STEP_ROPE_STORE,
-    STEP_GATED_SILU,
+    STEP_GATED,
     STEP_ADD,
+    STEP_ADD_GATED,
+    STEP_SELECT,
+    STEP_MIX,
+    STEP_CAP,  /* scale and cap, in place */
     STEP_PACK, /* `in` to the packed activations that the next LINEAR reads */
 };
 
@@ -37,6 +44,10 @@ struct step {
     enum model_buf in, in2, out;
     uint32_t n; /* values of a row */
     uint16_t layer;
+    enum rope_table rope;            /* ROPE_STORE */
+    enum gate_kind gate;             /* GATED */
+    float scale, cap;                /* EMBED, ADD, CAP */
+    bool gather;                     /* PACK of places: from the rows that they belong to */
     const float *w;                  /* norms */
     const struct gguf_tensor *table; /* EMBED */
     unsigned act_kinds;              /* PACK */
@@ -44,15 +55,17 @@ struct step {
 };
 
 struct matrix {
-    const struct gguf_tensor *tensor;
+    struct gguf_tensor tensor; /* of an expert: its part */
     enum panel_format format;
     uint8_t *panels;
     size_t panel_bytes;
     uint32_t n_panels;
+    uint64_t first_panel; /* of all matrices' */
     uint32_t n_in, n_out;
     const float *bias;
     enum model_buf in, out;
-    bool add; /* onto out: the ADD op that follows is done here */
+    bool add;    /* onto out: the ADD op that follows is done here */
+    bool expert; /* multiplied with places */
     struct act act;
 };
 
@@ -60,18 +73,22 @@ struct matrix {
  * split up to 16,384 positions a worker, and beyond that only over its heads. */
 enum { MAX_SPLIT_ITEMS = 256 };
 
-enum phase_kind { PHASE_ROWS, PHASE_LINEAR, PHASE_ATTENTION };
+enum phase_kind { PHASE_ROWS, PHASE_LINEAR, PHASE_ATTENTION, PHASE_SORT, PHASE_EXPERTS };
 
 struct phase {
     enum phase_kind kind;
-    bool logit_rows;    /* over the rows whose logits are wanted: item i reads row logit_rows[i] in
-                         * its first step and row i of everything else */
+    bool logit_rows;    /* over the rows whose logits are wanted, */
+    bool gather;        /* the first step reads row logit_rows[i], all else row i */
+    bool places;        /* over places instead of rows (experts.h) */
     uint32_t first, n;  /* into steps or matrices */
-    uint32_t n_panels;  /* LINEAR: of all its matrices */
+    uint32_t n_panels;  /* LINEAR: of all its matrices; EXPERTS: of all of one expert */
     uint32_t chunk;     /* rows, or panels, an item holds; set for each batch */
     size_t panel_bytes; /* LINEAR: of the largest */
-    uint16_t layer;     /* ATTENTION */
-    float scale;        /* ATTENTION */
+    /* ATTENTION */
+    uint16_t layer;
+    float scale, cap;
+    uint32_t window;
+    const float *sinks; /* [n_head] or NULL */
 };
 
 /* Rows of one sequence that attend together. */
@@ -100,10 +117,11 @@ struct cpu_backend {
 
     float *bufs[N_MODEL_BUFS]; /* [max_rows, stride]; logits [max_logit_rows, n_vocab] */
     size_t stride[N_MODEL_BUFS];
-    float *angles; /* [max_rows][rope_dims]: cosines, then sines */
+    float *angles; /* [max_rows][N_ROPE_TABLES][rope_dims]: cosines, then sines */
     struct act act;
-    float *vectors;      /* norm weights and biases, aligned copies */
-    float *attn_scratch; /* [n_workers] */
+    struct act expert_act; /* by place */
+    float *vectors;        /* norm weights and biases, aligned copies */
+    float *attn_scratch;   /* [n_workers] */
     size_t attn_scratch_stride;
     float *attn_parts;       /* [MAX_SPLIT_ITEMS a worker][attn_part_floats] */
     atomic_uint *attn_done;  /* [MAX_SPLIT_ITEMS a worker] ranges done of the item */
@@ -118,6 +136,14 @@ struct cpu_backend {
     struct attn_tile *tiles; /* [max_rows] */
     uint32_t n_tiles;
     uint32_t n_ranges; /* that an item of attention is split into; 1: not */
+
+    /* Of the layer at work (experts.h). */
+    uint32_t *experts;       /* [max_rows][n_expert_used] by rank */
+    float *expert_weights;   /* likewise */
+    uint32_t *places;        /* likewise */
+    uint32_t *place_row;     /* [places] the row, or NO_ROW: there is none */
+    struct expert_run *runs; /* [n_expert] the experts that are wanted */
+    uint32_t n_places, n_runs;
 };
 
 /* Fill phases, steps and matrices (without memory for their panels) from the model's plan; copy

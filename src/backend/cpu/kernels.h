@@ -115,7 +115,10 @@ struct attn_job {
     float *out;      /* likewise */
     size_t q_stride, out_stride;
     float scale;
-    float *scratch; /* attn_scratch_floats(head_dim), aligned to 64 */
+    float cap;          /* scores become cap tanh(score / cap); 0: they do not */
+    uint32_t window;    /* the last positions that a row sees, its own included; 0: all */
+    const float *sinks; /* [group] a score more in each head's sum; or NULL */
+    float *scratch;     /* attn_scratch_floats(head_dim), aligned to 64 */
 };
 
 /* Raise it with every change of the bits that kernels compute: what is stored on disk says which
@@ -129,7 +132,11 @@ struct cpu_kernels {
     /* out = x / sqrt(mean(x^2) + eps) * w; out may be x */
     void (*norm)(const float *x, const float *w, float *out, uint32_t n, float eps);
     void (*silu_mul)(const float *gate, const float *up, float *out, uint32_t n);
+    void (*gelu_mul)(const float *gate, const float *up, float *out, uint32_t n);
+    void (*clamped_mul)(const float *gate, const float *up, float *out, uint32_t n);
     void (*add)(const float *x, float *out, uint32_t n);
+    void (*add_scaled)(const float *x, float scale, float *out, uint32_t n); /* out += x scale */
+    void (*cap)(float *x, float scale, float cap, uint32_t n); /* x scale; capped if cap is not 0 */
     /* Row `row` of a from x, for tiles of `lanes` rows; kinds: of ACT_* */
     void (*pack)(const float *x, struct act *a, uint32_t row, unsigned kinds, uint32_t lanes);
     /* Store the K and V of one position of one head; head points at its K in the block. */
@@ -137,7 +144,8 @@ struct cpu_kernels {
         const struct kv_layout *kv, uint8_t *head, uint32_t slot, const float *k, const float *v);
     void (*attend)(const struct attn_job *j);
     /* The same in parts that different workers compute: range r (positions r * ATTN_RANGE on) to
-     * a part of attn_part_floats(head_dim), aligned to 64; then all of them, in order, to out. */
+     * a part of attn_part_floats(head_dim), aligned to 64; then all of them, in order, to out. The
+     * first range is the one that attn_first_pos of the job's first row lies in. */
     void (*attend_part)(const struct attn_job *j, uint32_t range, float *part);
     void (*attend_merge)(const struct attn_job *j, const float *parts, uint32_t n_parts);
     void (*exp)(const float *x, float *out, uint32_t n); /* for tests: what softmax and silu use */
@@ -164,6 +172,12 @@ const struct cpu_kernels *cpu_kernels_select(const char *isa);
 
 /* How far ahead this machine's processor wants to be told what a job of n_rows will read. */
 uint32_t cpu_kernels_prefetch(uint32_t n_rows);
+
+/* The first position that a row at `pos` sees. */
+static inline uint32_t attn_first_pos(uint32_t pos, uint32_t window)
+{
+    return window && pos >= window ? pos + 1 - window : 0;
+}
 
 size_t attn_scratch_floats(uint32_t head_dim);
 size_t attn_part_floats(uint32_t head_dim);

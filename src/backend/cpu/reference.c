@@ -11,7 +11,21 @@ struct eval {
     const int32_t *tokens;
     uint32_t n;
     double *bufs[N_MODEL_BUFS]; /* [n, buf_width] */
+    uint32_t *experts;          /* [n, n_expert_used] by rank */
+    double *weights;            /* likewise */
 };
+
+static double value_of(const struct gguf_tensor *t, uint64_t i)
+{
+    float f;
+    memcpy(&f, t->data + i * sizeof f, sizeof f);
+    return f;
+}
+
+static double capped(double x, float cap)
+{
+    return cap > 0 ? cap * tanh(x / cap) : x;
+}
 
 static double *row_of(const struct eval *v, enum model_buf buf, uint32_t row)
 {
@@ -29,7 +43,7 @@ static void embed(const struct eval *v, const struct op *op)
     for (uint32_t r = 0; r < v->n; r++) {
         dequantise_row(op->w, (uint64_t)v->tokens[r], w);
         for (uint64_t i = 0; i < op->w->ne[0]; i++)
-            row_of(v, op->out, r)[i] = w[i];
+            row_of(v, op->out, r)[i] = (double)w[i] * op->scale;
     }
     free(w);
 }
@@ -40,11 +54,8 @@ static void norm(const double *x, const struct gguf_tensor *w, double *out, uint
     for (uint32_t i = 0; i < n; i++)
         sum += x[i] * x[i];
     const double scale = 1 / sqrt(sum / n + eps);
-    for (uint32_t i = 0; i < n; i++) {
-        float f;
-        memcpy(&f, w->data + i * sizeof f, sizeof f);
-        out[i] = x[i] * scale * f;
-    }
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = x[i] * scale * value_of(w, i);
 }
 
 void reference_matvec(const struct gguf_tensor *w, const double *x, double *out, uint64_t n_rows)
@@ -65,25 +76,98 @@ static void linear(const struct eval *v, const struct op *op)
     for (uint32_t r = 0; r < v->n; r++) {
         double *out = row_of(v, op->out, r);
         reference_matvec(op->w, row_of(v, op->in, r), out, op->n_out);
-        for (uint32_t j = 0; op->bias && j < op->n_out; j++) {
-            float f;
-            memcpy(&f, op->bias->data + j * sizeof f, sizeof f);
-            out[j] += f;
+        for (uint32_t j = 0; op->bias && j < op->n_out; j++)
+            out[j] += value_of(op->bias, j);
+        for (uint32_t j = 0; op->kind == OP_LOGITS && j < op->n_out; j++)
+            out[j] = capped(out[j] * op->scale, op->cap);
+    }
+}
+
+/* The largest scores first, the first of equals before the others. */
+static void select_experts(const struct eval *v, const struct op *op)
+{
+    const struct model_hparams *hp = &v->m->hp;
+    for (uint32_t r = 0; r < v->n; r++) {
+        const double *score = row_of(v, op->in, r);
+        uint32_t *chosen = v->experts + (size_t)r * hp->n_expert_used;
+        double *w = v->weights + (size_t)r * hp->n_expert_used, sum = 0, top = -INFINITY;
+        for (uint32_t i = 0; i < hp->n_expert_used; i++) {
+            chosen[i] = UINT32_MAX;
+            for (uint32_t x = 0; x < hp->n_expert; x++) {
+                bool taken = false;
+                for (uint32_t k = 0; k < i; k++)
+                    taken |= chosen[k] == x;
+                if (!taken && (chosen[i] == UINT32_MAX || score[x] > score[chosen[i]]))
+                    chosen[i] = x;
+            }
+        }
+        top = score[chosen[0]];
+        for (uint32_t x = 0; x < hp->n_expert; x++) /* over all, or over the chosen */
+            sum += hp->expert_norm ? 0 : exp(score[x] - top);
+        for (uint32_t i = 0; i < hp->n_expert_used; i++)
+            sum += hp->expert_norm ? exp(score[chosen[i]] - top) : 0;
+        for (uint32_t i = 0; i < hp->n_expert_used; i++)
+            w[i] = exp(score[chosen[i]] - top) / sum * hp->expert_scale;
+    }
+}
+
+static void experts(const struct eval *v, const struct op *op)
+{
+    const uint32_t n_used = v->m->hp.n_expert_used;
+    const bool shared_input = v->m->buf_width[op->in] == op->n_in;
+    for (uint32_t r = 0; r < v->n; r++) {
+        for (uint32_t i = 0; i < n_used; i++) {
+            const uint32_t x = v->experts[(size_t)r * n_used + i];
+            const double *in = row_of(v, op->in, r) + (shared_input ? 0 : (size_t)i * op->n_in);
+            double *out = row_of(v, op->out, r) + (size_t)i * op->n_out;
+            struct gguf_tensor w = *op->w;
+            w.n_bytes /= w.ne[2];
+            w.data += x * w.n_bytes;
+            reference_matvec(&w, in, out, op->n_out);
+            for (uint32_t j = 0; op->bias && j < op->n_out; j++)
+                out[j] += value_of(op->bias, (uint64_t)x * op->n_out + j);
         }
     }
 }
 
-static void rotate_heads(const struct eval *v, double *x, uint32_t n_heads, uint32_t pos)
+static void mix(
+    const struct eval *v, const struct op *op, double *out, const double *in, uint32_t r)
 {
+    const uint32_t n_used = v->m->hp.n_expert_used;
+    memset(out, 0, op->n_out * sizeof *out);
+    for (uint32_t i = 0; i < n_used; i++) {
+        for (uint32_t j = 0; j < op->n_out; j++)
+            out[j] += v->weights[(size_t)r * n_used + i] * in[(size_t)i * op->n_out + j];
+    }
+}
+
+static double gated(enum gate_kind kind, double g, double u)
+{
+    if (kind == GATE_SILU)
+        return g / (1 + exp(-g)) * u;
+    if (kind == GATE_GELU)
+        return 0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * g * g * g))) * u;
+    g = fmin(g, 7);
+    u = fmax(-7, fmin(u, 7));
+    return g / (1 + exp(-1.702 * g)) * (u + 1);
+}
+
+static void rotate_heads(
+    const struct eval *v, enum rope_table table, double *x, uint32_t n_heads, uint32_t pos)
+{
+    if (table == ROPE_NONE)
+        return;
+    const struct model_rope *rope = &v->m->ropes[table];
     const uint32_t half = v->m->hp.rope_dims / 2;
     for (uint32_t h = 0; h < n_heads; h++, x += v->m->hp.head_dim) {
         for (uint32_t i = 0; i < half; i++) {
-            const double angle = pos * v->m->rope_inv_freq[i];
+            const double angle = pos * rope->inv_freq[i];
+            const double c = cos(angle) * rope->scale, s = sin(angle) * rope->scale;
             const uint32_t at = v->m->rope == ROPE_HALVES ? i : 2 * i;
             const uint32_t other = v->m->rope == ROPE_HALVES ? i + half : 2 * i + 1;
             const double a = x[at], b = x[other];
-            x[at] = a * cos(angle) - b * sin(angle);
-            x[other] = a * sin(angle) + b * cos(angle);
+            x[at] = a * c - b * s;
+            x[other] = a * s + b * c;
         }
     }
 }
@@ -100,16 +184,18 @@ static void attention(const struct eval *v, const struct op *op)
             const double *q = row_of(v, BUF_Q, r) + (size_t)h * dim;
             double *out = row_of(v, op->out, r) + (size_t)h * dim;
             const size_t col = (size_t)(h / group) * dim;
-            double top = -INFINITY, sum = 0;
-            for (uint32_t p = 0; p <= r; p++) {
+            const uint32_t begin = op->window && r >= op->window ? r + 1 - op->window : 0;
+            double top = op->w ? value_of(op->w, h) : -INFINITY, sum = 0;
+            for (uint32_t p = begin; p <= r; p++) {
                 w[p] = 0;
                 for (uint32_t d = 0; d < dim; d++)
                     w[p] += q[d] * row_of(v, BUF_K, p)[col + d];
-                w[p] *= op->scale;
+                w[p] = capped(w[p] * op->scale, op->cap);
                 top = w[p] > top ? w[p] : top;
             }
             memset(out, 0, dim * sizeof *out);
-            for (uint32_t p = 0; p <= r; p++) {
+            sum += op->w ? exp(value_of(op->w, h) - top) : 0;
+            for (uint32_t p = begin; p <= r; p++) {
                 const double e = exp(w[p] - top);
                 sum += e;
                 for (uint32_t d = 0; d < dim; d++)
@@ -125,7 +211,7 @@ static void attention(const struct eval *v, const struct op *op)
 static void each_row(const struct eval *v, const struct op *op)
 {
     const struct model_hparams *hp = &v->m->hp;
-    const uint32_t n = v->m->buf_width[op->out];
+    const uint32_t n = op->n_out;
     for (uint32_t r = 0; r < v->n; r++) {
         double *out = row_of(v, op->out, r);
         const double *in = row_of(v, op->in, r), *in2 = row_of(v, op->in2, r);
@@ -138,16 +224,23 @@ static void each_row(const struct eval *v, const struct op *op)
                 norm(out + i, op->w, out + i, hp->head_dim, hp->norm_eps);
             break;
         case OP_ROPE_STORE:
-            rotate_heads(v, row_of(v, BUF_Q, r), hp->n_head, r);
-            rotate_heads(v, row_of(v, BUF_K, r), hp->n_head_kv, r);
+            rotate_heads(v, op->rope, row_of(v, BUF_Q, r), hp->n_head, r);
+            rotate_heads(v, op->rope, row_of(v, BUF_K, r), hp->n_head_kv, r);
             break;
-        case OP_GATED_SILU:
+        case OP_GATED:
             for (uint32_t i = 0; i < n; i++)
-                out[i] = in[i] / (1 + exp(-in[i])) * in2[i];
+                out[i] = gated(op->gate, in[i], in2[i]);
+            break;
+        case OP_ADD_GATED:
+            for (uint32_t i = 0; i < n; i++)
+                out[i] += in[i] / (1 + exp(-in2[0]));
+            break;
+        case OP_MIX:
+            mix(v, op, out, in, r);
             break;
         default: /* OP_ADD */
             for (uint32_t i = 0; i < n; i++)
-                out[i] += in[i];
+                out[i] += in[i] * op->scale;
         }
     }
 }
@@ -157,6 +250,8 @@ void reference_logits(const struct model *m, const int32_t *tokens, uint32_t n, 
     struct eval v = {.m = m, .tokens = tokens, .n = n};
     for (int i = 0; i < N_MODEL_BUFS; i++)
         v.bufs[i] = mem_zalloc((size_t)n * m->buf_width[i] + 1, sizeof(double));
+    v.experts = mem_zalloc((size_t)n * m->hp.n_expert_used + 1, sizeof *v.experts);
+    v.weights = mem_zalloc((size_t)n * m->hp.n_expert_used + 1, sizeof *v.weights);
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const struct op *op = &m->ops[i];
         if (op->kind == OP_EMBED)
@@ -165,6 +260,10 @@ void reference_logits(const struct model *m, const int32_t *tokens, uint32_t n, 
             linear(&v, op);
         else if (op->kind == OP_ATTENTION)
             attention(&v, op);
+        else if (op->kind == OP_SELECT)
+            select_experts(&v, op);
+        else if (op->kind == OP_EXPERTS)
+            experts(&v, op);
         else
             each_row(&v, op);
     }
@@ -172,4 +271,6 @@ void reference_logits(const struct model *m, const int32_t *tokens, uint32_t n, 
         logits[i] = (float)v.bufs[BUF_LOGITS][i];
     for (int i = 0; i < N_MODEL_BUFS; i++)
         free(v.bufs[i]);
+    free(v.experts);
+    free(v.weights);
 }

@@ -1,5 +1,6 @@
 /* One step's work: the phases, divided into items for this batch. */
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/experts.h"
 
 #include "gguf/gguf.h"
 
@@ -22,17 +23,23 @@ static inline float *row_of(const struct cpu_backend *b, enum model_buf buf, uin
 static void step_angles(const struct cpu_backend *b, uint32_t row)
 {
     const uint32_t half = b->model->hp.rope_dims / 2;
-    float *to = b->angles + (size_t)row * half * 2;
+    float *to = b->angles + (size_t)row * half * 2 * N_ROPE_TABLES;
     const double pos = b->batch->positions[row];
-    for (uint32_t i = 0; i < half; i++) {
-        const double angle = pos * b->model->rope_inv_freq[i];
-        to[i] = (float)cos(angle);
-        to[half + i] = (float)sin(angle);
+    for (int t = 0; t < N_ROPE_TABLES; t++, to += (size_t)half * 2) {
+        const struct model_rope *rope = &b->model->ropes[t];
+        for (uint32_t i = 0; rope->inv_freq && i < half; i++) {
+            const double angle = pos * rope->inv_freq[i];
+            to[i] = (float)(cos(angle) * rope->scale);
+            to[half + i] = (float)(sin(angle) * rope->scale);
+        }
     }
 }
 
+/* No angles: not at all. */
 static void rotate(float *x, const float *angles, uint32_t half, enum rope_kind kind)
 {
+    if (!angles)
+        return;
     const uint32_t apart = kind == ROPE_HALVES ? half : 1, step = kind == ROPE_HALVES ? 1 : 2;
     for (uint32_t i = 0; i < half; i++) {
         float *p = x + (size_t)i * step;
@@ -46,7 +53,9 @@ static void step_rope_store(const struct cpu_backend *b, const struct step *s, u
 {
     const struct model_hparams *hp = &b->model->hp;
     const uint32_t half = hp->rope_dims / 2;
-    const float *angles = b->angles + (size_t)row * half * 2;
+    const float *angles = b->angles + ((size_t)row * N_ROPE_TABLES + s->rope) * half * 2;
+    if (s->rope == ROPE_NONE)
+        angles = NULL;
     float *q = row_of(b, BUF_Q, row), *k = row_of(b, BUF_K, row);
     const float *v = row_of(b, BUF_V, row);
     for (uint32_t h = 0; h < hp->n_head; h++)
@@ -71,10 +80,38 @@ static void step_embed(const struct cpu_backend *b, const struct step *s, uint32
     const struct gguf_tensor *t = s->table;
     const size_t row_bytes = t->n_bytes / t->ne[1];
     assert((uint64_t)b->batch->tokens[row] < t->ne[1]);
-    gguf_dequantize(t->type,
-                    t->data + (uint32_t)b->batch->tokens[row] * row_bytes,
-                    row_of(b, s->out, row),
-                    s->n);
+    float *out = row_of(b, s->out, row);
+    gguf_dequantize(t->type, t->data + (uint32_t)b->batch->tokens[row] * row_bytes, out, s->n);
+    for (uint32_t i = 0; s->scale != 1.0f && i < s->n; i++)
+        out[i] *= s->scale;
+}
+
+static void step_gated(const struct cpu_backend *b,
+                       const struct step *s,
+                       uint32_t from,
+                       uint32_t row)
+{
+    const float *gate = row_of(b, s->in, from), *up = row_of(b, s->in2, from);
+    float *out = row_of(b, s->out, row);
+    switch (s->gate) {
+    case GATE_SILU:
+        b->kernels->silu_mul(gate, up, out, s->n);
+        break;
+    case GATE_GELU:
+        b->kernels->gelu_mul(gate, up, out, s->n);
+        break;
+    case GATE_CLAMPED:
+        b->kernels->clamped_mul(gate, up, out, s->n);
+        break;
+    }
+}
+
+/* out += in * sigmoid(in2[0]) */
+static void step_add_gated(const struct cpu_backend *b, const struct step *s, uint32_t row)
+{
+    float e = -*row_of(b, s->in2, row);
+    b->kernels->exp(&e, &e, 1);
+    b->kernels->add_scaled(row_of(b, s->in, row), 1.0f / (1.0f + e), row_of(b, s->out, row), s->n);
 }
 
 static void step_head_norm(const struct cpu_backend *b, const struct step *s, uint32_t row)
@@ -118,12 +155,26 @@ static void run_step(
     case STEP_ROPE_STORE:
         step_rope_store(b, s, row);
         break;
-    case STEP_GATED_SILU:
-        kernels->silu_mul(
-            row_of(b, s->in, from), row_of(b, s->in2, from), row_of(b, s->out, row), s->n);
+    case STEP_GATED:
+        step_gated(b, s, from, row);
         break;
     case STEP_ADD:
-        kernels->add(row_of(b, s->in, from), row_of(b, s->out, row), s->n);
+        if (s->scale == 1.0f)
+            kernels->add(row_of(b, s->in, from), row_of(b, s->out, row), s->n);
+        else
+            kernels->add_scaled(row_of(b, s->in, from), s->scale, row_of(b, s->out, row), s->n);
+        break;
+    case STEP_ADD_GATED:
+        step_add_gated(b, s, row);
+        break;
+    case STEP_SELECT:
+        experts_select(b, row);
+        break;
+    case STEP_MIX:
+        experts_mix(b, s, row);
+        break;
+    case STEP_CAP:
+        kernels->cap(row_of(b, s->out, row), s->scale, s->cap, s->n);
         break;
     case STEP_PACK:
         kernels->pack(row_of(b, s->in, from), &s->act, row, s->act_kinds, lanes);
@@ -136,9 +187,22 @@ static void run_rows(struct cpu_backend *b, const struct phase *p, uint32_t item
     const struct batch *batch = b->batch;
     const uint32_t n_rows = n_rows_of(b, p), first = item * p->chunk;
     for (uint32_t row = first; row < first + p->chunk && row < n_rows; row++) {
-        uint32_t from = p->logit_rows ? batch->logit_rows[row] : row;
+        uint32_t from = p->gather ? batch->logit_rows[row] : row;
         for (uint32_t i = 0; i < p->n; i++, from = row)
             run_step(b, &b->steps[p->first + i], from, row, act_lanes(n_rows));
+    }
+}
+
+/* As run_rows, over places; those that only fill up a tile are left out. */
+static void run_places(struct cpu_backend *b, const struct phase *p, uint32_t item)
+{
+    const uint32_t first = item * p->chunk, lanes = act_lanes(b->batch->n_rows);
+    for (uint32_t place = first; place < first + p->chunk && place < b->n_places; place++) {
+        const uint32_t row = b->place_row[place];
+        for (uint32_t i = 0; row != NO_ROW && i < p->n; i++) {
+            struct step *s = &b->steps[p->first + i];
+            run_step(b, s, s->gather ? row : place, place, lanes);
+        }
     }
 }
 
@@ -226,10 +290,11 @@ static void run_attention_range(struct cpu_backend *b,
 {
     const size_t part = attn_part_floats(job->kv->head_dim);
     float *parts = b->attn_parts + (size_t)item * b->n_ranges * part;
-    const uint32_t n = (job->first_pos + job->n_rows - 1) / ATTN_RANGE + 1;
+    const uint32_t first = attn_first_pos(job->first_pos, job->window) / ATTN_RANGE;
+    const uint32_t n = (job->first_pos + job->n_rows - 1) / ATTN_RANGE + 1 - first;
     if (range >= n)
         return; /* another item's context is longer */
-    b->kernels->attend_part(job, range, parts + range * part);
+    b->kernels->attend_part(job, first + range, parts + range * part);
     if (atomic_fetch_add_explicit(&b->attn_done[item], 1, memory_order_acq_rel) + 1 < n)
         return;
     atomic_store_explicit(&b->attn_done[item], 0, memory_order_relaxed);
@@ -268,6 +333,9 @@ static void run_attention(struct cpu_backend *b,
         .q_stride = b->stride[BUF_Q],
         .out_stride = b->stride[BUF_ATT],
         .scale = p->scale,
+        .cap = p->cap,
+        .window = p->window,
+        .sinks = p->sinks ? p->sinks + head_kv * group + skip : NULL,
         .scratch = b->attn_scratch + worker * b->attn_scratch_stride,
     };
     if (b->n_ranges > 1)
@@ -282,7 +350,10 @@ static void run_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
     const struct phase *p = &b->phases[phase];
     switch (p->kind) {
     case PHASE_ROWS:
-        run_rows(b, p, item);
+        if (p->places)
+            run_places(b, p, item);
+        else
+            run_rows(b, p, item);
         break;
     case PHASE_LINEAR:
         run_linear(b, p, item, worker);
@@ -290,13 +361,23 @@ static void run_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
     case PHASE_ATTENTION:
         run_attention(b, p, item, worker);
         break;
+    case PHASE_SORT:
+        experts_sort(b);
+        break;
+    case PHASE_EXPERTS:
+        experts_run(b, p, item, worker);
+        break;
     }
 }
 
 /* How this batch divides a phase: sets its chunk, returns its number of items. */
 static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
 {
-    const uint32_t n_rows = n_rows_of(b, p), n_workers = pool_size(b->pool);
+    const struct model_hparams *hp = &b->model->hp;
+    const uint32_t n_workers = pool_size(b->pool), n_runs = experts_max_runs(hp, b->batch->n_rows);
+    uint32_t n_rows = n_rows_of(b, p);
+    if (p->places)
+        n_rows = experts_max_places(hp, n_rows);
     const uint32_t n_row_blocks = (n_rows + ROW_BLOCK - 1) / ROW_BLOCK;
     switch (p->kind) {
     case PHASE_ROWS:
@@ -308,6 +389,11 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
         return (p->n_panels + p->chunk - 1) / p->chunk * n_row_blocks;
     case PHASE_ATTENTION:
         return n_attention_items(b) * b->n_ranges;
+    case PHASE_SORT:
+        return 1;
+    case PHASE_EXPERTS: /* for as many experts as can be wanted: how many are is known later */
+        p->chunk = panel_chunk(p, n_runs, n_workers);
+        return (p->n_panels + p->chunk - 1) / p->chunk * n_runs;
     }
     return 0;
 }

@@ -57,4 +57,24 @@ INLINE vf vf_exp(vf x)
     return vf_zero_below(vf_mul(p, vf_exp2_of(n)), x, -87.3f);
 }
 
+/* tanh x = t / (t + 2) with t = e^2x - 1, which is 2^n (e^r - 1) + (2^n - 1): exact to a few units
+ * in the last place near 0 too, where e^2x - 1 would cancel. */
+INLINE vf vf_tanh(vf x)
+{
+    vf c = vf_min(vf_max(vf_add(x, x), vf_set1(-40.0f)), vf_set1(40.0f));
+    vi n = vi_round(vf_mul(c, vf_set1(1.44269504f)));
+    vf nf = vf_from_i(n), power = vf_exp2_of(n);
+    vf r = vf_fma(nf, vf_set1(-0.693145752f), c);
+    r = vf_fma(nf, vf_set1(-1.42860677e-6f), r);
+    vf p = vf_set1(1.0f / 5040);
+    p = vf_fma(p, r, vf_set1(1.0f / 720));
+    p = vf_fma(p, r, vf_set1(1.0f / 120));
+    p = vf_fma(p, r, vf_set1(1.0f / 24));
+    p = vf_fma(p, r, vf_set1(1.0f / 6));
+    p = vf_fma(p, r, vf_set1(0.5f));
+    p = vf_fma(vf_mul(p, r), r, r);
+    vf t = vf_fma(p, power, vf_sub(power, vf_set1(1.0f)));
+    return vf_div(t, vf_add(t, vf_set1(2.0f)));
+}
+
 #endif

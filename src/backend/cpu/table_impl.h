@@ -11,6 +11,8 @@
 
 #include "backend/cpu/rows_impl.h"
 
+#include "backend/cpu/gates_impl.h"
+
 #include "backend/cpu/attention_impl.h"
 
 static double run_peak_int8(uint64_t n)
@@ -90,9 +92,11 @@ static uint64_t run_read(const void *p, size_t n)
                    [PANEL_Q4_K] = run_q4_k,                                                        \
                    [PANEL_Q6_K] = run_q6_k},                                                       \
         .norm = run_norm, .silu_mul = run_silu_mul, .add = run_add, .pack = run_pack,              \
-        .kv_store = run_kv_store, .attend = run_attend, .attend_part = run_attend_part,            \
-        .attend_merge = run_attend_merge, .exp = run_exp, .peak_int8 = run_peak_int8,              \
-        .peak_f32 = run_peak_f32, .peak_bf16 = (bf16_peak), .read = run_read,                      \
+        .gelu_mul = run_gelu_mul, .clamped_mul = run_clamped_mul, .add_scaled = run_add_scaled,    \
+        .cap = run_cap, .kv_store = run_kv_store, .attend = run_attend,                            \
+        .attend_part = run_attend_part, .attend_merge = run_attend_merge, .exp = run_exp,          \
+        .peak_int8 = run_peak_int8, .peak_f32 = run_peak_f32, .peak_bf16 = (bf16_peak),            \
+        .read = run_read,                                                                          \
     }
 /* clang-format on */
 

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define ARCHS TEST_DATA "/golden/architectures/"
+#define VARIANTS TEST_DATA "/golden/variants/"
 
 static uint32_t count_ops(const struct model *m, enum op_kind kind)
 {
@@ -65,7 +66,90 @@ static void test_rope_factors(void **state)
         float f;
         memcpy(&f, t->data + i * sizeof f, sizeof f);
         double want = pow(m->hp.rope_freq_base, -2.0 * i / m->hp.rope_dims) / f;
-        assert_true(fabs(m->rope_inv_freq[i] - want) < 1e-12);
+        assert_true(fabs(m->ropes[ROPE_FULL].inv_freq[i] - want) < 1e-12);
+    }
+    model_destroy(m);
+}
+
+static const struct op *find_op(const struct model *m, enum op_kind kind, uint32_t layer)
+{
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        if (m->ops[i].kind == kind && m->ops[i].layer == layer)
+            return &m->ops[i];
+    }
+    fail_msg("no op of kind %d in layer %u", (int)kind, layer);
+    return NULL;
+}
+
+/* Which layers see only a window, and which angles they rotate by. */
+static void test_windows(void **state)
+{
+    (void)state;
+    struct model *m = load(ARCHS "gemma3.f32.gguf");
+    assert_int_equal(m->hp.n_layer, 7);
+    for (uint32_t l = 0; l < 7; l++) { /* five of six */
+        assert_int_equal(find_op(m, OP_ATTENTION, l)->window, l == 5 ? 0 : 32);
+        assert_int_equal(find_op(m, OP_ROPE_STORE, l)->rope, l == 5 ? ROPE_FULL : ROPE_WINDOW);
+    }
+    assert_true(fabs(m->ropes[ROPE_FULL].inv_freq[1] - pow(1e6, -2.0 / 32)) < 1e-12);
+    assert_true(fabs(m->ropes[ROPE_WINDOW].inv_freq[1] - pow(1e4, -2.0 / 32)) < 1e-12);
+    assert_true(fabsf(m->ops[0].scale - 8.0f) < 1e-6f); /* the root of 64 */
+    model_destroy(m);
+
+    m = load(VARIANTS "gemma2.f32.gguf");
+    for (uint32_t l = 0; l < 4; l++) {
+        assert_int_equal(find_op(m, OP_ATTENTION, l)->window, l % 2 ? 0 : 24);
+        assert_true(find_op(m, OP_ATTENTION, l)->cap == 5.0f);
+        assert_int_equal(find_op(m, OP_ROPE_STORE, l)->rope, ROPE_FULL);
+    }
+    assert_true(m->ops[m->n_ops - 1].cap == 4.0f);
+    model_destroy(m);
+
+    m = load(VARIANTS "smollm3.f32.gguf");
+    for (uint32_t l = 0; l < 4; l++)
+        assert_int_equal(find_op(m, OP_ROPE_STORE, l)->rope, l == 3 ? ROPE_NONE : ROPE_FULL);
+    model_destroy(m);
+}
+
+static void test_experts(void **state)
+{
+    (void)state;
+    struct model *m = load(VARIANTS "qwen2moe.f32.gguf");
+    assert_int_equal(m->hp.n_expert, 8);
+    assert_int_equal(m->hp.n_expert_used, 3);
+    assert_int_equal(m->hp.n_ff_expert, 24);
+    assert_int_equal(m->hp.n_ff_shared, 40);
+    assert_false(m->hp.expert_norm);
+    assert_int_equal(m->buf_width[BUF_EXPERT_GATE], 3 * 24);
+    assert_int_equal(m->buf_width[BUF_EXPERT_OUT], 3 * m->hp.n_embd);
+    assert_int_equal(count_ops(m, OP_EXPERTS), 3 * m->hp.n_layer);
+    assert_int_equal(count_ops(m, OP_ADD_GATED), m->hp.n_layer);
+    model_destroy(m);
+
+    m = load(VARIANTS "mixtral.f32.gguf");
+    assert_true(m->hp.expert_norm);
+    assert_int_equal(m->hp.n_ff_expert, 40);
+    model_destroy(m);
+}
+
+/* Two tables of factors: the context that the model is used for decides. */
+static void test_long_rope(void **state)
+{
+    (void)state;
+    struct model *m = load(VARIANTS "phi3-long.f32.gguf");
+    static const char *const names[] = {"rope_factors_short.weight", "rope_factors_long.weight"};
+    static const uint32_t contexts[][2] = {{32, 0}, {33, 1}, {0, 1}, {2, 0}};
+    for (size_t c = 0; c < sizeof contexts / sizeof contexts[0]; c++) {
+        const struct gguf_tensor *t = gguf_find_tensor(m->gguf, names[contexts[c][1]]);
+        assert_non_null(t);
+        assert_int_equal(model_set_context(m, contexts[c][0], NULL), OK);
+        for (uint32_t i = 0; i < m->hp.rope_dims / 2; i++) {
+            float f;
+            memcpy(&f, t->data + i * sizeof f, sizeof f);
+            const double want = pow(10000, -2.0 * i / m->hp.rope_dims) / f;
+            assert_true(fabs(m->ropes[ROPE_FULL].inv_freq[i] - want) < 1e-12);
+        }
+        assert_true(fabs(m->ropes[ROPE_FULL].scale - 1.19) < 1e-6);
     }
     model_destroy(m);
 }
@@ -95,6 +179,71 @@ static enum err load_patched(
     return err;
 }
 
+/* The file with the 4 bytes of key's value (an integer or a float) replaced; the key's name stands
+ * before its kind and its value. */
+static enum err load_with(const char *path, const char *key, const void *value, struct err_info *e)
+{
+    char text[128];
+    const size_t n = strlen(key);
+    FILE *f = fopen(path, "rb");
+    char head[8192];
+    assert_non_null(f);
+    assert_true(fread(head, 1, sizeof head, f) > n);
+    fclose(f);
+    const char *at = memmem(head, sizeof head, key, n);
+    assert_non_null(at);
+    memcpy(text, at, n + 4);
+    memcpy(text + n + 4, value, 4);
+    return load_patched(path, key, text, n + 8, e);
+}
+
+/* What is absurd is refused by the name of its key. */
+static void test_bad_values(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *key;
+        uint32_t value;
+    } integers[] = {
+        {VARIANTS "mixtral.f32.gguf", "llama.expert_count", 0xffffffff},
+        {VARIANTS "mixtral.f32.gguf", "llama.expert_used_count", 5},
+        {VARIANTS "mixtral.f32.gguf", "llama.expert_used_count", 0},
+        {VARIANTS "gpt-oss.f32.gguf", "gpt-oss.expert_count", 0},
+        {VARIANTS "gpt-oss.f32.gguf", "gpt-oss.expert_feed_forward_length", 1u << 31},
+        {VARIANTS "gpt-oss.f32.gguf", "gpt-oss.attention.value_length", 24},
+        {VARIANTS "qwen2moe.f32.gguf", "qwen2moe.expert_shared_feed_forward_length", 1u << 30},
+        {VARIANTS "phi3-long.f32.gguf", "phi3.rope.dimension_count", 11},
+        {VARIANTS "phi3-long.f32.gguf", "phi3.rope.scaling.original_context_length", 0},
+    };
+    static const struct {
+        const char *file, *key;
+        float value;
+    } floats[] = {
+        {VARIANTS "gemma2.f32.gguf", "gemma2.attn_logit_softcapping", -3.0f},
+        {VARIANTS "gemma2.f32.gguf", "gemma2.final_logit_softcapping", NAN},
+        {VARIANTS "llama-yarn.f32.gguf", "llama.rope.scaling.factor", -1.0f},
+        {VARIANTS "llama-linear.f32.gguf", "llama.rope.scaling.factor", INFINITY},
+        {VARIANTS "phi3-long.f32.gguf", "phi3.rope.scaling.attn_factor", 0.0f},
+        {VARIANTS "granitemoe.f32.gguf", "granitemoe.residual_scale", INFINITY},
+    };
+    struct err_info e;
+    for (size_t i = 0; i < sizeof integers / sizeof integers[0]; i++) {
+        if (load_with(integers[i].file, integers[i].key, &integers[i].value, &e) == OK)
+            fail_msg("%s = %u was taken", integers[i].key, integers[i].value);
+        if (!strstr(e.text, strchr(integers[i].key, '.') + 1))
+            fail_msg("%s = %u: '%s'", integers[i].key, integers[i].value, e.text);
+    }
+    for (size_t i = 0; i < sizeof floats / sizeof floats[0]; i++) {
+        if (load_with(floats[i].file, floats[i].key, &floats[i].value, &e) == OK)
+            fail_msg("%s = %g was taken", floats[i].key, (double)floats[i].value);
+        if (!strstr(e.text, strchr(floats[i].key, '.') + 1))
+            fail_msg("%s = %g: '%s'", floats[i].key, (double)floats[i].value, e.text);
+    }
+    const uint32_t window = 0; /* none: fine */
+    assert_int_equal(
+        load_with(VARIANTS "mistral.f32.gguf", "llama.attention.sliding_window", &window, &e), OK);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -116,6 +265,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plans),
         cmocka_unit_test(test_rope_factors),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_long_rope),
+        cmocka_unit_test(test_bad_values),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

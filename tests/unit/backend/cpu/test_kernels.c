@@ -210,6 +210,9 @@ struct attn_case {
     uint32_t *blocks;
     uint8_t *memory;
     float *q, *k, *v; /* [rows, group, dim], [n_pos, dim] */
+    uint32_t window;
+    float cap;
+    const float *sinks; /* [group] or NULL */
 };
 
 static void store_context(const struct attn_case *c, uint32_t n_pos)
@@ -242,6 +245,9 @@ static void attend(const struct attn_case *c, uint32_t first_row, uint32_t rows,
                                .q_stride = (size_t)c->group * dim,
                                .out_stride = (size_t)c->group * dim,
                                .scale = 0.3f,
+                               .cap = c->cap,
+                               .window = c->window,
+                               .sinks = c->sinks,
                                .scratch = scratch};
     c->kernels->attend(&j);
     free(scratch);
@@ -251,7 +257,8 @@ static void attend(const struct attn_case *c, uint32_t first_row, uint32_t rows,
 static void attend_in_parts(const struct attn_case *c, float *out)
 {
     const uint32_t dim = c->kv.head_dim;
-    const uint32_t n = (c->first_pos + c->rows - 1) / ATTN_RANGE + 1;
+    const uint32_t first = attn_first_pos(c->first_pos, c->window) / ATTN_RANGE;
+    const uint32_t n = (c->first_pos + c->rows - 1) / ATTN_RANGE + 1 - first;
     const size_t part = attn_part_floats(dim);
     float *scratch = mem_aligned(attn_scratch_floats(dim) * sizeof *scratch);
     float *parts = mem_aligned(n * part * sizeof *parts);
@@ -267,9 +274,12 @@ static void attend_in_parts(const struct attn_case *c, float *out)
                                .q_stride = (size_t)c->group * dim,
                                .out_stride = (size_t)c->group * dim,
                                .scale = 0.3f,
+                               .cap = c->cap,
+                               .window = c->window,
+                               .sinks = c->sinks,
                                .scratch = scratch};
     for (uint32_t r = n; r-- > 0;)
-        c->kernels->attend_part(&j, r, parts + r * part);
+        c->kernels->attend_part(&j, first + r, parts + r * part);
     memset(scratch, 0xff, attn_scratch_floats(dim) * sizeof *scratch);
     c->kernels->attend_merge(&j, parts, n);
     free(scratch);
@@ -282,15 +292,18 @@ static double attn_error(const struct attn_case *c, const float *out)
     double num = 0, den = 0, w[2048], want[MAX_HEAD_DIM];
     for (uint32_t i = 0; i < c->rows * c->group; i++) {
         const uint32_t n = c->first_pos + i / c->group + 1;
-        double top = -INFINITY, sum = 0;
-        for (uint32_t p = 0; p < n; p++) {
+        const uint32_t begin = c->window && n > c->window ? n - c->window : 0;
+        double top = c->sinks ? c->sinks[i % c->group] : -INFINITY, sum = 0;
+        for (uint32_t p = begin; p < n; p++) {
             w[p] = 0;
             for (uint32_t d = 0; d < dim; d++)
                 w[p] += (double)c->q[(size_t)i * dim + d] * c->k[(size_t)p * dim + d] * 0.3f;
+            w[p] = c->cap > 0 ? c->cap * tanh(w[p] / c->cap) : w[p];
             top = w[p] > top ? w[p] : top;
         }
         memset(want, 0, sizeof want);
-        for (uint32_t p = 0; p < n; p++) {
+        sum = c->sinks ? exp(c->sinks[i % c->group] - top) : 0;
+        for (uint32_t p = begin; p < n; p++) {
             sum += w[p] = exp(w[p] - top);
             for (uint32_t d = 0; d < dim; d++)
                 want[d] += w[p] * c->v[(size_t)p * dim + d];
@@ -317,8 +330,8 @@ static void check_attention(struct attn_case *c, enum kv_type type, uint32_t dim
     c->blocks = mem_alloc(c->n_blocks * sizeof *c->blocks);
     for (uint32_t i = 0; i < c->n_blocks; i++)
         c->blocks[i] = c->n_blocks - 1 - i;
-    c->memory = mem_aligned(c->n_blocks * c->kv.block_bytes);
-    memset(c->memory, 0xff, c->n_blocks * c->kv.block_bytes); /* NaN where nothing is stored */
+    c->memory = mem_aligned((c->n_blocks + 1) * c->kv.block_bytes);
+    memset(c->memory, 0xff, (c->n_blocks + 1) * c->kv.block_bytes); /* NaN where nothing is */
     const size_t n_q = (size_t)c->rows * c->group * dim, n_kv = (size_t)n_pos * dim;
     c->q = mem_alloc(n_q * sizeof *c->q);
     c->k = mem_alloc(n_kv * sizeof *c->k);
@@ -330,13 +343,15 @@ static void check_attention(struct attn_case *c, enum kv_type type, uint32_t dim
         c->v[i] = rnd_float();
     }
     store_context(c, n_pos);
+    for (uint32_t i = 0; i < attn_first_pos(c->first_pos, c->window) / slots; i++)
+        c->blocks[i] = c->n_blocks; /* gone: the window has passed it */
     float *out = mem_zalloc(n_q, sizeof *out), *alone = mem_zalloc(n_q, sizeof *out);
     attend(c, 0, c->rows, out);
     const double error = attn_error(c, out);
     /* Scores grow with the root of the dimension, and so does the number of roundings in a sum. */
     const double wider = dim > 128 ? dim / 128.0 : 1;
     if (!(error < limit[type] * wider * wider))
-        fail_msg("%s kv %s dim %u slots %u group %u rows %u at %u: nmse %.2e",
+        fail_msg("%s kv %s dim %u slots %u group %u rows %u at %u window %u cap %g: nmse %.2e",
                  c->kernels->name,
                  kv_type_name(type),
                  dim,
@@ -344,6 +359,8 @@ static void check_attention(struct attn_case *c, enum kv_type type, uint32_t dim
                  c->group,
                  c->rows,
                  c->first_pos,
+                 c->window,
+                 (double)c->cap,
                  error);
     for (uint32_t r = 0; r < c->rows; r++)
         attend(c, r, 1, alone);
@@ -377,6 +394,30 @@ static void attention_is_exact(void **s)
                 c.rows = 1 + rnd() % (ATTN_QUERIES / c.group);
                 check_attention(&c, (enum kv_type)type, dims[n % 5], slots[n / 5]);
             }
+        }
+    }
+}
+
+/* Windows shorter and longer than a tile, a block and a range; caps; sinks; and all of them. Blocks
+ * that no row sees any more hold NaN. */
+static void windows_caps_and_sinks_are_exact(void **s)
+{
+    (void)s;
+    static const uint32_t dims[] = {8, 64, 24}, slots[] = {16, 5, 32};
+    static const uint32_t windows[] = {1, 7, 16, 40, 100, 600, 3000};
+    for (size_t i = 0; i < COUNT(isas); i++) {
+        for (uint32_t n = 0; n < 63; n++) {
+            float sinks[ATTN_QUERIES];
+            struct attn_case c = {.kernels = cpu_kernels_select(isas[i]),
+                                  .group = 1 + rnd() % 9,
+                                  .first_pos = rnd() % 2 ? rnd() % 90 : rnd() % 1800,
+                                  .window = n % 4 ? windows[n % 7] : 0,
+                                  .cap = n % 3 == 1 ? 0.5f + (float)(rnd() % 40) : 0};
+            for (uint32_t h = 0; h < c.group; h++)
+                sinks[h] = rnd_float() * 4;
+            c.sinks = n % 2 ? sinks : NULL;
+            c.rows = 1 + rnd() % (ATTN_QUERIES / c.group);
+            check_attention(&c, (enum kv_type)(n % 4), dims[n % 3], slots[n / 3 % 3]);
         }
     }
 }
@@ -433,6 +474,32 @@ static void rows_are_exact(void **s)
             kernels->silu_mul(x, w, out, n);
             for (uint32_t j = 0; j < n; j++)
                 assert_true(fabs(out[j] - x[j] / (1 + exp(-(double)x[j])) * w[j]) < 2e-6);
+            kernels->gelu_mul(x, w, out, n);
+            for (uint32_t j = 0; j < n; j++) {
+                const double g = x[j], y = sqrt(2 / M_PI) * (g + 0.044715 * g * g * g);
+                assert_true(fabs(out[j] - 0.5 * g * (1 + tanh(y)) * w[j]) < 2e-6);
+            }
+            for (uint32_t j = 0; j < n; j++)
+                x[j] *= 3; /* some beyond the limit of 7 */
+            kernels->clamped_mul(x, x, out, n);
+            for (uint32_t j = 0; j < n; j++) {
+                const double g = fmin(x[j], 7), u = fmax(-7, fmin(x[j], 7));
+                assert_true(fabs(out[j] - g / (1 + exp(-1.702 * g)) * (u + 1)) < 2e-5);
+            }
+            memcpy(out, w, n * sizeof *w);
+            kernels->add_scaled(x, 0.7f, out, n);
+            for (uint32_t j = 0; j < n; j++)
+                assert_true(fabs(out[j] - (w[j] + (double)x[j] * 0.7f)) < 2e-6);
+            memcpy(out, x, n * sizeof *x);
+            kernels->cap(out, 1.5f, 5.0f, n);
+            for (uint32_t j = 0; j < n; j++) {
+                const double want = 5 * tanh(x[j] * 1.5 / 5);
+                assert_true(fabs(out[j] - want) <= 5e-7 * fabs(want) + 1e-30);
+            }
+            memcpy(out, w, n * sizeof *w);
+            kernels->cap(out, 0.25f, 0, n);
+            for (uint32_t j = 0; j < n; j++)
+                assert_true(out[j] == w[j] * 0.25f);
             memcpy(out, w, n * sizeof *w);
             kernels->add(x, out, n);
             for (uint32_t j = 0; j < n; j++)
@@ -455,6 +522,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(linears_are_exact),
         cmocka_unit_test(attention_is_exact),
+        cmocka_unit_test(windows_caps_and_sinks_are_exact),
         cmocka_unit_test(exp_is_accurate),
         cmocka_unit_test(rows_are_exact),
         cmocka_unit_test(isas_are_selected),

@@ -15,7 +15,15 @@
 
 static const char *const isas[] = {"reference", "avx2", "avx-vnni", "avx512", "avx512-bf16"};
 static const char *const quantised[] = {"F16", "BF16", "Q8_0", "Q4_0", "Q4_K_M", "Q6_K"};
-static const char *const architectures[] = {"llama", "llama3", "qwen2", "qwen3"};
+static const char *const architectures[] = {
+    "architectures/llama", "architectures/llama3",   "architectures/qwen2",
+    "architectures/qwen3", "architectures/qwen3moe", "architectures/gemma3",
+    "architectures/phi3",  "architectures/olmo2",    "architectures/granite",
+    "variants/gemma2",     "variants/gemma3-linear", "variants/qwen2moe",
+    "variants/mixtral",    "variants/mistral",       "variants/granitemoe",
+    "variants/smollm3",    "variants/gpt-oss",       "variants/phi3-long",
+    "variants/phi3-short", "variants/llama-yarn",    "variants/llama-linear",
+    "variants/olmo3"};
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
@@ -54,7 +62,7 @@ static void architectures_match(void **state)
     (void)state;
     for (size_t a = 0; a < COUNT(architectures); a++) {
         char name[64];
-        snprintf(name, sizeof name, "architectures/%s.f32", architectures[a]);
+        snprintf(name, sizeof name, "%s.f32", architectures[a]);
         struct model *m = load_golden(name);
         float *want = mem_alloc((size_t)N_PROMPT * m->hp.n_vocab * sizeof *want);
         reference_logits(m, golden_prompt, N_PROMPT, want);
@@ -205,6 +213,12 @@ static void bits_do_not_depend_on_company(void **state)
         for (int kv = KV_F32; kv <= KV_Q8_0; kv++)
             check_invariance("architectures/qwen3.f32", isas[i], (enum kv_type)kv);
         check_invariance("architectures/qwen2.f32", isas[i], KV_F16);
+        check_invariance("architectures/qwen3moe.f32", isas[i], KV_F16);
+        check_invariance("architectures/gemma3.f32", isas[i], KV_Q8_0);
+        check_invariance("variants/gemma2.f32", isas[i], KV_F16);
+        check_invariance("variants/mistral.f32", isas[i], KV_F32);
+        check_invariance("variants/gpt-oss.f32", isas[i], KV_BF16);
+        check_invariance("variants/qwen2moe.f32", isas[i], KV_F32);
     }
 }
 

@@ -1,0 +1,136 @@
+#include "backend/cpu/experts.h"
+
+#include <string.h>
+
+enum { MAX_EXPERTS = 1024 }; /* model/hparams.c */
+
+uint32_t experts_max_runs(const struct model_hparams *hp, uint32_t n_rows)
+{
+    const uint64_t n = (uint64_t)n_rows * hp->n_expert_used;
+    return n < hp->n_expert ? (uint32_t)n : hp->n_expert;
+}
+
+uint32_t experts_max_places(const struct model_hparams *hp, uint32_t n_rows)
+{
+    return n_rows * hp->n_expert_used + experts_max_runs(hp, n_rows) * (ACT_TILE - 1);
+}
+
+/* The largest score that is not taken, the first of equals. */
+static uint32_t best_of(const float *scores, const bool *taken, uint32_t n)
+{
+    uint32_t best = UINT32_MAX;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!taken[i] && (best == UINT32_MAX || scores[i] > scores[best]))
+            best = i;
+    }
+    return best;
+}
+
+void experts_select(const struct cpu_backend *b, uint32_t row)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    const float *scores = b->bufs[BUF_ROUTER] + row * b->stride[BUF_ROUTER];
+    uint32_t *experts = b->experts + (size_t)row * hp->n_expert_used;
+    float *weights = b->expert_weights + (size_t)row * hp->n_expert_used;
+    float e[MAX_EXPERTS], sum = 0;
+    bool taken[MAX_EXPERTS] = {false};
+    for (uint32_t i = 0; i < hp->n_expert_used; i++) {
+        experts[i] = best_of(scores, taken, hp->n_expert);
+        taken[experts[i]] = true;
+    }
+    for (uint32_t i = 0; i < hp->n_expert; i++)
+        e[i] = scores[i] - scores[experts[0]];
+    b->kernels->exp(e, e, hp->n_expert);
+    for (uint32_t i = 0; i < hp->n_expert && !hp->expert_norm; i++)
+        sum += e[i];
+    for (uint32_t i = 0; i < hp->n_expert_used && hp->expert_norm; i++)
+        sum += e[experts[i]];
+    for (uint32_t i = 0; i < hp->n_expert_used; i++)
+        weights[i] = e[experts[i]] / sum * hp->expert_scale;
+}
+
+void experts_sort(struct cpu_backend *b)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    const uint32_t n_used = hp->n_expert_used, n = b->batch->n_rows * n_used;
+    const uint32_t unit = b->batch->n_rows == 1 ? 1 : ACT_TILE;
+    uint32_t count[MAX_EXPERTS] = {0}, next[MAX_EXPERTS];
+    for (uint32_t i = 0; i < n; i++)
+        count[b->experts[i]]++;
+    b->n_runs = b->n_places = 0;
+    for (uint32_t x = 0; x < hp->n_expert; x++) {
+        if (count[x] == 0)
+            continue;
+        next[x] = b->n_places;
+        b->runs[b->n_runs++] = (struct expert_run){x, b->n_places, count[x]};
+        for (uint32_t i = 0; i < (count[x] + unit - 1) / unit * unit; i++)
+            b->place_row[b->n_places++] = NO_ROW;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t place = next[b->experts[i]]++;
+        b->place_row[place] = i / n_used;
+        b->places[i] = place;
+    }
+}
+
+void experts_mix(const struct cpu_backend *b, const struct step *s, uint32_t row)
+{
+    const uint32_t n_used = b->model->hp.n_expert_used;
+    float *out = b->bufs[s->out] + row * b->stride[s->out];
+    memset(out, 0, s->n * sizeof *out);
+    for (uint32_t i = row * n_used; i < (row + 1) * n_used; i++)
+        b->kernels->add_scaled(
+            b->bufs[s->in] + b->places[i] * b->stride[s->in], b->expert_weights[i], out, s->n);
+}
+
+/* Panels first .. first + n - 1 of a matrix, for all places of a run. */
+static void multiply(const struct cpu_backend *b,
+                     const struct matrix *x,
+                     const struct expert_run *run,
+                     uint32_t first,
+                     uint32_t n,
+                     uint32_t worker)
+{
+    const uint32_t col = first * PANEL_COLS;
+    struct linear_job job = {
+        .panels = x->panels + first * x->panel_bytes,
+        .panel_bytes = x->panel_bytes,
+        .n_panels = n,
+        .n_cols = x->n_out - col < n * PANEL_COLS ? x->n_out - col : n * PANEL_COLS,
+        .act = &x->act,
+        .act_lanes = b->batch->n_rows == 1 ? 1 : ACT_TILE,
+        .scratch = b->linear_scratch + (size_t)worker * LINEAR_SCRATCH_BYTES,
+        .out = b->bufs[x->out] + col,
+        .out_stride = b->stride[x->out],
+        .bias = x->bias ? x->bias + col : NULL,
+    };
+    for (uint32_t row = 0; row < run->n; row += LINEAR_MAX_ROWS) {
+        job.first_row = run->first + row;
+        job.n_rows = run->n - row < LINEAR_MAX_ROWS ? run->n - row : LINEAR_MAX_ROWS;
+        job.prefetch = cpu_kernels_prefetch(job.n_rows);
+        b->kernels->linear[x->format](&job);
+    }
+}
+
+/* Matrices of a phase lie one group after the other (gate, up), n_expert in each. */
+void experts_run(struct cpu_backend *b, const struct phase *p, uint32_t item, uint32_t worker)
+{
+    const uint32_t n_expert = b->model->hp.n_expert;
+    const uint32_t n_chunks = (p->n_panels + p->chunk - 1) / p->chunk;
+    if (item / n_chunks >= b->n_runs)
+        return;
+    const struct expert_run *run = &b->runs[item / n_chunks];
+    uint32_t first = item % n_chunks * p->chunk;
+    uint32_t left = p->n_panels - first < p->chunk ? p->n_panels - first : p->chunk;
+    const struct matrix *x = &b->matrices[p->first + run->expert];
+    for (; left > 0; x += n_expert) {
+        if (first >= x->n_panels) {
+            first -= x->n_panels;
+            continue;
+        }
+        const uint32_t here = left < x->n_panels - first ? left : x->n_panels - first;
+        multiply(b, x, run, first, here, worker);
+        left -= here;
+        first = 0;
+    }
+}

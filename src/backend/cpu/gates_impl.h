@@ -1,0 +1,61 @@
+/* Gates other than silu, caps and scaled sums: what some architectures do to a row besides. */
+
+/* f(in, in2) of each of n values; in2 may be in. */
+#define DEFINE_MAP2(name, f)                                                                       \
+    static void name(const float *in, const float *in2, float *out, uint32_t n)                    \
+    {                                                                                              \
+        uint32_t i = 0;                                                                            \
+        for (; i + VL <= n; i += VL)                                                               \
+            vf_store(out + i, f(vf_load(in + i), vf_load(in2 + i)));                               \
+        if (i < n)                                                                                 \
+            vf_store_n(out + i, f(vf_load_n(in + i, n - i), vf_load_n(in2 + i, n - i)), n - i);    \
+    }
+
+/* gelu(g) u = g / 2 (1 + tanh y) u with y = sqrt(2 / pi) (g + 0.044715 g^3); since 1 + tanh y is
+ * 2 / (1 + e^-2y), no digits cancel. */
+INLINE vf gelu_mul(vf g, vf u)
+{
+    const vf inner = vf_fma(vf_mul(vf_mul(g, g), g), vf_set1(0.044715f), g);
+    const vf e = vf_exp(vf_mul(inner, vf_set1(-1.5957691216057308f)));
+    return vf_mul(vf_div(g, vf_add(vf_set1(1.0f), e)), u);
+}
+
+/* g' / (1 + e^(-1.702 g')) (u' + 1) with g' = min(g, 7), u' = u within -7..7. */
+INLINE vf clamped_mul(vf g, vf u)
+{
+    const vf limit = vf_set1(7.0f), one = vf_set1(1.0f);
+    g = vf_min(g, limit);
+    u = vf_max(vf_min(u, limit), vf_set1(-7.0f));
+    const vf e = vf_exp(vf_mul(g, vf_set1(-1.702f)));
+    return vf_mul(vf_div(g, vf_add(one, e)), vf_add(u, one));
+}
+
+DEFINE_MAP2(run_gelu_mul, gelu_mul)
+DEFINE_MAP2(run_clamped_mul, clamped_mul)
+
+static void run_add_scaled(const float *x, float scale, float *out, uint32_t n)
+{
+    const vf s = vf_set1(scale);
+    uint32_t i = 0;
+    for (; i + VL <= n; i += VL)
+        vf_store(out + i, vf_fma(vf_load(x + i), s, vf_load(out + i)));
+    if (i < n) {
+        vf a = vf_fma(vf_load_n(x + i, n - i), s, vf_load_n(out + i, n - i));
+        vf_store_n(out + i, a, n - i);
+    }
+}
+
+/* cap tanh(x / cap) */
+INLINE vf cap_of(vf x, float cap)
+{
+    return vf_mul(vf_tanh(vf_div(x, vf_set1(cap))), vf_set1(cap));
+}
+
+static void run_cap(float *x, float scale, float cap, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i += VL) {
+        const uint32_t left = n - i < VL ? n - i : VL;
+        vf v = vf_mul(vf_load_n(x + i, left), vf_set1(scale));
+        vf_store_n(x + i, cap > 0.0f ? cap_of(v, cap) : v, left);
+    }
+}

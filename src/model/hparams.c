@@ -1,0 +1,268 @@
+#include "model/keys.h"
+
+#include <math.h>
+
+/* Limits far above any real model: products of two stay inside 64 bits. */
+#define MAX_LAYERS 1024
+#define MAX_EMBD (1u << 17)
+#define MAX_HEADS 1024
+#define MAX_HEAD_DIM 1024
+#define MAX_FF (1u << 20)
+#define MAX_VOCAB (1u << 22)
+#define MAX_CTX (1u << 26)
+#define MAX_EXPERTS 1024
+#define MAX_EXPERTS_USED 64
+#define MAX_EXPERT_WIDTH (1u << 22) /* n_expert_used * (n_embd or n_ff_expert) */
+
+static enum err read_sizes(struct model *m, struct err_info *e)
+{
+    struct model_hparams *hp = &m->hp;
+    enum err err;
+    if ((err = key_u32_in(m, "block_count", 1, MAX_LAYERS, &hp->n_layer, e)) ||
+        (err = key_u32_in(m, "embedding_length", 1, MAX_EMBD, &hp->n_embd, e)) ||
+        (err = key_u32_in(m, "feed_forward_length", 0, MAX_FF, &hp->n_ff, e)) ||
+        (err = key_u32_in(m, "attention.head_count", 1, MAX_HEADS, &hp->n_head, e)) ||
+        (err = key_u32_in(m, "context_length", 1, MAX_CTX, &hp->n_ctx_train, e)))
+        return err;
+    hp->n_head_kv = hp->n_head;
+    hp->head_dim = hp->n_embd / hp->n_head;
+    if ((err = key_u32_in(m, "attention.head_count_kv", 1, hp->n_head, &hp->n_head_kv, e)) ||
+        (err = key_u32_in(m, "attention.key_length", 2, MAX_HEAD_DIM, &hp->head_dim, e)))
+        return err;
+    if (hp->n_head % hp->n_head_kv != 0)
+        return err_set(e,
+                       ERR_FORMAT,
+                       "%s: %u heads are not a multiple of %u KV heads",
+                       m->arch,
+                       hp->n_head,
+                       hp->n_head_kv);
+    return OK;
+}
+
+/* Values as long as keys, and heads that rotate whole or in front. */
+static enum err read_heads(struct model *m, struct err_info *e)
+{
+    static const char *const same[] = {
+        "attention.value_length", "attention.key_length_swa", "attention.value_length_swa"};
+    struct model_hparams *hp = &m->hp;
+    enum err err;
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+        uint32_t length = hp->head_dim;
+        if ((err = key_u32_in(m, same[i], 2, MAX_HEAD_DIM, &length, e)))
+            return err;
+        if (length != hp->head_dim)
+            return err_set(e,
+                           ERR_UNSUPPORTED,
+                           "%s: keys of %u and %s of %u dimensions",
+                           m->arch,
+                           hp->head_dim,
+                           same[i],
+                           length);
+    }
+    hp->rope_dims = hp->head_dim;
+    if ((err = key_u32_in(m, "rope.dimension_count", 2, hp->head_dim, &hp->rope_dims, e)))
+        return err;
+    uint32_t windowed = hp->rope_dims;
+    if ((err = key_u32(m, "rope.dimension_count_swa", &windowed, e)))
+        return err;
+    if (windowed != hp->rope_dims)
+        return err_set(e,
+                       ERR_UNSUPPORTED,
+                       "%s.rope.dimension_count_swa is %u, not %u as in other layers",
+                       m->arch,
+                       windowed,
+                       hp->rope_dims);
+    if (hp->rope_dims % 2 != 0)
+        return err_set(e, ERR_FORMAT, "%s.rope.dimension_count is odd: %u", m->arch, hp->rope_dims);
+    return OK;
+}
+
+static enum err read_vocab_size(struct model *m, struct err_info *e)
+{
+    const struct gguf_tensor *t = gguf_find_tensor(m->gguf, "token_embd.weight");
+    if (!t)
+        return err_set(e, ERR_FORMAT, "tensor token_embd.weight is missing");
+    if (t->ne[1] < 1 || t->ne[1] > MAX_VOCAB)
+        return err_set(e,
+                       ERR_FORMAT,
+                       "tensor token_embd.weight has %llu rows, expected 1 to %u",
+                       (unsigned long long)t->ne[1],
+                       MAX_VOCAB);
+    m->hp.n_vocab = (uint32_t)t->ne[1];
+    return OK;
+}
+
+/* Softmax, over all experts or over the selected ones, is what the plan computes. */
+static enum err read_gating(struct model *m, struct err_info *e)
+{
+    uint32_t gating = 0;
+    enum err err = key_u32(m, "expert_gating_func", &gating, e);
+    if (err)
+        return err;
+    if (gating > 1 && gating != 3)
+        return err_set(e,
+                       ERR_UNSUPPORTED,
+                       "%s.expert_gating_func is %u; softmax (1, 3) is supported",
+                       m->arch,
+                       gating);
+    if ((err = key_bool(m, "expert_weights_norm", &m->hp.expert_norm, e)) ||
+        (err = key_f32_in(m, "expert_weights_scale", -1e-30f, 1e6f, &m->hp.expert_scale, e)))
+        return err;
+    if (m->hp.expert_scale == 0.0f) /* how some files say that there is none */
+        m->hp.expert_scale = 1.0f;
+    return OK;
+}
+
+static enum err read_experts(struct model *m, const struct arch *arch, struct err_info *e)
+{
+    struct model_hparams *hp = &m->hp;
+    enum err err =
+        key_u32_in(m, "expert_count", arch->experts == REQUIRED, MAX_EXPERTS, &hp->n_expert, e);
+    if (err)
+        return err;
+    if (hp->n_expert && arch->experts == ABSENT)
+        return err_set(e, ERR_UNSUPPORTED, "%s: models with experts are not supported", m->arch);
+    hp->expert_norm = !arch->expert_all;
+    hp->expert_scale = 1.0f;
+    if (!hp->n_expert)
+        return hp->n_ff ? OK
+                        : err_set(e,
+                                  ERR_FORMAT,
+                                  "metadata key %s.feed_forward_length is missing or 0",
+                                  m->arch);
+    const uint32_t most = hp->n_expert < MAX_EXPERTS_USED ? hp->n_expert : MAX_EXPERTS_USED;
+    if ((err = key_u32_in(m, "expert_used_count", 1, most, &hp->n_expert_used, e)))
+        return err;
+    hp->n_ff_expert = arch->expert_ff_by_rank ? hp->n_ff / hp->n_expert_used : hp->n_ff;
+    if ((err = key_u32_in(m, "expert_feed_forward_length", 1, MAX_FF, &hp->n_ff_expert, e)))
+        return err;
+    const uint32_t widest = hp->n_ff_expert > hp->n_embd ? hp->n_ff_expert : hp->n_embd;
+    if ((uint64_t)widest * hp->n_expert_used > MAX_EXPERT_WIDTH)
+        return err_set(e,
+                       ERR_FORMAT,
+                       "%s.expert_used_count: %u experts of width %u a row",
+                       m->arch,
+                       hp->n_expert_used,
+                       widest);
+    hp->n_ff_shared = arch->shared == REQUIRED ? hp->n_ff : 0;
+    if (arch->shared != ABSENT && (err = key_u32_in(m,
+                                                    "expert_shared_feed_forward_length",
+                                                    arch->shared == REQUIRED,
+                                                    MAX_FF,
+                                                    &hp->n_ff_shared,
+                                                    e)))
+        return err;
+    return read_gating(m, e);
+}
+
+static enum err read_window(struct model *m, const struct arch *arch, struct err_info *e)
+{
+    struct model_hparams *hp = &m->hp;
+    hp->window = arch->window;
+    enum err err = key_u32(m, "attention.sliding_window", &hp->window, e);
+    if (err)
+        return err;
+    if (hp->window >= hp->n_ctx_train && arch->window_pattern == NO_WINDOWS)
+        hp->window = 0;
+    if (hp->window && arch->window_pattern == NO_WINDOWS)
+        return err_set(e, ERR_UNSUPPORTED, "%s: sliding windows are not supported", m->arch);
+    const struct gguf_kv *pattern = key_find(m, "attention.sliding_window_pattern");
+    if (!pattern || !hp->window)
+        return OK;
+    if (pattern->kind == GGUF_ARRAY) {
+        if (pattern->elem_kind == GGUF_BOOL && pattern->n_elems >= hp->n_layer)
+            return OK;
+        return err_set(e,
+                       ERR_FORMAT,
+                       "%s.attention.sliding_window_pattern is not %u bools",
+                       m->arch,
+                       hp->n_layer);
+    }
+    uint32_t ignored = 0;
+    return key_u32(m, "attention.sliding_window_pattern", &ignored, e);
+}
+
+bool hparams_windowed(const struct model *m, const struct arch *arch, uint32_t layer)
+{
+    if (m->hp.window == 0)
+        return false;
+    const struct gguf_kv *pattern = key_find(m, "attention.sliding_window_pattern");
+    if (pattern && pattern->kind == GGUF_ARRAY)
+        return gguf_elem(pattern, layer).b;
+    const uint64_t n = pattern ? pattern->u : (uint64_t)arch->window_pattern;
+    return n == 0 || layer % n < n - 1;
+}
+
+/* Variants that would change the answer and that no op here computes. */
+static enum err refuse_unknown(const struct model *m, const struct arch *arch, struct err_info *e)
+{
+    static const char *const keys[] = {"attention.alibi_bias_max",
+                                       "attention.max_alibi_bias",
+                                       "attention.clamp_kqv",
+                                       "attention.output_scale",
+                                       "attention.value_scale",
+                                       "attention.temperature_scale",
+                                       "expert_group_count",
+                                       "rope.scaling.alpha",
+                                       "rope.scaling.yarn_log_multiplier",
+                                       "logit_scale", /* from here on: unless the row has them */
+                                       "embedding_scale",
+                                       "residual_scale"};
+    const size_t n = sizeof keys / sizeof keys[0] - (arch->scales ? 3 : 0);
+    for (size_t i = 0; i < n; i++) {
+        const struct gguf_kv *kv = key_find(m, keys[i]);
+        if (kv && (kv->kind == GGUF_F32 || kv->kind == GGUF_F64 ? kv->f != 0.0 : kv->u > 1))
+            return err_set(
+                e, ERR_UNSUPPORTED, "%s: models with %s are not supported", m->arch, keys[i]);
+    }
+    return OK;
+}
+
+/* A factor of which 0 means that there is none. */
+static enum err read_factor(const struct model *m, const char *suffix, float *v, struct err_info *e)
+{
+    const float none = *v;
+    enum err err = key_f32_in(m, suffix, -1e6f, 1e6f, v, e);
+    if (*v == 0.0f)
+        *v = none;
+    return err;
+}
+
+static enum err read_scales(struct model *m, const struct arch *arch, struct err_info *e)
+{
+    struct model_hparams *hp = &m->hp;
+    uint32_t dims = hp->head_dim;
+    if (hp->n_layer == arch->by_width_layers && hp->n_embd >= hp->n_head)
+        dims = hp->n_embd / hp->n_head;
+    enum err err;
+    hp->attention_scale = (float)(1.0 / sqrt((double)dims));
+    hp->embedding_scale = arch->embed_sqrt ? sqrtf((float)hp->n_embd) : 1.0f;
+    hp->residual_scale = hp->logit_scale = 1.0f;
+    if ((err = read_factor(m, "attention.scale", &hp->attention_scale, e)))
+        return err;
+    if (arch->scales && ((err = read_factor(m, "logit_scale", &hp->logit_scale, e)) ||
+                         (err = read_factor(m, "residual_scale", &hp->residual_scale, e)) ||
+                         (err = read_factor(m, "embedding_scale", &hp->embedding_scale, e))))
+        return err;
+    hp->logit_scale = 1.0f / hp->logit_scale;
+    hp->attention_cap = arch->attention_cap;
+    hp->logit_cap = arch->logit_cap;
+    if ((err = key_f32_in(m, "attn_logit_softcapping", -1e-30f, 1e6f, &hp->attention_cap, e)) ||
+        (err = key_f32_in(m, "final_logit_softcapping", -1e-30f, 1e6f, &hp->logit_cap, e)))
+        return err;
+    hp->norm_eps = 1e-5f;
+    hp->rope_freq_base = 10000.0f;
+    if ((err = key_f32_in(m, "attention.layer_norm_rms_epsilon", -1e-30f, 1.0f, &hp->norm_eps, e)))
+        return err;
+    return key_f32_in(m, "rope.freq_base", 1.0f, 1e12f, &hp->rope_freq_base, e);
+}
+
+enum err hparams_read(struct model *m, const struct arch *arch, struct err_info *e)
+{
+    enum err err;
+    if ((err = refuse_unknown(m, arch, e)) || (err = read_sizes(m, e)) ||
+        (err = read_heads(m, e)) || (err = read_vocab_size(m, e)) ||
+        (err = read_experts(m, arch, e)) || (err = read_window(m, arch, e)))
+        return err;
+    return read_scales(m, arch, e);
+}

@@ -1,0 +1,48 @@
+/* Metadata keys under the architecture's prefix ("llama.block_count"); used by model/ only. */
+#ifndef WEIR_MODEL_KEYS_H
+#define WEIR_MODEL_KEYS_H
+
+#include "model/arch.h"
+
+/* Key `suffix` of the model's architecture; without one *out stays. An array serves for an integer
+ * where all its elements are the same. Errors: ERR_FORMAT, ERR_UNSUPPORTED, naming the key. */
+enum err key_u32(const struct model *m, const char *suffix, uint32_t *out, struct err_info *e)
+    WEIR_MUST_USE;
+enum err key_f32(const struct model *m, const char *suffix, float *out, struct err_info *e)
+    WEIR_MUST_USE;
+enum err key_bool(const struct model *m, const char *suffix, bool *out, struct err_info *e)
+    WEIR_MUST_USE;
+const struct gguf_kv *key_find(const struct model *m, const char *suffix); /* or NULL */
+
+/* As key_u32, and the value is from lo to hi; where *v is 0 at first and lo is not, it must be
+ * there. */
+enum err key_u32_in(const struct model *m,
+                    const char *suffix,
+                    uint32_t lo,
+                    uint32_t hi,
+                    uint32_t *v,
+                    struct err_info *e) WEIR_MUST_USE;
+
+/* As key_f32, and lo < value < hi, or it is the default. */
+enum err key_f32_in(const struct model *m,
+                    const char *suffix,
+                    float lo,
+                    float hi,
+                    float *v,
+                    struct err_info *e) WEIR_MUST_USE;
+
+/* hparams.c: m->hp from the file. Errors: ERR_FORMAT, ERR_UNSUPPORTED. */
+enum err hparams_read(struct model *m, const struct arch *arch, struct err_info *e) WEIR_MUST_USE;
+
+/* Whether the layer sees hp.window positions only. */
+bool hparams_windowed(const struct model *m, const struct arch *arch, uint32_t layer);
+
+/* rope.c: m->ropes from m->hp and the file, for a context of n_ctx positions. Errors: ERR_FORMAT,
+ * ERR_UNSUPPORTED. */
+enum err rope_read(struct model *m, const struct arch *arch, uint32_t n_ctx, struct err_info *e)
+    WEIR_MUST_USE;
+
+/* How many tensors of the file rope_read knows. */
+uint32_t rope_n_tensors(const struct model *m);
+
+#endif

@@ -1,0 +1,181 @@
+/* Angles of rotation (Su et al. 2021), and the ways to stretch them over longer contexts:
+ *
+ *     linear    all frequencies through a factor (Chen et al. 2023)
+ *     table     each frequency through a factor of its own: Llama 3.1's, precomputed by converters,
+ *               and Phi-3's two, for short and for long contexts
+ *     YaRN      low frequencies through the factor, high ones as they are, a ramp between; and
+ *               scores raised a little (Peng et al. 2023) */
+#include "base/mem.h"
+#include "model/keys.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum scaling { SCALING_NONE, SCALING_LINEAR, SCALING_YARN, SCALING_LONGROPE };
+
+struct stretch {
+    enum scaling type;
+    float factor;         /* 1: none */
+    float attention;      /* factor of cosines and sines */
+    uint32_t n_ctx_first; /* positions the model was trained on at first */
+    float yarn_mix, beta_fast, beta_slow;
+};
+
+static enum err read_type(const struct model *m, enum scaling *out, struct err_info *e)
+{
+    static const char *const names[] = {[SCALING_NONE] = "none",
+                                        [SCALING_LINEAR] = "linear",
+                                        [SCALING_YARN] = "yarn",
+                                        [SCALING_LONGROPE] = "longrope"};
+    const struct gguf_kv *kv = key_find(m, "rope.scaling.type");
+    *out = SCALING_LINEAR; /* a factor without a type is that of the linear way */
+    if (!kv)
+        return OK;
+    if (kv->kind != GGUF_STRING)
+        return err_set(e, ERR_FORMAT, "key \"%s.rope.scaling.type\" must hold a string", m->arch);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strlen(names[i]) == kv->s.len && memcmp(names[i], kv->s.data, kv->s.len) == 0) {
+            *out = (enum scaling)i;
+            return OK;
+        }
+    }
+    char shown[48];
+    return err_set(e,
+                   ERR_UNSUPPORTED,
+                   "%s.rope.scaling.type is '%s'; none, linear, yarn and longrope are supported",
+                   m->arch,
+                   gguf_show(kv->s, shown, sizeof shown));
+}
+
+static enum err read_stretch(const struct model *m, struct stretch *s, struct err_info *e)
+{
+    *s = (struct stretch){.factor = 1.0f,
+                          .attention = 1.0f,
+                          .n_ctx_first = m->hp.n_ctx_train,
+                          .yarn_mix = 1.0f,
+                          .beta_fast = 32.0f,
+                          .beta_slow = 1.0f};
+    enum err err = read_type(m, &s->type, e);
+    if (err)
+        return err;
+    const char *factor =
+        key_find(m, "rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear";
+    if ((err = key_f32_in(m, factor, -1e-30f, 1e6f, &s->factor, e)) ||
+        (err = key_f32_in(m, "rope.scaling.attn_factor", 0.0f, 1e3f, &s->attention, e)) ||
+        (err = key_u32_in(
+             m, "rope.scaling.original_context_length", 1, 1u << 26, &s->n_ctx_first, e)) ||
+        (err = key_f32_in(m, "rope.scaling.yarn_ext_factor", -1e-30f, 2.0f, &s->yarn_mix, e)) ||
+        (err = key_f32_in(m, "rope.scaling.yarn_beta_fast", 0.0f, 1e6f, &s->beta_fast, e)) ||
+        (err = key_f32_in(m, "rope.scaling.yarn_beta_slow", 0.0f, 1e6f, &s->beta_slow, e)))
+        return err;
+    if (s->factor == 0.0f || s->type == SCALING_NONE)
+        s->factor = 1.0f;
+    if (s->factor < 1e-6f)
+        return err_set(e, ERR_FORMAT, "%s.%s is %g", m->arch, factor, (double)s->factor);
+    if (s->type == SCALING_LONGROPE && s->factor != 1.0f)
+        return err_set(e,
+                       ERR_UNSUPPORTED,
+                       "%s.rope.scaling.factor is %g beside tables of factors",
+                       m->arch,
+                       (double)s->factor);
+    return OK;
+}
+
+/* The file's table of factors for this context, or NULL. */
+static enum err find_factors(const struct model *m,
+                             bool is_long,
+                             const struct gguf_tensor **out,
+                             struct err_info *e)
+{
+    const char *name = "rope_freqs.weight";
+    const uint32_t n = m->hp.rope_dims / 2;
+    *out = gguf_find_tensor(m->gguf, name);
+    if (!*out) {
+        name = is_long ? "rope_factors_long.weight" : "rope_factors_short.weight";
+        *out = gguf_find_tensor(m->gguf, name);
+    }
+    const struct gguf_tensor *t = *out;
+    if (t && (t->type != GGUF_TYPE_F32 || t->ne[0] != n || t->ne[1] != 1 || t->ne[2] != 1))
+        return err_set(e, ERR_FORMAT, "tensor %s is not %u values of F32", name, n);
+    for (uint32_t i = 0; t && i < n; i++) {
+        float f;
+        memcpy(&f, t->data + i * sizeof f, sizeof f);
+        if (!(f > 1e-12f && f < 1e12f))
+            return err_set(e, ERR_FORMAT, "tensor %s[%u] is %g", name, i, (double)f);
+    }
+    return OK;
+}
+
+uint32_t rope_n_tensors(const struct model *m)
+{
+    static const char *const names[] = {
+        "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"};
+    uint32_t n = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        n += gguf_find_tensor(m->gguf, names[i]) != NULL;
+    return n;
+}
+
+/* The dim that turns `turns` times over the context of the first training. */
+static double dim_of_turns(const struct stretch *s, uint32_t dims, double base, double turns)
+{
+    return dims * log(s->n_ctx_first / (turns * 2 * M_PI)) / (2 * log(base));
+}
+
+/* Share of pair i that keeps its frequency: 1 before the ramp, 0 behind it. */
+static double yarn_kept(const struct stretch *s, uint32_t dims, double base, uint32_t i)
+{
+    const double low = fmax(0, floor(dim_of_turns(s, dims, base, s->beta_fast)));
+    const double high = fmin(dims - 1, ceil(dim_of_turns(s, dims, base, s->beta_slow)));
+    const double at = (i - low) / fmax(0.001, high - low);
+    return (1 - fmin(1, fmax(0, at))) * s->yarn_mix;
+}
+
+static void fill(struct model_rope *r,
+                 uint32_t dims,
+                 double base,
+                 const struct gguf_tensor *factors,
+                 const struct stretch *s)
+{
+    const bool yarn = s->type == SCALING_YARN && s->yarn_mix > 0;
+    r->scale = s->attention;
+    if (yarn && s->factor > 1)
+        r->scale *= 1 + 0.1 * log((double)s->factor);
+    if (!r->inv_freq)
+        r->inv_freq = mem_zalloc(dims / 2, sizeof *r->inv_freq);
+    for (uint32_t i = 0; i < dims / 2; i++) {
+        float f = 1.0f;
+        if (factors)
+            memcpy(&f, factors->data + i * sizeof f, sizeof f);
+        const double plain = pow(base, -2.0 * i / dims) / f, stretched = plain / s->factor;
+        const double kept = yarn ? yarn_kept(s, dims, base, i) : 0;
+        r->inv_freq[i] = stretched * (1 - kept) + plain * kept;
+    }
+}
+
+enum err rope_read(struct model *m, const struct arch *arch, uint32_t n_ctx, struct err_info *e)
+{
+    struct stretch s;
+    const struct gguf_tensor *factors;
+    enum err err = read_stretch(m, &s, e);
+    if (err || (err = find_factors(m, n_ctx > s.n_ctx_first, &factors, e)))
+        return err;
+    const uint32_t dims = m->hp.rope_dims;
+    fill(&m->ropes[ROPE_FULL], dims, m->hp.rope_freq_base, factors, &s);
+    if (m->hp.window == 0)
+        return OK;
+    /* windowed layers, where the file or the architecture tells them apart */
+    float base = arch->window_rope ? 10000.0f : m->hp.rope_freq_base;
+    if ((err = key_f32_in(m, "rope.freq_base_swa", 1.0f, 1e12f, &base, e)))
+        return err;
+    if (base == m->hp.rope_freq_base && !arch->window_rope && !arch->window_unscaled)
+        return OK;
+    if (arch->window_rope || arch->window_unscaled) {
+        s.type = SCALING_NONE;
+        s.factor = s.attention = 1.0f;
+        factors = NULL;
+    }
+    fill(&m->ropes[ROPE_WINDOW], dims, base, factors, &s);
+    return OK;
+}

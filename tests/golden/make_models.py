@@ -1,0 +1,363 @@
+#!/usr/bin/env python3
+"""Tiny random models of architectures and rotation scalings, with their logits.
+
+Usage: make_models.py FOLDER [NAME...]     needs numpy and the gguf package; no test needs it
+
+Writes NAME.f32.gguf (without .f32 where the name says otherwise), NAME.f32.json (prompt, rows, greedy tokens and their margins) and
+NAME.f32.logits (float32 [rows, n_vocab]) of each model of MODELS, which are what
+tests/data/golden/variants holds. The weights are random. The logits are those of `forward`, a pass
+in float64 written from the papers; they were compared with llama.cpp's in f32 wherever it computes
+the same thing (tests/data/golden/variants/README.md says what was found).
+"""
+import json
+import pathlib
+import sys
+
+import gguf
+import numpy as np
+from gguf import quants
+
+Q8_0 = gguf.GGMLQuantizationType.Q8_0
+
+N_VOCAB, N_PROMPT, N_GREEDY = 264, 70, 24
+ROWS = [0, 1, 2, 15, 16, 31, 32, 47, 63, 69]
+BASE = dict(embd=32, heads=4, heads_kv=2, dim=16, ff=64, layers=2, ctx=512, base=10000.0, eps=1e-5)
+
+# `keys` go into the file as they are, under the architecture's prefix. The rest says what `forward`
+# and the list of tensors need to know.
+MODELS = {
+    "gemma2": dict(
+        arch="gemma2", layers=4, eps=1e-6, ff=48, pair="halves", tied=True, norms="both", act="gelu",
+        embed_scale=32 ** 0.5, window=24, full_every=2, cap=5.0, final_cap=4.0,
+        keys={"attention.sliding_window": 24, "attn_logit_softcapping": 5.0,
+              "final_logit_softcapping": 4.0}),
+    "gemma3-linear": dict(
+        arch="gemma3", layers=6, dim=8, eps=1e-6, ff=48, base=1e6, pair="halves", tied=True,
+        norms="both", act="gelu", qk_norm="heads", embed_scale=32 ** 0.5, window=20, full_every=6,
+        window_base=10000.0, scaling="linear", factor=8.0,
+        keys={"attention.sliding_window": 20, "rope.scaling.type": "linear",
+              "rope.scaling.factor": 8.0}),
+    "qwen2moe": dict(
+        arch="qwen2moe", dim=8, base=1e6, pair="halves", qkv_bias=True, experts=8, used=3,
+        ff_expert=24, ff_shared=40, shared_gate=True, over_all=True, expert_length=24),
+    "mixtral": dict(arch="llama", heads_kv=4, dim=8, experts=4, used=2, ff_expert=40, ff=40),
+    "mistral": dict(arch="llama", window=20, full_every=0, keys={"attention.sliding_window": 20}),
+    "granitemoe": dict(
+        arch="granitemoe", dim=8, experts=5, used=2, ff=32, ff_expert=32, ff_shared=48, tied=True,
+        embed_scale=6.0, residual=0.4, logit_divisor=3.0, attention_scale=0.2,
+        keys={"embedding_scale": 6.0, "residual_scale": 0.4, "logit_scale": 3.0,
+              "attention.scale": 0.2}),
+    "smollm3": dict(arch="smollm3", layers=4, dim=8, base=5e6, tied=True, no_rope_every=4),
+    "gpt-oss": dict(
+        arch="gpt-oss", dim=16, base=150000.0, pair="halves", qkv_bias=True, out_bias=True,
+        sinks=True, experts=4, used=2, ff=24, ff_expert=24, expert_bias=True, expert_length=24,
+        act="clamped", window=16, full_every=2, scaling="yarn", factor=8.0, first_ctx=64,
+        keys={"attention.sliding_window": 16, "rope.scaling.type": "yarn",
+              "rope.scaling.factor": 8.0, "rope.scaling.original_context_length": 64}),
+    "phi3-long": dict(
+        arch="phi3", heads=2, heads_kv=2, pair="halves", fused=True, rope_dims=12, first_ctx=32,
+        factors="long", attn_factor=1.19,
+        keys={"rope.scaling.original_context_length": 32, "rope.scaling.attn_factor": 1.19}),
+    "phi3-short": dict(
+        arch="phi3", heads=2, heads_kv=2, pair="halves", fused=True, first_ctx=512, factors="short",
+        attn_factor=1.1,
+        keys={"rope.scaling.original_context_length": 512, "rope.scaling.attn_factor": 1.1}),
+    "llama-yarn": dict(
+        arch="llama", dim=16, scaling="yarn", factor=4.0, first_ctx=64, base=500.0,
+        keys={"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
+              "rope.scaling.original_context_length": 64}),
+    "llama-linear": dict(
+        arch="llama", scaling="linear", factor=4.0,
+        keys={"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}),
+    "olmo3": dict(
+        arch="olmo2", layers=4, dim=8, heads_kv=4, pair="halves", norms="after", qk_norm="rows",
+        window=24, full_every=4, scaling="yarn", factor=4.0, first_ctx=64, window_unscaled=True,
+        keys={"attention.sliding_window": 24, "rope.scaling.type": "yarn",
+              "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64}),
+    "gpt-oss-q8_0": dict(
+        arch="gpt-oss", dim=16, base=150000.0, pair="halves", qkv_bias=True, out_bias=True,
+        sinks=True, experts=8, used=3, ff=32, ff_expert=32, expert_bias=True, expert_length=32,
+        act="clamped", window=16, full_every=2, keys={"attention.sliding_window": 16},
+        quantised=True, nmse_llama_cpp=4.25e-4),
+}
+
+
+def tensors_of(c, rng):
+    """All weights by name, float32, as [rows, values of a row]."""
+    t, d, q, kv = {}, c["embd"], c["heads"] * c["dim"], c["heads_kv"] * c["dim"]
+
+    def mat(name, *shape, std=1.0):
+        t[name + ".weight"] = rng.standard_normal(shape, np.float32) * np.float32(std / shape[-1] ** 0.5)
+
+    def vec(name, n, mean=0.0, std=0.3):
+        t[name] = (mean + std * rng.standard_normal(n)).astype(np.float32)
+
+    def norm(name, n):
+        vec(name + ".weight", n, 1.0, 0.2)
+
+    mat("token_embd", N_VOCAB, d, std=d ** 0.5)
+    for i in range(c["layers"]):
+        p = f"blk.{i}."
+        if c.get("norms") != "after":
+            norm(p + "attn_norm", d)
+        if c.get("fused"):
+            mat(p + "attn_qkv", q + 2 * kv, d, std=1.5)
+        else:
+            for x, n in (("q", q), ("k", kv), ("v", kv)):
+                mat(p + "attn_" + x, n, d, std=1.5)
+                if c.get("qkv_bias"):
+                    vec(p + f"attn_{x}.bias", n)
+        if c.get("qk_norm"):
+            rows = c["qk_norm"] == "rows"
+            norm(p + "attn_q_norm", q if rows else c["dim"])
+            norm(p + "attn_k_norm", kv if rows else c["dim"])
+        mat(p + "attn_output", d, q)
+        if c.get("out_bias"):
+            vec(p + "attn_output.bias", d)
+        if c.get("sinks"):
+            vec(p + "attn_sinks.weight", c["heads"], std=1.5)
+        if c.get("norms") in ("both", "after"):
+            norm(p + "post_attention_norm", d)
+            norm(p + "post_ffw_norm", d)
+        if c.get("norms") != "after":
+            norm(p + ("post_attention_norm" if c["arch"] == "gpt-oss" else "ffn_norm"), d)
+        if not c.get("experts"):
+            if c.get("fused"):
+                mat(p + "ffn_up", 2 * c["ff"], d)
+            else:
+                mat(p + "ffn_gate", c["ff"], d)
+                mat(p + "ffn_up", c["ff"], d)
+            mat(p + "ffn_down", d, c["ff"])
+            continue
+        e, f = c["experts"], c["ff_expert"]
+        mat(p + "ffn_gate_inp", e, d)
+        for x, shape in (("gate", (e, f, d)), ("up", (e, f, d)), ("down", (e, d, f))):
+            mat(p + f"ffn_{x}_exps", *shape, std=3.0 if c.get("act") == "clamped" else 1.0)
+            if c.get("expert_bias"):
+                vec(p + f"ffn_{x}_exps.bias", shape[:2])
+        if c.get("expert_bias"):
+            vec(p + "ffn_gate_inp.bias", e)
+        if c.get("ff_shared"):
+            mat(p + "ffn_gate_shexp", c["ff_shared"], d)
+            mat(p + "ffn_up_shexp", c["ff_shared"], d)
+            mat(p + "ffn_down_shexp", d, c["ff_shared"])
+        if c.get("shared_gate"):
+            vec(p + "ffn_gate_inp_shexp.weight", d)
+    norm("output_norm", d)
+    if not c.get("tied"):
+        mat("output", N_VOCAB, d)
+    if c.get("factors"):
+        n = c.get("rope_dims", c["dim"]) // 2
+        t["rope_factors_short.weight"] = (1 + 0.1 * rng.random(n)).astype(np.float32)
+        t["rope_factors_long.weight"] = (1 + 6 * rng.random(n)).astype(np.float32)
+    return t
+
+
+def is_matrix(name):
+    """Whether a quantised model holds it in blocks: all but norms, biases, sinks and the router."""
+    return name.endswith(".weight") and not any(x in name for x in ("norm", "sinks", "gate_inp"))
+
+
+def write_gguf(path, name, c, t):
+    w = gguf.GGUFWriter(path, c["arch"])
+    w.add_name(f"weir-test-{name}")
+    w.add_block_count(c["layers"])
+    w.add_context_length(c["ctx"])
+    w.add_embedding_length(c["embd"])
+    w.add_feed_forward_length(c["ff"])
+    w.add_head_count(c["heads"])
+    w.add_head_count_kv(c["heads_kv"])
+    w.add_key_length(c["dim"])
+    w.add_value_length(c["dim"])
+    w.add_rope_dimension_count(c.get("rope_dims", c["dim"]))
+    w.add_layer_norm_rms_eps(c["eps"])
+    w.add_rope_freq_base(c["base"])
+    w.add_vocab_size(N_VOCAB)
+    if c.get("experts"):
+        w.add_expert_count(c["experts"])
+        w.add_expert_used_count(c["used"])
+    if c.get("expert_length"):
+        w.add_expert_feed_forward_length(c["expert_length"])
+    if c.get("ff_shared"):
+        w.add_expert_shared_feed_forward_length(c["ff_shared"])
+    for k, v in c.get("keys", {}).items():
+        add = {int: w.add_uint32, float: w.add_float32, str: w.add_string}[type(v)]
+        add(f"{c['arch']}.{k}", v)
+    # bytes are all this vocabulary knows
+    tokens = [b"<unk>", b"<s>", b"</s>"] + [b"<0x%02X>" % i for i in range(256)]
+    tokens += [b"\xe2\x96\x81", b"a", b"b", b"c", b"<|endoftext|>"]
+    w.add_tokenizer_model("llama")
+    w.add_token_list(tokens)
+    w.add_token_scores([0.0] * len(tokens))
+    w.add_token_types([2, 3, 3] + [6] * 256 + [1] * 5)
+    w.add_bos_token_id(1)
+    w.add_eos_token_id(2)
+    for k, v in t.items():
+        q8 = c.get("quantised") and is_matrix(k)
+        w.add_tensor(k, quants.quantize(v, Q8_0) if q8 else v, raw_dtype=Q8_0 if q8 else None)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file(progress=False)
+    w.close()
+
+
+def frequencies(c, t, windowed):
+    """Radians a position for each pair, and the factor of cosines and sines."""
+    n = c.get("rope_dims", c["dim"])
+    base = c.get("window_base", c["base"]) if windowed else c["base"]
+    f = base ** (-np.arange(0, n, 2) / n)
+    plain = windowed and ("window_base" in c or c.get("window_unscaled"))
+    scale, factor = c.get("attn_factor", 1.0), c.get("factor", 1.0)
+    if plain:
+        return f, 1.0
+    if c.get("factors"):
+        return f / t[f"rope_factors_{c['factors']}.weight"], np.float64(np.float32(scale))
+    if c.get("scaling") == "linear":
+        return f / factor, scale
+    if c.get("scaling") == "yarn":
+        def dim(turns):
+            return n * np.log(c["first_ctx"] / (turns * 2 * np.pi)) / (2 * np.log(base))
+        low, high = max(0, np.floor(dim(32.0))), min(n - 1, np.ceil(dim(1.0)))
+        keep = 1 - np.clip((np.arange(n // 2) - low) / max(0.001, high - low), 0, 1)
+        return f / factor * (1 - keep) + f * keep, scale * (1 + 0.1 * np.log(factor))
+    return f, scale
+
+
+def forward(c, t, ids):
+    """Logits [len(ids), n_vocab] in float64."""
+    t = {k: v.astype(np.float64) for k, v in t.items()}
+    n, h, hk, dim = len(ids), c["heads"], c["heads_kv"], c["dim"]
+    pos = np.arange(n)
+
+    def rms(x, w):
+        return x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float64(np.float32(c["eps"]))) * w
+
+    def rotate(x, windowed):
+        f, scale = frequencies(c, t, windowed)
+        a = pos[:, None] * f
+        cos, sin = np.cos(a)[:, None] * scale, np.sin(a)[:, None] * scale
+        r, out = 2 * len(f), x.copy()
+        one, two = (slice(0, r // 2), slice(r // 2, r)) if c.get("pair") == "halves" else (
+            slice(0, r, 2), slice(1, r, 2))
+        out[..., one] = x[..., one] * cos - x[..., two] * sin
+        out[..., two] = x[..., one] * sin + x[..., two] * cos
+        return out
+
+    def gate(g, u):
+        if c.get("act") == "gelu":
+            return 0.5 * g * (1 + np.tanh(np.sqrt(2 / np.pi) * (g + 0.044715 * g ** 3))) * u
+        if c.get("act") == "clamped":
+            g, u = np.minimum(g, 7), np.clip(u, -7, 7)
+            return g / (1 + np.exp(-1.702 * g)) * (u + 1)
+        return g / (1 + np.exp(-g)) * u
+
+    def softmax(x):
+        e = np.exp(x - x.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+    x = t["token_embd.weight"][ids] * np.float64(np.float32(c.get("embed_scale", 1.0)))
+    residual = np.float64(np.float32(c.get("residual", 1.0)))
+    for i in range(c["layers"]):
+        def w(name, kind="weight"):
+            return t[f"blk.{i}.{name}.{kind}"]
+
+        def linear(y, name):
+            b = t.get(f"blk.{i}.{name}.bias")
+            return y @ w(name).T + (0 if b is None else b)
+
+        every = c.get("full_every", 0)
+        windowed = "window" in c and (every == 0 or i % every < every - 1)
+        y = x if c.get("norms") == "after" else rms(x, w("attn_norm"))
+        if c.get("fused"):
+            q, k, v = np.split(linear(y, "attn_qkv"), [h * dim, (h + hk) * dim], -1)
+        else:
+            q, k, v = (linear(y, "attn_" + z) for z in "qkv")
+        if c.get("qk_norm") == "rows":
+            q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
+        q, k, v = q.reshape(n, h, dim), k.reshape(n, hk, dim), v.reshape(n, hk, dim)
+        if c.get("qk_norm") == "heads":
+            q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
+        if not c.get("no_rope_every") or (i + 1) % c["no_rope_every"]:
+            q, k = rotate(q, windowed), rotate(k, windowed)
+        k, v = np.repeat(k, h // hk, 1), np.repeat(v, h // hk, 1)
+        s = np.einsum("qhd,khd->hqk", q, k) * np.float64(
+            np.float32(c.get("attention_scale", dim ** -0.5)))
+        if "cap" in c:
+            s = c["cap"] * np.tanh(s / c["cap"])
+        apart = pos[:, None] - pos[None, :]
+        s = np.where((apart < 0) | (windowed & (apart >= c.get("window", 0))), -np.inf, s)
+        if c.get("sinks"):
+            s = np.concatenate([s, np.broadcast_to(w("attn_sinks")[:, None, None], (h, n, 1))], -1)
+        s = softmax(s)[..., :n]
+        y = linear(np.einsum("hqk,khd->qhd", s, v).reshape(n, h * dim), "attn_output")
+        if c.get("norms") in ("both", "after"):
+            y = rms(y, w("post_attention_norm"))
+        x = x + y * residual
+
+        name = "post_attention_norm" if c["arch"] == "gpt-oss" else "ffn_norm"
+        y = x if c.get("norms") == "after" else rms(x, w(name))
+        if c.get("experts"):
+            out = np.zeros_like(x)
+            scores = linear(y, "ffn_gate_inp")
+            for r in range(n):
+                top = np.argsort(-scores[r], kind="stable")[:c["used"]]
+                weights = softmax(scores[r])[top] if c.get("over_all") else softmax(scores[r][top])
+                for e, weight in zip(top, weights):
+                    def one(z, name):
+                        b = t.get(f"blk.{i}.{name}.bias")
+                        return w(name)[e] @ z + (0 if b is None else b[e])
+                    out[r] += weight * one(
+                        gate(one(y[r], "ffn_gate_exps"), one(y[r], "ffn_up_exps")), "ffn_down_exps")
+            if c.get("ff_shared"):
+                shared = linear(gate(linear(y, "ffn_gate_shexp"), linear(y, "ffn_up_shexp")),
+                                "ffn_down_shexp")
+                if c.get("shared_gate"):
+                    shared /= 1 + np.exp(-(y @ w("ffn_gate_inp_shexp")))[:, None]
+                out += shared
+            y = out
+        else:
+            if c.get("fused"):
+                g, u = np.split(linear(y, "ffn_up"), 2, -1)
+            else:
+                g, u = linear(y, "ffn_gate"), linear(y, "ffn_up")
+            y = linear(gate(g, u), "ffn_down")
+        if c.get("norms") in ("both", "after"):
+            y = rms(y, w("post_ffw_norm"))
+        x = x + y * residual
+    out = rms(x, t["output_norm.weight"]) @ t.get("output.weight", t["token_embd.weight"]).T
+    out = out / c.get("logit_divisor", 1.0)
+    return c["final_cap"] * np.tanh(out / c["final_cap"]) if "final_cap" in c else out
+
+
+def make(folder, name, seed):
+    c = {**BASE, **MODELS[name]}
+    rng = np.random.default_rng(seed)
+    t = tensors_of(c, rng)
+    stem = str(folder / (name if c.get("quantised") else f"{name}.f32"))
+    write_gguf(stem + ".gguf", name, c, t)
+    if c.get("quantised"): # the exact logits are those of what the blocks mean
+        t = {k: quants.dequantize(quants.quantize(v, Q8_0), Q8_0) if is_matrix(k) else v
+             for k, v in t.items()}
+    ids = [int(i) for i in rng.integers(3, N_VOCAB, N_PROMPT)]
+    logits = forward(c, t, ids)
+    logits[ROWS].astype(np.float32).tofile(stem + ".logits")
+    greedy, margins, text = [], [], list(ids)
+    for _ in range(N_GREEDY):
+        last = forward(c, t, text)[-1]
+        best = np.sort(last)[::-1]
+        greedy.append(int(last.argmax()))
+        margins.append(round(float(best[0] - best[1]), 6))
+        text.append(greedy[-1])
+    about = {"prompt": ids, "logit_rows": ROWS, "greedy": greedy, "top1_minus_top2": margins,
+             "seed": seed}
+    if "nmse_llama_cpp" in c:
+        about["nmse_llama_cpp"] = c["nmse_llama_cpp"]
+    pathlib.Path(stem + ".json").write_text(json.dumps(about))
+
+
+if __name__ == "__main__":
+    out = pathlib.Path(sys.argv[1])
+    out.mkdir(parents=True, exist_ok=True)
+    for number, model in enumerate(MODELS):
+        if len(sys.argv) == 2 or model in sys.argv[2:]:
+            make(out, model, 1000 + number)
