@@ -4,6 +4,7 @@
  * many rows take it in:
  *
  *     linear_q8_0_impl.h  linear_q4_0_impl.h  linear_q4_k_impl.h  linear_q6_k_impl.h
+ *     linear_q5_impl.h    linear_table_impl.h linear_q2_q3_impl.h, by linear_group_impl.h
  *     linear_float_impl.h  linear_bf16dot_impl.h
  *     linear_tile_impl.h   many rows, any format
  *
@@ -96,8 +97,16 @@ INLINE vf add_halves(vf acc, vf first, vi s, vf ws, const struct act_block *b)
     return vf_fma(vf_fma(vf_from_i(s), ws, first), vf_set1(b->d), acc);
 }
 
+/* The same, less a minimum for either half. */
+INLINE vf add_group_mins(vf acc, vi s, vf ws, vf first, vf second, const struct act_block *b)
+{
+    acc = vf_fnma(first, vf_set1(b->dsum_half[0]), acc);
+    acc = vf_fnma(second, vf_set1(b->dsum_half[1]), acc);
+    return add_group(acc, s, ws, b);
+}
+
 /* The wide form of a group (linear_tile_impl.h). */
-enum { WIDE_SECOND = 64, WIDE_Q = 128 };
+enum { WIDE_SECOND = 64, WIDE_Q = 128, WIDE_THIRD = 640 };
 
 #include "backend/cpu/linear_q8_0_impl.h"
 
@@ -106,6 +115,14 @@ enum { WIDE_SECOND = 64, WIDE_Q = 128 };
 #include "backend/cpu/linear_q4_k_impl.h"
 
 #include "backend/cpu/linear_q6_k_impl.h"
+
+#include "backend/cpu/linear_group_impl.h"
+
+#include "backend/cpu/linear_q5_impl.h"
+
+#include "backend/cpu/linear_table_impl.h"
+
+#include "backend/cpu/linear_q2_q3_impl.h"
 
 #include "backend/cpu/linear_float_impl.h"
 
@@ -177,10 +194,28 @@ enum { FEW_ROWS = 8 };
 #define RUN_linear_q4_0(m, t) linear_q4_0(j, p, row, (m), (t))
 #define RUN_linear_q4_k(m, t) linear_q4_k(j, p, row, (m), (t))
 #define RUN_linear_q6_k(m, t) linear_q6_k(j, p, row, (m), (t))
+#define RUN_linear_q4_1(m, t) linear_q4_1(j, p, row, (m), (t))
+#define RUN_linear_q5_0(m, t) linear_q5_0(j, p, row, (m), (t))
+#define RUN_linear_q5_1(m, t) linear_q5_1(j, p, row, (m), (t))
+#define RUN_linear_q5_k(m, t) linear_q5_k(j, p, row, (m), (t))
+#define RUN_linear_iq4_nl(m, t) linear_iq4_nl(j, p, row, (m), (t))
+#define RUN_linear_iq4_xs(m, t) linear_iq4_xs(j, p, row, (m), (t))
+#define RUN_linear_mxfp4(m, t) linear_mxfp4(j, p, row, (m), (t))
+#define RUN_linear_q2_k(m, t) linear_q2_k(j, p, row, (m), (t))
+#define RUN_linear_q3_k(m, t) linear_q3_k(j, p, row, (m), (t))
 DEFINE_RUN_INT(q8_0)
 DEFINE_RUN_INT(q4_0)
 DEFINE_RUN_INT(q4_k)
 DEFINE_RUN_INT(q6_k)
+DEFINE_RUN_INT(q4_1)
+DEFINE_RUN_INT(q5_0)
+DEFINE_RUN_INT(q5_1)
+DEFINE_RUN_INT(q5_k)
+DEFINE_RUN_INT(iq4_nl)
+DEFINE_RUN_INT(iq4_xs)
+DEFINE_RUN_INT(mxfp4)
+DEFINE_RUN_INT(q2_k)
+DEFINE_RUN_INT(q3_k)
 
 /* One or two rows take four panels at a time, more take two. */
 #define DEFINE_RUN_FLOAT(attribute, name)                                                          \
