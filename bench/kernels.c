@@ -40,7 +40,16 @@ static const struct {
                {"q8_0", GGUF_TYPE_Q8_0, 1e-4},
                {"q4_0", GGUF_TYPE_Q4_0, 1e-4},
                {"q4_k", GGUF_TYPE_Q4_K, 1e-4},
-               {"q6_k", GGUF_TYPE_Q6_K, 1e-4}};
+               {"q6_k", GGUF_TYPE_Q6_K, 1e-4},
+               {"q4_1", GGUF_TYPE_Q4_1, 1e-4},
+               {"q5_0", GGUF_TYPE_Q5_0, 1e-4},
+               {"q5_1", GGUF_TYPE_Q5_1, 1e-4},
+               {"q5_k", GGUF_TYPE_Q5_K, 1e-4},
+               {"iq4_nl", GGUF_TYPE_IQ4_NL, 1e-4},
+               {"iq4_xs", GGUF_TYPE_IQ4_XS, 1e-4},
+               {"mxfp4", GGUF_TYPE_MXFP4, 1e-4},
+               {"q2_k", GGUF_TYPE_Q2_K, 1e-4},
+               {"q3_k", GGUF_TYPE_Q3_K, 1e-4}};
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 

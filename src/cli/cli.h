@@ -20,6 +20,7 @@ int cmd_bench(int argc, char **argv);
 int cmd_logits(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
+int cmd_quantize(int argc, char **argv);
 int cmd_cache(int argc, char **argv);
 
 /* Print "weir NAME: field: text" for e and return EXIT_FAILED. */

@@ -15,6 +15,7 @@ static const struct {
     {"tokenize", cmd_tokenize, "text to token ids and back"},
     {"logits", cmd_logits, "logits of a prompt's positions, for comparing engines"},
     {"inspect", cmd_inspect, "what a GGUF file holds"},
+    {"quantize", cmd_quantize, "make a GGUF file smaller: Q8_0, Q6_K, Q5_K_M, Q4_K_M, Q4_0"},
     {"cache", cmd_cache, "list, verify or remove what a disk cache holds"},
 };
 

@@ -6,9 +6,22 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "blocks are read as they lie in the file");
 _Static_assert(sizeof(struct block_q4_0) == 18, "q4_0");
+_Static_assert(sizeof(struct block_q4_1) == 20, "q4_1");
+_Static_assert(sizeof(struct block_q5_0) == 22, "q5_0");
+_Static_assert(sizeof(struct block_q5_1) == 24, "q5_1");
 _Static_assert(sizeof(struct block_q8_0) == 34, "q8_0");
+_Static_assert(sizeof(struct block_q2_k) == 84, "q2_k");
+_Static_assert(sizeof(struct block_q3_k) == 110, "q3_k");
 _Static_assert(sizeof(struct block_q4_k) == 144, "q4_k");
+_Static_assert(sizeof(struct block_q5_k) == 176, "q5_k");
 _Static_assert(sizeof(struct block_q6_k) == 210, "q6_k");
+_Static_assert(sizeof(struct block_iq4_nl) == 18, "iq4_nl");
+_Static_assert(sizeof(struct block_iq4_xs) == 136, "iq4_xs");
+_Static_assert(sizeof(struct block_mxfp4) == 17, "mxfp4");
+
+const int8_t block_iq4_values[16] = {
+    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+const int8_t block_fp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 /* Every type of the format by its number; gaps were types that have been withdrawn. */
 static const struct gguf_type_info types[] = {
@@ -38,10 +51,19 @@ bool gguf_type_is_computed(enum gguf_type type)
     case GGUF_TYPE_F32:
     case GGUF_TYPE_F16:
     case GGUF_TYPE_Q4_0:
+    case GGUF_TYPE_Q4_1:
+    case GGUF_TYPE_Q5_0:
+    case GGUF_TYPE_Q5_1:
     case GGUF_TYPE_Q8_0:
+    case GGUF_TYPE_Q2_K:
+    case GGUF_TYPE_Q3_K:
     case GGUF_TYPE_Q4_K:
+    case GGUF_TYPE_Q5_K:
     case GGUF_TYPE_Q6_K:
+    case GGUF_TYPE_IQ4_NL:
+    case GGUF_TYPE_IQ4_XS:
     case GGUF_TYPE_BF16:
+    case GGUF_TYPE_MXFP4:
         return true;
     }
     return false;
@@ -115,15 +137,63 @@ uint16_t f32_to_bf16(float f)
 /* Twelve bytes hold eight scales and eight mins of 6 bits. Bytes 0-3 and 4-7 hold scale and min of
  * groups 0-3 in their low 6 bits; bytes 8-11 hold the low 4 bits of groups 4-7 (scale low, min
  * high), whose top 2 bits are the top 2 bits of bytes 0-7. */
-void block_q4_k_group(const struct block_q4_k *b, int i, uint8_t *scale, uint8_t *min)
+void block_k_scale_min(const uint8_t s[12], int i, uint8_t *scale, uint8_t *min)
 {
-    const uint8_t *s = b->scales;
     if (i < 4) {
         *scale = s[i] & 63;
         *min = s[i + 4] & 63;
     } else {
         *scale = (uint8_t)((s[i + 4] & 15) | (s[i - 4] >> 6) << 4);
         *min = (uint8_t)(s[i + 4] >> 4 | (s[i] >> 6) << 4);
+    }
+}
+
+/* Bytes 0-7 hold the low 4 bits of scales 0-7 (low) and 8-15 (high); two bits of bytes 8-11 each
+ * hold the high bits: of scale i in byte 8 + i % 4, from bit i / 4 * 2 on. */
+int8_t block_q3_k_scale(const struct block_q3_k *b, int i)
+{
+    int low = b->scales[i % 8] >> (i / 8 * 4) & 15;
+    int high = b->scales[8 + i % 4] >> (i / 4 * 2) & 3;
+    return (int8_t)((high << 4 | low) - 32);
+}
+
+int8_t block_iq4_xs_scale(const struct block_iq4_xs *b, int i)
+{
+    int low = b->scales_low[i / 2] >> (i % 2 * 4) & 15;
+    int high = b->scales_high >> (i * 2) & 3;
+    return (int8_t)((high << 4 | low) - 32);
+}
+
+float block_mxfp4_scale(uint8_t e)
+{
+    return float_of(e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23);
+}
+
+/* Each half of 128 values is four runs of 32 over the same 32 bytes: run r is bits 2r, 2r + 1. */
+static uint8_t two_bits(const uint8_t qs[64], int i)
+{
+    return qs[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
+}
+
+void block_q2_k_codes(const struct block_q2_k *b, uint8_t q[256])
+{
+    for (int i = 0; i < 256; i++)
+        q[i] = two_bits(b->qs, i);
+}
+
+/* The third bits of run r of all eight are bit r of 32 bytes. */
+void block_q3_k_codes(const struct block_q3_k *b, uint8_t q[256])
+{
+    for (int i = 0; i < 256; i++)
+        q[i] = (uint8_t)(two_bits(b->qs, i) | (b->qh[i % 32] >> (i / 32) & 1) << 2);
+}
+
+/* Nibbles as in q4_k, fifth bits as the third ones of q3_k. */
+void block_q5_k_codes(const struct block_q5_k *b, uint8_t q[256])
+{
+    for (int i = 0; i < 256; i++) {
+        int low = b->qs[i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 15;
+        q[i] = (uint8_t)(low | (b->qh[i % 32] >> (i / 32) & 1) << 4);
     }
 }
 
@@ -136,6 +206,75 @@ static void expand_q4_0(const void *src, float *out)
         out[j] = d * (float)((b.qs[j] & 15) - 8);
         out[j + 16] = d * (float)((b.qs[j] >> 4) - 8);
     }
+}
+
+/* The product has at most 11 + 4 bits, so only the sum rounds. */
+static void expand_q4_1(const void *src, float *out)
+{
+    struct block_q4_1 b;
+    memcpy(&b, src, sizeof b);
+    float d = f16_to_f32(b.d), m = f16_to_f32(b.m);
+    for (int j = 0; j < 16; j++) {
+        out[j] = d * (float)(b.qs[j] & 15) + m;
+        out[j + 16] = d * (float)(b.qs[j] >> 4) + m;
+    }
+}
+
+/* Value j of a block of 32 in five bits. */
+static int five_bits(const uint8_t qh[4], const uint8_t qs[16], int j)
+{
+    return (qs[j % 16] >> (j / 16 * 4) & 15) | (qh[j / 8] >> (j % 8) & 1) << 4;
+}
+
+static void expand_q5_0(const void *src, float *out)
+{
+    struct block_q5_0 b;
+    memcpy(&b, src, sizeof b);
+    float d = f16_to_f32(b.d);
+    for (int j = 0; j < 32; j++)
+        out[j] = d * (float)(five_bits(b.qh, b.qs, j) - 16);
+}
+
+static void expand_q5_1(const void *src, float *out)
+{
+    struct block_q5_1 b;
+    memcpy(&b, src, sizeof b);
+    float d = f16_to_f32(b.d), m = f16_to_f32(b.m);
+    for (int j = 0; j < 32; j++)
+        out[j] = d * (float)five_bits(b.qh, b.qs, j) + m;
+}
+
+/* 32 values that nibbles look up. */
+static void expand_table(const uint8_t qs[16], float d, const int8_t table[16], float *out)
+{
+    for (int j = 0; j < 16; j++) {
+        out[j] = d * (float)table[qs[j] & 15];
+        out[j + 16] = d * (float)table[qs[j] >> 4];
+    }
+}
+
+static void expand_iq4_nl(const void *src, float *out)
+{
+    struct block_iq4_nl b;
+    memcpy(&b, src, sizeof b);
+    expand_table(b.qs, f16_to_f32(b.d), block_iq4_values, out);
+}
+
+static void expand_iq4_xs(const void *src, float *out)
+{
+    struct block_iq4_xs b;
+    memcpy(&b, src, sizeof b);
+    for (int g = 0; g < 8; g++) {
+        float d = f16_to_f32(b.d) * (float)block_iq4_xs_scale(&b, g);
+        expand_table(b.qs + g * 16, d, block_iq4_values, out + (size_t)g * 32);
+    }
+}
+
+static void expand_mxfp4(const void *src, float *out)
+{
+    struct block_mxfp4 b;
+    memcpy(&b, src, sizeof b);
+    expand_table(b.qs, block_mxfp4_scale(b.e), block_fp4_values, out);
 }
 
 static void expand_q8_0(const void *src, float *out)
@@ -157,7 +296,7 @@ static void expand_q4_k(const void *src, float *out)
     float dmin = f16_to_f32(b.dmin);
     for (size_t g = 0; g < 8; g++) {
         uint8_t scale, min;
-        block_q4_k_group(&b, (int)g, &scale, &min);
+        block_k_scale_min(b.scales, (int)g, &scale, &min);
         float step = d * (float)scale;
         float base = dmin * (float)min;
         const uint8_t *q = &b.qs[g / 2 * 32];
@@ -165,6 +304,44 @@ static void expand_q4_k(const void *src, float *out)
         for (size_t j = 0; j < 32; j++)
             out[g * 32 + j] = step * (float)(q[j] >> shift & 15) - base;
     }
+}
+
+static void expand_q5_k(const void *src, float *out)
+{
+    struct block_q5_k b;
+    uint8_t q[256];
+    memcpy(&b, src, sizeof b);
+    block_q5_k_codes(&b, q);
+    float d = f16_to_f32(b.d), dmin = f16_to_f32(b.dmin);
+    for (int i = 0; i < 256; i++) {
+        uint8_t scale, min;
+        block_k_scale_min(b.scales, i / 32, &scale, &min);
+        out[i] = d * (float)scale * (float)q[i] - dmin * (float)min;
+    }
+}
+
+static void expand_q2_k(const void *src, float *out)
+{
+    struct block_q2_k b;
+    uint8_t q[256];
+    memcpy(&b, src, sizeof b);
+    block_q2_k_codes(&b, q);
+    float d = f16_to_f32(b.d), dmin = f16_to_f32(b.dmin);
+    for (int i = 0; i < 256; i++) {
+        int s = b.scales[i / 16];
+        out[i] = d * (float)(s & 15) * (float)q[i] - dmin * (float)(s >> 4);
+    }
+}
+
+static void expand_q3_k(const void *src, float *out)
+{
+    struct block_q3_k b;
+    uint8_t q[256];
+    memcpy(&b, src, sizeof b);
+    block_q3_k_codes(&b, q);
+    float d = f16_to_f32(b.d);
+    for (int i = 0; i < 256; i++)
+        out[i] = d * (float)block_q3_k_scale(&b, i / 16) * (float)(q[i] - 4);
 }
 
 /* Each half of 128 values is four runs of 32. Runs 0 and 1 are the low nibbles of the half's 64
@@ -219,14 +396,41 @@ void gguf_dequantize(enum gguf_type type, const void *src, float *out, size_t n)
     case GGUF_TYPE_Q4_0:
         expand_blocks(type, src, out, n, expand_q4_0);
         return;
+    case GGUF_TYPE_Q4_1:
+        expand_blocks(type, src, out, n, expand_q4_1);
+        return;
+    case GGUF_TYPE_Q5_0:
+        expand_blocks(type, src, out, n, expand_q5_0);
+        return;
+    case GGUF_TYPE_Q5_1:
+        expand_blocks(type, src, out, n, expand_q5_1);
+        return;
     case GGUF_TYPE_Q8_0:
         expand_blocks(type, src, out, n, expand_q8_0);
+        return;
+    case GGUF_TYPE_Q2_K:
+        expand_blocks(type, src, out, n, expand_q2_k);
+        return;
+    case GGUF_TYPE_Q3_K:
+        expand_blocks(type, src, out, n, expand_q3_k);
         return;
     case GGUF_TYPE_Q4_K:
         expand_blocks(type, src, out, n, expand_q4_k);
         return;
+    case GGUF_TYPE_Q5_K:
+        expand_blocks(type, src, out, n, expand_q5_k);
+        return;
     case GGUF_TYPE_Q6_K:
         expand_blocks(type, src, out, n, expand_q6_k);
+        return;
+    case GGUF_TYPE_IQ4_NL:
+        expand_blocks(type, src, out, n, expand_iq4_nl);
+        return;
+    case GGUF_TYPE_IQ4_XS:
+        expand_blocks(type, src, out, n, expand_iq4_xs);
+        return;
+    case GGUF_TYPE_MXFP4:
+        expand_blocks(type, src, out, n, expand_mxfp4);
         return;
     }
     for (size_t i = 0; i < n; i++)

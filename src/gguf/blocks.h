@@ -15,25 +15,78 @@ enum gguf_type {
     GGUF_TYPE_F32 = 0,
     GGUF_TYPE_F16 = 1,
     GGUF_TYPE_Q4_0 = 2,
+    GGUF_TYPE_Q4_1 = 3,
+    GGUF_TYPE_Q5_0 = 6,
+    GGUF_TYPE_Q5_1 = 7,
     GGUF_TYPE_Q8_0 = 8,
+    GGUF_TYPE_Q2_K = 10,
+    GGUF_TYPE_Q3_K = 11,
     GGUF_TYPE_Q4_K = 12,
+    GGUF_TYPE_Q5_K = 13,
     GGUF_TYPE_Q6_K = 14,
+    GGUF_TYPE_IQ4_NL = 20,
+    GGUF_TYPE_IQ4_XS = 23,
     GGUF_TYPE_BF16 = 30,
+    GGUF_TYPE_MXFP4 = 39,
 };
 
-/* Packed as in the file (all are multiples of 2 bytes; f16 as raw uint16_t). */
-struct block_q4_0 { /* w = d * (q - 8); qs[j] holds value j low, j + 16 high */
+/* Packed as in the file (f16 as raw uint16_t). In blocks of 32, qs[j] holds value j in its low four
+ * bits and value j + 16 in its high ones; bit j of qh is the fifth bit of value j. */
+struct block_q4_0 { /* w = d * (q - 8) */
     uint16_t d;
+    uint8_t qs[16];
+};
+struct block_q4_1 { /* w = d * q + m */
+    uint16_t d;
+    uint16_t m;
+    uint8_t qs[16];
+};
+struct block_q5_0 { /* w = d * (q - 16), q five bits */
+    uint16_t d;
+    uint8_t qh[4];
+    uint8_t qs[16];
+};
+struct block_q5_1 { /* w = d * q + m, q five bits */
+    uint16_t d;
+    uint16_t m;
+    uint8_t qh[4];
+    uint8_t qs[16];
+};
+struct block_iq4_nl { /* w = d * block_iq4_values[q] */
+    uint16_t d;
+    uint8_t qs[16];
+};
+struct block_mxfp4 { /* w = 2^(e - 128) * block_fp4_values[q] */
+    uint8_t e;
     uint8_t qs[16];
 };
 struct block_q8_0 { /* w = d * q */
     uint16_t d;
     int8_t qs[32];
 };
+struct block_q2_k {     /* 16 groups of 16: w = d * scale * q - dmin * min */
+    uint8_t scales[16]; /* scale low, min high */
+    uint8_t qs[64];
+    uint16_t d;
+    uint16_t dmin;
+};
+struct block_q3_k { /* 16 groups of 16: w = d * scale * (q - 4), scale -32..31 */
+    uint8_t qh[32];
+    uint8_t qs[64];
+    uint8_t scales[12];
+    uint16_t d;
+};
 struct block_q4_k { /* 8 groups of 32: w = d * scale * q - dmin * min; scales, mins 6 bits each */
     uint16_t d;
     uint16_t dmin;
     uint8_t scales[12];
+    uint8_t qs[128];
+};
+struct block_q5_k { /* as q4_k, q five bits */
+    uint16_t d;
+    uint16_t dmin;
+    uint8_t scales[12];
+    uint8_t qh[32];
     uint8_t qs[128];
 };
 struct block_q6_k { /* 16 groups of 16: w = d * scale * (q - 32) */
@@ -42,6 +95,17 @@ struct block_q6_k { /* 16 groups of 16: w = d * scale * (q - 32) */
     int8_t scales[16];
     uint16_t d;
 };
+struct block_iq4_xs { /* 8 groups of 32: w = d * scale * block_iq4_values[q], scale -32..31 */
+    uint16_t d;
+    uint16_t scales_high;
+    uint8_t scales_low[4];
+    uint8_t qs[128];
+};
+
+/* What the four bits of iq4_nl and iq4_xs mean: steps that are finer near zero. */
+extern const int8_t block_iq4_values[16];
+/* What the four bits of mxfp4 mean, doubled: a sign, two bits of exponent, one of mantissa. */
+extern const int8_t block_fp4_values[16];
 
 struct gguf_type_info {
     const char *name;      /* "Q8_0" */
@@ -59,8 +123,18 @@ bool gguf_type_is_computed(enum gguf_type type);
 /* A name for any type number that the format defines, for messages ("Q2_K"); else "unknown". */
 const char *gguf_type_name(uint32_t type);
 
-/* Scale and min of group i (0..7) of a q4_k block. */
-void block_q4_k_group(const struct block_q4_k *b, int i, uint8_t *scale, uint8_t *min);
+/* Scale and min of group i (0..7) of the 12 bytes of a q4_k or q5_k block. */
+void block_k_scale_min(const uint8_t scales[12], int i, uint8_t *scale, uint8_t *min);
+/* Scale of group i: 0..15 of q3_k, 0..7 of iq4_xs; -32..31. */
+int8_t block_q3_k_scale(const struct block_q3_k *b, int i);
+int8_t block_iq4_xs_scale(const struct block_iq4_xs *b, int i);
+/* 2^(e - 128), exact also where that is subnormal. */
+float block_mxfp4_scale(uint8_t e);
+
+/* The 256 unsigned numbers q of a block, in the order of its values. */
+void block_q2_k_codes(const struct block_q2_k *b, uint8_t q[256]);
+void block_q3_k_codes(const struct block_q3_k *b, uint8_t q[256]);
+void block_q5_k_codes(const struct block_q5_k *b, uint8_t q[256]);
 
 /* out[n] = the n values stored at src (whole blocks: n is a multiple of block_values; src may be
  * unaligned). Exact in f32 up to the one product and difference that define the format. A type that

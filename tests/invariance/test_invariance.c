@@ -77,6 +77,11 @@ static void test_quantised(void **state)
     check_model(TEST_DATA "/golden/quantised/llama.Q4_0.gguf", KV_F32);
     check_model(TEST_DATA "/golden/quantised/llama.Q4_K_M.gguf", KV_BF16);
     check_model(TEST_DATA "/golden/quantised/llama.Q6_K.gguf", KV_Q8_0);
+    check_model(TEST_DATA "/golden/quantised/llama.Q2_K.gguf", KV_F16);
+    check_model(TEST_DATA "/golden/quantised/llama.Q3_K_M.gguf", KV_F32);
+    check_model(TEST_DATA "/golden/quantised/llama.Q5_K_M.gguf", KV_BF16);
+    check_model(TEST_DATA "/golden/quantised/llama.IQ4_XS.gguf", KV_F16);
+    check_model(TEST_DATA "/golden/quantised/llama.MXFP4_MOE.gguf", KV_F32);
 }
 
 static void test_floats(void **state)

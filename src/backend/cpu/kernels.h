@@ -33,13 +33,17 @@ enum {
     ATTN_QUERIES = 32,  /* rows x heads that an item of attention may hold */
     TILE_K = 512,       /* of K that many rows meet at a time: quantised weights, */
     TILE_FLOAT_K = 256, /* float weights */
-    WIDE_BYTES = 640,   /* 32 of K of a panel of quantised weights, made ready for multiplying */
+    WIDE_BYTES = 704,   /* 32 of K of a panel of quantised weights, made ready for multiplying */
     WIDE_PART_BYTES = 2 * TILE_FLOAT_K * PANEL_COLS * 4, /* two panels, of either */
     LINEAR_MAX_ROWS = 256,                               /* of a job */
     LINEAR_FEW_ROWS = 8, /* up to so many, weights are taken apart as they come; more are tiled */
     LINEAR_SCRATCH_BYTES = WIDE_PART_BYTES + LINEAR_MAX_ROWS * 2 * PANEL_COLS * 4,
     PANEL_Q4_K_BYTES = 8 * 256 + 128 + 128 + 32 + 32, /* for each 256 of K */
     PANEL_Q6_K_BYTES = 8 * 384 + 256 + 32 + 32,
+    PANEL_Q5_K_BYTES = PANEL_Q4_K_BYTES + 8 * 64,
+    PANEL_Q2_K_BYTES = 8 * 128 + 256 + 32 + 32,
+    PANEL_Q3_K_BYTES = 8 * 192 + 256,   /* beside 64 for two of them */
+    PANEL_IQ4_XS_BYTES = 8 * 256 + 128, /* likewise */
 };
 
 enum panel_format {
@@ -50,6 +54,15 @@ enum panel_format {
     PANEL_Q4_0,
     PANEL_Q4_K,
     PANEL_Q6_K,
+    PANEL_Q4_1,
+    PANEL_Q5_0,
+    PANEL_Q5_1,
+    PANEL_Q5_K,
+    PANEL_IQ4_NL,
+    PANEL_IQ4_XS,
+    PANEL_MXFP4,
+    PANEL_Q2_K,
+    PANEL_Q3_K,
     N_PANEL_FORMATS
 };
 
@@ -60,6 +73,7 @@ struct act_block {
     int32_t n128;   /* -128 * sum(q) */
     int32_t n8;     /* -8 * sum(q) */
     int32_t n32[2]; /* -32 * sum(q), each half of 16 */
+    float dsum_half[2];
 };
 
 enum { ACT_F32 = 1, ACT_INT8 = 2, ACT_BF16 = 4 };

@@ -28,7 +28,7 @@ BF16_DOT INLINE void linear_bf16dot(
 {
     const uint32_t n_pairs = (j->act->k + 1) / 2;
     const size_t x_tile = (size_t)n_pairs * 2 * T, apart = j->panel_bytes;
-    const uint16_t *x = j->act->bf16 + row / T * x_tile;
+    const uint16_t *x = j->act->bf16 + row / T * x_tile + row % T * 2;
     const uint8_t *w = j->panels + p0 * j->panel_bytes;
     vf acc[LINEAR_M][4];
     EACH_ROW UNROLL for (int p = 0; p < P; p++) acc[m][p] = vf_zero();

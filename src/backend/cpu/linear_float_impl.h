@@ -46,7 +46,7 @@ INLINE vf load_bf16_at(const uint8_t *panel, size_t k, int h)
     {                                                                                              \
         const uint32_t k = j->act->k;                                                              \
         const size_t x_tile = (size_t)k * T;                                                       \
-        const float *x = j->act->x + row / T * x_tile;                                             \
+        const float *x = j->act->x + row / T * x_tile + row % T;                                   \
         const uint8_t *w = j->panels + p0 * j->panel_bytes;                                        \
         for (int h = 0; h < PARTS; h++) {                                                          \
             vf acc[LINEAR_M][4];                                                                   \

@@ -4,6 +4,7 @@
  * many rows take it in:
  *
  *     linear_q8_0_impl.h  linear_q4_0_impl.h  linear_q4_k_impl.h  linear_q6_k_impl.h
+ *     linear_q5_impl.h    linear_table_impl.h linear_q2_q3_impl.h, by linear_group_impl.h
  *     linear_float_impl.h  linear_bf16dot_impl.h
  *     linear_tile_impl.h   many rows, any format
  *
@@ -32,7 +33,7 @@
 #define EACH_ROW UNROLL for (int m = 0; m < M; m++)
 
 /* Packed activations of row `row` + m are at [m / T] tiles further, lane m % T; T = job's
- * act_lanes. */
+ * act_lanes. A lone row may lie anywhere in its tile, several begin one. */
 #define Q4(k4, m) load_i32(q + (size_t)((m) / T) * q_tile + (k4) * (4 * T) + (m) % T * 4)
 #define ACT_BLOCK(i, m) (&blocks[(size_t)((m) / T) * b_tile + (size_t)(i)*T + (m) % T])
 
@@ -41,8 +42,8 @@
     const uint32_t n_blocks = j->act->k / 32;                                                      \
     const size_t q_tile = (size_t)j->act->k * T;                                                   \
     const size_t b_tile = (size_t)n_blocks * T;                                                    \
-    const int8_t *q = j->act->q + row / T * q_tile;                                                \
-    const struct act_block *blocks = j->act->b + row / T * b_tile
+    const int8_t *q = j->act->q + row / T * q_tile + row % T * 4;                                  \
+    const struct act_block *blocks = j->act->b + row / T * b_tile + row % T
 
 /* Where the pair of groups of 32 lies to which group i belongs: 64 bytes of scales, then both. */
 #define PAIR_AT(i, group_bytes) ((size_t)((i) / 2) * (64 + 2 * (group_bytes)))
@@ -99,8 +100,16 @@ INLINE vf add_halves(vf acc, vf first, vi s, vf ws, const struct act_block *b)
     return vf_fma(vf_fma(vf_from_i(s), ws, first), vf_set1(b->d), acc);
 }
 
+/* The same, less a minimum for either half. */
+INLINE vf add_group_mins(vf acc, vi s, vf ws, vf first, vf second, const struct act_block *b)
+{
+    acc = vf_fnma(first, vf_set1(b->dsum_half[0]), acc);
+    acc = vf_fnma(second, vf_set1(b->dsum_half[1]), acc);
+    return add_group(acc, s, ws, b);
+}
+
 /* The wide form of a group (linear_tile_impl.h). */
-enum { WIDE_SECOND = 64, WIDE_Q = 128 };
+enum { WIDE_SECOND = 64, WIDE_Q = 128, WIDE_THIRD = 640 };
 
 #include "backend/cpu/linear_q8_0_impl.h"
 
@@ -109,6 +118,14 @@ enum { WIDE_SECOND = 64, WIDE_Q = 128 };
 #include "backend/cpu/linear_q4_k_impl.h"
 
 #include "backend/cpu/linear_q6_k_impl.h"
+
+#include "backend/cpu/linear_group_impl.h"
+
+#include "backend/cpu/linear_q5_impl.h"
+
+#include "backend/cpu/linear_table_impl.h"
+
+#include "backend/cpu/linear_q2_q3_impl.h"
 
 #include "backend/cpu/linear_float_impl.h"
 
@@ -123,46 +140,59 @@ enum { WIDE_SECOND = 64, WIDE_Q = 128 };
     for (uint32_t row = j->first_row, left = j->n_rows; left > 0;                                  \
          row += LINEAR_M, left -= left < LINEAR_M ? left : LINEAR_M)
 
+/* Panels that M rows take at a time, as many streams from memory: one place alone is not read as
+ * fast as memory can. */
+#define PANELS_AT_ONCE(m) ((m) <= 2 ? 4 : 2)
+#define FEW(name, m, t) linear_##name(j, p, row, (m), (t), PANELS_AT_ONCE(m))
+
 #if LINEAR_M == 8
-#define MORE_CASES(call)                                                                           \
+#define MORE_CASES(name)                                                                           \
     case 5:                                                                                        \
-        call(5, ACT_TILE);                                                                         \
+        FEW(name, 5, ACT_TILE);                                                                    \
         break;                                                                                     \
     case 6:                                                                                        \
-        call(6, ACT_TILE);                                                                         \
+        FEW(name, 6, ACT_TILE);                                                                    \
         break;                                                                                     \
     case 7:                                                                                        \
-        call(7, ACT_TILE);                                                                         \
+        FEW(name, 7, ACT_TILE);                                                                    \
         break;                                                                                     \
     case 8:                                                                                        \
-        call(8, ACT_TILE);                                                                         \
+        FEW(name, 8, ACT_TILE);                                                                    \
         break;
 #else
-#define MORE_CASES(call)
+#define MORE_CASES(name)
 #endif
 
-#define SWITCH_ROWS(call)                                                                          \
-    switch (left < LINEAR_M ? left : LINEAR_M) {                                                   \
+#define SWITCH_ROWS(name, rows)                                                                    \
+    switch (rows) {                                                                                \
     case 1:                                                                                        \
         if (j->act_lanes == 1)                                                                     \
-            call(1, 1);                                                                            \
+            FEW(name, 1, 1);                                                                       \
         else                                                                                       \
-            call(1, ACT_TILE);                                                                     \
+            FEW(name, 1, ACT_TILE);                                                                \
         break;                                                                                     \
     case 2:                                                                                        \
-        call(2, ACT_TILE);                                                                         \
+        FEW(name, 2, ACT_TILE);                                                                    \
         break;                                                                                     \
     case 3:                                                                                        \
-        call(3, ACT_TILE);                                                                         \
+        FEW(name, 3, ACT_TILE);                                                                    \
         break;                                                                                     \
     case 4:                                                                                        \
-        call(4, ACT_TILE);                                                                         \
+        FEW(name, 4, ACT_TILE);                                                                    \
         break;                                                                                     \
-        MORE_CASES(call)                                                                           \
+        MORE_CASES(name)                                                                           \
     }
 
-/* One or two rows take four panels at a time, more take two: as many streams from memory. */
+/* Panels that are left over meet one row after the other. */
 #define DEFINE_RUN(attribute, name)                                                                \
+    attribute static void left_over_##name(const struct linear_job *j, uint32_t p, uint32_t row)   \
+    {                                                                                              \
+        if (j->act_lanes == 1)                                                                     \
+            linear_##name(j, p, row, 1, 1, 1);                                                     \
+        else                                                                                       \
+            linear_##name(j, p, row, 1, ACT_TILE, 1);                                              \
+    }                                                                                              \
+                                                                                                   \
     attribute static void run_##name(const struct linear_job *j)                                   \
     {                                                                                              \
         if (j->n_rows > LINEAR_FEW_ROWS) {                                                         \
@@ -171,38 +201,34 @@ enum { WIDE_SECOND = 64, WIDE_Q = 128 };
         }                                                                                          \
         EACH_TILE                                                                                  \
         {                                                                                          \
-            uint32_t p = 0, n = left <= 2 ? 4 : 2;                                                 \
+            const uint32_t rows = left < LINEAR_M ? left : LINEAR_M, n = PANELS_AT_ONCE(rows);     \
+            uint32_t p = 0;                                                                        \
             for (; p + n <= j->n_panels; p += n)                                                   \
-                SWITCH_ROWS(RUN_WIDE_linear_##name)                                                \
-            for (; p < j->n_panels; p++)                                                           \
-                SWITCH_ROWS(RUN_linear_##name)                                                     \
+                SWITCH_ROWS(name, rows)                                                            \
+            for (; p < j->n_panels; p++) {                                                         \
+                for (uint32_t m = 0; m < rows; m++)                                                \
+                    left_over_##name(j, p, row + m);                                               \
+            }                                                                                      \
         }                                                                                          \
     }
 
-#define RUN_linear_q8_0(m, t) linear_q8_0(j, p, row, (m), (t), 1)
-#define RUN_WIDE_linear_q8_0(m, t) linear_q8_0(j, p, row, (m), (t), (m) <= 2 ? 4 : 2)
-DEFINE_RUN(, q8_0)
-#define RUN_linear_q4_0(m, t) linear_q4_0(j, p, row, (m), (t), 1)
-#define RUN_WIDE_linear_q4_0(m, t) linear_q4_0(j, p, row, (m), (t), (m) <= 2 ? 4 : 2)
-DEFINE_RUN(, q4_0)
-#define RUN_linear_q4_k(m, t) linear_q4_k(j, p, row, (m), (t), 1)
-#define RUN_WIDE_linear_q4_k(m, t) linear_q4_k(j, p, row, (m), (t), (m) <= 2 ? 4 : 2)
-DEFINE_RUN(, q4_k)
-#define RUN_linear_q6_k(m, t) linear_q6_k(j, p, row, (m), (t), 1)
-#define RUN_WIDE_linear_q6_k(m, t) linear_q6_k(j, p, row, (m), (t), (m) <= 2 ? 4 : 2)
-DEFINE_RUN(, q6_k)
-#define RUN_linear_f32(m, t) linear_f32(j, p, row, (m), (t), 1)
-#define RUN_WIDE_linear_f32(m, t) linear_f32(j, p, row, (m), (t), (m) <= 2 ? 4 : 2)
 DEFINE_RUN(, f32)
-#define RUN_linear_f16(m, t) linear_f16(j, p, row, (m), (t), 1)
-#define RUN_WIDE_linear_f16(m, t) linear_f16(j, p, row, (m), (t), (m) <= 2 ? 4 : 2)
 DEFINE_RUN(, f16)
-#define RUN_linear_bf16(m, t) linear_bf16(j, p, row, (m), (t), 1)
-#define RUN_WIDE_linear_bf16(m, t) linear_bf16(j, p, row, (m), (t), (m) <= 2 ? 4 : 2)
 DEFINE_RUN(, bf16)
+DEFINE_RUN(, q8_0)
+DEFINE_RUN(, q4_0)
+DEFINE_RUN(, q4_1)
+DEFINE_RUN(, q5_0)
+DEFINE_RUN(, q5_1)
+DEFINE_RUN(, q2_k)
+DEFINE_RUN(, q3_k)
+DEFINE_RUN(, q4_k)
+DEFINE_RUN(, q5_k)
+DEFINE_RUN(, q6_k)
+DEFINE_RUN(, iq4_nl)
+DEFINE_RUN(, iq4_xs)
+DEFINE_RUN(, mxfp4)
 
 #ifdef WITH_BF16_DOT
-#define RUN_linear_bf16dot(m, t) linear_bf16dot(j, p, row, (m), (t), 1)
-#define RUN_WIDE_linear_bf16dot(m, t) linear_bf16dot(j, p, row, (m), (t), (m) <= 2 ? 4 : 2)
 DEFINE_RUN(BF16_DOT, bf16dot)
 #endif

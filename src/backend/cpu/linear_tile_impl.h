@@ -3,7 +3,8 @@
  *
  *     for each TILE_PANELS panels
  *         for each part of K (TILE_K, TILE_FLOAT_K)
- *             widen: panel -> [panel][group] { f32 scale[16], second[16], u8 q[8][16][4] }
+ *             widen: panel -> [panel][group] { f32 scale[16], second[16], u8 q[8][16][4],
+ *                                                      f32 third[16] }
  *                    or, for float weights,    [panel][k] f32[16]
  *             for each M rows
  *                 M x TILE_VECS sums, from and to memory: [row][vector]
@@ -59,10 +60,13 @@ INLINE float *tile_sums(const struct tile *t, uint32_t row)
 
 /* What the wide form of a group holds. */
 enum wide_kind {
-    WIDE_PLUS_128, /* q + 128; scale */
-    WIDE_PLUS_8,   /* q + 8, at most 15; scale */
-    WIDE_MIN,      /* q, at most 15; scale, and what to take off, times the activations' sum */
-    WIDE_HALVES    /* q + 32; scales of either half */
+    WIDE_PLUS_128,  /* q + 128; scale */
+    WIDE_PLUS_8,    /* q + 8, at most 15; scale */
+    WIDE_PLUS_16,   /* q + 16; scale */
+    WIDE_MIN,       /* q, at most 15; scale, and what to take off, times the activations' sum */
+    WIDE_MIN_31,    /* q, at most 31; the same */
+    WIDE_HALVES,    /* q + 32; scales of either half */
+    WIDE_MIN_HALVES /* scale * q; what is left of the scale, and what to take off in either half */
 };
 
 /* A group of 32 of K meets M rows. q[i], b[i]: the i-th four rows' activations of that group; wide:
@@ -112,6 +116,28 @@ INLINE void tile_group(const int8_t *const *q,
         EACH_SUM vf_store(
             SUM_AT(m, v),
             add_halves(vf_load(SUM_AT(m, v)), first[m][v], s[m][v], second[v], BLOCK(m)));
+    } else if (kind == WIDE_PLUS_16) {
+        vi s[TILE_INT_M][TILE_VECS];
+        EACH_SUM s[m][v] = vi_set1(2 * BLOCK(m)->n8);
+        DOTS(0, 8, vi_dot, s)
+        EACH_SUM vf_store(SUM_AT(m, v), add_group(vf_load(SUM_AT(m, v)), s[m][v], ws[v], BLOCK(m)));
+    } else if (kind == WIDE_MIN_31) {
+        vi s[TILE_INT_M][TILE_VECS];
+        EACH_SUM s[m][v] = vi_set1(0);
+        DOTS(0, 8, vi_dot, s)
+        EACH_SUM vf_store(
+            SUM_AT(m, v),
+            add_group_min(vf_load(SUM_AT(m, v)), s[m][v], ws[v], second[v], BLOCK(m)));
+    } else if (kind == WIDE_MIN_HALVES) {
+        vi s[TILE_INT_M][TILE_VECS];
+        vf third[TILE_VECS];
+        UNROLL for (int v = 0; v < TILE_VECS; v++) third[v] =
+            vf_load((const float *)(wide + WIDE_AT(v) + WIDE_THIRD));
+        EACH_SUM s[m][v] = vi_set1(0);
+        DOTS(0, 8, vi_dot, s)
+        EACH_SUM vf_store(
+            SUM_AT(m, v),
+            add_group_mins(vf_load(SUM_AT(m, v)), s[m][v], ws[v], second[v], third[v], BLOCK(m)));
     } else {
         vn s[TILE_INT_M][TILE_VECS];
         EACH_SUM s[m][v] = vn_begin(kind == WIDE_MIN ? 0 : BLOCK(m)->n8);
@@ -284,11 +310,29 @@ enum {
     PART_BYTES_q4_0 = TILE_K / 64 * (64 + 2 * 256),
     PART_BYTES_q4_k = TILE_K / 256 * PANEL_Q4_K_BYTES,
     PART_BYTES_q6_k = TILE_K / 256 * PANEL_Q6_K_BYTES,
+    PART_BYTES_q4_1 = TILE_K / 32 * Q4_1_GROUP,
+    PART_BYTES_q5_0 = TILE_K / 64 * (64 + 2 * 320),
+    PART_BYTES_q5_1 = TILE_K / 32 * Q5_1_GROUP,
+    PART_BYTES_q5_k = TILE_K / 256 * PANEL_Q5_K_BYTES,
+    PART_BYTES_iq4_nl = PART_BYTES_q4_0,
+    PART_BYTES_iq4_xs = TILE_K / 512 * (64 + 2 * PANEL_IQ4_XS_BYTES),
+    PART_BYTES_mxfp4 = TILE_K / 128 * (64 + 4 * 256),
+    PART_BYTES_q2_k = TILE_K / 256 * PANEL_Q2_K_BYTES,
+    PART_BYTES_q3_k = TILE_K / 512 * (64 + 2 * PANEL_Q3_K_BYTES),
 };
 DEFINE_TILE_INT(q8_0, WIDE_PLUS_128)
 DEFINE_TILE_INT(q4_0, WIDE_PLUS_8)
 DEFINE_TILE_INT(q4_k, WIDE_MIN)
 DEFINE_TILE_INT(q6_k, WIDE_HALVES)
+DEFINE_TILE_INT(q4_1, WIDE_MIN)
+DEFINE_TILE_INT(q5_0, WIDE_PLUS_16)
+DEFINE_TILE_INT(q5_1, WIDE_MIN_31)
+DEFINE_TILE_INT(q5_k, WIDE_MIN_31)
+DEFINE_TILE_INT(iq4_nl, WIDE_PLUS_128)
+DEFINE_TILE_INT(iq4_xs, WIDE_PLUS_128)
+DEFINE_TILE_INT(mxfp4, WIDE_PLUS_16)
+DEFINE_TILE_INT(q2_k, WIDE_MIN_HALVES)
+DEFINE_TILE_INT(q3_k, WIDE_HALVES)
 
 static void multiply4_float(const struct tile *t, uint32_t row)
 {

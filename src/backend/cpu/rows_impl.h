@@ -81,6 +81,8 @@ INLINE void pack_block(const float *x, int8_t *q, struct act_block *b, uint32_t 
     b->n8 = -8 * (sum[0] + sum[1]);
     b->n32[0] = -32 * sum[0];
     b->n32[1] = -32 * sum[1];
+    b->dsum_half[0] = b->d * (float)sum[0];
+    b->dsum_half[1] = b->d * (float)sum[1];
 }
 
 /* Rounded to nearest even, as pairs of adjacent k. */

@@ -131,6 +131,54 @@ INLINE void vi_store_i8(int8_t *p, vi v)
      : (f) == 2 ? (h)                                                                              \
                 : _mm256_srli_epi16((h), 2))
 
+/* Bits n = -6..4 places up; those of neighbouring bytes come along. */
+#define vb_shift(h, n)                                                                             \
+    ((n) == 4    ? _mm256_slli_epi16((h), 4)                                                       \
+     : (n) == 3  ? _mm256_slli_epi16((h), 3)                                                       \
+     : (n) == 2  ? _mm256_slli_epi16((h), 2)                                                       \
+     : (n) == 1  ? _mm256_slli_epi16((h), 1)                                                       \
+     : (n) == 0  ? (h)                                                                             \
+     : (n) == -1 ? _mm256_srli_epi16((h), 1)                                                       \
+     : (n) == -2 ? _mm256_srli_epi16((h), 2)                                                       \
+     : (n) == -3 ? _mm256_srli_epi16((h), 3)                                                       \
+     : (n) == -4 ? _mm256_srli_epi16((h), 4)                                                       \
+     : (n) == -5 ? _mm256_srli_epi16((h), 5)                                                       \
+                 : _mm256_srli_epi16((h), 6))
+#define vb_mask(h, bits) _mm256_and_si256((h), _mm256_set1_epi8(bits))
+/* a | (h & bits) */
+#define vb_or_mask(a, h, bits) _mm256_or_si256((a), _mm256_and_si256((h), _mm256_set1_epi8(bits)))
+#define vb_add(a, x) _mm256_add_epi8((a), _mm256_set1_epi8(x))
+/* Of each byte w, below 16, the table's byte. */
+#define vb_lookup(table, w)                                                                        \
+    _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(table))), (w))
+
+/* The low four bits of VL bytes, one to a lane, for vb_times; the high four. */
+INLINE vb vb_load_low4(const uint8_t *p)
+{
+    const vi x = _mm256_and_si256(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)),
+                                  _mm256_set1_epi32(15));
+    return _mm256_or_si256(x, _mm256_slli_epi32(x, 16));
+}
+
+INLINE vf vf_load_high4(const uint8_t *p)
+{
+    return _mm256_cvtepi32_ps(
+        _mm256_srli_epi32(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)), 4));
+}
+
+/* Every byte times its lane's; at most 255, so that pairs can be multiplied as one. */
+#define vb_times(w, lanes) _mm256_mullo_epi16((w), (lanes))
+
+/* 2^(e - 128) of VL bytes e: below 2 it is subnormal. */
+INLINE vf vf_load_e8m0_half(const uint8_t *p)
+{
+    const vi one = _mm256_set1_epi32(1),
+             e = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+    const vi normal = _mm256_slli_epi32(_mm256_sub_epi32(e, one), 23);
+    const vi tiny = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), _mm256_min_epi32(e, one));
+    return _mm256_castsi256_ps(_mm256_max_epi32(normal, tiny));
+}
+
 #if defined(__AVXVNNI__)
 #define vi_dot(acc, w, a4) _mm256_dpbusd_avx_epi32((acc), (w), _mm256_set1_epi32(a4))
 

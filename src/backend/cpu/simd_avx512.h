@@ -113,6 +113,54 @@ INLINE void vi_store_i8(int8_t *p, vi v)
      : (f) == 2 ? (h)                                                                              \
                 : _mm512_srli_epi16((h), 2))
 
+/* Bits n = -6..4 places up; those of neighbouring bytes come along. */
+#define vb_shift(h, n)                                                                             \
+    ((n) == 4    ? _mm512_slli_epi16((h), 4)                                                       \
+     : (n) == 3  ? _mm512_slli_epi16((h), 3)                                                       \
+     : (n) == 2  ? _mm512_slli_epi16((h), 2)                                                       \
+     : (n) == 1  ? _mm512_slli_epi16((h), 1)                                                       \
+     : (n) == 0  ? (h)                                                                             \
+     : (n) == -1 ? _mm512_srli_epi16((h), 1)                                                       \
+     : (n) == -2 ? _mm512_srli_epi16((h), 2)                                                       \
+     : (n) == -3 ? _mm512_srli_epi16((h), 3)                                                       \
+     : (n) == -4 ? _mm512_srli_epi16((h), 4)                                                       \
+     : (n) == -5 ? _mm512_srli_epi16((h), 5)                                                       \
+                 : _mm512_srli_epi16((h), 6))
+#define vb_mask(h, bits) _mm512_and_si512((h), _mm512_set1_epi8(bits))
+/* a | (h & bits) */
+#define vb_or_mask(a, h, bits) _mm512_ternarylogic_epi32((a), (h), _mm512_set1_epi8(bits), 0xf8)
+#define vb_add(a, x) _mm512_add_epi8((a), _mm512_set1_epi8(x))
+/* Of each byte w, below 16, the table's byte. */
+#define vb_lookup(table, w)                                                                        \
+    _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(table))), (w))
+
+/* The low four bits of VL bytes, one to a lane, for vb_times; the high four. */
+INLINE vb vb_load_low4(const uint8_t *p)
+{
+    const vi x = _mm512_and_si512(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)),
+                                  _mm512_set1_epi32(15));
+    return _mm512_or_si512(x, _mm512_slli_epi32(x, 16));
+}
+
+INLINE vf vf_load_high4(const uint8_t *p)
+{
+    return _mm512_cvtepi32_ps(
+        _mm512_srli_epi32(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)), 4));
+}
+
+/* Every byte times its lane's; at most 255, so that pairs can be multiplied as one. */
+#define vb_times(w, lanes) _mm512_mullo_epi16((w), (lanes))
+
+/* 2^(e - 128) of VL bytes e: below 2 it is subnormal. */
+INLINE vf vf_load_e8m0_half(const uint8_t *p)
+{
+    const vi one = _mm512_set1_epi32(1),
+             e = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+    const vi normal = _mm512_slli_epi32(_mm512_sub_epi32(e, one), 23);
+    const vi tiny = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), _mm512_min_epi32(e, one));
+    return _mm512_castsi512_ps(_mm512_max_epi32(normal, tiny));
+}
+
 #define vi_dot(acc, w, a4) _mm512_dpbusd_epi32((acc), (w), _mm512_set1_epi32(a4))
 
 /* For bytes that are q + 128: begin with -128 * (sum of the activations). */

@@ -256,6 +256,75 @@ INLINE vb vb_or2(vb a, vb h)
     return a;
 }
 
+/* Bits n = -6..4 places up. */
+INLINE vb vb_shift(vb h, int n)
+{
+    for (int i = 0; i < VL * 4; i++)
+        h.x[i] = (uint8_t)(n < 0 ? h.x[i] >> -n : h.x[i] << n);
+    return h;
+}
+
+INLINE vb vb_mask(vb h, uint8_t bits)
+{
+    for (int i = 0; i < VL * 4; i++)
+        h.x[i] &= bits;
+    return h;
+}
+
+INLINE vb vb_or_mask(vb a, vb h, uint8_t bits)
+{
+    for (int i = 0; i < VL * 4; i++)
+        a.x[i] |= h.x[i] & bits;
+    return a;
+}
+
+INLINE vb vb_add(vb a, uint8_t x)
+{
+    for (int i = 0; i < VL * 4; i++)
+        a.x[i] = (uint8_t)(a.x[i] + x);
+    return a;
+}
+
+/* Of each byte w, below 16, the table's byte. */
+INLINE vb vb_lookup(const uint8_t table[16], vb w)
+{
+    for (int i = 0; i < VL * 4; i++)
+        w.x[i] = table[w.x[i]];
+    return w;
+}
+
+/* The low four bits of VL bytes, one to a lane, for vb_times; the high four. */
+INLINE vb vb_load_low4(const uint8_t *p)
+{
+    vb r;
+    for (int i = 0; i < VL * 4; i++)
+        r.x[i] = p[i / 4] & 15;
+    return r;
+}
+
+INLINE vf vf_load_high4(const uint8_t *p)
+{
+    vf r;
+    EACH r.x[i_] = (float)(p[i_] >> 4);
+    return r;
+}
+
+/* Every byte times its lane's; at most 255. */
+INLINE vb vb_times(vb w, vb lanes)
+{
+    for (int i = 0; i < VL * 4; i++)
+        w.x[i] = (uint8_t)(w.x[i] * lanes.x[i]);
+    return w;
+}
+
+/* 2^(e - 128) of VL bytes e. */
+INLINE vf vf_load_e8m0_half(const uint8_t *p)
+{
+    vf r;
+    EACH r.x[i_] = block_mxfp4_scale(p[i_]);
+    return r;
+}
+
 INLINE vi vi_dot(vi acc, vb w, int32_t a4)
 {
     int8_t a[4];

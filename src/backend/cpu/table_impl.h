@@ -83,14 +83,32 @@ static uint64_t run_read(const void *p, size_t n)
                       [PANEL_Q8_0] = ACT_INT8,                                                     \
                       [PANEL_Q4_0] = ACT_INT8,                                                     \
                       [PANEL_Q4_K] = ACT_INT8,                                                     \
-                      [PANEL_Q6_K] = ACT_INT8},                                                    \
+                      [PANEL_Q6_K] = ACT_INT8,                                                     \
+                      [PANEL_Q4_1] = ACT_INT8,                                                     \
+                      [PANEL_Q5_0] = ACT_INT8,                                                     \
+                      [PANEL_Q5_1] = ACT_INT8,                                                     \
+                      [PANEL_Q5_K] = ACT_INT8,                                                     \
+                      [PANEL_IQ4_NL] = ACT_INT8,                                                   \
+                      [PANEL_IQ4_XS] = ACT_INT8,                                                   \
+                      [PANEL_MXFP4] = ACT_INT8,                                                    \
+                      [PANEL_Q2_K] = ACT_INT8,                                                     \
+                      [PANEL_Q3_K] = ACT_INT8},                                                    \
         .linear = {[PANEL_F32] = run_f32,                                                          \
                    [PANEL_F16] = run_f16,                                                          \
                    [PANEL_BF16] = (bf16_linear),                                                   \
                    [PANEL_Q8_0] = run_q8_0,                                                        \
                    [PANEL_Q4_0] = run_q4_0,                                                        \
                    [PANEL_Q4_K] = run_q4_k,                                                        \
-                   [PANEL_Q6_K] = run_q6_k},                                                       \
+                   [PANEL_Q6_K] = run_q6_k,                                                        \
+                   [PANEL_Q4_1] = run_q4_1,                                                        \
+                   [PANEL_Q5_0] = run_q5_0,                                                        \
+                   [PANEL_Q5_1] = run_q5_1,                                                        \
+                   [PANEL_Q5_K] = run_q5_k,                                                        \
+                   [PANEL_IQ4_NL] = run_iq4_nl,                                                    \
+                   [PANEL_IQ4_XS] = run_iq4_xs,                                                    \
+                   [PANEL_MXFP4] = run_mxfp4,                                                      \
+                   [PANEL_Q2_K] = run_q2_k,                                                        \
+                   [PANEL_Q3_K] = run_q3_k},                                                       \
         .norm = run_norm, .silu_mul = run_silu_mul, .add = run_add, .pack = run_pack,              \
         .gelu_mul = run_gelu_mul, .clamped_mul = run_clamped_mul, .add_scaled = run_add_scaled,    \
         .cap = run_cap, .kv_store = run_kv_store, .attend = run_attend,                            \

@@ -13,7 +13,11 @@ import numpy as np
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType as Type
 from gguf.quants import dequantize, quantize
 
-SCALES = {Type.Q4_0: [0], Type.Q8_0: [0], Type.Q4_K: [0, 2], Type.Q6_K: [208]}
+SCALES = {  # where a block's f16 scales are
+    Type.Q4_0: [0], Type.Q4_1: [0, 2], Type.Q5_0: [0], Type.Q5_1: [0, 2], Type.Q8_0: [0],
+    Type.Q2_K: [80, 82], Type.Q3_K: [108], Type.Q4_K: [0, 2], Type.Q5_K: [0, 2], Type.Q6_K: [208],
+    Type.IQ4_NL: [0], Type.IQ4_XS: [0], Type.MXFP4: [],
+}
 HERE = pathlib.Path(__file__).parent
 N_RANDOM = 6
 
@@ -25,6 +29,8 @@ def blocks_of(kind, rng):
         for at in SCALES[kind]:
             scale = rng.normal(size=N_RANDOM) * 10.0 ** rng.integers(-6, 2, N_RANDOM)
             raw[:, at : at + 2] = scale.astype(np.float16)[:, None].view(np.uint8)
+        if kind == Type.MXFP4:
+            raw[:, 0] = [0, 1, 2, 120, 127, 255]  # exponents, subnormal ones included
     else:
         raw = np.zeros((0, n_bytes), np.uint8)
     try:
@@ -35,7 +41,7 @@ def blocks_of(kind, rng):
     return raw
 
 
-for kind in (Type.F16, Type.BF16, Type.Q4_0, Type.Q8_0, Type.Q4_K, Type.Q6_K):
+for kind in (Type.F16, Type.BF16, *SCALES):
     raw = blocks_of(kind, np.random.default_rng(int(kind)))
     (HERE / f"{kind.name}.blocks").write_bytes(raw.tobytes())
     (HERE / f"{kind.name}.f32").write_bytes(dequantize(raw, kind).astype("<f4").tobytes())

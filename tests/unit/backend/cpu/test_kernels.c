@@ -26,7 +26,16 @@ static const enum gguf_type types[] = {GGUF_TYPE_F32,
                                        GGUF_TYPE_Q8_0,
                                        GGUF_TYPE_Q4_0,
                                        GGUF_TYPE_Q4_K,
-                                       GGUF_TYPE_Q6_K};
+                                       GGUF_TYPE_Q6_K,
+                                       GGUF_TYPE_Q4_1,
+                                       GGUF_TYPE_Q5_0,
+                                       GGUF_TYPE_Q5_1,
+                                       GGUF_TYPE_Q5_K,
+                                       GGUF_TYPE_IQ4_NL,
+                                       GGUF_TYPE_IQ4_XS,
+                                       GGUF_TYPE_MXFP4,
+                                       GGUF_TYPE_Q2_K,
+                                       GGUF_TYPE_Q3_K};
 
 static uint64_t seed;
 

@@ -29,6 +29,27 @@ static inline void put_scale(uint8_t *p)
     memcpy(p, &h, 2);
 }
 
+/* Where a block's first f16 is. */
+static inline size_t scale_at(enum gguf_type type)
+{
+    switch (type) {
+    case GGUF_TYPE_Q2_K:
+        return offsetof(struct block_q2_k, d);
+    case GGUF_TYPE_Q3_K:
+        return offsetof(struct block_q3_k, d);
+    case GGUF_TYPE_Q6_K:
+        return offsetof(struct block_q6_k, d);
+    default:
+        return 0;
+    }
+}
+
+static inline bool has_second_scale(enum gguf_type type)
+{
+    return type == GGUF_TYPE_Q4_1 || type == GGUF_TYPE_Q5_1 || type == GGUF_TYPE_Q2_K ||
+           type == GGUF_TYPE_Q4_K || type == GGUF_TYPE_Q5_K;
+}
+
 /* A tensor of n rows of k random values: any bits at all, but finite scales. Free its data. */
 static inline struct gguf_tensor make_tensor(enum gguf_type type, uint32_t k, uint32_t n)
 {
@@ -45,10 +66,12 @@ static inline struct gguf_tensor make_tensor(enum gguf_type type, uint32_t k, ui
             memcpy(b, &f, 4);
         else if (info->block_bytes == 2)
             memcpy(b, &half, 2);
+        else if (type == GGUF_TYPE_MXFP4)
+            b[0] = (uint8_t)(118 + rnd() % 6);
         else
-            put_scale(type == GGUF_TYPE_Q6_K ? b + offsetof(struct block_q6_k, d) : b);
-        if (type == GGUF_TYPE_Q4_K)
-            put_scale(b + 2);
+            put_scale(b + scale_at(type));
+        if (has_second_scale(type))
+            put_scale(b + scale_at(type) + 2);
         if (type == GGUF_TYPE_Q8_0 && i % 3 == 0)
             memset(b + 2, 0x80, 32); /* -128, which no sign trick may lose */
     }

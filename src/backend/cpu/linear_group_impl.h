@@ -1,0 +1,137 @@
+/* Kernels made from the description of a format. A format NAME says
+ *
+ *     PER_NAME                     groups of 32 of K that share a head
+ *     head_NAME(panel, i, c)       what those share: scales, of columns c .. c + VL - 1; i is the
+ *                                  first group
+ *     scales_NAME(head, panel, i, c)   the scales of group i
+ *     weights_NAME(panel, i)       where group i's weights begin
+ *     bytes_NAME(w, i, g, at)      its K = 4g .. 4g + 3, g = 0..7, as the unsigned bytes that the
+ *                                  kind wants; w: where they begin, at: first column times 4
+ *
+ * and DEFINE_GROUPED makes linear_NAME, for few rows, and widen_NAME, for the tiles. The kinds are
+ * those of the tiles (enum wide_kind), and so is the arithmetic. */
+
+struct head {
+    vf d, dmin;
+};
+
+struct scales {
+    vf w, second, third;
+};
+
+#define NO_HEAD ((struct head){vf_zero(), vf_zero()})
+
+#define GROUP_DOTS(name, begin, end, dot, s)                                                       \
+    UNROLL for (int g = begin; g < end; g++)                                                       \
+    {                                                                                              \
+        vb wv = bytes_##name(w, i, g, h * VL * 4);                                                 \
+        EACH_ROW s[m] = dot(s[m], wv, Q4(i * 8 + (uint32_t)g, m));                                 \
+    }
+
+#define FEW_PLUS_128(name)                                                                         \
+    {                                                                                              \
+        vi s[LINEAR_M];                                                                            \
+        EACH_ROW s[m] = vi_begin128(ACT_BLOCK(i, m)->n128);                                        \
+        GROUP_DOTS(name, 0, 8, vi_dot128, s)                                                       \
+        EACH_ROW acc[m][p] = add_group(acc[m][p], s[m], scales.w, ACT_BLOCK(i, m));                \
+    }
+
+#define FEW_PLUS_16(name)                                                                          \
+    {                                                                                              \
+        vi s[LINEAR_M];                                                                            \
+        EACH_ROW s[m] = vi_set1(2 * ACT_BLOCK(i, m)->n8);                                          \
+        GROUP_DOTS(name, 0, 8, vi_dot, s)                                                          \
+        EACH_ROW acc[m][p] = add_group(acc[m][p], s[m], scales.w, ACT_BLOCK(i, m));                \
+    }
+
+#define FEW_MIN(name)                                                                              \
+    {                                                                                              \
+        vn s[LINEAR_M];                                                                            \
+        EACH_ROW s[m] = vn_begin(0);                                                               \
+        GROUP_DOTS(name, 0, 8, vn_dot, s)                                                          \
+        EACH_ROW acc[m][p] =                                                                       \
+            add_group_min(acc[m][p], vn_end(s[m], 0), scales.w, scales.second, ACT_BLOCK(i, m));   \
+    }
+
+#define FEW_MIN_31(name)                                                                           \
+    {                                                                                              \
+        vi s[LINEAR_M];                                                                            \
+        EACH_ROW s[m] = vi_set1(0);                                                                \
+        GROUP_DOTS(name, 0, 8, vi_dot, s)                                                          \
+        EACH_ROW acc[m][p] =                                                                       \
+            add_group_min(acc[m][p], s[m], scales.w, scales.second, ACT_BLOCK(i, m));              \
+    }
+
+#define FEW_HALVES(name)                                                                           \
+    {                                                                                              \
+        vi s[LINEAR_M];                                                                            \
+        vf t[LINEAR_M];                                                                            \
+        EACH_ROW s[m] = vi_set1(ACT_BLOCK(i, m)->n32[0]);                                          \
+        GROUP_DOTS(name, 0, 4, vi_dot, s)                                                          \
+        EACH_ROW t[m] = vf_mul(vf_from_i(s[m]), scales.w);                                         \
+        EACH_ROW s[m] = vi_set1(ACT_BLOCK(i, m)->n32[1]);                                          \
+        GROUP_DOTS(name, 4, 8, vi_dot, s)                                                          \
+        EACH_ROW acc[m][p] = add_halves(acc[m][p], t[m], s[m], scales.second, ACT_BLOCK(i, m));    \
+    }
+
+#define FEW_MIN_HALVES(name)                                                                       \
+    {                                                                                              \
+        vi s[LINEAR_M];                                                                            \
+        EACH_ROW s[m] = vi_set1(0);                                                                \
+        GROUP_DOTS(name, 0, 8, vi_dot, s)                                                          \
+        EACH_ROW acc[m][p] = add_group_mins(                                                       \
+            acc[m][p], s[m], scales.w, scales.second, scales.third, ACT_BLOCK(i, m));              \
+    }
+
+/* few: one of FEW_*; group_bytes: what a group's weights take in a panel. */
+#define DEFINE_GROUPED(name, few, group_bytes)                                                     \
+    INLINE void linear_##name(const struct linear_job *j,                                          \
+                              uint32_t p0,                                                         \
+                              uint32_t row,                                                        \
+                              const int M,                                                         \
+                              const int T,                                                         \
+                              const int P)                                                         \
+    {                                                                                              \
+        ACT_POINTERS;                                                                              \
+        const uint8_t *panels = j->panels + p0 * j->panel_bytes;                                   \
+        for (int h = 0; h < PARTS; h++) {                                                          \
+            vf acc[LINEAR_M][4];                                                                   \
+            EACH_ROW UNROLL for (int p = 0; p < P; p++) acc[m][p] = vf_zero();                     \
+            for (uint32_t first = 0; first < n_blocks; first += PER_##name) {                      \
+                for (uint32_t i = first; i < first + PER_##name; i++) {                            \
+                    UNROLL for (int p = 0; p < P; p++)                                             \
+                    {                                                                              \
+                        const uint8_t *panel = panels + p * j->panel_bytes;                        \
+                        const struct head head = head_##name(panel, first, h * VL);                \
+                        const uint8_t *w = weights_##name(panel, i);                               \
+                        PREFETCH(panel, w, group_bytes)                                            \
+                        const struct scales scales = scales_##name(head, panel, i, h * VL);        \
+                        few(name)                                                                  \
+                    }                                                                              \
+                }                                                                                  \
+            }                                                                                      \
+            EACH_ROW UNROLL for (int p = 0; p < P; p++)                                            \
+                linear_put(j, row + m, (p0 + p) * PANEL_COLS + h * VL, acc[m][p]);                 \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    INLINE void widen_##name(const uint8_t *panel, uint32_t i, uint8_t *wide)                      \
+    {                                                                                              \
+        const uint8_t *w = weights_##name(panel, i);                                               \
+        for (int c = 0; c < PANEL_COLS; c += VL) {                                                 \
+            const struct head head = head_##name(panel, i / PER_##name * PER_##name, c);           \
+            const struct scales scales = scales_##name(head, panel, i, c);                         \
+            vf_store((float *)wide + c, scales.w);                                                 \
+            vf_store((float *)(wide + WIDE_SECOND) + c, scales.second);                            \
+            vf_store((float *)(wide + WIDE_THIRD) + c, scales.third);                              \
+            UNROLL for (int g = 0; g < 8; g++)                                                     \
+                vb_store(wide + WIDE_Q + g * 64 + c * 4, bytes_##name(w, i, g, c * 4));            \
+        }                                                                                          \
+    }
+
+/* Vector g of a group's nibbles at `w`. */
+INLINE vb nibble_bytes(const uint8_t *w, int g, int at)
+{
+    const vb both = vb_load(w + g % 4 * 64 + at);
+    return g < 4 ? vb_low4(both) : vb_high4(both);
+}

@@ -1,0 +1,13 @@
+/* One row of a tensor's blocks to one column of a panel. */
+#ifndef WEIR_BACKEND_CPU_PACK_H
+#define WEIR_BACKEND_CPU_PACK_H
+
+#include "backend/cpu/kernels.h"
+
+/* A row of k weights, as the file's format has them, to column c (0..15) of the panel at `panel`,
+ * panel_bytes(format, k) that were zero before. Touches that column's bytes only, so columns may be
+ * packed in any order, but one panel's by one thread. */
+void pack_column(
+    enum panel_format format, const uint8_t *row, uint32_t k, uint32_t c, uint8_t *panel);
+
+#endif

@@ -1,0 +1,290 @@
+#include "gguf/write.h"
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "gguf/file.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { QUANTIZATION_VERSION = 2 }; /* of the blocks: what blocks.h describes */
+
+static const char file_type_key[] = "general.file_type";
+static const char version_key[] = "general.quantization_version";
+
+struct gguf_writer {
+    char *path, *part;
+    int fd;
+    bool created;
+    uint32_t alignment;
+    uint64_t at;      /* bytes written */
+    uint64_t n_bytes; /* of the whole */
+    size_t *left;     /* [n_tensors] data still to come */
+    uint64_t tensor, n_tensors;
+};
+
+static enum err io_error(const struct gguf_writer *w, const char *what, struct err_info *e)
+{
+    return err_set(e, ERR_IO, "%s: cannot %s: %s", w->path, what, strerror(errno));
+}
+
+static enum err put(struct gguf_writer *w, const void *bytes, size_t n, struct err_info *e)
+{
+    const char *at = bytes;
+    while (n > 0) {
+        const ssize_t done = write(w->fd, at, n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return io_error(w, "write", e);
+        at += done;
+        n -= (size_t)done;
+        w->at += (uint64_t)done;
+    }
+    return OK;
+}
+
+static void put_u32(struct buf *b, uint32_t x)
+{
+    buf_add(b, &x, sizeof x);
+}
+
+static void put_u64(struct buf *b, uint64_t x)
+{
+    buf_add(b, &x, sizeof x);
+}
+
+static void put_str(struct buf *b, struct gguf_str s)
+{
+    put_u64(b, s.len);
+    buf_add(b, s.data, s.len);
+}
+
+/* Bytes of an array's elements; of strings with their lengths. */
+static size_t elems_bytes(const struct gguf_kv *kv)
+{
+    const uint8_t *at = kv->elems;
+    if (kv->elem_kind != GGUF_STRING)
+        return (size_t)kv->n_elems * gguf_kind_bytes(kv->elem_kind);
+    for (uint64_t i = 0; i < kv->n_elems; i++)
+        (void)gguf_next_str(&at);
+    return (size_t)(at - kv->elems);
+}
+
+static void put_kv(struct buf *b, const struct gguf_kv *kv)
+{
+    put_str(b, kv->key);
+    put_u32(b, kv->kind);
+    if (kv->kind == GGUF_STRING) {
+        put_str(b, kv->s);
+    } else if (kv->kind == GGUF_ARRAY) {
+        put_u32(b, kv->elem_kind);
+        put_u64(b, kv->n_elems);
+        buf_add(b, kv->elems, elems_bytes(kv));
+    } else if (kv->kind == GGUF_F32) {
+        const float f = (float)kv->f;
+        buf_add(b, &f, sizeof f);
+    } else if (kv->kind == GGUF_BOOL) {
+        buf_char(b, kv->b);
+    } else { /* little endian: the low bytes of the union */
+        buf_add(b, &kv->u, gguf_kind_bytes(kv->kind));
+    }
+}
+
+static void put_kv_u32(struct buf *b, const char *key, uint32_t x)
+{
+    put_kv(b, &(struct gguf_kv){.key = {key, strlen(key)}, .kind = GGUF_U32, .u = x});
+}
+
+static bool is_key(const struct gguf_kv *kv, const char *key)
+{
+    return kv->key.len == strlen(key) && memcmp(kv->key.data, key, kv->key.len) == 0;
+}
+
+static void put_all_kv(struct buf *b, const struct gguf *g, uint32_t file_type)
+{
+    for (uint64_t i = 0; i < g->n_kv; i++) {
+        if (!is_key(&g->kv[i], file_type_key) && !is_key(&g->kv[i], version_key))
+            put_kv(b, &g->kv[i]);
+    }
+    put_kv_u32(b, version_key, QUANTIZATION_VERSION);
+    put_kv_u32(b, file_type_key, file_type);
+}
+
+static uint64_t n_keys(const struct gguf *g)
+{
+    return g->n_kv + 2 - (gguf_find(g, file_type_key) != NULL) -
+           (gguf_find(g, version_key) != NULL);
+}
+
+static uint64_t padded(uint64_t n, uint32_t alignment)
+{
+    return (n + alignment - 1) / alignment * alignment;
+}
+
+/* Everything before the data. Sizes cannot overflow: no type takes more bytes a value than f64,
+ * and the values of a tensor were counted in 64 bits by the parser; they are checked all the same.
+ */
+static enum err put_head(struct gguf_writer *w,
+                         const struct gguf *g,
+                         const enum gguf_type *types,
+                         uint32_t file_type,
+                         struct buf *b,
+                         struct err_info *e)
+{
+    uint64_t offset = 0;
+    buf_str(b, "GGUF");
+    put_u32(b, 3);
+    put_u64(b, g->n_tensors);
+    put_u64(b, n_keys(g));
+    put_all_kv(b, g, file_type);
+    for (uint64_t i = 0; i < g->n_tensors; i++) {
+        const struct gguf_tensor *t = &g->tensors[i];
+        const struct gguf_type_info *info = gguf_type_info(types[i]);
+        size_t n = (size_t)(t->ne[0] / info->block_values);
+        bool fits = mem_mul(n, info->block_bytes, &n);
+        for (int d = 1; d < GGUF_MAX_DIMS; d++)
+            fits = fits && mem_mul(n, (size_t)t->ne[d], &n);
+        if (!fits || n > INT64_MAX / 2 || offset > INT64_MAX / 2)
+            return err_set(e, ERR_UNSUPPORTED, "%s: the file would be too large", w->path);
+        put_str(b, t->name);
+        put_u32(b, t->n_dims);
+        for (uint32_t d = 0; d < t->n_dims; d++)
+            put_u64(b, t->ne[d]);
+        put_u32(b, types[i]);
+        put_u64(b, offset);
+        w->left[i] = n;
+        offset = padded(offset + n, w->alignment);
+    }
+    while (b->len % w->alignment != 0)
+        buf_char(b, 0);
+    w->n_bytes = b->len + offset;
+    return OK;
+}
+
+static enum err open_part(struct gguf_writer *w, const char *path, struct err_info *e)
+{
+    const size_t n = strlen(path) + 32;
+    w->path = mem_strdup(path);
+    w->part = mem_alloc(n);
+    snprintf(w->part, n, "%s.%ld.part", path, (long)getpid());
+    w->fd = open(w->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    w->created = w->fd >= 0;
+    return w->created ? OK : io_error(w, "create", e);
+}
+
+/* A full disk is better known now than after minutes. */
+static enum err take_room(const struct gguf_writer *w, struct err_info *e)
+{
+    if (w->n_bytes == 0 || fallocate(w->fd, 0, 0, (off_t)w->n_bytes) == 0 || errno == EOPNOTSUPP ||
+        errno == ENOSYS || errno == EINTR)
+        return OK;
+    return err_set(e,
+                   ERR_IO,
+                   "%s: no room for %llu bytes: %s",
+                   w->path,
+                   (unsigned long long)w->n_bytes,
+                   strerror(errno));
+}
+
+enum err gguf_write_begin(const char *path,
+                          const struct gguf *g,
+                          const enum gguf_type *types,
+                          uint32_t file_type,
+                          struct gguf_writer **out,
+                          struct err_info *e)
+{
+    struct gguf_writer *w = mem_zalloc(1, sizeof *w);
+    struct buf head = {0};
+    *out = NULL;
+    w->fd = -1;
+    w->alignment = 32;
+    w->n_tensors = g->n_tensors;
+    w->left = mem_zalloc(g->n_tensors ? g->n_tensors : 1, sizeof *w->left);
+    enum err err = gguf_get_u32(g, "general.alignment", &w->alignment, e);
+    if (!err)
+        err = open_part(w, path, e);
+    if (!err)
+        err = put_head(w, g, types, file_type, &head, e);
+    if (!err)
+        err = take_room(w, e);
+    if (!err)
+        err = put(w, head.data, head.len, e);
+    buf_deinit(&head);
+    if (err)
+        gguf_write_abort(w);
+    else
+        *out = w;
+    return err;
+}
+
+size_t gguf_write_bytes(const struct gguf_writer *w)
+{
+    return (size_t)w->n_bytes;
+}
+
+/* Zeros up to the next tensor's place. */
+static enum err pad(struct gguf_writer *w, struct err_info *e)
+{
+    static const char zeros[4096];
+    enum err err = OK;
+    while (!err && w->at % w->alignment != 0) {
+        const size_t n = w->alignment - (size_t)(w->at % w->alignment);
+        err = put(w, zeros, n < sizeof zeros ? n : sizeof zeros, e);
+    }
+    return err;
+}
+
+enum err gguf_write_data(struct gguf_writer *w, const void *bytes, size_t n, struct err_info *e)
+{
+    assert(w->tensor < w->n_tensors && n <= w->left[w->tensor]);
+    enum err err = put(w, bytes, n, e);
+    w->left[w->tensor] -= n;
+    if (err || w->left[w->tensor] > 0)
+        return err;
+    w->tensor++;
+    return pad(w, e);
+}
+
+static void free_writer(struct gguf_writer *w)
+{
+    free(w->path);
+    free(w->part);
+    free(w->left);
+    free(w);
+}
+
+enum err gguf_write_end(struct gguf_writer *w, struct err_info *e)
+{
+    enum err err = OK;
+    assert(w->tensor == w->n_tensors && w->at == w->n_bytes);
+    if (fsync(w->fd) != 0)
+        err = io_error(w, "write", e);
+    if (close(w->fd) != 0 && !err)
+        err = io_error(w, "write", e);
+    w->fd = -1;
+    if (!err && rename(w->part, w->path) != 0)
+        err = io_error(w, "rename to it", e);
+    if (err)
+        gguf_write_abort(w);
+    else
+        free_writer(w);
+    return err;
+}
+
+void gguf_write_abort(struct gguf_writer *w)
+{
+    if (!w)
+        return;
+    if (w->fd >= 0)
+        close(w->fd);
+    if (w->created)
+        unlink(w->part);
+    free_writer(w);
+}

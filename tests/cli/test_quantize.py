@@ -1,0 +1,113 @@
+"""weir quantize: files that compute, the same for any number of threads, and no half file ever."""
+
+import array
+import json
+import os
+import pathlib
+import resource
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WEIR = os.environ.get("WEIR_BIN", str(ROOT / "build/weir"))
+GOLDEN = ROOT / "tests/data/golden/quantised"
+F16 = GOLDEN / "llama.F16.gguf"
+TYPES = ["Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q4_0"]
+# nmse of logits: what rounding weights to so many bits does to this model, with room
+MOST = {"Q8_0": 1e-3, "Q6_K": 3e-3, "Q5_K_M": 1e-2, "Q4_K_M": 5e-2, "Q4_0": 7e-2}
+
+
+def weir(*args, limit=None):
+    def set_limit():
+        if limit:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    return subprocess.run([WEIR, *map(str, args)], capture_output=True, text=True, timeout=120,
+                          preexec_fn=set_limit)
+
+
+def failed(r, word):
+    lines = r.stderr.splitlines()
+    assert r.returncode == 1 and len(lines) == 1 and word in lines[0], r
+    assert lines[0].startswith("weir quantize: ") and not r.stdout
+
+
+def logits(model, tmp_path):
+    want = json.loads((GOLDEN / "llama.F16.json").read_text())
+    out = tmp_path / "logits"
+    r = weir("logits", "-m", model, "--tokens", ",".join(map(str, want["prompt"])), "--rows",
+             ",".join(map(str, want["logit_rows"])), "--out", out, "--greedy", "1")
+    assert r.returncode == 0, r.stderr
+    return array.array("f", out.read_bytes())
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_quantized_files_compute(kind, tmp_path):
+    out = tmp_path / "out.gguf"
+    r = weir("quantize", F16, out, kind)
+    assert r.returncode == 0 and r.stdout.startswith(kind + ": "), r
+    assert out.stat().st_size < F16.stat().st_size * 0.6
+    assert [p.name for p in tmp_path.iterdir()] == ["out.gguf"]
+    exact = array.array("f", (GOLDEN / "llama.F16.logits").read_bytes())
+    got = logits(out, tmp_path)
+    error = sum((x - y) ** 2 for x, y in zip(got, exact)) / sum(y * y for y in exact)
+    assert 0 < error < MOST[kind], error
+
+
+def test_metadata_is_kept(tmp_path):
+    out = tmp_path / "out.gguf"
+    assert weir("quantize", F16, out, "q4_k_m").returncode == 0  # either case
+    keys = [{line.split()[0]: line.split()[1:] for line in
+             weir("inspect", "--full", p).stdout.split("tensors:")[0].splitlines()
+             if line.startswith("  ")} for p in (F16, out)]
+    assert keys[1].pop("general.file_type") == ["u32", "15"]
+    assert keys[1].pop("general.quantization_version") == ["u32", "2"]
+    keys[0].pop("general.file_type", None)
+    keys[0].pop("general.quantization_version", None)
+    assert keys[0] == keys[1] and len(keys[0]) > 10
+
+
+def test_threads_do_not_change_a_byte(tmp_path):
+    for n in (1, 3):
+        assert weir("quantize", F16, tmp_path / str(n), "Q5_K_M", "--threads", n).returncode == 0
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "3").read_bytes()
+
+
+def test_a_file_may_be_replaced_by_itself(tmp_path):
+    model = tmp_path / "model.gguf"
+    shutil.copy(F16, model)
+    assert weir("quantize", F16, tmp_path / "want", "Q6_K").returncode == 0
+    assert weir("quantize", model, model, "Q6_K").returncode == 0
+    assert model.read_bytes() == (tmp_path / "want").read_bytes()
+
+
+def test_no_room_leaves_what_was_there(tmp_path):
+    out = tmp_path / "out.gguf"
+    out.write_text("before")
+    for limit in (1000, 300000):
+        failed(weir("quantize", F16, out, "Q8_0", limit=limit), "out.gguf")
+        assert out.read_text() == "before" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_failures(tmp_path):
+    out = tmp_path / "out.gguf"
+    failed(weir("quantize", "/nonexistent", out, "Q8_0"), "/nonexistent")
+    failed(weir("quantize", "/etc/passwd", out, "Q8_0"), "GGUF")
+    failed(weir("quantize", F16, "/nonexistent/out", "Q8_0"), "/nonexistent/out")
+    failed(weir("quantize", GOLDEN / "llama.Q4_0.gguf", out, "Q8_0"), "Q4_0")
+    assert not list(tmp_path.iterdir())
+    data = bytearray(F16.read_bytes())
+    data[-2:] = b"\xff\x7f"  # NaN, the last tensor's last weight
+    bad = tmp_path / "bad.gguf"
+    bad.write_bytes(data)
+    failed(weir("quantize", bad, out, "Q8_0"), "blk.0.ffn_up.weight")
+    assert [p.name for p in tmp_path.iterdir()] == ["bad.gguf"]
+
+
+@pytest.mark.parametrize("args", [[], ["a", "b"], ["a", "b", "Q9"], ["a", "b", "Q8_0", "c"],
+                                  ["a", "b", "Q8_0", "--threads", "0"]])
+def test_wrong_use_is_2(args):
+    r = weir("quantize", *args)
+    assert r.returncode == 2 and r.stderr and not r.stdout, r
