@@ -15,10 +15,10 @@ struct bpe {
     const struct pretokenize_rule *rule;
     size_t max_whole;
     token_id space; /* raw text: the token of U+2581, TOKEN_NONE if there is none */
-    /* Raw text, and words of more than one word: no token has a space behind another character, so
-     * no merge crosses the border before a space, and what lies between borders can be merged by
-     * itself. */
-    bool space_begins_word;
+    /* Where words span blanks: the bytes that stand before a space within some token. No merge
+     * crosses the border between any other byte and a space, so what lies between such borders can
+     * be merged by itself. */
+    bool joins_space[256];
     struct merge_slot { /* open addressing by (left, right) */
         token_id left;  /* TOKEN_NONE: free */
         token_id right;
@@ -129,33 +129,21 @@ static token_id char_id(const struct bpe *b, const char *s, size_t n)
 }
 
 /* The symbols of a word before merging: its bytes, or the characters of raw text. */
-static enum err first_symbols(const struct bpe *b,
-                              struct merge_symbol *syms,
-                              const char *word,
-                              size_t n,
-                              size_t *n_syms,
-                              struct err_info *e)
+static size_t first_symbols(const struct bpe *b,
+                            struct merge_symbol *syms,
+                            const char *word,
+                            size_t n)
 {
-    *n_syms = 0;
-    for (size_t i = 0; i < n;) {
-        size_t len = 1;
-        token_id id;
-        if (b->rule->raw_text) {
-            int n_char = utf8_len(word + i, n - i);
-            len = n_char > 0 ? (size_t)n_char : 1;
-            id = char_id(b, word + i, len);
-        } else {
-            uint8_t byte = (uint8_t)word[i];
-            id = b->v->byte_ids[byte];
-            if (id == TOKEN_NONE)
-                return err_set(
-                    e, ERR_UNSUPPORTED, "the vocabulary has no token for byte 0x%02x", byte);
-        }
-        syms[(*n_syms)++] =
+    size_t n_syms = 0;
+    for (size_t i = 0, len; i < n; i += len) {
+        int n_char = b->rule->raw_text ? utf8_len(word + i, n - i) : 1;
+        len = n_char > 0 ? (size_t)n_char : 1;
+        token_id id =
+            b->rule->raw_text ? char_id(b, word + i, len) : b->v->byte_ids[(uint8_t)word[i]];
+        syms[n_syms++] =
             (struct merge_symbol){.id = id, .start = (uint32_t)i, .len = (uint32_t)len};
-        i += len;
     }
-    return OK;
+    return n_syms;
 }
 
 /* Merge one word; the symbols are left in enc->merger. */
@@ -166,29 +154,21 @@ static enum err merge_word(const struct bpe *b,
                            size_t *n_left,
                            struct err_info *e)
 {
-    size_t n_syms = 0;
-    if (!merger_room(&enc->merger, n))
-        return err_set(e, ERR_NOMEM, "no memory to tokenize a word of %zu bytes", n);
-    enum err err = first_symbols(b, enc->merger.syms, word, n, &n_syms, e);
-    if (!err && !merger_run(&enc->merger, n_syms, lookup, b, word, n_left))
-        err = err_set(e, ERR_NOMEM, "no memory to tokenize a word of %zu bytes", n);
-    return err;
+    bool fits = merger_room(&enc->merger, n);
+    if (fits) {
+        size_t n_syms = first_symbols(b, enc->merger.syms, word, n);
+        fits = merger_run(&enc->merger, n_syms, lookup, b, word, n_left);
+    }
+    return fits ? OK : err_set(e, ERR_NOMEM, "no memory to tokenize a word of %zu bytes", n);
 }
 
-/* A character of raw text that is no token: its bytes. */
-static enum err emit_bytes(
-    const struct bpe *b, struct token_list *out, const char *s, size_t n, struct err_info *e)
+/* A symbol that is no token: its bytes. Those that the vocabulary cannot express are left out, as
+ * all who serve it do: a byte that no training text had says nothing to the model. */
+static void emit_bytes(const struct bpe *b, struct token_list *out, const char *s, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        token_id id = b->v->byte_ids[(uint8_t)s[i]];
-        if (id == TOKEN_NONE)
-            return err_set(e,
-                           ERR_UNSUPPORTED,
-                           "the vocabulary has no token for byte 0x%02x",
-                           (unsigned)(uint8_t)s[i]);
-        token_list_add(out, id);
-    }
-    return OK;
+    for (size_t i = 0; i < n; i++)
+        if (b->v->byte_ids[(uint8_t)s[i]] != TOKEN_NONE)
+            token_list_add(out, b->v->byte_ids[(uint8_t)s[i]]);
 }
 
 static enum err encode_part(
@@ -208,16 +188,16 @@ static enum err encode_part(
         if (sym->id != TOKEN_NONE)
             token_list_add(enc->out, sym->id);
         else
-            err = emit_bytes(b, enc->out, word + sym->start, sym->len, e);
+            emit_bytes(b, enc->out, word + sym->start, sym->len);
     }
     return err;
 }
 
-/* The first border before a space in word[0..n), which has no space before it. */
-static size_t next_border(const char *word, size_t n)
+/* The first border before a space in word[0..n) that no merge crosses; n if there is none. */
+static size_t next_border(const struct bpe *b, const char *word, size_t n)
 {
     for (size_t i = 1; i < n; i++) {
-        if (word[i] != ' ' || word[i - 1] == ' ')
+        if (word[i] != ' ' || word[i - 1] == ' ' || b->joins_space[(uint8_t)word[i - 1]])
             continue;
         if (i < 3 || memcmp(word + i - 3, "\xe2\x96\x81", 3) != 0) /* which may be one, too */
             return i;
@@ -237,18 +217,10 @@ static enum err encode_word(
     }
     enum err err = OK;
     for (size_t part; n > 0 && !err; word += part, n -= part) {
-        part = b->space_begins_word ? next_border(word, n) : n;
+        part = b->rule->spans_words ? next_border(b, word, n) : n;
         err = encode_part(b, enc, word, part, e);
     }
     return err;
-}
-
-static bool has_inner_space(const struct vocab_token *t)
-{
-    const char *end = t->bytes + t->n_bytes, *s = t->bytes;
-    while (s < end && *s == ' ')
-        s++;
-    return memchr(s, ' ', (size_t)(end - s)) != NULL;
 }
 
 /* Fill b->whole. Where the pre-tokenizer says that whole words come before merges, every plain
@@ -270,8 +242,6 @@ static enum err find_whole_words(struct bpe *b, struct err_info *e)
             size_t n_left = 0;
             err = merge_word(b, &enc, t->bytes, t->n_bytes, &n_left, NULL);
             whole = !err && n_left == 1 && enc.merger.syms[0].id == (token_id)i;
-            if (err == ERR_UNSUPPORTED)
-                err = OK; /* a token with a byte that no text can have */
         }
         if (whole)
             vocab_index_add(v, &b->whole, (token_id)i);
@@ -284,9 +254,12 @@ static void find_spaces(struct bpe *b)
 {
     const struct vocab *v = b->v;
     b->space = char_id(b, "\xe2\x96\x81", 3);
-    b->space_begins_word = b->rule->spans_words;
-    for (uint32_t i = 0; i < v->n && b->space_begins_word; i++)
-        b->space_begins_word = !v->tokens[i].plain || !has_inner_space(&v->tokens[i]);
+    for (uint32_t i = 0; i < v->n; i++) {
+        const struct vocab_token *t = &v->tokens[i];
+        for (uint32_t k = 1; k < t->n_bytes && t->plain; k++)
+            if (t->bytes[k] == ' ' && t->bytes[k - 1] != ' ')
+                b->joins_space[(uint8_t)t->bytes[k - 1]] = true;
+    }
 }
 
 enum err bpe_create(const struct gguf *g,

@@ -294,7 +294,8 @@ static bool is_special(const struct tokenizer *t, token_id id)
 void tokenizer_decode(
     const struct tokenizer *t, const token_id *ids, size_t n, bool special, struct buf *out)
 {
-    bool prefixed = t->vocab.family == VOCAB_SPM && t->vocab.add_space_prefix;
+    bool spaced = t->vocab.family == VOCAB_SPM || t->vocab.family == VOCAB_UGM;
+    bool prefixed = spaced && t->vocab.add_space_prefix;
     bool run_begins = true;
     for (size_t i = 0; i < n; i++) {
         size_t n_bytes;

@@ -4,7 +4,7 @@
  * join bytes within a word; "gemma4": characters instead of bytes), SPM ("llama": greedy merging by
  * score, byte fallback), WPM ("bert": longest match) and UGM ("t5": the best sum of scores).
  * Encoding takes time about linear in the text, also for one word of a megabyte. BPE and SPM give
- * back every text that they encode; WPM and UGM normalise it.
+ * back every text that they encode, if the vocabulary has all bytes; WPM and UGM normalise it.
  *
  * Text from a user never becomes a control token: special tokens are looked for only inside pieces
  * that the caller marks as trusted. Pieces are otherwise one text: ids do not depend on where
@@ -67,8 +67,10 @@ struct text_piece {
     bool parse_special; /* special tokens inside this piece become control tokens */
 };
 
-/* Append the ids of the pieces, as one text, to *out. No BOS or EOS is added.
- * Errors: ERR_NOMEM, ERR_UNSUPPORTED (a byte that the vocabulary cannot express). */
+/* Append the ids of the pieces, as one text, to *out. No BOS or EOS is added. A byte that a BPE
+ * vocabulary cannot express is left out.
+ * Errors: ERR_NOMEM, ERR_UNSUPPORTED (one that an SPM vocabulary cannot, without an unknown token).
+ */
 enum err tokenizer_encode(const struct tokenizer *t,
                           const struct text_piece *pieces,
                           size_t n_pieces,
@@ -80,8 +82,8 @@ enum err tokenizer_encode(const struct tokenizer *t,
  * allocates: the engine calls it in a step. SPM: a leading space is part of the bytes. */
 const char *tokenizer_bytes(const struct tokenizer *t, token_id id, bool special, size_t *n_bytes);
 
-/* Append the text of ids[0..n) as UTF-8. At the start of an SPM text the space that encoding put
- * there is dropped, so decode(encode(x)) == x. */
+/* Append the text of ids[0..n) as UTF-8. At the start of an SPM or UGM text the space that encoding
+ * put there is dropped, so that with SPM decode(encode(x)) == x. */
 void tokenizer_decode(
     const struct tokenizer *t, const token_id *ids, size_t n, bool special, struct buf *out);
 

@@ -28,6 +28,7 @@ static const struct {
     {"<turn|>", true},
     {"<|tool_response>", true},
     {"<eos>", true},
+    {"</s>", true},
     {"<EOT>", true},
     {"_<EOT>", true},
     {"[EOT]", true},
@@ -56,6 +57,23 @@ static const struct {
     {"<|fim_middle|>", false},
     {"<fim-middle>", false},
     {"<fim_middle>", false},
+    {"<\xef\xbd\x9c"
+     "fim\xe2\x96\x81"
+     "begin\xef\xbd\x9c>",
+     false},
+    {"<\xef\xbd\x9c"
+     "fim\xe2\x96\x81hole\xef\xbd\x9c>",
+     false},
+    {"<\xef\xbd\x9c"
+     "fim\xe2\x96\x81"
+     "end\xef\xbd\x9c>",
+     false},
+    {"<|code_prefix|>", false},
+    {"<|code_suffix|>", false},
+    {"<|code_middle|>", false},
+    {"<PRE>", false},
+    {"<SUF>", false},
+    {"<MID>", false},
     {"<|im_start|>", false},
     {"<|start_header_id|>", false},
     {"<|end_header_id|>", false},
@@ -170,10 +188,12 @@ static void read_marks(struct vocab *v)
         make_control(t);
         t->eog |= marks[i].eog && t->type == TOKEN_CONTROL;
     }
-    /* elsewhere it closes a line struck through */
+    /* in Gemma 4 it closes a line struck through */
     struct vocab_token *s = find(v, "</s>");
-    if (s && s->type == TOKEN_CONTROL && !find(v, "<|tool_response>"))
-        s->eog = true;
+    if (s && find(v, "<|tool_response>")) {
+        s->type = TOKEN_NORMAL;
+        s->eog = false;
+    }
     /* here it ends a message, and the turn goes on */
     struct vocab_token *end = find(v, "<|end|>");
     bool calls = (is_control(v, "<|return|>") && is_control(v, "<|call|>")) ||

@@ -37,6 +37,7 @@ static void put_array(struct buf *b, const char *key, uint32_t elem_kind, uint64
     put(b, &n, sizeof n);
 }
 
+#define MAX_RULES 64
 #define N_WORDS 13
 #define N_TOKENS (256 + N_WORDS)
 
@@ -73,7 +74,13 @@ static struct tokenizer *make(const char *model, struct gguf_str pre, bool raw_t
     bool bpe = strcmp(model, "gpt2") == 0;
     bool bytes = bpe || strcmp(model, "llama") == 0; /* the others have no byte tokens */
     const uint64_t counts[2] = {0, 8};
-    struct buf *b = calloc(1, sizeof *b); /* as the file: for as long as the process */
+    static struct file { /* all live as long as the process */
+        struct buf bytes;
+        struct gguf *g;
+    } files[MAX_RULES + 3];
+    static size_t n_files;
+    struct file *file = &files[n_files++];
+    struct buf *b = &file->bytes;
     put(b, "GGUF\3\0\0\0", 8);
     put(b, counts, sizeof counts);
     put_str(b, "tokenizer.ggml.model");
@@ -93,9 +100,17 @@ static struct tokenizer *make(const char *model, struct gguf_str pre, bool raw_t
     for (unsigned i = 0; i < N_WORDS; i++)
         put_str(b, words[i]);
     put_array(b, "tokenizer.ggml.token_type", GGUF_I32, N_TOKENS);
-    bool byte_type = bytes && (!bpe || raw_text);
+    int types[N_TOKENS] = {0};
+    for (unsigned i = 0; i < 256; i++)
+        types[i] = bytes && (!bpe || raw_text) ? TOKEN_BYTE : TOKEN_NORMAL;
+    for (unsigned i = 256; i < N_TOKENS; i++)
+        types[i] = TOKEN_NORMAL;
+    types[256 + 7] = TOKEN_CONTROL;
+    types[256 + 8] = TOKEN_USER_DEFINED;
+    if (!bytes) /* decoding cannot tell <unk> in a text from what stands for unknown text */
+        types[256 + 10] = TOKEN_UNKNOWN;
     for (unsigned i = 0; i < N_TOKENS; i++)
-        put_u32(b, i < 256 ? (byte_type ? 6 : 1) : i == 263 ? 3 : i == 264 ? 4 : i == 266 ? 2 : 1);
+        put_u32(b, (uint32_t)types[i]);
     put_array(b, "tokenizer.ggml.scores", GGUF_F32, N_TOKENS);
     for (unsigned i = 0; i < N_TOKENS; i++) {
         float score = -(float)(i % 7);
@@ -110,14 +125,11 @@ static struct tokenizer *make(const char *model, struct gguf_str pre, bool raw_t
     put_str(b, "tokenizer.ggml.remove_extra_whitespaces");
     put_u32(b, GGUF_BOOL);
     put(b, "\1", 1);
-    struct gguf *g;
     struct tokenizer *t;
-    if (gguf_open_memory(b->data, b->len, &g, NULL) || tokenizer_create(g, &t, NULL))
+    if (gguf_open_memory(b->data, b->len, &file->g, NULL) || tokenizer_create(file->g, &t, NULL))
         abort();
     return t;
 }
-
-#define MAX_RULES 64
 
 /* The i-th of: BPE with each pre-tokenizer, WPM, UGM; made at its first use. */
 static const struct tokenizer *choose(unsigned i, bool *gives_back)

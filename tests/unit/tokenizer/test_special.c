@@ -54,7 +54,7 @@ static void test_default_ids(void **state)
     unload(&l);
 }
 
-/* Where calls and returns end turns, <|end|> only ends a message; </s> may be a tag of HTML. */
+/* Where calls and returns end turns, <|end|> only ends a message. */
 static void test_ends_of_turns(void **state)
 {
     (void)state;
@@ -66,7 +66,7 @@ static void test_ends_of_turns(void **state)
                                               {"<|fim_prefix|>", 4, 0},
                                               {"a", 0, 0},
                                               {NULL, 0, 0}};
-    static const bool ends[] = {false, true, true, false, true, false, false};
+    static const bool ends[] = {false, true, true, true, true, false, false};
     const char *const none[] = {NULL};
     struct toy toy = {.model = "gpt2", .tokens = tokens, .merges = none, .byte_tokens = true};
     struct loaded l = load_toy(&toy);

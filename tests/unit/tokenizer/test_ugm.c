@@ -74,6 +74,12 @@ static void test_best_way(void **state)
     assert_encodes(l.t, "a</s>c", true, " a|</s>| |c");
     assert_encodes(l.t, "c<tool>c", false, " |c|<tool>| |c");
     assert_true(tokenizer_adds_eos(l.t));
+    struct token_list ids = encode(l.t, "  ab  c", 7, false);
+    struct buf back = {0};
+    tokenizer_decode(l.t, ids.ids, ids.n, false, &back);
+    assert_string_equal(buf_cstr(&back), "ab c"); /* as normalised */
+    buf_deinit(&back);
+    token_list_deinit(&ids);
     assert_false(tokenizer_adds_bos(l.t));
     unload(&l);
 }
