@@ -6,7 +6,7 @@ set -euo pipefail
 
 packages=(
     gcc libc6-dev make cmake ninja-build pkg-config
-    libmicrohttpd-dev libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev libssl-dev
+    libmicrohttpd-dev libjansson-dev libutf8proc-dev libxxhash-dev libssl-dev
     libedit-dev libcmocka-dev
     python3 python3-pytest python3-aiohttp python3-venv
 )

@@ -34,7 +34,6 @@ ALLOWED = {
 LIBRARIES = {
     "microhttpd.h": "http",
     "jansson.h": "api",
-    "pcre2.h": "tokenizer",
     "utf8proc.h": "tokenizer",
     "xxhash.h": "gguf tokenizer kv",
     "openssl/": "api kv",

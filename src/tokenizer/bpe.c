@@ -6,12 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Longer words are not looked up whole: hardly any token is longer. */
+/* Longer words are not looked up whole, unless merges do not make them: hardly any token is
+ * longer. */
 #define MAX_WHOLE_WORD 64
 
 struct bpe {
     const struct vocab *v;
-    struct pretokenizer *pre;
+    const struct pretokenize_rule *rule;
+    size_t max_whole;
+    token_id space; /* raw text: the token of U+2581, TOKEN_NONE if there is none */
+    /* Where words span blanks: the bytes that stand before a space within some token. No merge
+     * crosses the border between any other byte and a space, so what lies between such borders can
+     * be merged by itself. */
+    bool joins_space[256];
     struct merge_slot { /* open addressing by (left, right) */
         token_id left;  /* TOKEN_NONE: free */
         token_id right;
@@ -112,7 +119,34 @@ out:
 
 /* ---- words ---- */
 
-/* Merge one word's bytes; the symbols are left in enc->merger. */
+/* The id of the character at s as a symbol to begin with; TOKEN_NONE if it has none. */
+static token_id char_id(const struct bpe *b, const char *s, size_t n)
+{
+    if (n == 1 && *s == ' ')
+        return b->space;
+    token_id id = vocab_index_find(b->v, &b->v->by_text, s, n);
+    return id != TOKEN_NONE && b->v->tokens[id].plain ? id : TOKEN_NONE;
+}
+
+/* The symbols of a word before merging: its bytes, or the characters of raw text. */
+static size_t first_symbols(const struct bpe *b,
+                            struct merge_symbol *syms,
+                            const char *word,
+                            size_t n)
+{
+    size_t n_syms = 0;
+    for (size_t i = 0, len; i < n; i += len) {
+        int n_char = b->rule->raw_text ? utf8_len(word + i, n - i) : 1;
+        len = n_char > 0 ? (size_t)n_char : 1;
+        token_id id =
+            b->rule->raw_text ? char_id(b, word + i, len) : b->v->byte_ids[(uint8_t)word[i]];
+        syms[n_syms++] =
+            (struct merge_symbol){.id = id, .start = (uint32_t)i, .len = (uint32_t)len};
+    }
+    return n_syms;
+}
+
+/* Merge one word; the symbols are left in enc->merger. */
 static enum err merge_word(const struct bpe *b,
                            struct encoder *enc,
                            const char *word,
@@ -120,24 +154,27 @@ static enum err merge_word(const struct bpe *b,
                            size_t *n_left,
                            struct err_info *e)
 {
-    if (!merger_room(&enc->merger, n))
-        return err_set(e, ERR_NOMEM, "no memory to tokenize a word of %zu bytes", n);
-    for (size_t i = 0; i < n; i++) {
-        uint8_t byte = (uint8_t)word[i];
-        token_id id = b->v->byte_ids[byte];
-        if (id == TOKEN_NONE)
-            return err_set(e, ERR_UNSUPPORTED, "the vocabulary has no token for byte 0x%02x", byte);
-        enc->merger.syms[i] = (struct merge_symbol){.id = id, .start = (uint32_t)i, .len = 1};
+    bool fits = merger_room(&enc->merger, n);
+    if (fits) {
+        size_t n_syms = first_symbols(b, enc->merger.syms, word, n);
+        fits = merger_run(&enc->merger, n_syms, lookup, b, word, n_left);
     }
-    if (!merger_run(&enc->merger, n, lookup, b, word, n_left))
-        return err_set(e, ERR_NOMEM, "no memory to tokenize a word of %zu bytes", n);
-    return OK;
+    return fits ? OK : err_set(e, ERR_NOMEM, "no memory to tokenize a word of %zu bytes", n);
 }
 
-static enum err encode_word(
+/* A symbol that is no token: its bytes. Those that the vocabulary cannot express are left out, as
+ * all who serve it do: a byte that no training text had says nothing to the model. */
+static void emit_bytes(const struct bpe *b, struct token_list *out, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (b->v->byte_ids[(uint8_t)s[i]] != TOKEN_NONE)
+            token_list_add(out, b->v->byte_ids[(uint8_t)s[i]]);
+}
+
+static enum err encode_part(
     const struct bpe *b, struct encoder *enc, const char *word, size_t n, struct err_info *e)
 {
-    if (n <= MAX_WHOLE_WORD) {
+    if (n <= b->max_whole) {
         token_id id = vocab_index_find(b->v, &b->whole, word, n);
         if (id != TOKEN_NONE) {
             token_list_add(enc->out, id);
@@ -146,8 +183,43 @@ static enum err encode_word(
     }
     size_t n_left = 0;
     enum err err = merge_word(b, enc, word, n, &n_left, e);
-    for (size_t i = 0; i < n_left && !err; i++)
-        token_list_add(enc->out, enc->merger.syms[i].id);
+    for (size_t i = 0; i < n_left && !err; i++) {
+        const struct merge_symbol *sym = &enc->merger.syms[i];
+        if (sym->id != TOKEN_NONE)
+            token_list_add(enc->out, sym->id);
+        else
+            emit_bytes(b, enc->out, word + sym->start, sym->len);
+    }
+    return err;
+}
+
+/* The first border before a space in word[0..n) that no merge crosses; n if there is none. */
+static size_t next_border(const struct bpe *b, const char *word, size_t n)
+{
+    for (size_t i = 1; i < n; i++) {
+        if (word[i] != ' ' || word[i - 1] == ' ' || b->joins_space[(uint8_t)word[i - 1]])
+            continue;
+        if (i < 3 || memcmp(word + i - 3, "\xe2\x96\x81", 3) != 0) /* which may be one, too */
+            return i;
+    }
+    return n;
+}
+
+static enum err encode_word(
+    const struct bpe *b, struct encoder *enc, const char *word, size_t n, struct err_info *e)
+{
+    if (b->rule->whole_lines && word[0] == '\n') {
+        token_id id = char_id(b, word, n);
+        if (id != TOKEN_NONE) {
+            token_list_add(enc->out, id);
+            return OK;
+        }
+    }
+    enum err err = OK;
+    for (size_t part; n > 0 && !err; word += part, n -= part) {
+        part = b->rule->spans_words ? next_border(b, word, n) : n;
+        err = encode_part(b, enc, word, part, e);
+    }
     return err;
 }
 
@@ -160,23 +232,34 @@ static enum err find_whole_words(struct bpe *b, struct err_info *e)
     enum err err = OK;
     if (!vocab_index_init(&b->whole, v->n, true))
         return err_set(e, ERR_NOMEM, "no memory for a table of %u words", v->n);
+    b->max_whole = b->rule->whole_words ? v->max_text : MAX_WHOLE_WORD;
     for (uint32_t i = 0; i < v->n && !err; i++) {
         const struct vocab_token *t = &v->tokens[i];
-        if (!t->plain || t->n_bytes > MAX_WHOLE_WORD)
+        if (!t->plain || t->n_bytes > b->max_whole)
             continue;
-        bool whole = pretokenizer_whole_words(b->pre);
+        bool whole = b->rule->whole_words;
         if (!whole) {
             size_t n_left = 0;
             err = merge_word(b, &enc, t->bytes, t->n_bytes, &n_left, NULL);
             whole = !err && n_left == 1 && enc.merger.syms[0].id == (token_id)i;
-            if (err == ERR_UNSUPPORTED)
-                err = OK; /* a token with a byte that no text can have */
         }
         if (whole)
             vocab_index_add(v, &b->whole, (token_id)i);
     }
     encoder_deinit(&enc);
     return err ? err_set(e, err, "no memory for a table of %u words", v->n) : OK;
+}
+
+static void find_spaces(struct bpe *b)
+{
+    const struct vocab *v = b->v;
+    b->space = char_id(b, "\xe2\x96\x81", 3);
+    for (uint32_t i = 0; i < v->n; i++) {
+        const struct vocab_token *t = &v->tokens[i];
+        for (uint32_t k = 1; k < t->n_bytes && t->plain; k++)
+            if (t->bytes[k] == ' ' && t->bytes[k - 1] != ' ')
+                b->joins_space[(uint8_t)t->bytes[k - 1]] = true;
+    }
 }
 
 enum err bpe_create(const struct gguf *g,
@@ -186,14 +269,12 @@ enum err bpe_create(const struct gguf *g,
 {
     struct bpe *b = mem_zalloc(1, sizeof *b);
     b->v = v;
-    struct gguf_str name = {"default", 7};
-    enum err err = gguf_get_str(g, "tokenizer.ggml.pre", &name, e);
-    if (!err)
-        err = pretokenizer_create(name.data, name.len, &b->pre, e);
-    if (!err)
-        err = read_merges(g, b, e);
-    if (!err)
+    b->rule = v->rule;
+    enum err err = read_merges(g, b, e);
+    if (!err) {
+        find_spaces(b);
         err = find_whole_words(b, e);
+    }
     if (err) {
         bpe_destroy(b);
         b = NULL;
@@ -206,7 +287,6 @@ void bpe_destroy(struct bpe *b)
 {
     if (!b)
         return;
-    pretokenizer_destroy(b->pre);
     free(b->slots);
     free(b->whole.slots);
     free(b);
@@ -218,25 +298,17 @@ void bpe_destroy(struct bpe *b)
 static enum err encode_valid(
     const struct bpe *b, struct encoder *enc, const char *text, size_t n, struct err_info *e)
 {
-    for (size_t at = 0; at < n;) {
-        size_t end = pretokenize_next(b->pre, enc->words, text, n, at);
-        if (end == 0)
-            return err_set(e, ERR_NOMEM, "no memory to cut the text into words");
-        enum err err = encode_word(b, enc, text + at, end - at, e);
-        if (err)
-            return err;
-        at = end;
+    enum err err = OK;
+    for (size_t at = 0, end; at < n && !err; at = end) {
+        end = pretokenize_next(b->rule, &enc->words, text, n, at);
+        err = encode_word(b, enc, text + at, end - at, e);
     }
-    return OK;
+    return err;
 }
 
 enum err bpe_encode(
     const struct bpe *b, struct encoder *enc, const char *text, size_t n, struct err_info *e)
 {
-    if (!enc->words)
-        enc->words = pretokenize_scratch_create(b->pre);
-    if (!enc->words)
-        return err_set(e, ERR_NOMEM, "no memory to cut the text into words");
     enum err err = encoder_room(enc, n, e); /* no byte makes more than one token */
     while (n > 0 && !err) {
         size_t valid = 0;

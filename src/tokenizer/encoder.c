@@ -33,9 +33,22 @@ enum err encoder_room(struct encoder *enc, size_t n, struct err_info *e)
     return OK;
 }
 
+enum err encoder_text_room(struct encoder *enc, size_t n, struct err_info *e)
+{
+    if (n <= enc->cap_text)
+        return OK;
+    size_t cap = n + n / 2;
+    char *text = realloc(enc->text, cap);
+    if (!text)
+        return err_set(e, ERR_NOMEM, "no memory to tokenize %zu bytes", n);
+    enc->text = text;
+    enc->cap_text = cap;
+    return OK;
+}
+
 void encoder_deinit(struct encoder *enc)
 {
     merger_deinit(&enc->merger);
-    pretokenize_scratch_destroy(enc->words);
-    free(enc->escaped);
+    free(enc->text);
+    free(enc->steps);
 }

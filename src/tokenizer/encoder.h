@@ -10,12 +10,17 @@
 struct encoder {
     struct token_list *out;
     struct merger merger;
-    struct pretokenize_scratch *words; /* BPE, from its first run on */
-    char *escaped;                     /* SPM: a run with its spaces replaced */
-    size_t cap_escaped;
+    struct pretokenize_scratch words; /* BPE */
+    char *text;                       /* SPM, UGM, WPM: a run as its vocabulary writes it */
+    size_t cap_text;
+    struct ugm_step *steps; /* UGM: the best way to each position */
+    size_t cap_steps;
 };
 
 void encoder_deinit(struct encoder *enc);
+
+/* Room for n bytes in enc->text; its content stays. */
+enum err encoder_text_room(struct encoder *enc, size_t n, struct err_info *e) WEIR_MUST_USE;
 
 /* Room for n more ids at once, so that token_list_add does not allocate. */
 enum err encoder_room(struct encoder *enc, size_t n, struct err_info *e) WEIR_MUST_USE;

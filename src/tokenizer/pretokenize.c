@@ -1,161 +1,420 @@
 #include "tokenizer/pretokenize.h"
 
-#include "base/log.h"
-#include "base/mem.h"
-#include "base/utf8.h"
-
-#include <stdlib.h>
 #include <string.h>
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
+/* ---- alternatives ---- */
 
-/* White space as Unicode has it since 6.3; PCRE2's \s would add U+180E. Used within [ ]. */
-#define WS "\\p{Z}\\t-\\r\\x{85}"
-#define LN "\\p{L}\\p{N}"
-#define SPACES "[" WS "]+(?![^" WS "])|[" WS "]+"
+#define NOT(set) (CC_ANY & ~(uint32_t)(set))
+#define LN (CC_LETTER | CC_NUMBER)
 
-/* GPT-2 (Radford et al. 2019) and the two descendants of tiktoken's cl100k_base: words take one
- * leading character, and line breaks close a word. `digits` is how many make a number. */
-#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" WS LN "]+|" SPACES
-#define CL100K(digits)                                                                             \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n" LN "]?\\p{L}+|\\p{N}" digits "| ?[^" WS LN             \
-    "]+[\\r\\n]*|[" WS "]*[\\r\\n]+|" SPACES
+#define RUN(lead_, body_)                                                                          \
+    {                                                                                              \
+        .kind = SPLIT_RUN, .lead = (lead_), .body = (body_)                                        \
+    }
+#define RUN_MAX(body_, max_)                                                                       \
+    {                                                                                              \
+        .kind = SPLIT_RUN, .body = (body_), .max = (max_)                                          \
+    }
+#define RUN_TAIL(lead_, body_, tail_, tail_max_)                                                   \
+    {                                                                                              \
+        .kind = SPLIT_RUN, .lead = (lead_), .body = (body_), .tail = (tail_),                      \
+        .tail_max = (tail_max_)                                                                    \
+    }
+#define RUN_SUFFIX(lead_, body_)                                                                   \
+    {                                                                                              \
+        .kind = SPLIT_RUN, .lead = (lead_), .body = (body_), .contraction = true                   \
+    }
+#define CASED(lead_, upper_, lower_, suffix_)                                                      \
+    {                                                                                              \
+        .kind = SPLIT_CASED, .lead = (lead_), .upper = (upper_), .body = (lower_),                 \
+        .contraction = (suffix_)                                                                   \
+    }
+#define CONTRACTION                                                                                \
+    {                                                                                              \
+        .kind = SPLIT_CONTRACTION                                                                  \
+    }
+#define CONTRACTION_ANY                                                                            \
+    {                                                                                              \
+        .kind = SPLIT_CONTRACTION, .any_case = true                                                \
+    }
+#define SPACE_NEWLINE                                                                              \
+    {                                                                                              \
+        .kind = SPLIT_SPACE_NEWLINE                                                                \
+    }
+#define SPACE_INNER                                                                                \
+    {                                                                                              \
+        .kind = SPLIT_SPACE_INNER                                                                  \
+    }
+#define SPACES SPACE_INNER, RUN(0, CC_SPACE)
 
-/* StarCoder's family first isolates each digit, then cuts the rest as GPT-2 does: one pattern does
- * both when white space before a digit ends a text. */
-#define DIGITS_GPT2                                                                                \
-    "'s|'t|'re|'ve|'m|'ll|'d|\\p{N}| ?\\p{L}+| ?[^" WS LN "]+|[" WS "]+(?![^" WS "\\p{N}])|[" WS   \
-    "]+"
-
-static const struct rule {
-    const char *name;
-    const char *pattern;
-    bool whole_words;
-} rules[] = {
-    {"gpt-2", GPT2, false},
-    {"default", GPT2, false},
-    {"llama-bpe", CL100K("{1,3}"), true},
-    {"llama3", CL100K("{1,3}"), true},
-    {"llama-v3", CL100K("{1,3}"), true},
-    {"qwen2", CL100K(""), false},
-    {"deepseek-r1-qwen", CL100K(""), false},
-    {"starcoder", DIGITS_GPT2, false},
-    {"smollm", DIGITS_GPT2, false},
+/* GPT-2 (Radford et al. 2019). */
+static const struct split_op gpt2_ops[] = {
+    CONTRACTION,
+    RUN(CC_BLANK, CC_LETTER),
+    RUN(CC_BLANK, CC_NUMBER),
+    RUN(CC_BLANK, NOT(CC_SPACE | LN)),
+    SPACES,
 };
 
-struct pretokenizer {
-    const struct rule *rule;
-    pcre2_code *code;
-    bool jit;
+/* tiktoken's cl100k_base and its descendants: a word takes one leading character, line breaks close
+ * a word. `digits` is how many make a number at most; 0: any. */
+#define CL100K_WORDS(digits)                                                                       \
+    RUN(NOT(CC_NEWLINE | LN), CC_LETTER), RUN_MAX(CC_NUMBER, digits),                              \
+        RUN_TAIL(CC_BLANK, NOT(CC_SPACE | LN), CC_NEWLINE, 0), SPACE_NEWLINE
+
+static const struct split_op llama3_ops[] = {CONTRACTION_ANY, CL100K_WORDS(3), SPACES};
+static const struct split_op qwen2_ops[] = {CONTRACTION_ANY, CL100K_WORDS(1), SPACES};
+static const struct split_op minicpm5_ops[] = {CONTRACTION_ANY, CL100K_WORDS(0), SPACES};
+static const struct split_op ufakzeka_ops[] = {CL100K_WORDS(1), SPACES};
+static const struct split_op jais2_ops[] = {
+    CONTRACTION_ANY,
+    CL100K_WORDS(3),
+    {.kind = SPLIT_SPACE_POWERS},
 };
 
-struct pretokenize_scratch {
-    pcre2_match_data *data;
-    pcre2_match_context *context;
-    pcre2_jit_stack *stack; /* NULL without JIT */
+/* Marks belong to words. */
+static const struct split_op qwen35_ops[] = {
+    CONTRACTION_ANY,
+    RUN(NOT(CC_NEWLINE | LN), CC_LETTER | CC_MARK),
+    RUN_MAX(CC_NUMBER, 1),
+    RUN_TAIL(CC_BLANK, NOT(CC_SPACE | CC_MARK | LN), CC_NEWLINE, 0),
+    SPACE_NEWLINE,
+    SPACES,
 };
 
-#define JIT_STACK_START (32 * 1024)
-#define JIT_STACK_MAX (1024 * 1024)
+static const struct split_op seed_coder_ops[] = {
+    CONTRACTION_ANY,
+    RUN(NOT(CC_NEWLINE | LN), CC_LETTER),
+    RUN_MAX(CC_NUMBER, 1),
+    RUN(CC_BLANK, NOT(CC_SPACE | LN)),
+    SPACE_NEWLINE,
+    SPACES,
+};
 
-static const struct rule *find_rule(const char *name, size_t n)
+/* Names are many words: letters go on over single blanks. */
+static const struct split_op exaone_moe_ops[] = {
+    CONTRACTION_ANY,
+    {.kind = SPLIT_LETTERS_BLANK, .lead = NOT(CC_NEWLINE | LN)},
+    RUN_MAX(CC_NUMBER, 1),
+    RUN_TAIL(CC_BLANK, NOT(CC_SPACE | LN), CC_NEWLINE | CC_SLASH, 1),
+    SPACE_NEWLINE,
+    SPACES,
+};
+
+/* tiktoken's o200k_base and its descendants: a word is upper case, then lower case; letters without
+ * case, and all beyond ASCII, count as both. */
+#define NOT_LOWER (CC_LETTER & ~CC_LOWER)
+#define NOT_UPPER (CC_LETTER & ~CC_UPPER)
+#define O200K_REST(digits)                                                                         \
+    RUN_MAX(CC_NUMBER, digits), RUN_TAIL(CC_BLANK, NOT(CC_SPACE | LN), CC_NEWLINE | CC_SLASH, 0),  \
+        SPACE_NEWLINE, SPACES
+
+static const struct split_op tekken_ops[] = {
+    CASED(NOT(CC_NEWLINE | LN), NOT_LOWER, NOT_UPPER, false),
+    O200K_REST(1),
+};
+static const struct split_op gpt4o_ops[] = {
+    CASED(NOT(CC_NEWLINE | LN), NOT_LOWER, NOT_UPPER, true),
+    O200K_REST(3),
+};
+static const struct split_op granite_multi_ops[] = {
+    CASED(NOT(CC_NEWLINE | LN), NOT_LOWER | CC_MARK, NOT_UPPER | CC_MARK, true),
+    O200K_REST(3),
+};
+/* Where the pattern names cases by their categories, all letters count as both. */
+static const struct split_op tiny_aya_ops[] = {
+    RUN_SUFFIX(NOT(CC_NEWLINE | LN), CC_LETTER | CC_MARK),
+    O200K_REST(3),
+};
+static const struct split_op youtu_ops[] = {
+    RUN_SUFFIX(NOT(CC_NEWLINE | LN), CC_LETTER | CC_MARK),
+    O200K_REST(1),
+};
+static const struct split_op kimi_ops[] = {
+    RUN(0, CC_HAN),
+    RUN_SUFFIX(NOT(CC_NEWLINE | LN), CC_LETTER & ~CC_LETTER_HAN),
+    RUN_MAX(CC_NUMBER, 3),
+    RUN_TAIL(CC_BLANK, NOT(CC_SPACE | LN), CC_NEWLINE, 0),
+    SPACE_NEWLINE,
+    SPACES,
+};
+
+/* DeepSeek-V3's main pattern; numbers and Han go before it. */
+#define DEEPSEEK_WORDS                                                                             \
+    {.kind = SPLIT_LEAD_RUN, .lead = CC_MARKS_ASCII, .body = CC_UPPER | CC_LOWER},                 \
+        RUN(NOT(CC_NEWLINE | CC_LETTER | CC_PUNCT | CC_SYMBOL), CC_LETTER | CC_MARK)
+
+static const struct split_op deepseek3_ops[] = {
+    DEEPSEEK_WORDS,
+    RUN_TAIL(CC_BLANK, CC_PUNCT | CC_SYMBOL, CC_NEWLINE, 0),
+    SPACE_NEWLINE,
+    SPACES,
+};
+static const struct split_op spark_ops[] = {
+    DEEPSEEK_WORDS,
+    RUN(CC_BLANK, CC_PUNCT | CC_SYMBOL),
+    RUN_MAX(CC_NEWLINE, 1),
+    SPACES,
+};
+
+/* Stages of one or two alternatives. */
+static const struct split_op newline_ops[] = {RUN_MAX(CC_NEWLINE, 1)};
+static const struct split_op lines_ops[] = {RUN(0, NOT(CC_LF)), RUN(0, CC_LF)};
+static const struct split_op digit_ops[] = {RUN_MAX(CC_NUMBER, 1)};
+static const struct split_op digits3_ops[] = {RUN_MAX(CC_NUMBER, 3)};
+static const struct split_op number_ops[] = {RUN(0, CC_NUMBER)};
+static const struct split_op ascii3_ops[] = {
+    {.kind = SPLIT_RUN, .body = CC_DIGIT, .min = 3, .max = 3},
+};
+static const struct split_op han_kana_ops[] = {RUN(0, CC_HAN_KANA)};
+static const struct split_op deepseek_word_ops[] = {RUN(CC_SPACE, CC_DEEPSEEK_WORD)};
+static const struct split_op deepseek_mark_ops[] = {RUN(CC_SPACE, CC_DEEPSEEK_MARK)};
+static const struct split_op deepseek_cjk_ops[] = {RUN(0, CC_DEEPSEEK_CJK)};
+static const struct split_op coder_letter_ops[] = {RUN(CC_SPACE, CC_LETTER)};
+static const struct split_op coder_punct_ops[] = {RUN(CC_SPACE, CC_PUNCT)};
+static const struct split_op falcon_punct_ops[] = {RUN(0, CC_PUNCT | CC_MARKS_ASCII)};
+static const struct split_op default_punct_ops[] = {RUN(0, CC_PUNCT | CC_SYMBOL_ASCII)};
+static const struct split_op poro_ops[] = {RUN(CC_BLANK, CC_PORO_WORD)};
+static const struct split_op afmoe_asian_ops[] = {RUN(0, CC_AFMOE_ASIAN)};
+static const struct split_op youtu_asian_ops[] = {
+    RUN(0, CC_HANGUL),
+    RUN(0, CC_YOUTU_MARK),
+    RUN(0, CC_BOPOMOFO),
+    RUN(0, CC_HAN_KANA),
+};
+static const struct split_op sentinel_ops[] = {{.kind = SPLIT_SENTINEL}};
+static const struct split_op image_ops[] = {{.kind = SPLIT_IMAGE}};
+static const struct split_op blanks_ops[] = {{.kind = SPLIT_BLANKS}};
+static const struct split_op one_punct_ops[] = {RUN_MAX(CC_PUNCT | CC_MARKS_ASCII, 1)};
+
+/* ---- rules ---- */
+
+#define STAGE(ops_)                                                                                \
+    {                                                                                              \
+        .ops = (ops_), .n_ops = sizeof(ops_) / sizeof(ops_)[0]                                     \
+    }
+
+static const struct pretokenize_rule rules[] = {
+    {
+        .names = " default ",
+        .stages = {STAGE(default_punct_ops), STAGE(gpt2_ops), STAGE(number_ops), STAGE(ascii3_ops)},
+    },
+    {
+        .names = " gpt-2 phi-2 mpt olmo jais trillion granite-docling exaone4 gigachat a.x-4.0 "
+                 "mellum modern-bert jina-es jina-de jina-v2-es jina-v2-de ",
+        .stages = {STAGE(gpt2_ops)},
+    },
+    {
+        .names = " jina-v1-en jina-v2-code roberta-bpe ",
+        .stages = {STAGE(gpt2_ops)},
+        .adds_sep = true,
+    },
+    {
+        .names = " starcoder refact command-r smollm codeshell exaone minerva-7b mellum2 ",
+        .stages = {STAGE(digit_ops), STAGE(gpt2_ops)},
+    },
+    {
+        .names = " falcon ",
+        .stages = {STAGE(falcon_punct_ops), STAGE(gpt2_ops), STAGE(ascii3_ops)},
+    },
+    {
+        .names = " llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano ",
+        .stages = {STAGE(llama3_ops)},
+        .whole_words = true,
+        .adds_bos = true,
+    },
+    {
+        .names = " glm4 glm5 ",
+        .stages = {STAGE(llama3_ops)},
+        .whole_words = true,
+    },
+    {
+        .names = " dbrx smaug-bpe chatglm-bpe ",
+        .stages = {STAGE(llama3_ops)},
+    },
+    {
+        .names = " qwen2 deepseek-r1-qwen stablelm2 hunyuan solar-open megrez grok-2 kormo "
+                 "f2llmv2 ",
+        .stages = {STAGE(qwen2_ops)},
+    },
+    {
+        .names = " qwen35 ",
+        .stages = {STAGE(qwen35_ops)},
+    },
+    {
+        .names = " bailingmoe bailingmoe2 llada-moe ", /* [\r\n] for [\r\n]+ after \s*: the same */
+        .stages = {STAGE(qwen2_ops)},
+    },
+    {
+        .names = " laguna ",
+        .stages = {STAGE(lines_ops), STAGE(qwen2_ops)},
+    },
+    {
+        .names = " minicpm5 ",
+        .stages = {STAGE(digits3_ops), STAGE(minicpm5_ops)},
+        .whole_words = true,
+    },
+    {
+        .names = " ufakzeka ",
+        .stages = {STAGE(ufakzeka_ops)},
+    },
+    {
+        .names = " jais-2 ",
+        .stages = {STAGE(jais2_ops)},
+    },
+    {
+        .names = " seed-coder ",
+        .stages = {STAGE(seed_coder_ops)},
+    },
+    {
+        .names = " exaone-moe ",
+        .stages = {STAGE(exaone_moe_ops)},
+        .spans_words = true,
+    },
+    {
+        .names = " tekken ",
+        .stages = {STAGE(tekken_ops)},
+        .whole_words = true,
+        .adds_bos = true,
+    },
+    {
+        .names = " gpt-4o llama4 kanana2 talkie minimax-m2 ",
+        .stages = {STAGE(gpt4o_ops)},
+    },
+    {
+        .names = " granite-embed-multi-97m ",
+        .stages = {STAGE(granite_multi_ops)},
+        .whole_words = true,
+    },
+    {
+        .names = " tiny_aya cohere2moe ",
+        .stages = {{.cut = split_cut_groups}, STAGE(tiny_aya_ops)},
+    },
+    {
+        .names = " youtu ",
+        .stages = {STAGE(youtu_asian_ops), STAGE(youtu_ops)},
+        .whole_words = true,
+    },
+    {
+        .names = " kimi-k2 ",
+        .stages = {STAGE(kimi_ops)},
+    },
+    {
+        .names = " deepseek-llm ",
+        .stages = {STAGE(newline_ops),
+                   STAGE(deepseek_word_ops),
+                   STAGE(deepseek_mark_ops),
+                   {.cut = split_cut_end_space},
+                   STAGE(deepseek_cjk_ops),
+                   STAGE(number_ops)},
+    },
+    {
+        .names = " deepseek-coder ",
+        .stages = {STAGE(newline_ops),
+                   STAGE(coder_letter_ops),
+                   STAGE(coder_punct_ops),
+                   STAGE(deepseek_cjk_ops),
+                   STAGE(digit_ops)},
+    },
+    {
+        .names = " deepseek-v3 hunyuan-dense joyai-llm hy_v4 ",
+        .stages = {STAGE(digits3_ops), STAGE(han_kana_ops), STAGE(deepseek3_ops)},
+    },
+    {
+        .names = " spark2_5 ",
+        .stages = {STAGE(digits3_ops), STAGE(han_kana_ops), STAGE(spark_ops), STAGE(digit_ops)},
+    },
+    {
+        .names = " afmoe ",
+        .stages = {{.cut = split_cut_groups}, STAGE(afmoe_asian_ops), STAGE(deepseek3_ops)},
+    },
+    {
+        .names = " poro-chat bloom gpt3-finnish ",
+        .stages = {STAGE(poro_ops)},
+    },
+    {
+        .names = " viking ",
+        .stages = {STAGE(poro_ops), STAGE(digit_ops)},
+    },
+    {
+        .names = " superbpe ",
+        .stages = {STAGE(number_ops), {.cut = split_cut_thousands}},
+        .spans_words = true,
+    },
+    {
+        .names = " chameleon ",
+        .stages = {STAGE(sentinel_ops),
+                   STAGE(image_ops),
+                   STAGE(blanks_ops),
+                   STAGE(digit_ops),
+                   STAGE(one_punct_ops),
+                   STAGE(gpt2_ops)},
+        .adds_bos = true,
+    },
+    {
+        .names = " gemma4 granite-embed-multi-311m ",
+        .stages = {STAGE(lines_ops)},
+        .adds_bos = true,
+        .spans_words = true,
+        .whole_lines = true,
+        .raw_text = true,
+    },
+    {
+        .names = " sarvam-moe ",
+        .stages = {STAGE(lines_ops)},
+        .spans_words = true,
+        .raw_text = true,
+    },
+};
+
+#define N_RULES (sizeof rules / sizeof rules[0])
+
+static bool holds(const char *names, const char *name, size_t n)
 {
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
-        if (strlen(rules[i].name) == n && memcmp(rules[i].name, name, n) == 0)
+    for (const char *at = names + 1; *at; at = strchr(at, ' ') + 1)
+        if (strncmp(at, name, n) == 0 && at[n] == ' ')
+            return true;
+    return false;
+}
+
+const struct pretokenize_rule *pretokenize_find(const char *name, size_t n)
+{
+    if (n == 0 || memchr(name, ' ', n) || memchr(name, '\0', n))
+        return NULL;
+    for (size_t i = 0; i < N_RULES; i++)
+        if (holds(rules[i].names, name, n))
             return &rules[i];
-    log_warn("no pre-tokenizer named '%.*s'; using gpt-2, so token ids may differ",
-             (int)(n < 64 ? n : 64),
-             name);
+    return NULL;
+}
+
+const struct pretokenize_rule *pretokenize_default(void)
+{
     return &rules[0];
 }
 
-enum err pretokenizer_create(const char *name,
-                             size_t n,
-                             struct pretokenizer **out,
-                             struct err_info *e)
+const struct pretokenize_rule *pretokenize_rule_at(size_t i)
 {
-    struct pretokenizer *p = mem_zalloc(1, sizeof *p);
-    p->rule = find_rule(name, n);
-    int code;
-    PCRE2_SIZE at;
-    p->code = pcre2_compile((PCRE2_SPTR)p->rule->pattern,
-                            PCRE2_ZERO_TERMINATED,
-                            PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED,
-                            &code,
-                            &at,
-                            NULL);
-    if (!p->code) {
-        free(p);
-        *out = NULL;
-        return err_set(e, ERR_INTERNAL, "pre-tokenizer pattern: PCRE2 error %d at %zu", code, at);
-    }
-    /* without the right to make code executable this fails, and the interpreter serves */
-    p->jit = pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE) == 0;
-    *out = p;
-    return OK;
+    return i < N_RULES ? &rules[i] : NULL;
 }
 
-void pretokenizer_destroy(struct pretokenizer *p)
-{
-    if (!p)
-        return;
-    pcre2_code_free(p->code);
-    free(p);
-}
-
-bool pretokenizer_whole_words(const struct pretokenizer *p)
-{
-    return p->rule->whole_words;
-}
-
-struct pretokenize_scratch *pretokenize_scratch_create(const struct pretokenizer *p)
-{
-    struct pretokenize_scratch *s = mem_zalloc(1, sizeof *s);
-    s->data = pcre2_match_data_create(1, NULL);
-    s->context = pcre2_match_context_create(NULL);
-    if (p->jit)
-        s->stack = pcre2_jit_stack_create(JIT_STACK_START, JIT_STACK_MAX, NULL);
-    if (!s->data || !s->context || (p->jit && !s->stack)) {
-        pretokenize_scratch_destroy(s);
-        return NULL;
-    }
-    /* a run of white space backtracks once over its length, so the limit may be out of the way */
-    pcre2_set_match_limit(s->context, UINT32_MAX);
-    if (s->stack)
-        pcre2_jit_stack_assign(s->context, NULL, s->stack);
-    return s;
-}
-
-void pretokenize_scratch_destroy(struct pretokenize_scratch *s)
-{
-    if (!s)
-        return;
-    pcre2_match_data_free(s->data);
-    pcre2_match_context_free(s->context);
-    pcre2_jit_stack_free(s->stack);
-    free(s);
-}
-
-size_t pretokenize_next(const struct pretokenizer *p,
+size_t pretokenize_next(const struct pretokenize_rule *rule,
                         struct pretokenize_scratch *s,
                         const char *text,
                         size_t n,
                         size_t at)
 {
-    PCRE2_SPTR subject = (PCRE2_SPTR)text;
-    int rc = PCRE2_ERROR_JIT_STACKLIMIT;
-    if (p->jit)
-        rc = pcre2_jit_match(p->code, subject, n, at, PCRE2_NO_UTF_CHECK, s->data, s->context);
-    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-        rc = pcre2_match(
-            p->code, subject, n, at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, s->data, s->context);
-    const PCRE2_SIZE *range = pcre2_get_ovector_pointer(s->data);
-    if (rc >= 0 && range[1] > at)
-        return range[1];
-    if (rc != PCRE2_ERROR_NOMATCH && rc < 0)
-        return 0;
-    /* the patterns leave no character out; should one be unknown to PCRE2, it is a word */
-    int len = utf8_len(text + at, n - at);
-    return at + (len > 0 ? (size_t)len : 1);
+    const struct charclass_table *t = charclass_table();
+    size_t end = n;
+    if (at == 0)
+        memset(s, 0, sizeof *s);
+    for (size_t i = 0; i < PRETOKENIZE_MAX_STAGES; i++) {
+        const struct split_stage *stage = &rule->stages[i];
+        struct split_level *l = &s->levels[i];
+        if (!stage->ops && !stage->cut)
+            break;
+        if (l->piece_end <= at)
+            l->piece_end = split_next(t, stage, l, text, at, end);
+        end = l->piece_end;
+    }
+    return end;
 }

@@ -5,18 +5,11 @@
 #ifndef WEIR_TOKENIZER_SPECIAL_H
 #define WEIR_TOKENIZER_SPECIAL_H
 
-#include "tokenizer/vocab.h"
+#include "tokenizer/prefix.h"
 
 struct special_set {
-    struct special_entry { /* sorted by text, so that those with a common prefix lie together */
-        const char *text;
-        uint32_t len;
-        token_id id;
-        bool control; /* or unknown: only in trusted text */
-    } * entries;
-    uint32_t first[257]; /* entries that begin with byte b: first[b] .. first[b + 1] */
-    uint32_t n;
-    uint32_t n_user_defined;
+    const struct vocab *v;
+    struct prefix_set set;
 };
 
 enum err special_init(struct special_set *s,
@@ -28,5 +21,11 @@ void special_deinit(struct special_set *s);
  * n_trusted bytes. TOKEN_NONE if there is none. */
 token_id special_longest(
     const struct special_set *s, const char *text, size_t n, size_t n_trusted, size_t *len);
+
+/* May a special token begin with this byte? */
+static inline bool special_begins(const struct special_set *s, unsigned char byte)
+{
+    return s->set.first[byte] != s->set.first[byte + 1];
+}
 
 #endif

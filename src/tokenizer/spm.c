@@ -122,7 +122,7 @@ static enum err encode_word(
 
 /* ---- text ---- */
 
-/* text with its spaces written as U+2581, in enc->escaped. */
+/* text with its spaces written as U+2581, in enc->text. */
 static enum err escape(struct encoder *enc,
                        const char *text,
                        size_t n,
@@ -133,15 +133,10 @@ static enum err escape(struct encoder *enc,
     size_t n_spaces = prefix;
     for (size_t i = 0; i < n; i++)
         n_spaces += text[i] == ' ';
-    size_t need = n + n_spaces * SPACE_LEN + 1;
-    if (need > enc->cap_escaped) {
-        free(enc->escaped);
-        enc->escaped = malloc(need);
-        enc->cap_escaped = enc->escaped ? need : 0;
-        if (!enc->escaped)
-            return err_set(e, ERR_NOMEM, "no memory to tokenize %zu bytes", n);
-    }
-    char *out = enc->escaped;
+    enum err err = encoder_text_room(enc, n + n_spaces * SPACE_LEN + 1, e);
+    if (err)
+        return err;
+    char *out = enc->text;
     if (prefix) {
         memcpy(out, SPACE, SPACE_LEN);
         out += SPACE_LEN;
@@ -154,7 +149,7 @@ static enum err escape(struct encoder *enc,
             *out++ = text[i];
         }
     }
-    *n_escaped = (size_t)(out - enc->escaped);
+    *n_escaped = (size_t)(out - enc->text);
     return OK;
 }
 
@@ -180,7 +175,7 @@ enum err spm_encode(const struct spm *s,
     enum err err = escape(enc, text, n, prefix, &n_escaped, e);
     if (!err)
         err = encoder_room(enc, n_escaped, e); /* no byte makes more than one token */
-    const char *at = enc->escaped;
+    const char *at = enc->text;
     while (n_escaped > 0 && !err) {
         size_t len = s->space_begins_word ? word_len(at, n_escaped) : n_escaped;
         err = encode_word(s, enc, at, len, e);

@@ -4,6 +4,8 @@
 #include "tokenizer/bpe.h"
 #include "tokenizer/special.h"
 #include "tokenizer/spm.h"
+#include "tokenizer/ugm.h"
+#include "tokenizer/wpm.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +13,27 @@
 struct tokenizer {
     struct vocab vocab;
     struct special_set special;
-    struct bpe *bpe; /* one of the two families */
+    struct bpe *bpe; /* one of these */
     struct spm spm;
+    struct wpm *wpm;
+    struct ugm *ugm;
 };
+
+static enum err create_family(struct tokenizer *t, const struct gguf *g, struct err_info *e)
+{
+    switch (t->vocab.family) {
+    case VOCAB_BPE:
+        return bpe_create(g, &t->vocab, &t->bpe, e);
+    case VOCAB_WPM:
+        return wpm_create(&t->vocab, &t->wpm, e);
+    case VOCAB_UGM:
+        return ugm_create(g, &t->vocab, &t->ugm, e);
+    case VOCAB_SPM:
+        break;
+    }
+    spm_init(&t->spm, &t->vocab);
+    return OK;
+}
 
 enum err tokenizer_create(const struct gguf *g, struct tokenizer **out, struct err_info *e)
 {
@@ -21,10 +41,8 @@ enum err tokenizer_create(const struct gguf *g, struct tokenizer **out, struct e
     enum err err = vocab_read(g, &t->vocab, e);
     if (!err)
         err = special_init(&t->special, &t->vocab, e);
-    if (!err && t->vocab.family == VOCAB_BPE)
-        err = bpe_create(g, &t->vocab, &t->bpe, e);
-    if (!err && t->vocab.family == VOCAB_SPM)
-        spm_init(&t->spm, &t->vocab);
+    if (!err)
+        err = create_family(t, g, e);
     if (err) {
         tokenizer_destroy(t);
         t = NULL;
@@ -38,6 +56,8 @@ void tokenizer_destroy(struct tokenizer *t)
     if (!t)
         return;
     bpe_destroy(t->bpe);
+    wpm_destroy(t->wpm);
+    ugm_destroy(t->ugm);
     special_deinit(&t->special);
     vocab_deinit(&t->vocab);
     free(t);
@@ -60,6 +80,11 @@ token_id tokenizer_eos(const struct tokenizer *t)
     return t->vocab.eos;
 }
 
+token_id tokenizer_sep(const struct tokenizer *t)
+{
+    return t->vocab.sep;
+}
+
 bool tokenizer_adds_bos(const struct tokenizer *t)
 {
     return t->vocab.add_bos && t->vocab.bos != TOKEN_NONE;
@@ -68,6 +93,11 @@ bool tokenizer_adds_bos(const struct tokenizer *t)
 bool tokenizer_adds_eos(const struct tokenizer *t)
 {
     return t->vocab.add_eos && t->vocab.eos != TOKEN_NONE;
+}
+
+bool tokenizer_adds_sep(const struct tokenizer *t)
+{
+    return t->vocab.add_sep && t->vocab.sep != TOKEN_NONE;
 }
 
 /* NULL for an id out of range. */
@@ -120,8 +150,7 @@ static struct special_match next_special(
 {
     for (; at < n; at++) {
         /* NOLINTNEXTLINE(clang-analyzer-core.*): where n > 0 there is a text */
-        unsigned byte = (unsigned char)text[at];
-        if (s->first[byte] == s->first[byte + 1])
+        if (!special_begins(s, (unsigned char)text[at]))
             continue;
         size_t len = 0;
         token_id id = special_longest(s, text + at, n - at, trusted_from(c, at), &len);
@@ -136,10 +165,36 @@ static enum err encode_run(
 {
     if (n == 0)
         return OK;
+    switch (t->vocab.family) {
+    case VOCAB_BPE:
+        return bpe_encode(t->bpe, enc, text, n, e);
+    case VOCAB_WPM:
+        return wpm_encode(t->wpm, enc, text, n, e);
+    case VOCAB_UGM:
+        return ugm_encode(t->ugm, enc, text, n, e);
+    case VOCAB_SPM:
+        break;
+    }
     /* every run begins the text or follows a special token: there SPM puts its space */
-    if (t->vocab.family == VOCAB_SPM)
-        return spm_encode(&t->spm, enc, text, n, t->vocab.add_space_prefix, e);
-    return bpe_encode(t->bpe, enc, text, n, e);
+    return spm_encode(&t->spm, enc, text, n, t->vocab.add_space_prefix, e);
+}
+
+/* C's white space, whatever the locale. */
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* The white space that a special token takes along. */
+static void strip(
+    const struct vocab *v, struct special_match *m, const char *text, size_t n, size_t run_begin)
+{
+    if (m->id == TOKEN_NONE)
+        return;
+    while (v->tokens[m->id].strips_left && m->begin > run_begin && is_space(text[m->begin - 1]))
+        m->begin--;
+    while (v->tokens[m->id].strips_right && m->end < n && is_space(text[m->end]))
+        m->end++;
 }
 
 static enum err encode_text(const struct tokenizer *t,
@@ -152,6 +207,7 @@ static enum err encode_text(const struct tokenizer *t,
     struct piece_cursor cursor = {pieces, 0, pieces[0].n_bytes};
     for (size_t at = 0; at < n;) {
         struct special_match m = next_special(&t->special, text, n, at, &cursor);
+        strip(&t->vocab, &m, text, n, at);
         enum err err = encode_run(t, enc, text + at, m.begin - at, e);
         if (!err && m.id != TOKEN_NONE)
             err = encoder_room(enc, 1, e);
@@ -238,7 +294,8 @@ static bool is_special(const struct tokenizer *t, token_id id)
 void tokenizer_decode(
     const struct tokenizer *t, const token_id *ids, size_t n, bool special, struct buf *out)
 {
-    bool prefixed = t->vocab.family == VOCAB_SPM && t->vocab.add_space_prefix;
+    bool spaced = t->vocab.family == VOCAB_SPM || t->vocab.family == VOCAB_UGM;
+    bool prefixed = spaced && t->vocab.add_space_prefix;
     bool run_begins = true;
     for (size_t i = 0; i < n; i++) {
         size_t n_bytes;

@@ -1,8 +1,10 @@
 /* Text to token ids and back, as the model's own GGUF says.
  *
- * Two families: byte-level BPE ("gpt2": a pre-tokenizer's pattern cuts the text into words, merges
- * join bytes within a word) and SPM ("llama": greedy merging by score, byte fallback). Encoding
- * takes time about linear in the text, also for one word of a megabyte.
+ * Four families: byte-level BPE ("gpt2": a pre-tokenizer's pattern cuts the text into words, merges
+ * join bytes within a word; "gemma4": characters instead of bytes), SPM ("llama": greedy merging by
+ * score, byte fallback), WPM ("bert": longest match) and UGM ("t5": the best sum of scores).
+ * Encoding takes time about linear in the text, also for one word of a megabyte. BPE and SPM give
+ * back every text that they encode, if the vocabulary has all bytes; WPM and UGM normalise it.
  *
  * Text from a user never becomes a control token: special tokens are looked for only inside pieces
  * that the caller marks as trusted. Pieces are otherwise one text: ids do not depend on where
@@ -35,7 +37,7 @@ void token_list_add(struct token_list *l, token_id id);
 void token_list_deinit(struct token_list *l);
 
 /* Read the vocabulary from the file; *g must outlive it. An unknown pre-tokenizer name is a
- * warning in the log and the default (gpt-2). Errors: ERR_FORMAT (missing or malformed fields),
+ * warning in the log and the default. Errors: ERR_FORMAT (missing or malformed fields),
  * ERR_UNSUPPORTED (another tokenizer model), ERR_NOMEM. */
 enum err tokenizer_create(const struct gguf *g,
                           struct tokenizer **out,
@@ -45,8 +47,10 @@ void tokenizer_destroy(struct tokenizer *t);
 uint32_t tokenizer_n_vocab(const struct tokenizer *t);
 token_id tokenizer_bos(const struct tokenizer *t); /* TOKEN_NONE if the model has none */
 token_id tokenizer_eos(const struct tokenizer *t);
+token_id tokenizer_sep(const struct tokenizer *t);
 bool tokenizer_adds_bos(const struct tokenizer *t); /* the model wants BOS before a prompt */
-bool tokenizer_adds_eos(const struct tokenizer *t);
+bool tokenizer_adds_eos(const struct tokenizer *t); /* and these behind a text */
+bool tokenizer_adds_sep(const struct tokenizer *t);
 
 /* Every id that ends a turn: eos, eot, eom and the well-known end texts (<|im_end|>, <|eot_id|>,
  * <end_of_turn>, <|endoftext|>, ...) that the vocabulary holds as control tokens. */
@@ -63,8 +67,10 @@ struct text_piece {
     bool parse_special; /* special tokens inside this piece become control tokens */
 };
 
-/* Append the ids of the pieces, as one text, to *out. No BOS or EOS is added.
- * Errors: ERR_NOMEM, ERR_UNSUPPORTED (a byte that the vocabulary cannot express). */
+/* Append the ids of the pieces, as one text, to *out. No BOS or EOS is added. A byte that a BPE
+ * vocabulary cannot express is left out.
+ * Errors: ERR_NOMEM, ERR_UNSUPPORTED (one that an SPM vocabulary cannot, without an unknown token).
+ */
 enum err tokenizer_encode(const struct tokenizer *t,
                           const struct text_piece *pieces,
                           size_t n_pieces,
@@ -76,8 +82,8 @@ enum err tokenizer_encode(const struct tokenizer *t,
  * allocates: the engine calls it in a step. SPM: a leading space is part of the bytes. */
 const char *tokenizer_bytes(const struct tokenizer *t, token_id id, bool special, size_t *n_bytes);
 
-/* Append the text of ids[0..n) as UTF-8. At the start of an SPM text the space that encoding put
- * there is dropped, so decode(encode(x)) == x. */
+/* Append the text of ids[0..n) as UTF-8. At the start of an SPM or UGM text the space that encoding
+ * put there is dropped, so that with SPM decode(encode(x)) == x. */
 void tokenizer_decode(
     const struct tokenizer *t, const token_id *ids, size_t n, bool special, struct buf *out);
 

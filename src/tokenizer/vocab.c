@@ -13,34 +13,6 @@
 
 static const char spm_space[] = "\xe2\x96\x81"; /* U+2581 */
 
-/* Texts that mark turns in the well-known chat formats, whichever type the file gives them. They
- * become control tokens: typed as user-defined they would be matched in a user's text too. */
-static const struct {
-    const char *text;
-    bool eog;
-} turn_marks[] = {
-    {"<|im_end|>", true},
-    {"<|eot_id|>", true},
-    {"<|eom_id|>", true},
-    {"<end_of_turn>", true},
-    {"<|endoftext|>", true},
-    {"<|end_of_text|>", true},
-    {"<|end|>", true},
-    {"<|return|>", true},
-    {"<|call|>", true},
-    {"<turn|>", true},
-    {"<end_of_utterance>", true},
-    {"<\xef\xbd\x9c"
-     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
-     true},
-    {"<|im_start|>", false},
-    {"<|start_header_id|>", false},
-    {"<|end_header_id|>", false},
-    {"<start_of_turn>", false},
-    {"<|begin_of_text|>", false},
-    {"<|turn>", false},
-};
-
 /* ---- string tables ---- */
 
 static const char *key_of(const struct vocab *v,
@@ -173,6 +145,13 @@ static int byte_token_value(const struct vocab_token *t)
     return value;
 }
 
+/* Does the vocabulary write single bytes as <0xAB>? */
+static bool has_byte_tokens(const struct vocab *v)
+{
+    return v->family == VOCAB_SPM || v->family == VOCAB_UGM ||
+           (v->family == VOCAB_BPE && v->rule->raw_text);
+}
+
 static enum err read_types(const struct gguf *g, struct vocab *v, struct err_info *e)
 {
     const char *key = "tokenizer.ggml.token_type";
@@ -191,10 +170,10 @@ static enum err read_types(const struct gguf *g, struct vocab *v, struct err_inf
         int32_t type = TOKEN_NORMAL;
         if (kv)
             memcpy(&type, kv->elems + 4 * (size_t)i, 4);
-        else if (v->family == VOCAB_SPM && byte_token_value(&v->tokens[i]) >= 0)
+        else if (has_byte_tokens(v) && byte_token_value(&v->tokens[i]) >= 0)
             type = TOKEN_BYTE;
         bool known = type >= TOKEN_NORMAL && type <= TOKEN_BYTE;
-        if (v->family == VOCAB_BPE && type == TOKEN_BYTE)
+        if (type == TOKEN_BYTE && !has_byte_tokens(v))
             known = false; /* every token of a byte-level vocabulary is made of bytes */
         v->tokens[i].type = (uint8_t)(known ? type : TOKEN_NORMAL);
     }
@@ -225,81 +204,6 @@ static enum err read_scores(const struct gguf *g, struct vocab *v, struct err_in
         v->tokens[i].score = score;
     }
     return OK;
-}
-
-/* An id that the file names; one outside the vocabulary counts as absent, with a warning, because
- * such files exist and work. */
-static enum err read_id(
-    const struct gguf *g, const struct vocab *v, const char *key, token_id *out, struct err_info *e)
-{
-    uint32_t id = UINT32_MAX;
-    *out = TOKEN_NONE;
-    if (!gguf_find(g, key))
-        return OK;
-    enum err err = gguf_get_u32(g, key, &id, e);
-    if (err)
-        return err;
-    if (id >= v->n)
-        log_warn("%s = %u is outside the vocabulary of %u tokens; ignored", key, id, v->n);
-    else
-        *out = (token_id)id;
-    return OK;
-}
-
-/* A token that the file names as special is one, even where the types forgot it, unless its text
- * could be ordinary (some models end a turn with a newline). */
-static void make_control(struct vocab_token *t)
-{
-    bool marked = t->text_len > 2 && t->text[0] == '<' && t->text[t->text_len - 1] == '>';
-    if (marked && (t->type == TOKEN_NORMAL || t->type == TOKEN_USER_DEFINED))
-        t->type = TOKEN_CONTROL;
-}
-
-static enum err read_special_ids(const struct gguf *g, struct vocab *v, struct err_info *e)
-{
-    token_id eot = TOKEN_NONE, eom = TOKEN_NONE;
-    const struct {
-        const char *key;
-        token_id *id;
-        bool eog;
-    } ids[] = {
-        {"tokenizer.ggml.bos_token_id", &v->bos, false},
-        {"tokenizer.ggml.eos_token_id", &v->eos, true},
-        {"tokenizer.ggml.eot_token_id", &eot, true},
-        {"tokenizer.ggml.eom_token_id", &eom, true},
-        {"tokenizer.ggml.unknown_token_id", &v->unk, false},
-    };
-    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
-        enum err err = read_id(g, v, ids[i].key, ids[i].id, e);
-        if (err)
-            return err;
-        if (*ids[i].id == TOKEN_NONE)
-            continue;
-        struct vocab_token *t = &v->tokens[*ids[i].id];
-        t->eog |= ids[i].eog;
-        if (ids[i].id != &v->unk)
-            make_control(t);
-    }
-    for (size_t i = 0; i < sizeof turn_marks / sizeof turn_marks[0]; i++) {
-        const char *text = turn_marks[i].text;
-        token_id id = vocab_index_find(v, &v->by_text, text, strlen(text));
-        if (id == TOKEN_NONE)
-            continue;
-        make_control(&v->tokens[id]);
-        v->tokens[id].eog |= turn_marks[i].eog && v->tokens[id].type == TOKEN_CONTROL;
-    }
-    return OK;
-}
-
-static enum err read_flags(const struct gguf *g, struct vocab *v, struct err_info *e)
-{
-    v->add_space_prefix = v->add_bos = v->family == VOCAB_SPM;
-    enum err err = gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &v->add_bos, e);
-    if (!err)
-        err = gguf_get_bool(g, "tokenizer.ggml.add_eos_token", &v->add_eos, e);
-    if (!err)
-        err = gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", &v->add_space_prefix, e);
-    return err;
 }
 
 /* ---- what tokens stand for ---- */
@@ -361,7 +265,7 @@ static enum err decode_texts(struct vocab *v, struct err_info *e)
             v->byte_ids[value] = (token_id)i;
         } else if (t->type == TOKEN_CONTROL || t->type == TOKEN_UNKNOWN) {
             continue; /* bytes are the text */
-        } else if (v->family == VOCAB_SPM) {
+        } else if (v->family != VOCAB_BPE || v->rule->raw_text) {
             t->plain = true;
             decode_spm(t->text, t->text_len, out, &n_bytes);
         } else if (t->type != TOKEN_USER_DEFINED) {
@@ -378,7 +282,8 @@ static enum err decode_texts(struct vocab *v, struct err_info *e)
 
 static void index_bytes(struct vocab *v)
 {
-    for (unsigned b = 0; b < 256 && v->family == VOCAB_BPE; b++) {
+    bool mapped = v->family == VOCAB_BPE && !v->rule->raw_text;
+    for (unsigned b = 0; b < 256 && mapped; b++) {
         char text[2];
         size_t n;
         bytemap_encode((uint8_t)b, text, &n);
@@ -391,32 +296,65 @@ static void index_bytes(struct vocab *v)
             v->max_text = v->tokens[i].text_len;
 }
 
+/* The pre-tokenizer of a BPE vocabulary. */
+static enum err read_rule(const struct gguf *g, struct vocab *v, bool gemma4, struct err_info *e)
+{
+    struct gguf_str name = {NULL, 0};
+    v->rule = pretokenize_default();
+    enum err err = gguf_get_str(g, "tokenizer.ggml.pre", &name, e);
+    if (err)
+        return err;
+    if (gemma4) /* whatever it says beside its model */
+        name = (struct gguf_str){"gemma4", 6};
+    const struct pretokenize_rule *rule = name.data ? pretokenize_find(name.data, name.len) : NULL;
+    if (rule)
+        v->rule = rule;
+    else if (name.data)
+        log_warn("no pre-tokenizer named '%.*s'; using the default, so token ids may differ",
+                 (int)(name.len < 64 ? name.len : 64),
+                 name.data);
+    else
+        log_warn("the file names no pre-tokenizer; using the default");
+    return OK;
+}
+
 static enum err read_family(const struct gguf *g, struct vocab *v, struct err_info *e)
 {
     const char *key = "tokenizer.ggml.model";
+    static const struct {
+        const char *model;
+        enum vocab_family family;
+    } models[] = {
+        {"gpt2", VOCAB_BPE},
+        {"gemma4", VOCAB_BPE},
+        {"llama", VOCAB_SPM},
+        {"bert", VOCAB_WPM},
+        {"t5", VOCAB_UGM},
+    };
     struct gguf_str s = {NULL, 0};
     enum err err = gguf_get_str(g, key, &s, e);
     if (err)
         return err;
     if (!s.data)
         return err_set_field(e, ERR_FORMAT, key, "is missing");
-    if (s.len == 4 && memcmp(s.data, "gpt2", 4) == 0)
-        v->family = VOCAB_BPE;
-    else if (s.len == 5 && memcmp(s.data, "llama", 5) == 0)
-        v->family = VOCAB_SPM;
-    else
-        return err_set_field(e,
-                             ERR_UNSUPPORTED,
-                             key,
-                             "'%.*s' is a tokenizer that Weir does not have (it has gpt2, llama)",
-                             (int)(s.len < 40 ? s.len : 40),
-                             s.data);
-    return OK;
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        if (s.len != strlen(models[i].model) || memcmp(s.data, models[i].model, s.len) != 0)
+            continue;
+        v->family = models[i].family;
+        return v->family == VOCAB_BPE ? read_rule(g, v, s.len == 6, e) : OK;
+    }
+    return err_set_field(e,
+                         ERR_UNSUPPORTED,
+                         key,
+                         "'%.*s' is a tokenizer that Weir does not have (it has gpt2, llama, bert, "
+                         "t5, gemma4)",
+                         (int)(s.len < 40 ? s.len : 40),
+                         s.data);
 }
 
 enum err vocab_read(const struct gguf *g, struct vocab *v, struct err_info *e)
 {
-    *v = (struct vocab){.bos = TOKEN_NONE, .eos = TOKEN_NONE, .unk = TOKEN_NONE};
+    *v = (struct vocab){.bos = TOKEN_NONE, .eos = TOKEN_NONE, .unk = TOKEN_NONE, .sep = TOKEN_NONE};
     for (int b = 0; b < 256; b++)
         v->byte_ids[b] = TOKEN_NONE;
     enum err err = read_family(g, v, e);
@@ -424,12 +362,10 @@ enum err vocab_read(const struct gguf *g, struct vocab *v, struct err_info *e)
         err = read_texts(g, v, e);
     if (!err)
         err = read_types(g, v, e);
-    if (!err && v->family == VOCAB_SPM)
+    if (!err && (v->family == VOCAB_SPM || v->family == VOCAB_UGM))
         err = read_scores(g, v, e);
     if (!err)
-        err = read_special_ids(g, v, e);
-    if (!err)
-        err = read_flags(g, v, e);
+        err = vocab_read_special(g, v, e);
     if (!err)
         err = decode_texts(v, e);
     if (!err)

@@ -3,21 +3,25 @@
  * Token texts are views of the file. `bytes` is what a token stands for in text:
  *
  *   BPE   normal tokens: each character of the text is one byte, by the byte map below
- *   SPM   normal and user-defined tokens: U+2581 is a space; byte tokens "<0xAB>" are that byte
+ *   SPM, UGM, WPM, and BPE of raw text
+ *         normal and user-defined tokens: U+2581 is a space; byte tokens "<0xAB>" are that byte
  *   the others (control, unknown, BPE's user-defined): the text itself
  *
  * Thread: immutable after vocab_read. */
 #ifndef WEIR_TOKENIZER_VOCAB_H
 #define WEIR_TOKENIZER_VOCAB_H
 
+#include "tokenizer/pretokenize.h"
 #include "tokenizer/tokenizer.h"
 
 /* No real token comes near; it bounds the work per merge under a hostile vocabulary. */
 #define VOCAB_MAX_TOKEN_BYTES 65535
 
 enum vocab_family {
-    VOCAB_BPE, /* tokenizer.ggml.model "gpt2" */
+    VOCAB_BPE, /* tokenizer.ggml.model "gpt2", or "gemma4" */
     VOCAB_SPM, /* "llama" */
+    VOCAB_WPM, /* "bert" */
+    VOCAB_UGM, /* "t5" */
 };
 
 /* Numbered as in the file. */
@@ -35,9 +39,10 @@ struct vocab_token {
     const char *bytes;
     uint32_t text_len;
     uint32_t n_bytes;
-    float score; /* SPM; finite */
+    float score; /* SPM, UGM; finite */
     uint8_t type;
     bool eog;
+    bool strips_left, strips_right; /* as a special token, takes the white space beside it along */
     bool plain; /* merging may produce it: stands for text, and is neither control nor byte token */
 };
 
@@ -56,9 +61,12 @@ struct vocab {
     struct vocab_token *tokens;
     uint32_t n;
     uint32_t max_text; /* bytes of the longest text of a plain token */
-    token_id bos, eos, unk;
-    bool add_bos, add_eos, add_space_prefix;
-    token_id byte_ids[256]; /* TOKEN_NONE where the vocabulary cannot express a byte */
+    token_id bos, eos, unk, sep;
+    bool add_bos, add_eos, add_sep, add_space_prefix;
+    bool remove_extra_spaces;            /* UGM */
+    bool lowercase, strip_accents;       /* WPM */
+    const struct pretokenize_rule *rule; /* BPE */
+    token_id byte_ids[256];              /* TOKEN_NONE where the vocabulary cannot express a byte */
     struct vocab_index by_text;
     char *decoded; /* where `bytes` differ from the text */
 };
@@ -66,6 +74,12 @@ struct vocab {
 /* Read and check. On failure *v
  * may be partly filled; vocab_deinit serves both. Errors: as tokenizer_create. */
 enum err vocab_read(const struct gguf *g, struct vocab *v, struct err_info *e) WEIR_MUST_USE;
+
+/* Its part in vocab_special.c: which tokens are special and how, and the flags. Texts, types and
+ * by_text are there. */
+enum err vocab_read_special(const struct gguf *g,
+                            struct vocab *v,
+                            struct err_info *e) WEIR_MUST_USE;
 void vocab_deinit(struct vocab *v);
 
 /* Room for n entries, n > 0; false when memory is out. */

@@ -2,13 +2,14 @@
 """Write the first seeds of corpus/tokenizer: make_corpus_tokenizer.py FOLDER.
 
 The first byte tells fuzz_tokenizer.c what follows: 0 a vocabulary (a GGUF file), 1 a text, 3 a
-trusted text.
+trusted text; 5 and 7 the same behind a byte that chooses the vocabulary.
 """
 import struct
 import sys
 from pathlib import Path
 
-STRING, I32, F32, BOOL, U32, ARRAY = 8, 5, 6, 7, 4, 9
+U8, STRING, I32, F32, BOOL, U32, ARRAY = 0, 8, 5, 6, 7, 4, 9
+W = "\u2581".encode()
 PREFIX = "tokenizer.ggml."
 
 
@@ -56,9 +57,41 @@ def spm():
     )
 
 
+def wpm():
+    tokens = [b"[UNK]", b"[CLS]", b"[SEP]"] + [W + w for w in (b"hello", b"12", b"<", b"|", b">")]
+    return gguf(
+        field("model", STRING, string(b"bert")),
+        array("tokens", STRING, tokens),
+        array("token_type", I32, [2, 3, 3] + [1] * (len(tokens) - 3)),
+        field("unknown_token_id", U32, struct.pack("<I", 0)),
+        field("normalizer.strip_accents", BOOL, b"\1"),
+    )
+
+
+def ugm():
+    tokens = [b"<pad>", b"</s>", b"<unk>", W, W + b"He", b"l", b"lo", b"12", b"<u>"]
+    units = [0] * 256
+    units[ord("H")] = ord("H") | 1 << 8 | 0x80 << 10
+    units[ord("H") ^ 0x80] = 1 << 31
+    charsmap = struct.pack("<I256I", 1024, *units) + b"h\0"
+    return gguf(
+        field("model", STRING, string(b"t5")),
+        array("tokens", STRING, tokens),
+        array("token_type", I32, [3, 3, 2, 1, 1, 1, 1, 1, 4]),
+        array("scores", F32, [0, 0, 0, -2, -3, -3, -4, -5, 0]),
+        field("precompiled_charsmap", ARRAY, struct.pack("<IQ", U8, len(charsmap)) + charsmap),
+        field("remove_extra_whitespaces", BOOL, b"\1"),
+    )
+
+
 folder = Path(sys.argv[1])
 folder.mkdir(parents=True, exist_ok=True)
 (folder / "bpe").write_bytes(b"\0" + bpe())
 (folder / "spm").write_bytes(b"\0" + spm())
 (folder / "text").write_bytes(b"\1the the  </s>th\xc3\xa9\xff\n<tool>")
 (folder / "trusted").write_bytes(b"\3the</s>the<tool> the</s></s>\xe2\x96")
+(folder / "wpm").write_bytes(b"\0" + wpm())
+(folder / "ugm").write_bytes(b"\0" + ugm())
+mixed = "the 12345 's'LL  \n\r\n\u4e2d\u304b\ud55c e\u0301 ABc...</s>\u0663 <sentinel:1>IMGIMGAZ\t x\u3000"
+for i in range(40):
+    (folder / f"words{i:02}").write_bytes(bytes([5 + 2 * (i % 2), i]) + mixed.encode() + b"\xff \xe4")

@@ -95,21 +95,51 @@ static void test_user_defined_across_pieces(void **state)
     unload(&l);
 }
 
+/* It is left out; nothing merges across the gap. */
 static void test_byte_without_token(void **state)
 {
     (void)state;
-    const struct toy_token few[] = {{"a", 0, 0}, {"b", 0, 0}, {NULL, 0, 0}};
-    const char *const none[] = {NULL};
-    struct toy small = {.model = "gpt2", .tokens = few, .merges = none};
+    const struct toy_token few[] = {{"a", 0, 0}, {"b", 0, 0}, {"ab", 0, 0}, {NULL, 0, 0}};
+    const char *const few_merges[] = {"a b", NULL};
+    struct toy small = {.model = "gpt2", .tokens = few, .merges = few_merges};
     struct loaded l = load_toy(&small);
-    struct token_list ids = {0};
-    struct err_info e = {0};
-    struct text_piece piece = {"abc", 3, false};
-    token_list_add(&ids, 1);
-    assert_int_equal(tokenizer_encode(l.t, &piece, 1, &ids, &e), ERR_UNSUPPORTED);
-    assert_non_null(strstr(e.text, "0x63"));
-    assert_int_equal(ids.n, 1); /* nothing half done is left behind */
-    token_list_deinit(&ids);
+    assert_encodes(l.t, "abc", false, "ab");
+    assert_encodes(l.t, "acbab", false, "a|b|ab");
+    assert_encodes(l.t, "c", false, "");
+    unload(&l);
+}
+
+/* Words that span blanks are merged in parts where no token has a blank inside; ids are the same.
+ */
+static void test_spanning_words(void **state)
+{
+    (void)state;
+    const struct toy_token wide_tokens[] = {{"ab", 0, 0},
+                                            {"\xc4\xa0"
+                                             "a",
+                                             0,
+                                             0},
+                                            {"b\xc4\xa0"
+                                             "a",
+                                             0,
+                                             0},
+                                            {"\xc4\xa0\xc4\xa0", 0, 0},
+                                            {NULL, 0, 0}};
+    const char *const few_merges[] = {"\xc4\xa0 \xc4\xa0",
+                                      "\xc4\xa0 a",
+                                      "b \xc4\xa0"
+                                      "a",
+                                      "a b",
+                                      NULL};
+    struct toy wide = {.model = "gpt2",
+                       .pre = "superbpe",
+                       .tokens = wide_tokens,
+                       .merges = few_merges,
+                       .byte_tokens = true};
+    struct loaded l = load_toy(&wide);
+    assert_encodes(l.t, "b a  a", false, "b a|  |a");
+    assert_encodes(l.t, "ab ab", false, "a|b a|b");
+    assert_encodes(l.t, "aa a", false, "a|a| a");
     unload(&l);
 }
 
@@ -151,6 +181,7 @@ int main(void)
         cmocka_unit_test(test_merge_to_control),
         cmocka_unit_test(test_user_defined_across_pieces),
         cmocka_unit_test(test_byte_without_token),
+        cmocka_unit_test(test_spanning_words),
         cmocka_unit_test(test_many_special),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -54,14 +54,15 @@ static size_t compare(const struct tokenizer *t, const struct buf *texts, const 
 static void test_recorded_ids(void **state)
 {
     (void)state;
-    static const char *const names[] = {"gpt-2", "llama-spm", "phi-3", "starcoder"};
+    static const char *const names[] = {
+        "bert-bge", "deepseek-llm", "falcon", "gpt-2", "llama-spm", "phi-3", "starcoder"};
     const char *root = getenv("WEIR_FIXTURES");
     if (!root) {
         print_message("skipped: WEIR_FIXTURES does not name the folder of fixtures\n");
         skip();
         return;
     }
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[4096];
         struct buf texts = {0}, ids = {0};
         snprintf(path, sizeof path, "%s/tokenizers/%s.inp", root, names[i]);

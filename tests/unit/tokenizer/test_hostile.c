@@ -85,8 +85,8 @@ static void test_wrong_kinds(void **state)
     (void)state;
     struct buf bad = {0};
     put_key(&bad, "tokenizer.ggml.model", GGUF_STRING);
-    put_str(&bad, "bert");
-    refuse("model", &bad, ERR_UNSUPPORTED, "bert");
+    put_str(&bad, "rwkv");
+    refuse("model", &bad, ERR_UNSUPPORTED, "rwkv");
     put_kv_u32(&bad, "tokenizer.ggml.model", 7);
     refuse("model", &bad, ERR_FORMAT, "tokenizer.ggml.model");
     bad = bad_array("tokenizer.ggml.tokens", GGUF_STRING, 0, 0);

@@ -1,0 +1,49 @@
+/* A set of strings, walked byte by byte along a text: which of them does the text begin with?
+ *
+ * The strings lie sorted, so those with a common beginning lie together, and each byte of the text
+ * narrows the range that is left. As in a trie, the work is the length walked, times the logarithm
+ * of what is left.
+ *
+ *     struct prefix_walk w = {0};
+ *     while (n-- > 0 && prefix_step(&set, &w, *text++))
+ *         for (uint32_t i = w.lo; prefix_ends(&set, &w, i); i++)
+ *             ...                  entries[i] has w.depth bytes: those of the text so far
+ *
+ * Thread: immutable after prefix_sort. */
+#ifndef WEIR_TOKENIZER_PREFIX_H
+#define WEIR_TOKENIZER_PREFIX_H
+
+#include "tokenizer/vocab.h"
+
+struct prefix_set {
+    struct prefix_entry {
+        const char *text; /* not owned */
+        uint32_t len;     /* > 0 */
+        token_id id;
+    } * entries;
+    uint32_t n;
+    uint32_t first[257]; /* entries that begin with byte b: first[b] .. first[b + 1] */
+};
+
+/* Room for n entries; false when memory is out. Then add up to n, and sort. */
+bool prefix_init(struct prefix_set *s, uint32_t n);
+void prefix_add(struct prefix_set *s, const struct vocab_token *t, token_id id);
+void prefix_sort(struct prefix_set *s);
+void prefix_deinit(struct prefix_set *s);
+
+/* Entries lo..hi begin with the depth bytes walked. Zero-initialise. */
+struct prefix_walk {
+    uint32_t lo, hi;
+    size_t depth;
+};
+
+/* Walk one byte further; false when no entry goes on so. */
+bool prefix_step(const struct prefix_set *s, struct prefix_walk *w, unsigned char byte);
+
+/* Is entries[i], w->lo <= i, as long as the walk? Those that are come first. */
+static inline bool prefix_ends(const struct prefix_set *s, const struct prefix_walk *w, uint32_t i)
+{
+    return i < w->hi && s->entries[i].len == w->depth;
+}
+
+#endif

@@ -1,0 +1,289 @@
+/* Which tokens are special, as the file says or as their texts give away. Files forget types, and
+ * no key lists all the tokens that end a turn. */
+#include "tokenizer/vocab.h"
+
+#include "base/log.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+/* Texts with a meaning in the well-known chat formats. They become control tokens whichever type
+ * the file gives them: typed as user-defined they would be matched in a user's text too. */
+static const struct {
+    const char *text;
+    bool eog;
+} marks[] = {
+    {"<|im_end|>", true},
+    {"<|eot_id|>", true},
+    {"<|eom_id|>", true},
+    {"<end_of_turn>", true},
+    {"<|endoftext|>", true},
+    {"<|end_of_text|>", true},
+    {"<|end|>", true},
+    {"<|return|>", true},
+    {"<|call|>", true},
+    {"<|calls|>", true},
+    {"<|flush|>", true},
+    {"<turn|>", true},
+    {"<|tool_response>", true},
+    {"<eos>", true},
+    {"</s>", true},
+    {"<EOT>", true},
+    {"_<EOT>", true},
+    {"[EOT]", true},
+    {"[EOS]", true},
+    {"[e~[", true},
+    {"<end_of_utterance>", true},
+    {"<\xef\xbd\x9c"
+     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+     true},
+    /* of filling in the middle; what follows one of these is another file */
+    {"<|fim_pad|>", true},
+    {"<fim-pad>", true},
+    {"<fim_pad>", true},
+    {"<|fim_repo|>", true},
+    {"<|repo_name|>", true},
+    {"<fim-repo>", true},
+    {"<REPO>", true},
+    {"<reponame>", true},
+    {"<|file_sep|>", true},
+    {"<|fim_prefix|>", false},
+    {"<fim-prefix>", false},
+    {"<fim_prefix>", false},
+    {"<|fim_suffix|>", false},
+    {"<fim-suffix>", false},
+    {"<fim_suffix>", false},
+    {"<|fim_middle|>", false},
+    {"<fim-middle>", false},
+    {"<fim_middle>", false},
+    {"<\xef\xbd\x9c"
+     "fim\xe2\x96\x81"
+     "begin\xef\xbd\x9c>",
+     false},
+    {"<\xef\xbd\x9c"
+     "fim\xe2\x96\x81hole\xef\xbd\x9c>",
+     false},
+    {"<\xef\xbd\x9c"
+     "fim\xe2\x96\x81"
+     "end\xef\xbd\x9c>",
+     false},
+    {"<|code_prefix|>", false},
+    {"<|code_suffix|>", false},
+    {"<|code_middle|>", false},
+    {"<PRE>", false},
+    {"<SUF>", false},
+    {"<MID>", false},
+    {"<|im_start|>", false},
+    {"<|start_header_id|>", false},
+    {"<|end_header_id|>", false},
+    {"<start_of_turn>", false},
+    {"<|begin_of_text|>", false},
+    {"<|turn>", false},
+};
+
+static struct vocab_token *find(struct vocab *v, const char *text)
+{
+    token_id id = vocab_index_find(v, &v->by_text, text, strlen(text));
+    return id == TOKEN_NONE ? NULL : &v->tokens[id];
+}
+
+static bool is_control(struct vocab *v, const char *text)
+{
+    const struct vocab_token *t = find(v, text);
+    return t && t->type == TOKEN_CONTROL;
+}
+
+/* ---- ids that keys name ---- */
+
+/* An id that the file names; one outside the vocabulary counts as absent, with a warning, because
+ * such files exist and work. */
+static enum err read_id(
+    const struct gguf *g, const struct vocab *v, const char *key, token_id *out, struct err_info *e)
+{
+    uint32_t id = UINT32_MAX;
+    if (!gguf_find(g, key))
+        return OK;
+    *out = TOKEN_NONE;
+    enum err err = gguf_get_u32(g, key, &id, e);
+    if (err)
+        return err;
+    if (id >= v->n)
+        log_warn("%s = %u is outside the vocabulary of %u tokens; ignored", key, id, v->n);
+    else
+        *out = (token_id)id;
+    return OK;
+}
+
+/* What a family's files mean where they name no ids, if a token of that type is there. */
+static void default_ids(struct vocab *v)
+{
+    static const struct {
+        enum vocab_family family;
+        uint32_t bos, eos, unk, sep; /* UINT32_MAX: none */
+    } families[] = {
+        {VOCAB_SPM, 1, 2, 0, UINT32_MAX},
+        {VOCAB_WPM, 101, UINT32_MAX, 100, 102},
+        {VOCAB_UGM, UINT32_MAX, 1, 2, UINT32_MAX},
+    };
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        if (families[i].family != v->family)
+            continue;
+        uint32_t ids[] = {families[i].bos, families[i].eos, families[i].unk, families[i].sep};
+        token_id *out[] = {&v->bos, &v->eos, &v->unk, &v->sep};
+        for (size_t k = 0; k < 4; k++)
+            if (ids[k] < v->n && (v->tokens[ids[k]].type == TOKEN_CONTROL ||
+                                  v->tokens[ids[k]].type == TOKEN_UNKNOWN))
+                *out[k] = (token_id)ids[k];
+    }
+}
+
+/* A token that the file names as special is one, even where the types forgot it, unless its text
+ * could be ordinary (some models end a turn with a newline). */
+static void make_control(struct vocab_token *t)
+{
+    bool marked = t->text_len > 2 && t->text[0] == '<' && t->text[t->text_len - 1] == '>';
+    if (marked && (t->type == TOKEN_NORMAL || t->type == TOKEN_USER_DEFINED))
+        t->type = TOKEN_CONTROL;
+}
+
+static enum err read_ids(const struct gguf *g, struct vocab *v, struct err_info *e)
+{
+    token_id eot = TOKEN_NONE, eom = TOKEN_NONE;
+    const struct {
+        const char *key;
+        token_id *id;
+        bool eog;
+    } ids[] = {
+        {"tokenizer.ggml.bos_token_id", &v->bos, false},
+        {"tokenizer.ggml.eos_token_id", &v->eos, true},
+        {"tokenizer.ggml.eot_token_id", &eot, true},
+        {"tokenizer.ggml.eom_token_id", &eom, true},
+        {"tokenizer.ggml.seperator_token_id", &v->sep, false}, /* so it is spelled */
+        {"tokenizer.ggml.unknown_token_id", &v->unk, false},
+    };
+    default_ids(v);
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
+        enum err err = read_id(g, v, ids[i].key, ids[i].id, e);
+        if (err)
+            return err;
+        if (*ids[i].id == TOKEN_NONE)
+            continue;
+        struct vocab_token *t = &v->tokens[*ids[i].id];
+        t->eog |= ids[i].eog;
+        if (ids[i].id != &v->unk)
+            make_control(t);
+    }
+    return OK;
+}
+
+/* ---- tokens known by their texts ---- */
+
+static void read_marks(struct vocab *v)
+{
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
+        struct vocab_token *t = find(v, marks[i].text);
+        if (!t)
+            continue;
+        make_control(t);
+        t->eog |= marks[i].eog && t->type == TOKEN_CONTROL;
+    }
+    /* in Gemma 4 it closes a line struck through */
+    struct vocab_token *s = find(v, "</s>");
+    if (s && find(v, "<|tool_response>")) {
+        s->type = TOKEN_NORMAL;
+        s->eog = false;
+    }
+    /* here it ends a message, and the turn goes on */
+    struct vocab_token *end = find(v, "<|end|>");
+    bool calls = (is_control(v, "<|return|>") && is_control(v, "<|call|>")) ||
+                 (is_control(v, "<|calls|>") && is_control(v, "<|flush|>"));
+    if (end && calls)
+        end->eog = false;
+}
+
+/* ---- white space beside special tokens ---- */
+
+static bool contains(struct gguf_str s, const char *what)
+{
+    size_t n = strlen(what);
+    for (size_t i = 0; i + n <= s.len; i++)
+        if (strncasecmp(s.data + i, what, n) == 0)
+            return true;
+    return false;
+}
+
+/* Files do not carry these; they follow from the model's name. */
+static enum err read_strips(const struct gguf *g, struct vocab *v, struct err_info *e)
+{
+    struct gguf_str name = {"", 0}, arch = {"", 0}, pre = {"", 0};
+    enum err err = gguf_get_str(g, "general.name", &name, e);
+    if (!err)
+        err = gguf_get_str(g, "general.architecture", &arch, e);
+    if (!err)
+        err = gguf_get_str(g, "tokenizer.ggml.pre", &pre, e);
+    if (err)
+        return err;
+    struct vocab_token *mask = NULL;
+    if (contains(pre, "jina-v2-") || contains(arch, "nomic-bert-moe") ||
+        contains(arch, "jina-bert-v3"))
+        mask = find(v, "<mask>");
+    else if (contains(name, "modern-bert"))
+        mask = find(v, "[MASK]");
+    if (mask)
+        mask->strips_left = true;
+    bool phi3 = contains(name, "phi-3") || contains(name, "phi3");
+    static const char *const not_phi3[] = {"<unk>", "<s>", "<|endoftext|>"};
+    for (uint32_t i = 0; phi3 && i < v->n; i++) {
+        uint8_t type = v->tokens[i].type;
+        v->tokens[i].strips_right =
+            type == TOKEN_CONTROL || type == TOKEN_UNKNOWN || type == TOKEN_USER_DEFINED;
+    }
+    for (size_t i = 0; phi3 && i < sizeof not_phi3 / sizeof not_phi3[0]; i++) {
+        struct vocab_token *t = find(v, not_phi3[i]);
+        if (t)
+            t->strips_right = false;
+    }
+    return OK;
+}
+
+/* ---- flags ---- */
+
+static enum err read_flags(const struct gguf *g, struct vocab *v, struct err_info *e)
+{
+    bool bpe = v->family == VOCAB_BPE, gemma4 = bpe && v->rule->whole_lines;
+    v->add_space_prefix = v->family == VOCAB_SPM;
+    v->add_bos = v->family == VOCAB_SPM || v->family == VOCAB_WPM || (bpe && v->rule->adds_bos);
+    v->add_eos = v->family == VOCAB_UGM;
+    v->add_sep = v->family == VOCAB_WPM || (bpe && v->rule->adds_sep);
+    v->lowercase = true;
+    const struct {
+        const char *key;
+        bool *flag;
+    } flags[] = {
+        {"tokenizer.ggml.add_bos_token", &v->add_bos},
+        {"tokenizer.ggml.add_eos_token", &v->add_eos},
+        {"tokenizer.ggml.add_sep_token", &v->add_sep},
+        {"tokenizer.ggml.add_space_prefix", &v->add_space_prefix},
+        {"tokenizer.ggml.remove_extra_whitespaces", &v->remove_extra_spaces},
+        {"tokenizer.ggml.normalizer.lowercase", &v->lowercase},
+    };
+    enum err err = OK;
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0] && !err; i++)
+        err = gguf_get_bool(g, flags[i].key, flags[i].flag, e);
+    v->strip_accents = v->lowercase;
+    if (!err)
+        err = gguf_get_bool(g, "tokenizer.ggml.normalizer.strip_accents", &v->strip_accents, e);
+    v->add_bos |= gemma4; /* early files say false, and the model needs it */
+    return err;
+}
+
+enum err vocab_read_special(const struct gguf *g, struct vocab *v, struct err_info *e)
+{
+    enum err err = read_ids(g, v, e);
+    if (err)
+        return err;
+    read_marks(v);
+    err = read_strips(g, v, e);
+    return err ? err : read_flags(g, v, e);
+}

@@ -1,0 +1,157 @@
+/* Special tokens: white space beside them, which end a turn, and raw-text BPE (gemma4). */
+#include "unit/tokenizer/toy_vocab.h"
+
+#define W "\xe2\x96\x81"
+
+static struct loaded load_named(const struct toy *toy, const char *key, const char *value)
+{
+    struct loaded l = {0};
+    toy_file(&l.file, toy, 1);
+    put_key(&l.file, key, GGUF_STRING);
+    put_str(&l.file, value);
+    load_file(&l);
+    return l;
+}
+
+static void test_strips(void **state)
+{
+    (void)state;
+    static const struct toy_token tokens[] = {{"<unk>", 2, 0},
+                                              {"<s>", 3, 0},
+                                              {"</s>", 3, 0},
+                                              {"<|user|>", 3, 0},
+                                              {"<mask>", 3, 0},
+                                              {W, 0, -1},
+                                              {"a", 0, -1},
+                                              {NULL, 0, 0}};
+    struct toy toy = {.model = "llama", .tokens = tokens, .byte_tokens = true};
+    struct loaded l = load_named(&toy, "general.name", "My Phi-3 mini");
+    assert_encodes(l.t, "<|user|> \n\ta<s> a", true, "<|user|>| |a|<s>| | |a");
+    assert_encodes(l.t, "<|user|> a", false, " |<|||u|s|e|r|||>| |a");
+    assert_encodes(l.t, "a <|user|>  ", true, " |a| |<|user|>");
+    unload(&l);
+    l = load_named(&toy, "general.architecture", "nomic-bert-moe");
+    assert_encodes(l.t, "a \n<mask> a", true, " |a|<mask>| | |a");
+    assert_encodes(l.t, " <mask>", true, "<mask>");
+    assert_encodes(l.t, "<s> <mask>", true, "<s>|<mask>");
+    unload(&l);
+    l = load_named(&toy, "general.name", "another");
+    assert_encodes(l.t, "<|user|> a <mask>", true, "<|user|>| | |a| |<mask>");
+    unload(&l);
+}
+
+static void test_default_ids(void **state)
+{
+    (void)state;
+    static const struct toy_token tokens[] = {
+        {"<unk>", 2, 0}, {"<s>", 3, 0}, {"</s>", 3, 0}, {"a", 0, 0}, {NULL, 0, 0}};
+    struct toy toy = {.model = "llama", .tokens = tokens};
+    struct loaded l = load_toy(&toy);
+    assert_int_equal(tokenizer_bos(l.t), 1);
+    assert_int_equal(tokenizer_eos(l.t), 2);
+    assert_true(tokenizer_adds_bos(l.t));
+    assert_true(tokenizer_is_eog(l.t, 2));
+    unload(&l);
+}
+
+/* Where calls and returns end turns, <|end|> only ends a message. */
+static void test_ends_of_turns(void **state)
+{
+    (void)state;
+    static const struct toy_token tokens[] = {{"<|end|>", 3, 0},
+                                              {"<|return|>", 3, 0},
+                                              {"<|call|>", 3, 0},
+                                              {"</s>", 0, 0},
+                                              {"<|fim_pad|>", 4, 0},
+                                              {"<|fim_prefix|>", 4, 0},
+                                              {"a", 0, 0},
+                                              {NULL, 0, 0}};
+    static const bool ends[] = {false, true, true, true, true, false, false};
+    const char *const none[] = {NULL};
+    struct toy toy = {.model = "gpt2", .tokens = tokens, .merges = none, .byte_tokens = true};
+    struct loaded l = load_toy(&toy);
+    for (int i = 0; i < 7; i++)
+        assert_int_equal(tokenizer_is_eog(l.t, 256 + i), ends[i]);
+    assert_true(tokenizer_is_control(l.t, 256 + 5));
+    unload(&l);
+    toy.tokens = tokens + 2; /* without <|return|> */
+    l = load_toy(&toy);
+    assert_true(tokenizer_is_eog(l.t, 256));
+    unload(&l);
+}
+
+static void test_bos_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pre;
+        bool bos, sep;
+    } want[] = {{"gpt-2", false, false},
+                {"llama-bpe", true, false},
+                {"tekken", true, false},
+                {"qwen2", false, false},
+                {"roberta-bpe", false, true},
+                {"glm4", false, false}};
+    static const struct toy_token tokens[] = {{"<b>", 3, 0}, {"a", 0, 0}, {NULL, 0, 0}};
+    const char *const none[] = {NULL};
+    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+        struct toy toy = {.model = "gpt2", .pre = want[i].pre, .tokens = tokens, .merges = none};
+        struct loaded l = {0};
+        toy_file(&l.file, &toy, 2);
+        put_kv_u32(&l.file, "tokenizer.ggml.bos_token_id", 0);
+        put_kv_u32(&l.file, "tokenizer.ggml.seperator_token_id", 0);
+        load_file(&l);
+        assert_int_equal(tokenizer_adds_bos(l.t), want[i].bos);
+        assert_int_equal(tokenizer_adds_sep(l.t), want[i].sep);
+        unload(&l);
+    }
+}
+
+/* Characters instead of bytes, spaces as U+2581, unknown characters as byte tokens. */
+static void test_raw_text(void **state)
+{
+    (void)state;
+    static const struct toy_token tokens[] = {{"<0xC3>", 6, 0},
+                                              {"<0xA9>", 6, 0},
+                                              {"<0xFF>", 6, 0},
+                                              {W, 0, 0},
+                                              {"a", 0, 0},
+                                              {"b", 0, 0},
+                                              {"\n", 0, 0},
+                                              {"\n\n", 0, 0},
+                                              {W "a", 0, 0},
+                                              {"ab", 0, 0},
+                                              {W W, 0, 0},
+                                              {NULL, 0, 0}};
+    static const char *const merges[] = {"a b", W " " W, W " a", NULL};
+    struct toy toy = {.model = "gemma4", .tokens = tokens, .merges = merges};
+    struct loaded l = load_toy(&toy);
+    assert_encodes(l.t, "ab a  b", false, "ab| a|  |b");
+    assert_encodes(l.t, "a\n\na\n\n\n", false, "a|\n\n|a|\n|\n|\n");
+    assert_encodes(l.t, "a\xc3\xa9", false, "a|\xc3|\xa9");
+    assert_encodes(l.t,
+                   "\xff"
+                   "ab",
+                   false,
+                   "\xff|ab");
+    assert_encodes(l.t, "a" W "a", false, "a| a");
+    struct token_list ids = encode(l.t, "a\xc3\xa9 ab\n", 7, false);
+    struct buf back = {0};
+    tokenizer_decode(l.t, ids.ids, ids.n, false, &back);
+    assert_string_equal(buf_cstr(&back), "a\xc3\xa9 ab\n");
+    buf_deinit(&back);
+    token_list_deinit(&ids);
+    unload(&l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_strips),
+        cmocka_unit_test(test_default_ids),
+        cmocka_unit_test(test_ends_of_turns),
+        cmocka_unit_test(test_bos_by_name),
+        cmocka_unit_test(test_raw_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
