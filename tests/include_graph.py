@@ -33,9 +33,9 @@ ALLOWED = {
 # header (or folder of headers, with a slash): the folders that may include it
 LIBRARIES = {
     "microhttpd.h": "http",
-    "jansson.h": "api",
+    "jansson.h": "api chat",
     "pcre2.h": "tokenizer",
-    "utf8proc.h": "tokenizer",
+    "utf8proc.h": "tokenizer chat",
     "xxhash.h": "gguf tokenizer kv",
     "openssl/": "api kv",
     "editline/": "cli",
