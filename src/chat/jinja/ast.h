@@ -4,7 +4,7 @@
  *      N_CONST                                                                         value
  *      N_NAME                                                             name
  *      N_ATTR          object                                             name
- *      N_ITEM          object      index or N_SLICE
+ *      N_ITEM          object      index or N_SLICE                                    flag: forgives
  *      N_SLICE         start       stop        step                                    NULL: none
  *      N_LIST, TUPLE                                     its items
  *      N_DICT                                            key, value, key ...

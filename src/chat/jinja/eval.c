@@ -340,31 +340,13 @@ static struct jval eval_concat(struct jrun *r, struct jscope *s, const struct jn
     return jval_str(jstr_as_markup(r, all, false));
 }
 
-/* Does it depend on no variable? */
-static bool is_constant(const struct jnode *n)
-{
-    if (!n || n->kind == N_CONST)
-        return true;
-    if (n->kind == N_NAME || n->kind == N_CALL)
-        return false;
-    for (size_t i = 0; i < n->items.n; i++)
-        if (!is_constant(n->items.items[i]))
-            return false;
-    for (size_t i = 0; n->args && i < n->args->n; i++)
-        if (!is_constant(n->args->items[i].value))
-            return false;
-    return is_constant(n->a) && is_constant(n->b) && is_constant(n->c);
-}
-
 static struct jval eval_item(struct jrun *r, struct jscope *s, const struct jnode *n)
 {
     struct jval object = jeval(r, s, n->a);
     if (n->b->kind != N_SLICE)
         return jval_item(r, object, jeval(r, s, n->b));
-    /* Jinja2 computes constants when it compiles, and there forgives what cannot be sliced */
-    if (jval_len(object) < 0 || object.kind == J_DICT)
-        if (is_constant(n->a))
-            return jval_undefined();
+    if (n->flag && (jval_len(object) < 0 || object.kind == J_DICT))
+        return jval_undefined();
     struct jval bounds[3] = {{0}};
     const struct jnode *const nodes[3] = {n->b->a, n->b->b, n->b->c};
     for (int i = 0; i < 3; i++)

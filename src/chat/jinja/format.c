@@ -357,9 +357,11 @@ struct jval jval_percent(struct jrun *r, const struct jstr *format, struct jval 
         jsb_sub(&b, format, at, stop);
         at = sign ? put_percent(&p, &b, format, stop + 1) : stop;
     }
-    bool spare = values.kind == J_TUPLE
-                     ? p.n_used < values.list->n
-                     : p.n_used == 0 && values.kind != J_DICT && values.kind != J_LIST;
+    /* what can be subscribed might be a mapping, so Python lets it be left over */
+    bool maybe_mapping = values.kind == J_DICT || values.kind == J_LIST ||
+                         values.kind == J_UNDEFINED || values.kind == J_RANGE;
+    bool spare =
+        values.kind == J_TUPLE ? p.n_used < values.list->n : p.n_used == 0 && !maybe_mapping;
     if (spare)
         jrun_fail(r, "not all arguments converted during string formatting");
     return jval_str(jstr_as_markup(r, jsb_done(&b), format->markup));

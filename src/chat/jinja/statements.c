@@ -236,6 +236,46 @@ static struct jnode *parse_autoescape(struct jparser *p)
     return n;
 }
 
+/* Does it depend on no variable? `depth` bounds chains, which are as deep as they are long. */
+static bool is_constant(const struct jnode *n, int depth)
+{
+    if (!n || n->kind == N_CONST)
+        return true;
+    if (n->kind == N_NAME || n->kind == N_CALL || depth == JINJA_MAX_DEPTH)
+        return false;
+    for (size_t i = 0; i < n->items.n; i++)
+        if (!is_constant(n->items.items[i], depth + 1))
+            return false;
+    for (size_t i = 0; n->args && i < n->args->n; i++)
+        if (!is_constant(n->args->items[i].value, depth + 1))
+            return false;
+    return is_constant(n->a, depth + 1) && is_constant(n->b, depth + 1) &&
+           is_constant(n->c, depth + 1);
+}
+
+/* Slices of what cannot be sliced are undefined here, not errors. */
+static void forgive_slices(struct jnode *n)
+{
+    if (!n || n->kind == N_CONST)
+        return;
+    n->flag |= n->kind == N_ITEM;
+    for (size_t i = 0; i < n->items.n; i++)
+        forgive_slices(n->items.items[i]);
+    for (size_t i = 0; n->args && i < n->args->n; i++)
+        forgive_slices(n->args->items[i].value);
+    forgive_slices(n->a);
+    forgive_slices(n->b);
+    forgive_slices(n->c);
+}
+
+/* Jinja2 computes an output of constants when it compiles, and is more forgiving there. */
+static void add_output(struct jparser *p, struct jnode *output, struct jnode *expression)
+{
+    if (is_constant(expression, 0))
+        forgive_slices(expression);
+    jparse_add(p, &output->items, expression);
+}
+
 static struct jnode *parse_print(struct jparser *p)
 {
     struct jnode *n = jparse_node(p, N_OUTPUT);
@@ -243,7 +283,7 @@ static struct jnode *parse_print(struct jparser *p)
     while (jparse_now(p)->kind != T_BLOCK_END) {
         if (n->items.n > 0)
             jparse_expect_op(p, ",");
-        jparse_add(p, &n->items, jparse_expression(p));
+        add_output(p, n, jparse_expression(p));
     }
     return n;
 }
@@ -305,7 +345,7 @@ static struct jnode *parse_output(struct jparser *p)
 {
     struct jnode *n = jparse_node(p, N_OUTPUT);
     jparse_step(p);
-    jparse_add(p, &n->items, jparse_tuple(p, true, NULL));
+    add_output(p, n, jparse_tuple(p, true, NULL));
     if (jparse_now(p)->kind != T_VARIABLE_END)
         jparse_fail(p, "expected '}}'");
     jparse_step(p);
