@@ -197,6 +197,97 @@ TEMPLATES = [
 ]
 
 
+# What a chat gives its template.
+CONTEXT.update(
+    messages=[{"role":"system","content":"Be nice."},{"role":"user","content":"Hi\nthere"},{"role":"assistant","content":None,"tool_calls":[{"id":"c1","type":"function","function":{"name":"get","arguments":{"city":"Köln","n":1.0,"deep":{"a":[1,2,{"b":None}]}}}}]},{"role":"tool","tool_call_id":"c1","content":"{\"t\": 21}"}],
+    tools=[{"type":"function","function":{"name":"get","description":"Gets","parameters":{"type":"object","properties":{"city":{"type":"string","description":"A city","enum":["a","b"]},"n":{"type":["number","null"],"default":1}},"required":["city"]}}}],
+    bos_token="<s>",eos_token="</s>",add_generation_prompt=True,enable_thinking=False)
+
+# As in released templates.
+CHATS = [
+"""{%- macro render_type(p) -%}
+{%- if p.type is string -%}{{ p.type }}{%- elif p.type is iterable -%}{{ p.type | join(' | ') }}{%- endif -%}
+{%- endmacro -%}
+{%- for t in tools %}
+// {{ t.function.description }}
+type {{ t.function.name }} = (_: {
+{%- for name, p in t.function.parameters.properties.items() %}
+  {{ name }}{{ '' if name in t.function.parameters.required else '?' }}: {{ render_type(p) }}{% if p.default is defined %} = {{ p.default | tojson }}{% endif %},
+{%- if p.enum %} // {{ p.enum | map('tojson') | join('|') }}{% endif %}
+{%- endfor %}
+}) => any;
+{% endfor %}""",
+"""{% if messages[0]['role'] == 'system' %}{% set system_message = messages[0]['content'] | trim + '\\n\\n' %}{% set loop_messages = messages[1:] %}{% else %}{% set system_message = '' %}{% set loop_messages = messages %}{% endif %}{{ bos_token }}{% for message in loop_messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ 'X' }}{% endif %}{% if loop.index0 == 0 %}{% set content = system_message + message['content'] %}{% else %}{% set content = message['content'] %}{% endif %}{{ '[INST] ' ~ content ~ ' [/INST]' }}{% endfor %}""",
+"""{%- set ns = namespace(last_user=-1, multi=true) %}
+{%- for m in messages[::-1] %}
+  {%- set index = (messages|length - 1) - loop.index0 %}
+  {%- if ns.multi and m.role == "user" and m.content is string and not (m.content.startswith('<t>') and m.content.endswith('</t>')) %}
+    {%- set ns.multi = false %}
+    {%- set ns.last_user = index %}
+  {%- endif %}
+{%- endfor %}
+{{ ns.last_user }}""",
+"""{% for m in messages %}{% if m.tool_calls %}{% for c in m.tool_calls %}{% set c = c.function %}<call>{"name": "{{ c.name }}", "arguments": {{ c.arguments | tojson }}}</call>{% for k, v in c.arguments.items() %}{{ k }}={{ v if v is string else v | tojson }};{% endfor %}{{ c.arguments }}{% endfor %}{% endif %}{% endfor %}""",
+"""{%- for message in messages %}
+    {%- if message.role == "user" %}
+        {{- "<u>" + message.content + "</u>" }}
+    {%- elif message.role == "assistant" and message.content is not none %}
+        {{- message.content }}
+    {%- elif message.tool_calls is defined and message.tool_calls is iterable and message.tool_calls | length > 0 %}
+        {{- "T" }}
+        {%- generation %}{{ message.tool_calls[0].id }}{% endgeneration %}
+    {%- else %}
+        {{- message | tojson(indent=2) | indent(4) }}
+    {%- endif %}
+{%- endfor %}""",
+"""{{ messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | list | last }}{{ (messages | rejectattr('role', 'in', ['system', 'tool']) | list)[-1].role }}{{ messages | map(attribute='role') | unique | join(',') }}""",
+"""{{ messages[2].content }}{{ messages[2]['content'] is none }}{{ messages[2].get('reasoning', '-') }}{{ messages[9] is defined }}{{ (messages[9] or {}).x }}{{ messages[0].zz | default('d') }}""",
+"""{% set d = dict(messages[0], extra=1) %}{{ d }}{% set l = messages + [d] %}{{ l|length }}{% for m in l %}{{ loop.index }}{{ ',' if not loop.last }}{% endfor %}""",
+"""{%- set parts = messages[1].content.split('\\n') -%}{%- for p in parts -%}{{ p | capitalize }}{{ '\\n' if not loop.last else '' }}{%- endfor -%}""",
+"""{{ '<|start|>' ~ {'a': tools} | tojson ~ '<|end|>' }}{{ tools | tojson(indent=4, sort_keys=true) }}{{ tools|string|length }}{{ tools[0]|items|list|length }}""",
+"""{% macro f(v, depth=0) %}{% if v is mapping %}{% for k, x in v|dictsort %}{{ '  ' * depth }}{{ k }}:
+{{ f(x, depth + 1) }}{% endfor %}{% elif v is iterable and v is not string %}{% for x in v %}{{ f(x, depth) }}{% endfor %}{% else %}{{ '  ' * depth ~ v }}
+{% endif %}{% endmacro %}{{ f(tools) }}""",
+"""{% set x = [] %}{% set x = x + [1] %}{% set _ = x.append(2) %}{{ x }}""",
+"""{%- set thinking = enable_thinking if enable_thinking is defined else true -%}{{ thinking }}{% if not (thinking is defined and thinking is false) %}T{% else %}F{% endif %}""",
+"""{% for m in messages if m.role in ('user', 'tool') %}{{ loop.index }}{{ m.role }}{{ loop.previtem.role if loop.previtem is defined }}{{ loop.nextitem.role if not loop.last }}|{% endfor %}""",
+"""{{ "%s has %d items and %.1f%% (%5s)" | format("a", 3, 99.5, 'x') }}{{ '{name}: {val:>4}'.format(name='n', val=5) }}{{ "{:.1f}".format(2.25) }}{{ "%.0f" % 0.5 }}{{ "%.2f" | format(1.005) }}""",
+"""{%- with messages = messages[:1] -%}{{ messages|length }}{%- endwith -%}{{ messages|length }}{% block b %}{{ messages|length }}{% endblock %}""",
+"""  {%- if true %}
+
+   a  
+
+  {%- endif %}
+
+  {% if true -%}
+
+   b
+  {%- else -%} c {%- endif +%}
+  
+x""",
+"{{ '\n' }}a\n\n{{- '\n\n' -}}\n\nb\n\n\n",
+"a{% if true %}\nb\n{% endif %}\nc {% if true %} d {% endif %}\n  {# c #}\n e\n  {{ 1 }}\n  {%- set x = 1 %}\n\n f",
+"\t{% if true +%}\n x\n\t{%+ endif %}\ny{% raw -%}\n\n {{ raw }} {%- endraw %}\n z",
+"{% set content %}\n  a\n  {% for i in [1,2] %}\n  {{ i }}\n  {% endfor %}\n{% endset %}{{ content | tojson }}",
+"{%- call(x) outer() -%}{%- endcall -%}",
+"{% macro outer() %}{{ caller('a', 'b') }}{% endmacro %}{% call(x, y='d') outer() %}{{ x }}{{ y }}{% for i in [1] %}{{ x }}{% endfor %}{% endcall %}",
+"{% for i in range(2) %}{% macro m() %}{{ i }}{% endmacro %}{% for j in range(2) %}{{ m() }}{{ loop.index }}{% endfor %}{% endfor %}",
+"{% set ns = namespace(a=0) %}{% macro inc() %}{% set ns.a = ns.a + 1 %}{{ ns.a }}{% endmacro %}{{ inc() }}{{ inc() }}{{ ns.a }}",
+"{% for a, b in d.items() %}{{ loop.first }}{{ a }}{% endfor %}{% for k in d.keys() | sort %}{{ k }}{% endfor %}",
+"{% if messages is defined and messages|length > 2 and messages[0].role == 'system' and not tools is none %}y{% endif %}{{ 'a' if messages[0].content is string and 'nice' in messages[0].content else 'b' }}",
+"{{ messages[1]['content'][:2] + '..' }}{{ messages[1].content | replace('\\n', ' ') | title }}{{ messages[1].content.splitlines() | join('|') }}{{ messages[1].content | wordcount }}",
+"{{ 1 if x is defined else 2 }}{{ x.y if x is defined else 'n' }}{{ x | default(messages[0].role) }}{{ (x is not defined) | string | lower }}",
+"{% set a, b = messages[0].role, 2 %}{{ a ~ b }}{% set (c, d2), e2 = (1, 2), 3 %}{{ c + d2 + e2 }}",
+"{% for x in 'abc' %}{% for y in [1, 2] %}{% if y == 2 %}{% break %}{% endif %}{{ x }}{{ y }}{{ loop.depth0 }}{% endfor %}{% endfor %}",
+"{{ range(10)[2:8:3] | list }}{{ range(3) | reverse | list }}{{ range(5) | sum }}{{ 3 in range(5) }}{{ range(2) | string }}{{ range(5)|length }}{{ (range(3)|list)[-1] }}",
+"{{ strftime_now('%d %b %Y') if strftime_now is defined else 'x' }}{{ namespace is callable }}{{ raise_exception is defined }}",
+"{% set m = {'role': 'user'} %}{% if 'content' not in m %}{{ m.role }}{{ m.content is defined }}{{ m.content }}{% endif %}{{ m.update is defined }}{{ m['x'] | default('q') }}",
+"{{ loop.index }}", "{% for x in l %}{{ loop.foo }}{% endfor %}", "{{ ns.x }}", "{% set ns.x = 1 %}", "{{ cycler('a').foo }}", "{{ messages.role }}", "{{ messages.0.role }}{{ messages['0'] }}",
+"{{ none == none }}{{ none in [none] }}{{ none ~ '' }}{{ [none]|join }}{{ none or 'x' }}{{ none is defined }}{{ none|string|length }}",
+"{{ 'a' * 2.0 }}", "{{ [1] + (1,) }}", "{{ {} + {} }}", "{{ 'a' - 'b' }}", "{{ d | join(',') }}{{ d | list | sort(case_sensitive=true) }}", "{{ d < d }}", "{{ l | sort(attribute='x') }}",
+"{{ u | wordwrap(5) }}|{{ 'a-b-c d--e f' | wordwrap(3) }}|{{ ' lead and  double ' | wordwrap(6) }}", "{{ html|striptags }}{{ '<!-- a --><b>x &amp; y</b>  z'|striptags }}",
+]
+
 # One template a line; NL is the end of a line.
 MORE = r"""
 {% set x = 5 %}{% macro f() %}{{ x }}{{ y }}{% endmacro %}{% for y in [1,2] %}{{ f() }}{% endfor %}
@@ -321,7 +412,7 @@ def cases():
             words += split_expressions(line)
     templates = ["{{ " + w + " }}" for w in words] + TEMPLATES
     templates += [line.replace("NL", "\n") for line in MORE.strip("\n").split("\n")]
-    return [(t, CONTEXT) for t in templates]
+    return [(t, CONTEXT) for t in templates + CHATS]
 
 
 def split_expressions(line):
