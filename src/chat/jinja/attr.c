@@ -229,13 +229,13 @@ struct jval jval_slice(struct jrun *r, struct jval v, const struct jval bounds[3
         return slice_str(r, v.s, s);
     if (v.kind == J_RANGE) {
         struct jrange *g = jrun_alloc(r, sizeof *g);
-        int64_t start = v.range->start + s.start * v.range->step, step;
-        if (__builtin_mul_overflow(v.range->step, s.step, &step))
+        int64_t start, step, stop;
+        if (__builtin_mul_overflow(s.start, v.range->step, &start) ||
+            __builtin_add_overflow(start, v.range->start, &start) ||
+            __builtin_mul_overflow(v.range->step, s.step, &step) ||
+            __builtin_mul_overflow(step, s.n, &stop) || __builtin_add_overflow(stop, start, &stop))
             jrun_fail(r, "an integer has more than 64 bits");
-        *g = (struct jrange){start, start, step, s.n};
-        if (__builtin_mul_overflow(step, s.n, &g->stop) ||
-            __builtin_add_overflow(g->stop, start, &g->stop))
-            jrun_fail(r, "an integer has more than 64 bits");
+        *g = (struct jrange){start, stop, step, s.n};
         return (struct jval){.kind = J_RANGE, .range = g};
     }
     jrun_charge(r, (uint64_t)s.n / 4);

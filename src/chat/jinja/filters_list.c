@@ -436,7 +436,7 @@ static void select_items(struct jrun *r, void *arg)
         g = make_getter(r, args->items[0], false);
     bool tests = args->n > n_used;
     struct jargs rest = *args;
-    rest.items += n_used + tests;
+    rest.items = args->n > n_used + tests ? args->items + n_used + tests : NULL;
     rest.n -= n_used + tests;
     struct jwalk w = jwalk_begin(r, l->v);
     for (struct jval item; jwalk_next(r, &w, &item);) {

@@ -100,7 +100,7 @@ static struct jval filter_truncate(struct jrun *r, struct jval v, const struct j
     int64_t n_end = (int64_t)end->n_chars;
     if (length < n_end || leeway < 0)
         jrun_fail(r, "expected length >= %lld, got %lld", (long long)n_end, (long long)length);
-    if (jval_len(v) <= length + leeway)
+    if (leeway > INT64_MAX - length || jval_len(v) <= length + leeway)
         return v;
     const struct jstr *s = jarg_str(r, v);
     size_t cut = jstr_byte_at(s, (size_t)(length - n_end));

@@ -77,7 +77,7 @@ static struct jval filter_abs(struct jrun *r, struct jval v, const struct jval *
 }
 
 /* Half goes to the even neighbour. */
-static int64_t round_int(int64_t i, int64_t precision)
+static int64_t round_int(struct jrun *r, int64_t i, int64_t precision)
 {
     int64_t unit = 1;
     if (precision >= 0)
@@ -85,13 +85,17 @@ static int64_t round_int(int64_t i, int64_t precision)
     for (; precision < 0; precision++)
         if (__builtin_mul_overflow(unit, 10, &unit))
             return 0;
-    int64_t rest = i % unit, down = i - rest, half = unit / 2;
+    int64_t rest = i % unit, half = unit / 2;
+    __int128 down = (__int128)i - rest;
     if (rest < 0) {
         rest += unit;
         down -= unit;
     }
     bool up = rest > half || (rest == half && (down / unit) % 2 != 0);
-    return up ? down + unit : down;
+    down += up ? unit : 0;
+    if (down > INT64_MAX || down < INT64_MIN)
+        jrun_fail(r, "an integer has more than 64 bits");
+    return (int64_t)down;
 }
 
 /* The decimal digits of a double are exact in printf, so this rounds as Python does. */
@@ -101,7 +105,7 @@ static double round_float(double f, int64_t precision)
     if (!isfinite(f) || precision > 300)
         return f;
     if (precision < 0) {
-        double unit = pow(10.0, (double)-precision);
+        double unit = pow(10.0, -(double)precision);
         return precision < -308 ? copysign(0.0, f) : rint(f / unit) * unit;
     }
     snprintf(s, sizeof s, "%.*f", (int)(precision > 30 ? 30 : precision), f);
@@ -126,7 +130,7 @@ static struct jval filter_round(struct jrun *r, struct jval v, const struct jval
             jrun_fail(r, "cannot convert float to integer");
         out = jval_float((ceil_ ? ceil(f) : floor(f)) / unit);
     } else if (jval_is_int(v)) {
-        out = jval_int(round_int(jval_as_int(v), precision));
+        out = jval_int(round_int(r, jval_as_int(v), precision));
     } else {
         out = jval_float(round_float(v.f, precision));
     }

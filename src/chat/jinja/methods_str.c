@@ -293,6 +293,7 @@ METHOD(str_center, pad(r, v, a, '^'))
 static struct jval str_zfill(struct jrun *r, struct jval v, const struct jval *a)
 {
     int64_t width = jarg_int(r, a[0], 0);
+    width = width < 0 ? 0 : width;
     bool sign = v.s->len > 0 && (v.s->data[0] == '-' || v.s->data[0] == '+');
     struct jsb b = JSB(r);
     jsb_sub(&b, v.s, 0, sign);

@@ -66,6 +66,7 @@ static const struct jstr *insert_everywhere(struct jrun *r,
 {
     struct jsb b = JSB(r);
     size_t at = 0;
+    count = count < 0 ? -1 : count;
     for (;;) {
         if (count-- == 0)
             break;
@@ -114,9 +115,9 @@ const struct jstr *jstr_replace(struct jrun *r,
 const struct jstr *jstr_pad(
     struct jrun *r, const struct jstr *s, int64_t width, uint32_t fill, char align)
 {
-    int64_t n = width - (int64_t)s->n_chars;
-    if (n <= 0)
+    if (width <= (int64_t)s->n_chars)
         return s;
+    int64_t n = width - (int64_t)s->n_chars;
     int64_t left = align == '<' ? 0 : align == '>' ? n : n / 2 + (n & width & 1);
     struct jsb b = JSB(r), one = JSB(r);
     jsb_char(&one, fill, true);
@@ -226,6 +227,7 @@ struct jval jstr_split(
     struct jrun *r, const struct jstr *s, const struct jstr *sep, int64_t max, bool from_right)
 {
     struct jitems parts = {0};
+    max = max < 0 ? -1 : max;
     if (sep && sep->len == 0)
         jrun_fail(r, "empty separator");
     if (!from_right) {

@@ -303,7 +303,7 @@ static bool range_contains(const struct jrange *g, struct jval item)
     int64_t v = item.kind == J_FLOAT ? (int64_t)item.f : jval_as_int(item);
     if (g->step > 0 ? v < g->start || v >= g->stop : v > g->start || v <= g->stop)
         return false;
-    return (v - g->start) % g->step == 0;
+    return ((__int128)v - g->start) % g->step == 0;
 }
 
 bool jval_contains(struct jrun *r, struct jval container, struct jval item)
