@@ -117,6 +117,7 @@ static struct jval filter_wordcount(struct jrun *r, struct jval v, const struct 
     const struct jstr *s = jval_to_str(r, v);
     int64_t n = 0;
     bool inside = false;
+    jrun_charge(r, s->len / 64);
     for (size_t at = 0; at < s->len;) {
         uint32_t c = jstr_next(s, &at);
         bool word = c == '_' || juni_alnum(c);

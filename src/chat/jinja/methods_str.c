@@ -38,8 +38,9 @@ METHOD(str_swapcase, jval_str(each_char(r, v.s, true)))
 
 /* ---- what a string consists of ---- */
 
-static bool all_are(const struct jstr *s, bool (*is)(uint32_t c), bool when_empty)
+static bool all_are(struct jrun *r, const struct jstr *s, bool (*is)(uint32_t c), bool when_empty)
 {
+    jrun_charge(r, s->len / 64);
     for (size_t at = 0; at < s->len;)
         if (!is(jstr_next(s, &at)))
             return false;
@@ -56,18 +57,19 @@ static bool is_identifier_char(uint32_t c)
     return c == '_' || juni_alnum(c);
 }
 
-static bool is_identifier(const struct jstr *s)
+static bool is_identifier(struct jrun *r, const struct jstr *s)
 {
     size_t at = 0;
     if (s->len == 0)
         return false;
     uint32_t c = jstr_next(s, &at);
-    return (c == '_' || juni_alpha(c)) && all_are(s, is_identifier_char, false);
+    return (c == '_' || juni_alpha(c)) && all_are(r, s, is_identifier_char, false);
 }
 
 /* Capitals only behind what has no case, small letters only behind what has. */
-static bool is_title(const struct jstr *s)
+static bool is_title(struct jrun *r, const struct jstr *s)
 {
+    jrun_charge(r, s->len / 64);
     bool cased = false, some = false;
     for (size_t at = 0; at < s->len;) {
         uint32_t c = jstr_next(s, &at);
@@ -88,16 +90,16 @@ static struct jval is_case(struct jrun *r, struct jval v, const char *test)
 
 METHOD(str_isupper, is_case(r, v, "upper"))
 METHOD(str_islower, is_case(r, v, "lower"))
-METHOD(str_isalpha, ((void)r, jval_bool(all_are(v.s, juni_alpha, false))))
-METHOD(str_isalnum, ((void)r, jval_bool(all_are(v.s, juni_alnum, false))))
-METHOD(str_isdigit, ((void)r, jval_bool(all_are(v.s, juni_digit, false))))
-METHOD(str_isdecimal, ((void)r, jval_bool(all_are(v.s, juni_decimal, false))))
-METHOD(str_isnumeric, ((void)r, jval_bool(all_are(v.s, juni_numeric, false))))
-METHOD(str_isspace, ((void)r, jval_bool(all_are(v.s, juni_space, false))))
-METHOD(str_isascii, ((void)r, jval_bool(all_are(v.s, is_ascii, true))))
-METHOD(str_isprintable, ((void)r, jval_bool(all_are(v.s, juni_printable, true))))
-METHOD(str_isidentifier, ((void)r, jval_bool(is_identifier(v.s))))
-METHOD(str_istitle, ((void)r, jval_bool(is_title(v.s))))
+METHOD(str_isalpha, jval_bool(all_are(r, v.s, juni_alpha, false)))
+METHOD(str_isalnum, jval_bool(all_are(r, v.s, juni_alnum, false)))
+METHOD(str_isdigit, jval_bool(all_are(r, v.s, juni_digit, false)))
+METHOD(str_isdecimal, jval_bool(all_are(r, v.s, juni_decimal, false)))
+METHOD(str_isnumeric, jval_bool(all_are(r, v.s, juni_numeric, false)))
+METHOD(str_isspace, jval_bool(all_are(r, v.s, juni_space, false)))
+METHOD(str_isascii, jval_bool(all_are(r, v.s, is_ascii, true)))
+METHOD(str_isprintable, jval_bool(all_are(r, v.s, juni_printable, true)))
+METHOD(str_isidentifier, jval_bool(is_identifier(r, v.s)))
+METHOD(str_istitle, jval_bool(is_title(r, v.s)))
 
 /* ---- ends ---- */
 

@@ -55,6 +55,7 @@ const struct jstr *jstr_strip(
             break;
         end = at;
     }
+    jrun_charge(r, (s->len - (end - begin)) / 64);
     return jstr_sub(r, s, begin, end);
 }
 

@@ -73,6 +73,7 @@ const struct jstr *jstr_sub(struct jrun *r, const struct jstr *s, size_t begin, 
         none->markup = s->markup;
         return none;
     }
+    jrun_charge(r, (end - begin) / 64);
     size_t first = mark_of(s, begin), last = mark_of(s, end - 1);
     struct jstr *v = make(r, s->data + begin, end - begin, s->marks[first].trusted);
     v->markup = s->markup;
