@@ -24,7 +24,7 @@ struct jarena {
 void jarena_free(struct jarena *a);
 
 /* Nested evaluations, statements, values and brackets. Python gives up at some 300 macros. */
-#define JINJA_MAX_DEPTH 400
+#define JINJA_MAX_DEPTH 1000
 
 struct jinja_template;
 struct jscope;
