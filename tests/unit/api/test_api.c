@@ -185,6 +185,13 @@ static void test_template_variables(void **state)
     json_decref(open);
     json_decref(closed);
     json_decref(kwargs);
+    /* calls of tools are the template's business; the built-in one passes over them */
+    json_decref(post(CHAT,
+                     "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":"
+                     "\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"a\",\"type\":"
+                     "\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]},"
+                     "{\"role\":\"tool\",\"tool_call_id\":\"a\",\"content\":\"1\"}],"
+                     "\"max_tokens\":1}"));
 }
 
 /* A user who writes control tokens gets plain text: more tokens than the one. */
@@ -410,6 +417,11 @@ static void test_errors(void **state)
          "{" QUESTION ",\"documents\":[],\"chat_template_kwargs\":{\"documents\":[]}}",
          400,
          "chat_template_kwargs",
+         NULL},
+        {CHAT,
+         "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":1}]}",
+         400,
+         "messages[0].tool_calls",
          NULL},
         {CHAT, "{" QUESTION ",\"documents\":[1]}", 400, "documents", NULL},
         {CHAT, "{" QUESTION ",\"add_generation_prompt\":1}", 400, "add_generation_prompt", NULL},
