@@ -134,7 +134,7 @@ static void put_float(struct dump *d, struct jval v)
     if (isfinite(v.f))
         jfloat_repr(v.f, s);
     else
-        strcpy(s, isnan(v.f) ? "NaN" : v.f > 0 ? "Infinity" : "-Infinity");
+        snprintf(s, sizeof s, "%s", isnan(v.f) ? "NaN" : v.f > 0 ? "Infinity" : "-Infinity");
     jsb_add(&d->b, s, strlen(s), !v.input);
 }
 

@@ -56,14 +56,14 @@ void jfloat_repr(double f, char out[32])
     char digits[20];
     int exponent;
     if (isnan(f)) {
-        strcpy(out, "nan");
+        memcpy(out, "nan", 4);
         return;
     }
     if (signbit(f))
         *out++ = '-';
     f = fabs(f);
     if (isinf(f) || f == 0.0) {
-        strcpy(out, isinf(f) ? "inf" : "0.0");
+        memcpy(out, isinf(f) ? "inf" : "0.0", 4);
         return;
     }
     int n = shortest_digits(f, digits, &exponent);
@@ -77,7 +77,7 @@ void jfloat_repr(double f, char out[32])
         memcpy(out, digits + 1, (size_t)n - 1);
         out += n - 1;
     }
-    sprintf(out, "e%c%02d", exponent < 0 ? '-' : '+', abs(exponent));
+    snprintf(out, 8, "e%c%02d", exponent < 0 ? '-' : '+', abs(exponent) % 1000);
 }
 
 /* ---- strings ---- */

@@ -172,10 +172,10 @@ void jspec_put_float(struct jsb *b, const struct jspec *f, double v, bool truste
         jfloat_repr(m, digits);
     else
         snprintf(digits, 1024, "%.*g", precision, m);
+    const char *tail = percent ? "%" : "";
     if (type == 'r' && f->precision >= 0 && isfinite(v) && !strpbrk(digits, ".e"))
-        strcat(digits, ".0");
-    if (percent)
-        strcat(digits, "%");
+        tail = ".0";
+    memcpy(digits + strlen(digits), tail, strlen(tail) + 1); /* of 1024 at most 720 are used */
     bool minus = signbit(v) && !isnan(v);
     jspec_put_number(b, f, sign_of(minus, f->sign), "", digits, trusted);
 }
