@@ -104,7 +104,7 @@ struct jnode *jparse_node(struct jparser *p, enum jnode_kind kind)
 
 void jparse_add(struct jparser *p, struct jnodes *l, struct jnode *n)
 {
-    l->items = jrun_grow(p->r, l->items, l->n, l->n + 1, &l->cap, sizeof *l->items);
+    l->items = jrun_grow(p->r, l->items, l->n, l->n + 1, &l->cap, sizeof(void *));
     l->items[l->n++] = n;
 }
 
@@ -126,6 +126,6 @@ const struct jstr *jparse_intern(struct jparser *p, const struct jstr *name)
     for (size_t i = 0; i < l->n; i++)
         if (jstr_eq(l->items[i], name))
             return l->items[i];
-    l->items = jrun_grow(p->r, l->items, l->n, l->n + 1, &l->cap, sizeof *l->items);
+    l->items = jrun_grow(p->r, l->items, l->n, l->n + 1, &l->cap, sizeof(void *));
     return l->items[l->n++] = name;
 }

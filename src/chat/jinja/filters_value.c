@@ -116,19 +116,19 @@ static struct jval filter_round(struct jrun *r, struct jval v, const struct jval
 {
     int64_t precision = jarg_int(r, a[0], 0);
     const struct jstr *method = a[1].kind == J_MISSING ? jstr_lit(r, "common") : jarg_str(r, a[1]);
-    bool ceil_ = jstr_is(method, "ceil"), floor_ = jstr_is(method, "floor");
-    if (!ceil_ && !floor_ && !jstr_is(method, "common"))
+    bool up = jstr_is(method, "ceil"), down = jstr_is(method, "floor");
+    if (!up && !down && !jstr_is(method, "common"))
         jrun_fail(r, "method must be common, ceil or floor");
     if (v.kind == J_UNDEFINED)
         jval_fail_undefined(r, v);
     if (!jval_is_number(v))
         jrun_fail(r, "type %s doesn't define __round__ method", jval_type(v));
     struct jval out;
-    if (ceil_ || floor_) {
+    if (up || down) {
         double unit = pow(10.0, (double)precision), f = jval_as_float(v) * unit;
         if (!isfinite(f))
             jrun_fail(r, "cannot convert float to integer");
-        out = jval_float((ceil_ ? ceil(f) : floor(f)) / unit);
+        out = jval_float((up ? ceil(f) : floor(f)) / unit);
     } else if (jval_is_int(v)) {
         out = jval_int(round_int(r, jval_as_int(v), precision));
     } else {
@@ -143,7 +143,7 @@ static struct jval filter_filesizeformat(struct jrun *r, struct jval v, const st
     static const char *const decimal[] = {"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"};
     static const char *const binary[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"};
     bool is_binary = jarg_bool(r, a[0], false);
-    double base = is_binary ? 1024.0 : 1000.0, bytes, unit = base;
+    double base = is_binary ? 1024.0 : 1000.0, bytes, unit;
     char s[400];
     if (v.kind == J_STR ? !jnumber_parse_float(r, v.s, &bytes) : !jval_is_number(v))
         jrun_fail(r, "could not convert to a float");

@@ -138,7 +138,7 @@ static bool has_affix(
 /* startswith, endswith: one string or a tuple of them. */
 static struct jval has_affixes(struct jrun *r, struct jval v, const struct jval *a, bool at_end)
 {
-    size_t begin, end;
+    size_t begin = 0, end = 0;
     struct jval what = a[0];
     bool in_range = byte_range(r, v.s, a[1], a[2], &begin, &end);
     if (what.kind == J_UNDEFINED)
