@@ -33,8 +33,8 @@ ALLOWED = {
 # header (or folder of headers, with a slash): the folders that may include it
 LIBRARIES = {
     "microhttpd.h": "http",
-    "jansson.h": "api",
-    "utf8proc.h": "tokenizer",
+    "jansson.h": "api chat",
+    "utf8proc.h": "tokenizer chat",
     "xxhash.h": "gguf tokenizer kv",
     "openssl/": "api kv",
     "editline/": "cli",

@@ -7,7 +7,6 @@
 #include "chat/encode.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Beside those of params.c. */
@@ -20,27 +19,9 @@ static const struct api_refused refused[] = {
     {"web_search_options", NEUTRAL_NOTHING, 0},
     {"reasoning_effort", NEUTRAL_EMPTY, 0},
     {"chat_template", NEUTRAL_EMPTY, 0},
-    {"chat_template_kwargs", NEUTRAL_EMPTY, 0},
-    {"documents", NEUTRAL_EMPTY, 0},
     {"echo", NEUTRAL_FALSE, 0},
     {"continue_final_message", NEUTRAL_FALSE, 0},
-    {"add_generation_prompt", NEUTRAL_TRUE, 0},
 };
-
-/* Messages, with the memory of those contents that came in parts. */
-struct messages {
-    struct chat_message *items;
-    struct buf *joined; /* [n] */
-    size_t n;
-};
-
-static void messages_deinit(struct messages *m)
-{
-    for (size_t i = 0; m->joined && i < m->n; i++)
-        buf_deinit(&m->joined[i]);
-    free(m->joined);
-    free(m->items);
-}
 
 /* tool_choice: "none" and "auto" mean nothing without tools. */
 static enum err check_tool_choice(const json_t *body, struct err_info *e)
@@ -101,41 +82,63 @@ static enum err join_parts(const json_t *parts,
     return OK;
 }
 
-static enum err parse_content(const json_t *v,
-                              const char *field,
-                              bool may_be_null,
-                              struct buf *joined,
-                              struct chat_message *m,
-                              struct err_info *e)
+/* Content as templates expect it: one string. Null, which assistants that call tools have, is "".
+ */
+static enum err parse_content(
+    const json_t *v, const char *field, bool may_be_null, json_t **out, struct err_info *e)
 {
-    m->content = "";
-    m->content_len = 0;
-    if (json_is_string(v)) {
-        m->content = json_string_value(v);
-        m->content_len = json_string_length(v);
-        return OK;
-    }
-    if (json_is_array(v)) {
-        enum err err = join_parts(v, field, joined, e);
-        if (joined->len > 0) {
-            m->content = joined->data;
-            m->content_len = joined->len;
-        }
-        return err;
-    }
-    if ((!v || json_is_null(v)) && may_be_null)
-        return OK;
-    if (!v)
-        return err_set_field(e, ERR_INVALID, field, "'%s' is required", field);
-    return api_wrong_type(field, "a string or an array of parts", v, e);
+    struct buf joined = {0};
+    enum err err = OK;
+    if (json_is_string(v))
+        *out = json_incref((json_t *)v);
+    else if (json_is_array(v)) {
+        err = join_parts(v, field, &joined, e);
+        *out = err ? NULL : json_stringn(joined.len ? joined.data : "", joined.len);
+    } else if ((!v || json_is_null(v)) && may_be_null)
+        *out = json_string("");
+    else if (!v)
+        err = err_set_field(e, ERR_INVALID, field, "'%s' is required", field);
+    else
+        err = api_wrong_type(field, "a string or an array of parts", v, e);
+    buf_deinit(&joined);
+    return err;
 }
 
-static enum err parse_message(const json_t *v, size_t i, struct messages *all, struct err_info *e)
+/* The arguments of calls are JSON in a string; templates want what it says. Text that is no JSON
+ * stays text. */
+static json_t *parse_call(const json_t *call)
 {
-    static const struct api_refused calls[] = {{"tool_calls", NEUTRAL_EMPTY, 0},
-                                               {"function_call", NEUTRAL_EMPTY, 0},
+    json_t *copy = json_deep_copy(call);
+    json_t *function = json_object_get(copy, "function");
+    const json_t *arguments = json_object_get(function, "arguments");
+    if (json_is_string(arguments)) {
+        json_t *parsed = json_loadb(
+            json_string_value(arguments), json_string_length(arguments), JSON_ALLOW_NUL, NULL);
+        if (parsed)
+            json_object_set_new(function, "arguments", parsed);
+    }
+    return copy;
+}
+
+static enum err parse_calls(json_t *message, const char *field, struct err_info *e)
+{
+    const json_t *calls = json_object_get(message, "tool_calls");
+    if (!calls || json_is_null(calls))
+        return OK;
+    if (!json_is_array(calls))
+        return api_wrong_type(field, "an array", calls, e);
+    json_t *parsed = json_array();
+    for (size_t i = 0; i < json_array_size(calls); i++)
+        json_array_append_new(parsed, parse_call(json_array_get(calls, i)));
+    json_object_set_new(message, "tool_calls", parsed);
+    return OK;
+}
+
+/* One message: what came, with role and content as templates expect them. */
+static enum err parse_message(const json_t *v, size_t i, json_t *all, struct err_info *e)
+{
+    static const struct api_refused calls[] = {{"function_call", NEUTRAL_EMPTY, 0},
                                                {"audio", NEUTRAL_EMPTY, 0}};
-    struct chat_message *m = &all->items[i];
     char field[64];
     snprintf(field, sizeof field, "messages[%zu]", i);
     if (!json_is_object(v))
@@ -146,44 +149,82 @@ static enum err parse_message(const json_t *v, size_t i, struct messages *all, s
         return err_set_field(e, ERR_INVALID, field, "'%s' is required", field);
     if (!json_is_string(role))
         return api_wrong_type(field, "a string", role, e);
-    m->role = json_string_value(role);
-    m->role_len = json_string_length(role);
-    if (strcmp(m->role, "developer") == 0) { /* newer name of the same */
-        m->role = "system";
-        m->role_len = strlen(m->role);
-    }
     enum err err = api_refuse_fields(v, calls, sizeof calls / sizeof calls[0], e);
     if (err)
         return err;
+    json_t *message = json_copy((json_t *)v), *content = NULL;
+    json_array_append_new(all, message);
+    if (strcmp(json_string_value(role), "developer") == 0) /* newer name of the same */
+        json_object_set_new(message, "role", json_string("system"));
+    snprintf(field, sizeof field, "messages[%zu].tool_calls", i);
+    if ((err = parse_calls(message, field, e)))
+        return err;
     snprintf(field, sizeof field, "messages[%zu].content", i);
-    return parse_content(json_object_get(v, "content"),
-                         field,
-                         strcmp(m->role, "assistant") == 0,
-                         &all->joined[i],
-                         m,
-                         e);
+    err = parse_content(json_object_get(v, "content"),
+                        field,
+                        strcmp(json_string_value(role), "assistant") == 0,
+                        &content,
+                        e);
+    if (!err && json_object_set_new(message, "content", content) != 0)
+        err = err_set(e, ERR_NOMEM, "no memory for a message");
+    return err;
 }
 
-/* Errors name the message: messages[2].content. */
-static enum err parse_messages(const json_t *body, struct messages *m, struct err_info *e)
+/* *out is the caller's reference, also after an error. Errors name the message: messages[2]. */
+static enum err parse_messages(const json_t *body, json_t **out, struct err_info *e)
 {
     const json_t *v = json_object_get(body, "messages");
     if (!v || json_is_null(v))
         return err_set_field(e, ERR_INVALID, "messages", "'messages' is required");
     if (!json_is_array(v))
         return api_wrong_type("messages", "an array", v, e);
-    m->n = json_array_size(v);
-    if (m->n == 0)
+    if (json_array_size(v) == 0)
         return err_set_field(e, ERR_INVALID, "messages", "'messages' is empty");
-    m->items = calloc(m->n, sizeof *m->items);
-    m->joined = calloc(m->n, sizeof *m->joined);
-    if (!m->items || !m->joined)
-        return err_set(e, ERR_NOMEM, "no memory for %zu messages", m->n);
-    for (size_t i = 0; i < m->n; i++) {
-        enum err err = parse_message(json_array_get(v, i), i, m, e);
+    *out = json_array();
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        enum err err = parse_message(json_array_get(v, i), i, *out, e);
         if (err)
             return err;
     }
+    return OK;
+}
+
+/* Names that mean something already. */
+static enum err check_var_name(const char *name, bool has_documents, struct err_info *e)
+{
+    static const char *const taken[] = {"messages", "bos_token", "eos_token"};
+    bool clashes = has_documents && strcmp(name, "documents") == 0;
+    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)
+        clashes |= strcmp(name, taken[i]) == 0;
+    if (!clashes)
+        return OK;
+    return err_set_field(
+        e, ERR_INVALID, "chat_template_kwargs", "'chat_template_kwargs' may not set '%s'", name);
+}
+
+/* Variables for the template: chat_template_kwargs and documents. *out as in parse_messages. */
+static enum err parse_vars(const json_t *body, json_t **out, struct err_info *e)
+{
+    const json_t *kwargs = json_object_get(body, "chat_template_kwargs");
+    const json_t *documents = json_object_get(body, "documents");
+    if (json_is_null(documents))
+        documents = NULL;
+    if (kwargs && !json_is_null(kwargs) && !json_is_object(kwargs))
+        return api_wrong_type("chat_template_kwargs", "an object", kwargs, e);
+    if (documents && !json_is_array(documents))
+        return api_wrong_type("documents", "an array of objects", documents, e);
+    for (size_t i = 0; i < json_array_size(documents); i++)
+        if (!json_is_object(json_array_get(documents, i)))
+            return api_wrong_type(
+                "documents", "an array of objects", json_array_get(documents, i), e);
+    *out = json_is_object(kwargs) ? json_copy((json_t *)kwargs) : json_object();
+    for (void *at = json_object_iter(*out); at; at = json_object_iter_next(*out, at)) {
+        enum err err = check_var_name(json_object_iter_key(at), documents != NULL, e);
+        if (err)
+            return err;
+    }
+    if (documents)
+        json_object_set(*out, "documents", (json_t *)documents);
     return OK;
 }
 
@@ -192,15 +233,18 @@ static enum err parse_prompt(struct api_call *c,
                              struct api_job *job,
                              struct err_info *e)
 {
-    struct messages m = {0};
-    enum err err = parse_messages(body, &m, e);
-    if (!err) {
+    json_t *messages = NULL, *vars = NULL;
+    bool open_turn = true;
+    enum err err;
+    if (!(err = parse_messages(body, &messages, e)) && !(err = parse_vars(body, &vars, e)) &&
+        !(err = api_get_bool(body, "add_generation_prompt", &open_turn, e))) {
         struct token_list *ids = &api_job_prompts(job, 1)->ids;
-        err = chat_encode(c->api->tmpl, c->tokenizer, m.items, m.n, ids, e);
+        err = chat_encode(c->api->tmpl, c->tokenizer, messages, vars, open_turn, ids, e);
         if (err && e && e->field[0] == '\0')
             snprintf(e->field, sizeof e->field, "messages");
     }
-    messages_deinit(&m);
+    json_decref(messages);
+    json_decref(vars);
     return err;
 }
 

@@ -1,142 +1,84 @@
 #include "chat/chat.h"
 
 #include "base/mem.h"
-#include "chat/chatml.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct chat_template {
-    enum template_kind { TEMPLATE_NONE, TEMPLATE_UNSUPPORTED, TEMPLATE_CHATML } kind;
-    bool wants_bos;
+    struct jinja_template *jinja; /* NULL: none, or one that cannot be run */
+    bool present;
+    struct err_info problem; /* of compiling */
 };
-
-/* The longest template of a released model has some 20 KB. */
-#define MAX_SOURCE_BYTES (1024 * 1024)
 
 struct chat_template *chat_template_create(const char *source, size_t n_bytes)
 {
     struct chat_template *t = mem_zalloc(1, sizeof *t);
-    if (!source || n_bytes == 0)
-        t->kind = TEMPLATE_NONE;
-    else if (n_bytes <= MAX_SOURCE_BYTES && chatml_matches(source, n_bytes, &t->wants_bos))
-        t->kind = TEMPLATE_CHATML;
-    else
-        t->kind = TEMPLATE_UNSUPPORTED;
+    t->present = source && n_bytes > 0;
+    if (t->present && jinja_compile(source, n_bytes, &t->jinja, &t->problem))
+        t->jinja = NULL; /* the problem is told when it matters */
     return t;
 }
 
 void chat_template_destroy(struct chat_template *t)
 {
+    if (!t)
+        return;
+    jinja_destroy(t->jinja);
     free(t);
 }
 
 const char *chat_template_name(const struct chat_template *t)
 {
-    static const char *const names[] = {
-        [TEMPLATE_NONE] = "none",
-        [TEMPLATE_UNSUPPORTED] = "unsupported",
-        [TEMPLATE_CHATML] = "chatml",
-    };
-    return names[t->kind];
+    return !t->present ? "none" : t->jinja ? "jinja" : "unsupported";
 }
 
-bool chat_template_wants_bos(const struct chat_template *t)
+const char *chat_template_problem(const struct chat_template *t)
 {
-    return t->kind == TEMPLATE_CHATML && t->wants_bos;
+    return t->present && !t->jinja ? t->problem.text : NULL;
 }
 
-/* ---- prompts ---- */
-
-void chat_prompt_deinit(struct chat_prompt *p)
+/* {"bos_token": ..., "eos_token": ...}; NULL without memory. */
+static json_t *own_vars(const struct chat_input *in)
 {
-    buf_deinit(&p->text);
-    free(p->spans);
-    *p = (struct chat_prompt){0};
+    json_t *own = json_object();
+    if (in->bos)
+        json_object_set_new(own, "bos_token", json_string(in->bos));
+    if (in->eos)
+        json_object_set_new(own, "eos_token", json_string(in->eos));
+    return own;
 }
 
-/* Append a run; one of the same trust as the last becomes part of it. */
-static void add_run(struct chat_prompt *p, const char *s, size_t n, bool trusted)
+static json_t *other_vars(const struct chat_input *in)
 {
-    if (n == 0)
-        return;
-    size_t begin = p->text.len;
-    buf_add(&p->text, s, n);
-    if (p->n_spans > 0 && p->spans[p->n_spans - 1].trusted == (int)trusted) {
-        p->spans[p->n_spans - 1].end = p->text.len;
-        return;
-    }
-    if (p->n_spans == p->cap_spans) {
-        p->cap_spans = p->cap_spans ? 2 * p->cap_spans : 16;
-        p->spans = mem_realloc(p->spans, p->cap_spans * sizeof *p->spans);
-    }
-    p->spans[p->n_spans++] = (struct chat_span){begin, p->text.len, trusted};
-}
-
-static void add_trusted(struct chat_prompt *p, const char *s)
-{
-    add_run(p, s, strlen(s), true);
-}
-
-/* ---- ChatML ---- */
-
-/* The role as a constant of ours, which is why it may stand in a trusted run; NULL if unknown. */
-static const char *chatml_role(const struct chat_message *m)
-{
-    static const char *const roles[] = {"system", "user", "assistant", "tool"};
-    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
-        if (strlen(roles[i]) == m->role_len && memcmp(roles[i], m->role, m->role_len) == 0)
-            return roles[i];
-    return NULL;
-}
-
-static enum err render_chatml(const struct chat_message *messages,
-                              size_t n_messages,
-                              struct chat_prompt *out,
-                              struct err_info *e)
-{
-    for (size_t i = 0; i < n_messages; i++) {
-        const struct chat_message *m = &messages[i];
-        const char *role = chatml_role(m);
-        if (!role) {
-            char field[48];
-            snprintf(field, sizeof field, "messages[%zu].role", i);
-            return err_set_field(e,
-                                 ERR_INVALID,
-                                 field,
-                                 "'%.*s' is none of system, user, assistant, tool",
-                                 (int)(m->role_len < 40 ? m->role_len : 40),
-                                 m->role);
-        }
-        add_trusted(out, "<|im_start|>");
-        add_trusted(out, role);
-        add_trusted(out, "\n");
-        add_run(out, m->content, m->content_len, false);
-        add_trusted(out, "<|im_end|>\n");
-    }
-    add_trusted(out, "<|im_start|>assistant\n");
-    return OK;
+    json_t *o = json_object();
+    json_object_set(o, "messages", (json_t *)in->messages); /* one more reference, no change */
+    json_object_set_new(o, "add_generation_prompt", json_boolean(in->add_generation_prompt));
+    return o;
 }
 
 enum err chat_render(const struct chat_template *t,
-                     const struct chat_message *messages,
-                     size_t n_messages,
-                     struct chat_prompt *out,
+                     const struct chat_input *in,
+                     struct jinja_text *out,
                      struct err_info *e)
 {
-    switch (t->kind) {
-    case TEMPLATE_NONE:
+    struct err_info failure = {0};
+    if (!t->present)
         return err_set(e,
                        ERR_UNSUPPORTED,
                        "the model has no chat template; use the completions route with a prompt");
-    case TEMPLATE_UNSUPPORTED:
+    if (!t->jinja)
         return err_set(e,
                        ERR_UNSUPPORTED,
-                       "the model's chat template is not plain ChatML, the only one that Weir "
-                       "renders; use the completions route with a prompt");
-    case TEMPLATE_CHATML:
-        return render_chatml(messages, n_messages, out, e);
-    }
-    return err_set(e, ERR_INTERNAL, "chat template of kind %d", (int)t->kind);
+                       "the model's chat template cannot be run (%.200s); use the completions "
+                       "route with a prompt",
+                       t->problem.text);
+    json_t *own = own_vars(in), *more = other_vars(in);
+    const struct jinja_input input = {own, in->vars, more, in->now};
+    enum err err = own && more ? jinja_render(t->jinja, &input, NULL, out, &failure)
+                               : err_set(&failure, ERR_NOMEM, "no memory for variables");
+    json_decref(own);
+    json_decref(more);
+    return err ? err_set(e, err, "the chat template, %.300s", failure.text) : OK;
 }

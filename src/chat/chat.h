@@ -1,60 +1,47 @@
 /* Messages to prompt text, by the model's own template.
  *
+ * A template is Jinja (chat/jinja). It sees `messages`, `add_generation_prompt`, the variables that
+ * the request gives, and the texts of the model's BOS and EOS tokens.
+ *
  * Thread: a struct chat_template is immutable; any thread may render. */
 #ifndef WEIR_CHAT_CHAT_H
 #define WEIR_CHAT_CHAT_H
 
-#include "base/buf.h"
 #include "base/err.h"
+#include "chat/jinja/jinja.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* One turn. Texts are views of the caller's memory, valid UTF-8. */
-struct chat_message {
-    const char *role;
-    size_t role_len;
-    const char *content;
-    size_t content_len;
-};
-
-/* A run of the rendered prompt. Trusted runs come from the template, the others from messages:
- * only trusted runs may hold control tokens. */
-struct chat_span {
-    size_t begin, end; /* bytes of chat_prompt.text */
-    int trusted;
-};
-
-/* A rendered prompt. Zero-initialise; chat_prompt_deinit frees. */
-struct chat_prompt {
-    struct buf text;
-    struct chat_span *spans; /* in order, covering text */
-    size_t n_spans;
-    size_t cap_spans;
-};
-void chat_prompt_deinit(struct chat_prompt *p);
-
 struct chat_template;
 
-/* Recognise the template in `source` (the GGUF's tokenizer.chat_template; NULL or empty: the model
- * has none). Always yields a template; one that Weir cannot run makes chat_render fail with
- * ERR_UNSUPPORTED and says so. */
+/* Compile the template in `source` (the GGUF's tokenizer.chat_template; NULL or empty: the model
+ * has none). Always yields a template; with one that cannot be run chat_render fails and says so.
+ */
 struct chat_template *chat_template_create(const char *source, size_t n_bytes);
 void chat_template_destroy(struct chat_template *t);
 
-/* Short name for logs: "chatml", "unsupported", "none". */
+/* Short name for logs: "jinja", "unsupported", "none". */
 const char *chat_template_name(const struct chat_template *t);
 
-/* The template begins with the BOS token, which is not part of the rendered text: the prompt starts
- * with it even where tokenizer_adds_bos says no. */
-bool chat_template_wants_bos(const struct chat_template *t);
+/* Why it cannot be run, as one line; NULL if it can or there is none. */
+const char *chat_template_problem(const struct chat_template *t);
 
-/* Render the messages and open the assistant's turn.
- * Errors: ERR_UNSUPPORTED (template), ERR_INVALID (a role the template does not know). */
+/* What a prompt is made of. */
+struct chat_input {
+    const struct json_t *messages; /* array of objects; their text is input */
+    const struct json_t *vars; /* object or NULL: further variables, also input. They come before
+                                  what else is here, so they may say add_generation_prompt */
+    bool add_generation_prompt;
+    const char *bos, *eos; /* texts of the tokens, or NULL */
+    const struct tm *now;  /* NULL: the local time */
+};
+
+/* Render into *out (zeroed): only its trusted spans may hold control tokens.
+ * Errors: ERR_UNSUPPORTED (no template, or none that can be run); those of jinja_render. */
 enum err chat_render(const struct chat_template *t,
-                     const struct chat_message *messages,
-                     size_t n_messages,
-                     struct chat_prompt *out,
+                     const struct chat_input *in,
+                     struct jinja_text *out,
                      struct err_info *e) WEIR_MUST_USE;
 
 #endif

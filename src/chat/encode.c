@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,30 +16,73 @@ static void put_bos(token_id bos, size_t first, struct token_list *ids)
     ids->ids[first] = bos;
 }
 
+const char *chat_token_text(const struct tokenizer *tok, token_id id, struct buf *out)
+{
+    if (id == TOKEN_NONE)
+        return NULL;
+    tokenizer_decode(tok, &id, 1, true, out);
+    return buf_cstr(out);
+}
+
+static enum err encode_text(const struct tokenizer *tok,
+                            const struct jinja_text *text,
+                            struct token_list *ids,
+                            struct err_info *e)
+{
+    struct text_piece *pieces = mem_zalloc(text->n_spans, sizeof *pieces);
+    for (size_t i = 0; i < text->n_spans; i++) {
+        const struct jinja_span *s = &text->spans[i];
+        pieces[i] = (struct text_piece){text->text.data + s->begin, s->end - s->begin, s->trusted};
+    }
+    enum err err = tokenizer_encode(tok, pieces, text->n_spans, ids, e);
+    free(pieces);
+    return err;
+}
+
 enum err chat_encode(const struct chat_template *tmpl,
                      const struct tokenizer *tok,
-                     const struct chat_message *messages,
-                     size_t n_messages,
+                     const struct json_t *messages,
+                     const struct json_t *vars,
+                     bool add_generation_prompt,
                      struct token_list *ids,
                      struct err_info *e)
 {
-    struct chat_prompt prompt = {0};
-    struct text_piece *pieces = NULL;
+    struct jinja_text text = {0};
+    struct buf bos = {0}, eos = {0};
+    struct chat_input in = {.messages = messages,
+                            .vars = vars,
+                            .add_generation_prompt = add_generation_prompt,
+                            .bos = chat_token_text(tok, tokenizer_bos(tok), &bos),
+                            .eos = chat_token_text(tok, tokenizer_eos(tok), &eos)};
     size_t first = ids->n;
-    enum err err = chat_render(tmpl, messages, n_messages, &prompt, e);
-    if (err)
-        goto out;
-    pieces = mem_zalloc(prompt.n_spans, sizeof *pieces);
-    for (size_t i = 0; i < prompt.n_spans; i++) {
-        const struct chat_span *s = &prompt.spans[i];
-        pieces[i] =
-            (struct text_piece){prompt.text.data + s->begin, s->end - s->begin, s->trusted != 0};
-    }
-    err = tokenizer_encode(tok, pieces, prompt.n_spans, ids, e);
-    if (!err && (tokenizer_adds_bos(tok) || chat_template_wants_bos(tmpl)))
+    enum err err;
+    if (!(err = chat_render(tmpl, &in, &text, e)) && !(err = encode_text(tok, &text, ids, e)) &&
+        tokenizer_adds_bos(tok))
         put_bos(tokenizer_bos(tok), first, ids);
-out:
-    free(pieces);
-    chat_prompt_deinit(&prompt);
+    jinja_text_deinit(&text);
+    buf_deinit(&bos);
+    buf_deinit(&eos);
+    return err;
+}
+
+enum err chat_encode_plain(const struct chat_template *tmpl,
+                           const struct tokenizer *tok,
+                           const struct chat_message *messages,
+                           size_t n_messages,
+                           struct token_list *ids,
+                           struct err_info *e)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < n_messages; i++) {
+        const struct chat_message *m = &messages[i];
+        json_t *one = json_object();
+        json_object_set_new(one, "role", json_stringn(m->role, m->role_len));
+        json_object_set_new(one, "content", json_stringn(m->content, m->content_len));
+        json_array_append_new(all, one);
+    }
+    enum err err = json_array_size(all) == n_messages
+                       ? chat_encode(tmpl, tok, all, NULL, true, ids, e)
+                       : err_set(e, ERR_NOMEM, "no memory for %zu messages", n_messages);
+    json_decref(all);
     return err;
 }

@@ -6,13 +6,35 @@
 #include "chat/chat.h"
 #include "tokenizer/tokenizer.h"
 
-/* Render, and append the ids to *ids; BOS first where the model or the template wants one. Any
- * thread. Errors: those of chat_render and tokenizer_encode. */
+/* Render, and append the ids to *ids; BOS first where the model wants one and the template wrote
+ * none. Any thread. The texts of the tokens come from `tok`. Errors: those of chat_render and
+ * tokenizer_encode. */
 enum err chat_encode(const struct chat_template *tmpl,
                      const struct tokenizer *tok,
-                     const struct chat_message *messages,
-                     size_t n_messages,
+                     const struct json_t *messages,
+                     const struct json_t *vars,
+                     bool add_generation_prompt,
                      struct token_list *ids,
                      struct err_info *e) WEIR_MUST_USE;
+
+/* One turn, for callers without JSON. Texts are views of the caller's memory, valid UTF-8. */
+struct chat_message {
+    const char *role;
+    size_t role_len;
+    const char *content;
+    size_t content_len;
+};
+
+/* The same for plain turns, with the assistant's opened. */
+enum err chat_encode_plain(const struct chat_template *tmpl,
+                           const struct tokenizer *tok,
+                           const struct chat_message *messages,
+                           size_t n_messages,
+                           struct token_list *ids,
+                           struct err_info *e) WEIR_MUST_USE;
+
+/* The text of a token that stands in templates as bos_token or eos_token: appended to *out, which
+ * is returned NUL-terminated; NULL if there is no such token. */
+const char *chat_token_text(const struct tokenizer *tok, token_id id, struct buf *out);
 
 #endif

@@ -13,6 +13,7 @@ static const struct {
     {"run", cmd_run, "one answer, or an interactive chat"},
     {"bench", cmd_bench, "measure prefill and decode beside the machine's own limits"},
     {"tokenize", cmd_tokenize, "text to token ids and back"},
+    {"render", cmd_render, "a chat template with its variables, as text"},
     {"logits", cmd_logits, "logits of a prompt's positions, for comparing engines"},
     {"inspect", cmd_inspect, "what a GGUF file holds"},
     {"quantize", cmd_quantize, "make a GGUF file smaller: Q8_0, Q6_K, Q5_K_M, Q4_K_M, Q4_0"},

@@ -134,7 +134,7 @@ static enum err encode_prompt(struct session *s, struct token_list *ids, struct 
 {
     const struct chat_message *last = &s->messages[s->n_messages - 1];
     if (!s->o->raw)
-        return chat_encode(s->template, s->tokenizer, s->messages, s->n_messages, ids, e);
+        return chat_encode_plain(s->template, s->tokenizer, s->messages, s->n_messages, ids, e);
     if (tokenizer_adds_bos(s->tokenizer) && tokenizer_bos(s->tokenizer) != TOKEN_NONE)
         token_list_add(ids, tokenizer_bos(s->tokenizer));
     struct text_piece piece = {last->content, last->content_len, false};

@@ -174,6 +174,9 @@ static enum err load(struct server *s, struct err_info *e)
              engine_n_ctx(eng),
              (unsigned long long)st.kv.total * st.kv_block_tokens,
              chat_template_name(s->template));
+    if (chat_template_problem(s->template))
+        log_warn("the chat template cannot be run, so the chat route will refuse: %s",
+                 chat_template_problem(s->template));
     return OK;
 }
 

@@ -11,7 +11,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WEIR = os.environ.get("WEIR_BIN", str(ROOT / "build/weir"))
 NANO = str(ROOT / "models/weir-nano.gguf")
-COMMANDS = ["serve", "run", "bench", "tokenize", "logits", "inspect", "quantize", "cache"]
+COMMANDS = ["serve", "run", "bench", "tokenize", "render", "logits", "inspect", "quantize", "cache"]
 
 
 def weir(*args, data=None, env=None):

@@ -169,6 +169,31 @@ static void test_chat_messages(void **state)
                      "null},{\"role\":\"user\",\"content\":\"\"}],\"max_tokens\":1}"));
 }
 
+/* Variables of the template: here one that it knows, and one that it does not. */
+static void test_template_variables(void **state)
+{
+    (void)state;
+    json_t *open = post(CHAT, "{" QUESTION ",\"max_tokens\":1}");
+    json_t *closed = post(CHAT, "{" QUESTION ",\"max_tokens\":1,\"add_generation_prompt\":false}");
+    json_t *kwargs = post(CHAT,
+                          "{" QUESTION ",\"max_tokens\":1,\"documents\":[{\"text\":\"x\"}],"
+                          "\"chat_template_kwargs\":{\"add_generation_prompt\":false,"
+                          "\"enable_thinking\":false}}");
+    int64_t n = int_at(closed, "usage.prompt_tokens");
+    assert_true(int_at(open, "usage.prompt_tokens") > n);
+    assert_int_equal(int_at(kwargs, "usage.prompt_tokens"), n);
+    json_decref(open);
+    json_decref(closed);
+    json_decref(kwargs);
+    /* calls of tools are the template's business; the built-in one passes over them */
+    json_decref(post(CHAT,
+                     "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":"
+                     "\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"a\",\"type\":"
+                     "\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]},"
+                     "{\"role\":\"tool\",\"tool_call_id\":\"a\",\"content\":\"1\"}],"
+                     "\"max_tokens\":1}"));
+}
+
 /* A user who writes control tokens gets plain text: more tokens than the one. */
 static void test_user_text_is_no_control(void **state)
 {
@@ -382,6 +407,24 @@ static void test_errors(void **state)
          "messages[0].content",
          NULL},
         {CHAT, "{" QUESTION ",\"tools\":[{\"type\":\"function\"}]}", 400, "tools", NULL},
+        {CHAT, "{" QUESTION ",\"chat_template_kwargs\":[1]}", 400, "chat_template_kwargs", NULL},
+        {CHAT,
+         "{" QUESTION ",\"chat_template_kwargs\":{\"messages\":[]}}",
+         400,
+         "chat_template_kwargs",
+         NULL},
+        {CHAT,
+         "{" QUESTION ",\"documents\":[],\"chat_template_kwargs\":{\"documents\":[]}}",
+         400,
+         "chat_template_kwargs",
+         NULL},
+        {CHAT,
+         "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":1}]}",
+         400,
+         "messages[0].tool_calls",
+         NULL},
+        {CHAT, "{" QUESTION ",\"documents\":[1]}", 400, "documents", NULL},
+        {CHAT, "{" QUESTION ",\"add_generation_prompt\":1}", 400, "add_generation_prompt", NULL},
         {CHAT, "{" QUESTION ",\"tool_choice\":\"required\"}", 400, "tool_choice", NULL},
         {CHAT, "{" QUESTION ",\"modalities\":[\"text\",\"audio\"]}", 400, "modalities", NULL},
         {CHAT, "{" QUESTION ",\"top_logprobs\":2}", 400, "top_logprobs", NULL},
@@ -491,6 +534,7 @@ int main(void)
         cmocka_unit_test(test_completion_stream_is_whole),
         cmocka_unit_test(test_chat),
         cmocka_unit_test(test_chat_messages),
+        cmocka_unit_test(test_template_variables),
         cmocka_unit_test(test_user_text_is_no_control),
         cmocka_unit_test(test_choices_and_seeds),
         cmocka_unit_test(test_prompt_forms),

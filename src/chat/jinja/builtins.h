@@ -1,0 +1,76 @@
+/* Filters, tests, methods and global functions: C functions with the names of their parameters.
+ *
+ * A function gets its arguments in the order of `params`, J_MISSING where one was not given; one
+ * that takes any number gets them as they came. `self` is the operand of a filter or test and the
+ * object of a method. */
+#ifndef WEIR_CHAT_JINJA_BUILTINS_H
+#define WEIR_CHAT_JINJA_BUILTINS_H
+
+#include "chat/jinja/value.h"
+
+struct jkeyword {
+    const struct jstr *name;
+    struct jval value;
+};
+
+struct jargs {
+    const struct jval *items;
+    size_t n;
+    const struct jkeyword *keywords;
+    size_t n_keywords;
+};
+
+#define JMAX_PARAMS 6
+
+struct jbuiltin {
+    const char *name;
+    const char *params; /* "width first blank"; begins with '/' if keywords are refused */
+    int n_required;
+    struct jval (*fn)(struct jrun *r, struct jval self, const struct jval *a); /* [JMAX_PARAMS] */
+    struct jval (*any)(struct jrun *r, struct jval self, const struct jargs *args);
+};
+
+const struct jbuiltin *jfilter_find(const struct jstr *name); /* NULL: none */
+const struct jbuiltin *jtest_find(const struct jstr *name);
+const struct jbuiltin *jfunction_find(const struct jstr *name);
+/* The method or attribute `name` of v's type; *plain is set for attributes that are values. */
+const struct jbuiltin *jmethod_find(struct jval v, const struct jstr *name);
+
+struct jval jbuiltin_call(struct jrun *r,
+                          const struct jbuiltin *b,
+                          struct jval self,
+                          const struct jargs *args);
+
+/* ---- what several of them share (arguments.c) ---- */
+
+int64_t jarg_int(struct jrun *r, struct jval v, int64_t missing);
+bool jarg_bool(struct jrun *r, struct jval v, bool missing);
+const struct jstr *jarg_str(struct jrun *r, struct jval v); /* fails if it is not one */
+struct jval jcall_filter(struct jrun *r, struct jval name, struct jval v, const struct jargs *args);
+bool jcall_test(struct jrun *r, struct jval name, struct jval v, const struct jargs *args);
+
+/* ---- parts of the tables, by file; each ends with a NULL name ---- */
+
+extern const struct jbuiltin jfilters_text[], jfilters_list[];
+extern const struct jbuiltin jmethods_str[];
+
+/* ---- operations ---- */
+
+struct jval jval_attr(struct jrun *r, struct jval v, const struct jstr *name); /* v.name */
+struct jval jval_item(struct jrun *r, struct jval v, struct jval index);       /* v[index] */
+struct jval jval_modulo(struct jrun *r, struct jval a, struct jval b);
+struct jval jval_slice(struct jrun *r, struct jval v, const struct jval bounds[3]);
+struct jval jval_add(struct jrun *r, struct jval a, struct jval b);  /* strings and lists */
+struct jval jval_plus(struct jrun *r, struct jval a, struct jval b); /* anything */
+struct jval jval_call(struct jrun *r, struct jval callee, const struct jargs *args);
+const struct jstr *jstr_escape(struct jrun *r, const struct jstr *s); /* HTML */
+/* template % values, as Python's str % (percent.c) */
+struct jval jval_percent(struct jrun *r, const struct jstr *format, struct jval values);
+/* format.format(...) (format.c) */
+struct jval jval_format(struct jrun *r, const struct jstr *format, const struct jargs *args);
+/* One value by a format spec: "08.3f"; the empty one is str(). */
+void jval_format_spec(struct jsb *b, struct jval v, const char *spec, size_t n);
+/* json.dumps (tojson.c). */
+struct jval jval_tojson(struct jrun *r, struct jval v, const struct jval *a);
+
+#endif

@@ -1,0 +1,229 @@
+/* One value by a format spec: [[fill]align][sign][#][0][width][,][.precision][type]. */
+#include "chat/jinja/spec.h"
+
+#include "chat/jinja/strings.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_WIDTH 1000000
+
+/* Digits at *at; -1 if there are none. */
+static int64_t read_number(struct jrun *r, const char **at, const char *end)
+{
+    int64_t n = -1;
+    for (; *at < end && **at >= '0' && **at <= '9'; ++*at) {
+        n = (n < 0 ? 0 : n) * 10 + (**at - '0');
+        if (n > MAX_WIDTH)
+            jrun_fail(r, "a width in a format is too large");
+    }
+    return n;
+}
+
+static bool is_align(char c)
+{
+    return c == '<' || c == '>' || c == '=' || c == '^';
+}
+
+struct jspec jspec_parse(struct jrun *r, const char *s, size_t n)
+{
+    struct jspec f = {.fill = ' ', .width = -1, .precision = -1};
+    const char *at = s, *end = s + n;
+    struct jstr first = jstr_empty;
+    first.data = s;
+    first.len = n;
+    size_t next = 0;
+    uint32_t c = n > 0 ? jstr_next(&first, &next) : 0;
+    if (next < n && is_align(s[next])) {
+        f.fill = c;
+        f.align = s[next];
+        at = s + next + 1;
+    } else if (n > 0 && is_align(*at)) {
+        f.align = *at++;
+    }
+    if (at < end && (*at == '+' || *at == '-' || *at == ' '))
+        f.sign = *at++;
+    if (at < end && *at == '#') {
+        f.alternate = true;
+        at++;
+    }
+    if (at < end && *at == '0') {
+        f.fill = f.align ? f.fill : '0';
+        f.align = f.align ? f.align : '=';
+        at++;
+    }
+    f.width = read_number(r, &at, end);
+    if (at < end && (*at == ',' || *at == '_'))
+        f.group = *at++;
+    if (at < end && *at == '.') {
+        at++;
+        f.precision = read_number(r, &at, end);
+        if (f.precision < 0)
+            jrun_fail(r, "Format specifier missing precision");
+    }
+    if (at < end)
+        f.type = *at++;
+    if (at < end)
+        jrun_fail(r, "Invalid format specifier");
+    return f;
+}
+
+/* `digits` of a number, with a separator every `every` digits before the point. */
+static void put_grouped(struct jsb *b, const char *digits, char group, size_t every, bool trusted)
+{
+    size_t whole = strcspn(digits, ".e%inf");
+    if (every == 4)
+        whole = strlen(digits);
+    for (size_t i = 0; i < whole; i++) {
+        if (i > 0 && group && (whole - i) % every == 0)
+            jsb_add(b, &group, 1, trusted);
+        jsb_add(b, digits + i, 1, trusted);
+    }
+    jsb_add(b, digits + whole, strlen(digits + whole), trusted);
+}
+
+void jspec_put_number(struct jsb *b,
+                      const struct jspec *f,
+                      const char *sign,
+                      const char *prefix,
+                      const char *digits,
+                      bool trusted)
+{
+    struct jrun *r = b->r;
+    struct jsb head = JSB(r), body = JSB(r), all = JSB(r);
+    bool radix = f->type == 'x' || f->type == 'X' || f->type == 'b' || f->type == 'o';
+    jsb_add(&head, sign, strlen(sign), trusted);
+    jsb_add(&head, prefix, strlen(prefix), trusted);
+    put_grouped(&body, digits, f->group, radix ? 4 : 3, trusted);
+    const struct jstr *front = jsb_done(&head), *rest = jsb_done(&body);
+    if (f->align == '=') {
+        jsb_str(&all, front);
+        jsb_str(&all, jstr_pad(r, rest, f->width - (int64_t)front->n_chars, f->fill, '>'));
+    } else {
+        jsb_str(&all, front);
+        jsb_str(&all, rest);
+    }
+    const struct jstr *s = jsb_done(&all);
+    jspec_put_padded(b, f, s, '>');
+}
+
+void jspec_put_padded(struct jsb *b, const struct jspec *f, const struct jstr *s, char align)
+{
+    align = f->align ? f->align : align;
+    int64_t n = f->width - (int64_t)s->n_chars;
+    if (align == '^' && n > 0) { /* here the odd one goes behind, unlike in str.center */
+        s = jstr_pad(b->r, s, (int64_t)s->n_chars + n / 2, f->fill, '>');
+        align = '<';
+    }
+    jsb_str(b, jstr_pad(b->r, s, f->width, f->fill, align == '=' ? '>' : align));
+}
+
+static const char *sign_of(bool minus, char sign)
+{
+    return minus ? "-" : sign == '+' ? "+" : sign == ' ' ? " " : "";
+}
+
+void jspec_put_int(struct jsb *b, const struct jspec *f, int64_t i, bool trusted)
+{
+    char digits[72];
+    uint64_t m = i < 0 ? 0 - (uint64_t)i : (uint64_t)i;
+    const char *prefix = "";
+    if (f->type == 'x' || f->type == 'X') {
+        snprintf(digits, sizeof digits, f->type == 'x' ? "%llx" : "%llX", (unsigned long long)m);
+        prefix = f->alternate ? (f->type == 'x' ? "0x" : "0X") : "";
+    } else if (f->type == 'o') {
+        snprintf(digits, sizeof digits, "%llo", (unsigned long long)m);
+        prefix = f->alternate ? "0o" : "";
+    } else if (f->type == 'b') {
+        size_t n = 0;
+        for (int bit = m ? 63 - __builtin_clzll(m) : 0; bit >= 0; bit--)
+            digits[n++] = (m >> bit & 1) ? '1' : '0';
+        digits[n] = '\0';
+        prefix = f->alternate ? "0b" : "";
+    } else {
+        snprintf(digits, sizeof digits, "%llu", (unsigned long long)m);
+    }
+    jspec_put_number(b, f, sign_of(i < 0, f->sign), prefix, digits, trusted);
+}
+
+/* "1.50e+10" and so on; a point without digits behind it stays with '#'. */
+void jspec_put_float(struct jsb *b, const struct jspec *f, double v, bool trusted)
+{
+    char type = f->type ? f->type : 'r';
+    int precision = f->precision < 0 ? 6 : (int)(f->precision > 400 ? 400 : f->precision);
+    bool percent = type == '%', upper = type == 'F' || type == 'E' || type == 'G';
+    char *digits = jrun_alloc(b->r, 1024);
+    double m = fabs(percent ? v * 100.0 : v);
+    if (!isfinite(v))
+        snprintf(digits, 1024, "%s", isnan(v) ? (upper ? "NAN" : "nan") : upper ? "INF" : "inf");
+    else if (type == 'e' || type == 'E')
+        snprintf(digits, 1024, upper ? "%.*E" : "%.*e", precision, m);
+    else if (type == 'f' || type == 'F' || percent)
+        snprintf(digits, 1024, "%.*f", precision, m);
+    else if (type != 'r')
+        snprintf(digits,
+                 1024,
+                 f->alternate ? (upper ? "%#.*G" : "%#.*g") : (upper ? "%.*G" : "%.*g"),
+                 precision,
+                 m);
+    else if (f->precision < 0)
+        jfloat_repr(m, digits);
+    else
+        snprintf(digits, 1024, "%.*g", precision, m);
+    const char *tail = percent ? "%" : "";
+    if (type == 'r' && f->precision >= 0 && isfinite(v) && !strpbrk(digits, ".e"))
+        tail = ".0";
+    memcpy(digits + strlen(digits), tail, strlen(tail) + 1); /* of 1024 at most 720 are used */
+    bool minus = signbit(v) && !isnan(v);
+    jspec_put_number(b, f, sign_of(minus, f->sign), "", digits, trusted);
+}
+
+static _Noreturn void fail_type(struct jrun *r, char type, struct jval v)
+{
+    jrun_fail(r, "Unknown format code '%c' for object of type '%s'", type, jval_type(v));
+}
+
+static void put_str(struct jsb *b, const struct jspec *f, const struct jstr *s)
+{
+    if (f->precision >= 0)
+        s = jstr_sub(b->r, s, 0, jstr_byte_at(s, (size_t)f->precision));
+    jspec_put_padded(b, f, s, '<');
+}
+
+void jval_format_spec(struct jsb *b, struct jval v, const char *spec, size_t n)
+{
+    struct jrun *r = b->r;
+    if (n == 0) {
+        jval_print(b, v);
+        return;
+    }
+    struct jspec f = jspec_parse(r, spec, n);
+    if (v.kind == J_STR) {
+        if ((f.type && f.type != 's') || f.sign || f.align == '=')
+            fail_type(r, f.type ? f.type : '=', v);
+        put_str(b, &f, v.s);
+    } else if (v.kind == J_FLOAT) {
+        if (f.type && !strchr("eEfFgGn%", f.type))
+            fail_type(r, f.type, v);
+        jspec_put_float(b, &f, v.f, !v.input);
+    } else if (jval_is_int(v)) {
+        int64_t i = jval_as_int(v);
+        if (f.type && strchr("eEfFgG%", f.type)) {
+            jspec_put_float(b, &f, (double)i, !v.input);
+        } else if (f.type == 'c') {
+            if (i < 0 || i > 0x10FFFF || (i >= 0xD800 && i < 0xE000))
+                jrun_fail(r, "%%c arg not in range(0x110000)");
+            struct jsb one = JSB(r);
+            jsb_char(&one, (uint32_t)i, !v.input);
+            jspec_put_padded(b, &f, jsb_done(&one), '>');
+        } else {
+            if (f.type && !strchr("bdoxXn", f.type))
+                fail_type(r, f.type, v);
+            jspec_put_int(b, &f, i, !v.input);
+        }
+    } else {
+        jrun_fail(r, "unsupported format string passed to %s.__format__", jval_type(v));
+    }
+}

@@ -1,0 +1,28 @@
+/* How a value is written: what format specs and the conversions of % share. */
+#ifndef WEIR_CHAT_JINJA_SPEC_H
+#define WEIR_CHAT_JINJA_SPEC_H
+
+#include "chat/jinja/builtins.h"
+
+struct jspec {
+    uint32_t fill;
+    char align; /* '<' '>' '=' '^', 0: the type's own */
+    char sign;  /* '+' '-' ' ', 0 */
+    char group; /* ',' '_', 0 */
+    char type;  /* 0: none */
+    bool alternate;
+    int64_t width, precision; /* -1: none */
+};
+
+struct jspec jspec_parse(struct jrun *r, const char *s, size_t n);
+void jspec_put_padded(struct jsb *b, const struct jspec *f, const struct jstr *s, char align);
+void jspec_put_number(struct jsb *b,
+                      const struct jspec *f,
+                      const char *sign,
+                      const char *prefix,
+                      const char *digits,
+                      bool trusted);
+void jspec_put_int(struct jsb *b, const struct jspec *f, int64_t i, bool trusted);
+void jspec_put_float(struct jsb *b, const struct jspec *f, double v, bool trusted);
+
+#endif

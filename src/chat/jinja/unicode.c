@@ -1,0 +1,214 @@
+#include "chat/jinja/unicode.h"
+
+#include <utf8proc.h>
+
+static utf8proc_category_t category(uint32_t c)
+{
+    return utf8proc_category((utf8proc_int32_t)c);
+}
+
+bool juni_printable(uint32_t c)
+{
+    if (c < 0x7f)
+        return c >= 0x20;
+    switch (category(c)) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+    case UTF8PROC_CATEGORY_ZS:
+        return false;
+    default:
+        return true;
+    }
+}
+
+bool juni_space(uint32_t c)
+{
+    return (c >= 9 && c <= 13) || (c >= 28 && c <= 32) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
+           c == 0x205F || c == 0x3000;
+}
+
+bool juni_linebreak(uint32_t c)
+{
+    return (c >= 10 && c <= 13) || (c >= 28 && c <= 30) || c == 0x85 || c == 0x2028 || c == 0x2029;
+}
+
+bool juni_alpha(uint32_t c)
+{
+    if (c < 0x80)
+        return (c | 32) >= 'a' && (c | 32) <= 'z';
+    utf8proc_category_t cat = category(c);
+    return cat >= UTF8PROC_CATEGORY_LU && cat <= UTF8PROC_CATEGORY_LO;
+}
+
+bool juni_decimal(uint32_t c)
+{
+    return c < 0x80 ? c >= '0' && c <= '9' : category(c) == UTF8PROC_CATEGORY_ND;
+}
+
+/* Digits that are no decimals: superscripts, subscripts, circled and such. */
+bool juni_digit(uint32_t c)
+{
+    static const uint32_t ranges[][2] = {
+        {0xB2, 0xB3},       {0xB9, 0xB9},       {0x1369, 0x1371},   {0x19DA, 0x19DA},
+        {0x2070, 0x2070},   {0x2074, 0x2079},   {0x2080, 0x2089},   {0x2460, 0x2468},
+        {0x2474, 0x247C},   {0x2488, 0x2490},   {0x24EA, 0x24EA},   {0x24F5, 0x24FD},
+        {0x24FF, 0x24FF},   {0x2776, 0x277E},   {0x2780, 0x2788},   {0x278A, 0x2792},
+        {0x10A40, 0x10A43}, {0x10E60, 0x10E68}, {0x11052, 0x1105A}, {0x1F100, 0x1F10A}};
+    if (juni_decimal(c))
+        return true;
+    for (size_t i = 0; c >= 0x80 && i < sizeof ranges / sizeof ranges[0]; i++)
+        if (c >= ranges[i][0] && c <= ranges[i][1])
+            return true;
+    return false;
+}
+
+/* Numbers of CJK are letters by category. */
+bool juni_numeric(uint32_t c)
+{
+    static const uint32_t cjk[] = {0x3007, 0x4E00, 0x4E03, 0x4E07, 0x4E09, 0x4E5D, 0x4E8C, 0x4E94,
+                                   0x5104, 0x5146, 0x516B, 0x516D, 0x5341, 0x5343, 0x56DB, 0x767E,
+                                   0x842C, 0x96F6, 0x842C, 0x58F9, 0x8CB3, 0x53C1, 0x8086, 0x4F0D,
+                                   0x9678, 0x67D2, 0x634C, 0x7396, 0x62FE, 0x4F70, 0x4EDF};
+    utf8proc_category_t cat = category(c);
+    if (cat == UTF8PROC_CATEGORY_ND || cat == UTF8PROC_CATEGORY_NL || cat == UTF8PROC_CATEGORY_NO)
+        return true;
+    for (size_t i = 0; i < sizeof cjk / sizeof cjk[0]; i++)
+        if (c == cjk[i])
+            return true;
+    return false;
+}
+
+bool juni_alnum(uint32_t c)
+{
+    return juni_alpha(c) || juni_numeric(c);
+}
+
+/* Letters by category, and those that only have the property. */
+bool juni_upper(uint32_t c)
+{
+    return c < 0x80 ? c >= 'A' && c <= 'Z'
+                    : category(c) == UTF8PROC_CATEGORY_LU || (c >= 0x2160 && c <= 0x216F) ||
+                          (c >= 0x24B6 && c <= 0x24CF) || (c >= 0x1F130 && c <= 0x1F149) ||
+                          (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
+}
+
+bool juni_lower(uint32_t c)
+{
+    return c < 0x80
+               ? c >= 'a' && c <= 'z'
+               : category(c) == UTF8PROC_CATEGORY_LL || c == 0xAA || c == 0xBA ||
+                     (c >= 0x2B0 && c <= 0x2B8) || (c >= 0x2C0 && c <= 0x2C1) ||
+                     (c >= 0x2E0 && c <= 0x2E4) || c == 0x345 || c == 0x37A ||
+                     (c >= 0x1D2C && c <= 0x1D6A) || c == 0x1D78 || (c >= 0x1D9B && c <= 0x1DBF) ||
+                     c == 0x2071 || c == 0x207F || (c >= 0x2090 && c <= 0x209C) ||
+                     (c >= 0x2170 && c <= 0x217F) || (c >= 0x24D0 && c <= 0x24E9);
+}
+
+bool juni_title(uint32_t c)
+{
+    return c >= 0x80 && category(c) == UTF8PROC_CATEGORY_LT;
+}
+
+bool juni_cased(uint32_t c)
+{
+    return juni_upper(c) || juni_lower(c) || juni_title(c);
+}
+
+/* ---- changing case ---- */
+
+/* The characters whose capitals, or whose small forms, are several characters. */
+static const struct special {
+    uint32_t c;
+    uint32_t upper[3], title[3], fold[3];
+} specials[] = {
+    {0xDF, {'S', 'S'}, {'S', 's'}, {'s', 's'}},
+    {0x149, {0x2BC, 'N'}, {0x2BC, 'N'}, {0x2BC, 'n'}},
+    {0x1F0, {'J', 0x30C}, {'J', 0x30C}, {'j', 0x30C}},
+    {0x390, {0x399, 0x308, 0x301}, {0x399, 0x308, 0x301}, {0x3B9, 0x308, 0x301}},
+    {0x3B0, {0x3A5, 0x308, 0x301}, {0x3A5, 0x308, 0x301}, {0x3C5, 0x308, 0x301}},
+    {0x587, {0x535, 0x552}, {0x535, 0x582}, {0x565, 0x582}},
+    {0x1E96, {'H', 0x331}, {'H', 0x331}, {'h', 0x331}},
+    {0x1E97, {'T', 0x308}, {'T', 0x308}, {'t', 0x308}},
+    {0x1E98, {'W', 0x30A}, {'W', 0x30A}, {'w', 0x30A}},
+    {0x1E99, {'Y', 0x30A}, {'Y', 0x30A}, {'y', 0x30A}},
+    {0x1E9A, {'A', 0x2BE}, {'A', 0x2BE}, {'a', 0x2BE}},
+    {0x1E9E, {0x1E9E}, {0x1E9E}, {'s', 's'}},
+    {0xFB00, {'F', 'F'}, {'F', 'f'}, {'f', 'f'}},
+    {0xFB01, {'F', 'I'}, {'F', 'i'}, {'f', 'i'}},
+    {0xFB02, {'F', 'L'}, {'F', 'l'}, {'f', 'l'}},
+    {0xFB03, {'F', 'F', 'I'}, {'F', 'f', 'i'}, {'f', 'f', 'i'}},
+    {0xFB04, {'F', 'F', 'L'}, {'F', 'f', 'l'}, {'f', 'f', 'l'}},
+    {0xFB05, {'S', 'T'}, {'S', 't'}, {'s', 't'}},
+    {0xFB06, {'S', 'T'}, {'S', 't'}, {'s', 't'}},
+};
+
+static const struct special *special_of(uint32_t c)
+{
+    for (size_t i = 0; c >= 0x80 && i < sizeof specials / sizeof specials[0]; i++)
+        if (specials[i].c == c)
+            return &specials[i];
+    return NULL;
+}
+
+/* A sigma that ends a word is written otherwise: a letter before, none behind. */
+static bool is_final_sigma(const struct jstr *s, size_t at)
+{
+    size_t before = at, after = at;
+    jstr_next(s, &after);
+    if (before == 0)
+        return false;
+    do
+        before--;
+    while (before > 0 && ((unsigned char)s->data[before] & 0xC0) == 0x80);
+    bool ends = after >= s->len;
+    return juni_cased(jstr_next(s, &before)) && (ends || !juni_cased(jstr_next(s, &after)));
+}
+
+void juni_put_case(struct jsb *b, const struct jstr *s, size_t at, enum jcase to)
+{
+    bool trusted = jstr_trusted_at(s, at);
+    size_t next = at;
+    uint32_t c = jstr_next(s, &next);
+    const struct special *x = to == JCASE_LOWER ? NULL : special_of(c);
+    if (x) {
+        const uint32_t *v = to == JCASE_UPPER ? x->upper : to == JCASE_TITLE ? x->title : x->fold;
+        for (int i = 0; i < 3 && v[i]; i++)
+            jsb_char(b, v[i], trusted);
+        return;
+    }
+    if (to == JCASE_LOWER && c == 0x3A3) {
+        jsb_char(b, is_final_sigma(s, at) ? 0x3C2 : 0x3C3, trusted);
+        return;
+    }
+    if (to != JCASE_UPPER && to != JCASE_TITLE && c == 0x130) {
+        jsb_char(b, 'i', trusted);
+        jsb_char(b, 0x307, trusted);
+        return;
+    }
+    if (to == JCASE_FOLD && (c == 0x3C2 || c == 0xB5)) {
+        jsb_char(b, c == 0xB5 ? 0x3BC : 0x3C3, trusted);
+        return;
+    }
+    utf8proc_int32_t v = (utf8proc_int32_t)c;
+    v = to == JCASE_UPPER   ? utf8proc_toupper(v)
+        : to == JCASE_TITLE ? utf8proc_totitle(v)
+                            : utf8proc_tolower(v);
+    jsb_char(b, (uint32_t)v, trusted);
+}
+
+const struct jstr *juni_to_case(struct jrun *r, const struct jstr *s, enum jcase to)
+{
+    struct jsb b = JSB(r);
+    jrun_charge(r, s->len / 64);
+    for (size_t at = 0, next = 0; at < s->len; at = next) {
+        jstr_next(s, &next);
+        juni_put_case(&b, s, at, to);
+    }
+    return jstr_as_markup(r, jsb_done(&b), s->markup);
+}
