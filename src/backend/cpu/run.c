@@ -72,7 +72,7 @@ static void step_embed(const struct cpu_backend *b, const struct step *s, uint32
     const size_t row_bytes = t->n_bytes / t->ne[1];
     assert((uint64_t)b->batch->tokens[row] < t->ne[1]);
     gguf_dequantize(t->type,
-                    t->data + (uint32_t)b->batch->tokens[row] * row_bytes,
+                    s->rows + (uint32_t)b->batch->tokens[row] * row_bytes,
                     row_of(b, s->out, row),
                     s->n);
 }
