@@ -35,6 +35,13 @@ static enum err get_f32(const struct model *m, const char *suffix, float *out, s
     return gguf_get_f32(m->gguf, key, out, e);
 }
 
+static bool has_key(const struct model *m, const char *suffix)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", m->arch, suffix);
+    return gguf_find(m->gguf, key) != NULL;
+}
+
 static enum err check_range(const struct model *m,
                             const char *what,
                             uint32_t v,
@@ -74,6 +81,13 @@ static enum err read_sizes(struct model *m, struct err_info *e)
         (err = read_u32(m, "attention.head_count", 1, MAX_HEADS, &hp->n_head, e)) ||
         (err = read_u32(m, "context_length", 1, MAX_CTX, &hp->n_ctx_train, e)))
         return err;
+    if (!has_key(m, "attention.key_length") && hp->n_embd % hp->n_head != 0)
+        return err_set(e,
+                       ERR_FORMAT,
+                       "%s.attention.head_count is %u, which does not divide embedding_length, %u",
+                       m->arch,
+                       hp->n_head,
+                       hp->n_embd);
     hp->n_head_kv = hp->n_head;
     hp->head_dim = hp->n_embd / hp->n_head;
     if ((err = read_u32(m, "attention.head_count_kv", 1, hp->n_head, &hp->n_head_kv, e)) ||
@@ -93,7 +107,7 @@ static enum err read_sizes(struct model *m, struct err_info *e)
     if (hp->n_head % hp->n_head_kv != 0)
         return err_set(e,
                        ERR_FORMAT,
-                       "%s: %u heads are not a multiple of %u KV heads",
+                       "%s.attention.head_count is %u, no multiple of head_count_kv, %u",
                        m->arch,
                        hp->n_head,
                        hp->n_head_kv);
@@ -172,7 +186,7 @@ static enum err read_floats(struct model *m, struct err_info *e)
 /* Factor by which positions shrink: "none" or "linear"; others are refused by name. */
 static enum err read_rope_scaling(const struct model *m, float *factor, struct err_info *e)
 {
-    char key[96];
+    char key[96], shown[48];
     struct gguf_str type = {"none", 4};
     *factor = 1.0f;
     snprintf(key, sizeof key, "%s.rope.scaling.type", m->arch);
@@ -184,10 +198,9 @@ static enum err read_rope_scaling(const struct model *m, float *factor, struct e
     if (!none && !linear)
         return err_set(e,
                        ERR_UNSUPPORTED,
-                       "%s is '%.*s'; none and linear are supported",
+                       "%s is '%s'; none and linear are supported",
                        key,
-                       (int)(type.len < 40 ? type.len : 40),
-                       type.data);
+                       gguf_show(type, shown, sizeof shown));
     if (linear && (err = get_f32(m, "rope.scaling.factor", factor, e)))
         return err;
     if (!(*factor > 1e-6f && *factor <= 1e6f))
