@@ -1,7 +1,6 @@
 /* From what went wrong to what the client is told: the one table, and OpenAI's shape. */
 #include "api/call.h"
 
-#include <stdio.h>
 #include <string.h>
 
 int api_status_of(enum err code)
@@ -74,24 +73,11 @@ static const char *type_of(int status)
     return status >= 500 ? "server_error" : "invalid_request_error";
 }
 
-/* A text as one line: it may quote the request, whose line ends and escapes are not ours to repeat.
- */
-static void put_line(const char *text, struct buf *out)
-{
-    char line[sizeof((struct err_info *)0)->text];
-    snprintf(line, sizeof line, "%s", text);
-    for (char *c = line; *c; c++) {
-        if ((unsigned char)*c < ' ' || *c == 127)
-            *c = ' ';
-    }
-    api_put_text(out, line, strlen(line));
-}
-
 void api_error_body(int status, const struct err_info *e, struct buf *out)
 {
     const char *code = code_of(status, e);
     buf_str(out, "{\"error\":{\"message\":");
-    put_line(e->text, out);
+    api_put_text(out, e->text, strlen(e->text));
     buf_str(out, ",\"type\":\"");
     buf_str(out, type_of(status));
     buf_str(out, "\",\"param\":");

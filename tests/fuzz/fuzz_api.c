@@ -78,13 +78,12 @@ static void check_error(enum err err, const struct err_info *e)
     json_error_t je;
     int status = api_status_of(err);
     must(e->code == err && e->text[0]);
+    for (const char *c = e->text; *c; c++)
+        must((unsigned char)*c >= ' ' && *c != 127);
     must(status >= 400 && status < 500);
     api_error_body(status, e, &out);
     json_t *v = json_loadb(out.data, out.len, 0, &je);
-    const char *text = json_string_value(json_object_get(json_object_get(v, "error"), "message"));
-    must(text != NULL);
-    for (; *text; text++)
-        must((unsigned char)*text >= ' ' && *text != 127);
+    must(v && json_is_string(json_object_get(json_object_get(v, "error"), "message")));
     json_decref(v);
     buf_deinit(&out);
 }
