@@ -49,7 +49,7 @@ static const struct argp argp = {
     .parser = parse_option,
     .args_doc = "[MODEL]",
     .doc = "Print what a GGUF file holds: its metadata, its tensors, and bytes by type. Without "
-           "MODEL, the built-in model."
+           "MODEL, the built-in model. Of a split model, name the first file."
            "\vExamples:\n"
            "  weir inspect\n"
            "  weir inspect model.gguf\n"
