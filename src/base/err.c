@@ -3,6 +3,18 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+void err_one_line(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; *c; c++) {
+        if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0) /* C1 in UTF-8 */
+            c[0] = c[1] = '?';
+        else if (*c == '\n' || *c == '\r' || *c == '\t')
+            *c = ' ';
+        else if (*c < ' ' || *c == 127)
+            *c = '?';
+    }
+}
+
 enum err err_set(struct err_info *e, enum err code, const char *fmt, ...)
 {
     if (e) {
@@ -10,6 +22,7 @@ enum err err_set(struct err_info *e, enum err code, const char *fmt, ...)
         va_start(ap, fmt);
         vsnprintf(e->text, sizeof e->text, fmt, ap);
         va_end(ap);
+        err_one_line(e->text);
         e->code = code;
         e->field[0] = '\0';
     }
@@ -23,8 +36,10 @@ enum err err_set_field(struct err_info *e, enum err code, const char *field, con
         va_start(ap, fmt);
         vsnprintf(e->text, sizeof e->text, fmt, ap);
         va_end(ap);
+        err_one_line(e->text);
         e->code = code;
         snprintf(e->field, sizeof e->field, "%s", field);
+        err_one_line(e->field);
     }
     return code;
 }

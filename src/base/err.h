@@ -33,11 +33,16 @@ struct err_info {
 #define WEIR_PRINTF(f, a) __attribute__((format(printf, f, a)))
 #define WEIR_MUST_USE __attribute__((warn_unused_result))
 
-/* Fill *e (if not NULL) and return `code`. Truncates a text that is too long. */
+/* Fill *e (if not NULL) and return `code`. Truncates a text that is too long. A text may quote a
+ * file or a request: control characters (C0, DEL, C1) become '?', so it is one line and no terminal
+ * obeys it. */
 enum err err_set(struct err_info *e, enum err code, const char *fmt, ...) WEIR_PRINTF(3, 4);
 
 /* The same, naming the field at fault. */
 enum err err_set_field(struct err_info *e, enum err code, const char *field, const char *fmt, ...)
     WEIR_PRINTF(4, 5);
+
+/* Replace the control characters of a text, as err_set does. */
+void err_one_line(char *text);
 
 #endif

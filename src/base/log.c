@@ -20,5 +20,6 @@ void log_line(enum log_level level, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
+    err_one_line(line);
     fprintf(stderr, "weir: %s: %s\n", names[level], line);
 }

@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,23 @@ int cli_fail(const char *cmd, const struct err_info *e)
     else
         fprintf(stderr, "weir %s: %s\n", cmd, e->text);
     return EXIT_FAILED;
+}
+
+/* In a signal handler only what is async-signal-safe: write and _exit. */
+static void on_lost_page(int sig)
+{
+    static const char text[] = "weir: a model file lost its pages while it was read: it was "
+                               "truncated, or its disk fails\n";
+    (void)sig;
+    ssize_t n = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)n;
+    _exit(EXIT_FAILED);
+}
+
+void cli_guard_mappings(void)
+{
+    const struct sigaction action = {.sa_handler = on_lost_page};
+    sigaction(SIGBUS, &action, NULL);
 }
 
 void cli_parse(const struct argp *argp, int argc, char **argv, void *input)

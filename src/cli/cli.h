@@ -24,6 +24,11 @@ int cmd_inspect(int argc, char **argv);
 int cmd_quantize(int argc, char **argv);
 int cmd_cache(int argc, char **argv);
 
+/* From here on, a page of a mapped file that is gone (the file was truncated while it was read, or
+ * its disk fails) ends the process with one line and EXIT_FAILED instead of a signal. Once a model
+ * is loaded nothing reads its file any more (gguf.h, backend/cpu/cpu.c). */
+void cli_guard_mappings(void);
+
 /* Print "weir NAME: field: text" for e and return EXIT_FAILED. */
 int cli_fail(const char *cmd, const struct err_info *e);
 

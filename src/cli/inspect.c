@@ -49,7 +49,7 @@ static const struct argp argp = {
     .parser = parse_option,
     .args_doc = "[MODEL]",
     .doc = "Print what a GGUF file holds: its metadata, its tensors, and bytes by type. Without "
-           "MODEL, the built-in model."
+           "MODEL, the built-in model. Of a split model, name the first file."
            "\vExamples:\n"
            "  weir inspect\n"
            "  weir inspect model.gguf\n"
@@ -181,11 +181,39 @@ static void print_metadata(const struct gguf *g, bool full)
     }
 }
 
+/* The files of a split model. */
+static void print_parts(const struct gguf *g)
+{
+    uint32_t n = gguf_n_parts(g);
+    uint64_t at = 0; /* tensors lie part by part */
+    printf("\nparts: %u\n", (unsigned)n);
+    for (uint32_t i = 0; i < n; i++) {
+        char name[NAME_BYTES];
+        const char *path = gguf_part_path(g, i), *slash = strrchr(path, '/');
+        const char *base = slash ? slash + 1 : path;
+        uint64_t first = at;
+        while (at < gguf_n_tensors(g) && gguf_tensor_at(g, at)->part == i)
+            at++;
+        printf("  %5u  %-40s %8" PRIu64 " tensors %14zu bytes\n",
+               (unsigned)i + 1,
+               gguf_show((struct gguf_str){base, strlen(base)}, name, sizeof name),
+               at - first,
+               gguf_part_bytes(g, i));
+    }
+}
+
 static void print_tensors(const struct gguf *g)
 {
+    const bool split = gguf_n_parts(g) > 1;
     printf("\ntensors: %" PRIu64 "\n", gguf_n_tensors(g));
     if (gguf_n_tensors(g) > 0)
-        printf("  %-40s %-8s %-24s %14s %14s\n", "name", "type", "shape", "bytes", "offset");
+        printf("  %-40s %-8s %-24s %14s %14s%s\n",
+               "name",
+               "type",
+               "shape",
+               "bytes",
+               "offset",
+               split ? "  part" : "");
     for (uint64_t i = 0; i < gguf_n_tensors(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         char name[NAME_BYTES], shape[GGUF_MAX_DIMS * 24];
@@ -193,12 +221,15 @@ static void print_tensors(const struct gguf *g)
         for (uint32_t d = 0; d < t->n_dims; d++)
             len += snprintf(
                 shape + len, sizeof shape - (size_t)len, "%s%" PRIu64, d ? " x " : "", t->ne[d]);
-        printf("  %-40s %-8s %-24s %14zu %14zu\n",
+        printf("  %-40s %-8s %-24s %14zu %14zu",
                gguf_show(t->name, name, sizeof name),
                gguf_type_name(t->type),
                shape,
                t->n_bytes,
                gguf_tensor_offset(g, t));
+        if (split)
+            printf(" %5u", (unsigned)t->part + 1);
+        putchar('\n');
     }
 }
 
@@ -252,6 +283,8 @@ int cmd_inspect(int argc, char **argv)
            (unsigned)gguf_version(g),
            show_size(gguf_file_bytes(g), size, sizeof size),
            gguf_file_bytes(g));
+    if (gguf_n_parts(g) > 1)
+        print_parts(g);
     print_metadata(g, o.full);
     print_tensors(g);
     print_totals(g);

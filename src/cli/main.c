@@ -67,6 +67,7 @@ int main(int argc, char **argv)
             char full[64];
             snprintf(full, sizeof full, "weir %s", name);
             argv[1] = full;
+            cli_guard_mappings();
             return checked(commands[i].run(argc - 1, argv + 1));
         }
     }

@@ -249,7 +249,10 @@ void serve_model_id(const struct serve_options *o, const char *path, char *out, 
     snprintf(out, cap, "%s", o->alias ? o->alias : slash ? slash + 1 : path);
     size_t n = strlen(out);
     if (!o->alias && n > 5 && strcmp(out + n - 5, ".gguf") == 0)
-        out[n - 5] = '\0';
+        out[n -= 5] = '\0';
+    const size_t n_suffix = sizeof "-00001-of-00003" - 1; /* the first file of a split model */
+    if (!o->alias && n > n_suffix && strncmp(out + n - n_suffix, "-00001-of-", 10) == 0)
+        out[n - n_suffix] = '\0';
     for (char *c = out; *c && !o->alias; c++) { /* it appears in JSON and in URLs */
         if (!isalnum((unsigned char)*c) && !strchr("-._", *c))
             *c = '-';

@@ -5,8 +5,16 @@
  * bounded by the file's size. After gguf_open has succeeded, everything reachable from here lies
  * inside the mapping. Format: the GGUF specification, versions 2 and 3, little endian.
  *
- * The mapping shows the file as it is now: whoever truncates a file while it is open makes the next
- * read of a lost page raise SIGBUS. Replace a model by renaming a new file over it, never in place.
+ * A model may be split over files X-00001-of-00003.gguf and so on (split.c). Whoever opens the
+ * first sees them as one: the keys of the first, and the tensors of all, part by part.
+ *
+ *      first file   [ header, keys, entries | tensors' data ]     part 0
+ *      second file  [ header, keys, entries | tensors' data ]     part 1 ...
+ *                     copied at gguf_open     mapped
+ *
+ * Keys, names and strings are in memory of our own. The tensors' data show the files as they are
+ * now: whoever truncates one in place makes the next read of a lost page raise SIGBUS, until the
+ * weights have been copied too. Replace a model by renaming a new file over it.
  *
  * Thread: open and close on one thread; a struct gguf is immutable in between, so any may read. */
 #ifndef WEIR_GGUF_GGUF_H
@@ -68,6 +76,7 @@ struct gguf_tensor {
     struct gguf_str name;
     enum gguf_type type;
     uint32_t n_dims;
+    uint32_t part; /* the file that holds it: 0, but for split models */
     uint64_t ne[GGUF_MAX_DIMS];
     size_t n_bytes;
     const uint8_t *data;
@@ -75,25 +84,33 @@ struct gguf_tensor {
 
 struct gguf;
 
-/* Map and check the file. On failure *out is NULL and e says in one line what is wrong and where
- * (key or tensor name, byte offset). Errors: ERR_IO, ERR_FORMAT, ERR_UNSUPPORTED, ERR_NOMEM. */
+/* Map and check the file and, if it is the first of a split model, the others. On failure *out is
+ * NULL and e says in one line what is wrong and where (file, key or tensor name, byte offset).
+ * Errors: ERR_IO, ERR_FORMAT, ERR_UNSUPPORTED, ERR_INVALID (not the first of a split model),
+ * ERR_NOMEM. */
 enum err gguf_open(const char *path, struct gguf **out, struct err_info *e) WEIR_MUST_USE;
 
-/* The same over bytes in memory that outlive *out (for tests, fuzzers and embedded models). */
+/* The same over bytes in memory that outlive *out (for tests, fuzzers and embedded models): of one
+ * file, so a part of a split model is ERR_UNSUPPORTED. */
 enum err gguf_open_memory(const void *data, size_t n_bytes, struct gguf **out, struct err_info *e)
     WEIR_MUST_USE;
 
 void gguf_close(struct gguf *g); /* NULL is fine */
 
 uint32_t gguf_version(const struct gguf *g);
-size_t gguf_file_bytes(const struct gguf *g);
-uint64_t gguf_hash(const struct gguf *g); /* XXH3-64 of the whole file; reads all of it */
+size_t gguf_file_bytes(const struct gguf *g); /* of all parts */
+uint64_t gguf_hash(const struct gguf *g);     /* XXH3-64 of all files; reads all of them */
 uint64_t gguf_n_kv(const struct gguf *g);
 uint64_t gguf_n_tensors(const struct gguf *g);
 const struct gguf_kv *gguf_kv_at(const struct gguf *g, uint64_t i);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, uint64_t i);
 
-/* Bytes from the start of the file to the tensor's data. */
+/* The files: 1, or as many as the model is split over. A path is NULL from gguf_open_memory. */
+uint32_t gguf_n_parts(const struct gguf *g);
+const char *gguf_part_path(const struct gguf *g, uint32_t part);
+size_t gguf_part_bytes(const struct gguf *g, uint32_t part);
+
+/* Bytes from the start of the tensor's file to its data. */
 size_t gguf_tensor_offset(const struct gguf *g, const struct gguf_tensor *t);
 
 /* NULL when there is none. O(1). */

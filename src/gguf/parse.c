@@ -14,7 +14,6 @@
 #include <string.h>
 
 enum {
-    MAX_ENTRIES = 1 << 20, /* keys, or tensors; the largest models have some ten thousand */
     MAX_NAME_BYTES = 65535,
     MIN_KV_BYTES = 8 + 1 + 4 + 1,
     MIN_TENSOR_BYTES = 8 + 1 + 4 + 8 + 4 + 8,
@@ -151,13 +150,13 @@ static enum err take_count(struct parser *p, const char *what, size_t min_bytes,
                     (unsigned long long)n,
                     what,
                     p->g->n_bytes);
-    if (n > MAX_ENTRIES)
+    if (n > GGUF_MAX_ENTRIES)
         return fail(p,
                     ERR_UNSUPPORTED,
                     "claims %llu %s, more than %d",
                     (unsigned long long)n,
                     what,
-                    MAX_ENTRIES);
+                    GGUF_MAX_ENTRIES);
     *out = (uint32_t)n;
     return OK;
 }
@@ -389,6 +388,7 @@ static enum err place_tensors(struct parser *p, const struct place *places)
 {
     struct gguf *g = p->g;
     uint32_t alignment;
+    g->n_meta_bytes = p->at;
     enum err err = read_alignment(p, &alignment);
     if (err)
         return err;

@@ -24,6 +24,13 @@ static enum err read_sizes(struct model *m, struct err_info *e)
         (err = key_u32_in(m, "attention.head_count", 1, MAX_HEADS, &hp->n_head, e)) ||
         (err = key_u32_in(m, "context_length", 1, MAX_CTX, &hp->n_ctx_train, e)))
         return err;
+    if (!key_find(m, "attention.key_length") && hp->n_embd % hp->n_head != 0)
+        return err_set(e,
+                       ERR_FORMAT,
+                       "%s.attention.head_count is %u, which does not divide embedding_length, %u",
+                       m->arch,
+                       hp->n_head,
+                       hp->n_embd);
     hp->n_head_kv = hp->n_head;
     hp->head_dim = hp->n_embd / hp->n_head;
     if ((err = key_u32_in(m, "attention.head_count_kv", 1, hp->n_head, &hp->n_head_kv, e)) ||
@@ -32,7 +39,7 @@ static enum err read_sizes(struct model *m, struct err_info *e)
     if (hp->n_head % hp->n_head_kv != 0)
         return err_set(e,
                        ERR_FORMAT,
-                       "%s: %u heads are not a multiple of %u KV heads",
+                       "%s.attention.head_count is %u, no multiple of head_count_kv, %u",
                        m->arch,
                        hp->n_head,
                        hp->n_head_kv);

@@ -263,12 +263,13 @@ static void add_dense(struct builder *b, enum model_buf in)
 {
     const struct model_hparams *hp = &b->m->hp;
     const enum presence bias = b->arch->out_bias;
-    if (has_tensor(b, "ffn_gate")) {
-        add_linear(b, "ffn_gate", in, hp->n_embd, BUF_GATE, hp->n_ff, bias);
-        add_linear(b, "ffn_up", in, hp->n_embd, BUF_UP, hp->n_ff, bias);
-    } else {
+    const struct gguf_tensor *up = gguf_find_tensor(b->m->gguf, layer_name(b, "ffn_up", "weight"));
+    if (!has_tensor(b, "ffn_gate") && up && up->ne[1] == 2 * (uint64_t)hp->n_ff) { /* both in one */
         const uint32_t n[] = {hp->n_ff, hp->n_ff};
         add_stacked(b, "ffn_up", in, (enum model_buf[]){BUF_GATE, BUF_UP}, n, 2, bias);
+    } else {
+        add_linear(b, "ffn_gate", in, hp->n_embd, BUF_GATE, hp->n_ff, bias);
+        add_linear(b, "ffn_up", in, hp->n_embd, BUF_UP, hp->n_ff, bias);
     }
     add_gated(b, BUF_GATE, BUF_UP, hp->n_ff);
     add_linear(b, "ffn_down", BUF_GATE, hp->n_ff, BUF_OUT, hp->n_embd, bias);

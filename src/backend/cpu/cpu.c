@@ -176,13 +176,26 @@ struct repack {
 
 enum { REPACK_CHUNK = 16 }; /* panels */
 
-static bool used_by_embed(const struct cpu_backend *b, const struct gguf_tensor *t)
+/* The embeddings' rows, which are read one by one and so stay as they are. They are copied for the
+ * same reason that weights are packed before anything runs: no change of the file reaches an
+ * answer, and no page can go missing. */
+static enum err copy_table(struct cpu_backend *b, struct err_info *e)
 {
     for (uint32_t i = 0; i < b->n_steps; i++) {
-        if (b->steps[i].kind == STEP_EMBED && b->steps[i].table->data == t->data)
-            return true;
+        struct step *s = &b->steps[i];
+        if (s->kind != STEP_EMBED)
+            continue;
+        if (b->table)
+            return err_set(e, ERR_UNSUPPORTED, "a plan with two tables of embeddings");
+        enum err err = map_memory(s->table->n_bytes, "embeddings", &b->table, e);
+        if (err)
+            return err;
+        b->table_bytes = s->table->n_bytes;
+        memcpy(b->table, s->table->data, b->table_bytes);
+        gguf_drop_pages(b->model->gguf, s->table, 0, b->table_bytes);
+        s->rows = b->table;
     }
-    return false;
+    return OK;
 }
 
 /* Panels first .. + n - 1 of a matrix. Their part of the file is let go at once, so that loading
@@ -196,9 +209,8 @@ static void repack_panels(const struct cpu_backend *b,
         panel_pack(x->format, &x->tensor, i, x->panels + i * x->panel_bytes);
     const size_t panel_bytes = x->tensor.n_bytes / x->n_out * PANEL_COLS, at = first * panel_bytes;
     const size_t left = x->tensor.n_bytes - at;
-    if (!used_by_embed(b, &x->tensor))
-        gguf_drop_pages(
-            b->model->gguf, &x->tensor, at, n * panel_bytes < left ? n * panel_bytes : left);
+    gguf_drop_pages(
+        b->model->gguf, &x->tensor, at, n * panel_bytes < left ? n * panel_bytes : left);
 }
 
 /* The matrix that a panel, counted over all matrices, belongs to. */
@@ -252,8 +264,7 @@ static enum err load_weights(struct cpu_backend *b, struct err_info *e)
     pool_walk(b->pool, &n_items, 1, repack_item, &r);
     for (uint32_t i = 0; i < b->n_matrices; i++) { /* the pages that two items shared */
         const struct gguf_tensor *t = &b->matrices[i].tensor;
-        if (!used_by_embed(b, t))
-            gguf_drop_pages(b->model->gguf, t, 0, t->n_bytes);
+        gguf_drop_pages(b->model->gguf, t, 0, t->n_bytes);
     }
     if (b->cfg.progress)
         b->cfg.progress(b->cfg.progress_ctx, 1.0);
@@ -298,7 +309,7 @@ static void cpu_times(const struct backend *base, double *run_us, double *waited
 static size_t cpu_memory_bytes(const struct backend *base)
 {
     const struct cpu_backend *b = (const struct cpu_backend *)base;
-    return b->weights_bytes + b->kv_bytes + b->workspace_bytes;
+    return b->weights_bytes + b->table_bytes + b->kv_bytes + b->workspace_bytes;
 }
 
 static const char *cpu_kernels_name(const struct backend *base)
@@ -322,6 +333,7 @@ static void cpu_destroy(struct backend *base)
     struct cpu_backend *b = (struct cpu_backend *)base;
     pool_destroy(b->pool);
     unmap(b->weights, b->weights_bytes);
+    unmap(b->table, b->table_bytes);
     unmap(b->kv_memory, b->kv_bytes);
     unmap(b->workspace, b->workspace_bytes);
     free(b->vectors);
@@ -386,6 +398,8 @@ enum err cpu_backend_create(const struct model *m,
         err = alloc_workspace(b, e);
     if (!err)
         err = alloc_kv(b, e);
+    if (!err)
+        err = copy_table(b, e);
     if (!err)
         err = load_weights(b, e);
     if (err) {

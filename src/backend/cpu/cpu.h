@@ -49,7 +49,8 @@ struct step {
     float scale, cap;                /* EMBED, ADD, CAP */
     bool gather;                     /* PACK of places: from the rows that they belong to */
     const float *w;                  /* norms */
-    const struct gguf_tensor *table; /* EMBED */
+    const struct gguf_tensor *table; /* EMBED: its type and shape */
+    const uint8_t *rows;             /* EMBED: a copy of its data */
     unsigned act_kinds;              /* PACK */
     struct act act;                  /* PACK */
 };
@@ -111,9 +112,10 @@ struct cpu_backend {
 
     /* Each from one mapping. */
     uint8_t *weights;
+    uint8_t *table; /* of token embeddings, as in the file */
     uint8_t *kv_memory;
     uint8_t *workspace;
-    size_t weights_bytes, kv_bytes, workspace_bytes;
+    size_t weights_bytes, table_bytes, kv_bytes, workspace_bytes;
 
     float *bufs[N_MODEL_BUFS]; /* [max_rows, stride]; logits [max_logit_rows, n_vocab] */
     size_t stride[N_MODEL_BUFS];

@@ -81,7 +81,7 @@ static void step_embed(const struct cpu_backend *b, const struct step *s, uint32
     const size_t row_bytes = t->n_bytes / t->ne[1];
     assert((uint64_t)b->batch->tokens[row] < t->ne[1]);
     float *out = row_of(b, s->out, row);
-    gguf_dequantize(t->type, t->data + (uint32_t)b->batch->tokens[row] * row_bytes, out, s->n);
+    gguf_dequantize(t->type, s->rows + (uint32_t)b->batch->tokens[row] * row_bytes, out, s->n);
     for (uint32_t i = 0; s->scale != 1.0f && i < s->n; i++)
         out[i] *= s->scale;
 }

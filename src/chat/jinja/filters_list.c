@@ -113,6 +113,8 @@ static struct jval reversed(struct jrun *r, struct jval v)
     jrun_charge(r, l->n / 4);
     for (size_t i = 0; i < l->n; i++)
         items[i] = l->items[l->n - 1 - i];
+    for (size_t i = 0; v.kind == J_STR && i < l->n; i++) /* taken by subscript, unlike a walk */
+        items[i].s = jstr_as_markup(r, items[i].s, v.s->markup);
     return jval_iter(r, items, l->n, v.kind == J_LIST ? "list_reverseiterator" : "reversed");
 }
 

@@ -375,7 +375,7 @@ bool jwalk_next(struct jrun *r, struct jwalk *w, struct jval *out)
         if (begin >= v.s->len)
             return false;
         jstr_next(v.s, &w->at);
-        *out = jval_str(jstr_sub(r, v.s, begin, w->at));
+        *out = jval_str(jstr_as_markup(r, jstr_sub(r, v.s, begin, w->at), false));
         return true;
     }
     if ((int64_t)w->at >= jval_len(v))

@@ -1,0 +1,229 @@
+"""Models that are GGUF files but no models, given to every command that loads one: exit status 1 and one
+line that names the key or the tensor; no signal, and no memory beyond what the file is worth.
+
+    WEIR_BIN=build/weir pytest tests/hostile
+"""
+
+import math
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
+import make_corpus_model as tiny  # noqa: E402
+from make_corpus_gguf import F32, I32, STRING, U8, U32, U64  # noqa: E402
+
+WEIR = os.environ.get("WEIR_BIN", str(ROOT / "build" / "weir"))
+LOGITS = ("logits", "--tokens", "1,2,3", "--threads", "1", "-m")
+SERVE = ("serve", "--port", "0", "--threads", "1", "-m")
+TOKENIZE = ("tokenize", "--file", "/dev/null", "-m")
+EXTRA_BYTES = 64 << 20  # that a refusal may take beyond what the good model takes
+
+
+def run(*args):
+    """-> exit status, stderr"""
+    p = subprocess.Popen([WEIR, *map(str, args)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        err = p.communicate(timeout=60)[1].decode()
+    except subprocess.TimeoutExpired:
+        p.kill()
+        pytest.fail(f"{args} still ran after a minute")
+    return p.returncode, err
+
+
+def refused(command, path, *words):
+    status, err = run(*command, path)
+    lines = [line for line in err.splitlines() if not line.startswith(("weir: info", "weir: warn"))]
+    assert status == 1 and len(lines) == 1, (status, err)
+    assert err.replace("\n", "").isprintable(), err
+    assert lines[0].startswith(f"weir {command[0]}: "), lines
+    for word in words:
+        assert word in lines[0], lines
+
+
+def sizes(*names):
+    """Integer keys of the architecture, with values that none may have."""
+    for name in names:
+        key = f"llama.{name}"
+        yield f"{name}_0", {"set_keys": {key: (U32, 0)}}, (key,)
+        yield f"{name}_2^31", {"set_keys": {key: (U32, 2**31)}}, (key, "2147483648")
+        yield f"{name}_2^32", {"set_keys": {key: (U64, 2**32)}}, (key, "too large")
+        yield f"{name}_negative", {"set_keys": {key: (I32, -1)}}, (key, "negative")
+        yield f"{name}_text", {"set_keys": {key: (STRING, "16")}}, (key, "integer")
+        yield f"{name}_real", {"set_keys": {key: (F32, 16.0)}}, (key, "integer")
+
+
+def floats(key, *values, more=()):
+    for v in values:
+        yield f"{key}_{v}", {"set_keys": {**dict(more), key: (F32, v)}}, (key,)
+    yield f"{key}_text", {"set_keys": {**dict(more), key: (STRING, "1")}}, (key,)
+
+
+def missing():
+    for name in ("general.architecture", "llama.block_count", "llama.context_length",
+                 "llama.embedding_length", "llama.feed_forward_length", "llama.attention.head_count"):
+        yield f"no_{name}", {"drop": [name]}, (name, "missing")
+    for name in tiny.tensors():
+        yield f"no_{name}", {"drop": [name]}, (name, "missing")
+
+
+def shapes():
+    for name, (_, shape) in tiny.tensors().items():
+        if name != "token_embd.weight":
+            yield f"long_{name}", {"set_tensors": {name: (0, (*shape[:-1], shape[-1] + 1))}}, (name,)
+        yield f"short_{name}", {"set_tensors": {name: (0, (shape[0] - 1, *shape[1:]))}}, (name, "shape")
+        yield f"deep_{name}", {"set_tensors": {name: (0, (*shape, *[1] * (2 - len(shape)), 2))}}, (name,)
+
+
+WRONG = [
+    *sizes("block_count", "context_length", "embedding_length", "feed_forward_length",
+           "attention.head_count", "attention.head_count_kv", "attention.key_length",
+           "attention.value_length", "rope.dimension_count"),
+    *floats("llama.attention.layer_norm_rms_epsilon", math.nan, math.inf, -math.inf, -1e-5, 1.0, 3e38),
+    *floats("llama.rope.freq_base", math.nan, math.inf, -math.inf, 0.0, -1.0, 1.0, 3e38),
+    *floats("llama.rope.scaling.factor", math.nan, math.inf, -1.0, 3e38,
+            more={"llama.rope.scaling.type": (STRING, "linear")}),
+    *missing(),
+    *shapes(),
+    ("more_layers", {"set_keys": {"llama.block_count": (U32, 1024)}}, ("blk.1.", "missing")),
+    ("heads_not_dividing", {"set_keys": {"llama.attention.head_count": (U32, 3)}},
+     ("llama.attention.head_count is 3",)),
+    ("kv_heads_not_dividing", {"drop": ["llama.rope.dimension_count"],
+                                "set_keys": {"llama.attention.head_count": (U32, 4),
+                                            "llama.attention.head_count_kv": (U32, 3)}},
+     ("head_count is 4", "head_count_kv, 3")),
+    ("odd_rotation", {"set_keys": {"llama.rope.dimension_count": (U32, 5)}}, ("rope.dimension_count",)),
+    ("long_rotation", {"set_keys": {"llama.rope.dimension_count": (U32, 10)}}, ("rope.dimension_count",)),
+    ("array_of_sizes", {"set_keys": {"llama.feed_forward_length": (U32, [16, 17])}},
+     ("llama.feed_forward_length",)),
+    ("text_architecture", {"set_keys": {"general.architecture": (STRING, "\x1b[2J\n" * 20)}},
+     ("not supported",)),
+    ("number_architecture", {"set_keys": {"general.architecture": (U32, 1)}}, ("general.architecture",)),
+    ("scaling_escapes", {"set_keys": {"llama.rope.scaling.type": (STRING, "\x1b[2J\n")}}, ("\\x1b",)),
+    ("extra_tensor", {"set_tensors": {"blk.0.attn_q.bias2": (0, (16,))}}, ("tensors",)),
+    ("layer_too_many", {"set_tensors": {"blk.1.attn_norm.weight": (0, (16,))}}, ("tensors",)),
+    ("norm_of_f16", {"set_tensors": {"output_norm.weight": (1, (16,))}}, ("output_norm.weight", "F16")),
+]
+
+
+def vocabulary():
+    n, t = tiny.N_VOCAB, "tokenizer.ggml."
+    yield "no_tokens", {"drop": [t + "tokens"]}, (t + "tokens",)
+    yield "no_tokenizer", {"drop": [t + "model"]}, (t + "model",)
+    yield "other_tokenizer", {"set_keys": {t + "model": (STRING, "\x1b[2J")}}, (t + "model",)
+    yield "tokens_of_numbers", {"set_keys": {t + "tokens": (U32, [1] * n)}}, (t + "tokens",)
+    yield "one_text", {"set_keys": {t + "tokens": (STRING, "abc")}}, (t + "tokens",)
+    yield "long_token", {"set_keys": {t + "tokens": (STRING, ["x" * 10**6] + tiny.TOKENS[1:])}}, (t + "tokens",)
+    yield "u8_scores", {"set_keys": {t + "scores": (U8, [1] * n)}}, (t + "scores",)
+    yield "few_scores", {"set_keys": {t + "scores": (F32, [1.0] * (n - 1))}}, (t + "scores",)
+    yield "many_scores", {"set_keys": {t + "scores": (F32, [1.0] * (n + 1))}}, (t + "scores",)
+    yield "no_number_scores", {"set_keys": {t + "scores": (F32, [math.nan] * n)}}, (t + "scores",)
+    yield "few_types", {"set_keys": {t + "token_type": (I32, [1] * (n - 1))}}, (t + "token_type",)
+    for name in ("bos", "eos"):
+        key = f"{t}{name}_token_id"
+        yield f"{name}_2^32", {"set_keys": {key: (U64, 2**32)}}, (key,)
+        yield f"{name}_text", {"set_keys": {key: (STRING, "</s>")}}, (key,)
+    yield "add_bos_2", {"set_keys": {t + "add_bos_token": (U32, 2)}}, (t + "add_bos_token",)
+
+
+VOCABULARY = list(vocabulary())
+
+
+def names(cases):
+    return [pytest.param(*rest, id=name) for name, *rest in cases]
+
+
+@pytest.mark.parametrize("damage,words", names(WRONG))
+def test_wrong_model(tmp_path, damage, words):
+    path = tmp_path / "wrong.gguf"
+    path.write_bytes(tiny.model(**damage))
+    refused(LOGITS, path, *words)
+
+
+@pytest.mark.parametrize("damage,words", names(WRONG[::12]))
+def test_wrong_model_is_not_served(tmp_path, damage, words):
+    path = tmp_path / "wrong.gguf"
+    path.write_bytes(tiny.model(**damage))
+    refused(SERVE, path, *words)
+    refused(("run", "-p", "hi", "-m"), path, *words)
+    refused(("bench", "-m"), path, *words)
+
+
+@pytest.mark.parametrize("damage,words", names(VOCABULARY))
+def test_wrong_vocabulary(tmp_path, damage, words):
+    path = tmp_path / "wrong.gguf"
+    path.write_bytes(tiny.model(**damage))
+    refused(TOKENIZE, path, *words)
+    refused(SERVE, path, *words)
+
+
+def test_special_token_outside_the_vocabulary_is_left_out(tmp_path):
+    path = tmp_path / "outside.gguf"
+    for key in ("tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id"):
+        path.write_bytes(tiny.model(set_keys={key: (U32, tiny.N_VOCAB)}))
+        status, err = run(*TOKENIZE, path)
+        assert status == 0 and err.startswith(f"weir: warning: {key}") and err.count("\n") == 1, err
+
+
+def test_more_tokens_than_embeddings(tmp_path):
+    path = tmp_path / "wrong.gguf"
+    path.write_bytes(tiny.model(set_tensors={"token_embd.weight": (0, (tiny.N_EMBD, 100))}))
+    refused(SERVE, path, "the tokenizer has 263 tokens", "100")
+
+
+def test_every_length_of_the_header(tmp_path):
+    """A model that ends anywhere before its data, in the coarse steps that starting a program allows;
+    the unit tests take every byte."""
+    data = tiny.model("qwen3")
+    path = tmp_path / "short.gguf"
+    for n in range(0, len(data), len(data) // 97):
+        path.write_bytes(data[:n])
+        refused(LOGITS, path, "short.gguf")
+
+
+@pytest.mark.parametrize("arch", ["llama", "qwen2", "qwen3"])
+def test_the_model_itself_is_good(tmp_path, arch):
+    path = tmp_path / "good.gguf"
+    path.write_bytes(tiny.model(arch))
+    for command in (LOGITS, TOKENIZE, ("inspect",)):
+        status, err = run(*command, path)
+        assert (status, err) == (0, ""), err
+
+
+def test_huge_context_takes_no_memory(tmp_path):
+    """A context of 2^26 tokens in a file of 30 KB: one token still costs what one token costs."""
+    peaks = []
+    for n_ctx in (64, 2**26):
+        path = tmp_path / "context.gguf"
+        path.write_bytes(tiny.model(set_keys={"llama.context_length": (U32, n_ctx)}))
+        p = subprocess.Popen([WEIR, *LOGITS, str(path)], stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(p.pid, 0)
+        p.returncode = status
+        assert status == 0
+        peaks.append(usage.ru_maxrss * 1024)
+    assert peaks[1] < peaks[0] + EXTRA_BYTES, peaks
+
+
+def test_lost_pages_are_one_line():
+    """What the system sends where a mapped file has been cut short: no signal kills the program."""
+    p = subprocess.Popen([WEIR, *TOKENIZE[:1], "-m", str(ROOT / "models" / "weir-nano.gguf")],
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    p.stdin.write(b"1\n")
+    p.stdin.flush()
+    while not caught(p.pid):
+        assert p.poll() is None
+    p.send_signal(signal.SIGBUS)
+    err = p.communicate(timeout=60)[1].decode()
+    assert p.returncode == 1 and err.count("\n") == 1 and "lost its pages" in err, (p.returncode, err)
+
+
+def caught(pid):
+    """Has the process begun to catch SIGBUS?"""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    mask = int(status.split("SigCgt:")[1].split()[0], 16)
+    return mask >> (signal.SIGBUS - 1) & 1
