@@ -21,19 +21,33 @@ struct scales {
 
 #define NO_HEAD ((struct head){vf_zero(), vf_zero()})
 
+/* Of a whole group in the order of nibbles, so that a vector of them is taken apart at once. */
 #define GROUP_DOTS(name, begin, end, dot, s)                                                       \
-    UNROLL for (int g = begin; g < end; g++)                                                       \
+    UNROLL for (int k = begin; k < end; k++)                                                       \
     {                                                                                              \
+        const int g = end - begin == 8 ? k % 2 * 4 + k / 2 : k;                                    \
         vb wv = bytes_##name(w, i, g, h * VL * 4);                                                 \
         EACH_ROW s[m] = dot(s[m], wv, Q4(i * 8 + (uint32_t)g, m));                                 \
     }
 
+/* Scales come after the dot products, which need the registers. */
 #define FEW_PLUS_128(name)                                                                         \
     {                                                                                              \
         vi s[LINEAR_M];                                                                            \
         EACH_ROW s[m] = vi_begin128(ACT_BLOCK(i, m)->n128);                                        \
         GROUP_DOTS(name, 0, 8, vi_dot128, s)                                                       \
+        const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
         EACH_ROW acc[m][p] = add_group(acc[m][p], s[m], scales.w, ACT_BLOCK(i, m));                \
+    }
+
+#define FEW_PLUS_8(name)                                                                           \
+    {                                                                                              \
+        vn s[LINEAR_M];                                                                            \
+        EACH_ROW s[m] = vn_begin(ACT_BLOCK(i, m)->n8);                                             \
+        GROUP_DOTS(name, 0, 8, vn_dot, s)                                                          \
+        const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
+        EACH_ROW acc[m][p] =                                                                       \
+            add_group(acc[m][p], vn_end(s[m], ACT_BLOCK(i, m)->n8), scales.w, ACT_BLOCK(i, m));    \
     }
 
 #define FEW_PLUS_16(name)                                                                          \
@@ -41,6 +55,7 @@ struct scales {
         vi s[LINEAR_M];                                                                            \
         EACH_ROW s[m] = vi_set1(2 * ACT_BLOCK(i, m)->n8);                                          \
         GROUP_DOTS(name, 0, 8, vi_dot, s)                                                          \
+        const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
         EACH_ROW acc[m][p] = add_group(acc[m][p], s[m], scales.w, ACT_BLOCK(i, m));                \
     }
 
@@ -49,6 +64,7 @@ struct scales {
         vn s[LINEAR_M];                                                                            \
         EACH_ROW s[m] = vn_begin(0);                                                               \
         GROUP_DOTS(name, 0, 8, vn_dot, s)                                                          \
+        const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
         EACH_ROW acc[m][p] =                                                                       \
             add_group_min(acc[m][p], vn_end(s[m], 0), scales.w, scales.second, ACT_BLOCK(i, m));   \
     }
@@ -58,6 +74,7 @@ struct scales {
         vi s[LINEAR_M];                                                                            \
         EACH_ROW s[m] = vi_set1(0);                                                                \
         GROUP_DOTS(name, 0, 8, vi_dot, s)                                                          \
+        const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
         EACH_ROW acc[m][p] =                                                                       \
             add_group_min(acc[m][p], s[m], scales.w, scales.second, ACT_BLOCK(i, m));              \
     }
@@ -68,6 +85,7 @@ struct scales {
         vf t[LINEAR_M];                                                                            \
         EACH_ROW s[m] = vi_set1(ACT_BLOCK(i, m)->n32[0]);                                          \
         GROUP_DOTS(name, 0, 4, vi_dot, s)                                                          \
+        const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
         EACH_ROW t[m] = vf_mul(vf_from_i(s[m]), scales.w);                                         \
         EACH_ROW s[m] = vi_set1(ACT_BLOCK(i, m)->n32[1]);                                          \
         GROUP_DOTS(name, 4, 8, vi_dot, s)                                                          \
@@ -79,6 +97,7 @@ struct scales {
         vi s[LINEAR_M];                                                                            \
         EACH_ROW s[m] = vi_set1(0);                                                                \
         GROUP_DOTS(name, 0, 8, vi_dot, s)                                                          \
+        const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
         EACH_ROW acc[m][p] = add_group_mins(                                                       \
             acc[m][p], s[m], scales.w, scales.second, scales.third, ACT_BLOCK(i, m));              \
     }
@@ -104,8 +123,7 @@ struct scales {
                         const uint8_t *panel = panels + p * j->panel_bytes;                        \
                         const struct head head = head_##name(panel, first, h * VL);                \
                         const uint8_t *w = weights_##name(panel, i);                               \
-                        PREFETCH(panel, w, group_bytes)                                            \
-                        const struct scales scales = scales_##name(head, panel, i, h * VL);        \
+                        PREFETCH(panel, w - 64, 64 + group_bytes)                                  \
                         few(name)                                                                  \
                     }                                                                              \
                 }                                                                                  \

@@ -1,10 +1,11 @@
 /* Matrix times activations over panels, for the vector language of simd.h.
  *
- * One file a family of formats, each with its layout, its kernel for few rows and the form that
- * many rows take it in:
+ * One file a family of formats, each with its layout and how its weights are taken apart; what is
+ * the same for all of them is made of that:
  *
- *     linear_q8_0_impl.h  linear_q4_0_impl.h  linear_q4_k_impl.h  linear_q6_k_impl.h
- *     linear_q5_impl.h    linear_table_impl.h linear_q2_q3_impl.h, by linear_group_impl.h
+ *     linear_group_impl.h  few rows, from the description of a quantised format:
+ *         linear_q8_0_impl.h  linear_q4_0_impl.h  linear_q4_k_impl.h  linear_q6_k_impl.h
+ *         linear_q5_impl.h    linear_table_impl.h linear_q2_q3_impl.h
  *     linear_float_impl.h  linear_bf16dot_impl.h
  *     linear_tile_impl.h   many rows, any format
  *
@@ -111,17 +112,17 @@ INLINE vf add_group_mins(vf acc, vi s, vf ws, vf first, vf second, const struct 
 /* The wide form of a group (linear_tile_impl.h). */
 enum { WIDE_SECOND = 64, WIDE_Q = 128, WIDE_THIRD = 640 };
 
+#include "backend/cpu/linear_group_impl.h"
+
 #include "backend/cpu/linear_q8_0_impl.h"
 
 #include "backend/cpu/linear_q4_0_impl.h"
 
 #include "backend/cpu/linear_q4_k_impl.h"
 
-#include "backend/cpu/linear_q6_k_impl.h"
-
-#include "backend/cpu/linear_group_impl.h"
-
 #include "backend/cpu/linear_q5_impl.h"
+
+#include "backend/cpu/linear_q6_k_impl.h"
 
 #include "backend/cpu/linear_table_impl.h"
 

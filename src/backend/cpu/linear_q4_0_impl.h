@@ -9,61 +9,15 @@
  *
  * The 8 is taken off by beginning the sum of products at -8 times the sum of the activations. */
 
-/* s[m] += the dot product over 32 of K of nibbles at w, for all rows. */
-#define NIBBLE_DOTS(w, i, s)                                                                       \
-    UNROLL for (uint32_t g = 0; g < 4; g++)                                                        \
-    {                                                                                              \
-        vb both = vb_load((w) + g * 64);                                                           \
-        vb low = vb_low4(both), high = vb_high4(both);                                             \
-        EACH_ROW s[m] = vn_dot(s[m], low, Q4((i)*8 + g, m));                                       \
-        EACH_ROW s[m] = vn_dot(s[m], high, Q4((i)*8 + g + 4, m));                                  \
-    }
+enum { PER_q4_0 = 1 };
+#define head_q4_0(panel, i, c) NO_HEAD
+#define weights_q4_0(panel, i) ((panel) + PAIR_AT(i, 256) + 64 + (i) % 2 * 256)
+#define bytes_q4_0(w, i, g, at) nibble_bytes(w, g, at)
 
-INLINE void linear_q4_0(
-    const struct linear_job *j, uint32_t p0, uint32_t row, const int M, const int T, const int P)
+INLINE struct scales scales_q4_0(struct head head, const uint8_t *panel, uint32_t i, int c)
 {
-    ACT_POINTERS;
-    const uint8_t *panels = j->panels + p0 * j->panel_bytes;
-    for (int h = 0; h < PARTS; h++) {
-        vf acc[LINEAR_M][4];
-        EACH_ROW UNROLL for (int p = 0; p < P; p++) acc[m][p] = vf_zero();
-        for (uint32_t i = 0; i < n_blocks; i++)
-            UNROLL for (int p = 0; p < P; p++)
-            {
-                const uint8_t *panel = panels + p * j->panel_bytes;
-                const uint8_t *scales = panel + PAIR_AT(i, 256) + i % 2 * 32 + h * VL * 2;
-                const uint8_t *w = panel + PAIR_AT(i, 256) + 64 + i % 2 * 256 + h * VL * 4;
-                PREFETCH(panel, w - 64, 64 + 256)
-                vn s[LINEAR_M];
-                EACH_ROW s[m] = vn_begin(ACT_BLOCK(i, m)->n8);
-                NIBBLE_DOTS(w, i, s)
-                vf ws = vf_load_f16((const uint16_t *)scales);
-                EACH_ROW acc[m][p] =
-                    add_group(acc[m][p], vn_end(s[m], ACT_BLOCK(i, m)->n8), ws, ACT_BLOCK(i, m));
-            }
-        EACH_ROW UNROLL for (int p = 0; p < P; p++)
-            linear_put(j, row + m, (p0 + p) * PANEL_COLS + h * VL, acc[m][p]);
-    }
+    const uint16_t *at = (const uint16_t *)(panel + PAIR_AT(i, 256) + i % 2 * 32) + c;
+    return (struct scales){vf_load_f16(at), head.d, head.d};
 }
 
-/* The nibbles of a group, 256 bytes, to bytes. */
-INLINE void widen_nibbles(const uint8_t *w, uint8_t *wide)
-{
-    UNROLL for (int g = 0; g < 4; g++)
-    {
-        UNROLL for (int at = 0; at < 64; at += VL * 4)
-        {
-            vb both = vb_load(w + g * 64 + at);
-            vb_store(wide + WIDE_Q + g * 64 + at, vb_low4(both));
-            vb_store(wide + WIDE_Q + (g + 4) * 64 + at, vb_high4(both));
-        }
-    }
-}
-
-INLINE void widen_q4_0(const uint8_t *panel, uint32_t i, uint8_t *wide)
-{
-    const uint8_t *scales = panel + PAIR_AT(i, 256) + i % 2 * 32;
-    for (int h = 0; h < PARTS; h++)
-        vf_store((float *)wide + h * VL, vf_load_f16((const uint16_t *)scales + h * VL));
-    widen_nibbles(panel + PAIR_AT(i, 256) + 64 + i % 2 * 256, wide);
-}
+DEFINE_GROUPED(q4_0, FEW_PLUS_8, 256)

@@ -9,49 +9,23 @@
  *     group    nibbles as in Q4_0
  *
  * The second term meets only the sum of the activations, which is packed with them. */
-INLINE void linear_q4_k(
-    const struct linear_job *j, uint32_t p0, uint32_t row, const int M, const int T, const int P)
+enum { PER_q4_k = 8 };
+#define PAIR_q4_k(panel, i)                                                                        \
+    ((panel) + (size_t)((i) / 8) * PANEL_Q4_K_BYTES + 64 + PAIR_AT((i) % 8, 256))
+#define weights_q4_k(panel, i) (PAIR_q4_k(panel, i) + 64 + (i) % 2 * 256)
+#define bytes_q4_k(w, i, g, at) nibble_bytes(w, g, at)
+
+INLINE struct head head_q4_k(const uint8_t *panel, uint32_t i, int c)
 {
-    ACT_POINTERS;
-    const uint8_t *panels = j->panels + p0 * j->panel_bytes;
-    for (int h = 0; h < PARTS; h++) {
-        vf acc[LINEAR_M][4];
-        EACH_ROW UNROLL for (int p = 0; p < P; p++) acc[m][p] = vf_zero();
-        for (uint32_t super = 0; super < n_blocks / 8; super++) {
-            for (uint32_t g8 = 0; g8 < 8; g8++)
-                UNROLL for (int p = 0; p < P; p++)
-                {
-                    const uint8_t *panel = panels + p * j->panel_bytes;
-                    const uint8_t *base = panel + (size_t)super * PANEL_Q4_K_BYTES;
-                    vf d = vf_load_f16((const uint16_t *)base + h * VL);
-                    vf dmin = vf_load_f16((const uint16_t *)base + 16 + h * VL);
-                    const uint32_t i = super * 8 + g8;
-                    const uint8_t *scales = base + 64 + PAIR_AT(g8, 256) + g8 % 2 * 32 + h * VL;
-                    const uint8_t *w = base + 128 + PAIR_AT(g8, 256) + g8 % 2 * 256 + h * VL * 4;
-                    PREFETCH(panel, w - 64, 64 + 256)
-                    vn s[LINEAR_M];
-                    EACH_ROW s[m] = vn_begin(0);
-                    NIBBLE_DOTS(w, i, s)
-                    vf ws = vf_mul(d, vf_load_u8(scales));
-                    vf wm = vf_mul(dmin, vf_load_u8(scales + 16));
-                    EACH_ROW acc[m][p] =
-                        add_group_min(acc[m][p], vn_end(s[m], 0), ws, wm, ACT_BLOCK(i, m));
-                }
-        }
-        EACH_ROW UNROLL for (int p = 0; p < P; p++)
-            linear_put(j, row + m, (p0 + p) * PANEL_COLS + h * VL, acc[m][p]);
-    }
+    const uint16_t *at = (const uint16_t *)(panel + (size_t)(i / 8) * PANEL_Q4_K_BYTES) + c;
+    return (struct head){vf_load_f16(at), vf_load_f16(at + 16)};
 }
 
-INLINE void widen_q4_k(const uint8_t *panel, uint32_t i, uint8_t *wide)
+INLINE struct scales scales_q4_k(struct head head, const uint8_t *panel, uint32_t i, int c)
 {
-    const uint8_t *base = panel + (size_t)(i / 8) * PANEL_Q4_K_BYTES;
-    const uint8_t *pair = base + 64 + PAIR_AT(i % 8, 256), *scales = pair + i % 2 * 32;
-    for (int at = 0; at < PANEL_COLS; at += VL) {
-        vf d = vf_load_f16((const uint16_t *)base + at);
-        vf dmin = vf_load_f16((const uint16_t *)base + 16 + at);
-        vf_store((float *)wide + at, vf_mul(d, vf_load_u8(scales + at)));
-        vf_store((float *)(wide + WIDE_SECOND) + at, vf_mul(dmin, vf_load_u8(scales + 16 + at)));
-    }
-    widen_nibbles(pair + 64 + i % 2 * 256, wide);
+    const uint8_t *at = PAIR_q4_k(panel, i) + i % 2 * 32 + c;
+    return (struct scales){
+        vf_mul(head.d, vf_load_u8(at)), vf_mul(head.dmin, vf_load_u8(at + 16)), head.d};
 }
+
+DEFINE_GROUPED(q4_k, FEW_MIN, 256)

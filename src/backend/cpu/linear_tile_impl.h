@@ -266,28 +266,28 @@ static void run_tiled(const struct linear_job *j, const struct tile_format *f)
     }
 }
 
+#define DEFINE_MULTIPLY(kind, rows)                                                                \
+    static void multiply##rows##_##kind(const struct tile *t, uint32_t row)                        \
+    {                                                                                              \
+        tile_int(t, row, rows, kind);                                                              \
+    }
 #if VL == 16
-#define DEFINE_MULTIPLY_INT(name, kind)                                                            \
-    static void multiply4_##name(const struct tile *t, uint32_t row)                               \
-    {                                                                                              \
-        tile_int(t, row, 4, kind);                                                                 \
-    }                                                                                              \
-    static void multiply8_##name(const struct tile *t, uint32_t row)                               \
-    {                                                                                              \
-        tile_int(t, row, 8, kind);                                                                 \
-    }
-#define MULTIPLY_INT(name) multiply4_##name, multiply8_##name
+#define DEFINE_MULTIPLY_INT(kind) DEFINE_MULTIPLY(kind, 4) DEFINE_MULTIPLY(kind, 8)
+#define MULTIPLY_INT(kind) multiply4_##kind, multiply8_##kind
 #else
-#define DEFINE_MULTIPLY_INT(name, kind)                                                            \
-    static void multiply4_##name(const struct tile *t, uint32_t row)                               \
-    {                                                                                              \
-        tile_int(t, row, 4, kind);                                                                 \
-    }
-#define MULTIPLY_INT(name) multiply4_##name
+#define DEFINE_MULTIPLY_INT(kind) DEFINE_MULTIPLY(kind, 4)
+#define MULTIPLY_INT(kind) multiply4_##kind
 #endif
 
+DEFINE_MULTIPLY_INT(WIDE_PLUS_128)
+DEFINE_MULTIPLY_INT(WIDE_PLUS_8)
+DEFINE_MULTIPLY_INT(WIDE_PLUS_16)
+DEFINE_MULTIPLY_INT(WIDE_MIN)
+DEFINE_MULTIPLY_INT(WIDE_MIN_31)
+DEFINE_MULTIPLY_INT(WIDE_HALVES)
+DEFINE_MULTIPLY_INT(WIDE_MIN_HALVES)
+
 #define DEFINE_TILE_INT(name, kind)                                                                \
-    DEFINE_MULTIPLY_INT(name, kind)                                                                \
     static void widen_part_##name(const struct tile *t, uint32_t panel)                            \
     {                                                                                              \
         uint8_t *to = t->wide + (size_t)panel * TILE_GROUPS * WIDE_BYTES;                          \
@@ -301,7 +301,7 @@ static void run_tiled(const struct linear_job *j, const struct tile_format *f)
                                                   .part_bytes = PART_BYTES_##name,                 \
                                                   .max_rows = TILE_INT_M,                          \
                                                   .widen = widen_part_##name,                      \
-                                                  .multiply = {MULTIPLY_INT(name)}};               \
+                                                  .multiply = {MULTIPLY_INT(kind)}};               \
         run_tiled(j, &format);                                                                     \
     }
 

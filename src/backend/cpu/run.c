@@ -12,6 +12,7 @@ enum {
     ROW_BLOCK = LINEAR_MAX_ROWS, /* rows that pass over a chunk of panels before the next chunk */
     CHUNK_BYTES = 256 * 1024,    /* of panels: they stay in the L2 cache meanwhile */
     MAX_CHUNK = 8,               /* panels */
+    STREAM_PANELS = 4,           /* that few rows read side by side */
 };
 
 static inline float *row_of(const struct cpu_backend *b, enum model_buf buf, uint32_t row)
@@ -245,35 +246,65 @@ static void run_panels(const struct cpu_backend *b,
     }
 }
 
-/* Panels an item takes: enough items for balance, few enough that taking them costs nothing. Few
- * rows read each panel once, as one long stream: every item begins it anew. More rows pass over the
- * panels of an item one block after the other, so these stay in the L2 cache meanwhile. */
-static uint32_t panel_chunk(const struct phase *p, uint32_t n_rows, uint32_t n_workers)
+/* Panels an item takes: enough items for balance, few enough that taking them costs nothing.
+ * n_passes: how often each panel is passed over, by other rows. */
+static uint32_t panel_chunk(const struct phase *p, uint32_t n_passes, uint32_t n_workers)
 {
-    const uint32_t n_row_blocks = (n_rows + ROW_BLOCK - 1) / ROW_BLOCK;
-    const bool few = n_rows <= LINEAR_FEW_ROWS;
-    uint32_t chunk =
-        (uint32_t)((uint64_t)p->n_panels * n_row_blocks / (n_workers * (few ? 4 : 16)));
-    if (!few) {
-        const uint32_t by_cache = (uint32_t)(CHUNK_BYTES / p->panel_bytes);
-        chunk = chunk < by_cache ? chunk : by_cache;
-        chunk = chunk < MAX_CHUNK ? chunk : MAX_CHUNK;
-    }
+    uint32_t by_cache = (uint32_t)(CHUNK_BYTES / p->panel_bytes);
+    uint32_t by_balance = (uint32_t)((uint64_t)p->n_panels * n_passes / (n_workers * 16));
+    uint32_t chunk = by_cache < by_balance ? by_cache : by_balance;
+    chunk = chunk < MAX_CHUNK ? chunk : MAX_CHUNK;
     return chunk >= 4 ? chunk / 4 * 4 : chunk ? chunk : 1;
+}
+
+/* Few rows read each panel once, as one long stream that every item begins anew. So items are long
+ * at first, a round of one for each worker taking half of what is left, and p->chunk at last, so
+ * that the workers end together. The panels of an item of the round that begins at panel `first`;
+ * 0 when only short ones are left. */
+static uint32_t long_item(const struct phase *p, uint32_t first, uint32_t n_workers)
+{
+    const uint32_t half = (p->n_panels - first) / (2 * n_workers);
+    const uint32_t n = half / STREAM_PANELS * STREAM_PANELS;
+    return n > p->chunk ? n : 0;
+}
+
+static uint32_t n_stream_items(const struct phase *p, uint32_t n_workers)
+{
+    uint32_t n_long = 0, first = 0;
+    for (uint32_t n; (n = long_item(p, first, n_workers)) > 0; first += n * n_workers)
+        n_long += n_workers;
+    return n_long + (p->n_panels - first + p->chunk - 1) / p->chunk;
+}
+
+/* The first panel of an item, and how many. */
+static uint32_t stream_item(const struct phase *p, uint32_t n_workers, uint32_t item, uint32_t *n)
+{
+    uint32_t first = 0;
+    while ((*n = long_item(p, first, n_workers)) > 0) {
+        if (item < n_workers)
+            return first + item * *n;
+        item -= n_workers;
+        first += *n * n_workers;
+    }
+    first += item * p->chunk;
+    *n = p->chunk < p->n_panels - first ? p->chunk : p->n_panels - first;
+    return first;
 }
 
 static void run_linear(struct cpu_backend *b, const struct phase *p, uint32_t item, uint32_t worker)
 {
+    const uint32_t n_rows = n_rows_of(b, p);
+    uint32_t n, first;
+    if (n_rows <= LINEAR_FEW_ROWS) {
+        first = stream_item(p, pool_size(b->pool), item, &n);
+        run_panels(b, p, first, n, 0, n_rows, worker);
+        return;
+    }
     const uint32_t n_chunks = (p->n_panels + p->chunk - 1) / p->chunk;
-    const uint32_t panel = item % n_chunks * p->chunk, row = item / n_chunks * ROW_BLOCK;
-    const uint32_t panels_left = p->n_panels - panel, rows_left = n_rows_of(b, p) - row;
-    run_panels(b,
-               p,
-               panel,
-               p->chunk < panels_left ? p->chunk : panels_left,
-               row,
-               rows_left < ROW_BLOCK ? rows_left : ROW_BLOCK,
-               worker);
+    const uint32_t row = item / n_chunks * ROW_BLOCK, rows_left = n_rows - row;
+    first = item % n_chunks * p->chunk;
+    n = p->chunk < p->n_panels - first ? p->chunk : p->n_panels - first;
+    run_panels(b, p, first, n, row, rows_left < ROW_BLOCK ? rows_left : ROW_BLOCK, worker);
 }
 
 static uint32_t head_pieces(const struct cpu_backend *b)
@@ -385,7 +416,11 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
         p->chunk = p->chunk ? p->chunk : 1;
         return (n_rows + p->chunk - 1) / p->chunk;
     case PHASE_LINEAR:
-        p->chunk = panel_chunk(p, n_rows, n_workers);
+        p->chunk = panel_chunk(p, n_row_blocks, n_workers);
+        if (n_rows <= LINEAR_FEW_ROWS) {
+            p->chunk = p->chunk > STREAM_PANELS ? p->chunk : STREAM_PANELS;
+            return n_stream_items(p, n_workers);
+        }
         return (p->n_panels + p->chunk - 1) / p->chunk * n_row_blocks;
     case PHASE_ATTENTION:
         return n_attention_items(b) * b->n_ranges;

@@ -147,10 +147,10 @@ static void open_phase(struct pool *p, uint64_t phase)
     atomic_store(&p->cursor, phase << ITEM_BITS | (phase < end ? 0 : NO_ITEM));
 }
 
-/* Take an item if one is free and do it. False if there was none at the cursor `at`. While a walk
- * is under way first and n_items stand still; a worker that comes late may read those of another
- * walk than `at` is from, but then the cursor has moved on, and the exchange fails. */
-static bool do_item(struct pool *p, uint64_t at, uint32_t worker)
+/* Take an item if one is free, end the wait and do it. False if there was none at the cursor `at`.
+ * While a walk is under way first and n_items stand still; a worker that comes late may read those
+ * of another walk than `at` is from, but then the cursor has moved on, and the exchange fails. */
+static bool do_item(struct pool *p, uint64_t at, uint32_t worker, struct wait *w)
 {
     const uint64_t phase = at >> ITEM_BITS;
     const uint64_t index = phase - atomic_load_explicit(&p->first, memory_order_relaxed);
@@ -162,6 +162,7 @@ static bool do_item(struct pool *p, uint64_t at, uint32_t worker)
     if (!atomic_compare_exchange_strong_explicit(
             &p->cursor, &at, at + 1, memory_order_acquire, memory_order_relaxed))
         return true; /* somebody was faster: look again */
+    wait_end(w, &p->waited[worker]);
     p->fn(p->ctx, (uint32_t)index, (uint32_t)(at & ITEM_MASK), worker);
     if (atomic_fetch_add_explicit(&p->n_done, 1, memory_order_acq_rel) + 1 == n)
         open_phase(p, phase + 1);
@@ -197,8 +198,7 @@ static void *worker_main(void *arg)
     mem_watch(true);
     while (!atomic_load_explicit(&p->stop, memory_order_relaxed)) {
         const uint64_t at = atomic_load_explicit(&p->cursor, memory_order_acquire);
-        if (do_item(p, at, a.index)) {
-            wait_end(&w, &p->waited[a.index]);
+        if (do_item(p, at, a.index, &w)) {
             w.spins = 0;
             continue;
         }
@@ -249,8 +249,7 @@ void pool_walk(
             wait_end(&w, &p->waited[0]);
             break;
         }
-        if (do_item(p, at, 0)) {
-            wait_end(&w, &p->waited[0]);
+        if (do_item(p, at, 0, &w)) {
             w.spins = 0;
         } else {
             wait_begin(&w);
