@@ -342,6 +342,23 @@ static void test_stacked(void **state)
     buf_deinit(&b);
 }
 
+/* Granite's files switch rotation off by a key that says nothing in others. */
+static void test_rope_switch(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arch;
+        enum rope_table rope;
+    } want[] = {{"llama", ROPE_FULL}, {"granitemoe", ROPE_NONE}};
+    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+        struct buf b = {0};
+        struct model *m = load_stacked(&b, want[i].arch);
+        assert_int_equal(find_op(m, OP_ROPE_STORE, 0)->rope, want[i].rope);
+        model_destroy(m);
+        buf_deinit(&b);
+    }
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -368,6 +385,7 @@ int main(void)
         cmocka_unit_test(test_long_rope),
         cmocka_unit_test(test_bad_values),
         cmocka_unit_test(test_stacked),
+        cmocka_unit_test(test_rope_switch),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
