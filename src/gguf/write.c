@@ -15,8 +15,8 @@
 
 enum { QUANTIZATION_VERSION = 2 }; /* of the blocks: what blocks.h describes */
 
-static const char file_type_key[] = "general.file_type";
-static const char version_key[] = "general.quantization_version";
+#define FILE_TYPE_KEY "general.file_type"
+#define VERSION_KEY "general.quantization_version"
 
 struct gguf_writer {
     char *path, *part;
@@ -102,25 +102,34 @@ static void put_kv_u32(struct buf *b, const char *key, uint32_t x)
     put_kv(b, &(struct gguf_kv){.key = {key, strlen(key)}, .kind = GGUF_U32, .u = x});
 }
 
-static bool is_key(const struct gguf_kv *kv, const char *key)
+/* What is set anew, or would say that the file is one of several. */
+static bool is_left_out(const struct gguf_kv *kv)
 {
-    return kv->key.len == strlen(key) && memcmp(kv->key.data, key, kv->key.len) == 0;
+    static const char *const keys[] = {
+        FILE_TYPE_KEY, VERSION_KEY, "split.no", "split.count", "split.tensors.count"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (kv->key.len == strlen(keys[i]) && memcmp(kv->key.data, keys[i], kv->key.len) == 0)
+            return true;
+    }
+    return false;
 }
 
 static void put_all_kv(struct buf *b, const struct gguf *g, uint32_t file_type)
 {
     for (uint64_t i = 0; i < g->n_kv; i++) {
-        if (!is_key(&g->kv[i], file_type_key) && !is_key(&g->kv[i], version_key))
+        if (!is_left_out(&g->kv[i]))
             put_kv(b, &g->kv[i]);
     }
-    put_kv_u32(b, version_key, QUANTIZATION_VERSION);
-    put_kv_u32(b, file_type_key, file_type);
+    put_kv_u32(b, VERSION_KEY, QUANTIZATION_VERSION);
+    put_kv_u32(b, FILE_TYPE_KEY, file_type);
 }
 
 static uint64_t n_keys(const struct gguf *g)
 {
-    return g->n_kv + 2 - (gguf_find(g, file_type_key) != NULL) -
-           (gguf_find(g, version_key) != NULL);
+    uint64_t n = 2;
+    for (uint64_t i = 0; i < g->n_kv; i++)
+        n += !is_left_out(&g->kv[i]);
+    return n;
 }
 
 static uint64_t padded(uint64_t n, uint32_t alignment)

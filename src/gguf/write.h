@@ -4,7 +4,8 @@
  *     data     the tensors' bytes, in the order of the given file's tensors
  *     end      to the disk, and renamed to PATH; or abort, and nothing is left
  *
- * All metadata is copied, in its order; general.file_type and general.quantization_version are set.
+ * All metadata is copied, in its order, but for what numbers the files of a split model: PATH holds
+ * it whole. general.file_type and general.quantization_version are set.
  * PATH may be the given file itself: it is replaced by the rename, while the mapping stays.
  *
  * Thread: one at a time. */

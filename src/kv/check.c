@@ -32,13 +32,18 @@ static enum err check_table(const struct kv *kv,
     if (t->n_blocks > t->max_blocks)
         return err_set(
             e, ERR_INTERNAL, "a KV table holds %u blocks of %u", t->n_blocks, t->max_blocks);
+    uint32_t n_gone = 0;
     for (uint32_t i = 0; i < t->n_blocks; i++) {
+        n_gone += t->blocks[i] == KV_GONE;
         if (t->blocks[i] == KV_GONE)
             continue;
         if (t->blocks[i] >= kv->cfg.n_blocks)
             return err_set(e, ERR_INTERNAL, "KV block %u in a table does not exist", t->blocks[i]);
         held[t->blocks[i]]++;
     }
+    if (n_gone != t->n_gone)
+        return err_set(
+            e, ERR_INTERNAL, "a KV table lets go of %u blocks, not %u", n_gone, t->n_gone);
     if (t->fetch.serial && (t->fetch.arrived > t->fetch.asked || t->fetch.asked > t->n_blocks))
         return err_set(e,
                        ERR_INTERNAL,

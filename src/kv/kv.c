@@ -181,6 +181,7 @@ void kv_table_release(struct kv *kv, struct kv_table *t, uint32_t n_computed)
             continue;
         kv_pool_unref(kv->pool, id, kv_prefix_n_tokens(kv->prefix, id) > 0);
     }
+    t->n_gone = 0;
     t->tokens = NULL;
 }
 
@@ -226,6 +227,7 @@ uint32_t kv_table_trim(struct kv *kv, struct kv_table *t, uint32_t first)
         kv_pool_unref(kv->pool, t->blocks[i], false);
         t->blocks[i] = KV_GONE;
     }
+    t->n_gone += n;
     kv->counts.trimmed += n;
     return n;
 }

@@ -60,6 +60,7 @@ struct kv_fetch {
 struct kv_table {
     uint32_t *blocks; /* [n_blocks] or KV_GONE */
     uint32_t n_blocks;
+    uint32_t n_gone; /* of them */
     uint32_t max_blocks;
     /* of the sequence, from kv_table_begin on */
     const int32_t *tokens; /* of every position known */

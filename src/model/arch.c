@@ -80,6 +80,7 @@ static const struct arch rows[] = {
      .window_pattern = NO_WINDOWS},
     {.name = "granitemoe",
      .rope = ROPE_ADJACENT,
+     .rope_switch = true,
      .qkv_bias = OPTIONAL,
      .out_bias = OPTIONAL,
      .norms = NORM_BEFORE,

@@ -101,7 +101,7 @@ static uint32_t n_to_displace(const struct sched *s, const struct sched_seq *seq
         if (!may_displace(seq, last))
             return 0;
         need -= sched_expected_blocks(s, last);
-        available += last->table.n_blocks;
+        available += last->table.n_blocks - last->table.n_gone;
         if (need <= available)
             return n;
     }

@@ -9,10 +9,11 @@
  *              K = 16v + 4f .. 16v + 4f + 3. Bit g of a third bits' byte: K = 4g .. 4g + 3.
  *
  *     panels   Q2_K  [K/256]  | f16 d[16] | f16 dmin[16] | pair 0 | ... pair 3 |   64 + 4 x 320
- *                    pair     | u8 scale and min << 4, [2 groups][2 halves][16] | group 0 | group 1
- * | Q3_K  [K/512]  | f16 d[2][16] | block 0 | block 1 |                 64 + 2 x 1792 block    |
- * pair 0 | ... pair 3 |                              448 each pair     | i8 scale[2 groups][2
- * halves][16] | group 0 | group 1 |
+ *                    pair     | u8 [2 groups][2 halves][16] | group 0 | group 1 |
+ *                             scale in the low nibble, min in the high one
+ *              Q3_K  [K/512]  | f16 d[2][16] | block 0 | block 1 |               64 + 2 x 1792
+ *                    block    | pair 0 | ... pair 3 |                            448 each
+ *                    pair     | i8 scale [2 groups][2 halves][16] | group 0 | group 1 |
  *
  * Q2_K's weights are multiplied by their scale first, scale * q is 45 at most: so 32 of them have
  * one scale left, d. Its minima meet the sums of either half of the activations. */

@@ -1,5 +1,6 @@
 /* Split models: several files seen as one, and each way in which they may not belong together. */
 #include "file_builder.h"
+#include "gguf/write.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -131,6 +132,38 @@ static void test_good(void **state)
     path_of(path, sizeof path, names[0]);
     assert_int_equal(gguf_open(path, &g, &e), OK);
     assert_true(gguf_hash(g) != hash);
+    gguf_close(g);
+}
+
+/* Written anew, a split model is one file, which says nothing of others. */
+static void test_written_whole(void **state)
+{
+    (void)state;
+    static const enum gguf_type types[4] = {
+        GGUF_TYPE_F32, GGUF_TYPE_F32, GGUF_TYPE_F32, GGUF_TYPE_F32};
+    char path[sizeof dir + NAME_BYTES];
+    struct gguf *g, *whole;
+    struct gguf_writer *w;
+    struct err_info e = {0};
+    write_good();
+    path_of(path, sizeof path, names[0]);
+    assert_int_equal(gguf_open(path, &g, &e), OK);
+    path_of(path, sizeof path, "whole.gguf");
+    assert_int_equal(gguf_write_begin(path, g, types, 0, &w, &e), OK);
+    for (size_t i = 0; i < 4; i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        assert_int_equal(gguf_write_data(w, t->data, t->n_bytes, &e), OK);
+    }
+    assert_int_equal(gguf_write_end(w, &e), OK);
+    if (gguf_open(path, &whole, &e))
+        fail_msg("%s", e.text);
+    assert_int_equal(gguf_n_parts(whole), 1);
+    assert_null(gguf_find(whole, "split.count"));
+    assert_non_null(gguf_find(whole, "general.name"));
+    assert_int_equal(gguf_n_tensors(whole), 4);
+    for (size_t i = 0; i < 4; i++)
+        assert_memory_equal(gguf_tensor_at(whole, i)->data, gguf_tensor_at(g, i)->data, 64);
+    gguf_close(whole);
     gguf_close(g);
 }
 
@@ -275,6 +308,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_good),
+        cmocka_unit_test(test_written_whole),
         cmocka_unit_test(test_one_of_one),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_missing),

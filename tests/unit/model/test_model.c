@@ -2,6 +2,8 @@
  * wrong. */
 #include "model/model.h"
 
+#include "../gguf/file_builder.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -244,6 +246,119 @@ static void test_bad_values(void **state)
         load_with(VARIANTS "mistral.f32.gguf", "llama.attention.sliding_window", &window, &e), OK);
 }
 
+static void put_arch_u32(struct buf *b, const char *arch, const char *suffix, uint32_t v)
+{
+    char key[64];
+    snprintf(key, sizeof key, "%s.%s", arch, suffix);
+    put_kv_u32(b, key, v);
+}
+
+/* One layer whose matrices lie in one where they can, with every bias there may be; it has no
+ * experts, though other layers could, and says that it was not trained with rotation. */
+static struct model *load_stacked(struct buf *b, const char *arch)
+{
+    static const struct {
+        const char *name;
+        uint32_t cols, rows;
+    } tensors[] = {{"token_embd.weight", 16, 4},
+                   {"output_norm.weight", 16, 1},
+                   {"blk.0.attn_norm.weight", 16, 1},
+                   {"blk.0.attn_qkv.weight", 16, 48},
+                   {"blk.0.attn_qkv.bias", 48, 1},
+                   {"blk.0.attn_output.weight", 16, 16},
+                   {"blk.0.attn_output.bias", 16, 1},
+                   {"blk.0.ffn_norm.weight", 16, 1},
+                   {"blk.0.ffn_up.weight", 16, 64},
+                   {"blk.0.ffn_up.bias", 64, 1},
+                   {"blk.0.ffn_down.weight", 32, 16},
+                   {"blk.0.ffn_down.bias", 16, 1}};
+    const size_t n = sizeof tensors / sizeof tensors[0];
+    size_t at = 0;
+    put_header(b, 3, n, 9);
+    put_key(b, "general.architecture", GGUF_STRING);
+    put_str(b, arch);
+    put_arch_u32(b, arch, "block_count", 1);
+    put_arch_u32(b, arch, "context_length", 64);
+    put_arch_u32(b, arch, "embedding_length", 16);
+    put_arch_u32(b, arch, "feed_forward_length", 32);
+    put_arch_u32(b, arch, "attention.head_count", 2);
+    put_arch_u32(b, arch, "expert_count", 2);
+    put_arch_u32(b, arch, "expert_used_count", 1);
+    char key[64];
+    snprintf(key, sizeof key, "%s.rope.scaling.finetuned", arch);
+    put_kv(b, key, GGUF_BOOL, "", 1);
+    for (size_t i = 0; i < n; i++) {
+        put_tensor(b, tensors[i].name, GGUF_TYPE_F32, tensors[i].cols, tensors[i].rows, at);
+        at += (size_t)tensors[i].cols * tensors[i].rows * sizeof(float);
+    }
+    put_padding(b, 32);
+    put_data(b, at);
+    struct gguf *g;
+    struct model *m;
+    struct err_info e;
+    if (gguf_open_memory(b->data, b->len, &g, &e) != OK ||
+        model_from_gguf(g, "stacked", &m, &e) != OK)
+        fail_msg("%s", e.text);
+    return m;
+}
+
+/* Each linear gets its rows of the matrix and of the bias that it shares with others. */
+static void test_stacked(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *stem;
+        uint32_t n_out, first;
+    } want[] = {{"attn_qkv", 16, 0},
+                {"attn_qkv", 16, 16},
+                {"attn_qkv", 16, 32},
+                {"attn_output", 16, 0},
+                {"ffn_up", 32, 0},
+                {"ffn_up", 32, 32},
+                {"ffn_down", 16, 0}};
+    struct buf b = {0};
+    struct model *m = load_stacked(&b, "llama");
+    size_t n = 0;
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        const struct op *op = &m->ops[i];
+        if (op->kind != OP_LINEAR)
+            continue;
+        char weight[64], bias[64];
+        snprintf(weight, sizeof weight, "blk.0.%s.weight", want[n].stem);
+        snprintf(bias, sizeof bias, "blk.0.%s.bias", want[n].stem);
+        const struct gguf_tensor *w = gguf_find_tensor(m->gguf, weight);
+        const size_t row_bytes = w->n_bytes / w->ne[1];
+        assert_int_equal(op->n_out, want[n].n_out);
+        assert_int_equal(op->w->ne[1], want[n].n_out);
+        assert_ptr_equal(op->w->data, w->data + want[n].first * row_bytes);
+        assert_int_equal(op->w->n_bytes, want[n].n_out * row_bytes);
+        assert_ptr_equal(op->bias->data,
+                         gguf_find_tensor(m->gguf, bias)->data + want[n].first * sizeof(float));
+        assert_int_equal(op->bias->n_bytes, want[n].n_out * sizeof(float));
+        n++;
+    }
+    assert_int_equal(n, sizeof want / sizeof want[0]);
+    model_destroy(m);
+    buf_deinit(&b);
+}
+
+/* Granite's files switch rotation off by a key that says nothing in others. */
+static void test_rope_switch(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arch;
+        enum rope_table rope;
+    } want[] = {{"llama", ROPE_FULL}, {"granitemoe", ROPE_NONE}};
+    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+        struct buf b = {0};
+        struct model *m = load_stacked(&b, want[i].arch);
+        assert_int_equal(find_op(m, OP_ROPE_STORE, 0)->rope, want[i].rope);
+        model_destroy(m);
+        buf_deinit(&b);
+    }
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -269,6 +384,8 @@ int main(void)
         cmocka_unit_test(test_experts),
         cmocka_unit_test(test_long_rope),
         cmocka_unit_test(test_bad_values),
+        cmocka_unit_test(test_stacked),
+        cmocka_unit_test(test_rope_switch),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

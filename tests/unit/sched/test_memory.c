@@ -234,6 +234,48 @@ static void test_makes_way_only_if_that_helps(void **state)
     assert_int_equal(middle->n_known, 101);
 }
 
+/* Blocks that a sequence has let go behind its window do not come free by its leaving. */
+static void test_counts_not_on_blocks_that_are_gone(void **state)
+{
+    struct sched_config c = default_config();
+    c.window = 96;
+    struct fixture *f = start(state, c, 28);
+    struct sched_seq *high = seq(f, 90, 96), *low = seq(f, 320, 330), *middle = seq(f, 370, 384);
+    high->priority = 2;
+    middle->priority = 1;
+    assert_int_equal(sched_add(f->sched, high, NULL), OK);
+    assert_int_equal(sched_add(f->sched, low, NULL), OK);
+    for (int i = 0; i < 3; i++)
+        step(f, 256);
+    assert_int_equal(low->n_computed, 320 + 1);
+    assert_int_equal(sched_add(f->sched, middle, NULL),
+                     OK); /* needs 24, 6 are of higher priority */
+    step(f, 256);
+    assert_int_equal(kv_stats(f->kv).counts.trimmed, 14);
+    assert_int_equal(low->n_preempted, 0);
+    assert_int_equal(middle->slot, SCHED_NO_SLOT);
+}
+
+/* Who has let blocks go leaves nothing to be found, so nobody waits for it. */
+static void test_waits_not_for_who_let_blocks_go(void **state)
+{
+    struct sched_config c = default_config();
+    c.window = 16;
+    struct fixture *f = start(state, c, 60);
+    struct sched_seq *a = add(f, 400, 410);
+    step(f, 64);
+    struct sched_seq *b = add_like(f, a, 400, 400, 410);
+    step(f, 64);
+    assert_ptr_equal(b->leader, a);
+    add(f, 300, 310); /* for which there is no room */
+    step(f, 64);
+    assert_true(kv_stats(f->kv).counts.trimmed > 0);
+    const uint32_t before = b->n_computed;
+    step(f, 64);
+    assert_null(b->leader);
+    assert_true(b->n_computed > before);
+}
+
 /* After a copied beginning, chunks end at blocks again, and what follows can be found. */
 static void test_looks_again_after_a_copied_beginning(void **state)
 {
@@ -284,6 +326,8 @@ int main(void)
         TEST(test_a_long_prompt_does_not_keep_others_out),
         TEST(test_two_prompts_take_turns_below_one_chunk),
         TEST(test_makes_way_only_if_that_helps),
+        TEST(test_counts_not_on_blocks_that_are_gone),
+        TEST(test_waits_not_for_who_let_blocks_go),
         TEST(test_looks_again_after_a_copied_beginning),
         TEST(test_priority_is_a_head_start),
     };
