@@ -170,7 +170,7 @@ static const char *next_piece(
     struct prefix_walk w = {0};
     *n_read = 0;
     while (w.depth < n && prefix_step(&u->user_defined, &w, (unsigned char)text[w.depth]))
-        if (prefix_ends(&u->user_defined, &w, w.lo))
+        if (prefix_ends(&u->user_defined, &w))
             *n_read = w.depth;
     *n_out = *n_read;
     if (*n_read > 0)
@@ -248,12 +248,9 @@ static void step_from(const struct ugm *u, struct encoder *enc, size_t at, size_
     bool whole_char = false;
     while (w.depth < n - at &&
            prefix_step(&u->tokens, &w, (unsigned char)enc->text[at + w.depth])) {
-        if (!prefix_ends(&u->tokens, &w, w.lo))
+        if (!prefix_ends(&u->tokens, &w))
             continue;
-        uint32_t i = w.lo;
-        while (prefix_ends(&u->tokens, &w, i + 1)) /* of equal texts the last */
-            i++;
-        token_id id = u->tokens.entries[i].id;
+        token_id id = u->tokens.entries[w.lo].id;
         const struct vocab_token *t = &u->v->tokens[id];
         double more = t->type == TOKEN_USER_DEFINED ? 0.0 : (double)t->score;
         whole_char |= w.depth == len;

@@ -2,6 +2,8 @@
  * none may crash (the sanitizers watch). */
 #include "unit/tokenizer/toy_vocab.h"
 
+#include "base/clock.h"
+
 #include <math.h>
 
 static const struct toy_token letters[] = {{"a", 0, 0}, {"b", 0, 0}, {"ab", 0, 0}, {NULL, 0, 0}};
@@ -231,6 +233,35 @@ static void test_odd_texts(void **state)
     }
 }
 
+/* One text a hundred thousand times: the last is meant, and each place where it stands in a text
+ * costs what one would. */
+static void test_equal_texts(void **state)
+{
+    (void)state;
+    enum { N = 100000, N_TEXT = 1 << 17 };
+    static const char *const models[] = {"gpt2", "bert", "t5"};
+    static struct toy_token tokens[N + 4];
+    static char text[N_TEXT];
+    const char *const none[] = {NULL};
+    memset(text, 'a', N_TEXT);
+    for (size_t k = 0; k < 3; k++) {
+        tokens[0] = tokens[1] = (struct toy_token){"\xe2\x96\x81", 0, 0};
+        tokens[2] = (struct toy_token){"<unk>", 2, 0}; /* where t5 has it */
+        for (size_t i = 3; i < N + 3; i++)
+            tokens[i] = (struct toy_token){"a", k == 0 ? 4 : 0, 0};
+        struct toy toy = {.model = models[k], .tokens = tokens, .merges = none};
+        struct loaded l = load_toy(&toy);
+        uint64_t begin_us = clock_us();
+        struct token_list ids = encode(l.t, text, N_TEXT, false);
+        if (clock_us() - begin_us > 5 * 1000 * 1000)
+            fail_msg("%s: %llu ms", models[k], (unsigned long long)(clock_us() - begin_us) / 1000);
+        assert_in_range(ids.n, N_TEXT, N_TEXT + 1); /* a word's first one may stand before them */
+        assert_int_equal(ids.ids[ids.n - 1], N + 2);
+        token_list_deinit(&ids);
+        unload(&l);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -242,6 +273,7 @@ int main(void)
         cmocka_unit_test(test_byte_token_without_hex),
         cmocka_unit_test(test_ids_out_of_range),
         cmocka_unit_test(test_odd_texts),
+        cmocka_unit_test(test_equal_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
