@@ -3,6 +3,7 @@
 #include "unit/tokenizer/toy_vocab.h"
 
 #include "base/clock.h"
+#include "tokenizer/vocab.h"
 
 #include <math.h>
 
@@ -262,6 +263,35 @@ static void test_equal_texts(void **state)
     }
 }
 
+/* Where tokens lie in a table is not for the file to know: it could make all of them collide. */
+static void test_tables_are_seeded(void **state)
+{
+    (void)state;
+    enum { N = 256 };
+    static struct vocab_token tokens[N];
+    static char texts[N][8];
+    struct vocab v = {.tokens = tokens, .n = N};
+    struct vocab_index tables[2];
+    for (size_t k = 0; k < 2; k++) {
+        assert_true(vocab_index_init(&tables[k], N, false));
+        for (int i = 0; i < N; i++) {
+            tokens[i].text = texts[i];
+            tokens[i].text_len = (uint32_t)snprintf(texts[i], sizeof texts[i], "%d", i);
+            vocab_index_add(&v, &tables[k], i);
+        }
+        for (int i = 0; i < N; i++)
+            assert_int_equal(vocab_index_find(&v, &tables[k], texts[i], strlen(texts[i])), i);
+    }
+    assert_int_equal(tables[0].mask, tables[1].mask);
+    size_t n_same = 0;
+    for (size_t i = 0; i <= tables[0].mask; i++)
+        n_same +=
+            tables[0].slots[i].id != TOKEN_NONE && tables[0].slots[i].id == tables[1].slots[i].id;
+    assert_true(n_same < N / 2);
+    free(tables[0].slots);
+    free(tables[1].slots);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -274,6 +304,7 @@ int main(void)
         cmocka_unit_test(test_ids_out_of_range),
         cmocka_unit_test(test_odd_texts),
         cmocka_unit_test(test_equal_texts),
+        cmocka_unit_test(test_tables_are_seeded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
