@@ -87,14 +87,19 @@ static enum err own_metadata(struct gguf *g, const char *label, struct err_info 
     return OK;
 }
 
-/* Parsed twice: where the metadata end is known only then, and they may change until copied. */
+/* Parsed twice: where the metadata end is known only then, and they may change until copied. What
+ * then ends behind the copy would be read from pages that go on changing. */
 static enum err open_mapped(struct gguf *g, const char *label, struct err_info *e)
 {
     enum err err = map_file(g, label, e);
     if (err || (err = gguf_parse(g, label, e)) || (err = own_metadata(g, label, e)))
         return err;
+    const size_t n_copied = g->n_meta_bytes;
     gguf_unparse(g);
-    return gguf_parse(g, label, e);
+    err = gguf_parse(g, label, e);
+    if (!err && g->n_meta_bytes > n_copied)
+        err = err_set(e, ERR_IO, "%s: the file changed while it was opened", label);
+    return err;
 }
 
 enum err gguf_open_one(const char *path, struct gguf **out, struct err_info *e)

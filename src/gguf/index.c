@@ -1,18 +1,9 @@
-#include "base/clock.h"
+#include "base/seed.h"
 #include "gguf/file.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <xxhash.h>
-
-static uint64_t random_seed(void)
-{
-    uint64_t seed;
-    if (getentropy(&seed, sizeof seed) != 0)
-        seed = clock_us();
-    return seed;
-}
 
 enum err gguf_index_init(struct gguf_index *ix, const void *entries, size_t stride, uint32_t n)
 {
@@ -20,7 +11,7 @@ enum err gguf_index_init(struct gguf_index *ix, const void *entries, size_t stri
     while (n_slots / 2 < n)
         n_slots *= 2;
     *ix = (struct gguf_index){
-        .entries = entries, .stride = stride, .n_slots = n_slots, .seed = random_seed()};
+        .entries = entries, .stride = stride, .n_slots = n_slots, .seed = seed_random()};
     ix->slots = calloc(n_slots, sizeof *ix->slots);
     return ix->slots ? OK : ERR_NOMEM;
 }

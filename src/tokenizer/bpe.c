@@ -1,10 +1,14 @@
 #include "tokenizer/bpe.h"
 
 #include "base/mem.h"
+#include "base/seed.h"
 #include "base/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 /* Longer words are not looked up whole, unless merges do not make them: hardly any token is
  * longer. */
@@ -19,13 +23,14 @@ struct bpe {
      * crosses the border between any other byte and a space, so what lies between such borders can
      * be merged by itself. */
     bool joins_space[256];
-    struct merge_slot { /* open addressing by (left, right) */
+    struct merge_slot { /* open addressing by (left, right), the hash seeded at random */
         token_id left;  /* TOKEN_NONE: free */
         token_id right;
         uint32_t rank;
         token_id id;
     } * slots;
     size_t mask;
+    uint64_t seed;
     /* Words known to become one token, by their bytes: the merges of most words of a text need not
      * be run. Holds exactly the tokens that merging their own bytes gives. */
     struct vocab_index whole;
@@ -36,7 +41,7 @@ struct bpe {
 static struct merge_slot *slot_of(const struct bpe *b, token_id left, token_id right)
 {
     uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    size_t i = (size_t)((key * 0x9e3779b97f4a7c15u) >> 24) & b->mask;
+    size_t i = (size_t)XXH3_64bits_withSeed(&key, sizeof key, b->seed) & b->mask;
     for (;; i = (i + 1) & b->mask) {
         struct merge_slot *slot = &b->slots[i];
         if (slot->left == TOKEN_NONE || (slot->left == left && slot->right == right))
@@ -109,6 +114,7 @@ static enum err read_merges(const struct gguf *g, struct bpe *b, struct err_info
     }
     memset(b->slots, 0xff, cap * sizeof *b->slots); /* every left TOKEN_NONE */
     b->mask = cap - 1;
+    b->seed = seed_random();
     const uint8_t *at = kv->elems;
     for (uint64_t i = 0; i < kv->n_elems && !err; i++)
         err = add_merge(b, gguf_next_str(&at), (uint32_t)i, joined, e);

@@ -29,7 +29,15 @@ static int by_text(const void *a, const void *b)
 
 void prefix_sort(struct prefix_set *s)
 {
+    uint32_t n = 0;
     qsort(s->entries, s->n, sizeof *s->entries, by_text);
+    for (uint32_t i = 0; i < s->n; i++) {
+        bool same = n > 0 && s->entries[n - 1].len == s->entries[i].len &&
+                    memcmp(s->entries[n - 1].text, s->entries[i].text, s->entries[i].len) == 0;
+        n += !same;
+        s->entries[n - 1] = s->entries[i];
+    }
+    s->n = n;
     for (uint32_t i = 0, b = 0; b <= 256; b++) {
         while (i < s->n && (unsigned char)s->entries[i].text[0] < b)
             i++;
@@ -64,8 +72,7 @@ bool prefix_step(const struct prefix_set *s, struct prefix_walk *w, unsigned cha
         w->lo = s->first[byte];
         w->hi = s->first[byte + 1];
     } else {
-        while (prefix_ends(s, w, w->lo))
-            w->lo++;
+        w->lo += prefix_ends(s, w);
         w->hi = lower_bound(s, w->lo, w->hi, w->depth, byte + 1u);
         w->lo = lower_bound(s, w->lo, w->hi, w->depth, byte);
     }

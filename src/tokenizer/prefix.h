@@ -2,12 +2,13 @@
  *
  * The strings lie sorted, so those with a common beginning lie together, and each byte of the text
  * narrows the range that is left. As in a trie, the work is the length walked, times the logarithm
- * of what is left.
+ * of what is left. Of equal strings the last one added counts: however many a file has, each is
+ * walked past once.
  *
  *     struct prefix_walk w = {0};
  *     while (n-- > 0 && prefix_step(&set, &w, *text++))
- *         for (uint32_t i = w.lo; prefix_ends(&set, &w, i); i++)
- *             ...                  entries[i] has w.depth bytes: those of the text so far
+ *         if (prefix_ends(&set, &w))
+ *             ...         entries[w.lo] has w.depth bytes: those of the text so far
  *
  * Thread: immutable after prefix_sort. */
 #ifndef WEIR_TOKENIZER_PREFIX_H
@@ -40,10 +41,10 @@ struct prefix_walk {
 /* Walk one byte further; false when no entry goes on so. */
 bool prefix_step(const struct prefix_set *s, struct prefix_walk *w, unsigned char byte);
 
-/* Is entries[i], w->lo <= i, as long as the walk? Those that are come first. */
-static inline bool prefix_ends(const struct prefix_set *s, const struct prefix_walk *w, uint32_t i)
+/* Is there a string as long as the walk? Then it is entries[w->lo]. */
+static inline bool prefix_ends(const struct prefix_set *s, const struct prefix_walk *w)
 {
-    return i < w->hi && s->entries[i].len == w->depth;
+    return w->lo < w->hi && s->entries[w->lo].len == w->depth;
 }
 
 #endif

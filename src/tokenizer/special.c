@@ -32,13 +32,13 @@ token_id special_longest(
     token_id best = TOKEN_NONE;
     struct prefix_walk w = {0};
     while (w.depth < n && prefix_step(&s->set, &w, (unsigned char)text[w.depth])) {
-        for (uint32_t i = w.lo; prefix_ends(&s->set, &w, i); i++) {
-            token_id id = s->set.entries[i].id;
-            if (s->v->tokens[id].type != TOKEN_USER_DEFINED && w.depth > n_trusted)
-                continue; /* control, or unknown: only in trusted text */
-            best = id;
-            *len = w.depth;
-        }
+        if (!prefix_ends(&s->set, &w))
+            continue;
+        token_id id = s->set.entries[w.lo].id;
+        if (s->v->tokens[id].type != TOKEN_USER_DEFINED && w.depth > n_trusted)
+            continue; /* control, or unknown: only in trusted text */
+        best = id;
+        *len = w.depth;
     }
     return best;
 }

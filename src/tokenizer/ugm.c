@@ -12,6 +12,11 @@
 #define SPACE_LEN 3
 #define UNKNOWN_PENALTY 10.0f /* below the lowest score, as SentencePiece has it */
 
+/* No real table comes near (one character of Arabic becomes 33 bytes). They bound what a table that
+ * goes in circles, or makes a book of a letter, costs per byte of text. */
+#define MAX_KEY_BYTES 255
+#define MAX_REPLACEMENT_BYTES 255
+
 /* The table of replacements: a double-array trie over what is replaced, and the replacements, each
  * ended by a NUL. A unit of the trie has the label of the byte that leads to it in bits 0..7, in
  * bit 8 whether a key ends there, and from bit 10 on (shifted by 8 if bit 9 is set) the offset
@@ -58,6 +63,11 @@ static enum err read_charsmap(const struct gguf *g, struct charsmap *m, struct e
         return err_set_field(e, ERR_FORMAT, key, "is cut off");
     *m = (struct charsmap){
         rest, n_bytes / sizeof(uint32_t), (const char *)rest + n_bytes, n_rest - n_bytes};
+    for (size_t i = 0, len; i < m->n_replacements; i += len + 1) {
+        len = strlen(m->replacements + i); /* the table ends with a NUL */
+        if (len > MAX_REPLACEMENT_BYTES)
+            return err_set_field(e, ERR_FORMAT, key, "a replacement has %zu bytes", len);
+    }
     return OK;
 }
 
@@ -132,6 +142,8 @@ static const char *replacement(const struct charsmap *m, const char *text, size_
 {
     const char *found = NULL;
     uint32_t at = offset_of(unit(m, 0));
+    if (n > MAX_KEY_BYTES)
+        n = MAX_KEY_BYTES;
     for (size_t i = 0; i < n && text[i] != 0 && m->n_units > 0; i++) {
         uint32_t byte = (unsigned char)text[i];
         at ^= byte;
@@ -158,7 +170,7 @@ static const char *next_piece(
     struct prefix_walk w = {0};
     *n_read = 0;
     while (w.depth < n && prefix_step(&u->user_defined, &w, (unsigned char)text[w.depth]))
-        if (prefix_ends(&u->user_defined, &w, w.lo))
+        if (prefix_ends(&u->user_defined, &w))
             *n_read = w.depth;
     *n_out = *n_read;
     if (*n_read > 0)
@@ -236,12 +248,9 @@ static void step_from(const struct ugm *u, struct encoder *enc, size_t at, size_
     bool whole_char = false;
     while (w.depth < n - at &&
            prefix_step(&u->tokens, &w, (unsigned char)enc->text[at + w.depth])) {
-        if (!prefix_ends(&u->tokens, &w, w.lo))
+        if (!prefix_ends(&u->tokens, &w))
             continue;
-        uint32_t i = w.lo;
-        while (prefix_ends(&u->tokens, &w, i + 1)) /* of equal texts the last */
-            i++;
-        token_id id = u->tokens.entries[i].id;
+        token_id id = u->tokens.entries[w.lo].id;
         const struct vocab_token *t = &u->v->tokens[id];
         double more = t->type == TOKEN_USER_DEFINED ? 0.0 : (double)t->score;
         whole_char |= w.depth == len;

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/seed.h"
 #include "base/utf8.h"
 
 #include <math.h>
@@ -35,6 +36,7 @@ bool vocab_index_init(struct vocab_index *x, size_t n, bool by_bytes)
         return false;
     memset(x->slots, 0xff, cap * sizeof *x->slots); /* every id TOKEN_NONE */
     x->mask = cap - 1;
+    x->seed = seed_random();
     x->by_bytes = by_bytes;
     return true;
 }
@@ -43,7 +45,7 @@ bool vocab_index_init(struct vocab_index *x, size_t n, bool by_bytes)
 static struct vocab_slot *slot_of(
     const struct vocab *v, const struct vocab_index *x, const char *s, size_t n, uint32_t *tag)
 {
-    uint64_t hash = XXH3_64bits(s, n);
+    uint64_t hash = XXH3_64bits_withSeed(s, n, x->seed);
     *tag = (uint32_t)(hash >> 32);
     for (size_t i = hash & x->mask;; i = (i + 1) & x->mask) {
         struct vocab_slot *slot = &x->slots[i];

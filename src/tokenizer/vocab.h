@@ -46,13 +46,15 @@ struct vocab_token {
     bool plain; /* merging may produce it: stands for text, and is neither control nor byte token */
 };
 
-/* Open-addressed table from a string to the id that has it as text (or as bytes). */
+/* Open-addressed table from a string to the id that has it as text (or as bytes). The hash is
+ * seeded at random, so that a file cannot choose tokens that collide. */
 struct vocab_index {
     struct vocab_slot {
         uint32_t tag; /* high half of the hash */
         token_id id;  /* TOKEN_NONE: free */
     } * slots;
     size_t mask;
+    uint64_t seed;
     bool by_bytes;
 };
 

@@ -47,8 +47,8 @@ static token_id longest(const struct prefix_set *s, const char *text, size_t n, 
     struct prefix_walk walk = {0};
     token_id best = TOKEN_NONE;
     while (walk.depth < n && prefix_step(s, &walk, (unsigned char)text[walk.depth]))
-        for (uint32_t i = walk.lo; prefix_ends(s, &walk, i); i++) {
-            best = s->entries[i].id;
+        if (prefix_ends(s, &walk)) {
+            best = s->entries[walk.lo].id;
             *len = walk.depth;
         }
     return best;

@@ -2,11 +2,14 @@
  */
 #include "file_builder.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -297,6 +300,60 @@ static void test_from_disk(void **state)
     buf_deinit(&b);
 }
 
+struct flipped {
+    char *length; /* of a string, in a mapped file */
+    atomic_bool stop;
+};
+
+/* The string is short, long, short, ... */
+static void *flip_length(void *arg)
+{
+    struct flipped *f = arg;
+    for (uint64_t i = 0; !f->stop; i++)
+        memcpy(f->length, &(uint64_t){i % 2 ? 40000 : 8}, 8);
+    return NULL;
+}
+
+/* The metadata may grow between two looks at the file: it is refused then, or what has been opened
+ * is a copy to its last byte. */
+static void test_changing_file(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/weir-test-XXXXXX";
+    int fd = mkstemp(path), n_opened = 0;
+    assert_true(fd >= 0);
+    struct buf b = {0};
+    put_header(&b, 3, 0, 1);
+    put_key(&b, "k", GGUF_STRING);
+    const size_t length_at = b.len, last = length_at + 8 + 40000 - 1;
+    put_data(&b, 8 + 40000);
+    assert_int_equal(write(fd, b.data, b.len), (ssize_t)b.len);
+    char *map = mmap(NULL, b.len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(map != MAP_FAILED);
+    struct flipped f = {.length = map + length_at};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, flip_length, &f), 0);
+    for (int i = 0; i < 3000; i++) {
+        struct gguf *g;
+        map[last] = 'a';
+        if (gguf_open(path, &g, NULL) != OK)
+            continue;
+        n_opened++;
+        struct gguf_str s = gguf_kv_at(g, 0)->s;
+        map[last] = 'b';
+        if (s.len == 40000)
+            assert_int_equal(s.data[s.len - 1], 'a');
+        gguf_close(g);
+    }
+    f.stop = true;
+    pthread_join(thread, NULL);
+    assert_true(n_opened > 0);
+    munmap(map, b.len);
+    close(fd);
+    unlink(path);
+    buf_deinit(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +363,7 @@ int main(void)
         cmocka_unit_test(test_every_prefix_fails),
         cmocka_unit_test(test_flipped_bits),
         cmocka_unit_test(test_from_disk),
+        cmocka_unit_test(test_changing_file),
     };
     return cmocka_run_group_tests_name("file", tests, NULL, NULL);
 }

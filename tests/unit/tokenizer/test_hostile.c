@@ -2,6 +2,9 @@
  * none may crash (the sanitizers watch). */
 #include "unit/tokenizer/toy_vocab.h"
 
+#include "base/clock.h"
+#include "tokenizer/vocab.h"
+
 #include <math.h>
 
 static const struct toy_token letters[] = {{"a", 0, 0}, {"b", 0, 0}, {"ab", 0, 0}, {NULL, 0, 0}};
@@ -231,6 +234,64 @@ static void test_odd_texts(void **state)
     }
 }
 
+/* One text a hundred thousand times: the last is meant, and each place where it stands in a text
+ * costs what one would. */
+static void test_equal_texts(void **state)
+{
+    (void)state;
+    enum { N = 100000, N_TEXT = 1 << 17 };
+    static const char *const models[] = {"gpt2", "bert", "t5"};
+    static struct toy_token tokens[N + 4];
+    static char text[N_TEXT];
+    const char *const none[] = {NULL};
+    memset(text, 'a', N_TEXT);
+    for (size_t k = 0; k < 3; k++) {
+        tokens[0] = tokens[1] = (struct toy_token){"\xe2\x96\x81", 0, 0};
+        tokens[2] = (struct toy_token){"<unk>", 2, 0}; /* where t5 has it */
+        for (size_t i = 3; i < N + 3; i++)
+            tokens[i] = (struct toy_token){"a", k == 0 ? 4 : 0, 0};
+        struct toy toy = {.model = models[k], .tokens = tokens, .merges = none};
+        struct loaded l = load_toy(&toy);
+        uint64_t begin_us = clock_us();
+        struct token_list ids = encode(l.t, text, N_TEXT, false);
+        if (clock_us() - begin_us > 5 * 1000 * 1000)
+            fail_msg("%s: %llu ms", models[k], (unsigned long long)(clock_us() - begin_us) / 1000);
+        assert_in_range(ids.n, N_TEXT, N_TEXT + 1); /* a word's first one may stand before them */
+        assert_int_equal(ids.ids[ids.n - 1], N + 2);
+        token_list_deinit(&ids);
+        unload(&l);
+    }
+}
+
+/* Where tokens lie in a table is not for the file to know: it could make all of them collide. */
+static void test_tables_are_seeded(void **state)
+{
+    (void)state;
+    enum { N = 256 };
+    static struct vocab_token tokens[N];
+    static char texts[N][8];
+    struct vocab v = {.tokens = tokens, .n = N};
+    struct vocab_index tables[2];
+    for (size_t k = 0; k < 2; k++) {
+        assert_true(vocab_index_init(&tables[k], N, false));
+        for (int i = 0; i < N; i++) {
+            tokens[i].text = texts[i];
+            tokens[i].text_len = (uint32_t)snprintf(texts[i], sizeof texts[i], "%d", i);
+            vocab_index_add(&v, &tables[k], i);
+        }
+        for (int i = 0; i < N; i++)
+            assert_int_equal(vocab_index_find(&v, &tables[k], texts[i], strlen(texts[i])), i);
+    }
+    assert_int_equal(tables[0].mask, tables[1].mask);
+    size_t n_same = 0;
+    for (size_t i = 0; i <= tables[0].mask; i++)
+        n_same +=
+            tables[0].slots[i].id != TOKEN_NONE && tables[0].slots[i].id == tables[1].slots[i].id;
+    assert_true(n_same < N / 2);
+    free(tables[0].slots);
+    free(tables[1].slots);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -242,6 +303,8 @@ int main(void)
         cmocka_unit_test(test_byte_token_without_hex),
         cmocka_unit_test(test_ids_out_of_range),
         cmocka_unit_test(test_odd_texts),
+        cmocka_unit_test(test_equal_texts),
+        cmocka_unit_test(test_tables_are_seeded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,8 @@
 /* Unigram vocabularies: the best sum of scores, white space, and the table of replacements. */
 #include "unit/tokenizer/toy_vocab.h"
 
+#include "base/clock.h"
+
 #define W "\xe2\x96\x81"
 
 static const struct toy_token words[] = {{"<pad>", 3, 0},
@@ -140,6 +142,64 @@ static void test_bad_tables(void **state)
     buf_deinit(&map);
 }
 
+/* A table whose units lead in a circle, so that no key ends, costs each byte of a text a bounded
+ * time. */
+static void test_circle(void **state)
+{
+    (void)state;
+    enum { N = 1 << 20 };
+    uint32_t units[0x100] = {0};
+    struct buf map = {0};
+    const uint32_t n_bytes = sizeof units;
+    units['a'] = 'a' | (uint32_t)'a' << 10; /* 'a' leads to unit 0 ^ 'a', which is itself */
+    buf_add(&map, &n_bytes, sizeof n_bytes);
+    buf_add(&map, units, sizeof units);
+    buf_add(&map, "", 1);
+    struct toy toy = {.model = "t5", .tokens = words};
+    struct loaded l = {0};
+    toy_file(&l.file, &toy, 1);
+    put_charsmap(&l.file, &map, map.len);
+    load_file(&l);
+    char *text = malloc(N);
+    assert_non_null(text);
+    memset(text, 'a', N);
+    uint64_t begin_us = clock_us();
+    struct token_list ids = encode(l.t, text, N, false);
+    if (clock_us() - begin_us > 20 * 1000 * 1000) /* without a bound: minutes */
+        fail_msg("a megabyte took %llu ms", (unsigned long long)((clock_us() - begin_us) / 1000));
+    assert_int_equal(ids.n, N);
+    token_list_deinit(&ids);
+    free(text);
+    buf_deinit(&map);
+    unload(&l);
+}
+
+/* A replacement that no real table has would make gigabytes of a text of megabytes. */
+static void test_long_replacement(void **state)
+{
+    (void)state;
+    for (size_t extra = 0; extra < 2; extra++) {
+        struct toy toy = {.model = "t5", .tokens = words};
+        struct buf map = make_charsmap(), file = {0};
+        struct gguf *g = NULL;
+        struct tokenizer *t = NULL;
+        struct err_info e = {0};
+        for (size_t i = 0; i < 255 + extra; i++)
+            buf_char(&map, 'a');
+        buf_char(&map, '\0');
+        toy_file(&file, &toy, 1);
+        put_charsmap(&file, &map, map.len);
+        assert_int_equal(gguf_open_memory(file.data, file.len, &g, &e), OK);
+        assert_int_equal(tokenizer_create(g, &t, &e), extra ? ERR_FORMAT : OK);
+        if (extra)
+            assert_non_null(strstr(e.field, "precompiled_charsmap"));
+        tokenizer_destroy(t);
+        gguf_close(g);
+        buf_deinit(&file);
+        buf_deinit(&map);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +207,8 @@ int main(void)
         cmocka_unit_test(test_white_space),
         cmocka_unit_test(test_replacements),
         cmocka_unit_test(test_bad_tables),
+        cmocka_unit_test(test_circle),
+        cmocka_unit_test(test_long_replacement),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
