@@ -68,9 +68,10 @@ static struct jval macro_attr(struct jrun *r, const struct jnode *n, const struc
     return (struct jval){.kind = J_MISSING};
 }
 
-static struct jval block_attr(const struct jrun *r, const struct jstr *name)
+static struct jval block_attr(struct jrun *r, const struct jstr *name)
 {
     const struct jnodes *blocks = &r->tmpl->blocks;
+    jrun_charge(r, blocks->n / 16);
     for (size_t i = 0; i < blocks->n; i++)
         if (jstr_eq(blocks->items[i]->text, name))
             return (struct jval){.kind = J_BLOCK, .block = blocks->items[i]};
@@ -133,8 +134,7 @@ static struct jval at_index(struct jrun *r, struct jval v, int64_t i)
     if (i < 0 || i >= n)
         return (struct jval){.kind = J_MISSING};
     if (v.kind == J_STR) {
-        jrun_charge(r, v.s->n_chars == v.s->len ? 0 : v.s->len / 64);
-        size_t begin = jstr_byte_at(v.s, (size_t)i), end = begin;
+        size_t begin = jstr_byte_at(r, v.s, (size_t)i), end = begin;
         jstr_next(v.s, &end);
         return jval_str(jstr_sub(r, v.s, begin, end));
     }
@@ -149,7 +149,7 @@ struct jval jval_item(struct jrun *r, struct jval v, struct jval index)
         jval_fail_undefined(r, v);
     struct jval found = {.kind = J_MISSING};
     if (v.kind == J_DICT) {
-        const struct jval *value = jval_hashable(index) ? jdict_get(r, v.dict, index) : NULL;
+        const struct jval *value = jval_hashable(r, index) ? jdict_get(r, v.dict, index) : NULL;
         found = value ? *value : found;
     } else if (jval_is_int(index) &&
                (v.kind == J_STR || v.kind == J_LIST || v.kind == J_TUPLE || v.kind == J_RANGE)) {
@@ -203,8 +203,10 @@ static struct jval slice_str(struct jrun *r, const struct jstr *v, struct slice 
 {
     jrun_charge(r, v->len / 64);
     if (s.step == 1)
-        return jval_str(jstr_sub(
-            r, v, jstr_byte_at(v, (size_t)s.start), jstr_byte_at(v, (size_t)(s.start + s.n))));
+        return jval_str(jstr_sub(r,
+                                 v,
+                                 jstr_byte_at(r, v, (size_t)s.start),
+                                 jstr_byte_at(r, v, (size_t)(s.start + s.n))));
     jrun_charge(r, (uint64_t)v->n_chars / 8);
     size_t *starts = jrun_alloc_n(r, v->n_chars + 1, sizeof *starts);
     for (size_t i = 0, at = 0; i < v->n_chars; i++) {

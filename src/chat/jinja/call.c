@@ -34,14 +34,12 @@ static int count_params(const char *params)
     return n;
 }
 
-struct jval jbuiltin_call(struct jrun *r,
-                          const struct jbuiltin *b,
-                          struct jval self,
-                          const struct jargs *args)
+static struct jval call_bound(struct jrun *r,
+                              const struct jbuiltin *b,
+                              struct jval self,
+                              const struct jargs *args)
 {
     struct jval bound[JMAX_PARAMS] = {{0}};
-    if (b->any)
-        return b->any(r, self, args);
     bool by_position = b->params[0] == '/';
     const char *params = b->params + by_position;
     int n_params = count_params(params);
@@ -70,6 +68,18 @@ struct jval jbuiltin_call(struct jrun *r,
         if (bound[i].kind == J_MISSING)
             jrun_fail(r, "%s() misses a required argument", b->name);
     return b->fn(r, self, bound);
+}
+
+/* Nests: map may call map. */
+struct jval jbuiltin_call(struct jrun *r,
+                          const struct jbuiltin *b,
+                          struct jval self,
+                          const struct jargs *args)
+{
+    jrun_enter(r);
+    struct jval v = b->any ? b->any(r, self, args) : call_bound(r, b, self, args);
+    jrun_leave(r);
+    return v;
 }
 
 int64_t jarg_int(struct jrun *r, struct jval v, int64_t missing)
@@ -131,8 +141,9 @@ struct macro_call {
     struct jscope *scope;
 };
 
-static struct jval take_keyword(struct macro_call *c, const struct jstr *name)
+static struct jval take_keyword(struct jrun *r, struct macro_call *c, const struct jstr *name)
 {
+    jrun_charge(r, c->args->n_keywords / 16);
     for (size_t i = 0; i < c->args->n_keywords; i++) {
         if (!c->taken[i] && jstr_eq(c->args->keywords[i].name, name)) {
             c->taken[i] = true;
@@ -149,7 +160,7 @@ static void bind_params(struct jrun *r, struct macro_call *c)
     struct jval *values = jrun_alloc_n(r, params->n, sizeof *values);
     for (size_t i = 0; i < params->n; i++) {
         const struct jstr *name = params->items[i].name;
-        values[i] = i < c->args->n ? c->args->items[i] : take_keyword(c, name);
+        values[i] = i < c->args->n ? c->args->items[i] : take_keyword(r, c, name);
         if (values[i].kind != J_MISSING)
             jscope_set(r, c->scope, name, values[i]);
     }
@@ -176,7 +187,7 @@ static void bind_caller(struct jrun *r, struct macro_call *c)
             return;
     if (!n->uses_caller)
         return;
-    struct jval caller = take_keyword(c, r->tmpl->caller);
+    struct jval caller = take_keyword(r, c, r->tmpl->caller);
     if (caller.kind == J_MISSING || caller.kind == J_NONE)
         caller = jval_undefined_as(r, "No caller defined");
     jscope_set(r, c->scope, r->tmpl->caller, caller);

@@ -15,6 +15,7 @@ struct jscope *jscope_new(struct jrun *r, struct jscope *parent)
 
 void jscope_set(struct jrun *r, struct jscope *s, const struct jstr *name, struct jval v)
 {
+    jrun_charge(r, s->n / 16);
     for (size_t i = 0; i < s->n; i++) {
         if (s->vars[i].name == name) {
             s->vars[i].value = v;
@@ -369,6 +370,7 @@ static struct jval eval_if_else(struct jrun *r, struct jscope *s, const struct j
 static void add_keyword(
     struct jrun *r, struct jkeyword *keywords, size_t *n, const struct jstr *name, struct jval v)
 {
+    jrun_charge(r, *n / 16);
     for (size_t i = 0; i < *n; i++)
         if (jstr_eq(keywords[i].name, name))
             jrun_fail(r,
@@ -406,7 +408,6 @@ struct jargs jeval_args(struct jrun *r, struct jscope *s, const struct jarg_node
     for (size_t i = 0; more && i < more->n; i++) {
         if (more->pairs[i].key.kind != J_STR)
             jrun_fail(r, "keywords must be strings");
-        jrun_charge(r, n);
         add_keyword(r, keywords, &n, more->pairs[i].key.s, more->pairs[i].value);
     }
     return (struct jargs){items.items, items.n, keywords, n};
@@ -430,8 +431,9 @@ struct jval jeval_filters(struct jrun *r, struct jscope *s, const struct jnode *
 {
     if (!n)
         return v;
-    if (n->a)
-        v = jeval_filters(r, s, n->a, v);
+    jrun_enter(r);
+    v = jeval_filters(r, s, n->a, v);
+    jrun_leave(r);
     r->line = n->line;
     if (!n->builtin)
         fail_unknown(r, "filter", n->text);

@@ -103,7 +103,7 @@ static struct jval filter_truncate(struct jrun *r, struct jval v, const struct j
     if (leeway > INT64_MAX - length || jval_len(v) <= length + leeway)
         return v;
     const struct jstr *s = jarg_str(r, v);
-    size_t cut = jstr_byte_at(s, (size_t)(length - n_end));
+    size_t cut = jstr_byte_at(r, s, (size_t)(length - n_end));
     if (!jarg_bool(r, a[1], false)) {
         size_t space = jstr_rfind(r, s, jstr_lit(r, " "), 0, cut);
         cut = space == SIZE_MAX ? cut : space;
@@ -238,12 +238,14 @@ static struct jval filter_striptags(struct jrun *r, struct jval v, const struct 
     (void)a;
     const struct jstr *s = jval_to_str(r, v);
     struct jsb b = JSB(r);
+    bool open[2] = {false, false}; /* a tag, a comment was begun that never ends: so is each more */
     for (size_t at = 0; at < s->len;) {
         bool comment = s->len - at >= 4 && memcmp(s->data + at, "<!--", 4) == 0;
-        const char *close = comment              ? memmem(s->data + at, s->len - at, "-->", 3)
+        const char *close = open[comment]        ? NULL
+                            : comment            ? memmem(s->data + at, s->len - at, "-->", 3)
                             : s->data[at] == '<' ? memchr(s->data + at, '>', s->len - at)
                                                  : NULL;
-        jrun_charge(r, comment && !close ? (s->len - at) / 64 : 0);
+        open[comment] |= s->data[at] == '<' && !close;
         if (close) {
             at = (size_t)(close - s->data) + (comment ? 3 : 1);
             continue;

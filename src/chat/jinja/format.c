@@ -252,7 +252,7 @@ static void put_text_value(const struct percent *p,
     if (p->markup && !(f->type == 's' && v.kind == J_STR && v.s->markup))
         s = jstr_escape(b->r, s);
     if (f->precision >= 0)
-        s = jstr_sub(b->r, s, 0, jstr_byte_at(s, (size_t)f->precision));
+        s = jstr_sub(b->r, s, 0, jstr_byte_at(b->r, s, (size_t)f->precision));
     jspec_put_padded(b, f, s, '>');
 }
 

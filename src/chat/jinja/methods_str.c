@@ -122,16 +122,22 @@ static bool byte_range(struct jrun *r,
     j = j < 0 ? (j < -n ? 0 : j + n) : j > n ? n : j;
     if (i > j || i > n)
         return false;
-    *begin = jstr_byte_at(s, (size_t)i);
-    *end = jstr_byte_at(s, (size_t)j);
+    *begin = jstr_byte_at(r, s, (size_t)i);
+    *end = jstr_byte_at(r, s, (size_t)j);
     return true;
 }
 
-static bool has_affix(
-    const struct jstr *s, const struct jstr *x, size_t begin, size_t end, bool at_end)
+static bool has_affix(struct jrun *r,
+                      const struct jstr *s,
+                      const struct jstr *x,
+                      size_t begin,
+                      size_t end,
+                      bool at_end)
 {
+    jrun_charge(r, 1);
     if (x->len > end - begin)
         return false;
+    jrun_charge(r, x->len / 64);
     return memcmp(s->data + (at_end ? end - x->len : begin), x->data, x->len) == 0;
 }
 
@@ -149,9 +155,9 @@ static struct jval has_affixes(struct jrun *r, struct jval v, const struct jval 
                   at_end ? "endswith" : "startswith",
                   jval_type(what));
     if (what.kind == J_STR)
-        return jval_bool(in_range && has_affix(v.s, what.s, begin, end, at_end));
+        return jval_bool(in_range && has_affix(r, v.s, what.s, begin, end, at_end));
     for (size_t i = 0; i < what.list->n; i++)
-        if (has_affix(v.s, jarg_str(r, what.list->items[i]), begin, end, at_end) && in_range)
+        if (has_affix(r, v.s, jarg_str(r, what.list->items[i]), begin, end, at_end) && in_range)
             return jval_bool(true);
     return jval_bool(false);
 }
@@ -162,14 +168,14 @@ METHOD(str_endswith, has_affixes(r, v, a, true))
 static struct jval str_removeprefix(struct jrun *r, struct jval v, const struct jval *a)
 {
     const struct jstr *x = jarg_str(r, a[0]);
-    bool has = has_affix(v.s, x, 0, v.s->len, false);
+    bool has = has_affix(r, v.s, x, 0, v.s->len, false);
     return jval_str(jstr_sub(r, v.s, has ? x->len : 0, v.s->len));
 }
 
 static struct jval str_removesuffix(struct jrun *r, struct jval v, const struct jval *a)
 {
     const struct jstr *x = jarg_str(r, a[0]);
-    bool has = has_affix(v.s, x, 0, v.s->len, true);
+    bool has = has_affix(r, v.s, x, 0, v.s->len, true);
     return jval_str(jstr_sub(r, v.s, 0, v.s->len - (has ? x->len : 0)));
 }
 
@@ -206,10 +212,10 @@ static struct jval str_count(struct jrun *r, struct jval v, const struct jval *a
     const struct jstr *x = jarg_str(r, a[0]);
     if (!byte_range(r, v.s, a[1], a[2], &begin, &end))
         return jval_int(0);
+    jrun_charge(r, (end - begin) / 64);
     if (x->len == 0)
         return jval_int((int64_t)jstr_count_chars(v.s->data + begin, end - begin) + 1);
     int64_t n = 0;
-    jrun_charge(r, (end - begin) / 64);
     for (const char *p; end - begin >= x->len; begin = (size_t)(p - v.s->data) + x->len, n++) {
         p = memmem(v.s->data + begin, end - begin, x->data, x->len);
         if (!p)

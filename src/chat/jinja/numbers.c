@@ -30,6 +30,7 @@ static int prefix_base(const char *s, size_t n)
 bool jnumber_parse_int(struct jrun *r, const struct jstr *s, int64_t base, int64_t *out)
 {
     const struct jstr *t = jstr_strip(r, s, NULL, true, true);
+    jrun_charge(r, t->len / 64);
     const char *at = t->data, *end = at + t->len;
     if (base != 0 && (base < 2 || base > 36))
         return false;
@@ -109,6 +110,7 @@ static bool is_float(const char *at, const char *end)
 bool jnumber_parse_float(struct jrun *r, const struct jstr *s, double *out)
 {
     const struct jstr *t = jstr_strip(r, s, NULL, true, true);
+    jrun_charge(r, t->len / 64);
     if (!is_float(t->data, t->data + t->len))
         return false;
     char *copy = jrun_alloc(r, t->len + 1), *to = copy;

@@ -188,7 +188,7 @@ static _Noreturn void fail_type(struct jrun *r, char type, struct jval v)
 static void put_str(struct jsb *b, const struct jspec *f, const struct jstr *s)
 {
     if (f->precision >= 0)
-        s = jstr_sub(b->r, s, 0, jstr_byte_at(s, (size_t)f->precision));
+        s = jstr_sub(b->r, s, 0, jstr_byte_at(b->r, s, (size_t)f->precision));
     jspec_put_padded(b, f, s, '<');
 }
 

@@ -55,7 +55,8 @@ const struct jstr *jstr_strip(
             break;
         end = at;
     }
-    jrun_charge(r, (s->len - (end - begin)) / 64);
+    size_t n_each = chars ? 1 + chars->len % 64 : 1; /* strips() pays for the rest */
+    jrun_charge(r, (s->len - (end - begin)) / 64 * n_each);
     return jstr_sub(r, s, begin, end);
 }
 
@@ -168,6 +169,7 @@ static size_t skip_while(const struct jstr *s, size_t at, bool space)
 
 static void split_words(struct jrun *r, struct jitems *parts, const struct jstr *s, int64_t max)
 {
+    jrun_charge(r, s->len / 64);
     size_t at = skip_while(s, 0, true);
     while (at < s->len) {
         if (max-- == 0) {
@@ -194,6 +196,7 @@ static size_t skip_back(const struct jstr *s, size_t end, bool space)
 
 static void rsplit_words(struct jrun *r, struct jitems *parts, const struct jstr *s, int64_t max)
 {
+    jrun_charge(r, s->len / 64);
     size_t end = skip_back(s, s->len, true);
     while (end > 0) {
         if (max-- == 0) {
@@ -210,12 +213,8 @@ static void rsplit_on(
     struct jrun *r, struct jitems *parts, const struct jstr *s, const struct jstr *sep, int64_t max)
 {
     size_t end = s->len;
-    while (max-- != 0 && end >= sep->len) {
-        size_t at = end - sep->len + 1;
-        while (at-- > 0)
-            if (memcmp(s->data + at, sep->data, sep->len) == 0)
-                break;
-        jrun_charge(r, 1 + (end - at) / 64 * (1 + sep->len / 64));
+    while (max-- != 0) {
+        size_t at = jstr_rfind(r, s, sep, 0, end);
         if (at == SIZE_MAX)
             break;
         add_part(r, parts, s, at + sep->len, end);
@@ -254,6 +253,7 @@ struct jval jstr_splitlines(struct jrun *r, const struct jstr *s, bool keep_ends
 {
     struct jitems lines = {0};
     size_t from = 0;
+    jrun_charge(r, s->len / 64);
     for (size_t at = 0, next = 0; at < s->len; at = next) {
         uint32_t c = jstr_next(s, &next);
         if (!juni_linebreak(c))

@@ -119,12 +119,13 @@ int jstr_cmp(const struct jstr *a, const struct jstr *b)
     return c ? c : (a->len > b->len) - (a->len < b->len);
 }
 
-size_t jstr_byte_at(const struct jstr *s, size_t i)
+size_t jstr_byte_at(struct jrun *r, const struct jstr *s, size_t i)
 {
     if (i >= s->n_chars)
         return s->len;
     if (s->n_chars == s->len)
         return i;
+    jrun_charge(r, i / 16);
     size_t at = 0;
     for (size_t n = 0; at < s->len; at++)
         if (((unsigned char)s->data[at] & 0xC0) != 0x80 && n++ == i)
@@ -170,10 +171,11 @@ size_t jstr_rfind(
 {
     if (from > end || needle->len > end - from)
         return SIZE_MAX;
-    jrun_charge(r, (end - from) / 64 + (end - from) * (needle->len / 64));
-    for (size_t at = end - needle->len + 1; at-- > from;)
+    for (size_t at = end - needle->len + 1; at-- > from;) {
+        jrun_charge(r, needle->len / 64 + (at % 64 == 0));
         if (memcmp(s->data + at, needle->data, needle->len) == 0)
             return at;
+    }
     return SIZE_MAX;
 }
 

@@ -57,7 +57,7 @@ bool jstr_is(const struct jstr *s, const char *literal);
 int jstr_cmp(const struct jstr *a, const struct jstr *b); /* by code points */
 
 /* The byte where code point i begins; len for i >= n_chars. */
-size_t jstr_byte_at(const struct jstr *s, size_t i);
+size_t jstr_byte_at(struct jrun *r, const struct jstr *s, size_t i);
 /* The code point at byte *at, which moves on. */
 uint32_t jstr_next(const struct jstr *s, size_t *at);
 size_t jstr_count_chars(const char *s, size_t n);

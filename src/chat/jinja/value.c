@@ -245,7 +245,10 @@ bool jval_eq(struct jrun *r, struct jval a, struct jval b)
     case J_RANGE:
         return ranges_eq(a.range, b.range);
     case J_VIEW:
-        return views_eq(r, a.view, b.view);
+        jrun_enter(r);
+        eq = views_eq(r, a.view, b.view);
+        jrun_leave(r);
+        return eq;
     default:
         return jval_same(a, b);
     }
@@ -323,7 +326,7 @@ bool jval_contains(struct jrun *r, struct jval container, struct jval item)
         jrun_fail(r, "argument of type '%s' is not iterable", jval_type(container));
     struct jwalk w = jwalk_begin(r, container);
     for (struct jval v; jwalk_next(r, &w, &v);)
-        if ((jval_same(v, item) && v.kind != J_FLOAT) || jval_eq(r, v, item))
+        if (jval_eq(r, v, item))
             return true;
     return false;
 }
@@ -405,13 +408,16 @@ const struct jlist *jval_items(struct jrun *r, struct jval v)
 
 /* ---- dicts ---- */
 
-bool jval_hashable(struct jval v)
+bool jval_hashable(struct jrun *r, struct jval v)
 {
     if (v.kind == J_TUPLE) {
-        for (size_t i = 0; i < v.list->n; i++)
-            if (!jval_hashable(v.list->items[i]))
-                return false;
-        return true;
+        bool yes = true;
+        jrun_enter(r);
+        jrun_charge(r, v.list->n);
+        for (size_t i = 0; i < v.list->n && yes; i++)
+            yes = jval_hashable(r, v.list->items[i]);
+        jrun_leave(r);
+        return yes;
     }
     return v.kind != J_LIST && v.kind != J_DICT && v.kind != J_VIEW;
 }
@@ -423,7 +429,7 @@ static uint64_t mix(uint64_t h, uint64_t v)
 }
 
 /* Equal values have equal hashes: 1, 1.0 and True are one key. */
-static uint64_t hash_of(struct jval v)
+static uint64_t hash_of(struct jrun *r, struct jval v)
 {
     uint64_t h = 0x6A09E667F3BCC908u;
     if (jval_is_number(v)) {
@@ -433,11 +439,15 @@ static uint64_t hash_of(struct jval v)
         return mix(h, f == 0.0 ? 0 : bits);
     }
     if (v.kind == J_STR) {
+        jrun_charge(r, v.s->len / 64);
         for (size_t i = 0; i < v.s->len; i++)
             h = mix(h, (unsigned char)v.s->data[i]);
     } else if (v.kind == J_TUPLE) {
+        jrun_enter(r);
+        jrun_charge(r, v.list->n);
         for (size_t i = 0; i < v.list->n; i++)
-            h = mix(h, hash_of(v.list->items[i]));
+            h = mix(h, hash_of(r, v.list->items[i]));
+        jrun_leave(r);
     }
     return mix(h, v.kind);
 }
@@ -452,7 +462,7 @@ struct jdict *jdict_new(struct jrun *r)
 /* The slot of the key, or the free one where it belongs. */
 static uint32_t *slot_of(struct jrun *r, const struct jdict *d, struct jval key)
 {
-    for (size_t at = hash_of(key);; at++) {
+    for (size_t at = hash_of(r, key);; at++) {
         uint32_t *slot = &d->slots[at & (d->n_slots - 1)];
         if (*slot == 0 || jval_eq(r, d->pairs[*slot - 1].key, key))
             return slot;
@@ -471,10 +481,8 @@ static void index_pairs(struct jrun *r, struct jdict *d)
 
 struct jval *jdict_get(struct jrun *r, const struct jdict *d, struct jval key)
 {
-    if (!jval_hashable(key))
+    if (!jval_hashable(r, key))
         jrun_fail(r, "unhashable type: '%s'", jval_type(key));
-    if (key.kind == J_STR)
-        jrun_charge(r, key.s->len / 64);
     if (d->slots) {
         uint32_t slot = *slot_of(r, d, key);
         return slot ? &d->pairs[slot - 1].value : NULL;

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,14 +28,21 @@ static enum err run(const char *source,
     return err;
 }
 
-static void assert_refused(const char *source, enum err want)
+static void assert_refused(const char *source, uint64_t n_steps, enum err want)
 {
     struct jinja_text out = {0};
-    enum err err = run(source, strlen(source), NULL, NULL, &out);
+    const struct jinja_limits limits = {.n_steps = n_steps};
+    enum err err = run(source, strlen(source), NULL, &limits, &out);
     if (err != want)
         fail_msg("%.80s: error %d", source, (int)err);
     jinja_text_deinit(&out);
 }
+
+/* ns.s: ten million times c, made in few steps. */
+#define LONG(c)                                                                                    \
+    "{% set ns = namespace(s='" c c c c c c c c c c "') %}{% for i in range(20) %}"                \
+    "{% set ns.s = ns.s + ns.s %}{% endfor %}"
+#define REPEAT(body) "{% for i in range(99999) %}" body "{% endfor %}"
 
 static void test_too_much(void **state)
 {
@@ -53,13 +61,33 @@ static void test_too_much(void **state)
         "{% set ns = namespace(x=[]) %}{% for a in range(9999) %}{% set ns.x = [ns.x] %}{% endfor "
         "%}{{ ns.x }}",
         "{% for a in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+        "{{ 'a'|map(*(['map'] * 99999 + ['upper']))|list }}",
+        "{% set ns = namespace(a={}.items(), b={}.items()) %}{% for i in range(9999) %}{% set ns.a "
+        "= {1: ns.a}.items() %}{% set ns.b = {1: ns.b}.items() %}{% endfor %}{{ ns.a == ns.b }}",
+        "{% set ns = namespace(t=()) %}{% for i in range(9999) %}{% set ns.t = (ns.t, 1) %}"
+        "{% endfor %}{{ {ns.t: 1} }}",
+    };
+    static const char *const slow[] = {
+        /* what makes nothing but takes long */
+        "{% set ns = namespace(t=()) %}{% for i in range(99) %}{% set ns.t = (ns.t, ns.t) %}"
+        "{% endfor %}{{ {ns.t: 1} }}",
+        LONG("a") "{{ ns.s.rsplit('b' + ns.s[1:5000000]) }}",
+        LONG("a") "{% set t = ns.s[1:] + 'b' %}{% set u = ns.s[1:] + 'c' %}" REPEAT(
+            "{{ t.startswith(u) }}"),
+        LONG("\xc3\xa9") REPEAT("{{ ns.s.find('x', 9999999) }}"),
+        LONG("\xc3\xa9") REPEAT("{{ ns.s.count('') }}"),
+        LONG("0") REPEAT("{{ ns.s | int }}"),
+        LONG(" ") REPEAT("{{ ns.s.split() }}"),
+        LONG("a") "{% set d = dict(range(99) | batch(2, 1)) %}" REPEAT("{{ (ns.s, i) in d }}"),
     };
     for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++)
-        assert_refused(sources[i], ERR_TOO_LARGE);
-    assert_refused("{{ '%999999999d' % 1 }}", ERR_INVALID);
-    assert_refused("{{ '{:999999999}'.format(1) }}", ERR_INVALID);
-    assert_refused("{{ range(99999999) }}", ERR_INVALID);
-    assert_refused("{{ 2 ** 64 }}", ERR_INVALID);
+        assert_refused(sources[i], 0, ERR_TOO_LARGE);
+    for (size_t i = 0; i < sizeof slow / sizeof slow[0]; i++)
+        assert_refused(slow[i], 1000000, ERR_TOO_LARGE);
+    assert_refused("{{ '%999999999d' % 1 }}", 0, ERR_INVALID);
+    assert_refused("{{ '{:999999999}'.format(1) }}", 0, ERR_INVALID);
+    assert_refused("{{ range(99999999) }}", 0, ERR_INVALID);
+    assert_refused("{{ 2 ** 64 }}", 0, ERR_INVALID);
 }
 
 /* n times `open`, then `middle`, then n times `close`. */
@@ -108,6 +136,45 @@ static void test_deep_sources(void **state)
         buf_deinit(&whole);
         free(source);
     }
+}
+
+/* Filters in a row, and names of which there are too many to look through for nothing. */
+static void test_long_tags(void **state)
+{
+    (void)state;
+    static const struct jinja_limits limits = {.n_steps = 3000000};
+    struct buf sources[3] = {{0}, {0}, {0}};
+    char *chain = nest(20000, "|upper", "%}x{% endfilter %}", "");
+    buf_str(&sources[0], "{% filter upper");
+    buf_str(&sources[0], chain);
+    buf_str(&sources[1], "{% for i in range(99) %}");
+    buf_str(&sources[2], "{% macro f() %}{{ kwargs }}{% endmacro %}{% for i in range(99) %}{{ f(");
+    for (int i = 0; i < 10000; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "{%% set v%d = 1 %%}", i);
+        buf_str(&sources[1], text);
+        snprintf(text, sizeof text, "v%d=1,", i);
+        buf_str(&sources[2], text);
+    }
+    buf_str(&sources[1], "{% endfor %}");
+    buf_str(&sources[2], ") }}{% endfor %}");
+    for (size_t i = 0; i < 3; i++) {
+        struct jinja_text out = {0};
+        assert_int_equal(run(sources[i].data, sources[i].len, NULL, &limits, &out), ERR_TOO_LARGE);
+        jinja_text_deinit(&out);
+        buf_deinit(&sources[i]);
+    }
+    free(chain);
+}
+
+static void test_striptags_is_linear(void **state)
+{
+    (void)state;
+    static const char source[] = LONG("<") "{{ ns.s[:200000] | striptags | length }}";
+    struct jinja_text out = {0};
+    assert_int_equal(run(source, sizeof source - 1, NULL, NULL, &out), OK);
+    assert_int_equal(out.text.len, 6);
+    jinja_text_deinit(&out);
 }
 
 static void test_limits(void **state)
@@ -167,6 +234,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_too_much),
         cmocka_unit_test(test_deep_sources),
+        cmocka_unit_test(test_long_tags),
+        cmocka_unit_test(test_striptags_is_linear),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_long_text),
         cmocka_unit_test(test_bad_sources),
