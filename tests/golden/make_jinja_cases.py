@@ -296,6 +296,11 @@ MORE = r"""
 {% for i in range(3) %}{{ i }}{% endfor %}{{ i }}
 {{ s if }}
 {% if s %}{% for x in l %}{% if loop.first %}F{% elif loop.last %}L{% else %}M{% endif %}{% endfor %}{% endif %}
+{{ ' a  b c '.split(none, 1) }}{{ ' a  b c '.rsplit(none, 1) }}{{ ' a  b c '.rsplit(none, 9) }}
+{{ '%.3d|%6.3d|%#.4x|%.0d' % (5, -5, 255, 7) }}
+{{ '{:.3d}'.format(3) }}
+{{ '{:.500f}'.format(0.1) }}{{ '%.450f' % 1e300 }}
+{{ '{:<06}|{:x<06}|{:^06}|{:06}'.format(7, 7, 7, -7) }}
 {{ 'a,b;c'.replace(',', ';').split(';') }}
 {{ "%s" % none }}{{ "%s" % true }}{{ "%5.1f|%-8s|%+.2e" % (3.14159, 'ab', 12345.678) }}
 {{ '{:,.2f}'.format(1234567.891) }}{{ '{:_}'.format(1234567) }}{{ '{:>+8.3f}'.format(2.5) }}{{ '{!r:>6}'.format('a') }}

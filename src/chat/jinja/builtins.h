@@ -69,7 +69,7 @@ struct jval jval_percent(struct jrun *r, const struct jstr *format, struct jval 
 /* format.format(...) (format.c) */
 struct jval jval_format(struct jrun *r, const struct jstr *format, const struct jargs *args);
 /* One value by a format spec: "08.3f"; the empty one is str(). */
-void jval_format_spec(struct jsb *b, struct jval v, const char *spec, size_t n);
+void jval_format_spec(struct jsb *b, struct jval v, const struct jstr *spec);
 /* json.dumps (tojson.c). */
 struct jval jval_tojson(struct jrun *r, struct jval v, const struct jval *a);
 

@@ -87,7 +87,7 @@ static struct jval filter_indent(struct jrun *r, struct jval v, const struct jva
 
 static struct jval filter_center(struct jrun *r, struct jval v, const struct jval *a)
 {
-    return jval_str(jstr_pad(r, jval_to_str(r, v), jarg_int(r, a[0], 80), ' ', '^'));
+    return jval_str(jstr_pad(r, jval_to_str(r, v), jarg_int(r, a[0], 80), jstr_lit(r, " "), '^'));
 }
 
 static struct jval filter_truncate(struct jrun *r, struct jval v, const struct jval *a)
@@ -266,7 +266,7 @@ static struct jval filter_striptags(struct jrun *r, struct jval v, const struct 
     for (size_t at = 0, end = 0; at < text->len; at = end) {
         uint32_t c = text->data[at] == '&' ? entity_at(text, at, &end) : 0;
         if (c) {
-            jsb_char(&out, c, jstr_trusted_at(text, at));
+            jsb_char(&out, c, jstr_trusted(jstr_sub(r, text, at, end)));
         } else {
             end = at;
             jstr_next(text, &end);

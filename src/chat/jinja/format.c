@@ -153,11 +153,11 @@ static void put_field(struct format *f, struct jsb *b, size_t begin, size_t end,
     put_text(f, &text, spec, end, depth + 1);
     const struct jstr *s = jsb_done(&text);
     if (!f->s->markup || (v.kind == J_STR && v.s->markup)) {
-        jval_format_spec(b, v, s->data, s->len);
+        jval_format_spec(b, v, s);
         return;
     }
     struct jsb plain = JSB(f->r); /* what goes into HTML is escaped */
-    jval_format_spec(&plain, v, s->data, s->len);
+    jval_format_spec(&plain, v, s);
     jsb_str(b, jstr_escape(f->r, jsb_done(&plain)));
 }
 
@@ -308,7 +308,7 @@ static void put_conversion(struct percent *p, struct jsb *b, struct jspec *f, st
 /* The conversion behind a '%' at s[at - 1]; returns what follows. */
 static size_t put_percent(struct percent *p, struct jsb *b, const struct jstr *s, size_t at)
 {
-    struct jspec f = {.fill = ' ', .width = -1, .precision = -1};
+    struct jspec f = {.width = -1, .precision = -1};
     struct jval v = {.kind = J_MISSING};
     bool left = false, zero = false;
     if (at < s->len && s->data[at] == '(')
@@ -337,12 +337,12 @@ static size_t put_percent(struct percent *p, struct jsb *b, const struct jstr *s
         jrun_fail(p->r, "incomplete format");
     f.type = s->data[at];
     if (f.type == '%') {
-        jsb_lit(b, "%");
+        jsb_add(b, "%", 1, jstr_trusted(s));
         return at + 1;
     }
     bool number = strchr("diuxXoeEfFgG", f.type) != NULL;
     f.align = left ? '<' : zero && number ? '=' : '>';
-    f.fill = zero && number && !left ? '0' : ' ';
+    f.fill = jstr_new(p->r, zero && number && !left ? "0" : " ", 1, jstr_trusted(s));
     put_conversion(p, b, &f, v.kind == J_MISSING ? next_value(p) : v);
     return at + 1;
 }

@@ -278,15 +278,14 @@ METHOD(str_replace,
 
 /* ---- padding ---- */
 
-static uint32_t fill_char(struct jrun *r, struct jval v)
+static const struct jstr *fill_char(struct jrun *r, struct jval v)
 {
-    size_t at = 0;
     if (v.kind == J_MISSING)
-        return ' ';
+        return jstr_lit(r, " ");
     const struct jstr *s = jarg_str(r, v);
     if (s->n_chars != 1)
         jrun_fail(r, "The fill character must be exactly one character long");
-    return jstr_next(s, &at);
+    return s;
 }
 
 static struct jval pad(struct jrun *r, struct jval v, const struct jval *a, char align)
@@ -305,7 +304,7 @@ static struct jval str_zfill(struct jrun *r, struct jval v, const struct jval *a
     bool sign = v.s->len > 0 && (v.s->data[0] == '-' || v.s->data[0] == '+');
     struct jsb b = JSB(r);
     jsb_sub(&b, v.s, 0, sign);
-    jsb_str(&b, jstr_pad(r, jstr_sub(r, v.s, sign, v.s->len), width - sign, '0', '>'));
+    jsb_str(&b, jstr_pad(r, jstr_sub(r, v.s, sign, v.s->len), width - sign, jstr_lit(r, "0"), '>'));
     return jval_str(jsb_done(&b));
 }
 

@@ -27,17 +27,16 @@ static bool is_align(char c)
     return c == '<' || c == '>' || c == '=' || c == '^';
 }
 
-struct jspec jspec_parse(struct jrun *r, const char *s, size_t n)
+struct jspec jspec_parse(struct jrun *r, const struct jstr *spec)
 {
-    struct jspec f = {.fill = ' ', .width = -1, .precision = -1};
-    const char *at = s, *end = s + n;
-    struct jstr first = jstr_empty;
-    first.data = s;
-    first.len = n;
-    size_t next = 0;
-    uint32_t c = n > 0 ? jstr_next(&first, &next) : 0;
+    bool trusted = jstr_trusted(spec);
+    struct jspec f = {.fill = jstr_new(r, " ", 1, trusted), .width = -1, .precision = -1};
+    const char *s = spec->data, *at = s, *end = s + spec->len;
+    size_t n = spec->len, next = 0;
+    if (n > 0)
+        (void)jstr_next(spec, &next);
     if (next < n && is_align(s[next])) {
-        f.fill = c;
+        f.fill = jstr_sub(r, spec, 0, next);
         f.align = s[next];
         at = s + next + 1;
     } else if (n > 0 && is_align(*at)) {
@@ -50,7 +49,8 @@ struct jspec jspec_parse(struct jrun *r, const char *s, size_t n)
         at++;
     }
     if (at < end && *at == '0') {
-        f.fill = f.align ? f.fill : '0';
+        f.fill =
+            f.align && s + next < end && is_align(s[next]) ? f.fill : jstr_new(r, "0", 1, trusted);
         f.align = f.align ? f.align : '=';
         at++;
     }
@@ -145,37 +145,42 @@ void jspec_put_int(struct jsb *b, const struct jspec *f, int64_t i, bool trusted
     } else {
         snprintf(digits, sizeof digits, "%llu", (unsigned long long)m);
     }
-    jspec_put_number(b, f, sign_of(i < 0, f->sign), prefix, digits, trusted);
+    size_t n = strlen(digits), n_zeros = f->precision > (int64_t)n ? (size_t)f->precision - n : 0;
+    char *whole = jrun_alloc(b->r, n_zeros + n + 1);
+    memset(whole, '0', n_zeros);
+    memcpy(whole + n_zeros, digits, n);
+    jspec_put_number(b, f, sign_of(i < 0, f->sign), prefix, whole, trusted);
 }
 
 /* "1.50e+10" and so on; a point without digits behind it stays with '#'. */
 void jspec_put_float(struct jsb *b, const struct jspec *f, double v, bool trusted)
 {
     char type = f->type ? f->type : 'r';
-    int precision = f->precision < 0 ? 6 : (int)(f->precision > 400 ? 400 : f->precision);
+    int precision = f->precision < 0 ? 6 : (int)f->precision;
     bool percent = type == '%', upper = type == 'F' || type == 'E' || type == 'G';
-    char *digits = jrun_alloc(b->r, 1024);
+    size_t cap = 400 + (size_t)precision; /* a double has up to 309 digits before its point */
+    char *digits = jrun_alloc(b->r, cap);
     double m = fabs(percent ? v * 100.0 : v);
     if (!isfinite(v))
-        snprintf(digits, 1024, "%s", isnan(v) ? (upper ? "NAN" : "nan") : upper ? "INF" : "inf");
+        snprintf(digits, cap, "%s", isnan(v) ? (upper ? "NAN" : "nan") : upper ? "INF" : "inf");
     else if (type == 'e' || type == 'E')
-        snprintf(digits, 1024, upper ? "%.*E" : "%.*e", precision, m);
+        snprintf(digits, cap, upper ? "%.*E" : "%.*e", precision, m);
     else if (type == 'f' || type == 'F' || percent)
-        snprintf(digits, 1024, "%.*f", precision, m);
+        snprintf(digits, cap, "%.*f", precision, m);
     else if (type != 'r')
         snprintf(digits,
-                 1024,
+                 cap,
                  f->alternate ? (upper ? "%#.*G" : "%#.*g") : (upper ? "%.*G" : "%.*g"),
                  precision,
                  m);
     else if (f->precision < 0)
         jfloat_repr(m, digits);
     else
-        snprintf(digits, 1024, "%.*g", precision, m);
+        snprintf(digits, cap, "%.*g", precision, m);
     const char *tail = percent ? "%" : "";
     if (type == 'r' && f->precision >= 0 && isfinite(v) && !strpbrk(digits, ".e"))
         tail = ".0";
-    memcpy(digits + strlen(digits), tail, strlen(tail) + 1); /* of 1024 at most 720 are used */
+    memcpy(digits + strlen(digits), tail, strlen(tail) + 1);
     bool minus = signbit(v) && !isnan(v);
     jspec_put_number(b, f, sign_of(minus, f->sign), "", digits, trusted);
 }
@@ -192,14 +197,14 @@ static void put_str(struct jsb *b, const struct jspec *f, const struct jstr *s)
     jspec_put_padded(b, f, s, '<');
 }
 
-void jval_format_spec(struct jsb *b, struct jval v, const char *spec, size_t n)
+void jval_format_spec(struct jsb *b, struct jval v, const struct jstr *spec)
 {
     struct jrun *r = b->r;
-    if (n == 0) {
+    if (spec->len == 0) {
         jval_print(b, v);
         return;
     }
-    struct jspec f = jspec_parse(r, spec, n);
+    struct jspec f = jspec_parse(r, spec);
     if (v.kind == J_STR) {
         if ((f.type && f.type != 's') || f.sign || f.align == '=')
             fail_type(r, f.type ? f.type : '=', v);
@@ -221,6 +226,8 @@ void jval_format_spec(struct jsb *b, struct jval v, const char *spec, size_t n)
         } else {
             if (f.type && !strchr("bdoxXn", f.type))
                 fail_type(r, f.type, v);
+            if (f.precision >= 0)
+                jrun_fail(r, "Precision not allowed in integer format specifier");
             jspec_put_int(b, &f, i, !v.input);
         }
     } else {

@@ -5,16 +5,16 @@
 #include "chat/jinja/builtins.h"
 
 struct jspec {
-    uint32_t fill;
-    char align; /* '<' '>' '=' '^', 0: the type's own */
-    char sign;  /* '+' '-' ' ', 0 */
-    char group; /* ',' '_', 0 */
-    char type;  /* 0: none */
+    const struct jstr *fill; /* one character */
+    char align;              /* '<' '>' '=' '^', 0: the type's own */
+    char sign;               /* '+' '-' ' ', 0 */
+    char group;              /* ',' '_', 0 */
+    char type;               /* 0: none */
     bool alternate;
     int64_t width, precision; /* -1: none */
 };
 
-struct jspec jspec_parse(struct jrun *r, const char *s, size_t n);
+struct jspec jspec_parse(struct jrun *r, const struct jstr *spec);
 void jspec_put_padded(struct jsb *b, const struct jspec *f, const struct jstr *s, char align);
 void jspec_put_number(struct jsb *b,
                       const struct jspec *f,

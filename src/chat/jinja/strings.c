@@ -115,18 +115,16 @@ const struct jstr *jstr_replace(struct jrun *r,
 }
 
 const struct jstr *jstr_pad(
-    struct jrun *r, const struct jstr *s, int64_t width, uint32_t fill, char align)
+    struct jrun *r, const struct jstr *s, int64_t width, const struct jstr *fill, char align)
 {
     if (width <= (int64_t)s->n_chars)
         return s;
     int64_t n = width - (int64_t)s->n_chars;
     int64_t left = align == '<' ? 0 : align == '>' ? n : n / 2 + (n & width & 1);
-    struct jsb b = JSB(r), one = JSB(r);
-    jsb_char(&one, fill, true);
-    const struct jstr *c = jsb_done(&one);
-    jsb_repeat(&b, c, (size_t)left);
+    struct jsb b = JSB(r);
+    jsb_repeat(&b, fill, (size_t)left);
     jsb_str(&b, s);
-    jsb_repeat(&b, c, (size_t)(n - left));
+    jsb_repeat(&b, fill, (size_t)(n - left));
     return jstr_as_markup(r, jsb_done(&b), s->markup);
 }
 
@@ -172,9 +170,8 @@ static void split_words(struct jrun *r, struct jitems *parts, const struct jstr 
     jrun_charge(r, s->len / 64);
     size_t at = skip_while(s, 0, true);
     while (at < s->len) {
-        if (max-- == 0) {
-            size_t end = jstr_strip(r, s, NULL, false, true)->len;
-            add_part(r, parts, s, at, end);
+        if (max-- == 0) { /* white space at its far end stays */
+            add_part(r, parts, s, at, s->len);
             return;
         }
         size_t end = skip_while(s, at, false);
@@ -200,7 +197,7 @@ static void rsplit_words(struct jrun *r, struct jitems *parts, const struct jstr
     size_t end = skip_back(s, s->len, true);
     while (end > 0) {
         if (max-- == 0) {
-            add_part(r, parts, s, skip_while(s, 0, true), end);
+            add_part(r, parts, s, 0, end);
             return;
         }
         size_t begin = skip_back(s, end, false);

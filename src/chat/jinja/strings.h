@@ -14,9 +14,10 @@ const struct jstr *jstr_replace(struct jrun *r,
                                 const struct jstr *old,
                                 const struct jstr *new_,
                                 int64_t count);
-/* To `width` characters; align is '<', '>' or '^', which puts the odd one as str.center does. */
+/* To `width` characters with the one that `fill` is; align is '<', '>' or '^', which puts the odd
+ * one as str.center does. */
 const struct jstr *jstr_pad(
-    struct jrun *r, const struct jstr *s, int64_t width, uint32_t fill, char align);
+    struct jrun *r, const struct jstr *s, int64_t width, const struct jstr *fill, char align);
 /* Lists. sep NULL: white space. */
 struct jval jstr_split(
     struct jrun *r, const struct jstr *s, const struct jstr *sep, int64_t max, bool from_right);

@@ -160,6 +160,8 @@ static void test_trust_through_operations(void **state)
         "c % ()",
         "c | capitalize",
         "c.ljust(20, '-')",
+        "''.ljust(1, c[0]) ~ ''.center(1, c[1])",
+        "('{:' ~ c[0] ~ '<1}{:' ~ c[1] ~ '<1}').format('', '')",
         "c | batch(1) | map('join') | join",
     };
     for (size_t i = 0; i < sizeof expressions / sizeof expressions[0]; i++) {
