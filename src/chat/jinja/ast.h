@@ -20,17 +20,17 @@
  *      N_TEST          operand                                            name         args
  *      N_DATA                                                                          value
  *      N_OUTPUT                                          expressions
- *      N_FOR           target      iterable  test      body; otherwise: else         flag: recursive
- *      N_IF            condition                       body; otherwise: elif, else
+ *      N_FOR           target      iterable    test      body; otherwise: else         flag: recursive
+ *      N_IF            condition                         body; otherwise: elif, else
  *      N_SET           target      value
  *      N_SET_BLOCK     target      filters or NULL     body
- *      N_NSREF                                                          name, attr   a target
- *      N_WITH                                          body; targets, values         in args
- *      N_MACRO                                         body             name         params, flags
+ *      N_NSREF                                                            name, attr   a target
+ *      N_WITH                                            body; targets, values         in args
+ *      N_MACRO                                           body             name         params, flags
  *      N_CALL_BLOCK    call        macro (N_MACRO)
- *      N_FILTER_BLOCK  filters                         body
- *      N_BLOCK                                         body             name         flag: scoped
- *      N_SCOPE                                         body (generation, autoescape)
+ *      N_FILTER_BLOCK  filters                           body
+ *      N_BLOCK                                           body             name         flag: scoped
+ *      N_SCOPE                                           body (generation, autoescape)
  *      N_BREAK, N_CONTINUE
  *
  * Names are interned: equal names of one template are one string. */
