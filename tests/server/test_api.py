@@ -368,6 +368,8 @@ def test_metrics(server):
                  "request_success_total", "http_requests_total"):
         assert f"weir_{name}" in typed
     assert server.metric("weir_step_allocations_total") == 0
+    run, wait = (server.metric(f"weir_backend_{name}_seconds_total") for name in ("run", "wait"))
+    assert 0 <= wait <= run and run > 0
 
 
 def test_histograms_add_up(server):

@@ -53,7 +53,7 @@ struct scales {
 #define FEW_PLUS_16(name)                                                                          \
     {                                                                                              \
         vi s[LINEAR_M];                                                                            \
-        EACH_ROW s[m] = vi_set1(2 * ACT_BLOCK(i, m)->n8);                                          \
+        EACH_ROW s[m] = vi_begin16(ACT_BLOCK(i, m));                                               \
         GROUP_DOTS(name, 0, 8, vi_dot, s)                                                          \
         const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
         EACH_ROW acc[m][p] = add_group(acc[m][p], s[m], scales.w, ACT_BLOCK(i, m));                \

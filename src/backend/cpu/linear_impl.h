@@ -24,7 +24,10 @@
 #define LINEAR_M 4
 #endif
 
-#if defined(__clang__)
+#if defined(WEIR_NO_UNROLL)
+#define UNROLL
+#define UNROLL_4
+#elif defined(__clang__)
 #define UNROLL _Pragma("unroll")
 #define UNROLL_4 _Pragma("unroll 4")
 #else
@@ -107,6 +110,12 @@ INLINE vf add_group_mins(vf acc, vi s, vf ws, vf first, vf second, const struct 
     acc = vf_fnma(first, vf_set1(b->dsum_half[0]), acc);
     acc = vf_fnma(second, vf_set1(b->dsum_half[1]), acc);
     return add_group(acc, s, ws, b);
+}
+
+/* What a sum over q + 16 begins with, twice n8. Rows of padding hold anything, so it may wrap. */
+INLINE vi vi_begin16(const struct act_block *b)
+{
+    return vi_set1((int32_t)(2 * (uint32_t)b->n8));
 }
 
 /* The wide form of a group (linear_tile_impl.h). */

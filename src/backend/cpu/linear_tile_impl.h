@@ -118,7 +118,7 @@ INLINE void tile_group(const int8_t *const *q,
             add_halves(vf_load(SUM_AT(m, v)), first[m][v], s[m][v], second[v], BLOCK(m)));
     } else if (kind == WIDE_PLUS_16) {
         vi s[TILE_INT_M][TILE_VECS];
-        EACH_SUM s[m][v] = vi_set1(2 * BLOCK(m)->n8);
+        EACH_SUM s[m][v] = vi_begin16(BLOCK(m));
         DOTS(0, 8, vi_dot, s)
         EACH_SUM vf_store(SUM_AT(m, v), add_group(vf_load(SUM_AT(m, v)), s[m][v], ws[v], BLOCK(m)));
     } else if (kind == WIDE_MIN_31) {
