@@ -96,7 +96,7 @@ struct linear_job {
     uint32_t act_lanes; /* as they were packed: 1 or ACT_TILE */
     uint32_t first_row; /* a multiple of act_lanes */
     uint32_t n_rows;    /* at most LINEAR_MAX_ROWS */
-    uint32_t prefetch;  /* bytes ahead that weights are asked for; kernels_prefetch */
+    uint32_t prefetch;  /* bytes ahead that weights are asked for */
     uint8_t *scratch;   /* LINEAR_SCRATCH_BYTES, aligned to 64 */
     float *out;         /* of row 0, at the first panel's first column */
     size_t out_stride;
