@@ -167,8 +167,9 @@ struct cpu_kernels {
     double (*peak_int8)(uint64_t n);
     double (*peak_f32)(uint64_t n);
     double (*peak_bf16)(uint64_t n); /* NULL: BF16 weights are multiplied in f32 */
-    /* Read n bytes (a multiple of 1024, aligned to 64) as fast as memory gives them. */
-    uint64_t (*read)(const void *p, size_t n);
+    /* Read n bytes (a multiple of 1024, aligned to 64) as fast as memory gives them,
+     * from its beginning on or from four places. */
+    uint64_t (*read)(const void *p, size_t n, bool four);
 };
 
 extern const struct cpu_kernels cpu_kernels_plain;
