@@ -207,10 +207,18 @@ enum api_pull api_pull(struct api_call *c, struct api_answer *answer, struct buf
     return pull_stream(c, answer, out);
 }
 
+static void choice_deinit(struct api_choice *ch)
+{
+    request_destroy(ch->req);
+    reply_destroy(ch->reply);
+    buf_deinit(&ch->logprobs);
+    buf_deinit(&ch->tokens);
+}
+
 void api_choices_destroy(struct api_call *c)
 {
     for (uint32_t i = 0; i < c->n_choices; i++)
-        request_destroy(c->choices[i].req);
+        choice_deinit(&c->choices[i]);
     free(c->choices);
     c->choices = NULL;
     c->n_choices = 0;
@@ -224,6 +232,7 @@ void api_choices_destroy(struct api_call *c)
 static void call_destroy(struct api_call *c)
 {
     api_choices_destroy(c);
+    chat_tools_deinit(&c->tools);
     buf_deinit(&c->body);
     buf_deinit(&c->prefix);
     buf_deinit(&c->text);

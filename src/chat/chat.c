@@ -56,7 +56,9 @@ static bool wants_text(const struct chat_template *t)
 
 static void find_traits(struct chat_template *t, const char *source, size_t n)
 {
-    static const char calls[] = "tool_calls";
+    static const char calls[] = "tool_calls", thinking[] = "message.thinking";
+    t->traits.effort = jinja_reads(t->jinja, "reasoning_effort");
+    t->traits.thinking = memmem(source, n, thinking, sizeof thinking - 1) != NULL;
     t->traits.tools = jinja_reads(t->jinja, "tools");
     t->traits.calls = memmem(source, n, calls, sizeof calls - 1) != NULL;
     t->traits.text_arguments = t->traits.calls && wants_text(t);

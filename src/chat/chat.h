@@ -34,6 +34,8 @@ struct chat_traits {
     bool calls;          /* it writes tool_calls of messages */
     bool text_arguments; /* it wants their arguments as JSON text, not as an object */
     bool system;         /* it takes messages of the system */
+    bool effort;         /* it reads the variable `reasoning_effort` */
+    bool thinking;       /* it reads reasoning as `thinking` of messages with calls (gpt-oss) */
 };
 const struct chat_traits *chat_template_traits(const struct chat_template *t);
 

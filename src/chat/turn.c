@@ -91,6 +91,10 @@ static json_t *known_message(const struct chat_traits *traits, const json_t *mes
         json_object_set_new(copy, "tool_calls", calls_for(traits, calls));
     else
         json_object_del(copy, "tool_calls"); /* templates ask whether it is there */
+    json_t *reasoning = json_object_get(m, "reasoning_content");
+    if (traits->thinking && reasoning && json_array_size(calls) > 0 &&
+        json_string_length(json_object_get(m, "content")) == 0)
+        json_object_set(copy, "thinking", reasoning);
     const char *role = json_string_value(json_object_get(m, "role"));
     if (role && strcmp(role, "tool") == 0 && !json_is_string(json_object_get(m, "name"))) {
         const json_t *name = name_of(messages, i, json_object_get(m, "tool_call_id"));
