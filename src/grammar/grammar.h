@@ -152,6 +152,9 @@ void grammar_cache_add(struct grammar_cache *c, const void *key, size_t n, struc
 struct grammar_state;
 struct grammar_state *grammar_state_create(struct grammar *g); /* at the beginning; keeps *g */
 void grammar_state_destroy(struct grammar_state *s);
+/* The copy holds no reference: its owner keeps the grammar. */
+void grammar_state_copy(struct grammar_state *to, const struct grammar_state *from);
+size_t grammar_state_bytes(void);
 
 enum grammar_step {
     GRAMMAR_GOES_ON, /* more may come, and it may be that it must */
