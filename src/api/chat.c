@@ -275,34 +275,6 @@ static enum err parse(struct api_call *c,
     return parse_prompt(c, body, job, e);
 }
 
-/* "token":...,"logprob":...,"bytes":[...] */
-static void put_token(const struct tokenizer *t, token_id id, float logprob, struct buf *out)
-{
-    buf_str(out, "{\"token\":");
-    api_put_token(t, id, false, out);
-    buf_str(out, ",\"logprob\":");
-    api_put_float(out, logprob);
-    buf_str(out, ",\"bytes\":");
-    api_put_token_bytes(t, id, out);
-}
-
-/* Output i, with the most likely ones in its place. */
-static void put_logprob(const struct api_choice *ch, uint32_t i, struct buf *out)
-{
-    const struct api_call *c = ch->call;
-    const struct request_token *own = &request_out(ch->req)[i];
-    const struct token_logprob *top = request_top(ch->req, i);
-    put_token(c->tokenizer, own->id, own->logprob, out);
-    buf_str(out, ",\"top_logprobs\":[");
-    for (uint32_t j = 0; j < c->n_top && top; j++) {
-        if (j > 0)
-            buf_char(out, ',');
-        put_token(c->tokenizer, top[j].id, top[j].logprob, out);
-        buf_char(out, '}');
-    }
-    buf_str(out, "]}");
-}
-
 static void open_stream(struct api_call *c, struct buf *out)
 {
     for (uint32_t i = 0; i < c->n_choices; i++) {
@@ -321,7 +293,7 @@ static void piece(struct api_choice *ch, const struct api_piece *p, struct buf *
     api_put_str(out, p->text, p->len);
     if (c->logprobs && p->token >= 0) {
         buf_str(out, "},\"logprobs\":{\"content\":[");
-        put_logprob(ch, (uint32_t)p->token, out);
+        api_put_logprob(ch, (uint32_t)p->token, false, out);
         buf_str(out, "],\"refusal\":null}");
     } else {
         buf_str(out, "},\"logprobs\":null");
@@ -343,7 +315,7 @@ static void close_choice(struct api_choice *ch, struct buf *out)
     api_chunk_end(ch, api_finish_name(request_finish(ch->req)), out);
 }
 
-static void whole(struct api_choice *ch, struct buf *out)
+static void put_choice(struct api_choice *ch, struct buf *out)
 {
     const struct api_call *c = ch->call;
     struct buf logprobs = {0}, tokens = {0};
@@ -357,7 +329,7 @@ static void whole(struct api_choice *ch, struct buf *out)
             continue;
         if (c->logprobs) {
             buf_str(&logprobs, logprobs.len ? "," : "");
-            put_logprob(ch, (uint32_t)p.token, &logprobs);
+            api_put_logprob(ch, (uint32_t)p.token, false, &logprobs);
         }
         if (c->return_tokens) {
             buf_str(&tokens, tokens.len ? "," : "");
@@ -380,6 +352,11 @@ static void whole(struct api_choice *ch, struct buf *out)
     buf_deinit(&tokens);
 }
 
+static void whole(struct api_call *c, struct buf *out)
+{
+    api_put_choices(c, put_choice, out);
+}
+
 const struct api_dialect api_chat = {
     .id_prefix = "chatcmpl-",
     .object = "chat.completion",
@@ -390,5 +367,7 @@ const struct api_dialect api_chat = {
     .open = open_stream,
     .piece = piece,
     .close = close_choice,
+    .end = api_openai_end,
+    .fail = api_openai_fail,
     .whole = whole,
 };

@@ -132,3 +132,37 @@ void api_put_token_bytes(const struct tokenizer *t, token_id id, struct buf *out
     }
     buf_char(out, ']');
 }
+
+/* "token":...,"logprob":...,"bytes":[...] behind an open brace */
+static void put_one(
+    const struct tokenizer *t, token_id id, float logprob, bool with_id, struct buf *out)
+{
+    buf_char(out, '{');
+    if (with_id) {
+        buf_str(out, "\"id\":");
+        api_put_int(out, id);
+        buf_char(out, ',');
+    }
+    buf_str(out, "\"token\":");
+    api_put_token(t, id, false, out);
+    buf_str(out, ",\"logprob\":");
+    api_put_float(out, logprob);
+    buf_str(out, ",\"bytes\":");
+    api_put_token_bytes(t, id, out);
+}
+
+void api_put_logprob(const struct api_choice *ch, uint32_t i, bool with_id, struct buf *out)
+{
+    const struct api_call *c = ch->call;
+    const struct request_token *own = &request_out(ch->req)[i];
+    const struct token_logprob *top = request_top(ch->req, i);
+    put_one(c->tokenizer, own->id, own->logprob, with_id, out);
+    buf_str(out, ",\"top_logprobs\":[");
+    for (uint32_t j = 0; j < c->n_top && top; j++) {
+        if (j > 0)
+            buf_char(out, ',');
+        put_one(c->tokenizer, top[j].id, top[j].logprob, with_id, out);
+        buf_char(out, '}');
+    }
+    buf_str(out, "]}");
+}

@@ -1,8 +1,9 @@
 /* Logits to a token, by one request's own parameters.
  *
  * Order: logit bias, penalties, temperature, then the truncations top-k, top-p and min-p over what
- * is left, then one draw; with temperature_last it comes after the truncations. The random number is a function of (seed, position) alone, so neither
- * batch mates nor preemption can change it. Ties go to the lower id.
+ * is left, then one draw; with temperature_last it comes after the truncations. The random number
+ * is a function of (seed, position) alone, so neither batch mates nor preemption can change it.
+ * Ties go to the lower id.
  *
  * Thread: any; calls for different requests may run side by side with a scratch each.
  * Allocates: never, after the *_create functions. */
