@@ -214,10 +214,18 @@ enum api_pull api_pull(struct api_call *c, struct api_answer *answer, struct buf
     return pull_stream(c, answer, out);
 }
 
+static void choice_deinit(struct api_choice *ch)
+{
+    request_destroy(ch->req);
+    reply_destroy(ch->reply);
+    buf_deinit(&ch->logprobs);
+    buf_deinit(&ch->tokens);
+}
+
 void api_choices_destroy(struct api_call *c)
 {
     for (uint32_t i = 0; i < c->n_choices; i++)
-        request_destroy(c->choices[i].req);
+        choice_deinit(&c->choices[i]);
     free(c->choices);
     c->choices = NULL;
     c->n_choices = 0;
@@ -233,6 +241,7 @@ static void call_destroy(struct api_call *c)
     api_choices_destroy(c);
     if (c->free_state)
         c->free_state(c->state);
+    chat_tools_deinit(&c->tools);
     buf_deinit(&c->body);
     buf_deinit(&c->prefix);
     buf_deinit(&c->text);

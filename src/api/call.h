@@ -14,6 +14,7 @@
 #include "api/api.h"
 #include "api/params.h"
 #include "base/utf8.h"
+#include "chat/tools.h"
 
 #include <stdatomic.h>
 
@@ -62,6 +63,9 @@ struct api_choice {
     uint32_t n_bytes; /* raw bytes written so far */
     uint32_t n_chars; /* characters written so far, prompt included if echoed */
     struct utf8_stream utf8;
+    /* a reply in parts (reply.c): */
+    struct reply_parser *reply;  /* NULL: all of the output is content */
+    struct buf logprobs, tokens; /* of tokens that no chunk has told of yet */
 };
 
 struct api_dialect;
@@ -90,6 +94,8 @@ struct api_call {
     uint32_t n_running; /* choices whose terminal event has not come */
     struct buf *echoes; /* [n_prompts] text of the prompts, when echo */
     uint32_t n_prompts;
+    struct chat_tools tools;   /* of the request; of its own body */
+    struct reply_config reply; /* how replies are read; style NULL: they are not */
     bool include_usage, return_tokens, ignore_eos, logprobs, echo;
     uint32_t n_top;
     bool prompt_only; /* nothing will be generated */

@@ -103,6 +103,8 @@ static enum err create_choice(struct api_call *c,
     enum err err = request_create(c->engine, &p, ids->ids, (uint32_t)ids->n, ch, &ch->req, e);
     if (err && e && strcmp(e->field, "prompt") == 0)
         snprintf(e->field, sizeof e->field, "%s", d->prompt_field);
+    if (!err)
+        ch->reply = reply_create(&c->reply);
     return err;
 }
 

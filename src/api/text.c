@@ -25,6 +25,15 @@ uint32_t api_count_chars(const char *s, size_t n)
     return count;
 }
 
+/* A control token stands for no text, but may be a mark of the reply's format. */
+static void feed_mark(struct api_choice *ch, token_id id)
+{
+    size_t n;
+    const char *mark = tokenizer_bytes(ch->call->tokenizer, id, true, &n);
+    if (ch->reply && reply_reads(ch->reply, mark, n))
+        utf8_feed(&ch->utf8, mark, n, false, &ch->call->text);
+}
+
 /* Feed raw bytes of the outputs from the cursor up to `limit` bytes in all, at most to the end of
  * output `last`. */
 static void feed(struct api_choice *ch, uint32_t last, uint32_t limit, bool flush)
@@ -42,6 +51,8 @@ static void feed(struct api_choice *ch, uint32_t last, uint32_t limit, bool flus
         ch->tok_off += (uint32_t)n;
         if (ch->tok_off < len)
             break;
+        if (len == 0)
+            feed_mark(ch, out[ch->tok_at].id);
         ch->tok_at++;
         ch->tok_off = 0;
     }

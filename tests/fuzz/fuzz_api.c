@@ -147,6 +147,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         buf_deinit(&job.prompts[i].text);
     }
     free(job.prompts);
+    chat_tools_deinit(&c.tools);
     api_params_deinit(&job.params);
     json_decref(body);
     return 0;
