@@ -20,15 +20,17 @@
 
 static void put_usage(const struct api_choice *ch, struct buf *out)
 {
+    const struct responses *r = ch->call->state;
     uint32_t n_prompt, n_out = request_n_completion(ch->req);
     request_prompt(ch->req, &n_prompt);
     buf_printf(out,
                "{\"input_tokens\":%u,\"input_tokens_details\":{\"cached_tokens\":%u},"
-               "\"output_tokens\":%u,\"output_tokens_details\":{\"reasoning_tokens\":0},"
+               "\"output_tokens\":%u,\"output_tokens_details\":{\"reasoning_tokens\":%u},"
                "\"total_tokens\":%llu}",
                n_prompt,
                request_n_cached(ch->req),
                n_out,
+               r->n_thoughts,
                (unsigned long long)n_prompt + n_out);
 }
 
@@ -98,7 +100,17 @@ static void keep(const struct api_choice *ch)
     buf_str(&r->messages, r->messages.len > 1 ? "," : "");
     buf_str(&r->messages, "{\"role\":\"assistant\",\"content\":\"");
     buf_add(&r->messages, r->said.data, r->said.len);
-    buf_str(&r->messages, "\"}]");
+    if (r->thought.len > 0) {
+        buf_str(&r->messages, "\",\"reasoning_content\":\"");
+        buf_add(&r->messages, r->thought.data, r->thought.len);
+    }
+    buf_char(&r->messages, '"');
+    if (r->called.len > 0) {
+        buf_str(&r->messages, ",\"tool_calls\":[");
+        buf_add(&r->messages, r->called.data, r->called.len);
+        buf_char(&r->messages, ']');
+    }
+    buf_str(&r->messages, "}]");
     (void)api_store_put(c->api->store, c->id, &response, &r->messages);
     buf_deinit(&response);
 }
@@ -117,19 +129,25 @@ static void end_event(struct buf *out)
     buf_str(out, "}\n\n");
 }
 
-/* Where an event belongs: in the item under way, in its only part. */
+/* Where an event belongs: in the item under way, in its only part. Calls have no parts. */
 static void put_place(const struct responses *r, struct buf *out)
 {
-    buf_printf(
-        out, ",\"item_id\":\"%s\",\"output_index\":%u,\"content_index\":0", r->item_id, r->n_items);
+    buf_printf(out, ",\"item_id\":\"%s\",\"output_index\":%u", r->item_id, r->n_items);
+    if (r->open != ITEM_CALL)
+        buf_str(out, ",\"content_index\":0");
 }
 
+/* The part of a message or of reasoning. */
 static void put_part(const struct responses *r, bool whole, struct buf *out)
 {
-    buf_str(out, "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[");
-    if (whole)
-        buf_add(out, r->logprobs.data, r->logprobs.len);
-    buf_str(out, "],\"text\":\"");
+    if (r->open == ITEM_MESSAGE) {
+        buf_str(out, "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[");
+        if (whole)
+            buf_add(out, r->logprobs.data, r->logprobs.len);
+        buf_str(out, "],\"text\":\"");
+    } else {
+        buf_str(out, "{\"type\":\"reasoning_text\",\"text\":\"");
+    }
     if (whole)
         buf_add(out, r->text.data, r->text.len);
     buf_str(out, "\"}");
@@ -138,20 +156,31 @@ static void put_part(const struct responses *r, bool whole, struct buf *out)
 /* The item under way; status NULL: as it begins. */
 static void put_item(const struct responses *r, const char *status, struct buf *out)
 {
-    buf_printf(out,
-               "{\"id\":\"%s\",\"type\":\"message\",\"status\":\"%s\",\"role\":\"assistant\","
-               "\"content\":[",
-               r->item_id,
-               status ? status : "in_progress");
+    buf_printf(
+        out, "{\"id\":\"%s\",\"status\":\"%s\"", r->item_id, status ? status : "in_progress");
+    if (r->open == ITEM_CALL) {
+        buf_printf(out, ",\"type\":\"function_call\",\"call_id\":\"%s\",\"name\":\"", r->call_id);
+        buf_add(out, r->name.data, r->name.len);
+        buf_str(out, "\",\"arguments\":\"");
+        if (status)
+            buf_add(out, r->text.data, r->text.len);
+        buf_str(out, "\"}");
+        return;
+    }
+    buf_str(out,
+            r->open == ITEM_MESSAGE ? ",\"type\":\"message\",\"role\":\"assistant\",\"content\":["
+                                    : ",\"type\":\"reasoning\",\"summary\":[],\"content\":[");
     if (status)
         put_part(r, true, out);
     buf_str(out, "]}");
 }
 
-static void begin_message(struct responses *r, struct buf *out)
+static void begin_item(struct responses *r, enum item kind, struct buf *out)
 {
-    r->open = ITEM_MESSAGE;
-    api_new_id("msg_", r->item_id, sizeof r->item_id);
+    static const char *const prefixes[] = {
+        [ITEM_MESSAGE] = "msg_", [ITEM_REASONING] = "rs_", [ITEM_CALL] = "fc_"};
+    r->open = kind;
+    api_new_id(prefixes[kind], r->item_id, sizeof r->item_id);
     buf_clear(&r->text);
     buf_clear(&r->logprobs);
     if (!out)
@@ -160,6 +189,8 @@ static void begin_message(struct responses *r, struct buf *out)
     buf_printf(out, ",\"output_index\":%u,\"item\":", r->n_items);
     put_item(r, NULL, out);
     end_event(out);
+    if (kind == ITEM_CALL)
+        return;
     begin_event(r, "response.content_part.added", out);
     put_place(r, out);
     buf_str(out, ",\"part\":");
@@ -167,25 +198,63 @@ static void begin_message(struct responses *r, struct buf *out)
     end_event(out);
 }
 
-static void put_message_end(struct responses *r, const char *status, struct buf *out)
+/* "response.output_text.delta" and so on. */
+static void begin_text_event(struct responses *r, bool done, struct buf *out)
 {
-    begin_event(r, "response.output_text.done", out);
+    static const char *const names[][2] = {
+        [ITEM_MESSAGE] = {"response.output_text.delta", "response.output_text.done"},
+        [ITEM_REASONING] = {"response.reasoning_text.delta", "response.reasoning_text.done"},
+        [ITEM_CALL] = {"response.function_call_arguments.delta",
+                       "response.function_call_arguments.done"}};
+    begin_event(r, names[r->open][done], out);
     put_place(r, out);
-    buf_str(out, ",\"text\":\"");
+}
+
+static void put_item_end(struct responses *r, const char *status, struct buf *out)
+{
+    begin_text_event(r, true, out);
+    buf_str(out, r->open == ITEM_CALL ? ",\"arguments\":\"" : ",\"text\":\"");
     buf_add(out, r->text.data, r->text.len);
-    buf_str(out, "\",\"logprobs\":[");
-    buf_add(out, r->logprobs.data, r->logprobs.len);
-    buf_char(out, ']');
+    buf_char(out, '"');
+    if (r->open == ITEM_CALL) {
+        buf_str(out, ",\"name\":\"");
+        buf_add(out, r->name.data, r->name.len);
+        buf_char(out, '"');
+    } else if (r->open == ITEM_MESSAGE) {
+        buf_str(out, ",\"logprobs\":[");
+        buf_add(out, r->logprobs.data, r->logprobs.len);
+        buf_char(out, ']');
+    }
     end_event(out);
-    begin_event(r, "response.content_part.done", out);
-    put_place(r, out);
-    buf_str(out, ",\"part\":");
-    put_part(r, true, out);
-    end_event(out);
+    if (r->open != ITEM_CALL) {
+        begin_event(r, "response.content_part.done", out);
+        put_place(r, out);
+        buf_str(out, ",\"part\":");
+        put_part(r, true, out);
+        end_event(out);
+    }
     begin_event(r, "response.output_item.done", out);
     buf_printf(out, ",\"output_index\":%u,\"item\":", r->n_items);
     put_item(r, status, out);
     end_event(out);
+}
+
+/* What the item was, for the turns that come. */
+static void remember(struct responses *r)
+{
+    if (r->open == ITEM_CALL) {
+        buf_str(&r->called, r->called.len ? "," : "");
+        buf_printf(&r->called,
+                   "{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":\"",
+                   r->call_id);
+        buf_add(&r->called, r->name.data, r->name.len);
+        buf_str(&r->called, "\",\"arguments\":\"");
+        buf_add(&r->called, r->text.data, r->text.len);
+        buf_str(&r->called, "\"}}");
+    } else {
+        struct buf *to = r->open == ITEM_MESSAGE ? &r->said : &r->thought;
+        buf_add(to, r->text.data, r->text.len);
+    }
 }
 
 static void end_item(struct responses *r, const char *status, struct buf *out)
@@ -193,45 +262,93 @@ static void end_item(struct responses *r, const char *status, struct buf *out)
     if (r->open == ITEM_NONE)
         return;
     if (out)
-        put_message_end(r, status, out);
+        put_item_end(r, status, out);
     buf_str(&r->items, r->n_items ? "," : "");
     put_item(r, status, &r->items);
-    buf_add(&r->said, r->text.data, r->text.len);
+    remember(r);
     r->n_items++;
     r->open = ITEM_NONE;
 }
 
-static void add_text(struct api_choice *ch, const struct api_piece *p, struct buf *out)
+/* Text of the item under way; a message's comes with what is known of its tokens. */
+static void add_text(struct responses *r, const struct reply_event *ev, struct buf *out)
 {
-    struct responses *r = ch->call->state;
-    struct buf logprob = {0};
-    if (r->open != ITEM_MESSAGE)
-        begin_message(r, out);
-    api_put_escaped(&r->text, p->text, p->len);
-    if (ch->call->logprobs && p->token >= 0) {
-        api_put_logprob(ch, (uint32_t)p->token, false, &logprob);
-        buf_str(&r->logprobs, r->logprobs.len ? "," : "");
-        buf_add(&r->logprobs, logprob.data, logprob.len);
-    }
+    bool message = r->open == ITEM_MESSAGE;
+    api_put_escaped(&r->text, ev->text, ev->n);
     if (out) {
-        begin_event(r, "response.output_text.delta", out);
-        put_place(r, out);
+        begin_text_event(r, false, out);
         buf_str(out, ",\"delta\":");
-        api_put_str(out, p->text, p->len);
-        buf_str(out, ",\"logprobs\":[");
-        buf_add(out, logprob.data, logprob.len);
-        buf_char(out, ']');
+        api_put_str(out, ev->text, ev->n);
+        if (message) {
+            buf_str(out, ",\"logprobs\":[");
+            buf_add(out, r->noted.data, r->noted.len);
+            buf_char(out, ']');
+        }
         end_event(out);
     }
-    buf_deinit(&logprob);
+    if (message && r->noted.len > 0) {
+        buf_str(&r->logprobs, r->logprobs.len ? "," : "");
+        buf_add(&r->logprobs, r->noted.data, r->noted.len);
+    }
+    buf_clear(&r->noted);
+}
+
+struct sink {
+    struct api_call *call;
+    struct buf *out; /* NULL: nothing is streamed */
+};
+
+static void on_event(void *ctx, const struct reply_event *ev)
+{
+    struct sink *s = ctx;
+    struct responses *r = s->call->state;
+    enum item kind = ev->kind == REPLY_CONTENT     ? ITEM_MESSAGE
+                     : ev->kind == REPLY_REASONING ? ITEM_REASONING
+                                                   : ITEM_CALL;
+    if (r->open != kind || ev->kind == REPLY_CALL_BEGIN)
+        end_item(r, "completed", s->out);
+    switch (ev->kind) {
+    case REPLY_CONTENT:
+    case REPLY_REASONING:
+        if (r->open == ITEM_NONE)
+            begin_item(r, kind, s->out);
+        add_text(r, ev, s->out);
+        break;
+    case REPLY_CALL_BEGIN:
+        buf_clear(&r->name);
+        api_put_escaped(&r->name, ev->text, ev->n);
+        api_reply_call_id(s->call, ev, "call_", r->call_id);
+        begin_item(r, ITEM_CALL, s->out);
+        break;
+    case REPLY_CALL_ARGUMENTS:
+        add_text(r, ev, s->out);
+        break;
+    case REPLY_CALL_END:
+        end_item(r, "completed", s->out);
+        break;
+    }
+}
+
+static void take_piece(struct api_choice *ch, const struct api_piece *p, struct buf *out)
+{
+    struct responses *r = ch->call->state;
+    struct sink s = {ch->call, out};
+    if (ch->call->logprobs && p->token >= 0) {
+        buf_str(&r->noted, r->noted.len ? "," : "");
+        api_put_logprob(ch, (uint32_t)p->token, false, &r->noted);
+    }
+    api_reply_feed(ch, p, on_event, &s);
+    r->n_thoughts += p->token >= 0 && r->open == ITEM_REASONING;
 }
 
 /* All pieces were given: the last item ends, and there is at least one. */
 static void finish(struct api_choice *ch, struct buf *out)
 {
     struct responses *r = ch->call->state;
+    struct sink s = {ch->call, out};
+    api_reply_end(ch, on_event, &s);
     if (r->open == ITEM_NONE && r->n_items == 0)
-        begin_message(r, out);
+        begin_item(r, ITEM_MESSAGE, out);
     end_item(r, status_of(ch), out);
     keep(ch);
 }
@@ -281,7 +398,7 @@ static void whole(struct api_call *c, struct buf *out)
     struct api_choice *ch = &c->choices[0];
     struct api_piece p;
     while (api_next_piece(ch, &p))
-        add_text(ch, &p, NULL);
+        take_piece(ch, &p, NULL);
     finish(ch, NULL);
     put_finished(ch, out);
 }
@@ -299,7 +416,7 @@ const struct api_dialect api_responses = {
     .adapt = responses_adapt,
     .parse = responses_parse,
     .open = open_stream,
-    .piece = add_text,
+    .piece = take_piece,
     .close = close_choice,
     .end = end_stream,
     .fail = fail,

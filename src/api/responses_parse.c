@@ -453,7 +453,16 @@ static enum err read_flags(struct api_call *c, const json_t *body, struct err_in
 static void responses_free(void *state)
 {
     struct responses *r = state;
-    struct buf *all[] = {&r->echo, &r->messages, &r->items, &r->text, &r->logprobs, &r->said};
+    struct buf *all[] = {&r->echo,
+                         &r->messages,
+                         &r->name,
+                         &r->text,
+                         &r->logprobs,
+                         &r->noted,
+                         &r->items,
+                         &r->said,
+                         &r->thought,
+                         &r->called};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         buf_deinit(all[i]);
     free(r);
