@@ -324,7 +324,7 @@ static void close_choice(struct api_choice *ch, struct buf *out)
     api_chunk_end(ch, api_finish_name(request_finish(ch->req)), out);
 }
 
-static void whole(struct api_choice *ch, struct buf *out)
+static void put_choice(struct api_choice *ch, struct buf *out)
 {
     const struct api_call *c = ch->call;
     struct buf logprobs = {0}, tokens = {0};
@@ -365,6 +365,11 @@ static void whole(struct api_choice *ch, struct buf *out)
     buf_deinit(&tokens);
 }
 
+static void whole(struct api_call *c, struct buf *out)
+{
+    api_put_choices(c, put_choice, out);
+}
+
 const struct api_dialect api_chat = {
     .id_prefix = "chatcmpl-",
     .object = "chat.completion",
@@ -375,5 +380,7 @@ const struct api_dialect api_chat = {
     .open = open_stream,
     .piece = piece,
     .close = close_choice,
+    .end = api_openai_end,
+    .fail = api_openai_fail,
     .whole = whole,
 };

@@ -67,6 +67,20 @@ bool api_reply_cut(const struct api_choice *ch)
     return request_finish(ch->req) != FINISH_STOP;
 }
 
+void api_reply_feed(struct api_choice *ch, const struct api_piece *p, reply_event_fn fn, void *ctx)
+{
+    if (ch->reply)
+        reply_feed(ch->reply, p->text, p->len, fn, ctx);
+    else if (p->len > 0)
+        fn(ctx, &(struct reply_event){.kind = REPLY_CONTENT, .text = p->text, .n = p->len});
+}
+
+void api_reply_end(struct api_choice *ch, reply_event_fn fn, void *ctx)
+{
+    if (ch->reply)
+        reply_finish(ch->reply, api_reply_cut(ch), fn, ctx);
+}
+
 const char *api_reply_finish_name(const struct api_choice *ch)
 {
     bool called = ch->reply && !api_reply_cut(ch) && reply_called(ch->reply);

@@ -33,6 +33,11 @@ bool api_reply_cut(const struct api_choice *ch);
 /* "tool_calls", else what api_finish_name says. After reply_finish. */
 const char *api_reply_finish_name(const struct api_choice *ch);
 
+/* The events of a piece, and at the end of those held back; a choice without a `reply` has nothing
+ * but content. */
+void api_reply_feed(struct api_choice *ch, const struct api_piece *p, reply_event_fn fn, void *ctx);
+void api_reply_end(struct api_choice *ch, reply_event_fn fn, void *ctx);
+
 /* OpenAI's chat chunks and message, of a choice with a reply (chat.c has those without). */
 void api_reply_piece(struct api_choice *ch, const struct api_piece *p, struct buf *out);
 void api_reply_close(struct api_choice *ch, struct buf *out);

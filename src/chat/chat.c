@@ -10,6 +10,8 @@
 struct chat_template {
     struct jinja_template *jinja; /* NULL: none, or one that cannot be run */
     bool present;
+    char *source; /* [n_source] */
+    size_t n_source;
     struct err_info problem; /* of compiling */
     struct chat_traits traits;
     struct reply_style detected, style;
@@ -72,6 +74,10 @@ struct chat_template *chat_template_create(const char *source, size_t n_bytes)
 {
     struct chat_template *t = mem_zalloc(1, sizeof *t);
     t->present = source && n_bytes > 0;
+    t->source = mem_alloc(n_bytes + 1);
+    t->n_source = t->present ? n_bytes : 0;
+    if (t->present)
+        memcpy(t->source, source, n_bytes);
     if (t->present && jinja_compile(source, n_bytes, &t->jinja, &t->problem))
         t->jinja = NULL; /* the problem is told when it matters */
     if (!t->jinja)
@@ -89,7 +95,14 @@ void chat_template_destroy(struct chat_template *t)
     if (!t)
         return;
     jinja_destroy(t->jinja);
+    free(t->source);
     free(t);
+}
+
+const char *chat_template_source(const struct chat_template *t, size_t *n_bytes)
+{
+    *n_bytes = t->n_source;
+    return t->source;
 }
 
 const char *chat_template_name(const struct chat_template *t)

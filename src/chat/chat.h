@@ -22,6 +22,9 @@ struct chat_template;
 struct chat_template *chat_template_create(const char *source, size_t n_bytes);
 void chat_template_destroy(struct chat_template *t);
 
+/* What it was made of: [*n_bytes], empty if the model has none; lives as long as t. */
+const char *chat_template_source(const struct chat_template *t, size_t *n_bytes);
+
 /* Short name for logs: "jinja", "unsupported", "none". */
 const char *chat_template_name(const struct chat_template *t);
 
