@@ -161,8 +161,8 @@ static enum err load(struct server *s, struct err_info *e)
         (err = gguf_get_str(s->model->gguf, "tokenizer.chat_template", &source, e)))
         return err;
     s->template = chat_template_create(source.data, source.len);
-    if ((err = chat_template_set_style(
-             s->template, s->opt.tool_format, s->opt.reasoning_format, e)))
+    if ((err =
+             chat_template_set_style(s->template, s->opt.tool_format, s->opt.reasoning_format, e)))
         return err;
     if ((err = engine_create(s->model, s->tokenizer, &s->opt.engine, &eng, e)))
         return err;
@@ -174,7 +174,8 @@ static enum err load(struct server *s, struct err_info *e)
         return err_set(e, ERR_IO, "cannot watch the engine's events");
     struct engine_stats st;
     engine_stats_get(eng, &st);
-    log_info("%s: %s, %s, context %u, KV memory for %llu tokens, chat template %s (tools %s, reasoning %s)",
+    log_info("%s: %s, %s, context %u, KV memory for %llu tokens, chat template %s (tools %s, "
+             "reasoning %s)",
              path,
              s->model->arch,
              engine_describe(eng),
