@@ -18,7 +18,7 @@ ALLOWED = {
     "base": "",
     "gguf": "base",
     "tokenizer": "base gguf",
-    "chat": "base tokenizer",
+    "chat": "base tokenizer grammar",
     "model": "base gguf",
     "backend": "base gguf model",
     "grammar": "base",
