@@ -1,6 +1,7 @@
 #include "cli/serve_options.h"
 
 #include "base/mem.h"
+#include "chat/reply.h"
 #include "cli/cli.h"
 
 #include <ctype.h>
@@ -25,6 +26,9 @@ enum key {
     KEY_CACHE_DIR,
     KEY_CACHE_DISK,
     KEY_ALIAS,
+    KEY_ANY_MODEL,
+    KEY_TOOL_FORMAT,
+    KEY_REASONING_FORMAT,
     KEY_API_KEY,
     KEY_DRAIN_TIMEOUT,
     KEY_MAX_BODY,
@@ -34,6 +38,25 @@ enum key {
 static const struct argp_option options[] = {
     {"model", 'm', "FILE", 0, "GGUF file (default: the built-in model)", 0},
     {"alias", KEY_ALIAS, "NAME", 0, "the model's id for clients (default: from the file)", 0},
+    {"any-model",
+     KEY_ANY_MODEL,
+     "yes|no",
+     OPTION_ARG_OPTIONAL,
+     "answer requests whatever model they name (default: no)",
+     0},
+    {"tool-format",
+     KEY_TOOL_FORMAT,
+     "NAME",
+     0,
+     "how the model writes calls of tools: auto (by its chat template), none, or a name that "
+     "docs/API.md lists (default auto)",
+     0},
+    {"reasoning-format",
+     KEY_REASONING_FORMAT,
+     "NAME",
+     0,
+     "how it marks reasoning: auto, none, or a name (default auto)",
+     0},
     {0, 0, 0, 0, "Network:", 1},
     {"host", KEY_HOST, "ADDR", 0, "address to listen on (default 127.0.0.1)", 0},
     {"port", KEY_PORT, "N", 0, "port; 0 lets the system choose (default 8080)", 0},
@@ -154,6 +177,21 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         if (strlen(arg) > MAX_ALIAS_BYTES || arg[0] == '\0')
             argp_error(s, "--alias: must have 1 to %d bytes", MAX_ALIAS_BYTES);
         return 0;
+    case KEY_ANY_MODEL:
+        if (arg && strcmp(arg, "yes") != 0 && strcmp(arg, "no") != 0)
+            argp_error(s, "--any-model: '%s' is not yes or no", arg);
+        o->any_model = !arg || strcmp(arg, "yes") == 0;
+        return 0;
+    case KEY_TOOL_FORMAT:
+        o->tool_format = arg;
+        if (strcmp(arg, "auto") != 0 && strcmp(arg, "none") != 0 && !reply_format_find(arg))
+            argp_error(s, "--tool-format: there is no format '%s'", arg);
+        return 0;
+    case KEY_REASONING_FORMAT:
+        o->reasoning_format = arg;
+        if (strcmp(arg, "auto") != 0 && strcmp(arg, "none") != 0 && !reply_thoughts_find(arg))
+            argp_error(s, "--reasoning-format: there is no format '%s'", arg);
+        return 0;
     case KEY_HOST:
         o->http.host = arg;
         return 0;
@@ -208,7 +246,9 @@ static char *flag_from_env(const char *name)
 void serve_parse(int argc, char **argv, struct serve_options *o)
 {
     const struct argp argp = {.options = options, .parser = parse_option, .doc = doc};
-    *o = (struct serve_options){.drain_timeout_s = 30,
+    *o = (struct serve_options){.tool_format = "auto",
+                                .reasoning_format = "auto",
+                                .drain_timeout_s = 30,
                                 .engine = engine_config_default(),
                                 .http = {.host = "127.0.0.1",
                                          .port = 8080,

@@ -10,6 +10,8 @@ struct serve_options {
     const char *model;   /* NULL: the built-in one */
     const char *alias;   /* NULL: from the file's name */
     const char *api_key; /* NULL: open */
+    bool any_model;      /* whatever a request names */
+    const char *tool_format, *reasoning_format; /* as chat_template_set_style takes them */
     uint32_t drain_timeout_s;
     struct engine_config engine;
     struct http_config http;

@@ -362,7 +362,7 @@ enum err engine_submit_all(struct engine *eng,
                       "the queue is full: %u requests are running or waiting",
                       eng->n_unfinished);
     for (uint32_t i = 0; !err && i < n; i++) {
-        rs[i]->submit_us = now_us;
+        rs[i]->now.times.submit_us = now_us;
         rs[i]->next_submit = NULL;
         *(eng->submit_head ? &eng->submit_tail->next_submit : &eng->submit_head) = rs[i];
         eng->submit_tail = rs[i];

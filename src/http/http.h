@@ -33,6 +33,7 @@ struct http_request {
     const char *body;   /* NUL-terminated for convenience; may hold NULs itself */
     size_t body_len;
     const char *authorization; /* the header's value, or NULL; no control characters */
+    const char *api_key;       /* X-Api-Key, likewise */
     const char *request_id;    /* X-Request-Id, or NULL; visible ASCII, at most 128 characters */
 };
 
@@ -77,8 +78,9 @@ struct http_app {
     int news_fd;
     void *(*next)(void *ctx);
     /* Loop thread: an answer to a request that never became a call (bad HTTP, too large, too many
-     * connections): the JSON body for this status. */
-    void (*error_body)(void *ctx, int status, const char *text, struct buf *out);
+     * connections): the JSON body for this status. `target` is the request's, path and query. */
+    void (*error_body)(
+        void *ctx, int status, const char *text, const char *target, struct buf *out);
 };
 
 struct http_config {
