@@ -52,6 +52,7 @@ struct request_params {
     const char *cache_salt; /* [n_cache_salt] requests with other salts find none of this one's */
     size_t n_cache_salt;
     int32_t priority; /* up to REQUEST_MAX_PRIORITY, or as far below 0; higher goes first */
+    uint32_t tenant;  /* whose it is; tenants of equal priority take turns (sched.h). 0: nobody's */
 };
 struct request_params request_params_default(void);
 
