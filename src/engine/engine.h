@@ -122,7 +122,8 @@ enum err engine_create(const struct model *m,
 /* Any thread. Errors (no event follows): ERR_QUEUE_FULL, ERR_DRAINING, ERR_INVALID (more at once
  * than could ever be held). */
 enum err engine_submit(struct engine *eng, struct request *r, struct err_info *e) WEIR_MUST_USE;
-/* All of them or none, so that one API call is admitted whole. */
+/* All of them or none, so that one API call is admitted whole. They are of one tenant, which may
+ * hold so much of the room only that others find some too (quota.h). */
 enum err engine_submit_all(struct engine *eng,
                            struct request *const *rs,
                            uint32_t n,
