@@ -26,14 +26,15 @@ ALLOWED = {
     "sched": "base kv",
     "engine": "base gguf tokenizer sched kv sample model backend",
     "api": "base chat tokenizer engine sample gguf",
+    "batches": "base api",
     "http": "base",
-    "cli": "base gguf tokenizer chat model backend sample kv sched engine api http",
+    "cli": "base gguf tokenizer chat model backend sample kv sched engine api batches http",
 }
 
 # header (or folder of headers, with a slash): the folders that may include it
 LIBRARIES = {
     "microhttpd.h": "http",
-    "jansson.h": "api chat",
+    "jansson.h": "api batches chat",
     "utf8proc.h": "tokenizer chat",
     "xxhash.h": "gguf tokenizer kv",
     "openssl/": "api kv",

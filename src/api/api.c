@@ -43,6 +43,11 @@ void api_set_extra_metrics(struct api *a, api_extra_metrics_fn fn, void *ctx)
     a->extra_ctx = ctx;
 }
 
+void api_set_service(struct api *a, const struct api_service *s)
+{
+    a->service = *s;
+}
+
 void api_set_draining(struct api *a)
 {
     atomic_store(&a->draining, true);
@@ -156,6 +161,13 @@ static const struct route *find_route(const char *path)
     return NULL;
 }
 
+bool api_is_batch_endpoint(const struct api *a, const char *path)
+{
+    (void)a;
+    const struct route *r = find_route(path);
+    return r && (r->kind == ROUTE_COMPLETIONS || r->kind == ROUTE_CHAT);
+}
+
 /* HEAD is GET without the body, which http/ leaves out. */
 static bool method_fits(const struct route *r, const char *method)
 {
@@ -186,11 +198,13 @@ static enum err admit(struct api_call *c,
                       const struct route *r,
                       struct err_info *e)
 {
-    if (!(r && r->kind == ROUTE_HEALTH) && !has_access(c->api, in->authorization))
+    if (!in->internal && !(r && r->kind == ROUTE_HEALTH) && !has_access(c->api, in->authorization))
         return err_set(e,
                        ERR_AUTH,
                        in->authorization ? "the API key is wrong"
                                          : "an API key is required: Authorization: Bearer KEY");
+    if (!r && api_is_service(in->path))
+        return OK;
     if (!r)
         return err_set(e, ERR_NOT_FOUND, "there is no route %.200s", in->path);
     if (!method_fits(r, in->method)) {
@@ -238,12 +252,16 @@ struct api_call *api_begin(struct api *a, const struct api_input *in)
     c->engine = atomic_load_explicit(&a->engine, memory_order_acquire);
     c->created = clock_unix();
     c->name = in->name;
+    c->file_fd = -1;
+    c->counted = in->internal;
     api_new_id("req-", c->id, sizeof c->id);
     snprintf(c->request_id, sizeof c->request_id, "%s", in->request_id ? in->request_id : "");
     c->answer.request_id = c->request_id[0] ? c->request_id : c->id;
     const struct route *r = find_route(in->path);
     if (admit(c, in, r, &e) != OK)
         api_answer_error(c, &e);
+    else if (!r)
+        api_serve(c, in);
     else
         run_route(c, in, r);
     return c; /* the loop thread may be using *c by now */

@@ -28,6 +28,7 @@ struct api {
     const struct chat_template *tmpl; /* valid once engine is set */
     _Atomic(struct engine *) engine;
     atomic_bool draining;
+    struct api_service service; /* handle NULL: none */
     api_extra_metrics_fn extra;
     void *extra_ctx;
     atomic_uint_least64_t n_answers[API_MAX_STATUS]; /* by status */
@@ -75,6 +76,8 @@ struct api_call {
     uint32_t n_prompts;
     bool include_usage, return_tokens, ignore_eos, logprobs, echo;
     uint32_t n_top;
+    int file_fd; /* of a reply that is a file; -1: none */
+    uint64_t file_due;
     bool opened, counted;
     bool ended;  /* api_end was called */
     bool listed; /* on the api's list of news */
@@ -125,8 +128,10 @@ extern const struct api_dialect api_completions, api_chat;
 void api_answer_json(struct api_call *c, int status);
 void api_answer_error(struct api_call *c, const struct err_info *e);
 
-/* "PREFIX" and 24 random hex digits into id[cap]. */
-void api_new_id(const char *prefix, char *id, size_t cap);
+/* Does the path belong to the service? Then it answers. (service.c) */
+bool api_is_service(const char *path);
+void api_serve(struct api_call *c, const struct api_input *in);
+enum api_pull api_pull_file(struct api_call *c, struct buf *out);
 
 /* POST bodies: parse, tokenize, submit. On failure c is an error answer. (generate.c) */
 void api_generate(struct api_call *c, const struct api_dialect *d, const struct api_input *in);

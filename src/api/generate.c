@@ -151,6 +151,21 @@ static enum err submit(struct api_call *c,
     return err;
 }
 
+/* Whose it is, and how it ranks. */
+static enum err rank(const struct api_input *in, struct request_params *p, struct err_info *e)
+{
+    p->tenant = in->tenant;
+    if (!in->internal)
+        return OK;
+    if (p->priority > 0)
+        return err_set_field(
+            e, ERR_INVALID, "priority", "'priority' may not be above 0 in a batch");
+    p->priority += in->priority;
+    if (p->priority < -REQUEST_MAX_PRIORITY)
+        p->priority = -REQUEST_MAX_PRIORITY;
+    return OK;
+}
+
 void api_generate(struct api_call *c, const struct api_dialect *d, const struct api_input *in)
 {
     struct err_info e = {0};
@@ -159,8 +174,8 @@ void api_generate(struct api_call *c, const struct api_dialect *d, const struct 
     c->tokenizer = engine_tokenizer(c->engine);
     enum err err;
     if ((err = api_json_parse(in->body, in->body_len, &body, &e)) ||
-        (err = parse(c, d, body, &job, &e)) || (err = create_choices(c, d, &job, &e)) ||
-        (err = submit(c, d, job.params.stream, &e))) {
+        (err = parse(c, d, body, &job, &e)) || (err = rank(in, &job.params.request, &e)) ||
+        (err = create_choices(c, d, &job, &e)) || (err = submit(c, d, job.params.stream, &e))) {
         api_choices_destroy(c);
         api_answer_error(c, &e);
     }

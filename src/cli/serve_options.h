@@ -3,6 +3,7 @@
 #ifndef WEIR_CLI_SERVE_OPTIONS_H
 #define WEIR_CLI_SERVE_OPTIONS_H
 
+#include "batches/batches.h"
 #include "engine/engine.h"
 #include "http/http.h"
 
@@ -12,6 +13,7 @@ struct serve_options {
     const char *api_key; /* NULL: open */
     uint32_t drain_timeout_s;
     struct engine_config engine;
+    struct batches_config batches; /* dir NULL: none */
     struct http_config http;
     char **env_argv; /* owned: flags made from the environment */
     int n_env;
