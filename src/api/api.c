@@ -1,5 +1,6 @@
-/* Routes, the key, and what the layers above hold on to. */
+/* The key, the beginning of a call, and what the layers above hold on to. */
 #include "api/call.h"
+#include "api/store.h"
 #include "base/clock.h"
 #include "base/mem.h"
 
@@ -12,6 +13,9 @@
 #include <sys/random.h>
 
 #define DEFAULT_MAX_CHOICES 128
+/* Of answers kept for /v1/responses. */
+#define STORE_MAX_ENTRIES 1024
+#define STORE_MAX_BYTES (64u << 20)
 
 enum err api_create(const struct api_config *cfg, struct api **out, struct err_info *e)
 {
@@ -22,6 +26,9 @@ enum err api_create(const struct api_config *cfg, struct api **out, struct err_i
     a->model_id = mem_strdup(cfg->model_id);
     api_put_text(&a->model_json, a->model_id, strlen(a->model_id));
     a->max_choices = cfg->max_choices ? cfg->max_choices : DEFAULT_MAX_CHOICES;
+    a->any_model = cfg->any_model;
+    a->model_path = mem_strdup(cfg->model_path ? cfg->model_path : "");
+    a->store = api_store_create(STORE_MAX_ENTRIES, STORE_MAX_BYTES);
     a->created = clock_unix();
     if (cfg->api_key && cfg->api_key[0]) {
         a->has_key = true;
@@ -59,7 +66,9 @@ void api_destroy(struct api *a)
         return;
     while (api_next(a)) { /* the last events free the calls that ended before them */
     }
+    api_store_destroy(a->store);
     free(a->model_id);
+    free(a->model_path);
     buf_deinit(&a->model_json);
     free(a);
 }
@@ -101,9 +110,9 @@ static void set_retry_after(struct api_call *c)
 
 void api_answer_error(struct api_call *c, const struct err_info *e)
 {
-    int status = api_status_of(e->code);
+    int status = api_shape_status(c->shape, e->code);
     buf_clear(&c->body);
-    api_error_body(status, e, &c->body);
+    api_put_error(c->shape, status, e, c->answer.request_id, &c->body);
     api_answer_json(c, status);
     c->answer.stream = false;
     c->answer.www_authenticate = status == 401;
@@ -111,142 +120,27 @@ void api_answer_error(struct api_call *c, const struct err_info *e)
         set_retry_after(c);
 }
 
-/* "Bearer KEY", compared in constant time: as digests, so that lengths do not show either. */
-static bool has_access(const struct api *a, const char *authorization)
+/* Compared in constant time: as digests, so that lengths do not show either. */
+static bool is_key(const struct api *a, const char *key)
 {
     unsigned char digest[sizeof a->key_digest];
-    if (!a->has_key)
-        return true;
-    if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
-        return false;
-    const char *key = authorization + 7;
-    key += strspn(key, " ");
     SHA256((const unsigned char *)key, strlen(key), digest);
     return CRYPTO_memcmp(digest, a->key_digest, sizeof digest) == 0;
 }
 
-/* In the order of the table, which it indexes. */
-enum route_kind {
-    ROUTE_HEALTH,
-    ROUTE_MODELS,
-    ROUTE_METRICS,
-    ROUTE_KV,
-    ROUTE_COMPLETIONS,
-    ROUTE_CHAT
-};
-
-static const struct route {
-    const char *path;
-    enum route_kind kind;
-    bool post;
-} routes[] = {
-    [ROUTE_HEALTH] = {"/health", ROUTE_HEALTH, false},
-    [ROUTE_MODELS] = {"/v1/models", ROUTE_MODELS, false},
-    [ROUTE_METRICS] = {"/metrics", ROUTE_METRICS, false},
-    [ROUTE_KV] = {"/v1/kv", ROUTE_KV, false},
-    [ROUTE_COMPLETIONS] = {"/v1/completions", ROUTE_COMPLETIONS, true},
-    [ROUTE_CHAT] = {"/v1/chat/completions", ROUTE_CHAT, true},
-};
-static const char model_path[] = "/v1/models/";
-
-/* The path as it is: no trailing slashes, no other spellings. NULL if there is none. */
-static const struct route *find_route(const char *path)
+/* "Authorization: Bearer KEY" or "X-Api-Key: KEY". */
+bool api_has_access(const struct api *a, const struct api_input *in)
 {
-    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
-        if (strcmp(path, routes[i].path) == 0)
-            return &routes[i];
-    }
-    if (strncmp(path, model_path, sizeof model_path - 1) == 0)
-        return &routes[ROUTE_MODELS];
-    return NULL;
-}
-
-bool api_is_batch_endpoint(const struct api *a, const char *path)
-{
-    (void)a;
-    const struct route *r = find_route(path);
-    return r && (r->kind == ROUTE_COMPLETIONS || r->kind == ROUTE_CHAT);
-}
-
-/* HEAD is GET without the body, which http/ leaves out. */
-static bool method_fits(const struct route *r, const char *method)
-{
-    if (r->post)
-        return strcmp(method, "POST") == 0;
-    return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
-}
-
-/* Is there an engine, and may it take work? */
-static enum err check_ready(struct api_call *c, struct err_info *e)
-{
-    if (!c->engine)
-        return err_set(e, ERR_DRAINING, "the model is still loading");
-    return OK;
-}
-
-/* Draining comes first: a server that ends while it loads does not become ready. */
-static enum err check_open(struct api_call *c, struct err_info *e)
-{
-    if (atomic_load(&c->api->draining))
-        return err_set(e, ERR_DRAINING, "the server is shutting down");
-    return check_ready(c, e);
-}
-
-/* The checks before a route runs, from the outside in. */
-static enum err admit(struct api_call *c,
-                      const struct api_input *in,
-                      const struct route *r,
-                      struct err_info *e)
-{
-    if (!in->internal && !(r && r->kind == ROUTE_HEALTH) && !has_access(c->api, in->authorization))
-        return err_set(e,
-                       ERR_AUTH,
-                       in->authorization ? "the API key is wrong"
-                                         : "an API key is required: Authorization: Bearer KEY");
-    if (!r && api_is_service(in->path))
-        return OK;
-    if (!r)
-        return err_set(e, ERR_NOT_FOUND, "there is no route %.200s", in->path);
-    if (!method_fits(r, in->method)) {
-        c->answer.allow = r->post ? "POST" : "GET, HEAD";
-        return err_set(
-            e, ERR_METHOD, "%s answers %s, not %.16s", r->path, c->answer.allow, in->method);
-    }
-    if (r->kind == ROUTE_METRICS || r->kind == ROUTE_KV)
-        return check_ready(c, e);
-    return r->post ? check_open(c, e) : OK;
-}
-
-static void run_route(struct api_call *c, const struct api_input *in, const struct route *r)
-{
-    switch (r->kind) {
-    case ROUTE_HEALTH:
-        api_health(c);
-        break;
-    case ROUTE_METRICS:
-        api_metrics(c);
-        break;
-    case ROUTE_KV:
-        api_kv(c, in->query);
-        break;
-    case ROUTE_MODELS:
-        if (strcmp(in->path, r->path) == 0)
-            api_models(c);
-        else
-            api_model(c, in->path + sizeof model_path - 1);
-        break;
-    case ROUTE_COMPLETIONS:
-        api_generate(c, &api_completions, in);
-        break;
-    case ROUTE_CHAT:
-        api_generate(c, &api_chat, in);
-        break;
-    }
+    const char *bearer = in->authorization;
+    if (!a->has_key)
+        return true;
+    if (bearer && strncasecmp(bearer, "Bearer ", 7) == 0)
+        return is_key(a, bearer + 7 + strspn(bearer + 7, " "));
+    return in->api_key && is_key(a, in->api_key);
 }
 
 struct api_call *api_begin(struct api *a, const struct api_input *in)
 {
-    struct err_info e = {0};
     struct api_call *c = mem_zalloc(1, sizeof *c);
     c->api = a;
     c->engine = atomic_load_explicit(&a->engine, memory_order_acquire);
@@ -257,12 +151,6 @@ struct api_call *api_begin(struct api *a, const struct api_input *in)
     api_new_id("req-", c->id, sizeof c->id);
     snprintf(c->request_id, sizeof c->request_id, "%s", in->request_id ? in->request_id : "");
     c->answer.request_id = c->request_id[0] ? c->request_id : c->id;
-    const struct route *r = find_route(in->path);
-    if (admit(c, in, r, &e) != OK)
-        api_answer_error(c, &e);
-    else if (!r)
-        api_serve(c, in);
-    else
-        run_route(c, in, r);
+    api_route(c, in);
     return c; /* the loop thread may be using *c by now */
 }

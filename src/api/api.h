@@ -26,9 +26,11 @@ struct api;
 struct api_call;
 
 struct api_config {
-    const char *model_id; /* the alias, or the model's name */
-    const char *api_key;  /* NULL: open */
-    uint32_t max_choices; /* n x prompts in one call; 0: 128 */
+    const char *model_id;   /* the alias, or the model's name */
+    const char *api_key;    /* NULL: open */
+    uint32_t max_choices;   /* n x prompts in one call; 0: 128 */
+    bool any_model;         /* a request may name any model; this one answers */
+    const char *model_path; /* shown by /props, or NULL */
 };
 
 /* A part of a multipart/form-data body. Strings end with a NUL behind their length. */
@@ -46,6 +48,7 @@ struct api_input {
     const char *body;
     size_t body_len;
     const char *authorization; /* NULL if absent */
+    const char *api_key;       /* X-Api-Key, NULL if absent */
     const char *request_id;    /* the client's own, visible ASCII of at most 128 bytes; or NULL */
     void *name;                /* what api_next calls the call by; not NULL */
     const struct api_part *parts; /* [n_parts] of a form; then there is no body */
@@ -64,6 +67,7 @@ struct api_answer {
     const char *retry_after; /* seconds, or NULL */
     const char *allow;       /* for 405, or NULL */
     const char *request_id;  /* X-Request-Id of the answer */
+    bool anthropic;          /* which also wants it as Request-Id */
     bool www_authenticate;   /* for 401 */
     bool stream;
 };
@@ -116,12 +120,13 @@ void api_end(struct api_call *c);
 void *api_next(struct api *a);
 
 /* Can the lines of a batch go to this route? */
-bool api_is_batch_endpoint(const struct api *a, const char *path);
+bool api_is_batch_endpoint(const char *path);
 /* "PREFIX" and 24 random hex digits into id[cap]. */
 void api_new_id(const char *prefix, char *id, size_t cap);
 
-/* The body of an error in OpenAI's shape, for any layer. */
-void api_error_body(int status, const struct err_info *e, struct buf *out);
+/* The body of an error, for any layer: in the shape of the routes at `path`, OpenAI's where that is
+ * NULL or no route of another. */
+void api_error_body(int status, const struct err_info *e, const char *path, struct buf *out);
 int api_status_of(enum err code); /* the one table from errors to HTTP statuses */
 
 #endif

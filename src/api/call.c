@@ -116,29 +116,36 @@ static enum api_pull pull_whole(struct api_call *c, struct api_answer *answer, s
 {
     if (c->n_running > 0)
         return API_WAIT;
-    buf_add(out, c->prefix.data, c->prefix.len);
-    for (uint32_t i = 0; i < c->n_choices; i++) {
-        if (i > 0)
-            buf_char(out, ',');
-        c->dialect->whole(&c->choices[i], out);
-    }
-    buf_str(out, "],\"usage\":");
-    api_put_usage(c, out);
-    buf_char(out, '}');
+    c->dialect->whole(c, out);
     fill_answer(c, answer);
     return API_DONE;
 }
 
+void api_put_choices(struct api_call *c,
+                     void (*choice)(struct api_choice *ch, struct buf *out),
+                     struct buf *out)
+{
+    buf_add(out, c->prefix.data, c->prefix.len);
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        if (i > 0)
+            buf_char(out, ',');
+        choice(&c->choices[i], out);
+    }
+    buf_str(out, "],\"usage\":");
+    api_put_usage(c, out);
+    buf_char(out, '}');
+}
+
 /* The status is long sent, so the error is an event, and the end mark is missing. */
-static void stream_error(const struct err_info *e, struct buf *out)
+void api_openai_fail(struct api_call *c, const struct err_info *e, struct buf *out)
 {
     buf_str(out, "data: ");
-    api_error_body(api_status_of(e->code), e, out);
+    api_put_error(c->shape, api_shape_status(c->shape, e->code), e, c->answer.request_id, out);
     buf_str(out, "\n\n");
 }
 
 /* The usage chunk and the end mark. */
-static void stream_end(struct api_call *c, struct buf *out)
+void api_openai_end(struct api_call *c, struct buf *out)
 {
     if (c->include_usage) {
         buf_add(out, c->prefix.data, c->prefix.len);
@@ -187,9 +194,9 @@ static enum api_pull pull_stream(struct api_call *c, struct api_answer *answer, 
         return API_WAIT;
     fill_answer(c, answer);
     if (broken)
-        stream_error(&e, out);
+        c->dialect->fail(c, &e, out);
     else if (n_closed == c->n_choices)
-        stream_end(c, out);
+        c->dialect->end(c, out);
     return broken || n_closed == c->n_choices ? API_DONE : API_MORE;
 }
 
@@ -208,10 +215,18 @@ enum api_pull api_pull(struct api_call *c, struct api_answer *answer, struct buf
     return pull_stream(c, answer, out);
 }
 
+static void choice_deinit(struct api_choice *ch)
+{
+    request_destroy(ch->req);
+    reply_destroy(ch->reply);
+    buf_deinit(&ch->logprobs);
+    buf_deinit(&ch->tokens);
+}
+
 void api_choices_destroy(struct api_call *c)
 {
     for (uint32_t i = 0; i < c->n_choices; i++)
-        request_destroy(c->choices[i].req);
+        choice_deinit(&c->choices[i]);
     free(c->choices);
     c->choices = NULL;
     c->n_choices = 0;
@@ -225,6 +240,9 @@ void api_choices_destroy(struct api_call *c)
 static void call_destroy(struct api_call *c)
 {
     api_choices_destroy(c);
+    if (c->free_state)
+        c->free_state(c->state);
+    chat_tools_deinit(&c->tools);
     buf_deinit(&c->body);
     buf_deinit(&c->prefix);
     buf_deinit(&c->text);

@@ -2,7 +2,8 @@
  *
  *      struct api_call ---- choices[n] ---- struct request (the engine's)
  *           |                    '-- text cursor: what of its output was written
- *           '-- dialect: how its bytes look (chat.c, completions.c)
+ *           '-- dialect: how its bytes look (chat.c, completions.c, messages.c, responses.c,
+ *                       native.c), with a state of its own
  *
  * A call without a dialect is a complete answer in `body`. Until engine_submit_all the worker that
  * runs api_begin owns a call; from then on the loop thread does. A call that ends while requests
@@ -13,10 +14,20 @@
 #include "api/api.h"
 #include "api/params.h"
 #include "base/utf8.h"
+#include "chat/tools.h"
 
 #include <stdatomic.h>
 
 #define API_MAX_STATUS 600
+
+/* Whose errors a route speaks (errors.c). */
+enum api_shape {
+    API_OPENAI,    /* {"error": {message, type, param, code}} */
+    API_ANTHROPIC, /* {"type": "error", "error": {type, message}, "request_id"} */
+    API_LLAMA,     /* {"error": {code, message, type}}, code being the status */
+};
+
+struct api_store;
 
 struct api {
     char *model_id;
@@ -24,6 +35,9 @@ struct api {
     bool has_key;
     unsigned char key_digest[32];
     uint32_t max_choices;
+    bool any_model;          /* requests may name any */
+    char *model_path;        /* for /props */
+    struct api_store *store; /* of answers that /v1/responses can be asked for again */
     int64_t created;
     const struct chat_template *tmpl; /* valid once engine is set */
     _Atomic(struct engine *) engine;
@@ -50,6 +64,9 @@ struct api_choice {
     uint32_t n_bytes; /* raw bytes written so far */
     uint32_t n_chars; /* characters written so far, prompt included if echoed */
     struct utf8_stream utf8;
+    /* a reply in parts (reply.c): */
+    struct reply_parser *reply;  /* NULL: all of the output is content */
+    struct buf logprobs, tokens; /* of tokens that no chunk has told of yet */
 };
 
 struct api_dialect;
@@ -58,11 +75,15 @@ struct api_call {
     struct api *api;
     void *name; /* api_input's */
     const struct api_dialect *dialect;
+    enum api_shape shape;
+    void *state; /* the dialect's, from parse until the call ends */
+    void (*free_state)(void *state);
     struct api_answer answer;
     struct buf body;
     char id[40];
     char request_id[132]; /* the client's own, or empty */
     char retry_after[12];
+    char allow[64];
     const struct tokenizer *tokenizer;
     struct engine *engine;
     int64_t created;
@@ -74,10 +95,13 @@ struct api_call {
     uint32_t n_running; /* choices whose terminal event has not come */
     struct buf *echoes; /* [n_prompts] text of the prompts, when echo */
     uint32_t n_prompts;
+    struct chat_tools tools;   /* of the request; of its own body */
+    struct reply_config reply; /* how replies are read; style NULL: they are not */
     bool include_usage, return_tokens, ignore_eos, logprobs, echo;
     uint32_t n_top;
     int file_fd; /* of a reply that is a file; -1: none */
     uint64_t file_due;
+    bool prompt_only; /* nothing will be generated */
     bool opened, counted;
     bool ended;  /* api_end was called */
     bool listed; /* on the api's list of news */
@@ -104,13 +128,23 @@ struct api_job {
     uint32_t n_prompts;
 };
 
-/* How one dialect reads and writes. All but parse: loop thread. */
+/* What a dialect calls a field that params.c and chat.c know by another name. */
+struct api_rename {
+    const char *from, *to;
+};
+
+/* How one dialect reads and writes. All but adapt and parse: loop thread. */
 struct api_dialect {
-    const char *id_prefix;    /* "cmpl-" */
-    const char *object;       /* of a whole answer */
-    const char *chunk_object; /* of a stream's chunks */
-    const char *prompt_field; /* at fault when the prompt is too long */
-    bool whole_context;       /* without max_tokens: to the end of the context, else 16 */
+    const char *id_prefix;            /* "cmpl-" */
+    const char *object;               /* of a whole answer; NULL: the dialect has no "choices" */
+    const char *chunk_object;         /* of a stream's chunks */
+    const char *prompt_field;         /* at fault when the prompt is too long */
+    bool whole_context;               /* without max_tokens: to the end of the context, else 16 */
+    bool any_model;                   /* its clients have names of models built in */
+    const struct api_rename *renames; /* up to one without `from`; or NULL */
+    /* *out: a new body with the fields that params.c and chat.c read, made of the client's. NULL:
+     * the client's is one. */
+    enum err (*adapt)(struct api_call *c, const json_t *body, json_t **out, struct err_info *e);
     /* The dialect's own fields into *c (flags) and *job (params, prompts). Errors: as the client
      * should see them. */
     enum err (*parse)(struct api_call *c,
@@ -120,30 +154,62 @@ struct api_dialect {
     void (*open)(struct api_call *c, struct buf *out); /* first chunks of a stream, or none */
     void (*piece)(struct api_choice *ch, const struct api_piece *p, struct buf *out);
     void (*close)(struct api_choice *ch, struct buf *out); /* the choice's last chunk */
-    void (*whole)(struct api_choice *ch, struct buf *out); /* element of "choices" */
+    void (*end)(struct api_call *c, struct buf *out);      /* of the stream, all choices closed */
+    void (*fail)(struct api_call *c, const struct err_info *e, struct buf *out); /* instead */
+    void (*whole)(struct api_call *c, struct buf *out); /* the answer, all choices finished */
 };
-extern const struct api_dialect api_completions, api_chat;
+extern const struct api_dialect api_completions, api_chat, api_messages, api_responses, api_native;
 
 /* Fill *c with a complete answer. The body is appended to c->body by the caller or here. */
 void api_answer_json(struct api_call *c, int status);
 void api_answer_error(struct api_call *c, const struct err_info *e);
 
-/* Does the path belong to the service? Then it answers. (service.c) */
-bool api_is_service(const char *path);
+/* What the service says. (service.c) */
 void api_serve(struct api_call *c, const struct api_input *in);
 enum api_pull api_pull_file(struct api_call *c, struct buf *out);
 
+/* errors.c, routes.c. request_id: NULL if there is none. */
+int api_shape_status(enum api_shape shape, enum err code);
+void api_put_error(enum api_shape shape,
+                   int status,
+                   const struct err_info *e,
+                   const char *request_id,
+                   struct buf *out);
+enum api_shape api_shape_of(const char *path);
+
+/* Check, and run, the route that *in asks for. (routes.c) */
+void api_route(struct api_call *c, const struct api_input *in);
+const char *api_path_after(const char *path, const char *part);       /* which is there */
+bool api_has_access(const struct api *a, const struct api_input *in); /* api.c */
+
 /* POST bodies: parse, tokenize, submit. On failure c is an error answer. (generate.c) */
 void api_generate(struct api_call *c, const struct api_dialect *d, const struct api_input *in);
+/* The same up to the prompt, the first one if there are several; c->prompt_only is set. */
+enum err api_read_prompt(struct api_call *c,
+                         const struct api_dialect *d,
+                         const struct api_input *in,
+                         struct token_list *ids,
+                         struct err_info *e) WEIR_MUST_USE;
 struct api_prompt *api_job_prompts(struct api_job *job, uint32_t n); /* take n empty ones */
 void api_choices_destroy(struct api_call *c); /* requests not submitted, or ended */
 
-/* GET routes. */
-void api_health(struct api_call *c); /* models.c */
-void api_models(struct api_call *c);
-void api_model(struct api_call *c, const char *id);
-void api_metrics(struct api_call *c);               /* metrics.c */
-void api_kv(struct api_call *c, const char *query); /* kv.c */
+/* Routes that answer at once. */
+void api_health(struct api_call *c, const struct api_input *in); /* models.c */
+void api_models(struct api_call *c, const struct api_input *in);
+void api_model(struct api_call *c, const struct api_input *in);
+void api_metrics(struct api_call *c, const struct api_input *in);  /* metrics.c */
+void api_kv(struct api_call *c, const struct api_input *in);       /* kv.c */
+void api_tokenize(struct api_call *c, const struct api_input *in); /* tokenize.c */
+void api_detokenize(struct api_call *c, const struct api_input *in);
+void api_apply_template(struct api_call *c, const struct api_input *in);
+void api_props(struct api_call *c, const struct api_input *in); /* props.c */
+void api_props_set(struct api_call *c, const struct api_input *in);
+void api_slots(struct api_call *c, const struct api_input *in);
+void api_count_chat(struct api_call *c, const struct api_input *in); /* tokens of a body */
+void api_count_messages(struct api_call *c, const struct api_input *in);
+void api_count_responses(struct api_call *c, const struct api_input *in);
+void api_response_get(struct api_call *c, const struct api_input *in); /* responses.c */
+void api_response_delete(struct api_call *c, const struct api_input *in);
 bool api_is_model(const struct api *a, const char *name, size_t n);
 
 /* "stop" or "length". */
@@ -151,6 +217,14 @@ const char *api_finish_name(enum finish f);
 
 /* The usage object of the call, all requests finished. */
 void api_put_usage(const struct api_call *c, struct buf *out);
+
+/* The parts that OpenAI's two completion routes share (call.c). `choice` writes an element of
+ * "choices". */
+void api_put_choices(struct api_call *c,
+                     void (*choice)(struct api_choice *ch, struct buf *out),
+                     struct buf *out);
+void api_openai_end(struct api_call *c, struct buf *out);
+void api_openai_fail(struct api_call *c, const struct err_info *e, struct buf *out);
 
 /* A chunk around one choice: begin writes up to `"index":N`, end from `,"finish_reason"`. */
 void api_chunk_begin(const struct api_choice *ch, struct buf *out);

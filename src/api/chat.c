@@ -3,36 +3,22 @@
  * The model's own template makes the prompt (chat/); only what it wrote can become control tokens,
  * never the text of a message. */
 #include "api/call.h"
+#include "api/reply.h"
 #include "api/text.h"
-#include "chat/encode.h"
+#include "api/tools.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* Beside those of params.c. */
 static const struct api_refused refused[] = {
-    {"tools", NEUTRAL_EMPTY, 0},
-    {"functions", NEUTRAL_EMPTY, 0},
-    {"function_call", NEUTRAL_EMPTY, 0},
     {"audio", NEUTRAL_EMPTY, 0},
     {"prompt", NEUTRAL_NOTHING, 0},
     {"web_search_options", NEUTRAL_NOTHING, 0},
-    {"reasoning_effort", NEUTRAL_EMPTY, 0},
     {"chat_template", NEUTRAL_EMPTY, 0},
     {"echo", NEUTRAL_FALSE, 0},
     {"continue_final_message", NEUTRAL_FALSE, 0},
 };
-
-/* tool_choice: "none" and "auto" mean nothing without tools. */
-static enum err check_tool_choice(const json_t *body, struct err_info *e)
-{
-    const json_t *v = json_object_get(body, "tool_choice");
-    const char *s = json_string_value(v);
-    if (!v || json_is_null(v) || (s && (strcmp(s, "none") == 0 || strcmp(s, "auto") == 0)))
-        return OK;
-    return err_set_field(
-        e, ERR_INVALID, "tool_choice", "'tool_choice' is not supported by this server");
-}
 
 /* modalities: text alone. */
 static enum err check_modalities(const json_t *body, struct err_info *e)
@@ -104,36 +90,6 @@ static enum err parse_content(
     return err;
 }
 
-/* The arguments of calls are JSON in a string; templates want what it says. Text that is no JSON
- * stays text. */
-static json_t *parse_call(const json_t *call)
-{
-    json_t *copy = json_deep_copy(call);
-    json_t *function = json_object_get(copy, "function");
-    const json_t *arguments = json_object_get(function, "arguments");
-    if (json_is_string(arguments)) {
-        json_t *parsed = json_loadb(
-            json_string_value(arguments), json_string_length(arguments), JSON_ALLOW_NUL, NULL);
-        if (parsed)
-            json_object_set_new(function, "arguments", parsed);
-    }
-    return copy;
-}
-
-static enum err parse_calls(json_t *message, const char *field, struct err_info *e)
-{
-    const json_t *calls = json_object_get(message, "tool_calls");
-    if (!calls || json_is_null(calls))
-        return OK;
-    if (!json_is_array(calls))
-        return api_wrong_type(field, "an array", calls, e);
-    json_t *parsed = json_array();
-    for (size_t i = 0; i < json_array_size(calls); i++)
-        json_array_append_new(parsed, parse_call(json_array_get(calls, i)));
-    json_object_set_new(message, "tool_calls", parsed);
-    return OK;
-}
-
 /* One message: what came, with role and content as templates expect them. */
 static enum err parse_message(const json_t *v, size_t i, json_t *all, struct err_info *e)
 {
@@ -156,8 +112,8 @@ static enum err parse_message(const json_t *v, size_t i, json_t *all, struct err
     json_array_append_new(all, message);
     if (strcmp(json_string_value(role), "developer") == 0) /* newer name of the same */
         json_object_set_new(message, "role", json_string("system"));
-    snprintf(field, sizeof field, "messages[%zu].tool_calls", i);
-    if ((err = parse_calls(message, field, e)))
+    snprintf(field, sizeof field, "messages[%zu]", i);
+    if ((err = api_tools_check_message(message, field, e)))
         return err;
     snprintf(field, sizeof field, "messages[%zu].content", i);
     err = parse_content(json_object_get(v, "content"),
@@ -190,10 +146,14 @@ static enum err parse_messages(const json_t *body, json_t **out, struct err_info
 }
 
 /* Names that mean something already. */
-static enum err check_var_name(const char *name, bool has_documents, struct err_info *e)
+static enum err check_var_name(const char *name,
+                               bool has_documents,
+                               bool has_tools,
+                               struct err_info *e)
 {
     static const char *const taken[] = {"messages", "bos_token", "eos_token"};
-    bool clashes = has_documents && strcmp(name, "documents") == 0;
+    bool clashes = (has_documents && strcmp(name, "documents") == 0) ||
+                   (has_tools && strcmp(name, "tools") == 0);
     for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)
         clashes |= strcmp(name, taken[i]) == 0;
     if (!clashes)
@@ -202,13 +162,38 @@ static enum err check_var_name(const char *name, bool has_documents, struct err_
         e, ERR_INVALID, "chat_template_kwargs", "'chat_template_kwargs' may not set '%s'", name);
 }
 
+/* How hard to think, as OpenAI's clients ask: a variable, of templates that have it. */
+static enum err parse_effort(const struct api_call *c,
+                             const json_t *body,
+                             json_t *vars,
+                             struct err_info *e)
+{
+    static const char field[] = "reasoning_effort";
+    const json_t *v = json_object_get(body, field);
+    if (!v || json_is_null(v) || (json_is_string(v) && json_string_length(v) == 0))
+        return OK;
+    if (!json_is_string(v))
+        return api_wrong_type(field, "a string", v, e);
+    if (!chat_template_traits(c->api->tmpl)->effort)
+        return err_set_field(
+            e, ERR_INVALID, field, "'reasoning_effort' is not supported by this model's template");
+    if (json_object_get(vars, field))
+        return err_set_field(
+            e, ERR_INVALID, field, "'reasoning_effort' is in 'chat_template_kwargs' too");
+    json_object_set(vars, field, (json_t *)v);
+    return OK;
+}
+
 /* Variables for the template: chat_template_kwargs and documents. *out as in parse_messages. */
 static enum err parse_vars(const json_t *body, json_t **out, struct err_info *e)
 {
     const json_t *kwargs = json_object_get(body, "chat_template_kwargs");
     const json_t *documents = json_object_get(body, "documents");
+    const json_t *tools = json_object_get(body, "tools");
     if (json_is_null(documents))
         documents = NULL;
+    if (json_is_null(tools))
+        tools = NULL;
     if (kwargs && !json_is_null(kwargs) && !json_is_object(kwargs))
         return api_wrong_type("chat_template_kwargs", "an object", kwargs, e);
     if (documents && !json_is_array(documents))
@@ -219,7 +204,8 @@ static enum err parse_vars(const json_t *body, json_t **out, struct err_info *e)
                 "documents", "an array of objects", json_array_get(documents, i), e);
     *out = json_is_object(kwargs) ? json_copy((json_t *)kwargs) : json_object();
     for (void *at = json_object_iter(*out); at; at = json_object_iter_next(*out, at)) {
-        enum err err = check_var_name(json_object_iter_key(at), documents != NULL, e);
+        enum err err =
+            check_var_name(json_object_iter_key(at), documents != NULL, tools != NULL, e);
         if (err)
             return err;
     }
@@ -237,9 +223,10 @@ static enum err parse_prompt(struct api_call *c,
     bool open_turn = true;
     enum err err;
     if (!(err = parse_messages(body, &messages, e)) && !(err = parse_vars(body, &vars, e)) &&
+        !(err = parse_effort(c, body, vars, e)) &&
         !(err = api_get_bool(body, "add_generation_prompt", &open_turn, e))) {
         struct token_list *ids = &api_job_prompts(job, 1)->ids;
-        err = chat_encode(c->api->tmpl, c->tokenizer, messages, vars, open_turn, ids, e);
+        err = api_reply_encode(c, messages, vars, open_turn, ids, e);
         if (err && e && e->field[0] == '\0')
             snprintf(e->field, sizeof e->field, "messages");
     }
@@ -262,6 +249,18 @@ static enum err parse_logprobs(struct api_call *c, const json_t *body, struct er
     return OK;
 }
 
+/* Nothing makes a model call yet. */
+static enum err check_choice(const struct chat_tools *tools, struct err_info *e)
+{
+    if (tools->choice == CHAT_TOOLS_AUTO || tools->choice == CHAT_TOOLS_NONE)
+        return OK;
+    return err_set_field(e,
+                         ERR_INVALID,
+                         "tool_choice",
+                         "'tool_choice' other than 'none' and 'auto' is not supported by this "
+                         "server");
+}
+
 static enum err parse(struct api_call *c,
                       const json_t *body,
                       struct api_job *job,
@@ -269,45 +268,19 @@ static enum err parse(struct api_call *c,
 {
     enum err err;
     if ((err = api_refuse_fields(body, refused, sizeof refused / sizeof refused[0], e)) ||
-        (err = check_tool_choice(body, e)) || (err = check_modalities(body, e)) ||
-        (err = parse_logprobs(c, body, e)))
+        (err = api_tools_parse(body, &c->tools, e)) || (err = check_choice(&c->tools, e)) ||
+        (err = check_modalities(body, e)) || (err = parse_logprobs(c, body, e)))
         return err;
     return parse_prompt(c, body, job, e);
-}
-
-/* "token":...,"logprob":...,"bytes":[...] */
-static void put_token(const struct tokenizer *t, token_id id, float logprob, struct buf *out)
-{
-    buf_str(out, "{\"token\":");
-    api_put_token(t, id, false, out);
-    buf_str(out, ",\"logprob\":");
-    api_put_float(out, logprob);
-    buf_str(out, ",\"bytes\":");
-    api_put_token_bytes(t, id, out);
-}
-
-/* Output i, with the most likely ones in its place. */
-static void put_logprob(const struct api_choice *ch, uint32_t i, struct buf *out)
-{
-    const struct api_call *c = ch->call;
-    const struct request_token *own = &request_out(ch->req)[i];
-    const struct token_logprob *top = request_top(ch->req, i);
-    put_token(c->tokenizer, own->id, own->logprob, out);
-    buf_str(out, ",\"top_logprobs\":[");
-    for (uint32_t j = 0; j < c->n_top && top; j++) {
-        if (j > 0)
-            buf_char(out, ',');
-        put_token(c->tokenizer, top[j].id, top[j].logprob, out);
-        buf_char(out, '}');
-    }
-    buf_str(out, "]}");
 }
 
 static void open_stream(struct api_call *c, struct buf *out)
 {
     for (uint32_t i = 0; i < c->n_choices; i++) {
         api_chunk_begin(&c->choices[i], out);
-        buf_str(out, ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null");
+        buf_str(out, ",\"delta\":{\"role\":\"assistant\",\"content\":");
+        buf_str(out, c->choices[i].reply ? "null" : "\"\""); /* it may be that none comes */
+        buf_str(out, "},\"logprobs\":null");
         api_chunk_end(&c->choices[i], NULL, out);
     }
 }
@@ -316,12 +289,16 @@ static void open_stream(struct api_call *c, struct buf *out)
 static void piece(struct api_choice *ch, const struct api_piece *p, struct buf *out)
 {
     const struct api_call *c = ch->call;
+    if (ch->reply) {
+        api_reply_piece(ch, p, out);
+        return;
+    }
     api_chunk_begin(ch, out);
     buf_str(out, ",\"delta\":{\"content\":");
     api_put_str(out, p->text, p->len);
     if (c->logprobs && p->token >= 0) {
         buf_str(out, "},\"logprobs\":{\"content\":[");
-        put_logprob(ch, (uint32_t)p->token, out);
+        api_put_logprob(ch, (uint32_t)p->token, false, out);
         buf_str(out, "],\"refusal\":null}");
     } else {
         buf_str(out, "},\"logprobs\":null");
@@ -338,16 +315,24 @@ static void piece(struct api_choice *ch, const struct api_piece *p, struct buf *
 /* An empty delta carries the reason, as clients expect. */
 static void close_choice(struct api_choice *ch, struct buf *out)
 {
+    if (ch->reply) {
+        api_reply_close(ch, out);
+        return;
+    }
     api_chunk_begin(ch, out);
     buf_str(out, ",\"delta\":{},\"logprobs\":null");
     api_chunk_end(ch, api_finish_name(request_finish(ch->req)), out);
 }
 
-static void whole(struct api_choice *ch, struct buf *out)
+static void put_choice(struct api_choice *ch, struct buf *out)
 {
     const struct api_call *c = ch->call;
     struct buf logprobs = {0}, tokens = {0};
     struct api_piece p;
+    if (ch->reply) {
+        api_reply_whole(ch, out);
+        return;
+    }
     buf_str(out, "{\"index\":");
     api_put_int(out, ch->index);
     buf_str(out, ",\"message\":{\"role\":\"assistant\",\"content\":\"");
@@ -357,7 +342,7 @@ static void whole(struct api_choice *ch, struct buf *out)
             continue;
         if (c->logprobs) {
             buf_str(&logprobs, logprobs.len ? "," : "");
-            put_logprob(ch, (uint32_t)p.token, &logprobs);
+            api_put_logprob(ch, (uint32_t)p.token, false, &logprobs);
         }
         if (c->return_tokens) {
             buf_str(&tokens, tokens.len ? "," : "");
@@ -380,6 +365,11 @@ static void whole(struct api_choice *ch, struct buf *out)
     buf_deinit(&tokens);
 }
 
+static void whole(struct api_call *c, struct buf *out)
+{
+    api_put_choices(c, put_choice, out);
+}
+
 const struct api_dialect api_chat = {
     .id_prefix = "chatcmpl-",
     .object = "chat.completion",
@@ -390,5 +380,7 @@ const struct api_dialect api_chat = {
     .open = open_stream,
     .piece = piece,
     .close = close_choice,
+    .end = api_openai_end,
+    .fail = api_openai_fail,
     .whole = whole,
 };

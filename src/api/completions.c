@@ -347,7 +347,7 @@ static void close_choice(struct api_choice *ch, struct buf *out)
 }
 
 /* Text first, then the lists that were gathered on the way. */
-static void whole(struct api_choice *ch, struct buf *out)
+static void put_choice(struct api_choice *ch, struct buf *out)
 {
     struct api_call *c = ch->call;
     struct lists l = {0};
@@ -381,6 +381,11 @@ static void whole(struct api_choice *ch, struct buf *out)
     buf_deinit(&tokens);
 }
 
+static void whole(struct api_call *c, struct buf *out)
+{
+    api_put_choices(c, put_choice, out);
+}
+
 const struct api_dialect api_completions = {
     .id_prefix = "cmpl-",
     .object = "text_completion",
@@ -391,5 +396,7 @@ const struct api_dialect api_completions = {
     .open = open_stream,
     .piece = piece,
     .close = close_choice,
+    .end = api_openai_end,
+    .fail = api_openai_fail,
     .whole = whole,
 };

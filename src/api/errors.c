@@ -1,7 +1,11 @@
-/* From what went wrong to what the client is told: the one table, and OpenAI's shape. */
+/* From what went wrong to what the client is told: the one table of statuses, and the shapes of
+ * three APIs. */
 #include "api/call.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#define STATUS_OVERLOADED 529 /* Anthropic's, for a full queue */
 
 int api_status_of(enum err code)
 {
@@ -64,7 +68,7 @@ static const char *code_of(int status, const struct err_info *e)
 }
 
 /* OpenAI's types; clients retry by status, not by these. */
-static const char *type_of(int status)
+static const char *openai_type(int status)
 {
     if (status == 401)
         return "authentication_error";
@@ -73,14 +77,70 @@ static const char *type_of(int status)
     return status >= 500 ? "server_error" : "invalid_request_error";
 }
 
-void api_error_body(int status, const struct err_info *e, struct buf *out)
+/* Anthropic's, one for each of its statuses. */
+static const char *anthropic_type(int status)
+{
+    switch (status) {
+    case 401:
+        return "authentication_error";
+    case 403:
+        return "permission_error";
+    case 404:
+        return "not_found_error";
+    case 413:
+        return "request_too_large";
+    case 429:
+        return "rate_limit_error";
+    case 503:
+    case STATUS_OVERLOADED:
+        return "overloaded_error";
+    default:
+        return status >= 500 ? "api_error" : "invalid_request_error";
+    }
+}
+
+/* llama-server's. */
+static const char *llama_type(int status, const struct err_info *e)
+{
+    if (e->code == ERR_TOO_LONG)
+        return "exceed_context_size_error";
+    switch (status) {
+    case 401:
+        return "authentication_error";
+    case 403:
+        return "permission_error";
+    case 404:
+        return "not_found_error";
+    case 429:
+        return "rate_limit_error";
+    case 501:
+        return "not_supported_error";
+    case 503:
+        return "unavailable_error";
+    default:
+        return status >= 500 ? "server_error" : "invalid_request_error";
+    }
+}
+
+int api_shape_status(enum api_shape shape, enum err code)
+{
+    if (shape == API_ANTHROPIC && code == ERR_QUEUE_FULL)
+        return STATUS_OVERLOADED;
+    return api_status_of(code);
+}
+
+static void put_message(const struct err_info *e, struct buf *out)
+{
+    buf_str(out, "\"message\":");
+    api_put_text(out, e->text, strlen(e->text));
+}
+
+static void openai_error(int status, const struct err_info *e, struct buf *out)
 {
     const char *code = code_of(status, e);
-    buf_str(out, "{\"error\":{\"message\":");
-    api_put_text(out, e->text, strlen(e->text));
-    buf_str(out, ",\"type\":\"");
-    buf_str(out, type_of(status));
-    buf_str(out, "\",\"param\":");
+    buf_str(out, "{\"error\":{");
+    put_message(e, out);
+    buf_printf(out, ",\"type\":\"%s\",\"param\":", openai_type(status));
     if (e->field[0])
         api_put_text(out, e->field, strlen(e->field));
     else
@@ -91,4 +151,39 @@ void api_error_body(int status, const struct err_info *e, struct buf *out)
     else
         buf_str(out, "null");
     buf_str(out, "}}");
+}
+
+void api_put_error(enum api_shape shape,
+                   int status,
+                   const struct err_info *e,
+                   const char *request_id,
+                   struct buf *out)
+{
+    switch (shape) {
+    case API_OPENAI:
+        openai_error(status, e, out);
+        break;
+    case API_ANTHROPIC:
+        buf_printf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",", anthropic_type(status));
+        put_message(e, out);
+        buf_str(out, "},\"request_id\":");
+        if (request_id)
+            api_put_text(out, request_id, strlen(request_id));
+        else
+            buf_str(out, "null");
+        buf_char(out, '}');
+        break;
+    case API_LLAMA:
+        buf_printf(out, "{\"error\":{\"code\":%d,", status);
+        put_message(e, out);
+        buf_printf(out, ",\"type\":\"%s\"}}", llama_type(status, e));
+        break;
+    }
+}
+
+void api_error_body(int status, const struct err_info *e, const char *path, struct buf *out)
+{
+    char route[64]; /* longer than every path that is not OpenAI's */
+    snprintf(route, sizeof route, "%.*s", path ? (int)strcspn(path, "?") : 0, path ? path : "");
+    api_put_error(api_shape_of(route), status, e, NULL, out);
 }

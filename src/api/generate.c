@@ -1,6 +1,7 @@
 /* From a body to requests in the engine, on a worker thread.
  *
- *      body -- api_params_parse, dialect.parse --> job -- create_choices --> requests -- submit
+ *      body -- dialect.adapt --> body of fields that all dialects share
+ *           -- api_params_parse, dialect.parse --> job -- create_choices --> requests -- submit
  *
  * Everything that can go wrong does so before submit or in it, and then all is undone: a client
  * gets all of its choices or an error, never some. */
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_MAX_TOKENS 16
+#define DEFAULT_MAX_TOKENS 16 /* as OpenAI has it for text */
 
 struct api_prompt *api_job_prompts(struct api_job *job, uint32_t n)
 {
@@ -42,7 +43,8 @@ static enum err parse(struct api_call *c,
         api_params_parse(body, tokenizer_n_vocab(c->tokenizer), c->api->max_choices, p, e);
     if (err)
         return err;
-    if (p->model.data && !api_is_model(c->api, p->model.data, p->model.len))
+    if (p->model.data && !d->any_model && !c->api->any_model &&
+        !api_is_model(c->api, p->model.data, p->model.len))
         return err_set_field(e,
                              ERR_NOT_FOUND,
                              "model",
@@ -93,12 +95,16 @@ static enum err create_choice(struct api_call *c,
         uint32_t room = n_ctx - (uint32_t)ids->n;
         p.max_tokens = room < DEFAULT_MAX_TOKENS ? room : DEFAULT_MAX_TOKENS;
     }
+    if (job->params.max_tokens_gives && ids->n < n_ctx && p.max_tokens > n_ctx - ids->n)
+        p.max_tokens = n_ctx - (uint32_t)ids->n;
     if (ids->n > UINT32_MAX / 2)
         return err_set_field(e, ERR_TOO_LONG, d->prompt_field, "the prompt is too long");
     *ch = (struct api_choice){.call = c, .index = index};
     enum err err = request_create(c->engine, &p, ids->ids, (uint32_t)ids->n, ch, &ch->req, e);
     if (err && e && strcmp(e->field, "prompt") == 0)
         snprintf(e->field, sizeof e->field, "%s", d->prompt_field);
+    if (!err)
+        ch->reply = reply_create(&c->reply);
     return err;
 }
 
@@ -135,7 +141,8 @@ static enum err submit(struct api_call *c,
     for (uint32_t i = 0; i < n; i++)
         requests[i] = c->choices[i].req;
     api_new_id(d->id_prefix, c->id, sizeof c->id);
-    write_prefix(c, d, stream);
+    if (d->object)
+        write_prefix(c, d, stream);
     c->answer.status = 200;
     c->answer.content_type = stream ? "text/event-stream" : "application/json";
     c->answer.stream = stream;
@@ -166,20 +173,90 @@ static enum err rank(const struct api_input *in, struct request_params *p, struc
     return OK;
 }
 
+/* Say a field by the dialect's own name: the error was found in the body that adapt made. */
+static void rename_field(const struct api_dialect *d, struct err_info *e)
+{
+    for (const struct api_rename *r = d->renames; r && r->from; r++) {
+        char quoted[80];
+        size_t n = strlen(r->from);
+        if (strcmp(e->field, r->from) != 0)
+            continue;
+        snprintf(e->field, sizeof e->field, "%s", r->to);
+        snprintf(quoted, sizeof quoted, "'%s'", r->from);
+        char *at = strstr(e->text, quoted);
+        if (at) { /* 'from' becomes 'to' */
+            char rest[sizeof e->text];
+            snprintf(rest, sizeof rest, "%s", at + n + 2);
+            snprintf(at, sizeof e->text - (size_t)(at - e->text), "'%s'%s", r->to, rest);
+        }
+        return;
+    }
+}
+
+/* The client's body, and the one that is read: the same, or what adapt made of it. */
+struct bodies {
+    json_t *own, *read;
+};
+
+static enum err read_body(struct api_call *c,
+                          const struct api_dialect *d,
+                          const struct api_input *in,
+                          struct bodies *b,
+                          struct api_job *job,
+                          struct err_info *e)
+{
+    enum err err;
+    c->tokenizer = engine_tokenizer(c->engine);
+    if ((err = api_json_parse(in->body, in->body_len, &b->own, e)))
+        return err;
+    if (!d->adapt)
+        b->read = json_incref(b->own);
+    else if ((err = d->adapt(c, b->own, &b->read, e)))
+        return err;
+    return parse(c, d, b->read, job, e);
+}
+
+static void bodies_deinit(struct bodies *b)
+{
+    json_decref(b->own);
+    json_decref(b->read);
+}
+
 void api_generate(struct api_call *c, const struct api_dialect *d, const struct api_input *in)
 {
     struct err_info e = {0};
     struct api_job job = {0};
-    json_t *body = NULL;
-    c->tokenizer = engine_tokenizer(c->engine);
+    struct bodies bodies = {0};
     enum err err;
-    if ((err = api_json_parse(in->body, in->body_len, &body, &e)) ||
-        (err = parse(c, d, body, &job, &e)) || (err = rank(in, &job.params.request, &e)) ||
-        (err = create_choices(c, d, &job, &e)) || (err = submit(c, d, job.params.stream, &e))) {
+    if ((err = read_body(c, d, in, &bodies, &job, &e)) ||
+        (err = rank(in, &job.params.request, &e)) || (err = create_choices(c, d, &job, &e)) ||
+        (err = submit(c, d, job.params.stream, &e))) {
+        rename_field(d, &e);
         api_choices_destroy(c);
         api_answer_error(c, &e);
     }
     /* submitted: *c is not ours any more, but what follows is */
     job_deinit(&job);
-    json_decref(body);
+    bodies_deinit(&bodies);
+}
+
+enum err api_read_prompt(struct api_call *c,
+                         const struct api_dialect *d,
+                         const struct api_input *in,
+                         struct token_list *ids,
+                         struct err_info *e)
+{
+    struct api_job job = {0};
+    struct bodies bodies = {0};
+    c->prompt_only = true;
+    enum err err = read_body(c, d, in, &bodies, &job, e);
+    if (err) {
+        rename_field(d, e);
+    } else {
+        *ids = job.prompts[0].ids;
+        job.prompts[0].ids = (struct token_list){0};
+    }
+    job_deinit(&job);
+    bodies_deinit(&bodies);
+    return err;
 }

@@ -78,12 +78,12 @@ static void checks(const struct engine_stats *s, struct buf *out)
     buf_char(out, '}');
 }
 
-void api_kv(struct api_call *c, const char *query)
+void api_kv(struct api_call *c, const struct api_input *in)
 {
     struct engine_stats s;
     struct buf *out = &c->body;
     engine_stats_get(c->engine, &s);
-    if (query && strcmp(query, "check=true") == 0)
+    if (in->query && strcmp(in->query, "check=true") == 0)
         engine_want_check(c->engine);
     buf_str(out, "{\"object\":\"kv\",\"block_tokens\":");
     api_put_int(out, s.kv_block_tokens);

@@ -232,8 +232,9 @@ static void answers(struct api *a, struct buf *out)
     }
 }
 
-void api_metrics(struct api_call *c)
+void api_metrics(struct api_call *c, const struct api_input *in)
 {
+    (void)in;
     struct engine_stats s;
     struct buf *out = &c->body;
     engine_stats_get(c->engine, &s);

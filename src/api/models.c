@@ -3,8 +3,9 @@
 
 #include <string.h>
 
-void api_health(struct api_call *c)
+void api_health(struct api_call *c, const struct api_input *in)
 {
+    (void)in;
     const char *status = "ok";
     if (atomic_load(&c->api->draining))
         status = "draining";
@@ -12,7 +13,12 @@ void api_health(struct api_call *c)
         status = "loading";
     buf_str(&c->body, "{\"status\":\"");
     buf_str(&c->body, status);
-    buf_str(&c->body, "\"}");
+    buf_char(&c->body, '"');
+    if (strcmp(status, "loading") == 0) /* what llama-server says then, and its clients wait for */
+        buf_str(&c->body,
+                ",\"error\":{\"code\":503,\"message\":\"Loading model\","
+                "\"type\":\"unavailable_error\"}");
+    buf_char(&c->body, '}');
     api_answer_json(c, strcmp(status, "ok") == 0 ? 200 : 503);
 }
 
@@ -30,16 +36,18 @@ static void put_model(const struct api_call *c, struct buf *out)
     buf_char(out, '}');
 }
 
-void api_models(struct api_call *c)
+void api_models(struct api_call *c, const struct api_input *in)
 {
+    (void)in;
     buf_str(&c->body, "{\"object\":\"list\",\"data\":[");
     put_model(c, &c->body);
     buf_str(&c->body, "]}");
     api_answer_json(c, 200);
 }
 
-void api_model(struct api_call *c, const char *id)
+void api_model(struct api_call *c, const struct api_input *in)
 {
+    const char *id = api_path_after(in->path, "/models/");
     if (api_is_model(c->api, id, strlen(id))) {
         put_model(c, &c->body);
         api_answer_json(c, 200);

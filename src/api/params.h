@@ -1,4 +1,4 @@
-/* The request fields that both dialects share: sampling, ends, streaming. For api/ only. */
+/* The request fields that all dialects share: sampling, ends, streaming. For api/ only. */
 #ifndef WEIR_API_PARAMS_H
 #define WEIR_API_PARAMS_H
 
@@ -13,6 +13,7 @@ struct api_params {
     token_id *stop_ids;
     uint32_t n;            /* choices of each prompt */
     bool max_tokens_given; /* else the dialect's default */
+    bool max_tokens_gives; /* more than fits means what fits; else it is an error */
     bool stream;
     bool include_usage;
     bool return_tokens;

@@ -9,17 +9,6 @@
 
 #define READ_BYTES (64u << 10)
 
-bool api_is_service(const char *path)
-{
-    static const char *const roots[] = {"/v1/files", "/v1/batches"};
-    for (size_t i = 0; i < sizeof roots / sizeof roots[0]; i++) {
-        size_t n = strlen(roots[i]);
-        if (strncmp(path, roots[i], n) == 0 && (path[n] == '\0' || path[n] == '/'))
-            return true;
-    }
-    return false;
-}
-
 void api_serve(struct api_call *c, const struct api_input *in)
 {
     struct err_info e = {0};
@@ -39,7 +28,8 @@ void api_serve(struct api_call *c, const struct api_input *in)
         err = err_set(&e, ERR_DRAINING, "the server is shutting down");
     else
         err = s->handle(s->ctx, &asked, &reply, &e);
-    c->answer.allow = reply.allow;
+    if (reply.allow)
+        c->answer.allow = reply.allow;
     if (err) {
         buf_deinit(&reply.body);
         api_answer_error(c, &e);

@@ -25,6 +25,15 @@ uint32_t api_count_chars(const char *s, size_t n)
     return count;
 }
 
+/* A control token stands for no text, but may be a mark of the reply's format. */
+static void feed_mark(struct api_choice *ch, token_id id)
+{
+    size_t n;
+    const char *mark = tokenizer_bytes(ch->call->tokenizer, id, true, &n);
+    if (ch->reply && reply_reads(ch->reply, mark, n))
+        utf8_feed(&ch->utf8, mark, n, false, &ch->call->text);
+}
+
 /* Feed raw bytes of the outputs from the cursor up to `limit` bytes in all, at most to the end of
  * output `last`. */
 static void feed(struct api_choice *ch, uint32_t last, uint32_t limit, bool flush)
@@ -42,6 +51,8 @@ static void feed(struct api_choice *ch, uint32_t last, uint32_t limit, bool flus
         ch->tok_off += (uint32_t)n;
         if (ch->tok_off < len)
             break;
+        if (len == 0)
+            feed_mark(ch, out[ch->tok_at].id);
         ch->tok_at++;
         ch->tok_off = 0;
     }
@@ -131,4 +142,38 @@ void api_put_token_bytes(const struct tokenizer *t, token_id id, struct buf *out
         api_put_int(out, (unsigned char)s[i]);
     }
     buf_char(out, ']');
+}
+
+/* "token":...,"logprob":...,"bytes":[...] behind an open brace */
+static void put_one(
+    const struct tokenizer *t, token_id id, float logprob, bool with_id, struct buf *out)
+{
+    buf_char(out, '{');
+    if (with_id) {
+        buf_str(out, "\"id\":");
+        api_put_int(out, id);
+        buf_char(out, ',');
+    }
+    buf_str(out, "\"token\":");
+    api_put_token(t, id, false, out);
+    buf_str(out, ",\"logprob\":");
+    api_put_float(out, logprob);
+    buf_str(out, ",\"bytes\":");
+    api_put_token_bytes(t, id, out);
+}
+
+void api_put_logprob(const struct api_choice *ch, uint32_t i, bool with_id, struct buf *out)
+{
+    const struct api_call *c = ch->call;
+    const struct request_token *own = &request_out(ch->req)[i];
+    const struct token_logprob *top = request_top(ch->req, i);
+    put_one(c->tokenizer, own->id, own->logprob, with_id, out);
+    buf_str(out, ",\"top_logprobs\":[");
+    for (uint32_t j = 0; j < c->n_top && top; j++) {
+        if (j > 0)
+            buf_char(out, ',');
+        put_one(c->tokenizer, top[j].id, top[j].logprob, with_id, out);
+        buf_char(out, '}');
+    }
+    buf_str(out, "]}");
 }

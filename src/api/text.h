@@ -20,6 +20,10 @@ void api_put_token(const struct tokenizer *t, token_id id, bool as_bytes, struct
 /* [a, b, ...] of the raw bytes of a token. */
 void api_put_token_bytes(const struct tokenizer *t, token_id id, struct buf *out);
 
+/* {"token", "logprob", "bytes", "top_logprobs": [...]} of output i, each with its "id" if wanted.
+ */
+void api_put_logprob(const struct api_choice *ch, uint32_t i, bool with_id, struct buf *out);
+
 uint32_t api_count_chars(const char *s, size_t n);
 
 #endif

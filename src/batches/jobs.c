@@ -385,8 +385,7 @@ static enum err get_text(
 }
 
 /* Into *j, whose strings of its own are not taken yet. */
-static enum err parse_create(const struct batches *b,
-                             const json_t *body,
+static enum err parse_create(const json_t *body,
                              struct job *j,
                              json_t **metadata,
                              struct err_info *e)
@@ -398,7 +397,7 @@ static enum err parse_create(const struct batches *b,
         (err = get_text(body, "completion_window", j->window, sizeof j->window, e)) ||
         (err = parse_window(j->window, &seconds, e)) || (err = parse_metadata(body, metadata, e)))
         return err;
-    if (!api_is_batch_endpoint(b->api, j->endpoint))
+    if (!api_is_batch_endpoint(j->endpoint))
         return err_set_field(e,
                              ERR_INVALID,
                              "endpoint",
@@ -443,7 +442,7 @@ static enum err create(struct batches *b,
     json_t *body = NULL;
     enum err err = api_json_parse(in->body, in->body_len, &body, e);
     if (!err)
-        err = parse_create(b, body, &like, &like.metadata, e);
+        err = parse_create(body, &like, &like.metadata, e);
     if (!err) {
         pthread_mutex_lock(&b->lock);
         err = enter_new(b, &like, &j, e);

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "chat/jinja/jinja.h"
+#include "chat/reply.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,11 +22,39 @@ struct chat_template;
 struct chat_template *chat_template_create(const char *source, size_t n_bytes);
 void chat_template_destroy(struct chat_template *t);
 
+/* What it was made of: [*n_bytes], empty if the model has none; lives as long as t. */
+const char *chat_template_source(const struct chat_template *t, size_t *n_bytes);
+
 /* Short name for logs: "jinja", "unsupported", "none". */
 const char *chat_template_name(const struct chat_template *t);
 
 /* Why it cannot be run, as one line; NULL if it can or there is none. */
 const char *chat_template_problem(const struct chat_template *t);
+
+/* What a template does with tools, found out by reading and by rendering small conversations. */
+struct chat_traits {
+    bool tools;          /* it writes the variable `tools` */
+    bool calls;          /* it writes tool_calls of messages */
+    bool text_arguments; /* it wants their arguments as JSON text, not as an object */
+    bool system;         /* it takes messages of the system */
+    bool effort;         /* it reads the variable `reasoning_effort` */
+    bool thinking;       /* it reads reasoning as `thinking` of messages with calls (gpt-oss) */
+};
+const struct chat_traits *chat_template_traits(const struct chat_template *t);
+
+/* How replies to its prompts are to be read. Unless set otherwise, as reply_style_detect finds; of
+ * templates without tools, calls are what the text that stands in for them asks for. */
+struct reply_style chat_template_style(const struct chat_template *t);
+
+/* Choose by name: of reply_format_list, or "none", or "auto"; of reply_thoughts_list, or "none", or
+ * "auto". Before rendering. Errors: ERR_INVALID (no such name). */
+enum err chat_template_set_style(struct chat_template *t,
+                                 const char *format,
+                                 const char *thoughts,
+                                 struct err_info *e) WEIR_MUST_USE;
+
+/* The template writes tools, and how its calls look is neither known nor "none". */
+bool chat_template_calls_unknown(const struct chat_template *t);
 
 /* What a prompt is made of. */
 struct chat_input {

@@ -1,6 +1,7 @@
 #include "chat/encode.h"
 
 #include "base/mem.h"
+#include "chat/turn.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -39,6 +40,40 @@ static enum err encode_text(const struct tokenizer *tok,
     return err;
 }
 
+/* Does the prompt's end, where the template itself wrote it, begin the reply? */
+static struct reply_start start_of(const struct chat_template *tmpl, const struct jinja_text *text)
+{
+    const struct jinja_span *last = text->n_spans ? &text->spans[text->n_spans - 1] : NULL;
+    bool own = last && last->trusted;
+    return reply_start_of(chat_template_style(tmpl),
+                          own ? text->text.data + last->begin : NULL,
+                          own ? last->end - last->begin : 0);
+}
+
+/* Render *in, with the model's tokens added, and append the ids. */
+static enum err render_and_encode(const struct chat_template *tmpl,
+                                  const struct tokenizer *tok,
+                                  struct chat_input *in,
+                                  struct token_list *ids,
+                                  struct reply_start *start,
+                                  struct err_info *e)
+{
+    struct jinja_text text = {0};
+    struct buf bos = {0}, eos = {0};
+    in->bos = chat_token_text(tok, tokenizer_bos(tok), &bos);
+    in->eos = chat_token_text(tok, tokenizer_eos(tok), &eos);
+    size_t first = ids->n;
+    enum err err;
+    if (!(err = chat_render(tmpl, in, &text, e)) && !(err = encode_text(tok, &text, ids, e)) &&
+        tokenizer_adds_bos(tok))
+        put_bos(tokenizer_bos(tok), first, ids);
+    *start = start_of(tmpl, &text);
+    jinja_text_deinit(&text);
+    buf_deinit(&bos);
+    buf_deinit(&eos);
+    return err;
+}
+
 enum err chat_encode(const struct chat_template *tmpl,
                      const struct tokenizer *tok,
                      const struct json_t *messages,
@@ -47,21 +82,30 @@ enum err chat_encode(const struct chat_template *tmpl,
                      struct token_list *ids,
                      struct err_info *e)
 {
-    struct jinja_text text = {0};
-    struct buf bos = {0}, eos = {0};
-    struct chat_input in = {.messages = messages,
-                            .vars = vars,
-                            .add_generation_prompt = add_generation_prompt,
-                            .bos = chat_token_text(tok, tokenizer_bos(tok), &bos),
-                            .eos = chat_token_text(tok, tokenizer_eos(tok), &eos)};
-    size_t first = ids->n;
-    enum err err;
-    if (!(err = chat_render(tmpl, &in, &text, e)) && !(err = encode_text(tok, &text, ids, e)) &&
-        tokenizer_adds_bos(tok))
-        put_bos(tokenizer_bos(tok), first, ids);
-    jinja_text_deinit(&text);
-    buf_deinit(&bos);
-    buf_deinit(&eos);
+    struct reply_start start;
+    struct chat_input in = {
+        .messages = messages, .vars = vars, .add_generation_prompt = add_generation_prompt};
+    return render_and_encode(tmpl, tok, &in, ids, &start, e);
+}
+
+enum err chat_encode_turn(const struct chat_template *tmpl,
+                          const struct tokenizer *tok,
+                          const struct chat_turn *turn,
+                          struct token_list *ids,
+                          struct reply_start *start,
+                          struct err_info *e)
+{
+    json_t *messages = NULL, *vars = NULL;
+    *start = (struct reply_start){0};
+    enum err err = chat_turn_prepare(tmpl, turn, &messages, &vars, e);
+    if (!err) {
+        struct chat_input in = {.messages = messages,
+                                .vars = vars,
+                                .add_generation_prompt = turn->add_generation_prompt};
+        err = render_and_encode(tmpl, tok, &in, ids, start, e);
+    }
+    json_decref(messages);
+    json_decref(vars);
     return err;
 }
 

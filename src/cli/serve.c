@@ -53,7 +53,7 @@ struct server {
 /* What http/ calls a call: the API's, and room for the headers of its answer. */
 struct served_call {
     struct api_call *call;
-    struct http_header headers[4];
+    struct http_header headers[5];
 };
 
 static void *app_begin(void *ctx, const struct http_request *r, void *name)
@@ -75,6 +75,7 @@ static void *app_begin(void *ctx, const struct http_request *r, void *name)
                            .body = r->body,
                            .body_len = r->body_len,
                            .authorization = r->authorization,
+                           .api_key = r->api_key,
                            .request_id = r->request_id,
                            .name = name};
     struct served_call *c = mem_zalloc(1, sizeof *c);
@@ -88,6 +89,8 @@ static void fill_answer(struct served_call *c, const struct api_answer *in, stru
     size_t n = 0;
     if (in->request_id)
         c->headers[n++] = (struct http_header){"X-Request-Id", in->request_id};
+    if (in->request_id && in->anthropic)
+        c->headers[n++] = (struct http_header){"Request-Id", in->request_id};
     if (in->retry_after)
         c->headers[n++] = (struct http_header){"Retry-After", in->retry_after};
     if (in->allow)
@@ -134,12 +137,13 @@ static void *app_next(void *ctx)
     return NULL;
 }
 
-static void app_error_body(void *ctx, int status, const char *text, struct buf *out)
+static void app_error_body(
+    void *ctx, int status, const char *text, const char *target, struct buf *out)
 {
     (void)ctx;
     struct err_info e;
     err_set(&e, ERR_INVALID, "%s", text);
-    api_error_body(status, &e, out);
+    api_error_body(status, &e, target, out);
 }
 
 static void http_metrics(void *ctx, struct buf *out)
@@ -311,7 +315,10 @@ static enum err open_server(struct server *s, struct err_info *e)
     if (!path)
         return e->code;
     serve_model_id(&s->opt, path, id, sizeof id);
-    struct api_config ac = {.model_id = id, .api_key = s->opt.api_key};
+    struct api_config ac = {.model_id = id,
+                            .api_key = s->opt.api_key,
+                            .any_model = s->opt.any_model,
+                            .model_path = path};
     s->app.news_fd = s->news_fd = epoll_create1(EPOLL_CLOEXEC);
     if (s->news_fd < 0)
         return err_set(e, ERR_IO, "cannot create an epoll set");

@@ -25,6 +25,7 @@ enum key {
     KEY_CACHE_DIR,
     KEY_CACHE_DISK,
     KEY_ALIAS,
+    KEY_ANY_MODEL,
     KEY_API_KEY,
     KEY_DRAIN_TIMEOUT,
     KEY_MAX_BODY,
@@ -37,6 +38,12 @@ enum key {
 static const struct argp_option options[] = {
     {"model", 'm', "FILE", 0, "GGUF file (default: the built-in model)", 0},
     {"alias", KEY_ALIAS, "NAME", 0, "the model's id for clients (default: from the file)", 0},
+    {"any-model",
+     KEY_ANY_MODEL,
+     "yes|no",
+     OPTION_ARG_OPTIONAL,
+     "answer requests whatever model they name (default: no)",
+     0},
     {0, 0, 0, 0, "Network:", 1},
     {"host", KEY_HOST, "ADDR", 0, "address to listen on (default 127.0.0.1)", 0},
     {"port", KEY_PORT, "N", 0, "port; 0 lets the system choose (default 8080)", 0},
@@ -170,6 +177,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         o->alias = arg;
         if (strlen(arg) > MAX_ALIAS_BYTES || arg[0] == '\0')
             argp_error(s, "--alias: must have 1 to %d bytes", MAX_ALIAS_BYTES);
+        return 0;
+    case KEY_ANY_MODEL:
+        if (arg && strcmp(arg, "yes") != 0 && strcmp(arg, "no") != 0)
+            argp_error(s, "--any-model: '%s' is not yes or no", arg);
+        o->any_model = !arg || strcmp(arg, "yes") == 0;
         return 0;
     case KEY_HOST:
         o->http.host = arg;

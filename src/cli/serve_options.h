@@ -11,6 +11,7 @@ struct serve_options {
     const char *model;   /* NULL: the built-in one */
     const char *alias;   /* NULL: from the file's name */
     const char *api_key; /* NULL: open */
+    bool any_model;      /* whatever a request names */
     uint32_t drain_timeout_s;
     struct engine_config engine;
     struct batches_config batches; /* dir NULL: none */

@@ -361,7 +361,7 @@ enum err engine_submit_all(struct engine *eng,
     else if (n > 0)
         err = quota_take(&eng->quota, rs[0]->params.tenant, n, e);
     for (uint32_t i = 0; !err && i < n; i++) {
-        rs[i]->submit_us = now_us;
+        rs[i]->now.times.submit_us = now_us;
         rs[i]->next_submit = NULL;
         *(eng->submit_head ? &eng->submit_tail->next_submit : &eng->submit_head) = rs[i];
         eng->submit_tail = rs[i];

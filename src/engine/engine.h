@@ -32,6 +32,20 @@ enum finish {
     FINISH_ERROR,     /* request.error says what */
 };
 
+/* What ended a request that finished as FINISH_STOP. */
+enum stop_kind {
+    STOP_NONE,
+    STOP_EOG,  /* the model's own end */
+    STOP_ID,   /* one of params.stop_ids */
+    STOP_TEXT, /* one of params.stops */
+};
+
+/* When a request got how far, by clock_us; 0: not yet. */
+struct request_times {
+    uint64_t submit_us, admit_us; /* admit: the first step that computed some of it */
+    uint64_t first_us, last_us;   /* its first and its newest token */
+};
+
 #define REQUEST_MAX_STOPS 16
 #define REQUEST_MAX_TOP_LOGPROBS 20
 #define REQUEST_MAX_PRIORITY 100
@@ -93,6 +107,10 @@ uint32_t request_text_bytes(const struct request *r);
 uint32_t request_n_completion(const struct request *r); /* usage.completion_tokens */
 uint32_t request_n_cached(const struct request *r);     /* prompt tokens whose KV was reused */
 const struct err_info *request_error(const struct request *r);
+enum stop_kind request_stop(const struct request *r); /* valid when finished */
+/* The index in params.stops of the text that ended it; only for STOP_TEXT. */
+uint32_t request_stop_text(const struct request *r);
+struct request_times request_times(const struct request *r);
 
 struct engine_config {
     uint32_t n_threads; /* 0: one a physical core */

@@ -235,6 +235,21 @@ uint32_t request_n_cached(const struct request *r)
     return r->seen.n_cached;
 }
 
+enum stop_kind request_stop(const struct request *r)
+{
+    return r->seen.stop;
+}
+
+uint32_t request_stop_text(const struct request *r)
+{
+    return r->seen.stop_text;
+}
+
+struct request_times request_times(const struct request *r)
+{
+    return r->seen.times;
+}
+
 const struct err_info *request_error(const struct request *r)
 {
     return &r->error;

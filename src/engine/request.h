@@ -16,6 +16,9 @@ struct request_view {
     uint32_t text_bytes; /* to show in all, when finished */
     uint32_t n_completion;
     uint32_t n_cached; /* prompt tokens whose KV was found */
+    enum stop_kind stop;
+    uint32_t stop_text; /* which of params.stops */
+    struct request_times times;
 };
 
 struct request {
@@ -36,7 +39,6 @@ struct request {
     uint64_t n_text_bytes; /* raw bytes of all output tokens */
     bool has_news;         /* on the engine's list of this step */
     struct request *prev_active, *next_active, *next_news;
-    uint64_t submit_us, admit_us, first_us, last_us;
 
     /* arrays written by the engine up to a count, read by the consumer up to the published one */
     struct request_token *out;        /* [max_new] */

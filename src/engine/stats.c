@@ -57,24 +57,24 @@ static double seconds(uint64_t from_us, uint64_t to_us)
 
 void stats_token(struct engine_stats *s, struct request *r, uint64_t now_us)
 {
-    if (r->first_us == 0) {
-        r->first_us = now_us;
-        hist_add(&s->ttft, seconds(r->submit_us, now_us));
-        hist_add(&s->prefill_time, seconds(r->admit_us, now_us));
+    if (r->now.times.first_us == 0) {
+        r->now.times.first_us = now_us;
+        hist_add(&s->ttft, seconds(r->now.times.submit_us, now_us));
+        hist_add(&s->prefill_time, seconds(r->now.times.admit_us, now_us));
         s->prompt_tokens += r->n_prompt;
         s->cached_tokens += r->seq.n_cached;
         r->now.n_cached = r->seq.n_cached;
     } else {
-        hist_add(&s->itl, seconds(r->last_us, now_us));
+        hist_add(&s->itl, seconds(r->now.times.last_us, now_us));
     }
-    r->last_us = now_us;
+    r->now.times.last_us = now_us;
     s->output_tokens++;
 }
 
 void stats_finished(struct engine_stats *s, const struct request *r, uint64_t now_us)
 {
     s->requests_by_finish[r->now.finish]++;
-    hist_add(&s->e2e, seconds(r->submit_us, now_us));
-    if (r->first_us)
-        hist_add(&s->decode_time, seconds(r->first_us, r->last_us));
+    hist_add(&s->e2e, seconds(r->now.times.submit_us, now_us));
+    if (r->now.times.first_us)
+        hist_add(&s->decode_time, seconds(r->now.times.first_us, r->now.times.last_us));
 }

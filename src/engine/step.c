@@ -168,15 +168,18 @@ static void accept_token(struct engine *eng, const struct sample_job *job)
 {
     struct request *r = job->r;
     r->now.n_completion++;
-    if (is_stop_id(r, job->chosen) ||
-        (!r->params.ignore_eos && tokenizer_is_eog(eng->tokenizer, job->chosen))) {
+    if (is_stop_id(r, job->chosen))
+        r->now.stop = STOP_ID;
+    else if (!r->params.ignore_eos && tokenizer_is_eog(eng->tokenizer, job->chosen))
+        r->now.stop = STOP_EOG;
+    if (r->now.stop != STOP_NONE) {
         step_finish(eng, r, FINISH_STOP);
         return;
     }
     size_t n_bytes;
     const char *bytes = tokenizer_bytes(eng->tokenizer, job->chosen, false, &n_bytes);
     uint64_t end_bytes = 0;
-    bool stopped = stop_feed(r->stop, bytes, n_bytes, &end_bytes);
+    bool stopped = stop_feed(r->stop, bytes, n_bytes, &end_bytes, &r->now.stop_text);
     r->n_text_bytes += n_bytes;
     uint64_t shown = stopped ? end_bytes : r->n_text_bytes - stop_held(r->stop);
     r->out[r->now.n_out++] = (struct request_token){
@@ -187,6 +190,7 @@ static void accept_token(struct engine *eng, const struct sample_job *job)
     sched_append(eng->sched, &r->seq);
     note_news(eng, r);
     if (stopped) {
+        r->now.stop = STOP_TEXT;
         r->n_text_bytes = end_bytes; /* the rest of the token was cut off */
         step_finish(eng, r, FINISH_STOP);
     } else if (r->now.n_out == r->max_new) {
@@ -214,11 +218,11 @@ static void note_admitted(const struct sched_plan *plan, struct engine *eng, uin
 {
     for (uint32_t i = 0; i < plan->n_items; i++) {
         struct request *r = plan->items[i].seq->user;
-        if (r->admit_us != 0)
+        if (r->now.times.admit_us != 0)
             continue;
-        r->admit_us = now_us;
+        r->now.times.admit_us = now_us;
         pthread_mutex_lock(&eng->stats_lock);
-        hist_add(&eng->stats.queue_time, (double)(now_us - r->submit_us) * 1e-6);
+        hist_add(&eng->stats.queue_time, (double)(now_us - r->now.times.submit_us) * 1e-6);
         pthread_mutex_unlock(&eng->stats_lock);
     }
 }

@@ -85,7 +85,8 @@ static bool advance(struct automaton *a, char c)
     return k == a->len;
 }
 
-bool stop_feed(struct stop_matcher *s, const char *bytes, size_t n, uint64_t *end_bytes)
+bool stop_feed(
+    struct stop_matcher *s, const char *bytes, size_t n, uint64_t *end_bytes, uint32_t *which)
 {
     if (!s)
         return false;
@@ -93,8 +94,10 @@ bool stop_feed(struct stop_matcher *s, const char *bytes, size_t n, uint64_t *en
         uint32_t longest = 0;
         s->n_bytes++;
         for (uint32_t j = 0; j < s->n; j++) {
-            if (advance(&s->a[j], bytes[i]) && s->a[j].len > longest)
+            if (advance(&s->a[j], bytes[i]) && s->a[j].len > longest) {
                 longest = s->a[j].len;
+                *which = j;
+            }
         }
         if (longest > 0) {
             *end_bytes = s->n_bytes - longest;

@@ -23,9 +23,10 @@ enum err stop_create(const struct gguf_str *texts,
 void stop_destroy(struct stop_matcher *s);
 
 /* Feed bytes. True when a stop string was completed: *end_bytes is then where the output ends,
- * counted from the very first byte. When one byte completes several, the one that begins first
- * wins. Allocates: never. */
-bool stop_feed(struct stop_matcher *s, const char *bytes, size_t n, uint64_t *end_bytes);
+ * counted from the very first byte, and *which the string's index. When one byte completes several,
+ * the one that begins first wins. Allocates: never. */
+bool stop_feed(
+    struct stop_matcher *s, const char *bytes, size_t n, uint64_t *end_bytes, uint32_t *which);
 
 /* How many of the last bytes may yet become part of a stop string. */
 size_t stop_held(const struct stop_matcher *s);

@@ -24,6 +24,8 @@ static enum MHD_Result on_header(void *cls,
         f->host = value;
     } else if (!strcasecmp(key, "Authorization")) {
         f->authorization = value;
+    } else if (!strcasecmp(key, "X-Api-Key")) {
+        f->api_key = value;
     } else if (!strcasecmp(key, "X-Request-Id")) {
         f->request_id = value;
     } else if (!strcasecmp(key, "Content-Type")) {
@@ -58,6 +60,8 @@ void header_facts_read(struct MHD_Connection *mhd, struct header_facts *f)
         f->request_id = NULL;
     if (f->authorization && !all_between(f->authorization, 0x20, 0x7e, SIZE_MAX))
         f->authorization = NULL;
+    if (f->api_key && !all_between(f->api_key, 0x20, 0x7e, SIZE_MAX))
+        f->api_key = NULL;
 }
 
 static bool target_is_odd(const char *target)
@@ -115,10 +119,10 @@ int header_refusal(struct exchange *ex,
     return 0;
 }
 
-struct MHD_Response *response_of_error(struct http_server *s, int status, const char *why)
+struct MHD_Response *response_of_error(struct exchange *ex, int status, const char *why)
 {
     struct buf b = {0};
-    s->app->error_body(s->app->ctx, status, why, &b);
+    ex->s->app->error_body(ex->s->app->ctx, status, why, ex->target, &b);
     struct MHD_Response *r = MHD_create_response_from_buffer(b.len, b.data, MHD_RESPMEM_MUST_FREE);
     if (!r) {
         buf_deinit(&b);
@@ -134,7 +138,7 @@ struct MHD_Response *response_of_error(struct http_server *s, int status, const 
 void send_error_raw(struct exchange *ex, int status, const char *why)
 {
     struct buf body = {0}, msg = {0};
-    ex->s->app->error_body(ex->s->app->ctx, status, why, &body);
+    ex->s->app->error_body(ex->s->app->ctx, status, why, ex->target, &body);
     buf_printf(&msg,
                "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nConnection: close\r\n"
                "Content-Length: %zu\r\n\r\n",

@@ -43,6 +43,7 @@ struct http_request {
     const struct http_part *parts; /* [n_parts] of a form, whose body is "" */
     size_t n_parts;
     const char *authorization; /* the header's value, or NULL; no control characters */
+    const char *api_key;       /* X-Api-Key, likewise */
     const char *request_id;    /* X-Request-Id, or NULL; visible ASCII, at most 128 characters */
 };
 
@@ -89,8 +90,9 @@ struct http_app {
     int news_fd;
     void *(*next)(void *ctx);
     /* Loop thread: an answer to a request that never became a call (bad HTTP, too large, too many
-     * connections): the JSON body for this status. */
-    void (*error_body)(void *ctx, int status, const char *text, struct buf *out);
+     * connections): the JSON body for this status. `target` is the request's, path and query. */
+    void (*error_body)(
+        void *ctx, int status, const char *text, const char *target, struct buf *out);
 };
 
 struct http_config {

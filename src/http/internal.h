@@ -173,7 +173,7 @@ void form_free(struct exchange *ex); /* also without a form */
 
 /* headers.c: answers that this folder makes itself, and what it asks of a request. */
 struct header_facts {
-    const char *host, *authorization, *request_id, *content_length, *transfer_encoding;
+    const char *host, *authorization, *api_key, *request_id, *content_length, *transfer_encoding;
     const char *content_type;
     uint32_t n_content_length;
 };
@@ -184,7 +184,7 @@ int header_refusal(struct exchange *ex,
                    const char *method,
                    const char *version,
                    const char **why);
-struct MHD_Response *response_of_error(struct http_server *s, int status, const char *why);
+struct MHD_Response *response_of_error(struct exchange *ex, int status, const char *why);
 void send_error_raw(struct exchange *ex, int status, const char *why);
 
 #endif

@@ -87,6 +87,22 @@ static uint32_t draw(const float *w, uint32_t n, double target)
     return last;
 }
 
+/* Truncations see the temperature, or the model's own distribution when that comes last. */
+static float truncation_scale(const struct sample_params *p, float scale)
+{
+    return p->temperature_last ? 1.0f : scale;
+}
+
+/* Weigh what the truncations kept of x[n] anew, now by the temperature. */
+static void weigh_last(const float *x, uint32_t n, float max, float scale, float *w)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        float again;
+        sample_exp(x + i, 1, max, scale, &again);
+        w[i] = w[i] > 0 ? again : 0.0f;
+    }
+}
+
 /* All tokens, but for min-p. */
 static int32_t choose_among_all(const struct sample_params *p,
                                 double u,
@@ -98,10 +114,13 @@ static int32_t choose_among_all(const struct sample_params *p,
 {
     uint32_t n_blocks = sample_n_blocks(n);
     float *w = s->weights;
-    sample_exp(logits, n, max, scale, w);
-    if (p->min_p > 0)
+    sample_exp(logits, n, max, p->min_p > 0 ? truncation_scale(p, scale) : scale, w);
+    if (p->min_p > 0) {
         for (uint32_t i = 0; i < n; i++)
             w[i] = w[i] >= p->min_p ? w[i] : 0.0f;
+        if (p->temperature_last)
+            weigh_last(logits, n, max, scale, w);
+    }
     double total = 0;
     for (uint32_t b = 0; b < n_blocks; b++) {
         uint32_t first = b * SAMPLE_BLOCK;
@@ -227,17 +246,20 @@ static int32_t choose_among_some(const struct sample_params *p,
 {
     uint32_t m;
     double total;
+    float cut_scale = truncation_scale(p, scale);
     if (p->top_k > 0 && (uint32_t)p->top_k < n) {
-        m = weigh_top_k(p, logits, n, max, scale, s);
+        m = weigh_top_k(p, logits, n, max, cut_scale, s);
         total = sample_sum(s->weights, m);
     } else {
-        m = weigh_heavy(p, logits, n, max, scale, &total, s);
+        m = weigh_heavy(p, logits, n, max, cut_scale, &total, s);
     }
     if (p->top_p < 1)
         m = cut_top_p(p->top_p, total, logits, m, s);
     if (p->min_p > 0)
         for (uint32_t i = 0; i < m; i++)
             s->weights[i] = s->weights[i] >= p->min_p ? s->weights[i] : 0.0f;
+    for (uint32_t i = 0; p->temperature_last && i < m; i++)
+        weigh_last(logits + s->ids[i], 1, max, scale, s->weights + i);
     return s->ids[draw(s->weights, m, u * sample_sum(s->weights, m))];
 }
 

@@ -1,8 +1,9 @@
 /* Logits to a token, by one request's own parameters.
  *
  * Order: logit bias, penalties, temperature, then the truncations top-k, top-p and min-p over what
- * is left, then one draw. The random number is a function of (seed, position) alone, so neither
- * batch mates nor preemption can change it. Ties go to the lower id.
+ * is left, then one draw; with temperature_last it comes after the truncations. The random number
+ * is a function of (seed, position) alone, so neither batch mates nor preemption can change it.
+ * Ties go to the lower id.
  *
  * Thread: any; calls for different requests may run side by side with a scratch each.
  * Allocates: never, after the *_create functions. */
@@ -21,6 +22,7 @@ struct logit_bias {
 /* Plain values; sample_params_default() is the neutral set. */
 struct sample_params {
     float temperature;        /* 0: greedy */
+    bool temperature_last;    /* truncations see the model's own distribution */
     int32_t top_k;            /* 0: off */
     float top_p;              /* 1: off; the fewest tokens with this mass of what top-k left */
     float min_p;              /* 0: off; a part of the likeliest token's probability */
@@ -28,7 +30,7 @@ struct sample_params {
     float presence_penalty;   /* 0: off; taken off the logit of a token in the output */
     float frequency_penalty;  /* 0: off; the same, for each time it is there */
     uint64_t seed;
-    const struct logit_bias *bias; /* [n_bias], each id once */
+    const struct logit_bias *bias; /* [n_bias]; of an id that comes twice, the sum */
     uint32_t n_bias;
 };
 struct sample_params sample_params_default(void);

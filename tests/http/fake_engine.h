@@ -334,8 +334,10 @@ static inline void *fake_next(void *ctx)
     return name;
 }
 
-static inline void fake_error_body(void *ctx, int status, const char *text, struct buf *out)
+static inline void fake_error_body(
+    void *ctx, int status, const char *text, const char *target, struct buf *out)
 {
+    (void)target;
     (void)ctx;
     buf_printf(out, "{\"error\": {\"code\": %d, \"message\": \"%s\"}}", status, text);
 }

@@ -72,11 +72,12 @@ static void test_random(void **state)
         assert_int_equal(stop_create(stops, n_stops, &s, NULL), OK);
         long want = naive_end(text, sizeof text, stops, n_stops);
         uint64_t end = 0;
+        uint32_t which = UINT32_MAX;
         bool found = false;
         for (size_t at = 0; at < sizeof text && !found;) {
             size_t n = 1 + (size_t)rand() % 5;
             n = n > sizeof text - at ? sizeof text - at : n;
-            found = stop_feed(s, text + at, n, &end);
+            found = stop_feed(s, text + at, n, &end, &which);
             at += n;
             if (!found)
                 assert_int_equal(stop_held(s), naive_held(text, at, stops, n_stops));
@@ -84,6 +85,10 @@ static void test_random(void **state)
         assert_int_equal(found, want >= 0);
         if (found)
             assert_int_equal(end, want);
+        if (found) {
+            assert_true(which < n_stops);
+            assert_memory_equal(text + end, stops[which].data, stops[which].len);
+        }
         stop_destroy(s);
     }
 }

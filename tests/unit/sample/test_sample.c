@@ -150,13 +150,16 @@ static void naive_weights(const struct sample_params *p,
     if (p->top_k > 0 && (uint32_t)p->top_k < m)
         m = (uint32_t)p->top_k;
     for (uint32_t i = 0; i < m; i++) {
-        r[i].weight = exp(((double)r[i].logit - r[0].logit) / p->temperature);
+        double t = p->temperature_last ? 1.0 : p->temperature;
+        r[i].weight = exp(((double)r[i].logit - r[0].logit) / t);
         total += r[i].weight;
     }
     for (uint32_t i = 0; i < m && (i == 0 || p->top_p >= 1 || sum < p->top_p * total); i++) {
         sum += r[i].weight;
         if (r[i].weight >= p->min_p)
-            weight[r[i].id] = r[i].weight;
+            weight[r[i].id] = p->temperature_last
+                                  ? exp(((double)r[i].logit - r[0].logit) / p->temperature)
+                                  : r[i].weight;
     }
     free(r);
 }
@@ -203,6 +206,7 @@ static struct sample_params random_params(uint64_t *c, uint32_t n)
         p.top_p = (float)(0.05 + 0.95 * rnd(c));
     if (rnd(c) < 0.3)
         p.min_p = (float)(rnd(c) * rnd(c));
+    p.temperature_last = rnd(c) < 0.3;
     p.seed = (uint64_t)(rnd(c) * 1e15);
     return p;
 }

@@ -1,0 +1,527 @@
+/* POST /v1/messages: from Anthropic's fields to those of /v1/chat/completions.
+ *
+ *      system, messages of blocks    -> messages; a tool_result becomes a message of its own
+ *      tools, tool_choice            -> the same as functions
+ *      stop_sequences, thinking      -> stop, a variable of the template
+ *
+ * The other fields keep their names, so Weir's own (seed, cache_salt, ...) work here too. */
+#include "api/messages.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct api_refused refused[] = {
+    {"mcp_servers", NEUTRAL_EMPTY, 0},
+    {"container", NEUTRAL_EMPTY, 0},
+    {"context_management", NEUTRAL_EMPTY, 0},
+    {"n", NEUTRAL_NUMBER, 1},
+};
+
+/* Where in the body something is, for errors: "messages[3].content[1]". */
+struct place {
+    char text[64];
+};
+
+/* base[i], and what is in it. */
+static struct place at(const char *base, size_t i, const char *member)
+{
+    struct place p;
+    snprintf(p.text, sizeof p.text, "%.30s[%zu]%.10s", base, i, member);
+    return p;
+}
+
+static enum err unsupported_block(const char *type, const char *field, struct err_info *e)
+{
+    bool image = strcmp(type, "image") == 0;
+    return err_set_field(e,
+                         ERR_INVALID,
+                         field,
+                         "'%s' is a block of type '%.40s'; %s",
+                         field,
+                         type,
+                         image ? "image input is not supported by this model"
+                               : "it is not supported by this server");
+}
+
+static const char *type_of(const json_t *block)
+{
+    const char *type = json_string_value(json_object_get(block, "type"));
+    return type ? type : "";
+}
+
+static enum err string_of(
+    const json_t *o, const char *name, const char *field, const json_t **out, struct err_info *e)
+{
+    *out = json_object_get(o, name);
+    if (json_is_string(*out))
+        return OK;
+    return err_set_field(
+        e, ERR_INVALID, field, "'%s' has no '%s', which must be a string", field, name);
+}
+
+static void add_string(struct buf *b, const json_t *s)
+{
+    buf_add(b, json_string_value(s), json_string_length(s));
+}
+
+static json_t *to_json(const struct buf *b)
+{
+    return json_stringn(b->len ? b->data : "", b->len);
+}
+
+/* A text, or blocks of text: joined, as the parts of a chat message are. */
+static enum err join_text(const json_t *v, const char *field, struct buf *out, struct err_info *e)
+{
+    if (json_is_string(v)) {
+        add_string(out, v);
+        return OK;
+    }
+    if (!json_is_array(v))
+        return api_wrong_type(field, "a string or an array of blocks", v, e);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *block = json_array_get(v, i), *text;
+        struct place p = at(field, i, "");
+        enum err err;
+        if (!json_is_object(block))
+            return api_wrong_type(p.text, "a block", block, e);
+        if (strcmp(type_of(block), "text") != 0)
+            return unsupported_block(type_of(block), p.text, e);
+        if ((err = string_of(block, "text", p.text, &text, e)))
+            return err;
+        add_string(out, text);
+    }
+    return OK;
+}
+
+/* --- messages ------------------------------------------------------------------------------- */
+
+/* One message under way, and the list it goes to. */
+struct turn {
+    json_t *all;   /* the chat's messages so far */
+    json_t *names; /* {id of a tool_use: name of its tool} */
+    struct buf text, thoughts;
+    json_t *calls; /* array, or NULL */
+};
+
+static void add_message(struct turn *t, const char *role, json_t *content)
+{
+    json_t *m = json_object();
+    json_object_set_new(m, "role", json_string(role));
+    json_object_set_new(m, "content", content);
+    json_array_append_new(t->all, m);
+}
+
+static void flush_user(struct turn *t)
+{
+    if (t->text.len > 0)
+        add_message(t, "user", to_json(&t->text));
+    buf_clear(&t->text);
+}
+
+/* The result of a call, as a message of the role "tool". */
+static enum err add_result(struct turn *t,
+                           const json_t *block,
+                           const char *field,
+                           struct err_info *e)
+{
+    const json_t *id, *content = json_object_get(block, "content");
+    struct buf text = {0};
+    bool is_error = false;
+    enum err err;
+    if (!(err = string_of(block, "tool_use_id", field, &id, e)) &&
+        !(err = api_get_bool(block, "is_error", &is_error, e)) && content && !json_is_null(content))
+        err = join_text(content, field, &text, e);
+    if (!err) {
+        flush_user(t);
+        add_message(t, "tool", to_json(&text));
+        json_t *m = json_array_get(t->all, json_array_size(t->all) - 1);
+        json_t *name = json_object_get(t->names, json_string_value(id));
+        json_object_set(m, "tool_call_id", (json_t *)id);
+        if (name)
+            json_object_set(m, "name", name);
+        if (is_error)
+            json_object_set_new(m, "is_error", json_true());
+    }
+    buf_deinit(&text);
+    return err;
+}
+
+/* A call that the assistant made, as OpenAI has it: its input as the text of JSON. */
+static enum err add_call(struct turn *t, const json_t *block, const char *field, struct err_info *e)
+{
+    const json_t *id, *name, *input = json_object_get(block, "input");
+    enum err err;
+    if ((err = string_of(block, "id", field, &id, e)) ||
+        (err = string_of(block, "name", field, &name, e)))
+        return err;
+    if (!json_is_object(input))
+        return err_set_field(
+            e, ERR_INVALID, field, "'%s' has no 'input', which must be an object", field);
+    char *arguments = json_dumps(input, JSON_COMPACT);
+    if (!arguments)
+        return err_set(e, ERR_NOMEM, "no memory for a message");
+    json_t *function = json_object(), *call = json_object();
+    json_object_set(function, "name", (json_t *)name);
+    json_object_set_new(function, "arguments", json_string(arguments));
+    json_object_set(call, "id", (json_t *)id);
+    json_object_set_new(call, "type", json_string("function"));
+    json_object_set_new(call, "function", function);
+    free(arguments);
+    if (!t->calls)
+        t->calls = json_array();
+    json_array_append_new(t->calls, call);
+    json_object_set(t->names, json_string_value(id), (json_t *)name);
+    return OK;
+}
+
+static enum err user_block(struct turn *t,
+                           const json_t *block,
+                           const char *field,
+                           struct err_info *e)
+{
+    const json_t *text;
+    enum err err;
+    if (strcmp(type_of(block), "tool_result") == 0)
+        return add_result(t, block, field, e);
+    if (strcmp(type_of(block), "text") != 0)
+        return unsupported_block(type_of(block), field, e);
+    if (!(err = string_of(block, "text", field, &text, e)))
+        add_string(&t->text, text);
+    return err;
+}
+
+/* Thoughts of another model that only their maker can read say nothing here. */
+static enum err assistant_block(struct turn *t,
+                                const json_t *block,
+                                const char *field,
+                                struct err_info *e)
+{
+    const char *type = type_of(block);
+    bool is_text = strcmp(type, "text") == 0, thinks = strcmp(type, "thinking") == 0;
+    const json_t *text;
+    enum err err;
+    if (strcmp(type, "tool_use") == 0)
+        return add_call(t, block, field, e);
+    if (strcmp(type, "redacted_thinking") == 0)
+        return OK;
+    if (!is_text && !thinks)
+        return unsupported_block(type, field, e);
+    if (!(err = string_of(block, type, field, &text, e)))
+        add_string(is_text ? &t->text : &t->thoughts, text);
+    return err;
+}
+
+static void flush_assistant(struct turn *t)
+{
+    add_message(t, "assistant", to_json(&t->text));
+    json_t *m = json_array_get(t->all, json_array_size(t->all) - 1);
+    if (t->thoughts.len > 0)
+        json_object_set_new(m, "reasoning_content", to_json(&t->thoughts));
+    if (t->calls)
+        json_object_set_new(m, "tool_calls", t->calls);
+    t->calls = NULL;
+    buf_clear(&t->text);
+    buf_clear(&t->thoughts);
+}
+
+static enum err read_message(struct turn *t, const json_t *v, size_t i, struct err_info *e)
+{
+    struct place p = at("messages", i, ""), role_at = at("messages", i, ".role"),
+                 content_at = at("messages", i, ".content");
+    const json_t *content = json_object_get(v, "content");
+    const char *role = json_string_value(json_object_get(v, "role"));
+    bool user = role && strcmp(role, "user") == 0;
+    enum err err = OK;
+    if (!json_is_object(v))
+        return api_wrong_type(p.text, "an object", v, e);
+    if (!user && !(role && strcmp(role, "assistant") == 0))
+        return err_set_field(e,
+                             ERR_INVALID,
+                             role_at.text,
+                             "'%s' must be \"user\" or \"assistant\"; what the system says goes "
+                             "into 'system'",
+                             role_at.text);
+    if (json_is_string(content)) {
+        add_string(&t->text, content);
+        if (user && t->text.len == 0)
+            add_message(t, "user", json_string(""));
+    } else if (!json_is_array(content)) {
+        return content
+                   ? api_wrong_type(content_at.text, "a string or an array of blocks", content, e)
+                   : err_set_field(
+                         e, ERR_INVALID, content_at.text, "'%s' is required", content_at.text);
+    }
+    for (size_t k = 0; !err && k < json_array_size(content); k++) {
+        const json_t *block = json_array_get(content, k);
+        struct place b = at(content_at.text, k, "");
+        err = !json_is_object(block) ? api_wrong_type(b.text, "a block", block, e)
+              : user                 ? user_block(t, block, b.text, e)
+                                     : assistant_block(t, block, b.text, e);
+    }
+    if (!err && user)
+        flush_user(t);
+    else if (!err)
+        flush_assistant(t);
+    return err;
+}
+
+static void add_system(struct turn *t, const struct buf *text)
+{
+    if (text->len > 0)
+        add_message(t, "system", to_json(text));
+}
+
+/* A last message of the assistant's is the beginning of the answer, to be continued. */
+static enum err take_prefill(struct messages *m, json_t *all, struct err_info *e)
+{
+    size_t n = json_array_size(all);
+    const json_t *last = n ? json_array_get(all, n - 1) : NULL;
+    const char *role = json_string_value(json_object_get(last, "role"));
+    if (!role || strcmp(role, "assistant") != 0)
+        return OK;
+    if (json_object_get(last, "tool_calls") || json_object_get(last, "reasoning_content"))
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "messages",
+                             "a last message of the assistant is continued, so it can have nothing "
+                             "but text");
+    add_string(&m->prefill, json_object_get(last, "content"));
+    json_array_remove(all, n - 1);
+    return OK;
+}
+
+static enum err adapt_messages(struct messages *m,
+                               const json_t *body,
+                               json_t *b,
+                               struct err_info *e)
+{
+    const json_t *v = json_object_get(body, "messages"), *system = json_object_get(body, "system");
+    struct turn t = {.all = json_array(), .names = json_object()};
+    enum err err = OK;
+    json_object_set_new(b, "messages", t.all);
+    if (!v || json_is_null(v))
+        err = err_set_field(e, ERR_INVALID, "messages", "'messages' is required");
+    else if (!json_is_array(v))
+        err = api_wrong_type("messages", "an array", v, e);
+    else if (json_array_size(v) == 0)
+        err = err_set_field(e, ERR_INVALID, "messages", "'messages' is empty");
+    if (!err && system && !json_is_null(system) &&
+        !(err = join_text(system, "system", &t.text, e))) {
+        add_system(&t, &t.text);
+        buf_clear(&t.text);
+    }
+    for (size_t i = 0; !err && i < json_array_size(v); i++)
+        err = read_message(&t, json_array_get(v, i), i, e);
+    if (!err)
+        err = take_prefill(m, t.all, e);
+    json_decref(t.names);
+    json_decref(t.calls);
+    buf_deinit(&t.text);
+    buf_deinit(&t.thoughts);
+    json_object_del(b, "system");
+    return err;
+}
+
+/* --- tools ---------------------------------------------------------------------------------- */
+
+static enum err add_tool(const json_t *v, size_t i, json_t *all, struct err_info *e)
+{
+    struct place p = at("tools", i, "");
+    json_t *schema = json_object_get(v, "input_schema");
+    json_t *description = json_object_get(v, "description");
+    const json_t *name;
+    enum err err;
+    if (!json_is_object(v))
+        return api_wrong_type(p.text, "an object", v, e);
+    if (type_of(v)[0] && strcmp(type_of(v), "custom") != 0)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             p.text,
+                             "'%s' is a tool of type '%.40s', which this server does not run",
+                             p.text,
+                             type_of(v));
+    if ((err = string_of(v, "name", p.text, &name, e)))
+        return err;
+    if (!json_is_object(schema))
+        return err_set_field(
+            e, ERR_INVALID, p.text, "'%s' has no 'input_schema', which must be an object", p.text);
+    json_t *function = json_object(), *tool = json_object();
+    json_object_set(function, "name", (json_t *)name);
+    if (description)
+        json_object_set(function, "description", description);
+    json_object_set(function, "parameters", schema);
+    json_object_set_new(tool, "type", json_string("function"));
+    json_object_set_new(tool, "function", function);
+    json_array_append_new(all, tool);
+    return OK;
+}
+
+static enum err adapt_tools(const json_t *body, json_t *b, struct err_info *e)
+{
+    const json_t *v = json_object_get(body, "tools");
+    enum err err = OK;
+    if (!v || json_is_null(v))
+        return OK;
+    if (!json_is_array(v))
+        return api_wrong_type("tools", "an array", v, e);
+    json_t *all = json_array();
+    json_object_set_new(b, "tools", all);
+    for (size_t i = 0; !err && i < json_array_size(v); i++)
+        err = add_tool(json_array_get(v, i), i, all, e);
+    return err;
+}
+
+/* {"type": "auto" | "any" | "none"} or {"type": "tool", "name"}; OpenAI says "required" for any. */
+static enum err adapt_tool_choice(const json_t *body, json_t *b, struct err_info *e)
+{
+    const json_t *v = json_object_get(body, "tool_choice"), *name;
+    bool one_call = false;
+    enum err err;
+    if (!v || json_is_null(v))
+        return OK;
+    if (!json_is_object(v))
+        return api_wrong_type("tool_choice", "an object", v, e);
+    if ((err = api_get_bool(v, "disable_parallel_tool_use", &one_call, e)))
+        return err;
+    if (one_call)
+        json_object_set_new(b, "parallel_tool_calls", json_false());
+    const char *type = type_of(v);
+    if (strcmp(type, "auto") == 0 || strcmp(type, "none") == 0) {
+        json_object_set_new(b, "tool_choice", json_string(type));
+    } else if (strcmp(type, "any") == 0) {
+        json_object_set_new(b, "tool_choice", json_string("required"));
+    } else if (strcmp(type, "tool") == 0) {
+        if ((err = string_of(v, "name", "tool_choice", &name, e)))
+            return err;
+        json_object_set_new(
+            b,
+            "tool_choice",
+            json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", (json_t *)name));
+    } else {
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "tool_choice",
+                             "'tool_choice' must have a 'type' of auto, any, tool or none");
+    }
+    return OK;
+}
+
+/* --- the rest ------------------------------------------------------------------------------- */
+
+static enum err adapt_stops(const json_t *body, json_t *b, struct err_info *e)
+{
+    json_t *v = json_object_get(body, "stop_sequences");
+    json_object_del(b, "stop");
+    json_object_del(b, "stop_sequences");
+    if (!v || json_is_null(v))
+        return OK;
+    if (!json_is_array(v))
+        return api_wrong_type("stop_sequences", "an array of strings", v, e);
+    json_object_set(b, "stop", v);
+    return OK;
+}
+
+/* Whether the model is to think is a variable of its template. */
+static enum err adapt_thinking(const json_t *body, json_t *b, struct err_info *e)
+{
+    const json_t *v = json_object_get(body, "thinking");
+    json_object_del(b, "thinking");
+    if (!v || json_is_null(v))
+        return OK;
+    if (!json_is_object(v))
+        return api_wrong_type("thinking", "an object", v, e);
+    const char *type = type_of(v);
+    bool on = strcmp(type, "enabled") == 0 || strcmp(type, "adaptive") == 0;
+    if (!on && strcmp(type, "disabled") != 0)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "thinking",
+                             "'thinking' must have a 'type' of enabled, adaptive or disabled");
+    json_t *kwargs = json_object_get(b, "chat_template_kwargs");
+    if (kwargs && !json_is_object(kwargs))
+        return OK; /* refused where it is read */
+    kwargs = kwargs ? json_copy(kwargs) : json_object();
+    if (!json_object_get(kwargs, "enable_thinking"))
+        json_object_set_new(kwargs, "enable_thinking", json_boolean(on));
+    json_object_set_new(b, "chat_template_kwargs", kwargs);
+    return OK;
+}
+
+/* output_format, or output_config.format: {"type": "json_schema", "schema"}. */
+static enum err adapt_format(const json_t *body, json_t *b, struct err_info *e)
+{
+    const json_t *config = json_object_get(body, "output_config");
+    const json_t *v = json_object_get(body, "output_format");
+    if (!v || json_is_null(v))
+        v = json_object_get(config, "format");
+    json_object_del(b, "output_format");
+    json_object_del(b, "output_config");
+    if (!v || json_is_null(v))
+        return OK;
+    if (strcmp(type_of(v), "json_schema") != 0 || !json_object_get(v, "schema"))
+        return err_set_field(
+            e,
+            ERR_INVALID,
+            "output_format",
+            "'output_format' must be {\"type\": \"json_schema\", \"schema\": ...}");
+    json_object_set_new(b,
+                        "response_format",
+                        json_pack("{s:s, s:{s:s, s:O}}",
+                                  "type",
+                                  "json_schema",
+                                  "json_schema",
+                                  "name",
+                                  "output",
+                                  "schema",
+                                  json_object_get(v, "schema")));
+    return OK;
+}
+
+static void messages_free(void *state)
+{
+    struct messages *m = state;
+    buf_deinit(&m->prefill);
+    for (uint32_t i = 0; i < m->n_stops; i++)
+        free(m->stops[i]);
+    free(m);
+}
+
+enum err messages_adapt(struct api_call *c, const json_t *body, json_t **out, struct err_info *e)
+{
+    struct messages *m = mem_zalloc(1, sizeof *m);
+    const json_t *max_tokens = json_object_get(body, "max_tokens");
+    enum err err;
+    c->state = m;
+    c->free_state = messages_free;
+    json_t *b = *out = json_copy((json_t *)body);
+    if (!b)
+        return err_set(e, ERR_NOMEM, "no memory to read the body");
+    if (!c->prompt_only && (!max_tokens || json_is_null(max_tokens)))
+        return err_set_field(e, ERR_INVALID, "max_tokens", "'max_tokens' is required");
+    if ((err = api_refuse_fields(body, refused, sizeof refused / sizeof *refused, e)) ||
+        (err = adapt_messages(m, body, b, e)) || (err = adapt_tools(body, b, e)) ||
+        (err = adapt_tool_choice(body, b, e)) || (err = adapt_stops(body, b, e)) ||
+        (err = adapt_thinking(body, b, e)) || (err = adapt_format(body, b, e)))
+        return err;
+    return OK;
+}
+
+enum err messages_parse(struct api_call *c,
+                        const json_t *body,
+                        struct api_job *job,
+                        struct err_info *e)
+{
+    struct messages *m = c->state;
+    const struct request_params *p = &job->params.request;
+    struct text_piece prefill = {.text = m->prefill.data, .n_bytes = m->prefill.len};
+    job->params.max_tokens_gives = true;
+    for (uint32_t i = 0; i < p->n_stops; i++)
+        m->stops[m->n_stops++] = mem_strdup(p->stops[i].data); /* JSON's strings have no NUL */
+    enum err err = api_chat.parse(c, body, job, e);
+    if (!err && prefill.n_bytes > 0)
+        err = tokenizer_encode(c->tokenizer, &prefill, 1, &job->prompts[0].ids, e);
+    return err;
+}

@@ -1,0 +1,280 @@
+/* POST /completion and /completions: llama-server's own dialect, its answers and its streams.
+ *
+ *      data: {"index", "content", "tokens", "stop": false, ...}     one for each token
+ *      data: {"index", "content": "", ..., "stop": true, ...}       all about one answer; no [DONE]
+ *
+ * With several prompts an answer is an array, and a stream's events are told apart by `index`. */
+#include "api/native.h"
+#include "api/text.h"
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void put_ms(struct buf *out, const char *name, uint32_t n, double ms)
+{
+    buf_printf(out, ",\"%s_n\":%u,\"%s_ms\":", name, n, name);
+    api_put_double(out, ms);
+    buf_printf(out, ",\"%s_per_token_ms\":", name);
+    api_put_double(out, n ? ms / n : 0);
+    buf_printf(out, ",\"%s_per_second\":", name);
+    api_put_double(out, ms > 0 ? n / ms * 1e3 : 0);
+}
+
+static double ms_between(uint64_t from_us, uint64_t to_us)
+{
+    return to_us > from_us ? (double)(to_us - from_us) * 1e-3 : 0;
+}
+
+void native_put_timings(const struct api_choice *ch, uint32_t n_out, struct buf *out)
+{
+    struct request_times t = request_times(ch->req);
+    uint32_t n_prompt, n_cached = request_n_cached(ch->req);
+    request_prompt(ch->req, &n_prompt);
+    buf_printf(out, "{\"cache_n\":%u", n_cached);
+    put_ms(out, "prompt", n_prompt - n_cached, ms_between(t.admit_us, t.first_us));
+    put_ms(out, "predicted", n_out, ms_between(t.first_us, t.last_us));
+    buf_char(out, '}');
+}
+
+/* Of the choice's text so far; the array is made with the first piece. */
+static bool *has_new_line(const struct api_choice *ch)
+{
+    struct native *s = ch->call->state;
+    if (!s->has_new_line)
+        s->has_new_line = mem_zalloc(ch->call->n_choices, sizeof *s->has_new_line);
+    return &s->has_new_line[ch->index];
+}
+
+static void put_tokens(const struct api_choice *ch, int64_t token, struct buf *out)
+{
+    buf_str(out, ",\"tokens\":[");
+    if (token >= 0)
+        api_put_int(out, request_out(ch->req)[token].id);
+    buf_char(out, ']');
+}
+
+static uint32_t n_prompt_of(const struct api_choice *ch)
+{
+    uint32_t n;
+    request_prompt(ch->req, &n);
+    return n;
+}
+
+static void open_stream(struct api_call *c, struct buf *out)
+{
+    (void)c;
+    (void)out; /* nothing is said before the first token */
+}
+
+/* The first event also says how much of the prompt was there and how much computed. */
+static void put_progress(const struct api_choice *ch, struct buf *out)
+{
+    struct request_times t = request_times(ch->req);
+    buf_printf(out,
+               ",\"prompt_progress\":{\"total\":%u,\"cache\":%u,\"processed\":%u,\"time_ms\":",
+               n_prompt_of(ch),
+               request_n_cached(ch->req),
+               n_prompt_of(ch));
+    api_put_double(out, ms_between(t.admit_us, t.first_us));
+    buf_char(out, '}');
+}
+
+static void piece(struct api_choice *ch, const struct api_piece *p, struct buf *out)
+{
+    const struct native *s = ch->call->state;
+    if (s->no_output)
+        return;
+    *has_new_line(ch) |= p->len > 0 && memchr(p->text, '\n', p->len);
+    buf_printf(out, "data: {\"index\":%u,\"content\":", ch->index);
+    api_put_str(out, p->text, p->len);
+    put_tokens(ch, p->token, out);
+    buf_str(out, ",\"stop\":false,\"id_slot\":");
+    api_put_int(out, s->id_slot);
+    buf_printf(
+        out, ",\"tokens_predicted\":%u,\"tokens_evaluated\":%u", ch->n_taken, n_prompt_of(ch));
+    if (s->timings_per_token) {
+        buf_str(out, ",\"timings\":");
+        native_put_timings(ch, ch->n_taken, out);
+    }
+    if (s->progress && p->token == 0)
+        put_progress(ch, out);
+    if (ch->call->logprobs && p->token >= 0) {
+        buf_str(out, ",\"completion_probabilities\":[");
+        api_put_logprob(ch, (uint32_t)p->token, true, out);
+        buf_char(out, ']');
+    }
+    buf_str(out, "}\n\n");
+}
+
+static const char *stop_type(const struct api_choice *ch)
+{
+    switch (request_stop(ch->req)) {
+    case STOP_EOG:
+    case STOP_ID:
+        return "eos";
+    case STOP_TEXT:
+        return "word";
+    case STOP_NONE:
+        break;
+    }
+    return "limit";
+}
+
+/* Did the context end it, rather than n_predict? */
+static bool truncated(const struct api_choice *ch)
+{
+    const struct native *s = ch->call->state;
+    return request_finish(ch->req) == FINISH_LENGTH &&
+           (s->n_predict < 0 || request_n_completion(ch->req) < s->n_predict);
+}
+
+/* From "id_slot" on, the same in answers and in a stream's last event. */
+static void put_end(const struct api_choice *ch, struct buf *out)
+{
+    const struct api_call *c = ch->call;
+    const struct native *s = c->state;
+    const struct buf *prompt = &c->echoes[ch->index / c->n_per_prompt];
+    uint32_t n_out = s->no_output ? 0 : request_n_completion(ch->req);
+    buf_str(out, ",\"id_slot\":");
+    api_put_int(out, s->id_slot);
+    buf_str(out, ",\"stop\":true,\"model\":");
+    buf_add(out, c->api->model_json.data, c->api->model_json.len);
+    buf_printf(out,
+               ",\"tokens_predicted\":%u,\"tokens_evaluated\":%u,\"generation_settings\":",
+               n_out,
+               n_prompt_of(ch));
+    buf_add(out, s->settings.data, s->settings.len);
+    buf_str(out, ",\"prompt\":");
+    api_put_text(out, prompt->data, prompt->len);
+    buf_printf(out,
+               ",\"has_new_line\":%s,\"truncated\":%s,\"stop_type\":\"%s\",\"stopping_word\":",
+               *has_new_line(ch) ? "true" : "false",
+               truncated(ch) && !s->no_output ? "true" : "false",
+               s->no_output ? "limit" : stop_type(ch));
+    const char *word = !s->no_output && request_stop(ch->req) == STOP_TEXT
+                           ? s->stops[request_stop_text(ch->req)]
+                           : "";
+    api_put_text(out, word, strlen(word));
+    buf_printf(out, ",\"tokens_cached\":%u,\"timings\":", request_n_cached(ch->req));
+    native_put_timings(ch, n_out, out);
+    buf_char(out, '}');
+}
+
+/* "a/b" is b of the object a. */
+static const json_t *field_at(const json_t *o, const char *path)
+{
+    const char *slash;
+    while ((slash = strchr(path, '/'))) {
+        o = json_object_getn(o, path, (size_t)(slash - path));
+        path = slash + 1;
+    }
+    return json_object_get(o, path);
+}
+
+/* The answer, or of it the fields that were asked for, by the names they were asked by. */
+static void put_selected(const struct native *s, const struct buf *all, struct buf *out)
+{
+    if (s->n_fields == 0) {
+        buf_add(out, all->data, all->len);
+        return;
+    }
+    json_t *from = json_loadb(all->data, all->len, 0, NULL), *to = json_object();
+    for (uint32_t i = 0; i < s->n_fields; i++) {
+        json_t *v = (json_t *)field_at(from, s->fields[i]);
+        if (v)
+            json_object_set(to, s->fields[i], v);
+    }
+    char *text = json_dumps(to, JSON_COMPACT | JSON_REAL_PRECISION(15));
+    buf_str(out, text ? text : "{}");
+    free(text);
+    json_decref(from);
+    json_decref(to);
+}
+
+static void close_choice(struct api_choice *ch, struct buf *out)
+{
+    const struct native *s = ch->call->state;
+    struct buf all = {0};
+    buf_printf(&all, "{\"index\":%u,\"content\":\"\",\"tokens\":[]", ch->index);
+    put_end(ch, &all);
+    buf_str(out, "data: ");
+    put_selected(s, &all, out);
+    buf_str(out, "\n\n");
+    buf_deinit(&all);
+}
+
+static void end_stream(struct api_call *c, struct buf *out)
+{
+    (void)c;
+    (void)out; /* the last event with "stop": true is the end */
+}
+
+static void put_choice(struct api_choice *ch, struct buf *out)
+{
+    struct api_call *c = ch->call;
+    const struct native *s = c->state;
+    struct buf all = {0}, tokens = {0}, probs = {0};
+    struct api_piece p;
+    buf_printf(&all, "{\"index\":%u,\"content\":\"", ch->index);
+    while (api_next_piece(ch, &p)) {
+        if (s->no_output)
+            continue;
+        *has_new_line(ch) |= p.len > 0 && memchr(p.text, '\n', p.len);
+        api_put_escaped(&all, p.text, p.len);
+        if (p.token < 0)
+            continue;
+        buf_str(&tokens, tokens.len ? "," : "");
+        api_put_int(&tokens, request_out(ch->req)[p.token].id);
+        if (c->logprobs) {
+            buf_str(&probs, probs.len ? "," : "");
+            api_put_logprob(ch, (uint32_t)p.token, true, &probs);
+        }
+    }
+    buf_str(&all, "\",\"tokens\":[");
+    if (s->tokens)
+        buf_add(&all, tokens.data, tokens.len);
+    buf_char(&all, ']');
+    if (c->logprobs) {
+        buf_str(&all, ",\"completion_probabilities\":[");
+        buf_add(&all, probs.data, probs.len);
+        buf_char(&all, ']');
+    }
+    put_end(ch, &all);
+    put_selected(s, &all, out);
+    buf_deinit(&all);
+    buf_deinit(&tokens);
+    buf_deinit(&probs);
+}
+
+/* One answer is an object; several are an array. */
+static void whole(struct api_call *c, struct buf *out)
+{
+    if (c->n_choices > 1)
+        buf_char(out, '[');
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        if (i > 0)
+            buf_char(out, ',');
+        put_choice(&c->choices[i], out);
+    }
+    if (c->n_choices > 1)
+        buf_char(out, ']');
+}
+
+static const struct api_rename renames[] = {{"max_tokens", "n_predict"}, {"n", "n_cmpl"}, {0}};
+
+const struct api_dialect api_native = {
+    .id_prefix = "cmpl-",
+    .prompt_field = "prompt",
+    .whole_context = true,
+    .any_model = true,
+    .renames = renames,
+    .adapt = native_adapt,
+    .parse = native_parse,
+    .open = open_stream,
+    .piece = piece,
+    .close = close_choice,
+    .end = end_stream,
+    .fail = api_openai_fail,
+    .whole = whole,
+};

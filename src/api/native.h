@@ -1,0 +1,48 @@
+/* What reading and writing of llama-server's /completion share. For native.c and native_parse.c. */
+#ifndef WEIR_API_NATIVE_H
+#define WEIR_API_NATIVE_H
+
+#include "api/call.h"
+
+/* Behind api_call.state. */
+struct native {
+    struct buf settings; /* "generation_settings" as JSON */
+    char *stops[REQUEST_MAX_STOPS];
+    uint32_t n_stops;
+    char **fields; /* [n_fields] of the answer that are wanted; 0: all */
+    uint32_t n_fields;
+    int64_t n_predict; /* as asked for; -1: no limit */
+    int64_t id_slot;
+    bool no_output; /* n_predict 0: the prompt is computed, its first token not shown */
+    bool tokens;    /* name them in answers */
+    bool timings_per_token, progress;
+    struct { /* until parse hands them to the request */
+        struct logit_bias *items;
+        size_t n, cap;
+    } bias;
+    bool *has_new_line; /* [n_choices] in the text so far; made on first use */
+};
+
+enum err native_adapt(struct api_call *c, const json_t *body, json_t **out, struct err_info *e)
+    WEIR_MUST_USE;
+enum err native_parse(struct api_call *c,
+                      const json_t *body,
+                      struct api_job *job,
+                      struct err_info *e) WEIR_MUST_USE;
+
+/* "generation_settings", and the same for /props. job NULL: the defaults. */
+void native_put_settings(const struct api_call *c, const struct api_job *job, struct buf *out);
+
+/* {"cache_n", "prompt_n", "prompt_ms", ...} after n_out tokens. */
+void native_put_timings(const struct api_choice *ch, uint32_t n_out, struct buf *out);
+
+/* Text to ids as llama-server reads it: BOS where it begins a prompt of a model that wants one, and
+ * special tokens recognised, for its clients write whole prompts. */
+enum err native_encode(const struct tokenizer *t,
+                       const json_t *text,
+                       bool first,
+                       bool parse_special,
+                       struct token_list *ids,
+                       struct err_info *e) WEIR_MUST_USE;
+
+#endif

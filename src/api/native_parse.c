@@ -1,0 +1,588 @@
+/* POST /completion: from llama-server's fields to those that all dialects share.
+ *
+ * adapt makes a body that params.c reads: other names, other defaults, and what Weir does not have
+ * checked for the value that changes nothing. parse then reads the prompt in its many forms. */
+#include "api/native.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define RANDOM_SEED 4294967295LL /* what llama-server calls -1 */
+
+/* Beside those of params.c. Fields that only tune what is off (dry_base, mirostat_tau, ...), or how
+ * llama-server keeps its memory (n_keep, id_slot, n_cache_reuse), mean nothing here. */
+static const struct api_refused refused[] = {
+    {"post_sampling_probs", NEUTRAL_FALSE, 0},
+    {"min_keep", NEUTRAL_NUMBER, 0},
+    {"n_indent", NEUTRAL_NUMBER, 0},
+    {"t_max_predict_ms", NEUTRAL_NUMBER, 0},
+    {"messages", NEUTRAL_NOTHING, 0},
+};
+
+static void native_free(void *state)
+{
+    struct native *s = state;
+    buf_deinit(&s->settings);
+    for (uint32_t i = 0; i < s->n_stops; i++)
+        free(s->stops[i]);
+    for (uint32_t i = 0; i < s->n_fields; i++)
+        free(s->fields[i]);
+    free(s->fields);
+    free(s->bias.items);
+    free(s->has_new_line);
+    free(s);
+}
+
+enum err native_encode(const struct tokenizer *t,
+                       const json_t *text,
+                       bool first,
+                       bool parse_special,
+                       struct token_list *ids,
+                       struct err_info *e)
+{
+    struct text_piece piece = {.text = json_string_value(text),
+                               .n_bytes = json_string_length(text),
+                               .parse_special = parse_special};
+    if (first && tokenizer_adds_bos(t) && tokenizer_bos(t) != TOKEN_NONE)
+        token_list_add(ids, tokenizer_bos(t));
+    return tokenizer_encode(t, &piece, 1, ids, e);
+}
+
+/* --- adapt ---------------------------------------------------------------------------------- */
+
+static void set_default(json_t *body, const char *name, json_t *value)
+{
+    const json_t *v = json_object_get(body, name);
+    if (!v || json_is_null(v))
+        json_object_set_new(body, name, value);
+    else
+        json_decref(value);
+}
+
+/* n_predict, of which max_tokens is another name: -1 is no limit, 0 no output. */
+static enum err adapt_counts(struct native *s, json_t *body, struct err_info *e)
+{
+    int64_t n = -1, n_cmpl = 1;
+    enum err err;
+    if ((err = api_get_int(body, "max_tokens", -1, INT32_MAX, &n, e)) ||
+        (err = api_get_int(body, "n_predict", -1, INT32_MAX, &n, e)) ||
+        (err = api_get_int(body, "n_cmpl", 1, INT32_MAX, &n_cmpl, e)))
+        return err;
+    json_object_del(body, "n_predict");
+    json_object_del(body, "max_tokens");
+    json_object_del(body, "max_completion_tokens");
+    s->n_predict = n;
+    s->no_output = n == 0;
+    if (n >= 0)
+        json_object_set_new(body, "max_tokens", json_integer(n > 0 ? n : 1));
+    if (json_object_get(body, "n_cmpl"))
+        json_object_set_new(body, "n", json_integer(n_cmpl));
+    return OK;
+}
+
+/* Penalties look at the whole text here: a window is taken only where it is none, or changes
+ * nothing. */
+static enum err adapt_penalties(json_t *body, struct err_info *e)
+{
+    static const struct {
+        const char *name;
+        double off;
+    } penalties[] = {{"repeat_penalty", 1}, {"presence_penalty", 0}, {"frequency_penalty", 0}};
+    int64_t last_n = -1;
+    bool on = false;
+    enum err err = api_get_int(body, "repeat_last_n", -1, INT32_MAX, &last_n, e);
+    if (err)
+        return err;
+    for (size_t i = 0; i < sizeof penalties / sizeof *penalties; i++) {
+        const json_t *v = json_object_get(body, penalties[i].name);
+        on |= json_is_number(v) && json_number_value(v) != penalties[i].off;
+        if (last_n == 0) /* a window of nothing */
+            json_object_del(body, penalties[i].name);
+    }
+    if (last_n > 0 && on)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "repeat_last_n",
+                             "'repeat_last_n' must be -1 (penalties look at the whole text) or 0 "
+                             "(they are off), not %lld",
+                             (long long)last_n);
+    return OK;
+}
+
+/* Greedy below 0; a random seed of 32 bits for -1, so that the answer can say which. */
+static enum err adapt_numbers(json_t *body, struct err_info *e)
+{
+    const json_t *t = json_object_get(body, "temperature");
+    int64_t seed = -1;
+    uint32_t random;
+    if (json_is_number(t) && json_number_value(t) < 0)
+        json_object_set_new(body, "temperature", json_integer(0));
+    set_default(body, "temperature", json_real(0.8));
+    set_default(body, "top_k", json_integer(40));
+    set_default(body, "top_p", json_real(0.95));
+    set_default(body, "min_p", json_real(0.05));
+    enum err err = api_get_int(body, "seed", INT64_MIN, INT64_MAX, &seed, e);
+    if (err || (seed != -1 && seed != RANDOM_SEED))
+        return err;
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        return err_set(e, ERR_INTERNAL, "the system gives no random numbers");
+    json_object_set_new(body, "seed", json_integer(random));
+    return OK;
+}
+
+enum { SAMPLER_PENALTIES, SAMPLER_TOP_K, SAMPLER_TOP_P, SAMPLER_MIN_P, SAMPLER_TEMPERATURE };
+
+/* The order that Weir has, in llama-server's names; the temperature may also come second. Those
+ * that are never on may stand anywhere. */
+static int sampler_of(const char *name)
+{
+    static const char *const names[] = {"penalties", "top_k", "top_p", "min_p", "temperature"};
+    static const char *const off[] = {"dry", "typ_p", "typical_p", "xtc", "top_n_sigma"};
+    for (int i = 0; i < 5; i++)
+        if (strcmp(name, off[i]) == 0)
+            return -1;
+    for (int i = 0; i < 5; i++)
+        if (strcmp(name, names[i]) == 0)
+            return i;
+    return -2;
+}
+
+static enum err wrong_samplers(const char *name, struct err_info *e)
+{
+    return err_set_field(e,
+                         ERR_INVALID,
+                         "samplers",
+                         "'samplers' has '%.40s' where this server cannot have it; it has "
+                         "\"penalties\", \"top_k\", \"top_p\", \"min_p\" in this order, and "
+                         "\"temperature\" before \"top_k\" or at the end",
+                         name);
+}
+
+/* A stage that is not named is off. */
+static void drop_unnamed(json_t *body, const bool named[5])
+{
+    if (!named[SAMPLER_PENALTIES]) {
+        json_object_del(body, "repeat_penalty");
+        json_object_del(body, "repetition_penalty");
+        json_object_del(body, "presence_penalty");
+        json_object_del(body, "frequency_penalty");
+    }
+    if (!named[SAMPLER_TOP_K])
+        json_object_set_new(body, "top_k", json_integer(0));
+    if (!named[SAMPLER_TOP_P])
+        json_object_set_new(body, "top_p", json_integer(1));
+    if (!named[SAMPLER_MIN_P])
+        json_object_set_new(body, "min_p", json_integer(0));
+    if (!named[SAMPLER_TEMPERATURE])
+        json_object_set_new(body, "temperature", json_integer(1));
+}
+
+/* *last: the temperature comes after the truncations, which is the default. */
+static enum err adapt_samplers(json_t *body, bool *last, struct err_info *e)
+{
+    const json_t *v = json_object_get(body, "samplers");
+    bool named[5] = {false};
+    int at = -1; /* the last of the four that have an order */
+    *last = true;
+    if (!v || json_is_null(v))
+        return OK;
+    if (!json_is_array(v))
+        return api_wrong_type("samplers", "an array of names", v, e);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const char *name = json_string_value(json_array_get(v, i));
+        if (!name)
+            return api_wrong_type("samplers", "an array of names", json_array_get(v, i), e);
+        int k = sampler_of(name);
+        if (k == -1)
+            continue;
+        bool early = k == SAMPLER_TEMPERATURE && at < SAMPLER_TOP_K;
+        if (k < 0 || named[k] || (k <= at && !early) ||
+            (k != SAMPLER_TEMPERATURE && named[SAMPLER_TEMPERATURE] && *last))
+            return wrong_samplers(name, e);
+        named[k] = true;
+        if (early)
+            *last = false;
+        else
+            at = k;
+    }
+    json_object_del(body, "samplers");
+    drop_unnamed(body, named);
+    return OK;
+}
+
+static void add_bias(struct native *s, token_id id, float bias)
+{
+    if (s->bias.n == s->bias.cap) {
+        s->bias.cap = s->bias.cap ? s->bias.cap * 2 : 16; /* bounded by the body's bytes */
+        s->bias.items = mem_realloc(s->bias.items, s->bias.cap * sizeof *s->bias.items);
+    }
+    s->bias.items[s->bias.n++] = (struct logit_bias){.id = id, .bias = bias};
+}
+
+/* One entry: an id or a text, all of whose tokens are meant; a number, or false for never. */
+static enum err read_bias(
+    struct api_call *c, struct native *s, const json_t *what, const json_t *v, struct err_info *e)
+{
+    uint32_t n_vocab = tokenizer_n_vocab(c->tokenizer);
+    double bias = json_is_number(v) ? json_number_value(v) : json_is_false(v) ? -INFINITY : NAN;
+    enum err err = OK;
+    if (isnan(bias) || (isfinite(bias) && fabs(bias) > 100))
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "logit_bias",
+                             "a bias in 'logit_bias' must be a number from -100 to 100, or false");
+    if (json_is_integer(what)) {
+        json_int_t id = json_integer_value(what);
+        if (id < 0 || id >= n_vocab)
+            return err_set_field(e,
+                                 ERR_INVALID,
+                                 "logit_bias",
+                                 "'logit_bias' has token id %lld; the vocabulary has 0 to %u",
+                                 (long long)id,
+                                 n_vocab - 1);
+        add_bias(s, (token_id)id, (float)bias);
+        return OK;
+    }
+    if (!json_is_string(what))
+        return api_wrong_type("logit_bias", "pairs of a token id or text and a bias", what, e);
+    struct token_list ids = {0};
+    err = native_encode(c->tokenizer, what, false, false, &ids, e);
+    for (size_t i = 0; !err && i < ids.n; i++)
+        add_bias(s, ids.ids[i], (float)bias);
+    token_list_deinit(&ids);
+    return err;
+}
+
+/* An object's key is an id where it spells one. */
+static enum err read_bias_key(
+    struct api_call *c, struct native *s, const char *key, const json_t *v, struct err_info *e)
+{
+    size_t n = strlen(key);
+    bool is_id = n > 0 && n < 10 && strspn(key, "0123456789") == n;
+    json_t *what = is_id ? json_integer(strtol(key, NULL, 10)) : json_string(key);
+    enum err err = read_bias(c, s, what, v, e);
+    json_decref(what);
+    return err;
+}
+
+/* [[ID or TEXT, BIAS], ...] or {"ID or TEXT": BIAS}. */
+static enum err adapt_bias(struct api_call *c, struct native *s, json_t *body, struct err_info *e)
+{
+    json_t *o = json_object_get(body, "logit_bias"), *v;
+    const char *key;
+    enum err err = OK;
+    if (json_is_object(o)) {
+        json_object_foreach(o, key, v)
+        {
+            if ((err = read_bias_key(c, s, key, v, e)))
+                return err;
+        }
+    } else if (json_is_array(o)) {
+        for (size_t i = 0; i < json_array_size(o); i++) {
+            v = json_array_get(o, i);
+            if (json_array_size(v) != 2)
+                return api_wrong_type("logit_bias", "pairs of a token id or text and a bias", v, e);
+            if ((err = read_bias(c, s, json_array_get(v, 0), json_array_get(v, 1), e)))
+                return err;
+        }
+    } else if (o && !json_is_null(o)) {
+        return api_wrong_type("logit_bias", "an array of pairs, or an object", o, e);
+    }
+    json_object_del(body, "logit_bias");
+    return OK;
+}
+
+/* response_fields: which parts of the answer are wanted. */
+static enum err read_fields(struct native *s, const json_t *body, struct err_info *e)
+{
+    const json_t *v = json_object_get(body, "response_fields");
+    if (!v || json_is_null(v))
+        return OK;
+    if (!json_is_array(v))
+        return api_wrong_type("response_fields", "an array of names", v, e);
+    s->fields = mem_zalloc(json_array_size(v) + 1, sizeof *s->fields);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *name = json_array_get(v, i);
+        if (!json_is_string(name))
+            return api_wrong_type("response_fields", "an array of names", name, e);
+        s->fields[s->n_fields++] = mem_strdup(json_string_value(name));
+    }
+    return OK;
+}
+
+/* Empty stop strings stop nothing there. */
+static void drop_empty_stops(json_t *body)
+{
+    const json_t *v = json_object_get(body, "stop");
+    if (json_is_string(v) && json_string_length(v) == 0)
+        json_object_del(body, "stop");
+    if (!json_is_array(v))
+        return;
+    json_t *kept = json_array();
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        json_t *item = json_array_get(v, i);
+        if (!json_is_string(item) || json_string_length(item) > 0)
+            json_array_append(kept, item);
+    }
+    json_object_set_new(body, "stop", kept);
+}
+
+static enum err read_flags(struct api_call *c, struct native *s, json_t *body, struct err_info *e)
+{
+    bool stream = false;
+    int64_t n_probs = 0;
+    enum err err;
+    s->id_slot = -1;
+    if ((err = api_get_bool(body, "stream", &stream, e)) ||
+        (err = api_get_bool(body, "return_tokens", &s->tokens, e)) ||
+        (err = api_get_bool(body, "timings_per_token", &s->timings_per_token, e)) ||
+        (err = api_get_bool(body, "return_progress", &s->progress, e)) ||
+        (err = api_get_int(body, "id_slot", -1, INT32_MAX, &s->id_slot, e)) ||
+        (err = api_get_int(body, "n_probs", 0, REQUEST_MAX_TOP_LOGPROBS, &n_probs, e)) ||
+        (err = read_fields(s, body, e)))
+        return err;
+    s->tokens |= stream; /* its streams always have them */
+    json_object_set_new(body, "return_tokens", json_boolean(s->tokens));
+    json_object_del(body, "n_probs");
+    c->logprobs = n_probs > 0;
+    c->n_top = (uint32_t)n_probs;
+    return OK;
+}
+
+enum err native_adapt(struct api_call *c, const json_t *body, json_t **out, struct err_info *e)
+{
+    struct native *s = mem_zalloc(1, sizeof *s);
+    bool temperature_last;
+    enum err err;
+    c->state = s;
+    c->free_state = native_free;
+    json_t *b = *out = json_copy((json_t *)body);
+    if (!b)
+        return err_set(e, ERR_NOMEM, "no memory to read the body");
+    if ((err = api_refuse_fields(b, refused, sizeof refused / sizeof *refused, e)) ||
+        (err = adapt_counts(s, b, e)) || (err = adapt_penalties(b, e)) ||
+        (err = adapt_numbers(b, e)) || (err = adapt_samplers(b, &temperature_last, e)) ||
+        (err = adapt_bias(c, s, b, e)) || (err = read_flags(c, s, b, e)))
+        return err;
+    json_object_set_new(b, "temperature_last", json_boolean(temperature_last));
+    drop_empty_stops(b);
+    return OK;
+}
+
+/* --- the prompt ----------------------------------------------------------------------------- */
+
+static enum err add_id(struct api_call *c,
+                       const json_t *v,
+                       const char *field,
+                       struct token_list *ids,
+                       struct err_info *e)
+{
+    json_int_t id = json_integer_value(v), n_vocab = tokenizer_n_vocab(c->tokenizer);
+    if (id < 0 || id >= n_vocab)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             field,
+                             "token id %lld in '%s' is outside the vocabulary of %lld",
+                             (long long)id,
+                             field,
+                             (long long)n_vocab);
+    token_list_add(ids, (token_id)id);
+    return OK;
+}
+
+/* {"prompt_string": TEXT}, which may name media that nobody here can see. */
+static enum err text_of_object(const json_t *v,
+                               const char *field,
+                               const json_t **text,
+                               struct err_info *e)
+{
+    static const struct api_refused media[] = {{"multimodal_data", NEUTRAL_EMPTY, 0}};
+    *text = json_object_get(v, "prompt_string");
+    if (!json_is_string(*text))
+        return err_set_field(
+            e, ERR_INVALID, field, "'%s' is an object without a 'prompt_string'", field);
+    return api_refuse_fields(v, media, 1, e);
+}
+
+/* One prompt: a text, an object with one, or an array of ids and texts. */
+static enum err one_prompt(struct api_call *c,
+                           const json_t *v,
+                           const char *field,
+                           struct api_prompt *p,
+                           struct err_info *e)
+{
+    const struct tokenizer *t = c->tokenizer;
+    enum err err = OK;
+    if (json_is_object(v) && (err = text_of_object(v, field, &v, e)))
+        return err;
+    if (json_is_string(v)) {
+        err = native_encode(t, v, true, true, &p->ids, e);
+    } else if (json_is_array(v)) {
+        for (size_t i = 0; !err && i < json_array_size(v); i++) {
+            const json_t *item = json_array_get(v, i);
+            if (json_is_integer(item))
+                err = add_id(c, item, field, &p->ids, e);
+            else if (json_is_string(item))
+                err = native_encode(t, item, i == 0, true, &p->ids, e);
+            else
+                err = api_wrong_type(field, "a text or an array of token ids and texts", item, e);
+        }
+    } else {
+        err = api_wrong_type(field, "a text or an array of token ids and texts", v, e);
+    }
+    if (!err && p->ids.n == 0)
+        err = err_set_field(e, ERR_INVALID, field, "'%s' is empty", field);
+    if (!err)
+        tokenizer_decode(t, p->ids.ids, p->ids.n, true, &p->text);
+    return err;
+}
+
+/* An array is one prompt if a number is in it and no array or object; else one an element. */
+static bool is_one_prompt(const json_t *v)
+{
+    bool numbers = false, others = false;
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *item = json_array_get(v, i);
+        numbers |= json_is_number(item);
+        others |= json_is_array(item) || json_is_object(item);
+    }
+    return !json_is_array(v) || (numbers && !others);
+}
+
+static enum err parse_prompts(struct api_call *c,
+                              const json_t *body,
+                              struct api_job *job,
+                              struct err_info *e)
+{
+    const json_t *v = json_object_get(body, "prompt");
+    size_t n = json_array_size(v), max = c->api->max_choices / job->params.n;
+    if (!v || json_is_null(v))
+        return err_set_field(e, ERR_INVALID, "prompt", "'prompt' is required");
+    if (is_one_prompt(v))
+        return one_prompt(c, v, "prompt", api_job_prompts(job, 1), e);
+    if (n == 0)
+        return err_set_field(e, ERR_INVALID, "prompt", "'prompt' is empty");
+    if (n > max)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "prompt",
+                             "%zu prompts, but at most %zu are allowed in one request",
+                             n,
+                             max);
+    struct api_prompt *prompts = api_job_prompts(job, (uint32_t)n);
+    for (size_t i = 0; i < n; i++) {
+        char field[32];
+        snprintf(field, sizeof field, "prompt[%zu]", i);
+        enum err err = one_prompt(c, json_array_get(v, i), field, &prompts[i], e);
+        if (err)
+            return err;
+    }
+    return OK;
+}
+
+/* --- parse ---------------------------------------------------------------------------------- */
+
+static void put_setting(struct buf *out, const char *name, double v)
+{
+    buf_printf(out, ",\"%s\":", name);
+    api_put_double(out, v);
+}
+
+static void put_stops(const struct request_params *p, struct buf *out)
+{
+    buf_str(out, ",\"stop\":[");
+    for (uint32_t i = 0; i < p->n_stops; i++) {
+        if (i > 0)
+            buf_char(out, ',');
+        api_put_text(out, p->stops[i].data, p->stops[i].len);
+    }
+    buf_str(out, "],\"logit_bias\":[");
+    for (uint32_t i = 0; i < p->sample.n_bias; i++) {
+        buf_printf(out, "%s{\"token\":%d,\"bias\":", i ? "," : "", p->sample.bias[i].id);
+        if (isfinite(p->sample.bias[i].bias))
+            api_put_float(out, p->sample.bias[i].bias);
+        else
+            buf_str(out, "null");
+        buf_char(out, '}');
+    }
+    buf_char(out, ']');
+}
+
+static const char *name_of(bool b)
+{
+    return b ? "true" : "false";
+}
+
+/* What is used, in llama-server's names; and its samplers that are never on, as such. */
+void native_put_settings(const struct api_call *c, const struct api_job *job, struct buf *out)
+{
+    struct request_params p = request_params_default();
+    const struct native *s = c->state;
+    if (job) {
+        p = job->params.request;
+    } else {
+        p.sample.temperature = 0.8f;
+        p.sample.top_k = 40;
+        p.sample.top_p = 0.95f;
+        p.sample.min_p = 0.05f;
+        p.sample.seed = RANDOM_SEED;
+    }
+    buf_str(out, "{\"n_ctx\":");
+    api_put_int(out, engine_n_ctx(c->engine));
+    buf_str(out, ",\"model\":");
+    buf_add(out, c->api->model_json.data, c->api->model_json.len);
+    buf_str(out, ",\"seed\":");
+    api_put_int(out, (int64_t)p.sample.seed);
+    put_setting(out, "temperature", (double)p.sample.temperature);
+    put_setting(out, "top_k", p.sample.top_k);
+    put_setting(out, "top_p", (double)p.sample.top_p);
+    put_setting(out, "min_p", (double)p.sample.min_p);
+    put_setting(out, "repeat_last_n", -1);
+    put_setting(out, "repeat_penalty", (double)p.sample.repetition_penalty);
+    put_setting(out, "presence_penalty", (double)p.sample.presence_penalty);
+    put_setting(out, "frequency_penalty", (double)p.sample.frequency_penalty);
+    buf_str(out,
+            ",\"dynatemp_range\":0,\"dynatemp_exponent\":1,\"top_n_sigma\":-1,"
+            "\"xtc_probability\":0,\"xtc_threshold\":0.1,\"typical_p\":1,\"dry_multiplier\":0,"
+            "\"dry_base\":1.75,\"dry_allowed_length\":2,\"dry_penalty_last_n\":-1,"
+            "\"dry_sequence_breakers\":[],\"mirostat\":0,\"mirostat_tau\":5,\"mirostat_eta\":0.1,"
+            "\"adaptive_target\":-1,\"adaptive_decay\":0.9,\"min_keep\":0,\"n_discard\":0");
+    put_stops(&p, out);
+    put_setting(out, "max_tokens", (double)(s ? s->n_predict : -1));
+    put_setting(out, "n_predict", (double)(s ? s->n_predict : -1));
+    put_setting(out, "n_keep", -1);
+    put_setting(out, "n_probs", c->n_top);
+    buf_printf(out,
+               ",\"ignore_eos\":%s,\"stream\":%s,\"timings_per_token\":%s,"
+               "\"post_sampling_probs\":false,\"samplers\":[\"penalties\",%s\"top_k\",\"top_p\","
+               "\"min_p\"%s],\"lora\":[]}",
+               name_of(p.ignore_eos),
+               name_of(job && job->params.stream),
+               name_of(s && s->timings_per_token),
+               p.sample.temperature_last || !job ? "" : "\"temperature\",",
+               p.sample.temperature_last || !job ? ",\"temperature\"" : "");
+}
+
+enum err native_parse(struct api_call *c,
+                      const json_t *body,
+                      struct api_job *job,
+                      struct err_info *e)
+{
+    struct native *s = c->state;
+    struct request_params *p = &job->params.request;
+    job->params.max_tokens_gives = true;
+    job->params.bias = s->bias.items; /* params.c saw none; freed with the job */
+    p->sample.bias = s->bias.items;
+    p->sample.n_bias = (uint32_t)s->bias.n;
+    p->sample.temperature_last = json_is_true(json_object_get(body, "temperature_last"));
+    s->bias.items = NULL;
+    native_put_settings(c, job, &s->settings);
+    for (uint32_t i = 0; i < p->n_stops; i++)
+        s->stops[s->n_stops++] = mem_strdup(p->stops[i].data); /* JSON's strings have no NUL */
+    return parse_prompts(c, body, job, e);
+}

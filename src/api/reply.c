@@ -1,0 +1,274 @@
+/* Replies in parts, in the shapes of OpenAI's chat route.
+ *
+ * A token's text may be held back, become part of several events or of none. Its log-probability
+ * and its id go out with the next chunk that there is, so none is lost. */
+#include "api/reply.h"
+
+#include "api/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum err api_reply_encode(struct api_call *c,
+                          const json_t *messages,
+                          const json_t *vars,
+                          bool add_generation_prompt,
+                          struct token_list *ids,
+                          struct err_info *e)
+{
+    const struct chat_turn turn = {messages, vars, &c->tools, add_generation_prompt};
+    c->reply = (struct reply_config){.style = chat_template_style(c->api->tmpl),
+                                     .one_call = !c->tools.parallel};
+    if (chat_tools_wanted(&c->tools))
+        c->reply.tools = c->tools.list;
+    return chat_encode_turn(c->api->tmpl, c->tokenizer, &turn, ids, &c->reply.start, e);
+}
+
+/* n letters and digits, and a NUL. */
+static void put_random(char *out, size_t n)
+{
+    static const char digits[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    unsigned char random[64];
+    if (n > sizeof random || getrandom(random, n, 0) != (ssize_t)n)
+        abort(); /* small requests never fail once the system is up */
+    for (size_t i = 0; i < n; i++)
+        out[i] = digits[random[i] % (sizeof digits - 1)];
+    out[n] = '\0';
+}
+
+static bool is_plain(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (s[i] <= ' ' || s[i] > '~' || s[i] == '"' || s[i] == '\\')
+            return false;
+    return true;
+}
+
+void api_reply_call_id(const struct api_call *c,
+                       const struct reply_event *ev,
+                       const char *prefix,
+                       char out[API_CALL_ID_BYTES])
+{
+    bool is_short = reply_short_ids(c->reply.style.format);
+    bool fits = is_short ? ev->n_id == 9 : ev->n_id > 0 && ev->n_id < API_CALL_ID_BYTES;
+    if (ev->id && fits && is_plain(ev->id, ev->n_id)) {
+        memcpy(out, ev->id, ev->n_id);
+        out[ev->n_id] = '\0';
+        return;
+    }
+    size_t n = is_short ? 0 : strlen(prefix);
+    memcpy(out, prefix, n);
+    put_random(out + n, is_short ? 9 : 24);
+}
+
+bool api_reply_cut(const struct api_choice *ch)
+{
+    return request_finish(ch->req) != FINISH_STOP;
+}
+
+const char *api_reply_finish_name(const struct api_choice *ch)
+{
+    bool called = ch->reply && !api_reply_cut(ch) && reply_called(ch->reply);
+    return called ? "tool_calls" : api_finish_name(request_finish(ch->req));
+}
+
+/* ---- streamed ---- */
+
+static void note_token(struct api_choice *ch, int64_t token)
+{
+    const struct api_call *c = ch->call;
+    if (token < 0)
+        return;
+    if (c->logprobs) {
+        buf_str(&ch->logprobs, ch->logprobs.len ? "," : "");
+        api_put_logprob(ch, (uint32_t)token, false, &ch->logprobs);
+    }
+    if (c->return_tokens) {
+        buf_str(&ch->tokens, ch->tokens.len ? "," : "");
+        api_put_int(&ch->tokens, request_out(ch->req)[token].id);
+    }
+}
+
+/* Behind a delta or a message: what was noted of tokens since the last time. */
+static void put_noted(struct api_choice *ch, struct buf *out)
+{
+    if (ch->logprobs.len > 0) {
+        buf_str(out, ",\"logprobs\":{\"content\":[");
+        buf_add(out, ch->logprobs.data, ch->logprobs.len);
+        buf_str(out, "],\"refusal\":null}");
+    } else {
+        buf_str(out, ",\"logprobs\":null");
+    }
+    if (ch->call->return_tokens) {
+        buf_str(out, ",\"tokens\":[");
+        buf_add(out, ch->tokens.data, ch->tokens.len);
+        buf_char(out, ']');
+    }
+    buf_clear(&ch->logprobs);
+    buf_clear(&ch->tokens);
+}
+
+/* {"index":0,"id":...,"type":"function","function":{"name":...,"arguments":""  the rest is open */
+static void put_call_head(const struct api_call *c,
+                          const struct reply_event *ev,
+                          bool with_index,
+                          struct buf *out)
+{
+    char id[API_CALL_ID_BYTES];
+    api_reply_call_id(c, ev, "call_", id);
+    buf_char(out, '{');
+    if (with_index) {
+        buf_str(out, "\"index\":");
+        api_put_int(out, ev->call);
+        buf_char(out, ',');
+    }
+    buf_str(out, "\"id\":");
+    api_put_str(out, id, strlen(id));
+    buf_str(out, ",\"type\":\"function\",\"function\":{\"name\":");
+    api_put_str(out, ev->text, ev->n);
+    buf_str(out, ",\"arguments\":\"");
+}
+
+struct sink {
+    struct api_choice *ch;
+    struct buf *out;
+};
+
+static void on_event(void *ctx, const struct reply_event *ev)
+{
+    struct sink *s = ctx;
+    struct buf *out = s->out;
+    if (ev->kind == REPLY_CALL_END)
+        return;
+    api_chunk_begin(s->ch, out);
+    buf_str(out, ",\"delta\":{");
+    switch (ev->kind) {
+    case REPLY_CONTENT:
+        buf_str(out, "\"content\":");
+        api_put_str(out, ev->text, ev->n);
+        break;
+    case REPLY_REASONING:
+        buf_str(out, "\"reasoning_content\":");
+        api_put_str(out, ev->text, ev->n);
+        break;
+    case REPLY_CALL_BEGIN:
+        buf_str(out, "\"tool_calls\":[");
+        put_call_head(s->ch->call, ev, true, out);
+        buf_str(out, "\"}}]");
+        break;
+    case REPLY_CALL_ARGUMENTS:
+    case REPLY_CALL_END:
+        buf_str(out, "\"tool_calls\":[{\"index\":");
+        api_put_int(out, ev->call);
+        buf_str(out, ",\"function\":{\"arguments\":");
+        api_put_str(out, ev->text, ev->n);
+        buf_str(out, "}}]");
+        break;
+    }
+    buf_char(out, '}');
+    put_noted(s->ch, out);
+    api_chunk_end(s->ch, NULL, out);
+}
+
+void api_reply_piece(struct api_choice *ch, const struct api_piece *p, struct buf *out)
+{
+    struct sink s = {ch, out};
+    note_token(ch, p->token);
+    reply_feed(ch->reply, p->text, p->len, on_event, &s);
+}
+
+void api_reply_close(struct api_choice *ch, struct buf *out)
+{
+    struct sink s = {ch, out};
+    reply_finish(ch->reply, api_reply_cut(ch), on_event, &s);
+    api_chunk_begin(ch, out);
+    buf_str(out, ",\"delta\":{}");
+    put_noted(ch, out);
+    api_chunk_end(ch, api_reply_finish_name(ch), out);
+}
+
+/* ---- whole ---- */
+
+struct parts {
+    const struct api_call *call;
+    struct buf content, reasoning, calls; /* insides of JSON strings, of an array */
+    bool open;                            /* the last call's arguments are */
+};
+
+static void close_call(struct parts *p)
+{
+    if (p->open)
+        buf_str(&p->calls, "\"}}");
+    p->open = false;
+}
+
+static void gather(void *ctx, const struct reply_event *ev)
+{
+    struct parts *p = ctx;
+    switch (ev->kind) {
+    case REPLY_CONTENT:
+        api_put_escaped(&p->content, ev->text, ev->n);
+        break;
+    case REPLY_REASONING:
+        api_put_escaped(&p->reasoning, ev->text, ev->n);
+        break;
+    case REPLY_CALL_BEGIN:
+        close_call(p);
+        buf_str(&p->calls, p->calls.len ? "," : "");
+        put_call_head(p->call, ev, false, &p->calls);
+        p->open = true;
+        break;
+    case REPLY_CALL_ARGUMENTS:
+        api_put_escaped(&p->calls, ev->text, ev->n);
+        break;
+    case REPLY_CALL_END:
+        break;
+    }
+}
+
+static void put_message(const struct parts *p, struct buf *out)
+{
+    buf_str(out, ",\"message\":{\"role\":\"assistant\",\"content\":");
+    if (p->content.len == 0 && p->calls.len > 0) {
+        buf_str(out, "null");
+    } else {
+        buf_char(out, '"');
+        buf_add(out, p->content.data, p->content.len);
+        buf_char(out, '"');
+    }
+    if (p->reasoning.len > 0) {
+        buf_str(out, ",\"reasoning_content\":\"");
+        buf_add(out, p->reasoning.data, p->reasoning.len);
+        buf_char(out, '"');
+    }
+    buf_str(out, ",\"refusal\":null");
+    if (p->calls.len > 0) {
+        buf_str(out, ",\"tool_calls\":[");
+        buf_add(out, p->calls.data, p->calls.len);
+        buf_char(out, ']');
+    }
+    buf_char(out, '}');
+}
+
+void api_reply_whole(struct api_choice *ch, struct buf *out)
+{
+    struct parts parts = {.call = ch->call};
+    struct api_piece p;
+    while (api_next_piece(ch, &p)) {
+        note_token(ch, p.token);
+        reply_feed(ch->reply, p.text, p.len, gather, &parts);
+    }
+    reply_finish(ch->reply, api_reply_cut(ch), gather, &parts);
+    close_call(&parts);
+    buf_str(out, "{\"index\":");
+    api_put_int(out, ch->index);
+    put_message(&parts, out);
+    put_noted(ch, out);
+    buf_str(out, ",\"finish_reason\":\"");
+    buf_str(out, api_reply_finish_name(ch));
+    buf_str(out, "\"}");
+    buf_deinit(&parts.content);
+    buf_deinit(&parts.reasoning);
+    buf_deinit(&parts.calls);
+}

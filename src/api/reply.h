@@ -1,0 +1,41 @@
+/* Replies in parts: content, reasoning and calls of tools, where the model or the request has them.
+ * For api/ only.
+ *
+ * A dialect fills api_call.tools, encodes the conversation with api_reply_encode, and gives the
+ * text of every piece of a choice that has a `reply` to reply_feed (chat/reply.h). A choice without
+ * one has nothing but content. */
+#ifndef WEIR_API_REPLY_H
+#define WEIR_API_REPLY_H
+
+#include "api/call.h"
+
+/* The conversation, with c->tools, into *ids; afterwards c->reply says how replies begin. Errors:
+ * those of chat_encode_turn. */
+enum err api_reply_encode(struct api_call *c,
+                          const json_t *messages,
+                          const json_t *vars,
+                          bool add_generation_prompt,
+                          struct token_list *ids,
+                          struct err_info *e) WEIR_MUST_USE;
+
+#define API_CALL_ID_BYTES 72
+
+/* The id of a call that begins: the model's own if it wrote one that fits, else a new one, of
+ * `prefix` ("call_") and random letters and digits; in the form that the model's template takes. */
+void api_reply_call_id(const struct api_call *c,
+                       const struct reply_event *ev,
+                       const char *prefix,
+                       char out[API_CALL_ID_BYTES]);
+
+/* Was the output ended by a limit? (reply_finish) */
+bool api_reply_cut(const struct api_choice *ch);
+
+/* "tool_calls", else what api_finish_name says. After reply_finish. */
+const char *api_reply_finish_name(const struct api_choice *ch);
+
+/* OpenAI's chat chunks and message, of a choice with a reply (chat.c has those without). */
+void api_reply_piece(struct api_choice *ch, const struct api_piece *p, struct buf *out);
+void api_reply_close(struct api_choice *ch, struct buf *out);
+void api_reply_whole(struct api_choice *ch, struct buf *out);
+
+#endif

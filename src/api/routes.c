@@ -1,0 +1,213 @@
+/* Routes: one table of paths, methods and what answers, and the checks before an answer is made. */
+#include "api/call.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What must be there before a route runs. */
+enum need {
+    NEEDS_NOTHING,
+    NEEDS_MODEL, /* an engine */
+    NEEDS_OPEN,  /* that takes work: not while draining */
+};
+
+#define GET "GET, HEAD"
+#define POST "POST"
+
+static void completions(struct api_call *c, const struct api_input *in)
+{
+    api_generate(c, &api_completions, in);
+}
+
+static void chat(struct api_call *c, const struct api_input *in)
+{
+    api_generate(c, &api_chat, in);
+}
+
+static void messages(struct api_call *c, const struct api_input *in)
+{
+    api_generate(c, &api_messages, in);
+}
+
+static void responses(struct api_call *c, const struct api_input *in)
+{
+    api_generate(c, &api_responses, in);
+}
+
+static void native(struct api_call *c, const struct api_input *in)
+{
+    api_generate(c, &api_native, in);
+}
+
+/* A path may have several rows, each with methods of its own. A path that ends in a slash stands
+ * for all that are longer. */
+static const struct route {
+    const char *path;
+    const char *methods;
+    enum api_shape shape;
+    enum need need;
+    void (*run)(struct api_call *c, const struct api_input *in);
+} routes[] = {
+    {"/health", GET, API_OPENAI, NEEDS_NOTHING, api_health},
+    {"/v1/health", GET, API_OPENAI, NEEDS_NOTHING, api_health},
+    {"/metrics", GET, API_OPENAI, NEEDS_MODEL, api_metrics},
+    {"/v1/models", GET, API_OPENAI, NEEDS_NOTHING, api_models},
+    {"/v1/models/", GET, API_OPENAI, NEEDS_NOTHING, api_model},
+    {"/v1/kv", GET, API_OPENAI, NEEDS_MODEL, api_kv},
+    /* OpenAI's */
+    {"/v1/completions", POST, API_OPENAI, NEEDS_OPEN, completions},
+    {"/v1/chat/completions", POST, API_OPENAI, NEEDS_OPEN, chat},
+    {"/chat/completions", POST, API_OPENAI, NEEDS_OPEN, chat},
+    {"/v1/chat/completions/input_tokens", POST, API_OPENAI, NEEDS_MODEL, api_count_chat},
+    {"/chat/completions/input_tokens", POST, API_OPENAI, NEEDS_MODEL, api_count_chat},
+    {"/v1/responses", POST, API_OPENAI, NEEDS_OPEN, responses},
+    {"/responses", POST, API_OPENAI, NEEDS_OPEN, responses},
+    {"/v1/responses/input_tokens", POST, API_OPENAI, NEEDS_MODEL, api_count_responses},
+    {"/responses/input_tokens", POST, API_OPENAI, NEEDS_MODEL, api_count_responses},
+    {"/v1/responses/", GET, API_OPENAI, NEEDS_NOTHING, api_response_get},
+    {"/v1/responses/", "DELETE", API_OPENAI, NEEDS_NOTHING, api_response_delete},
+    {"/responses/", GET, API_OPENAI, NEEDS_NOTHING, api_response_get},
+    {"/responses/", "DELETE", API_OPENAI, NEEDS_NOTHING, api_response_delete},
+    /* another folder's */
+    {"/v1/files", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/files", POST, API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/files/", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/files/", "DELETE", API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/batches", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/batches", POST, API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/batches/", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/batches/", POST, API_OPENAI, NEEDS_NOTHING, api_serve},
+    /* Anthropic's */
+    {"/v1/messages", POST, API_ANTHROPIC, NEEDS_OPEN, messages},
+    {"/v1/messages/count_tokens", POST, API_ANTHROPIC, NEEDS_MODEL, api_count_messages},
+    /* llama-server's */
+    {"/completion", POST, API_LLAMA, NEEDS_OPEN, native},
+    {"/completions", POST, API_LLAMA, NEEDS_OPEN, native},
+    {"/tokenize", POST, API_LLAMA, NEEDS_MODEL, api_tokenize},
+    {"/detokenize", POST, API_LLAMA, NEEDS_MODEL, api_detokenize},
+    {"/apply-template", POST, API_LLAMA, NEEDS_MODEL, api_apply_template},
+    {"/props", GET, API_LLAMA, NEEDS_MODEL, api_props},
+    {"/props", POST, API_LLAMA, NEEDS_MODEL, api_props_set},
+    {"/slots", GET, API_LLAMA, NEEDS_MODEL, api_slots},
+};
+#define N_ROUTES (sizeof routes / sizeof routes[0])
+
+/* The path as it is: no trailing slashes, no other spellings. */
+static bool path_fits(const struct route *r, const char *path)
+{
+    size_t n = strlen(r->path);
+    if (r->path[n - 1] != '/')
+        return strcmp(path, r->path) == 0;
+    return strncmp(path, r->path, n) == 0 && path[n] != 0;
+}
+
+/* HEAD is GET without the body, which http/ leaves out. */
+static bool method_fits(const struct route *r, const char *method)
+{
+    if (strcmp(r->methods, GET) == 0)
+        return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+    return strcmp(method, r->methods) == 0;
+}
+
+/* The first row of the path, and the one for the method; NULL if there is none. A path in full wins
+ * over one that ends in a slash, as it comes first in the table. */
+static const struct route *find_route(const char *path,
+                                      const char *method,
+                                      const struct route **first)
+{
+    *first = NULL;
+    for (size_t i = 0; i < N_ROUTES; i++) {
+        if (!path_fits(&routes[i], path))
+            continue;
+        if (!*first)
+            *first = &routes[i];
+        if (method_fits(&routes[i], method))
+            return &routes[i];
+    }
+    return NULL;
+}
+
+bool api_is_batch_endpoint(const char *path)
+{
+    static const char *const paths[] = {
+        "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings"};
+    const struct route *first;
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
+        if (strcmp(path, paths[i]) == 0)
+            return find_route(path, "POST", &first) != NULL;
+    return false;
+}
+
+enum api_shape api_shape_of(const char *path)
+{
+    const struct route *first;
+    (void)find_route(path, "", &first);
+    return first ? first->shape : API_OPENAI;
+}
+
+const char *api_path_after(const char *path, const char *part)
+{
+    return strstr(path, part) + strlen(part);
+}
+
+/* "GET, HEAD, POST" of all rows of the path. */
+static const char *allowed(struct api_call *c, const char *path)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < N_ROUTES; i++) {
+        if (path_fits(&routes[i], path))
+            n += (size_t)snprintf(c->allow + n,
+                                  sizeof c->allow - n,
+                                  "%s%s",
+                                  n ? ", " : "",
+                                  routes[i].methods); /* a few short words: they fit */
+    }
+    return c->allow;
+}
+
+/* Is there an engine, and may it take work? Draining comes first: a server that ends while it loads
+ * does not become ready. */
+static enum err check_need(const struct api_call *c, enum need need, struct err_info *e)
+{
+    if (need == NEEDS_OPEN && atomic_load(&c->api->draining))
+        return err_set(e, ERR_DRAINING, "the server is shutting down");
+    if (need != NEEDS_NOTHING && !c->engine)
+        return err_set(e, ERR_DRAINING, "the model is still loading");
+    return OK;
+}
+
+/* The checks before a route runs, from the outside in. */
+static enum err admit(struct api_call *c,
+                      const struct api_input *in,
+                      const struct route *first,
+                      const struct route *r,
+                      struct err_info *e)
+{
+    bool open = first && first->run == api_health;
+    if (!open && !in->internal && !api_has_access(c->api, in))
+        return err_set(e,
+                       ERR_AUTH,
+                       in->authorization || in->api_key
+                           ? "the API key is wrong"
+                           : "an API key is required: Authorization: Bearer KEY");
+    if (!first)
+        return err_set(e, ERR_NOT_FOUND, "there is no route %.200s", in->path);
+    if (!r) {
+        c->answer.allow = allowed(c, in->path);
+        return err_set(
+            e, ERR_METHOD, "%.200s answers %s, not %.16s", in->path, c->answer.allow, in->method);
+    }
+    return check_need(c, r->need, e);
+}
+
+void api_route(struct api_call *c, const struct api_input *in)
+{
+    struct err_info e = {0};
+    const struct route *first, *r = find_route(in->path, in->method, &first);
+    c->shape = first ? first->shape : API_OPENAI;
+    c->answer.anthropic = c->shape == API_ANTHROPIC;
+    if (admit(c, in, first, r, &e) != OK)
+        api_answer_error(c, &e);
+    else
+        r->run(c, in);
+}

@@ -1,0 +1,121 @@
+#include "api/store.h"
+
+#include "base/mem.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct entry {
+    struct entry *next; /* newer */
+    size_t n_response, n_messages;
+    char id[48];
+    char text[]; /* response, then messages */
+};
+
+struct api_store {
+    pthread_mutex_t lock;
+    struct entry *oldest, **newest_end; /* the link behind the newest */
+    size_t n, bytes;                    /* bytes: of the texts */
+    size_t max_entries, max_bytes;
+};
+
+struct api_store *api_store_create(size_t max_entries, size_t max_bytes)
+{
+    struct api_store *s = mem_zalloc(1, sizeof *s);
+    pthread_mutex_init(&s->lock, NULL);
+    s->newest_end = &s->oldest;
+    s->max_entries = max_entries;
+    s->max_bytes = max_bytes;
+    return s;
+}
+
+static size_t bytes_of(const struct entry *e)
+{
+    return e->n_response + e->n_messages;
+}
+
+/* Unlink *link; the caller frees. Under the lock. */
+static struct entry *take(struct api_store *s, struct entry **link)
+{
+    struct entry *e = *link;
+    *link = e->next;
+    if (!e->next)
+        s->newest_end = link;
+    s->n--;
+    s->bytes -= bytes_of(e);
+    return e;
+}
+
+void api_store_destroy(struct api_store *s)
+{
+    if (!s)
+        return;
+    while (s->oldest)
+        free(take(s, &s->oldest));
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+bool api_store_put(struct api_store *s,
+                   const char *id,
+                   const struct buf *response,
+                   const struct buf *messages)
+{
+    size_t n_id = strlen(id);
+    if (response->len > s->max_bytes || messages->len > s->max_bytes - response->len ||
+        n_id >= sizeof s->oldest->id || s->max_entries == 0)
+        return false;
+    struct entry *e = malloc(sizeof *e + response->len + messages->len);
+    if (!e)
+        return false;
+    e->next = NULL;
+    memcpy(e->id, id, n_id + 1);
+    e->n_response = response->len;
+    e->n_messages = messages->len;
+    if (response->len)
+        memcpy(e->text, response->data, response->len);
+    if (messages->len)
+        memcpy(e->text + response->len, messages->data, messages->len);
+    pthread_mutex_lock(&s->lock);
+    while (s->n >= s->max_entries || s->bytes + bytes_of(e) > s->max_bytes)
+        free(take(s, &s->oldest));
+    *s->newest_end = e;
+    s->newest_end = &e->next;
+    s->n++;
+    s->bytes += bytes_of(e);
+    pthread_mutex_unlock(&s->lock);
+    return true;
+}
+
+/* The link that leads to `id`, or NULL. A thousand names are compared faster than a model runs. */
+static struct entry **find(struct api_store *s, const char *id)
+{
+    for (struct entry **link = &s->oldest; *link; link = &(*link)->next) {
+        if (strcmp((*link)->id, id) == 0)
+            return link;
+    }
+    return NULL;
+}
+
+bool api_store_get(struct api_store *s, const char *id, struct buf *response, struct buf *messages)
+{
+    pthread_mutex_lock(&s->lock);
+    struct entry **link = find(s, id);
+    if (link && response)
+        buf_add(response, (*link)->text, (*link)->n_response);
+    if (link && messages)
+        buf_add(messages, (*link)->text + (*link)->n_response, (*link)->n_messages);
+    pthread_mutex_unlock(&s->lock);
+    return link != NULL;
+}
+
+bool api_store_remove(struct api_store *s, const char *id)
+{
+    pthread_mutex_lock(&s->lock);
+    struct entry **link = find(s, id);
+    struct entry *e = link ? take(s, link) : NULL;
+    pthread_mutex_unlock(&s->lock);
+    free(e);
+    return e != NULL;
+}

@@ -1,0 +1,224 @@
+/* POST /tokenize, /detokenize, /apply-template, and the routes that count the tokens of a prompt:
+ * what a text, its ids and a conversation are to each other. The first two speak two dialects, told
+ * apart by their fields:
+ *
+ *      llama-server's    {"content": TEXT} -> {"tokens": [...]}             and back
+ *      {"text": TEXT} -> {"token_ids": [...], "num_tokens": N}              and back */
+#include "api/native.h"
+#include "base/utf8.h"
+
+#include <string.h>
+
+static void put_ids(const struct token_list *ids, struct buf *out)
+{
+    buf_char(out, '[');
+    for (size_t i = 0; i < ids->n; i++) {
+        if (i > 0)
+            buf_char(out, ',');
+        api_put_int(out, ids->ids[i]);
+    }
+    buf_char(out, ']');
+}
+
+/* {"id": ID, "piece": TEXT}, or the piece's bytes where they are no text. */
+static void put_pieces(const struct tokenizer *t, const struct token_list *ids, struct buf *out)
+{
+    buf_char(out, '[');
+    for (size_t i = 0; i < ids->n; i++) {
+        size_t n;
+        const char *s = tokenizer_bytes(t, ids->ids[i], true, &n);
+        buf_printf(out, "%s{\"id\":%d,\"piece\":", i ? "," : "", ids->ids[i]);
+        if (utf8_valid(s, n)) {
+            api_put_str(out, s, n);
+        } else {
+            for (size_t k = 0; k < n; k++)
+                buf_printf(out, "%s%d", k ? "," : "[", (unsigned char)s[k]);
+            buf_char(out, ']');
+        }
+        buf_char(out, '}');
+    }
+    buf_char(out, ']');
+}
+
+/* `content` may also be a list of texts and ids, as a prompt may. */
+static enum err encode_content(const struct api_call *c,
+                               const json_t *v,
+                               bool add_special,
+                               bool parse_special,
+                               struct token_list *ids,
+                               struct err_info *e)
+{
+    const struct tokenizer *t = c->tokenizer;
+    int64_t id;
+    enum err err = OK;
+    if (json_is_string(v))
+        return native_encode(t, v, add_special, parse_special, ids, e);
+    if (!json_is_array(v))
+        return api_wrong_type("content", "a string", v, e);
+    for (size_t i = 0; !err && i < json_array_size(v); i++) {
+        const json_t *item = json_array_get(v, i);
+        if (json_is_string(item))
+            err = native_encode(t, item, add_special && i == 0, parse_special, ids, e);
+        else if (!(err = api_int_of(item, "content", 0, (int64_t)tokenizer_n_vocab(t) - 1, &id, e)))
+            token_list_add(ids, (token_id)id);
+    }
+    return err;
+}
+
+static enum err tokenize_content(struct api_call *c, const json_t *body, struct err_info *e)
+{
+    bool add_special = false, parse_special = true, with_pieces = false;
+    const json_t *content = json_object_get(body, "content");
+    struct token_list ids = {0};
+    enum err err;
+    if ((err = api_get_bool(body, "add_special", &add_special, e)) ||
+        (err = api_get_bool(body, "parse_special", &parse_special, e)) ||
+        (err = api_get_bool(body, "with_pieces", &with_pieces, e)))
+        return err;
+    if (!content || json_is_null(content))
+        return err_set_field(
+            e, ERR_INVALID, "content", "'content' is required (or 'text', for token_ids)");
+    if (!(err = encode_content(c, content, add_special, parse_special, &ids, e))) {
+        buf_str(&c->body, "{\"tokens\":");
+        if (with_pieces)
+            put_pieces(c->tokenizer, &ids, &c->body);
+        else
+            put_ids(&ids, &c->body);
+        buf_char(&c->body, '}');
+    }
+    token_list_deinit(&ids);
+    return err;
+}
+
+/* The text as a prompt would be: with BOS where the model wants one, and no control tokens. */
+static enum err tokenize_text(struct api_call *c, const json_t *body, struct err_info *e)
+{
+    const json_t *text = json_object_get(body, "text");
+    struct token_list ids = {0};
+    if (!json_is_string(text))
+        return api_wrong_type("text", "a string", text, e);
+    enum err err = native_encode(c->tokenizer, text, true, false, &ids, e);
+    if (!err) {
+        buf_str(&c->body, "{\"token_ids\":");
+        put_ids(&ids, &c->body);
+        buf_printf(&c->body, ",\"num_tokens\":%zu}", ids.n);
+    }
+    token_list_deinit(&ids);
+    return err;
+}
+
+static enum err detokenize(struct api_call *c, const json_t *body, struct err_info *e)
+{
+    bool by_text = json_object_get(body, "token_ids") && !json_object_get(body, "tokens");
+    const char *field = by_text ? "token_ids" : "tokens";
+    const json_t *v = json_object_get(body, field);
+    struct token_list ids = {0};
+    struct buf text = {0};
+    enum err err = OK;
+    if (!v || json_is_null(v))
+        return err_set_field(e, ERR_INVALID, field, "'%s' is required", field);
+    if (!json_is_array(v))
+        return api_wrong_type(field, "an array of token ids", v, e);
+    for (size_t i = 0; !err && i < json_array_size(v); i++) {
+        int64_t id;
+        err = api_int_of(
+            json_array_get(v, i), field, 0, (int64_t)tokenizer_n_vocab(c->tokenizer) - 1, &id, e);
+        if (!err)
+            token_list_add(&ids, (token_id)id);
+    }
+    if (!err) {
+        tokenizer_decode(c->tokenizer, ids.ids, ids.n, true, &text);
+        buf_str(&c->body, by_text ? "{\"text\":" : "{\"content\":");
+        api_put_text(&c->body, text.data, text.len);
+        buf_char(&c->body, '}');
+    }
+    token_list_deinit(&ids);
+    buf_deinit(&text);
+    return err;
+}
+
+/* Parse the body and let `run` write the answer. */
+static void answer(struct api_call *c,
+                   const struct api_input *in,
+                   enum err (*run)(struct api_call *c, const json_t *body, struct err_info *e))
+{
+    struct err_info e = {0};
+    json_t *body = NULL;
+    c->tokenizer = engine_tokenizer(c->engine);
+    enum err err = api_json_parse(in->body, in->body_len, &body, &e);
+    if (!err)
+        err = run(c, body, &e);
+    if (err)
+        api_answer_error(c, &e);
+    else
+        api_answer_json(c, 200);
+    json_decref(body);
+}
+
+static enum err tokenize(struct api_call *c, const json_t *body, struct err_info *e)
+{
+    bool by_text = json_object_get(body, "text") && !json_object_get(body, "content");
+    return by_text ? tokenize_text(c, body, e) : tokenize_content(c, body, e);
+}
+
+void api_tokenize(struct api_call *c, const struct api_input *in)
+{
+    answer(c, in, tokenize);
+}
+
+void api_detokenize(struct api_call *c, const struct api_input *in)
+{
+    answer(c, in, detokenize);
+}
+
+/* The conversation's prompt as text. Without the BOS that /completion would put before it again. */
+void api_apply_template(struct api_call *c, const struct api_input *in)
+{
+    struct err_info e = {0};
+    struct token_list ids = {0};
+    struct buf text = {0};
+    if (api_read_prompt(c, &api_chat, in, &ids, &e) != OK) {
+        api_answer_error(c, &e);
+    } else {
+        const struct tokenizer *t = c->tokenizer;
+        size_t from = ids.n > 0 && tokenizer_adds_bos(t) && ids.ids[0] == tokenizer_bos(t);
+        tokenizer_decode(t, ids.ids + from, ids.n - from, true, &text);
+        buf_str(&c->body, "{\"prompt\":");
+        api_put_text(&c->body, text.data, text.len);
+        buf_char(&c->body, '}');
+        api_answer_json(c, 200);
+    }
+    token_list_deinit(&ids);
+    buf_deinit(&text);
+}
+
+static void count(struct api_call *c, const struct api_input *in, const struct api_dialect *d)
+{
+    struct err_info e = {0};
+    struct token_list ids = {0};
+    if (api_read_prompt(c, d, in, &ids, &e) != OK) {
+        api_answer_error(c, &e);
+    } else {
+        buf_printf(&c->body,
+                   "{%s\"input_tokens\":%zu}",
+                   c->shape == API_OPENAI ? "\"object\":\"response.input_tokens\"," : "",
+                   ids.n);
+        api_answer_json(c, 200);
+    }
+    token_list_deinit(&ids);
+}
+
+void api_count_chat(struct api_call *c, const struct api_input *in)
+{
+    count(c, in, &api_chat);
+}
+
+void api_count_responses(struct api_call *c, const struct api_input *in)
+{
+    count(c, in, &api_responses);
+}
+
+void api_count_messages(struct api_call *c, const struct api_input *in)
+{
+    count(c, in, &api_messages);
+}

@@ -1,0 +1,242 @@
+#include "api/tools.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* *out: o's member, NULL if it is absent or null. */
+static enum err get_typed(const json_t *o,
+                          const char *of,
+                          const char *name,
+                          json_type type,
+                          const char *wanted,
+                          const json_t **out,
+                          struct err_info *e)
+{
+    char field[96];
+    const json_t *v = json_object_get(o, name);
+    *out = v && !json_is_null(v) ? v : NULL;
+    if (!*out || json_typeof(v) == type)
+        return OK;
+    snprintf(field, sizeof field, "%.64s.%s", of, name);
+    return api_wrong_type(field, wanted, v, e);
+}
+
+static enum err required(const char *of, const char *name, struct err_info *e)
+{
+    char field[96];
+    snprintf(field, sizeof field, "%.64s.%s", of, name);
+    return err_set_field(e, ERR_INVALID, field, "'%s' is required", field);
+}
+
+/* {"type": "function"}: the one kind there is. */
+static enum err check_type(const json_t *o, const char *of, bool may_lack, struct err_info *e)
+{
+    const json_t *type;
+    char field[96];
+    enum err err = get_typed(o, of, "type", JSON_STRING, "a string", &type, e);
+    if (err)
+        return err;
+    if (!type)
+        return may_lack ? OK : required(of, "type", e);
+    if (strcmp(json_string_value(type), "function") == 0)
+        return OK;
+    snprintf(field, sizeof field, "%.64s.type", of);
+    return err_set_field(e,
+                         ERR_INVALID,
+                         field,
+                         "'%s' is '%.40s'; only 'function' is supported",
+                         field,
+                         json_string_value(type));
+}
+
+static enum err add_tool(const json_t *tool, size_t i, struct chat_tools *out, struct err_info *e)
+{
+    const json_t *function, *name, *description, *parameters;
+    char of[48];
+    bool strict = false;
+    enum err err;
+    snprintf(of, sizeof of, "tools[%zu]", i);
+    if (!json_is_object(tool))
+        return api_wrong_type(of, "an object", tool, e);
+    if ((err = check_type(tool, of, false, e)) ||
+        (err = get_typed(tool, of, "function", JSON_OBJECT, "an object", &function, e)))
+        return err;
+    if (!function)
+        return required(of, "function", e);
+    snprintf(of, sizeof of, "tools[%zu].function", i);
+    if ((err = get_typed(function, of, "name", JSON_STRING, "a string", &name, e)) ||
+        (err = get_typed(function, of, "description", JSON_STRING, "a string", &description, e)) ||
+        (err = get_typed(function,
+                         of,
+                         "parameters",
+                         JSON_OBJECT,
+                         "an object, a JSON schema",
+                         &parameters,
+                         e)) ||
+        (err = api_get_bool(function, "strict", &strict, e)))
+        return err;
+    if (!name)
+        return required(of, "name", e);
+    return chat_tools_add(
+        out, of, json_string_value(name), json_string_value(description), parameters, strict, e);
+}
+
+/* {"type": "function", "function": {"name": ...}} */
+static enum err parse_named(const json_t *v, struct chat_tools *out, struct err_info *e)
+{
+    static const char of[] = "tool_choice";
+    const json_t *function, *name;
+    enum err err;
+    if ((err = check_type(v, of, false, e)) ||
+        (err = get_typed(v, of, "function", JSON_OBJECT, "an object", &function, e)))
+        return err;
+    if (!function)
+        return required(of, "function", e);
+    if ((err = get_typed(
+             function, "tool_choice.function", "name", JSON_STRING, "a string", &name, e)))
+        return err;
+    if (!name)
+        return required("tool_choice.function", "name", e);
+    if (!chat_tools_has(out, json_string_value(name)))
+        return err_set_field(e,
+                             ERR_INVALID,
+                             of,
+                             "'tool_choice' names '%.64s', which is not among the tools",
+                             json_string_value(name));
+    snprintf(out->name, sizeof out->name, "%s", json_string_value(name));
+    out->choice = CHAT_TOOLS_NAMED;
+    return OK;
+}
+
+static enum err parse_choice(const json_t *body, struct chat_tools *out, struct err_info *e)
+{
+    static const char field[] = "tool_choice";
+    const json_t *v = json_object_get(body, field);
+    if (!v || json_is_null(v))
+        return OK;
+    const char *s = json_string_value(v);
+    if (!s && !json_is_object(v))
+        return api_wrong_type(field, "a string or an object", v, e);
+    if (s && strcmp(s, "auto") == 0)
+        return OK;
+    if (s && strcmp(s, "none") == 0) {
+        out->choice = CHAT_TOOLS_NONE;
+        return OK;
+    }
+    if (s && strcmp(s, "required") != 0)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             field,
+                             "'tool_choice' must be 'none', 'auto', 'required' or the name of a "
+                             "tool, not '%.40s'",
+                             s);
+    if (!out->list)
+        return err_set_field(e, ERR_INVALID, field, "'tool_choice' needs 'tools'");
+    out->choice = CHAT_TOOLS_REQUIRED;
+    return s ? OK : parse_named(v, out, e);
+}
+
+/* What tools were before they were called so. */
+static enum err refuse_functions(const json_t *body, struct err_info *e)
+{
+    static const char *const old[][2] = {{"functions", "tools"}, {"function_call", "tool_choice"}};
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *v = json_object_get(body, old[i][0]);
+        const char *s = json_string_value(v);
+        bool neutral = !v || json_is_null(v) || (json_is_array(v) && json_array_size(v) == 0) ||
+                       (s && (s[0] == '\0' || strcmp(s, "none") == 0 || strcmp(s, "auto") == 0));
+        if (!neutral)
+            return err_set_field(e,
+                                 ERR_INVALID,
+                                 old[i][0],
+                                 "'%s' is not supported by this server; use '%s'",
+                                 old[i][0],
+                                 old[i][1]);
+    }
+    return OK;
+}
+
+enum err api_tools_parse(const json_t *body, struct chat_tools *out, struct err_info *e)
+{
+    const json_t *tools = json_object_get(body, "tools");
+    enum err err = refuse_functions(body, e);
+    if (err)
+        return err;
+    if (tools && !json_is_null(tools) && !json_is_array(tools))
+        return api_wrong_type("tools", "an array", tools, e);
+    out->parallel = true;
+    for (size_t i = 0; i < json_array_size(tools); i++)
+        if ((err = add_tool(json_array_get(tools, i), i, out, e)))
+            return err;
+    if ((err = api_get_bool(body, "parallel_tool_calls", &out->parallel, e)))
+        return err;
+    return parse_choice(body, out, e);
+}
+
+/* ---- messages ---- */
+
+static enum err check_call(const json_t *call, const char *of, struct err_info *e)
+{
+    const json_t *function, *name, *id;
+    const json_t *arguments;
+    char field[80];
+    enum err err;
+    if (!json_is_object(call))
+        return api_wrong_type(of, "an object", call, e);
+    if ((err = check_type(call, of, true, e)) ||
+        (err = get_typed(call, of, "id", JSON_STRING, "a string", &id, e)) ||
+        (err = get_typed(call, of, "function", JSON_OBJECT, "an object", &function, e)))
+        return err;
+    if (!function)
+        return required(of, "function", e);
+    snprintf(field, sizeof field, "%.60s.function", of);
+    if ((err = get_typed(function, field, "name", JSON_STRING, "a string", &name, e)))
+        return err;
+    if (!name)
+        return required(field, "name", e);
+    arguments = json_object_get(function, "arguments");
+    if (!arguments)
+        return required(field, "arguments", e);
+    if (json_is_string(arguments) || json_is_object(arguments))
+        return OK;
+    snprintf(field, sizeof field, "%.56s.function.arguments", of);
+    return api_wrong_type(field, "JSON in a string", arguments, e);
+}
+
+static enum err check_calls(json_t *message, const char *field, struct err_info *e)
+{
+    const json_t *calls = json_object_get(message, "tool_calls");
+    char of[64];
+    snprintf(of, sizeof of, "%.40s.tool_calls", field);
+    if (!calls)
+        return OK;
+    if (!json_is_array(calls))
+        return api_wrong_type(of, "an array", calls, e);
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        snprintf(of, sizeof of, "%.30s.tool_calls[%zu]", field, i);
+        enum err err = check_call(json_array_get(calls, i), of, e);
+        if (err)
+            return err;
+    }
+    return OK;
+}
+
+enum err api_tools_check_message(json_t *message, const char *field, struct err_info *e)
+{
+    static const char *const texts[] = {"tool_call_id", "reasoning_content", "reasoning", "name"};
+    static const char *const nullable[] = {
+        "tool_calls", "tool_call_id", "reasoning_content", "reasoning", "name"};
+    enum err err;
+    for (size_t i = 0; i < sizeof nullable / sizeof nullable[0]; i++)
+        if (json_is_null(json_object_get(message, nullable[i])))
+            json_object_del(message, nullable[i]);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        const json_t *v;
+        if ((err = get_typed(message, field, texts[i], JSON_STRING, "a string", &v, e)))
+            return err;
+    }
+    json_t *reasoning = json_object_get(message, "reasoning");
+    if (reasoning && !json_object_get(message, "reasoning_content"))
+        json_object_set(message, "reasoning_content", reasoning);
+    return check_calls(message, field, e);
+}

@@ -1,0 +1,21 @@
+/* Tools in requests of OpenAI's shape. For api/ only. */
+#ifndef WEIR_API_TOOLS_H
+#define WEIR_API_TOOLS_H
+
+#include "api/json.h"
+#include "chat/tools.h"
+
+/* `tools`, `tool_choice` and `parallel_tool_calls` into *out (zeroed), which refers to parts of the
+ * body. Errors: ERR_INVALID naming the field. */
+enum err api_tools_parse(const json_t *body,
+                         struct chat_tools *out,
+                         struct err_info *e) WEIR_MUST_USE;
+
+/* Check what a message says of tools and of reasoning: `tool_calls`, `tool_call_id`,
+ * `reasoning_content`. `field` is the message's name in errors. `message` is a copy of its own:
+ * nulls are taken out, and `reasoning`, as others call it, gets its name. */
+enum err api_tools_check_message(json_t *message,
+                                 const char *field,
+                                 struct err_info *e) WEIR_MUST_USE;
+
+#endif

@@ -1,0 +1,313 @@
+/* The formats, each with what gives it away in a template. */
+#include "chat/reply/internal.h"
+
+#include <string.h>
+
+#define TOOL_CALLS_BEGIN "<｜tool▁calls▁begin｜>"
+#define TOOL_CALL_BEGIN "<｜tool▁call▁begin｜>"
+#define TOOL_SEP "<｜tool▁sep｜>"
+#define TOOL_CALL_END "<｜tool▁call▁end｜>"
+#define TOOL_CALLS_END "<｜tool▁calls▁end｜>"
+
+/* s[0..n) without white space at its ends. */
+static void trim(const char **s, size_t *n)
+{
+    while (*n > 0 && reply_is_space((*s)[*n - 1]))
+        --*n;
+    while (*n > 0 && reply_is_space((*s)[0])) {
+        ++*s;
+        --*n;
+    }
+}
+
+/* function SEP name ```json, or name SEP */
+static bool deepseek_head(const char *s, size_t n, struct reply_head *out)
+{
+    const char *sep = memmem(s, n, TOOL_SEP, strlen(TOOL_SEP));
+    if (!sep)
+        return false;
+    const char *after = sep + strlen(TOOL_SEP);
+    size_t n_after = n - (size_t)(after - s);
+    trim(&after, &n_after);
+    static const char fence[] = "```json";
+    if (n_after >= sizeof fence - 1 &&
+        memcmp(after + n_after - (sizeof fence - 1), fence, sizeof fence - 1) == 0)
+        n_after -= sizeof fence - 1;
+    trim(&after, &n_after);
+    out->name = n_after ? after : s;
+    out->n_name = n_after ? n_after : (size_t)(sep - s);
+    trim(&out->name, &out->n_name);
+    return true;
+}
+
+/* functions.name:0 MARK; all of it is the id */
+static bool kimi_head(const char *s, size_t n, struct reply_head *out)
+{
+    static const char mark[] = "<|tool_call_argument_begin|>", prefix[] = "functions.";
+    const char *end = memmem(s, n, mark, sizeof mark - 1);
+    size_t n_id = end ? (size_t)(end - s) : 0;
+    if (!end)
+        return false;
+    trim(&s, &n_id);
+    const char *colon = memrchr(s, ':', n_id);
+    size_t n_name = colon ? (size_t)(colon - s) : n_id;
+    size_t skip = n_name > sizeof prefix - 1 && memcmp(s, prefix, sizeof prefix - 1) == 0
+                      ? sizeof prefix - 1
+                      : 0;
+    *out = (struct reply_head){s + skip, colon ? s : NULL, n_name - skip, colon ? n_id : 0};
+    return true;
+}
+
+/* name> */
+static bool function_head(const char *s, size_t n, struct reply_head *out)
+{
+    trim(&s, &n);
+    if (n == 0 || s[n - 1] != '>')
+        return false;
+    out->name = s;
+    out->n_name = n - 1;
+    return true;
+}
+
+static const struct object_spec in_tool_call = {.close = "</tool_call>"};
+static const struct object_spec in_tool_calls = {.close = "</tool_calls>"};
+static const struct object_spec in_action = {.close = "<|END_ACTION|>"};
+static const struct object_spec unclosed = {0};
+static const struct object_spec bare = {.bare = true};
+
+static const struct named_spec deepseek = {.section = TOOL_CALLS_BEGIN,
+                                           .call = TOOL_CALL_BEGIN,
+                                           .close = TOOL_CALL_END,
+                                           .section_close = TOOL_CALLS_END,
+                                           .head = deepseek_head};
+static const struct named_spec kimi = {.section = "<|tool_calls_section_begin|>",
+                                       .call = "<|tool_call_begin|>",
+                                       .close = "<|tool_call_end|>",
+                                       .section_close = "<|tool_calls_section_end|>",
+                                       .head = kimi_head};
+static const struct named_spec function_tag = {
+    .call = "<function=", .close = "</function>", .head = function_head};
+
+static const struct tagged_spec qwen = {.open = "<tool_call>",
+                                        .close = "</tool_call>",
+                                        .name_open = "<function=",
+                                        .name_close = ">",
+                                        .call_close = "</function>",
+                                        .key_open = "<parameter=",
+                                        .key_close = ">",
+                                        .value_close = "</parameter>",
+                                        .lines = true};
+static const struct tagged_spec glm = {.open = "<tool_call>",
+                                       .close = "</tool_call>",
+                                       .key_open = "<arg_key>",
+                                       .key_close = "</arg_key>",
+                                       .value_open = "<arg_value>",
+                                       .value_close = "</arg_value>"};
+static const struct tagged_spec minimax = {.open = "<minimax:tool_call>",
+                                           .close = "</minimax:tool_call>",
+                                           .name_open = "<invoke name=\"",
+                                           .name_close = "\">",
+                                           .call_close = "</invoke>",
+                                           .key_open = "<parameter name=\"",
+                                           .key_close = "\">",
+                                           .value_close = "</parameter>"};
+#define DSML(block)                                                                                \
+    {                                                                                              \
+        .open = "<｜DSML｜" block ">", .close = "</｜DSML｜" block ">",                            \
+        .name_open = "<｜DSML｜invoke name=\"", .name_close = "\">",                               \
+        .call_close = "</｜DSML｜invoke>", .key_open = "<｜DSML｜parameter name=\"",               \
+        .key_close = "\"", .value_close = "</｜DSML｜parameter>", .typed = true                    \
+    }
+static const struct tagged_spec dsml_3 = DSML("function_calls"), dsml_4 = DSML("tool_calls");
+
+#define OBJECT .enter = object_enter, .byte = object_byte, .finish = object_finish
+#define NAMED .enter = named_enter, .byte = named_byte, .finish = named_finish
+#define TAGGED .enter = tagged_enter, .byte = tagged_byte, .finish = tagged_finish
+
+const struct reply_format reply_formats[] = {
+    {.name = "hermes",
+     .spec = &in_tool_call,
+     .open = {{"<tool_call>", false}},
+     .tokens = {"</tool_call>"},
+     OBJECT},
+    {.name = "llama3", .spec = &bare, .open = {{"<|python_tag|>", false}, {"{", true}}, OBJECT},
+    {.name = "mistral",
+     .open = {{"[TOOL_CALLS]", false}},
+     .tokens = {"[ARGS]", "[CALL_ID]"},
+     .short_ids = true,
+     .enter = mistral_enter,
+     .byte = mistral_byte,
+     .finish = mistral_finish},
+    {.name = "functionary-v3.1",
+     .spec = &function_tag,
+     .open = {{"<function=", false}},
+     .tokens = {"</function>"},
+     NAMED},
+    {.name = "functionary-v3.2",
+     .no_text = true,
+     .byte = functionary_byte,
+     .finish = functionary_finish},
+    {.name = "deepseek",
+     .spec = &deepseek,
+     .open = {{TOOL_CALLS_BEGIN, false}, {TOOL_CALL_BEGIN, false}},
+     .tokens = {TOOL_SEP, TOOL_CALL_END, TOOL_CALLS_END},
+     NAMED},
+    {.name = "deepseek-v3.2",
+     .spec = &dsml_3,
+     .open = {{"<｜DSML｜function_calls>", false}},
+     .tokens = {"｜DSML｜"},
+     TAGGED},
+    {.name = "deepseek-v4",
+     .spec = &dsml_4,
+     .open = {{"<｜DSML｜tool_calls>", false}},
+     .tokens = {"｜DSML｜"},
+     TAGGED},
+    {.name = "harmony",
+     .no_text = true,
+     .tokens = {"<|start|>",
+                "<|channel|>",
+                "<|message|>",
+                "<|constrain|>",
+                "<|end|>",
+                "<|call|>",
+                "<|return|>"},
+     .byte = harmony_byte,
+     .finish = harmony_finish},
+    {.name = "kimi",
+     .spec = &kimi,
+     .open = {{"<|tool_calls_section_begin|>", false}, {"<|tool_call_begin|>", false}},
+     .tokens = {"<|tool_call_argument_begin|>", "<|tool_call_end|>", "<|tool_calls_section_end|>"},
+     NAMED},
+    {.name = "qwen-xml",
+     .spec = &qwen,
+     .open = {{"<tool_call>", false}, {"<function=", false}},
+     .tokens = {"</tool_call>"},
+     TAGGED},
+    {.name = "glm",
+     .spec = &glm,
+     .open = {{"<tool_call>", false}},
+     .tokens = {"</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"},
+     TAGGED},
+    {.name = "minimax",
+     .spec = &minimax,
+     .open = {{"<minimax:tool_call>", false}},
+     .tokens = {"</minimax:tool_call>"},
+     TAGGED},
+    {.name = "granite", .spec = &unclosed, .open = {{"<|tool_call|>", false}}, OBJECT},
+    {.name = "command-r7b",
+     .spec = &in_action,
+     .open = {{"<|START_ACTION|>", false}},
+     .tokens = {"<|END_ACTION|>"},
+     OBJECT},
+    {.name = "apriel", .spec = &in_tool_calls, .open = {{"<tool_calls>", false}}, OBJECT},
+    {.name = "firefunction", .spec = &unclosed, .open = {{"functools[", true}}, OBJECT},
+    {.name = "json", .spec = &bare, .open = {{"{", true}, {"[", true}, {"```json", true}}, OBJECT},
+};
+const size_t reply_n_formats = sizeof reply_formats / sizeof reply_formats[0];
+
+static const struct reply_thoughts all_thoughts[] = {
+    {"think", "<think>", "</think>"},
+    {"mistral", "[THINK]", "[/THINK]"},
+    {"command-r7b", "<|START_THINKING|>", "<|END_THINKING|>"},
+    {"seed", "<seed:think>", "</seed:think>"},
+    {"thinking", "<thinking>", "</thinking>"},
+    {"harmony", "<|channel|>analysis<|message|>", "<|end|>"},
+};
+
+/* What gives a format away: texts that are all in the template. The first row that fits wins, so
+ * those whose marks are parts of others come later. */
+static const struct {
+    const char *format, *texts[2];
+} signs[] = {
+    {"harmony", {"<|channel|>", "<|message|>"}},
+    {"functionary-v3.2", {">>>all"}},
+    {"qwen-xml", {"<function=", "<parameter="}},
+    {"glm", {"<tool_call>", "<arg_key>"}},
+    {"deepseek-v3.2", {"｜DSML｜", "function_calls>"}},
+    {"deepseek-v4", {"｜DSML｜", "tool_calls>"}},
+    {"deepseek", {TOOL_CALLS_BEGIN, NULL}},
+    {"kimi", {"<|tool_call_begin|>", NULL}},
+    {"minimax", {"<minimax:tool_call>", NULL}},
+    {"mistral", {"[TOOL_CALLS]", NULL}},
+    {"functionary-v3.1", {"<function=", NULL}},
+    {"command-r7b", {"<|START_ACTION|>", NULL}},
+    {"firefunction", {"functools[", NULL}},
+    {"granite", {"<|tool_call|>", NULL}},
+    {"apriel", {"<tool_calls>", NULL}},
+    {"hermes", {"<tool_call>", "arguments"}},
+    {"llama3", {"<|start_header_id|>ipython", NULL}},
+};
+
+static bool has(const char *s, size_t n, const char *what)
+{
+    return !what || memmem(s, n, what, strlen(what)) != NULL;
+}
+
+struct reply_style reply_style_detect(const char *source, size_t n)
+{
+    struct reply_style style = {NULL, NULL};
+    for (size_t i = 0; source && i < sizeof signs / sizeof signs[0] && !style.format; i++)
+        if (has(source, n, signs[i].texts[0]) && has(source, n, signs[i].texts[1]))
+            style.format = reply_format_find(signs[i].format);
+    if (style.format && strcmp(style.format->name, "harmony") == 0)
+        style.thoughts = reply_thoughts_find("harmony");
+    /* the closing mark is enough: templates cut reasoning of earlier turns off with it */
+    for (size_t i = 0; source && i < sizeof all_thoughts / sizeof all_thoughts[0]; i++)
+        if (!style.thoughts && has(source, n, all_thoughts[i].close) &&
+            strcmp(all_thoughts[i].name, "harmony") != 0)
+            style.thoughts = &all_thoughts[i];
+    return style;
+}
+
+const struct reply_format *reply_format_find(const char *name)
+{
+    for (size_t i = 0; i < reply_n_formats; i++)
+        if (strcmp(reply_formats[i].name, name) == 0)
+            return &reply_formats[i];
+    return NULL;
+}
+
+const struct reply_thoughts *reply_thoughts_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof all_thoughts / sizeof all_thoughts[0]; i++)
+        if (strcmp(all_thoughts[i].name, name) == 0)
+            return &all_thoughts[i];
+    return NULL;
+}
+
+const char *reply_format_name(const struct reply_format *f)
+{
+    return f ? f->name : "none";
+}
+
+const char *reply_thoughts_name(const struct reply_thoughts *t)
+{
+    return t ? t->name : "none";
+}
+
+const char *reply_format_list(size_t i)
+{
+    return i < reply_n_formats ? reply_formats[i].name : NULL;
+}
+
+const char *reply_thoughts_list(size_t i)
+{
+    return i < sizeof all_thoughts / sizeof all_thoughts[0] ? all_thoughts[i].name : NULL;
+}
+
+bool reply_short_ids(const struct reply_format *f)
+{
+    return f && f->short_ids;
+}
+
+struct reply_start reply_start_of(struct reply_style style, const char *text, size_t n)
+{
+    struct reply_start start = {false};
+    while (n > 0 && reply_is_space(text[n - 1]))
+        n--;
+    size_t len = style.thoughts ? strlen(style.thoughts->open) : 0;
+    bool no_text = style.format && style.format->no_text;
+    start.thinking =
+        len > 0 && !no_text && n >= len && memcmp(text + n - len, style.thoughts->open, len) == 0;
+    return start;
+}

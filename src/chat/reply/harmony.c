@@ -1,0 +1,188 @@
+/* GPT-OSS: every text is a message in a channel (OpenAI's "harmony" format).
+ *
+ *      <|start|>assistant<|channel|>analysis<|message|>reasoning<|end|>
+ *      <|start|>assistant<|channel|>commentary to=functions.f
+ * <|constrain|>json<|message|>{}<|call|>
+ *      <|start|>assistant<|channel|>final<|message|>content<|return|>
+ *
+ * The prompt ends with "<|start|>assistant", so a reply begins in a header. The recipient may also
+ * stand before the channel. Within a string of JSON arguments no mark is looked for. */
+#include "chat/reply/internal.h"
+
+#include <string.h>
+
+enum at { IN_HEADER, IN_REASONING, IN_CONTENT, IN_ARGUMENTS };
+
+static const char *const begins[] = {"<|channel|>", "<|start|>", "<|message|>", "to="};
+static const char *const ends[] = {"<|end|>", "<|call|>", "<|return|>", "<|start|>", "<|channel|>"};
+static const char message[] = "<|message|>";
+
+/* s[0..n) has the beginning of one of the texts, or begins with all of one. */
+static bool opens_header(const char *s, size_t n)
+{
+    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++) {
+        size_t len = strlen(begins[i]);
+        if (memcmp(begins[i], s, n < len ? n : len) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The word behind `key` in raw: up to white space or a mark. False: not there. */
+static bool find_word(const struct reply_parser *p, const char *key, const char **word, size_t *n)
+{
+    const char *at = memmem(p->raw.data, p->raw.len, key, strlen(key));
+    if (!at)
+        return false;
+    at += strlen(key);
+    const char *end = at, *stop = p->raw.data + p->raw.len;
+    while (end < stop && !reply_is_space(*end) && *end != '<')
+        end++;
+    *word = at;
+    *n = (size_t)(end - at);
+    return true;
+}
+
+static bool is(const char *s, size_t n, const char *what)
+{
+    return n == strlen(what) && memcmp(s, what, n) == 0;
+}
+
+/* Is the message a call? Then it begins. */
+static bool begin_call(struct reply_parser *p, const char *to, size_t n)
+{
+    static const char prefix[] = "functions.";
+    char name[REPLY_MAX_NAME];
+    bool prefixed = n > sizeof prefix - 1 && memcmp(to, prefix, sizeof prefix - 1) == 0;
+    size_t skip = prefixed ? sizeof prefix - 1 : 0;
+    if (!p->calls_wanted || !reply_is_name(to + skip, n - skip) ||
+        !(prefixed || reply_knows(p, to, n)))
+        return false;
+    memcpy(name, to + skip, n - skip);
+    reply_begin(p, name, n - skip, NULL, 0);
+    p->harmony.at = IN_ARGUMENTS;
+    p->harmony.scan = (struct json_scan){0};
+    p->harmony.json = false;
+    return true;
+}
+
+/* The header is whole: what comes? */
+static void message_begins(struct reply_parser *p)
+{
+    const char *word;
+    size_t n;
+    buf_clear(&p->space);
+    if (find_word(p, "to=", &word, &n) && begin_call(p, word, n))
+        return;
+    bool reasoning =
+        p->thoughts && find_word(p, "<|channel|>", &word, &n) && is(word, n, "analysis");
+    p->harmony.at = reasoning ? IN_REASONING : IN_CONTENT;
+    buf_clear(&p->raw);
+}
+
+static bool header_byte(struct reply_parser *p, char c)
+{
+    size_t from = 0;
+    buf_char(&p->raw, c);
+    while (from < p->raw.len && reply_is_space(p->raw.data[from]))
+        from++;
+    if (p->raw.len - from > REPLY_MAX_HEAD ||
+        !opens_header(p->raw.data + from, p->raw.len - from)) {
+        p->harmony.at = IN_CONTENT; /* no header at all */
+        reply_give_back(p);
+    } else if (reply_raw_ends(p, message)) {
+        message_begins(p);
+    }
+    return true;
+}
+
+static void emit(struct reply_parser *p, const char *s, size_t n)
+{
+    if (p->harmony.at == IN_REASONING)
+        reply_reasoning(p, s, n);
+    else if (p->harmony.at == IN_CONTENT)
+        reply_content(p, s, n);
+    else
+        reply_arguments(p, s, n);
+}
+
+static void message_ends(struct reply_parser *p, const char *mark)
+{
+    if (p->harmony.at == IN_ARGUMENTS && !p->harmony.json)
+        reply_end(p); /* free text: whole when its mark comes */
+    p->harmony.at = IN_HEADER;
+    buf_clear(&p->raw);
+    if (strcmp(mark, "<|start|>") == 0 || strcmp(mark, "<|channel|>") == 0)
+        buf_str(&p->raw, mark);
+}
+
+/* Text up to a mark; what may be one waits in raw. */
+static bool body_byte(struct reply_parser *p, char c)
+{
+    buf_char(&p->raw, c);
+    while (p->raw.len > 0) {
+        const char *mark = NULL;
+        for (size_t i = 0; i < sizeof ends / sizeof ends[0] && !mark; i++)
+            if (reply_starts(ends[i], p->raw.data, p->raw.len))
+                mark = ends[i];
+        if (mark) {
+            if (p->raw.len == strlen(mark))
+                message_ends(p, mark);
+            return true;
+        }
+        emit(p, p->raw.data, 1);
+        p->raw.len--;
+        memmove(p->raw.data, p->raw.data + 1, p->raw.len);
+    }
+    return true;
+}
+
+/* JSON while it lasts; then whatever it is until the mark. */
+static bool arguments_byte(struct reply_parser *p, char c)
+{
+    struct harmony_state *s = &p->harmony;
+    if (!s->json && !s->scan.begun && p->raw.len == 0) {
+        if (reply_is_space(c))
+            return true;
+        s->json = c == '{';
+        s->scan.begun = true;
+    }
+    if (!s->json)
+        return body_byte(p, c);
+    enum scan got = json_scan_byte(&s->scan, c);
+    if (got == SCAN_BAD) { /* the mark, too early */
+        s->at = IN_CONTENT;
+        return body_byte(p, c);
+    }
+    reply_arguments(p, &c, 1);
+    if (got == SCAN_LAST) {
+        reply_end(p);
+        s->at = IN_CONTENT;
+    }
+    return true;
+}
+
+bool harmony_byte(struct reply_parser *p, char c)
+{
+    switch ((enum at)p->harmony.at) {
+    case IN_HEADER:
+        return header_byte(p, c);
+    case IN_ARGUMENTS:
+        return arguments_byte(p, c);
+    case IN_REASONING:
+    case IN_CONTENT:
+        break;
+    }
+    return body_byte(p, c);
+}
+
+void harmony_finish(struct reply_parser *p)
+{
+    struct harmony_state *s = &p->harmony;
+    if (s->at == IN_HEADER)
+        buf_clear(&p->raw); /* part of a header */
+    emit(p, p->raw.data, p->raw.len);
+    buf_clear(&p->raw);
+    if (s->at == IN_ARGUMENTS && !s->json && s->scan.begun && !p->cut)
+        reply_end(p); /* the token that ends a call ends the output too, unseen */
+}

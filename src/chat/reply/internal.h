@@ -1,0 +1,232 @@
+/* The parser's insides; for chat/reply/ only.
+ *
+ * Everything works byte by byte, so that pieces cannot matter. The parser is in one of
+ *
+ *      THINKING   reasoning, up to its closing mark
+ *      TEXT       content, in which an opening mark may come
+ *      CALL       behind an opening mark: the bytes are the format's own (format->byte)
+ *
+ * and a format that has no plain text at all (harmony) is in CALL from the first byte.
+ *
+ * Bytes that may yet turn out to be something else wait in one of three places: `held`, the
+ * beginning of a mark; `space`, white space that belongs to the content only if more content
+ * follows; `raw`, what a format has read without having begun a call: reply_give_back makes it
+ * content. Once a call has begun, its bytes are gone. */
+#ifndef WEIR_CHAT_REPLY_INTERNAL_H
+#define WEIR_CHAT_REPLY_INTERNAL_H
+
+#include "base/buf.h"
+#include "chat/reply.h"
+
+#include <jansson.h>
+
+#define REPLY_MAX_NAME 128 /* bytes of a tool's name */
+#define REPLY_MAX_HEAD 512 /* bytes between an opening mark and the arguments */
+#define REPLY_MAX_MARKS 8
+
+/* ---- JSON, as far as its borders (scan.c) ---- */
+
+enum scan { SCAN_MORE, SCAN_LAST, SCAN_BEFORE, SCAN_BAD };
+
+/* One value, byte by byte. Zero-initialise. Depth is a count, so any nesting will do. */
+struct json_scan {
+    uint64_t depth;
+    bool begun, in_string, escaped, literal;
+};
+
+/* SCAN_LAST: c was the value's last byte. SCAN_BEFORE: the byte before was. SCAN_BAD: c cannot
+ * stand here; the value is not whole. */
+enum scan json_scan_byte(struct json_scan *s, char c);
+
+/* A string's escapes, byte by byte. Zero-initialise; begin behind the opening quote. */
+struct json_unescape {
+    uint8_t state; /* 0: plain, 1: behind a backslash, 2..5: digits of \u to come */
+    uint32_t code, high;
+};
+
+/* Append what c completes. True at the closing quote. What is no escape stays as it is. */
+bool json_unescape_byte(struct json_unescape *u, char c, struct buf *out);
+
+/* s as the inside of a JSON string. */
+void json_escape_add(struct buf *out, const char *s, size_t n);
+
+bool reply_is_space(char c);
+
+/* ---- states of the formats ---- */
+
+/* A call as an object with the tool's name in it (object.c). */
+struct object_state {
+    const struct object_spec *spec;
+    uint8_t at, target, nest;
+    bool in_array, any; /* any: a call of this block has begun */
+    bool has_name, has_arguments, begun, whole, decoded;
+    struct json_scan scan;
+    struct json_unescape unescape;
+    struct buf word;      /* key, name or id under construction */
+    struct buf name, id;  /* of the call */
+    struct buf arguments; /* that came before the name */
+    const char *close;    /* the closing mark, or NULL */
+    size_t closed;        /* bytes of it seen */
+};
+
+/* What stands before the arguments: views. */
+struct reply_head {
+    const char *name, *id;
+    size_t n_name, n_id;
+};
+
+/* A call with the name before the arguments (named.c). */
+struct named_state {
+    const struct named_spec *spec;
+    uint8_t at;
+    bool object;    /* Mistral: this block is one of objects */
+    size_t head_at; /* where in raw the head begins */
+    struct json_scan scan;
+};
+
+/* A call with a tag for each argument (tagged.c). */
+struct tagged_state {
+    uint8_t at;
+    bool begun, first; /* the call; no argument yet */
+    bool is_text;      /* the value is a string, and goes out as it comes */
+    bool value_begun;
+    size_t mark_at; /* where in raw the next mark begins */
+    struct buf name, key, value;
+};
+
+/* Messages in channels (harmony.c). */
+struct harmony_state {
+    uint8_t at;
+    bool json; /* the arguments of this call are */
+    struct json_scan scan;
+};
+
+enum phase { PHASE_THINKING, PHASE_TEXT, PHASE_CALL };
+
+/* An opening mark. */
+struct reply_mark {
+    const char *text;
+    bool at_start; /* only before any content */
+};
+
+struct reply_thoughts {
+    const char *name, *open, *close;
+};
+
+struct reply_format {
+    const char *name;
+    const void *spec; /* the family's own */
+    struct reply_mark open[REPLY_MAX_MARKS];
+    const char *tokens[REPLY_MAX_MARKS]; /* other marks that may be control tokens */
+    bool short_ids, no_text;             /* no_text: in CALL from the first byte */
+    /* A mark was matched, and is the whole of raw; the phase is CALL. NULL: nothing to do. */
+    void (*enter)(struct reply_parser *p, const char *mark);
+    /* One byte in CALL. False: the format has left CALL, and c is still to be read. */
+    bool (*byte)(struct reply_parser *p, char c);
+    void (*finish)(struct reply_parser *p); /* the output ended in CALL */
+};
+
+struct reply_parser {
+    const struct reply_format *format; /* NULL: no calls */
+    const struct reply_thoughts *thoughts;
+    const json_t *tools;
+    bool one_call, calls_wanted;
+
+    reply_event_fn fn; /* while feeding */
+    void *ctx;
+    struct buf out; /* an event's text under construction */
+    enum reply_kind out_kind;
+
+    enum phase phase;
+    struct buf held, space, raw;
+    bool begun;      /* there was content, or a call */
+    bool after_call; /* and no content since the last call */
+    bool thought;    /* there was reasoning: white space before the content goes */
+    bool may_think;  /* reasoning has not been opened yet */
+    bool cut;        /* when finishing: by a limit */
+    uint32_t n_calls, n_whole;
+
+    struct object_state object;
+    struct named_state named;
+    struct tagged_state tagged;
+    struct harmony_state harmony;
+};
+
+/* ---- for formats (parser.c) ---- */
+
+/* Add bytes to content or reasoning; white space at the end waits. */
+void reply_content(struct reply_parser *p, const char *s, size_t n);
+void reply_reasoning(struct reply_parser *p, const char *s, size_t n);
+
+/* All of raw is content; the phase is TEXT. */
+void reply_give_back(struct reply_parser *p);
+
+/* The block of calls is over; the phase is TEXT. */
+void reply_leave(struct reply_parser *p);
+
+/* Begin a call; id may be NULL. White space before it is dropped, and so is raw. */
+void reply_begin(struct reply_parser *p, const char *name, size_t n, const char *id, size_t n_id);
+void reply_arguments(struct reply_parser *p, const char *s, size_t n);
+void reply_end(struct reply_parser *p);
+
+/* Does the request have this tool? */
+bool reply_knows(const struct reply_parser *p, const char *name, size_t n);
+/* Could this be a tool's name at all? */
+bool reply_is_name(const char *s, size_t n);
+/* The schema of one parameter of a tool, or NULL. */
+const json_t *reply_parameter(const struct reply_parser *p, const char *tool, const char *key);
+
+/* Does raw end with s? */
+bool reply_raw_ends(const struct reply_parser *p, const char *s);
+/* Is s[0..n) the beginning of `whole`, or all of it? */
+bool reply_starts(const char *whole, const char *s, size_t n);
+
+/* ---- the families ---- */
+
+struct object_spec {
+    const char *close; /* or NULL: the block ends where no object follows */
+    bool bare;         /* no opening mark: only known tools */
+};
+void object_enter(struct reply_parser *p, const char *mark); /* spec: the format's */
+void object_begin(struct reply_parser *p, const struct object_spec *spec, const char *mark);
+bool object_byte(struct reply_parser *p, char c);
+void object_finish(struct reply_parser *p);
+
+struct named_spec {
+    const char *section; /* opens a block of calls; or NULL */
+    const char *call;    /* opens a call */
+    const char *close;   /* ends one; or NULL */
+    const char *section_close;
+    /* Name and id, as views, from what stands between `call` and the arguments. */
+    bool (*head)(const char *s, size_t n, struct reply_head *out);
+};
+void named_enter(struct reply_parser *p, const char *mark);
+void named_begin(struct reply_parser *p, const struct named_spec *spec, const char *mark);
+bool named_byte(struct reply_parser *p, char c);
+void named_finish(struct reply_parser *p);
+
+struct tagged_spec {
+    const char *open, *close;             /* of a block */
+    const char *name_open, *name_close;   /* around the name; NULL: nothing, it is the word there */
+    const char *call_close;               /* or NULL: a call ends where the block does */
+    const char *key_open, *key_close;     /* around a key */
+    const char *value_open, *value_close; /* around a value; value_open may be NULL */
+    bool typed;                           /* value_open is ' string="true">' or "false" */
+    bool lines;                           /* a value stands on lines of its own */
+};
+void tagged_enter(struct reply_parser *p, const char *mark);
+bool tagged_byte(struct reply_parser *p, char c);
+void tagged_finish(struct reply_parser *p);
+
+bool harmony_byte(struct reply_parser *p, char c);
+void harmony_finish(struct reply_parser *p);
+bool functionary_byte(struct reply_parser *p, char c);
+void functionary_finish(struct reply_parser *p);
+void mistral_enter(struct reply_parser *p, const char *mark);
+bool mistral_byte(struct reply_parser *p, char c);
+void mistral_finish(struct reply_parser *p);
+
+extern const struct reply_format reply_formats[];
+extern const size_t reply_n_formats;
+
+#endif

@@ -1,0 +1,172 @@
+/* Calls with the tool's name before the arguments: DeepSeek, Kimi, Functionary 3.1, and Mistral
+ * since 2025.
+ *
+ *      SECTION CALL head {...} CLOSE CALL head {...} CLOSE SECTION_CLOSE
+ *
+ * The head is everything up to the arguments' first bracket; the format takes the name out. */
+#include "chat/reply/internal.h"
+
+#include <string.h>
+
+enum at { IN_SECTION, IN_HEAD, IN_ARGUMENTS, AFTER };
+
+static const struct named_spec *spec_of(const struct reply_parser *p)
+{
+    return p->named.spec;
+}
+
+static void to_head(struct reply_parser *p)
+{
+    p->named.at = IN_HEAD;
+    p->named.scan = (struct json_scan){0};
+    p->named.head_at = p->raw.len;
+}
+
+void named_enter(struct reply_parser *p, const char *mark)
+{
+    named_begin(p, p->format->spec, mark);
+}
+
+void named_begin(struct reply_parser *p, const struct named_spec *spec, const char *mark)
+{
+    p->named.spec = spec;
+    if (spec->section && strcmp(mark, spec->section) == 0)
+        p->named.at = IN_SECTION;
+    else
+        to_head(p);
+}
+
+static bool fail(struct reply_parser *p)
+{
+    reply_give_back(p);
+    return false;
+}
+
+/* raw behind its white space. */
+static const char *tail_of(const struct reply_parser *p, size_t *n)
+{
+    size_t at = 0;
+    while (at < p->raw.len && reply_is_space(p->raw.data[at]))
+        at++;
+    *n = p->raw.len - at;
+    return p->raw.data + at;
+}
+
+/* One of the marks is growing at the end of raw, or is there. NULL: none. */
+static const char *growing(const char *const *marks, size_t n_marks, const char *tail, size_t n)
+{
+    for (size_t i = 0; i < n_marks; i++)
+        if (marks[i] && reply_starts(marks[i], tail, n))
+            return marks[i];
+    return NULL;
+}
+
+/* Between the section's mark and the first call's. */
+static bool section_byte(struct reply_parser *p, char c)
+{
+    const struct named_spec *spec = spec_of(p);
+    size_t from = strlen(spec->section);
+    while (from < p->raw.len && reply_is_space(p->raw.data[from]))
+        from++;
+    buf_char(&p->raw, c);
+    if (from + 1 == p->raw.len && reply_is_space(c))
+        return true;
+    if (!reply_starts(spec->call, p->raw.data + from, p->raw.len - from)) {
+        p->raw.len--;
+        return fail(p);
+    }
+    if (p->raw.len - from == strlen(spec->call))
+        to_head(p);
+    return true;
+}
+
+static bool head_byte(struct reply_parser *p, char c)
+{
+    struct named_state *s = &p->named;
+    struct reply_head head = {0};
+    size_t n = p->raw.len - s->head_at;
+    if (c != '{') {
+        if (n >= REPLY_MAX_HEAD)
+            return fail(p);
+        buf_char(&p->raw, c);
+        return true;
+    }
+    if (!spec_of(p)->head(p->raw.data + s->head_at, n, &head) ||
+        !reply_is_name(head.name, head.n_name))
+        return fail(p);
+    /* the head lies in raw, which ends with the call's beginning */
+    char name[REPLY_MAX_NAME], id[REPLY_MAX_HEAD];
+    memcpy(name, head.name, head.n_name);
+    if (head.n_id)
+        memcpy(id, head.id, head.n_id);
+    reply_begin(p, name, head.n_name, id, head.n_id);
+    s->at = IN_ARGUMENTS;
+    return named_byte(p, c);
+}
+
+static bool arguments_byte(struct reply_parser *p, char c)
+{
+    enum scan got = json_scan_byte(&p->named.scan, c);
+    if (got == SCAN_BAD) {
+        p->named.at = AFTER;
+        return named_byte(p, c);
+    }
+    reply_arguments(p, &c, 1);
+    if (got == SCAN_LAST) {
+        reply_end(p);
+        p->named.at = AFTER;
+    }
+    return true;
+}
+
+/* Behind the arguments: a fence, the closing mark, another call, the section's end. */
+static bool after_byte(struct reply_parser *p, char c)
+{
+    const struct named_spec *spec = spec_of(p);
+    const char *const marks[] = {"```", spec->close, spec->section_close, spec->call};
+    size_t n_marks = spec->section ? 4 : 2, n;
+    if (!spec->close && !spec->section) {
+        reply_leave(p);
+        return false;
+    }
+    buf_char(&p->raw, c);
+    const char *tail = tail_of(p, &n);
+    const char *mark = growing(marks, n_marks, tail, n);
+    if (!mark) {
+        p->raw.len--;
+        return fail(p);
+    }
+    if (n < strlen(mark))
+        return true;
+    if (mark == spec->call) {
+        to_head(p);
+        return true;
+    }
+    if (mark == spec->section_close || (mark == spec->close && !spec->section))
+        reply_leave(p);
+    buf_clear(&p->raw);
+    return true;
+}
+
+bool named_byte(struct reply_parser *p, char c)
+{
+    switch ((enum at)p->named.at) {
+    case IN_SECTION:
+        return section_byte(p, c);
+    case IN_HEAD:
+        return head_byte(p, c);
+    case IN_ARGUMENTS:
+        return arguments_byte(p, c);
+    case AFTER:
+        break;
+    }
+    return after_byte(p, c);
+}
+
+void named_finish(struct reply_parser *p)
+{
+    if (p->named.at == IN_SECTION || p->named.at == IN_HEAD)
+        reply_give_back(p);
+    else
+        reply_leave(p); /* part of a closing mark */
+}

@@ -1,0 +1,365 @@
+/* The phases of a reply, and what all formats share. */
+#include "base/mem.h"
+#include "chat/reply/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- events ---- */
+
+static void give(struct reply_parser *p, const struct reply_event *ev)
+{
+    bool of_call = ev->kind >= REPLY_CALL_BEGIN;
+    if (!(of_call && p->one_call && p->n_calls > 1))
+        p->fn(p->ctx, ev);
+}
+
+static void flush(struct reply_parser *p)
+{
+    if (p->out.len == 0)
+        return;
+    const struct reply_event ev = {.kind = p->out_kind,
+                                   .call = p->n_calls > 0 ? p->n_calls - 1 : 0,
+                                   .text = p->out.data,
+                                   .n = p->out.len};
+    give(p, &ev);
+    buf_clear(&p->out);
+}
+
+static void put(struct reply_parser *p, enum reply_kind kind, const char *s, size_t n)
+{
+    if (n == 0)
+        return;
+    if (p->out_kind != kind)
+        flush(p);
+    p->out_kind = kind;
+    buf_add(&p->out, s, n);
+}
+
+void reply_reasoning(struct reply_parser *p, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (reply_is_space(s[i])) {
+            buf_char(&p->space, s[i]);
+            continue;
+        }
+        if (p->thought) /* what stands before the first word belongs to the mark */
+            put(p, REPLY_REASONING, p->space.data, p->space.len);
+        buf_clear(&p->space);
+        p->thought = true;
+        put(p, REPLY_REASONING, s + i, 1);
+    }
+}
+
+void reply_content(struct reply_parser *p, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        bool waits = !p->begun || p->calls_wanted;
+        if (waits && reply_is_space(s[i])) {
+            buf_char(&p->space, s[i]);
+            continue;
+        }
+        if (p->begun || !p->thought)
+            put(p, REPLY_CONTENT, p->space.data, p->space.len);
+        buf_clear(&p->space);
+        p->begun = true;
+        p->after_call = false;
+        put(p, REPLY_CONTENT, s + i, 1);
+    }
+}
+
+void reply_leave(struct reply_parser *p)
+{
+    p->phase = p->format->no_text ? PHASE_CALL : PHASE_TEXT;
+    buf_clear(&p->raw);
+}
+
+void reply_give_back(struct reply_parser *p)
+{
+    p->phase = p->format->no_text ? PHASE_CALL : PHASE_TEXT;
+    reply_content(p, p->raw.data, p->raw.len);
+    buf_clear(&p->raw);
+}
+
+void reply_begin(struct reply_parser *p, const char *name, size_t n, const char *id, size_t n_id)
+{
+    flush(p);
+    buf_clear(&p->space);
+    buf_clear(&p->raw);
+    p->begun = p->after_call = true;
+    p->n_calls++;
+    const struct reply_event ev = {.kind = REPLY_CALL_BEGIN,
+                                   .call = p->n_calls - 1,
+                                   .text = name,
+                                   .n = n,
+                                   .id = n_id ? id : NULL,
+                                   .n_id = n_id};
+    give(p, &ev);
+}
+
+void reply_arguments(struct reply_parser *p, const char *s, size_t n)
+{
+    put(p, REPLY_CALL_ARGUMENTS, s, n);
+}
+
+void reply_end(struct reply_parser *p)
+{
+    flush(p);
+    p->n_whole++;
+    const struct reply_event ev = {.kind = REPLY_CALL_END, .call = p->n_calls - 1};
+    give(p, &ev);
+}
+
+/* ---- tools ---- */
+
+static const json_t *find_tool(const struct reply_parser *p, const char *name, size_t n)
+{
+    for (size_t i = 0; i < json_array_size(p->tools); i++) {
+        const json_t *f = json_object_get(json_array_get(p->tools, i), "function");
+        const json_t *v = json_object_get(f, "name");
+        if (json_string_length(v) == n && n > 0 && memcmp(json_string_value(v), name, n) == 0)
+            return f;
+    }
+    return NULL;
+}
+
+bool reply_knows(const struct reply_parser *p, const char *name, size_t n)
+{
+    return find_tool(p, name, n) != NULL;
+}
+
+bool reply_is_name(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char c = s[i];
+        bool ok = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                  c == '_' || c == '-' || c == '.' || c == ':';
+        if (!ok)
+            return false;
+    }
+    return n > 0 && n <= REPLY_MAX_NAME;
+}
+
+const json_t *reply_parameter(const struct reply_parser *p, const char *tool, const char *key)
+{
+    const json_t *schema = json_object_get(find_tool(p, tool, strlen(tool)), "parameters");
+    return json_object_get(json_object_get(schema, "properties"), key);
+}
+
+/* ---- marks ---- */
+
+bool reply_raw_ends(const struct reply_parser *p, const char *s)
+{
+    size_t n = strlen(s);
+    return p->raw.len >= n && memcmp(p->raw.data + p->raw.len - n, s, n) == 0;
+}
+
+bool reply_starts(const char *whole, const char *s, size_t n)
+{
+    return n <= strlen(whole) && memcmp(whole, s, n) == 0;
+}
+
+/* How what is held meets a mark. */
+enum match { MATCH_NONE, MATCH_PART, MATCH_WHOLE };
+
+static enum match match(const struct buf *held, const char *mark)
+{
+    size_t n = strlen(mark);
+    if (held->len > n || memcmp(held->data, mark, held->len) != 0)
+        return MATCH_NONE;
+    return held->len == n ? MATCH_WHOLE : MATCH_PART;
+}
+
+/* Reasoning opens only where a reply begins: elsewhere the mark is being talked about. */
+static bool may_think(const struct reply_parser *p)
+{
+    return p->thoughts && !p->begun && !p->thought && p->may_think;
+}
+
+static void open_thoughts(struct reply_parser *p)
+{
+    buf_clear(&p->held);
+    buf_clear(&p->space);
+    p->may_think = false;
+    p->phase = PHASE_THINKING;
+}
+
+static void close_thoughts(struct reply_parser *p)
+{
+    buf_clear(&p->held);
+    buf_clear(&p->space);
+    p->phase = PHASE_TEXT;
+    p->thought = true; /* what follows has white space of the mark before it, reasoning or not */
+}
+
+static void enter(struct reply_parser *p, const char *mark)
+{
+    buf_clear(&p->held);
+    buf_clear(&p->raw);
+    buf_str(&p->raw, mark);
+    p->phase = PHASE_CALL;
+    if (p->format->enter)
+        p->format->enter(p, mark);
+}
+
+static bool may_open(const struct reply_parser *p, const struct reply_mark *m)
+{
+    return m->text && !(m->at_start && p->begun);
+}
+
+/* Does what is held open something? MATCH_WHOLE: it did, and the phase is another. */
+static enum match try_open(struct reply_parser *p)
+{
+    enum match best = MATCH_NONE;
+    if (may_think(p)) {
+        best = match(&p->held, p->thoughts->open);
+        if (best == MATCH_WHOLE) {
+            open_thoughts(p);
+            return best;
+        }
+    }
+    for (size_t i = 0; p->calls_wanted && i < REPLY_MAX_MARKS; i++) {
+        const struct reply_mark *m = &p->format->open[i];
+        if (!may_open(p, m))
+            continue;
+        enum match got = match(&p->held, m->text);
+        if (got == MATCH_WHOLE) {
+            enter(p, m->text);
+            return got;
+        }
+        best = got > best ? got : best;
+    }
+    return best;
+}
+
+static enum match try_close(struct reply_parser *p)
+{
+    enum match got = match(&p->held, p->thoughts->close);
+    if (got == MATCH_WHOLE)
+        close_thoughts(p);
+    return got;
+}
+
+/* One byte of text or reasoning. What is held is let go from the front until it may be a mark. */
+static void text_byte(struct reply_parser *p, char c)
+{
+    bool thinking = p->phase == PHASE_THINKING;
+    buf_char(&p->held, c);
+    while (p->held.len > 0) {
+        enum match got = thinking ? try_close(p) : try_open(p);
+        if (got != MATCH_NONE)
+            return;
+        char first = p->held.data[0];
+        p->held.len--;
+        memmove(p->held.data, p->held.data + 1, p->held.len);
+        if (thinking)
+            reply_reasoning(p, &first, 1);
+        else
+            reply_content(p, &first, 1);
+    }
+}
+
+static void byte(struct reply_parser *p, char c)
+{
+    while (p->phase == PHASE_CALL)
+        if (p->format->byte(p, c))
+            return;
+    text_byte(p, c);
+}
+
+void reply_feed(struct reply_parser *p, const char *s, size_t n, reply_event_fn fn, void *ctx)
+{
+    p->fn = fn;
+    p->ctx = ctx;
+    for (size_t i = 0; i < n; i++)
+        byte(p, s[i]);
+    flush(p);
+}
+
+void reply_finish(struct reply_parser *p, bool cut, reply_event_fn fn, void *ctx)
+{
+    p->fn = fn;
+    p->ctx = ctx;
+    p->cut = cut;
+    if (p->phase == PHASE_CALL && p->format->finish)
+        p->format->finish(p);
+    if (p->phase == PHASE_THINKING) {
+        reply_reasoning(p, p->held.data, p->held.len);
+        if (p->thought)
+            put(p, REPLY_REASONING, p->space.data, p->space.len);
+    } else {
+        reply_content(p, p->held.data, p->held.len);
+        if (p->begun ? !p->after_call : !p->thought)
+            put(p, REPLY_CONTENT, p->space.data, p->space.len);
+    }
+    buf_clear(&p->held);
+    buf_clear(&p->space);
+    flush(p);
+}
+
+/* ---- life ---- */
+
+struct reply_parser *reply_create(const struct reply_config *cfg)
+{
+    const struct reply_format *f = cfg->style.format;
+    bool wanted = f && cfg->tools;
+    if (!wanted && !cfg->style.thoughts && !(f && f->no_text))
+        return NULL;
+    struct reply_parser *p = mem_zalloc(1, sizeof *p);
+    p->calls_wanted = wanted;
+    p->format = wanted || (f && f->no_text) ? f : NULL;
+    p->thoughts = cfg->style.thoughts;
+    p->tools = cfg->tools;
+    p->one_call = cfg->one_call;
+    p->phase = cfg->start.thinking && p->thoughts ? PHASE_THINKING : PHASE_TEXT;
+    p->may_think = p->phase == PHASE_TEXT;
+    if (p->phase == PHASE_TEXT && p->format && p->format->no_text)
+        enter(p, "");
+    return p;
+}
+
+void reply_destroy(struct reply_parser *p)
+{
+    if (!p)
+        return;
+    struct buf *const bufs[] = {&p->out,
+                                &p->held,
+                                &p->space,
+                                &p->raw,
+                                &p->object.word,
+                                &p->object.name,
+                                &p->object.id,
+                                &p->object.arguments,
+                                &p->tagged.name,
+                                &p->tagged.key,
+                                &p->tagged.value};
+    for (size_t i = 0; i < sizeof bufs / sizeof bufs[0]; i++)
+        buf_deinit(bufs[i]);
+    free(p);
+}
+
+bool reply_reads(const struct reply_parser *p, const char *token, size_t n)
+{
+    const char *marks[2 * REPLY_MAX_MARKS + 2] = {0};
+    size_t n_marks = 0;
+    for (size_t i = 0; p->format && i < REPLY_MAX_MARKS; i++) {
+        marks[n_marks++] = p->format->open[i].text;
+        marks[n_marks++] = p->format->tokens[i];
+    }
+    marks[n_marks++] = p->thoughts ? p->thoughts->open : NULL;
+    marks[n_marks++] = p->thoughts ? p->thoughts->close : NULL;
+    for (size_t i = 0; i < n_marks; i++)
+        if (marks[i] && strlen(marks[i]) == n && memcmp(marks[i], token, n) == 0)
+            return true;
+    return false;
+}
+
+uint32_t reply_n_calls(const struct reply_parser *p)
+{
+    return p->one_call && p->n_calls > 1 ? 1 : p->n_calls;
+}
+
+bool reply_called(const struct reply_parser *p)
+{
+    return p->n_calls > 0 && (p->n_whole == p->n_calls || (p->one_call && p->n_whole > 0));
+}

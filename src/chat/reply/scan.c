@@ -1,0 +1,166 @@
+/* JSON by its borders: where a value ends, what a string says. Nothing is built, and nothing is
+ * recursive. */
+#include "chat/reply/internal.h"
+
+#include <string.h>
+
+bool reply_is_space(char c)
+{
+    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
+/* What may stand in numbers and in true, false and null (and in what models write for them). */
+static bool is_literal(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+           c == '+' || c == '.';
+}
+
+static enum scan in_string(struct json_scan *s, char c)
+{
+    if (s->escaped)
+        s->escaped = false;
+    else if (c == '\\')
+        s->escaped = true;
+    else if (c == '"')
+        s->in_string = false;
+    return !s->in_string && s->depth == 0 ? SCAN_LAST : SCAN_MORE;
+}
+
+enum scan json_scan_byte(struct json_scan *s, char c)
+{
+    if (s->in_string)
+        return in_string(s, c);
+    if (s->literal && s->depth == 0)
+        return is_literal(c) ? SCAN_MORE : SCAN_BEFORE;
+    if (reply_is_space(c))
+        return SCAN_MORE;
+    if (c == '"') {
+        s->begun = s->in_string = true;
+    } else if (c == '{' || c == '[') {
+        s->begun = true;
+        s->depth++;
+    } else if (c == '}' || c == ']') {
+        if (s->depth == 0)
+            return SCAN_BAD;
+        if (--s->depth == 0)
+            return SCAN_LAST;
+    } else if (is_literal(c)) {
+        s->begun = s->literal = true;
+    } else if (s->depth == 0 || (c != ',' && c != ':')) {
+        return SCAN_BAD;
+    }
+    return SCAN_MORE;
+}
+
+static void put_char(struct buf *out, uint32_t c)
+{
+    if (c < 0x80) {
+        buf_char(out, (char)c);
+    } else if (c < 0x800) {
+        buf_char(out, (char)(0xc0 | c >> 6));
+        buf_char(out, (char)(0x80 | (c & 0x3f)));
+    } else if (c < 0x10000) {
+        buf_char(out, (char)(0xe0 | c >> 12));
+        buf_char(out, (char)(0x80 | (c >> 6 & 0x3f)));
+        buf_char(out, (char)(0x80 | (c & 0x3f)));
+    } else {
+        buf_char(out, (char)(0xf0 | c >> 18));
+        buf_char(out, (char)(0x80 | (c >> 12 & 0x3f)));
+        buf_char(out, (char)(0x80 | (c >> 6 & 0x3f)));
+        buf_char(out, (char)(0x80 | (c & 0x3f)));
+    }
+}
+
+static const uint32_t replacement = 0xfffd;
+
+/* \uXXXX is complete: half of a pair waits for the other. */
+static void put_code(struct json_unescape *u, struct buf *out)
+{
+    uint32_t c = u->code;
+    bool low = c >= 0xdc00 && c < 0xe000, high = c >= 0xd800 && c < 0xdc00;
+    if (u->high && low) {
+        put_char(out, 0x10000 + ((u->high - 0xd800) << 10) + (c - 0xdc00));
+        u->high = 0;
+        return;
+    }
+    if (u->high)
+        put_char(out, replacement);
+    u->high = high ? c : 0;
+    if (!high)
+        put_char(out, low ? replacement : c);
+}
+
+static int hex(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* The byte behind a backslash. */
+static void escape(struct json_unescape *u, char c, struct buf *out)
+{
+    static const char from[] = "bfnrt\"\\/", to[] = "\b\f\n\r\t\"\\/";
+    const char *at = c ? strchr(from, c) : NULL;
+    u->state = 0;
+    if (c == 'u') {
+        u->state = 2;
+        u->code = 0;
+        return;
+    }
+    if (!at)
+        buf_char(out, '\\');
+    buf_char(out, at ? to[at - from] : c);
+}
+
+bool json_unescape_byte(struct json_unescape *u, char c, struct buf *out)
+{
+    if (u->state >= 2) {
+        int digit = hex(c);
+        if (digit >= 0) {
+            u->code = u->code << 4 | (uint32_t)digit;
+            if (++u->state == 6) {
+                u->state = 0;
+                put_code(u, out);
+            }
+            return false;
+        }
+        u->state = 0; /* not four digits */
+        put_char(out, replacement);
+    }
+    if (u->high && !(u->state == 0 && c == '\\') && !(u->state == 1 && c == 'u')) {
+        put_char(out, replacement); /* no second half follows */
+        u->high = 0;
+    }
+    if (u->state == 1) {
+        escape(u, c, out);
+        return false;
+    }
+    if (c == '\\')
+        u->state = 1;
+    else if (c != '"')
+        buf_char(out, c);
+    return c == '"';
+}
+
+void json_escape_add(struct buf *out, const char *s, size_t n)
+{
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)s[i];
+        if (c == '"' || c == '\\') {
+            buf_char(out, '\\');
+            buf_char(out, (char)c);
+        } else if (c == '\n') {
+            buf_str(out, "\\n");
+        } else if (c < 0x20) {
+            buf_str(out, "\\u00");
+            buf_char(out, digits[c >> 4]);
+            buf_char(out, digits[c & 15]);
+        } else {
+            buf_char(out, (char)c);
+        }
+    }
+}

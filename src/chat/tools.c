@@ -1,0 +1,109 @@
+#include "chat/tools.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+void chat_tools_deinit(struct chat_tools *t)
+{
+    json_decref(t->list);
+    t->list = NULL;
+}
+
+bool chat_tools_has(const struct chat_tools *t, const char *name)
+{
+    for (size_t i = 0; i < json_array_size(t->list); i++) {
+        const json_t *f = json_object_get(json_array_get(t->list, i), "function");
+        if (strcmp(json_string_value(json_object_get(f, "name")), name) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool chat_tools_wanted(const struct chat_tools *t)
+{
+    return t && json_array_size(t->list) > 0 && t->choice != CHAT_TOOLS_NONE;
+}
+
+static bool is_name(const char *s)
+{
+    static const char others[] = "_-.:";
+    size_t n = strlen(s);
+    for (size_t i = 0; i < n; i++) {
+        char c = s[i];
+        bool ok = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                  strchr(others, c);
+        if (!ok)
+            return false;
+    }
+    return n > 0 && n <= CHAT_MAX_TOOL_NAME;
+}
+
+static enum err check(const struct chat_tools *t,
+                      const char *field,
+                      const char *name,
+                      const json_t *parameters,
+                      struct err_info *e)
+{
+    if (!is_name(name))
+        return err_set_field(e,
+                             ERR_INVALID,
+                             field,
+                             "the name of '%s' must be 1 to %d letters, digits, '_', '-', '.' or "
+                             "':'",
+                             field,
+                             CHAT_MAX_TOOL_NAME);
+    if (chat_tools_has(t, name))
+        return err_set_field(
+            e, ERR_INVALID, field, "'%s' has the name '%.64s', which another has", field, name);
+    if (parameters && !json_is_object(parameters))
+        return err_set_field(e,
+                             ERR_INVALID,
+                             field,
+                             "the parameters of '%s' must be a JSON schema, an object",
+                             field);
+    if (json_array_size(t->list) >= CHAT_MAX_TOOLS)
+        return err_set_field(e, ERR_INVALID, field, "there are more than %d tools", CHAT_MAX_TOOLS);
+    return OK;
+}
+
+enum err chat_tools_add(struct chat_tools *t,
+                        const char *field,
+                        const char *name,
+                        const char *description,
+                        const struct json_t *parameters,
+                        bool strict,
+                        struct err_info *e)
+{
+    enum err err = check(t, field, name, parameters, e);
+    if (err)
+        return err;
+    json_t *schema = parameters ? json_incref((json_t *)parameters)
+                                : json_pack("{s:s, s:{}}", "type", "object", "properties");
+    /* templates join descriptions to other text, so there is always one */
+    json_t *tool = json_pack("{s:s, s:{s:s, s:s, s:o}}",
+                             "type",
+                             "function",
+                             "function",
+                             "name",
+                             name,
+                             "description",
+                             description ? description : "",
+                             "parameters",
+                             schema);
+    if (!t->list)
+        t->list = json_array();
+    size_t n = json_array_size(t->list);
+    if (!tool || json_array_append_new(t->list, tool) != 0)
+        return err_set(e, ERR_NOMEM, "no memory for a tool");
+    t->strict[n] = strict;
+    t->n_bytes += json_dumpb(tool, NULL, 0, JSON_COMPACT);
+    if (t->n_bytes > CHAT_MAX_TOOLS_BYTES)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             field,
+                             "the tools up to '%s' are longer than %u bytes",
+                             field,
+                             CHAT_MAX_TOOLS_BYTES);
+    return OK;
+}
