@@ -25,6 +25,7 @@ enum api_shape {
     API_OPENAI,    /* {"error": {message, type, param, code}} */
     API_ANTHROPIC, /* {"type": "error", "error": {type, message}, "request_id"} */
     API_LLAMA,     /* {"error": {code, message, type}}, code being the status */
+    API_PLAIN,     /* {"error": message} */
 };
 
 struct api_store;
@@ -39,6 +40,7 @@ struct api {
     char *model_path;        /* for /props */
     struct api_store *store; /* of answers that /v1/responses can be asked for again */
     int64_t created;
+    uint64_t began_us;                /* monotonic */
     const struct chat_template *tmpl; /* valid once engine is set */
     _Atomic(struct engine *) engine;
     atomic_bool draining;
@@ -167,6 +169,17 @@ void api_answer_error(struct api_call *c, const struct err_info *e);
 /* What the service says. (service.c) */
 void api_serve(struct api_call *c, const struct api_input *in);
 enum api_pull api_pull_file(struct api_call *c, struct buf *out);
+
+/* Earlier engines' routes, and figures as JSON. (plain.c, figures.c) */
+void api_plain(struct api_call *c, const struct api_input *in);
+void api_plain_many(struct api_call *c, const struct api_input *in);
+void api_plain_stream(struct api_call *c, const struct api_input *in);
+void api_plain_batch(struct api_call *c, const struct api_input *in);
+void api_tokenize_batch(struct api_call *c, const struct api_input *in);
+void api_chat_stream(struct api_call *c, const struct api_input *in);
+void api_batch_stats(struct api_call *c, const struct api_input *in);
+void api_figures(struct api_call *c, const struct api_input *in);
+void api_plain_models(struct api_call *c, const struct api_input *in);
 
 /* errors.c, routes.c. request_id: NULL if there is none. */
 int api_shape_status(enum api_shape shape, enum err code);

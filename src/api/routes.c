@@ -77,6 +77,18 @@ static const struct route {
     {"/v1/batches", POST, API_OPENAI, NEEDS_NOTHING, api_serve},
     {"/v1/batches/", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
     {"/v1/batches/", POST, API_OPENAI, NEEDS_NOTHING, api_serve},
+    /* earlier engines' */
+    {"/models", GET, API_PLAIN, NEEDS_NOTHING, api_plain_models},
+    {"/v1/metrics", GET, API_PLAIN, NEEDS_MODEL, api_figures},
+    {"/v1/batch/stats", GET, API_PLAIN, NEEDS_MODEL, api_batch_stats},
+    {"/v1/batch/completions", POST, API_PLAIN, NEEDS_OPEN, api_plain_batch},
+    {"/generate", POST, API_PLAIN, NEEDS_OPEN, api_plain},
+    {"/batch/generate", POST, API_PLAIN, NEEDS_OPEN, api_plain_many},
+    {"/realize/batch", POST, API_PLAIN, NEEDS_OPEN, api_plain_many},
+    {"/stream/generate", POST, API_PLAIN, NEEDS_OPEN, api_plain_stream},
+    {"/realize/generate", POST, API_PLAIN, NEEDS_OPEN, api_plain_stream},
+    {"/batch/tokenize", POST, API_PLAIN, NEEDS_MODEL, api_tokenize_batch},
+    {"/v1/chat/completions/stream", POST, API_OPENAI, NEEDS_OPEN, api_chat_stream},
     /* Anthropic's */
     {"/v1/messages", POST, API_ANTHROPIC, NEEDS_OPEN, messages},
     {"/v1/messages/count_tokens", POST, API_ANTHROPIC, NEEDS_MODEL, api_count_messages},
