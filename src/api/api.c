@@ -30,6 +30,7 @@ enum err api_create(const struct api_config *cfg, struct api **out, struct err_i
     a->model_path = mem_strdup(cfg->model_path ? cfg->model_path : "");
     a->store = api_store_create(STORE_MAX_ENTRIES, STORE_MAX_BYTES);
     a->created = clock_unix();
+    a->began_us = clock_us();
     if (cfg->api_key && cfg->api_key[0]) {
         a->has_key = true;
         SHA256((const unsigned char *)cfg->api_key, strlen(cfg->api_key), a->key_digest);
@@ -48,6 +49,11 @@ void api_set_extra_metrics(struct api *a, api_extra_metrics_fn fn, void *ctx)
 {
     a->extra = fn;
     a->extra_ctx = ctx;
+}
+
+void api_set_service(struct api *a, const struct api_service *s)
+{
+    a->service = *s;
 }
 
 void api_set_draining(struct api *a)
@@ -141,6 +147,8 @@ struct api_call *api_begin(struct api *a, const struct api_input *in)
     c->engine = atomic_load_explicit(&a->engine, memory_order_acquire);
     c->created = clock_unix();
     c->name = in->name;
+    c->file_fd = -1;
+    c->counted = in->internal;
     api_new_id("req-", c->id, sizeof c->id);
     snprintf(c->request_id, sizeof c->request_id, "%s", in->request_id ? in->request_id : "");
     c->answer.request_id = c->request_id[0] ? c->request_id : c->id;

@@ -33,6 +33,15 @@ struct api_config {
     const char *model_path; /* shown by /props, or NULL */
 };
 
+/* A part of a multipart/form-data body. Strings end with a NUL behind their length. */
+struct api_part {
+    const char *name;
+    const char *filename; /* or NULL */
+    size_t n_filename;
+    const char *data;
+    size_t n_data;
+};
+
 /* The HTTP facts of a request; views valid until api_end. */
 struct api_input {
     const char *method, *path, *query;
@@ -42,6 +51,14 @@ struct api_input {
     const char *api_key;       /* X-Api-Key, NULL if absent */
     const char *request_id;    /* the client's own, visible ASCII of at most 128 bytes; or NULL */
     void *name;                /* what api_next calls the call by; not NULL */
+    const struct api_part *parts; /* [n_parts] of a form; then there is no body */
+    size_t n_parts;
+    /* The server's own, not from a socket: no key is asked for, it is not counted as an HTTP
+     * request, and these three say whose it is and how it ranks. Of others they are filled in. */
+    bool internal;
+    int32_t priority;  /* added to what the body asks for, which may not be above 0 */
+    uint32_t tenant;   /* whose turns it takes (sched.h) */
+    const char *owner; /* of files and batches: the name of the key, or "" */
 };
 
 struct api_answer {
@@ -55,10 +72,29 @@ struct api_answer {
     bool stream;
 };
 
-enum api_pull { API_WAIT, API_MORE, API_DONE };
+/* API_CUT: the rest cannot be had, and the client must see that it is missing. */
+enum api_pull { API_WAIT, API_MORE, API_DONE, API_CUT };
 
 /* Extra lines for /metrics from the layers above (connections and so on). */
 typedef void (*api_extra_metrics_fn)(void *ctx, struct buf *out);
+
+/* What a service answers: a JSON body, or a file, which the call closes. */
+struct api_reply {
+    struct buf body;
+    int fd; /* -1: none */
+    uint64_t n_bytes;
+    const char *content_type; /* of the file */
+    const char *allow;        /* with ERR_METHOD */
+};
+/* Routes that another folder answers, behind the same key and with the same errors: /v1/files and
+ * /v1/batches. handle: worker thread; HEAD comes as GET. */
+struct api_service {
+    void *ctx;
+    enum err (*handle)(void *ctx,
+                       const struct api_input *in,
+                       struct api_reply *out,
+                       struct err_info *e);
+};
 
 /* While `engine` is NULL, everything but /health (503) and /v1/models answers 503.
  * Errors: ERR_INVALID (model_id). */
@@ -67,6 +103,7 @@ enum err api_create(const struct api_config *cfg,
                     struct err_info *e) WEIR_MUST_USE;
 void api_set_engine(struct api *a, struct engine *eng, const struct chat_template *tmpl);
 void api_set_extra_metrics(struct api *a, api_extra_metrics_fn fn, void *ctx); /* before serving */
+void api_set_service(struct api *a, const struct api_service *s);              /* before serving */
 void api_set_draining(struct api *a); /* /health and new requests: 503. Any thread */
 void api_destroy(struct api *a); /* after the last api_end and engine_stop, before engine_destroy */
 
@@ -81,6 +118,11 @@ void api_end(struct api_call *c);
 /* The names of calls with news, each once; drains the engine's events. Loop thread. NULL at the
  * end. One may be named before its api_begin has returned. */
 void *api_next(struct api *a);
+
+/* Can the lines of a batch go to this route? */
+bool api_is_batch_endpoint(const char *path);
+/* "PREFIX" and 24 random hex digits into id[cap]. */
+void api_new_id(const char *prefix, char *id, size_t cap);
 
 /* The body of an error, for any layer: in the shape of the routes at `path`, OpenAI's where that is
  * NULL or no route of another. */

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* One pull writes about this much at most, so that a reader who was slow gets the rest later. */
 #define PULL_BYTES (64u << 10)
@@ -107,7 +108,7 @@ static enum api_pull pull_body(struct api_call *c, struct api_answer *answer, st
 {
     buf_add(out, c->body.data, c->body.len);
     fill_answer(c, answer);
-    return API_DONE;
+    return c->file_fd >= 0 ? api_pull_file(c, out) : API_DONE;
 }
 
 /* One object once all choices have ended; nothing is written before. */
@@ -245,6 +246,8 @@ static void call_destroy(struct api_call *c)
     buf_deinit(&c->body);
     buf_deinit(&c->prefix);
     buf_deinit(&c->text);
+    if (c->file_fd >= 0)
+        close(c->file_fd);
     free(c);
 }
 

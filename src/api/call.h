@@ -25,6 +25,7 @@ enum api_shape {
     API_OPENAI,    /* {"error": {message, type, param, code}} */
     API_ANTHROPIC, /* {"type": "error", "error": {type, message}, "request_id"} */
     API_LLAMA,     /* {"error": {code, message, type}}, code being the status */
+    API_PLAIN,     /* {"error": message} */
 };
 
 struct api_store;
@@ -39,9 +40,11 @@ struct api {
     char *model_path;        /* for /props */
     struct api_store *store; /* of answers that /v1/responses can be asked for again */
     int64_t created;
+    uint64_t began_us;                /* monotonic */
     const struct chat_template *tmpl; /* valid once engine is set */
     _Atomic(struct engine *) engine;
     atomic_bool draining;
+    struct api_service service; /* handle NULL: none */
     api_extra_metrics_fn extra;
     void *extra_ctx;
     atomic_uint_least64_t n_answers[API_MAX_STATUS]; /* by status */
@@ -98,6 +101,8 @@ struct api_call {
     struct reply_config reply; /* how replies are read; style NULL: they are not */
     bool include_usage, return_tokens, ignore_eos, logprobs, echo;
     uint32_t n_top;
+    int file_fd; /* of a reply that is a file; -1: none */
+    uint64_t file_due;
     bool prompt_only; /* nothing will be generated */
     bool opened, counted;
     bool ended;  /* api_end was called */
@@ -161,6 +166,21 @@ extern const struct api_dialect api_completions, api_chat, api_messages, api_res
 void api_answer_json(struct api_call *c, int status);
 void api_answer_error(struct api_call *c, const struct err_info *e);
 
+/* What the service says. (service.c) */
+void api_serve(struct api_call *c, const struct api_input *in);
+enum api_pull api_pull_file(struct api_call *c, struct buf *out);
+
+/* Earlier engines' routes, and figures as JSON. (plain.c, figures.c) */
+void api_plain(struct api_call *c, const struct api_input *in);
+void api_plain_many(struct api_call *c, const struct api_input *in);
+void api_plain_stream(struct api_call *c, const struct api_input *in);
+void api_plain_batch(struct api_call *c, const struct api_input *in);
+void api_tokenize_batch(struct api_call *c, const struct api_input *in);
+void api_chat_stream(struct api_call *c, const struct api_input *in);
+void api_batch_stats(struct api_call *c, const struct api_input *in);
+void api_figures(struct api_call *c, const struct api_input *in);
+void api_plain_models(struct api_call *c, const struct api_input *in);
+
 /* errors.c, routes.c. request_id: NULL if there is none. */
 int api_shape_status(enum api_shape shape, enum err code);
 void api_put_error(enum api_shape shape,
@@ -169,9 +189,6 @@ void api_put_error(enum api_shape shape,
                    const char *request_id,
                    struct buf *out);
 enum api_shape api_shape_of(const char *path);
-
-/* "PREFIX" and 24 random hex digits into id[cap]. */
-void api_new_id(const char *prefix, char *id, size_t cap);
 
 /* Check, and run, the route that *in asks for. (routes.c) */
 void api_route(struct api_call *c, const struct api_input *in);

@@ -1,5 +1,5 @@
 /* From what went wrong to what the client is told: the one table of statuses, and the shapes of
- * three APIs. */
+ * four APIs. */
 #include "api/call.h"
 
 #include <stdio.h>
@@ -126,6 +126,10 @@ int api_shape_status(enum api_shape shape, enum err code)
 {
     if (shape == API_ANTHROPIC && code == ERR_QUEUE_FULL)
         return STATUS_OVERLOADED;
+    if (shape == API_PLAIN && code == ERR_QUEUE_FULL)
+        return 503;
+    if (shape == API_PLAIN && code == ERR_FORMAT)
+        return 422;
     return api_status_of(code);
 }
 
@@ -177,6 +181,11 @@ void api_put_error(enum api_shape shape,
         buf_printf(out, "{\"error\":{\"code\":%d,", status);
         put_message(e, out);
         buf_printf(out, ",\"type\":\"%s\"}}", llama_type(status, e));
+        break;
+    case API_PLAIN:
+        buf_str(out, "{\"error\":");
+        api_put_text(out, e->text, strlen(e->text));
+        buf_char(out, '}');
         break;
     }
 }

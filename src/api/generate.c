@@ -158,6 +158,21 @@ static enum err submit(struct api_call *c,
     return err;
 }
 
+/* Whose it is, and how it ranks. */
+static enum err rank(const struct api_input *in, struct request_params *p, struct err_info *e)
+{
+    p->tenant = in->tenant;
+    if (!in->internal)
+        return OK;
+    if (p->priority > 0)
+        return err_set_field(
+            e, ERR_INVALID, "priority", "'priority' may not be above 0 in a batch");
+    p->priority += in->priority;
+    if (p->priority < -REQUEST_MAX_PRIORITY)
+        p->priority = -REQUEST_MAX_PRIORITY;
+    return OK;
+}
+
 /* Say a field by the dialect's own name: the error was found in the body that adapt made. */
 static void rename_field(const struct api_dialect *d, struct err_info *e)
 {
@@ -213,7 +228,8 @@ void api_generate(struct api_call *c, const struct api_dialect *d, const struct 
     struct api_job job = {0};
     struct bodies bodies = {0};
     enum err err;
-    if ((err = read_body(c, d, in, &bodies, &job, &e)) || (err = create_choices(c, d, &job, &e)) ||
+    if ((err = read_body(c, d, in, &bodies, &job, &e)) ||
+        (err = rank(in, &job.params.request, &e)) || (err = create_choices(c, d, &job, &e)) ||
         (err = submit(c, d, job.params.stream, &e))) {
         rename_field(d, &e);
         api_choices_destroy(c);

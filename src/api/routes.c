@@ -68,6 +68,27 @@ static const struct route {
     {"/v1/responses/", "DELETE", API_OPENAI, NEEDS_NOTHING, api_response_delete},
     {"/responses/", GET, API_OPENAI, NEEDS_NOTHING, api_response_get},
     {"/responses/", "DELETE", API_OPENAI, NEEDS_NOTHING, api_response_delete},
+    /* another folder's */
+    {"/v1/files", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/files", POST, API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/files/", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/files/", "DELETE", API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/batches", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/batches", POST, API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/batches/", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/batches/", POST, API_OPENAI, NEEDS_NOTHING, api_serve},
+    /* earlier engines' */
+    {"/models", GET, API_PLAIN, NEEDS_NOTHING, api_plain_models},
+    {"/v1/metrics", GET, API_PLAIN, NEEDS_MODEL, api_figures},
+    {"/v1/batch/stats", GET, API_PLAIN, NEEDS_MODEL, api_batch_stats},
+    {"/v1/batch/completions", POST, API_PLAIN, NEEDS_OPEN, api_plain_batch},
+    {"/generate", POST, API_PLAIN, NEEDS_OPEN, api_plain},
+    {"/batch/generate", POST, API_PLAIN, NEEDS_OPEN, api_plain_many},
+    {"/realize/batch", POST, API_PLAIN, NEEDS_OPEN, api_plain_many},
+    {"/stream/generate", POST, API_PLAIN, NEEDS_OPEN, api_plain_stream},
+    {"/realize/generate", POST, API_PLAIN, NEEDS_OPEN, api_plain_stream},
+    {"/batch/tokenize", POST, API_PLAIN, NEEDS_MODEL, api_tokenize_batch},
+    {"/v1/chat/completions/stream", POST, API_OPENAI, NEEDS_OPEN, api_chat_stream},
     /* Anthropic's */
     {"/v1/messages", POST, API_ANTHROPIC, NEEDS_OPEN, messages},
     {"/v1/messages/count_tokens", POST, API_ANTHROPIC, NEEDS_MODEL, api_count_messages},
@@ -118,6 +139,17 @@ static const struct route *find_route(const char *path,
     return NULL;
 }
 
+bool api_is_batch_endpoint(const char *path)
+{
+    static const char *const paths[] = {
+        "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings"};
+    const struct route *first;
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
+        if (strcmp(path, paths[i]) == 0)
+            return find_route(path, "POST", &first) != NULL;
+    return false;
+}
+
 enum api_shape api_shape_of(const char *path)
 {
     const struct route *first;
@@ -164,7 +196,7 @@ static enum err admit(struct api_call *c,
                       struct err_info *e)
 {
     bool open = first && first->run == api_health;
-    if (!open && !api_has_access(c->api, in))
+    if (!open && !in->internal && !api_has_access(c->api, in))
         return err_set(e,
                        ERR_AUTH,
                        in->authorization || in->api_key

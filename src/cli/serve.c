@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "batches/batches.h"
 #include "chat/chat.h"
 #include "cli/cli.h"
 #include "cli/serve_options.h"
@@ -32,7 +33,9 @@ struct server {
     struct api *api;
     struct http_app app;
     struct http_server *http;
-    int news_fd; /* epoll: readable when the engine's events are, once there is an engine */
+    struct batches *batches; /* with --batch-dir */
+    int news_fd; /* epoll: readable when the engine's events are, once there is an engine, or calls
+                  * of the batches began */
 
     pthread_mutex_t lock; /* what the loader makes and the signal thread uses */
     struct model *model;
@@ -56,7 +59,17 @@ struct served_call {
 static void *app_begin(void *ctx, const struct http_request *r, void *name)
 {
     struct server *s = ctx;
+    struct api_part *parts = mem_zalloc(r->n_parts + 1, sizeof *parts);
+    for (size_t i = 0; i < r->n_parts; i++)
+        parts[i] =
+            (struct api_part){.name = r->parts[i].name,
+                              .filename = r->parts[i].filename,
+                              .n_filename = r->parts[i].filename ? strlen(r->parts[i].filename) : 0,
+                              .data = r->parts[i].data,
+                              .n_data = r->parts[i].n_data};
     struct api_input in = {.method = r->method,
+                           .parts = parts,
+                           .n_parts = r->n_parts,
                            .path = r->path,
                            .query = r->query,
                            .body = r->body,
@@ -67,6 +80,7 @@ static void *app_begin(void *ctx, const struct http_request *r, void *name)
                            .name = name};
     struct served_call *c = mem_zalloc(1, sizeof *c);
     c->call = api_begin(s->api, &in);
+    free(parts);
     return c;
 }
 
@@ -99,7 +113,7 @@ static enum http_pull app_pull(void *ctx, void *call, struct http_answer *answer
     if (pulled == API_WAIT)
         return HTTP_WAIT;
     fill_answer(c, &a, answer);
-    return pulled == API_DONE ? HTTP_DONE : HTTP_MORE;
+    return pulled == API_DONE ? HTTP_DONE : pulled == API_CUT ? HTTP_CUT : HTTP_MORE;
 }
 
 static void app_end(void *ctx, void *call)
@@ -113,7 +127,14 @@ static void app_end(void *ctx, void *call)
 static void *app_next(void *ctx)
 {
     struct server *s = ctx;
-    return api_next(s->api);
+    void *name;
+    if (s->batches)
+        batches_collect(s->batches);
+    while ((name = api_next(s->api))) {
+        if (!s->batches || !batches_take_news(s->batches, name))
+            return name;
+    }
+    return NULL;
 }
 
 static void app_error_body(
@@ -200,6 +221,8 @@ static void *loader_main(void *arg)
         http_server_stop(s->http, 0);
     } else {
         api_set_engine(s->api, s->engine, s->template);
+        if (s->batches && batches_start(s->batches, &e) != OK)
+            log_error("batch: %s", e.text);
         log_info("ready");
     }
     atomic_store(&s->loaded, true);
@@ -211,6 +234,8 @@ static void begin_drain(struct server *s, const char *why)
     log_info("%s: draining", why);
     s->drain_us = clock_us();
     api_set_draining(s->api);
+    if (s->batches)
+        batches_drain(s->batches);
     pthread_mutex_lock(&s->lock);
     if (s->engine)
         engine_drain(s->engine);
@@ -269,6 +294,19 @@ static void block_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
+static enum err open_batches(struct server *s, struct err_info *e)
+{
+    enum err err = batches_create(&s->opt.batches, s->api, &s->batches, e);
+    if (err)
+        return err;
+    struct api_service service = batches_service(s->batches);
+    api_set_service(s->api, &service);
+    struct epoll_event ev = {.events = EPOLLIN};
+    if (epoll_ctl(s->news_fd, EPOLL_CTL_ADD, batches_event_fd(s->batches), &ev) != 0)
+        return err_set(e, ERR_IO, "cannot watch the batches' events");
+    return OK;
+}
+
 static enum err open_server(struct server *s, struct err_info *e)
 {
     struct http_config hc = s->opt.http;
@@ -294,13 +332,15 @@ static enum err open_server(struct server *s, struct err_info *e)
     if (err || (err = http_server_create(&hc, &s->app, &s->http, e)))
         return err;
     api_set_extra_metrics(s->api, http_metrics, s);
-    return OK;
+    return s->opt.batches.dir ? open_batches(s, e) : OK;
 }
 
 /* Calls that were cut off are freed once the engine has let go of their requests. */
 static void close_server(struct server *s)
 {
     http_server_destroy(s->http);
+    if (s->batches)
+        batches_stop(s->batches);
     if (s->engine)
         engine_stop(s->engine);
     if (s->api) {
@@ -308,6 +348,7 @@ static void close_server(struct server *s)
             ;
         api_destroy(s->api);
     }
+    batches_destroy(s->batches);
     engine_destroy(s->engine);
     chat_template_destroy(s->template);
     tokenizer_destroy(s->tokenizer);

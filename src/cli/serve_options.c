@@ -33,6 +33,9 @@ enum key {
     KEY_DRAIN_TIMEOUT,
     KEY_MAX_BODY,
     KEY_MAX_CONNECTIONS,
+    KEY_BATCH_DIR,
+    KEY_BATCH_PARALLEL,
+    KEY_BATCH_FILE,
 };
 
 static const struct argp_option options[] = {
@@ -86,7 +89,21 @@ static const struct argp_option options[] = {
      "keep computed prefixes on disk too, where they survive a restart (default: none)",
      0},
     {"cache-disk", KEY_CACHE_DISK, "SIZE", 0, "disk that --cache-dir may take (default 8G)", 0},
-    {0, 0, 0, 0, "Scheduling:", 3},
+    {0, 0, 0, 0, "Batches in the background:", 3},
+    {"batch-dir",
+     KEY_BATCH_DIR,
+     "DIR",
+     0,
+     "where /v1/files and /v1/batches keep what they have (default: none, and no such routes)",
+     0},
+    {"batch-parallel",
+     KEY_BATCH_PARALLEL,
+     "N",
+     0,
+     "requests of batches under way at a time (default 16)",
+     0},
+    {"batch-file", KEY_BATCH_FILE, "SIZE", 0, "largest file of requests (default 100M)", 0},
+    {0, 0, 0, 0, "Scheduling:", 4},
     {"max-running", KEY_MAX_RUNNING, "N", 0, "sequences computed together (default 256)", 0},
     {"max-queue", KEY_MAX_QUEUE, "N", 0, "requests waiting beyond them (default 2048)", 0},
     {"batch-tokens", KEY_BATCH_TOKENS, "N", 0, "tokens in one step (default 512)", 0},
@@ -210,6 +227,19 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         return 0;
     case KEY_MAX_CONNECTIONS:
         o->http.max_connections = (uint32_t)cli_number(s, "--max-connections", arg, 1, 1 << 20);
+        return 0;
+    case KEY_BATCH_DIR:
+        if (arg[0] == '\0')
+            argp_error(s, "--batch-dir: the name is empty");
+        o->batches.dir = arg;
+        return 0;
+    case KEY_BATCH_PARALLEL:
+        o->batches.n_parallel = (uint32_t)cli_number(s, "--batch-parallel", arg, 1, 4096);
+        return 0;
+    case KEY_BATCH_FILE:
+        o->batches.max_file_bytes = cli_size(s, "--batch-file", arg);
+        if (o->batches.max_file_bytes == 0)
+            argp_error(s, "--batch-file: must be more than 0");
         return 0;
     case KEY_DRAIN_TIMEOUT:
         o->drain_timeout_s = (uint32_t)cli_number(s, "--drain-timeout", arg, 0, 86400);

@@ -3,6 +3,7 @@
 #ifndef WEIR_CLI_SERVE_OPTIONS_H
 #define WEIR_CLI_SERVE_OPTIONS_H
 
+#include "batches/batches.h"
 #include "engine/engine.h"
 #include "http/http.h"
 
@@ -14,6 +15,7 @@ struct serve_options {
     const char *tool_format, *reasoning_format; /* as chat_template_set_style takes them */
     uint32_t drain_timeout_s;
     struct engine_config engine;
+    struct batches_config batches; /* dir NULL: none */
     struct http_config http;
     char **env_argv; /* owned: flags made from the environment */
     int n_env;

@@ -8,8 +8,9 @@
 #include <string.h>
 
 #define CHUNK_BYTES                                                                                \
-    2048                  /* per read of a stream in HTTP/1.0; chunked ones use the library's pool \
-                           */
+    2048 /* per read of a stream in HTTP/1.0; chunked ones use the library's pool                  \
+          */
+#define BAD_FORM "the multipart form is malformed, cut short, or has too many parts"
 #define WHOLE_BYTES 65536 /* of an answer with a length that are handed over at once */
 
 static void end_call(struct exchange *ex)
@@ -162,6 +163,8 @@ static enum MHD_Result on_headers(struct exchange *ex,
     if (status)
         return refuse(ex, status, why);
     keep_request(ex, url, method, &f);
+    if (!form_begin(ex, f.content_type, &why))
+        return refuse(ex, 400, why);
     return MHD_YES;
 }
 
@@ -190,6 +193,15 @@ static enum MHD_Result on_body(struct exchange *ex, const char *data, size_t *n_
         send_error_raw(ex, 413, "the body is too large");
         return MHD_NO;
     }
+    ex->req.body_len = have + n;
+    ex->spoke_us = ex->s->now_us;
+    *n_bytes = 0;
+    if (ex->form) {
+        if (form_feed(ex, data, n))
+            return MHD_YES;
+        send_error_raw(ex, 400, BAD_FORM);
+        return MHD_NO;
+    }
     if (!grow_body(ex, have + n)) {
         send_error_raw(ex, 503, "out of memory");
         return MHD_NO;
@@ -197,9 +209,6 @@ static enum MHD_Result on_body(struct exchange *ex, const char *data, size_t *n_
     memcpy(ex->body + have, data, n);
     ex->body[have + n] = 0;
     ex->req.body = ex->body;
-    ex->req.body_len = have + n;
-    ex->spoke_us = ex->s->now_us;
-    *n_bytes = 0;
     return MHD_YES;
 }
 
@@ -209,6 +218,11 @@ static enum MHD_Result on_complete(struct exchange *ex)
     struct http_server *s = ex->s;
     if (ex->gone || ex->conn->peer_left)
         return MHD_NO;
+    if (ex->state == EX_READING && ex->form) {
+        ex->req.body_len = 0;
+        if (!form_end(ex))
+            return refuse(ex, 400, BAD_FORM);
+    }
     if (ex->state == EX_READING) {
         atomic_fetch_add_explicit(&s->stat_requests, 1, memory_order_relaxed);
         ex->state = EX_QUEUED;
@@ -257,6 +271,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *dst, size_t max)
         enum http_pull r = s->app->pull(s->app->ctx, ex->call, &ex->answer, &ex->out);
         ex->done = r == HTTP_DONE;
         ex->news = r == HTTP_MORE;
+        ex->gone |= r == HTTP_CUT;
     }
     if (ex->gone)
         return MHD_CONTENT_READER_END_WITH_ERROR;
@@ -408,6 +423,7 @@ void exchange_on_completed(void *cls,
     ex->conn->used = true;
     ex->conn->clean = begun && whole;
     buf_deinit(&ex->out);
+    form_free(ex);
     free(ex->body);
     free(ex->text);
     free(ex->target);

@@ -28,6 +28,8 @@ static enum MHD_Result on_header(void *cls,
         f->api_key = value;
     } else if (!strcasecmp(key, "X-Request-Id")) {
         f->request_id = value;
+    } else if (!strcasecmp(key, "Content-Type")) {
+        f->content_type = value;
     } else if (!strcasecmp(key, "Content-Length")) {
         f->content_length = value;
         f->n_content_length++;

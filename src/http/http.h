@@ -25,6 +25,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A part of a multipart/form-data body. */
+struct http_part {
+    const char *name;
+    const char *filename; /* or NULL */
+    const char *data;     /* NUL-terminated for convenience; may hold NULs itself */
+    size_t n_data;
+};
+
 /* A complete request; views valid until end. Paths carry no query. */
 struct http_request {
     const char *method; /* "POST" */
@@ -32,6 +40,8 @@ struct http_request {
     const char *query;  /* after '?', or "" */
     const char *body;   /* NUL-terminated for convenience; may hold NULs itself */
     size_t body_len;
+    const struct http_part *parts; /* [n_parts] of a form, whose body is "" */
+    size_t n_parts;
     const char *authorization; /* the header's value, or NULL; no control characters */
     const char *api_key;       /* X-Api-Key, likewise */
     const char *request_id;    /* X-Request-Id, or NULL; visible ASCII, at most 128 characters */
@@ -57,6 +67,8 @@ enum http_pull {
                 * more */
     HTTP_MORE, /* bytes were appended; ask again when they are sent */
     HTTP_DONE, /* bytes may have been appended; the answer is complete */
+    HTTP_CUT,  /* of a stream: the rest cannot be had. The connection ends without the stream's end,
+                * which tells the client */
 };
 
 /* The application. `call` is its object for one exchange. */

@@ -5,6 +5,7 @@
  *      server.c    the event loop, start and stop
  *      conn.c      connections: accepted, watched for leaving, timed out, closed without a reset
  *      exchange.c  one request and its answer, joined with the library's callbacks
+ *      form.c      bodies in parts
  *      worker.c    threads that run app.begin
  *
  * A connection outlives its exchanges and has at most one at a time:
@@ -67,6 +68,7 @@ struct exchange {
     char *text; /* the strings of req, one block */
     char *target;
     char *body;
+    struct form *form;         /* a body in parts, or NULL */
     size_t body_cap, body_due; /* due: Content-Length, or 0 */
     struct buf out;            /* pulled, not yet taken by the library */
     size_t out_pos;
@@ -161,9 +163,18 @@ void exchange_news(struct exchange *ex);    /* named by app.next */
 void exchange_abandon(struct exchange *ex); /* the client left, or we stop */
 void exchange_send_comments(struct http_server *s);
 
+/* form.c. Each but form_begin is for exchanges that have a form. */
+struct form;
+/* Is the body a form? Then ex->form is set. False: it says so, but cannot be; *why says what. */
+bool form_begin(struct exchange *ex, const char *content_type, const char **why);
+bool form_feed(struct exchange *ex, const char *data, size_t n); /* false: malformed */
+bool form_end(struct exchange *ex);  /* fills in req.parts; false: malformed, or cut short */
+void form_free(struct exchange *ex); /* also without a form */
+
 /* headers.c: answers that this folder makes itself, and what it asks of a request. */
 struct header_facts {
     const char *host, *authorization, *api_key, *request_id, *content_length, *transfer_encoding;
+    const char *content_type;
     uint32_t n_content_length;
 };
 void header_facts_read(struct MHD_Connection *mhd, struct header_facts *f);
