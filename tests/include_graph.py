@@ -33,6 +33,7 @@ ALLOWED = {
 # header (or folder of headers, with a slash): the folders that may include it
 LIBRARIES = {
     "microhttpd.h": "http",
+    "gnutls/": "http",
     "jansson.h": "api chat",
     "utf8proc.h": "tokenizer chat",
     "xxhash.h": "gguf tokenizer kv",

@@ -126,7 +126,16 @@ static void keep_request(struct exchange *ex,
 {
     const char *query = strchr(ex->target, '?');
     query = query ? query + 1 : "";
-    const char *parts[] = {method, url, query, f->authorization, f->request_id};
+    const char *parts[] = {method,
+                           url,
+                           query,
+                           f->authorization,
+                           f->api_key,
+                           f->request_id,
+                           f->traceparent,
+                           f->origin,
+                           f->cors_method,
+                           f->cors_headers};
     size_t n = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         n += parts[i] ? strlen(parts[i]) + 1 : 0;
@@ -135,13 +144,19 @@ static void keep_request(struct exchange *ex,
     ex->req.path = keep(&at, url);
     ex->req.query = keep(&at, query);
     ex->req.authorization = keep(&at, f->authorization);
+    ex->req.api_key = keep(&at, f->api_key);
     ex->req.request_id = keep(&at, f->request_id);
+    ex->req.traceparent = keep(&at, f->traceparent);
+    ex->req.origin = keep(&at, f->origin);
+    ex->req.cors_method = keep(&at, f->cors_method);
+    ex->req.cors_headers = keep(&at, f->cors_headers);
+    ex->req.client = ex->conn->client; /* the connection outlives its exchanges */
     ex->req.body = "";
 }
 
 static enum MHD_Result refuse(struct exchange *ex, int status, const char *why)
 {
-    struct MHD_Response *r = response_of_error(ex->s, status, why);
+    struct MHD_Response *r = response_of_error(ex, status, why);
     if (!r)
         return MHD_NO;
     enum MHD_Result rc = MHD_queue_response(ex->conn->mhd, (unsigned)status, r);

@@ -6,6 +6,7 @@
  *      conn.c      connections: accepted, watched for leaving, timed out, closed without a reset
  *      exchange.c  one request and its answer, joined with the library's callbacks
  *      worker.c    threads that run app.begin
+ *      tls.c       certificates: who we are
  *
  * A connection outlives its exchanges and has at most one at a time:
  *
@@ -34,10 +35,14 @@ enum source {
     SOURCE_LINGER,  /* closing: what still comes is thrown away */
 };
 
+struct identity; /* a certificate and its key (tls.c) */
+
 struct conn {
     enum source source;
     int fd;
-    struct conn *prev, *next; /* all connections */
+    struct identity *identity; /* of its handshake; NULL without TLS */
+    char client[64];           /* http_request.client */
+    struct conn *prev, *next;  /* all connections */
     struct MHD_Connection *mhd;
     struct exchange *ex; /* the request under way from its first line on, or NULL */
     uint64_t since_us;   /* accepted, or the last answer was complete */
@@ -115,6 +120,9 @@ struct http_server {
     uint64_t next_pass_us, next_tick_us, drain_us, cut_us;
     struct worker_pool pool;
 
+    struct identity *identity;                /* of new connections; NULL without TLS */
+    _Atomic(struct identity *) next_identity; /* given by set_identity, not yet taken */
+
     atomic_bool stop;
     _Atomic uint32_t grace_ms;
     _Atomic uint32_t stat_connections;
@@ -161,9 +169,22 @@ void exchange_news(struct exchange *ex);    /* named by app.next */
 void exchange_abandon(struct exchange *ex); /* the client left, or we stop */
 void exchange_send_comments(struct http_server *s);
 
+/* tls.c: the loop thread, but for identity_create. Each connection holds its identity. */
+enum err identity_create(const char *cert,
+                         const char *key,
+                         struct identity **out,
+                         struct err_info *e) WEIR_MUST_USE;
+void identity_release(struct identity *id); /* NULL is allowed */
+void identity_take_next(struct http_server *s);
+void tls_conn_opened(struct http_server *s, struct conn *c);
+const struct MHD_OptionItem *tls_options(void); /* for MHD_OPTION_ARRAY */
+/* Plain bytes beside the library's answer, on either kind of connection. */
+void conn_send_raw(struct conn *c, const void *bytes, size_t n);
+
 /* headers.c: answers that this folder makes itself, and what it asks of a request. */
 struct header_facts {
     const char *host, *authorization, *request_id, *content_length, *transfer_encoding;
+    const char *api_key, *traceparent, *origin, *cors_method, *cors_headers;
     uint32_t n_content_length;
 };
 void header_facts_read(struct MHD_Connection *mhd, struct header_facts *f);
@@ -173,7 +194,7 @@ int header_refusal(struct exchange *ex,
                    const char *method,
                    const char *version,
                    const char **why);
-struct MHD_Response *response_of_error(struct http_server *s, int status, const char *why);
+struct MHD_Response *response_of_error(struct exchange *ex, int status, const char *why);
 void send_error_raw(struct exchange *ex, int status, const char *why);
 
 #endif
