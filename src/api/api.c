@@ -3,12 +3,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-#include <openssl/crypto.h>
-#include <openssl/sha.h>
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/random.h>
 
 #define DEFAULT_MAX_CHOICES 128
@@ -23,10 +21,13 @@ enum err api_create(const struct api_config *cfg, struct api **out, struct err_i
     api_put_text(&a->model_json, a->model_id, strlen(a->model_id));
     a->max_choices = cfg->max_choices ? cfg->max_choices : DEFAULT_MAX_CHOICES;
     a->created = clock_unix();
-    if (cfg->api_key && cfg->api_key[0]) {
-        a->has_key = true;
-        SHA256((const unsigned char *)cfg->api_key, strlen(cfg->api_key), a->key_digest);
-    }
+    a->cfg = *cfg;
+    a->keys = api_keys_create();
+    if (cfg->api_key && cfg->api_key[0])
+        api_keys_set_single(a->keys, cfg->api_key);
+    if (cfg->admin_key && cfg->admin_key[0])
+        api_keys_set_admin(a->keys, cfg->admin_key);
+    a->cfg.model_id = a->cfg.api_key = a->cfg.admin_key = NULL; /* kept otherwise, or not at all */
     *out = a;
     return OK;
 }
@@ -43,6 +44,17 @@ void api_set_extra_metrics(struct api *a, api_extra_metrics_fn fn, void *ctx)
     a->extra_ctx = ctx;
 }
 
+enum err api_load_keys(
+    struct api *a, const char *text, size_t n, uint32_t *n_plain, struct err_info *e)
+{
+    return api_keys_load(a->keys, text, n, clock_us(), n_plain, e);
+}
+
+void api_set_admin_key(struct api *a, const char *key)
+{
+    api_keys_set_admin(a->keys, key);
+}
+
 void api_set_draining(struct api *a)
 {
     atomic_store(&a->draining, true);
@@ -56,6 +68,7 @@ void api_destroy(struct api *a)
     }
     free(a->model_id);
     buf_deinit(&a->model_json);
+    api_keys_destroy(a->keys);
     free(a);
 }
 
@@ -102,22 +115,16 @@ void api_answer_error(struct api_call *c, const struct err_info *e)
     api_answer_json(c, status);
     c->answer.stream = false;
     c->answer.www_authenticate = status == 401;
-    if (e->code == ERR_QUEUE_FULL && c->engine)
+    bool later = e->code == ERR_QUEUE_FULL || e->code == ERR_RATE_LIMIT;
+    if (later && c->engine && !c->answer.retry_after)
         set_retry_after(c);
 }
 
-/* "Bearer KEY", compared in constant time: as digests, so that lengths do not show either. */
-static bool has_access(const struct api *a, const char *authorization)
+void api_put_header(struct api_call *c, const char *name, const char *value)
 {
-    unsigned char digest[sizeof a->key_digest];
-    if (!a->has_key)
-        return true;
-    if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
-        return false;
-    const char *key = authorization + 7;
-    key += strspn(key, " ");
-    SHA256((const unsigned char *)key, strlen(key), digest);
-    return CRYPTO_memcmp(digest, a->key_digest, sizeof digest) == 0;
+    assert(c->answer.n_headers < API_MAX_HEADERS);
+    c->headers[c->answer.n_headers++] = (struct api_header){name, value};
+    c->answer.headers = c->headers;
 }
 
 /* In the order of the table, which it indexes. */
@@ -127,20 +134,23 @@ enum route_kind {
     ROUTE_METRICS,
     ROUTE_KV,
     ROUTE_COMPLETIONS,
-    ROUTE_CHAT
+    ROUTE_CHAT,
+    ROUTE_OPENAPI
 };
 
 static const struct route {
     const char *path;
     enum route_kind kind;
     bool post;
+    bool admin; /* wants the admin's key, where there is one */
 } routes[] = {
-    [ROUTE_HEALTH] = {"/health", ROUTE_HEALTH, false},
-    [ROUTE_MODELS] = {"/v1/models", ROUTE_MODELS, false},
-    [ROUTE_METRICS] = {"/metrics", ROUTE_METRICS, false},
-    [ROUTE_KV] = {"/v1/kv", ROUTE_KV, false},
-    [ROUTE_COMPLETIONS] = {"/v1/completions", ROUTE_COMPLETIONS, true},
-    [ROUTE_CHAT] = {"/v1/chat/completions", ROUTE_CHAT, true},
+    [ROUTE_HEALTH] = {"/health", ROUTE_HEALTH, false, false},
+    [ROUTE_MODELS] = {"/v1/models", ROUTE_MODELS, false, false},
+    [ROUTE_METRICS] = {"/metrics", ROUTE_METRICS, false, true},
+    [ROUTE_KV] = {"/v1/kv", ROUTE_KV, false, true},
+    [ROUTE_COMPLETIONS] = {"/v1/completions", ROUTE_COMPLETIONS, true, false},
+    [ROUTE_CHAT] = {"/v1/chat/completions", ROUTE_CHAT, true, false},
+    [ROUTE_OPENAPI] = {"/openapi.json", ROUTE_OPENAPI, false, false},
 };
 static const char model_path[] = "/v1/models/";
 
@@ -180,27 +190,32 @@ static enum err check_open(struct api_call *c, struct err_info *e)
     return check_ready(c, e);
 }
 
+static const char *methods_of(const struct route *r)
+{
+    return r->post ? "POST" : "GET, HEAD";
+}
+
 /* The checks before a route runs, from the outside in. */
 static enum err admit(struct api_call *c,
                       const struct api_input *in,
                       const struct route *r,
                       struct err_info *e)
 {
-    if (!(r && r->kind == ROUTE_HEALTH) && !has_access(c->api, in->authorization))
-        return err_set(e,
-                       ERR_AUTH,
-                       in->authorization ? "the API key is wrong"
-                                         : "an API key is required: Authorization: Bearer KEY");
+    enum err err = OK;
+    if (!(r && r->kind == ROUTE_HEALTH) && (err = api_identify(c, in, r && r->admin, e)))
+        return err;
     if (!r)
         return err_set(e, ERR_NOT_FOUND, "there is no route %.200s", in->path);
     if (!method_fits(r, in->method)) {
-        c->answer.allow = r->post ? "POST" : "GET, HEAD";
+        c->answer.allow = methods_of(r);
         return err_set(
             e, ERR_METHOD, "%s answers %s, not %.16s", r->path, c->answer.allow, in->method);
     }
     if (r->kind == ROUTE_METRICS || r->kind == ROUTE_KV)
         return check_ready(c, e);
-    return r->post ? check_open(c, e) : OK;
+    if (r->post && (err = check_open(c, e)) == OK)
+        err = api_enter(c, e);
+    return err;
 }
 
 static void run_route(struct api_call *c, const struct api_input *in, const struct route *r)
@@ -214,6 +229,9 @@ static void run_route(struct api_call *c, const struct api_input *in, const stru
         break;
     case ROUTE_KV:
         api_kv(c, in->query);
+        break;
+    case ROUTE_OPENAPI:
+        api_openapi(c);
         break;
     case ROUTE_MODELS:
         if (strcmp(in->path, r->path) == 0)
@@ -242,6 +260,11 @@ struct api_call *api_begin(struct api *a, const struct api_input *in)
     snprintf(c->request_id, sizeof c->request_id, "%s", in->request_id ? in->request_id : "");
     c->answer.request_id = c->request_id[0] ? c->request_id : c->id;
     const struct route *r = find_route(in->path);
+    c->route = r ? r->path : NULL;
+    api_record_begin(c, in);
+    if (r && api_cors_preflight(c, in, methods_of(r)))
+        return c;
+    api_cors(c, in);
     if (admit(c, in, r, &e) != OK)
         api_answer_error(c, &e);
     else

@@ -25,10 +25,24 @@
 struct api;
 struct api_call;
 
+/* A line about a call that is over: JSON, without its newline, and without anything that was asked
+ * or answered. Any thread; must not wait. */
+typedef void (*api_line_fn)(void *ctx, const char *line, size_t n);
+
 struct api_config {
-    const char *model_id; /* the alias, or the model's name */
-    const char *api_key;  /* NULL: open */
-    uint32_t max_choices; /* n x prompts in one call; 0: 128 */
+    const char *model_id;  /* the alias, or the model's name */
+    const char *api_key;   /* NULL: open, unless api_load_keys is called */
+    const char *admin_key; /* NULL: the admin's routes want no other key than the rest */
+    uint32_t max_choices;  /* n x prompts in one call; 0: 128 */
+    /* [n_cors_origins] pages of these origins may call, "*": all. Views that live as long as the
+     * api. */
+    const char *const *cors_origins;
+    size_t n_cors_origins;
+    api_line_fn write_line; /* NULL: none */
+    void *line_ctx;
+    bool log_all;  /* a line for every call */
+    bool log_slow; /* one with its timeline for those that took slow_ms or more */
+    uint32_t slow_ms;
 };
 
 /* The HTTP facts of a request; views valid until api_end. */
@@ -36,10 +50,22 @@ struct api_input {
     const char *method, *path, *query;
     const char *body;
     size_t body_len;
-    const char *authorization; /* NULL if absent */
-    const char *request_id;    /* the client's own, visible ASCII of at most 128 bytes; or NULL */
-    void *name;                /* what api_next calls the call by; not NULL */
+    /* Headers; NULL if absent. */
+    const char *authorization;
+    const char *api_key;     /* X-Api-Key, where there is no Authorization */
+    const char *request_id;  /* the client's own, visible ASCII of at most 128 bytes */
+    const char *traceparent; /* visible ASCII; ignored unless it is as W3C says */
+    const char *origin;      /* visible ASCII of at most 256 bytes, like the next */
+    const char *cors_method;
+    const char *cors_headers; /* at most 1024 bytes, no control characters */
+    const char *client;       /* its address, for the log */
+    void *name;               /* what api_next calls the call by; not NULL */
 };
+
+struct api_header {
+    const char *name, *value;
+};
+#define API_MAX_HEADERS 16
 
 struct api_answer {
     int status;
@@ -49,6 +75,8 @@ struct api_answer {
     const char *request_id;  /* X-Request-Id of the answer */
     bool www_authenticate;   /* for 401 */
     bool stream;
+    const struct api_header *headers; /* [n_headers] others, at most API_MAX_HEADERS */
+    size_t n_headers;
 };
 
 enum api_pull { API_WAIT, API_MORE, API_DONE };
@@ -63,6 +91,13 @@ enum err api_create(const struct api_config *cfg,
                     struct err_info *e) WEIR_MUST_USE;
 void api_set_engine(struct api *a, struct engine *eng, const struct chat_template *tmpl);
 void api_set_extra_metrics(struct api *a, api_extra_metrics_fn fn, void *ctx); /* before serving */
+/* The text of a keys file (docs/API.md) in the place of the one before, at once and as a whole; on
+ * an error the old keys stay. Any thread. *n_plain: how many keys it has in the open. */
+enum err api_load_keys(
+    struct api *a, const char *text, size_t n, uint32_t *n_plain, struct err_info *e) WEIR_MUST_USE;
+void api_set_admin_key(struct api *a, const char *key); /* any thread */
+/* A request that never became a call was answered. Any thread. */
+void api_note_refused(struct api *a, int status, const char *client);
 void api_set_draining(struct api *a); /* /health and new requests: 503. Any thread */
 void api_destroy(struct api *a); /* after the last api_end and engine_stop, before engine_destroy */
 

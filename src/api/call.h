@@ -11,6 +11,7 @@
 #define WEIR_API_CALL_H
 
 #include "api/api.h"
+#include "api/keys.h"
 #include "api/params.h"
 #include "base/utf8.h"
 
@@ -21,8 +22,8 @@
 struct api {
     char *model_id;
     struct buf model_json; /* model_id as a JSON string */
-    bool has_key;
-    unsigned char key_digest[32];
+    struct api_config cfg; /* but for the texts that are copied */
+    struct api_keys *keys;
     uint32_t max_choices;
     int64_t created;
     const struct chat_template *tmpl; /* valid once engine is set */
@@ -58,6 +59,7 @@ struct api_call {
     void *name; /* api_input's */
     const struct api_dialect *dialect;
     struct api_answer answer;
+    struct api_header headers[API_MAX_HEADERS]; /* of the answer, by api_put_header */
     struct buf body;
     char id[40];
     char request_id[132]; /* the client's own, or empty */
@@ -76,8 +78,23 @@ struct api_call {
     bool include_usage, return_tokens, ignore_eos, logprobs, echo;
     uint32_t n_top;
     bool opened, counted;
-    bool ended;  /* api_end was called */
-    bool listed; /* on the api's list of news */
+    /* who (keys.h), and what for the log (record.c) */
+    struct api_key *key; /* or NULL */
+    bool entered;        /* counts among the key's running requests */
+    uint64_t n_charged;  /* prompt tokens taken from the key's limit */
+    char limits[6][24];  /* values of x-ratelimit headers */
+    const char *route;   /* of the table, or NULL */
+    char method[8];
+    char client[64];
+    char traceparent[64]; /* as it came, or empty */
+    char trace_id[33];
+    int64_t begin_unix_ms;
+    uint64_t begin_us, end_us;
+    uint64_t bytes_in, bytes_out;
+    bool timeline; /* asked for in the answer */
+    bool whole;    /* the answer was given to its end */
+    bool ended;    /* api_end was called */
+    bool listed;   /* on the api's list of news */
     struct api_call *next_news;
 };
 
@@ -97,6 +114,7 @@ struct api_prompt {
 /* What a body became. */
 struct api_job {
     struct api_params params;
+    struct api_key_terms terms; /* what params point to */
     struct api_prompt *prompts;
     uint32_t n_prompts;
 };
@@ -121,6 +139,37 @@ struct api_dialect {
 };
 extern const struct api_dialect api_completions, api_chat;
 
+/* A header of the answer; both live until api_end. Those beyond API_MAX_HEADERS are a bug. */
+void api_put_header(struct api_call *c, const char *name, const char *value);
+
+/* Who asks, and what the key's limits say (access.c). enter: before the route of a POST runs.
+ * charge: the prompts' tokens, before submit; uncharge: the engine refused. settle: the call is
+ * over or will not run; once, and only when no request runs. */
+enum err api_identify(struct api_call *c,
+                      const struct api_input *in,
+                      bool admin_route,
+                      struct err_info *e);
+enum err api_enter(struct api_call *c, struct err_info *e);
+enum err api_charge(struct api_call *c, uint64_t n_prompt, struct err_info *e);
+void api_uncharge(struct api_call *c);
+void api_settle(struct api_call *c);
+/* The key's terms into what the body asked for: salt and priority. */
+enum err api_apply_terms(const struct api_call *c,
+                         const json_t *body,
+                         struct api_key_terms *terms,
+                         struct request_params *p,
+                         struct err_info *e);
+
+/* Pages of other origins (cors.c): headers for one that may call. */
+void api_cors(struct api_call *c, const struct api_input *in);
+/* Is it a browser that asks whether it may? Then the answer is made. methods: "GET, HEAD". */
+bool api_cors_preflight(struct api_call *c, const struct api_input *in, const char *methods);
+
+/* What remains of a call (record.c). */
+void api_record_begin(struct api_call *c, const struct api_input *in);
+void api_record_end(const struct api_call *c);
+void api_put_timeline(const struct api_call *c, struct buf *out); /* an object; all finished */
+
 /* Fill *c with a complete answer. The body is appended to c->body by the caller or here. */
 void api_answer_json(struct api_call *c, int status);
 void api_answer_error(struct api_call *c, const struct err_info *e);
@@ -140,6 +189,9 @@ void api_model(struct api_call *c, const char *id);
 void api_metrics(struct api_call *c);               /* metrics.c */
 void api_kv(struct api_call *c, const char *query); /* kv.c */
 bool api_is_model(const struct api *a, const char *name, size_t n);
+
+/* OpenAPI's description of the routes, as text (openapi.c). */
+void api_openapi(struct api_call *c);
 
 /* "stop" or "length". */
 const char *api_finish_name(enum finish f);

@@ -51,6 +51,8 @@ struct request_params {
     bool cache;             /* find, and leave, prefixes in KV memory */
     const char *cache_salt; /* [n_cache_salt] requests with other salts find none of this one's */
     size_t n_cache_salt;
+    const uint8_t *cache_tenant; /* [n_cache_tenant] nor do those of other tenants; 0: nobody's */
+    size_t n_cache_tenant;
     int32_t priority; /* up to REQUEST_MAX_PRIORITY, or as far below 0; higher goes first */
 };
 struct request_params request_params_default(void);
@@ -92,6 +94,33 @@ uint32_t request_text_bytes(const struct request *r);
 uint32_t request_n_completion(const struct request *r); /* usage.completion_tokens */
 uint32_t request_n_cached(const struct request *r);     /* prompt tokens whose KV was reused */
 const struct err_info *request_error(const struct request *r);
+
+/* Valid when finished: when it was submitted, first computed, gave its first and its last token
+ * (0: never), and ended. Microseconds of clock_us. */
+struct request_times {
+    uint64_t submit_us, admit_us, first_us, last_us, end_us;
+};
+struct request_times request_times(const struct request *r);
+
+/* What else happened, in order of time. */
+#define REQUEST_MAX_EVENTS 64
+enum request_event_kind {
+    REQUEST_ADMITTED, /* into a step, again after it was preempted; n_tokens positions were there */
+    REQUEST_PREFILL,  /* n_tokens of the prompt are computed; after a preemption, of the output too
+                       */
+    REQUEST_PREEMPTED, /* put back into the queue */
+    REQUEST_FETCHING,  /* waits for the tier below */
+    REQUEST_FETCHED,   /* n_tokens positions came from it */
+};
+struct request_event {
+    uint64_t us;
+    enum request_event_kind kind;
+    uint32_t n_tokens;
+};
+/* Valid when finished. *n_omitted: how many more there were. */
+const struct request_event *request_events(const struct request *r,
+                                           uint32_t *n,
+                                           uint32_t *n_omitted);
 
 struct engine_config {
     uint32_t n_threads; /* 0: one a physical core */
