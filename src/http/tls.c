@@ -59,19 +59,22 @@ static enum err read_identity(struct identity *id,
     int rc = gnutls_pcert_list_import_x509_raw(
         id->chain, &n, &cert_pem, GNUTLS_X509_FMT_PEM, GNUTLS_X509_CRT_LIST_FAIL_IF_UNSORTED);
     if (rc != 0)
-        return err_set(e, ERR_FORMAT, "the certificate cannot be read: %s", gnutls_strerror(rc));
+        return err_set_field(
+            e, ERR_FORMAT, "tls-cert", "the certificate cannot be read: %s", gnutls_strerror(rc));
     id->n_chain = n;
     if (n == 0)
-        return err_set(e, ERR_FORMAT, "there is no certificate in it");
+        return err_set_field(e, ERR_FORMAT, "tls-cert", "there is no certificate in it");
     if (gnutls_privkey_init(&id->key) != 0)
         return err_set(e, ERR_NOMEM, "no memory for a key");
     rc = gnutls_privkey_import_x509_raw(id->key, &key_pem, GNUTLS_X509_FMT_PEM, NULL, 0);
     if (rc == GNUTLS_E_DECRYPTION_FAILED)
-        return err_set(e, ERR_UNSUPPORTED, "the key has a password: remove it first");
+        return err_set_field(
+            e, ERR_UNSUPPORTED, "tls-key", "the key has a password: remove it first");
     if (rc != 0)
-        return err_set(e, ERR_FORMAT, "the key cannot be read: %s", gnutls_strerror(rc));
+        return err_set_field(
+            e, ERR_FORMAT, "tls-key", "the key cannot be read: %s", gnutls_strerror(rc));
     if (!key_fits(id))
-        return err_set(e, ERR_FORMAT, "the key is not that of the certificate");
+        return err_set_field(e, ERR_FORMAT, "tls-key", "the key is not that of the certificate");
     return OK;
 }
 
