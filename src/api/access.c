@@ -135,6 +135,7 @@ enum err api_apply_terms(const struct api_call *c,
     }
     if (!terms->limits_priority)
         return OK;
+    p->tenant = terms->tenant;
     const json_t *given = json_object_get(body, "priority");
     if (!given || json_is_null(given))
         p->priority = terms->priority;

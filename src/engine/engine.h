@@ -54,6 +54,7 @@ struct request_params {
     const uint8_t *cache_tenant; /* [n_cache_tenant] nor do those of other tenants; 0: nobody's */
     size_t n_cache_tenant;
     int32_t priority; /* up to REQUEST_MAX_PRIORITY, or as far below 0; higher goes first */
+    uint32_t tenant;  /* whose it is; tenants of equal priority take turns (sched.h). 0: nobody's */
 };
 struct request_params request_params_default(void);
 
@@ -150,7 +151,8 @@ enum err engine_create(const struct model *m,
 /* Any thread. Errors (no event follows): ERR_QUEUE_FULL, ERR_DRAINING, ERR_INVALID (more at once
  * than could ever be held). */
 enum err engine_submit(struct engine *eng, struct request *r, struct err_info *e) WEIR_MUST_USE;
-/* All of them or none, so that one API call is admitted whole. */
+/* All of them or none, so that one API call is admitted whole. They are of one tenant, which may
+ * hold so much of the room only that others find some too (quota.h). */
 enum err engine_submit_all(struct engine *eng,
                            struct request *const *rs,
                            uint32_t n,

@@ -152,7 +152,9 @@ enum err request_create(const struct engine *eng,
                                 .n_max = n_prompt + max_new,
                                 .all_logits = p->prompt_logprobs,
                                 .shares = p->cache,
-                                .priority = p->priority};
+                                .priority = p->priority,
+                                .tenant = p->tenant,
+                                .tenant_at = SCHED_NO_TENANT};
     if ((err = kv_space_of_tenant(p->cache_tenant,
                                   p->n_cache_tenant,
                                   p->cache_salt,

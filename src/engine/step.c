@@ -302,7 +302,9 @@ void step_publish(struct engine *eng)
         n_finished += r->now.finish != FINISH_NONE;
     if (n_finished > 0) { /* before the events: whoever reads the last one finds its place free */
         pthread_mutex_lock(&eng->submit_lock);
-        eng->n_unfinished -= n_finished;
+        for (const struct request *r = eng->news; r; r = r->next_news)
+            if (r->now.finish != FINISH_NONE)
+                quota_give(&eng->quota, r->params.tenant);
         pthread_mutex_unlock(&eng->submit_lock);
     }
     pthread_mutex_lock(&eng->event_lock);
