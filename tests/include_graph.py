@@ -35,6 +35,7 @@ ALLOWED = {
 # header (or folder of headers, with a slash): the folders that may include it
 LIBRARIES = {
     "microhttpd.h": "http",
+    "gnutls/": "http",
     "jansson.h": "api batches chat grammar",
     "utf8proc.h": "tokenizer chat",
     "xxhash.h": "gguf grammar tokenizer kv",

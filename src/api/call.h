@@ -12,6 +12,7 @@
 #define WEIR_API_CALL_H
 
 #include "api/api.h"
+#include "api/keys.h"
 #include "api/params.h"
 #include "base/utf8.h"
 #include "chat/tools.h"
@@ -33,8 +34,8 @@ struct api_store;
 struct api {
     char *model_id;
     struct buf model_json; /* model_id as a JSON string */
-    bool has_key;
-    unsigned char key_digest[32];
+    struct api_config cfg; /* but for the texts that are copied */
+    struct api_keys *keys;
     uint32_t max_choices;
     bool any_model;          /* requests may name any */
     char *model_path;        /* for /props */
@@ -81,6 +82,7 @@ struct api_call {
     void *state; /* the dialect's, from parse until the call ends */
     void (*free_state)(void *state);
     struct api_answer answer;
+    struct api_header headers[API_MAX_HEADERS]; /* of the answer, by api_put_header */
     struct buf body;
     char id[40];
     char request_id[132]; /* the client's own, or empty */
@@ -105,8 +107,26 @@ struct api_call {
     uint64_t file_due;
     bool prompt_only; /* nothing will be generated */
     bool opened, counted;
-    bool ended;  /* api_end was called */
-    bool listed; /* on the api's list of news */
+    /* who (keys.h), and what for the log (record.c) */
+    struct api_key *key; /* or NULL */
+    bool entered;        /* counts among the key's running requests; internal: has yet to count */
+    bool internal;       /* api_input's, and so are the next two */
+    int32_t rank;
+    uint32_t tenant;
+    uint64_t n_charged; /* prompt tokens taken from the key's limit */
+    char limits[6][24]; /* values of x-ratelimit headers */
+    const char *route;  /* of the table, or NULL */
+    char method[8];
+    char client[64];
+    char traceparent[64]; /* as it came, or empty */
+    char trace_id[33];
+    int64_t begin_unix_ms;
+    uint64_t begin_us, end_us;
+    uint64_t bytes_in, bytes_out;
+    bool timeline; /* asked for in the answer */
+    bool whole;    /* the answer was given to its end */
+    bool ended;    /* api_end was called */
+    bool listed;   /* on the api's list of news */
     struct api_call *next_news;
 };
 
@@ -126,6 +146,7 @@ struct api_prompt {
 /* What a body became. */
 struct api_job {
     struct api_params params;
+    struct api_key_terms terms; /* what params point to */
     struct api_prompt *prompts;
     uint32_t n_prompts;
 };
@@ -162,6 +183,37 @@ struct api_dialect {
 };
 extern const struct api_dialect api_completions, api_chat, api_messages, api_responses, api_native;
 
+/* A header of the answer; both live until api_end. Those beyond API_MAX_HEADERS are a bug. */
+void api_put_header(struct api_call *c, const char *name, const char *value);
+
+/* Who asks, and what the key's limits say (access.c). enter: before the route of a POST runs.
+ * charge: the prompts' tokens, before submit; uncharge: the engine refused. settle: the call is
+ * over or will not run; once, and only when no request runs. */
+enum err api_identify(struct api_call *c,
+                      const struct api_input *in,
+                      bool admin_route,
+                      struct err_info *e);
+enum err api_enter(struct api_call *c, struct err_info *e);
+enum err api_charge(struct api_call *c, uint64_t n_prompt, struct err_info *e);
+void api_uncharge(struct api_call *c);
+void api_settle(struct api_call *c);
+/* The key's terms into what the body asked for: salt and priority; and an internal call's rank. */
+enum err api_apply_terms(const struct api_call *c,
+                         const json_t *body,
+                         struct api_key_terms *terms,
+                         struct request_params *p,
+                         struct err_info *e);
+
+/* Pages of other origins (cors.c): headers for one that may call. */
+void api_cors(struct api_call *c, const struct api_input *in);
+/* Is it a browser that asks whether it may? Then the answer is made. methods: "GET, HEAD". */
+bool api_cors_preflight(struct api_call *c, const struct api_input *in, const char *methods);
+
+/* What remains of a call (record.c). */
+void api_record_begin(struct api_call *c, const struct api_input *in);
+void api_record_end(const struct api_call *c);
+void api_put_timeline(const struct api_call *c, struct buf *out); /* an object; all finished */
+
 /* Fill *c with a complete answer. The body is appended to c->body by the caller or here. */
 void api_answer_json(struct api_call *c, int status);
 void api_answer_error(struct api_call *c, const struct err_info *e);
@@ -192,8 +244,7 @@ enum api_shape api_shape_of(const char *path);
 
 /* Check, and run, the route that *in asks for. (routes.c) */
 void api_route(struct api_call *c, const struct api_input *in);
-const char *api_path_after(const char *path, const char *part);       /* which is there */
-bool api_has_access(const struct api *a, const struct api_input *in); /* api.c */
+const char *api_path_after(const char *path, const char *part); /* which is there */
 
 /* POST bodies: parse, tokenize, submit. On failure c is an error answer. (generate.c) */
 void api_generate(struct api_call *c, const struct api_dialect *d, const struct api_input *in);
@@ -224,6 +275,9 @@ void api_count_responses(struct api_call *c, const struct api_input *in);
 void api_response_get(struct api_call *c, const struct api_input *in); /* responses.c */
 void api_response_delete(struct api_call *c, const struct api_input *in);
 bool api_is_model(const struct api *a, const char *name, size_t n);
+
+/* OpenAPI's description of the routes, as text (openapi.c). */
+void api_openapi(struct api_call *c, const struct api_input *in);
 
 /* "stop" or "length". */
 const char *api_finish_name(enum finish f);

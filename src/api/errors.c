@@ -18,6 +18,8 @@ int api_status_of(enum err code)
         return 400;
     case ERR_AUTH:
         return 401;
+    case ERR_FORBIDDEN:
+        return 403;
     case ERR_NOT_FOUND:
         return 404;
     case ERR_METHOD:
@@ -25,6 +27,7 @@ int api_status_of(enum err code)
     case ERR_TOO_LARGE:
         return 413;
     case ERR_QUEUE_FULL:
+    case ERR_RATE_LIMIT:
         return 429;
     case ERR_UNSUPPORTED:
         return 501;
@@ -45,9 +48,13 @@ static const char *code_of(int status, const struct err_info *e)
         return "context_length_exceeded";
     if (e->code == ERR_NOT_FOUND && strcmp(e->field, "model") == 0)
         return "model_not_found";
+    if (e->code == ERR_RATE_LIMIT)
+        return "rate_limit_exceeded";
     switch (status) {
     case 401:
         return "invalid_api_key";
+    case 403:
+        return "forbidden";
     case 404:
         return "not_found";
     case 405:
@@ -72,6 +79,8 @@ static const char *openai_type(int status)
 {
     if (status == 401)
         return "authentication_error";
+    if (status == 403)
+        return "permission_error";
     if (status == 429)
         return "rate_limit_error";
     return status >= 500 ? "server_error" : "invalid_request_error";

@@ -56,7 +56,9 @@ static enum err parse(struct api_call *c,
     c->return_tokens = p->return_tokens;
     c->ignore_eos = p->request.ignore_eos;
     c->n_per_prompt = p->n;
-    if ((err = d->parse(c, body, job, e)))
+    if ((err = api_get_bool(body, "timeline", &c->timeline, e)) ||
+        (err = api_apply_terms(c, body, &job->terms, &p->request, e)) ||
+        (err = d->parse(c, body, job, e)))
         return err;
     p->request.logprobs = c->logprobs;
     p->request.n_top_logprobs = c->n_top;
@@ -130,6 +132,15 @@ static enum err create_choices(struct api_call *c,
     return OK;
 }
 
+/* Each prompt once, however many answers it has. */
+static enum err charge(struct api_call *c, const struct api_job *job, struct err_info *e)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < job->n_prompts; i++)
+        n += job->prompts[i].ids.n;
+    return api_charge(c, n, e);
+}
+
 /* Hand all choices to the engine. After OK, *c belongs to the loop thread. */
 static enum err submit(struct api_call *c,
                        const struct api_dialect *d,
@@ -153,24 +164,10 @@ static enum err submit(struct api_call *c,
     if (err) {
         c->n_running = 0;
         c->dialect = NULL;
+        api_uncharge(c);
     }
     free(requests);
     return err;
-}
-
-/* Whose it is, and how it ranks. */
-static enum err rank(const struct api_input *in, struct request_params *p, struct err_info *e)
-{
-    p->tenant = in->tenant;
-    if (!in->internal)
-        return OK;
-    if (p->priority > 0)
-        return err_set_field(
-            e, ERR_INVALID, "priority", "'priority' may not be above 0 in a batch");
-    p->priority += in->priority;
-    if (p->priority < -REQUEST_MAX_PRIORITY)
-        p->priority = -REQUEST_MAX_PRIORITY;
-    return OK;
 }
 
 /* Say a field by the dialect's own name: the error was found in the body that adapt made. */
@@ -228,9 +225,8 @@ void api_generate(struct api_call *c, const struct api_dialect *d, const struct 
     struct api_job job = {0};
     struct bodies bodies = {0};
     enum err err;
-    if ((err = read_body(c, d, in, &bodies, &job, &e)) ||
-        (err = rank(in, &job.params.request, &e)) || (err = create_choices(c, d, &job, &e)) ||
-        (err = submit(c, d, job.params.stream, &e))) {
+    if ((err = read_body(c, d, in, &bodies, &job, &e)) || (err = create_choices(c, d, &job, &e)) ||
+        (err = charge(c, &job, &e)) || (err = submit(c, d, job.params.stream, &e))) {
         rename_field(d, &e);
         api_choices_destroy(c);
         api_answer_error(c, &e);

@@ -18,8 +18,7 @@ void api_serve(struct api_call *c, const struct api_input *in)
     enum err err;
     if (strcmp(in->method, "HEAD") == 0)
         asked.method = "GET";
-    if (!asked.owner)
-        asked.owner = "";
+    asked.owner = c->key ? api_key_name(c->key) : "";
     if (!s->handle)
         err = err_set(&e,
                       ERR_UNSUPPORTED,

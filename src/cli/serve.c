@@ -11,6 +11,7 @@
 #include "batches/batches.h"
 #include "chat/chat.h"
 #include "cli/cli.h"
+#include "cli/serve_files.h"
 #include "cli/serve_options.h"
 #include "engine/engine.h"
 #include "http/http.h"
@@ -30,6 +31,7 @@
 
 struct server {
     struct serve_options opt;
+    struct serve_files files;
     struct api *api;
     struct http_app app;
     struct http_server *http;
@@ -53,7 +55,7 @@ struct server {
 /* What http/ calls a call: the API's, and room for the headers of its answer. */
 struct served_call {
     struct api_call *call;
-    struct http_header headers[5];
+    struct http_header headers[5 + API_MAX_HEADERS];
 };
 
 static void *app_begin(void *ctx, const struct http_request *r, void *name)
@@ -77,6 +79,11 @@ static void *app_begin(void *ctx, const struct http_request *r, void *name)
                            .authorization = r->authorization,
                            .api_key = r->api_key,
                            .request_id = r->request_id,
+                           .traceparent = r->traceparent,
+                           .origin = r->origin,
+                           .cors_method = r->cors_method,
+                           .cors_headers = r->cors_headers,
+                           .client = r->client,
                            .name = name};
     struct served_call *c = mem_zalloc(1, sizeof *c);
     c->call = api_begin(s->api, &in);
@@ -97,6 +104,8 @@ static void fill_answer(struct served_call *c, const struct api_answer *in, stru
         c->headers[n++] = (struct http_header){"Allow", in->allow};
     if (in->www_authenticate)
         c->headers[n++] = (struct http_header){"WWW-Authenticate", "Bearer"};
+    for (size_t i = 0; i < in->n_headers; i++)
+        c->headers[n++] = (struct http_header){in->headers[i].name, in->headers[i].value};
     *out = (struct http_answer){.status = in->status,
                                 .content_type = in->content_type,
                                 .headers = c->headers,
@@ -144,6 +153,12 @@ static void app_error_body(
     struct err_info e;
     err_set(&e, ERR_INVALID, "%s", text);
     api_error_body(status, &e, target, out);
+}
+
+static void app_refused(void *ctx, int status, const char *client)
+{
+    struct server *s = ctx;
+    api_note_refused(s->api, status, client);
 }
 
 static void http_metrics(void *ctx, struct buf *out)
@@ -257,6 +272,14 @@ static void cut_off(struct server *s, const char *why)
     http_server_stop(s->http, (uint32_t)((clock_us() - s->drain_us) / 1000) + LAST_WORDS_MS);
 }
 
+static struct timespec grace_left(const struct server *s)
+{
+    uint64_t end_us = s->drain_us + s->opt.drain_timeout_s * 1000000ull, now_us = clock_us();
+    uint64_t left_us = end_us > now_us ? end_us - now_us : 0;
+    return (struct timespec){.tv_sec = (time_t)(left_us / 1000000),
+                             .tv_nsec = (long)(left_us % 1000000) * 1000};
+}
+
 static void *signal_main(void *arg)
 {
     struct server *s = arg;
@@ -265,11 +288,15 @@ static void *signal_main(void *arg)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGUSR2); /* from main, when the server is over */
-    const struct timespec grace = {.tv_sec = (time_t)s->opt.drain_timeout_s};
+    if (serve_files_any(&s->opt))
+        sigaddset(&set, SIGHUP);
     enum { SERVING, DRAINING, CUT } state = SERVING;
     while (!atomic_load(&s->over)) {
+        struct timespec grace = grace_left(s);
         int sig = state == DRAINING ? sigtimedwait(&set, NULL, &grace) : sigwaitinfo(&set, NULL);
-        if (sig == SIGUSR2 || (sig < 0 && errno == EINTR))
+        if (sig == SIGHUP)
+            serve_files_reload(&s->files, s->api, s->http);
+        if (sig == SIGHUP || sig == SIGUSR2 || (sig < 0 && errno == EINTR))
             continue;
         const char *why = sig < 0 ? "the drain's time is over" : strsignal(sig);
         if (state == CUT)
@@ -283,10 +310,15 @@ static void *signal_main(void *arg)
     return NULL;
 }
 
-static void block_signals(void)
+/* SIGHUP ends a server that has nothing to read again, as when its terminal closes. */
+static void block_signals(const struct serve_options *o)
 {
     sigset_t set;
     sigemptyset(&set);
+    if (serve_files_any(o)) {
+        signal(SIGHUP, SIG_DFL); /* nohup has it ignored, and then nobody could wait for it */
+        sigaddset(&set, SIGHUP);
+    }
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGUSR2);
@@ -315,22 +347,39 @@ static enum err open_server(struct server *s, struct err_info *e)
                                .pull = app_pull,
                                .end = app_end,
                                .next = app_next,
-                               .error_body = app_error_body};
+                               .error_body = app_error_body,
+                               .refused = app_refused};
     const char *path = cli_model_path(s->opt.model, e);
     char id[256];
     if (!path)
         return e->code;
     serve_model_id(&s->opt, path, id, sizeof id);
+    const struct serve_options *o = &s->opt;
+    enum err err = serve_files_open(&s->files, o, e);
+    if (err)
+        return err;
+    hc.tls_cert = s->files.tls_cert;
+    hc.tls_key = s->files.tls_key;
     struct api_config ac = {.model_id = id,
-                            .api_key = s->opt.api_key,
-                            .any_model = s->opt.any_model,
-                            .model_path = path};
+                            .api_key = o->api_key,
+                            .admin_key = s->files.admin_key,
+                            .any_model = o->any_model,
+                            .model_path = path,
+                            .cors_origins = o->cors_origins,
+                            .n_cors_origins = o->n_cors_origins,
+                            .write_line = s->files.lines ? serve_files_line : NULL,
+                            .line_ctx = &s->files,
+                            .log_all = o->access_log != NULL,
+                            .log_slow = o->log_slow,
+                            .slow_ms = o->slow_ms};
     s->app.news_fd = s->news_fd = epoll_create1(EPOLL_CLOEXEC);
     if (s->news_fd < 0)
         return err_set(e, ERR_IO, "cannot create an epoll set");
-    enum err err = api_create(&ac, &s->api, e);
-    if (err || (err = http_server_create(&hc, &s->app, &s->http, e)))
+    if ((err = api_create(&ac, &s->api, e)) ||
+        (err = serve_files_load_keys(&s->files, s->api, e)) ||
+        (err = http_server_create(&hc, &s->app, &s->http, e)))
         return err;
+    serve_files_forget(&s->files);
     api_set_extra_metrics(s->api, http_metrics, s);
     return s->opt.batches.dir ? open_batches(s, e) : OK;
 }
@@ -349,6 +398,7 @@ static void close_server(struct server *s)
         api_destroy(s->api);
     }
     batches_destroy(s->batches);
+    serve_files_close(&s->files);
     engine_destroy(s->engine);
     chat_template_destroy(s->template);
     tokenizer_destroy(s->tokenizer);
@@ -383,10 +433,13 @@ int cmd_serve(int argc, char **argv)
     struct err_info e = {0};
     serve_parse(argc, argv, &s.opt);
     pthread_mutex_init(&s.lock, NULL);
-    block_signals();
+    block_signals(&s.opt);
     enum err err = open_server(&s, &e);
     if (!err) {
-        log_info("listening on http://%s:%u", s.opt.http.host, http_server_port(s.http));
+        log_info("listening on %s://%s:%u",
+                 s.opt.tls_cert_file ? "https" : "http",
+                 s.opt.http.host,
+                 http_server_port(s.http));
         err = serve(&s, &e);
     }
     if (err)

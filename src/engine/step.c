@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/stats.h"
+#include "engine/timeline.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -149,8 +150,9 @@ void step_finish(struct engine *eng, struct request *r, enum finish finish)
     if (r->next_active)
         r->next_active->prev_active = r->prev_active;
     note_news(eng, r);
+    r->now.times.end_us = clock_us();
     pthread_mutex_lock(&eng->stats_lock);
-    stats_finished(&eng->stats, r, clock_us());
+    stats_finished(&eng->stats, r, r->now.times.end_us);
     pthread_mutex_unlock(&eng->stats_lock);
 }
 
@@ -276,6 +278,7 @@ bool step_run(struct engine *eng)
     uint64_t start_us = clock_us();
     kv_set_pace(eng->kv, start_us, eng->pace.us_per_row);
     sched_plan_step(eng->sched, row_budget(eng), &plan);
+    timeline_planned(eng, &plan, start_us);
     eng->waits_for_tier = plan.waits_for_tier;
     if (plan.n_items == 0) {
         eng->batch.n_jobs = 0;
@@ -288,6 +291,7 @@ bool step_run(struct engine *eng)
         return true;
     }
     note_computed(eng, &plan);
+    timeline_computed(&plan, clock_us());
     sample_and_accept(eng);
     note_step(eng, &plan, clock_us() - start_us);
     return true;

@@ -127,7 +127,16 @@ static void keep_request(struct exchange *ex,
 {
     const char *query = strchr(ex->target, '?');
     query = query ? query + 1 : "";
-    const char *parts[] = {method, url, query, f->authorization, f->api_key, f->request_id};
+    const char *parts[] = {method,
+                           url,
+                           query,
+                           f->authorization,
+                           f->api_key,
+                           f->request_id,
+                           f->traceparent,
+                           f->origin,
+                           f->cors_method,
+                           f->cors_headers};
     size_t n = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         n += parts[i] ? strlen(parts[i]) + 1 : 0;
@@ -138,6 +147,11 @@ static void keep_request(struct exchange *ex,
     ex->req.authorization = keep(&at, f->authorization);
     ex->req.api_key = keep(&at, f->api_key);
     ex->req.request_id = keep(&at, f->request_id);
+    ex->req.traceparent = keep(&at, f->traceparent);
+    ex->req.origin = keep(&at, f->origin);
+    ex->req.cors_method = keep(&at, f->cors_method);
+    ex->req.cors_headers = keep(&at, f->cors_headers);
+    ex->req.client = ex->conn->client; /* the connection outlives its exchanges */
     ex->req.body = "";
 }
 
