@@ -161,9 +161,9 @@ static enum err submit(struct api_call *c,
 /* Whose it is, and how it ranks. */
 static enum err rank(const struct api_input *in, struct request_params *p, struct err_info *e)
 {
-    p->tenant = in->tenant;
     if (!in->internal)
         return OK;
+    p->tenant = in->tenant;
     if (p->priority > 0)
         return err_set_field(
             e, ERR_INVALID, "priority", "'priority' may not be above 0 in a batch");
