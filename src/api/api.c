@@ -23,6 +23,7 @@ enum err api_create(const struct api_config *cfg, struct api **out, struct err_i
     api_put_text(&a->model_json, a->model_id, strlen(a->model_id));
     a->max_choices = cfg->max_choices ? cfg->max_choices : DEFAULT_MAX_CHOICES;
     a->created = clock_unix();
+    a->grammars = grammar_cache_create();
     if (cfg->api_key && cfg->api_key[0]) {
         a->has_key = true;
         SHA256((const unsigned char *)cfg->api_key, strlen(cfg->api_key), a->key_digest);
@@ -56,6 +57,7 @@ void api_destroy(struct api *a)
     }
     free(a->model_id);
     buf_deinit(&a->model_json);
+    grammar_cache_destroy(a->grammars);
     free(a);
 }
 

@@ -28,6 +28,7 @@ struct api {
     const struct chat_template *tmpl; /* valid once engine is set */
     _Atomic(struct engine *) engine;
     atomic_bool draining;
+    struct grammar_cache *grammars;
     api_extra_metrics_fn extra;
     void *extra_ctx;
     atomic_uint_least64_t n_answers[API_MAX_STATUS]; /* by status */
@@ -140,6 +141,13 @@ void api_model(struct api_call *c, const char *id);
 void api_metrics(struct api_call *c);               /* metrics.c */
 void api_kv(struct api_call *c, const char *query); /* kv.c */
 bool api_is_model(const struct api *a, const char *name, size_t n);
+
+/* The form that the answer must have, compiled, into p->grammar. (structured.c) Errors: ERR_INVALID
+ * naming the field, and the place in what it holds; ERR_NOMEM. */
+enum err api_structured_parse(struct api_call *c,
+                              const json_t *body,
+                              struct api_params *p,
+                              struct err_info *e) WEIR_MUST_USE;
 
 /* "stop" or "length". */
 const char *api_finish_name(enum finish f);
