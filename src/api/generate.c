@@ -6,6 +6,7 @@
  * Everything that can go wrong does so before submit or in it, and then all is undone: a client
  * gets all of its choices or an error, never some. */
 #include "api/call.h"
+#include "api/reply.h"
 #include "base/mem.h"
 
 #include <stdio.h>
@@ -56,7 +57,8 @@ static enum err parse(struct api_call *c,
     c->return_tokens = p->return_tokens;
     c->ignore_eos = p->request.ignore_eos;
     c->n_per_prompt = p->n;
-    if ((err = d->parse(c, body, job, e)))
+    if ((err = d->parse(c, body, job, e)) || (err = api_reply_constrain(c, p, e)) ||
+        (err = api_structured_parse(c, body, p, e)))
         return err;
     p->request.logprobs = c->logprobs;
     p->request.n_top_logprobs = c->n_top;
