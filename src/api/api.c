@@ -28,6 +28,7 @@ enum err api_create(const struct api_config *cfg, struct api **out, struct err_i
     a->model_path = mem_strdup(cfg->model_path ? cfg->model_path : "");
     a->store = api_store_create(STORE_MAX_ENTRIES, STORE_MAX_BYTES);
     a->created = clock_unix();
+    a->grammars = grammar_cache_create();
     a->began_us = clock_us();
     a->cfg = *cfg;
     a->keys = api_keys_create();
@@ -85,6 +86,7 @@ void api_destroy(struct api *a)
     free(a->model_path);
     buf_deinit(&a->model_json);
     api_keys_destroy(a->keys);
+    grammar_cache_destroy(a->grammars);
     free(a);
 }
 

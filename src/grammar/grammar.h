@@ -155,6 +155,7 @@ void grammar_state_destroy(struct grammar_state *s);
 /* The copy holds no reference: its owner keeps the grammar. */
 void grammar_state_copy(struct grammar_state *to, const struct grammar_state *from);
 size_t grammar_state_bytes(void);
+struct grammar *grammar_of(const struct grammar_state *s); /* a view */
 
 enum grammar_step {
     GRAMMAR_GOES_ON, /* more may come, and it may be that it must */
@@ -179,11 +180,15 @@ enum err grammar_masks_create(const struct grammar_vocab *v,
                               struct err_info *e) WEIR_MUST_USE;
 void grammar_masks_destroy(struct grammar_masks *m);
 
+/* The tokens that end a text. bits as in a mask. */
+const uint64_t *grammar_vocab_eog(const struct grammar_vocab *v);
+
 /* The mask of a state, computed unless it is cached, and kept until it is released. bits[(n + 63) /
  * 64], token t in bit t % 64 of word t / 64. End-of-generation tokens are in it exactly where the
  * text is complete; `none`: there is no token at all, not even those. */
 struct grammar_mask {
     const uint64_t *bits;
+    const uint64_t *but; /* for the caller: bits that do not count, or NULL */
     bool none;
     uint32_t slot;
 };

@@ -144,6 +144,11 @@ void grammar_state_copy(struct grammar_state *to, const struct grammar_state *fr
     memcpy(to->cells, from->cells, from->n_cells * sizeof *to->cells);
 }
 
+struct grammar *grammar_of(const struct grammar_state *s)
+{
+    return s->g;
+}
+
 size_t grammar_state_bytes(void)
 {
     return sizeof(struct grammar_state);

@@ -123,6 +123,11 @@ enum err grammar_vocab_create(const struct grammar_vocab_source *source,
     return OK;
 }
 
+const uint64_t *grammar_vocab_eog(const struct grammar_vocab *v)
+{
+    return v->eog;
+}
+
 void grammar_vocab_destroy(struct grammar_vocab *v)
 {
     if (!v)
