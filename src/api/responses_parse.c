@@ -61,6 +61,8 @@ static enum err join_parts(const json_t *v, const char *field, struct buf *out, 
         buf_add(out, json_string_value(v), json_string_length(v));
         return OK;
     }
+    if (!v)
+        return err_set_field(e, ERR_INVALID, field, "'%s' has no text", field);
     if (!json_is_array(v))
         return api_wrong_type(field, "a string or an array of parts", v, e);
     for (size_t i = 0; i < json_array_size(v); i++) {
