@@ -21,21 +21,22 @@ ALLOWED = {
     "chat": "base tokenizer",
     "model": "base gguf",
     "backend": "base gguf model",
+    "grammar": "base",
     "sample": "base",
     "kv": "base",
     "sched": "base kv",
-    "engine": "base gguf tokenizer sched kv sample model backend",
-    "api": "base chat tokenizer engine sample gguf",
+    "engine": "base gguf tokenizer grammar sched kv sample model backend",
+    "api": "base chat tokenizer grammar engine sample gguf",
     "http": "base",
-    "cli": "base gguf tokenizer chat model backend sample kv sched engine api http",
+    "cli": "base gguf tokenizer grammar chat model backend sample kv sched engine api http",
 }
 
 # header (or folder of headers, with a slash): the folders that may include it
 LIBRARIES = {
     "microhttpd.h": "http",
-    "jansson.h": "api chat",
+    "jansson.h": "api chat grammar",
     "utf8proc.h": "tokenizer chat",
-    "xxhash.h": "gguf tokenizer kv",
+    "xxhash.h": "gguf grammar tokenizer kv",
     "openssl/": "api kv",
     "editline/": "cli",
     "histedit.h": "cli",

@@ -30,6 +30,7 @@ enum err api_create(const struct api_config *cfg, struct api **out, struct err_i
     a->model_path = mem_strdup(cfg->model_path ? cfg->model_path : "");
     a->store = api_store_create(STORE_MAX_ENTRIES, STORE_MAX_BYTES);
     a->created = clock_unix();
+    a->grammars = grammar_cache_create();
     if (cfg->api_key && cfg->api_key[0]) {
         a->has_key = true;
         SHA256((const unsigned char *)cfg->api_key, strlen(cfg->api_key), a->key_digest);
@@ -65,6 +66,7 @@ void api_destroy(struct api *a)
     free(a->model_id);
     free(a->model_path);
     buf_deinit(&a->model_json);
+    grammar_cache_destroy(a->grammars);
     free(a);
 }
 

@@ -56,7 +56,7 @@ static enum err parse(struct api_call *c,
     c->return_tokens = p->return_tokens;
     c->ignore_eos = p->request.ignore_eos;
     c->n_per_prompt = p->n;
-    if ((err = d->parse(c, body, job, e)))
+    if ((err = d->parse(c, body, job, e)) || (err = api_structured_parse(c, body, p, e)))
         return err;
     p->request.logprobs = c->logprobs;
     p->request.n_top_logprobs = c->n_top;

@@ -91,6 +91,12 @@ static void requests(const struct engine_stats *s, struct buf *out)
     counter(out, "generation_tokens_total", "Tokens generated.", s->output_tokens);
     counter(out, "prefix_cache_queries_total", "Prompt tokens looked up.", s->prompt_tokens);
     counter(out, "prefix_cache_hits_total", "Prompt tokens found computed.", s->cached_tokens);
+    counter(out, "grammar_mask_hits_total", "Masks of grammars found computed.", s->masks.hits);
+    counter(out, "grammar_mask_misses_total", "Masks of grammars computed.", s->masks.misses);
+    seconds(out,
+            "grammar_mask_seconds_total",
+            "Time that computing masks took.",
+            (double)s->masks.compute_us);
 }
 
 static void kv(const struct engine_stats *s, struct buf *out)

@@ -18,13 +18,6 @@
 /* Of OpenAI's, vLLM's and llama.cpp's fields: what changes the answer and is not here. A client
  * that relies on one must hear so; a silent, different answer is worse than an error. */
 static const struct api_refused refused[] = {
-    {"grammar", NEUTRAL_EMPTY, 0},
-    {"json_schema", NEUTRAL_EMPTY, 0},
-    {"guided_json", NEUTRAL_EMPTY, 0},
-    {"guided_regex", NEUTRAL_EMPTY, 0},
-    {"guided_choice", NEUTRAL_EMPTY, 0},
-    {"guided_grammar", NEUTRAL_EMPTY, 0},
-    {"structured_outputs", NEUTRAL_EMPTY, 0},
     {"logits_processors", NEUTRAL_EMPTY, 0},
     {"bad_words", NEUTRAL_EMPTY, 0},
     {"allowed_token_ids", NEUTRAL_EMPTY, 0},
@@ -87,25 +80,6 @@ enum err api_refuse_fields(const json_t *body,
                                  fields[i].name);
     }
     return OK;
-}
-
-/* response_format: {"type": "text"} says nothing; the others promise what nobody here enforces. */
-static enum err check_response_format(const json_t *body, struct err_info *e)
-{
-    const json_t *v = json_object_get(body, "response_format");
-    if (!v || json_is_null(v))
-        return OK;
-    if (!json_is_object(v))
-        return api_wrong_type("response_format", "an object", v, e);
-    const char *type = json_string_value(json_object_get(v, "type"));
-    if (type && strcmp(type, "text") == 0)
-        return OK;
-    return err_set_field(e,
-                         ERR_INVALID,
-                         "response_format",
-                         "'response_format' of type '%.40s' is not supported by this server; only "
-                         "'text' is",
-                         type ? type : "?");
 }
 
 /* Numbers are read as doubles and rounded once; the sampler works in floats. */
@@ -353,8 +327,7 @@ enum err api_params_parse(const json_t *body,
         (err = parse_stop_ids(body, n_vocab, out, e)) || (err = parse_stream(body, out, e)) ||
         (err = api_get_bool(body, "ignore_eos", &out->request.ignore_eos, e)) ||
         (err = parse_cache(body, &out->request, e)) ||
-        (err = api_get_bool(body, "return_tokens", &out->return_tokens, e)) ||
-        (err = check_response_format(body, e)))
+        (err = api_get_bool(body, "return_tokens", &out->return_tokens, e)))
         return err;
     return api_refuse_fields(body, refused, sizeof refused / sizeof refused[0], e);
 }
@@ -363,4 +336,5 @@ void api_params_deinit(struct api_params *p)
 {
     free(p->bias);
     free(p->stop_ids);
+    grammar_release(p->grammar);
 }

@@ -11,9 +11,10 @@ struct api_params {
     struct request_params request; /* its arrays are the two below */
     struct logit_bias *bias;
     token_id *stop_ids;
-    uint32_t n;            /* choices of each prompt */
-    bool max_tokens_given; /* else the dialect's default */
-    bool max_tokens_gives; /* more than fits means what fits; else it is an error */
+    struct grammar *grammar; /* a reference, or NULL */
+    uint32_t n;              /* choices of each prompt */
+    bool max_tokens_given;   /* else the dialect's default */
+    bool max_tokens_gives;   /* more than fits means what fits; else it is an error */
     bool stream;
     bool include_usage;
     bool return_tokens;

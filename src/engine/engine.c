@@ -315,7 +315,8 @@ enum err engine_create(const struct model *m,
     eng->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     enum err err = eng->event_fd < 0 ? err_set(e, ERR_IO, "cannot create an eventfd") : OK;
     if (err || (err = check_config(eng, e)) || (err = create_backend(eng, e)) ||
-        (err = create_workspace(eng, e))) {
+        (err = create_workspace(eng, e)) ||
+        (err = guide_create(t, m->hp.n_vocab, cfg->max_running, &eng->guide, e))) {
         engine_destroy(eng);
         return err;
     }
@@ -461,6 +462,7 @@ void engine_destroy(struct engine *eng)
     if (!eng)
         return;
     engine_stop(eng);
+    guide_destroy(eng->guide);
     destroy_workspace(eng);
     sched_destroy(eng->sched);
     memory_close(eng);
@@ -490,6 +492,11 @@ const struct tokenizer *engine_tokenizer(const struct engine *eng)
     return eng->tokenizer;
 }
 
+enum err engine_vocab(struct engine *eng, const struct grammar_vocab **out, struct err_info *e)
+{
+    return guide_vocab(eng->guide, out, e);
+}
+
 const char *engine_describe(const struct engine *eng)
 {
     return eng->backend->ops->describe(eng->backend);
@@ -502,6 +509,7 @@ void engine_stats_get(const struct engine *eng, struct engine_stats *out)
     *out = eng->stats;
     pthread_mutex_unlock(lock);
     eng->backend->ops->times(eng->backend, &out->run_us, &out->waited_us);
+    out->masks = guide_stats(eng->guide);
     if (eng->tier)
         eng->tier->ops->stats(eng->tier, &out->tier);
 }

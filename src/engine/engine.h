@@ -16,6 +16,7 @@
 
 #include "backend/backend.h"
 #include "base/err.h"
+#include "grammar/grammar.h"
 #include "kv/kv.h"
 #include "sample/sample.h"
 #include "tokenizer/tokenizer.h"
@@ -26,7 +27,7 @@
 
 enum finish {
     FINISH_NONE,      /* still running */
-    FINISH_STOP,      /* end-of-generation token, stop token or stop string */
+    FINISH_STOP,      /* end-of-generation token, stop token or string, the end of the grammar */
     FINISH_LENGTH,    /* max_tokens, or the end of the context */
     FINISH_CANCELLED, /* engine_cancel, or the drain ran out of time */
     FINISH_ERROR,     /* request.error says what */
@@ -65,7 +66,9 @@ struct request_params {
     bool cache;             /* find, and leave, prefixes in KV memory */
     const char *cache_salt; /* [n_cache_salt] requests with other salts find none of this one's */
     size_t n_cache_salt;
-    int32_t priority; /* up to REQUEST_MAX_PRIORITY, or as far below 0; higher goes first */
+    struct grammar *grammar; /* what the output must conform to, compiled for engine_vocab; or NULL.
+                                The request keeps a reference */
+    int32_t priority;        /* up to REQUEST_MAX_PRIORITY, or as far below 0; higher goes first */
 };
 struct request_params request_params_default(void);
 
@@ -171,6 +174,12 @@ const struct tokenizer *engine_tokenizer(const struct engine *eng);
  * Any thread. */
 void engine_want_check(struct engine *eng);
 
+/* The vocabulary that grammars are compiled for; made when first asked for. Any thread.
+ * Errors: ERR_NOMEM. */
+enum err engine_vocab(struct engine *eng,
+                      const struct grammar_vocab **out,
+                      struct err_info *e) WEIR_MUST_USE;
+
 /* A histogram over fixed bounds; the last bucket is everything above. */
 #define ENGINE_HIST_BUCKETS 20
 struct engine_hist {
@@ -192,6 +201,7 @@ struct engine_stats {
     struct kv_stats kv;
     uint32_t kv_block_tokens;
     uint64_t kv_block_bytes;
+    struct grammar_mask_stats masks;
     uint64_t checks; /* of the KV memory, on demand */
     bool check_ok;   /* the last one */
     struct err_info check_error;

@@ -1,6 +1,7 @@
 #include "engine/request.h"
 
 #include "base/mem.h"
+#include "engine/step.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -139,6 +140,9 @@ enum err request_create(const struct engine *eng,
         return err;
     }
     memcpy(r->tokens, prompt, n_prompt * sizeof *prompt);
+    if (p->grammar)
+        r->grammar = guide_begin(eng->guide, p->grammar);
+    r->params.grammar = NULL; /* the state has it */
     if (has_penalties(&p->sample)) {
         r->history = sample_history_create(&p->sample, (size_t)n_prompt + max_new);
         for (uint32_t i = 0; r->history && i < n_prompt; i++)
@@ -166,6 +170,7 @@ void request_destroy(struct request *r)
         return;
     stop_destroy(r->stop);
     sample_history_destroy(r->history);
+    grammar_state_destroy(r->grammar);
     free(r->tokens);
     free(r->out);
     free(r->top);

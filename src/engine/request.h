@@ -35,6 +35,7 @@ struct request {
     struct sched_seq seq;
     struct sample_history *history;
     struct stop_matcher *stop;
+    struct grammar_state *grammar; /* or NULL */
     struct request_view now;
     uint64_t n_text_bytes; /* raw bytes of all output tokens */
     bool has_news;         /* on the engine's list of this step */

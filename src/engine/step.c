@@ -107,8 +107,21 @@ static void sample_job(void *ctx, uint32_t i, uint32_t worker)
         row = eng->rows[worker];
         memcpy(row, logits, n_vocab * sizeof *row);
     }
-    job->chosen = sample_token(
-        &r->params.sample, r->history, r->seq.n_known, row, n_vocab, eng->scratch[worker]);
+    struct grammar_mask mask = {0};
+    if (r->grammar) {
+        mask = guide_mask(eng->guide, r->grammar, r->params.ignore_eos);
+        if (!mask.none)
+            sample_mask(row, n_vocab, mask.bits, mask.but);
+    }
+    job->chosen = mask.none ? TOKEN_NONE
+                            : sample_token(&r->params.sample,
+                                           r->history,
+                                           r->seq.n_known,
+                                           row,
+                                           n_vocab,
+                                           eng->scratch[worker]);
+    if (r->grammar)
+        guide_release(eng->guide, &mask, &job->chosen);
     if (r->params.logprobs) {
         uint32_t n_top = r->params.n_top_logprobs;
         struct token_logprob *top = r->top ? r->top + (size_t)r->now.n_out * n_top : NULL;
@@ -163,10 +176,27 @@ static bool is_stop_id(const struct request *r, token_id id)
     return false;
 }
 
+/* The grammar leaves no token. */
+static void finish_without_token(struct engine *eng, struct request *r)
+{
+    bool complete = grammar_complete(r->grammar); /* and the model's own end is not wanted */
+    if (!complete)
+        (void)err_set(
+            &r->error,
+            ERR_UNSUPPORTED,
+            "no token of the model's vocabulary can continue the text as the grammar wants "
+            "it");
+    step_finish(eng, r, complete ? FINISH_STOP : FINISH_ERROR);
+}
+
 /* Append a chosen token to its request and see whether the request is done. */
 static void accept_token(struct engine *eng, const struct sample_job *job)
 {
     struct request *r = job->r;
+    if (job->chosen == TOKEN_NONE) {
+        finish_without_token(eng, r);
+        return;
+    }
     r->now.n_completion++;
     if (is_stop_id(r, job->chosen))
         r->now.stop = STOP_ID;
@@ -192,6 +222,8 @@ static void accept_token(struct engine *eng, const struct sample_job *job)
     if (stopped) {
         r->now.stop = STOP_TEXT;
         r->n_text_bytes = end_bytes; /* the rest of the token was cut off */
+        step_finish(eng, r, FINISH_STOP);
+    } else if (r->grammar && guide_accept(eng->guide, r->grammar, job->chosen)) {
         step_finish(eng, r, FINISH_STOP);
     } else if (r->now.n_out == r->max_new) {
         step_finish(eng, r, FINISH_LENGTH);

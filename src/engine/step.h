@@ -3,6 +3,7 @@
 #define WEIR_ENGINE_STEP_H
 
 #include "engine/engine.h"
+#include "engine/guide.h"
 #include "engine/pace.h"
 #include "engine/request.h"
 #include "sched/sched.h"
@@ -34,6 +35,7 @@ struct engine {
     struct kv *kv;
     struct kv_tier *tier; /* or NULL */
     struct sched *sched;
+    struct guide *guide; /* grammars */
     uint32_t n_ctx;
     uint32_t max_rows, max_logit_rows; /* of a step */
 

@@ -53,6 +53,26 @@ float sample_block_max(const float *x, uint32_t n, float *block_max)
     return sample_max(block_max, n_blocks);
 }
 
+/* By words of 64: most are all or nothing. */
+void sample_mask(float *logits, uint32_t n_vocab, const uint64_t *allowed, const uint64_t *but)
+{
+    for (uint32_t first = 0; first < n_vocab; first += 64) {
+        uint64_t word = allowed[first / 64] & ~(but ? but[first / 64] : 0);
+        uint32_t n = n_vocab - first < 64 ? n_vocab - first : 64;
+        float *x = logits + first;
+        if (word == UINT64_MAX)
+            continue;
+        if (word == 0) {
+            for (uint32_t i = 0; i < n; i++)
+                x[i] = -INFINITY;
+            continue;
+        }
+        for (uint32_t i = 0; i < n; i++)
+            if (!(word >> i & 1))
+                x[i] = -INFINITY;
+    }
+}
+
 /* First i with x[i] == value, or n. */
 static uint32_t find(const float *x, uint32_t n, float value)
 {

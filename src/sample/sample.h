@@ -67,6 +67,11 @@ struct token_logprob {
 float sample_logprobs(
     const float *logits, uint32_t n_vocab, int32_t id, uint32_t n_top, struct token_logprob *top);
 
+/* Rule tokens out before one is chosen: the logit of token i becomes -inf unless bit i % 64 of word
+ * i / 64 is set in `allowed`, and not in `but` (which may be NULL). Both have n_vocab bits and
+ * zeros behind them. */
+void sample_mask(float *logits, uint32_t n_vocab, const uint64_t *allowed, const uint64_t *but);
+
 /* Index of the largest logit; the lowest index among equals. NaN never wins unless all are. */
 int32_t sample_argmax(const float *logits, uint32_t n_vocab);
 

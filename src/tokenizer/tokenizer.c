@@ -118,6 +118,13 @@ bool tokenizer_is_control(const struct tokenizer *t, token_id id)
     return token && token->type == TOKEN_CONTROL;
 }
 
+bool tokenizer_is_text(const struct tokenizer *t, token_id id)
+{
+    const struct vocab_token *token = token_of(t, id);
+    return token && token->type != TOKEN_CONTROL && token->type != TOKEN_UNKNOWN &&
+           token->type != TOKEN_UNUSED;
+}
+
 token_id tokenizer_find(const struct tokenizer *t, const char *s, size_t n)
 {
     return vocab_index_find(&t->vocab, &t->vocab.by_text, s, n);

@@ -56,6 +56,8 @@ bool tokenizer_adds_sep(const struct tokenizer *t);
  * <end_of_turn>, <|endoftext|>, ...) that the vocabulary holds as control tokens. */
 bool tokenizer_is_eog(const struct tokenizer *t, token_id id);
 bool tokenizer_is_control(const struct tokenizer *t, token_id id);
+/* May it stand in a text: neither control, unknown nor unused, nor out of range. */
+bool tokenizer_is_text(const struct tokenizer *t, token_id id);
 
 /* The id whose text is exactly s[0..n), or TOKEN_NONE. */
 token_id tokenizer_find(const struct tokenizer *t, const char *s, size_t n);

@@ -1,0 +1,245 @@
+/* The fields that say what form an answer has, in the words of OpenAI, vLLM and llama.cpp; at most
+ * one of them, compiled on the worker thread that parses the request, or found compiled. */
+#include "api/call.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum form { FORM_NONE, FORM_OBJECT, FORM_SCHEMA, FORM_GBNF, FORM_REGEX, FORM_CHOICE };
+
+/* What was asked for; a view of the body. */
+struct wish {
+    enum form form;
+    const char *field;
+    const json_t *value;
+};
+
+static const struct form_field {
+    const char *name;
+    enum form form;
+} fields[] = {{"grammar", FORM_GBNF},
+              {"guided_grammar", FORM_GBNF},
+              {"regex", FORM_REGEX},
+              {"guided_regex", FORM_REGEX},
+              {"choice", FORM_CHOICE},
+              {"guided_choice", FORM_CHOICE},
+              {"json_schema", FORM_SCHEMA},
+              {"guided_json", FORM_SCHEMA}},
+  vllm_fields[] = {{"json", FORM_SCHEMA},
+                   {"regex", FORM_REGEX},
+                   {"choice", FORM_CHOICE},
+                   {"grammar", FORM_GBNF}};
+
+static enum err want(
+    struct wish *w, enum form form, const char *field, const json_t *value, struct err_info *e)
+{
+    if (w->form != FORM_NONE)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             field,
+                             "'%s' cannot be combined with '%s': the answer has one form",
+                             field,
+                             w->field);
+    *w = (struct wish){form, field, value};
+    return OK;
+}
+
+/* Absent, null, and an empty text say nothing. */
+static bool is_given(const json_t *v)
+{
+    return v && !json_is_null(v) && !(json_is_string(v) && json_string_length(v) == 0);
+}
+
+static enum err read_fields(
+    const json_t *body, const struct form_field *list, size_t n, struct wish *w, struct err_info *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        const json_t *v = json_object_get(body, list[i].name);
+        enum err err = is_given(v) ? want(w, list[i].form, list[i].name, v, e) : OK;
+        if (err)
+            return err;
+    }
+    return OK;
+}
+
+/* {"type": "text" | "json_object" | "json_schema", "json_schema": {"schema": ...}}; llama.cpp also
+ * takes a schema beside json_object. */
+static enum err read_response_format(const json_t *body, struct wish *w, struct err_info *e)
+{
+    const char *name = "response_format";
+    const json_t *v = json_object_get(body, name);
+    if (!is_given(v))
+        return OK;
+    if (!json_is_object(v))
+        return api_wrong_type(name, "an object", v, e);
+    const char *type = json_string_value(json_object_get(v, "type"));
+    if (type && strcmp(type, "text") == 0)
+        return OK;
+    const json_t *schema = json_object_get(v, "schema");
+    if (type && strcmp(type, "json_object") == 0)
+        return schema ? want(w, FORM_SCHEMA, name, schema, e) : want(w, FORM_OBJECT, name, v, e);
+    if (!type || strcmp(type, "json_schema") != 0)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             name,
+                             "'response_format' must have the type 'text', 'json_object' or "
+                             "'json_schema', not '%.40s'",
+                             type ? type : "?");
+    const json_t *inner = json_object_get(v, "json_schema");
+    if (json_is_object(inner))
+        schema = json_object_get(inner, "schema");
+    if (!schema)
+        return err_set_field(
+            e, ERR_INVALID, name, "'response_format' has no 'json_schema' with a 'schema'");
+    return want(w, FORM_SCHEMA, name, schema, e);
+}
+
+/* vLLM's newer way to say the same. */
+static enum err read_structured_outputs(const json_t *body, struct wish *w, struct err_info *e)
+{
+    const char *name = "structured_outputs", *key;
+    const json_t *v = json_object_get(body, name);
+    json_t *x;
+    if (!is_given(v))
+        return OK;
+    if (!json_is_object(v))
+        return api_wrong_type(name, "an object", v, e);
+    json_object_foreach((json_t *)v, key, x)
+    {
+        bool known = strcmp(key, "json_object") == 0;
+        for (size_t i = 0; i < sizeof vllm_fields / sizeof vllm_fields[0]; i++)
+            known |= strcmp(key, vllm_fields[i].name) == 0;
+        if (!known && is_given(x) && !json_is_false(x))
+            return err_set_field(
+                e, ERR_INVALID, name, "'structured_outputs' with '%.40s' is not supported", key);
+    }
+    enum err err = read_fields(v, vllm_fields, sizeof vllm_fields / sizeof vllm_fields[0], w, e);
+    const json_t *object = json_object_get(v, "json_object");
+    if (!err && is_given(object) && !json_is_boolean(object))
+        return api_wrong_type("json_object", "true or false", object, e);
+    return !err && json_is_true(object) ? want(w, FORM_OBJECT, name, v, e) : err;
+}
+
+/* ---- grammars ---- */
+
+static enum err check_type(const struct wish *w, struct err_info *e)
+{
+    const json_t *v = w->value;
+    if ((w->form == FORM_GBNF || w->form == FORM_REGEX) && !json_is_string(v))
+        return api_wrong_type(w->field, "a string", v, e);
+    if (w->form == FORM_SCHEMA && !json_is_object(v) && !json_is_boolean(v) && !json_is_string(v))
+        return api_wrong_type(w->field, "a JSON schema (an object)", v, e);
+    if (w->form != FORM_CHOICE)
+        return OK;
+    if (!json_is_array(v) || json_array_size(v) == 0)
+        return api_wrong_type(w->field, "an array of strings that is not empty", v, e);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *x = json_array_get(v, i);
+        if (!json_is_string(x) || json_string_length(x) == 0)
+            return err_set_field(e,
+                                 ERR_INVALID,
+                                 w->field,
+                                 "'%s' must be an array of strings, none of them empty",
+                                 w->field);
+    }
+    return OK;
+}
+
+static grammar_node build_choice(struct grammar_builder *b, const json_t *v)
+{
+    uint32_t n = (uint32_t)json_array_size(v);
+    struct grammar_text *texts = mem_alloc(n * sizeof *texts); /* no larger than the body */
+    for (uint32_t i = 0; i < n; i++) {
+        const json_t *x = json_array_get(v, i);
+        texts[i] = (struct grammar_text){json_string_value(x), json_string_length(x)};
+    }
+    grammar_node node = grammar_choice(b, n, texts);
+    free(texts);
+    return node;
+}
+
+static grammar_node build(struct grammar_builder *b, const struct wish *w)
+{
+    const json_t *v = w->value;
+    switch (w->form) {
+    case FORM_NONE:
+    case FORM_OBJECT:
+        break;
+    case FORM_SCHEMA:
+        return grammar_json_schema(b, v, "");
+    case FORM_GBNF:
+        return grammar_gbnf(b, json_string_value(v), json_string_length(v));
+    case FORM_REGEX:
+        return grammar_regex(b, json_string_value(v), json_string_length(v));
+    case FORM_CHOICE:
+        return build_choice(b, v);
+    }
+    return grammar_json_object(b);
+}
+
+/* What tells one wish from another: the form and its text. NULL: out of memory. */
+static char *key_of(const struct wish *w)
+{
+    json_t *key = json_pack("[i,O]", (int)w->form, w->form == FORM_OBJECT ? json_null() : w->value);
+    char *text = key ? json_dumps(key, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    json_decref(key);
+    return text;
+}
+
+static enum err compile(struct api_call *c,
+                        const struct wish *w,
+                        struct grammar **out,
+                        struct err_info *e)
+{
+    const struct grammar_vocab *vocab;
+    enum err err = engine_vocab(c->engine, &vocab, e);
+    char *key = err ? NULL : key_of(w);
+    if (err || !key)
+        return err ? err : err_set(e, ERR_NOMEM, "no memory for '%s'", w->field);
+    *out = grammar_cache_find(c->api->grammars, key, strlen(key));
+    if (!*out) {
+        struct grammar_builder *b = grammar_builder_create(w->field);
+        err = grammar_compile(b, build(b, w), vocab, out, e);
+        grammar_builder_destroy(b);
+        if (!err)
+            grammar_cache_add(c->api->grammars, key, strlen(key), *out);
+    }
+    free(key);
+    return err;
+}
+
+enum err api_structured_parse(struct api_call *c,
+                              const json_t *body,
+                              struct api_params *p,
+                              struct err_info *e)
+{
+    struct wish w = {0};
+    json_t *parsed = NULL;
+    enum err err;
+    if ((err = read_response_format(body, &w, e)) || (err = read_structured_outputs(body, &w, e)) ||
+        (err = read_fields(body, fields, sizeof fields / sizeof fields[0], &w, e)) ||
+        w.form == FORM_NONE || (err = check_type(&w, e)))
+        return err;
+    if (w.form == FORM_SCHEMA &&
+        json_is_string(w.value)) { /* as text, the way vLLM's clients may */
+        json_error_t at;
+        parsed = json_loadb(
+            json_string_value(w.value), json_string_length(w.value), JSON_DECODE_ANY, &at);
+        if (!parsed)
+            return err_set_field(e,
+                                 ERR_INVALID,
+                                 w.field,
+                                 "'%s' is no JSON: line %d, column %d: %.100s",
+                                 w.field,
+                                 at.line,
+                                 at.column,
+                                 at.text);
+        w.value = parsed;
+    }
+    err = compile(c, &w, &p->grammar, e);
+    p->request.grammar = p->grammar;
+    json_decref(parsed);
+    return err;
+}

@@ -1,0 +1,45 @@
+/* Grammars at work in the engine: the vocabulary's trie, the pool of masks, and a thread that
+ * computes a mask while the model runs; for engine/ only.
+ *
+ *      accept    the token moves the request's state on; a mask that is not there yet is ordered
+ *      (run)     the thread computes it, beside the backend's workers
+ *      sample    the mask is there, or is waited for, or computed on the spot
+ *
+ * All of it is made when the first grammar comes, by the thread that brings it. */
+#ifndef WEIR_ENGINE_GUIDE_H
+#define WEIR_ENGINE_GUIDE_H
+
+#include "grammar/grammar.h"
+#include "tokenizer/tokenizer.h"
+
+struct guide;
+
+/* n_vocab: of the model, at least the tokenizer's. */
+enum err guide_create(const struct tokenizer *t,
+                      uint32_t n_vocab,
+                      uint32_t max_running,
+                      struct guide **out,
+                      struct err_info *e) WEIR_MUST_USE;
+void guide_destroy(struct guide *g); /* no request with a grammar is left */
+
+/* Any thread. */
+enum err guide_vocab(struct guide *g,
+                     const struct grammar_vocab **out,
+                     struct err_info *e) WEIR_MUST_USE;
+/* A state at the beginning of a grammar, whose first mask is there. Any thread, after guide_vocab.
+ */
+struct grammar_state *guide_begin(struct guide *g, struct grammar *grammar);
+
+/* Any worker. `but`: also rule out what ends a text. */
+struct grammar_mask guide_mask(struct guide *g, const struct grammar_state *s, bool no_end);
+/* Give the mask back. A *chosen outside of it (all it allows had no probability) becomes the first
+ * that is allowed, or TOKEN_NONE. */
+void guide_release(struct guide *g, struct grammar_mask *mask, token_id *chosen);
+
+/* Engine thread. Move on by a token of the mask; true when nothing may follow. Else the next mask
+ * is on its way. */
+bool guide_accept(struct guide *g, struct grammar_state *s, token_id token);
+
+struct grammar_mask_stats guide_stats(struct guide *g);
+
+#endif

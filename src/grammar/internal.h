@@ -1,0 +1,306 @@
+/* What the files of grammar/ share: the builder's nodes, the compiled program, the simulation.
+ *
+ * Nodes form a graph without cycles, as every node names older ones only; a rule is named by
+ * number, so recursion goes through rules alone. */
+#ifndef WEIR_GRAMMAR_INTERNAL_H
+#define WEIR_GRAMMAR_INTERNAL_H
+
+#include "base/buf.h"
+#include "grammar/grammar.h"
+
+#include <pthread.h>
+
+/* Bounds of what one grammar may be, all checked before memory is taken for it. */
+#define MAX_NODES 400000u         /* of the builder, their lists counted */
+#define MAX_TEXT_BYTES (4u << 20) /* of all literals */
+#define MAX_NODE_DEPTH 600u       /* brackets within brackets */
+#define MAX_STATES 400000u        /* of the program, edges counted */
+#define MAX_RULES 100000u
+#define MAX_TOKEN_EDGES 64u /* different tokens named by id */
+
+#define NONE UINT32_MAX
+
+/* ---- nodes ---- */
+
+enum node_kind {
+    NODE_NEVER,
+    NODE_EMPTY,
+    NODE_BYTES,  /* text[a .. a + b) */
+    NODE_CLASS,  /* one byte of class a */
+    NODE_TOKEN,  /* the token a */
+    NODE_SEQ,    /* kids[a .. a + b) */
+    NODE_ALT,    /* kids[a .. a + b) */
+    NODE_REPEAT, /* a, from b to c times */
+    NODE_RULE,   /* rule a */
+    NODE_SCAN,   /* scan a */
+};
+
+struct node {
+    uint8_t kind;
+    uint16_t depth;
+    uint32_t a, b, c;
+};
+
+struct byte_class {
+    uint64_t bits[4];
+};
+
+struct rule {
+    char *name;
+    grammar_node body; /* NONE: not defined */
+};
+
+/* Triggers are NODE_BYTES kids[first .. first + n), their tails follow them in the list. */
+struct scan {
+    uint32_t first, n;
+    bool may_end;
+};
+
+struct grammar_builder {
+    char field[64];
+    struct err_info error; /* code OK: none so far */
+    struct node *nodes;
+    uint32_t n_nodes, cap_nodes;
+    uint32_t *kids;
+    uint32_t n_kids, cap_kids;
+    struct buf text;
+    struct byte_class *classes;
+    uint32_t n_classes, cap_classes;
+    struct rule *rules;
+    uint32_t n_rules, cap_rules;
+    struct scan *scans;
+    uint32_t n_scans, cap_scans;
+    /* nodes that every use shares; NONE: not made yet */
+    grammar_node json_value, json_object, json_array, json_string, json_char, json_number,
+        json_space, json_integer;
+};
+
+/* Keep the first error; always returns the node NEVER. */
+grammar_node builder_fail(struct grammar_builder *b, const char *fmt, ...) WEIR_PRINTF(2, 3);
+static inline bool builder_failed(const struct grammar_builder *b)
+{
+    return b->error.code != OK;
+}
+grammar_node builder_class(struct grammar_builder *b, const struct byte_class *c);
+static inline void class_add(struct byte_class *c, uint32_t lo, uint32_t hi)
+{
+    for (uint32_t i = lo; i <= hi; i++)
+        c->bits[i / 64] |= (uint64_t)1 << i % 64;
+}
+static inline bool class_has(const struct byte_class *c, uint32_t i)
+{
+    return c->bits[i / 64] >> i % 64 & 1;
+}
+/* Grow *array of *cap elements to hold n; aborts when memory is out (sizes are bounded above). */
+void *grow(void *array, uint32_t *cap, uint32_t n, size_t size);
+
+/* ---- code points (chars.c) ---- */
+
+/* A set of code points under construction; normal: ascending, apart, within Unicode. */
+struct char_set {
+    struct grammar_range *r;
+    uint32_t n, cap;
+};
+void char_set_add(struct char_set *s, uint32_t lo, uint32_t hi);
+void char_set_normalise(struct char_set *s); /* sorts, joins, leaves surrogates out */
+void char_set_invert(struct char_set *s);    /* of a normal set */
+void char_set_deinit(struct char_set *s);
+
+/* ---- what is known of nodes and rules before compiling (check.c) ---- */
+
+/* Rules that must be open at once to derive the shortest way; TOO_DEEP or NOTHING. */
+#define TOO_DEEP 0xfffeu
+#define NOTHING 0xffffu
+struct facts {
+    uint16_t *tail;  /* [n_nodes] when nothing follows the node in its rule */
+    uint16_t *inner; /* [n_nodes] when something does */
+    bool *nullable;  /* [n_nodes] */
+    uint16_t *rule_height;
+    bool *rule_nullable;
+    bool *rule_used;
+};
+enum err facts_find(const struct grammar_builder *b,
+                    grammar_node root,
+                    struct facts *f,
+                    struct err_info *e) WEIR_MUST_USE;
+void facts_deinit(struct facts *f);
+
+/* ---- the program (compile.c) ---- */
+
+enum op {
+    OP_RETURN, /* the rule is done; state 0 is the only one */
+    OP_MATCH,  /* a byte: edges[first .. first + n), ascending and apart */
+    OP_TOKEN,  /* the token tokens[first], then state n */
+    OP_SPLIT,  /* all of targets[first .. first + n), without a byte */
+    OP_CALL,   /* the rule that begins at state `first`, then state n */
+};
+
+struct edge {
+    uint32_t target;
+    uint8_t lo, hi;
+};
+
+struct state {
+    uint8_t op;
+    uint16_t need; /* rules that will be open at once on the shortest way to OP_RETURN */
+    uint32_t first, n;
+    /* Another state from which the same texts of at most the vocabulary's longest token are
+     * possible, so that the middle of a long repetition has one mask and not thousands. */
+    uint32_t canon;
+};
+
+struct program {
+    struct state *states;
+    uint32_t n_states;
+    struct edge *edges;
+    uint32_t *targets;
+    int32_t tokens[MAX_TOKEN_EDGES];
+    uint32_t n_tokens;
+    uint32_t start;
+    uint8_t class_of[256]; /* bytes that no edge tells apart */
+    uint8_t byte_of[256];  /* one byte of each class */
+    uint32_t n_classes;
+    size_t n_bytes; /* of memory */
+};
+
+enum err program_compile(const struct grammar_builder *b,
+                         grammar_node root,
+                         uint32_t longest_token,
+                         struct program *out,
+                         struct err_info *e) WEIR_MUST_USE;
+void program_deinit(struct program *p);
+
+/* ---- the simulation (sim.c) ---- */
+
+/* A stack of return addresses is a list of cells that share their tails; equal stacks are one cell.
+ * Cell 0 is the empty stack. A parse is a state that waits for a byte or a token, and a stack. */
+struct cell {
+    uint32_t ret, parent;
+    uint32_t next; /* in its chain of the table */
+    uint16_t depth;
+};
+struct parse {
+    uint32_t state, cell;
+};
+
+struct sim {
+    struct cell *cells;
+    uint32_t n_cells, cap_cells; /* cap is a power of two */
+    uint32_t *buckets;           /* [cap_cells] */
+    bool full;                   /* a cell was wanted and not there */
+    /* of one step */
+    struct visit {
+        uint32_t stamp, state, cell;
+    } * visits;
+    uint32_t stamp, n_visits;
+    struct parse *todo;
+    struct parse *out; /* [GRAMMAR_MAX_PARSES] */
+    uint32_t n_out;
+    bool complete; /* some parse may end here */
+};
+bool sim_init(struct sim *s, uint32_t cap_cells); /* false: out of memory; deinit serves both */
+void sim_deinit(struct sim *s);
+void sim_reset(struct sim *s);      /* forget all cells */
+void sim_begin_step(struct sim *s); /* empties out */
+/* The cell, or NONE when there is no room. */
+uint32_t sim_cons(struct sim *s, uint32_t ret, uint32_t parent);
+/* Add to out what is reached from p without a byte. */
+void sim_reach(struct sim *s, const struct program *prog, struct parse p);
+/* Add p itself, unless it is there. */
+void sim_put(struct sim *s, struct parse p);
+/* One byte, or a token by its index in prog->tokens, from in[n] into out; in is not out. */
+void sim_byte(
+    struct sim *s, const struct program *prog, const struct parse *in, uint32_t n, uint8_t byte);
+void sim_token(
+    struct sim *s, const struct program *prog, const struct parse *in, uint32_t n, uint32_t index);
+
+/* ---- the vocabulary (vocab.c) ---- */
+
+/* The trie in the order of a walk: a node's subtree follows it. */
+struct trie_node {
+    uint32_t end;         /* the node behind the subtree */
+    uint32_t first_token; /* of order[], up to the next node's */
+    uint16_t depth;       /* 1: the first byte */
+    uint8_t byte;
+};
+struct grammar_vocab {
+    uint32_t n;
+    uint32_t n_words; /* of a mask */
+    char *text;
+    uint32_t *offset; /* [n + 1] into text */
+    struct trie_node *nodes;
+    uint32_t n_nodes; /* and one more behind them */
+    int32_t *order;
+    uint64_t *eog; /* [n_words] */
+    uint32_t longest;
+};
+
+/* ---- a grammar and its answers (state.c, mask.c) ---- */
+
+struct walker; /* mask.c */
+
+struct grammar {
+    _Atomic(uint32_t) n_refs;
+    const struct grammar_vocab *vocab;
+    struct program prog;
+    struct grammar_state *initial; /* where every answer begins; holds no reference */
+    pthread_mutex_t lock;          /* the walker */
+    struct walker *walker;
+};
+enum err walker_create(const struct grammar *g,
+                       struct walker **out,
+                       struct err_info *e) WEIR_MUST_USE;
+void walker_destroy(struct walker *w);
+size_t walker_bytes(const struct walker *w);
+
+#define STATE_MAX_CELLS 2048u
+/* Cells stand behind their parents; cells[0] is the empty stack. */
+struct grammar_state {
+    struct grammar *g;
+    uint32_t n_parses, n_cells;
+    bool complete;
+    struct parse parses[GRAMMAR_MAX_PARSES];
+    struct state_cell {
+        uint32_t ret, parent;
+    } cells[STATE_MAX_CELLS];
+};
+
+/* ---- front ends ---- */
+
+/* JSON text as nodes (json_text.c). */
+grammar_node json_text_char(struct grammar_builder *b);   /* one character inside a string */
+grammar_node json_text_string(struct grammar_builder *b); /* any string, quoted */
+grammar_node json_text_integer(struct grammar_builder *b);
+grammar_node json_text_number(struct grammar_builder *b);
+grammar_node json_text_array(struct grammar_builder *b);
+/* The characters of `set`, as they are written inside a string. */
+grammar_node json_text_chars(struct grammar_builder *b, struct char_set *set);
+/* s as a quoted string, the way it is usually written. */
+grammar_node json_text_literal(struct grammar_builder *b, const char *s, size_t n);
+grammar_node json_text_quoted(struct grammar_builder *b, grammar_node content);
+
+/* Integers of lo..hi without leading zeros; a bound may be absent. (json_number.c) */
+struct number_bounds {
+    bool has_lo, has_hi;
+    bool lo_excluded, hi_excluded;
+    double lo, hi;
+};
+grammar_node json_integer_between(
+    struct grammar_builder *b, bool has_lo, int64_t lo, bool has_hi, int64_t hi);
+/* Decimal numbers within bounds; fails the builder at `where` if a bound has too many digits. */
+grammar_node json_number_between(struct grammar_builder *b,
+                                 const struct number_bounds *n,
+                                 const char *where);
+/* The language of a JSON schema "format", unquoted; false if Weir does not know it. */
+bool json_format(struct grammar_builder *b, const char *name, grammar_node *out);
+
+/* A regular expression. In JSON: characters are written as inside a string, and `search`: what
+ * comes before and after is free unless ^ and $ say otherwise. `where` begins the error's text. */
+grammar_node regex_node(struct grammar_builder *b,
+                        const char *s,
+                        size_t n,
+                        bool in_json,
+                        bool search,
+                        const char *where);
+
+#endif

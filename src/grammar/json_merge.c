@@ -1,0 +1,380 @@
+/* One object of keywords out of a schema, what it refers to, and all of its allOf.
+ *
+ * A value must satisfy all of them, so bounds become the narrower ones, types meet, properties
+ * join; two that say different things about the same place go there as an allOf of their own. */
+#include "grammar/json_schema.h"
+
+#include <string.h>
+
+static const char *const annotations[] = {"title",
+                                          "description",
+                                          "default",
+                                          "examples",
+                                          "example",
+                                          "deprecated",
+                                          "readOnly",
+                                          "writeOnly",
+                                          "$schema",
+                                          "$comment",
+                                          "$defs",
+                                          "definitions",
+                                          "$anchor",
+                                          "xml",
+                                          "externalDocs",
+                                          "contentEncoding",
+                                          "contentMediaType",
+                                          "discriminator"};
+
+bool schema_is_annotation(const char *key)
+{
+    for (size_t i = 0; i < sizeof annotations / sizeof annotations[0]; i++)
+        if (strcmp(annotations[i], key) == 0)
+            return true;
+    return strncmp(key, "x-", 2) == 0;
+}
+
+/* How two values of one keyword become one. */
+enum join {
+    JOIN_LARGER,
+    JOIN_SMALLER,
+    JOIN_MEMBERS, /* of an object, both by allOf where both have one */
+    JOIN_UNION,   /* of arrays */
+    JOIN_COMMON,  /* of arrays */
+    JOIN_TYPES,
+    JOIN_ALL_OF,
+    JOIN_TRUE,  /* either */
+    JOIN_FALSE, /* both must be true */
+    JOIN_NOT,   /* only equal ones */
+};
+static const struct {
+    const char *name;
+    enum join join;
+} keywords[] = {{"type", JOIN_TYPES},
+                {"nullable", JOIN_FALSE},
+                {"enum", JOIN_COMMON},
+                {"const", JOIN_NOT},
+                {"anyOf", JOIN_NOT},
+                {"oneOf", JOIN_NOT},
+                {"properties", JOIN_MEMBERS},
+                {"required", JOIN_UNION},
+                {"additionalProperties", JOIN_ALL_OF},
+                {"patternProperties", JOIN_MEMBERS},
+                {"propertyNames", JOIN_ALL_OF},
+                {"minProperties", JOIN_LARGER},
+                {"maxProperties", JOIN_SMALLER},
+                {"items", JOIN_ALL_OF},
+                {"prefixItems", JOIN_NOT},
+                {"minItems", JOIN_LARGER},
+                {"maxItems", JOIN_SMALLER},
+                {"uniqueItems", JOIN_TRUE},
+                {"minLength", JOIN_LARGER},
+                {"maxLength", JOIN_SMALLER},
+                {"pattern", JOIN_NOT},
+                {"format", JOIN_NOT},
+                {"minimum", JOIN_LARGER},
+                {"maximum", JOIN_SMALLER},
+                {"exclusiveMinimum", JOIN_LARGER},
+                {"exclusiveMaximum", JOIN_SMALLER},
+                {"multipleOf", JOIN_NOT}};
+
+static json_t *all_of(json_t *x, json_t *y)
+{
+    return json_pack("{s:[O,O]}", "allOf", x, y);
+}
+
+static json_t *join_members(json_t *x, json_t *y)
+{
+    const char *key;
+    json_t *v, *out = json_copy(x);
+    json_object_foreach(y, key, v)
+    {
+        json_t *other = json_object_get(out, key);
+        if (!other)
+            json_object_set(out, key, v);
+        else if (!json_equal(other, v))
+            json_object_set_new(out, key, all_of(other, v));
+    }
+    return out;
+}
+
+static bool contains(const json_t *list, const json_t *v)
+{
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (json_equal(json_array_get(list, i), v))
+            return true;
+    return false;
+}
+
+/* Values of x that are in y, or of y that are not in x behind all of x. */
+static json_t *join_lists(struct schema *s, const json_t *x, const json_t *y, bool common)
+{
+    json_t *out = common ? json_array() : json_copy((json_t *)x);
+    const json_t *from = common ? x : y, *to = common ? y : x;
+    for (size_t i = 0; i < json_array_size(from); i++) {
+        s->work += (uint32_t)(json_array_size(to) / 64);
+        json_t *v = json_array_get(from, i);
+        if (schema_works(s) && contains(to, v) == common)
+            json_array_append(out, v);
+    }
+    return out;
+}
+
+/* "number" and "integer" meet in "integer". */
+static json_t *join_types(const json_t *x, const json_t *y)
+{
+    json_t *a = json_is_array(x) ? json_copy((json_t *)x) : json_pack("[O]", x);
+    json_t *b = json_is_array(y) ? json_copy((json_t *)y) : json_pack("[O]", y);
+    json_t *out = json_array(), *number = json_string("number"), *integer = json_string("integer");
+    for (size_t i = 0; i < json_array_size(a); i++) {
+        json_t *t = json_array_get(a, i);
+        if (contains(b, t))
+            json_array_append(out, t);
+        else if ((json_equal(t, number) && contains(b, integer)) ||
+                 (json_equal(t, integer) && contains(b, number)))
+            json_array_append(out, integer);
+    }
+    json_decref(number);
+    json_decref(integer);
+    json_decref(a);
+    json_decref(b);
+    return out;
+}
+
+/* The two as one, new; NULL with an error. */
+static json_t *join(struct schema *s, const char *key, enum join how, json_t *x, json_t *y)
+{
+    bool numbers = json_is_number(x) && json_is_number(y);
+    if (json_equal(x, y))
+        return json_incref(x);
+    switch (how) {
+    case JOIN_LARGER:
+        if (numbers)
+            return json_incref(json_number_value(x) > json_number_value(y) ? x : y);
+        break;
+    case JOIN_SMALLER:
+        if (numbers)
+            return json_incref(json_number_value(x) < json_number_value(y) ? x : y);
+        break;
+    case JOIN_MEMBERS:
+        if (json_is_object(x) && json_is_object(y))
+            return join_members(x, y);
+        break;
+    case JOIN_UNION:
+    case JOIN_COMMON:
+        if (json_is_array(x) && json_is_array(y))
+            return join_lists(s, x, y, how == JOIN_COMMON);
+        break;
+    case JOIN_TYPES:
+        return join_types(x, y);
+    case JOIN_ALL_OF:
+        return json_is_false(x) || json_is_false(y) ? json_false() : all_of(x, y);
+    case JOIN_TRUE:
+        return json_boolean(json_is_true(x) || json_is_true(y));
+    case JOIN_FALSE:
+        return json_boolean(json_is_true(x) && json_is_true(y));
+    case JOIN_NOT:
+        break;
+    }
+    schema_fail(s, key, "cannot be combined with another \"%.40s\" (by allOf, anyOf or $ref)", key);
+    return NULL;
+}
+
+static bool add_keyword(struct schema *s, json_t *m, const char *key, json_t *v)
+{
+    size_t n = sizeof keywords / sizeof keywords[0], i = 0;
+    while (i < n && strcmp(keywords[i].name, key) != 0)
+        i++;
+    if (i == n) {
+        schema_fail(s, key, "this keyword is not supported");
+        return false;
+    }
+    json_t *old = json_object_get(m, key);
+    json_t *joined = old ? join(s, key, keywords[i].join, old, v) : json_incref(v);
+    return joined && json_object_set_new(m, key, joined) == 0;
+}
+
+/* What one part says of members that it does not describe holds for its own properties only. */
+static bool members_agree(struct schema *s, const json_t *m, const json_t *part)
+{
+    const json_t *x = json_object_get(m, "additionalProperties");
+    const json_t *y = json_object_get(part, "additionalProperties");
+    bool x_says = x && !json_is_true(x), y_says = y && !json_is_true(y);
+    const json_t *px = json_object_get(m, "properties"), *py = json_object_get(part, "properties");
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)(x_says ? py : NULL), key, v)
+    {
+        if (!json_object_get(px, key))
+            goto no;
+    }
+    json_object_foreach((json_t *)(y_says ? px : NULL), key, v)
+    {
+        if (!json_object_get(py, key))
+            goto no;
+    }
+    if ((x_says || y_says) &&
+        (json_object_get(m, "patternProperties") || json_object_get(part, "patternProperties")) &&
+        json_object_size(m) > 0)
+        goto no;
+    return true;
+no:
+    schema_fail(s,
+                "additionalProperties",
+                "cannot be combined with properties of another schema (by allOf, anyOf or $ref)");
+    return false;
+}
+
+/* Add what `schema` says to m. *never becomes true where it is false. */
+static bool flatten(struct schema *s, const json_t *schema, json_t *m, bool *never, uint32_t depth)
+{
+    const char *key;
+    json_t *v;
+    if (!schema_works(s))
+        return false;
+    if (json_is_true(schema))
+        return true;
+    if (json_is_false(schema)) {
+        *never = true;
+        return true;
+    }
+    if (!json_is_object(schema) || depth > 60) {
+        schema_fail(s,
+                    NULL,
+                    depth > 60 ? "refers to itself without an end"
+                               : "a schema is an object, true or false");
+        return false;
+    }
+    if (!members_agree(s, m, schema))
+        return false;
+    json_object_foreach((json_t *)schema, key, v)
+    {
+        if (schema_is_annotation(key) || (strcmp(key, "$id") == 0 && schema == s->root) ||
+            strcmp(key, "allOf") == 0 || strcmp(key, "$ref") == 0)
+            continue;
+        if (!add_keyword(s, m, key, v))
+            return false;
+    }
+    const json_t *ref = json_object_get(schema, "$ref"), *all = json_object_get(schema, "allOf");
+    if (ref) {
+        const json_t *target = schema_resolve(s, ref);
+        if (!target || !flatten(s, target, m, never, depth + 1))
+            return false;
+    }
+    if (all && !json_is_array(all)) {
+        schema_fail(s, "allOf", "must be an array");
+        return false;
+    }
+    for (size_t i = 0; i < json_array_size(all); i++)
+        if (!flatten(s, json_array_get(all, i), m, never, depth + 1))
+            return false;
+    return true;
+}
+
+json_t *schema_merge(struct schema *s, const json_t *schema)
+{
+    bool never = false;
+    json_t *m = json_object();
+    if (m && flatten(s, schema, m, &never, 0) && !never)
+        return m;
+    json_decref(m);
+    return never && !builder_failed(s->b) ? json_false() : NULL;
+}
+
+/* ---- oneOf ---- */
+
+/* Types that values of a merged schema may have, by what it says itself. */
+static uint32_t possible_types(struct schema *s, const json_t *m)
+{
+    uint32_t types = TYPE_ALL;
+    const json_t *list = json_object_get(m, "enum"), *one = json_object_get(m, "const");
+    if (json_object_get(m, "type") && !schema_types(s, m, &types))
+        return TYPE_ALL;
+    if (one)
+        types &= schema_type_of(one);
+    if (json_is_array(list)) {
+        uint32_t of_list = 0;
+        for (size_t i = 0; i < json_array_size(list); i++)
+            of_list |= schema_type_of(json_array_get(list, i));
+        types &= of_list;
+    }
+    return types & TYPE_NUMBER ? types | TYPE_INTEGER : types;
+}
+
+/* Does m list its values, none of which is in other's list? */
+static bool values_apart(struct schema *s, const json_t *x, const json_t *y)
+{
+    json_t *lists[2];
+    const json_t *both[2] = {x, y};
+    for (int i = 0; i < 2; i++) {
+        json_t *one = json_object_get(both[i], "const"), *list = json_object_get(both[i], "enum");
+        lists[i] = one ? json_pack("[O]", one) : json_incref(list);
+    }
+    bool apart = json_is_array(lists[0]) && json_is_array(lists[1]);
+    for (size_t i = 0; apart && i < json_array_size(lists[0]); i++) {
+        const json_t *v = json_array_get(lists[0], i);
+        for (size_t k = 0; apart && k < json_array_size(lists[1]); k++) {
+            const json_t *w = json_array_get(lists[1], k);
+            bool numbers = json_is_number(v) && json_is_number(w);
+            apart = schema_works(s) && !json_equal(v, w) &&
+                    !(numbers && json_number_value(v) == json_number_value(w)) &&
+                    !json_is_object(v) && !json_is_array(v); /* numbers within are not compared */
+        }
+    }
+    json_decref(lists[0]);
+    json_decref(lists[1]);
+    return apart;
+}
+
+static bool requires(const json_t *m, const char *key)
+{
+    const json_t *list = json_object_get(m, "required");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        if (name && strcmp(name, key) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Does some member tell the objects apart: one that one side must have and the other cannot have,
+ * or whose values have nothing in common? */
+static bool members_apart(struct schema *s, const json_t *x, const json_t *y)
+{
+    const json_t *px = json_object_get(x, "properties"), *py = json_object_get(y, "properties");
+    bool y_closed = json_is_false(json_object_get(y, "additionalProperties")) &&
+                    !json_object_get(y, "patternProperties");
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)px, key, v)
+    {
+        const json_t *other = json_object_get(py, key);
+        bool x_must = requires(x, key);
+        if (!other && x_must && y_closed)
+            return true;
+        if (other && (x_must || requires(y, key)) && schema_disjoint(s, v, other))
+            return true;
+        if (builder_failed(s->b))
+            break;
+    }
+    return false;
+}
+
+bool schema_disjoint(struct schema *s, const json_t *x, const json_t *y)
+{
+    if (!schema_works(s) || s->depth >= SCHEMA_MAX_DEPTH)
+        return false;
+    s->depth++;
+    json_t *a = schema_merge(s, x), *b = schema_merge(s, y);
+    bool apart = false;
+    if (json_is_false(a) || json_is_false(b)) {
+        apart = true;
+    } else if (a && b) {
+        uint32_t types = possible_types(s, a) & possible_types(s, b);
+        apart = types == 0 || values_apart(s, a, b) ||
+                (types == TYPE_OBJECT && (members_apart(s, a, b) || members_apart(s, b, a)));
+    }
+    json_decref(a);
+    json_decref(b);
+    s->depth--;
+    return apart && !builder_failed(s->b);
+}

@@ -1,0 +1,315 @@
+/* JSON schemas (draft 2020-12, what of it can be had by construction) to nodes.
+ *
+ * What comes out always satisfies the schema. The other direction is given up where it costs
+ * nothing that a model would miss: members come in the order of the schema, and an object has no
+ * members that are not described, unless additionalProperties says so. A keyword that is neither
+ * done nor an annotation is an error with its pointer. */
+#include "grammar/json_schema.h"
+
+#include "base/mem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+grammar_node schema_fail(struct schema *s, const char *key, const char *fmt, ...)
+{
+    char text[200];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    size_t len = key ? schema_push(s, key) : s->path.len;
+    builder_fail(
+        s->b, "'%s': at \"%.100s\": %s", s->b->field, s->path.len ? buf_cstr(&s->path) : "", text);
+    if (key)
+        schema_pop(s, len);
+    return grammar_never(s->b);
+}
+
+size_t schema_push(struct schema *s, const char *key)
+{
+    size_t len = s->path.len;
+    buf_char(&s->path, '/');
+    for (; *key && s->path.len < len + 200; key++) {
+        if (*key == '~')
+            buf_str(&s->path, "~0");
+        else if (*key == '/')
+            buf_str(&s->path, "~1");
+        else
+            buf_char(&s->path, *key);
+    }
+    return len;
+}
+
+size_t schema_push_index(struct schema *s, size_t i)
+{
+    size_t len = s->path.len;
+    buf_printf(&s->path, "/%zu", i);
+    return len;
+}
+
+void schema_pop(struct schema *s, size_t len)
+{
+    s->path.len = len;
+}
+
+bool schema_works(struct schema *s)
+{
+    if (++s->work > SCHEMA_MAX_WORK)
+        schema_fail(s, NULL, "the schema is too large, or combines too many of its parts");
+    return !builder_failed(s->b);
+}
+
+/* One step of a pointer: `key` of o, or an index. */
+static const json_t *member_of(const json_t *o, const char *key)
+{
+    if (json_is_object(o))
+        return json_object_get(o, key);
+    if (!json_is_array(o) || strlen(key) > 8 || key[strspn(key, "0123456789")] || !*key)
+        return NULL;
+    return json_array_get(o, strtoul(key, NULL, 10));
+}
+
+const json_t *schema_resolve(struct schema *s, const json_t *ref)
+{
+    const char *text = json_string_value(ref);
+    if (!text || text[0] != '#' || (text[1] != '/' && text[1] != '\0')) {
+        schema_fail(s, "$ref", "only references within the schema, \"#/...\", are supported");
+        return NULL;
+    }
+    const json_t *at = s->root;
+    char key[256];
+    for (text++; at && *text == '/';) {
+        size_t n = 0;
+        for (text++; *text && *text != '/' && n + 1 < sizeof key; text++) {
+            if (text[0] == '~' && (text[1] == '0' || text[1] == '1'))
+                key[n++] = *++text == '0' ? '~' : '/';
+            else if (text[0] == '%' && text[1] && text[2])
+                return schema_fail(s, "$ref", "percent-encoding is not supported"), NULL;
+            else
+                key[n++] = *text;
+        }
+        key[n] = '\0';
+        at = member_of(at, key);
+    }
+    if (!at)
+        schema_fail(s, "$ref", "there is nothing there");
+    return at;
+}
+
+/* A schema that others refer to becomes a rule, so it may refer to itself. */
+static grammar_node compile_ref(struct schema *s, const json_t *ref)
+{
+    const json_t *target = schema_resolve(s, ref);
+    if (!target)
+        return grammar_never(s->b);
+    for (uint32_t i = 0; i < s->n_refs; i++)
+        if (s->refs[i].target == target)
+            return s->refs[i].rule;
+    grammar_node rule = grammar_rule(s->b, json_string_value(ref));
+    s->refs = grow(s->refs, &s->cap_refs, s->n_refs + 1, sizeof *s->refs);
+    s->refs[s->n_refs++] = (struct schema_ref){target, rule};
+    struct buf path = s->path; /* errors within name the place referred to */
+    s->path = (struct buf){0};
+    buf_str(&s->path, json_string_value(ref) + 1);
+    grammar_define(s->b, rule, schema_compile(s, target));
+    buf_deinit(&s->path);
+    s->path = path;
+    return rule;
+}
+
+/* {"$ref": ...} and nothing else that counts. */
+static bool is_only_ref(const json_t *schema)
+{
+    const char *key;
+    json_t *v;
+    if (!json_object_get(schema, "$ref"))
+        return false;
+    json_object_foreach((json_t *)schema, key, v)
+    {
+        if (strcmp(key, "$ref") != 0 && !schema_is_annotation(key))
+            return false;
+    }
+    return true;
+}
+
+/* ---- enum, const ---- */
+
+static grammar_node literal_value(struct schema *s, const json_t *v)
+{
+    char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(17));
+    if (!text)
+        return schema_fail(s, NULL, "a value cannot be written");
+    grammar_node node = grammar_literal(s->b, text, strlen(text));
+    free(text);
+    return node;
+}
+
+static bool is_of(const json_t *v, uint32_t types)
+{
+    return types & schema_type_of(v);
+}
+
+/* Beside a list of values only the type may say more; it takes values out. */
+static grammar_node compile_values(struct schema *s, const json_t *m, uint32_t types)
+{
+    const json_t *one = json_object_get(m, "const"), *list = json_object_get(m, "enum");
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)m, key, v)
+    {
+        if (strcmp(key, "const") && strcmp(key, "enum") && strcmp(key, "type") &&
+            strcmp(key, "nullable"))
+            return schema_fail(s, key, "this is not supported beside enum or const");
+    }
+    if (!json_object_get(m, "type"))
+        types = TYPE_ALL;
+    if (list && (!json_is_array(list) || json_array_size(list) == 0))
+        return schema_fail(s, "enum", "must be an array that is not empty");
+    size_t n = list ? json_array_size(list) : 1, kept = 0;
+    if (n > MAX_NODES)
+        return schema_fail(s, "enum", "has too many values");
+    grammar_node *nodes = mem_alloc(n * sizeof *nodes);
+    for (size_t i = 0; i < n && !builder_failed(s->b); i++) {
+        const json_t *x = list ? json_array_get(list, i) : one;
+        if (is_of(x, types) && (!one || json_equal(x, one)))
+            nodes[kept++] = literal_value(s, x);
+    }
+    if (kept == 0 && !builder_failed(s->b))
+        schema_fail(s, list ? "enum" : "const", "no value is of the type");
+    grammar_node node = grammar_alt(s->b, (uint32_t)kept, nodes);
+    free(nodes);
+    return node;
+}
+
+/* ---- anyOf, oneOf ---- */
+
+/* Each option together with what stands beside the list. */
+static grammar_node compile_options(struct schema *s, json_t *m, const char *key)
+{
+    json_t *list = json_incref(json_object_get(m, key));
+    size_t n = json_is_array(list) ? json_array_size(list) : 0;
+    json_object_del(m, key);
+    bool alone = json_object_size(m) == 0, one = strcmp(key, "oneOf") == 0;
+    if (n == 0 || n > 10000 || (one && n > 300)) {
+        json_decref(list);
+        return schema_fail(
+            s, key, n ? "has too many schemas" : "must be an array that is not empty");
+    }
+    grammar_node *nodes = mem_zalloc(n, sizeof *nodes);
+    size_t len = schema_push(s, key);
+    for (size_t i = 0; i < n && !builder_failed(s->b); i++) {
+        json_t *option = json_array_get(list, i);
+        size_t at = schema_push_index(s, i);
+        for (size_t k = 0; one && k < i && !builder_failed(s->b); k++)
+            if (!schema_disjoint(s, json_array_get(list, k), option) && !builder_failed(s->b))
+                schema_fail(s, NULL, "cannot be told apart from oneOf/%zu: use anyOf", k);
+        json_t *both = alone ? json_incref(option) : json_pack("{s:[O,O]}", "allOf", m, option);
+        nodes[i] = both ? schema_compile(s, both) : schema_fail(s, NULL, "no memory");
+        json_decref(both);
+        schema_pop(s, at);
+    }
+    schema_pop(s, len);
+    grammar_node node = grammar_alt(s->b, (uint32_t)n, nodes);
+    free(nodes);
+    json_decref(list);
+    return node;
+}
+
+/* ---- schemas ---- */
+
+static grammar_node compile_types(struct schema *s, const json_t *m, uint32_t types)
+{
+    grammar_node some[7];
+    uint32_t n = 0;
+    if (types & TYPE_NULL)
+        some[n++] = grammar_literal(s->b, "null", 4);
+    if (types & TYPE_BOOLEAN)
+        some[n++] = grammar_choice(s->b, 2, (struct grammar_text[]){{"true", 4}, {"false", 5}});
+    if (types & TYPE_NUMBER)
+        some[n++] = schema_number(s, m);
+    else if (types & TYPE_INTEGER)
+        some[n++] = schema_integer(s, m);
+    if (types & TYPE_STRING)
+        some[n++] = schema_string(s, m);
+    if (types & TYPE_ARRAY)
+        some[n++] = schema_array(s, m);
+    if (types & TYPE_OBJECT)
+        some[n++] = schema_object(s, m);
+    return grammar_alt(s->b, n, some);
+}
+
+static grammar_node compile_merged(struct schema *s, json_t *m)
+{
+    uint32_t types;
+    if (json_is_false(m))
+        return grammar_never(s->b);
+    if (json_object_size(m) == 0)
+        return grammar_json_value(s->b);
+    bool any = json_object_get(m, "anyOf"), one = json_object_get(m, "oneOf");
+    if (any && one)
+        return schema_fail(s, "oneOf", "is not supported beside anyOf");
+    if (any || one)
+        return compile_options(s, m, any ? "anyOf" : "oneOf");
+    if (!schema_types(s, m, &types))
+        return grammar_never(s->b);
+    if (json_object_get(m, "enum") || json_object_get(m, "const"))
+        return compile_values(s, m, types);
+    return types == TYPE_ALL ? grammar_json_value(s->b) : compile_types(s, m, types);
+}
+
+grammar_node schema_compile(struct schema *s, const json_t *schema)
+{
+    if (!schema_works(s))
+        return grammar_never(s->b);
+    if (s->depth >= SCHEMA_MAX_DEPTH)
+        return schema_fail(s, NULL, "nested too deeply");
+    if (is_only_ref(schema))
+        return compile_ref(s, json_object_get(schema, "$ref"));
+    s->depth++;
+    json_t *m = schema_merge(s, schema);
+    grammar_node node = m ? compile_merged(s, m) : grammar_never(s->b);
+    json_decref(m);
+    s->depth--;
+    return node;
+}
+
+grammar_node schema_compile_at(struct schema *s, const char *key, const json_t *schema)
+{
+    size_t len = schema_push(s, key);
+    grammar_node node = schema_compile(s, schema);
+    schema_pop(s, len);
+    return node;
+}
+
+grammar_node schema_shared(struct schema *s, grammar_node node)
+{
+    if (builder_failed(s->b))
+        return grammar_never(s->b);
+    switch ((enum node_kind)s->b->nodes[node].kind) {
+    case NODE_NEVER:
+    case NODE_EMPTY:
+    case NODE_CLASS:
+    case NODE_RULE:
+        return node;
+    default:
+        break;
+    }
+    grammar_node rule = grammar_rule(s->b, "part of a schema");
+    grammar_define(s->b, rule, node);
+    return rule;
+}
+
+grammar_node grammar_json_schema(struct grammar_builder *b, const json_t *schema, const char *where)
+{
+    struct schema s = {.b = b, .root = schema};
+    if (builder_failed(b))
+        return grammar_never(b);
+    buf_str(&s.path, where);
+    grammar_node node = schema_compile(&s, schema);
+    buf_deinit(&s.path);
+    free(s.refs);
+    return node;
+}

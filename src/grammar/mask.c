@@ -1,0 +1,415 @@
+/* Masks: which tokens a state admits.
+ *
+ *      state -- import --> node of the walker -- walk over the trie --> mask, in a slot of the pool
+ *
+ * A walker is a deterministic automaton that grows as it is used: a node is a set of parses, a row
+ * says where each class of bytes leads. It belongs to one grammar, and its nodes remember the slots
+ * of their masks; a slot that was given to another has another stamp. When the walker is full it is
+ * emptied and the walk begins anew; should one walk alone fill it, tokens that need more are left
+ * out, the same ones each time. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "grammar/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define WALKER_CELLS 16384u
+#define WALKER_PARSES 65536u
+#define WALKER_NODES 16384u
+#define WALKER_ROWS (4u << 20) /* entries of all rows */
+
+enum { UNKNOWN, DEAD, FIRST_NODE };
+
+struct walk_node {
+    uint32_t first, n; /* parses */
+    uint32_t hash, next;
+    bool complete;
+    uint32_t slot;
+    uint64_t stamp;
+};
+
+struct walker {
+    const struct program *prog;
+    uint32_t n_symbols; /* classes of bytes, then tokens by id */
+    struct sim sim;
+    struct parse *parses; /* [WALKER_PARSES] */
+    uint32_t n_parses;
+    struct walk_node *nodes; /* [cap_nodes] */
+    uint32_t n_nodes, cap_nodes;
+    uint32_t *rows;    /* [cap_nodes][n_symbols] */
+    uint32_t *buckets; /* [WALKER_NODES] */
+    uint32_t *path;    /* [longest + 1] */
+    uint32_t map[STATE_MAX_CELLS];
+    bool full;
+};
+
+static void walker_reset(struct walker *w)
+{
+    sim_reset(&w->sim);
+    memset(w->buckets, 0, WALKER_NODES * sizeof *w->buckets);
+    w->n_parses = 0;
+    w->n_nodes = FIRST_NODE;
+    w->full = false;
+}
+
+enum err walker_create(const struct grammar *g, struct walker **out, struct err_info *e)
+{
+    struct walker *w = mem_zalloc(1, sizeof *w);
+    w->prog = &g->prog;
+    w->n_symbols = g->prog.n_classes + g->prog.n_tokens;
+    w->cap_nodes =
+        WALKER_ROWS / w->n_symbols < WALKER_NODES ? WALKER_ROWS / w->n_symbols : WALKER_NODES;
+    w->parses = malloc(WALKER_PARSES * sizeof *w->parses);
+    w->nodes = malloc(w->cap_nodes * sizeof *w->nodes);
+    w->rows = malloc((size_t)w->cap_nodes * w->n_symbols * sizeof *w->rows);
+    w->buckets = malloc(WALKER_NODES * sizeof *w->buckets);
+    w->path = malloc(((size_t)g->vocab->longest + 1) * sizeof *w->path);
+    *out = w;
+    if (!sim_init(&w->sim, WALKER_CELLS) || !w->parses || !w->nodes || !w->rows || !w->buckets ||
+        !w->path)
+        return err_set(e, ERR_NOMEM, "no memory for a grammar");
+    walker_reset(w);
+    return OK;
+}
+
+void walker_destroy(struct walker *w)
+{
+    if (!w)
+        return;
+    sim_deinit(&w->sim);
+    free(w->parses);
+    free(w->nodes);
+    free(w->rows);
+    free(w->buckets);
+    free(w->path);
+    free(w);
+}
+
+size_t walker_bytes(const struct walker *w)
+{
+    return sizeof *w + WALKER_CELLS * (sizeof(struct cell) + 4) +
+           WALKER_PARSES * sizeof *w->parses +
+           w->cap_nodes * (sizeof *w->nodes + (size_t)w->n_symbols * sizeof *w->rows);
+}
+
+static uint32_t hash_of(const struct parse *p, uint32_t n, bool complete)
+{
+    uint64_t h = complete;
+    for (uint32_t i = 0; i < n; i++)
+        h = (h ^ ((uint64_t)p[i].state << 32 | p[i].cell)) * 0x9e3779b97f4a7c15u + (h >> 29);
+    return (uint32_t)(h >> 32 ^ h);
+}
+
+/* The node of the parses in sim.out; DEAD when there are none, or no room is left. */
+static uint32_t intern(struct walker *w, bool complete)
+{
+    const struct sim *s = &w->sim;
+    if (s->n_out == 0 && !complete)
+        return DEAD;
+    uint32_t hash = hash_of(s->out, s->n_out, complete);
+    uint32_t *bucket = &w->buckets[hash & (WALKER_NODES - 1)];
+    for (uint32_t i = *bucket; i != 0; i = w->nodes[i].next) {
+        const struct walk_node *n = &w->nodes[i];
+        if (n->hash == hash && n->n == s->n_out && n->complete == complete &&
+            memcmp(w->parses + n->first, s->out, s->n_out * sizeof *s->out) == 0)
+            return i;
+    }
+    if (w->n_nodes == w->cap_nodes || w->n_parses + s->n_out > WALKER_PARSES) {
+        w->full = true;
+        return DEAD;
+    }
+    w->nodes[w->n_nodes] = (struct walk_node){.first = w->n_parses,
+                                              .n = s->n_out,
+                                              .hash = hash,
+                                              .next = *bucket,
+                                              .complete = complete,
+                                              .slot = NONE};
+    memcpy(w->parses + w->n_parses, s->out, s->n_out * sizeof *s->out);
+    w->n_parses += s->n_out;
+    memset(w->rows + (size_t)w->n_nodes * w->n_symbols, 0, w->n_symbols * sizeof *w->rows);
+    *bucket = w->n_nodes;
+    return w->n_nodes++;
+}
+
+/* Fill in where a symbol leads from a node. */
+static uint32_t explore(struct walker *w, uint32_t node, uint32_t symbol)
+{
+    const struct walk_node *n = &w->nodes[node];
+    const struct parse *from = w->parses + n->first;
+    if (symbol < w->prog->n_classes)
+        sim_byte(&w->sim, w->prog, from, n->n, w->prog->byte_of[symbol]);
+    else
+        sim_token(&w->sim, w->prog, from, n->n, symbol - w->prog->n_classes);
+    uint32_t to = intern(w, w->sim.complete);
+    w->full |= w->sim.full;
+    w->rows[(size_t)node * w->n_symbols + symbol] = to;
+    return to;
+}
+
+static inline uint32_t step(struct walker *w, uint32_t node, uint32_t symbol)
+{
+    uint32_t to = w->rows[(size_t)node * w->n_symbols + symbol];
+    return to != UNKNOWN ? to : explore(w, node, symbol);
+}
+
+/* The node of an answer's state, with states replaced by those that no token can tell from them. */
+static uint32_t import_once(struct walker *w, const struct grammar_state *s)
+{
+    w->map[0] = 0;
+    for (uint32_t i = 1; i < s->n_cells; i++) {
+        uint32_t ret = w->prog->states[s->cells[i].ret].canon;
+        w->map[i] = sim_cons(&w->sim, ret, w->map[s->cells[i].parent]);
+        if (w->map[i] == NONE) {
+            w->full = true;
+            return DEAD;
+        }
+    }
+    sim_begin_step(&w->sim);
+    for (uint32_t i = 0; i < s->n_parses; i++) {
+        uint32_t state = w->prog->states[s->parses[i].state].canon;
+        sim_put(&w->sim, (struct parse){state, w->map[s->parses[i].cell]});
+    }
+    return intern(w, s->complete);
+}
+
+static uint32_t import(struct walker *w, const struct grammar_state *s)
+{
+    uint32_t node = import_once(w, s);
+    if (w->full) {
+        walker_reset(w);
+        node = import_once(w, s);
+    }
+    return node;
+}
+
+/* Set the bits of all tokens whose bytes can follow. */
+static void walk_trie(struct walker *w,
+                      const struct grammar_vocab *v,
+                      uint32_t node,
+                      uint64_t *bits)
+{
+    const uint8_t *class_of = w->prog->class_of;
+    w->path[0] = node;
+    for (uint32_t i = 0; i < w->prog->n_classes; i++)
+        (void)step(
+            w, node, i); /* first, so that something is possible however little room there is */
+    for (uint32_t i = 0; i < v->n_nodes;) {
+        const struct trie_node *t = &v->nodes[i];
+        uint32_t to = step(w, w->path[t->depth - 1], class_of[t->byte]);
+        if (to == DEAD) {
+            i = t->end;
+            continue;
+        }
+        w->path[t->depth] = to;
+        for (uint32_t k = t->first_token; k < t[1].first_token; k++)
+            bits[v->order[k] / 64] |= (uint64_t)1 << v->order[k] % 64;
+        i++;
+    }
+}
+
+static bool fill_mask(struct walker *w,
+                      const struct grammar_vocab *v,
+                      uint32_t node,
+                      uint64_t *bits)
+{
+    uint64_t any = 0;
+    memset(bits, 0, v->n_words * sizeof *bits);
+    walk_trie(w, v, node, bits);
+    for (uint32_t i = 0; i < w->prog->n_tokens; i++) {
+        int32_t id = w->prog->tokens[i];
+        if (id >= 0 && (uint32_t)id < v->n && step(w, node, w->prog->n_classes + i) != DEAD)
+            bits[id / 64] |= (uint64_t)1 << id % 64;
+    }
+    for (uint32_t i = 0; i < v->n_words; i++) {
+        if (w->nodes[node].complete)
+            bits[i] |= v->eog[i];
+        any |= bits[i];
+    }
+    return any != 0;
+}
+
+/* ---- the pool ---- */
+
+struct slot {
+    uint64_t stamp; /* of what lies there; 0: nothing */
+    uint32_t n_pins;
+    bool none;
+    uint32_t newer, older; /* in the order of use; NONE at the ends */
+};
+
+struct grammar_masks {
+    const struct grammar_vocab *vocab;
+    pthread_mutex_t lock; /* taken inside a grammar's */
+    uint64_t *bits;       /* [n_slots][n_words] */
+    struct slot *slots;
+    uint32_t n_slots, newest, oldest;
+    uint64_t last_stamp;
+    struct grammar_mask_stats stats;
+};
+
+static void unlink_slot(struct grammar_masks *m, uint32_t i)
+{
+    struct slot *s = &m->slots[i];
+    *(s->newer != NONE ? &m->slots[s->newer].older : &m->newest) = s->older;
+    *(s->older != NONE ? &m->slots[s->older].newer : &m->oldest) = s->newer;
+}
+
+static void make_newest(struct grammar_masks *m, uint32_t i)
+{
+    m->slots[i].newer = NONE;
+    m->slots[i].older = m->newest;
+    *(m->newest != NONE ? &m->slots[m->newest].newer : &m->oldest) = i;
+    m->newest = i;
+}
+
+enum err grammar_masks_create(const struct grammar_vocab *v,
+                              size_t max_bytes,
+                              uint32_t n_pinned,
+                              struct grammar_masks **out,
+                              struct err_info *e)
+{
+    struct grammar_masks *m = mem_zalloc(1, sizeof *m);
+    size_t one = (v->n_words + 1) * sizeof *m->bits, n = max_bytes / one;
+    *out = NULL;
+    m->vocab = v;
+    m->n_slots = n > 1u << 20 ? 1u << 20 : n < n_pinned + 1u ? n_pinned + 1 : (uint32_t)n;
+    m->bits = malloc(m->n_slots * one);
+    m->slots = calloc(m->n_slots, sizeof *m->slots);
+    m->newest = m->oldest = NONE;
+    pthread_mutex_init(&m->lock, NULL);
+    if (!m->bits || !m->slots) {
+        grammar_masks_destroy(m);
+        return err_set(e, ERR_NOMEM, "no memory for masks of %u tokens", v->n);
+    }
+    for (uint32_t i = 0; i < m->n_slots; i++)
+        make_newest(m, i);
+    *out = m;
+    return OK;
+}
+
+void grammar_masks_destroy(struct grammar_masks *m)
+{
+    if (!m)
+        return;
+    pthread_mutex_destroy(&m->lock);
+    free(m->bits);
+    free(m->slots);
+    free(m);
+}
+
+static uint64_t *bits_of(const struct grammar_masks *m, uint32_t slot)
+{
+    return m->bits + (size_t)slot * m->vocab->n_words;
+}
+
+/* The node's slot, pinned, or NONE. */
+static uint32_t pin_cached(struct grammar_masks *m, const struct walk_node *node)
+{
+    uint32_t i = node->slot;
+    pthread_mutex_lock(&m->lock);
+    if (i != NONE && m->slots[i].stamp != node->stamp)
+        i = NONE;
+    if (i != NONE) {
+        m->slots[i].n_pins++;
+        unlink_slot(m, i);
+        make_newest(m, i);
+        m->stats.hits++;
+    }
+    pthread_mutex_unlock(&m->lock);
+    return i;
+}
+
+/* The slot used longest ago that nobody holds, pinned and with a stamp of its own; NONE if all are
+ * held. */
+static uint32_t pin_oldest(struct grammar_masks *m)
+{
+    pthread_mutex_lock(&m->lock);
+    uint32_t i = m->oldest;
+    while (i != NONE && m->slots[i].n_pins > 0)
+        i = m->slots[i].newer;
+    if (i != NONE) {
+        struct slot *s = &m->slots[i];
+        m->stats.evictions += s->stamp != 0;
+        m->stats.misses++;
+        s->n_pins = 1;
+        s->stamp = ++m->last_stamp;
+        unlink_slot(m, i);
+        make_newest(m, i);
+    }
+    pthread_mutex_unlock(&m->lock);
+    return i;
+}
+
+/* Compute the mask of s into the slot; the grammar is locked. */
+static void compute(struct grammar_masks *m,
+                    const struct grammar_state *s,
+                    uint32_t node,
+                    uint32_t i)
+{
+    struct walker *w = s->g->walker;
+    uint64_t from_us = clock_us();
+    struct slot *slot = &m->slots[i];
+    slot->none = !fill_mask(w, m->vocab, node, bits_of(m, i));
+    if (w->full) { /* with all the room there is */
+        walker_reset(w);
+        node = import_once(w, s);
+        slot->none = !fill_mask(w, m->vocab, node, bits_of(m, i));
+    }
+    w->nodes[node].slot = i;
+    w->nodes[node].stamp = slot->stamp;
+    if (w->full) { /* rows hold ways that were given up: they may not serve a smaller walk */
+        walker_reset(w);
+        node = import_once(w, s);
+        w->nodes[node].slot = i;
+        w->nodes[node].stamp = slot->stamp;
+    }
+    pthread_mutex_lock(&m->lock);
+    m->stats.compute_us += clock_us() - from_us;
+    pthread_mutex_unlock(&m->lock);
+}
+
+struct grammar_mask grammar_mask_acquire(struct grammar_masks *m, const struct grammar_state *s)
+{
+    struct grammar *g = s->g;
+    pthread_mutex_lock(&g->lock);
+    uint32_t node = import(g->walker, s);
+    uint32_t i = pin_cached(m, &g->walker->nodes[node]);
+    if (i == NONE && (i = pin_oldest(m)) != NONE)
+        compute(m, s, node, i);
+    pthread_mutex_unlock(&g->lock);
+    if (i == NONE)
+        return (struct grammar_mask){.none = true, .slot = NONE};
+    return (struct grammar_mask){.bits = bits_of(m, i), .none = m->slots[i].none, .slot = i};
+}
+
+void grammar_mask_release(struct grammar_masks *m, struct grammar_mask *mask)
+{
+    if (mask->slot == NONE)
+        return;
+    pthread_mutex_lock(&m->lock);
+    m->slots[mask->slot].n_pins--;
+    pthread_mutex_unlock(&m->lock);
+    *mask = (struct grammar_mask){.slot = NONE};
+}
+
+bool grammar_mask_ready(struct grammar_masks *m, const struct grammar_state *s)
+{
+    struct grammar *g = s->g;
+    if (pthread_mutex_trylock(&g->lock) != 0)
+        return false;
+    const struct walk_node *node = &g->walker->nodes[import(g->walker, s)];
+    pthread_mutex_lock(&m->lock);
+    bool ready = node->slot != NONE && m->slots[node->slot].stamp == node->stamp;
+    pthread_mutex_unlock(&m->lock);
+    pthread_mutex_unlock(&g->lock);
+    return ready;
+}
+
+struct grammar_mask_stats grammar_masks_stats(struct grammar_masks *m)
+{
+    pthread_mutex_lock(&m->lock);
+    struct grammar_mask_stats stats = m->stats;
+    pthread_mutex_unlock(&m->lock);
+    return stats;
+}

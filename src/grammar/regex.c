@@ -1,0 +1,476 @@
+/* Regular expressions: what ECMAScript and Python have in common, and no more.
+ *
+ *      a . [a-z] [^a-z] \d \w \s \D \W \S  \n \r \t \f \v \0 \xHH \uHHHH \u{H...}  \. and the like
+ *      xy  x|y  (x)  (?:x)  (?<name>x)  (?P<name>x)  x* x+ x? x{m} x{m,} x{m,n}  and lazy ones
+ *      ^ and $ at the ends of the whole, or of an alternative of the whole
+ *
+ * Classes are those of ASCII; where the two languages differ, both agree with what comes out: . is
+ * no line end of either, and \S no space of Unicode. Look-around, references back and \b are
+ * refused, as is everything else that is not above. */
+#include "base/utf8.h"
+#include "grammar/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_GROUPS_OPEN 200
+
+struct regex {
+    struct grammar_builder *b;
+    const char *s, *where;
+    size_t n, at;
+    uint32_t n_open;
+    bool in_json, search;
+};
+
+static grammar_node fail_at(struct regex *r, size_t at, const char *what)
+{
+    return builder_fail(r->b, "%s: offset %zu: %s", r->where, at, what);
+}
+
+static bool failed(const struct regex *r)
+{
+    return builder_failed(r->b);
+}
+
+static char peek(const struct regex *r)
+{
+    return r->at < r->n ? r->s[r->at] : '\0';
+}
+
+static bool looking_at(const struct regex *r, const char *text)
+{
+    size_t n = strlen(text);
+    return r->n - r->at >= n && memcmp(r->s + r->at, text, n) == 0;
+}
+
+/* ---- characters and classes ---- */
+
+/* Characters of the set, as text or as they are written in JSON. */
+static grammar_node emit(struct regex *r, struct char_set *set)
+{
+    return r->in_json ? json_text_chars(r->b, set) : grammar_chars(r->b, set->n, set->r);
+}
+
+static void add_word(struct char_set *set)
+{
+    char_set_add(set, 'a', 'z');
+    char_set_add(set, 'A', 'Z');
+    char_set_add(set, '0', '9');
+    char_set_add(set, '_', '_');
+}
+
+/* \d \w \s, and their opposites in capitals; false for other letters. */
+static bool add_class(struct char_set *set, char c)
+{
+    struct char_set own = {0};
+    switch (c) {
+    case 'd':
+    case 'D':
+        char_set_add(&own, '0', '9');
+        break;
+    case 'w':
+    case 'W':
+        add_word(&own);
+        break;
+    case 's':
+        char_set_add(&own, '\t', '\r');
+        char_set_add(&own, ' ', ' ');
+        break;
+    case 'S': { /* no space of Unicode, nor what Python counts as one */
+        static const struct grammar_range spaces[] = {{0, 0x20},
+                                                      {0x7f, 0xa0},
+                                                      {0x1680, 0x1680},
+                                                      {0x180e, 0x180e},
+                                                      {0x2000, 0x200f},
+                                                      {0x2028, 0x202f},
+                                                      {0x205f, 0x205f},
+                                                      {0x3000, 0x3000},
+                                                      {0xfeff, 0xfeff}};
+        for (size_t i = 0; i < sizeof spaces / sizeof spaces[0]; i++)
+            char_set_add(&own, spaces[i].lo, spaces[i].hi);
+        break;
+    }
+    default:
+        return false;
+    }
+    char_set_normalise(&own);
+    if (c < 'a')
+        char_set_invert(&own);
+    /* beyond ASCII the languages disagree on what a digit or a letter is: \D and \W stay within */
+    uint32_t most = c == 'D' || c == 'W' ? 0x7f : 0x10ffff;
+    for (uint32_t i = 0; i < own.n; i++)
+        if (own.r[i].lo <= most)
+            char_set_add(set, own.r[i].lo, own.r[i].hi < most ? own.r[i].hi : most);
+    char_set_deinit(&own);
+    return true;
+}
+
+/* n_digits hex digits, or, for 0, as many as there are. */
+static bool parse_hex(struct regex *r, uint32_t n_digits, uint32_t *out)
+{
+    uint32_t i = 0;
+    for (*out = 0; (n_digits == 0 || i < n_digits) && *out <= 0x10ffff; i++) {
+        char c = peek(r);
+        uint32_t digit = c >= '0' && c <= '9'   ? (uint32_t)(c - '0')
+                         : c >= 'a' && c <= 'f' ? (uint32_t)(c - 'a' + 10)
+                         : c >= 'A' && c <= 'F' ? (uint32_t)(c - 'A' + 10)
+                                                : 16;
+        if (digit == 16)
+            break;
+        *out = *out << 4 | digit;
+        r->at++;
+    }
+    return i > 0 && (n_digits == 0 || i == n_digits) && *out <= 0x10ffff &&
+           (*out < 0xd800 || *out > 0xdfff);
+}
+
+/* Behind a backslash: one character. */
+static bool parse_escape(struct regex *r, size_t from, uint32_t *out)
+{
+    char c = peek(r);
+    static const char names[] = "nrtfv", values[] = "\n\r\t\f\v";
+    const char *name = c ? strchr(names, c) : NULL;
+    bool ok = true;
+    r->at++;
+    if (name) {
+        *out = (uint8_t)values[name - names];
+    } else if (c == '0' && !(peek(r) >= '0' && peek(r) <= '9')) {
+        *out = 0;
+    } else if (c == 'x') {
+        ok = parse_hex(r, 2, out);
+    } else if (c == 'u' && peek(r) == '{') {
+        r->at++;
+        ok = parse_hex(r, 0, out) && peek(r) == '}';
+        r->at++;
+    } else if (c == 'u') {
+        ok = parse_hex(r, 4, out);
+    } else if (c && strchr("^$\\.*+?()[]{}|/-\"'`,:;<>=!@#%&~_ ", c)) {
+        *out = (uint8_t)c;
+    } else {
+        ok = false;
+    }
+    if (!ok)
+        fail_at(r,
+                from,
+                c >= '1' && c <= '9'   ? "references back are not supported"
+                : c == 'b' || c == 'B' ? "word boundaries are not supported"
+                                       : "this escape is not supported");
+    return ok;
+}
+
+static bool parse_char(struct regex *r, uint32_t *out)
+{
+    int n = utf8_len(r->s + r->at, r->n - r->at);
+    if (n <= 0) {
+        fail_at(r, r->at, "this is not UTF-8");
+        return false;
+    }
+    static const uint8_t lead[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    *out = (uint8_t)r->s[r->at] & lead[n];
+    for (int i = 1; i < n; i++)
+        *out = *out << 6 | ((uint8_t)r->s[r->at + (size_t)i] & 0x3f);
+    r->at += (size_t)n;
+    return true;
+}
+
+/* A member of a class: a character, or true in *is_class for \d and its kind, which was added. */
+static bool parse_member(struct regex *r, struct char_set *set, uint32_t *out, bool *is_class)
+{
+    size_t from = r->at;
+    *is_class = false;
+    if (peek(r) != '\\')
+        return parse_char(r, out);
+    r->at++;
+    if (add_class(set, peek(r))) {
+        *is_class = true;
+        r->at++;
+        return true;
+    }
+    if (peek(r) == 'b') {
+        *out = '\b';
+        r->at++;
+        return true;
+    }
+    return parse_escape(r, from, out);
+}
+
+/* [^\D] and its like would hold what only one of the languages admits. */
+static bool inverts_class(const struct regex *r, size_t from)
+{
+    for (size_t i = from; i + 1 < r->at; i++) {
+        if (r->s[i] == '\\' && strchr("DWSws", r->s[i + 1]))
+            return true;
+        i += r->s[i] == '\\';
+    }
+    return false;
+}
+
+static grammar_node parse_set(struct regex *r)
+{
+    struct char_set set = {0};
+    size_t from = r->at++;
+    bool inverted = peek(r) == '^', first = true;
+    r->at += inverted;
+    while (!failed(r) && (peek(r) != ']' || first)) {
+        uint32_t lo, hi;
+        bool is_class, end_is_class;
+        size_t at = r->at;
+        if (first && peek(r) == ']') {
+            fail_at(r,
+                    at,
+                    "a class that is empty, or begins with ']', means different things: write \\]");
+            break;
+        }
+        first = false;
+        if (r->at >= r->n) {
+            fail_at(r, from, "this class has no end");
+            break;
+        }
+        if (!parse_member(r, &set, &lo, &is_class) || is_class)
+            continue;
+        hi = lo;
+        if (peek(r) == '-' && r->at + 1 < r->n && r->s[r->at + 1] != ']') {
+            r->at++;
+            if (!parse_member(r, &set, &hi, &end_is_class))
+                break;
+            if (end_is_class || hi < lo)
+                fail_at(r, at, "this range runs backwards");
+        }
+        char_set_add(&set, lo, hi);
+    }
+    r->at++;
+    char_set_normalise(&set);
+    if (inverted && !failed(r) && inverts_class(r, from))
+        fail_at(r, from, "\\w, \\s and capital classes in [^...] mean different things");
+    if (inverted)
+        char_set_invert(&set);
+    grammar_node node = failed(r) ? 0 : emit(r, &set);
+    char_set_deinit(&set);
+    return node;
+}
+
+static grammar_node emit_one(struct regex *r, uint32_t c)
+{
+    struct char_set set = {0};
+    char_set_add(&set, c, c);
+    char_set_normalise(&set);
+    grammar_node node = emit(r, &set);
+    char_set_deinit(&set);
+    return node;
+}
+
+/* ---- expressions ---- */
+
+static grammar_node parse_alternatives(struct regex *r, bool top);
+
+static grammar_node parse_group(struct regex *r)
+{
+    size_t from = r->at++;
+    if (++r->n_open > MAX_GROUPS_OPEN)
+        return fail_at(r, from, "groups are nested too deeply");
+    if (looking_at(r, "?:")) {
+        r->at += 2;
+    } else if (looking_at(r, "?P<") || (looking_at(r, "?<") && r->n - r->at > 2 &&
+                                        r->s[r->at + 2] != '=' && r->s[r->at + 2] != '!')) {
+        while (r->at < r->n && peek(r) != '>')
+            r->at++;
+        r->at++;
+    } else if (peek(r) == '?') {
+        return fail_at(r, from, "look-around, flags and other groups with '?' are not supported");
+    }
+    grammar_node node = parse_alternatives(r, false);
+    if (!failed(r) && peek(r) != ')')
+        return fail_at(r, from, "this group has no end");
+    r->n_open--;
+    r->at++;
+    return node;
+}
+
+static grammar_node parse_backslash(struct regex *r)
+{
+    struct char_set set = {0};
+    size_t from = r->at++;
+    uint32_t c;
+    if (add_class(&set, peek(r))) {
+        r->at++;
+        char_set_normalise(&set);
+        grammar_node node = emit(r, &set);
+        char_set_deinit(&set);
+        return node;
+    }
+    return parse_escape(r, from, &c) ? emit_one(r, c) : 0;
+}
+
+static grammar_node any_char(struct regex *r)
+{
+    static const struct grammar_range lines[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
+    struct char_set set = {0};
+    for (int i = 0; i < 3; i++)
+        char_set_add(&set, lines[i].lo, lines[i].hi);
+    char_set_normalise(&set);
+    char_set_invert(&set);
+    grammar_node node = emit(r, &set);
+    char_set_deinit(&set);
+    return node;
+}
+
+static grammar_node parse_atom(struct regex *r)
+{
+    uint32_t c;
+    switch (peek(r)) {
+    case '(':
+        return parse_group(r);
+    case '[':
+        return parse_set(r);
+    case '.':
+        r->at++;
+        return any_char(r);
+    case '\\':
+        return parse_backslash(r);
+    case '^':
+    case '$':
+        return fail_at(r, r->at, "^ and $ are supported only at the ends of the whole");
+    case '*':
+    case '+':
+    case '?':
+    case '{':
+        return fail_at(
+            r, r->at, "there is nothing to repeat (write \\ before the character itself)");
+    default:
+        return parse_char(r, &c) ? emit_one(r, c) : 0;
+    }
+}
+
+/* Digits at `at`; false when there are none. */
+static bool read_count(const struct regex *r, size_t *at, uint64_t *out)
+{
+    size_t from = *at;
+    for (*out = 0; *at < r->n && r->s[*at] >= '0' && r->s[*at] <= '9'; (*at)++)
+        *out = *out < UINT32_MAX ? *out * 10 + (uint64_t)(r->s[*at] - '0') : *out;
+    return *at > from;
+}
+
+static grammar_node parse_braces(struct regex *r, grammar_node x)
+{
+    uint64_t min = 0, max = GRAMMAR_NO_LIMIT;
+    size_t from = r->at, at = r->at + 1;
+    bool has_min = read_count(r, &at, &min), has_max = false;
+    if (at < r->n && r->s[at] == ',') {
+        at++;
+        has_max = read_count(r, &at, &max);
+        if (!has_max)
+            max = GRAMMAR_NO_LIMIT;
+    } else {
+        max = min;
+    }
+    if (!has_min || at >= r->n || r->s[at] != '}')
+        return fail_at(
+            r, from, "a repetition is written {m}, {m,} or {m,n} (and the character \\{)");
+    if (min > MAX_STATES || (has_max && max > MAX_STATES))
+        return fail_at(r, from, "this repetition is too long");
+    if (max < min)
+        return fail_at(r, from, "this repetition runs backwards");
+    r->at = at + 1;
+    return grammar_repeat(r->b, x, (uint32_t)min, (uint32_t)max);
+}
+
+static grammar_node parse_repeated(struct regex *r)
+{
+    grammar_node x = parse_atom(r);
+    char c = peek(r);
+    if (failed(r) || !c || !strchr("*+?{", c))
+        return x;
+    if (c == '{') {
+        x = parse_braces(r, x);
+    } else {
+        r->at++;
+        x = grammar_repeat(r->b, x, c == '+', c == '?' ? 1 : GRAMMAR_NO_LIMIT);
+    }
+    if (peek(r) == '?') /* lazy: the same texts */
+        r->at++;
+    else if (!failed(r) && peek(r) && strchr("*+{", peek(r)))
+        return fail_at(r, r->at, "a repetition of a repetition needs a group");
+    return x;
+}
+
+/* Anything, where an alternative of a search does not say how it begins or ends. */
+static grammar_node anything(struct regex *r)
+{
+    struct char_set set = {0};
+    char_set_add(&set, 1, 0x10ffff);
+    char_set_normalise(&set);
+    grammar_node x = emit(r, &set);
+    char_set_deinit(&set);
+    return grammar_repeat(r->b, x, 0, GRAMMAR_NO_LIMIT);
+}
+
+static grammar_node parse_sequence(struct regex *r, bool top)
+{
+    grammar_node *nodes = NULL;
+    uint32_t n = 0, cap = 0;
+    bool begins = false, ends = false;
+    if (top && peek(r) == '^') {
+        begins = true;
+        r->at++;
+    }
+    nodes = grow(nodes, &cap, 1, sizeof *nodes);
+    nodes[n++] = r->search && top && !begins ? anything(r) : grammar_empty(r->b);
+    while (!failed(r) && r->at < r->n && peek(r) != '|' && peek(r) != ')') {
+        if (top && peek(r) == '$' && (r->at + 1 == r->n || r->s[r->at + 1] == '|')) {
+            ends = true;
+            r->at++;
+            break;
+        }
+        nodes = grow(nodes, &cap, n + 1, sizeof *nodes);
+        nodes[n++] = parse_repeated(r);
+    }
+    nodes = grow(nodes, &cap, n + 1, sizeof *nodes);
+    nodes[n++] = r->search && top && !ends ? anything(r) : grammar_empty(r->b);
+    grammar_node node = grammar_seq(r->b, n, nodes);
+    free(nodes);
+    return node;
+}
+
+static grammar_node parse_alternatives(struct regex *r, bool top)
+{
+    grammar_node *nodes = NULL;
+    uint32_t n = 0, cap = 0;
+    bool more = true;
+    while (more && !failed(r)) {
+        nodes = grow(nodes, &cap, n + 1, sizeof *nodes);
+        nodes[n++] = parse_sequence(r, top);
+        more = peek(r) == '|';
+        r->at += more;
+    }
+    grammar_node node = grammar_alt(r->b, n, nodes);
+    free(nodes);
+    return node;
+}
+
+grammar_node regex_node(struct grammar_builder *b,
+                        const char *s,
+                        size_t n,
+                        bool in_json,
+                        bool search,
+                        const char *where)
+{
+    struct regex r = {.b = b, .s = s, .n = n, .where = where, .in_json = in_json, .search = search};
+    if (n > MAX_TEXT_BYTES)
+        return builder_fail(b, "%s has more than %u bytes", where, MAX_TEXT_BYTES);
+    grammar_node node = parse_alternatives(&r, true);
+    if (!failed(&r) && r.at < r.n)
+        return fail_at(&r, r.at, "this ')' closes nothing");
+    return node;
+}
+
+grammar_node grammar_regex(struct grammar_builder *b, const char *s, size_t n)
+{
+    char where[sizeof b->field + 2];
+    where[0] = '\'';
+    size_t len = strlen(b->field);
+    memcpy(where + 1, b->field, len);
+    where[len + 1] = '\'';
+    where[len + 2 < sizeof where ? len + 2 : sizeof where - 1] = '\0';
+    return regex_node(b, s, n, false, false, where);
+}

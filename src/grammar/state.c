@@ -1,0 +1,232 @@
+/* Compiled grammars, and where one answer is in one.
+ *
+ * A state keeps its parses and their stacks by itself, so it depends on nothing that others do. To
+ * move on, they are loaded into a scratch, follow the token's bytes, and what is still reachable is
+ * written back. */
+#include "base/mem.h"
+#include "grammar/internal.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SCRATCH_CELLS 8192u
+
+struct grammar_scratch {
+    struct sim sim;
+    struct parse now[GRAMMAR_MAX_PARSES];
+    uint32_t map[SCRATCH_CELLS]; /* numbers of cells, from one side to the other */
+};
+
+struct grammar_scratch *grammar_scratch_create(void)
+{
+    struct grammar_scratch *x = mem_zalloc(1, sizeof *x);
+    if (sim_init(&x->sim, SCRATCH_CELLS))
+        return x;
+    grammar_scratch_destroy(x);
+    return NULL;
+}
+
+void grammar_scratch_destroy(struct grammar_scratch *x)
+{
+    if (!x)
+        return;
+    sim_deinit(&x->sim);
+    free(x);
+}
+
+/* Number the cells of a stack that are not in the state yet, outermost first; false when they are
+ * too many. */
+static bool keep_stack(struct grammar_scratch *x, struct grammar_state *s, uint32_t cell)
+{
+    uint32_t path[GRAMMAR_MAX_DEPTH + 1], n = 0;
+    for (; x->map[cell] == NONE; cell = x->sim.cells[cell].parent)
+        path[n++] = cell;
+    if (s->n_cells + n > STATE_MAX_CELLS)
+        return false;
+    while (n > 0) {
+        const struct cell *c = &x->sim.cells[path[--n]];
+        x->map[path[n]] = s->n_cells;
+        s->cells[s->n_cells++] = (struct state_cell){c->ret, x->map[c->parent]};
+    }
+    return true;
+}
+
+/* What the scratch has come to, into the state; parses whose stacks find no room are given up. */
+static void store(struct grammar_scratch *x, struct grammar_state *s)
+{
+    memset(x->map, 0xff, x->sim.n_cells * sizeof *x->map);
+    x->map[0] = 0;
+    s->cells[0] = (struct state_cell){NONE, NONE};
+    s->n_cells = 1;
+    s->n_parses = 0;
+    s->complete = x->sim.complete;
+    for (uint32_t i = 0; i < x->sim.n_out; i++) {
+        struct parse p = x->sim.out[i];
+        if (keep_stack(x, s, p.cell))
+            s->parses[s->n_parses++] = (struct parse){p.state, x->map[p.cell]};
+    }
+}
+
+static void load(struct grammar_scratch *x, const struct grammar_state *s)
+{
+    sim_reset(&x->sim);
+    x->map[0] = 0;
+    for (uint32_t i = 1; i < s->n_cells; i++)
+        x->map[i] = sim_cons(&x->sim, s->cells[i].ret, x->map[s->cells[i].parent]);
+    for (uint32_t i = 0; i < s->n_parses; i++)
+        x->now[i] = (struct parse){s->parses[i].state, x->map[s->parses[i].cell]};
+}
+
+static bool dead(const struct sim *s)
+{
+    return s->n_out == 0 && !s->complete;
+}
+
+/* Follow n bytes from what was loaded. */
+static bool follow_bytes(struct grammar_scratch *x,
+                         const struct program *prog,
+                         uint32_t n_parses,
+                         const char *bytes,
+                         uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        sim_byte(&x->sim, prog, x->now, n_parses, (uint8_t)bytes[i]);
+        if (dead(&x->sim))
+            return false;
+        n_parses = x->sim.n_out;
+        memcpy(x->now, x->sim.out, n_parses * sizeof *x->now);
+    }
+    return n > 0;
+}
+
+/* The token where the grammar names it by its id. */
+static bool follow_token(struct grammar_scratch *x,
+                         const struct program *prog,
+                         uint32_t n_parses,
+                         int32_t token)
+{
+    for (uint32_t i = 0; i < prog->n_tokens; i++) {
+        if (prog->tokens[i] != token)
+            continue;
+        sim_token(&x->sim, prog, x->now, n_parses, i);
+        return !dead(&x->sim);
+    }
+    return false;
+}
+
+enum grammar_step grammar_accept(struct grammar_state *s, int32_t token, struct grammar_scratch *x)
+{
+    const struct grammar_vocab *v = s->g->vocab;
+    if (token < 0 || (uint32_t)token >= v->n)
+        return GRAMMAR_REFUSED;
+    load(x, s);
+    uint32_t at = v->offset[token], n = v->offset[token + 1] - at;
+    if (!follow_token(x, &s->g->prog, s->n_parses, token) &&
+        !follow_bytes(x, &s->g->prog, s->n_parses, v->text + at, n))
+        return GRAMMAR_REFUSED;
+    store(x, s);
+    return s->n_parses == 0 ? GRAMMAR_ENDED : GRAMMAR_GOES_ON;
+}
+
+bool grammar_complete(const struct grammar_state *s)
+{
+    return s->complete;
+}
+
+void grammar_state_copy(struct grammar_state *to, const struct grammar_state *from)
+{
+    to->g = from->g;
+    to->n_parses = from->n_parses;
+    to->n_cells = from->n_cells;
+    to->complete = from->complete;
+    memcpy(to->parses, from->parses, from->n_parses * sizeof *to->parses);
+    memcpy(to->cells, from->cells, from->n_cells * sizeof *to->cells);
+}
+
+struct grammar *grammar_of(const struct grammar_state *s)
+{
+    return s->g;
+}
+
+size_t grammar_state_bytes(void)
+{
+    return sizeof(struct grammar_state);
+}
+
+struct grammar_state *grammar_state_create(struct grammar *g)
+{
+    struct grammar_state *s = mem_zalloc(1, sizeof *s);
+    grammar_state_copy(s, g->initial);
+    s->g = grammar_acquire(g);
+    return s;
+}
+
+void grammar_state_destroy(struct grammar_state *s)
+{
+    if (!s)
+        return;
+    grammar_release(s->g);
+    free(s);
+}
+
+/* ---- grammars ---- */
+
+static enum err find_beginning(struct grammar *g, struct err_info *e)
+{
+    struct grammar_scratch *x = grammar_scratch_create();
+    if (!x)
+        return err_set(e, ERR_NOMEM, "no memory for a grammar");
+    g->initial = mem_zalloc(1, sizeof *g->initial);
+    g->initial->g = g;
+    sim_begin_step(&x->sim);
+    sim_reach(&x->sim, &g->prog, (struct parse){g->prog.start, 0});
+    store(x, g->initial);
+    grammar_scratch_destroy(x);
+    return OK;
+}
+
+enum err grammar_compile(struct grammar_builder *b,
+                         grammar_node root,
+                         const struct grammar_vocab *v,
+                         struct grammar **out,
+                         struct err_info *e)
+{
+    enum err err = grammar_builder_error(b, e);
+    *out = NULL;
+    if (err)
+        return err;
+    struct grammar *g = mem_zalloc(1, sizeof *g);
+    atomic_init(&g->n_refs, 1);
+    g->vocab = v;
+    pthread_mutex_init(&g->lock, NULL);
+    if ((err = program_compile(b, root, v->longest, &g->prog, e)) ||
+        (err = walker_create(g, &g->walker, e)) || (err = find_beginning(g, e))) {
+        grammar_release(g);
+        return err;
+    }
+    *out = g;
+    return OK;
+}
+
+struct grammar *grammar_acquire(struct grammar *g)
+{
+    atomic_fetch_add_explicit(&g->n_refs, 1, memory_order_relaxed);
+    return g;
+}
+
+void grammar_release(struct grammar *g)
+{
+    if (!g || atomic_fetch_sub_explicit(&g->n_refs, 1, memory_order_acq_rel) != 1)
+        return;
+    program_deinit(&g->prog);
+    walker_destroy(g->walker);
+    pthread_mutex_destroy(&g->lock);
+    free(g->initial);
+    free(g);
+}
+
+size_t grammar_bytes(const struct grammar *g)
+{
+    return sizeof *g + sizeof *g->initial + g->prog.n_bytes + walker_bytes(g->walker);
+}

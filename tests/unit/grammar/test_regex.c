@@ -1,0 +1,74 @@
+/* Regular expressions: the whole text matches; what is refused, and where. */
+#include "harness.h"
+
+static const struct {
+    const char *regex;
+    const char *yes[8], *no[8];
+} cases[] = {
+    {"abc", {"abc"}, {"", "ab", "abcd", "xabc"}},
+    {"a|bc|", {"a", "bc", ""}, {"b"}},
+    {"(a|b)*c", {"c", "abac"}, {"ab"}},
+    {"(?:ab)+?", {"ab", "abab"}, {"", "aba"}},
+    {"(?P<x>a)(?<y>b)", {"ab"}, {"a"}},
+    {"a{2}b{1,2}c{0,}", {"aab", "aabbcc"}, {"ab", "aabbb"}},
+    {"[a-c\\d_-]+", {"a1-", "_"}, {"d", ""}},
+    {"[^a-c]", {"d", "\xc3\xa9", "\n"}, {"a", ""}},
+    {"\\w+@\\w+\\.com", {"a_1@b.com"}, {"a@b!com", "\xc3\xa9@b.com"}},
+    {".", {"a", "\xe2\x82\xac"}, {"\n", "\r", "\xe2\x80\xa8"}},
+    {"\\S+", {"ab"}, {"a b", "\xe3\x80\x80", "\xc2\xa0"}},
+    {"\\D\\W", {"a!", "!-"}, {"1!", "ab", "\xd9\xa1!"}},
+    {"\\s", {" ", "\t", "\n"}, {"a"}},
+    {"^a$|^b", {"a", "b"}, {"c"}},
+    {"\\x41\\u0042\\u{43}\\n\\t\\.", {"ABC\n\t."}, {"ABC"}},
+    {"[\\]\\\\^]", {"]", "\\", "^"}, {"a"}},
+    {"(\\d{3}-){2}\\d{4}", {"123-456-7890"}, {"123-456-789"}},
+    {"]", {"]"}, {""}},
+    {"[\\s\\d]", {"1", " "}, {"a"}},
+};
+
+static void test_language(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct grammar *g = must_make(REGEX, cases[i].regex);
+        for (int k = 0; k < 8 && cases[i].yes[k]; k++)
+            if (!accepts(g, cases[i].yes[k]))
+                fail_msg("%s: should accept %s", cases[i].regex, cases[i].yes[k]);
+        for (int k = 0; k < 8 && cases[i].no[k]; k++)
+            if (accepts(g, cases[i].no[k]))
+                fail_msg("%s: should not accept %s", cases[i].regex, cases[i].no[k]);
+        grammar_release(g);
+    }
+}
+
+static const struct {
+    const char *regex;
+    int offset;
+} wrong[] = {{"a(?=b)", 1}, {"a(?!b)", 1}, {"(?<=a)b", 0}, {"(a)\\1", 3},     {"a\\bc", 1},
+             {"(?i)a", 0},  {"a(b", 1},    {"a)b", 1},     {"*a", 0},         {"a**", 2},
+             {"[a", 0},     {"[]a]", 1},   {"[b-a]", 1},   {"a{2,1}", 1},     {"a{,3}", 1},
+             {"a{x}", 1},   {"\\p{L}", 0}, {"a^b", 1},     {"a$b", 1},        {"(^a)", 1},
+             {"\\", 0},     {"\\u12", 0},  {"\\q", 0},     {"a{9999999}", 1}, {"[^\\W]", 0},
+             {"a\xff", 1},  {"(?>a)", 0},  {"a++", 2}};
+
+static void test_errors_say_where(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct err_info e = {0};
+        char says[32];
+        snprintf(says, sizeof says, "'field': offset %d: ", wrong[i].offset);
+        struct grammar *g = make(REGEX, wrong[i].regex, &e);
+        if (g || !strstr(e.text, says) || e.code != ERR_INVALID)
+            fail_msg("%s: says \"%s\", not \"%s\"", wrong[i].regex, e.text, says);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_language),
+        cmocka_unit_test(test_errors_say_where),
+    };
+    return cmocka_run_group_tests(tests, world_create, world_destroy);
+}

@@ -1,0 +1,375 @@
+/* JSON schemas: which texts come through, what is refused and where, and that what is written by
+ * chance under the masks satisfies the schema, by a checker that knows nothing of automata. */
+#include "harness.h"
+
+#include "checker.h"
+
+static const struct {
+    const char *schema;
+    const char *yes[8], *no[8];
+} cases[] = {
+    {"true", {"1", "null", "{\"a\":[1,{}]}", "\"x\"", "[]"}, {"", "x", "{", "01"}},
+    {"{}", {"1", "[true, false]"}, {"1 2"}},
+    {"{\"type\":\"integer\"}", {"0", "-12", "999999999999999999"}, {"1.0", "01", "1e3", "--1"}},
+    {"{\"type\":\"number\"}", {"0", "-1.5", "1e10", "2E-3"}, {"1.", ".5", "1e999", "NaN"}},
+    {"{\"type\":\"string\"}",
+     {"\"\"", "\"a\\n\\u00e9\\ud83d\\ude00\"", "\"\xc3\xa9\""},
+     {"\"\n\"", "\"\\x\"", "\"\\ud83d\"", "\"\\u0000\"", "\"\xc3\""}},
+    {"{\"type\":[\"string\",\"null\"]}", {"\"a\"", "null"}, {"1"}},
+    {"{\"type\":\"string\",\"nullable\":true}", {"\"a\"", "null"}, {"1"}},
+    {"{\"type\":\"string\",\"minLength\":1,\"maxLength\":2}",
+     {"\"a\"", "\"\xc3\xa9\\n\"", "\"\\ud83d\\ude00a\""},
+     {"\"\"", "\"abc\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^a\\\"+$\"}",
+     {"\"a\\\"\"", "\"a\\\"\\\"\""},
+     {"\"a\"\"", "\"a\""}},
+    {"{\"type\":\"string\",\"pattern\":\"b\"}", {"\"b\"", "\"abc\""}, {"\"ac\""}},
+    {"{\"enum\":[\"a\",1,null,[1,2]]}", {"\"a\"", "1", "null", "[1,2]"}, {"\"b\"", "2", "[1, 2]"}},
+    {"{\"enum\":[\"a\",1],\"type\":\"string\"}", {"\"a\""}, {"1"}},
+    {"{\"const\":{\"a\":1.5}}", {"{\"a\":1.5}"}, {"{\"a\":2}"}},
+    {"{\"type\":\"integer\",\"minimum\":-5,\"maximum\":123}",
+     {"-5", "-1", "0", "9", "10", "99", "123"},
+     {"-6", "124", "200", "1000", "-0"}},
+    {"{\"type\":\"integer\",\"exclusiveMinimum\":0,\"exclusiveMaximum\":10}",
+     {"1", "9"},
+     {"0", "10"}},
+    {"{\"type\":\"integer\",\"minimum\":987}", {"987", "1000", "99999"}, {"986", "-1", "99"}},
+    {"{\"type\":\"integer\",\"maximum\":-10}", {"-10", "-99", "-100"}, {"-9", "0", "10"}},
+    {"{\"type\":\"number\",\"minimum\":0,\"maximum\":1}",
+     {"0", "0.5", "1", "1.0", "0.0001"},
+     {"1.1", "-0.1", "2", "1.01"}},
+    {"{\"type\":\"number\",\"exclusiveMinimum\":0.25,\"maximum\":2.75}",
+     {"0.26", "0.251", "1", "2.75", "2.7"},
+     {"0.25", "0.2500", "0.2", "2.76", "2.751", "3"}},
+    {"{\"type\":\"number\",\"exclusiveMinimum\":-1.5,\"exclusiveMaximum\":0}",
+     {"-1.49", "-0.1", "-1"},
+     {"-1.5", "0", "-2", "0.1"}},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"minItems\":1,\"maxItems\":3}",
+     {"[1]", "[1, 2]", "[1,2,3]", "[ 1 ]", "[\n  1\n]"},
+     {"[]", "[1,2,3,4]", "[1 2]", "[\"a\"]"}},
+    {"{\"type\":\"array\",\"prefixItems\":[{\"const\":1},{\"const\":2}],\"items\":{\"const\":3}}",
+     {"[]", "[1]", "[1,2]", "[1,2,3,3]"},
+     {"[2]", "[1,3]", "[1,2,4]"}},
+    {"{\"type\":\"array\",\"prefixItems\":[{\"const\":1},{\"const\":2}],\"items\":false,"
+     "\"minItems\":2}",
+     {"[1,2]"},
+     {"[1]", "[1,2,3]"}},
+    {"{\"type\":\"array\",\"maxItems\":0}", {"[]"}, {"[1]"}},
+    {"{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":\"boolean\"}},\"required\":["
+     "\"b\"]}",
+     {"{\"b\":true}", "{\"a\":1,\"b\":true}", "{ \"a\": 1, \"b\": false }"},
+     {"{}", "{\"a\":1}", "{\"b\":true,\"a\":1}", "{\"b\":true,}", "{\"b\":true,\"c\":1}"}},
+    {"{\"properties\":{\"a\":{},\"b\":{},\"c\":{}}}",
+     {"{}", "{\"a\":1}", "{\"c\":1}", "{\"a\":1,\"c\":1}", "{\"b\":1,\"c\":2}"},
+     {"{,\"a\":1}", "{\"a\":1,}"}},
+    {"{\"type\":\"object\",\"additionalProperties\":{\"type\":\"integer\"}}",
+     {"{}", "{\"x\":1,\"y\":2}"},
+     {"{\"x\":true}"}},
+    {"{\"properties\":{\"ab\":{\"const\":1},\"a\":{\"const\":2}},\"additionalProperties\":{"
+     "\"const\":3}}",
+     {"{\"ab\":1}", "{\"ab\":1,\"abc\":3}", "{\"b\":3}", "{\"\":3}", "{\"\xc3\xa9\":3}"},
+     {"{\"ab\":3}", "{\"a\":3}", "{\"a\":1}"}},
+    {"{\"type\":\"object\",\"patternProperties\":{\"^x-\":{\"const\":1}},\"additionalProperties\":"
+     "false}",
+     {"{}", "{\"x-a\":1}", "{\"x-\":1,\"x-b\":1}"},
+     {"{\"y\":1}", "{\"x-a\":2}"}},
+    {"{\"type\":\"object\",\"propertyNames\":{\"maxLength\":1},\"maxProperties\":1}",
+     {"{}", "{\"a\":[]}"},
+     {"{\"ab\":1}", "{\"a\":1,\"b\":1}"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":false,\"b\":true}}",
+     {"{}", "{\"b\":1}"},
+     {"{\"a\":1}"}},
+    {"{\"anyOf\":[{\"type\":\"integer\"},{\"const\":\"x\"}]}", {"1", "\"x\""}, {"\"y\""}},
+    {"{\"type\":\"object\",\"properties\":{\"k\":{}},\"required\":[\"k\"],\"anyOf\":[{"
+     "\"properties\":{\"a\":{\"const\":1}}"
+     ",\"required\":[\"a\"]},{\"properties\":{\"b\":{\"const\":2}},\"required\":[\"b\"]}]}",
+     {"{\"k\":0,\"a\":1}", "{\"k\":0,\"b\":2}"},
+     {"{\"k\":0}", "{\"a\":1}"}},
+    {"{\"oneOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]}", {"\"a\"", "null"}, {"1"}},
+    {"{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"t\":{\"const\":\"a\"},\"x\":{\"type\":"
+     "\"integer\"}},"
+     "\"required\":[\"t\",\"x\"]},{\"type\":\"object\",\"properties\":{\"t\":{\"const\":\"b\"}},"
+     "\"required\":[\"t\"]}]}",
+     {"{\"t\":\"a\",\"x\":1}", "{\"t\":\"b\"}"},
+     {"{\"t\":\"a\"}", "{\"t\":\"c\"}"}},
+    {"{\"allOf\":[{\"type\":\"integer\",\"minimum\":1},{\"type\":\"number\",\"maximum\":3}]}",
+     {"1", "3"},
+     {"0", "4", "1.5"}},
+    {"{\"$ref\":\"#/$defs/"
+     "n\",\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"next\":{\"$ref\":\"#/$defs/n\"},"
+     "\"v\":{\"const\":1}}}}}",
+     {"{}", "{\"next\":{\"next\":{},\"v\":1}}"},
+     {"{\"next\":1}"}},
+    {"{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"additionalProperties\":false}",
+     {"{\"a\":{\"a\":{}}}"},
+     {"{\"a\":1}"}},
+    {"{\"definitions\":{\"a/b~c\":{\"const\":7}},\"$ref\":\"#/definitions/a~1b~0c\"}",
+     {"7"},
+     {"8"}},
+    {"{\"$ref\":\"#/$defs/x\",\"minimum\":5,\"$defs\":{\"x\":{\"type\":\"integer\"}}}",
+     {"5"},
+     {"4"}},
+    {"{\"type\":\"string\",\"format\":\"date\"}",
+     {"\"2024-02-29\"", "\"2000-02-29\"", "\"2023-12-31\""},
+     {"\"2023-02-29\"", "\"1900-02-29\"", "\"2023-04-31\"", "\"2023-13-01\""}},
+    {"{\"type\":\"string\",\"format\":\"date-time\"}",
+     {"\"2024-02-29T23:59:59Z\"", "\"2024-01-01T00:00:00.5+01:00\""},
+     {"\"2024-01-01\"", "\"2024-01-01T24:00:00Z\""}},
+    {"{\"type\":\"string\",\"format\":\"uuid\"}",
+     {"\"123e4567-e89b-12d3-a456-426614174000\""},
+     {"\"123\""}},
+    {"{\"type\":\"string\",\"format\":\"email\"}", {"\"a.b@c.de\""}, {"\"a@b\"", "\"@b.de\""}},
+    {"{\"type\":\"string\",\"format\":\"ipv4\"}",
+     {"\"127.0.0.1\"", "\"255.255.255.255\""},
+     {"\"256.0.0.1\"", "\"1.2.3\""}},
+    {"{\"title\":\"t\",\"description\":\"d\",\"default\":1,\"x-any\":2,\"$schema\":\"s\",\"const\":"
+     "1}",
+     {"1"},
+     {"2"}},
+};
+
+static void test_language(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct grammar *g = must_make(SCHEMA, cases[i].schema);
+        for (int k = 0; k < 8 && cases[i].yes[k]; k++)
+            if (!accepts(g, cases[i].yes[k]))
+                fail_msg("%s: should accept %s", cases[i].schema, cases[i].yes[k]);
+        for (int k = 0; k < 8 && cases[i].no[k]; k++)
+            if (accepts(g, cases[i].no[k]))
+                fail_msg("%s: should not accept %s", cases[i].schema, cases[i].no[k]);
+        grammar_release(g);
+    }
+}
+
+static const struct {
+    const char *schema, *says;
+} wrong[] = {
+    {"1", "a schema is an object"},
+    {"false", "no text at all"},
+    {"{\"type\":\"strin\"}", "at \"/type\""},
+    {"{\"properties\":{\"a/b\":{\"type\":1}}}", "at \"/properties/a~1b/type\""},
+    {"{\"properties\":{\"a\":{\"uniqueItems\":true}}}", "at \"/properties/a/uniqueItems\""},
+    {"{\"items\":{\"not\":{}}}", "at \"/items/not\": this keyword is not supported"},
+    {"{\"if\":{},\"then\":{}}", "not supported"},
+    {"{\"unknown\":1}", "at \"/unknown\""},
+    {"{\"anyOf\":[{},{\"pattern\":\"(\"}]}", "at \"/anyOf/1/pattern\": offset 0"},
+    {"{\"anyOf\":[]}", "at \"/anyOf\""},
+    {"{\"oneOf\":[{\"type\":\"number\"},{\"type\":\"integer\"}]}",
+     "at \"/oneOf/1\": cannot be told apart"},
+    {"{\"oneOf\":[{\"type\":\"object\"},{\"type\":\"object\"}]}", "cannot be told apart"},
+    {"{\"oneOf\":[{\"const\":1},{\"const\":1.0}]}", "cannot be told apart"},
+    {"{\"$ref\":\"http://x/y\"}", "at \"/$ref\""},
+    {"{\"$ref\":\"#/nowhere\"}", "there is nothing there"},
+    {"{\"$ref\":\"#\"}", "no text at all"},
+    {"{\"$ref\":\"#\",\"minimum\":1}", "refers to itself"},
+    {"{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}", "no text at all"},
+    {"{\"type\":\"string\",\"format\":\"regex\"}", "at \"/format\""},
+    {"{\"type\":\"string\",\"format\":\"date\",\"maxLength\":3}", "at \"/format\""},
+    {"{\"type\":\"string\",\"minLength\":-1}", "at \"/minLength\""},
+    {"{\"type\":\"string\",\"minLength\":3,\"maxLength\":2}", "no text at all"},
+    {"{\"enum\":[]}", "at \"/enum\""},
+    {"{\"enum\":[1],\"type\":\"string\"}", "at \"/enum\""},
+    {"{\"enum\":[1],\"minimum\":2}", "at \"/minimum\""},
+    {"{\"multipleOf\":0.5}", "at \"/multipleOf\""},
+    {"{\"minProperties\":2}", "at \"/minProperties\""},
+    {"{\"required\":[\"a\"],\"additionalProperties\":false}", "at \"/required\""},
+    {"{\"allOf\":[{\"properties\":{\"a\":{}},\"additionalProperties\":false},{\"properties\":{"
+     "\"b\":{}}}]}",
+     "additionalProperties"},
+    {"{\"allOf\":[{\"pattern\":\"a\"},{\"pattern\":\"b\"}]}", "\"/pattern\""},
+    {"{\"items\":[{}]}", "prefixItems"},
+    {"{\"properties\":[]}", "at \"/properties\""},
+    {"{\"properties\":{\"a\":3}}", "at \"/properties/a\""},
+};
+
+static void test_errors_say_where(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct err_info e = {0};
+        struct grammar *g = make(SCHEMA, wrong[i].schema, &e);
+        if (g || !strstr(e.text, wrong[i].says) || e.code != ERR_INVALID)
+            fail_msg("%s: says \"%s\", not \"%s\"", wrong[i].schema, e.text, wrong[i].says);
+    }
+}
+
+/* Answers by chance to one schema: each ends, parses and satisfies it. */
+static void walk(const char *text, uint64_t *seed, int n_walks)
+{
+    static char out[1 << 16];
+    json_t *schema = json_loads(text, JSON_DECODE_ANY, NULL);
+    struct grammar *g = must_make(SCHEMA, text);
+    for (int i = 0; i < n_walks; i++) {
+        uint64_t first = *seed;
+        size_t n;
+        if (!random_answer(g, seed, (int)(next_random(seed) % 60), out, sizeof out, &n))
+            fail_msg("seed %#llx: %s: no end: %.300s", (unsigned long long)first, text, out);
+        json_t *v = json_loadb(out, n, JSON_DECODE_ANY, NULL);
+        if (!v || !check(schema, schema, v))
+            fail_msg("seed %#llx: %s: %s: %.300s",
+                     (unsigned long long)first,
+                     text,
+                     v ? "does not satisfy it" : "does not parse",
+                     out);
+        json_decref(v);
+    }
+    grammar_release(g);
+    json_decref(schema);
+}
+
+static uint64_t first_seed(void)
+{
+    const char *given = getenv("WEIR_SEED");
+    uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL) * 2654435761u | 1;
+    print_message("WEIR_SEED=%#llx\n", (unsigned long long)seed);
+    return seed;
+}
+
+static void test_answers_by_chance(void **state)
+{
+    (void)state;
+    uint64_t seed = first_seed();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        walk(cases[i].schema, &seed, 15);
+}
+
+/* ---- schemas by chance ---- */
+
+static json_t *random_schema(uint64_t *x, int depth)
+{
+    static const char *const names[] = {"a", "ab", "name", "b\"c", "\xc3\xa9", "x y"};
+    static const char *const formats[] = {"date", "time", "date-time", "uuid", "ipv4", "hostname"};
+    static const char *const patterns[] = {"^[a-z]{1,3}$", "\\d+", "^(foo|bar)-?\"", "^[!-~]{0,4}$"};
+    int kind = (int)(next_random(x) % (depth > 0 ? 12 : 7));
+    int lo = (int)(next_random(x) % 400) - 200, span = (int)(next_random(x) % 300);
+    json_t *s = json_object(), *list = json_array();
+    switch (kind) {
+    case 0:
+        json_object_set_new(s, "type", json_string("boolean"));
+        break;
+    case 1:
+        json_object_set_new(s, "type", json_string("integer"));
+        if (next_random(x) % 2)
+            json_object_set_new(s, "minimum", json_integer(lo));
+        if (next_random(x) % 2)
+            json_object_set_new(s, "exclusiveMaximum", json_integer(lo + span + 2));
+        break;
+    case 2:
+        json_object_set_new(s, "type", json_string("number"));
+        if (next_random(x) % 2)
+            json_object_set_new(
+                s, next_random(x) % 2 ? "minimum" : "exclusiveMinimum", json_real(lo / 16.0));
+        if (next_random(x) % 2)
+            json_object_set_new(s,
+                                next_random(x) % 2 ? "maximum" : "exclusiveMaximum",
+                                json_real((lo + span + 1) / 16.0));
+        break;
+    case 3:
+        json_object_set_new(s, "type", json_string("string"));
+        if (next_random(x) % 2)
+            json_object_set_new(s, "minLength", json_integer(span % 5));
+        if (next_random(x) % 2)
+            json_object_set_new(s, "maxLength", json_integer(span % 5 + span % 40));
+        break;
+    case 4:
+        json_object_set_new(s, "type", json_string("string"));
+        if (next_random(x) % 2)
+            json_object_set_new(s, "pattern", json_string(patterns[next_random(x) % 4]));
+        else
+            json_object_set_new(s, "format", json_string(formats[next_random(x) % 6]));
+        break;
+    case 5:
+        for (int i = 0; i <= span % 4; i++)
+            json_array_append_new(list, i % 2 ? json_integer(lo + i) : json_string(names[i]));
+        json_object_set(s, "enum", list);
+        break;
+    case 6:
+        json_object_set_new(s, "type", json_pack("[s,s]", "null", "integer"));
+        break;
+    case 7:
+    case 8:
+        json_object_set_new(s, "type", json_string("array"));
+        if (kind == 7)
+            json_object_set_new(s, "items", random_schema(x, depth - 1));
+        else {
+            json_array_append_new(list, random_schema(x, depth - 1));
+            json_array_append_new(list, random_schema(x, depth - 1));
+            json_object_set(s, "prefixItems", list);
+        }
+        if (next_random(x) % 2)
+            json_object_set_new(s, "minItems", json_integer(span % 3));
+        if (next_random(x) % 2)
+            json_object_set_new(s, "maxItems", json_integer(span % 3 + span % 4));
+        break;
+    case 9:
+        json_array_append_new(list, random_schema(x, depth - 1));
+        json_array_append_new(list, random_schema(x, depth - 1));
+        json_object_set(s, "anyOf", list);
+        break;
+    default: {
+        json_t *properties = json_object();
+        for (int i = 0; i < span % 5; i++) {
+            const char *name = names[next_random(x) % 6];
+            json_object_set_new(properties, name, random_schema(x, depth - 1));
+            if (next_random(x) % 2)
+                json_array_append_new(list, json_string(name));
+        }
+        json_object_set_new(s, "type", json_string("object"));
+        json_object_set_new(s, "properties", properties);
+        json_object_set(s, "required", list);
+        if (next_random(x) % 2)
+            json_object_set_new(s, "additionalProperties", random_schema(x, depth - 1));
+        break;
+    }
+    }
+    json_decref(list);
+    return s;
+}
+
+static void test_schemas_by_chance(void **state)
+{
+    (void)state;
+    uint64_t seed = first_seed();
+    for (int i = 0; i < 300; i++) {
+        json_t *schema = random_schema(&seed, 3);
+        char *text = json_dumps(schema, JSON_COMPACT);
+        walk(text, &seed, 4);
+        free(text);
+        json_decref(schema);
+    }
+}
+
+/* The checker itself notices what is wrong. */
+static void test_checker(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        json_t *schema = json_loads(cases[i].schema, JSON_DECODE_ANY, NULL);
+        for (int k = 0; k < 8 && cases[i].yes[k]; k++) {
+            json_t *v = json_loads(cases[i].yes[k], JSON_DECODE_ANY, NULL);
+            assert_non_null(v);
+            if (!check(schema, schema, v))
+                fail_msg("%s: the checker refuses %s", cases[i].schema, cases[i].yes[k]);
+            json_decref(v);
+        }
+        json_decref(schema);
+    }
+    json_t *schema = json_loads(cases[24].schema, 0, NULL), *v = json_loads("{\"a\":1}", 0, NULL);
+    assert_false(check(schema, schema, v));
+    json_decref(schema);
+    json_decref(v);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_language),
+        cmocka_unit_test(test_errors_say_where),
+        cmocka_unit_test(test_checker),
+        cmocka_unit_test(test_answers_by_chance),
+        cmocka_unit_test(test_schemas_by_chance),
+    };
+    return cmocka_run_group_tests(tests, world_create, world_destroy);
+}
