@@ -363,6 +363,24 @@ static enum err adapt_format(const json_t *body, json_t *b, struct err_info *e)
     return OK;
 }
 
+/* reasoning.effort: a variable of the template, where it has one; "none" is no thinking at all. */
+static enum err adapt_effort(json_t *effort, json_t *b, struct err_info *e)
+{
+    json_t *kwargs = json_object_get(b, "chat_template_kwargs");
+    if (!effort || json_is_null(effort) || (kwargs && !json_is_object(kwargs)))
+        return OK; /* the latter is refused where it is read */
+    if (!json_is_string(effort))
+        return api_wrong_type("reasoning.effort", "a string", effort, e);
+    kwargs = kwargs ? json_copy(kwargs) : json_object();
+    if (!json_object_get(kwargs, "reasoning_effort"))
+        json_object_set(kwargs, "reasoning_effort", effort);
+    if (strcmp(json_string_value(effort), "none") == 0 &&
+        !json_object_get(kwargs, "enable_thinking"))
+        json_object_set_new(kwargs, "enable_thinking", json_false());
+    json_object_set_new(b, "chat_template_kwargs", kwargs);
+    return OK;
+}
+
 static enum err adapt_rest(const json_t *body, json_t *b, struct err_info *e)
 {
     json_t *max = json_object_get(body, "max_output_tokens");
@@ -380,10 +398,8 @@ static enum err adapt_rest(const json_t *body, json_t *b, struct err_info *e)
     json_object_del(b, "max_completion_tokens");
     if (max)
         json_object_set(b, "max_tokens", max);
-    if (json_object_get(reasoning, "effort"))
-        json_object_set(b, "reasoning_effort", json_object_get(reasoning, "effort"));
     json_object_del(b, "text");
-    return OK;
+    return adapt_effort(json_object_get(reasoning, "effort"), b, e);
 }
 
 /* --- what the answer repeats ---------------------------------------------------------------- */
@@ -391,7 +407,7 @@ static enum err adapt_rest(const json_t *body, json_t *b, struct err_info *e)
 static void put_field(struct buf *out, const char *name, const json_t *v, const char *otherwise)
 {
     char *text = v && !json_is_null(v)
-                     ? json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9))
+                     ? json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15))
                      : NULL;
     buf_printf(out, ",\"%s\":", name);
     buf_str(out, text ? text : otherwise);

@@ -103,6 +103,8 @@ def test_system_and_blocks(server):
     parts = [{"role": "user", "content": [{"type": "text", "text": "What is the capital "},
                                           {"type": "text", "text": "of France?"}]}]
     assert message(server, parts)["content"] == [{"type": "text", "text": PARIS}]
+    one, two = ([{"role": "user", "content": c}, *ASK] for c in ("", []))
+    assert count(server, messages=one) == count(server, messages=two) > count(server, messages=ASK)
     talk = [*ASK, {"role": "assistant", "content": PARIS}, {"role": "user", "content": "And of Spain?"}]
     assert message(server, talk)["usage"]["cache_read_input_tokens"] > 0
 

@@ -183,7 +183,7 @@ def test_log_probabilities(server):
 
 def test_fields_that_are_taken(server):
     r = respond(server, background=False, truncation="disabled", text={"format": {"type": "text"}, "verbosity": "low"},
-                reasoning=None, parallel_tool_calls=True, prompt_cache_key="x", safety_identifier="y",
+                reasoning={"effort": "low", "summary": "auto"}, parallel_tool_calls=True, prompt_cache_key="x", safety_identifier="y",
                 include=["reasoning.encrypted_content"], service_tier="auto", model="default", max_tool_calls=None,
                 stream_options=None, tool_choice="auto", seed=1, top_p=0.9)
     assert text_of(r) == PARIS
@@ -205,7 +205,7 @@ def test_fields_that_are_taken(server):
     ("text", {"text": 1}), ("text.format", {"text": {"format": 1}}), ("text.format", {"text": {"format": {"type": "x"}}}),
     ("tools", {"tools": 1}), ("web_search", {"tools": [{"type": "web_search"}]}),
     ("name", {"tools": [{"type": "function"}]}), ("tool_choice", {"tool_choice": {"type": "file_search"}}),
-    ("reasoning", {"reasoning": "high"}), ("max_tool_calls", {"max_tool_calls": 3}),
+    ("reasoning", {"reasoning": "high"}), ("reasoning.effort", {"reasoning": {"effort": 1}}), ("max_tool_calls", {"max_tool_calls": 3}),
 ])
 def test_wrong_values(server, word, body):
     status, _, data = server.request("POST", PATH, {"input": ASK, "max_output_tokens": 1, **body})
