@@ -135,6 +135,8 @@ static uint32_t add_kids(struct grammar_builder *b, uint32_t n, const grammar_no
         builder_fail(b, "'%s' is too large: over %u parts", b->field, MAX_NODES);
         return 0;
     }
+    if (n == 0)
+        return at;
     b->kids = grow(b->kids, &b->cap_kids, at + n, sizeof *b->kids);
     memcpy(b->kids + at, nodes, n * sizeof *nodes);
     b->n_kids += n;

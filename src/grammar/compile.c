@@ -53,6 +53,8 @@ static void add_edge(struct compiler *c, uint8_t lo, uint8_t hi, uint32_t target
 static uint32_t add_targets(struct compiler *c, const uint32_t *to, uint32_t n)
 {
     uint32_t at = c->n_targets;
+    if (n == 0)
+        return at;
     c->p->targets = grow(c->p->targets, &c->cap_targets, at + n, sizeof *c->p->targets);
     memcpy(c->p->targets + at, to, n * sizeof *to);
     c->n_targets += n;
@@ -233,8 +235,9 @@ static uint32_t compile_texts(struct compiler *c, const uint32_t *kids, uint32_t
     struct text *t = mem_alloc(n * sizeof *t);
     for (uint32_t i = 0; i < n; i++) {
         const struct node *kid = &c->b->nodes[kids[i]];
-        t[i] = (struct text){(const uint8_t *)c->b->text.data + kid->a,
-                             kid->kind == NODE_BYTES ? kid->b : 0};
+        t[i] = (struct text){(const uint8_t *)"", 0}; /* NODE_EMPTY */
+        if (kid->kind == NODE_BYTES)
+            t[i] = (struct text){(const uint8_t *)c->b->text.data + kid->a, kid->b};
     }
     qsort(t, n, sizeof *t, by_text);
     uint32_t s = trie(c, t, n, 0, next, 0);

@@ -14,7 +14,7 @@
 #define MAX_NODES 400000u         /* of the builder, their lists counted */
 #define MAX_TEXT_BYTES (4u << 20) /* of all literals */
 #define MAX_NODE_DEPTH 600u       /* brackets within brackets */
-#define MAX_STATES 400000u        /* of the program, edges counted */
+#define MAX_STATES 1000000u       /* of the program, edges counted */
 #define MAX_RULES 100000u
 #define MAX_TOKEN_EDGES 64u /* different tokens named by id */
 

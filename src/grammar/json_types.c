@@ -114,13 +114,12 @@ bool schema_count(struct schema *s, const json_t *m, const char *key, uint32_t *
         schema_fail(s, key, "must be an integer that is not negative");
         return false;
     }
-    if (n > MAX_STATES) { /* as an upper limit that is none; as a lower one it fails below */
+    if (n > 100000) { /* a limit from above may be kept too well */
         if (strncmp(key, "min", 3) == 0) {
             schema_fail(s, key, "is too large");
             return false;
         }
-        *out = GRAMMAR_NO_LIMIT;
-        return true;
+        n = 100000;
     }
     *out = (uint32_t)n;
     return true;

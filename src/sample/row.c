@@ -53,23 +53,32 @@ float sample_block_max(const float *x, uint32_t n, float *block_max)
     return sample_max(block_max, n_blocks);
 }
 
-/* By words of 64: most are all or nothing. */
+/* -inf where `word` has no bit, for 64 logits: each bit is spread to a mask of 32. */
+static void mask_block(float *x, uint64_t word)
+{
+    const i32x4 bit = {1, 2, 4, 8};
+    const f32x4 least = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    for (uint32_t i = 0; i < 64; i += 4, word >>= 4) {
+        int32_t w = (int32_t)(word & 15);
+        i32x4 keep = ((i32x4){w, w, w, w} & bit) != 0;
+        f32x4 v = (f32x4)(((i32x4)load(x + i) & keep) | ((i32x4)least & ~keep));
+        memcpy(x + i, &v, sizeof v);
+    }
+}
+
 void sample_mask(float *logits, uint32_t n_vocab, const uint64_t *allowed, const uint64_t *but)
 {
     for (uint32_t first = 0; first < n_vocab; first += 64) {
         uint64_t word = allowed[first / 64] & ~(but ? but[first / 64] : 0);
-        uint32_t n = n_vocab - first < 64 ? n_vocab - first : 64;
-        float *x = logits + first;
         if (word == UINT64_MAX)
             continue;
-        if (word == 0) {
-            for (uint32_t i = 0; i < n; i++)
-                x[i] = -INFINITY;
+        if (n_vocab - first >= 64) {
+            mask_block(logits + first, word);
             continue;
         }
-        for (uint32_t i = 0; i < n; i++)
-            if (!(word >> i & 1))
-                x[i] = -INFINITY;
+        for (uint32_t i = first; i < n_vocab; i++)
+            if (!(word >> i % 64 & 1))
+                logits[i] = -INFINITY;
     }
 }
 

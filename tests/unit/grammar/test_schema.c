@@ -241,7 +241,8 @@ static json_t *random_schema(uint64_t *x, int depth)
 {
     static const char *const names[] = {"a", "ab", "name", "b\"c", "\xc3\xa9", "x y"};
     static const char *const formats[] = {"date", "time", "date-time", "uuid", "ipv4", "hostname"};
-    static const char *const patterns[] = {"^[a-z]{1,3}$", "\\d+", "^(foo|bar)-?\"", "^[!-~]{0,4}$"};
+    static const char *const patterns[] = {
+        "^[a-z]{1,3}$", "\\d+", "^(foo|bar)-?\"", "^[!-~]{0,4}$"};
     int kind = (int)(next_random(x) % (depth > 0 ? 12 : 7));
     int lo = (int)(next_random(x) % 400) - 200, span = (int)(next_random(x) % 300);
     json_t *s = json_object(), *list = json_array();

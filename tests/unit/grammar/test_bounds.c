@@ -1,0 +1,249 @@
+/* Hostile grammars: each is compiled or refused with a line, in bounded work; and what is compiled
+ * never leads into a dead end. */
+#include "harness.h"
+
+#include "base/buf.h"
+
+static char *text_of(struct buf *b)
+{
+    (void)buf_cstr(b);
+    return b->data;
+}
+
+/* part, n times */
+static void times(struct buf *b, const char *part, int n)
+{
+    for (int i = 0; i < n; i++)
+        buf_str(b, part);
+}
+
+/* A few steps from the front never leave nothing to choose. */
+static void use(struct grammar *g)
+{
+    static char out[1 << 18];
+    uint64_t seed = 5;
+    size_t n;
+    for (int i = 0; i < 5; i++)
+        (void)random_answer(g, &seed, 50, out, sizeof out, &n);
+    grammar_release(g);
+}
+
+static void expect_error(enum kind kind, const char *text, const char *says)
+{
+    struct err_info e = {0};
+    struct grammar *g = make(kind, text, &e);
+    if (g || !strstr(e.text, says))
+        fail_msg("%.60s...: says \"%s\", not \"%s\"", text, e.text, says);
+}
+
+static void test_nesting(void **state)
+{
+    (void)state;
+    struct buf b = {0};
+    buf_str(&b, "root ::= ");
+    times(&b, "(", 60000);
+    expect_error(GBNF, text_of(&b), "nested too deeply");
+    buf_clear(&b);
+    times(&b, "(", 60000);
+    expect_error(REGEX, text_of(&b), "nested too deeply");
+    buf_clear(&b);
+    times(&b, "{\"items\":", 1000);
+    buf_str(&b, "{}");
+    times(&b, "}", 1000);
+    expect_error(SCHEMA, text_of(&b), "nested too deeply");
+    buf_clear(&b);
+    /* suffixes of suffixes are loops in loops */
+    buf_str(&b, "root ::= \"a\"");
+    times(&b, "*", 100);
+    use(must_make(GBNF, text_of(&b)));
+    times(&b, "*", 60000);
+    expect_error(GBNF, text_of(&b), "nested too deeply");
+    buf_deinit(&b);
+}
+
+static void test_repetitions(void **state)
+{
+    (void)state;
+    use(must_make(REGEX, "a{1,100000}"));
+    use(must_make(REGEX, "(ab?){0,100000}"));
+    use(must_make(REGEX, "((a{100}){100}){100}"));
+    use(must_make(REGEX, "(((((a{9}){9}){9}){9}){9}){9}"));
+    use(must_make(REGEX, "((a?){1000}){1000}"));
+    use(must_make(REGEX, "(a*){1000}b"));
+    use(must_make(REGEX, "(a|a|a|aa|aaa)*b"));
+    use(must_make(GBNF, "root ::= ([a-z]{0,200} [a-z]{0,200} [a-z]{0,200}){0,200}"));
+    expect_error(REGEX, "a{1000001}", "too long");
+    expect_error(REGEX, "(a{300000}){300000}b{300000}c{300000}", "too large");
+    use(must_make(SCHEMA, "{\"type\":\"string\",\"maxLength\":100000}"));
+    expect_error(SCHEMA, "{\"type\":\"string\",\"minLength\":1e15}", "too large");
+    use(must_make(SCHEMA, "{\"type\":\"string\",\"maxLength\":1e15}"));
+}
+
+/* Rules that call two of the next: as a tree they would be 2^60. */
+static void test_doubling(void **state)
+{
+    (void)state;
+    struct buf b = {0};
+    buf_str(&b, "root ::= r0 \"!\"\n");
+    for (int i = 0; i < 60; i++)
+        buf_printf(&b, "r%d ::= r%d r%d?\n", i, i + 1, i + 1);
+    buf_str(&b, "r60 ::= \"x\"?\n");
+    use(must_make(GBNF, text_of(&b)));
+    buf_clear(&b);
+    buf_str(&b, "{\"$ref\":\"#/$defs/d0\",\"$defs\":{");
+    for (int i = 0; i < 25; i++)
+        buf_printf(&b,
+                   "\"d%d\":{\"allOf\":[{\"$ref\":\"#/$defs/d%d\"},{\"$ref\":\"#/$defs/d%d\"}]},",
+                   i,
+                   i + 1,
+                   i + 1);
+    buf_str(&b, "\"d25\":{\"type\":\"integer\"}}}");
+    expect_error(SCHEMA, text_of(&b), "combines too many");
+    buf_deinit(&b);
+}
+
+/* Deep chains of rules: calls at an end open nothing, others only as deep as they may. */
+static void test_long_chains(void **state)
+{
+    (void)state;
+    for (int at_end = 0; at_end < 2; at_end++) {
+        for (int n = 200; n <= 20000; n *= 100) {
+            struct buf b = {0};
+            buf_str(&b, "root ::= r0\n");
+            for (int i = 0; i < n; i++)
+                buf_printf(
+                    &b, at_end ? "r%d ::= \"a\" r%d\n" : "r%d ::= \"a\" r%d \"b\"\n", i, i + 1);
+            buf_printf(&b, "r%d ::= \"c\"\n", n);
+            if (n == 200 || at_end)
+                grammar_release(must_make(GBNF, text_of(&b)));
+            else
+                expect_error(GBNF, text_of(&b), "nests deeper than 256");
+            buf_deinit(&b);
+        }
+    }
+    /* nested as deep as it goes, it still ends */
+    struct grammar *g = must_make(GBNF, "root ::= \"(\" root \")\" | \"x\"");
+    struct grammar_state *s = grammar_state_create(g);
+    int depth = 0;
+    while (grammar_accept(s, '(', w.scratch) != GRAMMAR_REFUSED)
+        depth++;
+    assert_in_range(depth, 200, GRAMMAR_MAX_DEPTH);
+    check_mask(s);
+    assert_int_equal(grammar_accept(s, 'x', w.scratch), GRAMMAR_GOES_ON);
+    for (int i = 0; i + 1 < depth; i++)
+        assert_int_equal(grammar_accept(s, ')', w.scratch), GRAMMAR_GOES_ON);
+    assert_int_equal(grammar_accept(s, ')', w.scratch), GRAMMAR_ENDED);
+    grammar_state_destroy(s);
+    grammar_release(g);
+}
+
+static void test_ambiguity(void **state)
+{
+    (void)state;
+    /* any bracketing of a's, by every rule: more parses than are followed */
+    struct grammar *g = must_make(GBNF, "root ::= \"a\" (root | root root)? (root root root)?");
+    struct grammar_state *s = grammar_state_create(g);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(grammar_accept(s, 'a', w.scratch), GRAMMAR_GOES_ON);
+    assert_true(grammar_complete(s));
+    struct grammar_mask mask = grammar_mask_acquire(w.masks, s);
+    assert_false(mask.none);
+    grammar_mask_release(w.masks, &mask);
+    grammar_state_destroy(s);
+    grammar_release(g);
+    struct buf b = {0};
+    buf_str(&b, "root ::= ("); /* many loops that all go on */
+    for (int i = 0; i < 1500; i++)
+        buf_printf(&b, "%s[a-z]* \"%d\"", i ? " | " : "", i);
+    buf_str(&b, ")");
+    use(must_make(GBNF, text_of(&b)));
+    buf_deinit(&b);
+}
+
+static void test_large(void **state)
+{
+    (void)state;
+    struct buf b = {0};
+    buf_str(&b, "{\"properties\":{");
+    for (int i = 0; i < 400; i++)
+        buf_printf(&b, "%s\"property_%d\":{\"type\":\"string\",\"maxLength\":20}", i ? "," : "", i);
+    buf_str(&b, "}}");
+    use(must_make(SCHEMA, text_of(&b)));
+    buf_clear(&b);
+    buf_str(&b, "{\"properties\":{");
+    for (int i = 0; i < 20000; i++)
+        buf_printf(&b,
+                   "%s\"property_%d\":{\"type\":\"string\",\"description\":\"xxxxxxx\"}",
+                   i ? "," : "",
+                   i);
+    buf_str(&b, "}}"); /* over a megabyte */
+    expect_error(SCHEMA, text_of(&b), "may be left out");
+    buf_clear(&b);
+    buf_str(&b, "{\"enum\":[");
+    for (int i = 0; i < 60000; i++)
+        buf_printf(&b, "%s\"value %d\"", i ? "," : "", i * 7919 % 60000);
+    buf_str(&b, "]}");
+    struct err_info e = {0};
+    struct grammar *g = make(SCHEMA, text_of(&b), &e);
+    if (g)
+        use(g);
+    else
+        assert_non_null(strstr(e.text, "too large"));
+    buf_clear(&b);
+    for (int i = 1; i <= 600; i++) { /* a, aa, aaa, ...: a trie of one long path */
+        buf_str(&b, i > 1 ? "|" : "");
+        times(&b, "a", i);
+    }
+    use(must_make(REGEX, text_of(&b)));
+    buf_deinit(&b);
+    struct grammar_text *list = calloc(600, sizeof *list);
+    char *as = malloc(600);
+    memset(as, 'a', 600);
+    for (int i = 0; i < 600; i++)
+        list[i] = (struct grammar_text){as, (size_t)i + 1};
+    struct grammar_builder *builder = grammar_builder_create("choice");
+    assert_int_equal(
+        grammar_compile(builder, grammar_choice(builder, 600, list), w.vocab, &g, NULL), OK);
+    grammar_builder_destroy(builder);
+    use(g);
+    free(list);
+    free(as);
+}
+
+/* Random bytes are a grammar or an error, never more. */
+static void test_noise(void **state)
+{
+    (void)state;
+    static const char alphabet[] = "rot:=\"ab[]^-(){}|*+?.,0129\\nxu# \n<>";
+    uint64_t seed = 1234567;
+    for (int i = 0; i < 20000; i++) {
+        char text[48] = "root ::= ";
+        size_t n = i % 2 ? 9 : 0, len = n + next_random(&seed) % 30;
+        for (; n < len; n++)
+            text[n] = alphabet[next_random(&seed) % (sizeof alphabet - 1)];
+        text[n] = '\0';
+        struct grammar *g = make(i % 2 ? GBNF : REGEX, text, NULL);
+        if (g) {
+            struct grammar_state *s = grammar_state_create(g);
+            struct grammar_mask mask = grammar_mask_acquire(w.masks, s);
+            assert_false(mask.none);
+            grammar_mask_release(w.masks, &mask);
+            grammar_state_destroy(s);
+        }
+        grammar_release(g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nesting),
+        cmocka_unit_test(test_repetitions),
+        cmocka_unit_test(test_doubling),
+        cmocka_unit_test(test_long_chains),
+        cmocka_unit_test(test_ambiguity),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_noise),
+    };
+    return cmocka_run_group_tests(tests, world_create, world_destroy);
+}
