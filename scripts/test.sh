@@ -13,4 +13,4 @@ export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
 /usr/bin/python3 tests/include_graph.py
 ctest --test-dir "$build" --output-on-failure -j 2
 python=$(scripts/client.sh)
-"$python" -m pytest -q tests
+"$python" -m pytest -q -n 3 --dist loadfile tests

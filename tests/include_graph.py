@@ -18,7 +18,7 @@ ALLOWED = {
     "base": "",
     "gguf": "base",
     "tokenizer": "base gguf",
-    "chat": "base tokenizer",
+    "chat": "base tokenizer grammar",
     "model": "base gguf",
     "backend": "base gguf model",
     "grammar": "base",
@@ -27,14 +27,16 @@ ALLOWED = {
     "sched": "base kv",
     "engine": "base gguf tokenizer grammar sched kv sample model backend",
     "api": "base chat tokenizer grammar engine sample gguf",
+    "batches": "base api",
     "http": "base",
-    "cli": "base gguf tokenizer grammar chat model backend sample kv sched engine api http",
+    "cli": "base gguf tokenizer grammar chat model backend sample kv sched engine api batches http",
 }
 
 # header (or folder of headers, with a slash): the folders that may include it
 LIBRARIES = {
     "microhttpd.h": "http",
-    "jansson.h": "api chat grammar",
+    "gnutls/": "http",
+    "jansson.h": "api batches chat grammar",
     "utf8proc.h": "tokenizer chat",
     "xxhash.h": "gguf grammar tokenizer kv",
     "openssl/": "api kv",

@@ -1,15 +1,13 @@
-/* The key, the beginning of a call, and what the layers above hold on to. */
+/* The beginning of a call, and what the layers above hold on to. */
 #include "api/call.h"
 #include "api/store.h"
 #include "base/clock.h"
 #include "base/mem.h"
 
-#include <openssl/crypto.h>
-#include <openssl/sha.h>
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/random.h>
 
 #define DEFAULT_MAX_CHOICES 128
@@ -31,10 +29,15 @@ enum err api_create(const struct api_config *cfg, struct api **out, struct err_i
     a->store = api_store_create(STORE_MAX_ENTRIES, STORE_MAX_BYTES);
     a->created = clock_unix();
     a->grammars = grammar_cache_create();
-    if (cfg->api_key && cfg->api_key[0]) {
-        a->has_key = true;
-        SHA256((const unsigned char *)cfg->api_key, strlen(cfg->api_key), a->key_digest);
-    }
+    a->began_us = clock_us();
+    a->cfg = *cfg;
+    a->keys = api_keys_create();
+    if (cfg->api_key && cfg->api_key[0])
+        api_keys_set_single(a->keys, cfg->api_key);
+    if (cfg->admin_key && cfg->admin_key[0])
+        api_keys_set_admin(a->keys, cfg->admin_key);
+    /* kept otherwise, or not at all */
+    a->cfg.model_id = a->cfg.model_path = a->cfg.api_key = a->cfg.admin_key = NULL;
     *out = a;
     return OK;
 }
@@ -49,6 +52,22 @@ void api_set_extra_metrics(struct api *a, api_extra_metrics_fn fn, void *ctx)
 {
     a->extra = fn;
     a->extra_ctx = ctx;
+}
+
+void api_set_service(struct api *a, const struct api_service *s)
+{
+    a->service = *s;
+}
+
+enum err api_load_keys(
+    struct api *a, const char *text, size_t n, uint32_t *n_plain, struct err_info *e)
+{
+    return api_keys_load(a->keys, text, n, clock_us(), n_plain, e);
+}
+
+void api_set_admin_key(struct api *a, const char *key)
+{
+    api_keys_set_admin(a->keys, key);
 }
 
 void api_set_draining(struct api *a)
@@ -67,6 +86,7 @@ void api_destroy(struct api *a)
     free(a->model_path);
     buf_deinit(&a->model_json);
     grammar_cache_destroy(a->grammars);
+    api_keys_destroy(a->keys);
     free(a);
 }
 
@@ -113,27 +133,16 @@ void api_answer_error(struct api_call *c, const struct err_info *e)
     api_answer_json(c, status);
     c->answer.stream = false;
     c->answer.www_authenticate = status == 401;
-    if (e->code == ERR_QUEUE_FULL && c->engine)
+    bool later = e->code == ERR_QUEUE_FULL || e->code == ERR_RATE_LIMIT;
+    if (later && c->engine && !c->answer.retry_after)
         set_retry_after(c);
 }
 
-/* Compared in constant time: as digests, so that lengths do not show either. */
-static bool is_key(const struct api *a, const char *key)
+void api_put_header(struct api_call *c, const char *name, const char *value)
 {
-    unsigned char digest[sizeof a->key_digest];
-    SHA256((const unsigned char *)key, strlen(key), digest);
-    return CRYPTO_memcmp(digest, a->key_digest, sizeof digest) == 0;
-}
-
-/* "Authorization: Bearer KEY" or "X-Api-Key: KEY". */
-bool api_has_access(const struct api *a, const struct api_input *in)
-{
-    const char *bearer = in->authorization;
-    if (!a->has_key)
-        return true;
-    if (bearer && strncasecmp(bearer, "Bearer ", 7) == 0)
-        return is_key(a, bearer + 7 + strspn(bearer + 7, " "));
-    return in->api_key && is_key(a, in->api_key);
+    assert(c->answer.n_headers < API_MAX_HEADERS);
+    c->headers[c->answer.n_headers++] = (struct api_header){name, value};
+    c->answer.headers = c->headers;
 }
 
 struct api_call *api_begin(struct api *a, const struct api_input *in)
@@ -143,9 +152,14 @@ struct api_call *api_begin(struct api *a, const struct api_input *in)
     c->engine = atomic_load_explicit(&a->engine, memory_order_acquire);
     c->created = clock_unix();
     c->name = in->name;
+    c->file_fd = -1;
+    c->counted = in->internal;
     api_new_id("req-", c->id, sizeof c->id);
     snprintf(c->request_id, sizeof c->request_id, "%s", in->request_id ? in->request_id : "");
     c->answer.request_id = c->request_id[0] ? c->request_id : c->id;
+    c->internal = in->internal;
+    c->rank = in->priority;
+    c->tenant = in->tenant;
     api_route(c, in);
     return c; /* the loop thread may be using *c by now */
 }

@@ -25,12 +25,35 @@
 struct api;
 struct api_call;
 
+/* A line about a call that is over: JSON, without its newline, and without anything that was asked
+ * or answered. Any thread; must not wait. */
+typedef void (*api_line_fn)(void *ctx, const char *line, size_t n);
+
 struct api_config {
     const char *model_id;   /* the alias, or the model's name */
-    const char *api_key;    /* NULL: open */
+    const char *api_key;    /* NULL: open, unless api_load_keys is called */
+    const char *admin_key;  /* NULL: the admin's routes want no other key than the rest */
     uint32_t max_choices;   /* n x prompts in one call; 0: 128 */
     bool any_model;         /* a request may name any model; this one answers */
     const char *model_path; /* shown by /props, or NULL */
+    /* [n_cors_origins] pages of these origins may call, "*": all. Views that live as long as the
+     * api. */
+    const char *const *cors_origins;
+    size_t n_cors_origins;
+    api_line_fn write_line; /* NULL: none */
+    void *line_ctx;
+    bool log_all;  /* a line for every call */
+    bool log_slow; /* one with its timeline for those that took slow_ms or more */
+    uint32_t slow_ms;
+};
+
+/* A part of a multipart/form-data body. Strings end with a NUL behind their length. */
+struct api_part {
+    const char *name;
+    const char *filename; /* or NULL */
+    size_t n_filename;
+    const char *data;
+    size_t n_data;
 };
 
 /* The HTTP facts of a request; views valid until api_end. */
@@ -38,11 +61,31 @@ struct api_input {
     const char *method, *path, *query;
     const char *body;
     size_t body_len;
-    const char *authorization; /* NULL if absent */
-    const char *api_key;       /* X-Api-Key, NULL if absent */
-    const char *request_id;    /* the client's own, visible ASCII of at most 128 bytes; or NULL */
-    void *name;                /* what api_next calls the call by; not NULL */
+    /* Headers; NULL if absent. */
+    const char *authorization;
+    const char *api_key;     /* X-Api-Key */
+    const char *request_id;  /* the client's own, visible ASCII of at most 128 bytes */
+    const char *traceparent; /* visible ASCII; ignored unless it is as W3C says */
+    const char *origin;      /* visible ASCII of at most 256 bytes, like the next */
+    const char *cors_method;
+    const char *cors_headers;     /* at most 1024 bytes, no control characters */
+    const char *client;           /* its address, for the log */
+    void *name;                   /* what api_next calls the call by; not NULL */
+    const struct api_part *parts; /* [n_parts] of a form; then there is no body */
+    size_t n_parts;
+    /* The server's own, not from a socket: no key is asked for and no limit of it counts, it is not
+     * counted as an HTTP request, and these three say whose it is and how it ranks. Of others they
+     * are filled in. */
+    bool internal;
+    int32_t priority;  /* added to what the body asks for, which may not be above 0 */
+    uint32_t tenant;   /* whose turns it takes (sched.h), where the owner has no key */
+    const char *owner; /* the name of the key, or "": its salt and its tenant */
 };
+
+struct api_header {
+    const char *name, *value;
+};
+#define API_MAX_HEADERS 16
 
 struct api_answer {
     int status;
@@ -53,12 +96,33 @@ struct api_answer {
     bool anthropic;          /* which also wants it as Request-Id */
     bool www_authenticate;   /* for 401 */
     bool stream;
+    const struct api_header *headers; /* [n_headers] others, at most API_MAX_HEADERS */
+    size_t n_headers;
 };
 
-enum api_pull { API_WAIT, API_MORE, API_DONE };
+/* API_CUT: the rest cannot be had, and the client must see that it is missing. */
+enum api_pull { API_WAIT, API_MORE, API_DONE, API_CUT };
 
 /* Extra lines for /metrics from the layers above (connections and so on). */
 typedef void (*api_extra_metrics_fn)(void *ctx, struct buf *out);
+
+/* What a service answers: a JSON body, or a file, which the call closes. */
+struct api_reply {
+    struct buf body;
+    int fd; /* -1: none */
+    uint64_t n_bytes;
+    const char *content_type; /* of the file */
+    const char *allow;        /* with ERR_METHOD */
+};
+/* Routes that another folder answers, behind the same key and with the same errors: /v1/files and
+ * /v1/batches. handle: worker thread; HEAD comes as GET. */
+struct api_service {
+    void *ctx;
+    enum err (*handle)(void *ctx,
+                       const struct api_input *in,
+                       struct api_reply *out,
+                       struct err_info *e);
+};
 
 /* While `engine` is NULL, everything but /health (503) and /v1/models answers 503.
  * Errors: ERR_INVALID (model_id). */
@@ -67,6 +131,14 @@ enum err api_create(const struct api_config *cfg,
                     struct err_info *e) WEIR_MUST_USE;
 void api_set_engine(struct api *a, struct engine *eng, const struct chat_template *tmpl);
 void api_set_extra_metrics(struct api *a, api_extra_metrics_fn fn, void *ctx); /* before serving */
+void api_set_service(struct api *a, const struct api_service *s);              /* before serving */
+/* The text of a keys file (docs/API.md) in the place of the one before, at once and as a whole; on
+ * an error the old keys stay. Any thread. *n_plain: how many keys it has in the open. */
+enum err api_load_keys(
+    struct api *a, const char *text, size_t n, uint32_t *n_plain, struct err_info *e) WEIR_MUST_USE;
+void api_set_admin_key(struct api *a, const char *key); /* any thread */
+/* A request that never became a call was answered. Any thread. */
+void api_note_refused(struct api *a, int status, const char *client);
 void api_set_draining(struct api *a); /* /health and new requests: 503. Any thread */
 void api_destroy(struct api *a); /* after the last api_end and engine_stop, before engine_destroy */
 
@@ -81,6 +153,11 @@ void api_end(struct api_call *c);
 /* The names of calls with news, each once; drains the engine's events. Loop thread. NULL at the
  * end. One may be named before its api_begin has returned. */
 void *api_next(struct api *a);
+
+/* Can the lines of a batch go to this route? */
+bool api_is_batch_endpoint(const char *path);
+/* "PREFIX" and 24 random hex digits into id[cap]. */
+void api_new_id(const char *prefix, char *id, size_t cap);
 
 /* The body of an error, for any layer: in the shape of the routes at `path`, OpenAI's where that is
  * NULL or no route of another. */

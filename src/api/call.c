@@ -3,9 +3,11 @@
  * Events name requests; each is noted in its choice, and the call goes on the list of news once. A
  * call may be on the list when it ends: then taking it off the list frees it. */
 #include "api/text.h"
+#include "base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* One pull writes about this much at most, so that a reader who was slow gets the rest later. */
 #define PULL_BYTES (64u << 10)
@@ -105,9 +107,18 @@ static void fill_answer(struct api_call *c, struct api_answer *answer)
 /* An answer that was complete from the start, or an error. */
 static enum api_pull pull_body(struct api_call *c, struct api_answer *answer, struct buf *out)
 {
+    api_settle(c); /* before the client knows */
     buf_add(out, c->body.data, c->body.len);
     fill_answer(c, answer);
-    return API_DONE;
+    return c->file_fd >= 0 ? api_pull_file(c, out) : API_DONE;
+}
+
+static void put_timeline(const struct api_call *c, struct buf *out)
+{
+    if (c->timeline) {
+        buf_str(out, ",\"timeline\":");
+        api_put_timeline(c, out);
+    }
 }
 
 /* One object once all choices have ended; nothing is written before. */
@@ -132,6 +143,7 @@ void api_put_choices(struct api_call *c,
     }
     buf_str(out, "],\"usage\":");
     api_put_usage(c, out);
+    put_timeline(c, out);
     buf_char(out, '}');
 }
 
@@ -143,13 +155,17 @@ void api_openai_fail(struct api_call *c, const struct err_info *e, struct buf *o
     buf_str(out, "\n\n");
 }
 
-/* The usage chunk and the end mark. */
+/* The chunk of usage and timeline, if there is one, and the end mark. */
 void api_openai_end(struct api_call *c, struct buf *out)
 {
-    if (c->include_usage) {
+    if (c->include_usage || c->timeline) {
         buf_add(out, c->prefix.data, c->prefix.len);
-        buf_str(out, "],\"usage\":");
-        api_put_usage(c, out);
+        buf_char(out, ']');
+        if (c->include_usage) {
+            buf_str(out, ",\"usage\":");
+            api_put_usage(c, out);
+        }
+        put_timeline(c, out);
         buf_str(out, "}\n\n");
     }
     buf_str(out, "data: [DONE]\n\n");
@@ -199,7 +215,7 @@ static enum api_pull pull_stream(struct api_call *c, struct api_answer *answer, 
     return broken || n_closed == c->n_choices ? API_DONE : API_MORE;
 }
 
-enum api_pull api_pull(struct api_call *c, struct api_answer *answer, struct buf *out)
+static enum api_pull pull(struct api_call *c, struct api_answer *answer, struct buf *out)
 {
     struct err_info e = {0};
     if (c->dialect && !c->opened && failed(c, &e)) {
@@ -222,6 +238,15 @@ static void choice_deinit(struct api_choice *ch)
     buf_deinit(&ch->tokens);
 }
 
+enum api_pull api_pull(struct api_call *c, struct api_answer *answer, struct buf *out)
+{
+    size_t before = out->len;
+    enum api_pull pulled = pull(c, answer, out);
+    c->bytes_out += out->len - before;
+    c->whole |= pulled == API_DONE;
+    return pulled;
+}
+
 void api_choices_destroy(struct api_call *c)
 {
     for (uint32_t i = 0; i < c->n_choices; i++)
@@ -238,6 +263,8 @@ void api_choices_destroy(struct api_call *c)
 
 static void call_destroy(struct api_call *c)
 {
+    api_settle(c);
+    api_record_end(c);
     api_choices_destroy(c);
     if (c->free_state)
         c->free_state(c->state);
@@ -245,6 +272,8 @@ static void call_destroy(struct api_call *c)
     buf_deinit(&c->body);
     buf_deinit(&c->prefix);
     buf_deinit(&c->text);
+    if (c->file_fd >= 0)
+        close(c->file_fd);
     free(c);
 }
 
@@ -253,6 +282,7 @@ static void call_destroy(struct api_call *c)
 void api_end(struct api_call *c)
 {
     c->ended = true;
+    c->end_us = clock_us();
     for (uint32_t i = 0; i < c->n_choices; i++) {
         if (!c->choices[i].done)
             engine_cancel(c->engine, c->choices[i].req);
@@ -268,7 +298,8 @@ static void note_event(struct api *a, struct request *r)
     struct api_call *c = ch->call;
     if (request_finish(r) != FINISH_NONE && !ch->done) {
         ch->done = true;
-        c->n_running--;
+        if (--c->n_running == 0)
+            api_settle(c);
     }
     if (c->listed)
         return;

@@ -12,6 +12,7 @@
 #define WEIR_API_CALL_H
 
 #include "api/api.h"
+#include "api/keys.h"
 #include "api/params.h"
 #include "base/utf8.h"
 #include "chat/tools.h"
@@ -25,6 +26,7 @@ enum api_shape {
     API_OPENAI,    /* {"error": {message, type, param, code}} */
     API_ANTHROPIC, /* {"type": "error", "error": {type, message}, "request_id"} */
     API_LLAMA,     /* {"error": {code, message, type}}, code being the status */
+    API_PLAIN,     /* {"error": message} */
 };
 
 struct api_store;
@@ -32,17 +34,19 @@ struct api_store;
 struct api {
     char *model_id;
     struct buf model_json; /* model_id as a JSON string */
-    bool has_key;
-    unsigned char key_digest[32];
+    struct api_config cfg; /* but for the texts that are copied */
+    struct api_keys *keys;
     uint32_t max_choices;
     bool any_model;          /* requests may name any */
     char *model_path;        /* for /props */
     struct api_store *store; /* of answers that /v1/responses can be asked for again */
     int64_t created;
+    uint64_t began_us;                /* monotonic */
     const struct chat_template *tmpl; /* valid once engine is set */
     _Atomic(struct engine *) engine;
     atomic_bool draining;
     struct grammar_cache *grammars;
+    struct api_service service; /* handle NULL: none */
     api_extra_metrics_fn extra;
     void *extra_ctx;
     atomic_uint_least64_t n_answers[API_MAX_STATUS]; /* by status */
@@ -79,6 +83,7 @@ struct api_call {
     void *state; /* the dialect's, from parse until the call ends */
     void (*free_state)(void *state);
     struct api_answer answer;
+    struct api_header headers[API_MAX_HEADERS]; /* of the answer, by api_put_header */
     struct buf body;
     char id[40];
     char request_id[132]; /* the client's own, or empty */
@@ -99,10 +104,30 @@ struct api_call {
     struct reply_config reply; /* how replies are read; style NULL: they are not */
     bool include_usage, return_tokens, ignore_eos, logprobs, echo;
     uint32_t n_top;
+    int file_fd; /* of a reply that is a file; -1: none */
+    uint64_t file_due;
     bool prompt_only; /* nothing will be generated */
     bool opened, counted;
-    bool ended;  /* api_end was called */
-    bool listed; /* on the api's list of news */
+    /* who (keys.h), and what for the log (record.c) */
+    struct api_key *key; /* or NULL */
+    bool entered;        /* counts among the key's running requests; internal: has yet to count */
+    bool internal;       /* api_input's, and so are the next two */
+    int32_t rank;
+    uint32_t tenant;
+    uint64_t n_charged; /* prompt tokens taken from the key's limit */
+    char limits[6][24]; /* values of x-ratelimit headers */
+    const char *route;  /* of the table, or NULL */
+    char method[8];
+    char client[64];
+    char traceparent[64]; /* as it came, or empty */
+    char trace_id[33];
+    int64_t begin_unix_ms;
+    uint64_t begin_us, end_us;
+    uint64_t bytes_in, bytes_out;
+    bool timeline; /* asked for in the answer */
+    bool whole;    /* the answer was given to its end */
+    bool ended;    /* api_end was called */
+    bool listed;   /* on the api's list of news */
     struct api_call *next_news;
 };
 
@@ -122,6 +147,7 @@ struct api_prompt {
 /* What a body became. */
 struct api_job {
     struct api_params params;
+    struct api_key_terms terms; /* what params point to */
     struct api_prompt *prompts;
     uint32_t n_prompts;
 };
@@ -158,9 +184,57 @@ struct api_dialect {
 };
 extern const struct api_dialect api_completions, api_chat, api_messages, api_responses, api_native;
 
+/* A header of the answer; both live until api_end. Those beyond API_MAX_HEADERS are a bug. */
+void api_put_header(struct api_call *c, const char *name, const char *value);
+
+/* Who asks, and what the key's limits say (access.c). enter: before the route of a POST runs.
+ * charge: the prompts' tokens, before submit; uncharge: the engine refused. settle: the call is
+ * over or will not run; once, and only when no request runs. */
+enum err api_identify(struct api_call *c,
+                      const struct api_input *in,
+                      bool admin_route,
+                      struct err_info *e);
+enum err api_enter(struct api_call *c, struct err_info *e);
+enum err api_charge(struct api_call *c, uint64_t n_prompt, struct err_info *e);
+void api_uncharge(struct api_call *c);
+void api_settle(struct api_call *c);
+/* Whose what a call leaves behind is: the tenant of its key, 0 without one. */
+uint32_t api_owner(const struct api_call *c);
+/* The key's terms into what the body asked for: salt and priority; and an internal call's rank. */
+enum err api_apply_terms(const struct api_call *c,
+                         const json_t *body,
+                         struct api_key_terms *terms,
+                         struct request_params *p,
+                         struct err_info *e);
+
+/* Pages of other origins (cors.c): headers for one that may call. */
+void api_cors(struct api_call *c, const struct api_input *in);
+/* Is it a browser that asks whether it may? Then the answer is made. methods: "GET, HEAD". */
+bool api_cors_preflight(struct api_call *c, const struct api_input *in, const char *methods);
+
+/* What remains of a call (record.c). */
+void api_record_begin(struct api_call *c, const struct api_input *in);
+void api_record_end(const struct api_call *c);
+void api_put_timeline(const struct api_call *c, struct buf *out); /* an object; all finished */
+
 /* Fill *c with a complete answer. The body is appended to c->body by the caller or here. */
 void api_answer_json(struct api_call *c, int status);
 void api_answer_error(struct api_call *c, const struct err_info *e);
+
+/* What the service says. (service.c) */
+void api_serve(struct api_call *c, const struct api_input *in);
+enum api_pull api_pull_file(struct api_call *c, struct buf *out);
+
+/* Earlier engines' routes, and figures as JSON. (plain.c, figures.c) */
+void api_plain(struct api_call *c, const struct api_input *in);
+void api_plain_many(struct api_call *c, const struct api_input *in);
+void api_plain_stream(struct api_call *c, const struct api_input *in);
+void api_plain_batch(struct api_call *c, const struct api_input *in);
+void api_tokenize_batch(struct api_call *c, const struct api_input *in);
+void api_chat_stream(struct api_call *c, const struct api_input *in);
+void api_batch_stats(struct api_call *c, const struct api_input *in);
+void api_figures(struct api_call *c, const struct api_input *in);
+void api_plain_models(struct api_call *c, const struct api_input *in);
 
 /* errors.c, routes.c. request_id: NULL if there is none. */
 int api_shape_status(enum api_shape shape, enum err code);
@@ -171,13 +245,9 @@ void api_put_error(enum api_shape shape,
                    struct buf *out);
 enum api_shape api_shape_of(const char *path);
 
-/* "PREFIX" and 24 random hex digits into id[cap]. */
-void api_new_id(const char *prefix, char *id, size_t cap);
-
 /* Check, and run, the route that *in asks for. (routes.c) */
 void api_route(struct api_call *c, const struct api_input *in);
-const char *api_path_after(const char *path, const char *part);       /* which is there */
-bool api_has_access(const struct api *a, const struct api_input *in); /* api.c */
+const char *api_path_after(const char *path, const char *part); /* which is there */
 
 /* POST bodies: parse, tokenize, submit. On failure c is an error answer. (generate.c) */
 void api_generate(struct api_call *c, const struct api_dialect *d, const struct api_input *in);
@@ -215,6 +285,9 @@ enum err api_structured_parse(struct api_call *c,
                               const json_t *body,
                               struct api_params *p,
                               struct err_info *e) WEIR_MUST_USE;
+
+/* OpenAPI's description of the routes, as text (openapi.c). */
+void api_openapi(struct api_call *c, const struct api_input *in);
 
 /* "stop" or "length". */
 const char *api_finish_name(enum finish f);

@@ -1,5 +1,5 @@
 /* From what went wrong to what the client is told: the one table of statuses, and the shapes of
- * three APIs. */
+ * four APIs. */
 #include "api/call.h"
 
 #include <stdio.h>
@@ -18,6 +18,8 @@ int api_status_of(enum err code)
         return 400;
     case ERR_AUTH:
         return 401;
+    case ERR_FORBIDDEN:
+        return 403;
     case ERR_NOT_FOUND:
         return 404;
     case ERR_METHOD:
@@ -25,6 +27,7 @@ int api_status_of(enum err code)
     case ERR_TOO_LARGE:
         return 413;
     case ERR_QUEUE_FULL:
+    case ERR_RATE_LIMIT:
         return 429;
     case ERR_UNSUPPORTED:
         return 501;
@@ -45,9 +48,13 @@ static const char *code_of(int status, const struct err_info *e)
         return "context_length_exceeded";
     if (e->code == ERR_NOT_FOUND && strcmp(e->field, "model") == 0)
         return "model_not_found";
+    if (e->code == ERR_RATE_LIMIT)
+        return "rate_limit_exceeded";
     switch (status) {
     case 401:
         return "invalid_api_key";
+    case 403:
+        return "forbidden";
     case 404:
         return "not_found";
     case 405:
@@ -72,6 +79,8 @@ static const char *openai_type(int status)
 {
     if (status == 401)
         return "authentication_error";
+    if (status == 403)
+        return "permission_error";
     if (status == 429)
         return "rate_limit_error";
     return status >= 500 ? "server_error" : "invalid_request_error";
@@ -126,6 +135,10 @@ int api_shape_status(enum api_shape shape, enum err code)
 {
     if (shape == API_ANTHROPIC && code == ERR_QUEUE_FULL)
         return STATUS_OVERLOADED;
+    if (shape == API_PLAIN && code == ERR_QUEUE_FULL)
+        return 503;
+    if (shape == API_PLAIN && code == ERR_FORMAT)
+        return 422;
     return api_status_of(code);
 }
 
@@ -177,6 +190,11 @@ void api_put_error(enum api_shape shape,
         buf_printf(out, "{\"error\":{\"code\":%d,", status);
         put_message(e, out);
         buf_printf(out, ",\"type\":\"%s\"}}", llama_type(status, e));
+        break;
+    case API_PLAIN:
+        buf_str(out, "{\"error\":");
+        api_put_text(out, e->text, strlen(e->text));
+        buf_char(out, '}');
         break;
     }
 }

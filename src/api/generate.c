@@ -56,7 +56,9 @@ static enum err parse(struct api_call *c,
     c->return_tokens = p->return_tokens;
     c->ignore_eos = p->request.ignore_eos;
     c->n_per_prompt = p->n;
-    if ((err = d->parse(c, body, job, e)) || (err = api_structured_parse(c, body, p, e)))
+    if ((err = api_get_bool(body, "timeline", &c->timeline, e)) ||
+        (err = api_apply_terms(c, body, &job->terms, &p->request, e)) ||
+        (err = d->parse(c, body, job, e)) || (err = api_structured_parse(c, body, p, e)))
         return err;
     p->request.logprobs = c->logprobs;
     p->request.n_top_logprobs = c->n_top;
@@ -131,6 +133,15 @@ static enum err create_choices(struct api_call *c,
     return OK;
 }
 
+/* Each prompt once, however many answers it has. */
+static enum err charge(struct api_call *c, const struct api_job *job, struct err_info *e)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < job->n_prompts; i++)
+        n += job->prompts[i].ids.n;
+    return api_charge(c, n, e);
+}
+
 /* Hand all choices to the engine. After OK, *c belongs to the loop thread. */
 static enum err submit(struct api_call *c,
                        const struct api_dialect *d,
@@ -154,6 +165,7 @@ static enum err submit(struct api_call *c,
     if (err) {
         c->n_running = 0;
         c->dialect = NULL;
+        api_uncharge(c);
     }
     free(requests);
     return err;
@@ -215,7 +227,7 @@ void api_generate(struct api_call *c, const struct api_dialect *d, const struct 
     struct bodies bodies = {0};
     enum err err;
     if ((err = read_body(c, d, in, &bodies, &job, &e)) || (err = create_choices(c, d, &job, &e)) ||
-        (err = submit(c, d, job.params.stream, &e))) {
+        (err = charge(c, &job, &e)) || (err = submit(c, d, job.params.stream, &e))) {
         rename_field(d, &e);
         api_choices_destroy(c);
         api_answer_error(c, &e);

@@ -1,4 +1,4 @@
-/* JSON in and out, for api/ only.
+/* JSON in and out, for api/ and what stands on it.
  *
  * In: jansson parses; the readers below check type and range and name the field in the error.
  * Absent and null are the same: *out keeps what the caller put there.

@@ -251,6 +251,7 @@ void api_metrics(struct api_call *c, const struct api_input *in)
     times(&s, out);
     steps(&s, out);
     answers(c->api, out);
+    api_keys_metrics(c->api->keys, out);
     if (c->api->extra)
         c->api->extra(c->api->extra_ctx, out);
     c->answer.status = 200;

@@ -247,7 +247,7 @@ static enum err read_previous(struct api_call *c,
         *all = json_array();
         return OK;
     }
-    if (api_store_get(c->api->store, id.data, NULL, &messages))
+    if (api_store_get(c->api->store, api_owner(c), id.data, NULL, &messages))
         *all = json_loadb(messages.data, messages.len, 0, NULL);
     else
         err = err_set_field(e,

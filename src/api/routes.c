@@ -9,6 +9,7 @@ enum need {
     NEEDS_NOTHING,
     NEEDS_MODEL, /* an engine */
     NEEDS_OPEN,  /* that takes work: not while draining */
+    NEEDS_ADMIN, /* an engine, and the administrator's key, where there is one */
 };
 
 #define GET "GET, HEAD"
@@ -50,10 +51,11 @@ static const struct route {
 } routes[] = {
     {"/health", GET, API_OPENAI, NEEDS_NOTHING, api_health},
     {"/v1/health", GET, API_OPENAI, NEEDS_NOTHING, api_health},
-    {"/metrics", GET, API_OPENAI, NEEDS_MODEL, api_metrics},
+    {"/metrics", GET, API_OPENAI, NEEDS_ADMIN, api_metrics},
     {"/v1/models", GET, API_OPENAI, NEEDS_NOTHING, api_models},
     {"/v1/models/", GET, API_OPENAI, NEEDS_NOTHING, api_model},
-    {"/v1/kv", GET, API_OPENAI, NEEDS_MODEL, api_kv},
+    {"/openapi.json", GET, API_OPENAI, NEEDS_NOTHING, api_openapi},
+    {"/v1/kv", GET, API_OPENAI, NEEDS_ADMIN, api_kv},
     /* OpenAI's */
     {"/v1/completions", POST, API_OPENAI, NEEDS_OPEN, completions},
     {"/v1/chat/completions", POST, API_OPENAI, NEEDS_OPEN, chat},
@@ -68,6 +70,27 @@ static const struct route {
     {"/v1/responses/", "DELETE", API_OPENAI, NEEDS_NOTHING, api_response_delete},
     {"/responses/", GET, API_OPENAI, NEEDS_NOTHING, api_response_get},
     {"/responses/", "DELETE", API_OPENAI, NEEDS_NOTHING, api_response_delete},
+    /* another folder's */
+    {"/v1/files", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/files", POST, API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/files/", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/files/", "DELETE", API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/batches", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/batches", POST, API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/batches/", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/batches/", POST, API_OPENAI, NEEDS_NOTHING, api_serve},
+    /* earlier engines' */
+    {"/models", GET, API_PLAIN, NEEDS_NOTHING, api_plain_models},
+    {"/v1/metrics", GET, API_PLAIN, NEEDS_ADMIN, api_figures},
+    {"/v1/batch/stats", GET, API_PLAIN, NEEDS_ADMIN, api_batch_stats},
+    {"/v1/batch/completions", POST, API_PLAIN, NEEDS_OPEN, api_plain_batch},
+    {"/generate", POST, API_PLAIN, NEEDS_OPEN, api_plain},
+    {"/batch/generate", POST, API_PLAIN, NEEDS_OPEN, api_plain_many},
+    {"/realize/batch", POST, API_PLAIN, NEEDS_OPEN, api_plain_many},
+    {"/stream/generate", POST, API_PLAIN, NEEDS_OPEN, api_plain_stream},
+    {"/realize/generate", POST, API_PLAIN, NEEDS_OPEN, api_plain_stream},
+    {"/batch/tokenize", POST, API_PLAIN, NEEDS_MODEL, api_tokenize_batch},
+    {"/v1/chat/completions/stream", POST, API_OPENAI, NEEDS_OPEN, api_chat_stream},
     /* Anthropic's */
     {"/v1/messages", POST, API_ANTHROPIC, NEEDS_OPEN, messages},
     {"/v1/messages/count_tokens", POST, API_ANTHROPIC, NEEDS_MODEL, api_count_messages},
@@ -78,8 +101,8 @@ static const struct route {
     {"/detokenize", POST, API_LLAMA, NEEDS_MODEL, api_detokenize},
     {"/apply-template", POST, API_LLAMA, NEEDS_MODEL, api_apply_template},
     {"/props", GET, API_LLAMA, NEEDS_MODEL, api_props},
-    {"/props", POST, API_LLAMA, NEEDS_MODEL, api_props_set},
-    {"/slots", GET, API_LLAMA, NEEDS_MODEL, api_slots},
+    {"/props", POST, API_LLAMA, NEEDS_ADMIN, api_props_set},
+    {"/slots", GET, API_LLAMA, NEEDS_ADMIN, api_slots},
 };
 #define N_ROUTES (sizeof routes / sizeof routes[0])
 
@@ -116,6 +139,17 @@ static const struct route *find_route(const char *path,
             return &routes[i];
     }
     return NULL;
+}
+
+bool api_is_batch_endpoint(const char *path)
+{
+    static const char *const paths[] = {
+        "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings"};
+    const struct route *first;
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
+        if (strcmp(path, paths[i]) == 0)
+            return find_route(path, "POST", &first) != NULL;
+    return false;
 }
 
 enum api_shape api_shape_of(const char *path)
@@ -163,13 +197,10 @@ static enum err admit(struct api_call *c,
                       const struct route *r,
                       struct err_info *e)
 {
-    bool open = first && first->run == api_health;
-    if (!open && !api_has_access(c->api, in))
-        return err_set(e,
-                       ERR_AUTH,
-                       in->authorization || in->api_key
-                           ? "the API key is wrong"
-                           : "an API key is required: Authorization: Bearer KEY");
+    enum err err;
+    if (!(first && first->run == api_health) &&
+        (err = api_identify(c, in, r && r->need == NEEDS_ADMIN, e)))
+        return err;
     if (!first)
         return err_set(e, ERR_NOT_FOUND, "there is no route %.200s", in->path);
     if (!r) {
@@ -177,7 +208,9 @@ static enum err admit(struct api_call *c,
         return err_set(
             e, ERR_METHOD, "%.200s answers %s, not %.16s", in->path, c->answer.allow, in->method);
     }
-    return check_need(c, r->need, e);
+    if ((err = check_need(c, r->need, e)))
+        return err;
+    return r->need == NEEDS_OPEN ? api_enter(c, e) : OK;
 }
 
 void api_route(struct api_call *c, const struct api_input *in)
@@ -186,6 +219,11 @@ void api_route(struct api_call *c, const struct api_input *in)
     const struct route *first, *r = find_route(in->path, in->method, &first);
     c->shape = first ? first->shape : API_OPENAI;
     c->answer.anthropic = c->shape == API_ANTHROPIC;
+    c->route = r ? r->path : first ? first->path : NULL;
+    api_record_begin(c, in);
+    if (first && api_cors_preflight(c, in, allowed(c, in->path)))
+        return;
+    api_cors(c, in);
     if (admit(c, in, first, r, &e) != OK)
         api_answer_error(c, &e);
     else

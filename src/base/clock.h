@@ -7,5 +7,6 @@
 uint64_t clock_us(void);  /* monotonic microseconds */
 uint64_t clock_ns(void);  /* the same in nanoseconds */
 int64_t clock_unix(void); /* seconds since 1970 */
+int64_t clock_unix_ms(void);
 
 #endif

@@ -16,9 +16,11 @@ enum err {
     ERR_NOT_FOUND,   /* no such model, route or file */
     ERR_METHOD,      /* the route exists, the HTTP method does not */
     ERR_AUTH,        /* missing or wrong key */
+    ERR_FORBIDDEN,   /* a known key, but not for this */
     ERR_TOO_LONG,    /* prompt and answer do not fit the context */
     ERR_TOO_LARGE,   /* a body or header over its limit */
     ERR_QUEUE_FULL,  /* come back later */
+    ERR_RATE_LIMIT,  /* the same, as the key allows no more now */
     ERR_DRAINING,    /* the server is shutting down or still loading */
     ERR_INTERNAL,    /* a bug, or a device that failed */
 };

@@ -61,6 +61,7 @@ const struct reply_format *reply_format_find(const char *name);
 const struct reply_thoughts *reply_thoughts_find(const char *name);
 const char *reply_format_name(const struct reply_format *f);     /* "none" for NULL */
 const char *reply_thoughts_name(const struct reply_thoughts *t); /* the same */
+const char *reply_thoughts_mark(const struct reply_thoughts *t, bool opening);
 const char *reply_format_list(size_t i);
 const char *reply_thoughts_list(size_t i);
 

@@ -8,8 +8,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "batches/batches.h"
 #include "chat/chat.h"
 #include "cli/cli.h"
+#include "cli/serve_files.h"
 #include "cli/serve_options.h"
 #include "engine/engine.h"
 #include "http/http.h"
@@ -29,10 +31,13 @@
 
 struct server {
     struct serve_options opt;
+    struct serve_files files;
     struct api *api;
     struct http_app app;
     struct http_server *http;
-    int news_fd; /* epoll: readable when the engine's events are, once there is an engine */
+    struct batches *batches; /* with --batch-dir */
+    int news_fd; /* epoll: readable when the engine's events are, once there is an engine, or calls
+                  * of the batches began */
 
     pthread_mutex_t lock; /* what the loader makes and the signal thread uses */
     struct model *model;
@@ -50,13 +55,23 @@ struct server {
 /* What http/ calls a call: the API's, and room for the headers of its answer. */
 struct served_call {
     struct api_call *call;
-    struct http_header headers[5];
+    struct http_header headers[5 + API_MAX_HEADERS];
 };
 
 static void *app_begin(void *ctx, const struct http_request *r, void *name)
 {
     struct server *s = ctx;
+    struct api_part *parts = mem_zalloc(r->n_parts + 1, sizeof *parts);
+    for (size_t i = 0; i < r->n_parts; i++)
+        parts[i] =
+            (struct api_part){.name = r->parts[i].name,
+                              .filename = r->parts[i].filename,
+                              .n_filename = r->parts[i].filename ? strlen(r->parts[i].filename) : 0,
+                              .data = r->parts[i].data,
+                              .n_data = r->parts[i].n_data};
     struct api_input in = {.method = r->method,
+                           .parts = parts,
+                           .n_parts = r->n_parts,
                            .path = r->path,
                            .query = r->query,
                            .body = r->body,
@@ -64,9 +79,15 @@ static void *app_begin(void *ctx, const struct http_request *r, void *name)
                            .authorization = r->authorization,
                            .api_key = r->api_key,
                            .request_id = r->request_id,
+                           .traceparent = r->traceparent,
+                           .origin = r->origin,
+                           .cors_method = r->cors_method,
+                           .cors_headers = r->cors_headers,
+                           .client = r->client,
                            .name = name};
     struct served_call *c = mem_zalloc(1, sizeof *c);
     c->call = api_begin(s->api, &in);
+    free(parts);
     return c;
 }
 
@@ -83,6 +104,8 @@ static void fill_answer(struct served_call *c, const struct api_answer *in, stru
         c->headers[n++] = (struct http_header){"Allow", in->allow};
     if (in->www_authenticate)
         c->headers[n++] = (struct http_header){"WWW-Authenticate", "Bearer"};
+    for (size_t i = 0; i < in->n_headers; i++)
+        c->headers[n++] = (struct http_header){in->headers[i].name, in->headers[i].value};
     *out = (struct http_answer){.status = in->status,
                                 .content_type = in->content_type,
                                 .headers = c->headers,
@@ -99,7 +122,7 @@ static enum http_pull app_pull(void *ctx, void *call, struct http_answer *answer
     if (pulled == API_WAIT)
         return HTTP_WAIT;
     fill_answer(c, &a, answer);
-    return pulled == API_DONE ? HTTP_DONE : HTTP_MORE;
+    return pulled == API_DONE ? HTTP_DONE : pulled == API_CUT ? HTTP_CUT : HTTP_MORE;
 }
 
 static void app_end(void *ctx, void *call)
@@ -113,7 +136,14 @@ static void app_end(void *ctx, void *call)
 static void *app_next(void *ctx)
 {
     struct server *s = ctx;
-    return api_next(s->api);
+    void *name;
+    if (s->batches)
+        batches_collect(s->batches);
+    while ((name = api_next(s->api))) {
+        if (!s->batches || !batches_take_news(s->batches, name))
+            return name;
+    }
+    return NULL;
 }
 
 static void app_error_body(
@@ -123,6 +153,12 @@ static void app_error_body(
     struct err_info e;
     err_set(&e, ERR_INVALID, "%s", text);
     api_error_body(status, &e, target, out);
+}
+
+static void app_refused(void *ctx, int status, const char *client)
+{
+    struct server *s = ctx;
+    api_note_refused(s->api, status, client);
 }
 
 static void http_metrics(void *ctx, struct buf *out)
@@ -161,6 +197,9 @@ static enum err load(struct server *s, struct err_info *e)
         (err = gguf_get_str(s->model->gguf, "tokenizer.chat_template", &source, e)))
         return err;
     s->template = chat_template_create(source.data, source.len);
+    if ((err =
+             chat_template_set_style(s->template, s->opt.tool_format, s->opt.reasoning_format, e)))
+        return err;
     if ((err = engine_create(s->model, s->tokenizer, &s->opt.engine, &eng, e)))
         return err;
     pthread_mutex_lock(&s->lock);
@@ -171,13 +210,16 @@ static enum err load(struct server *s, struct err_info *e)
         return err_set(e, ERR_IO, "cannot watch the engine's events");
     struct engine_stats st;
     engine_stats_get(eng, &st);
-    log_info("%s: %s, %s, context %u, KV memory for %llu tokens, chat template %s",
+    log_info("%s: %s, %s, context %u, KV memory for %llu tokens, chat template %s (tools %s, "
+             "reasoning %s)",
              path,
              s->model->arch,
              engine_describe(eng),
              engine_n_ctx(eng),
              (unsigned long long)st.kv.total * st.kv_block_tokens,
-             chat_template_name(s->template));
+             chat_template_name(s->template),
+             reply_format_name(chat_template_style(s->template).format),
+             reply_thoughts_name(chat_template_style(s->template).thoughts));
     if (chat_template_problem(s->template))
         log_warn("the chat template cannot be run, so the chat route will refuse: %s",
                  chat_template_problem(s->template));
@@ -194,6 +236,8 @@ static void *loader_main(void *arg)
         http_server_stop(s->http, 0);
     } else {
         api_set_engine(s->api, s->engine, s->template);
+        if (s->batches && batches_start(s->batches, &e) != OK)
+            log_error("batch: %s", e.text);
         log_info("ready");
     }
     atomic_store(&s->loaded, true);
@@ -205,6 +249,8 @@ static void begin_drain(struct server *s, const char *why)
     log_info("%s: draining", why);
     s->drain_us = clock_us();
     api_set_draining(s->api);
+    if (s->batches)
+        batches_drain(s->batches);
     pthread_mutex_lock(&s->lock);
     if (s->engine)
         engine_drain(s->engine);
@@ -226,6 +272,14 @@ static void cut_off(struct server *s, const char *why)
     http_server_stop(s->http, (uint32_t)((clock_us() - s->drain_us) / 1000) + LAST_WORDS_MS);
 }
 
+static struct timespec grace_left(const struct server *s)
+{
+    uint64_t end_us = s->drain_us + s->opt.drain_timeout_s * 1000000ull, now_us = clock_us();
+    uint64_t left_us = end_us > now_us ? end_us - now_us : 0;
+    return (struct timespec){.tv_sec = (time_t)(left_us / 1000000),
+                             .tv_nsec = (long)(left_us % 1000000) * 1000};
+}
+
 static void *signal_main(void *arg)
 {
     struct server *s = arg;
@@ -234,11 +288,15 @@ static void *signal_main(void *arg)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGUSR2); /* from main, when the server is over */
-    const struct timespec grace = {.tv_sec = (time_t)s->opt.drain_timeout_s};
+    if (serve_files_any(&s->opt))
+        sigaddset(&set, SIGHUP);
     enum { SERVING, DRAINING, CUT } state = SERVING;
     while (!atomic_load(&s->over)) {
+        struct timespec grace = grace_left(s);
         int sig = state == DRAINING ? sigtimedwait(&set, NULL, &grace) : sigwaitinfo(&set, NULL);
-        if (sig == SIGUSR2 || (sig < 0 && errno == EINTR))
+        if (sig == SIGHUP)
+            serve_files_reload(&s->files, s->api, s->http);
+        if (sig == SIGHUP || sig == SIGUSR2 || (sig < 0 && errno == EINTR))
             continue;
         const char *why = sig < 0 ? "the drain's time is over" : strsignal(sig);
         if (state == CUT)
@@ -252,15 +310,33 @@ static void *signal_main(void *arg)
     return NULL;
 }
 
-static void block_signals(void)
+/* SIGHUP ends a server that has nothing to read again, as when its terminal closes. */
+static void block_signals(const struct serve_options *o)
 {
     sigset_t set;
     sigemptyset(&set);
+    if (serve_files_any(o)) {
+        signal(SIGHUP, SIG_DFL); /* nohup has it ignored, and then nobody could wait for it */
+        sigaddset(&set, SIGHUP);
+    }
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGUSR2);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
+}
+
+static enum err open_batches(struct server *s, struct err_info *e)
+{
+    enum err err = batches_create(&s->opt.batches, s->api, &s->batches, e);
+    if (err)
+        return err;
+    struct api_service service = batches_service(s->batches);
+    api_set_service(s->api, &service);
+    struct epoll_event ev = {.events = EPOLLIN};
+    if (epoll_ctl(s->news_fd, EPOLL_CTL_ADD, batches_event_fd(s->batches), &ev) != 0)
+        return err_set(e, ERR_IO, "cannot watch the batches' events");
+    return OK;
 }
 
 static enum err open_server(struct server *s, struct err_info *e)
@@ -271,30 +347,49 @@ static enum err open_server(struct server *s, struct err_info *e)
                                .pull = app_pull,
                                .end = app_end,
                                .next = app_next,
-                               .error_body = app_error_body};
+                               .error_body = app_error_body,
+                               .refused = app_refused};
     const char *path = cli_model_path(s->opt.model, e);
     char id[256];
     if (!path)
         return e->code;
     serve_model_id(&s->opt, path, id, sizeof id);
+    const struct serve_options *o = &s->opt;
+    enum err err = serve_files_open(&s->files, o, e);
+    if (err)
+        return err;
+    hc.tls_cert = s->files.tls_cert;
+    hc.tls_key = s->files.tls_key;
     struct api_config ac = {.model_id = id,
-                            .api_key = s->opt.api_key,
-                            .any_model = s->opt.any_model,
-                            .model_path = path};
+                            .api_key = o->api_key,
+                            .admin_key = s->files.admin_key,
+                            .any_model = o->any_model,
+                            .model_path = path,
+                            .cors_origins = o->cors_origins,
+                            .n_cors_origins = o->n_cors_origins,
+                            .write_line = s->files.lines ? serve_files_line : NULL,
+                            .line_ctx = &s->files,
+                            .log_all = o->access_log != NULL,
+                            .log_slow = o->log_slow,
+                            .slow_ms = o->slow_ms};
     s->app.news_fd = s->news_fd = epoll_create1(EPOLL_CLOEXEC);
     if (s->news_fd < 0)
         return err_set(e, ERR_IO, "cannot create an epoll set");
-    enum err err = api_create(&ac, &s->api, e);
-    if (err || (err = http_server_create(&hc, &s->app, &s->http, e)))
+    if ((err = api_create(&ac, &s->api, e)) ||
+        (err = serve_files_load_keys(&s->files, s->api, e)) ||
+        (err = http_server_create(&hc, &s->app, &s->http, e)))
         return err;
+    serve_files_forget(&s->files);
     api_set_extra_metrics(s->api, http_metrics, s);
-    return OK;
+    return s->opt.batches.dir ? open_batches(s, e) : OK;
 }
 
 /* Calls that were cut off are freed once the engine has let go of their requests. */
 static void close_server(struct server *s)
 {
     http_server_destroy(s->http);
+    if (s->batches)
+        batches_stop(s->batches);
     if (s->engine)
         engine_stop(s->engine);
     if (s->api) {
@@ -302,6 +397,8 @@ static void close_server(struct server *s)
             ;
         api_destroy(s->api);
     }
+    batches_destroy(s->batches);
+    serve_files_close(&s->files);
     engine_destroy(s->engine);
     chat_template_destroy(s->template);
     tokenizer_destroy(s->tokenizer);
@@ -336,10 +433,13 @@ int cmd_serve(int argc, char **argv)
     struct err_info e = {0};
     serve_parse(argc, argv, &s.opt);
     pthread_mutex_init(&s.lock, NULL);
-    block_signals();
+    block_signals(&s.opt);
     enum err err = open_server(&s, &e);
     if (!err) {
-        log_info("listening on http://%s:%u", s.opt.http.host, http_server_port(s.http));
+        log_info("listening on %s://%s:%u",
+                 s.opt.tls_cert_file ? "https" : "http",
+                 s.opt.http.host,
+                 http_server_port(s.http));
         err = serve(&s, &e);
     }
     if (err)

@@ -1,6 +1,7 @@
 #include "cli/serve_options.h"
 
 #include "base/mem.h"
+#include "chat/reply.h"
 #include "cli/cli.h"
 
 #include <ctype.h>
@@ -26,10 +27,22 @@ enum key {
     KEY_CACHE_DISK,
     KEY_ALIAS,
     KEY_ANY_MODEL,
+    KEY_TOOL_FORMAT,
+    KEY_REASONING_FORMAT,
     KEY_API_KEY,
+    KEY_API_KEYS,
+    KEY_ADMIN_KEY_FILE,
+    KEY_TLS_CERT,
+    KEY_TLS_KEY,
+    KEY_CORS_ORIGIN,
+    KEY_ACCESS_LOG,
+    KEY_SLOW_LOG,
     KEY_DRAIN_TIMEOUT,
     KEY_MAX_BODY,
     KEY_MAX_CONNECTIONS,
+    KEY_BATCH_DIR,
+    KEY_BATCH_PARALLEL,
+    KEY_BATCH_FILE,
 };
 
 static const struct argp_option options[] = {
@@ -41,10 +54,60 @@ static const struct argp_option options[] = {
      OPTION_ARG_OPTIONAL,
      "answer requests whatever model they name (default: no)",
      0},
+    {"tool-format",
+     KEY_TOOL_FORMAT,
+     "NAME",
+     0,
+     "how the model writes calls of tools: auto (by its chat template), none, or a name that "
+     "docs/API.md lists (default auto)",
+     0},
+    {"reasoning-format",
+     KEY_REASONING_FORMAT,
+     "NAME",
+     0,
+     "how it marks reasoning: auto, none, or a name (default auto)",
+     0},
     {0, 0, 0, 0, "Network:", 1},
     {"host", KEY_HOST, "ADDR", 0, "address to listen on (default 127.0.0.1)", 0},
     {"port", KEY_PORT, "N", 0, "port; 0 lets the system choose (default 8080)", 0},
     {"api-key", KEY_API_KEY, "KEY", 0, "ask clients for this bearer token", 0},
+    {"api-keys",
+     KEY_API_KEYS,
+     "FILE",
+     0,
+     "clients' keys with their limits, as JSON (docs/API.md); read again on SIGHUP",
+     0},
+    {"admin-key-file",
+     KEY_ADMIN_KEY_FILE,
+     "FILE",
+     0,
+     "its first line is the key that /metrics and /v1/kv want; read again on SIGHUP",
+     0},
+    {"tls-cert",
+     KEY_TLS_CERT,
+     "FILE",
+     0,
+     "serve TLS with this certificate and chain (PEM); read again on SIGHUP",
+     0},
+    {"tls-key", KEY_TLS_KEY, "FILE", 0, "the certificate's key (PEM)", 0},
+    {"cors-origin",
+     KEY_CORS_ORIGIN,
+     "ORIGIN",
+     0,
+     "web pages of this origin may call (repeatable; *: all; default: none)",
+     0},
+    {"access-log",
+     KEY_ACCESS_LOG,
+     "FILE",
+     0,
+     "a line of JSON for each request, without contents; -: stdout; opened again on SIGHUP",
+     0},
+    {"slow-log",
+     KEY_SLOW_LOG,
+     "MS",
+     0,
+     "log the timeline of requests that take so long (to the access log, or stderr)",
+     0},
     {"max-body", KEY_MAX_BODY, "SIZE", 0, "largest request body (default 16M)", 0},
     {"max-connections", KEY_MAX_CONNECTIONS, "N", 0, "open connections (default 8192)", 0},
     {"drain-timeout",
@@ -70,7 +133,21 @@ static const struct argp_option options[] = {
      "keep computed prefixes on disk too, where they survive a restart (default: none)",
      0},
     {"cache-disk", KEY_CACHE_DISK, "SIZE", 0, "disk that --cache-dir may take (default 8G)", 0},
-    {0, 0, 0, 0, "Scheduling:", 3},
+    {0, 0, 0, 0, "Batches in the background:", 3},
+    {"batch-dir",
+     KEY_BATCH_DIR,
+     "DIR",
+     0,
+     "where /v1/files and /v1/batches keep what they have (default: none, and no such routes)",
+     0},
+    {"batch-parallel",
+     KEY_BATCH_PARALLEL,
+     "N",
+     0,
+     "requests of batches under way at a time (default 16)",
+     0},
+    {"batch-file", KEY_BATCH_FILE, "SIZE", 0, "largest file of requests (default 100M)", 0},
+    {0, 0, 0, 0, "Scheduling:", 4},
     {"max-running", KEY_MAX_RUNNING, "N", 0, "sequences computed together (default 256)", 0},
     {"max-queue", KEY_MAX_QUEUE, "N", 0, "requests waiting beyond them (default 2048)", 0},
     {"batch-tokens", KEY_BATCH_TOKENS, "N", 0, "tokens in one step (default 512)", 0},
@@ -97,7 +174,8 @@ static const char doc[] =
     "\vExamples:\n"
     "  weir serve\n"
     "  weir serve -m llama-3.2-1b.Q8_0.gguf --port 9000 --kv-memory 2G\n"
-    "  WEIR_API_KEY=secret weir serve -m model.gguf --host 0.0.0.0\n\n"
+    "  WEIR_API_KEY=secret weir serve -m model.gguf --host 0.0.0.0\n"
+    "  weir serve --api-keys keys.json --tls-cert cert.pem --tls-key key.pem --access-log -\n\n"
     "  curl http://127.0.0.1:8080/v1/chat/completions -d \\\n"
     "    '{\"messages\": [{\"role\": \"user\", \"content\": \"What is 2 + 3?\"}]}'";
 
@@ -149,6 +227,66 @@ static error_t parse_engine(int key, char *arg, struct argp_state *s, struct eng
     }
 }
 
+/* SCHEME://HOST[:PORT] as browsers write it, or "*". */
+static bool is_origin(const char *s)
+{
+    const char *host = strstr(s, "://");
+    if (strcmp(s, "*") == 0)
+        return true;
+    return host && host != s && host[3] && !strpbrk(host + 3, "/ \t\"<>\\") && strlen(s) <= 256;
+}
+
+static void add_origin(struct serve_options *o, const char *arg)
+{
+    o->cors_origins =
+        mem_realloc(o->cors_origins, (o->n_cors_origins + 1) * sizeof *o->cors_origins);
+    o->cors_origins[o->n_cors_origins++] = arg;
+}
+
+/* Who may, and what is written down of it. */
+static error_t parse_access(int key, char *arg, struct argp_state *s, struct serve_options *o)
+{
+    switch (key) {
+    case KEY_API_KEYS:
+        o->api_keys_file = arg;
+        return 0;
+    case KEY_ADMIN_KEY_FILE:
+        o->admin_key_file = arg;
+        return 0;
+    case KEY_TLS_CERT:
+        o->tls_cert_file = arg;
+        return 0;
+    case KEY_TLS_KEY:
+        o->tls_key_file = arg;
+        return 0;
+    case KEY_CORS_ORIGIN:
+        if (!is_origin(arg))
+            argp_error(s, "--cors-origin: '%s' is not like https://host:port, nor *", arg);
+        add_origin(o, arg);
+        return 0;
+    case KEY_ACCESS_LOG:
+        o->access_log = arg;
+        return 0;
+    case KEY_SLOW_LOG:
+        o->log_slow = true;
+        o->slow_ms = (uint32_t)cli_number(s, "--slow-log", arg, 0, 86400000);
+        return 0;
+    default:
+        return parse_engine(key, arg, s, &o->engine);
+    }
+}
+
+/* What fits together. */
+static void check_options(const struct serve_options *o, struct argp_state *s)
+{
+    if (o->engine.cache_bytes && !o->engine.cache_dir)
+        argp_error(s, "--cache-disk: says how much --cache-dir may take, which is not given");
+    if (o->api_key && o->api_keys_file)
+        argp_error(s, "--api-key and --api-keys: give one of them");
+    if (!o->tls_cert_file != !o->tls_key_file)
+        argp_error(s, "--tls-cert and --tls-key: give both");
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *s)
 {
     struct serve_options *o = s->input;
@@ -165,6 +303,16 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         if (arg && strcmp(arg, "yes") != 0 && strcmp(arg, "no") != 0)
             argp_error(s, "--any-model: '%s' is not yes or no", arg);
         o->any_model = !arg || strcmp(arg, "yes") == 0;
+        return 0;
+    case KEY_TOOL_FORMAT:
+        o->tool_format = arg;
+        if (strcmp(arg, "auto") != 0 && strcmp(arg, "none") != 0 && !reply_format_find(arg))
+            argp_error(s, "--tool-format: there is no format '%s'", arg);
+        return 0;
+    case KEY_REASONING_FORMAT:
+        o->reasoning_format = arg;
+        if (strcmp(arg, "auto") != 0 && strcmp(arg, "none") != 0 && !reply_thoughts_find(arg))
+            argp_error(s, "--reasoning-format: there is no format '%s'", arg);
         return 0;
     case KEY_HOST:
         o->http.host = arg;
@@ -185,18 +333,30 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case KEY_MAX_CONNECTIONS:
         o->http.max_connections = (uint32_t)cli_number(s, "--max-connections", arg, 1, 1 << 20);
         return 0;
+    case KEY_BATCH_DIR:
+        if (arg[0] == '\0')
+            argp_error(s, "--batch-dir: the name is empty");
+        o->batches.dir = arg;
+        return 0;
+    case KEY_BATCH_PARALLEL:
+        o->batches.n_parallel = (uint32_t)cli_number(s, "--batch-parallel", arg, 1, 4096);
+        return 0;
+    case KEY_BATCH_FILE:
+        o->batches.max_file_bytes = cli_size(s, "--batch-file", arg);
+        if (o->batches.max_file_bytes == 0)
+            argp_error(s, "--batch-file: must be more than 0");
+        return 0;
     case KEY_DRAIN_TIMEOUT:
         o->drain_timeout_s = (uint32_t)cli_number(s, "--drain-timeout", arg, 0, 86400);
         return 0;
     case ARGP_KEY_END:
-        if (o->engine.cache_bytes && !o->engine.cache_dir)
-            argp_error(s, "--cache-disk: says how much --cache-dir may take, which is not given");
+        check_options(o, s);
         return 0;
     case ARGP_KEY_ARG:
         argp_error(s, "unexpected argument '%s'", arg);
         return 0;
     default:
-        return parse_engine(key, arg, s, &o->engine);
+        return parse_access(key, arg, s, o);
     }
 }
 
@@ -220,7 +380,9 @@ static char *flag_from_env(const char *name)
 void serve_parse(int argc, char **argv, struct serve_options *o)
 {
     const struct argp argp = {.options = options, .parser = parse_option, .doc = doc};
-    *o = (struct serve_options){.drain_timeout_s = 30,
+    *o = (struct serve_options){.tool_format = "auto",
+                                .reasoning_format = "auto",
+                                .drain_timeout_s = 30,
                                 .engine = engine_config_default(),
                                 .http = {.host = "127.0.0.1",
                                          .port = 8080,
@@ -253,6 +415,7 @@ void serve_options_deinit(struct serve_options *o)
     for (int i = 0; i < o->n_env; i++)
         free(o->env_argv[i]);
     free(o->env_argv);
+    free(o->cors_origins);
 }
 
 void serve_model_id(const struct serve_options *o, const char *path, char *out, size_t cap)

@@ -3,16 +3,26 @@
 #ifndef WEIR_CLI_SERVE_OPTIONS_H
 #define WEIR_CLI_SERVE_OPTIONS_H
 
+#include "batches/batches.h"
 #include "engine/engine.h"
 #include "http/http.h"
 
 struct serve_options {
-    const char *model;   /* NULL: the built-in one */
-    const char *alias;   /* NULL: from the file's name */
-    const char *api_key; /* NULL: open */
-    bool any_model;      /* whatever a request names */
+    const char *model;                          /* NULL: the built-in one */
+    const char *alias;                          /* NULL: from the file's name */
+    const char *api_key;                        /* NULL: open */
+    const char *api_keys_file, *admin_key_file; /* NULL: none */
+    const char *tls_cert_file, *tls_key_file;   /* both or neither */
+    const char **cors_origins;                  /* [n_cors_origins], owned */
+    size_t n_cors_origins;
+    const char *access_log; /* NULL: none; "-": stdout */
+    bool log_slow;
+    uint32_t slow_ms;
+    bool any_model;                             /* whatever a request names */
+    const char *tool_format, *reasoning_format; /* as chat_template_set_style takes them */
     uint32_t drain_timeout_s;
     struct engine_config engine;
+    struct batches_config batches; /* dir NULL: none */
     struct http_config http;
     char **env_argv; /* owned: flags made from the environment */
     int n_env;

@@ -122,6 +122,9 @@ static enum err create_workspace(struct engine *eng, struct err_info *e)
         if (!eng->scratch[i] || !eng->rows[i])
             return err_set(e, ERR_NOMEM, "no memory for sampling over %u tokens", n_vocab);
     }
+    enum err err = quota_init(&eng->quota, eng->cfg.max_running + eng->cfg.max_queue, e);
+    if (err)
+        return err;
     return step_batch_init(
         &eng->batch, eng->max_rows, eng->cfg.max_running, eng->max_logit_rows, e);
 }
@@ -345,33 +348,27 @@ enum err engine_submit_all(struct engine *eng,
                            struct err_info *e)
 {
     uint64_t now_us = clock_us();
-    uint64_t room = (uint64_t)eng->cfg.max_running + eng->cfg.max_queue;
     enum err err = OK;
     pthread_mutex_lock(&eng->submit_lock);
     if (eng->draining || eng->stopping)
         err = err_set(e, ERR_DRAINING, "the server is shutting down");
-    else if (n > room)
+    else if (n > eng->quota.room)
         err = err_set_field(e,
                             ERR_INVALID,
                             "n",
-                            "%u answers at once, but at most %llu can be running or waiting",
+                            "%u answers at once, but at most %u can be running or waiting",
                             n,
-                            (unsigned long long)room);
-    else if (eng->n_unfinished + (uint64_t)n > room)
-        err = err_set(e,
-                      ERR_QUEUE_FULL,
-                      "the queue is full: %u requests are running or waiting",
-                      eng->n_unfinished);
+                            eng->quota.room);
+    else if (n > 0)
+        err = quota_take(&eng->quota, rs[0]->params.tenant, n, e);
     for (uint32_t i = 0; !err && i < n; i++) {
         rs[i]->now.times.submit_us = now_us;
         rs[i]->next_submit = NULL;
         *(eng->submit_head ? &eng->submit_tail->next_submit : &eng->submit_head) = rs[i];
         eng->submit_tail = rs[i];
     }
-    if (!err) {
-        eng->n_unfinished += n;
+    if (!err)
         pthread_cond_signal(&eng->submit_cond);
-    }
     pthread_mutex_unlock(&eng->submit_lock);
     return err;
 }
@@ -455,6 +452,7 @@ static void destroy_workspace(struct engine *eng)
     free(eng->scratch);
     free(eng->rows);
     step_batch_deinit(&eng->batch);
+    quota_deinit(&eng->quota);
 }
 
 void engine_destroy(struct engine *eng)

@@ -46,6 +46,7 @@ enum stop_kind {
 struct request_times {
     uint64_t submit_us, admit_us; /* admit: the first step that computed some of it */
     uint64_t first_us, last_us;   /* its first and its newest token */
+    uint64_t end_us;
 };
 
 #define REQUEST_MAX_STOPS 16
@@ -67,9 +68,12 @@ struct request_params {
     bool cache;             /* find, and leave, prefixes in KV memory */
     const char *cache_salt; /* [n_cache_salt] requests with other salts find none of this one's */
     size_t n_cache_salt;
+    const uint8_t *cache_tenant; /* [n_cache_tenant] nor do those of other tenants; 0: nobody's */
+    size_t n_cache_tenant;
     struct grammar *grammar; /* what the output must conform to, compiled for engine_vocab; or NULL.
                                 The request keeps a reference */
     int32_t priority;        /* up to REQUEST_MAX_PRIORITY, or as far below 0; higher goes first */
+    uint32_t tenant; /* whose it is; tenants of equal priority take turns (sched.h). 0: nobody's */
 };
 struct request_params request_params_default(void);
 
@@ -115,6 +119,26 @@ enum stop_kind request_stop(const struct request *r); /* valid when finished */
 uint32_t request_stop_text(const struct request *r);
 struct request_times request_times(const struct request *r);
 
+/* What else happened, in order of time. */
+#define REQUEST_MAX_EVENTS 64
+enum request_event_kind {
+    REQUEST_ADMITTED, /* into a step, again after it was preempted; n_tokens positions were there */
+    REQUEST_PREFILL,  /* n_tokens of the prompt are computed; after a preemption, of the output too
+                       */
+    REQUEST_PREEMPTED, /* put back into the queue */
+    REQUEST_FETCHING,  /* waits for the tier below */
+    REQUEST_FETCHED,   /* n_tokens positions came from it */
+};
+struct request_event {
+    uint64_t us;
+    enum request_event_kind kind;
+    uint32_t n_tokens;
+};
+/* Valid when finished. *n_omitted: how many more there were. */
+const struct request_event *request_events(const struct request *r,
+                                           uint32_t *n,
+                                           uint32_t *n_omitted);
+
 struct engine_config {
     uint32_t n_threads; /* 0: one a physical core */
     enum kv_type kv_type;
@@ -143,7 +167,8 @@ enum err engine_create(const struct model *m,
 /* Any thread. Errors (no event follows): ERR_QUEUE_FULL, ERR_DRAINING, ERR_INVALID (more at once
  * than could ever be held). */
 enum err engine_submit(struct engine *eng, struct request *r, struct err_info *e) WEIR_MUST_USE;
-/* All of them or none, so that one API call is admitted whole. */
+/* All of them or none, so that one API call is admitted whole. They are of one tenant, which may
+ * hold so much of the room only that others find some too (quota.h). */
 enum err engine_submit_all(struct engine *eng,
                            struct request *const *rs,
                            uint32_t n,

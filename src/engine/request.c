@@ -96,7 +96,8 @@ static void copy_params(struct request *r, const struct request_params *p)
         memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof *r->stop_ids);
     r->params.sample.bias = r->bias;
     r->params.stop_ids = r->stop_ids;
-    r->params.cache_salt = NULL; /* what it stands for is in seq.space */
+    r->params.cache_salt = NULL; /* what they stand for is in seq.space */
+    r->params.cache_tenant = NULL;
 }
 
 enum err request_create(const struct engine *eng,
@@ -155,8 +156,15 @@ enum err request_create(const struct engine *eng,
                                 .n_max = n_prompt + max_new,
                                 .all_logits = p->prompt_logprobs,
                                 .shares = p->cache,
-                                .priority = p->priority};
-    if ((err = kv_space_of(p->cache_salt, p->n_cache_salt, &r->seq.space, e))) {
+                                .priority = p->priority,
+                                .tenant = p->tenant,
+                                .tenant_at = SCHED_NO_TENANT};
+    if ((err = kv_space_of_tenant(p->cache_tenant,
+                                  p->n_cache_tenant,
+                                  p->cache_salt,
+                                  p->n_cache_salt,
+                                  &r->seq.space,
+                                  e))) {
         request_destroy(r);
         return err;
     }
@@ -256,4 +264,13 @@ struct request_times request_times(const struct request *r)
 const struct err_info *request_error(const struct request *r)
 {
     return &r->error;
+}
+
+const struct request_event *request_events(const struct request *r,
+                                           uint32_t *n,
+                                           uint32_t *n_omitted)
+{
+    *n = r->n_events;
+    *n_omitted = r->n_events_omitted;
+    return r->events;
 }

@@ -40,6 +40,10 @@ struct request {
     uint64_t n_text_bytes; /* raw bytes of all output tokens */
     bool has_news;         /* on the engine's list of this step */
     struct request *prev_active, *next_active, *next_news;
+    struct request_event events[REQUEST_MAX_EVENTS]; /* timeline.h */
+    uint32_t n_events, n_events_omitted;
+    uint32_t n_preempted_seen, n_before_fetch;
+    bool in_step, fetching_seen;
 
     /* arrays written by the engine up to a count, read by the consumer up to the published one */
     struct request_token *out;        /* [max_new] */

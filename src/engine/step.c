@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/stats.h"
+#include "engine/timeline.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -162,8 +163,9 @@ void step_finish(struct engine *eng, struct request *r, enum finish finish)
     if (r->next_active)
         r->next_active->prev_active = r->prev_active;
     note_news(eng, r);
+    r->now.times.end_us = clock_us();
     pthread_mutex_lock(&eng->stats_lock);
-    stats_finished(&eng->stats, r, clock_us());
+    stats_finished(&eng->stats, r, r->now.times.end_us);
     pthread_mutex_unlock(&eng->stats_lock);
 }
 
@@ -310,6 +312,7 @@ bool step_run(struct engine *eng)
     uint64_t start_us = clock_us();
     kv_set_pace(eng->kv, start_us, eng->pace.us_per_row);
     sched_plan_step(eng->sched, row_budget(eng), &plan);
+    timeline_planned(eng, &plan, start_us);
     eng->waits_for_tier = plan.waits_for_tier;
     if (plan.n_items == 0) {
         eng->batch.n_jobs = 0;
@@ -322,6 +325,7 @@ bool step_run(struct engine *eng)
         return true;
     }
     note_computed(eng, &plan);
+    timeline_computed(&plan, clock_us());
     sample_and_accept(eng);
     note_step(eng, &plan, clock_us() - start_us);
     return true;
@@ -336,7 +340,9 @@ void step_publish(struct engine *eng)
         n_finished += r->now.finish != FINISH_NONE;
     if (n_finished > 0) { /* before the events: whoever reads the last one finds its place free */
         pthread_mutex_lock(&eng->submit_lock);
-        eng->n_unfinished -= n_finished;
+        for (const struct request *r = eng->news; r; r = r->next_news)
+            if (r->now.finish != FINISH_NONE)
+                quota_give(&eng->quota, r->params.tenant);
         pthread_mutex_unlock(&eng->submit_lock);
     }
     pthread_mutex_lock(&eng->event_lock);

@@ -5,6 +5,7 @@
 #include "engine/engine.h"
 #include "engine/guide.h"
 #include "engine/pace.h"
+#include "engine/quota.h"
 #include "engine/request.h"
 #include "sched/sched.h"
 
@@ -55,7 +56,7 @@ struct engine {
     pthread_mutex_t submit_lock; /* submissions, cancellations, wake-ups */
     pthread_cond_t submit_cond;
     struct request *submit_head, *submit_tail;
-    uint32_t n_unfinished; /* submitted, terminal event not yet published */
+    struct quota quota; /* of those submitted whose terminal event is not yet published */
     bool any_cancel, all_cancel, draining, stopping;
     bool tier_news; /* what waits for the tier may go on */
     bool check_wanted;

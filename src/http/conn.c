@@ -7,8 +7,11 @@
 #include "base/mem.h"
 #include "http/internal.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -65,6 +68,23 @@ void conn_accept(struct http_server *s)
     }
 }
 
+static void name_client(struct conn *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *a = info ? info->client_addr : NULL;
+    char host[INET6_ADDRSTRLEN] = "?";
+    if (a && a->sa_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)a;
+        inet_ntop(AF_INET, &v4->sin_addr, host, sizeof host);
+        snprintf(c->client, sizeof c->client, "%s:%u", host, ntohs(v4->sin_port));
+    } else if (a && a->sa_family == AF_INET6) {
+        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)a;
+        inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof host);
+        snprintf(c->client, sizeof c->client, "[%s]:%u", host, ntohs(v6->sin6_port));
+    }
+}
+
 static void conn_opened(struct http_server *s, struct MHD_Connection *mhd, void **ctx)
 {
     struct conn *c = mem_zalloc(1, sizeof *c);
@@ -73,6 +93,8 @@ static void conn_opened(struct http_server *s, struct MHD_Connection *mhd, void 
     c->fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     c->since_us = s->now_us;
     c->over = s->n_conns >= s->cfg.max_connections;
+    name_client(c);
+    tls_conn_opened(s, c);
     c->next = s->conns;
     if (c->next)
         c->next->prev = c;
@@ -147,6 +169,7 @@ static void conn_closed(struct http_server *s, struct conn *c)
         c->next->prev = c->prev;
     s->n_conns--;
     atomic_store_explicit(&s->stat_connections, s->n_conns, memory_order_relaxed);
+    identity_release(c->identity);
     free(c);
 }
 

@@ -8,8 +8,9 @@
 #include <string.h>
 
 #define CHUNK_BYTES                                                                                \
-    2048                  /* per read of a stream in HTTP/1.0; chunked ones use the library's pool \
-                           */
+    2048 /* per read of a stream in HTTP/1.0; chunked ones use the library's pool                  \
+          */
+#define BAD_FORM "the multipart form is malformed, cut short, or has too many parts"
 #define WHOLE_BYTES 65536 /* of an answer with a length that are handed over at once */
 
 static void end_call(struct exchange *ex)
@@ -126,7 +127,16 @@ static void keep_request(struct exchange *ex,
 {
     const char *query = strchr(ex->target, '?');
     query = query ? query + 1 : "";
-    const char *parts[] = {method, url, query, f->authorization, f->api_key, f->request_id};
+    const char *parts[] = {method,
+                           url,
+                           query,
+                           f->authorization,
+                           f->api_key,
+                           f->request_id,
+                           f->traceparent,
+                           f->origin,
+                           f->cors_method,
+                           f->cors_headers};
     size_t n = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         n += parts[i] ? strlen(parts[i]) + 1 : 0;
@@ -137,6 +147,11 @@ static void keep_request(struct exchange *ex,
     ex->req.authorization = keep(&at, f->authorization);
     ex->req.api_key = keep(&at, f->api_key);
     ex->req.request_id = keep(&at, f->request_id);
+    ex->req.traceparent = keep(&at, f->traceparent);
+    ex->req.origin = keep(&at, f->origin);
+    ex->req.cors_method = keep(&at, f->cors_method);
+    ex->req.cors_headers = keep(&at, f->cors_headers);
+    ex->req.client = ex->conn->client; /* the connection outlives its exchanges */
     ex->req.body = "";
 }
 
@@ -162,6 +177,8 @@ static enum MHD_Result on_headers(struct exchange *ex,
     if (status)
         return refuse(ex, status, why);
     keep_request(ex, url, method, &f);
+    if (!form_begin(ex, f.content_type, &why))
+        return refuse(ex, 400, why);
     return MHD_YES;
 }
 
@@ -190,6 +207,15 @@ static enum MHD_Result on_body(struct exchange *ex, const char *data, size_t *n_
         send_error_raw(ex, 413, "the body is too large");
         return MHD_NO;
     }
+    ex->req.body_len = have + n;
+    ex->spoke_us = ex->s->now_us;
+    *n_bytes = 0;
+    if (ex->form) {
+        if (form_feed(ex, data, n))
+            return MHD_YES;
+        send_error_raw(ex, 400, BAD_FORM);
+        return MHD_NO;
+    }
     if (!grow_body(ex, have + n)) {
         send_error_raw(ex, 503, "out of memory");
         return MHD_NO;
@@ -197,9 +223,6 @@ static enum MHD_Result on_body(struct exchange *ex, const char *data, size_t *n_
     memcpy(ex->body + have, data, n);
     ex->body[have + n] = 0;
     ex->req.body = ex->body;
-    ex->req.body_len = have + n;
-    ex->spoke_us = ex->s->now_us;
-    *n_bytes = 0;
     return MHD_YES;
 }
 
@@ -209,6 +232,11 @@ static enum MHD_Result on_complete(struct exchange *ex)
     struct http_server *s = ex->s;
     if (ex->gone || ex->conn->peer_left)
         return MHD_NO;
+    if (ex->state == EX_READING && ex->form) {
+        ex->req.body_len = 0;
+        if (!form_end(ex))
+            return refuse(ex, 400, BAD_FORM);
+    }
     if (ex->state == EX_READING) {
         atomic_fetch_add_explicit(&s->stat_requests, 1, memory_order_relaxed);
         ex->state = EX_QUEUED;
@@ -257,6 +285,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *dst, size_t max)
         enum http_pull r = s->app->pull(s->app->ctx, ex->call, &ex->answer, &ex->out);
         ex->done = r == HTTP_DONE;
         ex->news = r == HTTP_MORE;
+        ex->gone |= r == HTTP_CUT;
     }
     if (ex->gone)
         return MHD_CONTENT_READER_END_WITH_ERROR;
@@ -408,6 +437,7 @@ void exchange_on_completed(void *cls,
     ex->conn->used = true;
     ex->conn->clean = begun && whole;
     buf_deinit(&ex->out);
+    form_free(ex);
     free(ex->body);
     free(ex->text);
     free(ex->target);

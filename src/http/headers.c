@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
 
 static enum MHD_Result on_header(void *cls,
                                  enum MHD_ValueKind kind,
@@ -28,6 +27,16 @@ static enum MHD_Result on_header(void *cls,
         f->api_key = value;
     } else if (!strcasecmp(key, "X-Request-Id")) {
         f->request_id = value;
+    } else if (!strcasecmp(key, "Content-Type")) {
+        f->content_type = value;
+    } else if (!strcasecmp(key, "Traceparent")) {
+        f->traceparent = f->traceparent ? "" : value; /* twice: none can be trusted */
+    } else if (!strcasecmp(key, "Origin")) {
+        f->origin = value;
+    } else if (!strcasecmp(key, "Access-Control-Request-Method")) {
+        f->cors_method = value;
+    } else if (!strcasecmp(key, "Access-Control-Request-Headers")) {
+        f->cors_headers = value;
     } else if (!strcasecmp(key, "Content-Length")) {
         f->content_length = value;
         f->n_content_length++;
@@ -49,17 +58,24 @@ static bool all_between(const char *s, unsigned char lo, unsigned char hi, size_
     return n > 0;
 }
 
+static void drop_unless(const char **value, unsigned char lo, size_t max)
+{
+    if (*value && !all_between(*value, lo, 0x7e, max))
+        *value = NULL;
+}
+
 /* Values that may come back in an answer or a log are dropped unless harmless. */
 void header_facts_read(struct MHD_Connection *mhd, struct header_facts *f)
 {
     *f = (struct header_facts){0};
     (void)MHD_get_connection_values(mhd, MHD_HEADER_KIND, on_header, f);
-    if (f->request_id && !all_between(f->request_id, 0x21, 0x7e, 128))
-        f->request_id = NULL;
-    if (f->authorization && !all_between(f->authorization, 0x20, 0x7e, SIZE_MAX))
-        f->authorization = NULL;
-    if (f->api_key && !all_between(f->api_key, 0x20, 0x7e, SIZE_MAX))
-        f->api_key = NULL;
+    drop_unless(&f->request_id, 0x21, 128);
+    drop_unless(&f->authorization, 0x20, SIZE_MAX);
+    drop_unless(&f->api_key, 0x20, SIZE_MAX);
+    drop_unless(&f->traceparent, 0x21, 256);
+    drop_unless(&f->origin, 0x21, 256);
+    drop_unless(&f->cors_method, 0x21, 256);
+    drop_unless(&f->cors_headers, 0x20, 1024);
 }
 
 static bool target_is_odd(const char *target)
@@ -117,10 +133,18 @@ int header_refusal(struct exchange *ex,
     return 0;
 }
 
+static void put_error(struct exchange *ex, int status, const char *why, struct buf *out)
+{
+    const struct http_app *app = ex->s->app;
+    app->error_body(app->ctx, status, why, ex->target, out);
+    if (app->refused)
+        app->refused(app->ctx, status, ex->conn->client);
+}
+
 struct MHD_Response *response_of_error(struct exchange *ex, int status, const char *why)
 {
     struct buf b = {0};
-    ex->s->app->error_body(ex->s->app->ctx, status, why, ex->target, &b);
+    put_error(ex, status, why, &b);
     struct MHD_Response *r = MHD_create_response_from_buffer(b.len, b.data, MHD_RESPMEM_MUST_FREE);
     if (!r) {
         buf_deinit(&b);
@@ -136,7 +160,7 @@ struct MHD_Response *response_of_error(struct exchange *ex, int status, const ch
 void send_error_raw(struct exchange *ex, int status, const char *why)
 {
     struct buf body = {0}, msg = {0};
-    ex->s->app->error_body(ex->s->app->ctx, status, why, ex->target, &body);
+    put_error(ex, status, why, &body);
     buf_printf(&msg,
                "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nConnection: close\r\n"
                "Content-Length: %zu\r\n\r\n",
@@ -144,7 +168,7 @@ void send_error_raw(struct exchange *ex, int status, const char *why)
                MHD_get_reason_phrase_for((unsigned)status),
                body.len);
     buf_add(&msg, body.data, body.len);
-    (void)!send(ex->conn->fd, msg.data, msg.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    conn_send_raw(ex->conn, msg.data, msg.len);
     buf_deinit(&body);
     buf_deinit(&msg);
 }

@@ -25,6 +25,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A part of a multipart/form-data body. */
+struct http_part {
+    const char *name;
+    const char *filename; /* or NULL */
+    const char *data;     /* NUL-terminated for convenience; may hold NULs itself */
+    size_t n_data;
+};
+
 /* A complete request; views valid until end. Paths carry no query. */
 struct http_request {
     const char *method; /* "POST" */
@@ -32,9 +40,17 @@ struct http_request {
     const char *query;  /* after '?', or "" */
     const char *body;   /* NUL-terminated for convenience; may hold NULs itself */
     size_t body_len;
-    const char *authorization; /* the header's value, or NULL; no control characters */
-    const char *api_key;       /* X-Api-Key, likewise */
-    const char *request_id;    /* X-Request-Id, or NULL; visible ASCII, at most 128 characters */
+    const struct http_part *parts; /* [n_parts] of a form, whose body is "" */
+    size_t n_parts;
+    /* Values of headers, or NULL; none has control characters. */
+    const char *authorization;
+    const char *api_key;      /* X-Api-Key */
+    const char *request_id;   /* X-Request-Id; visible ASCII, at most 128 characters */
+    const char *traceparent;  /* visible ASCII, at most 256 characters */
+    const char *origin;       /* the same */
+    const char *cors_method;  /* Access-Control-Request-Method; the same */
+    const char *cors_headers; /* Access-Control-Request-Headers; at most 1024 characters */
+    const char *client;       /* "127.0.0.1:40000", "[::1]:40000" */
 };
 
 struct http_header {
@@ -57,6 +73,8 @@ enum http_pull {
                 * more */
     HTTP_MORE, /* bytes were appended; ask again when they are sent */
     HTTP_DONE, /* bytes may have been appended; the answer is complete */
+    HTTP_CUT,  /* of a stream: the rest cannot be had. The connection ends without the stream's end,
+                * which tells the client */
 };
 
 /* The application. `call` is its object for one exchange. */
@@ -81,6 +99,8 @@ struct http_app {
      * connections): the JSON body for this status. `target` is the request's, path and query. */
     void (*error_body)(
         void *ctx, int status, const char *text, const char *target, struct buf *out);
+    /* Loop thread: such an answer was given to this client. May be NULL. */
+    void (*refused)(void *ctx, int status, const char *client);
 };
 
 struct http_config {
@@ -97,6 +117,8 @@ struct http_config {
                           * a second more for every KiB of body; between two parts of it; 30 s */
     uint32_t idle_ms;    /* between requests of one connection; 75 s */
     uint32_t stall_ms;   /* a reader that takes nothing at all; 10 min */
+    /* PEM text of a certificate (with its chain) and its key, both or neither: TLS. Not kept. */
+    const char *tls_cert, *tls_key;
 };
 
 struct http_stats {
@@ -108,7 +130,8 @@ struct http_stats {
 struct http_server;
 
 /* Bind and listen; raises the soft limit of open files to the hard one. app and what it points to
- * must outlive the server. Errors: ERR_IO (address, port), ERR_INVALID. */
+ * must outlive the server. Errors: ERR_IO (address, port), ERR_INVALID, ERR_FORMAT (certificate or
+ * key; the text says what is wrong). */
 enum err http_server_create(const struct http_config *cfg,
                             const struct http_app *app,
                             struct http_server **out,
@@ -122,6 +145,13 @@ enum err http_server_run(struct http_server *s, struct err_info *e) WEIR_MUST_US
  * the latest after grace_ms, when the rest are cut off. Again, with another grace: that counts from
  * the first time. */
 void http_server_stop(struct http_server *s, uint32_t grace_ms);
+
+/* Any thread: handshakes from the next turn of the loop on use this certificate; connections that
+ * are open keep theirs. On an error the one there is stays. Only for a server created with TLS. */
+enum err http_server_set_identity(struct http_server *s,
+                                  const char *cert,
+                                  const char *key,
+                                  struct err_info *e) WEIR_MUST_USE;
 
 struct http_stats http_server_stats(const struct http_server *s); /* any thread */
 void http_server_destroy(struct http_server *s);

@@ -5,7 +5,9 @@
  *      server.c    the event loop, start and stop
  *      conn.c      connections: accepted, watched for leaving, timed out, closed without a reset
  *      exchange.c  one request and its answer, joined with the library's callbacks
+ *      form.c      bodies in parts
  *      worker.c    threads that run app.begin
+ *      tls.c       certificates: who we are
  *
  * A connection outlives its exchanges and has at most one at a time:
  *
@@ -34,10 +36,14 @@ enum source {
     SOURCE_LINGER,  /* closing: what still comes is thrown away */
 };
 
+struct identity; /* a certificate and its key (tls.c) */
+
 struct conn {
     enum source source;
     int fd;
-    struct conn *prev, *next; /* all connections */
+    struct identity *identity; /* of its handshake; NULL without TLS */
+    char client[64];           /* http_request.client */
+    struct conn *prev, *next;  /* all connections */
     struct MHD_Connection *mhd;
     struct exchange *ex; /* the request under way from its first line on, or NULL */
     uint64_t since_us;   /* accepted, or the last answer was complete */
@@ -67,6 +73,7 @@ struct exchange {
     char *text; /* the strings of req, one block */
     char *target;
     char *body;
+    struct form *form;         /* a body in parts, or NULL */
     size_t body_cap, body_due; /* due: Content-Length, or 0 */
     struct buf out;            /* pulled, not yet taken by the library */
     size_t out_pos;
@@ -115,6 +122,9 @@ struct http_server {
     uint64_t next_pass_us, next_tick_us, drain_us, cut_us;
     struct worker_pool pool;
 
+    struct identity *identity;                /* of new connections; NULL without TLS */
+    _Atomic(struct identity *) next_identity; /* given by set_identity, not yet taken */
+
     atomic_bool stop;
     _Atomic uint32_t grace_ms;
     _Atomic uint32_t stat_connections;
@@ -161,9 +171,30 @@ void exchange_news(struct exchange *ex);    /* named by app.next */
 void exchange_abandon(struct exchange *ex); /* the client left, or we stop */
 void exchange_send_comments(struct http_server *s);
 
+/* form.c. Each but form_begin is for exchanges that have a form. */
+struct form;
+/* Is the body a form? Then ex->form is set. False: it says so, but cannot be; *why says what. */
+bool form_begin(struct exchange *ex, const char *content_type, const char **why);
+bool form_feed(struct exchange *ex, const char *data, size_t n); /* false: malformed */
+bool form_end(struct exchange *ex);  /* fills in req.parts; false: malformed, or cut short */
+void form_free(struct exchange *ex); /* also without a form */
+
+/* tls.c: the loop thread, but for identity_create. Each connection holds its identity. */
+enum err identity_create(const char *cert,
+                         const char *key,
+                         struct identity **out,
+                         struct err_info *e) WEIR_MUST_USE;
+void identity_release(struct identity *id); /* NULL is allowed */
+void identity_take_next(struct http_server *s);
+void tls_conn_opened(struct http_server *s, struct conn *c);
+const struct MHD_OptionItem *tls_options(void); /* for MHD_OPTION_ARRAY */
+/* Plain bytes beside the library's answer, on either kind of connection. */
+void conn_send_raw(struct conn *c, const void *bytes, size_t n);
+
 /* headers.c: answers that this folder makes itself, and what it asks of a request. */
 struct header_facts {
-    const char *host, *authorization, *api_key, *request_id, *content_length, *transfer_encoding;
+    const char *host, *authorization, *request_id, *content_length, *transfer_encoding;
+    const char *content_type, *api_key, *traceparent, *origin, *cors_method, *cors_headers;
     uint32_t n_content_length;
 };
 void header_facts_read(struct MHD_Connection *mhd, struct header_facts *f);

@@ -50,7 +50,9 @@ static struct MHD_Daemon *start_library(struct http_server *s)
     /* The pool of a connection holds the headers, and what the library makes of them; later, a
      * chunk on its way out. Header lines get half of it to begin with. */
     size_t pool = s->cfg.max_header_bytes * 2 + (size_t)16 * 1024;
-    return MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME,
+    static const struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
+    unsigned flags = MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME;
+    return MHD_start_daemon(s->identity ? flags | MHD_USE_TLS : flags,
                             0,
                             NULL,
                             NULL,
@@ -69,6 +71,8 @@ static struct MHD_Daemon *start_library(struct http_server *s)
                             MHD_OPTION_URI_LOG_CALLBACK,
                             exchange_on_target,
                             s,
+                            MHD_OPTION_ARRAY,
+                            s->identity ? tls_options() : none,
                             MHD_OPTION_END);
 }
 
@@ -115,7 +119,11 @@ enum err http_server_create(const struct http_config *cfg,
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     s->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    enum err rc = http_listen(cfg, &s->listen_fd, &s->port, e);
+    enum err rc = OK;
+    if (cfg->tls_cert || cfg->tls_key)
+        rc = identity_create(cfg->tls_cert, cfg->tls_key, &s->identity, e);
+    if (rc == OK)
+        rc = http_listen(cfg, &s->listen_fd, &s->port, e);
     if (rc == OK) {
         s->mhd = start_library(s);
         if (!s->mhd || s->epoll_fd < 0 || s->wake_fd < 0 || !watch_sources(s))
@@ -125,7 +133,7 @@ enum err http_server_create(const struct http_config *cfg,
         http_server_destroy(s);
         return rc;
     }
-    s->cfg.host = NULL; /* the caller's string is not kept */
+    s->cfg.host = s->cfg.tls_cert = s->cfg.tls_key = NULL; /* the caller's strings are not kept */
     *out = s;
     return OK;
 }
@@ -145,6 +153,8 @@ void http_server_destroy(struct http_server *s)
     if (s->mhd)
         MHD_stop_daemon(s->mhd);
     conn_linger_expire(s, true);
+    identity_release(s->identity);
+    identity_release(atomic_load(&s->next_identity));
     close_fd(s->listen_fd);
     close_fd(s->epoll_fd);
     close_fd(s->wake_fd);
@@ -186,6 +196,7 @@ static void on_wake(struct http_server *s)
 {
     uint64_t n;
     (void)!read(s->wake_fd, &n, sizeof n);
+    identity_take_next(s);
     struct exchange *ex = worker_pool_collect(s);
     while (ex) {
         struct exchange *next = ex->next_job;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 static const char space_tag[] = "weir kv space 1: salt";
+static const char tenant_tag[] = "weir kv space 1: tenant, salt";
 static const char text_tag[] = "weir kv fingerprint 1: text";
 static const char block_tag[] = "weir kv block 1";
 
@@ -43,6 +44,27 @@ enum err kv_space_of(const void *salt, size_t n, struct kv_key *out, struct err_
 {
     *out = (struct kv_key){{0}};
     return salt && n > 0 ? hash_tagged(space_tag, sizeof space_tag, salt, n, out, e) : OK;
+}
+
+enum err kv_space_of_tenant(const void *tenant,
+                            size_t n_tenant,
+                            const void *salt,
+                            size_t n,
+                            struct kv_key *out,
+                            struct err_info *e)
+{
+    if (!tenant || n_tenant == 0)
+        return kv_space_of(salt, n, out, e);
+    uint64_t lengths[2] = {n_tenant, salt ? n : 0};
+    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+    bool ok = ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) == 1 &&
+              EVP_DigestUpdate(ctx, tenant_tag, sizeof tenant_tag) == 1 &&
+              EVP_DigestUpdate(ctx, lengths, sizeof lengths) == 1 &&
+              EVP_DigestUpdate(ctx, tenant, n_tenant) == 1 &&
+              EVP_DigestUpdate(ctx, salt ? salt : "", (size_t)lengths[1]) == 1 &&
+              EVP_DigestFinal_ex(ctx, out->bytes, NULL) == 1;
+    EVP_MD_CTX_free(ctx);
+    return ok ? OK : err_set(e, ERR_NOMEM, "cannot hash %zu bytes", n_tenant + n);
 }
 
 enum err kv_fingerprint_of(const char *text, struct kv_key *out, struct err_info *e)

@@ -27,6 +27,15 @@ bool kv_key_equal(const struct kv_key *a, const struct kv_key *b);
 enum err kv_space_of(const void *salt, size_t n, struct kv_key *out, struct err_info *e)
     WEIR_MUST_USE;
 
+/* The same within the space of `tenant`, any bytes: no salt of one tenant is a salt of another, or
+ * of those without one (n_tenant = 0). */
+enum err kv_space_of_tenant(const void *tenant,
+                            size_t n_tenant,
+                            const void *salt,
+                            size_t n,
+                            struct kv_key *out,
+                            struct err_info *e) WEIR_MUST_USE;
+
 /* A name for what a text says, such as all that decides the bytes of a block. */
 enum err kv_fingerprint_of(const char *text, struct kv_key *out, struct err_info *e) WEIR_MUST_USE;
 

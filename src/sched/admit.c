@@ -83,10 +83,14 @@ static void preempt_last(struct sched *s)
     sched_enqueue(s, seq);
 }
 
-/* May `seq`, which waits, take the place of one that runs? By priority only, not by arrival. */
-static bool may_displace(const struct sched_seq *seq, const struct sched_seq *running)
+/* May `seq`, which waits, take the place of one that runs? By priority only, not by arrival; and
+ * not if it would then be the other's turn. */
+static bool may_displace(const struct sched *s,
+                         const struct sched_seq *seq,
+                         const struct sched_seq *running)
 {
-    return seq->priority > running->priority && sched_goes_before(seq, running);
+    return seq->priority > running->priority && sched_goes_before(seq, running) &&
+           sched_has_turn_before(s, seq, running);
 }
 
 /* How many at the end of the line must go for `seq` to fit; 0 if all that may go are not enough.
@@ -98,7 +102,7 @@ static uint32_t n_to_displace(const struct sched *s, const struct sched_seq *seq
         need += sched_expected_blocks(s, s->running[i]);
     for (uint32_t n = 1; n <= s->n_running; n++) {
         const struct sched_seq *last = s->running[s->n_running - n];
-        if (!may_displace(seq, last))
+        if (!may_displace(s, seq, last))
             return 0;
         need -= sched_expected_blocks(s, last);
         available += last->table.n_blocks - last->table.n_gone;
@@ -110,7 +114,7 @@ static uint32_t n_to_displace(const struct sched *s, const struct sched_seq *seq
 
 static void displace(struct sched *s, const struct sched_seq *seq)
 {
-    if (s->n_running == 0 || !may_displace(seq, s->running[s->n_running - 1]))
+    if (s->n_running == 0 || !may_displace(s, seq, s->running[s->n_running - 1]))
         return;
     for (uint32_t n = n_to_displace(s, seq); n > 0; n--)
         preempt_last(s);
@@ -145,13 +149,13 @@ static bool trim_one(struct sched *s)
     return false;
 }
 
-/* Strictly in the order of rank: when the first does not fit, nobody overtakes it, although a
+/* Strictly in the order of turns: when the first does not fit, nobody overtakes it, although a
  * shorter one behind might fit. Overtaking would fill every gap with short requests and a long one
  * could wait for ever; so it waits at most until those now running have ended. */
 void sched_admit(struct sched *s, uint32_t row_budget)
 {
-    while (s->n_waiting > 0) {
-        struct sched_seq *seq = s->waiting[s->n_waiting - 1];
+    struct sched_seq *seq;
+    while ((seq = sched_first_waiting(s))) {
         if (!has_rows(s, seq, row_budget))
             return;
         while (s->n_running < s->cfg.max_running && !has_room(s, seq) && trim_one(s))
@@ -160,12 +164,11 @@ void sched_admit(struct sched *s, uint32_t row_budget)
             displace(s, seq);
             if (!has_room(s, seq))
                 return;
-            seq = s->waiting[s->n_waiting - 1]; /* those who made way go after it */
         }
-        s->n_waiting--;
-        s->refused = NULL;
+        sched_dequeue(s, seq);
         enter_slot(s, seq);
         sched_find_prefix(s, seq);
+        sched_charge_entry(s, seq);
         if (sched_is_ready(seq))
             s->n_promised += sched_least_blocks(s, seq);
     }

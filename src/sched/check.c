@@ -69,9 +69,35 @@ static enum err check_waiting(const struct sched *s, struct err_info *e)
         const struct sched_seq *seq = s->waiting[i];
         if (seq->slot != SCHED_NO_SLOT || seq->table.blocks || seq->n_computed)
             return err_set(e, ERR_INTERNAL, "waiting sequence %u is in slot %u", i, seq->slot);
-        if (i > 0 && !sched_goes_before(seq, s->waiting[i - 1]))
+        if (i > 0 && !sched_waits_before(s->waiting[i - 1], seq))
             return err_set(e, ERR_INTERNAL, "waiting sequence %u is out of rank", i);
     }
+    return OK;
+}
+
+/* Every sequence is its tenant's, and what was charged ahead is still to be computed. */
+static enum err check_tenants(const struct sched *s, struct err_info *e)
+{
+    for (uint32_t i = 0; i < s->n_tenants; i++) {
+        const struct sched_tenant *t = &s->tenants[i];
+        uint32_t n_running = 0, n_waiting = 0;
+        for (uint32_t k = 0; k < s->n_running; k++)
+            n_running += s->running[k]->tenant_at == i && s->running[k]->tenant == t->id;
+        for (uint32_t k = 0; k < s->n_waiting; k++)
+            n_waiting += s->waiting[k]->tenant_at == i && s->waiting[k]->tenant == t->id;
+        if (n_waiting != t->n_waiting || n_running + n_waiting != t->n_seqs)
+            return err_set(e,
+                           ERR_INTERNAL,
+                           "tenant %u has %u waiting and %u in all, but %u and %u are counted",
+                           t->id,
+                           n_waiting,
+                           n_running + n_waiting,
+                           t->n_waiting,
+                           t->n_seqs);
+    }
+    for (uint32_t k = 0; k < s->n_running; k++)
+        if (s->running[k]->n_charged > sched_rest(s->running[k]) + s->running[k]->n_computed)
+            return err_set(e, ERR_INTERNAL, "slot %u is charged too much", s->running[k]->slot);
     return OK;
 }
 
@@ -96,5 +122,7 @@ enum err sched_check(const struct sched *s, struct err_info *e)
     enum err err = check_free_slots(s, e);
     if (err == OK)
         err = check_waiting(s, e);
+    if (err == OK)
+        err = check_tenants(s, e);
     return err == OK ? kv_check(s->kv, s->tables, s->n_running, e) : err;
 }

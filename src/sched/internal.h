@@ -1,5 +1,6 @@
-/* The scheduler's state, shared by sched.c (who is where), admit.c (who comes in, who has to go),
- * share.c (what need not be computed), plan.c (what a step holds) and check.c. */
+/* The scheduler's state, shared by sched.c (who is where), tenant.c (whose turn it is), admit.c
+ * (who comes in, who has to go), share.c (what need not be computed), plan.c (what a step holds)
+ * and check.c. */
 #ifndef WEIR_SCHED_INTERNAL_H
 #define WEIR_SCHED_INTERNAL_H
 
@@ -11,6 +12,14 @@
 /* Rows that prompts get in every step, however small its budget; kernels take rows in fours. */
 #define SCHED_LEAST_ROWS 4
 
+/* One whose sequences wait or run; or did, while its place is not needed. */
+struct sched_tenant {
+    uint32_t id;
+    uint32_t n_seqs;    /* waiting and running */
+    uint32_t n_waiting; /* of them */
+    int64_t served;     /* rows computed, or charged ahead */
+};
+
 struct sched {
     struct sched_config cfg;
     struct kv *kv;
@@ -18,8 +27,13 @@ struct sched {
     uint32_t *free_slots;       /* [max_running - n_running] a stack */
     struct sched_seq **running; /* [n_running] first in rank first */
     uint32_t n_running;
-    struct sched_seq **waiting; /* [n_waiting] first in rank last, so that it leaves cheaply */
-    uint32_t n_waiting;         /* with those preempted, up to max_waiting + max_running */
+    /* [n_waiting] by tenant, in the order of the table; each one's first in rank last, so that it
+     * leaves cheaply */
+    struct sched_seq **waiting;
+    uint32_t n_waiting;           /* with those preempted, up to max_waiting + max_running */
+    struct sched_tenant *tenants; /* [n_tenants] room for max_waiting + max_running */
+    uint32_t n_tenants;
+    int64_t served_level; /* the most that one had been served when it was its turn */
     uint64_t next_serial;
     uint64_t n_preempted;
     uint64_t n_entered; /* sequences that ever took a slot, plus one */
@@ -45,7 +59,25 @@ bool sched_is_prefill(const struct sched_seq *seq);
 uint32_t sched_least_rows(const struct sched_seq *seq);
 bool sched_goes_before(const struct sched_seq *a, const struct sched_seq *b);
 
+/* Could a, which waits, be admitted before b were it waiting too? A total order at any moment. */
+bool sched_has_turn_before(const struct sched *s,
+                           const struct sched_seq *a,
+                           const struct sched_seq *b);
+/* The one to be admitted next; NULL if none waits. */
+struct sched_seq *sched_first_waiting(const struct sched *s);
+/* A new sequence's tenant is found or begins; it leaves with the last. */
+void sched_join_tenant(struct sched *s, struct sched_seq *seq);
+void sched_quit_tenant(struct sched *s, struct sched_seq *seq);
+/* It was its turn: its tenant is charged with what it has to compute. */
+void sched_charge_entry(struct sched *s, struct sched_seq *seq);
+/* Rows were computed; those charged ahead do not count again. */
+void sched_charge_rows(struct sched *s, struct sched_seq *seq, uint32_t n_rows);
+void sched_refund(struct sched *s, struct sched_seq *seq); /* what was charged ahead and not used */
+
+/* Is a before b in waiting[]? */
+bool sched_waits_before(const struct sched_seq *a, const struct sched_seq *b);
 void sched_enqueue(struct sched *s, struct sched_seq *seq);
+void sched_dequeue(struct sched *s, struct sched_seq *seq);
 void sched_leave_slot(struct sched *s, struct sched_seq *seq);
 
 /* Move those who wait into slots, first in rank first, while there are slots, blocks for what they

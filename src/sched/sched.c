@@ -38,10 +38,11 @@ static enum err slots_init(struct sched *s, struct err_info *e)
     s->running = calloc(n, sizeof(struct sched_seq *));
     s->waiting = calloc((size_t)s->cfg.max_waiting + n, sizeof(struct sched_seq *));
     s->items = calloc(n, sizeof *s->items);
+    s->tenants = calloc((size_t)s->cfg.max_waiting + n, sizeof *s->tenants);
     s->chosen = calloc(n, sizeof(struct sched_seq *));
     s->tables = calloc(n, sizeof(struct kv_table *));
-    if (!s->slots || !s->free_slots || !s->running || !s->waiting || !s->items || !s->chosen ||
-        !s->tables)
+    if (!s->slots || !s->free_slots || !s->running || !s->waiting || !s->tenants || !s->items ||
+        !s->chosen || !s->tables)
         return err_set(e, ERR_NOMEM, "no memory to schedule %u sequences", n);
     for (uint32_t i = 0; i < n; i++) {
         enum err err = kv_table_init(&s->slots[i], s->cfg.max_blocks_per_seq, e);
@@ -87,6 +88,7 @@ void sched_destroy(struct sched *s)
     free(s->free_slots);
     free(s->running);
     free(s->waiting);
+    free(s->tenants);
     free(s->items);
     free(s->chosen);
     free(s->tables);
@@ -129,13 +131,18 @@ enum err sched_fits(const struct sched *s, uint32_t n_max, struct err_info *e)
     return OK;
 }
 
-/* How many of the queue go after seq: where it is, or where it belongs. */
+bool sched_waits_before(const struct sched_seq *a, const struct sched_seq *b)
+{
+    return a->tenant_at != b->tenant_at ? a->tenant_at < b->tenant_at : sched_goes_before(b, a);
+}
+
+/* How many of waiting[] are before seq: where it is, or where it belongs. */
 static uint32_t place_of(const struct sched *s, const struct sched_seq *seq)
 {
     uint32_t lo = 0, hi = s->n_waiting;
     while (lo < hi) {
         uint32_t mid = lo + (hi - lo) / 2;
-        if (sched_goes_before(seq, s->waiting[mid]))
+        if (sched_waits_before(s->waiting[mid], seq))
             lo = mid + 1;
         else
             hi = mid;
@@ -149,10 +156,23 @@ void sched_enqueue(struct sched *s, struct sched_seq *seq)
     memmove(&s->waiting[i + 1], &s->waiting[i], (s->n_waiting - i) * sizeof(struct sched_seq *));
     s->waiting[i] = seq;
     s->n_waiting++;
+    s->tenants[seq->tenant_at].n_waiting++;
+}
+
+void sched_dequeue(struct sched *s, struct sched_seq *seq)
+{
+    uint32_t i = place_of(s, seq);
+    assert(i < s->n_waiting && s->waiting[i] == seq);
+    s->refused = NULL;
+    s->n_waiting--;
+    s->tenants[seq->tenant_at].n_waiting--;
+    memmove(&s->waiting[i], &s->waiting[i + 1], (s->n_waiting - i) * sizeof(struct sched_seq *));
 }
 
 enum err sched_add(struct sched *s, struct sched_seq *seq, struct err_info *e)
 {
+    seq->slot = SCHED_NO_SLOT;
+    seq->tenant_at = SCHED_NO_TENANT;
     if (seq->n_prompt == 0 || seq->n_max < seq->n_prompt)
         return err_set(e,
                        ERR_INVALID,
@@ -168,11 +188,12 @@ enum err sched_add(struct sched *s, struct sched_seq *seq, struct err_info *e)
     seq->rank = (int64_t)seq->serial - (int64_t)seq->priority * SCHED_PRIORITY_PLACES;
     seq->n_computed = seq->n_cached = seq->n_preempted = 0;
     seq->n_known = seq->n_prompt;
-    seq->slot = SCHED_NO_SLOT;
     seq->table = (struct kv_table){0};
     seq->fetching = false;
     seq->leader = NULL;
     seq->n_entered_seen = 0;
+    seq->n_charged = 0;
+    sched_join_tenant(s, seq);
     sched_enqueue(s, seq);
     return OK;
 }
@@ -184,6 +205,7 @@ void sched_computed(struct sched *s, const struct sched_item *item)
     bool prefill = sched_is_prefill(seq);
     seq->n_computed = item->first + item->n_rows;
     assert(seq->n_computed <= seq->n_known);
+    sched_charge_rows(s, seq, item->n_rows);
     if (prefill && seq->shares)
         kv_count_misses(s->kv, item->n_rows);
     kv_publish(s->kv, &seq->table, seq->n_computed, prefill);
@@ -210,6 +232,7 @@ void sched_leave_slot(struct sched *s, struct sched_seq *seq)
             s->running[k]->leader = NULL;
     if (seq->slot == s->turn_slot) /* the turn passes to the next in line */
         s->turn_slot = i < s->n_running ? s->running[i]->slot : SCHED_NO_SLOT;
+    sched_refund(s, seq);
     kv_table_release(s->kv, &seq->table, seq->n_computed);
     s->slots[seq->slot] = seq->table;
     s->free_slots[s->cfg.max_running - s->n_running - 1] = seq->slot;
@@ -219,22 +242,15 @@ void sched_leave_slot(struct sched *s, struct sched_seq *seq)
     seq->leader = NULL;
 }
 
-static void remove_waiting(struct sched *s, const struct sched_seq *seq)
-{
-    uint32_t i = place_of(s, seq);
-    if (i == s->n_waiting || s->waiting[i] != seq)
-        return;
-    s->refused = NULL;
-    s->n_waiting--;
-    memmove(&s->waiting[i], &s->waiting[i + 1], (s->n_waiting - i) * sizeof(struct sched_seq *));
-}
-
 void sched_remove(struct sched *s, struct sched_seq *seq)
 {
+    if (seq->tenant_at == SCHED_NO_TENANT)
+        return;
     if (seq->slot != SCHED_NO_SLOT)
         sched_leave_slot(s, seq);
     else
-        remove_waiting(s, seq);
+        sched_dequeue(s, seq);
+    sched_quit_tenant(s, seq);
 }
 
 uint32_t sched_n_running(const struct sched *s)

@@ -6,6 +6,13 @@
  * the order of rank; when KV blocks run out, the last in rank is preempted. So a sequence yields
  * only to those before it, of which there is a limited number, and none starves.
  *
+ * Sequences of several tenants are admitted by turns: of the first in rank of each tenant, the one
+ * whose tenant has had the fewest rows computed goes first (Sheng et al., "Fairness in Serving
+ * Large Language Models", 2024: virtual token counters). A tenant that comes back after it had
+ * nothing here begins where the others are, so nobody saves up turns by staying away, and nobody
+ * owes for what it took while there was no one else. Between tenants a step of priority is worth
+ * SCHED_PRIORITY_ROWS rows. Memory is given in the order of rank alone, whosever it is.
+ *
  *      waiting --(a slot, and blocks)--> prefill --> decode --> removed
  *         ^---------- preempted ------------/------------/
  *
@@ -29,9 +36,12 @@
 
 struct sched;
 
-#define SCHED_NO_SLOT UINT32_MAX /* seq->slot of a sequence that waits or was removed */
+#define SCHED_NO_SLOT UINT32_MAX   /* seq->slot of a sequence that waits or was removed */
+#define SCHED_NO_TENANT UINT32_MAX /* seq->tenant_at of one that was removed */
 /* A step of priority is worth as much as having arrived this many sequences earlier. */
 #define SCHED_PRIORITY_PLACES 1024
+/* Between tenants: as its tenant having had so many rows fewer. */
+#define SCHED_PRIORITY_ROWS ((int64_t)1 << 20)
 
 struct sched_config {
     uint32_t max_running; /* slots */
@@ -56,6 +66,7 @@ struct sched_seq {
     bool all_logits;  /* wants logits of every prompt row, once: computes its whole prompt */
     bool shares;      /* finds, and leaves, prefixes */
     int32_t priority; /* higher goes first */
+    uint32_t tenant;  /* whose it is: any number; tenants take turns */
     struct kv_key space;
     /* filled by the scheduler */
     int64_t rank; /* lower goes first */
@@ -70,6 +81,8 @@ struct sched_seq {
     struct sched_seq *leader; /* waits until this one, before it in rank, has computed */
     uint32_t leader_until;    /* so many positions that both share */
     uint64_t n_entered_seen;  /* sched.n_entered when it last looked for a leader */
+    uint32_t tenant_at;       /* its tenant's place in the scheduler's table */
+    uint32_t n_charged;       /* rows that its tenant was charged with ahead */
 };
 
 /* One sequence's share of a step: rows for positions first..first+n_rows-1. */
@@ -132,6 +145,9 @@ void sched_remove(struct sched *s, struct sched_seq *seq);
 uint32_t sched_n_running(const struct sched *s);
 uint32_t sched_n_waiting(const struct sched *s);
 uint64_t sched_n_preempted(const struct sched *s); /* ever */
+/* Rows computed for a tenant, ahead of time those of prompts that came in, and what it was lifted
+ * by when it came back. 0: unknown. */
+int64_t sched_served(const struct sched *s, uint32_t tenant);
 /* kv_check over all tables that the scheduler holds, and its own sums. O(everything). */
 enum err sched_check(const struct sched *s, struct err_info *e) WEIR_MUST_USE;
 

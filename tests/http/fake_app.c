@@ -1,6 +1,7 @@
 /* The HTTP layer with a fake engine behind it, for tests with real clients and for measuring.
  *
  *      fake_app [key=value]...   port connections workers body header keepalive request idle grace
+ *                                cert key (files: TLS)
  *
  * Prints "port N" when it listens, its counters on SIGUSR1 and at the end; SIGTERM stops it. Exits
  * with 1 if a call was not ended exactly once. */
@@ -53,6 +54,25 @@ static uint32_t option(int argc, char **argv, const char *name, uint32_t otherwi
     return otherwise;
 }
 
+/* The text of a file named by an option; NULL without the option. Never freed. */
+static const char *file_of(int argc, char **argv, const char *name)
+{
+    static char room[2][65536];
+    static int n_rooms;
+    size_t n = strlen(name);
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], name, n) != 0 || argv[i][n] != '=')
+            continue;
+        FILE *f = fopen(argv[i] + n + 1, "r");
+        char *text = room[n_rooms++];
+        text[f ? fread(text, 1, sizeof room[0] - 1, f) : 0] = '\0';
+        if (f)
+            fclose(f);
+        return text;
+    }
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
     struct http_config cfg = {
@@ -66,6 +86,8 @@ int main(int argc, char **argv)
         .request_ms = option(argc, argv, "request", 0),
         .idle_ms = option(argc, argv, "idle", 0),
         .stall_ms = option(argc, argv, "stall", 0),
+        .tls_cert = file_of(argc, argv, "cert"),
+        .tls_key = file_of(argc, argv, "key"),
     };
     grace_ms = option(argc, argv, "grace", grace_ms);
     fake_start(&fake);

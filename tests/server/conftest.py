@@ -22,12 +22,15 @@ START_SECONDS = 60
 class Server:
     """One process. `url` is known once it listens; `log` is its stderr so far."""
 
-    def __init__(self, *flags):
+    def __init__(self, *flags, context=None):
         self.log = ""
         self.url = None
+        self.context = context  # of ssl, for a server with a certificate
+        flags = [str(f) for f in flags]
         self.process = subprocess.Popen(
             [WEIR, "serve", "-m", MODEL, "--port", "0", *flags],
-            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+            env={k: v for k, v in os.environ.items() if k != "WEIR_API_KEY"})
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
         self._wait(lambda: self.url, "to listen")
@@ -35,7 +38,7 @@ class Server:
     def _read(self):
         for line in self.process.stderr:
             self.log += line
-            found = re.search(r"listening on (http://\S+)", line)
+            found = re.search(r"listening on (https?://\S+)", line)
             if found:
                 self.url = found.group(1)
 
@@ -59,7 +62,7 @@ class Server:
         r = urllib.request.Request(self.url + path, data=body, method=method,
                                    headers=headers or {})
         try:
-            with urllib.request.urlopen(r, timeout=timeout) as answer:
+            with urllib.request.urlopen(r, timeout=timeout, context=self.context) as answer:
                 return answer.status, answer.headers, answer.read()
         except urllib.error.HTTPError as e:
             with e:
@@ -87,6 +90,17 @@ class Server:
         assert found, f"no {name}"
         return float(found.group(1))
 
+    def wait_log(self, text, n=1):
+        """Until stderr has the text n times."""
+        self._wait(lambda: self.log.count(text) >= n, f"to say {text!r}")
+
+    def reload(self):
+        """SIGHUP, and its lines. What they speak of is in force then."""
+        before, n = len(self.log), self.log.count("reload: ")
+        self.process.send_signal(signal.SIGHUP)
+        self._wait(lambda: self.log.count("reload: ") > n, "to read its files again")
+        return self.log[before:]
+
     def stop(self, expect=0):
         self.process.send_signal(signal.SIGTERM)
         try:
@@ -111,8 +125,8 @@ def start_server():
     """start_server(flags...): one of one's own; those still running at the end are stopped."""
     started = []
 
-    def start(*flags):
-        started.append(Server(*flags))
+    def start(*flags, **options):
+        started.append(Server(*flags, **options))
         return started[-1].wait_ready()
 
     yield start

@@ -31,6 +31,8 @@
 #define OPS_PER_WORLD 2000
 #define N_TEXTS 6
 #define N_SPACES 3
+#define N_TENANTS 4
+#define FIRST_TENANT 1000
 
 /* One request: its tokens, and what the simulation expects of the scheduler. */
 struct client {
@@ -40,6 +42,8 @@ struct client {
     uint32_t n_stop;    /* ends by itself at this length, at most n_max */
     uint32_t n_skipped; /* steps since it last got a row */
     uint32_t space;
+    bool ran;             /* before this step */
+    uint32_t n_preempted; /* times, before this step */
     bool all_logits;
     uint32_t n_logits; /* prompt rows whose logits it got */
     int32_t tokens[MAX_TOKENS];
@@ -59,6 +63,9 @@ struct world {
     struct client clients[MAX_CLIENTS];
     uint64_t next_serial;
     bool priorities; /* somebody may ask for one */
+    uint32_t n_tenants;
+    int64_t worked[N_TENANTS]; /* rows computed for each since it came */
+    int64_t began[N_TENANTS];  /* what it began with then */
     uint64_t now_us;
     double us_per_token;
     const struct sched_seq *first; /* in rank, of all that are alive */
@@ -215,6 +222,19 @@ static void draw_prompt(struct world *w, struct client *c)
         c->tokens[i] = i < same ? begin[i] : (int32_t)below(w->n_vocab);
 }
 
+static int64_t served(const struct world *w, uint32_t tenant)
+{
+    return sched_served(w->sched, FIRST_TENANT + tenant);
+}
+
+static uint32_t n_alive_of(const struct world *w, uint32_t tenant)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < MAX_CLIENTS; i++)
+        n += w->clients[i].alive && w->clients[i].seq.tenant == FIRST_TENANT + tenant;
+    return n;
+}
+
 static void op_add(struct world *w)
 {
     struct client *c = &w->clients[below(MAX_CLIENTS)];
@@ -230,6 +250,7 @@ static void op_add(struct world *w)
     c->seq.all_logits = c->all_logits = below(8) == 0;
     c->seq.shares = below(10) > 0;
     c->seq.priority = w->priorities ? (int32_t)below(3) - 1 : 0;
+    c->seq.tenant = FIRST_TENANT + below(w->n_tenants);
     c->space = below(4) ? 0 : below(N_SPACES);
     c->seq.space = w->spaces[c->space];
     c->seq.tokens = c->tokens;
@@ -240,7 +261,15 @@ static void op_add(struct world *w)
     bool fits = need <= w->n_blocks && need <= w->cfg.max_blocks_per_seq;
     bool room = sched_n_waiting(w->sched) < w->cfg.max_waiting;
     enum err want = !fits ? ERR_TOO_LONG : !room ? ERR_QUEUE_FULL : OK;
+    uint32_t tenant = c->seq.tenant - FIRST_TENANT;
+    bool comes = n_alive_of(w, tenant) == 0;
+    int64_t had = served(w, tenant);
     enum err got = sched_add(w->sched, &c->seq, NULL);
+    if (got == OK && comes) {
+        CHECK(served(w, tenant) >= had, "tenant %u gained by leaving", tenant);
+        w->began[tenant] = served(w, tenant);
+        w->worked[tenant] = 0;
+    }
     CHECK(got == want, "adding %u tokens: error %d, should be %d", c->seq.n_max, got, want);
     c->alive = got == OK;
     c->serial = ++w->next_serial;
@@ -323,6 +352,8 @@ static void check_first(struct world *w)
     const struct sched_seq *first = NULL;
     for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
         const struct sched_seq *s = &w->clients[i].seq;
+        if (w->n_tenants > 1 && s->slot == SCHED_NO_SLOT)
+            continue; /* it may be another tenant's turn */
         if (w->clients[i].alive && (!first || s->rank < first->rank ||
                                     (s->rank == first->rank && s->serial < first->serial)))
             first = s;
@@ -334,14 +365,68 @@ static void check_first(struct world *w)
     CHECK(w->n_stuck <= 2 * w->cfg.max_running + 80, "the first in rank does not get on");
 }
 
-/* Who runs goes before who waits, and nobody who could move is passed over for long. */
-static void check_fairness(struct world *w, const struct sched_plan *p)
+/* A tenant was served what was computed for it, and what those who run are charged with ahead. */
+static void check_served(const struct world *w)
+{
+    for (uint32_t t = 0; t < w->n_tenants; t++) {
+        int64_t ahead = 0, n = 0;
+        for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
+            const struct sched_seq *s = &w->clients[i].seq;
+            if (!w->clients[i].alive || s->tenant != FIRST_TENANT + t)
+                continue;
+            n++;
+            ahead += s->slot != SCHED_NO_SLOT ? s->n_charged : 0;
+        }
+        CHECK(n == 0 || served(w, t) == w->began[t] + w->worked[t] + ahead,
+              "tenant %u was served %lld, not %lld + %lld + %lld",
+              t,
+              (long long)served(w, t),
+              (long long)w->began[t],
+              (long long)w->worked[t],
+              (long long)ahead);
+    }
+}
+
+static bool came_in(const struct client *c)
+{
+    return c->alive && c->seq.slot != SCHED_NO_SLOT &&
+           (!c->ran || c->seq.n_preempted > c->n_preempted);
+}
+
+/* Nobody came in while the first of another tenant waited that had been served less. */
+static void check_turns(const struct world *w)
+{
+    int64_t least = INT64_MAX, before[N_TENANTS];
+    for (uint32_t t = 0; t < w->n_tenants; t++)
+        before[t] = served(w, t);
+    for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
+        const struct client *c = &w->clients[i];
+        if (c->alive && c->seq.slot == SCHED_NO_SLOT &&
+            served(w, c->seq.tenant - FIRST_TENANT) < least)
+            least = served(w, c->seq.tenant - FIRST_TENANT);
+        if (came_in(c))
+            before[c->seq.tenant - FIRST_TENANT] -= c->seq.n_charged;
+    }
+    for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
+        const struct client *c = &w->clients[i];
+        if (came_in(c) && !w->priorities)
+            CHECK(before[c->seq.tenant - FIRST_TENANT] <= least,
+                  "tenant %u came in at %lld, another waits at %lld",
+                  c->seq.tenant,
+                  (long long)before[c->seq.tenant - FIRST_TENANT],
+                  (long long)least);
+    }
+}
+
+/* Of one tenant, who runs goes before who
+ * waits, and nobody who could move is passed over for long. */
+static void check_order(struct world *w, uint32_t tenant)
 {
     const struct sched_seq *last_running = NULL, *first_waiting = NULL;
     for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
         struct client *c = &w->clients[i];
         const struct sched_seq *s = &c->seq;
-        if (!c->alive)
+        if (!c->alive || s->tenant != tenant)
             continue;
         if (s->slot == SCHED_NO_SLOT) {
             if (!first_waiting || s->rank < first_waiting->rank ||
@@ -362,6 +447,14 @@ static void check_fairness(struct world *w, const struct sched_plan *p)
     CHECK(!last_running || !first_waiting || last_running->rank <= first_waiting->rank ||
               first_waiting->priority > last_running->priority,
           "somebody was overtaken");
+}
+
+static void check_fairness(struct world *w, const struct sched_plan *p)
+{
+    for (uint32_t t = 0; t < w->n_tenants; t++)
+        check_order(w, FIRST_TENANT + t);
+    check_turns(w);
+    check_served(w);
     check_first(w);
     for (uint32_t i = 0; i < p->n_items; i++)
         client_of(p->items[i].seq)->n_skipped = 0;
@@ -370,6 +463,10 @@ static void check_fairness(struct world *w, const struct sched_plan *p)
 static void op_step(struct world *w)
 {
     uint32_t n_decoding = 0, n_waiting = sched_n_waiting(w->sched);
+    for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
+        w->clients[i].ran = w->clients[i].seq.slot != SCHED_NO_SLOT;
+        w->clients[i].n_preempted = w->clients[i].seq.n_preempted;
+    }
     for (uint32_t i = 0; i < MAX_CLIENTS; i++)
         n_decoding += w->clients[i].alive && w->clients[i].seq.slot != SCHED_NO_SLOT &&
                       decodes(&w->clients[i].seq);
@@ -387,6 +484,7 @@ static void op_step(struct world *w)
         struct client *c = client_of(it->seq);
         uint64_t tag = run_item(w, c, it);
         sched_computed(w->sched, it);
+        w->worked[c->seq.tenant - FIRST_TENANT] += it->n_rows;
         if (!it->samples)
             continue;
         CHECK(!c->all_logits || c->n_logits >= c->seq.n_prompt, "logits were left out");
@@ -416,6 +514,7 @@ static void world_draw(struct world *w)
     w->cfg.max_logit_rows = w->cfg.max_running + skewed(0, 60);
     w->cfg.max_blocks_per_seq = between(1, MAX_TOKENS / w->block_tokens + 1);
     w->priorities = below(2);
+    w->n_tenants = below(2) ? 1 : between(2, N_TENANTS);
     w->cfg.overcommit = below(3) ? below(11) / 10.0 : below(2);
     w->cfg.window = below(3) ? 0 : between(2, 200); /* a position reads the one before it */
     uint32_t most =

@@ -176,10 +176,20 @@ struct repack {
 
 enum { REPACK_CHUNK = 16 }; /* panels */
 
-/* The embeddings' rows, which are read one by one and so stay as they are. They are copied for the
- * same reason that weights are packed before anything runs: no change of the file reaches an
- * answer, and no page can go missing. */
-static enum err copy_table(struct cpu_backend *b, struct err_info *e)
+/* The matrix of the same tensor, where the output's weights are the embeddings. */
+static const struct matrix *matrix_from(const struct cpu_backend *b, const struct gguf_tensor *t)
+{
+    for (uint32_t i = 0; i < b->n_matrices; i++) {
+        if (b->matrices[i].tensor.data == t->data && b->matrices[i].n_out == t->ne[1])
+            return &b->matrices[i];
+    }
+    return NULL;
+}
+
+/* The embeddings' rows are read one by one. Where they are a matrix too its panels have them, else
+ * they stay as they are, but are copied, for the same reason that weights are packed before
+ * anything runs: no change of the file reaches an answer, and no page can go missing. */
+static enum err place_table(struct cpu_backend *b, struct err_info *e)
 {
     for (uint32_t i = 0; i < b->n_steps; i++) {
         struct step *s = &b->steps[i];
@@ -187,6 +197,9 @@ static enum err copy_table(struct cpu_backend *b, struct err_info *e)
             continue;
         if (b->table)
             return err_set(e, ERR_UNSUPPORTED, "a plan with two tables of embeddings");
+        s->tied = matrix_from(b, s->table);
+        if (s->tied)
+            continue;
         enum err err = map_memory(s->table->n_bytes, "embeddings", &b->table, e);
         if (err)
             return err;
@@ -399,7 +412,7 @@ enum err cpu_backend_create(const struct model *m,
     if (!err)
         err = alloc_kv(b, e);
     if (!err)
-        err = copy_table(b, e);
+        err = place_table(b, e);
     if (!err)
         err = load_weights(b, e);
     if (err) {

@@ -50,7 +50,8 @@ struct step {
     bool gather;                     /* PACK of places: from the rows that they belong to */
     const float *w;                  /* norms */
     const struct gguf_tensor *table; /* EMBED: its type and shape */
-    const uint8_t *rows;             /* EMBED: a copy of its data */
+    const uint8_t *rows;             /* EMBED: a copy of its data, or NULL: */
+    const struct matrix *tied;       /* EMBED: whose columns they are */
     unsigned act_kinds;              /* PACK */
     struct act act;                  /* PACK */
 };
@@ -112,7 +113,7 @@ struct cpu_backend {
 
     /* Each from one mapping. */
     uint8_t *weights;
-    uint8_t *table; /* of token embeddings, as in the file */
+    uint8_t *table; /* of token embeddings, as in the file; NULL if a matrix has them */
     uint8_t *kv_memory;
     uint8_t *workspace;
     size_t weights_bytes, table_bytes, kv_bytes, workspace_bytes;

@@ -143,6 +143,8 @@ struct cpu_kernels {
     const char *name;
     unsigned act_kinds[N_PANEL_FORMATS]; /* what linear reads: ACT_F32, ACT_INT8 or ACT_BF16 */
     void (*linear[N_PANEL_FORMATS])(const struct linear_job *j);
+    /* The k weights of column c (0..15) of a panel, bit for bit as gguf_dequantize has them. */
+    void (*column[N_PANEL_FORMATS])(const uint8_t *panel, uint32_t k, uint32_t c, float *out);
     /* out = x / sqrt(mean(x^2) + eps) * w; out may be x */
     void (*norm)(const float *x, const float *w, float *out, uint32_t n, float eps);
     void (*silu_mul)(const float *gate, const float *up, float *out, uint32_t n);

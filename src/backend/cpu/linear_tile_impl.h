@@ -287,7 +287,47 @@ DEFINE_MULTIPLY_INT(WIDE_MIN_31)
 DEFINE_MULTIPLY_INT(WIDE_HALVES)
 DEFINE_MULTIPLY_INT(WIDE_MIN_HALVES)
 
+/* Column c of a group in its wide form, as the file's block would be dequantised. */
+static void wide_column(const uint8_t *wide, uint32_t c, const enum wide_kind kind, float *out)
+{
+    const float scale = ((const float *)wide)[c];
+    const float second = ((const float *)(wide + WIDE_SECOND))[c];
+    const float third = ((const float *)(wide + WIDE_THIRD))[c];
+    for (uint32_t i = 0; i < 32; i++) {
+        const int q = wide[WIDE_Q + i / 4 * 64 + c * 4 + i % 4];
+        switch (kind) {
+        case WIDE_PLUS_128:
+            out[i] = scale * (float)(q - 128);
+            break;
+        case WIDE_PLUS_8:
+            out[i] = scale * (float)(q - 8);
+            break;
+        case WIDE_PLUS_16:
+            out[i] = scale * (float)(q - 16);
+            break;
+        case WIDE_MIN:
+        case WIDE_MIN_31:
+            out[i] = scale * (float)q - second;
+            break;
+        case WIDE_HALVES:
+            out[i] = (i < 16 ? scale : second) * (float)(q - 32);
+            break;
+        case WIDE_MIN_HALVES:
+            out[i] = scale * (float)q - (i < 16 ? second : third);
+            break;
+        }
+    }
+}
+
 #define DEFINE_TILE_INT(name, kind)                                                                \
+    static void column_##name(const uint8_t *panel, uint32_t k, uint32_t c, float *out)            \
+    {                                                                                              \
+        _Alignas(64) uint8_t wide[WIDE_BYTES];                                                     \
+        for (uint32_t i = 0; i < k / 32; i++) {                                                    \
+            widen_##name(panel, i, wide);                                                          \
+            wide_column(wide, c, kind, out + (size_t)i * 32);                                      \
+        }                                                                                          \
+    }                                                                                              \
     static void widen_part_##name(const struct tile *t, uint32_t panel)                            \
     {                                                                                              \
         uint8_t *to = t->wide + (size_t)panel * TILE_GROUPS * WIDE_BYTES;                          \
@@ -355,6 +395,16 @@ static void multiply12_float(const struct tile *t, uint32_t row)
 #endif
 
 #define DEFINE_TILE_FLOAT(name, value_bytes)                                                       \
+    static void column_##name(const uint8_t *panel, uint32_t k, uint32_t c, float *out)            \
+    {                                                                                              \
+        _Alignas(64) float wide[32 * PANEL_COLS];                                                  \
+        for (uint32_t i = 0; i < k; i += 32) {                                                     \
+            const uint32_t n = k - i < 32 ? k - i : 32;                                            \
+            widen_##name(panel, i, n, wide);                                                       \
+            for (uint32_t at = 0; at < n; at++)                                                    \
+                out[i + at] = wide[at * PANEL_COLS + c];                                           \
+        }                                                                                          \
+    }                                                                                              \
     static void widen_part_##name(const struct tile *t, uint32_t panel)                            \
     {                                                                                              \
         float *to = (float *)t->wide + (size_t)panel * TILE_FLOAT_K * PANEL_COLS;                  \

@@ -79,10 +79,17 @@ static void step_rope_store(const struct cpu_backend *b, const struct step *s, u
 static void step_embed(const struct cpu_backend *b, const struct step *s, uint32_t row)
 {
     const struct gguf_tensor *t = s->table;
-    const size_t row_bytes = t->n_bytes / t->ne[1];
-    assert((uint64_t)b->batch->tokens[row] < t->ne[1]);
+    const uint32_t token = (uint32_t)b->batch->tokens[row];
+    assert(token < t->ne[1]);
     float *out = row_of(b, s->out, row);
-    gguf_dequantize(t->type, s->rows + (uint32_t)b->batch->tokens[row] * row_bytes, out, s->n);
+    if (s->tied)
+        b->kernels->column[s->tied->format](s->tied->panels +
+                                                token / PANEL_COLS * s->tied->panel_bytes,
+                                            s->n,
+                                            token % PANEL_COLS,
+                                            out);
+    else
+        gguf_dequantize(t->type, s->rows + token * (t->n_bytes / t->ne[1]), out, s->n);
     for (uint32_t i = 0; s->scale != 1.0f && i < s->n; i++)
         out[i] *= s->scale;
 }

@@ -109,6 +109,22 @@ static uint64_t run_read(const void *p, size_t n, bool four)
                    [PANEL_MXFP4] = run_mxfp4,                                                      \
                    [PANEL_Q2_K] = run_q2_k,                                                        \
                    [PANEL_Q3_K] = run_q3_k},                                                       \
+        .column = {[PANEL_F32] = column_f32,                                                       \
+                   [PANEL_F16] = column_f16,                                                       \
+                   [PANEL_BF16] = column_bf16,                                                     \
+                   [PANEL_Q8_0] = column_q8_0,                                                     \
+                   [PANEL_Q4_0] = column_q4_0,                                                     \
+                   [PANEL_Q4_K] = column_q4_k,                                                     \
+                   [PANEL_Q6_K] = column_q6_k,                                                     \
+                   [PANEL_Q4_1] = column_q4_1,                                                     \
+                   [PANEL_Q5_0] = column_q5_0,                                                     \
+                   [PANEL_Q5_1] = column_q5_1,                                                     \
+                   [PANEL_Q5_K] = column_q5_k,                                                     \
+                   [PANEL_IQ4_NL] = column_iq4_nl,                                                 \
+                   [PANEL_IQ4_XS] = column_iq4_xs,                                                 \
+                   [PANEL_MXFP4] = column_mxfp4,                                                   \
+                   [PANEL_Q2_K] = column_q2_k,                                                     \
+                   [PANEL_Q3_K] = column_q3_k},                                                    \
         .norm = run_norm, .silu_mul = run_silu_mul, .add = run_add, .pack = run_pack,              \
         .gelu_mul = run_gelu_mul, .clamped_mul = run_clamped_mul, .add_scaled = run_add_scaled,    \
         .cap = run_cap, .kv_store = run_kv_store, .attend = run_attend,                            \

@@ -285,6 +285,11 @@ const char *reply_thoughts_name(const struct reply_thoughts *t)
     return t ? t->name : "none";
 }
 
+const char *reply_thoughts_mark(const struct reply_thoughts *t, bool opening)
+{
+    return opening ? t->open : t->close;
+}
+
 const char *reply_format_list(size_t i)
 {
     return i < reply_n_formats ? reply_formats[i].name : NULL;

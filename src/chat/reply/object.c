@@ -64,7 +64,7 @@ void object_begin(struct reply_parser *p, const struct object_spec *spec, const 
     p->object.in_array = p->object.any = false;
     p->object.close = strncmp(mark, "```", 3) == 0 ? "```" : spec_of(p)->close;
     /* where the object's own bracket is the mark */
-    char last = mark[0] && !mark[1] ? mark[0] : '\0';
+    char last = mark[0] ? mark[strlen(mark) - 1] : '\0';
     if (last == '{')
         p->object.at = AT_KEY;
     p->object.in_array = last == '[';
@@ -171,9 +171,17 @@ static bool member_begins(struct reply_parser *p, char c)
     o->at = IN_MEMBER;
     bool string = o->target == OF_NAME || o->target == OF_ID;
     o->decoded = o->target == OF_ARGUMENTS && c == '"';
+    if (string || o->decoded) {
+        if (o->decoded && o->has_name)
+            begin_call(p);
+        return true;
+    }
+    struct json_scan first = {0};
+    if (json_scan_byte(&first, c) == SCAN_BAD) /* c is read before a call begins */
+        return broken(p, c);
     if (o->target == OF_ARGUMENTS && o->has_name)
         begin_call(p);
-    return string || o->decoded || member_byte(p, c);
+    return member_byte(p, c);
 }
 
 /* A string that is kept. A mistaken mark in front of an essay must not hold all of it back. */

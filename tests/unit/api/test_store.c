@@ -13,7 +13,7 @@ static bool put(struct api_store *s, const char *id, const char *response, const
     struct buf r = {0}, m = {0};
     buf_str(&r, response);
     buf_str(&m, messages);
-    bool kept = api_store_put(s, id, &r, &m);
+    bool kept = api_store_put(s, 1, id, &r, &m);
     buf_deinit(&r);
     buf_deinit(&m);
     return kept;
@@ -22,10 +22,10 @@ static bool put(struct api_store *s, const char *id, const char *response, const
 static void check(struct api_store *s, const char *id, const char *response, const char *messages)
 {
     struct buf r = {0}, m = {0};
-    assert_true(api_store_get(s, id, &r, &m));
+    assert_true(api_store_get(s, 1, id, &r, &m));
     assert_string_equal(buf_cstr(&r), response);
     assert_string_equal(buf_cstr(&m), messages);
-    assert_true(api_store_get(s, id, NULL, NULL));
+    assert_true(api_store_get(s, 1, id, NULL, NULL));
     buf_deinit(&r);
     buf_deinit(&m);
 }
@@ -39,14 +39,16 @@ static void test_count(void **state)
     assert_true(put(s, "c", "", "3"));
     check(s, "a", "A", "1");
     check(s, "b", "B", "");
+    assert_false(api_store_get(s, 2, "b", NULL, NULL)); /* another's */
+    assert_false(api_store_remove(s, 0, "b"));
     assert_true(put(s, "d", "D", "4")); /* reading does not make younger */
-    assert_false(api_store_get(s, "a", NULL, NULL));
+    assert_false(api_store_get(s, 1, "a", NULL, NULL));
     check(s, "c", "", "3");
-    assert_true(api_store_remove(s, "c"));
-    assert_false(api_store_remove(s, "c"));
+    assert_true(api_store_remove(s, 1, "c"));
+    assert_false(api_store_remove(s, 1, "c"));
     assert_true(put(s, "e", "E", "5")); /* into the place of c */
     check(s, "b", "B", "");
-    assert_true(api_store_remove(s, "e")); /* the newest */
+    assert_true(api_store_remove(s, 1, "e")); /* the newest */
     assert_true(put(s, "f", "F", "6"));
     check(s, "d", "D", "4");
     check(s, "f", "F", "6");
@@ -61,13 +63,13 @@ static void test_bytes(void **state)
     assert_true(put(s, "b", "12345", ""));
     check(s, "a", "1234", "5");
     assert_true(put(s, "c", "1", "")); /* one byte too many: a goes */
-    assert_false(api_store_get(s, "a", NULL, NULL));
+    assert_false(api_store_get(s, 1, "a", NULL, NULL));
     check(s, "b", "12345", "");
     assert_false(put(s, "d", "123456", "78901")); /* alone too much: nothing goes for it */
     check(s, "b", "12345", "");
     assert_true(put(s, "e", "12345", "67890")); /* all of the room */
-    assert_false(api_store_get(s, "b", NULL, NULL));
-    assert_false(api_store_get(s, "c", NULL, NULL));
+    assert_false(api_store_get(s, 1, "b", NULL, NULL));
+    assert_false(api_store_get(s, 1, "c", NULL, NULL));
     check(s, "e", "12345", "67890");
     api_store_destroy(s);
 }
@@ -80,7 +82,7 @@ static void test_bad_names(void **state)
     memset(id, 'x', sizeof id - 1);
     id[sizeof id - 1] = '\0';
     assert_false(put(s, id, "a", ""));
-    assert_false(api_store_get(s, id, NULL, NULL));
+    assert_false(api_store_get(s, 1, id, NULL, NULL));
     assert_false(put(none, "a", "a", ""));
     api_store_destroy(s);
     api_store_destroy(none);
@@ -97,10 +99,10 @@ static void *worker(void *arg)
         snprintf(id, sizeof id, "%d", rand_r(&seed) % 40);
         if (rand_r(&seed) % 2)
             (void)put(s, id, id, id);
-        else if (api_store_get(s, id, &r, &r)) /* whole, or not there */
+        else if (api_store_get(s, 1, id, &r, &r)) /* whole, or not there */
             assert_int_equal(r.len, 2 * strlen(id));
         if (rand_r(&seed) % 4 == 0)
-            (void)api_store_remove(s, id);
+            (void)api_store_remove(s, 1, id);
         buf_deinit(&r);
     }
     return NULL;

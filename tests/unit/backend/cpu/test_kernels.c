@@ -174,6 +174,21 @@ static void check_linear(const struct linear_case *c)
     free(row);
 }
 
+/* What was packed, read back column by column, is what the file's blocks say. */
+static void check_columns(const struct linear_case *c)
+{
+    float *want = mem_alloc(c->k * sizeof *want), *got = mem_alloc(c->k * sizeof *got);
+    for (uint32_t j = 0; j < c->n; j++) {
+        gguf_dequantize(c->w.type, c->w.data + j * (c->w.n_bytes / c->n), want, c->k);
+        c->kernels->column[c->format](
+            c->panels + j / 16 * panel_bytes(c->format, c->k), c->k, j % 16, got);
+        for (uint32_t k = 0; k < c->k; k++)
+            assert_true(got[k] == want[k]);
+    }
+    free(want);
+    free(got);
+}
+
 static void linear_shapes(const struct cpu_kernels *kernels, enum gguf_type type)
 {
     static const uint32_t ns[] = {1, 15, 16, 17, 40, 100};
@@ -196,6 +211,7 @@ static void linear_shapes(const struct cpu_kernels *kernels, enum gguf_type type
             bias[i] = rnd_float();
         c.bias = rows % 2 ? bias : NULL;
         check_linear(&c);
+        check_columns(&c);
         free((void *)(uintptr_t)c.w.data);
         free(c.panels);
         free(c.x);

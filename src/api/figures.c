@@ -1,0 +1,111 @@
+/* Figures as JSON: GET /v1/batch/stats, /v1/metrics and /models. All are the engine's own counts;
+ * what a server without a GPU cannot have is 0 or false. */
+#include "api/call.h"
+#include "base/clock.h"
+
+#include <string.h>
+
+static void real(struct buf *out, const char *name, double v)
+{
+    buf_printf(out, ",\"%s\":", name);
+    api_put_double(out, v);
+}
+
+static double mean(const struct engine_hist *h)
+{
+    return h->count ? h->sum / (double)h->count : 0.0;
+}
+
+/* Where a share of the values lies: within its bucket as if they were spread evenly there. */
+static double percentile(const struct engine_hist *h, double share)
+{
+    double rank = share * (double)h->count, below = 0.0;
+    for (uint32_t i = 0; i < h->n_bounds && h->count > 0; i++) {
+        double n = (double)h->counts[i], from = i ? h->bounds[i - 1] : 0.0;
+        if (n > 0 && below + n >= rank)
+            return from + (h->bounds[i] - from) * (rank - below) / n;
+        below += n;
+    }
+    return h->count > 0 ? h->bounds[h->n_bounds - 1] : 0.0;
+}
+
+void api_batch_stats(struct api_call *c, const struct api_input *in)
+{
+    (void)in;
+    struct engine_stats s;
+    engine_stats_get(c->engine, &s);
+    const struct engine_hist *h = &s.batch_seqs;
+    uint64_t single = h->counts[0]; /* its bound is 1 */
+    buf_printf(&c->body,
+               "{\"object\":\"batch.stats\",\"queued\":%u,\"running\":%u,\"steps\":%llu,"
+               "\"single_steps\":%llu,\"batched_steps\":%llu",
+               s.waiting,
+               s.running,
+               (unsigned long long)h->count,
+               (unsigned long long)single,
+               (unsigned long long)(h->count - single));
+    real(&c->body, "average_batch", mean(h));
+    real(&c->body, "average_wait_ms", mean(&s.queue_time) * 1e3);
+    buf_char(&c->body, '}');
+    api_answer_json(c, 200);
+}
+
+void api_figures(struct api_call *c, const struct api_input *in)
+{
+    (void)in;
+    struct engine_stats s;
+    struct buf *out = &c->body;
+    uint64_t n_requests = 0;
+    engine_stats_get(c->engine, &s);
+    for (int i = FINISH_NONE; i <= FINISH_ERROR; i++)
+        n_requests += s.requests_by_finish[i];
+    buf_str(out, "{\"model_name\":");
+    buf_add(out, c->api->model_json.data, c->api->model_json.len);
+    /* of the time that steps took, so an idle server does not get slower */
+    real(out,
+         "throughput_tok_per_sec",
+         s.step_time.sum > 0 ? (double)s.output_tokens / s.step_time.sum : 0.0);
+    real(out, "latency_p50_ms", percentile(&s.e2e, 0.50) * 1e3);
+    real(out, "latency_p95_ms", percentile(&s.e2e, 0.95) * 1e3);
+    real(out, "latency_p99_ms", percentile(&s.e2e, 0.99) * 1e3);
+    buf_printf(out,
+               ",\"memory_used_bytes\":%llu,\"gpu_memory_used_bytes\":0,"
+               "\"gpu_memory_total_bytes\":0,\"gpu_utilization_percent\":0,"
+               "\"cuda_path_active\":false,\"batch_size\":%u,\"queue_depth\":%u,"
+               "\"total_tokens\":%llu,\"total_requests\":%llu,\"uptime_secs\":%lld}",
+               (unsigned long long)s.memory_bytes,
+               s.running,
+               s.waiting,
+               (unsigned long long)s.output_tokens,
+               (unsigned long long)n_requests,
+               (long long)((clock_us() - c->api->began_us) / 1000000));
+    api_answer_json(c, 200);
+}
+
+void api_plain_models(struct api_call *c, const struct api_input *in)
+{
+    (void)in;
+    struct buf *out = &c->body;
+    const char *id = c->api->model_json.data;
+    size_t n = c->api->model_json.len;
+    buf_str(out, "{\"models\":[{\"id\":");
+    buf_add(out, id, n);
+    buf_str(out, ",\"name\":");
+    buf_add(out, id, n);
+    buf_str(out, ",\"description\":");
+    if (c->engine) {
+        struct buf text = {0};
+        const struct model *m = engine_model(c->engine);
+        buf_printf(&text,
+                   "%s, %s, context %u",
+                   m->arch,
+                   engine_describe(c->engine),
+                   engine_n_ctx(c->engine));
+        api_put_text(out, text.data, text.len);
+        buf_deinit(&text);
+    } else {
+        buf_str(out, "\"\"");
+    }
+    buf_printf(out, ",\"format\":\"gguf\",\"loaded\":%s}]}", c->engine ? "true" : "false");
+    api_answer_json(c, 200);
+}

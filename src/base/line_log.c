@@ -1,0 +1,224 @@
+#include "base/line_log.h"
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_PENDING_BYTES ((size_t)1 << 20)
+#define CLOSE_SECONDS 2
+
+struct line_log {
+    char *path; /* NULL: a descriptor that was there before */
+    char *name;
+    int fd; /* the writer's, once it runs */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct buf pending;
+    uint64_t n_pending; /* lines */
+    uint64_t n_dropped, n_dropped_said;
+    bool reopen, closing, ended;
+};
+
+static int open_path(const char *path)
+{
+    return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+}
+
+/* 0, or the errno of what went wrong. */
+static int write_whole(int fd, const char *data, size_t n)
+{
+    while (n > 0) {
+        ssize_t done = write(fd, data, n);
+        if (done < 0 && errno == EAGAIN) { /* somebody made the descriptor so */
+            struct pollfd p = {.fd = fd, .events = POLLOUT};
+            (void)poll(&p, 1, 1000);
+            continue;
+        }
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return errno;
+        data += done;
+        n -= (size_t)done;
+    }
+    return 0;
+}
+
+static void open_again(struct line_log *l)
+{
+    int fd = l->path ? open_path(l->path) : -1;
+    if (fd >= 0) {
+        close(l->fd);
+        l->fd = fd;
+    } else if (l->path) {
+        log_warn("%s: cannot open %s again, going on with the old file: %s",
+                 l->name,
+                 l->path,
+                 strerror(errno));
+    }
+}
+
+/* Under the lock: what was dropped and not yet said. */
+static uint64_t take_dropped(struct line_log *l)
+{
+    uint64_t n = l->n_dropped - l->n_dropped_said;
+    l->n_dropped_said = l->n_dropped;
+    return n;
+}
+
+static void *writer_main(void *arg)
+{
+    struct line_log *l = arg;
+    struct buf out = {0};
+    pthread_mutex_lock(&l->lock);
+    while (l->pending.len > 0 || l->reopen || !l->closing) {
+        if (l->pending.len == 0 && !l->reopen) {
+            pthread_cond_wait(&l->changed, &l->lock);
+            continue;
+        }
+        struct buf empty = out;
+        out = l->pending;
+        l->pending = empty;
+        uint64_t n_lines = l->n_pending;
+        bool reopen = l->reopen;
+        l->n_pending = 0;
+        l->reopen = false;
+        pthread_mutex_unlock(&l->lock);
+        int failed = write_whole(l->fd, out.data, out.len);
+        buf_clear(&out);
+        if (reopen)
+            open_again(l);
+        pthread_mutex_lock(&l->lock);
+        if (failed)
+            l->n_dropped += n_lines;
+        uint64_t n_dropped = take_dropped(l);
+        pthread_mutex_unlock(&l->lock);
+        if (n_dropped > 0)
+            log_warn("%s: %llu lines were dropped: %s",
+                     l->name,
+                     (unsigned long long)n_dropped,
+                     failed ? strerror(failed) : "the file is too slow");
+        pthread_mutex_lock(&l->lock);
+    }
+    l->ended = true;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+    buf_deinit(&out);
+    return NULL;
+}
+
+static void destroy(struct line_log *l)
+{
+    if (l->fd >= 0 && l->path)
+        close(l->fd);
+    pthread_mutex_destroy(&l->lock);
+    pthread_cond_destroy(&l->changed);
+    buf_deinit(&l->pending);
+    free(l->path);
+    free(l->name);
+    free(l);
+}
+
+static bool start_writer(struct line_log *l)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    bool ok = pthread_create(&l->thread, NULL, writer_main, l) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return ok;
+}
+
+enum err line_log_open(const char *path,
+                       const char *name,
+                       struct line_log **out,
+                       struct err_info *e)
+{
+    bool is_file = path && strcmp(path, "-") != 0;
+    *out = NULL;
+    int fd = is_file ? open_path(path) : path ? STDOUT_FILENO : STDERR_FILENO;
+    if (fd < 0)
+        return err_set(e, ERR_IO, "cannot open %s: %s", path, strerror(errno));
+    struct line_log *l = mem_zalloc(1, sizeof *l);
+    l->path = is_file ? mem_strdup(path) : NULL;
+    l->name = mem_strdup(name);
+    l->fd = fd;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&l->changed, &clock);
+    pthread_condattr_destroy(&clock);
+    if (!start_writer(l)) {
+        destroy(l);
+        return err_set(e, ERR_NOMEM, "cannot start a thread");
+    }
+    *out = l;
+    return OK;
+}
+
+void line_log_write(struct line_log *l, const char *line, size_t n)
+{
+    pthread_mutex_lock(&l->lock);
+    if (n >= MAX_PENDING_BYTES - l->pending.len) {
+        l->n_dropped++;
+    } else {
+        buf_add(&l->pending, line, n);
+        buf_char(&l->pending, '\n');
+        l->n_pending++;
+        pthread_cond_broadcast(&l->changed);
+    }
+    pthread_mutex_unlock(&l->lock);
+}
+
+void line_log_reopen(struct line_log *l)
+{
+    pthread_mutex_lock(&l->lock);
+    l->reopen = true;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+}
+
+uint64_t line_log_dropped(struct line_log *l)
+{
+    pthread_mutex_lock(&l->lock);
+    uint64_t n = l->n_dropped;
+    pthread_mutex_unlock(&l->lock);
+    return n;
+}
+
+/* A file that takes nothing any more keeps its writer, and what they share. */
+void line_log_close(struct line_log *l)
+{
+    struct timespec until;
+    if (!l)
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += CLOSE_SECONDS;
+    pthread_mutex_lock(&l->lock);
+    l->closing = true;
+    pthread_cond_broadcast(&l->changed);
+    int rc = 0;
+    while (!l->ended && rc == 0)
+        rc = pthread_cond_timedwait(&l->changed, &l->lock, &until);
+    bool ended = l->ended;
+    pthread_mutex_unlock(&l->lock);
+    if (!ended) {
+        pthread_detach(l->thread);
+        log_warn("%s: not all lines could be written", l->name);
+        return;
+    }
+    pthread_join(l->thread, NULL);
+    destroy(l);
+}

@@ -1,0 +1,449 @@
+/* /v1/files: what was uploaded, and what batches made. */
+#include "batches/internal.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_NAME_BYTES 255
+
+void file_name(const char *id, const char *suffix, char *name)
+{
+    snprintf(name, 64, "%.*s%s", BATCH_ID_BYTES, id, suffix);
+}
+
+/* --- the index -------------------------------------------------------------------------------- */
+
+static void file_free(struct batch_file *f)
+{
+    free(f->name);
+    free(f->owner);
+    free(f);
+}
+
+/* By serial: a file that is loaded goes where it belongs. */
+static void add(struct batches *b, struct batch_file *f)
+{
+    if (b->n_files == b->cap_files) {
+        b->cap_files = b->cap_files ? 2 * b->cap_files : 64;
+        b->files = mem_realloc(b->files, b->cap_files * sizeof(struct batch_file *));
+    }
+    uint32_t i = b->n_files++;
+    for (; i > 0 && b->files[i - 1]->serial > f->serial; i--)
+        b->files[i] = b->files[i - 1];
+    b->files[i] = f;
+    if (f->serial >= b->next_serial)
+        b->next_serial = f->serial + 1;
+}
+
+struct batch_file *files_find(const struct batches *b, const char *id, const char *owner)
+{
+    for (uint32_t i = 0; i < b->n_files; i++) {
+        struct batch_file *f = b->files[i];
+        if (strcmp(f->id, id) == 0 && (!owner || strcmp(f->owner, owner) == 0))
+            return f;
+    }
+    return NULL;
+}
+
+static enum err save(struct batches *b, const struct batch_file *f, struct err_info *e)
+{
+    char name[64];
+    file_name(f->id, ".json", name);
+    json_t *v = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}",
+                          "id",
+                          f->id,
+                          "filename",
+                          f->name,
+                          "purpose",
+                          f->purpose,
+                          "owner",
+                          f->owner,
+                          "bytes",
+                          (json_int_t)f->bytes,
+                          "serial",
+                          (json_int_t)f->serial,
+                          "created_at",
+                          (json_int_t)f->created_at,
+                          "expires_at",
+                          (json_int_t)f->expires_at);
+    enum err err = v ? disk_write_json(b->files_fd, name, v, e)
+                     : err_set(e, ERR_NOMEM, "no memory to write %s", name);
+    json_decref(v);
+    return err;
+}
+
+/* The bytes before the name of what they are: a file without the second is no file. */
+static void erase(struct batches *b, uint32_t i)
+{
+    struct batch_file *f = b->files[i];
+    char name[64];
+    file_name(f->id, ".json", name);
+    (void)unlinkat(b->files_fd, name, 0);
+    file_name(f->id, ".jsonl", name);
+    (void)unlinkat(b->files_fd, name, 0);
+    b->n_files--;
+    memmove(&b->files[i], &b->files[i + 1], (b->n_files - i) * sizeof(struct batch_file *));
+    file_free(f);
+}
+
+static void load_one(void *ctx, const char *stem)
+{
+    struct batches *b = ctx;
+    struct err_info e = {0};
+    char name[64];
+    const char *id, *own_name, *purpose, *owner;
+    json_int_t bytes, serial, created_at, expires_at;
+    struct stat st;
+    json_t *v;
+    file_name(stem, ".json", name);
+    if (disk_read_json(b->files_fd, name, &v, &e) != OK) {
+        log_warn("batch: a file is left out: %s", e.text);
+        return;
+    }
+    if (json_unpack(v,
+                    "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}",
+                    "id",
+                    &id,
+                    "filename",
+                    &own_name,
+                    "purpose",
+                    &purpose,
+                    "owner",
+                    &owner,
+                    "bytes",
+                    &bytes,
+                    "serial",
+                    &serial,
+                    "created_at",
+                    &created_at,
+                    "expires_at",
+                    &expires_at) != 0 ||
+        strcmp(id, stem) != 0) {
+        log_warn("batch: a file is left out: %s is not what it should be", name);
+        json_decref(v);
+        return;
+    }
+    file_name(stem, ".jsonl", name);
+    if (fstatat(b->files_fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode) ||
+        st.st_size != (off_t)bytes) {
+        log_warn(
+            "batch: a file is left out: %s does not have its %lld bytes", name, (long long)bytes);
+        json_decref(v);
+        return;
+    }
+    struct batch_file *f = mem_zalloc(1, sizeof *f);
+    snprintf(f->id, sizeof f->id, "%s", id);
+    snprintf(f->purpose, sizeof f->purpose, "%s", purpose);
+    f->name = mem_strdup(own_name);
+    f->owner = mem_strdup(owner);
+    f->bytes = (uint64_t)bytes;
+    f->serial = (uint64_t)serial;
+    f->created_at = created_at;
+    f->expires_at = expires_at;
+    add(b, f);
+    json_decref(v);
+}
+
+enum err files_load(struct batches *b, struct err_info *e)
+{
+    return disk_each(b->files_fd, ".json", load_one, b, e);
+}
+
+void files_unload(struct batches *b)
+{
+    for (uint32_t i = 0; i < b->n_files; i++)
+        file_free(b->files[i]);
+    free(b->files);
+}
+
+static enum err adopt(struct batches *b,
+                      const struct batch_file *like,
+                      struct batch_file **out,
+                      struct err_info *e)
+{
+    if (b->n_files >= BATCH_MAX_FILES)
+        return err_set(e,
+                       ERR_INVALID,
+                       "there are %u files already; delete some that are not needed any more",
+                       b->n_files);
+    struct batch_file *f = mem_zalloc(1, sizeof *f);
+    *f = *like;
+    f->name = mem_strdup(like->name);
+    f->owner = mem_strdup(like->owner);
+    f->serial = b->next_serial++;
+    f->created_at = clock_unix();
+    f->expires_at = like->expires_at ? f->created_at + like->expires_at : 0;
+    enum err err = save(b, f, e);
+    if (err) {
+        file_free(f);
+        return err;
+    }
+    add(b, f);
+    *out = f;
+    return OK;
+}
+
+enum err files_adopt(struct batches *b,
+                     const char *id,
+                     const char *name,
+                     const char *purpose,
+                     const char *owner,
+                     struct err_info *e)
+{
+    struct batch_file f = {.name = (char *)name, .owner = (char *)owner}, *made;
+    struct stat st;
+    char on_disk[64];
+    file_name(id, ".jsonl", on_disk);
+    if (fstatat(b->files_fd, on_disk, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return err_set(e, ERR_IO, "%s: %s", on_disk, strerror(errno));
+    snprintf(f.id, sizeof f.id, "%s", id);
+    snprintf(f.purpose, sizeof f.purpose, "%s", purpose);
+    f.bytes = (uint64_t)st.st_size;
+    return adopt(b, &f, &made, e);
+}
+
+void files_remove_expired(struct batches *b, int64_t now)
+{
+    for (uint32_t i = b->n_files; i-- > 0;) {
+        const struct batch_file *f = b->files[i];
+        if (f->expires_at && now >= f->expires_at && !jobs_use_file(b, f->id))
+            erase(b, i);
+    }
+}
+
+/* --- routes ----------------------------------------------------------------------------------- */
+
+static json_t *describe(const struct batch_file *f)
+{
+    return json_pack("{s:s, s:s, s:I, s:I, s:o, s:s, s:s, s:s, s:n}",
+                     "id",
+                     f->id,
+                     "object",
+                     "file",
+                     "bytes",
+                     (json_int_t)f->bytes,
+                     "created_at",
+                     (json_int_t)f->created_at,
+                     "expires_at",
+                     f->expires_at ? json_integer(f->expires_at) : json_null(),
+                     "filename",
+                     f->name,
+                     "purpose",
+                     f->purpose,
+                     "status",
+                     "processed",
+                     "status_details");
+}
+
+static const struct api_part *find_part(const struct api_input *in, const char *name)
+{
+    for (size_t i = 0; i < in->n_parts; i++)
+        if (strcmp(in->parts[i].name, name) == 0)
+            return &in->parts[i];
+    return NULL;
+}
+
+/* expires_after[anchor] and [seconds], as OpenAI has them. 0: not given. */
+static enum err parse_expiry(const struct api_input *in, int64_t *seconds, struct err_info *e)
+{
+    const struct api_part *anchor = find_part(in, "expires_after[anchor]");
+    const struct api_part *after = find_part(in, "expires_after[seconds]");
+    *seconds = 0;
+    if (anchor && strcmp(anchor->data, "created_at") != 0)
+        return err_set_field(
+            e, ERR_INVALID, "expires_after", "'expires_after[anchor]' must be created_at");
+    if (!after)
+        return OK;
+    char *end;
+    errno = 0;
+    long long v = strtoll(after->data, &end, 10);
+    if (errno || *end || end == after->data || v < 3600 || v > 2592000)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "expires_after",
+                             "'expires_after[seconds]' must be from 3600 to 2592000");
+    *seconds = v;
+    return OK;
+}
+
+static enum err check_upload(const struct batches *b,
+                             const struct api_input *in,
+                             const struct api_part **file,
+                             struct err_info *e)
+{
+    const struct api_part *purpose = find_part(in, "purpose");
+    *file = find_part(in, "file");
+    if (in->n_parts == 0)
+        return err_set(e, ERR_INVALID, "a file is sent as multipart/form-data");
+    if (!purpose)
+        return err_set_field(e, ERR_INVALID, "purpose", "'purpose' is required");
+    if (strcmp(purpose->data, "batch") != 0)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "purpose",
+                             "'purpose' must be batch; files for '%.40s' are not supported",
+                             purpose->data);
+    if (!*file)
+        return err_set_field(e, ERR_INVALID, "file", "'file' is required");
+    if ((*file)->n_filename > MAX_NAME_BYTES)
+        return err_set_field(
+            e, ERR_INVALID, "file", "the file's name is longer than %d bytes", MAX_NAME_BYTES);
+    if ((*file)->filename && !utf8_valid((*file)->filename, (*file)->n_filename))
+        return err_set_field(e, ERR_INVALID, "file", "the file's name is not UTF-8");
+    return lines_check(&b->cfg, (*file)->data, (*file)->n_data, e);
+}
+
+static enum err upload(struct batches *b,
+                       const struct api_input *in,
+                       struct api_reply *out,
+                       struct err_info *e)
+{
+    const struct api_part *file;
+    struct batch_file f = {.owner = (char *)in->owner, .purpose = "batch"}, *made;
+    char name[64];
+    enum err err = check_upload(b, in, &file, e);
+    if (err || (err = parse_expiry(in, &f.expires_at, e)))
+        return err;
+    f.name = (char *)(file->filename ? file->filename : "file.jsonl");
+    f.bytes = file->n_data;
+    api_new_id("file-", f.id, sizeof f.id);
+    file_name(f.id, ".jsonl", name);
+    if ((err = disk_write(b->files_fd, name, file->data, file->n_data, e)))
+        return err;
+    pthread_mutex_lock(&b->lock);
+    err = adopt(b, &f, &made, e);
+    json_t *v = err ? NULL : describe(made);
+    pthread_mutex_unlock(&b->lock);
+    if (err)
+        (void)unlinkat(b->files_fd, name, 0);
+    else
+        reply_json(out, v);
+    return err;
+}
+
+static enum err list(struct batches *b,
+                     const struct api_input *in,
+                     struct api_reply *out,
+                     struct err_info *e)
+{
+    struct page page;
+    char purpose[32];
+    bool any = !query_get(in->query, "purpose", purpose, sizeof purpose);
+    enum err err = page_parse(in->query, &page, e);
+    if (err)
+        return err;
+    json_t *data = json_array();
+    bool more = false, past = page.after[0] == '\0';
+    pthread_mutex_lock(&b->lock);
+    if (!past && !files_find(b, page.after, in->owner))
+        err = err_set_field(e, ERR_INVALID, "after", "there is no file '%s'", page.after);
+    for (uint32_t k = 0; k < b->n_files && !err; k++) {
+        const struct batch_file *f = b->files[page.ascending ? k : b->n_files - 1 - k];
+        if (strcmp(f->owner, in->owner) != 0)
+            continue;
+        if (!past) {
+            past = strcmp(f->id, page.after) == 0;
+            continue;
+        }
+        if (!any && strcmp(f->purpose, purpose) != 0)
+            continue;
+        more = json_array_size(data) == page.limit;
+        if (more)
+            break;
+        json_array_append_new(data, describe(f));
+    }
+    pthread_mutex_unlock(&b->lock);
+    if (err) {
+        json_decref(data);
+        return err;
+    }
+    reply_list(out, data, more);
+    return OK;
+}
+
+static enum err no_file(const char *id, struct err_info *e)
+{
+    return err_set_field(e, ERR_NOT_FOUND, "file_id", "there is no file '%.80s'", id);
+}
+
+static enum err content(struct batches *b,
+                        const struct batch_file *f,
+                        struct api_reply *out,
+                        struct err_info *e)
+{
+    char name[64];
+    file_name(f->id, ".jsonl", name);
+    out->fd = openat(b->files_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (out->fd < 0)
+        return err_set(e, ERR_IO, "%s: %s", name, strerror(errno));
+    out->n_bytes = f->bytes;
+    out->content_type = "application/jsonl";
+    return OK;
+}
+
+static enum err remove_file(struct batches *b,
+                            const struct batch_file *f,
+                            struct api_reply *out,
+                            struct err_info *e)
+{
+    uint32_t i = 0;
+    if (jobs_use_file(b, f->id))
+        return err_set_field(
+            e, ERR_INVALID, "file_id", "a batch that is not over works with the file '%s'", f->id);
+    reply_json(out, json_pack("{s:s, s:s, s:b}", "id", f->id, "object", "file", "deleted", 1));
+    while (b->files[i] != f)
+        i++;
+    erase(b, i);
+    return OK;
+}
+
+/* rest: what comes behind /v1/files: "", "/ID" or "/ID/content". */
+enum err files_route(struct batches *b,
+                     const struct api_input *in,
+                     const char *rest,
+                     struct api_reply *out,
+                     struct err_info *e)
+{
+    char id[BATCH_ID_BYTES];
+    const char *slash = rest[0] ? strchr(rest + 1, '/') : NULL;
+    bool is_content = slash && strcmp(slash, "/content") == 0;
+    bool get = strcmp(in->method, "GET") == 0;
+    if (rest[0] == '\0') {
+        if (get)
+            return list(b, in, out, e);
+        if (strcmp(in->method, "POST") == 0)
+            return upload(b, in, out, e);
+        out->allow = "GET, HEAD, POST";
+        return err_set(e, ERR_METHOD, "/v1/files answers %s", out->allow);
+    }
+    if (slash && !is_content)
+        return err_set(e, ERR_NOT_FOUND, "there is no route %.200s", in->path);
+    if (!get && (is_content || strcmp(in->method, "DELETE") != 0)) {
+        out->allow = is_content ? "GET, HEAD" : "GET, HEAD, DELETE";
+        return err_set(e, ERR_METHOD, "this route answers %s", out->allow);
+    }
+    snprintf(id, sizeof id, "%.*s", slash ? (int)(slash - rest - 1) : (int)sizeof id, rest + 1);
+    pthread_mutex_lock(&b->lock);
+    const struct batch_file *f = files_find(b, id, in->owner);
+    enum err err;
+    if (!f || (f->expires_at && clock_unix() >= f->expires_at))
+        err = no_file(id, e);
+    else if (is_content)
+        err = content(b, f, out, e);
+    else if (!get)
+        err = remove_file(b, f, out, e);
+    else
+        reply_json(out, describe(f)), err = OK;
+    pthread_mutex_unlock(&b->lock);
+    return err;
+}

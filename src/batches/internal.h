@@ -1,0 +1,213 @@
+/* What the files of this folder share.
+ *
+ *      disk.c      folders, and small files written whole
+ *      files.c     the index of files and its routes
+ *      jobs.c      the index of batches and its routes
+ *      lines.c     a batch's input and results, line by line
+ *      run.c       the thread, and the calls that are under way
+ *      service.c   create, destroy, and which route is whose
+ *
+ * `lock` guards the index of files and of jobs and what is in them, but for a job's lines, which
+ * are the batch thread's alone. It is held while a small file is written, so the loop thread never
+ * takes it; that has a lock of its own, for the queues of calls. */
+#ifndef WEIR_BATCHES_INTERNAL_H
+#define WEIR_BATCHES_INTERNAL_H
+
+#include "batches/batches.h"
+
+#include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define BATCH_ID_BYTES 40
+#define BATCH_MAX_FILES 10000
+#define BATCH_MAX_JOBS 10000
+/* Below all who wait for an answer: places of head start are 1,024 a step (sched.h). */
+#define BATCH_PRIORITY (-50)
+
+struct batch_file {
+    char id[BATCH_ID_BYTES];
+    char *name, *owner;
+    char purpose[32];
+    uint64_t bytes, serial;         /* in the order of arrival */
+    int64_t created_at, expires_at; /* 0: never */
+};
+
+enum job_status {
+    JOB_VALIDATING,
+    JOB_IN_PROGRESS,
+    JOB_FINALIZING,
+    JOB_CANCELLING,
+    JOB_COMPLETED, /* here and below: nothing is left to do */
+    JOB_FAILED,
+    JOB_EXPIRED,
+    JOB_CANCELLED,
+    N_JOB_STATUS
+};
+
+struct job {
+    char id[BATCH_ID_BYTES], input[BATCH_ID_BYTES], output[BATCH_ID_BYTES], errors[BATCH_ID_BYTES];
+    char *owner;
+    uint32_t tenant;
+    char endpoint[32], window[16];
+    json_t *metadata;
+    enum job_status status;
+    uint64_t serial;
+    int64_t created_at, expires_at;
+    int64_t at[N_JOB_STATUS]; /* when it got there; 0: not yet */
+    uint32_t n_total, n_completed, n_failed;
+    char problem[320];   /* why it failed as a whole */
+    struct lines *lines; /* the batch thread's; NULL: not opened yet, or over */
+};
+
+/* One call under way. */
+struct slot {
+    struct job *job; /* NULL: free. The batch thread's */
+    uint32_t line;   /* index into its lines */
+    char *custom_id; /* its JSON text */
+    struct api_call *call;
+    bool known; /* loop thread: api_begin has returned it */
+    /* the answer, handed back with the slot */
+    struct buf body;
+    int status;
+    char request_id[160];
+    struct slot *next; /* of a queue */
+};
+
+struct batches {
+    struct batches_config cfg;
+    struct api *api;
+    int dir_fd, files_fd, jobs_fd, lock_fd;
+
+    pthread_mutex_t lock;
+    struct batch_file **files; /* [n_files] in the order of arrival */
+    uint32_t n_files, cap_files;
+    struct job **jobs; /* [n_jobs] likewise */
+    uint32_t n_jobs, cap_jobs;
+    uint64_t next_serial;
+
+    pthread_mutex_t queue_lock;
+    pthread_cond_t more; /* with queue_lock; CLOCK_MONOTONIC */
+    struct slot *begun;  /* for the loop thread */
+    struct slot *ended;  /* for the batch thread */
+    bool wake;           /* something changed that it should look at */
+    bool draining, stopping;
+    int event_fd;
+
+    struct slot *slots; /* [n_parallel] */
+    pthread_t thread;
+    bool started;
+    uint32_t turn;    /* of the jobs: where the next line is looked for first */
+    uint64_t hold_us; /* until then nothing is begun: the server was full */
+    uint32_t n_held;  /* times in a row */
+};
+
+/* disk.c. Names are of files in the folder fd. */
+enum err disk_open_folder(int at, const char *path, int *fd, struct err_info *e) WEIR_MUST_USE;
+enum err disk_lock(int at, const char *dir, int *fd, struct err_info *e) WEIR_MUST_USE;
+/* Either all of it is there after a crash, or what was there before. */
+enum err disk_write(int fd, const char *name, const void *data, size_t n, struct err_info *e)
+    WEIR_MUST_USE;
+enum err disk_write_json(int fd, const char *name, const json_t *v, struct err_info *e)
+    WEIR_MUST_USE;
+/* An object, the caller's reference. */
+enum err disk_read_json(int fd, const char *name, json_t **out, struct err_info *e) WEIR_MUST_USE;
+/* Calls fn with each name in the folder that ends in `suffix`, without the suffix. */
+enum err disk_each(int fd,
+                   const char *suffix,
+                   void (*fn)(void *ctx, const char *stem),
+                   void *ctx,
+                   struct err_info *e) WEIR_MUST_USE;
+
+/* files.c; the lock is held. */
+enum err files_load(struct batches *b, struct err_info *e) WEIR_MUST_USE;
+void files_unload(struct batches *b);
+struct batch_file *files_find(const struct batches *b, const char *id, const char *owner);
+/* Take a file that is in its place already into the index, and write what it is. */
+enum err files_adopt(struct batches *b,
+                     const char *id,
+                     const char *name,
+                     const char *purpose,
+                     const char *owner,
+                     struct err_info *e) WEIR_MUST_USE;
+void files_remove_expired(struct batches *b, int64_t now);
+enum err files_route(struct batches *b,
+                     const struct api_input *in,
+                     const char *rest,
+                     struct api_reply *out,
+                     struct err_info *e) WEIR_MUST_USE;
+/* "ID.json" or the like into name[64]. */
+void file_name(const char *id, const char *suffix, char *name);
+
+/* jobs.c; the lock is held. */
+enum err jobs_load(struct batches *b, struct err_info *e) WEIR_MUST_USE;
+void jobs_unload(struct batches *b);
+bool job_is_over(const struct job *j);
+/* Enter a state now, and write it down; one that cannot be written is logged and tried again with
+ * the next. */
+void job_enter(struct batches *b, struct job *j, enum job_status status);
+bool jobs_use_file(const struct batches *b, const char *file_id);
+enum err jobs_route(struct batches *b,
+                    const struct api_input *in,
+                    const char *rest,
+                    struct api_reply *out,
+                    struct err_info *e) WEIR_MUST_USE;
+
+/* Of a query: the value of `name` into out[cap]; false if it is not there. */
+bool query_get(const char *query, const char *name, char *out, size_t cap);
+/* What GET of a list asks for. */
+struct page {
+    uint32_t limit;
+    bool ascending;
+    char after[BATCH_ID_BYTES];
+};
+enum err page_parse(const char *query, struct page *out, struct err_info *e) WEIR_MUST_USE;
+/* Both take their value. */
+void reply_json(struct api_reply *out, json_t *v);
+void reply_list(struct api_reply *out, json_t *data, bool more);
+
+/* lines.c: batch thread. */
+enum line_state { LINE_OPEN, LINE_RUNNING, LINE_DONE };
+struct line {
+    uint64_t at;
+    uint32_t n_bytes;
+    uint32_t number; /* in the file, from 1: blank lines are counted, but are no requests */
+    uint8_t state;   /* enum line_state */
+    bool repeats;    /* the custom_id of an earlier line */
+};
+struct lines {
+    int in_fd, out_fd, err_fd;
+    struct line *lines; /* [n] */
+    uint32_t n, n_open, n_running;
+    uint32_t next; /* no open line is before it */
+    bool unsynced;
+};
+
+/* The lines of a file, for its limits alone (lines may be NULL). Errors: ERR_INVALID. */
+enum err lines_check(const struct batches_config *cfg,
+                     const char *data,
+                     size_t n,
+                     struct err_info *e) WEIR_MUST_USE;
+/* Read the input, and what of it was done already; sets the job's counts. */
+enum err lines_open(struct batches *b, struct job *j, struct err_info *e) WEIR_MUST_USE;
+void lines_close(struct job *j);
+/* One line's text: malloc'd, *n bytes. NULL: it cannot be read. */
+char *lines_read(const struct lines *l, uint32_t i, struct err_info *e);
+/* Record how line i ended. custom_id: JSON. body NULL: `code` and `message` say why there is none.
+ */
+struct line_result {
+    const char *custom_id;
+    int status;
+    const char *request_id;
+    const char *body;
+    size_t n_body;
+    const char *code, *message;
+};
+enum err lines_finish(struct job *j, uint32_t i, const struct line_result *r, struct err_info *e)
+    WEIR_MUST_USE;
+enum err lines_sync(struct job *j, struct err_info *e) WEIR_MUST_USE;
+
+/* run.c */
+void run_wake(struct batches *b);
+
+#endif

@@ -1,0 +1,542 @@
+/* /v1/batches: what batches there are, and how far each has come. */
+#include "batches/internal.h"
+
+#include "api/json.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_METADATA 16
+#define MAX_METADATA_KEY 64
+#define MAX_METADATA_VALUE 512
+#define MAX_WINDOW_S ((int64_t)30 * 86400)
+
+static const char *const status_names[N_JOB_STATUS] = {
+    [JOB_VALIDATING] = "validating",
+    [JOB_IN_PROGRESS] = "in_progress",
+    [JOB_FINALIZING] = "finalizing",
+    [JOB_CANCELLING] = "cancelling",
+    [JOB_COMPLETED] = "completed",
+    [JOB_FAILED] = "failed",
+    [JOB_EXPIRED] = "expired",
+    [JOB_CANCELLED] = "cancelled",
+};
+
+bool job_is_over(const struct job *j)
+{
+    return j->status >= JOB_COMPLETED;
+}
+
+/* --- the index -------------------------------------------------------------------------------- */
+
+static void job_free(struct job *j)
+{
+    lines_close(j);
+    json_decref(j->metadata);
+    free(j->owner);
+    free(j);
+}
+
+static void add(struct batches *b, struct job *j)
+{
+    if (b->n_jobs == b->cap_jobs) {
+        b->cap_jobs = b->cap_jobs ? 2 * b->cap_jobs : 64;
+        b->jobs = mem_realloc(b->jobs, b->cap_jobs * sizeof(struct job *));
+    }
+    uint32_t i = b->n_jobs++;
+    for (; i > 0 && b->jobs[i - 1]->serial > j->serial; i--)
+        b->jobs[i] = b->jobs[i - 1];
+    b->jobs[i] = j;
+    if (j->serial >= b->next_serial)
+        b->next_serial = j->serial + 1;
+}
+
+static struct job *find(const struct batches *b, const char *id, const char *owner)
+{
+    for (uint32_t i = 0; i < b->n_jobs; i++)
+        if (strcmp(b->jobs[i]->id, id) == 0 && strcmp(b->jobs[i]->owner, owner) == 0)
+            return b->jobs[i];
+    return NULL;
+}
+
+bool jobs_use_file(const struct batches *b, const char *file_id)
+{
+    for (uint32_t i = 0; i < b->n_jobs; i++) {
+        const struct job *j = b->jobs[i];
+        if (!job_is_over(j) && (strcmp(j->input, file_id) == 0 || strcmp(j->output, file_id) == 0 ||
+                                strcmp(j->errors, file_id) == 0))
+            return true;
+    }
+    return false;
+}
+
+static enum err save(struct batches *b, const struct job *j, struct err_info *e)
+{
+    char name[64];
+    json_t *at = json_array();
+    for (int i = 0; i < N_JOB_STATUS; i++)
+        json_array_append_new(at, json_integer(j->at[i]));
+    json_t *v = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:O, s:s, s:I, s:I, s:I, s:o, "
+                          "s:I, s:I, s:I, s:s}",
+                          "id",
+                          j->id,
+                          "input",
+                          j->input,
+                          "output",
+                          j->output,
+                          "errors",
+                          j->errors,
+                          "owner",
+                          j->owner,
+                          "tenant",
+                          (json_int_t)j->tenant,
+                          "endpoint",
+                          j->endpoint,
+                          "window",
+                          j->window,
+                          "metadata",
+                          j->metadata,
+                          "status",
+                          status_names[j->status],
+                          "serial",
+                          (json_int_t)j->serial,
+                          "created_at",
+                          (json_int_t)j->created_at,
+                          "expires_at",
+                          (json_int_t)j->expires_at,
+                          "at",
+                          at,
+                          "total",
+                          (json_int_t)j->n_total,
+                          "completed",
+                          (json_int_t)j->n_completed,
+                          "failed",
+                          (json_int_t)j->n_failed,
+                          "problem",
+                          j->problem);
+    file_name(j->id, ".json", name);
+    enum err err = v ? disk_write_json(b->jobs_fd, name, v, e)
+                     : err_set(e, ERR_NOMEM, "no memory to write %s", name);
+    json_decref(v);
+    return err;
+}
+
+void job_enter(struct batches *b, struct job *j, enum job_status status)
+{
+    struct err_info e = {0};
+    j->status = status;
+    j->at[status] = clock_unix();
+    if (save(b, j, &e) != OK)
+        log_error("batch: the state of %s is not kept: %s", j->id, e.text);
+}
+
+static bool parse_status(const char *name, enum job_status *out)
+{
+    for (int i = 0; i < N_JOB_STATUS; i++) {
+        if (strcmp(name, status_names[i]) == 0) {
+            *out = (enum job_status)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* From a state file; false if it is not one. */
+static bool read_state(struct job *j, const json_t *v)
+{
+    const char *id, *input, *output, *errors, *owner, *endpoint, *window, *status, *problem;
+    json_int_t tenant, serial, created_at, expires_at, total, completed, failed;
+    json_t *metadata, *at;
+    if (json_unpack((json_t *)v,
+                    "{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:o, s:s, s:I, s:I, s:I, s:o, s:I, "
+                    "s:I, s:I, s:s}",
+                    "id",
+                    &id,
+                    "input",
+                    &input,
+                    "output",
+                    &output,
+                    "errors",
+                    &errors,
+                    "owner",
+                    &owner,
+                    "tenant",
+                    &tenant,
+                    "endpoint",
+                    &endpoint,
+                    "window",
+                    &window,
+                    "metadata",
+                    &metadata,
+                    "status",
+                    &status,
+                    "serial",
+                    &serial,
+                    "created_at",
+                    &created_at,
+                    "expires_at",
+                    &expires_at,
+                    "at",
+                    &at,
+                    "total",
+                    &total,
+                    "completed",
+                    &completed,
+                    "failed",
+                    &failed,
+                    "problem",
+                    &problem) != 0 ||
+        !parse_status(status, &j->status) || strncmp(id, "batch_", strlen("batch_")) != 0)
+        return false;
+    snprintf(j->id, sizeof j->id, "%s", id);
+    snprintf(j->input, sizeof j->input, "%s", input);
+    snprintf(j->output, sizeof j->output, "%s", output);
+    snprintf(j->errors, sizeof j->errors, "%s", errors);
+    snprintf(j->endpoint, sizeof j->endpoint, "%s", endpoint);
+    snprintf(j->window, sizeof j->window, "%s", window);
+    snprintf(j->problem, sizeof j->problem, "%s", problem);
+    j->owner = mem_strdup(owner);
+    j->metadata = json_incref(metadata);
+    j->tenant = (uint32_t)tenant;
+    j->serial = (uint64_t)serial;
+    j->created_at = created_at;
+    j->expires_at = expires_at;
+    j->n_total = (uint32_t)total;
+    j->n_completed = (uint32_t)completed;
+    j->n_failed = (uint32_t)failed;
+    for (int i = 0; i < N_JOB_STATUS; i++)
+        j->at[i] = json_integer_value(json_array_get(at, (size_t)i));
+    return true;
+}
+
+static void load_one(void *ctx, const char *stem)
+{
+    struct batches *b = ctx;
+    struct err_info e = {0};
+    char name[64];
+    json_t *v = NULL;
+    struct job *j = mem_zalloc(1, sizeof *j);
+    file_name(stem, ".json", name);
+    if (disk_read_json(b->jobs_fd, name, &v, &e) != OK) {
+        log_warn("batch: a batch is left out: %s", e.text);
+        free(j);
+    } else if (!read_state(j, v) || strcmp(j->id, stem) != 0) {
+        log_warn("batch: a batch is left out: %s is not what it should be", name);
+        job_free(j);
+    } else {
+        add(b, j);
+    }
+    json_decref(v);
+}
+
+enum err jobs_load(struct batches *b, struct err_info *e)
+{
+    return disk_each(b->jobs_fd, ".json", load_one, b, e);
+}
+
+void jobs_unload(struct batches *b)
+{
+    for (uint32_t i = 0; i < b->n_jobs; i++)
+        job_free(b->jobs[i]);
+    free(b->jobs);
+}
+
+/* --- routes ----------------------------------------------------------------------------------- */
+
+static json_t *time_or_null(int64_t at)
+{
+    return at ? json_integer(at) : json_null();
+}
+
+/* The id of a result file that is there to be read. */
+static json_t *result_id(const struct batches *b, const struct job *j, const char *id)
+{
+    return job_is_over(j) && files_find(b, id, NULL) ? json_string(id) : json_null();
+}
+
+static json_t *problems_of(const struct job *j)
+{
+    if (j->status != JOB_FAILED)
+        return json_null();
+    return json_pack("{s:s, s:[{s:s, s:s, s:n, s:n}]}",
+                     "object",
+                     "list",
+                     "data",
+                     "code",
+                     "input_file",
+                     "message",
+                     j->problem,
+                     "param",
+                     "line");
+}
+
+static json_t *describe(const struct batches *b, const struct job *j)
+{
+    json_t *v = json_pack("{s:s, s:s, s:s, s:o, s:s, s:s, s:s, s:o, s:o, s:I, s:I}",
+                          "id",
+                          j->id,
+                          "object",
+                          "batch",
+                          "endpoint",
+                          j->endpoint,
+                          "errors",
+                          problems_of(j),
+                          "input_file_id",
+                          j->input,
+                          "completion_window",
+                          j->window,
+                          "status",
+                          status_names[j->status],
+                          "output_file_id",
+                          result_id(b, j, j->output),
+                          "error_file_id",
+                          result_id(b, j, j->errors),
+                          "created_at",
+                          (json_int_t)j->created_at,
+                          "expires_at",
+                          (json_int_t)j->expires_at);
+    for (int i = JOB_IN_PROGRESS; v && i < N_JOB_STATUS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s_at", status_names[i]);
+        json_object_set_new(v, name, time_or_null(j->at[i]));
+    }
+    json_t *counts = json_pack("{s:I, s:I, s:I}",
+                               "total",
+                               (json_int_t)j->n_total,
+                               "completed",
+                               (json_int_t)j->n_completed,
+                               "failed",
+                               (json_int_t)j->n_failed);
+    json_object_set_new(v, "request_counts", counts);
+    json_object_set(v, "metadata", j->metadata);
+    return v;
+}
+
+/* "24h", or another number of s, m, h or d. */
+static enum err parse_window(const char *s, int64_t *seconds, struct err_info *e)
+{
+    static const char units[] = "smhd";
+    static const int64_t unit_s[] = {1, 60, 3600, 86400};
+    char *end;
+    long long n = strtoll(s, &end, 10);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    if (s[0] >= '0' && s[0] <= '9' && unit && end[1] == '\0' && n > 0 && n <= MAX_WINDOW_S &&
+        n * unit_s[unit - units] <= MAX_WINDOW_S) {
+        *seconds = n * unit_s[unit - units];
+        return OK;
+    }
+    return err_set_field(e,
+                         ERR_INVALID,
+                         "completion_window",
+                         "'completion_window' must be a time of at most 30 days, such as 24h");
+}
+
+static enum err parse_metadata(const json_t *body, json_t **out, struct err_info *e)
+{
+    json_t *v = json_object_get(body, "metadata"), *item;
+    const char *key;
+    *out = NULL;
+    if (!v || json_is_null(v))
+        return OK;
+    if (!json_is_object(v))
+        return api_wrong_type("metadata", "an object of strings", v, e);
+    if (json_object_size(v) > MAX_METADATA)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "metadata",
+                             "'metadata' has %zu entries; at most %d are allowed",
+                             json_object_size(v),
+                             MAX_METADATA);
+    json_object_foreach(v, key, item)
+    {
+        if (!json_is_string(item))
+            return api_wrong_type("metadata", "an object of strings", item, e);
+        if (strlen(key) > MAX_METADATA_KEY || json_string_length(item) > MAX_METADATA_VALUE)
+            return err_set_field(e,
+                                 ERR_INVALID,
+                                 "metadata",
+                                 "'metadata' may have keys of %d and values of %d bytes",
+                                 MAX_METADATA_KEY,
+                                 MAX_METADATA_VALUE);
+    }
+    *out = v;
+    return OK;
+}
+
+static enum err get_text(
+    const json_t *body, const char *name, char *out, size_t cap, struct err_info *e)
+{
+    struct gguf_str s = {0};
+    enum err err = api_get_str(body, name, &s, e);
+    if (err)
+        return err;
+    if (!s.data)
+        return err_set_field(e, ERR_INVALID, name, "'%s' is required", name);
+    if (s.len >= cap)
+        return err_set_field(e, ERR_INVALID, name, "'%s' is too long", name);
+    memcpy(out, s.data, s.len);
+    out[s.len] = '\0';
+    return OK;
+}
+
+/* Into *j, whose strings of its own are not taken yet. */
+static enum err parse_create(const json_t *body,
+                             struct job *j,
+                             json_t **metadata,
+                             struct err_info *e)
+{
+    int64_t seconds = 0;
+    enum err err;
+    if ((err = get_text(body, "input_file_id", j->input, sizeof j->input, e)) ||
+        (err = get_text(body, "endpoint", j->endpoint, sizeof j->endpoint, e)) ||
+        (err = get_text(body, "completion_window", j->window, sizeof j->window, e)) ||
+        (err = parse_window(j->window, &seconds, e)) || (err = parse_metadata(body, metadata, e)))
+        return err;
+    if (!api_is_batch_endpoint(j->endpoint))
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "endpoint",
+                             "'%s' is not an endpoint that batches can have",
+                             j->endpoint);
+    j->created_at = clock_unix();
+    j->expires_at = j->created_at + seconds;
+    return OK;
+}
+
+static enum err enter_new(struct batches *b, struct job *like, struct job **out, struct err_info *e)
+{
+    if (!files_find(b, like->input, like->owner))
+        return err_set_field(e, ERR_INVALID, "input_file_id", "there is no file '%s'", like->input);
+    if (b->n_jobs >= BATCH_MAX_JOBS)
+        return err_set(e, ERR_QUEUE_FULL, "there are %u batches already", b->n_jobs);
+    struct job *j = mem_zalloc(1, sizeof *j);
+    *j = *like;
+    j->owner = mem_strdup(like->owner);
+    j->metadata = like->metadata ? json_deep_copy(like->metadata) : json_null();
+    j->serial = b->next_serial++;
+    j->at[JOB_VALIDATING] = j->created_at;
+    api_new_id("batch_", j->id, sizeof j->id);
+    api_new_id("file-", j->output, sizeof j->output);
+    api_new_id("file-", j->errors, sizeof j->errors);
+    enum err err = save(b, j, e);
+    if (err) {
+        job_free(j);
+        return err;
+    }
+    add(b, j);
+    *out = j;
+    return OK;
+}
+
+static enum err create(struct batches *b,
+                       const struct api_input *in,
+                       struct api_reply *out,
+                       struct err_info *e)
+{
+    struct job like = {.owner = (char *)in->owner, .tenant = in->tenant}, *j = NULL;
+    json_t *body = NULL;
+    enum err err = api_json_parse(in->body, in->body_len, &body, e);
+    if (!err)
+        err = parse_create(body, &like, &like.metadata, e);
+    if (!err) {
+        pthread_mutex_lock(&b->lock);
+        err = enter_new(b, &like, &j, e);
+        if (!err)
+            reply_json(out, describe(b, j));
+        pthread_mutex_unlock(&b->lock);
+    }
+    json_decref(body);
+    if (!err)
+        run_wake(b);
+    return err;
+}
+
+static enum err list(struct batches *b,
+                     const struct api_input *in,
+                     struct api_reply *out,
+                     struct err_info *e)
+{
+    struct page page;
+    enum err err = page_parse(in->query, &page, e);
+    if (err)
+        return err;
+    json_t *data = json_array();
+    bool more = false, past = page.after[0] == '\0';
+    pthread_mutex_lock(&b->lock);
+    if (!past && !find(b, page.after, in->owner))
+        err = err_set_field(e, ERR_INVALID, "after", "there is no batch '%s'", page.after);
+    for (uint32_t k = 0; k < b->n_jobs && !err && !more; k++) {
+        const struct job *j = b->jobs[page.ascending ? k : b->n_jobs - 1 - k];
+        if (strcmp(j->owner, in->owner) != 0)
+            continue;
+        if (!past) {
+            past = strcmp(j->id, page.after) == 0;
+            continue;
+        }
+        more = json_array_size(data) == page.limit;
+        if (!more)
+            json_array_append_new(data, describe(b, j));
+    }
+    pthread_mutex_unlock(&b->lock);
+    if (err) {
+        json_decref(data);
+        return err;
+    }
+    reply_list(out, data, more);
+    return OK;
+}
+
+/* What is under way may end; nothing more is begun. */
+static enum err cancel(struct batches *b, struct job *j, struct err_info *e)
+{
+    if (job_is_over(j) || j->status == JOB_FINALIZING)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "batch_id",
+                             "the batch '%s' is %s and cannot be cancelled",
+                             j->id,
+                             status_names[j->status]);
+    if (j->status != JOB_CANCELLING)
+        job_enter(b, j, JOB_CANCELLING);
+    return OK;
+}
+
+/* rest: what comes behind /v1/batches: "", "/ID" or "/ID/cancel". */
+enum err jobs_route(struct batches *b,
+                    const struct api_input *in,
+                    const char *rest,
+                    struct api_reply *out,
+                    struct err_info *e)
+{
+    char id[BATCH_ID_BYTES];
+    const char *slash = rest[0] ? strchr(rest + 1, '/') : NULL;
+    bool is_cancel = slash && strcmp(slash, "/cancel") == 0;
+    bool get = strcmp(in->method, "GET") == 0, post = strcmp(in->method, "POST") == 0;
+    if (slash && !is_cancel)
+        return err_set(e, ERR_NOT_FOUND, "there is no route %.200s", in->path);
+    if (rest[0] == '\0' ? !get && !post : is_cancel ? !post : !get) {
+        out->allow = rest[0] == '\0' ? "GET, HEAD, POST" : is_cancel ? "POST" : "GET, HEAD";
+        return err_set(e, ERR_METHOD, "this route answers %s", out->allow);
+    }
+    if (rest[0] == '\0')
+        return get ? list(b, in, out, e) : create(b, in, out, e);
+    snprintf(id, sizeof id, "%.*s", slash ? (int)(slash - rest - 1) : (int)sizeof id, rest + 1);
+    enum err err = OK;
+    pthread_mutex_lock(&b->lock);
+    struct job *j = find(b, id, in->owner);
+    if (!j)
+        err = err_set_field(e, ERR_NOT_FOUND, "batch_id", "there is no batch '%.80s'", id);
+    else if (is_cancel)
+        err = cancel(b, j, e);
+    if (!err)
+        reply_json(out, describe(b, j));
+    pthread_mutex_unlock(&b->lock);
+    if (is_cancel && !err)
+        run_wake(b);
+    return err;
+}

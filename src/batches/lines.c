@@ -1,0 +1,349 @@
+/* A batch's input and results, line by line.
+ *
+ * A result's id is batch_req_, the batch's own digits, and the number of the line it answers, so
+ * the output and the error file say by themselves what is done:
+ *
+ *      {"id":"batch_req_0123...cdef_00000007","custom_id":...}\n     line 7 of the input
+ *      {"id":"batch_req_0123...cdef_0000                             torn: cut off, and done again
+ *
+ * From the first line on that is not a whole result of this batch, a file is cut off. After a
+ * killed process that is at most the last one; after a power cut, what was not synced. */
+#include "batches/internal.h"
+
+#include "api/json.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_CUSTOM_ID_BYTES 512
+
+/* --- input ------------------------------------------------------------------------------------ */
+
+static bool is_blank(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (s[i] != ' ' && s[i] != '\t' && s[i] != '\r')
+            return false;
+    return true;
+}
+
+/* The lines that are not blank, without their ends. lines: NULL to count. */
+static enum err split(const struct batches_config *cfg,
+                      const char *data,
+                      size_t n,
+                      struct line *lines,
+                      uint32_t *n_lines,
+                      struct err_info *e)
+{
+    uint32_t number = 0;
+    *n_lines = 0;
+    for (size_t at = 0; at < n;) {
+        const char *end = memchr(data + at, '\n', n - at);
+        size_t len = end ? (size_t)(end - data) - at : n - at;
+        number++;
+        if (len > cfg->max_line_bytes)
+            return err_set_field(e,
+                                 ERR_INVALID,
+                                 "file",
+                                 "line %u has %zu bytes; at most %u are allowed",
+                                 number,
+                                 len,
+                                 cfg->max_line_bytes);
+        if (!is_blank(data + at, len)) {
+            if (*n_lines == cfg->max_lines)
+                return err_set_field(e,
+                                     ERR_INVALID,
+                                     "file",
+                                     "the file has more than the %u requests that are allowed",
+                                     cfg->max_lines);
+            if (lines)
+                lines[*n_lines] =
+                    (struct line){.at = at, .n_bytes = (uint32_t)len, .number = number};
+            ++*n_lines;
+        }
+        at += len + 1;
+    }
+    return OK;
+}
+
+enum err lines_check(const struct batches_config *cfg,
+                     const char *data,
+                     size_t n,
+                     struct err_info *e)
+{
+    uint32_t n_lines;
+    if (n > cfg->max_file_bytes)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "file",
+                             "the file has %zu bytes; at most %llu are allowed",
+                             n,
+                             (unsigned long long)cfg->max_file_bytes);
+    enum err err = split(cfg, data, n, NULL, &n_lines, e);
+    if (!err && n_lines == 0)
+        return err_set_field(e, ERR_INVALID, "file", "the file has no requests: it is empty");
+    return err;
+}
+
+/* Of lines that have the same custom_id, all but the first are refused: an answer could not be
+ * told from the other's. */
+struct named {
+    char *custom_id;
+    uint32_t line;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    const struct named *x = a, *y = b;
+    int order = strcmp(x->custom_id, y->custom_id);
+    return order ? order : (x->line > y->line) - (x->line < y->line);
+}
+
+static void mark_repeats(struct lines *l, const char *data)
+{
+    struct named *names = mem_zalloc(l->n + 1, sizeof *names);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < l->n; i++) {
+        json_t *v = json_loadb(data + l->lines[i].at, l->lines[i].n_bytes, 0, NULL);
+        const char *id = json_string_value(json_object_get(v, "custom_id"));
+        if (id)
+            names[n++] = (struct named){.custom_id = mem_strdup(id), .line = i};
+        json_decref(v);
+    }
+    qsort(names, n, sizeof *names, by_name);
+    for (uint32_t i = 1; i < n; i++)
+        l->lines[names[i].line].repeats = strcmp(names[i].custom_id, names[i - 1].custom_id) == 0;
+    for (uint32_t i = 0; i < n; i++)
+        free(names[i].custom_id);
+    free(names);
+}
+
+static enum err read_input(const struct batches_config *cfg, struct lines *l, struct err_info *e)
+{
+    struct stat st;
+    if (fstat(l->in_fd, &st) != 0 || st.st_size == 0)
+        return err_set(e, ERR_IO, "the input file cannot be read");
+    size_t size = (size_t)st.st_size;
+    char *data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, l->in_fd, 0);
+    if (data == MAP_FAILED)
+        return err_set(e, ERR_NOMEM, "no memory to read an input file of %zu bytes", size);
+    enum err err = split(cfg, data, size, NULL, &l->n, e);
+    if (!err) {
+        l->lines = mem_zalloc(l->n + 1, sizeof *l->lines);
+        err = split(cfg, data, size, l->lines, &l->n, e);
+    }
+    if (!err)
+        mark_repeats(l, data);
+    munmap(data, size);
+    l->n_open = l->n;
+    return err;
+}
+
+char *lines_read(const struct lines *l, uint32_t i, struct err_info *e)
+{
+    const struct line *line = &l->lines[i];
+    char *text = mem_alloc((size_t)line->n_bytes + 1); /* its length was bounded */
+    if (pread(l->in_fd, text, line->n_bytes, (off_t)line->at) != (ssize_t)line->n_bytes) {
+        err_set(
+            e, ERR_IO, "line %u of the input cannot be read: %s", line->number, strerror(errno));
+        free(text);
+        return NULL;
+    }
+    text[line->n_bytes] = '\0';
+    return text;
+}
+
+/* --- results ---------------------------------------------------------------------------------- */
+
+/* "batch_req_DIGITS_" of the job. */
+static void id_prefix(const struct job *j, char out[64])
+{
+    snprintf(out, 64, "batch_req_%s_", j->id + strlen("batch_"));
+}
+
+/* The line of the input whose result this is, or -1. */
+static int64_t result_of(const struct job *j, const struct lines *l, const char *text, size_t n)
+{
+    char prefix[64];
+    id_prefix(j, prefix);
+    size_t n_prefix = strlen(prefix);
+    json_t *v = json_loadb(text, n, 0, NULL);
+    const char *id = json_string_value(json_object_get(v, "id"));
+    int64_t found = -1;
+    if (id && strncmp(id, prefix, n_prefix) == 0 && strlen(id + n_prefix) == 8) {
+        uint32_t number = (uint32_t)strtoul(id + n_prefix, NULL, 10), lo = 0, hi = l->n;
+        while (lo < hi) {
+            uint32_t mid = lo + (hi - lo) / 2;
+            if (l->lines[mid].number < number)
+                lo = mid + 1;
+            else
+                hi = mid;
+        }
+        if (lo < l->n && l->lines[lo].number == number && l->lines[lo].state == LINE_OPEN)
+            found = lo;
+    }
+    json_decref(v);
+    return found;
+}
+
+/* Mark what the file says is done; cut off what is not whole. */
+static enum err resume(
+    const struct job *j, struct lines *l, int fd, uint32_t *n, struct err_info *e)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return err_set(e, ERR_IO, "a result file cannot be read: %s", strerror(errno));
+    size_t size = (size_t)st.st_size, at = 0;
+    if (size == 0)
+        return OK;
+    const char *data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED)
+        return err_set(e, ERR_NOMEM, "no memory to read a result file of %zu bytes", size);
+    for (;;) {
+        const char *end = at < size ? memchr(data + at, '\n', size - at) : NULL;
+        int64_t i = end ? result_of(j, l, data + at, (size_t)(end - data) - at) : -1;
+        if (i < 0)
+            break;
+        l->lines[i].state = LINE_DONE;
+        l->n_open--;
+        ++*n;
+        at = (size_t)(end - data) + 1;
+    }
+    munmap((void *)data, size);
+    if (at < size && (ftruncate(fd, (off_t)at) != 0 || fsync(fd) != 0))
+        return err_set(e, ERR_IO, "a result file cannot be cut: %s", strerror(errno));
+    return OK;
+}
+
+static int open_results(struct batches *b, const char *id)
+{
+    char name[64];
+    file_name(id, ".jsonl", name);
+    return openat(b->files_fd, name, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+enum err lines_open(struct batches *b, struct job *j, struct err_info *e)
+{
+    struct lines *l = mem_zalloc(1, sizeof *l);
+    char name[64];
+    uint32_t n_completed = 0, n_failed = 0;
+    enum err err;
+    file_name(j->input, ".jsonl", name);
+    l->in_fd = openat(b->files_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    l->out_fd = open_results(b, j->output);
+    l->err_fd = open_results(b, j->errors);
+    j->lines = l;
+    if (l->in_fd < 0)
+        err = err_set(e, ERR_IO, "the input file cannot be read: %s", strerror(errno));
+    else if (l->out_fd < 0 || l->err_fd < 0)
+        err = err_set(e, ERR_IO, "the result files cannot be written: %s", strerror(errno));
+    else if (!(err = read_input(&b->cfg, l, e)) &&
+             !(err = resume(j, l, l->out_fd, &n_completed, e)))
+        err = resume(j, l, l->err_fd, &n_failed, e);
+    if (err) {
+        lines_close(j);
+        return err;
+    }
+    pthread_mutex_lock(&b->lock);
+    j->n_total = l->n;
+    j->n_completed = n_completed;
+    j->n_failed = n_failed;
+    pthread_mutex_unlock(&b->lock);
+    return OK;
+}
+
+static void close_fd(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
+void lines_close(struct job *j)
+{
+    struct lines *l = j->lines;
+    if (!l)
+        return;
+    close_fd(l->in_fd);
+    close_fd(l->out_fd);
+    close_fd(l->err_fd);
+    free(l->lines);
+    free(l);
+    j->lines = NULL;
+}
+
+static void put_result(const struct job *j,
+                       const struct line *line,
+                       const struct line_result *r,
+                       struct buf *out)
+{
+    char prefix[64];
+    id_prefix(j, prefix);
+    buf_printf(out, "{\"id\":\"%s%08u\",\"custom_id\":", prefix, line->number);
+    buf_str(out, r->custom_id);
+    if (r->body) {
+        buf_printf(out, ",\"response\":{\"status_code\":%d,\"request_id\":", r->status);
+        api_put_text(out, r->request_id, strlen(r->request_id));
+        buf_str(out, ",\"body\":");
+        buf_add(out, r->body, r->n_body);
+        buf_str(out, "},\"error\":null}\n");
+        return;
+    }
+    buf_printf(out, ",\"response\":null,\"error\":{\"code\":\"%s\",\"message\":", r->code);
+    api_put_text(out, r->message, strlen(r->message));
+    buf_printf(out, ",\"line\":%u}}\n", line->number);
+}
+
+/* All of the line, or none: what a full disk cut off is taken back. */
+static enum err append(int fd, const struct buf *text, struct err_info *e)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return err_set(e, ERR_IO, "a result cannot be written: %s", strerror(errno));
+    for (size_t done = 0; done < text->len;) {
+        ssize_t n = write(fd, text->data + done, text->len - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            int why = errno;
+            (void)!ftruncate(fd, st.st_size);
+            return err_set(e, ERR_IO, "a result cannot be written: %s", strerror(why));
+        }
+        done += (size_t)n;
+    }
+    return OK;
+}
+
+enum err lines_finish(struct job *j, uint32_t i, const struct line_result *r, struct err_info *e)
+{
+    struct lines *l = j->lines;
+    struct line *line = &l->lines[i];
+    struct buf text = {0};
+    put_result(j, line, r, &text);
+    enum err err = append(r->body && r->status == 200 ? l->out_fd : l->err_fd, &text, e);
+    buf_deinit(&text);
+    if (err)
+        return err;
+    l->n_running -= line->state == LINE_RUNNING;
+    l->n_open -= line->state == LINE_OPEN;
+    line->state = LINE_DONE;
+    l->unsynced = true;
+    return OK;
+}
+
+enum err lines_sync(struct job *j, struct err_info *e)
+{
+    struct lines *l = j->lines;
+    if (!l->unsynced)
+        return OK;
+    if (fdatasync(l->out_fd) != 0 || fdatasync(l->err_fd) != 0)
+        return err_set(e, ERR_IO, "results cannot be synced: %s", strerror(errno));
+    l->unsynced = false;
+    return OK;
+}

@@ -1,0 +1,112 @@
+/* multipart/form-data bodies: the library's post processor takes them apart as they come, and what
+ * it finds is copied together, part by part. They are read only from requests that say so, for
+ * JSON bodies come with any Content-Type.
+ *
+ * A part is a name, maybe a file's name, and bytes. Bytes count against max_body_bytes with the
+ * rest of the body, so a form holds no more memory than a body of its length. */
+#include "base/mem.h"
+#include "http/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define MAX_PARTS 32
+#define MAX_NAME_BYTES 1024
+#define PROCESSOR_BYTES (16 * 1024) /* a part's own headers must fit */
+
+struct form {
+    struct MHD_PostProcessor *processor;
+    struct buf data[MAX_PARTS];
+    char *names[MAX_PARTS], *filenames[MAX_PARTS];
+    struct http_part parts[MAX_PARTS];
+    size_t n;
+    bool over; /* too many parts, or a name that is too long */
+};
+
+/* The library calls this for each run of bytes of a part; off is 0 for its first. */
+static enum MHD_Result on_part(void *cls,
+                               enum MHD_ValueKind kind,
+                               const char *key,
+                               const char *filename,
+                               const char *content_type,
+                               const char *transfer_encoding,
+                               const char *data,
+                               uint64_t off,
+                               size_t size)
+{
+    (void)kind;
+    (void)content_type;
+    (void)transfer_encoding;
+    struct form *f = cls;
+    if (off == 0) {
+        if (f->n == MAX_PARTS || !key || strlen(key) > MAX_NAME_BYTES ||
+            (filename && strlen(filename) > MAX_NAME_BYTES)) {
+            f->over = true;
+            return MHD_NO;
+        }
+        f->names[f->n] = mem_strdup(key);
+        f->filenames[f->n] = filename ? mem_strdup(filename) : NULL;
+        f->n++;
+    }
+    if (f->n > 0)
+        buf_add(&f->data[f->n - 1], data, size);
+    return MHD_YES;
+}
+
+bool form_begin(struct exchange *ex, const char *content_type, const char **why)
+{
+    static const char type[] = "multipart/form-data";
+    *why = NULL;
+    if (!content_type || strncasecmp(content_type, type, sizeof type - 1) != 0)
+        return true;
+    struct form *f = mem_zalloc(1, sizeof *f);
+    f->processor = MHD_create_post_processor(ex->conn->mhd, PROCESSOR_BYTES, on_part, f);
+    if (!f->processor) {
+        free(f);
+        *why = "the Content-Type of the form names no boundary";
+        return false;
+    }
+    ex->form = f;
+    return true;
+}
+
+bool form_feed(struct exchange *ex, const char *data, size_t n)
+{
+    return MHD_post_process(ex->form->processor, data, n) == MHD_YES && !ex->form->over;
+}
+
+bool form_end(struct exchange *ex)
+{
+    struct form *f = ex->form;
+    enum MHD_Result whole = MHD_destroy_post_processor(f->processor);
+    f->processor = NULL;
+    if (whole != MHD_YES || f->over || f->n == 0)
+        return false;
+    for (size_t i = 0; i < f->n; i++) {
+        const char *data = buf_cstr(&f->data[i]);
+        f->parts[i] = (struct http_part){.name = f->names[i],
+                                         .filename = f->filenames[i],
+                                         .data = data,
+                                         .n_data = f->data[i].len};
+    }
+    ex->req.parts = f->parts;
+    ex->req.n_parts = f->n;
+    return true;
+}
+
+void form_free(struct exchange *ex)
+{
+    struct form *f = ex->form;
+    if (!f)
+        return;
+    if (f->processor)
+        (void)MHD_destroy_post_processor(f->processor);
+    for (size_t i = 0; i < f->n; i++) {
+        free(f->names[i]);
+        free(f->filenames[i]);
+        buf_deinit(&f->data[i]);
+    }
+    free(f);
+    ex->form = NULL;
+}

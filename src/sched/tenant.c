@@ -1,0 +1,113 @@
+/* Whose turn it is: every tenant has a count of the rows that were computed for it, and the first
+ * in rank of the one that had fewest is admitted next.
+ *
+ *      tenant   served   waiting, first in rank first
+ *        7        900    a b c d e
+ *        3        700    x y            x is next; its prompt of 300 counts at once, so then a is
+ *
+ * Prompts are charged when they come in, so that tenants take turns within a step too; what was not
+ * computed after all (found later, or removed) is given back. So `served` is what was computed, and
+ * what those who run have still to compute of their prompts. Pure counting: no clock. */
+#include "sched/internal.h"
+
+#include <assert.h>
+
+bool sched_has_turn_before(const struct sched *s,
+                           const struct sched_seq *a,
+                           const struct sched_seq *b)
+{
+    if (a->tenant_at == b->tenant_at)
+        return sched_goes_before(a, b);
+    int64_t at_a = s->tenants[a->tenant_at].served - a->priority * SCHED_PRIORITY_ROWS;
+    int64_t at_b = s->tenants[b->tenant_at].served - b->priority * SCHED_PRIORITY_ROWS;
+    return at_a != at_b ? at_a < at_b : sched_goes_before(a, b);
+}
+
+struct sched_seq *sched_first_waiting(const struct sched *s)
+{
+    struct sched_seq *first = NULL;
+    uint32_t end = 0;
+    for (uint32_t i = 0; i < s->n_tenants && end < s->n_waiting; i++) {
+        end += s->tenants[i].n_waiting;
+        if (s->tenants[i].n_waiting == 0)
+            continue;
+        struct sched_seq *seq = s->waiting[end - 1];
+        if (!first || sched_has_turn_before(s, seq, first))
+            first = seq;
+    }
+    return first;
+}
+
+/* A place for a tenant that has none: a new one, or that of who left, has had least, and so loses
+ * least by being forgotten. There are as many places as sequences can be here at once. */
+static uint32_t take_place(struct sched *s)
+{
+    uint32_t at = UINT32_MAX;
+    if (s->n_tenants < s->cfg.max_waiting + s->cfg.max_running)
+        return s->n_tenants++;
+    for (uint32_t i = 0; i < s->n_tenants; i++) {
+        const struct sched_tenant *t = &s->tenants[i];
+        if (t->n_seqs == 0 && (at == UINT32_MAX || t->served < s->tenants[at].served))
+            at = i;
+    }
+    assert(at != UINT32_MAX);
+    return at;
+}
+
+static uint32_t find_place(const struct sched *s, uint32_t tenant)
+{
+    uint32_t i = 0;
+    while (i < s->n_tenants && s->tenants[i].id != tenant)
+        i++;
+    return i;
+}
+
+void sched_join_tenant(struct sched *s, struct sched_seq *seq)
+{
+    uint32_t at = find_place(s, seq->tenant);
+    if (at == s->n_tenants) {
+        at = take_place(s);
+        s->tenants[at] = (struct sched_tenant){.id = seq->tenant, .served = s->served_level};
+    }
+    struct sched_tenant *t = &s->tenants[at];
+    if (t->n_seqs == 0 && t->served < s->served_level)
+        t->served = s->served_level;
+    t->n_seqs++;
+    seq->tenant_at = at;
+}
+
+void sched_quit_tenant(struct sched *s, struct sched_seq *seq)
+{
+    s->tenants[seq->tenant_at].n_seqs--;
+    seq->tenant_at = SCHED_NO_TENANT;
+}
+
+void sched_charge_entry(struct sched *s, struct sched_seq *seq)
+{
+    struct sched_tenant *t = &s->tenants[seq->tenant_at];
+    if (t->served > s->served_level)
+        s->served_level = t->served;
+    seq->n_charged = sched_rest(seq);
+    t->served += seq->n_charged;
+}
+
+void sched_charge_rows(struct sched *s, struct sched_seq *seq, uint32_t n_rows)
+{
+    uint32_t ahead = n_rows < seq->n_charged ? n_rows : seq->n_charged;
+    seq->n_charged -= ahead;
+    s->tenants[seq->tenant_at].served += n_rows - ahead;
+    if (sched_rest(seq) == 0)
+        sched_refund(s, seq);
+}
+
+void sched_refund(struct sched *s, struct sched_seq *seq)
+{
+    s->tenants[seq->tenant_at].served -= seq->n_charged;
+    seq->n_charged = 0;
+}
+
+int64_t sched_served(const struct sched *s, uint32_t tenant)
+{
+    uint32_t at = find_place(s, tenant);
+    return at < s->n_tenants ? s->tenants[at].served : 0;
+}

@@ -1,0 +1,406 @@
+"""Files of requests worked off in the background: /v1/files and /v1/batches on a real server."""
+
+import concurrent.futures
+import json
+import random
+import signal
+import socket
+import subprocess
+import time
+import uuid
+
+import pytest
+
+from conftest import MODEL, WEIR, Server
+
+COMPLETIONS = "/v1/completions"
+
+
+def line(custom_id, url=COMPLETIONS, **body):
+    body = {"prompt": f"Once {custom_id}", "max_tokens": 8, "temperature": 0, "ignore_eos": True,
+            **body}
+    return {"custom_id": custom_id, "method": "POST", "url": url, "body": body}
+
+
+def jsonl(lines):
+    return "".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in lines).encode()
+
+
+def form(fields, boundary="b0undary", end=True):
+    """fields: (name, filename or None, bytes)"""
+    out = b""
+    for name, filename, data in fields:
+        out += f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"'.encode()
+        if filename is not None:
+            out += f'; filename="{filename}"\r\nContent-Type: application/octet-stream'.encode()
+        out += b"\r\n\r\n" + data + b"\r\n"
+    return out + (f"--{boundary}--\r\n".encode() if end else b"")
+
+
+def post_form(server, fields, content_type="multipart/form-data; boundary=b0undary", **more):
+    return server.request("POST", "/v1/files", form(fields, **more),
+                          headers={"Content-Type": content_type})
+
+
+def upload(server, data, status=200):
+    got, _, answer = post_form(server, [("purpose", None, b"batch"), ("file", "in.jsonl", data)])
+    assert got == status, answer
+    return json.loads(answer)
+
+
+def create(server, file_id, endpoint=COMPLETIONS, window="24h", status=200, **more):
+    return server.json("POST", "/v1/batches", {"input_file_id": file_id, "endpoint": endpoint,
+                                               "completion_window": window, **more}, status)
+
+
+def wait_over(server, batch, seconds=60):
+    end = time.monotonic() + seconds
+    while batch["status"] not in ("completed", "failed", "expired", "cancelled"):
+        assert time.monotonic() < end, batch
+        time.sleep(0.02)
+        batch = server.json("GET", f"/v1/batches/{batch['id']}")
+    return batch
+
+
+def results(server, file_id):
+    if file_id is None:
+        return []
+    status, headers, data = server.request("GET", f"/v1/files/{file_id}/content")
+    assert status == 200 and data.endswith(b"\n")
+    return [json.loads(x) for x in data.decode().splitlines()]
+
+
+@pytest.fixture
+def batches(start_server, tmp_path):
+    return start_server("--batch-dir", str(tmp_path / "batches"))
+
+
+def test_without_a_folder_the_routes_say_so(server):
+    for method, path in [("GET", "/v1/files"), ("POST", "/v1/batches"),
+                         ("GET", "/v1/batches/batch_x"), ("DELETE", "/v1/files/file-x")]:
+        body = {} if method == "POST" else None
+        error = server.json(method, path, body, status=501)["error"]
+        assert "--batch-dir" in error["message"] and "\n" not in error["message"]
+    assert server.request("GET", "/v1/filesystem")[0] == 404
+
+
+def test_a_batch_from_upload_to_results(batches):
+    lines = [line(f"r{i}") for i in range(30)]
+    chat = [line(f"c{i}", "/v1/chat/completions", prompt=None,
+                 messages=[{"role": "user", "content": f"What is {i} + 1?"}]) for i in range(5)]
+    file = upload(batches, jsonl(lines))
+    assert file == batches.json("GET", f"/v1/files/{file['id']}")
+    assert file["object"] == "file" and file["purpose"] == "batch"
+    assert file["bytes"] == len(jsonl(lines)) and file["filename"] == "in.jsonl"
+    assert batches.request("GET", f"/v1/files/{file['id']}/content")[2] == jsonl(lines)
+    batch = create(batches, file["id"], metadata={"night": "first"})
+    assert batch["object"] == "batch" and batch["status"] == "validating"
+    assert batch["expires_at"] - batch["created_at"] == 86400
+    over = wait_over(batches, batch)
+    assert over["status"] == "completed" and over["metadata"] == {"night": "first"}
+    assert over["request_counts"] == {"total": 30, "completed": 30, "failed": 0}
+    assert over["error_file_id"] is None
+    got = results(batches, over["output_file_id"])
+    assert sorted(r["custom_id"] for r in got) == sorted(x["custom_id"] for x in lines)
+    for r in got:
+        assert r["error"] is None and r["response"]["status_code"] == 200
+        assert r["response"]["request_id"] and r["id"].startswith("batch_req_")
+        body = next(x["body"] for x in lines if x["custom_id"] == r["custom_id"])
+        direct = batches.json("POST", COMPLETIONS, body)
+        assert r["response"]["body"]["choices"] == direct["choices"]
+        assert r["response"]["body"]["usage"]["completion_tokens"] == 8
+    over = wait_over(batches, create(batches, upload(batches, jsonl(chat))["id"],
+                                     "/v1/chat/completions"))
+    assert over["request_counts"] == {"total": 5, "completed": 5, "failed": 0}
+    assert batches.metric('weir_http_requests_total{status="200"}') < 200 + 30
+
+
+def test_bad_lines_go_to_the_error_file(batches):
+    good = line("good")
+    lines = ["not json", good, "", "[1]", "   \t", json.dumps({**good, "custom_id": 7}),
+             json.dumps(good),  # the same custom_id again
+             json.dumps({**line("method"), "method": "GET"}),
+             json.dumps(line("url", "/v1/chat/completions")),
+             json.dumps({**line("body"), "body": "x"}), json.dumps(line("stream", stream=True)),
+             json.dumps(line("field", max_tokens="many")), json.dumps(line("model", model="other")),
+             json.dumps(line("rank", priority=5)), '{"custom_id": "nul\\u0000"}', "\x00\x01",
+             json.dumps(line("ünï ☃ \"quoted\""))]
+    over = wait_over(batches, create(batches, upload(batches, jsonl(lines))["id"]))
+    assert over["status"] == "completed"
+    assert over["request_counts"] == {"total": 15, "completed": 2, "failed": 13}
+    ok = results(batches, over["output_file_id"])
+    assert sorted(r["custom_id"] for r in ok) == ["good", 'ünï ☃ "quoted"']
+    bad = results(batches, over["error_file_id"])
+    by_line = {r["error"]["line"]: (r["custom_id"], r["error"]["code"]) for r in bad if r["error"]}
+    assert by_line == {1: (None, "invalid_json_line"), 4: (None, "invalid_json_line"),
+                       6: (None, "invalid_custom_id"), 7: ("good", "duplicate_custom_id"),
+                       8: ("method", "invalid_request"), 9: ("url", "mismatched_endpoint"),
+                       10: ("body", "invalid_request"), 11: ("stream", "invalid_request"),
+                       15: (None, "invalid_json_line"), 16: (None, "invalid_json_line")}
+    refused = {r["custom_id"]: r["response"] for r in bad if r["response"]}
+    assert {k: v["status_code"] for k, v in refused.items()} == {"field": 400, "model": 404,
+                                                                 "rank": 400}
+    assert refused["field"]["body"]["error"]["param"] == "max_tokens"
+
+
+def test_hostile_uploads(batches):
+    ok = jsonl([line("a")])
+    purpose, file = ("purpose", None, b"batch"), ("file", "x.jsonl", ok)
+
+    def refused(fields, want, status=400, **more):
+        got, _, data = post_form(batches, fields, **more)
+        error = json.loads(data)["error"]
+        assert got == status and want in error["message"], (got, error)
+
+    refused([purpose, ("file", "x", b"")], "no requests")
+    refused([purpose, ("file", "x", b"\n\n  \n")], "no requests")
+    refused([purpose, ("file", "x", b"x" * (1 << 20) + b"y")], "line 1 has")
+    refused([purpose, ("file", "x", b"{}\n" * 50001)], "50000 requests")
+    refused([purpose], "'file' is required")
+    refused([file], "'purpose' is required")
+    refused([("purpose", None, b"fine-tune"), file], "'purpose' must be batch")
+    refused([purpose, ("file", "n" * 300, ok)], "name is longer")
+    refused([purpose, file], "no boundary", content_type="multipart/form-data")
+    refused([purpose, file], "cut short", end=False)
+    refused([purpose, file], "malformed", content_type="multipart/form-data; boundary=other")
+    refused([("p", None, b"1")] * 40, "too many parts")
+    status, _, data = batches.request("POST", "/v1/files", {"purpose": "batch"})
+    assert status == 400 and b"multipart/form-data" in data
+    status, _, _ = batches.request("POST", "/v1/files", b"")
+    assert status == 400
+    # nothing of all this was kept, and the server goes on
+    assert batches.json("GET", "/v1/files")["data"] == []
+    upload(batches, ok)
+
+
+def test_an_upload_whose_client_leaves(batches):
+    port = int(batches.url.rsplit(":", 1)[1])
+    head = (b"POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n"
+            b"Content-Type: multipart/form-data; boundary=b0undary\r\n\r\n")
+    for cut in (0, 30, 200):
+        with socket.create_connection(("127.0.0.1", port)) as s:
+            s.sendall(head + form([("purpose", None, b"batch"), ("file", "x", b"y" * 500)])[:cut])
+    assert batches.json("GET", "/v1/files")["data"] == []
+
+
+def test_what_does_not_exist(batches):
+    file = upload(batches, jsonl([line("a")]))
+    for method, path in [("GET", "/v1/files/file-x"), ("DELETE", "/v1/files/file-x"),
+                         ("GET", "/v1/files/file-x/content"), ("GET", "/v1/files/..%2f..%2flock"),
+                         ("GET", f"/v1/files/{file['id']}/other"), ("GET", "/v1/batches/batch_x"),
+                         ("POST", "/v1/batches/batch_x/cancel"), ("GET", "/v1/files/")]:
+        body = {} if method == "POST" else None
+        assert batches.json(method, path, body, status=404)["error"]["code"] == "not_found"
+    for method, path, allow in [("PUT", "/v1/files", "GET, HEAD, POST"),
+                                ("POST", f"/v1/files/{file['id']}", "GET, HEAD, DELETE"),
+                                ("GET", "/v1/batches/batch_x/cancel", "POST")]:
+        status, headers, _ = batches.request(method, path, {} if method != "GET" else None)
+        assert status == 405 and headers["Allow"] == allow
+    for body, field in [({}, "input_file_id"),
+                        ({"input_file_id": "file-x", "endpoint": COMPLETIONS,
+                          "completion_window": "24h"}, "input_file_id"),
+                        ({"input_file_id": file["id"], "endpoint": "/v1/models",
+                          "completion_window": "24h"}, "endpoint"),
+                        ({"input_file_id": file["id"], "endpoint": COMPLETIONS,
+                          "completion_window": "soon"}, "completion_window"),
+                        ({"input_file_id": file["id"], "endpoint": COMPLETIONS,
+                          "completion_window": "99999999999999999999d"}, "completion_window"),
+                        ({"input_file_id": file["id"], "endpoint": COMPLETIONS,
+                          "completion_window": "24h", "metadata": {"a": 1}}, "metadata")]:
+        error = batches.json("POST", "/v1/batches", body, status=400)["error"]
+        assert error["param"] == field, error
+    assert batches.json("GET", "/v1/batches?limit=0", status=400)["error"]["param"] == "limit"
+    assert batches.json("GET", "/v1/batches?after=x", status=400)["error"]["param"] == "after"
+    assert batches.json("GET", "/v1/batches")["data"] == []
+
+
+def test_lists_in_pages(batches):
+    files = [upload(batches, jsonl([line(f"p{i}")]))["id"] for i in range(5)]
+    made = [wait_over(batches, create(batches, f))["id"] for f in files]
+    seen, after = [], ""
+    while True:
+        page = batches.json("GET", "/v1/batches?limit=2" + after)
+        seen += [b["id"] for b in page["data"]]
+        assert page["first_id"] == page["data"][0]["id"]
+        if not page["has_more"]:
+            break
+        after = f"&after={page['last_id']}"
+    assert seen == made[::-1]
+    asc = batches.json("GET", "/v1/files?order=asc&purpose=batch")
+    assert [f["id"] for f in asc["data"]] == files and not asc["has_more"]
+    assert len(batches.json("GET", "/v1/files?purpose=batch_output")["data"]) == 5
+    assert batches.json("DELETE", f"/v1/files/{files[0]}")["deleted"] is True
+    assert batches.request("GET", f"/v1/files/{files[0]}")[0] == 404
+
+
+def test_cancel_and_delete_while_it_runs(start_server, tmp_path):
+    s = start_server("--batch-dir", str(tmp_path), "--batch-parallel", "1")
+    file = upload(s, jsonl([line(f"r{i}", max_tokens=400) for i in range(60)]))
+    batch = create(s, file["id"])
+    while s.json("GET", f"/v1/batches/{batch['id']}")["request_counts"]["completed"] < 2:
+        time.sleep(0.01)
+    error = s.json("DELETE", f"/v1/files/{file['id']}", status=400)["error"]
+    assert "not over" in error["message"]
+    assert s.json("POST", f"/v1/batches/{batch['id']}/cancel", {})["status"] == "cancelling"
+    over = wait_over(s, batch)
+    assert over["status"] == "cancelled" and over["cancelled_at"] >= over["cancelling_at"]
+    counts = over["request_counts"]
+    assert counts["total"] == 60 == counts["completed"] + counts["failed"] and counts["failed"] > 0
+    done = [r["custom_id"] for r in results(s, over["output_file_id"])]
+    not_done = results(s, over["error_file_id"])
+    assert {r["error"]["code"] for r in not_done} == {"batch_cancelled"}
+    assert sorted(done + [r["custom_id"] for r in not_done]) == sorted(f"r{i}" for i in range(60))
+    assert s.json("POST", f"/v1/batches/{batch['id']}/cancel", {}, status=400)
+
+
+def test_expires(start_server, tmp_path):
+    s = start_server("--batch-dir", str(tmp_path), "--batch-parallel", "1")
+    file = upload(s, jsonl([line(f"r{i}", max_tokens=1500) for i in range(300)]))
+    over = wait_over(s, create(s, file["id"], window="1s"))
+    assert over["status"] == "expired"
+    codes = {r["error"]["code"] for r in results(s, over["error_file_id"])}
+    assert codes == {"batch_expired"}
+    assert sum(over["request_counts"].values()) == 600
+
+
+def test_killed_again_and_again_every_request_is_done_once(tmp_path):
+    """kill -9 at any moment, and a torn line now and then: every custom_id is there exactly once,
+    with the same answer that it has alone."""
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    rng = random.Random(seed)
+    folder = tmp_path / "batches"
+    lines = [line(f"r{i}", max_tokens=rng.randrange(20, 200), seed=i, temperature=1)
+             for i in range(400)] + ["broken"] * 3
+    flags = ("--batch-dir", str(folder), "--batch-parallel", "4", "--threads", "1")
+    s = Server(*flags).wait_ready()
+    batch = create(s, upload(s, jsonl(lines))["id"])
+    for kill in range(8):
+        state, enough = batch, kill * 40 + rng.randrange(40)
+        while state["request_counts"]["completed"] < enough:
+            time.sleep(0.002)
+            state = s.json("GET", f"/v1/batches/{batch['id']}")
+        s.process.send_signal(signal.SIGKILL)
+        s.process.wait()
+        assert state["status"] in ("validating", "in_progress")
+        if rng.random() < 0.5:
+            for name in ("output", "errors"):
+                with open(next(folder.glob("batches/*.json"))) as f:
+                    path = folder / "files" / (json.load(f)[name] + ".jsonl")
+                if path.exists() and path.stat().st_size > 100:
+                    data = path.read_bytes()
+                    cut = rng.choice([data[:-7], data + b'{"id":"batch_req_', data + b"\0" * 50])
+                    path.write_bytes(cut)
+        s = Server(*flags).wait_ready()
+    over = wait_over(s, s.json("GET", f"/v1/batches/{batch['id']}"), 120)
+    assert over["status"] == "completed"
+    assert over["request_counts"] == {"total": 403, "completed": 400, "failed": 3}
+    got = results(s, over["output_file_id"])
+    assert sorted(r["custom_id"] for r in got) == sorted(f"r{i}" for i in range(400))
+    assert sorted(r["error"]["line"] for r in results(s, over["error_file_id"])) == [401, 402, 403]
+    for r in rng.sample(got, 20):
+        alone = s.json("POST", COMPLETIONS, lines[int(r["custom_id"][1:])]["body"])
+        assert alone["choices"] == r["response"]["body"]["choices"]
+    s.stop()
+
+
+def test_survives_a_clean_end_and_is_not_delayed_by_it(tmp_path):
+    folder = str(tmp_path)
+    s = Server("--batch-dir", folder).wait_ready()
+    batch = create(s, upload(s, jsonl([line(f"r{i}", max_tokens=500) for i in range(100)]))["id"])
+    while s.json("GET", f"/v1/batches/{batch['id']}")["status"] == "validating":
+        time.sleep(0.01)
+    began = time.monotonic()
+    s.stop()
+    assert time.monotonic() - began < 25  # not the 30 s that requests of clients would have
+    s = Server("--batch-dir", folder).wait_ready()
+    over = wait_over(s, batch, 120)
+    assert over["request_counts"] == {"total": 100, "completed": 100, "failed": 0}
+    s.stop()
+
+
+def test_one_server_at_a_time(batches, tmp_path):
+    p = subprocess.run([WEIR, "serve", "-m", MODEL, "--port", "0", "--batch-dir",
+                        str(tmp_path / "batches")], capture_output=True, text=True, timeout=60)
+    assert p.returncode == 1 and "another server works there" in p.stderr
+
+
+def test_clients_come_first(start_server, tmp_path):
+    """With one place to run in, a client's request displaces a batch's and is not behind it."""
+    s = start_server("--batch-dir", str(tmp_path), "--max-running", "1", "--threads", "1")
+    batch = create(s, upload(s, jsonl([line(f"r{i}", max_tokens=1500) for i in range(40)]))["id"])
+    while s.metric("weir_requests_running") < 1 or s.metric("weir_requests_waiting") < 15:
+        time.sleep(0.01)
+    for i in range(5):
+        s.json("POST", COMPLETIONS, {"prompt": f"Hello {i}", "max_tokens": 4})
+    state = s.json("GET", f"/v1/batches/{batch['id']}")
+    assert state["status"] == "in_progress" and state["request_counts"]["completed"] < 40
+    assert s.metric("weir_preemptions_total") >= 1
+    s.json("POST", f"/v1/batches/{batch['id']}/cancel", {})
+
+
+def test_more_than_the_queue_holds(start_server, tmp_path):
+    """429 inside is no result: the line waits and is done later."""
+    s = start_server("--batch-dir", str(tmp_path), "--batch-parallel", "32", "--max-running", "2",
+                     "--max-queue", "2", "--threads", "1")
+    over = wait_over(s, create(s, upload(s, jsonl([line(f"r{i}") for i in range(100)]))["id"]))
+    assert over["request_counts"] == {"total": 100, "completed": 100, "failed": 0}
+
+
+def test_several_at_once_with_clients_beside(batches):
+    files = [upload(batches, jsonl([line(f"{k}-{i}") for i in range(40)]))["id"] for k in range(4)]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda f: create(batches, f), files))
+        asked = [pool.submit(batches.json, "POST", COMPLETIONS, line(f"x{i}")["body"])
+                 for i in range(40)]
+        over = list(pool.map(lambda b: wait_over(batches, b), made))
+        assert all(a.result()["usage"]["completion_tokens"] == 8 for a in asked)
+    for k, b in enumerate(over):
+        got = results(batches, b["output_file_id"])
+        assert sorted(r["custom_id"] for r in got) == sorted(f"{k}-{i}" for i in range(40))
+
+
+def test_the_key_guards_files_and_batches(start_server, tmp_path):
+    s = start_server("--batch-dir", str(tmp_path), "--api-key", "secret")
+    assert s.request("GET", "/v1/files")[0] == 401
+    assert s.request("GET", "/v1/batches")[0] == 401
+    key = {"Authorization": "Bearer secret"}
+    data = form([("purpose", None, b"batch"), ("file", "x", jsonl([line("a")]))])
+    status, _, answer = s.request("POST", "/v1/files", data, headers={
+        **key, "Content-Type": "multipart/form-data; boundary=b0undary"})
+    assert status == 200
+    body = {"input_file_id": json.loads(answer)["id"], "endpoint": COMPLETIONS,
+            "completion_window": "24h"}
+    batch = s.json("POST", "/v1/batches", body, headers=key)
+    end = time.monotonic() + 60
+    while batch["status"] != "completed":
+        assert time.monotonic() < end
+        time.sleep(0.02)
+        batch = s.json("GET", f"/v1/batches/{batch['id']}", headers=key)
+    assert batch["request_counts"]["completed"] == 1
+
+
+def test_the_official_client(batches):
+    openai = pytest.importorskip("openai")
+    client = openai.OpenAI(base_url=batches.url + "/v1", api_key="none", max_retries=0)
+    name = f"{uuid.uuid4()}.jsonl"
+    file = client.files.create(file=(name, jsonl([line(f"r{i}") for i in range(12)])),
+                               purpose="batch")
+    assert file.filename == name and file.status == "processed"
+    batch = client.batches.create(input_file_id=file.id, endpoint=COMPLETIONS,
+                                  completion_window="24h", metadata={"a": "b"})
+    end = time.monotonic() + 60
+    while batch.status != "completed":
+        assert time.monotonic() < end, batch
+        time.sleep(0.02)
+        batch = client.batches.retrieve(batch.id)
+    assert batch.request_counts.completed == 12 and batch.metadata == {"a": "b"}
+    text = client.files.content(batch.output_file_id).text
+    assert len(text.splitlines()) == 12
+    assert [b.id for b in client.batches.list(limit=1)] == [batch.id]
+    assert {f.id for f in client.files.list(limit=1)} == {file.id, batch.output_file_id}
+    assert client.files.delete(file.id).deleted
+    with pytest.raises(openai.NotFoundError):
+        client.files.retrieve(file.id)
+    with pytest.raises(openai.BadRequestError):
+        client.batches.cancel(batch.id)

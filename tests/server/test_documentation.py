@@ -1,0 +1,95 @@
+"""The examples of the documentation run as they stand: curl, Python, and files."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def blocks(document):
+    """Indented blocks, without their indentation; one ends at a line that is not indented."""
+    lines, found = [], []
+    for line in (ROOT / document).read_text().splitlines() + ["end"]:
+        if line.startswith("    ") or (not line and lines):
+            lines.append(line[4:])
+        else:
+            found.append("\n".join(lines).strip("\n"))
+            lines = []
+    return [b for b in found if b]
+
+
+def of(document, *starts):
+    """Paragraphs of blocks that begin so; Python goes on over empty lines."""
+    found = []
+    for b in blocks(document):
+        if b.startswith(starts) and b.startswith(("from ", "import ")):
+            found.append(b)
+        elif not b.startswith(("from ", "import ")):
+            found += [p for p in b.split("\n\n") if p.startswith(starts)]
+    return found
+
+
+CURLS = [b for d in ("README.md", "docs/API.md") for b in of(d, "curl ")]
+PYTHONS = [b for d in ("README.md", "docs/API.md") for b in of(d, "from ", "import ")]
+
+
+def test_there_are_some():
+    assert len(CURLS) >= 4 and len(PYTHONS) >= 2
+
+
+@pytest.mark.parametrize("script", CURLS, ids=range(len(CURLS)))
+def test_curl(server, script):
+    script = script.replace("http://127.0.0.1:8080", server.url)
+    script = script.replace("curl ", "curl -sS --fail ")
+    r = subprocess.run(["bash", "-ec", script], capture_output=True, text=True, timeout=60)
+    assert r.returncode == 0 and r.stdout, (script, r.stderr)
+
+
+@pytest.mark.parametrize("script", PYTHONS, ids=range(len(PYTHONS)))
+def test_python(server, script):
+    if "openai" in script:
+        pytest.importorskip("openai", reason="the OpenAI client is not installed")
+    script = script.replace("http://127.0.0.1:8080", server.url)
+    r = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert r.returncode == 0 and r.stdout, (script, r.stderr)
+
+
+def test_the_keys_file(start_server, tmp_path):
+    [text] = of("docs/API.md", '{"keys"')
+    file = tmp_path / "keys.json"
+    file.write_text(text)
+    server = start_server("--api-keys", file)
+    for key in ("sk-alice-0123456789", "sk-batch-0123456789", "sk-ops-0123456789"):
+        server.json("GET", "/v1/models", headers={"Authorization": f"Bearer {key}"})
+
+
+def test_the_log_line_has_the_fields(start_server, tmp_path):
+    [text] = of("docs/API.md", '{"time"')
+    log = tmp_path / "log"
+    server = start_server("--access-log", log)
+    server.json("POST", "/v1/completions", {"prompt": "Once", "max_tokens": 3})
+    server.stop()
+    line = json.loads(log.read_text().splitlines()[-1])
+    assert list(line) == list(json.loads(text))
+
+
+def test_the_certificate(start_server, tmp_path):
+    import ssl
+    [command] = of("docs/API.md", "openssl ")
+    subprocess.run(["bash", "-ec", command], cwd=tmp_path, check=True, capture_output=True)
+    server = start_server("--tls-cert", tmp_path / "cert.pem", "--tls-key", tmp_path / "key.pem",
+                          context=ssl._create_unverified_context())
+    assert server.request("GET", "/health")[0] == 200
+
+
+def test_every_flag_of_the_documentation_exists():
+    from conftest import WEIR
+    text = subprocess.run([WEIR, "serve", "--help"], capture_output=True, text=True).stdout
+    flags = set(re.findall(r"`(--[a-z][a-z-]+)", (ROOT / "docs/API.md").read_text()))
+    others = {"--bad"}  # of weir cache
+    assert len(flags) > 12 and not [f for f in flags - others if not re.search(f + r"[=\s\[]", text)]

@@ -1,0 +1,322 @@
+"""What is written down: access log, slow log, timelines, trace contexts; and what never is."""
+
+import datetime
+import http.client
+import json
+import os
+import signal
+import time
+
+import pytest
+
+COMPLETIONS = "/v1/completions"
+CHAT = "/v1/chat/completions"
+SECRET = "xylophone"
+ASK = {"prompt": f"Once there was a {SECRET}", "max_tokens": 8, "temperature": 0,
+       "ignore_eos": True}
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
+
+
+def lines_of(path):
+    """The whole lines so far, but for those of /health, which the fixture asks."""
+    lines = [json.loads(line) for line in path.read_text().split("\n")[:-1]]
+    return [line for line in lines if line["route"] != "/health"]
+
+
+def wait_lines(path, n):
+    end = time.monotonic() + 30
+    while len(lines_of(path)) < n:
+        assert time.monotonic() < end, path.read_text()
+        time.sleep(0.01)
+    assert len(lines_of(path)) == n
+    return lines_of(path)
+
+
+def test_access_log(start_server, tmp_path):
+    log, keys = tmp_path / "access.log", tmp_path / "keys.json"
+    keys.write_text(json.dumps({"keys": [{"name": "alice", "key": "the-key-itself"}]}))
+    server = start_server("--access-log", log, "--api-keys", keys)
+    auth = {"Authorization": "Bearer the-key-itself"}
+    before = datetime.datetime.now(datetime.timezone.utc)
+    server.request("POST", COMPLETIONS, ASK, {**auth, "X-Request-Id": "mine", "traceparent": PARENT})
+    a = wait_lines(log, 1)[-1]
+    server.request("POST", COMPLETIONS, {**ASK, "stream": True, "n": 2}, auth)
+    b = wait_lines(log, 2)[-1]
+    server.request("POST", CHAT, {"messages": SECRET}, auth)
+    c = wait_lines(log, 3)[-1]
+    server.request("GET", f"/{SECRET}?{SECRET}", headers=auth)
+    d = wait_lines(log, 4)[-1]
+    server.request("GET", "/v1/models/" + SECRET, headers={"Authorization": f"Bearer {SECRET}"})
+    e = wait_lines(log, 5)[-1]
+
+    when = datetime.datetime.fromisoformat(a["time"].replace("Z", "+00:00"))
+    assert abs((when - before).total_seconds()) < 60
+    assert a["id"].startswith("cmpl-") and a["request_id"] == "mine" and a["trace_id"] == TRACE
+    assert a["client"].startswith("127.0.0.1:") and a["key"] == "alice"
+    assert (a["method"], a["route"], a["status"]) == ("POST", COMPLETIONS, 200)
+    assert a["stream"] is False and a["complete"] is True and a["finish"] == "length"
+    assert a["prompt_tokens"] >= 4 and a["completion_tokens"] == 8 and a["cached_tokens"] == 0
+    assert a["bytes_in"] == len(json.dumps(ASK)) and a["bytes_out"] > 100
+    assert 0 <= a["admitted_ms"] <= a["first_token_ms"] <= a["total_ms"]
+    assert "timeline" not in a
+    assert b["stream"] is True and b["choices"] == 2 and b["completion_tokens"] == 16
+    assert b["prompt_tokens"] == a["prompt_tokens"] and b["cached_tokens"] > 0
+    assert b["trace_id"] is None and b["request_id"] is None
+    assert (c["route"], c["status"]) == (CHAT, 400) and "finish" not in c
+    assert (d["route"], d["status"], d["key"]) == (None, 404, "alice")
+    assert (e["route"], e["status"], e["key"]) == ("/v1/models", 401, None)
+    assert SECRET not in log.read_text() and "the-key-itself" not in log.read_text()
+    assert SECRET not in server.log
+
+
+def test_those_who_never_became_calls(start_server, tmp_path):
+    log = tmp_path / "access.log"
+    server = start_server("--access-log", log, "--max-body", "1K")
+    assert server.request("POST", COMPLETIONS, b"x" * 2000)[0] == 413
+    line = wait_lines(log, 1)[-1]
+    assert line["status"] == 413 and line["route"] is None
+    assert line["client"].startswith("127.0.0.1:")
+
+
+def test_a_client_that_leaves(start_server, tmp_path):
+    log = tmp_path / "access.log"
+    server = start_server("--access-log", log)
+    c = http.client.HTTPConnection(server.url.split("//")[1], timeout=60)
+    c.request("POST", COMPLETIONS, json.dumps({**ASK, "max_tokens": 900, "stream": True}))
+    r = c.getresponse()
+    assert r.readline().startswith(b"data: ")
+    r.close()
+    c.close()
+    line = wait_lines(log, 1)[-1]
+    assert line["status"] == 200 and line["complete"] is False and line["finish"] == "abort"
+    assert 0 < line["completion_tokens"] < 900
+
+
+def test_the_log_is_opened_again(start_server, tmp_path):
+    log, moved = tmp_path / "access.log", tmp_path / "access.log.1"
+    server = start_server("--access-log", log)
+    server.request("POST", COMPLETIONS, ASK)
+    wait_lines(log, 1)
+    log.rename(moved)
+    server.request("POST", COMPLETIONS, ASK)
+    wait_lines(moved, 2)
+    server.reload()
+    end = time.monotonic() + 30
+    while not log.exists():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    server.request("POST", COMPLETIONS, ASK)
+    server.stop()
+    assert len(lines_of(moved)) == 2 and len(lines_of(log)) == 1
+
+
+def test_a_log_that_nobody_reads_holds_up_nobody(start_server, tmp_path):
+    """A pipe that is full: requests go on, lines are dropped and counted at last."""
+    fifo = tmp_path / "pipe"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    server = start_server("--access-log", fifo)
+    for _ in range(400):  # more than a pipe holds
+        assert server.request("GET", "/v1/models", headers={"X-Request-Id": "x" * 128})[0] == 200
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(30) == 0
+    os.close(reader)
+
+
+def test_sighup_ends_a_server_without_files(start_server):
+    server = start_server()
+    server.process.send_signal(signal.SIGHUP)
+    assert server.process.wait(30) == -signal.SIGHUP
+
+
+# ---- timelines ------------------------------------------------------------------------------
+
+
+def check_events(choice, finish):
+    names = [e["event"] for e in choice["events"]]
+    times = [e["ms"] for e in choice["events"]]
+    assert times == sorted(times) and times[0] >= 0
+    assert names[0] == "queued" and names[-1] == "done"
+    assert choice["events"][-1]["reason"] == finish
+    assert choice["omitted"] == 0
+    return names
+
+
+def test_timeline_of_an_answer(server):
+    answer = server.json("POST", COMPLETIONS, {**ASK, "timeline": True, "n": 2})
+    assert [c["index"] for c in answer["timeline"]["choices"]] == [0, 1]
+    for c in answer["timeline"]["choices"]:
+        names = check_events(c, "length")
+        assert names[1] == "admitted" and names.count("first_token") == 1
+        admitted = c["events"][1]["tokens"]
+        computed = sum(e["tokens"] for e in c["events"] if e["event"] == "prefill")
+        assert admitted + computed >= answer["usage"]["prompt_tokens"]
+    assert "timeline" not in server.json("POST", COMPLETIONS, ASK)
+    assert "timeline" not in server.json("POST", COMPLETIONS, {**ASK, "timeline": False})
+    server.json("POST", COMPLETIONS, {**ASK, "timeline": 1}, status=400)
+
+
+@pytest.mark.parametrize("usage", [False, True])
+def test_timeline_of_a_stream(server, usage):
+    body = {"messages": [{"role": "user", "content": "What is 2 + 3?"}], "timeline": True,
+            "max_tokens": 5, "stream_options": {"include_usage": usage}}
+    events = server.events(CHAT, body)
+    assert ["timeline" in e for e in events] == [False] * (len(events) - 1) + [True]
+    last = events[-1]
+    assert last["choices"] == [] and (last.get("usage") is not None) == usage
+    check_events(last["timeline"]["choices"][0], events[-2]["choices"][0]["finish_reason"])
+
+
+def test_chunks_of_a_long_prompt(start_server):
+    server = start_server("--batch-tokens", 64, "--max-running", 4)
+    answer = server.json("POST", COMPLETIONS, {**ASK, "prompt": list(range(300, 600)),
+                                               "timeline": True})
+    events = answer["timeline"]["choices"][0]["events"]
+    chunks = [e["tokens"] for e in events if e["event"] == "prefill"]
+    assert len(chunks) >= 5 and sum(chunks) == 300 and max(chunks) <= 64
+
+
+def test_more_chunks_than_are_kept(start_server):
+    server = start_server("--batch-tokens", 4, "--max-running", 4)
+    answer = server.json("POST", COMPLETIONS, {**ASK, "prompt": list(range(300, 700)),
+                                               "timeline": True})
+    choice = answer["timeline"]["choices"][0]
+    names = [e["event"] for e in choice["events"]]
+    assert len(names) == 64 + 3 and names[-2:] == ["first_token", "done"]
+    assert choice["omitted"] == 100 + 1 - 64
+
+
+def test_preemption_shows(start_server):
+    """One of high priority takes the only place."""
+    server = start_server("--max-running", 1)
+    c = http.client.HTTPConnection(server.url.split("//")[1], timeout=60)
+    c.request("POST", COMPLETIONS, json.dumps({**ASK, "max_tokens": 600, "stream": True,
+                                               "timeline": True}))
+    r = c.getresponse()
+    assert r.readline().startswith(b"data: ")
+    server.json("POST", COMPLETIONS, {**ASK, "prompt": "Another", "priority": 100})
+    data = r.read().decode()
+    c.close()
+    last = json.loads(data.split("\n\n")[-3][6:])
+    names = check_events(last["timeline"]["choices"][0], "length")
+    if "preempted" not in names:
+        assert server.metric("weir_preemptions_total") == 0  # it was over before
+        pytest.skip("the first request was faster than the second came")
+    assert names.index("preempted") < len(names) - 1 - names[::-1].index("admitted")
+
+
+def test_fetching_shows(start_server, tmp_path):
+    prompt = list(range(300, 1300))
+    ask = {**ASK, "prompt": prompt, "timeline": True}
+    first = start_server("--cache-dir", tmp_path / "cache")
+    first.json("POST", COMPLETIONS, ask)
+    first.stop()
+    server = start_server("--cache-dir", tmp_path / "cache")
+    answer = server.json("POST", COMPLETIONS, ask)
+    names = check_events(answer["timeline"]["choices"][0], "length")
+    if server.metric('weir_tier_declined_total{tier="disk"}'):
+        pytest.skip("computing was estimated to be faster than fetching")
+    assert names.index("fetching") < names.index("fetched") < names.index("first_token")
+    fetched = [e for e in answer["timeline"]["choices"][0]["events"] if e["event"] == "fetched"]
+    assert sum(e["tokens"] for e in fetched) == 992  # full blocks before the last token
+
+
+def test_slow_log(start_server, tmp_path):
+    log = tmp_path / "access.log"
+    server = start_server("--access-log", log, "--slow-log", 0)
+    server.request("POST", COMPLETIONS, ASK)
+    line = wait_lines(log, 1)[-1]
+    check_events(line["timeline"]["choices"][0], "length")
+    server.request("GET", "/v1/models")
+    assert "timeline" not in wait_lines(log, 2)[-1]
+    assert SECRET not in log.read_text()
+
+
+def test_slow_log_without_an_access_log(start_server):
+    server = start_server("--slow-log", 0)
+    server.request("POST", COMPLETIONS, ASK)
+    server.wait_log('"timeline"')
+    lines = [line for line in server.log.splitlines() if line.startswith("{")]
+    assert len(lines) == 1 and json.loads(lines[0])["status"] == 200
+    assert SECRET not in server.log
+    patient = start_server("--slow-log", 3600000)
+    patient.request("POST", COMPLETIONS, ASK)
+    patient.stop()
+    assert "timeline" not in patient.log
+
+
+# ---- trace contexts -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sent, back", [
+    (PARENT, PARENT),
+    (PARENT[:-2] + "00", PARENT[:-2] + "00"),
+    ("01" + PARENT[2:] + "-more", "01" + PARENT[2:]),  # a later version, as far as it is known
+    (PARENT + "-more", None),
+    ("ff" + PARENT[2:], None),
+    (PARENT.upper(), None),
+    (PARENT.replace(TRACE, "0" * 32), None),
+    (PARENT.replace("b7ad6b7169203331", "0" * 16), None),
+    (PARENT[:-1], None),
+    (PARENT.replace("-", "_"), None),
+    ("", None),
+    ("x" * 300, None),
+])
+def test_traceparent(server, sent, back):
+    for path in ("/v1/models", "/nothing"):
+        assert server.request("GET", path, headers={"traceparent": sent})[1]["traceparent"] == back
+
+
+# ---- pages of other origins -----------------------------------------------------------------
+
+
+PAGE = "https://chat.example"
+ASKS = {"Origin": PAGE, "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization, content-type, x-stainless-os"}
+
+
+def cors_of(headers):
+    return {k.lower(): v for k, v in headers.items()
+            if k.lower().startswith("access-control-") or k.lower() == "vary"}
+
+
+def test_cors_is_off(server):
+    status, headers, _ = server.request("OPTIONS", COMPLETIONS, headers=ASKS)
+    assert status == 405 and not cors_of(headers)
+    assert not cors_of(server.request("GET", "/v1/models", headers={"Origin": PAGE})[1])
+
+
+def test_cors(start_server):
+    server = start_server("--cors-origin", "http://other", "--cors-origin", PAGE, "--api-key", "k")
+    status, headers, data = server.request("OPTIONS", COMPLETIONS, headers=ASKS)
+    assert status == 204 and data == b""  # a browser sends no key with it
+    assert cors_of(headers) == {
+        "access-control-allow-origin": PAGE, "vary": "Origin",
+        "access-control-allow-methods": "POST", "access-control-max-age": "600",
+        "access-control-allow-headers": "authorization, content-type, x-stainless-os"}
+    status, headers, _ = server.request("OPTIONS", "/v1/models", headers=ASKS)
+    assert status == 204 and headers["access-control-allow-methods"] == "GET, HEAD"
+    key = {"Authorization": "Bearer k"}
+    for status, more in ((200, key), (401, {})):  # a page may read why it was refused
+        got, headers, _ = server.request("GET", "/v1/models", headers={"Origin": PAGE, **more})
+        assert got == status and headers["access-control-allow-origin"] == PAGE
+        assert "Retry-After" in headers["access-control-expose-headers"]
+    for origin in ("https://evil.example", PAGE + ".evil", "null", PAGE.upper()):
+        status, headers, _ = server.request("OPTIONS", COMPLETIONS, headers={**ASKS, "Origin": origin})
+        assert status == 401 and cors_of(headers) == {"vary": "Origin"}
+        _, headers, _ = server.request("GET", "/v1/models", headers={"Origin": origin, **key})
+        assert cors_of(headers) == {"vary": "Origin"}
+    # not a preflight, and no such route
+    assert server.request("OPTIONS", COMPLETIONS, headers={"Origin": PAGE, **key})[0] == 405
+    assert server.request("OPTIONS", "/nothing", headers={**ASKS, **key})[0] == 404
+    # names only
+    odd = {**ASKS, "Access-Control-Request-Headers": "a<b>"}
+    assert server.request("OPTIONS", COMPLETIONS, headers=odd)[1]["access-control-allow-headers"] is None
+
+
+def test_cors_for_all(start_server):
+    server = start_server("--cors-origin", "*")
+    _, headers, _ = server.request("GET", "/v1/models", headers={"Origin": "null"})
+    assert headers["access-control-allow-origin"] == "*" and headers["vary"] is None
+    assert not cors_of(server.request("GET", "/v1/models")[1])

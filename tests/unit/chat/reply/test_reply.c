@@ -1,0 +1,760 @@
+/* Replies in every format, taken apart: the same however they are cut into pieces.
+ *
+ * The cases are written by hand from what the formats' own templates write. */
+#include "unit/chat/reply/transcript.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <stdlib.h>
+
+static const char tools_json[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"\",\"parameters\":{"
+    "\"type\":\"object\",\"properties\":{\"s\":{\"type\":\"string\"},\"n\":{\"type\":\"number\"},"
+    "\"i\":{\"type\":[\"integer\",\"null\"]},\"b\":{\"type\":\"boolean\"},\"o\":{\"type\":"
+    "\"object\"},\"sn\":{\"type\":[\"string\",\"null\"]}}}}},"
+    "{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"description\":\"\","
+    "\"parameters\":{\"type\":\"object\",\"properties\":{}}}},"
+    "{\"type\":\"function\",\"function\":{\"name\":\"python\",\"description\":\"\","
+    "\"parameters\":{\"type\":\"object\",\"properties\":{}}}}]";
+
+enum flags { THINKING = 1, NO_TOOLS = 2, ONE_CALL = 4, CUT = 8 };
+
+struct reply_case {
+    const char *format, *thoughts; /* NULL: none */
+    const char *text, *want;
+    unsigned flags;
+};
+
+/* The transcript of text[0..n), cut where cuts[i] is not 0 (behind byte i); NULL: one piece. */
+static char *read_reply(const struct reply_case *c, size_t n, const char *cuts, bool *called)
+{
+    json_t *tools = json_loads(tools_json, 0, NULL);
+    assert_non_null(tools);
+    const struct reply_config cfg = {
+        .style = {c->format ? reply_format_find(c->format) : NULL,
+                  c->thoughts ? reply_thoughts_find(c->thoughts) : NULL},
+        .tools = c->flags & NO_TOOLS ? NULL : tools,
+        .one_call = (c->flags & ONE_CALL) != 0,
+        .start = {.thinking = (c->flags & THINKING) != 0}};
+    struct reply_parser *p = reply_create(&cfg);
+    assert_non_null(p);
+    struct transcript t = {.open = -1};
+    size_t from = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (i + 1 < n && !(cuts && cuts[i]))
+            continue;
+        /* memory of its own, so that reading past a piece is seen */
+        char *piece = malloc(i + 1 - from);
+        memcpy(piece, c->text + from, i + 1 - from);
+        reply_feed(p, piece, i + 1 - from, transcript_event, &t);
+        free(piece);
+        from = i + 1;
+    }
+    reply_finish(p, (c->flags & CUT) != 0, transcript_event, &t);
+    transcript_close(&t);
+    if (called)
+        *called = reply_called(p);
+    reply_destroy(p);
+    json_decref(tools);
+    return (char *)buf_cstr(&t.text); /* the caller frees it */
+}
+
+static void check(const struct reply_case *c)
+{
+    size_t n = strlen(c->text);
+    char *cuts = calloc(n + 1, 1);
+    for (size_t i = 0; i <= n + 20; i++) {
+        if (i < n) { /* in two pieces, everywhere */
+            memset(cuts, 0, n);
+            cuts[i] = 1;
+        } else if (i == n) { /* byte by byte */
+            memset(cuts, 1, n);
+        } else { /* at random; the seed is i */
+            srand((unsigned)i);
+            for (size_t k = 0; k < n; k++)
+                cuts[k] = rand() % 4 == 0;
+        }
+        char *got = read_reply(c, n, cuts, NULL);
+        if (strcmp(got, c->want) != 0)
+            fail_msg("%s, split %zu of %s:\n  want %s\n  got  %s",
+                     c->format ? c->format : "-",
+                     i,
+                     c->text,
+                     c->want,
+                     got);
+        free(got);
+    }
+    free(cuts);
+}
+
+static void check_all(const struct reply_case *cases, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        check(&cases[i]);
+}
+#define CHECK_ALL(cases) check_all(cases, sizeof(cases) / sizeof(cases)[0])
+
+static void test_hermes(void **state)
+{
+    (void)state;
+    static const struct reply_case cases[] = {
+        {"hermes", NULL, "Hello, world", "C'Hello, world'", 0},
+        {"hermes", NULL, "  two\n\nlines \n", "C'  two\n\nlines \n'", 0},
+        {"hermes",
+         NULL,
+         "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"s\": \"x\"}}\n</tool_call>",
+         "B0 f A'{\"s\": \"x\"}' E",
+         0},
+        {"hermes",
+         NULL,
+         "I look. \n\n<tool_call>\n{\"name\": \"f\", \"arguments\": "
+         "{}}\n</tool_call>\n<tool_call>\n"
+         "{\"name\": \"get_weather\", \"arguments\": {\"a\":[1,{\"b\":\"}\"}]}}\n</tool_call>\n",
+         "C'I look.' B0 f A'{}' E B1 get_weather A'{\"a\":[1,{\"b\":\"}\"}]}' E",
+         0},
+        /* content behind a call keeps what stands between */
+        {"hermes",
+         NULL,
+         "a<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>\n\nb\n",
+         "C'a' B0 f A'{}' E C'\n\nb\n'",
+         0},
+        /* arguments first, as text, lacking, null; a function inside; an id */
+        {"hermes",
+         NULL,
+         "<tool_call>{\"arguments\": {\"s\": 1}, \"name\": \"f\"}</tool_call>",
+         "B0 f A'{\"s\": 1}' E",
+         0},
+        {"hermes",
+         NULL,
+         "<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"s\\\": "
+         "\\\"\\u00e4\\ud83d\\ude00\\\"}\"}"
+         "</tool_call>",
+         "B0 f A'{\"s\": \"\xc3\xa4\xf0\x9f\x98\x80\"}' E",
+         0},
+        {"hermes", NULL, "<tool_call>{\"name\": \"f\"}</tool_call>", "B0 f A'{}' E", 0},
+        {"hermes",
+         NULL,
+         "<tool_call>{\"name\": \"f\", \"arguments\": null}</tool_call>",
+         "B0 f A'{}' E",
+         0},
+        {"hermes",
+         NULL,
+         "<tool_call>{\"id\": \"x1\", \"type\": \"function\", \"function\": {\"name\": \"f\", "
+         "\"parameters\": {\"n\": -1.5e3}}}</tool_call>",
+         "B0 f (x1) A'{\"n\": -1.5e3}' E",
+         0},
+        /* the closing mark inside a string is text of the string */
+        {"hermes",
+         NULL,
+         "<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": \"</tool_call>\\\"}\"}}</tool_call>x",
+         "B0 f A'{\"s\": \"</tool_call>\\\"}\"}' E C'x'",
+         0},
+        /* several objects in one block; in an array */
+        {"hermes",
+         NULL,
+         "<tool_call>\n{\"name\":\"f\",\"arguments\":{}}\n{\"name\":\"python\",\"arguments\":{}}"
+         "</tool_call>",
+         "B0 f A'{}' E B1 python A'{}' E",
+         0},
+        {"hermes",
+         NULL,
+         "<tool_call>[{\"name\":\"f\",\"arguments\":{}}, {\"name\":\"f\",\"arguments\":{}}]"
+         "</tool_call>",
+         "B0 f A'{}' E B1 f A'{}' E",
+         0},
+        /* a bracket too few, a bracket too many, no closing mark */
+        {"hermes",
+         NULL,
+         "<tool_call>{\"name\":\"f\",\"arguments\":{\"n\":1}</tool_call>",
+         "B0 f A'{\"n\":1}' E",
+         0},
+        {"hermes",
+         NULL,
+         "<tool_call>{\"name\":\"f\",\"arguments\":{\"n\":1}}}</tool_call>",
+         "B0 f A'{\"n\":1}' E",
+         0},
+        {"hermes",
+         NULL,
+         "<tool_call>{\"name\":\"f\",\"arguments\":{\"n\":1}}",
+         "B0 f A'{\"n\":1}' E",
+         0},
+        /* the first of several */
+        {"hermes",
+         NULL,
+         "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call><tool_call>{\"name\":\"f\","
+         "\"arguments\":{}}</tool_call>",
+         "B0 f A'{}' E",
+         ONE_CALL},
+        /* names that nobody gave are still calls */
+        {"hermes",
+         NULL,
+         "<tool_call>{\"name\":\"other\",\"arguments\":{}}</tool_call>",
+         "B0 other A'{}' E",
+         0},
+    };
+    CHECK_ALL(cases);
+}
+
+/* What is no call comes back whole. */
+static void test_given_back(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "<tool_call",
+        "a < b <tool_ca",
+        "<tool_call> is how calls begin",
+        "<tool_call>\n[1, 2]</tool_call>",
+        "<tool_call>{\"nam\": 1}</tool_call>",
+        "<tool_call>{\"name\": 1, \"arguments\": {}}</tool_call>",
+        "<tool_call>{\"name\": \"a b\", \"arguments\": {}}</tool_call>",
+        "<tool_call>{\"name\": \"f\" \"arguments\": {}}</tool_call>",
+        "<tool_call>{\"name\" = \"f\"}</tool_call>",
+        "<tool_call>{name: \"f\"}</tool_call>",
+        "<tool_call>{\"name\": \"f\", \"arguments\": <none>}</tool_call>",
+        "<tool_call>{\"arguments\": {\"x\": 1}, \"name\": \"",
+        "<tool_call>{\"name\": \"f\"",
+        "<tool_call><tool_call><tool_call>",
+        "</tool_call> \xf0\x9f\x98\x80 \xff\xfe",
+        "<think>no thoughts here</think>",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        char want[200];
+        snprintf(want, sizeof want, "C'%s'", texts[i]);
+        check(&(struct reply_case){"hermes", NULL, texts[i], want, 0});
+    }
+    /* and a call that follows is one */
+    check(&(struct reply_case){"hermes",
+                               NULL,
+                               "<tool_call> {\"a\": 1} <tool_call>{\"name\":\"f\",\"arguments\":{}}"
+                               "</tool_call>",
+                               "C'<tool_call> {\"a\": 1}' B0 f A'{}' E",
+                               0});
+}
+
+/* What the end of the output cuts is not whole. */
+static void test_cut(void **state)
+{
+    (void)state;
+    static const struct reply_case cases[] = {
+        {"hermes",
+         NULL,
+         "<tool_call>{\"name\":\"f\",\"arguments\":{\"s\": \"abc",
+         "B0 f A'{\"s\": \"abc'",
+         CUT},
+        {"hermes",
+         NULL,
+         "<tool_call>{\"name\":\"f\",\"arguments\":{\"s\": [</tool_call>",
+         "B0 f A'{\"s\": ['",
+         0},
+        {"mistral", NULL, "[TOOL_CALLS]f[ARGS]{\"s\":", "B0 f A'{\"s\":'", CUT},
+        {"qwen-xml",
+         NULL,
+         "<tool_call>\n<function=f>\n<parameter=s>\nabc",
+         "B0 f A'{\"s\": \"abc'",
+         CUT},
+        {"qwen-xml",
+         NULL,
+         "<tool_call>\n<function=f>\n<parameter=n>\n12",
+         "B0 f A'{\"n\": 12'",
+         CUT},
+        {"functionary-v3.2", NULL, "python\nprint(1)", "B0 python A'{\"code\": \"print(1)'", CUT},
+        {"harmony",
+         "harmony",
+         "<|channel|>commentary to=functions.f<|message|>{\"a\"",
+         "B0 f A'{\"a\"'",
+         CUT},
+    };
+    CHECK_ALL(cases);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bool called = true;
+        free(read_reply(&cases[i], strlen(cases[i].text), NULL, &called));
+        assert_false(called);
+    }
+    bool called = false;
+    const struct reply_case whole = {
+        "hermes", NULL, "<tool_call>{\"name\":\"f\",\"arguments\":{}}", "", 0};
+    free(read_reply(&whole, strlen(whole.text), NULL, &called));
+    assert_true(called);
+}
+
+static void test_thoughts(void **state)
+{
+    (void)state;
+    static const struct reply_case cases[] = {
+        {NULL, "think", "<think>\nHm.\n\nYes.\n</think>\n\nDone.", "R'Hm.\n\nYes.' C'Done.'", 0},
+        {NULL, "think", "Hm.\n</think>\n\nDone.\n", "R'Hm.' C'Done.\n'", THINKING},
+        {NULL, "think", "\n\n</think>\n\nDone", "C'Done'", THINKING},
+        {NULL,
+         "think",
+         "No end < / in <think> sight ",
+         "R'No end < / in <think> sight '",
+         THINKING},
+        {NULL, "think", "Text with <think>x</think>", "C'Text with <think>x</think>'", 0},
+        {NULL, "think", " \n<think>a</think>b", "R'a' C'b'", 0},
+        {NULL, "think", "  indented", "C'  indented'", 0},
+        {NULL, "mistral", "[THINK]a[/THINK]b", "R'a' C'b'", 0},
+        {"hermes",
+         "think",
+         "<think>\nI call <tool_call>.\n</think>\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": "
+         "{}}\n</tool_call>",
+         "R'I call <tool_call>.' B0 f A'{}' E",
+         0},
+        {"hermes",
+         "think",
+         "<think>a</think><tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>",
+         "R'a' C'<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>'",
+         NO_TOOLS},
+        {"command-r7b",
+         "command-r7b",
+         "<|START_THINKING|>a<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", "
+         "\"tool_name\": \"f\", \"parameters\": {\"s\": \"x\"}}\n]<|END_ACTION|>",
+         "R'a' B0 f (0) A'{\"s\": \"x\"}' E",
+         0},
+    };
+    CHECK_ALL(cases);
+}
+
+static void test_llama(void **state)
+{
+    (void)state;
+    static const struct reply_case cases[] = {
+        {"llama3",
+         NULL,
+         "{\"name\": \"f\", \"parameters\": {\"s\": \"x\"}}",
+         "B0 f A'{\"s\": \"x\"}' E",
+         0},
+        {"llama3",
+         NULL,
+         "<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}; "
+         "{\"name\": \"f\", \"parameters\": {\"n\": 1}}",
+         "B0 f A'{}' E B1 f A'{\"n\": 1}' E",
+         0},
+        /* JSON that is no call of a tool that is there */
+        {"llama3",
+         NULL,
+         "{\"name\": \"Anna\", \"parameters\": {}}",
+         "C'{\"name\": \"Anna\", \"parameters\": {}}'",
+         0},
+        {"llama3", NULL, "{\"answer\": {\"x\": 1}}", "C'{\"answer\": {\"x\": 1}}'", 0},
+        {"llama3",
+         NULL,
+         "As {\"name\": \"f\", \"parameters\": {}}",
+         "C'As {\"name\": \"f\", \"parameters\": {}}'",
+         0},
+        {"llama3",
+         NULL,
+         "{\"name\": \"f\", \"parameters\": {}} is it",
+         "B0 f A'{}' E C' is it'",
+         0},
+        {"json", NULL, "```json\n{\"name\": \"f\", \"arguments\": {}}\n```", "B0 f A'{}' E", 0},
+        {"json",
+         NULL,
+         "[{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"python\", \"arguments\": {}}]",
+         "B0 f A'{}' E B1 python A'{}' E",
+         0},
+        {"json", NULL, "[1, 2]", "C'[1, 2]'", 0},
+        {"json", NULL, "```json\n{\"a\": 1}\n```", "C'```json\n{\"a\": 1}\n```'", 0},
+    };
+    CHECK_ALL(cases);
+}
+
+static void test_mistral(void **state)
+{
+    (void)state;
+    static const struct reply_case cases[] = {
+        {"mistral",
+         NULL,
+         "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"s\": \"x\"}, \"id\": \"abcdefghi\"}, "
+         "{\"name\": \"f\", \"arguments\": {}}]",
+         "B0 f A'{\"s\": \"x\"}' E B1 f A'{}' E",
+         0},
+        {"mistral",
+         NULL,
+         "[TOOL_CALLS] [{\"id\": \"abcdefghi\", \"name\": \"f\", \"arguments\": {}}]",
+         "B0 f (abcdefghi) A'{}' E",
+         0},
+        {"mistral",
+         NULL,
+         "Sure.[TOOL_CALLS]f[ARGS]{\"s\": \"[ARGS]\"}[TOOL_CALLS]get_weather[CALL_ID]abcdefghi"
+         "[ARGS]{}",
+         "C'Sure.' B0 f A'{\"s\": \"[ARGS]\"}' E B1 get_weather (abcdefghi) A'{}' E",
+         0},
+        {"mistral", NULL, "[TOOL_CALLS]f{\"n\": 1}", "B0 f A'{\"n\": 1}' E", 0},
+        {"mistral", NULL, "[TOOL_CALLS] begins calls", "C'[TOOL_CALLS] begins calls'", 0},
+        {"mistral", NULL, "[TOOL_CALLS]a b{}", "C'[TOOL_CALLS]a b{}'", 0},
+        {"mistral", NULL, "[TOOL_CALLS]", "C'[TOOL_CALLS]'", 0},
+    };
+    CHECK_ALL(cases);
+}
+
+static void test_named(void **state)
+{
+    (void)state;
+    static const struct reply_case cases[] = {
+        {"deepseek",
+         "think",
+         "a</"
+         "think>\n\n<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n"
+         "{\"s\": \"```\"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>"
+         "get_weather\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+         "R'a' B0 f A'{\"s\": \"```\"}' E B1 get_weather A'{}' E",
+         THINKING},
+        {"deepseek",
+         NULL,
+         "Text<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"n\": "
+         "1}<｜tool▁call▁end｜>"
+         "<｜tool▁call▁begin｜>f<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+         "C'Text' B0 f A'{\"n\": 1}' E B1 f A'{}' E",
+         0},
+        {"deepseek",
+         NULL,
+         "<｜tool▁calls▁begin｜> is a mark",
+         "C'<｜tool▁calls▁begin｜> is a mark'",
+         0},
+        {"kimi",
+         NULL,
+         "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0"
+         "<|tool_call_argument_begin|>{\"n\": 1}<|tool_call_end|><|tool_call_begin|>functions."
+         "get_weather:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
+         "B0 f (functions.f:0) A'{\"n\": 1}' E B1 get_weather (functions.get_weather:1) A'{}' E",
+         0},
+        {"functionary-v3.1",
+         NULL,
+         "<function=f>{\"s\": \"</function>\"}</function>\n<function=f>{}</function>",
+         "B0 f A'{\"s\": \"</function>\"}' E B1 f A'{}' E",
+         0},
+        {"granite", NULL, "<|tool_call|>[{\"name\": \"f\", \"arguments\": {}}]", "B0 f A'{}' E", 0},
+        {"apriel",
+         NULL,
+         "Well. <tool_calls>[{\"name\": \"f\", \"arguments\": {\"n\":1}, \"id\": "
+         "\"a\"}]</tool_calls>",
+         "C'Well.' B0 f A'{\"n\":1}' E",
+         0},
+        {"firefunction",
+         NULL,
+         " functools[{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"f\", \"arguments\": {}}]",
+         "B0 f A'{}' E B1 f A'{}' E",
+         0},
+    };
+    CHECK_ALL(cases);
+}
+
+static void test_functionary(void **state)
+{
+    (void)state;
+    static const struct reply_case cases[] = {
+        {"functionary-v3.2", NULL, "all\nHello >> there", "C'Hello >> there'", 0},
+        {"functionary-v3.2",
+         NULL,
+         "all\nI look.>>>f\n{\"s\": \">>>\"}>>>get_weather\n{}",
+         "C'I look.' B0 f A'{\"s\": \">>>\"}' E B1 get_weather A'{}' E",
+         0},
+        {"functionary-v3.2",
+         NULL,
+         "python\nprint(\">>>\")\n",
+         "B0 python A'{\"code\": \"print(\\\">>>\\\")\\n\"}' E",
+         0},
+        {"functionary-v3.2", NULL, "all\n>>> x = 1\ny", "C'>>> x = 1\ny'", 0},
+        {"functionary-v3.2", NULL, "all\nHello", "C'Hello'", NO_TOOLS},
+        {"functionary-v3.2", NULL, "f\n{}", "C'f\n{}'", NO_TOOLS},
+    };
+    CHECK_ALL(cases);
+}
+
+static void test_tagged(void **state)
+{
+    (void)state;
+    static const struct reply_case cases[] = {
+        {"qwen-xml",
+         NULL,
+         "Ok.\n<tool_call>\n<function=f>\n<parameter=s>\nline 1\n\"2\"\\ <b>\n</parameter>\n"
+         "<parameter=n>\n-1.50\n</parameter>\n<parameter=b>\ntrue\n</parameter>\n</function>\n"
+         "</tool_call>",
+         "C'Ok.' B0 f A'{\"s\": \"line 1\\n\\\"2\\\"\\\\ <b>\", \"n\": -1.50, \"b\": true}' E",
+         0},
+        /* types: what fits the schema is JSON, what does not stays a string */
+        {"qwen-xml",
+         NULL,
+         "<tool_call>\n<function=f>\n<parameter=i>\nnull\n</parameter>\n<parameter=sn>\n12\n"
+         "</parameter>\n<parameter=sn>\nnull\n</parameter>\n<parameter=o>\n{\"a\": [1]}\n"
+         "</parameter>\n<parameter=n>\nmany\n</parameter>\n<parameter=free>\n[1]\n</parameter>\n"
+         "<parameter=free>\nwords\n</parameter>\n</function>\n</tool_call>",
+         "B0 f A'{\"i\": null, \"sn\": \"12\", \"sn\": null, \"o\": {\"a\": [1]}, \"n\": \"many\", "
+         "\"free\": [1], \"free\": \"words\"}' E",
+         0},
+        {"qwen-xml",
+         NULL,
+         "<tool_call>\n<function=get_weather>\n</function>\n</tool_call>\n<tool_call>\n"
+         "<function=f>\n<parameter=s>\n\n</parameter>\n</function>\n</tool_call>",
+         "B0 get_weather A'{}' E B1 f A'{\"s\": \"\"}' E",
+         0},
+        {"qwen-xml",
+         NULL,
+         "<function=f>\n<parameter=s>\nx\n</parameter>\n</function>",
+         "B0 f A'{\"s\": \"x\"}' E",
+         0},
+        {"qwen-xml", NULL, "<tool_call>\n{\"name\": 1}", "C'<tool_call>\n{\"name\": 1}'", 0},
+        {"qwen-xml",
+         NULL,
+         "<tool_call>\n<function=f> is how",
+         "C'<tool_call>\n<function=f> is how'",
+         0},
+        {"glm",
+         "think",
+         "<think>a</think><tool_call>f\n<arg_key>s</arg_key>\n<arg_value>x\ny</arg_value>\n"
+         "<arg_key>n</arg_key>\n<arg_value>3</arg_value>\n</tool_call><tool_call>get_weather"
+         "</tool_call>",
+         "R'a' B0 f A'{\"s\": \"x\\ny\", \"n\": 3}' E B1 get_weather A'{}' E",
+         0},
+        {"glm", NULL, "<tool_call> of the wild", "C'<tool_call> of the wild'", 0},
+        {"deepseek-v3.2",
+         NULL,
+         "\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"s\" "
+         "string=\"true\">12</｜DSML｜parameter>\n<｜DSML｜parameter name=\"x\" string=\"false\">12"
+         "</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke name=\"get_weather\">\n"
+         "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+         "B0 f A'{\"s\": \"12\", \"x\": 12}' E B1 get_weather A'{}' E",
+         0},
+        {"minimax",
+         NULL,
+         "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter "
+         "name=\"s\">x</parameter>\n</invoke>\n"
+         "</minimax:tool_call>",
+         "B0 f A'{\"s\": \"x\"}' E",
+         0},
+    };
+    CHECK_ALL(cases);
+}
+
+static void test_harmony(void **state)
+{
+    (void)state;
+    static const struct reply_case cases[] = {
+        {"harmony",
+         "harmony",
+         "<|channel|>analysis<|message|>Hm. <|end|><|start|>assistant<|channel|>final<|message|>"
+         "Yes.",
+         "R'Hm.' C'Yes.'",
+         NO_TOOLS},
+        {"harmony",
+         "harmony",
+         "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary "
+         "to=functions.f <|constrain|>json<|message|>{\"s\": \"<|call|>\"}<|call|>",
+         "R'Hm.' B0 f A'{\"s\": \"<|call|>\"}' E",
+         0},
+        {"harmony",
+         "harmony",
+         " to=functions.f<|channel|>commentary json<|message|>{}",
+         "B0 f A'{}' E",
+         0},
+        {"harmony",
+         "harmony",
+         "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant<|channel|>commentary "
+         "to=functions.python code<|message|>print(1)<|call|>",
+         "C'I look.' B0 python A'print(1)' E",
+         0},
+        {"harmony", NULL, "<|channel|>analysis<|message|>a<|end|>", "C'a'", 0},
+        {"harmony", "harmony", "No channel at all", "C'No channel at all'", 0},
+        {"harmony",
+         "harmony",
+         "<|channel|>commentary to=functions.f<|message|>{}",
+         "C'{}'",
+         NO_TOOLS},
+    };
+    CHECK_ALL(cases);
+}
+
+/* Random texts made of the marks' pieces: splitting never shows, and without calls and marks
+ * nothing is lost. */
+static void test_random_splits(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {"<tool_call>",
+                                        "</tool_call>",
+                                        "{",
+                                        "}",
+                                        "\"name\": ",
+                                        "\"f\"",
+                                        ", ",
+                                        "\"arguments\": ",
+                                        "\"",
+                                        "\\",
+                                        "\n",
+                                        " ",
+                                        "text",
+                                        "<",
+                                        "[TOOL_CALLS]",
+                                        "[ARGS]",
+                                        "[",
+                                        "]",
+                                        "<function=",
+                                        "f>",
+                                        "<parameter=s>",
+                                        "</parameter>",
+                                        "</function>",
+                                        "<arg_key>",
+                                        "</arg_key>",
+                                        "<arg_value>",
+                                        "</arg_value>",
+                                        "<|channel|>",
+                                        "analysis",
+                                        "<|message|>",
+                                        "<|end|>",
+                                        "to=functions.f",
+                                        "<think>",
+                                        "</think>",
+                                        ">>>",
+                                        "all\n",
+                                        "f\n",
+                                        "<｜tool▁call▁begin｜>",
+                                        "<｜tool▁sep｜>",
+                                        "```json",
+                                        "```",
+                                        "1.5",
+                                        "null",
+                                        "\\u00",
+                                        "e4",
+                                        "functools[",
+                                        "<tool_calls>",
+                                        "\xe2\x82\xac"};
+    const size_t n_parts = sizeof parts / sizeof parts[0];
+    for (unsigned seed = 0; seed < 6000; seed++) {
+        srand(seed);
+        char text[400] = "";
+        for (int k = rand() % 14; k >= 0; k--)
+            strcat(text, parts[(size_t)rand() % n_parts]);
+        struct reply_case c = {reply_format_list((size_t)rand() % 18), "think", text, NULL, 0};
+        c.flags = (unsigned)rand() % 16;
+        if (rand() % 2)
+            c.flags &= ~(unsigned)NO_TOOLS;
+        size_t n = strlen(text);
+        char *cuts = malloc(n + 1);
+        memset(cuts, 1, n + 1);
+        char *whole = read_reply(&c, n, NULL, NULL), *bytes = read_reply(&c, n, cuts, NULL);
+        if (strcmp(whole, bytes) != 0)
+            fail_msg(
+                "seed %u, %s, %s:\n  whole %s\n  bytes %s", seed, c.format, text, whole, bytes);
+        free(whole);
+        free(bytes);
+        free(cuts);
+    }
+}
+
+/* Large and deep arguments take time in proportion, and come out as they went in. */
+static void test_large(void **state)
+{
+    (void)state;
+    enum { N = 1 << 20, DEPTH = 10000 };
+    static const char head[] = "<tool_call>{\"name\": \"f\", \"arguments\": ",
+                      tail[] = "}</tool_call>";
+    struct buf text = {0}, want = {0};
+    buf_str(&text, head);
+    buf_str(&want, "B0 f A'");
+    struct buf arguments = {0};
+    buf_str(&arguments, "{\"s\": \"");
+    for (size_t i = 0; i < N; i++)
+        buf_char(&arguments, (char)('a' + i % 26));
+    buf_str(&arguments, "\", \"o\": ");
+    for (size_t i = 0; i < DEPTH; i++)
+        buf_str(&arguments, "{\"a\": [");
+    for (size_t i = 0; i < DEPTH; i++)
+        buf_str(&arguments, "]}");
+    buf_char(&arguments, '}');
+    buf_add(&text, arguments.data, arguments.len);
+    buf_add(&want, arguments.data, arguments.len);
+    buf_str(&text, tail);
+    buf_str(&want, "' E");
+    const struct reply_case c = {"hermes", NULL, buf_cstr(&text), NULL, 0};
+    char *got = read_reply(&c, text.len, NULL, NULL);
+    assert_string_equal(got, buf_cstr(&want));
+    free(got);
+    buf_deinit(&text);
+    buf_deinit(&want);
+    buf_deinit(&arguments);
+}
+
+/* What cannot be a mark any more goes out with the piece that shows it. */
+static void test_nothing_is_held_longer(void **state)
+{
+    (void)state;
+    const struct reply_config cfg = {.style = {reply_format_find("hermes"), NULL},
+                                     .tools = json_loads(tools_json, 0, NULL)};
+    struct reply_parser *p = reply_create(&cfg);
+    struct transcript t = {.open = -1};
+    static const struct {
+        const char *piece, *so_far;
+    } steps[] = {{"Hi", "C'Hi"},
+                 {" <", "C'Hi"},
+                 {"b>", "C'Hi <b>"},
+                 {"<tool_call>{\"name\": \"f\"", "C'Hi <b>"},
+                 {", \"arguments\": {", "C'Hi <b>' B0 f A'{"},
+                 {"\"s\": 1", "C'Hi <b>' B0 f A'{\"s\": 1"}};
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        reply_feed(p, steps[i].piece, strlen(steps[i].piece), transcript_event, &t);
+        assert_string_equal(buf_cstr(&t.text), steps[i].so_far);
+    }
+    assert_int_equal(reply_n_calls(p), 1);
+    assert_true(reply_reads(p, "<tool_call>", 11));
+    assert_false(reply_reads(p, "<|eot_id|>", 10));
+    reply_destroy(p);
+    json_decref((json_t *)cfg.tools);
+    buf_deinit(&t.text);
+}
+
+static void test_styles(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *source, *format, *thoughts;
+    } cases[] = {
+        {"plain", "none", "none"},
+        {"<tool_call> \"arguments\" </think>", "hermes", "think"},
+        {"<function= <parameter= <tool_call>", "qwen-xml", "none"},
+        {"[TOOL_CALLS] [THINK] [/THINK]", "mistral", "mistral"},
+        {"<|channel|> <|message|> </think>", "harmony", "harmony"},
+        {"<|start_header_id|>ipython", "llama3", "none"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct reply_style s = reply_style_detect(cases[i].source, strlen(cases[i].source));
+        assert_string_equal(reply_format_name(s.format), cases[i].format);
+        assert_string_equal(reply_thoughts_name(s.thoughts), cases[i].thoughts);
+    }
+    struct reply_style think = {NULL, reply_thoughts_find("think")};
+    assert_true(reply_start_of(think, "x<think>\n", 9).thinking);
+    assert_false(reply_start_of(think, "<think></think>", 15).thinking);
+    assert_false(reply_start_of(think, NULL, 0).thinking);
+    assert_null(reply_create(&(struct reply_config){0}));
+    assert_null(reply_format_find("nothing"));
+    size_t n = 0;
+    while (reply_format_list(n)) {
+        assert_ptr_equal(reply_format_find(reply_format_list(n)),
+                         reply_format_find(reply_format_list(n)));
+        n++;
+    }
+    assert_int_equal(n, 18);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hermes),
+        cmocka_unit_test(test_given_back),
+        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_thoughts),
+        cmocka_unit_test(test_llama),
+        cmocka_unit_test(test_mistral),
+        cmocka_unit_test(test_named),
+        cmocka_unit_test(test_functionary),
+        cmocka_unit_test(test_tagged),
+        cmocka_unit_test(test_harmony),
+        cmocka_unit_test(test_random_splits),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_nothing_is_held_longer),
+        cmocka_unit_test(test_styles),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,262 @@
+/* Grammars of calls: what conforms is read back as calls, whole, of the tools that there are. */
+#include "unit/grammar/harness.h"
+
+#include "base/buf.h"
+#include "chat/reply_grammar.h"
+
+static const char tools_json[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\","
+    "\"properties\":{\"s\":{\"type\":\"string\"},\"b\":{\"type\":\"boolean\"},\"e\":{\"enum\":["
+    "\"one\",\"two\"]}},\"required\":[\"s\",\"e\"],\"additionalProperties\":false}}},"
+    "{\"type\":\"function\",\"function\":{\"name\":\"get\",\"parameters\":{\"type\":\"object\","
+    "\"properties\":{},\"additionalProperties\":false}}}]";
+
+/* No free text in the arguments. */
+static const char closed_json[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\","
+    "\"properties\":{\"s\":{\"enum\":[\"\",\"a\"]},\"b\":{\"type\":\"boolean\"},\"e\":{\"enum\":["
+    "\"one\",\"two\"]}},\"required\":[\"s\",\"e\"]}}},"
+    "{\"type\":\"function\",\"function\":{\"name\":\"get\",\"parameters\":{}}}]";
+static const char *const with_tags[] = {
+    "qwen-xml", "glm", "minimax", "deepseek-v3.2", "deepseek-v4"};
+
+static int32_t channel_token(const void *ctx, const char *s, size_t n)
+{
+    (void)ctx;
+    return n == 11 && memcmp(s, "<|channel|>", 11) == 0 ? CONTROL : -1;
+}
+
+static struct grammar *compile(const struct reply_grammar *r, struct err_info *e)
+{
+    struct grammar_builder *b = grammar_builder_create("tools");
+    struct grammar *g = NULL;
+    grammar_node root = reply_grammar_build(r, b);
+    enum err err = grammar_compile(b, root, w.vocab, &g, e);
+    assert_true(!err == (g != NULL));
+    grammar_builder_destroy(b);
+    return g;
+}
+
+struct counts {
+    uint32_t calls, whole;
+    size_t content, reasoning;
+    struct buf arguments;
+    bool bad;
+};
+
+static void on_event(void *ctx, const struct reply_event *ev)
+{
+    struct counts *c = ctx;
+    switch (ev->kind) {
+    case REPLY_CONTENT:
+        c->content += ev->n;
+        break;
+    case REPLY_REASONING:
+        c->reasoning += ev->n;
+        break;
+    case REPLY_CALL_BEGIN:
+        c->calls++;
+        c->bad |=
+            !(ev->n == 1 && ev->text[0] == 'f') && !(ev->n == 3 && !memcmp(ev->text, "get", 3));
+        buf_clear(&c->arguments);
+        break;
+    case REPLY_CALL_ARGUMENTS:
+        buf_add(&c->arguments, ev->text, ev->n);
+        break;
+    case REPLY_CALL_END: {
+        json_t *v = json_loadb(c->arguments.data, c->arguments.len, JSON_ALLOW_NUL, NULL);
+        const char *e = json_string_value(json_object_get(v, "e"));
+        c->bad |= !json_is_object(v);
+        if (json_object_size(v) > 0)
+            c->bad |= !json_is_string(json_object_get(v, "s")) || !e ||
+                      (strcmp(e, "one") != 0 && strcmp(e, "two") != 0);
+        json_decref(v);
+        c->whole++;
+        break;
+    }
+    }
+}
+
+static void read_back(const struct reply_grammar *r, const char *text, size_t n, struct counts *out)
+{
+    const struct reply_config cfg = {.style = r->style, .tools = r->tools, .start = r->start};
+    struct reply_parser *p = reply_create(&cfg);
+    *out = (struct counts){0};
+    reply_feed(p, text, n, on_event, out);
+    reply_finish(p, false, on_event, out);
+    reply_destroy(p);
+    buf_deinit(&out->arguments);
+}
+
+/* Answers by chance, in every format, with reasoning, alone and several. */
+static void test_random_answers(void **state)
+{
+    (void)state;
+    json_t *any = json_loads(tools_json, 0, NULL), *closed = json_loads(closed_json, 0, NULL);
+    static char text[20000];
+    uint32_t n_all = 0;
+    for (size_t i = 0; reply_format_list(i); i++) {
+        const struct reply_format *f = reply_format_find(reply_format_list(i));
+        bool harmony = strcmp(reply_format_name(f), "harmony") == 0;
+        bool functionary = strcmp(reply_format_name(f), "functionary-v3.2") == 0;
+        bool tagged = false;
+        for (size_t k = 0; k < sizeof with_tags / sizeof with_tags[0]; k++)
+            tagged |= strcmp(reply_format_name(f), with_tags[k]) == 0;
+        json_t *tools = tagged ? closed : any;
+        assert_true(reply_grammar_known(f, true));
+        for (unsigned way = 0; way < 8; way++) {
+            struct reply_grammar r = {.style = {f, NULL}, .tools = tools, .required = true};
+            struct err_info e = {0};
+            r.parallel = way & 1;
+            r.only = way & 2 ? "f" : NULL;
+            if (way & 4 && !functionary)
+                r.style.thoughts = reply_thoughts_find(harmony ? "harmony" : "think");
+            r.start.thinking = way == 7 && !harmony && !functionary;
+            struct grammar *g = compile(&r, &e);
+            if (!g)
+                fail_msg("%s: %s", reply_format_name(f), e.text);
+            uint32_t n_ended = 0, n_several = 0;
+            for (uint64_t k = 1; k <= 40; k++) {
+                uint64_t seed = k * 77 + way;
+                size_t n;
+                struct counts c;
+                if (!random_answer(g, &seed, 60, text, sizeof text, &n))
+                    continue;
+                n_ended++;
+                read_back(&r, text, n, &c);
+                if (c.bad || c.content || c.calls == 0 || c.whole != c.calls)
+                    fail_msg("%s, way %u, seed %llu: %u calls, %u whole, %zu content: %s",
+                             reply_format_name(f),
+                             way,
+                             (unsigned long long)k,
+                             c.calls,
+                             c.whole,
+                             c.content,
+                             text);
+                assert_true(r.parallel || c.calls == 1);
+                n_several += c.calls > 1;
+            }
+            /* by chance free text hardly ever comes to its closing mark */
+            assert_true(n_ended > 10 || (way & 4));
+            n_all += n_ended;
+            grammar_release(g);
+        }
+    }
+    assert_true(n_all > 18 * 4 * 20);
+    json_decref(any);
+    json_decref(closed);
+}
+
+/* What templates write conforms. */
+static void test_goldens(void **state)
+{
+    (void)state;
+    json_t *tools = json_loads(tools_json, 0, NULL);
+    static const struct {
+        const char *format, *text;
+        bool want;
+    } cases[] = {
+        {"hermes",
+         "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"s\": \"x\", \"e\": \"one\"}}\n"
+         "</tool_call>",
+         true},
+        {"hermes", "<tool_call>\n{\"name\": \"get\", \"arguments\": {}}\n</tool_call>", true},
+        {"hermes", "<tool_call>\n{\"name\": \"other\", \"arguments\": {}}\n</tool_call>", false},
+        {"hermes", "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>", false},
+        {"hermes", "Hello", false},
+        {"mistral", "[TOOL_CALLS][{\"name\": \"get\", \"arguments\": {}}]", true},
+        {"llama3", "{\"name\": \"get\", \"parameters\": {}}", true},
+        {"qwen-xml",
+         "<tool_call>\n<function=f>\n<parameter=s>\nx\n</parameter>\n<parameter=e>\ntwo\n"
+         "</parameter>\n</function>\n</tool_call>",
+         true},
+        {"qwen-xml",
+         "<tool_call>\n<function=f>\n<parameter=e>\ntwo\n</parameter>\n</function>\n</tool_call>",
+         false},
+        {"functionary-v3.2", "get\n{}", true},
+        {"harmony", "<|channel|>commentary to=functions.get <|constrain|>json<|message|>{}", true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct reply_grammar r = {
+            .style = {reply_format_find(cases[i].format), NULL}, .tools = tools, .required = true};
+        struct grammar *g = compile(&r, NULL);
+        assert_non_null(g);
+        if (accepts(g, cases[i].text) != cases[i].want)
+            fail_msg("%s", cases[i].text);
+        grammar_release(g);
+    }
+    json_decref(tools);
+}
+
+/* Text is free until a call begins; then a strict tool's arguments conform, and others are any
+ * object. */
+static void test_optional(void **state)
+{
+    (void)state;
+    json_t *tools = json_loads(tools_json, 0, NULL);
+    static const bool strict[] = {false, true};
+    struct reply_grammar r = {
+        .style = {reply_format_find("hermes"), NULL}, .tools = tools, .strict = strict};
+    struct grammar *g = compile(&r, NULL);
+    assert_true(accepts(g, "Hello <b> {"));
+    assert_true(accepts(g, ""));
+    assert_true(
+        accepts(g, "a<tool_call>\n{\"name\": \"f\", \"arguments\": {\"q\": 1}}\n</tool_call>"));
+    assert_true(accepts(g, "a<tool_call>\n{\"name\": \"get\", \"arguments\": {}}\n</tool_call>"));
+    assert_false(
+        accepts(g, "a<tool_call>\n{\"name\": \"get\", \"arguments\": {\"q\": 1}}\n</tool_call>"));
+    assert_false(accepts(g, "a<tool_call> b"));
+    grammar_release(g);
+    assert_false(reply_grammar_known(reply_format_find("llama3"), false));
+    assert_false(reply_grammar_known(NULL, true));
+    json_decref(tools);
+}
+
+/* A mark that is a control token is that token, not its text. */
+static void test_tokens(void **state)
+{
+    (void)state;
+    json_t *tools = json_loads(tools_json, 0, NULL);
+    static const char rest[] = "commentary to=functions.get <|constrain|>json<|message|>{}";
+    const struct reply_grammar r = {.style = {reply_format_find("harmony"), NULL},
+                                    .tools = tools,
+                                    .required = true,
+                                    .token = channel_token};
+    struct grammar *g = compile(&r, NULL);
+    struct grammar_state *s = grammar_state_create(g);
+    assert_int_equal(grammar_accept(s, '<', w.scratch), GRAMMAR_REFUSED);
+    assert_int_equal(grammar_accept(s, CONTROL, w.scratch), GRAMMAR_GOES_ON);
+    for (size_t i = 0; i < sizeof rest - 1; i++)
+        assert_int_not_equal(grammar_accept(s, (uint8_t)rest[i], w.scratch), GRAMMAR_REFUSED);
+    assert_true(grammar_complete(s));
+    grammar_state_destroy(s);
+    grammar_release(g);
+    json_decref(tools);
+}
+
+static void test_errors(void **state)
+{
+    (void)state;
+    struct err_info e = {0};
+    json_t *tools = json_loads("[{\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\","
+                               "\"properties\":{\"a\":{\"pattern\":\"(\"}}}}}]",
+                               0,
+                               NULL);
+    const struct reply_grammar r = {
+        .style = {reply_format_find("hermes"), NULL}, .tools = tools, .required = true};
+    assert_null(compile(&r, &e));
+    assert_non_null(strstr(e.text, "/tools/0/function/parameters"));
+    json_decref(tools);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_answers),
+        cmocka_unit_test(test_goldens),
+        cmocka_unit_test(test_optional),
+        cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_errors),
+    };
+    return cmocka_run_group_tests(tests, world_create, world_destroy);
+}
