@@ -151,6 +151,11 @@ static enum err rank_internal(const struct api_call *c,
     return OK;
 }
 
+uint32_t api_owner(const struct api_call *c)
+{
+    return c->key ? api_keys_terms(c->api->keys, c->key).tenant : 0;
+}
+
 enum err api_apply_terms(const struct api_call *c,
                          const json_t *body,
                          struct api_key_terms *terms,

@@ -79,6 +79,7 @@ static void write_prefix(struct api_call *c, const struct api_dialect *d, bool s
     api_put_int(b, c->created);
     buf_str(b, ",\"model\":");
     buf_add(b, c->api->model_json.data, c->api->model_json.len);
+    buf_str(b, ",\"system_fingerprint\":\"build-" WEIR_VERSION "\"");
     buf_str(b, ",\"choices\":[");
 }
 

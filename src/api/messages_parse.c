@@ -234,6 +234,7 @@ static enum err read_message(struct turn *t, const json_t *v, size_t i, struct e
     const json_t *content = json_object_get(v, "content");
     const char *role = json_string_value(json_object_get(v, "role"));
     bool user = role && strcmp(role, "user") == 0;
+    size_t n_before = json_array_size(t->all);
     enum err err = OK;
     if (!json_is_object(v))
         return api_wrong_type(p.text, "an object", v, e);
@@ -246,8 +247,6 @@ static enum err read_message(struct turn *t, const json_t *v, size_t i, struct e
                              role_at.text);
     if (json_is_string(content)) {
         add_string(&t->text, content);
-        if (user && t->text.len == 0)
-            add_message(t, "user", json_string(""));
     } else if (!json_is_array(content)) {
         return content
                    ? api_wrong_type(content_at.text, "a string or an array of blocks", content, e)
@@ -261,10 +260,13 @@ static enum err read_message(struct turn *t, const json_t *v, size_t i, struct e
               : user                 ? user_block(t, block, b.text, e)
                                      : assistant_block(t, block, b.text, e);
     }
-    if (!err && user)
+    if (!err && user) {
         flush_user(t);
-    else if (!err)
+        if (json_array_size(t->all) == n_before) /* nothing was said, but a turn it is */
+            add_message(t, "user", json_string(""));
+    } else if (!err) {
         flush_assistant(t);
+    }
     return err;
 }
 
@@ -331,7 +333,7 @@ static enum err add_tool(const json_t *v, size_t i, json_t *all, struct err_info
 {
     struct place p = at("tools", i, "");
     json_t *schema = json_object_get(v, "input_schema");
-    json_t *description = json_object_get(v, "description");
+    json_t *description = json_object_get(v, "description"), *strict = json_object_get(v, "strict");
     const json_t *name;
     enum err err;
     if (!json_is_object(v))
@@ -353,6 +355,8 @@ static enum err add_tool(const json_t *v, size_t i, json_t *all, struct err_info
     if (description)
         json_object_set(function, "description", description);
     json_object_set(function, "parameters", schema);
+    if (strict)
+        json_object_set(function, "strict", strict);
     json_object_set_new(tool, "type", json_string("function"));
     json_object_set_new(tool, "function", function);
     json_array_append_new(all, tool);

@@ -112,6 +112,7 @@ static const char *stop_type(const struct api_choice *ch)
     switch (request_stop(ch->req)) {
     case STOP_EOG:
     case STOP_ID:
+    case STOP_GRAMMAR:
         return "eos";
     case STOP_TEXT:
         return "word";

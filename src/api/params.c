@@ -26,7 +26,6 @@ static const struct api_refused refused[] = {
     {"prompt_embeds", NEUTRAL_EMPTY, 0},
     {"prompt_logprobs", NEUTRAL_NOTHING, 0},
     {"truncate_prompt_tokens", NEUTRAL_NOTHING, 0},
-    {"n_predict", NEUTRAL_NOTHING, 0},
     {"use_beam_search", NEUTRAL_FALSE, 0},
     {"include_stop_str_in_output", NEUTRAL_FALSE, 0},
     {"skip_special_tokens", NEUTRAL_TRUE, 0},
@@ -297,6 +296,7 @@ static enum err parse_counts(const json_t *body,
     int64_t n = 1, best_of = -1, max_tokens = -1;
     enum err err;
     if ((err = api_get_int(body, "n", 1, max_choices, &n, e)) ||
+        (err = api_get_int(body, "n_predict", -1, INT32_MAX, &max_tokens, e)) ||
         (err = api_get_int(body, "best_of", 1, max_choices, &best_of, e)) ||
         (err = api_get_int(body, "max_tokens", 1, INT32_MAX, &max_tokens, e)) ||
         (err = api_get_int(body, "max_completion_tokens", 1, INT32_MAX, &max_tokens, e)))
@@ -304,6 +304,9 @@ static enum err parse_counts(const json_t *body,
     if (best_of != -1 && best_of != n)
         return err_set_field(
             e, ERR_INVALID, "best_of", "'best_of' is supported only when it equals 'n'");
+    if (max_tokens == 0) /* llama-server's name; there it means the prompt alone */
+        return err_set_field(
+            e, ERR_INVALID, "n_predict", "'n_predict' must be at least 1, or -1 for no limit");
     out->n = (uint32_t)n;
     out->max_tokens_given = max_tokens > 0;
     out->request.max_tokens = max_tokens > 0 ? (uint32_t)max_tokens : 0;

@@ -111,7 +111,7 @@ static void keep(const struct api_choice *ch)
         buf_char(&r->messages, ']');
     }
     buf_str(&r->messages, "}]");
-    (void)api_store_put(c->api->store, c->id, &response, &r->messages);
+    (void)api_store_put(c->api->store, api_owner(c), c->id, &response, &r->messages);
     buf_deinit(&response);
 }
 
@@ -439,7 +439,7 @@ static void no_response(struct api_call *c, const char *id)
 void api_response_get(struct api_call *c, const struct api_input *in)
 {
     const char *id = api_path_after(in->path, "/responses/");
-    if (api_store_get(c->api->store, id, &c->body, NULL))
+    if (api_store_get(c->api->store, api_owner(c), id, &c->body, NULL))
         api_answer_json(c, 200);
     else
         no_response(c, id);
@@ -448,7 +448,7 @@ void api_response_get(struct api_call *c, const struct api_input *in)
 void api_response_delete(struct api_call *c, const struct api_input *in)
 {
     const char *id = api_path_after(in->path, "/responses/");
-    if (!api_store_remove(c->api->store, id)) {
+    if (!api_store_remove(c->api->store, api_owner(c), id)) {
         no_response(c, id);
         return;
     }

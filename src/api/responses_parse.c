@@ -61,6 +61,8 @@ static enum err join_parts(const json_t *v, const char *field, struct buf *out, 
         buf_add(out, json_string_value(v), json_string_length(v));
         return OK;
     }
+    if (!v)
+        return err_set_field(e, ERR_INVALID, field, "'%s' has no text", field);
     if (!json_is_array(v))
         return api_wrong_type(field, "a string or an array of parts", v, e);
     for (size_t i = 0; i < json_array_size(v); i++) {
@@ -245,7 +247,7 @@ static enum err read_previous(struct api_call *c,
         *all = json_array();
         return OK;
     }
-    if (api_store_get(c->api->store, id.data, NULL, &messages))
+    if (api_store_get(c->api->store, api_owner(c), id.data, NULL, &messages))
         *all = json_loadb(messages.data, messages.len, 0, NULL);
     else
         err = err_set_field(e,
@@ -361,6 +363,24 @@ static enum err adapt_format(const json_t *body, json_t *b, struct err_info *e)
     return OK;
 }
 
+/* reasoning.effort: a variable of the template, where it has one; "none" is no thinking at all. */
+static enum err adapt_effort(json_t *effort, json_t *b, struct err_info *e)
+{
+    json_t *kwargs = json_object_get(b, "chat_template_kwargs");
+    if (!effort || json_is_null(effort) || (kwargs && !json_is_object(kwargs)))
+        return OK; /* the latter is refused where it is read */
+    if (!json_is_string(effort))
+        return api_wrong_type("reasoning.effort", "a string", effort, e);
+    kwargs = kwargs ? json_copy(kwargs) : json_object();
+    if (!json_object_get(kwargs, "reasoning_effort"))
+        json_object_set(kwargs, "reasoning_effort", effort);
+    if (strcmp(json_string_value(effort), "none") == 0 &&
+        !json_object_get(kwargs, "enable_thinking"))
+        json_object_set_new(kwargs, "enable_thinking", json_false());
+    json_object_set_new(b, "chat_template_kwargs", kwargs);
+    return OK;
+}
+
 static enum err adapt_rest(const json_t *body, json_t *b, struct err_info *e)
 {
     json_t *max = json_object_get(body, "max_output_tokens");
@@ -378,10 +398,8 @@ static enum err adapt_rest(const json_t *body, json_t *b, struct err_info *e)
     json_object_del(b, "max_completion_tokens");
     if (max)
         json_object_set(b, "max_tokens", max);
-    if (json_object_get(reasoning, "effort"))
-        json_object_set(b, "reasoning_effort", json_object_get(reasoning, "effort"));
     json_object_del(b, "text");
-    return OK;
+    return adapt_effort(json_object_get(reasoning, "effort"), b, e);
 }
 
 /* --- what the answer repeats ---------------------------------------------------------------- */
@@ -389,7 +407,7 @@ static enum err adapt_rest(const json_t *body, json_t *b, struct err_info *e)
 static void put_field(struct buf *out, const char *name, const json_t *v, const char *otherwise)
 {
     char *text = v && !json_is_null(v)
-                     ? json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9))
+                     ? json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15))
                      : NULL;
     buf_printf(out, ",\"%s\":", name);
     buf_str(out, text ? text : otherwise);

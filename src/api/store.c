@@ -9,6 +9,7 @@
 struct entry {
     struct entry *next; /* newer */
     size_t n_response, n_messages;
+    uint32_t owner;
     char id[48];
     char text[]; /* response, then messages */
 };
@@ -58,6 +59,7 @@ void api_store_destroy(struct api_store *s)
 }
 
 bool api_store_put(struct api_store *s,
+                   uint32_t owner,
                    const char *id,
                    const struct buf *response,
                    const struct buf *messages)
@@ -70,6 +72,7 @@ bool api_store_put(struct api_store *s,
     if (!e)
         return false;
     e->next = NULL;
+    e->owner = owner;
     memcpy(e->id, id, n_id + 1);
     e->n_response = response->len;
     e->n_messages = messages->len;
@@ -89,10 +92,10 @@ bool api_store_put(struct api_store *s,
 }
 
 /* The link that leads to `id`, or NULL. A thousand names are compared faster than a model runs. */
-static struct entry **find(struct api_store *s, const char *id)
+static struct entry **find(struct api_store *s, uint32_t owner, const char *id)
 {
     for (struct entry **link = &s->oldest; *link; link = &(*link)->next) {
-        if (strcmp((*link)->id, id) == 0)
+        if ((*link)->owner == owner && strcmp((*link)->id, id) == 0)
             return link;
     }
     return NULL;
@@ -101,7 +104,7 @@ static struct entry **find(struct api_store *s, const char *id)
 bool api_store_get(struct api_store *s, const char *id, struct buf *response, struct buf *messages)
 {
     pthread_mutex_lock(&s->lock);
-    struct entry **link = find(s, id);
+    struct entry **link = find(s, owner, id);
     if (link && response)
         buf_add(response, (*link)->text, (*link)->n_response);
     if (link && messages)
@@ -110,10 +113,10 @@ bool api_store_get(struct api_store *s, const char *id, struct buf *response, st
     return link != NULL;
 }
 
-bool api_store_remove(struct api_store *s, const char *id)
+bool api_store_remove(struct api_store *s, uint32_t owner, const char *id)
 {
     pthread_mutex_lock(&s->lock);
-    struct entry **link = find(s, id);
+    struct entry **link = find(s, owner, id);
     struct entry *e = link ? take(s, link) : NULL;
     pthread_mutex_unlock(&s->lock);
     free(e);

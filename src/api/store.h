@@ -6,6 +6,8 @@
  * `response` is the JSON that the client got; `messages` is the conversation up to and with that
  * answer, an array of messages as /v1/chat/completions takes them.
  *
+ * An entry belongs to who made it: for others it is not there.
+ *
  * Thread: any. */
 #ifndef WEIR_API_STORE_H
 #define WEIR_API_STORE_H
@@ -14,21 +16,23 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct api_store;
 
 struct api_store *api_store_create(size_t max_entries, size_t max_bytes); /* never NULL */
 void api_store_destroy(struct api_store *s);
 
-/* Copies. False, and nothing is kept, if the entry alone is more than max_bytes, or there is no
- * memory for it. */
+/* Copies. `owner`: the tenant of the key that asked, 0: nobody's. False, and nothing is kept, if
+ * the entry alone is more than max_bytes, or there is no memory for it. */
 bool api_store_put(struct api_store *s,
+                   uint32_t owner,
                    const char *id,
                    const struct buf *response,
                    const struct buf *messages);
 
 /* Append what is kept under `id`; either may be NULL. False if there is nothing. */
 bool api_store_get(struct api_store *s, const char *id, struct buf *response, struct buf *messages);
-bool api_store_remove(struct api_store *s, const char *id); /* false: there was none */
+bool api_store_remove(struct api_store *s, uint32_t owner, const char *id); /* false: none */
 
 #endif

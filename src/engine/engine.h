@@ -36,9 +36,10 @@ enum finish {
 /* What ended a request that finished as FINISH_STOP. */
 enum stop_kind {
     STOP_NONE,
-    STOP_EOG,  /* the model's own end */
-    STOP_ID,   /* one of params.stop_ids */
-    STOP_TEXT, /* one of params.stops */
+    STOP_EOG,     /* the model's own end */
+    STOP_ID,      /* one of params.stop_ids */
+    STOP_TEXT,    /* one of params.stops */
+    STOP_GRAMMAR, /* the text was complete */
 };
 
 /* When a request got how far, by clock_us; 0: not yet. */

@@ -188,6 +188,7 @@ static void finish_without_token(struct engine *eng, struct request *r)
             ERR_UNSUPPORTED,
             "no token of the model's vocabulary can continue the text as the grammar wants "
             "it");
+    r->now.stop = complete ? STOP_GRAMMAR : STOP_NONE;
     step_finish(eng, r, complete ? FINISH_STOP : FINISH_ERROR);
 }
 
@@ -226,6 +227,7 @@ static void accept_token(struct engine *eng, const struct sample_job *job)
         r->n_text_bytes = end_bytes; /* the rest of the token was cut off */
         step_finish(eng, r, FINISH_STOP);
     } else if (r->grammar && guide_accept(eng->guide, r->grammar, job->chosen)) {
+        r->now.stop = STOP_GRAMMAR;
         step_finish(eng, r, FINISH_STOP);
     } else if (r->now.n_out == r->max_new) {
         step_finish(eng, r, FINISH_LENGTH);

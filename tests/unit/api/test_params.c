@@ -152,7 +152,7 @@ static void test_refused(void **state)
         {"{\"mirostat\": 2}", "mirostat"},
         {"{\"use_beam_search\": true}", "use_beam_search"},
         {"{\"skip_special_tokens\": false}", "skip_special_tokens"},
-        {"{\"n_predict\": 5}", "n_predict"},
+        {"{\"n_predict\": 0}", "n_predict"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct api_params p;

@@ -1,0 +1,374 @@
+"""llama-server's own routes: what its documentation promises of each field, one by one."""
+
+import json
+import math
+import socket
+import time
+
+import pytest
+
+PROMPT = "What is the capital of France?"
+ASKED = "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n"
+PARIS = "The capital of France is Paris."
+
+
+def complete(server, path="/completion", **body):
+    return server.json("POST", path, {"temperature": 0, "n_predict": 12, **body})
+
+
+def stream(server, **body):
+    """The events of a stream; none of them is [DONE]."""
+    status, headers, data = server.request(
+        "POST", "/completion", {"temperature": 0, "n_predict": 12, "stream": True, **body})
+    assert status == 200, data
+    assert headers["Content-Type"].startswith("text/event-stream")
+    lines = [e for e in data.decode().split("\n\n") if e and not e.startswith(":")]
+    assert all(e.startswith("data: {") for e in lines), lines
+    return [json.loads(e[6:]) for e in lines]
+
+
+def refused(server, path, body, word, status=400):
+    got, _, data = server.request("POST", path, body)
+    assert got == status, (got, data)
+    error = json.loads(data)["error"]
+    assert error["code"] == status and error["type"] and word in error["message"], error
+    return error
+
+
+@pytest.mark.parametrize("path", ["/completion", "/completions"])
+def test_fields_of_an_answer(server, path):
+    a = complete(server, path, prompt=PROMPT, n_predict=5, seed=7)
+    assert a["index"] == 0 and a["stop"] is True and a["model"] == "weir-nano"
+    assert a["prompt"] == PROMPT and a["tokens"] == [] and a["content"]
+    assert a["stop_type"] == "limit" and a["stopping_word"] == "" and a["truncated"] is False
+    assert a["tokens_predicted"] == 5 and a["has_new_line"] is ("\n" in a["content"])
+    t = a["timings"]
+    assert t["prompt_n"] + t["cache_n"] == a["tokens_evaluated"] and t["predicted_n"] == 5
+    assert t["cache_n"] == a["tokens_cached"]
+    for name in ("prompt", "predicted"):
+        assert t[f"{name}_ms"] > 0 and t[f"{name}_per_second"] > 0
+        assert math.isclose(t[f"{name}_per_token_ms"], t[f"{name}_ms"] / t[f"{name}_n"])
+    g = a["generation_settings"]
+    assert (g["seed"], g["temperature"], g["n_predict"], g["stream"]) == (7, 0, 5, False)
+    assert g["n_ctx"] > 0 and g["model"] == "weir-nano"
+
+
+def test_defaults_are_llama_servers(server):
+    g = server.json("POST", "/completion", {"prompt": "a", "n_predict": 1})["generation_settings"]
+    assert math.isclose(g["temperature"], 0.8, rel_tol=1e-6) and g["top_k"] == 40
+    assert math.isclose(g["top_p"], 0.95, rel_tol=1e-6) and math.isclose(g["min_p"], 0.05, rel_tol=1e-6)
+    assert g["samplers"] == ["penalties", "top_k", "top_p", "min_p", "temperature"]
+    props = server.json("GET", "/props")["default_generation_settings"]["params"]
+    for name in ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "samplers"):
+        assert props[name] == g[name], name
+
+
+def test_the_seed_that_was_drawn_gives_the_answer_again(server):
+    one = server.json("POST", "/completion", {"prompt": "Once", "n_predict": 16, "seed": -1})
+    seed = one["generation_settings"]["seed"]
+    two = server.json("POST", "/completion", {"prompt": "Once", "n_predict": 16, "seed": seed})
+    assert one["content"] == two["content"]
+
+
+def test_stream_equals_whole(server):
+    whole = complete(server, prompt=ASKED, return_tokens=True, n_predict=40)
+    events = stream(server, prompt=ASKED, n_predict=40)
+    assert [e["stop"] for e in events] == [False] * (len(events) - 1) + [True]
+    assert "".join(e["content"] for e in events) == whole["content"] == PARIS
+    assert sum((e["tokens"] for e in events), []) == whole["tokens"]
+    assert [e["tokens_predicted"] for e in events[:-1]] == list(range(1, len(events)))
+    last = events[-1]
+    assert last["stop_type"] == whole["stop_type"] == "eos" and last["prompt"] == ASKED
+    for name in ("tokens_predicted", "tokens_evaluated", "truncated", "has_new_line", "stopping_word"):
+        assert last[name] == whole[name], name
+
+
+def test_a_whole_prompt_may_hold_control_tokens_but_not_on_the_openai_route(server):
+    """Its clients apply the template themselves."""
+    text = server.json("POST", "/apply-template", {"messages": [{"role": "user", "content": PROMPT}]})
+    assert text == {"prompt": ASKED}
+    assert complete(server, prompt=ASKED, n_predict=-1)["content"] == PARIS
+    chat = server.json("POST", "/v1/chat/completions",
+                       {"messages": [{"role": "user", "content": PROMPT}], "temperature": 0})
+    n = chat["usage"]["prompt_tokens"]
+    assert complete(server, prompt=ASKED)["tokens_evaluated"] == n
+    plain = server.json("POST", "/v1/completions", {"prompt": ASKED, "max_tokens": 1})
+    assert plain["usage"]["prompt_tokens"] > n
+
+
+def test_forms_of_prompts(server):
+    ids = server.json("POST", "/tokenize", {"content": PROMPT})["tokens"]
+    want = complete(server, prompt=PROMPT)["content"]
+    assert complete(server, prompt=ids)["content"] == want
+    assert complete(server, prompt={"prompt_string": PROMPT})["content"] == want
+    assert complete(server, prompt=[ids[0], *ids[1:3], ""] + ids[3:])["content"] == want
+    assert complete(server, prompt=[PROMPT])["content"] == want
+    many = complete(server, prompt=[PROMPT, ids, {"prompt_string": PROMPT}, [*ids[:2], *ids[2:]]])
+    assert [a["index"] for a in many] == [0, 1, 2, 3]
+    assert [a["content"] for a in many] == [want] * 4
+    events = stream(server, prompt=[PROMPT, "Once upon"])
+    assert "".join(e["content"] for e in events if e["index"] == 0) == want
+    assert sorted(e["index"] for e in events if e["stop"]) == [0, 1]
+    assert len(complete(server, prompt="a", n_cmpl=3)) == 3
+
+
+def test_why_it_stopped(server):
+    a = complete(server, prompt=ASKED, stop=["of", "Paris", ""], n_predict=-1)
+    assert (a["content"], a["stop_type"], a["stopping_word"]) == ("The capital ", "word", "of")
+    a = complete(server, prompt=ASKED, n_predict=-1)
+    assert (a["stop_type"], a["stopping_word"], a["truncated"]) == ("eos", "", False)
+    a = complete(server, prompt=ASKED, ignore_eos=True, n_predict=30)
+    assert a["stop_type"] == "limit" and a["tokens_predicted"] == 30
+    event = stream(server, prompt=ASKED, stop="France", n_predict=-1)[-1]
+    assert (event["stop_type"], event["stopping_word"]) == ("word", "France")
+
+
+def test_the_context_is_an_end_too(start_server):
+    server = start_server("--context", "64")
+    a = complete(server, prompt="a b c", n_predict=1000, ignore_eos=True)
+    assert a["truncated"] is True and a["stop_type"] == "limit"
+    assert a["tokens_evaluated"] + a["tokens_predicted"] == 64
+    a = complete(server, prompt="a b c", n_predict=-1, ignore_eos=True)
+    assert a["truncated"] is True
+    error = refused(server, "/completion", {"prompt": "x y z " * 100}, "context")
+    assert error["type"] == "exceed_context_size_error"
+
+
+def test_no_output_but_a_warm_cache(server):
+    text = "Some text that nobody else in these tests begins with. " * 3
+    a = complete(server, prompt=text, n_predict=0)
+    assert a["content"] == "" and a["tokens_predicted"] == 0 and a["tokens_cached"] == 0
+    assert [e["stop"] for e in stream(server, prompt=text, n_predict=0)] == [True]
+    again = complete(server, prompt=text)
+    assert again["timings"]["cache_n"] == again["tokens_evaluated"] - 1
+    cold = complete(server, prompt=text, cache_prompt=False)
+    assert cold["timings"]["cache_n"] == 0 and cold["content"] == again["content"]
+
+
+def test_probabilities(server):
+    a = complete(server, prompt=PROMPT, n_probs=4, return_tokens=True)
+    probs = a["completion_probabilities"]
+    assert [p["id"] for p in probs] == a["tokens"]
+    for p in probs:
+        assert p["logprob"] <= 0 and bytes(p["bytes"]).decode("utf-8", "replace") == p["token"]
+        assert len(p["top_logprobs"]) == 4 and p["top_logprobs"][0]["id"] == p["id"]
+        assert set(p["top_logprobs"][0]) == {"id", "token", "bytes", "logprob"}
+    events = stream(server, prompt=PROMPT, n_probs=4)
+    assert sum((e["completion_probabilities"] for e in events[:-1]), []) == probs
+
+
+def test_logit_bias_in_every_form(server):
+    first = server.json("POST", "/tokenize", {"content": PARIS})["tokens"][0]
+    for bias in ([[first, -100]], [[first, False]], {str(first): -100}, [["The", False]], {"The": -100}):
+        assert not complete(server, prompt=ASKED, logit_bias=bias)["content"].startswith("The"), bias
+    # one token can be made certain, at any temperature
+    a = complete(server, prompt=PROMPT, logit_bias=[[first, 100]], temperature=2, n_predict=3)
+    assert a["content"] == "TheTheThe"
+    for bias in (1, [1], [[1]], [[1, 2, 3]], [[1, "x"]], [[1, True]], [[1, 101]], [[-1, 1]],
+                 [[10**9, 1]], [[1.5, 1]], {"a": None}):
+        refused(server, "/completion", {"prompt": "a", "logit_bias": bias}, "logit_bias")
+
+
+def test_samplers(server):
+    """Named stages apply, the others are off; an order that is not Weir's is refused."""
+    only = {"prompt": "Once", "n_predict": 8, "seed": 3}
+    want = complete(server, **only, samplers=["top_k"], top_k=1, temperature=2)["content"]
+    assert want == complete(server, **only)["content"]
+    a = complete(server, **only, samplers=["temperature", "top_k"], temperature=1.5, min_p=0.9)
+    g = a["generation_settings"]
+    assert g["samplers"][:3] == ["penalties", "temperature", "top_k"] and g["min_p"] == 0
+    a = complete(server, **only, samplers=["dry", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"])
+    assert a["generation_settings"]["samplers"][-1] == "temperature"
+    for wrong in (["top_p", "top_k"], ["top_k", "top_k"], ["mirostat"], [1], "top_k",
+                  ["top_k", "temperature", "top_p"], ["temperature", "top_k", "temperature"]):
+        refused(server, "/completion", {"prompt": "a", "samplers": wrong}, "samplers")
+
+
+def test_temperature_comes_last(server):
+    """At a temperature that makes all equal, truncation by the model's own probabilities still
+    leaves one token."""
+    prompt = "Once upon a time"
+    body = {"prompt": prompt, "top_k": 0, "min_p": 0, "top_p": 0.1, "temperature": 2, "n_predict": 8}
+    greedy = complete(server, prompt=prompt, n_predict=8)["content"]
+    assert {complete(server, **body, seed=s)["content"] for s in range(5)} == {greedy}
+    first = {complete(server, **body, seed=s, samplers=["temperature", "top_p"])["content"]
+             for s in range(5)}
+    assert first != {greedy}
+
+
+def test_parts_of_an_answer(server):
+    a = complete(server, prompt=PROMPT, response_fields=["content", "generation_settings/n_predict", "x/y"])
+    assert set(a) == {"content", "generation_settings/n_predict"}
+    assert a["generation_settings/n_predict"] == 12
+    assert set(stream(server, prompt=PROMPT, response_fields=["stop"])[-1]) == {"stop"}
+
+
+def test_timings_and_progress_on_the_way(server):
+    events = stream(server, prompt=PROMPT, timings_per_token=True, return_progress=True)
+    assert [e["timings"]["predicted_n"] for e in events] == [*range(1, len(events)), len(events) - 1]
+    p = events[0]["prompt_progress"]
+    assert p["processed"] == p["total"] == events[0]["tokens_evaluated"] and p["cache"] < p["total"]
+    assert all("prompt_progress" not in e for e in events[1:])
+
+
+@pytest.mark.parametrize("field, values", [
+    ("n_predict", ["1", 1.5, -2, True]),
+    ("temperature", ["1", 2.5, [1]]),
+    ("repeat_last_n", [-2, "x"]),
+    ("stop", [1, [1], {"a": 1}, ["a"] * 17]),
+    ("n_probs", [-1, 21, "1"]),
+    ("response_fields", ["content", [1]]),
+    ("return_tokens", [1]), ("timings_per_token", ["yes"]), ("stream", [1]),
+    ("post_sampling_probs", [True]), ("mirostat", [1]), ("dynatemp_range", [0.5]),
+    ("typical_p", [0.5]), ("dry_multiplier", [0.8]), ("xtc_probability", [0.1]),
+    ("t_max_predict_ms", [100]), ("min_keep", [2]), ("n_indent", [4]), ("lora", [[{"id": 0}]]),
+    ("prompt", [None, 1, True, [], [[]], [None], {"a": 1}, [1, 2.5, "a"], [-1], [10**9], [[1, [2]]],
+                {"prompt_string": 1}, {"prompt_string": "a", "multimodal_data": ["eA=="]}]),
+])
+def test_wrong_values(server, field, values):
+    for v in values:
+        body = {"prompt": "hi", "n_predict": 1, field: v}
+        status, _, data = server.request("POST", "/completion", body)
+        assert status == 400, (v, status, data)
+        error = json.loads(data)["error"]
+        assert error["code"] == 400 and error["type"] == "invalid_request_error"
+        assert field in error["message"] or "multimodal" in error["message"], (v, error)
+
+
+def test_penalties_with_a_window_are_refused(server):
+    refused(server, "/completion", {"prompt": "a", "repeat_last_n": 64, "repeat_penalty": 1.1}, "repeat_last_n")
+    complete(server, prompt="a", repeat_last_n=64)
+    off = complete(server, prompt=PROMPT, repeat_last_n=0, repeat_penalty=9)
+    assert off["content"] == complete(server, prompt=PROMPT)["content"]
+    on = complete(server, prompt=PROMPT, repeat_last_n=-1, repeat_penalty=9, n_predict=30)
+    assert on["content"] != complete(server, prompt=PROMPT, n_predict=30)["content"]
+
+
+def test_fields_that_tune_what_is_not_here_are_taken(server):
+    complete(server, prompt="a", id_slot=3, n_keep=-1, n_cache_reuse=64, mirostat_tau=4, dry_base=2,
+             dynatemp_exponent=2, xtc_threshold=0.3, t_max_predict_ms=0, min_keep=0, samplers=None,
+             grammar="", lora=[], speculative={"n_max": 4}, model="whatever", mirostat=0)
+
+
+# --- tokens and templates ---
+
+
+@pytest.mark.parametrize("text", ["hello world", "naïve 媽 🤗", " lead", "", "a\n\n b", "<|im_start|>x"])
+def test_tokens_and_back(server, text):
+    ids = server.json("POST", "/tokenize", {"content": text})["tokens"]
+    assert server.json("POST", "/detokenize", {"tokens": ids}) == {"content": text}
+    pieces = server.json("POST", "/tokenize", {"content": text, "with_pieces": True})["tokens"]
+    assert [p["id"] for p in pieces] == ids
+    raw = b"".join(p["piece"].encode() if isinstance(p["piece"], str) else bytes(p["piece"]) for p in pieces)
+    assert raw.decode() == text
+    old = server.json("POST", "/tokenize", {"text": text})
+    assert old["num_tokens"] == len(old["token_ids"])
+    assert server.json("POST", "/detokenize", {"token_ids": old["token_ids"]}) == {"text": text}
+
+
+def test_special_tokens(server):
+    one = server.json("POST", "/tokenize", {"content": "<|im_start|>"})["tokens"]
+    plain = server.json("POST", "/tokenize", {"content": "<|im_start|>", "parse_special": False})["tokens"]
+    assert len(one) == 1 < len(plain)
+    assert server.json("POST", "/tokenize", {"text": "<|im_start|>"})["token_ids"] == plain
+    mixed = server.json("POST", "/tokenize", {"content": ["a", one[0], "b"]})["tokens"]
+    assert mixed[1] == one[0] and len(mixed) == 3
+
+
+@pytest.mark.parametrize("path, body, word", [
+    ("/tokenize", {}, "content"), ("/tokenize", {"content": 1}, "content"), ("/tokenize", {"text": 1}, "text"),
+    ("/tokenize", {"content": "a", "with_pieces": 1}, "with_pieces"), ("/tokenize", {"content": [1.5]}, "content"),
+    ("/tokenize", {"content": [10**9]}, "content"), ("/detokenize", {}, "tokens"),
+    ("/detokenize", {"tokens": "a"}, "tokens"), ("/detokenize", {"tokens": [-1]}, "tokens"),
+    ("/detokenize", {"token_ids": [10**9]}, "token_ids"), ("/apply-template", {}, "messages"),
+    ("/apply-template", {"messages": []}, "messages"),
+])
+def test_wrong_bodies(server, path, body, word):
+    refused(server, path, body, word)
+
+
+def test_bad_json_and_methods_in_llama_servers_shape(server):
+    status, _, data = server.request("POST", "/completion", b"{")
+    assert status == 400 and json.loads(data)["error"]["code"] == 400
+    status, headers, data = server.request("PUT", "/props", {})
+    assert status == 405 and headers["Allow"] == "GET, HEAD, POST"
+    assert json.loads(data)["error"]["code"] == 405
+    refused(server, "/props", {}, "properties", status=501)
+
+
+def test_props_and_slots(start_server):
+    server = start_server("--max-running", "3", "--alias", "ours")
+    props = server.json("GET", "/props")
+    assert props["total_slots"] == 3 and props["model_path"].endswith(".gguf")
+    assert props["model_alias"] == "ours" and "im_start" in props["chat_template"]
+    slots = server.json("GET", "/slots")
+    assert [s["id"] for s in slots] == [0, 1, 2] and not any(s["is_processing"] for s in slots)
+    assert slots[0]["n_ctx"] == props["default_generation_settings"]["n_ctx"]
+    assert server.json("GET", "/v1/health") == {"status": "ok"}
+
+
+def test_a_client_that_leaves_frees_its_slot(start_server):
+    """Of answers that would take half a minute."""
+    server = start_server("--max-running", "1")
+    host, port = server.url.removeprefix("http://").split(":")
+    body = json.dumps({"prompt": "a", "n_cmpl": 60, "ignore_eos": True, "stream": True}).encode()
+    with socket.create_connection((host, int(port))) as s:
+        s.sendall(b"POST /completion HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        assert s.recv(100).startswith(b"HTTP/1.1 200")
+    end, aborted = time.monotonic() + 30, 'weir_request_success_total{finished_reason="abort"}'
+    while server.metric(aborted) < 10 or server.json("GET", "/slots")[0]["is_processing"]:
+        assert time.monotonic() < end
+    assert server.request("GET", "/slots?fail_on_no_slot=1")[0] == 200
+
+
+def test_characters_are_never_cut(server):
+    """Tokens of single bytes: a stream shows whole characters, and the last one is not lost."""
+    emoji = server.json("POST", "/tokenize", {"content": "🤗媽"})["tokens"]
+    assert len(emoji) == 7
+    for n in range(1, 8):
+        prompt = emoji * 6
+        whole = complete(server, prompt=prompt, n_predict=n, ignore_eos=True, return_tokens=True)
+        events = stream(server, prompt=prompt, n_predict=n, ignore_eos=True)
+        assert "".join(e["content"] for e in events) == whole["content"]
+        assert whole["content"] == server.json("POST", "/detokenize", {"tokens": whole["tokens"]})["content"]
+
+
+# --- the form of an answer, in every dialect ---
+
+CITY = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"],
+        "additionalProperties": False}
+
+
+def test_answers_in_a_form(server):
+    ask = [{"role": "user", "content": "hi"}]
+    a = complete(server, prompt="hi", json_schema=CITY, n_predict=60)
+    assert json.loads(a["content"])["city"] in ("Paris", "Rome") and a["stop_type"] == "eos"
+    assert complete(server, prompt="hi", grammar='root ::= "yes" | "no"')["content"] in ("yes", "no")
+    m = server.json("POST", "/v1/messages", {
+        "messages": ask, "max_tokens": 60, "output_format": {"type": "json_schema", "schema": CITY}})
+    assert json.loads(m["content"][0]["text"])["city"] and m["stop_reason"] == "end_turn"
+    m = server.json("POST", "/v1/messages", {
+        "messages": ask, "max_tokens": 60,
+        "output_config": {"format": {"type": "json_schema", "schema": CITY}}})
+    assert json.loads(m["content"][0]["text"])["city"]
+    r = server.json("POST", "/v1/responses", {"input": "hi", "text": {
+        "format": {"type": "json_schema", "name": "city", "schema": CITY, "strict": True}}})
+    assert json.loads(r["output"][0]["content"][0]["text"])["city"] and r["status"] == "completed"
+    bad = {"type": 7}
+    refused(server, "/completion", {"prompt": "a", "json_schema": bad}, "json_schema")
+    _, _, data = server.request("POST", "/v1/messages", {
+        "messages": ask, "max_tokens": 9, "output_format": {"type": "json_schema", "schema": bad}})
+    assert "output_format" in json.loads(data)["error"]["message"]
+    e = server.json("POST", "/v1/responses", {"input": "hi", "text": {
+        "format": {"type": "json_schema", "name": "x", "schema": bad}}}, status=400)["error"]
+    assert e["param"] == "text.format" and "text.format" in e["message"]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/chat/completions"])
+def test_its_name_for_a_limit_on_the_openai_route(server, path):
+    body = {"messages": [{"role": "user", "content": "hi"}], "ignore_eos": True}
+    assert server.json("POST", path, {**body, "n_predict": 3})["usage"]["completion_tokens"] == 3
+    both = server.json("POST", path, {**body, "n_predict": -1, "max_tokens": 4})
+    assert both["usage"]["completion_tokens"] == 4
+    for wrong in (0, -2, "1"):
+        assert server.json("POST", path, {**body, "n_predict": wrong}, status=400)["error"]["param"] == "n_predict"

@@ -1,0 +1,268 @@
+"""OpenAI's /v1/responses, with the official client where that is installed, and field by field."""
+
+import json
+
+import pytest
+
+PATH = "/v1/responses"
+ASK = "What is the capital of France?"
+PARIS = "The capital of France is Paris."
+WEATHER = {"type": "function", "name": "get_weather", "description": "Current weather",
+           "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}
+
+
+def respond(server, input=ASK, **body):
+    return server.json("POST", PATH, {"input": input, "temperature": 0, "max_output_tokens": 60, **body})
+
+
+def events(server, input=ASK, **body):
+    status, headers, data = server.request(
+        "POST", PATH, {"input": input, "temperature": 0, "max_output_tokens": 60, "stream": True, **body})
+    assert status == 200, data
+    assert headers["Content-Type"].startswith("text/event-stream")
+    found = []
+    for block in data.decode().split("\n\n"):
+        if block and not block.startswith(":"):
+            name, line = block.split("\n")
+            found.append(json.loads(line.removeprefix("data: ")))
+            assert name == "event: " + found[-1]["type"]
+    assert [e["sequence_number"] for e in found] == list(range(len(found)))
+    return found
+
+
+def text_of(response):
+    return "".join(p["text"] for item in response["output"] if item["type"] == "message" for p in item["content"])
+
+
+def tokens(server, **body):
+    return server.json("POST", PATH + "/input_tokens", body)["input_tokens"]
+
+
+def without_ids(v):
+    """Two answers to one question differ in these alone."""
+    if isinstance(v, dict):
+        return {k: without_ids(x) for k, x in v.items() if k not in ("id", "created_at", "call_id", "usage")}
+    return [without_ids(x) for x in v] if isinstance(v, list) else v
+
+
+def test_fields_of_an_answer(server):
+    r = respond(server, metadata={"a": "b"}, user="me", instructions="Be brief.")
+    assert r["id"].startswith("resp_") and r["object"] == "response" and r["status"] == "completed"
+    assert r["model"] == "weir-nano" and r["error"] is None and r["incomplete_details"] is None
+    item = r["output"][0]
+    assert item["type"] == "message" and item["id"].startswith("msg_") and item["status"] == "completed"
+    assert item["role"] == "assistant" and item["content"][0]["type"] == "output_text"
+    assert item["content"][0]["annotations"] == [] and item["content"][0]["logprobs"] == []
+    assert (r["metadata"], r["user"], r["instructions"]) == ({"a": "b"}, "me", "Be brief.")
+    assert (r["temperature"], r["max_output_tokens"], r["store"]) == (0, 60, True)
+    assert r["previous_response_id"] is None and r["tools"] == [] and r["text"]["format"] == {"type": "text"}
+    u = r["usage"]
+    assert u["input_tokens"] == tokens(server, input=ASK, instructions="Be brief.")
+    assert u["total_tokens"] == u["input_tokens"] + u["output_tokens"] and u["output_tokens"] > 0
+    again = respond(server, instructions="Be brief.")["usage"]
+    assert again["input_tokens_details"]["cached_tokens"] == u["input_tokens"] - 1
+    assert again["output_tokens_details"] == {"reasoning_tokens": 0}
+
+
+def test_events_of_a_stream(server):
+    whole = respond(server)
+    e = events(server)
+    types = [x["type"] for x in e]
+    n = types.count("response.output_text.delta")
+    assert types == ["response.created", "response.in_progress", "response.output_item.added",
+                     "response.content_part.added", *["response.output_text.delta"] * n,
+                     "response.output_text.done", "response.content_part.done",
+                     "response.output_item.done", "response.completed"]
+    for x in e[:2]:
+        assert x["response"]["status"] == "in_progress" and x["response"]["output"] == []
+        assert x["response"]["usage"] is None
+    item = e[2]["item"]
+    assert item["status"] == "in_progress" and item["content"] == []
+    assert all(x["item_id"] == item["id"] for x in e[3:-2])
+    deltas = "".join(x["delta"] for x in e if "delta" in x)
+    done = e[-1]["response"]
+    assert deltas == e[-4]["text"] == e[-3]["part"]["text"] == text_of(done) == PARIS
+    assert e[-2]["item"] == done["output"][0]
+    assert without_ids(done) == without_ids(whole)
+
+
+def test_it_ends_at_a_limit(server):
+    r = respond(server, max_output_tokens=3)
+    assert r["status"] == "incomplete" and r["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert r["output"][0]["status"] == "incomplete" and r["usage"]["output_tokens"] == 3
+    last = events(server, max_output_tokens=3)[-1]
+    assert last["type"] == "response.incomplete" and last["response"]["status"] == "incomplete"
+
+
+def test_items_are_messages(server):
+    n = tokens(server, input=ASK)
+    for same in ([{"role": "user", "content": ASK}], [{"type": "message", "role": "user", "content": ASK}],
+                 [{"role": "user", "content": [{"type": "input_text", "text": "What is the capital "},
+                                               {"type": "input_text", "text": "of France?"}]}]):
+        assert tokens(server, input=same) == n
+        assert text_of(respond(server, same)) == PARIS
+    chat = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": ASK},
+            {"role": "assistant", "content": [{"type": "output_text", "text": PARIS}]},
+            {"role": "user", "content": "And of Spain?"}]
+    as_chat = [{"role": m["role"], "content": PARIS if m["role"] == "assistant" else m["content"]} for m in chat]
+    want = server.json("POST", "/v1/chat/completions/input_tokens", {"messages": as_chat})["input_tokens"]
+    assert tokens(server, input=chat) == want
+    assert tokens(server, input=chat[1:], instructions="Be brief.") == want
+
+
+def test_the_next_turn_goes_on(server):
+    one = respond(server, instructions="Be brief.")
+    two = respond(server, "And of Spain?", previous_response_id=one["id"])
+    talk = [{"role": "user", "content": ASK}, {"role": "assistant", "content": PARIS},
+            {"role": "user", "content": "And of Spain?"}]
+    assert two["previous_response_id"] == one["id"]
+    assert two["usage"]["input_tokens"] == tokens(server, input=talk)  # instructions are not kept
+    assert text_of(two) == text_of(respond(server, talk))
+    three = events(server, "Thanks", previous_response_id=two["id"])[-1]["response"]
+    talk += [{"role": "assistant", "content": text_of(two)}, {"role": "user", "content": "Thanks"}]
+    assert three["usage"]["input_tokens"] == tokens(server, input=talk)
+    four = respond(server, "Bye", previous_response_id=three["id"])
+    talk += [{"role": "assistant", "content": text_of(three)}, {"role": "user", "content": "Bye"}]
+    assert four["usage"]["input_tokens"] == tokens(server, input=talk)
+
+
+def test_answers_are_kept_until_deleted(server):
+    r = respond(server, metadata={"k": "v"})
+    assert server.json("GET", f"{PATH}/{r['id']}") == r
+    streamed = events(server)[-1]["response"]
+    assert server.json("GET", f"{PATH}/{streamed['id']}") == streamed
+    assert server.json("DELETE", f"{PATH}/{r['id']}") == {"id": r["id"], "object": "response", "deleted": True}
+    for method in ("GET", "DELETE"):
+        gone = server.json(method, f"{PATH}/{r['id']}", status=404)["error"]
+        assert r["id"] in gone["message"] and gone["code"] == "not_found"
+    gone = server.json("POST", PATH, {"input": "x", "previous_response_id": r["id"]}, status=404)["error"]
+    assert gone["param"] == "previous_response_id" and r["id"] in gone["message"]
+    secret = respond(server, store=False)
+    assert secret["store"] is False
+    server.json("GET", f"{PATH}/{secret['id']}", status=404)
+    server.json("POST", PATH, {"input": "x", "previous_response_id": secret["id"]}, status=404)
+
+
+def test_the_oldest_answers_go(start_server):
+    """At most 1,024 are kept."""
+    server = start_server()
+    ids = [respond(server, "a", max_output_tokens=1)["id"] for _ in range(1030)]
+    kept = [i for i in ids if server.request("GET", f"{PATH}/{i}")[0] == 200]
+    assert kept == ids[-1024:]
+
+
+def test_tools_there_and_back(server):
+    ask = "What is the weather in Paris?"
+    r = respond(server, ask, tools=[WEATHER])
+    assert r["status"] == "completed" and r["tools"] == [WEATHER], r
+    call = r["output"][-1]
+    assert call["type"] == "function_call" and call["name"] == "get_weather" and call["status"] == "completed"
+    assert call["id"].startswith("fc_") and call["call_id"].startswith("call_")
+    assert json.loads(call["arguments"]) == {"city": "Paris"}
+    e = events(server, ask, tools=[WEATHER], tool_choice="auto")
+    assert without_ids(e[-1]["response"]) == without_ids({**r, "tool_choice": "auto"})
+    deltas = [x for x in e if x["type"] == "response.function_call_arguments.delta"]
+    done = next(x for x in e if x["type"] == "response.function_call_arguments.done")
+    assert "".join(x["delta"] for x in deltas) == done["arguments"] == call["arguments"]
+    assert done["name"] == "get_weather" and "content_index" not in done
+    result = {"type": "function_call_output", "call_id": call["call_id"], "output": "Sunny, 25°C"}
+    back = respond(server, [result], previous_response_id=r["id"], tools=[WEATHER])
+    by_hand = [{"role": "user", "content": ask}, call, result]
+    assert back["usage"]["input_tokens"] == tokens(server, input=by_hand, tools=[WEATHER])
+    assert back["status"] in ("completed", "incomplete")
+
+
+def test_log_probabilities(server):
+    r = respond(server, include=["message.output_text.logprobs"], top_logprobs=2)
+    got = r["output"][0]["content"][0]["logprobs"]
+    assert r["top_logprobs"] == 2 and len(got) == r["usage"]["output_tokens"] - 1
+    assert "".join(p["token"] for p in got) == PARIS and all(len(p["top_logprobs"]) == 2 for p in got)
+    e = events(server, include=["message.output_text.logprobs"], top_logprobs=2)
+    assert sum((x["logprobs"] for x in e if x["type"] == "response.output_text.delta"), []) == got
+
+
+def test_fields_that_are_taken(server):
+    r = respond(server, background=False, truncation="disabled", text={"format": {"type": "text"}, "verbosity": "low"},
+                reasoning={"effort": "low", "summary": "auto"}, parallel_tool_calls=True, prompt_cache_key="x", safety_identifier="y",
+                include=["reasoning.encrypted_content"], service_tier="auto", model="default", max_tool_calls=None,
+                stream_options=None, tool_choice="auto", seed=1, top_p=0.9)
+    assert text_of(r) == PARIS
+
+
+@pytest.mark.parametrize("word, body", [
+    ("input", {"input": None}), ("input", {"input": 1}), ("input", {"input": []}), ("input[0]", {"input": [1]}),
+    ("input[0]", {"input": [{"role": "robot", "content": "a"}]}), ("input[0]", {"input": [{"role": "user"}]}),
+    ("input_image", {"input": [{"role": "user", "content": [{"type": "input_image"}]}]}),
+    ("item_reference", {"input": [{"type": "item_reference", "id": "x"}]}),
+    ("call_id", {"input": [{"type": "function_call_output", "output": "x"}]}),
+    ("arguments", {"input": [{"type": "function_call", "call_id": "x", "name": "y"}]}),
+    ("instructions", {"instructions": 1}), ("max_output_tokens", {"max_output_tokens": 0}),
+    ("max_output_tokens", {"max_output_tokens": "1"}), ("temperature", {"temperature": -1}),
+    ("previous_response_id", {"previous_response_id": 1}), ("metadata", {"metadata": "x"}),
+    ("store", {"store": 1}), ("include", {"include": "x"}), ("include", {"include": [1]}),
+    ("top_logprobs", {"top_logprobs": 21}), ("truncation", {"truncation": "auto"}),
+    ("background", {"background": True}), ("conversation", {"conversation": "x"}), ("prompt", {"prompt": {"id": "x"}}),
+    ("text", {"text": 1}), ("text.format", {"text": {"format": 1}}), ("text.format", {"text": {"format": {"type": "x"}}}),
+    ("tools", {"tools": 1}), ("web_search", {"tools": [{"type": "web_search"}]}),
+    ("name", {"tools": [{"type": "function"}]}), ("tool_choice", {"tool_choice": {"type": "file_search"}}),
+    ("reasoning", {"reasoning": "high"}), ("reasoning.effort", {"reasoning": {"effort": 1}}), ("max_tool_calls", {"max_tool_calls": 3}),
+])
+def test_wrong_values(server, word, body):
+    status, _, data = server.request("POST", PATH, {"input": ASK, "max_output_tokens": 1, **body})
+    assert status == 400, (status, data)
+    error = json.loads(data)["error"]
+    assert error["type"] == "invalid_request_error" and word in error["message"], error
+
+
+def test_the_context_is_too_small(start_server):
+    server = start_server("--context", "64")
+    error = server.json("POST", PATH, {"input": "word " * 200}, status=400)["error"]
+    assert error["code"] == "context_length_exceeded" and error["param"] == "input"
+    error = server.json("POST", PATH, {"input": "a", "max_output_tokens": 64}, status=400)["error"]
+    assert error["param"] == "max_output_tokens"
+
+
+def test_only_the_models_name_unless_any_is_allowed(server, start_server):
+    assert server.json("POST", PATH, {"input": "a", "model": "gpt-5"}, status=404)["error"]["code"] == "model_not_found"
+    free = start_server("--any-model")
+    assert respond(free, "a", max_output_tokens=1, model="gpt-5")["model"] == "weir-nano"
+
+
+# --- the official client ---
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    openai = pytest.importorskip("openai", reason="OpenAI's client is not installed")
+    return openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+
+
+def test_client(client):
+    r = client.responses.create(model="default", input=ASK, temperature=0)
+    assert r.output_text == PARIS and r.usage.output_tokens > 0 and r.status == "completed"
+    assert client.responses.retrieve(r.id).output_text == PARIS
+    more = client.responses.create(model="default", input="Thanks", previous_response_id=r.id, temperature=0)
+    assert more.usage.input_tokens > r.usage.input_tokens
+    client.responses.delete(r.id)
+    import openai
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(r.id)
+
+
+def test_client_stream(client):
+    with client.responses.stream(model="default", input=ASK, temperature=0) as s:
+        text = "".join(e.delta for e in s if e.type == "response.output_text.delta")
+        final = s.get_final_response()
+    assert text == final.output_text == PARIS
+
+
+def test_client_tools(client):
+    ask = [{"role": "user", "content": "What is the weather in Paris?"}]
+    with client.responses.stream(model="default", input=ask, temperature=0, tools=[WEATHER]) as s:
+        final = s.get_final_response()
+    call = final.output[-1]
+    assert call.type == "function_call" and json.loads(call.arguments) == {"city": "Paris"}
+    back = client.responses.create(
+        model="default", temperature=0, tools=[WEATHER], max_output_tokens=20,
+        input=[*ask, call, {"type": "function_call_output", "call_id": call.call_id, "output": "Sunny"}])
+    assert back.object == "response"
