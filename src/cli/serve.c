@@ -174,6 +174,16 @@ static enum err load(struct server *s, struct err_info *e)
              engine_n_ctx(eng),
              (unsigned long long)st.kv.total * st.kv_block_tokens,
              chat_template_name(s->template));
+    if (st.kv.panes.total > 0)
+        log_info(
+            "KV memory: %u blocks of %.1f KiB for layers that see everything, %u panes of %.1f "
+            "KiB for layers that see %u tokens; %u tokens a block or pane",
+            st.kv.total,
+            (double)st.kv_block_bytes / 1024.0,
+            st.kv.panes.total,
+            (double)st.kv_pane_bytes / 1024.0,
+            st.kv_window,
+            st.kv_block_tokens);
     if (chat_template_problem(s->template))
         log_warn("the chat template cannot be run, so the chat route will refuse: %s",
                  chat_template_problem(s->template));
