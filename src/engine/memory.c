@@ -70,7 +70,8 @@ static void divide_with_panes(struct engine *eng, uint64_t bytes, uint64_t per_s
         (double)(m->block_bytes + m->pane_bytes);
     const double n_blocks =
         (double)bytes / ((double)m->block_bytes + (double)m->pane_bytes * ratio);
-    uint64_t panes = (uint64_t)(n_blocks * ratio), blocks = (uint64_t)n_blocks;
+    uint64_t panes = m->block_bytes > 0 ? (uint64_t)(n_blocks * ratio) : equal;
+    uint64_t blocks = (uint64_t)n_blocks;
     if (panes < min_u64(per_window, equal))
         panes = min_u64(per_window, equal);
     if (panes > needed && m->block_bytes > 0)

@@ -232,7 +232,7 @@ struct found {
     uint32_t n_cached, n_panes_cached; /* of those that can be used */
 };
 
-/* ids: [max_blocks] takes those found; or NULL. */
+/* ids: [max_blocks] takes those found; NULL: cached ones are counted. */
 static struct found find_blocks(const struct kv *kv,
                                 const struct kv_table *t,
                                 uint32_t n_known,
@@ -247,8 +247,11 @@ static struct found find_blocks(const struct kv *kv,
             break;
         if (ids)
             ids[i] = id;
+        else
+            all.n_cached += kv_pool_state(kv->pool, id) == KV_CACHED;
         all.end = all.seen = ++i;
-        all.n_cached += kv_pool_state(kv->pool, id) == KV_CACHED;
+        if (!kv->panes)
+            continue;
         all.n_panes_cached += kv_pane_is_cached(kv, id);
         if (kv_lacks_pane(kv, id))
             whole = i;
@@ -256,7 +259,7 @@ static struct found find_blocks(const struct kv *kv,
             f = all;
     }
     f.seen = all.seen;
-    return f;
+    return kv->panes ? f : all;
 }
 
 struct kv_peek kv_peek(const struct kv *kv,

@@ -20,9 +20,9 @@
  * A block holds `block_tokens` consecutive positions of one sequence, in every layer. Where some
  * layers see a window only, their part of it, the block's pane, comes from a pool of its own:
  *
- *      block    7        2        9        4        5       full layers: the whole text
- *      pane     -        -        31       8        12      windowed layers: what a window lies
- * over ^ the first position that the next row sees is in here
+ *      block    7    2    9    4    5     layers that see everything: all of the text
+ *      pane     -    -    31   8    12    windowed layers: what the window lies over
+ *                         ^ here is the first position that the next row sees
  *
  * A block has at most one pane, and a pane one block, so who shares a block shares its pane. Panes
  * count the tables whose window lies over them; the others are cached while their block can be
