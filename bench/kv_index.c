@@ -28,7 +28,7 @@ static uint64_t next_random(void)
     return rng ^= rng << 17;
 }
 
-static void copy_block(void *ctx, uint32_t from, uint32_t to)
+static void copy_block(void *ctx, struct kv_place from, struct kv_place to)
 {
     (void)ctx;
     (void)from;
@@ -100,7 +100,7 @@ static void measure(uint32_t n_blocks, uint32_t n_tokens)
     int32_t *tokens = malloc((size_t)n_prompts * n_tokens * sizeof *tokens);
     int32_t *others = malloc((size_t)n_prompts * n_tokens * sizeof *others);
     int32_t long_prompt[LONG_PROMPT];
-    must(kv_table_init(&t, LONG_PROMPT / BLOCK_TOKENS, NULL));
+    must(kv_table_init(kv, &t, LONG_PROMPT / BLOCK_TOKENS, NULL));
     if (!tokens || !others)
         exit(1);
     draw(tokens, n_prompts * n_tokens);

@@ -78,6 +78,30 @@ static void checks(const struct engine_stats *s, struct buf *out)
     buf_char(out, '}');
 }
 
+/* The pool of the layers with windows; null where there is none. */
+static void windows(const struct engine_stats *s, struct buf *out)
+{
+    buf_str(out, ",\"windows\":");
+    if (s->kv.panes.total == 0) {
+        buf_str(out, "null");
+        return;
+    }
+    buf_char(out, '{');
+    field(out, "tokens", s->kv_window);
+    field(out, "pane_bytes", s->kv_pane_bytes);
+    buf_str(out, ",\"panes\":{");
+    field(out, "total", s->kv.panes.total);
+    field(out, "free", s->kv.panes.free);
+    field(out, "in_use", s->kv.panes.in_use);
+    field(out, "cached", s->kv.panes.cached);
+    field(out, "peak_in_use", s->kv.panes.peak_in_use);
+    buf_char(out, '}');
+    field(out, "passed", s->kv.counts.panes_passed);
+    field(out, "evicted", s->kv.counts.panes_evicted);
+    field(out, "miss_tokens", s->kv.counts.pane_miss_tokens);
+    buf_char(out, '}');
+}
+
 void api_kv(struct api_call *c, const struct api_input *in)
 {
     struct engine_stats s;
@@ -95,14 +119,15 @@ void api_kv(struct api_call *c, const struct api_input *in)
     field(out, "cached", s.kv.cached);
     field(out, "peak_in_use", s.kv.peak_in_use);
     field(out, "published", s.kv.published);
-    buf_str(out, "},\"prefix\":{");
+    buf_char(out, '}');
+    windows(&s, out);
+    buf_str(out, ",\"prefix\":{");
     field(out, "hit_tokens", s.kv.counts.hit_tokens);
     field(out, "miss_tokens", s.kv.counts.miss_tokens);
     real_field(out, "hit_rate", ratio(s.kv.counts.hit_tokens, s.kv.counts.miss_tokens));
     field(out, "evicted_blocks", s.kv.counts.evicted);
     field(out, "copied_blocks", s.kv.counts.copied);
     field(out, "merged_blocks", s.kv.counts.merged);
-    field(out, "trimmed_blocks", s.kv.counts.trimmed);
     buf_char(out, '}');
     field(out, "preemptions", s.preemptions);
     checks(&s, out);

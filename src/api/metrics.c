@@ -99,6 +99,14 @@ static void requests(const struct engine_stats *s, struct buf *out)
             (double)s->masks.compute_us);
 }
 
+/* By bytes, where blocks and panes differ. */
+static double kv_usage(const struct engine_stats *s)
+{
+    double block = (double)s->kv_block_bytes, pane = (double)s->kv_pane_bytes;
+    double total = block * s->kv.total + pane * s->kv.panes.total;
+    return total > 0.0 ? (block * s->kv.in_use + pane * s->kv.panes.in_use) / total : 0.0;
+}
+
 static void kv(const struct engine_stats *s, struct buf *out)
 {
     head(out, "kv_blocks", "gauge", "Blocks of the KV pool, by state.");
@@ -107,10 +115,12 @@ static void kv(const struct engine_stats *s, struct buf *out)
     sample(out, "kv_blocks", "{state=\"cached\"}", s->kv.cached);
     gauge(out, "kv_blocks_peak", "Most blocks in use at once.", s->kv.peak_in_use);
     gauge(out, "kv_blocks_published", "Blocks that can be found by their text.", s->kv.published);
-    gauge(out,
-          "kv_cache_usage_perc",
-          "Share of the KV pool in use, 0 to 1.",
-          s->kv.total ? (double)s->kv.in_use / s->kv.total : 0.0);
+    head(out, "kv_panes", "gauge", "Panes, the blocks' part in windowed layers, by state.");
+    sample(out, "kv_panes", "{state=\"free\"}", s->kv.panes.free);
+    sample(out, "kv_panes", "{state=\"in_use\"}", s->kv.panes.in_use);
+    sample(out, "kv_panes", "{state=\"cached\"}", s->kv.panes.cached);
+    gauge(out, "kv_panes_peak", "Most panes in use at once.", s->kv.panes.peak_in_use);
+    gauge(out, "kv_cache_usage_perc", "Share of the KV memory in use, 0 to 1.", kv_usage(s));
     gauge(out, "kv_block_tokens", "Positions in a block.", s->kv_block_tokens);
     gauge(out, "backend_memory_bytes", "Bytes the backend holds.", (double)s->memory_bytes);
     seconds(out,
@@ -139,7 +149,18 @@ static void prefixes(const struct engine_stats *s, struct buf *out)
             "kv_merges_total",
             "Blocks given back as another had their text.",
             s->kv.counts.merged);
-    counter(out, "kv_trims_total", "Blocks behind windows, let go.", s->kv.counts.trimmed);
+    counter(out,
+            "kv_panes_passed_total",
+            "Panes that a sequence's window has passed.",
+            s->kv.counts.panes_passed);
+    counter(out,
+            "kv_pane_evictions_total",
+            "Cached panes taken back while their block stayed.",
+            s->kv.counts.panes_evicted);
+    counter(out,
+            "kv_pane_miss_tokens_total",
+            "Positions found that could not be used for want of panes.",
+            s->kv.counts.pane_miss_tokens);
 }
 
 static void tier_latency(struct buf *out, const char *name, const struct kv_tier_latency *l)

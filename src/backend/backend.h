@@ -19,8 +19,15 @@ const char *kv_type_name(enum kv_type t);                 /* "f16" */
 enum err kv_type_parse(const char *s, enum kv_type *out); /* OK or ERR_INVALID */
 size_t kv_row_bytes(enum kv_type t, uint32_t head_dim);   /* one head of one position */
 
-/* Bytes of K and V together, for one block of all layers. */
+/* Bytes of K and V together, for one block of all layers; and for its pane: of the layers with
+ * windows alone. */
 size_t backend_kv_block_bytes(const struct model *m, enum kv_type t, uint32_t block_tokens);
+size_t backend_kv_pane_bytes(const struct model *m, enum kv_type t, uint32_t block_tokens);
+
+/* Where a block's bytes are; without panes, in the block alone. */
+struct backend_place {
+    uint32_t block, pane;
+};
 
 /* A run of rows of one sequence, at consecutive positions. */
 struct batch_seq {
@@ -28,6 +35,8 @@ struct batch_seq {
     uint32_t n_rows;
     uint32_t first_pos;     /* position of the first row; all before it are stored already */
     const uint32_t *blocks; /* block table: position p lives in blocks[p / block_tokens] */
+    const uint32_t *panes;  /* likewise for layers with windows, where there are panes: entries from
+                             * the one that the first row's window begins in are read */
 };
 
 /* One step's work, flat. All arrays belong to the caller and outlive the call. */
@@ -44,11 +53,12 @@ struct batch {
 struct backend_config {
     uint32_t n_threads; /* 0: one a physical core */
     enum kv_type kv_type;
-    uint32_t n_blocks;                            /* KV blocks in the pool */
-    uint32_t block_tokens;                        /* positions a block holds */
-    uint32_t max_rows;                            /* a batch never has more rows, */
-    uint32_t max_seqs;                            /* sequences */
-    uint32_t max_logit_rows;                      /* or rows that want logits */
+    uint32_t n_blocks;       /* KV blocks in the pool */
+    uint32_t n_panes;        /* for layers with windows; 0: they lie in blocks */
+    uint32_t block_tokens;   /* positions a block holds */
+    uint32_t max_rows;       /* a batch never has more rows, */
+    uint32_t max_seqs;       /* sequences */
+    uint32_t max_logit_rows; /* or rows that want logits */
     void (*progress)(void *ctx, double fraction); /* while weights load; may be NULL */
     void *progress_ctx;
 };
@@ -71,10 +81,10 @@ struct backend_ops {
                      void *ctx);
     uint32_t (*n_workers)(const struct backend *b);
     /* Move KV blocks between runs: copy one onto another, or all its bytes, of every layer
-     * (backend_kv_block_bytes), out and in. */
-    void (*block_copy)(struct backend *b, uint32_t from, uint32_t to);
-    void (*block_read)(struct backend *b, uint32_t block, void *bytes);
-    void (*block_write)(struct backend *b, uint32_t block, const void *bytes);
+     * (backend_kv_block_bytes), out and in, from the first layer to the last. */
+    void (*block_copy)(struct backend *b, struct backend_place from, struct backend_place to);
+    void (*block_read)(struct backend *b, struct backend_place from, void *bytes);
+    void (*block_write)(struct backend *b, struct backend_place to, const void *bytes);
     /* The kernels chosen: backends with equal names, given equal work, compute equal bits. */
     const char *(*kernels_name)(const struct backend *b);
     /* Time in which workers worked together so far - loading, runs and parallel - added up over

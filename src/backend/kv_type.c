@@ -35,7 +35,20 @@ size_t kv_row_bytes(enum kv_type t, uint32_t head_dim)
     return 0;
 }
 
+static size_t layer_bytes(const struct model *m, enum kv_type t, uint32_t block_tokens)
+{
+    return kv_row_bytes(t, m->hp.head_dim) * m->hp.n_head_kv * 2 * block_tokens;
+}
+
 size_t backend_kv_block_bytes(const struct model *m, enum kv_type t, uint32_t block_tokens)
 {
-    return kv_row_bytes(t, m->hp.head_dim) * m->hp.n_head_kv * 2 * block_tokens * m->hp.n_layer;
+    return layer_bytes(m, t, block_tokens) * m->hp.n_layer;
+}
+
+size_t backend_kv_pane_bytes(const struct model *m, enum kv_type t, uint32_t block_tokens)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        n += m->ops[i].kind == OP_ATTENTION && m->ops[i].window > 0;
+    return layer_bytes(m, t, block_tokens) * n;
 }

@@ -183,6 +183,27 @@ static void http_metrics(void *ctx, struct buf *out)
 
 /* --- loading and shutting down -------------------------------------------------------------- */
 
+/* Where all layers have windows, blocks have no bytes but their panes'. */
+static uint64_t tokens_held(const struct engine_stats *st)
+{
+    uint64_t n = st->kv_block_bytes > 0 ? st->kv.total : st->kv.panes.total;
+    return n * st->kv_block_tokens;
+}
+
+static void log_windows(const struct engine_stats *st)
+{
+    if (st->kv.panes.total == 0)
+        return;
+    log_info("KV memory: %u blocks of %.1f KiB in layers that see everything, %u panes of %.1f KiB "
+             "in layers that see %u tokens; %u tokens in each",
+             st->kv.total,
+             (double)st->kv_block_bytes / 1024.0,
+             st->kv.panes.total,
+             (double)st->kv_pane_bytes / 1024.0,
+             st->kv_window,
+             st->kv_block_tokens);
+}
+
 static enum err load(struct server *s, struct err_info *e)
 {
     struct gguf_str source = {NULL, 0};
@@ -216,10 +237,11 @@ static enum err load(struct server *s, struct err_info *e)
              s->model->arch,
              engine_describe(eng),
              engine_n_ctx(eng),
-             (unsigned long long)st.kv.total * st.kv_block_tokens,
+             (unsigned long long)tokens_held(&st),
              chat_template_name(s->template),
              reply_format_name(chat_template_style(s->template).format),
              reply_thoughts_name(chat_template_style(s->template).thoughts));
+    log_windows(&st);
     if (chat_template_problem(s->template))
         log_warn("the chat template cannot be run, so the chat route will refuse: %s",
                  chat_template_problem(s->template));

@@ -14,7 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DEFAULT_KV_BYTES_MAX ((uint64_t)4 << 30)
 /* Logits of all prompt rows are asked for rarely, but should not come one row a step. */
 #define MIN_LOGIT_ROWS 64
 #define TIER_PATIENCE_MS 50
@@ -28,33 +27,6 @@ struct engine_config engine_config_default(void)
                                   .max_queue = 2048,
                                   .overcommit = 0.9,
                                   .batch_tokens = 512};
-}
-
-static uint64_t physical_memory(void)
-{
-    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : (uint64_t)1 << 30;
-}
-
-/* Blocks of KV memory: as asked for, or room for every slot's whole context within a quarter of
- * the machine's memory and 4 GiB. Pages that are never written cost nothing. */
-static uint32_t choose_n_blocks(const struct engine *eng, uint64_t *block_bytes)
-{
-    const struct engine_config *cfg = &eng->cfg;
-    *block_bytes = backend_kv_block_bytes(eng->model, cfg->kv_type, cfg->block_tokens);
-    uint64_t per_seq = (eng->n_ctx + cfg->block_tokens - 1) / cfg->block_tokens;
-    uint64_t n = cfg->kv_bytes / *block_bytes;
-    if (cfg->kv_bytes == 0) {
-        uint64_t most = physical_memory() / 4;
-        if (most > DEFAULT_KV_BYTES_MAX)
-            most = DEFAULT_KV_BYTES_MAX;
-        n = per_seq * cfg->max_running;
-        if (n > most / *block_bytes)
-            n = most / *block_bytes;
-        if (n == 0)
-            n = 1;
-    }
-    return n > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)n;
 }
 
 static enum err check_config(struct engine *eng, struct err_info *e)
@@ -83,20 +55,6 @@ static enum err check_config(struct engine *eng, struct err_info *e)
     return OK;
 }
 
-/* Positions that any layer reads; 0 where one reads them all. */
-static uint32_t window_of(const struct model *m)
-{
-    uint32_t most = 0;
-    for (uint32_t i = 0; i < m->n_ops; i++) {
-        const struct op *op = &m->ops[i];
-        if (op->kind == OP_ATTENTION && op->window == 0)
-            return 0;
-        if (op->kind == OP_ATTENTION && op->window > most)
-            most = op->window;
-    }
-    return most;
-}
-
 static enum err create_sched(struct engine *eng, struct err_info *e)
 {
     const struct engine_config *cfg = &eng->cfg;
@@ -106,7 +64,6 @@ static enum err create_sched(struct engine *eng, struct err_info *e)
                               .max_rows = eng->max_rows,
                               .max_logit_rows = eng->max_logit_rows,
                               .max_blocks_per_seq = per_seq,
-                              .window = window_of(eng->model),
                               .overcommit = cfg->overcommit};
     return sched_create(&sc, eng->kv, &eng->sched, e);
 }
@@ -131,31 +88,23 @@ static enum err create_workspace(struct engine *eng, struct err_info *e)
 
 static enum err create_backend(struct engine *eng, struct err_info *e)
 {
-    uint64_t block_bytes;
-    uint32_t n_blocks = choose_n_blocks(eng, &block_bytes);
-    if (n_blocks == 0)
-        return err_set(e,
-                       ERR_INVALID,
-                       "kv-memory: one block of %u tokens takes %llu bytes, only %llu were given",
-                       eng->cfg.block_tokens,
-                       (unsigned long long)block_bytes,
-                       (unsigned long long)eng->cfg.kv_bytes);
-    if ((uint64_t)n_blocks * eng->cfg.block_tokens < eng->n_ctx) {
-        eng->n_ctx = n_blocks * eng->cfg.block_tokens;
-        log_warn("KV memory holds %u tokens: the context is limited to that", eng->n_ctx);
-    }
+    enum err err = memory_divide(eng, e);
+    if (err)
+        return err;
+    const struct memory *mem = &eng->memory;
     struct backend_config bc = {.n_threads = eng->cfg.n_threads,
                                 .kv_type = eng->cfg.kv_type,
-                                .n_blocks = n_blocks,
+                                .n_blocks = mem->n_blocks,
+                                .n_panes = mem->n_panes,
                                 .block_tokens = eng->cfg.block_tokens,
                                 .max_rows = eng->max_rows,
                                 .max_seqs = eng->cfg.max_running,
                                 .max_logit_rows = eng->max_logit_rows,
                                 .progress = eng->cfg.progress,
                                 .progress_ctx = eng->cfg.progress_ctx};
-    enum err err = cpu_backend_create(eng->model, &bc, &eng->backend, e);
+    err = cpu_backend_create(eng->model, &bc, &eng->backend, e);
     if (err == OK)
-        err = memory_open(eng, n_blocks, e);
+        err = memory_open(eng, e);
     return err ? err : create_sched(eng, e);
 }
 
@@ -328,7 +277,9 @@ enum err engine_create(const struct model *m,
     eng->stats.max_running = cfg->max_running;
     eng->stats.max_queue = cfg->max_queue;
     eng->stats.kv_block_tokens = eng->cfg.block_tokens;
-    eng->stats.kv_block_bytes = backend_kv_block_bytes(m, eng->cfg.kv_type, eng->cfg.block_tokens);
+    eng->stats.kv_block_bytes = eng->memory.block_bytes;
+    eng->stats.kv_pane_bytes = eng->memory.pane_bytes;
+    eng->stats.kv_window = eng->memory.window;
     eng->stats.has_tier = eng->tier != NULL;
     eng->stats.tier_name = eng->tier ? eng->tier->ops->name : NULL;
     eng->stats.memory_bytes = eng->backend->ops->memory_bytes(eng->backend);

@@ -226,7 +226,9 @@ struct engine_stats {
     uint64_t preemptions;
     struct kv_stats kv;
     uint32_t kv_block_tokens;
-    uint64_t kv_block_bytes;
+    uint64_t kv_block_bytes; /* without its pane */
+    uint64_t kv_pane_bytes;  /* 0: there are none */
+    uint32_t kv_window;      /* positions that layers with panes see */
     struct grammar_mask_stats masks;
     uint64_t checks; /* of the KV memory, on demand */
     bool check_ok;   /* the last one */

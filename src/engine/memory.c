@@ -7,27 +7,152 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#define DEFAULT_KV_BYTES_MAX ((uint64_t)4 << 30)
 #define DEFAULT_CACHE_BYTES ((uint64_t)8 << 30)
 /* Blocks on their way to and from the disk. */
 #define TIER_BUFFER_BYTES ((uint64_t)64 << 20)
 
-static void copy_block(void *ctx, uint32_t from, uint32_t to)
+static uint64_t physical_memory(void)
 {
-    struct backend *b = ctx;
-    b->ops->block_copy(b, from, to);
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : (uint64_t)1 << 30;
 }
 
-static void read_block(void *ctx, uint32_t block, void *bytes)
+/* Without --kv-memory: within a quarter of the machine's memory and 4 GiB. Pages that are never
+ * written cost nothing. */
+static uint64_t budget(const struct engine_config *cfg)
 {
-    struct backend *b = ctx;
-    b->ops->block_read(b, block, bytes);
+    uint64_t most = physical_memory() / 4;
+    if (cfg->kv_bytes > 0)
+        return cfg->kv_bytes;
+    return most < DEFAULT_KV_BYTES_MAX ? most : DEFAULT_KV_BYTES_MAX;
 }
 
-static void write_block(void *ctx, uint32_t block, const void *bytes)
+/* Positions that layers with windows see; 0 if there are none, or the context is not longer. */
+static uint32_t window_of(const struct model *m, uint32_t n_ctx)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        if (m->ops[i].kind == OP_ATTENTION && m->ops[i].window > most)
+            most = m->ops[i].window;
+    return most < n_ctx ? most : 0;
+}
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint32_t to_count(uint64_t n)
+{
+    return n > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)n;
+}
+
+/* Panes for some of the blocks. Sequences that stay within their window need one a block; those
+ * that fill the context need window / context a block. With the ratio
+ *
+ *      panes / blocks = (block_bytes + pane_bytes * window / context) / (block_bytes + pane_bytes)
+ *
+ * both kinds find room for the same share of what they would if all memory were theirs. But more
+ * than all slots can use at once are not needed; the rest are blocks. all: every slot's context. */
+static void divide_with_panes(struct engine *eng, uint64_t bytes, uint64_t per_seq, uint64_t all)
+{
+    struct memory *m = &eng->memory;
+    const uint32_t size = eng->cfg.block_tokens;
+    const uint64_t per_window = min_u64(per_seq, sched_panes_per_seq(m->window, size));
+    const uint64_t needed =
+        min_u64(per_window * eng->cfg.max_running + (eng->max_rows + size - 1) / size, all);
+    const uint64_t equal = bytes / (m->block_bytes + m->pane_bytes);
+    const double ratio =
+        ((double)m->block_bytes + (double)m->pane_bytes * (double)per_window / (double)per_seq) /
+        (double)(m->block_bytes + m->pane_bytes);
+    const double n_blocks =
+        (double)bytes / ((double)m->block_bytes + (double)m->pane_bytes * ratio);
+    uint64_t panes = m->block_bytes > 0 ? (uint64_t)(n_blocks * ratio) : equal;
+    uint64_t blocks = (uint64_t)n_blocks;
+    if (panes < min_u64(per_window, equal))
+        panes = min_u64(per_window, equal);
+    if (panes > needed && m->block_bytes > 0)
+        panes = needed;
+    if (m->block_bytes > 0)
+        blocks = (bytes - panes * m->pane_bytes) / m->block_bytes;
+    else if (blocks > all) /* without bytes, but each has to be accounted for */
+        blocks = all > panes ? all : panes;
+    if (eng->cfg.kv_bytes == 0 && blocks > all) { /* then what is left may keep prefixes */
+        blocks = all;
+        panes = min_u64(blocks, (bytes - blocks * m->block_bytes) / m->pane_bytes);
+    }
+    m->n_blocks = to_count(blocks);
+    m->n_panes = to_count(panes);
+}
+
+static void limit_context(struct engine *eng)
+{
+    const struct memory *m = &eng->memory;
+    const uint32_t size = eng->cfg.block_tokens;
+    uint32_t most = m->n_blocks;
+    if (m->n_panes > 0 && m->n_panes < sched_panes_per_seq(m->window, size) && m->n_panes < most)
+        most = m->n_panes;
+    if ((uint64_t)most * size >= eng->n_ctx)
+        return;
+    eng->n_ctx = most * size;
+    log_warn("KV memory holds %u tokens: the context is limited to that", eng->n_ctx);
+}
+
+enum err memory_divide(struct engine *eng, struct err_info *e)
+{
+    const struct engine_config *cfg = &eng->cfg;
+    struct memory *m = &eng->memory;
+    const uint64_t block_bytes =
+        backend_kv_block_bytes(eng->model, cfg->kv_type, cfg->block_tokens);
+    const uint64_t per_seq = (eng->n_ctx + cfg->block_tokens - 1) / cfg->block_tokens;
+    const uint64_t bytes = budget(cfg), all = per_seq * cfg->max_running;
+    uint64_t n = bytes / block_bytes;
+    *m = (struct memory){.block_bytes = block_bytes, .window = window_of(eng->model, eng->n_ctx)};
+    if (n == 0 && cfg->kv_bytes > 0)
+        return err_set(e,
+                       ERR_INVALID,
+                       "kv-memory: one block of %u tokens takes %llu bytes, only %llu were given",
+                       cfg->block_tokens,
+                       (unsigned long long)block_bytes,
+                       (unsigned long long)cfg->kv_bytes);
+    if (m->window > 0 && n > 0) {
+        m->pane_bytes = backend_kv_pane_bytes(eng->model, cfg->kv_type, cfg->block_tokens);
+        m->block_bytes -= m->pane_bytes;
+        divide_with_panes(eng, bytes, per_seq, all);
+    } else {
+        m->window = 0;
+        if (cfg->kv_bytes == 0)
+            n = n == 0 ? 1 : min_u64(n, all);
+        m->n_blocks = to_count(n);
+    }
+    limit_context(eng);
+    return OK;
+}
+
+static struct backend_place to_place(struct kv_place p)
+{
+    return (struct backend_place){p.block, p.pane};
+}
+
+static void copy_block(void *ctx, struct kv_place from, struct kv_place to)
 {
     struct backend *b = ctx;
-    b->ops->block_write(b, block, bytes);
+    b->ops->block_copy(b, to_place(from), to_place(to));
+}
+
+static void read_block(void *ctx, struct kv_place from, void *bytes)
+{
+    struct backend *b = ctx;
+    b->ops->block_read(b, to_place(from), bytes);
+}
+
+static void write_block(void *ctx, struct kv_place to, const void *bytes)
+{
+    struct backend *b = ctx;
+    b->ops->block_write(b, to_place(to), bytes);
 }
 
 /* On the tier's thread. */
@@ -63,7 +188,7 @@ static enum err probe(struct engine *eng, uint64_t *hash, struct err_info *e)
         tokens[i] = (int32_t)((uint64_t)i * 7919 % eng->model->hp.n_vocab);
         positions[i] = i;
     }
-    struct batch_seq seq = {.n_rows = n_tokens, .blocks = &block};
+    struct batch_seq seq = {.n_rows = n_tokens, .blocks = &block, .panes = &block};
     struct batch b = {.n_rows = n_tokens,
                       .tokens = tokens,
                       .positions = positions,
@@ -74,7 +199,7 @@ static enum err probe(struct engine *eng, uint64_t *hash, struct err_info *e)
     err = eng->backend->ops->run(eng->backend, &b, &logits, e);
     if (err == OK) {
         struct kv_key key;
-        eng->backend->ops->block_read(eng->backend, 0, bytes);
+        eng->backend->ops->block_read(eng->backend, (struct backend_place){0, 0}, bytes);
         err = kv_space_of(bytes, n_bytes, &key, e);
         for (uint32_t i = 0; i < sizeof *hash; i++)
             *hash = *hash << 8 | key.bytes[i];
@@ -134,20 +259,22 @@ static enum err open_tier(struct engine *eng, struct err_info *e)
     return err ? err : kv_disk_open(&dc, &eng->tier, e);
 }
 
-enum err memory_open(struct engine *eng, uint32_t n_blocks, struct err_info *e)
+enum err memory_open(struct engine *eng, struct err_info *e)
 {
     if (eng->cfg.cache_dir) {
         enum err err = open_tier(eng, e);
         if (err != OK)
             return err;
     }
-    struct kv_config kc = {.n_blocks = n_blocks,
+    struct kv_config kc = {.n_blocks = eng->memory.n_blocks,
                            .block_tokens = eng->cfg.block_tokens,
                            .mover = {.ctx = eng->backend,
                                      .copy = copy_block,
                                      .read = read_block,
                                      .write = write_block},
-                           .tier = eng->tier};
+                           .tier = eng->tier,
+                           .window = eng->memory.window,
+                           .n_panes = eng->memory.n_panes};
     return kv_create(&kc, &eng->kv, e);
 }
 

@@ -5,9 +5,13 @@
 
 #include "engine/step.h"
 
+/* Decide how many blocks and panes there are (eng->memory), and shorten eng->n_ctx to what they can
+ * hold. Errors: ERR_INVALID (not even one of each). */
+enum err memory_divide(struct engine *eng, struct err_info *e) WEIR_MUST_USE;
+
 /* Create eng->kv, and eng->tier if a directory is configured. The backend is there; no step has run
  * yet. Errors: ERR_IO (the directory), ERR_INVALID, ERR_NOMEM. */
-enum err memory_open(struct engine *eng, uint32_t n_blocks, struct err_info *e) WEIR_MUST_USE;
+enum err memory_open(struct engine *eng, struct err_info *e) WEIR_MUST_USE;
 void memory_close(struct engine *eng);
 
 #endif

@@ -68,7 +68,8 @@ static void fill_item(struct step_batch *s, const struct sched_item *item)
     s->seqs[b->n_seqs++] = (struct batch_seq){.first_row = b->n_rows,
                                               .n_rows = item->n_rows,
                                               .first_pos = item->first,
-                                              .blocks = item->seq->table.blocks};
+                                              .blocks = item->seq->table.blocks,
+                                              .panes = item->seq->table.panes};
     memcpy(s->tokens + b->n_rows, r->tokens + item->first, item->n_rows * sizeof *s->tokens);
     for (uint32_t i = 0; i < item->n_rows; i++)
         s->positions[b->n_rows + i] = item->first + i;

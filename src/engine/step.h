@@ -28,11 +28,19 @@ struct step_batch {
     float *logits; /* of the run: [b.n_logit_rows, n_vocab] */
 };
 
+/* How the KV memory is divided. */
+struct memory {
+    uint32_t n_blocks, n_panes;
+    uint64_t block_bytes, pane_bytes; /* of one */
+    uint32_t window;                  /* 0, as n_panes and pane_bytes: there are none */
+};
+
 struct engine {
     const struct model *model;
     const struct tokenizer *tokenizer;
     struct engine_config cfg;
     struct backend *backend;
+    struct memory memory;
     struct kv *kv;
     struct kv_tier *tier; /* or NULL */
     struct sched *sched;

@@ -10,8 +10,6 @@ static enum err check_published(const struct kv *kv, const struct kv_table *t, s
     uint32_t size = kv->cfg.block_tokens;
     for (uint32_t i = 0; i < t->n_blocks; i++) {
         uint32_t id = t->blocks[i];
-        if (id == KV_GONE)
-            continue;
         uint32_t n = kv_prefix_n_tokens(kv->prefix, id);
         if (n == 0)
             continue;
@@ -24,6 +22,53 @@ static enum err check_published(const struct kv *kv, const struct kv_table *t, s
     return OK;
 }
 
+/* A table holds the panes of its own blocks, from the one its window begins in to the last that is
+ * there. Those before the window are not its concern. */
+static enum err check_held_panes(const struct kv *kv,
+                                 const struct kv_table *t,
+                                 uint32_t *held,
+                                 struct err_info *e)
+{
+    uint32_t end = t->fetch.serial ? t->fetch.arrived : t->n_blocks;
+    if (!kv->panes)
+        return OK;
+    if (t->first_pane > t->end_pane || t->end_pane != end)
+        return err_set(e,
+                       ERR_INTERNAL,
+                       "a KV table holds panes %u to %u of %u blocks",
+                       t->first_pane,
+                       t->end_pane,
+                       end);
+    for (uint32_t i = t->first_pane; i < t->end_pane; i++) {
+        uint32_t id = t->blocks[i], pane = t->panes[i];
+        if (pane >= kv->cfg.n_panes || kv->pane_of[id] != pane)
+            return err_set(
+                e, ERR_INTERNAL, "KV block %u in a table has pane %u", id, kv->pane_of[id]);
+        held[pane]++;
+    }
+    return OK;
+}
+
+/* A block's pane is its own, and of no use without it. */
+static enum err check_owners(const struct kv *kv, struct err_info *e)
+{
+    uint32_t n = 0;
+    for (uint32_t id = 0; id < kv->cfg.n_blocks; id++)
+        n += kv->pane_of[id] != KV_NO_PANE;
+    for (uint32_t pane = 0; pane < kv->cfg.n_panes; pane++) {
+        uint32_t id = kv->block_of[pane];
+        enum kv_state state = kv_pool_state(kv->panes, pane);
+        bool owned = id < kv->cfg.n_blocks && kv->pane_of[id] == pane;
+        n -= owned;
+        if (owned != (state != KV_FREE) || (!owned && id != KV_NO_BLOCK) ||
+            (state == KV_IN_USE && kv_pool_state(kv->pool, id) != KV_IN_USE) ||
+            (state == KV_CACHED && kv_prefix_n_tokens(kv->prefix, id) == 0))
+            return err_set(
+                e, ERR_INTERNAL, "KV pane %u is in state %u, with block %u", pane, state, id);
+    }
+    return n == 0 ? OK : err_set(e, ERR_INTERNAL, "%u KV blocks have panes of others", n);
+}
+
 static enum err check_table(const struct kv *kv,
                             const struct kv_table *t,
                             uint32_t *held,
@@ -32,18 +77,11 @@ static enum err check_table(const struct kv *kv,
     if (t->n_blocks > t->max_blocks)
         return err_set(
             e, ERR_INTERNAL, "a KV table holds %u blocks of %u", t->n_blocks, t->max_blocks);
-    uint32_t n_gone = 0;
     for (uint32_t i = 0; i < t->n_blocks; i++) {
-        n_gone += t->blocks[i] == KV_GONE;
-        if (t->blocks[i] == KV_GONE)
-            continue;
         if (t->blocks[i] >= kv->cfg.n_blocks)
             return err_set(e, ERR_INTERNAL, "KV block %u in a table does not exist", t->blocks[i]);
         held[t->blocks[i]]++;
     }
-    if (n_gone != t->n_gone)
-        return err_set(
-            e, ERR_INTERNAL, "a KV table lets go of %u blocks, not %u", n_gone, t->n_gone);
     if (t->fetch.serial && (t->fetch.arrived > t->fetch.asked || t->fetch.asked > t->n_blocks))
         return err_set(e,
                        ERR_INTERNAL,
@@ -51,7 +89,8 @@ static enum err check_table(const struct kv *kv,
                        t->fetch.arrived,
                        t->n_blocks,
                        t->fetch.asked);
-    return check_published(kv, t, e);
+    enum err err = check_held_panes(kv, t, held + 2 * (size_t)kv->cfg.n_blocks, e);
+    return err == OK ? check_published(kv, t, e) : err;
 }
 
 /* What a block is to the pool and to the index must go together. */
@@ -95,13 +134,18 @@ enum err kv_check(const struct kv *kv,
 {
     uint32_t *held = kv->scratch, *children = held + kv->cfg.n_blocks;
     enum err err = OK;
-    memset(held, 0, kv->cfg.n_blocks * sizeof *held);
+    uint32_t *held_panes = children + kv->cfg.n_blocks;
+    memset(held, 0, ((size_t)2 * kv->cfg.n_blocks + kv->cfg.n_panes) * sizeof *held);
     for (uint32_t i = 0; i < n && err == OK; i++)
         err = check_table(kv, tables[i], held, e);
     if (err == OK)
         err = kv_pool_check(kv->pool, held, e);
     if (err == OK)
         err = kv_prefix_check(kv->prefix, e);
+    if (err == OK && kv->panes)
+        err = kv_pool_check(kv->panes, held_panes, e);
+    if (err == OK && kv->panes)
+        err = check_owners(kv, e);
     for (uint32_t id = 0; id < kv->cfg.n_blocks && err == OK; id++)
         err = check_block(kv, id, e);
     return err == OK ? check_order(kv, children, e) : err;

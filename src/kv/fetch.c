@@ -4,7 +4,8 @@
  *      blocks  | in place  | arrived | asked for |        |
  *                                    ^arrived    ^asked   ^end
  *
- * Blocks arrive in order; the first that does not ends the fetch, and the rest is computed. */
+ * Blocks arrive in order; the first that does not ends the fetch, and the rest is computed. The
+ * blocks are taken when it begins, each pane when its block is there, for the window moves on. */
 #include "base/mem.h"
 #include "kv/internal.h"
 #include "kv/kv.h"
@@ -45,7 +46,8 @@ void kv_name_block(struct kv *kv, const struct kv_table *t, uint32_t i)
 void kv_store(struct kv *kv, uint32_t block)
 {
     struct kv_tier *tier = kv->cfg.tier;
-    if (!tier || kv_prefix_n_tokens(kv->prefix, block) < kv->cfg.block_tokens)
+    if (!tier || kv_prefix_n_tokens(kv->prefix, block) < kv->cfg.block_tokens ||
+        kv_lacks_pane(kv, block))
         return;
     void *bytes = tier->ops->store_begin(tier, &kv->keys[block]);
     if (!bytes)
@@ -55,7 +57,7 @@ void kv_store(struct kv *kv, uint32_t block)
                               .parent = parent == KV_ROOT ? *kv_prefix_space(kv->prefix, block)
                                                           : kv->keys[parent],
                               .tokens = kv_prefix_tokens(kv->prefix, block)};
-    kv->cfg.mover.read(kv->cfg.mover.ctx, block, bytes);
+    kv->cfg.mover.read(kv->cfg.mover.ctx, kv_place_of(kv, block), bytes);
     tier->ops->store(tier, &b, bytes);
 }
 
@@ -133,7 +135,7 @@ bool kv_fetch_begin(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint
         t->no_fetch = true;
         return false;
     }
-    if (kv_table_grow(kv, t, (first + n) * size, NULL) != OK)
+    if (kv_grow_blocks(kv, t, (first + n) * size, NULL) != OK)
         return false;
     t->fetch = (struct kv_fetch){.serial = kv->next_serial++,
                                  .asked = first,
@@ -176,11 +178,13 @@ static void take_arrival(struct kv *kv, const struct kv_tier_done *done)
         return;
     struct kv_fetch *f = &t->fetch;
     uint32_t size = kv->cfg.block_tokens;
-    if (!done->bytes || (done->ticket & ((1u << TICKET_INDEX_BITS) - 1)) != f->arrived) {
+    bool no_pane = kv->panes && kv_panes_available(kv) == 0;
+    if (!done->bytes || no_pane || (done->ticket & ((1u << TICKET_INDEX_BITS) - 1)) != f->arrived) {
         give_up(t);
         return;
     }
-    kv->cfg.mover.write(kv->cfg.mover.ctx, t->blocks[f->arrived], done->bytes);
+    kv_pane_take(kv, t);
+    kv->cfg.mover.write(kv->cfg.mover.ctx, kv_place_of(kv, t->blocks[f->arrived]), done->bytes);
     f->arrived++;
     f->since_us = kv->now_us;
     t->n_attached += size;

@@ -1,5 +1,5 @@
-/* The state behind struct kv, shared by kv.c (tables and sharing), fetch.c (the tier) and check.c.
- */
+/* The state behind struct kv, shared by kv.c (tables and sharing), panes.c (windows), fetch.c (the
+ * tier) and check.c. */
 #ifndef WEIR_KV_INTERNAL_H
 #define WEIR_KV_INTERNAL_H
 
@@ -11,13 +11,16 @@ struct kv {
     struct kv_config cfg;
     struct kv_pool *pool;
     struct kv_prefix *prefix;
+    struct kv_pool *panes;     /* with a window, else NULL */
+    uint32_t *pane_of;         /* [n_blocks] with a window: its pane, or KV_NO_PANE */
+    uint32_t *block_of;        /* [n_panes] its block, or KV_NO_BLOCK */
     struct kv_hasher *hasher;  /* with a tier */
     struct kv_key *keys;       /* [n_blocks] with a tier: of full published blocks */
     struct kv_table *fetching; /* tables that wait for the tier */
     uint64_t next_serial;
     double compute_us; /* a token */
     uint64_t now_us;
-    uint32_t *scratch; /* [2 * n_blocks] of kv_check */
+    uint32_t *scratch; /* [2 * n_blocks + n_panes] of kv_check */
     struct kv_counts counts;
 };
 
@@ -26,6 +29,32 @@ uint32_t kv_parent_of(const struct kv_table *t, uint32_t i);
 
 /* Publish the first n tokens of the table's block i. */
 void kv_publish_block(struct kv *kv, struct kv_table *t, uint32_t i, uint32_t n);
+
+/* All missing blocks of the first n_tokens or none, without panes. */
+enum err kv_grow_blocks(struct kv *kv, struct kv_table *t, uint32_t n_tokens, struct err_info *e)
+    WEIR_MUST_USE;
+
+/* --- panes.c; nothing happens without windows --- */
+
+enum err kv_panes_create(struct kv *kv, struct err_info *e) WEIR_MUST_USE;
+void kv_panes_destroy(struct kv *kv);
+/* A new pane for the table's block end_pane; the caller counted that there is one. */
+void kv_pane_take(struct kv *kv, struct kv_table *t);
+/* The table attached to blocks, up to n positions: hold the panes that lie in the window now. */
+void kv_panes_attach(struct kv *kv, struct kv_table *t, uint32_t n);
+/* n positions are stored: let go of the panes that the window has passed. */
+void kv_panes_pass(struct kv *kv, struct kv_table *t, uint32_t n);
+void kv_panes_release(struct kv *kv, struct kv_table *t);
+/* The table's block i, which it has just computed, gives way to another of equal content. */
+void kv_pane_merge(struct kv *kv, struct kv_table *t, uint32_t i, uint32_t other);
+/* A cached pane is used last; or comes free, with its block. */
+void kv_pane_touch(struct kv *kv, uint32_t block);
+void kv_pane_drop(struct kv *kv, uint32_t block);
+bool kv_lacks_pane(const struct kv *kv, uint32_t block);
+bool kv_pane_is_cached(const struct kv *kv, uint32_t block);
+struct kv_place kv_place_of(const struct kv *kv, uint32_t block);
+
+/* --- fetch.c --- */
 
 /* With a tier: name the table's full block i, whose predecessors are named. */
 void kv_name_block(struct kv *kv, const struct kv_table *t, uint32_t i);

@@ -10,12 +10,14 @@
 static enum err create_parts(struct kv *kv, struct err_info *e)
 {
     uint32_t n = kv->cfg.n_blocks;
-    enum err err = kv_pool_create(n, &kv->pool, e);
+    enum err err = kv_pool_create(n, "KV block", &kv->pool, e);
     if (err == OK)
         err = kv_prefix_create(n, kv->cfg.block_tokens, &kv->prefix, e);
+    if (err == OK)
+        err = kv_panes_create(kv, e);
     if (err != OK)
         return err;
-    kv->scratch = calloc(n, 2 * sizeof *kv->scratch);
+    kv->scratch = calloc((size_t)2 * n + kv->cfg.n_panes, sizeof *kv->scratch);
     if (!kv->scratch)
         return err_set(e, ERR_NOMEM, "no memory to check %u KV blocks", n);
     if (!kv->cfg.tier)
@@ -34,6 +36,12 @@ enum err kv_create(const struct kv_config *cfg, struct kv **out, struct err_info
                        "KV memory needs blocks and tokens in them, not %u blocks of %u",
                        cfg->n_blocks,
                        cfg->block_tokens);
+    if ((cfg->window == 0) != (cfg->n_panes == 0))
+        return err_set(e,
+                       ERR_INVALID,
+                       "KV memory with a window of %u positions and %u panes",
+                       cfg->window,
+                       cfg->n_panes);
     struct kv *kv = mem_zalloc(1, sizeof *kv);
     kv->cfg = *cfg;
     kv->next_serial = 1;
@@ -52,6 +60,7 @@ void kv_destroy(struct kv *kv)
         return;
     kv_hasher_destroy(kv->hasher);
     kv_prefix_destroy(kv->prefix);
+    kv_panes_destroy(kv);
     kv_pool_destroy(kv->pool);
     free(kv->keys);
     free(kv->scratch);
@@ -74,14 +83,23 @@ uint32_t kv_available(const struct kv *kv)
     return p.free + p.cached;
 }
 
+uint32_t kv_room(const struct kv *kv)
+{
+    uint32_t blocks = kv_available(kv), panes = kv_panes_available(kv);
+    return kv->panes && panes < blocks ? panes : blocks;
+}
+
 struct kv_stats kv_stats(const struct kv *kv)
 {
-    struct kv_pool_stats p = kv_pool_stats(kv->pool);
+    struct kv_pool_stats p = kv_pool_stats(kv->pool), w = {0};
+    if (kv->panes)
+        w = kv_pool_stats(kv->panes);
     return (struct kv_stats){.total = p.total,
                              .free = p.free,
                              .in_use = p.in_use,
                              .cached = p.cached,
                              .peak_in_use = p.peak_in_use,
+                             .panes = {w.total, w.free, w.in_use, w.cached, w.peak_in_use},
                              .published = kv_prefix_n_blocks(kv->prefix),
                              .acquired = p.acquired,
                              .released = p.released,
@@ -95,11 +113,16 @@ void kv_count_misses(struct kv *kv, uint32_t n_tokens)
 
 /* --- tables ---------------------------------------------------------------------------------- */
 
-enum err kv_table_init(struct kv_table *t, uint32_t max_blocks, struct err_info *e)
+enum err kv_table_init(const struct kv *kv,
+                       struct kv_table *t,
+                       uint32_t max_blocks,
+                       struct err_info *e)
 {
     *t = (struct kv_table){.max_blocks = max_blocks};
     t->blocks = calloc(max_blocks ? max_blocks : 1, sizeof *t->blocks);
-    if (!t->blocks)
+    if (kv->panes)
+        t->panes = calloc(max_blocks ? max_blocks : 1, sizeof *t->panes);
+    if (!t->blocks || (kv->panes && !t->panes))
         return err_set(e, ERR_NOMEM, "no memory for a table of %u KV blocks", max_blocks);
     return OK;
 }
@@ -108,6 +131,7 @@ void kv_table_deinit(struct kv_table *t)
 {
     assert(t->n_blocks == 0);
     free(t->blocks);
+    free(t->panes);
     *t = (struct kv_table){0};
 }
 
@@ -118,6 +142,7 @@ void kv_table_begin(struct kv_table *t,
 {
     assert(t->n_blocks == 0);
     *t = (struct kv_table){.blocks = t->blocks,
+                           .panes = t->panes,
                            .max_blocks = t->max_blocks,
                            .tokens = tokens,
                            .space = *space,
@@ -136,6 +161,7 @@ static void evict(struct kv *kv)
     assert(id != KV_NO_BLOCK);
     kv_store(kv, id); /* a second chance, if there was no room when it was published */
     kv_prefix_remove(kv->prefix, id);
+    kv_pane_drop(kv, id);
     kv_pool_drop(kv->pool, id);
     kv->counts.evicted++;
 }
@@ -151,7 +177,8 @@ static uint32_t take_block(struct kv *kv)
     return id;
 }
 
-enum err kv_table_grow(struct kv *kv, struct kv_table *t, uint32_t n_tokens, struct err_info *e)
+static enum err grow(
+    struct kv *kv, struct kv_table *t, uint32_t n_tokens, uint32_t available, struct err_info *e)
 {
     uint32_t want = kv_blocks_for(kv, n_tokens);
     if (want <= t->n_blocks)
@@ -159,13 +186,26 @@ enum err kv_table_grow(struct kv *kv, struct kv_table *t, uint32_t n_tokens, str
     if (want > t->max_blocks)
         return err_set(
             e, ERR_TOO_LONG, "would need %u blocks, exceeds max %u", want, t->max_blocks);
-    uint32_t missing = want - t->n_blocks, available = kv_available(kv);
+    uint32_t missing = want - t->n_blocks;
     if (missing > available)
         return err_set(
             e, ERR_QUEUE_FULL, "exhausted: need %u blocks but only %u free", missing, available);
     while (t->n_blocks < want)
         t->blocks[t->n_blocks++] = take_block(kv);
     return OK;
+}
+
+enum err kv_grow_blocks(struct kv *kv, struct kv_table *t, uint32_t n_tokens, struct err_info *e)
+{
+    return grow(kv, t, n_tokens, kv_available(kv), e);
+}
+
+enum err kv_table_grow(struct kv *kv, struct kv_table *t, uint32_t n_tokens, struct err_info *e)
+{
+    enum err err = grow(kv, t, n_tokens, kv_room(kv), e);
+    while (kv->panes && err == OK && t->end_pane < t->n_blocks)
+        kv_pane_take(kv, t);
+    return err;
 }
 
 void kv_table_release(struct kv *kv, struct kv_table *t, uint32_t n_computed)
@@ -175,79 +215,64 @@ void kv_table_release(struct kv *kv, struct kv_table *t, uint32_t n_computed)
     kv_publish(kv, t, n_computed, true);
     /* backwards: what continues a block is older than it, and the next table gets free blocks in
      * the same order */
+    kv_panes_release(kv, t);
     while (t->n_blocks > 0) {
         uint32_t id = t->blocks[--t->n_blocks];
-        if (id == KV_GONE)
-            continue;
         kv_pool_unref(kv->pool, id, kv_prefix_n_tokens(kv->prefix, id) > 0);
     }
-    t->n_gone = 0;
     t->tokens = NULL;
 }
 
-/* Up to which block others need the table's blocks: the first after the last that somebody else
- * holds or continues. */
-static uint32_t end_of_shared(const struct kv *kv, const struct kv_table *t)
-{
-    uint32_t own_children = 0, i = t->n_blocks;
-    for (; i > 0 && t->blocks[i - 1] != KV_GONE; i--) {
-        uint32_t id = t->blocks[i - 1], n = kv_prefix_n_tokens(kv->prefix, id);
-        if (kv_pool_refs(kv->pool, id) > 1 ||
-            (n > 0 && kv_prefix_n_children(kv->prefix, id) > own_children))
-            break;
-        own_children = n > 0;
-    }
-    return i;
-}
-
-/* Out of the index, from the last on, as only a block without children can go. */
-static void unpublish(struct kv *kv, struct kv_table *t, uint32_t from)
-{
-    for (uint32_t i = t->n_blocks; i > from; i--) {
-        if (kv_prefix_n_tokens(kv->prefix, t->blocks[i - 1]) == 0)
-            continue;
-        kv_store(kv, t->blocks[i - 1]); /* a second chance, as before it is evicted */
-        kv_prefix_remove(kv->prefix, t->blocks[i - 1]);
-    }
-    t->shares = false;
-}
-
-uint32_t kv_table_trim(struct kv *kv, struct kv_table *t, uint32_t first)
-{
-    uint32_t end = first / kv->cfg.block_tokens, n = 0;
-    if (end > t->n_blocks)
-        end = t->n_blocks;
-    if (kv_fetching(t) || end == 0 || t->blocks[end - 1] == KV_GONE)
-        return 0;
-    uint32_t i = end_of_shared(kv, t);
-    if (i >= end)
-        return 0;
-    unpublish(kv, t, i);
-    for (; i < end; i++, n++) {
-        kv_pool_unref(kv->pool, t->blocks[i], false);
-        t->blocks[i] = KV_GONE;
-    }
-    t->n_gone += n;
-    kv->counts.trimmed += n;
-    return n;
-}
-
 /* --- sharing --------------------------------------------------------------------------------- */
+
+/* Full blocks that continue a table's text. */
+struct found {
+    uint32_t end;                      /* up to where they can be used */
+    uint32_t seen;                     /* up to where they are there */
+    uint32_t n_cached, n_panes_cached; /* of those that can be used */
+};
+
+/* ids: [max_blocks] takes those found; NULL: cached ones are counted. */
+static struct found find_blocks(const struct kv *kv,
+                                const struct kv_table *t,
+                                uint32_t n_known,
+                                uint32_t *ids)
+{
+    uint32_t size = kv->cfg.block_tokens, i = t->n_blocks, parent = kv_parent_of(t, i), id;
+    uint32_t whole = t->first_pane; /* from this block on all panes are there */
+    struct found all = {i, i, 0, 0}, f = all;
+    for (; i < t->max_blocks && (i + 1) * size < n_known; parent = id) {
+        const int32_t *tokens = t->tokens + (size_t)i * size;
+        if (kv_prefix_best(kv->prefix, parent, &t->space, tokens, size, &id) < size)
+            break;
+        if (ids)
+            ids[i] = id;
+        else
+            all.n_cached += kv_pool_state(kv->pool, id) == KV_CACHED;
+        all.end = all.seen = ++i;
+        if (!kv->panes)
+            continue;
+        all.n_panes_cached += kv_pane_is_cached(kv, id);
+        if (kv_lacks_pane(kv, id))
+            whole = i;
+        if (kv_first_pane(kv, i * size) >= whole)
+            f = all;
+    }
+    f.seen = all.seen;
+    return kv->panes ? f : all;
+}
 
 struct kv_peek kv_peek(const struct kv *kv,
                        const struct kv_key *space,
                        const int32_t *tokens,
                        uint32_t n)
 {
-    uint32_t size = kv->cfg.block_tokens, parent = KV_ROOT;
-    struct kv_peek found = {0};
-    for (uint32_t at = 0; at + size < n; at += size) {
-        uint32_t id;
-        if (kv_prefix_best(kv->prefix, parent, space, tokens + at, size, &id) < size)
-            break;
-        found.n_blocks++;
-        found.n_cached += kv_pool_state(kv->pool, id) == KV_CACHED;
-        parent = id;
+    struct kv_table begin = {.tokens = tokens, .space = *space, .max_blocks = UINT32_MAX};
+    struct found f = find_blocks(kv, &begin, n, NULL);
+    struct kv_peek found = {.n_blocks = f.end, .n_cached = f.n_cached};
+    if (kv->panes && kv_first_pane(kv, n) == 0) {
+        found.n_panes = f.end;
+        found.n_panes_cached = f.n_panes_cached;
     }
     return found;
 }
@@ -256,17 +281,22 @@ struct kv_peek kv_peek(const struct kv *kv,
 static bool take_part(struct kv *kv, struct kv_table *t, uint32_t id, uint32_t common)
 {
     bool idle = kv_pool_state(kv->pool, id) == KV_CACHED;
+    if (kv_lacks_pane(kv, id))
+        return false;
     if (idle && kv_prefix_n_tokens(kv->prefix, id) == common && common < kv->cfg.block_tokens) {
         kv_pool_ref(kv->pool, id);
         t->blocks[t->n_blocks++] = id;
         return true;
     }
     kv_pool_touch(kv->pool, id); /* so that making room evicts it last */
-    if (kv_available(kv) <= (idle ? 1 : 0))
+    kv_pane_touch(kv, id);
+    if (kv_available(kv) <= (idle ? 1 : 0) ||
+        (kv->panes && kv_panes_available(kv) <= (kv_pane_is_cached(kv, id) ? 1 : 0)))
         return false;
     uint32_t copy = take_block(kv);
-    kv->cfg.mover.copy(kv->cfg.mover.ctx, id, copy);
     t->blocks[t->n_blocks++] = copy;
+    kv_pane_take(kv, t);
+    kv->cfg.mover.copy(kv->cfg.mover.ctx, kv_place_of(kv, id), kv_place_of(kv, copy));
     kv->counts.copied++;
     return true;
 }
@@ -274,6 +304,7 @@ static bool take_part(struct kv *kv, struct kv_table *t, uint32_t id, uint32_t c
 /* Attached up to n: what lies there is published, or need not be yet. */
 static uint32_t note_attached(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint32_t n)
 {
+    kv_panes_attach(kv, t, n);
     t->n_published = n - n % kv->cfg.block_tokens;
     t->n_attached += n - n_computed;
     kv->counts.hit_tokens += n - n_computed;
@@ -288,17 +319,15 @@ static bool can_attach(const struct kv *kv, const struct kv_table *t, uint32_t n
 
 uint32_t kv_attach(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint32_t n_known)
 {
-    uint32_t size = kv->cfg.block_tokens, n = n_computed, id;
+    uint32_t size = kv->cfg.block_tokens;
     if (!can_attach(kv, t, n_computed))
         return n_computed;
-    for (; n + size < n_known && t->n_blocks < t->max_blocks; n += size) {
-        uint32_t parent = kv_parent_of(t, t->n_blocks);
-        if (kv_prefix_best(kv->prefix, parent, &t->space, t->tokens + n, size, &id) < size)
-            break;
-        kv_pool_ref(kv->pool, id);
-        t->blocks[t->n_blocks++] = id;
-    }
-    return note_attached(kv, t, n_computed, n);
+    struct found f = find_blocks(kv, t, n_known, t->blocks);
+    if (n_computed == 0) /* later it would be counted again */
+        kv->counts.pane_miss_tokens += (f.seen - f.end) * size;
+    while (t->n_blocks < f.end)
+        kv_pool_ref(kv->pool, t->blocks[t->n_blocks++]);
+    return note_attached(kv, t, n_computed, f.end * size);
 }
 
 uint32_t kv_attach_part(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint32_t n_known)
@@ -332,6 +361,7 @@ void kv_publish_block(struct kv *kv, struct kv_table *t, uint32_t i, uint32_t n)
             kv_store(kv, id);
         }
     } else if (n == size) { /* computed twice: equal tokens have equal bits, one copy is enough */
+        kv_pane_merge(kv, t, i, other);
         kv_pool_ref(kv->pool, other);
         kv_pool_unref(kv->pool, id, false);
         t->blocks[i] = other;
@@ -342,11 +372,10 @@ void kv_publish_block(struct kv *kv, struct kv_table *t, uint32_t i, uint32_t n)
 void kv_publish(struct kv *kv, struct kv_table *t, uint32_t n_computed, bool tail)
 {
     uint32_t size = kv->cfg.block_tokens;
-    if (!t->shares)
-        return;
     assert(n_computed <= (uint64_t)t->n_blocks * size);
-    for (; t->n_published + size <= n_computed; t->n_published += size)
+    for (; t->shares && t->n_published + size <= n_computed; t->n_published += size)
         kv_publish_block(kv, t, t->n_published / size, size);
-    if (tail && n_computed > t->n_published)
+    if (t->shares && tail && n_computed > t->n_published)
         kv_publish_block(kv, t, t->n_published / size, n_computed - t->n_published);
+    kv_panes_pass(kv, t, n_computed);
 }

@@ -2,6 +2,7 @@
  *
  *      pool    ids, references, free and cached blocks                     pool.h
  *      prefix  the tree of published blocks, found by their tokens         prefix.h
+ *      panes   the windowed layers' part of blocks, while it is needed     panes.c
  *      tier    bytes of full blocks below this memory, by key              tier.h
  *
  * A sequence holds blocks through its table. Positions whose K and V are stored are published; a
@@ -16,7 +17,19 @@
  * first. A table lets go of its last block first, so a block is always used later than those that
  * continue it: the oldest never has children.
  *
- * A block holds `block_tokens` consecutive positions of one sequence, in every layer.
+ * A block holds `block_tokens` consecutive positions of one sequence, in every layer. Where some
+ * layers see a window only, their part of it, the block's pane, comes from a pool of its own:
+ *
+ *      block    7    2    9    4    5     layers that see everything: all of the text
+ *      pane     -    -    31   8    12    windowed layers: what the window lies over
+ *                         ^ here is the first position that the next row sees
+ *
+ * A block has at most one pane, and a pane one block, so who shares a block shares its pane. Panes
+ * count the tables whose window lies over them; the others are cached while their block can be
+ * found, and taken back in the order of last use, while the block stays. A prefix can be used up to
+ * where the panes of the window behind it are there. Where all layers have windows a block has no
+ * bytes but its pane's.
+ *
  * Thread: the engine's. Allocates: only in the create and init functions. */
 #ifndef WEIR_KV_KV_H
 #define WEIR_KV_KV_H
@@ -30,12 +43,21 @@
 
 struct kv;
 
-/* How bytes move; what the backend gives. `bytes` is the whole of a block, block_bytes long. */
+#define KV_NO_PANE UINT32_MAX
+
+/* Where the bytes of a block are. */
+struct kv_place {
+    uint32_t block;
+    uint32_t pane; /* KV_NO_PANE: there are no windows */
+};
+
+/* How bytes move; what the backend gives. `bytes` is the whole of a block and its pane, block_bytes
+ * long. */
 struct kv_mover {
     void *ctx;
-    void (*copy)(void *ctx, uint32_t from, uint32_t to);
-    void (*read)(void *ctx, uint32_t block, void *bytes);
-    void (*write)(void *ctx, uint32_t block, const void *bytes);
+    void (*copy)(void *ctx, struct kv_place from, struct kv_place to);
+    void (*read)(void *ctx, struct kv_place from, void *bytes);
+    void (*write)(void *ctx, struct kv_place to, const void *bytes);
 };
 
 struct kv_config {
@@ -43,6 +65,8 @@ struct kv_config {
     uint32_t block_tokens; /* at most KV_MAX_BLOCK_TOKENS */
     struct kv_mover mover;
     struct kv_tier *tier; /* or NULL; must outlive the kv */
+    uint32_t window;      /* positions that windowed layers see, a row's own included; 0: none do */
+    uint32_t n_panes;     /* with a window */
 };
 
 /* Blocks on their way from the tier into a table, by index in the table. */
@@ -53,15 +77,13 @@ struct kv_fetch {
     struct kv_table *prev, *next;
 };
 
-/* In a table: the block was let go, for nobody reads it any more. */
-#define KV_GONE UINT32_MAX
-
 /* One sequence's blocks, in order. Room for max_blocks is taken at init. */
 struct kv_table {
-    uint32_t *blocks; /* [n_blocks] or KV_GONE */
+    uint32_t *blocks; /* [n_blocks] */
     uint32_t n_blocks;
-    uint32_t n_gone; /* of them */
     uint32_t max_blocks;
+    uint32_t *panes;               /* of the blocks first_pane .. end_pane - 1; NULL: no windows */
+    uint32_t first_pane, end_pane; /* those before are passed, those behind are being fetched */
     /* of the sequence, from kv_table_begin on */
     const int32_t *tokens; /* of every position known */
     struct kv_key space;
@@ -77,7 +99,9 @@ struct kv_counts {
     uint64_t hit_tokens;        /* positions attached, copied or fetched instead of computed */
     uint64_t miss_tokens;       /* computed, although a hit was possible */
     uint64_t evicted;           /* cached blocks taken back */
-    uint64_t trimmed;           /* blocks that lay behind a window and were let go */
+    uint64_t panes_passed;      /* let go by a table whose window had passed them */
+    uint64_t panes_evicted;     /* cached panes taken back while their block stayed */
+    uint64_t pane_miss_tokens;  /* positions in memory that could not be used for want of panes */
     uint64_t copied;            /* blocks copied for a partial match */
     uint64_t merged;            /* blocks given back because another had the same content */
     uint64_t fetches_declined;  /* because computing was estimated to be faster */
@@ -87,6 +111,10 @@ struct kv_counts {
 struct kv_stats {
     uint32_t total, free, in_use, cached;
     uint32_t peak_in_use;
+    struct {
+        uint32_t total, free, in_use, cached;
+        uint32_t peak_in_use;
+    } panes;
     uint32_t published;          /* blocks in the prefix index */
     uint64_t acquired, released; /* references taken and given back, ever */
     struct kv_counts counts;
@@ -97,10 +125,24 @@ void kv_destroy(struct kv *kv);
 
 uint32_t kv_block_tokens(const struct kv *kv);
 uint32_t kv_blocks_for(const struct kv *kv, uint32_t n_tokens);
-uint32_t kv_available(const struct kv *kv); /* blocks that are free or can be made so */
+uint32_t kv_available(const struct kv *kv);       /* blocks that are free or can be made so */
+uint32_t kv_panes_available(const struct kv *kv); /* panes likewise; 0 without windows */
+uint32_t kv_room(const struct kv *kv);            /* blocks that tables could grow by now */
+uint32_t kv_n_panes(const struct kv *kv);
 struct kv_stats kv_stats(const struct kv *kv);
 
-enum err kv_table_init(struct kv_table *t, uint32_t max_blocks, struct err_info *e) WEIR_MUST_USE;
+/* The most blocks that n_rows new positions and the window behind the first of them lie in. */
+uint32_t kv_window_blocks(uint32_t window, uint32_t block_tokens, uint32_t n_rows);
+/* The most panes that a sequence of n_tokens holds at once while it grows by n_rows a step, or is
+ * fetched; 0 without windows. */
+uint32_t kv_most_panes(const struct kv *kv, uint32_t n_tokens, uint32_t n_rows);
+/* The first block whose pane is needed to go on behind n_computed positions. */
+uint32_t kv_first_pane(const struct kv *kv, uint32_t n_computed);
+
+enum err kv_table_init(const struct kv *kv,
+                       struct kv_table *t,
+                       uint32_t max_blocks,
+                       struct err_info *e) WEIR_MUST_USE;
 void kv_table_deinit(struct kv_table *t); /* must hold no blocks */
 
 /* Begin a sequence in an empty table. tokens stay the caller's, and in place until the release. */
@@ -109,9 +151,11 @@ void kv_table_begin(struct kv_table *t,
                     const struct kv_key *space,
                     bool shares);
 
-/* What attaching to tokens[0..n) would find: full blocks, and how many of them are cached now. */
+/* What attaching to tokens[0..n) would find: full blocks, and how many of them are cached now; and
+ * panes, if so many positions lie in one window, for else they are soon let go again. */
 struct kv_peek {
     uint32_t n_blocks, n_cached;
+    uint32_t n_panes, n_panes_cached;
 };
 struct kv_peek kv_peek(const struct kv *kv,
                        const struct kv_key *space,
@@ -119,30 +163,26 @@ struct kv_peek kv_peek(const struct kv *kv,
                        uint32_t n);
 
 /* Take over full blocks that others have computed of tokens[n_computed..n_known), but never the
- * last token, which must be computed so that there are logits. Returns the positions stored now:
- * n_computed or more. Nothing happens in the middle of a block. */
+ * last token, which must be computed so that there are logits, and not beyond the last position
+ * behind which a window of panes is there. Returns the positions stored now: n_computed or more.
+ * Nothing happens in the middle of a block. */
 uint32_t kv_attach(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint32_t n_known);
 /* Likewise the tokens that the next block shares with one that matches only in part. */
 uint32_t kv_attach_part(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint32_t n_known);
 
-/* Make room for positions 0..n_tokens-1: all missing blocks or none. Idempotent. May evict.
- * Errors: ERR_QUEUE_FULL "exhausted: need n blocks but only m free"; ERR_TOO_LONG "would need n
- * blocks, exceeds max m". */
+/* Make room for positions 0..n_tokens-1: all missing blocks, with panes, or none. Idempotent. May
+ * evict. Errors: ERR_QUEUE_FULL "exhausted: need n blocks but only m free"; ERR_TOO_LONG "would
+ * need n blocks, exceeds max m". */
 enum err kv_table_grow(struct kv *kv, struct kv_table *t, uint32_t n_tokens, struct err_info *e)
     WEIR_MUST_USE;
 
 /* Positions 0..n_computed-1 are stored: let others find them. The last block, if partly filled,
- * only with `tail`. May exchange blocks of the table for others with the same content. */
+ * only with `tail`. May exchange blocks of the table for others with the same content. Panes that
+ * the window has passed are let go. */
 void kv_publish(struct kv *kv, struct kv_table *t, uint32_t n_computed, bool tail);
 
 /* Publish what was computed and let go of every block. */
 void kv_table_release(struct kv *kv, struct kv_table *t, uint32_t n_computed);
-
-/* For sequences of which only positions from `first` on are read from now on, in any layer: let go
- * of the blocks before, down to where others hold them or continue them. A prefix is found from its
- * beginning, so what this table published beyond is taken out of the index, and it publishes and
- * attaches no more: do it only when memory is short. Returns how many blocks came free. */
-uint32_t kv_table_trim(struct kv *kv, struct kv_table *t, uint32_t first);
 
 void kv_count_misses(struct kv *kv, uint32_t n_tokens);
 
@@ -165,8 +205,9 @@ bool kv_poll(struct kv *kv);
 
 /* Walk everything: the pool's sum and lists, each block's references equal to the tables (of the n
  * given: all there are) that hold it, every published block reachable from the root and with the
- * tokens of the tables that hold it, nothing cached that is not published, and the oldest first.
- * Errors: ERR_INTERNAL naming the block that is wrong. Not for use in a step: O(total). */
+ * tokens of the tables that hold it, nothing cached that is not published, and the oldest first;
+ * each pane of one block, that block's own, with references equal to the tables whose window lies
+ * over it. Errors: ERR_INTERNAL naming what is wrong. Not for use in a step: O(total). */
 enum err kv_check(const struct kv *kv,
                   const struct kv_table *const *tables,
                   uint32_t n,

@@ -20,6 +20,7 @@ struct block {
  *
  * The last block given back is lent first: its bytes are the likeliest to be in a cache. */
 struct kv_pool {
+    const char *what;
     uint32_t n_blocks;
     struct block *blocks; /* [n_blocks] */
     uint32_t *free_ids;   /* [n_free] a stack */
@@ -43,16 +44,20 @@ static void put_on_free_list(struct kv_pool *p, uint32_t id)
     p->free_ids[p->n_free++] = id;
 }
 
-enum err kv_pool_create(uint32_t n_blocks, struct kv_pool **out, struct err_info *e)
+enum err kv_pool_create(uint32_t n_blocks,
+                        const char *what,
+                        struct kv_pool **out,
+                        struct err_info *e)
 {
     *out = NULL;
     struct kv_pool *p = mem_zalloc(1, sizeof *p);
+    p->what = what;
     p->n_blocks = n_blocks;
     p->free_ids = malloc(n_blocks * sizeof *p->free_ids);
     p->blocks = calloc(n_blocks, sizeof *p->blocks);
     if (!p->free_ids || !p->blocks) {
         kv_pool_destroy(p);
-        return err_set(e, ERR_NOMEM, "no memory to account for %u KV blocks", n_blocks);
+        return err_set(e, ERR_NOMEM, "no memory to account for %u %ss", n_blocks, what);
     }
     while (p->n_free < n_blocks)
         put_on_free_list(p, n_blocks - 1 - p->n_free);
@@ -144,7 +149,7 @@ void kv_pool_ref(struct kv_pool *p, uint32_t id)
 void kv_pool_unref(struct kv_pool *p, uint32_t id, bool keep)
 {
     if (id >= p->n_blocks || p->blocks[id].state != KV_IN_USE) {
-        log_error("KV block %u was given back but is not in use", id);
+        log_error("%s %u was given back but is not in use", p->what, id);
         p->n_bad_releases++;
         p->bad_release_id = id;
         return;
@@ -191,11 +196,11 @@ static enum err check_free_list(const struct kv_pool *p, uint32_t n_free, struct
 {
     if (p->n_free != n_free)
         return err_set(
-            e, ERR_INTERNAL, "%u KV blocks on the free list, %u are free", p->n_free, n_free);
+            e, ERR_INTERNAL, "%u %ss on the free list, %u are free", p->n_free, p->what, n_free);
     for (uint32_t i = 0; i < p->n_free; i++) {
         uint32_t id = p->free_ids[i];
         if (id >= p->n_blocks || p->blocks[id].state != KV_FREE || p->blocks[id].older != i)
-            return err_set(e, ERR_INTERNAL, "KV block %u is wrongly on the free list", id);
+            return err_set(e, ERR_INTERNAL, "%s %u is wrongly on the free list", p->what, id);
     }
     return OK;
 }
@@ -205,12 +210,12 @@ static enum err check_cached(const struct kv_pool *p, struct err_info *e)
     uint32_t n = 0, before = KV_NO_BLOCK;
     for (uint32_t id = p->oldest; id != KV_NO_BLOCK; id = p->blocks[id].newer) {
         if (id >= p->n_blocks || p->blocks[id].state != KV_CACHED || p->blocks[id].older != before)
-            return err_set(e, ERR_INTERNAL, "KV block %u is wrongly among the cached", id);
+            return err_set(e, ERR_INTERNAL, "%s %u is wrongly among the cached", p->what, id);
         before = id;
         n++;
     }
     if (n != p->n_cached || p->newest != before)
-        return err_set(e, ERR_INTERNAL, "%u KV blocks cached, counted %u", p->n_cached, n);
+        return err_set(e, ERR_INTERNAL, "%u %ss cached, counted %u", p->n_cached, p->what, n);
     return OK;
 }
 
@@ -221,7 +226,8 @@ static enum err check_refs(const struct kv_pool *p, const uint32_t *held, struct
         if (b->refs != held[id] || (b->state == KV_IN_USE) != (held[id] > 0))
             return err_set(e,
                            ERR_INTERNAL,
-                           "KV block %u, in state %u, counts %u references, tables hold %u",
+                           "%s %u, in state %u, counts %u references, tables hold %u",
+                           p->what,
                            id,
                            b->state,
                            b->refs,
@@ -241,7 +247,8 @@ static enum err check_sums(const struct kv_pool *p, struct err_info *e)
     if (n[KV_IN_USE] != p->n_in_use || n[KV_CACHED] != p->n_cached || p->n_in_use > p->peak_in_use)
         return err_set(e,
                        ERR_INTERNAL,
-                       "KV pool: %u in use and %u cached of %u, counted %u and %u (peak %u)",
+                       "%s pool: %u in use and %u cached of %u, counted %u and %u (peak %u)",
+                       p->what,
                        p->n_in_use,
                        p->n_cached,
                        p->n_blocks,
@@ -251,14 +258,16 @@ static enum err check_sums(const struct kv_pool *p, struct err_info *e)
     if (p->acquired - p->released != refs)
         return err_set(e,
                        ERR_INTERNAL,
-                       "KV pool: %llu references taken, %llu given back, %llu there",
+                       "%s pool: %llu references taken, %llu given back, %llu there",
+                       p->what,
                        (unsigned long long)p->acquired,
                        (unsigned long long)p->released,
                        (unsigned long long)refs);
     if (p->n_bad_releases > 0)
         return err_set(e,
                        ERR_INTERNAL,
-                       "KV block %u was given back but was not in use (%u such)",
+                       "%s %u was given back but was not in use (%u such)",
+                       p->what,
                        p->bad_release_id,
                        p->n_bad_releases);
     return check_free_list(p, n[KV_FREE], e);

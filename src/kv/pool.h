@@ -1,4 +1,5 @@
-/* Who holds which block of KV memory. The bytes live in the backend; here are ids and states.
+/* Who holds which block, or pane, of KV memory. The bytes live in the backend; here are ids and
+ * states.
  *
  *      total = free + in use + cached
  *
@@ -27,7 +28,11 @@ struct kv_pool_stats {
     uint64_t acquired, released; /* references taken and given back, ever */
 };
 
-enum err kv_pool_create(uint32_t n_blocks, struct kv_pool **out, struct err_info *e) WEIR_MUST_USE;
+/* what: one of them, in messages; static. */
+enum err kv_pool_create(uint32_t n_blocks,
+                        const char *what,
+                        struct kv_pool **out,
+                        struct err_info *e) WEIR_MUST_USE;
 void kv_pool_destroy(struct kv_pool *p);
 struct kv_pool_stats kv_pool_stats(const struct kv_pool *p);
 

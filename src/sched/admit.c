@@ -9,16 +9,25 @@
 
 #include <string.h>
 
-uint32_t sched_expected_blocks(const struct sched *s, const struct sched_seq *seq)
+/* Up to which position the sequence is counted on to get. */
+static uint32_t counted_end(const struct sched *s, const struct sched_seq *seq)
 {
     uint32_t rest = seq->n_max - seq->n_known, least = kv_block_tokens(s->kv);
     uint32_t counted = (uint32_t)((1.0 - s->cfg.overcommit) * rest + 0.999);
     if (counted < least)
         counted = least; /* everybody will need one block soon */
-    if (counted > rest)
-        counted = rest;
-    uint32_t need = kv_blocks_for(s->kv, seq->n_known + counted);
+    return seq->n_known + (counted > rest ? rest : counted);
+}
+
+uint32_t sched_expected_blocks(const struct sched *s, const struct sched_seq *seq)
+{
+    uint32_t need = kv_blocks_for(s->kv, counted_end(s, seq));
     return need > seq->table.n_blocks ? need - seq->table.n_blocks : 0;
+}
+
+uint32_t sched_most_panes(const struct sched *s, const struct sched_seq *seq)
+{
+    return kv_most_panes(s->kv, counted_end(s, seq), SCHED_CHUNK_ROWS);
 }
 
 uint32_t sched_least_blocks(const struct sched *s, const struct sched_seq *seq)
@@ -27,32 +36,69 @@ uint32_t sched_least_blocks(const struct sched *s, const struct sched_seq *seq)
     return need > seq->table.n_blocks ? need - seq->table.n_blocks : 0;
 }
 
+/* What is left of the memory when everybody has what it is counted on to need; less than 0: it is
+ * not enough. */
+struct spare {
+    int64_t blocks, panes;
+};
+
+static uint32_t n_held(const struct sched_seq *seq)
+{
+    return seq->table.end_pane - seq->table.first_pane;
+}
+
+/* Panes are let go again, and those that two share stay in use until both have passed them. So when
+ * nothing may ever be short, everybody's most has to fit at once; else, what is missing now. */
+static bool is_strict(const struct sched *s)
+{
+    return s->cfg.overcommit == 0.0;
+}
+
+static int64_t expected_panes(const struct sched *s, const struct sched_seq *seq)
+{
+    uint32_t most = sched_most_panes(s, seq), held = is_strict(s) ? 0 : n_held(seq);
+    return most > held ? most - held : 0;
+}
+
+static struct spare spare_beside(const struct sched *s, const struct sched_seq *seq)
+{
+    uint32_t panes = is_strict(s) ? kv_n_panes(s->kv) : kv_panes_available(s->kv);
+    struct spare spare = {kv_available(s->kv), panes};
+    for (uint32_t i = 0; i <= s->n_running; i++) {
+        const struct sched_seq *a = i < s->n_running ? s->running[i] : seq;
+        spare.blocks -= sched_expected_blocks(s, a);
+        spare.panes -= expected_panes(s, a);
+    }
+    return spare;
+}
+
 /* Would the first of the queue fit beside what the running ones are counted on to need? */
 static bool fits_beside(const struct sched *s, const struct sched_seq *seq)
 {
-    uint64_t need = sched_expected_blocks(s, seq);
-    for (uint32_t i = 0; i < s->n_running; i++)
-        need += sched_expected_blocks(s, s->running[i]);
-    uint32_t available = kv_available(s->kv);
-    if (need <= available)
+    struct spare spare = spare_beside(s, seq);
+    if (spare.blocks >= 0 && spare.panes >= 0)
         return true;
     if (!seq->shares || seq->all_logits)
         return false;
     struct kv_peek found = kv_peek(s->kv, &seq->space, seq->tokens, seq->n_known);
-    return need - found.n_blocks <= available - found.n_cached;
+    spare.blocks += found.n_blocks - found.n_cached;
+    if (!is_strict(s))
+        spare.panes += found.n_panes - found.n_panes_cached;
+    return spare.blocks >= 0 && spare.panes >= 0;
 }
 
 static bool has_room(struct sched *s, const struct sched_seq *seq)
 {
-    uint32_t available = kv_available(s->kv);
+    uint32_t available = kv_available(s->kv), panes = kv_panes_available(s->kv);
     if (s->n_running == s->cfg.max_running ||
-        (s->refused == seq && s->refused_available == available &&
+        (s->refused == seq && s->refused_available == available && s->refused_panes == panes &&
          s->refused_running == s->n_running))
         return false;
     if (fits_beside(s, seq))
         return true;
     s->refused = seq;
     s->refused_available = available;
+    s->refused_panes = panes;
     s->refused_running = s->n_running;
     return false;
 }
@@ -94,19 +140,17 @@ static bool may_displace(const struct sched *s,
 }
 
 /* How many at the end of the line must go for `seq` to fit; 0 if all that may go are not enough.
- * Blocks that they share with others are counted as if they came free, so it may be too few. */
+ * What they share with others is counted as if it came free, so it may be too few. */
 static uint32_t n_to_displace(const struct sched *s, const struct sched_seq *seq)
 {
-    uint64_t need = sched_expected_blocks(s, seq), available = kv_available(s->kv);
-    for (uint32_t i = 0; i < s->n_running; i++)
-        need += sched_expected_blocks(s, s->running[i]);
+    struct spare spare = spare_beside(s, seq);
     for (uint32_t n = 1; n <= s->n_running; n++) {
         const struct sched_seq *last = s->running[s->n_running - n];
         if (!may_displace(s, seq, last))
             return 0;
-        need -= sched_expected_blocks(s, last);
-        available += last->table.n_blocks - last->table.n_gone;
-        if (need <= available)
+        spare.blocks += sched_expected_blocks(s, last) + last->table.n_blocks;
+        spare.panes += expected_panes(s, last) + (is_strict(s) ? 0 : n_held(last));
+        if (spare.blocks >= 0 && spare.panes >= 0)
             return n;
     }
     return 0;
@@ -116,8 +160,12 @@ static void displace(struct sched *s, const struct sched_seq *seq)
 {
     if (s->n_running == 0 || !may_displace(s, seq, s->running[s->n_running - 1]))
         return;
-    for (uint32_t n = n_to_displace(s, seq); n > 0; n--)
+    for (uint32_t n = n_to_displace(s, seq); n > 0; n--) {
+        const struct sched_seq *last = s->running[s->n_running - 1];
+        if (sched_is_ready(last))
+            s->n_promised -= sched_least_blocks(s, last);
         preempt_last(s);
+    }
 }
 
 /* Would another prompt have rows? One that goes before all who prefill always has, and a second
@@ -137,18 +185,6 @@ static bool has_rows(const struct sched *s, const struct sched_seq *seq, uint32_
     return n < 2 || rows <= budget;
 }
 
-/* Take back what lies behind the windows, of the last in rank first, until something came free. */
-static bool trim_one(struct sched *s)
-{
-    for (uint32_t i = s->n_running; s->cfg.window && i > 0; i--) {
-        struct sched_seq *seq = s->running[i - 1];
-        if (seq->n_computed >= s->cfg.window &&
-            kv_table_trim(s->kv, &seq->table, seq->n_computed + 1 - s->cfg.window) > 0)
-            return true;
-    }
-    return false;
-}
-
 /* Strictly in the order of turns: when the first does not fit, nobody overtakes it, although a
  * shorter one behind might fit. Overtaking would fill every gap with short requests and a long one
  * could wait for ever; so it waits at most until those now running have ended. */
@@ -158,8 +194,6 @@ void sched_admit(struct sched *s, uint32_t row_budget)
     while ((seq = sched_first_waiting(s))) {
         if (!has_rows(s, seq, row_budget))
             return;
-        while (s->n_running < s->cfg.max_running && !has_room(s, seq) && trim_one(s))
-            continue;
         if (!has_room(s, seq)) {
             displace(s, seq);
             if (!has_room(s, seq))
@@ -181,10 +215,8 @@ void sched_make_room(struct sched *s)
         if (!sched_is_ready(s->running[i]))
             continue;
         uint32_t need = sched_least_blocks(s, s->running[i]);
-        while (i < s->n_running && s->n_promised + need > kv_available(s->kv)) {
-            if (!trim_one(s))
-                preempt_last(s);
-        }
+        while (i < s->n_running && s->n_promised + need > kv_room(s->kv))
+            preempt_last(s);
         s->n_promised += i < s->n_running ? need : 0;
     }
 }

@@ -30,6 +30,14 @@ static enum err check_running(const struct sched *s, uint32_t i, struct err_info
                        seq->slot,
                        seq->table.n_blocks,
                        seq->n_computed);
+    uint32_t first = kv_first_pane(s->kv, seq->n_computed);
+    if (kv_n_panes(s->kv) > 0 && seq->table.first_pane != first)
+        return err_set(e,
+                       ERR_INTERNAL,
+                       "slot %u: panes from %u on for %u positions",
+                       seq->slot,
+                       seq->table.first_pane,
+                       seq->n_computed);
     return OK;
 }
 
@@ -103,7 +111,7 @@ static enum err check_tenants(const struct sched *s, struct err_info *e)
 
 enum err sched_check(const struct sched *s, struct err_info *e)
 {
-    uint64_t expected = 0;
+    uint64_t expected = 0, panes = 0;
     for (uint32_t i = 0; i < s->n_running; i++) {
         enum err err = check_running(s, i, e);
         if (err == OK)
@@ -111,6 +119,7 @@ enum err sched_check(const struct sched *s, struct err_info *e)
         if (err != OK)
             return err;
         expected += sched_expected_blocks(s, s->running[i]);
+        panes += sched_most_panes(s, s->running[i]);
         s->tables[i] = &s->running[i]->table;
     }
     if (s->cfg.overcommit == 0.0 && expected > kv_available(s->kv))
@@ -119,6 +128,12 @@ enum err sched_check(const struct sched *s, struct err_info *e)
                        "%llu blocks are needed without overcommitment, %u are to be had",
                        (unsigned long long)expected,
                        kv_available(s->kv));
+    if (s->cfg.overcommit == 0.0 && panes > kv_n_panes(s->kv))
+        return err_set(e,
+                       ERR_INTERNAL,
+                       "%llu panes are needed without overcommitment, there are %u",
+                       (unsigned long long)panes,
+                       kv_n_panes(s->kv));
     enum err err = check_free_slots(s, e);
     if (err == OK)
         err = check_waiting(s, e);

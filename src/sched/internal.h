@@ -40,8 +40,9 @@ struct sched {
     /* Why the first of the queue did not fit when it was last tried; it is not tried again before
      * one of these is another. */
     const struct sched_seq *refused;
-    uint32_t refused_available, refused_running;
-    /* Blocks that this step's items are sure to need, and have not taken yet. */
+    uint32_t refused_available, refused_panes, refused_running;
+    /* Blocks, with panes where there are windows, that this step's items are sure to need, and have
+     * not taken yet. */
     uint32_t n_promised;
     /* The slot whose sequence was the first to miss its turn in the last step, or SCHED_NO_SLOT.
      * Turns to prefill begin with it. */
@@ -87,6 +88,8 @@ void sched_admit(struct sched *s, uint32_t row_budget);
 void sched_make_room(struct sched *s);
 /* Blocks that the sequence is counted on to take from now on. */
 uint32_t sched_expected_blocks(const struct sched *s, const struct sched_seq *seq);
+/* The most panes that it is counted on to hold at once from now on. */
+uint32_t sched_most_panes(const struct sched *s, const struct sched_seq *seq);
 /* Blocks that its least rows need beyond those it has. */
 uint32_t sched_least_blocks(const struct sched *s, const struct sched_seq *seq);
 

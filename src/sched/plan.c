@@ -22,7 +22,7 @@ static uint32_t min_u32(uint32_t a, uint32_t b)
 /* As many of `rows` as there is memory for beside what is promised to others; the least always. */
 static uint32_t rows_in_memory(const struct sched *s, const struct sched_seq *seq, uint32_t rows)
 {
-    uint64_t spare = kv_available(s->kv) - s->n_promised;
+    uint64_t spare = kv_room(s->kv) - s->n_promised;
     uint64_t blocks = seq->table.n_blocks + sched_least_blocks(s, seq) + spare;
     uint64_t most = blocks * kv_block_tokens(s->kv) - seq->n_computed;
     return rows < most ? rows : (uint32_t)most;

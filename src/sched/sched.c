@@ -45,7 +45,7 @@ static enum err slots_init(struct sched *s, struct err_info *e)
         !s->chosen || !s->tables)
         return err_set(e, ERR_NOMEM, "no memory to schedule %u sequences", n);
     for (uint32_t i = 0; i < n; i++) {
-        enum err err = kv_table_init(&s->slots[i], s->cfg.max_blocks_per_seq, e);
+        enum err err = kv_table_init(s->kv, &s->slots[i], s->cfg.max_blocks_per_seq, e);
         if (err != OK)
             return err;
         s->free_slots[i] = n - 1 - i; /* slot 0 first */
@@ -128,12 +128,22 @@ enum err sched_fits(const struct sched *s, uint32_t n_max, struct err_info *e)
     uint32_t most = total < s->cfg.max_blocks_per_seq ? total : s->cfg.max_blocks_per_seq;
     if (need > most)
         return err_set(e, ERR_TOO_LONG, "would need %u blocks, exceeds max %u", need, most);
+    uint32_t panes = kv_most_panes(s->kv, n_max, SCHED_CHUNK_ROWS);
+    if (panes > kv_n_panes(s->kv))
+        return err_set(
+            e, ERR_TOO_LONG, "would need %u panes, exceeds max %u", panes, kv_n_panes(s->kv));
     return OK;
 }
 
 bool sched_waits_before(const struct sched_seq *a, const struct sched_seq *b)
 {
     return a->tenant_at != b->tenant_at ? a->tenant_at < b->tenant_at : sched_goes_before(b, a);
+}
+
+uint32_t sched_panes_per_seq(uint32_t window, uint32_t block_tokens)
+{
+    uint32_t rows = block_tokens > SCHED_CHUNK_ROWS ? block_tokens : SCHED_CHUNK_ROWS;
+    return kv_window_blocks(window, block_tokens, rows);
 }
 
 /* How many of waiting[] are before seq: where it is, or where it belongs. */

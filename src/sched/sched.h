@@ -24,7 +24,8 @@
  * computing right now is waited for; one that lies in the tier below is fetched.
  *
  * Admission counts on a part of the output only (config.overcommit); blocks are taken as positions
- * are filled. Thread: the engine's. Allocates: only in sched_create. */
+ * are filled. Where layers have windows, panes (kv.h) are counted likewise, but for no more than a
+ * window and a chunk. Thread: the engine's. Allocates: only in sched_create. */
 #ifndef WEIR_SCHED_SCHED_H
 #define WEIR_SCHED_SCHED_H
 
@@ -49,9 +50,6 @@ struct sched_config {
     uint32_t max_rows;       /* rows a step may ever have; >= max_running */
     uint32_t max_logit_rows; /* >= max_running */
     uint32_t max_blocks_per_seq;
-    /* Positions that any layer reads, a row's own included; 0: all. Blocks behind are let go before
-     * anybody is preempted, or has to wait for memory. */
-    uint32_t window;
     /* 0..1: the share of a sequence's longest possible rest that admission does not count on. At 0
      * those who run never lack a block, and nobody is preempted but for one of higher priority. */
     double overcommit;
@@ -102,6 +100,10 @@ struct sched_plan {
     uint32_t n_preempted; /* that went back to it */
     bool waits_for_tier;  /* some sequence does */
 };
+
+/* The most panes that admission counts on for one sequence; more rows take them while there are
+ * any. */
+uint32_t sched_panes_per_seq(uint32_t window, uint32_t block_tokens);
 
 enum err sched_create(const struct sched_config *cfg,
                       struct kv *kv,

@@ -71,7 +71,7 @@ static void note_progress(struct sched *s, struct sched_seq *seq)
         seq->n_computed = kv_fetched(s->kv, &seq->table);
         seq->fetching = kv_fetching(&seq->table);
     }
-    if (seq->leader && (seq->leader->n_computed >= seq->leader_until || !seq->leader->table.shares))
+    if (seq->leader && seq->leader->n_computed >= seq->leader_until)
         seq->leader = NULL;
 }
 

@@ -14,10 +14,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define LLAMA TEST_DATA "/golden/quantised/llama.Q8_0.gguf"
 #define EXPERTS TEST_DATA "/golden/variants/gpt-oss.f32.gguf" /* and windows, and sinks */
 #define WINDOWS TEST_DATA "/golden/variants/gemma2.f32.gguf"
+#define GEMMA3 TEST_DATA "/golden/architectures/gemma3.f32.gguf" /* 6 layers of 7 have windows */
 #define ALL_WINDOWED TEST_DATA "/golden/variants/mistral.f32.gguf"
 
 struct fixture {
@@ -56,7 +58,25 @@ static struct engine_stats stats_of(const struct harness *h)
     assert_int_equal(st.step_allocations, 0);
     assert_int_equal(st.kv.in_use, 0);
     assert_int_equal(st.kv.free + st.kv.cached, st.kv.total);
+    assert_int_equal(st.kv.panes.in_use, 0);
+    assert_int_equal(st.kv.panes.free + st.kv.panes.cached, st.kv.panes.total);
     return st;
+}
+
+/* The whole of the KV memory and the scheduler, compared with themselves. */
+static void assert_sound(struct harness *h)
+{
+    struct engine_stats st;
+    struct timespec pause = {.tv_nsec = 10000000};
+    engine_want_check(h->engine);
+    for (int i = 0; i < 2000; i++) {
+        engine_stats_get(h->engine, &st);
+        if (st.checks > 0)
+            break;
+        nanosleep(&pause, NULL);
+    }
+    if (!st.check_ok)
+        fail_msg("%s", st.checks ? st.check_error.text : "no check was made");
 }
 
 /* Run the cases, together with n_mates others; the answers must be the same. Returns how many
@@ -156,22 +176,25 @@ static void check_waiting(const struct fixture *f)
 }
 
 /* Memory for hardly more than the longest of them, and admission that hopes for the best. */
-static void check_preempted(const struct fixture *f)
+static void check_preempted(const struct fixture *f, uint32_t n_blocks)
 {
     struct harness h;
     struct engine_config cfg = make_config(f->n_threads, 40, f->kv);
     struct model *m;
     assert_int_equal(model_load(f->model, &m, NULL), OK);
-    cfg.kv_bytes = 18 * backend_kv_block_bytes(m, f->kv, 16);
+    cfg.kv_bytes = n_blocks * backend_kv_block_bytes(m, f->kv, 16);
     model_destroy(m);
     cfg.overcommit = 1.0;
     harness_open(&h, f->model, &cfg);
     for (int i = 0; i < 6; i++)
         run_cases(&h, f, N_MATES);
     struct engine_stats st = stats_of(&h);
-    assert_int_equal(st.kv.total, 18);
+    const uint64_t taken = st.kv.total * st.kv_block_bytes + st.kv.panes.total * st.kv_pane_bytes;
+    assert_true(taken <= cfg.kv_bytes);
+    assert_true(taken + st.kv_block_bytes + st.kv_pane_bytes > cfg.kv_bytes);
     assert_true(st.preemptions > 0);
-    assert_true(st.kv.counts.evicted > 10);
+    assert_true(st.kv.counts.evicted + st.kv.counts.panes_evicted > 10);
+    assert_sound(&h);
     harness_close(&h);
 }
 
@@ -198,14 +221,14 @@ static void check_disk(const struct fixture *f)
     assert_int_equal(system(command), 0);
 }
 
-static void check_all(const char *model, enum kv_type kv, uint32_t n_threads)
+static void check_all(const char *model, enum kv_type kv, uint32_t n_threads, uint32_t n_blocks)
 {
     struct fixture f;
     prepare(&f, model, kv, n_threads);
     check_hot(&f);
     check_part_hits(&f);
     check_waiting(&f);
-    check_preempted(&f);
+    check_preempted(&f, n_blocks);
     check_disk(&f);
     forget(&f);
 }
@@ -213,52 +236,195 @@ static void check_all(const char *model, enum kv_type kv, uint32_t n_threads)
 static void test_f16(void **state)
 {
     (void)state;
-    check_all(LLAMA, KV_F16, 1);
-    check_all(LLAMA, KV_F16, 2);
+    check_all(LLAMA, KV_F16, 1, 18);
+    check_all(LLAMA, KV_F16, 2, 18);
 }
 
 static void test_q8_0(void **state)
 {
     (void)state;
-    check_all(LLAMA, KV_Q8_0, 2);
+    check_all(LLAMA, KV_Q8_0, 2, 18);
 }
 
 static void test_f32(void **state)
 {
     (void)state;
-    check_all(LLAMA, KV_F32, 2);
+    check_all(LLAMA, KV_F32, 2, 18);
 }
 
 static void test_architectures(void **state)
 {
     (void)state;
-    check_all(EXPERTS, KV_F16, 2);
-    check_all(WINDOWS, KV_F16, 2);
+    check_all(EXPERTS, KV_F16, 2, 18);
+    check_all(WINDOWS, KV_F16, 2, 18);
 }
 
-/* Where all layers have windows, what lies behind them is let go before anybody is preempted. */
-static void test_trimmed(void **state)
+/* Where all layers have windows, blocks have no bytes but their panes'. */
+static void test_all_windowed(void **state)
 {
     (void)state;
-    struct fixture f;
-    prepare(&f, ALL_WINDOWED, KV_F16, 2);
+    check_all(ALL_WINDOWED, KV_F16, 2, 6); /* a window takes four */
+}
+
+/* --- contexts of many windows ---------------------------------------------------------------- */
+
+enum { LONG_PROMPT = 400, LONG_NEW = 60, N_LONG = 3, CONTEXT = 480 };
+
+struct long_case {
+    token_id prompt[LONG_PROMPT];
+    struct buf want;
+};
+
+static struct request *make_long(struct harness *h, const token_id *prompt, uint32_t n, uint32_t i)
+{
+    struct err_info e;
+    struct request *r;
+    struct request_params p = request_params_default();
+    p.max_tokens = LONG_NEW;
+    p.ignore_eos = p.logprobs = true;
+    p.n_top_logprobs = N_TOP;
+    p.sample.temperature = i % 2 ? 0.9f : 0.0f;
+    p.sample.seed = 7;
+    if (request_create(h->engine, &p, prompt, n, calloc(1, sizeof(bool)), &r, &e) != OK)
+        fail_msg("request_create: %s", e.text);
+    return r;
+}
+
+static struct engine_config long_config(uint32_t n_threads, uint32_t batch_tokens, uint32_t n_slots)
+{
+    struct engine_config cfg = make_config(n_threads, batch_tokens, KV_F16);
+    cfg.n_ctx = CONTEXT;
+    cfg.max_running = n_slots;
+    return cfg;
+}
+
+/* Two texts that begin alike for 200 tokens, and one of its own; each alone, its prompt computed at
+ * once, with memory for all of it. */
+static void prepare_long(struct long_case *cases, const char *model)
+{
     struct harness h;
-    struct engine_config cfg = make_config(2, 40, KV_F16);
+    struct engine_config cfg = long_config(1, LONG_PROMPT, 1);
+    for (uint32_t i = 0; i < N_LONG; i++) {
+        harness_open(&h, model, &cfg);
+        for (uint32_t k = 0; k < LONG_PROMPT; k++)
+            cases[i].prompt[k] =
+                i == 1 && k < 200 ? cases[0].prompt[k] : (token_id)next_random(h.model->hp.n_vocab);
+        struct request *r = make_long(&h, cases[i].prompt, LONG_PROMPT, i);
+        harness_run(&h, &r, 1);
+        harness_record(r, N_TOP, &cases[i].want);
+        drop_request(r);
+        harness_close(&h);
+    }
+}
+
+static void run_long(struct harness *h, struct long_case *cases, uint32_t copies)
+{
+    struct request *rs[N_LONG * 8];
+    for (uint32_t i = 0; i < N_LONG * copies; i++)
+        rs[i] = make_long(h, cases[i % N_LONG].prompt, LONG_PROMPT, i % N_LONG);
+    harness_run(h, rs, N_LONG * copies);
+    for (uint32_t i = 0; i < N_LONG * copies; i++) {
+        const struct buf *want = &cases[i % N_LONG].want;
+        struct buf got = {0};
+        assert_int_equal(request_finish(rs[i]), FINISH_LENGTH);
+        harness_record(rs[i], N_TOP, &got);
+        if (got.len != want->len || memcmp(got.data, want->data, got.len) != 0)
+            fail_msg("long case %u differs, %u tokens found", i, request_n_cached(rs[i]));
+        buf_deinit(&got);
+        drop_request(rs[i]);
+    }
+}
+
+/* Through little memory: attached, cut short for want of panes, preempted, and fetched. */
+static void check_long(const char *model)
+{
+    struct long_case cases[N_LONG] = {0};
+    char dir[] = "/tmp/weir-test-XXXXXX", command[64];
     struct model *m;
-    assert_int_equal(model_load(f.model, &m, NULL), OK);
-    cfg.kv_bytes = 18 * backend_kv_block_bytes(m, KV_F16, 16);
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(model_load(model, &m, NULL), OK);
+    const uint64_t whole = backend_kv_block_bytes(m, KV_F16, 16);
     model_destroy(m);
-    cfg.overcommit = 1.0;
-    harness_open(&h, f.model, &cfg);
-    for (int i = 0; i < 4; i++)
-        run_cases(&h, &f, N_MATES);
-    assert_true(stats_of(&h).kv.counts.trimmed > 20);
+    prepare_long(cases, model);
+    for (uint32_t run = 0; run < 4; run++) {
+        struct harness h;
+        struct engine_config cfg = long_config(1 + run % 2, run == 2 ? 16 : 64, 6);
+        cfg.kv_bytes = 50 * whole; /* of 30 blocks a sequence */
+        cfg.overcommit = 1.0;
+        cfg.cache_dir = run < 2 ? NULL : dir;
+        harness_open(&h, model, &cfg);
+        for (uint32_t i = 0; i < 3; i++)
+            run_long(&h, cases, run == 0 ? 1 : 4);
+        struct engine_stats st = stats_of(&h);
+        assert_true(st.kv.panes.total > 0 && st.kv.panes.total < st.kv.total);
+        assert_true(st.kv.counts.panes_passed > 100);
+        assert_true(st.kv.counts.hit_tokens > 0);
+        if (run == 3)
+            assert_true(st.tier.fetched > 0);
+        assert_sound(&h);
+        harness_close(&h);
+    }
+    for (uint32_t i = 0; i < N_LONG; i++)
+        buf_deinit(&cases[i].want);
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
+static void test_many_windows_long(void **state)
+{
+    (void)state;
+    check_long(WINDOWS);
+    check_long(EXPERTS);
+    check_long(ALL_WINDOWED);
+}
+
+/* A sequence of 460 positions holds its 29 blocks and, of 29 panes, those of a window of 24. In
+ * memory for the blocks and panes of two, four run side by side, and nobody is preempted. */
+static void test_long_sequences_hold_a_window(void **state)
+{
+    (void)state;
+    struct long_case cases[N_LONG] = {0};
+    struct harness h;
+    struct model *m;
+    assert_int_equal(model_load(GEMMA3, &m, NULL), OK);
+    const uint64_t whole = backend_kv_block_bytes(m, KV_F16, 16);
+    const uint32_t window = m->hp.window;
+    model_destroy(m);
+    prepare_long(cases, GEMMA3);
+    struct engine_config cfg = long_config(2, 64, 5);
+    cfg.kv_bytes = 2 * (LONG_PROMPT + LONG_NEW + 15) / 16 * whole;
+    cfg.overcommit = 0.0; /* so that all of them have to fit */
+    harness_open(&h, GEMMA3, &cfg);
+    struct request *one = make_long(&h, cases[2].prompt, LONG_PROMPT, 2);
+    harness_run(&h, &one, 1);
+    drop_request(one);
+    struct engine_stats st = stats_of(&h);
+    assert_int_equal(st.kv.peak_in_use, 29);
+    assert_true(st.kv.panes.peak_in_use <= kv_window_blocks(window, 16, 64));
+    struct request *rs[5];
+    for (uint32_t i = 0; i < 5; i++) {
+        token_id own[LONG_PROMPT];
+        for (uint32_t k = 0; k < LONG_PROMPT; k++)
+            own[k] = (token_id)next_random(h.model->hp.n_vocab);
+        rs[i] = make_long(&h, own, LONG_PROMPT, i);
+    }
+    harness_run(&h, rs, 5);
+    for (uint32_t i = 0; i < 5; i++)
+        drop_request(rs[i]);
+    st = stats_of(&h);
+    print_message("%llu bytes: %u blocks of %llu, %u panes of %llu; at most %u and %u in use\n",
+                  (unsigned long long)cfg.kv_bytes,
+                  st.kv.total,
+                  (unsigned long long)st.kv_block_bytes,
+                  st.kv.panes.total,
+                  (unsigned long long)st.kv_pane_bytes,
+                  st.kv.peak_in_use,
+                  st.kv.panes.peak_in_use);
+    assert_int_equal(st.preemptions, 0);
+    assert_true(st.kv.peak_in_use >= 4 * 26); /* four prompts and more at once */
+    for (uint32_t i = 0; i < N_LONG; i++)
+        buf_deinit(&cases[i].want);
     harness_close(&h);
-    check_hot(&f);
-    check_part_hits(&f);
-    check_waiting(&f);
-    check_disk(&f);
-    forget(&f);
 }
 
 int main(void)
@@ -268,7 +434,9 @@ int main(void)
         cmocka_unit_test(test_q8_0),
         cmocka_unit_test(test_f32),
         cmocka_unit_test(test_architectures),
-        cmocka_unit_test(test_trimmed),
+        cmocka_unit_test(test_all_windowed),
+        cmocka_unit_test(test_many_windows_long),
+        cmocka_unit_test(test_long_sequences_hold_a_window),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import os
+import pathlib
 import random
 import signal
 import subprocess
@@ -153,8 +154,34 @@ def test_kv_route(server):
         prefix["hit_tokens"] / (prefix["hit_tokens"] + prefix["miss_tokens"]))
     assert server.metric("weir_kv_hit_tokens_total") == prefix["hit_tokens"]
     assert server.metric("weir_kv_evictions_total") == prefix["evicted_blocks"]
-    assert figures["tiers"] == []
+    assert figures["tiers"] == [] and figures["windows"] is None
     assert server.request("POST", "/v1/kv", b"{}")[0] == 405
+
+
+GEMMA3 = pathlib.Path(__file__).parents[1] / "data/golden/architectures/gemma3.f32.gguf"
+
+
+def test_windows_keep_what_they_see(start_server):
+    """Six layers of seven see 32 positions: a long prompt holds its blocks, but panes for them only,
+    and is found again to the token."""
+    server = start_server("-m", str(GEMMA3), "--max-running", "4", "--kv-memory", "1600K")
+    windows = kv(server)["windows"]
+    assert windows["tokens"] == 32
+    assert windows["panes"]["total"] < kv(server)["blocks"]["total"]
+    prompt = [random.Random(12).randrange(3, 250) for _ in range(400)]
+    text, cached = ask(server, prompt, max_tokens=60)
+    assert cached == 0
+    figures = kv(server)
+    assert figures["blocks"]["peak_in_use"] == 29
+    assert figures["windows"]["panes"]["peak_in_use"] <= 32  # a chunk of 400, and the window
+    assert figures["windows"]["passed"] >= 24
+    assert ask(server, prompt, max_tokens=60) == (text, 399)
+    assert_whole(server)
+    panes = kv(server)["windows"]["panes"]
+    assert panes["in_use"] == 0 and panes["free"] + panes["cached"] == panes["total"]
+    for state in ("free", "in_use", "cached"):
+        assert server.metric(f'weir_kv_panes{{state="{state}"}}') == panes[state]
+    assert "panes of" in server.log
 
 
 def test_forty_blocks_under_sixty_four_clients(start_server):

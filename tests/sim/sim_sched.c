@@ -1,9 +1,11 @@
 /* The real scheduler and KV memory, driven by a fake model and a random crowd.
  *
  * The fake model has a real memory: a tag for every position of every block, laid out as a backend
- * would. The tag of a position is made from its token and the tag before it, which is read back
- * through the block table; the first is made from the space. So a tag stands for the whole text up
- * to it, and the next token is made from the last tag. A block that is lent twice, lost, given back
+ * would; of every pane, where it has layers with windows; or of panes alone, where it has no
+ * others. The tag of a position is made from its token and the tag before it, which is read back
+ * through the block table, and through that of the panes; the first is made from the space. With
+ * windows it also reads the first position that it sees. So a tag stands for the whole text up to
+ * it, and the next token is made from the last tag. A block that is lent twice, lost, given back
  * too early, found for another text or another tenant, copied or fetched wrongly changes somebody's
  * output, and every output is compared with what the same sequence says alone.
  *
@@ -52,11 +54,14 @@ struct client {
 struct world {
     struct sched_config cfg;
     uint32_t n_blocks, block_tokens;
-    uint32_t longest; /* sequence that could run */
+    uint32_t window, n_panes; /* 0: no layers with windows */
+    bool all_windowed;        /* no others */
+    uint32_t longest;         /* sequence that could run */
     struct kv *kv;
     struct fake_tier *tier; /* or NULL */
     struct sched *sched;
-    uint64_t *tags; /* [n_blocks * block_tokens] the memory of the fake model */
+    uint64_t *tags;      /* [n_blocks * block_tokens] the memory of the fake model; or NULL */
+    uint64_t *pane_tags; /* [n_panes * block_tokens] */
     uint32_t n_vocab;
     int32_t texts[N_TEXTS][MAX_TOKENS];
     struct kv_key spaces[N_SPACES];
@@ -76,7 +81,8 @@ struct world {
 static uint64_t seed, n_ops, rng_state;
 static struct {
     uint64_t added, refused, cancelled, finished, steps, rows, decodes, full;
-    uint64_t hits, misses, copied, merged, evicted, trimmed, preempted, fetched, failed_allocations;
+    uint64_t hits, misses, copied, merged, evicted, preempted, fetched, failed_allocations;
+    uint64_t passed, pane_evicted, pane_missed, panes_full;
 } count;
 
 #define CHECK(cond, ...)                                                                           \
@@ -144,42 +150,109 @@ static int32_t next_token(const struct world *w, uint64_t tag)
     return (int32_t)((tag >> 40) % w->n_vocab);
 }
 
-static void copy_block(void *ctx, uint32_t from, uint32_t to)
+/* The tags of a block, or NULL where all layers have windows. */
+static uint64_t *tags_of(const struct world *w, struct kv_place p)
 {
-    struct world *w = ctx;
-    memcpy(w->tags + to * w->block_tokens,
-           w->tags + from * w->block_tokens,
-           w->block_tokens * sizeof *w->tags);
+    CHECK(p.block < w->n_blocks, "block %u", p.block);
+    return w->tags ? w->tags + (size_t)p.block * w->block_tokens : NULL;
 }
 
-static void read_block(void *ctx, uint32_t block, void *bytes)
+/* And of its pane, or NULL where none has. */
+static uint64_t *pane_tags_of(const struct world *w, struct kv_place p)
+{
+    CHECK(w->window ? p.pane < w->n_panes : p.pane == KV_NO_PANE, "pane %u", p.pane);
+    return w->window ? w->pane_tags + (size_t)p.pane * w->block_tokens : NULL;
+}
+
+static size_t tags_bytes(const struct world *w)
+{
+    return w->block_tokens * sizeof(uint64_t);
+}
+
+static void copy_block(void *ctx, struct kv_place from, struct kv_place to)
+{
+    struct world *w = ctx;
+    if (w->tags)
+        memcpy(tags_of(w, to), tags_of(w, from), tags_bytes(w));
+    if (w->window)
+        memcpy(pane_tags_of(w, to), pane_tags_of(w, from), tags_bytes(w));
+}
+
+/* Twice as large as it need be where there is one kind of layers only. */
+static void read_block(void *ctx, struct kv_place from, void *bytes)
 {
     const struct world *w = ctx;
-    memcpy(bytes, w->tags + block * w->block_tokens, w->block_tokens * sizeof *w->tags);
+    memset(bytes, 0, 2 * tags_bytes(w));
+    if (w->tags)
+        memcpy(bytes, tags_of(w, from), tags_bytes(w));
+    if (w->window)
+        memcpy((char *)bytes + tags_bytes(w), pane_tags_of(w, from), tags_bytes(w));
 }
 
-static void write_block(void *ctx, uint32_t block, const void *bytes)
+static void write_block(void *ctx, struct kv_place to, const void *bytes)
 {
     struct world *w = ctx;
-    memcpy(w->tags + block * w->block_tokens, bytes, w->block_tokens * sizeof *w->tags);
+    if (w->tags)
+        memcpy(tags_of(w, to), bytes, tags_bytes(w));
+    if (w->window)
+        memcpy(pane_tags_of(w, to), (const char *)bytes + tags_bytes(w), tags_bytes(w));
 }
 
+/* Where the layers that see everything have the tag of a position; NULL where there are none. */
 static uint64_t *tag_at(struct world *w, const struct sched_seq *s, uint32_t pos)
 {
     uint32_t i = pos / w->block_tokens;
     CHECK(i < s->table.n_blocks, "position %u has no block", pos);
-    CHECK(s->table.blocks[i] < w->n_blocks, "block %u", s->table.blocks[i]);
-    return &w->tags[s->table.blocks[i] * w->block_tokens + pos % w->block_tokens];
+    uint64_t *tags = tags_of(w, (struct kv_place){s->table.blocks[i], 0});
+    return tags ? tags + pos % w->block_tokens : NULL;
 }
 
-/* Compute the rows of an item; the tag of the last one. */
+/* Where those with windows have it; NULL likewise. */
+static uint64_t *pane_tag_at(struct world *w, const struct sched_seq *s, uint32_t pos)
+{
+    uint32_t i = pos / w->block_tokens;
+    if (!w->window)
+        return NULL;
+    CHECK(i < s->table.n_blocks, "position %u has no block", pos);
+    CHECK(i >= s->table.first_pane && i < s->table.end_pane, "position %u has no pane", pos);
+    struct kv_place p = {s->table.blocks[i], s->table.panes[i]};
+    return pane_tags_of(w, p) + pos % w->block_tokens;
+}
+
+/* The first position that a row at `pos` sees in layers with windows. */
+static uint32_t first_seen(const struct world *w, uint32_t pos)
+{
+    return w->window && pos >= w->window ? pos + 1 - w->window : 0;
+}
+
+static uint64_t read_tag(struct world *w, const struct sched_seq *s, uint32_t pos)
+{
+    const uint64_t *tag = tag_at(w, s, pos), *pane_tag = pane_tag_at(w, s, pos);
+    CHECK(!tag || !pane_tag || *tag == *pane_tag, "position %u: two kinds of layers differ", pos);
+    return tag ? *tag : *pane_tag;
+}
+
+static void store_tag(struct world *w, const struct sched_seq *s, uint32_t pos, uint64_t to)
+{
+    uint64_t *tag = tag_at(w, s, pos), *pane_tag = pane_tag_at(w, s, pos);
+    if (tag)
+        *tag = to;
+    if (pane_tag)
+        *pane_tag = to;
+}
+
+/* Compute the rows of an item; the tag of the last one. As in a backend, all rows are stored before
+ * one of them reads. */
 static uint64_t run_item(struct world *w, const struct client *c, const struct sched_item *item)
 {
-    uint64_t tag = item->first > 0 ? *tag_at(w, &c->seq, item->first - 1) : first_tag(c);
-    for (uint32_t pos = item->first; pos < item->first + item->n_rows; pos++) {
+    uint64_t tag = item->first > 0 ? read_tag(w, &c->seq, item->first - 1) : first_tag(c);
+    const uint32_t end = item->first + item->n_rows;
+    for (uint32_t pos = item->first; pos < end; pos++) {
         tag = tag_of(c->tokens[pos], tag);
-        *tag_at(w, &c->seq, pos) = tag;
+        store_tag(w, &c->seq, pos, tag);
     }
+    for (uint32_t pos = item->first; pos < end && w->tags; pos++)
+        (void)read_tag(w, &c->seq, first_seen(w, pos));
     return tag;
 }
 
@@ -187,15 +260,17 @@ static uint64_t run_item(struct world *w, const struct client *c, const struct s
 static void verify(struct world *w, const struct client *c)
 {
     uint64_t tag = first_tag(c);
-    for (uint32_t pos = 0; pos < c->seq.n_computed; pos++) {
+    const struct sched_seq *s = &c->seq;
+    for (uint32_t pos = 0; pos < s->n_computed; pos++) {
         tag = tag_of(c->tokens[pos], tag);
-        const bool behind = w->cfg.window > 0 && pos + w->cfg.window <= c->seq.n_computed;
-        const bool gone = c->seq.table.blocks[pos / w->block_tokens] == KV_GONE;
-        CHECK((gone && behind) || *tag_at(w, &c->seq, pos) == tag,
+        const uint64_t *stored = tag_at(w, s, pos);
+        const bool seen = w->window && pos >= first_seen(w, s->n_computed);
+        const uint64_t *pane = seen ? pane_tag_at(w, s, pos) : NULL;
+        CHECK((!stored || *stored == tag) && (!pane || *pane == tag),
               "serial %llu: position %u was overwritten",
               (unsigned long long)c->serial,
               pos);
-        if (pos + 1 >= c->seq.n_prompt && pos + 1 < c->seq.n_known)
+        if (pos + 1 >= s->n_prompt && pos + 1 < s->n_known)
             CHECK(c->tokens[pos + 1] == next_token(w, tag),
                   "serial %llu: token %u is another",
                   (unsigned long long)c->serial,
@@ -258,7 +333,9 @@ static void op_add(struct world *w)
     c->n_stop = below(2) ? c->seq.n_max : between(c->seq.n_prompt, c->seq.n_max);
     draw_prompt(w, c);
     uint32_t need = (c->seq.n_max + w->block_tokens - 1) / w->block_tokens;
-    bool fits = need <= w->n_blocks && need <= w->cfg.max_blocks_per_seq;
+    uint32_t panes = sched_panes_per_seq(w->window, w->block_tokens);
+    bool fits = need <= w->n_blocks && need <= w->cfg.max_blocks_per_seq &&
+                (!w->window || (need < panes ? need : panes) <= w->n_panes);
     bool room = sched_n_waiting(w->sched) < w->cfg.max_waiting;
     enum err want = !fits ? ERR_TOO_LONG : !room ? ERR_QUEUE_FULL : OK;
     uint32_t tenant = c->seq.tenant - FIRST_TENANT;
@@ -499,7 +576,9 @@ static void op_step(struct world *w)
     count.steps++;
     count.rows += plan.n_rows;
     count.decodes += plan.n_decodes;
-    count.full += kv_stats(w->kv).in_use == w->n_blocks;
+    struct kv_stats s = kv_stats(w->kv);
+    count.full += s.in_use == w->n_blocks;
+    count.panes_full += w->window && s.panes.in_use == w->n_panes;
 }
 
 /* --- worlds ---------------------------------------------------------------------------------- */
@@ -516,9 +595,15 @@ static void world_draw(struct world *w)
     w->priorities = below(2);
     w->n_tenants = below(2) ? 1 : between(2, N_TENANTS);
     w->cfg.overcommit = below(3) ? below(11) / 10.0 : below(2);
-    w->cfg.window = below(3) ? 0 : between(2, 200); /* a position reads the one before it */
+    if (below(3)) {
+        w->window = skewed(2, 200); /* a position reads the one before it */
+        w->all_windowed = below(3) == 0;
+        w->n_panes = skewed(1, w->n_blocks);
+    }
     uint32_t most =
         w->n_blocks < w->cfg.max_blocks_per_seq ? w->n_blocks : w->cfg.max_blocks_per_seq;
+    if (w->window && w->n_panes < sched_panes_per_seq(w->window, w->block_tokens))
+        most = w->n_panes < most ? w->n_panes : most;
     w->longest = most * w->block_tokens;
     w->n_vocab = below(2) ? between(1, 4) : between(5, 50000);
     for (uint32_t i = 0; i < N_TEXTS; i++) /* some begin alike */
@@ -534,7 +619,9 @@ static enum err world_open(struct world *w, struct err_info *e)
     struct kv_config kc = {.n_blocks = w->n_blocks,
                            .block_tokens = w->block_tokens,
                            .mover = {w, copy_block, read_block, write_block},
-                           .tier = w->tier ? fake_tier_base(w->tier) : NULL};
+                           .tier = w->tier ? fake_tier_base(w->tier) : NULL,
+                           .window = w->window,
+                           .n_panes = w->n_panes};
     enum err err = kv_create(&kc, &w->kv, e);
     if (err == OK)
         err = sched_create(&w->cfg, w->kv, &w->sched, e);
@@ -550,9 +637,11 @@ static struct world *world_create(void)
     struct world *w = mem_zalloc(1, sizeof *w);
     struct err_info e;
     world_draw(w);
-    w->tags = mem_zalloc((size_t)w->n_blocks * w->block_tokens, sizeof *w->tags);
+    if (!w->all_windowed)
+        w->tags = mem_zalloc((size_t)w->n_blocks * w->block_tokens, sizeof *w->tags);
+    w->pane_tags = mem_zalloc((size_t)w->n_panes * w->block_tokens + 1, sizeof *w->pane_tags);
     if (below(2))
-        w->tier = fake_tier_create(w->block_tokens, w->block_tokens * sizeof *w->tags, below);
+        w->tier = fake_tier_create(w->block_tokens, 2 * tags_bytes(w), below);
     for (uint64_t nth = below(8) ? 0 : 1; nth > 0; nth++) {
         mem_fail_nth(nth);
         enum err err = world_open(w, &e);
@@ -594,6 +683,7 @@ static void world_drain(struct world *w)
           s.free,
           s.cached,
           s.total);
+    CHECK(s.panes.free + s.panes.cached == s.panes.total, "%u panes in use", s.panes.in_use);
 }
 
 static void world_destroy(struct world *w)
@@ -604,13 +694,16 @@ static void world_destroy(struct world *w)
     count.copied += s.counts.copied;
     count.merged += s.counts.merged;
     count.evicted += s.counts.evicted;
-    count.trimmed += s.counts.trimmed;
+    count.passed += s.counts.panes_passed;
+    count.pane_evicted += s.counts.panes_evicted;
+    count.pane_missed += s.counts.pane_miss_tokens;
     count.preempted += sched_n_preempted(w->sched);
     count.fetched += w->tier ? fake_tier_n_fetched(w->tier) : 0;
     sched_destroy(w->sched);
     kv_destroy(w->kv);
     fake_tier_destroy(w->tier);
     free(w->tags);
+    free(w->pane_tags);
     free(w);
 }
 
@@ -660,16 +753,20 @@ int main(int argc, char **argv)
            (unsigned long long)count.decodes,
            (unsigned long long)count.full);
     printf("%llu positions found and %llu computed, %llu blocks copied, %llu merged, %llu evicted, "
-           "%llu trimmed, "
            "%llu fetched; %llu preemptions, %llu failed allocations\n",
            (unsigned long long)count.hits,
            (unsigned long long)count.misses,
            (unsigned long long)count.copied,
            (unsigned long long)count.merged,
            (unsigned long long)count.evicted,
-           (unsigned long long)count.trimmed,
            (unsigned long long)count.fetched,
            (unsigned long long)count.preempted,
            (unsigned long long)count.failed_allocations);
+    printf("%llu panes passed, %llu evicted, %llu positions not used for want of them; all in use "
+           "after %llu steps\n",
+           (unsigned long long)count.passed,
+           (unsigned long long)count.pane_evicted,
+           (unsigned long long)count.pane_missed,
+           (unsigned long long)count.panes_full);
     return 0;
 }

@@ -161,10 +161,25 @@ static enum err alloc_kv(struct cpu_backend *b, struct err_info *e)
     kv->half_bytes = kv_row_bytes(kv->type, hp->head_dim) * kv->block_tokens;
     kv->head_bytes = 2 * kv->half_bytes;
     kv->block_bytes = kv->head_bytes * hp->n_head_kv;
-    if (!mem_mul(kv->block_bytes, b->cfg.n_blocks, &b->kv_layer_bytes) ||
-        !mem_mul(b->kv_layer_bytes, hp->n_layer, &b->kv_bytes))
-        return err_set(e, ERR_NOMEM, "a KV cache of %u blocks is too large", b->cfg.n_blocks);
-    return map_memory(b->kv_bytes, "KV cache", &b->kv_memory, e);
+    b->layers = mem_zalloc(hp->n_layer, sizeof *b->layers);
+    for (uint32_t i = 0; i < b->model->n_ops; i++) {
+        const struct op *op = &b->model->ops[i];
+        if (op->kind == OP_ATTENTION)
+            b->layers[op->layer].in_panes = op->window > 0 && b->cfg.n_panes > 0;
+    }
+    for (uint32_t l = 0; l < hp->n_layer; l++) {
+        const uint32_t n = b->layers[l].in_panes ? b->cfg.n_panes : b->cfg.n_blocks;
+        size_t bytes;
+        if (!mem_mul(kv->block_bytes, n, &bytes) || !mem_add(b->kv_bytes, bytes, &b->kv_bytes))
+            return err_set(e, ERR_NOMEM, "a KV cache of %u blocks is too large", n);
+    }
+    enum err err = map_memory(b->kv_bytes, "KV cache", &b->kv_memory, e);
+    uint8_t *at = b->kv_memory;
+    for (uint32_t l = 0; l < hp->n_layer && !err; l++) {
+        b->layers[l].base = at;
+        at += kv->block_bytes * (b->layers[l].in_panes ? b->cfg.n_panes : b->cfg.n_blocks);
+    }
+    return err;
 }
 
 /* Repacking, spread over the workers: item i is some panels of one matrix. */
@@ -349,6 +364,7 @@ static void cpu_destroy(struct backend *base)
     unmap(b->table, b->table_bytes);
     unmap(b->kv_memory, b->kv_bytes);
     unmap(b->workspace, b->workspace_bytes);
+    free(b->layers);
     free(b->vectors);
     free(b->phases);
     free(b->steps);

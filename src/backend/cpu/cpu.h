@@ -93,6 +93,12 @@ struct phase {
     const float *sinks; /* [n_head] or NULL */
 };
 
+/* Where a layer's K and V are: base + block * kv.block_bytes, or pane. */
+struct layer_kv {
+    uint8_t *base;
+    bool in_panes;
+};
+
 /* Rows of one sequence that attend together. */
 struct attn_tile {
     uint32_t seq, first_row, n_rows, first_pos;
@@ -113,8 +119,8 @@ struct cpu_backend {
 
     /* Each from one mapping. */
     uint8_t *weights;
-    uint8_t *table; /* of token embeddings, as in the file; NULL if a matrix has them */
-    uint8_t *kv_memory;
+    uint8_t *table;     /* of token embeddings, as in the file; NULL if a matrix has them */
+    uint8_t *kv_memory; /* layer by layer, its blocks or panes */
     uint8_t *workspace;
     size_t weights_bytes, table_bytes, kv_bytes, workspace_bytes;
 
@@ -130,7 +136,7 @@ struct cpu_backend {
     atomic_uint *attn_done;  /* [MAX_SPLIT_ITEMS a worker] ranges done of the item */
     uint8_t *linear_scratch; /* [n_workers][LINEAR_SCRATCH_BYTES] */
     struct kv_layout kv;
-    size_t kv_layer_bytes;
+    struct layer_kv *layers; /* [n_layer] */
 
     /* Of the run in progress. */
     const struct batch *batch;
@@ -154,9 +160,9 @@ struct cpu_backend {
 enum err cpu_compile(struct cpu_backend *b, struct err_info *e) WEIR_MUST_USE;
 
 /* backend_ops.block_copy, block_read, block_write */
-void cpu_block_copy(struct backend *base, uint32_t from, uint32_t to);
-void cpu_block_read(struct backend *base, uint32_t block, void *bytes);
-void cpu_block_write(struct backend *base, uint32_t block, const void *bytes);
+void cpu_block_copy(struct backend *base, struct backend_place from, struct backend_place to);
+void cpu_block_read(struct backend *base, struct backend_place from, void *bytes);
+void cpu_block_write(struct backend *base, struct backend_place to, const void *bytes);
 
 /* backend_ops.run */
 enum err cpu_run(struct backend *base,

@@ -50,6 +50,12 @@ static void rotate(float *x, const float *angles, uint32_t half, enum rope_kind 
     }
 }
 
+/* Where the positions of a sequence lie in a layer. */
+static const uint32_t *table_of(const struct layer_kv *layer, const struct batch_seq *seq)
+{
+    return layer->in_panes ? seq->panes : seq->blocks;
+}
+
 static void step_rope_store(const struct cpu_backend *b, const struct step *s, uint32_t row)
 {
     const struct model_hparams *hp = &b->model->hp;
@@ -64,8 +70,9 @@ static void step_rope_store(const struct cpu_backend *b, const struct step *s, u
 
     const uint32_t pos = b->batch->positions[row];
     const struct batch_seq *seq = &b->batch->seqs[b->row_seq[row]];
-    uint8_t *block = b->kv_memory + s->layer * b->kv_layer_bytes +
-                     seq->blocks[pos / b->kv.block_tokens] * b->kv.block_bytes;
+    const struct layer_kv *layer = &b->layers[s->layer];
+    uint8_t *block =
+        layer->base + table_of(layer, seq)[pos / b->kv.block_tokens] * b->kv.block_bytes;
     for (uint32_t h = 0; h < hp->n_head_kv; h++) {
         rotate(k + (size_t)h * hp->head_dim, angles, half, b->model->rope);
         b->kernels->kv_store(&b->kv,
@@ -360,8 +367,8 @@ static void run_attention(struct cpu_backend *b,
     const size_t col = (size_t)(head_kv * group + skip) * hp->head_dim;
     const struct attn_job job = {
         .kv = &b->kv,
-        .base = b->kv_memory + p->layer * b->kv_layer_bytes,
-        .blocks = b->batch->seqs[tile->seq].blocks,
+        .base = b->layers[p->layer].base,
+        .blocks = table_of(&b->layers[p->layer], &b->batch->seqs[tile->seq]),
         .head_kv = head_kv,
         .group = group - skip < ATTN_QUERIES ? group - skip : ATTN_QUERIES,
         .first_pos = tile->first_pos,

@@ -70,10 +70,10 @@ static void *store_begin(struct kv_tier *t, const struct kv_key *key)
     return NULL;
 }
 
-static void write_block(void *ctx, uint32_t block, const void *bytes)
+static void write_block(void *ctx, struct kv_place to, const void *bytes)
 {
     (void)ctx;
-    (void)block;
+    (void)to;
     (void)bytes;
 }
 
@@ -97,7 +97,7 @@ static int setup(void **state)
                            .mover = {.write = write_block},
                            .tier = &f->tier.base};
     assert_int_equal(kv_create(&kc, &f->kv, NULL), OK);
-    assert_int_equal(kv_table_init(&f->table, 6, NULL), OK);
+    assert_int_equal(kv_table_init(f->kv, &f->table, 6, NULL), OK);
     kv_table_begin(&f->table, text, &nobody, true);
     *state = f;
     return 0;

@@ -24,10 +24,10 @@ static const int32_t text[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10,
                                11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
 static const struct kv_key nobody;
 
-static void copy_block(void *ctx, uint32_t from, uint32_t to)
+static void copy_block(void *ctx, struct kv_place from, struct kv_place to)
 {
     struct fixture *f = ctx;
-    memcpy(f->tags[to], f->tags[from], sizeof f->tags[to]);
+    memcpy(f->tags[to.block], f->tags[from.block], sizeof f->tags[0]);
 }
 
 static int setup(void **state)
@@ -38,7 +38,7 @@ static int setup(void **state)
                            .mover = {.ctx = f, .copy = copy_block}};
     assert_int_equal(kv_create(&kc, &f->kv, NULL), OK);
     for (int i = 0; i < N_TABLES; i++) {
-        assert_int_equal(kv_table_init(&f->tables[i], 6, NULL), OK);
+        assert_int_equal(kv_table_init(f->kv, &f->tables[i], 6, NULL), OK);
         kv_table_begin(&f->tables[i], text, &nobody, false);
         f->all[i] = &f->tables[i];
     }
@@ -83,8 +83,8 @@ static void test_sizes(void **state)
     assert_int_equal(kv_blocks_for(f->kv, 5), 2);
     assert_int_equal(kv_blocks_for(f->kv, UINT32_MAX), 1u << 30);
     struct kv *p;
-    assert_int_equal(kv_create(&(struct kv_config){0, 16, {0}, NULL}, &p, NULL), ERR_INVALID);
-    assert_int_equal(kv_create(&(struct kv_config){16, 0, {0}, NULL}, &p, NULL), ERR_INVALID);
+    assert_int_equal(kv_create(&(struct kv_config){.block_tokens = 16}, &p, NULL), ERR_INVALID);
+    assert_int_equal(kv_create(&(struct kv_config){.n_blocks = 16}, &p, NULL), ERR_INVALID);
     assert_null(p);
     kv_destroy(NULL);
 }
@@ -356,64 +356,6 @@ static void test_no_room_to_copy(void **state)
     assert_sound(f);
 }
 
-/* A sequence of 22 positions, published, that reads from 13 on only. */
-static void test_trims_what_nobody_else_has(void **state)
-{
-    struct fixture *f = *state;
-    struct kv_table *a = &f->tables[0], *b = &f->tables[1];
-    kv_table_begin(a, text, &nobody, true);
-    kv_table_begin(b, text, &nobody, true);
-    assert_int_equal(kv_table_grow(f->kv, a, 20, NULL), OK);
-    kv_publish(f->kv, a, 18, true);
-    assert_int_equal(kv_stats(f->kv).published, 5);
-    assert_int_equal(kv_table_trim(f->kv, a, 3), 0); /* no whole block */
-    assert_int_equal(kv_stats(f->kv).published, 5);
-    assert_int_equal(kv_table_trim(f->kv, a, 13), 3);
-    assert_sound(f);
-    struct kv_stats s = kv_stats(f->kv);
-    assert_int_equal(s.published, 0);
-    assert_int_equal(s.in_use, 2);
-    assert_int_equal(s.free, 6);
-    assert_int_equal(s.counts.trimmed, 3);
-    assert_int_equal(a->blocks[2], KV_GONE);
-    assert_int_not_equal(a->blocks[3], KV_GONE);
-    assert_int_equal(kv_table_trim(f->kv, a, 13), 0); /* has been done */
-    assert_int_equal(kv_attach(f->kv, b, 0, 18), 0);  /* nothing is found of it */
-    assert_int_equal(kv_table_grow(f->kv, a, 24, NULL), OK);
-    kv_publish(f->kv, a, 24, true);
-    assert_int_equal(kv_stats(f->kv).published, 0);
-    assert_int_equal(kv_table_trim(f->kv, a, UINT32_MAX), 3); /* all of them */
-    assert_sound(f);
-    kv_table_release(f->kv, a, 24);
-    assert_int_equal(kv_stats(f->kv).free, 8);
-    assert_sound(f);
-}
-
-/* Two have the first two blocks, and somebody left another text behind the first. */
-static void test_trims_not_what_others_have(void **state)
-{
-    struct fixture *f = *state;
-    struct kv_table *a = &f->tables[0], *b = &f->tables[1];
-    kv_table_begin(a, text, &nobody, true);
-    kv_table_begin(b, text, &nobody, true);
-    assert_int_equal(kv_table_grow(f->kv, a, 20, NULL), OK);
-    kv_publish(f->kv, a, 20, true);
-    assert_int_equal(kv_attach(f->kv, b, 0, 9), 8);
-    assert_int_equal(kv_table_trim(f->kv, a, 8), 0); /* both are the other's too */
-    assert_int_equal(kv_stats(f->kv).published, 5);
-    assert_int_equal(kv_table_trim(f->kv, a, 16), 2);
-    assert_sound(f);
-    assert_int_equal(kv_stats(f->kv).published, 2);
-    assert_int_not_equal(a->blocks[1], KV_GONE);
-    assert_int_equal(a->blocks[2], KV_GONE);
-    kv_table_release(f->kv, a, 20);
-    assert_sound(f);
-    assert_int_equal(kv_table_trim(f->kv, b, 8), 2); /* now they are its own */
-    assert_sound(f);
-    kv_table_release(f->kv, b, 8);
-    assert_int_equal(kv_stats(f->kv).free, 8);
-}
-
 static void test_check_finds_another_text(void **state)
 {
     struct fixture *f = *state;
@@ -472,8 +414,6 @@ int main(void)
         TEST(test_merges_what_was_computed_twice),
         TEST(test_evicts_the_oldest_leaf),
         TEST(test_no_room_to_copy),
-        TEST(test_trims_what_nobody_else_has),
-        TEST(test_trims_not_what_others_have),
         TEST(test_check_finds_another_text),
         TEST(test_random_walk),
     };

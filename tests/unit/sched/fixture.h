@@ -34,28 +34,37 @@ static inline struct sched_config default_config(void)
                                  .max_blocks_per_seq = 100};
 }
 
-static inline void copy_block(void *ctx, uint32_t from, uint32_t to)
+static inline void copy_block(void *ctx, struct kv_place from, struct kv_place to)
 {
     (void)ctx;
-    assert_int_not_equal(from, to);
+    assert_int_not_equal(from.block, to.block);
 }
 
-static inline struct kv *open_kv(uint32_t n_blocks)
+static inline struct kv *open_kv(uint32_t n_blocks, uint32_t window, uint32_t n_panes)
 {
-    struct kv_config kc = {
-        .n_blocks = n_blocks, .block_tokens = BLOCK_TOKENS, .mover = {.copy = copy_block}};
+    struct kv_config kc = {.n_blocks = n_blocks,
+                           .block_tokens = BLOCK_TOKENS,
+                           .mover = {.copy = copy_block},
+                           .window = window,
+                           .n_panes = n_panes};
     struct kv *kv;
     assert_int_equal(kv_create(&kc, &kv, NULL), OK);
     return kv;
 }
 
-static inline struct fixture *start(void **state, struct sched_config cfg, uint32_t n_blocks)
+static inline struct fixture *start_with_windows(
+    void **state, struct sched_config cfg, uint32_t n_blocks, uint32_t window, uint32_t n_panes)
 {
     struct fixture *f = calloc(1, sizeof *f);
     *state = f;
-    f->kv = open_kv(n_blocks);
+    f->kv = open_kv(n_blocks, window, n_panes);
     assert_int_equal(sched_create(&cfg, f->kv, &f->sched, NULL), OK);
     return f;
+}
+
+static inline struct fixture *start(void **state, struct sched_config cfg, uint32_t n_blocks)
+{
+    return start_with_windows(state, cfg, n_blocks, 0, 0);
 }
 
 static inline int teardown(void **state)

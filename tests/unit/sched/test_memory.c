@@ -234,46 +234,106 @@ static void test_makes_way_only_if_that_helps(void **state)
     assert_int_equal(middle->n_known, 101);
 }
 
-/* Blocks that a sequence has let go behind its window do not come free by its leaving. */
-static void test_counts_not_on_blocks_that_are_gone(void **state)
+/* Four long sequences, with panes for little more than four windows: none is ever preempted, and
+ * each holds a window's panes however long it is. */
+static void test_windows_bound_what_sequences_hold(void **state)
 {
     struct sched_config c = default_config();
-    c.window = 96;
-    struct fixture *f = start(state, c, 28);
-    struct sched_seq *high = seq(f, 90, 96), *low = seq(f, 320, 330), *middle = seq(f, 370, 384);
-    high->priority = 2;
-    middle->priority = 1;
-    assert_int_equal(sched_add(f->sched, high, NULL), OK);
-    assert_int_equal(sched_add(f->sched, low, NULL), OK);
-    for (int i = 0; i < 3; i++)
+    struct fixture *f = start_with_windows(state, c, 300, 64, 32);
+    struct sched_seq *s[4];
+    for (int i = 0; i < 4; i++)
+        s[i] = add(f, 900, 1000);
+    for (int i = 0; i < 60; i++) {
         step(f, 256);
-    assert_int_equal(low->n_computed, 320 + 1);
-    assert_int_equal(sched_add(f->sched, middle, NULL),
-                     OK); /* needs 24, 6 are of higher priority */
-    step(f, 256);
-    assert_int_equal(kv_stats(f->kv).counts.trimmed, 14);
-    assert_int_equal(low->n_preempted, 0);
-    assert_int_equal(middle->slot, SCHED_NO_SLOT);
+        assert_true(kv_stats(f->kv).panes.in_use <= 32);
+    }
+    assert_int_equal(sched_n_running(f->sched), 4);
+    assert_int_equal(sched_n_preempted(f->sched), 0);
+    for (int i = 0; i < 4; i++) {
+        assert_true(s[i]->n_computed > 900);
+        assert_int_equal(s[i]->table.n_blocks, (s[i]->n_computed + 15) / 16);
+        assert_true(s[i]->table.end_pane - s[i]->table.first_pane <= 5);
+    }
 }
 
-/* Who has let blocks go leaves nothing to be found, so nobody waits for it. */
-static void test_waits_not_for_who_let_blocks_go(void **state)
+/* A chunk takes as many panes as there are, and no more. */
+static void test_chunks_are_cut_to_the_panes(void **state)
+{
+    struct fixture *f = start_with_windows(state, default_config(), 300, 64, 8);
+    struct sched_seq *s = add(f, 900, 901);
+    step(f, 256);
+    assert_int_equal(s->n_computed, 8 * BLOCK_TOKENS);
+    step(f, 256); /* block 4 holds position 65, the first that the next row sees */
+    assert_int_equal(s->n_computed, 12 * BLOCK_TOKENS);
+    while (s->n_computed < 900)
+        step(f, 256);
+    assert_int_equal(kv_stats(f->kv).in_use, 57);
+}
+
+/* Admission counts on a window for each, not on a context: and no more than there are panes. */
+static void test_admits_as_many_as_have_windows(void **state)
+{
+    for (int strict = 0; strict < 2; strict++) {
+        struct sched_config c = default_config();
+        c.overcommit = strict ? 0.0 : 0.9;
+        struct fixture *f = start_with_windows(state, c, 600, 64, 18);
+        for (int i = 0; i < 4; i++)
+            add(f, 900, 1000);
+        for (int i = 0; i < 20; i++)
+            step(f, 256);
+        assert_int_equal(sched_n_running(f->sched), 3); /* 6 each */
+        assert_int_equal(sched_n_preempted(f->sched), 0);
+        if (!strict)
+            teardown(state);
+    }
+}
+
+static void test_a_window_must_fit(void **state)
+{
+    struct fixture *f = start_with_windows(state, default_config(), 300, 64, 5);
+    struct err_info e = {0};
+    struct sched_seq *s = seq(f, 900, 901);
+    assert_int_equal(sched_panes_per_seq(64, BLOCK_TOKENS), 6);
+    assert_int_equal(sched_add(f->sched, s, &e), ERR_TOO_LONG);
+    assert_string_equal(e.text, "would need 6 panes, exceeds max 5");
+    add(f, 79, 80); /* has 5 blocks in all */
+    for (int i = 0; i < 5; i++)
+        step(f, 256);
+}
+
+/* Short ones that share their beginning share its panes, and are admitted for it. */
+static void test_counts_shared_panes_once(void **state)
 {
     struct sched_config c = default_config();
-    c.window = 16;
-    struct fixture *f = start(state, c, 60);
-    struct sched_seq *a = add(f, 400, 410);
-    step(f, 64);
-    struct sched_seq *b = add_like(f, a, 400, 400, 410);
-    step(f, 64);
-    assert_ptr_equal(b->leader, a);
-    add(f, 300, 310); /* for which there is no room */
-    step(f, 64);
-    assert_true(kv_stats(f->kv).counts.trimmed > 0);
-    const uint32_t before = b->n_computed;
-    step(f, 64);
-    assert_null(b->leader);
-    assert_true(b->n_computed > before);
+    c.overcommit = 0.9;
+    struct fixture *f = start_with_windows(state, c, 300, 512, 24);
+    struct sched_seq *a = add(f, 200, 210);
+    step(f, 256);
+    assert_int_equal(a->n_known, 201);
+    for (int i = 0; i < 4; i++) /* 14 blocks each, 12 of them a's */
+        add_like(f, a, 192, 200, 210);
+    for (int i = 0; i < 3; i++)
+        step(f, 256);
+    assert_int_equal(sched_n_running(f->sched), 5);
+    assert_true(kv_stats(f->kv).panes.in_use <= 24);
+}
+
+/* What had been promised to those who make way is promised to nobody: else more is than there is,
+ * and the next one's chunk is not cut to what is left. */
+static void test_promises_end_with_who_makes_way(void **state)
+{
+    struct fixture *f = start_with_windows(state, default_config(), 40, 16, 3);
+    struct sched_seq *a = add(f, 20, 20), *b = add(f, 16, 16), *high = seq(f, 100, 110);
+    step(f, 4); /* for the first alone */
+    assert_int_equal(a->n_computed, 4);
+    assert_int_equal(sched_n_running(f->sched), 2);
+    f->tokens[2][0] = a->tokens[0]; /* so that it begins with a copy */
+    high->priority = 1;
+    assert_int_equal(sched_add(f->sched, high, NULL), OK);
+    step(f, 256);
+    assert_int_equal(a->n_preempted + b->n_preempted, 2);
+    assert_int_equal(high->n_cached, 1);
+    assert_int_equal(high->n_computed, 3 * BLOCK_TOKENS);
 }
 
 /* After a copied beginning, chunks end at blocks again, and what follows can be found. */
@@ -326,8 +386,12 @@ int main(void)
         TEST(test_a_long_prompt_does_not_keep_others_out),
         TEST(test_two_prompts_take_turns_below_one_chunk),
         TEST(test_makes_way_only_if_that_helps),
-        TEST(test_counts_not_on_blocks_that_are_gone),
-        TEST(test_waits_not_for_who_let_blocks_go),
+        TEST(test_windows_bound_what_sequences_hold),
+        TEST(test_chunks_are_cut_to_the_panes),
+        TEST(test_admits_as_many_as_have_windows),
+        TEST(test_a_window_must_fit),
+        TEST(test_counts_shared_panes_once),
+        TEST(test_promises_end_with_who_makes_way),
         TEST(test_looks_again_after_a_copied_beginning),
         TEST(test_priority_is_a_head_start),
     };

@@ -3,7 +3,7 @@
 
 static void test_config(void **state)
 {
-    struct kv *kv = open_kv(4);
+    struct kv *kv = open_kv(4, 0, 0);
     struct sched *s;
     struct sched_config c = default_config();
     c.max_rows = 7;

@@ -36,7 +36,9 @@ struct part {
 struct drive {
     struct backend *b;
     uint32_t n_vocab, block_tokens;
+    uint32_t window; /* of layers that have one; 0: none has */
     uint32_t tables[MAX_SEQS][64];
+    uint32_t panes[MAX_SEQS][64]; /* likewise, in another order */
 };
 
 /* The list of numbers behind "prompt": in the model's description. */
@@ -78,7 +80,8 @@ static inline struct model *load_golden(const char *name)
     return m;
 }
 
-/* Blocks are dealt to sequences in an order that `shuffle` decides. */
+/* Blocks are dealt to sequences in an order that `shuffle` decides. Layers with windows have panes
+ * of their own. */
 static inline void drive_open(struct drive *d,
                               const struct model *m,
                               const char *isa,
@@ -96,6 +99,10 @@ static inline void drive_open(struct drive *d,
                                  .max_seqs = MAX_SEQS,
                                  .max_logit_rows = MAX_SEQS * N_PROMPT};
     struct err_info e;
+    d->window = 0;
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        d->window = m->ops[i].window > d->window ? m->ops[i].window : d->window;
+    cfg.n_panes = d->window ? per_seq * MAX_SEQS : 0;
     setenv("WEIR_ISA", isa, 1);
     if (cpu_backend_create(m, &cfg, &d->b, &e) != OK) {
         fprintf(stderr, "create: %s\n", e.text);
@@ -107,6 +114,8 @@ static inline void drive_open(struct drive *d,
     for (uint32_t s = 0; s < MAX_SEQS; s++) {
         for (uint32_t i = 0; i < per_seq; i++, next++)
             d->tables[s][i] = shuffle ? (next * 5 + 3) % n : s * per_seq + i;
+        for (uint32_t i = 0; i < per_seq; i++)
+            d->panes[s][i] = n - 1 - d->tables[s][i];
     }
     if (shuffle && n % 5 == 0)
         abort(); /* the stride must reach every block */
@@ -128,9 +137,13 @@ static inline void drive_run(struct drive *d,
     static int32_t ids[MAX_SEQS * N_PROMPT];
     static uint32_t positions[MAX_SEQS * N_PROMPT], rows[MAX_SEQS * N_PROMPT];
     struct batch_seq seqs[MAX_SEQS];
-    uint32_t n = 0;
+    uint32_t panes[MAX_SEQS][64], n = 0;
     for (uint32_t i = 0; i < n_parts; i++) {
-        seqs[i] = (struct batch_seq){n, parts[i].n, parts[i].first_pos, d->tables[parts[i].seq]};
+        const uint32_t s = parts[i].seq, pos = parts[i].first_pos;
+        const uint32_t first = d->window && pos >= d->window ? pos + 1 - d->window : 0;
+        for (uint32_t k = 0; k < 64; k++) /* those that the window has passed are nowhere */
+            panes[i][k] = k < first / d->block_tokens ? UINT32_MAX : d->panes[s][k];
+        seqs[i] = (struct batch_seq){n, parts[i].n, pos, d->tables[s], panes[i]};
         for (uint32_t r = 0; r < parts[i].n; r++, n++) {
             positions[n] = parts[i].first_pos + r;
             ids[n] = tokens[i][positions[n]];

@@ -252,7 +252,7 @@ static void logit_rows_are_picked(void **state)
     uint32_t positions[N_PROMPT];
     for (uint32_t i = 0; i < N_PROMPT; i++)
         positions[i] = i;
-    struct batch_seq seq = {0, N_PROMPT, 0, d.tables[0]};
+    struct batch_seq seq = {0, N_PROMPT, 0, d.tables[0], NULL};
     struct batch batch = {N_PROMPT, golden_prompt, positions, 1, &seq, 3, (uint32_t[]){4, 5, 69}};
     float *logits;
     assert_int_equal(d.b->ops->run(d.b, &batch, &logits, NULL), OK);
@@ -366,7 +366,7 @@ static uint32_t run_long(const struct model *m, uint32_t threads, uint32_t chunk
             positions[r] = pos + r % n;
             tokens[r] = (int32_t)((positions[r] * 7919 + s * 13) % m->hp.n_vocab);
             rows[r] = r;
-            seqs[s] = (struct batch_seq){s * n, n, pos, tables[s]};
+            seqs[s] = (struct batch_seq){s * n, n, pos, tables[s], NULL};
         }
         const struct batch batch = {
             LONG_SEQS * n, tokens, positions, LONG_SEQS, seqs, LONG_SEQS * n, rows};
