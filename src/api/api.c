@@ -85,8 +85,8 @@ void api_destroy(struct api *a)
     free(a->model_id);
     free(a->model_path);
     buf_deinit(&a->model_json);
-    grammar_cache_destroy(a->grammars);
     api_keys_destroy(a->keys);
+    grammar_cache_destroy(a->grammars);
     free(a);
 }
 

@@ -45,8 +45,8 @@ struct api {
     const struct chat_template *tmpl; /* valid once engine is set */
     _Atomic(struct engine *) engine;
     atomic_bool draining;
-    struct grammar_cache *grammars;
     struct api_service service; /* handle NULL: none */
+    struct grammar_cache *grammars;
     api_extra_metrics_fn extra;
     void *extra_ctx;
     atomic_uint_least64_t n_answers[API_MAX_STATUS]; /* by status */
@@ -279,15 +279,15 @@ void api_response_get(struct api_call *c, const struct api_input *in); /* respon
 void api_response_delete(struct api_call *c, const struct api_input *in);
 bool api_is_model(const struct api *a, const char *name, size_t n);
 
+/* OpenAPI's description of the routes, as text (openapi.c). */
+void api_openapi(struct api_call *c, const struct api_input *in);
+
 /* The form that the answer must have, compiled, into p->grammar. (structured.c) Errors: ERR_INVALID
  * naming the field, and the place in what it holds; ERR_NOMEM. */
 enum err api_structured_parse(struct api_call *c,
                               const json_t *body,
                               struct api_params *p,
                               struct err_info *e) WEIR_MUST_USE;
-
-/* OpenAPI's description of the routes, as text (openapi.c). */
-void api_openapi(struct api_call *c, const struct api_input *in);
 
 /* "stop" or "length". */
 const char *api_finish_name(enum finish f);

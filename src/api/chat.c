@@ -249,18 +249,6 @@ static enum err parse_logprobs(struct api_call *c, const json_t *body, struct er
     return OK;
 }
 
-/* Nothing makes a model call yet. */
-static enum err check_choice(const struct chat_tools *tools, struct err_info *e)
-{
-    if (tools->choice == CHAT_TOOLS_AUTO || tools->choice == CHAT_TOOLS_NONE)
-        return OK;
-    return err_set_field(e,
-                         ERR_INVALID,
-                         "tool_choice",
-                         "'tool_choice' other than 'none' and 'auto' is not supported by this "
-                         "server");
-}
-
 static enum err parse(struct api_call *c,
                       const json_t *body,
                       struct api_job *job,
@@ -268,8 +256,8 @@ static enum err parse(struct api_call *c,
 {
     enum err err;
     if ((err = api_refuse_fields(body, refused, sizeof refused / sizeof refused[0], e)) ||
-        (err = api_tools_parse(body, &c->tools, e)) || (err = check_choice(&c->tools, e)) ||
-        (err = check_modalities(body, e)) || (err = parse_logprobs(c, body, e)))
+        (err = api_tools_parse(body, &c->tools, e)) || (err = check_modalities(body, e)) ||
+        (err = parse_logprobs(c, body, e)))
         return err;
     return parse_prompt(c, body, job, e);
 }

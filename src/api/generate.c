@@ -6,6 +6,7 @@
  * Everything that can go wrong does so before submit or in it, and then all is undone: a client
  * gets all of its choices or an error, never some. */
 #include "api/call.h"
+#include "api/reply.h"
 #include "base/mem.h"
 
 #include <stdio.h>
@@ -58,7 +59,8 @@ static enum err parse(struct api_call *c,
     c->n_per_prompt = p->n;
     if ((err = api_get_bool(body, "timeline", &c->timeline, e)) ||
         (err = api_apply_terms(c, body, &job->terms, &p->request, e)) ||
-        (err = d->parse(c, body, job, e)) || (err = api_structured_parse(c, body, p, e)))
+        (err = d->parse(c, body, job, e)) || (err = api_reply_constrain(c, p, e)) ||
+        (err = api_structured_parse(c, body, p, e)))
         return err;
     p->request.logprobs = c->logprobs;
     p->request.n_top_logprobs = c->n_top;

@@ -28,6 +28,7 @@ struct terms {
 };
 
 struct api_key {
+    char name[MAX_NAME_BYTES + 1]; /* constant, so that it may be read without the lock */
     struct terms terms;
     bool open; /* in the file as it was last read */
     uint32_t tenant;
@@ -50,7 +51,7 @@ struct api_keys *api_keys_create(void)
 {
     struct api_keys *k = mem_zalloc(1, sizeof *k);
     pthread_mutex_init(&k->lock, NULL);
-    strcpy(k->admin.terms.name, "(admin)"); /* no name in a file has parentheses */
+    strcpy(k->admin.name, "(admin)"); /* no name in a file has parentheses */
     return k;
 }
 
@@ -66,7 +67,7 @@ void api_keys_destroy(struct api_keys *k)
 
 const char *api_key_name(const struct api_key *key)
 {
-    return key->terms.name;
+    return key->name;
 }
 
 static void digest_of(const char *text, size_t n, unsigned char *out)
@@ -238,7 +239,7 @@ static enum err read_file(
 static struct api_key *find_name(const struct api_keys *k, const char *name)
 {
     for (uint32_t i = 0; i < k->n_entries; i++) {
-        if (strcmp(k->entries[i]->terms.name, name) == 0)
+        if (strcmp(k->entries[i]->name, name) == 0)
             return k->entries[i];
     }
     return NULL;
@@ -249,6 +250,7 @@ static void put_terms(struct api_keys *k, const struct terms *t, uint64_t now_us
     struct api_key *key = find_name(k, t->name);
     if (!key) {
         key = k->entries[k->n_entries] = mem_zalloc(1, sizeof *key);
+        memcpy(key->name, t->name, sizeof key->name);
         key->tenant = ++k->n_entries;
     }
     key->terms = *t;
@@ -529,7 +531,7 @@ static void put_column(const struct api_keys *k,
         const struct api_key *key = k->entries[i];
         uint64_t v;
         memcpy(&v, (const char *)key + offset, sizeof v);
-        buf_printf(out, "weir_%s{key=\"%s\"} %llu\n", name, key->terms.name, (unsigned long long)v);
+        buf_printf(out, "weir_%s{key=\"%s\"} %llu\n", name, key->name, (unsigned long long)v);
     }
 }
 
@@ -542,7 +544,7 @@ static void put_refused(const struct api_keys *k, struct buf *out)
         for (int r = 0; r < N_REFUSALS; r++)
             buf_printf(out,
                        "weir_key_refused_total{key=\"%s\",limit=\"%s\"} %llu\n",
-                       k->entries[i]->terms.name,
+                       k->entries[i]->name,
                        refusal_names[r],
                        (unsigned long long)k->entries[i]->n_refused[r]);
     }
@@ -556,7 +558,7 @@ static void put_running(const struct api_keys *k, struct buf *out)
     for (uint32_t i = 0; i < k->n_entries; i++)
         buf_printf(out,
                    "weir_key_requests_running{key=\"%s\"} %u\n",
-                   k->entries[i]->terms.name,
+                   k->entries[i]->name,
                    k->entries[i]->n_running);
 }
 

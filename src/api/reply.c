@@ -5,6 +5,7 @@
 #include "api/reply.h"
 
 #include "api/text.h"
+#include "chat/reply_grammar.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,112 @@ enum err api_reply_encode(struct api_call *c,
         c->reply.tools = c->tools.list;
     return chat_encode_turn(c->api->tmpl, c->tokenizer, &turn, ids, &c->reply.start, e);
 }
+
+/* ---- grammars ---- */
+
+static int32_t control_token(const void *ctx, const char *s, size_t n)
+{
+    const struct tokenizer *t = ctx;
+    token_id id = tokenizer_find(t, s, n);
+    return id != TOKEN_NONE && !tokenizer_is_text(t, id) ? id : -1;
+}
+
+static struct reply_grammar calls_of(const struct api_call *c)
+{
+    const struct chat_tools *tools = &c->tools;
+    return (struct reply_grammar){.style = c->reply.style,
+                                  .start = c->reply.start,
+                                  .tools = tools->list,
+                                  .strict = tools->strict,
+                                  .only = tools->choice == CHAT_TOOLS_NAMED ? tools->name : NULL,
+                                  .required = tools->choice == CHAT_TOOLS_REQUIRED ||
+                                              tools->choice == CHAT_TOOLS_NAMED,
+                                  .parallel = tools->parallel && tools->choice != CHAT_TOOLS_NAMED,
+                                  .token = control_token,
+                                  .ctx = c->tokenizer};
+}
+
+grammar_node api_reply_content(const struct api_call *c,
+                               struct grammar_builder *b,
+                               grammar_node content)
+{
+    const struct reply_grammar r = calls_of(c);
+    return reply_grammar_content(&r, b, content);
+}
+
+void api_reply_put_key(const struct api_call *c, struct buf *key)
+{
+    buf_printf(key,
+               "%s %s %d ",
+               reply_format_name(c->reply.style.format),
+               reply_thoughts_name(c->reply.style.thoughts),
+               c->reply.start.thinking);
+}
+
+static bool any_strict(const struct chat_tools *tools)
+{
+    for (size_t i = 0; i < json_array_size(tools->list); i++)
+        if (tools->strict[i])
+            return true;
+    return false;
+}
+
+/* Everything that the grammar depends on. */
+static bool put_key(const struct api_call *c, const struct reply_grammar *r, struct buf *key)
+{
+    char *tools = json_dumps(r->tools, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    buf_printf(key, "calls %d %d '%s' ", r->required, r->parallel, r->only ? r->only : "");
+    api_reply_put_key(c, key);
+    for (size_t i = 0; i < json_array_size(r->tools); i++)
+        buf_char(key, r->strict[i] ? '1' : '0');
+    buf_str(key, tools ? tools : "");
+    free(tools);
+    return tools != NULL;
+}
+
+static enum err compile(struct api_call *c,
+                        const struct reply_grammar *r,
+                        struct grammar **out,
+                        struct err_info *e)
+{
+    const struct grammar_vocab *vocab;
+    struct buf key = {0};
+    enum err err = engine_vocab(c->engine, &vocab, e);
+    if (!err && !put_key(c, r, &key))
+        err = err_set(e, ERR_NOMEM, "no memory for the grammar of 'tools'");
+    if (!err)
+        *out = grammar_cache_find(c->api->grammars, key.data, key.len);
+    if (!err && !*out) {
+        struct grammar_builder *b = grammar_builder_create("tools");
+        err = grammar_compile(b, reply_grammar_build(r, b), vocab, out, e);
+        grammar_builder_destroy(b);
+        if (!err)
+            grammar_cache_add(c->api->grammars, key.data, key.len, *out);
+    }
+    buf_deinit(&key);
+    return err;
+}
+
+enum err api_reply_constrain(struct api_call *c, struct api_params *p, struct err_info *e)
+{
+    const struct reply_grammar r = calls_of(c);
+    if (!c->reply.tools || (!r.required && !any_strict(&c->tools)))
+        return OK;
+    if (!reply_grammar_known(r.style.format, r.required)) {
+        if (!r.required)
+            return OK; /* strict holds as far as the model keeps to it (docs/API.md) */
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "tool_choice",
+                             "calls cannot be asked for: how this model writes them is not known "
+                             "to this server");
+    }
+    enum err err = compile(c, &r, &p->grammar, e);
+    p->request.grammar = p->grammar;
+    return err;
+}
+
+/* ---- ids ---- */
 
 /* n letters and digits, and a NUL. */
 static void put_random(char *out, size_t n)

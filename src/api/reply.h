@@ -8,6 +8,7 @@
 #define WEIR_API_REPLY_H
 
 #include "api/call.h"
+#include "grammar/grammar.h"
 
 /* The conversation, with c->tools, into *ids; afterwards c->reply says how replies begin. Errors:
  * those of chat_encode_turn. */
@@ -17,6 +18,20 @@ enum err api_reply_encode(struct api_call *c,
                           bool add_generation_prompt,
                           struct token_list *ids,
                           struct err_info *e) WEIR_MUST_USE;
+
+/* Where calls are asked for, or tools are strict: the grammar of the reply into *p. After
+ * api_reply_encode. Errors: ERR_INVALID (`tools` or `tool_choice`). */
+enum err api_reply_constrain(struct api_call *c,
+                             struct api_params *p,
+                             struct err_info *e) WEIR_MUST_USE;
+
+/* The node of an answer with this content: behind reasoning, where the model has any. */
+grammar_node api_reply_content(const struct api_call *c,
+                               struct grammar_builder *b,
+                               grammar_node content);
+
+/* What of the reply's format such a grammar depends on: appended to a key. */
+void api_reply_put_key(const struct api_call *c, struct buf *key);
 
 #define API_CALL_ID_BYTES 72
 

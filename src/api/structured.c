@@ -1,6 +1,7 @@
 /* The fields that say what form an answer has, in the words of OpenAI, vLLM and llama.cpp; at most
  * one of them, compiled on the worker thread that parses the request, or found compiled. */
 #include "api/call.h"
+#include "api/reply.h"
 
 #include "base/mem.h"
 
@@ -195,18 +196,22 @@ static enum err compile(struct api_call *c,
 {
     const struct grammar_vocab *vocab;
     enum err err = engine_vocab(c->engine, &vocab, e);
-    char *key = err ? NULL : key_of(w);
-    if (err || !key)
+    char *text = err ? NULL : key_of(w);
+    if (err || !text)
         return err ? err : err_set(e, ERR_NOMEM, "no memory for '%s'", w->field);
-    *out = grammar_cache_find(c->api->grammars, key, strlen(key));
+    struct buf key = {0};
+    api_reply_put_key(c, &key);
+    buf_str(&key, text);
+    free(text);
+    *out = grammar_cache_find(c->api->grammars, key.data, key.len);
     if (!*out) {
         struct grammar_builder *b = grammar_builder_create(w->field);
-        err = grammar_compile(b, build(b, w), vocab, out, e);
+        err = grammar_compile(b, api_reply_content(c, b, build(b, w)), vocab, out, e);
         grammar_builder_destroy(b);
         if (!err)
-            grammar_cache_add(c->api->grammars, key, strlen(key), *out);
+            grammar_cache_add(c->api->grammars, key.data, key.len, *out);
     }
-    free(key);
+    buf_deinit(&key);
     return err;
 }
 
@@ -222,6 +227,12 @@ enum err api_structured_parse(struct api_call *c,
         (err = read_fields(body, fields, sizeof fields / sizeof fields[0], &w, e)) ||
         w.form == FORM_NONE || (err = check_type(&w, e)))
         return err;
+    if (c->reply.tools)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             w.field,
+                             "'%s' cannot be combined with 'tools': the answer has one form",
+                             w.field);
     if (w.form == FORM_SCHEMA &&
         json_is_string(w.value)) { /* as text, the way vLLM's clients may */
         json_error_t at;

@@ -1,6 +1,7 @@
 #include "base/line_log.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -16,6 +17,7 @@
 
 #define MAX_PENDING_BYTES ((size_t)1 << 20)
 #define CLOSE_SECONDS 2
+#define SAY_EVERY_US 1000000 /* that lines were dropped */
 
 struct line_log {
     char *path; /* NULL: a descriptor that was there before */
@@ -26,7 +28,7 @@ struct line_log {
     pthread_cond_t changed;
     struct buf pending;
     uint64_t n_pending; /* lines */
-    uint64_t n_dropped, n_dropped_said;
+    uint64_t n_dropped, n_dropped_said, said_us;
     bool reopen, closing, ended;
 };
 
@@ -69,11 +71,14 @@ static void open_again(struct line_log *l)
     }
 }
 
-/* Under the lock: what was dropped and not yet said. */
+/* Under the lock: what was dropped and is to be said now. */
 static uint64_t take_dropped(struct line_log *l)
 {
-    uint64_t n = l->n_dropped - l->n_dropped_said;
+    uint64_t n = l->n_dropped - l->n_dropped_said, now_us = clock_us();
+    if (n == 0 || (now_us - l->said_us < SAY_EVERY_US && !l->closing))
+        return 0;
     l->n_dropped_said = l->n_dropped;
+    l->said_us = now_us;
     return n;
 }
 
@@ -213,7 +218,10 @@ void line_log_close(struct line_log *l)
     while (!l->ended && rc == 0)
         rc = pthread_cond_timedwait(&l->changed, &l->lock, &until);
     bool ended = l->ended;
+    uint64_t n_dropped = take_dropped(l);
     pthread_mutex_unlock(&l->lock);
+    if (n_dropped > 0)
+        log_warn("%s: %llu lines were dropped", l->name, (unsigned long long)n_dropped);
     if (!ended) {
         pthread_detach(l->thread);
         log_warn("%s: not all lines could be written", l->name);

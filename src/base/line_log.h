@@ -3,7 +3,7 @@
  *      line_log_write (any thread) -> pending, at most 1 MiB -> writer thread -> the file
  *
  * When the file is slower than those who write, lines are dropped whole; the writer says on stderr
- * how many once it has caught up. Lines appear in the order of the calls. */
+ * how many, once a second at most. Lines appear in the order of the calls. */
 #ifndef WEIR_BASE_LINE_LOG_H
 #define WEIR_BASE_LINE_LOG_H
 

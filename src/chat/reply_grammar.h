@@ -28,4 +28,10 @@ bool reply_grammar_known(const struct reply_format *f, bool required);
  * errors are kept by the builder. */
 grammar_node reply_grammar_build(const struct reply_grammar *r, struct grammar_builder *b);
 
+/* What an answer looks like whose content is of a form of its own: the same, behind what of the
+ * format comes before content, such as reasoning. Of *r, style, start, token and ctx count. */
+grammar_node reply_grammar_content(const struct reply_grammar *r,
+                                   struct grammar_builder *b,
+                                   grammar_node content);
+
 #endif

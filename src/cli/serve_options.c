@@ -40,6 +40,7 @@ enum key {
     KEY_DRAIN_TIMEOUT,
     KEY_MAX_BODY,
     KEY_MAX_CONNECTIONS,
+    KEY_PRESET,
     KEY_BATCH_DIR,
     KEY_BATCH_PARALLEL,
     KEY_BATCH_FILE,
@@ -148,6 +149,13 @@ static const struct argp_option options[] = {
      0},
     {"batch-file", KEY_BATCH_FILE, "SIZE", 0, "largest file of requests (default 100M)", 0},
     {0, 0, 0, 0, "Scheduling:", 4},
+    {"preset",
+     KEY_PRESET,
+     "NAME",
+     0,
+     "low-latency, balanced or throughput (default balanced): sets --batch-tokens, --max-running, "
+     "--itl-target-ms and --batch-parallel where they are not given",
+     0},
     {"max-running", KEY_MAX_RUNNING, "N", 0, "sequences computed together (default 256)", 0},
     {"max-queue", KEY_MAX_QUEUE, "N", 0, "requests waiting beyond them (default 2048)", 0},
     {"batch-tokens", KEY_BATCH_TOKENS, "N", 0, "tokens in one step (default 512)", 0},
@@ -179,7 +187,40 @@ static const char doc[] =
     "  curl http://127.0.0.1:8080/v1/chat/completions -d \\\n"
     "    '{\"messages\": [{\"role\": \"user\", \"content\": \"What is 2 + 3?\"}]}'";
 
-static error_t parse_engine(int key, char *arg, struct argp_state *s, struct engine_config *c)
+/* What --preset sets. An inter-token target of 0 is automatic: twice a quiet step. */
+static const struct preset {
+    const char *name;
+    uint32_t batch_tokens, max_running, itl_target_ms, n_parallel;
+} presets[] = {{"low-latency", 256, 32, 20, 4},
+               {"balanced", 512, 256, 0, 16},
+               {"throughput", 2048, 512, 1000, 64}};
+#define N_PRESETS (sizeof presets / sizeof presets[0])
+
+static const struct preset *find_preset(const char *name)
+{
+    for (size_t i = 0; i < N_PRESETS; i++)
+        if (strcmp(name, presets[i].name) == 0)
+            return &presets[i];
+    return NULL;
+}
+
+/* What was not given has no value yet. */
+static void apply_preset(struct serve_options *o)
+{
+    const struct preset *p = o->preset ? o->preset : find_preset("balanced");
+    struct engine_config *c = &o->engine;
+    if (c->batch_tokens == 0)
+        c->batch_tokens = p->batch_tokens;
+    if (c->max_running == 0)
+        c->max_running = p->max_running;
+    if (!o->itl_given)
+        c->itl_target_ms = p->itl_target_ms;
+    if (o->batches.n_parallel == 0)
+        o->batches.n_parallel = p->n_parallel;
+}
+
+static error_t parse_engine(
+    int key, char *arg, struct argp_state *s, struct engine_config *c, bool *itl_given)
 {
     switch (key) {
     case KEY_THREADS:
@@ -220,6 +261,7 @@ static error_t parse_engine(int key, char *arg, struct argp_state *s, struct eng
             argp_error(s, "--cache-disk: must be more than 0");
         return 0;
     case KEY_ITL_TARGET:
+        *itl_given = true;
         c->itl_target_ms = (uint32_t)cli_number(s, "--itl-target-ms", arg, 0, 1 << 20);
         return 0;
     default:
@@ -272,7 +314,7 @@ static error_t parse_access(int key, char *arg, struct argp_state *s, struct ser
         o->slow_ms = (uint32_t)cli_number(s, "--slow-log", arg, 0, 86400000);
         return 0;
     default:
-        return parse_engine(key, arg, s, &o->engine);
+        return parse_engine(key, arg, s, &o->engine, &o->itl_given);
     }
 }
 
@@ -333,6 +375,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case KEY_MAX_CONNECTIONS:
         o->http.max_connections = (uint32_t)cli_number(s, "--max-connections", arg, 1, 1 << 20);
         return 0;
+    case KEY_PRESET:
+        o->preset = find_preset(arg);
+        if (!o->preset)
+            argp_error(s, "--preset: '%s' is not low-latency, balanced or throughput", arg);
+        return 0;
     case KEY_BATCH_DIR:
         if (arg[0] == '\0')
             argp_error(s, "--batch-dir: the name is empty");
@@ -350,6 +397,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         o->drain_timeout_s = (uint32_t)cli_number(s, "--drain-timeout", arg, 0, 86400);
         return 0;
     case ARGP_KEY_END:
+        apply_preset(o);
         check_options(o, s);
         return 0;
     case ARGP_KEY_ARG:
@@ -404,6 +452,7 @@ void serve_parse(int argc, char **argv, struct serve_options *o)
     }
     for (int i = 1; i < argc; i++)
         all[n++] = argv[i];
+    o->engine.batch_tokens = o->engine.max_running = 0; /* until the preset is known */
     o->engine.progress = cli_progress;
     o->engine.progress_ctx = "loading";
     cli_parse(&argp, n, all, o);

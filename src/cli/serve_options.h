@@ -23,6 +23,8 @@ struct serve_options {
     uint32_t drain_timeout_s;
     struct engine_config engine;
     struct batches_config batches; /* dir NULL: none */
+    const struct preset *preset;   /* NULL: none was named */
+    bool itl_given;                /* where 0 is a value */
     struct http_config http;
     char **env_argv; /* owned: flags made from the environment */
     int n_env;

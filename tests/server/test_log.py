@@ -65,7 +65,7 @@ def test_access_log(start_server, tmp_path):
     assert b["trace_id"] is None and b["request_id"] is None
     assert (c["route"], c["status"]) == (CHAT, 400) and "finish" not in c
     assert (d["route"], d["status"], d["key"]) == (None, 404, "alice")
-    assert (e["route"], e["status"], e["key"]) == ("/v1/models", 401, None)
+    assert (e["route"], e["status"], e["key"]) == ("/v1/models/", 401, None)
     assert SECRET not in log.read_text() and "the-key-itself" not in log.read_text()
     assert SECRET not in server.log
 

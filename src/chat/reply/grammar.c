@@ -458,3 +458,18 @@ grammar_node reply_grammar_build(const struct reply_grammar *r, struct grammar_b
     }
     return SEQ(b, thoughts_before(&m), grammar_alt(b, n, blocks));
 }
+
+grammar_node reply_grammar_content(const struct reply_grammar *r,
+                                   struct grammar_builder *b,
+                                   grammar_node content)
+{
+    const struct maker m = {r, b, NULL};
+    const char *name = reply_format_name(r->style.format);
+    grammar_node before = thoughts_before(&m);
+    if (strcmp(name, "harmony") == 0)
+        before =
+            SEQ(b, before, piece(&m, "<|channel|>"), piece(&m, "final"), piece(&m, "<|message|>"));
+    else if (strcmp(name, "functionary-v3.2") == 0)
+        before = SEQ(b, before, piece(&m, "all\n"));
+    return SEQ(b, before, content);
+}

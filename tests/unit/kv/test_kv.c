@@ -265,6 +265,29 @@ static void test_spaces_are_apart(void **state)
     assert_int_equal(compute(f, &f->tables[0], text, 9, &space), 8);
 }
 
+/* However tenant and salt are cut, no two give the same space. */
+static void test_tenants_and_salts_do_not_run_together(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *tenant, *salt;
+    } all[] = {{"", ""}, {"", "a"}, {"", "ab"}, {"a", ""}, {"a", "b"}, {"ab", ""}, {"b", "a"}};
+    enum { N = sizeof all / sizeof all[0] };
+    struct kv_key spaces[N];
+    for (int i = 0; i < N; i++) {
+        const char *tenant = all[i].tenant, *salt = all[i].salt;
+        assert_int_equal(
+            kv_space_of_tenant(tenant, strlen(tenant), salt, strlen(salt), &spaces[i], NULL), OK);
+        for (int j = 0; j < i; j++)
+            assert_false(kv_key_equal(&spaces[i], &spaces[j]));
+    }
+    struct kv_key plain;
+    assert_int_equal(kv_space_of("a", 1, &plain, NULL), OK); /* what is on disk stays found */
+    assert_true(kv_key_equal(&plain, &spaces[1]));
+    assert_int_equal(kv_space_of_tenant("a", 1, NULL, 0, &plain, NULL), OK);
+    assert_true(kv_key_equal(&plain, &spaces[3]));
+}
+
 /* Two that computed the same side by side keep one copy. */
 static void test_merges_what_was_computed_twice(void **state)
 {
@@ -445,6 +468,7 @@ int main(void)
         TEST(test_finds_to_the_token),
         TEST(test_takes_over_a_block_that_was_begun),
         TEST(test_spaces_are_apart),
+        cmocka_unit_test(test_tenants_and_salts_do_not_run_together),
         TEST(test_merges_what_was_computed_twice),
         TEST(test_evicts_the_oldest_leaf),
         TEST(test_no_room_to_copy),
