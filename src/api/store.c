@@ -101,7 +101,8 @@ static struct entry **find(struct api_store *s, uint32_t owner, const char *id)
     return NULL;
 }
 
-bool api_store_get(struct api_store *s, const char *id, struct buf *response, struct buf *messages)
+bool api_store_get(
+    struct api_store *s, uint32_t owner, const char *id, struct buf *response, struct buf *messages)
 {
     pthread_mutex_lock(&s->lock);
     struct entry **link = find(s, owner, id);

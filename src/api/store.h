@@ -32,7 +32,11 @@ bool api_store_put(struct api_store *s,
                    const struct buf *messages);
 
 /* Append what is kept under `id`; either may be NULL. False if there is nothing. */
-bool api_store_get(struct api_store *s, const char *id, struct buf *response, struct buf *messages);
+bool api_store_get(struct api_store *s,
+                   uint32_t owner,
+                   const char *id,
+                   struct buf *response,
+                   struct buf *messages);
 bool api_store_remove(struct api_store *s, uint32_t owner, const char *id); /* false: none */
 
 #endif

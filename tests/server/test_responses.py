@@ -266,3 +266,18 @@ def test_client_tools(client):
         model="default", temperature=0, tools=[WEATHER], max_output_tokens=20,
         input=[*ask, call, {"type": "function_call_output", "call_id": call.call_id, "output": "Sunny"}])
     assert back.object == "response"
+
+
+def test_a_key_sees_its_own_answers_only(start_server, tmp_path):
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps({"keys": [{"name": n, "key": f"sk-{n}-0123456789"} for n in ("one", "two")]}))
+    server = start_server("--api-keys", str(keys))
+    one, two = ({"Authorization": f"Bearer sk-{n}-0123456789"} for n in ("one", "two"))
+    r = server.json("POST", PATH, {"input": "a", "max_output_tokens": 1}, headers=one)
+    at = f"{PATH}/{r['id']}"
+    server.json("GET", at, status=404, headers=two)
+    server.json("DELETE", at, status=404, headers=two)
+    more = {"input": "b", "max_output_tokens": 1, "previous_response_id": r["id"]}
+    server.json("POST", PATH, more, status=404, headers=two)
+    assert server.json("GET", at, headers=one) == r
+    server.json("POST", PATH, more, headers=one)
