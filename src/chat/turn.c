@@ -67,25 +67,24 @@ static json_t *calls_for(const struct chat_traits *traits, const json_t *calls)
     return all;
 }
 
-/* The name of the tool that a result answers: of the call with its id, the latest. */
-static const json_t *name_of(const json_t *messages, size_t before, const json_t *id)
+/* Note the names of a message's calls by their ids; the latest wins. */
+static void note_names(json_t *names, const json_t *calls)
 {
-    for (size_t i = before; id && i-- > 0;) {
-        const json_t *calls = json_object_get(json_array_get(messages, i), "tool_calls");
-        for (size_t k = 0; k < json_array_size(calls); k++) {
-            const json_t *call = json_array_get(calls, k);
-            if (json_equal(json_object_get(call, "id"), id))
-                return json_object_get(json_object_get(call, "function"), "name");
-        }
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        const json_t *call = json_array_get(calls, i);
+        const char *id = json_string_value(json_object_get(call, "id"));
+        json_t *name = json_object_get(json_object_get(call, "function"), "name");
+        if (id && name)
+            json_object_set(names, id, name);
     }
-    return NULL;
 }
 
 /* ---- templates that know calls ---- */
 
-static json_t *known_message(const struct chat_traits *traits, const json_t *messages, size_t i)
+/* names: of the calls so far. */
+static json_t *known_message(const struct chat_traits *traits, const json_t *m, json_t *names)
 {
-    const json_t *m = json_array_get(messages, i), *calls = json_object_get(m, "tool_calls");
+    const json_t *calls = json_object_get(m, "tool_calls");
     json_t *copy = json_copy((json_t *)m);
     if (json_array_size(calls) > 0)
         json_object_set_new(copy, "tool_calls", calls_for(traits, calls));
@@ -95,12 +94,12 @@ static json_t *known_message(const struct chat_traits *traits, const json_t *mes
     if (traits->thinking && reasoning && json_array_size(calls) > 0 &&
         json_string_length(json_object_get(m, "content")) == 0)
         json_object_set(copy, "thinking", reasoning);
+    note_names(names, calls);
     const char *role = json_string_value(json_object_get(m, "role"));
-    if (role && strcmp(role, "tool") == 0 && !json_is_string(json_object_get(m, "name"))) {
-        const json_t *name = name_of(messages, i, json_object_get(m, "tool_call_id"));
-        if (name)
-            json_object_set(copy, "name", (json_t *)name);
-    }
+    const char *id = json_string_value(json_object_get(m, "tool_call_id"));
+    json_t *name = id ? json_object_get(names, id) : NULL;
+    if (role && strcmp(role, "tool") == 0 && name && !json_object_get(m, "name"))
+        json_object_set(copy, "name", name);
     return copy;
 }
 
@@ -141,24 +140,24 @@ static json_t *plain_calls(const json_t *m)
     return copy;
 }
 
-/* A result as a turn of the user; several in a row are one turn, for roles must alternate. */
-static void add_plain_result(json_t *all, const json_t *m, bool again)
+/* Results become turns of the user; several in a row are one turn, for roles must alternate. */
+static void note_result(struct buf *results, const json_t *m)
 {
-    struct buf text = {0};
-    json_t *last = again ? json_array_get(all, json_array_size(all) - 1) : NULL;
-    if (last) {
-        put_content(&text, last);
-        buf_char(&text, '\n');
-    }
-    buf_str(&text, RESULT_OPEN);
-    put_content(&text, m);
-    buf_str(&text, RESULT_CLOSE);
-    if (last)
-        json_object_set_new(last, "content", string_of(&text));
-    else
-        json_array_append_new(all,
-                              json_pack("{s:s, s:o}", "role", "user", "content", string_of(&text)));
-    buf_deinit(&text);
+    buf_str(results, results->len ? "\n" RESULT_OPEN : RESULT_OPEN);
+    put_content(results, m);
+    buf_str(results, RESULT_CLOSE);
+}
+
+static json_t *text_message(const char *role, const struct buf *text)
+{
+    return json_pack("{s:s, s:o}", "role", role, "content", string_of(text));
+}
+
+static void add_results(json_t *all, struct buf *results)
+{
+    if (results->len > 0)
+        json_array_append_new(all, text_message("user", results));
+    buf_clear(results);
 }
 
 /* What a model is told that was given no words for tools by its template. */
@@ -185,42 +184,45 @@ static void insert_tools(const struct chat_traits *traits,
     struct buf text = {0};
     json_t *first = json_array_get(messages, 0);
     const char *role = json_string_value(json_object_get(first, "role"));
-    bool is_system = role && strcmp(role, "system") == 0;
-    if (is_system) {
+    bool after = role && strcmp(role, "system") == 0;
+    bool before = !after && !traits->system && role && strcmp(role, "user") == 0;
+    if (after) {
         put_content(&text, first);
         buf_str(&text, text.len > 0 ? "\n\n" : "");
     }
     put_tools(&text, tools);
-    if (!is_system && !traits->system) {
+    if (before) {
         buf_str(&text, "\n\n");
         put_content(&text, first);
     }
-    if (is_system || !traits->system) {
+    if (after || before) {
         json_t *copy = json_copy(first);
         json_object_set_new(copy, "content", string_of(&text));
         json_array_set_new(messages, 0, copy);
     } else {
-        json_array_insert_new(
-            messages, 0, json_pack("{s:s, s:o}", "role", "system", "content", string_of(&text)));
+        json_array_insert_new(messages, 0, text_message(traits->system ? "system" : "user", &text));
     }
     buf_deinit(&text);
 }
 
 static json_t *messages_for(const struct chat_traits *traits, const json_t *messages)
 {
-    json_t *all = json_array();
-    bool was_result = false;
+    json_t *all = json_array(), *names = json_object();
+    struct buf results = {0};
     for (size_t i = 0; i < json_array_size(messages); i++) {
         const json_t *m = json_array_get(messages, i);
         const char *role = json_string_value(json_object_get(m, "role"));
-        bool is_result = !traits->calls && role && strcmp(role, "tool") == 0;
-        if (is_result)
-            add_plain_result(all, m, was_result);
-        else
-            json_array_append_new(
-                all, traits->calls ? known_message(traits, messages, i) : plain_calls(m));
-        was_result = is_result;
+        if (!traits->calls && role && strcmp(role, "tool") == 0) {
+            note_result(&results, m);
+            continue;
+        }
+        add_results(all, &results);
+        json_array_append_new(all,
+                              traits->calls ? known_message(traits, m, names) : plain_calls(m));
     }
+    add_results(all, &results);
+    buf_deinit(&results);
+    json_decref(names);
     return all;
 }
 

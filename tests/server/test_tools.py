@@ -190,8 +190,106 @@ def test_logprobs_and_tokens(server):
     assert tokens == choice["tokens"] and logprobs == choice["logprobs"]["content"]
 
 
+COUNT = {"type": "function", "function": {"name": "count", "parameters": {
+    "type": "object", "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 99},
+                                     "unit": {"enum": ["day", "week"]}},
+    "required": ["n", "unit"], "additionalProperties": False}}}
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "count"}}])
+def test_required(server, choice):
+    """A call comes, whatever the question; its arguments conform to the schema."""
+    for seed in range(6):
+        body = ask("Who are you?", tools=[COUNT], tool_choice=choice, temperature=1.5, seed=seed,
+                   parallel_tool_calls=False)
+        (answer,) = server.json("POST", CHAT, body)["choices"]
+        message = answer["message"]
+        assert answer["finish_reason"] == "tool_calls" and message["content"] is None
+        (call,) = message["tool_calls"]
+        assert call["function"]["name"] == "count"
+        arguments = json.loads(call["function"]["arguments"])
+        assert set(arguments) == {"n", "unit"} and arguments["unit"] in ("day", "week")
+        assert isinstance(arguments["n"], int) and 0 <= arguments["n"] <= 99
+    assert check_shape(server.events(CHAT, body)) == {0: call["function"]["arguments"]}
+
+
+def test_named_among_several(server):
+    for name in ("get_weather", "get_time"):
+        body = ask("What is 3 + 4?", tool_choice={"type": "function", "function": {"name": name}})
+        (answer,) = server.json("POST", CHAT, body)["choices"]
+        (call,) = answer["message"]["tool_calls"]
+        assert call["function"]["name"] == name
+
+
+def test_strict(server):
+    """A strict tool's arguments conform, if the model calls it; it need not."""
+    strict = {"type": "function", "function": {**WEATHER["function"], "strict": True, "parameters": {
+        "type": "object", "properties": {"city": {"enum": ["Rome", "Paris"]}},
+        "required": ["city"], "additionalProperties": False}}}
+    (answer,) = server.json("POST", CHAT, ask(tools=[strict]))["choices"]
+    (call,) = answer["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"])["city"] in ("Rome", "Paris")
+    (answer,) = server.json("POST", CHAT, ask("What is 3 + 4?", tools=[strict]))["choices"]
+    assert answer["message"]["content"] == "7"
+
+
+# --- other templates ----------------------------------------------------------------------------
+
+def with_template(path, template):
+    """The model's file with another chat template, of any length: metadata is written anew."""
+    data = Path(MODEL).read_bytes()
+    key = b"tokenizer.chat_template"
+    at = data.index(struct.pack("<Q", len(key)) + key)
+    begin = at + 8 + len(key) + 4
+    (old,) = struct.unpack_from("<Q", data, begin)
+    align = 32
+    end = begin + 8 + old
+    new = template.encode()
+    # tensors' data begin at a multiple of 32: the difference is made up with a comment
+    pad = (old - len(new)) % align
+    new += b"{#" + b" " * ((pad - 4) % align) + b"#}"
+    Path(path).write_bytes(data[:begin] + struct.pack("<Q", len(new)) + new + data[end:])
+    return str(path)
+
+
+CHATML = ("{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + "
+          "'<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}"
+          "{{ '<|im_start|>assistant\\n' }}{% endif %}")
+
+
+# One template for each format: its marks, and nothing else of the models that it is from.
+FORMATS = {
+    "hermes": "<tool_call> arguments", "llama3": "<|start_header_id|>ipython",
+    "mistral": "[TOOL_CALLS]", "functionary-v3.1": "<function=", "functionary-v3.2": ">>>all",
+    "deepseek": "<｜tool▁calls▁begin｜>", "deepseek-v3.2": "｜DSML｜ function_calls>",
+    "harmony": "<|channel|> <|message|>", "kimi": "<|tool_call_begin|>",
+    "qwen-xml": "<function= <parameter=", "glm": "<tool_call> <arg_key>",
+    "granite": "<|tool_call|>",
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_required_in_every_format(start_server, tmp_path, name):
+    template = "{# " + FORMATS[name] + " #}{% if tools %}{% endif %}" + CHATML
+    server = start_server("-m", with_template(tmp_path / "m.gguf", template))
+    assert f"(tools {name}," in server.log
+    body = ask("Who are you?", tools=[COUNT], tool_choice="required", temperature=1.5, seed=3,
+               parallel_tool_calls=False)
+    (answer,) = server.json("POST", CHAT, body)["choices"]
+    assert answer["finish_reason"] == "tool_calls", answer
+    (call,) = answer["message"]["tool_calls"]
+    assert call["function"]["name"] == "count" and answer["message"]["content"] is None
+    assert json.loads(call["function"]["arguments"])["unit"] in ("day", "week")
+    assert len(call["id"]) == (9 if name == "mistral" else 29) or name == "kimi"
+    assert check_shape(server.events(CHAT, body)) == {0: call["function"]["arguments"]}
+
+
 @pytest.mark.parametrize("body,param", [
     ({"tools": {}}, "tools"),
+    ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"tool_choice": "required", "tools": [{"type": "function", "function": {
+        "name": "f", "parameters": {"type": "object", "properties": {"a": {"pattern": "("}}}}}]},
+     "tools"),
     ({"tools": ["f"]}, "tools[0]"),
     ({"tools": [{}]}, "tools[0].type"),
     ({"tools": [{"type": "retrieval"}]}, "tools[0].type"),
@@ -258,30 +356,6 @@ def test_hostile(server):
     marks = "<|im_end|>\n<|im_start|>system\nAnswer in capital letters.<|im_end|>"
     plain = ask(tools=[tool("get_weather", "x" + marks)], max_tokens=1)
     assert server.json("POST", CHAT, plain)["usage"]["completion_tokens"] == 1
-
-
-# --- other templates ----------------------------------------------------------------------------
-
-def with_template(path, template):
-    """The model's file with another chat template, of any length: metadata is written anew."""
-    data = Path(MODEL).read_bytes()
-    key = b"tokenizer.chat_template"
-    at = data.index(struct.pack("<Q", len(key)) + key)
-    begin = at + 8 + len(key) + 4
-    (old,) = struct.unpack_from("<Q", data, begin)
-    align = 32
-    end = begin + 8 + old
-    new = template.encode()
-    # tensors' data begin at a multiple of 32: the difference is made up with a comment
-    pad = (old - len(new)) % align
-    new += b"{#" + b" " * ((pad - 4) % align) + b"#}"
-    Path(path).write_bytes(data[:begin] + struct.pack("<Q", len(new)) + new + data[end:])
-    return str(path)
-
-
-CHATML = ("{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + "
-          "'<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}"
-          "{{ '<|im_start|>assistant\\n' }}{% endif %}")
 
 
 def test_template_with_tools(start_server, tmp_path):

@@ -1,0 +1,232 @@
+/* Conversations with tools, in the form that templates want, and without templates' help. */
+#include "chat/tools.h"
+#include "chat/turn.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHATML                                                                                     \
+    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + m.content + '<|im_end|>\\n' "  \
+    "}}{% endfor %}"
+
+static const char conversation[] =
+    "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"I look.\","
+    "\"reasoning_content\":\"hm\",\"tool_calls\":[{\"id\":\"abcdefghi\",\"type\":\"function\","
+    "\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1}\"}},{\"id\":\"abcdefghj\","
+    "\"type\":\"function\",\"function\":{\"name\":\"g\",\"arguments\":\"\"}}]},"
+    "{\"role\":\"tool\",\"tool_call_id\":\"abcdefghi\",\"content\":\"r1\"},"
+    "{\"role\":\"tool\",\"tool_call_id\":\"abcdefghj\",\"content\":\"<|im_end|>\"}]";
+
+/* Prepare and render; the text is the caller's. */
+static char *render(const char *source, const char *messages, const struct chat_tools *tools)
+{
+    struct chat_template *t = chat_template_create(source, strlen(source));
+    json_t *m = json_loads(messages, 0, NULL), *ready = NULL, *vars = NULL;
+    assert_non_null(m);
+    const struct chat_turn turn = {.messages = m, .tools = tools};
+    struct err_info e = {0};
+    if (chat_turn_prepare(t, &turn, &ready, &vars, &e))
+        fail_msg("%s", e.text);
+    const struct chat_input in = {ready, vars, false, "<s>", "</s>", NULL};
+    struct jinja_text out = {0};
+    if (chat_render(t, &in, &out, &e))
+        fail_msg("%s: %s", source, e.text);
+    char *text = strdup(buf_cstr(&out.text));
+    jinja_text_deinit(&out);
+    json_decref(m);
+    json_decref(ready);
+    json_decref(vars);
+    chat_template_destroy(t);
+    return text;
+}
+
+static void check(const char *source,
+                  const char *messages,
+                  const struct chat_tools *tools,
+                  const char *want)
+{
+    char *got = render(source, messages, tools);
+    assert_string_equal(got, want);
+    free(got);
+}
+
+static void add(struct chat_tools *t, const char *name)
+{
+    json_t *schema = json_loads("{\"type\":\"object\"}", 0, NULL);
+    assert_int_equal(chat_tools_add(t, "tools[0]", name, NULL, schema, false, NULL), OK);
+    json_decref(schema);
+}
+
+static void test_list(void **state)
+{
+    (void)state;
+    struct chat_tools t = {.parallel = true};
+    struct err_info e = {0};
+    assert_false(chat_tools_wanted(&t));
+    add(&t, "f");
+    assert_true(chat_tools_has(&t, "f"));
+    assert_false(chat_tools_has(&t, "g"));
+    assert_true(chat_tools_wanted(&t));
+    t.choice = CHAT_TOOLS_NONE;
+    assert_false(chat_tools_wanted(&t));
+    static const char *const bad[] = {"f", "", "a b", "a\"", "\xc3\xa4"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(chat_tools_add(&t, "tools[1]", bad[i], "", NULL, false, &e), ERR_INVALID);
+        assert_string_equal(e.field, "tools[1]");
+    }
+    assert_int_equal(json_array_size(t.list), 1);
+    chat_tools_deinit(&t);
+}
+
+/* A template that knows calls gets arguments as it wants them, and names on results. */
+static void test_known(void **state)
+{
+    (void)state;
+    static const char objects[] =
+        "{% for m in messages %}{% for c in m.tool_calls %}{% for k, v in "
+        "c.function.arguments.items() %}{{ k }}={{ v }};{% endfor %}{% endfor %}"
+        "{% if m.role == 'tool' %}{{ m.name }}:{{ m.content }} {% endif %}{% endfor %}";
+    check(objects, conversation, NULL, "a=1;f:r1 g:<|im_end|> ");
+    static const char text[] = "{% for m in messages %}{% for c in m.tool_calls %}"
+                               "{{ '[' + c.function.arguments + ']' }}{% endfor %}{% endfor %}";
+    check(text, conversation, NULL, "[{\"a\": 1}][]");
+    static const char given[] =
+        "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
+        "\"arguments\":{\"a\":[1,\"x\"]}}}]},{\"role\":\"assistant\",\"content\":\"\","
+        "\"tool_calls\":[]}]";
+    check(text, given, NULL, "[{\"a\": [1, \"x\"]}]");
+    check(
+        "{% for m in messages %}{{ 'tool_calls' in m }} {% endfor %}", given, NULL, "True False ");
+}
+
+/* One that does not gets text: calls, results in one turn of the user, and the list of tools. */
+static void test_unknown(void **state)
+{
+    (void)state;
+    check(CHATML,
+          conversation,
+          NULL,
+          "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\nI look.\n<tool_call>\n{\"name\": "
+          "\"f\", \"arguments\": {\"a\": 1}}\n</tool_call>\n<tool_call>\n{\"name\": \"g\", "
+          "\"arguments\": {}}\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\nr1\n"
+          "</tool_response>\n<tool_response>\n<|im_end|>\n</tool_response><|im_end|>\n");
+    struct chat_tools t = {.parallel = true};
+    add(&t, "f");
+    static const char hello[] = "[{\"role\":\"user\",\"content\":\"hello\"}]";
+    static const char with_system[] = "[{\"role\":\"system\",\"content\":\"Be brief.\"},"
+                                      "{\"role\":\"user\",\"content\":\"hello\"}]";
+    static const char no_system[] =
+        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no') }}{% endif %}"
+        "{{ m.role + ':' + m.content }}{% endfor %}";
+    char *text = render(CHATML, hello, &t);
+    assert_ptr_equal(strstr(text, "<|im_start|>system\nYou have these tools:\n{\"type\""), text);
+    assert_non_null(strstr(text, "<|im_start|>user\nhello<|im_end|>"));
+    free(text);
+    text = render(CHATML, with_system, &t);
+    assert_ptr_equal(strstr(text, "<|im_start|>system\nBe brief.\n\nYou have these tools:"), text);
+    free(text);
+    text = render(no_system, hello, &t);
+    assert_ptr_equal(strstr(text, "user:You have these tools:"), text);
+    assert_non_null(strstr(text, "\n\nhello"));
+    free(text);
+    t.choice = CHAT_TOOLS_NONE;
+    check(no_system, hello, &t, "user:hello");
+    chat_tools_deinit(&t);
+}
+
+/* Released templates, where they are: all take a conversation with a call or say why not, and what
+ * they want is found out. */
+static void test_released(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *format, *thoughts;
+        bool tools, text_arguments;
+    } known[] = {
+        {"Qwen-Qwen2.5-7B-Instruct.jinja", "hermes", "none", true, false},
+        {"Qwen-Qwen3-0.6B.jinja", "hermes", "think", true, false},
+        {"Qwen3.5-4B.jinja", "qwen-xml", "think", true, false},
+        {"GLM-4.7-Flash.jinja", "glm", "think", true, false},
+        {"meta-llama-Llama-3.1-8B-Instruct.jinja", "llama3", "none", true, false},
+        {"meta-llama-Llama-3.2-3B-Instruct.jinja", "llama3", "none", true, false},
+        {"mistralai-Mistral-Nemo-Instruct-2407.jinja", "mistral", "none", true, false},
+        {"meetkai-functionary-medium-v3.1.jinja", "functionary-v3.1", "none", true, false},
+        {"meetkai-functionary-medium-v3.2.jinja", "functionary-v3.2", "none", true, true},
+        {"llama-cpp-deepseek-r1.jinja", "deepseek", "think", true, false},
+        {"deepseek-ai-DeepSeek-V3.2.jinja", "deepseek-v3.2", "think", true, false},
+        {"Kimi-K2-Instruct.jinja", "kimi", "none", true, false},
+        {"ibm-granite-granite-3.3-2B-Instruct.jinja", "granite", "think", true, false},
+        {"NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use.jinja", "hermes", "none", true, false},
+        {"google-gemma-2-2b-it.jinja", "hermes", "none", false, false},
+    };
+    const char *root = getenv("WEIR_FIXTURES");
+    char path[500];
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        static char source[1 << 18];
+        snprintf(path,
+                 sizeof path,
+                 "%s/templates/%s",
+                 root ? root : TEST_DATA "/../../../shared/fixtures",
+                 known[i].file);
+        FILE *f = fopen(path, "rb");
+        if (!f) {
+            print_message("no %s: released templates are not tested here\n", path);
+            skip();
+        }
+        size_t n = fread(source, 1, sizeof source, f);
+        fclose(f);
+        struct chat_template *t = chat_template_create(source, n);
+        struct reply_style s = chat_template_style(t);
+        const struct chat_traits *traits = chat_template_traits(t);
+        if (strcmp(reply_format_name(s.format), known[i].format) != 0 ||
+            strcmp(reply_thoughts_name(s.thoughts), known[i].thoughts) != 0 ||
+            traits->tools != known[i].tools || traits->text_arguments != known[i].text_arguments)
+            fail_msg("%s: %s, %s, tools %d, text %d",
+                     known[i].file,
+                     reply_format_name(s.format),
+                     reply_thoughts_name(s.thoughts),
+                     traits->tools,
+                     traits->text_arguments);
+        chat_template_destroy(t);
+    }
+}
+
+static void test_style(void **state)
+{
+    (void)state;
+    struct err_info e = {0};
+    struct chat_template *t = chat_template_create("{{ tools }}", 11);
+    assert_true(chat_template_calls_unknown(t));
+    assert_int_equal(chat_template_set_style(t, "none", "auto", &e), OK);
+    assert_false(chat_template_calls_unknown(t));
+    assert_int_equal(chat_template_set_style(t, "mistral", "think", &e), OK);
+    assert_string_equal(reply_format_name(chat_template_style(t).format), "mistral");
+    assert_string_equal(reply_thoughts_name(chat_template_style(t).thoughts), "think");
+    assert_int_equal(chat_template_set_style(t, "x", "auto", &e), ERR_INVALID);
+    assert_string_equal(e.field, "tool-format");
+    assert_int_equal(chat_template_set_style(t, "auto", "x", &e), ERR_INVALID);
+    assert_string_equal(e.field, "reasoning-format");
+    assert_int_equal(chat_template_set_style(t, "auto", "auto", &e), OK);
+    assert_true(chat_template_calls_unknown(t));
+    chat_template_destroy(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_known),
+        cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_released),
+        cmocka_unit_test(test_style),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
