@@ -84,6 +84,8 @@ static const struct {
      "\"(\" "
      "expr \")\"\nident ::= [a-z] [a-z0-9_]*\nnum ::= [0-9]+"},
     {"free text", GBNF, "root ::= [^\\x00]*"},
+    /* more parses than are followed, at every letter */
+    {"hostile", GBNF, "root ::= [a-z ] (root | root root)? (root root root)?"},
 };
 
 static struct grammar *make(enum kind kind, const char *text, const struct grammar_vocab *v)

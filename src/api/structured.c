@@ -169,7 +169,9 @@ static grammar_node build(struct grammar_builder *b, const struct wish *w)
     case FORM_OBJECT:
         break;
     case FORM_SCHEMA:
-        return grammar_json_schema(b, v, "");
+        return json_is_string(v) /* the way vLLM's clients may send it */
+                   ? grammar_json_schema_text(b, json_string_value(v), json_string_length(v))
+                   : grammar_json_schema(b, v, "");
     case FORM_GBNF:
         return grammar_gbnf(b, json_string_value(v), json_string_length(v));
     case FORM_REGEX:
@@ -221,7 +223,6 @@ enum err api_structured_parse(struct api_call *c,
                               struct err_info *e)
 {
     struct wish w = {0};
-    json_t *parsed = NULL;
     enum err err;
     if ((err = read_response_format(body, &w, e)) || (err = read_structured_outputs(body, &w, e)) ||
         (err = read_fields(body, fields, sizeof fields / sizeof fields[0], &w, e)) ||
@@ -233,24 +234,7 @@ enum err api_structured_parse(struct api_call *c,
                              w.field,
                              "'%s' cannot be combined with 'tools': the answer has one form",
                              w.field);
-    if (w.form == FORM_SCHEMA &&
-        json_is_string(w.value)) { /* as text, the way vLLM's clients may */
-        json_error_t at;
-        parsed = json_loadb(
-            json_string_value(w.value), json_string_length(w.value), JSON_DECODE_ANY, &at);
-        if (!parsed)
-            return err_set_field(e,
-                                 ERR_INVALID,
-                                 w.field,
-                                 "'%s' is no JSON: line %d, column %d: %.100s",
-                                 w.field,
-                                 at.line,
-                                 at.column,
-                                 at.text);
-        w.value = parsed;
-    }
     err = compile(c, &w, &p->grammar, e);
     p->request.grammar = p->grammar;
-    json_decref(parsed);
     return err;
 }

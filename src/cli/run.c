@@ -19,10 +19,12 @@
 #define KEY_RAW 256
 #define KEY_SEED 257
 #define KEY_TEMPERATURE 258
+#define KEY_GRAMMAR 259
+#define KEY_SCHEMA 260
 #define HISTORY_FILE ".weir_history"
 
 struct options {
-    const char *model, *prompt, *system;
+    const char *model, *prompt, *system, *grammar, *schema;
     bool raw, has_seed;
     struct request_params params;
     struct engine_config engine;
@@ -37,6 +39,8 @@ static const struct argp_option options[] = {
     {"seed", KEY_SEED, "N", 0, "seed of the random draws (default: random)", 0},
     {"context", 'c', "N", 0, "longest conversation in tokens (default: as trained)", 0},
     {"threads", 'j', "N", 0, "worker threads (default: one a core)", 0},
+    {"grammar-file", KEY_GRAMMAR, "FILE", 0, "answers in the language of this GBNF grammar", 0},
+    {"json-schema", KEY_SCHEMA, "FILE", 0, "answers in JSON that satisfies this schema", 0},
     {"raw", KEY_RAW, 0, 0, "continue the prompt as plain text, without the chat template", 0},
     {0},
 };
@@ -79,8 +83,18 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case KEY_TEMPERATURE:
         o->params.sample.temperature = (float)cli_real(s, "--temperature", arg, 0.0, 2.0);
         return 0;
+    case KEY_GRAMMAR:
+        o->grammar = arg;
+        return 0;
+    case KEY_SCHEMA:
+        o->schema = arg;
+        return 0;
     case KEY_RAW:
         o->raw = true;
+        return 0;
+    case ARGP_KEY_END:
+        if (o->grammar && o->schema)
+            argp_error(s, "--grammar-file and --json-schema exclude each other");
         return 0;
     case ARGP_KEY_ARG:
         argp_error(s, "unexpected argument '%s'", arg);
@@ -98,6 +112,7 @@ struct session {
     struct tokenizer *tokenizer;
     struct chat_template *template;
     struct engine *engine;
+    struct grammar *grammar;       /* or NULL */
     struct chat_message *messages; /* contents owned */
     size_t n_messages, cap_messages;
     bool chatting;
@@ -206,6 +221,7 @@ static enum err answer(struct session *s, const char *text, size_t len, struct e
     add_message(s, "user", text, len);
     enum err err = encode_prompt(s, &ids, e);
     struct request_params params = s->o->params;
+    params.grammar = s->grammar;
     uint32_t n_ctx = engine_n_ctx(s->engine);
     if (s->chatting && ids.n < n_ctx && params.max_tokens > n_ctx - ids.n)
         params.max_tokens = 0; /* near the end of a chat: as many as still fit */
@@ -268,6 +284,27 @@ static int answer_pipe(struct session *s)
     return err ? cli_fail("run", &e) : s->cut ? EXIT_FAILED : EXIT_DONE;
 }
 
+/* The form that answers must have, from a file. */
+static enum err read_grammar(struct session *s, struct err_info *e)
+{
+    const char *path = s->o->grammar ? s->o->grammar : s->o->schema;
+    const struct grammar_vocab *vocab;
+    char *text;
+    size_t n;
+    enum err err;
+    if (!path)
+        return OK;
+    if ((err = engine_vocab(s->engine, &vocab, e)) || (err = cli_read_file(path, &text, &n, e)))
+        return err;
+    struct grammar_builder *b = grammar_builder_create(path);
+    grammar_node root =
+        s->o->grammar ? grammar_gbnf(b, text, n) : grammar_json_schema_text(b, text, n);
+    err = grammar_compile(b, root, vocab, &s->grammar, e);
+    grammar_builder_destroy(b);
+    free(text);
+    return err;
+}
+
 static enum err open_session(struct session *s, struct err_info *e)
 {
     struct gguf_str source = {NULL, 0};
@@ -279,7 +316,8 @@ static enum err open_session(struct session *s, struct err_info *e)
         (err = model_set_context(s->model, s->o->engine.n_ctx, e)) ||
         (err = tokenizer_create(s->model->gguf, &s->tokenizer, e)) ||
         (err = gguf_get_str(s->model->gguf, "tokenizer.chat_template", &source, e)) ||
-        (err = engine_create(s->model, s->tokenizer, &s->o->engine, &s->engine, e)))
+        (err = engine_create(s->model, s->tokenizer, &s->o->engine, &s->engine, e)) ||
+        (err = read_grammar(s, e)))
         return err;
     s->template = chat_template_create(source.data, source.len);
     if (s->o->system && !utf8_valid(s->o->system, strlen(s->o->system)))
@@ -291,6 +329,7 @@ static enum err open_session(struct session *s, struct err_info *e)
 
 static void close_session(struct session *s)
 {
+    grammar_release(s->grammar);
     engine_destroy(s->engine);
     chat_template_destroy(s->template);
     tokenizer_destroy(s->tokenizer);

@@ -120,6 +120,8 @@ grammar_node grammar_gbnf(struct grammar_builder *b, const char *s, size_t n);
 grammar_node grammar_json_schema(struct grammar_builder *b,
                                  const json_t *schema,
                                  const char *where);
+/* The same from its text. */
+grammar_node grammar_json_schema_text(struct grammar_builder *b, const char *s, size_t n);
 grammar_node grammar_json_object(struct grammar_builder *b); /* any object */
 grammar_node grammar_json_value(struct grammar_builder *b);  /* any value */
 /* White space that may stand between two parts of JSON; bounded. */

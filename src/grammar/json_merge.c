@@ -140,10 +140,33 @@ static json_t *join_types(const json_t *x, const json_t *y)
     return out;
 }
 
+/* Values in v, itself counted: what comparing it may cost. */
+static uint32_t weight(const json_t *v)
+{
+    uint32_t n = 1;
+    const char *key;
+    json_t *x;
+    if (json_is_object(v)) {
+        json_object_foreach((json_t *)v, key, x)
+        {
+            n += weight(x);
+        }
+    }
+    for (size_t i = 0; i < json_array_size(v); i++)
+        n += weight(json_array_get(v, i));
+    return n;
+}
+
 /* The two as one, new; NULL with an error. */
 static json_t *join(struct schema *s, const char *key, enum join how, json_t *x, json_t *y)
 {
     bool numbers = json_is_number(x) && json_is_number(y);
+    if (x == y)
+        return json_incref(x);
+    /* comparing y, and copying x */
+    s->work += weight(y) / 16 + (uint32_t)((json_object_size(x) + json_array_size(x)) / 8);
+    if (!schema_works(s))
+        return NULL;
     if (json_equal(x, y))
         return json_incref(x);
     switch (how) {
@@ -165,6 +188,8 @@ static json_t *join(struct schema *s, const char *key, enum join how, json_t *x,
             return join_lists(s, x, y, how == JOIN_COMMON);
         break;
     case JOIN_TYPES:
+        if (json_array_size(x) > 64 || json_array_size(y) > 64)
+            break;
         return join_types(x, y);
     case JOIN_ALL_OF:
         return json_is_false(x) || json_is_false(y) ? json_false() : all_of(x, y);
@@ -202,6 +227,8 @@ static bool members_agree(struct schema *s, const json_t *m, const json_t *part)
     const json_t *px = json_object_get(m, "properties"), *py = json_object_get(part, "properties");
     const char *key;
     json_t *v;
+    if (x_says || y_says)
+        s->work += (uint32_t)((json_object_size(px) + json_object_size(py)) / 8);
     json_object_foreach((json_t *)(x_says ? py : NULL), key, v)
     {
         if (!json_object_get(px, key))
@@ -348,6 +375,11 @@ static bool members_apart(struct schema *s, const json_t *x, const json_t *y)
     json_object_foreach((json_t *)px, key, v)
     {
         const json_t *other = json_object_get(py, key);
+        s->work += (uint32_t)(json_array_size(json_object_get(x, "required")) +
+                              json_array_size(json_object_get(y, "required"))) /
+                   16;
+        if (!schema_works(s))
+            break;
         bool x_must = requires(x, key);
         if (!other && x_must && y_closed)
             return true;

@@ -92,31 +92,28 @@ const json_t *schema_resolve(struct schema *s, const json_t *ref)
                 key[n++] = *text;
         }
         key[n] = '\0';
-        at = member_of(at, key);
+        at = *text && *text != '/' ? NULL : member_of(at, key); /* too long: nothing is there */
     }
     if (!at)
         schema_fail(s, "$ref", "there is nothing there");
     return at;
 }
 
-/* A schema that others refer to becomes a rule, so it may refer to itself. */
+/* A schema that others refer to becomes a rule, so it may refer to itself. It waits for its turn: a
+ * chain of references is no recursion here. */
 static grammar_node compile_ref(struct schema *s, const json_t *ref)
 {
     const json_t *target = schema_resolve(s, ref);
     if (!target)
         return grammar_never(s->b);
+    s->work += s->n_refs / 1024;
     for (uint32_t i = 0; i < s->n_refs; i++)
         if (s->refs[i].target == target)
             return s->refs[i].rule;
-    grammar_node rule = grammar_rule(s->b, json_string_value(ref));
+    const char *text = json_string_value(ref);
+    grammar_node rule = grammar_rule(s->b, text);
     s->refs = grow(s->refs, &s->cap_refs, s->n_refs + 1, sizeof *s->refs);
-    s->refs[s->n_refs++] = (struct schema_ref){target, rule};
-    struct buf path = s->path; /* errors within name the place referred to */
-    s->path = (struct buf){0};
-    buf_str(&s->path, json_string_value(ref) + 1);
-    grammar_define(s->b, rule, schema_compile(s, target));
-    buf_deinit(&s->path);
-    s->path = path;
+    s->refs[s->n_refs++] = (struct schema_ref){target, text + 1, rule};
     return rule;
 }
 
@@ -309,7 +306,26 @@ grammar_node grammar_json_schema(struct grammar_builder *b, const json_t *schema
         return grammar_never(b);
     buf_str(&s.path, where);
     grammar_node node = schema_compile(&s, schema);
+    for (uint32_t i = 0; i < s.n_refs && !builder_failed(b); i++) { /* which may add to them */
+        schema_pop(&s, 0);
+        buf_str(&s.path, where);
+        buf_str(&s.path, s.refs[i].pointer);
+        grammar_node body = schema_compile(&s, s.refs[i].target);
+        grammar_define(b, s.refs[i].rule, body);
+    }
     buf_deinit(&s.path);
     free(s.refs);
+    return node;
+}
+
+grammar_node grammar_json_schema_text(struct grammar_builder *b, const char *s, size_t n)
+{
+    json_error_t at;
+    json_t *schema = json_loadb(s, n, JSON_DECODE_ANY, &at);
+    if (!schema)
+        return builder_fail(
+            b, "'%s' is no JSON: line %d, column %d: %s", b->field, at.line, at.column, at.text);
+    grammar_node node = grammar_json_schema(b, schema, "");
+    json_decref(schema);
     return node;
 }

@@ -10,8 +10,10 @@
 #define SCHEMA_MAX_DEPTH 120
 #define SCHEMA_MAX_WORK 60000u /* schemas looked at, references followed */
 
+/* A schema that others refer to: a rule, compiled after all that name it. */
 struct schema_ref {
     const json_t *target;
+    const char *pointer; /* within the schema */
     grammar_node rule;
 };
 

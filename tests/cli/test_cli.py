@@ -125,3 +125,19 @@ def test_inspect_is_readable():
     assert r.returncode == 0
     for expected in ("general.architecture", "llama", "token_embd.weight", "Q8_0"):
         assert expected in text
+
+
+def test_run_with_a_form(tmp_path):
+    """weir run keeps to a grammar or a schema from a file, and says what is wrong with one."""
+    gbnf, schema = tmp_path / "a.gbnf", tmp_path / "a.json"
+    gbnf.write_text('root ::= "yes" | "no"\n')
+    schema.write_text('{"type": "array", "items": {"const": 7}, "minItems": 2, "maxItems": 2}')
+    done = weir("run", "-p", "Hello", "--grammar-file", gbnf)
+    assert done.returncode == 0 and done.stdout in (b"yes\n", b"no\n"), done
+    done = weir("run", "-p", "Hello", "--json-schema", schema)
+    assert done.returncode == 0 and json.loads(done.stdout) == [7, 7], done
+    gbnf.write_text('root ::= "yes\n')
+    done = weir("run", "-p", "Hello", "--grammar-file", gbnf)
+    assert done.returncode == 1 and b"line 1, column 10" in done.stderr, done
+    assert len(done.stderr.splitlines()) == 1
+    assert weir("run", "--grammar-file", gbnf, "--json-schema", schema).returncode == 2

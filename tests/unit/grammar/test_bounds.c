@@ -102,6 +102,29 @@ static void test_doubling(void **state)
     buf_deinit(&b);
 }
 
+/* References in a long chain are no recursion; what is compared and copied is counted. */
+static void test_large_references(void **state)
+{
+    (void)state;
+    struct buf b = {0};
+    buf_str(&b, "{\"$ref\":\"#/$defs/d0\",\"$defs\":{");
+    for (int i = 0; i < 5000; i++)
+        buf_printf(&b, "\"d%d\":{\"$ref\":\"#/$defs/d%d\"},", i, i + 1);
+    buf_str(&b, "\"d5000\":{\"type\":\"integer\"}}}");
+    use(must_make(SCHEMA, text_of(&b)));
+    buf_clear(&b);
+    buf_str(&b, "{\"allOf\":[{}"); /* two equal parts, compared again and again */
+    for (int i = 0; i < 3000; i++)
+        buf_printf(&b, ",{\"$ref\":\"#/$defs/%c\"}", i % 2 ? 'a' : 'b');
+    buf_str(&b, "],\"$defs\":{\"a\":{\"properties\":{\"x\":{\"enum\":[0");
+    times(&b, ",1", 20000);
+    buf_str(&b, "]}}},\"b\":{\"properties\":{\"x\":{\"enum\":[0");
+    times(&b, ",1", 20000);
+    buf_str(&b, "]}}}}}");
+    expect_error(SCHEMA, text_of(&b), "combines too many");
+    buf_deinit(&b);
+}
+
 /* Deep chains of rules: calls at an end open nothing, others only as deep as they may. */
 static void test_long_chains(void **state)
 {
@@ -243,6 +266,7 @@ int main(void)
         cmocka_unit_test(test_long_chains),
         cmocka_unit_test(test_ambiguity),
         cmocka_unit_test(test_large),
+        cmocka_unit_test(test_large_references),
         cmocka_unit_test(test_noise),
     };
     return cmocka_run_group_tests(tests, world_create, world_destroy);
