@@ -253,6 +253,35 @@ def test_cancel_and_delete_while_it_runs(start_server, tmp_path):
     assert s.json("POST", f"/v1/batches/{batch['id']}/cancel", {}, status=400)
 
 
+def test_cancel_before_it_began(start_server, tmp_path):
+    """While 20,000 lines are looked at: the cancellation is not lost."""
+    s = start_server("--batch-dir", str(tmp_path), "--batch-parallel", "1")
+    batch = create(s, upload(s, jsonl([line(f"r{i}") for i in range(20000)]))["id"])
+    s.json("POST", f"/v1/batches/{batch['id']}/cancel", {})
+    over = wait_over(s, batch)
+    assert over["status"] == "cancelled"
+    counts = over["request_counts"]
+    assert counts["total"] == counts["completed"] + counts["failed"] == 20000
+    assert counts["completed"] < 10000
+
+
+def test_an_input_that_is_gone(tmp_path):
+    """Between two starts: the batch fails and says so; what was done is still there."""
+    flags = ("--batch-dir", str(tmp_path), "--batch-parallel", "1")
+    s = Server(*flags).wait_ready()
+    file = upload(s, jsonl([line(f"r{i}", max_tokens=300) for i in range(50)]))
+    batch = create(s, file["id"])
+    while s.json("GET", f"/v1/batches/{batch['id']}")["request_counts"]["completed"] < 2:
+        time.sleep(0.01)
+    s.stop()
+    (tmp_path / "files" / f"{file['id']}.jsonl").unlink()
+    s = Server(*flags).wait_ready()
+    over = wait_over(s, batch)
+    assert over["status"] == "failed" and "input file" in over["errors"]["data"][0]["message"]
+    assert len(results(s, over["output_file_id"])) >= 2
+    s.stop()
+
+
 def test_expires(start_server, tmp_path):
     s = start_server("--batch-dir", str(tmp_path), "--batch-parallel", "1")
     file = upload(s, jsonl([line(f"r{i}", max_tokens=1500) for i in range(300)]))
