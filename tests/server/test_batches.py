@@ -1,6 +1,7 @@
 """Files of requests worked off in the background: /v1/files and /v1/batches on a real server."""
 
 import concurrent.futures
+import http.client
 import json
 import random
 import signal
@@ -181,6 +182,40 @@ def test_an_upload_whose_client_leaves(batches):
         with socket.create_connection(("127.0.0.1", port)) as s:
             s.sendall(head + form([("purpose", None, b"batch"), ("file", "x", b"y" * 500)])[:cut])
     assert batches.json("GET", "/v1/files")["data"] == []
+
+
+def test_an_upload_in_small_pieces(batches):
+    """However the bytes of a form are cut on their way, the file is what was sent."""
+    port = int(batches.url.rsplit(":", 1)[1])
+    rng = random.Random(5)
+    for k, size in enumerate([1] * 3 + [rng.randrange(2, 40) for _ in range(12)]):
+        data = jsonl([line(f"{k}-{i}\r\n--b0undar") for i in range(3)])
+        body = form([("purpose", None, b"batch"), ("file", "x", data)])
+        with socket.create_connection(("127.0.0.1", port)) as s:
+            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            s.sendall(f"POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+                      "Content-Type: multipart/form-data; boundary=b0undary\r\n"
+                      "Connection: close\r\n\r\n".encode())
+            for i in range(0, len(body), size):
+                s.sendall(body[i:i + size])
+                time.sleep(0.0002)  # so that each is read alone, or some together: both must work
+            answer = b""
+            while part := s.recv(65536):
+                answer += part
+        head, _, made = answer.partition(b"\r\n\r\n")
+        assert b" 200 " in head, answer
+        made = json.loads(made)
+        assert batches.request("GET", f"/v1/files/{made['id']}/content")[2] == data
+
+
+def test_a_file_cut_short_on_disk_is_not_passed_off_as_whole(batches, tmp_path):
+    file = upload(batches, jsonl([line(f"r{i}") for i in range(2000)]))
+    [path] = (tmp_path / "batches" / "files").glob("*.jsonl")
+    with open(path, "r+b") as f:
+        f.truncate(70000)
+    with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+        batches.request("GET", f"/v1/files/{file['id']}/content")
+    assert batches.request("GET", "/health")[0] == 200
 
 
 def test_what_does_not_exist(batches):
