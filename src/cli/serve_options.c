@@ -267,6 +267,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         return 0;
     case ARGP_KEY_END:
         apply_preset(o);
+        if (o->batches.dir)
+            o->http.n_workers++; /* while one waits for the disk with an upload */
         if (o->engine.cache_bytes && !o->engine.cache_dir)
             argp_error(s, "--cache-disk: says how much --cache-dir may take, which is not given");
         return 0;
