@@ -9,10 +9,12 @@
 #include "batches/internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -294,7 +296,10 @@ static uint32_t list_live(struct batches *b, struct live **out)
 static void enter(struct batches *b, struct live *live, enum job_status status)
 {
     pthread_mutex_lock(&b->lock);
-    job_enter(b, live->job, status);
+    if (status == JOB_IN_PROGRESS && live->job->status == JOB_CANCELLING)
+        status = JOB_CANCELLING; /* its client was faster */
+    else
+        job_enter(b, live->job, status);
     pthread_mutex_unlock(&b->lock);
     live->status = status;
 }
@@ -304,13 +309,13 @@ static enum err publish(struct batches *b, const struct job *j, const char *id, 
 {
     struct err_info e = {0};
     char name[64], shown[64];
+    struct stat st;
     enum err err = OK;
     file_name(id, ".jsonl", name);
     snprintf(shown, sizeof shown, "%s_%s.jsonl", j->id, what);
     pthread_mutex_lock(&b->lock);
-    if (!files_find(b, id, NULL)) {
-        bool is_output = strcmp(what, "output") == 0;
-        if (is_output ? j->n_completed > 0 : j->n_failed > 0)
+    if (!files_find(b, id, NULL) && fstatat(b->files_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+        if (st.st_size > 0)
             err = files_adopt(b, id, shown, "batch_output", j->owner, &e);
         else
             (void)unlinkat(b->files_fd, name, 0);
@@ -326,12 +331,12 @@ static void finalize(struct batches *b, struct live *live)
 {
     struct job *j = live->job;
     struct err_info e = {0};
-    if (live->status != JOB_FINALIZING)
-        enter(b, live, JOB_FINALIZING);
     if (lines_sync(j, &e) != OK) {
         note_failure(b, j, &e);
         return;
     }
+    if (live->status != JOB_FINALIZING)
+        enter(b, live, JOB_FINALIZING);
     if (publish(b, j, j->output, "output") != OK || publish(b, j, j->errors, "errors") != OK)
         return;
     lines_close(j);
@@ -386,9 +391,12 @@ static bool look_after(struct batches *b, struct live *live)
     if (live->status == JOB_VALIDATING)
         enter(b, live, JOB_IN_PROGRESS);
     struct lines *l = j->lines;
+    if (live->status == JOB_FINALIZING && l->n_open > 0) /* what was done was lost meanwhile */
+        enter(b, live, j->at[JOB_CANCELLING] ? JOB_CANCELLING : JOB_IN_PROGRESS);
     if (live->status == JOB_CANCELLING && l->n_running == 0)
         close_open(b, j, "batch_cancelled", "the batch was cancelled before this request began");
-    if (live->status == JOB_IN_PROGRESS && l->n_open > 0 && clock_unix() >= j->expires_at) {
+    bool late = clock_unix() >= j->expires_at;
+    if (live->status == JOB_IN_PROGRESS && l->n_open > 0 && late) {
         pthread_mutex_lock(&b->lock);
         j->at[JOB_EXPIRED] = clock_unix();
         pthread_mutex_unlock(&b->lock);
@@ -396,7 +404,7 @@ static bool look_after(struct batches *b, struct live *live)
     }
     if (l->n_open + l->n_running == 0)
         finalize(b, live);
-    return live->status == JOB_IN_PROGRESS && l->n_open > 0;
+    return live->status == JOB_IN_PROGRESS && !late;
 }
 
 static struct slot *free_slot(struct batches *b)

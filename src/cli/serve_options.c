@@ -399,6 +399,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case ARGP_KEY_END:
         apply_preset(o);
         check_options(o, s);
+        if (o->batches.dir)
+            o->http.n_workers++; /* while one waits for the disk with an upload */
         return 0;
     case ARGP_KEY_ARG:
         argp_error(s, "unexpected argument '%s'", arg);

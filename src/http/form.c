@@ -24,6 +24,12 @@ struct form {
     bool over; /* too many parts, or a name that is too long */
 };
 
+/* The library may call for a part before it has any byte of it, and then again from the start. */
+static bool goes_on(const struct form *f, const char *key)
+{
+    return f->n > 0 && f->data[f->n - 1].len == 0 && key && strcmp(f->names[f->n - 1], key) == 0;
+}
+
 /* The library calls this for each run of bytes of a part; off is 0 for its first. */
 static enum MHD_Result on_part(void *cls,
                                enum MHD_ValueKind kind,
@@ -39,7 +45,7 @@ static enum MHD_Result on_part(void *cls,
     (void)content_type;
     (void)transfer_encoding;
     struct form *f = cls;
-    if (off == 0) {
+    if (off == 0 && !goes_on(f, key)) {
         if (f->n == MAX_PARTS || !key || strlen(key) > MAX_NAME_BYTES ||
             (filename && strlen(filename) > MAX_NAME_BYTES)) {
             f->over = true;

@@ -1,6 +1,7 @@
 """Files of requests worked off in the background: /v1/files and /v1/batches on a real server."""
 
 import concurrent.futures
+import http.client
 import json
 import random
 import signal
@@ -53,7 +54,7 @@ def create(server, file_id, endpoint=COMPLETIONS, window="24h", status=200, **mo
                                                "completion_window": window, **more}, status)
 
 
-def wait_over(server, batch, seconds=60):
+def wait_over(server, batch, seconds=300):
     end = time.monotonic() + seconds
     while batch["status"] not in ("completed", "failed", "expired", "cancelled"):
         assert time.monotonic() < end, batch
@@ -183,6 +184,40 @@ def test_an_upload_whose_client_leaves(batches):
     assert batches.json("GET", "/v1/files")["data"] == []
 
 
+def test_an_upload_in_small_pieces(batches):
+    """However the bytes of a form are cut on their way, the file is what was sent."""
+    port = int(batches.url.rsplit(":", 1)[1])
+    rng = random.Random(5)
+    for k, size in enumerate([1] * 3 + [rng.randrange(2, 40) for _ in range(12)]):
+        data = jsonl([line(f"{k}-{i}\r\n--b0undar") for i in range(3)])
+        body = form([("purpose", None, b"batch"), ("file", "x", data)])
+        with socket.create_connection(("127.0.0.1", port)) as s:
+            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            s.sendall(f"POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+                      "Content-Type: multipart/form-data; boundary=b0undary\r\n"
+                      "Connection: close\r\n\r\n".encode())
+            for i in range(0, len(body), size):
+                s.sendall(body[i:i + size])
+                time.sleep(0.0002)  # so that each is read alone, or some together: both must work
+            answer = b""
+            while part := s.recv(65536):
+                answer += part
+        head, _, made = answer.partition(b"\r\n\r\n")
+        assert b" 200 " in head, answer
+        made = json.loads(made)
+        assert batches.request("GET", f"/v1/files/{made['id']}/content")[2] == data
+
+
+def test_a_file_cut_short_on_disk_is_not_passed_off_as_whole(batches, tmp_path):
+    file = upload(batches, jsonl([line(f"r{i}") for i in range(2000)]))
+    [path] = (tmp_path / "batches" / "files").glob("*.jsonl")
+    with open(path, "r+b") as f:
+        f.truncate(70000)
+    with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+        batches.request("GET", f"/v1/files/{file['id']}/content")
+    assert batches.request("GET", "/health")[0] == 200
+
+
 def test_what_does_not_exist(batches):
     file = upload(batches, jsonl([line("a")]))
     for method, path in [("GET", "/v1/files/file-x"), ("DELETE", "/v1/files/file-x"),
@@ -253,6 +288,35 @@ def test_cancel_and_delete_while_it_runs(start_server, tmp_path):
     assert s.json("POST", f"/v1/batches/{batch['id']}/cancel", {}, status=400)
 
 
+def test_cancel_before_it_began(start_server, tmp_path):
+    """While 20,000 lines are looked at: the cancellation is not lost."""
+    s = start_server("--batch-dir", str(tmp_path), "--batch-parallel", "1")
+    batch = create(s, upload(s, jsonl([line(f"r{i}") for i in range(20000)]))["id"])
+    s.json("POST", f"/v1/batches/{batch['id']}/cancel", {})
+    over = wait_over(s, batch)
+    assert over["status"] == "cancelled"
+    counts = over["request_counts"]
+    assert counts["total"] == counts["completed"] + counts["failed"] == 20000
+    assert counts["completed"] < 10000
+
+
+def test_an_input_that_is_gone(tmp_path):
+    """Between two starts: the batch fails and says so; what was done is still there."""
+    flags = ("--batch-dir", str(tmp_path), "--batch-parallel", "1")
+    s = Server(*flags).wait_ready()
+    file = upload(s, jsonl([line(f"r{i}", max_tokens=300) for i in range(50)]))
+    batch = create(s, file["id"])
+    while s.json("GET", f"/v1/batches/{batch['id']}")["request_counts"]["completed"] < 2:
+        time.sleep(0.01)
+    s.stop()
+    (tmp_path / "files" / f"{file['id']}.jsonl").unlink()
+    s = Server(*flags).wait_ready()
+    over = wait_over(s, batch)
+    assert over["status"] == "failed" and "input file" in over["errors"]["data"][0]["message"]
+    assert len(results(s, over["output_file_id"])) >= 2
+    s.stop()
+
+
 def test_expires(start_server, tmp_path):
     s = start_server("--batch-dir", str(tmp_path), "--batch-parallel", "1")
     file = upload(s, jsonl([line(f"r{i}", max_tokens=1500) for i in range(300)]))
@@ -292,7 +356,7 @@ def test_killed_again_and_again_every_request_is_done_once(tmp_path):
                     cut = rng.choice([data[:-7], data + b'{"id":"batch_req_', data + b"\0" * 50])
                     path.write_bytes(cut)
         s = Server(*flags).wait_ready()
-    over = wait_over(s, s.json("GET", f"/v1/batches/{batch['id']}"), 120)
+    over = wait_over(s, s.json("GET", f"/v1/batches/{batch['id']}"))
     assert over["status"] == "completed"
     assert over["request_counts"] == {"total": 403, "completed": 400, "failed": 3}
     got = results(s, over["output_file_id"])
@@ -307,14 +371,14 @@ def test_killed_again_and_again_every_request_is_done_once(tmp_path):
 def test_survives_a_clean_end_and_is_not_delayed_by_it(tmp_path):
     folder = str(tmp_path)
     s = Server("--batch-dir", folder).wait_ready()
-    batch = create(s, upload(s, jsonl([line(f"r{i}", max_tokens=500) for i in range(100)]))["id"])
+    batch = create(s, upload(s, jsonl([line(f"r{i}", max_tokens=200) for i in range(100)]))["id"])
     while s.json("GET", f"/v1/batches/{batch['id']}")["status"] == "validating":
         time.sleep(0.01)
     began = time.monotonic()
     s.stop()
     assert time.monotonic() - began < 25  # not the 30 s that requests of clients would have
     s = Server("--batch-dir", folder).wait_ready()
-    over = wait_over(s, batch, 120)
+    over = wait_over(s, batch)
     assert over["request_counts"] == {"total": 100, "completed": 100, "failed": 0}
     s.stop()
 

@@ -1,0 +1,68 @@
+"""One greedy key among polite ones: by turns, and with a place for everybody at the door."""
+
+import concurrent.futures
+import json
+import subprocess
+import time
+
+import pytest
+
+from conftest import WEIR
+
+COMPLETIONS = "/v1/completions"
+NAMES = ("greedy", "alice", "bob")
+
+pytestmark = pytest.mark.skipif(
+    "--api-keys" not in subprocess.run([WEIR, "serve", "--help"], capture_output=True,
+                                       text=True).stdout,
+    reason="this build knows one key only")
+
+
+@pytest.fixture
+def keys(tmp_path):
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps({"keys": [{"name": n, "key": n + "-key"} for n in NAMES]}))
+    path.chmod(0o600)
+    return str(path)
+
+
+def ask(server, name, i, n_tokens=100):
+    body = {"prompt": f"{name} {i}", "max_tokens": n_tokens, "temperature": 0, "ignore_eos": True}
+    return server.request("POST", COMPLETIONS, body, {"Authorization": f"Bearer {name}-key"})[0]
+
+
+def metric(server, name):
+    text = server.request("GET", "/metrics", headers={"Authorization": "Bearer alice-key"})[2]
+    return next(float(x.split()[1]) for x in text.decode().splitlines() if x.startswith(name + " "))
+
+
+def test_polite_keys_are_not_behind_a_greedy_one(start_server, keys):
+    s = start_server("--api-keys", keys, "--max-running", "1", "--threads", "1")
+    with concurrent.futures.ThreadPoolExecutor(42) as pool:
+        greedy = [pool.submit(ask, s, "greedy", i) for i in range(40)]
+        end = time.monotonic() + 30
+        while metric(s, "weir_requests_waiting") < 30:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        # two answers each, one after the other; in the order of arrival, all forty come first
+        polite = [pool.submit(lambda n: [ask(s, n, i) for i in range(2)], n)
+                  for n in ("alice", "bob")]
+        assert [p.result() for p in polite] == [[200, 200], [200, 200]]
+        waiting = sum(not g.done() for g in greedy)
+        assert waiting >= 10, f"only {waiting} of the greedy key's requests still wait"
+        assert {g.result() for g in greedy} == {200}
+
+
+def test_a_greedy_key_does_not_fill_the_queue(start_server, keys):
+    s = start_server("--api-keys", keys, "--max-running", "1", "--max-queue", "19", "--threads",
+                     "1")
+    with concurrent.futures.ThreadPoolExecutor(40) as pool:
+        greedy = [pool.submit(ask, s, "greedy", i, 400) for i in range(32)]
+        end = time.monotonic() + 30
+        while sum(g.done() for g in greedy) < 16:  # 429: four fifths of the twenty places
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        polite = [pool.submit(ask, s, n, 0, 4) for n in ("alice", "bob")]
+        assert [p.result() for p in polite] == [200, 200]
+        answers = [g.result() for g in greedy]
+        assert set(answers) == {200, 429} and answers.count(429) >= 10
