@@ -36,8 +36,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GRAMMAR_MAX_DEPTH 256   /* rules entered and not yet left, calls at an end not counted */
-#define GRAMMAR_MAX_PARSES 1024 /* followed side by side; those found last are given up */
+#define GRAMMAR_MAX_DEPTH 256  /* rules entered and not yet left, calls at an end not counted */
+#define GRAMMAR_MAX_PARSES 512 /* followed side by side; those found last are given up */
 #define GRAMMAR_NO_LIMIT UINT32_MAX
 
 struct grammar_text {

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_OPTIONAL 500 /* members in a row that may be left out: parses side by side */
+#define MAX_OPTIONAL 300 /* members in a row that may be left out: parses side by side */
 
 struct member {
     const char *name;

@@ -373,10 +373,12 @@ struct grammar_mask grammar_mask_acquire(struct grammar_masks *m, const struct g
 {
     struct grammar *g = s->g;
     pthread_mutex_lock(&g->lock);
-    uint32_t node = import(g->walker, s);
-    uint32_t i = pin_cached(m, &g->walker->nodes[node]);
-    if (i == NONE && (i = pin_oldest(m)) != NONE)
-        compute(m, s, node, i);
+    uint32_t node = import(g->walker, s), i = NONE;
+    if (node >= FIRST_NODE) { /* else there is nothing to go on with */
+        i = pin_cached(m, &g->walker->nodes[node]);
+        if (i == NONE && (i = pin_oldest(m)) != NONE)
+            compute(m, s, node, i);
+    }
     pthread_mutex_unlock(&g->lock);
     if (i == NONE)
         return (struct grammar_mask){.none = true, .slot = NONE};
@@ -398,9 +400,11 @@ bool grammar_mask_ready(struct grammar_masks *m, const struct grammar_state *s)
     struct grammar *g = s->g;
     if (pthread_mutex_trylock(&g->lock) != 0)
         return false;
-    const struct walk_node *node = &g->walker->nodes[import(g->walker, s)];
+    uint32_t at = import(g->walker, s);
+    const struct walk_node *node = &g->walker->nodes[at];
     pthread_mutex_lock(&m->lock);
-    bool ready = node->slot != NONE && m->slots[node->slot].stamp == node->stamp;
+    bool ready =
+        at < FIRST_NODE || (node->slot != NONE && m->slots[node->slot].stamp == node->stamp);
     pthread_mutex_unlock(&m->lock);
     pthread_mutex_unlock(&g->lock);
     return ready;

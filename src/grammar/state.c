@@ -183,6 +183,8 @@ static enum err find_beginning(struct grammar *g, struct err_info *e)
     sim_reach(&x->sim, &g->prog, (struct parse){g->prog.start, 0});
     store(x, g->initial);
     grammar_scratch_destroy(x);
+    if (g->initial->n_parses == 0 && !g->initial->complete)
+        return err_set(e, ERR_INVALID, "the grammar is too tangled: no first byte is in reach");
     return OK;
 }
 

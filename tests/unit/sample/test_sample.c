@@ -87,6 +87,32 @@ static void test_exp(void **state)
     assert_true(w[5] == 1 && w[6] == 1);
 }
 
+/* Every length, so that the last word is cut anywhere; what is allowed keeps its bits. */
+static void test_mask(void **state)
+{
+    enum { MAX = 300, WORDS = (MAX + 63) / 64 };
+    (void)state;
+    uint64_t c = 0;
+    for (uint32_t n = 1; n <= MAX; n++) {
+        float x[MAX + 1], before[MAX + 1];
+        uint64_t allowed[WORDS] = {0}, but[WORDS] = {0};
+        for (uint32_t i = 0; i < n; i++) {
+            before[i] = x[i] = i % 17 ? (float)rnd(&c) - 0.5f : NAN;
+            double all = n % 5 == 0 ? 1 : n % 5 == 1 ? 0 : 0.5;
+            allowed[i / 64] |= (uint64_t)(rnd(&c) < all) << i % 64;
+            but[i / 64] |= (uint64_t)(rnd(&c) < 0.1) << i % 64;
+        }
+        before[n] = x[n] = 3.0f;
+        sample_mask(x, n, allowed, n % 2 ? but : NULL);
+        for (uint32_t i = 0; i < n; i++) {
+            bool keep = (allowed[i / 64] & ~(n % 2 ? but[i / 64] : 0)) >> i % 64 & 1;
+            const float least = -INFINITY;
+            assert_memory_equal(&x[i], keep ? &before[i] : &least, sizeof x[i]);
+        }
+        assert_memory_equal(&x[n], &before[n], sizeof x[n]);
+    }
+}
+
 static void test_argmax(void **state)
 {
     (void)state;
@@ -634,6 +660,7 @@ int main(void)
         cmocka_unit_test(test_uniform),
         cmocka_unit_test(test_exp),
         cmocka_unit_test(test_argmax),
+        cmocka_unit_test(test_mask),
         cmocka_unit_test(test_same_as_sorting),
         cmocka_unit_test(test_truncation_by_hand),
         cmocka_unit_test(test_ties),
