@@ -22,6 +22,7 @@ enum err api_create(const struct api_config *cfg, struct api **out, struct err_i
     a->model_id = mem_strdup(cfg->model_id);
     api_put_text(&a->model_json, a->model_id, strlen(a->model_id));
     a->max_choices = cfg->max_choices ? cfg->max_choices : DEFAULT_MAX_CHOICES;
+    a->no_embeddings = cfg->no_embeddings;
     a->created = clock_unix();
     if (cfg->api_key && cfg->api_key[0]) {
         a->has_key = true;
@@ -120,14 +121,17 @@ static bool has_access(const struct api *a, const char *authorization)
     return CRYPTO_memcmp(digest, a->key_digest, sizeof digest) == 0;
 }
 
-/* In the order of the table, which it indexes. */
+/* In the order of the table, which it indexes; other paths of the same follow. */
 enum route_kind {
     ROUTE_HEALTH,
     ROUTE_MODELS,
     ROUTE_METRICS,
     ROUTE_KV,
     ROUTE_COMPLETIONS,
-    ROUTE_CHAT
+    ROUTE_CHAT,
+    ROUTE_EMBEDDINGS,
+    ROUTE_EMBEDDING, /* llama-server's shape */
+    ROUTE_RERANK
 };
 
 static const struct route {
@@ -141,6 +145,14 @@ static const struct route {
     [ROUTE_KV] = {"/v1/kv", ROUTE_KV, false},
     [ROUTE_COMPLETIONS] = {"/v1/completions", ROUTE_COMPLETIONS, true},
     [ROUTE_CHAT] = {"/v1/chat/completions", ROUTE_CHAT, true},
+    [ROUTE_EMBEDDINGS] = {"/v1/embeddings", ROUTE_EMBEDDINGS, true},
+    [ROUTE_EMBEDDING] = {"/embedding", ROUTE_EMBEDDING, true},
+    [ROUTE_RERANK] = {"/v1/rerank", ROUTE_RERANK, true},
+    {"/embeddings", ROUTE_EMBEDDING, true},
+    {"/rerank", ROUTE_RERANK, true},
+    {"/reranking", ROUTE_RERANK, true},
+    {"/v1/reranking", ROUTE_RERANK, true},
+    {"/v2/rerank", ROUTE_RERANK, true},
 };
 static const char model_path[] = "/v1/models/";
 
@@ -226,6 +238,13 @@ static void run_route(struct api_call *c, const struct api_input *in, const stru
         break;
     case ROUTE_CHAT:
         api_generate(c, &api_chat, in);
+        break;
+    case ROUTE_EMBEDDINGS:
+    case ROUTE_EMBEDDING:
+        api_embeddings(c, in, r->kind == ROUTE_EMBEDDINGS);
+        break;
+    case ROUTE_RERANK:
+        api_rerank(c, in);
         break;
     }
 }

@@ -29,6 +29,7 @@ struct api_config {
     const char *model_id; /* the alias, or the model's name */
     const char *api_key;  /* NULL: open */
     uint32_t max_choices; /* n x prompts in one call; 0: 128 */
+    bool no_embeddings;   /* the routes for embeddings and reranking refuse */
 };
 
 /* The HTTP facts of a request; views valid until api_end. */

@@ -3,6 +3,7 @@
  * Events name requests; each is noted in its choice, and the call goes on the list of news once. A
  * call may be on the list when it ends: then taking it off the list frees it. */
 #include "api/text.h"
+#include "api/vectors.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +116,15 @@ static enum api_pull pull_whole(struct api_call *c, struct api_answer *answer, s
 {
     if (c->n_running > 0)
         return API_WAIT;
+    if (c->dialect->answer) {
+        struct err_info e = {0};
+        if (c->dialect->answer(c, out, &e) != OK) {
+            api_answer_error(c, &e);
+            return pull_body(c, answer, out);
+        }
+        fill_answer(c, answer);
+        return API_DONE;
+    }
     buf_add(out, c->prefix.data, c->prefix.len);
     for (uint32_t i = 0; i < c->n_choices; i++) {
         if (i > 0)
@@ -227,6 +237,7 @@ static void call_destroy(struct api_call *c)
     buf_deinit(&c->body);
     buf_deinit(&c->prefix);
     buf_deinit(&c->text);
+    api_vectors_destroy(c->vectors);
     free(c);
 }
 

@@ -24,6 +24,7 @@ struct api {
     bool has_key;
     unsigned char key_digest[32];
     uint32_t max_choices;
+    bool no_embeddings;
     int64_t created;
     const struct chat_template *tmpl; /* valid once engine is set */
     _Atomic(struct engine *) engine;
@@ -70,8 +71,9 @@ struct api_call {
     struct api_choice *choices;
     uint32_t n_choices;
     uint32_t n_per_prompt;
-    uint32_t n_running; /* choices whose terminal event has not come */
-    struct buf *echoes; /* [n_prompts] text of the prompts, when echo */
+    uint32_t n_running;          /* choices whose terminal event has not come */
+    struct api_vectors *vectors; /* vectors.h; of calls for embeddings and scores, else NULL */
+    struct buf *echoes;          /* [n_prompts] text of the prompts, when echo */
     uint32_t n_prompts;
     bool include_usage, return_tokens, ignore_eos, logprobs, echo;
     uint32_t n_top;
@@ -118,6 +120,9 @@ struct api_dialect {
     void (*piece)(struct api_choice *ch, const struct api_piece *p, struct buf *out);
     void (*close)(struct api_choice *ch, struct buf *out); /* the choice's last chunk */
     void (*whole)(struct api_choice *ch, struct buf *out); /* element of "choices" */
+    /* Instead of the three above, where it is there: all of the answer, when all have ended.
+     * Errors: as the client should see them; then *out is as it was. */
+    enum err (*answer)(struct api_call *c, struct buf *out, struct err_info *e);
 };
 extern const struct api_dialect api_completions, api_chat;
 
@@ -131,7 +136,26 @@ void api_new_id(const char *prefix, char *id, size_t cap);
 /* POST bodies: parse, tokenize, submit. On failure c is an error answer. (generate.c) */
 void api_generate(struct api_call *c, const struct api_dialect *d, const struct api_input *in);
 struct api_prompt *api_job_prompts(struct api_job *job, uint32_t n); /* take n empty ones */
+/* A prompt of token ids, taken as it is. (completions.c) */
+enum err api_ids_prompt(struct api_call *c,
+                        const json_t *v,
+                        const char *field,
+                        struct api_prompt *p,
+                        struct err_info *e) WEIR_MUST_USE;
+void api_job_deinit(struct api_job *job);
+/* Hand all choices to the engine. After OK, *c belongs to the loop thread. */
+enum err api_submit(struct api_call *c,
+                    const struct api_dialect *d,
+                    bool stream,
+                    struct err_info *e) WEIR_MUST_USE;
+enum err api_check_model(const struct api_call *c, struct gguf_str name, struct err_info *e)
+    WEIR_MUST_USE;                            /* NAME of the request, data NULL: absent */
 void api_choices_destroy(struct api_call *c); /* requests not submitted, or ended */
+
+/* POST: a vector of each text. openai: OpenAI's shape, else llama-server's. (embeddings.c) */
+void api_embeddings(struct api_call *c, const struct api_input *in, bool openai);
+/* POST: texts in the order of how well they fit a query. (rerank.c) */
+void api_rerank(struct api_call *c, const struct api_input *in);
 
 /* GET routes. */
 void api_health(struct api_call *c); /* models.c */

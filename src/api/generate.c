@@ -20,7 +20,7 @@ struct api_prompt *api_job_prompts(struct api_job *job, uint32_t n)
     return job->prompts;
 }
 
-static void job_deinit(struct api_job *job)
+void api_job_deinit(struct api_job *job)
 {
     for (uint32_t i = 0; i < job->n_prompts; i++) {
         token_list_deinit(&job->prompts[i].ids);
@@ -28,6 +28,18 @@ static void job_deinit(struct api_job *job)
     }
     free(job->prompts);
     api_params_deinit(&job->params);
+}
+
+enum err api_check_model(const struct api_call *c, struct gguf_str name, struct err_info *e)
+{
+    if (!name.data || api_is_model(c->api, name.data, name.len))
+        return OK;
+    return err_set_field(e,
+                         ERR_NOT_FOUND,
+                         "model",
+                         "the model '%.100s' is not here; this server has '%.100s'",
+                         name.data,
+                         c->api->model_id);
 }
 
 /* Read the body into *job and the flags of *c. */
@@ -42,13 +54,9 @@ static enum err parse(struct api_call *c,
         api_params_parse(body, tokenizer_n_vocab(c->tokenizer), c->api->max_choices, p, e);
     if (err)
         return err;
-    if (p->model.data && !api_is_model(c->api, p->model.data, p->model.len))
-        return err_set_field(e,
-                             ERR_NOT_FOUND,
-                             "model",
-                             "the model '%.100s' is not here; this server has '%.100s'",
-                             p->model.data,
-                             c->api->model_id);
+    if ((err = api_check_model(c, p->model, e)) ||
+        (err = model_must_generate(engine_model(c->engine), e)))
+        return err;
     /* what the writers need later: the job ends with api_generate */
     c->include_usage = p->stream && p->include_usage;
     c->return_tokens = p->return_tokens;
@@ -124,11 +132,10 @@ static enum err create_choices(struct api_call *c,
     return OK;
 }
 
-/* Hand all choices to the engine. After OK, *c belongs to the loop thread. */
-static enum err submit(struct api_call *c,
-                       const struct api_dialect *d,
-                       bool stream,
-                       struct err_info *e)
+enum err api_submit(struct api_call *c,
+                    const struct api_dialect *d,
+                    bool stream,
+                    struct err_info *e)
 {
     uint32_t n = c->n_choices;
     struct request **requests = mem_alloc(n * sizeof *requests);
@@ -160,11 +167,11 @@ void api_generate(struct api_call *c, const struct api_dialect *d, const struct 
     enum err err;
     if ((err = api_json_parse(in->body, in->body_len, &body, &e)) ||
         (err = parse(c, d, body, &job, &e)) || (err = create_choices(c, d, &job, &e)) ||
-        (err = submit(c, d, job.params.stream, &e))) {
+        (err = api_submit(c, d, job.params.stream, &e))) {
         api_choices_destroy(c);
         api_answer_error(c, &e);
     }
     /* submitted: *c is not ours any more, but what follows is */
-    job_deinit(&job);
+    api_job_deinit(&job);
     json_decref(body);
 }

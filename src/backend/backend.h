@@ -22,12 +22,14 @@ size_t kv_row_bytes(enum kv_type t, uint32_t head_dim);   /* one head of one pos
 /* Bytes of K and V together, for one block of all layers. */
 size_t backend_kv_block_bytes(const struct model *m, enum kv_type t, uint32_t block_tokens);
 
-/* A run of rows of one sequence, at consecutive positions. */
+/* A run of rows of one sequence, at consecutive positions. Where the model is not causal they are
+ * the whole text: all of it is seen by each of them. */
 struct batch_seq {
     uint32_t first_row;
     uint32_t n_rows;
     uint32_t first_pos;     /* position of the first row; all before it are stored already */
     const uint32_t *blocks; /* block table: position p lives in blocks[p / block_tokens] */
+    uint32_t second;        /* position where the second text of a pair begins; 0: there is none */
 };
 
 /* One step's work, flat. All arrays belong to the caller and outlive the call. */
@@ -37,8 +39,10 @@ struct batch {
     const uint32_t *positions; /* [n_rows] */
     uint32_t n_seqs;
     const struct batch_seq *seqs; /* [n_seqs], rows in order, covering all of n_rows */
-    uint32_t n_logit_rows;
-    const uint32_t *logit_rows; /* [n_logit_rows] rows whose logits are wanted, ascending */
+    uint32_t n_logit_rows;        /* 0 where the model does not generate */
+    const uint32_t *logit_rows;   /* [n_logit_rows] rows whose logits are wanted, ascending */
+    uint32_t n_hidden_rows;
+    const uint32_t *hidden_rows; /* [n_hidden_rows] whose hidden states are, likewise */
 };
 
 struct backend_config {
@@ -64,6 +68,9 @@ struct backend_ops {
                     const struct batch *batch,
                     float **logits,
                     struct err_info *e);
+    /* What the last run made of hidden_rows[i]: buf is BUF_HIDDEN [n_embd], or BUF_SCORES
+     * [n_labels] where the model has a head. Valid until the next run. */
+    const float *(*hidden)(const struct backend *b, enum model_buf buf, uint32_t i);
     /* fn(ctx, i, worker) for every i in 0..n-1 on all worker threads; worker < n_workers. */
     void (*parallel)(struct backend *b,
                      uint32_t n,

@@ -273,7 +273,8 @@ static enum err open_server(struct server *s, struct err_info *e)
     if (!path)
         return e->code;
     serve_model_id(&s->opt, path, id, sizeof id);
-    struct api_config ac = {.model_id = id, .api_key = s->opt.api_key};
+    struct api_config ac = {
+        .model_id = id, .api_key = s->opt.api_key, .no_embeddings = s->opt.no_embeddings};
     s->app.news_fd = s->news_fd = epoll_create1(EPOLL_CLOEXEC);
     if (s->news_fd < 0)
         return err_set(e, ERR_IO, "cannot create an epoll set");

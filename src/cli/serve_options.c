@@ -17,6 +17,8 @@ enum key {
     KEY_KV_MEMORY,
     KEY_KV_TYPE,
     KEY_CONTEXT,
+    KEY_POOLING,
+    KEY_EMBEDDINGS,
     KEY_MAX_RUNNING,
     KEY_MAX_QUEUE,
     KEY_BATCH_TOKENS,
@@ -34,6 +36,13 @@ enum key {
 static const struct argp_option options[] = {
     {"model", 'm', "FILE", 0, "GGUF file (default: the built-in model)", 0},
     {"alias", KEY_ALIAS, "NAME", 0, "the model's id for clients (default: from the file)", 0},
+    {"pooling",
+     KEY_POOLING,
+     "TYPE",
+     0,
+     "embeddings: mean, cls or last (default: as the file says)",
+     0},
+    {"embeddings", KEY_EMBEDDINGS, "on|off", 0, "serve embeddings and reranking (default on)", 0},
     {0, 0, 0, 0, "Network:", 1},
     {"host", KEY_HOST, "ADDR", 0, "address to listen on (default 127.0.0.1)", 0},
     {"port", KEY_PORT, "N", 0, "port; 0 lets the system choose (default 8080)", 0},
@@ -103,6 +112,10 @@ static error_t parse_engine(int key, char *arg, struct argp_state *s, struct eng
     case KEY_CONTEXT:
         c->n_ctx = (uint32_t)cli_number(s, "--context", arg, 2, 1 << 26);
         return 0;
+    case KEY_POOLING:
+        if (pooling_parse(arg, &c->pooling) != OK)
+            argp_error(s, "--pooling: '%s' is not mean, cls or last", arg);
+        return 0;
     case KEY_KV_MEMORY:
         c->kv_bytes = cli_size(s, "--kv-memory", arg);
         if (c->kv_bytes == 0)
@@ -153,6 +166,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         o->alias = arg;
         if (strlen(arg) > MAX_ALIAS_BYTES || arg[0] == '\0')
             argp_error(s, "--alias: must have 1 to %d bytes", MAX_ALIAS_BYTES);
+        return 0;
+    case KEY_EMBEDDINGS:
+        o->no_embeddings = strcmp(arg, "off") == 0;
+        if (!o->no_embeddings && strcmp(arg, "on") != 0)
+            argp_error(s, "--embeddings: '%s' is not on or off", arg);
         return 0;
     case KEY_HOST:
         o->http.host = arg;

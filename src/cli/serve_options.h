@@ -10,6 +10,7 @@ struct serve_options {
     const char *model;   /* NULL: the built-in one */
     const char *alias;   /* NULL: from the file's name */
     const char *api_key; /* NULL: open */
+    bool no_embeddings;
     uint32_t drain_timeout_s;
     struct engine_config engine;
     struct http_config http;

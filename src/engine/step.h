@@ -22,6 +22,9 @@ struct step_batch {
         float logprob;
     } * jobs; /* [max_running] */
     uint32_t n_jobs;
+    uint32_t *hidden_rows;     /* [max_rows] */
+    struct embed_job *vectors; /* [max_running] (embed.h) */
+    uint32_t n_vectors;
     struct batch b;
     float *logits; /* of the run: [b.n_logit_rows, n_vocab] */
 };
@@ -35,6 +38,7 @@ struct engine {
     struct kv_tier *tier; /* or NULL */
     struct sched *sched;
     uint32_t n_ctx;
+    enum pooling pooling;
     uint32_t max_rows, max_logit_rows; /* of a step */
 
     /* engine thread alone */

@@ -42,6 +42,9 @@ struct sched_config {
     /* Positions that any layer reads, a row's own included; 0: all. Blocks behind are let go before
      * anybody is preempted, or has to wait for memory. */
     uint32_t window;
+    /* A prompt is computed in one step, all of it: a row sees those behind it too. Then a sequence
+     * has at most max_rows tokens, and the row budget gives way to the first of a step. */
+    bool whole;
     /* 0..1: the share of a sequence's longest possible rest that admission does not count on. At 0
      * those who run never lack a block, and nobody is preempted but for one of higher priority. */
     double overcommit;

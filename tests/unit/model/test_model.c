@@ -46,7 +46,8 @@ static void test_plans(void **state)
     assert_int_equal(count_ops(m, OP_HEAD_NORM), 2 * m->hp.n_layer);
     assert_int_equal(count_ops(m, OP_LINEAR), 7 * m->hp.n_layer);
     assert_int_equal(m->ops[0].kind, OP_EMBED);
-    assert_int_equal(m->ops[m->n_ops - 1].kind, OP_LOGITS);
+    assert_int_equal(m->ops[m->n_ops - 2].kind, OP_LOGITS);
+    assert_int_equal(m->ops[m->n_ops - 1].kind, OP_HIDDEN);
     model_destroy(m);
 
     m = load(ARCHS "qwen2.f32.gguf");

@@ -130,14 +130,23 @@ static inline void drive_run(struct drive *d,
     struct batch_seq seqs[MAX_SEQS];
     uint32_t n = 0;
     for (uint32_t i = 0; i < n_parts; i++) {
-        seqs[i] = (struct batch_seq){n, parts[i].n, parts[i].first_pos, d->tables[parts[i].seq]};
+        seqs[i] = (struct batch_seq){.first_row = n,
+                                     .n_rows = parts[i].n,
+                                     .first_pos = parts[i].first_pos,
+                                     .blocks = d->tables[parts[i].seq]};
         for (uint32_t r = 0; r < parts[i].n; r++, n++) {
             positions[n] = parts[i].first_pos + r;
             ids[n] = tokens[i][positions[n]];
             rows[n] = n;
         }
     }
-    struct batch batch = {n, ids, positions, n_parts, seqs, n, rows};
+    struct batch batch = {.n_rows = n,
+                          .tokens = ids,
+                          .positions = positions,
+                          .n_seqs = n_parts,
+                          .seqs = seqs,
+                          .n_logit_rows = n,
+                          .logit_rows = rows};
     float *logits;
     struct err_info e;
     if (d->b->ops->run(d->b, &batch, &logits, &e) != OK) {
