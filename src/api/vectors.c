@@ -90,7 +90,10 @@ enum err api_vectors_submit(struct api_call *c,
         if (err)
             return err;
     }
-    return api_submit(c, d, false, e);
+    enum err err = api_submit(c, d, false, e);
+    if (err && strcmp(e->field, "n") == 0) /* more than the queue could ever hold */
+        snprintf(e->field, sizeof e->field, "%s", d->prompt_field);
+    return err;
 }
 
 void api_put_text_usage(const struct api_call *c, struct buf *out)
