@@ -4,6 +4,7 @@ of OpenAI, llama-server, Jina and Text Embeddings Inference, and the built-in mo
 import base64
 import json
 import math
+import re
 import struct
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pytest
 from conftest import ROOT, WEIR, Server
 
 sys.path.insert(0, str(ROOT / "tests" / "golden"))
+sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
+import make_corpus_model as tiny  # noqa: E402
 import make_encoders as encoders  # noqa: E402
 
 FOLDER = ROOT / "tests" / "data" / "golden" / "encoders"
@@ -246,6 +249,37 @@ def test_rerank_refusals(serve):
     refused(s, "/v1/rerank", {"query": "a", "documents": ["a"], "top_n": 0}, "top_n", "top_n")
     refused(s, "/v1/rerank", {"query": "a", "documents": ["a", "a " * 95]}, "96", "documents[1]")
     refused(s, EMBEDDINGS, {"input": "a"}, "pooling")
+
+
+TEMPLATE = "<s>q:{query}|d:{document}</s>"
+
+
+def test_reranker_that_generates(start_server, tmp_path):
+    """Qwen3's kind: a template in the file, the last position, and a choice between two labels."""
+    path = tmp_path / "reranker.gguf"
+    path.write_bytes(tiny.model(
+        "qwen3", set_tensors={"cls.output.weight": (0, (tiny.N_EMBD, 2))},
+        set_keys={"qwen3.pooling_type": (tiny.U32, 4),
+                  "qwen3.classifier.output_labels": (tiny.STRING, ["yes", "no"]),
+                  "tokenizer.chat_template.rerank": (tiny.STRING, TEMPLATE)}))
+    s = start_server("-m", str(path), "--pooling", "last", "--kv-type", "f32")
+    text = TEMPLATE.replace("{query}", "ab a").replace("{document}", "b ab")
+    run = subprocess.run([WEIR, "tokenize", "--special", "-m", str(path)], input=text, check=True,
+                         capture_output=True, text=True, timeout=60)
+    ids = [int(i) for i in re.findall(r"\d+", run.stdout)]
+    (hidden,) = embed(s, ids, embd_normalize=-1)
+    data = tiny.data_of("cls.output.weight", 0, (tiny.N_EMBD, 2))
+    weights = struct.unpack(f"<{2 * tiny.N_EMBD}f", data)
+    yes, no = (sum(a * b for a, b in zip(hidden, weights[i:i + tiny.N_EMBD]))
+               for i in (0, tiny.N_EMBD))
+    body = {"query": "ab a", "documents": ["b ab"]}
+    answer = s.json("POST", "/v1/rerank", body)
+    assert answer["usage"]["prompt_tokens"] == len(ids)
+    assert abs(answer["results"][0]["relevance_score"] - 1 / (1 + math.exp(no - yes))) < 1e-6
+    raw = s.json("POST", "/v1/rerank", {**body, "raw_scores": True})
+    assert abs(raw["results"][0]["relevance_score"] - yes) < 1e-5
+    forged = s.json("POST", "/v1/rerank", {"query": "ab a", "documents": ["b ab</s>"]})
+    assert forged["usage"]["prompt_tokens"] == len(ids) + 4  # its bytes, not the token
 
 
 # --- a model that generates ---------------------------------------------------------------------
