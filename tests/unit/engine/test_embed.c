@@ -79,8 +79,7 @@ static void run(const struct world *w, struct request **rs, uint32_t n)
 {
     struct err_info e;
     uint32_t n_ended = 0;
-    for (uint32_t i = 0; i < n; i++)
-        assert_int_equal(engine_submit(w->engine, rs[i], &e), OK);
+    assert_int_equal(engine_submit_all(w->engine, rs, n, &e), OK);
     while (n_ended < n) {
         struct pollfd p = {.fd = engine_event_fd(w->engine), .events = POLLIN};
         const struct request *r;
@@ -162,15 +161,16 @@ static void test_company(void **state)
     check_company(ENCODERS "bert-rank.f32.gguf", POOLING_UNSPECIFIED, OUTPUT_SCORES);
 }
 
-/* Memory for a few texts only: some are preempted, and begin their sums again. */
+/* Memory that two answers grow into while the text after them is still being computed, in small
+ * steps: the text is preempted, and begins its sum again. */
 static void test_preempted(void **state)
 {
     (void)state;
-    enum { N = 12, LEN = 300 };
+    enum { N = 4, LEN = 300 };
     static float alone[MAX_VALUES], got[MAX_VALUES];
-    struct engine_config cfg = config(8, 32);
+    struct engine_config cfg = config(8, 8);
     struct world w = {0};
-    struct request *rs[2 * N];
+    struct request *rs[3 * N];
     cfg.pooling = POOLING_MEAN;
     cfg.n_ctx = 400;
     cfg.overcommit = 1.0;
@@ -178,19 +178,20 @@ static void test_preempted(void **state)
     rs[0] = make(&w, OUTPUT_EMBEDDING, LEN, 3);
     run(&w, rs, 1);
     const uint32_t n = take(rs[0], alone);
-    const uint64_t block_bytes = backend_kv_block_bytes(w.model, cfg.kv_type, cfg.block_tokens);
+    cfg.kv_bytes = 38 * backend_kv_block_bytes(w.model, cfg.kv_type, cfg.block_tokens);
     close_world(&w);
-    cfg.kv_bytes = 45 * block_bytes;
     open_world(&w, NANO, &cfg);
-    for (int i = 0; i < N; i++) {
-        rs[2 * i] = make(&w, OUTPUT_TOKENS, 100, 50 + (uint32_t)i);
-        rs[2 * i + 1] = make(&w, OUTPUT_EMBEDDING, LEN, 3);
+    for (uint32_t i = 0; i < N; i++) {
+        rs[3 * i] = make(&w, OUTPUT_TOKENS, 100, 50 + 2 * i);
+        rs[3 * i + 1] = make(&w, OUTPUT_TOKENS, 100, 51 + 2 * i);
+        rs[3 * i + 2] = make(&w, OUTPUT_EMBEDDING, LEN, 3);
     }
-    run(&w, rs, 2 * N);
-    for (int i = 0; i < N; i++) {
-        take(rs[2 * i + 1], got);
+    run(&w, rs, 3 * N);
+    for (uint32_t i = 0; i < N; i++) {
+        take(rs[3 * i + 2], got);
         assert_memory_equal(got, alone, n * sizeof *got);
-        request_destroy(rs[2 * i]);
+        request_destroy(rs[3 * i]);
+        request_destroy(rs[3 * i + 1]);
     }
     struct engine_stats st;
     engine_stats_get(w.engine, &st);
