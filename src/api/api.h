@@ -35,6 +35,7 @@ struct api_config {
     const char *admin_key;  /* NULL: the admin's routes want no other key than the rest */
     uint32_t max_choices;   /* n x prompts in one call; 0: 128 */
     bool any_model;         /* a request may name any model; this one answers */
+    bool no_embeddings;     /* the routes for embeddings and reranking refuse */
     const char *model_path; /* shown by /props, or NULL */
     /* [n_cors_origins] pages of these origins may call, "*": all. Views that live as long as the
      * api. */

@@ -3,6 +3,7 @@
  * Events name requests; each is noted in its choice, and the call goes on the list of news once. A
  * call may be on the list when it ends: then taking it off the list frees it. */
 #include "api/text.h"
+#include "api/vectors.h"
 #include "base/clock.h"
 
 #include <stdlib.h>
@@ -76,8 +77,10 @@ static bool failure_of(const struct api_choice *ch, struct err_info *e)
     case FINISH_CANCELLED:
         err_set(e, ERR_DRAINING, "the server is shutting down");
         return true;
-    case FINISH_NONE:
     case FINISH_STOP:
+        /* once, when all are there */
+        return ch->call->vectors && ch->call->n_running == 0 && api_vector_fails(ch, e);
+    case FINISH_NONE:
     case FINISH_LENGTH:
         break;
     }
@@ -272,6 +275,7 @@ static void call_destroy(struct api_call *c)
     buf_deinit(&c->body);
     buf_deinit(&c->prefix);
     buf_deinit(&c->text);
+    api_vectors_destroy(c->vectors);
     if (c->file_fd >= 0)
         close(c->file_fd);
     free(c);

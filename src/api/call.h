@@ -3,7 +3,7 @@
  *      struct api_call ---- choices[n] ---- struct request (the engine's)
  *           |                    '-- text cursor: what of its output was written
  *           '-- dialect: how its bytes look (chat.c, completions.c, messages.c, responses.c,
- *                       native.c), with a state of its own
+ *                       native.c, embeddings.c, rerank.c), with a state of its own
  *
  * A call without a dialect is a complete answer in `body`. Until engine_submit_all the worker that
  * runs api_begin owns a call; from then on the loop thread does. A call that ends while requests
@@ -38,6 +38,7 @@ struct api {
     struct api_keys *keys;
     uint32_t max_choices;
     bool any_model;          /* requests may name any */
+    bool no_embeddings;      /* those routes refuse */
     char *model_path;        /* for /props */
     struct api_store *store; /* of answers that /v1/responses can be asked for again */
     int64_t created;
@@ -97,8 +98,9 @@ struct api_call {
     struct api_choice *choices;
     uint32_t n_choices;
     uint32_t n_per_prompt;
-    uint32_t n_running; /* choices whose terminal event has not come */
-    struct buf *echoes; /* [n_prompts] text of the prompts, when echo */
+    uint32_t n_running;          /* choices whose terminal event has not come */
+    struct api_vectors *vectors; /* vectors.h; of calls for embeddings and scores, else NULL */
+    struct buf *echoes;          /* [n_prompts] text of the prompts, when echo */
     uint32_t n_prompts;
     struct chat_tools tools;   /* of the request; of its own body */
     struct reply_config reply; /* how replies are read; style NULL: they are not */
@@ -258,6 +260,24 @@ enum err api_read_prompt(struct api_call *c,
                          struct token_list *ids,
                          struct err_info *e) WEIR_MUST_USE;
 struct api_prompt *api_job_prompts(struct api_job *job, uint32_t n); /* take n empty ones */
+/* A prompt of token ids, taken as it is. (completions.c) */
+enum err api_ids_prompt(struct api_call *c,
+                        const json_t *v,
+                        const char *field,
+                        struct api_prompt *p,
+                        struct err_info *e) WEIR_MUST_USE;
+void api_job_deinit(struct api_job *job);
+/* api_charge for each prompt once, however many answers it has. */
+enum err api_charge_job(struct api_call *c,
+                        const struct api_job *job,
+                        struct err_info *e) WEIR_MUST_USE;
+/* Hand all choices to the engine. After OK, *c belongs to the loop thread. */
+enum err api_submit(struct api_call *c,
+                    const struct api_dialect *d,
+                    bool stream,
+                    struct err_info *e) WEIR_MUST_USE;
+enum err api_check_model(const struct api_call *c, struct gguf_str name, struct err_info *e)
+    WEIR_MUST_USE;                            /* NAME of the request, data NULL: absent */
 void api_choices_destroy(struct api_call *c); /* requests not submitted, or ended */
 
 /* Routes that answer at once. */
@@ -277,6 +297,9 @@ void api_count_messages(struct api_call *c, const struct api_input *in);
 void api_count_responses(struct api_call *c, const struct api_input *in);
 void api_response_get(struct api_call *c, const struct api_input *in); /* responses.c */
 void api_response_delete(struct api_call *c, const struct api_input *in);
+void api_embeddings(struct api_call *c, const struct api_input *in); /* embeddings.c */
+void api_llama_embeddings(struct api_call *c, const struct api_input *in);
+void api_rerank(struct api_call *c, const struct api_input *in); /* rerank.c */
 bool api_is_model(const struct api *a, const char *name, size_t n);
 
 /* OpenAPI's description of the routes, as text (openapi.c). */

@@ -33,12 +33,11 @@ static enum err text_prompt(struct api_call *c,
     return OK;
 }
 
-/* A prompt of token ids, taken as it is. */
-static enum err ids_prompt(struct api_call *c,
-                           const json_t *v,
-                           const char *field,
-                           struct api_prompt *p,
-                           struct err_info *e)
+enum err api_ids_prompt(struct api_call *c,
+                        const json_t *v,
+                        const char *field,
+                        struct api_prompt *p,
+                        struct err_info *e)
 {
     int64_t n_vocab = tokenizer_n_vocab(c->tokenizer), id;
     size_t n = json_array_size(v);
@@ -95,7 +94,7 @@ static enum err many_prompts(struct api_call *c,
         if (json_is_string(item))
             err = text_prompt(c, item, field, &prompts[i], e);
         else if (json_is_array(item))
-            err = ids_prompt(c, item, field, &prompts[i], e);
+            err = api_ids_prompt(c, item, field, &prompts[i], e);
         else
             err = api_wrong_type(field, "a string or an array of token ids", item, e);
         if (err)
@@ -119,7 +118,7 @@ static enum err parse_prompt(struct api_call *c,
         return api_wrong_type(
             "prompt", "a string, an array of strings, or (an array of) arrays of token ids", v, e);
     if (json_array_size(v) == 0 || json_is_number(json_array_get(v, 0)))
-        return ids_prompt(c, v, "prompt", api_job_prompts(job, 1), e);
+        return api_ids_prompt(c, v, "prompt", api_job_prompts(job, 1), e);
     return many_prompts(c, v, job, e);
 }
 

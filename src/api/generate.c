@@ -22,7 +22,7 @@ struct api_prompt *api_job_prompts(struct api_job *job, uint32_t n)
     return job->prompts;
 }
 
-static void job_deinit(struct api_job *job)
+void api_job_deinit(struct api_job *job)
 {
     for (uint32_t i = 0; i < job->n_prompts; i++) {
         token_list_deinit(&job->prompts[i].ids);
@@ -30,6 +30,18 @@ static void job_deinit(struct api_job *job)
     }
     free(job->prompts);
     api_params_deinit(&job->params);
+}
+
+enum err api_check_model(const struct api_call *c, struct gguf_str name, struct err_info *e)
+{
+    if (!name.data || c->api->any_model || api_is_model(c->api, name.data, name.len))
+        return OK;
+    return err_set_field(e,
+                         ERR_NOT_FOUND,
+                         "model",
+                         "the model '%.100s' is not here; this server has '%.100s'",
+                         name.data,
+                         c->api->model_id);
 }
 
 /* Read the body into *job and the flags of *c. */
@@ -44,14 +56,9 @@ static enum err parse(struct api_call *c,
         api_params_parse(body, tokenizer_n_vocab(c->tokenizer), c->api->max_choices, p, e);
     if (err)
         return err;
-    if (p->model.data && !d->any_model && !c->api->any_model &&
-        !api_is_model(c->api, p->model.data, p->model.len))
-        return err_set_field(e,
-                             ERR_NOT_FOUND,
-                             "model",
-                             "the model '%.100s' is not here; this server has '%.100s'",
-                             p->model.data,
-                             c->api->model_id);
+    if ((!d->any_model && (err = api_check_model(c, p->model, e))) ||
+        (err = model_must_generate(engine_model(c->engine), e)))
+        return err;
     /* what the writers need later: the job ends with api_generate */
     c->include_usage = p->stream && p->include_usage;
     c->return_tokens = p->return_tokens;
@@ -135,8 +142,7 @@ static enum err create_choices(struct api_call *c,
     return OK;
 }
 
-/* Each prompt once, however many answers it has. */
-static enum err charge(struct api_call *c, const struct api_job *job, struct err_info *e)
+enum err api_charge_job(struct api_call *c, const struct api_job *job, struct err_info *e)
 {
     uint64_t n = 0;
     for (uint32_t i = 0; i < job->n_prompts; i++)
@@ -144,11 +150,10 @@ static enum err charge(struct api_call *c, const struct api_job *job, struct err
     return api_charge(c, n, e);
 }
 
-/* Hand all choices to the engine. After OK, *c belongs to the loop thread. */
-static enum err submit(struct api_call *c,
-                       const struct api_dialect *d,
-                       bool stream,
-                       struct err_info *e)
+enum err api_submit(struct api_call *c,
+                    const struct api_dialect *d,
+                    bool stream,
+                    struct err_info *e)
 {
     uint32_t n = c->n_choices;
     struct request **requests = mem_alloc(n * sizeof *requests);
@@ -229,13 +234,13 @@ void api_generate(struct api_call *c, const struct api_dialect *d, const struct 
     struct bodies bodies = {0};
     enum err err;
     if ((err = read_body(c, d, in, &bodies, &job, &e)) || (err = create_choices(c, d, &job, &e)) ||
-        (err = charge(c, &job, &e)) || (err = submit(c, d, job.params.stream, &e))) {
+        (err = api_charge_job(c, &job, &e)) || (err = api_submit(c, d, job.params.stream, &e))) {
         rename_field(d, &e);
         api_choices_destroy(c);
         api_answer_error(c, &e);
     }
     /* submitted: *c is not ours any more, but what follows is */
-    job_deinit(&job);
+    api_job_deinit(&job);
     bodies_deinit(&bodies);
 }
 
@@ -255,7 +260,7 @@ enum err api_read_prompt(struct api_call *c,
         *ids = job.prompts[0].ids;
         job.prompts[0].ids = (struct token_list){0};
     }
-    job_deinit(&job);
+    api_job_deinit(&job);
     bodies_deinit(&bodies);
     return err;
 }

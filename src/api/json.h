@@ -64,5 +64,8 @@ void api_put_int(struct buf *b, int64_t v);
  * does not have, become -9999 (as in log-probabilities of impossible tokens) or 0. */
 void api_put_float(struct buf *b, float v);
 void api_put_double(struct buf *b, double v);
+/* Up to nine digits, which read back as the same float: quicker than the fewest that do, for arrays
+ * of thousands. */
+void api_put_value(struct buf *b, float v);
 
 #endif

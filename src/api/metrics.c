@@ -88,6 +88,7 @@ static void requests(const struct engine_stats *s, struct buf *out)
     sample(out, name, "{finished_reason=\"abort\"}", (double)n[FINISH_CANCELLED]);
     sample(out, name, "{finished_reason=\"error\"}", (double)n[FINISH_ERROR]);
     counter(out, "prompt_tokens_total", "Prompt tokens of admitted requests.", s->prompt_tokens);
+    counter(out, "vectors_total", "Texts that became embeddings or scores.", s->vectors);
     counter(out, "generation_tokens_total", "Tokens generated.", s->output_tokens);
     counter(out, "prefix_cache_queries_total", "Prompt tokens looked up.", s->prompt_tokens);
     counter(out, "prefix_cache_hits_total", "Prompt tokens found computed.", s->cached_tokens);

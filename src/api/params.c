@@ -252,8 +252,8 @@ static enum err parse_stop_ids(const json_t *body,
     return OK;
 }
 
-/* How the request meets the KV memory. No answer depends on any of it. */
-static enum err parse_cache(const json_t *body, struct request_params *p, struct err_info *e)
+/* No answer depends on any of it. */
+enum err api_params_cache(const json_t *body, struct request_params *p, struct err_info *e)
 {
     struct gguf_str salt = {0};
     int64_t priority = 0;
@@ -329,7 +329,7 @@ enum err api_params_parse(const json_t *body,
         (err = parse_stop(body, &out->request, e)) ||
         (err = parse_stop_ids(body, n_vocab, out, e)) || (err = parse_stream(body, out, e)) ||
         (err = api_get_bool(body, "ignore_eos", &out->request.ignore_eos, e)) ||
-        (err = parse_cache(body, &out->request, e)) ||
+        (err = api_params_cache(body, &out->request, e)) ||
         (err = api_get_bool(body, "return_tokens", &out->return_tokens, e)))
         return err;
     return api_refuse_fields(body, refused, sizeof refused / sizeof refused[0], e);

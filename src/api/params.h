@@ -31,6 +31,12 @@ enum err api_params_parse(const json_t *body,
                           struct err_info *e) WEIR_MUST_USE;
 void api_params_deinit(struct api_params *p);
 
+/* The part of it that says how a request meets the KV memory and the others: cache_prompt,
+ * cache_salt (a view of the body), priority. */
+enum err api_params_cache(const json_t *body,
+                          struct request_params *p,
+                          struct err_info *e) WEIR_MUST_USE;
+
 /* A field and the only value of it that changes nothing. */
 enum api_neutral {
     NEUTRAL_NOTHING, /* absent or null */

@@ -62,6 +62,7 @@ static const struct route {
     {"/chat/completions", POST, API_OPENAI, NEEDS_OPEN, chat},
     {"/v1/chat/completions/input_tokens", POST, API_OPENAI, NEEDS_MODEL, api_count_chat},
     {"/chat/completions/input_tokens", POST, API_OPENAI, NEEDS_MODEL, api_count_chat},
+    {"/v1/embeddings", POST, API_OPENAI, NEEDS_OPEN, api_embeddings},
     {"/v1/responses", POST, API_OPENAI, NEEDS_OPEN, responses},
     {"/responses", POST, API_OPENAI, NEEDS_OPEN, responses},
     {"/v1/responses/input_tokens", POST, API_OPENAI, NEEDS_MODEL, api_count_responses},
@@ -70,6 +71,10 @@ static const struct route {
     {"/v1/responses/", "DELETE", API_OPENAI, NEEDS_NOTHING, api_response_delete},
     {"/responses/", GET, API_OPENAI, NEEDS_NOTHING, api_response_get},
     {"/responses/", "DELETE", API_OPENAI, NEEDS_NOTHING, api_response_delete},
+    /* Jina's and Cohere's */
+    {"/v1/rerank", POST, API_OPENAI, NEEDS_OPEN, api_rerank},
+    {"/v1/reranking", POST, API_OPENAI, NEEDS_OPEN, api_rerank},
+    {"/v2/rerank", POST, API_OPENAI, NEEDS_OPEN, api_rerank},
     /* another folder's */
     {"/v1/files", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
     {"/v1/files", POST, API_OPENAI, NEEDS_NOTHING, api_serve},
@@ -97,6 +102,10 @@ static const struct route {
     /* llama-server's */
     {"/completion", POST, API_LLAMA, NEEDS_OPEN, native},
     {"/completions", POST, API_LLAMA, NEEDS_OPEN, native},
+    {"/embedding", POST, API_LLAMA, NEEDS_OPEN, api_llama_embeddings},
+    {"/embeddings", POST, API_LLAMA, NEEDS_OPEN, api_llama_embeddings},
+    {"/rerank", POST, API_LLAMA, NEEDS_OPEN, api_rerank},
+    {"/reranking", POST, API_LLAMA, NEEDS_OPEN, api_rerank},
     {"/tokenize", POST, API_LLAMA, NEEDS_MODEL, api_tokenize},
     {"/detokenize", POST, API_LLAMA, NEEDS_MODEL, api_detokenize},
     {"/apply-template", POST, API_LLAMA, NEEDS_MODEL, api_apply_template},

@@ -29,7 +29,8 @@ struct backend_place {
     uint32_t block, pane;
 };
 
-/* A run of rows of one sequence, at consecutive positions. */
+/* A run of rows of one sequence, at consecutive positions. Where the model is not causal they are
+ * the whole text: all of it is seen by each of them. */
 struct batch_seq {
     uint32_t first_row;
     uint32_t n_rows;
@@ -37,6 +38,7 @@ struct batch_seq {
     const uint32_t *blocks; /* block table: position p lives in blocks[p / block_tokens] */
     const uint32_t *panes;  /* likewise for layers with windows, where there are panes: entries from
                              * the one that the first row's window begins in are read */
+    uint32_t second;        /* position where the second text of a pair begins; 0: there is none */
 };
 
 /* One step's work, flat. All arrays belong to the caller and outlive the call. */
@@ -46,8 +48,10 @@ struct batch {
     const uint32_t *positions; /* [n_rows] */
     uint32_t n_seqs;
     const struct batch_seq *seqs; /* [n_seqs], rows in order, covering all of n_rows */
-    uint32_t n_logit_rows;
-    const uint32_t *logit_rows; /* [n_logit_rows] rows whose logits are wanted, ascending */
+    uint32_t n_logit_rows;        /* 0 where the model does not generate */
+    const uint32_t *logit_rows;   /* [n_logit_rows] rows whose logits are wanted, ascending */
+    uint32_t n_hidden_rows;
+    const uint32_t *hidden_rows; /* [n_hidden_rows] whose hidden states are, likewise */
 };
 
 struct backend_config {
@@ -74,6 +78,9 @@ struct backend_ops {
                     const struct batch *batch,
                     float **logits,
                     struct err_info *e);
+    /* What the last run made of hidden_rows[i]: buf is BUF_HIDDEN [n_embd], or BUF_SCORES
+     * [n_labels] where the model has a head. Valid until the next run. */
+    const float *(*hidden)(const struct backend *b, enum model_buf buf, uint32_t i);
     /* fn(ctx, i, worker) for every i in 0..n-1 on all worker threads; worker < n_workers. */
     void (*parallel)(struct backend *b,
                      uint32_t n,

@@ -437,6 +437,8 @@ static enum err bench_all(struct bench *b, struct err_info *e)
     if (!err)
         err = model_load(path, &b->m, e);
     if (!err)
+        err = model_must_generate(b->m, e);
+    if (!err)
         err = open_backend(b, e);
     if (err)
         return err;

@@ -16,6 +16,7 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 /* One subcommand; argv[0] is "weir NAME". */
 int cmd_serve(int argc, char **argv);
 int cmd_run(int argc, char **argv);
+int cmd_embed(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_logits(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);

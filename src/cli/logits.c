@@ -263,7 +263,7 @@ int cmd_logits(int argc, char **argv)
     const char *path = cli_model_path(o.model, &e);
     err = path ? OK : e.code;
     if (err || (err = read_tokens(&o, &ids, &s.n_prompt, &e)) || (err = model_load(path, &m, &e)) ||
-        (err = model_set_context(m, o.n_ctx, &e)) ||
+        (err = model_must_generate(m, &e)) || (err = model_set_context(m, o.n_ctx, &e)) ||
         (err = check_input(m, &o, ids, s.n_prompt, &e)))
         goto out;
     s.m = m;

@@ -11,6 +11,7 @@ static const struct {
 } commands[] = {
     {"serve", cmd_serve, "serve a model over HTTP to many clients at once"},
     {"run", cmd_run, "one answer, or an interactive chat"},
+    {"embed", cmd_embed, "a vector of each text"},
     {"bench", cmd_bench, "measure prefill and decode beside the machine's own limits"},
     {"tokenize", cmd_tokenize, "text to token ids and back"},
     {"render", cmd_render, "a chat template with its variables, as text"},

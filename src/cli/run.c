@@ -312,7 +312,7 @@ static enum err open_session(struct session *s, struct err_info *e)
     if (!path)
         return e->code;
     enum err err;
-    if ((err = model_load(path, &s->model, e)) ||
+    if ((err = model_load(path, &s->model, e)) || (err = model_must_generate(s->model, e)) ||
         (err = model_set_context(s->model, s->o->engine.n_ctx, e)) ||
         (err = tokenizer_create(s->model->gguf, &s->tokenizer, e)) ||
         (err = gguf_get_str(s->model->gguf, "tokenizer.chat_template", &source, e)) ||

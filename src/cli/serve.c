@@ -386,6 +386,7 @@ static enum err open_server(struct server *s, struct err_info *e)
                             .api_key = o->api_key,
                             .admin_key = s->files.admin_key,
                             .any_model = o->any_model,
+                            .no_embeddings = o->no_embeddings,
                             .model_path = path,
                             .cors_origins = o->cors_origins,
                             .n_cors_origins = o->n_cors_origins,

@@ -18,6 +18,8 @@ enum key {
     KEY_KV_MEMORY,
     KEY_KV_TYPE,
     KEY_CONTEXT,
+    KEY_POOLING,
+    KEY_EMBEDDINGS,
     KEY_MAX_RUNNING,
     KEY_MAX_QUEUE,
     KEY_BATCH_TOKENS,
@@ -68,6 +70,13 @@ static const struct argp_option options[] = {
      0,
      "how it marks reasoning: auto, none, or a name (default auto)",
      0},
+    {"pooling",
+     KEY_POOLING,
+     "TYPE",
+     0,
+     "embeddings: mean, cls or last (default: as the file says)",
+     0},
+    {"embeddings", KEY_EMBEDDINGS, "on|off", 0, "serve embeddings and reranking (default on)", 0},
     {0, 0, 0, 0, "Network:", 1},
     {"host", KEY_HOST, "ADDR", 0, "address to listen on (default 127.0.0.1)", 0},
     {"port", KEY_PORT, "N", 0, "port; 0 lets the system choose (default 8080)", 0},
@@ -229,6 +238,10 @@ static error_t parse_engine(
     case KEY_CONTEXT:
         c->n_ctx = (uint32_t)cli_number(s, "--context", arg, 2, 1 << 26);
         return 0;
+    case KEY_POOLING:
+        if (pooling_parse(arg, &c->pooling) != OK)
+            argp_error(s, "--pooling: '%s' is not mean, cls or last", arg);
+        return 0;
     case KEY_KV_MEMORY:
         c->kv_bytes = cli_size(s, "--kv-memory", arg);
         if (c->kv_bytes == 0)
@@ -355,6 +368,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         o->reasoning_format = arg;
         if (strcmp(arg, "auto") != 0 && strcmp(arg, "none") != 0 && !reply_thoughts_find(arg))
             argp_error(s, "--reasoning-format: there is no format '%s'", arg);
+        return 0;
+    case KEY_EMBEDDINGS:
+        o->no_embeddings = strcmp(arg, "off") == 0;
+        if (!o->no_embeddings && strcmp(arg, "on") != 0)
+            argp_error(s, "--embeddings: '%s' is not on or off", arg);
         return 0;
     case KEY_HOST:
         o->http.host = arg;

@@ -20,6 +20,7 @@ struct serve_options {
     uint32_t slow_ms;
     bool any_model;                             /* whatever a request names */
     const char *tool_format, *reasoning_format; /* as chat_template_set_style takes them */
+    bool no_embeddings;
     uint32_t drain_timeout_s;
     struct engine_config engine;
     struct batches_config batches; /* dir NULL: none */

@@ -18,6 +18,7 @@
 #define MIN_LOGIT_ROWS 64
 #define TIER_PATIENCE_MS 50
 #define CHECK_EVERY_US 1000000
+#define MAX_WHOLE_ROWS 8192u
 
 struct engine_config engine_config_default(void)
 {
@@ -29,6 +30,31 @@ struct engine_config engine_config_default(void)
                                   .batch_tokens = 512};
 }
 
+/* A text that is computed whole needs a row for each token. The rows cost memory when they are
+ * first used, but addresses at once: so models of very long contexts get fewer, unless more are
+ * asked for. */
+static void widen_steps(struct engine *eng)
+{
+    const uint32_t most = eng->n_ctx < MAX_WHOLE_ROWS ? eng->n_ctx : MAX_WHOLE_ROWS;
+    if (eng->model->hp.causal)
+        return;
+    if (eng->max_rows < most)
+        eng->max_rows = most;
+    if (eng->n_ctx > eng->max_rows) {
+        eng->n_ctx = eng->max_rows;
+        log_warn("texts are computed whole, in steps of %u rows: the context is limited to that",
+                 eng->n_ctx);
+    }
+}
+
+static void choose_pooling(struct engine *eng)
+{
+    const struct model_hparams *hp = &eng->model->hp;
+    eng->pooling = eng->cfg.pooling ? eng->cfg.pooling : hp->pooling;
+    if (eng->pooling == POOLING_UNSPECIFIED)
+        eng->pooling = hp->causal ? POOLING_LAST : POOLING_MEAN;
+}
+
 static enum err check_config(struct engine *eng, struct err_info *e)
 {
     struct engine_config *cfg = &eng->cfg;
@@ -36,8 +62,15 @@ static enum err check_config(struct engine *eng, struct err_info *e)
         cfg->block_tokens = 16;
     if (cfg->max_running == 0 || cfg->batch_tokens == 0)
         return err_set(e, ERR_INVALID, "max-running and batch-tokens must be at least 1");
-    uint32_t trained = eng->model->hp.n_ctx_train;
+    uint32_t trained = eng->model->hp.n_ctx_train, n_positions = eng->model->hp.n_positions;
     eng->n_ctx = cfg->n_ctx ? cfg->n_ctx : trained;
+    if (n_positions && eng->n_ctx > n_positions)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "context",
+                             "%u tokens, but the model has learned %u positions",
+                             eng->n_ctx,
+                             n_positions);
     if (eng->n_ctx > trained)
         log_warn("a context of %u tokens is longer than the %u the model was trained on",
                  eng->n_ctx,
@@ -45,6 +78,8 @@ static enum err check_config(struct engine *eng, struct err_info *e)
     if (cfg->max_queue > UINT32_MAX - cfg->max_running)
         return err_set(e, ERR_INVALID, "max-running and max-queue are too large");
     eng->max_rows = cfg->batch_tokens > cfg->max_running ? cfg->batch_tokens : cfg->max_running;
+    widen_steps(eng);
+    choose_pooling(eng);
     eng->max_logit_rows = cfg->max_running > MIN_LOGIT_ROWS ? cfg->max_running : MIN_LOGIT_ROWS;
     if (tokenizer_n_vocab(eng->tokenizer) > eng->model->hp.n_vocab)
         return err_set(e,
@@ -64,6 +99,7 @@ static enum err create_sched(struct engine *eng, struct err_info *e)
                               .max_rows = eng->max_rows,
                               .max_logit_rows = eng->max_logit_rows,
                               .max_blocks_per_seq = per_seq,
+                              .whole = !eng->model->hp.causal,
                               .overcommit = cfg->overcommit};
     return sched_create(&sc, eng->kv, &eng->sched, e);
 }
@@ -429,6 +465,11 @@ void engine_destroy(struct engine *eng)
 uint32_t engine_n_ctx(const struct engine *eng)
 {
     return eng->n_ctx;
+}
+
+enum pooling engine_pooling(const struct engine *eng)
+{
+    return eng->pooling;
 }
 
 const struct model *engine_model(const struct engine *eng)

@@ -49,12 +49,22 @@ struct request_times {
     uint64_t end_us;
 };
 
+/* What a request is for. */
+enum request_output {
+    OUTPUT_TOKENS,
+    OUTPUT_EMBEDDING, /* one vector of the whole prompt, */
+    OUTPUT_SCORES,    /* or what the model's head makes of it; no tokens follow */
+};
+
 #define REQUEST_MAX_STOPS 16
 #define REQUEST_MAX_TOP_LOGPROBS 20
 #define REQUEST_MAX_PRIORITY 100
 
 /* What to do. Copied by request_create; strings and arrays too. */
 struct request_params {
+    enum request_output output;
+    uint32_t
+        n_first; /* of a pair of texts: tokens before the second begins; 0: there is one text */
     struct sample_params sample;
     uint32_t max_tokens; /* 0: as many as the context holds */
     bool ignore_eos;     /* end-of-generation tokens are ordinary output */
@@ -89,7 +99,8 @@ struct request_token {
 struct request; /* engine/request.h has the fields; the API reads it through these */
 
 /* prompt[n_prompt] is copied. user: the owner's own. Any thread. Errors: ERR_INVALID (empty prompt,
- * id out of range), ERR_TOO_LONG (context; names both numbers, or blocks), ERR_NOMEM. */
+ * id out of range, an output that the model does not have), ERR_TOO_LONG (context; names both
+ * numbers, or blocks), ERR_NOMEM. */
 struct engine;
 enum err request_create(const struct engine *eng,
                         const struct request_params *p,
@@ -113,6 +124,9 @@ enum finish request_finish(const struct request *r); /* once not NONE, everythin
 uint32_t request_text_bytes(const struct request *r);
 uint32_t request_n_completion(const struct request *r); /* usage.completion_tokens */
 uint32_t request_n_cached(const struct request *r);     /* prompt tokens whose KV was reused */
+/* Valid once finished as FINISH_STOP: the embedding [n_embd], not normalised, or the scores
+ * [n_labels]; of a request for tokens NULL. */
+const float *request_vector(const struct request *r, uint32_t *n);
 const struct err_info *request_error(const struct request *r);
 enum stop_kind request_stop(const struct request *r); /* valid when finished */
 /* The index in params.stops of the text that ended it; only for STOP_TEXT. */
@@ -142,15 +156,17 @@ const struct request_event *request_events(const struct request *r,
 struct engine_config {
     uint32_t n_threads; /* 0: one a physical core */
     enum kv_type kv_type;
-    uint64_t kv_bytes;      /* 0: a default */
-    uint32_t block_tokens;  /* 0: 16 */
-    uint32_t n_ctx;         /* longest prompt + output; 0: what the model was trained on */
-    uint32_t max_running;   /* sequences in a step */
-    uint32_t max_queue;     /* requests waiting beyond them */
-    uint32_t batch_tokens;  /* rows in a step */
-    double overcommit;      /* 0..1, of the output that admission does not count on (sched.h) */
-    const char *cache_dir;  /* the disk tier; NULL: none */
-    uint64_t cache_bytes;   /* that it may take; 0: a default */
+    uint64_t kv_bytes;     /* 0: a default */
+    uint32_t block_tokens; /* 0: 16 */
+    uint32_t n_ctx;        /* longest prompt + output; 0: what the model was trained on */
+    uint32_t max_running;  /* sequences in a step */
+    uint32_t max_queue;    /* requests waiting beyond them */
+    uint32_t batch_tokens; /* rows in a step */
+    double overcommit;     /* 0..1, of the output that admission does not count on (sched.h) */
+    const char *cache_dir; /* the disk tier; NULL: none */
+    uint64_t cache_bytes;  /* that it may take; 0: a default */
+    enum pooling pooling; /* of embeddings; unspecified: as the file says, else of the last position
+                           * where the model is causal, and the mean where not */
     uint32_t itl_target_ms; /* a step with decodes aims to last at most this; 0: automatic */
     void (*progress)(void *ctx, double fraction);
     void *progress_ctx;
@@ -192,6 +208,7 @@ void engine_stop(struct engine *eng);
 void engine_destroy(struct engine *eng); /* stops first; all requests destroyed already */
 
 uint32_t engine_n_ctx(const struct engine *eng);
+enum pooling engine_pooling(const struct engine *eng); /* never unspecified */
 const struct model *engine_model(const struct engine *eng);
 const struct tokenizer *engine_tokenizer(const struct engine *eng);
 
@@ -221,6 +238,7 @@ struct engine_stats {
     uint32_t running, waiting, max_running, max_queue;
     uint64_t requests_by_finish[FINISH_ERROR + 1]; /* ended, by enum finish */
     uint64_t prompt_tokens, output_tokens, cached_tokens;
+    uint64_t vectors; /* texts that became embeddings or scores */
     uint64_t steps, steps_with_prefill;
     uint64_t step_allocations; /* made inside steps after warm-up; 0 or a bug */
     uint64_t preemptions;

@@ -173,6 +173,7 @@ static enum err probe(struct engine *eng, uint64_t *hash, struct err_info *e)
 {
     uint32_t size = eng->cfg.block_tokens;
     uint32_t n_tokens = size < eng->max_rows ? size : eng->max_rows;
+    n_tokens = n_tokens < eng->n_ctx ? n_tokens : eng->n_ctx;
     size_t n_bytes = backend_kv_block_bytes(eng->model, eng->cfg.kv_type, size);
     uint32_t block = 0, last = n_tokens - 1;
     int32_t *tokens = malloc(n_tokens * sizeof *tokens);
@@ -194,7 +195,7 @@ static enum err probe(struct engine *eng, uint64_t *hash, struct err_info *e)
                       .positions = positions,
                       .n_seqs = 1,
                       .seqs = &seq,
-                      .n_logit_rows = 1,
+                      .n_logit_rows = eng->model->generates,
                       .logit_rows = &last};
     err = eng->backend->ops->run(eng->backend, &b, &logits, e);
     if (err == OK) {
@@ -244,6 +245,12 @@ static enum err open_tier(struct engine *eng, struct err_info *e)
 {
     const struct engine_config *cfg = &eng->cfg;
     char about[512];
+    if (!eng->model->hp.causal)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "cache-dir",
+                             "what the model computes of a token depends on the whole text, so "
+                             "there is nothing to keep for another");
     struct kv_disk_config dc = {
         .dir = cfg->cache_dir,
         .max_bytes = cfg->cache_bytes ? cfg->cache_bytes : DEFAULT_CACHE_BYTES,

@@ -1,6 +1,7 @@
 #include "engine/request.h"
 
 #include "base/mem.h"
+#include "engine/embed.h"
 #include "engine/step.h"
 
 #include <stdlib.h>
@@ -48,6 +49,44 @@ static enum err limit_output(const struct engine *eng,
     return OK;
 }
 
+/* Of a text that is to be one vector. */
+static enum err limit_text(const struct engine *eng, uint32_t n_prompt, struct err_info *e)
+{
+    uint32_t n_ctx = engine_n_ctx(eng);
+    if (n_prompt <= n_ctx)
+        return OK;
+    return err_set_field(e,
+                         ERR_TOO_LONG,
+                         "prompt",
+                         "the model takes texts of at most %u tokens, but this one has %u",
+                         n_ctx,
+                         n_prompt);
+}
+
+/* Can the model do what is asked for? n_vector: values of the vector; 0 for tokens. */
+static enum err check_output(const struct engine *eng,
+                             enum request_output output,
+                             uint32_t *n_vector,
+                             struct err_info *e)
+{
+    const struct model *m = engine_model(eng);
+    *n_vector = output == OUTPUT_EMBEDDING ? m->hp.n_embd
+                : output == OUTPUT_SCORES  ? m->hp.n_labels
+                                           : 0;
+    if (output == OUTPUT_TOKENS)
+        return model_must_generate(m, e);
+    if (output == OUTPUT_SCORES && m->hp.n_labels == 0)
+        return err_set(
+            e, ERR_INVALID, "the model has no head that scores texts, so it cannot rerank");
+    if (output == OUTPUT_EMBEDDING && engine_pooling(eng) == POOLING_RANK)
+        return err_set(
+            e,
+            ERR_INVALID,
+            "the model scores texts; to have embeddings of it, the server has to be told "
+            "the pooling");
+    return OK;
+}
+
 static enum err check_ids(const struct engine *eng,
                           const token_id *ids,
                           uint32_t n,
@@ -83,6 +122,8 @@ static bool take_arrays(struct request *r, const struct request_params *p)
            take_array((void **)&r->top, p->logprobs ? r->max_new * n_top : 0, sizeof *r->top) &&
            take_array((void **)&r->prompt_logprobs, n_lp, sizeof *r->prompt_logprobs) &&
            take_array((void **)&r->prompt_top, n_lp * n_top, sizeof *r->prompt_top) &&
+           take_array((void **)&r->sums, r->n_vector, sizeof *r->sums) &&
+           take_array((void **)&r->vector, r->n_vector, sizeof *r->vector) &&
            take_array((void **)&r->bias, p->sample.n_bias, sizeof *r->bias) &&
            take_array((void **)&r->stop_ids, p->n_stop_ids, sizeof *r->stop_ids);
 }
@@ -109,8 +150,10 @@ enum err request_create(const struct engine *eng,
                         struct err_info *e)
 {
     enum err err;
-    uint32_t max_new = 0;
+    uint32_t max_new = 0, n_vector = 0;
     *out = NULL;
+    if ((err = check_output(eng, p->output, &n_vector, e)))
+        return err;
     if (n_prompt == 0)
         return err_set_field(e, ERR_INVALID, "prompt", "the prompt is empty");
     if (p->n_stops > REQUEST_MAX_STOPS || p->n_top_logprobs > REQUEST_MAX_TOP_LOGPROBS)
@@ -123,12 +166,14 @@ enum err request_create(const struct engine *eng,
                              -REQUEST_MAX_PRIORITY,
                              REQUEST_MAX_PRIORITY);
     if ((err = check_ids(eng, prompt, n_prompt, "prompt", e)) ||
-        (err = limit_output(eng, p, n_prompt, &max_new, e)))
+        (err =
+             n_vector ? limit_text(eng, n_prompt, e) : limit_output(eng, p, n_prompt, &max_new, e)))
         return err;
 
     struct request *r = mem_zalloc(1, sizeof *r);
     r->n_prompt = n_prompt;
     r->max_new = max_new;
+    r->n_vector = n_vector;
     r->user = user;
     if (!take_arrays(r, p)) {
         request_destroy(r);
@@ -154,8 +199,9 @@ enum err request_create(const struct engine *eng,
                                 .tokens = r->tokens,
                                 .n_prompt = n_prompt,
                                 .n_max = n_prompt + max_new,
-                                .all_logits = p->prompt_logprobs,
-                                .shares = p->cache,
+                                .all_logits = p->prompt_logprobs && !n_vector,
+                                .shares = p->cache && engine_model(eng)->hp.causal &&
+                                          !(n_vector && embed_needs_all(eng, p->output)),
                                 .priority = p->priority,
                                 .tenant = p->tenant,
                                 .tenant_at = SCHED_NO_TENANT};
@@ -184,6 +230,8 @@ void request_destroy(struct request *r)
     free(r->top);
     free(r->prompt_logprobs);
     free(r->prompt_top);
+    free(r->sums);
+    free(r->vector);
     free(r->bias);
     free(r->stop_ids);
     free(r);
@@ -259,6 +307,12 @@ uint32_t request_stop_text(const struct request *r)
 struct request_times request_times(const struct request *r)
 {
     return r->seen.times;
+}
+
+const float *request_vector(const struct request *r, uint32_t *n)
+{
+    *n = r->n_vector;
+    return r->vector;
 }
 
 const struct err_info *request_error(const struct request *r)

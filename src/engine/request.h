@@ -50,6 +50,9 @@ struct request {
     struct token_logprob *top;        /* [max_new, n_top] */
     float *prompt_logprobs;           /* [n_prompt] */
     struct token_logprob *prompt_top; /* [n_prompt, n_top] */
+    double *sums;                     /* [n_vector] of the rows so far, */
+    float *vector;                    /* [n_vector] and what they come to (embed.h) */
+    uint32_t n_vector;                /* 0: tokens are wanted */
     struct err_info error;
 
     /* under the event lock */

@@ -71,6 +71,15 @@ void stats_token(struct engine_stats *s, struct request *r, uint64_t now_us)
     s->output_tokens++;
 }
 
+void stats_vector(struct engine_stats *s, struct request *r, uint64_t now_us)
+{
+    hist_add(&s->prefill_time, seconds(r->now.times.admit_us, now_us));
+    s->prompt_tokens += r->n_prompt;
+    s->cached_tokens += r->seq.n_cached;
+    s->vectors++;
+    r->now.n_cached = r->seq.n_cached;
+}
+
 void stats_finished(struct engine_stats *s, const struct request *r, uint64_t now_us)
 {
     s->requests_by_finish[r->now.finish]++;

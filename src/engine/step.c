@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "engine/embed.h"
 #include "engine/stats.h"
 #include "engine/timeline.h"
 
@@ -24,7 +25,10 @@ enum err step_batch_init(struct step_batch *s,
     s->seqs = calloc(max_running, sizeof *s->seqs);
     s->logit_rows = calloc(max_logit_rows, sizeof *s->logit_rows);
     s->jobs = calloc(max_running, sizeof *s->jobs);
-    if (!s->tokens || !s->positions || !s->seqs || !s->logit_rows || !s->jobs)
+    s->hidden_rows = calloc(max_rows, sizeof *s->hidden_rows);
+    s->vectors = calloc(max_running, sizeof *s->vectors);
+    if (!s->tokens || !s->positions || !s->seqs || !s->logit_rows || !s->jobs || !s->hidden_rows ||
+        !s->vectors)
         return err_set(e, ERR_NOMEM, "no memory for a batch of %u rows", max_rows);
     return OK;
 }
@@ -36,6 +40,8 @@ void step_batch_deinit(struct step_batch *s)
     free(s->seqs);
     free(s->logit_rows);
     free(s->jobs);
+    free(s->hidden_rows);
+    free(s->vectors);
 }
 
 /* Rows this step may have, so that it lasts about as long as its target. */
@@ -60,16 +66,25 @@ static void learn_pace(struct pace *pace, const struct sched_plan *plan, uint64_
     pace_learn(pace, &s, (double)us);
 }
 
-/* Rows of one item into the batch. */
-static void fill_item(struct step_batch *s, const struct sched_item *item)
+/* Does the item's last row choose a token? */
+static bool samples(const struct sched_item *item)
 {
+    const struct request *r = item->seq->user;
+    return item->samples && r->params.output == OUTPUT_TOKENS;
+}
+
+/* Rows of one item into the batch. */
+static void fill_item(struct engine *eng, const struct sched_item *item)
+{
+    struct step_batch *s = &eng->batch;
     struct request *r = item->seq->user;
     struct batch *b = &s->b;
     s->seqs[b->n_seqs++] = (struct batch_seq){.first_row = b->n_rows,
                                               .n_rows = item->n_rows,
                                               .first_pos = item->first,
                                               .blocks = item->seq->table.blocks,
-                                              .panes = item->seq->table.panes};
+                                              .panes = item->seq->table.panes,
+                                              .second = r->params.n_first};
     memcpy(s->tokens + b->n_rows, r->tokens + item->first, item->n_rows * sizeof *s->tokens);
     for (uint32_t i = 0; i < item->n_rows; i++)
         s->positions[b->n_rows + i] = item->first + i;
@@ -77,23 +92,27 @@ static void fill_item(struct step_batch *s, const struct sched_item *item)
     if (item->seq->all_logits && item->first < r->n_prompt) {
         for (uint32_t row = b->n_rows; row <= last; row++)
             s->logit_rows[b->n_logit_rows++] = row;
-    } else if (item->samples) {
+    } else if (samples(item)) {
         s->logit_rows[b->n_logit_rows++] = last;
     }
-    if (item->samples)
+    if (samples(item))
         s->jobs[s->n_jobs++] = (struct sample_job){.r = r, .logit_row = b->n_logit_rows - 1};
+    else
+        embed_fill(eng, item);
     b->n_rows += item->n_rows;
 }
 
-static void fill_batch(struct step_batch *s, const struct sched_plan *plan)
+static void fill_batch(struct engine *eng, const struct sched_plan *plan)
 {
-    s->n_jobs = 0;
+    struct step_batch *s = &eng->batch;
+    s->n_jobs = s->n_vectors = 0;
     s->b = (struct batch){.tokens = s->tokens,
                           .positions = s->positions,
                           .seqs = s->seqs,
-                          .logit_rows = s->logit_rows};
+                          .logit_rows = s->logit_rows,
+                          .hidden_rows = s->hidden_rows};
     for (uint32_t i = 0; i < plan->n_items; i++)
-        fill_item(s, &plan->items[i]);
+        fill_item(eng, &plan->items[i]);
 }
 
 /* Choose one row's token. Any worker, each row once. */
@@ -246,7 +265,7 @@ static void note_computed(struct engine *eng, const struct sched_plan *plan)
         bool all = item->seq->all_logits && item->first < r->n_prompt;
         if (all)
             prompt_logprobs(eng, item, logit_row);
-        logit_row += all ? item->n_rows : item->samples;
+        logit_row += all ? item->n_rows : samples(item);
         sched_computed(eng->sched, item);
     }
 }
@@ -316,11 +335,11 @@ bool step_run(struct engine *eng)
     timeline_planned(eng, &plan, start_us);
     eng->waits_for_tier = plan.waits_for_tier;
     if (plan.n_items == 0) {
-        eng->batch.n_jobs = 0;
+        eng->batch.n_jobs = eng->batch.n_vectors = 0;
         return false;
     }
     note_admitted(&plan, eng, start_us);
-    fill_batch(&eng->batch, &plan);
+    fill_batch(eng, &plan);
     if (eng->backend->ops->run(eng->backend, &eng->batch.b, &eng->batch.logits, &e) != OK) {
         fail_batch(eng, &plan, &e);
         return true;
@@ -328,6 +347,7 @@ bool step_run(struct engine *eng)
     note_computed(eng, &plan);
     timeline_computed(&plan, clock_us());
     sample_and_accept(eng);
+    embed_finish(eng);
     note_step(eng, &plan, clock_us() - start_us);
     return true;
 }

@@ -24,6 +24,9 @@ struct step_batch {
         float logprob;
     } * jobs; /* [max_running] */
     uint32_t n_jobs;
+    uint32_t *hidden_rows;     /* [max_rows] */
+    struct embed_job *vectors; /* [max_running] (embed.h) */
+    uint32_t n_vectors;
     struct batch b;
     float *logits; /* of the run: [b.n_logit_rows, n_vocab] */
 };
@@ -46,6 +49,7 @@ struct engine {
     struct sched *sched;
     struct guide *guide; /* grammars */
     uint32_t n_ctx;
+    enum pooling pooling;
     uint32_t max_rows, max_logit_rows; /* of a step */
 
     /* engine thread alone */

@@ -28,6 +28,7 @@ static const struct arch rows[] = {
      .shared_gate = REQUIRED,
      .window_pattern = NO_WINDOWS},
     {.name = "qwen3",
+     .label_softmax = true,
      .rope = ROPE_HALVES,
      .qk_norm = QK_NORM_HEADS,
      .norms = NORM_BEFORE,
@@ -105,6 +106,22 @@ static const struct arch rows[] = {
      .expert_bias = REQUIRED,
      .sinks = true,
      .window_pattern = 2},
+    {.name = "bert", /* and RoBERTa's, whose files begin at its first real position */
+     .encoder = true,
+     .positions = REQUIRED,
+     .qkv_bias = OPTIONAL,
+     .out_bias = OPTIONAL,
+     .norms = NORM_OF_SUM,
+     .ungated = true,
+     .window_pattern = NO_WINDOWS,
+     .no_rope_step = 1},
+    {.name = "nomic-bert",
+     .encoder = true,
+     .rope = ROPE_HALVES,
+     .qkv_bias = OPTIONAL,
+     .out_bias = OPTIONAL,
+     .norms = NORM_OF_SUM,
+     .window_pattern = NO_WINDOWS},
 };
 
 const struct arch *arch_find(const char *name, size_t len)
@@ -119,6 +136,6 @@ const struct arch *arch_find(const char *name, size_t len)
 const char *arch_list(void)
 {
     static const char list[] = "llama, qwen2, qwen2moe, qwen3, qwen3moe, gemma2, gemma3, phi3, "
-                               "olmo2, granite, granitemoe, smollm3, gpt-oss";
+                               "olmo2, granite, granitemoe, smollm3, gpt-oss, bert, nomic-bert";
     return list;
 }

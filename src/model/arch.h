@@ -10,8 +10,9 @@ enum presence { ABSENT, OPTIONAL, REQUIRED };
 /* What is normalised between projection and rotation. */
 enum qk_norm { QK_PLAIN, QK_NORM_HEADS, QK_NORM_ROWS };
 
-/* Where the norms of a sub-layer stand: before it; after it, before it is added; both. */
-enum norm_place { NORM_BEFORE = 1, NORM_AFTER = 2, NORM_BOTH = 3 };
+/* Where the norms of a sub-layer stand: before it; after it, before it is added; both; or over the
+ * sum with what it added to. */
+enum norm_place { NORM_BEFORE = 1, NORM_AFTER = 2, NORM_BOTH = 3, NORM_OF_SUM = 4 };
 
 /* How layers of windows alternate with layers that see everything. */
 enum { NO_WINDOWS = -1, ALL_WINDOWED = 0 }; /* else every n-th layer sees everything */
@@ -25,6 +26,10 @@ struct arch {
     enum norm_place norms;
     const char *ffn_norm; /* name of the norm before the feed-forward part; NULL: ffn_norm */
     enum gate_kind gate;
+    bool ungated;              /* the feed-forward part is gelu(up) alone */
+    bool encoder;              /* LayerNorms with biases, over the embeddings too; no logits */
+    enum presence positions;   /* position_embd.weight */
+    bool label_softmax;        /* a head's scores are logits of one choice */
     enum presence experts;     /* expert_count and its tensors */
     enum presence expert_bias; /* of the router and of the experts' matrices */
     bool expert_ff_by_rank;    /* without expert_feed_forward_length: feed_forward_length / used */

@@ -11,6 +11,7 @@
 #define MAX_VOCAB (1u << 22)
 #define MAX_CTX (1u << 26)
 #define MAX_EXPERTS 1024
+#define MAX_LABELS 4096
 #define MAX_EXPERTS_USED 64
 #define MAX_EXPERT_WIDTH (1u << 22) /* n_expert_used * (n_embd or n_ff_expert) */
 
@@ -259,9 +260,42 @@ static enum err read_scales(struct model *m, const struct arch *arch, struct err
         return err;
     hp->norm_eps = 1e-5f;
     hp->rope_freq_base = 10000.0f;
-    if ((err = key_f32_in(m, "attention.layer_norm_rms_epsilon", -1e-30f, 1.0f, &hp->norm_eps, e)))
+    const char *eps =
+        arch->encoder ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+    if ((err = key_f32_in(m, eps, -1e-30f, 1.0f, &hp->norm_eps, e)))
         return err;
     return key_f32_in(m, "rope.freq_base", 1.0f, 1e12f, &hp->rope_freq_base, e);
+}
+
+/* What a row sees, and what becomes of a text's hidden states. */
+static enum err read_pooling(struct model *m, const struct arch *arch, struct err_info *e)
+{
+    struct model_hparams *hp = &m->hp;
+    uint32_t pooling = POOLING_UNSPECIFIED;
+    enum err err;
+    hp->causal = !arch->encoder;
+    if ((err = key_bool(m, "attention.causal", &hp->causal, e)) ||
+        (err = key_u32_in(m, "pooling_type", 0, POOLING_RANK, &pooling, e)))
+        return err;
+    hp->pooling = (enum pooling)pooling;
+    if (!hp->causal && hp->window)
+        return err_set(e, ERR_UNSUPPORTED, "%s: windows that look both ways", m->arch);
+    if (arch->positions == REQUIRED)
+        hp->n_positions = hp->n_ctx_train;
+    if (!gguf_find_tensor(m->gguf, "cls.output.weight"))
+        return OK;
+    const struct gguf_kv *labels = key_find(m, "classifier.output_labels");
+    const uint64_t n = labels && labels->kind == GGUF_ARRAY ? labels->n_elems : 1;
+    if (n < 1 || n > MAX_LABELS)
+        return err_set(e,
+                       ERR_FORMAT,
+                       "%s.classifier.output_labels: %llu labels, expected 1 to %u",
+                       m->arch,
+                       (unsigned long long)n,
+                       MAX_LABELS);
+    hp->n_labels = (uint32_t)n;
+    hp->label_softmax = arch->label_softmax;
+    return OK;
 }
 
 enum err hparams_read(struct model *m, const struct arch *arch, struct err_info *e)
@@ -269,7 +303,8 @@ enum err hparams_read(struct model *m, const struct arch *arch, struct err_info 
     enum err err;
     if ((err = refuse_unknown(m, arch, e)) || (err = read_sizes(m, e)) ||
         (err = read_heads(m, e)) || (err = read_vocab_size(m, e)) ||
-        (err = read_experts(m, arch, e)) || (err = read_window(m, arch, e)))
+        (err = read_experts(m, arch, e)) || (err = read_window(m, arch, e)) ||
+        (err = read_pooling(m, arch, e)))
         return err;
     return read_scales(m, arch, e);
 }

@@ -73,9 +73,49 @@ enum err model_load(const char *path, struct model **out, struct err_info *e)
     return model_from_gguf(g, slash ? slash + 1 : path, out, e);
 }
 
+static const char *const pooling_names[] = {[POOLING_UNSPECIFIED] = "none",
+                                            [POOLING_MEAN] = "mean",
+                                            [POOLING_CLS] = "cls",
+                                            [POOLING_LAST] = "last",
+                                            [POOLING_RANK] = "rank"};
+
+const char *pooling_name(enum pooling p)
+{
+    return pooling_names[p];
+}
+
+enum err pooling_parse(const char *s, enum pooling *out)
+{
+    for (int p = POOLING_MEAN; p <= POOLING_LAST; p++) {
+        if (strcmp(s, pooling_names[p]) == 0) {
+            *out = (enum pooling)p;
+            return OK;
+        }
+    }
+    return ERR_INVALID;
+}
+
+enum err model_must_generate(const struct model *m, struct err_info *e)
+{
+    if (m->generates)
+        return OK;
+    return err_set(e,
+                   ERR_INVALID,
+                   "the model, of architecture %s, makes %s of texts; it does not continue them",
+                   m->arch,
+                   m->hp.n_labels ? "scores and embeddings" : "embeddings");
+}
+
 enum err model_set_context(struct model *m, uint32_t n_ctx, struct err_info *e)
 {
     const struct arch *arch = arch_find(m->arch, strlen(m->arch));
+    if (m->hp.n_positions && n_ctx > m->hp.n_positions)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "context",
+                             "%u tokens, but the model has learned %u positions",
+                             n_ctx,
+                             m->hp.n_positions);
     return rope_read(m, arch, n_ctx ? n_ctx : m->hp.n_ctx_train, e);
 }
 

@@ -19,6 +19,12 @@
  *      EXPERT_OUT  [n_expert_used][n_embd]
  *      SHARED [n_embd], SHARED_GATE [1]    of the expert that all rows share
  *
+ * What comes out is of some rows only, which the batch names:
+ *
+ *      LOGITS [n_vocab]                    of models that generate
+ *      HIDDEN [n_embd]                     the final hidden state: embeddings are made of it
+ *      HEAD   [n_embd], SCORES [n_labels]  likewise, of models that judge texts
+ *
  * Thread: immutable after model_load. */
 #ifndef WEIR_MODEL_MODEL_H
 #define WEIR_MODEL_MODEL_H
@@ -47,7 +53,19 @@ enum model_buf {
     BUF_SHARED,
     BUF_SHARED_GATE,
     BUF_LOGITS, /* [n_vocab], only for the rows that need logits */
+    BUF_HIDDEN, /* from here on: only for the rows whose hidden states are wanted */
+    BUF_HEAD,
+    BUF_SCORES,
     N_MODEL_BUFS,
+};
+
+/* How the hidden states of a text become one vector; numbered as in files. */
+enum pooling {
+    POOLING_UNSPECIFIED, /* or "none" */
+    POOLING_MEAN,        /* the mean over all positions */
+    POOLING_CLS,         /* the first position's */
+    POOLING_LAST,        /* the last position's */
+    POOLING_RANK,        /* no vector: the scores that the model's head makes of one of them */
 };
 
 struct model_hparams {
@@ -71,27 +89,42 @@ struct model_hparams {
     float attention_cap, logit_cap;                     /* x to cap tanh(x / cap); 0: none */
     float expert_scale;                                 /* of the selection's weights */
     bool expert_norm; /* the selection's weights sum to 1 (before expert_scale) */
+    bool causal;      /* a row sees the positions up to its own; else all of its text, which
+                       * therefore has to lie in one batch, whole */
+    uint32_t
+        n_positions; /* that the model has learned, each its own row; 0: as many as one likes */
+    enum pooling pooling; /* as the file says */
+    uint32_t n_labels;    /* scores of a text; 0: the model has no head for them */
+    bool label_softmax;   /* they are logits of one choice among the labels */
 };
 
 enum op_kind {
-    OP_EMBED,      /* out[r] = row token[r] of w * scale */
-    OP_NORM,       /* out[r] = in[r] / rms(in[r]) * w; w: f32 [n]; out may be in */
-    OP_LINEAR,     /* out[r][j] = sum_k w[j][k] in[r][k] (+ bias[j]); w: [n_out rows of n_in] */
-    OP_HEAD_NORM,  /* as OP_NORM over each head of head_dim of buffer `out`, in place */
-    OP_ROPE_STORE, /* rotate Q and K by position (K, Q in place), then store K, V of `layer` */
-    OP_ATTENTION,  /* out[r] = softmax(cap(Q[r] . K^T * scale)) V over the row's own sequence:
-                    * causal, the last `window` positions if that is not 0. w: f32 [n_head] or
-                    * NULL: a score more for each head that takes part in the sum but has no V */
-    OP_GATED,      /* out[r] = act(in[r]) * in2[r] */
-    OP_ADD,        /* out[r] += in[r] * scale */
-    OP_ADD_GATED,  /* out[r] += in[r] * sigmoid(in2[r][0]) */
-    OP_SELECT,     /* the n_expert_used largest of in[r], in order, with softmax weights */
-    OP_EXPERTS,    /* as OP_LINEAR for each rank of the selection, with that expert's part of w
-                    * [n_expert][n_out rows of n_in] and bias [n_expert][n_out]; in: a row of H for
-                    * all ranks, or n_in by rank; out: n_out by rank */
-    OP_MIX,        /* out[r] = sum over ranks, from the first, of weight * in[r][rank] */
-    OP_LOGITS,     /* as OP_LINEAR, only for the rows whose logits are wanted, into BUF_LOGITS,
-                    * then * scale, then capped */
+    OP_EMBED,        /* out[r] = row token[r] of w * scale */
+    OP_ADD_POSITION, /* out[r] += row position[r] of w */
+    OP_ADD_TYPE,     /* out[r] += row 0 of w; row 1, if there is one, in the second of two texts */
+    OP_NORM,         /* out[r] = in[r] / rms(in[r]) * w; w: f32 [n]; out may be in */
+    OP_LAYER_NORM,   /* out[r] = (in[r] - mean) / deviation * w + bias; out may be in */
+    OP_LINEAR,       /* out[r][j] = sum_k w[j][k] in[r][k] (+ bias[j]); w: [n_out rows of n_in] */
+    OP_HEAD_NORM,    /* as OP_NORM over each head of head_dim of buffer `out`, in place */
+    OP_ROPE_STORE,   /* rotate Q and K by position (K, Q in place), then store K, V of `layer` */
+    OP_ATTENTION,    /* out[r] = softmax(cap(Q[r] . K^T * scale)) V over the row's own sequence:
+                      * causal unless the model is not, the last `window` positions if that is not
+                      * 0. w: f32 [n_head] or
+                      * NULL: a score more for each head that takes part in the sum but has no V */
+    OP_GATED,        /* out[r] = act(in[r]) * in2[r] */
+    OP_GELU,         /* out[r] = gelu(in[r]) by the error function; out is in */
+    OP_ADD,          /* out[r] += in[r] * scale */
+    OP_ADD_GATED,    /* out[r] += in[r] * sigmoid(in2[r][0]) */
+    OP_SELECT,       /* the n_expert_used largest of in[r], in order, with softmax weights */
+    OP_EXPERTS,      /* as OP_LINEAR for each rank of the selection, with that expert's part of w
+                      * [n_expert][n_out rows of n_in] and bias [n_expert][n_out]; in: a row of H for
+                      * all ranks, or n_in by rank; out: n_out by rank */
+    OP_MIX,          /* out[r] = sum over ranks, from the first, of weight * in[r][rank] */
+    OP_LOGITS,       /* as OP_LINEAR, only for the rows whose logits are wanted, into BUF_LOGITS,
+                      * then * scale, then capped */
+    OP_HIDDEN,       /* HIDDEN = in of the rows whose hidden states are wanted, as OP_NORM if there
+                      * is a w; linears that read it or HEAD follow */
+    OP_TANH,         /* HEAD = tanh(HEAD) */
 };
 
 /* How adjacent dims pair up in rotation: (2i, 2i+1) or (i, i + rope_dims/2). */
@@ -139,6 +172,7 @@ struct model {
     uint32_t buf_width[N_MODEL_BUFS]; /* floats a row */
     struct op *ops;
     uint32_t n_ops;
+    bool generates;            /* the plan has logits: the model continues texts */
     struct gguf_tensor *parts; /* of tensors that hold several matrices */
     uint32_t n_parts;
     size_t weight_bytes; /* of all tensors the plan uses, as stored in the file */
@@ -152,10 +186,19 @@ enum err model_load(const char *path, struct model **out, struct err_info *e) WE
 enum err model_from_gguf(struct gguf *g, const char *name, struct model **out, struct err_info *e)
     WEIR_MUST_USE;
 
+/* "mean", "cls", "last" or "rank"; "none" for what is unspecified. */
+const char *pooling_name(enum pooling p);
+/* mean, cls or last. OK or ERR_INVALID. */
+enum err pooling_parse(const char *s, enum pooling *out);
+
 /* Say for how many positions the model will be used: some have one set of rotation factors for
  * contexts as long as they were first trained on and another for longer ones. Without this call, or
- * with 0, n_ctx_train decides. Before a backend is made. Errors: ERR_FORMAT (of the factors). */
+ * with 0, n_ctx_train decides. Before a backend is made. Errors: ERR_FORMAT (of the factors),
+ * ERR_INVALID (more than the positions that the model has learned). */
 enum err model_set_context(struct model *m, uint32_t n_ctx, struct err_info *e) WEIR_MUST_USE;
+
+/* ERR_INVALID, with the reason, if the model does not continue texts. */
+enum err model_must_generate(const struct model *m, struct err_info *e) WEIR_MUST_USE;
 
 void model_destroy(struct model *m);
 

@@ -7,7 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { OPS_PER_LAYER = 28, PARTS_PER_LAYER = 10 }; /* at most: q k v and gate up, with biases */
+enum {
+    OPS_PER_LAYER = 28, /* at most */
+    OPS_BESIDE = 12,
+    PARTS_PER_LAYER = 10 /* q k v and gate up, with biases */
+};
 
 /* State of one build: the first error sticks, so that the plan below reads as the maths. */
 struct builder {
@@ -107,12 +111,21 @@ static void add_norm(struct builder *b, const char *name, enum model_buf in, enu
     add(b, OP_NORM, in, out)->w = take(b, name, b->m->buf_width[in], 1, F32_ONLY, REQUIRED);
 }
 
-static void add_layer_norm(struct builder *b,
-                           const char *stem,
-                           enum model_buf in,
-                           enum model_buf out)
+/* The norm of the layer under construction. */
+static void add_norm_of_layer(struct builder *b,
+                              const char *stem,
+                              enum model_buf in,
+                              enum model_buf out)
 {
     add_norm(b, layer_name(b, stem, "weight"), in, out);
+}
+
+/* A LayerNorm of the residual stream, in place. */
+static void add_layer_norm(struct builder *b, const char *w, const char *bias)
+{
+    struct op *op = add(b, OP_LAYER_NORM, BUF_X, BUF_X);
+    op->w = take(b, w, b->m->hp.n_embd, 1, F32_ONLY, REQUIRED);
+    op->bias = take(b, bias, b->m->hp.n_embd, 1, F32_ONLY, REQUIRED);
 }
 
 /* Of Q or K, over each head or over the whole row. */
@@ -120,7 +133,7 @@ static void add_qk_norm(struct builder *b, const char *stem, enum model_buf buf)
 {
     const uint32_t head_dim = b->m->hp.head_dim;
     if (b->arch->qk_norm == QK_NORM_ROWS)
-        add_layer_norm(b, stem, buf, buf);
+        add_norm_of_layer(b, stem, buf, buf);
     else if (b->arch->qk_norm == QK_NORM_HEADS)
         add(b, OP_HEAD_NORM, buf, buf)->w =
             take(b, layer_name(b, stem, "weight"), head_dim, 1, F32_ONLY, REQUIRED);
@@ -217,17 +230,23 @@ static enum model_buf add_norm_before(struct builder *b, const char *stem)
 {
     if (!(b->arch->norms & NORM_BEFORE))
         return BUF_X;
-    add_layer_norm(b, stem, BUF_X, BUF_H);
+    add_norm_of_layer(b, stem, BUF_X, BUF_H);
     return BUF_H;
 }
 
 /* What a sub-layer put out, normalised where the architecture does so, joins the residual stream.
  */
-static void add_result(struct builder *b, const char *norm)
+static void add_result(struct builder *b, const char *norm, const char *norm_of_sum)
 {
     if (b->arch->norms & NORM_AFTER)
-        add_layer_norm(b, norm, BUF_OUT, BUF_OUT);
+        add_norm_of_layer(b, norm, BUF_OUT, BUF_OUT);
     add(b, OP_ADD, BUF_OUT, BUF_X)->scale = b->m->hp.residual_scale;
+    if (b->arch->norms & NORM_OF_SUM) {
+        char w[64], bias[64];
+        snprintf(w, sizeof w, "blk.%u.%s.weight", b->layer, norm_of_sum);
+        snprintf(bias, sizeof bias, "blk.%u.%s.bias", b->layer, norm_of_sum);
+        add_layer_norm(b, w, bias);
+    }
 }
 
 static void add_attention(struct builder *b)
@@ -247,7 +266,7 @@ static void add_attention(struct builder *b)
     if (b->arch->sinks)
         op->w = take(b, layer_name(b, "attn_sinks", "weight"), hp->n_head, 1, F32_ONLY, REQUIRED);
     add_linear(b, "attn_output", BUF_ATT, op->n_out, BUF_OUT, hp->n_embd, b->arch->out_bias);
-    add_result(b, "post_attention_norm");
+    add_result(b, "post_attention_norm", "attn_output_norm");
 }
 
 /* out = act(out) * up, the first n values. */
@@ -264,6 +283,12 @@ static void add_dense(struct builder *b, enum model_buf in)
     const struct model_hparams *hp = &b->m->hp;
     const enum presence bias = b->arch->out_bias;
     const struct gguf_tensor *up = gguf_find_tensor(b->m->gguf, layer_name(b, "ffn_up", "weight"));
+    if (b->arch->ungated) {
+        add_linear(b, "ffn_up", in, hp->n_embd, BUF_GATE, hp->n_ff, bias);
+        add(b, OP_GELU, BUF_GATE, BUF_GATE)->n_out = hp->n_ff;
+        add_linear(b, "ffn_down", BUF_GATE, hp->n_ff, BUF_OUT, hp->n_embd, bias);
+        return;
+    }
     if (!has_tensor(b, "ffn_gate") && up && up->ne[1] == 2 * (uint64_t)hp->n_ff) { /* both in one */
         const uint32_t n[] = {hp->n_ff, hp->n_ff};
         add_stacked(b, "ffn_up", in, (enum model_buf[]){BUF_GATE, BUF_UP}, n, 2, bias);
@@ -326,7 +351,7 @@ static void add_layer(struct builder *b)
         add_experts(b, in);
     else
         add_dense(b, in);
-    add_result(b, "post_ffw_norm");
+    add_result(b, "post_ffw_norm", "layer_output_norm");
 }
 
 /* The embedding, and the output matrix, which may be the same one. */
@@ -339,6 +364,56 @@ static const struct gguf_tensor *add_embed(struct builder *b)
     op->w = embd;
     op->scale = hp->embedding_scale;
     return embd;
+}
+
+/* What BERT's family adds to a token's embedding, and the norm over the sum. */
+static void add_places(struct builder *b)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const struct gguf_tensor *types = gguf_find_tensor(b->m->gguf, "token_types.weight");
+    if (types)
+        add(b, OP_ADD_TYPE, BUF_X, BUF_X)->w =
+            take(b, "token_types.weight", hp->n_embd, types->ne[1], ANY_TYPE, REQUIRED);
+    if (b->arch->positions == REQUIRED)
+        add(b, OP_ADD_POSITION, BUF_X, BUF_X)->w =
+            take(b, "position_embd.weight", hp->n_embd, hp->n_positions, ANY_TYPE, REQUIRED);
+    add_layer_norm(b, "token_embd_norm.weight", "token_embd_norm.bias");
+}
+
+/* A linear of the head, over the rows whose hidden states are wanted. */
+static void add_head_linear(
+    struct builder *b, const char *w, const char *bias, enum model_buf in, enum model_buf out)
+{
+    struct op *op = add(b, OP_LINEAR, in, out);
+    op->w = take(b, w, op->n_in, op->n_out, ANY_TYPE, REQUIRED);
+    op->bias = take(b, bias, op->n_out, 1, F32_ONLY, OPTIONAL);
+}
+
+/* The hidden states as they leave the model, and what a head makes of them. */
+static void add_hidden(struct builder *b, const struct gguf_tensor *norm)
+{
+    add(b, OP_HIDDEN, BUF_X, BUF_HIDDEN)->w = norm;
+    enum model_buf in = BUF_HIDDEN;
+    if (!b->m->hp.n_labels)
+        return;
+    if (gguf_find_tensor(b->m->gguf, "cls.weight")) {
+        add_head_linear(b, "cls.weight", "cls.bias", BUF_HIDDEN, BUF_HEAD);
+        in = BUF_HEAD;
+        add(b, OP_TANH, BUF_HEAD, BUF_HEAD);
+    }
+    add_head_linear(b, "cls.output.weight", "cls.output.bias", in, BUF_SCORES);
+}
+
+/* Logits of the residual stream: of models that continue texts. */
+static void add_logits(struct builder *b,
+                       const struct gguf_tensor *norm,
+                       const struct gguf_tensor *w)
+{
+    add(b, OP_NORM, BUF_X, BUF_H)->w = norm;
+    struct op *op = add(b, OP_LOGITS, BUF_H, BUF_LOGITS);
+    op->w = w;
+    op->scale = b->m->hp.logit_scale;
+    op->cap = b->m->hp.logit_cap;
 }
 
 static void set_widths(struct model *m)
@@ -354,7 +429,10 @@ static void set_widths(struct model *m)
     w[BUF_EXPERT_OUT] = hp->n_expert_used * hp->n_embd;
     w[BUF_SHARED] = hp->n_ff_shared ? hp->n_embd : 0;
     w[BUF_SHARED_GATE] = hp->n_ff_shared ? 1 : 0;
-    w[BUF_LOGITS] = hp->n_vocab;
+    w[BUF_LOGITS] = m->generates ? hp->n_vocab : 0;
+    w[BUF_HIDDEN] = hp->n_embd;
+    w[BUF_HEAD] = hp->n_labels ? hp->n_embd : 0;
+    w[BUF_SCORES] = hp->n_labels;
 }
 
 /* Tensors that the plan has no place for. */
@@ -377,20 +455,24 @@ static enum err check_leftovers(struct builder *b)
 enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct builder b = {.m = m, .arch = arch, .e = e};
+    m->generates = m->hp.causal && !arch->encoder;
     set_widths(m);
-    m->ops = mem_zalloc((size_t)m->hp.n_layer * OPS_PER_LAYER + 4, sizeof *m->ops);
+    m->ops = mem_zalloc((size_t)m->hp.n_layer * OPS_PER_LAYER + OPS_BESIDE, sizeof *m->ops);
     m->parts = mem_zalloc((size_t)m->hp.n_layer * PARTS_PER_LAYER, sizeof *m->parts);
 
     const struct gguf_tensor *embd = add_embed(&b);
+    if (arch->encoder)
+        add_places(&b);
     for (b.layer = 0; b.layer < m->hp.n_layer && !b.err; b.layer++)
         add_layer(&b);
     b.layer = 0;
-    add_norm(&b, "output_norm.weight", BUF_X, BUF_H);
-    const struct gguf_tensor *out =
-        take(&b, "output.weight", m->hp.n_embd, m->hp.n_vocab, ANY_TYPE, OPTIONAL);
-    struct op *op = add(&b, OP_LOGITS, BUF_H, BUF_LOGITS);
-    op->w = out ? out : embd;
-    op->scale = m->hp.logit_scale;
-    op->cap = m->hp.logit_cap;
+    const struct gguf_tensor *norm = NULL, *out = NULL;
+    if (!arch->encoder) {
+        norm = take(&b, "output_norm.weight", m->hp.n_embd, 1, F32_ONLY, REQUIRED);
+        out = take(&b, "output.weight", m->hp.n_embd, m->hp.n_vocab, ANY_TYPE, OPTIONAL);
+    }
+    if (m->generates)
+        add_logits(&b, norm, out ? out : embd);
+    add_hidden(&b, norm);
     return b.err ? b.err : check_leftovers(&b);
 }

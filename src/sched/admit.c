@@ -32,7 +32,7 @@ uint32_t sched_most_panes(const struct sched *s, const struct sched_seq *seq)
 
 uint32_t sched_least_blocks(const struct sched *s, const struct sched_seq *seq)
 {
-    uint32_t need = kv_blocks_for(s->kv, seq->n_computed + sched_least_rows(seq));
+    uint32_t need = kv_blocks_for(s->kv, seq->n_computed + sched_least_rows(s, seq));
     return need > seq->table.n_blocks ? need - seq->table.n_blocks : 0;
 }
 
@@ -172,14 +172,14 @@ static void displace(struct sched *s, const struct sched_seq *seq)
  * one, so that a short prompt behind a long one moves. */
 static bool has_rows(const struct sched *s, const struct sched_seq *seq, uint32_t budget)
 {
-    uint32_t rows = sched_least_rows(seq), n = 0;
+    uint32_t rows = sched_least_rows(s, seq), n = 0;
     for (uint32_t i = 0; i < s->n_running; i++) {
         const struct sched_seq *a = s->running[i];
         if (!sched_is_prefill(a) || !sched_is_ready(a))
             continue;
         if (n == 0 && sched_goes_before(seq, a))
             return true;
-        rows += sched_least_rows(a);
+        rows += sched_least_rows(s, a);
         n++;
     }
     return n < 2 || rows <= budget;

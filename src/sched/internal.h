@@ -57,7 +57,7 @@ uint32_t sched_rest(const struct sched_seq *seq);
 bool sched_is_decode(const struct sched_seq *seq);
 bool sched_is_prefill(const struct sched_seq *seq);
 /* The least a sequence gets beside others; alone, it may get less, down to SCHED_LEAST_ROWS. */
-uint32_t sched_least_rows(const struct sched_seq *seq);
+uint32_t sched_least_rows(const struct sched *s, const struct sched_seq *seq);
 bool sched_goes_before(const struct sched_seq *a, const struct sched_seq *b);
 
 /* Could a, which waits, be admitted before b were it waiting too? A total order at any moment. */

@@ -108,11 +108,11 @@ static uint32_t choose(struct sched *s, uint32_t budget)
         struct sched_seq *seq = s->running[(first + i) % s->n_running];
         if (!can_prefill(seq) || (seq->priority < priority) != (i >= s->n_running))
             continue;
-        if (n > 0 && rows + sched_least_rows(seq) > budget) {
+        if (n > 0 && rows + sched_least_rows(s, seq) > budget) {
             s->turn_slot = seq->slot;
             break;
         }
-        rows += sched_least_rows(seq);
+        rows += sched_least_rows(s, seq);
         s->chosen[n++] = seq;
     }
     return n;
@@ -151,10 +151,10 @@ static uint32_t share_of(const struct sched *s,
                          uint32_t n_left)
 {
     uint32_t rows = left / n_left, rest = sched_rest(seq);
-    if (rest <= rows)
+    if (rest <= rows || s->cfg.whole)
         return rest;
     if (rows < SCHED_CHUNK_ROWS)
-        rows = min_u32(sched_least_rows(seq), left);
+        rows = min_u32(sched_least_rows(s, seq), left);
     return cut_at_block(s, seq, rows);
 }
 
@@ -175,7 +175,7 @@ static void plan_prefill(struct sched *s, struct sched_plan *plan, uint32_t budg
             spare_logits -= rows - 1;
         }
         rows = rows_in_memory(s, seq, rows);
-        budget -= rows;
+        budget -= min_u32(rows, budget);
         add_item(s, plan, seq, rows);
     }
 }

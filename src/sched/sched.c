@@ -110,9 +110,11 @@ bool sched_is_prefill(const struct sched_seq *seq)
     return sched_rest(seq) > 0 && !sched_is_decode(seq);
 }
 
-uint32_t sched_least_rows(const struct sched_seq *seq)
+uint32_t sched_least_rows(const struct sched *s, const struct sched_seq *seq)
 {
     uint32_t rest = sched_rest(seq);
+    if (s->cfg.whole)
+        return rest;
     return sched_is_prefill(seq) && rest > SCHED_CHUNK_ROWS ? SCHED_CHUNK_ROWS : rest;
 }
 
@@ -132,6 +134,12 @@ enum err sched_fits(const struct sched *s, uint32_t n_max, struct err_info *e)
     if (panes > kv_n_panes(s->kv))
         return err_set(
             e, ERR_TOO_LONG, "would need %u panes, exceeds max %u", panes, kv_n_panes(s->kv));
+    if (s->cfg.whole && n_max > s->cfg.max_rows)
+        return err_set(e,
+                       ERR_TOO_LONG,
+                       "%u tokens have to be computed at once, but a step has at most %u rows",
+                       n_max,
+                       s->cfg.max_rows);
     return OK;
 }
 

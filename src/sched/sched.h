@@ -50,6 +50,9 @@ struct sched_config {
     uint32_t max_rows;       /* rows a step may ever have; >= max_running */
     uint32_t max_logit_rows; /* >= max_running */
     uint32_t max_blocks_per_seq;
+    /* A prompt is computed in one step, all of it: a row sees those behind it too. Then a sequence
+     * has at most max_rows tokens, and the row budget gives way to the first of a step. */
+    bool whole;
     /* 0..1: the share of a sequence's longest possible rest that admission does not count on. At 0
      * those who run never lack a block, and nobody is preempted but for one of higher priority. */
     double overcommit;

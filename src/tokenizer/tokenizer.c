@@ -276,6 +276,36 @@ enum err tokenizer_encode(const struct tokenizer *t,
     return err;
 }
 
+/* ---- around a text ---- */
+
+/* BERT's texts end with a SEP, whatever its EOS; those of others with an EOS, if they do. */
+static bool ends_with_eos(const struct tokenizer *t)
+{
+    return t->vocab.family != VOCAB_WPM && tokenizer_adds_eos(t);
+}
+
+void tokenizer_add_begin(const struct tokenizer *t, struct token_list *out)
+{
+    if (tokenizer_adds_bos(t))
+        token_list_add(out, t->vocab.bos);
+}
+
+void tokenizer_add_between(const struct tokenizer *t, struct token_list *out)
+{
+    if (ends_with_eos(t))
+        token_list_add(out, t->vocab.eos);
+    if (tokenizer_adds_sep(t))
+        token_list_add(out, t->vocab.sep);
+}
+
+void tokenizer_add_end(const struct tokenizer *t, struct token_list *out)
+{
+    if (ends_with_eos(t))
+        token_list_add(out, t->vocab.eos);
+    else if (t->vocab.family == VOCAB_WPM && tokenizer_adds_sep(t))
+        token_list_add(out, t->vocab.sep);
+}
+
 /* ---- ids to text ---- */
 
 const char *tokenizer_bytes(const struct tokenizer *t, token_id id, bool special, size_t *n_bytes)

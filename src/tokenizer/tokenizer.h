@@ -79,6 +79,12 @@ enum err tokenizer_encode(const struct tokenizer *t,
                           struct token_list *out,
                           struct err_info *e) WEIR_MUST_USE;
 
+/* What the model wants around a text of its own: BOS before it; EOS or SEP behind it; between two
+ * that are compared, either or both. Appended as far as the model's flags say. */
+void tokenizer_add_begin(const struct tokenizer *t, struct token_list *out);
+void tokenizer_add_between(const struct tokenizer *t, struct token_list *out);
+void tokenizer_add_end(const struct tokenizer *t, struct token_list *out);
+
 /* The raw bytes that token `id` stands for, inside the tokenizer's memory: maybe part of a
  * character, empty for control tokens (their text with `special`) and for ids out of range. Never
  * allocates: the engine calls it in a step. SPM: a leading space is part of the bytes. */

@@ -18,22 +18,29 @@ static void check_error(enum err err, const struct err_info *e)
 static void run(struct backend *b, const struct model *m)
 {
     const int32_t tokens[2] = {0, (int32_t)(m->hp.n_vocab - 1)};
-    const uint32_t positions[2] = {0, 1}, block = 0, wanted = 1;
-    struct batch_seq seq = {.n_rows = 2, .blocks = &block};
-    struct batch batch = {.n_rows = 2,
+    const uint32_t positions[2] = {0, 1}, block = 0;
+    const uint32_t n_rows = m->hp.n_positions == 1 ? 1 : 2, last = n_rows - 1;
+    struct batch_seq seq = {.n_rows = n_rows, .blocks = &block, .second = last};
+    struct batch batch = {.n_rows = n_rows,
                           .tokens = tokens,
                           .positions = positions,
                           .n_seqs = 1,
                           .seqs = &seq,
-                          .n_logit_rows = 1,
-                          .logit_rows = &wanted};
+                          .n_logit_rows = m->generates,
+                          .logit_rows = &last,
+                          .n_hidden_rows = 1,
+                          .hidden_rows = &last};
     struct err_info e = {0};
     float *logits;
     static volatile float sink;
     if (b->ops->run(b, &batch, &logits, &e) != OK)
         abort();
-    for (uint32_t i = 0; i < m->hp.n_vocab; i++)
+    for (uint32_t i = 0; m->generates && i < m->hp.n_vocab; i++)
         sink = sink + logits[i];
+    for (uint32_t i = 0; i < m->hp.n_embd; i++)
+        sink = sink + b->ops->hidden(b, BUF_HIDDEN, 0)[i];
+    for (uint32_t i = 0; i < m->hp.n_labels; i++)
+        sink = sink + b->ops->hidden(b, BUF_SCORES, 0)[i];
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)

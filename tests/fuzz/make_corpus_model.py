@@ -141,13 +141,24 @@ SEEDS = {
 }
 
 
+def write_encoders(folder):
+    """Those of tests/golden/make_encoders.py, as small as they can be."""
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "golden"))
+    import make_encoders as e
+    e.EMBD, e.HEADS, e.DIM, e.FF, e.LAYERS, e.CTX, e.TOKENS = 8, 1, 8, 8, 1, 2, e.TOKENS[:6]
+    for name in e.MODELS:
+        e.write_gguf(folder / f"{name}.gguf", *e.make(name))
+    return len(e.MODELS)
+
+
 def main():
     here = pathlib.Path(__file__).parent
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else here / "corpus" / "model"
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in SEEDS.items():
         (folder / f"{name}.gguf").write_bytes(data)
-    print(f"{len(SEEDS)} seeds in {folder}")
+    n_encoders = write_encoders(folder)
+    print(f"{len(SEEDS) + n_encoders} seeds in {folder}")
 
 
 if __name__ == "__main__":

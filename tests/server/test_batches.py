@@ -85,6 +85,17 @@ def test_without_a_folder_the_routes_say_so(server):
     assert server.request("GET", "/v1/filesystem")[0] == 404
 
 
+def test_a_batch_of_embeddings(batches):
+    url, text = "/v1/embeddings", "a text of some words"
+    lines = [{"custom_id": f"e{i}", "method": "POST", "url": url, "body": {"input": f"{text} {i}"}}
+             for i in range(4)]
+    over = wait_over(batches, create(batches, upload(batches, jsonl(lines))["id"], endpoint=url))
+    assert over["request_counts"] == {"total": 4, "completed": 4, "failed": 0}
+    for r in results(batches, over["output_file_id"]):
+        body = next(x["body"] for x in lines if x["custom_id"] == r["custom_id"])
+        assert r["response"]["body"]["data"] == batches.json("POST", url, body)["data"]
+
+
 def test_a_batch_from_upload_to_results(batches):
     lines = [line(f"r{i}") for i in range(30)]
     chat = [line(f"c{i}", "/v1/chat/completions", prompt=None,

@@ -331,7 +331,7 @@ INLINE void attn_values(
 /* Positions of the tile that query i may see: 0..16. */
 INLINE uint32_t attn_visible(const struct attn_state *s, uint32_t i, uint32_t tile_pos)
 {
-    uint32_t end = s->j->first_pos + i / s->j->group + 1;
+    uint32_t end = s->j->n_seen ? s->j->n_seen : s->j->first_pos + i / s->j->group + 1;
     return end <= tile_pos ? 0 : end - tile_pos < KV_TILE ? end - tile_pos : KV_TILE;
 }
 
@@ -400,7 +400,7 @@ static void attn_tile(struct attn_state *s, uint32_t pos, uint32_t last_pos)
 /* The part of one range; queries that see none of it have m = -inf. */
 static void attn_range(struct attn_state *s, uint32_t range, float *part)
 {
-    const uint32_t last_pos = s->j->first_pos + s->j->n_rows - 1, begin = range * ATTN_RANGE;
+    const uint32_t last_pos = attn_end(s->j) - 1, begin = range * ATTN_RANGE;
     const uint32_t last = last_pos - begin < ATTN_RANGE ? last_pos : begin + ATTN_RANGE - 1;
     const uint32_t seen = attn_first_pos(s->j->first_pos, s->j->window) / KV_TILE * KV_TILE;
     const uint32_t first = seen > begin ? seen : begin;
@@ -470,7 +470,7 @@ static void run_attend(const struct attn_job *j)
     float *part = total + attn_part_floats(s.dim);
     uint32_t r = attn_first_pos(j->first_pos, j->window) / ATTN_RANGE;
     attn_range(&s, r++, total);
-    for (; r * ATTN_RANGE < j->first_pos + j->n_rows; r++) {
+    for (; r * ATTN_RANGE < attn_end(j); r++) {
         attn_range(&s, r, part);
         attn_fold(&s, total, part);
     }

@@ -11,6 +11,7 @@ struct compiler {
     struct cpu_backend *b;
     const struct model *m;
     uint32_t op;           /* index of the op being compiled */
+    enum phase_rows rows;  /* that it is over */
     enum model_buf packed; /* whose rows the packed activations hold, */
     unsigned packed_kinds; /* in which forms; 0: nobody's */
     size_t n_vector_floats;
@@ -27,7 +28,7 @@ static struct phase *add_phase(struct compiler *c, enum phase_kind kind)
 {
     struct cpu_backend *b = c->b;
     struct phase *p = &b->phases[b->n_phases++];
-    *p = (struct phase){.kind = kind};
+    *p = (struct phase){.kind = kind, .rows = c->rows};
     p->first = kind == PHASE_ROWS ? b->n_steps : b->n_matrices;
     return p;
 }
@@ -38,9 +39,9 @@ static struct step *add_step_over(struct compiler *c,
                                   const struct op *op,
                                   bool places)
 {
-    const bool fits =
-        c->b->n_phases > 0 && last_phase(c)->kind == PHASE_ROWS && last_phase(c)->places == places;
-    struct phase *p = fits ? last_phase(c) : add_phase(c, PHASE_ROWS);
+    struct phase *p = last_phase(c);
+    if (!p || p->kind != PHASE_ROWS || p->places != places || p->rows != c->rows)
+        p = add_phase(c, PHASE_ROWS);
     p->places = places;
     p->n++;
     struct step *s = &c->b->steps[c->b->n_steps++];
@@ -77,13 +78,37 @@ static const float *copy_vector(struct compiler *c, const struct gguf_tensor *t)
     return to;
 }
 
+/* A small table as floats, whatever the file has. */
+static const float *copy_table(struct compiler *c, const struct gguf_tensor *t)
+{
+    float *to = c->b->vectors + c->n_vector_floats;
+    for (uint64_t i = 0; i < t->ne[1]; i++)
+        gguf_dequantize(
+            t->type, t->data + i * (t->n_bytes / t->ne[1]), to + i * t->ne[0], t->ne[0]);
+    c->n_vector_floats += (t->ne[0] * t->ne[1] + 15) / 16 * 16;
+    return to;
+}
+
+static bool is_table(const struct op *op)
+{
+    return op->kind == OP_ADD_POSITION || op->kind == OP_ADD_TYPE;
+}
+
+static bool has_vector(const struct op *op)
+{
+    return op->w && (op->kind == OP_NORM || op->kind == OP_LAYER_NORM || op->kind == OP_HEAD_NORM ||
+                     op->kind == OP_HIDDEN || op->kind == OP_ATTENTION);
+}
+
 static enum err alloc_vectors(struct compiler *c)
 {
     size_t n = 16;
     for (uint32_t i = 0; i < c->m->n_ops; i++) {
         const struct op *op = &c->m->ops[i];
-        if (op->kind == OP_NORM || op->kind == OP_HEAD_NORM || (op->kind == OP_ATTENTION && op->w))
+        if (has_vector(op))
             n += op->w->n_bytes / sizeof(float) + 16;
+        if (is_table(op))
+            n += op->w->ne[0] * op->w->ne[1] + 16;
         if (op->bias)
             n += op->bias->n_bytes / sizeof(float) + 16;
     }
@@ -99,7 +124,7 @@ static bool read_later(const struct model *m, uint32_t i, enum model_buf buf)
     for (uint32_t n = i + 1; n < m->n_ops; n++) {
         const struct op *op = &m->ops[n];
         bool in_place = op->kind == OP_ADD || op->kind == OP_ADD_GATED ||
-                        op->kind == OP_HEAD_NORM || op->kind == OP_ROPE_STORE;
+                        op->kind == OP_HEAD_NORM || op->kind == OP_ROPE_STORE || is_table(op);
         if (op->kind != OP_EMBED && op->in == buf)
             return true;
         if ((op->kind == OP_GATED || op->kind == OP_ROPE_STORE || op->kind == OP_ADD_GATED) &&
@@ -173,7 +198,7 @@ static enum err compile_linear(struct compiler *c, const struct op *op)
 {
     const struct phase *last = last_phase(c);
     struct phase *p;
-    bool joins = last && last->kind == PHASE_LINEAR && !last->logit_rows &&
+    bool joins = last && last->kind == PHASE_LINEAR && last->rows == c->rows &&
                  !c->b->matrices[last->first].add && c->op > 0 && same_group(op - 1, op) &&
                  c->packed_kinds;
     if (joins) {
@@ -212,20 +237,33 @@ static enum err compile_logits(struct compiler *c, const struct op *op)
         p->first--;
         p->n = 1;
     }
-    p->logit_rows = p->gather = true;
+    c->rows = p->rows = ROWS_LOGITS;
+    p->gather = true;
     c->packed_kinds = 0;
     enum err err = pack_for_group(c, op);
     if (err)
         return err;
-    struct phase *linear = add_phase(c, PHASE_LINEAR);
-    linear->logit_rows = true;
-    add_matrix(c, linear, op, copy_vector(c, op->bias));
+    add_matrix(c, add_phase(c, PHASE_LINEAR), op, copy_vector(c, op->bias));
     c->packed_kinds = 0;
-    if (op->scale != 1.0f || op->cap > 0.0f) {
+    if (op->scale != 1.0f || op->cap > 0.0f)
         add_step(c, STEP_CAP, op);
-        last_phase(c)->logit_rows = true;
-    }
+    c->rows = ROWS_ALL;
     return OK;
+}
+
+/* From here on the plan is over the rows whose hidden states are wanted. */
+static void compile_hidden(struct compiler *c, const struct op *op)
+{
+    c->rows = ROWS_HIDDEN;
+    add_phase(c, PHASE_ROWS)->gather = true;
+    add_step(c, op->w ? STEP_NORM : STEP_COPY, op)->w = copy_vector(c, op->w);
+}
+
+static void compile_layer_norm(struct compiler *c, const struct op *op)
+{
+    struct step *s = add_step(c, STEP_LAYER_NORM, op);
+    s->w = copy_vector(c, op->w);
+    s->bias = copy_vector(c, op->bias);
 }
 
 static void compile_attention(struct compiler *c, const struct op *op)
@@ -292,6 +330,25 @@ static enum err compile_op(struct compiler *c, const struct op *op)
     case OP_EMBED:
         add_step(c, STEP_ANGLES, NULL);
         add_step(c, STEP_EMBED, op)->table = op->w;
+        return OK;
+    case OP_ADD_POSITION:
+        add_step(c, STEP_ADD_POSITION, op)->w = copy_table(c, op->w);
+        return OK;
+    case OP_ADD_TYPE:
+        add_step(c, STEP_ADD_TYPE, op)->w = copy_table(c, op->w);
+        c->b->steps[c->b->n_steps - 1].n_types = (uint32_t)op->w->ne[1];
+        return OK;
+    case OP_LAYER_NORM:
+        compile_layer_norm(c, op);
+        return OK;
+    case OP_GELU:
+        add_step(c, STEP_GELU, op);
+        return OK;
+    case OP_HIDDEN:
+        compile_hidden(c, op);
+        return OK;
+    case OP_TANH: /* as a cap of 1 */
+        add_step(c, STEP_CAP, op)->cap = 1.0f;
         return OK;
     case OP_NORM:
         add_step(c, STEP_NORM, op)->w = copy_vector(c, op->w);

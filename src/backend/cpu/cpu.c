@@ -375,6 +375,7 @@ static void cpu_destroy(struct backend *base)
 static const struct backend_ops ops = {
     .name = "cpu",
     .run = cpu_run,
+    .hidden = cpu_hidden,
     .parallel = cpu_parallel,
     .n_workers = cpu_n_workers,
     .block_copy = cpu_block_copy,

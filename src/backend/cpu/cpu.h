@@ -27,28 +27,34 @@
 enum step_kind {
     STEP_ANGLES, /* cos and sin of the row's position, for every layer */
     STEP_EMBED,
+    STEP_ADD_POSITION,
+    STEP_ADD_TYPE,
     STEP_NORM,
+    STEP_LAYER_NORM,
     STEP_HEAD_NORM,
     STEP_ROPE_STORE,
     STEP_GATED,
+    STEP_GELU,
     STEP_ADD,
     STEP_ADD_GATED,
     STEP_SELECT,
     STEP_MIX,
     STEP_CAP,  /* scale and cap, in place */
+    STEP_COPY, /* in to out */
     STEP_PACK, /* `in` to the packed activations that the next LINEAR reads */
 };
 
 struct step {
     enum step_kind kind;
     enum model_buf in, in2, out;
-    uint32_t n; /* values of a row */
+    uint32_t n;       /* values of a row */
+    uint32_t n_types; /* ADD_TYPE: rows of w */
     uint16_t layer;
     enum rope_table rope;            /* ROPE_STORE */
     enum gate_kind gate;             /* GATED */
     float scale, cap;                /* EMBED, ADD, CAP */
     bool gather;                     /* PACK of places: from the rows that they belong to */
-    const float *w;                  /* norms */
+    const float *w, *bias;           /* norms; ADD_POSITION, ADD_TYPE: rows of n */
     const struct gguf_tensor *table; /* EMBED: its type and shape */
     const uint8_t *rows;             /* EMBED: a copy of its data, or NULL: */
     const struct matrix *tied;       /* EMBED: whose columns they are */
@@ -77,11 +83,14 @@ enum { MAX_SPLIT_ITEMS = 256 };
 
 enum phase_kind { PHASE_ROWS, PHASE_LINEAR, PHASE_ATTENTION, PHASE_SORT, PHASE_EXPERTS };
 
+/* The rows that a phase is over: all, or those whose logits, or hidden states, are wanted. */
+enum phase_rows { ROWS_ALL, ROWS_LOGITS, ROWS_HIDDEN };
+
 struct phase {
     enum phase_kind kind;
-    bool logit_rows;    /* over the rows whose logits are wanted, */
-    bool gather;        /* the first step reads row logit_rows[i], all else row i */
-    bool places;        /* over places instead of rows (experts.h) */
+    enum phase_rows rows;
+    bool gather; /* the first step reads row logit_rows[i], or hidden_rows[i], all else row i */
+    bool places; /* over places instead of rows (experts.h) */
     uint32_t first, n;  /* into steps or matrices */
     uint32_t n_panels;  /* LINEAR: of all its matrices; EXPERTS: of all of one expert */
     uint32_t chunk;     /* rows, or panels, an item holds; set for each batch */
@@ -169,5 +178,8 @@ enum err cpu_run(struct backend *base,
                  const struct batch *batch,
                  float **logits,
                  struct err_info *e);
+
+/* backend_ops.hidden */
+const float *cpu_hidden(const struct backend *base, enum model_buf buf, uint32_t i);
 
 #endif

@@ -30,6 +30,30 @@ INLINE vf clamped_mul(vf g, vf u)
     return vf_mul(vf_div(g, vf_add(one, e)), vf_add(u, one));
 }
 
+/* x Phi(x), with Phi(-|x|) = e^(-x^2 / 2) (a1 t + .. + a5 t^5) / 2 and t = 1 / (1 + p |x| / sqrt 2)
+ * (Abramowitz and Stegun 7.1.26: Phi to 8e-8). The tail is computed on either side, so that nothing
+ * cancels. */
+INLINE vf gelu(vf x)
+{
+    const vf size = vf_abs(x);
+    const vf t = vf_div(vf_set1(1.0f), vf_fma(size, vf_set1(0.231641888f), vf_set1(1.0f)));
+    vf p = vf_set1(0.5307027145f);
+    p = vf_fma(p, t, vf_set1(-0.7265760135f));
+    p = vf_fma(p, t, vf_set1(0.7107068705f));
+    p = vf_fma(p, t, vf_set1(-0.142248368f));
+    p = vf_fma(p, t, vf_set1(0.127414796f));
+    const vf tail = vf_mul(vf_mul(p, t), vf_exp(vf_mul(vf_mul(x, x), vf_set1(-0.5f))));
+    return vf_sub(vf_max(x, vf_zero()), vf_mul(size, tail));
+}
+
+static void run_gelu(const float *x, float *out, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i += VL) {
+        const uint32_t left = n - i < VL ? n - i : VL;
+        vf_store_n(out + i, gelu(vf_load_n(x + i, left)), left);
+    }
+}
+
 DEFINE_MAP2(run_gelu_mul, gelu_mul)
 DEFINE_MAP2(run_clamped_mul, clamped_mul)
 

@@ -125,6 +125,7 @@ struct attn_job {
     uint32_t group; /* query heads a KV head serves */
     uint32_t first_pos;
     uint32_t n_rows; /* n_rows * group <= ATTN_QUERIES */
+    uint32_t n_seen; /* positions that every row sees, from the first on; 0: those up to its own */
     const float *q;  /* first row, first head of the group */
     float *out;      /* likewise */
     size_t q_stride, out_stride;
@@ -147,6 +148,10 @@ struct cpu_kernels {
     void (*column[N_PANEL_FORMATS])(const uint8_t *panel, uint32_t k, uint32_t c, float *out);
     /* out = x / sqrt(mean(x^2) + eps) * w; out may be x */
     void (*norm)(const float *x, const float *w, float *out, uint32_t n, float eps);
+    /* out = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) * w + bias; out may be x */
+    void (*layer_norm)(
+        const float *x, const float *w, const float *bias, float *out, uint32_t n, float eps);
+    void (*gelu)(const float *x, float *out, uint32_t n); /* by the error function; out may be x */
     void (*silu_mul)(const float *gate, const float *up, float *out, uint32_t n);
     void (*gelu_mul)(const float *gate, const float *up, float *out, uint32_t n);
     void (*clamped_mul)(const float *gate, const float *up, float *out, uint32_t n);
@@ -194,6 +199,12 @@ uint32_t cpu_kernels_prefetch(uint32_t n_rows);
 static inline uint32_t attn_first_pos(uint32_t pos, uint32_t window)
 {
     return window && pos >= window ? pos + 1 - window : 0;
+}
+
+/* The position behind the last that any row of the job sees. */
+static inline uint32_t attn_end(const struct attn_job *j)
+{
+    return j->n_seen ? j->n_seen : j->first_pos + j->n_rows;
 }
 
 size_t attn_scratch_floats(uint32_t head_dim);

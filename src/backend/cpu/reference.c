@@ -58,6 +58,17 @@ static void norm(const double *x, const struct gguf_tensor *w, double *out, uint
         out[i] = x[i] * scale * value_of(w, i);
 }
 
+static void layer_norm(const double *x, const struct op *op, double *out, uint32_t n, double eps)
+{
+    double mean = 0, variance = 0;
+    for (uint32_t i = 0; i < n; i++)
+        mean += x[i] / n;
+    for (uint32_t i = 0; i < n; i++)
+        variance += (x[i] - mean) * (x[i] - mean) / n;
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = (x[i] - mean) / sqrt(variance + eps) * value_of(op->w, i) + value_of(op->bias, i);
+}
+
 void reference_matvec(const struct gguf_tensor *w, const double *x, double *out, uint64_t n_rows)
 {
     float *row = mem_alloc(w->ne[0] * sizeof *row);
@@ -185,8 +196,9 @@ static void attention(const struct eval *v, const struct op *op)
             double *out = row_of(v, op->out, r) + (size_t)h * dim;
             const size_t col = (size_t)(h / group) * dim;
             const uint32_t begin = op->window && r >= op->window ? r + 1 - op->window : 0;
+            const uint32_t end = hp->causal ? r + 1 : v->n;
             double top = op->w ? value_of(op->w, h) : -INFINITY, sum = 0;
-            for (uint32_t p = begin; p <= r; p++) {
+            for (uint32_t p = begin; p < end; p++) {
                 w[p] = 0;
                 for (uint32_t d = 0; d < dim; d++)
                     w[p] += q[d] * row_of(v, BUF_K, p)[col + d];
@@ -195,7 +207,7 @@ static void attention(const struct eval *v, const struct op *op)
             }
             memset(out, 0, dim * sizeof *out);
             sum += op->w ? exp(value_of(op->w, h) - top) : 0;
-            for (uint32_t p = begin; p <= r; p++) {
+            for (uint32_t p = begin; p < end; p++) {
                 const double e = exp(w[p] - top);
                 sum += e;
                 for (uint32_t d = 0; d < dim; d++)
@@ -218,6 +230,23 @@ static void each_row(const struct eval *v, const struct op *op)
         switch (op->kind) {
         case OP_NORM:
             norm(in, op->w, out, n, hp->norm_eps);
+            break;
+        case OP_LAYER_NORM:
+            layer_norm(in, op, out, n, hp->norm_eps);
+            break;
+        case OP_HIDDEN:
+            if (op->w)
+                norm(in, op->w, out, n, hp->norm_eps);
+            else
+                memcpy(out, in, n * sizeof *out);
+            break;
+        case OP_GELU:
+            for (uint32_t i = 0; i < n; i++)
+                out[i] = 0.5 * in[i] * erfc(-in[i] / sqrt(2));
+            break;
+        case OP_TANH:
+            for (uint32_t i = 0; i < n; i++)
+                out[i] = tanh(in[i]);
             break;
         case OP_HEAD_NORM:
             for (uint32_t i = 0; i < n; i += hp->head_dim)
@@ -245,7 +274,20 @@ static void each_row(const struct eval *v, const struct op *op)
     }
 }
 
-void reference_logits(const struct model *m, const int32_t *tokens, uint32_t n, float *logits)
+/* Row positions[r], or the first, of a table onto each row. */
+static void add_rows(const struct eval *v, const struct op *op)
+{
+    float *w = mem_alloc(op->w->ne[0] * sizeof *w);
+    for (uint32_t r = 0; r < v->n; r++) {
+        dequantise_row(op->w, op->kind == OP_ADD_POSITION ? r : 0, w);
+        for (uint32_t i = 0; i < op->n_out; i++)
+            row_of(v, op->out, r)[i] += w[i];
+    }
+    free(w);
+}
+
+void reference_run(
+    const struct model *m, const int32_t *tokens, uint32_t n, enum model_buf buf, float *result)
 {
     struct eval v = {.m = m, .tokens = tokens, .n = n};
     for (int i = 0; i < N_MODEL_BUFS; i++)
@@ -256,6 +298,8 @@ void reference_logits(const struct model *m, const int32_t *tokens, uint32_t n, 
         const struct op *op = &m->ops[i];
         if (op->kind == OP_EMBED)
             embed(&v, op);
+        else if (op->kind == OP_ADD_POSITION || op->kind == OP_ADD_TYPE)
+            add_rows(&v, op);
         else if (op->kind == OP_LINEAR || op->kind == OP_LOGITS)
             linear(&v, op);
         else if (op->kind == OP_ATTENTION)
@@ -267,10 +311,15 @@ void reference_logits(const struct model *m, const int32_t *tokens, uint32_t n, 
         else
             each_row(&v, op);
     }
-    for (size_t i = 0; i < (size_t)n * m->hp.n_vocab; i++)
-        logits[i] = (float)v.bufs[BUF_LOGITS][i];
+    for (size_t i = 0; i < (size_t)n * m->buf_width[buf]; i++)
+        result[i] = (float)v.bufs[buf][i];
     for (int i = 0; i < N_MODEL_BUFS; i++)
         free(v.bufs[i]);
     free(v.experts);
     free(v.weights);
+}
+
+void reference_logits(const struct model *m, const int32_t *tokens, uint32_t n, float *logits)
+{
+    reference_run(m, tokens, n, BUF_LOGITS, logits);
 }

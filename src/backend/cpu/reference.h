@@ -8,6 +8,11 @@
 /* logits [n, n_vocab] of one sequence at positions 0..n-1. Allocates; aborts when memory is out. */
 void reference_logits(const struct model *m, const int32_t *tokens, uint32_t n, float *logits);
 
+/* What the whole plan leaves in a buffer: result [n, width of the buffer], of every row, also where
+ * the plan is over some rows only. */
+void reference_run(
+    const struct model *m, const int32_t *tokens, uint32_t n, enum model_buf buf, float *result);
+
 /* out[n_rows] = w x for the first n_rows rows of a matrix; x [ne[0]]. */
 void reference_matvec(const struct gguf_tensor *w, const double *x, double *out, uint64_t n_rows);
 

@@ -23,6 +23,38 @@ static void run_norm(const float *x, const float *w, float *out, uint32_t n, flo
     }
 }
 
+/* The sum of x[i], or of (x[i] - mean)^2, in two vectors of lanes, then lanes in one fixed tree. */
+INLINE float sum_of(const float *x, uint32_t n, float mean, const bool squares)
+{
+    const vf shift = vf_set1(mean);
+    vf s[2] = {vf_zero(), vf_zero()};
+    for (uint32_t i = 0, at = 0; i < n; i += VL, at ^= 1) {
+        const uint32_t left = n - i < VL ? n - i : VL;
+        vf a = vf_load_n(x + i, left);
+        if (squares) {
+            a = vf_first_n(vf_sub(a, shift), vf_zero(), left);
+            s[at] = vf_fma(a, a, s[at]);
+        } else {
+            s[at] = vf_add(s[at], a);
+        }
+    }
+    return vf_sum(vf_add(s[0], s[1]));
+}
+
+/* The mean first, then squares of what is left, so that a large mean costs no digits. */
+static void run_layer_norm(
+    const float *x, const float *w, const float *bias, float *out, uint32_t n, float eps)
+{
+    const float mean = sum_of(x, n, 0.0f, false) / (float)n;
+    const float variance = sum_of(x, n, mean, true) / (float)n;
+    const vf shift = vf_set1(mean), scale = vf_set1(1.0f / sqrtf(variance + eps));
+    for (uint32_t i = 0; i < n; i += VL) {
+        const uint32_t left = n - i < VL ? n - i : VL;
+        const vf a = vf_mul(vf_sub(vf_load_n(x + i, left), shift), scale);
+        vf_store_n(out + i, vf_fma(a, vf_load_n(w + i, left), vf_load_n(bias + i, left)), left);
+    }
+}
+
 /* silu(g) * u = g / (1 + e^-g) * u */
 INLINE vf silu_mul(vf g, vf u)
 {

@@ -101,6 +101,17 @@ static void step_embed(const struct cpu_backend *b, const struct step *s, uint32
         out[i] *= s->scale;
 }
 
+/* A row of a small table: the position's, or of the text's type. */
+static void step_add_row(const struct cpu_backend *b, const struct step *s, uint32_t row)
+{
+    const uint32_t pos = b->batch->positions[row];
+    const uint32_t second = b->batch->seqs[b->row_seq[row]].second;
+    const bool is_second = s->n_types > 1 && second && pos >= second;
+    assert(s->kind == STEP_ADD_TYPE || pos < b->model->hp.n_positions);
+    const uint32_t i = s->kind == STEP_ADD_POSITION ? pos : is_second;
+    b->kernels->add(s->w + (size_t)i * s->n, row_of(b, s->out, row), s->n);
+}
+
 static void step_gated(const struct cpu_backend *b,
                        const struct step *s,
                        uint32_t from,
@@ -140,7 +151,15 @@ static void step_head_norm(const struct cpu_backend *b, const struct step *s, ui
 /* The rows a phase is over. */
 static uint32_t n_rows_of(const struct cpu_backend *b, const struct phase *p)
 {
-    return p->logit_rows ? b->batch->n_logit_rows : b->batch->n_rows;
+    switch (p->rows) {
+    case ROWS_LOGITS:
+        return b->batch->n_logit_rows;
+    case ROWS_HIDDEN:
+        return b->batch->n_hidden_rows;
+    case ROWS_ALL:
+        break;
+    }
+    return b->batch->n_rows;
 }
 
 static uint32_t act_lanes(uint32_t n_rows)
@@ -159,6 +178,24 @@ static void run_step(
         break;
     case STEP_EMBED:
         step_embed(b, s, row);
+        break;
+    case STEP_ADD_POSITION:
+    case STEP_ADD_TYPE:
+        step_add_row(b, s, row);
+        break;
+    case STEP_LAYER_NORM:
+        kernels->layer_norm(row_of(b, s->in, from),
+                            s->w,
+                            s->bias,
+                            row_of(b, s->out, row),
+                            s->n,
+                            b->model->hp.norm_eps);
+        break;
+    case STEP_GELU:
+        kernels->gelu(row_of(b, s->in, from), row_of(b, s->out, row), s->n);
+        break;
+    case STEP_COPY:
+        memcpy(row_of(b, s->out, row), row_of(b, s->in, from), s->n * sizeof(float));
         break;
     case STEP_NORM:
         kernels->norm(
@@ -199,10 +236,10 @@ static void run_step(
 
 static void run_rows(struct cpu_backend *b, const struct phase *p, uint32_t item)
 {
-    const struct batch *batch = b->batch;
+    const uint32_t *rows = p->rows == ROWS_HIDDEN ? b->batch->hidden_rows : b->batch->logit_rows;
     const uint32_t n_rows = n_rows_of(b, p), first = item * p->chunk;
     for (uint32_t row = first; row < first + p->chunk && row < n_rows; row++) {
-        uint32_t from = p->gather ? batch->logit_rows[row] : row;
+        uint32_t from = p->gather ? rows[row] : row;
         for (uint32_t i = 0; i < p->n; i++, from = row)
             run_step(b, &b->steps[p->first + i], from, row, act_lanes(n_rows));
     }
@@ -336,7 +373,7 @@ static void run_attention_range(struct cpu_backend *b,
     const size_t part = attn_part_floats(job->kv->head_dim);
     float *parts = b->attn_parts + (size_t)item * b->n_ranges * part;
     const uint32_t first = attn_first_pos(job->first_pos, job->window) / ATTN_RANGE;
-    const uint32_t n = (job->first_pos + job->n_rows - 1) / ATTN_RANGE + 1 - first;
+    const uint32_t n = (attn_end(job) - 1) / ATTN_RANGE + 1 - first;
     if (range >= n)
         return; /* another item's context is longer */
     b->kernels->attend_part(job, first + range, parts + range * part);
@@ -373,6 +410,7 @@ static void run_attention(struct cpu_backend *b,
         .group = group - skip < ATTN_QUERIES ? group - skip : ATTN_QUERIES,
         .first_pos = tile->first_pos,
         .n_rows = tile->n_rows,
+        .n_seen = hp->causal ? 0 : b->batch->seqs[tile->seq].n_rows,
         .q = row_of(b, BUF_Q, tile->first_row) + col,
         .out = row_of(b, BUF_ATT, tile->first_row) + col,
         .q_stride = b->stride[BUF_Q],
@@ -424,6 +462,8 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
     if (p->places)
         n_rows = experts_max_places(hp, n_rows);
     const uint32_t n_row_blocks = (n_rows + ROW_BLOCK - 1) / ROW_BLOCK;
+    if (n_rows == 0)
+        return 0;
     switch (p->kind) {
     case PHASE_ROWS:
         p->chunk = n_rows / (n_workers * 4);
@@ -457,6 +497,7 @@ static void prepare(struct cpu_backend *b, const struct batch *batch)
     for (uint32_t i = 0; i < batch->n_seqs; i++) {
         const struct batch_seq *seq = &batch->seqs[i];
         assert(seq->first_row + seq->n_rows <= batch->n_rows);
+        assert(b->model->hp.causal || seq->first_pos == 0);
         for (uint32_t r = 0; r < seq->n_rows; r++) {
             b->row_seq[seq->first_row + r] = i;
             assert(batch->positions[seq->first_row + r] == seq->first_pos + r);
@@ -476,7 +517,10 @@ static uint32_t split_attention(const struct cpu_backend *b)
     const uint32_t n_workers = pool_size(b->pool), n_items = n_attention_items(b);
     uint32_t n_ranges = 1;
     for (uint32_t i = 0; i < b->n_tiles; i++) {
-        const uint32_t n = (b->tiles[i].first_pos + b->tiles[i].n_rows - 1) / ATTN_RANGE + 1;
+        const struct attn_tile *t = &b->tiles[i];
+        const uint32_t end =
+            b->model->hp.causal ? t->first_pos + t->n_rows : b->batch->seqs[t->seq].n_rows;
+        const uint32_t n = (end - 1) / ATTN_RANGE + 1;
         n_ranges = n > n_ranges ? n : n_ranges;
     }
     const bool few = n_workers > 1 && n_items < n_workers * 8;
@@ -490,8 +534,10 @@ enum err cpu_run(struct backend *base,
 {
     struct cpu_backend *b = (struct cpu_backend *)base;
     *logits = b->bufs[BUF_LOGITS];
+    if (batch->n_logit_rows && !b->model->generates)
+        return err_set(e, ERR_INTERNAL, "logits of a model that has none");
     if (batch->n_rows > b->cfg.max_rows || batch->n_seqs > b->cfg.max_seqs ||
-        batch->n_logit_rows > b->cfg.max_logit_rows)
+        batch->n_logit_rows > b->cfg.max_logit_rows || batch->n_hidden_rows > b->cfg.max_rows)
         return err_set(e,
                        ERR_INTERNAL,
                        "a batch of %u rows, %u sequences, %u logits is too large",
@@ -506,4 +552,10 @@ enum err cpu_run(struct backend *base,
         b->n_items[i] = divide_phase(b, &b->phases[i]);
     pool_walk(b->pool, b->n_items, b->n_phases, run_item, b);
     return OK;
+}
+
+const float *cpu_hidden(const struct backend *base, enum model_buf buf, uint32_t i)
+{
+    const struct cpu_backend *b = (const struct cpu_backend *)base;
+    return row_of(b, buf, i);
 }

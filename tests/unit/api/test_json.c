@@ -197,9 +197,42 @@ static void test_float_round_trip(void **state)
     buf_deinit(&b);
 }
 
+/* Whatever float it is, the text reads back as the same one, and is a JSON number. */
+static void test_values(void **state)
+{
+    (void)state;
+    uint64_t x = 88172645463325252ull;
+    static const float edges[] = {
+        0.0f, 1.0f, -1.0f, 0.99999994f, 1e-7f, 9.99e-8f, 0.1f, -0.5f, 1e-30f, 3e38f, 0.123456789f};
+    for (int i = 0; i < 200000; i++) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        const uint32_t bits = (uint32_t)(x >> 32);
+        float v;
+        memcpy(&v, &bits, sizeof v);
+        if (i < (int)(sizeof edges / sizeof edges[0]))
+            v = edges[i];
+        else if (i % 2)
+            v = (float)(int32_t)bits / 2147483648.0f / (float)(1u << (i % 20));
+        if (!isfinite(v))
+            continue;
+        struct buf b = {0};
+        api_put_value(&b, v);
+        const char *s = buf_cstr(&b);
+        if (strtof(s, NULL) != v)
+            fail_msg("%.9g became %s", (double)v, s);
+        json_t *json = json_loads(s, JSON_DECODE_ANY, NULL);
+        assert_true(json_is_number(json));
+        json_decref(json);
+        buf_deinit(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values),
         cmocka_unit_test(test_parse_errors),
         cmocka_unit_test(test_int),
         cmocka_unit_test(test_real_bool_str),

@@ -46,7 +46,8 @@ static void test_plans(void **state)
     assert_int_equal(count_ops(m, OP_HEAD_NORM), 2 * m->hp.n_layer);
     assert_int_equal(count_ops(m, OP_LINEAR), 7 * m->hp.n_layer);
     assert_int_equal(m->ops[0].kind, OP_EMBED);
-    assert_int_equal(m->ops[m->n_ops - 1].kind, OP_LOGITS);
+    assert_int_equal(m->ops[m->n_ops - 2].kind, OP_LOGITS);
+    assert_int_equal(m->ops[m->n_ops - 1].kind, OP_HIDDEN);
     model_destroy(m);
 
     m = load(ARCHS "qwen2.f32.gguf");
@@ -104,7 +105,7 @@ static void test_windows(void **state)
         assert_true(find_op(m, OP_ATTENTION, l)->cap == 5.0f);
         assert_int_equal(find_op(m, OP_ROPE_STORE, l)->rope, ROPE_FULL);
     }
-    assert_true(m->ops[m->n_ops - 1].cap == 4.0f);
+    assert_true(m->ops[m->n_ops - 2].cap == 4.0f);
     model_destroy(m);
 
     m = load(VARIANTS "smollm3.f32.gguf");
@@ -179,6 +180,54 @@ static enum err load_patched(
     model_destroy(m);
     free(data);
     return err;
+}
+
+/* Encoders: what the rows say, and what is wrong with broken ones. */
+#define BERT TEST_DATA "/golden/encoders/bert.f32.gguf"
+#define BERT_RANK TEST_DATA "/golden/encoders/bert-rank.f32.gguf"
+
+static void test_encoders(void **state)
+{
+    (void)state;
+    struct err_info e = {0};
+    struct model *m = load(BERT);
+    assert_false(m->generates);
+    assert_false(m->hp.causal);
+    assert_int_equal(m->hp.pooling, POOLING_CLS);
+    assert_int_equal(m->hp.n_positions, 96);
+    assert_int_equal(m->hp.n_labels, 0);
+    assert_int_equal(count_ops(m, OP_LAYER_NORM), 1 + 2 * m->hp.n_layer);
+    assert_int_equal(count_ops(m, OP_GELU), m->hp.n_layer);
+    assert_int_equal(count_ops(m, OP_LOGITS), 0);
+    assert_int_equal(find_op(m, OP_ROPE_STORE, 1)->rope, ROPE_NONE);
+    assert_int_equal(model_set_context(m, 96, &e), OK);
+    assert_int_equal(model_set_context(m, 97, &e), ERR_INVALID);
+    assert_non_null(strstr(e.text, "97"));
+    assert_int_equal(model_must_generate(m, &e), ERR_INVALID);
+    model_destroy(m);
+
+    m = load(BERT_RANK);
+    assert_int_equal(m->hp.n_labels, 1);
+    assert_int_equal(m->buf_width[BUF_SCORES], 1);
+    assert_int_equal(count_ops(m, OP_TANH), 1);
+    model_destroy(m);
+
+    m = load(TEST_DATA "/golden/encoders/nomic-bert.f32.gguf");
+    assert_int_equal(m->hp.n_positions, 0);
+    assert_int_equal(count_ops(m, OP_GATED), m->hp.n_layer);
+    assert_int_equal(find_op(m, OP_ROPE_STORE, 1)->rope, ROPE_FULL);
+    assert_int_equal(model_set_context(m, 1000, &e), OK);
+    model_destroy(m);
+
+    assert_int_equal(load_patched(BERT, "position_embd", "position_embx", 13, &e), ERR_FORMAT);
+    assert_int_equal(load_patched(BERT, "token_types", "token_typex", 11, &e), ERR_UNSUPPORTED);
+    assert_int_equal(load_patched(BERT, "token_embd_norm.b", "token_embd_norm.x", 17, &e),
+                     ERR_FORMAT);
+    assert_int_equal(
+        load_patched(BERT, "blk.1.layer_output_norm.b", "blk.1.layer_output_norm.c", 25, &e),
+        ERR_FORMAT);
+    assert_int_equal(load_patched(BERT_RANK, "cls.output.w", "cls.output.x", 12, &e),
+                     ERR_UNSUPPORTED);
 }
 
 /* The file with the 4 bytes of key's value (an integer or a float) replaced; the key's name stands
@@ -375,12 +424,25 @@ static void test_refusals(void **state)
     assert_non_null(strstr(e.text, "mamba"));
 }
 
+/* Keys of encoders with values that cannot be. */
+static void test_encoder_keys(void **state)
+{
+    (void)state;
+    struct err_info e = {0};
+    const uint32_t pooling = 5, positions = 97;
+    assert_int_equal(load_with(BERT, "bert.pooling_type", &pooling, &e), ERR_FORMAT);
+    assert_int_equal(load_with(BERT, "bert.context_length", &positions, &e), ERR_FORMAT);
+    assert_non_null(strstr(e.text, "position_embd"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plans),
         cmocka_unit_test(test_rope_factors),
         cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_encoders),
+        cmocka_unit_test(test_encoder_keys),
         cmocka_unit_test(test_experts),
         cmocka_unit_test(test_long_rope),
         cmocka_unit_test(test_bad_values),

@@ -128,9 +128,40 @@ static void test_long(void **state)
     unload(&l);
 }
 
+/* What stands around a text, and between two, with and without the flag. */
+static void test_around(void **state)
+{
+    (void)state;
+    for (int flag = 0; flag < 2; flag++) {
+        struct toy toy = {.model = "bert", .tokens = words};
+        struct loaded l = {0};
+        const bool adds = flag;
+        toy_file(&l.file, &toy, 6);
+        put_kv_u32(&l.file, "tokenizer.ggml.unknown_token_id", 0);
+        put_kv_u32(&l.file, "tokenizer.ggml.bos_token_id", 1);
+        put_kv_u32(&l.file, "tokenizer.ggml.eos_token_id", 2);
+        put_kv_u32(&l.file, "tokenizer.ggml.seperator_token_id", 2);
+        put_kv(&l.file, "tokenizer.ggml.add_bos_token", GGUF_BOOL, &adds, 1);
+        put_kv(&l.file, "tokenizer.ggml.add_sep_token", GGUF_BOOL, &adds, 1);
+        load_file(&l);
+        struct token_list ids = {0};
+        tokenizer_add_begin(l.t, &ids);
+        token_list_add(&ids, 3);
+        tokenizer_add_between(l.t, &ids);
+        token_list_add(&ids, 4);
+        tokenizer_add_end(l.t, &ids);
+        static const token_id want[] = {1, 3, 2, 4, 2}, bare[] = {3, 4};
+        assert_int_equal(ids.n, flag ? 5 : 2);
+        assert_memory_equal(ids.ids, flag ? want : bare, ids.n * sizeof *ids.ids);
+        token_list_deinit(&ids);
+        unload(&l);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_around),
         cmocka_unit_test(test_words),
         cmocka_unit_test(test_cases_kept),
         cmocka_unit_test(test_flags),

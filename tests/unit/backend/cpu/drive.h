@@ -143,14 +143,24 @@ static inline void drive_run(struct drive *d,
         const uint32_t first = d->window && pos >= d->window ? pos + 1 - d->window : 0;
         for (uint32_t k = 0; k < 64; k++) /* those that the window has passed are nowhere */
             panes[i][k] = k < first / d->block_tokens ? UINT32_MAX : d->panes[s][k];
-        seqs[i] = (struct batch_seq){n, parts[i].n, pos, d->tables[s], panes[i]};
+        seqs[i] = (struct batch_seq){.first_row = n,
+                                     .n_rows = parts[i].n,
+                                     .first_pos = pos,
+                                     .blocks = d->tables[s],
+                                     .panes = panes[i]};
         for (uint32_t r = 0; r < parts[i].n; r++, n++) {
             positions[n] = parts[i].first_pos + r;
             ids[n] = tokens[i][positions[n]];
             rows[n] = n;
         }
     }
-    struct batch batch = {n, ids, positions, n_parts, seqs, n, rows};
+    struct batch batch = {.n_rows = n,
+                          .tokens = ids,
+                          .positions = positions,
+                          .n_seqs = n_parts,
+                          .seqs = seqs,
+                          .n_logit_rows = n,
+                          .logit_rows = rows};
     float *logits;
     struct err_info e;
     if (d->b->ops->run(d->b, &batch, &logits, &e) != OK) {

@@ -238,6 +238,7 @@ struct attn_case {
     uint32_t window;
     float cap;
     const float *sinks; /* [group] or NULL */
+    uint32_t n_seen;
 };
 
 static void store_context(const struct attn_case *c, uint32_t n_pos)
@@ -272,6 +273,7 @@ static void attend(const struct attn_case *c, uint32_t first_row, uint32_t rows,
                                .scale = 0.3f,
                                .cap = c->cap,
                                .window = c->window,
+                               .n_seen = c->n_seen,
                                .sinks = c->sinks,
                                .scratch = scratch};
     c->kernels->attend(&j);
@@ -283,7 +285,8 @@ static void attend_in_parts(const struct attn_case *c, float *out)
 {
     const uint32_t dim = c->kv.head_dim;
     const uint32_t first = attn_first_pos(c->first_pos, c->window) / ATTN_RANGE;
-    const uint32_t n = (c->first_pos + c->rows - 1) / ATTN_RANGE + 1 - first;
+    const uint32_t end = c->n_seen ? c->n_seen : c->first_pos + c->rows;
+    const uint32_t n = (end - 1) / ATTN_RANGE + 1 - first;
     const size_t part = attn_part_floats(dim);
     float *scratch = mem_aligned(attn_scratch_floats(dim) * sizeof *scratch);
     float *parts = mem_aligned(n * part * sizeof *parts);
@@ -301,6 +304,7 @@ static void attend_in_parts(const struct attn_case *c, float *out)
                                .scale = 0.3f,
                                .cap = c->cap,
                                .window = c->window,
+                               .n_seen = c->n_seen,
                                .sinks = c->sinks,
                                .scratch = scratch};
     for (uint32_t r = n; r-- > 0;)
@@ -316,7 +320,7 @@ static double attn_error(const struct attn_case *c, const float *out)
     const uint32_t dim = c->kv.head_dim;
     double num = 0, den = 0, w[2048], want[MAX_HEAD_DIM];
     for (uint32_t i = 0; i < c->rows * c->group; i++) {
-        const uint32_t n = c->first_pos + i / c->group + 1;
+        const uint32_t n = c->n_seen ? c->n_seen : c->first_pos + i / c->group + 1;
         const uint32_t begin = c->window && n > c->window ? n - c->window : 0;
         double top = c->sinks ? c->sinks[i % c->group] : -INFINITY, sum = 0;
         for (uint32_t p = begin; p < n; p++) {
@@ -346,7 +350,7 @@ static void check_attention(struct attn_case *c, enum kv_type type, uint32_t dim
 {
     static const double limit[] = {
         [KV_F32] = 5e-12, [KV_F16] = 1e-6, [KV_BF16] = 5e-5, [KV_Q8_0] = 3e-4};
-    const uint32_t n_pos = c->first_pos + c->rows;
+    const uint32_t n_pos = c->n_seen ? c->n_seen : c->first_pos + c->rows;
     c->kv = (struct kv_layout){.type = type, .head_dim = dim, .block_tokens = slots};
     c->kv.half_bytes = kv_row_bytes(type, dim) * slots;
     c->kv.head_bytes = 2 * c->kv.half_bytes;
@@ -447,6 +451,23 @@ static void windows_caps_and_sinks_are_exact(void **s)
     }
 }
 
+/* Every row sees what lies behind it too, up to within one tile, range or block of what follows. */
+static void both_ways_is_exact(void **s)
+{
+    (void)s;
+    static const uint32_t dims[] = {8, 64, 24}, slots[] = {16, 5, 32};
+    for (size_t i = 0; i < COUNT(isas); i++) {
+        for (uint32_t n = 0; n < 48; n++) {
+            struct attn_case c = {.kernels = cpu_kernels_select(isas[i]),
+                                  .group = 1 + rnd() % 4,
+                                  .first_pos = n % 3 ? rnd() % 90 : 0};
+            c.rows = 1 + rnd() % (ATTN_QUERIES / c.group);
+            c.n_seen = c.first_pos + c.rows + (n % 4 ? rnd() % 60 : rnd() % 1800);
+            check_attention(&c, (enum kv_type)(n % 4), dims[n % 3], slots[n / 3 % 3]);
+        }
+    }
+}
+
 /* Distance in units of the last place of the right value. */
 static double ulps(float got, double want)
 {
@@ -496,6 +517,25 @@ static void rows_are_exact(void **s)
             kernels->norm(x, w, out, n, 1e-5f);
             for (uint32_t j = 0; j < n; j++)
                 assert_true(fabs(out[j] - x[j] / sqrt(sum / n + 1e-5f) * w[j]) < 2e-6);
+            double mean = 0, variance = 0;
+            for (uint32_t j = 0; j < n; j++)
+                mean += ((double)x[j] + 5) / n;
+            for (uint32_t j = 0; j < n; j++)
+                variance += (x[j] + 5 - mean) * (x[j] + 5 - mean) / n;
+            float shifted[141];
+            for (uint32_t j = 0; j < n; j++)
+                shifted[j] = x[j] + 5;
+            shifted[n] = 1e9f; /* behind the end */
+            kernels->layer_norm(shifted, w, x, out, n, 1e-5f);
+            for (uint32_t j = 0; j < n; j++) {
+                const double want = (shifted[j] - mean) / sqrt(variance + 1e-5f) * w[j] + x[j];
+                assert_true(fabs(out[j] - want) < (n < 3 ? 2e-3 : 1e-5));
+            }
+            kernels->layer_norm(shifted, w, x, shifted, n, 1e-5f);
+            assert_memory_equal(shifted, out, n * sizeof *out);
+            kernels->gelu(x, out, n);
+            for (uint32_t j = 0; j < n; j++)
+                assert_true(fabs(out[j] - 0.5 * x[j] * erfc(-x[j] / sqrt(2))) < 5e-7);
             kernels->silu_mul(x, w, out, n);
             for (uint32_t j = 0; j < n; j++)
                 assert_true(fabs(out[j] - x[j] / (1 + exp(-(double)x[j])) * w[j]) < 2e-6);
@@ -548,6 +588,7 @@ int main(void)
         cmocka_unit_test(linears_are_exact),
         cmocka_unit_test(attention_is_exact),
         cmocka_unit_test(windows_caps_and_sinks_are_exact),
+        cmocka_unit_test(both_ways_is_exact),
         cmocka_unit_test(exp_is_accurate),
         cmocka_unit_test(rows_are_exact),
         cmocka_unit_test(isas_are_selected),

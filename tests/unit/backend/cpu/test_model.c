@@ -252,8 +252,14 @@ static void logit_rows_are_picked(void **state)
     uint32_t positions[N_PROMPT];
     for (uint32_t i = 0; i < N_PROMPT; i++)
         positions[i] = i;
-    struct batch_seq seq = {0, N_PROMPT, 0, d.tables[0], NULL};
-    struct batch batch = {N_PROMPT, golden_prompt, positions, 1, &seq, 3, (uint32_t[]){4, 5, 69}};
+    struct batch_seq seq = {.n_rows = N_PROMPT, .blocks = d.tables[0]};
+    struct batch batch = {.n_rows = N_PROMPT,
+                          .tokens = golden_prompt,
+                          .positions = positions,
+                          .n_seqs = 1,
+                          .seqs = &seq,
+                          .n_logit_rows = 3,
+                          .logit_rows = (uint32_t[]){4, 5, 69}};
     float *logits;
     assert_int_equal(d.b->ops->run(d.b, &batch, &logits, NULL), OK);
     for (uint32_t i = 0; i < 3; i++)
@@ -366,10 +372,16 @@ static uint32_t run_long(const struct model *m, uint32_t threads, uint32_t chunk
             positions[r] = pos + r % n;
             tokens[r] = (int32_t)((positions[r] * 7919 + s * 13) % m->hp.n_vocab);
             rows[r] = r;
-            seqs[s] = (struct batch_seq){s * n, n, pos, tables[s], NULL};
+            seqs[s] = (struct batch_seq){
+                .first_row = s * n, .n_rows = n, .first_pos = pos, .blocks = tables[s]};
         }
-        const struct batch batch = {
-            LONG_SEQS * n, tokens, positions, LONG_SEQS, seqs, LONG_SEQS * n, rows};
+        const struct batch batch = {.n_rows = LONG_SEQS * n,
+                                    .tokens = tokens,
+                                    .positions = positions,
+                                    .n_seqs = LONG_SEQS,
+                                    .seqs = seqs,
+                                    .n_logit_rows = LONG_SEQS * n,
+                                    .logit_rows = rows};
         float *logits;
         assert_int_equal(b->ops->run(b, &batch, &logits, NULL), OK);
         n_split += ((struct cpu_backend *)b)->n_ranges > 1;

@@ -1,0 +1,224 @@
+/* POST /v1/embeddings, and llama-server's /embedding and /embeddings: a vector of each text. */
+#include "api/vectors.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Norms that a client may ask for, as llama-server numbers them. */
+enum { NORM_NONE = -1, NORM_INT16 = 0, NORM_EUCLIDEAN = 2, NORM_MOST = 64 };
+
+/* A text, with what the model wants around it. Its control tokens are plain text. */
+static enum err text_input(struct api_call *c,
+                           const json_t *v,
+                           const char *field,
+                           struct api_prompt *p,
+                           struct err_info *e)
+{
+    const struct tokenizer *t = c->tokenizer;
+    struct text_piece piece = {.text = json_string_value(v), .n_bytes = json_string_length(v)};
+    if (piece.n_bytes == 0)
+        return err_set_field(e, ERR_INVALID, field, "'%s' is empty", field);
+    tokenizer_add_begin(t, &p->ids);
+    if (tokenizer_encode(t, &piece, 1, &p->ids, e) != OK)
+        return err_set_field(e, ERR_INVALID, field, "'%s' cannot be tokenized", field);
+    tokenizer_add_end(t, &p->ids);
+    if (p->ids.n == 0)
+        return err_set_field(e, ERR_INVALID, field, "'%s' holds no token", field);
+    return OK;
+}
+
+/* A text, or an array of ids, taken as it is. */
+static enum err one_input(struct api_call *c,
+                          const json_t *v,
+                          const char *field,
+                          struct api_prompt *p,
+                          struct err_info *e)
+{
+    if (json_is_string(v))
+        return text_input(c, v, field, p, e);
+    if (json_is_array(v))
+        return api_ids_prompt(c, v, field, p, e);
+    return api_wrong_type(field, "a string or an array of token ids", v, e);
+}
+
+/* Which of the four forms: the first element decides between ids and several texts. */
+static enum err parse_input(
+    struct api_call *c, const json_t *v, const char *name, struct api_job *job, struct err_info *e)
+{
+    const size_t n = json_array_size(v); /* 0 of what is no array */
+    if (!json_is_array(v) || json_is_number(json_array_get(v, 0)))
+        return one_input(c, v, name, api_job_prompts(job, 1), e);
+    if (n == 0)
+        return err_set_field(e, ERR_INVALID, name, "'%s' is empty", name);
+    if (n > API_MAX_TEXTS)
+        return err_set_field(
+            e, ERR_INVALID, name, "%zu texts at once; at most %d are allowed", n, API_MAX_TEXTS);
+    struct api_prompt *prompts = api_job_prompts(job, (uint32_t)n);
+    for (size_t i = 0; i < n; i++) {
+        char field[48];
+        snprintf(field, sizeof field, "%s[%zu]", name, i);
+        enum err err = one_input(c, json_array_get(v, i), field, &prompts[i], e);
+        if (err)
+            return err;
+    }
+    return OK;
+}
+
+static enum err parse_format(const json_t *body, struct api_vectors *v, struct err_info *e)
+{
+    struct gguf_str format = {"float", 5};
+    enum err err = api_get_str(body, "encoding_format", &format, e);
+    if (err)
+        return err;
+    v->base64 = format.len == 6 && memcmp(format.data, "base64", 6) == 0;
+    if (!v->base64 && !(format.len == 5 && memcmp(format.data, "float", 5) == 0))
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "encoding_format",
+                             "'encoding_format' must be float or base64, not '%.40s'",
+                             format.data);
+    return OK;
+}
+
+static enum err parse(struct api_call *c,
+                      const json_t *body,
+                      struct api_job *job,
+                      struct err_info *e)
+{
+    struct api_vectors *v = c->vectors;
+    const json_t *input = json_object_get(body, "input");
+    const char *name = "input";
+    int64_t n_dims = engine_model(c->engine)->hp.n_embd;
+    enum err err;
+    if (!input || json_is_null(input)) { /* llama-server's word for it, and its shape */
+        input = json_object_get(body, "content");
+        name = "content";
+        v->openai = false;
+    }
+    if (!input || json_is_null(input))
+        return err_set_field(e, ERR_INVALID, "input", "'input' is required");
+    v->norm = NORM_EUCLIDEAN;
+    job->params.request.output = OUTPUT_EMBEDDING;
+    if ((err = parse_format(body, v, e)) ||
+        (err = api_get_int(body, "dimensions", 1, n_dims, &n_dims, e)) ||
+        (err = api_get_int(body, "embd_normalize", NORM_NONE, NORM_MOST, &v->norm, e)))
+        return err;
+    v->n_dims = (uint32_t)n_dims;
+    return parse_input(c, input, name, job, e);
+}
+
+/* What x is divided by. In double, in order; nothing else than the vector decides it. */
+static double norm_of(const float *x, uint32_t n, int64_t norm)
+{
+    double sum = 0;
+    if (norm == NORM_NONE)
+        return 1;
+    for (uint32_t i = 0; i < n; i++) {
+        const double size = fabs((double)x[i]);
+        if (norm == NORM_INT16)
+            sum = size > sum ? size : sum;
+        else
+            sum += norm == NORM_EUCLIDEAN ? size * size : pow(size, (double)norm);
+    }
+    if (norm == NORM_INT16)
+        return sum / 32760.0;
+    return norm == NORM_EUCLIDEAN ? sqrt(sum) : pow(sum, 1.0 / (double)norm);
+}
+
+static void put_base64(const float *x, uint32_t n, struct buf *out)
+{
+    const size_t n_bytes = n * sizeof *x; /* little-endian, as all that Weir runs on */
+    buf_char(out, '"');
+    buf_reserve(out, (n_bytes + 2) / 3 * 4 + 1);
+    out->len += (size_t)EVP_EncodeBlock(
+        (unsigned char *)out->data + out->len, (const unsigned char *)x, (int)n_bytes);
+    buf_char(out, '"');
+}
+
+/* The first n_dims values, brought to the norm: of a model that was trained for it, the beginning
+ * of a vector is one of a shorter kind. */
+static void put_vector(const struct api_vectors *v, const float *x, float *scaled, struct buf *out)
+{
+    const double norm = norm_of(x, v->n_dims, v->norm);
+    for (uint32_t i = 0; i < v->n_dims; i++)
+        scaled[i] = norm > 0 ? (float)(x[i] / norm) : 0.0f;
+    if (v->base64) {
+        put_base64(scaled, v->n_dims, out);
+        return;
+    }
+    buf_char(out, '[');
+    for (uint32_t i = 0; i < v->n_dims; i++) {
+        if (i > 0)
+            buf_char(out, ',');
+        api_put_value(out, scaled[i]);
+    }
+    buf_char(out, ']');
+}
+
+static void put_texts(struct api_call *c, struct buf *out)
+{
+    const struct api_vectors *v = c->vectors;
+    float *scaled = mem_alloc((v->n_dims + 1) * sizeof *scaled);
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        uint32_t n;
+        const float *x = request_vector(c->choices[i].req, &n);
+        buf_str(out, i > 0 ? ",{" : "{");
+        if (v->openai)
+            buf_str(out, "\"object\":\"embedding\",");
+        buf_str(out, "\"index\":");
+        api_put_int(out, i);
+        buf_str(out, v->openai ? ",\"embedding\":" : ",\"embedding\":[");
+        put_vector(v, x, scaled, out);
+        buf_str(out, v->openai ? "}" : "]}");
+    }
+    free(scaled);
+}
+
+static void whole(struct api_call *c, struct buf *out)
+{
+    buf_str(out, c->vectors->openai ? "{\"object\":\"list\",\"data\":[" : "[");
+    put_texts(c, out);
+    buf_char(out, ']');
+    if (!c->vectors->openai)
+        return;
+    buf_str(out, ",\"model\":");
+    buf_add(out, c->api->model_json.data, c->api->model_json.len);
+    api_put_text_usage(c, out);
+    buf_char(out, '}');
+}
+
+static const struct api_dialect dialect = {
+    .id_prefix = "embd-", .prompt_field = "input", .whole = whole};
+
+static void embed(struct api_call *c, const struct api_input *in, bool openai)
+{
+    struct err_info e = {0};
+    struct api_job job = {0};
+    json_t *body = NULL;
+    enum err err = api_vectors_begin(c, in, &body, &job, &e);
+    if (!err) {
+        c->vectors->openai = openai;
+        err = parse(c, body, &job, &e);
+    }
+    if (err || (err = api_vectors_submit(c, &dialect, &job, &e))) {
+        api_choices_destroy(c);
+        api_answer_error(c, &e);
+    }
+    /* submitted: *c is not ours any more, but what follows is */
+    api_job_deinit(&job);
+    json_decref(body);
+}
+
+void api_embeddings(struct api_call *c, const struct api_input *in)
+{
+    embed(c, in, true);
+}
+
+void api_llama_embeddings(struct api_call *c, const struct api_input *in)
+{
+    embed(c, in, false);
+}

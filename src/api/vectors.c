@@ -1,0 +1,130 @@
+#include "api/vectors.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What would change the vectors, in other servers' words. */
+static const struct api_refused refused[] = {
+    {"stream", NEUTRAL_FALSE, 0},
+    {"timeline", NEUTRAL_FALSE, 0},
+    {"truncate", NEUTRAL_FALSE, 0},
+    {"truncate_prompt_tokens", NEUTRAL_NOTHING, 0},
+    {"max_tokens_per_doc", NEUTRAL_NOTHING, 0},
+    {"max_chunks_per_doc", NEUTRAL_NOTHING, 0},
+    {"add_special_tokens", NEUTRAL_TRUE, 0},
+    {"late_chunking", NEUTRAL_FALSE, 0},
+    {"task", NEUTRAL_EMPTY, 0},
+    {"input_type", NEUTRAL_EMPTY, 0},
+    {"prompt_name", NEUTRAL_EMPTY, 0},
+    {"instruction", NEUTRAL_EMPTY, 0},
+    {"messages", NEUTRAL_NOTHING, 0},
+};
+
+void api_vectors_destroy(struct api_vectors *v)
+{
+    if (!v)
+        return;
+    for (uint32_t i = 0; i < v->n_texts; i++)
+        buf_deinit(&v->texts[i]);
+    free(v->texts);
+    free(v);
+}
+
+enum err api_vectors_begin(struct api_call *c,
+                           const struct api_input *in,
+                           json_t **body,
+                           struct api_job *job,
+                           struct err_info *e)
+{
+    struct gguf_str model = {0};
+    enum err err;
+    *body = NULL;
+    c->tokenizer = engine_tokenizer(c->engine);
+    c->vectors = mem_zalloc(1, sizeof *c->vectors);
+    c->n_per_prompt = 1;
+    job->params.n = 1;
+    job->params.request = request_params_default();
+    if (c->api->no_embeddings)
+        return err_set(e, ERR_INVALID, "this server makes no embeddings (--embeddings off)");
+    if ((err = api_json_parse(in->body, in->body_len, body, e)) ||
+        (err = api_get_str(*body, "model", &model, e)) || (err = api_check_model(c, model, e)) ||
+        (err = api_refuse_fields(*body, refused, sizeof refused / sizeof refused[0], e)))
+        return err;
+    if ((err = api_params_cache(*body, &job->params.request, e)))
+        return err;
+    return api_apply_terms(c, *body, &job->terms, &job->params.request, e);
+}
+
+/* The request of one text; its errors name the route's field. */
+static enum err create_choice(struct api_call *c,
+                              const struct api_dialect *d,
+                              const struct api_job *job,
+                              uint32_t i,
+                              struct err_info *e)
+{
+    const struct token_list *ids = &job->prompts[i].ids;
+    struct api_choice *ch = &c->choices[i];
+    *ch = (struct api_choice){.call = c, .index = i};
+    if (ids->n > UINT32_MAX / 2)
+        return err_set_field(e, ERR_TOO_LONG, d->prompt_field, "the text is too long");
+    enum err err = request_create(
+        c->engine, &job->params.request, ids->ids, (uint32_t)ids->n, ch, &ch->req, e);
+    if (err && strcmp(e->field, "prompt") == 0) {
+        if (job->n_prompts > 1)
+            snprintf(e->field, sizeof e->field, "%s[%u]", d->prompt_field, i);
+        else
+            snprintf(e->field, sizeof e->field, "%s", d->prompt_field);
+    }
+    return err;
+}
+
+enum err api_vectors_submit(struct api_call *c,
+                            const struct api_dialect *d,
+                            const struct api_job *job,
+                            struct err_info *e)
+{
+    c->choices = mem_zalloc(job->n_prompts, sizeof *c->choices);
+    for (c->n_choices = 0; c->n_choices < job->n_prompts; c->n_choices++) {
+        enum err err = create_choice(c, d, job, c->n_choices, e);
+        if (err)
+            return err;
+    }
+    enum err err = api_charge_job(c, job, e);
+    if (!err)
+        err = api_submit(c, d, false, e);
+    if (err && strcmp(e->field, "n") == 0) /* more than the queue could ever hold */
+        snprintf(e->field, sizeof e->field, "%s", d->prompt_field);
+    return err;
+}
+
+void api_put_text_usage(const struct api_call *c, struct buf *out)
+{
+    int64_t n_tokens = 0;
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        uint32_t n;
+        request_prompt(c->choices[i].req, &n);
+        n_tokens += n;
+    }
+    buf_str(out, ",\"usage\":{\"prompt_tokens\":");
+    api_put_int(out, n_tokens);
+    buf_str(out, ",\"total_tokens\":");
+    api_put_int(out, n_tokens);
+    buf_char(out, '}');
+}
+
+bool api_vector_fails(const struct api_choice *ch, struct err_info *e)
+{
+    uint32_t n;
+    const float *v = request_vector(ch->req, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        if (isfinite(v[i]))
+            continue;
+        err_set(e, ERR_INTERNAL, "the model made a value that is no number of text %u", ch->index);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,54 @@
+/* Calls that want a vector of each of several texts: embeddings.c and rerank.c. For api/ only.
+ *
+ *      body -- begin --> json, model, priority --> prompts (the route's own) -- submit --> engine
+ *
+ * A choice is a text; its request ends with a vector (engine.h) and the answer is written when all
+ * have. On a worker up to submit, then the loop thread's. */
+#ifndef WEIR_API_VECTORS_H
+#define WEIR_API_VECTORS_H
+
+#include "api/call.h"
+
+#define API_MAX_TEXTS 2048 /* of one call */
+
+/* What the answer's writer has to know. */
+struct api_vectors {
+    /* embeddings */
+    bool openai; /* the shape of the answer; else llama-server's */
+    bool base64;
+    uint32_t n_dims; /* that are kept of each vector, from the first on */
+    int64_t norm;    /* that each is brought to: 2 is the Euclidean length (embeddings.c) */
+    /* reranking */
+    uint32_t n_first; /* tokens of each prompt before its document */
+    uint32_t top_n;
+    bool raw;          /* scores as the head has them, not between 0 and 1 */
+    bool plain;        /* an array of {index, score}, as Text Embeddings Inference has it */
+    struct buf *texts; /* [n_texts] the documents, where they are to be returned */
+    uint32_t n_texts;
+};
+
+void api_vectors_destroy(struct api_vectors *v); /* NULL is allowed */
+
+/* Take c->vectors; read the body, and of it what both routes share, into job->params.request.
+ * Errors: as the client should see them. *body is the caller's reference, also on failure (or
+ * NULL). */
+enum err api_vectors_begin(struct api_call *c,
+                           const struct api_input *in,
+                           json_t **body,
+                           struct api_job *job,
+                           struct err_info *e) WEIR_MUST_USE;
+
+/* A request for each prompt, all to the engine. After OK, *c belongs to the loop thread. */
+enum err api_vectors_submit(struct api_call *c,
+                            const struct api_dialect *d,
+                            const struct api_job *job,
+                            struct err_info *e) WEIR_MUST_USE;
+
+/* ,"usage":{...} of all texts; with the comma. */
+void api_put_text_usage(const struct api_call *c, struct buf *out);
+
+/* Does the vector of a request that ended well hold a value that is no number? Then *e is
+ * ERR_INTERNAL. The answer's writer may take all vectors as they are. */
+bool api_vector_fails(const struct api_choice *ch, struct err_info *e);
+
+#endif

@@ -1,0 +1,81 @@
+#include "engine/embed.h"
+
+#include "base/clock.h"
+#include "engine/stats.h"
+
+#include <string.h>
+
+/* The rows that make the vector: all, or one end's. */
+enum rows { ROWS_ALL, ROWS_FIRST, ROWS_LAST };
+
+static enum rows rows_of(const struct engine *eng, enum request_output output)
+{
+    if (output == OUTPUT_SCORES)
+        return eng->model->hp.causal ? ROWS_LAST : ROWS_FIRST;
+    return eng->pooling == POOLING_MEAN  ? ROWS_ALL
+           : eng->pooling == POOLING_CLS ? ROWS_FIRST
+                                         : ROWS_LAST;
+}
+
+bool embed_needs_all(const struct engine *eng, enum request_output output)
+{
+    return rows_of(eng, output) != ROWS_LAST;
+}
+
+void embed_fill(struct engine *eng, const struct sched_item *item)
+{
+    struct step_batch *s = &eng->batch;
+    struct request *r = item->seq->user;
+    struct batch *b = &s->b;
+    if (r->params.output == OUTPUT_TOKENS)
+        return;
+    const struct embed_job job = {
+        .r = r, .hidden_row = b->n_hidden_rows, .begins = item->first == 0, .ends = item->samples};
+    const enum rows rows = rows_of(eng, r->params.output);
+    for (uint32_t i = 0; i < item->n_rows; i++) {
+        if (rows == ROWS_ALL || (rows == ROWS_FIRST && item->first + i == 0) ||
+            (rows == ROWS_LAST && item->first + i == r->n_prompt - 1))
+            s->hidden_rows[b->n_hidden_rows++] = b->n_rows + i;
+    }
+    s->vectors[s->n_vectors] = job;
+    s->vectors[s->n_vectors++].n_rows = b->n_hidden_rows - job.hidden_row;
+}
+
+/* Any worker, each job once. */
+static void take_rows(void *ctx, uint32_t i, uint32_t worker)
+{
+    struct engine *eng = ctx;
+    const struct embed_job *job = &eng->batch.vectors[i];
+    struct request *r = job->r;
+    const bool scores = r->params.output == OUTPUT_SCORES;
+    const enum model_buf buf = scores ? BUF_SCORES : BUF_HIDDEN;
+    (void)worker;
+    if (job->begins)
+        memset(r->sums, 0, r->n_vector * sizeof *r->sums);
+    for (uint32_t k = 0; k < job->n_rows; k++) {
+        const float *row = eng->backend->ops->hidden(eng->backend, buf, job->hidden_row + k);
+        for (uint32_t j = 0; j < r->n_vector; j++)
+            r->sums[j] += (double)row[j];
+    }
+    const double n = rows_of(eng, r->params.output) == ROWS_ALL ? r->n_prompt : 1;
+    for (uint32_t j = 0; job->ends && j < r->n_vector; j++)
+        r->vector[j] = (float)(r->sums[j] / n);
+}
+
+void embed_finish(struct engine *eng)
+{
+    const struct step_batch *s = &eng->batch;
+    if (s->n_vectors == 0)
+        return;
+    eng->backend->ops->parallel(eng->backend, s->n_vectors, take_rows, eng);
+    const uint64_t now_us = clock_us();
+    for (uint32_t i = 0; i < s->n_vectors; i++) {
+        struct request *r = s->vectors[i].r;
+        if (!s->vectors[i].ends)
+            continue;
+        pthread_mutex_lock(&eng->stats_lock);
+        stats_vector(&eng->stats, r, now_us);
+        pthread_mutex_unlock(&eng->stats_lock);
+        step_finish(eng, r, FINISH_STOP);
+    }
+}
