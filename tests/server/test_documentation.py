@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from conftest import Server
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -39,11 +41,20 @@ PYTHONS = [b for d in ("README.md", "docs/API.md") for b in of(d, "from ", "impo
 
 
 def test_there_are_some():
-    assert len(CURLS) >= 4 and len(PYTHONS) >= 2
+    assert len(CURLS) >= 10 and len(PYTHONS) >= 2
+
+
+@pytest.fixture(scope="module")
+def whole_server(tmp_path_factory):
+    """With a folder for files and batches: every route answers."""
+    s = Server("--batch-dir", tmp_path_factory.mktemp("batches")).wait_ready()
+    yield s
+    s.stop()
 
 
 @pytest.mark.parametrize("script", CURLS, ids=range(len(CURLS)))
-def test_curl(server, script):
+def test_curl(whole_server, script):
+    server = whole_server
     script = script.replace("http://127.0.0.1:8080", server.url)
     script = script.replace("curl ", "curl -sS --fail ")
     r = subprocess.run(["bash", "-ec", script], capture_output=True, text=True, timeout=60)
