@@ -373,6 +373,7 @@ static void gather_answer(struct exchange *ex)
     }
     ex->done = r == HTTP_DONE;
     ex->news = r == HTTP_MORE;
+    ex->gone |= r == HTTP_CUT; /* before its first byte: the head goes out, then the end */
     start_answer(ex);
 }
 
