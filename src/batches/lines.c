@@ -174,7 +174,7 @@ static int64_t result_of(const struct job *j, const struct lines *l, const char 
     char prefix[64];
     id_prefix(j, prefix);
     size_t n_prefix = strlen(prefix);
-    json_t *v = json_loadb(text, n, 0, NULL);
+    json_t *v = json_loadb(text, n, JSON_ALLOW_NUL, NULL); /* models may write NULs */
     const char *id = json_string_value(json_object_get(v, "id"));
     int64_t found = -1;
     if (id && strncmp(id, prefix, n_prefix) == 0 && strlen(id + n_prefix) == 8) {

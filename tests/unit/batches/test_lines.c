@@ -102,7 +102,7 @@ static void finish(struct fixture *f, uint32_t i, bool ok)
         r = (struct line_result){.custom_id = "\"x\"",
                                  .status = 200,
                                  .request_id = "req",
-                                 .body = "{\"a\":\"\\u00e9\"}",
+                                 .body = "{\"a\":\"\\u0000\"}",
                                  .n_body = 14};
     assert_int_equal(lines_finish(&f->j, i, &r, NULL), OK);
 }
