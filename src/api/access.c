@@ -176,8 +176,11 @@ enum err api_apply_terms(const struct api_call *c,
     if (!terms->limits_priority)
         return OK;
     p->tenant = terms->tenant;
-    if (c->internal)
+    if (c->internal) {
+        if (p->priority > terms->priority)
+            p->priority = terms->priority;
         return OK;
+    }
     const json_t *given = json_object_get(body, "priority");
     if (!given || json_is_null(given))
         p->priority = terms->priority;

@@ -180,7 +180,7 @@ static void put_selected(const struct native *s, const struct buf *all, struct b
         buf_add(out, all->data, all->len);
         return;
     }
-    json_t *from = json_loadb(all->data, all->len, 0, NULL), *to = json_object();
+    json_t *from = json_loadb(all->data, all->len, JSON_ALLOW_NUL, NULL), *to = json_object();
     for (uint32_t i = 0; i < s->n_fields; i++) {
         json_t *v = (json_t *)field_at(from, s->fields[i]);
         if (v)

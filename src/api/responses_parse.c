@@ -248,7 +248,7 @@ static enum err read_previous(struct api_call *c,
         return OK;
     }
     if (api_store_get(c->api->store, api_owner(c), id.data, NULL, &messages))
-        *all = json_loadb(messages.data, messages.len, 0, NULL);
+        *all = json_loadb(messages.data, messages.len, JSON_ALLOW_NUL, NULL);
     else
         err = err_set_field(e,
                             ERR_NOT_FOUND,

@@ -30,6 +30,7 @@ struct line_log {
     uint64_t n_pending; /* lines */
     uint64_t n_dropped, n_dropped_said, said_us;
     bool reopen, closing, ended;
+    bool torn; /* the writer's: the file ends in a part of a line */
 };
 
 static int open_path(const char *path)
@@ -37,9 +38,10 @@ static int open_path(const char *path)
     return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
 }
 
-/* 0, or the errno of what went wrong. */
-static int write_whole(int fd, const char *data, size_t n)
+/* 0, or the errno of what went wrong. *n_written: how many bytes went out. */
+static int write_whole(int fd, const char *data, size_t n, size_t *n_written)
 {
+    *n_written = 0;
     while (n > 0) {
         ssize_t done = write(fd, data, n);
         if (done < 0 && errno == EAGAIN) { /* somebody made the descriptor so */
@@ -53,8 +55,25 @@ static int write_whole(int fd, const char *data, size_t n)
             return errno;
         data += done;
         n -= (size_t)done;
+        *n_written += (size_t)done;
     }
     return 0;
+}
+
+/* Whole lines; *n_lines becomes how many of them are not there. What a full disk has cut off does
+ * not become the beginning of the next line. */
+static int write_lines(struct line_log *l, const struct buf *lines, uint64_t *n_lines)
+{
+    size_t n = 0;
+    int failed = l->torn ? write_whole(l->fd, "\n", 1, &n) : 0;
+    if (failed)
+        return failed;
+    l->torn = false;
+    failed = write_whole(l->fd, lines->data, lines->len, &n);
+    for (size_t i = 0; i < n; i++)
+        *n_lines -= lines->data[i] == '\n';
+    l->torn = n > 0 && lines->data[n - 1] != '\n';
+    return failed;
 }
 
 static void open_again(struct line_log *l)
@@ -63,6 +82,7 @@ static void open_again(struct line_log *l)
     if (fd >= 0) {
         close(l->fd);
         l->fd = fd;
+        l->torn = false;
     } else if (l->path) {
         log_warn("%s: cannot open %s again, going on with the old file: %s",
                  l->name,
@@ -100,13 +120,12 @@ static void *writer_main(void *arg)
         l->n_pending = 0;
         l->reopen = false;
         pthread_mutex_unlock(&l->lock);
-        int failed = write_whole(l->fd, out.data, out.len);
+        int failed = write_lines(l, &out, &n_lines);
         buf_clear(&out);
         if (reopen)
             open_again(l);
         pthread_mutex_lock(&l->lock);
-        if (failed)
-            l->n_dropped += n_lines;
+        l->n_dropped += n_lines;
         uint64_t n_dropped = take_dropped(l);
         pthread_mutex_unlock(&l->lock);
         if (n_dropped > 0)

@@ -188,7 +188,8 @@ enum err lines_check(const struct batches_config *cfg,
                      const char *data,
                      size_t n,
                      struct err_info *e) WEIR_MUST_USE;
-/* Read the input, and what of it was done already; sets the job's counts. */
+/* Read the input, and what of it was done already; sets the job's counts. Errors: ERR_INVALID: the
+ * input is not there any more, or is none; ERR_IO, ERR_NOMEM: that may pass. */
 enum err lines_open(struct batches *b, struct job *j, struct err_info *e) WEIR_MUST_USE;
 void lines_close(struct job *j);
 /* One line's text: malloc'd, *n bytes. NULL: it cannot be read. */

@@ -408,12 +408,36 @@ static enum err parse_create(const json_t *body,
     return OK;
 }
 
+/* The oldest batch that is over gives way: one of this owner, or of anybody else. False: there is
+ * none. Its results stay. */
+static bool forget_one(struct batches *b, const char *owner)
+{
+    char name[64];
+    uint32_t i = 0, any = b->n_jobs;
+    for (; i < b->n_jobs; i++) {
+        if (!job_is_over(b->jobs[i]))
+            continue;
+        if (strcmp(b->jobs[i]->owner, owner) == 0)
+            break;
+        any = any < i ? any : i;
+    }
+    i = i < b->n_jobs ? i : any;
+    if (i == b->n_jobs)
+        return false;
+    file_name(b->jobs[i]->id, ".json", name);
+    (void)unlinkat(b->jobs_fd, name, 0);
+    job_free(b->jobs[i]);
+    b->n_jobs--;
+    memmove(&b->jobs[i], &b->jobs[i + 1], (b->n_jobs - i) * sizeof(struct job *));
+    return true;
+}
+
 static enum err enter_new(struct batches *b, struct job *like, struct job **out, struct err_info *e)
 {
     if (!files_find(b, like->input, like->owner))
         return err_set_field(e, ERR_INVALID, "input_file_id", "there is no file '%s'", like->input);
-    if (b->n_jobs >= BATCH_MAX_JOBS)
-        return err_set(e, ERR_QUEUE_FULL, "there are %u batches already", b->n_jobs);
+    if (b->n_jobs >= BATCH_MAX_JOBS && !forget_one(b, like->owner))
+        return err_set(e, ERR_QUEUE_FULL, "%u batches are under way already", b->n_jobs);
     struct job *j = mem_zalloc(1, sizeof *j);
     *j = *like;
     j->owner = mem_strdup(like->owner);

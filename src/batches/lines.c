@@ -129,7 +129,7 @@ static enum err read_input(const struct batches_config *cfg, struct lines *l, st
 {
     struct stat st;
     if (fstat(l->in_fd, &st) != 0 || st.st_size == 0)
-        return err_set(e, ERR_IO, "the input file cannot be read");
+        return err_set(e, ERR_INVALID, "the input file cannot be read: it is empty");
     size_t size = (size_t)st.st_size;
     char *data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, l->in_fd, 0);
     if (data == MAP_FAILED)
@@ -174,7 +174,7 @@ static int64_t result_of(const struct job *j, const struct lines *l, const char 
     char prefix[64];
     id_prefix(j, prefix);
     size_t n_prefix = strlen(prefix);
-    json_t *v = json_loadb(text, n, 0, NULL);
+    json_t *v = json_loadb(text, n, JSON_ALLOW_NUL, NULL); /* models may write NULs */
     const char *id = json_string_value(json_object_get(v, "id"));
     int64_t found = -1;
     if (id && strncmp(id, prefix, n_prefix) == 0 && strlen(id + n_prefix) == 8) {
@@ -236,13 +236,15 @@ enum err lines_open(struct batches *b, struct job *j, struct err_info *e)
     uint32_t n_completed = 0, n_failed = 0;
     enum err err;
     file_name(j->input, ".jsonl", name);
-    l->in_fd = openat(b->files_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    l->out_fd = open_results(b, j->output);
-    l->err_fd = open_results(b, j->errors);
+    l->in_fd = l->out_fd = l->err_fd = -1;
     j->lines = l;
-    if (l->in_fd < 0)
-        err = err_set(e, ERR_IO, "the input file cannot be read: %s", strerror(errno));
-    else if (l->out_fd < 0 || l->err_fd < 0)
+    if ((l->in_fd = openat(b->files_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) < 0)
+        err = err_set(e,
+                      errno == EMFILE || errno == ENFILE || errno == ENOMEM ? ERR_IO : ERR_INVALID,
+                      "the input file cannot be read: %s",
+                      strerror(errno));
+    else if ((l->out_fd = open_results(b, j->output)) < 0 ||
+             (l->err_fd = open_results(b, j->errors)) < 0)
         err = err_set(e, ERR_IO, "the result files cannot be written: %s", strerror(errno));
     else if (!(err = read_input(&b->cfg, l, e)) &&
              !(err = resume(j, l, l->out_fd, &n_completed, e)))

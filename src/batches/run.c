@@ -22,6 +22,10 @@
 #define IDLE_S 60
 #define HOLD_US 250000 /* doubled each time in a row, up to 2^MAX_HELD times */
 #define MAX_HELD 7
+/* Batches whose lines are held at a time, of all and of one owner: each takes three files, and
+ * memory for its lines. The others wait as they are. */
+#define MAX_OPEN 256
+#define MAX_OPEN_OWNER 32
 
 /* --- loop thread ------------------------------------------------------------------------------ */
 
@@ -340,12 +344,12 @@ static void finalize(struct batches *b, struct live *live)
     if (publish(b, j, j->output, "output") != OK || publish(b, j, j->errors, "errors") != OK)
         return;
     lines_close(j);
-    enter(b,
+    log_info("batch: %s is over: %u completed, %u failed", j->id, j->n_completed, j->n_failed);
+    enter(b, /* from then on *j may be forgotten */
           live,
           j->at[JOB_CANCELLING] ? JOB_CANCELLED
           : j->at[JOB_EXPIRED]  ? JOB_EXPIRED
                                 : JOB_COMPLETED);
-    log_info("batch: %s is over: %u completed, %u failed", j->id, j->n_completed, j->n_failed);
 }
 
 static void fail(struct batches *b, struct live *live, const struct err_info *e)
@@ -384,10 +388,15 @@ static bool look_after(struct batches *b, struct live *live)
 {
     struct job *j = live->job;
     struct err_info e = {0};
-    if (!j->lines && lines_open(b, j, &e) != OK) {
-        fail(b, live, &e);
+    if (!j->lines && clock_us() < b->hold_us)
         return false;
-    }
+    enum err err = j->lines ? OK : lines_open(b, j, &e);
+    if (err == ERR_INVALID)
+        fail(b, live, &e);
+    else if (err)
+        note_failure(b, j, &e);
+    if (err)
+        return false;
     if (live->status == JOB_VALIDATING)
         enter(b, live, JOB_IN_PROGRESS);
     struct lines *l = j->lines;
@@ -484,6 +493,36 @@ static void sync_all(struct batches *b, const struct live *live, uint32_t n)
     }
 }
 
+/* May its lines be held, beside those of open[n]? */
+static bool may_open(const struct job *j, struct job *const *open, uint32_t n)
+{
+    uint32_t n_own = 0;
+    for (uint32_t i = 0; i < n && n < MAX_OPEN; i++)
+        n_own += strcmp(open[i]->owner, j->owner) == 0;
+    return n < MAX_OPEN && n_own < MAX_OPEN_OWNER;
+}
+
+/* Look after all live[n]; those whose lines may be begun come to the front. Returns how many. */
+static uint32_t look_after_all(struct batches *b, struct live *live, uint32_t n)
+{
+    struct job *open[MAX_OPEN];
+    uint32_t n_open = 0, n_ready = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (live[i].job->lines)
+            open[n_open++] = live[i].job;
+    for (uint32_t i = 0; i < n; i++) {
+        struct live now = live[i];
+        if (!now.job->lines) {
+            if (!may_open(now.job, open, n_open))
+                continue;
+            open[n_open++] = now.job;
+        }
+        if (look_after(b, &now))
+            live[n_ready++] = now;
+    }
+    return n_ready;
+}
+
 static void *run_main(void *arg)
 {
     struct batches *b = arg;
@@ -492,17 +531,13 @@ static void *run_main(void *arg)
         struct live *live;
         stopping = is_stopping(b);
         take_ended(b);
-        uint32_t n_ready = 0, n = list_live(b, &live);
+        uint32_t n = list_live(b, &live);
         if (stopping || clock_us() - synced_us >= SYNC_US) {
             sync_all(b, live, n);
             synced_us = clock_us();
         }
-        for (uint32_t i = 0; i < n && !stopping; i++) {
-            struct live now = live[i];
-            if (look_after(b, &now))
-                live[n_ready++] = now;
-        }
-        begin_lines(b, live, n_ready);
+        if (!stopping)
+            begin_lines(b, live, look_after_all(b, live, n));
         free(live);
         if (!stopping)
             wait_for_more(b, n > 0);

@@ -11,7 +11,8 @@
     2048 /* per read of a stream in HTTP/1.0; chunked ones use the library's pool                  \
           */
 #define BAD_FORM "the multipart form is malformed, cut short, or has too many parts"
-#define WHOLE_BYTES 65536 /* of an answer with a length that are handed over at once */
+#define SMALL_BODY_BYTES 65536 /* there is always room for these */
+#define WHOLE_BYTES 65536      /* of an answer with a length that are handed over at once */
 
 static void end_call(struct exchange *ex)
 {
@@ -200,11 +201,27 @@ static bool grow_body(struct exchange *ex, size_t need)
     return true;
 }
 
+/* Bodies come before anybody knows whose they are, so what they take together is bounded. */
+static bool hold(struct exchange *ex, size_t n_body)
+{
+    struct http_server *s = ex->s;
+    size_t n = n_body > SMALL_BODY_BYTES ? n_body - SMALL_BODY_BYTES : 0, more = n - ex->n_held;
+    if (more > s->cfg.max_held_bytes - s->n_held)
+        return false;
+    s->n_held += more;
+    ex->n_held = n;
+    return true;
+}
+
 static enum MHD_Result on_body(struct exchange *ex, const char *data, size_t *n_bytes)
 {
     size_t have = ex->req.body_len, n = *n_bytes;
     if (n > ex->s->cfg.max_body_bytes - have) {
         send_error_raw(ex, 413, "the body is too large");
+        return MHD_NO;
+    }
+    if (!hold(ex, have + n)) {
+        send_error_raw(ex, 503, "too many large bodies are under way");
         return MHD_NO;
     }
     ex->req.body_len = have + n;
@@ -373,6 +390,7 @@ static void gather_answer(struct exchange *ex)
     }
     ex->done = r == HTTP_DONE;
     ex->news = r == HTTP_MORE;
+    ex->gone |= r == HTTP_CUT; /* before its first byte: the head goes out, then the end */
     start_answer(ex);
 }
 
@@ -432,6 +450,7 @@ void exchange_on_completed(void *cls,
         stream_unlink(ex);
     if (begun)
         s->n_begun--;
+    s->n_held -= ex->n_held;
     ex->conn->ex = NULL;
     ex->conn->since_us = s->now_us;
     ex->conn->used = true;

@@ -108,6 +108,8 @@ struct http_config {
     uint16_t port;            /* 0: the system chooses */
     uint32_t max_connections; /* a few more get 503, further ones are closed on accept */
     size_t max_body_bytes;    /* over it: 413 */
+    size_t max_held_bytes;    /* of all bodies, each beyond its first 64 KiB: 503; 0: 1 GiB, or four
+                               * largest bodies if that is more */
     size_t max_header_bytes;  /* over it: 431; a connection takes up to twice that and 16 KiB */
     uint32_t n_workers;       /* threads that run begin */
     uint32_t

@@ -75,6 +75,7 @@ struct exchange {
     char *body;
     struct form *form;         /* a body in parts, or NULL */
     size_t body_cap, body_due; /* due: Content-Length, or 0 */
+    size_t n_held;             /* of its body, counted in the server's */
     struct buf out;            /* pulled, not yet taken by the library */
     size_t out_pos;
     uint64_t active_us;           /* request line came; later: bytes were last handed over */
@@ -115,6 +116,7 @@ struct http_server {
     uint32_t n_conns;
     struct farewell *lingers;
     uint32_t n_lingers;
+    size_t n_held;                              /* bytes of all bodies beyond small ones */
     uint32_t n_begun;                           /* exchanges between QUEUED and their end */
     struct exchange *stream_head, *stream_tail; /* event streams, the longest idle first */
 

@@ -26,6 +26,7 @@
 #define PASS_MIN_CONNS 250 /* from this many connections on */
 #define MAX_LIBRARY_RUNS 8 /* a turn */
 #define MAX_BUSY_TURNS 64
+#define HELD_BYTES ((size_t)1 << 30)
 
 /* ---- create and destroy ------------------------------------------------------------------ */
 
@@ -111,6 +112,10 @@ enum err http_server_create(const struct http_config *cfg,
     s->cfg.request_ms = cfg->request_ms ? cfg->request_ms : 30000;
     s->cfg.idle_ms = cfg->idle_ms ? cfg->idle_ms : 75000;
     s->cfg.stall_ms = cfg->stall_ms ? cfg->stall_ms : 600000;
+    if (s->cfg.max_held_bytes == 0) {
+        size_t largest = cfg->max_body_bytes < SIZE_MAX / 4 ? cfg->max_body_bytes : SIZE_MAX / 4;
+        s->cfg.max_held_bytes = 4 * largest > HELD_BYTES ? 4 * largest : HELD_BYTES;
+    }
     s->accepting = true;
     pthread_mutex_init(&s->pool.mutex, NULL);
     pthread_cond_init(&s->pool.more, NULL);

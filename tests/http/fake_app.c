@@ -1,7 +1,7 @@
 /* The HTTP layer with a fake engine behind it, for tests with real clients and for measuring.
  *
- *      fake_app [key=value]...   port connections workers body header keepalive request idle grace
- *                                cert key (files: TLS)
+ *      fake_app [key=value]...   port connections workers body held header keepalive request idle
+ * grace cert key (files: TLS)
  *
  * Prints "port N" when it listens, its counters on SIGUSR1 and at the end; SIGTERM stops it. Exits
  * with 1 if a call was not ended exactly once. */
@@ -80,6 +80,7 @@ int main(int argc, char **argv)
         .port = (uint16_t)option(argc, argv, "port", 0),
         .max_connections = option(argc, argv, "connections", 8192),
         .max_body_bytes = option(argc, argv, "body", 1 << 20),
+        .max_held_bytes = option(argc, argv, "held", 0),
         .max_header_bytes = option(argc, argv, "header", 16384),
         .n_workers = option(argc, argv, "workers", 2),
         .keepalive_comment_ms = option(argc, argv, "keepalive", 0),

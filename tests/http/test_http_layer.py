@@ -338,6 +338,34 @@ def mutate(rng, data):
     return bytes(data)
 
 
+def test_large_bodies_leave_room_for_small_ones():
+    """What all bodies take together is bounded; who leaves or is answered gives its part back."""
+    server = Server(body=1 << 20, held=1 << 20)
+    half = b"POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 1000000\r\n\r\n"
+    small = b"POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 60000\r\n\r\n"
+    holder = server.dial(half + b"x" * 999_999)
+    end = time.time() + 20
+    while True:  # until its bytes are there
+        with server.dial(half + b"y" * 200_000) as s:
+            s.settimeout(0.2)
+            try:
+                answer = s.recv(4096)
+            except TimeoutError:
+                assert time.time() < end
+                continue
+        assert b" 503 " in answer
+        break
+    with server.dial(small + b"z" * 60_000) as s:
+        assert b" 200 " in read_all(s)
+    holder.sendall(b"x")
+    assert b" 200 " in read_all(holder)
+    holder.close()
+    for _ in range(3):
+        with server.dial(half + b"y" * 1_000_000) as s:
+            assert b" 200 " in read_all(s)
+    server.stop()
+
+
 def test_random_bytes(serve):
     seed = int(os.environ.get("WEIR_SEED", time.time_ns() % 1_000_000))
     print("seed", seed)

@@ -219,11 +219,12 @@ def test_an_upload_in_small_pieces(batches):
         assert batches.request("GET", f"/v1/files/{made['id']}/content")[2] == data
 
 
-def test_a_file_cut_short_on_disk_is_not_passed_off_as_whole(batches, tmp_path):
+@pytest.mark.parametrize("left", [70000, 0])
+def test_a_file_cut_short_on_disk_is_not_passed_off_as_whole(batches, tmp_path, left):
     file = upload(batches, jsonl([line(f"r{i}") for i in range(2000)]))
     [path] = (tmp_path / "batches" / "files").glob("*.jsonl")
     with open(path, "r+b") as f:
-        f.truncate(70000)
+        f.truncate(left)
     with pytest.raises((http.client.IncompleteRead, ConnectionError)):
         batches.request("GET", f"/v1/files/{file['id']}/content")
     assert batches.request("GET", "/health")[0] == 200

@@ -10,10 +10,12 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -139,6 +141,31 @@ static void test_a_stuck_file(void **state)
     close(reader);
 }
 
+/* A file that cannot grow: what was cut off is a line of its own, and counted. */
+static void test_a_torn_line(void **state)
+{
+    (void)state;
+    struct rlimit old, small;
+    char text[64] = {0};
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small = (struct rlimit){.rlim_cur = 10, .rlim_max = old.rlim_max};
+    struct line_log *l = open_log();
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    line_log_write(l, "aaaaaaaa", 8);
+    line_log_write(l, "bbbbbbbb", 8);
+    while (line_log_dropped(l) == 0)
+        sched_yield();
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    line_log_write(l, "cc", 2);
+    line_log_close(l);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(fread(text, 1, sizeof text - 1, file), 14);
+    fclose(file);
+    assert_string_equal(text, "aaaaaaaa\nb\ncc\n");
+}
+
 static void test_a_folder_that_is_not_there(void **state)
 {
     (void)state;
@@ -155,6 +182,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_order_and_reopening, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_stuck_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_torn_line, setup, teardown),
         cmocka_unit_test(test_a_folder_that_is_not_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,7 +102,7 @@ static void finish(struct fixture *f, uint32_t i, bool ok)
         r = (struct line_result){.custom_id = "\"x\"",
                                  .status = 200,
                                  .request_id = "req",
-                                 .body = "{\"a\":\"\\u00e9\"}",
+                                 .body = "{\"a\":\"\\u0000\"}",
                                  .n_body = 14};
     assert_int_equal(lines_finish(&f->j, i, &r, NULL), OK);
 }
@@ -231,6 +231,24 @@ static void test_a_result_twice(void **state)
     assert_int_equal(size_of(f, "out"), n);
 }
 
+/* What may pass is told from what will not. */
+static void test_files_that_cannot_be_opened(void **state)
+{
+    struct fixture *f = *state;
+    char path[160];
+    assert_int_equal(lines_open(&f->b, &f->j, NULL), ERR_INVALID);
+    write_file(f, "in", "", 0);
+    assert_int_equal(lines_open(&f->b, &f->j, NULL), ERR_INVALID);
+    write_input(f);
+    path_of(f, "err", path);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(lines_open(&f->b, &f->j, NULL), ERR_IO);
+    assert_null(f->j.lines);
+    assert_int_equal(rmdir(path), 0);
+    open_lines(f);
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -241,6 +259,7 @@ int main(void)
         TEST(test_repeated_names),
         TEST(test_torn_results),
         TEST(test_a_result_twice),
+        TEST(test_files_that_cannot_be_opened),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
