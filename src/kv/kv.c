@@ -323,8 +323,9 @@ uint32_t kv_attach(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint3
     if (!can_attach(kv, t, n_computed))
         return n_computed;
     struct found f = find_blocks(kv, t, n_known, t->blocks);
-    if (n_computed == 0) /* later it would be counted again */
+    if (!t->looked) /* those who wait for their turn look again and again */
         kv->counts.pane_miss_tokens += (f.seen - f.end) * size;
+    t->looked = true;
     while (t->n_blocks < f.end)
         kv_pool_ref(kv->pool, t->blocks[t->n_blocks++]);
     return note_attached(kv, t, n_computed, f.end * size);

@@ -90,6 +90,7 @@ struct kv_table {
     bool shares;         /* publishes what it computes */
     uint32_t n_attached; /* positions that were not computed by this sequence */
     uint32_t n_published;
+    bool looked;   /* was attached, or could not be: what lacked panes is counted */
     bool no_fetch; /* the tier had its chance: it was thought slower, or did not deliver */
     struct kv_fetch fetch;
 };

@@ -12,14 +12,19 @@
 
 #include <assert.h>
 
+/* Lower is sooner. What one that runs was charged with ahead would be given back if it waited. */
+static int64_t turn_of(const struct sched *s, const struct sched_seq *seq)
+{
+    return s->tenants[seq->tenant_at].served - seq->n_charged - seq->priority * SCHED_PRIORITY_ROWS;
+}
+
 bool sched_has_turn_before(const struct sched *s,
                            const struct sched_seq *a,
                            const struct sched_seq *b)
 {
     if (a->tenant_at == b->tenant_at)
         return sched_goes_before(a, b);
-    int64_t at_a = s->tenants[a->tenant_at].served - a->priority * SCHED_PRIORITY_ROWS;
-    int64_t at_b = s->tenants[b->tenant_at].served - b->priority * SCHED_PRIORITY_ROWS;
+    int64_t at_a = turn_of(s, a), at_b = turn_of(s, b);
     return at_a != at_b ? at_a < at_b : sched_goes_before(a, b);
 }
 
@@ -70,7 +75,7 @@ void sched_join_tenant(struct sched *s, struct sched_seq *seq)
         s->tenants[at] = (struct sched_tenant){.id = seq->tenant, .served = s->served_level};
     }
     struct sched_tenant *t = &s->tenants[at];
-    if (t->n_seqs == 0 && t->served < s->served_level)
+    if (t->n_waiting == 0 && t->served < s->served_level)
         t->served = s->served_level;
     t->n_seqs++;
     seq->tenant_at = at;

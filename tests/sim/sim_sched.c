@@ -70,7 +70,7 @@ struct world {
     bool priorities; /* somebody may ask for one */
     uint32_t n_tenants;
     int64_t worked[N_TENANTS]; /* rows computed for each since it came */
-    int64_t began[N_TENANTS];  /* what it began with then */
+    int64_t began[N_TENANTS];  /* what it began with then, and was lifted by */
     uint64_t now_us;
     double us_per_token;
     const struct sched_seq *first; /* in rank, of all that are alive */
@@ -310,6 +310,16 @@ static uint32_t n_alive_of(const struct world *w, uint32_t tenant)
     return n;
 }
 
+static uint32_t n_waiting_of(const struct world *w, uint32_t tenant)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
+        const struct client *c = &w->clients[i];
+        n += c->alive && c->seq.tenant == FIRST_TENANT + tenant && c->seq.slot == SCHED_NO_SLOT;
+    }
+    return n;
+}
+
 static void op_add(struct world *w)
 {
     struct client *c = &w->clients[below(MAX_CLIENTS)];
@@ -339,13 +349,16 @@ static void op_add(struct world *w)
     bool room = sched_n_waiting(w->sched) < w->cfg.max_waiting;
     enum err want = !fits ? ERR_TOO_LONG : !room ? ERR_QUEUE_FULL : OK;
     uint32_t tenant = c->seq.tenant - FIRST_TENANT;
-    bool comes = n_alive_of(w, tenant) == 0;
+    bool comes = n_alive_of(w, tenant) == 0, waits = n_waiting_of(w, tenant) > 0;
     int64_t had = served(w, tenant);
     enum err got = sched_add(w->sched, &c->seq, NULL);
+    int64_t lifted = served(w, tenant) - had;
+    CHECK(lifted == 0 || (lifted > 0 && got == OK && !waits), "tenant %u was lifted", tenant);
     if (got == OK && comes) {
-        CHECK(served(w, tenant) >= had, "tenant %u gained by leaving", tenant);
         w->began[tenant] = served(w, tenant);
         w->worked[tenant] = 0;
+    } else {
+        w->began[tenant] += lifted;
     }
     CHECK(got == want, "adding %u tokens: error %d, should be %d", c->seq.n_max, got, want);
     c->alive = got == OK;

@@ -211,6 +211,7 @@ static void test_a_hit_is_as_long_as_its_panes(void **state)
     memcpy(fork, f->text, sizeof fork);
     fork[13] = 99; /* needs blocks 1 (by position 8 - WINDOW + 4) to 3 */
     assert_int_equal(attach(f, d, fork, 32), 0);
+    assert_int_equal(kv_attach(f->kv, d, 0, 32), 0); /* looks again, and is not counted again */
     assert_int_equal(kv_stats(f->kv).counts.pane_miss_tokens, 12);
     const uint32_t before = kv_stats(f->kv).counts.merged;
     compute(f, d, 0, 32, 4);

@@ -109,6 +109,40 @@ static void test_turns_are_not_saved_up(void **state)
     assert_ptr_equal(run_one(f), a[1]);
 }
 
+/* The one beside `other`, run to its end. */
+static struct sched_seq *run_beside(struct fixture *f, const struct sched_seq *other)
+{
+    step(f, 256);
+    struct sched_seq *s = f->plan.items[f->plan.n_items - 1].seq;
+    assert_ptr_not_equal(s, other);
+    while (s->n_known < s->n_max)
+        step(f, 256);
+    sched_remove(f->sched, s);
+    return s;
+}
+
+/* One long answer at a time is not waiting, so it saves up nothing either. */
+static void test_a_long_answer_saves_up_nothing(void **state)
+{
+    struct sched_config c = one_slot();
+    c.max_running = 2;
+    struct fixture *f = start(state, c, 200);
+    struct sched_seq *lasting = add_of(f, 2, 20, 1000), *a[3], *b[3];
+    step(f, 256);
+    for (int i = 0; i < 8; i++) {
+        add_of(f, 1, 20, 30);
+        run_beside(f, lasting);
+    }
+    for (int i = 0; i < 3; i++)
+        a[i] = add_of(f, 1, 20, 30);
+    for (int i = 0; i < 3; i++)
+        b[i] = add_of(f, 2, 20, 30);
+    assert_true(sched_served(f->sched, 1) - sched_served(f->sched, 2) <= 29); /* a last answer */
+    assert_ptr_equal(run_beside(f, lasting), b[0]);
+    assert_ptr_equal(run_beside(f, lasting), a[0]);
+    assert_true(a[2]->n_known == 20 && b[2]->n_known == 20);
+}
+
 /* What was found, or not computed because it was cancelled, is not charged. */
 static void test_only_what_is_computed_counts(void **state)
 {
@@ -170,6 +204,7 @@ int main(void)
         TEST(test_rows_count_not_requests),
         TEST(test_turns_within_a_step),
         TEST(test_turns_are_not_saved_up),
+        TEST(test_a_long_answer_saves_up_nothing),
         TEST(test_only_what_is_computed_counts),
         TEST(test_priority_between_tenants),
         TEST(test_many_tenants),
