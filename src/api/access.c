@@ -22,7 +22,9 @@ enum err api_identify(struct api_call *c,
                       struct err_info *e)
 {
     if (c->internal) {
-        c->key = in->owner && in->owner[0] ? api_keys_named(c->api->keys, in->owner) : NULL;
+        bool owned = in->owner && in->owner[0];
+        c->key = owned ? api_keys_named(c->api->keys, in->owner) : NULL;
+        c->gone = owned && !c->key ? in->owner : NULL;
         return OK;
     }
     return api_keys_identify(c->api->keys, credential_of(in), admin_route, &c->key, e);
@@ -166,9 +168,9 @@ enum err api_apply_terms(const struct api_call *c,
     if (err)
         return err;
     p->tenant = c->tenant;
-    if (!c->key)
+    if (!c->key && !c->gone)
         return OK;
-    *terms = api_keys_terms(c->api->keys, c->key);
+    *terms = c->key ? api_keys_terms(c->api->keys, c->key) : api_keys_terms_gone(c->gone);
     if (terms->has_space) {
         p->cache_tenant = terms->space;
         p->n_cache_tenant = sizeof terms->space;

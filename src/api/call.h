@@ -112,6 +112,7 @@ struct api_call {
     bool opened, counted;
     /* who (keys.h), and what for the log (record.c) */
     struct api_key *key; /* or NULL */
+    const char *gone;    /* internal: the owner, if its key is not there any more; while parsing */
     bool entered;        /* counts among the key's running requests; internal: has yet to count */
     bool internal;       /* api_input's, and so are the next two */
     int32_t rank;

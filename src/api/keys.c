@@ -1,5 +1,4 @@
 #include "api/keys.h"
-
 #include "api/json.h"
 #include "base/mem.h"
 
@@ -315,10 +314,8 @@ void api_keys_set_single(struct api_keys *k, const char *key)
 
 void api_keys_set_admin(struct api_keys *k, const char *key)
 {
-    unsigned char digest[API_KEY_BYTES];
-    digest_of(key, strlen(key), digest);
     pthread_mutex_lock(&k->lock);
-    memcpy(k->admin.terms.digest, digest, sizeof digest);
+    digest_of(key, strlen(key), k->admin.terms.digest);
     k->has_admin = true;
     pthread_mutex_unlock(&k->lock);
 }
@@ -370,15 +367,21 @@ enum err api_keys_identify(struct api_keys *k,
 
 struct api_key_terms api_keys_terms(struct api_keys *k, const struct api_key *key)
 {
-    struct api_key_terms out = {0};
     pthread_mutex_lock(&k->lock);
     const struct terms *t = &key->terms;
-    out = (struct api_key_terms){.limits_priority = t->limits_priority,
-                                 .priority = t->priority,
-                                 .has_space = t->has_space,
-                                 .tenant = key->tenant};
+    struct api_key_terms out = {.limits_priority = t->limits_priority,
+                                .priority = t->priority,
+                                .has_space = t->has_space,
+                                .tenant = key->tenant};
     memcpy(out.space, t->space, sizeof out.space);
     pthread_mutex_unlock(&k->lock);
+    return out;
+}
+
+struct api_key_terms api_keys_terms_gone(const char *name)
+{
+    struct api_key_terms out = {.has_space = true};
+    digest_of(name, strlen(name) + 1, out.space); /* no salt has a NUL */
     return out;
 }
 
@@ -431,7 +434,6 @@ enum err api_keys_take_prompt(struct api_keys *k,
     enum err err = OK;
     *retry_s = 0;
     pthread_mutex_lock(&k->lock);
-    uint64_t limit = key->terms.tokens;
     uint64_t wait_us = bucket_wait_us(&key->tokens, n_tokens, now_us);
     if (wait_us == 0) {
         bucket_take(&key->tokens, n_tokens, now_us);
@@ -440,14 +442,14 @@ enum err api_keys_take_prompt(struct api_keys *k,
                       ERR_TOO_LARGE,
                       "the prompt has %llu tokens, more than the %llu a minute that the key allows",
                       (unsigned long long)n_tokens,
-                      (unsigned long long)limit);
+                      (unsigned long long)key->terms.tokens);
     } else {
         *retry_s = whole_seconds(wait_us);
         err = err_set(e,
                       ERR_RATE_LIMIT,
                       "the key allows %llu tokens a minute and has %llu left, but the prompt has "
                       "%llu; come back in %u s",
-                      (unsigned long long)limit,
+                      (unsigned long long)key->terms.tokens,
                       (unsigned long long)bucket_left(&key->tokens, now_us),
                       (unsigned long long)n_tokens,
                       *retry_s);

@@ -61,6 +61,8 @@ struct api_key_terms {
     uint32_t tenant;              /* from 1; the same for a name as long as the process lives */
 };
 struct api_key_terms api_keys_terms(struct api_keys *k, const struct api_key *key);
+/* Of work whose key is not in the file any more, nor what its salt was: it shares with itself. */
+struct api_key_terms api_keys_terms_gone(const char *name);
 
 /* A request begins: it counts, and takes a place of the concurrent ones. A refusal is counted,
  * takes nothing, and says after how many seconds to come back (0: that is not known). Error:

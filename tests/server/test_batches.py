@@ -456,6 +456,41 @@ def test_the_key_guards_files_and_batches(start_server, tmp_path):
     assert batch["request_counts"]["completed"] == 1
 
 
+def test_a_batch_outlives_its_key_and_stays_by_itself(tmp_path):
+    """What the work of a key with a salt leaves in memory is not found by others, key or none."""
+    keys, folder = tmp_path / "keys", tmp_path / "batches"
+    flags = ("--batch-dir", str(folder), "--batch-parallel", "1", "--api-keys", str(keys))
+    prompt = "Once there was a secret that nobody else may know of, " * 4
+
+    def write(name, **more):
+        keys.write_text(json.dumps({"keys": [{"name": name, "key": name * 8, **more}]}))
+        keys.chmod(0o600)
+        return {"Authorization": "Bearer " + name * 8}
+
+    auth = write("a", cache_salt="of a")
+    s = Server(*flags).wait_ready()
+    lines = [line(f"r{i}", prompt=prompt, max_tokens=100) for i in range(40)]
+    data = form([("purpose", None, b"batch"), ("file", "x", jsonl(lines))])
+    status, _, answer = s.request("POST", "/v1/files", data, headers={
+        **auth, "Content-Type": "multipart/form-data; boundary=b0undary"})
+    assert status == 200
+    s.json("POST", "/v1/batches", {"input_file_id": json.loads(answer)["id"], "endpoint":
+                                   COMPLETIONS, "completion_window": "24h"}, headers=auth)
+    s.stop()
+    auth = write("b")
+    before = sum(f.stat().st_size for f in (folder / "files").iterdir())
+    s = Server(*flags).wait_ready()
+    end = time.monotonic() + 60
+    while sum(f.stat().st_size for f in (folder / "files").iterdir()) == before:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    body = {"prompt": prompt, "max_tokens": 1}
+    usage = s.json("POST", COMPLETIONS, body, headers=auth)["usage"]
+    assert usage["prompt_tokens"] > 40
+    assert usage["prompt_tokens_details"]["cached_tokens"] == 0
+    s.stop()
+
+
 def test_the_official_client(batches):
     openai = pytest.importorskip("openai")
     client = openai.OpenAI(base_url=batches.url + "/v1", api_key="none", max_retries=0)
