@@ -79,6 +79,8 @@ static enum err read_response_format(const json_t *body, struct wish *w, struct 
     if (type && strcmp(type, "text") == 0)
         return OK;
     const json_t *schema = json_object_get(v, "schema");
+    if (json_is_null(schema))
+        schema = NULL;
     if (type && strcmp(type, "json_object") == 0)
         return schema ? want(w, FORM_SCHEMA, name, schema, e) : want(w, FORM_OBJECT, name, v, e);
     if (!type || strcmp(type, "json_schema") != 0)
@@ -91,7 +93,7 @@ static enum err read_response_format(const json_t *body, struct wish *w, struct 
     const json_t *inner = json_object_get(v, "json_schema");
     if (json_is_object(inner))
         schema = json_object_get(inner, "schema");
-    if (!schema)
+    if (!schema || json_is_null(schema))
         return err_set_field(
             e, ERR_INVALID, name, "'response_format' has no 'json_schema' with a 'schema'");
     return want(w, FORM_SCHEMA, name, schema, e);

@@ -202,13 +202,12 @@ void guide_release(struct guide *g, struct grammar_mask *mask, token_id *chosen)
     grammar_mask_release(g->pool, mask);
 }
 
-bool guide_accept(struct guide *g, struct grammar_state *s, token_id token)
+enum grammar_step guide_accept(struct guide *g, struct grammar_state *s, token_id token)
 {
-    if (grammar_accept(s, token, g->scratch) == GRAMMAR_ENDED)
-        return true;
-    if (!grammar_mask_ready(g->pool, s))
+    enum grammar_step to = grammar_accept(s, token, g->scratch);
+    if (to == GRAMMAR_GOES_ON && !grammar_mask_ready(g->pool, s))
         order_mask(g, s);
-    return false;
+    return to;
 }
 
 struct grammar_mask_stats guide_stats(struct guide *g)

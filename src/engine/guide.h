@@ -36,9 +36,9 @@ struct grammar_mask guide_mask(struct guide *g, const struct grammar_state *s, b
  * that is allowed, or TOKEN_NONE. */
 void guide_release(struct guide *g, struct grammar_mask *mask, token_id *chosen);
 
-/* Engine thread. Move on by a token of the mask; true when nothing may follow. Else the next mask
- * is on its way. */
-bool guide_accept(struct guide *g, struct grammar_state *s, token_id token);
+/* Engine thread. Move on by a token of the mask; if the text goes on, the next mask is on its way.
+ * REFUSED: a grammar so ambiguous that its parses found no room; the token must not go out. */
+enum grammar_step guide_accept(struct guide *g, struct grammar_state *s, token_id token);
 
 struct grammar_mask_stats guide_stats(struct guide *g);
 

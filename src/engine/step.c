@@ -198,16 +198,12 @@ static bool is_stop_id(const struct request *r, token_id id)
     return false;
 }
 
-/* The grammar leaves no token. */
-static void finish_without_token(struct engine *eng, struct request *r)
+/* The grammar leaves no token; `why`, where the text is not complete. */
+static void finish_without_token(struct engine *eng, struct request *r, const char *why)
 {
     bool complete = grammar_complete(r->grammar); /* and the model's own end is not wanted */
     if (!complete)
-        (void)err_set(
-            &r->error,
-            ERR_UNSUPPORTED,
-            "no token of the model's vocabulary can continue the text as the grammar wants "
-            "it");
+        (void)err_set(&r->error, ERR_UNSUPPORTED, "%s", why);
     r->now.stop = complete ? STOP_GRAMMAR : STOP_NONE;
     step_finish(eng, r, complete ? FINISH_STOP : FINISH_ERROR);
 }
@@ -217,7 +213,10 @@ static void accept_token(struct engine *eng, const struct sample_job *job)
 {
     struct request *r = job->r;
     if (job->chosen == TOKEN_NONE) {
-        finish_without_token(eng, r);
+        finish_without_token(
+            eng,
+            r,
+            "no token of the model's vocabulary can continue the text as the grammar wants it");
         return;
     }
     r->now.n_completion++;
@@ -227,6 +226,13 @@ static void accept_token(struct engine *eng, const struct sample_job *job)
         r->now.stop = STOP_EOG;
     if (r->now.stop != STOP_NONE) {
         step_finish(eng, r, FINISH_STOP);
+        return;
+    }
+    enum grammar_step to =
+        r->grammar ? guide_accept(eng->guide, r->grammar, job->chosen) : GRAMMAR_GOES_ON;
+    if (to == GRAMMAR_REFUSED) {
+        finish_without_token(
+            eng, r, "the grammar is too ambiguous: its parses of this text found no room");
         return;
     }
     size_t n_bytes;
@@ -246,7 +252,7 @@ static void accept_token(struct engine *eng, const struct sample_job *job)
         r->now.stop = STOP_TEXT;
         r->n_text_bytes = end_bytes; /* the rest of the token was cut off */
         step_finish(eng, r, FINISH_STOP);
-    } else if (r->grammar && guide_accept(eng->guide, r->grammar, job->chosen)) {
+    } else if (to == GRAMMAR_ENDED) {
         r->now.stop = STOP_GRAMMAR;
         step_finish(eng, r, FINISH_STOP);
     } else if (r->now.n_out == r->max_new) {

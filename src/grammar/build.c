@@ -81,6 +81,11 @@ enum err grammar_builder_error(const struct grammar_builder *b, struct err_info 
     return b->error.code;
 }
 
+grammar_node grammar_fail(struct grammar_builder *b, const char *text)
+{
+    return builder_fail(b, "%s", text);
+}
+
 grammar_node grammar_empty(struct grammar_builder *b)
 {
     (void)b;

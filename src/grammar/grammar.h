@@ -72,6 +72,8 @@ struct grammar_builder *grammar_builder_create(const char *field);
 void grammar_builder_destroy(struct grammar_builder *b);
 /* OK, or the first error so far; *e (may be NULL) says what. */
 enum err grammar_builder_error(const struct grammar_builder *b, struct err_info *e);
+/* An error of the caller's own: ERR_INVALID, kept if it is the first. The node is `never`. */
+grammar_node grammar_fail(struct grammar_builder *b, const char *text);
 
 grammar_node grammar_empty(struct grammar_builder *b); /* the empty text */
 grammar_node grammar_never(struct grammar_builder *b); /* no text at all */

@@ -75,6 +75,7 @@ def test_ways_to_give_a_schema(server, fields):
 
 
 @pytest.mark.parametrize("fields", [{"response_format": {"type": "json_object"}},
+                                    {"response_format": {"type": "json_object", "schema": None}},
                                     {"structured_outputs": {"json_object": True}}])
 def test_json_object(server, fields):
     for text, reason in ask(server, n=8, seed=5, **fields):

@@ -302,9 +302,49 @@ static bool is_required(const json_t *schema, const char *key)
     return false;
 }
 
-/* The arguments in the order of the schema; those that are not required may lack. */
-static grammar_node tagged_arguments(const struct maker *m, const json_t *schema, size_t tool)
+/* Any arguments: of tools that are not bound to their schema. */
+static grammar_node any_tagged(const struct maker *m)
 {
+    enum { MAX_KEY = 64 }; /* characters; the parser takes more bytes (REPLY_MAX_HEAD) */
+    static const struct grammar_range plain[] = {
+        {0x21, 0x21}, {0x23, 0x3b}, {0x3d, 0x3d}, {0x3f, 0x10ffff}}; /* no space, ", < or > */
+    const struct frame *f = m->f;
+    grammar_node key = grammar_repeat(m->b, grammar_chars(m->b, 4, plain), 1, MAX_KEY);
+    grammar_node open = pieces(m, f->text);
+    if (strcmp(f->text[0], f->json[0]) != 0)
+        open = grammar_alt(m->b, 2, (grammar_node[]){open, pieces(m, f->json)});
+    grammar_node value = SEQ(m->b, text_until(m, f->value_end[0]), pieces_from(m, f->value_end, 1));
+    return grammar_repeat(
+        m->b, SEQ(m->b, pieces(m, f->key), key, open, value), 0, GRAMMAR_NO_LIMIT);
+}
+
+/* Schemas that say elsewhere than in `properties` what the arguments are: no tags for those. */
+static bool is_combined(const json_t *schema)
+{
+    static const char *const keys[] = {"$ref", "allOf", "anyOf", "oneOf"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (json_object_get(schema, keys[i]))
+            return true;
+    return false;
+}
+
+/* The arguments in the order of the schema; those that are not required may lack. */
+static grammar_node tagged_arguments(const struct maker *m,
+                                     const json_t *schema,
+                                     size_t tool,
+                                     bool free)
+{
+    char error[200];
+    if (free)
+        return any_tagged(m);
+    if (is_combined(schema)) {
+        snprintf(error,
+                 sizeof error,
+                 "'tools': at \"/tools/%zu/function/parameters\": $ref, allOf, anyOf and oneOf are "
+                 "not supported here with this model's format of calls",
+                 tool);
+        return grammar_fail(m->b, error);
+    }
     json_t *properties = json_object_get(schema, "properties"), *property;
     const char *key;
     grammar_node all = grammar_empty(m->b);
@@ -327,7 +367,7 @@ static grammar_node call_of(const struct maker *m, size_t i)
     const char *name = json_string_value(json_object_get(function, "name"));
     bool free = !m->r->required && !(m->r->strict && m->r->strict[i]);
     grammar_node arguments =
-        m->f->key[0] ? tagged_arguments(m, schema, i) : json_arguments(m, schema, i, free);
+        m->f->key[0] ? tagged_arguments(m, schema, i, free) : json_arguments(m, schema, i, free);
     return SEQ(m->b,
                grammar_literal(m->b, name, strlen(name)),
                pieces(m, m->f->args),

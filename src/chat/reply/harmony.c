@@ -176,10 +176,26 @@ bool harmony_byte(struct reply_parser *p, char c)
     return body_byte(p, c);
 }
 
+/* Has what looked like the beginning of a header no whole mark: "<", "to"? */
+static bool is_text(const struct reply_parser *p)
+{
+    size_t from = 0;
+    while (from < p->raw.len && reply_is_space(p->raw.data[from]))
+        from++;
+    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++) {
+        size_t len = strlen(begins[i]);
+        if (p->raw.len - from >= len && memcmp(p->raw.data + from, begins[i], len) == 0)
+            return false;
+    }
+    return from < p->raw.len;
+}
+
 void harmony_finish(struct reply_parser *p)
 {
     struct harmony_state *s = &p->harmony;
-    if (s->at == IN_HEADER)
+    if (s->at == IN_HEADER && is_text(p))
+        s->at = IN_CONTENT;
+    else if (s->at == IN_HEADER)
         buf_clear(&p->raw); /* part of a header */
     emit(p, p->raw.data, p->raw.len);
     buf_clear(&p->raw);

@@ -211,6 +211,45 @@ static void test_optional(void **state)
     json_decref(tools);
 }
 
+/* The same where arguments have tags; what only a strict tool's schema refers to is refused. */
+static void test_optional_tags(void **state)
+{
+    (void)state;
+    json_t *tools = json_loads("[{\"function\":{\"name\":\"f\",\"parameters\":{\"$ref\":"
+                               "\"#/$defs/x\",\"$defs\":{\"x\":{\"type\":\"object\"}}}}},"
+                               "{\"function\":{\"name\":\"get\",\"parameters\":{\"type\":"
+                               "\"object\",\"properties\":{}}}}]",
+                               0,
+                               NULL);
+    static const bool last[] = {false, true}, first[] = {true, false};
+    for (size_t i = 0; i < sizeof with_tags / sizeof with_tags[0]; i++) {
+        struct err_info e = {0};
+        struct reply_grammar r = {.style = {reply_format_find(with_tags[i]), NULL},
+                                  .tools = tools,
+                                  .strict = last,
+                                  .parallel = true};
+        struct grammar *g = compile(&r, &e);
+        if (!g)
+            fail_msg("%s: %s", with_tags[i], e.text);
+        if (i == 0) {
+            assert_true(accepts(g,
+                                "a<tool_call>\n<function=f>\n<parameter=q>\n1\n</parameter>\n"
+                                "<parameter=r>\n[]\n</parameter>\n</function>\n</tool_call>"));
+            assert_false(accepts(g,
+                                 "a<tool_call>\n<function=get>\n<parameter=q>\n1\n</parameter>\n"
+                                 "</function>\n</tool_call>"));
+        }
+        grammar_release(g);
+        r.strict = first;
+        assert_null(compile(&r, &e));
+        assert_non_null(strstr(e.text, "/tools/0/function/parameters"));
+        r.strict = last;
+        r.required = true;
+        assert_null(compile(&r, &e));
+    }
+    json_decref(tools);
+}
+
 /* A mark that is a control token is that token, not its text. */
 static void test_tokens(void **state)
 {
@@ -254,6 +293,7 @@ int main(void)
         cmocka_unit_test(test_random_answers),
         cmocka_unit_test(test_goldens),
         cmocka_unit_test(test_optional),
+        cmocka_unit_test(test_optional_tags),
         cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_errors),
     };
