@@ -40,8 +40,8 @@ static void native(struct api_call *c, const struct api_input *in)
     api_generate(c, &api_native, in);
 }
 
-/* A path may have several rows, each with methods of its own. A path that ends in a slash stands
- * for all that are longer. */
+/* A path may have several rows, each with methods of its own. A star stands for a part without
+ * slashes; a path that ends in a slash, for all that are longer. */
 static const struct route {
     const char *path;
     const char *methods;
@@ -78,12 +78,13 @@ static const struct route {
     /* another folder's */
     {"/v1/files", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
     {"/v1/files", POST, API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/files/*/content", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
     {"/v1/files/", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
     {"/v1/files/", "DELETE", API_OPENAI, NEEDS_NOTHING, api_serve},
     {"/v1/batches", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
     {"/v1/batches", POST, API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/batches/*/cancel", POST, API_OPENAI, NEEDS_NOTHING, api_serve},
     {"/v1/batches/", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
-    {"/v1/batches/", POST, API_OPENAI, NEEDS_NOTHING, api_serve},
     /* earlier engines' */
     {"/models", GET, API_PLAIN, NEEDS_NOTHING, api_plain_models},
     {"/v1/metrics", GET, API_PLAIN, NEEDS_ADMIN, api_figures},
@@ -119,6 +120,14 @@ static const struct route {
 static bool path_fits(const struct route *r, const char *path)
 {
     size_t n = strlen(r->path);
+    const char *star = strchr(r->path, '*');
+    if (star) {
+        size_t before = (size_t)(star - r->path);
+        if (strncmp(path, r->path, before) != 0)
+            return false;
+        size_t part = strcspn(path + before, "/");
+        return part > 0 && strcmp(path + before + part, star + 1) == 0;
+    }
     if (r->path[n - 1] != '/')
         return strcmp(path, r->path) == 0;
     return strncmp(path, r->path, n) == 0 && path[n] != 0;
@@ -132,8 +141,8 @@ static bool method_fits(const struct route *r, const char *method)
     return strcmp(method, r->methods) == 0;
 }
 
-/* The first row of the path, and the one for the method; NULL if there is none. A path in full wins
- * over one that ends in a slash, as it comes first in the table. */
+/* The first row that fits, and of those with its path the one for the method; NULL if there is
+ * none. A path in full wins over one that ends in a slash, as it comes first in the table. */
 static const struct route *find_route(const char *path,
                                       const char *method,
                                       const struct route **first)
@@ -144,7 +153,7 @@ static const struct route *find_route(const char *path,
             continue;
         if (!*first)
             *first = &routes[i];
-        if (method_fits(&routes[i], method))
+        if (strcmp(routes[i].path, (*first)->path) == 0 && method_fits(&routes[i], method))
             return &routes[i];
     }
     return NULL;
@@ -174,11 +183,11 @@ const char *api_path_after(const char *path, const char *part)
 }
 
 /* "GET, HEAD, POST" of all rows of the path. */
-static const char *allowed(struct api_call *c, const char *path)
+static const char *allowed(struct api_call *c, const struct route *first)
 {
     size_t n = 0;
     for (size_t i = 0; i < N_ROUTES; i++) {
-        if (path_fits(&routes[i], path))
+        if (strcmp(routes[i].path, first->path) == 0)
             n += (size_t)snprintf(c->allow + n,
                                   sizeof c->allow - n,
                                   "%s%s",
@@ -213,7 +222,7 @@ static enum err admit(struct api_call *c,
     if (!first)
         return err_set(e, ERR_NOT_FOUND, "there is no route %.200s", in->path);
     if (!r) {
-        c->answer.allow = allowed(c, in->path);
+        c->answer.allow = allowed(c, first);
         return err_set(
             e, ERR_METHOD, "%.200s answers %s, not %.16s", in->path, c->answer.allow, in->method);
     }
@@ -230,7 +239,7 @@ void api_route(struct api_call *c, const struct api_input *in)
     c->answer.anthropic = c->shape == API_ANTHROPIC;
     c->route = r ? r->path : first ? first->path : NULL;
     api_record_begin(c, in);
-    if (first && api_cors_preflight(c, in, allowed(c, in->path)))
+    if (first && api_cors_preflight(c, in, allowed(c, first)))
         return;
     api_cors(c, in);
     if (admit(c, in, first, r, &e) != OK)
