@@ -148,6 +148,8 @@ def test_the_server_answers_as_described(things, path, method, op):
     methods = {m.upper() for m in DOC["paths"][path]}
     path = path.replace("{id}", ids.get(f"{method} {path}", ids.get(path, "")))
     expected = "200" if "200" in op["responses"] else "501"
+    if op["operationId"].startswith("rerank"):
+        expected = "400"  # the model has no head for it: tests/server/test_embeddings.py has one
     status, headers, data = server.request(method.upper(), path, body, headers=headers)
     assert status == int(expected), data
     kind = headers["Content-Type"].split(";")[0]
