@@ -1,0 +1,82 @@
+/* K and V in blocks, and attention over them.
+ *
+ * Oracle: backend/cpu/reference.c. Rules of invariance: a row's scores are summed by
+ * CUDA_ATTN_RANGE positions, aligned, each range by itself in tiles of one fixed size, and ranges
+ * are merged from the first to the last, whether the row came alone, in a chunk of a prompt, with
+ * its context split over many blocks or not. A tile that a row does not see changes no bit of it.
+ */
+#ifndef WEIR_BACKEND_CUDA_ATTENTION_H
+#define WEIR_BACKEND_CUDA_ATTENTION_H
+
+#include "backend/cuda/rows.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { CUDA_ATTN_RANGE = 512 };
+
+/* K and V of one layer: at base + block * block_bytes + head * 2 * half_bytes lie K
+ * [block_tokens] rows and then, half_bytes on, V [block_tokens] rows, of kv_row_bytes (backend.h)
+ * each. Zeroed at start. */
+struct cuda_kv {
+    uint8_t *base;
+    int type; /* enum kv_type */
+    int in_panes;
+    uint32_t n_head_kv, head_dim, block_tokens;
+    size_t row_bytes, half_bytes, block_bytes;
+};
+
+/* cos and sin of each row's position; once a step for each table. out: [rows][dims], dims / 2
+ * cosines, then sines, already multiplied by scale. inv_freq: [dims / 2] f64, of the device. */
+void cuda_angles(
+    const struct cuda_at *at, const double *inv_freq, uint32_t dims, double scale, float *out);
+
+/* Rotate Q [n_head] and K [n_head_kv] in place (angles NULL: do not), then store K and V. */
+struct cuda_rope_store {
+    struct cuda_buf q, k, v;
+    const float *angles;
+    uint32_t n_head, dims;
+    int adjacent; /* pairs are (2i, 2i + 1), else (i, i + dims / 2) */
+    struct cuda_kv kv;
+};
+void cuda_rope_store(const struct cuda_at *at, const struct cuda_rope_store *op);
+
+/* How rows are cut into tiles; on the host. Returns how many, at most n_rows; tiles: [n_rows]. */
+struct cuda_attention_shape {
+    uint32_t n_head, n_head_kv, head_dim;
+};
+uint32_t cuda_attention_tiles(const struct cuda_attention_shape *s,
+                              const struct cuda_seq *seqs,
+                              uint32_t n_seqs,
+                              struct cuda_tile *tiles);
+
+/* Bytes of scratch that launches within the bounds use. */
+size_t cuda_attention_scratch(const struct cuda_attention_shape *s, const struct cuda_bounds *most);
+
+struct cuda_attention {
+    struct cuda_buf q, out;
+    struct cuda_kv kv;
+    uint32_t n_head;
+    float scale, cap;
+    uint32_t window;    /* 0: all */
+    int causal;         /* else all rows of a sequence see all of it */
+    const float *sinks; /* [n_head] or NULL */
+    void *scratch;
+};
+void cuda_attention(const struct cuda_at *at, const struct cuda_attention *op);
+
+/* Bytes of a block, of n layers, from the first to the last: a copy of one onto another. */
+void cuda_kv_copy(const struct cuda_kv *layers,
+                  uint32_t n,
+                  uint32_t from,
+                  uint32_t from_pane,
+                  uint32_t to,
+                  uint32_t to_pane,
+                  cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

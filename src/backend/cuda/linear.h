@@ -1,0 +1,73 @@
+/* Matrix products straight from the block formats, and the embeddings.
+ *
+ * Weights are laid out at load as the kernels read them (pack.c, on the host, some output rows at a
+ * time; linear.cu draws each format). Rows are prepared once for all matrices that read them
+ * (cuda_act_pack). One path for 1 to thousands of rows: each output is the same sum in the same
+ * order, whatever the number of rows, so weights are the operand of 16 rows of the tensor cores'
+ * product and activations that of 8 columns, of which a lone row fills one. A split of K over
+ * blocks depends on n_in and n_out alone, and its parts are added from the first to the last.
+ *
+ * Oracle: backend/cpu/reference.c. F32 weights are multiplied in f32. */
+#ifndef WEIR_BACKEND_CUDA_LINEAR_H
+#define WEIR_BACKEND_CUDA_LINEAR_H
+
+#include "backend/cuda/rows.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A matrix on the device; type: enum gguf_type (gguf.h). */
+struct cuda_matrix {
+    int type;
+    uint32_t n_in, n_out;
+    const uint8_t *data;
+};
+
+/* --- pack.c, the host's --- */
+
+int cuda_matrix_known(int type);
+size_t cuda_matrix_bytes(int type, uint32_t n_in, uint32_t n_out);
+/* Output rows that are laid out at a time, and the bytes that they take; parts follow each other.
+ */
+uint32_t cuda_part_rows(int type);
+size_t cuda_part_bytes(int type, uint32_t n_in);
+/* src: n rows as in the file, n at most cuda_part_rows; dst: cuda_part_bytes, missing rows zero. */
+void cuda_part_pack(int type, uint32_t n_in, uint32_t n, const uint8_t *src, uint8_t *dst);
+
+/* --- activations --- */
+
+/* Prepared rows; what they look like is linear.cu's. */
+struct cuda_act {
+    uint8_t *data;
+    uint32_t k;
+};
+size_t cuda_act_bytes(uint32_t max_rows, uint32_t max_k);
+/* n values of each of the rows that `at` is over. */
+void cuda_act_pack(const struct cuda_at *at, struct cuda_buf in, struct cuda_act *act);
+
+/* --- products --- */
+
+struct cuda_linear {
+    struct cuda_matrix w;
+    struct cuda_act act;
+    const float *bias; /* or NULL */
+    struct cuda_buf out;
+    int add;        /* onto what out holds */
+    float *scratch; /* cuda_linear_scratch bytes */
+};
+size_t cuda_linear_scratch(uint32_t max_rows, uint32_t n_in, uint32_t n_out);
+void cuda_linear(const struct cuda_at *at, const struct cuda_linear *op);
+
+/* out[r] = row token[r] of w * scale; w is laid out as for products, so that tied embeddings need
+ * no second copy. */
+void cuda_embed(const struct cuda_at *at,
+                const struct cuda_matrix *w,
+                struct cuda_buf out,
+                float scale);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

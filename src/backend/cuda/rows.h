@@ -1,0 +1,76 @@
+/* What is done to rows of activations one by one: norms, rotation, gates, sums, selection.
+ *
+ * One launch an op, or a fused one where it saves a pass. Grids come from bounds; rows beyond the
+ * step's counts are left alone. Thread: the engine's. Errors: those of the launch, by
+ * cudaGetLastError at the end of the walk. Oracle: backend/cpu/reference.c and rows_impl.h. */
+#ifndef WEIR_BACKEND_CUDA_ROWS_H
+#define WEIR_BACKEND_CUDA_ROWS_H
+
+#include "backend/cuda/gpu.h"
+#include "backend/cuda/step.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where a launch belongs. */
+struct cuda_at {
+    struct cuda_step step;
+    struct cuda_bounds bounds;
+    enum cuda_rows rows;
+    cudaStream_t stream;
+};
+
+/* out[r] = in[r] / rms(in[r]) * w; heads > 1: each of so many heads of n by itself, with one w.
+ * gather: in is read at the rows that `rows` names, out written at 0, 1, ...; else both at the row.
+ * w NULL: a copy. out may be in without gather. */
+struct cuda_norm {
+    struct cuda_buf in, out;
+    uint32_t n, heads;
+    float eps;
+    const float *w;
+    int gather;
+};
+void cuda_norm(const struct cuda_at *at, const struct cuda_norm *op);
+
+/* out[r] = (in[r] - mean) / deviation * w + bias; out may be in. */
+struct cuda_layer_norm {
+    struct cuda_buf in, out;
+    uint32_t n;
+    float eps;
+    const float *w, *bias;
+};
+void cuda_layer_norm(const struct cuda_at *at, const struct cuda_layer_norm *op);
+
+/* out[r] += row positions[r] of w, [.., n]. */
+void cuda_add_position(const struct cuda_at *at, struct cuda_buf out, const float *w, uint32_t n);
+/* out[r] += row 0 of w, or row 1 (of n_types) for positions from the sequence's `second` on. */
+void cuda_add_type(
+    const struct cuda_at *at, struct cuda_buf out, const float *w, uint32_t n, uint32_t n_types);
+
+/* out[r] = act(in[r]) * in2[r], by enum gate_kind (model.h); n_rows over places where `places` is
+ * not NULL (experts.h): as many as it says. */
+void cuda_gated(const struct cuda_at *at,
+                int gate,
+                struct cuda_buf in,
+                struct cuda_buf in2,
+                struct cuda_buf out,
+                uint32_t n,
+                const uint32_t *n_places,
+                uint32_t most_places);
+void cuda_gelu(const struct cuda_at *at, struct cuda_buf buf, uint32_t n);
+void cuda_tanh_cap(
+    const struct cuda_at *at, struct cuda_buf buf, uint32_t n, float scale, float cap);
+/* out[r] += in[r] * scale, and with gate: * sigmoid(gate[r][0]) instead. */
+void cuda_add(const struct cuda_at *at,
+              struct cuda_buf in,
+              struct cuda_buf out,
+              const struct cuda_buf *gate,
+              uint32_t n,
+              float scale);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
