@@ -38,11 +38,11 @@ static void latency(struct buf *out, const char *name, const struct kv_tier_late
     buf_char(out, '}');
 }
 
-static void tier(const struct engine_stats *s, struct buf *out)
+static void tier(const struct engine_stats *s, uint32_t i, struct buf *out)
 {
-    const struct kv_tier_stats *t = &s->tier;
+    const struct kv_tier_stats *t = &s->tiers[i].stats;
     buf_str(out, "{\"name\":\"");
-    buf_str(out, s->tier_name);
+    buf_str(out, s->tiers[i].name);
     buf_str(out, "\",\"on\":");
     buf_str(out, t->on ? "true" : "false");
     buf_str(out, ",\"writes\":");
@@ -52,8 +52,8 @@ static void tier(const struct engine_stats *s, struct buf *out)
     field(out, "max_bytes", t->max_bytes);
     field(out, "hits", t->fetched);
     field(out, "misses", t->missed);
-    field(out, "declined", s->kv.counts.fetches_declined);
-    field(out, "abandoned", s->kv.counts.fetches_abandoned);
+    field(out, "declined", s->kv.counts.fetches_declined[i]);
+    field(out, "abandoned", s->kv.counts.fetches_abandoned[i]);
     field(out, "stored", t->stored);
     field(out, "dropped", t->dropped);
     field(out, "evicted", t->evicted);
@@ -132,8 +132,11 @@ void api_kv(struct api_call *c, const struct api_input *in)
     field(out, "preemptions", s.preemptions);
     checks(&s, out);
     buf_str(out, ",\"tiers\":[");
-    if (s.has_tier)
-        tier(&s, out);
+    for (uint32_t i = 0; i < s.n_tiers; i++) {
+        if (i > 0)
+            buf_char(out, ',');
+        tier(&s, i, out);
+    }
     buf_str(out, "]}");
     api_answer_json(c, 200);
 }

@@ -164,56 +164,106 @@ static void prefixes(const struct engine_stats *s, struct buf *out)
             s->kv.counts.pane_miss_tokens);
 }
 
-static void tier_latency(struct buf *out, const char *name, const struct kv_tier_latency *l)
+/* One figure of every tier. */
+static void tier_samples(struct buf *out,
+                         const struct engine_stats *s,
+                         const char *name,
+                         const char *type,
+                         const char *help,
+                         double (*value)(const struct engine_stats *s, uint32_t i))
 {
-    head(out, name, "summary", "One block, without its time in the queue.");
-    sample(out, name, "_sum{tier=\"disk\"}", (double)l->sum_us * 1e-6);
-    sample(out, name, "_count{tier=\"disk\"}", (double)l->count);
-}
-
-static void tier_sample(
-    struct buf *out, const char *name, const char *type, const char *help, double v)
-{
+    char label[64];
     head(out, name, type, help);
-    sample(out, name, "{tier=\"disk\"}", v);
+    for (uint32_t i = 0; i < s->n_tiers; i++) {
+        snprintf(label, sizeof label, "{tier=\"%s\"}", s->tiers[i].name);
+        sample(out, name, label, value(s, i));
+    }
 }
 
-static void tier(const struct engine_stats *s, struct buf *out)
+/* The figures of a tier, each a function of its own so that the table below is all there is. */
+#define TIER_FIGURE(field)                                                                         \
+    static double tier_##field(const struct engine_stats *s, uint32_t i)                           \
+    {                                                                                              \
+        return (double)s->tiers[i].stats.field;                                                    \
+    }
+TIER_FIGURE(on)
+TIER_FIGURE(writes)
+TIER_FIGURE(entries)
+TIER_FIGURE(bytes)
+TIER_FIGURE(max_bytes)
+TIER_FIGURE(fetched)
+TIER_FIGURE(missed)
+TIER_FIGURE(stored)
+TIER_FIGURE(dropped)
+TIER_FIGURE(evicted)
+TIER_FIGURE(ignored)
+TIER_FIGURE(errors)
+#undef TIER_FIGURE
+
+static double tier_declined(const struct engine_stats *s, uint32_t i)
 {
-    const struct kv_tier_stats *t = &s->tier;
-    const char *c = "counter";
-    if (!s->has_tier)
+    return (double)s->kv.counts.fetches_declined[i];
+}
+
+static double tier_abandoned(const struct engine_stats *s, uint32_t i)
+{
+    return (double)s->kv.counts.fetches_abandoned[i];
+}
+
+static void tier_latencies(struct buf *out,
+                           const struct engine_stats *s,
+                           const char *name,
+                           bool fetch)
+{
+    char label[64];
+    head(out, name, "summary", "One block, without its time in the queue.");
+    for (uint32_t i = 0; i < s->n_tiers; i++) {
+        const struct kv_tier_stats *t = &s->tiers[i].stats;
+        const struct kv_tier_latency *l = fetch ? &t->fetch : &t->store;
+        snprintf(label, sizeof label, "_sum{tier=\"%s\"}", s->tiers[i].name);
+        sample(out, name, label, (double)l->sum_us * 1e-6);
+        snprintf(label, sizeof label, "_count{tier=\"%s\"}", s->tiers[i].name);
+        sample(out, name, label, (double)l->count);
+    }
+}
+
+static void tiers(const struct engine_stats *s, struct buf *out)
+{
+    static const struct {
+        const char *name;
+        bool gauge;
+        const char *help;
+        double (*value)(const struct engine_stats *s, uint32_t i);
+    } figures[] = {
+        {"tier_on", true, "0: turned off by an error.", tier_on},
+        {"tier_writes", true, "0: another process writes here.", tier_writes},
+        {"tier_entries", true, "Blocks held.", tier_entries},
+        {"tier_bytes", true, "Bytes held.", tier_bytes},
+        {"tier_max_bytes", true, "Bytes that may be held.", tier_max_bytes},
+        {"tier_hits_total", false, "Blocks fetched.", tier_fetched},
+        {"tier_misses_total", false, "Fetches without a block.", tier_missed},
+        {"tier_declined_total",
+         false,
+         "Fetches not made, as computing was thought faster.",
+         tier_declined},
+        {"tier_abandoned_total", false, "Fetches given up because nothing came.", tier_abandoned},
+        {"tier_stored_total", false, "Blocks written.", tier_stored},
+        {"tier_dropped_total", false, "Blocks not written for want of a buffer.", tier_dropped},
+        {"tier_evictions_total", false, "Blocks removed for the limit.", tier_evicted},
+        {"tier_ignored_total", false, "Torn, foreign or damaged entries met.", tier_ignored},
+        {"tier_errors_total", false, "Errors of input and output.", tier_errors},
+    };
+    if (s->n_tiers == 0)
         return;
-    tier_sample(out, "tier_on", "gauge", "0: turned off by an error.", t->on);
-    tier_sample(out, "tier_writes", "gauge", "0: another process writes here.", t->writes);
-    tier_sample(out, "tier_entries", "gauge", "Blocks held.", (double)t->entries);
-    tier_sample(out, "tier_bytes", "gauge", "Bytes held.", (double)t->bytes);
-    tier_sample(out, "tier_max_bytes", "gauge", "Bytes that may be held.", (double)t->max_bytes);
-    tier_sample(out, "tier_hits_total", c, "Blocks fetched.", (double)t->fetched);
-    tier_sample(out, "tier_misses_total", c, "Fetches without a block.", (double)t->missed);
-    tier_sample(out,
-                "tier_declined_total",
-                c,
-                "Fetches not made, as computing was thought faster.",
-                (double)s->kv.counts.fetches_declined);
-    tier_sample(out,
-                "tier_abandoned_total",
-                c,
-                "Fetches given up because nothing came.",
-                (double)s->kv.counts.fetches_abandoned);
-    tier_sample(out, "tier_stored_total", c, "Blocks written.", (double)t->stored);
-    tier_sample(out,
-                "tier_dropped_total",
-                c,
-                "Blocks not written for want of a buffer.",
-                (double)t->dropped);
-    tier_sample(
-        out, "tier_evictions_total", c, "Blocks removed for the limit.", (double)t->evicted);
-    tier_sample(
-        out, "tier_ignored_total", c, "Torn, foreign or damaged entries met.", (double)t->ignored);
-    tier_sample(out, "tier_errors_total", c, "Errors of input and output.", (double)t->errors);
-    tier_latency(out, "tier_fetch_seconds", &t->fetch);
-    tier_latency(out, "tier_store_seconds", &t->store);
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+        tier_samples(out,
+                     s,
+                     figures[i].name,
+                     figures[i].gauge ? "gauge" : "counter",
+                     figures[i].help,
+                     figures[i].value);
+    tier_latencies(out, s, "tier_fetch_seconds", true);
+    tier_latencies(out, s, "tier_store_seconds", false);
 }
 
 static void times(const struct engine_stats *s, struct buf *out)
@@ -269,7 +319,7 @@ void api_metrics(struct api_call *c, const struct api_input *in)
     requests(&s, out);
     kv(&s, out);
     prefixes(&s, out);
-    tier(&s, out);
+    tiers(&s, out);
     times(&s, out);
     steps(&s, out);
     answers(c->api, out);

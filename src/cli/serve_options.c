@@ -25,6 +25,7 @@ enum key {
     KEY_BATCH_TOKENS,
     KEY_ITL_TARGET,
     KEY_OVERCOMMIT,
+    KEY_HOST_CACHE,
     KEY_CACHE_DIR,
     KEY_CACHE_DISK,
     KEY_ALIAS,
@@ -136,6 +137,12 @@ static const struct argp_option options[] = {
      "memory for the KV cache (default: a quarter of RAM, at most 4G)",
      0},
     {"kv-type", KEY_KV_TYPE, "TYPE", 0, "f16, f32, bf16 or q8_0 (default f16)", 0},
+    {"host-cache",
+     KEY_HOST_CACHE,
+     "SIZE",
+     0,
+     "RAM that keeps computed prefixes when the KV cache needs their place (default: none)",
+     0},
     {"cache-dir",
      KEY_CACHE_DIR,
      "DIR",
@@ -262,6 +269,11 @@ static error_t parse_engine(
         return 0;
     case KEY_OVERCOMMIT:
         c->overcommit = cli_real(s, "--overcommit", arg, 0.0, 1.0);
+        return 0;
+    case KEY_HOST_CACHE:
+        c->host_cache_bytes = cli_size(s, "--host-cache", arg);
+        if (c->host_cache_bytes == 0)
+            argp_error(s, "--host-cache: must be more than 0");
         return 0;
     case KEY_CACHE_DIR:
         if (arg[0] == '\0')

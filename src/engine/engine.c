@@ -316,8 +316,6 @@ enum err engine_create(const struct model *m,
     eng->stats.kv_block_bytes = eng->memory.block_bytes;
     eng->stats.kv_pane_bytes = eng->memory.pane_bytes;
     eng->stats.kv_window = eng->memory.window;
-    eng->stats.has_tier = eng->tier != NULL;
-    eng->stats.tier_name = eng->tier ? eng->tier->ops->name : NULL;
     eng->stats.memory_bytes = eng->backend->ops->memory_bytes(eng->backend);
     note_queues(eng);
     if (pthread_create(&eng->thread, NULL, engine_main, eng) != 0) {
@@ -500,6 +498,10 @@ void engine_stats_get(const struct engine *eng, struct engine_stats *out)
     pthread_mutex_unlock(lock);
     eng->backend->ops->times(eng->backend, &out->run_us, &out->waited_us);
     out->masks = guide_stats(eng->guide);
-    if (eng->tier)
-        eng->tier->ops->stats(eng->tier, &out->tier);
+    out->n_tiers = 0;
+    for (struct kv_tier *t = eng->tier; t; t = t->below) {
+        struct engine_tier *tier = &out->tiers[out->n_tiers++];
+        tier->name = t->ops->name;
+        t->ops->stats(t, &tier->stats);
+    }
 }

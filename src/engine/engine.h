@@ -156,15 +156,16 @@ const struct request_event *request_events(const struct request *r,
 struct engine_config {
     uint32_t n_threads; /* 0: one a physical core */
     enum kv_type kv_type;
-    uint64_t kv_bytes;     /* 0: a default */
-    uint32_t block_tokens; /* 0: 16 */
-    uint32_t n_ctx;        /* longest prompt + output; 0: what the model was trained on */
-    uint32_t max_running;  /* sequences in a step */
-    uint32_t max_queue;    /* requests waiting beyond them */
-    uint32_t batch_tokens; /* rows in a step */
-    double overcommit;     /* 0..1, of the output that admission does not count on (sched.h) */
-    const char *cache_dir; /* the disk tier; NULL: none */
-    uint64_t cache_bytes;  /* that it may take; 0: a default */
+    uint64_t kv_bytes;         /* 0: a default */
+    uint32_t block_tokens;     /* 0: 16 */
+    uint32_t n_ctx;            /* longest prompt + output; 0: what the model was trained on */
+    uint32_t max_running;      /* sequences in a step */
+    uint32_t max_queue;        /* requests waiting beyond them */
+    uint32_t batch_tokens;     /* rows in a step */
+    double overcommit;         /* 0..1, of the output that admission does not count on (sched.h) */
+    uint64_t host_cache_bytes; /* the RAM tier; 0: none */
+    const char *cache_dir;     /* the disk tier, below it; NULL: none */
+    uint64_t cache_bytes;      /* that it may take; 0: a default */
     enum pooling pooling; /* of embeddings; unspecified: as the file says, else of the last position
                            * where the model is causal, and the mean where not */
     uint32_t itl_target_ms; /* a step with decodes aims to last at most this; 0: automatic */
@@ -251,9 +252,11 @@ struct engine_stats {
     uint64_t checks; /* of the KV memory, on demand */
     bool check_ok;   /* the last one */
     struct err_info check_error;
-    bool has_tier;
-    const char *tier_name;
-    struct kv_tier_stats tier;
+    uint32_t n_tiers; /* below the KV memory, from the first */
+    struct engine_tier {
+        const char *name;
+        struct kv_tier_stats stats;
+    } tiers[KV_MAX_TIERS];
     uint64_t memory_bytes; /* held by the backend */
     double run_us,
         waited_us; /* of its workers, added up: at work together, loading too; for one another */

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "kv/disk.h"
+#include "kv/host.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -155,7 +156,7 @@ static void write_block(void *ctx, struct kv_place to, const void *bytes)
     b->ops->block_write(b, to_place(to), bytes);
 }
 
-/* On the tier's thread. */
+/* On the disk tier's thread, or the engine's. */
 static void wake(void *ctx)
 {
     struct engine *eng = ctx;
@@ -241,16 +242,22 @@ static enum err describe(struct engine *eng, char *out, size_t cap, struct err_i
     return OK;
 }
 
-static enum err open_tier(struct engine *eng, struct err_info *e)
+static enum err must_be_causal(const struct engine *eng, const char *option, struct err_info *e)
+{
+    if (eng->model->hp.causal)
+        return OK;
+    return err_set_field(e,
+                         ERR_INVALID,
+                         option,
+                         "what the model computes of a token depends on the whole text, so there "
+                         "is nothing to keep for another");
+}
+
+static enum err open_disk_tier(struct engine *eng, struct err_info *e)
 {
     const struct engine_config *cfg = &eng->cfg;
     char about[512];
-    if (!eng->model->hp.causal)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "cache-dir",
-                             "what the model computes of a token depends on the whole text, so "
-                             "there is nothing to keep for another");
+    enum err err = must_be_causal(eng, "cache-dir", e);
     struct kv_disk_config dc = {
         .dir = cfg->cache_dir,
         .max_bytes = cfg->cache_bytes ? cfg->cache_bytes : DEFAULT_CACHE_BYTES,
@@ -260,19 +267,35 @@ static enum err open_tier(struct engine *eng, struct err_info *e)
         .buffer_bytes = TIER_BUFFER_BYTES,
         .wake = wake,
         .wake_ctx = eng};
-    enum err err = describe(eng, about, sizeof about, e);
+    if (err == OK)
+        err = describe(eng, about, sizeof about, e);
     if (err == OK)
         err = kv_fingerprint_of(about, &dc.fingerprint, e);
     return err ? err : kv_disk_open(&dc, &eng->tier, e);
 }
 
+/* Above what is there already. */
+static enum err open_host_tier(struct engine *eng, struct err_info *e)
+{
+    const struct engine_config *cfg = &eng->cfg;
+    struct kv_host_config hc = {
+        .max_bytes = cfg->host_cache_bytes,
+        .block_tokens = cfg->block_tokens,
+        .block_bytes = backend_kv_block_bytes(eng->model, cfg->kv_type, cfg->block_tokens),
+        .below = eng->tier,
+        .wake = wake,
+        .wake_ctx = eng};
+    enum err err = must_be_causal(eng, "host-cache", e);
+    return err ? err : kv_host_open(&hc, &eng->tier, e);
+}
+
 enum err memory_open(struct engine *eng, struct err_info *e)
 {
-    if (eng->cfg.cache_dir) {
-        enum err err = open_tier(eng, e);
-        if (err != OK)
-            return err;
-    }
+    enum err err = eng->cfg.cache_dir ? open_disk_tier(eng, e) : OK;
+    if (err == OK && eng->cfg.host_cache_bytes > 0)
+        err = open_host_tier(eng, e);
+    if (err != OK)
+        return err;
     struct kv_config kc = {.n_blocks = eng->memory.n_blocks,
                            .block_tokens = eng->cfg.block_tokens,
                            .mover = {.ctx = eng->backend,

@@ -9,8 +9,8 @@
  * hold. Errors: ERR_INVALID (not even one of each). */
 enum err memory_divide(struct engine *eng, struct err_info *e) WEIR_MUST_USE;
 
-/* Create eng->kv, and eng->tier if a directory is configured. The backend is there; no step has run
- * yet. Errors: ERR_IO (the directory), ERR_INVALID, ERR_NOMEM. */
+/* Create eng->kv, and eng->tier if a directory or RAM for one is configured. The backend is there;
+ * no step has run yet. Errors: ERR_IO (the directory), ERR_INVALID, ERR_NOMEM. */
 enum err memory_open(struct engine *eng, struct err_info *e) WEIR_MUST_USE;
 void memory_close(struct engine *eng);
 

@@ -88,7 +88,7 @@ const struct slot *disk_queued(const struct disk *d, const struct kv_key *key)
 
 /* --- the operations --------------------------------------------------------------------------- */
 
-static bool disk_has(struct kv_tier *t, const struct kv_key *key)
+static uint32_t disk_has(struct kv_tier *t, const struct kv_key *key)
 {
     struct disk *d = disk_of(t);
     pthread_mutex_lock(&d->mutex);
@@ -154,8 +154,9 @@ static void disk_release(struct kv_tier *t, const void *bytes)
     pthread_mutex_unlock(&d->mutex);
 }
 
-static void *disk_store_begin(struct kv_tier *t, const struct kv_key *key)
+static void *disk_store_begin(struct kv_tier *t, const struct kv_key *key, enum kv_tier_reason why)
 {
+    (void)why; /* the sooner it is written the better */
     struct disk *d = disk_of(t);
     void *bytes = NULL;
     pthread_mutex_lock(&d->mutex);

@@ -1,11 +1,11 @@
-/* Which segments there are, in the order of their last use: a hash table with a list through it.
+/* Which blocks a tier has, in the order of their last use: a hash table with a list through it.
  *
  *      buckets   | 2 | - | 0 | ...            by hash; entries of a bucket are chained
  *      entries   | 0 | 1 | 2 | 3 |            a fixed number; free ones are chained too
  *      list      oldest -> ... -> newest
  *
  * Room is made in advance (init, copy), so adding cannot fail and allocates nothing. Thread: none
- * of its own; the tier changes it under its mutex. Private to the disk tier. */
+ * of its own; the tier changes it under its mutex. Private to the tiers. */
 #ifndef WEIR_KV_DISK_INDEX_H
 #define WEIR_KV_DISK_INDEX_H
 

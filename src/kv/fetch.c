@@ -43,13 +43,13 @@ void kv_name_block(struct kv *kv, const struct kv_table *t, uint32_t i)
                   &kv->keys[t->blocks[i]]);
 }
 
-void kv_store(struct kv *kv, uint32_t block)
+void kv_store(struct kv *kv, uint32_t block, enum kv_tier_reason why)
 {
     struct kv_tier *tier = kv->cfg.tier;
     if (!tier || kv_prefix_n_tokens(kv->prefix, block) < kv->cfg.block_tokens ||
         kv_lacks_pane(kv, block))
         return;
-    void *bytes = tier->ops->store_begin(tier, &kv->keys[block]);
+    void *bytes = tier->ops->store_begin(tier, &kv->keys[block], why);
     if (!bytes)
         return;
     uint32_t parent = kv_prefix_parent(kv->prefix, block);
@@ -72,8 +72,10 @@ uint32_t kv_fetched(const struct kv *kv, const struct kv_table *t)
 }
 
 /* How many full blocks from index i on the tier has and there is memory for, of those before the
- * last known token. */
-static uint32_t count_on_tier(struct kv *kv, const struct kv_table *t, uint32_t i, uint32_t n_known)
+ * last known token, and which tier it is: the first of another ends the run, for they would not
+ * come in order. */
+static uint32_t count_on_tier(
+    struct kv *kv, const struct kv_table *t, uint32_t i, uint32_t n_known, uint32_t *level)
 {
     struct kv_tier *tier = kv->cfg.tier;
     uint32_t size = kv->cfg.block_tokens, n = 0;
@@ -82,19 +84,21 @@ static uint32_t count_on_tier(struct kv *kv, const struct kv_table *t, uint32_t 
     for (; n < most && (uint64_t)(i + n + 1) * size < n_known; n++) {
         struct kv_key next;
         kv_hash_block(kv->hasher, &key, tokens_at(kv, t, i + n), size, &next);
-        if (!tier->ops->has(tier, &next))
+        const uint32_t here = tier->ops->has(tier, &next);
+        if (here == 0 || (n > 0 && here != *level + 1))
             break;
+        *level = here - 1;
         key = next;
     }
     return n;
 }
 
-static bool is_worth_it(struct kv *kv, uint32_t n_blocks)
+static bool is_worth_it(struct kv *kv, struct kv_tier *tier, uint32_t n_blocks)
 {
     double compute_us = kv->compute_us * n_blocks * kv->cfg.block_tokens;
     if (compute_us <= 0.0)
         return true;
-    return (double)kv->cfg.tier->ops->estimate_us(kv->cfg.tier, n_blocks) < compute_us;
+    return (double)tier->ops->estimate_us(tier, n_blocks) < compute_us;
 }
 
 /* What did not come is computed, and not asked for again by this sequence. */
@@ -127,11 +131,11 @@ bool kv_fetch_begin(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint
     if (!kv->cfg.tier || !t->shares || t->no_fetch || n_computed % size != 0 ||
         t->n_blocks != first)
         return false;
-    uint32_t n = count_on_tier(kv, t, first, n_known);
+    uint32_t level = 0, n = count_on_tier(kv, t, first, n_known, &level);
     if (n == 0 || first + n >= 1u << TICKET_INDEX_BITS)
         return false;
-    if (!is_worth_it(kv, n)) {
-        kv->counts.fetches_declined++;
+    if (!is_worth_it(kv, level ? kv->cfg.tier->below : kv->cfg.tier, n)) {
+        kv->counts.fetches_declined[level]++;
         t->no_fetch = true;
         return false;
     }
@@ -141,6 +145,7 @@ bool kv_fetch_begin(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint
                                  .asked = first,
                                  .arrived = first,
                                  .end = first + n,
+                                 .level = level,
                                  .since_us = kv->now_us,
                                  .next = kv->fetching};
     if (kv->fetching)
@@ -207,7 +212,7 @@ bool kv_poll(struct kv *kv)
         next = t->fetch.next;
         ask(kv, t);
         if (t->fetch.arrived < t->fetch.end && kv->now_us - t->fetch.since_us > PATIENCE_US) {
-            kv->counts.fetches_abandoned++;
+            kv->counts.fetches_abandoned[t->fetch.level]++;
             give_up(t);
         }
         if (t->fetch.arrived == t->fetch.end)

@@ -58,8 +58,8 @@ struct kv_place kv_place_of(const struct kv *kv, uint32_t block);
 
 /* With a tier: name the table's full block i, whose predecessors are named. */
 void kv_name_block(struct kv *kv, const struct kv_table *t, uint32_t i);
-/* Write a full published block behind, if there is a tier and it wants it. */
-void kv_store(struct kv *kv, uint32_t block);
+/* Offer a full published block to the tier, if there is one; it may not want it. */
+void kv_store(struct kv *kv, uint32_t block, enum kv_tier_reason why);
 /* Stop fetching into a table: blocks that did not arrive are given back. */
 void kv_fetch_end(struct kv *kv, struct kv_table *t);
 

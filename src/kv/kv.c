@@ -159,7 +159,7 @@ static void evict(struct kv *kv)
 {
     uint32_t id = kv_pool_oldest(kv->pool);
     assert(id != KV_NO_BLOCK);
-    kv_store(kv, id); /* a second chance, if there was no room when it was published */
+    kv_store(kv, id, KV_TIER_EVICTED);
     kv_prefix_remove(kv->prefix, id);
     kv_pane_drop(kv, id);
     kv_pool_drop(kv->pool, id);
@@ -359,7 +359,7 @@ void kv_publish_block(struct kv *kv, struct kv_table *t, uint32_t i, uint32_t n)
         kv_prefix_insert(kv->prefix, parent, &t->space, id, tokens, n);
         if (n == size && kv->cfg.tier) {
             kv_name_block(kv, t, i);
-            kv_store(kv, id);
+            kv_store(kv, id, KV_TIER_FULL);
         }
     } else if (n == size) { /* computed twice: equal tokens have equal bits, one copy is enough */
         kv_pane_merge(kv, t, i, other);

@@ -73,6 +73,7 @@ struct kv_config {
 struct kv_fetch {
     uint64_t serial; /* 0: none is */
     uint32_t asked, arrived, end;
+    uint32_t level;    /* of the tier that they come from: 0, the first */
     uint64_t since_us; /* when it began, or the last one came */
     struct kv_table *prev, *next;
 };
@@ -97,16 +98,17 @@ struct kv_table {
 
 /* Events, ever. */
 struct kv_counts {
-    uint64_t hit_tokens;        /* positions attached, copied or fetched instead of computed */
-    uint64_t miss_tokens;       /* computed, although a hit was possible */
-    uint64_t evicted;           /* cached blocks taken back */
-    uint64_t panes_passed;      /* let go by a table whose window had passed them */
-    uint64_t panes_evicted;     /* cached panes taken back while their block stayed */
-    uint64_t pane_miss_tokens;  /* positions in memory that could not be used for want of panes */
-    uint64_t copied;            /* blocks copied for a partial match */
-    uint64_t merged;            /* blocks given back because another had the same content */
-    uint64_t fetches_declined;  /* because computing was estimated to be faster */
-    uint64_t fetches_abandoned; /* because nothing came for too long */
+    uint64_t hit_tokens;       /* positions attached, copied or fetched instead of computed */
+    uint64_t miss_tokens;      /* computed, although a hit was possible */
+    uint64_t evicted;          /* cached blocks taken back */
+    uint64_t panes_passed;     /* let go by a table whose window had passed them */
+    uint64_t panes_evicted;    /* cached panes taken back while their block stayed */
+    uint64_t pane_miss_tokens; /* positions in memory that could not be used for want of panes */
+    uint64_t copied;           /* blocks copied for a partial match */
+    uint64_t merged;           /* blocks given back because another had the same content */
+    uint64_t
+        fetches_declined[KV_MAX_TIERS]; /* by tier: because computing was estimated to be faster */
+    uint64_t fetches_abandoned[KV_MAX_TIERS]; /* because nothing came for too long */
 };
 
 struct kv_stats {

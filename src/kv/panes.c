@@ -100,7 +100,7 @@ static void evict_pane(struct kv *kv)
 {
     uint32_t pane = kv_pool_oldest(kv->panes);
     assert(pane != KV_NO_BLOCK);
-    kv_store(kv, kv->block_of[pane]); /* a second chance: without its pane it cannot be written */
+    kv_store(kv, kv->block_of[pane], KV_TIER_EVICTED); /* without its pane it cannot be */
     unbind(kv, pane);
     kv_pool_drop(kv->panes, pane);
     kv->counts.panes_evicted++;

@@ -3,6 +3,9 @@
  *      store   the block's bytes are copied into a buffer of the tier and written behind
  *      fetch   read ahead into a buffer; poll hands it over when it is there and verified
  *
+ * Tiers stand below each other, RAM (host.h) above the disk (disk.h); the engine speaks to the
+ * first, which passes on what is for the next.
+ *
  * A tier is a cache: it may forget anything at any time, and a block that it does not give back is
  * computed again. What it gives back is exactly what was stored: anything torn, foreign or damaged
  * counts as absent. Keys are names only: tokens and parent are compared on top.
@@ -17,6 +20,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+enum { KV_MAX_TIERS = 2 }; /* below each other */
 
 struct kv_tier;
 
@@ -51,30 +56,38 @@ struct kv_tier_stats {
     struct kv_tier_latency fetch, store; /* one block, without its time in the queue */
 };
 
+/* Why a block is offered to a tier: its last position was computed, or its place is needed. */
+enum kv_tier_reason { KV_TIER_FULL, KV_TIER_EVICTED };
+
 struct kv_tier_ops {
     const char *name; /* "disk" */
-    /* Is the block there, as far as is known without looking at the disk? */
-    bool (*has)(struct kv_tier *t, const struct kv_key *key);
-    /* What fetching n more blocks would take from now on, queue included; learned. */
+    /* Is the block there, as far as is known without looking at the disk? 0: no; 1: in this tier;
+     * 2: in the one below. */
+    uint32_t (*has)(struct kv_tier *t, const struct kv_key *key);
+    /* What fetching n more blocks of this tier would take from now on, queue included; learned. */
     uint64_t (*estimate_us)(struct kv_tier *t, uint32_t n);
-    /* Begin to fetch; poll tells the end, in the order of these calls. false: no buffer is free
-     * (none was taken: try again after the next poll), or the tier is off. */
+    /* Begin to fetch; poll tells the end, for blocks of one tier in the order of these calls.
+     * false: no buffer is free (none was taken: try again after the next poll), or the tier is off.
+     */
     bool (*fetch)(struct kv_tier *t, const struct kv_tier_block *b, uint64_t ticket);
     /* Fetches that have ended, one a call; false when there is none now. */
     bool (*poll)(struct kv_tier *t, struct kv_tier_done *out);
     void (*release)(struct kv_tier *t, const void *bytes);
     /* A buffer of block_bytes to fill and hand to store, which must follow. NULL: do not store it
      * (it is there already or on its way, no buffer is free, or nothing can be written). */
-    void *(*store_begin)(struct kv_tier *t, const struct kv_key *key);
+    void *(*store_begin)(struct kv_tier *t, const struct kv_key *key, enum kv_tier_reason why);
     void (*store)(struct kv_tier *t, const struct kv_tier_block *b, void *bytes);
-    void (*stats)(struct kv_tier *t, struct kv_tier_stats *out); /* any thread */
-    /* Writes what was stored, for at most a few seconds, then lets go of everything. */
+    void (*stats)(struct kv_tier *t,
+                  struct kv_tier_stats *out); /* any thread; of this tier alone */
+    /* Writes what was stored, for at most a few seconds, then lets go of everything. The tiers
+     * below go with it. */
     void (*destroy)(struct kv_tier *t);
 };
 
 /* Every tier's struct begins with this. */
 struct kv_tier {
     const struct kv_tier_ops *ops;
+    struct kv_tier *below; /* or NULL */
 };
 
 #endif

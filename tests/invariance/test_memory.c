@@ -198,6 +198,27 @@ static void check_preempted(const struct fixture *f, uint32_t n_blocks)
     harness_close(&h);
 }
 
+/* What memory for few blocks cannot keep is found again in RAM. */
+static void check_host(const struct fixture *f, uint32_t n_blocks)
+{
+    struct harness h;
+    struct engine_config cfg = make_config(f->n_threads, 40, f->kv);
+    struct model *m;
+    assert_int_equal(model_load(f->model, &m, NULL), OK);
+    cfg.kv_bytes = n_blocks * backend_kv_block_bytes(m, f->kv, 16);
+    cfg.host_cache_bytes = 8 * cfg.kv_bytes;
+    model_destroy(m);
+    harness_open(&h, f->model, &cfg);
+    for (int i = 0; i < 3; i++)
+        run_cases(&h, f, i == 1 ? N_MATES : 0);
+    struct engine_stats st = stats_of(&h);
+    assert_int_equal(st.n_tiers, 1);
+    assert_string_equal(st.tiers[0].name, "host");
+    assert_true(st.tiers[0].stats.stored > 10 && st.tiers[0].stats.fetched > 10);
+    assert_sound(&h);
+    harness_close(&h);
+}
+
 /* Written by one engine, found by the next, which begins with nothing in memory. */
 static void check_disk(const struct fixture *f)
 {
@@ -210,10 +231,11 @@ static void check_disk(const struct fixture *f)
         harness_open(&h, f->model, &cfg);
         uint32_t found = run_cases(&h, f, run == 2 ? N_MATES : 0);
         struct engine_stats st = stats_of(&h);
-        assert_true(st.has_tier && st.tier.on && st.tier.writes);
+        assert_true(st.n_tiers == 1 && st.tiers[0].stats.on && st.tiers[0].stats.writes);
         if (run > 0) {
-            assert_int_equal(st.tier.fetched, 2 + 6 + 12); /* full blocks of 33, 100, 200 tokens */
-            assert_int_equal(found, 16 * st.tier.fetched);
+            assert_int_equal(st.tiers[0].stats.fetched,
+                             2 + 6 + 12); /* full blocks of 33, 100, 200 tokens */
+            assert_int_equal(found, 16 * st.tiers[0].stats.fetched);
         }
         harness_close(&h);
     }
@@ -229,6 +251,7 @@ static void check_all(const char *model, enum kv_type kv, uint32_t n_threads, ui
     check_part_hits(&f);
     check_waiting(&f);
     check_preempted(&f, n_blocks);
+    check_host(&f, n_blocks);
     check_disk(&f);
     forget(&f);
 }
@@ -360,7 +383,7 @@ static void check_long(const char *model)
         assert_true(st.kv.counts.panes_passed > 100);
         assert_true(st.kv.counts.hit_tokens > 0);
         if (run == 3)
-            assert_true(st.tier.fetched > 0);
+            assert_true(st.tiers[0].stats.fetched > 0);
         assert_sound(&h);
         harness_close(&h);
     }

@@ -254,6 +254,32 @@ def test_a_crash_forgets_nothing_that_was_written(start_server, tmp_path):
     assert_whole(again)
 
 
+def test_ram_keeps_what_the_device_cannot(start_server, tmp_path):
+    """Twelve prompts in turns over memory for four: from the second turn on they come from RAM; and
+    with a directory too, from there after a restart."""
+    prompts = [ids(f"ram {i}", 300) for i in range(12)]
+    reference = start_server()
+    want = [ask(reference, p)[0] for p in prompts]
+    server = start_server("--kv-memory", str(4 * 20 * block_bytes(reference)), "--host-cache",
+                          "256M", "--cache-dir", str(tmp_path / "kv"))
+    assert [ask(server, p)[0] for p in prompts] == want
+    again = [ask(server, p) for p in prompts]
+    assert [text for text, _ in again] == want
+    assert all(cached >= 288 for _, cached in again)  # 18 full blocks
+    host, disk = kv(server)["tiers"]
+    assert (host["name"], disk["name"]) == ("host", "disk")
+    assert host["hits"] >= 8 * 18 and disk["hits"] == 0
+    assert server.metric('weir_tier_hits_total{tier="host"}') == host["hits"]
+    assert server.metric("weir_step_allocations_total") == 0
+    assert_whole(server)
+    wait_for(lambda: kv(server)["tiers"][1]["stored"] >= 12 * 18)
+    server.process.send_signal(signal.SIGKILL)
+    server.process.wait()
+    after = start_server("--host-cache", "256M", "--cache-dir", str(tmp_path / "kv"))
+    assert ask(after, prompts[3]) == (want[3], 288)
+    assert kv(after)["tiers"][1]["hits"] == 18
+
+
 def test_killed_again_and_again(start_server, tmp_path):
     """Whatever the moment: what is found afterwards is sound, and the answers are the same."""
     prompts = [ids(f"kill {i}", 300) for i in range(12)]
@@ -325,6 +351,7 @@ def test_a_directory_that_cannot_be(tmp_path):
 
 @pytest.mark.parametrize("flags", [["--cache-disk", "1G"], ["--overcommit", "1.5"],
                                    ["--overcommit", "x"], ["--cache-dir", ""],
+                                   ["--host-cache", "0"],
                                    ["--cache-dir", "x", "--cache-disk", "0"]])
 def test_wrong_flags(flags):
     ended = subprocess.run([WEIR, "serve", *flags], capture_output=True, text=True, check=False,

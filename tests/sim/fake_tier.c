@@ -66,7 +66,7 @@ static void give_buffer(struct fake_tier *f, const void *bytes)
     abort();
 }
 
-static bool has(struct kv_tier *t, const struct kv_key *key)
+static uint32_t has(struct kv_tier *t, const struct kv_key *key)
 {
     struct fake_tier *f = (struct fake_tier *)t;
     return !f->broken && find(f, key);
@@ -118,8 +118,9 @@ static void release(struct kv_tier *t, const void *bytes)
     give_buffer((struct fake_tier *)t, bytes);
 }
 
-static void *store_begin(struct kv_tier *t, const struct kv_key *key)
+static void *store_begin(struct kv_tier *t, const struct kv_key *key, enum kv_tier_reason why)
 {
+    (void)why;
     struct fake_tier *f = (struct fake_tier *)t;
     return f->broken || find(f, key) || f->below(8) == 0 ? NULL : take_buffer(f);
 }
@@ -142,6 +143,12 @@ static void stats(struct kv_tier *t, struct kv_tier_stats *out)
     *out = (struct kv_tier_stats){.on = !((struct fake_tier *)t)->broken};
 }
 
+/* Whoever made it ends it, with fake_tier_destroy. */
+static void destroy(struct kv_tier *t)
+{
+    (void)t;
+}
+
 static const struct kv_tier_ops ops = {.name = "fake",
                                        .has = has,
                                        .estimate_us = estimate_us,
@@ -150,7 +157,8 @@ static const struct kv_tier_ops ops = {.name = "fake",
                                        .release = release,
                                        .store_begin = store_begin,
                                        .store = store,
-                                       .stats = stats};
+                                       .stats = stats,
+                                       .destroy = destroy};
 
 struct fake_tier *fake_tier_create(uint32_t block_tokens,
                                    size_t block_bytes,

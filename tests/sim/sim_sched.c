@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "kv/host.h"
 #include "sim/fake_tier.h"
 
 #include <stdarg.h>
@@ -59,6 +60,7 @@ struct world {
     uint32_t longest;         /* sequence that could run */
     struct kv *kv;
     struct fake_tier *tier; /* or NULL */
+    struct kv_tier *host;   /* RAM above it, or alone, or NULL */
     struct sched *sched;
     uint64_t *tags;      /* [n_blocks * block_tokens] the memory of the fake model; or NULL */
     uint64_t *pane_tags; /* [n_panes * block_tokens] */
@@ -81,7 +83,8 @@ struct world {
 static uint64_t seed, n_ops, rng_state;
 static struct {
     uint64_t added, refused, cancelled, finished, steps, rows, decodes, full;
-    uint64_t hits, misses, copied, merged, evicted, preempted, fetched, failed_allocations;
+    uint64_t hits, misses, copied, merged, evicted, preempted, fetched, host_fetched,
+        failed_allocations;
     uint64_t passed, pane_evicted, pane_missed, panes_full;
 } count;
 
@@ -632,7 +635,9 @@ static enum err world_open(struct world *w, struct err_info *e)
     struct kv_config kc = {.n_blocks = w->n_blocks,
                            .block_tokens = w->block_tokens,
                            .mover = {w, copy_block, read_block, write_block},
-                           .tier = w->tier ? fake_tier_base(w->tier) : NULL,
+                           .tier = w->host   ? w->host
+                                   : w->tier ? fake_tier_base(w->tier)
+                                             : NULL,
                            .window = w->window,
                            .n_panes = w->n_panes};
     enum err err = kv_create(&kc, &w->kv, e);
@@ -645,6 +650,15 @@ static enum err world_open(struct world *w, struct err_info *e)
     return err;
 }
 
+static void make_host(struct world *w)
+{
+    struct kv_host_config hc = {.max_bytes = (uint64_t)(2 * tags_bytes(w) + 63) * skewed(1, 200),
+                                .block_tokens = w->block_tokens,
+                                .block_bytes = 2 * tags_bytes(w),
+                                .below = w->tier ? fake_tier_base(w->tier) : NULL};
+    CHECK(kv_host_open(&hc, &w->host, NULL) == OK, "%u tokens a block", w->block_tokens);
+}
+
 static struct world *world_create(void)
 {
     struct world *w = mem_zalloc(1, sizeof *w);
@@ -655,6 +669,8 @@ static struct world *world_create(void)
     w->pane_tags = mem_zalloc((size_t)w->n_panes * w->block_tokens + 1, sizeof *w->pane_tags);
     if (below(2))
         w->tier = fake_tier_create(w->block_tokens, 2 * tags_bytes(w), below);
+    if (below(3) == 0)
+        make_host(w);
     for (uint64_t nth = below(8) ? 0 : 1; nth > 0; nth++) {
         mem_fail_nth(nth);
         enum err err = world_open(w, &e);
@@ -714,6 +730,12 @@ static void world_destroy(struct world *w)
     count.fetched += w->tier ? fake_tier_n_fetched(w->tier) : 0;
     sched_destroy(w->sched);
     kv_destroy(w->kv);
+    if (w->host) {
+        struct kv_tier_stats host;
+        w->host->ops->stats(w->host, &host);
+        count.host_fetched += host.fetched;
+        w->host->ops->destroy(w->host);
+    }
     fake_tier_destroy(w->tier);
     free(w->tags);
     free(w->pane_tags);
@@ -766,13 +788,14 @@ int main(int argc, char **argv)
            (unsigned long long)count.decodes,
            (unsigned long long)count.full);
     printf("%llu positions found and %llu computed, %llu blocks copied, %llu merged, %llu evicted, "
-           "%llu fetched; %llu preemptions, %llu failed allocations\n",
+           "%llu fetched and %llu from RAM; %llu preemptions, %llu failed allocations\n",
            (unsigned long long)count.hits,
            (unsigned long long)count.misses,
            (unsigned long long)count.copied,
            (unsigned long long)count.merged,
            (unsigned long long)count.evicted,
            (unsigned long long)count.fetched,
+           (unsigned long long)count.host_fetched,
            (unsigned long long)count.preempted,
            (unsigned long long)count.failed_allocations);
     printf("%llu panes passed, %llu evicted, %llu positions not used for want of them; all in use "

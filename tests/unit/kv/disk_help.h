@@ -181,7 +181,7 @@ static inline bool tier_queue(struct disk_test *x, struct kv_tier *t, uint64_t i
 {
     struct test_block b;
     block_make(x->h, id, &b);
-    void *bytes = t->ops->store_begin(t, &b.block.key);
+    void *bytes = t->ops->store_begin(t, &b.block.key, KV_TIER_FULL);
     if (!bytes)
         return false;
     block_payload(id, bytes, x->cfg.block_bytes);

@@ -68,10 +68,10 @@ static void test_a_block_is_taken_once(void **state)
     struct test_block b;
     disk_test_open(x);
     block_make(x->h, 1, &b);
-    void *bytes = x->t->ops->store_begin(x->t, &b.block.key);
+    void *bytes = x->t->ops->store_begin(x->t, &b.block.key, KV_TIER_FULL);
     assert_non_null(bytes);
     assert_int_equal((uintptr_t)bytes % 64, 0);
-    assert_null(x->t->ops->store_begin(x->t, &b.block.key));
+    assert_null(x->t->ops->store_begin(x->t, &b.block.key, KV_TIER_FULL));
     assert_false(x->t->ops->has(x->t, &b.block.key)); /* not filled yet */
     block_payload(1, bytes, HELP_PAYLOAD);
     x->t->ops->store(x->t, &b.block, bytes);
@@ -505,7 +505,7 @@ static void test_calls_allocate_nothing(void **state)
     for (uint64_t i = 0; i < 20; i++) {
         block_make(x->h, i, &b[i % 2]);
         mem_watch(true);
-        void *bytes = ops->store_begin(x->t, &b[i % 2].block.key);
+        void *bytes = ops->store_begin(x->t, &b[i % 2].block.key, KV_TIER_FULL);
         if (bytes)
             ops->store(x->t, &b[i % 2].block, bytes);
         ops->has(x->t, &b[i % 2].block.key);

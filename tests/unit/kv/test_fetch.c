@@ -27,7 +27,7 @@ struct fixture {
     struct kv_table table;
 };
 
-static bool has(struct kv_tier *t, const struct kv_key *key)
+static uint32_t has(struct kv_tier *t, const struct kv_key *key)
 {
     (void)t;
     (void)key;
@@ -63,8 +63,9 @@ static void release(struct kv_tier *t, const void *bytes)
     (void)bytes;
 }
 
-static void *store_begin(struct kv_tier *t, const struct kv_key *key)
+static void *store_begin(struct kv_tier *t, const struct kv_key *key, enum kv_tier_reason why)
 {
+    (void)why;
     (void)t;
     (void)key;
     return NULL;
@@ -136,7 +137,7 @@ static void test_declines_what_is_slower(void **state)
     for (int i = 0; i < 3; i++) /* counted, and asked, once */
         assert_false(kv_fetch_begin(f->kv, &f->table, 0, N_TOKENS));
     assert_int_equal(f->tier.n_asked, 0);
-    assert_int_equal(kv_stats(f->kv).counts.fetches_declined, 1);
+    assert_int_equal(kv_stats(f->kv).counts.fetches_declined[0], 1);
 }
 
 static void test_gives_up_on_what_is_not_there(void **state)
@@ -160,7 +161,7 @@ static void test_gives_up_on_silence(void **state)
     assert_true(kv_poll(f->kv));
     kv_set_pace(f->kv, 1001001, 0.0);
     assert_false(kv_poll(f->kv));
-    assert_int_equal(kv_stats(f->kv).counts.fetches_abandoned, 1);
+    assert_int_equal(kv_stats(f->kv).counts.fetches_abandoned[0], 1);
     assert_int_equal(kv_stats(f->kv).in_use, 0);
     f->tier.silent = false; /* what comes late is nobody's */
     assert_false(kv_poll(f->kv));
