@@ -1,0 +1,68 @@
+/* A table of hashes on the device, for looking up many at once.
+ *
+ *      host    | h0 -> 7 | - | h1 -> 3 | h2 -> 9 | - | ...      open addressing, linear probing
+ *      device  the same bytes, as of the last sync
+ *
+ * The host changes its copy and marks what it touched; sync uploads those ranges, not the table. A
+ * kernel answers queries, one a thread: the value, or -1 for a miss. A hash is a name only: whoever
+ * asks compares what it stands for. Removing closes the gap (no tombstones), so a probe ends at the
+ * first free place.
+ *
+ * Whether a batch is looked up here or by the host is a matter of its size: an answer takes two
+ * copies and a launch, some 10 us, whatever it holds (docs/PERFORMANCE.md).
+ *
+ * Thread: one. Allocates: in create. C and C++. */
+#ifndef WEIR_BACKEND_CUDA_PREFIX_MIRROR_H
+#define WEIR_BACKEND_CUDA_PREFIX_MIRROR_H
+
+#include "backend/cuda/gpu.h"
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct cuda_prefix_entry {
+    uint64_t hash;
+    int32_t value;   /* -1: the place is free */
+    uint32_t unused; /* so that an entry is read in one load */
+};
+
+struct cuda_prefix_mirror;
+
+/* Room for max_entries, and max_queries in a lookup. NULL: memory is out, of either kind. */
+struct cuda_prefix_mirror *cuda_prefix_mirror_create(uint32_t max_entries, uint32_t max_queries);
+void cuda_prefix_mirror_destroy(struct cuda_prefix_mirror *m);
+
+/* Add, or give another value (from 0); needs fewer than max_entries. */
+void cuda_prefix_mirror_put(struct cuda_prefix_mirror *m, uint64_t hash, int32_t value);
+void cuda_prefix_mirror_remove(struct cuda_prefix_mirror *m, uint64_t hash); /* if it is there */
+uint32_t cuda_prefix_mirror_n(const struct cuda_prefix_mirror *m);
+
+/* Upload what changed; returns the bytes, 0 if nothing did. In the stream's order. */
+size_t cuda_prefix_mirror_sync(struct cuda_prefix_mirror *m, cudaStream_t stream);
+
+/* values[i] of hashes[i], or -1, as of the last sync; n at most max_queries. Waits for the answer.
+ */
+cudaError_t cuda_prefix_mirror_lookup(struct cuda_prefix_mirror *m,
+                                      const uint64_t *hashes,
+                                      uint32_t n,
+                                      int32_t *values,
+                                      cudaStream_t stream);
+/* The same by the host, from its own copy. */
+int32_t cuda_prefix_mirror_find(const struct cuda_prefix_mirror *m, uint64_t hash);
+
+/* The launch; table: of the device, [mask + 1]. */
+void cuda_prefix_lookup(const struct cuda_prefix_entry *table,
+                        uint32_t mask,
+                        const uint64_t *hashes,
+                        uint32_t n,
+                        int32_t *values,
+                        cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
