@@ -124,21 +124,25 @@ static enum err create_workspace(struct engine *eng, struct err_info *e)
 
 static enum err create_backend(struct engine *eng, struct err_info *e)
 {
-    enum err err = memory_divide(eng, e);
-    if (err)
-        return err;
-    const struct memory *mem = &eng->memory;
-    struct backend_config bc = {.n_threads = eng->cfg.n_threads,
+    struct backend_config bc = {.device = eng->cfg.device,
+                                .n_threads = eng->cfg.n_threads,
                                 .kv_type = eng->cfg.kv_type,
-                                .n_blocks = mem->n_blocks,
-                                .n_panes = mem->n_panes,
                                 .block_tokens = eng->cfg.block_tokens,
+                                .max_positions = eng->n_ctx,
                                 .max_rows = eng->max_rows,
                                 .max_seqs = eng->cfg.max_running,
                                 .max_logit_rows = eng->max_logit_rows,
                                 .progress = eng->cfg.progress,
                                 .progress_ctx = eng->cfg.progress_ctx};
-    err = cpu_backend_create(eng->model, &bc, &eng->backend, e);
+    struct backend_room room;
+    enum err err = backend_choose(eng->model, &bc, eng->cfg.kv_bytes, &room, e);
+    if (err == OK)
+        err = memory_divide(eng, room.kv_bytes, e);
+    if (err)
+        return err;
+    bc.n_blocks = eng->memory.n_blocks;
+    bc.n_panes = eng->memory.n_panes;
+    err = backend_create(eng->model, &bc, &eng->backend, e);
     if (err == OK)
         err = memory_open(eng, e);
     return err ? err : create_sched(eng, e);
@@ -497,6 +501,9 @@ void engine_stats_get(const struct engine *eng, struct engine_stats *out)
     *out = eng->stats;
     pthread_mutex_unlock(lock);
     eng->backend->ops->times(eng->backend, &out->run_us, &out->waited_us);
+    out->on_gpu = eng->backend->ops->gpu_stats != NULL;
+    if (out->on_gpu)
+        eng->backend->ops->gpu_stats(eng->backend, &out->gpu);
     out->masks = guide_stats(eng->guide);
     out->n_tiers = 0;
     for (struct kv_tier *t = eng->tier; t; t = t->below) {
