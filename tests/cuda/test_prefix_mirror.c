@@ -66,7 +66,7 @@ static void compare(const struct list *l, struct cuda_prefix_mirror *m, cudaStre
 {
     uint64_t hashes[QUERIES];
     int32_t values[QUERIES];
-    const uint32_t n = below(QUERIES + 1);
+    const uint32_t n = 1 + below(QUERIES);
     for (uint32_t i = 0; i < n; i++)
         hashes[i] = l->n > 0 && below(2) ? l->hash[below(l->n)] : make_hash();
     assert_int_equal(cuda_prefix_mirror_lookup(m, hashes, n, values, stream), cudaSuccess);
