@@ -122,7 +122,8 @@ static enum err read_digest(const json_t *o, struct terms *t, uint32_t *n_plain,
     for (size_t i = 0; ok && i < sizeof t->digest; i++) {
         int hi = hex_digit(hex.data[2 * i]), lo = hex_digit(hex.data[2 * i + 1]);
         ok = hi >= 0 && lo >= 0;
-        t->digest[i] = (unsigned char)(hi << 4 | lo);
+        if (ok)
+            t->digest[i] = (unsigned char)(hi << 4 | lo);
     }
     return ok ? OK : err_set(e, ERR_INVALID, "'sha256' must be 64 lowercase hexadecimal digits");
 }

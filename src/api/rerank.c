@@ -105,14 +105,14 @@ static enum err parse_documents(struct api_call *c,
     struct api_vectors *v = c->vectors;
     const uint32_t n = (uint32_t)json_array_size(docs);
     struct api_prompt *prompts = api_job_prompts(job, n);
-    struct gguf_str template;
+    struct gguf_str template = {0};
     enum err err = read_template(c, &template, e);
     if (keep) {
         v->texts = mem_zalloc(n, sizeof *v->texts);
         v->n_texts = n;
     }
     for (uint32_t i = 0; i < n && !err; i++) {
-        struct text_piece document;
+        struct text_piece document = {0};
         char field[48];
         snprintf(field, sizeof field, "%s[%u]", name, i);
         if ((err = parse_document(json_array_get(docs, i), field, &document, e)))

@@ -308,8 +308,8 @@ static enum err upload(struct batches *b,
                        struct api_reply *out,
                        struct err_info *e)
 {
-    const struct api_part *file;
-    struct batch_file f = {.owner = (char *)in->owner, .purpose = "batch"}, *made;
+    const struct api_part *file = NULL;
+    struct batch_file f = {.owner = (char *)in->owner, .purpose = "batch"}, *made = NULL;
     char name[64];
     enum err err = check_upload(b, in, &file, e);
     if (err || (err = parse_expiry(in, &f.expires_at, e)))

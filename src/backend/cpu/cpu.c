@@ -219,6 +219,7 @@ static enum err place_table(struct cpu_backend *b, struct err_info *e)
         if (err)
             return err;
         b->table_bytes = s->table->n_bytes;
+        /* NOLINTNEXTLINE(clang-analyzer-core.*): map_memory gave it, or an error */
         memcpy(b->table, s->table->data, b->table_bytes);
         gguf_drop_pages(b->model->gguf, s->table, 0, b->table_bytes);
         s->rows = b->table;
