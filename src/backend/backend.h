@@ -8,16 +8,12 @@
 #ifndef WEIR_BACKEND_BACKEND_H
 #define WEIR_BACKEND_BACKEND_H
 
+#include "backend/kv_type.h"
 #include "base/err.h"
 #include "model/model.h"
 
 #include <stddef.h>
 #include <stdint.h>
-
-enum kv_type { KV_F32, KV_F16, KV_BF16, KV_Q8_0 };
-const char *kv_type_name(enum kv_type t);                 /* "f16" */
-enum err kv_type_parse(const char *s, enum kv_type *out); /* OK or ERR_INVALID */
-size_t kv_row_bytes(enum kv_type t, uint32_t head_dim);   /* one head of one position */
 
 /* Bytes of K and V together, for one block of all layers; and for its pane: of the layers with
  * windows alone. */
@@ -68,6 +64,7 @@ struct backend_config {
 };
 
 struct backend;
+struct async_ops; /* async.h */
 
 /* What a backend must provide. */
 struct backend_ops {
@@ -100,6 +97,7 @@ struct backend_ops {
     size_t (*memory_bytes)(const struct backend *b);  /* weights, KV and workspace held */
     const char *(*describe)(const struct backend *b); /* "cpu avx512-vnni, 2 threads" */
     void (*destroy)(struct backend *b);
+    const struct async_ops *async; /* of backends that run beside the host; else NULL */
 };
 
 /* Every backend's struct begins with this. */
