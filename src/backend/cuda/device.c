@@ -28,7 +28,7 @@ static void look_at(int index, struct device_info *out)
         snprintf(out->why_not, sizeof out->why_not, "%s", cudaGetErrorString(rc));
         return;
     }
-    snprintf(out->name, sizeof out->name, "%s", p.name);
+    snprintf(out->name, sizeof out->name, "%.63s", p.name);
     out->major = (uint32_t)p.major;
     out->minor = (uint32_t)p.minor;
     out->total_bytes = p.totalGlobalMem;

@@ -180,7 +180,7 @@ enum err cuda_slot_prepare(struct cuda_backend *b,
                            struct err_info *e)
 {
     struct cuda_layout l;
-    uint32_t n_entries;
+    uint32_t n_entries = 0;
     enum err err = check(b, x, e);
     if (!err)
         err = cuda_pool_borrow(&b->pool, GPU_STAGING, &s->pinned, e);
