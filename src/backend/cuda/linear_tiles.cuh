@@ -115,57 +115,66 @@ enum { CUDA_DEPTH = 4, LINEAR_WARPS = 8 };
 template <class F> static __host__ __device__ constexpr uint32_t linear_few_warp_bytes()
 {
     return CUDA_DEPTH * (F::CHUNK + linear_ring<F>::ACT_BYTES) +
-           linear_heads(F::RUN, CUDA_DEPTH) * F::HEAD;
+           (F::RUN == 1 ? CUDA_DEPTH : 2) * F::HEAD;
 }
 template <class F> static __host__ __device__ constexpr uint32_t linear_few_shared_bytes()
 {
     return LINEAR_WARPS * linear_few_warp_bytes<F>();
 }
 
-/* A warp's place in its range, and its ring. */
+/* A warp's ring, and where in its range it is. Time goes in turns of CUDA_DEPTH chunks, unrolled,
+ * so that slots, and where a chunk of the turn lies, are known to the compiler. */
 template <class F> struct few_stream {
-    const uint8_t *weights; /* the next run to bring */
-    const uint8_t *act;     /* the next chunk */
-    uint8_t *chunks, *acts, *heads;
-    uint32_t lane, rows; /* rows of the tile that are there: 1..8 */
-    uint32_t next;       /* chunk to bring */
-    uint32_t slot, head_slot;
+    /* of the turn's first run and chunk, at the lane's 16 bytes */
+    const uint8_t *weights, *act;
+    uint8_t *chunks, *acts, *heads; /* of shared memory */
+    uint32_t lane;
+    bool has_row, has_sums; /* the lane's share of values, of sums, is of a row that is there */
+    uint32_t left;          /* chunks from the turn's first on */
 
-    /* Bring chunk `next` into its slot. */
-    __device__ __forceinline__ void bring()
+    static constexpr uint32_t HEADS = F::RUN == 1 ? CUDA_DEPTH : 2;
+    static constexpr uint32_t RUN_BYTES = linear_ring<F>::RUN_BYTES;
+    static_assert(CUDA_DEPTH == 4 && (F::RUN == 1 || F::RUN == 4), "a turn is 4 runs, or one");
+
+    /* Bring chunk i of the turn, which may be of the next one, into slot i % CUDA_DEPTH. */
+    __device__ __forceinline__ void bring(uint32_t i, uint32_t turn) const
     {
-        const uint32_t sub = F::RUN == 1 ? 0 : next % F::RUN;
+        if (i >= left)
+            return;
+        const uint8_t *run = weights + i / F::RUN * RUN_BYTES;
         if constexpr (F::HEAD > 0) {
-            if (sub == 0) {
-                if (lane * 16 < F::HEAD)
-                    cp_async_16(heads + head_slot * F::HEAD + lane * 16, weights + lane * 16);
-                head_slot = head_slot + 1 == linear_heads(F::RUN, CUDA_DEPTH) ? 0 : head_slot + 1;
-            }
+            if (i % F::RUN == 0 && lane * 16 < F::HEAD)
+                cp_async_16(head(i, turn) + lane * 16, run);
         }
-        const uint8_t *from = weights + F::HEAD + sub * F::CHUNK;
-        uint8_t *to = chunks + slot * F::CHUNK;
+        const uint8_t *from = run + F::HEAD + i % F::RUN * F::CHUNK;
+        uint8_t *to = chunks + i % CUDA_DEPTH * F::CHUNK + lane * 16;
 #pragma unroll
-        for (uint32_t i = 0; i < F::CHUNK; i += 512) {
-            if (i + 512 <= F::CHUNK || i + lane * 16 < F::CHUNK)
-                cp_async_16(to + i + lane * 16, from + i + lane * 16);
+        for (uint32_t o = 0; o < F::CHUNK; o += 512) {
+            if (o + 512 <= F::CHUNK || o + lane * 16 < F::CHUNK)
+                cp_async_16(to + o, from + o);
         }
-        bring_act(acts + slot * linear_ring<F>::ACT_BYTES);
-        act += linear_ring<F>::ACT_STRIDE;
-        weights += sub == F::RUN - 1 ? linear_ring<F>::RUN_BYTES : 0;
-        slot = (slot + 1) % CUDA_DEPTH;
-        next++;
+        from = act + i * linear_ring<F>::ACT_STRIDE;
+        to = acts + i % CUDA_DEPTH * linear_ring<F>::ACT_BYTES + lane * 16;
+        if (has_row) {
+#pragma unroll
+            for (uint32_t o = 0; o < linear_ring<F>::VALUE_BYTES; o += 512)
+                cp_async_16(to + o, from + o);
+        }
+        if constexpr (F::SUMS || F::PARTS) {
+            if (has_sums)
+                cp_async_16(to + CUDA_ACT_SUMS, from + CUDA_ACT_SUMS);
+        }
     }
-    __device__ __forceinline__ void bring_act(uint8_t *to)
+    /* The head of the run that chunk i of the turn is of. */
+    __device__ __forceinline__ uint8_t *head(uint32_t i, uint32_t turn) const
     {
-        if (lane / 4 < rows) {
-#pragma unroll
-            for (uint32_t i = 0; i < linear_ring<F>::VALUE_BYTES; i += 512)
-                cp_async_16(to + i + lane * 16, act + i + lane * 16);
-        }
-        /* a row's sums are 16 bytes, and so are its sums in parts */
-        const bool wanted = lane < 8 ? F::SUMS : lane < 16 && F::PARTS;
-        if (wanted && lane % 8 < rows)
-            cp_async_16(to + CUDA_ACT_SUMS + lane * 16, act + CUDA_ACT_SUMS + lane * 16);
+        return heads + (F::RUN == 1 ? i % CUDA_DEPTH : (turn + i / F::RUN) % 2) * F::HEAD;
+    }
+    __device__ __forceinline__ void next_turn()
+    {
+        weights += CUDA_DEPTH / F::RUN * RUN_BYTES;
+        act += CUDA_DEPTH * linear_ring<F>::ACT_STRIDE;
+        left -= CUDA_DEPTH;
     }
 };
 
@@ -221,43 +230,48 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const lin
     const uint32_t n = tile < p.n_parts ? (end - begin) * F::RUN : 0;
     uint8_t *ring = shared + warp * linear_few_warp_bytes<F>();
 
+    const uint32_t rows = n_rows - row < CUDA_ACT_ROWS ? n_rows - row : CUDA_ACT_ROWS;
     few_stream<F> s;
     s.weights = p.w + expert * p.matrix_bytes + tile * p.part_bytes +
-                static_cast<size_t>(begin) * linear_ring<F>::RUN_BYTES;
+                static_cast<size_t>(begin) * linear_ring<F>::RUN_BYTES + lane * 16;
     s.act = p.act + blockIdx.y * p.act_tile_bytes + p.act_offset +
-            static_cast<size_t>(begin) * F::RUN * linear_ring<F>::ACT_STRIDE;
-    s.chunks = ring;
+            static_cast<size_t>(begin) * F::RUN * linear_ring<F>::ACT_STRIDE + lane * 16;
+    s.chunks = shared + warp * linear_few_warp_bytes<F>();
     s.acts = s.chunks + CUDA_DEPTH * F::CHUNK;
     s.heads = s.acts + CUDA_DEPTH * linear_ring<F>::ACT_BYTES;
     s.lane = lane;
-    s.rows = n_rows - row < CUDA_ACT_ROWS ? n_rows - row : CUDA_ACT_ROWS;
-    s.next = s.slot = s.head_slot = 0;
-    if (s.rows < CUDA_ACT_ROWS) { /* of rows that are not there zeros are multiplied */
+    s.has_row = lane / 4 < rows;
+    /* a row's sums are 16 bytes, and so are its sums in parts */
+    s.has_sums = lane % 8 < rows && (lane < 8 ? F::SUMS : lane < 16 && F::PARTS);
+    s.left = tile < p.n_parts ? (end - begin) * F::RUN : 0;
+    if (rows < CUDA_ACT_ROWS) { /* of rows that are not there zeros are multiplied */
         for (uint32_t i = lane * 16; i < CUDA_DEPTH * linear_ring<F>::ACT_BYTES; i += 512)
             *reinterpret_cast<uint4 *>(s.acts + i) = make_uint4(0, 0, 0, 0);
         __syncwarp();
     }
+#pragma unroll
     for (uint32_t i = 0; i < CUDA_DEPTH - 1; i++) {
-        if (i < n)
-            s.bring();
+        s.bring(i, 0);
         cp_async_commit();
     }
 
     float sum[4] = {0, 0, 0, 0};
-    uint32_t slot = 0, head = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        cp_async_wait<CUDA_DEPTH - 2>();
-        __syncwarp(); /* chunk i is there for all lanes, and all are done with i - 1 */
-        if (s.next < n)
-            s.bring();
-        cp_async_commit();
-        const uint32_t sub = F::RUN == 1 ? 0 : i % F::RUN;
-        typename F::weights w;
-        F::unpack(s.heads + head * F::HEAD, s.chunks + slot * F::CHUNK, sub, lane, w);
-        F::multiply(w, s.acts + slot * linear_ring<F>::ACT_BYTES, lane, sum);
-        slot = (slot + 1) % CUDA_DEPTH;
-        if (sub == F::RUN - 1)
-            head = head + 1 == linear_heads(F::RUN, CUDA_DEPTH) ? 0 : head + 1;
+    const uint32_t turns = (s.left + CUDA_DEPTH - 1) / CUDA_DEPTH;
+#pragma unroll 1
+    for (uint32_t turn = 0; turn < turns; turn++) {
+#pragma unroll
+        for (uint32_t i = 0; i < CUDA_DEPTH; i++) {
+            if (F::RUN > 1 || i < s.left) { /* a run's chunks are all there */
+                cp_async_wait<CUDA_DEPTH - 2>();
+                __syncwarp(); /* chunk i is there for all lanes, all are done with the one before */
+                s.bring(i + CUDA_DEPTH - 1, turn);
+                cp_async_commit();
+                typename F::weights w;
+                F::unpack(s.head(i, turn), s.chunks + i * F::CHUNK, i % F::RUN, lane, w);
+                F::multiply(w, s.acts + i * linear_ring<F>::ACT_BYTES, lane, sum);
+            }
+        }
+        s.next_turn();
     }
 
     __syncthreads(); /* the rings are done with */
@@ -274,7 +288,7 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const lin
         float total = parts[(part * p.splits * 4 + reg) * 32 + from];
         for (uint32_t i = 1; i < p.splits; i++)
             total = __fadd_rn(total, parts[((part * p.splits + i) * 4 + reg) * 32 + from]);
-        if (column < s.rows && j < p.n_out)
+        if (column < rows && j < p.n_out)
             linear_store(p, expert, row + column, j, total, linear_factor(p, row + column));
     }
 }
