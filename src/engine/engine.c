@@ -508,6 +508,11 @@ const char *engine_describe(const struct engine *eng)
     return eng->backend->ops->describe(eng->backend);
 }
 
+bool engine_on_gpu(const struct engine *eng)
+{
+    return eng->backend->ops->gpu_stats != NULL;
+}
+
 void engine_stats_get(const struct engine *eng, struct engine_stats *out)
 {
     pthread_mutex_t *lock = (pthread_mutex_t *)&eng->stats_lock;
@@ -515,7 +520,7 @@ void engine_stats_get(const struct engine *eng, struct engine_stats *out)
     *out = eng->stats;
     pthread_mutex_unlock(lock);
     eng->backend->ops->times(eng->backend, &out->run_us, &out->waited_us);
-    out->on_gpu = eng->backend->ops->gpu_stats != NULL;
+    out->on_gpu = engine_on_gpu(eng);
     if (out->on_gpu)
         eng->backend->ops->gpu_stats(eng->backend, &out->gpu);
     out->masks = guide_stats(eng->guide);

@@ -274,5 +274,6 @@ struct engine_stats {
 };
 void engine_stats_get(const struct engine *eng, struct engine_stats *out);
 const char *engine_describe(const struct engine *eng); /* the backend's own words */
+bool engine_on_gpu(const struct engine *eng);
 
 #endif
