@@ -9,7 +9,7 @@
  * linear_few as long as an expert has about one tile of rows. */
 #include "backend/cuda/linear_tiles.cuh"
 
-enum { FEW_ROWS = 8, MANY_ROWS = MANY_TILES * CUDA_ACT_ROWS, FEW_BLOCKS = 64 };
+static constexpr uint32_t FEW_ROWS = 8, MANY_ROWS = MANY_TILES * CUDA_ACT_ROWS, FEW_BLOCKS = 64;
 
 static uint32_t groups_of(uint32_t n, uint32_t size)
 {

@@ -10,7 +10,7 @@
  * the launch, for few rows); the row's second reading comes from the caches. */
 #include "backend/cuda/linear_tiles.cuh"
 
-enum { ACT_THREADS = 256 };
+static constexpr uint32_t ACT_THREADS = 256;
 
 /* Where the rows come from: row r of the step, or of a place (experts.h). */
 struct act_source {

@@ -32,7 +32,8 @@
 #define CUDA_ANY static inline
 #endif
 
-enum { CUDA_PART_ROWS = 16, CUDA_CHUNK_K = 64 };
+#define CUDA_PART_ROWS 16u
+#define CUDA_CHUNK_K 64u
 
 /* name, number (enum gguf_type), chunks of a run, bytes of a head, bytes of a chunk, activations */
 #define CUDA_FORMATS(X)                                                                            \
@@ -187,14 +188,12 @@ CUDA_ANY uint32_t cuda_head_index(uint32_t row, uint32_t e, uint32_t n)
  * each lane l, for row l / 4: k 4 (l % 4) + 0..3 of the first 16, then of the second 16.
  * Sums: f32 [8 rows][4] of 16 values each, as rounded. In parts: the same as two f16 that add up.
  */
-enum {
-    CUDA_ACT_ROWS = 8,
-    CUDA_ACT_HEAD_BYTES = 32,
-    CUDA_ACT_SUMS = 1024,
-    CUDA_ACT_PARTS = 1152,
-    CUDA_ACT_F16_BYTES = 1280,
-    CUDA_ACT_BF16_BYTES = 2048,
-};
+#define CUDA_ACT_ROWS 8u
+#define CUDA_ACT_HEAD_BYTES 32u
+#define CUDA_ACT_SUMS 1024u
+#define CUDA_ACT_PARTS 1152u
+#define CUDA_ACT_F16_BYTES 1280u
+#define CUDA_ACT_BF16_BYTES 2048u
 CUDA_ANY size_t cuda_act_form_bytes(unsigned form, uint32_t k)
 {
     const size_t of_chunk = form == CUDA_ACT_F16    ? CUDA_ACT_F16_BYTES

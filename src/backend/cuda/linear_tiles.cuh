@@ -110,7 +110,7 @@ static __host__ __device__ constexpr uint32_t linear_heads(uint32_t run, uint32_
 
 /* --- few rows --- */
 
-enum { CUDA_DEPTH = 4, LINEAR_WARPS = 8 };
+static constexpr uint32_t CUDA_DEPTH = 4, LINEAR_WARPS = 8;
 
 template <class F> static __host__ __device__ constexpr uint32_t linear_few_warp_bytes()
 {
@@ -227,8 +227,6 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const lin
     const uint32_t per_block = LINEAR_WARPS / p.splits, split = warp % p.splits;
     const uint32_t tile = blockIdx.x * per_block + warp / p.splits;
     const uint32_t begin = p.runs * split / p.splits, end = p.runs * (split + 1) / p.splits;
-    const uint32_t n = tile < p.n_parts ? (end - begin) * F::RUN : 0;
-    uint8_t *ring = shared + warp * linear_few_warp_bytes<F>();
 
     const uint32_t rows = n_rows - row < CUDA_ACT_ROWS ? n_rows - row : CUDA_ACT_ROWS;
     few_stream<F> s;
@@ -295,7 +293,7 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const lin
 
 /* --- many rows --- */
 
-enum { MANY_PARTS = 8, MANY_TILES = 16 }; /* of 16 outputs, of 8 rows */
+static constexpr uint32_t MANY_PARTS = 8, MANY_TILES = 16; /* of 16 outputs, of 8 rows */
 
 /* Chunks on their way: what leaves room for the totals on an sm_80 (163 KB). */
 template <class F> static __host__ __device__ constexpr uint32_t many_depth()
