@@ -5,7 +5,7 @@
 set -euo pipefail
 
 packages=(
-    gcc libc6-dev make cmake ninja-build pkg-config
+    gcc g++ libc6-dev make cmake ninja-build pkg-config
     libmicrohttpd-dev libgnutls28-dev libjansson-dev libutf8proc-dev libxxhash-dev libssl-dev
     libedit-dev libcmocka-dev
     python3 python3-pytest python3-pytest-xdist python3-aiohttp python3-venv python3-jinja2

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "model/model.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -50,17 +51,66 @@ struct batch {
     const uint32_t *hidden_rows; /* [n_hidden_rows] whose hidden states are, likewise */
 };
 
+/* Where a model runs. */
+enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
+struct device {
+    enum device_kind kind;
+    uint32_t index; /* of CUDA's devices; 0 where none is asked for */
+    /* What of a GPU's memory may be taken: bytes, or where they are 0 a share of all that it has,
+     * above 0 and at most 1; 0: DEVICE_DEFAULT_SHARE. */
+    uint64_t memory_bytes;
+    double memory_share;
+    bool zero_buffers; /* lent buffers are zeroed when they come back */
+};
+#define DEVICE_DEFAULT_SHARE 0.9
+/* "auto", "cpu", "cuda" or "cuda:N"; sets kind and index. OK or ERR_INVALID. */
+enum err device_parse(const char *s, struct device *out);
+
 struct backend_config {
-    uint32_t n_threads; /* 0: one a physical core */
+    struct device device; /* as backend_choose left it */
+    uint32_t n_threads;   /* 0: one a physical core */
     enum kv_type kv_type;
     uint32_t n_blocks;       /* KV blocks in the pool */
     uint32_t n_panes;        /* for layers with windows; 0: they lie in blocks */
     uint32_t block_tokens;   /* positions a block holds */
+    uint32_t max_positions;  /* a sequence has at most so many; 0: as the blocks hold */
     uint32_t max_rows;       /* a batch never has more rows, */
     uint32_t max_seqs;       /* sequences */
     uint32_t max_logit_rows; /* or rows that want logits */
     void (*progress)(void *ctx, double fraction); /* while weights load; may be NULL */
     void *progress_ctx;
+};
+
+/* Buffers that are lent to steps, by what they are for. Staging is the host's, pinned. */
+enum gpu_class { GPU_HIDDEN, GPU_INTERMEDIATE, GPU_ATTENTION, GPU_STAGING, N_GPU_CLASSES };
+const char *gpu_class_name(enum gpu_class c); /* "hidden" */
+
+struct gpu_class_stats {
+    uint64_t borrows, returns;
+    uint64_t allocations;      /* made since the warm-up; 0, or the plan was wrong */
+    uint32_t held, lent, peak; /* buffers there are, lent now, most lent at once */
+    uint64_t buffer_bytes;     /* of one */
+};
+
+/* The queue of steps, from the device's own events. */
+struct gpu_queue_stats {
+    uint32_t slots, in_flight;
+    uint64_t submitted, completed;
+    uint64_t stalls; /* submissions that had to wait for a slot */
+    double busy_us;  /* the device worked, */
+    double idle_us;  /* and waited for the next step while there was one to prepare */
+};
+
+struct gpu_stats {
+    char name[64]; /* "NVIDIA H200" */
+    uint32_t index, n_layers;
+    uint64_t total_bytes, limit_bytes; /* of the device; that may be taken */
+    uint64_t weights_bytes, kv_bytes, workspace_bytes, pinned_bytes;
+    bool warmed_up;
+    struct gpu_class_stats classes[N_GPU_CLASSES];
+    uint32_t graphs;         /* captured at the warm-up */
+    uint64_t replays, walks; /* steps by a graph; launch by launch */
+    struct gpu_queue_stats queue;
 };
 
 struct backend;
@@ -96,6 +146,8 @@ struct backend_ops {
     void (*times)(const struct backend *b, double *run_us, double *waited_us);
     size_t (*memory_bytes)(const struct backend *b);  /* weights, KV and workspace held */
     const char *(*describe)(const struct backend *b); /* "cpu avx512-vnni, 2 threads" */
+    /* Of backends on a GPU; else NULL. Any thread. */
+    void (*gpu_stats)(const struct backend *b, struct gpu_stats *out);
     void (*destroy)(struct backend *b);
     const struct async_ops *async; /* of backends that run beside the host; else NULL */
 };
@@ -112,5 +164,59 @@ enum err cpu_backend_create(const struct model *m,
                             const struct backend_config *cfg,
                             struct backend **out,
                             struct err_info *e) WEIR_MUST_USE;
+
+/* What a device has for KV, once weights and workspace are taken. */
+struct backend_room {
+    uint64_t kv_bytes; /* 0: the host's memory, of which the caller knows as much */
+};
+
+/* Decide where the model runs: cfg->device comes back as the CPU or a CUDA device. AUTO is the
+ * first CUDA device that the model fits on, with kv_bytes of KV (0: at least some), else the CPU.
+ * Reads what decides the size of the workspace: max_rows, max_seqs, max_logit_rows, max_positions.
+ * Says what it chose in a line of the log. Errors (not of AUTO): ERR_NOT_FOUND (no plugin, no such
+ * device), ERR_UNSUPPORTED (of the model or the device), ERR_NOMEM (with the numbers). */
+enum err backend_choose(const struct model *m,
+                        struct backend_config *cfg,
+                        uint64_t kv_bytes,
+                        struct backend_room *room,
+                        struct err_info *e) WEIR_MUST_USE;
+
+/* Where cfg->device says, which is not AUTO any more. The model must outlive it. Errors: ERR_NOMEM,
+ * ERR_UNSUPPORTED, ERR_INVALID, ERR_INTERNAL (of the device). */
+enum err backend_create(const struct model *m,
+                        const struct backend_config *cfg,
+                        struct backend **out,
+                        struct err_info *e) WEIR_MUST_USE;
+
+/* One device, whether it can be used or not. */
+struct device_info {
+    char name[64];
+    uint32_t major, minor;            /* compute capability */
+    uint64_t total_bytes, free_bytes; /* 0: not known */
+    char why_not[160];                /* empty: it can be used */
+};
+
+/* CUDA's devices, for people. n: how many there are; of them the first `cap` are in out. versions:
+ * "driver 13.0, runtime 13.0". Errors: ERR_NOT_FOUND and others: why there are none. */
+enum err device_list(struct device_info *out,
+                     uint32_t cap,
+                     uint32_t *n,
+                     char versions[64],
+                     struct err_info *e) WEIR_MUST_USE;
+
+/* What a device can do at best, to hold measurements against. */
+struct device_limits {
+    double read_bytes_s; /* streaming from its memory */
+    double quant_ops_s;  /* multiplications and additions with quantised weights, */
+    double f16_ops_s;    /* F16, */
+    double bf16_ops_s;   /* BF16, */
+    double f32_ops_s;    /* and F32 */
+};
+/* Measure, in some two seconds; the best of several rounds each. n_threads: of the CPU. Errors:
+ * ERR_NOMEM, ERR_INVALID, ERR_INTERNAL. */
+enum err device_limits_measure(const struct device *d,
+                               uint32_t n_threads,
+                               struct device_limits *out,
+                               struct err_info *e) WEIR_MUST_USE;
 
 #endif

@@ -124,22 +124,28 @@ static enum err create_workspace(struct engine *eng, struct err_info *e)
 
 static enum err create_backend(struct engine *eng, struct err_info *e)
 {
-    enum err err = memory_divide(eng, e);
-    if (err)
-        return err;
-    const struct memory *mem = &eng->memory;
-    struct backend_config bc = {.n_threads = eng->cfg.n_threads,
+    struct backend_config bc = {.device = eng->cfg.device,
+                                .n_threads = eng->cfg.n_threads,
                                 .kv_type = eng->cfg.kv_type,
-                                .n_blocks = mem->n_blocks,
-                                .n_panes = mem->n_panes,
                                 .block_tokens = eng->cfg.block_tokens,
+                                .max_positions = eng->n_ctx,
                                 .max_rows = eng->max_rows,
                                 .max_seqs = eng->cfg.max_running,
                                 .max_logit_rows = eng->max_logit_rows,
                                 .progress = eng->cfg.progress,
                                 .progress_ctx = eng->cfg.progress_ctx};
+    struct backend_room room = {0};
+    enum err err = OK;
+    if (!eng->cfg.make_backend)
+        err = backend_choose(eng->model, &bc, eng->cfg.kv_bytes, &room, e);
+    if (err == OK)
+        err = memory_divide(eng, room.kv_bytes, e);
+    if (err)
+        return err;
+    bc.n_blocks = eng->memory.n_blocks;
+    bc.n_panes = eng->memory.n_panes;
     err = eng->cfg.make_backend ? eng->cfg.make_backend(eng->model, &bc, &eng->backend, e)
-                                : cpu_backend_create(eng->model, &bc, &eng->backend, e);
+                                : backend_create(eng->model, &bc, &eng->backend, e);
     if (err == OK) {
         eng->async = eng->backend->ops->async;
         err = memory_open(eng, e);
@@ -502,6 +508,11 @@ const char *engine_describe(const struct engine *eng)
     return eng->backend->ops->describe(eng->backend);
 }
 
+bool engine_on_gpu(const struct engine *eng)
+{
+    return eng->backend->ops->gpu_stats != NULL;
+}
+
 void engine_stats_get(const struct engine *eng, struct engine_stats *out)
 {
     pthread_mutex_t *lock = (pthread_mutex_t *)&eng->stats_lock;
@@ -509,6 +520,9 @@ void engine_stats_get(const struct engine *eng, struct engine_stats *out)
     *out = eng->stats;
     pthread_mutex_unlock(lock);
     eng->backend->ops->times(eng->backend, &out->run_us, &out->waited_us);
+    out->on_gpu = engine_on_gpu(eng);
+    if (out->on_gpu)
+        eng->backend->ops->gpu_stats(eng->backend, &out->gpu);
     out->masks = guide_stats(eng->guide);
     if (eng->tier)
         eng->tier->ops->stats(eng->tier, &out->tier);

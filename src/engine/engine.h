@@ -154,7 +154,8 @@ const struct request_event *request_events(const struct request *r,
                                            uint32_t *n_omitted);
 
 struct engine_config {
-    uint32_t n_threads; /* 0: one a physical core */
+    struct device device; /* where the model runs */
+    uint32_t n_threads;   /* 0: one a physical core */
     enum kv_type kv_type;
     uint64_t kv_bytes;     /* 0: a default */
     uint32_t block_tokens; /* 0: 16 */
@@ -264,6 +265,8 @@ struct engine_stats {
     const char *tier_name;
     struct kv_tier_stats tier;
     uint64_t memory_bytes; /* held by the backend */
+    bool on_gpu;
+    struct gpu_stats gpu; /* if it is on one */
     double run_us,
         waited_us; /* of its workers, added up: at work together, loading too; for one another */
     struct engine_hist ttft, itl, queue_time, e2e, prefill_time, decode_time; /* seconds */
@@ -271,5 +274,6 @@ struct engine_stats {
 };
 void engine_stats_get(const struct engine *eng, struct engine_stats *out);
 const char *engine_describe(const struct engine *eng); /* the backend's own words */
+bool engine_on_gpu(const struct engine *eng);
 
 #endif

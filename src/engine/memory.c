@@ -11,6 +11,9 @@
 
 #define DEFAULT_KV_BYTES_MAX ((uint64_t)4 << 30)
 #define DEFAULT_CACHE_BYTES ((uint64_t)8 << 30)
+/* Of a device all of whose memory is for the cache: more than all slots can use at once are taken
+ * for prefixes, but so many that the host's record of them stays small. */
+#define DEVICE_BLOCKS_MAX ((uint64_t)1 << 20)
 /* Blocks on their way to and from the disk. */
 #define TIER_BUFFER_BYTES ((uint64_t)64 << 20)
 
@@ -20,13 +23,15 @@ static uint64_t physical_memory(void)
     return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : (uint64_t)1 << 30;
 }
 
-/* Without --kv-memory: within a quarter of the machine's memory and 4 GiB. Pages that are never
- * written cost nothing. */
-static uint64_t budget(const struct engine_config *cfg)
+/* Without --kv-memory: what a device has left, which is there for nothing else; on the host within
+ * a quarter of the machine's memory and 4 GiB. Pages that are never written cost nothing there. */
+static uint64_t budget(const struct engine_config *cfg, uint64_t room_bytes)
 {
     uint64_t most = physical_memory() / 4;
     if (cfg->kv_bytes > 0)
         return cfg->kv_bytes;
+    if (room_bytes > 0)
+        return room_bytes;
     return most < DEFAULT_KV_BYTES_MAX ? most : DEFAULT_KV_BYTES_MAX;
 }
 
@@ -57,7 +62,8 @@ static uint32_t to_count(uint64_t n)
  *
  * both kinds find room for the same share of what they would if all memory were theirs. But more
  * than all slots can use at once are not needed; the rest are blocks. all: every slot's context. */
-static void divide_with_panes(struct engine *eng, uint64_t bytes, uint64_t per_seq, uint64_t all)
+static void divide_with_panes(
+    struct engine *eng, uint64_t bytes, bool on_device, uint64_t per_seq, uint64_t all)
 {
     struct memory *m = &eng->memory;
     const uint32_t size = eng->cfg.block_tokens;
@@ -80,7 +86,8 @@ static void divide_with_panes(struct engine *eng, uint64_t bytes, uint64_t per_s
         blocks = (bytes - panes * m->pane_bytes) / m->block_bytes;
     else if (blocks > all) /* without bytes, but each has to be accounted for */
         blocks = all > panes ? all : panes;
-    if (eng->cfg.kv_bytes == 0 && blocks > all) { /* then what is left may keep prefixes */
+    if (eng->cfg.kv_bytes == 0 && !on_device &&
+        blocks > all) { /* then what is left may keep prefixes */
         blocks = all;
         panes = min_u64(blocks, (bytes - blocks * m->block_bytes) / m->pane_bytes);
     }
@@ -101,14 +108,14 @@ static void limit_context(struct engine *eng)
     log_warn("KV memory holds %u tokens: the context is limited to that", eng->n_ctx);
 }
 
-enum err memory_divide(struct engine *eng, struct err_info *e)
+enum err memory_divide(struct engine *eng, uint64_t room_bytes, struct err_info *e)
 {
     const struct engine_config *cfg = &eng->cfg;
     struct memory *m = &eng->memory;
     const uint64_t block_bytes =
         backend_kv_block_bytes(eng->model, cfg->kv_type, cfg->block_tokens);
     const uint64_t per_seq = (eng->n_ctx + cfg->block_tokens - 1) / cfg->block_tokens;
-    const uint64_t bytes = budget(cfg), all = per_seq * cfg->max_running;
+    const uint64_t bytes = budget(cfg, room_bytes), all = per_seq * cfg->max_running;
     uint64_t n = bytes / block_bytes;
     *m = (struct memory){.block_bytes = block_bytes, .window = window_of(eng->model, eng->n_ctx)};
     if (n == 0 && cfg->kv_bytes > 0)
@@ -121,11 +128,20 @@ enum err memory_divide(struct engine *eng, struct err_info *e)
     if (m->window > 0 && n > 0) {
         m->pane_bytes = backend_kv_pane_bytes(eng->model, cfg->kv_type, cfg->block_tokens);
         m->block_bytes -= m->pane_bytes;
-        divide_with_panes(eng, bytes, per_seq, all);
+        divide_with_panes(eng, bytes, room_bytes > 0, per_seq, all);
     } else {
         m->window = 0;
-        if (cfg->kv_bytes == 0)
+        if (cfg->kv_bytes == 0 && room_bytes == 0)
             n = n == 0 ? 1 : min_u64(n, all);
+        if (cfg->kv_bytes == 0 && room_bytes > 0)
+            n = min_u64(n, all > DEVICE_BLOCKS_MAX ? all : DEVICE_BLOCKS_MAX);
+        if (n == 0)
+            return err_set(e,
+                           ERR_NOMEM,
+                           "one block of %u tokens takes %llu bytes, the device has %llu left",
+                           cfg->block_tokens,
+                           (unsigned long long)block_bytes,
+                           (unsigned long long)room_bytes);
         m->n_blocks = to_count(n);
     }
     limit_context(eng);

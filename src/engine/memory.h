@@ -6,8 +6,9 @@
 #include "engine/step.h"
 
 /* Decide how many blocks and panes there are (eng->memory), and shorten eng->n_ctx to what they can
- * hold. Errors: ERR_INVALID (not even one of each). */
-enum err memory_divide(struct engine *eng, struct err_info *e) WEIR_MUST_USE;
+ * hold. room_bytes: what the device has for them; 0: it is the host, which is asked here. Errors:
+ * ERR_INVALID (not even one of each). */
+enum err memory_divide(struct engine *eng, uint64_t room_bytes, struct err_info *e) WEIR_MUST_USE;
 
 /* Create eng->kv, and eng->tier if a directory is configured. The backend is there; no step has run
  * yet. Errors: ERR_IO (the directory), ERR_INVALID, ERR_NOMEM. */

@@ -40,7 +40,7 @@ void cuda_experts_pack(const struct cuda_at *at,
                        const struct cuda_experts *x,
                        struct cuda_buf in,
                        int by_place,
-                       struct cuda_act *act);
+                       const struct cuda_act *act);
 /* OP_EXPERTS: w is [n_expert] matrices behind each other; bias [n_expert][n_out] or NULL. */
 void cuda_experts_linear(const struct cuda_at *at,
                          const struct cuda_experts *x,

@@ -28,7 +28,8 @@
     type *const name = reinterpret_cast<type *>(cuda_shared_memory)
 #else
 #define CUDA_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                \
-    emu_launch((grid), (block), (shared_bytes), (stream), [=] { kernel(__VA_ARGS__); })
+    emu_launch(                                                                                    \
+        #kernel, (grid), (block), (shared_bytes), (stream), kernel __VA_OPT__(, ) __VA_ARGS__)
 #define CUDA_SHARED(type, name) type *const name = reinterpret_cast<type *>(emu_shared_memory())
 #endif
 #endif

@@ -37,26 +37,34 @@ void cuda_part_pack(int type, uint32_t n_in, uint32_t n, const uint8_t *src, uin
 
 /* --- activations --- */
 
-/* Prepared rows; what they look like is linear.cu's. */
+/* Rows prepared for weights of one kind or several: bits of cuda_act_form. linear_act.cu draws
+ * them. */
+enum cuda_act_form { CUDA_ACT_F16 = 1, CUDA_ACT_BF16 = 2, CUDA_ACT_F32 = 4 };
+/* The form that weights of a type are multiplied with. */
+unsigned cuda_act_form(int type);
+
 struct cuda_act {
-    uint8_t *data;
+    uint8_t *data; /* cuda_act_bytes, aligned to 16 */
     uint32_t k;
+    unsigned forms; /* those that are wanted; the same when it is made and when it is read */
 };
-size_t cuda_act_bytes(uint32_t max_rows, uint32_t max_k);
-/* n values of each of the rows that `at` is over. */
-void cuda_act_pack(const struct cuda_at *at, struct cuda_buf in, struct cuda_act *act);
+size_t cuda_act_bytes(unsigned forms, uint32_t max_rows, uint32_t max_k);
+/* act->k values of each of rows 0, 1, ... of `in`, as many as at->rows says there are. A row with a
+ * NaN or an infinity makes every product with it NaN or infinite. */
+void cuda_act_pack(const struct cuda_at *at, struct cuda_buf in, const struct cuda_act *act);
 
 /* --- products --- */
 
 struct cuda_linear {
     struct cuda_matrix w;
     struct cuda_act act;
-    const float *bias; /* or NULL */
+    const float *bias; /* [n_out] or NULL */
     struct cuda_buf out;
     int add;        /* onto what out holds */
-    float *scratch; /* cuda_linear_scratch bytes */
+    float *scratch; /* cuda_linear_scratch bytes; launches in one stream may share it */
 };
 size_t cuda_linear_scratch(uint32_t max_rows, uint32_t n_in, uint32_t n_out);
+/* out[r][j] = sum_k w[j][k] act[r][k] (+ bias[j]) (+ out[r][j]); rows as for cuda_act_pack. */
 void cuda_linear(const struct cuda_at *at, const struct cuda_linear *op);
 
 /* out[r] = row token[r] of w * scale; w is laid out as for products, so that tied embeddings need

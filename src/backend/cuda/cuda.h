@@ -1,0 +1,272 @@
+/* The CUDA backend's own state.
+ *
+ *     plan of ops  --compile.c-->  launches  --run.c-->  on the stream, one by one or as a graph
+ *
+ * A launch names the model's buffers; which memory they are is known when a step has borrowed it
+ * from the pool. What crosses to the device in a step is one copy from a pinned slot (step.h), what
+ * comes back another: logits and hidden states.
+ *
+ *     slot:  prepare (fill the pinned bytes)  ->  submit (copy, launches, copy back, event)
+ *            ->  complete (the event has come)  ->  collect
+ *
+ * Memory is taken once, by cuda_backend_create, in this order: weights, workspace, pool, KV
+ * (memory.c). Nothing is taken afterwards; graphs are captured then too.
+ *
+ * Thread: the engine's; gpu_stats and times any. */
+#ifndef WEIR_BACKEND_CUDA_CUDA_H
+#define WEIR_BACKEND_CUDA_CUDA_H
+
+#include "backend/backend.h"
+#include "backend/cpu/threads.h"
+#include "backend/cuda/attention.h"
+#include "backend/cuda/experts.h"
+#include "backend/cuda/linear.h"
+#include "backend/cuda/pool.h"
+#include "backend/cuda/rows.h"
+
+#include <pthread.h>
+
+/* Changes whenever the bits that any kernel computes do. */
+#define CUDA_KERNELS_REVISION "r1"
+
+enum {
+    CUDA_SLOTS = 2,
+    CUDA_MAX_GRAPHS = 128,
+    CUDA_MIN_MAJOR = 8, /* compute capability 8.0: bf16, cp.async */
+};
+
+enum launch_kind {
+    LAUNCH_ANGLES,
+    LAUNCH_EMBED,
+    LAUNCH_ADD_POSITION,
+    LAUNCH_ADD_TYPE,
+    LAUNCH_NORM,
+    LAUNCH_LAYER_NORM,
+    LAUNCH_PACK,   /* `in` to the prepared activations that the next LINEARs read */
+    LAUNCH_LINEAR, /* and what follows it in `add` */
+    LAUNCH_ROPE_STORE,
+    LAUNCH_ATTENTION,
+    LAUNCH_GATED,
+    LAUNCH_GELU,
+    LAUNCH_ADD,
+    LAUNCH_ADD_GATED,
+    LAUNCH_CAP,
+    LAUNCH_SELECT, /* and sort */
+    LAUNCH_EXPERT_PACK,
+    LAUNCH_EXPERT_LINEAR,
+    LAUNCH_MIX,
+};
+
+struct launch {
+    enum launch_kind kind;
+    enum cuda_rows rows;
+    enum model_buf in, in2, out;
+    uint32_t n, heads; /* values of a row; NORM: heads of n each */
+    uint32_t n_types;  /* ADD_TYPE */
+    uint16_t layer;
+    enum rope_table rope;
+    enum gate_kind gate;
+    float scale, cap;
+    uint32_t window;
+    bool gather;      /* NORM: `in` at the rows that are wanted */
+    bool places;      /* GATED: over places; EXPERT_PACK: of a buffer by place */
+    bool add;         /* LINEAR */
+    unsigned forms;   /* PACK, LINEAR and of experts: of the activations */
+    uint32_t matrix;  /* LINEAR, EMBED, EXPERT_LINEAR */
+    uint32_t w, bias; /* of vectors; NO_VECTOR: none */
+};
+#define NO_VECTOR UINT32_MAX
+
+/* A tensor as matrices for the kernels: n of them behind each other. */
+struct cuda_weights {
+    struct gguf_tensor tensor;
+    struct cuda_matrix m; /* the first */
+    uint32_t n;
+    size_t matrix_bytes, offset; /* of each; into b->weights */
+};
+
+/* A small tensor as floats on the device. */
+struct cuda_vector {
+    const struct gguf_tensor *tensor;
+    size_t n, offset; /* floats; into b->vectors */
+};
+
+/* What memory is for, in bytes. */
+struct cuda_budget {
+    size_t total, free, limit; /* of the device; what may be taken of it */
+    size_t weights, workspace, pool, reserve;
+    size_t pinned; /* of the host */
+    size_t kv;     /* what is left */
+};
+
+/* Where the arrays of a step lie: from the beginning of a slot, and likewise on the device. */
+struct cuda_layout {
+    size_t counts, seqs, tokens, token_from, positions, row_seq, logit_rows, hidden_rows, tiles,
+        tables; /* last: as many as there are */
+};
+
+/* A step on its way. */
+struct cuda_slot {
+    uint8_t *pinned; /* of the pool's staging; NULL: not borrowed */
+    float *logits;   /* [max_logit_rows][n_vocab] in it, */
+    float *hidden;   /* [max_rows][n_embd], */
+    float *scores;   /* [max_rows][n_labels] */
+    struct cuda_counts counts;
+    struct cuda_bounds bounds; /* that its launches are made for */
+    size_t in_bytes;           /* of the copy to the device */
+    int graph;                 /* that it replays; -1: none */
+    cudaEvent_t begin, end;    /* around its work on the device */
+};
+
+struct cuda_graph {
+    struct cuda_bounds bounds;
+    cudaGraphExec_t exec;
+};
+
+struct cuda_backend {
+    struct backend base; /* must be first */
+    const struct model *model;
+    struct backend_config cfg;
+    struct pool *threads; /* of the host: packing, sampling */
+    char description[96], kernels_name[48], device_name[64];
+    uint32_t major, minor;
+    struct cuda_budget budget;
+
+    struct launch *launches;
+    struct cuda_weights *matrices;
+    struct cuda_vector *vector_list;
+    uint32_t n_launches, n_matrices, n_vectors;
+    size_t n_vector_floats;
+
+    /* Of the device, each one allocation. */
+    uint8_t *weights, *workspace, *kv_memory;
+    size_t weights_bytes, workspace_bytes, kv_bytes;
+
+    /* In the workspace. */
+    float *vectors;
+    double *inv_freq[N_ROPE_TABLES];
+    float *angles[N_ROPE_TABLES]; /* [max_rows][rope_dims] */
+    float *logits;                /* [max_logit_rows][n_vocab] */
+    float *linear_scratch;
+    void *attention_scratch;
+    struct cuda_act act, expert_act;
+    struct cuda_experts experts;
+    uint8_t *step_in; /* a step's arrays */
+    int32_t *chosen;  /* [max_logit_rows] */
+    size_t step_in_bytes;
+    uint32_t table_entries;  /* of all sequences of a step, blocks and panes together */
+    struct cuda_bounds most; /* the largest steps there can be */
+    size_t out_offset, hidden_offset, scores_offset; /* in a staging buffer, behind what goes in */
+
+    struct cuda_kv *layers; /* [n_layer] */
+    struct cuda_pool pool;
+    enum gpu_class class_of[N_MODEL_BUFS];
+    bool lent[N_MODEL_BUFS];            /* whether a step borrows it */
+    struct cuda_buf bufs[N_MODEL_BUFS]; /* of the step at hand; logits always */
+
+    cudaStream_t stream, copies;
+    struct cuda_slot slots[CUDA_SLOTS];
+    uint32_t next_slot;
+    struct cuda_graph graphs[CUDA_MAX_GRAPHS];
+    uint32_t n_graphs;
+    bool warmed_up;
+    bool no_graphs;                           /* walk all steps: for tests */
+    struct cuda_buf graph_bufs[N_MODEL_BUFS]; /* with which they were captured */
+    int n_lent;                               /* of bufs, up to here: borrowed now */
+    struct cuda_tile *tiles;                  /* [max_rows], of the host */
+    struct cuda_seq *seqs;                    /* [max_seqs], of the host, to make tiles of */
+    uint32_t window;                          /* of the layers that have the largest; 0: none has */
+    uint8_t *block_bytes;                     /* pinned: one KV block of all layers */
+    size_t block_bytes_n;
+
+    const struct cuda_slot *last; /* what the last run left */
+    pthread_mutex_t lock;         /* of the figures */
+    uint64_t replays, walks;
+    struct gpu_queue_stats queue;
+    double run_us, busy_us; /* of runs: from call to return; of the device at work in them */
+};
+
+/* Fill launches, matrices and vectors from the model's plan, without memory for what they hold, and
+ * say which buffers a step borrows. Errors: ERR_UNSUPPORTED. */
+enum err cuda_compile(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
+
+/* What all of it needs (b->budget), before anything is taken; the pool's plan. The device is
+ * current. Errors: ERR_NOMEM (with the numbers). */
+enum err cuda_budget_make(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
+/* Take it. Errors: ERR_NOMEM. */
+enum err cuda_memory_take(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
+void cuda_memory_release(struct cuda_backend *b);
+enum err cuda_kv_zero(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
+/* Weights and vectors to the device. Errors: ERR_NOMEM, ERR_INTERNAL. */
+enum err cuda_weights_load(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
+
+/* --- steps (step.c, run.c) --- */
+
+/* Where the arrays lie of steps within the bounds; *bytes: up to the tables. */
+void cuda_layout_of(const struct cuda_bounds *bounds, struct cuda_layout *out);
+struct cuda_step cuda_step_at(const struct cuda_backend *b, const struct cuda_bounds *bounds);
+
+/* Borrow staging for the slot and write the batch there: its bounds, its graph if one covers them.
+ * Errors: ERR_INTERNAL (too large), ERR_NOMEM (the pool). */
+enum err cuda_slot_prepare(struct cuda_backend *b,
+                           struct cuda_slot *s,
+                           const struct batch *batch,
+                           struct err_info *e) WEIR_MUST_USE;
+/* Put its work on the stream, behind all that is there. Errors: ERR_INTERNAL (of the device). */
+enum err cuda_slot_submit(struct cuda_backend *b,
+                          struct cuda_slot *s,
+                          struct err_info *e) WEIR_MUST_USE;
+/* Its launches alone: the graph, or a walk. Errors: ERR_INTERNAL. */
+enum err cuda_slot_launch(struct cuda_backend *b,
+                          struct cuda_slot *s,
+                          struct err_info *e) WEIR_MUST_USE;
+/* Wait until it is done; its logits and hidden states can be read until cuda_slot_release.
+ * Errors: ERR_INTERNAL (of the device). */
+enum err cuda_slot_wait(struct cuda_backend *b,
+                        struct cuda_slot *s,
+                        struct err_info *e) WEIR_MUST_USE;
+/* Its staging goes back to the pool. NULL pinned: nothing to do. */
+void cuda_slot_release(struct cuda_backend *b, struct cuda_slot *s);
+
+/* All launches for the bounds, on the stream. Errors: ERR_INTERNAL. */
+enum err cuda_walk(struct cuda_backend *b,
+                   const struct cuda_bounds *bounds,
+                   struct err_info *e) WEIR_MUST_USE;
+/* Borrow what a step computes in (b->bufs); give it back in the opposite order. */
+enum err cuda_lease_take(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
+enum err cuda_lease_return(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
+/* Capture the graphs of decode steps. Errors: ERR_INTERNAL, ERR_NOMEM. */
+enum err cuda_graphs_capture(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
+/* The first graph, which is the smallest, that covers these; -1: none. */
+int cuda_graph_for(const struct cuda_backend *b, const struct cuda_bounds *need);
+
+/* backend_ops */
+enum err cuda_run(struct backend *base,
+                  const struct batch *batch,
+                  float **logits,
+                  struct err_info *e);
+const float *cuda_hidden(const struct backend *base, enum model_buf buf, uint32_t i);
+void cuda_block_copy(struct backend *base, struct backend_place from, struct backend_place to);
+void cuda_block_read(struct backend *base, struct backend_place from, void *bytes);
+void cuda_block_write(struct backend *base, struct backend_place to, const void *bytes);
+
+/* --- the plugin's entries (cuda.c, device.c) --- */
+
+enum err cuda_device_list(
+    struct device_info *out, uint32_t cap, uint32_t *n, char versions[64], struct err_info *e);
+/* Make the device current, after checking that it can be used. */
+enum err cuda_device_open(uint32_t index, struct device_info *info, struct err_info *e);
+enum err cuda_room(const struct model *m,
+                   const struct backend_config *cfg,
+                   uint64_t *kv_bytes,
+                   struct err_info *e);
+enum err cuda_backend_create(const struct model *m,
+                             const struct backend_config *cfg,
+                             struct backend **out,
+                             struct err_info *e);
+enum err cuda_limits(uint32_t index, struct device_limits *out, struct err_info *e);
+
+/* "CUDA: WHAT: its words", for rc that is not cudaSuccess. Returns ERR_INTERNAL, or ERR_NOMEM. */
+enum err cuda_failed(cudaError_t rc, const char *what, struct err_info *e);
+
+#endif

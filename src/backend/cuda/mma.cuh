@@ -1,0 +1,351 @@
+/* The instructions that CUDA C++ has no words for: tensor cores' products, loads of their
+ * fragments, and copies to shared memory that do not wait. Each has its form for the device (PTX,
+ * from sm_80 on) and beside it the same for the host's compiler, where the lanes of a warp meet
+ * (emu_meet) and fragments are taken apart by the layout that PTX defines:
+ *
+ *     g = lane / 4, t = lane % 4
+ *     m16n8k16 (16 bits)   A 16 x 16   a[0]: row g,     columns 2t, 2t + 1    a[2]: columns + 8
+ *                                      a[1]: row g + 8, columns 2t, 2t + 1    a[3]: columns + 8
+ *                          B 16 x 8    b[0]: rows 2t, 2t + 1, column g        b[1]: rows + 8
+ *     m16n8k8 (tf32)       A 16 x 8    a[0]: row g, column t                  a[2]: column + 4
+ *                                      a[1]: row g + 8, column t              a[3]: column + 4
+ *                          B 8 x 8     b[0]: row t, column g                  b[1]: row + 4
+ *     m16n8k32 (8 bits)    A 16 x 32   a[0]: row g,     columns 4t .. 4t + 3  a[2]: columns + 16
+ *                                      a[1]: row g + 8, columns 4t .. 4t + 3  a[3]: columns + 16
+ *                          B 32 x 8    b[0]: rows 4t .. 4t + 3, column g      b[1]: rows + 16
+ *     all                  D 16 x 8    d[0], d[1]: row g, columns 2t, 2t + 1  d[2], d[3]: row g + 8
+ *
+ * d += A B. The lower half of a register is the lower column (of A) or row (of B). All 32 lanes
+ * call. The device adds a product's terms in an order of its own that depends on nothing but the
+ * instruction; the emulated form adds them to d by rising k, each product exact. */
+#ifndef WEIR_BACKEND_CUDA_MMA_CUH
+#define WEIR_BACKEND_CUDA_MMA_CUH
+
+#include "backend/cuda/gpu.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <stdint.h>
+
+#if defined(__CUDACC__)
+
+static __device__ __forceinline__ void mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+static __device__ __forceinline__ void mma_bf16(float d[4],
+                                                const uint32_t a[4],
+                                                const uint32_t b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/* Of each f32 the device reads the upper 19 bits. */
+static __device__ __forceinline__ void mma_tf32(float d[4],
+                                                const uint32_t a[4],
+                                                const uint32_t b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+static __device__ __forceinline__ void mma_s8(int32_t d[4],
+                                              const uint32_t a[4],
+                                              const uint32_t b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+static __device__ __forceinline__ uint32_t mma_shared_address(const void *p)
+{
+    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+static __device__ __forceinline__ void ldmatrix_x1(uint32_t r[1], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];"
+                 : "=r"(r[0])
+                 : "r"(mma_shared_address(row))
+                 : "memory");
+}
+static __device__ __forceinline__ void ldmatrix_x2(uint32_t r[2], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(r[0]), "=r"(r[1])
+                 : "r"(mma_shared_address(row))
+                 : "memory");
+}
+static __device__ __forceinline__ void ldmatrix_x4(uint32_t r[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(mma_shared_address(row))
+                 : "memory");
+}
+static __device__ __forceinline__ void ldmatrix_x1_trans(uint32_t r[1], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];"
+                 : "=r"(r[0])
+                 : "r"(mma_shared_address(row))
+                 : "memory");
+}
+static __device__ __forceinline__ void ldmatrix_x2_trans(uint32_t r[2], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(r[0]), "=r"(r[1])
+                 : "r"(mma_shared_address(row))
+                 : "memory");
+}
+static __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t r[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(mma_shared_address(row))
+                 : "memory");
+}
+
+/* 16 bytes, both ends aligned to 16; from_global of them read (16 or 0), the rest zero. */
+static __device__ __forceinline__ void cp_async_16_fill(void *shared,
+                                                        const void *global,
+                                                        uint32_t from_global)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(mma_shared_address(shared)), "l"(global), "r"(from_global)
+                 : "memory");
+}
+static __device__ __forceinline__ void cp_async_16(void *shared, const void *global)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                 :
+                 : "r"(mma_shared_address(shared)), "l"(global)
+                 : "memory");
+}
+static __device__ __forceinline__ void cp_async_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/* Until at most so many of this thread's groups are on their way; others' need a barrier too. */
+template <int groups_left> static __device__ __forceinline__ void cp_async_wait()
+{
+    asm volatile("cp.async.wait_group %0;" : : "n"(groups_left) : "memory");
+}
+
+#else
+
+struct mma_operands {
+    float *d;
+    int32_t *di;
+    const uint32_t *a, *b;
+};
+
+template <class T> static inline float mma_half_of(uint16_t bits);
+template <> inline float mma_half_of<__half>(uint16_t bits)
+{
+    return emu_f16_to_f32(bits);
+}
+template <> inline float mma_half_of<__nv_bfloat16>(uint16_t bits)
+{
+    return emu_bf16_to_f32(bits);
+}
+
+/* d[m][n] += a[m][k] * b[k][n] by rising k. */
+template <int K>
+static inline void mma_sum(void *const slots[32], const float (&a)[16][K], const float (&b)[K][8])
+{
+    float d[16][8];
+    for (int lane = 0; lane < 32; lane++) {
+        const mma_operands *o = static_cast<const mma_operands *>(slots[lane]);
+        for (int i = 0; i < 4; i++) {
+            d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] = o->d[i];
+        }
+    }
+    for (int m = 0; m < 16; m++) {
+        for (int k = 0; k < K; k++) {
+            for (int n = 0; n < 8; n++) {
+                d[m][n] += a[m][k] * b[k][n];
+            }
+        }
+    }
+    for (int lane = 0; lane < 32; lane++) {
+        const mma_operands *o = static_cast<const mma_operands *>(slots[lane]);
+        for (int i = 0; i < 4; i++) {
+            o->d[i] = d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
+        }
+    }
+}
+
+template <class T> static void mma_16_all(void *const slots[32], unsigned)
+{
+    uint16_t ah[16][16], bh[8][16]; /* bh: [n][k] */
+    for (int lane = 0; lane < 32; lane++) {
+        const mma_operands *o = static_cast<const mma_operands *>(slots[lane]);
+        int g = lane / 4, t = lane % 4;
+        memcpy(&ah[g][t * 2], &o->a[0], 4);
+        memcpy(&ah[g + 8][t * 2], &o->a[1], 4);
+        memcpy(&ah[g][t * 2 + 8], &o->a[2], 4);
+        memcpy(&ah[g + 8][t * 2 + 8], &o->a[3], 4);
+        memcpy(&bh[g][t * 2], &o->b[0], 4);
+        memcpy(&bh[g][t * 2 + 8], &o->b[1], 4);
+    }
+    float a[16][16], b[16][8];
+    for (int i = 0; i < 256; i++) {
+        a[i / 16][i % 16] = mma_half_of<T>(ah[i / 16][i % 16]);
+    }
+    for (int n = 0; n < 8; n++) {
+        for (int k = 0; k < 16; k++) {
+            b[k][n] = mma_half_of<T>(bh[n][k]);
+        }
+    }
+    mma_sum<16>(slots, a, b);
+}
+
+static inline void mma_tf32_all(void *const slots[32], unsigned)
+{
+    float a[16][8], b[8][8];
+    for (int lane = 0; lane < 32; lane++) {
+        const mma_operands *o = static_cast<const mma_operands *>(slots[lane]);
+        int g = lane / 4, t = lane % 4;
+        for (int i = 0; i < 4; i++) {
+            a[g + i % 2 * 8][t + i / 2 * 4] = __uint_as_float(o->a[i] & 0xffffe000u);
+        }
+        for (int i = 0; i < 2; i++) {
+            b[t + i * 4][g] = __uint_as_float(o->b[i] & 0xffffe000u);
+        }
+    }
+    mma_sum<8>(slots, a, b);
+}
+
+static inline void mma_s8_all(void *const slots[32], unsigned)
+{
+    int32_t a[16][32], b[32][8];
+    for (int lane = 0; lane < 32; lane++) {
+        const mma_operands *o = static_cast<const mma_operands *>(slots[lane]);
+        int g = lane / 4, t = lane % 4;
+        for (int i = 0; i < 16; i++) {
+            a[g + i / 4 % 2 * 8][t * 4 + i % 4 + i / 8 * 16] =
+                static_cast<int8_t>(o->a[i / 4] >> (8 * (i % 4)));
+        }
+        for (int i = 0; i < 8; i++) {
+            b[t * 4 + i % 4 + i / 4 * 16][g] = static_cast<int8_t>(o->b[i / 4] >> (8 * (i % 4)));
+        }
+    }
+    for (int lane = 0; lane < 32; lane++) {
+        const mma_operands *o = static_cast<const mma_operands *>(slots[lane]);
+        for (int i = 0; i < 4; i++) {
+            int m = lane / 4 + i / 2 * 8, n = lane % 4 * 2 + i % 2;
+            uint32_t sum = static_cast<uint32_t>(o->di[i]);
+            for (int k = 0; k < 32; k++) {
+                sum += static_cast<uint32_t>(a[m][k] * b[k][n]);
+            }
+            o->di[i] = static_cast<int32_t>(sum);
+        }
+    }
+}
+
+static inline void mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    mma_operands o = {d, nullptr, a, b};
+    emu_meet("mma f16", 0xffffffffu, &o, mma_16_all<__half>);
+}
+static inline void mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    mma_operands o = {d, nullptr, a, b};
+    emu_meet("mma bf16", 0xffffffffu, &o, mma_16_all<__nv_bfloat16>);
+}
+static inline void mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    mma_operands o = {d, nullptr, a, b};
+    emu_meet("mma tf32", 0xffffffffu, &o, mma_tf32_all);
+}
+static inline void mma_s8(int32_t d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    mma_operands o = {nullptr, d, a, b};
+    emu_meet("mma s8", 0xffffffffu, &o, mma_s8_all);
+}
+
+/* The rows of matrix i come from lanes 8i .. 8i + 7; other lanes' pointers are not read. */
+struct mma_rows {
+    uint32_t *r;
+    const void *row;
+};
+template <int n, bool trans> static void ldmatrix_all(void *const slots[32], unsigned)
+{
+    for (int i = 0; i < n; i++) {
+        uint16_t m[8][8];
+        for (int j = 0; j < 8; j++) {
+            const void *row = static_cast<const mma_rows *>(slots[i * 8 + j])->row;
+            if (reinterpret_cast<uintptr_t>(row) % 16) {
+                emu_error("ldmatrix: a row that is not aligned to 16 bytes");
+            }
+            memcpy(m[j], row, sizeof m[j]);
+        }
+        for (int lane = 0; lane < 32; lane++) {
+            int g = lane / 4, t = lane % 4 * 2;
+            uint32_t low = trans ? m[t][g] : m[g][t], high = trans ? m[t + 1][g] : m[g][t + 1];
+            static_cast<const mma_rows *>(slots[lane])->r[i] = low | high << 16;
+        }
+    }
+}
+template <int n, bool trans> static inline void ldmatrix_meet(uint32_t *r, const void *row)
+{
+    mma_rows m = {r, row};
+    emu_meet("ldmatrix", 0xffffffffu, &m, ldmatrix_all<n, trans>);
+}
+static inline void ldmatrix_x1(uint32_t r[1], const void *row)
+{
+    ldmatrix_meet<1, false>(r, row);
+}
+static inline void ldmatrix_x2(uint32_t r[2], const void *row)
+{
+    ldmatrix_meet<2, false>(r, row);
+}
+static inline void ldmatrix_x4(uint32_t r[4], const void *row)
+{
+    ldmatrix_meet<4, false>(r, row);
+}
+static inline void ldmatrix_x1_trans(uint32_t r[1], const void *row)
+{
+    ldmatrix_meet<1, true>(r, row);
+}
+static inline void ldmatrix_x2_trans(uint32_t r[2], const void *row)
+{
+    ldmatrix_meet<2, true>(r, row);
+}
+static inline void ldmatrix_x4_trans(uint32_t r[4], const void *row)
+{
+    ldmatrix_meet<4, true>(r, row);
+}
+
+static inline void cp_async_16_fill(void *shared, const void *global, uint32_t from_global)
+{
+    emu_copy_async(shared, global, 16, from_global);
+}
+static inline void cp_async_16(void *shared, const void *global)
+{
+    emu_copy_async(shared, global, 16, 16);
+}
+static inline void cp_async_commit()
+{
+    emu_copy_commit();
+}
+template <int groups_left> static inline void cp_async_wait()
+{
+    emu_copy_wait(groups_left);
+}
+
+#endif
+
+#endif

@@ -1,0 +1,271 @@
+/* Half precision of CUDA, over the emulation: each operation is rounded once, to nearest and even.
+ */
+#ifndef EMU_CUDA_FP16_H
+#define EMU_CUDA_FP16_H
+
+#include "cuda_runtime.h"
+
+#ifdef __cplusplus
+#include "emu_round.h"
+
+struct __half_raw {
+    unsigned short x;
+};
+
+struct __half {
+    unsigned short bits;
+
+    __half() = default;
+    __half(__half_raw r) : bits(r.x)
+    {
+    }
+    __half(float v) : bits(emu_f32_to_f16(v))
+    {
+    }
+    __half(double v) : bits(emu_f32_to_f16(emu_f64_to_odd(v)))
+    {
+    }
+    __half(int v) : bits(emu_f32_to_f16(emu_f64_to_odd(v)))
+    {
+    }
+    __half(unsigned v) : bits(emu_f32_to_f16(emu_f64_to_odd(v)))
+    {
+    }
+    operator float() const
+    {
+        return emu_f16_to_f32(bits);
+    }
+};
+
+struct __attribute__((aligned(4))) __half2 {
+    __half x, y;
+    __half2() = default;
+    __half2(__half a, __half b) : x(a), y(b)
+    {
+    }
+};
+typedef __half half;
+typedef __half2 half2;
+
+static inline float __half2float(__half v)
+{
+    return v;
+}
+static inline __half __float2half(float v)
+{
+    return __half(v);
+}
+static inline __half __float2half_rn(float v)
+{
+    return __half(v);
+}
+static inline __half __double2half(double v)
+{
+    return __half(v);
+}
+static inline __half __int2half_rn(int v)
+{
+    return __half(v);
+}
+static inline __half __uint2half_rn(unsigned v)
+{
+    return __half(v);
+}
+static inline int __half2int_rn(__half v)
+{
+    return __float2int_rn(v);
+}
+static inline unsigned short __half_as_ushort(__half v)
+{
+    return v.bits;
+}
+static inline short __half_as_short(__half v)
+{
+    return static_cast<short>(v.bits);
+}
+static inline __half __ushort_as_half(unsigned short v)
+{
+    return __half(__half_raw{v});
+}
+static inline __half __short_as_half(short v)
+{
+    return __half(__half_raw{static_cast<unsigned short>(v)});
+}
+static inline __half2 __float2half2_rn(float v)
+{
+    return __half2(__half(v), __half(v));
+}
+static inline __half2 __floats2half2_rn(float a, float b)
+{
+    return __half2(__half(a), __half(b));
+}
+static inline __half2 __float22half2_rn(float2 v)
+{
+    return __half2(__half(v.x), __half(v.y));
+}
+static inline float2 __half22float2(__half2 v)
+{
+    return float2{v.x, v.y};
+}
+static inline __half2 make_half2(__half a, __half b)
+{
+    return __half2(a, b);
+}
+static inline __half2 __halves2half2(__half a, __half b)
+{
+    return __half2(a, b);
+}
+static inline __half2 __half2half2(__half v)
+{
+    return __half2(v, v);
+}
+static inline __half __low2half(__half2 v)
+{
+    return v.x;
+}
+static inline __half __high2half(__half2 v)
+{
+    return v.y;
+}
+static inline float __low2float(__half2 v)
+{
+    return v.x;
+}
+static inline float __high2float(__half2 v)
+{
+    return v.y;
+}
+static inline __half2 __low2half2(__half2 v)
+{
+    return __half2(v.x, v.x);
+}
+static inline __half2 __high2half2(__half2 v)
+{
+    return __half2(v.y, v.y);
+}
+static inline __half2 __lowhigh2highlow(__half2 v)
+{
+    return __half2(v.y, v.x);
+}
+
+/* Sums to odd, products exact, in f64; a quotient of so few bits is rounded by f32 without harm. */
+static inline __half __hadd(__half a, __half b)
+{
+    return __half(emu_sum_to_odd(float(a), float(b)));
+}
+static inline __half __hsub(__half a, __half b)
+{
+    return __half(emu_sum_to_odd(float(a), -float(b)));
+}
+static inline __half __hmul(__half a, __half b)
+{
+    return __half(static_cast<double>(float(a)) * static_cast<double>(float(b)));
+}
+static inline __half __hdiv(__half a, __half b)
+{
+    return __half(float(a) / float(b));
+}
+static inline __half __hfma(__half a, __half b, __half c)
+{
+    double product = static_cast<double>(float(a)) * static_cast<double>(float(b));
+    return __half(emu_sum_to_odd(product, static_cast<double>(float(c))));
+}
+static inline __half __hneg(__half a)
+{
+    return __half(__half_raw{static_cast<unsigned short>(a.bits ^ 0x8000u)});
+}
+static inline __half __habs(__half a)
+{
+    return __half(__half_raw{static_cast<unsigned short>(a.bits & 0x7fffu)});
+}
+static inline __half __hmax(__half a, __half b)
+{
+    return __half(fmaxf(a, b));
+}
+static inline __half __hmin(__half a, __half b)
+{
+    return __half(fminf(a, b));
+}
+static inline bool __hisnan(__half a)
+{
+    return isnan(float(a));
+}
+static inline int __hisinf(__half a)
+{
+    return isinf(float(a)) ? (float(a) > 0 ? 1 : -1) : 0;
+}
+static inline __half2 __hadd2(__half2 a, __half2 b)
+{
+    return __half2(__hadd(a.x, b.x), __hadd(a.y, b.y));
+}
+static inline __half2 __hsub2(__half2 a, __half2 b)
+{
+    return __half2(__hsub(a.x, b.x), __hsub(a.y, b.y));
+}
+static inline __half2 __hmul2(__half2 a, __half2 b)
+{
+    return __half2(__hmul(a.x, b.x), __hmul(a.y, b.y));
+}
+static inline __half2 __hfma2(__half2 a, __half2 b, __half2 c)
+{
+    return __half2(__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y));
+}
+static inline __half2 __hneg2(__half2 a)
+{
+    return __half2(__hneg(a.x), __hneg(a.y));
+}
+static inline __half2 __hmax2(__half2 a, __half2 b)
+{
+    return __half2(__hmax(a.x, b.x), __hmax(a.y, b.y));
+}
+static inline __half2 __hmin2(__half2 a, __half2 b)
+{
+    return __half2(__hmin(a.x, b.x), __hmin(a.y, b.y));
+}
+static inline bool __hlt(__half a, __half b)
+{
+    return float(a) < float(b);
+}
+static inline bool __hgt(__half a, __half b)
+{
+    return float(a) > float(b);
+}
+static inline bool __heq(__half a, __half b)
+{
+    return float(a) == float(b);
+}
+static inline __half operator+(__half a, __half b)
+{
+    return __hadd(a, b);
+}
+static inline __half operator-(__half a, __half b)
+{
+    return __hsub(a, b);
+}
+static inline __half operator*(__half a, __half b)
+{
+    return __hmul(a, b);
+}
+static inline __half operator/(__half a, __half b)
+{
+    return __hdiv(a, b);
+}
+static inline __half operator-(__half a)
+{
+    return __hneg(a);
+}
+static inline bool operator<(__half a, __half b)
+{
+    return __hlt(a, b);
+}
+static inline bool operator>(__half a, __half b)
+{
+    return __hgt(a, b);
+}
+static inline bool operator==(__half a, __half b)
+{
+    return __heq(a, b);
+}
+#endif
+
+#endif

@@ -1,0 +1,78 @@
+/* Between grid.cpp (blocks and threads), host.cpp (memory, errors) and stream.cpp (streams, events,
+ * graphs). Everything here runs under emu_lock. */
+#ifndef EMU_INTERNAL_H
+#define EMU_INTERNAL_H
+
+#include "cuda_runtime.h"
+#include "emu.h"
+
+#include <mutex>
+
+extern std::recursive_mutex emu_lock;
+extern emu_figures emu_counted;
+
+/* Drawn from the seed. */
+uint64_t emu_draw(void);
+/* i of n in the order that the seed asks for: plain, reversed, or drawn. */
+enum emu_order { EMU_PLAIN, EMU_REVERSED, EMU_DRAWN };
+emu_order emu_order_now(void);
+
+/* --- limits of the device that is emulated --- */
+enum {
+    EMU_MAX_THREADS = 1024,
+    EMU_MAX_WARPS = 32,
+    EMU_SHARED_DEFAULT = 48 << 10,
+    EMU_SHARED_MAX = 227 << 10,
+    EMU_MULTIPROCESSORS = 4,
+};
+
+/* --- grid.cpp --- */
+
+struct emu_work {
+    emu_config config;
+    void (*run)(const void *arguments);
+    const void *arguments;
+};
+/* Runs all blocks; on an error reports it and returns the error that stays. */
+cudaError_t emu_run_grid(const emu_work &work);
+/* In a kernel: where an access faulted. */
+bool emu_in_kernel(void);
+const char *emu_where(char *text, size_t size);
+/* After a fault in a kernel: where the handler sends the thread, and on which stack. */
+void *emu_fault_landing(void **stack);
+bool emu_is_stack(const void *p, size_t *beyond);
+size_t emu_beyond_shared(const void *p);
+
+/* --- host.cpp --- */
+
+/* One line on standard error, counted. */
+void emu_report(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The error that stays. */
+extern cudaError_t emu_sticky;
+/* What the last call on this thread came to; returns it. */
+cudaError_t emu_result(cudaError_t error);
+
+enum emu_place { EMU_PAGEABLE, EMU_PINNED, EMU_DEVICE };
+struct emu_range {
+    char *base;
+    size_t size;
+    emu_place place;
+};
+/* The allocation that holds p, or pageable. */
+emu_range emu_find(const void *p);
+/* Are [p, p + size) within one allocation, or pageable? Reports if not. */
+bool emu_check(const char *what, const void *p, size_t size);
+/* Device memory may be touched between these, and is beyond reach otherwise. */
+void emu_memory_open(void);
+void emu_memory_close(void);
+/* Bytes written beyond allocations since the last time are reported. */
+void emu_check_slack(void);
+
+/* --- stream.cpp --- */
+
+/* Is the call one that a capture under way forbids? Then it is invalidated. */
+bool emu_capture_forbids(void);
+/* All work that is queued, in all streams. */
+void emu_run_all(void);
+
+#endif

@@ -1,0 +1,684 @@
+/* Blocks and threads.
+ *
+ *     emu_run_grid: blocks one after another, in the seed's order
+ *       run_block:  threads are fibers; warps take turns, lanes of a warp take turns
+ *
+ * A fiber runs until its thread ends or waits: at a meeting of lanes (emu_meet) or at the block's
+ * barrier (emu_barrier). Where every thread waits and nobody can go on, the program is wrong, and
+ * the report says who waits where. A fiber whose thread has ended takes the next one, so a kernel
+ * that never waits needs one stack.
+ *
+ * Invariant: emu_self is the thread whose fiber runs; null in the scheduler. */
+#include "emu_internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <vector>
+
+#if defined(__x86_64__)
+#define EMU_OWN_SWITCH 1
+#else
+#include <ucontext.h>
+#endif
+
+#if defined(__SANITIZE_ADDRESS__)
+#define EMU_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define EMU_ASAN 1
+#endif
+#endif
+
+emu_thread *emu_self;
+emu_grid emu_here;
+
+namespace
+{
+
+#if defined(EMU_ASAN) || defined(EMU_TSAN)
+constexpr size_t STACK_BYTES = 512 << 10;
+#else
+constexpr size_t STACK_BYTES = 128 << 10;
+#endif
+constexpr size_t PAGE = 4096;
+
+struct fiber {
+    char *stack; /* lowest usable byte */
+    char *
+        top; /* stacks begin at different lines of a page, or they would share a few of the cache */
+#ifdef EMU_OWN_SWITCH
+    void *sp;
+#else
+    ucontext_t context;
+#endif
+};
+
+struct copy {
+    void *to;
+    const void *from;
+    unsigned bytes, from_global;
+};
+
+struct pending_copies {
+    std::vector<copy> copies;
+    std::vector<size_t> ends; /* of committed groups, in copies */
+};
+
+struct warp {
+    unsigned alive;   /* lanes that have not ended */
+    unsigned ready;   /* lanes that can run */
+    unsigned waiting; /* lanes in a meeting */
+    emu_meet_fn fn[32];
+};
+
+struct block {
+    const emu_work *work;
+    unsigned n_threads, n_warps, n_ended, n_at_barrier;
+    int barrier_sum;
+    const char *barrier;
+    emu_thread threads[EMU_MAX_THREADS];
+    warp warps[EMU_MAX_WARPS];
+    pending_copies copies[EMU_MAX_THREADS];
+};
+
+block now;
+std::vector<fiber *> idle;
+fiber *running;
+#ifdef EMU_OWN_SWITCH
+void *scheduler_sp;
+#else
+ucontext_t scheduler_context;
+#endif
+bool abandoned;
+cudaError_t failure;
+char *shared_memory;
+size_t shared_bytes;
+
+} // namespace
+
+/* --- the switch --- */
+
+#ifdef EMU_OWN_SWITCH
+/* Leaves where to go on, and the stack pointer in *save; goes on where `to` was left. Inlined, with
+ * a jump for a return: so calls and returns stay in pairs and the processor predicts them, because
+ * the next fiber mostly returns to the same place of the same kernel. */
+#define EMU_INLINE inline __attribute__((always_inline))
+static EMU_INLINE void emu_switch_stack(void **save, void *to)
+{
+    asm volatile("leaq -128(%%rsp), %%rsp\n\t" /* what the compiler keeps below the stack pointer */
+                 "pushq %%rbp\n\t"
+                 "pushq %%rbx\n\t"
+                 "leaq 1f(%%rip), %%rax\n\t"
+                 "pushq %%rax\n\t"
+                 "movq %%rsp, (%%rdi)\n\t"
+                 "movq %%rsi, %%rsp\n\t"
+                 "popq %%rax\n\t"
+                 "jmpq *%%rax\n"
+                 "1:\n\t"
+                 "popq %%rbx\n\t"
+                 "popq %%rbp\n\t"
+                 "leaq 128(%%rsp), %%rsp"
+                 : "+D"(save), "+S"(to)
+                 :
+                 : "rax",
+                   "rcx",
+                   "rdx",
+                   "r8",
+                   "r9",
+                   "r10",
+                   "r11",
+                   "r12",
+                   "r13",
+                   "r14",
+                   "r15",
+                   "xmm0",
+                   "xmm1",
+                   "xmm2",
+                   "xmm3",
+                   "xmm4",
+                   "xmm5",
+                   "xmm6",
+                   "xmm7",
+                   "xmm8",
+                   "xmm9",
+                   "xmm10",
+                   "xmm11",
+                   "xmm12",
+                   "xmm13",
+                   "xmm14",
+                   "xmm15",
+                   "memory",
+                   "cc");
+}
+#else
+#define EMU_INLINE inline
+#endif
+
+namespace
+{
+
+EMU_INLINE void to_scheduler()
+{
+    fiber *me = running;
+#ifdef EMU_OWN_SWITCH
+    emu_switch_stack(&me->sp, scheduler_sp);
+#else
+    swapcontext(&me->context, &scheduler_context);
+#endif
+}
+
+void thread_ends(emu_thread *t)
+{
+    if (!now.copies[t->index].copies.empty()) {
+        emu_error("the thread ends with asynchronous copies that it did not wait for");
+    }
+    now.copies[t->index].ends.clear();
+    warp *w = &now.warps[t->index / 32];
+    w->alive &= ~(1u << t->lane);
+    w->ready &= ~(1u << t->lane);
+    now.n_ended++;
+    t->waits = "its end";
+}
+
+void fiber_main()
+{
+    for (;;) {
+        now.work->run(now.work->arguments);
+        thread_ends(emu_self);
+        to_scheduler();
+    }
+}
+
+void fiber_prepare(fiber *f)
+{
+#ifdef EMU_OWN_SWITCH
+    void **top = reinterpret_cast<void **>(f->top);
+    *--top = nullptr;
+    *--top = reinterpret_cast<void *>(fiber_main);
+    f->sp = top;
+#else
+    getcontext(&f->context);
+    f->context.uc_stack.ss_sp = f->stack;
+    f->context.uc_stack.ss_size = static_cast<size_t>(f->top - f->stack);
+    f->context.uc_link = nullptr;
+    makecontext(&f->context, fiber_main, 0);
+#endif
+}
+
+fiber *fiber_take()
+{
+    if (!idle.empty()) {
+        fiber *f = idle.back();
+        idle.pop_back();
+        return f;
+    }
+    void *p = mmap(nullptr,
+                   STACK_BYTES + PAGE,
+                   PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1,
+                   0);
+    if (p == MAP_FAILED || mprotect(p, PAGE, PROT_NONE) != 0) {
+        perror("emulator: no memory for a stack");
+        abort();
+    }
+    fiber *f = new fiber;
+    static unsigned made;
+    f->stack = static_cast<char *>(p) + PAGE;
+    f->top = f->stack + STACK_BYTES - made++ % 64 * 320;
+    fiber_prepare(f);
+    return f;
+}
+
+/* Runs the thread until it ends or waits. */
+EMU_INLINE void resume(emu_thread *t)
+{
+    emu_counted.switches++;
+    if (!t->fiber) {
+        t->fiber = fiber_take();
+    }
+    emu_self = t;
+    running = static_cast<fiber *>(t->fiber);
+#ifdef EMU_OWN_SWITCH
+    emu_switch_stack(&scheduler_sp, running->sp);
+#else
+    swapcontext(&scheduler_context, &running->context);
+#endif
+    running = nullptr;
+    emu_self = nullptr;
+    if (!abandoned && !((now.warps[t->index / 32].alive >> t->lane) & 1)) {
+        idle.push_back(static_cast<fiber *>(t->fiber));
+        t->fiber = nullptr;
+    }
+}
+
+unsigned nth_bit(unsigned bits, unsigned n)
+{
+    while (n--) {
+        bits &= bits - 1;
+    }
+    return static_cast<unsigned>(__builtin_ctz(bits));
+}
+
+unsigned choose_lane(unsigned ready, emu_order order)
+{
+    switch (order) {
+    case EMU_PLAIN:
+        return static_cast<unsigned>(__builtin_ctz(ready));
+    case EMU_REVERSED:
+        return 31 - static_cast<unsigned>(__builtin_clz(ready));
+    default:
+        return nth_bit(
+            ready,
+            static_cast<unsigned>(emu_draw() % static_cast<unsigned>(__builtin_popcount(ready))));
+    }
+}
+
+void release_barrier()
+{
+    for (unsigned i = 0; i < now.n_threads; i++) {
+        now.threads[i].waits = nullptr;
+        now.threads[i].predicate = now.barrier_sum;
+        now.warps[i / 32].ready |= 1u << (i % 32);
+    }
+    now.n_at_barrier = 0;
+    now.barrier_sum = 0;
+    now.barrier = nullptr;
+}
+
+void report_stuck()
+{
+    char text[1024];
+    int n = 0;
+    unsigned shown = 0;
+    const char *last = nullptr;
+    for (unsigned i = 0; i < now.n_threads && shown < 6; i++) {
+        const emu_thread *t = &now.threads[i];
+        if (t->waits != last) {
+            n += snprintf(text + n,
+                          sizeof text - static_cast<size_t>(n),
+                          "%s thread %u at %s",
+                          shown ? "," : "",
+                          i,
+                          t->waits ? t->waits : "?");
+            last = t->waits;
+            shown++;
+        }
+    }
+    emu_report("%s: block (%u, %u, %u): threads wait for each other:%s",
+               now.work->config.name,
+               emu_here.block_idx.x,
+               emu_here.block_idx.y,
+               emu_here.block_idx.z,
+               text);
+}
+
+void block_begin()
+{
+    const dim3 d = emu_here.block_dim;
+    for (unsigned i = 0; i < now.n_threads; i++) {
+        emu_thread *t = &now.threads[i];
+        t->idx = uint3{i % d.x, i / d.x % d.y, i / (d.x * d.y)};
+        t->index = i;
+        t->lane = i % 32;
+        t->waits = nullptr;
+        t->fiber = nullptr;
+    }
+    for (unsigned w = 0; w < now.n_warps; w++) {
+        unsigned n = now.n_threads - w * 32;
+        unsigned all = n >= 32 ? 0xffffffffu : (1u << n) - 1;
+        now.warps[w].alive = all;
+        now.warps[w].ready = all;
+        now.warps[w].waiting = 0;
+    }
+    now.n_ended = 0;
+    now.n_at_barrier = 0;
+    now.barrier_sum = 0;
+    now.barrier = nullptr;
+    if (shared_bytes) {
+        memset(shared_memory, 0xff, shared_bytes); /* as good as anything: NaN */
+    }
+}
+
+void abandon_block()
+{
+    for (unsigned i = 0; i < now.n_threads; i++) {
+        fiber *f = static_cast<fiber *>(now.threads[i].fiber);
+        if (f) {
+            fiber_prepare(f); /* nothing in a kernel has a destructor */
+            idle.push_back(f);
+            now.threads[i].fiber = nullptr;
+        }
+        now.copies[i].copies.clear();
+        now.copies[i].ends.clear();
+    }
+}
+
+/* False: abandoned. */
+bool run_block()
+{
+    block_begin();
+    emu_order order = emu_order_now();
+    while (now.n_ended < now.n_threads) {
+        bool moved = false;
+        unsigned first = order == EMU_DRAWN ? static_cast<unsigned>(emu_draw() % now.n_warps) : 0;
+        for (unsigned i = 0; i < now.n_warps; i++) {
+            unsigned at = order == EMU_REVERSED ? now.n_warps - 1 - i : (i + first) % now.n_warps;
+            warp *w = &now.warps[at];
+            while (w->ready) {
+                moved = true;
+                resume(&now.threads[at * 32 + choose_lane(w->ready, order)]);
+                if (abandoned) {
+                    return false;
+                }
+                if (order == EMU_DRAWN && (emu_draw() & 31) == 0) {
+                    break; /* another warp's turn */
+                }
+            }
+        }
+        if (now.n_at_barrier == now.n_threads) {
+            release_barrier();
+        } else if (!moved) {
+            report_stuck();
+            return false;
+        }
+    }
+    return true;
+}
+
+cudaError_t check_launch(const emu_config &c)
+{
+    uint64_t threads = static_cast<uint64_t>(c.block.x) * c.block.y * c.block.z;
+    if (threads == 0 || threads > EMU_MAX_THREADS || c.block.x > 1024 || c.block.y > 1024 ||
+        c.block.z > 64) {
+        emu_report("%s: a block of %u x %u x %u threads", c.name, c.block.x, c.block.y, c.block.z);
+        return cudaErrorInvalidConfiguration;
+    }
+    if (c.grid.x == 0 || c.grid.y == 0 || c.grid.z == 0 || c.grid.x > 0x7fffffffu ||
+        c.grid.y > 65535 || c.grid.z > 65535) {
+        emu_report("%s: a grid of %u x %u x %u blocks", c.name, c.grid.x, c.grid.y, c.grid.z);
+        return cudaErrorInvalidConfiguration;
+    }
+    return cudaSuccess;
+}
+
+uint3 block_at(uint64_t i, dim3 grid)
+{
+    return uint3{static_cast<unsigned>(i % grid.x),
+                 static_cast<unsigned>(i / grid.x % grid.y),
+                 static_cast<unsigned>(i / grid.x / grid.y)};
+}
+
+/* An odd stride that has no divisor in common with n: a permutation of 0 .. n - 1. */
+uint64_t stride_for(uint64_t n)
+{
+    for (;;) {
+        uint64_t s = emu_draw() % n + 1, a = n, b = s;
+        while (b) {
+            uint64_t r = a % b;
+            a = b;
+            b = r;
+        }
+        if (a == 1) {
+            return s;
+        }
+    }
+}
+
+void set_shared(size_t bytes)
+{
+    shared_bytes = bytes;
+    if (!bytes) {
+        shared_memory = nullptr;
+        return;
+    }
+    /* the last byte lies before a page that cannot be touched */
+    static char *area;
+    constexpr size_t most = (EMU_SHARED_MAX + PAGE - 1) / PAGE * PAGE;
+    if (!area) {
+        void *p = mmap(
+            nullptr, most + 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (p == MAP_FAILED) {
+            perror("emulator: no shared memory");
+            abort();
+        }
+        area = static_cast<char *>(p) + PAGE;
+        mprotect(p, PAGE, PROT_NONE);
+        mprotect(area + most, PAGE, PROT_NONE);
+    }
+    shared_memory = area + most - (bytes + 15) / 16 * 16;
+}
+
+} // namespace
+
+cudaError_t emu_run_grid(const emu_work &work)
+{
+    const emu_config &c = work.config;
+    cudaError_t e = check_launch(c);
+    if (e != cudaSuccess) {
+        return e;
+    }
+    now.work = &work;
+    now.n_threads = c.block.x * c.block.y * c.block.z;
+    now.n_warps = (now.n_threads + 31) / 32;
+    emu_here.block_dim = c.block;
+    emu_here.grid_dim = c.grid;
+    set_shared(c.shared_bytes);
+    emu_counted.launches++;
+
+    uint64_t n = static_cast<uint64_t>(c.grid.x) * c.grid.y * c.grid.z;
+    emu_order order = emu_order_now();
+    uint64_t stride = order == EMU_DRAWN ? stride_for(n) : 1;
+    uint64_t at = order == EMU_DRAWN ? emu_draw() % n : 0;
+    abandoned = false;
+    failure = cudaErrorLaunchFailure;
+    for (uint64_t i = 0; i < n; i++) {
+        emu_here.block_idx = block_at(order == EMU_REVERSED ? n - 1 - at : at, c.grid);
+        emu_counted.blocks++;
+        emu_counted.threads += now.n_threads;
+        if (!run_block()) {
+            abandon_block();
+            now.work = nullptr;
+            return failure;
+        }
+        at = (at + stride) % n;
+    }
+    now.work = nullptr;
+    return cudaSuccess;
+}
+
+bool emu_in_kernel(void)
+{
+    return emu_self != nullptr;
+}
+
+const char *emu_where(char *text, size_t size)
+{
+    snprintf(text,
+             size,
+             "%s: block (%u, %u, %u), thread (%u, %u, %u)",
+             now.work->config.name,
+             emu_here.block_idx.x,
+             emu_here.block_idx.y,
+             emu_here.block_idx.z,
+             emu_self->idx.x,
+             emu_self->idx.y,
+             emu_self->idx.z);
+    return text;
+}
+
+/* --- what kernels call --- */
+
+void emu_error(const char *format, ...)
+{
+    char text[512], where[256];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    if (!emu_self) {
+        emu_report("outside a kernel: %s", text);
+        abort();
+    }
+    emu_report("%s: %s", emu_where(where, sizeof where), text);
+    abandoned = true;
+    to_scheduler();
+    abort(); /* an abandoned thread does not run again */
+}
+
+void *emu_fault_landing(void **stack)
+{
+    *stack = running->stack + STACK_BYTES - 64;
+    return reinterpret_cast<void *>(+[] {
+        abandoned = true;
+        failure = cudaErrorIllegalAddress;
+        to_scheduler();
+        abort();
+    });
+}
+
+bool emu_is_stack(const void *p, size_t *beyond)
+{
+    const char *c = static_cast<const char *>(p);
+    if (!running || c < running->stack - PAGE || c >= running->stack + STACK_BYTES) {
+        return false;
+    }
+    *beyond = c < running->stack ? static_cast<size_t>(running->stack - c) : 0;
+    return true;
+}
+
+size_t emu_beyond_shared(const void *p)
+{
+    const char *c = static_cast<const char *>(p),
+               *end = shared_memory + (shared_bytes + 15) / 16 * 16;
+    return shared_memory && c >= end && c < end + PAGE ? static_cast<size_t>(c - end) + 1 : 0;
+}
+
+void *emu_shared_memory(void)
+{
+    if (!shared_memory) {
+        emu_error("the launch gave no dynamic shared memory");
+    }
+    return shared_memory;
+}
+
+void emu_meet(const char *what, unsigned mask, void *slot, emu_meet_fn fn)
+{
+    emu_thread *t = emu_self;
+    warp *w = &now.warps[t->index / 32];
+    unsigned me = 1u << t->lane;
+    if (!(mask & me)) {
+        emu_error("%s: lane %u is not in its own mask %08x", what, t->lane, mask);
+    }
+    if (mask & ~w->alive) {
+        emu_error("%s: mask %08x names lanes that have ended or never were: %08x",
+                  what,
+                  mask,
+                  mask & ~w->alive);
+    }
+    t->waits = what;
+    t->mask = mask;
+    t->slot = slot;
+    w->fn[t->lane] = fn;
+    w->waiting |= me;
+    emu_thread *lanes = t - t->lane;
+    if ((w->waiting & mask) != mask) {
+        w->ready &= ~me;
+        to_scheduler();
+        return;
+    }
+    void *slots[32];
+    for (unsigned i = 0; i < 32; i++) {
+        slots[i] = nullptr;
+        if ((mask >> i) & 1) {
+            if (lanes[i].mask != mask || w->fn[i] != fn) {
+                emu_error("%s with mask %08x meets lane %u at %s with mask %08x",
+                          what,
+                          mask,
+                          i,
+                          lanes[i].waits,
+                          lanes[i].mask);
+            }
+            slots[i] = lanes[i].slot;
+        }
+    }
+    if (fn) {
+        fn(slots, mask);
+    }
+    for (unsigned i = 0; i < 32; i++) {
+        if ((mask >> i) & 1) {
+            lanes[i].waits = nullptr;
+        }
+    }
+    w->waiting &= ~mask;
+    w->ready |= mask;
+}
+
+int emu_barrier(const char *what, int predicate)
+{
+    emu_thread *t = emu_self;
+    if (now.n_ended) {
+        emu_error("%s after a thread of the block has ended", what);
+    }
+    if (now.barrier && strcmp(now.barrier, what) != 0) {
+        emu_error("%s while other threads are at %s", what, now.barrier);
+    }
+    now.barrier = what;
+    now.barrier_sum += predicate;
+    now.n_at_barrier++;
+    t->waits = what;
+    now.warps[t->index / 32].ready &= ~(1u << t->lane);
+    to_scheduler();
+    return t->predicate;
+}
+
+unsigned __activemask(void)
+{
+    return now.warps[emu_self->index / 32].alive;
+}
+
+long long clock64(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return static_cast<long long>(ts.tv_sec) * 1000000000 + ts.tv_nsec;
+}
+
+void emu_copy_async(void *shared, const void *global, unsigned bytes, unsigned from_global)
+{
+    if (reinterpret_cast<uintptr_t>(shared) % bytes ||
+        reinterpret_cast<uintptr_t>(global) % bytes) {
+        emu_error("an asynchronous copy of %u bytes that are not aligned", bytes);
+    }
+    now.copies[emu_self->index].copies.push_back(copy{shared, global, bytes, from_global});
+}
+
+void emu_copy_commit(void)
+{
+    pending_copies *p = &now.copies[emu_self->index];
+    p->ends.push_back(p->copies.size());
+}
+
+void emu_copy_wait(unsigned groups_left)
+{
+    pending_copies *p = &now.copies[emu_self->index];
+    if (p->ends.size() <= groups_left) {
+        return;
+    }
+    size_t groups = p->ends.size() - groups_left, n = p->ends[groups - 1];
+    for (size_t i = 0; i < n; i++) {
+        const copy *c = &p->copies[i];
+        if (c->from_global) {
+            memcpy(c->to, c->from, c->from_global);
+        }
+        memset(static_cast<char *>(c->to) + c->from_global, 0, c->bytes - c->from_global);
+    }
+    p->copies.erase(p->copies.begin(), p->copies.begin() + static_cast<long>(n));
+    p->ends.erase(p->ends.begin(), p->ends.begin() + static_cast<long>(groups));
+    for (size_t &end : p->ends) {
+        end -= n;
+    }
+}
