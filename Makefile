@@ -1,5 +1,5 @@
 # Thin wrapper around the CMake presets; `make help` lists the targets.
-.PHONY: all demo test serve asan tsan bench format lint install clean deps help
+.PHONY: all demo test cuda serve asan tsan bench format lint install clean deps help
 .DEFAULT_GOAL := all
 
 JOBS := $(shell nproc)
@@ -20,6 +20,10 @@ test: all            ## set up, build, and run all tests
 
 serve: all           ## build and keep the server running
 	build/weir serve
+
+cuda: deps           ## build the CUDA plugin, build/libweir_cuda.so, where nvcc is
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release -j $(JOBS) --target weir_cuda
 
 asan: deps           ## all tests under AddressSanitizer and UBSan
 	@cmake --preset asan >/dev/null && cmake --build --preset asan -j $(JOBS)

@@ -151,14 +151,14 @@ struct mma_operands {
     const uint32_t *a, *b;
 };
 
-template <class T> static inline float mma_half_of(uint32_t r, int upper);
-template <> inline float mma_half_of<__half>(uint32_t r, int upper)
+template <class T> static inline float mma_half_of(uint16_t bits);
+template <> inline float mma_half_of<__half>(uint16_t bits)
 {
-    return emu_f16_to_f32(static_cast<uint16_t>(r >> (16 * upper)));
+    return emu_f16_to_f32(bits);
 }
-template <> inline float mma_half_of<__nv_bfloat16>(uint32_t r, int upper)
+template <> inline float mma_half_of<__nv_bfloat16>(uint16_t bits)
 {
-    return emu_bf16_to_f32(static_cast<uint16_t>(r >> (16 * upper)));
+    return emu_bf16_to_f32(bits);
 }
 
 /* d[m][n] += a[m][k] * b[k][n] by rising k. */
@@ -189,15 +189,24 @@ static inline void mma_sum(void *const slots[32], const float (&a)[16][K], const
 
 template <class T> static void mma_16_all(void *const slots[32], unsigned)
 {
-    float a[16][16], b[16][8];
+    uint16_t ah[16][16], bh[8][16]; /* bh: [n][k] */
     for (int lane = 0; lane < 32; lane++) {
         const mma_operands *o = static_cast<const mma_operands *>(slots[lane]);
         int g = lane / 4, t = lane % 4;
-        for (int i = 0; i < 8; i++) {
-            a[g + i / 2 % 2 * 8][t * 2 + i % 2 + i / 4 * 8] = mma_half_of<T>(o->a[i / 2], i % 2);
-        }
-        for (int i = 0; i < 4; i++) {
-            b[t * 2 + i % 2 + i / 2 * 8][g] = mma_half_of<T>(o->b[i / 2], i % 2);
+        memcpy(&ah[g][t * 2], &o->a[0], 4);
+        memcpy(&ah[g + 8][t * 2], &o->a[1], 4);
+        memcpy(&ah[g][t * 2 + 8], &o->a[2], 4);
+        memcpy(&ah[g + 8][t * 2 + 8], &o->a[3], 4);
+        memcpy(&bh[g][t * 2], &o->b[0], 4);
+        memcpy(&bh[g][t * 2 + 8], &o->b[1], 4);
+    }
+    float a[16][16], b[16][8];
+    for (int i = 0; i < 256; i++) {
+        a[i / 16][i % 16] = mma_half_of<T>(ah[i / 16][i % 16]);
+    }
+    for (int n = 0; n < 8; n++) {
+        for (int k = 0; k < 16; k++) {
+            b[k][n] = mma_half_of<T>(bh[n][k]);
         }
     }
     mma_sum<16>(slots, a, b);

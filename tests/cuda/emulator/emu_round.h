@@ -38,15 +38,11 @@ static inline uint16_t emu_f32_to_f16(float v)
 
 static inline float emu_f16_to_f32(uint16_t h)
 {
-    uint32_t sign = (h & 0x8000u) << 16, a = h & 0x7fffu;
-    if (a >= 0x7c00u) {
-        return emu_f32_of(sign | 0x7f800000u | (a & 0x3ffu) << 13);
-    }
-    if (a < 0x400u) {
-        float v = static_cast<float>(a) * 5.9604644775390625e-8f; /* 2^-24 */
-        return sign ? -v : v;
-    }
-    return emu_f32_of(sign | ((a << 13) + 0x38000000u));
+    uint32_t sign = (h & 0x8000u) << 16, a = (h & 0x7fffu) << 13;
+    /* below 2^-14: what lies above 2^-14 when the bits are put there */
+    uint32_t small = emu_f32_bits(emu_f32_of(a + 0x38800000u) - 6.103515625e-5f);
+    uint32_t large = a + (a >= 0x0f800000u ? 0x70000000u : 0x38000000u);
+    return emu_f32_of(sign | (a < 0x00800000u ? small : large));
 }
 
 static inline uint16_t emu_f32_to_bf16(float v)

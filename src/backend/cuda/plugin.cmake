@@ -1,0 +1,69 @@
+# libweir_cuda.so, which `weir` loads where there is a device: the sources of this folder and
+# plugin/, and a few pure ones of Weir's, of which the plugin has copies of its own (plugin.h).
+# The target weir_cuda builds it with nvcc; tests/cuda builds the same over the emulation.
+set(WEIR_CUDA_DIR ${CMAKE_CURRENT_LIST_DIR})
+file(GLOB WEIR_CUDA_KERNELS CONFIGURE_DEPENDS ${WEIR_CUDA_DIR}/*.cu)
+file(GLOB WEIR_CUDA_HOST CONFIGURE_DEPENDS ${WEIR_CUDA_DIR}/*.c)
+file(GLOB WEIR_CUDA_PLUGIN CONFIGURE_DEPENDS ${WEIR_CUDA_DIR}/plugin/*.c)
+set(WEIR_CUDA_COPIES
+  ${CMAKE_SOURCE_DIR}/src/backend/cpu/threads.c
+  ${CMAKE_SOURCE_DIR}/src/base/clock.c
+  ${CMAKE_SOURCE_DIR}/src/backend/gpu_class.c
+  ${CMAKE_SOURCE_DIR}/src/backend/kv_type.c
+  ${CMAKE_SOURCE_DIR}/src/base/err.c
+  ${CMAKE_SOURCE_DIR}/src/gguf/blocks.c)
+
+# What a device may be; the last is also kept as PTX, for those that come after it.
+set(WEIR_CUDA_ARCHITECTURES "80;90a;100" CACHE STRING "Architectures of the CUDA plugin")
+
+find_program(WEIR_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
+if(NOT WEIR_NVCC)
+  add_custom_target(weir_cuda
+    COMMAND ${CMAKE_COMMAND} -E echo
+            "There is no nvcc here: the CUDA plugin cannot be built (CUDA_HOME says where it is)"
+    COMMAND ${CMAKE_COMMAND} -E false)
+  return()
+endif()
+get_filename_component(WEIR_CUDA_HOME ${WEIR_NVCC} REALPATH)
+get_filename_component(WEIR_CUDA_HOME ${WEIR_CUDA_HOME} DIRECTORY)
+get_filename_component(WEIR_CUDA_HOME ${WEIR_CUDA_HOME} DIRECTORY)
+
+set(WEIR_NVCC_FLAGS -std=c++17 -O3 -lineinfo --threads 0 -Xcompiler=-fPIC,-fvisibility=hidden
+    -I${CMAKE_SOURCE_DIR}/src)
+list(GET WEIR_CUDA_ARCHITECTURES -1 last)
+foreach(arch ${WEIR_CUDA_ARCHITECTURES})
+  if(arch STREQUAL last)
+    list(APPEND WEIR_NVCC_FLAGS -gencode=arch=compute_${arch},code=[sm_${arch},compute_${arch}])
+  else()
+    list(APPEND WEIR_NVCC_FLAGS -gencode=arch=compute_${arch},code=sm_${arch})
+  endif()
+endforeach()
+
+# weir_nvcc(OUT source...): compiles each with nvcc and leaves the objects' paths in OUT.
+function(weir_nvcc out)
+  set(objects)
+  foreach(source ${ARGN})
+    get_filename_component(name ${source} NAME)
+    set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
+    add_custom_command(OUTPUT ${object}
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda
+      COMMAND ${WEIR_NVCC} ${WEIR_NVCC_FLAGS} -x cu -c ${source} -o ${object}
+              -MD -MF ${object}.d -MT ${object}
+      DEPENDS ${source} DEPFILE ${object}.d COMMENT "nvcc ${name}" VERBATIM)
+    list(APPEND objects ${object})
+  endforeach()
+  set(${out} ${objects} PARENT_SCOPE)
+endfunction()
+
+weir_nvcc(weir_cuda_objects ${WEIR_CUDA_KERNELS})
+add_library(weir_cuda SHARED EXCLUDE_FROM_ALL
+  ${weir_cuda_objects} ${WEIR_CUDA_HOST} ${WEIR_CUDA_PLUGIN} ${WEIR_CUDA_COPIES})
+set_target_properties(weir_cuda PROPERTIES LINKER_LANGUAGE C C_VISIBILITY_PRESET hidden
+                      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+target_include_directories(weir_cuda PRIVATE src)
+target_include_directories(weir_cuda SYSTEM PRIVATE ${WEIR_CUDA_HOME}/include)
+target_link_options(weir_cuda PRIVATE -Wl,--no-undefined -Wl,--exclude-libs,ALL)
+# nvcc's stubs want a little of C++'s library; the plugin brings it, hidden
+target_link_libraries(weir_cuda PRIVATE ${WEIR_CUDA_HOME}/lib64/libcudart_static.a -l:libstdc++.a
+                      Threads::Threads ${CMAKE_DL_LIBS} rt m)
+install(FILES ${CMAKE_BINARY_DIR}/libweir_cuda.so DESTINATION lib/weir OPTIONAL)
