@@ -37,6 +37,7 @@ struct api_config {
     bool any_model;         /* a request may name any model; this one answers */
     bool no_embeddings;     /* the routes for embeddings and reranking refuse */
     const char *model_path; /* shown by /props, or NULL */
+    const char *defaults;   /* a JSON object: fields of requests that do not say; or NULL */
     /* [n_cors_origins] pages of these origins may call, "*": all. Views that live as long as the
      * api. */
     const char *const *cors_origins;

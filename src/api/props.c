@@ -24,7 +24,7 @@ void api_props(struct api_call *c, const struct api_input *in)
                "{\"default_generation_settings\":{\"id\":0,\"id_task\":-1,\"n_ctx\":%u,"
                "\"speculative\":false,\"is_processing\":false,\"params\":",
                engine_n_ctx(c->engine));
-    native_put_settings(c, NULL, out);
+    native_put_settings(c, NULL, NULL, out);
     buf_printf(out,
                ",\"prompt\":\"\",\"next_token\":{\"has_next_token\":true,\"has_new_line\":false,"
                "\"n_remain\":-1,\"n_decoded\":0,\"stopping_word\":\"\"}},\"total_slots\":%u,"

@@ -201,7 +201,9 @@ static void count(struct api_call *c, const struct api_input *in, const struct a
     } else {
         buf_printf(&c->body,
                    "{%s\"input_tokens\":%zu}",
-                   c->shape == API_OPENAI ? "\"object\":\"response.input_tokens\"," : "",
+                   c->shape == API_OPENAI || c->shape == API_BARE
+                       ? "\"object\":\"response.input_tokens\","
+                       : "",
                    ids.n);
         api_answer_json(c, 200);
     }

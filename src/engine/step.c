@@ -260,6 +260,18 @@ static void accept_token(struct engine *eng, const struct sample_job *job)
     }
 }
 
+/* After a preemption the prompt is computed again: that is no progress. */
+static void note_progress(struct engine *eng, struct request *r, uint32_t n)
+{
+    n = n < r->n_prompt ? n : r->n_prompt;
+    if (n <= r->now.n_prefilled)
+        return;
+    if (r->now.n_prefilled == 0)
+        r->now.n_cached = r->seq.n_cached;
+    r->now.n_prefilled = n;
+    note_news(eng, r);
+}
+
 /* What the plan promised has been stored: tell the scheduler, and read what logits say of prompts.
  */
 static void note_computed(struct engine *eng, const struct sched_plan *plan)
@@ -267,12 +279,14 @@ static void note_computed(struct engine *eng, const struct sched_plan *plan)
     uint32_t logit_row = 0;
     for (uint32_t i = 0; i < plan->n_items; i++) {
         const struct sched_item *item = &plan->items[i];
-        const struct request *r = item->seq->user;
+        struct request *r = item->seq->user;
         bool all = item->seq->all_logits && item->first < r->n_prompt;
         if (all)
             prompt_logprobs(eng, item, logit_row);
         logit_row += all ? item->n_rows : samples(item);
         sched_computed(eng->sched, item);
+        if (r->params.progress && item->first < r->n_prompt)
+            note_progress(eng, r, item->first + item->n_rows);
     }
 }
 
