@@ -118,7 +118,7 @@ struct api_call {
     /* who (keys.h), and what for the log (record.c) */
     struct api_key *key; /* or NULL */
     const char *gone;    /* internal: the owner, if its key is not there any more; while parsing */
-    bool entered;        /* counts among the key's running requests; internal: has yet to count */
+    bool entered;        /* counts among the key's running requests */
     bool internal;       /* api_input's, and so are the next two */
     int32_t rank;
     uint32_t tenant;

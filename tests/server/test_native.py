@@ -280,6 +280,21 @@ def test_ends_never_come_with_ignore_eos(server):
     assert complete(server, prompt=ASKED)["generation_settings"]["logit_bias"] == []
 
 
+def test_answers_of_tokens_are_bounded(server):
+    """A short id may stand for a long text."""
+    pieces = server.json("POST", "/tokenize", {"content": " the" * 4, "with_pieces": True})["tokens"]
+    longest = max(range(1533), key=lambda t: len(server.json("POST", "/detokenize", {"tokens": [t]})["content"]))
+    text = server.json("POST", "/detokenize", {"tokens": [longest]})["content"]
+    n = (16 << 20) // len(text.encode()) + 1
+    refused(server, "/detokenize", {"tokens": [longest] * n}, "16777216")
+    status, _, data = server.request("POST", "/detokenize", {"token_ids": [longest] * n})
+    assert status == 400 and "'token_ids'" in json.loads(data)["error"]["message"]
+    assert len(server.json("POST", "/detokenize", {"tokens": [longest] * 1000})["content"]) == 1000 * len(text)
+    refused(server, "/tokenize", {"content": "1a" * (1 << 19), "with_pieces": True}, "524288")
+    assert len(server.json("POST", "/tokenize", {"content": "1a" * (1 << 19)})["tokens"]) > 1 << 19
+    assert pieces
+
+
 def test_fields_that_tune_what_is_not_here_are_taken(server):
     complete(server, prompt="a", id_slot=3, n_keep=-1, n_cache_reuse=64, mirostat_tau=4, dry_base=2,
              dynatemp_exponent=2, xtc_threshold=0.3, t_max_predict_ms=0, min_keep=0, samplers=None,
