@@ -259,6 +259,9 @@ enum api_shape api_shape_of(const char *path);
 /* Check, and run, the route that *in asks for. (routes.c) */
 void api_route(struct api_call *c, const struct api_input *in);
 const char *api_path_after(const char *path, const char *part); /* which is there */
+/* Of the query: NAME=1 or true, 0 or false. Absent: *out stays. Errors: ERR_INVALID. */
+enum err api_query_flag(const struct api_input *in, const char *name, bool *out, struct err_info *e)
+    WEIR_MUST_USE;
 
 /* POST bodies: parse, tokenize, submit. On failure c is an error answer. (generate.c) */
 void api_generate(struct api_call *c, const struct api_dialect *d, const struct api_input *in);
@@ -269,6 +272,9 @@ enum err api_read_prompt(struct api_call *c,
                          struct token_list *ids,
                          struct err_info *e) WEIR_MUST_USE;
 struct api_prompt *api_job_prompts(struct api_job *job, uint32_t n); /* take n empty ones */
+/* [{"type": "text", "text": TEXT}, ...], joined. (chat.c) Errors: ERR_INVALID. */
+enum err api_join_parts(const json_t *parts, const char *field, struct buf *out, struct err_info *e)
+    WEIR_MUST_USE;
 /* A prompt of token ids, taken as it is. (completions.c) */
 enum err api_ids_prompt(struct api_call *c,
                         const json_t *v,

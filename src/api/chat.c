@@ -37,10 +37,7 @@ static enum err check_modalities(const json_t *body, struct err_info *e)
 }
 
 /* Content in parts: the texts, one after the other. */
-static enum err join_parts(const json_t *parts,
-                           const char *field,
-                           struct buf *out,
-                           struct err_info *e)
+enum err api_join_parts(const json_t *parts, const char *field, struct buf *out, struct err_info *e)
 {
     for (size_t i = 0; i < json_array_size(parts); i++) {
         const json_t *part = json_array_get(parts, i);
@@ -81,7 +78,7 @@ static enum err parse_content(
     if (json_is_string(v))
         *out = json_incref((json_t *)v);
     else if (json_is_array(v)) {
-        err = join_parts(v, field, &joined, e);
+        err = api_join_parts(v, field, &joined, e);
         *out = err ? NULL : json_stringn(joined.len ? joined.data : "", joined.len);
     } else if ((!v || json_is_null(v)) && may_be_null)
         *out = json_string("");

@@ -135,9 +135,13 @@ static enum err wrong_samplers(const char *name, struct err_info *e)
                          name);
 }
 
-/* A stage that is not named is off. */
-static void drop_unnamed(json_t *body, const bool named[5])
+/* A stage that is not named is off; what was said of it still has to make sense. */
+static enum err drop_unnamed(json_t *body, const bool named[5], struct err_info *e)
 {
+    struct sample_params ignored = {0};
+    enum err err = api_params_sampling(body, &ignored, e);
+    if (err)
+        return err;
     if (!named[SAMPLER_PENALTIES]) {
         json_object_del(body, "repeat_penalty");
         json_object_del(body, "repetition_penalty");
@@ -152,6 +156,7 @@ static void drop_unnamed(json_t *body, const bool named[5])
         json_object_set_new(body, "min_p", json_integer(0));
     if (!named[SAMPLER_TEMPERATURE])
         json_object_set_new(body, "temperature", json_integer(1));
+    return OK;
 }
 
 /* *last: the temperature comes after the truncations, which is the default. */
@@ -183,8 +188,7 @@ static enum err adapt_samplers(json_t *body, bool *last, struct err_info *e)
             at = k;
     }
     json_object_del(body, "samplers");
-    drop_unnamed(body, named);
-    return OK;
+    return drop_unnamed(body, named, e);
 }
 
 static void add_bias(struct native *s, token_id id, float bias)

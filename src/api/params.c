@@ -95,7 +95,7 @@ static void set_window(struct sample_params *s, int64_t last_n)
 }
 
 /* Numbers are read as doubles and rounded once; the sampler works in floats. */
-static enum err parse_sampling(const json_t *body, struct sample_params *s, struct err_info *e)
+enum err api_params_sampling(const json_t *body, struct sample_params *s, struct err_info *e)
 {
     double temperature = 1.0, top_p = 1.0, min_p = 0.0, repetition = 1.0, presence = 0.0,
            frequency = 0.0;
@@ -341,7 +341,7 @@ enum err api_params_parse(const json_t *body,
     out->request = request_params_default();
     if ((err = api_get_str(body, "model", &out->model, e)) ||
         (err = parse_counts(body, max_choices, out, e)) ||
-        (err = parse_sampling(body, &out->request.sample, e)) ||
+        (err = api_params_sampling(body, &out->request.sample, e)) ||
         (err = parse_seed(body, &out->request.sample.seed, e)) ||
         (err = parse_logit_bias(body, n_vocab, out, e)) ||
         (err = parse_stop(body, &out->request, e)) ||

@@ -127,7 +127,12 @@ static const struct argp_option options[] = {
      0,
      "log the timeline of requests that take so long (to the access log, or stderr)",
      0},
-    {"max-body", KEY_MAX_BODY, "SIZE", 0, "largest request body (default 16M)", 0},
+    {"max-body",
+     KEY_MAX_BODY,
+     "SIZE",
+     0,
+     "largest request body, but for files of requests (default 16M)",
+     0},
     {"max-connections", KEY_MAX_CONNECTIONS, "N", 0, "open connections (default 8192)", 0},
     {"drain-timeout",
      KEY_DRAIN_TIMEOUT,
@@ -400,6 +405,15 @@ static error_t parse_default(int key, char *arg, struct argp_state *s, struct se
     }
 }
 
+/* Files of requests may be larger than other bodies; a little more is for what a form has around
+ * one, so that a file that is too large is told so and not only cut off. */
+static void take_uploads(struct serve_options *o)
+{
+    uint64_t largest = o->batches.max_file_bytes ? o->batches.max_file_bytes : (uint64_t)100 << 20;
+    o->http.n_workers++; /* while one waits for the disk with an upload */
+    o->http.max_form_bytes = (size_t)largest + (64u << 10);
+}
+
 /* What fits together. */
 static void check_options(const struct serve_options *o, struct argp_state *s)
 {
@@ -487,7 +501,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         apply_preset(o);
         check_options(o, s);
         if (o->batches.dir)
-            o->http.n_workers++; /* while one waits for the disk with an upload */
+            take_uploads(o);
         return 0;
     case ARGP_KEY_ARG:
         argp_error(s, "unexpected argument '%s'", arg);

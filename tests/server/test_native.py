@@ -280,6 +280,22 @@ def test_ends_never_come_with_ignore_eos(server):
     assert complete(server, prompt=ASKED)["generation_settings"]["logit_bias"] == []
 
 
+def test_flags_of_queries(server):
+    for path, name in (("/slots", "fail_on_no_slot"), ("/v1/kv", "check")):
+        for value in ("1", "true", "0", "false"):
+            server.json("GET", f"{path}?{name}={value}")
+            server.json("GET", f"{path}?other=x&{name}={value}&more")
+        for query in (f"{name}=x", f"{name}", f"{name}=", f"a=b&{name}=truely"):
+            error = server.json("GET", f"{path}?{query}", status=400)["error"]
+            assert name in error["message"]
+        server.json("GET", f"{path}?not_{name}=x&{name}y=x")
+
+
+def test_samplers_that_are_off_still_have_to_make_sense(server):
+    for field, value in (("frequency_penalty", 3), ("top_p", 2), ("top_k", "x"), ("min_p", -1)):
+        refused(server, "/completion", {"prompt": "a", "samplers": [], field: value}, field)
+
+
 def test_answers_of_tokens_are_bounded(server):
     """A short id may stand for a long text."""
     pieces = server.json("POST", "/tokenize", {"content": " the" * 4, "with_pieces": True})["tokens"]
