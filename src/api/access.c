@@ -80,11 +80,7 @@ enum err api_enter(struct api_call *c, struct err_info *e)
     uint32_t retry_s;
     if (!c->key)
         return OK;
-    if (c->internal) {
-        c->entered = true;
-        return OK;
-    }
-    enum err err = api_keys_enter(c->api->keys, c->key, clock_us(), &retry_s, e);
+    enum err err = api_keys_enter(c->api->keys, c->key, c->internal, clock_us(), &retry_s, e);
     c->entered = err == OK;
     come_back_in(c, retry_s);
     put_limits(c);
@@ -96,15 +92,12 @@ enum err api_charge(struct api_call *c, uint64_t n_prompt, struct err_info *e)
     uint32_t retry_s;
     if (!c->entered)
         return OK;
-    if (c->internal) {
-        c->n_charged = n_prompt;
-        return OK;
-    }
     uint64_t now_us = clock_us();
-    enum err err = api_keys_take_prompt(c->api->keys, c->key, n_prompt, now_us, &retry_s, e);
+    enum err err =
+        api_keys_take_prompt(c->api->keys, c->key, c->internal, n_prompt, now_us, &retry_s, e);
     c->n_charged = err ? 0 : n_prompt;
     if (err == ERR_RATE_LIMIT) /* nothing was done for it */
-        api_keys_undo(c->api->keys, c->key, 0, now_us);
+        api_keys_undo(c->api->keys, c->key, c->internal, 0, now_us);
     come_back_in(c, retry_s);
     put_limits(c);
     return err;
@@ -114,11 +107,9 @@ void api_uncharge(struct api_call *c)
 {
     if (!c->entered)
         return;
-    if (!c->internal)
-        api_keys_undo(c->api->keys, c->key, c->n_charged, clock_us());
+    api_keys_undo(c->api->keys, c->key, c->internal, c->n_charged, clock_us());
     c->n_charged = 0;
-    if (!c->internal)
-        put_limits(c);
+    put_limits(c);
 }
 
 void api_settle(struct api_call *c)
@@ -133,10 +124,7 @@ void api_settle(struct api_call *c)
         if (i % c->n_per_prompt == 0)
             u.n_cached += request_n_cached(r);
     }
-    if (c->internal)
-        api_keys_note(c->api->keys, c->key, &u);
-    else
-        api_keys_leave(c->api->keys, c->key, &u, clock_us());
+    api_keys_leave(c->api->keys, c->key, &u, clock_us());
 }
 
 /* Work of the background ranks below what clients ask for. */

@@ -21,6 +21,10 @@ enum err api_create(const struct api_config *cfg, struct api **out, struct err_i
     if (!cfg->model_id || !cfg->model_id[0])
         return err_set_field(e, ERR_INVALID, "model_id", "the model needs a name");
     struct api *a = mem_zalloc(1, sizeof *a);
+    if (cfg->defaults && !(a->defaults = json_loads(cfg->defaults, 0, NULL))) {
+        free(a);
+        return err_set_field(e, ERR_INVALID, "defaults", "the defaults are not JSON");
+    }
     a->model_id = mem_strdup(cfg->model_id);
     api_put_text(&a->model_json, a->model_id, strlen(a->model_id));
     a->max_choices = cfg->max_choices ? cfg->max_choices : DEFAULT_MAX_CHOICES;
@@ -39,6 +43,7 @@ enum err api_create(const struct api_config *cfg, struct api **out, struct err_i
         api_keys_set_admin(a->keys, cfg->admin_key);
     /* kept otherwise, or not at all */
     a->cfg.model_id = a->cfg.model_path = a->cfg.api_key = a->cfg.admin_key = NULL;
+    a->cfg.defaults = NULL;
     *out = a;
     return OK;
 }
@@ -83,6 +88,7 @@ void api_destroy(struct api *a)
     while (api_next(a)) { /* the last events free the calls that ended before them */
     }
     api_store_destroy(a->store);
+    json_decref(a->defaults);
     free(a->model_id);
     free(a->model_path);
     buf_deinit(&a->model_json);
@@ -134,6 +140,7 @@ void api_answer_error(struct api_call *c, const struct err_info *e)
     api_answer_json(c, status);
     c->answer.stream = false;
     c->answer.www_authenticate = status == 401;
+    c->answer.key_limit = e->code == ERR_RATE_LIMIT;
     bool later = e->code == ERR_QUEUE_FULL || e->code == ERR_RATE_LIMIT;
     if (later && c->engine && !c->answer.retry_after)
         set_retry_after(c);

@@ -37,6 +37,7 @@ struct api_config {
     bool any_model;         /* a request may name any model; this one answers */
     bool no_embeddings;     /* the routes for embeddings and reranking refuse */
     const char *model_path; /* shown by /props, or NULL */
+    const char *defaults;   /* a JSON object: fields of requests that do not say; or NULL */
     /* [n_cors_origins] pages of these origins may call, "*": all. Views that live as long as the
      * api. */
     const char *const *cors_origins;
@@ -74,9 +75,9 @@ struct api_input {
     void *name;                   /* what api_next calls the call by; not NULL */
     const struct api_part *parts; /* [n_parts] of a form; then there is no body */
     size_t n_parts;
-    /* The server's own, not from a socket: no key is asked for and no limit of it counts, it is not
-     * counted as an HTTP request, and these three say whose it is and how it ranks. Of others they
-     * are filled in. */
+    /* The server's own, not from a socket: no key is asked for, of the key's limits it leaves half
+     * to requests from outside, it is not counted as an HTTP request, and these three say whose it
+     * is and how it ranks. Of others they are filled in. */
     bool internal;
     int32_t priority;  /* added to what the body asks for, which may not be above 0 */
     uint32_t tenant;   /* whose turns it takes (sched.h), where the owner has no key */
@@ -92,6 +93,7 @@ struct api_answer {
     int status;
     const char *content_type;
     const char *retry_after; /* seconds, or NULL */
+    bool key_limit;          /* a limit of the key refused it, for now */
     const char *allow;       /* for 405, or NULL */
     const char *request_id;  /* X-Request-Id of the answer */
     bool anthropic;          /* which also wants it as Request-Id */

@@ -49,6 +49,23 @@ void api_chunk_begin(const struct api_choice *ch, struct buf *out)
     api_put_int(out, ch->index);
 }
 
+/* Is there one behind those of the choices? */
+static bool has_last_chunk(const struct api_call *c)
+{
+    return c->include_usage || c->timeline;
+}
+
+void api_openai_progress(struct api_choice *ch, const char *fields, struct buf *out)
+{
+    api_chunk_begin(ch, out);
+    buf_str(out, ch->call->dialect == &api_chat ? ",\"delta\":{}" : ",\"text\":\"\"");
+    buf_str(out, ",\"logprobs\":null,\"finish_reason\":null}]");
+    if (ch->call->include_usage)
+        buf_str(out, ",\"usage\":null");
+    buf_str(out, fields);
+    buf_str(out, "}\n\n");
+}
+
 void api_chunk_end(const struct api_choice *ch, const char *finish, struct buf *out)
 {
     buf_str(out, ",\"finish_reason\":");
@@ -59,7 +76,15 @@ void api_chunk_end(const struct api_choice *ch, const char *finish, struct buf *
     } else {
         buf_str(out, "null}]");
     }
-    buf_str(out, ch->call->include_usage ? ",\"usage\":null}\n\n" : "}\n\n");
+    if (ch->call->include_usage)
+        buf_str(out, ",\"usage\":null");
+    if (finish && !has_last_chunk(ch->call)) {
+        api_put_extras(ch, out);
+    } else if (ch->call->timings_per_token && ch->n_taken > 0) {
+        buf_str(out, ",\"timings\":");
+        api_put_timings(ch, ch->n_taken, out);
+    }
+    buf_str(out, "}\n\n");
 }
 
 /* What ended a choice other than its own end, as an error; false if nothing did. */
@@ -147,6 +172,7 @@ void api_put_choices(struct api_call *c,
     buf_str(out, "],\"usage\":");
     api_put_usage(c, out);
     put_timeline(c, out);
+    api_put_extras(&c->choices[0], out);
     buf_char(out, '}');
 }
 
@@ -161,7 +187,7 @@ void api_openai_fail(struct api_call *c, const struct err_info *e, struct buf *o
 /* The chunk of usage and timeline, if there is one, and the end mark. */
 void api_openai_end(struct api_call *c, struct buf *out)
 {
-    if (c->include_usage || c->timeline) {
+    if (has_last_chunk(c)) {
         buf_add(out, c->prefix.data, c->prefix.len);
         buf_char(out, ']');
         if (c->include_usage) {
@@ -169,6 +195,7 @@ void api_openai_end(struct api_call *c, struct buf *out)
             api_put_usage(c, out);
         }
         put_timeline(c, out);
+        api_put_extras(&c->choices[0], out);
         buf_str(out, "}\n\n");
     }
     buf_str(out, "data: [DONE]\n\n");
@@ -180,6 +207,7 @@ static bool stream_choice(struct api_choice *ch, struct buf *out, size_t full)
     struct api_piece p;
     if (ch->closed)
         return true;
+    api_tell_progress(ch, out);
     while (out->len < full) {
         if (api_next_piece(ch, &p)) {
             ch->call->dialect->piece(ch, &p, out);
@@ -275,6 +303,7 @@ static void call_destroy(struct api_call *c)
     buf_deinit(&c->body);
     buf_deinit(&c->prefix);
     buf_deinit(&c->text);
+    buf_deinit(&c->settings);
     api_vectors_destroy(c->vectors);
     if (c->file_fd >= 0)
         close(c->file_fd);

@@ -24,6 +24,7 @@
 /* Whose errors a route speaks (errors.c). */
 enum api_shape {
     API_OPENAI,    /* {"error": {message, type, param, code}} */
+    API_BARE,      /* the same without /v1, where llama-server's clients are */
     API_ANTHROPIC, /* {"type": "error", "error": {type, message}, "request_id"} */
     API_LLAMA,     /* {"error": {code, message, type}}, code being the status */
     API_PLAIN,     /* {"error": message} */
@@ -39,6 +40,7 @@ struct api {
     uint32_t max_choices;
     bool any_model;          /* requests may name any */
     bool no_embeddings;      /* those routes refuse */
+    json_t *defaults;        /* what requests that do not say are taken to say; or NULL */
     char *model_path;        /* for /props */
     struct api_store *store; /* of answers that /v1/responses can be asked for again */
     int64_t created;
@@ -58,10 +60,11 @@ struct api_choice {
     struct api_call *call;
     struct request *req;
     uint32_t index;
-    bool done;   /* the terminal event was seen */
-    bool closed; /* its last chunk is written */
-    bool echoed; /* the prompt, where it is wanted, is written */
-    bool ended;  /* the text is flushed: no more pieces */
+    bool done;       /* the terminal event was seen */
+    bool closed;     /* its last chunk is written */
+    uint32_t n_told; /* of its prompt: how much was told to be there (extras.c) */
+    bool echoed;     /* the prompt, where it is wanted, is written */
+    bool ended;      /* the text is flushed: no more pieces */
     /* the text cursor (text.c): */
     uint32_t n_taken; /* output tokens that became pieces */
     uint32_t tok_at;  /* next byte to write: of output tok_at, at tok_off */
@@ -105,6 +108,8 @@ struct api_call {
     struct chat_tools tools;   /* of the request; of its own body */
     struct reply_config reply; /* how replies are read; style NULL: they are not */
     bool include_usage, return_tokens, ignore_eos, logprobs, echo;
+    bool timings_per_token, progress, verbose; /* extras.c */
+    struct buf settings;                       /* with verbose: generation_settings as JSON */
     uint32_t n_top;
     int file_fd; /* of a reply that is a file; -1: none */
     uint64_t file_due;
@@ -113,7 +118,7 @@ struct api_call {
     /* who (keys.h), and what for the log (record.c) */
     struct api_key *key; /* or NULL */
     const char *gone;    /* internal: the owner, if its key is not there any more; while parsing */
-    bool entered;        /* counts among the key's running requests; internal: has yet to count */
+    bool entered;        /* counts among the key's running requests */
     bool internal;       /* api_input's, and so are the next two */
     int32_t rank;
     uint32_t tenant;
@@ -180,6 +185,9 @@ struct api_dialect {
                       struct err_info *e);
     void (*open)(struct api_call *c, struct buf *out); /* first chunks of a stream, or none */
     void (*piece)(struct api_choice *ch, const struct api_piece *p, struct buf *out);
+    /* A chunk without text; `fields` go behind those that all chunks have. NULL: none is written.
+     */
+    void (*progress)(struct api_choice *ch, const char *fields, struct buf *out);
     void (*close)(struct api_choice *ch, struct buf *out); /* the choice's last chunk */
     void (*end)(struct api_call *c, struct buf *out);      /* of the stream, all choices closed */
     void (*fail)(struct api_call *c, const struct err_info *e, struct buf *out); /* instead */
@@ -255,6 +263,9 @@ enum api_shape api_shape_of(const char *path);
 /* Check, and run, the route that *in asks for. (routes.c) */
 void api_route(struct api_call *c, const struct api_input *in);
 const char *api_path_after(const char *path, const char *part); /* which is there */
+/* Of the query: NAME=1 or true, 0 or false. Absent: *out stays. Errors: ERR_INVALID. */
+enum err api_query_flag(const struct api_input *in, const char *name, bool *out, struct err_info *e)
+    WEIR_MUST_USE;
 
 /* POST bodies: parse, tokenize, submit. On failure c is an error answer. (generate.c) */
 void api_generate(struct api_call *c, const struct api_dialect *d, const struct api_input *in);
@@ -265,6 +276,9 @@ enum err api_read_prompt(struct api_call *c,
                          struct token_list *ids,
                          struct err_info *e) WEIR_MUST_USE;
 struct api_prompt *api_job_prompts(struct api_job *job, uint32_t n); /* take n empty ones */
+/* [{"type": "text", "text": TEXT}, ...], joined. (chat.c) Errors: ERR_INVALID. */
+enum err api_join_parts(const json_t *parts, const char *field, struct buf *out, struct err_info *e)
+    WEIR_MUST_USE;
 /* A prompt of token ids, taken as it is. (completions.c) */
 enum err api_ids_prompt(struct api_call *c,
                         const json_t *v,
@@ -289,6 +303,7 @@ void api_choices_destroy(struct api_call *c); /* requests not submitted, or ende
 void api_health(struct api_call *c, const struct api_input *in); /* models.c */
 void api_models(struct api_call *c, const struct api_input *in);
 void api_model(struct api_call *c, const struct api_input *in);
+void api_put_model(const struct api_call *c, struct buf *out);     /* its object */
 void api_metrics(struct api_call *c, const struct api_input *in);  /* metrics.c */
 void api_kv(struct api_call *c, const struct api_input *in);       /* kv.c */
 void api_tokenize(struct api_call *c, const struct api_input *in); /* tokenize.c */
@@ -331,8 +346,20 @@ void api_put_choices(struct api_call *c,
 void api_openai_end(struct api_call *c, struct buf *out);
 void api_openai_fail(struct api_call *c, const struct err_info *e, struct buf *out);
 
+/* What llama-server adds (extras.c). timings: {"cache_n", "prompt_n", ...} after n_out tokens.
+ * extras: the fields of the end, each with a comma before it. */
+enum err api_read_extras(struct api_call *c,
+                         const json_t *body,
+                         struct api_params *p,
+                         struct err_info *e) WEIR_MUST_USE;
+void api_put_timings(const struct api_choice *ch, uint32_t n_out, struct buf *out);
+void api_put_extras(const struct api_choice *ch, struct buf *out);
+void api_tell_progress(struct api_choice *ch, struct buf *out);
+const char *api_stop_type(const struct api_choice *ch); /* "eos", "limit" or "word" */
+
 /* A chunk around one choice: begin writes up to `"index":N`, end from `,"finish_reason"`. */
 void api_chunk_begin(const struct api_choice *ch, struct buf *out);
+void api_openai_progress(struct api_choice *ch, const char *fields, struct buf *out);
 void api_chunk_end(const struct api_choice *ch, const char *finish, struct buf *out);
 
 #endif

@@ -17,7 +17,6 @@ static const struct api_refused refused[] = {
     {"web_search_options", NEUTRAL_NOTHING, 0},
     {"chat_template", NEUTRAL_EMPTY, 0},
     {"echo", NEUTRAL_FALSE, 0},
-    {"continue_final_message", NEUTRAL_FALSE, 0},
 };
 
 /* modalities: text alone. */
@@ -38,10 +37,7 @@ static enum err check_modalities(const json_t *body, struct err_info *e)
 }
 
 /* Content in parts: the texts, one after the other. */
-static enum err join_parts(const json_t *parts,
-                           const char *field,
-                           struct buf *out,
-                           struct err_info *e)
+enum err api_join_parts(const json_t *parts, const char *field, struct buf *out, struct err_info *e)
 {
     for (size_t i = 0; i < json_array_size(parts); i++) {
         const json_t *part = json_array_get(parts, i);
@@ -54,12 +50,16 @@ static enum err join_parts(const json_t *parts,
                                  "'%s' must hold parts like {\"type\": \"text\", \"text\": ...}",
                                  field);
         if (strcmp(type, "text") != 0)
-            return err_set_field(e,
-                                 ERR_INVALID,
-                                 field,
-                                 "'%s' has a part of type '%.40s'; this model reads only text",
-                                 field,
-                                 type);
+            return err_set_field(
+                e,
+                ERR_INVALID,
+                field,
+                strncmp(type, "image", 5) == 0
+                    ? "'%s' has a part of type '%.40s': image input is not "
+                      "supported by this model"
+                    : "'%s' has a part of type '%.40s'; this model reads only text",
+                field,
+                type);
         if (!json_is_string(text))
             return err_set_field(
                 e, ERR_INVALID, field, "'%s' has a text part without a 'text' string", field);
@@ -78,7 +78,7 @@ static enum err parse_content(
     if (json_is_string(v))
         *out = json_incref((json_t *)v);
     else if (json_is_array(v)) {
-        err = join_parts(v, field, &joined, e);
+        err = api_join_parts(v, field, &joined, e);
         *out = err ? NULL : json_stringn(joined.len ? joined.data : "", joined.len);
     } else if ((!v || json_is_null(v)) && may_be_null)
         *out = json_string("");
@@ -214,22 +214,71 @@ static enum err parse_vars(const json_t *body, json_t **out, struct err_info *e)
     return OK;
 }
 
+static bool has(const json_t *o, const char *name)
+{
+    const json_t *v = json_object_get(o, name);
+    return v && !json_is_null(v);
+}
+
+/* With continue_final_message the last message, which is the assistant's, is the beginning of the
+ * answer: its text goes from *messages to *begun, the caller's reference, else NULL. */
+static enum err take_begun(const json_t *body, json_t *messages, json_t **begun, struct err_info *e)
+{
+    static const char field[] = "continue_final_message";
+    size_t n = json_array_size(messages);
+    const json_t *last = json_array_get(messages, n - 1);
+    const char *role = json_string_value(json_object_get(last, "role"));
+    bool wanted = false;
+    enum err err = api_get_bool(body, field, &wanted, e);
+    if (err || !wanted)
+        return err;
+    if (json_is_true(json_object_get(body, "add_generation_prompt")))
+        return err_set_field(e,
+                             ERR_INVALID,
+                             field,
+                             "'continue_final_message' and 'add_generation_prompt' cannot both be "
+                             "true");
+    if (strcmp(role, "assistant") != 0 || has(last, "tool_calls") || has(last, "reasoning_content"))
+        return err_set_field(e,
+                             ERR_INVALID,
+                             field,
+                             "'continue_final_message' wants a last message of the assistant with "
+                             "nothing but text");
+    *begun = json_incref(json_object_get(last, "content"));
+    json_array_remove(messages, n - 1);
+    return OK;
+}
+
+static enum err encode_begun(struct api_call *c,
+                             const json_t *begun,
+                             struct token_list *ids,
+                             struct err_info *e)
+{
+    struct text_piece piece = {.text = json_string_value(begun),
+                               .n_bytes = json_string_length(begun)};
+    return piece.n_bytes > 0 ? tokenizer_encode(c->tokenizer, &piece, 1, ids, e) : OK;
+}
+
 static enum err parse_prompt(struct api_call *c,
                              const json_t *body,
                              struct api_job *job,
                              struct err_info *e)
 {
-    json_t *messages = NULL, *vars = NULL;
+    json_t *messages = NULL, *vars = NULL, *begun = NULL;
     bool open_turn = true;
     enum err err;
     if (!(err = parse_messages(body, &messages, e)) && !(err = parse_vars(body, &vars, e)) &&
         !(err = parse_effort(c, body, vars, e)) &&
-        !(err = api_get_bool(body, "add_generation_prompt", &open_turn, e))) {
+        !(err = api_get_bool(body, "add_generation_prompt", &open_turn, e)) &&
+        !(err = take_begun(body, messages, &begun, e))) {
         struct token_list *ids = &api_job_prompts(job, 1)->ids;
-        err = api_reply_encode(c, messages, vars, open_turn, ids, e);
+        err = api_reply_encode(c, messages, vars, open_turn || begun, ids, e);
         if (err && e && e->field[0] == '\0')
             snprintf(e->field, sizeof e->field, "messages");
+        if (!err && begun)
+            err = encode_begun(c, begun, ids, e);
     }
+    json_decref(begun);
     json_decref(messages);
     json_decref(vars);
     return err;
@@ -266,9 +315,8 @@ static void open_stream(struct api_call *c, struct buf *out)
 {
     for (uint32_t i = 0; i < c->n_choices; i++) {
         api_chunk_begin(&c->choices[i], out);
-        buf_str(out, ",\"delta\":{\"role\":\"assistant\",\"content\":");
-        buf_str(out, c->choices[i].reply ? "null" : "\"\""); /* it may be that none comes */
-        buf_str(out, "},\"logprobs\":null");
+        /* as llama-server has it: it may be that no content comes */
+        buf_str(out, ",\"delta\":{\"role\":\"assistant\",\"content\":null},\"logprobs\":null");
         api_chunk_end(&c->choices[i], NULL, out);
     }
 }
@@ -367,6 +415,7 @@ const struct api_dialect api_chat = {
     .parse = parse,
     .open = open_stream,
     .piece = piece,
+    .progress = api_openai_progress,
     .close = close_choice,
     .end = api_openai_end,
     .fail = api_openai_fail,

@@ -394,6 +394,7 @@ const struct api_dialect api_completions = {
     .parse = parse,
     .open = open_stream,
     .piece = piece,
+    .progress = api_openai_progress,
     .close = close_choice,
     .end = api_openai_end,
     .fail = api_openai_fail,

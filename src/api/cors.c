@@ -9,6 +9,24 @@ static const char exposed[] =
     "X-RateLimit-Remaining-Requests, X-RateLimit-Reset-Requests, X-RateLimit-Limit-Tokens, "
     "X-RateLimit-Remaining-Tokens, X-RateLimit-Reset-Tokens";
 
+/* A page that this machine serves itself, over http or https and at any port. */
+static bool is_local(const char *origin)
+{
+    static const char *const hosts[] = {"localhost", "127.0.0.1", "[::1]"};
+    const char *at = strncmp(origin, "http://", 7) == 0    ? origin + 7
+                     : strncmp(origin, "https://", 8) == 0 ? origin + 8
+                                                           : NULL;
+    for (size_t i = 0; at && i < sizeof hosts / sizeof hosts[0]; i++) {
+        size_t n = strlen(hosts[i]);
+        if (strncmp(at, hosts[i], n) != 0)
+            continue;
+        const char *port = at + n;
+        if (*port == '\0' || (*port == ':' && port[1] && !port[1 + strspn(port + 1, "0123456789")]))
+            return true;
+    }
+    return false;
+}
+
 /* The configured origin that is like this one, or NULL. */
 static const char *find_origin(const struct api_config *cfg, const char *origin)
 {
@@ -25,7 +43,11 @@ static const char *allowed_origin(const struct api_call *c, const struct api_inp
     const char *all = find_origin(&c->api->cfg, "*");
     if (!in->origin)
         return NULL;
-    return all ? all : find_origin(&c->api->cfg, in->origin);
+    if (all)
+        return all;
+    if (is_local(in->origin) && find_origin(&c->api->cfg, "localhost"))
+        return in->origin;
+    return find_origin(&c->api->cfg, in->origin);
 }
 
 static void put_origin(struct api_call *c, const char *origin)
@@ -60,13 +82,16 @@ static bool is_header_list(const char *s)
 bool api_cors_preflight(struct api_call *c, const struct api_input *in, const char *methods)
 {
     const char *origin = allowed_origin(c, in);
-    if (!origin || strcmp(in->method, "OPTIONS") != 0 || !in->cors_method)
+    if (!in->origin || strcmp(in->method, "OPTIONS") != 0 || !in->cors_method ||
+        c->api->cfg.n_cors_origins == 0)
         return false;
     put_origin(c, origin);
+    c->answer.status = 200;
+    if (!origin) /* answered, but with nothing that lets the page call */
+        return true;
     api_put_header(c, "Access-Control-Allow-Methods", methods);
     if (in->cors_headers && is_header_list(in->cors_headers))
         api_put_header(c, "Access-Control-Allow-Headers", in->cors_headers);
     api_put_header(c, "Access-Control-Max-Age", "600");
-    c->answer.status = 204;
     return true;
 }

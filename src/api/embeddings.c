@@ -31,7 +31,72 @@ static enum err text_input(struct api_call *c,
     return OK;
 }
 
-/* A text, or an array of ids, taken as it is. */
+/* Ids as they are, and texts between them with nothing around. */
+static enum err mixed_input(struct api_call *c,
+                            const json_t *v,
+                            const char *field,
+                            struct api_prompt *p,
+                            struct err_info *e)
+{
+    const int64_t last = (int64_t)tokenizer_n_vocab(c->tokenizer) - 1;
+    enum err err = OK;
+    for (size_t i = 0; !err && i < json_array_size(v); i++) {
+        const json_t *item = json_array_get(v, i);
+        struct text_piece piece = {.text = json_string_value(item),
+                                   .n_bytes = json_string_length(item)};
+        int64_t id;
+        if (json_is_string(item))
+            err = tokenizer_encode(c->tokenizer, &piece, 1, &p->ids, e);
+        else if (!(err = api_int_of(item, field, 0, last, &id, e)))
+            token_list_add(&p->ids, (token_id)id);
+    }
+    if (!err && p->ids.n == 0)
+        err = err_set_field(e, ERR_INVALID, field, "'%s' holds no token", field);
+    return err;
+}
+
+static bool has_text(const json_t *v)
+{
+    for (size_t i = 0; i < json_array_size(v); i++)
+        if (json_is_string(json_array_get(v, i)))
+            return true;
+    return false;
+}
+
+/* {"prompt_string": TEXT}, or {"content": [{"type": "text", "text": TEXT}, ...]}, joined. */
+static enum err object_input(struct api_call *c,
+                             const json_t *v,
+                             const char *field,
+                             struct api_prompt *p,
+                             struct err_info *e)
+{
+    static const struct api_refused media[] = {{"multimodal_data", NEUTRAL_EMPTY, 0}};
+    const json_t *text = json_object_get(v, "prompt_string");
+    const json_t *parts = json_object_get(v, "content");
+    enum err err = api_refuse_fields(v, media, 1, e);
+    if (err)
+        return err;
+    if (json_is_string(text))
+        return text_input(c, text, field, p, e);
+    if (!json_is_array(parts))
+        return err_set_field(e,
+                             ERR_INVALID,
+                             field,
+                             "'%s' is an object with neither a 'prompt_string' nor an array "
+                             "'content'",
+                             field);
+    struct buf joined = {0};
+    err = api_join_parts(parts, field, &joined, e);
+    if (!err) {
+        json_t *whole = json_stringn(joined.len ? joined.data : "", joined.len);
+        err = whole ? text_input(c, whole, field, p, e) : err_set(e, ERR_NOMEM, "no memory");
+        json_decref(whole);
+    }
+    buf_deinit(&joined);
+    return err;
+}
+
+/* A text, an object with one, or an array of ids, taken as it is. */
 static enum err one_input(struct api_call *c,
                           const json_t *v,
                           const char *field,
@@ -40,17 +105,29 @@ static enum err one_input(struct api_call *c,
 {
     if (json_is_string(v))
         return text_input(c, v, field, p, e);
+    if (json_is_object(v))
+        return object_input(c, v, field, p, e);
+    if (has_text(v))
+        return mixed_input(c, v, field, p, e);
     if (json_is_array(v))
         return api_ids_prompt(c, v, field, p, e);
     return api_wrong_type(field, "a string or an array of token ids", v, e);
 }
 
-/* Which of the four forms: the first element decides between ids and several texts. */
+static bool has_number(const json_t *v)
+{
+    for (size_t i = 0; i < json_array_size(v); i++)
+        if (json_is_number(json_array_get(v, i)))
+            return true;
+    return false;
+}
+
+/* One text or several: an array with a number in it is one of ids. */
 static enum err parse_input(
     struct api_call *c, const json_t *v, const char *name, struct api_job *job, struct err_info *e)
 {
     const size_t n = json_array_size(v); /* 0 of what is no array */
-    if (!json_is_array(v) || json_is_number(json_array_get(v, 0)))
+    if (!json_is_array(v) || has_number(v))
         return one_input(c, v, name, api_job_prompts(job, 1), e);
     if (n == 0)
         return err_set_field(e, ERR_INVALID, name, "'%s' is empty", name);

@@ -148,12 +148,19 @@ static void put_message(const struct err_info *e, struct buf *out)
     api_put_text(out, e->text, strlen(e->text));
 }
 
-static void openai_error(int status, const struct err_info *e, struct buf *out)
+/* What llama-server's clients read of a prompt that is too long. */
+static void put_lengths(const struct err_info *e, struct buf *out)
+{
+    if (e->code == ERR_TOO_LONG && e->n_ctx > 0)
+        buf_printf(out, ",\"n_prompt_tokens\":%u,\"n_ctx\":%u", e->n_prompt, e->n_ctx);
+}
+
+static void openai_error(int status, const char *type, const struct err_info *e, struct buf *out)
 {
     const char *code = code_of(status, e);
     buf_str(out, "{\"error\":{");
     put_message(e, out);
-    buf_printf(out, ",\"type\":\"%s\",\"param\":", openai_type(status));
+    buf_printf(out, ",\"type\":\"%s\",\"param\":", type);
     if (e->field[0])
         api_put_text(out, e->field, strlen(e->field));
     else
@@ -163,6 +170,7 @@ static void openai_error(int status, const struct err_info *e, struct buf *out)
         api_put_str(out, code, strlen(code));
     else
         buf_str(out, "null");
+    put_lengths(e, out);
     buf_str(out, "}}");
 }
 
@@ -174,7 +182,11 @@ void api_put_error(enum api_shape shape,
 {
     switch (shape) {
     case API_OPENAI:
-        openai_error(status, e, out);
+        openai_error(status, openai_type(status), e, out);
+        break;
+    case API_BARE: /* OpenAI's words but for the one that llama-server's clients look for */
+        openai_error(
+            status, e->code == ERR_TOO_LONG ? llama_type(status, e) : openai_type(status), e, out);
         break;
     case API_ANTHROPIC:
         buf_printf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",", anthropic_type(status));
@@ -189,7 +201,9 @@ void api_put_error(enum api_shape shape,
     case API_LLAMA:
         buf_printf(out, "{\"error\":{\"code\":%d,", status);
         put_message(e, out);
-        buf_printf(out, ",\"type\":\"%s\"}}", llama_type(status, e));
+        buf_printf(out, ",\"type\":\"%s\"", llama_type(status, e));
+        put_lengths(e, out);
+        buf_str(out, "}}");
         break;
     case API_PLAIN:
         buf_str(out, "{\"error\":");

@@ -112,6 +112,10 @@ void api_plain_models(struct api_call *c, const struct api_input *in)
     } else {
         buf_str(out, "\"\"");
     }
-    buf_printf(out, ",\"format\":\"gguf\",\"loaded\":%s}]}", c->engine ? "true" : "false");
+    buf_printf(out,
+               ",\"format\":\"gguf\",\"loaded\":%s}],\"object\":\"list\",\"data\":[",
+               c->engine ? "true" : "false");
+    api_put_model(c, out); /* llama-server's clients look here */
+    buf_str(out, "]}");
     api_answer_json(c, 200);
 }

@@ -5,7 +5,7 @@
  *
  * Everything that can go wrong does so before submit or in it, and then all is undone: a client
  * gets all of its choices or an error, never some. */
-#include "api/call.h"
+#include "api/native.h"
 #include "api/reply.h"
 #include "base/mem.h"
 
@@ -65,12 +65,15 @@ static enum err parse(struct api_call *c,
     c->ignore_eos = p->request.ignore_eos;
     c->n_per_prompt = p->n;
     if ((err = api_get_bool(body, "timeline", &c->timeline, e)) ||
+        (err = api_read_extras(c, body, p, e)) ||
         (err = api_apply_terms(c, body, &job->terms, &p->request, e)) ||
         (err = d->parse(c, body, job, e)) || (err = api_reply_constrain(c, p, e)) ||
         (err = api_structured_parse(c, body, p, e)))
         return err;
     p->request.logprobs = c->logprobs;
     p->request.n_top_logprobs = c->n_top;
+    if (c->verbose)
+        native_put_settings(c, NULL, job, &c->settings);
     return OK;
 }
 
@@ -198,10 +201,27 @@ static void rename_field(const struct api_dialect *d, struct err_info *e)
     }
 }
 
+static bool is_null(const json_t *v)
+{
+    return !v || json_is_null(v);
+}
+
 /* The client's body, and the one that is read: the same, or what adapt made of it. */
 struct bodies {
     json_t *own, *read;
 };
+
+/* The operator's defaults (weir serve --temperature ...) come before the dialect's. */
+static void add_defaults(const struct api *a, json_t *body)
+{
+    const char *name;
+    json_t *v;
+    json_object_foreach(a->defaults, name, v)
+    {
+        if (is_null(json_object_get(body, name)))
+            json_object_set(body, name, v);
+    }
+}
 
 static enum err read_body(struct api_call *c,
                           const struct api_dialect *d,
@@ -214,6 +234,7 @@ static enum err read_body(struct api_call *c,
     c->tokenizer = engine_tokenizer(c->engine);
     if ((err = api_json_parse(in->body, in->body_len, &b->own, e)))
         return err;
+    add_defaults(c->api, b->own);
     if (!d->adapt)
         b->read = json_incref(b->own);
     else if ((err = d->adapt(c, b->own, &b->read, e)))

@@ -394,22 +394,37 @@ static uint32_t whole_seconds(uint64_t us)
     return s == 0 ? 1 : s > 86400 ? 86400 : (uint32_t)s;
 }
 
-enum err api_keys_enter(
-    struct api_keys *k, struct api_key *key, uint64_t now_us, uint32_t *retry_s, struct err_info *e)
+/* Until the bucket has n; for work of the background, and half of a minute's worth beside them, as
+ * far as it holds that much. */
+static uint64_t wait_for(struct bucket *b, uint64_t n, bool background, uint64_t now_us)
+{
+    uint64_t most = b->per_minute;
+    if (background && n <= most)
+        n = n < most - most / 2 ? n + most / 2 : most;
+    return bucket_wait_us(b, n, now_us);
+}
+
+enum err api_keys_enter(struct api_keys *k,
+                        struct api_key *key,
+                        bool background,
+                        uint64_t now_us,
+                        uint32_t *retry_s,
+                        struct err_info *e)
 {
     enum err err = OK;
     *retry_s = 0;
     pthread_mutex_lock(&k->lock);
     const struct terms *t = &key->terms;
-    uint64_t wait_us = bucket_wait_us(&key->requests, 1, now_us);
-    if (t->concurrency && key->n_running >= t->concurrency) {
-        key->n_refused[REFUSED_CONCURRENCY]++;
+    uint32_t places = background ? (t->concurrency + 1) / 2 : t->concurrency;
+    uint64_t wait_us = wait_for(&key->requests, 1, background, now_us);
+    if (t->concurrency && key->n_running >= places) {
+        key->n_refused[REFUSED_CONCURRENCY] += !background;
         err = err_set(e,
                       ERR_RATE_LIMIT,
                       "the key allows %u requests at once, and as many are running",
                       t->concurrency);
     } else if (wait_us > 0) {
-        key->n_refused[REFUSED_REQUESTS]++;
+        key->n_refused[REFUSED_REQUESTS] += !background;
         *retry_s = whole_seconds(wait_us);
         err = err_set(e,
                       ERR_RATE_LIMIT,
@@ -427,6 +442,7 @@ enum err api_keys_enter(
 
 enum err api_keys_take_prompt(struct api_keys *k,
                               struct api_key *key,
+                              bool background,
                               uint64_t n_tokens,
                               uint64_t now_us,
                               uint32_t *retry_s,
@@ -435,7 +451,7 @@ enum err api_keys_take_prompt(struct api_keys *k,
     enum err err = OK;
     *retry_s = 0;
     pthread_mutex_lock(&k->lock);
-    uint64_t wait_us = bucket_wait_us(&key->tokens, n_tokens, now_us);
+    uint64_t wait_us = wait_for(&key->tokens, n_tokens, background, now_us);
     if (wait_us == 0) {
         bucket_take(&key->tokens, n_tokens, now_us);
     } else if (wait_us == UINT64_MAX) {
@@ -455,15 +471,17 @@ enum err api_keys_take_prompt(struct api_keys *k,
                       (unsigned long long)n_tokens,
                       *retry_s);
     }
-    if (err)
+    if (err && (!background || err == ERR_TOO_LARGE))
         key->n_refused[REFUSED_TOKENS]++;
     pthread_mutex_unlock(&k->lock);
     return err;
 }
 
-void api_keys_undo(struct api_keys *k, struct api_key *key, uint64_t n_prompt, uint64_t now_us)
+void api_keys_undo(
+    struct api_keys *k, struct api_key *key, bool background, uint64_t n_prompt, uint64_t now_us)
 {
     pthread_mutex_lock(&k->lock);
+    key->n_requests -= background;
     bucket_give_back(&key->requests, 1, now_us);
     bucket_give_back(&key->tokens, n_prompt, now_us);
     pthread_mutex_unlock(&k->lock);
@@ -480,16 +498,6 @@ void api_keys_leave(struct api_keys *k,
     key->n_cached += u->n_cached;
     key->n_generated += u->n_generated;
     bucket_take(&key->tokens, u->n_generated, now_us);
-    pthread_mutex_unlock(&k->lock);
-}
-
-void api_keys_note(struct api_keys *k, struct api_key *key, const struct api_key_usage *u)
-{
-    pthread_mutex_lock(&k->lock);
-    key->n_requests++;
-    key->n_prompt += u->n_prompt;
-    key->n_cached += u->n_cached;
-    key->n_generated += u->n_generated;
     pthread_mutex_unlock(&k->lock);
 }
 

@@ -65,23 +65,27 @@ struct api_key_terms api_keys_terms(struct api_keys *k, const struct api_key *ke
 struct api_key_terms api_keys_terms_gone(const char *name);
 
 /* A request begins: it counts, and takes a place of the concurrent ones. A refusal is counted,
- * takes nothing, and says after how many seconds to come back (0: that is not known). Error:
- * ERR_RATE_LIMIT. */
+ * takes nothing, and says after how many seconds to come back (0: that is not known). Work of the
+ * background leaves half of every limit to the key's other requests, and its refusals are not
+ * counted, as nobody sees them. Error: ERR_RATE_LIMIT. */
 enum err api_keys_enter(struct api_keys *k,
                         struct api_key *key,
+                        bool background,
                         uint64_t now_us,
                         uint32_t *retry_s,
                         struct err_info *e) WEIR_MUST_USE;
 /* Its prompts' tokens. Errors: ERR_RATE_LIMIT; ERR_TOO_LARGE: more than the key ever allows. */
 enum err api_keys_take_prompt(struct api_keys *k,
                               struct api_key *key,
+                              bool background,
                               uint64_t n_tokens,
                               uint64_t now_us,
                               uint32_t *retry_s,
                               struct err_info *e) WEIR_MUST_USE;
 /* It was refused after all, by the engine: its limits are as if it had never come. It still has to
- * leave. */
-void api_keys_undo(struct api_keys *k, struct api_key *key, uint64_t n_prompt, uint64_t now_us);
+ * leave. Work of the background, which comes again, is not counted either. */
+void api_keys_undo(
+    struct api_keys *k, struct api_key *key, bool background, uint64_t n_prompt, uint64_t now_us);
 /* What it came to, and its place is free. */
 struct api_key_usage {
     uint64_t n_prompt, n_cached, n_generated; /* tokens */
@@ -91,8 +95,6 @@ void api_keys_leave(struct api_keys *k,
                     const struct api_key_usage *u,
                     uint64_t now_us);
 
-/* A request beside the limits, of a batch, began and came to this. */
-void api_keys_note(struct api_keys *k, struct api_key *key, const struct api_key_usage *u);
 /* The entry of this name, also if it is closed now; NULL: there never was one. */
 struct api_key *api_keys_named(struct api_keys *k, const char *name);
 

@@ -106,8 +106,14 @@ void api_kv(struct api_call *c, const struct api_input *in)
 {
     struct engine_stats s;
     struct buf *out = &c->body;
+    struct err_info e = {0};
+    bool check = false;
+    if (api_query_flag(in, "check", &check, &e) != OK) {
+        api_answer_error(c, &e);
+        return;
+    }
     engine_stats_get(c->engine, &s);
-    if (in->query && strcmp(in->query, "check=true") == 0)
+    if (check)
         engine_want_check(c->engine);
     buf_str(out, "{\"object\":\"kv\",\"block_tokens\":");
     api_put_int(out, s.kv_block_tokens);

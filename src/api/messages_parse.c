@@ -392,6 +392,9 @@ static enum err adapt_tool_choice(const json_t *body, json_t *b, struct err_info
         return err;
     if (one_call)
         json_object_set_new(b, "parallel_tool_calls", json_false());
+    name = json_object_get(v, "name");
+    if (name && !json_is_string(name))
+        return api_wrong_type("tool_choice.name", "a string", name, e);
     const char *type = type_of(v);
     if (strcmp(type, "auto") == 0 || strcmp(type, "none") == 0) {
         json_object_set_new(b, "tool_choice", json_string(type));

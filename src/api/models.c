@@ -22,7 +22,7 @@ void api_health(struct api_call *c, const struct api_input *in)
     api_answer_json(c, strcmp(status, "ok") == 0 ? 200 : 503);
 }
 
-static void put_model(const struct api_call *c, struct buf *out)
+void api_put_model(const struct api_call *c, struct buf *out)
 {
     buf_str(out, "{\"id\":");
     buf_add(out, c->api->model_json.data, c->api->model_json.len);
@@ -40,7 +40,7 @@ void api_models(struct api_call *c, const struct api_input *in)
 {
     (void)in;
     buf_str(&c->body, "{\"object\":\"list\",\"data\":[");
-    put_model(c, &c->body);
+    api_put_model(c, &c->body);
     buf_str(&c->body, "]}");
     api_answer_json(c, 200);
 }
@@ -49,7 +49,7 @@ void api_model(struct api_call *c, const struct api_input *in)
 {
     const char *id = api_path_after(in->path, "/models/");
     if (api_is_model(c->api, id, strlen(id))) {
-        put_model(c, &c->body);
+        api_put_model(c, &c->body);
         api_answer_json(c, 200);
         return;
     }

@@ -11,32 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put_ms(struct buf *out, const char *name, uint32_t n, double ms)
-{
-    buf_printf(out, ",\"%s_n\":%u,\"%s_ms\":", name, n, name);
-    api_put_double(out, ms);
-    buf_printf(out, ",\"%s_per_token_ms\":", name);
-    api_put_double(out, n ? ms / n : 0);
-    buf_printf(out, ",\"%s_per_second\":", name);
-    api_put_double(out, ms > 0 ? n / ms * 1e3 : 0);
-}
-
-static double ms_between(uint64_t from_us, uint64_t to_us)
-{
-    return to_us > from_us ? (double)(to_us - from_us) * 1e-3 : 0;
-}
-
-void native_put_timings(const struct api_choice *ch, uint32_t n_out, struct buf *out)
-{
-    struct request_times t = request_times(ch->req);
-    uint32_t n_prompt, n_cached = request_n_cached(ch->req);
-    request_prompt(ch->req, &n_prompt);
-    buf_printf(out, "{\"cache_n\":%u", n_cached);
-    put_ms(out, "prompt", n_prompt - n_cached, ms_between(t.admit_us, t.first_us));
-    put_ms(out, "predicted", n_out, ms_between(t.first_us, t.last_us));
-    buf_char(out, '}');
-}
-
 /* Of the choice's text so far; the array is made with the first piece. */
 static bool *has_new_line(const struct api_choice *ch)
 {
@@ -67,17 +41,17 @@ static void open_stream(struct api_call *c, struct buf *out)
     (void)out; /* nothing is said before the first token */
 }
 
-/* The first event also says how much of the prompt was there and how much computed. */
-static void put_progress(const struct api_choice *ch, struct buf *out)
+/* Events without text, while the prompt is computed. */
+static void progress(struct api_choice *ch, const char *fields, struct buf *out)
 {
-    struct request_times t = request_times(ch->req);
+    const struct native *s = ch->call->state;
     buf_printf(out,
-               ",\"prompt_progress\":{\"total\":%u,\"cache\":%u,\"processed\":%u,\"time_ms\":",
-               n_prompt_of(ch),
-               request_n_cached(ch->req),
-               n_prompt_of(ch));
-    api_put_double(out, ms_between(t.admit_us, t.first_us));
-    buf_char(out, '}');
+               "data: {\"index\":%u,\"content\":\"\",\"tokens\":[],\"stop\":false,\"id_slot\":",
+               ch->index);
+    api_put_int(out, s->id_slot);
+    buf_printf(out, ",\"tokens_predicted\":0,\"tokens_evaluated\":%u", n_prompt_of(ch));
+    buf_str(out, fields);
+    buf_str(out, "}\n\n");
 }
 
 static void piece(struct api_choice *ch, const struct api_piece *p, struct buf *out)
@@ -93,12 +67,10 @@ static void piece(struct api_choice *ch, const struct api_piece *p, struct buf *
     api_put_int(out, s->id_slot);
     buf_printf(
         out, ",\"tokens_predicted\":%u,\"tokens_evaluated\":%u", ch->n_taken, n_prompt_of(ch));
-    if (s->timings_per_token) {
+    if (ch->call->timings_per_token) {
         buf_str(out, ",\"timings\":");
-        native_put_timings(ch, ch->n_taken, out);
+        api_put_timings(ch, ch->n_taken, out);
     }
-    if (s->progress && p->token == 0)
-        put_progress(ch, out);
     if (ch->call->logprobs && p->token >= 0) {
         buf_str(out, ",\"completion_probabilities\":[");
         api_put_logprob(ch, (uint32_t)p->token, true, out);
@@ -107,7 +79,7 @@ static void piece(struct api_choice *ch, const struct api_piece *p, struct buf *
     buf_str(out, "}\n\n");
 }
 
-static const char *stop_type(const struct api_choice *ch)
+const char *api_stop_type(const struct api_choice *ch)
 {
     switch (request_stop(ch->req)) {
     case STOP_EOG:
@@ -152,13 +124,13 @@ static void put_end(const struct api_choice *ch, struct buf *out)
                ",\"has_new_line\":%s,\"truncated\":%s,\"stop_type\":\"%s\",\"stopping_word\":",
                *has_new_line(ch) ? "true" : "false",
                truncated(ch) && !s->no_output ? "true" : "false",
-               s->no_output ? "limit" : stop_type(ch));
+               s->no_output ? "limit" : api_stop_type(ch));
     const char *word = !s->no_output && request_stop(ch->req) == STOP_TEXT
                            ? s->stops[request_stop_text(ch->req)]
                            : "";
     api_put_text(out, word, strlen(word));
     buf_printf(out, ",\"tokens_cached\":%u,\"timings\":", request_n_cached(ch->req));
-    native_put_timings(ch, n_out, out);
+    api_put_timings(ch, n_out, out);
     buf_char(out, '}');
 }
 
@@ -274,6 +246,7 @@ const struct api_dialect api_native = {
     .parse = native_parse,
     .open = open_stream,
     .piece = piece,
+    .progress = progress,
     .close = close_choice,
     .end = end_stream,
     .fail = api_openai_fail,

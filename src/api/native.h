@@ -15,8 +15,7 @@ struct native {
     int64_t id_slot;
     bool no_output; /* n_predict 0: the prompt is computed, its first token not shown */
     bool tokens;    /* name them in answers */
-    bool timings_per_token, progress;
-    struct { /* until parse hands them to the request */
+    struct {        /* until parse hands them to the request */
         struct logit_bias *items;
         size_t n, cap;
     } bias;
@@ -30,11 +29,12 @@ enum err native_parse(struct api_call *c,
                       struct api_job *job,
                       struct err_info *e) WEIR_MUST_USE;
 
-/* "generation_settings", and the same for /props. job NULL: the defaults. */
-void native_put_settings(const struct api_call *c, const struct api_job *job, struct buf *out);
-
-/* {"cache_n", "prompt_n", "prompt_ms", ...} after n_out tokens. */
-void native_put_timings(const struct api_choice *ch, uint32_t n_out, struct buf *out);
+/* "generation_settings", and the same for /props and other dialects. job NULL: the defaults. s
+ * NULL: of another dialect. */
+void native_put_settings(const struct api_call *c,
+                         const struct native *s,
+                         const struct api_job *job,
+                         struct buf *out);
 
 /* Text to ids as llama-server reads it: BOS where it begins a prompt of a model that wants one, and
  * special tokens recognised, for its clients write whole prompts. */

@@ -85,35 +85,6 @@ static enum err adapt_counts(struct native *s, json_t *body, struct err_info *e)
     return OK;
 }
 
-/* Penalties look at the whole text here: a window is taken only where it is none, or changes
- * nothing. */
-static enum err adapt_penalties(json_t *body, struct err_info *e)
-{
-    static const struct {
-        const char *name;
-        double off;
-    } penalties[] = {{"repeat_penalty", 1}, {"presence_penalty", 0}, {"frequency_penalty", 0}};
-    int64_t last_n = -1;
-    bool on = false;
-    enum err err = api_get_int(body, "repeat_last_n", -1, INT32_MAX, &last_n, e);
-    if (err)
-        return err;
-    for (size_t i = 0; i < sizeof penalties / sizeof *penalties; i++) {
-        const json_t *v = json_object_get(body, penalties[i].name);
-        on |= json_is_number(v) && json_number_value(v) != penalties[i].off;
-        if (last_n == 0) /* a window of nothing */
-            json_object_del(body, penalties[i].name);
-    }
-    if (last_n > 0 && on)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "repeat_last_n",
-                             "'repeat_last_n' must be -1 (penalties look at the whole text) or 0 "
-                             "(they are off), not %lld",
-                             (long long)last_n);
-    return OK;
-}
-
 /* Greedy below 0; a random seed of 32 bits for -1, so that the answer can say which. */
 static enum err adapt_numbers(json_t *body, struct err_info *e)
 {
@@ -126,6 +97,7 @@ static enum err adapt_numbers(json_t *body, struct err_info *e)
     set_default(body, "top_k", json_integer(40));
     set_default(body, "top_p", json_real(0.95));
     set_default(body, "min_p", json_real(0.05));
+    set_default(body, "repeat_last_n", json_integer(64));
     enum err err = api_get_int(body, "seed", INT64_MIN, INT64_MAX, &seed, e);
     if (err || (seed != -1 && seed != RANDOM_SEED))
         return err;
@@ -163,9 +135,13 @@ static enum err wrong_samplers(const char *name, struct err_info *e)
                          name);
 }
 
-/* A stage that is not named is off. */
-static void drop_unnamed(json_t *body, const bool named[5])
+/* A stage that is not named is off; what was said of it still has to make sense. */
+static enum err drop_unnamed(json_t *body, const bool named[5], struct err_info *e)
 {
+    struct sample_params ignored = {0};
+    enum err err = api_params_sampling(body, &ignored, e);
+    if (err)
+        return err;
     if (!named[SAMPLER_PENALTIES]) {
         json_object_del(body, "repeat_penalty");
         json_object_del(body, "repetition_penalty");
@@ -180,6 +156,7 @@ static void drop_unnamed(json_t *body, const bool named[5])
         json_object_set_new(body, "min_p", json_integer(0));
     if (!named[SAMPLER_TEMPERATURE])
         json_object_set_new(body, "temperature", json_integer(1));
+    return OK;
 }
 
 /* *last: the temperature comes after the truncations, which is the default. */
@@ -211,8 +188,7 @@ static enum err adapt_samplers(json_t *body, bool *last, struct err_info *e)
             at = k;
     }
     json_object_del(body, "samplers");
-    drop_unnamed(body, named);
-    return OK;
+    return drop_unnamed(body, named, e);
 }
 
 static void add_bias(struct native *s, token_id id, float bias)
@@ -297,6 +273,20 @@ static enum err adapt_bias(struct api_call *c, struct native *s, json_t *body, s
     return OK;
 }
 
+/* There, with ignore_eos, tokens that end a text never come; elsewhere they are ordinary output. */
+static enum err forbid_ends(struct api_call *c,
+                            struct native *s,
+                            const json_t *body,
+                            struct err_info *e)
+{
+    bool ignored = false;
+    enum err err = api_get_bool(body, "ignore_eos", &ignored, e);
+    for (uint32_t i = 0; ignored && i < tokenizer_n_vocab(c->tokenizer); i++)
+        if (tokenizer_is_eog(c->tokenizer, (token_id)i))
+            add_bias(s, (token_id)i, -INFINITY);
+    return err;
+}
+
 /* response_fields: which parts of the answer are wanted. */
 static enum err read_fields(struct native *s, const json_t *body, struct err_info *e)
 {
@@ -340,8 +330,6 @@ static enum err read_flags(struct api_call *c, struct native *s, json_t *body, s
     s->id_slot = -1;
     if ((err = api_get_bool(body, "stream", &stream, e)) ||
         (err = api_get_bool(body, "return_tokens", &s->tokens, e)) ||
-        (err = api_get_bool(body, "timings_per_token", &s->timings_per_token, e)) ||
-        (err = api_get_bool(body, "return_progress", &s->progress, e)) ||
         (err = api_get_int(body, "id_slot", -1, INT32_MAX, &s->id_slot, e)) ||
         (err = api_get_int(body, "n_probs", 0, REQUEST_MAX_TOP_LOGPROBS, &n_probs, e)) ||
         (err = read_fields(s, body, e)))
@@ -365,9 +353,9 @@ enum err native_adapt(struct api_call *c, const json_t *body, json_t **out, stru
     if (!b)
         return err_set(e, ERR_NOMEM, "no memory to read the body");
     if ((err = api_refuse_fields(b, refused, sizeof refused / sizeof *refused, e)) ||
-        (err = adapt_counts(s, b, e)) || (err = adapt_penalties(b, e)) ||
-        (err = adapt_numbers(b, e)) || (err = adapt_samplers(b, &temperature_last, e)) ||
-        (err = adapt_bias(c, s, b, e)) || (err = read_flags(c, s, b, e)))
+        (err = adapt_counts(s, b, e)) || (err = adapt_numbers(b, e)) ||
+        (err = adapt_samplers(b, &temperature_last, e)) || (err = adapt_bias(c, s, b, e)) ||
+        (err = forbid_ends(c, s, b, e)) || (err = read_flags(c, s, b, e)))
         return err;
     json_object_set_new(b, "temperature_last", json_boolean(temperature_last));
     drop_empty_stops(b);
@@ -518,11 +506,37 @@ static const char *name_of(bool b)
     return b ? "true" : "false";
 }
 
+static float number_of(const json_t *o, const char *name, float otherwise)
+{
+    const json_t *v = json_object_get(o, name);
+    return v ? (float)json_number_value(v) : otherwise;
+}
+
+/* The operator's, over llama-server's. */
+static void put_defaults(const struct api *a, struct sample_params *s)
+{
+    const json_t *seed = json_object_get(a->defaults, "seed");
+    const json_t *top_k = json_object_get(a->defaults, "top_k");
+    const json_t *last_n = json_object_get(a->defaults, "repeat_last_n");
+    s->temperature = number_of(a->defaults, "temperature", s->temperature);
+    s->top_p = number_of(a->defaults, "top_p", s->top_p);
+    s->min_p = number_of(a->defaults, "min_p", s->min_p);
+    s->repetition_penalty = number_of(a->defaults, "repeat_penalty", s->repetition_penalty);
+    if (seed)
+        s->seed = (uint64_t)json_integer_value(seed);
+    if (top_k)
+        s->top_k = (int32_t)json_integer_value(top_k);
+    if (last_n)
+        s->penalty_window = (uint32_t)json_integer_value(last_n); /* -1 is all */
+}
+
 /* What is used, in llama-server's names; and its samplers that are never on, as such. */
-void native_put_settings(const struct api_call *c, const struct api_job *job, struct buf *out)
+void native_put_settings(const struct api_call *c,
+                         const struct native *s,
+                         const struct api_job *job,
+                         struct buf *out)
 {
     struct request_params p = request_params_default();
-    const struct native *s = c->state;
     if (job) {
         p = job->params.request;
     } else {
@@ -530,7 +544,9 @@ void native_put_settings(const struct api_call *c, const struct api_job *job, st
         p.sample.top_k = 40;
         p.sample.top_p = 0.95f;
         p.sample.min_p = 0.05f;
+        p.sample.penalty_window = 64;
         p.sample.seed = RANDOM_SEED;
+        put_defaults(c->api, &p.sample);
     }
     buf_str(out, "{\"n_ctx\":");
     api_put_int(out, engine_n_ctx(c->engine));
@@ -542,7 +558,8 @@ void native_put_settings(const struct api_call *c, const struct api_job *job, st
     put_setting(out, "top_k", p.sample.top_k);
     put_setting(out, "top_p", (double)p.sample.top_p);
     put_setting(out, "min_p", (double)p.sample.min_p);
-    put_setting(out, "repeat_last_n", -1);
+    uint32_t window = p.sample.penalty_window;
+    put_setting(out, "repeat_last_n", window == 0 || window == UINT32_MAX ? -1 : (double)window);
     put_setting(out, "repeat_penalty", (double)p.sample.repetition_penalty);
     put_setting(out, "presence_penalty", (double)p.sample.presence_penalty);
     put_setting(out, "frequency_penalty", (double)p.sample.frequency_penalty);
@@ -563,7 +580,7 @@ void native_put_settings(const struct api_call *c, const struct api_job *job, st
                "\"min_p\"%s],\"lora\":[]}",
                name_of(p.ignore_eos),
                name_of(job && job->params.stream),
-               name_of(s && s->timings_per_token),
+               name_of(c->timings_per_token),
                p.sample.temperature_last || !job ? "" : "\"temperature\",",
                p.sample.temperature_last || !job ? ",\"temperature\"" : "");
 }
@@ -581,7 +598,7 @@ enum err native_parse(struct api_call *c,
     p->sample.n_bias = (uint32_t)s->bias.n;
     p->sample.temperature_last = json_is_true(json_object_get(body, "temperature_last"));
     s->bias.items = NULL;
-    native_put_settings(c, job, &s->settings);
+    native_put_settings(c, s, job, &s->settings);
     for (uint32_t i = 0; i < p->n_stops; i++)
         s->stops[s->n_stops++] = mem_strdup(p->stops[i].data); /* JSON's strings have no NUL */
     return parse_prompts(c, body, job, e);

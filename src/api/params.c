@@ -81,17 +81,31 @@ enum err api_refuse_fields(const json_t *body,
     return OK;
 }
 
+/* llama-server's window of the penalties: of prompt and output together, -1 for all of it; of
+ * nothing, they are off. Absent: as OpenAI and vLLM have them. */
+static void set_window(struct sample_params *s, int64_t last_n)
+{
+    if (last_n == INT64_MIN)
+        return;
+    s->penalty_window = last_n < 0 ? UINT32_MAX : (uint32_t)last_n;
+    if (last_n != 0)
+        return;
+    s->repetition_penalty = 1.0f;
+    s->presence_penalty = s->frequency_penalty = 0.0f;
+}
+
 /* Numbers are read as doubles and rounded once; the sampler works in floats. */
-static enum err parse_sampling(const json_t *body, struct sample_params *s, struct err_info *e)
+enum err api_params_sampling(const json_t *body, struct sample_params *s, struct err_info *e)
 {
     double temperature = 1.0, top_p = 1.0, min_p = 0.0, repetition = 1.0, presence = 0.0,
            frequency = 0.0;
-    int64_t top_k = 0;
+    int64_t top_k = 0, last_n = INT64_MIN;
     enum err err;
     if ((err = api_get_real(body, "temperature", 0.0, 2.0, &temperature, e)) ||
         (err = api_get_real(body, "top_p", 0.0, 1.0, &top_p, e)) ||
         (err = api_get_real(body, "min_p", 0.0, 1.0, &min_p, e)) ||
         (err = api_get_int(body, "top_k", -1, INT32_MAX, &top_k, e)) ||
+        (err = api_get_int(body, "repeat_last_n", -1, INT32_MAX, &last_n, e)) ||
         (err = api_get_real(body, "repeat_penalty", 0.01, 100.0, &repetition, e)) ||
         (err = api_get_real(body, "repetition_penalty", 0.01, 100.0, &repetition, e)) ||
         (err = api_get_real(body, "presence_penalty", -2.0, 2.0, &presence, e)) ||
@@ -104,6 +118,7 @@ static enum err parse_sampling(const json_t *body, struct sample_params *s, stru
     s->repetition_penalty = (float)repetition;
     s->presence_penalty = (float)presence;
     s->frequency_penalty = (float)frequency;
+    set_window(s, last_n);
     return OK;
 }
 
@@ -293,10 +308,10 @@ static enum err parse_counts(const json_t *body,
                              struct api_params *out,
                              struct err_info *e)
 {
-    int64_t n = 1, best_of = -1, max_tokens = -1;
+    int64_t n = 1, best_of = -1, max_tokens = -1, n_predict = -1;
     enum err err;
     if ((err = api_get_int(body, "n", 1, max_choices, &n, e)) ||
-        (err = api_get_int(body, "n_predict", -1, INT32_MAX, &max_tokens, e)) ||
+        (err = api_get_int(body, "n_predict", -1, INT32_MAX, &n_predict, e)) ||
         (err = api_get_int(body, "best_of", 1, max_choices, &best_of, e)) ||
         (err = api_get_int(body, "max_tokens", 1, INT32_MAX, &max_tokens, e)) ||
         (err = api_get_int(body, "max_completion_tokens", 1, INT32_MAX, &max_tokens, e)))
@@ -304,7 +319,10 @@ static enum err parse_counts(const json_t *body,
     if (best_of != -1 && best_of != n)
         return err_set_field(
             e, ERR_INVALID, "best_of", "'best_of' is supported only when it equals 'n'");
-    if (max_tokens == 0) /* llama-server's name; there it means the prompt alone */
+    /* llama-server's name: more than fits means what fits, and 0 the prompt alone */
+    out->max_tokens_gives = max_tokens < 0 && n_predict > 0;
+    max_tokens = max_tokens < 0 ? n_predict : max_tokens;
+    if (max_tokens == 0)
         return err_set_field(
             e, ERR_INVALID, "n_predict", "'n_predict' must be at least 1, or -1 for no limit");
     out->n = (uint32_t)n;
@@ -323,7 +341,7 @@ enum err api_params_parse(const json_t *body,
     out->request = request_params_default();
     if ((err = api_get_str(body, "model", &out->model, e)) ||
         (err = parse_counts(body, max_choices, out, e)) ||
-        (err = parse_sampling(body, &out->request.sample, e)) ||
+        (err = api_params_sampling(body, &out->request.sample, e)) ||
         (err = parse_seed(body, &out->request.sample.seed, e)) ||
         (err = parse_logit_bias(body, n_vocab, out, e)) ||
         (err = parse_stop(body, &out->request, e)) ||

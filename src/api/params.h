@@ -31,6 +31,11 @@ enum err api_params_parse(const json_t *body,
                           struct err_info *e) WEIR_MUST_USE;
 void api_params_deinit(struct api_params *p);
 
+/* The part of it that says how tokens are chosen. */
+enum err api_params_sampling(const json_t *body,
+                             struct sample_params *s,
+                             struct err_info *e) WEIR_MUST_USE;
+
 /* The part of it that says how a request meets the KV memory and the others: cache_prompt,
  * cache_salt (a view of the body), priority. */
 enum err api_params_cache(const json_t *body,

@@ -24,7 +24,7 @@ void api_props(struct api_call *c, const struct api_input *in)
                "{\"default_generation_settings\":{\"id\":0,\"id_task\":-1,\"n_ctx\":%u,"
                "\"speculative\":false,\"is_processing\":false,\"params\":",
                engine_n_ctx(c->engine));
-    native_put_settings(c, NULL, out);
+    native_put_settings(c, NULL, NULL, out);
     buf_printf(out,
                ",\"prompt\":\"\",\"next_token\":{\"has_next_token\":true,\"has_new_line\":false,"
                "\"n_remain\":-1,\"n_decoded\":0,\"stopping_word\":\"\"}},\"total_slots\":%u,"
@@ -57,9 +57,12 @@ void api_slots(struct api_call *c, const struct api_input *in)
 {
     struct engine_stats s;
     struct err_info e = {0};
+    bool wants_one = false;
     engine_stats_get(c->engine, &s);
-    if (in->query && strstr(in->query, "fail_on_no_slot") && s.running >= s.max_running) {
-        err_set(&e, ERR_DRAINING, "no slot is free");
+    enum err err = api_query_flag(in, "fail_on_no_slot", &wants_one, &e);
+    if (!err && wants_one && s.running >= s.max_running)
+        err = err_set(&e, ERR_DRAINING, "no slot is free");
+    if (err) {
         api_answer_error(c, &e);
         return;
     }

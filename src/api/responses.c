@@ -124,6 +124,15 @@ static void begin_event(struct responses *r, const char *name, struct buf *out)
         out, "event: %s\ndata: {\"type\":\"%s\",\"sequence_number\":%u", name, name, r->sequence++);
 }
 
+/* As llama-server's clients ask for them; OpenAI's events have none. */
+static void put_timings(const struct api_call *c, uint32_t n_out, struct buf *out)
+{
+    if (!c->timings_per_token)
+        return;
+    buf_str(out, ",\"timings\":");
+    api_put_timings(&c->choices[0], n_out, out);
+}
+
 static void end_event(struct buf *out)
 {
     buf_str(out, "}\n\n");
@@ -270,9 +279,16 @@ static void end_item(struct responses *r, const char *status, struct buf *out)
     r->open = ITEM_NONE;
 }
 
+struct sink {
+    struct api_call *call;
+    struct buf *out; /* NULL: nothing is streamed */
+};
+
 /* Text of the item under way; a message's comes with what is known of its tokens. */
-static void add_text(struct responses *r, const struct reply_event *ev, struct buf *out)
+static void add_text(const struct sink *s, const struct reply_event *ev)
 {
+    struct responses *r = s->call->state;
+    struct buf *out = s->out;
     bool message = r->open == ITEM_MESSAGE;
     api_put_escaped(&r->text, ev->text, ev->n);
     if (out) {
@@ -284,6 +300,7 @@ static void add_text(struct responses *r, const struct reply_event *ev, struct b
             buf_add(out, r->noted.data, r->noted.len);
             buf_char(out, ']');
         }
+        put_timings(s->call, s->call->choices[0].n_taken, out);
         end_event(out);
     }
     if (message && r->noted.len > 0) {
@@ -292,11 +309,6 @@ static void add_text(struct responses *r, const struct reply_event *ev, struct b
     }
     buf_clear(&r->noted);
 }
-
-struct sink {
-    struct api_call *call;
-    struct buf *out; /* NULL: nothing is streamed */
-};
 
 static void on_event(void *ctx, const struct reply_event *ev)
 {
@@ -312,7 +324,7 @@ static void on_event(void *ctx, const struct reply_event *ev)
     case REPLY_REASONING:
         if (r->open == ITEM_NONE)
             begin_item(r, kind, s->out);
-        add_text(r, ev, s->out);
+        add_text(s, ev);
         break;
     case REPLY_CALL_BEGIN:
         buf_clear(&r->name);
@@ -321,7 +333,7 @@ static void on_event(void *ctx, const struct reply_event *ev)
         begin_item(r, ITEM_CALL, s->out);
         break;
     case REPLY_CALL_ARGUMENTS:
-        add_text(r, ev, s->out);
+        add_text(s, ev);
         break;
     case REPLY_CALL_END:
         end_item(r, "completed", s->out);
@@ -366,6 +378,15 @@ static void open_stream(struct api_call *c, struct buf *out)
     }
 }
 
+static void progress(struct api_choice *ch, const char *fields, struct buf *out)
+{
+    begin_event(ch->call->state, "response.in_progress", out);
+    buf_str(out, ",\"response\":");
+    put_unfinished(ch->call, "in_progress", NULL, out);
+    buf_str(out, fields);
+    end_event(out);
+}
+
 static void close_choice(struct api_choice *ch, struct buf *out)
 {
     struct responses *r = ch->call->state;
@@ -376,6 +397,7 @@ static void close_choice(struct api_choice *ch, struct buf *out)
                 out);
     buf_str(out, ",\"response\":");
     put_finished(ch, out);
+    put_timings(ch->call, request_n_completion(ch->req), out);
     end_event(out);
 }
 
@@ -417,6 +439,7 @@ const struct api_dialect api_responses = {
     .parse = responses_parse,
     .open = open_stream,
     .piece = take_piece,
+    .progress = progress,
     .close = close_choice,
     .end = end_stream,
     .fail = fail,

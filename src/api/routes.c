@@ -59,18 +59,18 @@ static const struct route {
     /* OpenAI's */
     {"/v1/completions", POST, API_OPENAI, NEEDS_OPEN, completions},
     {"/v1/chat/completions", POST, API_OPENAI, NEEDS_OPEN, chat},
-    {"/chat/completions", POST, API_OPENAI, NEEDS_OPEN, chat},
+    {"/chat/completions", POST, API_BARE, NEEDS_OPEN, chat},
     {"/v1/chat/completions/input_tokens", POST, API_OPENAI, NEEDS_MODEL, api_count_chat},
-    {"/chat/completions/input_tokens", POST, API_OPENAI, NEEDS_MODEL, api_count_chat},
+    {"/chat/completions/input_tokens", POST, API_BARE, NEEDS_MODEL, api_count_chat},
     {"/v1/embeddings", POST, API_OPENAI, NEEDS_OPEN, api_embeddings},
     {"/v1/responses", POST, API_OPENAI, NEEDS_OPEN, responses},
-    {"/responses", POST, API_OPENAI, NEEDS_OPEN, responses},
+    {"/responses", POST, API_BARE, NEEDS_OPEN, responses},
     {"/v1/responses/input_tokens", POST, API_OPENAI, NEEDS_MODEL, api_count_responses},
-    {"/responses/input_tokens", POST, API_OPENAI, NEEDS_MODEL, api_count_responses},
+    {"/responses/input_tokens", POST, API_BARE, NEEDS_MODEL, api_count_responses},
     {"/v1/responses/", GET, API_OPENAI, NEEDS_NOTHING, api_response_get},
     {"/v1/responses/", "DELETE", API_OPENAI, NEEDS_NOTHING, api_response_delete},
-    {"/responses/", GET, API_OPENAI, NEEDS_NOTHING, api_response_get},
-    {"/responses/", "DELETE", API_OPENAI, NEEDS_NOTHING, api_response_delete},
+    {"/responses/", GET, API_BARE, NEEDS_NOTHING, api_response_get},
+    {"/responses/", "DELETE", API_BARE, NEEDS_NOTHING, api_response_delete},
     /* Jina's and Cohere's */
     {"/v1/rerank", POST, API_OPENAI, NEEDS_OPEN, api_rerank},
     {"/v1/reranking", POST, API_OPENAI, NEEDS_OPEN, api_rerank},
@@ -182,6 +182,30 @@ enum api_shape api_shape_of(const char *path)
 const char *api_path_after(const char *path, const char *part)
 {
     return strstr(path, part) + strlen(part);
+}
+
+enum err api_query_flag(const struct api_input *in, const char *name, bool *out, struct err_info *e)
+{
+    static const char *const words[] = {"0", "1", "false", "true"};
+    const size_t n = strlen(name);
+    for (const char *at = in->query ? in->query : ""; *at; at += *at == '&') {
+        size_t len = strcspn(at, "&");
+        const char *value = at + n + 1;
+        bool named = len >= n && strncmp(at, name, n) == 0 && (len == n || at[n] == '=');
+        size_t n_value = len > n ? len - n - 1 : 0;
+        at += len;
+        if (!named)
+            continue;
+        for (size_t i = 0; i < 4; i++) {
+            if (strlen(words[i]) == n_value && strncmp(value, words[i], n_value) == 0) {
+                *out = i % 2;
+                return OK;
+            }
+        }
+        return err_set_field(
+            e, ERR_INVALID, name, "'%s' in the query must be 1 or true, 0 or false", name);
+    }
+    return OK;
 }
 
 /* "GET, HEAD, POST" of all rows of the path. */

@@ -14,8 +14,16 @@ struct entry {
     char text[]; /* response, then messages */
 };
 
+/* What one owner has. Stays when it comes to nothing: owners are few (keys.h). */
+struct share {
+    uint32_t owner;
+    size_t n, bytes;
+};
+
 struct api_store {
     pthread_mutex_t lock;
+    struct share *shares; /* [n_shares] */
+    size_t n_shares;
     struct entry *oldest, **newest_end; /* the link behind the newest */
     size_t n, bytes;                    /* bytes: of the texts */
     size_t max_entries, max_bytes;
@@ -36,6 +44,16 @@ static size_t bytes_of(const struct entry *e)
     return e->n_response + e->n_messages;
 }
 
+static struct share *share_of(struct api_store *s, uint32_t owner)
+{
+    for (size_t i = 0; i < s->n_shares; i++)
+        if (s->shares[i].owner == owner)
+            return &s->shares[i];
+    s->shares = mem_realloc(s->shares, (s->n_shares + 1) * sizeof *s->shares);
+    s->shares[s->n_shares] = (struct share){.owner = owner};
+    return &s->shares[s->n_shares++];
+}
+
 /* Unlink *link; the caller frees. Under the lock. */
 static struct entry *take(struct api_store *s, struct entry **link)
 {
@@ -46,7 +64,25 @@ static struct entry *take(struct api_store *s, struct entry **link)
         s->newest_end = link;
     s->n--;
     s->bytes -= bytes_of(e);
+    struct share *share = share_of(s, e->owner);
+    share->n--;
+    share->bytes -= bytes_of(e);
     return e;
+}
+
+/* The oldest of the owner that has most: entries, or bytes. There is one. */
+static void let_go(struct api_store *s, bool by_bytes)
+{
+    const struct share *most = &s->shares[0];
+    for (size_t i = 1; i < s->n_shares; i++) {
+        const struct share *at = &s->shares[i];
+        if (by_bytes ? at->bytes > most->bytes : at->n > most->n)
+            most = at;
+    }
+    struct entry **link = &s->oldest;
+    while ((*link)->owner != most->owner)
+        link = &(*link)->next;
+    free(take(s, link));
 }
 
 void api_store_destroy(struct api_store *s)
@@ -56,6 +92,7 @@ void api_store_destroy(struct api_store *s)
     while (s->oldest)
         free(take(s, &s->oldest));
     pthread_mutex_destroy(&s->lock);
+    free(s->shares);
     free(s);
 }
 
@@ -82,12 +119,17 @@ bool api_store_put(struct api_store *s,
     if (messages->len)
         memcpy(e->text + response->len, messages->data, messages->len);
     pthread_mutex_lock(&s->lock);
-    while (s->n >= s->max_entries || s->bytes + bytes_of(e) > s->max_bytes)
-        free(take(s, &s->oldest));
+    while (s->n >= s->max_entries)
+        let_go(s, false);
+    while (s->bytes + bytes_of(e) > s->max_bytes)
+        let_go(s, true);
     *s->newest_end = e;
     s->newest_end = &e->next;
     s->n++;
     s->bytes += bytes_of(e);
+    struct share *share = share_of(s, owner);
+    share->n++;
+    share->bytes += bytes_of(e);
     pthread_mutex_unlock(&s->lock);
     return true;
 }

@@ -1,5 +1,6 @@
 /* Answers that a client may come back to by their id (POST /v1/responses), in memory, bounded in
- * number and in bytes: the oldest go first. Nothing is kept across a restart.
+ * number and in bytes: whoever has most of what is short lets go of the oldest. Nothing is kept
+ * across a restart.
  *
  *      oldest --next--> entry {id, response, messages} --next--> newest
  *

@@ -9,6 +9,11 @@
 
 #include <string.h>
 
+/* What these routes answer at most, as bytes of text or as pieces: a short id may stand for a long
+ * text, and an answer is written in memory. */
+#define MAX_TEXT_BYTES (16u << 20)
+#define MAX_PIECES (1u << 19)
+
 static void put_ids(const struct token_list *ids, struct buf *out)
 {
     buf_char(out, '[');
@@ -78,7 +83,15 @@ static enum err tokenize_content(struct api_call *c, const json_t *body, struct 
     if (!content || json_is_null(content))
         return err_set_field(
             e, ERR_INVALID, "content", "'content' is required (or 'text', for token_ids)");
-    if (!(err = encode_content(c, content, add_special, parse_special, &ids, e))) {
+    err = encode_content(c, content, add_special, parse_special, &ids, e);
+    if (!err && with_pieces && ids.n > MAX_PIECES)
+        err = err_set_field(e,
+                            ERR_INVALID,
+                            "content",
+                            "'content' has %zu tokens; with 'with_pieces' at most %u are answered",
+                            ids.n,
+                            MAX_PIECES);
+    if (!err) {
         buf_str(&c->body, "{\"tokens\":");
         if (with_pieces)
             put_pieces(c->tokenizer, &ids, &c->body);
@@ -107,6 +120,28 @@ static enum err tokenize_text(struct api_call *c, const json_t *body, struct err
     return err;
 }
 
+static enum err check_text(const struct tokenizer *t,
+                           const struct token_list *ids,
+                           const char *field,
+                           struct err_info *e)
+{
+    uint64_t n_bytes = 0;
+    for (size_t i = 0; i < ids->n; i++) {
+        size_t n;
+        (void)tokenizer_bytes(t, ids->ids[i], true, &n);
+        n_bytes += n;
+    }
+    if (n_bytes <= MAX_TEXT_BYTES)
+        return OK;
+    return err_set_field(e,
+                         ERR_INVALID,
+                         field,
+                         "the text of '%s' would have %llu bytes; at most %u are answered",
+                         field,
+                         (unsigned long long)n_bytes,
+                         MAX_TEXT_BYTES);
+}
+
 static enum err detokenize(struct api_call *c, const json_t *body, struct err_info *e)
 {
     bool by_text = json_object_get(body, "token_ids") && !json_object_get(body, "tokens");
@@ -126,7 +161,7 @@ static enum err detokenize(struct api_call *c, const json_t *body, struct err_in
         if (!err)
             token_list_add(&ids, (token_id)id);
     }
-    if (!err) {
+    if (!err && !(err = check_text(c->tokenizer, &ids, field, e))) {
         tokenizer_decode(c->tokenizer, ids.ids, ids.n, true, &text);
         buf_str(&c->body, by_text ? "{\"text\":" : "{\"content\":");
         api_put_text(&c->body, text.data, text.len);
@@ -201,7 +236,9 @@ static void count(struct api_call *c, const struct api_input *in, const struct a
     } else {
         buf_printf(&c->body,
                    "{%s\"input_tokens\":%zu}",
-                   c->shape == API_OPENAI ? "\"object\":\"response.input_tokens\"," : "",
+                   c->shape == API_OPENAI || c->shape == API_BARE
+                       ? "\"object\":\"response.input_tokens\","
+                       : "",
                    ids.n);
         api_answer_json(c, 200);
     }

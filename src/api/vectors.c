@@ -51,7 +51,8 @@ enum err api_vectors_begin(struct api_call *c,
     if (c->api->no_embeddings)
         return err_set(e, ERR_INVALID, "this server makes no embeddings (--embeddings off)");
     if ((err = api_json_parse(in->body, in->body_len, body, e)) ||
-        (err = api_get_str(*body, "model", &model, e)) || (err = api_check_model(c, model, e)) ||
+        (err = api_get_str(*body, "model", &model, e)) ||
+        (c->shape != API_LLAMA && (err = api_check_model(c, model, e))) ||
         (err = api_refuse_fields(*body, refused, sizeof refused / sizeof refused[0], e)))
         return err;
     if ((err = api_params_cache(*body, &job->params.request, e)))

@@ -24,6 +24,7 @@ enum err err_set(struct err_info *e, enum err code, const char *fmt, ...)
         va_end(ap);
         err_one_line(e->text);
         e->code = code;
+        e->n_prompt = e->n_ctx = 0;
         e->field[0] = '\0';
     }
     return code;
@@ -38,6 +39,7 @@ enum err err_set_field(struct err_info *e, enum err code, const char *field, con
         va_end(ap);
         err_one_line(e->text);
         e->code = code;
+        e->n_prompt = e->n_ctx = 0;
         snprintf(e->field, sizeof e->field, "%s", field);
         err_one_line(e->field);
     }

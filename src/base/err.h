@@ -6,6 +6,8 @@
 #ifndef WEIR_BASE_ERR_H
 #define WEIR_BASE_ERR_H
 
+#include <stdint.h>
+
 enum err {
     OK = 0,
     ERR_NOMEM,       /* an allocation sized by input or configuration failed */
@@ -30,6 +32,8 @@ struct err_info {
     enum err code;
     char field[64];
     char text[320];
+    /* Of ERR_TOO_LONG: tokens in the prompt and in the context; 0 where they are not known. */
+    uint32_t n_prompt, n_ctx;
 };
 
 #define WEIR_PRINTF(f, a) __attribute__((format(printf, f, a)))

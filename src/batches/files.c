@@ -26,52 +26,39 @@ void file_name(const char *id, const char *suffix, char *name)
 static void file_free(struct batch_file *f)
 {
     free(f->name);
-    free(f->owner);
+    free(f->entry.owner);
     free(f);
 }
 
-/* By serial: a file that is loaded goes where it belongs. */
 static void add(struct batches *b, struct batch_file *f)
 {
-    if (b->n_files == b->cap_files) {
-        b->cap_files = b->cap_files ? 2 * b->cap_files : 64;
-        b->files = mem_realloc(b->files, b->cap_files * sizeof(struct batch_file *));
-    }
-    uint32_t i = b->n_files++;
-    for (; i > 0 && b->files[i - 1]->serial > f->serial; i--)
-        b->files[i] = b->files[i - 1];
-    b->files[i] = f;
-    if (f->serial >= b->next_serial)
-        b->next_serial = f->serial + 1;
+    index_add(&b->files, &f->entry);
+    if (f->entry.serial >= b->next_serial)
+        b->next_serial = f->entry.serial + 1;
 }
 
 struct batch_file *files_find(const struct batches *b, const char *id, const char *owner)
 {
-    for (uint32_t i = 0; i < b->n_files; i++) {
-        struct batch_file *f = b->files[i];
-        if (strcmp(f->id, id) == 0 && (!owner || strcmp(f->owner, owner) == 0))
-            return f;
-    }
-    return NULL;
+    return (struct batch_file *)index_find(&b->files, id, owner);
 }
 
 static enum err save(struct batches *b, const struct batch_file *f, struct err_info *e)
 {
     char name[64];
-    file_name(f->id, ".json", name);
+    file_name(f->entry.id, ".json", name);
     json_t *v = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}",
                           "id",
-                          f->id,
+                          f->entry.id,
                           "filename",
                           f->name,
                           "purpose",
                           f->purpose,
                           "owner",
-                          f->owner,
+                          f->entry.owner,
                           "bytes",
                           (json_int_t)f->bytes,
                           "serial",
-                          (json_int_t)f->serial,
+                          (json_int_t)f->entry.serial,
                           "created_at",
                           (json_int_t)f->created_at,
                           "expires_at",
@@ -83,16 +70,14 @@ static enum err save(struct batches *b, const struct batch_file *f, struct err_i
 }
 
 /* The bytes before the name of what they are: a file without the second is no file. */
-static void erase(struct batches *b, uint32_t i)
+static void erase(struct batches *b, struct batch_file *f)
 {
-    struct batch_file *f = b->files[i];
     char name[64];
-    file_name(f->id, ".json", name);
+    file_name(f->entry.id, ".json", name);
     (void)unlinkat(b->files_fd, name, 0);
-    file_name(f->id, ".jsonl", name);
+    file_name(f->entry.id, ".jsonl", name);
     (void)unlinkat(b->files_fd, name, 0);
-    b->n_files--;
-    memmove(&b->files[i], &b->files[i + 1], (b->n_files - i) * sizeof(struct batch_file *));
+    index_remove(&b->files, &f->entry);
     file_free(f);
 }
 
@@ -142,12 +127,12 @@ static void load_one(void *ctx, const char *stem)
         return;
     }
     struct batch_file *f = mem_zalloc(1, sizeof *f);
-    snprintf(f->id, sizeof f->id, "%s", id);
+    snprintf(f->entry.id, sizeof f->entry.id, "%s", id);
     snprintf(f->purpose, sizeof f->purpose, "%s", purpose);
     f->name = mem_strdup(own_name);
-    f->owner = mem_strdup(owner);
+    f->entry.owner = mem_strdup(owner);
     f->bytes = (uint64_t)bytes;
-    f->serial = (uint64_t)serial;
+    f->entry.serial = (uint64_t)serial;
     f->created_at = created_at;
     f->expires_at = expires_at;
     add(b, f);
@@ -161,9 +146,9 @@ enum err files_load(struct batches *b, struct err_info *e)
 
 void files_unload(struct batches *b)
 {
-    for (uint32_t i = 0; i < b->n_files; i++)
-        file_free(b->files[i]);
-    free(b->files);
+    for (uint32_t i = 0; i < b->files.n; i++)
+        file_free((struct batch_file *)b->files.entries[i]);
+    index_deinit(&b->files);
 }
 
 static enum err adopt(struct batches *b,
@@ -171,16 +156,16 @@ static enum err adopt(struct batches *b,
                       struct batch_file **out,
                       struct err_info *e)
 {
-    if (b->n_files >= BATCH_MAX_FILES)
+    if (b->files.n >= BATCH_MAX_FILES)
         return err_set(e,
                        ERR_INVALID,
                        "there are %u files already; delete some that are not needed any more",
-                       b->n_files);
+                       b->files.n);
     struct batch_file *f = mem_zalloc(1, sizeof *f);
     *f = *like;
     f->name = mem_strdup(like->name);
-    f->owner = mem_strdup(like->owner);
-    f->serial = b->next_serial++;
+    f->entry.owner = mem_strdup(like->entry.owner);
+    f->entry.serial = b->next_serial++;
     f->created_at = clock_unix();
     f->expires_at = like->expires_at ? f->created_at + like->expires_at : 0;
     enum err err = save(b, f, e);
@@ -200,13 +185,13 @@ enum err files_adopt(struct batches *b,
                      const char *owner,
                      struct err_info *e)
 {
-    struct batch_file f = {.name = (char *)name, .owner = (char *)owner}, *made;
+    struct batch_file f = {.name = (char *)name, .entry.owner = (char *)owner}, *made;
     struct stat st;
     char on_disk[64];
     file_name(id, ".jsonl", on_disk);
     if (fstatat(b->files_fd, on_disk, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return err_set(e, ERR_IO, "%s: %s", on_disk, strerror(errno));
-    snprintf(f.id, sizeof f.id, "%s", id);
+    snprintf(f.entry.id, sizeof f.entry.id, "%s", id);
     snprintf(f.purpose, sizeof f.purpose, "%s", purpose);
     f.bytes = (uint64_t)st.st_size;
     return adopt(b, &f, &made, e);
@@ -214,10 +199,10 @@ enum err files_adopt(struct batches *b,
 
 void files_remove_expired(struct batches *b, int64_t now)
 {
-    for (uint32_t i = b->n_files; i-- > 0;) {
-        const struct batch_file *f = b->files[i];
-        if (f->expires_at && now >= f->expires_at && !jobs_use_file(b, f->id))
-            erase(b, i);
+    for (uint32_t i = b->files.n; i-- > 0;) {
+        struct batch_file *f = (struct batch_file *)b->files.entries[i];
+        if (f->expires_at && now >= f->expires_at && !jobs_use_file(b, f->entry.id))
+            erase(b, f);
     }
 }
 
@@ -227,7 +212,7 @@ static json_t *describe(const struct batch_file *f)
 {
     return json_pack("{s:s, s:s, s:I, s:I, s:o, s:s, s:s, s:s, s:n}",
                      "id",
-                     f->id,
+                     f->entry.id,
                      "object",
                      "file",
                      "bytes",
@@ -303,25 +288,42 @@ static enum err check_upload(const struct batches *b,
     return lines_check(&b->cfg, (*file)->data, (*file)->n_data, e);
 }
 
+/* Of several keys none takes all the places: each may hold four times what it leaves free. (Results
+ * of batches have a place in any case.) */
+static enum err check_share(const struct batches *b, const char *owner, struct err_info *e)
+{
+    uint32_t n_free = BATCH_MAX_FILES > b->files.n ? BATCH_MAX_FILES - b->files.n : 0;
+    uint32_t n_own = index_count(&b->files, owner);
+    if (owner[0] == '\0' || n_own < 4 * n_free)
+        return OK;
+    return err_set(e,
+                   ERR_INVALID,
+                   "this key has %u files, and there is room for %u more of all keys; delete some "
+                   "that are not needed any more",
+                   n_own,
+                   n_free);
+}
+
 static enum err upload(struct batches *b,
                        const struct api_input *in,
                        struct api_reply *out,
                        struct err_info *e)
 {
     const struct api_part *file = NULL;
-    struct batch_file f = {.owner = (char *)in->owner, .purpose = "batch"}, *made;
+    struct batch_file f = {.entry.owner = (char *)in->owner, .purpose = "batch"}, *made;
     char name[64];
     enum err err = check_upload(b, in, &file, e);
     if (err || (err = parse_expiry(in, &f.expires_at, e)))
         return err;
     f.name = (char *)(file->filename ? file->filename : "file.jsonl");
     f.bytes = file->n_data;
-    api_new_id("file-", f.id, sizeof f.id);
-    file_name(f.id, ".jsonl", name);
+    api_new_id("file-", f.entry.id, sizeof f.entry.id);
+    file_name(f.entry.id, ".jsonl", name);
     if ((err = disk_write(b->files_fd, name, file->data, file->n_data, e)))
         return err;
     pthread_mutex_lock(&b->lock);
-    err = adopt(b, &f, &made, e);
+    if (!(err = check_share(b, in->owner, e)))
+        err = adopt(b, &f, &made, e);
     /* NOLINTNEXTLINE(clang-analyzer-core.*): adopt made it, or there is an error */
     json_t *v = err ? NULL : describe(made);
     pthread_mutex_unlock(&b->lock);
@@ -332,44 +334,30 @@ static enum err upload(struct batches *b,
     return err;
 }
 
+static bool has_purpose(void *ctx, const struct entry *e)
+{
+    return strcmp(((const struct batch_file *)e)->purpose, ctx) == 0;
+}
+
+static json_t *describe_entry(void *ctx, const struct entry *e)
+{
+    (void)ctx;
+    return describe((const struct batch_file *)e);
+}
+
 static enum err list(struct batches *b,
                      const struct api_input *in,
                      struct api_reply *out,
                      struct err_info *e)
 {
-    struct page page;
     char purpose[32];
-    bool any = !query_get(in->query, "purpose", purpose, sizeof purpose);
-    enum err err = page_parse(in->query, &page, e);
-    if (err)
-        return err;
-    json_t *data = json_array();
-    bool more = false, past = page.after[0] == '\0';
+    struct list_item item = {.ctx = purpose, .describe = describe_entry};
+    if (query_get(in->query, "purpose", purpose, sizeof purpose))
+        item.wanted = has_purpose;
     pthread_mutex_lock(&b->lock);
-    if (!past && !files_find(b, page.after, in->owner))
-        err = err_set_field(e, ERR_INVALID, "after", "there is no file '%s'", page.after);
-    for (uint32_t k = 0; k < b->n_files && !err; k++) {
-        const struct batch_file *f = b->files[page.ascending ? k : b->n_files - 1 - k];
-        if (strcmp(f->owner, in->owner) != 0)
-            continue;
-        if (!past) {
-            past = strcmp(f->id, page.after) == 0;
-            continue;
-        }
-        if (!any && strcmp(f->purpose, purpose) != 0)
-            continue;
-        more = json_array_size(data) == page.limit;
-        if (more)
-            break;
-        json_array_append_new(data, describe(f));
-    }
+    enum err err = index_list(&b->files, in, "file", &item, out, e);
     pthread_mutex_unlock(&b->lock);
-    if (err) {
-        json_decref(data);
-        return err;
-    }
-    reply_list(out, data, more);
-    return OK;
+    return err;
 }
 
 static enum err no_file(const char *id, struct err_info *e)
@@ -383,7 +371,7 @@ static enum err content(struct batches *b,
                         struct err_info *e)
 {
     char name[64];
-    file_name(f->id, ".jsonl", name);
+    file_name(f->entry.id, ".jsonl", name);
     out->fd = openat(b->files_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (out->fd < 0)
         return err_set(e, ERR_IO, "%s: %s", name, strerror(errno));
@@ -393,18 +381,16 @@ static enum err content(struct batches *b,
 }
 
 static enum err remove_file(struct batches *b,
-                            const struct batch_file *f,
+                            struct batch_file *f,
                             struct api_reply *out,
                             struct err_info *e)
 {
-    uint32_t i = 0;
-    if (jobs_use_file(b, f->id))
+    const char *id = f->entry.id;
+    if (jobs_use_file(b, id))
         return err_set_field(
-            e, ERR_INVALID, "file_id", "a batch that is not over works with the file '%s'", f->id);
-    reply_json(out, json_pack("{s:s, s:s, s:b}", "id", f->id, "object", "file", "deleted", 1));
-    while (b->files[i] != f)
-        i++;
-    erase(b, i);
+            e, ERR_INVALID, "file_id", "a batch that is not over works with the file '%s'", id);
+    reply_json(out, json_pack("{s:s, s:s, s:b}", "id", id, "object", "file", "deleted", 1));
+    erase(b, f);
     return OK;
 }
 
@@ -433,9 +419,9 @@ enum err files_route(struct batches *b,
         out->allow = is_content ? "GET, HEAD" : "GET, HEAD, DELETE";
         return err_set(e, ERR_METHOD, "this route answers %s", out->allow);
     }
-    snprintf(id, sizeof id, "%.*s", slash ? (int)(slash - rest - 1) : (int)sizeof id, rest + 1);
+    path_id(rest + 1, id);
     pthread_mutex_lock(&b->lock);
-    const struct batch_file *f = files_find(b, id, in->owner);
+    struct batch_file *f = files_find(b, id, in->owner);
     enum err err;
     if (!f || (f->expires_at && clock_unix() >= f->expires_at))
         err = no_file(id, e);

@@ -1,6 +1,7 @@
 /* What the files of this folder share.
  *
  *      disk.c      folders, and small files written whole
+ *      index.c     what files and batches have in common: an order, owners, lists
  *      files.c     the index of files and its routes
  *      jobs.c      the index of batches and its routes
  *      lines.c     a batch's input and results, line by line
@@ -25,11 +26,24 @@
 /* Below all who wait for an answer: places of head start are 1,024 a step (sched.h). */
 #define BATCH_PRIORITY (-50)
 
-struct batch_file {
+/* What can be found by its id, and belongs to somebody. */
+struct entry {
     char id[BATCH_ID_BYTES];
-    char *name, *owner;
+    char *owner;     /* the name of a key, or "" */
+    uint64_t serial; /* in the order of arrival */
+};
+struct index {
+    struct entry **entries; /* [n] by serial; each the first member of what it is of */
+    uint32_t n, cap;
+    struct share *shares; /* [n_shares] how many each owner has, or once had */
+    uint32_t n_shares;
+};
+
+struct batch_file {
+    struct entry entry;
+    char *name;
     char purpose[32];
-    uint64_t bytes, serial;         /* in the order of arrival */
+    uint64_t bytes;
     int64_t created_at, expires_at; /* 0: never */
 };
 
@@ -46,18 +60,18 @@ enum job_status {
 };
 
 struct job {
-    char id[BATCH_ID_BYTES], input[BATCH_ID_BYTES], output[BATCH_ID_BYTES], errors[BATCH_ID_BYTES];
-    char *owner;
+    struct entry entry;
+    char input[BATCH_ID_BYTES], output[BATCH_ID_BYTES], errors[BATCH_ID_BYTES];
     uint32_t tenant;
     char endpoint[32], window[16];
     json_t *metadata;
     enum job_status status;
-    uint64_t serial;
     int64_t created_at, expires_at;
     int64_t at[N_JOB_STATUS]; /* when it got there; 0: not yet */
     uint32_t n_total, n_completed, n_failed;
     char problem[320];   /* why it failed as a whole */
     struct lines *lines; /* the batch thread's; NULL: not opened yet, or over */
+    uint64_t hold_us;    /* likewise: until then its key allows no more */
 };
 
 /* One call under way. */
@@ -71,6 +85,8 @@ struct slot {
     struct buf body;
     int status;
     char request_id[160];
+    bool key_limit;    /* it was refused by a limit of its key, */
+    uint32_t retry_s;  /* for so long; 0: that is not known */
     struct slot *next; /* of a queue */
 };
 
@@ -80,10 +96,7 @@ struct batches {
     int dir_fd, files_fd, jobs_fd, lock_fd;
 
     pthread_mutex_t lock;
-    struct batch_file **files; /* [n_files] in the order of arrival */
-    uint32_t n_files, cap_files;
-    struct job **jobs; /* [n_jobs] likewise */
-    uint32_t n_jobs, cap_jobs;
+    struct index files, jobs; /* of struct batch_file and struct job */
     uint64_t next_serial;
 
     pthread_mutex_t queue_lock;
@@ -119,6 +132,25 @@ enum err disk_each(int fd,
                    void *ctx,
                    struct err_info *e) WEIR_MUST_USE;
 
+/* index.c; the lock is held. find: owner NULL is anybody's; NULL if there is none. */
+void index_add(struct index *x, struct entry *e);
+struct entry *index_find(const struct index *x, const char *id, const char *owner);
+void index_remove(struct index *x, const struct entry *e); /* which is there */
+uint32_t index_count(const struct index *x, const char *owner);
+void index_deinit(struct index *x); /* not what is in it */
+/* GET of a list: the owner's that are wanted (NULL: all), a page of them. `what`: "file". */
+struct list_item {
+    void *ctx;
+    bool (*wanted)(void *ctx, const struct entry *e);
+    json_t *(*describe)(void *ctx, const struct entry *e); /* the caller's reference */
+};
+enum err index_list(const struct index *x,
+                    const struct api_input *in,
+                    const char *what,
+                    const struct list_item *item,
+                    struct api_reply *out,
+                    struct err_info *e) WEIR_MUST_USE;
+
 /* files.c; the lock is held. */
 enum err files_load(struct batches *b, struct err_info *e) WEIR_MUST_USE;
 void files_unload(struct batches *b);
@@ -143,6 +175,7 @@ void file_name(const char *id, const char *suffix, char *name);
 enum err jobs_load(struct batches *b, struct err_info *e) WEIR_MUST_USE;
 void jobs_unload(struct batches *b);
 bool job_is_over(const struct job *j);
+struct job *job_at(const struct batches *b, uint32_t i);
 /* Enter a state now, and write it down; one that cannot be written is logged and tried again with
  * the next. */
 void job_enter(struct batches *b, struct job *j, enum job_status status);
@@ -155,6 +188,9 @@ enum err jobs_route(struct batches *b,
 
 /* Of a query: the value of `name` into out[cap]; false if it is not there. */
 bool query_get(const char *query, const char *name, char *out, size_t cap);
+/* The part of a path up to the next slash, into id[BATCH_ID_BYTES]; one that is too long is no
+ * id, and stays none. */
+void path_id(const char *part, char *id);
 /* What GET of a list asks for. */
 struct page {
     uint32_t limit;

@@ -38,36 +38,26 @@ static void job_free(struct job *j)
 {
     lines_close(j);
     json_decref(j->metadata);
-    free(j->owner);
+    free(j->entry.owner);
     free(j);
+}
+
+struct job *job_at(const struct batches *b, uint32_t i)
+{
+    return (struct job *)b->jobs.entries[i];
 }
 
 static void add(struct batches *b, struct job *j)
 {
-    if (b->n_jobs == b->cap_jobs) {
-        b->cap_jobs = b->cap_jobs ? 2 * b->cap_jobs : 64;
-        b->jobs = mem_realloc(b->jobs, b->cap_jobs * sizeof(struct job *));
-    }
-    uint32_t i = b->n_jobs++;
-    for (; i > 0 && b->jobs[i - 1]->serial > j->serial; i--)
-        b->jobs[i] = b->jobs[i - 1];
-    b->jobs[i] = j;
-    if (j->serial >= b->next_serial)
-        b->next_serial = j->serial + 1;
-}
-
-static struct job *find(const struct batches *b, const char *id, const char *owner)
-{
-    for (uint32_t i = 0; i < b->n_jobs; i++)
-        if (strcmp(b->jobs[i]->id, id) == 0 && strcmp(b->jobs[i]->owner, owner) == 0)
-            return b->jobs[i];
-    return NULL;
+    index_add(&b->jobs, &j->entry);
+    if (j->entry.serial >= b->next_serial)
+        b->next_serial = j->entry.serial + 1;
 }
 
 bool jobs_use_file(const struct batches *b, const char *file_id)
 {
-    for (uint32_t i = 0; i < b->n_jobs; i++) {
-        const struct job *j = b->jobs[i];
+    for (uint32_t i = 0; i < b->jobs.n; i++) {
+        const struct job *j = job_at(b, i);
         if (!job_is_over(j) && (strcmp(j->input, file_id) == 0 || strcmp(j->output, file_id) == 0 ||
                                 strcmp(j->errors, file_id) == 0))
             return true;
@@ -84,7 +74,7 @@ static enum err save(struct batches *b, const struct job *j, struct err_info *e)
     json_t *v = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:O, s:s, s:I, s:I, s:I, s:o, "
                           "s:I, s:I, s:I, s:s}",
                           "id",
-                          j->id,
+                          j->entry.id,
                           "input",
                           j->input,
                           "output",
@@ -92,7 +82,7 @@ static enum err save(struct batches *b, const struct job *j, struct err_info *e)
                           "errors",
                           j->errors,
                           "owner",
-                          j->owner,
+                          j->entry.owner,
                           "tenant",
                           (json_int_t)j->tenant,
                           "endpoint",
@@ -104,7 +94,7 @@ static enum err save(struct batches *b, const struct job *j, struct err_info *e)
                           "status",
                           status_names[j->status],
                           "serial",
-                          (json_int_t)j->serial,
+                          (json_int_t)j->entry.serial,
                           "created_at",
                           (json_int_t)j->created_at,
                           "expires_at",
@@ -119,7 +109,7 @@ static enum err save(struct batches *b, const struct job *j, struct err_info *e)
                           (json_int_t)j->n_failed,
                           "problem",
                           j->problem);
-    file_name(j->id, ".json", name);
+    file_name(j->entry.id, ".json", name);
     enum err err = v ? disk_write_json(b->jobs_fd, name, v, e)
                      : err_set(e, ERR_NOMEM, "no memory to write %s", name);
     json_decref(v);
@@ -132,7 +122,7 @@ void job_enter(struct batches *b, struct job *j, enum job_status status)
     j->status = status;
     j->at[status] = clock_unix();
     if (save(b, j, &e) != OK)
-        log_error("batch: the state of %s is not kept: %s", j->id, e.text);
+        log_error("batch: the state of %s is not kept: %s", j->entry.id, e.text);
 }
 
 static bool parse_status(const char *name, enum job_status *out)
@@ -193,17 +183,17 @@ static bool read_state(struct job *j, const json_t *v)
                     &problem) != 0 ||
         !parse_status(status, &j->status) || strncmp(id, "batch_", strlen("batch_")) != 0)
         return false;
-    snprintf(j->id, sizeof j->id, "%s", id);
+    snprintf(j->entry.id, sizeof j->entry.id, "%s", id);
     snprintf(j->input, sizeof j->input, "%s", input);
     snprintf(j->output, sizeof j->output, "%s", output);
     snprintf(j->errors, sizeof j->errors, "%s", errors);
     snprintf(j->endpoint, sizeof j->endpoint, "%s", endpoint);
     snprintf(j->window, sizeof j->window, "%s", window);
     snprintf(j->problem, sizeof j->problem, "%s", problem);
-    j->owner = mem_strdup(owner);
+    j->entry.owner = mem_strdup(owner);
     j->metadata = json_incref(metadata);
     j->tenant = (uint32_t)tenant;
-    j->serial = (uint64_t)serial;
+    j->entry.serial = (uint64_t)serial;
     j->created_at = created_at;
     j->expires_at = expires_at;
     j->n_total = (uint32_t)total;
@@ -225,7 +215,7 @@ static void load_one(void *ctx, const char *stem)
     if (disk_read_json(b->jobs_fd, name, &v, &e) != OK) {
         log_warn("batch: a batch is left out: %s", e.text);
         free(j);
-    } else if (!read_state(j, v) || strcmp(j->id, stem) != 0) {
+    } else if (!read_state(j, v) || strcmp(j->entry.id, stem) != 0) {
         log_warn("batch: a batch is left out: %s is not what it should be", name);
         job_free(j);
     } else {
@@ -241,9 +231,9 @@ enum err jobs_load(struct batches *b, struct err_info *e)
 
 void jobs_unload(struct batches *b)
 {
-    for (uint32_t i = 0; i < b->n_jobs; i++)
-        job_free(b->jobs[i]);
-    free(b->jobs);
+    for (uint32_t i = 0; i < b->jobs.n; i++)
+        job_free(job_at(b, i));
+    index_deinit(&b->jobs);
 }
 
 /* --- routes ----------------------------------------------------------------------------------- */
@@ -280,7 +270,7 @@ static json_t *describe(const struct batches *b, const struct job *j)
 {
     json_t *v = json_pack("{s:s, s:s, s:s, s:o, s:s, s:s, s:s, s:o, s:o, s:I, s:I}",
                           "id",
-                          j->id,
+                          j->entry.id,
                           "object",
                           "batch",
                           "endpoint",
@@ -409,43 +399,46 @@ static enum err parse_create(const json_t *body,
     return OK;
 }
 
-/* The oldest batch that is over gives way: one of this owner, or of anybody else. False: there is
- * none. Its results stay. */
+/* The oldest batch that is over gives way: of this owner, if it has at least as many as anybody who
+ * has one, else of who has most. False: there is none. Its results stay. */
 static bool forget_one(struct batches *b, const char *owner)
 {
     char name[64];
-    uint32_t i = 0, any = b->n_jobs;
-    for (; i < b->n_jobs; i++) {
-        if (!job_is_over(b->jobs[i]))
+    struct job *oldest = NULL;
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < b->jobs.n; i++) {
+        struct job *j = job_at(b, i);
+        if (!job_is_over(j) || (oldest && strcmp(j->entry.owner, oldest->entry.owner) == 0))
             continue;
-        if (strcmp(b->jobs[i]->owner, owner) == 0)
-            break;
-        any = any < i ? any : i;
+        uint32_t n = index_count(&b->jobs, j->entry.owner);
+        bool own = strcmp(j->entry.owner, owner) == 0;
+        if (n > most || (n == most && own)) {
+            oldest = j;
+            most = n;
+        }
     }
-    i = i < b->n_jobs ? i : any;
-    if (i == b->n_jobs)
+    if (!oldest)
         return false;
-    file_name(b->jobs[i]->id, ".json", name);
+    file_name(oldest->entry.id, ".json", name);
     (void)unlinkat(b->jobs_fd, name, 0);
-    job_free(b->jobs[i]);
-    b->n_jobs--;
-    memmove(&b->jobs[i], &b->jobs[i + 1], (b->n_jobs - i) * sizeof(struct job *));
+    index_remove(&b->jobs, &oldest->entry);
+    job_free(oldest);
     return true;
 }
 
 static enum err enter_new(struct batches *b, struct job *like, struct job **out, struct err_info *e)
 {
-    if (!files_find(b, like->input, like->owner))
+    if (!files_find(b, like->input, like->entry.owner))
         return err_set_field(e, ERR_INVALID, "input_file_id", "there is no file '%s'", like->input);
-    if (b->n_jobs >= BATCH_MAX_JOBS && !forget_one(b, like->owner))
-        return err_set(e, ERR_QUEUE_FULL, "%u batches are under way already", b->n_jobs);
+    if (b->jobs.n >= BATCH_MAX_JOBS && !forget_one(b, like->entry.owner))
+        return err_set(e, ERR_QUEUE_FULL, "%u batches are under way already", b->jobs.n);
     struct job *j = mem_zalloc(1, sizeof *j);
     *j = *like;
-    j->owner = mem_strdup(like->owner);
+    j->entry.owner = mem_strdup(like->entry.owner);
     j->metadata = like->metadata ? json_deep_copy(like->metadata) : json_null();
-    j->serial = b->next_serial++;
+    j->entry.serial = b->next_serial++;
     j->at[JOB_VALIDATING] = j->created_at;
-    api_new_id("batch_", j->id, sizeof j->id);
+    api_new_id("batch_", j->entry.id, sizeof j->entry.id);
     api_new_id("file-", j->output, sizeof j->output);
     api_new_id("file-", j->errors, sizeof j->errors);
     enum err err = save(b, j, e);
@@ -463,7 +456,7 @@ static enum err create(struct batches *b,
                        struct api_reply *out,
                        struct err_info *e)
 {
-    struct job like = {.owner = (char *)in->owner, .tenant = in->tenant}, *j = NULL;
+    struct job like = {.entry.owner = (char *)in->owner, .tenant = in->tenant}, *j = NULL;
     json_t *body = NULL;
     enum err err = api_json_parse(in->body, in->body_len, &body, e);
     if (!err)
@@ -481,39 +474,21 @@ static enum err create(struct batches *b,
     return err;
 }
 
+static json_t *describe_entry(void *ctx, const struct entry *e)
+{
+    return describe(ctx, (const struct job *)e);
+}
+
 static enum err list(struct batches *b,
                      const struct api_input *in,
                      struct api_reply *out,
                      struct err_info *e)
 {
-    struct page page;
-    enum err err = page_parse(in->query, &page, e);
-    if (err)
-        return err;
-    json_t *data = json_array();
-    bool more = false, past = page.after[0] == '\0';
+    const struct list_item item = {.ctx = b, .describe = describe_entry};
     pthread_mutex_lock(&b->lock);
-    if (!past && !find(b, page.after, in->owner))
-        err = err_set_field(e, ERR_INVALID, "after", "there is no batch '%s'", page.after);
-    for (uint32_t k = 0; k < b->n_jobs && !err && !more; k++) {
-        const struct job *j = b->jobs[page.ascending ? k : b->n_jobs - 1 - k];
-        if (strcmp(j->owner, in->owner) != 0)
-            continue;
-        if (!past) {
-            past = strcmp(j->id, page.after) == 0;
-            continue;
-        }
-        more = json_array_size(data) == page.limit;
-        if (!more)
-            json_array_append_new(data, describe(b, j));
-    }
+    enum err err = index_list(&b->jobs, in, "batch", &item, out, e);
     pthread_mutex_unlock(&b->lock);
-    if (err) {
-        json_decref(data);
-        return err;
-    }
-    reply_list(out, data, more);
-    return OK;
+    return err;
 }
 
 /* What is under way may end; nothing more is begun. */
@@ -524,7 +499,7 @@ static enum err cancel(struct batches *b, struct job *j, struct err_info *e)
                              ERR_INVALID,
                              "batch_id",
                              "the batch '%s' is %s and cannot be cancelled",
-                             j->id,
+                             j->entry.id,
                              status_names[j->status]);
     if (j->status != JOB_CANCELLING)
         job_enter(b, j, JOB_CANCELLING);
@@ -550,10 +525,10 @@ enum err jobs_route(struct batches *b,
     }
     if (rest[0] == '\0')
         return get ? list(b, in, out, e) : create(b, in, out, e);
-    snprintf(id, sizeof id, "%.*s", slash ? (int)(slash - rest - 1) : (int)sizeof id, rest + 1);
+    path_id(rest + 1, id);
     enum err err = OK;
     pthread_mutex_lock(&b->lock);
-    struct job *j = find(b, id, in->owner);
+    struct job *j = (struct job *)index_find(&b->jobs, id, in->owner);
     if (!j)
         err = err_set_field(e, ERR_NOT_FOUND, "batch_id", "there is no batch '%.80s'", id);
     else if (is_cancel)

@@ -165,7 +165,7 @@ char *lines_read(const struct lines *l, uint32_t i, struct err_info *e)
 /* "batch_req_DIGITS_" of the job. */
 static void id_prefix(const struct job *j, char out[64])
 {
-    snprintf(out, 64, "batch_req_%s_", j->id + strlen("batch_"));
+    snprintf(out, 64, "batch_req_%s_", j->entry.id + strlen("batch_"));
 }
 
 /* The line of the input whose result this is, or -1. */

@@ -46,6 +46,8 @@ static void pull(struct batches *b, struct slot *s)
         return;
     s->status = answer.status;
     snprintf(s->request_id, sizeof s->request_id, "%s", answer.request_id);
+    s->key_limit = answer.key_limit;
+    s->retry_s = answer.retry_after ? (uint32_t)strtoul(answer.retry_after, NULL, 10) : 0;
     api_end(s->call);
     s->call = NULL;
     s->known = false;
@@ -88,7 +90,7 @@ bool batches_take_news(struct batches *b, void *name)
 
 static void note_failure(struct batches *b, const struct job *j, const struct err_info *e)
 {
-    log_error("batch: %s waits: %s", j->id, e->text);
+    log_error("batch: %s waits: %s", j->entry.id, e->text);
     b->hold_us = clock_us() + (HOLD_US << MAX_HELD);
 }
 
@@ -198,7 +200,7 @@ static void begin_call(
                            .internal = true,
                            .priority = BATCH_PRIORITY,
                            .tenant = j->tenant,
-                           .owner = j->owner,
+                           .owner = j->entry.owner,
                            .name = s};
     s->call = api_begin(b->api, &in);
     hand_over(b, s);
@@ -249,6 +251,19 @@ static void hold(struct batches *b)
         b->n_held++;
 }
 
+/* Its key allows no more for now: all batches of that key wait, others go on. */
+static void hold_owner(struct batches *b, const struct job *refused, uint32_t retry_s)
+{
+    uint64_t until_us = clock_us() + (retry_s ? retry_s * 1000000ull : HOLD_US);
+    pthread_mutex_lock(&b->lock);
+    for (uint32_t i = 0; i < b->jobs.n; i++) {
+        struct job *j = job_at(b, i);
+        if (strcmp(j->entry.owner, refused->entry.owner) == 0 && j->hold_us < until_us)
+            j->hold_us = until_us;
+    }
+    pthread_mutex_unlock(&b->lock);
+}
+
 static void take_ended(struct batches *b)
 {
     pthread_mutex_lock(&b->queue_lock);
@@ -260,7 +275,10 @@ static void take_ended(struct batches *b)
         next = s->next;
         if (s->status == 429 || s->status == 503) {
             reopen(j, s->line);
-            hold(b);
+            if (s->key_limit)
+                hold_owner(b, j, s->retry_s);
+            else
+                hold(b);
         } else {
             struct line_result r = {.custom_id = s->custom_id,
                                     .status = s->status,
@@ -289,10 +307,10 @@ static uint32_t list_live(struct batches *b, struct live **out)
     uint32_t n = 0;
     pthread_mutex_lock(&b->lock);
     files_remove_expired(b, clock_unix());
-    *out = mem_alloc((b->n_jobs + 1) * sizeof **out);
-    for (uint32_t i = 0; i < b->n_jobs; i++)
-        if (!job_is_over(b->jobs[i]))
-            (*out)[n++] = (struct live){.job = b->jobs[i], .status = b->jobs[i]->status};
+    *out = mem_alloc((b->jobs.n + 1) * sizeof **out);
+    for (uint32_t i = 0; i < b->jobs.n; i++)
+        if (!job_is_over(job_at(b, i)))
+            (*out)[n++] = (struct live){.job = job_at(b, i), .status = job_at(b, i)->status};
     pthread_mutex_unlock(&b->lock);
     return n;
 }
@@ -316,11 +334,11 @@ static enum err publish(struct batches *b, const struct job *j, const char *id, 
     struct stat st;
     enum err err = OK;
     file_name(id, ".jsonl", name);
-    snprintf(shown, sizeof shown, "%s_%s.jsonl", j->id, what);
+    snprintf(shown, sizeof shown, "%s_%s.jsonl", j->entry.id, what);
     pthread_mutex_lock(&b->lock);
     if (!files_find(b, id, NULL) && fstatat(b->files_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
         if (st.st_size > 0)
-            err = files_adopt(b, id, shown, "batch_output", j->owner, &e);
+            err = files_adopt(b, id, shown, "batch_output", j->entry.owner, &e);
         else
             (void)unlinkat(b->files_fd, name, 0);
     }
@@ -344,7 +362,8 @@ static void finalize(struct batches *b, struct live *live)
     if (publish(b, j, j->output, "output") != OK || publish(b, j, j->errors, "errors") != OK)
         return;
     lines_close(j);
-    log_info("batch: %s is over: %u completed, %u failed", j->id, j->n_completed, j->n_failed);
+    log_info(
+        "batch: %s is over: %u completed, %u failed", j->entry.id, j->n_completed, j->n_failed);
     enter(b, /* from then on *j may be forgotten */
           live,
           j->at[JOB_CANCELLING] ? JOB_CANCELLED
@@ -355,7 +374,7 @@ static void finalize(struct batches *b, struct live *live)
 static void fail(struct batches *b, struct live *live, const struct err_info *e)
 {
     struct job *j = live->job;
-    log_error("batch: %s fails: %s", j->id, e->text);
+    log_error("batch: %s fails: %s", j->entry.id, e->text);
     (void)publish(b, j, j->output, "output");
     (void)publish(b, j, j->errors, "errors");
     pthread_mutex_lock(&b->lock);
@@ -451,7 +470,8 @@ static void begin_lines(struct batches *b, const struct live *ready, uint32_t n)
     uint32_t n_empty = 0;
     while (n > 0 && n_empty < n && (s = free_slot(b)) && may_begin(b)) {
         b->turn = (b->turn + 1) % n;
-        n_empty = begin_next(b, s, ready[b->turn].job) ? 0 : n_empty + 1;
+        struct job *j = ready[b->turn].job;
+        n_empty = clock_us() >= j->hold_us && begin_next(b, s, j) ? 0 : n_empty + 1;
         take_ended(b);
     }
 }
@@ -498,7 +518,7 @@ static bool may_open(const struct job *j, struct job *const *open, uint32_t n)
 {
     uint32_t n_own = 0;
     for (uint32_t i = 0; i < n && n < MAX_OPEN; i++)
-        n_own += strcmp(open[i]->owner, j->owner) == 0;
+        n_own += strcmp(open[i]->entry.owner, j->entry.owner) == 0;
     return n < MAX_OPEN && n_own < MAX_OPEN_OWNER;
 }
 
@@ -517,7 +537,7 @@ static uint32_t look_after_all(struct batches *b, struct live *live, uint32_t n)
                 continue;
             open[n_open++] = now.job;
         }
-        if (look_after(b, &now))
+        if (look_after(b, &now) && clock_us() >= now.job->hold_us)
             live[n_ready++] = now;
     }
     return n_ready;

@@ -29,6 +29,14 @@ bool query_get(const char *query, const char *name, char *out, size_t cap)
     return false;
 }
 
+void path_id(const char *part, char *id)
+{
+    size_t n = strcspn(part, "/");
+    n = n < BATCH_ID_BYTES ? n : BATCH_ID_BYTES - 1;
+    memcpy(id, part, n);
+    id[n] = '\0';
+}
+
 enum err page_parse(const char *query, struct page *out, struct err_info *e)
 {
     char text[BATCH_ID_BYTES];

@@ -373,6 +373,7 @@ static enum err open_server(struct server *s, struct err_info *e)
                                .refused = app_refused};
     const char *path = cli_model_path(s->opt.model, e);
     char id[256];
+    struct buf defaults = {0};
     if (!path)
         return e->code;
     serve_model_id(&s->opt, path, id, sizeof id);
@@ -382,12 +383,14 @@ static enum err open_server(struct server *s, struct err_info *e)
         return err;
     hc.tls_cert = s->files.tls_cert;
     hc.tls_key = s->files.tls_key;
+    buf_printf(&defaults, "{%.*s}", (int)o->defaults.len, o->defaults.len ? o->defaults.data : "");
     struct api_config ac = {.model_id = id,
                             .api_key = o->api_key,
                             .admin_key = s->files.admin_key,
                             .any_model = o->any_model,
                             .no_embeddings = o->no_embeddings,
                             .model_path = path,
+                            .defaults = o->defaults.len ? buf_cstr(&defaults) : NULL,
                             .cors_origins = o->cors_origins,
                             .n_cors_origins = o->n_cors_origins,
                             .write_line = s->files.lines ? serve_files_line : NULL,
@@ -398,8 +401,9 @@ static enum err open_server(struct server *s, struct err_info *e)
     s->app.news_fd = s->news_fd = epoll_create1(EPOLL_CLOEXEC);
     if (s->news_fd < 0)
         return err_set(e, ERR_IO, "cannot create an epoll set");
-    if ((err = api_create(&ac, &s->api, e)) ||
-        (err = serve_files_load_keys(&s->files, s->api, e)) ||
+    err = api_create(&ac, &s->api, e);
+    buf_deinit(&defaults);
+    if (err || (err = serve_files_load_keys(&s->files, s->api, e)) ||
         (err = http_server_create(&hc, &s->app, &s->http, e)))
         return err;
     serve_files_forget(&s->files);

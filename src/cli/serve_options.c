@@ -6,6 +6,7 @@
 #include "cli/device_options.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,13 @@ enum key {
     KEY_BATCH_DIR,
     KEY_BATCH_PARALLEL,
     KEY_BATCH_FILE,
+    KEY_TEMPERATURE,
+    KEY_TOP_P,
+    KEY_TOP_K,
+    KEY_MIN_P,
+    KEY_REPEAT_PENALTY,
+    KEY_REPEAT_LAST_N,
+    KEY_SEED,
 };
 
 static const struct argp_option options[] = {
@@ -106,7 +114,8 @@ static const struct argp_option options[] = {
      KEY_CORS_ORIGIN,
      "ORIGIN",
      0,
-     "web pages of this origin may call (repeatable; *: all; default: none)",
+     "web pages of this origin may call (repeatable; localhost: those of this machine; *: all; "
+     "default: none)",
      0},
     {"access-log",
      KEY_ACCESS_LOG,
@@ -120,7 +129,12 @@ static const struct argp_option options[] = {
      0,
      "log the timeline of requests that take so long (to the access log, or stderr)",
      0},
-    {"max-body", KEY_MAX_BODY, "SIZE", 0, "largest request body (default 16M)", 0},
+    {"max-body",
+     KEY_MAX_BODY,
+     "SIZE",
+     0,
+     "largest request body, but for files of requests (default 16M)",
+     0},
     {"max-connections", KEY_MAX_CONNECTIONS, "N", 0, "open connections (default 8192)", 0},
     {"drain-timeout",
      KEY_DRAIN_TIMEOUT,
@@ -191,6 +205,14 @@ static const struct argp_option options[] = {
      "run "
      "never lack memory (default 0.9)",
      0},
+    {0, 0, 0, 0, "Requests that do not say (default: as their API has it, docs/API.md):", 5},
+    {"temperature", KEY_TEMPERATURE, "T", 0, "0 to 2; 0 always takes the likeliest", 0},
+    {"top-p", KEY_TOP_P, "P", 0, "0 to 1; 1 is off", 0},
+    {"top-k", KEY_TOP_K, "N", 0, "0 is off", 0},
+    {"min-p", KEY_MIN_P, "P", 0, "0 to 1; 0 is off", 0},
+    {"repeat-penalty", KEY_REPEAT_PENALTY, "X", 0, "0.01 to 100; 1 is off", 0},
+    {"repeat-last-n", KEY_REPEAT_LAST_N, "N", 0, "tokens that penalties look at; -1: all", 0},
+    {"seed", KEY_SEED, "N", 0, "of the random draws", 0},
     {0},
 };
 
@@ -296,11 +318,11 @@ static error_t parse_engine(
     }
 }
 
-/* SCHEME://HOST[:PORT] as browsers write it, or "*". */
+/* SCHEME://HOST[:PORT] as browsers write it, or "*", or "localhost" for this machine's. */
 static bool is_origin(const char *s)
 {
     const char *host = strstr(s, "://");
-    if (strcmp(s, "*") == 0)
+    if (strcmp(s, "*") == 0 || strcmp(s, "localhost") == 0)
         return true;
     return host && host != s && host[3] && !strpbrk(host + 3, "/ \t\"<>\\") && strlen(s) <= 256;
 }
@@ -330,7 +352,8 @@ static error_t parse_access(int key, char *arg, struct argp_state *s, struct ser
         return 0;
     case KEY_CORS_ORIGIN:
         if (!is_origin(arg))
-            argp_error(s, "--cors-origin: '%s' is not like https://host:port, nor *", arg);
+            argp_error(
+                s, "--cors-origin: '%s' is not like https://host:port, nor localhost, nor *", arg);
         add_origin(o, arg);
         return 0;
     case KEY_ACCESS_LOG:
@@ -343,6 +366,66 @@ static error_t parse_access(int key, char *arg, struct argp_state *s, struct ser
     default:
         return parse_engine(key, arg, s, &o->engine, &o->itl_given);
     }
+}
+
+static void add_default(struct serve_options *o, const char *name, double value)
+{
+    buf_printf(&o->defaults, "%s\"%s\":%.9g", o->defaults.len ? "," : "", name, value);
+}
+
+static void add_whole(struct serve_options *o, const char *name, long long value)
+{
+    buf_printf(&o->defaults, "%s\"%s\":%lld", o->defaults.len ? "," : "", name, value);
+}
+
+/* A whole number that may be below 0. */
+static long long whole(struct argp_state *s, const char *flag, const char *arg, long long lo)
+{
+    char *end;
+    errno = 0;
+    long long v = strtoll(arg, &end, 10);
+    if (errno || end == arg || *end || v < lo || v > INT32_MAX)
+        argp_error(s, "%s: '%s' is not a whole number from %lld to %d", flag, arg, lo, INT32_MAX);
+    return v;
+}
+
+/* What requests are taken to say that do not. */
+static error_t parse_default(int key, char *arg, struct argp_state *s, struct serve_options *o)
+{
+    switch (key) {
+    case KEY_TEMPERATURE:
+        add_default(o, "temperature", cli_real(s, "--temperature", arg, 0.0, 2.0));
+        return 0;
+    case KEY_TOP_P:
+        add_default(o, "top_p", cli_real(s, "--top-p", arg, 0.0, 1.0));
+        return 0;
+    case KEY_TOP_K:
+        add_whole(o, "top_k", whole(s, "--top-k", arg, 0));
+        return 0;
+    case KEY_MIN_P:
+        add_default(o, "min_p", cli_real(s, "--min-p", arg, 0.0, 1.0));
+        return 0;
+    case KEY_REPEAT_PENALTY:
+        add_default(o, "repeat_penalty", cli_real(s, "--repeat-penalty", arg, 0.01, 100.0));
+        return 0;
+    case KEY_REPEAT_LAST_N:
+        add_whole(o, "repeat_last_n", whole(s, "--repeat-last-n", arg, -1));
+        return 0;
+    case KEY_SEED:
+        add_whole(o, "seed", whole(s, "--seed", arg, 0));
+        return 0;
+    default:
+        return parse_access(key, arg, s, o);
+    }
+}
+
+/* Files of requests may be larger than other bodies; a little more is for what a form has around
+ * one, so that a file that is too large is told so and not only cut off. */
+static void take_uploads(struct serve_options *o)
+{
+    uint64_t largest = o->batches.max_file_bytes ? o->batches.max_file_bytes : (uint64_t)100 << 20;
+    o->http.n_workers++; /* while one waits for the disk with an upload */
+    o->http.max_form_bytes = (size_t)largest + (64u << 10);
 }
 
 /* What fits together. */
@@ -432,13 +515,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         apply_preset(o);
         check_options(o, s);
         if (o->batches.dir)
-            o->http.n_workers++; /* while one waits for the disk with an upload */
+            take_uploads(o);
         return 0;
     case ARGP_KEY_ARG:
         argp_error(s, "unexpected argument '%s'", arg);
         return 0;
     default:
-        return parse_access(key, arg, s, o);
+        return parse_default(key, arg, s, o);
     }
 }
 
@@ -499,6 +582,7 @@ void serve_options_deinit(struct serve_options *o)
         free(o->env_argv[i]);
     free(o->env_argv);
     free(o->cors_origins);
+    buf_deinit(&o->defaults);
 }
 
 void serve_model_id(const struct serve_options *o, const char *path, char *out, size_t cap)

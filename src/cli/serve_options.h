@@ -3,6 +3,7 @@
 #ifndef WEIR_CLI_SERVE_OPTIONS_H
 #define WEIR_CLI_SERVE_OPTIONS_H
 
+#include "base/buf.h"
 #include "batches/batches.h"
 #include "engine/engine.h"
 #include "http/http.h"
@@ -21,6 +22,7 @@ struct serve_options {
     bool any_model;                             /* whatever a request names */
     const char *tool_format, *reasoning_format; /* as chat_template_set_style takes them */
     bool no_embeddings;
+    struct buf defaults; /* of sampling, as the inside of a JSON object */
     uint32_t drain_timeout_s;
     struct engine_config engine;
     struct batches_config batches; /* dir NULL: none */

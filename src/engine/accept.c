@@ -80,6 +80,18 @@ static void prompt_logprobs(struct engine *eng,
     }
 }
 
+/* After a preemption the prompt is computed again: that is no progress. */
+static void note_progress(struct engine *eng, struct request *r, uint32_t n)
+{
+    n = n < r->n_prompt ? n : r->n_prompt;
+    if (n <= r->now.n_prefilled)
+        return;
+    if (r->now.n_prefilled == 0)
+        r->now.n_cached = r->seq.n_cached;
+    r->now.n_prefilled = n;
+    step_note_news(eng, r);
+}
+
 void step_note_computed(struct engine *eng, struct step_batch *s)
 {
     for (uint32_t i = 0; i < s->n_items; i++) {
@@ -89,6 +101,8 @@ void step_note_computed(struct engine *eng, struct step_batch *s)
         if (item->plan.seq->all_logits && item->plan.first < item->r->n_prompt)
             prompt_logprobs(eng, s, item);
         sched_computed(eng->sched, &item->plan);
+        if (item->r->params.progress && item->plan.first < item->r->n_prompt)
+            note_progress(eng, item->r, item->plan.first + item->plan.n_rows);
     }
 }
 

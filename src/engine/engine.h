@@ -71,6 +71,7 @@ struct request_params {
     bool logprobs;       /* of every output token */
     uint32_t n_top_logprobs;
     bool prompt_logprobs;                     /* of every prompt token but the first */
+    bool progress;                            /* each part of the prompt computed is news */
     struct gguf_str stops[REQUEST_MAX_STOPS]; /* text that ends the output, itself cut off */
     uint32_t n_stops;
     const token_id *stop_ids; /* [n_stop_ids] tokens that end the output, themselves cut off */
@@ -124,6 +125,8 @@ enum finish request_finish(const struct request *r); /* once not NONE, everythin
 uint32_t request_text_bytes(const struct request *r);
 uint32_t request_n_completion(const struct request *r); /* usage.completion_tokens */
 uint32_t request_n_cached(const struct request *r);     /* prompt tokens whose KV was reused */
+uint32_t request_n_prefilled(const struct request *r);  /* with params.progress: prompt tokens that
+                                                           are computed or were found; any time */
 /* Valid once finished as FINISH_STOP: the embedding [n_embd], not normalised, or the scores
  * [n_labels]; of a request for tokens NULL. */
 const float *request_vector(const struct request *r, uint32_t *n);

@@ -19,6 +19,16 @@ static bool take_array(void **out, size_t n, size_t size)
     return n == 0 || *out;
 }
 
+/* Beside a text that says it. */
+static enum err too_long(uint32_t n_prompt, uint32_t n_ctx, struct err_info *e)
+{
+    if (e) {
+        e->n_prompt = n_prompt;
+        e->n_ctx = n_ctx;
+    }
+    return ERR_TOO_LONG;
+}
+
 /* The longest output the request may have, checked against context and KV pool. */
 static enum err limit_output(const struct engine *eng,
                              const struct request_params *p,
@@ -27,24 +37,28 @@ static enum err limit_output(const struct engine *eng,
                              struct err_info *e)
 {
     uint32_t n_ctx = engine_n_ctx(eng);
-    if (n_prompt >= n_ctx)
-        return err_set_field(e,
-                             ERR_TOO_LONG,
-                             "prompt",
-                             "the context holds %u tokens, but the prompt has %u and needs room "
-                             "for at least one more",
-                             n_ctx,
-                             n_prompt);
-    if (p->max_tokens > n_ctx - n_prompt)
-        return err_set_field(e,
-                             ERR_TOO_LONG,
-                             "max_tokens",
-                             "the context holds %u tokens, but %llu were requested (%u in the "
-                             "prompt, %u for the completion)",
-                             n_ctx,
-                             (unsigned long long)n_prompt + p->max_tokens,
-                             n_prompt,
-                             p->max_tokens);
+    if (n_prompt >= n_ctx) {
+        err_set_field(e,
+                      ERR_TOO_LONG,
+                      "prompt",
+                      "the context holds %u tokens, but the prompt has %u and needs room for at "
+                      "least one more",
+                      n_ctx,
+                      n_prompt);
+        return too_long(n_prompt, n_ctx, e);
+    }
+    if (p->max_tokens > n_ctx - n_prompt) {
+        err_set_field(e,
+                      ERR_TOO_LONG,
+                      "max_tokens",
+                      "the context holds %u tokens, but %llu were requested (%u in the prompt, %u "
+                      "for the completion)",
+                      n_ctx,
+                      (unsigned long long)n_prompt + p->max_tokens,
+                      n_prompt,
+                      p->max_tokens);
+        return too_long(n_prompt, n_ctx, e);
+    }
     *max_new = p->max_tokens ? p->max_tokens : n_ctx - n_prompt;
     return OK;
 }
@@ -55,12 +69,15 @@ static enum err limit_text(const struct engine *eng, uint32_t n_prompt, struct e
     uint32_t n_ctx = engine_n_ctx(eng);
     if (n_prompt <= n_ctx)
         return OK;
-    return err_set_field(e,
-                         ERR_TOO_LONG,
-                         "prompt",
-                         "the model takes texts of at most %u tokens, but this one has %u",
-                         n_ctx,
-                         n_prompt);
+    err_set_field(
+        e,
+        ERR_TOO_LONG,
+        "prompt",
+        "the input is too large: the model takes texts of at most %u tokens, but this one "
+        "has %u",
+        n_ctx,
+        n_prompt);
+    return too_long(n_prompt, n_ctx, e);
 }
 
 /* Can the model do what is asked for? n_vector: values of the vector; 0 for tokens. */
@@ -294,6 +311,11 @@ uint32_t request_n_completion(const struct request *r)
 uint32_t request_n_cached(const struct request *r)
 {
     return r->seen.n_cached;
+}
+
+uint32_t request_n_prefilled(const struct request *r)
+{
+    return r->seen.n_prefilled;
 }
 
 enum stop_kind request_stop(const struct request *r)

@@ -17,6 +17,7 @@ struct request_view {
     uint32_t text_bytes; /* to show in all, when finished */
     uint32_t n_completion;
     uint32_t n_cached; /* prompt tokens whose KV was found */
+    uint32_t n_prefilled;
     enum stop_kind stop;
     uint32_t stop_text; /* which of params.stops */
     struct request_times times;

@@ -216,7 +216,7 @@ static bool hold(struct exchange *ex, size_t n_body)
 static enum MHD_Result on_body(struct exchange *ex, const char *data, size_t *n_bytes)
 {
     size_t have = ex->req.body_len, n = *n_bytes;
-    if (n > ex->s->cfg.max_body_bytes - have) {
+    if (n > largest_body(&ex->s->cfg, ex->form != NULL) - have) {
         send_error_raw(ex, 413, "the body is too large");
         return MHD_NO;
     }

@@ -2,7 +2,7 @@
  * it finds is copied together, part by part. They are read only from requests that say so, for
  * JSON bodies come with any Content-Type.
  *
- * A part is a name, maybe a file's name, and bytes. Bytes count against max_body_bytes with the
+ * A part is a name, maybe a file's name, and bytes. Bytes count against largest_body with the
  * rest of the body, so a form holds no more memory than a body of its length. */
 #include "base/mem.h"
 #include "http/internal.h"
@@ -60,11 +60,22 @@ static enum MHD_Result on_part(void *cls,
     return MHD_YES;
 }
 
-bool form_begin(struct exchange *ex, const char *content_type, const char **why)
+bool form_is(const char *content_type)
 {
     static const char type[] = "multipart/form-data";
+    return content_type && strncasecmp(content_type, type, sizeof type - 1) == 0;
+}
+
+size_t largest_body(const struct http_config *cfg, bool is_form)
+{
+    bool more = is_form && cfg->max_form_bytes > cfg->max_body_bytes;
+    return more ? cfg->max_form_bytes : cfg->max_body_bytes;
+}
+
+bool form_begin(struct exchange *ex, const char *content_type, const char **why)
+{
     *why = NULL;
-    if (!content_type || strncasecmp(content_type, type, sizeof type - 1) != 0)
+    if (!form_is(content_type))
         return true;
     struct form *f = mem_zalloc(1, sizeof *f);
     f->processor = MHD_create_post_processor(ex->conn->mhd, PROCESSOR_BYTES, on_part, f);

@@ -124,7 +124,7 @@ int header_refusal(struct exchange *ex,
     if (f->content_length) {
         /* the library has checked that it is a number that fits */
         unsigned long long n = strtoull(f->content_length, NULL, 10);
-        if (n > cfg->max_body_bytes) {
+        if (n > largest_body(cfg, form_is(f->content_type))) {
             *why = "the body is too large";
             return 413;
         }

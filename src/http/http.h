@@ -108,6 +108,7 @@ struct http_config {
     uint16_t port;            /* 0: the system chooses */
     uint32_t max_connections; /* a few more get 503, further ones are closed on accept */
     size_t max_body_bytes;    /* over it: 413 */
+    size_t max_form_bytes;    /* of a multipart form, where that is more; 0: it is not */
     size_t max_held_bytes;    /* of all bodies, each beyond its first 64 KiB: 503; 0: 1 GiB, or four
                                * largest bodies if that is more */
     size_t max_header_bytes;  /* over it: 431; a connection takes up to twice that and 16 KiB */

@@ -173,8 +173,10 @@ void exchange_news(struct exchange *ex);    /* named by app.next */
 void exchange_abandon(struct exchange *ex); /* the client left, or we stop */
 void exchange_send_comments(struct http_server *s);
 
-/* form.c. Each but form_begin is for exchanges that have a form. */
+/* form.c. Each but the first three is for exchanges that have a form. */
 struct form;
+bool form_is(const char *content_type); /* NULL: none was given */
+size_t largest_body(const struct http_config *cfg, bool is_form);
 /* Is the body a form? Then ex->form is set. False: it says so, but cannot be; *why says what. */
 bool form_begin(struct exchange *ex, const char *content_type, const char **why);
 bool form_feed(struct exchange *ex, const char *data, size_t n); /* false: malformed */

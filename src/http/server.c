@@ -113,7 +113,8 @@ enum err http_server_create(const struct http_config *cfg,
     s->cfg.idle_ms = cfg->idle_ms ? cfg->idle_ms : 75000;
     s->cfg.stall_ms = cfg->stall_ms ? cfg->stall_ms : 600000;
     if (s->cfg.max_held_bytes == 0) {
-        size_t largest = cfg->max_body_bytes < SIZE_MAX / 4 ? cfg->max_body_bytes : SIZE_MAX / 4;
+        size_t largest = largest_body(cfg, true);
+        largest = largest < SIZE_MAX / 4 ? largest : SIZE_MAX / 4;
         s->cfg.max_held_bytes = 4 * largest > HELD_BYTES ? 4 * largest : HELD_BYTES;
     }
     s->accepting = true;

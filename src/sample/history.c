@@ -2,7 +2,10 @@
  * open-addressed table of places in it.
  *
  *      table   | 0 | . | 2 | . | . | 1 | . | . |      place + 1; 0 is empty
- *      entries | 17: prompt, 3 in output | 4: 1 in output | 250: prompt | */
+ *      entries | 17: prompt, 3 in output | 4: 1 in output | 250: prompt |
+ *
+ * With a window, a ring of the newest tokens says which one leaves; an entry counts those inside,
+ * of the prompt too, and stays with a count of 0. */
 #include "sample/internal.h"
 
 #include "base/mem.h"
@@ -13,16 +16,19 @@
 struct entry {
     int32_t id;
     bool in_prompt;
-    uint32_t n_output;
+    uint32_t n_output; /* with a window: in it */
 };
 
 struct sample_history {
-    bool counts_prompt; /* prompt tokens matter to the repetition penalty only */
+    bool counts_prompt; /* else they matter to the repetition penalty only */
     uint32_t shift;     /* 64 - log2 of the table's size */
     size_t n_entries;
     size_t max_entries;
     struct entry *entries; /* [n_entries] */
     uint32_t *table;       /* [1 << (64 - shift)], at most half full */
+    size_t window;         /* 0: none */
+    size_t n_added;
+    int32_t *ring; /* [window] token i is at i % window */
 };
 
 static bool repeats(const struct sample_params *p)
@@ -35,14 +41,17 @@ struct sample_history *sample_history_create(const struct sample_params *p, size
     if (!repeats(p) && p->presence_penalty == 0.0f && p->frequency_penalty == 0.0f)
         return NULL;
     struct sample_history *h = mem_zalloc(1, sizeof *h);
-    h->counts_prompt = repeats(p);
+    h->counts_prompt = repeats(p) || p->penalty_window > 0;
     h->max_entries = max_tokens ? max_tokens : 1;
+    h->window = p->penalty_window < h->max_entries ? p->penalty_window : h->max_entries;
     uint32_t n_bits = 1;
     while (((size_t)1 << n_bits) < 2 * h->max_entries)
         n_bits++;
     h->shift = 64 - n_bits;
     h->entries = mem_zalloc(h->max_entries, sizeof *h->entries);
     h->table = mem_zalloc((size_t)1 << n_bits, sizeof *h->table);
+    if (h->window > 0)
+        h->ring = mem_zalloc(h->window, sizeof *h->ring);
     return h;
 }
 
@@ -52,6 +61,7 @@ void sample_history_destroy(struct sample_history *h)
         return;
     free(h->entries);
     free(h->table);
+    free(h->ring);
     free(h);
 }
 
@@ -74,6 +84,15 @@ static struct entry *entry_of(struct sample_history *h, int32_t id)
     return e;
 }
 
+/* The window takes one in; what it held for so long leaves. */
+static void slide(struct sample_history *h, int32_t id)
+{
+    int32_t *place = &h->ring[h->n_added % h->window];
+    if (h->n_added++ >= h->window)
+        entry_of(h, *place)->n_output--; /* it is there: it came in once */
+    *place = id;
+}
+
 void sample_history_add(struct sample_history *h, int32_t id, bool output)
 {
     if (!h || (!output && !h->counts_prompt))
@@ -82,7 +101,9 @@ void sample_history_add(struct sample_history *h, int32_t id, bool output)
     assert(e);
     if (!e)
         return;
-    if (output)
+    if (h->window > 0)
+        slide(h, id);
+    if (output || h->window > 0)
         e->n_output++;
     else
         e->in_prompt = true;
@@ -98,6 +119,8 @@ void sample_penalise(const struct sample_params *p,
     for (size_t i = 0; i < h->n_entries; i++) {
         const struct entry *e = &h->entries[i];
         if (e->id < 0 || (uint32_t)e->id >= n_vocab)
+            continue;
+        if (h->window > 0 && e->n_output == 0)
             continue;
         float l = logits[e->id];
         if (repeats(p))

@@ -29,6 +29,8 @@ struct sample_params {
     float repetition_penalty; /* 1: off; over prompt and output: l > 0 ? l / p : l * p */
     float presence_penalty;   /* 0: off; taken off the logit of a token in the output */
     float frequency_penalty;  /* 0: off; the same, for each time it is there */
+    uint32_t penalty_window;  /* 0: as above; else all three look at the newest so many tokens of
+                                 prompt and output together, as llama.cpp's do */
     uint64_t seed;
     const struct logit_bias *bias; /* [n_bias]; of an id that comes twice, the sum */
     uint32_t n_bias;
@@ -36,7 +38,8 @@ struct sample_params {
 struct sample_params sample_params_default(void);
 
 /* Which tokens a sequence holds, for the penalties, up to max_tokens distinct ones. create returns
- * NULL when no penalty is on, and the other functions accept it. Adding never allocates. */
+ * NULL when no penalty is on, and the other functions accept it. Adding never allocates. With a
+ * window at most max_tokens are added in all. */
 struct sample_history;
 struct sample_history *sample_history_create(const struct sample_params *p, size_t max_tokens);
 void sample_history_destroy(struct sample_history *h);

@@ -23,7 +23,8 @@ def completion(**more):
 
 def check_error(answer, param=None, code=None, type_="invalid_request_error"):
     error = answer["error"]
-    assert set(error) == {"message", "type", "param", "code"}
+    more = {"n_prompt_tokens", "n_ctx"} if code == "context_length_exceeded" else set()
+    assert set(error) == {"message", "type", "param", "code"} | more
     assert error["message"]
     assert (error["param"], error["code"], error["type"]) == (param, code, type_)
 
@@ -75,10 +76,10 @@ def test_chat_stream_is_the_whole_answer(server, more):
     assert all(e["object"] == "chat.completion.chunk" and "usage" not in e for e in events)
     for index in range(more.get("n", 1)):
         mine = [e["choices"][0] for e in events if e["choices"][0]["index"] == index]
-        assert mine[0]["delta"] == {"role": "assistant", "content": ""}
+        assert mine[0]["delta"] == {"role": "assistant", "content": None}
         assert mine[-1]["delta"] == {} and mine[-1]["finish_reason"]
         assert all(c["finish_reason"] is None for c in mine[:-1])
-        text = "".join(c["delta"].get("content", "") for c in mine)
+        text = "".join(c["delta"].get("content") or "" for c in mine)
         choice = whole["choices"][index]
         assert text == choice["message"]["content"]
         assert mine[-1]["finish_reason"] == choice["finish_reason"]
@@ -244,6 +245,10 @@ def test_context_length(server):
     check_error(answer, "prompt", "context_length_exceeded")
     assert str(n_ctx) in answer["error"]["message"]
     assert str(n_ctx + 10) in answer["error"]["message"]
+    assert (answer["error"]["n_prompt_tokens"], answer["error"]["n_ctx"]) == (n_ctx + 10, n_ctx)
+    long = {"messages": [{"role": "user", "content": "a " * n_ctx}]}
+    for path, kind in ((CHAT, "invalid_request_error"), ("/chat/completions", "exceed_context_size_error")):
+        check_error(server.json("POST", path, long, status=400), "messages", "context_length_exceeded", kind)
     fits = server.json("POST", COMPLETIONS, {"prompt": [5] * (n_ctx - 3), "ignore_eos": True})
     assert fits["usage"]["completion_tokens"] == 3  # the default gives way to what fits
 

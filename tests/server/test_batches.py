@@ -456,6 +456,44 @@ def test_the_key_guards_files_and_batches(start_server, tmp_path):
     assert batch["request_counts"]["completed"] == 1
 
 
+def test_a_batch_keeps_to_the_limits_of_its_key(start_server, tmp_path):
+    """It leaves half of them to the key's clients, waits as long as they say, and holds nobody else up."""
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps({"keys": [{"name": "a", "key": "ka-0", "requests_per_minute": 120},
+                                         {"name": "b", "key": "kb-0"}]}))
+    s = start_server("--batch-dir", str(tmp_path / "batches"), "--api-keys", str(keys))
+    heads = {k: {"Authorization": f"Bearer {k}"} for k in ("ka-0", "kb-0")}
+    begun = {}
+    for k, head in heads.items():
+        data = form([("purpose", None, b"batch"),
+                     ("file", "x", jsonl(line(str(i), max_tokens=1) for i in range(66)))])
+        _, _, answer = s.request("POST", "/v1/files", data, headers={
+            **head, "Content-Type": "multipart/form-data; boundary=b0undary"})
+        begun[k] = s.json("POST", "/v1/batches", {
+            "input_file_id": json.loads(answer)["id"], "endpoint": COMPLETIONS,
+            "completion_window": "24h"}, headers=head)
+    began = time.monotonic()
+
+    def wait(k, enough):
+        while True:
+            batch = s.json("GET", f"/v1/batches/{begun[k]['id']}", headers=heads[k])
+            if enough(batch):
+                return batch
+            assert time.monotonic() < began + 120, batch
+            time.sleep(0.02)
+
+    wait("kb-0", lambda x: x["status"] == "completed")
+    wait("ka-0", lambda x: x["request_counts"]["completed"] >= 55)
+    status, head, _ = s.request("POST", COMPLETIONS, {"prompt": "a", "max_tokens": 1}, headers=heads["ka-0"])
+    assert status == 200 and int(head["X-RateLimit-Remaining-Requests"]) >= 55
+    over = wait("ka-0", lambda x: x["status"] == "completed")
+    assert over["request_counts"] == {"total": 66, "completed": 66, "failed": 0}
+    assert time.monotonic() - began > 2  # 120 a minute, of which 60 and one each half second are its
+    text = s.request("GET", "/metrics", headers=heads["kb-0"])[2].decode()
+    assert 'weir_key_refused_total{key="a",limit="requests"} 0\n' in text
+    assert 'weir_key_requests_total{key="a"} 67\n' in text  # none twice
+
+
 def test_a_batch_outlives_its_key_and_stays_by_itself(tmp_path):
     """What the work of a key with a salt leaves in memory is not found by others, key or none."""
     keys, folder = tmp_path / "keys", tmp_path / "batches"

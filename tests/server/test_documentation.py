@@ -36,7 +36,7 @@ def of(document, *starts):
     return found
 
 
-CURLS = [b for d in ("README.md", "docs/API.md") for b in of(d, "curl ")]
+CURLS = [b for d in ("README.md", "docs/API.md") for b in of(d, "curl ", "api=")]
 PYTHONS = [b for d in ("README.md", "docs/API.md") for b in of(d, "from ", "import ")]
 
 
@@ -56,7 +56,7 @@ def whole_server(tmp_path_factory):
 def test_curl(whole_server, script):
     server = whole_server
     script = script.replace("http://127.0.0.1:8080", server.url)
-    script = script.replace("curl ", "curl -sS --fail ")
+    script = "set -o pipefail; " + script.replace("curl ", "curl -sS --fail ")
     r = subprocess.run(["bash", "-ec", script], capture_output=True, text=True, timeout=60)
     assert r.returncode == 0 and r.stdout, (script, r.stderr)
 

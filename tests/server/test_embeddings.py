@@ -109,6 +109,19 @@ def test_four_forms_of_input(serve):
     assert embed(s, ["stone", ids_of(TEXTS[0])])[1] == want
 
 
+def test_llama_servers_forms_of_input(serve):
+    s = serve("bert")
+    text = embed(s, "hello world")[0]
+    parts = {"content": [{"type": "text", "text": "hello "}, {"type": "text", "text": "world"}]}
+    for one in ({"prompt_string": "hello world"}, parts):
+        assert embed(s, one) == [text]
+        assert embed(s, ["a", one])[1] == text
+    inner = encoders.tokenize("hello world")
+    mixed = [encoders.CLS, "hello world", encoders.SEP]
+    assert embed(s, mixed) == embed(s, [encoders.CLS, *inner, encoders.SEP]) == [text]
+    assert embed(s, [mixed, "a", {"prompt_string": "a"}])[0] == text
+
+
 def test_base64_holds_the_same_floats(serve):
     s = serve("bert")
     plain, coded = embed(s, TEXTS), embed(s, TEXTS, encoding_format="base64")
@@ -175,7 +188,13 @@ def test_refusals(serve):
     refused(s, EMBEDDINGS, {"input": ""}, "empty", "input")
     refused(s, EMBEDDINGS, {"input": []}, "empty", "input")
     refused(s, EMBEDDINGS, {"input": ["a", ""]}, "empty", "input[1]")
-    refused(s, EMBEDDINGS, {"input": ["a", 3]}, "string", "input[1]")
+    refused(s, EMBEDDINGS, {"input": ["a", 3.5]}, "integer", "input")
+    refused(s, EMBEDDINGS, {"input": ["a", None]}, "string", "input[1]")
+    refused(s, EMBEDDINGS, {"input": {"content": "a"}}, "content", "input")
+    refused(s, EMBEDDINGS, {"input": {"content": [{"type": "image_url", "image_url": {"url": "x"}}]}},
+            "image input is not supported", "input")
+    refused(s, EMBEDDINGS, {"input": {"prompt_string": "a", "multimodal_data": ["eA=="]}}, "supported",
+            "multimodal_data")
     refused(s, EMBEDDINGS, {"input": {"a": 1}}, "string", "input")
     refused(s, EMBEDDINGS, {"input": [1, 100000]}, "outside the vocabulary", "input")
     refused(s, EMBEDDINGS, {"input": "a", "dimensions": 41}, "dimensions", "dimensions")

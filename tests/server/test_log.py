@@ -290,13 +290,13 @@ def test_cors_is_off(server):
 def test_cors(start_server):
     server = start_server("--cors-origin", "http://other", "--cors-origin", PAGE, "--api-key", "k")
     status, headers, data = server.request("OPTIONS", COMPLETIONS, headers=ASKS)
-    assert status == 204 and data == b""  # a browser sends no key with it
+    assert status == 200 and data == b""  # a browser sends no key with it
     assert cors_of(headers) == {
         "access-control-allow-origin": PAGE, "vary": "Origin",
         "access-control-allow-methods": "POST", "access-control-max-age": "600",
         "access-control-allow-headers": "authorization, content-type, x-stainless-os"}
     status, headers, _ = server.request("OPTIONS", "/v1/models", headers=ASKS)
-    assert status == 204 and headers["access-control-allow-methods"] == "GET, HEAD"
+    assert status == 200 and headers["access-control-allow-methods"] == "GET, HEAD"
     key = {"Authorization": "Bearer k"}
     for status, more in ((200, key), (401, {})):  # a page may read why it was refused
         got, headers, _ = server.request("GET", "/v1/models", headers={"Origin": PAGE, **more})
@@ -304,7 +304,7 @@ def test_cors(start_server):
         assert "Retry-After" in headers["access-control-expose-headers"]
     for origin in ("https://evil.example", PAGE + ".evil", "null", PAGE.upper()):
         status, headers, _ = server.request("OPTIONS", COMPLETIONS, headers={**ASKS, "Origin": origin})
-        assert status == 401 and cors_of(headers) == {"vary": "Origin"}
+        assert status == 200 and cors_of(headers) == {"vary": "Origin"}
         _, headers, _ = server.request("GET", "/v1/models", headers={"Origin": origin, **key})
         assert cors_of(headers) == {"vary": "Origin"}
     # not a preflight, and no such route
@@ -313,6 +313,18 @@ def test_cors(start_server):
     # names only
     odd = {**ASKS, "Access-Control-Request-Headers": "a<b>"}
     assert server.request("OPTIONS", COMPLETIONS, headers=odd)[1]["access-control-allow-headers"] is None
+
+
+def test_cors_for_pages_of_this_machine(start_server):
+    server = start_server("--cors-origin", "localhost", "--cors-origin", PAGE)
+    for origin in ("http://localhost", "https://localhost:8443", "http://127.0.0.1:3000", "http://[::1]",
+                   "http://[::1]:80", PAGE):
+        _, headers, _ = server.request("OPTIONS", COMPLETIONS, headers={**ASKS, "Origin": origin})
+        assert headers["access-control-allow-origin"] == origin
+    for origin in ("http://localhost.evil.example", "http://notlocalhost", "http://localhost:",
+                   "http://localhost:80x", "ftp://localhost", "http://127.0.0.1.evil"):
+        _, headers, _ = server.request("OPTIONS", COMPLETIONS, headers={**ASKS, "Origin": origin})
+        assert headers["access-control-allow-origin"] is None, origin
 
 
 def test_cors_for_all(start_server):

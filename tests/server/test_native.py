@@ -47,7 +47,9 @@ def test_fields_of_an_answer(server, path):
     assert t["cache_n"] == a["tokens_cached"]
     for name in ("prompt", "predicted"):
         assert t[f"{name}_ms"] > 0 and t[f"{name}_per_second"] > 0
-        assert math.isclose(t[f"{name}_per_token_ms"], t[f"{name}_ms"] / t[f"{name}_n"])
+        # the first token comes with the prompt's last step
+        n = t[f"{name}_n"] - (name == "predicted")
+        assert math.isclose(t[f"{name}_per_token_ms"], t[f"{name}_ms"] / n)
     g = a["generation_settings"]
     assert (g["seed"], g["temperature"], g["n_predict"], g["stream"]) == (7, 0, 5, False)
     assert g["n_ctx"] > 0 and g["model"] == "weir-nano"
@@ -205,10 +207,28 @@ def test_parts_of_an_answer(server):
 
 def test_timings_and_progress_on_the_way(server):
     events = stream(server, prompt=PROMPT, timings_per_token=True, return_progress=True)
-    assert [e["timings"]["predicted_n"] for e in events] == [*range(1, len(events)), len(events) - 1]
-    p = events[0]["prompt_progress"]
-    assert p["processed"] == p["total"] == events[0]["tokens_evaluated"] and p["cache"] < p["total"]
-    assert all("prompt_progress" not in e for e in events[1:])
+    progress = [e for e in events if "prompt_progress" in e]
+    tokens = events[len(progress):]
+    assert progress == events[:len(progress)] and len(progress) >= 2
+    assert [e["timings"]["predicted_n"] for e in tokens] == [*range(1, len(tokens)), len(tokens) - 1]
+    assert all(e["content"] == "" and e["tokens"] == [] and not e["stop"] for e in progress)
+
+
+def test_progress_of_a_long_prompt(start_server):
+    """One event for what was found, one for each part that is computed."""
+    s = start_server("--batch-tokens", 32, "--itl-target-ms", 1000)
+    ids = [5 + i % 900 for i in range(200)]
+    for cached in (False, True):
+        events = stream(s, prompt=ids, n_predict=2, return_progress=True, timings_per_token=True)
+        told = [e["prompt_progress"] for e in events if "prompt_progress" in e]
+        assert told[0]["processed"] == told[0]["cache"] and told[0]["time_ms"] == 0
+        assert (told[0]["cache"] > 100) is cached
+        done = [p["processed"] for p in told]
+        assert done == sorted(set(done)) and done[-1] == 200
+        assert all(p["total"] == 200 and p["cache"] == told[0]["cache"] for p in told)
+        assert cached or len(told) >= 3
+        timings = [e["timings"] for e in events if "prompt_progress" in e]
+        assert [t["prompt_n"] for t in timings] == [p["processed"] - p["cache"] for p in told]
 
 
 @pytest.mark.parametrize("field, values", [
@@ -235,13 +255,60 @@ def test_wrong_values(server, field, values):
         assert field in error["message"] or "multimodal" in error["message"], (v, error)
 
 
-def test_penalties_with_a_window_are_refused(server):
-    refused(server, "/completion", {"prompt": "a", "repeat_last_n": 64, "repeat_penalty": 1.1}, "repeat_last_n")
-    complete(server, prompt="a", repeat_last_n=64)
-    off = complete(server, prompt=PROMPT, repeat_last_n=0, repeat_penalty=9)
-    assert off["content"] == complete(server, prompt=PROMPT)["content"]
-    on = complete(server, prompt=PROMPT, repeat_last_n=-1, repeat_penalty=9, n_predict=30)
-    assert on["content"] != complete(server, prompt=PROMPT, n_predict=30)["content"]
+def test_penalties_look_at_a_window(server):
+    plain = complete(server, prompt=PROMPT, n_predict=30)["content"]
+    assert complete(server, prompt=PROMPT, n_predict=30, repeat_last_n=64)["content"] == plain  # none is on
+    assert complete(server, prompt=PROMPT, n_predict=30, repeat_last_n=0, repeat_penalty=9)["content"] == plain
+    ids = {"prompt": [65, 66, 67], "n_predict": 40, "temperature": 0, "return_tokens": True, "ignore_eos": True}
+    bias = {"logit_bias": [[t, 90] for t in range(65, 75)]}  # ten tokens to choose from
+    got = {n: server.json("POST", "/completion", {**ids, **bias, "repeat_penalty": 50, "repeat_last_n": n})
+           for n in (0, 1, 4, -1)}
+    assert len({str(a["tokens"]) for a in got.values()}) == 4
+    assert got[4]["generation_settings"]["repeat_last_n"] == 4
+    tokens = [65, 66, 67] + got[4]["tokens"]
+    assert all(tokens[i] not in tokens[i - 4:i] for i in range(4, len(tokens)))
+    default = complete(server, prompt="a", repeat_penalty=1.1)["generation_settings"]
+    assert default["repeat_last_n"] == 64
+
+
+def test_ends_never_come_with_ignore_eos(server):
+    """Elsewhere they are ordinary output (docs/API.md)."""
+    a = complete(server, prompt=ASKED, n_predict=40, ignore_eos=True, return_tokens=True)
+    ends = [b["token"] for b in a["generation_settings"]["logit_bias"]]
+    assert ends and all(b["bias"] is None for b in a["generation_settings"]["logit_bias"])
+    assert a["tokens_predicted"] == 40 and not set(ends) & set(a["tokens"])
+    assert complete(server, prompt=ASKED)["generation_settings"]["logit_bias"] == []
+
+
+def test_flags_of_queries(server):
+    for path, name in (("/slots", "fail_on_no_slot"), ("/v1/kv", "check")):
+        for value in ("1", "true", "0", "false"):
+            server.json("GET", f"{path}?{name}={value}")
+            server.json("GET", f"{path}?other=x&{name}={value}&more")
+        for query in (f"{name}=x", f"{name}", f"{name}=", f"a=b&{name}=truely"):
+            error = server.json("GET", f"{path}?{query}", status=400)["error"]
+            assert name in error["message"]
+        server.json("GET", f"{path}?not_{name}=x&{name}y=x")
+
+
+def test_samplers_that_are_off_still_have_to_make_sense(server):
+    for field, value in (("frequency_penalty", 3), ("top_p", 2), ("top_k", "x"), ("min_p", -1)):
+        refused(server, "/completion", {"prompt": "a", "samplers": [], field: value}, field)
+
+
+def test_answers_of_tokens_are_bounded(server):
+    """A short id may stand for a long text."""
+    pieces = server.json("POST", "/tokenize", {"content": " the" * 4, "with_pieces": True})["tokens"]
+    longest = max(range(1533), key=lambda t: len(server.json("POST", "/detokenize", {"tokens": [t]})["content"]))
+    text = server.json("POST", "/detokenize", {"tokens": [longest]})["content"]
+    n = (16 << 20) // len(text.encode()) + 1
+    refused(server, "/detokenize", {"tokens": [longest] * n}, "16777216")
+    status, _, data = server.request("POST", "/detokenize", {"token_ids": [longest] * n})
+    assert status == 400 and "'token_ids'" in json.loads(data)["error"]["message"]
+    assert len(server.json("POST", "/detokenize", {"tokens": [longest] * 1000})["content"]) == 1000 * len(text)
+    refused(server, "/tokenize", {"content": "1a" * (1 << 19), "with_pieces": True}, "524288")
+    assert len(server.json("POST", "/tokenize", {"content": "1a" * (1 << 19)})["tokens"]) > 1 << 19
+    assert pieces
 
 
 def test_fields_that_tune_what_is_not_here_are_taken(server):

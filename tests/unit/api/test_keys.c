@@ -87,13 +87,13 @@ static void test_requests(void **state)
     struct api_key_usage none = {0};
     uint32_t retry;
     for (int i = 0; i < 2; i++)
-        assert_int_equal(api_keys_enter(k, a, 0, &retry, NULL), OK);
-    assert_int_equal(api_keys_enter(k, a, 0, &retry, NULL), ERR_RATE_LIMIT);
+        assert_int_equal(api_keys_enter(k, a, false, 0, &retry, NULL), OK);
+    assert_int_equal(api_keys_enter(k, a, false, 0, &retry, NULL), ERR_RATE_LIMIT);
     assert_int_equal(retry, 30);
-    assert_int_equal(api_keys_enter(k, a, 10 * SECOND, &retry, NULL), ERR_RATE_LIMIT);
+    assert_int_equal(api_keys_enter(k, a, false, 10 * SECOND, &retry, NULL), ERR_RATE_LIMIT);
     assert_int_equal(retry, 20);
-    assert_int_equal(api_keys_enter(k, a, 30 * SECOND, &retry, NULL), OK);
-    api_keys_undo(k, a, 0, 30 * SECOND); /* as if it had not come */
+    assert_int_equal(api_keys_enter(k, a, false, 30 * SECOND, &retry, NULL), OK);
+    api_keys_undo(k, a, false, 0, 30 * SECOND); /* as if it had not come */
     assert_int_equal(api_keys_state(k, a, 30 * SECOND).requests_left, 1);
     for (int i = 0; i < 3; i++)
         api_keys_leave(k, a, &none, 30 * SECOND);
@@ -113,10 +113,10 @@ static void test_tokens(void **state)
         load("{\"keys\": [{\"name\": \"a\", \"key\": \"ka\", \"tokens_per_minute\": 60}]}");
     struct api_key *a = who(k, "ka");
     uint32_t retry;
-    assert_int_equal(api_keys_enter(k, a, 0, &retry, NULL), OK);
-    assert_int_equal(api_keys_take_prompt(k, a, 61, 0, &retry, NULL), ERR_TOO_LARGE);
-    assert_int_equal(api_keys_take_prompt(k, a, 40, 0, &retry, NULL), OK);
-    assert_int_equal(api_keys_take_prompt(k, a, 21, 0, &retry, NULL), ERR_RATE_LIMIT);
+    assert_int_equal(api_keys_enter(k, a, false, 0, &retry, NULL), OK);
+    assert_int_equal(api_keys_take_prompt(k, a, false, 61, 0, &retry, NULL), ERR_TOO_LARGE);
+    assert_int_equal(api_keys_take_prompt(k, a, false, 40, 0, &retry, NULL), OK);
+    assert_int_equal(api_keys_take_prompt(k, a, false, 21, 0, &retry, NULL), ERR_RATE_LIMIT);
     assert_int_equal(retry, 1);
     struct api_key_usage u = {.n_prompt = 40, .n_cached = 16, .n_generated = 50};
     api_keys_leave(k, a, &u, 0);
@@ -124,12 +124,53 @@ static void test_tokens(void **state)
     assert_int_equal(s.tokens_left, 0);
     assert_int_equal(s.tokens_full_us, 90 * SECOND);
     assert_int_equal(s.requests, 0);
-    assert_int_equal(api_keys_enter(k, a, 0, &retry, NULL), OK);
-    assert_int_equal(api_keys_take_prompt(k, a, 1, 0, &retry, NULL), ERR_RATE_LIMIT);
+    assert_int_equal(api_keys_enter(k, a, false, 0, &retry, NULL), OK);
+    assert_int_equal(api_keys_take_prompt(k, a, false, 1, 0, &retry, NULL), ERR_RATE_LIMIT);
     assert_int_equal(retry, 31); /* thirty of debt, and one */
-    assert_int_equal(api_keys_take_prompt(k, a, 1, 31 * SECOND, &retry, NULL), OK);
-    api_keys_undo(k, a, 1, 31 * SECOND);
+    assert_int_equal(api_keys_take_prompt(k, a, false, 1, 31 * SECOND, &retry, NULL), OK);
+    api_keys_undo(k, a, false, 1, 31 * SECOND);
     assert_int_equal(api_keys_state(k, a, 31 * SECOND).tokens_left, 1);
+    api_keys_destroy(k);
+}
+
+/* Work of the background leaves half of each limit, and is not counted where it has to wait. */
+static void test_background(void **state)
+{
+    (void)state;
+    struct api_keys *k =
+        load("{\"keys\": [{\"name\": \"a\", \"key\": \"ka\", \"requests_per_minute\": 6, "
+             "\"tokens_per_minute\": 60, \"concurrency\": 5}]}");
+    struct api_key *a = who(k, "ka");
+    struct api_key_usage none = {0};
+    uint32_t retry;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(api_keys_enter(k, a, true, 0, &retry, NULL), OK);
+    assert_int_equal(api_keys_enter(k, a, true, 0, &retry, NULL), ERR_RATE_LIMIT); /* places */
+    assert_int_equal(retry, 0);
+    api_keys_leave(k, a, &none, 0);
+    assert_int_equal(api_keys_enter(k, a, true, 0, &retry, NULL), ERR_RATE_LIMIT); /* requests */
+    assert_int_equal(retry, 10);
+    assert_int_equal(api_keys_enter(k, a, true, 10 * SECOND, &retry, NULL), OK);
+    api_keys_undo(k, a, true, 0, 10 * SECOND);
+    assert_int_equal(api_keys_enter(k, a, false, 10 * SECOND, &retry, NULL), OK); /* clients may */
+    assert_int_equal(api_keys_take_prompt(k, a, true, 30, 10 * SECOND, &retry, NULL), OK);
+    assert_int_equal(api_keys_take_prompt(k, a, true, 1, 10 * SECOND, &retry, NULL),
+                     ERR_RATE_LIMIT);
+    assert_int_equal(retry, 1);
+    assert_int_equal(api_keys_take_prompt(k, a, true, 50, 30 * SECOND, &retry, NULL),
+                     ERR_RATE_LIMIT);
+    assert_int_equal(retry, 10); /* more than half: when all are there */
+    assert_int_equal(api_keys_take_prompt(k, a, true, 61, 30 * SECOND, &retry, NULL),
+                     ERR_TOO_LARGE);
+    assert_int_equal(api_keys_take_prompt(k, a, true, 60, 40 * SECOND, &retry, NULL), OK);
+    struct buf out = {0};
+    api_keys_metrics(k, &out);
+    assert_non_null(strstr(buf_cstr(&out), "weir_key_requests_total{key=\"a\"} 4\n"));
+    assert_non_null(strstr(out.data, "weir_key_refused_total{key=\"a\",limit=\"requests\"} 0\n"));
+    assert_non_null(strstr(out.data, "weir_key_refused_total{key=\"a\",limit=\"tokens\"} 1\n"));
+    assert_non_null(
+        strstr(out.data, "weir_key_refused_total{key=\"a\",limit=\"concurrency\"} 0\n"));
+    buf_deinit(&out);
     api_keys_destroy(k);
 }
 
@@ -141,8 +182,8 @@ static void test_concurrency_and_names_across_files(void **state)
     struct api_key *a = who(k, "ka");
     struct api_key_usage none = {0};
     uint32_t retry, n_plain;
-    assert_int_equal(api_keys_enter(k, a, 0, &retry, NULL), OK);
-    assert_int_equal(api_keys_enter(k, a, 0, &retry, NULL), ERR_RATE_LIMIT);
+    assert_int_equal(api_keys_enter(k, a, false, 0, &retry, NULL), OK);
+    assert_int_equal(api_keys_enter(k, a, false, 0, &retry, NULL), ERR_RATE_LIMIT);
     assert_int_equal(retry, 0); /* nobody knows */
     const char *without = "{\"keys\": [{\"name\": \"b\", \"key\": \"kb\"}]}";
     assert_int_equal(api_keys_load(k, without, strlen(without), 0, &n_plain, NULL), OK);
@@ -193,7 +234,7 @@ static void *client_main(void *arg)
         struct api_key_usage u = {.n_generated = 1};
         if (api_keys_identify(shared, "ks", false, &key, NULL) != OK)
             fail_msg("the key that stays was refused");
-        if (api_keys_enter(shared, key, 0, &retry, NULL) != OK)
+        if (api_keys_enter(shared, key, false, 0, &retry, NULL) != OK)
             continue;
         (void)api_keys_terms(shared, key);
         atomic_fetch_add(&n_entered, 1);
@@ -247,6 +288,7 @@ int main(void)
         cmocka_unit_test(test_a_broken_file_changes_nothing),
         cmocka_unit_test(test_requests),
         cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_background),
         cmocka_unit_test(test_concurrency_and_names_across_files),
         cmocka_unit_test(test_names_are_bounded),
         cmocka_unit_test(test_threads),

@@ -74,6 +74,47 @@ static void test_bytes(void **state)
     api_store_destroy(s);
 }
 
+static bool put_as(struct api_store *s, uint32_t owner, const char *id, const char *response)
+{
+    struct buf r = {0}, m = {0};
+    buf_str(&r, response);
+    bool kept = api_store_put(s, owner, id, &r, &m);
+    buf_deinit(&r);
+    return kept;
+}
+
+/* Who has most lets go, so that one who keeps a lot does not push out those who keep little. */
+static void test_shares(void **state)
+{
+    (void)state;
+    char id[16];
+    struct api_store *s = api_store_create(10, 1000);
+    assert_true(put_as(s, 7, "mine", "a"));
+    for (int i = 0; i < 100; i++) {
+        snprintf(id, sizeof id, "t%d", i);
+        assert_true(put_as(s, 8, id, "b"));
+    }
+    assert_true(api_store_get(s, 7, "mine", NULL, NULL));
+    assert_true(api_store_get(s, 8, "t91", NULL, NULL));
+    assert_false(api_store_get(s, 8, "t90", NULL, NULL));
+    for (int i = 0; i < 100; i++) { /* and those who come late have their share */
+        snprintf(id, sizeof id, "n%d", i);
+        assert_true(put_as(s, 9, id, "c"));
+    }
+    assert_true(api_store_get(s, 7, "mine", NULL, NULL));
+    assert_true(api_store_get(s, 8, "t99", NULL, NULL));
+    assert_true(api_store_get(s, 9, "n96", NULL, NULL));
+    api_store_destroy(s);
+    s = api_store_create(100, 10);
+    assert_true(put_as(s, 1, "a", "123"));
+    assert_true(put_as(s, 2, "b", "1234"));
+    assert_true(put_as(s, 2, "c", "123"));
+    assert_true(put_as(s, 1, "d", "1234")); /* of bytes 2 has most */
+    assert_false(api_store_get(s, 2, "b", NULL, NULL));
+    assert_true(api_store_get(s, 1, "a", NULL, NULL));
+    api_store_destroy(s);
+}
+
 static void test_bad_names(void **state)
 {
     (void)state;
@@ -125,6 +166,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_count),
         cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_shares),
         cmocka_unit_test(test_bad_names),
         cmocka_unit_test(test_threads),
     };

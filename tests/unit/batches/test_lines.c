@@ -54,7 +54,7 @@ static int setup(void **state)
     f->b.cfg = (struct batches_config){
         .max_file_bytes = 10000, .max_lines = N_LINES, .max_line_bytes = 200};
     pthread_mutex_init(&f->b.lock, NULL);
-    strcpy(f->j.id, "batch_0123456789abcdef01234567");
+    strcpy(f->j.entry.id, "batch_0123456789abcdef01234567");
     strcpy(f->j.input, "in");
     strcpy(f->j.output, "out");
     strcpy(f->j.errors, "err");

@@ -553,6 +553,44 @@ static void test_history_counts(void **state)
     free(want);
 }
 
+/* Against counting the newest tokens anew for each; prompt and output are the same to a window. */
+static void test_window(void **state)
+{
+    (void)state;
+    enum { N = 40, ADDS = 600 };
+    static const uint32_t windows[] = {1, 2, 7, 64, ADDS, UINT32_MAX};
+    uint64_t c = 1u << 25;
+    for (size_t w = 0; w < sizeof windows / sizeof windows[0]; w++) {
+        struct sample_params p = sample_params_default();
+        p.temperature = 0;
+        p.repetition_penalty = 2;
+        p.presence_penalty = 0.5f;
+        p.frequency_penalty = 0.25f;
+        p.penalty_window = windows[w];
+        struct sample_history *h = sample_history_create(&p, ADDS);
+        int32_t ids[ADDS];
+        for (uint32_t n = 1; n <= ADDS; n++) {
+            ids[n - 1] = (int32_t)(rnd(&c) * N);
+            sample_history_add(h, ids[n - 1], n > ADDS / 2);
+            float x[N], want[N];
+            for (int i = 0; i < N; i++)
+                x[i] = want[i] = (float)(i - N / 2);
+            for (int i = 0; i < N; i++) {
+                uint32_t count = 0, first = n > windows[w] ? n - windows[w] : 0;
+                for (uint32_t k = first; k < n; k++)
+                    count += ids[k] == i;
+                if (count > 0) {
+                    want[i] = want[i] > 0 ? want[i] / 2 : want[i] * 2;
+                    want[i] -= 0.5f + 0.25f * (float)count;
+                }
+            }
+            sample_token(&p, h, 0, x, N, NULL);
+            assert_memory_equal(x, want, sizeof x);
+        }
+        sample_history_destroy(h);
+    }
+}
+
 static void test_logprobs(void **state)
 {
     (void)state;
@@ -671,6 +709,7 @@ int main(void)
         cmocka_unit_test(test_penalties),
         cmocka_unit_test(test_presence_ignores_prompt),
         cmocka_unit_test(test_history_counts),
+        cmocka_unit_test(test_window),
         cmocka_unit_test(test_logprobs),
         cmocka_unit_test(test_logprobs_corners),
         cmocka_unit_test(test_speed),
