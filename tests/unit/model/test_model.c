@@ -197,7 +197,7 @@ static void test_encoders(void **state)
     assert_int_equal(m->hp.n_positions, 96);
     assert_int_equal(m->hp.n_labels, 0);
     assert_int_equal(count_ops(m, OP_LAYER_NORM), 1 + 2 * m->hp.n_layer);
-    assert_int_equal(count_ops(m, OP_GELU), m->hp.n_layer);
+    assert_int_equal(count_ops(m, OP_UNARY), m->hp.n_layer);
     assert_int_equal(count_ops(m, OP_LOGITS), 0);
     assert_int_equal(find_op(m, OP_ROPE_STORE, 1)->rope, ROPE_NONE);
     assert_int_equal(model_set_context(m, 96, &e), OK);
