@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #define DEFAULT_KV_BYTES_MAX ((uint64_t)4 << 30)
+#define DEFAULT_BLOCKS_MAX ((uint64_t)1 << 20) /* of tiny models: each costs the index memory too  \
+                                                */
 #define DEFAULT_CACHE_BYTES ((uint64_t)8 << 30)
 /* Blocks on their way to and from the disk. */
 #define TIER_BUFFER_BYTES ((uint64_t)64 << 20)
@@ -125,7 +127,7 @@ enum err memory_divide(struct engine *eng, struct err_info *e)
     } else {
         m->window = 0;
         if (cfg->kv_bytes == 0)
-            n = n == 0 ? 1 : min_u64(n, all);
+            n = n == 0 ? 1 : min_u64(min_u64(n, all), DEFAULT_BLOCKS_MAX);
         m->n_blocks = to_count(n);
     }
     limit_context(eng);
