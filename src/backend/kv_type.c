@@ -35,20 +35,23 @@ size_t kv_row_bytes(enum kv_type t, uint32_t head_dim)
     return 0;
 }
 
-static size_t layer_bytes(const struct model *m, enum kv_type t, uint32_t block_tokens)
+/* K and V of a block of all layers that attend, or only of those with windows. */
+static size_t bytes_of(const struct model *m, enum kv_type t, uint32_t block_tokens, bool windowed)
 {
-    return kv_row_bytes(t, m->hp.head_dim) * m->hp.n_head_kv * 2 * block_tokens;
+    size_t n_heads = 0;
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        if (m->ops[i].kind == OP_ATTENTION && (m->ops[i].window > 0 || !windowed))
+            n_heads += m->ops[i].n_head_kv;
+    }
+    return kv_row_bytes(t, m->hp.head_dim) * n_heads * 2 * block_tokens;
 }
 
 size_t backend_kv_block_bytes(const struct model *m, enum kv_type t, uint32_t block_tokens)
 {
-    return layer_bytes(m, t, block_tokens) * m->hp.n_layer;
+    return bytes_of(m, t, block_tokens, false);
 }
 
 size_t backend_kv_pane_bytes(const struct model *m, enum kv_type t, uint32_t block_tokens)
 {
-    size_t n = 0;
-    for (uint32_t i = 0; i < m->n_ops; i++)
-        n += m->ops[i].kind == OP_ATTENTION && m->ops[i].window > 0;
-    return layer_bytes(m, t, block_tokens) * n;
+    return bytes_of(m, t, block_tokens, true);
 }

@@ -326,23 +326,22 @@ static enum err bench_prefill(struct bench *b, struct err_info *e)
     return err;
 }
 
-/* Positions that a layer reads for a row at position `at`, on average over the layers. */
-static double positions_read(const struct model *m, double at)
+/* Bytes of K and V that all layers read for a row at position `at`. */
+static double kv_read(const struct model *m, enum kv_type type, double at)
 {
     double sum = 0;
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const struct op *op = &m->ops[i];
         if (op->kind == OP_ATTENTION)
-            sum += op->window && op->window < at ? op->window : at;
+            sum += op->n_head_kv * (op->window && op->window < at ? op->window : at);
     }
-    return sum / m->hp.n_layer;
+    return sum * 2 * (double)kv_row_bytes(type, m->hp.head_dim);
 }
 
 static double decode_limit(const struct bench *b, uint32_t batch, uint32_t depth)
 {
     const struct cost c = cost_of(b->m, true);
-    const double kv_bytes = (double)backend_kv_block_bytes(b->m, b->o->kv_type, 1) *
-                            positions_read(b->m, depth + b->o->n_decode / 2.0) * batch;
+    const double kv_bytes = kv_read(b->m, b->o->kv_type, depth + b->o->n_decode / 2.0) * batch;
     const double by_memory = (c.bytes + kv_bytes) / b->limits.read_bytes_s;
     const double by_compute = compute_seconds(b, &c) * batch;
     return batch / (by_memory > by_compute ? by_memory : by_compute);

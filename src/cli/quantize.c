@@ -89,7 +89,7 @@ struct part {
     size_t first, n_values;
     uint8_t *out;
     atomic_size_t next; /* piece */
-    atomic_bool not_finite;
+    atomic_bool not_finite, too_large;
 };
 
 static size_t bytes_of(enum gguf_type type, size_t n_values)
@@ -101,6 +101,7 @@ static size_t bytes_of(enum gguf_type type, size_t n_values)
 static void *quantise_pieces(void *ctx)
 {
     struct part *p = ctx;
+    const float limit = gguf_quantize_limit(p->type);
     float x[PIECE];
     for (;;) {
         const size_t at = atomic_fetch_add(&p->next, 1) * PIECE;
@@ -112,8 +113,10 @@ static void *quantise_pieces(void *ctx)
         for (size_t i = 0; i < n; i++) {
             if (!isfinite(x[i]))
                 atomic_store(&p->not_finite, true);
+            else if (fabsf(x[i]) > limit)
+                atomic_store(&p->too_large, true);
         }
-        if (atomic_load(&p->not_finite))
+        if (atomic_load(&p->not_finite) || atomic_load(&p->too_large))
             return NULL;
         gguf_quantize(p->type, x, p->out + bytes_of(p->type, at), n);
     }
@@ -163,6 +166,16 @@ static enum err quantise_tensor(struct job *j,
                            "%s: tensor \"%s\" holds values that are not finite",
                            j->o->in,
                            gguf_show(t->name, name, sizeof name));
+        }
+        if (atomic_load(&p.too_large)) {
+            char name[72];
+            return err_set(e,
+                           ERR_UNSUPPORTED,
+                           "%s: tensor \"%s\" holds values above %.3g, more than %s can store",
+                           j->o->in,
+                           gguf_show(t->name, name, sizeof name),
+                           (double)gguf_quantize_limit(type),
+                           gguf_type_name((uint32_t)type));
         }
         if (interrupted)
             return err_set(e, ERR_IO, "interrupted");

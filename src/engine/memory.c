@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #define DEFAULT_KV_BYTES_MAX ((uint64_t)4 << 30)
+/* Of tiny models, or of a device all of whose memory is for the cache: each block costs the host's
+ * index memory too. */
+#define BLOCKS_MAX ((uint64_t)1 << 20)
 #define DEFAULT_CACHE_BYTES ((uint64_t)8 << 30)
-/* Of a device all of whose memory is for the cache: more than all slots can use at once are taken
- * for prefixes, but so many that the host's record of them stays small. */
-#define DEVICE_BLOCKS_MAX ((uint64_t)1 << 20)
 /* Blocks on their way to and from the disk. */
 #define TIER_BUFFER_BYTES ((uint64_t)64 << 20)
 
@@ -133,9 +133,9 @@ enum err memory_divide(struct engine *eng, uint64_t room_bytes, struct err_info 
     } else {
         m->window = 0;
         if (cfg->kv_bytes == 0 && room_bytes == 0)
-            n = n == 0 ? 1 : min_u64(n, all);
+            n = n == 0 ? 1 : min_u64(min_u64(n, all), BLOCKS_MAX);
         if (cfg->kv_bytes == 0 && room_bytes > 0)
-            n = min_u64(n, all > DEVICE_BLOCKS_MAX ? all : DEVICE_BLOCKS_MAX);
+            n = min_u64(n, all > BLOCKS_MAX ? all : BLOCKS_MAX);
         if (n == 0)
             return err_set(e,
                            ERR_NOMEM,

@@ -390,6 +390,28 @@ bool gguf_can_quantize(enum gguf_type type)
     return block_fn_of(type) != NULL;
 }
 
+float gguf_quantize_limit(enum gguf_type type)
+{
+    const float half = 65504.0f; /* the largest scale, or offset */
+    switch (type) {
+    case GGUF_TYPE_Q8_0:
+        return 127 * half;
+    case GGUF_TYPE_Q4_0:
+        return 7 * half;
+    case GGUF_TYPE_Q5_0:
+        return 15 * half;
+    case GGUF_TYPE_Q5_1:
+        return half;
+    case GGUF_TYPE_Q4_K:
+    case GGUF_TYPE_Q5_K:
+        return 63 * half;
+    case GGUF_TYPE_Q6_K:
+        return 31 * 127 * half;
+    default:
+        return 0.0f;
+    }
+}
+
 void gguf_quantize(enum gguf_type type, const float *x, void *out, size_t n)
 {
     const struct gguf_type_info *info = gguf_type_info(type);

@@ -13,9 +13,12 @@
 /* Whether gguf_quantize knows the type: Q4_0, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K. */
 bool gguf_can_quantize(enum gguf_type type);
 
-/* out = the blocks of n finite values, n a multiple of the type's block_values. Values too large
- * for a block's scales (8e6 for Q8_0, 5e5 for Q4_0) come out smaller. Any thread; allocates
- * nothing. */
+/* The magnitude up to which all values find a scale that their block can store: 8e6 for Q8_0.
+ * Larger ones may come out smaller. 0 for types that gguf_quantize does not know. */
+float gguf_quantize_limit(enum gguf_type type);
+
+/* out = the blocks of n finite values, n a multiple of the type's block_values. Any thread;
+ * allocates nothing. */
 void gguf_quantize(enum gguf_type type, const float *x, void *out, size_t n);
 
 #endif

@@ -1,6 +1,8 @@
+#include "base/mem.h"
 #include "model/keys.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* Limits far above any real model: products of two stay inside 64 bits. */
 #define MAX_LAYERS 1024
@@ -15,36 +17,83 @@
 #define MAX_EXPERTS_USED 64
 #define MAX_EXPERT_WIDTH (1u << 22) /* n_expert_used * (n_embd or n_ff_expert) */
 
-static enum err read_sizes(struct model *m, struct err_info *e)
+/* The widths that may differ from layer to layer, and the largest of each. */
+static enum err read_layers(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
-    enum err err;
-    if ((err = key_u32_in(m, "block_count", 1, MAX_LAYERS, &hp->n_layer, e)) ||
-        (err = key_u32_in(m, "embedding_length", 1, MAX_EMBD, &hp->n_embd, e)) ||
-        (err = key_u32_in(m, "feed_forward_length", 0, MAX_FF, &hp->n_ff, e)) ||
-        (err = key_u32_in(m, "attention.head_count", 1, MAX_HEADS, &hp->n_head, e)) ||
-        (err = key_u32_in(m, "context_length", 1, MAX_CTX, &hp->n_ctx_train, e)))
-        return err;
-    if (!key_find(m, "attention.key_length") && hp->n_embd % hp->n_head != 0)
+    const uint32_t n = hp->n_layer, least = arch->gaps ? 0 : 1;
+    uint32_t *v = mem_zalloc((size_t)n * 3, sizeof *v), *kv = v + n, *ff = v + 2 * (size_t)n;
+    enum err err = key_u32_layers(m, "attention.head_count", least, MAX_HEADS, v, e);
+    for (uint32_t i = 0; i < n; i++)
+        kv[i] = v[i];
+    if (!err)
+        err = key_u32_layers(m, "attention.head_count_kv", least, MAX_HEADS, kv, e);
+    if (!err)
+        err = key_u32_layers(m, "feed_forward_length", 0, MAX_FF, ff, e);
+    for (uint32_t i = 0; i < n && !err; i++) {
+        if (kv[i] && v[i] % kv[i] != 0)
+            err = err_set(e,
+                          ERR_FORMAT,
+                          "%s.attention.head_count is %u, no multiple of head_count_kv, %u, in "
+                          "layer %u",
+                          m->arch,
+                          v[i],
+                          kv[i],
+                          i);
+        if (v[i] == 0)
+            kv[i] = 0;
+        m->layers[i] = (struct model_layer){v[i], kv[i], ff[i]};
+        hp->n_head = v[i] > hp->n_head ? v[i] : hp->n_head;
+        hp->n_head_kv = kv[i] > hp->n_head_kv ? kv[i] : hp->n_head_kv;
+        hp->n_ff = ff[i] > hp->n_ff ? ff[i] : hp->n_ff;
+    }
+    free(v);
+    if (!err && hp->n_head_kv == 0)
+        err = err_set(e,
+                      ERR_FORMAT,
+                      hp->n_head ? "%s: no layer attends"
+                                 : "metadata key %s.attention.head_count is missing or 0",
+                      m->arch);
+    return err;
+}
+
+/* Dimensions of a head where the file does not say: all layers have as many heads, then. */
+static enum err read_head_dim(struct model *m, struct err_info *e)
+{
+    struct model_hparams *hp = &m->hp;
+    if (key_find(m, "attention.key_length"))
+        return key_u32_in(m, "attention.key_length", 2, MAX_HEAD_DIM, &hp->head_dim, e);
+    for (uint32_t i = 0; i < hp->n_layer; i++) {
+        if (m->layers[i].n_head && m->layers[i].n_head != hp->n_head)
+            return err_set(e,
+                           ERR_FORMAT,
+                           "%s.attention.head_count differs from layer to layer, and %s."
+                           "attention.key_length is missing",
+                           m->arch,
+                           m->arch);
+    }
+    if (hp->n_embd % hp->n_head != 0)
         return err_set(e,
                        ERR_FORMAT,
                        "%s.attention.head_count is %u, which does not divide embedding_length, %u",
                        m->arch,
                        hp->n_head,
                        hp->n_embd);
-    hp->n_head_kv = hp->n_head;
     hp->head_dim = hp->n_embd / hp->n_head;
-    if ((err = key_u32_in(m, "attention.head_count_kv", 1, hp->n_head, &hp->n_head_kv, e)) ||
-        (err = key_u32_in(m, "attention.key_length", 2, MAX_HEAD_DIM, &hp->head_dim, e)))
-        return err;
-    if (hp->n_head % hp->n_head_kv != 0)
-        return err_set(e,
-                       ERR_FORMAT,
-                       "%s.attention.head_count is %u, no multiple of head_count_kv, %u",
-                       m->arch,
-                       hp->n_head,
-                       hp->n_head_kv);
     return OK;
+}
+
+static enum err read_sizes(struct model *m, const struct arch *arch, struct err_info *e)
+{
+    struct model_hparams *hp = &m->hp;
+    enum err err;
+    if ((err = key_u32_in(m, "block_count", 1, MAX_LAYERS, &hp->n_layer, e)) ||
+        (err = key_u32_in(m, "embedding_length", 1, MAX_EMBD, &hp->n_embd, e)) ||
+        (err = key_u32_in(m, "context_length", 1, MAX_CTX, &hp->n_ctx_train, e)))
+        return err;
+    m->layers = mem_zalloc(hp->n_layer, sizeof *m->layers);
+    err = read_layers(m, arch, e);
+    return err ? err : read_head_dim(m, e);
 }
 
 /* Values as long as keys, and heads that rotate whole or in front. */
@@ -121,6 +170,17 @@ static enum err read_gating(struct model *m, struct err_info *e)
     return OK;
 }
 
+/* Every layer has a feed-forward part, unless the architecture knows gaps. */
+static enum err check_dense(const struct model *m, const struct arch *arch, struct err_info *e)
+{
+    for (uint32_t i = 0; i < m->hp.n_layer; i++) {
+        if (m->layers[i].n_ff == 0 && !(arch->gaps && m->hp.n_ff))
+            return err_set(
+                e, ERR_FORMAT, "metadata key %s.feed_forward_length is missing or 0", m->arch);
+    }
+    return OK;
+}
+
 static enum err read_experts(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
@@ -133,11 +193,7 @@ static enum err read_experts(struct model *m, const struct arch *arch, struct er
     hp->expert_norm = !arch->expert_all;
     hp->expert_scale = 1.0f;
     if (!hp->n_expert)
-        return hp->n_ff ? OK
-                        : err_set(e,
-                                  ERR_FORMAT,
-                                  "metadata key %s.feed_forward_length is missing or 0",
-                                  m->arch);
+        return check_dense(m, arch, e);
     const uint32_t most = hp->n_expert < MAX_EXPERTS_USED ? hp->n_expert : MAX_EXPERTS_USED;
     if ((err = key_u32_in(m, "expert_used_count", 1, most, &hp->n_expert_used, e)))
         return err;
@@ -152,7 +208,15 @@ static enum err read_experts(struct model *m, const struct arch *arch, struct er
                        m->arch,
                        hp->n_expert_used,
                        widest);
+    uint32_t n_shared = 0;
     hp->n_ff_shared = arch->shared == REQUIRED ? hp->n_ff : 0;
+    if (arch->shared_by_count) {
+        if ((err = key_u32_in(m, "expert_shared_count", 1, MAX_EXPERTS, &n_shared, e)))
+            return err;
+        if ((uint64_t)n_shared * hp->n_ff_expert > MAX_FF)
+            return err_set(e, ERR_FORMAT, "%s.expert_shared_count is %u", m->arch, n_shared);
+        hp->n_ff_shared = n_shared * hp->n_ff_expert;
+    }
     if (arch->shared != ABSENT && (err = key_u32_in(m,
                                                     "expert_shared_feed_forward_length",
                                                     arch->shared == REQUIRED,
@@ -172,8 +236,6 @@ static enum err read_window(struct model *m, const struct arch *arch, struct err
         return err;
     if (hp->window >= hp->n_ctx_train && arch->window_pattern == NO_WINDOWS)
         hp->window = 0;
-    if (hp->window && arch->window_pattern == NO_WINDOWS)
-        return err_set(e, ERR_UNSUPPORTED, "%s: sliding windows are not supported", m->arch);
     const struct gguf_kv *pattern = key_find(m, "attention.sliding_window_pattern");
     if (!pattern || !hp->window)
         return OK;
@@ -197,6 +259,8 @@ bool hparams_windowed(const struct model *m, const struct arch *arch, uint32_t l
     const struct gguf_kv *pattern = key_find(m, "attention.sliding_window_pattern");
     if (pattern && pattern->kind == GGUF_ARRAY)
         return gguf_elem(pattern, layer).b;
+    if (!pattern && arch->window_pattern == NO_WINDOWS) /* the file gave a window all the same */
+        return true;
     const uint64_t n = pattern ? pattern->u : (uint64_t)arch->window_pattern;
     return n == 0 || layer % n < n - 1;
 }
@@ -213,10 +277,11 @@ static enum err refuse_unknown(const struct model *m, const struct arch *arch, s
                                        "expert_group_count",
                                        "rope.scaling.alpha",
                                        "rope.scaling.yarn_log_multiplier",
-                                       "logit_scale", /* from here on: unless the row has them */
-                                       "embedding_scale",
-                                       "residual_scale"};
-    const size_t n = sizeof keys / sizeof keys[0] - (arch->scales ? 3 : 0);
+                                       "embedding_scale", /* from here on: unless the row */
+                                       "residual_scale",  /* has them */
+                                       "logit_scale"};
+    const size_t n_scales = arch->scales == SCALES_NONE ? 0 : arch->scales == SCALES_LOGIT ? 1 : 3;
+    const size_t n = sizeof keys / sizeof keys[0] - n_scales;
     for (size_t i = 0; i < n; i++) {
         const struct gguf_kv *kv = key_find(m, keys[i]);
         if (kv && (kv->kind == GGUF_F32 || kv->kind == GGUF_F64 ? kv->f != 0.0 : kv->u > 1))
@@ -231,9 +296,33 @@ static enum err read_factor(const struct model *m, const char *suffix, float *v,
 {
     const float none = *v;
     enum err err = key_f32_in(m, suffix, -1e6f, 1e6f, v, e);
+    if (!err && *v != 0.0f && fabsf(*v) < 1e-30f) /* its reciprocal may be used */
+        err = err_set(e, ERR_FORMAT, "%s.%s is %g", m->arch, suffix, (double)*v);
     if (*v == 0.0f)
         *v = none;
     return err;
+}
+
+/* Of the streams: what is embedded, what joins, what comes out. */
+static enum err read_stream_scales(struct model *m, const struct arch *arch, struct err_info *e)
+{
+    struct model_hparams *hp = &m->hp;
+    enum err err;
+    hp->embedding_scale = arch->embed_sqrt ? sqrtf((float)hp->n_embd) : 1.0f;
+    hp->residual_scale = hp->logit_scale = 1.0f;
+    if (arch->scales == SCALES_MINICPM) { /* of its first release, whose files do not say */
+        hp->embedding_scale = 12.0f;
+        hp->residual_scale = 1.4f / sqrtf((float)hp->n_layer);
+        hp->logit_scale = (float)hp->n_embd / 256.0f;
+    }
+    if (arch->scales != SCALES_NONE && (err = read_factor(m, "logit_scale", &hp->logit_scale, e)))
+        return err;
+    if (arch->scales != SCALES_LOGIT)
+        hp->logit_scale = 1.0f / hp->logit_scale;
+    if (arch->scales == SCALES_NONE || arch->scales == SCALES_LOGIT)
+        return OK;
+    err = read_factor(m, "residual_scale", &hp->residual_scale, e);
+    return err ? err : read_factor(m, "embedding_scale", &hp->embedding_scale, e);
 }
 
 static enum err read_scales(struct model *m, const struct arch *arch, struct err_info *e)
@@ -244,15 +333,9 @@ static enum err read_scales(struct model *m, const struct arch *arch, struct err
         dims = hp->n_embd / hp->n_head;
     enum err err;
     hp->attention_scale = (float)(1.0 / sqrt((double)dims));
-    hp->embedding_scale = arch->embed_sqrt ? sqrtf((float)hp->n_embd) : 1.0f;
-    hp->residual_scale = hp->logit_scale = 1.0f;
-    if ((err = read_factor(m, "attention.scale", &hp->attention_scale, e)))
+    if ((err = read_factor(m, "attention.scale", &hp->attention_scale, e)) ||
+        (err = read_stream_scales(m, arch, e)))
         return err;
-    if (arch->scales && ((err = read_factor(m, "logit_scale", &hp->logit_scale, e)) ||
-                         (err = read_factor(m, "residual_scale", &hp->residual_scale, e)) ||
-                         (err = read_factor(m, "embedding_scale", &hp->embedding_scale, e))))
-        return err;
-    hp->logit_scale = 1.0f / hp->logit_scale;
     hp->attention_cap = arch->attention_cap;
     hp->logit_cap = arch->logit_cap;
     if ((err = key_f32_in(m, "attn_logit_softcapping", -1e-30f, 1e6f, &hp->attention_cap, e)) ||
@@ -260,8 +343,8 @@ static enum err read_scales(struct model *m, const struct arch *arch, struct err
         return err;
     hp->norm_eps = 1e-5f;
     hp->rope_freq_base = 10000.0f;
-    const char *eps =
-        arch->encoder ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+    const char *eps = arch->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon"
+                                             : "attention.layer_norm_epsilon";
     if ((err = key_f32_in(m, eps, -1e-30f, 1.0f, &hp->norm_eps, e)))
         return err;
     return key_f32_in(m, "rope.freq_base", 1.0f, 1e12f, &hp->rope_freq_base, e);
@@ -301,9 +384,9 @@ static enum err read_pooling(struct model *m, const struct arch *arch, struct er
 enum err hparams_read(struct model *m, const struct arch *arch, struct err_info *e)
 {
     enum err err;
-    if ((err = refuse_unknown(m, arch, e)) || (err = read_sizes(m, e)) ||
-        (err = read_heads(m, e)) || (err = read_vocab_size(m, e)) ||
-        (err = read_experts(m, arch, e)) || (err = read_window(m, arch, e)) ||
+    if ((err = refuse_unknown(m, arch, e)) || (err = read_sizes(m, arch, e)) ||
+        (err = read_heads(m, e)) || (err = read_experts(m, arch, e)) ||
+        (err = read_vocab_size(m, e)) || (err = read_window(m, arch, e)) ||
         (err = read_pooling(m, arch, e)))
         return err;
     return read_scales(m, arch, e);

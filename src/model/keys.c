@@ -81,6 +81,43 @@ enum err key_u32_in(const struct model *m,
     return err_set(e, ERR_FORMAT, "%s.%s is %u, expected %u to %u", m->arch, suffix, *v, lo, hi);
 }
 
+enum err key_u32_layers(const struct model *m,
+                        const char *suffix,
+                        uint32_t lo,
+                        uint32_t hi,
+                        uint32_t *out,
+                        struct err_info *e)
+{
+    char key[KEY_BYTES];
+    const struct gguf_kv *kv = gguf_find(m->gguf, name_of(m, suffix, key));
+    const uint32_t n = m->hp.n_layer;
+    if (!kv)
+        return OK;
+    if (kv->kind != GGUF_ARRAY) {
+        enum err err = key_u32_in(m, suffix, lo, hi, &out[0], e);
+        for (uint32_t i = 1; !err && i < n; i++)
+            out[i] = out[0];
+        return err;
+    }
+    if (!is_integer(kv->elem_kind))
+        return err_set(e, ERR_FORMAT, "key \"%s\" must hold integers", key);
+    if (kv->n_elems != n)
+        return err_set(e,
+                       ERR_FORMAT,
+                       "%s has %llu values for %u layers",
+                       key,
+                       (unsigned long long)kv->n_elems,
+                       n);
+    for (uint32_t i = 0; i < n; i++) {
+        const uint64_t v = gguf_elem(kv, i).u; /* a negative one is above hi */
+        if (v < lo || v > hi)
+            return err_set(
+                e, ERR_FORMAT, "%s[%u] is %lld, expected %u to %u", key, i, (long long)v, lo, hi);
+        out[i] = (uint32_t)v;
+    }
+    return OK;
+}
+
 enum err key_f32_in(
     const struct model *m, const char *suffix, float lo, float hi, float *v, struct err_info *e)
 {

@@ -23,6 +23,15 @@ enum err key_u32_in(const struct model *m,
                     uint32_t *v,
                     struct err_info *e) WEIR_MUST_USE;
 
+/* A value for each layer, from lo to hi: one for all, or an array with as many as there are layers.
+ * Without the key out[0..n_layer-1] stays. Errors: ERR_FORMAT. */
+enum err key_u32_layers(const struct model *m,
+                        const char *suffix,
+                        uint32_t lo,
+                        uint32_t hi,
+                        uint32_t *out,
+                        struct err_info *e) WEIR_MUST_USE;
+
 /* As key_f32, and lo < value < hi, or it is the default. */
 enum err key_f32_in(const struct model *m,
                     const char *suffix,
@@ -42,7 +51,8 @@ bool hparams_windowed(const struct model *m, const struct arch *arch, uint32_t l
 enum err rope_read(struct model *m, const struct arch *arch, uint32_t n_ctx, struct err_info *e)
     WEIR_MUST_USE;
 
-/* How many tensors of the file rope_read knows. */
-uint32_t rope_n_tensors(const struct model *m);
+/* The tensors that rope_read knows: the file's, or NULL where it has none. i < N_ROPE_TENSORS. */
+enum { N_ROPE_TENSORS = 3 };
+const struct gguf_tensor *rope_tensor(const struct model *m, int i);
 
 #endif

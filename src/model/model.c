@@ -36,9 +36,8 @@ static enum err find_arch(struct model *m, const struct arch **out, struct err_i
             shown[i] = name.data[i] >= ' ' && name.data[i] < 127 ? name.data[i] : '?';
         return err_set(e,
                        ERR_UNSUPPORTED,
-                       "architecture '%s' is not supported; Weir runs %s",
-                       shown,
-                       arch_list());
+                       "architecture '%s' is not one that Weir runs (README.md lists them)",
+                       shown);
     }
     m->arch = (*out)->name;
     m->rope = (*out)->rope;
@@ -127,6 +126,7 @@ void model_destroy(struct model *m)
     free(m->name);
     for (int i = 0; i < N_ROPE_TABLES; i++)
         free(m->ropes[i].inv_freq);
+    free(m->layers);
     free(m->ops);
     free(m->parts);
     free(m);

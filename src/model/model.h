@@ -10,6 +10,7 @@
  *      Q    [n_head * head_dim]         K, V  [n_head_kv * head_dim]
  *      ATT  [n_head * head_dim]         what attention gathered
  *      GATE, UP  [n_ff]         or of the expert that all rows share
+ *                               (all of the layer with the most; others use their beginning)
  *      OUT  [n_embd]            what a sub-layer adds to X
  *
  * and, in models with experts, of which each row is given to n_expert_used:
@@ -73,10 +74,9 @@ struct model_hparams {
     uint32_t n_ctx_train; /* positions the model was trained on */
     uint32_t n_embd;
     uint32_t n_layer;
-    uint32_t n_head;
-    uint32_t n_head_kv;
+    uint32_t n_head, n_head_kv; /* of the layer with the most */
     uint32_t head_dim;
-    uint32_t n_ff;
+    uint32_t n_ff;                    /* likewise */
     uint32_t n_expert, n_expert_used; /* 0: no experts */
     uint32_t n_ff_expert;
     uint32_t n_ff_shared; /* 0: no expert that all rows share */
@@ -98,21 +98,30 @@ struct model_hparams {
     bool label_softmax;   /* they are logits of one choice among the labels */
 };
 
+/* What may differ from layer to layer. */
+struct model_layer {
+    uint32_t n_head;    /* 0: the layer does not attend */
+    uint32_t n_head_kv; /* 0 though n_head is not: one matrix stands in for attention */
+    uint32_t n_ff;      /* of a dense feed-forward part; 0: the layer has none */
+};
+
 enum op_kind {
     OP_EMBED,        /* out[r] = row token[r] of w * scale */
     OP_ADD_POSITION, /* out[r] += row position[r] of w */
     OP_ADD_TYPE,     /* out[r] += row 0 of w; row 1, if there is one, in the second of two texts */
     OP_NORM,         /* out[r] = in[r] / rms(in[r]) * w; w: f32 [n]; out may be in */
-    OP_LAYER_NORM,   /* out[r] = (in[r] - mean) / deviation * w + bias; out may be in */
+    OP_LAYER_NORM,   /* out[r] = (in[r] - mean) / deviation * w + bias; out may be in; without a w
+                      * or a bias those are 1 and 0 */
     OP_LINEAR,       /* out[r][j] = sum_k w[j][k] in[r][k] (+ bias[j]); w: [n_out rows of n_in] */
     OP_HEAD_NORM,    /* as OP_NORM over each head of head_dim of buffer `out`, in place */
-    OP_ROPE_STORE,   /* rotate Q and K by position (K, Q in place), then store K, V of `layer` */
+    OP_ROPE,         /* rotate Q and K by position (K, Q in place) */
+    OP_ROPE_STORE,   /* the same, then store K, V of `layer` */
     OP_ATTENTION,    /* out[r] = softmax(cap(Q[r] . K^T * scale)) V over the row's own sequence:
                       * causal unless the model is not, the last `window` positions if that is not
                       * 0. w: f32 [n_head] or
                       * NULL: a score more for each head that takes part in the sum but has no V */
     OP_GATED,        /* out[r] = act(in[r]) * in2[r] */
-    OP_GELU,         /* out[r] = gelu(in[r]) by the error function; out is in */
+    OP_UNARY,        /* out[r] = unary(in[r]); out is in */
     OP_ADD,          /* out[r] += in[r] * scale */
     OP_ADD_GATED,    /* out[r] += in[r] * sigmoid(in2[r][0]) */
     OP_SELECT,       /* the n_expert_used largest of in[r], in order, with softmax weights */
@@ -142,18 +151,24 @@ enum rope_table {
  * 7) and u' = u within -7..7. */
 enum gate_kind { GATE_SILU, GATE_GELU, GATE_CLAMPED };
 
+/* What stands between the two matrices of a feed-forward part without a gate: gelu by the error
+ * function; gelu by its tanh form; max(x, 0)^2. */
+enum unary_kind { UNARY_NONE, UNARY_GELU, UNARY_GELU_TANH, UNARY_RELU_SQUARE, N_UNARY_KINDS };
+
 struct op {
     enum op_kind kind;
     uint16_t layer; /* of ROPE_STORE and ATTENTION: which layer's KV */
     enum model_buf in, in2, out;
-    uint32_t n_in, n_out; /* LINEAR, EXPERTS, LOGITS: K and N; else n_out = values of a row */
+    uint32_t n_in, n_out;       /* LINEAR, EXPERTS, LOGITS: K and N; else n_out = values of a row */
+    uint32_t n_head, n_head_kv; /* ROPE, ROPE_STORE, ATTENTION: of this layer */
     const struct gguf_tensor *w;    /* EMBED, LINEAR, LOGITS: any block format; norms: f32 */
     const struct gguf_tensor *bias; /* f32 or NULL */
     float scale;                    /* EMBED, ATTENTION, ADD, LOGITS; else 1 */
     float cap;                      /* ATTENTION, LOGITS; 0: none */
     uint32_t window;                /* ATTENTION; 0: all */
-    enum rope_table rope;           /* ROPE_STORE */
+    enum rope_table rope;           /* ROPE, ROPE_STORE */
     enum gate_kind gate;            /* GATED */
+    enum unary_kind unary;          /* UNARY */
 };
 
 /* Angles are position * inv_freq; cosines and sines are multiplied by scale. */
@@ -167,6 +182,7 @@ struct model {
     const char *arch;  /* static */
     char *name;        /* general.name, or the file's name */
     struct model_hparams hp;
+    struct model_layer *layers; /* [n_layer] */
     enum rope_kind rope;
     struct model_rope ropes[N_ROPE_TABLES];
     uint32_t buf_width[N_MODEL_BUFS]; /* floats a row */

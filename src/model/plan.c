@@ -18,10 +18,15 @@ struct builder {
     struct model *m;
     const struct arch *arch;
     uint32_t layer;
-    uint64_t n_used; /* tensors that found their place */
+    bool *used; /* [gguf_n_tensors] whether the tensor found its place */
     enum err err;
     struct err_info *e;
 };
+
+static void mark(struct builder *b, const struct gguf_tensor *t)
+{
+    b->used[t - gguf_tensor_at(b->m->gguf, 0)] = true;
+}
 
 /* What a tensor's rows (of `cols` values) may be of. */
 enum values { ANY_TYPE, F32_ONLY };
@@ -44,7 +49,7 @@ static const struct gguf_tensor *take3(struct builder *b,
             b->err = err_set(b->e, ERR_FORMAT, "tensor %s is missing", name);
         return NULL;
     }
-    b->n_used++;
+    mark(b, t);
     if (t->ne[0] != cols || t->ne[1] != rows || t->ne[2] != depth || t->ne[3] != 1) {
         b->err = err_set(b->e,
                          ERR_FORMAT,
@@ -106,9 +111,32 @@ static struct op *add(struct builder *b, enum op_kind kind, enum model_buf in, e
     return op;
 }
 
-static void add_norm(struct builder *b, const char *name, enum model_buf in, enum model_buf out)
+/* What a norm multiplies by and adds: of the tensors NAME.weight and NAME.bias. */
+struct norm_parts {
+    const struct gguf_tensor *w, *bias;
+};
+
+static struct norm_parts take_norm(struct builder *b, const char *name)
 {
-    add(b, OP_NORM, in, out)->w = take(b, name, b->m->buf_width[in], 1, F32_ONLY, REQUIRED);
+    const enum norm_kind kind = b->arch->norm;
+    const uint32_t n = b->m->hp.n_embd;
+    char w[96], bias[96];
+    snprintf(w, sizeof w, "%s.weight", name);
+    snprintf(bias, sizeof bias, "%s.bias", name);
+    return (struct norm_parts){
+        take(b, w, n, 1, F32_ONLY, kind == NORM_LAYER_BARE ? ABSENT : REQUIRED),
+        take(b, bias, n, 1, F32_ONLY, kind == NORM_LAYER ? REQUIRED : ABSENT)};
+}
+
+/* Of rows of n_embd values, as the architecture normalises them. */
+static void add_norm(struct builder *b,
+                     struct norm_parts parts,
+                     enum model_buf in,
+                     enum model_buf out)
+{
+    struct op *op = add(b, b->arch->norm == NORM_RMS ? OP_NORM : OP_LAYER_NORM, in, out);
+    op->w = parts.w;
+    op->bias = parts.bias;
 }
 
 /* The norm of the layer under construction. */
@@ -117,26 +145,21 @@ static void add_norm_of_layer(struct builder *b,
                               enum model_buf in,
                               enum model_buf out)
 {
-    add_norm(b, layer_name(b, stem, "weight"), in, out);
+    char name[64];
+    snprintf(name, sizeof name, "blk.%u.%s", b->layer, stem);
+    add_norm(b, take_norm(b, name), in, out);
 }
 
-/* A LayerNorm of the residual stream, in place. */
-static void add_layer_norm(struct builder *b, const char *w, const char *bias)
+/* Of the n values of Q or K, over each head or over the whole row. */
+static void add_qk_norm(struct builder *b, const char *stem, enum model_buf buf, uint32_t n)
 {
-    struct op *op = add(b, OP_LAYER_NORM, BUF_X, BUF_X);
-    op->w = take(b, w, b->m->hp.n_embd, 1, F32_ONLY, REQUIRED);
-    op->bias = take(b, bias, b->m->hp.n_embd, 1, F32_ONLY, REQUIRED);
-}
-
-/* Of Q or K, over each head or over the whole row. */
-static void add_qk_norm(struct builder *b, const char *stem, enum model_buf buf)
-{
-    const uint32_t head_dim = b->m->hp.head_dim;
-    if (b->arch->qk_norm == QK_NORM_ROWS)
-        add_norm_of_layer(b, stem, buf, buf);
-    else if (b->arch->qk_norm == QK_NORM_HEADS)
-        add(b, OP_HEAD_NORM, buf, buf)->w =
-            take(b, layer_name(b, stem, "weight"), head_dim, 1, F32_ONLY, REQUIRED);
+    const bool rows = b->arch->qk_norm == QK_NORM_ROWS;
+    if (b->arch->qk_norm == QK_PLAIN)
+        return;
+    struct op *op = add(b, rows ? OP_NORM : OP_HEAD_NORM, buf, buf);
+    op->n_in = op->n_out = n;
+    op->w =
+        take(b, layer_name(b, stem, "weight"), rows ? n : b->m->hp.head_dim, 1, F32_ONLY, REQUIRED);
 }
 
 static struct op *add_linear(struct builder *b,
@@ -202,14 +225,15 @@ static void add_qkv(struct builder *b, enum model_buf in)
 {
     static const enum model_buf bufs[] = {BUF_Q, BUF_K, BUF_V};
     static const char *const stems[] = {"attn_q", "attn_k", "attn_v"};
-    const uint32_t *width = b->m->buf_width;
-    const uint32_t n[] = {width[BUF_Q], width[BUF_K], width[BUF_V]};
+    const struct model_layer *l = &b->m->layers[b->layer];
+    const uint32_t dim = b->m->hp.head_dim;
+    const uint32_t n[] = {l->n_head * dim, l->n_head_kv * dim, l->n_head_kv * dim};
     if (has_tensor(b, "attn_qkv")) {
         add_stacked(b, "attn_qkv", in, bufs, n, 3, b->arch->qkv_bias);
         return;
     }
     for (int i = 0; i < 3; i++)
-        add_linear(b, stems[i], in, width[in], bufs[i], n[i], b->arch->qkv_bias);
+        add_linear(b, stems[i], in, b->m->hp.n_embd, bufs[i], n[i], b->arch->qkv_bias);
 }
 
 static enum rope_table rope_of(struct builder *b, bool windowed)
@@ -221,6 +245,8 @@ static enum rope_table rope_of(struct builder *b, bool windowed)
     if (!rotates)
         return ROPE_NONE;
     if (step && (b->layer + 1) % step == 0)
+        return ROPE_NONE;
+    if (b->arch->full_unrotated && b->m->hp.window && !windowed)
         return ROPE_NONE;
     return windowed && b->m->ropes[ROPE_WINDOW].inv_freq ? ROPE_WINDOW : ROPE_FULL;
 }
@@ -241,31 +267,88 @@ static void add_result(struct builder *b, const char *norm, const char *norm_of_
     if (b->arch->norms & NORM_AFTER)
         add_norm_of_layer(b, norm, BUF_OUT, BUF_OUT);
     add(b, OP_ADD, BUF_OUT, BUF_X)->scale = b->m->hp.residual_scale;
-    if (b->arch->norms & NORM_OF_SUM) {
-        char w[64], bias[64];
-        snprintf(w, sizeof w, "blk.%u.%s.weight", b->layer, norm_of_sum);
-        snprintf(bias, sizeof bias, "blk.%u.%s.bias", b->layer, norm_of_sum);
-        add_layer_norm(b, w, bias);
-    }
+    if (b->arch->norms & NORM_OF_SUM)
+        add_norm_of_layer(b, norm_of_sum, BUF_X, BUF_X);
 }
 
-static void add_attention(struct builder *b)
+/* Whether attention and the feed-forward part of this layer read the same residual stream. */
+static bool is_parallel(struct builder *b)
+{
+    bool by_key = true; /* as GPT-NeoX's own code has it where the configuration does not say */
+    switch (b->arch->parallel) {
+    case PARALLEL_BY_KEY:
+        if (!b->err)
+            b->err = key_bool(b->m, "use_parallel_residual", &by_key, b->e);
+        return by_key;
+    case PARALLEL_BY_NORM:
+        return !has_tensor(b, "ffn_norm");
+    case PARALLEL_ALWAYS:
+        return true;
+    case PARALLEL_NOT:
+        break;
+    }
+    return false;
+}
+
+/* The norm that only the feed-forward part of a parallel layer reads, once attention's linears have
+ * read theirs: GPT-NeoX's second; of the larger Falcons the first, beside one for attention. */
+static void add_second_norm(struct builder *b, bool own_attention_norm)
+{
+    if (own_attention_norm)
+        add_norm_of_layer(b, "attn_norm", BUF_X, BUF_H);
+    else if (has_tensor(b, "ffn_norm"))
+        add_norm_of_layer(b, "ffn_norm", BUF_X, BUF_H);
+}
+
+/* Rotated, normalised, stored, attended. */
+static void add_attend(struct builder *b)
 {
     const struct model_hparams *hp = &b->m->hp;
+    const struct model_layer *l = &b->m->layers[b->layer];
+    const uint32_t n_q = l->n_head * hp->head_dim, n_kv = l->n_head_kv * hp->head_dim;
     const bool windowed = hparams_windowed(b->m, b->arch, b->layer);
-    add_qkv(b, add_norm_before(b, "attn_norm"));
-    add_qk_norm(b, "attn_q_norm", BUF_Q);
-    add_qk_norm(b, "attn_k_norm", BUF_K);
-    struct op *op = add(b, OP_ROPE_STORE, BUF_K, BUF_Q);
+    const bool norm_last = b->arch->qk_norm == QK_NORM_ROTATED;
+    struct op *op;
+    if (norm_last) {
+        op = add(b, OP_ROPE, BUF_K, BUF_Q);
+        op->rope = rope_of(b, windowed);
+        op->n_head = l->n_head;
+        op->n_head_kv = l->n_head_kv;
+    }
+    add_qk_norm(b, "attn_q_norm", BUF_Q, n_q);
+    add_qk_norm(b, "attn_k_norm", BUF_K, n_kv);
+    op = add(b, OP_ROPE_STORE, BUF_K, BUF_Q);
     op->in2 = BUF_V;
-    op->rope = rope_of(b, windowed);
+    op->rope = norm_last ? ROPE_NONE : rope_of(b, windowed);
+    op->n_head = l->n_head;
+    op->n_head_kv = l->n_head_kv;
     op = add(b, OP_ATTENTION, BUF_Q, BUF_ATT);
+    op->n_in = op->n_out = n_q;
+    op->n_head = l->n_head;
+    op->n_head_kv = l->n_head_kv;
     op->scale = hp->attention_scale;
     op->cap = hp->attention_cap;
     op->window = windowed ? hp->window : 0;
     if (b->arch->sinks)
-        op->w = take(b, layer_name(b, "attn_sinks", "weight"), hp->n_head, 1, F32_ONLY, REQUIRED);
-    add_linear(b, "attn_output", BUF_ATT, op->n_out, BUF_OUT, hp->n_embd, b->arch->out_bias);
+        op->w = take(b, layer_name(b, "attn_sinks", "weight"), l->n_head, 1, F32_ONLY, REQUIRED);
+}
+
+static void add_attention(struct builder *b, bool parallel)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const struct model_layer *l = &b->m->layers[b->layer];
+    const enum presence bias = b->arch->out_bias;
+    const bool own_norm = parallel && has_tensor(b, "attn_norm_2");
+    const enum model_buf in = add_norm_before(b, own_norm ? "attn_norm_2" : "attn_norm");
+    if (l->n_head_kv == 0) { /* a matrix in its place */
+        add_linear(b, "attn_output", in, hp->n_embd, BUF_OUT, hp->n_embd, bias);
+    } else {
+        add_qkv(b, in);
+        if (parallel)
+            add_second_norm(b, own_norm);
+        add_attend(b);
+        add_linear(b, "attn_output", BUF_ATT, l->n_head * hp->head_dim, BUF_OUT, hp->n_embd, bias);
+    }
     add_result(b, "post_attention_norm", "attn_output_norm");
 }
 
@@ -280,24 +363,32 @@ static void add_gated(struct builder *b, enum model_buf out, enum model_buf up, 
 
 static void add_dense(struct builder *b, enum model_buf in)
 {
-    const struct model_hparams *hp = &b->m->hp;
+    const uint32_t n_embd = b->m->hp.n_embd, n_ff = b->m->layers[b->layer].n_ff;
     const enum presence bias = b->arch->out_bias;
     const struct gguf_tensor *up = gguf_find_tensor(b->m->gguf, layer_name(b, "ffn_up", "weight"));
-    if (b->arch->ungated) {
-        add_linear(b, "ffn_up", in, hp->n_embd, BUF_GATE, hp->n_ff, bias);
-        add(b, OP_GELU, BUF_GATE, BUF_GATE)->n_out = hp->n_ff;
-        add_linear(b, "ffn_down", BUF_GATE, hp->n_ff, BUF_OUT, hp->n_embd, bias);
+    if (n_ff == 0 && !b->err) /* of a model with experts, in a layer without */
+        b->err = err_set(b->e,
+                         ERR_FORMAT,
+                         "%s.feed_forward_length is missing or 0, but layer %u has no experts",
+                         b->m->arch,
+                         b->layer);
+    if (b->arch->unary != UNARY_NONE) {
+        add_linear(b, "ffn_up", in, n_embd, BUF_GATE, n_ff, bias);
+        struct op *op = add(b, OP_UNARY, BUF_GATE, BUF_GATE);
+        op->n_in = op->n_out = n_ff;
+        op->unary = b->arch->unary;
+        add_linear(b, "ffn_down", BUF_GATE, n_ff, BUF_OUT, n_embd, bias);
         return;
     }
-    if (!has_tensor(b, "ffn_gate") && up && up->ne[1] == 2 * (uint64_t)hp->n_ff) { /* both in one */
-        const uint32_t n[] = {hp->n_ff, hp->n_ff};
+    if (!has_tensor(b, "ffn_gate") && up && up->ne[1] == 2 * (uint64_t)n_ff) { /* both in one */
+        const uint32_t n[] = {n_ff, n_ff};
         add_stacked(b, "ffn_up", in, (enum model_buf[]){BUF_GATE, BUF_UP}, n, 2, bias);
     } else {
-        add_linear(b, "ffn_gate", in, hp->n_embd, BUF_GATE, hp->n_ff, bias);
-        add_linear(b, "ffn_up", in, hp->n_embd, BUF_UP, hp->n_ff, bias);
+        add_linear(b, "ffn_gate", in, n_embd, BUF_GATE, n_ff, bias);
+        add_linear(b, "ffn_up", in, n_embd, BUF_UP, n_ff, bias);
     }
-    add_gated(b, BUF_GATE, BUF_UP, hp->n_ff);
-    add_linear(b, "ffn_down", BUF_GATE, hp->n_ff, BUF_OUT, hp->n_embd, bias);
+    add_gated(b, BUF_GATE, BUF_UP, n_ff);
+    add_linear(b, "ffn_down", BUF_GATE, n_ff, BUF_OUT, n_embd, bias);
 }
 
 static void add_expert_linear(struct builder *b,
@@ -344,9 +435,14 @@ static void add_experts(struct builder *b, enum model_buf in)
 
 static void add_layer(struct builder *b)
 {
-    add_attention(b);
+    const struct model_layer *l = &b->m->layers[b->layer];
+    const bool parallel = is_parallel(b);
+    if (l->n_head)
+        add_attention(b, parallel);
+    if (b->arch->gaps && l->n_ff == 0)
+        return;
     const enum model_buf in =
-        add_norm_before(b, b->arch->ffn_norm ? b->arch->ffn_norm : "ffn_norm");
+        parallel ? BUF_H : add_norm_before(b, b->arch->ffn_norm ? b->arch->ffn_norm : "ffn_norm");
     if (b->m->hp.n_expert && has_tensor(b, "ffn_gate_inp"))
         add_experts(b, in);
     else
@@ -366,18 +462,20 @@ static const struct gguf_tensor *add_embed(struct builder *b)
     return embd;
 }
 
-/* What BERT's family adds to a token's embedding, and the norm over the sum. */
+/* What joins a token's embedding: in BERT's family, the text's type, and a norm over the sum. */
 static void add_places(struct builder *b)
 {
     const struct model_hparams *hp = &b->m->hp;
+    const bool encoder = b->arch->encoder;
     const struct gguf_tensor *types = gguf_find_tensor(b->m->gguf, "token_types.weight");
-    if (types)
+    if (types && encoder)
         add(b, OP_ADD_TYPE, BUF_X, BUF_X)->w =
             take(b, "token_types.weight", hp->n_embd, types->ne[1], ANY_TYPE, REQUIRED);
     if (b->arch->positions == REQUIRED)
         add(b, OP_ADD_POSITION, BUF_X, BUF_X)->w =
             take(b, "position_embd.weight", hp->n_embd, hp->n_positions, ANY_TYPE, REQUIRED);
-    add_layer_norm(b, "token_embd_norm.weight", "token_embd_norm.bias");
+    if (encoder)
+        add_norm(b, take_norm(b, "token_embd_norm"), BUF_X, BUF_X);
 }
 
 /* A linear of the head, over the rows whose hidden states are wanted. */
@@ -390,9 +488,12 @@ static void add_head_linear(
 }
 
 /* The hidden states as they leave the model, and what a head makes of them. */
-static void add_hidden(struct builder *b, const struct gguf_tensor *norm)
+static void add_hidden(struct builder *b, struct norm_parts norm)
 {
-    add(b, OP_HIDDEN, BUF_X, BUF_HIDDEN)->w = norm;
+    const bool rms = b->arch->norm == NORM_RMS;
+    add(b, OP_HIDDEN, BUF_X, BUF_HIDDEN)->w = rms ? norm.w : NULL;
+    if (!rms && !b->arch->encoder)
+        add_norm(b, norm, BUF_HIDDEN, BUF_HIDDEN);
     enum model_buf in = BUF_HIDDEN;
     if (!b->m->hp.n_labels)
         return;
@@ -405,13 +506,12 @@ static void add_hidden(struct builder *b, const struct gguf_tensor *norm)
 }
 
 /* Logits of the residual stream: of models that continue texts. */
-static void add_logits(struct builder *b,
-                       const struct gguf_tensor *norm,
-                       const struct gguf_tensor *w)
+static void add_logits(struct builder *b, struct norm_parts norm, const struct gguf_tensor *w)
 {
-    add(b, OP_NORM, BUF_X, BUF_H)->w = norm;
+    add_norm(b, norm, BUF_X, BUF_H);
     struct op *op = add(b, OP_LOGITS, BUF_H, BUF_LOGITS);
     op->w = w;
+    op->bias = take(b, "output.bias", b->m->hp.n_vocab, 1, F32_ONLY, b->arch->logit_bias);
     op->scale = b->m->hp.logit_scale;
     op->cap = b->m->hp.logit_cap;
 }
@@ -438,18 +538,23 @@ static void set_widths(struct model *m)
 /* Tensors that the plan has no place for. */
 static enum err check_leftovers(struct builder *b)
 {
-    uint64_t n = gguf_n_tensors(b->m->gguf);
-    b->n_used += rope_n_tensors(b->m);
-    if (b->n_used == n)
-        return OK;
-    return err_set(
-        b->e,
-        ERR_UNSUPPORTED,
-        "the file holds %llu tensors of which architecture %s as Weir knows it uses %llu: "
-        "a variant that is not supported",
-        (unsigned long long)n,
-        b->m->arch,
-        (unsigned long long)b->n_used);
+    const uint64_t n = gguf_n_tensors(b->m->gguf);
+    for (int i = 0; i < N_ROPE_TENSORS; i++) {
+        const struct gguf_tensor *t = rope_tensor(b->m, i);
+        if (t)
+            mark(b, t);
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        char shown[96];
+        if (!b->used[i])
+            return err_set(b->e,
+                           ERR_UNSUPPORTED,
+                           "tensor %s has no place in architecture %s as Weir knows it: a variant "
+                           "that is not supported",
+                           gguf_show(gguf_tensor_at(b->m->gguf, i)->name, shown, sizeof shown),
+                           b->m->arch);
+    }
+    return OK;
 }
 
 enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e)
@@ -460,19 +565,23 @@ enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e
     m->ops = mem_zalloc((size_t)m->hp.n_layer * OPS_PER_LAYER + OPS_BESIDE, sizeof *m->ops);
     m->parts = mem_zalloc((size_t)m->hp.n_layer * PARTS_PER_LAYER, sizeof *m->parts);
 
+    b.used = mem_zalloc(gguf_n_tensors(m->gguf) + 1, sizeof *b.used);
     const struct gguf_tensor *embd = add_embed(&b);
-    if (arch->encoder)
-        add_places(&b);
+    add_places(&b);
     for (b.layer = 0; b.layer < m->hp.n_layer && !b.err; b.layer++)
         add_layer(&b);
     b.layer = 0;
-    const struct gguf_tensor *norm = NULL, *out = NULL;
+    const struct gguf_tensor *out = NULL;
+    struct norm_parts norm = {NULL, NULL};
     if (!arch->encoder) {
-        norm = take(&b, "output_norm.weight", m->hp.n_embd, 1, F32_ONLY, REQUIRED);
+        norm = take_norm(&b, "output_norm");
         out = take(&b, "output.weight", m->hp.n_embd, m->hp.n_vocab, ANY_TYPE, OPTIONAL);
     }
     if (m->generates)
         add_logits(&b, norm, out ? out : embd);
     add_hidden(&b, norm);
-    return b.err ? b.err : check_leftovers(&b);
+    if (!b.err)
+        b.err = check_leftovers(&b);
+    free(b.used);
+    return b.err;
 }

@@ -73,12 +73,11 @@ static enum err read_stretch(const struct model *m, struct stretch *s, struct er
         s->factor = 1.0f;
     if (s->factor < 1e-6f)
         return err_set(e, ERR_FORMAT, "%s.%s is %g", m->arch, factor, (double)s->factor);
-    if (s->type == SCALING_LONGROPE && s->factor != 1.0f)
-        return err_set(e,
-                       ERR_UNSUPPORTED,
-                       "%s.rope.scaling.factor is %g beside tables of factors",
-                       m->arch,
-                       (double)s->factor);
+    if (s->type == SCALING_LONGROPE) { /* the tables stretch; the factor only says how far */
+        if (s->factor > 1.0f && s->n_ctx_first > 1 && !key_find(m, "rope.scaling.attn_factor"))
+            s->attention = sqrtf(1 + logf(s->factor) / logf((float)s->n_ctx_first));
+        s->factor = 1.0f;
+    }
     return OK;
 }
 
@@ -107,14 +106,11 @@ static enum err find_factors(const struct model *m,
     return OK;
 }
 
-uint32_t rope_n_tensors(const struct model *m)
+const struct gguf_tensor *rope_tensor(const struct model *m, int i)
 {
-    static const char *const names[] = {
+    static const char *const names[N_ROPE_TENSORS] = {
         "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"};
-    uint32_t n = 0;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        n += gguf_find_tensor(m->gguf, names[i]) != NULL;
-    return n;
+    return gguf_find_tensor(m->gguf, names[i]);
 }
 
 /* The dim that turns `turns` times over the context of the first training. */

@@ -173,6 +173,8 @@ enum err spm_encode(const struct spm *s,
 {
     size_t n_escaped = 0;
     enum err err = escape(enc, text, n, prefix, &n_escaped, e);
+    if (!err && n_escaped > UINT32_MAX) /* symbols know where they begin in 32 bits */
+        err = err_set(e, ERR_UNSUPPORTED, "a text of more than 4 GiB, its spaces being marked");
     if (!err)
         err = encoder_room(enc, n_escaped, e); /* no byte makes more than one token */
     const char *at = enc->text;

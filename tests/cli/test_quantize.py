@@ -6,6 +6,7 @@ import os
 import pathlib
 import resource
 import shutil
+import struct
 import subprocess
 
 import pytest
@@ -104,6 +105,18 @@ def test_failures(tmp_path):
     bad.write_bytes(data)
     failed(weir("quantize", bad, out, "Q8_0"), "blk.0.ffn_up.weight")
     assert [p.name for p in tmp_path.iterdir()] == ["bad.gguf"]
+
+
+def test_values_that_no_scale_reaches_are_refused(tmp_path):
+    data = bytearray((GOLDEN.parent / "variants/llama-yarn.f32.gguf").read_bytes())
+    data[-4:] = struct.pack("<f", 9e6)  # the last weight of output.weight
+    large, out = tmp_path / "large.gguf", tmp_path / "out.gguf"
+    large.write_bytes(data)
+    failed(weir("quantize", large, out, "Q8_0"), 'tensor "output.weight" holds values above 8.32e+06')
+    assert not out.exists()
+    data[-4:] = struct.pack("<f", 8e6)
+    large.write_bytes(data)
+    assert weir("quantize", large, out, "Q8_0").returncode == 0
 
 
 @pytest.mark.parametrize("args", [[], ["a", "b"], ["a", "b", "Q9"], ["a", "b", "Q8_0", "c"],

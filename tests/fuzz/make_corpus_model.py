@@ -141,6 +141,50 @@ SEEDS = {
 }
 
 
+def layer_norms(names):
+    """The tensors of LayerNorms."""
+    return {f"{n}.{x}": (0, (N_EMBD,)) for n in names for x in ("weight", "bias")}
+
+
+LN = "attention.layer_norm_epsilon"
+FFN_GATE = "blk.0.ffn_gate.weight"
+SECOND = {"blk.1." + n: (0, s) for n, s in {
+    "attn_norm.weight": (N_EMBD,), "attn_output.weight": (N_EMBD, N_EMBD),
+    "ffn_norm.weight": (N_EMBD,), "ffn_gate.weight": (N_EMBD, 8), "ffn_up.weight": (N_EMBD, 8),
+    "ffn_down.weight": (8, N_EMBD)}.items()}
+
+# What other architectures do besides: widths by layer and gaps, LayerNorms, parallel parts, norms
+# after the rotation, learned positions, one curve instead of a gate.
+SEEDS |= {
+    "by_layer": small("llama", set_keys={
+        "llama.block_count": (U32, 2), "llama.attention.key_length": (U32, HEAD),
+        "llama.attention.head_count": (I32, [2, 1]), "llama.attention.head_count_kv": (I32, [1, 1]),
+        "llama.feed_forward_length": (I32, [N_FF, 8])}, set_tensors=SECOND | {
+            "blk.1.attn_q.weight": (0, (N_EMBD, HEAD)), "blk.1.attn_k.weight": (0, (N_EMBD, HEAD)),
+            "blk.1.attn_v.weight": (0, (N_EMBD, HEAD)),
+            "blk.1.attn_output.weight": (0, (HEAD, N_EMBD))}),
+    "gaps": small("deci", set_keys={
+        "deci.block_count": (U32, 2), "deci.attention.head_count_kv": (I32, [1, 0]),
+        "deci.attention.head_count": (I32, [2, 2]), "deci.feed_forward_length": (I32, [0, 8])},
+        set_tensors=SECOND, drop=["blk.0.ffn_norm.weight", FFN_GATE, "blk.0.ffn_up.weight",
+                                  "blk.0.ffn_down.weight"]),
+    "side_by_side": small("gptneox", set_keys={
+        "gptneox." + LN: (F32, 1e-5), "gptneox.use_parallel_residual": (BOOL, 1)},
+        set_tensors=layer_norms(["output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"]) | {
+            f"blk.0.{n}.bias": (0, (size,)) for n, size in {
+                "attn_q": 16, "attn_k": 8, "attn_v": 8, "attn_output": 16, "ffn_up": N_FF,
+                "ffn_down": 16}.items()} | {"output.weight": (0, (N_EMBD, 4))}, drop=[FFN_GATE]),
+    "unbiased": small("cohere2", set_keys={
+        "cohere2." + LN: (F32, 1e-5), "cohere2.logit_scale": (F32, 0.5),
+        "cohere2.attention.sliding_window": (U32, 1)}, drop=["blk.0.ffn_norm.weight"]),
+    "bare": small("olmo", set_keys={"olmo." + LN: (F32, 1e-5)}, drop=[
+        "output_norm.weight", "blk.0.attn_norm.weight", "blk.0.ffn_norm.weight"]),
+    "norm_last": small("hunyuan-dense", set_tensors={
+        f"blk.0.attn_{x}_norm.weight": (0, (HEAD,)) for x in "qk"}),
+    "squares": small("arcee", drop=[FFN_GATE]),
+}
+
+
 def write_encoders(folder):
     """Those of tests/golden/make_encoders.py, as small as they can be."""
     sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "golden"))

@@ -1,21 +1,26 @@
 #!/usr/bin/env python3
 """Tiny random models of architectures and rotation scalings, with their logits.
 
-Usage: make_models.py FOLDER [NAME...]     needs numpy and the gguf package; no test needs it
+Usage: make_models.py [--families] FOLDER [NAME...]
+needs numpy and the gguf package; no test needs it
 
-Writes NAME.f32.gguf (without .f32 where the name says otherwise), NAME.f32.json (prompt, rows, greedy tokens and their margins) and
-NAME.f32.logits (float32 [rows, n_vocab]) of each model of MODELS, which are what
-tests/data/golden/variants holds. The weights are random. The logits are those of `forward`, a pass
+Writes NAME.f32.gguf (without .f32 where the name says otherwise), NAME.f32.json (prompt, rows,
+greedy tokens and their margins) and NAME.f32.logits (float32 [rows, n_vocab]) of each model of
+MODELS, which are what tests/data/golden/variants holds, or of families.py, for
+tests/data/golden/families. The weights are random. The logits are those of `forward`, a pass
 in float64 written from the papers; they were compared with llama.cpp's in f32 wherever it computes
-the same thing (tests/data/golden/variants/README.md says what was found).
+the same thing (the README.md of either folder says what was found).
 """
 import json
+import math
 import pathlib
 import sys
 
 import gguf
 import numpy as np
 from gguf import quants
+
+from families import FAMILIES, SMALL
 
 Q8_0 = gguf.GGMLQuantizationType.Q8_0
 
@@ -82,9 +87,31 @@ MODELS = {
 }
 
 
+def of_layer(c, key, i):
+    """A width of layer i: one for all layers, or a list."""
+    return c[key][i] if isinstance(c[key], list) else c[key]
+
+
+def ffn_norm_of(c):
+    """The norm before the feed-forward part."""
+    return "post_attention_norm" if c["arch"] == "gpt-oss" else c.get("ffn_norm", "ffn_norm")
+
+
+def norm_names(c):
+    """Of one layer: those before attention's matrices and those behind them."""
+    place = c.get("norms")
+    if c.get("norm") == "bare":
+        return [], []
+    first = [] if place == "after" else ["attn_norm"]
+    if c.get("second"):
+        first.append(c["second"])
+    last = ["post_attention_norm", "post_ffw_norm"] if place in ("both", "after") else []
+    return first, last + ([] if place == "after" or c.get("parallel") else [ffn_norm_of(c)])
+
+
 def tensors_of(c, rng):
     """All weights by name, float32, as [rows, values of a row]."""
-    t, d, q, kv = {}, c["embd"], c["heads"] * c["dim"], c["heads_kv"] * c["dim"]
+    t, d = {}, c["embd"]
 
     def mat(name, *shape, std=1.0):
         t[name + ".weight"] = rng.standard_normal(shape, np.float32) * np.float32(std / shape[-1] ** 0.5)
@@ -92,42 +119,57 @@ def tensors_of(c, rng):
     def vec(name, n, mean=0.0, std=0.3):
         t[name] = (mean + std * rng.standard_normal(n)).astype(np.float32)
 
-    def norm(name, n):
+    def norm(name, n, bias=c.get("norm") == "layer"):
         vec(name + ".weight", n, 1.0, 0.2)
+        if bias:
+            vec(name + ".bias", n)
 
     mat("token_embd", N_VOCAB, d, std=d ** 0.5)
+    if c.get("positions"):
+        mat("position_embd", c["ctx"], d, std=d ** 0.5)
     for i in range(c["layers"]):
         p = f"blk.{i}."
-        if c.get("norms") != "after":
-            norm(p + "attn_norm", d)
-        if c.get("fused"):
+        h, hk, ff = (of_layer(c, x, i) for x in ("heads", "heads_kv", "ff"))
+        q, kv = h * c["dim"], hk * c["dim"]
+        first, last = norm_names(c)
+        for name in first if h else []:
+            norm(p + name, d)
+        if c.get("fused") or c.get("fused_qkv"):
             mat(p + "attn_qkv", q + 2 * kv, d, std=1.5)
+            if c.get("qkv_bias"):
+                vec(p + "attn_qkv.bias", q + 2 * kv)
         else:
             for x, n in (("q", q), ("k", kv), ("v", kv)):
-                mat(p + "attn_" + x, n, d, std=1.5)
+                if hk:
+                    mat(p + "attn_" + x, n, d, std=1.5)
                 if c.get("qkv_bias"):
                     vec(p + f"attn_{x}.bias", n)
         if c.get("qk_norm"):
             rows = c["qk_norm"] == "rows"
-            norm(p + "attn_q_norm", q if rows else c["dim"])
-            norm(p + "attn_k_norm", kv if rows else c["dim"])
-        mat(p + "attn_output", d, q)
+            norm(p + "attn_q_norm", q if rows else c["dim"], False)
+            norm(p + "attn_k_norm", kv if rows else c["dim"], False)
+        if h:
+            mat(p + "attn_output", d, q if hk else d)
         if c.get("out_bias"):
             vec(p + "attn_output.bias", d)
         if c.get("sinks"):
             vec(p + "attn_sinks.weight", c["heads"], std=1.5)
-        if c.get("norms") in ("both", "after"):
-            norm(p + "post_attention_norm", d)
-            norm(p + "post_ffw_norm", d)
-        if c.get("norms") != "after":
-            norm(p + ("post_attention_norm" if c["arch"] == "gpt-oss" else "ffn_norm"), d)
-        if not c.get("experts"):
-            if c.get("fused"):
-                mat(p + "ffn_up", 2 * c["ff"], d)
+        for name in last if ff else []:
+            norm(p + name, d)
+        if not c.get("experts") or i < c.get("dense_first", 0):
+            if not ff:
+                continue
+            if c.get("unary"):
+                mat(p + "ffn_up", ff, d)
+            elif c.get("fused") or c.get("fused_ffn"):
+                mat(p + "ffn_up", 2 * ff, d)
             else:
-                mat(p + "ffn_gate", c["ff"], d)
-                mat(p + "ffn_up", c["ff"], d)
-            mat(p + "ffn_down", d, c["ff"])
+                mat(p + "ffn_gate", ff, d)
+                mat(p + "ffn_up", ff, d)
+            mat(p + "ffn_down", d, ff)
+            if c.get("unary") and c.get("out_bias"):
+                vec(p + "ffn_up.bias", ff)
+                vec(p + "ffn_down.bias", d)
             continue
         e, f = c["experts"], c["ff_expert"]
         mat(p + "ffn_gate_inp", e, d)
@@ -143,9 +185,12 @@ def tensors_of(c, rng):
             mat(p + "ffn_down_shexp", d, c["ff_shared"])
         if c.get("shared_gate"):
             vec(p + "ffn_gate_inp_shexp.weight", d)
-    norm("output_norm", d)
+    if c.get("norm") != "bare":
+        norm("output_norm", d)
     if not c.get("tied"):
         mat("output", N_VOCAB, d)
+    if c.get("logit_bias"):
+        vec("output.bias", N_VOCAB)
     if c.get("factors"):
         n = c.get("rope_dims", c["dim"]) // 2
         t["rope_factors_short.weight"] = (1 + 0.1 * rng.random(n)).astype(np.float32)
@@ -170,7 +215,10 @@ def write_gguf(path, name, c, t):
     w.add_key_length(c["dim"])
     w.add_value_length(c["dim"])
     w.add_rope_dimension_count(c.get("rope_dims", c["dim"]))
-    w.add_layer_norm_rms_eps(c["eps"])
+    if c.get("norm"):
+        w.add_layer_norm_eps(c["eps"])
+    else:
+        w.add_layer_norm_rms_eps(c["eps"])
     w.add_rope_freq_base(c["base"])
     w.add_vocab_size(N_VOCAB)
     if c.get("experts"):
@@ -178,10 +226,11 @@ def write_gguf(path, name, c, t):
         w.add_expert_used_count(c["used"])
     if c.get("expert_length"):
         w.add_expert_feed_forward_length(c["expert_length"])
-    if c.get("ff_shared"):
+    if c.get("ff_shared") and not c.get("unlisted_shared"):
         w.add_expert_shared_feed_forward_length(c["ff_shared"])
     for k, v in c.get("keys", {}).items():
-        add = {int: w.add_uint32, float: w.add_float32, str: w.add_string}[type(v)]
+        add = {int: w.add_uint32, float: w.add_float32, str: w.add_string, bool: w.add_bool,
+               list: w.add_array}[type(v)]
         add(f"{c['arch']}.{k}", v)
     # bytes are all this vocabulary knows
     tokens = [b"<unk>", b"<s>", b"</s>"] + [b"<0x%02X>" % i for i in range(256)]
@@ -226,11 +275,19 @@ def frequencies(c, t, windowed):
 def forward(c, t, ids):
     """Logits [len(ids), n_vocab] in float64."""
     t = {k: v.astype(np.float64) for k, v in t.items()}
-    n, h, hk, dim = len(ids), c["heads"], c["heads_kv"], c["dim"]
+    n, dim = len(ids), c["dim"]
     pos = np.arange(n)
+    eps = np.float64(np.float32(c["eps"]))
 
     def rms(x, w):
-        return x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float64(np.float32(c["eps"]))) * w
+        return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * w
+
+    def norm(x, name):
+        weight = t.get(name + ".weight", 1.0)
+        if not c.get("norm"):
+            return rms(x, weight)
+        x = x - x.mean(-1, keepdims=True)
+        return rms(x, weight) + t.get(name + ".bias", 0.0)
 
     def rotate(x, windowed):
         f, scale = frequencies(c, t, windowed)
@@ -251,13 +308,27 @@ def forward(c, t, ids):
             return g / (1 + np.exp(-1.702 * g)) * (u + 1)
         return g / (1 + np.exp(-g)) * u
 
+    def unary(x):
+        if c["unary"] == "relu2":
+            return np.maximum(x, 0) ** 2
+        if c["unary"] == "gelu_tanh":
+            return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)))
+        return 0.5 * x * (1 + np.vectorize(math.erf)(x / np.sqrt(2)))
+
     def softmax(x):
         e = np.exp(x - x.max(-1, keepdims=True))
         return e / e.sum(-1, keepdims=True)
 
     x = t["token_embd.weight"][ids] * np.float64(np.float32(c.get("embed_scale", 1.0)))
+    if c.get("positions"):
+        x = x + t["position_embd.weight"][:n]
     residual = np.float64(np.float32(c.get("residual", 1.0)))
     for i in range(c["layers"]):
+        h, hk, ff = (of_layer(c, z, i) for z in ("heads", "heads_kv", "ff"))
+
+        def norm_here(y, name):
+            return norm(y, f"blk.{i}.{name}")
+
         def w(name, kind="weight"):
             return t[f"blk.{i}.{name}.{kind}"]
 
@@ -265,38 +336,54 @@ def forward(c, t, ids):
             b = t.get(f"blk.{i}.{name}.bias")
             return y @ w(name).T + (0 if b is None else b)
 
-        every = c.get("full_every", 0)
-        windowed = "window" in c and (every == 0 or i % every < every - 1)
-        y = x if c.get("norms") == "after" else rms(x, w("attn_norm"))
-        if c.get("fused"):
-            q, k, v = np.split(linear(y, "attn_qkv"), [h * dim, (h + hk) * dim], -1)
-        else:
-            q, k, v = (linear(y, "attn_" + z) for z in "qkv")
-        if c.get("qk_norm") == "rows":
-            q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
-        q, k, v = q.reshape(n, h, dim), k.reshape(n, hk, dim), v.reshape(n, hk, dim)
-        if c.get("qk_norm") == "heads":
-            q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
-        if not c.get("no_rope_every") or (i + 1) % c["no_rope_every"]:
-            q, k = rotate(q, windowed), rotate(k, windowed)
-        k, v = np.repeat(k, h // hk, 1), np.repeat(v, h // hk, 1)
-        s = np.einsum("qhd,khd->hqk", q, k) * np.float64(
-            np.float32(c.get("attention_scale", dim ** -0.5)))
-        if "cap" in c:
-            s = c["cap"] * np.tanh(s / c["cap"])
-        apart = pos[:, None] - pos[None, :]
-        s = np.where((apart < 0) | (windowed & (apart >= c.get("window", 0))), -np.inf, s)
-        if c.get("sinks"):
-            s = np.concatenate([s, np.broadcast_to(w("attn_sinks")[:, None, None], (h, n, 1))], -1)
-        s = softmax(s)[..., :n]
-        y = linear(np.einsum("hqk,khd->qhd", s, v).reshape(n, h * dim), "attn_output")
-        if c.get("norms") in ("both", "after"):
-            y = rms(y, w("post_attention_norm"))
-        x = x + y * residual
+        def attend(y):
+            every = c.get("full_every", 0)
+            windowed = "window" in c and (every == 0 or i % every < every - 1)
+            if "windowed" in c:
+                windowed = c["windowed"][i]
+            if hk == 0:
+                return linear(y, "attn_output")
+            if c.get("fused") or c.get("fused_qkv"):
+                q, k, v = np.split(linear(y, "attn_qkv"), [h * dim, (h + hk) * dim], -1)
+            else:
+                q, k, v = (linear(y, "attn_" + z) for z in "qkv")
+            if c.get("qk_norm") == "rows":
+                q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
+            q, k, v = q.reshape(n, h, dim), k.reshape(n, hk, dim), v.reshape(n, hk, dim)
+            if c.get("qk_norm") == "heads":
+                q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
+            rotated = not c.get("no_rope_every") or (i + 1) % c["no_rope_every"]
+            if rotated and not (c.get("full_unrotated") and not windowed):
+                q, k = rotate(q, windowed), rotate(k, windowed)
+            if c.get("qk_norm") == "rotated":
+                q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
+            k, v = np.repeat(k, h // hk, 1), np.repeat(v, h // hk, 1)
+            s = np.einsum("qhd,khd->hqk", q, k) * np.float64(
+                np.float32(c.get("attention_scale", dim ** -0.5)))
+            if "cap" in c:
+                s = c["cap"] * np.tanh(s / c["cap"])
+            apart = pos[:, None] - pos[None, :]
+            s = np.where((apart < 0) | (windowed & (apart >= c.get("window", 0))), -np.inf, s)
+            if c.get("sinks"):
+                sinks = np.broadcast_to(w("attn_sinks")[:, None, None], (h, n, 1))
+                s = np.concatenate([s, sinks], -1)
+            s = softmax(s)[..., :n]
+            return linear(np.einsum("hqk,khd->qhd", s, v).reshape(n, h * dim), "attn_output")
 
-        name = "post_attention_norm" if c["arch"] == "gpt-oss" else "ffn_norm"
-        y = x if c.get("norms") == "after" else rms(x, w(name))
-        if c.get("experts"):
+        before = x
+        if h:
+            name = "attn_norm_2" if c.get("second") == "attn_norm_2" else "attn_norm"
+            y = attend(x if c.get("norms") == "after" else norm_here(x, name))
+            if c.get("norms") in ("both", "after"):
+                y = norm_here(y, "post_attention_norm")
+            x = x + y * residual
+        if not ff:
+            continue
+        if c.get("parallel"):
+            y = norm_here(before, "ffn_norm" if c.get("second") == "ffn_norm" else "attn_norm")
+        else:
+            y = x if c.get("norms") == "after" else norm_here(x, ffn_norm_of(c))
+        if c.get("experts") and i >= c.get("dense_first", 0):
             out = np.zeros_like(x)
             scores = linear(y, "ffn_gate_inp")
             for r in range(n):
@@ -315,22 +402,24 @@ def forward(c, t, ids):
                     shared /= 1 + np.exp(-(y @ w("ffn_gate_inp_shexp")))[:, None]
                 out += shared
             y = out
+        elif c.get("unary"):
+            y = linear(unary(linear(y, "ffn_up")), "ffn_down")
         else:
-            if c.get("fused"):
+            if c.get("fused") or c.get("fused_ffn"):
                 g, u = np.split(linear(y, "ffn_up"), 2, -1)
             else:
                 g, u = linear(y, "ffn_gate"), linear(y, "ffn_up")
             y = linear(gate(g, u), "ffn_down")
         if c.get("norms") in ("both", "after"):
-            y = rms(y, w("post_ffw_norm"))
+            y = norm_here(y, "post_ffw_norm")
         x = x + y * residual
-    out = rms(x, t["output_norm.weight"]) @ t.get("output.weight", t["token_embd.weight"]).T
-    out = out / c.get("logit_divisor", 1.0)
+    out = norm(x, "output_norm") @ t.get("output.weight", t["token_embd.weight"]).T
+    out = (out + t.get("output.bias", 0.0)) / c.get("logit_divisor", 1.0)
+    out = out * np.float64(np.float32(c.get("logit_factor", 1.0)))
     return c["final_cap"] * np.tanh(out / c["final_cap"]) if "final_cap" in c else out
 
 
-def make(folder, name, seed):
-    c = {**BASE, **MODELS[name]}
+def make(folder, name, c, seed):
     rng = np.random.default_rng(seed)
     t = tensors_of(c, rng)
     stem = str(folder / (name if c.get("quantised") else f"{name}.f32"))
@@ -356,8 +445,11 @@ def make(folder, name, seed):
 
 
 if __name__ == "__main__":
-    out = pathlib.Path(sys.argv[1])
+    args = sys.argv[1:]
+    families = args[0] == "--families"
+    models, base, seed = (FAMILIES, SMALL, 2000) if families else (MODELS, BASE, 1000)
+    out, names = pathlib.Path(args[families]), args[families + 1:]
     out.mkdir(parents=True, exist_ok=True)
-    for number, model in enumerate(MODELS):
-        if len(sys.argv) == 2 or model in sys.argv[2:]:
-            make(out, model, 1000 + number)
+    for number, model in enumerate(models):
+        if not names or model in names:
+            make(out, model, {**base, **models[model]}, seed + number)

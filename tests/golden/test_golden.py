@@ -1,6 +1,6 @@
 """Logits of small models against an independent implementation.
 
-data/golden/architectures, data/golden/variants: f32 models; logits computed in f32 elsewhere and
+data/golden/architectures, variants, families: f32 models; logits computed in f32 elsewhere and
 confirmed by a float64 forward pass: NMSE at most 1e-9, greedy choices equal wherever their margin
 exceeds 1e-3.
 data/golden/quantised: one model in each block format; logits of the dequantised weights, the exact

@@ -20,6 +20,8 @@
 #define EXPERTS TEST_DATA "/golden/variants/gpt-oss.f32.gguf" /* and windows, and sinks */
 #define WINDOWS TEST_DATA "/golden/variants/gemma2.f32.gguf"
 #define GEMMA3 TEST_DATA "/golden/architectures/gemma3.f32.gguf" /* 6 layers of 7 have windows */
+#define GAPS TEST_DATA "/golden/families/deci.f32.gguf"          /* some layers store nothing */
+#define PATTERN TEST_DATA "/golden/families/exaone4-windows.f32.gguf"
 #define ALL_WINDOWED TEST_DATA "/golden/variants/mistral.f32.gguf"
 
 struct fixture {
@@ -280,6 +282,8 @@ static void test_architectures(void **state)
     (void)state;
     check_all(EXPERTS, KV_F16, 2, 18);
     check_all(WINDOWS, KV_F16, 2, 18);
+    check_all(GAPS, KV_F16, 2, 18);
+    check_all(PATTERN, KV_F16, 2, 18);
 }
 
 /* Where all layers have windows, blocks have no bytes but their panes'. */

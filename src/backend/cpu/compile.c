@@ -52,11 +52,14 @@ static struct step *add_step_over(struct compiler *c,
         s->in2 = op->in2;
         s->out = op->out;
         s->layer = op->layer;
+        s->n_head = op->n_head;
+        s->n_head_kv = op->n_head_kv;
         s->n = op->n_out;
         s->scale = op->scale;
         s->cap = op->cap;
         s->rope = op->rope;
         s->gate = op->gate;
+        s->unary = op->unary;
         if (c->packed == op->out)
             c->packed_kinds = 0;
     }
@@ -90,6 +93,16 @@ static const float *copy_table(struct compiler *c, const struct gguf_tensor *t)
     return to;
 }
 
+/* A vector of norms that the file leaves out: n times the value that changes nothing. */
+static const float *fill_vector(struct compiler *c, uint32_t n, float value)
+{
+    float *to = c->b->vectors + c->n_vector_floats;
+    for (uint32_t i = 0; i < n; i++)
+        to[i] = value;
+    c->n_vector_floats += (n + 15u) / 16 * 16;
+    return to;
+}
+
 static bool is_table(const struct op *op)
 {
     return op->kind == OP_ADD_POSITION || op->kind == OP_ADD_TYPE;
@@ -108,6 +121,8 @@ static enum err alloc_vectors(struct compiler *c)
         const struct op *op = &c->m->ops[i];
         if (has_vector(op))
             n += op->w->n_bytes / sizeof(float) + 16;
+        if (op->kind == OP_LAYER_NORM)
+            n += 2 * ((size_t)op->n_out + 16);
         if (is_table(op))
             n += op->w->ne[0] * op->w->ne[1] + 16;
         if (op->bias)
@@ -125,7 +140,8 @@ static bool read_later(const struct model *m, uint32_t i, enum model_buf buf)
     for (uint32_t n = i + 1; n < m->n_ops; n++) {
         const struct op *op = &m->ops[n];
         bool in_place = op->kind == OP_ADD || op->kind == OP_ADD_GATED ||
-                        op->kind == OP_HEAD_NORM || op->kind == OP_ROPE_STORE || is_table(op);
+                        op->kind == OP_HEAD_NORM || op->kind == OP_ROPE_STORE ||
+                        op->kind == OP_ROPE || is_table(op);
         if (op->kind != OP_EMBED && op->in == buf)
             return true;
         if ((op->kind == OP_GATED || op->kind == OP_ROPE_STORE || op->kind == OP_ADD_GATED) &&
@@ -229,7 +245,8 @@ static enum err compile_logits(struct compiler *c, const struct op *op)
     struct cpu_backend *b = c->b;
     struct phase *p = last_phase(c);
     struct step *norm = b->n_steps ? &b->steps[b->n_steps - 1] : NULL;
-    if (!p || !norm || p->kind != PHASE_ROWS || norm->kind != STEP_NORM || norm->out != op->in ||
+    if (!p || !norm || p->kind != PHASE_ROWS ||
+        (norm->kind != STEP_NORM && norm->kind != STEP_LAYER_NORM) || norm->out != op->in ||
         norm->in == norm->out)
         return err_set(c->e, ERR_UNSUPPORTED, "a plan whose logits do not follow a norm");
     if (p->n > 1) { /* the steps before it stay for all rows */
@@ -263,14 +280,16 @@ static void compile_hidden(struct compiler *c, const struct op *op)
 static void compile_layer_norm(struct compiler *c, const struct op *op)
 {
     struct step *s = add_step(c, STEP_LAYER_NORM, op);
-    s->w = copy_vector(c, op->w);
-    s->bias = copy_vector(c, op->bias);
+    s->w = op->w ? copy_vector(c, op->w) : fill_vector(c, op->n_out, 1.0f);
+    s->bias = op->bias ? copy_vector(c, op->bias) : fill_vector(c, op->n_out, 0.0f);
 }
 
 static void compile_attention(struct compiler *c, const struct op *op)
 {
     struct phase *p = add_phase(c, PHASE_ATTENTION);
     p->layer = op->layer;
+    p->n_head = op->n_head;
+    p->n_head_kv = op->n_head_kv;
     p->scale = op->scale;
     p->cap = op->cap;
     p->window = op->window;
@@ -342,8 +361,8 @@ static enum err compile_op(struct compiler *c, const struct op *op)
     case OP_LAYER_NORM:
         compile_layer_norm(c, op);
         return OK;
-    case OP_GELU:
-        add_step(c, STEP_GELU, op);
+    case OP_UNARY:
+        add_step(c, STEP_UNARY, op);
         return OK;
     case OP_HIDDEN:
         compile_hidden(c, op);
@@ -357,8 +376,9 @@ static enum err compile_op(struct compiler *c, const struct op *op)
     case OP_HEAD_NORM:
         add_step(c, STEP_HEAD_NORM, op)->w = copy_vector(c, op->w);
         return OK;
+    case OP_ROPE:
     case OP_ROPE_STORE:
-        add_step(c, STEP_ROPE_STORE, op);
+        add_step(c, op->kind == OP_ROPE ? STEP_ROPE : STEP_ROPE_STORE, op);
         if (c->packed == BUF_K || c->packed == BUF_Q)
             c->packed_kinds = 0;
         return OK;

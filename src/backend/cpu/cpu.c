@@ -151,33 +151,44 @@ static enum err alloc_workspace(struct cpu_backend *b, struct err_info *e)
     return OK;
 }
 
-static enum err alloc_kv(struct cpu_backend *b, struct err_info *e)
+/* How each layer that attends stores its heads. */
+static void lay_out_kv(struct cpu_backend *b)
 {
     const struct model_hparams *hp = &b->model->hp;
-    struct kv_layout *kv = &b->kv;
-    kv->type = b->cfg.kv_type;
-    kv->head_dim = hp->head_dim;
-    kv->block_tokens = b->cfg.block_tokens;
-    kv->half_bytes = kv_row_bytes(kv->type, hp->head_dim) * kv->block_tokens;
-    kv->head_bytes = 2 * kv->half_bytes;
-    kv->block_bytes = kv->head_bytes * hp->n_head_kv;
     b->layers = mem_zalloc(hp->n_layer, sizeof *b->layers);
     for (uint32_t i = 0; i < b->model->n_ops; i++) {
         const struct op *op = &b->model->ops[i];
-        if (op->kind == OP_ATTENTION)
-            b->layers[op->layer].in_panes = op->window > 0 && b->cfg.n_panes > 0;
+        if (op->kind != OP_ATTENTION)
+            continue;
+        struct layer_kv *l = &b->layers[op->layer];
+        struct kv_layout *kv = &l->kv;
+        kv->type = b->cfg.kv_type;
+        kv->head_dim = hp->head_dim;
+        kv->block_tokens = b->cfg.block_tokens;
+        kv->half_bytes = kv_row_bytes(kv->type, hp->head_dim) * kv->block_tokens;
+        kv->head_bytes = 2 * kv->half_bytes;
+        kv->block_bytes = kv->head_bytes * op->n_head_kv;
+        l->in_panes = op->window > 0 && b->cfg.n_panes > 0;
     }
-    for (uint32_t l = 0; l < hp->n_layer; l++) {
+}
+
+static enum err alloc_kv(struct cpu_backend *b, struct err_info *e)
+{
+    const uint32_t n_layer = b->model->hp.n_layer;
+    lay_out_kv(b);
+    for (uint32_t l = 0; l < n_layer; l++) {
         const uint32_t n = b->layers[l].in_panes ? b->cfg.n_panes : b->cfg.n_blocks;
         size_t bytes;
-        if (!mem_mul(kv->block_bytes, n, &bytes) || !mem_add(b->kv_bytes, bytes, &b->kv_bytes))
+        if (!mem_mul(b->layers[l].kv.block_bytes, n, &bytes) ||
+            !mem_add(b->kv_bytes, bytes, &b->kv_bytes))
             return err_set(e, ERR_NOMEM, "a KV cache of %u blocks is too large", n);
     }
     enum err err = map_memory(b->kv_bytes, "KV cache", &b->kv_memory, e);
     uint8_t *at = b->kv_memory;
-    for (uint32_t l = 0; l < hp->n_layer && !err; l++) {
+    for (uint32_t l = 0; l < n_layer && !err; l++) {
         b->layers[l].base = at;
-        at += kv->block_bytes * (b->layers[l].in_panes ? b->cfg.n_panes : b->cfg.n_blocks);
+        at += b->layers[l].kv.block_bytes *
+              (b->layers[l].in_panes ? b->cfg.n_panes : b->cfg.n_blocks);
     }
     return err;
 }
@@ -423,6 +434,7 @@ enum err cpu_backend_create(const struct model *m,
     b->cfg = *cfg;
     b->kernels = kernels;
     err = cpu_compile(b, e);
+    cpu_measure_heads(b);
     if (!err)
         err = pool_create(cfg->n_threads, b->n_phases, &b->pool, e);
     if (!err)

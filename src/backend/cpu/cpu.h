@@ -32,9 +32,10 @@ enum step_kind {
     STEP_NORM,
     STEP_LAYER_NORM,
     STEP_HEAD_NORM,
+    STEP_ROPE,
     STEP_ROPE_STORE,
     STEP_GATED,
-    STEP_GELU,
+    STEP_UNARY,
     STEP_ADD,
     STEP_ADD_GATED,
     STEP_SELECT,
@@ -50,8 +51,10 @@ struct step {
     uint32_t n;       /* values of a row */
     uint32_t n_types; /* ADD_TYPE: rows of w */
     uint16_t layer;
-    enum rope_table rope;            /* ROPE_STORE */
+    uint32_t n_head, n_head_kv;      /* ROPE, ROPE_STORE */
+    enum rope_table rope;            /* likewise */
     enum gate_kind gate;             /* GATED */
+    enum unary_kind unary;           /* UNARY */
     float scale, cap;                /* EMBED, ADD, CAP */
     bool gather;                     /* PACK of places: from the rows that they belong to */
     const float *w, *bias;           /* norms; ADD_POSITION, ADD_TYPE: rows of n */
@@ -97,13 +100,16 @@ struct phase {
     size_t panel_bytes; /* LINEAR: of the largest */
     /* ATTENTION */
     uint16_t layer;
+    uint32_t n_head, n_head_kv;
     float scale, cap;
     uint32_t window;
     const float *sinks; /* [n_head] or NULL */
 };
 
-/* Where a layer's K and V are: base + block * kv.block_bytes, or pane. */
+/* Where a layer's K and V are: base + block * kv.block_bytes, or pane. Layers that do not attend
+ * have none, and 0 bytes a block. */
 struct layer_kv {
+    struct kv_layout kv;
     uint8_t *base;
     bool in_panes;
 };
@@ -144,8 +150,9 @@ struct cpu_backend {
     float *attn_parts;       /* [MAX_SPLIT_ITEMS a worker][attn_part_floats] */
     atomic_uint *attn_done;  /* [MAX_SPLIT_ITEMS a worker] ranges done of the item */
     uint8_t *linear_scratch; /* [n_workers][LINEAR_SCRATCH_BYTES] */
-    struct kv_layout kv;
     struct layer_kv *layers; /* [n_layer] */
+    uint32_t max_group;      /* query heads that a KV head serves, and */
+    uint32_t max_heads;      /* KV heads x their pieces, both of the layer with the most */
 
     /* Of the run in progress. */
     const struct batch *batch;
@@ -172,6 +179,9 @@ enum err cpu_compile(struct cpu_backend *b, struct err_info *e) WEIR_MUST_USE;
 void cpu_block_copy(struct backend *base, struct backend_place from, struct backend_place to);
 void cpu_block_read(struct backend *base, struct backend_place from, void *bytes);
 void cpu_block_write(struct backend *base, struct backend_place to, const void *bytes);
+
+/* max_group and max_heads, from the phases. */
+void cpu_measure_heads(struct cpu_backend *b);
 
 /* backend_ops.run */
 enum err cpu_run(struct backend *base,

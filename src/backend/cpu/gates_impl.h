@@ -46,13 +46,30 @@ INLINE vf gelu(vf x)
     return vf_sub(vf_max(x, vf_zero()), vf_mul(size, tail));
 }
 
-static void run_gelu(const float *x, float *out, uint32_t n)
+INLINE vf gelu_tanh(vf x)
 {
-    for (uint32_t i = 0; i < n; i += VL) {
-        const uint32_t left = n - i < VL ? n - i : VL;
-        vf_store_n(out + i, gelu(vf_load_n(x + i, left)), left);
-    }
+    return gelu_mul(x, vf_set1(1.0f));
 }
+
+INLINE vf relu_square(vf x)
+{
+    x = vf_max(x, vf_zero());
+    return vf_mul(x, x);
+}
+
+/* f(x) of each of n values. */
+#define DEFINE_MAP1(name, f)                                                                       \
+    static void name(const float *x, float *out, uint32_t n)                                       \
+    {                                                                                              \
+        for (uint32_t i = 0; i < n; i += VL) {                                                     \
+            const uint32_t left = n - i < VL ? n - i : VL;                                         \
+            vf_store_n(out + i, f(vf_load_n(x + i, left)), left);                                  \
+        }                                                                                          \
+    }
+
+DEFINE_MAP1(run_gelu, gelu)
+DEFINE_MAP1(run_gelu_tanh, gelu_tanh)
+DEFINE_MAP1(run_relu_square, relu_square)
 
 DEFINE_MAP2(run_gelu_mul, gelu_mul)
 DEFINE_MAP2(run_clamped_mul, clamped_mul)

@@ -151,7 +151,7 @@ struct cpu_kernels {
     /* out = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) * w + bias; out may be x */
     void (*layer_norm)(
         const float *x, const float *w, const float *bias, float *out, uint32_t n, float eps);
-    void (*gelu)(const float *x, float *out, uint32_t n); /* by the error function; out may be x */
+    void (*unary[N_UNARY_KINDS])(const float *x, float *out, uint32_t n); /* out may be x */
     void (*silu_mul)(const float *gate, const float *up, float *out, uint32_t n);
     void (*gelu_mul)(const float *gate, const float *up, float *out, uint32_t n);
     void (*clamped_mul)(const float *gate, const float *up, float *out, uint32_t n);

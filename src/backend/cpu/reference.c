@@ -66,7 +66,8 @@ static void layer_norm(const double *x, const struct op *op, double *out, uint32
     for (uint32_t i = 0; i < n; i++)
         variance += (x[i] - mean) * (x[i] - mean) / n;
     for (uint32_t i = 0; i < n; i++)
-        out[i] = (x[i] - mean) / sqrt(variance + eps) * value_of(op->w, i) + value_of(op->bias, i);
+        out[i] = (x[i] - mean) / sqrt(variance + eps) * (op->w ? value_of(op->w, i) : 1) +
+                 (op->bias ? value_of(op->bias, i) : 0);
 }
 
 void reference_matvec(const struct gguf_tensor *w, const double *x, double *out, uint64_t n_rows)
@@ -163,6 +164,15 @@ static double gated(enum gate_kind kind, double g, double u)
     return g / (1 + exp(-1.702 * g)) * (u + 1);
 }
 
+static double unary(enum unary_kind kind, double x)
+{
+    if (kind == UNARY_GELU)
+        return 0.5 * x * erfc(-x / sqrt(2));
+    if (kind == UNARY_GELU_TANH)
+        return gated(GATE_GELU, x, 1);
+    return x > 0 ? x * x : 0;
+}
+
 static void rotate_heads(
     const struct eval *v, enum rope_table table, double *x, uint32_t n_heads, uint32_t pos)
 {
@@ -188,10 +198,10 @@ static void rotate_heads(
 static void attention(const struct eval *v, const struct op *op)
 {
     const struct model_hparams *hp = &v->m->hp;
-    const uint32_t dim = hp->head_dim, group = hp->n_head / hp->n_head_kv;
+    const uint32_t dim = hp->head_dim, group = op->n_head / op->n_head_kv;
     double *w = mem_alloc(v->n * sizeof *w);
     for (uint32_t r = 0; r < v->n; r++) {
-        for (uint32_t h = 0; h < hp->n_head; h++) {
+        for (uint32_t h = 0; h < op->n_head; h++) {
             const double *q = row_of(v, BUF_Q, r) + (size_t)h * dim;
             double *out = row_of(v, op->out, r) + (size_t)h * dim;
             const size_t col = (size_t)(h / group) * dim;
@@ -240,9 +250,9 @@ static void each_row(const struct eval *v, const struct op *op)
             else
                 memcpy(out, in, n * sizeof *out);
             break;
-        case OP_GELU:
+        case OP_UNARY:
             for (uint32_t i = 0; i < n; i++)
-                out[i] = 0.5 * in[i] * erfc(-in[i] / sqrt(2));
+                out[i] = unary(op->unary, in[i]);
             break;
         case OP_TANH:
             for (uint32_t i = 0; i < n; i++)
@@ -252,9 +262,10 @@ static void each_row(const struct eval *v, const struct op *op)
             for (uint32_t i = 0; i < n; i += hp->head_dim)
                 norm(out + i, op->w, out + i, hp->head_dim, hp->norm_eps);
             break;
+        case OP_ROPE:
         case OP_ROPE_STORE:
-            rotate_heads(v, op->rope, row_of(v, BUF_Q, r), hp->n_head, r);
-            rotate_heads(v, op->rope, row_of(v, BUF_K, r), hp->n_head_kv, r);
+            rotate_heads(v, op->rope, row_of(v, BUF_Q, r), op->n_head, r);
+            rotate_heads(v, op->rope, row_of(v, BUF_K, r), op->n_head_kv, r);
             break;
         case OP_GATED:
             for (uint32_t i = 0; i < n; i++)

@@ -65,19 +65,22 @@ static void step_rope_store(const struct cpu_backend *b, const struct step *s, u
         angles = NULL;
     float *q = row_of(b, BUF_Q, row), *k = row_of(b, BUF_K, row);
     const float *v = row_of(b, BUF_V, row);
-    for (uint32_t h = 0; h < hp->n_head; h++)
+    for (uint32_t h = 0; h < s->n_head; h++)
         rotate(q + (size_t)h * hp->head_dim, angles, half, b->model->rope);
+    for (uint32_t h = 0; h < s->n_head_kv; h++)
+        rotate(k + (size_t)h * hp->head_dim, angles, half, b->model->rope);
+    if (s->kind == STEP_ROPE)
+        return;
 
     const uint32_t pos = b->batch->positions[row];
     const struct batch_seq *seq = &b->batch->seqs[b->row_seq[row]];
     const struct layer_kv *layer = &b->layers[s->layer];
-    uint8_t *block =
-        layer->base + table_of(layer, seq)[pos / b->kv.block_tokens] * b->kv.block_bytes;
-    for (uint32_t h = 0; h < hp->n_head_kv; h++) {
-        rotate(k + (size_t)h * hp->head_dim, angles, half, b->model->rope);
-        b->kernels->kv_store(&b->kv,
-                             block + h * b->kv.head_bytes,
-                             pos % b->kv.block_tokens,
+    const struct kv_layout *kv = &layer->kv;
+    uint8_t *block = layer->base + table_of(layer, seq)[pos / kv->block_tokens] * kv->block_bytes;
+    for (uint32_t h = 0; h < s->n_head_kv; h++) {
+        b->kernels->kv_store(kv,
+                             block + h * kv->head_bytes,
+                             pos % kv->block_tokens,
                              k + (size_t)h * hp->head_dim,
                              v + (size_t)h * hp->head_dim);
     }
@@ -191,8 +194,8 @@ static void run_step(
                             s->n,
                             b->model->hp.norm_eps);
         break;
-    case STEP_GELU:
-        kernels->gelu(row_of(b, s->in, from), row_of(b, s->out, row), s->n);
+    case STEP_UNARY:
+        kernels->unary[s->unary](row_of(b, s->in, from), row_of(b, s->out, row), s->n);
         break;
     case STEP_COPY:
         memcpy(row_of(b, s->out, row), row_of(b, s->in, from), s->n * sizeof(float));
@@ -204,6 +207,7 @@ static void run_step(
     case STEP_HEAD_NORM:
         step_head_norm(b, s, row);
         break;
+    case STEP_ROPE:
     case STEP_ROPE_STORE:
         step_rope_store(b, s, row);
         break;
@@ -358,10 +362,22 @@ static void run_linear(struct cpu_backend *b, const struct phase *p, uint32_t it
     run_panels(b, p, first, n, row, rows_left < ROW_BLOCK ? rows_left : ROW_BLOCK, worker);
 }
 
-static uint32_t head_pieces(const struct cpu_backend *b)
+static uint32_t head_pieces(const struct phase *p)
 {
-    const uint32_t group = b->model->hp.n_head / b->model->hp.n_head_kv;
+    const uint32_t group = p->n_head / p->n_head_kv;
     return (group + ATTN_QUERIES - 1) / ATTN_QUERIES;
+}
+
+/* Tiles are the same for all layers: the largest group says how many rows fit an item. */
+void cpu_measure_heads(struct cpu_backend *b)
+{
+    for (const struct phase *p = b->phases; p < b->phases + b->n_phases; p++) {
+        if (p->kind != PHASE_ATTENTION)
+            continue;
+        const uint32_t group = p->n_head / p->n_head_kv, heads = p->n_head_kv * head_pieces(p);
+        b->max_group = group > b->max_group ? group : b->max_group;
+        b->max_heads = heads > b->max_heads ? heads : b->max_heads;
+    }
 }
 
 /* One range of an item; the worker that ends the last one folds them all, in order. */
@@ -383,9 +399,9 @@ static void run_attention_range(struct cpu_backend *b,
     b->kernels->attend_merge(job, parts, n);
 }
 
-static uint32_t n_attention_items(const struct cpu_backend *b)
+static uint32_t n_attention_items(const struct cpu_backend *b, const struct phase *p)
 {
-    return b->n_tiles * b->model->hp.n_head_kv * head_pieces(b);
+    return b->n_tiles * p->n_head_kv * head_pieces(p);
 }
 
 /* Items count down: late rows of a prompt have most to read, so they go first. */
@@ -395,17 +411,18 @@ static void run_attention(struct cpu_backend *b,
                           uint32_t worker)
 {
     const struct model_hparams *hp = &b->model->hp;
-    const uint32_t group = hp->n_head / hp->n_head_kv, n_pieces = head_pieces(b);
+    const struct layer_kv *layer = &b->layers[p->layer];
+    const uint32_t group = p->n_head / p->n_head_kv, n_pieces = head_pieces(p);
     const uint32_t range = item % b->n_ranges;
-    item = n_attention_items(b) - 1 - item / b->n_ranges;
-    const uint32_t piece = item % n_pieces, head_kv = item / n_pieces % hp->n_head_kv;
-    const struct attn_tile *tile = &b->tiles[item / n_pieces / hp->n_head_kv];
+    item = n_attention_items(b, p) - 1 - item / b->n_ranges;
+    const uint32_t piece = item % n_pieces, head_kv = item / n_pieces % p->n_head_kv;
+    const struct attn_tile *tile = &b->tiles[item / n_pieces / p->n_head_kv];
     const uint32_t skip = piece * ATTN_QUERIES;
     const size_t col = (size_t)(head_kv * group + skip) * hp->head_dim;
     const struct attn_job job = {
-        .kv = &b->kv,
-        .base = b->layers[p->layer].base,
-        .blocks = table_of(&b->layers[p->layer], &b->batch->seqs[tile->seq]),
+        .kv = &layer->kv,
+        .base = layer->base,
+        .blocks = table_of(layer, &b->batch->seqs[tile->seq]),
         .head_kv = head_kv,
         .group = group - skip < ATTN_QUERIES ? group - skip : ATTN_QUERIES,
         .first_pos = tile->first_pos,
@@ -477,7 +494,7 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
         }
         return (p->n_panels + p->chunk - 1) / p->chunk * n_row_blocks;
     case PHASE_ATTENTION:
-        return n_attention_items(b) * b->n_ranges;
+        return n_attention_items(b, p) * b->n_ranges;
     case PHASE_SORT:
         return 1;
     case PHASE_EXPERTS: /* for as many experts as can be wanted: how many are is known later */
@@ -490,8 +507,7 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
 /* Which sequence each row belongs to, and the tiles of rows that attend together. */
 static void prepare(struct cpu_backend *b, const struct batch *batch)
 {
-    const uint32_t group = b->model->hp.n_head / b->model->hp.n_head_kv;
-    const uint32_t tile_rows = group < ATTN_QUERIES ? ATTN_QUERIES / group : 1;
+    const uint32_t tile_rows = b->max_group < ATTN_QUERIES ? ATTN_QUERIES / b->max_group : 1;
     b->batch = batch;
     b->n_tiles = 0;
     for (uint32_t i = 0; i < batch->n_seqs; i++) {
@@ -514,7 +530,7 @@ static void prepare(struct cpu_backend *b, const struct batch *batch)
  * ranges are folded in any case. */
 static uint32_t split_attention(const struct cpu_backend *b)
 {
-    const uint32_t n_workers = pool_size(b->pool), n_items = n_attention_items(b);
+    const uint32_t n_workers = pool_size(b->pool), n_items = b->n_tiles * b->max_heads;
     uint32_t n_ranges = 1;
     for (uint32_t i = 0; i < b->n_tiles; i++) {
         const struct attn_tile *t = &b->tiles[i];

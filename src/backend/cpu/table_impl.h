@@ -125,7 +125,10 @@ static uint64_t run_read(const void *p, size_t n, bool four)
                    [PANEL_MXFP4] = column_mxfp4,                                                   \
                    [PANEL_Q2_K] = column_q2_k,                                                     \
                    [PANEL_Q3_K] = column_q3_k},                                                    \
-        .layer_norm = run_layer_norm, .gelu = run_gelu, .norm = run_norm,                          \
+        .layer_norm = run_layer_norm, .norm = run_norm,                                            \
+        .unary = {[UNARY_GELU] = run_gelu,                                                         \
+                  [UNARY_GELU_TANH] = run_gelu_tanh,                                               \
+                  [UNARY_RELU_SQUARE] = run_relu_square},                                          \
         .silu_mul = run_silu_mul, .add = run_add, .pack = run_pack, .gelu_mul = run_gelu_mul,      \
         .clamped_mul = run_clamped_mul, .add_scaled = run_add_scaled, .cap = run_cap,              \
         .kv_store = run_kv_store, .attend = run_attend, .attend_part = run_attend_part,            \

@@ -159,6 +159,31 @@ static void extremes_stay_finite(void **state)
     }
 }
 
+/* Up to the limit nothing is cut off: errors are those of rounding. */
+static void limits_are_kept(void **state)
+{
+    (void)state;
+    static float x[256], y[256];
+    static uint8_t out[512];
+    for (size_t t = 0; t < COUNT(types); t++) {
+        const float limit = gguf_quantize_limit(types[t]);
+        assert_true(limit >= 65504.0f);
+        for (int i = 0; i < 256; i++) {
+            random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+            x[i] = ((float)(random_state >> 40) / (1 << 23) - 1) * limit;
+        }
+        x[0] = x[100] = limit;
+        x[33] = x[200] = -limit;
+        gguf_quantize(types[t], x, out, 256);
+        gguf_dequantize(types[t], out, y, 256);
+        for (int i = 0; i < 256; i++) {
+            if (!(fabsf(y[i] - x[i]) <= 0.1f * limit))
+                fail_msg("type %d: %g became %g", (int)types[t], (double)x[i], (double)y[i]);
+        }
+    }
+    assert_true(gguf_quantize_limit(GGUF_TYPE_F32) == 0.0f);
+}
+
 static enum gguf_type type_of(
     const char *recipe, const struct gguf *g, const char *name, uint64_t ne0, uint32_t n_dims)
 {
@@ -258,6 +283,7 @@ int main(void)
         cmocka_unit_test(errors_are_no_larger),
         cmocka_unit_test(blocks_stand_alone),
         cmocka_unit_test(extremes_stay_finite),
+        cmocka_unit_test(limits_are_kept),
         cmocka_unit_test(recipes_choose),
         cmocka_unit_test(files_are_copied),
     };

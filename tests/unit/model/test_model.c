@@ -197,7 +197,7 @@ static void test_encoders(void **state)
     assert_int_equal(m->hp.n_positions, 96);
     assert_int_equal(m->hp.n_labels, 0);
     assert_int_equal(count_ops(m, OP_LAYER_NORM), 1 + 2 * m->hp.n_layer);
-    assert_int_equal(count_ops(m, OP_GELU), m->hp.n_layer);
+    assert_int_equal(count_ops(m, OP_UNARY), m->hp.n_layer);
     assert_int_equal(count_ops(m, OP_LOGITS), 0);
     assert_int_equal(find_op(m, OP_ROPE_STORE, 1)->rope, ROPE_NONE);
     assert_int_equal(model_set_context(m, 96, &e), OK);
@@ -424,6 +424,44 @@ static void test_refusals(void **state)
     assert_non_null(strstr(e.text, "mamba"));
 }
 
+/* Types of blocks that files may hold and Weir does not compute: named, with their tensor. */
+static void test_types(void **state)
+{
+    (void)state;
+    uint32_t n_refused = 0;
+    for (uint32_t type = 0; type < 64; type++) {
+        const struct gguf_type_info *info = gguf_type_info((enum gguf_type)type);
+        if (!info || info->block_values != 256 || gguf_type_is_computed((enum gguf_type)type))
+            continue;
+        struct buf b = {0};
+        put_header(&b, 3, 1, 6);
+        put_key(&b, "general.architecture", GGUF_STRING);
+        put_str(&b, "llama");
+        put_arch_u32(&b, "llama", "block_count", 1);
+        put_arch_u32(&b, "llama", "context_length", 64);
+        put_arch_u32(&b, "llama", "embedding_length", 256);
+        put_arch_u32(&b, "llama", "feed_forward_length", 256);
+        put_arch_u32(&b, "llama", "attention.head_count", 8);
+        put_tensor(&b, "token_embd.weight", type, 256, 4, 0);
+        put_padding(&b, 32);
+        put_data(&b, info->block_bytes * 4);
+        struct gguf *g;
+        struct model *m;
+        struct err_info e;
+        assert_int_equal(gguf_open_memory(b.data, b.len, &g, &e), OK);
+        assert_int_equal(model_from_gguf(g, "types", &m, &e), ERR_UNSUPPORTED);
+        char want[96];
+        snprintf(want,
+                 sizeof want,
+                 "tensor token_embd.weight has type %s, which is not supported",
+                 gguf_type_name(type));
+        assert_string_equal(e.text, want);
+        n_refused++;
+        buf_deinit(&b);
+    }
+    assert_true(n_refused >= 9); /* IQ1, IQ2, IQ3 and TQ */
+}
+
 /* Keys of encoders with values that cannot be. */
 static void test_encoder_keys(void **state)
 {
@@ -449,6 +487,7 @@ int main(void)
         cmocka_unit_test(test_stacked),
         cmocka_unit_test(test_rope_switch),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_types),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -533,9 +533,17 @@ static void rows_are_exact(void **s)
             }
             kernels->layer_norm(shifted, w, x, shifted, n, 1e-5f);
             assert_memory_equal(shifted, out, n * sizeof *out);
-            kernels->gelu(x, out, n);
+            kernels->unary[UNARY_GELU](x, out, n);
             for (uint32_t j = 0; j < n; j++)
                 assert_true(fabs(out[j] - 0.5 * x[j] * erfc(-x[j] / sqrt(2))) < 5e-7);
+            kernels->unary[UNARY_GELU_TANH](x, out, n);
+            for (uint32_t j = 0; j < n; j++) {
+                const double g = x[j], y = sqrt(2 / M_PI) * (g + 0.044715 * g * g * g);
+                assert_true(fabs(out[j] - 0.5 * g * (1 + tanh(y))) < 2e-6);
+            }
+            kernels->unary[UNARY_RELU_SQUARE](x, out, n);
+            for (uint32_t j = 0; j < n; j++)
+                assert_true(fabs(out[j] - (x[j] > 0 ? (double)x[j] * x[j] : 0)) < 2e-6);
             kernels->silu_mul(x, w, out, n);
             for (uint32_t j = 0; j < n; j++)
                 assert_true(fabs(out[j] - x[j] / (1 + exp(-(double)x[j])) * w[j]) < 2e-6);

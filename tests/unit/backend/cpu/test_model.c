@@ -43,7 +43,10 @@ static const char *const architectures[] = {
     "variants/mixtral",    "variants/mistral",       "variants/granitemoe",
     "variants/smollm3",    "variants/gpt-oss",       "variants/phi3-long",
     "variants/phi3-short", "variants/llama-yarn",    "variants/llama-linear",
-    "variants/olmo3"};
+    "variants/olmo3",      "families/deci",          "families/openelm",
+    "families/gptneox",    "families/falcon-large",  "families/cohere2",
+    "families/olmo",       "families/hunyuan-dense", "families/nemotron",
+    "families/gpt2",       "families/deepseek",      "families/minicpm"};
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
