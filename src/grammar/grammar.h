@@ -124,6 +124,16 @@ grammar_node grammar_json_schema(struct grammar_builder *b,
                                  const char *where);
 /* The same from its text. */
 grammar_node grammar_json_schema_text(struct grammar_builder *b, const char *s, size_t n);
+/* The schema with all that its root refers to by $ref and allOf in one new object, or false where
+ * no value conforms; NULL with an error. Options (anyOf, oneOf) stay. */
+json_t *grammar_json_merge(struct grammar_builder *b, const json_t *schema, const char *where);
+/* A string that the merged schema accepts, as it is, without quotes, in which `without` does not
+ * occur. False: the schema says nothing of strings but their type, or too much for an automaton. */
+bool grammar_plain_string(struct grammar_builder *b,
+                          const json_t *schema,
+                          const char *where,
+                          const char *without,
+                          grammar_node *out);
 grammar_node grammar_json_object(struct grammar_builder *b); /* any object */
 grammar_node grammar_json_value(struct grammar_builder *b);  /* any value */
 /* White space that may stand between two parts of JSON; bounded. */

@@ -70,6 +70,7 @@ struct grammar_builder {
     uint32_t n_rules, cap_rules;
     struct scan *scans;
     uint32_t n_scans, cap_scans;
+    uint64_t dfa_work; /* spent on finite automata */
     /* nodes that every use shares; NONE: not made yet */
     grammar_node json_value, json_object, json_array, json_string, json_char, json_number,
         json_space, json_integer;
@@ -264,6 +265,18 @@ struct grammar_state {
         uint32_t ret, parent;
     } cells[STATE_MAX_CELLS];
 };
+
+/* ---- finite automata (dfa.c) ---- */
+
+/* The language of a node that is not recursive; NULL: it is, or is over a bound. */
+struct dfa;
+struct dfa *dfa_create(struct grammar_builder *b, grammar_node node);
+void dfa_destroy(struct dfa *d);
+/* Texts of a that are in b too, or `without`: that are not. NULL: over a bound. */
+struct dfa *dfa_combine(const struct dfa *a, const struct dfa *b, bool without);
+bool dfa_accepts(const struct dfa *d, const char *s, size_t n);
+bool dfa_empty(const struct dfa *d);
+grammar_node dfa_node(struct grammar_builder *b, const struct dfa *d);
 
 /* ---- front ends ---- */
 

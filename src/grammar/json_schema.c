@@ -299,6 +299,18 @@ grammar_node schema_shared(struct schema *s, grammar_node node)
     return rule;
 }
 
+json_t *grammar_json_merge(struct grammar_builder *b, const json_t *schema, const char *where)
+{
+    struct schema s = {.b = b, .root = schema};
+    if (builder_failed(b))
+        return NULL;
+    buf_str(&s.path, where);
+    json_t *m = schema_merge(&s, schema);
+    buf_deinit(&s.path);
+    free(s.refs);
+    return m;
+}
+
 grammar_node grammar_json_schema(struct grammar_builder *b, const json_t *schema, const char *where)
 {
     struct schema s = {.b = b, .root = schema};
