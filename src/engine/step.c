@@ -130,7 +130,7 @@ static void sample_job(void *ctx, uint32_t i, uint32_t worker)
     }
     struct grammar_mask mask = {0};
     if (r->grammar) {
-        mask = guide_mask(eng->guide, r->grammar, r->params.ignore_eos);
+        mask = guide_mask(eng->guide, r->grammar, r->max_new - r->now.n_out, r->params.ignore_eos);
         if (!mask.none)
             sample_mask(row, n_vocab, mask.bits, mask.but);
     }
@@ -229,7 +229,9 @@ static void accept_token(struct engine *eng, const struct sample_job *job)
         return;
     }
     enum grammar_step to =
-        r->grammar ? guide_accept(eng->guide, r->grammar, job->chosen) : GRAMMAR_GOES_ON;
+        r->grammar
+            ? guide_accept(eng->guide, r->grammar, job->chosen, r->max_new - r->now.n_out - 1)
+            : GRAMMAR_GOES_ON;
     if (to == GRAMMAR_REFUSED) {
         finish_without_token(
             eng, r, "the grammar is too ambiguous: its parses of this text found no room");
