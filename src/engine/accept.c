@@ -27,7 +27,7 @@ static void choose(
     }
     struct grammar_mask mask = {0};
     if (r->grammar) {
-        mask = guide_mask(eng->guide, r->grammar, r->params.ignore_eos);
+        mask = guide_mask(eng->guide, r->grammar, r->max_new - r->now.n_out, r->params.ignore_eos);
         if (!mask.none)
             sample_mask(row, n_vocab, mask.bits, mask.but);
     }
@@ -145,7 +145,9 @@ static void accept_token(struct engine *eng, struct request *r, const struct sam
         return;
     }
     enum grammar_step to =
-        r->grammar ? guide_accept(eng->guide, r->grammar, job->chosen) : GRAMMAR_GOES_ON;
+        r->grammar
+            ? guide_accept(eng->guide, r->grammar, job->chosen, r->max_new - r->now.n_out - 1)
+            : GRAMMAR_GOES_ON;
     if (to == GRAMMAR_REFUSED) {
         finish_without_token(
             eng, r, "the grammar is too ambiguous: its parses of this text found no room");

@@ -15,6 +15,7 @@
 struct order {
     struct grammar *grammar; /* a reference */
     struct grammar_state *state;
+    uint32_t left;
 };
 
 struct guide {
@@ -58,11 +59,12 @@ static void *guide_main(void *arg)
         }
         struct order *o = &g->orders[g->head];
         struct grammar *grammar = o->grammar;
+        uint32_t left = o->left;
         grammar_state_copy(state, o->state);
         g->head = (g->head + 1) % g->n_places;
         g->n_orders--;
         pthread_mutex_unlock(&g->lock);
-        struct grammar_mask mask = grammar_mask_acquire(g->pool, state);
+        struct grammar_mask mask = grammar_mask_acquire_within(g->pool, state, left);
         grammar_mask_release(g->pool, &mask);
         grammar_release(grammar);
         pthread_mutex_lock(&g->lock);
@@ -73,13 +75,14 @@ static void *guide_main(void *arg)
 }
 
 /* Without a place for the order the mask is computed when it is needed. */
-static void order_mask(struct guide *g, const struct grammar_state *s)
+static void order_mask(struct guide *g, const struct grammar_state *s, uint32_t left)
 {
     pthread_mutex_lock(&g->lock);
     if (g->n_orders < g->n_places) {
         struct order *o = &g->orders[(g->head + g->n_orders++) % g->n_places];
         grammar_state_copy(o->state, s);
         o->grammar = grammar_acquire(grammar_of(s));
+        o->left = left;
         pthread_cond_signal(&g->cond);
     }
     pthread_mutex_unlock(&g->lock);
@@ -178,9 +181,12 @@ struct grammar_state *guide_begin(struct guide *g, struct grammar *grammar)
 
 /* ---- at work ---- */
 
-struct grammar_mask guide_mask(struct guide *g, const struct grammar_state *s, bool no_end)
+struct grammar_mask guide_mask(struct guide *g,
+                               const struct grammar_state *s,
+                               uint32_t left,
+                               bool no_end)
 {
-    struct grammar_mask mask = grammar_mask_acquire(g->pool, s);
+    struct grammar_mask mask = grammar_mask_acquire_within(g->pool, s, left);
     mask.but = no_end ? grammar_vocab_eog(g->vocab) : NULL;
     return mask;
 }
@@ -202,11 +208,14 @@ void guide_release(struct guide *g, struct grammar_mask *mask, token_id *chosen)
     grammar_mask_release(g->pool, mask);
 }
 
-enum grammar_step guide_accept(struct guide *g, struct grammar_state *s, token_id token)
+enum grammar_step guide_accept(struct guide *g,
+                               struct grammar_state *s,
+                               token_id token,
+                               uint32_t left)
 {
     enum grammar_step to = grammar_accept(s, token, g->scratch);
-    if (to == GRAMMAR_GOES_ON && !grammar_mask_ready(g->pool, s))
-        order_mask(g, s);
+    if (to == GRAMMAR_GOES_ON && left > 0 && !grammar_mask_ready(g->pool, s, left))
+        order_mask(g, s, left);
     return to;
 }
 

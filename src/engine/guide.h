@@ -30,15 +30,23 @@ enum err guide_vocab(struct guide *g,
  */
 struct grammar_state *guide_begin(struct guide *g, struct grammar *grammar);
 
-/* Any worker. `but`: also rule out what ends a text. */
-struct grammar_mask guide_mask(struct guide *g, const struct grammar_state *s, bool no_end);
+/* Any worker. left: tokens that may come yet, this one counted. no_end: also rule out what ends a
+ * text. */
+struct grammar_mask guide_mask(struct guide *g,
+                               const struct grammar_state *s,
+                               uint32_t left,
+                               bool no_end);
 /* Give the mask back. A *chosen outside of it (all it allows had no probability) becomes the first
  * that is allowed, or TOKEN_NONE. */
 void guide_release(struct guide *g, struct grammar_mask *mask, token_id *chosen);
 
-/* Engine thread. Move on by a token of the mask; if the text goes on, the next mask is on its way.
+/* Engine thread. Move on by a token of the mask, behind which `left` may come; if the text goes on,
+ * the next mask is on its way.
  * REFUSED: a grammar so ambiguous that its parses found no room; the token must not go out. */
-enum grammar_step guide_accept(struct guide *g, struct grammar_state *s, token_id token);
+enum grammar_step guide_accept(struct guide *g,
+                               struct grammar_state *s,
+                               token_id token,
+                               uint32_t left);
 
 struct grammar_mask_stats guide_stats(struct guide *g);
 

@@ -544,6 +544,52 @@ static void compile_all(struct compiler *c, grammar_node root)
             c->p->states[i].first = c->bodies[c->p->states[i].first].start;
 }
 
+/* ---- the shortest way to an end ---- */
+
+#define MAX_WAY_WORK 30000000u /* states and edges looked at; what is not known then is far */
+
+static uint32_t shortest(const struct program *p, const struct state *s)
+{
+    uint32_t best = FAR;
+    switch ((enum op)s->op) {
+    case OP_RETURN:
+        return 0;
+    case OP_MATCH:
+        for (uint32_t i = 0; i < s->n; i++)
+            if (p->ways[p->edges[s->first + i].target] < best)
+                best = p->ways[p->edges[s->first + i].target];
+        return way_add(best, 1);
+    case OP_TOKEN:
+        return way_add(p->ways[s->n], 1);
+    case OP_SPLIT:
+        for (uint32_t i = 0; i < s->n; i++)
+            if (p->ways[p->targets[s->first + i]] < best)
+                best = p->ways[p->targets[s->first + i]];
+        return best;
+    case OP_CALL:
+        return way_add(p->ways[s->first], p->ways[s->n]);
+    }
+    return best;
+}
+
+/* Rounds over all states, whose successors mostly come before them, until nothing is shorter. */
+static void find_ways(struct program *p)
+{
+    uint64_t work = 0;
+    p->ways = mem_alloc(p->n_states * sizeof *p->ways);
+    for (uint32_t i = 0; i < p->n_states; i++)
+        p->ways[i] = FAR;
+    for (bool changed = true; changed && work < MAX_WAY_WORK;) {
+        changed = false;
+        for (uint32_t i = 0; i < p->n_states; i++) {
+            uint32_t way = shortest(p, &p->states[i]);
+            work += 1 + (p->states[i].op <= OP_SPLIT ? p->states[i].n / 4 : 0);
+            changed |= way < p->ways[i];
+            p->ways[i] = way < p->ways[i] ? way : p->ways[i];
+        }
+    }
+}
+
 enum err program_compile(const struct grammar_builder *b,
                          grammar_node root,
                          uint32_t longest_token,
@@ -580,8 +626,9 @@ enum err program_compile(const struct grammar_builder *b,
                              MAX_STATES);
     }
     find_classes(out, c.n_edges);
-    out->n_bytes = c.cap_states * sizeof *out->states + c.cap_edges * sizeof *out->edges +
-                   c.cap_targets * sizeof *out->targets;
+    find_ways(out);
+    out->n_bytes = out->n_states * sizeof *out->ways + c.cap_states * sizeof *out->states +
+                   c.cap_edges * sizeof *out->edges + c.cap_targets * sizeof *out->targets;
     return OK;
 }
 
@@ -590,5 +637,6 @@ void program_deinit(struct program *p)
     free(p->states);
     free(p->edges);
     free(p->targets);
+    free(p->ways);
     *p = (struct program){0};
 }

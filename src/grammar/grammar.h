@@ -124,6 +124,16 @@ grammar_node grammar_json_schema(struct grammar_builder *b,
                                  const char *where);
 /* The same from its text. */
 grammar_node grammar_json_schema_text(struct grammar_builder *b, const char *s, size_t n);
+/* The schema with all that its root refers to by $ref and allOf in one new object, or false where
+ * no value conforms; NULL with an error. Options (anyOf, oneOf) stay. */
+json_t *grammar_json_merge(struct grammar_builder *b, const json_t *schema, const char *where);
+/* A string that the merged schema accepts, as it is, without quotes, in which `without` does not
+ * occur. False: the schema says nothing of strings but their type, or too much for an automaton. */
+bool grammar_plain_string(struct grammar_builder *b,
+                          const json_t *schema,
+                          const char *where,
+                          const char *without,
+                          grammar_node *out);
 grammar_node grammar_json_object(struct grammar_builder *b); /* any object */
 grammar_node grammar_json_value(struct grammar_builder *b);  /* any value */
 /* White space that may stand between two parts of JSON; bounded. */
@@ -172,6 +182,8 @@ struct grammar_scratch *grammar_scratch_create(void);
 void grammar_scratch_destroy(struct grammar_scratch *x);
 enum grammar_step grammar_accept(struct grammar_state *s, int32_t token, struct grammar_scratch *x);
 bool grammar_complete(const struct grammar_state *s); /* the text so far is in the language */
+/* Bytes, and tokens that are named by id, on the shortest way to where it is. */
+uint32_t grammar_shortest(const struct grammar_state *s);
 
 /* ---- Masks. Any thread; calls for one grammar wait for one another. Allocates: never. ---- */
 
@@ -197,9 +209,17 @@ struct grammar_mask {
     uint32_t slot;
 };
 struct grammar_mask grammar_mask_acquire(struct grammar_masks *m, const struct grammar_state *s);
+/* The same when `left` tokens may come yet, this one counted (GRAMMAR_NO_LIMIT: any number): tokens
+ * behind which the text can be brought to an end, byte by byte, in those that are left then; where
+ * there are none, tokens behind which the shortest way to an end is shortest. So a text is cut only
+ * where it had to be. Ways are in bytes; a vocabulary is taken to have all single bytes. */
+struct grammar_mask grammar_mask_acquire_within(struct grammar_masks *m,
+                                                const struct grammar_state *s,
+                                                uint32_t left);
 void grammar_mask_release(struct grammar_masks *m, struct grammar_mask *mask);
-/* Is the mask there? False also when another thread is at work on the grammar. Never waits. */
-bool grammar_mask_ready(struct grammar_masks *m, const struct grammar_state *s);
+/* Is the mask there? False also when another thread is at work on the grammar, or `left` may make
+ * it another. Never waits. */
+bool grammar_mask_ready(struct grammar_masks *m, const struct grammar_state *s, uint32_t left);
 
 struct grammar_mask_stats {
     uint64_t hits, misses, evictions;

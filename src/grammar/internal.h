@@ -70,6 +70,7 @@ struct grammar_builder {
     uint32_t n_rules, cap_rules;
     struct scan *scans;
     uint32_t n_scans, cap_scans;
+    uint64_t dfa_work; /* spent on finite automata */
     /* nodes that every use shares; NONE: not made yet */
     grammar_node json_value, json_object, json_array, json_string, json_char, json_number,
         json_space, json_integer;
@@ -160,8 +161,16 @@ struct program {
     uint8_t class_of[256]; /* bytes that no edge tells apart */
     uint8_t byte_of[256];  /* one byte of each class */
     uint32_t n_classes;
+    uint32_t *ways; /* [n_states] bytes and tokens on the shortest way to OP_RETURN; FAR: unknown */
     size_t n_bytes; /* of memory */
 };
+
+#define FAR 0x3fffffffu
+/* Two ways behind one another. */
+static inline uint32_t way_add(uint32_t a, uint32_t b)
+{
+    return a + b < FAR ? a + b : FAR;
+}
 
 enum err program_compile(const struct grammar_builder *b,
                          grammar_node root,
@@ -177,6 +186,7 @@ void program_deinit(struct program *p);
 struct cell {
     uint32_t ret, parent;
     uint32_t next; /* in its chain of the table */
+    uint32_t way;  /* from the top of the stack to its end, where the simulation knows ways */
     uint16_t depth;
 };
 struct parse {
@@ -188,6 +198,7 @@ struct sim {
     uint32_t n_cells, cap_cells; /* cap is a power of two */
     uint32_t *buckets;           /* [cap_cells] */
     bool full;                   /* a cell was wanted and not there */
+    const uint32_t *ways;        /* of the program, or NULL */
     /* of one step */
     struct visit {
         uint32_t stamp, state, cell;
@@ -265,6 +276,21 @@ struct grammar_state {
     } cells[STATE_MAX_CELLS];
 };
 
+/* ---- finite automata (dfa.c) ---- */
+
+/* The language of a node that is not recursive; NULL: it is, or is over a bound. */
+struct dfa;
+struct dfa *dfa_create(struct grammar_builder *b, grammar_node node);
+void dfa_destroy(struct dfa *d);
+/* Texts of a that are in b too, or `without`: that are not. NULL: over a bound. */
+struct dfa *dfa_combine(const struct dfa *a, const struct dfa *b, bool without);
+/* Decimal numbers with at most `places` digits behind the point that are multiples of
+ * step_by / 10^places. NULL: over a bound. */
+struct dfa *dfa_multiples(uint32_t step_by, uint32_t places);
+bool dfa_accepts(const struct dfa *d, const char *s, size_t n);
+bool dfa_empty(const struct dfa *d);
+grammar_node dfa_node(struct grammar_builder *b, const struct dfa *d);
+
 /* ---- front ends ---- */
 
 /* JSON text as nodes (json_text.c). */
@@ -275,7 +301,8 @@ grammar_node json_text_number(struct grammar_builder *b);
 grammar_node json_text_array(struct grammar_builder *b);
 /* The characters of `set`, as they are written inside a string. */
 grammar_node json_text_chars(struct grammar_builder *b, struct char_set *set);
-/* s as a quoted string, the way it is usually written. */
+/* s as the inside of a string, the way it is usually written; and quoted. */
+grammar_node json_text_inside(struct grammar_builder *b, const char *s, size_t n);
 grammar_node json_text_literal(struct grammar_builder *b, const char *s, size_t n);
 grammar_node json_text_quoted(struct grammar_builder *b, grammar_node content);
 

@@ -19,6 +19,10 @@ static const char *const annotations[] = {"title",
                                           "$defs",
                                           "definitions",
                                           "$anchor",
+                                          "$id",
+                                          "id",
+                                          "$vocabulary",
+                                          "$dynamicAnchor",
                                           "xml",
                                           "externalDocs",
                                           "contentEncoding",
@@ -42,18 +46,23 @@ enum join {
     JOIN_COMMON,  /* of arrays */
     JOIN_TYPES,
     JOIN_ALL_OF,
-    JOIN_TRUE,  /* either */
-    JOIN_FALSE, /* both must be true */
-    JOIN_NOT,   /* only equal ones */
+    JOIN_TRUE,     /* either */
+    JOIN_FALSE,    /* both must be true */
+    JOIN_OPTIONS,  /* each of one with each of the other */
+    JOIN_PATTERNS, /* a list of all of them */
+    JOIN_LISTS,    /* of an object of arrays */
+    JOIN_CONST,    /* nothing, unless they are equal */
+    JOIN_NOT,      /* only equal ones */
 };
+#define MAX_OPTIONS 1000u
 static const struct {
     const char *name;
     enum join join;
 } keywords[] = {{"type", JOIN_TYPES},
                 {"nullable", JOIN_FALSE},
                 {"enum", JOIN_COMMON},
-                {"const", JOIN_NOT},
-                {"anyOf", JOIN_NOT},
+                {"const", JOIN_CONST},
+                {"anyOf", JOIN_OPTIONS},
                 {"oneOf", JOIN_NOT},
                 {"properties", JOIN_MEMBERS},
                 {"required", JOIN_UNION},
@@ -69,13 +78,17 @@ static const struct {
                 {"uniqueItems", JOIN_TRUE},
                 {"minLength", JOIN_LARGER},
                 {"maxLength", JOIN_SMALLER},
-                {"pattern", JOIN_NOT},
+                {"pattern", JOIN_PATTERNS},
                 {"format", JOIN_NOT},
                 {"minimum", JOIN_LARGER},
                 {"maximum", JOIN_SMALLER},
                 {"exclusiveMinimum", JOIN_LARGER},
                 {"exclusiveMaximum", JOIN_SMALLER},
-                {"multipleOf", JOIN_NOT}};
+                {"multipleOf", JOIN_NOT},
+                {"contains", JOIN_NOT},
+                {"minContains", JOIN_NOT},
+                {"maxContains", JOIN_NOT},
+                {"not", JOIN_LISTS}};
 
 static json_t *all_of(json_t *x, json_t *y)
 {
@@ -157,6 +170,48 @@ static uint32_t weight(const json_t *v)
     return n;
 }
 
+/* Each option of x together with each of y. */
+static json_t *join_options(struct schema *s, json_t *x, json_t *y)
+{
+    json_t *out = json_array();
+    size_t n = json_array_size(x), k = json_array_size(y);
+    if (n > MAX_OPTIONS || k > MAX_OPTIONS || n * k > MAX_OPTIONS) {
+        json_decref(out);
+        return NULL;
+    }
+    s->work += (uint32_t)(n * k);
+    for (size_t i = 0; i < n * k; i++)
+        json_array_append_new(out, all_of(json_array_get(x, i / k), json_array_get(y, i % k)));
+    return out;
+}
+
+static json_t *listed(json_t *v)
+{
+    return json_is_array(v) ? json_copy(v) : json_pack("[O]", v);
+}
+
+static json_t *join_patterns(json_t *x, json_t *y)
+{
+    json_t *out = listed(x), *more = listed(y);
+    json_array_extend(out, more);
+    json_decref(more);
+    return out;
+}
+
+/* {"enum": [...], "pattern": [...]}: the lists behind one another. */
+static json_t *join_each(json_t *x, json_t *y)
+{
+    const char *key;
+    json_t *v, *out = json_copy(x);
+    json_object_foreach(y, key, v)
+    {
+        json_t *old = json_object_get(out, key), *both = old ? json_copy(old) : json_array();
+        json_array_extend(both, v);
+        json_object_set_new(out, key, both);
+    }
+    return out;
+}
+
 /* The two as one, new; NULL with an error. */
 static json_t *join(struct schema *s, const char *key, enum join how, json_t *x, json_t *y)
 {
@@ -197,6 +252,18 @@ static json_t *join(struct schema *s, const char *key, enum join how, json_t *x,
         return json_boolean(json_is_true(x) || json_is_true(y));
     case JOIN_FALSE:
         return json_boolean(json_is_true(x) && json_is_true(y));
+    case JOIN_OPTIONS: {
+        json_t *all = json_is_array(x) && json_is_array(y) ? join_options(s, x, y) : NULL;
+        if (all)
+            return all;
+        break;
+    }
+    case JOIN_PATTERNS:
+        return join_patterns(x, y);
+    case JOIN_LISTS:
+        return join_each(x, y);
+    case JOIN_CONST:
+        return json_null(); /* add_keyword says that nothing conforms */
     case JOIN_NOT:
         break;
     }
@@ -204,51 +271,181 @@ static json_t *join(struct schema *s, const char *key, enum join how, json_t *x,
     return NULL;
 }
 
-static bool add_keyword(struct schema *s, json_t *m, const char *key, json_t *v)
+/* Letters only, small ones: to find what is misspelt. */
+static bool same_letters(const char *a, const char *b)
+{
+    for (;; a++, b++) {
+        while (*a == '_' || *a == '-' || *a == ' ')
+            a++;
+        if ((*a | 0x20) != (*b | 0x20))
+            return false;
+        if (*a == '\0' || *b == '\0')
+            return *a == *b;
+    }
+}
+
+/* A keyword that is nobody's: other vocabularies have theirs, and the specification says that they
+ * count for nothing. One that is a misspelt keyword was meant to count. */
+static bool is_foreign(struct schema *s, const char *key)
+{
+    static const char *const unsupported[] = {"unevaluatedProperties",
+                                              "unevaluatedItems",
+                                              "$dynamicRef",
+                                              "$recursiveRef",
+                                              "extends",
+                                              "disallow",
+                                              "divisibleBy"};
+    for (size_t i = 0; i < sizeof unsupported / sizeof unsupported[0]; i++) {
+        if (strcmp(unsupported[i], key) == 0) {
+            schema_fail(s, key, "this keyword is not supported");
+            return false;
+        }
+    }
+    for (size_t i = 0; i < sizeof keywords / sizeof keywords[0]; i++) {
+        if (same_letters(key, keywords[i].name)) {
+            schema_fail(s, key, "this keyword is written \"%s\"", keywords[i].name);
+            return false;
+        }
+    }
+    return true;
+}
+
+static size_t number_of(const char *key)
 {
     size_t n = sizeof keywords / sizeof keywords[0], i = 0;
     while (i < n && strcmp(keywords[i].name, key) != 0)
         i++;
-    if (i == n) {
-        schema_fail(s, key, "this keyword is not supported");
-        return false;
-    }
+    return i;
+}
+
+bool schema_is_ignored(struct schema *s, const char *key, const json_t *v)
+{
+    static const char *const others[] = {"oneOf",
+                                         "if",
+                                         "then",
+                                         "else",
+                                         "$ref",
+                                         "allOf",
+                                         "dependencies",
+                                         "dependentRequired",
+                                         "dependentSchemas",
+                                         "additionalItems"};
+    (void)v;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strcmp(others[i], key) == 0)
+            return false;
+    return schema_is_annotation(key) ||
+           (number_of(key) == sizeof keywords / sizeof keywords[0] && is_foreign(s, key));
+}
+
+/* *never becomes true where no value satisfies both. */
+static bool add_keyword(struct schema *s, json_t *m, const char *key, json_t *v, bool *never)
+{
+    size_t i = number_of(key);
+    if (i == sizeof keywords / sizeof keywords[0])
+        return is_foreign(s, key);
     json_t *old = json_object_get(m, key);
+    if (old && keywords[i].join == JOIN_CONST && !json_equal(old, v)) {
+        bool numbers = json_is_number(old) && json_is_number(v);
+        *never |= !(numbers && json_number_value(old) == json_number_value(v));
+        return true;
+    }
     json_t *joined = old ? join(s, key, keywords[i].join, old, v) : json_incref(v);
     return joined && json_object_set_new(m, key, joined) == 0;
 }
 
-/* What one part says of members that it does not describe holds for its own properties only. */
-static bool members_agree(struct schema *s, const json_t *m, const json_t *part)
+/* The properties of x, and those of y under what x says of others: false, or a schema. */
+static json_t *meet_members(const json_t *x, const json_t *y, const json_t *more)
+{
+    const char *key;
+    json_t *v, *out = json_object();
+    json_object_foreach(json_object_get(y, "properties"), key, v)
+    {
+        if (json_object_get(json_object_get(x, "properties"), key))
+            json_object_set(out, key, v);
+        else
+            json_object_set_new(
+                out, key, json_is_false(more) ? json_false() : all_of(v, (json_t *)more));
+    }
+    return out;
+}
+
+/* What one part says of members that it does not describe holds for its own properties only: so the
+ * other's get it too. New references; *part is a copy where that changes it. */
+static bool members_agree(struct schema *s, json_t *m, json_t **part)
 {
     const json_t *x = json_object_get(m, "additionalProperties");
-    const json_t *y = json_object_get(part, "additionalProperties");
+    const json_t *y = json_object_get(*part, "additionalProperties");
     bool x_says = x && !json_is_true(x), y_says = y && !json_is_true(y);
-    const json_t *px = json_object_get(m, "properties"), *py = json_object_get(part, "properties");
-    const char *key;
-    json_t *v;
-    if (x_says || y_says)
-        s->work += (uint32_t)((json_object_size(px) + json_object_size(py)) / 8);
-    json_object_foreach((json_t *)(x_says ? py : NULL), key, v)
-    {
-        if (!json_object_get(px, key))
-            goto no;
+    if (!x_says && !y_says)
+        return true;
+    if ((json_object_get(m, "patternProperties") || json_object_get(*part, "patternProperties")) &&
+        json_object_size(m) > 0) {
+        schema_fail(s,
+                    "additionalProperties",
+                    "cannot be combined with patternProperties (by allOf, anyOf or $ref)");
+        return false;
     }
-    json_object_foreach((json_t *)(y_says ? px : NULL), key, v)
-    {
-        if (!json_object_get(py, key))
-            goto no;
+    s->work += (uint32_t)((json_object_size(json_object_get(m, "properties")) +
+                           json_object_size(json_object_get(*part, "properties"))) /
+                          8);
+    json_t *of_part = x_says ? meet_members(m, *part, x) : NULL;
+    json_t *of_m = y_says ? meet_members(*part, m, y) : NULL;
+    if (of_part && json_object_get(*part, "properties")) {
+        json_t *copy = json_copy(*part);
+        json_object_set(copy, "properties", of_part);
+        json_decref(*part);
+        *part = copy;
     }
-    if ((x_says || y_says) &&
-        (json_object_get(m, "patternProperties") || json_object_get(part, "patternProperties")) &&
-        json_object_size(m) > 0)
-        goto no;
+    if (of_m && json_object_get(m, "properties"))
+        json_object_set(m, "properties", of_m);
+    json_decref(of_part);
+    json_decref(of_m);
     return true;
-no:
-    schema_fail(s,
-                "additionalProperties",
-                "cannot be combined with properties of another schema (by allOf, anyOf or $ref)");
-    return false;
+}
+
+/* "nullable" belongs to the type beside it; the lists of elements that older drafts have. New. */
+static json_t *modernised(json_t *part)
+{
+    json_t *type = json_object_get(part, "type"), *items = json_object_get(part, "items");
+    bool nullable = type && json_is_true(json_object_get(part, "nullable"));
+    if (!nullable && !json_is_array(items))
+        return json_incref(part);
+    json_t *copy = json_copy(part);
+    if (nullable) {
+        json_t *types = json_is_array(type) ? json_copy(type) : json_pack("[O]", type);
+        json_array_append_new(types, json_string("null"));
+        json_object_set_new(copy, "type", types);
+        json_object_del(copy, "nullable");
+    }
+    if (json_is_array(items) && !json_object_get(part, "prefixItems")) {
+        json_t *more = json_object_get(part, "additionalItems");
+        json_object_set(copy, "prefixItems", items);
+        json_object_del(copy, "items");
+        if (more)
+            json_object_set(copy, "items", more);
+    }
+    json_object_del(copy, "additionalItems");
+    return copy;
+}
+
+static bool flatten(struct schema *s, const json_t *schema, json_t *m, bool *never, uint32_t depth);
+
+/* Add what not, if or a dependency comes to. */
+static bool add_logic(struct schema *s,
+                      const json_t *part,
+                      const char *key,
+                      json_t *v,
+                      json_t *m,
+                      bool *never,
+                      uint32_t depth)
+{
+    bool plain;
+    json_t *means = schema_logic(s, part, key, v, &plain);
+    bool ok = means && (plain ? add_keyword(s, m, key, means, never)
+                              : flatten(s, means, m, never, depth + 1));
+    json_decref(means);
+    return ok;
 }
 
 /* Add what `schema` says to m. *never becomes true where it is false. */
@@ -271,16 +468,22 @@ static bool flatten(struct schema *s, const json_t *schema, json_t *m, bool *nev
                                : "a schema is an object, true or false");
         return false;
     }
-    if (!members_agree(s, m, schema))
-        return false;
-    json_object_foreach((json_t *)schema, key, v)
+    json_t *part = modernised((json_t *)schema);
+    bool ok = members_agree(s, m, &part);
+    json_object_foreach(part, key, v)
     {
-        if (schema_is_annotation(key) || (strcmp(key, "$id") == 0 && schema == s->root) ||
-            strcmp(key, "allOf") == 0 || strcmp(key, "$ref") == 0)
+        if (!ok)
+            break;
+        if (schema_is_annotation(key) || strcmp(key, "allOf") == 0 || strcmp(key, "$ref") == 0 ||
+            strcmp(key, "then") == 0 || strcmp(key, "else") == 0 ||
+            strcmp(key, "additionalItems") == 0)
             continue;
-        if (!add_keyword(s, m, key, v))
-            return false;
+        ok = schema_is_logic(key) ? add_logic(s, part, key, v, m, never, depth)
+                                  : add_keyword(s, m, key, v, never);
     }
+    json_decref(part);
+    if (!ok)
+        return false;
     const json_t *ref = json_object_get(schema, "$ref"), *all = json_object_get(schema, "allOf");
     if (ref) {
         const json_t *target = schema_resolve(s, ref);

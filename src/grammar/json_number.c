@@ -34,6 +34,10 @@ static grammar_node same_length(struct grammar_builder *b,
 {
     if (n == 0)
         return grammar_empty(b);
+    if (lo && strspn(lo, "0") >= n)
+        lo = NULL;
+    if (hi && strspn(hi, "9") >= n)
+        hi = NULL;
     if (!lo && !hi)
         return digits(b, n, n);
     int l = lo ? lo[0] - '0' : 0, h = hi ? hi[0] - '0' : 9;
@@ -204,11 +208,25 @@ static grammar_node magnitude(struct grammar_builder *b,
     return grammar_alt(b, 3, some);
 }
 
+/* A number with more digits than a double keeps may be read as the bound that it is beyond in its
+ * last digits. So a bound that is excluded becomes the next double, included; 0 needs no such care.
+ */
+static void include(double *bound, bool *excluded, double towards)
+{
+    if (!*excluded || fabs(*bound) < 1e-15)
+        return;
+    *bound = nextafter(*bound, towards);
+    *excluded = false;
+}
+
 grammar_node json_number_between(struct grammar_builder *b,
-                                 const struct number_bounds *n,
+                                 const struct number_bounds *given,
                                  const char *where)
 {
     struct decimal lo, hi, zero = {0};
+    struct number_bounds bounds = *given, *n = &bounds;
+    include(&n->lo, &n->lo_excluded, INFINITY);
+    include(&n->hi, &n->hi_excluded, -INFINITY);
     if ((n->has_lo && !to_decimal(n->lo, n->lo_excluded, &lo)) ||
         (n->has_hi && !to_decimal(n->hi, n->hi_excluded, &hi)))
         return builder_fail(b, "%s: a bound of this number has too many digits", where);

@@ -12,7 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_OPTIONAL 300 /* members in a row that may be left out: parses side by side */
+#define MAX_EXTRA 300u    /* members that are not described, where they are counted */
+#define MAX_COUNTED 4000u /* rules of one object: members times how many are there */
+#define MAX_OPTIONAL 300  /* members in a row that may be left out: parses side by side */
 
 struct member {
     const char *name;
@@ -24,7 +26,7 @@ struct object {
     struct member *members;
     uint32_t n, cap;
     grammar_node extra; /* one member that is not described, or NEVER */
-    uint32_t n_extra_min, n_extra_max;
+    uint32_t min, max;  /* how many there may be, where that must be counted */
 };
 
 static grammar_node seq2(struct schema *s, grammar_node x, grammar_node y)
@@ -187,62 +189,183 @@ static grammar_node extra_name(struct schema *s, const struct object *o)
     return node;
 }
 
-/* A name by "propertyNames", a schema of strings. */
-static grammar_node checked_name(struct schema *s, const json_t *rule, const struct object *o)
+/* ---- names by automata: patternProperties, propertyNames ---- */
+
+#define MAX_PATTERNS 6u
+
+/* Quoted names that are none of those described. */
+static struct dfa *free_names(struct schema *s, const struct object *o)
 {
-    if (o->n > 0)
-        return schema_fail(s, "propertyNames", "is not supported beside properties");
-    json_t *both = json_pack("{s:[O,{s:s}]}", "allOf", rule, "type", "string");
-    grammar_node node = schema_compile_at(s, "propertyNames", both);
-    json_decref(both);
-    return node;
+    struct char_set set = {0};
+    plain_chars(&set); /* each written in one way, so what is taken out is out */
+    grammar_node any = grammar_repeat(s->b, grammar_chars(s->b, set.n, set.r), 0, GRAMMAR_NO_LIMIT);
+    char_set_deinit(&set);
+    struct dfa *d = dfa_create(s->b, json_text_quoted(s->b, any));
+    grammar_node *taken = mem_zalloc(o->n + 1, sizeof *taken);
+    for (uint32_t i = 0; i < o->n; i++)
+        taken[i] = json_text_literal(s->b, o->members[i].name, strlen(o->members[i].name));
+    struct dfa *others = o->n > 0 ? dfa_create(s->b, grammar_alt(s->b, o->n, taken)) : NULL;
+    free(taken);
+    if (o->n == 0 || !d || !others) {
+        dfa_destroy(others);
+        if (o->n > 0) {
+            dfa_destroy(d);
+            d = NULL;
+        }
+        return d;
+    }
+    struct dfa *left = dfa_combine(d, others, true);
+    dfa_destroy(d);
+    dfa_destroy(others);
+    return left;
 }
 
-/* The one pattern of patternProperties. Members that match none are not made. */
-static void read_patterns(struct schema *s, const json_t *patterns, struct object *o)
+static struct dfa *narrowed(struct dfa *d, const struct dfa *other, bool without)
 {
+    struct dfa *both = d && other ? dfa_combine(d, other, without) : NULL;
+    dfa_destroy(d);
+    return both;
+}
+
+/* One pattern of patternProperties, or the schema of propertyNames, as quoted names. */
+struct rule_of_names {
+    struct dfa *names;
+    json_t *schema;
+    const char *pattern;
+};
+
+/* The members that are not described: for each set of patterns that names may match together, those
+ * names, with what all of these patterns say; and names that match none, with additionalProperties.
+ */
+static void add_extras(struct schema *s,
+                       const struct rule_of_names *rules,
+                       uint32_t n,
+                       const json_t *more,
+                       const struct dfa *allowed,
+                       struct object *o)
+{
+    grammar_node *kinds = mem_zalloc((size_t)1 << n, sizeof *kinds);
+    uint32_t n_kinds = 0;
+    for (uint32_t set = 0; set < 1u << n && !builder_failed(s->b); set++) {
+        if (set == 0 && json_is_false(more))
+            continue;
+        struct dfa *d = free_names(s, o);
+        if (allowed)
+            d = narrowed(d, allowed, false);
+        json_t *all = json_array();
+        for (uint32_t i = 0; i < n; i++) {
+            d = narrowed(d, rules[i].names, !(set >> i & 1));
+            if (set >> i & 1)
+                json_array_append(all, rules[i].schema);
+        }
+        if (set == 0 && more)
+            json_array_append(all, (json_t *)more);
+        if (!d) {
+            schema_fail(s, n ? "patternProperties" : "propertyNames", "is too large an automaton");
+        } else if (!dfa_empty(d)) {
+            json_t *value = json_array_size(all) == 1 ? json_incref(json_array_get(all, 0))
+                                                      : json_pack("{s:O}", "allOf", all);
+            kinds[n_kinds++] = pair(s, dfa_node(s->b, d), schema_compile(s, value));
+            json_decref(value);
+        }
+        json_decref(all);
+        dfa_destroy(d);
+    }
+    if (!builder_failed(s->b))
+        o->extra = grammar_alt(s->b, n_kinds, kinds);
+    free(kinds);
+}
+
+/* A described member whose name matches patterns has what they say too; one whose name may not be
+ * cannot be there. */
+static void narrow_members(struct schema *s,
+                           const json_t *m,
+                           const struct rule_of_names *rules,
+                           uint32_t n,
+                           const struct dfa *allowed,
+                           struct object *o)
+{
+    const json_t *properties = json_object_get(m, "properties");
+    for (uint32_t i = 0; i < o->n && !builder_failed(s->b); i++) {
+        struct member *member = &o->members[i];
+        json_t *name = json_string(member->name);
+        char *text = json_dumps(name, JSON_ENCODE_ANY);
+        json_t *own = json_object_get(properties, member->name);
+        json_t *all = own ? json_pack("[O]", own) : json_array();
+        for (uint32_t k = 0; k < n; k++)
+            if (dfa_accepts(rules[k].names, text, strlen(text)))
+                json_array_append(all, rules[k].schema);
+        bool changed = json_array_size(all) > (own != NULL);
+        if (allowed && !dfa_accepts(allowed, text, strlen(text))) {
+            member->pair = grammar_never(s->b);
+        } else if (changed) {
+            json_t *both = json_pack("{s:O}", "allOf", all);
+            member->pair = pair(s,
+                                json_text_literal(s->b, member->name, strlen(member->name)),
+                                schema_compile_at(s, "patternProperties", both));
+            json_decref(both);
+        }
+        json_decref(all);
+        json_decref(name);
+        free(text);
+    }
+}
+
+static void read_patterns(struct schema *s, const json_t *m, struct object *o)
+{
+    const json_t *patterns = json_object_get(m, "patternProperties");
+    const json_t *names = json_object_get(m, "propertyNames");
+    const json_t *more = json_object_get(m, "additionalProperties");
+    struct rule_of_names rules[MAX_PATTERNS];
+    struct dfa *allowed = NULL;
     const char *key;
     json_t *v;
-    if (!json_is_object(patterns) || json_object_size(patterns) != 1 || o->n > 0) {
-        schema_fail(s,
-                    "patternProperties",
-                    "is supported with one pattern, and without properties or required");
+    uint32_t n = 0;
+    if (patterns && (!json_is_object(patterns) || json_object_size(patterns) > MAX_PATTERNS)) {
+        schema_fail(s, "patternProperties", "must be an object of up to %u", MAX_PATTERNS);
         return;
     }
-    size_t len = schema_push(s, "patternProperties");
     json_object_foreach((json_t *)patterns, key, v)
     {
-        struct buf where = {0};
-        buf_printf(&where, "'%s': at \"%.100s\"", s->b->field, buf_cstr(&s->path));
-        grammar_node name = json_text_quoted(
-            s->b, regex_node(s->b, key, strlen(key), true, true, buf_cstr(&where)));
-        buf_deinit(&where);
-        o->extra = pair(s, name, schema_compile_at(s, key, v));
+        json_t *text = json_string(key);
+        grammar_node name = json_text_quoted(s->b, schema_pattern(s, "patternProperties", text));
+        rules[n] = (struct rule_of_names){dfa_create(s->b, name), v, key};
+        json_decref(text);
+        if (!rules[n++].names)
+            schema_fail(s, "patternProperties", "is too large an automaton");
     }
-    schema_pop(s, len);
+    if (names) {
+        json_t *both = json_pack("{s:[O,{s:s}]}", "allOf", names, "type", "string");
+        allowed = dfa_create(s->b, schema_compile_at(s, "propertyNames", both));
+        json_decref(both);
+        if (!allowed)
+            schema_fail(s, "propertyNames", "is too large an automaton");
+    }
+    if (!builder_failed(s->b))
+        narrow_members(s, m, rules, n, allowed, o);
+    const json_t *closed = json_false();
+    bool described = json_object_get(m, "properties") != NULL || n > 0;
+    if (!builder_failed(s->b))
+        add_extras(s, rules, n, more ? more : described ? closed : NULL, allowed, o);
+    for (uint32_t i = 0; i < n; i++)
+        dfa_destroy(rules[i].names);
+    dfa_destroy(allowed);
 }
 
 static void read_extra(struct schema *s, const json_t *m, struct object *o)
 {
     const json_t *more = json_object_get(m, "additionalProperties");
-    const json_t *patterns = json_object_get(m, "patternProperties");
-    const json_t *names = json_object_get(m, "propertyNames");
     bool described = json_object_get(m, "properties") != NULL;
-    if (patterns && json_object_size(patterns) > 0) {
-        if (names)
-            schema_fail(s, "propertyNames", "is not supported beside patternProperties");
-        else
-            read_patterns(s, patterns, o);
+    bool patterns = json_object_size(json_object_get(m, "patternProperties")) > 0;
+    if (patterns || json_object_get(m, "propertyNames")) {
+        read_patterns(s, m, o);
         return;
     }
-    if (json_is_false(more) || (!more && described)) {
-        if (names)
-            schema_fail(s, "propertyNames", "is not supported beside properties");
+    if (json_is_false(more) || (!more && described))
         return;
-    }
     grammar_node value =
         more ? schema_compile_at(s, "additionalProperties", more) : grammar_json_value(s->b);
-    o->extra = pair(s, names ? checked_name(s, names, o) : extra_name(s, o), value);
+    o->extra = pair(s, extra_name(s, o), value);
 }
 
 /* ---- required, counts ---- */
@@ -272,64 +395,49 @@ static void read_required(struct schema *s, const json_t *m, struct object *o)
             return;
         }
         struct member *member = find_member(o, name);
-        if (!member && json_is_false(more)) {
+        if (!member && json_is_false(more) &&
+            json_object_size(json_object_get(m, "patternProperties")) == 0) {
             schema_fail(s, "required", "'%.60s' is required, but no such member may be", name);
             return;
         }
         if (!member) {
-            add_member(s, o, name, more ? schema_compile(s, more) : grammar_json_value(s->b));
+            add_member(s,
+                       o,
+                       name,
+                       more && !json_is_false(more) ? schema_compile(s, more)
+                                                    : grammar_json_value(s->b));
             member = &o->members[o->n - 1];
         }
         member->required = true;
     }
 }
 
-/* Numbers of members are supported where the schema leaves nothing to count, and as a limit on the
- * members of a map. */
+/* How many members there may be. Names of those that are not described may come twice, so of them
+ * one at most counts towards the least number. */
 static void read_counts(struct schema *s, const json_t *m, struct object *o)
 {
-    uint32_t min = 0, max = GRAMMAR_NO_LIMIT, n_required = 0;
-    if (!schema_count(s, m, "minProperties", &min) || !schema_count(s, m, "maxProperties", &max))
+    o->min = 0;
+    o->max = GRAMMAR_NO_LIMIT;
+    if (!schema_count(s, m, "minProperties", &o->min) ||
+        !schema_count(s, m, "maxProperties", &o->max))
         return;
-    for (uint32_t i = 0; i < o->n; i++)
+    uint32_t n_required = 0, n_possible = 0;
+    for (uint32_t i = 0; i < o->n; i++) {
         n_required += o->members[i].required;
-    bool open = o->extra != grammar_never(s->b);
-    o->n_extra_max = GRAMMAR_NO_LIMIT;
-    if (o->n == 0 && open && min <= 1) { /* names may come twice, so no more can be promised */
-        o->n_extra_min = min;
-        o->n_extra_max = max;
-        if (max < min)
-            schema_fail(s, "maxProperties", "is less than minProperties");
-        return;
+        n_possible += o->members[i].pair != grammar_never(s->b);
     }
-    if (min > n_required)
-        schema_fail(
-            s, "minProperties", "is supported up to 1, or up to the number of required members");
-    if (max != GRAMMAR_NO_LIMIT && max < o->n)
-        schema_fail(
-            s, "maxProperties", "is supported for maps, or from the number of properties on");
-    else if (max != GRAMMAR_NO_LIMIT)
-        o->n_extra_max = max - o->n;
+    bool open = o->extra != grammar_never(s->b);
+    if (open && o->min > n_possible + 1)
+        schema_fail(s, "minProperties", "is more than the members that are described");
+    if (o->max != GRAMMAR_NO_LIMIT && o->max > o->n + MAX_EXTRA)
+        o->max = o->n + MAX_EXTRA; /* kept too well */
+    if (o->min <= n_required)
+        o->min = 0;
+    if (!open && o->max >= n_possible)
+        o->max = GRAMMAR_NO_LIMIT;
 }
 
 /* ---- the whole ---- */
-
-/* (extra ("," extra)*)? with the numbers that are allowed. */
-static grammar_node first_extras(struct schema *s, const struct object *o)
-{
-    grammar_node never = grammar_never(s->b);
-    if (o->extra == never || o->n_extra_max == 0)
-        return o->n_extra_min > 0 ? never : grammar_empty(s->b);
-    uint32_t max = o->n_extra_max == GRAMMAR_NO_LIMIT ? GRAMMAR_NO_LIMIT : o->n_extra_max - 1;
-    grammar_node more = grammar_repeat(s->b, seq2(s, comma(s), o->extra), 0, max);
-    grammar_node some = seq2(s, o->extra, more);
-    return o->n_extra_min > 0 ? some : grammar_optional(s->b, some);
-}
-
-static grammar_node next_extras(struct schema *s, const struct object *o)
-{
-    return grammar_repeat(s->b, seq2(s, comma(s), o->extra), 0, o->n_extra_max);
-}
 
 static bool too_many_optional(const struct object *o)
 {
@@ -342,10 +450,24 @@ static bool too_many_optional(const struct object *o)
     return false;
 }
 
+/* extra ("," extra)*, when none or some have been written; max: how many more may come. */
+static grammar_node extras(struct schema *s, const struct object *o, bool first, uint32_t max)
+{
+    grammar_node never = grammar_never(s->b);
+    if (o->extra == never || max == 0)
+        return grammar_empty(s->b);
+    uint32_t most = max == GRAMMAR_NO_LIMIT ? max : max - 1;
+    if (!first)
+        return grammar_repeat(s->b, seq2(s, comma(s), o->extra), 0, max);
+    grammar_node more = grammar_repeat(s->b, seq2(s, comma(s), o->extra), 0, most);
+    return grammar_optional(s->b, seq2(s, o->extra, more));
+}
+
 static grammar_node members(struct schema *s, const struct object *o)
 {
     struct grammar_builder *b = s->b;
-    grammar_node first = first_extras(s, o), next = next_extras(s, o);
+    grammar_node first = extras(s, o, true, GRAMMAR_NO_LIMIT);
+    grammar_node next = extras(s, o, false, GRAMMAR_NO_LIMIT);
     for (uint32_t i = o->n; i > 0 && !builder_failed(b); i--) {
         const struct member *m = &o->members[i - 1];
         next = schema_shared(s, next);
@@ -357,10 +479,56 @@ static grammar_node members(struct schema *s, const struct object *o)
     return first;
 }
 
+/* The same where members are counted: count(i, k) is members i.. when k have been written, of which
+ * more than `min`, where there is no upper bound, are all alike. */
+static grammar_node counted_members(struct schema *s, const struct object *o)
+{
+    struct grammar_builder *b = s->b;
+    uint32_t top = o->max != GRAMMAR_NO_LIMIT ? o->max : o->min;
+    if (top > o->n && o->extra == grammar_never(b))
+        top = o->n;
+    if ((uint64_t)(o->n + 1) * (top + 1) > MAX_COUNTED)
+        return schema_fail(s,
+                           o->min > 0 ? "minProperties" : "maxProperties",
+                           "there are too many members to count");
+    uint32_t width = top + 1;
+    grammar_node *rules = mem_alloc((o->n + 1) * width * sizeof *rules);
+    for (uint32_t i = 0; i < (o->n + 1) * width; i++)
+        rules[i] = grammar_rule(b, "members that are counted");
+    for (uint32_t i = 0; i <= o->n && !builder_failed(b); i++) {
+        for (uint32_t k = 0; k <= top; k++) {
+            grammar_node some[2] = {grammar_never(b), grammar_never(b)};
+            bool room = o->max == GRAMMAR_NO_LIMIT || k < o->max;
+            uint32_t after = k < top ? k + 1 : k;
+            if (i == o->n) {
+                uint32_t left = o->max == GRAMMAR_NO_LIMIT ? o->max : o->max - k;
+                if (k >= o->min)
+                    some[0] = extras(s, o, k == 0, left);
+                else if (k + 1 == o->min && o->extra != grammar_never(b) && room)
+                    some[0] = seq2(s,
+                                   k == 0 ? o->extra : seq2(s, comma(s), o->extra),
+                                   extras(s, o, false, left == GRAMMAR_NO_LIMIT ? left : left - 1));
+            } else {
+                const struct member *m = &o->members[i];
+                if (!m->required)
+                    some[0] = rules[(i + 1) * width + k];
+                if (room)
+                    some[1] = seq2(s,
+                                   k == 0 ? m->pair : seq2(s, comma(s), m->pair),
+                                   rules[(i + 1) * width + after]);
+            }
+            grammar_define(b, rules[i * width + k], grammar_alt(b, 2, some));
+        }
+    }
+    grammar_node node = builder_failed(b) ? grammar_never(b) : rules[0];
+    free(rules);
+    return node;
+}
+
 grammar_node schema_object(struct schema *s, const json_t *m)
 {
     struct grammar_builder *b = s->b;
-    struct object o = {.extra = grammar_never(b)};
+    struct object o = {.extra = grammar_never(b), .max = GRAMMAR_NO_LIMIT};
     read_properties(s, m, &o);
     if (!builder_failed(b))
         read_required(s, m, &o);
@@ -370,7 +538,10 @@ grammar_node schema_object(struct schema *s, const json_t *m)
         read_counts(s, m, &o);
     if (too_many_optional(&o))
         schema_fail(s, "properties", "over %d members in a row may be left out", MAX_OPTIONAL);
-    grammar_node content = builder_failed(b) ? grammar_never(b) : members(s, &o);
+    bool counted = o.min > 0 || o.max != GRAMMAR_NO_LIMIT;
+    grammar_node content = builder_failed(b) ? grammar_never(b)
+                           : counted         ? counted_members(s, &o)
+                                             : members(s, &o);
     free(o.members);
     grammar_node space = grammar_json_space(b);
     grammar_node list[5] = {

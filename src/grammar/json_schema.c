@@ -149,18 +149,51 @@ static bool is_of(const json_t *v, uint32_t types)
     return types & schema_type_of(v);
 }
 
-/* Beside a list of values only the type may say more; it takes values out. */
+/* What else the schema says than its list of values: new, and empty where it says nothing. */
+static json_t *beside_values(const json_t *m)
+{
+    static const char *const list[] = {"const", "enum", "type", "nullable", "not"};
+    json_t *rest = json_copy((json_t *)m);
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
+        json_object_del(rest, list[i]);
+    const json_t *not = json_object_get(m, "not");
+    if (json_object_get(not, "pattern"))
+        json_object_set_new(
+            rest, "not", json_pack("{s:O}", "pattern", json_object_get(not, "pattern")));
+    return rest;
+}
+
+/* Other keywords take values out of a list: those of a type of theirs that an automaton of what
+ * they say does not accept. */
+static bool keeps_value(struct schema *s, json_t *rest, const json_t *v, struct dfa **of_type)
+{
+    enum { N_TYPES = 7 };
+    uint32_t type = schema_type_of(v), i = 0;
+    while (i < N_TYPES && !(type >> i & 1))
+        i++;
+    if (json_object_size(rest) == 0)
+        return true;
+    if (!of_type[i]) {
+        json_t *copy = json_copy(rest);
+        json_object_set_new(copy, "type", json_string(schema_type_name(type)));
+        of_type[i] = dfa_create(s->b, schema_compile(s, copy));
+        json_decref(copy);
+        if (!of_type[i] && !builder_failed(s->b))
+            schema_fail(s, "enum", "is not supported beside what else is said here");
+        if (!of_type[i])
+            return false;
+    }
+    char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(17));
+    bool keeps = text && dfa_accepts(of_type[i], text, strlen(text));
+    free(text);
+    return keeps;
+}
+
+/* Beside a list of values all else only takes values out. */
 static grammar_node compile_values(struct schema *s, const json_t *m, uint32_t types)
 {
     const json_t *one = json_object_get(m, "const"), *list = json_object_get(m, "enum");
-    const char *key;
-    json_t *v;
-    json_object_foreach((json_t *)m, key, v)
-    {
-        if (strcmp(key, "const") && strcmp(key, "enum") && strcmp(key, "type") &&
-            strcmp(key, "nullable"))
-            return schema_fail(s, key, "this is not supported beside enum or const");
-    }
+    struct dfa *of_type[8] = {0};
     if (!json_object_get(m, "type"))
         types = TYPE_ALL;
     if (list && (!json_is_array(list) || json_array_size(list) == 0))
@@ -169,19 +202,40 @@ static grammar_node compile_values(struct schema *s, const json_t *m, uint32_t t
     if (n > MAX_NODES)
         return schema_fail(s, "enum", "has too many values");
     grammar_node *nodes = mem_alloc(n * sizeof *nodes);
+    json_t *rest = beside_values(m);
     for (size_t i = 0; i < n && !builder_failed(s->b); i++) {
         const json_t *x = list ? json_array_get(list, i) : one;
-        if (is_of(x, types) && (!one || json_equal(x, one)))
+        bool equal = !one || json_equal(x, one) ||
+                     (json_is_number(x) && json_is_number(one) &&
+                      json_number_value(x) == json_number_value(one));
+        if (is_of(x, types) && equal && !schema_refuses(m, x) && keeps_value(s, rest, x, of_type))
             nodes[kept++] = literal_value(s, x);
     }
-    if (kept == 0 && !builder_failed(s->b))
+    bool narrowed = json_object_size(rest) > 0 || json_object_get(m, "not") || (one && list);
+    if (kept == 0 && !narrowed && !builder_failed(s->b))
         schema_fail(s, list ? "enum" : "const", "no value is of the type");
     grammar_node node = grammar_alt(s->b, (uint32_t)kept, nodes);
+    for (size_t i = 0; i < sizeof of_type / sizeof of_type[0]; i++)
+        dfa_destroy(of_type[i]);
+    json_decref(rest);
     free(nodes);
     return node;
 }
 
 /* ---- anyOf, oneOf ---- */
+
+/* Of oneOf only one option may hold: where two might, the other is turned round. False: it cannot
+ * be. */
+static bool exclude(struct schema *s, json_t *both, const json_t *list, size_t i, size_t k)
+{
+    const json_t *option = json_array_get(list, i), *other = json_array_get(list, k);
+    if (schema_disjoint(s, k < i ? other : option, k < i ? option : other) || builder_failed(s->b))
+        return true;
+    json_t *turned = schema_negate(s, other);
+    if (turned)
+        json_array_append_new(json_object_get(both, "allOf"), turned);
+    return turned != NULL || builder_failed(s->b);
+}
 
 /* Each option together with what stands beside the list. */
 static grammar_node compile_options(struct schema *s, json_t *m, const char *key)
@@ -200,10 +254,16 @@ static grammar_node compile_options(struct schema *s, json_t *m, const char *key
     for (size_t i = 0; i < n && !builder_failed(s->b); i++) {
         json_t *option = json_array_get(list, i);
         size_t at = schema_push_index(s, i);
-        for (size_t k = 0; one && k < i && !builder_failed(s->b); k++)
-            if (!schema_disjoint(s, json_array_get(list, k), option) && !builder_failed(s->b))
+        json_t *both = alone ? json_pack("{s:[O]}", "allOf", option)
+                             : json_pack("{s:[O,O]}", "allOf", m, option);
+        size_t n_parts = json_array_size(json_object_get(both, "allOf"));
+        for (size_t k = 0; one && k < n && !builder_failed(s->b); k++)
+            if (k != i && !exclude(s, both, list, i, k))
                 schema_fail(s, NULL, "cannot be told apart from oneOf/%zu: use anyOf", k);
-        json_t *both = alone ? json_incref(option) : json_pack("{s:[O,O]}", "allOf", m, option);
+        if (alone && json_array_size(json_object_get(both, "allOf")) == n_parts) {
+            json_decref(both); /* which may be a reference, and recursive */
+            both = json_incref(option);
+        }
         nodes[i] = both ? schema_compile(s, both) : schema_fail(s, NULL, "no memory");
         json_decref(both);
         schema_pop(s, at);
@@ -217,14 +277,40 @@ static grammar_node compile_options(struct schema *s, json_t *m, const char *key
 
 /* ---- schemas ---- */
 
+/* A word of JSON, unless "not" has it. */
+static grammar_node unless_refused(struct schema *s, const json_t *m, const char *word)
+{
+    json_t *v = json_loads(word, JSON_DECODE_ANY, NULL);
+    bool refused = schema_refuses(m, v);
+    json_decref(v);
+    return refused ? grammar_never(s->b) : grammar_literal(s->b, word, strlen(word));
+}
+
+/* Arrays and objects can be written in too many ways to take one out. */
+static bool refuses_only_scalars(struct schema *s, const json_t *m, uint32_t types)
+{
+    const json_t *list = json_object_get(json_object_get(m, "not"), "enum");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        if (!(schema_type_of(json_array_get(list, i)) & types & (TYPE_ARRAY | TYPE_OBJECT)))
+            continue;
+        schema_fail(s, "not", "is not supported for arrays and objects that are given whole");
+        return false;
+    }
+    return true;
+}
+
 static grammar_node compile_types(struct schema *s, const json_t *m, uint32_t types)
 {
     grammar_node some[7];
     uint32_t n = 0;
+    if (!refuses_only_scalars(s, m, types))
+        return grammar_never(s->b);
     if (types & TYPE_NULL)
-        some[n++] = grammar_literal(s->b, "null", 4);
-    if (types & TYPE_BOOLEAN)
-        some[n++] = grammar_choice(s->b, 2, (struct grammar_text[]){{"true", 4}, {"false", 5}});
+        some[n++] = unless_refused(s, m, "null");
+    if (types & TYPE_BOOLEAN) {
+        grammar_node both[2] = {unless_refused(s, m, "true"), unless_refused(s, m, "false")};
+        some[n++] = grammar_alt(s->b, 2, both);
+    }
     if (types & TYPE_NUMBER)
         some[n++] = schema_number(s, m);
     else if (types & TYPE_INTEGER)
@@ -246,15 +332,15 @@ static grammar_node compile_merged(struct schema *s, json_t *m)
     if (json_object_size(m) == 0)
         return grammar_json_value(s->b);
     bool any = json_object_get(m, "anyOf"), one = json_object_get(m, "oneOf");
-    if (any && one)
-        return schema_fail(s, "oneOf", "is not supported beside anyOf");
     if (any || one)
-        return compile_options(s, m, any ? "anyOf" : "oneOf");
+        return compile_options(s, m, one ? "oneOf" : "anyOf");
     if (!schema_types(s, m, &types))
         return grammar_never(s->b);
     if (json_object_get(m, "enum") || json_object_get(m, "const"))
         return compile_values(s, m, types);
-    return types == TYPE_ALL ? grammar_json_value(s->b) : compile_types(s, m, types);
+    if (types == TYPE_ALL && !json_object_get(m, "not"))
+        return grammar_json_value(s->b);
+    return compile_types(s, m, types);
 }
 
 grammar_node schema_compile(struct schema *s, const json_t *schema)
@@ -297,6 +383,18 @@ grammar_node schema_shared(struct schema *s, grammar_node node)
     grammar_node rule = grammar_rule(s->b, "part of a schema");
     grammar_define(s->b, rule, node);
     return rule;
+}
+
+json_t *grammar_json_merge(struct grammar_builder *b, const json_t *schema, const char *where)
+{
+    struct schema s = {.b = b, .root = schema};
+    if (builder_failed(b))
+        return NULL;
+    buf_str(&s.path, where);
+    json_t *m = schema_merge(&s, schema);
+    buf_deinit(&s.path);
+    free(s.refs);
+    return m;
 }
 
 grammar_node grammar_json_schema(struct grammar_builder *b, const json_t *schema, const char *where)

@@ -44,8 +44,20 @@ const json_t *schema_resolve(struct schema *s, const json_t *ref);
  * object; NULL with an error. A false schema anywhere gives false. */
 json_t *schema_merge(struct schema *s, const json_t *schema);
 bool schema_is_annotation(const char *key);
+/* Does the keyword say nothing of values? False with an error where it is misspelt. */
+bool schema_is_ignored(struct schema *s, const char *key, const json_t *v);
 /* Can no value satisfy both? False when that cannot be told. */
 bool schema_disjoint(struct schema *s, const json_t *x, const json_t *y);
+
+/* json_logic.c: a schema that holds where x does not, new; NULL, without an error: it cannot be
+ * said.
+ */
+json_t *schema_negate(struct schema *s, const json_t *x);
+/* not, if, and what depends on members. */
+bool schema_is_logic(const char *key);
+/* What such a keyword of x comes to, new, or NULL with an error; *plain: it is itself, to be kept
+ * as a keyword. */
+json_t *schema_logic(struct schema *s, const json_t *x, const char *key, json_t *v, bool *plain);
 
 /* json_types.c: values of one type. */
 #define TYPE_NULL 1u
@@ -59,10 +71,15 @@ bool schema_disjoint(struct schema *s, const json_t *x, const json_t *y);
 /* Of "type" and "nullable"; where there is no type, what the keywords speak of, or all. */
 bool schema_types(struct schema *s, const json_t *merged, uint32_t *types);
 uint32_t schema_type_of(const json_t *value);
+const char *schema_type_name(uint32_t types); /* of the first of them */
+/* json_scalars.c */
 grammar_node schema_string(struct schema *s, const json_t *m);
 grammar_node schema_integer(struct schema *s, const json_t *m);
 grammar_node schema_number(struct schema *s, const json_t *m);
-grammar_node schema_array(struct schema *s, const json_t *m);
+bool schema_refuses(const json_t *m, const json_t *value); /* is it in what stays of "not"? */
+/* What a pattern matches, as the inside of a string; errors name `key`. */
+grammar_node schema_pattern(struct schema *s, const char *key, const json_t *pattern);
+grammar_node schema_array(struct schema *s, const json_t *m);  /* json_array.c */
 grammar_node schema_object(struct schema *s, const json_t *m); /* json_object.c */
 /* A number of elements or characters; false with an error if it is none. */
 bool schema_count(struct schema *s, const json_t *m, const char *key, uint32_t *out);

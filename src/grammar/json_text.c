@@ -255,11 +255,10 @@ grammar_node json_text_chars(struct grammar_builder *b, struct char_set *set)
     return grammar_alt(b, n, some);
 }
 
-grammar_node json_text_literal(struct grammar_builder *b, const char *s, size_t n)
+grammar_node json_text_inside(struct grammar_builder *b, const char *s, size_t n)
 {
     struct buf out = {0};
     char escape[6];
-    buf_char(&out, '"');
     for (size_t i = 0; i < n; i++) {
         size_t len = escape_of((uint8_t)s[i], escape);
         if (len)
@@ -267,8 +266,12 @@ grammar_node json_text_literal(struct grammar_builder *b, const char *s, size_t 
         else
             buf_char(&out, s[i]);
     }
-    buf_char(&out, '"');
     grammar_node node = grammar_literal(b, out.data, out.len);
     buf_deinit(&out);
     return node;
+}
+
+grammar_node json_text_literal(struct grammar_builder *b, const char *s, size_t n)
+{
+    return json_text_quoted(b, json_text_inside(b, s, n));
 }

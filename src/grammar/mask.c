@@ -25,8 +25,12 @@ struct walk_node {
     uint32_t first, n; /* parses */
     uint32_t hash, next;
     bool complete;
+    uint32_t way; /* to the nearest end */
     uint32_t slot;
     uint64_t stamp;
+    /* the mask of the last `left` that it was asked for, where that is another */
+    uint32_t near_slot, near_limit;
+    uint64_t near_stamp;
 };
 
 struct walker {
@@ -69,6 +73,7 @@ enum err walker_create(const struct grammar *g, struct walker **out, struct err_
     if (!sim_init(&w->sim, WALKER_CELLS) || !w->parses || !w->nodes || !w->rows || !w->buckets ||
         !w->path)
         return err_set(e, ERR_NOMEM, "no memory for a grammar");
+    w->sim.ways = g->prog.ways;
     walker_reset(w);
     return OK;
 }
@@ -101,6 +106,18 @@ static uint32_t hash_of(const struct parse *p, uint32_t n, bool complete)
     return (uint32_t)(h >> 32 ^ h);
 }
 
+/* The shortest way of the parses in sim.out. */
+static uint32_t way_of(const struct walker *w, bool complete)
+{
+    uint32_t best = complete ? 0 : FAR;
+    for (uint32_t i = 0; i < w->sim.n_out && best > 0; i++) {
+        struct parse p = w->sim.out[i];
+        uint32_t way = way_add(w->prog->ways[p.state], w->sim.cells[p.cell].way);
+        best = way < best ? way : best;
+    }
+    return best;
+}
+
 /* The node of the parses in sim.out; DEAD when there are none, or no room is left. */
 static uint32_t intern(struct walker *w, bool complete)
 {
@@ -124,7 +141,9 @@ static uint32_t intern(struct walker *w, bool complete)
                                               .hash = hash,
                                               .next = *bucket,
                                               .complete = complete,
-                                              .slot = NONE};
+                                              .way = way_of(w, complete),
+                                              .slot = NONE,
+                                              .near_slot = NONE};
     memcpy(w->parses + w->n_parses, s->out, s->n_out * sizeof *s->out);
     w->n_parses += s->n_out;
     memset(w->rows + (size_t)w->n_nodes * w->n_symbols, 0, w->n_symbols * sizeof *w->rows);
@@ -183,11 +202,26 @@ static uint32_t import(struct walker *w, const struct grammar_state *s)
     return node;
 }
 
-/* Set the bits of all tokens whose bytes can follow. */
+/* What is to come of a walk: tokens that lead to a way of at most `limit`, as bits; and the ways
+ * that tokens lead to at all. */
+struct walk {
+    uint64_t *bits;
+    uint32_t limit;
+    uint32_t shortest, longest;
+};
+
+static inline bool reaches(struct walk *walk, uint32_t way)
+{
+    walk->shortest = way < walk->shortest ? way : walk->shortest;
+    walk->longest = way > walk->longest ? way : walk->longest;
+    return way <= walk->limit;
+}
+
+/* All tokens whose bytes can follow. */
 static void walk_trie(struct walker *w,
                       const struct grammar_vocab *v,
                       uint32_t node,
-                      uint64_t *bits)
+                      struct walk *walk)
 {
     const uint8_t *class_of = w->prog->class_of;
     w->path[0] = node;
@@ -202,8 +236,9 @@ static void walk_trie(struct walker *w,
             continue;
         }
         w->path[t->depth] = to;
-        for (uint32_t k = t->first_token; k < t[1].first_token; k++)
-            bits[v->order[k] / 64] |= (uint64_t)1 << v->order[k] % 64;
+        if (t->first_token < t[1].first_token && reaches(walk, w->nodes[to].way))
+            for (uint32_t k = t->first_token; k < t[1].first_token; k++)
+                walk->bits[v->order[k] / 64] |= (uint64_t)1 << v->order[k] % 64;
         i++;
     }
 }
@@ -211,14 +246,19 @@ static void walk_trie(struct walker *w,
 static bool fill_mask(struct walker *w,
                       const struct grammar_vocab *v,
                       uint32_t node,
-                      uint64_t *bits)
+                      struct walk *walk)
 {
-    uint64_t any = 0;
+    uint64_t any = 0, *bits = walk->bits;
     memset(bits, 0, v->n_words * sizeof *bits);
-    walk_trie(w, v, node, bits);
+    walk->shortest = FAR;
+    walk->longest = 0;
+    walk_trie(w, v, node, walk);
     for (uint32_t i = 0; i < w->prog->n_tokens; i++) {
         int32_t id = w->prog->tokens[i];
-        if (id >= 0 && (uint32_t)id < v->n && step(w, node, w->prog->n_classes + i) != DEAD)
+        if (id < 0 || (uint32_t)id >= v->n)
+            continue;
+        uint32_t to = step(w, node, w->prog->n_classes + i);
+        if (to != DEAD && reaches(walk, w->nodes[to].way))
             bits[id / 64] |= (uint64_t)1 << id % 64;
     }
     for (uint32_t i = 0; i < v->n_words; i++) {
@@ -235,7 +275,8 @@ struct slot {
     uint64_t stamp; /* of what lies there; 0: nothing */
     uint32_t n_pins;
     bool none;
-    uint32_t newer, older; /* in the order of use; NONE at the ends */
+    uint32_t shortest, longest; /* ways that its tokens lead to */
+    uint32_t newer, older;      /* in the order of use; NONE at the ends */
 };
 
 struct grammar_masks {
@@ -303,12 +344,11 @@ static uint64_t *bits_of(const struct grammar_masks *m, uint32_t slot)
     return m->bits + (size_t)slot * m->vocab->n_words;
 }
 
-/* The node's slot, pinned, or NONE. */
-static uint32_t pin_cached(struct grammar_masks *m, const struct walk_node *node)
+/* The slot, pinned, if what was put there under the stamp still is; or NONE. */
+static uint32_t pin_cached(struct grammar_masks *m, uint32_t i, uint64_t stamp)
 {
-    uint32_t i = node->slot;
     pthread_mutex_lock(&m->lock);
-    if (i != NONE && m->slots[i].stamp != node->stamp)
+    if (i != NONE && m->slots[i].stamp != stamp)
         i = NONE;
     if (i != NONE) {
         m->slots[i].n_pins++;
@@ -341,48 +381,106 @@ static uint32_t pin_oldest(struct grammar_masks *m)
     return i;
 }
 
-/* Compute the mask of s into the slot; the grammar is locked. */
-static void compute(struct grammar_masks *m,
-                    const struct grammar_state *s,
-                    uint32_t node,
-                    uint32_t i)
+/* Fill slot i for the node, with the room there is. The node's number afterwards. */
+static uint32_t compute(struct grammar_masks *m,
+                        const struct grammar_state *s,
+                        uint32_t node,
+                        uint32_t i,
+                        uint32_t limit)
 {
     struct walker *w = s->g->walker;
     uint64_t from_us = clock_us();
     struct slot *slot = &m->slots[i];
-    slot->none = !fill_mask(w, m->vocab, node, bits_of(m, i));
+    struct walk walk = {.bits = bits_of(m, i), .limit = limit};
+    slot->none = !fill_mask(w, m->vocab, node, &walk);
     if (w->full) { /* with all the room there is */
         walker_reset(w);
         node = import_once(w, s);
-        slot->none = !fill_mask(w, m->vocab, node, bits_of(m, i));
+        slot->none = !fill_mask(w, m->vocab, node, &walk);
     }
-    w->nodes[node].slot = i;
-    w->nodes[node].stamp = slot->stamp;
     if (w->full) { /* rows hold ways that were given up: they may not serve a smaller walk */
         walker_reset(w);
         node = import_once(w, s);
-        w->nodes[node].slot = i;
-        w->nodes[node].stamp = slot->stamp;
     }
+    slot->shortest = walk.shortest;
+    slot->longest = walk.longest;
     pthread_mutex_lock(&m->lock);
     m->stats.compute_us += clock_us() - from_us;
     pthread_mutex_unlock(&m->lock);
+    return node;
+}
+
+/* The slot of all tokens, pinned; NONE where none is free. */
+static uint32_t acquire_all(struct grammar_masks *m, const struct grammar_state *s, uint32_t *node)
+{
+    struct walker *w = s->g->walker;
+    uint32_t i = pin_cached(m, w->nodes[*node].slot, w->nodes[*node].stamp);
+    if (i != NONE || (i = pin_oldest(m)) == NONE)
+        return i;
+    *node = compute(m, s, *node, i, FAR);
+    w->nodes[*node].slot = i;
+    w->nodes[*node].stamp = m->slots[i].stamp;
+    return i;
+}
+
+/* Of the tokens, those that lead to a way of at most `limit`. */
+static uint32_t acquire_near(struct grammar_masks *m,
+                             const struct grammar_state *s,
+                             uint32_t node,
+                             uint32_t limit)
+{
+    struct walker *w = s->g->walker;
+    uint32_t i = NONE;
+    if (w->nodes[node].near_limit == limit)
+        i = pin_cached(m, w->nodes[node].near_slot, w->nodes[node].near_stamp);
+    if (i != NONE || (i = pin_oldest(m)) == NONE)
+        return i;
+    node = compute(m, s, node, i, limit);
+    w->nodes[node].near_slot = i;
+    w->nodes[node].near_limit = limit;
+    w->nodes[node].near_stamp = m->slots[i].stamp;
+    return i;
+}
+
+/* With the grammar locked. */
+static uint32_t acquire(struct grammar_masks *m, const struct grammar_state *s, uint32_t left)
+{
+    struct grammar *g = s->g;
+    uint32_t node = import(g->walker, s);
+    if (node < FIRST_NODE) /* there is nothing to go on with */
+        return NONE;
+    uint32_t i = acquire_all(m, s, &node);
+    if (i == NONE || left == GRAMMAR_NO_LIMIT)
+        return i;
+    uint32_t shortest = m->slots[i].shortest, longest = m->slots[i].longest;
+    /* states in the middle of a repetition have one node, whose way is shorter than theirs */
+    uint32_t way = grammar_shortest(s), of_node = g->walker->nodes[node].way;
+    uint32_t beyond = way > of_node ? way - of_node : 0;
+    uint32_t limit = left > beyond + 1 ? left - 1 - beyond : 0;
+    limit = limit > shortest ? limit : shortest;
+    if (longest <= limit || shortest == FAR)
+        return i;
+    pthread_mutex_lock(&m->lock);
+    m->slots[i].n_pins--;
+    pthread_mutex_unlock(&m->lock);
+    return acquire_near(m, s, node, limit);
+}
+
+struct grammar_mask grammar_mask_acquire_within(struct grammar_masks *m,
+                                                const struct grammar_state *s,
+                                                uint32_t left)
+{
+    pthread_mutex_lock(&s->g->lock);
+    uint32_t i = acquire(m, s, left);
+    pthread_mutex_unlock(&s->g->lock);
+    if (i == NONE)
+        return (struct grammar_mask){.none = true, .slot = NONE};
+    return (struct grammar_mask){.bits = bits_of(m, i), .none = m->slots[i].none, .slot = i};
 }
 
 struct grammar_mask grammar_mask_acquire(struct grammar_masks *m, const struct grammar_state *s)
 {
-    struct grammar *g = s->g;
-    pthread_mutex_lock(&g->lock);
-    uint32_t node = import(g->walker, s), i = NONE;
-    if (node >= FIRST_NODE) { /* else there is nothing to go on with */
-        i = pin_cached(m, &g->walker->nodes[node]);
-        if (i == NONE && (i = pin_oldest(m)) != NONE)
-            compute(m, s, node, i);
-    }
-    pthread_mutex_unlock(&g->lock);
-    if (i == NONE)
-        return (struct grammar_mask){.none = true, .slot = NONE};
-    return (struct grammar_mask){.bits = bits_of(m, i), .none = m->slots[i].none, .slot = i};
+    return grammar_mask_acquire_within(m, s, GRAMMAR_NO_LIMIT);
 }
 
 void grammar_mask_release(struct grammar_masks *m, struct grammar_mask *mask)
@@ -395,7 +493,7 @@ void grammar_mask_release(struct grammar_masks *m, struct grammar_mask *mask)
     *mask = (struct grammar_mask){.slot = NONE};
 }
 
-bool grammar_mask_ready(struct grammar_masks *m, const struct grammar_state *s)
+bool grammar_mask_ready(struct grammar_masks *m, const struct grammar_state *s, uint32_t left)
 {
     struct grammar *g = s->g;
     if (pthread_mutex_trylock(&g->lock) != 0)
@@ -405,9 +503,10 @@ bool grammar_mask_ready(struct grammar_masks *m, const struct grammar_state *s)
     pthread_mutex_lock(&m->lock);
     bool ready =
         at < FIRST_NODE || (node->slot != NONE && m->slots[node->slot].stamp == node->stamp);
+    uint32_t longest = ready && at >= FIRST_NODE ? m->slots[node->slot].longest : 0;
     pthread_mutex_unlock(&m->lock);
     pthread_mutex_unlock(&g->lock);
-    return ready;
+    return ready && (left == GRAMMAR_NO_LIMIT || longest < left);
 }
 
 struct grammar_mask_stats grammar_masks_stats(struct grammar_masks *m)

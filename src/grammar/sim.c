@@ -59,10 +59,12 @@ uint32_t sim_cons(struct sim *s, uint32_t ret, uint32_t parent)
         s->full = true;
         return NONE;
     }
-    s->cells[s->n_cells] = (struct cell){.ret = ret,
-                                         .parent = parent,
-                                         .next = *bucket,
-                                         .depth = (uint16_t)(s->cells[parent].depth + 1)};
+    s->cells[s->n_cells] =
+        (struct cell){.ret = ret,
+                      .parent = parent,
+                      .next = *bucket,
+                      .way = s->ways ? way_add(s->ways[ret], s->cells[parent].way) : 0,
+                      .depth = (uint16_t)(s->cells[parent].depth + 1)};
     *bucket = s->n_cells;
     return s->n_cells++;
 }

@@ -134,6 +134,20 @@ bool grammar_complete(const struct grammar_state *s)
     return s->complete;
 }
 
+uint32_t grammar_shortest(const struct grammar_state *s)
+{
+    uint32_t of_cell[STATE_MAX_CELLS], best = s->complete ? 0 : FAR;
+    const uint32_t *ways = s->g->prog.ways;
+    of_cell[0] = 0;
+    for (uint32_t i = 1; i < s->n_cells; i++)
+        of_cell[i] = way_add(ways[s->cells[i].ret], of_cell[s->cells[i].parent]);
+    for (uint32_t i = 0; i < s->n_parses; i++) {
+        uint32_t way = way_add(ways[s->parses[i].state], of_cell[s->parses[i].cell]);
+        best = way < best ? way : best;
+    }
+    return best;
+}
+
 void grammar_state_copy(struct grammar_state *to, const struct grammar_state *from)
 {
     to->g = from->g;

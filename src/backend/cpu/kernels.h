@@ -19,6 +19,7 @@
 #define WEIR_BACKEND_CPU_KERNELS_H
 
 #include "backend/kv_type.h"
+#include "model/model.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -58,6 +58,21 @@ static bool kimi_head(const char *s, size_t n, struct reply_head *out)
     return true;
 }
 
+/* id<|tool_call:name|>name<|tool_call:args|> */
+static bool solar_head(const char *s, size_t n, struct reply_head *out)
+{
+    static const char name[] = "<|tool_call:name|>", args[] = "<|tool_call:args|>";
+    const char *at = memmem(s, n, name, sizeof name - 1),
+               *end = memmem(s, n, args, sizeof args - 1);
+    if (!at || !end || end < at)
+        return false;
+    *out = (struct reply_head){
+        at + sizeof name - 1, s, (size_t)(end - at) - (sizeof name - 1), (size_t)(at - s)};
+    trim(&out->name, &out->n_name);
+    trim(&out->id, &out->n_id);
+    return true;
+}
+
 /* name> */
 static bool function_head(const char *s, size_t n, struct reply_head *out)
 {
@@ -72,6 +87,9 @@ static bool function_head(const char *s, size_t n, struct reply_head *out)
 static const struct object_spec in_tool_call = {.close = "</tool_call>"};
 static const struct object_spec in_tool_calls = {.close = "</tool_calls>"};
 static const struct object_spec in_action = {.close = "<|END_ACTION|>"};
+static const struct object_spec in_toolcall = {.close = "</TOOLCALL>"};
+static const struct object_spec in_fence = {.close = "```"};
+static const struct object_spec in_tools = {.close = "<|tools_suffix|>", .keyed = true};
 static const struct object_spec unclosed = {0};
 static const struct object_spec bare = {.bare = true};
 
@@ -88,6 +106,15 @@ static const struct named_spec kimi = {.section = "<|tool_calls_section_begin|>"
 static const struct named_spec function_tag = {
     .call = "<function=", .close = "</function>", .head = function_head};
 
+static const struct named_spec solar = {.section = "<|tool_calls|>",
+                                        .call = "<|tool_call:begin|>",
+                                        .close = "<|tool_call:end|>",
+                                        .head = solar_head};
+
+static const struct loose_spec lfm2 = {.close = "<|tool_call_end|>"};
+static const struct loose_spec pythonic = {.bare = true};
+static const struct loose_spec gemma = {.close = "<tool_call|>", .gemma = true};
+
 static const struct tagged_spec qwen = {.open = "<tool_call>",
                                         .close = "</tool_call>",
                                         .name_open = "<function=",
@@ -97,6 +124,21 @@ static const struct tagged_spec qwen = {.open = "<tool_call>",
                                         .key_close = ">",
                                         .value_close = "</parameter>",
                                         .lines = true};
+static const struct tagged_spec seed = {.open = "<seed:tool_call>",
+                                        .close = "</seed:tool_call>",
+                                        .name_open = "<function=",
+                                        .name_close = ">",
+                                        .call_close = "</function>",
+                                        .key_open = "<parameter=",
+                                        .key_close = ">",
+                                        .value_close = "</parameter>"};
+static const struct tagged_spec minicpm = {.name_open = "<function name=\"",
+                                           .name_close = "\">",
+                                           .call_close = "</function>",
+                                           .key_open = "<param name=\"",
+                                           .key_close = "\">",
+                                           .value_close = "</param>",
+                                           .cdata = true};
 static const struct tagged_spec glm = {.open = "<tool_call>",
                                        .close = "</tool_call>",
                                        .key_open = "<arg_key>",
@@ -122,6 +164,7 @@ static const struct tagged_spec dsml_3 = DSML("function_calls"), dsml_4 = DSML("
 
 #define OBJECT .enter = object_enter, .byte = object_byte, .finish = object_finish
 #define NAMED .enter = named_enter, .byte = named_byte, .finish = named_finish
+#define LOOSE .enter = loose_enter, .byte = loose_byte, .finish = loose_finish
 #define TAGGED .enter = tagged_enter, .byte = tagged_byte, .finish = tagged_finish
 
 const struct reply_format reply_formats[] = {
@@ -158,6 +201,7 @@ const struct reply_format reply_formats[] = {
      .tokens = {"｜DSML｜"},
      TAGGED},
     {.name = "deepseek-v4",
+     .calls_end_thoughts = true,
      .spec = &dsml_4,
      .open = {{"<｜DSML｜tool_calls>", false}},
      .tokens = {"｜DSML｜"},
@@ -174,16 +218,19 @@ const struct reply_format reply_formats[] = {
      .byte = harmony_byte,
      .finish = harmony_finish},
     {.name = "kimi",
+     .calls_end_thoughts = true,
      .spec = &kimi,
      .open = {{"<|tool_calls_section_begin|>", false}, {"<|tool_call_begin|>", false}},
      .tokens = {"<|tool_call_argument_begin|>", "<|tool_call_end|>", "<|tool_calls_section_end|>"},
      NAMED},
     {.name = "qwen-xml",
+     .calls_end_thoughts = true,
      .spec = &qwen,
      .open = {{"<tool_call>", false}, {"<function=", false}},
      .tokens = {"</tool_call>"},
      TAGGED},
     {.name = "glm",
+     .calls_end_thoughts = true,
      .spec = &glm,
      .open = {{"<tool_call>", false}},
      .tokens = {"</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"},
@@ -198,9 +245,58 @@ const struct reply_format reply_formats[] = {
      .spec = &in_action,
      .open = {{"<|START_ACTION|>", false}},
      .tokens = {"<|END_ACTION|>"},
+     .drop = {"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"},
      OBJECT},
     {.name = "apriel", .spec = &in_tool_calls, .open = {{"<tool_calls>", false}}, OBJECT},
     {.name = "firefunction", .spec = &unclosed, .open = {{"functools[", true}}, OBJECT},
+    {.name = "lfm2",
+     .spec = &lfm2,
+     .open = {{"<|tool_call_start|>", false}},
+     .tokens = {"<|tool_call_end|>"},
+     LOOSE},
+    {.name = "pythonic",
+     .spec = &pythonic,
+     .open = {{"[", true}, {"<|python_start|>[", true}, {"```tool_code", false}},
+     .tokens = {"<|python_start|>", "<|python_end|>"},
+     .drop = {"<|python_end|>"},
+     LOOSE},
+    {.name = "gemma",
+     .spec = &gemma,
+     .open = {{"<|tool_call>", false}},
+     .tokens = {"<tool_call|>", "<|\"|>"},
+     .drop = {"<channel|>", "<|channel>thought\n<channel|>", "<|channel>thought<channel|>"},
+     LOOSE},
+    {.name = "seed",
+     .spec = &seed,
+     .open = {{"<seed:tool_call>", false}},
+     .tokens = {"</seed:tool_call>"},
+     TAGGED},
+    {.name = "minicpm", .spec = &minicpm, .open = {{"<function name=\"", false}}, TAGGED},
+    {.name = "nemotron",
+     .spec = &in_toolcall,
+     .open = {{"<TOOLCALL>", false}},
+     .tokens = {"</TOOLCALL>"},
+     OBJECT},
+    {.name = "command-r",
+     .spec = &in_fence,
+     .open = {{"Action:\n```json", false}, {"Action: ```json", false}},
+     OBJECT},
+    {.name = "apertus",
+     .spec = &in_tools,
+     .open = {{"<|tools_prefix|>", false}},
+     .tokens = {"<|tools_suffix|>"},
+     OBJECT},
+    {.name = "gigachat",
+     .spec = &unclosed,
+     .open = {{"<|function_call|>", false},
+              {"<|message_sep|>\n\nfunction call<|role_sep|>\n", false}},
+     .tokens = {"<|message_sep|>", "<|role_sep|>"},
+     OBJECT},
+    {.name = "solar",
+     .spec = &solar,
+     .open = {{"<|tool_calls|>", false}, {"<|tool_call:begin|>", false}},
+     .tokens = {"<|tool_call:name|>", "<|tool_call:args|>", "<|tool_call:end|>"},
+     NAMED},
     {.name = "json", .spec = &bare, .open = {{"{", true}, {"[", true}, {"```json", true}}, OBJECT},
 };
 const size_t reply_n_formats = sizeof reply_formats / sizeof reply_formats[0];
@@ -210,6 +306,8 @@ static const struct reply_thoughts all_thoughts[] = {
     {"mistral", "[THINK]", "[/THINK]"},
     {"command-r7b", "<|START_THINKING|>", "<|END_THINKING|>"},
     {"seed", "<seed:think>", "</seed:think>"},
+    {"gemma", "<|channel>thought", "<channel|>"},
+    {"apertus", "<|inner_prefix|>", "<|inner_suffix|>"},
     {"thinking", "<thinking>", "</thinking>"},
     {"harmony", "<|channel|>analysis<|message|>", "<|end|>"},
 };
@@ -221,8 +319,10 @@ static const struct {
 } signs[] = {
     {"harmony", {"<|channel|>", "<|message|>"}},
     {"functionary-v3.2", {">>>all"}},
+    {"seed", {"<seed:tool_call>", "<parameter="}},
     {"qwen-xml", {"<function=", "<parameter="}},
     {"glm", {"<tool_call>", "<arg_key>"}},
+    {"gemma", {"<|tool_call>call:", NULL}},
     {"deepseek-v3.2", {"｜DSML｜", "function_calls>"}},
     {"deepseek-v4", {"｜DSML｜", "tool_calls>"}},
     {"deepseek", {TOOL_CALLS_BEGIN, NULL}},
@@ -230,7 +330,18 @@ static const struct {
     {"minimax", {"<minimax:tool_call>", NULL}},
     {"mistral", {"[TOOL_CALLS]", NULL}},
     {"functionary-v3.1", {"<function=", NULL}},
+    {"lfm2", {"<|tool_list_start|>", NULL}},
+    {"lfm2", {"<|tool_call_start|>", NULL}},
+    {"lfm2", {"List of tools: [", NULL}},
+    {"gemma", {"<|tool_call>call:", NULL}},
+    {"minicpm", {"<function name=", "<param name="}},
+    {"nemotron", {"<TOOLCALL>", NULL}},
+    {"apertus", {"<|tools_prefix|>", NULL}},
+    {"gigachat", {"<|function_call|>", NULL}},
+    {"gigachat", {"render_function_call", NULL}},
+    {"solar", {"<|tool_call:begin|>", NULL}},
     {"command-r7b", {"<|START_ACTION|>", NULL}},
+    {"command-r", {"Action:", "```json"}},
     {"firefunction", {"functools[", NULL}},
     {"granite", {"<|tool_call|>", NULL}},
     {"apriel", {"<tool_calls>", NULL}},

@@ -23,6 +23,7 @@
 #define REPLY_MAX_NAME 128 /* bytes of a tool's name */
 #define REPLY_MAX_HEAD 512 /* bytes between an opening mark and the arguments */
 #define REPLY_MAX_MARKS 8
+#define REPLY_MAX_DROPS 4
 
 /* ---- JSON, as far as its borders (scan.c) ---- */
 
@@ -89,9 +90,27 @@ struct tagged_state {
     uint8_t at;
     bool begun, first; /* the call; no argument yet */
     bool is_text;      /* the value is a string, and goes out as it comes */
-    bool value_begun;
+    bool value_begun, in_cdata;
     size_t mark_at; /* where in raw the next mark begins */
     struct buf name, key, value;
+};
+
+/* A call as a programming language writes it (loose.c). */
+struct loose_state {
+    uint8_t at;
+    bool in_list;              /* brackets are around the calls */
+    uint32_t wraps, n_given;   /* print( around a call; values without a name */
+    size_t name_at;            /* where in raw the name begins */
+    bool first, is_key;        /* nothing before it in its bracket; what is read is a key */
+    bool bare_key;             /* without quotes */
+    char quote;                /* of the string; '<': Gemma's */
+    bool triple, escaped, any; /* three quotes; behind a backslash; behind the opening quotes */
+    uint8_t n_quotes;          /* just read */
+    struct json_unescape unescape;
+    struct buf stack;      /* the closing brackets that are to come */
+    struct buf name, word; /* of the tool; a word, or the beginning of a mark */
+    const char *close;     /* the closing mark, or NULL */
+    size_t closed;         /* bytes of it seen */
 };
 
 /* Messages in channels (harmony.c). */
@@ -118,7 +137,9 @@ struct reply_format {
     const void *spec; /* the family's own */
     struct reply_mark open[REPLY_MAX_MARKS];
     const char *tokens[REPLY_MAX_MARKS]; /* other marks that may be control tokens */
+    const char *drop[REPLY_MAX_DROPS];   /* marks around content, which are no part of it */
     bool short_ids, no_text;             /* no_text: in CALL from the first byte */
+    bool calls_end_thoughts;             /* an opening mark counts in reasoning too */
     /* A mark was matched, and is the whole of raw; the phase is CALL. NULL: nothing to do. */
     void (*enter)(struct reply_parser *p, const char *mark);
     /* One byte in CALL. False: the format has left CALL, and c is still to be read. */
@@ -129,6 +150,7 @@ struct reply_format {
 struct reply_parser {
     const struct reply_format *format; /* NULL: no calls */
     const struct reply_thoughts *thoughts;
+    const char *const *drop; /* the format's; also where calls are not looked for */
     const json_t *tools;
     bool one_call, calls_wanted;
 
@@ -143,12 +165,14 @@ struct reply_parser {
     bool after_call; /* and no content since the last call */
     bool thought;    /* there was reasoning: white space before the content goes */
     bool may_think;  /* reasoning has not been opened yet */
+    bool in_thought; /* in CALL: the mark came in reasoning, which goes on if it is no call */
     bool cut;        /* when finishing: by a limit */
     uint32_t n_calls, n_whole;
 
     struct object_state object;
     struct named_state named;
     struct tagged_state tagged;
+    struct loose_state loose;
     struct harmony_state harmony;
 };
 
@@ -173,6 +197,8 @@ void reply_end(struct reply_parser *p);
 bool reply_knows(const struct reply_parser *p, const char *name, size_t n);
 /* Could this be a tool's name at all? */
 bool reply_is_name(const char *s, size_t n);
+/* The name of a tool's property number i, or NULL. */
+const char *reply_property(const struct reply_parser *p, const char *tool, size_t i);
 /* The schema of one parameter of a tool, or NULL. */
 const json_t *reply_parameter(const struct reply_parser *p, const char *tool, const char *key);
 
@@ -186,6 +212,7 @@ bool reply_starts(const char *whole, const char *s, size_t n);
 struct object_spec {
     const char *close; /* or NULL: the block ends where no object follows */
     bool bare;         /* no opening mark: only known tools */
+    bool keyed;        /* {NAME: ARGUMENTS} */
 };
 void object_enter(struct reply_parser *p, const char *mark); /* spec: the format's */
 void object_begin(struct reply_parser *p, const struct object_spec *spec, const char *mark);
@@ -213,10 +240,20 @@ struct tagged_spec {
     const char *value_open, *value_close; /* around a value; value_open may be NULL */
     bool typed;                           /* value_open is ' string="true">' or "false" */
     bool lines;                           /* a value stands on lines of its own */
+    bool cdata;                           /* a value may stand in <![CDATA[ ]]> */
 };
 void tagged_enter(struct reply_parser *p, const char *mark);
 bool tagged_byte(struct reply_parser *p, char c);
 void tagged_finish(struct reply_parser *p);
+
+struct loose_spec {
+    const char *close; /* or NULL: the block ends where no call follows */
+    bool bare;         /* no opening mark: only known tools */
+    bool gemma;        /* Gemma 4's way of writing, else Python's */
+};
+void loose_enter(struct reply_parser *p, const char *mark);
+bool loose_byte(struct reply_parser *p, char c);
+void loose_finish(struct reply_parser *p);
 
 bool harmony_byte(struct reply_parser *p, char c);
 void harmony_finish(struct reply_parser *p);

@@ -132,12 +132,30 @@ static void arguments_are_whole(struct reply_parser *p)
         reply_end(p);
 }
 
+/* {NAME: ARGUMENTS}: the key is the name. */
+static bool key_is_name(struct reply_parser *p)
+{
+    struct object_state *o = &p->object;
+    if (!reply_is_name(o->word.data, o->word.len)) {
+        reply_give_back(p);
+        return true;
+    }
+    buf_clear(&o->name);
+    buf_add(&o->name, o->word.data, o->word.len);
+    o->has_name = true;
+    o->target = OF_ARGUMENTS;
+    o->at = AT_COLON;
+    return true;
+}
+
 /* A key is whole. */
 static bool key_byte(struct reply_parser *p, char c)
 {
     struct object_state *o = &p->object;
     if (!json_unescape_byte(&o->unescape, c, &o->word))
         return true;
+    if (spec_of(p)->keyed && !o->has_name)
+        return key_is_name(p);
     enum target t = target_of(o->word.data ? o->word.data : "", o->word.len);
     if (t == OF_OTHER && spec_of(p)->bare && !o->begun) {
         reply_give_back(p); /* JSON, but no call */

@@ -76,8 +76,12 @@ void reply_leave(struct reply_parser *p)
 
 void reply_give_back(struct reply_parser *p)
 {
-    p->phase = p->format->no_text ? PHASE_CALL : PHASE_TEXT;
-    reply_content(p, p->raw.data, p->raw.len);
+    p->phase = p->format->no_text ? PHASE_CALL : p->in_thought ? PHASE_THINKING : PHASE_TEXT;
+    if (p->in_thought)
+        reply_reasoning(p, p->raw.data, p->raw.len);
+    else
+        reply_content(p, p->raw.data, p->raw.len);
+    p->in_thought = false;
     buf_clear(&p->raw);
 }
 
@@ -86,6 +90,7 @@ void reply_begin(struct reply_parser *p, const char *name, size_t n, const char 
     flush(p);
     buf_clear(&p->space);
     buf_clear(&p->raw);
+    p->in_thought = false;
     p->begun = p->after_call = true;
     p->n_calls++;
     const struct reply_event ev = {.kind = REPLY_CALL_BEGIN,
@@ -138,6 +143,19 @@ bool reply_is_name(const char *s, size_t n)
             return false;
     }
     return n > 0 && n <= REPLY_MAX_NAME;
+}
+
+const char *reply_property(const struct reply_parser *p, const char *tool, size_t i)
+{
+    const json_t *schema = json_object_get(find_tool(p, tool, strlen(tool)), "parameters");
+    const char *key;
+    json_t *v;
+    json_object_foreach(json_object_get(schema, "properties"), key, v)
+    {
+        if (i-- == 0)
+            return key;
+    }
+    return NULL;
 }
 
 const json_t *reply_parameter(const struct reply_parser *p, const char *tool, const char *key)
@@ -197,6 +215,7 @@ static void enter(struct reply_parser *p, const char *mark)
     buf_clear(&p->held);
     buf_clear(&p->raw);
     buf_str(&p->raw, mark);
+    p->in_thought = p->phase == PHASE_THINKING;
     p->phase = PHASE_CALL;
     if (p->format->enter)
         p->format->enter(p, mark);
@@ -207,17 +226,23 @@ static bool may_open(const struct reply_parser *p, const struct reply_mark *m)
     return m->text && !(m->at_start && p->begun);
 }
 
-/* Does what is held open something? MATCH_WHOLE: it did, and the phase is another. */
-static enum match try_open(struct reply_parser *p)
+/* Is what is held a mark around content? MATCH_WHOLE: it was, and is gone. */
+static enum match try_drop(struct reply_parser *p)
 {
     enum match best = MATCH_NONE;
-    if (may_think(p)) {
-        best = match(&p->held, p->thoughts->open);
-        if (best == MATCH_WHOLE) {
-            open_thoughts(p);
-            return best;
-        }
+    for (size_t i = 0; p->drop && i < REPLY_MAX_DROPS && p->drop[i]; i++) {
+        enum match got = match(&p->held, p->drop[i]);
+        best = got > best ? got : best;
     }
+    if (best == MATCH_WHOLE)
+        buf_clear(&p->held);
+    return best;
+}
+
+/* Does what is held open a call? MATCH_WHOLE: it did, and the phase is another. */
+static enum match try_call(struct reply_parser *p)
+{
+    enum match best = MATCH_NONE;
     for (size_t i = 0; p->calls_wanted && i < REPLY_MAX_MARKS; i++) {
         const struct reply_mark *m = &p->format->open[i];
         if (!may_open(p, m))
@@ -232,12 +257,33 @@ static enum match try_open(struct reply_parser *p)
     return best;
 }
 
+static enum match better(enum match a, enum match b)
+{
+    return a > b ? a : b;
+}
+
+/* The same of everything that may be opened in text. */
+static enum match try_open(struct reply_parser *p)
+{
+    enum match best = MATCH_NONE;
+    if (may_think(p)) {
+        best = match(&p->held, p->thoughts->open);
+        if (best == MATCH_WHOLE) {
+            open_thoughts(p);
+            return best;
+        }
+    }
+    best = better(best, try_drop(p));
+    return best == MATCH_WHOLE ? best : better(best, try_call(p));
+}
+
 static enum match try_close(struct reply_parser *p)
 {
     enum match got = match(&p->held, p->thoughts->close);
     if (got == MATCH_WHOLE)
         close_thoughts(p);
-    return got;
+    bool calls = got != MATCH_WHOLE && p->format && p->format->calls_end_thoughts;
+    return calls ? better(got, try_call(p)) : got;
 }
 
 /* One byte of text or reasoning. What is held is let go from the front until it may be a mark. */
@@ -303,11 +349,12 @@ struct reply_parser *reply_create(const struct reply_config *cfg)
 {
     const struct reply_format *f = cfg->style.format;
     bool wanted = f && cfg->tools;
-    if (!wanted && !cfg->style.thoughts && !(f && f->no_text))
+    if (!wanted && !cfg->style.thoughts && !(f && (f->no_text || f->drop[0])))
         return NULL;
     struct reply_parser *p = mem_zalloc(1, sizeof *p);
     p->calls_wanted = wanted;
     p->format = wanted || (f && f->no_text) ? f : NULL;
+    p->drop = f ? f->drop : NULL;
     p->thoughts = cfg->style.thoughts;
     p->tools = cfg->tools;
     p->one_call = cfg->one_call;
@@ -330,6 +377,9 @@ void reply_destroy(struct reply_parser *p)
                                 &p->object.name,
                                 &p->object.id,
                                 &p->object.arguments,
+                                &p->loose.stack,
+                                &p->loose.name,
+                                &p->loose.word,
                                 &p->tagged.name,
                                 &p->tagged.key,
                                 &p->tagged.value};
@@ -340,8 +390,10 @@ void reply_destroy(struct reply_parser *p)
 
 bool reply_reads(const struct reply_parser *p, const char *token, size_t n)
 {
-    const char *marks[2 * REPLY_MAX_MARKS + 2] = {0};
+    const char *marks[2 * REPLY_MAX_MARKS + REPLY_MAX_DROPS + 2] = {0};
     size_t n_marks = 0;
+    for (size_t i = 0; p->drop && i < REPLY_MAX_DROPS; i++)
+        marks[n_marks++] = p->drop[i];
     for (size_t i = 0; p->format && i < REPLY_MAX_MARKS; i++) {
         marks[n_marks++] = p->format->open[i].text;
         marks[n_marks++] = p->format->tokens[i];

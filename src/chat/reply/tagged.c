@@ -71,19 +71,62 @@ static const char *next_mark(struct reply_parser *p,
 
 /* ---- values ---- */
 
-/* Does a schema allow this type? Without a word about types it allows all; *told says which. */
-static bool allows(const json_t *schema, const char *type, bool *told)
+static const char *type_name(const json_t *v)
 {
-    const json_t *v = json_object_get(schema, "type");
-    *told = json_is_string(v) || json_is_array(v);
+    static const char *const names[] = {[JSON_OBJECT] = "object",
+                                        [JSON_ARRAY] = "array",
+                                        [JSON_STRING] = "string",
+                                        [JSON_INTEGER] = "integer",
+                                        [JSON_REAL] = "number",
+                                        [JSON_TRUE] = "boolean",
+                                        [JSON_FALSE] = "boolean",
+                                        [JSON_NULL] = "null"};
+    return names[json_typeof(v)];
+}
+
+static bool has_value_of(const json_t *list, const char *type)
+{
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (strcmp(type_name(json_array_get(list, i)), type) == 0)
+            return true;
+    return false;
+}
+
+/* Does a schema allow this type? What says nothing of types allows all; *told says which. Types
+ * follow from "type", else from the values of enum or const, else from the options of anyOf. */
+static bool allows_within(const json_t *schema, const char *type, bool *told, int depth)
+{
+    const json_t *v = json_object_get(schema, "type"), *list = json_object_get(schema, "enum");
+    const json_t *one = json_object_get(schema, "const"), *any = json_object_get(schema, "anyOf");
+    bool found = false;
+    *told = true;
     if (json_is_string(v))
         return strcmp(json_string_value(v), type) == 0;
     for (size_t i = 0; i < json_array_size(v); i++) {
         const char *s = json_string_value(json_array_get(v, i));
-        if (s && strcmp(s, type) == 0)
-            return true;
+        found |= s && strcmp(s, type) == 0;
     }
-    return !*told;
+    if (json_is_array(v))
+        return found;
+    if (json_array_size(list) > 0)
+        return has_value_of(list, type);
+    if (one)
+        return strcmp(type_name(one), type) == 0;
+    any = any ? any : json_object_get(schema, "oneOf");
+    for (size_t i = 0; depth > 0 && i < json_array_size(any); i++) {
+        bool one_told;
+        found |= allows_within(json_array_get(any, i), type, &one_told, depth - 1);
+        *told &= one_told;
+    }
+    if (depth > 0 && json_array_size(any) > 0)
+        return found;
+    *told = false;
+    return true;
+}
+
+static bool allows(const json_t *schema, const char *type, bool *told)
+{
+    return allows_within(schema, type, told, 4);
 }
 
 static const json_t *schema_of(struct reply_parser *p)
@@ -94,10 +137,13 @@ static const json_t *schema_of(struct reply_parser *p)
 /* A string and nothing else. */
 static bool only_string(const json_t *schema)
 {
-    const json_t *v = json_object_get(schema, "type");
-    if (json_is_array(v) && json_array_size(v) == 1)
-        v = json_array_get(v, 0);
-    return json_is_string(v) && strcmp(json_string_value(v), "string") == 0;
+    static const char *const others[] = {"object", "array", "integer", "number", "boolean", "null"};
+    bool told, string = allows(schema, "string", &told);
+    for (size_t i = 0; told && string && i < sizeof others / sizeof others[0]; i++) {
+        bool unused;
+        string = !allows(schema, others[i], &unused);
+    }
+    return told && string;
 }
 
 /* Is v, which a value reads as, of a type that the schema asks for? */
@@ -132,6 +178,18 @@ static void put_string(struct reply_parser *p, const char *s, size_t n)
     buf_deinit(&escaped);
 }
 
+/* Digits, with a sign or not, more of them than the JSON library's integers have. */
+static bool is_long_integer(const struct buf *v)
+{
+    size_t from = v->len > 0 && v->data[0] == '-';
+    if (v->len - from < 19 || v->data[from] == '0')
+        return false;
+    for (size_t i = from; i < v->len; i++)
+        if (v->data[i] < '0' || v->data[i] > '9')
+            return false;
+    return true;
+}
+
 /* A whole value whose type had to wait for its end. What fits no type of the schema is kept as it
  * came: as JSON if it is JSON and no string is allowed, else as a string. */
 static void put_value(struct reply_parser *p)
@@ -140,6 +198,8 @@ static void put_value(struct reply_parser *p)
     const json_t *schema = schema_of(p);
     bool told;
     json_t *read = v->len ? json_loadb(v->data, v->len, JSON_DECODE_ANY, NULL) : NULL;
+    if (!read && is_long_integer(v)) /* its digits go out as they are */
+        read = json_integer(1);
     bool is_json = read && (fits(schema, read) || !allows(schema, "string", &told));
     json_decref(read);
     if (is_json) {
@@ -155,7 +215,7 @@ static void value_begins(struct reply_parser *p, bool is_text)
 {
     struct tagged_state *t = &p->tagged;
     t->is_text = is_text;
-    t->value_begun = false;
+    t->value_begun = t->in_cdata = false;
     buf_clear(&t->value);
     reply_arguments(p, t->first ? "{\"" : ", \"", t->first ? 2 : 3);
     t->first = false;
@@ -177,10 +237,20 @@ static void add_value(struct reply_parser *p, char c)
         buf_char(&t->value, c);
 }
 
+/* Is raw the beginning of what opens CDATA, or all of it? */
+static bool may_quote(const struct reply_parser *p, bool *whole)
+{
+    static const char open[] = "<![CDATA[";
+    if (!spec_of(p)->cdata || p->tagged.value_begun || p->tagged.in_cdata)
+        return false;
+    *whole = p->raw.len == sizeof open - 1;
+    return reply_starts(open, p->raw.data, p->raw.len);
+}
+
 /* Is raw the beginning of the closing tag, with the newline that belongs to it? */
 static bool may_close(const struct reply_parser *p, bool *whole)
 {
-    const char *close = spec_of(p)->value_close;
+    const char *close = p->tagged.in_cdata ? "]]></param>" : spec_of(p)->value_close;
     size_t skip = spec_of(p)->lines && p->raw.data[0] == '\n';
     *whole = p->raw.len - skip == strlen(close);
     return reply_starts(close, p->raw.data + skip, p->raw.len - skip);
@@ -191,6 +261,12 @@ static bool value_byte(struct reply_parser *p, char c)
     buf_char(&p->raw, c);
     while (p->raw.len > 0) {
         bool whole;
+        if (may_quote(p, &whole)) {
+            p->tagged.in_cdata = whole;
+            if (whole)
+                buf_clear(&p->raw);
+            return true;
+        }
         if (may_close(p, &whole)) {
             if (!whole)
                 return true;

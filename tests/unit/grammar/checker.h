@@ -63,7 +63,7 @@ static bool check_format(const char *text, const char *format)
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(known[i][0], format) == 0)
             return check_regex(text, known[i][1]);
-    return false;
+    return true; /* of others nothing is promised */
 }
 
 static bool is_type(const json_t *v, const char *type)
@@ -105,13 +105,20 @@ static bool bound(const json_t *s, const char *key, double x, int sign, bool str
     return !b || (strict ? d > 0 : d >= 0);
 }
 
+static bool is_multiple(const json_t *s, double x)
+{
+    const json_t *by = json_object_get(s, "multipleOf");
+    double times = x / json_number_value(by);
+    return !by || fabs(times - round(times)) < 1e-6;
+}
+
 static bool check_plain(const json_t *s, const json_t *v)
 {
     if (json_is_number(v)) {
         double x = json_number_value(v);
         return bound(s, "minimum", x, 1, false) && bound(s, "maximum", x, -1, false) &&
                bound(s, "exclusiveMinimum", x, 1, true) &&
-               bound(s, "exclusiveMaximum", x, -1, true);
+               bound(s, "exclusiveMaximum", x, -1, true) && is_multiple(s, x);
     }
     if (json_is_string(v)) {
         const char *text = json_string_value(v);
@@ -133,10 +140,22 @@ static bool check_array(const json_t *root, const json_t *s, const json_t *v)
         return false;
     for (size_t i = 0; i < json_array_size(v); i++) {
         const json_t *one = i < json_array_size(first) ? json_array_get(first, i) : items;
+        if (json_is_array(items)) /* as older drafts have it */
+            one = i < json_array_size(items) ? json_array_get(items, i)
+                                             : json_object_get(s, "additionalItems");
         if (one && !check(root, one, json_array_get(v, i)))
             return false;
     }
-    return true;
+    const json_t *kind = json_object_get(s, "contains"), *least = json_object_get(s, "minContains");
+    size_t found = 0, need = least ? (size_t)json_integer_value(least) : 1;
+    for (size_t i = 0; i < json_array_size(v); i++)
+        found += kind && check(root, kind, json_array_get(v, i));
+    for (size_t i = 0; json_is_true(json_object_get(s, "uniqueItems")) && i < json_array_size(v);
+         i++)
+        for (size_t k = 0; k < i; k++)
+            if (json_equal(json_array_get(v, i), json_array_get(v, k)))
+                return false;
+    return !kind || found >= need;
 }
 
 static bool check_object(const json_t *root, const json_t *s, const json_t *v)
@@ -154,6 +173,12 @@ static bool check_object(const json_t *root, const json_t *s, const json_t *v)
     for (size_t i = 0; i < json_array_size(required); i++)
         if (!json_object_get(v, json_string_value(json_array_get(required, i))))
             return false;
+    json_object_foreach(json_object_get(s, "dependentRequired"), key, x)
+    {
+        for (size_t i = 0; json_object_get(v, key) && i < json_array_size(x); i++)
+            if (!json_object_get(v, json_string_value(json_array_get(x, i))))
+                return false;
+    }
     json_object_foreach((json_t *)v, key, x)
     {
         const json_t *one = json_object_get(properties, key);
@@ -211,7 +236,15 @@ static bool check(const json_t *root, const json_t *s, const json_t *v)
     const json_t *ref = json_object_get(s, "$ref"), *one = json_object_get(s, "const");
     const json_t *list = json_object_get(s, "enum"), *all = json_object_get(s, "allOf");
     const json_t *any = json_object_get(s, "anyOf"), *exactly = json_object_get(s, "oneOf");
+    const json_t *not = json_object_get(s, "not"), *cond = json_object_get(s, "if");
     bool listed = !list;
+    if (not &&check(root, not, v))
+        return false;
+    if (cond) {
+        const json_t *then = json_object_get(s, check(root, cond, v) ? "then" : "else");
+        if (then && !check(root, then, v))
+            return false;
+    }
     for (size_t i = 0; i < json_array_size(list); i++)
         listed |= json_equal(json_array_get(list, i), v);
     return (!ref || check(root, look_up(root, json_string_value(ref) + 1), v)) &&

@@ -131,7 +131,7 @@ static void *use_grammar(void *arg)
             grammar_mask_release(w.masks, &mask);
             if (tries == CONTROL || grammar_accept(s, id, scratch) != GRAMMAR_GOES_ON)
                 break;
-            (void)grammar_mask_ready(w.masks, s);
+            (void)grammar_mask_ready(w.masks, s, GRAMMAR_NO_LIMIT);
         }
         grammar_state_destroy(s);
     }
@@ -342,6 +342,83 @@ static void test_vocabulary_without_a_byte(void **state)
     grammar_vocab_destroy(vocab);
 }
 
+/* An answer by chance of at most n tokens; true if its text is complete in the end. */
+static bool limited_answer(struct grammar *g, uint64_t *seed, uint32_t n)
+{
+    struct grammar_state *s = grammar_state_create(g);
+    bool ended = false;
+    for (uint32_t left = n; left > 0 && !ended; left--) {
+        struct grammar_mask mask = grammar_mask_acquire_within(w.masks, s, left);
+        int32_t allowed[N_VOCAB], n_allowed = 0;
+        assert_false(mask.none);
+        for (int32_t i = 0; i < N_VOCAB; i++)
+            if (mask.bits[i / 64] >> i % 64 & 1)
+                allowed[n_allowed++] = i;
+        grammar_mask_release(w.masks, &mask);
+        assert_true(n_allowed > 0);
+        int32_t id = allowed[next_random(seed) % (uint64_t)n_allowed];
+        ended = id == EOG;
+        if (!ended) {
+            enum grammar_step to = grammar_accept(s, id, w.scratch);
+            assert_int_not_equal(to, GRAMMAR_REFUSED);
+            ended = to == GRAMMAR_ENDED;
+        }
+    }
+    bool complete = grammar_complete(s);
+    grammar_state_destroy(s);
+    return complete;
+}
+
+/* Whatever the limit, a text that can be brought to an end within it is. */
+static void test_limits(void **state)
+{
+    (void)state;
+    static const struct {
+        enum kind kind;
+        const char *text;
+    } cases[] = {
+        {SCHEMA, "{\"type\":\"object\"}"},
+        {SCHEMA,
+         "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"minLength\":5},"
+         "\"age\":{\"type\":\"integer\"},\"tags\":{\"type\":\"array\",\"items\":{\"enum\":["
+         "\"red\",\"green\"]},\"minItems\":2}},\"required\":[\"name\",\"tags\"]}"},
+        {SCHEMA,
+         "{\"$ref\":\"#/$defs/n\",\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"v\":{"
+         "\"type\":\"string\"},\"kids\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/n\"}}},"
+         "\"required\":[\"v\"]}}}"},
+        {SCHEMA, "{\"type\":\"string\",\"minLength\":60,\"maxLength\":90}"},
+        {REGEX, "(ab|c{3,9})+(!|the end)"},
+        {GBNF, "root ::= \"(\" root* \")\""},
+        {GBNF, "root ::= <[3]> [a-z]* \"aaaaaaaa\" root?"},
+    };
+    uint64_t seed = 12345;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct grammar *g = must_make(cases[i].kind, cases[i].text);
+        struct grammar_state *s = grammar_state_create(g);
+        uint32_t shortest = grammar_shortest(s);
+        grammar_state_destroy(s);
+        assert_true(shortest > 0 && shortest < 100);
+        for (uint32_t n = shortest; n < shortest + 60; n++)
+            for (int k = 0; k < 6; k++)
+                if (!limited_answer(g, &seed, n))
+                    fail_msg("%s: no end in %u tokens, %u are enough", cases[i].text, n, shortest);
+        for (uint32_t n = 1; n < shortest; n++) /* and where it cannot, there is no dead end */
+            (void)limited_answer(g, &seed, n);
+        grammar_release(g);
+    }
+}
+
+/* Tokens of many bytes are taken where single ones would be too many. */
+static void test_limit_takes_long_tokens(void **state)
+{
+    (void)state;
+    uint64_t seed = 99;
+    struct grammar *g = must_make(REGEX, "aaaaaaaa(aaaaaaaa|x)aaaaaaaatrue");
+    for (int i = 0; i < 20; i++)
+        assert_true(limited_answer(g, &seed, 4));
+    grammar_release(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -355,6 +432,8 @@ int main(void)
         cmocka_unit_test(test_states_are_independent),
         cmocka_unit_test(test_cache),
         cmocka_unit_test(test_vocabulary_without_a_byte),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_limit_takes_long_tokens),
     };
     return cmocka_run_group_tests(tests, world_create, world_destroy);
 }

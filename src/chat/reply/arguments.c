@@ -1,0 +1,553 @@
+/* The arguments of a call as the formats write them, by the schema of the tool: JSON; a tag for
+ * each; names and values as in Python; Gemma 4's way. */
+#include "chat/reply/frame.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_KEY = 64, MAX_NESTING = 32 };
+
+/* ---- what the schema says ---- */
+
+struct argument {
+    const char *key;
+    json_t *schema; /* merged: no $ref and no allOf at its root; json_true: any value */
+    bool required;
+};
+
+struct arguments {
+    struct argument *list;
+    size_t n;
+};
+
+static grammar_node fail(const struct maker *m, size_t tool, const char *key, const char *what)
+{
+    char error[240];
+    snprintf(error,
+             sizeof error,
+             "'tools': at \"/tools/%zu/function/parameters%s%.64s\": %s",
+             tool,
+             key ? "/properties/" : "",
+             key ? key : "",
+             what);
+    return grammar_fail(m->b, error);
+}
+
+/* A schema of a part, which may refer to definitions of the whole. */
+static json_t *with_definitions(const json_t *root, const json_t *part)
+{
+    static const char *const definitions[] = {"$defs", "definitions"};
+    json_t *copy = json_is_object(part) ? json_copy((json_t *)part) : json_incref((json_t *)part);
+    for (size_t i = 0; json_is_object(copy) && i < 2; i++) {
+        json_t *d = json_object_get(root, definitions[i]);
+        if (d && !json_object_get(copy, definitions[i]))
+            json_object_set(copy, definitions[i], d);
+    }
+    return copy;
+}
+
+/* The part with what it refers to, by $ref and allOf, in one object; definitions stay beside it. */
+static json_t *merged(const struct maker *m, const json_t *root, const json_t *part, const char *at)
+{
+    json_t *whole = with_definitions(root, part);
+    json_t *flat = grammar_json_merge(m->b, whole, at);
+    if (json_is_object(flat)) {
+        json_t *both = with_definitions(whole, flat);
+        json_decref(flat);
+        flat = both;
+    }
+    json_decref(whole);
+    return flat;
+}
+
+static bool is_required(const json_t *schema, const char *key)
+{
+    const json_t *required = json_object_get(schema, "required");
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        const char *s = json_string_value(json_array_get(required, i));
+        if (s && strcmp(s, key) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void add(struct arguments *out, const char *key, json_t *schema, bool required)
+{
+    out->list = mem_realloc(out->list, (out->n + 1) * sizeof *out->list);
+    out->list[out->n++] = (struct argument){key, schema, required};
+}
+
+static void deinit(const struct arguments *a)
+{
+    for (size_t i = 0; i < a->n; i++)
+        json_decref(a->list[i].schema);
+    free(a->list);
+}
+
+/* The properties in their order, then those that are required and not described. False, with an
+ * error, where they are said in another way. */
+static bool collect(const struct maker *m, const json_t *schema, size_t tool, struct arguments *out)
+{
+    const json_t *properties = json_object_get(schema, "properties");
+    const json_t *required = json_object_get(schema, "required");
+    const char *key;
+    json_t *v;
+    *out = (struct arguments){0};
+    if (json_object_get(schema, "anyOf") || json_object_get(schema, "oneOf")) {
+        fail(m, tool, NULL, "anyOf and oneOf are not supported here with this model's calls");
+        return false;
+    }
+    json_object_foreach((json_t *)properties, key, v)
+    {
+        char at[160];
+        snprintf(at, sizeof at, "/tools/%zu/function/parameters/properties/%.64s", tool, key);
+        json_t *flat = merged(m, schema, v, at);
+        if (!flat)
+            return false;
+        if (json_is_false(flat) && !is_required(schema, key)) {
+            json_decref(flat);
+            continue;
+        }
+        add(out, key, flat, is_required(schema, key));
+    }
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        const char *name = json_string_value(json_array_get(required, i));
+        if (!name || json_object_get(properties, name))
+            continue;
+        if (json_is_false(json_object_get(schema, "additionalProperties"))) {
+            fail(m, tool, name, "it is required, but no such argument may be");
+            return false;
+        }
+        add(out, name, json_object(), true);
+    }
+    return grammar_builder_error(m->b, NULL) == OK;
+}
+
+/* ---- JSON ---- */
+
+static grammar_node json_arguments(const struct maker *m,
+                                   const json_t *schema,
+                                   size_t tool,
+                                   bool free)
+{
+    char where[64];
+    if (free)
+        return grammar_json_object(m->b);
+    json_t *own = json_is_object(schema) ? json_copy((json_t *)schema) : json_object();
+    if (!json_object_get(own, "type"))
+        json_object_set_new(own, "type", json_string("object"));
+    snprintf(where, sizeof where, "/tools/%zu/function/parameters", tool);
+    grammar_node node = grammar_json_schema(m->b, own, where);
+    json_decref(own);
+    return node;
+}
+
+static grammar_node json_value(const struct maker *m, const struct argument *a, size_t tool)
+{
+    char where[160];
+    snprintf(where, sizeof where, "/tools/%zu/function/parameters/properties/%.64s", tool, a->key);
+    return grammar_json_schema(m->b, a->schema, where);
+}
+
+/* ---- tags ---- */
+
+/* May a value be a string? Then in tags it is plain text, without quotes. */
+static bool may_be_string(const json_t *schema, int depth)
+{
+    const json_t *type = json_object_get(schema, "type"), *any = json_object_get(schema, "anyOf");
+    any = any ? any : json_object_get(schema, "oneOf");
+    if (json_is_string(type))
+        return strcmp(json_string_value(type), "string") == 0;
+    for (size_t i = 0; i < json_array_size(type); i++) {
+        const char *s = json_string_value(json_array_get(type, i));
+        if (s && strcmp(s, "string") == 0)
+            return true;
+    }
+    if (json_is_array(type))
+        return false;
+    for (size_t i = 0; depth > 0 && i < json_array_size(any); i++)
+        if (may_be_string(json_array_get(any, i), depth - 1))
+            return true;
+    return depth == 0 || json_array_size(any) == 0;
+}
+
+/* One of the values of an enumeration, strings as plain text; false if that cannot be. A string
+ * that reads as something else is left out where there is something else. */
+static bool choice_of(const struct maker *m, const json_t *schema, grammar_node *out)
+{
+    json_t *one = json_object_get(schema, "const"), *list = json_object_get(schema, "enum");
+    json_t *values = one ? json_pack("[O]", one) : json_incref(list);
+    size_t n = json_array_size(values), kept = 0, n_strings = 0;
+    grammar_node *nodes = mem_zalloc(n + 1, sizeof *nodes);
+    for (size_t i = 0; i < n; i++)
+        n_strings += json_is_string(json_array_get(values, i));
+    for (size_t i = 0; i < n; i++) {
+        const json_t *v = json_array_get(values, i);
+        const char *s = json_string_value(v);
+        json_t *read = s && n_strings < n ? json_loads(s, JSON_DECODE_ANY, NULL) : NULL;
+        char *text = s ? NULL : json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+        if (s && !read && !strstr(s, m->f->value_end[0]))
+            nodes[kept++] = grammar_literal(m->b, s, json_string_length(v));
+        else if (text)
+            nodes[kept++] = grammar_literal(m->b, text, strlen(text));
+        free(text);
+        json_decref(read);
+    }
+    *out = grammar_alt(m->b, (uint32_t)kept, nodes);
+    free(nodes);
+    json_decref(values);
+    return kept > 0;
+}
+
+/* Plain text that ends with the closing tag, kept to what the schema says of strings where an
+ * automaton for that is not too large. */
+static grammar_node tagged_text(const struct maker *m, const struct argument *a, size_t tool)
+{
+    char where[160];
+    const char *end = m->f->value_end[0];
+    grammar_node text;
+    snprintf(where, sizeof where, "/tools/%zu/function/parameters/properties/%.64s", tool, a->key);
+    if (!m->f->ban && grammar_plain_string(m->b, a->schema, where, end, &text))
+        return SEQ(m->b, text, frame_piece(m, end));
+    return frame_text_until(m, end, m->f->ban);
+}
+
+/* KEY key TEXT or JSON value VALUE_END */
+static grammar_node tagged_argument(const struct maker *m, const struct argument *a, size_t tool)
+{
+    const char *const *end = m->f->value_end;
+    grammar_node value;
+    bool text = may_be_string(a->schema, 4);
+    if (text && choice_of(m, a->schema, &value))
+        value = SEQ(m->b, value, frame_pieces(m, end));
+    else if (text)
+        value = SEQ(m->b, tagged_text(m, a, tool), frame_pieces_from(m, end, 1));
+    else
+        value = SEQ(m->b, json_value(m, a, tool), frame_pieces(m, end));
+    return SEQ(m->b,
+               frame_pieces(m, m->f->key),
+               grammar_literal(m->b, a->key, strlen(a->key)),
+               frame_pieces(m, text ? m->f->text : m->f->json),
+               value);
+}
+
+/* Any arguments: keys of sensible bytes, and values that end with the closing tag. */
+static grammar_node any_tagged(const struct maker *m)
+{
+    static const struct grammar_range plain[] = {
+        {0x21, 0x21}, {0x23, 0x3b}, {0x3d, 0x3d}, {0x3f, 0x10ffff}}; /* no space, ", < or > */
+    const struct frame *f = m->f;
+    grammar_node key = grammar_repeat(m->b, grammar_chars(m->b, 4, plain), 1, MAX_KEY);
+    grammar_node open = frame_pieces(m, f->text);
+    if (strcmp(f->text[0], f->json[0]) != 0)
+        open = grammar_alt(m->b, 2, (grammar_node[]){open, frame_pieces(m, f->json)});
+    grammar_node value = SEQ(
+        m->b, frame_text_until(m, f->value_end[0], f->ban), frame_pieces_from(m, f->value_end, 1));
+    return grammar_repeat(
+        m->b, SEQ(m->b, frame_pieces(m, f->key), key, open, value), 0, GRAMMAR_NO_LIMIT);
+}
+
+static grammar_node tagged_arguments(const struct maker *m, const struct arguments *a, size_t tool)
+{
+    grammar_node all = grammar_empty(m->b);
+    for (size_t i = 0; i < a->n; i++) {
+        grammar_node one = tagged_argument(m, &a->list[i], tool);
+        if (!a->list[i].required)
+            one = grammar_optional(m->b, one);
+        all = SEQ(m->b, all, one);
+    }
+    return all;
+}
+
+/* ---- lists with commas ---- */
+
+/* pairs[n] in their order, some of which may lack, with commas between those that are there. */
+static grammar_node listed(const struct maker *m,
+                           const grammar_node *pairs,
+                           const bool *required,
+                           size_t n,
+                           const char *comma)
+{
+    grammar_node first = grammar_empty(m->b), next = grammar_empty(m->b);
+    for (size_t i = n; i > 0; i--) {
+        grammar_node rule = grammar_rule(m->b, "arguments");
+        grammar_define(m->b, rule, next);
+        grammar_node here = SEQ(m->b, pairs[i - 1], rule);
+        grammar_node one = SEQ(m->b, grammar_literal(m->b, comma, strlen(comma)), pairs[i - 1]);
+        first = required[i - 1] ? here : grammar_alt(m->b, 2, (grammar_node[]){here, first});
+        next = SEQ(m->b, required[i - 1] ? one : grammar_optional(m->b, one), rule);
+    }
+    return first;
+}
+
+/* item ("," item)*, min to max of them. */
+static grammar_node repeated(
+    const struct maker *m, grammar_node item, const char *comma, uint32_t min, uint32_t max)
+{
+    grammar_node more = SEQ(m->b, grammar_literal(m->b, comma, strlen(comma)), item);
+    if (max == 0)
+        return min == 0 ? grammar_empty(m->b) : grammar_never(m->b);
+    uint32_t most = max == GRAMMAR_NO_LIMIT ? max : max - 1;
+    grammar_node some = SEQ(m->b, item, grammar_repeat(m->b, more, min > 0 ? min - 1 : 0, most));
+    return min > 0 ? some : grammar_optional(m->b, some);
+}
+
+static grammar_node any_key(const struct maker *m)
+{
+    static const struct grammar_range head[] = {{'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+    static const struct grammar_range tail[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+    return SEQ(m->b,
+               grammar_chars(m->b, 3, head),
+               grammar_repeat(m->b, grammar_chars(m->b, 4, tail), 0, MAX_KEY - 1));
+}
+
+/* Can the key stand without quotes? */
+static bool is_bare(const char *key)
+{
+    size_t n = strspn(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
+    return n > 0 && key[n] == '\0';
+}
+
+/* key=VALUE, or key:VALUE; values[n] by their arguments. */
+static grammar_node keyed(const struct maker *m,
+                          const struct arguments *a,
+                          size_t tool,
+                          const char *equals,
+                          const char *comma,
+                          grammar_node (*value)(const struct maker *,
+                                                const struct argument *,
+                                                size_t))
+{
+    grammar_node *pairs = mem_zalloc(a->n + 1, sizeof *pairs);
+    bool *required = mem_zalloc(a->n + 1, sizeof *required);
+    for (size_t i = 0; i < a->n; i++) {
+        const struct argument *one = &a->list[i];
+        required[i] = one->required;
+        if (!is_bare(one->key))
+            fail(m, tool, one->key, "this name cannot be written in this model's calls");
+        pairs[i] = SEQ(m->b,
+                       grammar_literal(m->b, one->key, strlen(one->key)),
+                       grammar_literal(m->b, equals, 1),
+                       value(m, one, tool));
+    }
+    grammar_node node = listed(m, pairs, required, a->n, comma);
+    free(pairs);
+    free(required);
+    return node;
+}
+
+/* a=1, b="x": JSON is read as well as Python's way of writing it. */
+static grammar_node any_named(const struct maker *m)
+{
+    grammar_node pair =
+        SEQ(m->b, any_key(m), grammar_literal(m->b, "=", 1), grammar_json_value(m->b));
+    return repeated(m, pair, ", ", 0, GRAMMAR_NO_LIMIT);
+}
+
+/* ---- Gemma 4 ---- */
+
+static const char gemma_quote[] = "<|\"|>";
+
+static grammar_node gemma_string(const struct maker *m)
+{
+    return SEQ(m->b, frame_piece(m, gemma_quote), frame_text_until(m, gemma_quote, NULL));
+}
+
+/* Number, true, false, null. */
+static grammar_node gemma_literal(const struct maker *m)
+{
+    json_t *schema = json_pack("{s:[s,s,s]}", "type", "number", "boolean", "null");
+    grammar_node node = grammar_json_schema(m->b, schema, "");
+    json_decref(schema);
+    return node;
+}
+
+static grammar_node bracketed(const struct maker *m, const char *brackets, grammar_node inside)
+{
+    return SEQ(
+        m->b, grammar_literal(m->b, brackets, 1), inside, grammar_literal(m->b, brackets + 1, 1));
+}
+
+static grammar_node gemma_dict(const struct maker *m, grammar_node value)
+{
+    grammar_node pair = SEQ(m->b, any_key(m), grammar_literal(m->b, ":", 1), value);
+    return bracketed(m, "{}", repeated(m, pair, ",", 0, GRAMMAR_NO_LIMIT));
+}
+
+static grammar_node any_gemma(const struct maker *m)
+{
+    grammar_node value = grammar_rule(m->b, "value");
+    grammar_node list = bracketed(m, "[]", repeated(m, value, ",", 0, GRAMMAR_NO_LIMIT));
+    grammar_define(m->b,
+                   value,
+                   grammar_alt(m->b,
+                               4,
+                               (grammar_node[]){
+                                   gemma_string(m), gemma_literal(m), list, gemma_dict(m, value)}));
+    return value;
+}
+
+static grammar_node gemma_of(const struct maker *m, json_t *schema, size_t tool, uint32_t depth);
+
+static grammar_node gemma_member(const struct maker *m, const struct argument *a, size_t tool)
+{
+    return gemma_of(m, a->schema, tool, 1);
+}
+
+static grammar_node gemma_object(const struct maker *m, const json_t *schema, size_t tool)
+{
+    struct arguments a = {0};
+    grammar_node node = grammar_never(m->b);
+    if (collect(m, schema, tool, &a))
+        node = bracketed(m, "{}", keyed(m, &a, tool, ":", ",", gemma_member));
+    deinit(&a);
+    return node;
+}
+
+static uint32_t count_of(const json_t *schema, const char *key, uint32_t absent)
+{
+    const json_t *v = json_object_get(schema, key);
+    double n = json_number_value(v);
+    return !json_is_number(v) || n < 0 ? absent : n > 10000 ? 10000 : (uint32_t)n;
+}
+
+static grammar_node gemma_array(const struct maker *m, const json_t *s, size_t tool, uint32_t depth)
+{
+    json_t *items = json_object_get(s, "items");
+    json_t *flat = items ? merged(m, s, items, "") : NULL;
+    grammar_node item = flat ? gemma_of(m, flat, tool, depth + 1) : any_gemma(m);
+    json_decref(flat);
+    return bracketed(
+        m,
+        "[]",
+        repeated(
+            m, item, ",", count_of(s, "minItems", 0), count_of(s, "maxItems", GRAMMAR_NO_LIMIT)));
+}
+
+/* One of the values of a list that are no arrays or objects. */
+static grammar_node gemma_choice(const struct maker *m, const json_t *values, size_t tool)
+{
+    size_t n = json_array_size(values);
+    grammar_node *nodes = mem_zalloc(n + 1, sizeof *nodes);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *v = json_array_get(values, i);
+        const char *s = json_string_value(v);
+        char *text = s ? NULL : json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+        if (json_is_object(v) || json_is_array(v))
+            nodes[i] =
+                fail(m, tool, NULL, "enum of objects is not supported with this model's calls");
+        else if (s)
+            nodes[i] = SEQ(m->b,
+                           frame_piece(m, gemma_quote),
+                           grammar_literal(m->b, s, json_string_length(v)),
+                           frame_piece(m, gemma_quote));
+        else
+            nodes[i] = grammar_literal(m->b, text ? text : "null", strlen(text ? text : "null"));
+        free(text);
+    }
+    grammar_node node = grammar_alt(m->b, (uint32_t)n, nodes);
+    free(nodes);
+    return node;
+}
+
+static grammar_node gemma_options(const struct maker *m,
+                                  const json_t *s,
+                                  size_t tool,
+                                  uint32_t depth)
+{
+    const json_t *any = json_object_get(s, "anyOf");
+    any = any ? any : json_object_get(s, "oneOf");
+    size_t n = json_array_size(any);
+    grammar_node *nodes = mem_zalloc(n + 1, sizeof *nodes);
+    for (size_t i = 0; i < n; i++) {
+        json_t *flat = merged(m, s, json_array_get(any, i), "");
+        nodes[i] = flat ? gemma_of(m, flat, tool, depth + 1) : grammar_never(m->b);
+        json_decref(flat);
+    }
+    grammar_node node = grammar_alt(m->b, (uint32_t)n, nodes);
+    free(nodes);
+    return node;
+}
+
+static grammar_node gemma_type(
+    const struct maker *m, const json_t *s, const char *type, size_t tool, uint32_t depth)
+{
+    char where[64];
+    if (strcmp(type, "object") == 0)
+        return json_object_get(s, "properties") ? gemma_object(m, s, tool)
+                                                : gemma_dict(m, any_gemma(m));
+    if (strcmp(type, "array") == 0)
+        return gemma_array(m, s, tool, depth);
+    if (strcmp(type, "string") == 0) {
+        grammar_node text;
+        snprintf(where, sizeof where, "/tools/%zu/function/parameters", tool);
+        if (grammar_plain_string(m->b, s, where, gemma_quote, &text))
+            return SEQ(m->b, frame_piece(m, gemma_quote), text, frame_piece(m, gemma_quote));
+        return gemma_string(m);
+    }
+    json_t *one = json_copy((json_t *)s);
+    json_object_set_new(one, "type", json_string(type));
+    snprintf(where, sizeof where, "/tools/%zu/function/parameters", tool);
+    grammar_node node = grammar_json_schema(m->b, one, where);
+    json_decref(one);
+    return node;
+}
+
+/* A value of a merged schema. */
+static grammar_node gemma_of(const struct maker *m, json_t *schema, size_t tool, uint32_t depth)
+{
+    const json_t *type = json_object_get(schema, "type"), *one = json_object_get(schema, "const");
+    const json_t *list = json_object_get(schema, "enum");
+    if (json_is_false(schema))
+        return grammar_never(m->b);
+    if (depth > MAX_NESTING)
+        return any_gemma(m);
+    if (one) {
+        json_t *values = json_pack("[O]", one);
+        grammar_node node = gemma_choice(m, values, tool);
+        json_decref(values);
+        return node;
+    }
+    if (json_array_size(list) > 0)
+        return gemma_choice(m, list, tool);
+    if (json_object_get(schema, "anyOf") || json_object_get(schema, "oneOf"))
+        return gemma_options(m, schema, tool, depth);
+    if (json_is_string(type))
+        return gemma_type(m, schema, json_string_value(type), tool, depth);
+    if (json_is_array(type) && json_array_size(type) < 8) {
+        grammar_node some[8];
+        size_t n = json_array_size(type);
+        for (size_t i = 0; i < n; i++) {
+            const char *name = json_string_value(json_array_get(type, i));
+            some[i] = gemma_type(m, schema, name ? name : "", tool, depth);
+        }
+        return grammar_alt(m->b, (uint32_t)n, some);
+    }
+    return json_object_get(schema, "properties") ? gemma_object(m, schema, tool) : any_gemma(m);
+}
+
+/* ---- all of them ---- */
+
+grammar_node frame_arguments(const struct maker *m, const json_t *schema, size_t tool, bool free)
+{
+    const struct frame *f = m->f;
+    struct arguments a = {0};
+    char where[64];
+    if (!f->named && !f->gemma && !f->key[0])
+        return json_arguments(m, schema, tool, free);
+    if (free)
+        return f->gemma ? gemma_dict(m, any_gemma(m)) : f->named ? any_named(m) : any_tagged(m);
+    snprintf(where, sizeof where, "/tools/%zu/function/parameters", tool);
+    json_t *flat = merged(m, schema, schema, where);
+    grammar_node node = grammar_never(m->b);
+    if (json_is_object(flat) && f->gemma)
+        node = gemma_object(m, flat, tool);
+    else if (json_is_object(flat) && collect(m, flat, tool, &a))
+        node = f->named ? keyed(m, &a, tool, "=", ", ", json_value) : tagged_arguments(m, &a, tool);
+    deinit(&a);
+    json_decref(flat);
+    return node;
+}

@@ -1,0 +1,52 @@
+/* Frames of calls and what is made of them; for grammar.c and arguments.c. */
+#ifndef WEIR_CHAT_REPLY_FRAME_H
+#define WEIR_CHAT_REPLY_FRAME_H
+
+#include "chat/reply_grammar.h"
+
+#include <jansson.h>
+
+#define MAX_PIECES 6
+
+/* One way to write a block of calls. "#" is a number. */
+struct frame {
+    const char *format;
+    const char *needs;             /* a control token that decides for this frame, or NULL */
+    const char *open[MAX_PIECES];  /* of the block */
+    const char *name[MAX_PIECES];  /* in front of a name */
+    const char *args[MAX_PIECES];  /* between name and arguments */
+    const char *close[MAX_PIECES]; /* behind the arguments */
+    const char *between;           /* two calls; NULL: there is only one */
+    const char *end[MAX_PIECES];   /* of the block */
+    /* of arguments with tags: in front of a key, of a string, of another value, behind a value */
+    const char *key[MAX_PIECES], *text[MAX_PIECES], *json[MAX_PIECES], *value_end[MAX_PIECES];
+    const char *ban; /* must not come in such a string */
+    /* arguments as a=1, b="x"; or as {a:1,b:<|"|>x<|"|>} */
+    bool named, gemma;
+};
+
+/* What is being made. */
+struct maker {
+    const struct reply_grammar *r;
+    struct grammar_builder *b;
+    const struct frame *f;
+};
+
+#define SEQ(b, ...)                                                                                \
+    grammar_seq(b,                                                                                 \
+                sizeof((grammar_node[]){__VA_ARGS__}) / sizeof(grammar_node),                      \
+                (grammar_node[]){__VA_ARGS__})
+
+/* The control token with exactly this text, or -1. */
+int32_t frame_token_of(const struct maker *m, const char *s);
+grammar_node frame_piece(const struct maker *m, const char *s);
+/* Pieces, from the one numbered `from` on. */
+grammar_node frame_pieces_from(const struct maker *m, const char *const *texts, size_t from);
+grammar_node frame_pieces(const struct maker *m, const char *const *texts);
+/* Free text without `ban`, which may be NULL, up to the mark that closes it, and the mark. */
+grammar_node frame_text_until(const struct maker *m, const char *mark, const char *ban);
+
+/* The arguments of tool number `tool`, by its schema; `free`: any. (arguments.c) */
+grammar_node frame_arguments(const struct maker *m, const json_t *schema, size_t tool, bool free);
+
+#endif

@@ -1,0 +1,562 @@
+/* Finite automata over bytes, for what nodes alone cannot say: both of two languages, or one
+ * without another (a pattern beside lengths, multiples within bounds, names that are none of
+ * these).
+ *
+ *      nodes --> NFA --> subsets --> DFA --> pairs --> DFA --> one rule a state
+ *
+ * Nodes become an NFA with empty moves (Thompson 1968), its subsets a DFA, and two DFAs walked
+ * together a third; states that reach no end are left out. A node that is recursive has no finite
+ * automaton. All sizes are bounded: what is over a bound gives NULL. */
+#include "base/mem.h"
+#include "grammar/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_NFA 60000u
+#define MAX_DFA 8000u
+#define MAX_SUBSETS 2000000u /* members of all subsets together */
+#define MAX_INLINE 40u       /* rules within rules */
+#define MAX_WORK 100000000u  /* of one builder: members of subsets looked at, moves of pairs */
+
+/* One move: a class of bytes, or without a byte; or both targets without a byte. */
+struct nfa_state {
+    uint32_t class_id; /* NONE: an empty move */
+    uint32_t to, other;
+};
+
+struct nfa {
+    const struct grammar_builder *b;
+    struct nfa_state *states; /* the last one accepts */
+    uint32_t n, cap;
+    uint32_t depth;
+    bool failed;
+};
+
+struct dfa {
+    uint32_t n, start;
+    uint32_t n_classes;
+    uint8_t class_of[256];
+    uint32_t *next; /* [n][n_classes], NONE */
+    bool *accepts;  /* [n] */
+};
+
+/* ---- nodes to an NFA, built backwards: each part for what comes after it ---- */
+
+static uint32_t add(struct nfa *a, uint32_t class_id, uint32_t to, uint32_t other)
+{
+    if (a->n >= MAX_NFA) {
+        a->failed = true;
+        return 0;
+    }
+    a->states = grow(a->states, &a->cap, a->n + 1, sizeof *a->states);
+    a->states[a->n] = (struct nfa_state){class_id, to, other};
+    return a->n++;
+}
+
+/* A byte as a class: those from 2^31 on are single bytes. */
+#define SINGLE 0x80000000u
+
+static uint32_t build(struct nfa *a, grammar_node id, uint32_t next);
+
+static uint32_t build_repeat(struct nfa *a, const struct node *n, uint32_t next)
+{
+    uint32_t end = next;
+    if (n->c == GRAMMAR_NO_LIMIT) {
+        uint32_t loop = add(a, NONE, next, NONE);
+        uint32_t body = build(a, n->a, loop);
+        if (!a->failed)
+            a->states[loop].other = body;
+        next = loop;
+    } else {
+        for (uint32_t i = n->b; i < n->c && !a->failed; i++)
+            next = add(a, NONE, end, build(a, n->a, next));
+    }
+    for (uint32_t i = 0; i < n->b && !a->failed; i++)
+        next = build(a, n->a, next);
+    return next;
+}
+
+static uint32_t build_alt(struct nfa *a, const struct node *n, uint32_t next)
+{
+    uint32_t all = NONE;
+    for (uint32_t i = 0; i < n->b && !a->failed; i++) {
+        uint32_t one = build(a, a->b->kids[n->a + i], next);
+        if (one != NONE)
+            all = all == NONE ? one : add(a, NONE, one, all);
+    }
+    return all;
+}
+
+/* The state at which the node begins; NONE: no text. */
+static uint32_t build(struct nfa *a, grammar_node id, uint32_t next)
+{
+    const struct node *n = &a->b->nodes[id];
+    if (a->failed || next == NONE)
+        return next;
+    switch ((enum node_kind)n->kind) {
+    case NODE_NEVER:
+        return NONE;
+    case NODE_EMPTY:
+        return next;
+    case NODE_BYTES:
+        for (uint32_t i = n->b; i > 0 && !a->failed; i--)
+            next = add(a, SINGLE | (uint8_t)a->b->text.data[n->a + i - 1], next, NONE);
+        return next;
+    case NODE_CLASS:
+        return add(a, n->a, next, NONE);
+    case NODE_SEQ:
+        for (uint32_t i = n->b; i > 0 && !a->failed; i--)
+            next = build(a, a->b->kids[n->a + i - 1], next);
+        return next;
+    case NODE_ALT:
+        return build_alt(a, n, next);
+    case NODE_REPEAT:
+        return build_repeat(a, n, next);
+    case NODE_RULE:
+        if (a->depth >= MAX_INLINE || a->b->rules[n->a].body == NONE)
+            break;
+        a->depth++;
+        next = build(a, a->b->rules[n->a].body, next);
+        a->depth--;
+        return next;
+    case NODE_TOKEN:
+    case NODE_SCAN:
+        break;
+    }
+    a->failed = true;
+    return 0;
+}
+
+/* ---- subsets ---- */
+
+struct subsets {
+    const struct nfa *nfa;
+    struct byte_class *sets; /* [n_classes] one of each class's bytes: whole classes */
+    uint32_t *members;       /* of all subsets, ascending in each */
+    uint32_t n_members, cap_members;
+    struct subset {
+        uint32_t first, n, hash, chain;
+    } * list;
+    uint32_t n, cap;
+    uint32_t *buckets; /* [4096] */
+    uint32_t *mark, stamp;
+    uint32_t *todo, *found;
+};
+
+static bool moves_on(const struct nfa *a, const struct nfa_state *s, uint8_t byte)
+{
+    if (s->class_id == NONE)
+        return false;
+    if (s->class_id & SINGLE)
+        return (uint8_t)s->class_id == byte;
+    return class_has(&a->b->classes[s->class_id], byte);
+}
+
+/* Add what is reached from `state` without a byte to found[*n]. */
+static void close_over(struct subsets *x, uint32_t state, uint32_t *n)
+{
+    uint32_t top = 0;
+    if (state == NONE || x->mark[state] == x->stamp)
+        return;
+    x->mark[state] = x->stamp;
+    x->todo[top++] = state;
+    while (top > 0) {
+        uint32_t at = x->todo[--top];
+        const struct nfa_state *s = &x->nfa->states[at];
+        uint32_t to[2] = {s->to, s->other};
+        if (s->class_id != NONE || at == 0) {
+            x->found[(*n)++] = at;
+            continue;
+        }
+        for (int i = 0; i < 2; i++) {
+            if (to[i] == NONE || x->mark[to[i]] == x->stamp)
+                continue;
+            x->mark[to[i]] = x->stamp;
+            x->todo[top++] = to[i];
+        }
+    }
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The number of the subset found[n]; NONE: it is empty, or there are too many. */
+static uint32_t intern(struct subsets *x, uint32_t n, bool *failed)
+{
+    if (n == 0)
+        return NONE;
+    qsort(x->found, n, sizeof *x->found, by_number);
+    uint32_t hash = n;
+    for (uint32_t i = 0; i < n; i++)
+        hash = (hash ^ x->found[i]) * 0x9e3779b1u + (hash >> 15);
+    uint32_t *bucket = &x->buckets[hash % 4096];
+    for (uint32_t i = *bucket; i != NONE; i = x->list[i].chain)
+        if (x->list[i].hash == hash && x->list[i].n == n &&
+            memcmp(x->members + x->list[i].first, x->found, n * sizeof *x->found) == 0)
+            return i;
+    if (x->n >= MAX_DFA || x->n_members + n > MAX_SUBSETS) {
+        *failed = true;
+        return NONE;
+    }
+    x->members = grow(x->members, &x->cap_members, x->n_members + n, sizeof *x->members);
+    memcpy(x->members + x->n_members, x->found, n * sizeof *x->found);
+    x->list = grow(x->list, &x->cap, x->n + 1, sizeof *x->list);
+    x->list[x->n] = (struct subset){x->n_members, n, hash, *bucket};
+    x->n_members += n;
+    *bucket = x->n;
+    return x->n++;
+}
+
+/* Bytes that no class and no single byte of the NFA tells apart. */
+static void find_classes(const struct nfa *a, struct dfa *d, uint8_t byte_of[256])
+{
+    uint16_t id[256] = {0};
+    uint32_t n = 1;
+    for (uint32_t i = 0; i < a->n; i++) {
+        uint32_t split[256];
+        const struct nfa_state *s = &a->states[i];
+        if (s->class_id == NONE || n == 256)
+            continue;
+        if (s->class_id & SINGLE) { /* cheap: one byte leaves its class */
+            uint8_t byte = (uint8_t)s->class_id;
+            bool alone = true;
+            for (uint32_t k = 0; k < 256 && alone; k++)
+                alone = k == byte || id[k] != id[byte];
+            if (!alone)
+                id[byte] = (uint16_t)n++;
+            continue;
+        }
+        memset(split, 0xff, sizeof split);
+        const struct byte_class *c = &a->b->classes[s->class_id];
+        bool out[256] = {false};
+        for (uint32_t k = 0; k < 256; k++)
+            out[id[k]] |= !class_has(c, k);
+        for (uint32_t k = 0; k < 256; k++) {
+            if (!class_has(c, k) || !out[id[k]])
+                continue;
+            if (split[id[k]] == NONE)
+                split[id[k]] = n++;
+            id[k] = (uint16_t)split[id[k]];
+            if (n >= 256)
+                break;
+        }
+    }
+    if (n >= 256) /* every byte for itself */
+        for (uint32_t k = 0; k < 256; k++)
+            id[k] = (uint16_t)k;
+    d->n_classes = 0;
+    uint16_t number[512];
+    memset(number, 0xff, sizeof number);
+    for (uint32_t k = 0; k < 256; k++) {
+        if (number[id[k]] == 0xffff) {
+            byte_of[d->n_classes] = (uint8_t)k;
+            number[id[k]] = (uint16_t)d->n_classes++;
+        }
+        d->class_of[k] = (uint8_t)number[id[k]];
+    }
+}
+
+static bool determinize(struct grammar_builder *b,
+                        const struct nfa *a,
+                        uint32_t start,
+                        struct dfa *d)
+{
+    uint8_t byte_of[256];
+    struct subsets x = {.nfa = a,
+                        .buckets = mem_alloc(4096 * sizeof(uint32_t)),
+                        .mark = mem_zalloc(a->n, sizeof(uint32_t)),
+                        .todo = mem_alloc(2 * (size_t)a->n * sizeof(uint32_t)),
+                        .found = mem_alloc((size_t)a->n * sizeof(uint32_t))};
+    uint32_t cap_next = 0, cap_accepts = 0, n = 0;
+    bool failed = false;
+    memset(x.buckets, 0xff, 4096 * sizeof *x.buckets);
+    find_classes(a, d, byte_of);
+    x.stamp = 1;
+    close_over(&x, start, &n);
+    d->start = intern(&x, n, &failed);
+    for (uint32_t i = 0; i < x.n && !failed; i++) {
+        d->next = grow(d->next, &cap_next, (i + 1) * d->n_classes, sizeof *d->next);
+        d->accepts = grow(d->accepts, &cap_accepts, i + 1, sizeof *d->accepts);
+        d->accepts[i] = x.members[x.list[i].first] == 0; /* state 0 accepts */
+        b->dfa_work += (uint64_t)x.list[i].n * d->n_classes;
+        failed |= b->dfa_work > MAX_WORK;
+        for (uint32_t c = 0; c < d->n_classes && !failed; c++) {
+            n = 0;
+            x.stamp++;
+            for (uint32_t k = 0; k < x.list[i].n; k++) {
+                const struct nfa_state *s = &a->states[x.members[x.list[i].first + k]];
+                if (moves_on(a, s, byte_of[c]))
+                    close_over(&x, s->to, &n);
+            }
+            uint32_t to = intern(&x, n, &failed);
+            d->next[i * d->n_classes + c] = to;
+        }
+    }
+    d->n = x.n;
+    free(x.members);
+    free(x.list);
+    free(x.buckets);
+    free(x.mark);
+    free(x.todo);
+    free(x.found);
+    return !failed;
+}
+
+struct dfa *dfa_create(struct grammar_builder *b, grammar_node node)
+{
+    struct nfa a = {.b = b};
+    struct dfa *d = mem_zalloc(1, sizeof *d);
+    d->start = NONE;
+    if (!builder_failed(b)) {
+        add(&a, NONE, NONE, NONE); /* accepts */
+        uint32_t start = build(&a, node, 0);
+        if (!a.failed && start != NONE)
+            a.failed = !determinize(b, &a, start, d);
+    }
+    free(a.states);
+    if (!a.failed)
+        return d;
+    dfa_destroy(d);
+    return NULL;
+}
+
+void dfa_destroy(struct dfa *d)
+{
+    if (!d)
+        return;
+    free(d->next);
+    free(d->accepts);
+    free(d);
+}
+
+static uint32_t step(const struct dfa *d, uint32_t state, uint8_t byte)
+{
+    return state == NONE ? NONE : d->next[state * d->n_classes + d->class_of[byte]];
+}
+
+bool dfa_accepts(const struct dfa *d, const char *s, size_t n)
+{
+    uint32_t at = d->start;
+    for (size_t i = 0; i < n && at != NONE; i++)
+        at = step(d, at, (uint8_t)s[i]);
+    return at != NONE && d->accepts[at];
+}
+
+/* ---- two of them ---- */
+
+struct pairs {
+    uint32_t *a, *b; /* [n] */
+    uint32_t n, cap_a, cap_b;
+    uint32_t *chain, cap_chain;
+    uint32_t buckets[4096];
+};
+
+static uint32_t pair_of(struct pairs *p, uint32_t a, uint32_t b, bool *failed)
+{
+    uint32_t *bucket = &p->buckets[(a * 0x9e3779b1u ^ b * 0x85ebca6bu) >> 20];
+    for (uint32_t i = *bucket; i != NONE; i = p->chain[i])
+        if (p->a[i] == a && p->b[i] == b)
+            return i;
+    if (p->n >= MAX_DFA) {
+        *failed = true;
+        return NONE;
+    }
+    p->a = grow(p->a, &p->cap_a, p->n + 1, sizeof *p->a);
+    p->b = grow(p->b, &p->cap_b, p->n + 1, sizeof *p->b);
+    p->chain = grow(p->chain, &p->cap_chain, p->n + 1, sizeof *p->chain);
+    p->a[p->n] = a;
+    p->b[p->n] = b;
+    p->chain[p->n] = *bucket;
+    *bucket = p->n;
+    return p->n++;
+}
+
+/* Classes that neither tells apart. */
+static void join_classes(const struct dfa *a, const struct dfa *b, struct dfa *d, uint8_t *byte_of)
+{
+    for (uint32_t k = 0; k < 256; k++) {
+        uint32_t c = 0;
+        while (c < d->n_classes && (a->class_of[byte_of[c]] != a->class_of[k] ||
+                                    b->class_of[byte_of[c]] != b->class_of[k]))
+            c++;
+        if (c == d->n_classes)
+            byte_of[d->n_classes++] = (uint8_t)k;
+        d->class_of[k] = (uint8_t)c;
+    }
+}
+
+struct dfa *dfa_combine(const struct dfa *a, const struct dfa *b, bool without)
+{
+    struct dfa *d = mem_zalloc(1, sizeof *d);
+    struct pairs *p = mem_zalloc(1, sizeof *p);
+    uint8_t byte_of[256];
+    uint32_t cap_next = 0, cap_accepts = 0;
+    bool failed = false;
+    memset(p->buckets, 0xff, sizeof p->buckets);
+    join_classes(a, b, d, byte_of);
+    d->start = NONE;
+    if (a->start != NONE && (without || b->start != NONE))
+        d->start = pair_of(p, a->start, b->start, &failed);
+    for (uint32_t i = 0; i < p->n && !failed; i++) {
+        bool in_b = p->b[i] != NONE && b->accepts[p->b[i]];
+        d->next = grow(d->next, &cap_next, (i + 1) * d->n_classes, sizeof *d->next);
+        d->accepts = grow(d->accepts, &cap_accepts, i + 1, sizeof *d->accepts);
+        d->accepts[i] = a->accepts[p->a[i]] && in_b != without;
+        for (uint32_t c = 0; c < d->n_classes && !failed; c++) {
+            uint32_t x = step(a, p->a[i], byte_of[c]), y = step(b, p->b[i], byte_of[c]);
+            bool dead = x == NONE || (y == NONE && !without);
+            uint32_t to = dead ? NONE : pair_of(p, x, y, &failed);
+            d->next[i * d->n_classes + c] = to;
+        }
+    }
+    d->n = p->n;
+    free(p->a);
+    free(p->b);
+    free(p->chain);
+    free(p);
+    if (!failed)
+        return d;
+    dfa_destroy(d);
+    return NULL;
+}
+
+/* ---- multiples ---- */
+
+enum { DIGIT_0, DIGIT_9 = 9, MINUS, POINT, OTHER, N_NUMBER_CLASSES };
+
+/* States: the beginning, behind the sign, then for each number of digits behind the point (-1: no
+ * point yet) the remainders of what the digits so far make without the point. */
+struct dfa *dfa_multiples(uint32_t step_by, uint32_t places)
+{
+    uint32_t n_phases = places > 0 ? places + 2 : 1;
+    if (step_by == 0 || (uint64_t)step_by * n_phases + 2 > MAX_DFA)
+        return NULL;
+    struct dfa *d = mem_zalloc(1, sizeof *d);
+    d->n = step_by * n_phases + 2;
+    d->n_classes = N_NUMBER_CLASSES;
+    memset(d->class_of, OTHER, sizeof d->class_of);
+    for (uint32_t i = 0; i < 10; i++)
+        d->class_of['0' + i] = (uint8_t)i;
+    d->class_of['-'] = MINUS;
+    d->class_of['.'] = POINT;
+    d->next = mem_alloc((size_t)d->n * d->n_classes * sizeof *d->next);
+    d->accepts = mem_zalloc(d->n, sizeof *d->accepts);
+    memset(d->next, 0xff, (size_t)d->n * d->n_classes * sizeof *d->next);
+    d->next[MINUS] = 1;
+    for (uint32_t digit = 0; digit < 10; digit++)
+        d->next[digit] = d->next[d->n_classes + digit] = 2 + digit % step_by;
+    for (uint32_t phase = 0; phase < n_phases; phase++) {
+        for (uint32_t r = 0; r < step_by; r++) {
+            uint32_t at = 2 + phase * step_by + r, *to = d->next + (size_t)at * d->n_classes;
+            uint32_t behind = phase > 0 ? phase - 1 : 0;
+            uint64_t scaled = r;
+            for (uint32_t i = behind; i < places; i++)
+                scaled = scaled * 10 % step_by;
+            d->accepts[at] = phase != 1 && scaled == 0;
+            if (phase == 0 && places > 0)
+                to[POINT] = 2 + step_by + r;
+            if (phase > 0 && behind == places)
+                continue;
+            for (uint32_t digit = 0; digit < 10; digit++) {
+                uint32_t next = (uint32_t)(((uint64_t)r * 10 + digit) % step_by);
+                to[digit] = 2 + (phase + (phase > 0)) * step_by + next;
+            }
+        }
+    }
+    return d;
+}
+
+/* ---- back to nodes ---- */
+
+/* Which states reach an end: from the ends backwards. */
+static bool *find_alive(const struct dfa *d)
+{
+    size_t n_moves = (size_t)d->n * d->n_classes;
+    bool *alive = mem_zalloc(d->n + 1, sizeof *alive);
+    uint32_t *first = mem_zalloc(d->n + 2, sizeof *first);
+    uint32_t *from = mem_alloc((n_moves + 1) * sizeof *from);
+    uint32_t *todo = mem_alloc((d->n + 1) * sizeof *todo), n = 0;
+    for (size_t i = 0; i < n_moves; i++)
+        if (d->next[i] != NONE)
+            first[d->next[i] + 2]++;
+    for (uint32_t i = 2; i < d->n + 2; i++)
+        first[i] += first[i - 1];
+    for (size_t i = 0; i < n_moves; i++)
+        if (d->next[i] != NONE)
+            from[first[d->next[i] + 1]++] = (uint32_t)(i / d->n_classes);
+    for (uint32_t i = 0; i < d->n; i++) {
+        alive[i] = d->accepts[i];
+        if (alive[i])
+            todo[n++] = i;
+    }
+    while (n > 0) {
+        uint32_t at = todo[--n];
+        for (uint32_t i = first[at]; i < first[at + 1]; i++) {
+            if (alive[from[i]])
+                continue;
+            alive[from[i]] = true;
+            todo[n++] = from[i];
+        }
+    }
+    free(first);
+    free(from);
+    free(todo);
+    return alive;
+}
+
+/* What may follow in state i: for each state that it leads to, the bytes and that state's rule. */
+static grammar_node state_node(struct grammar_builder *b,
+                               const struct dfa *d,
+                               uint32_t i,
+                               const bool *alive,
+                               const grammar_node *rules)
+{
+    grammar_node some[257];
+    uint32_t n = 0;
+    bool done[256] = {false};
+    for (uint32_t c = 0; c < d->n_classes; c++) {
+        uint32_t to = d->next[i * d->n_classes + c];
+        struct byte_class set = {0};
+        if (done[c] || to == NONE || !alive[to])
+            continue;
+        for (uint32_t k = c; k < d->n_classes; k++)
+            done[k] |= d->next[i * d->n_classes + k] == to;
+        for (uint32_t byte = 0; byte < 256; byte++)
+            if (d->next[i * d->n_classes + d->class_of[byte]] == to)
+                class_add(&set, byte, byte);
+        some[n++] = grammar_seq(b, 2, (grammar_node[]){builder_class(b, &set), rules[to]});
+    }
+    if (d->accepts[i])
+        some[n++] = grammar_empty(b);
+    return grammar_alt(b, n, some);
+}
+
+grammar_node dfa_node(struct grammar_builder *b, const struct dfa *d)
+{
+    if (d->start == NONE || builder_failed(b))
+        return grammar_never(b);
+    bool *alive = find_alive(d);
+    grammar_node *rules = mem_zalloc(d->n, sizeof *rules);
+    for (uint32_t i = 0; i < d->n; i++)
+        rules[i] = alive[i] ? grammar_rule(b, "state of an automaton") : grammar_never(b);
+    for (uint32_t i = 0; i < d->n && !builder_failed(b); i++)
+        if (alive[i])
+            grammar_define(b, rules[i], state_node(b, d, i, alive, rules));
+    grammar_node node = alive[d->start] ? rules[d->start] : grammar_never(b);
+    free(alive);
+    free(rules);
+    return node;
+}
+
+bool dfa_empty(const struct dfa *d)
+{
+    if (d->start == NONE)
+        return true;
+    bool *alive = find_alive(d), none = !alive[d->start];
+    free(alive);
+    return none;
+}

@@ -1,0 +1,298 @@
+/* Arrays: what stands at which place, how many there are, that some are of a kind (contains), and
+ * that none comes twice (uniqueItems, where the values are listed). */
+#include "grammar/json_schema.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_CONTAINED 4000u /* rules of one array: places times how many are found */
+#define MAX_SUBSETS 8u      /* values of which each order is possible; of more, only the schema's */
+
+struct items {
+    grammar_node *first; /* [n_first] */
+    uint32_t n_first;
+    grammar_node rest; /* NEVER: no more */
+    uint32_t min, max;
+};
+
+/* From element i on, what follows element i - 1 up to the end. */
+static grammar_node items_from(struct schema *s, const struct items *t)
+{
+    struct grammar_builder *b = s->b;
+    grammar_node comma =
+        grammar_seq(b, 2, (grammar_node[]){grammar_literal(b, ",", 1), grammar_json_space(b)});
+    grammar_node tail = grammar_empty(b), never = grammar_never(b);
+    uint32_t n = t->n_first < t->max ? t->n_first : t->max;
+    if (t->max > n) {
+        uint32_t min = t->min > n ? t->min - n : 0;
+        uint32_t max = t->max == GRAMMAR_NO_LIMIT ? GRAMMAR_NO_LIMIT : t->max - n;
+        if (n == 0) { /* the first of them has no comma */
+            grammar_node more = grammar_seq(b, 2, (grammar_node[]){comma, t->rest});
+            uint32_t most = max == GRAMMAR_NO_LIMIT ? max : max - 1;
+            grammar_node some = grammar_seq(
+                b,
+                2,
+                (grammar_node[]){t->rest, grammar_repeat(b, more, min > 0 ? min - 1 : 0, most)});
+            return min > 0 || t->rest == never ? (min > 0 ? some : tail)
+                                               : grammar_optional(b, some);
+        }
+        tail = grammar_repeat(b, grammar_seq(b, 2, (grammar_node[]){comma, t->rest}), min, max);
+    } else if (t->min > n) {
+        return never;
+    }
+    for (uint32_t i = n; i > 0; i--) {
+        grammar_node one[3] = {i > 1 ? comma : grammar_empty(b), t->first[i - 1], tail};
+        tail = grammar_seq(b, 3, one);
+        if (i > t->min)
+            tail = grammar_optional(b, tail);
+    }
+    return tail;
+}
+
+static grammar_node rest_of_items(struct schema *s, const json_t *m, bool has_first)
+{
+    const json_t *items = json_object_get(m, "items");
+    if (items)
+        return schema_shared(s, schema_compile_at(s, "items", items));
+    return has_first ? grammar_never(s->b) : grammar_json_value(s->b);
+}
+
+/* ---- contains ---- */
+
+/* Places from i on, where n of those found so far are as contains says. Beyond `cap` places are all
+ * alike. Rules are made on the way: rules[i * (need + 1) + n]. */
+struct contained {
+    grammar_node plain, both; /* any element; one that is found */
+    grammar_node *rules;
+    uint32_t need, cap, min, max;
+};
+
+static grammar_node contained_rule(struct schema *s, struct contained *c, uint32_t i, uint32_t n)
+{
+    grammar_node *rule = &c->rules[i * (c->need + 1) + n];
+    if (*rule == NONE)
+        *rule = grammar_rule(s->b, "elements");
+    return *rule;
+}
+
+static void define_contained(struct schema *s, struct contained *c, uint32_t i, uint32_t n)
+{
+    struct grammar_builder *b = s->b;
+    grammar_node some[3] = {grammar_never(b), grammar_never(b), grammar_never(b)};
+    grammar_node comma =
+        i == 0 ? grammar_empty(b)
+               : grammar_seq(
+                     b, 2, (grammar_node[]){grammar_literal(b, ",", 1), grammar_json_space(b)});
+    uint32_t next = i < c->cap ? i + 1 : i;
+    if (i >= c->min && n == c->need)
+        some[0] = grammar_empty(b);
+    if (i < c->max) {
+        some[1] =
+            grammar_seq(b, 3, (grammar_node[]){comma, c->plain, contained_rule(s, c, next, n)});
+        if (n < c->need)
+            some[2] = grammar_seq(
+                b, 3, (grammar_node[]){comma, c->both, contained_rule(s, c, next, n + 1)});
+    }
+    grammar_define(b, contained_rule(s, c, i, n), grammar_alt(b, 3, some));
+}
+
+static grammar_node with_contained(struct schema *s, const json_t *m, const struct items *t)
+{
+    json_t *kind = json_object_get(m, "contains"), *items = json_object_get(m, "items");
+    struct contained c = {.need = 1, .min = t->min, .max = t->max};
+    if (!schema_count(s, m, "minContains", &c.need))
+        return grammar_never(s->b);
+    if (t->n_first > 0 || json_object_get(m, "maxContains"))
+        return schema_fail(s, "contains", "is not supported beside prefixItems or maxContains");
+    c.cap = c.max != GRAMMAR_NO_LIMIT ? c.max : c.min > 1 ? c.min : 1;
+    if ((uint64_t)(c.cap + 1) * (c.need + 1) > MAX_CONTAINED)
+        return schema_fail(s, "contains", "there are too many places for it");
+    json_t *both = items ? json_pack("{s:[O,O]}", "allOf", items, kind) : json_incref(kind);
+    c.plain = schema_shared(s, t->rest);
+    c.both = schema_shared(s, schema_compile_at(s, "contains", both));
+    json_decref(both);
+    if (builder_failed(s->b))
+        return grammar_never(s->b);
+    uint32_t n_rules = (c.cap + 1) * (c.need + 1);
+    c.rules = mem_alloc(n_rules * sizeof *c.rules);
+    memset(c.rules, 0xff, n_rules * sizeof *c.rules);
+    for (uint32_t i = 0; i <= c.cap; i++)
+        for (uint32_t n = 0; n <= c.need && !builder_failed(s->b); n++)
+            define_contained(s, &c, i, n);
+    grammar_node node = builder_failed(s->b) ? grammar_never(s->b) : c.rules[0];
+    free(c.rules);
+    return node;
+}
+
+/* ---- uniqueItems ---- */
+
+/* The values that elements may have, new, if the schema lists them; else NULL. */
+static json_t *listed_values(struct schema *s, const json_t *items)
+{
+    json_t *m = items ? schema_merge(s, items) : NULL, *out = NULL;
+    json_t *list = json_object_get(m, "enum"), *one = json_object_get(m, "const");
+    json_t *type = json_object_get(m, "type");
+    const char *name = json_string_value(type);
+    if (one)
+        out = json_pack("[O]", one);
+    else if (list)
+        out = json_copy(list);
+    else if (name && strcmp(name, "boolean") == 0)
+        out = json_pack("[b,b]", 1, 0);
+    else if (name && strcmp(name, "null") == 0)
+        out = json_pack("[n]");
+    for (size_t i = 0; i < json_array_size(out); i++) /* equal ones once */
+        for (size_t k = json_array_size(out) - 1; k > i; k--) {
+            const json_t *x = json_array_get(out, i), *y = json_array_get(out, k);
+            bool numbers = json_is_number(x) && json_is_number(y);
+            if (!schema_works(s))
+                break;
+            if (json_equal(x, y) || (numbers && json_number_value(x) == json_number_value(y)))
+                json_array_remove(out, k);
+        }
+    json_decref(m);
+    return out;
+}
+
+/* Each value as the schema of elements has it. */
+static grammar_node value_node(struct schema *s, const json_t *items, json_t *v)
+{
+    json_t *one = json_pack("{s:[O,{s:O}]}", "allOf", items, "const", v);
+    grammar_node node = schema_compile_at(s, "items", one);
+    json_decref(one);
+    return schema_shared(s, node);
+}
+
+/* Values that are left, as bits: each may come next. */
+static grammar_node any_order(struct schema *s,
+                              const grammar_node *values,
+                              uint32_t n,
+                              const struct items *t)
+{
+    struct grammar_builder *b = s->b;
+    grammar_node rules[1u << MAX_SUBSETS], some[MAX_SUBSETS + 1];
+    grammar_node comma =
+        grammar_seq(b, 2, (grammar_node[]){grammar_literal(b, ",", 1), grammar_json_space(b)});
+    for (uint32_t used = 0; used < 1u << n; used++)
+        rules[used] = grammar_rule(b, "elements that are left");
+    for (uint32_t used = 0; used < 1u << n && !builder_failed(b); used++) {
+        uint32_t n_used = (uint32_t)__builtin_popcount(used), k = 0;
+        for (uint32_t i = 0; i < n && n_used < t->max; i++)
+            if (!(used >> i & 1))
+                some[k++] = grammar_seq(b,
+                                        3,
+                                        (grammar_node[]){used ? comma : grammar_empty(b),
+                                                         values[i],
+                                                         rules[used | 1u << i]});
+        if (n_used >= t->min)
+            some[k++] = grammar_empty(b);
+        grammar_define(b, rules[used], grammar_alt(b, k, some));
+    }
+    return rules[0];
+}
+
+/* The same in the order of the list only: each may lack, min to max of them. */
+static grammar_node one_order(struct schema *s,
+                              const grammar_node *values,
+                              uint32_t n,
+                              const struct items *t)
+{
+    struct grammar_builder *b = s->b;
+    uint32_t most = t->max < n ? t->max : n, width = most + 1;
+    if ((uint64_t)(n + 1) * width > MAX_CONTAINED)
+        return schema_fail(s, "uniqueItems", "there are too many values");
+    grammar_node comma =
+        grammar_seq(b, 2, (grammar_node[]){grammar_literal(b, ",", 1), grammar_json_space(b)});
+    grammar_node *rules = mem_alloc((n + 1) * width * sizeof *rules);
+    for (uint32_t i = 0; i < (n + 1) * width; i++)
+        rules[i] = grammar_rule(b, "elements in their order");
+    for (uint32_t i = 0; i <= n && !builder_failed(b); i++) {
+        for (uint32_t k = 0; k <= most; k++) { /* k are there already */
+            grammar_node some[2] = {grammar_never(b), grammar_never(b)};
+            if (i == n && k >= t->min)
+                some[0] = grammar_empty(b);
+            if (i < n)
+                some[0] = rules[(i + 1) * width + k];
+            if (i < n && k < most)
+                some[1] = grammar_seq(b,
+                                      3,
+                                      (grammar_node[]){k ? comma : grammar_empty(b),
+                                                       values[i],
+                                                       rules[(i + 1) * width + k + 1]});
+            grammar_define(b, rules[i * width + k], grammar_alt(b, 2, some));
+        }
+    }
+    grammar_node node = builder_failed(b) ? grammar_never(b) : rules[0];
+    free(rules);
+    return node;
+}
+
+static grammar_node unique_items(struct schema *s, const json_t *m, const struct items *t)
+{
+    const json_t *items = json_object_get(m, "items");
+    if (t->n_first == 0 && t->max <= 1)
+        return items_from(s, t);
+    json_t *list = t->n_first == 0 ? listed_values(s, items) : NULL;
+    size_t n = json_array_size(list);
+    if (!list || n > MAX_CONTAINED) {
+        json_decref(list);
+        return schema_fail(
+            s, "uniqueItems", "is supported where the elements have an enum, or maxItems is 1");
+    }
+    grammar_node *values = mem_zalloc(n + 1, sizeof *values);
+    for (size_t i = 0; i < n && !builder_failed(s->b); i++)
+        values[i] = value_node(s, items, json_array_get(list, i));
+    grammar_node node = grammar_never(s->b);
+    if (!builder_failed(s->b))
+        node = n <= MAX_SUBSETS ? any_order(s, values, (uint32_t)n, t)
+                                : one_order(s, values, (uint32_t)n, t);
+    free(values);
+    json_decref(list);
+    return node;
+}
+
+/* ---- the whole ---- */
+
+static grammar_node content_of(struct schema *s, const json_t *m, const struct items *t)
+{
+    bool unique = json_is_true(json_object_get(m, "uniqueItems"));
+    const json_t *least = json_object_get(m, "minContains");
+    bool contains = json_object_get(m, "contains") &&
+                    !(least && json_number_value(least) == 0 && !json_object_get(m, "maxContains"));
+    if (unique && contains)
+        return schema_fail(s, "contains", "is not supported beside uniqueItems");
+    return contains ? with_contained(s, m, t) : unique ? unique_items(s, m, t) : items_from(s, t);
+}
+
+grammar_node schema_array(struct schema *s, const json_t *m)
+{
+    const json_t *first = json_object_get(m, "prefixItems");
+    struct items t = {.max = GRAMMAR_NO_LIMIT};
+    struct grammar_builder *b = s->b;
+    if (first && !json_is_array(first))
+        return schema_fail(s, "prefixItems", "must be an array");
+    if (!schema_count(s, m, "minItems", &t.min) || !schema_count(s, m, "maxItems", &t.max))
+        return grammar_never(b);
+    if (t.max < t.min)
+        return schema_fail(s, "maxItems", "is less than minItems");
+    t.n_first = (uint32_t)json_array_size(first);
+    t.first = mem_zalloc(t.n_first + 1, sizeof *t.first);
+    size_t len = schema_push(s, "prefixItems");
+    for (uint32_t i = 0; i < t.n_first && !builder_failed(b); i++) {
+        size_t at = schema_push_index(s, i);
+        t.first[i] = schema_compile(s, json_array_get(first, i));
+        schema_pop(s, at);
+    }
+    schema_pop(s, len);
+    t.rest = rest_of_items(s, m, t.n_first > 0);
+    if (t.min > t.n_first && t.n_first > 0 && !json_object_get(m, "items"))
+        t.rest = grammar_json_value(b);
+    grammar_node content = builder_failed(b) ? grammar_never(b) : content_of(s, m, &t);
+    free(t.first);
+    grammar_node space = grammar_json_space(b);
+    grammar_node list[5] = {
+        grammar_literal(b, "[", 1), space, content, space, grammar_literal(b, "]", 1)};
+    return grammar_seq(b, 5, list);
+}

@@ -1,0 +1,266 @@
+/* What schemas say of other schemas - not, if, dependencies, oneOf - in words of properties, bounds
+ * and options, which merging and the rest know.
+ *
+ *      if C then T else E      anyOf [C and T, (not C) and E]
+ *      not C                   anyOf of what makes each keyword of C fail
+ *      a depends on b          anyOf [no a, a and b]
+ *
+ * A keyword speaks of one type and is kept by values of all others, so what makes it fail is of
+ * that type. {"not": {"enum": [...], "pattern": [...]}}, with lists, is what stays of `not`:
+ * json_types.c takes these texts out of an automaton. */
+#include "grammar/json_schema.h"
+
+#include <string.h>
+
+#define MAX_LOGIC_DEPTH 24
+
+static json_t *negate(struct schema *s, const json_t *x, uint32_t depth);
+
+/* {key: v}, of one type; takes v. */
+static json_t *typed(const char *type, const char *key, json_t *v)
+{
+    return v ? json_pack("{s:s, s:o}", "type", type, key, v) : NULL;
+}
+
+static json_t *one_property(const char *key, json_t *schema)
+{
+    json_t *properties = json_object();
+    json_object_set_new(properties, key, schema);
+    return properties;
+}
+
+/* Not of one of these types. Integers are numbers, so what is no integer may be a number: that
+ * cannot be said. NULL: it cannot. */
+static json_t *other_types(const json_t *v)
+{
+    static const char *const all[] = {"null", "boolean", "number", "string", "array", "object"};
+    json_t *out = json_array(),
+           *list = json_is_array(v) ? json_copy((json_t *)v) : json_pack("[O]", v);
+    bool ok = true;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        bool has = false;
+        for (size_t k = 0; k < json_array_size(list); k++) {
+            const char *name = json_string_value(json_array_get(list, k));
+            has |= name && strcmp(name, all[i]) == 0;
+            ok &= name && strcmp(name, "integer") != 0;
+        }
+        if (!has)
+            json_array_append_new(out, json_string(all[i]));
+    }
+    json_decref(list);
+    if (ok)
+        return json_pack("{s:o}", "type", out);
+    json_decref(out);
+    return NULL;
+}
+
+/* n + by as a count; NULL: below 0, where nothing fails. */
+static json_t *count(const json_t *v, int by)
+{
+    double n = json_number_value(v) + by;
+    return json_is_number(v) && n >= 0 && n < 1e9 ? json_integer((json_int_t)n) : NULL;
+}
+
+/* Add what makes one keyword fail; false: that cannot be said. */
+static bool negate_keyword(
+    struct schema *s, const json_t *x, const char *key, json_t *v, json_t *out, uint32_t depth)
+{
+    static const struct {
+        const char *key, *type, *other;
+        int by; /* of counts; 2: of numbers, as they are */
+    } bounds[] = {{"minimum", "number", "exclusiveMaximum", 2},
+                  {"maximum", "number", "exclusiveMinimum", 2},
+                  {"exclusiveMinimum", "number", "maximum", 2},
+                  {"exclusiveMaximum", "number", "minimum", 2},
+                  {"minLength", "string", "maxLength", -1},
+                  {"maxLength", "string", "minLength", 1},
+                  {"minItems", "array", "maxItems", -1},
+                  {"maxItems", "array", "minItems", 1},
+                  {"minProperties", "object", "maxProperties", -1},
+                  {"maxProperties", "object", "minProperties", 1}};
+    const char *name;
+    json_t *sub;
+    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
+        if (strcmp(key, bounds[i].key) != 0)
+            continue;
+        json_t *limit = bounds[i].by == 2 ? (json_is_number(v) ? json_incref(v) : NULL)
+                                          : count(v, bounds[i].by);
+        if (limit)
+            json_array_append_new(out, typed(bounds[i].type, bounds[i].other, limit));
+        return json_is_number(v);
+    }
+    if (strcmp(key, "const") == 0)
+        return json_array_append_new(out, json_pack("{s:{s:[O]}}", "not", "enum", v)) == 0;
+    if (strcmp(key, "enum") == 0 && json_is_array(v))
+        return json_array_append_new(out, json_pack("{s:{s:O}}", "not", "enum", v)) == 0;
+    if (strcmp(key, "pattern") == 0)
+        return json_array_append_new(
+                   out, json_pack("{s:s, s:{s:[O]}}", "type", "string", "not", "pattern", v)) == 0;
+    if (strcmp(key, "type") == 0)
+        return json_array_append_new(out, other_types(v)) == 0;
+    if (strcmp(key, "not") == 0)
+        return json_array_append(out, v) == 0;
+    if (strcmp(key, "required") == 0 && json_is_array(v)) {
+        for (size_t i = 0; i < json_array_size(v); i++) {
+            name = json_string_value(json_array_get(v, i));
+            if (!name)
+                return false;
+            json_array_append_new(out,
+                                  typed("object", "properties", one_property(name, json_false())));
+        }
+        return true;
+    }
+    if (strcmp(key, "properties") == 0 && json_is_object(v)) {
+        json_object_foreach(v, name, sub)
+        {
+            json_t *inner = negate(s, sub, depth + 1);
+            if (!inner)
+                return false;
+            if (json_is_false(inner)) /* it cannot fail */
+                continue;
+            json_t *one = typed("object", "properties", one_property(name, inner));
+            json_object_set_new(one, "required", json_pack("[s]", name));
+            json_array_append_new(out, one);
+        }
+        return true;
+    }
+    if (strcmp(key, "allOf") == 0 || strcmp(key, "anyOf") == 0) {
+        json_t *all = json_array();
+        bool ok = json_is_array(v);
+        for (size_t i = 0; ok && i < json_array_size(v); i++) {
+            json_t *inner = negate(s, json_array_get(v, i), depth + 1);
+            ok = inner && json_array_append_new(all, inner) == 0;
+        }
+        if (ok && key[1] == 'l') /* one of them fails */
+            json_array_extend(out, all);
+        else if (ok)
+            json_array_append_new(out, json_pack("{s:O}", "allOf", all));
+        json_decref(all);
+        return ok;
+    }
+    if (strcmp(key, "contains") == 0 && !json_object_get(x, "minContains") &&
+        !json_object_get(x, "maxContains")) {
+        json_t *inner = negate(s, v, depth + 1);
+        return inner && json_array_append_new(out, typed("array", "items", inner)) == 0;
+    }
+    return schema_is_ignored(s, key, v);
+}
+
+/* A schema that holds where x does not, new; NULL, without an error: that cannot be said. */
+static json_t *negate(struct schema *s, const json_t *x, uint32_t depth)
+{
+    const char *key;
+    json_t *v;
+    if (!schema_works(s) || depth > MAX_LOGIC_DEPTH)
+        return NULL;
+    if (json_is_boolean(x))
+        return json_boolean(json_is_false(x));
+    if (!json_is_object(x))
+        return NULL;
+    json_t *out = json_array();
+    bool ok = true;
+    json_object_foreach((json_t *)x, key, v)
+    {
+        if (strcmp(key, "$ref") == 0) {
+            const json_t *target = schema_resolve(s, v);
+            json_t *inner = target ? negate(s, target, depth + 1) : NULL;
+            ok = inner && json_array_append_new(out, inner) == 0;
+        } else {
+            ok = negate_keyword(s, x, key, v, out, depth);
+        }
+        if (!ok)
+            break;
+    }
+    size_t n = json_array_size(out);
+    json_t *made = !ok      ? NULL
+                   : n == 0 ? json_false()
+                   : n == 1 ? json_incref(json_array_get(out, 0))
+                            : json_pack("{s:O}", "anyOf", out);
+    json_decref(out);
+    return made;
+}
+
+json_t *schema_negate(struct schema *s, const json_t *x)
+{
+    return negate(s, x, 0);
+}
+
+/* if, then, else as options; NULL with an error. */
+static json_t *conditional(struct schema *s, const json_t *x)
+{
+    json_t *c = json_object_get(x, "if"), *yes = json_object_get(x, "then");
+    json_t *no = json_object_get(x, "else");
+    if (!yes && !no)
+        return json_true();
+    json_t *other = schema_negate(s, c);
+    if (!other) {
+        schema_fail(s, "if", "what it says cannot be turned round: use anyOf");
+        return NULL;
+    }
+    json_t *one = yes ? json_pack("{s:[O,O]}", "allOf", c, yes) : json_incref(c);
+    json_t *two = no ? json_pack("{s:[o,O]}", "allOf", other, no) : other;
+    return json_pack("{s:[o,o]}", "anyOf", one, two);
+}
+
+/* Members that others need: lists of names, or schemas. */
+static json_t *dependent(struct schema *s, const char *keyword, json_t *v)
+{
+    const char *key;
+    json_t *needs, *all = json_array();
+    if (!json_is_object(v)) {
+        schema_fail(s, keyword, "must be an object");
+        json_decref(all);
+        return NULL;
+    }
+    json_object_foreach(v, key, needs)
+    {
+        json_t *without = typed("object", "properties", one_property(key, json_false()));
+        json_t *with = json_pack("{s:[s]}", "required", key);
+        if (json_is_array(needs))
+            json_array_extend(json_object_get(with, "required"), needs);
+        else
+            json_object_set_new(with, "allOf", json_pack("[O]", needs));
+        /* values that are no objects have no members that could need others */
+        json_object_del(without, "type");
+        json_array_append_new(all, json_pack("{s:[o,o]}", "anyOf", without, with));
+    }
+    return json_pack("{s:o}", "allOf", all);
+}
+
+bool schema_is_logic(const char *key)
+{
+    static const char *const keys[] = {
+        "not", "if", "dependentRequired", "dependentSchemas", "dependencies"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (strcmp(keys[i], key) == 0)
+            return true;
+    return false;
+}
+
+/* Lists under "not" are what stays of it. */
+static bool is_left(const json_t *v)
+{
+    const char *key;
+    json_t *x;
+    bool left = json_object_size(v) > 0;
+    json_object_foreach((json_t *)v, key, x)
+    {
+        left &= json_is_array(x) && (strcmp(key, "enum") == 0 || strcmp(key, "pattern") == 0);
+    }
+    return left;
+}
+
+json_t *schema_logic(struct schema *s, const json_t *x, const char *key, json_t *v, bool *plain)
+{
+    *plain = strcmp(key, "not") == 0 && is_left(v);
+    if (*plain)
+        return json_incref(v);
+    if (strcmp(key, "if") == 0)
+        return conditional(s, x);
+    if (strcmp(key, "not") != 0)
+        return dependent(s, key, v);
+    json_t *other = schema_negate(s, v);
+    if (!other && !builder_failed(s->b))
+        schema_fail(s, "not", "what it says cannot be turned round");
+    return other;
+}

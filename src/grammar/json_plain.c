@@ -1,0 +1,68 @@
+/* Strings without quotes, for formats that write them as they are up to a mark. */
+#include "grammar/json_schema.h"
+
+#include <string.h>
+
+#define LONGEST 1000u /* characters, where a length is kept; a longer maxLength counts as that */
+#define SHORTER 100u  /* the same where that is too large */
+
+static grammar_node any_char(struct grammar_builder *b)
+{
+    static const struct grammar_range all = {1, 0x10ffff};
+    return grammar_chars(b, 1, &all);
+}
+
+/* Both of d, which is given up, and the node's language. */
+static struct dfa *narrow(struct grammar_builder *b, struct dfa *d, grammar_node node, bool without)
+{
+    struct dfa *other = dfa_create(b, node);
+    struct dfa *both = d && other ? dfa_combine(d, other, without) : NULL;
+    dfa_destroy(d);
+    dfa_destroy(other);
+    return both;
+}
+
+static struct dfa *lengths(struct grammar_builder *b, uint32_t min, uint32_t max)
+{
+    return min > max ? NULL : dfa_create(b, grammar_repeat(b, any_char(b), min, max));
+}
+
+bool grammar_plain_string(struct grammar_builder *b,
+                          const json_t *schema,
+                          const char *where,
+                          const char *without,
+                          grammar_node *out)
+{
+    struct schema s = {.b = b, .root = schema};
+    const char *pattern = json_string_value(json_object_get(schema, "pattern"));
+    const char *format = json_string_value(json_object_get(schema, "format"));
+    bool bounded = json_object_get(schema, "minLength") || json_object_get(schema, "maxLength");
+    uint32_t min = 0, max = GRAMMAR_NO_LIMIT;
+    grammar_node node, any = grammar_repeat(b, any_char(b), 0, GRAMMAR_NO_LIMIT);
+    buf_str(&s.path, where);
+    bool counted =
+        schema_count(&s, schema, "minLength", &min) && schema_count(&s, schema, "maxLength", &max);
+    buf_deinit(&s.path);
+    bool known = format && json_format(b, format, &node);
+    if (builder_failed(b) || !counted || (!pattern && !known && !bounded))
+        return false;
+    uint32_t most = max < LONGEST ? max : LONGEST;
+    struct dfa *d = lengths(b, min, bounded ? most : LONGEST);
+    if (!bounded) {
+        dfa_destroy(d);
+        d = dfa_create(b, any);
+    } else if (!d) {
+        d = lengths(b, min, max < SHORTER ? max : SHORTER);
+    }
+    if (known)
+        d = narrow(b, d, node, false);
+    if (pattern)
+        d = narrow(b, d, regex_node(b, pattern, strlen(pattern), false, true, where), false);
+    grammar_node mark = grammar_literal(b, without, strlen(without));
+    d = narrow(b, d, grammar_seq(b, 3, (grammar_node[]){any, mark, any}), true);
+    bool ok = d && !builder_failed(b) && !dfa_empty(d);
+    if (ok)
+        *out = dfa_node(b, d);
+    dfa_destroy(d);
+    return ok;
+}

@@ -1,0 +1,373 @@
+/* Strings and numbers by the keywords that speak of them. What several keywords say of one text, or
+ * what it may not be, is put together as finite automata (dfa.c). */
+#include "grammar/json_schema.h"
+
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_LENGTH 1000u /* characters, beside a pattern: a longer maxLength counts as that */
+#define MAX_MULTIPLES 1000u
+
+/* Narrow *d to what is in the node too, or is not; true unless an automaton is too large. */
+static bool narrow(struct schema *s, struct dfa **d, grammar_node node, bool without)
+{
+    struct dfa *other = dfa_create(s->b, node);
+    struct dfa *both = *d && other ? dfa_combine(*d, other, without) : NULL;
+    dfa_destroy(*d);
+    dfa_destroy(other);
+    *d = both;
+    return both != NULL;
+}
+
+/* The node of *d, which is given up; an error at `key` if there is none. */
+static grammar_node finish(struct schema *s, struct dfa *d, const char *key)
+{
+    grammar_node node = d ? dfa_node(s->b, d) : grammar_never(s->b);
+    dfa_destroy(d);
+    if (!d && !builder_failed(s->b))
+        return schema_fail(s, key, "is too large an automaton together with what is beside it");
+    return node;
+}
+
+/* ---- what a value may not be ---- */
+
+/* The values of type `types` in the schema's "not"; new. */
+static json_t *refused_values(const json_t *m, uint32_t types)
+{
+    json_t *out = json_array();
+    const json_t *list = json_object_get(json_object_get(m, "not"), "enum");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *v = json_array_get(list, i);
+        if (schema_type_of(v) & types)
+            json_array_append(out, v);
+    }
+    return out;
+}
+
+bool schema_refuses(const json_t *m, const json_t *value)
+{
+    const json_t *list = json_object_get(json_object_get(m, "not"), "enum");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *v = json_array_get(list, i);
+        bool numbers = json_is_number(v) && json_is_number(value);
+        if (json_equal(v, value) || (numbers && json_number_value(v) == json_number_value(value)))
+            return true;
+    }
+    return false;
+}
+
+/* ---- strings ---- */
+
+/* Any characters, each written in one way only: so that a text that is taken out is out. */
+static grammar_node plain_text(struct schema *s, uint32_t min, uint32_t max)
+{
+    struct char_set set = {0};
+    char_set_add(&set, 1, 0x10ffff);
+    char_set_normalise(&set);
+    grammar_node any = json_text_chars(s->b, &set);
+    char_set_deinit(&set);
+    return grammar_repeat(s->b, any, min, max);
+}
+
+grammar_node schema_pattern(struct schema *s, const char *key, const json_t *pattern)
+{
+    struct buf where = {0};
+    if (!json_is_string(pattern))
+        return schema_fail(s, key, "must be a string");
+    size_t len = schema_push(s, key);
+    buf_printf(&where, "'%s': at \"%.100s\"", s->b->field, buf_cstr(&s->path));
+    schema_pop(s, len);
+    grammar_node node = regex_node(s->b,
+                                   json_string_value(pattern),
+                                   json_string_length(pattern),
+                                   true,
+                                   true,
+                                   buf_cstr(&where));
+    buf_deinit(&where);
+    return node;
+}
+
+/* The inside of a string by each of its keywords: parts[n], all of which hold. */
+static uint32_t string_parts(struct schema *s, const json_t *m, grammar_node parts[40])
+{
+    const json_t *pattern = json_object_get(m, "pattern"), *format = json_object_get(m, "format");
+    uint32_t n = 0;
+    size_t n_patterns = json_is_array(pattern) ? json_array_size(pattern) : pattern != NULL;
+    if (n_patterns > 32) {
+        schema_fail(s, "pattern", "there are too many of them together");
+        return 0;
+    }
+    for (size_t i = 0; i < n_patterns; i++)
+        parts[n++] = schema_pattern(
+            s, "pattern", json_is_array(pattern) ? json_array_get(pattern, i) : pattern);
+    if (format && !json_is_string(format))
+        schema_fail(s, "format", "must be a string");
+    else if (format && json_format(s->b, json_string_value(format), &parts[n]))
+        n++; /* others say nothing of values, by the specification */
+    return n;
+}
+
+/* Take the texts of "not" out of the string whose inside *d is. */
+static bool take_out_strings(struct schema *s, const json_t *m, struct dfa **d)
+{
+    json_t *values = refused_values(m, TYPE_STRING);
+    const json_t *patterns = json_object_get(json_object_get(m, "not"), "pattern");
+    bool ok = true;
+    for (size_t i = 0; ok && i < json_array_size(values); i++) {
+        const json_t *v = json_array_get(values, i);
+        grammar_node text = json_text_inside(s->b, json_string_value(v), json_string_length(v));
+        ok = schema_works(s) && narrow(s, d, text, true);
+    }
+    for (size_t i = 0; ok && i < json_array_size(patterns); i++)
+        ok = narrow(s, d, schema_pattern(s, "not", json_array_get(patterns, i)), true);
+    json_decref(values);
+    return ok;
+}
+
+static bool refuses_strings(const json_t *m)
+{
+    json_t *values = refused_values(m, TYPE_STRING);
+    size_t n = json_array_size(values);
+    json_decref(values);
+    return n > 0 || json_array_size(json_object_get(json_object_get(m, "not"), "pattern")) > 0;
+}
+
+grammar_node schema_string(struct schema *s, const json_t *m)
+{
+    bool bounded = json_object_get(m, "minLength") || json_object_get(m, "maxLength");
+    uint32_t min = 0, max = GRAMMAR_NO_LIMIT;
+    grammar_node parts[40], never = grammar_never(s->b);
+    if (!schema_count(s, m, "minLength", &min) || !schema_count(s, m, "maxLength", &max))
+        return never;
+    uint32_t n = string_parts(s, m, parts);
+    bool refused = refuses_strings(m);
+    if (builder_failed(s->b) || max < min)
+        return never;
+    if (n == 0 && !refused)
+        return bounded
+                   ? json_text_quoted(s->b, grammar_repeat(s->b, json_text_char(s->b), min, max))
+                   : json_text_string(s->b);
+    if (n == 1 && !refused && !bounded)
+        return json_text_quoted(s->b, parts[0]);
+    uint32_t most = max < MAX_LENGTH || min >= MAX_LENGTH ? max : MAX_LENGTH;
+    if (max == GRAMMAR_NO_LIMIT)
+        most = max;
+    struct dfa *d = dfa_create(s->b, n > 0 ? parts[0] : plain_text(s, min, most));
+    for (uint32_t i = 1; d && i < n; i++)
+        (void)narrow(s, &d, parts[i], false);
+    if (d && n > 0 && (bounded || refused))
+        (void)narrow(s, &d, plain_text(s, min, most), false);
+    if (d && refused)
+        (void)take_out_strings(s, m, &d);
+    grammar_node inside = finish(s, d, n > 0 ? "pattern" : "not");
+    return json_text_quoted(s->b, inside);
+}
+
+/* ---- numbers ---- */
+
+/* The narrower of two bounds on one side. */
+static bool add_bound(struct schema *s,
+                      const json_t *m,
+                      const char *key,
+                      bool excluded,
+                      bool *has,
+                      double *bound,
+                      bool *is_excluded)
+{
+    const json_t *v = json_object_get(m, key);
+    double x = json_number_value(v);
+    bool lower = key[0] == 'm' ? key[1] == 'i' : strstr(key, "Min") != NULL;
+    if (!v || (excluded && json_is_false(v)))
+        return true;
+    if (excluded && json_is_true(v)) { /* draft 4: it says that the bound beside it is */
+        *is_excluded = *has;
+        return true;
+    }
+    if (!json_is_number(v)) {
+        schema_fail(s, key, "must be a number");
+        return false;
+    }
+    if (!*has || (lower ? x > *bound : x < *bound) || (x == *bound && excluded)) {
+        *bound = x;
+        *is_excluded = excluded;
+    }
+    *has = true;
+    return true;
+}
+
+static bool read_bounds(struct schema *s, const json_t *m, struct number_bounds *n)
+{
+    *n = (struct number_bounds){0};
+    return add_bound(s, m, "minimum", false, &n->has_lo, &n->lo, &n->lo_excluded) &&
+           add_bound(s, m, "exclusiveMinimum", true, &n->has_lo, &n->lo, &n->lo_excluded) &&
+           add_bound(s, m, "maximum", false, &n->has_hi, &n->hi, &n->hi_excluded) &&
+           add_bound(s, m, "exclusiveMaximum", true, &n->has_hi, &n->hi, &n->hi_excluded);
+}
+
+/* multipleOf as step_by / 10^places; 0: absent, or false with an error. */
+static bool read_multiple(struct schema *s, const json_t *m, uint64_t *step_by, uint32_t *places)
+{
+    const json_t *v = json_object_get(m, "multipleOf");
+    double x = json_number_value(v), scale = 1;
+    *step_by = *places = 0;
+    if (!v)
+        return true;
+    if (!json_is_number(v) || !(x > 0)) {
+        schema_fail(s, "multipleOf", "must be a number greater than 0");
+        return false;
+    }
+    for (; *places <= 6 && x * scale < 1e15; ++*places, scale *= 10) {
+        double whole = round(x * scale);
+        if (whole >= 1 && whole / scale == x) {
+            *step_by = (uint64_t)whole;
+            return true;
+        }
+    }
+    schema_fail(s, "multipleOf", "this number is not supported");
+    return false;
+}
+
+/* v in digits, without an exponent and without zeros at its end; false if they are too many. */
+static bool digits_of(const json_t *v, char out[64])
+{
+    double x = json_number_value(v);
+    int places = 0;
+    if (json_is_integer(v)) {
+        snprintf(out, 64, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+        return true;
+    }
+    if (!(fabs(x) < 1e15))
+        return false;
+    do
+        snprintf(out, 64, "%.*f", places, x);
+    while (strtod(out, NULL) != x && places++ < 20);
+    return places <= 20;
+}
+
+/* The number's node without the values of "not". What is left is written in one way only, with no
+ * more digits than a double keeps apart. */
+static grammar_node without_numbers(struct schema *s, const json_t *m, grammar_node node)
+{
+    static const char plain[] = "-?[1-9][0-9]{0,14}|0|-?(0|[1-9][0-9]{0,7})\\.[0-9]{0,6}[1-9]";
+    json_t *values = refused_values(m, TYPE_NUMBER | TYPE_INTEGER);
+    size_t n = json_array_size(values);
+    if (n > 0) {
+        struct dfa *d = dfa_create(s->b, node);
+        bool ok =
+            narrow(s, &d, regex_node(s->b, plain, sizeof plain - 1, false, false, "number"), false);
+        for (size_t i = 0; ok && i < n; i++) {
+            char text[64];
+            if (digits_of(json_array_get(values, i), text))
+                ok = schema_works(s) &&
+                     narrow(s, &d, grammar_literal(s->b, text, strlen(text)), true);
+        }
+        node = finish(s, d, "not");
+    }
+    json_decref(values);
+    return node;
+}
+
+/* Multiples one by one, from the bound that is nearer to 0. */
+static grammar_node some_multiples(struct schema *s, int64_t lo, int64_t hi, int64_t by)
+{
+    grammar_node nodes[MAX_MULTIPLES];
+    uint32_t n = 0;
+    bool down = hi < 0;
+    int64_t at = down ? -(-hi / by + (-hi % by != 0)) * by : lo / by * by;
+    if (!down && at < lo)
+        at += by;
+    for (; n < MAX_MULTIPLES && at >= lo && at <= hi; at += down ? -by : by) {
+        char text[32];
+        snprintf(text, sizeof text, "%" PRId64, at);
+        nodes[n++] = grammar_literal(s->b, text, strlen(text));
+    }
+    return grammar_alt(s->b, n, nodes);
+}
+
+/* Integers lo..hi that are multiples: of as many digits as make no automaton too large. */
+static grammar_node integer_multiples(struct schema *s, int64_t lo, int64_t hi, uint64_t by)
+{
+    uint64_t count = ((uint64_t)hi - (uint64_t)lo) / by;
+    if (count <= MAX_MULTIPLES / 2)
+        return some_multiples(s, lo, hi, (int64_t)by);
+    for (int64_t most = INT64_C(999999999999999); by <= 1000 && most > 9; most /= 10) {
+        int64_t from = lo > -most ? lo : -most, to = hi < most ? hi : most;
+        struct dfa *d = from < to ? dfa_multiples((uint32_t)by, 0) : NULL;
+        if (d && narrow(s, &d, json_integer_between(s->b, true, from, true, to), false))
+            return finish(s, d, "multipleOf");
+    }
+    return some_multiples(s, lo < 0 && hi > 0 ? 0 : lo, hi, (int64_t)by);
+}
+
+/* The first or last integer within a bound. A schema's integers are exact where doubles are. */
+static bool whole_bound(struct schema *s, double x, bool excluded, bool lower, int64_t *out)
+{
+    double whole = lower ? ceil(x) : floor(x);
+    if (excluded && whole == x)
+        whole += lower ? 1 : -1;
+    if (fabs(whole) > 9007199254740992.0) {
+        schema_fail(s, lower ? "minimum" : "maximum", "is beyond 2^53");
+        return false;
+    }
+    *out = (int64_t)whole;
+    return true;
+}
+
+static grammar_node integer_within(struct schema *s, const json_t *m)
+{
+    static const int64_t beyond = INT64_C(9007199254740991);
+    struct number_bounds n;
+    int64_t lo = -beyond, hi = beyond;
+    uint64_t by, ten = 1;
+    uint32_t places;
+    if (!read_multiple(s, m, &by, &places) || !read_bounds(s, m, &n) ||
+        (n.has_lo && !whole_bound(s, n.lo, n.lo_excluded, true, &lo)) ||
+        (n.has_hi && !whole_bound(s, n.hi, n.hi_excluded, false, &hi)))
+        return grammar_never(s->b);
+    for (; places > 0; places--)
+        ten *= 10;
+    for (uint64_t a = by, b = ten, rest; by > 0 && a > 0;) { /* by / gcd(by, ten) */
+        rest = b % a;
+        if (rest == 0) {
+            by /= a;
+            break;
+        }
+        b = a;
+        a = rest;
+    }
+    if (by > 1)
+        return lo > hi ? grammar_never(s->b) : integer_multiples(s, lo, hi, by);
+    if (!n.has_lo && !n.has_hi)
+        return json_text_integer(s->b);
+    return json_integer_between(s->b, n.has_lo, lo, n.has_hi, hi);
+}
+
+grammar_node schema_integer(struct schema *s, const json_t *m)
+{
+    return without_numbers(s, m, integer_within(s, m));
+}
+
+grammar_node schema_number(struct schema *s, const json_t *m)
+{
+    struct number_bounds n;
+    uint64_t by;
+    uint32_t places;
+    if (!read_multiple(s, m, &by, &places) || !read_bounds(s, m, &n))
+        return grammar_never(s->b);
+    if (by > 0 && places == 0)
+        return schema_integer(s, m);
+    grammar_node node =
+        n.has_lo || n.has_hi ? json_number_between(s->b, &n, s->b->field) : json_text_number(s->b);
+    if (by > 0) {
+        struct dfa *d = by < 100000 ? dfa_multiples((uint32_t)by, places) : NULL;
+        if (d)
+            (void)narrow(s, &d, node, false);
+        node = finish(s, d, "multipleOf");
+    }
+    return without_numbers(s, m, node);
+}

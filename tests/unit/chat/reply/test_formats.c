@@ -1,0 +1,470 @@
+/* Replies in every format, taken apart: the same however they are cut into pieces.
+ *
+ * The cases are written by hand from what the formats' own templates write. */
+#include "unit/chat/reply/cases.h"
+
+static void test_llama(void **state)
+{
+    (void)state;
+    static const struct reply_case cases[] = {
+        {"llama3",
+         NULL,
+         "{\"name\": \"f\", \"parameters\": {\"s\": \"x\"}}",
+         "B0 f A'{\"s\": \"x\"}' E",
+         0},
+        {"llama3",
+         NULL,
+         "<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}; "
+         "{\"name\": \"f\", \"parameters\": {\"n\": 1}}",
+         "B0 f A'{}' E B1 f A'{\"n\": 1}' E",
+         0},
+        /* JSON that is no call of a tool that is there */
+        {"llama3",
+         NULL,
+         "{\"name\": \"Anna\", \"parameters\": {}}",
+         "C'{\"name\": \"Anna\", \"parameters\": {}}'",
+         0},
+        {"llama3", NULL, "{\"answer\": {\"x\": 1}}", "C'{\"answer\": {\"x\": 1}}'", 0},
+        {"llama3",
+         NULL,
+         "As {\"name\": \"f\", \"parameters\": {}}",
+         "C'As {\"name\": \"f\", \"parameters\": {}}'",
+         0},
+        {"llama3",
+         NULL,
+         "{\"name\": \"f\", \"parameters\": {}} is it",
+         "B0 f A'{}' E C' is it'",
+         0},
+        {"json", NULL, "```json\n{\"name\": \"f\", \"arguments\": {}}\n```", "B0 f A'{}' E", 0},
+        {"json",
+         NULL,
+         "[{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"python\", \"arguments\": {}}]",
+         "B0 f A'{}' E B1 python A'{}' E",
+         0},
+        {"json", NULL, "[1, 2]", "C'[1, 2]'", 0},
+        {"json", NULL, "```json\n{\"a\": 1}\n```", "C'```json\n{\"a\": 1}\n```'", 0},
+    };
+    CHECK_ALL(cases);
+}
+
+static void test_mistral(void **state)
+{
+    (void)state;
+    static const struct reply_case cases[] = {
+        {"mistral",
+         NULL,
+         "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"s\": \"x\"}, \"id\": \"abcdefghi\"}, "
+         "{\"name\": \"f\", \"arguments\": {}}]",
+         "B0 f A'{\"s\": \"x\"}' E B1 f A'{}' E",
+         0},
+        {"mistral",
+         NULL,
+         "[TOOL_CALLS] [{\"id\": \"abcdefghi\", \"name\": \"f\", \"arguments\": {}}]",
+         "B0 f (abcdefghi) A'{}' E",
+         0},
+        {"mistral",
+         NULL,
+         "Sure.[TOOL_CALLS]f[ARGS]{\"s\": \"[ARGS]\"}[TOOL_CALLS]get_weather[CALL_ID]abcdefghi"
+         "[ARGS]{}",
+         "C'Sure.' B0 f A'{\"s\": \"[ARGS]\"}' E B1 get_weather (abcdefghi) A'{}' E",
+         0},
+        {"mistral", NULL, "[TOOL_CALLS]f{\"n\": 1}", "B0 f A'{\"n\": 1}' E", 0},
+        {"mistral", NULL, "[TOOL_CALLS] begins calls", "C'[TOOL_CALLS] begins calls'", 0},
+        {"mistral", NULL, "[TOOL_CALLS]a b{}", "C'[TOOL_CALLS]a b{}'", 0},
+        {"mistral", NULL, "[TOOL_CALLS]", "C'[TOOL_CALLS]'", 0},
+    };
+    CHECK_ALL(cases);
+}
+
+static void test_named(void **state)
+{
+    (void)state;
+    static const struct reply_case cases[] = {
+        {"deepseek",
+         "think",
+         "a</"
+         "think>\n\n<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n"
+         "{\"s\": \"```\"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>"
+         "get_weather\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+         "R'a' B0 f A'{\"s\": \"```\"}' E B1 get_weather A'{}' E",
+         THINKING},
+        {"deepseek",
+         NULL,
+         "Text<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"n\": "
+         "1}<｜tool▁call▁end｜>"
+         "<｜tool▁call▁begin｜>f<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+         "C'Text' B0 f A'{\"n\": 1}' E B1 f A'{}' E",
+         0},
+        {"deepseek",
+         NULL,
+         "<｜tool▁calls▁begin｜> is a mark",
+         "C'<｜tool▁calls▁begin｜> is a mark'",
+         0},
+        {"kimi",
+         NULL,
+         "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0"
+         "<|tool_call_argument_begin|>{\"n\": 1}<|tool_call_end|><|tool_call_begin|>functions."
+         "get_weather:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
+         "B0 f (functions.f:0) A'{\"n\": 1}' E B1 get_weather (functions.get_weather:1) A'{}' E",
+         0},
+        {"functionary-v3.1",
+         NULL,
+         "<function=f>{\"s\": \"</function>\"}</function>\n<function=f>{}</function>",
+         "B0 f A'{\"s\": \"</function>\"}' E B1 f A'{}' E",
+         0},
+        {"granite", NULL, "<|tool_call|>[{\"name\": \"f\", \"arguments\": {}}]", "B0 f A'{}' E", 0},
+        {"apriel",
+         NULL,
+         "Well. <tool_calls>[{\"name\": \"f\", \"arguments\": {\"n\":1}, \"id\": "
+         "\"a\"}]</tool_calls>",
+         "C'Well.' B0 f A'{\"n\":1}' E",
+         0},
+        {"firefunction",
+         NULL,
+         " functools[{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"f\", \"arguments\": {}}]",
+         "B0 f A'{}' E B1 f A'{}' E",
+         0},
+    };
+    CHECK_ALL(cases);
+}
+
+static void test_functionary(void **state)
+{
+    (void)state;
+    static const struct reply_case cases[] = {
+        {"functionary-v3.2", NULL, "all\nHello >> there", "C'Hello >> there'", 0},
+        {"functionary-v3.2",
+         NULL,
+         "all\nI look.>>>f\n{\"s\": \">>>\"}>>>get_weather\n{}",
+         "C'I look.' B0 f A'{\"s\": \">>>\"}' E B1 get_weather A'{}' E",
+         0},
+        {"functionary-v3.2",
+         NULL,
+         "python\nprint(\">>>\")\n",
+         "B0 python A'{\"code\": \"print(\\\">>>\\\")\\n\"}' E",
+         0},
+        {"functionary-v3.2", NULL, "all\n>>> x = 1\ny", "C'>>> x = 1\ny'", 0},
+        {"functionary-v3.2", NULL, "all\nHello", "C'Hello'", NO_TOOLS},
+        {"functionary-v3.2", NULL, "f\n{}", "C'f\n{}'", NO_TOOLS},
+    };
+    CHECK_ALL(cases);
+}
+
+static void test_tagged(void **state)
+{
+    (void)state;
+    static const struct reply_case cases[] = {
+        {"qwen-xml",
+         NULL,
+         "Ok.\n<tool_call>\n<function=f>\n<parameter=s>\nline 1\n\"2\"\\ <b>\n</parameter>\n"
+         "<parameter=n>\n-1.50\n</parameter>\n<parameter=b>\ntrue\n</parameter>\n</function>\n"
+         "</tool_call>",
+         "C'Ok.' B0 f A'{\"s\": \"line 1\\n\\\"2\\\"\\\\ <b>\", \"n\": -1.50, \"b\": true}' E",
+         0},
+        /* types: what fits the schema is JSON, what does not stays a string */
+        {"qwen-xml",
+         NULL,
+         "<tool_call>\n<function=f>\n<parameter=i>\nnull\n</parameter>\n<parameter=sn>\n12\n"
+         "</parameter>\n<parameter=sn>\nnull\n</parameter>\n<parameter=o>\n{\"a\": [1]}\n"
+         "</parameter>\n<parameter=n>\nmany\n</parameter>\n<parameter=free>\n[1]\n</parameter>\n"
+         "<parameter=free>\nwords\n</parameter>\n</function>\n</tool_call>",
+         "B0 f A'{\"i\": null, \"sn\": \"12\", \"sn\": null, \"o\": {\"a\": [1]}, \"n\": \"many\", "
+         "\"free\": [1], \"free\": \"words\"}' E",
+         0},
+        {"qwen-xml",
+         NULL,
+         "<tool_call>\n<function=get_weather>\n</function>\n</tool_call>\n<tool_call>\n"
+         "<function=f>\n<parameter=s>\n\n</parameter>\n</function>\n</tool_call>",
+         "B0 get_weather A'{}' E B1 f A'{\"s\": \"\"}' E",
+         0},
+        {"qwen-xml",
+         NULL,
+         "<function=f>\n<parameter=s>\nx\n</parameter>\n</function>",
+         "B0 f A'{\"s\": \"x\"}' E",
+         0},
+        {"qwen-xml", NULL, "<tool_call>\n{\"name\": 1}", "C'<tool_call>\n{\"name\": 1}'", 0},
+        {"qwen-xml",
+         NULL,
+         "<tool_call>\n<function=f> is how",
+         "C'<tool_call>\n<function=f> is how'",
+         0},
+        {"glm",
+         "think",
+         "<think>a</think><tool_call>f\n<arg_key>s</arg_key>\n<arg_value>x\ny</arg_value>\n"
+         "<arg_key>n</arg_key>\n<arg_value>3</arg_value>\n</tool_call><tool_call>get_weather"
+         "</tool_call>",
+         "R'a' B0 f A'{\"s\": \"x\\ny\", \"n\": 3}' E B1 get_weather A'{}' E",
+         0},
+        {"glm", NULL, "<tool_call> of the wild", "C'<tool_call> of the wild'", 0},
+        {"deepseek-v3.2",
+         NULL,
+         "\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"s\" "
+         "string=\"true\">12</｜DSML｜parameter>\n<｜DSML｜parameter name=\"x\" string=\"false\">12"
+         "</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke name=\"get_weather\">\n"
+         "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+         "B0 f A'{\"s\": \"12\", \"x\": 12}' E B1 get_weather A'{}' E",
+         0},
+        {"minimax",
+         NULL,
+         "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter "
+         "name=\"s\">x</parameter>\n</invoke>\n"
+         "</minimax:tool_call>",
+         "B0 f A'{\"s\": \"x\"}' E",
+         0},
+    };
+    CHECK_ALL(cases);
+}
+
+static void test_harmony(void **state)
+{
+    (void)state;
+    static const struct reply_case cases[] = {
+        {"harmony",
+         "harmony",
+         "<|channel|>analysis<|message|>Hm. <|end|><|start|>assistant<|channel|>final<|message|>"
+         "Yes.",
+         "R'Hm.' C'Yes.'",
+         NO_TOOLS},
+        {"harmony",
+         "harmony",
+         "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary "
+         "to=functions.f <|constrain|>json<|message|>{\"s\": \"<|call|>\"}<|call|>",
+         "R'Hm.' B0 f A'{\"s\": \"<|call|>\"}' E",
+         0},
+        {"harmony",
+         "harmony",
+         " to=functions.f<|channel|>commentary json<|message|>{}",
+         "B0 f A'{}' E",
+         0},
+        {"harmony",
+         "harmony",
+         "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant<|channel|>commentary "
+         "to=functions.python code<|message|>print(1)<|call|>",
+         "C'I look.' B0 python A'print(1)' E",
+         0},
+        {"harmony", NULL, "<|channel|>analysis<|message|>a<|end|>", "C'a'", 0},
+        {"harmony", "harmony", "No channel at all", "C'No channel at all'", 0},
+        {"harmony", "harmony", "to", "C'to'", 0},
+        {"harmony", "harmony", " <", "C' <'", CUT},
+        {"harmony", "harmony", "<|channel|>fin", "", CUT},
+        {"harmony",
+         "harmony",
+         "<|channel|>commentary to=functions.f<|message|>{}",
+         "C'{}'",
+         NO_TOOLS},
+    };
+    CHECK_ALL(cases);
+}
+
+/* Random texts made of the marks' pieces: splitting never shows, and without calls and marks
+ * nothing is lost. */
+static void test_pythonic(void **state)
+{
+    (void)state;
+    static const struct reply_case cases[] = {
+        {"lfm2",
+         NULL,
+         "<|tool_call_start|>[f(s=\"x\", n=1)]<|tool_call_end|>",
+         "B0 f A'{\"s\": \"x\", \"n\": 1}' E",
+         0},
+        {"lfm2",
+         NULL,
+         "I look. <|tool_call_start|>[f(), get_weather(a=[1, (2, 3), {'k': None}], b=True)]"
+         "<|tool_call_end|> So.",
+         "C'I look.' B0 f A'{}' E B1 get_weather A'{\"a\": [1, [2, 3], {\"k\": null}], \"b\": "
+         "true}' "
+         "E C' So.'",
+         0},
+        /* strings: both quotes, three of them, escapes, an empty one */
+        {"lfm2",
+         NULL,
+         "<|tool_call_start|>[f(s='it\\'s \"x\"', t=\"\"\"a\n\"b\"\"\", u='', "
+         "v=\"\\u00e4\\x41\\\\\\q"
+         "\\n\")]<|tool_call_end|>",
+         "B0 f A'{\"s\": \"it's \\\"x\\\"\", \"t\": \"a\\n\\\"b\", \"u\": \"\", \"v\": "
+         "\"\xc3\xa4"
+         "A\\\\\\\\q\\n\"}' E",
+         0},
+        /* numbers as Python takes them; words that are none; JSON's words */
+        {"lfm2",
+         NULL,
+         "<|tool_call_start|>[f(a=-1.5e3, b=.5, c=5., d=1_000, e=007, g=word, h=false, i=null, "
+         "j=123456789012345678901234567890)]<|tool_call_end|>",
+         "B0 f A'{\"a\": -1.5e3, \"b\": 0.5, \"c\": 5.0, \"d\": 1000, \"e\": \"007\", \"g\": "
+         "\"word\", \"h\": false, \"i\": null, \"j\": 123456789012345678901234567890}' E",
+         0},
+        /* values without names are the schema's first properties */
+        {"lfm2",
+         NULL,
+         "<|tool_call_start|>[f('x', 2, i=3)]<|tool_call_end|>",
+         "B0 f A'{\"s\": \"x\", \"n\": 2, \"i\": 3}' E",
+         0},
+        {"lfm2",
+         NULL,
+         "<|tool_call_start|>[f(True)]<|tool_call_end|>",
+         "B0 f A'{\"s\": true}' E",
+         0},
+        {"lfm2",
+         NULL,
+         "<|tool_call_start|>not a call<|tool_call_end|>",
+         "C'<|tool_call_start|>not a call<|tool_call_end|>'",
+         0},
+        {"lfm2", NULL, "<|tool_call_start|>[f(s=\"x\", n=", "B0 f A'{\"s\": \"x\", \"n\": '", CUT},
+        {"pythonic", NULL, "[f(s='x'), python()]", "B0 f A'{\"s\": \"x\"}' E B1 python A'{}' E", 0},
+        {"pythonic", NULL, "[link](http://x)", "C'[link](http://x)'", 0},
+        {"pythonic", NULL, "[1, 2]", "C'[1, 2]'", 0},
+        {"pythonic", NULL, "See [f(s='x')]", "C'See [f(s='x')]'", 0},
+        {"pythonic",
+         NULL,
+         "Look:\n```tool_code\nprint(default_api.f(s=\"x\"))\n```",
+         "C'Look:' B0 f A'{\"s\": \"x\"}' E",
+         0},
+        {"pythonic",
+         NULL,
+         "```tool_code\nf(s=\"x\")\nget_weather()\n```\nDone",
+         "B0 f A'{\"s\": \"x\"}' E B1 get_weather A'{}' E C'\nDone'",
+         0},
+    };
+    CHECK_ALL(cases);
+}
+
+static void test_gemma(void **state)
+{
+    (void)state;
+    static const struct reply_case cases[] = {
+        {"gemma",
+         "gemma",
+         "<|channel>thought\nHm.\n<channel|><|tool_call>call:f{s:<|\"|>a \"b\" "
+         "<c<|\"|>,n:-1.5,o:{k:"
+         "[true,null,<|\"|><|\"|>]}}<tool_call|>",
+         "R'Hm.' B0 f A'{\"s\": \"a \\\"b\\\" <c\", \"n\": -1.5, \"o\": {\"k\": [true, null, "
+         "\"\"]}}' E",
+         0},
+        {"gemma",
+         NULL,
+         "Text<|tool_call>call:f{}<tool_call|><|tool_call>call:get_weather{a b:1}<tool_call|>",
+         "C'Text' B0 f A'{}' E B1 get_weather A'{\"a b\": 1}' E",
+         0},
+        {"gemma", "gemma", "<|channel>thought\n<channel|>Hello", "C'Hello'", 0},
+        {"gemma", NULL, "<|tool_call>call:f s", "C'<|tool_call>call:f s'", 0},
+        {"gemma", NULL, "<|tool_call>call:f{s:<|\"|>abc", "B0 f A'{\"s\": \"abc'", CUT},
+    };
+    CHECK_ALL(cases);
+}
+
+/* Formats that are others with marks of their own. */
+static void test_relatives(void **state)
+{
+    (void)state;
+    static const struct reply_case cases[] = {
+        {"seed",
+         "seed",
+         "<seed:think>Hm.</seed:think>\n<seed:tool_call>\n<function=f>\n<parameter=s>a\nb\n"
+         "</parameter>\n<parameter=n>1</parameter>\n</function>\n</seed:tool_call>",
+         "R'Hm.' B0 f A'{\"s\": \"a\\nb\\n\", \"n\": 1}' E",
+         0},
+        {"minicpm",
+         NULL,
+         "<function name=\"f\"><param name=\"s\"><![CDATA[<b> </param>]]></param><param "
+         "name=\"n\">2</param></function>\n<function name=\"python\"></function>",
+         "B0 f A'{\"s\": \"<b> </param>\", \"n\": 2}' E B1 python A'{}' E",
+         0},
+        {"nemotron",
+         NULL,
+         "<TOOLCALL>[{\"name\": \"f\", \"arguments\": {\"s\": \"x\"}}]</TOOLCALL>\n",
+         "B0 f A'{\"s\": \"x\"}' E",
+         0},
+        {"command-r",
+         NULL,
+         "Action:\n```json\n[\n    {\n        \"tool_name\": \"f\",\n        \"parameters\": "
+         "{\"s\": "
+         "\"x\"}\n    }\n]\n```",
+         "B0 f A'{\"s\": \"x\"}' E",
+         0},
+        {"apertus",
+         "apertus",
+         "<|inner_prefix|>Hm.<|inner_suffix|><|tools_prefix|>[{\"f\": {\"s\": \"x\"}}, "
+         "{\"python\": {}}]<|tools_suffix|>",
+         "R'Hm.' B0 f A'{\"s\": \"x\"}' E B1 python A'{}' E",
+         0},
+        {"gigachat",
+         NULL,
+         "Yes.<|function_call|>{\"name\": \"f\", \"arguments\": {\"s\": \"x\"}}",
+         "C'Yes.' B0 f A'{\"s\": \"x\"}' E",
+         0},
+        {"gigachat",
+         NULL,
+         "<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": \"f\", \"arguments\": {}}",
+         "B0 f A'{}' E",
+         0},
+        {"solar",
+         NULL,
+         "<|tool_calls|><|tool_call:begin|>c1<|tool_call:name|>f<|tool_call:args|>{\"s\": "
+         "\"x\"}<|tool_call:end|>",
+         "B0 f (c1) A'{\"s\": \"x\"}' E",
+         0},
+        {"command-r7b", NULL, "<|START_RESPONSE|>Hello<|END_RESPONSE|>", "C'Hello'", 0},
+    };
+    CHECK_ALL(cases);
+}
+
+/* Where a model forgets to close its reasoning, a call does; what is none stays reasoning. */
+static void test_calls_end_thoughts(void **state)
+{
+    (void)state;
+    static const struct reply_case cases[] = {
+        {"qwen-xml",
+         "think",
+         "Hm.\n<tool_call>\n<function=f>\n<parameter=s>\nx\n</parameter>\n</function>\n</"
+         "tool_call>",
+         "R'Hm.' B0 f A'{\"s\": \"x\"}' E",
+         THINKING},
+        {"qwen-xml",
+         "think",
+         "A <tool_call> it is.</think>So.",
+         "R'A <tool_call> it is.' C'So.'",
+         THINKING},
+        {"kimi",
+         "think",
+         "<think>Hm<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0"
+         "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
+         "R'Hm' B0 f (functions.f:0) A'{}' E",
+         0},
+    };
+    CHECK_ALL(cases);
+}
+
+/* What a value in a tag is follows from the schema, also where it names no type. */
+static void test_tagged_types(void **state)
+{
+    (void)state;
+    static const struct reply_case cases[] = {
+        {"qwen-xml",
+         NULL,
+         "<function=typed>\n<parameter=e>\n1\n</parameter>\n<parameter=c>\ntrue\n</parameter>\n"
+         "<parameter=a>\n7\n</parameter>\n<parameter=big>\n123456789012345678901234567890\n"
+         "</parameter>\n</function>",
+         "B0 typed A'{\"e\": \"1\", \"c\": \"true\", \"a\": 7, \"big\": "
+         "123456789012345678901234567890}' E",
+         0},
+    };
+    CHECK_ALL(cases);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_llama),
+        cmocka_unit_test(test_mistral),
+        cmocka_unit_test(test_named),
+        cmocka_unit_test(test_functionary),
+        cmocka_unit_test(test_tagged),
+        cmocka_unit_test(test_harmony),
+        cmocka_unit_test(test_pythonic),
+        cmocka_unit_test(test_gemma),
+        cmocka_unit_test(test_relatives),
+        cmocka_unit_test(test_calls_end_thoughts),
+        cmocka_unit_test(test_tagged_types),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
