@@ -291,9 +291,13 @@ static enum err compile_op(struct compiler *c, const struct op *op)
     case OP_GATED:
         compile_gated(c, op);
         return OK;
-    case OP_GELU:
+    case OP_UNARY:
+        if (op->unary != UNARY_GELU)
+            return err_set(c->e, ERR_UNSUPPORTED, "the CUDA backend has no unary op %d", op->unary);
         add_launch(c, LAUNCH_GELU, op);
         return OK;
+    case OP_ROPE:
+        break;
     case OP_ADD:
         add_launch(c, LAUNCH_ADD, op);
         return OK;

@@ -49,7 +49,7 @@ static struct memory divide(const struct shape *s, uint64_t bytes, uint32_t *n_c
     struct model m;
     engine_of(eng, &m, s, bytes);
     struct err_info e;
-    if (memory_divide(eng, &e) != OK)
+    if (memory_divide(eng, 0, &e) != OK)
         fail_msg("%s", e.text);
     struct memory memory = eng->memory;
     *n_ctx = eng->n_ctx;
@@ -136,7 +136,7 @@ static void test_little_memory(void **state)
     struct model m;
     struct err_info e;
     engine_of(eng, &m, &gemma3_1b, block - 1);
-    assert_int_equal(memory_divide(eng, &e), ERR_INVALID);
+    assert_int_equal(memory_divide(eng, 0, &e), ERR_INVALID);
     free(m.ops);
     free(eng);
 }
