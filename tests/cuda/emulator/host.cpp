@@ -505,6 +505,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int dev
     case cudaDevAttrMultiProcessorCount:
         *value = p.multiProcessorCount;
         break;
+    case cudaDevAttrComputeMode:
+        *value = cudaComputeModeDefault;
+        break;
     case cudaDevAttrGlobalMemoryBusWidth:
         *value = p.memoryBusWidth;
         break;
