@@ -1,0 +1,144 @@
+/* What the kernels of attention share: whom a row sees, where a position lies, and how ranges fold.
+ *
+ * A query is a row's head; those of one KV head, of all rows of a tile, are worked on together, row
+ * by row: query i is head i % group of row i / group. All scores are in units of log2, so weights
+ * are exp2 of differences.
+ *
+ *      range   m = max s[p]     l = sum e[p]          acc = sum e[p] v[p],   e[p] = 2^(s[p] - m)
+ *      fold    M' = max(M, m)   L = L a + l b         A = A a + acc b,       a = 2^(M - M'),
+ *                                                                            b = 2^(m - M')
+ *      end     out = A / L, with a sink t: A a / (L a + 2^(t - M')) likewise
+ *
+ * A range in which a query sees nothing has m = -inf, l = 0 and acc = 0: its fold multiplies by 1
+ * and adds 0. So does a tile within a range. That is why a row's bits do not depend on who shares
+ * its tile, nor on which block of a grid summed a range. */
+#ifndef WEIR_BACKEND_CUDA_ATTENTION_CUH
+#define WEIR_BACKEND_CUDA_ATTENTION_CUH
+
+#include "backend/cuda/attention.h"
+#include "backend/cuda/device.cuh"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+/* As enum kv_type (backend.h). */
+enum { KV_IS_F32, KV_IS_F16, KV_IS_BF16, KV_IS_Q8_0 };
+
+#define LOG2_E 1.4426950408889634f
+#define LEAST __int_as_float(static_cast<int>(0xff800000u)) /* -inf */
+
+/* What a launch is given. */
+struct attn_args {
+    cuda_step step;
+    cuda_buf q, out;
+    cuda_kv kv;
+    uint32_t n_head, group;
+    float scale, cap;
+    uint32_t window;
+    int causal;
+    const float *sinks;
+    float *parts;      /* [rows][n_head][n_ranges] parts, where n_splits > 1 */
+    uint32_t n_ranges; /* that parts have room for */
+    uint32_t n_splits; /* blocks that share a tile's ranges; 1: they are folded as they come */
+};
+
+/* A part: m, l, two floats of nothing, acc [head_dim]. */
+enum { PART_HEAD = 4 };
+
+static __device__ __forceinline__ float *attn_part(const attn_args &a,
+                                                   uint32_t row,
+                                                   uint32_t head,
+                                                   uint32_t range)
+{
+    const size_t i = (static_cast<size_t>(row) * a.n_head + head) * a.n_ranges + range;
+    return a.parts + i * (a.kv.head_dim + PART_HEAD);
+}
+
+/* Positions from .. end - 1 that a row at `pos` of a sequence of so many sees. */
+struct attn_seen {
+    uint32_t from, end;
+};
+static __device__ __forceinline__ attn_seen attn_sees(const attn_args &a,
+                                                      uint32_t pos,
+                                                      uint32_t all)
+{
+    attn_seen s;
+    s.from = a.window && pos >= a.window ? pos + 1 - a.window : 0;
+    s.end = a.causal ? pos + 1 : all;
+    return s;
+}
+
+/* What a block works on: the rows of a tile, and what any of them sees. */
+struct attn_tile {
+    uint32_t first_row, first_pos, n_query, all;
+    attn_seen seen;
+    const uint32_t *table;
+};
+static __device__ __forceinline__ attn_tile attn_tile_of(const attn_args &a, uint32_t i)
+{
+    const cuda_tile t = a.step.tiles[i];
+    const cuda_seq s = a.step.seqs[t.seq];
+    attn_tile x;
+    x.first_row = t.first_row;
+    x.first_pos = t.first_pos;
+    x.n_query = t.n_rows * a.group;
+    x.all = s.first_pos + s.n_rows;
+    x.seen.from = attn_sees(a, t.first_pos, x.all).from;
+    x.seen.end = attn_sees(a, t.first_pos + t.n_rows - 1, x.all).end;
+    x.table = a.step.tables + (a.kv.in_panes ? s.panes : s.blocks);
+    return x;
+}
+
+/* K of a position and KV head; V lies half_bytes on. */
+static __device__ __forceinline__ uint8_t *kv_at(const cuda_kv &kv,
+                                                 const uint32_t *table,
+                                                 uint32_t head_kv,
+                                                 uint32_t pos)
+{
+    return kv.base + table[pos / kv.block_tokens] * kv.block_bytes +
+           static_cast<size_t>(head_kv) * 2 * kv.half_bytes + pos % kv.block_tokens * kv.row_bytes;
+}
+
+/* The largest score and the sum so far take in a range's; old and more: by what values are
+ * multiplied. */
+static __device__ __forceinline__ void attn_fold(
+    float *m, float *l, float range_m, float range_l, float *old, float *more)
+{
+    const float top = fmaxf(*m, range_m);
+    *old = *m == top ? 1.0f : exp2f(*m - top);
+    *more = range_m == top ? 1.0f : exp2f(range_m - top);
+    *l = __fmaf_rn(range_l, *more, __fmul_rn(*l, *old));
+    *m = top;
+}
+static __device__ __forceinline__ float attn_fold_value(float total,
+                                                        float value,
+                                                        float old,
+                                                        float more)
+{
+    return __fmaf_rn(value, more, __fmul_rn(total, old));
+}
+
+/* By what the values of a head are multiplied in the end. */
+static __device__ __forceinline__ float attn_inverse(const attn_args &a,
+                                                     uint32_t head,
+                                                     float m,
+                                                     float l)
+{
+    if (!a.sinks)
+        return 1.0f / l;
+    const float sink = a.sinks[head] * LOG2_E, top = fmaxf(m, sink);
+    const float old = exp2f(m - top);
+    return old / __fmaf_rn(l, old, exp2f(sink - top));
+}
+/* +0 makes one zero of both, as a fold of nothing would. */
+static __device__ __forceinline__ float attn_end_value(float total, float inverse)
+{
+    return __fadd_rn(__fmul_rn(total, inverse), 0.0f);
+}
+
+/* attention_mma.cu: KV of f16, bf16 or q8_0 with heads up to 256. How many queries its blocks take
+ * at a time, and the launch; few: where rows are mostly alone. */
+uint32_t attn_mma_queries(uint32_t head_dim);
+void attn_mma_launch(const attn_args *a, dim3 grid, int few, cudaStream_t stream);
+
+#endif

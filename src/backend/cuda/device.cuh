@@ -1,0 +1,90 @@
+/* What kernels of rows, attention and sampling share: sums over lanes in fixed trees, loads of four
+ * values, and how many rows a launch is over.
+ *
+ * A butterfly adds lanes 16 apart, then 8, 4, 2, 1. Both partners add the same two numbers, so all
+ * lanes end with the same bits; which lane holds what is the kernel's to say, by shapes alone. */
+#ifndef WEIR_BACKEND_CUDA_DEVICE_CUH
+#define WEIR_BACKEND_CUDA_DEVICE_CUH
+
+#include "backend/cuda/rows.h"
+
+static constexpr int WARP = 32;
+
+static __device__ __forceinline__ float warp_sum(float x)
+{
+    for (int apart = WARP / 2; apart > 0; apart /= 2)
+        x = __fadd_rn(x, __shfl_xor_sync(0xffffffffu, x, apart));
+    return x;
+}
+
+static __device__ __forceinline__ float warp_max(float x)
+{
+    for (int apart = WARP / 2; apart > 0; apart /= 2)
+        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, apart));
+    return x;
+}
+
+/* The sum over a block of whole warps, the same in all threads. part: [WARP] of shared memory. */
+static __device__ __forceinline__ float block_sum(float x, float *part)
+{
+    const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    x = warp_sum(x);
+    if (blockDim.x == WARP)
+        return x;
+    __syncthreads(); /* whoever read the parts of an earlier sum has done so */
+    if (lane == 0)
+        part[warp] = x;
+    __syncthreads();
+    return warp_sum(lane < blockDim.x / WARP ? part[lane] : 0.0f);
+}
+
+static __device__ __forceinline__ bool aligned16(const void *p)
+{
+    return reinterpret_cast<size_t>(p) % 16 == 0;
+}
+
+/* x[i .. i + 4) of x[n], i < n a multiple of 4; zeros behind the end. */
+static __device__ __forceinline__ float4 load4(const float *x, uint32_t i, uint32_t n)
+{
+    if (i + 4 <= n && aligned16(x))
+        return *reinterpret_cast<const float4 *>(x + i);
+    float4 v;
+    v.x = x[i];
+    v.y = i + 1 < n ? x[i + 1] : 0.0f;
+    v.z = i + 2 < n ? x[i + 2] : 0.0f;
+    v.w = i + 3 < n ? x[i + 3] : 0.0f;
+    return v;
+}
+
+static __device__ __forceinline__ void store4(float *x, uint32_t i, uint32_t n, float4 v)
+{
+    if (i + 4 <= n && aligned16(x)) {
+        *reinterpret_cast<float4 *>(x + i) = v;
+        return;
+    }
+    x[i] = v.x;
+    if (i + 1 < n)
+        x[i + 1] = v.y;
+    if (i + 2 < n)
+        x[i + 2] = v.z;
+    if (i + 3 < n)
+        x[i + 3] = v.w;
+}
+
+/* How many rows the step has of a kind, and how many a launch must be made for. */
+static __device__ __forceinline__ uint32_t rows_of(const cuda_step &step, int rows)
+{
+    const cuda_counts *c = step.counts;
+    return rows == CUDA_ROWS_ALL      ? c->n_rows
+           : rows == CUDA_ROWS_LOGITS ? c->n_logit_rows
+                                      : c->n_hidden_rows;
+}
+
+static inline uint32_t rows_bound(const cuda_at *at)
+{
+    return at->rows == CUDA_ROWS_ALL      ? at->bounds.rows
+           : at->rows == CUDA_ROWS_LOGITS ? at->bounds.logit_rows
+                                          : at->bounds.hidden_rows;
+}
+
+#endif

@@ -1,0 +1,789 @@
+/* Logits to tokens: bias, penalties, temperature, top-k, top-p, min-p, one draw (sample/sample.h).
+ *
+ * A row of the vocabulary is cut into slices of 2048, a block each, so that a lone row fills the
+ * device as well:
+ *
+ *      scan      slices x jobs    bias and penalties; maxima of slices, and of every 64 logits
+ *      weigh     slices x jobs    sums of weights; for top-k the least logit that can be among them
+ *      collect   slices x jobs    candidates: few tokens that hold all that truncations can keep
+ *      choose    jobs             cut the candidates, draw
+ *
+ * A greedy job ends with the scan's maxima; one without top-k and top-p has no candidates: the draw
+ * finds its slice by the sums and looks at that one only.
+ *
+ * Weights are e^((l - max) / T) as the host computes them, bit for bit (no fused multiply-add), and
+ * then integers of 44 bits behind the point. Sums of integers do not depend on their order, so
+ * histograms may be filled and candidates listed by whoever comes first, and yet the same request
+ * draws the same token. The host adds the same weights as f64; where the two differ, by some 1e-10
+ * of the whole, a random number has to lie between.
+ *
+ * Selection needs no order of the row (radix select, as sample/select.c): a histogram over 8 bits
+ * of the keys says in which bucket a goal is reached; only that is looked at by its next 8 bits.
+ *
+ *      top-k     largest logits first, each weighs 1,                 goal k
+ *      top-p     likewise, each weighs its weight,                    goal p of what top-k left
+ *      draw      lowest ids first, each weighs what is left of it,    goal u of the whole
+ *
+ * Operations: some 30 a logit (the exponential). Bytes: the row once for the scan and, where it
+ * does not choose greedily, twice more from the L2 cache. Bound on an H200: four launches, some 10
+ * us for a row of 128,000; 256 of them 130 MB a pass, so 30 us a pass. */
+#include "backend/cuda/sample.h"
+
+#include "backend/cuda/device.cuh"
+
+enum {
+    THREADS = 256,
+    WARPS = THREADS / WARP,
+    SLICE = 2048,
+    PIECE = 64,         /* logits that share a maximum */
+    MOST_LISTED = 8192, /* candidates; where there are more, the row itself is looked through */
+    BUCKETS = 256,
+    COPIES = 8, /* of a histogram, so that warps seldom meet */
+};
+
+#define LEAST __int_as_float(static_cast<int>(0xff800000u)) /* -inf */
+#define NONE 0xffffffffu
+
+typedef unsigned long long mass; /* of weights: integers */
+
+/* What a job's launches tell each other. */
+struct job_state {
+    uint32_t n_candidates;
+    float least; /* top-k: no smaller logit is among them */
+};
+
+struct sample_args {
+    const cuda_counts *counts;
+    const cuda_sample_job *jobs;
+    const cuda_bias *biases;
+    uint32_t *history; /* [slots][n_vocab] */
+    cuda_buf logits;
+    uint32_t n_vocab, n_slices, n_pieces;
+    int32_t *chosen;
+    /* scratch, of each job */
+    job_state *states;
+    float *slice_max;   /* [n_slices] */
+    uint32_t *slice_id; /* [n_slices] of the maximum; NONE: all are NaN */
+    float *piece_max;   /* [n_pieces] */
+    mass *slice_sum;    /* [n_slices] */
+    uint32_t *listed;   /* [MOST_LISTED] ids */
+};
+
+/* --- as the host does it --- */
+
+/* In the order of the numbers; both zeros are one. */
+static __device__ __forceinline__ uint32_t key_of(float x)
+{
+    const uint32_t u = __float_as_uint(__fadd_rn(x, 0.0f));
+    return u ^ (u >> 31 ? 0xffffffffu : 0x80000000u);
+}
+static __device__ __forceinline__ float number_of(uint32_t key)
+{
+    return __uint_as_float(key ^ (key >> 31 ? 0x80000000u : 0xffffffffu));
+}
+
+/* e^x for x in -87 .. 0 and 0 for anything else: sample/row.c's series, rounded at each step. */
+static __device__ __forceinline__ float exp_nonpositive(float x)
+{
+    if (!((__float_as_uint(x) & 0x7fffffffu) <= 0x42ae0000u))
+        return 0.0f;
+    const float shift = 0x1.8p23f;
+    const float shifted = __fadd_rn(__fmul_rn(x, 0x1.715476p0f), shift);
+    const float n = __fsub_rn(shifted, shift);
+    float f = __fsub_rn(x, __fmul_rn(n, 0x1.62e4p-1f));
+    f = __fsub_rn(f, __fmul_rn(n, 0x1.7f7d1cp-20f));
+    float p = 0x1.a01a02p-13f;
+    p = __fadd_rn(__fmul_rn(p, f), 0x1.6c16c2p-10f);
+    p = __fadd_rn(__fmul_rn(p, f), 0x1.111112p-7f);
+    p = __fadd_rn(__fmul_rn(p, f), 0x1.555556p-5f);
+    p = __fadd_rn(__fmul_rn(p, f), 0x1.555556p-3f);
+    p = __fadd_rn(__fmul_rn(p, f), 0.5f);
+    p = __fadd_rn(__fmul_rn(p, f), 1.0f);
+    p = __fadd_rn(__fmul_rn(p, f), 1.0f);
+    return __uint_as_float(__float_as_uint(p) + (__float_as_uint(shifted) << 23));
+}
+
+static __device__ __forceinline__ float weight_of(float x, float max, float scale)
+{
+    return exp_nonpositive(__fmul_rn(__fsub_rn(x, max), scale));
+}
+
+/* 53 random bits of (seed, position), at the upper end: Philox4x32-10 as sample/random.c. */
+static __device__ unsigned long long random_bits(uint64_t seed, uint64_t position)
+{
+    uint32_t x0 = static_cast<uint32_t>(position), x1 = static_cast<uint32_t>(position >> 32);
+    uint32_t x2 = 0, x3 = 0;
+    uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        const uint64_t p0 = static_cast<uint64_t>(0xd2511f53u) * x0;
+        const uint64_t p1 = static_cast<uint64_t>(0xcd9e8d57u) * x2;
+        x0 = static_cast<uint32_t>(p1 >> 32) ^ x1 ^ k0;
+        x1 = static_cast<uint32_t>(p1);
+        x2 = static_cast<uint32_t>(p0 >> 32) ^ x3 ^ k1;
+        x3 = static_cast<uint32_t>(p0);
+        k0 += 0x9e3779b9u;
+        k1 += 0xbb67ae85u;
+    }
+    return (static_cast<unsigned long long>(x0) << 32 | x1) >> 11 << 11;
+}
+
+/* --- a job --- */
+
+enum job_kind { GREEDY, AMONG_ALL, TOP_K, TOP_P };
+
+/* A job and its row, as every thread of a block knows them. */
+struct job {
+    cuda_sample_job p;
+    const float *x;
+    uint32_t n;
+    float max;
+    uint32_t max_id;
+    float scale;     /* 1 / T */
+    float cut_scale; /* that truncations see */
+    job_kind kind;
+};
+
+static __device__ __forceinline__ mass mass_of(float w)
+{
+    return static_cast<mass>(w * 0x1p44f); /* the product is exact */
+}
+
+/* The weight by which truncations go. */
+static __device__ __forceinline__ float cut_weight(const job &j, float x)
+{
+    return weight_of(x, j.max, j.cut_scale);
+}
+
+/* What is left of a weight that top-k and top-p have kept. */
+static __device__ __forceinline__ mass drawn_mass(const job &j, float x)
+{
+    const float w = cut_weight(j, x);
+    if (!(w > 0.0f) || (j.p.min_p > 0.0f && !(w >= j.p.min_p)))
+        return 0;
+    return mass_of(j.p.temperature_last ? weight_of(x, j.max, j.scale) : w);
+}
+
+/* The larger of two, the lower id among equals. */
+static __device__ __forceinline__ void keep_larger(float *x, uint32_t *id, float y, uint32_t other)
+{
+    if (other != NONE && (*id == NONE || y > *x || (y == *x && other < *id))) {
+        *x = y;
+        *id = other;
+    }
+}
+
+static __device__ __forceinline__ void warp_larger(float *x, uint32_t *id)
+{
+    for (int apart = WARP / 2; apart > 0; apart /= 2) {
+        const float y = __shfl_xor_sync(0xffffffffu, *x, apart);
+        const uint32_t other = __shfl_xor_sync(0xffffffffu, *id, apart);
+        keep_larger(x, id, y, other);
+    }
+}
+
+/* The largest of all slices, which every warp finds for itself. */
+static __device__ job job_of(const sample_args &a, uint32_t i)
+{
+    job j;
+    j.p = a.jobs[i];
+    j.x = a.logits.p + j.p.logit_row * a.logits.stride;
+    j.n = a.n_vocab;
+    j.max = LEAST;
+    j.max_id = NONE;
+    for (uint32_t s = threadIdx.x % WARP; s < a.n_slices; s += WARP)
+        keep_larger(&j.max,
+                    &j.max_id,
+                    a.slice_max[static_cast<size_t>(i) * a.n_slices + s],
+                    a.slice_id[static_cast<size_t>(i) * a.n_slices + s]);
+    warp_larger(&j.max, &j.max_id);
+    j.scale = __fdiv_rn(1.0f, j.p.temperature);
+    j.cut_scale = j.p.temperature_last ? 1.0f : j.scale;
+    const bool top_k = j.p.top_k > 0 && static_cast<uint32_t>(j.p.top_k) < a.n_vocab;
+    /* an infinite logit outweighs all others, and so does the largest when it is that cold */
+    const bool cold = !(fabsf(j.max) < -LEAST) || !(j.scale < -LEAST);
+    if (!(j.p.temperature > 0.0f) || j.p.top_k == 1 || j.p.top_p <= 0.0f || cold)
+        j.kind = GREEDY;
+    else
+        j.kind = top_k ? TOP_K : j.p.top_p < 1.0f ? TOP_P : AMONG_ALL;
+    if (j.kind == AMONG_ALL && !(j.p.min_p > 0.0f))
+        j.cut_scale = j.scale; /* nothing is truncated */
+    return j;
+}
+
+/* --- sums over a block --- */
+
+struct block_shared {
+    mass hist[COPIES][BUCKETS];
+    mass warps[WARPS];
+    mass above, own;
+    uint32_t bucket;
+};
+
+static __device__ __forceinline__ mass warp_total(mass x)
+{
+    for (int apart = WARP / 2; apart > 0; apart /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, apart);
+    return x;
+}
+
+/* The sum over all threads. */
+static __device__ mass block_total(mass x, block_shared *s)
+{
+    x = warp_total(x);
+    __syncthreads();
+    if (threadIdx.x % WARP == 0)
+        s->warps[threadIdx.x / WARP] = x;
+    __syncthreads();
+    x = 0;
+    for (int i = 0; i < WARPS; i++)
+        x += s->warps[i];
+    return x;
+}
+
+/* The sum over the threads before this one. */
+static __device__ mass block_before(mass x, block_shared *s)
+{
+    const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    mass sum = x;
+    for (int apart = 1; apart < WARP; apart *= 2) {
+        const mass y = __shfl_up_sync(0xffffffffu, sum, apart);
+        sum += lane >= static_cast<uint32_t>(apart) ? y : 0;
+    }
+    __syncthreads();
+    if (lane == WARP - 1)
+        s->warps[warp] = sum;
+    __syncthreads();
+    for (uint32_t i = 0; i < warp; i++)
+        sum += s->warps[i];
+    return sum - x;
+}
+
+/* The key at which the masses of elements, largest keys first, reach `goal` (at least 1, at most
+ * the sum of all). f(i, &key, &m): whether element i of n counts. Keys are below 2^(8 * digits).
+ * above: the mass of larger keys; own: of this one. */
+template <class F>
+static __device__ uint32_t
+select_key(F f, uint32_t n, int digits, mass goal, mass *above, mass *own, block_shared *s)
+{
+    uint32_t prefix = 0, known = 0;
+    *above = 0;
+    for (int shift = 8 * (digits - 1); shift >= 0; shift -= 8) {
+        for (uint32_t b = threadIdx.x; b < COPIES * BUCKETS; b += THREADS)
+            s->hist[b / BUCKETS][b % BUCKETS] = 0;
+        __syncthreads();
+        mass *hist = s->hist[threadIdx.x / WARP % COPIES];
+        for (uint32_t i = threadIdx.x; i < n; i += THREADS) {
+            uint32_t key;
+            mass m;
+            if (f(i, &key, &m) && (key & known) == prefix && m)
+                atomicAdd(&hist[key >> shift & (BUCKETS - 1)], m);
+        }
+        __syncthreads();
+        const uint32_t bucket = BUCKETS - 1 - threadIdx.x; /* the largest first */
+        mass m = 0;
+        for (int c = 0; c < COPIES; c++)
+            m += s->hist[c][bucket];
+        const mass before = *above + block_before(m, s);
+        if (before < goal && before + m >= goal) { /* one thread's */
+            s->bucket = bucket;
+            s->above = before;
+            s->own = m;
+        }
+        __syncthreads();
+        prefix |= s->bucket << shift;
+        known |= (BUCKETS - 1u) << shift;
+        *above = s->above;
+        *own = s->own;
+    }
+    return prefix;
+}
+
+/* Where a descending order was cut (equal ones by lower id). */
+struct cut {
+    uint32_t key, last;
+};
+static __device__ __forceinline__ bool kept(cut c, uint32_t key, uint32_t id)
+{
+    return key > c.key || (key == c.key && id <= c.last);
+}
+
+/* The candidates of a job: listed, or those in the whole row. */
+struct candidates {
+    const job *j;
+    const uint32_t *ids; /* NULL: not listed */
+    uint32_t n;
+    float least;     /* of top-k, */
+    mass least_mass; /* of top-p */
+    __device__ __forceinline__ bool has(float x) const
+    {
+        return j->kind == TOP_K ? x >= least : mass_of(cut_weight(*j, x)) >= least_mass;
+    }
+    __device__ __forceinline__ bool at(uint32_t i, uint32_t *id, float *x) const
+    {
+        *id = ids ? ids[i] : i;
+        *x = j->x[*id];
+        return ids || has(*x);
+    }
+};
+
+/* Candidates within a cut, by their logits; each weighs 1 or its weight. */
+struct by_logit {
+    candidates c;
+    cut within;
+    bool weighed;
+    __device__ __forceinline__ mass one(float x) const
+    {
+        return weighed ? mass_of(cut_weight(*c.j, x)) : 1;
+    }
+    __device__ __forceinline__ bool operator()(uint32_t i, uint32_t *key, mass *m) const
+    {
+        uint32_t id;
+        float x;
+        if (!c.at(i, &id, &x))
+            return false;
+        *key = key_of(x);
+        *m = one(x);
+        return kept(within, *key, id);
+    }
+};
+
+enum { ID_DIGITS = 3, ID_MASK = 0xffffff };
+
+/* Those of one logit, or within a cut by what is left of them: lowest ids first. */
+struct by_id {
+    candidates c;
+    cut within;
+    bool one_key; /* only those of within.key, each weighs m */
+    mass each;
+    __device__ __forceinline__ bool operator()(uint32_t i, uint32_t *key, mass *m) const
+    {
+        uint32_t id;
+        float x;
+        if (!c.at(i, &id, &x))
+            return false;
+        *key = ID_MASK - id;
+        if (one_key) {
+            *m = each;
+            return key_of(x) == within.key;
+        }
+        *m = drawn_mass(*c.j, x);
+        return kept(within, key_of(x), id);
+    }
+};
+
+/* The shortest head of the descending order whose masses reach the goal. */
+static __device__ cut
+cut_at(const candidates &c, cut within, bool weighed, mass goal, block_shared *s)
+{
+    const by_logit order = {c, within, weighed};
+    mass above, own;
+    cut found;
+    found.key = select_key(order, c.n, 4, goal, &above, &own, s);
+    found.last = found.key == within.key ? within.last : NONE;
+    const mass each = order.one(number_of(found.key));
+    const mass needed = (goal - above + each - 1) / each * each;
+    if (needed < own) { /* not all of the equal ones */
+        const by_id ids = {c, {found.key, NONE}, true, each};
+        found.last = ID_MASK - select_key(ids, c.n, ID_DIGITS, goal - above, &above, &own, s);
+    }
+    return found;
+}
+
+/* The sum of what a function gives of each element. */
+template <class F> static __device__ mass total_of(F f, uint32_t n, block_shared *s)
+{
+    mass sum = 0;
+    for (uint32_t i = threadIdx.x; i < n; i += THREADS) {
+        uint32_t key;
+        mass m;
+        sum += f(i, &key, &m) ? m : 0;
+    }
+    return block_total(sum, s);
+}
+
+/* u of the whole, in 1 .. whole: the running sum has to exceed u * whole. */
+static __device__ __forceinline__ mass drawn_goal(const job &j, mass whole)
+{
+    return __umul64hi(random_bits(j.p.seed, j.p.position), whole) + 1;
+}
+
+/* --- scan --- */
+
+/* Biases of ids of this slice; one that comes twice is added in the order of the list. */
+static __device__ void add_biases(
+    const sample_args &a, const cuda_sample_job &p, float *x, uint32_t first, uint32_t end)
+{
+    const cuda_bias *b = a.biases + p.first_bias;
+    for (uint32_t i = threadIdx.x; i < p.n_bias; i += THREADS) {
+        const uint32_t id = static_cast<uint32_t>(b[i].id);
+        bool again = id < first || id >= end; /* also ids below 0 */
+        for (uint32_t k = 0; k < i && !again; k++)
+            again = b[k].id == b[i].id;
+        for (uint32_t k = i; k < p.n_bias && !again; k++)
+            if (b[k].id == b[i].id)
+                x[id] = __fadd_rn(x[id], b[k].bias);
+    }
+}
+
+static __device__ __forceinline__ float penalised(const cuda_sample_job &p, float x, uint32_t count)
+{
+    if (count == 0)
+        return x;
+    if (p.repetition_penalty != 1.0f)
+        x = x > 0.0f ? __fdiv_rn(x, p.repetition_penalty) : __fmul_rn(x, p.repetition_penalty);
+    if (count > 1)
+        x = __fsub_rn(x,
+                      __fadd_rn(p.presence_penalty,
+                                __fmul_rn(p.frequency_penalty, __uint2float_rn(count / 2))));
+    return x;
+}
+
+/* grid: [slices][jobs] */
+static __global__ void scan_kernel(struct sample_args a)
+{
+    __shared__ float best[WARPS];
+    __shared__ uint32_t best_id[WARPS];
+    const uint32_t slice = blockIdx.x, lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    if (blockIdx.y >= a.counts->n_jobs)
+        return;
+    const size_t i = blockIdx.y;
+    const cuda_sample_job p = a.jobs[i];
+    float *x = a.logits.p + p.logit_row * a.logits.stride;
+    const uint32_t first = slice * SLICE, end = min(first + SLICE, a.n_vocab);
+    if (p.n_bias > 0) {
+        add_biases(a, p, x, first, end);
+        __syncthreads();
+    }
+    const bool penalise =
+        p.slot != NONE &&
+        (p.repetition_penalty != 1.0f || p.presence_penalty != 0.0f || p.frequency_penalty != 0.0f);
+    const uint32_t *counts = a.history + static_cast<size_t>(penalise ? p.slot : 0) * a.n_vocab;
+    float max = LEAST;
+    uint32_t max_id = NONE;
+    for (uint32_t piece = warp; piece < SLICE / PIECE; piece += WARPS) {
+        const uint32_t begin = first + piece * PIECE;
+        if (begin >= end)
+            break;
+        float largest = LEAST;
+        for (uint32_t id = begin + lane; id < begin + PIECE && id < end; id += WARP) {
+            float v = x[id];
+            if (penalise) {
+                v = penalised(p, v, counts[id]);
+                x[id] = v;
+            }
+            if (v == v)
+                keep_larger(&max, &max_id, v, id);
+            largest = v > largest ? v : largest;
+        }
+        largest = warp_max(largest);
+        if (lane == 0)
+            a.piece_max[i * a.n_pieces + begin / PIECE] = largest;
+    }
+    warp_larger(&max, &max_id);
+    if (lane == 0) {
+        best[warp] = max;
+        best_id[warp] = max_id;
+    }
+    __syncthreads();
+    if (threadIdx.x > 0)
+        return;
+    for (int w = 1; w < WARPS; w++)
+        keep_larger(&max, &max_id, best[w], best_id[w]);
+    a.slice_max[i * a.n_slices + slice] = max;
+    a.slice_id[i * a.n_slices + slice] = max_id;
+    if (slice == 0)
+        a.states[i].n_candidates = 0;
+}
+
+/* --- weigh --- */
+
+/* k pieces have maxima of at least the k-th largest one, so at least k logits are as large. */
+struct by_piece {
+    const float *max;
+    __device__ __forceinline__ bool operator()(uint32_t i, uint32_t *key, mass *m) const
+    {
+        *key = key_of(max[i]);
+        *m = 1;
+        return true;
+    }
+};
+
+/* grid: [slices][jobs] */
+static __global__ void weigh_kernel(struct sample_args a)
+{
+    __shared__ block_shared s;
+    if (blockIdx.y >= a.counts->n_jobs)
+        return;
+    const size_t i = blockIdx.y;
+    const job j = job_of(a, blockIdx.y);
+    if (j.kind == GREEDY)
+        return;
+    if (j.kind == TOP_K) {
+        const uint32_t k = static_cast<uint32_t>(j.p.top_k);
+        if (blockIdx.x > 0)
+            return;
+        float least = LEAST;
+        if (k <= a.n_pieces) {
+            mass above, own;
+            const by_piece pieces = {a.piece_max + i * a.n_pieces};
+            least = number_of(select_key(pieces, a.n_pieces, 4, k, &above, &own, &s));
+        }
+        if (threadIdx.x == 0)
+            a.states[i].least = least;
+        return;
+    }
+    const uint32_t first = blockIdx.x * SLICE, end = min(first + SLICE, a.n_vocab);
+    mass sum = 0;
+    for (uint32_t id = first + threadIdx.x; id < end; id += THREADS)
+        sum += j.kind == TOP_P ? mass_of(cut_weight(j, j.x[id])) : drawn_mass(j, j.x[id]);
+    sum = block_total(sum, &s);
+    if (threadIdx.x == 0)
+        a.slice_sum[i * a.n_slices + blockIdx.x] = sum;
+}
+
+/* --- collect --- */
+
+static __device__ mass sum_of_slices(const sample_args &a, size_t i)
+{
+    mass sum = 0;
+    for (uint32_t k = threadIdx.x % WARP; k < a.n_slices; k += WARP)
+        sum += a.slice_sum[i * a.n_slices + k];
+    return warp_total(sum);
+}
+
+/* Tokens lighter than (1 - p) / n of the whole weigh less than 1 - p of it together, so the others
+ * hold p of it. */
+static __device__ candidates candidates_of(const sample_args &a, const job *j, size_t i, mass whole)
+{
+    candidates c;
+    c.j = j;
+    c.ids = NULL;
+    c.n = a.n_vocab;
+    c.least = j->kind == TOP_K ? a.states[i].least : 0.0f;
+    const double least = 0.999 * (1.0 - static_cast<double>(j->p.top_p)) *
+                         static_cast<double>(whole) / static_cast<double>(a.n_vocab);
+    c.least_mass = least > 1.0 ? static_cast<mass>(least) : 1;
+    return c;
+}
+
+/* grid: [slices][jobs] */
+static __global__ void collect_kernel(struct sample_args a)
+{
+    if (blockIdx.y >= a.counts->n_jobs)
+        return;
+    const size_t i = blockIdx.y;
+    const job j = job_of(a, blockIdx.y);
+    if (j.kind == GREEDY || j.kind == AMONG_ALL)
+        return;
+    const candidates c = candidates_of(a, &j, i, j.kind == TOP_P ? sum_of_slices(a, i) : 0);
+    const uint32_t lane = threadIdx.x % WARP, first = blockIdx.x * SLICE;
+    for (uint32_t k = threadIdx.x; k < SLICE; k += THREADS) {
+        const uint32_t id = first + k;
+        const bool is = id < a.n_vocab && c.has(j.x[id]);
+        const unsigned lanes = __ballot_sync(0xffffffffu, is);
+        if (lanes == 0)
+            continue;
+        uint32_t at = 0;
+        if (lane == 0)
+            at = atomicAdd(&a.states[i].n_candidates, static_cast<uint32_t>(__popc(lanes)));
+        at = __shfl_sync(0xffffffffu, at, 0) +
+             static_cast<uint32_t>(__popc(lanes & ((1u << lane) - 1)));
+        if (is && at < MOST_LISTED)
+            a.listed[i * MOST_LISTED + at] = id;
+    }
+}
+
+/* --- choose --- */
+
+/* The draw from the whole row: the slice in which the goal is reached, then its token. */
+static __device__ void draw_among_all(
+    const sample_args &a, const job &j, size_t i, block_shared *s, uint32_t *id)
+{
+    const mass *sums = a.slice_sum + i * a.n_slices;
+    const mass goal = drawn_goal(j, sum_of_slices(a, i));
+    mass before = 0;
+    uint32_t slice = 0; /* all threads walk: some hundred sums at most */
+    while (slice + 1 < a.n_slices && before + sums[slice] < goal)
+        before += sums[slice++];
+    enum { EACH = SLICE / THREADS };
+    const uint32_t first = slice * SLICE + threadIdx.x * EACH;
+    mass own = 0;
+    for (uint32_t k = first; k < first + EACH && k < a.n_vocab; k++)
+        own += drawn_mass(j, j.x[k]);
+    before += block_before(own, s);
+    if (before >= goal || before + own < goal)
+        return;
+    for (uint32_t k = first;; k++) { /* one thread's */
+        before += drawn_mass(j, j.x[k]);
+        if (before >= goal) {
+            *id = k;
+            return;
+        }
+    }
+}
+
+/* What top-k and top-p leave of the candidates, and the draw from that. */
+static __device__ uint32_t draw_among_some(const sample_args &a,
+                                           const job &j,
+                                           size_t i,
+                                           block_shared *s)
+{
+    mass whole = j.kind == TOP_P ? sum_of_slices(a, i) : 0;
+    candidates c = candidates_of(a, &j, i, whole);
+    const uint32_t n = a.states[i].n_candidates;
+    if (n <= MOST_LISTED) {
+        c.ids = a.listed + i * MOST_LISTED;
+        c.n = n;
+    }
+    cut within = {0, NONE};
+    if (j.kind == TOP_K) {
+        if (n > static_cast<uint32_t>(j.p.top_k))
+            within = cut_at(c, within, false, static_cast<mass>(j.p.top_k), s);
+        whole = total_of(by_logit{c, within, true}, c.n, s);
+    }
+    if (j.p.top_p < 1.0f) {
+        const double goal = ceil(static_cast<double>(j.p.top_p) * static_cast<double>(whole));
+        const mass m = static_cast<mass>(goal);
+        within = cut_at(c, within, true, m < 1 ? 1 : m < whole ? m : whole, s);
+    }
+    const by_id drawn = {c, within, false, 0};
+    mass above, own;
+    whole = total_of(drawn, c.n, s);
+    if (whole == 0)
+        return j.max_id; /* min-p above 1 */
+    const mass goal = drawn_goal(j, whole);
+    return ID_MASK - select_key(drawn, c.n, ID_DIGITS, goal, &above, &own, s);
+}
+
+/* grid: [jobs] */
+static __global__ void choose_kernel(struct sample_args a)
+{
+    __shared__ block_shared s;
+    __shared__ uint32_t id;
+    if (blockIdx.x >= a.counts->n_jobs)
+        return;
+    const size_t i = blockIdx.x;
+    const job j = job_of(a, blockIdx.x);
+    if (threadIdx.x == 0)
+        id = j.max_id == NONE ? 0 : j.max_id;
+    __syncthreads();
+    if (j.kind == AMONG_ALL) {
+        draw_among_all(a, j, i, &s, &id);
+    } else if (j.kind != GREEDY) {
+        const uint32_t drawn = draw_among_some(a, j, i, &s);
+        if (threadIdx.x == 0)
+            id = drawn;
+    }
+    __syncthreads();
+    if (threadIdx.x > 0)
+        return;
+    a.chosen[i] = static_cast<int32_t>(id);
+    if (j.p.slot != NONE)
+        a.history[static_cast<size_t>(j.p.slot) * a.n_vocab + id] += 2;
+}
+
+/* --- the host's --- */
+
+static size_t take(size_t *at, size_t bytes)
+{
+    const size_t here = *at;
+    *at += (bytes + 255) / 256 * 256;
+    return here;
+}
+
+/* Where the parts of the scratch lie; returns how much it is. */
+static size_t place(uint8_t *base, size_t jobs, uint32_t n_vocab, struct sample_args *a)
+{
+    size_t at = 0;
+    a->n_slices = (n_vocab + SLICE - 1) / SLICE;
+    a->n_pieces = (n_vocab + PIECE - 1) / PIECE;
+    const size_t states = take(&at, jobs * sizeof(job_state));
+    const size_t maxima = take(&at, jobs * a->n_slices * sizeof(float));
+    const size_t ids = take(&at, jobs * a->n_slices * sizeof(uint32_t));
+    const size_t pieces = take(&at, jobs * a->n_pieces * sizeof(float));
+    const size_t sums = take(&at, jobs * a->n_slices * sizeof(mass));
+    const size_t listed = take(&at, jobs * MOST_LISTED * sizeof(uint32_t));
+    if (base) {
+        a->states = reinterpret_cast<job_state *>(base + states);
+        a->slice_max = reinterpret_cast<float *>(base + maxima);
+        a->slice_id = reinterpret_cast<uint32_t *>(base + ids);
+        a->piece_max = reinterpret_cast<float *>(base + pieces);
+        a->slice_sum = reinterpret_cast<mass *>(base + sums);
+        a->listed = reinterpret_cast<uint32_t *>(base + listed);
+    }
+    return at;
+}
+
+size_t cuda_sample_scratch(uint32_t max_jobs, uint32_t n_vocab)
+{
+    struct sample_args a = {};
+    return place(NULL, max_jobs, n_vocab, &a);
+}
+
+void cuda_sample(const struct cuda_at *at,
+                 const struct cuda_sample_job *jobs,
+                 const struct cuda_bias *biases,
+                 const struct cuda_histories *h,
+                 struct cuda_buf logits,
+                 uint32_t n_vocab,
+                 int32_t *chosen,
+                 void *scratch)
+{
+    const uint32_t n = at->bounds.jobs;
+    if (n == 0 || n_vocab == 0)
+        return;
+    struct sample_args a = {};
+    place(static_cast<uint8_t *>(scratch), n, n_vocab, &a);
+    a.counts = at->step.counts;
+    a.jobs = jobs;
+    a.biases = biases;
+    a.history = h ? h->counts : NULL;
+    a.logits = logits;
+    a.n_vocab = n_vocab;
+    a.chosen = chosen;
+    const dim3 grid(a.n_slices, n);
+    CUDA_LAUNCH(scan_kernel, grid, THREADS, 0, at->stream, a);
+    CUDA_LAUNCH(weigh_kernel, grid, THREADS, 0, at->stream, a);
+    CUDA_LAUNCH(collect_kernel, grid, THREADS, 0, at->stream, a);
+    CUDA_LAUNCH(choose_kernel, n, THREADS, 0, at->stream, a);
+}
+
+static __global__ void history_kernel(
+    uint32_t *counts, uint32_t n_vocab, const int32_t *tokens, uint32_t n, int output)
+{
+    const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
+    if (i >= n || static_cast<uint32_t>(tokens[i]) >= n_vocab)
+        return;
+    if (output)
+        atomicAdd(&counts[tokens[i]], 2u);
+    else
+        atomicOr(&counts[tokens[i]], 1u);
+}
+
+void cuda_history_begin(struct cuda_histories *h, uint32_t n_vocab, uint32_t slot, cudaStream_t s)
+{
+    cudaMemsetAsync(
+        h->counts + static_cast<size_t>(slot) * n_vocab, 0, n_vocab * sizeof(uint32_t), s);
+}
+
+void cuda_history_add(struct cuda_histories *h,
+                      uint32_t n_vocab,
+                      uint32_t slot,
+                      const int32_t *tokens,
+                      uint32_t n,
+                      int output,
+                      cudaStream_t s)
+{
+    if (n == 0)
+        return;
+    CUDA_LAUNCH(history_kernel,
+                (n + THREADS - 1) / THREADS,
+                THREADS,
+                0,
+                s,
+                h->counts + static_cast<size_t>(slot) * n_vocab,
+                n_vocab,
+                tokens,
+                n,
+                output);
+}

@@ -1,0 +1,330 @@
+/* Rows: each op against the same in double, over odd widths; rows beyond the step's stay as they
+ * are; a row's bits depend on nothing but the row. */
+#include "on_device.h"
+
+#include "model/model.h"
+
+static_assert(GATE_SILU == 0 && GATE_GELU == 1 && GATE_CLAMPED == 2, "as rows.cu numbers them");
+
+enum { ROWS = 5, MORE = 3 };
+static const uint32_t widths[] = {1, 3, 31, 64, 100, 127, 130, 257, 1000, 1024, 2050, 5000};
+#define BEYOND 12345.5f
+
+/* A buffer of ROWS and MORE rows, those beyond filled with what must stay. */
+struct rows_buf {
+    std::vector<float> host;
+    device_array<float> dev;
+    size_t stride;
+    rows_buf(uint32_t n, size_t pad, float size = 1.0f) : stride(n + pad)
+    {
+        host = random_floats((ROWS + MORE) * stride, size);
+        for (size_t i = 0; i < host.size(); i++)
+            if (i / stride >= ROWS || i % stride >= n)
+                host[i] = BEYOND;
+        dev.put(host);
+    }
+    cuda_buf buf() const
+    {
+        cuda_buf b = {dev.p, stride};
+        return b;
+    }
+    const float *row(uint32_t r) const
+    {
+        return host.data() + r * stride;
+    }
+};
+
+static step_on_device *new_step(uint32_t rows)
+{
+    step_on_device *s = new step_on_device;
+    s->counts.n_rows = rows;
+    s->counts.n_seqs = 1;
+    s->counts.n_logit_rows = 2;
+    s->counts.n_hidden_rows = 3;
+    for (uint32_t i = 0; i < rows; i++) {
+        s->positions.push_back(7 + i);
+        s->row_seq.push_back(0);
+    }
+    s->seqs.push_back(cuda_seq{0, rows, 7, 0, 0, 9}); /* the second text begins at 9 */
+    s->logit_rows = {1, 3};
+    s->hidden_rows = {0, 2, 4};
+    return s;
+}
+
+/* got against want [n_rows][n]; all else as it was before. */
+static void check(const char *what,
+                  const rows_buf &b,
+                  uint32_t n,
+                  uint32_t n_rows,
+                  const std::vector<double> &want,
+                  double most)
+{
+    const std::vector<float> got = b.dev.get();
+    for (size_t i = 0; i < got.size(); i++)
+        if (i / b.stride >= n_rows || i % b.stride >= n)
+            if (memcmp(&got[i], &b.host[i], sizeof(float)) != 0)
+                fail_msg("%s, width %u: wrote to row %zu, value %zu",
+                         what,
+                         n,
+                         i / b.stride,
+                         i % b.stride);
+    for (uint32_t r = 0; r < n_rows; r++) {
+        const double e = squared_error(&want[(size_t)r * n], &got[r * b.stride], n);
+        if (!(e <= most))
+            fail_msg("%s, width %u, row %u: error %g", what, n, r, e);
+    }
+}
+
+static void ref_norm(const float *x, const float *w, uint32_t n, double eps, double *out)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)x[i] * x[i];
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = x[i] / sqrt(sum / n + eps) * w[i];
+}
+
+static void test_norm(void **state)
+{
+    (void)state;
+    for (uint32_t n : widths) {
+        for (uint32_t pad = 0; pad < 5; pad += 4 - pad % 2 * 3) {
+            step_on_device *s = new_step(ROWS);
+            rows_buf in(n, pad), out(n, pad + 1);
+            const std::vector<float> w = random_floats(n);
+            device_array<float> dw(w);
+            std::vector<double> want(ROWS * n);
+            for (uint32_t r = 0; r < ROWS; r++)
+                ref_norm(in.row(r), w.data(), n, 1e-5, &want[r * n]);
+            struct cuda_norm op = {in.buf(), out.buf(), n, 1, 1e-5f, dw.p, 0};
+            cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
+            cuda_norm(&at, &op);
+            check("norm", out, n, ROWS, want, 1e-12);
+            /* in place, each row by itself: the same bits */
+            const std::vector<float> all = out.dev.get();
+            delete s;
+            s = new_step(1);
+            for (uint32_t r = 0; r < ROWS; r++) {
+                cuda_buf one = {in.dev.p + r * in.stride, in.stride};
+                struct cuda_norm alone = {one, one, n, 1, 1e-5f, dw.p, 0};
+                at = s->at(CUDA_ROWS_ALL);
+                cuda_norm(&at, &alone);
+            }
+            const std::vector<float> each = in.dev.get();
+            for (uint32_t r = 0; r < ROWS; r++)
+                assert_memory_equal(&each[r * in.stride], &all[r * out.stride], n * sizeof(float));
+            delete s;
+        }
+    }
+}
+
+/* Rows that the step names, gathered; with no weights a copy. */
+static void test_gather(void **state)
+{
+    (void)state;
+    step_on_device *s = new_step(ROWS);
+    const uint32_t n = 130;
+    for (int kind = CUDA_ROWS_LOGITS; kind <= CUDA_ROWS_HIDDEN; kind++) {
+        const std::vector<uint32_t> &rows =
+            kind == CUDA_ROWS_LOGITS ? s->logit_rows : s->hidden_rows;
+        const uint32_t count = (uint32_t)rows.size();
+        for (int copy = 0; copy < 2; copy++) {
+            rows_buf in(n, 2), out(n, 0);
+            const std::vector<float> w = random_floats(n);
+            device_array<float> dw(w);
+            std::vector<double> want(count * n);
+            for (uint32_t r = 0; r < count; r++) {
+                ref_norm(in.row(rows[r]), w.data(), n, 1e-6, &want[r * n]);
+                for (uint32_t i = 0; copy && i < n; i++)
+                    want[r * n + i] = in.row(rows[r])[i];
+            }
+            struct cuda_norm op = {in.buf(), out.buf(), n, 1, 1e-6f, copy ? NULL : dw.p, 1};
+            cuda_at at = s->at((cuda_rows)kind, MORE);
+            cuda_norm(&at, &op);
+            check("gather", out, n, count, want, copy ? 0 : 1e-12);
+        }
+    }
+    delete s;
+}
+
+static void test_head_norm(void **state)
+{
+    (void)state;
+    static const uint32_t shapes[][2] = {{2, 64}, {9, 8}, {17, 100}, {32, 128}, {3, 256}, {2, 512}};
+    for (const uint32_t(&shape)[2] : shapes) {
+        const uint32_t heads = shape[0], dim = shape[1], n = heads * dim;
+        step_on_device *s = new_step(ROWS);
+        rows_buf buf(n, 4);
+        const std::vector<float> w = random_floats(dim);
+        device_array<float> dw(w);
+        std::vector<double> want(ROWS * n);
+        for (uint32_t i = 0; i < ROWS * heads; i++)
+            ref_norm(buf.row(i / heads) + i % heads * dim, w.data(), dim, 1e-6, &want[i * dim]);
+        struct cuda_norm op = {buf.buf(), buf.buf(), dim, heads, 1e-6f, dw.p, 0};
+        cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
+        cuda_norm(&at, &op);
+        check("head norm", buf, n, ROWS, want, 1e-12);
+        delete s;
+    }
+}
+
+static void test_layer_norm(void **state)
+{
+    (void)state;
+    for (uint32_t n : widths) {
+        step_on_device *s = new_step(ROWS);
+        rows_buf in(n, n % 4), out(n, 4);
+        for (float &x : in.host)
+            x += x == BEYOND ? 0 : 100; /* a large mean */
+        in.dev.put(in.host);
+        const std::vector<float> w = random_floats(n), bias = random_floats(n);
+        device_array<float> dw(w), db(bias);
+        std::vector<double> want(ROWS * n);
+        for (uint32_t r = 0; r < ROWS; r++) {
+            double mean = 0, var = 0;
+            for (uint32_t i = 0; i < n; i++)
+                mean += (double)in.row(r)[i] / n;
+            for (uint32_t i = 0; i < n; i++)
+                var += (in.row(r)[i] - mean) * (in.row(r)[i] - mean) / n;
+            for (uint32_t i = 0; i < n; i++)
+                want[r * n + i] = (in.row(r)[i] - mean) / sqrt(var + 1e-5) * w[i] + bias[i];
+        }
+        struct cuda_layer_norm op = {in.buf(), out.buf(), n, 1e-5f, dw.p, db.p};
+        cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
+        cuda_layer_norm(&at, &op);
+        check("layer norm", out, n, ROWS, want, 1e-9);
+        delete s;
+    }
+}
+
+static void test_tables(void **state)
+{
+    (void)state;
+    for (uint32_t n : widths) {
+        for (uint32_t types = 0; types <= 2; types++) {
+            step_on_device *s = new_step(ROWS);
+            rows_buf buf(n, 3);
+            const std::vector<float> w = random_floats((types ? types : 7 + ROWS) * n);
+            device_array<float> dw(w);
+            std::vector<double> want(ROWS * n);
+            for (uint32_t i = 0; i < ROWS * n; i++) {
+                const uint32_t r = i / n, pos = s->positions[r];
+                const uint32_t from = types == 0 ? pos : types == 2 && pos >= 9;
+                want[i] = (double)buf.row(r)[i % n] + w[from * n + i % n];
+            }
+            cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
+            if (types)
+                cuda_add_type(&at, buf.buf(), dw.p, n, types);
+            else
+                cuda_add_position(&at, buf.buf(), dw.p, n);
+            check("add table", buf, n, ROWS, want, 1e-13);
+            delete s;
+        }
+    }
+}
+
+static double ref_gate(int kind, double g, double u)
+{
+    if (kind == GATE_SILU)
+        return g / (1 + exp(-g)) * u;
+    if (kind == GATE_GELU)
+        return g / (1 + exp(-2 * sqrt(2 / M_PI) * (g + 0.044715 * g * g * g))) * u; /* 1 + tanh */
+    g = fmin(g, 7);
+    u = fmax(-7, fmin(u, 7));
+    return g / (1 + exp(-1.702 * g)) * (u + 1);
+}
+
+static void test_gated(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind <= GATE_CLAMPED; kind++) {
+        for (uint32_t n : widths) {
+            for (int places = 0; places < 2; places++) {
+                step_on_device *s = new_step(places ? 2 : ROWS); /* places say how many */
+                rows_buf in(n, 1, 6), in2(n, 0, 6), out(n, 2);
+                device_array<uint32_t> count(std::vector<uint32_t>(1, ROWS));
+                std::vector<double> want(ROWS * n);
+                for (uint32_t i = 0; i < ROWS * n; i++)
+                    want[i] = ref_gate(kind, in.row(i / n)[i % n], in2.row(i / n)[i % n]);
+                cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
+                cuda_gated(&at,
+                           kind,
+                           in.buf(),
+                           in2.buf(),
+                           out.buf(),
+                           n,
+                           places ? count.p : NULL,
+                           places ? ROWS + MORE : 0);
+                check("gate", out, n, ROWS, want, 1e-11);
+                delete s;
+            }
+        }
+    }
+}
+
+static void test_in_place(void **state)
+{
+    (void)state;
+    for (uint32_t n : widths) {
+        step_on_device *s = new_step(ROWS);
+        s->counts.n_logit_rows = ROWS;
+        rows_buf a(n, 0, 4), b(n, 1, 40), c(n, 0, 4);
+        std::vector<double> want(ROWS * n);
+        for (uint32_t i = 0; i < ROWS * n; i++) {
+            const double x = a.row(i / n)[i % n];
+            want[i] = 0.5 * x * erfc(-x / sqrt(2));
+        }
+        cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
+        cuda_gelu(&at, a.buf(), n);
+        check("gelu", a, n, ROWS, want, 1e-11);
+        for (uint32_t i = 0; i < ROWS * n; i++)
+            want[i] = 30 * tanh(b.row(i / n)[i % n] * 0.5 / 30);
+        at = s->at(CUDA_ROWS_LOGITS, MORE);
+        cuda_tanh_cap(&at, b.buf(), n, 0.5f, 30.0f);
+        check("cap", b, n, ROWS, want, 1e-12);
+        for (uint32_t i = 0; i < ROWS * n; i++)
+            want[i] = c.row(i / n)[i % n] * 0.25;
+        at = s->at(CUDA_ROWS_ALL, MORE);
+        cuda_tanh_cap(&at, c.buf(), n, 0.25f, 0.0f);
+        check("scale", c, n, ROWS, want, 0);
+        delete s;
+    }
+}
+
+static void test_add(void **state)
+{
+    (void)state;
+    for (uint32_t n : widths) {
+        for (int gated = 0; gated < 2; gated++) {
+            step_on_device *s = new_step(ROWS);
+            rows_buf in(n, 3), out(n, 0), gate(1, 2);
+            std::vector<double> want(ROWS * n);
+            for (uint32_t i = 0; i < ROWS * n; i++) {
+                const uint32_t r = i / n;
+                const double by = gated ? 1 / (1 + exp(-(double)gate.row(r)[0])) : 0.75;
+                want[i] = out.row(r)[i % n] + in.row(r)[i % n] * by;
+            }
+            cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
+            const cuda_buf g = gate.buf();
+            cuda_add(&at, in.buf(), out.buf(), gated ? &g : NULL, n, 0.75f);
+            check("add", out, n, ROWS, want, 1e-12);
+            delete s;
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_head_norm),
+        cmocka_unit_test(test_layer_norm),
+        cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_gated),
+        cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_add),
+    };
+    random_begin();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
