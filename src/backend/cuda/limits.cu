@@ -74,7 +74,8 @@ double limits_multiply(
     enum limits_product kind, uint32_t n_blocks, uint32_t rounds, float *sink, cudaStream_t stream)
 {
     const dim3 grid(n_blocks), block(THREADS);
-    const double threads = static_cast<double>(n_blocks) * int(THREADS), times = 1.0 * rounds * int(SUMS);
+    const double threads = static_cast<double>(n_blocks) * static_cast<double>(THREADS);
+    const double times = static_cast<double>(rounds) * static_cast<double>(SUMS);
     if (kind == LIMITS_F32) {
         CUDA_LAUNCH(multiply_floats, grid, block, 0, stream, rounds, sink);
         return threads * times * 2;

@@ -319,49 +319,66 @@ static __host__ __device__ constexpr uint32_t linear_many_shared_bytes()
     return many_ring_bytes<F, P>() + MANY_PARTS * many_tiles(P) * 128 * sizeof(float);
 }
 
-/* What a block multiplies: up to 8 parts with up to 8 P tiles of rows. */
+/* What a thread brings of a block's chunks: warp w brings part w, and tiles w and w + 8. */
 template <class F, uint32_t P> struct many_stream {
-    const uint8_t *weights, *act; /* of the first part and tile, at the range's first chunk */
-    size_t part_bytes, act_tile_bytes;
+    /* of the next run and chunk, at the lane's 16 bytes */
+    const uint8_t *weights, *act[P];
     uint8_t *shared;
-    uint32_t parts, tiles;
+    uint32_t warp, lane;
+    bool has_part, has_tile[P]; /* there is one for this warp */
+    uint32_t left;              /* chunks of the range to bring */
+    uint32_t sub, slot, head_slot;
+
+    static constexpr uint32_t HEADS = linear_heads(F::RUN, many_depth<F>());
 
     __device__ __forceinline__ uint8_t *chunk(uint32_t i, uint32_t part) const
     {
-        return shared + i % many_depth<F>() * many_slot_bytes<F, P>() + part * F::CHUNK;
+        return shared + i * many_slot_bytes<F, P>() + part * F::CHUNK;
     }
     __device__ __forceinline__ uint8_t *acts(uint32_t i, uint32_t tile) const
     {
-        return shared + i % many_depth<F>() * many_slot_bytes<F, P>() + MANY_PARTS * F::CHUNK +
-               tile * linear_ring<F>::ACT_BYTES;
+        return chunk(i, MANY_PARTS) + tile * linear_ring<F>::ACT_BYTES;
     }
     __device__ __forceinline__ uint8_t *head(uint32_t i, uint32_t part) const
     {
-        const uint32_t slot = i / F::RUN % linear_heads(F::RUN, many_depth<F>());
-        return shared + many_depth<F>() * many_slot_bytes<F, P>() +
-               (slot * MANY_PARTS + part) * F::HEAD;
+        return chunk(many_depth<F>(), 0) + (i * MANY_PARTS + part) * F::HEAD;
     }
-    /* Bring chunk i of the range; all threads of the block. */
-    __device__ __forceinline__ void bring(uint32_t i) const
+    /* Bring the next chunk into the next slot; all threads of the block. */
+    __device__ __forceinline__ void bring()
     {
-        constexpr uint32_t units = F::CHUNK / 16, act_units = linear_ring<F>::ACT_BYTES / 16;
-        constexpr uint32_t threads = LINEAR_WARPS * 32;
-        const uint32_t run = i / F::RUN, sub = i % F::RUN;
-        const uint8_t *from = weights + static_cast<size_t>(run) * linear_ring<F>::RUN_BYTES;
-        if constexpr (F::HEAD > 0) {
-            constexpr uint32_t head_units = F::HEAD / 16;
-            for (uint32_t u = threadIdx.x; sub == 0 && u < parts * head_units; u += threads)
-                cp_async_16(head(i, u / head_units) + u % head_units * 16,
-                            from + u / head_units * part_bytes + u % head_units * 16);
+        if (left == 0)
+            return;
+        left--;
+        if (has_part) {
+            if constexpr (F::HEAD > 0) {
+                if (sub == 0 && lane * 16 < F::HEAD)
+                    cp_async_16(head(head_slot, warp) + lane * 16, weights);
+            }
+            const uint8_t *from = weights + F::HEAD + sub * F::CHUNK;
+            uint8_t *to = chunk(slot, warp) + lane * 16;
+#pragma unroll
+            for (uint32_t o = 0; o < F::CHUNK; o += 512) {
+                if (o + 512 <= F::CHUNK || o + lane * 16 < F::CHUNK)
+                    cp_async_16(to + o, from + o);
+            }
         }
-        from += F::HEAD + sub * F::CHUNK;
-        for (uint32_t u = threadIdx.x; u < parts * units; u += threads)
-            cp_async_16(chunk(i, u / units) + u % units * 16,
-                        from + u / units * part_bytes + u % units * 16);
-        from = act + static_cast<size_t>(i) * linear_ring<F>::ACT_STRIDE;
-        for (uint32_t u = threadIdx.x; u < tiles * act_units; u += threads)
-            cp_async_16(acts(i, u / act_units) + u % act_units * 16,
-                        from + u / act_units * act_tile_bytes + u % act_units * 16);
+#pragma unroll
+        for (uint32_t p = 0; p < P; p++) {
+            uint8_t *to = acts(slot, warp + p * 8) + lane * 16;
+#pragma unroll
+            for (uint32_t o = 0; has_tile[p] && o < linear_ring<F>::ACT_BYTES; o += 512) {
+                if (o + 512 <= linear_ring<F>::ACT_BYTES ||
+                    o + lane * 16 < linear_ring<F>::ACT_BYTES)
+                    cp_async_16(to + o, act[p] + o);
+            }
+            act[p] += linear_ring<F>::ACT_STRIDE;
+        }
+        slot = slot + 1 == many_depth<F>() ? 0 : slot + 1;
+        if (++sub == F::RUN) {
+            sub = 0;
+            weights += linear_ring<F>::RUN_BYTES;
+            head_slot = head_slot + 1 == HEADS ? 0 : head_slot + 1;
+        }
     }
 };
 
@@ -382,43 +399,44 @@ static __device__ __forceinline__ many_share many_share_of(uint32_t warp,
     return s;
 }
 
-/* The products of chunks [0, n) of the stream, added to sum. */
+/* The products of the stream's chunks, added to sum. Parts and tiles that are not there are
+ * multiplied too, whatever shared memory holds (tiles by fours): nobody reads their sums, and
+ * without branches independent products can follow each other. */
 template <class F, uint32_t P>
-static __device__ __forceinline__ void many_range(const many_stream<F, P> &s,
+static __device__ __forceinline__ void many_range(many_stream<F, P> &s,
                                                   const many_share &mine,
-                                                  uint32_t n,
                                                   float sum[P][8][4])
 {
-    const uint32_t lane = threadIdx.x % 32;
     constexpr uint32_t depth = many_depth<F>();
+    const uint32_t n = s.left, tiles = __shfl_sync(0xffffffffu, mine.tiles, 0);
     for (uint32_t i = 0; i < depth - 1; i++) {
-        if (i < n)
-            s.bring(i);
+        s.bring();
         cp_async_commit();
     }
+    uint32_t slot = 0, head = 0, sub = 0;
+#pragma unroll 1
     for (uint32_t i = 0; i < n; i++) {
         cp_async_wait<depth - 2>();
         __syncthreads();
-        if (i + depth - 1 < n)
-            s.bring(i + depth - 1);
+        s.bring();
         cp_async_commit();
         typename F::weights w[P];
 #pragma unroll
-        for (uint32_t r = 0; r < P; r++) {
-            if (r < mine.parts)
-                F::unpack(
-                    s.head(i, mine.part + r), s.chunk(i, mine.part + r), i % F::RUN, lane, w[r]);
-        }
+        for (uint32_t r = 0; r < P; r++)
+            F::unpack(s.head(head, mine.part + r), s.chunk(slot, mine.part + r), sub, s.lane, w[r]);
 #pragma unroll
-        for (uint32_t c = 0; c < 8; c++) {
-            if (c >= mine.tiles)
+        for (uint32_t c = 0; c < 8; c += 4) {
+            if (c >= tiles)
                 break;
-            const uint8_t *act = s.acts(i, mine.tile + c);
 #pragma unroll
-            for (uint32_t r = 0; r < P; r++) {
-                if (r < mine.parts)
-                    F::multiply(w[r], act, lane, sum[r][c]);
-            }
+            for (uint32_t e = 0; e < 4 * P; e++)
+                F::multiply(
+                    w[e % P], s.acts(slot, mine.tile + c + e / P), s.lane, sum[e % P][c + e / P]);
+        }
+        slot = slot + 1 == depth ? 0 : slot + 1;
+        if (++sub == F::RUN) {
+            sub = 0;
+            head = head + 1 == many_stream<F, P>::HEADS ? 0 : head + 1;
         }
     }
     __syncthreads(); /* the ring is done with */
@@ -442,25 +460,33 @@ template <class F, uint32_t P>
 static __device__ __forceinline__ void many_block(
     const linear_args &p, uint8_t *shared, uint32_t expert, uint32_t first, uint32_t n)
 {
+    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const uint32_t part = blockIdx.x * MANY_PARTS, tile = first / CUDA_ACT_ROWS;
+    const uint32_t parts = p.n_parts - part < MANY_PARTS ? p.n_parts - part : MANY_PARTS;
+    const uint32_t tiles = (n + CUDA_ACT_ROWS - 1) / CUDA_ACT_ROWS;
+    const many_share mine = many_share_of<P>(warp, parts, tiles);
     many_stream<F, P> s;
-    const uint32_t part = blockIdx.x * MANY_PARTS;
-    s.parts = p.n_parts - part < MANY_PARTS ? p.n_parts - part : MANY_PARTS;
-    s.tiles = (n + CUDA_ACT_ROWS - 1) / CUDA_ACT_ROWS;
-    s.part_bytes = p.part_bytes;
-    s.act_tile_bytes = p.act_tile_bytes;
     s.shared = shared;
-    const many_share mine = many_share_of<P>(threadIdx.x / 32, s.parts, s.tiles);
+    s.warp = warp;
+    s.lane = lane;
+    s.has_part = warp < parts;
     float *totals = reinterpret_cast<float *>(shared + many_ring_bytes<F, P>());
     const bool alone = p.scratch_rows > 0; /* this block has one range of all */
     const uint32_t split_end = alone ? blockIdx.z + 1 : p.splits;
     for (uint32_t split = alone ? blockIdx.z : 0; split < split_end; split++) {
         const uint32_t begin = p.runs * split / p.splits, end = p.runs * (split + 1) / p.splits;
-        s.weights = p.w + expert * p.matrix_bytes + part * p.part_bytes +
-                    static_cast<size_t>(begin) * linear_ring<F>::RUN_BYTES;
-        s.act = p.act + first / CUDA_ACT_ROWS * p.act_tile_bytes + p.act_offset +
-                static_cast<size_t>(begin) * F::RUN * linear_ring<F>::ACT_STRIDE;
+        s.weights = p.w + expert * p.matrix_bytes + (part + warp) * p.part_bytes +
+                    static_cast<size_t>(begin) * linear_ring<F>::RUN_BYTES + lane * 16;
+#pragma unroll
+        for (uint32_t i = 0; i < P; i++) {
+            s.has_tile[i] = warp + i * 8 < tiles;
+            s.act[i] = p.act + (tile + warp + i * 8) * p.act_tile_bytes + p.act_offset +
+                       static_cast<size_t>(begin) * F::RUN * linear_ring<F>::ACT_STRIDE + lane * 16;
+        }
+        s.left = (end - begin) * F::RUN;
+        s.sub = s.slot = s.head_slot = 0;
         float sum[P][8][4] = {};
-        many_range(s, mine, (end - begin) * F::RUN, sum);
+        many_range(s, mine, sum);
 #pragma unroll
         for (uint32_t e = 0; e < P * 32; e++) {
             float *total = totals + e * (LINEAR_WARPS * 32) + threadIdx.x;

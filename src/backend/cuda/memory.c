@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* For the kernels' code and the graphs, which the driver places itself. */
+/* For the kernels' code and the graphs, which the driver places itself; of small devices less. */
 #define RESERVE_BYTES ((size_t)256 << 20)
 /* A device on which not even so long a sequence has room is no use. */
 #define LEAST_POSITIONS 4096
@@ -269,7 +269,7 @@ static enum err read_device(struct cuda_backend *b, struct err_info *e)
     if (rc != cudaSuccess)
         return cuda_failed(rc, "its memory", e);
     g->limit = d->memory_bytes ? d->memory_bytes : (size_t)((double)g->total * share);
-    g->reserve = RESERVE_BYTES;
+    g->reserve = g->total / 16 < RESERVE_BYTES ? g->total / 16 : RESERVE_BYTES;
     if (d->memory_bytes && d->memory_bytes > g->free)
         return err_set_field(e,
                              ERR_NOMEM,

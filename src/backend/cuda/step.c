@@ -172,6 +172,8 @@ static void count(struct cuda_backend *b, const struct batch *x, struct cuda_slo
     s->graph = cuda_graph_for(b, &s->bounds);
     if (s->graph >= 0)
         s->bounds = b->graphs[s->graph].bounds;
+    else if (b->at_most)
+        s->bounds = b->most;
 }
 
 enum err cuda_slot_prepare(struct cuda_backend *b,

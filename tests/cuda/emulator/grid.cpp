@@ -32,18 +32,24 @@
 #endif
 #endif
 
+#ifdef EMU_ASAN
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
 emu_thread *emu_self;
 emu_grid emu_here;
 
 namespace
 {
 
-#if defined(EMU_ASAN) || defined(EMU_TSAN)
+#if defined(EMU_ASAN)
 constexpr size_t STACK_BYTES = 512 << 10;
 #else
 constexpr size_t STACK_BYTES = 128 << 10;
 #endif
 constexpr size_t PAGE = 4096;
+constexpr size_t GUARD = 1 << 20; /* below a stack: a large frame must not leap over it */
 
 struct fiber {
     char *stack; /* lowest usable byte */
@@ -54,6 +60,7 @@ struct fiber {
 #else
     ucontext_t context;
 #endif
+    void *fake_stack; /* AddressSanitizer's */
 };
 
 struct copy {
@@ -71,6 +78,7 @@ struct warp {
     unsigned alive;   /* lanes that have not ended */
     unsigned ready;   /* lanes that can run */
     unsigned waiting; /* lanes in a meeting */
+    unsigned meetings;
     emu_meet_fn fn[32];
 };
 
@@ -79,19 +87,25 @@ struct block {
     unsigned n_threads, n_warps, n_ended, n_at_barrier;
     int barrier_sum;
     const char *barrier;
+    uint32_t barriers;
     emu_thread threads[EMU_MAX_THREADS];
     warp warps[EMU_MAX_WARPS];
     pending_copies copies[EMU_MAX_THREADS];
 };
 
 block now;
-std::vector<fiber *> idle;
+std::vector<fiber *> &idle = *new std::vector<fiber *>; /* for ever: statics end before it */
 fiber *running;
+char *stacks; /* of all fibers: a guard and a stack each */
 #ifdef EMU_OWN_SWITCH
 void *scheduler_sp;
 #else
 ucontext_t scheduler_context;
 #endif
+/* of the thread that runs the blocks */
+const void *scheduler_stack;
+size_t scheduler_stack_bytes;
+void *scheduler_fake_stack;
 bool abandoned;
 cudaError_t failure;
 char *shared_memory;
@@ -160,14 +174,38 @@ static EMU_INLINE void emu_switch_stack(void **save, void *to)
 namespace
 {
 
+/* AddressSanitizer must know on which stack the program is. */
+EMU_INLINE void leave(void **fake, const void *bottom, size_t size)
+{
+#ifdef EMU_ASAN
+    __sanitizer_start_switch_fiber(fake, bottom, size);
+#else
+    static_cast<void>(fake);
+    static_cast<void>(bottom);
+    static_cast<void>(size);
+#endif
+}
+EMU_INLINE void arrive(void *fake, const void **bottom, size_t *size)
+{
+#ifdef EMU_ASAN
+    __sanitizer_finish_switch_fiber(fake, bottom, size);
+#else
+    static_cast<void>(fake);
+    static_cast<void>(bottom);
+    static_cast<void>(size);
+#endif
+}
+
 EMU_INLINE void to_scheduler()
 {
     fiber *me = running;
+    leave(&me->fake_stack, scheduler_stack, scheduler_stack_bytes);
 #ifdef EMU_OWN_SWITCH
     emu_switch_stack(&me->sp, scheduler_sp);
 #else
     swapcontext(&me->context, &scheduler_context);
 #endif
+    arrive(me->fake_stack, nullptr, nullptr);
 }
 
 void thread_ends(emu_thread *t)
@@ -185,6 +223,7 @@ void thread_ends(emu_thread *t)
 
 void fiber_main()
 {
+    arrive(nullptr, &scheduler_stack, &scheduler_stack_bytes);
     for (;;) {
         now.work->run(now.work->arguments);
         thread_ends(emu_self);
@@ -194,6 +233,10 @@ void fiber_main()
 
 void fiber_prepare(fiber *f)
 {
+#ifdef EMU_ASAN
+    ASAN_UNPOISON_MEMORY_REGION(f->stack, STACK_BYTES); /* an abandoned thread's frames */
+#endif
+    f->fake_stack = nullptr;
 #ifdef EMU_OWN_SWITCH
     void **top = reinterpret_cast<void **>(f->top);
     *--top = nullptr;
@@ -215,19 +258,24 @@ fiber *fiber_take()
         idle.pop_back();
         return f;
     }
-    void *p = mmap(nullptr,
-                   STACK_BYTES + PAGE,
-                   PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                   -1,
-                   0);
-    if (p == MAP_FAILED || mprotect(p, PAGE, PROT_NONE) != 0) {
-        perror("emulator: no memory for a stack");
+    static unsigned made;
+    if (!stacks) { /* addresses only; what no thread uses takes no memory */
+        void *p = mmap(nullptr,
+                       EMU_MAX_THREADS * (STACK_BYTES + GUARD),
+                       PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                       -1,
+                       0);
+        stacks = p == MAP_FAILED ? nullptr : static_cast<char *>(p);
+    }
+    char *low = stacks + made * (STACK_BYTES + GUARD) + GUARD;
+    if (!stacks || made == EMU_MAX_THREADS ||
+        mprotect(low, STACK_BYTES, PROT_READ | PROT_WRITE) != 0) {
+        fprintf(stderr, "emulator: no memory for stacks\n");
         abort();
     }
     fiber *f = new fiber;
-    static unsigned made;
-    f->stack = static_cast<char *>(p) + PAGE;
+    f->stack = low;
     f->top = f->stack + STACK_BYTES - made++ % 64 * 320;
     fiber_prepare(f);
     return f;
@@ -242,11 +290,13 @@ EMU_INLINE void resume(emu_thread *t)
     }
     emu_self = t;
     running = static_cast<fiber *>(t->fiber);
+    leave(&scheduler_fake_stack, running->stack, STACK_BYTES);
 #ifdef EMU_OWN_SWITCH
     emu_switch_stack(&scheduler_sp, running->sp);
 #else
     swapcontext(&scheduler_context, &running->context);
 #endif
+    arrive(scheduler_fake_stack, nullptr, nullptr);
     running = nullptr;
     emu_self = nullptr;
     if (!abandoned && !((now.warps[t->index / 32].alive >> t->lane) & 1)) {
@@ -287,6 +337,7 @@ void release_barrier()
     now.n_at_barrier = 0;
     now.barrier_sum = 0;
     now.barrier = nullptr;
+    now.barriers++;
 }
 
 void report_stuck()
@@ -333,11 +384,13 @@ void block_begin()
         now.warps[w].alive = all;
         now.warps[w].ready = all;
         now.warps[w].waiting = 0;
+        now.warps[w].meetings = 0;
     }
     now.n_ended = 0;
     now.n_at_barrier = 0;
     now.barrier_sum = 0;
     now.barrier = nullptr;
+    now.barriers = 0;
     if (shared_bytes) {
         memset(shared_memory, 0xff, shared_bytes); /* as good as anything: NaN */
     }
@@ -450,6 +503,10 @@ void set_shared(size_t bytes)
         mprotect(area + most, PAGE, PROT_NONE);
     }
     shared_memory = area + most - (bytes + 15) / 16 * 16;
+#ifdef EMU_ASAN
+    ASAN_POISON_MEMORY_REGION(area, most);
+    ASAN_UNPOISON_MEMORY_REGION(shared_memory, bytes);
+#endif
 }
 
 } // namespace
@@ -540,14 +597,10 @@ void *emu_fault_landing(void **stack)
     });
 }
 
-bool emu_is_stack(const void *p, size_t *beyond)
+bool emu_is_stack(const void *p)
 {
     const char *c = static_cast<const char *>(p);
-    if (!running || c < running->stack - PAGE || c >= running->stack + STACK_BYTES) {
-        return false;
-    }
-    *beyond = c < running->stack ? static_cast<size_t>(running->stack - c) : 0;
-    return true;
+    return stacks && c >= stacks && c < stacks + EMU_MAX_THREADS * (STACK_BYTES + GUARD);
 }
 
 size_t emu_beyond_shared(const void *p)
@@ -555,6 +608,24 @@ size_t emu_beyond_shared(const void *p)
     const char *c = static_cast<const char *>(p),
                *end = shared_memory + (shared_bytes + 15) / 16 * 16;
     return shared_memory && c >= end && c < end + PAGE ? static_cast<size_t>(c - end) + 1 : 0;
+}
+
+bool emu_is_shared(const void *p)
+{
+    const char *c = static_cast<const char *>(p);
+    return shared_memory && c >= shared_memory && c < shared_memory + shared_bytes;
+}
+
+void emu_moment_now(
+    uint32_t *work, uint32_t *block, unsigned *thread, uint32_t *barriers, uint32_t *meetings)
+{
+    const dim3 g = emu_here.grid_dim;
+    const uint3 b = emu_here.block_idx;
+    *work = emu_work_now();
+    *block = (b.z * g.y + b.y) * g.x + b.x;
+    *thread = emu_self->index;
+    *barriers = now.barriers;
+    *meetings = now.warps[emu_self->index / 32].meetings;
 }
 
 void *emu_shared_memory(void)
@@ -615,6 +686,7 @@ void emu_meet(const char *what, unsigned mask, void *slot, emu_meet_fn fn)
     }
     w->waiting &= ~mask;
     w->ready |= mask;
+    w->meetings++;
 }
 
 int emu_barrier(const char *what, int predicate)
@@ -671,6 +743,10 @@ void emu_copy_wait(unsigned groups_left)
     size_t groups = p->ends.size() - groups_left, n = p->ends[groups - 1];
     for (size_t i = 0; i < n; i++) {
         const copy *c = &p->copies[i];
+        if (emu_on_range) {
+            emu_on_range(c->from, c->from_global, false);
+            emu_on_range(c->to, c->bytes, true);
+        }
         if (c->from_global) {
             memcpy(c->to, c->from, c->from_global);
         }
