@@ -145,6 +145,7 @@ static bool begin_step(struct engine *eng)
                                      .n_host_rows = s->n_host_rows};
         s->err = eng->async->begin(eng->backend, &a, &s->error);
     }
+    eng->holds |= s->err != OK; /* those who are in it end with it */
     eng->n_steps++;
     kv_step_begun(eng->kv);
     return true;
