@@ -34,7 +34,7 @@ enum {
     SPLIT_BLOCKS = 528, /* as many blocks as keep 132 multiprocessors busy */
     MERGE_THREADS = 128,
 };
-#define MOST_PARTS_BYTES ((size_t)512 << 20)
+#define MOST_PARTS_BYTES ((size_t)256 << 20)
 
 static __device__ __forceinline__ float kv_value(const uint8_t *row,
                                                  int type,

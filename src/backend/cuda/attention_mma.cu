@@ -53,6 +53,7 @@ namespace
 {
 template <class T> struct half_of;
 template <> struct half_of<__half> {
+    enum { FROM_Q8 = 1 };
     static __device__ __forceinline__ __half of(float x)
     {
         return __float2half_rn(x);
@@ -67,6 +68,7 @@ template <> struct half_of<__half> {
     }
 };
 template <> struct half_of<__nv_bfloat16> {
+    enum { FROM_Q8 = 0 };
     static __device__ __forceinline__ __nv_bfloat16 of(float x)
     {
         return __float2bfloat16_rn(x);
@@ -91,6 +93,12 @@ template <class T> static __device__ __forceinline__ uint32_t pair(T a, T b)
     both.x[0] = a;
     both.x[1] = b;
     return both.u;
+}
+
+/* Whether KV is q8_0, which becomes f16. */
+template <class T> static __device__ __forceinline__ bool is_q8(const attn_args &a)
+{
+    return half_of<T>::FROM_Q8 && a.kv.type == KV_IS_Q8_0;
 }
 
 /* Shared memory of a block. */
@@ -125,36 +133,73 @@ static __device__ __forceinline__ uint32_t two_values(uint32_t four, int first, 
                 __float2half_rn(static_cast<float>(upper) * scale));
 }
 
-/* 64 rows of K (or V, offset bytes on): copies that the caller waits for, q8_0 at once. */
+/* Values of q8_0 on their way: 8 of a row for each of its turns that a thread has. */
+template <int D> struct q8_values {
+    enum { N = STEP * (D / 8) / THREADS };
+    uint32_t lower[N], upper[N];
+    float scale[N];
+};
+
+/* 64 rows of K (or V, offset bytes on) as they lie; 0 where nobody looks. */
+template <int D>
+static __device__ __forceinline__ void fetch_q8(const attn_args &a,
+                                                const uint8_t *const *at,
+                                                size_t offset,
+                                                q8_values<D> *x)
+{
+    const uint32_t dim = a.kv.head_dim;
+#pragma unroll
+    for (int i = 0; i < q8_values<D>::N; i++) {
+        const uint32_t k = threadIdx.x + i * THREADS, d = k % (D / 8) * 8;
+        const uint8_t *row = at[k / (D / 8)];
+        x->lower[i] = x->upper[i] = 0;
+        x->scale[i] = 0.0f;
+        if (row && d < dim) {
+            const uint32_t *from = reinterpret_cast<const uint32_t *>(row + offset + d);
+            x->lower[i] = __ldg(from);
+            x->upper[i] = __ldg(from + 1);
+            x->scale[i] = __ldg(reinterpret_cast<const float *>(row + offset + dim) + d / 32);
+        }
+    }
+}
+
+template <int D>
+static __device__ __forceinline__ void put_q8(const q8_values<D> &x, __half (*to)[D + PAD])
+{
+#pragma unroll
+    for (int i = 0; i < q8_values<D>::N; i++) {
+        const uint32_t k = threadIdx.x + i * THREADS;
+        *reinterpret_cast<uint4 *>(&to[k / (D / 8)][k % (D / 8) * 8]) =
+            make_uint4(two_values(x.lower[i], 0, x.scale[i]),
+                       two_values(x.lower[i], 2, x.scale[i]),
+                       two_values(x.upper[i], 0, x.scale[i]),
+                       two_values(x.upper[i], 2, x.scale[i]));
+    }
+}
+template <int D>
+static __device__ __forceinline__ void put_q8(const q8_values<D> &, __nv_bfloat16 (*)[D + PAD])
+{
+}
+
+/* 64 rows of K (or V, offset bytes on): copies that the caller waits for; q8_0 at once. */
 template <class T, int D>
 static __device__ __forceinline__ void load_rows(const attn_args &a,
                                                  const uint8_t *const *at,
                                                  size_t offset,
                                                  T (*to)[D + PAD])
 {
-    const uint32_t dim = a.kv.head_dim;
-#pragma unroll 8
-    for (uint32_t i = threadIdx.x; i < STEP * (D / 8); i += THREADS) {
-        const uint32_t p = i / (D / 8), d = i % (D / 8) * 8;
-        if (d >= dim)
-            continue;
+    if (is_q8<T>(a)) {
+        q8_values<D> x;
+        fetch_q8(a, at, offset, &x);
+        put_q8(x, to);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < STEP * (D / 8) / THREADS; i++) {
+        const uint32_t k = threadIdx.x + i * THREADS, p = k / (D / 8), d = k % (D / 8) * 8;
         const uint8_t *row = at[p];
-        if (a.kv.type != KV_IS_Q8_0) {
-            const uint8_t *from = row ? row + offset + d * 2 : a.kv.base;
-            cp_async_16_fill(&to[p][d], from, row ? 16 : 0);
-            continue;
-        }
-        uint4 x = make_uint4(0, 0, 0, 0);
-        if (row) {
-            const uint32_t *from = reinterpret_cast<const uint32_t *>(row + offset + d);
-            const uint32_t lower = __ldg(from), upper = __ldg(from + 1);
-            const float scale = __ldg(reinterpret_cast<const float *>(row + offset + dim) + d / 32);
-            x = make_uint4(two_values(lower, 0, scale),
-                           two_values(lower, 2, scale),
-                           two_values(upper, 0, scale),
-                           two_values(upper, 2, scale));
-        }
-        *reinterpret_cast<uint4 *>(&to[p][d]) = x;
+        if (d < a.kv.head_dim)
+            cp_async_16_fill(&to[p][d], row ? row + offset + d * 2 : a.kv.base, row ? 16 : 0);
     }
 }
 
@@ -403,11 +448,16 @@ static __device__ __forceinline__ void sum_range(const attn_args &a,
     for (; pos < last; pos += STEP, turn ^= 1) {
         const bool more = pos + STEP < last;
         const int stage = turn % STAGES, next = (turn + 1) % STAGES;
+        const bool ahead = STAGES == 2 && more && is_q8<T>(a);
+        q8_values<D> next_k, next_v;
         cp_async_wait<0>();
         __syncthreads(); /* K (and V) is there; the tile before has been read */
         if (STAGES == 1)
             load_rows<T, D>(a, s->at[turn], a.kv.half_bytes, s->v[0]);
-        if (STAGES == 2 && more) {
+        if (ahead) {
+            fetch_q8(a, s->at[turn ^ 1], 0, &next_k);
+            fetch_q8(a, s->at[turn ^ 1], a.kv.half_bytes, &next_v);
+        } else if (STAGES == 2 && more) {
             load_rows<T, D>(a, s->at[turn ^ 1], 0, s->k[next]);
             load_rows<T, D>(a, s->at[turn ^ 1], a.kv.half_bytes, s->v[next]);
         }
@@ -425,6 +475,10 @@ static __device__ __forceinline__ void sum_range(const attn_args &a,
             cp_async_wait<1>();
         __syncthreads(); /* weights and V are there */
         values(s, stage, n_tiles, st->acc);
+        if (ahead) {
+            put_q8(next_k, s->k[next]);
+            put_q8(next_v, s->v[next]);
+        }
     }
     __syncthreads(); /* all has been read */
 }
@@ -506,7 +560,8 @@ static __device__ __forceinline__ void put_range(const attn_args &a,
 
 /* grid: [n_head_kv][tiles][splits] */
 template <class T, int D, int TILES>
-static __global__ void __launch_bounds__(THREADS) attn_mma_kernel(struct attn_args a)
+static __global__ void __launch_bounds__(THREADS, TILES == 1 ? 4 : 2)
+    attn_mma_kernel(struct attn_args a)
 {
     typedef attn_shared<T, D, TILES> shared;
     CUDA_SHARED(shared, s);
