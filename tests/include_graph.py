@@ -20,7 +20,7 @@ ALLOWED = {
     "tokenizer": "base gguf",
     "chat": "base tokenizer grammar",
     "model": "base gguf",
-    "backend": "base gguf model",
+    "backend": "base gguf model sample",
     "grammar": "base",
     "sample": "base",
     "kv": "base",

@@ -239,6 +239,10 @@ void api_batch_stats(struct api_call *c, const struct api_input *in);
 void api_figures(struct api_call *c, const struct api_input *in);
 void api_plain_models(struct api_call *c, const struct api_input *in);
 
+/* What the GPU holds and does. (gpu.c) */
+void api_gpu_warmup(struct api_call *c, const struct api_input *in);
+void api_gpu_status(struct api_call *c, const struct api_input *in);
+
 /* errors.c, routes.c. request_id: NULL if there is none. */
 int api_shape_status(enum api_shape shape, enum err code);
 void api_put_error(enum api_shape shape,

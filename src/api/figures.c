@@ -1,5 +1,5 @@
 /* Figures as JSON: GET /v1/batch/stats, /v1/metrics and /models. All are the engine's own counts;
- * what a server without a GPU cannot have is 0 or false. */
+ * what a model on the CPU cannot have is 0 or false. */
 #include "api/call.h"
 #include "base/clock.h"
 
@@ -68,12 +68,18 @@ void api_figures(struct api_call *c, const struct api_input *in)
     real(out, "latency_p50_ms", percentile(&s.e2e, 0.50) * 1e3);
     real(out, "latency_p95_ms", percentile(&s.e2e, 0.95) * 1e3);
     real(out, "latency_p99_ms", percentile(&s.e2e, 0.99) * 1e3);
+    const struct gpu_queue_stats *q = &s.gpu.queue; /* all 0 where there is no GPU */
+    const double device_us = q->busy_us + q->idle_us;
+    real(out, "gpu_utilization_percent", device_us > 0 ? 100.0 * q->busy_us / device_us : 0.0);
     buf_printf(out,
-               ",\"memory_used_bytes\":%llu,\"gpu_memory_used_bytes\":0,"
-               "\"gpu_memory_total_bytes\":0,\"gpu_utilization_percent\":0,"
-               "\"cuda_path_active\":false,\"batch_size\":%u,\"queue_depth\":%u,"
-               "\"total_tokens\":%llu,\"total_requests\":%llu,\"uptime_secs\":%lld}",
+               ",\"memory_used_bytes\":%llu,\"gpu_memory_used_bytes\":%llu,"
+               "\"gpu_memory_total_bytes\":%llu,\"cuda_path_active\":%s,\"batch_size\":%u,"
+               "\"queue_depth\":%u,\"total_tokens\":%llu,\"total_requests\":%llu,"
+               "\"uptime_secs\":%lld}",
                (unsigned long long)s.memory_bytes,
+               (unsigned long long)(s.on_gpu ? s.memory_bytes : 0),
+               (unsigned long long)s.gpu.total_bytes,
+               s.on_gpu ? "true" : "false",
                s.running,
                s.waiting,
                (unsigned long long)s.output_tokens,

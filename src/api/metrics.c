@@ -5,6 +5,7 @@
 #include "api/call.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static void head(struct buf *out, const char *name, const char *type, const char *help)
 {
@@ -244,6 +245,92 @@ static void steps(const struct engine_stats *s, struct buf *out)
             s->step_allocations);
 }
 
+/* One value of each class of buffers. */
+static void by_class(struct buf *out,
+                     const struct gpu_stats *g,
+                     const char *name,
+                     const char *type,
+                     const char *help,
+                     uint64_t (*value)(const struct gpu_class_stats *c))
+{
+    char label[64];
+    head(out, name, type, help);
+    for (int c = 0; c < N_GPU_CLASSES; c++) {
+        snprintf(label, sizeof label, "{class=\"%s\"}", gpu_class_name((enum gpu_class)c));
+        sample(out, name, label, (double)value(&g->classes[c]));
+    }
+}
+
+static uint64_t class_borrows(const struct gpu_class_stats *c)
+{
+    return c->borrows;
+}
+
+static uint64_t class_returns(const struct gpu_class_stats *c)
+{
+    return c->returns;
+}
+
+static uint64_t class_allocations(const struct gpu_class_stats *c)
+{
+    return c->allocations;
+}
+
+static uint64_t class_held(const struct gpu_class_stats *c)
+{
+    return c->held;
+}
+
+static uint64_t class_peak(const struct gpu_class_stats *c)
+{
+    return c->peak;
+}
+
+static void gpu_queue(const struct gpu_stats *g, struct buf *out)
+{
+    const struct gpu_queue_stats *q = &g->queue;
+    gauge(out, "gpu_queue_in_flight", "Steps on their way.", q->in_flight);
+    counter(out, "gpu_queue_submitted_total", "Steps given to the device.", q->submitted);
+    counter(out, "gpu_queue_completed_total", "Steps that it has done.", q->completed);
+    counter(out, "gpu_queue_stalls_total", "Steps that waited for a slot.", q->stalls);
+    seconds(out, "gpu_busy_seconds_total", "Time the device worked on steps.", q->busy_us);
+    seconds(out,
+            "gpu_idle_seconds_total",
+            "Time it waited for the next step while there was one to prepare.",
+            q->idle_us);
+    gauge(out, "gpu_graphs", "Captured graphs of steps.", g->graphs);
+    counter(out, "gpu_graph_replays_total", "Steps run as a graph.", g->replays);
+    counter(out, "gpu_walks_total", "Steps run launch by launch.", g->walks);
+}
+
+/* Of a model on the CPU only that it is not on a GPU. */
+static void gpu(const struct engine_stats *s, struct buf *out)
+{
+    const struct gpu_stats *g = &s->gpu;
+    const char *name = "gpu_memory_bytes";
+    gauge(out, "gpu_active", "1: the model runs on a GPU.", s->on_gpu);
+    if (!s->on_gpu)
+        return;
+    head(out, name, "gauge", "Memory taken, by what for; pinned is the host's.");
+    sample(out, name, "{kind=\"weights\"}", (double)g->weights_bytes);
+    sample(out, name, "{kind=\"kv\"}", (double)g->kv_bytes);
+    sample(out, name, "{kind=\"workspace\"}", (double)g->workspace_bytes);
+    sample(out, name, "{kind=\"pinned\"}", (double)g->pinned_bytes);
+    gauge(out, "gpu_memory_total_bytes", "What the device has.", (double)g->total_bytes);
+    gauge(out, "gpu_memory_limit_bytes", "What may be taken of it.", (double)g->limit_bytes);
+    by_class(out, g, "gpu_pool_borrows_total", "counter", "Buffers lent to steps.", class_borrows);
+    by_class(out, g, "gpu_pool_returns_total", "counter", "Buffers given back.", class_returns);
+    by_class(out,
+             g,
+             "gpu_pool_allocations_total",
+             "counter",
+             "Buffers taken since the warm-up; anything but 0 is a bug.",
+             class_allocations);
+    by_class(out, g, "gpu_pool_buffers", "gauge", "Buffers there are.", class_held);
+    by_class(out, g, "gpu_pool_peak", "gauge", "Most buffers lent at once.", class_peak);
+    gpu_queue(g, out);
+}
+
 /* Only the statuses that were given: most never are. */
 static void answers(struct api *a, struct buf *out)
 {
@@ -272,6 +359,7 @@ void api_metrics(struct api_call *c, const struct api_input *in)
     tier(&s, out);
     times(&s, out);
     steps(&s, out);
+    gpu(&s, out);
     answers(c->api, out);
     api_keys_metrics(c->api->keys, out);
     if (c->api->extra)

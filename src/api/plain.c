@@ -269,9 +269,10 @@ static void whole_batch(struct api_call *c, struct buf *out)
     double ms = (double)(clock_us() - s->begin_us) * 1e-3;
     put_results(c, out);
     buf_printf(out,
-               ",\"stats\":{\"batch_size\":%u,\"gpu_used\":false,\"total_tokens\":%u,"
+               ",\"stats\":{\"batch_size\":%u,\"gpu_used\":%s,\"total_tokens\":%u,"
                "\"processing_time_ms\":",
                c->n_choices,
+               engine_on_gpu(c->engine) ? "true" : "false",
                s->n_generated);
     api_put_double(out, ms);
     buf_str(out, ",\"throughput_tps\":");

@@ -89,6 +89,8 @@ static const struct route {
     {"/models", GET, API_PLAIN, NEEDS_NOTHING, api_plain_models},
     {"/v1/metrics", GET, API_PLAIN, NEEDS_ADMIN, api_figures},
     {"/v1/batch/stats", GET, API_PLAIN, NEEDS_ADMIN, api_batch_stats},
+    {"/v1/gpu/warmup", POST, API_PLAIN, NEEDS_ADMIN, api_gpu_warmup},
+    {"/v1/gpu/status", GET, API_PLAIN, NEEDS_ADMIN, api_gpu_status},
     {"/v1/batch/completions", POST, API_PLAIN, NEEDS_OPEN, api_plain_batch},
     {"/generate", POST, API_PLAIN, NEEDS_OPEN, api_plain},
     {"/batch/generate", POST, API_PLAIN, NEEDS_OPEN, api_plain_many},

@@ -8,17 +8,13 @@
 #ifndef WEIR_BACKEND_BACKEND_H
 #define WEIR_BACKEND_BACKEND_H
 
+#include "backend/kv_type.h"
 #include "base/err.h"
 #include "model/model.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-enum kv_type { KV_F32, KV_F16, KV_BF16, KV_Q8_0 };
-const char *kv_type_name(enum kv_type t);                 /* "f16" */
-enum err kv_type_parse(const char *s, enum kv_type *out); /* OK or ERR_INVALID */
-size_t kv_row_bytes(enum kv_type t, uint32_t head_dim);   /* one head of one position */
 
 /* Bytes of K and V together, for one block of all layers; and for its pane: of the layers with
  * windows alone. */
@@ -118,6 +114,7 @@ struct gpu_stats {
 };
 
 struct backend;
+struct async_ops; /* async.h */
 
 /* What a backend must provide. */
 struct backend_ops {
@@ -152,6 +149,7 @@ struct backend_ops {
     /* Of backends on a GPU; else NULL. Any thread. */
     void (*gpu_stats)(const struct backend *b, struct gpu_stats *out);
     void (*destroy)(struct backend *b);
+    const struct async_ops *async; /* of backends that run beside the host; else NULL */
 };
 
 /* Every backend's struct begins with this. */

@@ -4,10 +4,11 @@
  * every weight once a step, and every sequence's keys and values, or by multiplications if those
  * take longer. Tokens per second are those of all streams together. */
 #include "backend/backend.h"
-#include "backend/cpu/limits.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "cli/device_options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@ struct options {
     uint32_t *batches, *depths;
     uint32_t n_batches, n_depths;
     enum kv_type kv_type;
+    struct device device;
     bool json;
 };
 
@@ -32,6 +34,7 @@ static const struct argp_option options[] = {
     {"threads", 'j', "N", 0, "worker threads (default: one a core)", 0},
     {"repeat", 'r', "N", 0, "runs of each test; the median counts (default 3)", 0},
     {"kv-type", 'k', "TYPE", 0, "f32, f16, bf16 or q8_0 (default f16)", 0},
+    CLI_DEVICE_OPTIONS(0),
     {"json", 'J', NULL, 0, "one JSON object a line", 0},
     {0},
 };
@@ -80,7 +83,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         }
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cli_device_option(key, arg, s, &o->device);
     }
 }
 
@@ -95,7 +98,7 @@ struct bench {
     const struct options *o;
     struct model *m;
     struct backend *backend;
-    struct cpu_limits limits;
+    struct device_limits limits;
     uint32_t n_blocks, blocks_per_seq; /* of the test at hand */
     /* The batch under construction. */
     int32_t *tokens;
@@ -107,15 +110,27 @@ struct bench {
 
 /* What one token costs: multiplications by kind, and bytes read a step. */
 struct cost {
-    double int8_ops, bf16_ops, f32_ops, bytes;
+    double quant_ops, f16_ops, bf16_ops, f32_ops, bytes;
 };
 
 /* share: of the matrix that one token meets. */
 static void cost_add(struct cost *c, const struct op *op, double share)
 {
     const double ops = 2.0 * op->n_in * op->n_out * (double)op->w->ne[2] * share;
-    const bool is_float = gguf_type_info(op->w->type)->block_values == 1;
-    *(op->w->type == GGUF_TYPE_BF16 ? &c->bf16_ops : is_float ? &c->f32_ops : &c->int8_ops) += ops;
+    switch (op->w->type) {
+    case GGUF_TYPE_F32:
+        c->f32_ops += ops;
+        break;
+    case GGUF_TYPE_F16:
+        c->f16_ops += ops;
+        break;
+    case GGUF_TYPE_BF16:
+        c->bf16_ops += ops;
+        break;
+    default:
+        c->quant_ops += ops;
+        break;
+    }
     c->bytes += (double)op->w->n_bytes * share;
 }
 
@@ -134,8 +149,8 @@ static struct cost cost_of(const struct model *m, bool with_logits)
 
 static double compute_seconds(const struct bench *b, const struct cost *c)
 {
-    return c->int8_ops / b->limits.int8_ops_s + c->bf16_ops / b->limits.bf16_ops_s +
-           c->f32_ops / b->limits.f32_ops_s;
+    return c->quant_ops / b->limits.quant_ops_s + c->f16_ops / b->limits.f16_ops_s +
+           c->bf16_ops / b->limits.bf16_ops_s + c->f32_ops / b->limits.f32_ops_s;
 }
 
 /* Tokens that mean nothing but differ. */
@@ -377,7 +392,8 @@ static enum err open_backend(struct bench *b, struct err_info *e)
         max_batch = b->o->batches[i] > max_batch ? b->o->batches[i] : max_batch;
     b->n_blocks = blocks_needed(b);
     const uint32_t rows = max_batch > CHUNK_ROWS ? max_batch : CHUNK_ROWS;
-    const struct backend_config cfg = {
+    struct backend_config cfg = {
+        .device = b->o->device,
         .n_threads = b->o->n_threads,
         .kv_type = b->o->kv_type,
         .n_blocks = b->n_blocks,
@@ -388,7 +404,14 @@ static enum err open_backend(struct bench *b, struct err_info *e)
         .progress = cli_progress,
         .progress_ctx = "loading",
     };
-    enum err err = cpu_backend_create(b->m, &cfg, &b->backend, e);
+    struct backend_room room;
+    const uint64_t kv_bytes =
+        (uint64_t)b->n_blocks * backend_kv_block_bytes(b->m, cfg.kv_type, BLOCK_TOKENS);
+    enum err err = backend_choose(b->m, &cfg, kv_bytes, &room, e);
+    if (!err) /* before the model takes its memory */
+        err = device_limits_measure(&cfg.device, cfg.n_threads, &b->limits, e);
+    if (!err)
+        err = backend_create(b->m, &cfg, &b->backend, e);
     if (err)
         return err;
     b->tokens = mem_zalloc(rows, sizeof *b->tokens);
@@ -405,13 +428,15 @@ static enum err open_backend(struct bench *b, struct err_info *e)
 static void print_head(const struct bench *b)
 {
     fprintf(b->o->json ? stderr : stdout,
-            "%s, %s, kv %s; %s; memory %.1f GB/s, int8 %.0f, bf16 %.0f, f32 %.0f Gop/s\n",
+            "%s, %s, kv %s; %s; memory %.1f GB/s, quantised %.0f, f16 %.0f, bf16 %.0f, f32 "
+            "%.0f Gop/s\n",
             b->m->name,
             b->m->arch,
             kv_type_name(b->o->kv_type),
             b->backend->ops->describe(b->backend),
             b->limits.read_bytes_s * 1e-9,
-            b->limits.int8_ops_s * 1e-9,
+            b->limits.quant_ops_s * 1e-9,
+            b->limits.f16_ops_s * 1e-9,
             b->limits.bf16_ops_s * 1e-9,
             b->limits.f32_ops_s * 1e-9);
     if (!b->o->json)
@@ -432,10 +457,8 @@ static enum err bench_all(struct bench *b, struct err_info *e)
 {
     struct err_info ignored;
     const char *path = cli_model_path(b->o->model, &ignored);
-    enum err err = path ? cpu_limits_measure(b->o->n_threads, &b->limits, e)
-                        : err_set(e, ERR_NOT_FOUND, "%s", ignored.text);
-    if (!err)
-        err = model_load(path, &b->m, e);
+    enum err err =
+        path ? model_load(path, &b->m, e) : err_set(e, ERR_NOT_FOUND, "%s", ignored.text);
     if (!err)
         err = model_must_generate(b->m, e);
     if (!err)
@@ -453,7 +476,12 @@ static enum err bench_all(struct bench *b, struct err_info *e)
 
 int cmd_bench(int argc, char **argv)
 {
-    struct options o = {.n_prefill = 256, .n_decode = 32, .n_repeat = 3, .kv_type = KV_F16};
+    struct options o = {.n_prefill = 256,
+                        .n_decode = 32,
+                        .n_repeat = 3,
+                        .kv_type = KV_F16,
+                        .device = cli_device_default()};
+    log_set_level(LOG_WARN);
     static const struct argp argp = {options, parse_option, NULL, doc, NULL, NULL, NULL};
     cli_parse(&argp, argc, argv, &o);
     static const uint32_t default_batches[] = {1, 8, 32}, default_depths[] = {0, 1500};

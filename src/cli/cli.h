@@ -24,6 +24,7 @@ int cmd_render(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_quantize(int argc, char **argv);
 int cmd_cache(int argc, char **argv);
+int cmd_devices(int argc, char **argv);
 
 /* From here on, a page of a mapped file that is gone (the file was truncated while it was read, or
  * its disk fails) ends the process with one line and EXIT_FAILED instead of a signal. Once a model

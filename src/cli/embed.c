@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
+#include "cli/device_options.h"
 #include "engine/engine.h"
 
 #include <math.h>
@@ -31,6 +32,7 @@ static const struct argp_option options[] = {
     {"context", 'c', "N", 0, "longest text in tokens (default: as trained)", 0},
     {"kv-type", KEY_KV_TYPE, "TYPE", 0, "f16, f32, bf16 or q8_0 (default f32)", 0},
     {"threads", 'j', "N", 0, "worker threads (default: one a core)", 0},
+    CLI_DEVICE_OPTIONS(0),
     {0},
 };
 
@@ -68,7 +70,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         o->texts[o->n_texts++] = arg;
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cli_device_option(key, arg, s, &o->engine.device);
     }
 }
 
@@ -226,6 +228,7 @@ int cmd_embed(int argc, char **argv)
     struct session s = {.o = &o};
     struct err_info e = {0};
     o.texts = mem_zalloc((size_t)argc, sizeof *o.texts);
+    o.engine.device = cli_device_default();
     o.engine.max_running = AT_ONCE;
     o.engine.kv_type = KV_F32;
     o.engine.progress = cli_progress;

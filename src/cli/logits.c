@@ -2,8 +2,10 @@
  * backend directly, one sequence over blocks 0, 1, 2, ... */
 #include "backend/backend.h"
 #include "base/buf.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "cli/device_options.h"
 #include "sample/sample.h"
 
 #include <errno.h>
@@ -20,6 +22,7 @@ struct options {
     uint32_t *rows;
     uint32_t n_rows, n_greedy, n_threads, n_ctx;
     enum kv_type kv_type;
+    struct device device;
 };
 
 static const struct argp_option options[] = {
@@ -31,6 +34,7 @@ static const struct argp_option options[] = {
     {"kv-type", 'k', "TYPE", 0, "f32, f16, bf16 or q8_0 (default f16)", 0},
     {"context", 'c', "N", 0, "positions to choose rotation factors for (default: as trained)", 0},
     {"threads", 'j', "N", 0, "worker threads (default: one a core)", 0},
+    CLI_DEVICE_OPTIONS(0),
     {0},
 };
 
@@ -72,7 +76,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
             argp_error(s, "--tokens is needed");
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cli_device_option(key, arg, s, &o->device);
     }
 }
 
@@ -222,13 +226,23 @@ static enum err check_input(
     return OK;
 }
 
+static enum err open_backend(struct session *s, struct backend_config *cfg, struct err_info *e)
+{
+    struct backend_room room;
+    const uint64_t kv_bytes =
+        (uint64_t)cfg->n_blocks * backend_kv_block_bytes(s->m, cfg->kv_type, cfg->block_tokens);
+    enum err err = backend_choose(s->m, cfg, kv_bytes, &room, e);
+    return err ? err : backend_create(s->m, cfg, &s->backend, e);
+}
+
 static enum err open_session(struct session *s,
                              const struct options *o,
                              const uint32_t *ids,
                              struct err_info *e)
 {
     uint32_t n_blocks = (s->n_total + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
-    struct backend_config cfg = {.n_threads = o->n_threads,
+    struct backend_config cfg = {.device = o->device,
+                                 .n_threads = o->n_threads,
                                  .kv_type = o->kv_type,
                                  .n_blocks = n_blocks,
                                  .block_tokens = BLOCK_TOKENS,
@@ -244,13 +258,13 @@ static enum err open_session(struct session *s,
         s->tokens[i] = (int32_t)ids[i];
     for (uint32_t i = 0; i < n_blocks; i++)
         s->blocks[i] = i;
-    return cpu_backend_create(s->m, &cfg, &s->backend, e);
+    return open_backend(s, &cfg, e);
 }
 
 int cmd_logits(int argc, char **argv)
 {
     const struct argp argp = {.options = options, .parser = parse_option, .doc = doc};
-    struct options o = {.kv_type = KV_F16};
+    struct options o = {.kv_type = KV_F16, .device = cli_device_default()};
     struct err_info e = {0};
     struct model *m = NULL;
     struct session s = {0};
@@ -259,6 +273,7 @@ int cmd_logits(int argc, char **argv)
     int32_t next = 0;
     enum err err;
     cli_parse(&argp, argc, argv, &o);
+    log_set_level(LOG_WARN);
 
     const char *path = cli_model_path(o.model, &e);
     err = path ? OK : e.code;

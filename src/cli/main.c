@@ -18,6 +18,7 @@ static const struct {
     {"logits", cmd_logits, "logits of a prompt's positions, for comparing engines"},
     {"inspect", cmd_inspect, "what a GGUF file holds"},
     {"quantize", cmd_quantize, "make a GGUF file smaller: Q8_0, Q6_K, Q5_K_M, Q4_K_M, Q4_0"},
+    {"devices", cmd_devices, "where a model can run: the CPU, and GPUs if there are any"},
     {"cache", cmd_cache, "list, verify or remove what a disk cache holds"},
 };
 

@@ -5,6 +5,7 @@
 #include "base/utf8.h"
 #include "chat/encode.h"
 #include "cli/cli.h"
+#include "cli/device_options.h"
 #include "engine/engine.h"
 
 #include <editline/readline.h>
@@ -39,6 +40,7 @@ static const struct argp_option options[] = {
     {"seed", KEY_SEED, "N", 0, "seed of the random draws (default: random)", 0},
     {"context", 'c', "N", 0, "longest conversation in tokens (default: as trained)", 0},
     {"threads", 'j', "N", 0, "worker threads (default: one a core)", 0},
+    CLI_DEVICE_OPTIONS(0),
     {"grammar-file", KEY_GRAMMAR, "FILE", 0, "answers in the language of this GBNF grammar", 0},
     {"json-schema", KEY_SCHEMA, "FILE", 0, "answers in JSON that satisfies this schema", 0},
     {"raw", KEY_RAW, 0, 0, "continue the prompt as plain text, without the chat template", 0},
@@ -100,7 +102,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         argp_error(s, "unexpected argument '%s'", arg);
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cli_device_option(key, arg, s, &o->engine.device);
     }
 }
 
@@ -347,6 +349,7 @@ int cmd_run(int argc, char **argv)
     struct err_info e = {0};
     int status;
     o.params.sample.temperature = 0.0f;
+    o.engine.device = cli_device_default();
     o.engine.max_running = 1;
     o.engine.progress = cli_progress;
     o.engine.progress_ctx = "loading";

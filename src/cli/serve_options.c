@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "chat/reply.h"
 #include "cli/cli.h"
+#include "cli/device_options.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -127,6 +128,7 @@ static const struct argp_option options[] = {
      "how long SIGTERM lets requests finish (default 30)",
      0},
     {0, 0, 0, 0, "Compute and memory:", 2},
+    CLI_DEVICE_OPTIONS(0),
     {"threads", KEY_THREADS, "N", 0, "worker threads (default: one a core)", 0},
     {"context", KEY_CONTEXT, "N", 0, "longest prompt + answer (default: as trained)", 0},
     {"kv-memory",
@@ -278,7 +280,7 @@ static error_t parse_engine(
         c->itl_target_ms = (uint32_t)cli_number(s, "--itl-target-ms", arg, 0, 1 << 20);
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cli_device_option(key, arg, s, &c->device);
     }
 }
 

@@ -22,15 +22,16 @@ bool embed_needs_all(const struct engine *eng, enum request_output output)
     return rows_of(eng, output) != ROWS_LAST;
 }
 
-void embed_fill(struct engine *eng, const struct sched_item *item)
+void embed_fill(struct engine *eng, struct step_batch *s, const struct sched_item *item)
 {
-    struct step_batch *s = &eng->batch;
     struct request *r = item->seq->user;
     struct batch *b = &s->b;
     if (r->params.output == OUTPUT_TOKENS)
         return;
-    const struct embed_job job = {
-        .r = r, .hidden_row = b->n_hidden_rows, .begins = item->first == 0, .ends = item->samples};
+    const struct embed_job job = {.item = s->n_items - 1,
+                                  .hidden_row = b->n_hidden_rows,
+                                  .begins = item->first == 0,
+                                  .ends = item->samples};
     const enum rows rows = rows_of(eng, r->params.output);
     for (uint32_t i = 0; i < item->n_rows; i++) {
         if (rows == ROWS_ALL || (rows == ROWS_FIRST && item->first + i == 0) ||
@@ -41,12 +42,20 @@ void embed_fill(struct engine *eng, const struct sched_item *item)
     s->vectors[s->n_vectors++].n_rows = b->n_hidden_rows - job.hidden_row;
 }
 
+struct work {
+    struct engine *eng;
+    struct step_batch *s;
+};
+
 /* Any worker, each job once. */
 static void take_rows(void *ctx, uint32_t i, uint32_t worker)
 {
-    struct engine *eng = ctx;
-    const struct embed_job *job = &eng->batch.vectors[i];
-    struct request *r = job->r;
+    const struct work *w = ctx;
+    struct engine *eng = w->eng;
+    const struct embed_job *job = &w->s->vectors[i];
+    struct request *r = w->s->items[job->item].r;
+    if (!r)
+        return;
     const bool scores = r->params.output == OUTPUT_SCORES;
     const enum model_buf buf = scores ? BUF_SCORES : BUF_HIDDEN;
     (void)worker;
@@ -62,16 +71,16 @@ static void take_rows(void *ctx, uint32_t i, uint32_t worker)
         r->vector[j] = (float)(r->sums[j] / n);
 }
 
-void embed_finish(struct engine *eng)
+void embed_finish(struct engine *eng, struct step_batch *s)
 {
-    const struct step_batch *s = &eng->batch;
+    struct work w = {eng, s};
     if (s->n_vectors == 0)
         return;
-    eng->backend->ops->parallel(eng->backend, s->n_vectors, take_rows, eng);
+    eng->backend->ops->parallel(eng->backend, s->n_vectors, take_rows, &w);
     const uint64_t now_us = clock_us();
     for (uint32_t i = 0; i < s->n_vectors; i++) {
-        struct request *r = s->vectors[i].r;
-        if (!s->vectors[i].ends)
+        struct request *r = s->items[s->vectors[i].item].r;
+        if (!r || !s->vectors[i].ends)
             continue;
         pthread_mutex_lock(&eng->stats_lock);
         stats_vector(&eng->stats, r, now_us);

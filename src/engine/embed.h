@@ -13,7 +13,7 @@
 
 /* One item's hidden rows. */
 struct embed_job {
-    struct request *r;
+    uint32_t item;               /* of the step */
     uint32_t hidden_row, n_rows; /* into batch.hidden_rows */
     bool begins;                 /* with position 0, */
     bool ends;                   /* with the last one: the vector is complete */
@@ -22,11 +22,11 @@ struct embed_job {
 /* Does the vector need rows that come before the last? Then prefixes cannot be reused. */
 bool embed_needs_all(const struct engine *eng, enum request_output output);
 
-/* The item's wanted rows into the batch, before its n_rows is raised by the item. Nothing for
- * requests that want tokens. */
-void embed_fill(struct engine *eng, const struct sched_item *item);
+/* The item's wanted rows into the batch, before its n_rows is raised by the item, the newest of the
+ * step's. Nothing for requests that want tokens. */
+void embed_fill(struct engine *eng, struct step_batch *s, const struct sched_item *item);
 
 /* After the run: take in what came, and end the requests whose text is complete. */
-void embed_finish(struct engine *eng);
+void embed_finish(struct engine *eng, struct step_batch *s);
 
 #endif

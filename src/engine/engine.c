@@ -116,10 +116,10 @@ static enum err create_workspace(struct engine *eng, struct err_info *e)
             return err_set(e, ERR_NOMEM, "no memory for sampling over %u tokens", n_vocab);
     }
     enum err err = quota_init(&eng->quota, eng->cfg.max_running + eng->cfg.max_queue, e);
-    if (err)
-        return err;
-    return step_batch_init(
-        &eng->batch, eng->max_rows, eng->cfg.max_running, eng->max_logit_rows, e);
+    for (uint32_t k = 0; k < ASYNC_STEPS && err == OK; k++)
+        err = step_batch_init(
+            &eng->steps[k], eng->max_rows, eng->cfg.max_running, eng->max_logit_rows, e);
+    return err;
 }
 
 static enum err create_backend(struct engine *eng, struct err_info *e)
@@ -134,17 +134,22 @@ static enum err create_backend(struct engine *eng, struct err_info *e)
                                 .max_logit_rows = eng->max_logit_rows,
                                 .progress = eng->cfg.progress,
                                 .progress_ctx = eng->cfg.progress_ctx};
-    struct backend_room room;
-    enum err err = backend_choose(eng->model, &bc, eng->cfg.kv_bytes, &room, e);
+    struct backend_room room = {0};
+    enum err err = OK;
+    if (!eng->cfg.make_backend)
+        err = backend_choose(eng->model, &bc, eng->cfg.kv_bytes, &room, e);
     if (err == OK)
         err = memory_divide(eng, room.kv_bytes, e);
     if (err)
         return err;
     bc.n_blocks = eng->memory.n_blocks;
     bc.n_panes = eng->memory.n_panes;
-    err = backend_create(eng->model, &bc, &eng->backend, e);
-    if (err == OK)
+    err = eng->cfg.make_backend ? eng->cfg.make_backend(eng->model, &bc, &eng->backend, e)
+                                : backend_create(eng->model, &bc, &eng->backend, e);
+    if (err == OK) {
+        eng->async = eng->backend->ops->async;
         err = memory_open(eng, e);
+    }
     return err ? err : create_sched(eng, e);
 }
 
@@ -210,7 +215,8 @@ static void check_memory(struct engine *eng)
 {
     struct err_info e = {0};
     uint64_t now_us = clock_us();
-    if (eng->last_check_us != 0 && now_us - eng->last_check_us < CHECK_EVERY_US)
+    if (!eng->cfg.check_always && eng->last_check_us != 0 &&
+        now_us - eng->last_check_us < CHECK_EVERY_US)
         return;
     eng->last_check_us = now_us;
     enum err err = sched_check(eng->sched, &e);
@@ -218,8 +224,10 @@ static void check_memory(struct engine *eng)
         log_error("%s", e.text);
     pthread_mutex_lock(&eng->stats_lock);
     eng->stats.checks++;
-    eng->stats.check_ok = err == OK;
-    eng->stats.check_error = e;
+    if (!eng->cfg.check_always || eng->stats.checks == 1 || eng->stats.check_ok) {
+        eng->stats.check_ok = err == OK;
+        eng->stats.check_error = e;
+    }
     pthread_mutex_unlock(&eng->stats_lock);
 }
 
@@ -278,8 +286,11 @@ static void *engine_main(void *arg)
         }
         if (idle)
             note_queues(eng);
+        if (eng->cfg.check_always)
+            check_memory(eng);
         debug_check(eng, idle);
     }
+    step_drain(eng);
     step_publish(eng);
     note_queues(eng);
     return NULL;
@@ -442,7 +453,8 @@ static void destroy_workspace(struct engine *eng)
         free(eng->rows[i]);
     free(eng->scratch);
     free(eng->rows);
-    step_batch_deinit(&eng->batch);
+    for (uint32_t k = 0; k < ASYNC_STEPS; k++)
+        step_batch_deinit(&eng->steps[k]);
     quota_deinit(&eng->quota);
 }
 
@@ -496,6 +508,11 @@ const char *engine_describe(const struct engine *eng)
     return eng->backend->ops->describe(eng->backend);
 }
 
+bool engine_on_gpu(const struct engine *eng)
+{
+    return eng->backend->ops->gpu_stats != NULL;
+}
+
 void engine_stats_get(const struct engine *eng, struct engine_stats *out)
 {
     pthread_mutex_t *lock = (pthread_mutex_t *)&eng->stats_lock;
@@ -503,7 +520,7 @@ void engine_stats_get(const struct engine *eng, struct engine_stats *out)
     *out = eng->stats;
     pthread_mutex_unlock(lock);
     eng->backend->ops->times(eng->backend, &out->run_us, &out->waited_us);
-    out->on_gpu = eng->backend->ops->gpu_stats != NULL;
+    out->on_gpu = engine_on_gpu(eng);
     if (out->on_gpu)
         eng->backend->ops->gpu_stats(eng->backend, &out->gpu);
     out->masks = guide_stats(eng->guide);

@@ -171,6 +171,13 @@ struct engine_config {
     uint32_t itl_target_ms; /* a step with decodes aims to last at most this; 0: automatic */
     void (*progress)(void *ctx, double fraction);
     void *progress_ctx;
+    /* For tests: makes another backend, and has the KV memory walked after every step
+     * (stats.checks; the first error stays). */
+    enum err (*make_backend)(const struct model *m,
+                             const struct backend_config *cfg,
+                             struct backend **out,
+                             struct err_info *e);
+    bool check_always;
 };
 struct engine_config engine_config_default(void);
 
@@ -241,6 +248,8 @@ struct engine_stats {
     uint64_t prompt_tokens, output_tokens, cached_tokens;
     uint64_t vectors; /* texts that became embeddings or scores */
     uint64_t steps, steps_with_prefill;
+    uint64_t steps_ahead;      /* begun while another was under way */
+    uint64_t rows_dropped;     /* computed for requests that had ended meanwhile */
     uint64_t step_allocations; /* made inside steps after warm-up; 0 or a bug */
     uint64_t preemptions;
     struct kv_stats kv;
@@ -265,5 +274,6 @@ struct engine_stats {
 };
 void engine_stats_get(const struct engine *eng, struct engine_stats *out);
 const char *engine_describe(const struct engine *eng); /* the backend's own words */
+bool engine_on_gpu(const struct engine *eng);
 
 #endif

@@ -214,6 +214,8 @@ enum err request_create(const struct engine *eng,
         request_destroy(r);
         return err;
     }
+    for (uint32_t k = 0; k < ASYNC_STEPS; k++)
+        r->item_of[k] = UINT32_MAX;
     *out = r;
     return OK;
 }

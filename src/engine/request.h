@@ -5,6 +5,7 @@
 #ifndef WEIR_ENGINE_REQUEST_H
 #define WEIR_ENGINE_REQUEST_H
 
+#include "backend/async.h"
 #include "engine/engine.h"
 #include "engine/stop.h"
 #include "sched/sched.h"
@@ -44,6 +45,9 @@ struct request {
     uint32_t n_events, n_events_omitted;
     uint32_t n_preempted_seen, n_before_fetch;
     bool in_step, fetching_seen;
+    uint32_t item_of[ASYNC_STEPS]; /* in the steps under way, by place; or STEP_NONE (step.h) */
+    uint32_t device_job;           /* that chooses its token, of the newest of them */
+    uint32_t n_entered_slot;       /* times it had, when a device last counted its tokens; + 1 */
 
     /* arrays written by the engine up to a count, read by the consumer up to the published one */
     struct request_token *out;        /* [max_new] */

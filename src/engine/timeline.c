@@ -42,8 +42,9 @@ void timeline_planned(struct engine *eng, const struct sched_plan *plan, uint64_
     }
 }
 
-void timeline_computed(const struct sched_plan *plan, uint64_t now_us)
+void timeline_computed(const struct step_batch *s, uint64_t now_us)
 {
-    for (uint32_t i = plan->n_decodes; i < plan->n_items; i++)
-        timeline_add(plan->items[i].seq->user, REQUEST_PREFILL, now_us, plan->items[i].n_rows);
+    for (uint32_t i = s->n_decodes; i < s->n_items; i++)
+        if (s->items[i].r)
+            timeline_add(s->items[i].r, REQUEST_PREFILL, now_us, s->items[i].plan.n_rows);
 }

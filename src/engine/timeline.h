@@ -12,6 +12,6 @@ void timeline_add(struct request *r, enum request_event_kind kind, uint64_t us, 
 void timeline_planned(struct engine *eng, const struct sched_plan *plan, uint64_t now_us);
 
 /* It ran: which chunks of prompts are computed. */
-void timeline_computed(const struct sched_plan *plan, uint64_t now_us);
+void timeline_computed(const struct step_batch *s, uint64_t now_us);
 
 #endif

@@ -59,9 +59,10 @@ static enum err check_owners(const struct kv *kv, struct err_info *e)
         uint32_t id = kv->block_of[pane];
         enum kv_state state = kv_pool_state(kv->panes, pane);
         bool owned = id < kv->cfg.n_blocks && kv->pane_of[id] == pane;
+        bool merged = id == KV_NO_BLOCK && kv->panes_leaving.places[pane].n_refs > 0;
         n -= owned;
-        if (owned != (state != KV_FREE) || (!owned && id != KV_NO_BLOCK) ||
-            (state == KV_IN_USE && kv_pool_state(kv->pool, id) != KV_IN_USE) ||
+        if ((owned || merged) != (state != KV_FREE) || (!owned && id != KV_NO_BLOCK) ||
+            (owned && state == KV_IN_USE && kv_pool_state(kv->pool, id) != KV_IN_USE) ||
             (state == KV_CACHED && kv_prefix_n_tokens(kv->prefix, id) == 0))
             return err_set(
                 e, ERR_INTERNAL, "KV pane %u is in state %u, with block %u", pane, state, id);
@@ -138,6 +139,10 @@ enum err kv_check(const struct kv *kv,
     memset(held, 0, ((size_t)2 * kv->cfg.n_blocks + kv->cfg.n_panes) * sizeof *held);
     for (uint32_t i = 0; i < n && err == OK; i++)
         err = check_table(kv, tables[i], held, e);
+    if (err == OK)
+        err = kv_leaving_check(kv, &kv->leaving, kv->cfg.n_blocks, held, e);
+    if (err == OK && kv->panes)
+        err = kv_leaving_check(kv, &kv->panes_leaving, kv->cfg.n_panes, held_panes, e);
     if (err == OK)
         err = kv_pool_check(kv->pool, held, e);
     if (err == OK)

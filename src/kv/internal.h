@@ -1,11 +1,21 @@
-/* The state behind struct kv, shared by kv.c (tables and sharing), panes.c (windows), fetch.c (the
- * tier) and check.c. */
+/* The state behind struct kv, shared by kv.c (tables and sharing), leaving.c (what steps under way
+ * may still use), panes.c (windows), fetch.c (the tier) and check.c. */
 #ifndef WEIR_KV_INTERNAL_H
 #define WEIR_KV_INTERNAL_H
 
 #include "kv/kv.h"
 #include "kv/pool.h"
 #include "kv/prefix.h"
+
+/* What was let go while steps were under way: a list through the places, oldest first. */
+struct kv_leaving {
+    struct kv_leaving_place {
+        uint32_t older, newer;
+        uint32_t n_refs; /* given up, but not given back; 0: not on the list */
+        uint64_t after;  /* the step that has to end first */
+    } * places;          /* [n] by id */
+    uint32_t oldest, newest;
+};
 
 struct kv {
     struct kv_config cfg;
@@ -20,12 +30,32 @@ struct kv {
     uint64_t next_serial;
     double compute_us; /* a token */
     uint64_t now_us;
+    uint64_t n_steps_begun, n_steps_ended;
+    struct kv_leaving leaving, panes_leaving;
     uint32_t *scratch; /* [2 * n_blocks + n_panes] of kv_check */
     struct kv_counts counts;
 };
 
 /* The block before index i of a table, or KV_ROOT. */
 uint32_t kv_parent_of(const struct kv_table *t, uint32_t i);
+
+/* A reference that a table had is given up: given back now, or when the steps under way have ended.
+ * Content that is published stays, cached. */
+void kv_block_let_go(struct kv *kv, uint32_t id);
+void kv_block_give_back(struct kv *kv, uint32_t id);
+
+/* --- leaving.c --- */
+
+enum err kv_leaving_init(struct kv_leaving *l, uint32_t n, struct err_info *e) WEIR_MUST_USE;
+void kv_leaving_deinit(struct kv_leaving *l);
+/* One reference waits from now on for the newest step under way; there is one. */
+void kv_leave(const struct kv *kv, struct kv_leaving *l, uint32_t id);
+/* held[n] is raised by what waits. */
+enum err kv_leaving_check(const struct kv *kv,
+                          const struct kv_leaving *l,
+                          uint32_t n,
+                          uint32_t *held,
+                          struct err_info *e) WEIR_MUST_USE;
 
 /* Publish the first n tokens of the table's block i. */
 void kv_publish_block(struct kv *kv, struct kv_table *t, uint32_t i, uint32_t n);
@@ -47,6 +77,8 @@ void kv_panes_pass(struct kv *kv, struct kv_table *t, uint32_t n);
 void kv_panes_release(struct kv *kv, struct kv_table *t);
 /* The table's block i, which it has just computed, gives way to another of equal content. */
 void kv_pane_merge(struct kv *kv, struct kv_table *t, uint32_t i, uint32_t other);
+/* One reference to a pane less; without a published block of its own it is free. */
+void kv_pane_give_back(struct kv *kv, uint32_t pane);
 /* A cached pane is used last; or comes free, with its block. */
 void kv_pane_touch(struct kv *kv, uint32_t block);
 void kv_pane_drop(struct kv *kv, uint32_t block);

@@ -14,6 +14,8 @@ static enum err create_parts(struct kv *kv, struct err_info *e)
     if (err == OK)
         err = kv_prefix_create(n, kv->cfg.block_tokens, &kv->prefix, e);
     if (err == OK)
+        err = kv_leaving_init(&kv->leaving, n, e);
+    if (err == OK)
         err = kv_panes_create(kv, e);
     if (err != OK)
         return err;
@@ -45,6 +47,7 @@ enum err kv_create(const struct kv_config *cfg, struct kv **out, struct err_info
     struct kv *kv = mem_zalloc(1, sizeof *kv);
     kv->cfg = *cfg;
     kv->next_serial = 1;
+    kv->panes_leaving.oldest = KV_NO_BLOCK;
     enum err err = create_parts(kv, e);
     if (err != OK) {
         kv_destroy(kv);
@@ -61,6 +64,7 @@ void kv_destroy(struct kv *kv)
     kv_hasher_destroy(kv->hasher);
     kv_prefix_destroy(kv->prefix);
     kv_panes_destroy(kv);
+    kv_leaving_deinit(&kv->leaving);
     kv_pool_destroy(kv->pool);
     free(kv->keys);
     free(kv->scratch);
@@ -208,6 +212,19 @@ enum err kv_table_grow(struct kv *kv, struct kv_table *t, uint32_t n_tokens, str
     return err;
 }
 
+void kv_block_give_back(struct kv *kv, uint32_t id)
+{
+    kv_pool_unref(kv->pool, id, kv_prefix_n_tokens(kv->prefix, id) > 0);
+}
+
+void kv_block_let_go(struct kv *kv, uint32_t id)
+{
+    if (kv_has_steps(kv))
+        kv_leave(kv, &kv->leaving, id);
+    else
+        kv_block_give_back(kv, id);
+}
+
 void kv_table_release(struct kv *kv, struct kv_table *t, uint32_t n_computed)
 {
     if (kv_fetching(t))
@@ -216,10 +233,8 @@ void kv_table_release(struct kv *kv, struct kv_table *t, uint32_t n_computed)
     /* backwards: what continues a block is older than it, and the next table gets free blocks in
      * the same order */
     kv_panes_release(kv, t);
-    while (t->n_blocks > 0) {
-        uint32_t id = t->blocks[--t->n_blocks];
-        kv_pool_unref(kv->pool, id, kv_prefix_n_tokens(kv->prefix, id) > 0);
-    }
+    while (t->n_blocks > 0)
+        kv_block_let_go(kv, t->blocks[--t->n_blocks]);
     t->tokens = NULL;
 }
 
@@ -364,7 +379,7 @@ void kv_publish_block(struct kv *kv, struct kv_table *t, uint32_t i, uint32_t n)
     } else if (n == size) { /* computed twice: equal tokens have equal bits, one copy is enough */
         kv_pane_merge(kv, t, i, other);
         kv_pool_ref(kv->pool, other);
-        kv_pool_unref(kv->pool, id, false);
+        kv_block_let_go(kv, id);
         t->blocks[i] = other;
         kv->counts.merged++;
     }

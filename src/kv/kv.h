@@ -3,6 +3,7 @@
  *      pool    ids, references, free and cached blocks                     pool.h
  *      prefix  the tree of published blocks, found by their tokens         prefix.h
  *      panes   the windowed layers' part of blocks, while it is needed     panes.c
+ *      leaving what was let go while steps that may use it are under way   leaving.c
  *      tier    bytes of full blocks below this memory, by key              tier.h
  *
  * A sequence holds blocks through its table. Positions whose K and V are stored are published; a
@@ -30,6 +31,11 @@
  * where the panes of the window behind it are there. Where all layers have windows a block has no
  * bytes but its pane's.
  *
+ * A step's rows may still be on their way through a device when the host goes on: then the caller
+ * says when a step begins and ends. What a step under way was given is lent to nobody else before
+ * it has ended, whatever its tables let go of meanwhile; such blocks count as in use. Only
+ * positions whose step has ended, and whose tokens are known, are ever published.
+ *
  * Thread: the engine's. Allocates: only in the create and init functions. */
 #ifndef WEIR_KV_KV_H
 #define WEIR_KV_KV_H
@@ -52,7 +58,12 @@ struct kv_place {
 };
 
 /* How bytes move; what the backend gives. `bytes` is the whole of a block and its pane, block_bytes
- * long. */
+ * long. While steps are under way:
+ *
+ *      copy   takes its place among them: behind those that have begun, before those to come; its
+ *             source may be written by them at positions that are not looked for
+ *      read   of a full block, whose positions' steps have all ended
+ *      write  of a block that no step under way was given, though a copy may have been, before */
 struct kv_mover {
     void *ctx;
     void (*copy)(void *ctx, struct kv_place from, struct kv_place to);
@@ -186,6 +197,16 @@ void kv_publish(struct kv *kv, struct kv_table *t, uint32_t n_computed, bool tai
 void kv_table_release(struct kv *kv, struct kv_table *t, uint32_t n_computed);
 
 void kv_count_misses(struct kv *kv, uint32_t n_tokens);
+
+/* --- steps that run while the host goes on --- */
+
+/* From here on the blocks of all tables may be in use by one more step; by the oldest no more.
+ * Steps end in the order in which they began. Where they end before anything else happens these
+ * need not be called. */
+void kv_step_begun(struct kv *kv);
+void kv_step_ended(struct kv *kv);
+bool kv_has_steps(const struct kv *kv);       /* some are under way */
+uint32_t kv_coming_free(const struct kv *kv); /* blocks that nobody else holds; O(them) */
 
 /* --- the tier below --- */
 

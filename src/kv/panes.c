@@ -36,12 +36,13 @@ enum err kv_panes_create(struct kv *kv, struct err_info *e)
         kv->pane_of[i] = KV_NO_PANE;
     for (uint32_t i = 0; i < n_panes; i++)
         kv->block_of[i] = KV_NO_BLOCK;
-    return OK;
+    return kv_leaving_init(&kv->panes_leaving, n_panes, e);
 }
 
 void kv_panes_destroy(struct kv *kv)
 {
     kv_pool_destroy(kv->panes);
+    kv_leaving_deinit(&kv->panes_leaving);
     free(kv->pane_of);
     free(kv->block_of);
 }
@@ -140,14 +141,29 @@ static void hold(struct kv *kv, struct kv_table *t, uint32_t n)
     }
 }
 
-static void let_go(struct kv *kv, struct kv_table *t, uint32_t i)
+void kv_pane_give_back(struct kv *kv, uint32_t pane)
+{
+    const uint32_t block = kv->block_of[pane]; /* none, if it gave way to another */
+    const bool keep = block != KV_NO_BLOCK && kv_prefix_n_tokens(kv->prefix, block) > 0;
+    kv_pool_unref(kv->panes, pane, keep);
+    if (kv_pool_state(kv->panes, pane) == KV_FREE && block != KV_NO_BLOCK)
+        unbind(kv, pane);
+}
+
+static void let_go(struct kv *kv, uint32_t pane)
+{
+    if (kv_has_steps(kv))
+        kv_leave(kv, &kv->panes_leaving, pane);
+    else
+        kv_pane_give_back(kv, pane);
+}
+
+/* The table's pane i. */
+static void pass(struct kv *kv, struct kv_table *t, uint32_t i)
 {
     const uint32_t pane = t->panes[i];
-    const bool keep = kv_prefix_n_tokens(kv->prefix, t->blocks[i]) > 0;
     t->panes[i] = KV_NO_PANE;
-    kv_pool_unref(kv->panes, pane, keep);
-    if (kv_pool_state(kv->panes, pane) == KV_FREE && kv->block_of[pane] != KV_NO_BLOCK)
-        unbind(kv, pane);
+    let_go(kv, pane);
 }
 
 void kv_panes_pass(struct kv *kv, struct kv_table *t, uint32_t n)
@@ -156,7 +172,7 @@ void kv_panes_pass(struct kv *kv, struct kv_table *t, uint32_t n)
     if (!kv->panes)
         return;
     for (; t->first_pane < first && t->first_pane < t->end_pane; t->first_pane++) {
-        let_go(kv, t, t->first_pane);
+        pass(kv, t, t->first_pane);
         kv->counts.panes_passed++;
     }
 }
@@ -177,7 +193,7 @@ void kv_panes_attach(struct kv *kv, struct kv_table *t, uint32_t n)
 void kv_panes_release(struct kv *kv, struct kv_table *t)
 {
     while (t->end_pane > t->first_pane)
-        let_go(kv, t, --t->end_pane);
+        pass(kv, t, --t->end_pane);
     t->first_pane = t->end_pane = 0;
 }
 
@@ -196,7 +212,7 @@ void kv_pane_merge(struct kv *kv, struct kv_table *t, uint32_t i, uint32_t other
     }
     t->panes[i] = kv->pane_of[other];
     kv_pool_ref(kv->panes, t->panes[i]);
-    kv_pool_unref(kv->panes, mine, false);
+    let_go(kv, mine);
 }
 
 void kv_pane_drop(struct kv *kv, uint32_t block)

@@ -7,16 +7,17 @@
  * comes back; it goes on where it was, with the same tokens. */
 #include "sched/internal.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* Up to which position the sequence is counted on to get. */
 static uint32_t counted_end(const struct sched *s, const struct sched_seq *seq)
 {
-    uint32_t rest = seq->n_max - seq->n_known, least = kv_block_tokens(s->kv);
+    uint32_t rest = seq->n_max - sched_length(seq), least = kv_block_tokens(s->kv);
     uint32_t counted = (uint32_t)((1.0 - s->cfg.overcommit) * rest + 0.999);
     if (counted < least)
         counted = least; /* everybody will need one block soon */
-    return seq->n_known + (counted > rest ? rest : counted);
+    return sched_length(seq) + (counted > rest ? rest : counted);
 }
 
 uint32_t sched_expected_blocks(const struct sched *s, const struct sched_seq *seq)
@@ -32,7 +33,7 @@ uint32_t sched_most_panes(const struct sched *s, const struct sched_seq *seq)
 
 uint32_t sched_least_blocks(const struct sched *s, const struct sched_seq *seq)
 {
-    uint32_t need = kv_blocks_for(s->kv, seq->n_computed + sched_least_rows(s, seq));
+    uint32_t need = kv_blocks_for(s->kv, sched_stored(seq) + sched_least_rows(s, seq));
     return need > seq->table.n_blocks ? need - seq->table.n_blocks : 0;
 }
 
@@ -87,6 +88,16 @@ static bool fits_beside(const struct sched *s, const struct sched_seq *seq)
     return spare.blocks >= 0 && spare.panes >= 0;
 }
 
+/* What steps under way still hold cannot be counted on now, though it comes back: beside what this
+ * plan promised there must be as much as the sequence can ever take. */
+static bool fits_now(const struct sched *s, const struct sched_seq *seq)
+{
+    return !kv_has_steps(s->kv) ||
+           (s->n_promised + sched_expected_blocks(s, seq) <= kv_available(s->kv) &&
+            (kv_n_panes(s->kv) == 0 ||
+             s->n_promised + sched_most_panes(s, seq) <= kv_panes_available(s->kv)));
+}
+
 static bool has_room(struct sched *s, const struct sched_seq *seq)
 {
     uint32_t available = kv_available(s->kv), panes = kv_panes_available(s->kv);
@@ -94,8 +105,10 @@ static bool has_room(struct sched *s, const struct sched_seq *seq)
         (s->refused == seq && s->refused_available == available && s->refused_panes == panes &&
          s->refused_running == s->n_running))
         return false;
-    if (fits_beside(s, seq))
-        return true;
+    if (fits_beside(s, seq)) {
+        s->waits_for_steps |= !fits_now(s, seq);
+        return !s->waits_for_steps;
+    }
     s->refused = seq;
     s->refused_available = available;
     s->refused_panes = panes;
@@ -121,6 +134,7 @@ static void enter_slot(struct sched *s, struct sched_seq *seq)
 static void preempt_last(struct sched *s)
 {
     struct sched_seq *seq = s->running[s->n_running - 1];
+    assert(seq->n_ahead == 0 && !kv_has_steps(s->kv));
     seq->all_logits &= seq->n_computed < seq->n_prompt; /* else it has had them all */
     sched_leave_slot(s, seq);
     seq->n_computed = 0;
@@ -160,7 +174,9 @@ static void displace(struct sched *s, const struct sched_seq *seq)
 {
     if (s->n_running == 0 || !may_displace(s, seq, s->running[s->n_running - 1]))
         return;
-    for (uint32_t n = n_to_displace(s, seq); n > 0; n--) {
+    uint32_t n = n_to_displace(s, seq);
+    s->waits_for_steps |= n > 0 && kv_has_steps(s->kv);
+    for (; n > 0 && !s->waits_for_steps; n--) {
         const struct sched_seq *last = s->running[s->n_running - 1];
         if (sched_is_ready(last))
             s->n_promised -= sched_least_blocks(s, last);
@@ -208,15 +224,19 @@ void sched_admit(struct sched *s, uint32_t row_budget)
     }
 }
 
-void sched_make_room(struct sched *s)
+bool sched_make_room(struct sched *s)
 {
     s->n_promised = 0;
     for (uint32_t i = 0; i < s->n_running; i++) {
         if (!sched_is_ready(s->running[i]))
             continue;
         uint32_t need = sched_least_blocks(s, s->running[i]);
-        while (i < s->n_running && s->n_promised + need > kv_room(s->kv))
+        while (i < s->n_running && s->n_promised + need > kv_room(s->kv)) {
+            if (kv_has_steps(s->kv))
+                return false;
             preempt_last(s);
+        }
         s->n_promised += i < s->n_running ? need : 0;
     }
+    return true;
 }

@@ -13,23 +13,26 @@ static enum err check_running(const struct sched *s, uint32_t i, struct err_info
         return err_set(e, ERR_INTERNAL, "slot %u runs out of rank", seq->slot);
     if (s->slots[seq->slot].blocks)
         return err_set(e, ERR_INTERNAL, "slot %u runs but kept its table", seq->slot);
-    if (seq->n_computed > seq->n_known || seq->n_known < seq->n_prompt || seq->n_known > seq->n_max)
+    if (seq->n_computed > seq->n_known || seq->n_known < seq->n_prompt ||
+        sched_length(seq) > seq->n_max || sched_stored(seq) > sched_length(seq))
         return err_set(e,
                        ERR_INTERNAL,
-                       "slot %u: %u computed, %u known, prompt %u, at most %u",
+                       "slot %u: %u and %u computed, %u and %u known, prompt %u, at most %u",
                        seq->slot,
                        seq->n_computed,
+                       seq->n_ahead,
                        seq->n_known,
+                       seq->n_expected,
                        seq->n_prompt,
                        seq->n_max);
-    if (seq->table.n_blocks < kv_blocks_for(s->kv, seq->n_computed) ||
-        (!seq->fetching && seq->table.n_blocks > kv_blocks_for(s->kv, seq->n_known)))
+    if (seq->table.n_blocks < kv_blocks_for(s->kv, sched_stored(seq)) ||
+        (!seq->fetching && seq->table.n_blocks > kv_blocks_for(s->kv, sched_length(seq))))
         return err_set(e,
                        ERR_INTERNAL,
                        "slot %u: %u blocks for %u positions",
                        seq->slot,
                        seq->table.n_blocks,
-                       seq->n_computed);
+                       sched_stored(seq));
     uint32_t first = kv_first_pane(s->kv, seq->n_computed);
     if (kv_n_panes(s->kv) > 0 && seq->table.first_pane != first)
         return err_set(e,
@@ -104,7 +107,7 @@ static enum err check_tenants(const struct sched *s, struct err_info *e)
                            t->n_seqs);
     }
     for (uint32_t k = 0; k < s->n_running; k++)
-        if (s->running[k]->n_charged > sched_rest(s->running[k]) + s->running[k]->n_computed)
+        if (s->running[k]->n_charged > s->running[k]->n_known)
             return err_set(e, ERR_INTERNAL, "slot %u is charged too much", s->running[k]->slot);
     return OK;
 }
@@ -122,12 +125,13 @@ enum err sched_check(const struct sched *s, struct err_info *e)
         panes += sched_most_panes(s, s->running[i]);
         s->tables[i] = &s->running[i]->table;
     }
-    if (s->cfg.overcommit == 0.0 && expected > kv_available(s->kv))
+    uint32_t available = kv_available(s->kv) + kv_coming_free(s->kv);
+    if (s->cfg.overcommit == 0.0 && expected > available)
         return err_set(e,
                        ERR_INTERNAL,
                        "%llu blocks are needed without overcommitment, %u are to be had",
                        (unsigned long long)expected,
-                       kv_available(s->kv));
+                       available);
     if (s->cfg.overcommit == 0.0 && panes > kv_n_panes(s->kv))
         return err_set(e,
                        ERR_INTERNAL,

@@ -41,6 +41,7 @@ struct sched {
      * one of these is another. */
     const struct sched_seq *refused;
     uint32_t refused_available, refused_panes, refused_running;
+    bool waits_for_steps; /* of the plan in the making */
     /* Blocks, with panes where there are windows, that this step's items are sure to need, and have
      * not taken yet. */
     uint32_t n_promised;
@@ -52,10 +53,15 @@ struct sched {
     const struct kv_table **tables; /* [max_running] scratch of sched_check */
 };
 
-/* Tokens known whose KV is not stored yet. */
+/* As if the rows under way had run: positions stored, tokens known, those of them whose KV is not
+ * stored yet (none where the last that it may have is expected), and what kind of step is next. */
+uint32_t sched_stored(const struct sched_seq *seq);
+uint32_t sched_length(const struct sched_seq *seq);
 uint32_t sched_rest(const struct sched_seq *seq);
 bool sched_is_decode(const struct sched_seq *seq);
 bool sched_is_prefill(const struct sched_seq *seq);
+/* As it is: has it, of the tokens that were known when it came in, still some to store? */
+bool sched_computes_known(const struct sched_seq *seq);
 /* The least a sequence gets beside others; alone, it may get less, down to SCHED_LEAST_ROWS. */
 uint32_t sched_least_rows(const struct sched *s, const struct sched_seq *seq);
 bool sched_goes_before(const struct sched_seq *a, const struct sched_seq *b);
@@ -84,8 +90,9 @@ void sched_leave_slot(struct sched *s, struct sched_seq *seq);
 /* Move those who wait into slots, first in rank first, while there are slots, blocks for what they
  * are counted on to need, and rows for them beside the others who prefill. */
 void sched_admit(struct sched *s, uint32_t row_budget);
-/* Preempt the last in rank until every other that can move has blocks to do so. Sets n_promised. */
-void sched_make_room(struct sched *s);
+/* Preempt the last in rank until every other that can move has blocks to do so. Sets n_promised.
+ * False: somebody would have to go, but steps are under way. */
+bool sched_make_room(struct sched *s);
 /* Blocks that the sequence is counted on to take from now on. */
 uint32_t sched_expected_blocks(const struct sched *s, const struct sched_seq *seq);
 /* The most panes that it is counted on to hold at once from now on. */

@@ -24,21 +24,25 @@ static uint32_t rows_in_memory(const struct sched *s, const struct sched_seq *se
 {
     uint64_t spare = kv_room(s->kv) - s->n_promised;
     uint64_t blocks = seq->table.n_blocks + sched_least_blocks(s, seq) + spare;
-    uint64_t most = blocks * kv_block_tokens(s->kv) - seq->n_computed;
+    uint64_t most = blocks * kv_block_tokens(s->kv) - sched_stored(seq);
     return rows < most ? rows : (uint32_t)most;
 }
 
 static void add_item(struct sched *s, struct sched_plan *plan, struct sched_seq *seq, uint32_t n)
 {
+    const uint32_t first = sched_stored(seq);
     s->n_promised -= sched_least_blocks(s, seq);
     /* sched_make_room and rows_in_memory saw to it that this cannot fail */
-    if (kv_table_grow(s->kv, &seq->table, seq->n_computed + n, NULL) != OK) {
+    if (kv_table_grow(s->kv, &seq->table, first + n, NULL) != OK) {
         log_error("slot %u: no KV block although one was promised", seq->slot);
         assert(!"promise broken");
         return;
     }
     s->items[plan->n_items++] = (struct sched_item){
-        .seq = seq, .first = seq->n_computed, .n_rows = n, .samples = n == sched_rest(seq)};
+        .seq = seq, .first = first, .n_rows = n, .samples = n == sched_rest(seq)};
+    seq->n_ahead += n;
+    if (first + n == sched_length(seq) && sched_length(seq) < seq->n_max)
+        seq->n_expected++;
     plan->n_rows += n;
 }
 
@@ -62,9 +66,9 @@ struct sched_load sched_load(const struct sched *s)
         const struct sched_seq *seq = s->running[i];
         if (sched_is_decode(seq)) {
             load.n_decodes++;
-            load.decodes_attend += seq->n_known;
-        } else if (can_prefill(seq) && seq->n_computed > load.prefill_depth) {
-            load.prefill_depth = seq->n_computed;
+            load.decodes_attend += sched_length(seq);
+        } else if (can_prefill(seq) && sched_stored(seq) > load.prefill_depth) {
+            load.prefill_depth = sched_stored(seq);
         }
     }
     return load;
@@ -135,7 +139,7 @@ static void sort_by_rest(struct sched_seq **seqs, uint32_t n)
  * it, only where about every fourth chunk ends at the latest, for small ones would lose half. */
 static uint32_t cut_at_block(const struct sched *s, const struct sched_seq *seq, uint32_t rows)
 {
-    uint32_t block = kv_block_tokens(s->kv), end = seq->n_computed + rows;
+    uint32_t block = kv_block_tokens(s->kv), end = sched_stored(seq) + rows;
     uint32_t over = end % block;
     if (8 * over > rows)
         over = end % (kv_blocks_for(s->kv, 4 * rows) * block);
@@ -185,10 +189,15 @@ void sched_plan_step(struct sched *s, uint32_t row_budget, struct sched_plan *ou
     uint64_t n_entered = s->n_entered, n_preempted = s->n_preempted;
     *out = (struct sched_plan){.items = s->items, .waits_for_tier = kv_poll(s->kv)};
     for (uint32_t i = 0; i < s->n_running; i++)
-        if (sched_is_prefill(s->running[i]))
+        if (sched_is_prefill(s->running[i]) && s->running[i]->n_ahead == 0)
             sched_find_prefix(s, s->running[i]);
-    sched_make_room(s);
+    s->waits_for_steps = false;
+    if (!sched_make_room(s)) {
+        out->waits_for_steps = true;
+        return;
+    }
     sched_admit(s, prefill_budget(s, row_budget));
+    out->waits_for_steps = s->waits_for_steps;
     out->n_admitted = (uint32_t)(s->n_entered - n_entered);
     out->n_preempted = (uint32_t)(s->n_preempted - n_preempted);
     uint32_t budget = prefill_budget(s, row_budget);

@@ -95,14 +95,32 @@ void sched_destroy(struct sched *s)
     free(s);
 }
 
+uint32_t sched_stored(const struct sched_seq *seq)
+{
+    return seq->n_computed + seq->n_ahead;
+}
+
+uint32_t sched_length(const struct sched_seq *seq)
+{
+    return seq->n_known + seq->n_expected;
+}
+
 uint32_t sched_rest(const struct sched_seq *seq)
 {
-    return seq->n_known - seq->n_computed;
+    if (seq->n_expected > 0 && sched_length(seq) == seq->n_max)
+        return 0; /* with its last token it ends */
+    return sched_length(seq) - sched_stored(seq);
 }
 
 bool sched_is_decode(const struct sched_seq *seq)
 {
-    return sched_rest(seq) == 1 && seq->n_computed >= seq->n_prompt;
+    return sched_rest(seq) == 1 && sched_stored(seq) >= seq->n_prompt;
+}
+
+bool sched_computes_known(const struct sched_seq *seq)
+{
+    uint32_t rest = seq->n_known - seq->n_computed;
+    return rest > 1 || (rest == 1 && seq->n_computed < seq->n_prompt);
 }
 
 bool sched_is_prefill(const struct sched_seq *seq)
@@ -205,6 +223,7 @@ enum err sched_add(struct sched *s, struct sched_seq *seq, struct err_info *e)
     seq->serial = s->next_serial++;
     seq->rank = (int64_t)seq->serial - (int64_t)seq->priority * SCHED_PRIORITY_PLACES;
     seq->n_computed = seq->n_cached = seq->n_preempted = 0;
+    seq->n_ahead = seq->n_expected = 0;
     seq->n_known = seq->n_prompt;
     seq->table = (struct kv_table){0};
     seq->fetching = false;
@@ -220,8 +239,10 @@ void sched_computed(struct sched *s, const struct sched_item *item)
 {
     struct sched_seq *seq = item->seq;
     assert(seq->slot != SCHED_NO_SLOT && item->first == seq->n_computed);
-    bool prefill = sched_is_prefill(seq);
+    assert(item->n_rows <= seq->n_ahead);
+    bool prefill = sched_computes_known(seq);
     seq->n_computed = item->first + item->n_rows;
+    seq->n_ahead -= item->n_rows;
     assert(seq->n_computed <= seq->n_known);
     sched_charge_rows(s, seq, item->n_rows);
     if (prefill && seq->shares)
@@ -234,6 +255,8 @@ void sched_append(struct sched *s, struct sched_seq *seq)
     (void)s;
     assert(seq->slot != SCHED_NO_SLOT && seq->n_known < seq->n_max);
     seq->n_known++;
+    if (seq->n_expected > 0)
+        seq->n_expected--;
 }
 
 void sched_leave_slot(struct sched *s, struct sched_seq *seq)
@@ -256,6 +279,7 @@ void sched_leave_slot(struct sched *s, struct sched_seq *seq)
     s->free_slots[s->cfg.max_running - s->n_running - 1] = seq->slot;
     seq->table = (struct kv_table){0};
     seq->slot = SCHED_NO_SLOT;
+    seq->n_ahead = seq->n_expected = 0;
     seq->fetching = false;
     seq->leader = NULL;
 }

@@ -23,6 +23,17 @@
  * A prompt's beginning that is in KV memory is not computed again; one that another sequence is
  * computing right now is waited for; one that lies in the tier below is fetched.
  *
+ * Steps may be planned ahead: while the rows of one run, the next is planned as if they had run.
+ * For each sequence that is
+ *
+ *      0 ........ n_computed ........ + n_ahead      positions: stored | under way, | then to plan
+ *      0 ........ n_known ........... + n_expected   tokens:    known  | being chosen
+ *
+ * What is shared, charged and waited for goes by what is stored and known; what is planned, and the
+ * memory it takes, by both. A sequence that ends while it has rows under way takes its promises
+ * with it: nobody hears of those rows again. Nobody is preempted while steps are under way, for the
+ * memory would not be there before they end: the plan says that they have to (waits_for_steps).
+ *
  * Admission counts on a part of the output only (config.overcommit); blocks are taken as positions
  * are filled. Where layers have windows, panes (kv.h) are counted likewise, but for no more than a
  * window and a chunk. Thread: the engine's. Allocates: only in sched_create. */
@@ -73,7 +84,9 @@ struct sched_seq {
     int64_t rank; /* lower goes first */
     uint64_t serial;
     uint32_t n_computed;      /* positions whose KV is stored */
+    uint32_t n_ahead;         /* positions behind them whose rows are planned */
     uint32_t n_known;         /* tokens known so far: prompt + generated */
+    uint32_t n_expected;      /* that planned rows choose */
     uint32_t n_cached;        /* prompt positions that were found when it was first admitted */
     uint32_t n_preempted;     /* times */
     uint32_t slot;            /* 0..max_running-1 while running, else SCHED_NO_SLOT */
@@ -102,6 +115,9 @@ struct sched_plan {
     uint32_t n_admitted;  /* sequences that left the queue in this step */
     uint32_t n_preempted; /* that went back to it */
     bool waits_for_tier;  /* some sequence does */
+    /* Somebody must be preempted, and steps are under way: plan again when they have ended, not
+     * before. Of this plan there are items or not. */
+    bool waits_for_steps;
 };
 
 /* The most panes that admission counts on for one sequence; more rows take them while there are
@@ -135,16 +151,19 @@ struct sched_load sched_load(const struct sched *s);
 
 /* Decide one step, and take the KV blocks its rows need. row_budget <= max_rows bounds all rows,
  * but decodes always run and prompts get 4 rows at least beside them. The plan is valid until the
- * next call. No items while sequences run: all of them wait for the tier. */
+ * next call. All of it must be run, and be heard of by sched_computed, or its sequences removed.
+ * Between kv_step_begun and kv_step_ended of the plans before, this plans ahead. No items while
+ * sequences run: all of them wait, for the tier or for steps under way. */
 void sched_plan_step(struct sched *s, uint32_t row_budget, struct sched_plan *out);
 
-/* The step ran: an item's rows are stored now, and others may find them. */
+/* The step ran: an item's rows are stored now, and others may find them. Of one sequence's items,
+ * the one planned first comes first, and the token it chose before the next. */
 void sched_computed(struct sched *s, const struct sched_item *item);
 /* A token was chosen: the sequence is one longer and decodes in the next step. */
 void sched_append(struct sched *s, struct sched_seq *seq);
-/* Take it out, waiting or running; its slot is free at once, and its blocks are free or cached.
- * Nothing happens to one that was removed already. Items of the current plan that name others stay
- * valid. */
+/* Take it out, waiting or running; its slot is free at once, and its blocks are free or cached,
+ * once the steps under way have ended. Nothing happens to one that was removed already. Items of
+ * the current plan that name others stay valid. */
 void sched_remove(struct sched *s, struct sched_seq *seq);
 
 uint32_t sched_n_running(const struct sched *s);

@@ -7,7 +7,9 @@
  *      the tier has them              fetched
  *      part of a block in memory      copied
  *
- * One follows only those before it in rank, so nobody waits in a circle. */
+ * One follows only those before it in rank, so nobody waits in a circle. All of this goes by what
+ * is stored, not by what is under way; so who has rows under way does not look until they have run.
+ */
 #include "sched/internal.h"
 
 #include <string.h>
@@ -37,7 +39,7 @@ static uint32_t leads_until(const struct sched *s,
     uint32_t at = seq->n_computed, k = seq->table.n_blocks, size = kv_block_tokens(s->kv);
     uint32_t end = a->n_known < seq->n_known - 1 ? a->n_known : seq->n_known - 1;
     /* one that wants all logits is too slow to be waited for */
-    if (!a->table.shares || a->all_logits || !sched_is_prefill(a) || end < at + size)
+    if (!a->table.shares || a->all_logits || !sched_computes_known(a) || end < at + size)
         return 0;
     if (k == 0 ? !kv_key_equal(&a->space, &seq->space)
                : a->table.n_blocks < k || a->table.blocks[k - 1] != seq->table.blocks[k - 1])

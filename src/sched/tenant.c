@@ -101,7 +101,7 @@ void sched_charge_rows(struct sched *s, struct sched_seq *seq, uint32_t n_rows)
     uint32_t ahead = n_rows < seq->n_charged ? n_rows : seq->n_charged;
     seq->n_charged -= ahead;
     s->tenants[seq->tenant_at].served += n_rows - ahead;
-    if (sched_rest(seq) == 0)
+    if (seq->n_computed == seq->n_known)
         sched_refund(s, seq);
 }
 

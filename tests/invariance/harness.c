@@ -1,5 +1,7 @@
 #include "invariance/harness.h"
 
+#include "invariance/beside.h"
+
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,11 +20,25 @@ void harness_open(struct harness *h, const char *model_path, const struct engine
     struct err_info e;
     must(model_load(model_path, &h->model, &e), &e);
     must(tokenizer_create(h->model->gguf, &h->tokenizer, &e), &e);
-    must(engine_create(h->model, h->tokenizer, cfg, &h->engine, &e), &e);
+    struct engine_config c = *cfg;
+    const char *seed = getenv("WEIR_TEST_BESIDE");
+    if (seed && !c.make_backend) {
+        beside_set(&(struct beside_options){
+            .seed = strtoull(seed, NULL, 10), .most_delay_us = 200, .most_biases = 2});
+        c.make_backend = beside_create;
+        c.check_always = true;
+    }
+    must(engine_create(h->model, h->tokenizer, &c, &h->engine, &e), &e);
 }
 
 void harness_close(struct harness *h)
 {
+    struct engine_stats st;
+    engine_stats_get(h->engine, &st);
+    if (st.checks > 0 && !st.check_ok) {
+        fprintf(stderr, "harness: %s\n", st.check_error.text);
+        exit(1);
+    }
     engine_destroy(h->engine);
     tokenizer_destroy(h->tokenizer);
     model_destroy(h->model);

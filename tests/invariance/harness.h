@@ -11,7 +11,8 @@ struct harness {
     struct engine *engine;
 };
 
-/* Exits with a message when a file does not load. */
+/* Exits with a message when a file does not load. With WEIR_TEST_BESIDE in the environment (a seed)
+ * the backend runs beside the host (beside.h), and all memory is checked after every step. */
 void harness_open(struct harness *h, const char *model_path, const struct engine_config *cfg);
 void harness_close(struct harness *h);
 

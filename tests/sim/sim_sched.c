@@ -12,6 +12,11 @@
  * Prompts begin like others: with a piece of a few texts of the world, or with what somebody has
  * said before. Below the memory there is a tier that fails as it likes.
  *
+ * In half of the worlds steps are planned ahead: one is on its way through a device of the same
+ * order as real ones, which may do everything at the last moment, or at once. It was given the
+ * tables as they were and takes the tokens that it needs from what the step before chose; copies
+ * of blocks wait in the same queue. What is lent to another too early is overwritten.
+ *
  * Time is counted in operations: arrivals, cancellations and steps, in random order, over worlds of
  * random sizes, many of them so tiny that everything is always full. After each operation the
  * scheduler and the memory check themselves. Some worlds begin with an allocation that fails.
@@ -30,6 +35,8 @@
 
 #define MAX_CLIENTS 96
 #define MAX_TOKENS 320
+#define MAX_RUNNING 60
+#define MAX_ORDERS 1024
 #define OPS_PER_WORLD 2000
 #define N_TEXTS 6
 #define N_SPACES 3
@@ -47,12 +54,48 @@ struct client {
     bool ran;             /* before this step */
     uint32_t n_preempted; /* times, before this step */
     bool all_logits;
-    uint32_t n_logits; /* prompt rows whose logits it got */
+    uint32_t n_logits;  /* prompt rows whose logits it got */
+    uint32_t length;    /* tokens known or expected, before this step */
+    uint32_t chosen_by; /* its item in the newest step */
     int32_t tokens[MAX_TOKENS];
+};
+
+/* What a step was given of one sequence. */
+struct given {
+    struct client *c;
+    uint64_t serial; /* of the client; another: it left */
+    struct sched_item item;
+    uint64_t begin; /* the tag before the first position */
+    uint32_t n_blocks, first_pane, end_pane;
+    uint32_t blocks[MAX_TOKENS], panes[MAX_TOKENS];
+    int32_t tokens[MAX_TOKENS]; /* [n_rows] */
+    uint32_t n_known;           /* of them; the other is what the step before chose */
+    uint32_t from;              /* there */
+    int32_t chosen;
+};
+
+struct fake_step {
+    struct given items[MAX_RUNNING];
+    uint32_t n_items;
+    bool has_run;
+};
+
+/* What the device has been told to do. */
+struct order {
+    struct fake_step *step; /* or a copy: */
+    struct kv_place from, to;
 };
 
 struct world {
     struct sched_config cfg;
+    bool ahead;                  /* steps are planned while others run */
+    bool holds;                  /* but not before they have ended */
+    struct fake_step *steps[2];  /* oldest first */
+    uint32_t n_steps;            /* begun and not ended */
+    struct fake_step *memory;    /* [2] */
+    int32_t chosen[MAX_RUNNING]; /* by the step that ran last, of its items */
+    struct order orders[MAX_ORDERS];
+    uint32_t n_orders;
     uint32_t n_blocks, block_tokens;
     uint32_t window, n_panes; /* 0: no layers with windows */
     bool all_windowed;        /* no others */
@@ -83,6 +126,7 @@ static struct {
     uint64_t added, refused, cancelled, finished, steps, rows, decodes, full;
     uint64_t hits, misses, copied, merged, evicted, preempted, fetched, failed_allocations;
     uint64_t passed, pane_evicted, pane_missed, panes_full;
+    uint64_t ahead, held, dropped, late_copies;
 } count;
 
 #define CHECK(cond, ...)                                                                           \
@@ -169,19 +213,136 @@ static size_t tags_bytes(const struct world *w)
     return w->block_tokens * sizeof(uint64_t);
 }
 
-static void copy_block(void *ctx, struct kv_place from, struct kv_place to)
+static void move_block(struct world *w, struct kv_place from, struct kv_place to)
 {
-    struct world *w = ctx;
     if (w->tags)
         memcpy(tags_of(w, to), tags_of(w, from), tags_bytes(w));
     if (w->window)
         memcpy(pane_tags_of(w, to), pane_tags_of(w, from), tags_bytes(w));
 }
 
+/* Where the layers that see everything have the tag of a position; NULL where there are none. */
+static uint64_t *tag_at(struct world *w, const uint32_t *blocks, uint32_t n, uint32_t pos)
+{
+    uint32_t i = pos / w->block_tokens;
+    CHECK(i < n, "position %u has no block", pos);
+    uint64_t *tags = tags_of(w, (struct kv_place){blocks[i], 0});
+    return tags ? tags + pos % w->block_tokens : NULL;
+}
+
+/* Where those with windows have it; NULL likewise. */
+static uint64_t *pane_tag_at(struct world *w, const struct given *g, uint32_t pos)
+{
+    uint32_t i = pos / w->block_tokens;
+    if (!w->window)
+        return NULL;
+    CHECK(i < g->n_blocks, "position %u has no block", pos);
+    CHECK(i >= g->first_pane && i < g->end_pane, "position %u has no pane", pos);
+    struct kv_place p = {g->blocks[i], g->panes[i]};
+    return pane_tags_of(w, p) + pos % w->block_tokens;
+}
+
+/* The first position that a row at `pos` sees in layers with windows. */
+static uint32_t first_seen(const struct world *w, uint32_t pos)
+{
+    return w->window && pos >= w->window ? pos + 1 - w->window : 0;
+}
+
+static uint64_t read_tag(struct world *w, const struct given *g, uint32_t pos)
+{
+    const uint64_t *tag = tag_at(w, g->blocks, g->n_blocks, pos);
+    const uint64_t *pane_tag = pane_tag_at(w, g, pos);
+    CHECK(!tag || !pane_tag || *tag == *pane_tag, "position %u: two kinds of layers differ", pos);
+    return tag ? *tag : *pane_tag;
+}
+
+static void store_tag(struct world *w, const struct given *g, uint32_t pos, uint64_t to)
+{
+    uint64_t *tag = tag_at(w, g->blocks, g->n_blocks, pos), *pane_tag = pane_tag_at(w, g, pos);
+    if (tag)
+        *tag = to;
+    if (pane_tag)
+        *pane_tag = to;
+}
+
+/* Compute the rows of an item, and choose. As in a backend, all rows are stored before one of them
+ * reads. */
+static void run_item(struct world *w, struct given *g)
+{
+    const struct sched_item *item = &g->item;
+    uint64_t tag = item->first > 0 ? read_tag(w, g, item->first - 1) : g->begin;
+    const uint32_t end = item->first + item->n_rows;
+    if (g->n_known < item->n_rows)
+        g->tokens[g->n_known] = w->chosen[g->from];
+    for (uint32_t i = 0; i < item->n_rows; i++) {
+        tag = tag_of(g->tokens[i], tag);
+        store_tag(w, g, item->first + i, tag);
+    }
+    for (uint32_t pos = item->first; pos < end && w->tags; pos++)
+        (void)read_tag(w, g, first_seen(w, pos));
+    g->chosen = next_token(w, tag);
+}
+
+/* Do what the device was told first. */
+static void run_order(struct world *w)
+{
+    struct order o = w->orders[0];
+    memmove(w->orders, w->orders + 1, --w->n_orders * sizeof *w->orders);
+    if (o.step) {
+        for (uint32_t i = 0; i < o.step->n_items; i++)
+            run_item(w, &o.step->items[i]);
+        for (uint32_t i = 0; i < o.step->n_items; i++)
+            w->chosen[i] = o.step->items[i].chosen;
+        o.step->has_run = true;
+    } else {
+        move_block(w, o.from, o.to);
+    }
+}
+
+static void run_orders(struct world *w)
+{
+    while (w->n_orders > 0)
+        run_order(w);
+}
+
+static bool has_copies(const struct world *w)
+{
+    for (uint32_t i = 0; i < w->n_orders; i++)
+        if (!w->orders[i].step)
+            return true;
+    return false;
+}
+
+static void copy_block(void *ctx, struct kv_place from, struct kv_place to)
+{
+    struct world *w = ctx;
+    if (w->n_orders == MAX_ORDERS || w->n_steps == 0)
+        run_orders(w);
+    w->orders[w->n_orders++] = (struct order){.from = from, .to = to};
+    count.late_copies += w->n_orders > 1;
+    if (w->n_orders == 1)
+        run_orders(w);
+}
+
+/* No step under way was given this block or pane; or, to read it, none writes it. */
+static void check_unused(const struct world *w, struct kv_place p, bool to_read)
+{
+    for (uint32_t i = 0; i < w->n_steps; i++)
+        for (uint32_t k = 0; k < w->steps[i]->n_items; k++) {
+            const struct given *g = &w->steps[i]->items[k];
+            const uint32_t first = to_read ? g->item.first / w->block_tokens : 0;
+            for (uint32_t b = first; b < g->n_blocks; b++)
+                CHECK(g->blocks[b] != p.block, "block %u is in use", p.block);
+            for (uint32_t b = g->first_pane > first ? g->first_pane : first; b < g->end_pane; b++)
+                CHECK(g->panes[b] != p.pane, "pane %u is in use", p.pane);
+        }
+}
+
 /* Twice as large as it need be where there is one kind of layers only. */
 static void read_block(void *ctx, struct kv_place from, void *bytes)
 {
     const struct world *w = ctx;
+    check_unused(w, from, true);
     memset(bytes, 0, 2 * tags_bytes(w));
     if (w->tags)
         memcpy(bytes, tags_of(w, from), tags_bytes(w));
@@ -192,80 +353,33 @@ static void read_block(void *ctx, struct kv_place from, void *bytes)
 static void write_block(void *ctx, struct kv_place to, const void *bytes)
 {
     struct world *w = ctx;
+    check_unused(w, to, false);
+    if (has_copies(w))
+        run_orders(w);
     if (w->tags)
         memcpy(tags_of(w, to), bytes, tags_bytes(w));
     if (w->window)
         memcpy(pane_tags_of(w, to), (const char *)bytes + tags_bytes(w), tags_bytes(w));
 }
 
-/* Where the layers that see everything have the tag of a position; NULL where there are none. */
-static uint64_t *tag_at(struct world *w, const struct sched_seq *s, uint32_t pos)
-{
-    uint32_t i = pos / w->block_tokens;
-    CHECK(i < s->table.n_blocks, "position %u has no block", pos);
-    uint64_t *tags = tags_of(w, (struct kv_place){s->table.blocks[i], 0});
-    return tags ? tags + pos % w->block_tokens : NULL;
-}
-
-/* Where those with windows have it; NULL likewise. */
-static uint64_t *pane_tag_at(struct world *w, const struct sched_seq *s, uint32_t pos)
-{
-    uint32_t i = pos / w->block_tokens;
-    if (!w->window)
-        return NULL;
-    CHECK(i < s->table.n_blocks, "position %u has no block", pos);
-    CHECK(i >= s->table.first_pane && i < s->table.end_pane, "position %u has no pane", pos);
-    struct kv_place p = {s->table.blocks[i], s->table.panes[i]};
-    return pane_tags_of(w, p) + pos % w->block_tokens;
-}
-
-/* The first position that a row at `pos` sees in layers with windows. */
-static uint32_t first_seen(const struct world *w, uint32_t pos)
-{
-    return w->window && pos >= w->window ? pos + 1 - w->window : 0;
-}
-
-static uint64_t read_tag(struct world *w, const struct sched_seq *s, uint32_t pos)
-{
-    const uint64_t *tag = tag_at(w, s, pos), *pane_tag = pane_tag_at(w, s, pos);
-    CHECK(!tag || !pane_tag || *tag == *pane_tag, "position %u: two kinds of layers differ", pos);
-    return tag ? *tag : *pane_tag;
-}
-
-static void store_tag(struct world *w, const struct sched_seq *s, uint32_t pos, uint64_t to)
-{
-    uint64_t *tag = tag_at(w, s, pos), *pane_tag = pane_tag_at(w, s, pos);
-    if (tag)
-        *tag = to;
-    if (pane_tag)
-        *pane_tag = to;
-}
-
-/* Compute the rows of an item; the tag of the last one. As in a backend, all rows are stored before
- * one of them reads. */
-static uint64_t run_item(struct world *w, const struct client *c, const struct sched_item *item)
-{
-    uint64_t tag = item->first > 0 ? read_tag(w, &c->seq, item->first - 1) : first_tag(c);
-    const uint32_t end = item->first + item->n_rows;
-    for (uint32_t pos = item->first; pos < end; pos++) {
-        tag = tag_of(c->tokens[pos], tag);
-        store_tag(w, &c->seq, pos, tag);
-    }
-    for (uint32_t pos = item->first; pos < end && w->tags; pos++)
-        (void)read_tag(w, &c->seq, first_seen(w, pos));
-    return tag;
-}
-
-/* Nobody may have written into this sequence's blocks, and its output is what it says alone. */
+/* Nobody may have written into this sequence's blocks, and its output is what it says alone. What
+ * was copied for it may be still to come. */
 static void verify(struct world *w, const struct client *c)
 {
     uint64_t tag = first_tag(c);
     const struct sched_seq *s = &c->seq;
+    if (has_copies(w))
+        return;
     for (uint32_t pos = 0; pos < s->n_computed; pos++) {
         tag = tag_of(c->tokens[pos], tag);
-        const uint64_t *stored = tag_at(w, s, pos);
-        const bool seen = w->window && pos >= first_seen(w, s->n_computed);
-        const uint64_t *pane = seen ? pane_tag_at(w, s, pos) : NULL;
+        const uint64_t *stored = tag_at(w, s->table.blocks, s->table.n_blocks, pos);
+        const uint64_t *pane = NULL;
+        if (w->window && pos >= first_seen(w, s->n_computed)) {
+            const uint32_t i = pos / w->block_tokens;
+            CHECK(i >= s->table.first_pane && i < s->table.end_pane, "no pane at %u", pos);
+            pane = pane_tags_of(w, (struct kv_place){s->table.blocks[i], s->table.panes[i]}) +
+                   pos % w->block_tokens;
+        }
         CHECK((!stored || *stored == tag) && (!pane || *pane == tag),
               "serial %llu: position %u was overwritten",
               (unsigned long long)c->serial,
@@ -387,9 +501,12 @@ static void op_cancel(struct world *w)
     count.cancelled++;
 }
 
+/* As if the rows under way had run. */
 static bool decodes(const struct sched_seq *s)
 {
-    return s->n_computed >= s->n_prompt && s->n_known == s->n_computed + 1;
+    uint32_t stored = s->n_computed + s->n_ahead, length = s->n_known + s->n_expected;
+    return stored >= s->n_prompt && length == stored + 1 &&
+           !(s->n_expected > 0 && length == s->n_max);
 }
 
 /* Everything a plan promises. Called before any of it is run. */
@@ -404,11 +521,13 @@ static void check_plan(struct world *w,
         const struct sched_item *it = &p->items[i];
         const struct sched_seq *s = it->seq;
         CHECK(client_of(s)->alive && s->slot < w->cfg.max_running, "item %u", i);
-        CHECK(it->first == s->n_computed && it->n_rows > 0, "item %u has no rows", i);
-        CHECK(it->first + it->n_rows <= s->n_known, "item %u goes beyond %u", i, s->n_known);
-        CHECK(it->samples == (it->first + it->n_rows == s->n_known), "item %u samples", i);
+        const uint32_t end = it->first + it->n_rows, length = client_of(s)->length;
+        const bool decode = it->n_rows == 1 && it->first >= s->n_prompt && end == length;
+        CHECK(end == s->n_computed + s->n_ahead && it->n_rows > 0, "item %u has no rows", i);
+        CHECK(end <= length, "item %u goes beyond %u", i, length);
+        CHECK(it->samples == (end == length), "item %u samples", i);
         /* one that came back to all its blocks decodes, although it came in with the prompts */
-        CHECK(i < p->n_decodes ? decodes(s) : !decodes(s) || s->n_preempted > 0,
+        CHECK(i < p->n_decodes ? decode : !decode || s->n_preempted > 0,
               "item %u is not where it belongs",
               i);
         for (uint32_t k = 0; k < i; k++)
@@ -422,6 +541,10 @@ static void check_plan(struct world *w,
     }
     CHECK(n_rows == p->n_rows && n_rows <= w->cfg.max_rows, "%u rows", n_rows);
     CHECK(n_logits <= w->cfg.max_logit_rows, "%u logit rows", n_logits);
+    CHECK(!p->waits_for_steps || w->n_steps > 0, "waits for steps");
+    CHECK(w->n_steps == 0 || p->n_preempted == 0, "%u preempted", p->n_preempted);
+    if (p->waits_for_steps && p->n_items == 0)
+        return;
     CHECK(p->n_decodes + p->n_preempted >= n_decoding, "%u of %u decode", p->n_decodes, n_decoding);
     CHECK(n_waiting + p->n_preempted - sched_n_waiting(w->sched) == p->n_admitted,
           "%u admitted",
@@ -430,7 +553,7 @@ static void check_plan(struct world *w,
           "preempted without overcommitment");
     uint32_t bound = row_budget > p->n_decodes + 4 ? row_budget : p->n_decodes + 4;
     CHECK(n_rows <= bound, "%u rows in a budget of %u", n_rows, row_budget);
-    CHECK(n_rows > 0 || p->waits_for_tier ||
+    CHECK(n_rows > 0 || p->waits_for_tier || w->n_steps > 0 ||
               sched_n_running(w->sched) + sched_n_waiting(w->sched) == 0,
           "stuck");
 }
@@ -550,29 +673,92 @@ static void check_fairness(struct world *w, const struct sched_plan *p)
         client_of(p->items[i].seq)->n_skipped = 0;
 }
 
-static void op_step(struct world *w)
+/* Give a step what is planned, as it is now. */
+static void give(struct world *w, struct fake_step *step, const struct sched_plan *plan)
+{
+    step->n_items = plan->n_items;
+    step->has_run = false;
+    for (uint32_t i = 0; i < plan->n_items; i++) {
+        const struct sched_item *it = &plan->items[i];
+        const struct kv_table *t = &it->seq->table;
+        struct client *c = client_of(it->seq);
+        struct given *g = &step->items[i];
+        *g = (struct given){.c = c,
+                            .serial = c->serial,
+                            .item = *it,
+                            .begin = first_tag(c),
+                            .n_blocks = t->n_blocks,
+                            .first_pane = t->first_pane,
+                            .end_pane = t->end_pane,
+                            .n_known = it->n_rows,
+                            .from = c->chosen_by};
+        memcpy(g->blocks, t->blocks, t->n_blocks * sizeof *g->blocks);
+        if (w->window)
+            memcpy(g->panes, t->panes, t->n_blocks * sizeof *g->panes);
+        memcpy(g->tokens, c->tokens + it->first, it->n_rows * sizeof *g->tokens);
+        if (it->first + it->n_rows > it->seq->n_known) {
+            g->n_known--;
+            g->tokens[g->n_known] = -1;
+        }
+        c->chosen_by = i;
+    }
+    w->orders[w->n_orders++] = (struct order){.step = step};
+    w->steps[w->n_steps++] = step;
+    kv_step_begun(w->kv);
+}
+
+/* Plan a step and begin it; false if there is nothing to run. */
+static bool begin_step(struct world *w)
 {
     uint32_t n_decoding = 0, n_waiting = sched_n_waiting(w->sched);
     for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
-        w->clients[i].ran = w->clients[i].seq.slot != SCHED_NO_SLOT;
-        w->clients[i].n_preempted = w->clients[i].seq.n_preempted;
+        struct client *c = &w->clients[i];
+        c->ran = c->seq.slot != SCHED_NO_SLOT;
+        c->n_preempted = c->seq.n_preempted;
+        c->length = c->seq.n_known + c->seq.n_expected;
+        n_decoding += c->alive && c->seq.slot != SCHED_NO_SLOT && decodes(&c->seq);
     }
-    for (uint32_t i = 0; i < MAX_CLIENTS; i++)
-        n_decoding += w->clients[i].alive && w->clients[i].seq.slot != SCHED_NO_SLOT &&
-                      decodes(&w->clients[i].seq);
     uint32_t row_budget = below(w->cfg.max_rows + 1);
     struct sched_plan plan;
     w->now_us += 20000;
     kv_set_pace(w->kv, w->now_us, w->us_per_token);
     sched_plan_step(w->sched, row_budget, &plan);
     check_plan(w, &plan, row_budget, n_decoding, n_waiting);
-    check_fairness(w, &plan);
+    w->holds = plan.waits_for_steps;
+    count.held += plan.waits_for_steps;
+    if (!plan.waits_for_steps)
+        check_fairness(w, &plan);
     struct err_info e;
     CHECK(sched_check(w->sched, &e) == OK, "planned: %s", e.text);
-    for (uint32_t i = 0; i < plan.n_items; i++) {
-        const struct sched_item *it = &plan.items[i];
-        struct client *c = client_of(it->seq);
-        uint64_t tag = run_item(w, c, it);
+    if (plan.n_items == 0)
+        return false;
+    if (w->n_orders == MAX_ORDERS)
+        run_orders(w);
+    give(w, w->n_steps > 0 && w->steps[0] == w->memory ? w->memory + 1 : w->memory, &plan);
+    count.steps++;
+    count.ahead += w->n_steps > 1;
+    count.rows += plan.n_rows;
+    count.decodes += plan.n_decodes;
+    return true;
+}
+
+/* The oldest step has run: take in what it says of those who are still there. */
+static void end_step(struct world *w)
+{
+    struct fake_step *step = w->steps[0];
+    while (!step->has_run)
+        run_order(w);
+    w->steps[0] = w->steps[1];
+    w->n_steps--;
+    kv_step_ended(w->kv);
+    for (uint32_t i = 0; i < step->n_items; i++) {
+        const struct given *g = &step->items[i];
+        const struct sched_item *it = &g->item;
+        struct client *c = g->c;
+        if (!c->alive || c->serial != g->serial) {
+            count.dropped++;
+            continue;
+        }
         sched_computed(w->sched, it);
         w->worked[c->seq.tenant - FIRST_TENANT] += it->n_rows;
         if (!it->samples)
@@ -582,16 +768,22 @@ static void op_step(struct world *w)
             leave(w, c);
             count.finished++;
         } else {
-            c->tokens[c->seq.n_known] = next_token(w, tag);
+            c->tokens[c->seq.n_known] = g->chosen;
             sched_append(w->sched, &c->seq);
         }
     }
-    count.steps++;
-    count.rows += plan.n_rows;
-    count.decodes += plan.n_decodes;
     struct kv_stats s = kv_stats(w->kv);
     count.full += s.in_use == w->n_blocks;
     count.panes_full += w->window && s.panes.in_use == w->n_panes;
+}
+
+static void op_step(struct world *w)
+{
+    bool begun = (w->n_steps == 0 || !w->holds) && begin_step(w);
+    if (below(2))
+        run_orders(w);
+    if (w->n_steps == 2 || (w->n_steps == 1 && (!begun || !w->ahead)))
+        end_step(w);
 }
 
 /* --- worlds ---------------------------------------------------------------------------------- */
@@ -600,7 +792,8 @@ static void world_draw(struct world *w)
 {
     w->block_tokens = between(1, 24);
     w->n_blocks = skewed(1, 2 + 3200 / w->block_tokens);
-    w->cfg.max_running = skewed(1, 60);
+    w->cfg.max_running = skewed(1, MAX_RUNNING);
+    w->ahead = below(2);
     w->cfg.max_waiting = between(1, 40);
     w->cfg.max_rows = w->cfg.max_running + skewed(0, 300);
     w->cfg.max_logit_rows = w->cfg.max_running + skewed(0, 60);
@@ -649,6 +842,7 @@ static struct world *world_create(void)
 {
     struct world *w = mem_zalloc(1, sizeof *w);
     struct err_info e;
+    w->memory = mem_zalloc(2, sizeof *w->memory);
     world_draw(w);
     if (!w->all_windowed)
         w->tags = mem_zalloc((size_t)w->n_blocks * w->block_tokens, sizeof *w->tags);
@@ -685,7 +879,8 @@ static void world_check(struct world *w)
 /* Run to the end of all that is there: it must end, and leave nothing behind. */
 static void world_drain(struct world *w)
 {
-    for (uint32_t n = 0; sched_n_running(w->sched) + sched_n_waiting(w->sched) > 0; n++) {
+    for (uint32_t n = 0; sched_n_running(w->sched) + sched_n_waiting(w->sched) + w->n_steps > 0;
+         n++) {
         CHECK(n < MAX_CLIENTS * MAX_TOKENS, "%u still run", sched_n_running(w->sched));
         op_step(w);
         world_check(w);
@@ -717,6 +912,7 @@ static void world_destroy(struct world *w)
     fake_tier_destroy(w->tier);
     free(w->tags);
     free(w->pane_tags);
+    free(w->memory);
     free(w);
 }
 
@@ -781,5 +977,11 @@ int main(int argc, char **argv)
            (unsigned long long)count.pane_evicted,
            (unsigned long long)count.pane_missed,
            (unsigned long long)count.panes_full);
+    printf("%llu steps planned ahead, %llu plans waited for steps; %llu results dropped, %llu late "
+           "copies\n",
+           (unsigned long long)count.ahead,
+           (unsigned long long)count.held,
+           (unsigned long long)count.dropped,
+           (unsigned long long)count.late_copies);
     return 0;
 }

@@ -18,7 +18,7 @@
 #ifndef WEIR_BACKEND_CPU_KERNELS_H
 #define WEIR_BACKEND_CPU_KERNELS_H
 
-#include "backend/backend.h"
+#include "backend/kv_type.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -71,6 +71,7 @@ struct launch {
     bool gather;      /* NORM: `in` at the rows that are wanted */
     bool places;      /* GATED: over places; EXPERT_PACK: of a buffer by place */
     bool add;         /* LINEAR */
+    unsigned forms;   /* PACK, LINEAR and of experts: of the activations */
     uint32_t matrix;  /* LINEAR, EMBED, EXPERT_LINEAR */
     uint32_t w, bias; /* of vectors; NO_VECTOR: none */
 };
@@ -82,7 +83,6 @@ struct cuda_weights {
     struct cuda_matrix m; /* the first */
     uint32_t n;
     size_t matrix_bytes, offset; /* of each; into b->weights */
-    bool copy;                   /* of another entry, whose memory it shares */
 };
 
 /* A small tensor as floats on the device. */
@@ -136,6 +136,7 @@ struct cuda_backend {
     struct cuda_weights *matrices;
     struct cuda_vector *vector_list;
     uint32_t n_launches, n_matrices, n_vectors;
+    size_t n_vector_floats;
 
     /* Of the device, each one allocation. */
     uint8_t *weights, *workspace, *kv_memory;
@@ -153,7 +154,9 @@ struct cuda_backend {
     uint8_t *step_in; /* a step's arrays */
     int32_t *chosen;  /* [max_logit_rows] */
     size_t step_in_bytes;
-    uint32_t table_entries; /* of all sequences of a step, blocks and panes each */
+    uint32_t table_entries;  /* of all sequences of a step, blocks and panes together */
+    struct cuda_bounds most; /* the largest steps there can be */
+    size_t out_offset, hidden_offset, scores_offset; /* in a staging buffer, behind what goes in */
 
     struct cuda_kv *layers; /* [n_layer] */
     struct cuda_pool pool;
@@ -166,14 +169,21 @@ struct cuda_backend {
     uint32_t next_slot;
     struct cuda_graph graphs[CUDA_MAX_GRAPHS];
     uint32_t n_graphs;
-    struct cuda_tile *tiles; /* [max_rows], of the host */
-    uint8_t *block_bytes;    /* pinned: one KV block of all layers */
+    bool warmed_up;
+    bool no_graphs, at_most; /* for tests: walk all steps; for the largest bounds */
+    struct cuda_buf graph_bufs[N_MODEL_BUFS]; /* with which they were captured */
+    int n_lent;                               /* of bufs, up to here: borrowed now */
+    struct cuda_tile *tiles;                  /* [max_rows], of the host */
+    struct cuda_seq *seqs;                    /* [max_seqs], of the host, to make tiles of */
+    uint32_t window;                          /* of the layers that have the largest; 0: none has */
+    uint8_t *block_bytes;                     /* pinned: one KV block of all layers */
+    size_t block_bytes_n;
 
     const struct cuda_slot *last; /* what the last run left */
     pthread_mutex_t lock;         /* of the figures */
     uint64_t replays, walks;
     struct gpu_queue_stats queue;
-    double run_us, waited_us;
+    double run_us, busy_us; /* of runs: from call to return; of the device at work in them */
 };
 
 /* Fill launches, matrices and vectors from the model's plan, without memory for what they hold, and
@@ -186,6 +196,7 @@ enum err cuda_budget_make(struct cuda_backend *b, struct err_info *e) WEIR_MUST_
 /* Take it. Errors: ERR_NOMEM. */
 enum err cuda_memory_take(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
 void cuda_memory_release(struct cuda_backend *b);
+enum err cuda_kv_zero(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
 /* Weights and vectors to the device. Errors: ERR_NOMEM, ERR_INTERNAL. */
 enum err cuda_weights_load(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
 
@@ -194,8 +205,6 @@ enum err cuda_weights_load(struct cuda_backend *b, struct err_info *e) WEIR_MUST
 /* Where the arrays lie of steps within the bounds; *bytes: up to the tables. */
 void cuda_layout_of(const struct cuda_bounds *bounds, struct cuda_layout *out);
 struct cuda_step cuda_step_at(const struct cuda_backend *b, const struct cuda_bounds *bounds);
-/* The largest steps there can be. */
-struct cuda_bounds cuda_bounds_most(const struct cuda_backend *b);
 
 /* Borrow staging for the slot and write the batch there: its bounds, its graph if one covers them.
  * Errors: ERR_INTERNAL (too large), ERR_NOMEM (the pool). */
@@ -205,6 +214,10 @@ enum err cuda_slot_prepare(struct cuda_backend *b,
                            struct err_info *e) WEIR_MUST_USE;
 /* Put its work on the stream, behind all that is there. Errors: ERR_INTERNAL (of the device). */
 enum err cuda_slot_submit(struct cuda_backend *b,
+                          struct cuda_slot *s,
+                          struct err_info *e) WEIR_MUST_USE;
+/* Its launches alone: the graph, or a walk. Errors: ERR_INTERNAL. */
+enum err cuda_slot_launch(struct cuda_backend *b,
                           struct cuda_slot *s,
                           struct err_info *e) WEIR_MUST_USE;
 /* Wait until it is done; its logits and hidden states can be read until cuda_slot_release.

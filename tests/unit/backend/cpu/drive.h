@@ -80,15 +80,20 @@ static inline struct model *load_golden(const char *name)
     return m;
 }
 
+typedef enum err (*drive_create_fn)(const struct model *m,
+                                    const struct backend_config *cfg,
+                                    struct backend **out,
+                                    struct err_info *e);
+
 /* Blocks are dealt to sequences in an order that `shuffle` decides. Layers with windows have panes
  * of their own. */
-static inline void drive_open(struct drive *d,
-                              const struct model *m,
-                              const char *isa,
-                              enum kv_type kv,
-                              uint32_t threads,
-                              uint32_t block_tokens,
-                              uint32_t shuffle)
+static inline void drive_open_on(struct drive *d,
+                                 const struct model *m,
+                                 drive_create_fn create,
+                                 enum kv_type kv,
+                                 uint32_t threads,
+                                 uint32_t block_tokens,
+                                 uint32_t shuffle)
 {
     const uint32_t per_seq = (N_PROMPT + 30 + block_tokens - 1) / block_tokens;
     struct backend_config cfg = {.n_threads = threads,
@@ -103,8 +108,7 @@ static inline void drive_open(struct drive *d,
     for (uint32_t i = 0; i < m->n_ops; i++)
         d->window = m->ops[i].window > d->window ? m->ops[i].window : d->window;
     cfg.n_panes = d->window ? per_seq * MAX_SEQS : 0;
-    setenv("WEIR_ISA", isa, 1);
-    if (cpu_backend_create(m, &cfg, &d->b, &e) != OK) {
+    if (create(m, &cfg, &d->b, &e) != OK) {
         fprintf(stderr, "create: %s\n", e.text);
         abort();
     }
@@ -119,6 +123,18 @@ static inline void drive_open(struct drive *d,
     }
     if (shuffle && n % 5 == 0)
         abort(); /* the stride must reach every block */
+}
+
+static inline void drive_open(struct drive *d,
+                              const struct model *m,
+                              const char *isa,
+                              enum kv_type kv,
+                              uint32_t threads,
+                              uint32_t block_tokens,
+                              uint32_t shuffle)
+{
+    setenv("WEIR_ISA", isa, 1);
+    drive_open_on(d, m, cpu_backend_create, kv, threads, block_tokens, shuffle);
 }
 
 static inline void drive_close(struct drive *d)

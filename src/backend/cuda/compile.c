@@ -1,0 +1,367 @@
+/* From the model's plan to launches: which ops become one, and what has to happen between them.
+ *
+ *      plan      norm        linear q, k, v      linear out, add      logits
+ *      launches  norm  pack  linear x 3          pack  linear (+add)  norm (gathered)  pack  linear
+ *
+ * Rows are packed once for all linears of one input. Only sizes are known here; memory.c finds a
+ * place for all. */
+#include "backend/cuda/cuda.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+struct compiler {
+    struct cuda_backend *b;
+    const struct model *m;
+    uint32_t op;           /* index of the op being compiled */
+    enum cuda_rows rows;   /* that it is over */
+    enum model_buf packed; /* whose rows the prepared activations hold, */
+    uint32_t packed_k;     /* so many values of each, */
+    unsigned packed_forms; /* in these forms; 0: nobody's */
+    size_t n_vector_floats;
+    struct err_info *e;
+};
+
+static struct launch *add_launch(struct compiler *c, enum launch_kind kind, const struct op *op)
+{
+    struct launch *l = &c->b->launches[c->b->n_launches++];
+    *l = (struct launch){.kind = kind, .rows = c->rows, .w = NO_VECTOR, .bias = NO_VECTOR};
+    if (!op)
+        return l;
+    l->in = op->in;
+    l->in2 = op->in2;
+    l->out = op->out;
+    l->n = op->n_out;
+    l->heads = 1;
+    l->layer = op->layer;
+    l->rope = op->rope;
+    l->gate = op->gate;
+    l->scale = op->scale;
+    l->cap = op->cap;
+    l->window = op->window;
+    if (c->packed == op->out)
+        c->packed_forms = 0;
+    return l;
+}
+
+/* A small tensor as floats on the device; each once. */
+static uint32_t add_vector(struct compiler *c, const struct gguf_tensor *t)
+{
+    struct cuda_backend *b = c->b;
+    if (!t)
+        return NO_VECTOR;
+    for (uint32_t i = 0; i < b->n_vectors; i++) {
+        if (b->vector_list[i].tensor == t)
+            return i;
+    }
+    size_t n = 1;
+    for (int i = 0; i < GGUF_MAX_DIMS; i++)
+        n *= (size_t)t->ne[i];
+    b->vector_list[b->n_vectors] = (struct cuda_vector){t, n, c->n_vector_floats};
+    c->n_vector_floats += (n + 63) / 64 * 64;
+    return b->n_vectors++;
+}
+
+/* A tensor of n matrices; each once, so that tied embeddings are the output's weights too. */
+static enum err add_matrix(
+    struct compiler *c, const struct gguf_tensor *t, uint64_t n_out, uint32_t n, uint32_t *index)
+{
+    struct cuda_backend *b = c->b;
+    if (!cuda_matrix_known((int)t->type))
+        return err_set(c->e,
+                       ERR_UNSUPPORTED,
+                       "no CUDA kernel for matrices of type %s",
+                       gguf_type_name(t->type));
+    for (*index = 0; *index < b->n_matrices; ++*index) {
+        const struct cuda_weights *w = &b->matrices[*index];
+        if (w->tensor.data == t->data && w->m.n_out == n_out && w->n == n)
+            return OK;
+    }
+    struct cuda_weights *w = &b->matrices[b->n_matrices++];
+    *w = (struct cuda_weights){.tensor = *t, .n = n};
+    w->m = (struct cuda_matrix){
+        .type = (int)t->type, .n_in = (uint32_t)t->ne[0], .n_out = (uint32_t)n_out};
+    w->matrix_bytes = cuda_matrix_bytes(w->m.type, w->m.n_in, w->m.n_out);
+    return OK;
+}
+
+static bool is_table(const struct op *op)
+{
+    return op->kind == OP_ADD_POSITION || op->kind == OP_ADD_TYPE;
+}
+
+/* Is `buf` read by an op after op i before another op writes all of it? */
+static bool read_later(const struct model *m, uint32_t i, enum model_buf buf)
+{
+    for (uint32_t n = i + 1; n < m->n_ops; n++) {
+        const struct op *op = &m->ops[n];
+        const bool in_place = op->kind == OP_ADD || op->kind == OP_ADD_GATED ||
+                              op->kind == OP_HEAD_NORM || op->kind == OP_ROPE_STORE || is_table(op);
+        if (op->kind != OP_EMBED && op->in == buf)
+            return true;
+        if ((op->kind == OP_GATED || op->kind == OP_ROPE_STORE || op->kind == OP_ADD_GATED) &&
+            op->in2 == buf)
+            return true;
+        if (op->kind == OP_ATTENTION && buf == BUF_Q)
+            return true;
+        if (op->out == buf)
+            return in_place;
+    }
+    return false;
+}
+
+static bool same_group(const struct op *a, const struct op *b)
+{
+    return b->kind == OP_LINEAR && a->kind == OP_LINEAR && b->in == a->in && b->n_in == a->n_in &&
+           b->out != a->in;
+}
+
+/* Make the prepared activations hold the rows of the input of op, for all linears of its group. */
+static void pack_for_group(struct compiler *c, const struct op *op)
+{
+    const struct op *end = c->m->ops + c->m->n_ops;
+    unsigned forms = 0;
+    for (const struct op *o = op; o == op || (o < end && same_group(op, o)); o++)
+        forms |= cuda_act_form((int)o->w->type);
+    if (c->packed == op->in && c->packed_k == op->n_in && (c->packed_forms & forms) == forms)
+        return;
+    struct launch *l = add_launch(c, LAUNCH_PACK, NULL);
+    l->in = op->in;
+    l->n = op->n_in;
+    l->forms = forms;
+    c->packed = op->in;
+    c->packed_k = op->n_in;
+    c->packed_forms = forms;
+}
+
+static enum err add_product(struct compiler *c, const struct op *op, struct launch **out)
+{
+    uint32_t matrix;
+    enum err err = add_matrix(c, op->w, op->n_out, 1, &matrix);
+    if (err)
+        return err;
+    pack_for_group(c, op);
+    const unsigned forms = c->packed_forms;
+    struct launch *l = add_launch(c, LAUNCH_LINEAR, op);
+    l->matrix = matrix;
+    l->forms = forms;
+    l->bias = add_vector(c, op->bias);
+    *out = l;
+    return OK;
+}
+
+/* The add that follows a linear, if nothing else uses what it puts out, is done by it. */
+static enum err compile_linear(struct compiler *c, const struct op *op)
+{
+    struct launch *l;
+    const struct op *next = c->op + 1 < c->m->n_ops ? op + 1 : NULL;
+    enum err err = add_product(c, op, &l);
+    if (err)
+        return err;
+    if (next && next->kind == OP_ADD && next->scale == 1.0f && next->in == op->out &&
+        next->out != op->in && next->out != op->out && !read_later(c->m, c->op + 1, op->out)) {
+        l->out = next->out;
+        l->add = true;
+        if (c->packed == l->out)
+            c->packed_forms = 0;
+        c->op++;
+    }
+    return OK;
+}
+
+/* Logits are computed for some rows only: the norm before them gathers those. */
+static enum err compile_logits(struct compiler *c, const struct op *op)
+{
+    struct launch *norm = c->b->n_launches ? &c->b->launches[c->b->n_launches - 1] : NULL, *l;
+    if (!norm || norm->kind != LAUNCH_NORM || norm->heads != 1 || norm->out != op->in ||
+        norm->in == norm->out)
+        return err_set(c->e, ERR_UNSUPPORTED, "a plan whose logits do not follow a norm");
+    c->rows = norm->rows = CUDA_ROWS_LOGITS;
+    norm->gather = true;
+    c->packed_forms = 0;
+    enum err err = add_product(c, op, &l);
+    if (!err && (op->scale != 1.0f || op->cap > 0.0f))
+        add_launch(c, LAUNCH_CAP, op);
+    c->packed_forms = 0;
+    c->rows = CUDA_ROWS_ALL;
+    return err;
+}
+
+/* A matrix for each expert; those that read the same rows share their preparation. */
+static enum err compile_experts(struct compiler *c, const struct op *op)
+{
+    const struct op *end = c->m->ops + c->m->n_ops;
+    const bool joins = c->op > 0 && op[-1].kind == OP_EXPERTS && op[-1].in == op->in;
+    const bool by_place = op->in >= BUF_EXPERT_GATE && op->in <= BUF_EXPERT_OUT;
+    unsigned forms = 0;
+    const struct op *first = op;
+    while (first > c->m->ops && first[-1].kind == OP_EXPERTS && first[-1].in == op->in)
+        first--;
+    for (const struct op *o = first; o < end && o->kind == OP_EXPERTS && o->in == op->in; o++)
+        forms |= cuda_act_form((int)o->w->type);
+    uint32_t matrix;
+    enum err err = add_matrix(c, op->w, op->n_out, c->m->hp.n_expert, &matrix);
+    if (err)
+        return err;
+    if (!joins) {
+        struct launch *l = add_launch(c, LAUNCH_EXPERT_PACK, NULL);
+        l->in = op->in;
+        l->n = op->n_in;
+        l->forms = forms;
+        l->places = by_place;
+    }
+    struct launch *l = add_launch(c, LAUNCH_EXPERT_LINEAR, op);
+    l->matrix = matrix;
+    l->forms = forms;
+    l->bias = add_vector(c, op->bias);
+    return OK;
+}
+
+static enum err compile_embed(struct compiler *c, const struct op *op)
+{
+    for (int t = 0; t < N_ROPE_TABLES; t++) {
+        if (c->m->ropes[t].inv_freq)
+            add_launch(c, LAUNCH_ANGLES, NULL)->rope = (enum rope_table)t;
+    }
+    struct launch *l = add_launch(c, LAUNCH_EMBED, op);
+    return add_matrix(c, op->w, op->w->ne[1], 1, &l->matrix);
+}
+
+static void compile_norm(struct compiler *c, const struct op *op)
+{
+    struct launch *l = add_launch(c, LAUNCH_NORM, op);
+    l->w = add_vector(c, op->w);
+    if (op->kind != OP_HEAD_NORM)
+        return;
+    l->in = op->out;
+    l->heads = op->n_out / c->m->hp.head_dim;
+    l->n = c->m->hp.head_dim;
+}
+
+/* From here on the plan is over the rows whose hidden states are wanted. */
+static void compile_hidden(struct compiler *c, const struct op *op)
+{
+    c->rows = CUDA_ROWS_HIDDEN;
+    c->packed_forms = 0;
+    compile_norm(c, op);
+    c->b->launches[c->b->n_launches - 1].gather = true;
+}
+
+static void compile_gated(struct compiler *c, const struct op *op)
+{
+    struct launch *l = add_launch(c, LAUNCH_GATED, op);
+    l->places = op->out == BUF_EXPERT_GATE;
+    if (l->places)
+        l->n = c->m->hp.n_ff_expert;
+}
+
+static enum err compile_op(struct compiler *c, const struct op *op)
+{
+    struct launch *l;
+    switch (op->kind) {
+    case OP_EMBED:
+        return compile_embed(c, op);
+    case OP_ADD_POSITION:
+        add_launch(c, LAUNCH_ADD_POSITION, op)->w = add_vector(c, op->w);
+        return OK;
+    case OP_ADD_TYPE:
+        l = add_launch(c, LAUNCH_ADD_TYPE, op);
+        l->w = add_vector(c, op->w);
+        l->n_types = (uint32_t)op->w->ne[1];
+        return OK;
+    case OP_NORM:
+    case OP_HEAD_NORM:
+        compile_norm(c, op);
+        return OK;
+    case OP_LAYER_NORM:
+        l = add_launch(c, LAUNCH_LAYER_NORM, op);
+        l->w = add_vector(c, op->w);
+        l->bias = add_vector(c, op->bias);
+        return OK;
+    case OP_LINEAR:
+        return compile_linear(c, op);
+    case OP_ROPE_STORE:
+        add_launch(c, LAUNCH_ROPE_STORE, op);
+        if (c->packed == BUF_K || c->packed == BUF_Q)
+            c->packed_forms = 0;
+        return OK;
+    case OP_ATTENTION:
+        add_launch(c, LAUNCH_ATTENTION, op)->w = add_vector(c, op->w);
+        return OK;
+    case OP_GATED:
+        compile_gated(c, op);
+        return OK;
+    case OP_GELU:
+        add_launch(c, LAUNCH_GELU, op);
+        return OK;
+    case OP_ADD:
+        add_launch(c, LAUNCH_ADD, op);
+        return OK;
+    case OP_ADD_GATED:
+        add_launch(c, LAUNCH_ADD_GATED, op);
+        return OK;
+    case OP_SELECT:
+        add_launch(c, LAUNCH_SELECT, op);
+        return OK;
+    case OP_EXPERTS:
+        return compile_experts(c, op);
+    case OP_MIX:
+        add_launch(c, LAUNCH_MIX, op);
+        return OK;
+    case OP_LOGITS:
+        return compile_logits(c, op);
+    case OP_HIDDEN:
+        compile_hidden(c, op);
+        return OK;
+    case OP_TANH: /* as a cap of 1 */
+        l = add_launch(c, LAUNCH_CAP, op);
+        l->scale = l->cap = 1.0f;
+        return OK;
+    }
+    return err_set(c->e, ERR_UNSUPPORTED, "the CUDA backend has no op of kind %d", (int)op->kind);
+}
+
+/* What a step borrows, and of which class: what is as wide as the residual stream, or small; what
+ * is inside feed-forward layers; what attention reads and writes. Logits have a place of their own.
+ */
+static void choose_buffers(struct cuda_backend *b)
+{
+    static const enum gpu_class classes[N_MODEL_BUFS] = {
+        [BUF_X] = GPU_HIDDEN,
+        [BUF_H] = GPU_HIDDEN,
+        [BUF_OUT] = GPU_HIDDEN,
+        [BUF_ROUTER] = GPU_HIDDEN,
+        [BUF_SHARED] = GPU_HIDDEN,
+        [BUF_SHARED_GATE] = GPU_HIDDEN,
+        [BUF_HIDDEN] = GPU_HIDDEN,
+        [BUF_HEAD] = GPU_HIDDEN,
+        [BUF_SCORES] = GPU_HIDDEN,
+        [BUF_Q] = GPU_ATTENTION,
+        [BUF_K] = GPU_ATTENTION,
+        [BUF_V] = GPU_ATTENTION,
+        [BUF_ATT] = GPU_ATTENTION,
+        [BUF_GATE] = GPU_INTERMEDIATE,
+        [BUF_UP] = GPU_INTERMEDIATE,
+        [BUF_EXPERT_GATE] = GPU_INTERMEDIATE,
+        [BUF_EXPERT_UP] = GPU_INTERMEDIATE,
+        [BUF_EXPERT_OUT] = GPU_INTERMEDIATE,
+    };
+    memcpy(b->class_of, classes, sizeof classes);
+    for (int i = 0; i < N_MODEL_BUFS; i++)
+        b->lent[i] = i != BUF_LOGITS && b->model->buf_width[i] > 0;
+}
+
+enum err cuda_compile(struct cuda_backend *b, struct err_info *e)
+{
+    struct compiler c = {.b = b, .m = b->model, .e = e};
+    const size_t n_ops = b->model->n_ops; /* an op makes at most three launches */
+    enum err err = OK;
+    b->launches = mem_zalloc(n_ops * 3 + N_ROPE_TABLES, sizeof *b->launches);
+    b->matrices = mem_zalloc(n_ops + 1, sizeof *b->matrices);
+    b->vector_list = mem_zalloc(n_ops * 2 + 1, sizeof *b->vector_list);
+    for (c.op = 0; !err && c.op < n_ops; c.op++)
+        err = compile_op(&c, &b->model->ops[c.op]);
+    b->n_vector_floats = c.n_vector_floats;
+    choose_buffers(b);
+    return err;
+}

@@ -1,0 +1,110 @@
+/* The devices that there are, and whether they can be used. */
+#include "backend/cuda/cuda.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum err cuda_failed(cudaError_t rc, const char *what, struct err_info *e)
+{
+    (void)cudaGetLastError();
+    return err_set(e,
+                   rc == cudaErrorMemoryAllocation ? ERR_NOMEM : ERR_INTERNAL,
+                   "CUDA: %s: %s",
+                   what,
+                   cudaGetErrorString(rc));
+}
+
+/* Its name and whether it will do; takes no context on it. */
+static void look_at(int index, struct device_info *out)
+{
+    struct cudaDeviceProp p;
+    int mode = cudaComputeModeDefault;
+    *out = (struct device_info){0};
+    cudaError_t rc = cudaGetDeviceProperties(&p, index);
+    if (rc == cudaSuccess)
+        rc = cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, index);
+    if (rc != cudaSuccess) {
+        (void)cudaGetLastError();
+        snprintf(out->why_not, sizeof out->why_not, "%s", cudaGetErrorString(rc));
+        return;
+    }
+    snprintf(out->name, sizeof out->name, "%.63s", p.name);
+    out->major = (uint32_t)p.major;
+    out->minor = (uint32_t)p.minor;
+    out->total_bytes = p.totalGlobalMem;
+    if (p.major < CUDA_MIN_MAJOR)
+        snprintf(out->why_not,
+                 sizeof out->why_not,
+                 "compute capability %d.%d; at least %d.0 is needed",
+                 p.major,
+                 p.minor,
+                 CUDA_MIN_MAJOR);
+    else if (mode == cudaComputeModeProhibited)
+        snprintf(out->why_not, sizeof out->why_not, "its compute mode prohibits any use");
+}
+
+static enum err count_devices(uint32_t *n, struct err_info *e)
+{
+    int count = 0;
+    const cudaError_t rc = cudaGetDeviceCount(&count);
+    *n = 0;
+    if (rc != cudaSuccess) {
+        (void)cudaGetLastError();
+        return err_set(e, ERR_NOT_FOUND, "CUDA: %s", cudaGetErrorString(rc));
+    }
+    *n = (uint32_t)count;
+    return OK;
+}
+
+/* Free memory is known with a context alone. */
+static void look_at_memory(int index, struct device_info *out)
+{
+    size_t free_bytes, total;
+    cudaError_t rc = cudaSetDevice(index);
+    if (rc == cudaSuccess)
+        rc = cudaMemGetInfo(&free_bytes, &total);
+    if (rc == cudaSuccess) {
+        out->free_bytes = free_bytes;
+        out->total_bytes = total;
+    } else {
+        (void)cudaGetLastError();
+        snprintf(out->why_not, sizeof out->why_not, "%s", cudaGetErrorString(rc));
+    }
+}
+
+enum err cuda_device_list(
+    struct device_info *out, uint32_t cap, uint32_t *n, char versions[64], struct err_info *e)
+{
+    int driver = 0, runtime = 0;
+    (void)cudaDriverGetVersion(&driver);
+    (void)cudaRuntimeGetVersion(&runtime);
+    snprintf(versions,
+             64,
+             "driver %d.%d, runtime %d.%d",
+             driver / 1000,
+             driver % 1000 / 10,
+             runtime / 1000,
+             runtime % 1000 / 10);
+    const enum err err = count_devices(n, e);
+    for (uint32_t i = 0; !err && i < *n && i < cap; i++) {
+        look_at((int)i, &out[i]);
+        if (!out[i].why_not[0])
+            look_at_memory((int)i, &out[i]);
+    }
+    return err;
+}
+
+enum err cuda_device_open(uint32_t index, struct device_info *info, struct err_info *e)
+{
+    uint32_t n;
+    enum err err = count_devices(&n, e);
+    if (err)
+        return err;
+    if (index >= n)
+        return err_set(e, ERR_NOT_FOUND, "there is no device cuda:%u; the system has %u", index, n);
+    look_at((int)index, info);
+    if (info->why_not[0])
+        return err_set(e, ERR_UNSUPPORTED, "cuda:%u (%s): %s", index, info->name, info->why_not);
+    const cudaError_t rc = cudaSetDevice((int)index);
+    return rc == cudaSuccess ? OK : cuda_failed(rc, "opening the device", e);
+}

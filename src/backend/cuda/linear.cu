@@ -1,0 +1,154 @@
+/* Matrix products: which kernel, how many blocks, and the sum of ranges that had blocks of their
+ * own.
+ *
+ *      rows <= 8      linear_few: memory's speed is all there is
+ *      more           linear_many; with a block for each range of K where there would be less than
+ * half as many blocks as processors
+ *
+ * All give the same bits (linear_tiles.cuh), so the bounds of the launch may decide. Experts:
+ * linear_few as long as an expert has about one tile of rows. */
+#include "backend/cuda/linear_tiles.cuh"
+
+static constexpr uint32_t FEW_ROWS = 8, MANY_ROWS = MANY_TILES * CUDA_ACT_ROWS, FEW_BLOCKS = 64;
+
+static uint32_t groups_of(uint32_t n, uint32_t size)
+{
+    return n / size + (n % size != 0);
+}
+
+/* Rows up to which ranges have blocks of their own. */
+static uint32_t scratch_rows_of(uint32_t n_out)
+{
+    return FEW_BLOCKS / groups_of(n_out, MANY_PARTS * CUDA_PART_ROWS) * MANY_ROWS;
+}
+
+extern "C" size_t cuda_linear_scratch(uint32_t max_rows, uint32_t n_in, uint32_t n_out)
+{
+    const uint32_t most = scratch_rows_of(n_out);
+    const uint32_t rows = max_rows <= FEW_ROWS ? 0 : max_rows < most ? max_rows : most;
+    const uint32_t splits = linear_splits(cuda_chunks(n_in), groups_of(n_out, CUDA_PART_ROWS));
+    return splits > 1 ? static_cast<size_t>(splits) * rows * n_out * sizeof(float) : 0;
+}
+
+/* out = (part[0] + part[1] + ...), finished as the others do. grid: (256 outputs, rows). */
+static __global__ void __launch_bounds__(256) linear_merge(const linear_args p)
+{
+    const uint32_t j = blockIdx.x * 256 + threadIdx.x, row = blockIdx.y;
+    if (row >= *p.n_rows || j >= p.n_out)
+        return;
+    const size_t step = static_cast<size_t>(p.scratch_rows) * p.n_out;
+    const float *part = p.scratch + static_cast<size_t>(row) * p.n_out + j;
+    float total = part[0];
+    for (uint32_t i = 1; i < p.splits; i++)
+        total = __fadd_rn(total, part[i * step]);
+    linear_store(p, 0, row, j, total, linear_factor(p, row));
+}
+
+/* Whose kernels: those of linear_k.cu, else of linear_block.cu (or of the floats). */
+static bool is_k(int type)
+{
+    return type >= CUDA_TYPE_Q2_K && type <= CUDA_TYPE_Q6_K;
+}
+
+static linear_args args_of(const struct cuda_linear *op)
+{
+    const cuda_matrix *w = &op->w;
+    const cuda_layout layout = cuda_layout_of(w->type);
+    const uint32_t chunks = cuda_chunks(w->n_in);
+    linear_args p = {};
+    p.w = w->data;
+    p.part_bytes = cuda_part_bytes(w->type, w->n_in);
+    p.matrix_bytes = cuda_matrix_bytes(w->type, w->n_in, w->n_out);
+    p.n_in = w->n_in;
+    p.n_out = w->n_out;
+    p.n_parts = groups_of(w->n_out, CUDA_PART_ROWS);
+    p.runs = layout.chunks ? groups_of(chunks, layout.chunks) : chunks;
+    p.splits = linear_splits(p.runs, p.n_parts);
+    p.unit = layout.form == CUDA_ACT_F16 && w->type != CUDA_TYPE_F16
+                 ? (is_k(w->type) ? linear_k_unit(w->type) : linear_block_unit(w->type))
+                 : 1;
+    p.act = op->act.data;
+    p.act_tile_bytes = cuda_act_tile_bytes(op->act.forms, op->act.k);
+    p.act_offset = cuda_act_offset(op->act.forms, layout.form, op->act.k);
+    p.scaled = layout.form == CUDA_ACT_F16;
+    p.out = op->out;
+    p.bias = op->bias;
+    p.add = op->add;
+    return p;
+}
+
+static void launch(int type, const linear_args *p, const linear_grid *g)
+{
+    if (type == CUDA_TYPE_F32)
+        linear_f32_launch(p, g);
+    else if (type == CUDA_TYPE_F16 || type == CUDA_TYPE_BF16)
+        linear_half_launch(type, p, g);
+    else if (is_k(type))
+        linear_k_launch(type, p, g);
+    else
+        linear_block_launch(type, p, g);
+}
+
+/* The grid of a kernel that takes 8 rows a block. */
+static linear_grid few_grid(const cuda_at *at, int type, const linear_args *p, uint32_t tiles)
+{
+    linear_grid g = {};
+    g.few = 1;
+    g.x = type == CUDA_TYPE_F32 ? groups_of(p->n_out, LINEAR_WARPS)
+                                : groups_of(p->n_parts, LINEAR_WARPS / p->splits);
+    g.y = tiles;
+    g.z = 1;
+    g.stream = at->stream;
+    return g;
+}
+
+extern "C" void cuda_linear(const cuda_at *at, const struct cuda_linear *op)
+{
+    const uint32_t rows = linear_row_bound(at);
+    linear_args p = args_of(op);
+    p.n_rows = linear_row_count(at);
+    if (rows == 0)
+        return;
+    if (rows <= FEW_ROWS || op->w.type == CUDA_TYPE_F32) {
+        const linear_grid g = few_grid(at, op->w.type, &p, groups_of(rows, CUDA_ACT_ROWS));
+        launch(op->w.type, &p, &g);
+        return;
+    }
+    linear_grid g = {};
+    g.x = groups_of(p.n_parts, MANY_PARTS);
+    g.y = groups_of(rows, MANY_ROWS);
+    g.z = 1;
+    g.stream = at->stream;
+    if (p.splits > 1 && rows <= scratch_rows_of(p.n_out)) {
+        g.z = p.splits;
+        p.scratch = op->scratch;
+        p.scratch_rows = rows;
+    }
+    launch(op->w.type, &p, &g);
+    if (p.scratch_rows > 0)
+        CUDA_LAUNCH(linear_merge, dim3(groups_of(p.n_out, 256), rows), 256, 0, at->stream, p);
+}
+
+extern "C" void cuda_experts_linear(const cuda_at *at,
+                                    const cuda_experts *x,
+                                    const struct cuda_linear *op)
+{
+    const uint32_t places = linear_place_bound(at, x);
+    const uint32_t given = linear_row_bound(at) * x->n_used / x->n_expert; /* rows of an expert */
+    linear_args p = args_of(op);
+    p.first = x->first;
+    p.n_expert = x->n_expert;
+    if (places == 0)
+        return;
+    linear_grid g;
+    if (given <= FEW_ROWS || op->w.type == CUDA_TYPE_F32) {
+        g = few_grid(at, op->w.type, &p, groups_of(places, CUDA_ACT_ROWS));
+    } else {
+        g = linear_grid{};
+        g.x = groups_of(p.n_parts, MANY_PARTS);
+        g.y = x->n_expert;
+        g.z = given / MANY_ROWS + 1;
+        g.stream = at->stream;
+    }
+    launch(op->w.type, &p, &g);
+}

@@ -1,0 +1,171 @@
+/* Rows of f32 to operands: as linear_layout.h draws them, once for all matrices that read them.
+ *
+ *      F16:   x = f16(v * 2^e), e such that the largest finite |v| of the row comes to 2^10..2^11:
+ * far from overflow, sums of 16 too, and exact to 11 bits down to 2^-24 of the largest. sum of 16 =
+ * the x as rounded, added in f32 from the first to the last; upper = f16(sum), lower = f16(sum -
+ * upper). BF16:  upper = bf16(v), lower = bf16(v - upper). F32:   v.
+ *
+ * A block a row, 256 threads; a thread takes groups of 16 of K. Rows up to the next multiple of 8
+ * are filled with zeros. Numbers: 4 bytes in, 2.5 to 8.5 out for each value, bound by memory (or by
+ * the launch, for few rows); the row's second reading comes from the caches. */
+#include "backend/cuda/linear_tiles.cuh"
+
+static constexpr uint32_t ACT_THREADS = 256;
+
+/* Where the rows come from: row r of the step, or of a place (experts.h). */
+struct act_source {
+    struct cuda_buf in;
+    const uint32_t *n_rows;    /* how many rows, or ... */
+    const uint32_t *place_row; /* ... NULL, or the row of each place, UINT32_MAX: none */
+    int by_place;              /* the buffer has places as rows */
+};
+
+static __device__ __forceinline__ float largest_of_block(float v)
+{
+    __shared__ float of_warp[ACT_THREADS / 32];
+    for (int o = 16; o > 0; o /= 2)
+        v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, o));
+    if (threadIdx.x % 32 == 0)
+        of_warp[threadIdx.x / 32] = v;
+    __syncthreads();
+    for (uint32_t i = 0; i < ACT_THREADS / 32; i++)
+        v = fmaxf(v, of_warp[i]);
+    return v;
+}
+
+/* 2^e as a float, for e in -126..127. */
+static __device__ __forceinline__ float power_of_two(int e)
+{
+    return __int_as_float((e + 127) << 23);
+}
+/* The e that brings the largest to 2^10..2^11, within what floats can undo. */
+static __device__ __forceinline__ int exponent_for(float largest)
+{
+    if (largest == 0)
+        return 0;
+    const int e =
+        static_cast<int>((__float_as_uint(largest) >> 23) & 255) - 127; /* -127: subnormal */
+    return 10 - e < 126 ? 10 - e : 126;
+}
+
+static __device__ __forceinline__ void store_f16(
+    uint8_t *form, uint32_t row, uint32_t group, const float v[16], float scale)
+{
+    uint8_t *to = form + cuda_act_at(CUDA_ACT_F16, row, group * 16);
+    float sum = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < 16;
+         i += 4) { /* four of K are 8 bytes; the next four, the next lane's */
+        __half h[4];
+#pragma unroll
+        for (uint32_t j = 0; j < 4; j++) {
+            h[j] = __float2half_rn(__fmul_rn(v[i + j], scale));
+            sum = __fadd_rn(sum, __half2float(h[j]));
+        }
+        uint2 both;
+        both.x = bits_of<uint32_t>(__halves2half2(h[0], h[1]));
+        both.y = bits_of<uint32_t>(__halves2half2(h[2], h[3]));
+        *reinterpret_cast<uint2 *>(to + i / 4 * 16) = both;
+    }
+    uint8_t *chunk = form + static_cast<size_t>(group / 4) * CUDA_ACT_F16_BYTES;
+    const uint32_t at = (row * 4 + group % 4) * 4;
+    const __half upper = __float2half_rn(sum);
+    const __half lower = __float2half_rn(__fsub_rn(sum, __half2float(upper)));
+    *reinterpret_cast<float *>(chunk + CUDA_ACT_SUMS + at) = sum;
+    *reinterpret_cast<__half2 *>(chunk + CUDA_ACT_PARTS + at) = __halves2half2(upper, lower);
+}
+
+static __device__ __forceinline__ uint32_t bf16_pair(float a, float b)
+{
+    return bits_of<uint32_t>(__floats2bfloat162_rn(a, b));
+}
+/* What rounding to bf16 left; nothing of an infinity. */
+static __device__ __forceinline__ float bf16_rest(float v)
+{
+    const float upper = __bfloat162float(__float2bfloat16_rn(v));
+    return isinf(upper) ? 0 : __fsub_rn(v, upper);
+}
+static __device__ __forceinline__ void store_bf16(uint8_t *form,
+                                                  uint32_t row,
+                                                  uint32_t group,
+                                                  const float v[16])
+{
+    uint8_t *to = form + cuda_act_at(CUDA_ACT_BF16, row, group * 16);
+#pragma unroll
+    for (uint32_t i = 0; i < 16; i += 4) {
+        *reinterpret_cast<uint2 *>(to + i / 4 * 16) =
+            make_uint2(bf16_pair(v[i], v[i + 1]), bf16_pair(v[i + 2], v[i + 3]));
+        *reinterpret_cast<uint2 *>(to + i / 4 * 16 + 1024) =
+            make_uint2(bf16_pair(bf16_rest(v[i]), bf16_rest(v[i + 1])),
+                       bf16_pair(bf16_rest(v[i + 2]), bf16_rest(v[i + 3])));
+    }
+}
+
+static __global__ void __launch_bounds__(ACT_THREADS)
+    act_pack(const act_source src, uint8_t *data, uint32_t k, unsigned forms)
+{
+    const uint32_t row = blockIdx.x, n_rows = *src.n_rows;
+    if (row >= (n_rows + CUDA_ACT_ROWS - 1) / CUDA_ACT_ROWS * CUDA_ACT_ROWS)
+        return;
+    uint32_t from = row < n_rows ? row : UINT32_MAX;
+    if (src.place_row && from != UINT32_MAX) {
+        from = src.place_row[row];
+        if (from != UINT32_MAX && src.by_place)
+            from = row;
+    }
+    const float *in = from == UINT32_MAX ? NULL : src.in.p + from * src.in.stride;
+    uint8_t *tile = data + row / CUDA_ACT_ROWS * cuda_act_tile_bytes(forms, k);
+    const uint32_t r = row % CUDA_ACT_ROWS;
+    float scale = 1, factor = 1;
+    if (forms & CUDA_ACT_F16) {
+        float largest = 0;
+        for (uint32_t i = threadIdx.x; in && i < k; i += ACT_THREADS) {
+            const float v = fabsf(in[i]);
+            largest = v > largest && !isinf(v) ? v : largest;
+        }
+        const int e = exponent_for(largest_of_block(largest));
+        scale = power_of_two(e);
+        factor = power_of_two(-e);
+    }
+    if (threadIdx.x == 0)
+        *reinterpret_cast<float *>(tile + r * sizeof(float)) = factor;
+    const uint32_t padded = cuda_chunks(k) * CUDA_CHUNK_K;
+    for (uint32_t group = threadIdx.x; group < padded / 16; group += ACT_THREADS) {
+        float v[16];
+#pragma unroll
+        for (uint32_t i = 0; i < 16; i++)
+            v[i] = in && group * 16 + i < k ? in[group * 16 + i] : 0;
+        if (forms & CUDA_ACT_F16)
+            store_f16(tile + cuda_act_offset(forms, CUDA_ACT_F16, k), r, group, v, scale);
+        if (forms & CUDA_ACT_BF16)
+            store_bf16(tile + cuda_act_offset(forms, CUDA_ACT_BF16, k), r, group, v);
+        if (forms & CUDA_ACT_F32) {
+            float *to = reinterpret_cast<float *>(tile + cuda_act_offset(forms, CUDA_ACT_F32, k)) +
+                        static_cast<size_t>(r) * padded + group * 16;
+#pragma unroll
+            for (uint32_t i = 0; i < 16; i++)
+                to[i] = v[i];
+        }
+    }
+}
+
+static void launch(const cuda_at *at, const act_source &src, const cuda_act *act, uint32_t rows)
+{
+    const uint32_t padded = (rows + CUDA_ACT_ROWS - 1) / CUDA_ACT_ROWS * CUDA_ACT_ROWS;
+    if (padded == 0)
+        return;
+    CUDA_LAUNCH(act_pack, padded, ACT_THREADS, 0, at->stream, src, act->data, act->k, act->forms);
+}
+
+extern "C" void cuda_act_pack(const cuda_at *at, cuda_buf in, const cuda_act *act)
+{
+    const act_source src = {in, linear_row_count(at), NULL, 0};
+    launch(at, src, act, linear_row_bound(at));
+}
+
+extern "C" void cuda_experts_pack(
+    const cuda_at *at, const cuda_experts *x, cuda_buf in, int by_place, const cuda_act *act)
+{
+    const act_source src = {in, x->first + x->n_expert, x->place_row, by_place};
+    launch(at, src, act, linear_place_bound(at, x));
+}

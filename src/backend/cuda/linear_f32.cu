@@ -1,0 +1,55 @@
+/* F32 weights: routers, and whole models in tests. Plain fused multiply-adds in f32.
+ *
+ *      a warp for each output and 8 rows; lane l takes k = 128 i + 4 l + 0..3 for i = 0, 1, ...
+ *      sum of lane = fma by rising k;   total = sums of lanes added in a tree of halves (16, 8, 4,
+ * 2, 1)
+ *
+ *      part of 16 outputs: [16][K padded to 64] f32, one row after the other
+ *
+ * grid: (groups of 8 outputs, tiles of 8 rows); block: 8 warps, of which each reads its output's
+ * weights in order, 512 bytes at a time, while all read the same activations.
+ *
+ * Numbers: 4 bytes and 8 fma a weight for 8 rows: bound by memory for a few rows, by arithmetic (67
+ * Tflop/s) beyond; large products are not what this format is used for. */
+#include "backend/cuda/linear_tiles.cuh"
+
+static __global__ void __launch_bounds__(256) linear_f32(const linear_args p)
+{
+    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const uint32_t j = blockIdx.x * LINEAR_WARPS + warp;
+    const uint32_t row = blockIdx.y * CUDA_ACT_ROWS, n_rows = linear_rows(p);
+    if (row >= n_rows)
+        return;
+    const uint32_t expert = p.first ? linear_expert_at(p, row) : 0;
+    if (j >= p.n_out)
+        return;
+    const uint32_t k = cuda_chunks(p.n_in) * CUDA_CHUNK_K;
+    const float *w =
+        reinterpret_cast<const float *>(p.w + expert * p.matrix_bytes) + static_cast<size_t>(j) * k;
+    const float *x =
+        reinterpret_cast<const float *>(p.act + blockIdx.y * p.act_tile_bytes + p.act_offset);
+    float sum[CUDA_ACT_ROWS] = {};
+    for (uint32_t i = lane * 4; i < k; i += 128) {
+        const float4 a = *reinterpret_cast<const float4 *>(w + i);
+#pragma unroll
+        for (uint32_t r = 0; r < CUDA_ACT_ROWS; r++) {
+            const float4 b = *reinterpret_cast<const float4 *>(x + static_cast<size_t>(r) * k + i);
+            sum[r] = __fmaf_rn(a.x, b.x, sum[r]);
+            sum[r] = __fmaf_rn(a.y, b.y, sum[r]);
+            sum[r] = __fmaf_rn(a.z, b.z, sum[r]);
+            sum[r] = __fmaf_rn(a.w, b.w, sum[r]);
+        }
+    }
+#pragma unroll
+    for (uint32_t r = 0; r < CUDA_ACT_ROWS; r++) {
+        for (int o = 16; o > 0; o /= 2)
+            sum[r] = __fadd_rn(sum[r], __shfl_xor_sync(0xffffffffu, sum[r], o));
+        if (lane == r && row + r < n_rows)
+            linear_store(p, expert, row + r, j, sum[r], 1);
+    }
+}
+
+extern "C" void linear_f32_launch(const linear_args *p, const linear_grid *g)
+{
+    CUDA_LAUNCH(linear_f32, dim3(g->x, g->y), LINEAR_WARPS * 32, 0, g->stream, *p);
+}

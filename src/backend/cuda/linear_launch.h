@@ -1,0 +1,85 @@
+/* What launches of matrix products are given: between linear.cu, which decides, and the files of
+ * the formats, which have the kernels. */
+#ifndef WEIR_BACKEND_CUDA_LINEAR_LAUNCH_H
+#define WEIR_BACKEND_CUDA_LINEAR_LAUNCH_H
+
+#include "backend/cuda/experts.h"
+#include "backend/cuda/linear_layout.h"
+
+struct linear_args {
+    /* weights: matrices behind each other, for experts */
+    const uint8_t *w;
+    size_t matrix_bytes, part_bytes;
+    uint32_t n_in, n_out;
+    uint32_t n_parts; /* of 16 outputs */
+    uint32_t runs;    /* of K */
+    uint32_t splits;  /* ranges of runs: 1, 2, 4 or 8 */
+    float unit;       /* of the sums: what the numbers multiplied are 1 / unit of */
+    /* activations */
+    const uint8_t *act;
+    size_t act_tile_bytes, act_offset;
+    int scaled; /* they have a factor for each row */
+    /* results */
+    struct cuda_buf out;
+    const float *bias;
+    int add;
+    /* rows: how many, or with experts where each one's places begin */
+    const uint32_t *n_rows;
+    const uint32_t *first; /* [n_expert + 1] or NULL */
+    uint32_t n_expert;
+    /* parts of each range [splits][scratch_rows][n_out]; scratch_rows 0: blocks add them up */
+    float *scratch;
+    uint32_t scratch_rows;
+};
+struct linear_grid {
+    uint32_t x, y, z;
+    int few; /* rows: linear_few, else linear_many */
+    cudaStream_t stream;
+};
+
+/* K ranges of a matrix: its shape's alone, never the batch's. */
+static inline uint32_t linear_splits(uint32_t runs, uint32_t n_parts)
+{
+    uint32_t splits = 1;
+    while (splits < 8 && n_parts * splits < 2048 && splits * 2 <= runs)
+        splits *= 2;
+    return splits;
+}
+
+/* Rows that `at` is over: at most, and where the device has how many. */
+static inline uint32_t linear_row_bound(const struct cuda_at *at)
+{
+    return at->rows == CUDA_ROWS_LOGITS   ? at->bounds.logit_rows
+           : at->rows == CUDA_ROWS_HIDDEN ? at->bounds.hidden_rows
+                                          : at->bounds.rows;
+}
+static inline const uint32_t *linear_row_count(const struct cuda_at *at)
+{
+    return at->rows == CUDA_ROWS_LOGITS   ? &at->step.counts->n_logit_rows
+           : at->rows == CUDA_ROWS_HIDDEN ? &at->step.counts->n_hidden_rows
+                                          : &at->step.counts->n_rows;
+}
+/* Places likewise; how many there are is x->first[x->n_expert]. */
+static inline uint32_t linear_place_bound(const struct cuda_at *at, const struct cuda_experts *x)
+{
+    const uint32_t most = cuda_experts_most_places(x->n_expert, x->n_used, linear_row_bound(at));
+    return most < x->most_places ? most : x->most_places;
+}
+
+/* By type. unit: what the numbers multiplied are 1 / unit of. */
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+float linear_block_unit(int type);
+void linear_block_launch(int type, const struct linear_args *p, const struct linear_grid *g);
+float linear_k_unit(int type);
+void linear_k_launch(int type, const struct linear_args *p, const struct linear_grid *g);
+void linear_half_launch(int type, const struct linear_args *p, const struct linear_grid *g);
+void linear_f32_launch(const struct linear_args *p, const struct linear_grid *g);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

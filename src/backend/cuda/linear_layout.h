@@ -1,0 +1,224 @@
+/* How weights and prepared activations lie in the device's memory: what pack.c writes and
+ * linear*.cu read. C and C++.
+ *
+ * Weights lie as the tensor cores take them (mma m16n8k16, weights as the operand of 16 rows):
+ *
+ *      part      16 output rows, all of K; missing rows are zero
+ *        run     1 or 4 chunks that share a head: scales, and what else is stored once for many
+ *          chunk 64 of K: four steps of 16, each one mma
+ *
+ *      part = | head | chunk 0 | chunk 1 ... | head | chunk ...      (heads only where there are
+ * any)
+ *
+ * In a step lane l holds rows l / 4 and l / 4 + 8, and of each four values of K, from 4 (l % 4) on:
+ *
+ *      register   0            1            2            3
+ *      row        l / 4        l / 4 + 8    l / 4        l / 4 + 8
+ *      of the 4   0, 1         0, 1         2, 3         2, 3
+ *
+ * A chunk holds each lane's numbers together, so that a warp reads it in order, 16 bytes a lane.
+ * Where a number's bits are is a function below (cuda_at_nibble ...): all that pack.c, cuda_embed
+ * and the kernels' unpacking have to agree on.
+ *
+ * K is padded to whole runs with zeros, of weights and of activations. */
+#ifndef WEIR_BACKEND_CUDA_LINEAR_LAYOUT_H
+#define WEIR_BACKEND_CUDA_LINEAR_LAYOUT_H
+
+#include "backend/cuda/linear.h"
+
+#ifdef __cplusplus
+#define CUDA_ANY static inline __host__ __device__
+#else
+#define CUDA_ANY static inline
+#endif
+
+#define CUDA_PART_ROWS 16u
+#define CUDA_CHUNK_K 64u
+
+/* name, number (enum gguf_type), chunks of a run, bytes of a head, bytes of a chunk, activations */
+#define CUDA_FORMATS(X)                                                                            \
+    X(F16, 1, 1, 0, 2048, CUDA_ACT_F16)                                                            \
+    X(BF16, 30, 1, 0, 2048, CUDA_ACT_BF16)                                                         \
+    X(Q4_0, 2, 1, 64, 512, CUDA_ACT_F16)                                                           \
+    X(Q4_1, 3, 1, 128, 512, CUDA_ACT_F16)                                                          \
+    X(Q5_0, 6, 1, 64, 640, CUDA_ACT_F16)                                                           \
+    X(Q5_1, 7, 1, 128, 640, CUDA_ACT_F16)                                                          \
+    X(Q8_0, 8, 1, 64, 1024, CUDA_ACT_F16)                                                          \
+    X(IQ4_NL, 20, 1, 64, 512, CUDA_ACT_F16)                                                        \
+    X(MXFP4, 39, 1, 32, 512, CUDA_ACT_F16)                                                         \
+    X(Q2_K, 10, 4, 320, 256, CUDA_ACT_F16)                                                         \
+    X(Q3_K, 11, 4, 288, 384, CUDA_ACT_F16)                                                         \
+    X(Q4_K, 12, 4, 320, 512, CUDA_ACT_F16)                                                         \
+    X(Q5_K, 13, 4, 320, 640, CUDA_ACT_F16)                                                         \
+    X(Q6_K, 14, 4, 288, 768, CUDA_ACT_F16)                                                         \
+    X(IQ4_XS, 23, 4, 160, 512, CUDA_ACT_F16)
+
+#define CUDA_FORMAT_NUMBERS(name, number, chunks, head, chunk, form)                               \
+    CUDA_TYPE_##name = (number), CUDA_RUN_##name = (chunks), CUDA_HEAD_##name = (head),            \
+    CUDA_CHUNK_##name = (chunk),
+enum { CUDA_FORMATS(CUDA_FORMAT_NUMBERS) CUDA_TYPE_F32 = 0 };
+#undef CUDA_FORMAT_NUMBERS
+
+/* Sizes of a type; chunks 0: it is F32, whose rows lie one after the other, K padded to chunks, or
+ * (known 0) no type at all. */
+struct cuda_layout {
+    uint32_t chunks, head_bytes, chunk_bytes;
+    unsigned form;
+    int known;
+};
+static inline struct cuda_layout cuda_layout_of(int type)
+{
+#define CUDA_FORMAT_CASE(name, number, chunks, head, chunk, form)                                  \
+    case CUDA_TYPE_##name: {                                                                       \
+        const struct cuda_layout l = {chunks, head, chunk, form, 1};                               \
+        return l;                                                                                  \
+    }
+    switch (type) {
+        CUDA_FORMATS(CUDA_FORMAT_CASE)
+    default:
+        break;
+    }
+#undef CUDA_FORMAT_CASE
+    const struct cuda_layout other = {0, 0, 0, CUDA_ACT_F32, type == CUDA_TYPE_F32};
+    return other;
+}
+
+CUDA_ANY uint32_t cuda_chunks(uint32_t k)
+{
+    return k / CUDA_CHUNK_K + (k % CUDA_CHUNK_K != 0);
+}
+
+/* --- where a number is: row 0..15 of a part, k 0..63 of a chunk --- */
+
+struct cuda_spot {
+    uint32_t lane, step, reg, half; /* half: which of the two numbers of a register */
+};
+CUDA_ANY struct cuda_spot cuda_spot_of(uint32_t row, uint32_t k)
+{
+    const struct cuda_spot s = {row % 8 * 4 + k % 16 / 4, k / 16, row / 8 + k % 4 / 2 * 2, k % 2};
+    return s;
+}
+
+/* The first bit of a number, counted from the first bit of its plane in the chunk.
+ *
+ * 16-bit floats: four registers of a lane together, step by step. */
+CUDA_ANY uint32_t cuda_at_float16(struct cuda_spot s)
+{
+    return (s.step * 512 + s.lane * 16 + s.reg * 4 + s.half * 2) * 8;
+}
+/* Bytes (q8_0): of two steps, a lane's 16 bytes are its registers 0, 1 of the first step with the
+ * bytes of 2, 3 beside, then of the second. */
+CUDA_ANY uint32_t cuda_at_byte(struct cuda_spot s)
+{
+    return (s.step / 2 * 512 + s.lane * 16 + (s.step % 2 * 2 + s.reg % 2) * 4 + s.reg / 2 * 2 +
+            s.half) *
+           8;
+}
+/* Nibbles: steps 0 and 1 in the low ones, 2 and 3 in the high ones, so that a mask leaves the pair
+ * of a register:
+ *
+ *      word step % 2 * 2 + reg % 2:    31..        half 1          | half 0            ..0
+ *                                    | s+2 r+2 | s r+2 | s+2 r | s r | s+2 r+2 | s r+2 | s+2 r | s
+ * r | */
+CUDA_ANY uint32_t cuda_at_nibble(struct cuda_spot s)
+{
+    return s.lane * 128 + (s.step % 2 * 2 + s.reg % 2) * 32 + s.half * 16 + s.reg / 2 * 8 +
+           s.step / 2 * 4;
+}
+/* Fifth bits beside such nibbles: one word a lane. Shifted right by reg, bit 4 is that of step 0,
+ * bit 8 that of step 2; with the bytes of each half exchanged first, those of 1 and 3. */
+CUDA_ANY uint32_t cuda_at_fifth(struct cuda_spot s)
+{
+    const uint32_t bit = s.step / 2 * 4 + 4 + s.reg;
+    return s.lane * 32 + s.half * 16 + (s.step % 2 ? bit ^ 8 : bit);
+}
+/* Fifth and sixth bits: two words a lane, for steps 0, 2 and 1, 3. Shifted right by 2 (reg % 2),
+ * bits 4 and 8 are those of the two steps; with the bytes of each half exchanged first, of
+ * registers 2, 3.
+ */
+CUDA_ANY uint32_t cuda_at_sixth(struct cuda_spot s)
+{
+    const uint32_t bit = s.step / 2 * 4 + 4 + s.reg % 2 * 2;
+    return s.lane * 64 + s.step % 2 * 32 + s.half * 16 + (s.reg / 2 ? bit ^ 8 : bit);
+}
+/* Two bits: two words a lane, for registers 0, 2 and 1, 3: the steps from the lowest bit up. */
+CUDA_ANY uint32_t cuda_at_two(struct cuda_spot s)
+{
+    return s.lane * 64 + s.reg % 2 * 32 + s.half * 16 + s.reg / 2 * 8 + s.step * 2;
+}
+/* Third bits beside such: one word a lane. Shifted right by reg % 2, bit 2 + 2 step; with the bytes
+ * of each half exchanged first, of registers 2, 3. */
+CUDA_ANY uint32_t cuda_at_third(struct cuda_spot s)
+{
+    const uint32_t bit = 2 + 2 * s.step + s.reg % 2;
+    return s.lane * 32 + s.half * 16 + (s.reg / 2 ? bit ^ 8 : bit);
+}
+/* Nibbles that are looked up (iq4): a word for each row and half of the chunk, in the order of K.
+ */
+CUDA_ANY uint32_t cuda_at_index(struct cuda_spot s)
+{
+    return s.lane * 128 + (s.step / 2 * 2 + s.reg % 2) * 32 + s.step % 2 * 16 + s.reg / 2 * 8 +
+           s.half * 4;
+}
+/* Nibbles that are floats of 4 bits: as these, but a register's pair is 16 bits apart. */
+CUDA_ANY uint32_t cuda_at_fp4(struct cuda_spot s)
+{
+    return s.lane * 128 + (s.step / 2 * 2 + s.reg % 2) * 32 + s.half * 16 + s.step % 2 * 8 +
+           s.reg / 2 * 4;
+}
+
+/* --- heads: entries of rows r and r + 8 lie beside each other, those of r % 8 together --- */
+
+/* Entry e of n of a row: the index of it. */
+CUDA_ANY uint32_t cuda_head_index(uint32_t row, uint32_t e, uint32_t n)
+{
+    return row % 8 * 2 * n + e * 2 + row / 8;
+}
+
+/* --- prepared activations --- */
+
+/* Tiles of 8 rows. A tile holds 8 factors of f32 that undo the rows' scales, then, for each form
+ * that it has, all chunks of 64 of K:
+ *
+ *      F16:  | values 1024 | sums 128 | sums in parts 128 |
+ *      BF16: | values, upper part 1024 | lower part 1024 |
+ *      F32:  not in chunks: [8 rows][K padded to chunks]
+ *
+ * Values lie as the operand of 8 columns: two blocks of 32 of K of 512 bytes, in each 16 bytes of
+ * each lane l, for row l / 4: k 4 (l % 4) + 0..3 of the first 16, then of the second 16.
+ * Sums: f32 [8 rows][4] of 16 values each, as rounded. In parts: the same as two f16 that add up.
+ */
+#define CUDA_ACT_ROWS 8u
+#define CUDA_ACT_HEAD_BYTES 32u
+#define CUDA_ACT_SUMS 1024u
+#define CUDA_ACT_PARTS 1152u
+#define CUDA_ACT_F16_BYTES 1280u
+#define CUDA_ACT_BF16_BYTES 2048u
+CUDA_ANY size_t cuda_act_form_bytes(unsigned form, uint32_t k)
+{
+    const size_t of_chunk = form == CUDA_ACT_F16    ? CUDA_ACT_F16_BYTES
+                            : form == CUDA_ACT_BF16 ? CUDA_ACT_BF16_BYTES
+                                                    : CUDA_ACT_ROWS * CUDA_CHUNK_K * sizeof(float);
+    return cuda_chunks(k) * of_chunk;
+}
+/* Where a form begins in a tile; of CUDA_ACT_F32 * 2: the tile's end. */
+CUDA_ANY size_t cuda_act_offset(unsigned forms, unsigned form, uint32_t k)
+{
+    size_t at = CUDA_ACT_HEAD_BYTES;
+    for (unsigned f = CUDA_ACT_F16; f < form; f *= 2)
+        at += forms & f ? cuda_act_form_bytes(f, k) : 0;
+    return at;
+}
+CUDA_ANY size_t cuda_act_tile_bytes(unsigned forms, uint32_t k)
+{
+    return cuda_act_offset(forms, CUDA_ACT_F32 * 2, k);
+}
+/* Byte of value k of row 0..7 in its form's part of the tile, upper part. */
+CUDA_ANY size_t cuda_act_at(unsigned form, uint32_t row, uint32_t k)
+{
+    const size_t of_chunk = form == CUDA_ACT_F16 ? CUDA_ACT_F16_BYTES : CUDA_ACT_BF16_BYTES;
+    return k / CUDA_CHUNK_K * of_chunk + k % 64 / 32 * 512 + (row * 4 + k % 16 / 4) * 16 +
+           k % 32 / 16 * 8 + k % 4 * 2;
+}
+
+#endif

@@ -1,0 +1,524 @@
+/* The kernels of matrix products, over a format: how bytes become sums is the format's
+ * (linear_block.cu, linear_k.cu, linear_half.cu), which bytes when is here.
+ *
+ * One sum, in one order, for any number of rows:
+ *
+ *     K is cut into `splits` ranges of whole runs, by n_in and n_out alone
+ *     part[s]   = the products of range s, chunk by chunk from the first on    (Format::multiply)
+ *     out       = (part[0] + part[1] + ... ) * factor (+ bias) (+ out)         (linear_store)
+ *
+ * and three ways to get it, chosen by the bounds of the launch, all of the same bits:
+ *
+ *     few rows    a warp for each 16 outputs and range, 8 rows: a block holds all ranges of its
+ *                 outputs and adds them through shared memory. Weights stream to each warp through
+ *                 a ring of its own, CUDA_DEPTH chunks deep: no barrier in the loop.
+ *
+ *                        outputs 0-15            16-31       (splits 4: 2 x 16 outputs a block)
+ *                        warp 0  1  2  3         4 5 6 7
+ *                   K   |--0--|--1--|--2--|--3--|
+ *
+ *     many rows   a block for 128 outputs x 128 rows goes through all ranges, 8 warps of 32 x 64
+ *                 each (16 x 64 where there are at most 64 rows); at the end of a range the part is
+ *                 added to totals in shared memory.
+ *     in between, where that would leave processors idle: the same, but each range has its own
+ * block, which leaves its part in scratch, and a second launch adds them (linear_merge).
+ *
+ * Bounds on an H200 (4.8 TB/s, 132 processors of 1.98 GHz with 4 schedulers): memory brings 18.4
+ * bytes a clock and processor, so that of 1 KB of weights a warp may make 222 instructions before
+ * issuing binds instead of memory; each format says how many it makes. In the loop over a chunk
+ * 11 are the ring's. 16 warps with 3 chunks of 0.6 to 2 KB each on their way are 28 to 98 KB a
+ * processor; 4.8 TB/s x 0.7 us need 25. Many rows: a chunk's 1,024 mma of a block (8 x 16 tiles x 4
+ * x 2) against 18.4 KB (Q4_0) to 32 KB (F16) that it brings in. */
+#ifndef WEIR_BACKEND_CUDA_LINEAR_TILES_CUH
+#define WEIR_BACKEND_CUDA_LINEAR_TILES_CUH
+
+#include "backend/cuda/linear_launch.h"
+#include "backend/cuda/mma.cuh"
+
+#include <string.h>
+
+/* --- bits --- */
+
+template <class To, class From> static __device__ __forceinline__ To bits_of(From from)
+{
+    To to;
+    static_assert(sizeof to == sizeof from, "of one size");
+    memcpy(&to, &from, sizeof to);
+    return to;
+}
+static __device__ __forceinline__ uint32_t half2_mul(uint32_t a, uint32_t b)
+{
+    return bits_of<uint32_t>(__hmul2(bits_of<__half2>(a), bits_of<__half2>(b)));
+}
+static __device__ __forceinline__ uint32_t half2_fma(uint32_t a, uint32_t b, uint32_t c)
+{
+    return bits_of<uint32_t>(
+        __hfma2(bits_of<__half2>(a), bits_of<__half2>(b), bits_of<__half2>(c)));
+}
+static __device__ __forceinline__ float low_half(uint32_t pair)
+{
+    return __half2float(__ushort_as_half(static_cast<unsigned short>(pair)));
+}
+static __device__ __forceinline__ float high_half(uint32_t pair)
+{
+    return __half2float(__ushort_as_half(static_cast<unsigned short>(pair >> 16)));
+}
+template <class T> static __device__ __forceinline__ T load(const uint8_t *p)
+{
+    return *reinterpret_cast<const T *>(p);
+}
+/* Byte i of a word, as a float; exact. */
+static __device__ __forceinline__ float byte_float(uint32_t word, uint32_t i, float bias, float by)
+{
+    const float shifted = __uint_as_float(__byte_perm(word, 0x4B000000u, 0x7440u + i)); /* + 2^23 */
+    return __fmaf_rn(shifted, by, -(8388608.0f + bias) * by);
+}
+
+/* --- a lane's share of the activations of a chunk, for 8 rows --- */
+
+struct act_values {
+    uint32_t b[4][2]; /* of each step */
+};
+static __device__ __forceinline__ act_values act_values_of(const uint8_t *act, uint32_t lane)
+{
+    const uint4 first = load<uint4>(act + lane * 16), second = load<uint4>(act + 512 + lane * 16);
+    return {{{first.x, first.y}, {first.z, first.w}, {second.x, second.y}, {second.z, second.w}}};
+}
+/* The sums of 16 of a column that the lane has results of. */
+static __device__ __forceinline__ float4 act_sums_of(const uint8_t *act, uint32_t column)
+{
+    return load<float4>(act + CUDA_ACT_SUMS + column * 16);
+}
+
+/* --- copies to shared memory --- */
+
+template <class F> struct linear_ring {
+    static constexpr uint32_t RUN_BYTES = F::HEAD + F::RUN * F::CHUNK;
+    /* Only values are kept where a format needs no sums. */
+    static constexpr uint32_t ACT_BYTES = F::BF16               ? CUDA_ACT_BF16_BYTES
+                                          : F::SUMS || F::PARTS ? CUDA_ACT_F16_BYTES
+                                                                : CUDA_ACT_SUMS;
+    static constexpr uint32_t VALUE_BYTES = F::BF16 ? CUDA_ACT_BF16_BYTES : CUDA_ACT_SUMS;
+    static constexpr uint32_t ACT_STRIDE = F::BF16 ? CUDA_ACT_BF16_BYTES : CUDA_ACT_F16_BYTES;
+};
+
+/* Heads on their way or in use, where `depth` chunks are. */
+static __host__ __device__ constexpr uint32_t linear_heads(uint32_t run, uint32_t depth)
+{
+    return (depth + run - 2) / run + 1;
+}
+
+/* --- few rows --- */
+
+static constexpr uint32_t CUDA_DEPTH = 4, LINEAR_WARPS = 8;
+
+template <class F> static __host__ __device__ constexpr uint32_t linear_few_warp_bytes()
+{
+    return CUDA_DEPTH * (F::CHUNK + linear_ring<F>::ACT_BYTES) +
+           (F::RUN == 1 ? CUDA_DEPTH : 2) * F::HEAD;
+}
+template <class F> static __host__ __device__ constexpr uint32_t linear_few_shared_bytes()
+{
+    return LINEAR_WARPS * linear_few_warp_bytes<F>();
+}
+
+/* A warp's ring, and where in its range it is. Time goes in turns of CUDA_DEPTH chunks, unrolled,
+ * so that slots, and where a chunk of the turn lies, are known to the compiler. */
+template <class F> struct few_stream {
+    /* of the turn's first run and chunk, at the lane's 16 bytes */
+    const uint8_t *weights, *act;
+    uint8_t *chunks, *acts, *heads; /* of shared memory */
+    uint32_t lane;
+    bool has_row, has_sums; /* the lane's share of values, of sums, is of a row that is there */
+    uint32_t left;          /* chunks from the turn's first on */
+
+    static constexpr uint32_t HEADS = F::RUN == 1 ? CUDA_DEPTH : 2;
+    static constexpr uint32_t RUN_BYTES = linear_ring<F>::RUN_BYTES;
+    static_assert(CUDA_DEPTH == 4 && (F::RUN == 1 || F::RUN == 4), "a turn is 4 runs, or one");
+
+    /* Bring chunk i of the turn, which may be of the next one, into slot i % CUDA_DEPTH. */
+    __device__ __forceinline__ void bring(uint32_t i, uint32_t turn) const
+    {
+        if (i >= left)
+            return;
+        const uint8_t *run = weights + i / F::RUN * RUN_BYTES;
+        if constexpr (F::HEAD > 0) {
+            if (i % F::RUN == 0 && lane * 16 < F::HEAD)
+                cp_async_16(head(i, turn) + lane * 16, run);
+        }
+        const uint8_t *from = run + F::HEAD + i % F::RUN * F::CHUNK;
+        uint8_t *to = chunks + i % CUDA_DEPTH * F::CHUNK + lane * 16;
+#pragma unroll
+        for (uint32_t o = 0; o < F::CHUNK; o += 512) {
+            if (o + 512 <= F::CHUNK || o + lane * 16 < F::CHUNK)
+                cp_async_16(to + o, from + o);
+        }
+        from = act + i * linear_ring<F>::ACT_STRIDE;
+        to = acts + i % CUDA_DEPTH * linear_ring<F>::ACT_BYTES + lane * 16;
+        if (has_row) {
+#pragma unroll
+            for (uint32_t o = 0; o < linear_ring<F>::VALUE_BYTES; o += 512)
+                cp_async_16(to + o, from + o);
+        }
+        if constexpr (F::SUMS || F::PARTS) {
+            if (has_sums)
+                cp_async_16(to + CUDA_ACT_SUMS, from + CUDA_ACT_SUMS);
+        }
+    }
+    /* The head of the run that chunk i of the turn is of. */
+    __device__ __forceinline__ uint8_t *head(uint32_t i, uint32_t turn) const
+    {
+        return heads + (F::RUN == 1 ? i % CUDA_DEPTH : (turn + i / F::RUN) % 2) * F::HEAD;
+    }
+    __device__ __forceinline__ void next_turn()
+    {
+        weights += CUDA_DEPTH / F::RUN * RUN_BYTES;
+        act += CUDA_DEPTH * linear_ring<F>::ACT_STRIDE;
+        left -= CUDA_DEPTH;
+    }
+};
+
+/* What rows `at` has: [first, first + n) of the places of the expert, or all. */
+static __device__ __forceinline__ uint32_t linear_rows(const linear_args &p)
+{
+    return p.first ? p.first[p.n_expert] : *p.n_rows;
+}
+
+/* The expert whose places `place` is among; all threads of the block call. */
+static __device__ __forceinline__ uint32_t linear_expert_at(const linear_args &p, uint32_t place)
+{
+    __shared__ uint32_t expert;
+    for (uint32_t x = threadIdx.x; x < p.n_expert; x += blockDim.x) {
+        if (p.first[x] <= place && place < p.first[x + 1])
+            expert = x;
+    }
+    __syncthreads();
+    return expert;
+}
+
+static __device__ __forceinline__ void linear_store(
+    const linear_args &p, uint32_t expert, uint32_t row, uint32_t j, float total, float factor)
+{
+    float *out = p.out.p + row * p.out.stride + j;
+    float v = __fmul_rn(__fmul_rn(total, p.unit), factor);
+    if (p.bias)
+        v = __fadd_rn(v, p.bias[static_cast<size_t>(expert) * p.n_out + j]);
+    *out = p.add ? __fadd_rn(*out, v) : v;
+}
+/* What undoes the scale of a row. */
+static __device__ __forceinline__ float linear_factor(const linear_args &p, uint32_t row)
+{
+    if (!p.scaled)
+        return 1;
+    const uint8_t *tile = p.act + row / CUDA_ACT_ROWS * p.act_tile_bytes;
+    return load<float>(tile + row % CUDA_ACT_ROWS * sizeof(float));
+}
+
+/* grid: (groups of 8 / splits x 16 outputs, tiles of 8 rows); block: 8 warps. */
+template <class F>
+static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const linear_args p)
+{
+    CUDA_SHARED(uint8_t, shared);
+    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const uint32_t row = blockIdx.y * CUDA_ACT_ROWS, n_rows = linear_rows(p);
+    if (row >= n_rows)
+        return;
+    const uint32_t expert = p.first ? linear_expert_at(p, row) : 0;
+    const uint32_t per_block = LINEAR_WARPS / p.splits, split = warp % p.splits;
+    const uint32_t tile = blockIdx.x * per_block + warp / p.splits;
+    const uint32_t begin = p.runs * split / p.splits, end = p.runs * (split + 1) / p.splits;
+
+    const uint32_t rows = n_rows - row < CUDA_ACT_ROWS ? n_rows - row : CUDA_ACT_ROWS;
+    few_stream<F> s;
+    s.weights = p.w + expert * p.matrix_bytes + tile * p.part_bytes +
+                static_cast<size_t>(begin) * linear_ring<F>::RUN_BYTES + lane * 16;
+    s.act = p.act + blockIdx.y * p.act_tile_bytes + p.act_offset +
+            static_cast<size_t>(begin) * F::RUN * linear_ring<F>::ACT_STRIDE + lane * 16;
+    s.chunks = shared + warp * linear_few_warp_bytes<F>();
+    s.acts = s.chunks + CUDA_DEPTH * F::CHUNK;
+    s.heads = s.acts + CUDA_DEPTH * linear_ring<F>::ACT_BYTES;
+    s.lane = lane;
+    s.has_row = lane / 4 < rows;
+    /* a row's sums are 16 bytes, and so are its sums in parts */
+    s.has_sums = lane % 8 < rows && (lane < 8 ? F::SUMS : lane < 16 && F::PARTS);
+    s.left = tile < p.n_parts ? (end - begin) * F::RUN : 0;
+    if (rows < CUDA_ACT_ROWS) { /* of rows that are not there zeros are multiplied */
+        for (uint32_t i = lane * 16; i < CUDA_DEPTH * linear_ring<F>::ACT_BYTES; i += 512)
+            *reinterpret_cast<uint4 *>(s.acts + i) = make_uint4(0, 0, 0, 0);
+        __syncwarp();
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < CUDA_DEPTH - 1; i++) {
+        s.bring(i, 0);
+        cp_async_commit();
+    }
+
+    float sum[4] = {0, 0, 0, 0};
+    const uint32_t turns = (s.left + CUDA_DEPTH - 1) / CUDA_DEPTH;
+#pragma unroll 1
+    for (uint32_t turn = 0; turn < turns; turn++) {
+#pragma unroll
+        for (uint32_t i = 0; i < CUDA_DEPTH; i++) {
+            if (F::RUN > 1 || i < s.left) { /* a run's chunks are all there */
+                cp_async_wait<CUDA_DEPTH - 2>();
+                __syncwarp(); /* chunk i is there for all lanes, all are done with the one before */
+                s.bring(i + CUDA_DEPTH - 1, turn);
+                cp_async_commit();
+                typename F::weights w;
+                F::unpack(s.head(i, turn), s.chunks + i * F::CHUNK, i % F::RUN, lane, w);
+                F::multiply(w, s.acts + i * linear_ring<F>::ACT_BYTES, lane, sum);
+            }
+        }
+        s.next_turn();
+    }
+
+    __syncthreads(); /* the rings are done with */
+    float *parts = reinterpret_cast<float *>(shared);
+    for (uint32_t i = 0; i < 4; i++)
+        parts[(warp * 4 + i) * 32 + lane] = sum[i];
+    __syncthreads();
+    for (uint32_t e = threadIdx.x; e < per_block * 128; e += LINEAR_WARPS * 32) {
+        /* e: output of 16 fastest, then row of 8, then part */
+        const uint32_t output = e % 16, column = e / 16 % 8, part = e / 128;
+        const uint32_t from = output % 8 * 4 + column / 2;
+        const uint32_t reg = output / 8 * 2 + column % 2;
+        const uint32_t j = (blockIdx.x * per_block + part) * CUDA_PART_ROWS + output;
+        float total = parts[(part * p.splits * 4 + reg) * 32 + from];
+        for (uint32_t i = 1; i < p.splits; i++)
+            total = __fadd_rn(total, parts[((part * p.splits + i) * 4 + reg) * 32 + from]);
+        if (column < rows && j < p.n_out)
+            linear_store(p, expert, row + column, j, total, linear_factor(p, row + column));
+    }
+}
+
+/* --- many rows --- */
+
+static constexpr uint32_t MANY_PARTS = 8, MANY_TILES = 16; /* of 16 outputs, of 8 rows */
+
+/* Chunks on their way: what leaves room for the totals on an sm_80 (163 KB). */
+template <class F> static __host__ __device__ constexpr uint32_t many_depth()
+{
+    return F::BF16 ? 2 : 3;
+}
+template <class F> static __host__ __device__ constexpr uint32_t many_slot_bytes()
+{
+    return MANY_PARTS * F::CHUNK + MANY_TILES * linear_ring<F>::ACT_BYTES;
+}
+template <class F> static __host__ __device__ constexpr uint32_t many_ring_bytes()
+{
+    return many_depth<F>() * many_slot_bytes<F>() +
+           linear_heads(F::RUN, many_depth<F>()) * MANY_PARTS * F::HEAD;
+}
+template <class F> static __host__ __device__ constexpr uint32_t linear_many_shared_bytes()
+{
+    return many_ring_bytes<F>() + MANY_PARTS * MANY_TILES * 128 * sizeof(float);
+}
+
+/* What a block multiplies: up to 8 parts with up to 16 tiles of rows. */
+template <class F> struct many_stream {
+    const uint8_t *weights, *act; /* of the first part and tile, at the range's first chunk */
+    size_t part_bytes, act_tile_bytes;
+    uint8_t *shared;
+    uint32_t parts, tiles;
+
+    __device__ __forceinline__ uint8_t *chunk(uint32_t i, uint32_t part) const
+    {
+        return shared + i % many_depth<F>() * many_slot_bytes<F>() + part * F::CHUNK;
+    }
+    __device__ __forceinline__ uint8_t *acts(uint32_t i, uint32_t tile) const
+    {
+        return shared + i % many_depth<F>() * many_slot_bytes<F>() + MANY_PARTS * F::CHUNK +
+               tile * linear_ring<F>::ACT_BYTES;
+    }
+    __device__ __forceinline__ uint8_t *head(uint32_t i, uint32_t part) const
+    {
+        const uint32_t slot = i / F::RUN % linear_heads(F::RUN, many_depth<F>());
+        return shared + many_depth<F>() * many_slot_bytes<F>() +
+               (slot * MANY_PARTS + part) * F::HEAD;
+    }
+    /* Bring chunk i of the range; all threads of the block. */
+    __device__ __forceinline__ void bring(uint32_t i) const
+    {
+        constexpr uint32_t units = F::CHUNK / 16, act_units = linear_ring<F>::ACT_BYTES / 16;
+        constexpr uint32_t threads = LINEAR_WARPS * 32;
+        const uint32_t run = i / F::RUN, sub = i % F::RUN;
+        const uint8_t *from = weights + static_cast<size_t>(run) * linear_ring<F>::RUN_BYTES;
+        if constexpr (F::HEAD > 0) {
+            constexpr uint32_t head_units = F::HEAD / 16;
+            for (uint32_t u = threadIdx.x; sub == 0 && u < parts * head_units; u += threads)
+                cp_async_16(head(i, u / head_units) + u % head_units * 16,
+                            from + u / head_units * part_bytes + u % head_units * 16);
+        }
+        from += F::HEAD + sub * F::CHUNK;
+        for (uint32_t u = threadIdx.x; u < parts * units; u += threads)
+            cp_async_16(chunk(i, u / units) + u % units * 16,
+                        from + u / units * part_bytes + u % units * 16);
+        from = act + static_cast<size_t>(i) * linear_ring<F>::ACT_STRIDE;
+        for (uint32_t u = threadIdx.x; u < tiles * act_units; u += threads)
+            cp_async_16(acts(i, u / act_units) + u % act_units * 16,
+                        from + u / act_units * act_tile_bytes + u % act_units * 16);
+    }
+};
+
+/* A warp's share of the block: up to 2 parts, up to 8 tiles. */
+struct many_share {
+    uint32_t part, parts, tile, tiles;
+};
+static __device__ __forceinline__ many_share many_share_of(uint32_t warp,
+                                                           uint32_t parts,
+                                                           uint32_t tiles)
+{
+    const bool narrow = tiles <= MANY_TILES / 2;
+    many_share s;
+    s.part = narrow ? warp : warp % 4 * 2;
+    s.parts = narrow ? 1 : 2;
+    s.tile = narrow ? 0 : warp / 4 * 8;
+    s.tiles = 8;
+    s.parts = s.part >= parts ? 0 : s.parts < parts - s.part ? s.parts : parts - s.part;
+    s.tiles = s.tile >= tiles ? 0 : s.tiles < tiles - s.tile ? s.tiles : tiles - s.tile;
+    return s;
+}
+
+/* The products of chunks [0, n) of the stream, added to sum. */
+template <class F>
+static __device__ __forceinline__ void many_range(const many_stream<F> &s,
+                                                  const many_share &mine,
+                                                  uint32_t n,
+                                                  float sum[2][8][4])
+{
+    const uint32_t lane = threadIdx.x % 32;
+    constexpr uint32_t depth = many_depth<F>();
+    for (uint32_t i = 0; i < depth - 1; i++) {
+        if (i < n)
+            s.bring(i);
+        cp_async_commit();
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        cp_async_wait<depth - 2>();
+        __syncthreads();
+        if (i + depth - 1 < n)
+            s.bring(i + depth - 1);
+        cp_async_commit();
+        typename F::weights w[2];
+#pragma unroll
+        for (uint32_t r = 0; r < 2; r++) {
+            if (r < mine.parts)
+                F::unpack(
+                    s.head(i, mine.part + r), s.chunk(i, mine.part + r), i % F::RUN, lane, w[r]);
+        }
+#pragma unroll
+        for (uint32_t c = 0; c < 8; c++) {
+            if (c >= mine.tiles)
+                break;
+            const uint8_t *act = s.acts(i, mine.tile + c);
+            if (mine.parts > 0)
+                F::multiply(w[0], act, lane, sum[0][c]);
+            if (mine.parts > 1)
+                F::multiply(w[1], act, lane, sum[1][c]);
+        }
+    }
+    __syncthreads(); /* the ring is done with */
+}
+
+/* Of the lane's result i of part r and tile c: output and row. */
+static __device__ __forceinline__ uint32_t many_output(const many_share &mine,
+                                                       uint32_t r,
+                                                       uint32_t i)
+{
+    return (mine.part + r) * CUDA_PART_ROWS + threadIdx.x % 32 / 4 + i / 2 * 8;
+}
+static __device__ __forceinline__ uint32_t many_row(const many_share &mine, uint32_t c, uint32_t i)
+{
+    return (mine.tile + c) * CUDA_ACT_ROWS + threadIdx.x % 4 * 2 + i % 2;
+}
+
+/* Rows [first, first + n) of a matrix (or an expert's places), outputs from part blockIdx.x * 8 on.
+ */
+template <class F>
+static __device__ __forceinline__ void many_block(
+    const linear_args &p, uint8_t *shared, uint32_t expert, uint32_t first, uint32_t n)
+{
+    many_stream<F> s;
+    const uint32_t part = blockIdx.x * MANY_PARTS;
+    s.parts = p.n_parts - part < MANY_PARTS ? p.n_parts - part : MANY_PARTS;
+    s.tiles = (n + CUDA_ACT_ROWS - 1) / CUDA_ACT_ROWS;
+    s.part_bytes = p.part_bytes;
+    s.act_tile_bytes = p.act_tile_bytes;
+    s.shared = shared;
+    const many_share mine = many_share_of(threadIdx.x / 32, s.parts, s.tiles);
+    float *totals = reinterpret_cast<float *>(shared + many_ring_bytes<F>());
+    const bool alone = p.scratch_rows > 0; /* this block has one range of all */
+    const uint32_t split_end = alone ? blockIdx.z + 1 : p.splits;
+    for (uint32_t split = alone ? blockIdx.z : 0; split < split_end; split++) {
+        const uint32_t begin = p.runs * split / p.splits, end = p.runs * (split + 1) / p.splits;
+        s.weights = p.w + expert * p.matrix_bytes + part * p.part_bytes +
+                    static_cast<size_t>(begin) * linear_ring<F>::RUN_BYTES;
+        s.act = p.act + first / CUDA_ACT_ROWS * p.act_tile_bytes + p.act_offset +
+                static_cast<size_t>(begin) * F::RUN * linear_ring<F>::ACT_STRIDE;
+        float sum[2][8][4] = {};
+        many_range(s, mine, (end - begin) * F::RUN, sum);
+#pragma unroll
+        for (uint32_t e = 0; e < 64; e++) {
+            float *total = totals + e * (LINEAR_WARPS * 32) + threadIdx.x;
+            const float part_sum = sum[e / 32][e / 4 % 8][e % 4];
+            *total = alone || split == 0 ? part_sum : __fadd_rn(*total, part_sum);
+        }
+    }
+#pragma unroll 1
+    for (uint32_t e = 0; e < 64; e++) {
+        const uint32_t r = e / 32, c = e / 4 % 8;
+        const uint32_t j = part * CUDA_PART_ROWS + many_output(mine, r, e % 4);
+        const uint32_t row = many_row(mine, c, e % 4);
+        if (r >= mine.parts || c >= mine.tiles || j >= p.n_out || row >= n)
+            continue;
+        const float total = totals[e * (LINEAR_WARPS * 32) + threadIdx.x];
+        if (alone)
+            p.scratch[(static_cast<size_t>(blockIdx.z) * p.scratch_rows + row + first) * p.n_out +
+                      j] = total;
+        else
+            linear_store(p, expert, first + row, j, total, linear_factor(p, first + row));
+    }
+}
+
+/* grid: (groups of 128 outputs, groups of 128 rows, 1 or splits), or with experts (.., experts,
+ * blocks that share an expert's groups of rows); block: 8 warps. */
+template <class F>
+static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_many(const linear_args p)
+{
+    CUDA_SHARED(uint8_t, shared);
+    constexpr uint32_t group = MANY_TILES * CUDA_ACT_ROWS;
+    const uint32_t expert = p.first ? blockIdx.y : 0;
+    const uint32_t begin = p.first ? p.first[expert] : 0;
+    const uint32_t end = p.first ? p.first[expert + 1] : *p.n_rows;
+    const uint32_t step = p.first ? gridDim.z : gridDim.y;
+    for (uint32_t g = p.first ? blockIdx.z : blockIdx.y; begin + g * group < end; g += step) {
+        const uint32_t first = begin + g * group, left = end - first;
+        many_block<F>(p, shared, expert, first, left < group ? left : group);
+    }
+}
+
+/* --- launches --- */
+
+/* Bytes beyond 48 KB have to be asked for. */
+template <class K> static void linear_allow(K *kernel, uint32_t shared_bytes)
+{
+    cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
+                         cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         static_cast<int>(shared_bytes));
+}
+
+template <class F> static void linear_launch(const linear_args &p, const linear_grid &g)
+{
+    const dim3 grid(g.x, g.y, g.z);
+    if (g.few) {
+        linear_allow(linear_few<F>, linear_few_shared_bytes<F>());
+        CUDA_LAUNCH(
+            linear_few<F>, grid, LINEAR_WARPS * 32, linear_few_shared_bytes<F>(), g.stream, p);
+    } else {
+        linear_allow(linear_many<F>, linear_many_shared_bytes<F>());
+        CUDA_LAUNCH(
+            linear_many<F>, grid, LINEAR_WARPS * 32, linear_many_shared_bytes<F>(), g.stream, p);
+    }
+}
+
+#endif

@@ -1,0 +1,440 @@
+/* What is needed, and where it lies. All is counted before anything is taken. */
+#include "backend/cuda/cuda.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* For the kernels' code and the graphs, which the driver places itself; of small devices less. */
+#define RESERVE_BYTES ((size_t)256 << 20)
+/* A device on which not even so long a sequence has room is no use. */
+#define LEAST_POSITIONS 4096
+
+static size_t round_up(size_t n, size_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+static double gib(size_t n)
+{
+    return (double)n / (1 << 30);
+}
+
+/* Hands out aligned parts of one region: first with base NULL to learn the size, then for real. */
+struct carver {
+    uint8_t *base;
+    size_t used;
+    bool overflow;
+};
+
+static void *carve(struct carver *c, size_t n, size_t size)
+{
+    size_t bytes;
+    void *p = c->base ? c->base + c->used : NULL;
+    if (!mem_mul(n, size, &bytes) || !mem_add(bytes, 511, &bytes) ||
+        !mem_add(c->used, bytes / 256 * 256, &c->used))
+        c->overflow = true;
+    return p;
+}
+
+/* Rows are computed in tiles; those that fill up the last one have a place too. */
+static size_t padded_rows(const struct cuda_backend *b)
+{
+    const uint32_t rows =
+        b->cfg.max_rows > b->cfg.max_logit_rows ? b->cfg.max_rows : b->cfg.max_logit_rows;
+    return round_up(rows, 64);
+}
+
+static bool is_expert(enum model_buf buf)
+{
+    return buf >= BUF_EXPERT_GATE && buf <= BUF_EXPERT_OUT;
+}
+
+static bool has_windows(const struct model *m)
+{
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        if (m->ops[i].kind == OP_ATTENTION && m->ops[i].window > 0)
+            return true;
+    }
+    return false;
+}
+
+static uint32_t max_positions(const struct cuda_backend *b)
+{
+    const struct backend_config *cfg = &b->cfg;
+    const uint64_t held = (uint64_t)cfg->n_blocks * cfg->block_tokens;
+    if (cfg->max_positions && (cfg->max_positions < held || held == 0))
+        return cfg->max_positions;
+    return held > UINT32_MAX ? UINT32_MAX : (uint32_t)held;
+}
+
+/* The most tiles that attention can need: sequences of a row each, and one of the rest. */
+static uint32_t most_tiles(const struct cuda_backend *b)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    const struct cuda_attention_shape shape = {hp->n_head, hp->n_head_kv, hp->head_dim};
+    const uint32_t n_seqs = b->cfg.max_seqs < b->cfg.max_rows ? b->cfg.max_seqs : b->cfg.max_rows;
+    const struct cuda_seq one = {.n_rows = 1};
+    struct cuda_seq rest = {.n_rows = b->cfg.max_rows - n_seqs + 1};
+    uint32_t n = (n_seqs - 1) * cuda_attention_tiles(&shape, &one, 1, b->tiles);
+    return n + cuda_attention_tiles(&shape, &rest, 1, b->tiles);
+}
+
+static void find_most(struct cuda_backend *b)
+{
+    b->tiles = mem_zalloc(b->cfg.max_rows, sizeof *b->tiles);
+    b->seqs = mem_zalloc(b->cfg.max_seqs, sizeof *b->seqs);
+    for (uint32_t i = 0; i < b->model->n_ops; i++) {
+        if (b->model->ops[i].kind == OP_ATTENTION && b->model->ops[i].window > b->window)
+            b->window = b->model->ops[i].window;
+    }
+    b->most = (struct cuda_bounds){
+        .rows = b->cfg.max_rows,
+        .seqs = b->cfg.max_seqs,
+        .logit_rows = b->cfg.max_logit_rows,
+        .hidden_rows = b->cfg.max_rows,
+        .tiles = most_tiles(b),
+        .jobs = b->cfg.max_seqs,
+        .ranges = (uint32_t)(((uint64_t)max_positions(b) + CUDA_ATTN_RANGE - 1) / CUDA_ATTN_RANGE),
+    };
+}
+
+/* --- the workspace --- */
+
+/* Room for prepared activations of so many rows, in all forms that any launch wants. */
+static size_t act_bytes(const struct cuda_backend *b, bool experts, uint32_t rows)
+{
+    size_t most = 0;
+    for (uint32_t i = 0; i < b->n_launches; i++) {
+        const struct launch *l = &b->launches[i];
+        if (l->kind != (experts ? LAUNCH_EXPERT_PACK : LAUNCH_PACK))
+            continue;
+        const size_t n = cuda_act_bytes(l->forms, rows, l->n);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static size_t scratch_bytes(const struct cuda_backend *b)
+{
+    size_t most = 0;
+    for (uint32_t i = 0; i < b->n_launches; i++) {
+        const struct launch *l = &b->launches[i];
+        if (l->kind != LAUNCH_LINEAR && l->kind != LAUNCH_EXPERT_LINEAR)
+            continue;
+        const struct cuda_matrix *m = &b->matrices[l->matrix].m;
+        const size_t rows = l->kind == LAUNCH_LINEAR ? padded_rows(b) : b->experts.most_places;
+        const size_t n = cuda_linear_scratch((uint32_t)rows, m->n_in, m->n_out);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static void carve_experts(struct cuda_backend *b, struct carver *c)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    struct cuda_experts *x = &b->experts;
+    const size_t rows = padded_rows(b);
+    if (!hp->n_expert)
+        return;
+    x->n_expert = hp->n_expert;
+    x->n_used = hp->n_expert_used;
+    x->most_places = cuda_experts_most_places(hp->n_expert, hp->n_expert_used, b->cfg.max_rows);
+    x->chosen = carve(c, rows, hp->n_expert_used * sizeof *x->chosen);
+    x->weights = carve(c, rows, hp->n_expert_used * sizeof *x->weights);
+    x->places = carve(c, rows, hp->n_expert_used * sizeof *x->places);
+    x->place_row = carve(c, x->most_places, sizeof *x->place_row);
+    x->first = carve(c, (size_t)hp->n_expert + 1, sizeof *x->first);
+    b->expert_act.data = carve(c, 1, act_bytes(b, true, x->most_places));
+}
+
+static void carve_step(struct cuda_backend *b, struct carver *c)
+{
+    struct cuda_layout layout;
+    const uint64_t per_seq =
+        ((uint64_t)max_positions(b) + b->cfg.block_tokens - 1) / b->cfg.block_tokens;
+    const uint64_t tables = per_seq * b->cfg.max_seqs * (has_windows(b->model) ? 2 : 1);
+    cuda_layout_of(&b->most, &layout);
+    b->table_entries = tables > UINT32_MAX / 4 ? UINT32_MAX / 4 : (uint32_t)tables;
+    b->step_in_bytes = layout.tables + (size_t)b->table_entries * sizeof(uint32_t);
+    b->step_in = carve(c, 1, b->step_in_bytes);
+    b->chosen = carve(c, b->cfg.max_seqs, sizeof *b->chosen);
+}
+
+static void carve_workspace(struct cuda_backend *b, struct carver *c)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    const struct cuda_attention_shape shape = {hp->n_head, hp->n_head_kv, hp->head_dim};
+    carve_step(b, c);
+    carve_experts(b, c);
+    b->act.data = carve(c, 1, act_bytes(b, false, (uint32_t)padded_rows(b)));
+    b->linear_scratch = carve(c, 1, scratch_bytes(b));
+    b->attention_scratch = carve(c, 1, cuda_attention_scratch(&shape, &b->most));
+    b->vectors = carve(c, b->n_vector_floats, sizeof *b->vectors);
+    for (int t = 0; t < N_ROPE_TABLES; t++) {
+        const bool any = b->model->ropes[t].inv_freq != NULL;
+        b->inv_freq[t] = carve(c, any ? hp->rope_dims / 2 : 0, sizeof *b->inv_freq[t]);
+        b->angles[t] = carve(c, any ? padded_rows(b) : 0, hp->rope_dims * sizeof *b->angles[t]);
+    }
+    b->bufs[BUF_LOGITS].stride = round_up(b->model->buf_width[BUF_LOGITS], 16);
+    b->bufs[BUF_LOGITS].p =
+        carve(c, round_up(b->cfg.max_logit_rows, 16), b->bufs[BUF_LOGITS].stride * sizeof(float));
+}
+
+/* --- the pool's plan --- */
+
+/* Experts' buffers hold a row a place, each of one rank. */
+static size_t buffer_bytes(struct cuda_backend *b, enum model_buf buf)
+{
+    const uint32_t width = b->model->buf_width[buf];
+    const bool expert = is_expert(buf);
+    const size_t per_row = expert ? width / b->model->hp.n_expert_used : width;
+    const size_t rows = expert ? b->experts.most_places : padded_rows(b);
+    b->bufs[buf].stride = round_up(per_row, 16);
+    return rows * b->bufs[buf].stride * sizeof(float);
+}
+
+static void plan_pool(struct cuda_backend *b)
+{
+    const struct model *m = b->model;
+    size_t bytes[N_GPU_CLASSES] = {0};
+    uint32_t n[N_GPU_CLASSES] = {0};
+    for (int i = 0; i < N_MODEL_BUFS; i++) {
+        if (!b->lent[i])
+            continue;
+        const enum gpu_class c = b->class_of[i];
+        const size_t here = buffer_bytes(b, (enum model_buf)i);
+        bytes[c] = here > bytes[c] ? here : bytes[c];
+        n[c]++;
+    }
+    b->out_offset = round_up(b->step_in_bytes, 256);
+    b->hidden_offset =
+        b->out_offset +
+        round_up((size_t)b->cfg.max_logit_rows * m->buf_width[BUF_LOGITS] * sizeof(float), 256);
+    b->scores_offset =
+        b->hidden_offset +
+        round_up((size_t)b->cfg.max_rows * m->buf_width[BUF_HIDDEN] * sizeof(float), 256);
+    bytes[GPU_STAGING] =
+        b->scores_offset + (size_t)b->cfg.max_rows * m->buf_width[BUF_SCORES] * sizeof(float);
+    n[GPU_STAGING] = CUDA_SLOTS;
+    for (int c = 0; c < N_GPU_CLASSES; c++)
+        cuda_pool_plan(&b->pool, (enum gpu_class)c, bytes[c], n[c]);
+}
+
+/* --- KV --- */
+
+static void shape_kv(struct cuda_backend *b)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    const size_t row = kv_row_bytes(b->cfg.kv_type, hp->head_dim);
+    const size_t half = row * b->cfg.block_tokens;
+    b->layers = mem_zalloc(hp->n_layer, sizeof *b->layers);
+    for (uint32_t l = 0; l < hp->n_layer; l++)
+        b->layers[l] = (struct cuda_kv){.type = (int)b->cfg.kv_type,
+                                        .n_head_kv = hp->n_head_kv,
+                                        .head_dim = hp->head_dim,
+                                        .block_tokens = b->cfg.block_tokens,
+                                        .row_bytes = row,
+                                        .half_bytes = half,
+                                        .block_bytes = 2 * half * hp->n_head_kv};
+    for (uint32_t i = 0; i < b->model->n_ops; i++) {
+        const struct op *op = &b->model->ops[i];
+        if (op->kind == OP_ATTENTION)
+            b->layers[op->layer].in_panes = op->window > 0 && b->cfg.n_panes > 0;
+    }
+}
+
+static enum err count_kv(struct cuda_backend *b, struct err_info *e)
+{
+    b->kv_bytes = 0;
+    for (uint32_t l = 0; l < b->model->hp.n_layer; l++) {
+        const uint32_t n = b->layers[l].in_panes ? b->cfg.n_panes : b->cfg.n_blocks;
+        size_t bytes;
+        if (!mem_mul(b->layers[l].block_bytes, n, &bytes) ||
+            !mem_add(b->kv_bytes, bytes, &b->kv_bytes))
+            return err_set(e, ERR_NOMEM, "a KV cache of %u blocks is too large", n);
+    }
+    return OK;
+}
+
+/* --- the budget --- */
+
+static enum err read_device(struct cuda_backend *b, struct err_info *e)
+{
+    struct cuda_budget *g = &b->budget;
+    const struct device *d = &b->cfg.device;
+    const double share = d->memory_share > 0 ? d->memory_share : DEVICE_DEFAULT_SHARE;
+    const cudaError_t rc = cudaMemGetInfo(&g->free, &g->total);
+    if (rc != cudaSuccess)
+        return cuda_failed(rc, "its memory", e);
+    g->limit = d->memory_bytes ? d->memory_bytes : (size_t)((double)g->total * share);
+    g->reserve = g->total / 16 < RESERVE_BYTES ? g->total / 16 : RESERVE_BYTES;
+    if (d->memory_bytes && d->memory_bytes > g->free)
+        return err_set_field(e,
+                             ERR_NOMEM,
+                             "gpu-memory",
+                             "%.2f GiB were asked for, cuda:%u has %.2f GiB free of %.2f",
+                             gib(d->memory_bytes),
+                             d->index,
+                             gib(g->free),
+                             gib(g->total));
+    if (g->limit > g->free)
+        g->limit = g->free;
+    if (g->limit + g->reserve > g->free)
+        g->limit = g->free > g->reserve ? g->free - g->reserve : 0;
+    return OK;
+}
+
+static size_t weights_bytes(struct cuda_backend *b)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < b->n_matrices; i++) {
+        b->matrices[i].offset = n;
+        n += round_up(b->matrices[i].matrix_bytes * b->matrices[i].n, 256);
+    }
+    return n;
+}
+
+/* KV that there has to be room for: what the configuration says, or enough to be of use. */
+static size_t kv_wanted(const struct cuda_backend *b)
+{
+    const struct backend_config *cfg = &b->cfg;
+    uint32_t positions = max_positions(b);
+    if (cfg->n_blocks)
+        return b->kv_bytes;
+    positions = positions < LEAST_POSITIONS ? positions : LEAST_POSITIONS;
+    return backend_kv_block_bytes(b->model, cfg->kv_type, cfg->block_tokens) *
+           ((positions + cfg->block_tokens - 1) / cfg->block_tokens);
+}
+
+enum err cuda_budget_make(struct cuda_backend *b, struct err_info *e)
+{
+    struct cuda_budget *g = &b->budget;
+    struct carver c = {0};
+    enum err err = read_device(b, e);
+    if (err)
+        return err;
+    find_most(b);
+    shape_kv(b);
+    err = count_kv(b, e);
+    if (err)
+        return err;
+    carve_workspace(b, &c);
+    plan_pool(b);
+    g->weights = b->weights_bytes = weights_bytes(b);
+    g->workspace = b->workspace_bytes = c.used;
+    g->pool = cuda_pool_device_bytes(&b->pool);
+    b->block_bytes_n = backend_kv_block_bytes(b->model, b->cfg.kv_type, b->cfg.block_tokens);
+    g->pinned = cuda_pool_pinned_bytes(&b->pool) + b->block_bytes_n;
+    const size_t need = g->weights + g->workspace + g->pool, kv = kv_wanted(b);
+    if (c.overflow || need > g->limit || kv > g->limit - need)
+        return err_set(e,
+                       ERR_NOMEM,
+                       "cuda:%u: %.2f GiB of weights, %.2f GiB of workspace and %.2f GiB of KV do "
+                       "not fit into the %.2f GiB that may be taken (%.2f GiB free of %.2f)",
+                       b->cfg.device.index,
+                       gib(g->weights),
+                       gib(g->workspace + g->pool),
+                       gib(kv),
+                       gib(g->limit),
+                       gib(g->free),
+                       gib(g->total));
+    g->kv = g->limit - need;
+    return OK;
+}
+
+static void say(const struct cuda_backend *b)
+{
+    const struct cuda_budget *g = &b->budget;
+    const uint32_t i = b->cfg.device.index;
+    log_info("cuda:%u: %s, %.2f GiB, of which %.2f GiB are free and %.2f GiB may be taken",
+             i,
+             b->device_name,
+             gib(g->total),
+             gib(g->free),
+             gib(g->limit));
+    log_info("cuda:%u: weights    %9.3f GiB", i, gib(g->weights));
+    log_info("cuda:%u: workspace  %9.3f GiB", i, gib(g->workspace));
+    log_info("cuda:%u: buffers    %9.3f GiB, lent to steps of up to %u rows",
+             i,
+             gib(g->pool),
+             b->cfg.max_rows);
+    log_info("cuda:%u: KV         %9.3f GiB, %u blocks and %u panes of %u tokens",
+             i,
+             gib(b->kv_bytes),
+             b->cfg.n_blocks,
+             b->cfg.n_panes,
+             b->cfg.block_tokens);
+    log_info("cuda:%u: pinned     %9.3f GiB of the host", i, gib(g->pinned));
+}
+
+/* --- taking it --- */
+
+static enum err take(size_t n, const char *what, uint8_t **out, struct err_info *e)
+{
+    void *p = NULL;
+    const cudaError_t rc = cudaMalloc(&p, n ? n : 1);
+    *out = p;
+    if (rc == cudaSuccess)
+        return OK;
+    (void)cudaGetLastError();
+    return err_set(e,
+                   ERR_NOMEM,
+                   "CUDA: no memory for %.3f GiB of %s: %s",
+                   gib(n),
+                   what,
+                   cudaGetErrorString(rc));
+}
+
+static enum err place_kv(struct cuda_backend *b, struct err_info *e)
+{
+    enum err err = take(b->kv_bytes, "KV", &b->kv_memory, e);
+    uint8_t *at = b->kv_memory;
+    for (uint32_t l = 0; !err && l < b->model->hp.n_layer; l++) {
+        b->layers[l].base = at;
+        at += b->layers[l].block_bytes * (b->layers[l].in_panes ? b->cfg.n_panes : b->cfg.n_blocks);
+    }
+    return err;
+}
+
+enum err cuda_kv_zero(struct cuda_backend *b, struct err_info *e)
+{
+    const cudaError_t rc = cudaMemset(b->kv_memory, 0, b->kv_bytes);
+    return rc == cudaSuccess ? OK : cuda_failed(rc, "zeroing KV", e);
+}
+
+enum err cuda_memory_take(struct cuda_backend *b, struct err_info *e)
+{
+    void *p = NULL;
+    say(b);
+    enum err err = take(b->weights_bytes, "weights", &b->weights, e);
+    if (!err)
+        err = take(b->workspace_bytes, "workspace", &b->workspace, e);
+    if (!err)
+        err = cuda_pool_warm_up(&b->pool, e);
+    if (!err)
+        err = place_kv(b, e);
+    if (!err && cudaMallocHost(&p, b->block_bytes_n) != cudaSuccess)
+        err = err_set(e, ERR_NOMEM, "CUDA: no pinned memory for %zu bytes", b->block_bytes_n);
+    if (err)
+        return err;
+    b->block_bytes = p;
+    struct carver c = {.base = b->workspace};
+    carve_workspace(b, &c);
+    for (uint32_t i = 0; i < b->n_matrices; i++)
+        b->matrices[i].m.data = b->weights + b->matrices[i].offset;
+    cudaError_t rc = cudaMemset(b->workspace, 0, b->workspace_bytes);
+    if (rc != cudaSuccess)
+        return cuda_failed(rc, "zeroing the workspace", e);
+    return cuda_kv_zero(b, e);
+}
+
+void cuda_memory_release(struct cuda_backend *b)
+{
+    (void)cudaFree(b->weights);
+    (void)cudaFree(b->workspace);
+    (void)cudaFree(b->kv_memory);
+    (void)cudaFreeHost(b->block_bytes);
+    cuda_pool_deinit(&b->pool);
+}

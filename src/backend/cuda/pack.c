@@ -1,0 +1,330 @@
+/* Rows of the file to parts of the device: blocks taken apart into numbers, and each number put
+ * where linear_layout.h says. On the host, any thread; parts are independent. */
+#include "backend/cuda/linear_layout.h"
+#include "gguf/blocks.h"
+
+#include <string.h>
+
+_Static_assert((int)CUDA_TYPE_F32 == (int)GGUF_TYPE_F32, "types are numbered as in files");
+_Static_assert((int)CUDA_TYPE_F16 == (int)GGUF_TYPE_F16, "F16");
+_Static_assert((int)CUDA_TYPE_BF16 == (int)GGUF_TYPE_BF16, "BF16");
+_Static_assert((int)CUDA_TYPE_Q4_0 == (int)GGUF_TYPE_Q4_0, "Q4_0");
+_Static_assert((int)CUDA_TYPE_Q4_1 == (int)GGUF_TYPE_Q4_1, "Q4_1");
+_Static_assert((int)CUDA_TYPE_Q5_0 == (int)GGUF_TYPE_Q5_0, "Q5_0");
+_Static_assert((int)CUDA_TYPE_Q5_1 == (int)GGUF_TYPE_Q5_1, "Q5_1");
+_Static_assert((int)CUDA_TYPE_Q8_0 == (int)GGUF_TYPE_Q8_0, "Q8_0");
+_Static_assert((int)CUDA_TYPE_Q2_K == (int)GGUF_TYPE_Q2_K, "Q2_K");
+_Static_assert((int)CUDA_TYPE_Q3_K == (int)GGUF_TYPE_Q3_K, "Q3_K");
+_Static_assert((int)CUDA_TYPE_Q4_K == (int)GGUF_TYPE_Q4_K, "Q4_K");
+_Static_assert((int)CUDA_TYPE_Q5_K == (int)GGUF_TYPE_Q5_K, "Q5_K");
+_Static_assert((int)CUDA_TYPE_Q6_K == (int)GGUF_TYPE_Q6_K, "Q6_K");
+_Static_assert((int)CUDA_TYPE_IQ4_NL == (int)GGUF_TYPE_IQ4_NL, "IQ4_NL");
+_Static_assert((int)CUDA_TYPE_IQ4_XS == (int)GGUF_TYPE_IQ4_XS, "IQ4_XS");
+_Static_assert((int)CUDA_TYPE_MXFP4 == (int)GGUF_TYPE_MXFP4, "MXFP4");
+
+int cuda_matrix_known(int type)
+{
+    return cuda_layout_of(type).known;
+}
+
+unsigned cuda_act_form(int type)
+{
+    return cuda_layout_of(type).form;
+}
+
+uint32_t cuda_part_rows(int type)
+{
+    (void)type;
+    return CUDA_PART_ROWS;
+}
+
+size_t cuda_part_bytes(int type, uint32_t n_in)
+{
+    const struct cuda_layout l = cuda_layout_of(type);
+    if (l.chunks == 0)
+        return (size_t)CUDA_PART_ROWS * cuda_chunks(n_in) * CUDA_CHUNK_K * sizeof(float);
+    const size_t runs = (cuda_chunks(n_in) + l.chunks - 1) / l.chunks;
+    return runs * (l.head_bytes + (size_t)l.chunks * l.chunk_bytes);
+}
+
+size_t cuda_matrix_bytes(int type, uint32_t n_in, uint32_t n_out)
+{
+    const size_t parts = n_out / CUDA_PART_ROWS + (n_out % CUDA_PART_ROWS != 0);
+    return parts * cuda_part_bytes(type, n_in);
+}
+
+size_t cuda_act_bytes(unsigned forms, uint32_t max_rows, uint32_t max_k)
+{
+    const size_t tiles = max_rows / CUDA_ACT_ROWS + (max_rows % CUDA_ACT_ROWS != 0);
+    return tiles * cuda_act_tile_bytes(forms, max_k);
+}
+
+/* --- one row --- */
+
+/* A row's run: its head and its first chunk. */
+struct run {
+    uint32_t row;
+    uint8_t *head;
+    uint8_t *chunk;
+    uint32_t chunk_bytes;
+};
+
+typedef uint32_t (*spot_fn)(struct cuda_spot s);
+
+/* Numbers q[n] of `bits` bits from value k of the run on, in the plane that begins at byte `plane`
+ * of each chunk. Bits of one number never cross a byte (or are whole ones). */
+static inline void put(const struct run *to,
+                       uint32_t plane,
+                       spot_fn spot,
+                       uint32_t bits,
+                       uint32_t k,
+                       const uint8_t *q,
+                       uint32_t n)
+{
+    const uint8_t mask = (uint8_t)((1u << bits) - 1);
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t at = spot(cuda_spot_of(to->row, (k + i) % CUDA_CHUNK_K));
+        uint8_t *chunk = to->chunk + (size_t)((k + i) / CUDA_CHUNK_K) * to->chunk_bytes;
+        chunk[plane + at / 8] |= (uint8_t)((q[i] & mask) << at % 8);
+    }
+}
+
+static void put_u16(const struct run *to, uint32_t byte, uint32_t e, uint32_t n, uint16_t v)
+{
+    memcpy(to->head + byte + (size_t)cuda_head_index(to->row, e, n) * 2, &v, 2);
+}
+
+static void put_u8(const struct run *to, uint32_t byte, uint32_t e, uint32_t n, uint8_t v)
+{
+    to->head[byte + cuda_head_index(to->row, e, n)] = v;
+}
+
+static void nibbles(const uint8_t qs[16], uint8_t q[32])
+{
+    for (uint32_t i = 0; i < 16; i++) {
+        q[i] = qs[i] & 15;
+        q[i + 16] = qs[i] >> 4;
+    }
+}
+
+static void high_bits(const uint8_t *q, uint32_t n, uint32_t shift, uint8_t *high)
+{
+    for (uint32_t i = 0; i < n; i++)
+        high[i] = q[i] >> shift;
+}
+
+static void put_five_bits(const struct run *to, uint32_t k, const uint8_t *q, uint32_t n)
+{
+    uint8_t high[256];
+    high_bits(q, n, 4, high);
+    put(to, 0, cuda_at_nibble, 4, k, q, n);
+    put(to, 512, cuda_at_fifth, 1, k, high, n);
+}
+
+static void fifth_bits(const uint8_t qh[4], uint8_t q[32])
+{
+    for (uint32_t i = 0; i < 32; i++)
+        q[i] |= (uint8_t)((qh[i / 8] >> (i % 8) & 1) << 4);
+}
+
+/* Block b (0 or 1) of 32 of a chunk; head: scales of both, then mins of both. */
+static void pack_block(int type, const uint8_t *src, const struct run *to, uint32_t b)
+{
+    uint16_t d, m = 0;
+    uint8_t q[32];
+    memcpy(&d, src, sizeof d);
+    memcpy(&m, src + 2, sizeof m);
+    switch (type) {
+    case GGUF_TYPE_Q8_0:
+        for (uint32_t i = 0; i < 32; i++)
+            q[i] = src[2 + i] ^ 0x80; /* q + 128 */
+        put_u16(to, 0, b, 2, d);
+        put(to, 0, cuda_at_byte, 8, b * 32, q, 32);
+        return;
+    case GGUF_TYPE_Q4_0:
+        nibbles(src + 2, q);
+        put_u16(to, 0, b, 2, d);
+        put(to, 0, cuda_at_nibble, 4, b * 32, q, 32);
+        return;
+    case GGUF_TYPE_Q4_1:
+        nibbles(src + 4, q);
+        put_u16(to, 0, b, 4, d);
+        put_u16(to, 0, 2 + b, 4, m);
+        put(to, 0, cuda_at_nibble, 4, b * 32, q, 32);
+        return;
+    case GGUF_TYPE_Q5_0:
+        nibbles(src + 6, q);
+        fifth_bits(src + 2, q);
+        put_u16(to, 0, b, 2, d);
+        put_five_bits(to, b * 32, q, 32);
+        return;
+    case GGUF_TYPE_Q5_1:
+        nibbles(src + 8, q);
+        fifth_bits(src + 4, q);
+        put_u16(to, 0, b, 4, d);
+        put_u16(to, 0, 2 + b, 4, m);
+        put_five_bits(to, b * 32, q, 32);
+        return;
+    case GGUF_TYPE_IQ4_NL:
+        nibbles(src + 2, q);
+        put_u16(to, 0, b, 2, d);
+        put(to, 0, cuda_at_index, 4, b * 32, q, 32);
+        return;
+    default: /* MXFP4 */
+        nibbles(src + 1, q);
+        put_u8(to, 0, b, 2, src[0]);
+        put(to, 0, cuda_at_fp4, 4, b * 32, q, 32);
+    }
+}
+
+/* d and dmin; then, for each chunk, its scales and mins. */
+static void put_k_scales(const struct run *to, uint16_t d, uint16_t dmin, const uint8_t scales[12])
+{
+    put_u16(to, 0, 0, 2, d);
+    put_u16(to, 0, 1, 2, dmin);
+    for (uint32_t g = 0; g < 8; g++) {
+        uint8_t scale, min;
+        block_k_scale_min(scales, (int)g, &scale, &min);
+        put_u8(to, 64 + g / 2 * 64, g % 2, 4, scale);
+        put_u8(to, 64 + g / 2 * 64, 2 + g % 2, 4, min);
+    }
+}
+
+static void pack_q2_k(const uint8_t *src, const struct run *to)
+{
+    struct block_q2_k b;
+    uint8_t q[256];
+    memcpy(&b, src, sizeof b);
+    block_q2_k_codes(&b, q);
+    put_u16(to, 0, 0, 2, b.d);
+    put_u16(to, 0, 1, 2, b.dmin);
+    for (uint32_t g = 0; g < 16; g++)
+        put_u8(to, 64 + g / 4 * 64, g % 4, 4, b.scales[g]);
+    put(to, 0, cuda_at_two, 2, 0, q, 256);
+}
+
+static void pack_q3_k(const uint8_t *src, const struct run *to)
+{
+    struct block_q3_k b;
+    uint8_t q[256], high[256];
+    memcpy(&b, src, sizeof b);
+    block_q3_k_codes(&b, q);
+    high_bits(q, 256, 2, high);
+    put_u16(to, 0, 0, 1, b.d);
+    for (uint32_t g = 0; g < 16; g++)
+        put_u8(to, 32 + g / 4 * 64, g % 4, 4, (uint8_t)(block_q3_k_scale(&b, (int)g) + 32));
+    put(to, 0, cuda_at_two, 2, 0, q, 256);
+    put(to, 256, cuda_at_third, 1, 0, high, 256);
+}
+
+static void pack_q4_k(const uint8_t *src, const struct run *to)
+{
+    struct block_q4_k b;
+    memcpy(&b, src, sizeof b);
+    put_k_scales(to, b.d, b.dmin, b.scales);
+    for (uint32_t half = 0; half < 4; half++) { /* 32 bytes: a group low, the next one high */
+        uint8_t q[64];
+        for (uint32_t i = 0; i < 32; i++) {
+            q[i] = b.qs[half * 32 + i] & 15;
+            q[i + 32] = b.qs[half * 32 + i] >> 4;
+        }
+        put(to, 0, cuda_at_nibble, 4, half * 64, q, 64);
+    }
+}
+
+static void pack_q5_k(const uint8_t *src, const struct run *to)
+{
+    struct block_q5_k b;
+    uint8_t q[256];
+    memcpy(&b, src, sizeof b);
+    block_q5_k_codes(&b, q);
+    put_k_scales(to, b.d, b.dmin, b.scales);
+    put_five_bits(to, 0, q, 256);
+}
+
+static void pack_q6_k(const uint8_t *src, const struct run *to)
+{
+    struct block_q6_k b;
+    uint8_t q[256], high[256];
+    memcpy(&b, src, sizeof b);
+    for (uint32_t i = 0; i < 256; i++) {
+        const uint32_t half = i / 128, run = i / 32 % 4, j = i % 32;
+        q[i] = b.ql[half * 64 + run % 2 * 32 + j] >> (run / 2 * 4) & 15;
+        high[i] = b.qh[half * 32 + j] >> (run * 2) & 3;
+    }
+    put_u16(to, 0, 0, 1, b.d);
+    for (uint32_t g = 0; g < 16; g++)
+        put_u8(to, 32 + g / 4 * 64, g % 4, 4, (uint8_t)(b.scales[g] + 128));
+    put(to, 0, cuda_at_nibble, 4, 0, q, 256);
+    put(to, 512, cuda_at_sixth, 2, 0, high, 256);
+}
+
+static void pack_iq4_xs(const uint8_t *src, const struct run *to)
+{
+    struct block_iq4_xs b;
+    memcpy(&b, src, sizeof b);
+    put_u16(to, 0, 0, 1, b.d);
+    for (uint32_t g = 0; g < 8; g++) {
+        uint8_t q[32];
+        nibbles(b.qs + (size_t)g * 16, q);
+        put_u8(to, 32 + g / 2 * 32, g % 2, 2, (uint8_t)(block_iq4_xs_scale(&b, (int)g) + 32));
+        put(to, 0, cuda_at_index, 4, g * 32, q, 32);
+    }
+}
+
+static void pack_super_block(int type, const uint8_t *src, const struct run *to)
+{
+    switch (type) {
+    case GGUF_TYPE_Q2_K:
+        pack_q2_k(src, to);
+        return;
+    case GGUF_TYPE_Q3_K:
+        pack_q3_k(src, to);
+        return;
+    case GGUF_TYPE_Q4_K:
+        pack_q4_k(src, to);
+        return;
+    case GGUF_TYPE_Q5_K:
+        pack_q5_k(src, to);
+        return;
+    case GGUF_TYPE_Q6_K:
+        pack_q6_k(src, to);
+        return;
+    default:
+        pack_iq4_xs(src, to);
+    }
+}
+
+static void pack_float16(const uint8_t *src, uint32_t n_in, uint32_t row, uint8_t *dst)
+{
+    for (uint32_t k = 0; k < n_in; k++) {
+        const uint32_t at = cuda_at_float16(cuda_spot_of(row, k % CUDA_CHUNK_K)) / 8;
+        memcpy(dst + (size_t)(k / CUDA_CHUNK_K) * CUDA_CHUNK_F16 + at, src + (size_t)k * 2, 2);
+    }
+}
+
+void cuda_part_pack(int type, uint32_t n_in, uint32_t n, const uint8_t *src, uint8_t *dst)
+{
+    const struct cuda_layout l = cuda_layout_of(type);
+    const struct gguf_type_info *info = gguf_type_info((enum gguf_type)type);
+    const size_t row_bytes = (size_t)n_in / info->block_values * info->block_bytes;
+    const size_t run_bytes = l.head_bytes + (size_t)l.chunks * l.chunk_bytes;
+    const size_t part_bytes = cuda_part_bytes(type, n_in);
+    memset(dst, 0, part_bytes);
+    for (uint32_t r = 0; r < n; r++, src += row_bytes) {
+        if (type == GGUF_TYPE_F32)
+            memcpy(dst + r * (part_bytes / CUDA_PART_ROWS), src, row_bytes);
+        else if (info->block_values == 1)
+            pack_float16(src, n_in, r, dst);
+        for (uint32_t i = 0; info->block_values > 1 && i < n_in / info->block_values; i++) {
+            const uint8_t *block = src + (size_t)i * info->block_bytes;
+            const uint32_t b = info->block_values == 32 ? i % 2 : 0;
+            uint8_t *run = dst + (info->block_values == 32 ? i / 2 : i) * run_bytes;
+            const struct run to = {r, run, run + l.head_bytes, l.chunk_bytes};
+            if (info->block_values == 32)
+                pack_block(type, block, &to, b);
+            else
+                pack_super_block(type, block, &to);
+        }
+    }
+}

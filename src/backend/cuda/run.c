@@ -1,0 +1,443 @@
+/* The launches of a step, one after the other or as a graph. */
+#include "backend/cuda/cuda.h"
+#include "base/clock.h"
+
+#include <math.h>
+#include <string.h>
+
+static const float *vector_at(const struct cuda_backend *b, uint32_t i)
+{
+    return i == NO_VECTOR ? NULL : b->vectors + b->vector_list[i].offset;
+}
+
+static struct cuda_act act_of(struct cuda_act act, const struct launch *l, uint32_t k)
+{
+    act.k = k;
+    act.forms = l->forms;
+    return act;
+}
+
+static void launch_norm(const struct cuda_backend *b,
+                        const struct cuda_at *at,
+                        const struct launch *l)
+{
+    const struct cuda_norm op = {.in = b->bufs[l->in],
+                                 .out = b->bufs[l->out],
+                                 .n = l->n,
+                                 .heads = l->heads,
+                                 .eps = b->model->hp.norm_eps,
+                                 .w = vector_at(b, l->w),
+                                 .gather = l->gather};
+    cuda_norm(at, &op);
+}
+
+static void launch_layer_norm(const struct cuda_backend *b,
+                              const struct cuda_at *at,
+                              const struct launch *l)
+{
+    const struct cuda_layer_norm op = {.in = b->bufs[l->in],
+                                       .out = b->bufs[l->out],
+                                       .n = l->n,
+                                       .eps = b->model->hp.norm_eps,
+                                       .w = vector_at(b, l->w),
+                                       .bias = vector_at(b, l->bias)};
+    cuda_layer_norm(at, &op);
+}
+
+static struct cuda_linear linear_of(const struct cuda_backend *b,
+                                    const struct launch *l,
+                                    struct cuda_act act)
+{
+    const struct cuda_matrix *w = &b->matrices[l->matrix].m;
+    return (struct cuda_linear){.w = *w,
+                                .act = act_of(act, l, w->n_in),
+                                .bias = vector_at(b, l->bias),
+                                .out = b->bufs[l->out],
+                                .add = l->add,
+                                .scratch = b->linear_scratch};
+}
+
+static void launch_rope_store(const struct cuda_backend *b,
+                              const struct cuda_at *at,
+                              const struct launch *l)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    const struct cuda_rope_store op = {.q = b->bufs[BUF_Q],
+                                       .k = b->bufs[BUF_K],
+                                       .v = b->bufs[BUF_V],
+                                       .angles = l->rope == ROPE_NONE ? NULL : b->angles[l->rope],
+                                       .n_head = hp->n_head,
+                                       .dims = hp->rope_dims,
+                                       .adjacent = b->model->rope == ROPE_ADJACENT,
+                                       .kv = b->layers[l->layer]};
+    cuda_rope_store(at, &op);
+}
+
+static void launch_attention(const struct cuda_backend *b,
+                             const struct cuda_at *at,
+                             const struct launch *l)
+{
+    const struct cuda_attention op = {.q = b->bufs[BUF_Q],
+                                      .out = b->bufs[l->out],
+                                      .kv = b->layers[l->layer],
+                                      .n_head = b->model->hp.n_head,
+                                      .scale = l->scale,
+                                      .cap = l->cap,
+                                      .window = l->window,
+                                      .causal = b->model->hp.causal,
+                                      .sinks = vector_at(b, l->w),
+                                      .scratch = b->attention_scratch};
+    cuda_attention(at, &op);
+}
+
+static void launch_gated(const struct cuda_backend *b,
+                         const struct cuda_at *at,
+                         const struct launch *l)
+{
+    const struct cuda_experts *x = &b->experts;
+    cuda_gated(at,
+               (int)l->gate,
+               b->bufs[l->in],
+               b->bufs[l->in2],
+               b->bufs[l->out],
+               l->n,
+               l->places ? x->first + x->n_expert : NULL,
+               l->places ? x->most_places : 0);
+}
+
+static void launch_select(const struct cuda_backend *b,
+                          const struct cuda_at *at,
+                          const struct launch *l)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    cuda_experts_select(
+        at, &b->experts, b->bufs[l->in], !hp->expert_norm, hp->expert_norm, hp->expert_scale);
+    cuda_experts_sort(at, &b->experts);
+}
+
+static void launch_one(const struct cuda_backend *b,
+                       const struct cuda_at *at,
+                       const struct launch *l)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    struct cuda_linear linear;
+    struct cuda_act act;
+    switch (l->kind) {
+    case LAUNCH_ANGLES:
+        cuda_angles(at,
+                    b->inv_freq[l->rope],
+                    hp->rope_dims,
+                    b->model->ropes[l->rope].scale,
+                    b->angles[l->rope]);
+        break;
+    case LAUNCH_EMBED:
+        cuda_embed(at, &b->matrices[l->matrix].m, b->bufs[l->out], l->scale);
+        break;
+    case LAUNCH_ADD_POSITION:
+        cuda_add_position(at, b->bufs[l->out], vector_at(b, l->w), l->n);
+        break;
+    case LAUNCH_ADD_TYPE:
+        cuda_add_type(at, b->bufs[l->out], vector_at(b, l->w), l->n, l->n_types);
+        break;
+    case LAUNCH_NORM:
+        launch_norm(b, at, l);
+        break;
+    case LAUNCH_LAYER_NORM:
+        launch_layer_norm(b, at, l);
+        break;
+    case LAUNCH_PACK:
+        act = act_of(b->act, l, l->n);
+        cuda_act_pack(at, b->bufs[l->in], &act);
+        break;
+    case LAUNCH_LINEAR:
+        linear = linear_of(b, l, b->act);
+        cuda_linear(at, &linear);
+        break;
+    case LAUNCH_ROPE_STORE:
+        launch_rope_store(b, at, l);
+        break;
+    case LAUNCH_ATTENTION:
+        launch_attention(b, at, l);
+        break;
+    case LAUNCH_GATED:
+        launch_gated(b, at, l);
+        break;
+    case LAUNCH_GELU:
+        cuda_gelu(at, b->bufs[l->out], l->n);
+        break;
+    case LAUNCH_ADD:
+        cuda_add(at, b->bufs[l->in], b->bufs[l->out], NULL, l->n, l->scale);
+        break;
+    case LAUNCH_ADD_GATED:
+        cuda_add(at, b->bufs[l->in], b->bufs[l->out], &b->bufs[l->in2], l->n, 1.0f);
+        break;
+    case LAUNCH_CAP:
+        cuda_tanh_cap(at, b->bufs[l->out], l->n, l->scale, l->cap);
+        break;
+    case LAUNCH_SELECT:
+        launch_select(b, at, l);
+        break;
+    case LAUNCH_EXPERT_PACK:
+        act = act_of(b->expert_act, l, l->n);
+        cuda_experts_pack(at, &b->experts, b->bufs[l->in], l->places, &act);
+        break;
+    case LAUNCH_EXPERT_LINEAR:
+        linear = linear_of(b, l, b->expert_act);
+        cuda_experts_linear(at, &b->experts, &linear);
+        break;
+    case LAUNCH_MIX:
+        cuda_experts_mix(at, &b->experts, b->bufs[l->in], b->bufs[l->out], l->n);
+        break;
+    }
+}
+
+static uint32_t rows_bound(const struct cuda_bounds *m, enum cuda_rows rows)
+{
+    switch (rows) {
+    case CUDA_ROWS_LOGITS:
+        return m->logit_rows;
+    case CUDA_ROWS_HIDDEN:
+        return m->hidden_rows;
+    case CUDA_ROWS_ALL:
+        break;
+    }
+    return m->rows;
+}
+
+enum err cuda_walk(struct cuda_backend *b, const struct cuda_bounds *bounds, struct err_info *e)
+{
+    struct cuda_at at = {.step = cuda_step_at(b, bounds), .bounds = *bounds, .stream = b->stream};
+    for (uint32_t i = 0; i < b->n_launches; i++) {
+        const struct launch *l = &b->launches[i];
+        if (rows_bound(bounds, l->rows) == 0)
+            continue; /* nobody wants these rows */
+        at.rows = l->rows;
+        launch_one(b, &at, l);
+    }
+    const cudaError_t rc = cudaGetLastError();
+    return rc == cudaSuccess ? OK : cuda_failed(rc, "a launch", e);
+}
+
+/* --- what a step computes in --- */
+
+enum err cuda_lease_take(struct cuda_backend *b, struct err_info *e)
+{
+    for (int i = 0; i < N_MODEL_BUFS; i++) {
+        uint8_t *p;
+        if (!b->lent[i])
+            continue;
+        enum err err = cuda_pool_borrow(&b->pool, b->class_of[i], &p, e);
+        if (err) {
+            b->n_lent = i;
+            (void)!cuda_lease_return(b, NULL);
+            return err;
+        }
+        b->bufs[i].p = (float *)(void *)p;
+    }
+    b->n_lent = N_MODEL_BUFS;
+    return OK;
+}
+
+enum err cuda_lease_return(struct cuda_backend *b, struct err_info *e)
+{
+    enum err err = OK;
+    for (int i = b->n_lent - 1; i >= 0; i--) {
+        if (!b->lent[i])
+            continue;
+        const enum err one = cuda_pool_return(
+            &b->pool, b->class_of[i], (uint8_t *)b->bufs[i].p, b->stream, err ? NULL : e);
+        err = err ? err : one;
+    }
+    b->n_lent = 0;
+    return err;
+}
+
+/* --- graphs --- */
+
+static bool covers(const struct cuda_bounds *have, const struct cuda_bounds *need)
+{
+    return have->rows >= need->rows && have->seqs >= need->seqs && have->tiles >= need->tiles &&
+           have->logit_rows >= need->logit_rows &&
+           (have->logit_rows == 0) == (need->logit_rows == 0) &&
+           have->hidden_rows == need->hidden_rows && have->jobs >= need->jobs &&
+           have->ranges >= need->ranges;
+}
+
+int cuda_graph_for(const struct cuda_backend *b, const struct cuda_bounds *need)
+{
+    for (uint32_t i = 0; !b->no_graphs && i < b->n_graphs; i++) {
+        if (covers(&b->graphs[i].bounds, need))
+            return (int)i;
+    }
+    return -1;
+}
+
+/* Thread-local: what other threads of the process do on other devices is no business of it. */
+static enum err capture(struct cuda_backend *b,
+                        const struct cuda_bounds *bounds,
+                        struct err_info *e)
+{
+    struct cuda_graph *g = &b->graphs[b->n_graphs];
+    cudaGraph_t graph = NULL;
+    g->bounds = *bounds;
+    cudaError_t rc = cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal);
+    if (rc != cudaSuccess)
+        return cuda_failed(rc, "capturing a graph", e);
+    enum err err = cuda_walk(b, bounds, e);
+    rc = cudaStreamEndCapture(b->stream, &graph);
+    if (!err && rc != cudaSuccess)
+        err = cuda_failed(rc, "capturing a graph", e);
+    if (!err && (rc = cudaGraphInstantiate(&g->exec, graph, 0)) != cudaSuccess)
+        err = cuda_failed(rc, "making a graph", e);
+    if (graph)
+        (void)cudaGraphDestroy(graph);
+    b->n_graphs += !err;
+    return err;
+}
+
+/* A graph for each number of sequences that decode together, up to a power of two, and each length
+ * of the longest context, likewise: the smallest first, so that the first that covers a step is the
+ * best. Where they would be too many the longest contexts are walked. */
+enum err cuda_graphs_capture(struct cuda_backend *b, struct err_info *e)
+{
+    const uint32_t most_rows =
+        b->cfg.max_seqs < b->cfg.max_rows ? b->cfg.max_seqs : b->cfg.max_rows;
+    if (!b->model->generates)
+        return OK;
+    enum err err = cuda_lease_take(b, e);
+    if (err)
+        return err;
+    for (uint32_t ranges = 1; !err; ranges *= 2) {
+        ranges = ranges < b->most.ranges ? ranges : b->most.ranges;
+        for (uint32_t rows = 1; !err && b->n_graphs < CUDA_MAX_GRAPHS; rows *= 2) {
+            rows = rows < most_rows ? rows : most_rows;
+            const uint32_t logits = rows < b->cfg.max_logit_rows ? rows : b->cfg.max_logit_rows;
+            const struct cuda_bounds m = {.rows = rows,
+                                          .seqs = rows,
+                                          .logit_rows = logits,
+                                          .tiles = rows < b->most.tiles ? rows : b->most.tiles,
+                                          .ranges = ranges};
+            err = capture(b, &m, e);
+            if (rows == most_rows)
+                break;
+        }
+        if (ranges == b->most.ranges || b->n_graphs == CUDA_MAX_GRAPHS)
+            break;
+    }
+    memcpy(b->graph_bufs, b->bufs, sizeof b->graph_bufs);
+    const enum err back = cuda_lease_return(b, err ? NULL : e);
+    return err ? err : back;
+}
+
+/* --- a step --- */
+
+static cudaError_t copy_rows(
+    float *to, uint32_t width, const struct cuda_buf *from, uint32_t n_rows, cudaStream_t stream)
+{
+    return cudaMemcpy2DAsync(to,
+                             width * sizeof(float),
+                             from->p,
+                             from->stride * sizeof(float),
+                             width * sizeof(float),
+                             n_rows,
+                             cudaMemcpyDeviceToHost,
+                             stream);
+}
+
+static cudaError_t copy_back(struct cuda_backend *b, const struct cuda_slot *s)
+{
+    const uint32_t *width = b->model->buf_width;
+    cudaError_t rc = cudaSuccess;
+    if (s->counts.n_logit_rows)
+        rc = copy_rows(
+            s->logits, width[BUF_LOGITS], &b->bufs[BUF_LOGITS], s->counts.n_logit_rows, b->stream);
+    if (rc == cudaSuccess && s->counts.n_hidden_rows)
+        rc = copy_rows(
+            s->hidden, width[BUF_HIDDEN], &b->bufs[BUF_HIDDEN], s->counts.n_hidden_rows, b->stream);
+    if (rc == cudaSuccess && s->counts.n_hidden_rows && width[BUF_SCORES])
+        rc = copy_rows(
+            s->scores, width[BUF_SCORES], &b->bufs[BUF_SCORES], s->counts.n_hidden_rows, b->stream);
+    return rc;
+}
+
+enum err cuda_slot_launch(struct cuda_backend *b, struct cuda_slot *s, struct err_info *e)
+{
+    const bool replay = s->graph >= 0 && memcmp(b->graph_bufs, b->bufs, sizeof b->graph_bufs) == 0;
+    cudaError_t rc;
+    pthread_mutex_lock(&b->lock);
+    b->replays += replay;
+    b->walks += !replay;
+    pthread_mutex_unlock(&b->lock);
+    if (!replay)
+        return cuda_walk(b, &s->bounds, e);
+    rc = cudaGraphLaunch(b->graphs[s->graph].exec, b->stream);
+    return rc == cudaSuccess ? OK : cuda_failed(rc, "a graph", e);
+}
+
+enum err cuda_slot_submit(struct cuda_backend *b, struct cuda_slot *s, struct err_info *e)
+{
+    enum err err = cuda_lease_take(b, e);
+    if (err)
+        return err;
+    cudaError_t rc = cudaEventRecord(s->begin, b->stream);
+    if (rc == cudaSuccess)
+        rc = cudaMemcpyAsync(b->step_in, s->pinned, s->in_bytes, cudaMemcpyHostToDevice, b->stream);
+    if (rc != cudaSuccess)
+        err = cuda_failed(rc, "a step's copy", e);
+    if (!err)
+        err = cuda_slot_launch(b, s, e);
+    if (!err && ((rc = copy_back(b, s)) != cudaSuccess ||
+                 (rc = cudaEventRecord(s->end, b->stream)) != cudaSuccess))
+        err = cuda_failed(rc, "a step's results", e);
+    const enum err back = cuda_lease_return(b, err ? NULL : e);
+    return err ? err : back;
+}
+
+enum err cuda_slot_wait(struct cuda_backend *b, struct cuda_slot *s, struct err_info *e)
+{
+    float ms = 0;
+    cudaError_t rc = cudaEventSynchronize(s->end);
+    if (rc == cudaSuccess)
+        rc = cudaEventElapsedTime(&ms, s->begin, s->end);
+    if (rc != cudaSuccess)
+        return cuda_failed(rc, "a step", e);
+    pthread_mutex_lock(&b->lock);
+    b->busy_us += (double)ms * 1e3;
+    pthread_mutex_unlock(&b->lock);
+    return OK;
+}
+
+enum err cuda_run(struct backend *base,
+                  const struct batch *batch,
+                  float **logits,
+                  struct err_info *e)
+{
+    struct cuda_backend *b = (struct cuda_backend *)base;
+    struct cuda_slot *s = &b->slots[0];
+    const uint64_t begin_ns = clock_ns();
+    *logits = NULL;
+    if (batch->n_rows == 0)
+        return OK;
+    cuda_slot_release(b, s);
+    enum err err = cuda_slot_prepare(b, s, batch, e);
+    if (err)
+        return err;
+    err = cuda_slot_submit(b, s, e);
+    if (!err)
+        err = cuda_slot_wait(b, s, e);
+    else
+        (void)cudaStreamSynchronize(b->stream); /* whatever it began reads the slot no more */
+    *logits = s->logits;
+    b->last = s;
+    pthread_mutex_lock(&b->lock);
+    b->run_us += (double)(clock_ns() - begin_ns) * 1e-3;
+    pthread_mutex_unlock(&b->lock);
+    return err;
+}
+
+const float *cuda_hidden(const struct backend *base, enum model_buf buf, uint32_t i)
+{
+    const struct cuda_backend *b = (const struct cuda_backend *)base;
+    const float *rows = buf == BUF_SCORES ? b->last->scores : b->last->hidden;
+    return rows + (size_t)i * b->model->buf_width[buf];
+}

@@ -1,0 +1,50 @@
+#include "cli/device_options.h"
+
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct device cli_device_default(void)
+{
+    struct device d = {.kind = DEVICE_AUTO};
+    const char *name = getenv("WEIR_DEVICE");
+    if (name && name[0] && device_parse(name, &d) != OK) {
+        fprintf(stderr, "weir: WEIR_DEVICE=%s: not auto, cpu, cuda or cuda:N\n", name);
+        exit(EXIT_USAGE);
+    }
+    return d;
+}
+
+/* "0.8", or a size; a number without a unit that is not above 1 is a share. */
+static void parse_gpu_memory(struct argp_state *s, const char *arg, struct device *d)
+{
+    char *end;
+    const double share = strtod(arg, &end);
+    d->memory_bytes = 0;
+    d->memory_share = 0;
+    if (end != arg && *end == '\0' && share > 0.0 && share <= 1.0)
+        d->memory_share = share;
+    else
+        d->memory_bytes = cli_size(s, "--gpu-memory", arg);
+    if (d->memory_share == 0 && d->memory_bytes == 0)
+        argp_error(s, "--gpu-memory: must be more than 0");
+}
+
+error_t cli_device_option(int key, char *arg, struct argp_state *s, struct device *d)
+{
+    switch (key) {
+    case CLI_KEY_DEVICE:
+        if (device_parse(arg, d) != OK)
+            argp_error(s, "--device: '%s' is not auto, cpu, cuda or cuda:N", arg);
+        return 0;
+    case CLI_KEY_GPU_MEMORY:
+        parse_gpu_memory(s, arg, d);
+        return 0;
+    case CLI_KEY_GPU_ZERO:
+        d->zero_buffers = true;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}

@@ -1,0 +1,182 @@
+/* The results of a step become tokens of requests, and some of these end. */
+#include "base/clock.h"
+#include "engine/stats.h"
+#include "engine/step.h"
+
+#include <string.h>
+
+struct work {
+    struct engine *eng;
+    struct step_batch *s;
+};
+
+static float *logits_of(const struct engine *eng, const struct step_batch *s, uint32_t host_row)
+{
+    return s->logits + (size_t)host_row * eng->model->hp.n_vocab;
+}
+
+/* The host chooses. */
+static void choose(
+    struct engine *eng, struct sample_job *job, struct request *r, float *logits, uint32_t worker)
+{
+    const uint32_t n_vocab = eng->model->hp.n_vocab;
+    float *row = logits;
+    if (r->params.logprobs) { /* sampling overwrites its row, and the model's own is asked for */
+        row = eng->rows[worker];
+        memcpy(row, logits, n_vocab * sizeof *row);
+    }
+    struct grammar_mask mask = {0};
+    if (r->grammar) {
+        mask = guide_mask(eng->guide, r->grammar, r->params.ignore_eos);
+        if (!mask.none)
+            sample_mask(row, n_vocab, mask.bits, mask.but);
+    }
+    job->chosen = mask.none ? TOKEN_NONE
+                            : sample_token(&r->params.sample,
+                                           r->history,
+                                           r->seq.n_known,
+                                           row,
+                                           n_vocab,
+                                           eng->scratch[worker]);
+    if (r->grammar)
+        guide_release(eng->guide, &mask, &job->chosen);
+}
+
+/* One row's token. Any worker, each row once. */
+static void do_job(void *ctx, uint32_t i, uint32_t worker)
+{
+    const struct work *w = ctx;
+    struct engine *eng = w->eng;
+    struct sample_job *job = &w->s->jobs[i];
+    struct request *r = w->s->items[job->item].r;
+    if (!r)
+        return;
+    if (job->device_job != STEP_NONE)
+        job->chosen = w->s->chosen[job->device_job];
+    else
+        choose(eng, job, r, logits_of(eng, w->s, job->host_row), worker);
+    if (r->params.logprobs) {
+        uint32_t n_top = r->params.n_top_logprobs;
+        struct token_logprob *top = r->top ? r->top + (size_t)r->now.n_out * n_top : NULL;
+        job->logprob = sample_logprobs(
+            logits_of(eng, w->s, job->host_row), eng->model->hp.n_vocab, job->chosen, n_top, top);
+    }
+}
+
+/* Log-probabilities of the prompt tokens that this item's rows predict. */
+static void prompt_logprobs(struct engine *eng,
+                            const struct step_batch *s,
+                            const struct step_item *item)
+{
+    struct request *r = item->r;
+    uint32_t n_vocab = eng->model->hp.n_vocab, n_top = r->params.n_top_logprobs;
+    for (uint32_t i = 0; i < item->plan.n_rows; i++) {
+        uint32_t next = item->plan.first + i + 1;
+        if (next >= r->n_prompt)
+            break;
+        const float *logits = logits_of(eng, s, item->host_row + i);
+        struct token_logprob *top = r->prompt_top ? r->prompt_top + (size_t)next * n_top : NULL;
+        r->prompt_logprobs[next] = sample_logprobs(logits, n_vocab, r->tokens[next], n_top, top);
+    }
+}
+
+void step_note_computed(struct engine *eng, struct step_batch *s)
+{
+    for (uint32_t i = 0; i < s->n_items; i++) {
+        struct step_item *item = &s->items[i];
+        if (!item->r)
+            continue;
+        if (item->plan.seq->all_logits && item->plan.first < item->r->n_prompt)
+            prompt_logprobs(eng, s, item);
+        sched_computed(eng->sched, &item->plan);
+    }
+}
+
+static bool is_stop_id(const struct request *r, token_id id)
+{
+    for (uint32_t i = 0; i < r->params.n_stop_ids; i++) {
+        if (r->params.stop_ids[i] == id)
+            return true;
+    }
+    return false;
+}
+
+/* The grammar leaves no token; `why`, where the text is not complete. */
+static void finish_without_token(struct engine *eng, struct request *r, const char *why)
+{
+    bool complete = grammar_complete(r->grammar); /* and the model's own end is not wanted */
+    if (!complete)
+        (void)err_set(&r->error, ERR_UNSUPPORTED, "%s", why);
+    r->now.stop = complete ? STOP_GRAMMAR : STOP_NONE;
+    step_finish(eng, r, complete ? FINISH_STOP : FINISH_ERROR);
+}
+
+/* Append a chosen token to its request and see whether the request is done. */
+static void accept_token(struct engine *eng, struct request *r, const struct sample_job *job)
+{
+    if (job->chosen == TOKEN_NONE) {
+        finish_without_token(
+            eng,
+            r,
+            "no token of the model's vocabulary can continue the text as the grammar wants it");
+        return;
+    }
+    r->now.n_completion++;
+    if (is_stop_id(r, job->chosen))
+        r->now.stop = STOP_ID;
+    else if (!r->params.ignore_eos && tokenizer_is_eog(eng->tokenizer, job->chosen))
+        r->now.stop = STOP_EOG;
+    if (r->now.stop != STOP_NONE) {
+        step_finish(eng, r, FINISH_STOP);
+        return;
+    }
+    enum grammar_step to =
+        r->grammar ? guide_accept(eng->guide, r->grammar, job->chosen) : GRAMMAR_GOES_ON;
+    if (to == GRAMMAR_REFUSED) {
+        finish_without_token(
+            eng, r, "the grammar is too ambiguous: its parses of this text found no room");
+        return;
+    }
+    size_t n_bytes;
+    const char *bytes = tokenizer_bytes(eng->tokenizer, job->chosen, false, &n_bytes);
+    uint64_t end_bytes = 0;
+    bool stopped = stop_feed(r->stop, bytes, n_bytes, &end_bytes, &r->now.stop_text);
+    r->n_text_bytes += n_bytes;
+    uint64_t shown = stopped ? end_bytes : r->n_text_bytes - stop_held(r->stop);
+    r->out[r->now.n_out++] = (struct request_token){
+        .id = job->chosen, .logprob = job->logprob, .text_bytes = (uint32_t)shown};
+    r->tokens[r->seq.n_known] = job->chosen;
+    if (r->history)
+        sample_history_add(r->history, job->chosen, true);
+    sched_append(eng->sched, &r->seq);
+    step_note_news(eng, r);
+    if (stopped) {
+        r->now.stop = STOP_TEXT;
+        r->n_text_bytes = end_bytes; /* the rest of the token was cut off */
+        step_finish(eng, r, FINISH_STOP);
+    } else if (to == GRAMMAR_ENDED) {
+        r->now.stop = STOP_GRAMMAR;
+        step_finish(eng, r, FINISH_STOP);
+    } else if (r->now.n_out == r->max_new) {
+        step_finish(eng, r, FINISH_LENGTH);
+    }
+}
+
+void step_accept(struct engine *eng, struct step_batch *s)
+{
+    struct work w = {eng, s};
+    if (s->n_host_rows > 0)
+        eng->backend->ops->parallel(eng->backend, s->n_jobs, do_job, &w);
+    else
+        for (uint32_t i = 0; i < s->n_jobs; i++)
+            do_job(&w, i, 0);
+    const uint64_t now_us = clock_us();
+    pthread_mutex_lock(&eng->stats_lock);
+    for (uint32_t i = 0; i < s->n_jobs; i++)
+        if (s->items[s->jobs[i].item].r)
+            stats_token(&eng->stats, s->items[s->jobs[i].item].r, now_us);
+    pthread_mutex_unlock(&eng->stats_lock);
+    for (uint32_t i = 0; i < s->n_jobs; i++)
+        if (s->items[s->jobs[i].item].r)
+            accept_token(eng, s->items[s->jobs[i].item].r, &s->jobs[i]);
+}

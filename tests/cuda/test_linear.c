@@ -1,0 +1,420 @@
+/* Matrix products of every format on the device (or its emulation) against double arithmetic over
+ * what gguf_dequantize says, over odd shapes; the same bits for a row alone, among others, and
+ * whatever number of rows a launch was made for; embeddings bit for bit. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/panel.h"
+#include "backend/cuda/linear.h"
+#include "cuda/device.h"
+#include "unit/backend/cpu/weights.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define COUNT(a) (sizeof(a) / sizeof(a)[0])
+
+static const enum gguf_type types[] = {GGUF_TYPE_F32,
+                                       GGUF_TYPE_F16,
+                                       GGUF_TYPE_BF16,
+                                       GGUF_TYPE_Q8_0,
+                                       GGUF_TYPE_Q4_0,
+                                       GGUF_TYPE_Q4_1,
+                                       GGUF_TYPE_Q5_0,
+                                       GGUF_TYPE_Q5_1,
+                                       GGUF_TYPE_IQ4_NL,
+                                       GGUF_TYPE_MXFP4,
+                                       GGUF_TYPE_Q2_K,
+                                       GGUF_TYPE_Q3_K,
+                                       GGUF_TYPE_Q4_K,
+                                       GGUF_TYPE_Q5_K,
+                                       GGUF_TYPE_Q6_K,
+                                       GGUF_TYPE_IQ4_XS};
+
+static int start(void **s)
+{
+    (void)s;
+    const char *given = getenv("SEED");
+    random_state = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
+    print_message("SEED=%llu\n", (unsigned long long)random_state);
+    return 0;
+}
+
+struct linear_case {
+    struct gguf_tensor w;
+    uint32_t k, n, rows;
+    struct cuda_matrix matrix;
+    float *x;         /* [rows][k] */
+    float *bias;      /* [n] of the device, or NULL */
+    float *host_bias; /* the same */
+};
+
+/* The matrix as it is laid out on the device, part by part. */
+static struct cuda_matrix upload(const struct gguf_tensor *t, uint32_t k, uint32_t n)
+{
+    const int type = (int)t->type;
+    const uint32_t step = cuda_part_rows(type);
+    const size_t part = cuda_part_bytes(type, k), row_bytes = t->n_bytes / n;
+    const size_t bytes = cuda_matrix_bytes(type, k, n);
+    uint8_t *data = mem_alloc(bytes);
+    assert_true(cuda_matrix_known(type));
+    assert_int_equal(bytes, part * ((n + step - 1) / step));
+    for (uint32_t r = 0; r < n; r += step)
+        cuda_part_pack(
+            type, k, n - r < step ? n - r : step, t->data + r * row_bytes, data + r / step * part);
+    const struct cuda_matrix m = {type, k, n, device_copy(data, bytes)};
+    free(data);
+    return m;
+}
+
+static struct linear_case make_case(enum gguf_type type, uint32_t k, uint32_t n, uint32_t rows)
+{
+    struct linear_case c = {.k = k, .n = n, .rows = rows, .w = make_tensor(type, k, n)};
+    c.matrix = upload(&c.w, k, n);
+    c.x = mem_alloc((size_t)rows * k * sizeof *c.x);
+    for (size_t i = 0; i < (size_t)rows * k; i++)
+        c.x[i] = rnd_float();
+    return c;
+}
+
+static void free_case(struct linear_case *c)
+{
+    free((void *)(uintptr_t)c->w.data);
+    cudaFree((void *)(uintptr_t)c->matrix.data);
+    cudaFree(c->bias);
+    free(c->host_bias);
+    free(c->x);
+}
+
+/* Rows first .. first + n - 1 in a launch that was made for `bound`, onto out [rows][n_out]. */
+static void run(const struct linear_case *c, uint32_t first, uint32_t n, uint32_t bound, float *out)
+{
+    const size_t out_bytes = (size_t)n * c->n * sizeof(float);
+    const unsigned forms = rnd() % 2 ? 7 : cuda_act_form(c->matrix.type);
+    struct cuda_at at = at_make(n, bound);
+    float *x = device_copy(c->x + (size_t)first * c->k, (size_t)n * c->k * sizeof *x);
+    struct cuda_linear op = {
+        .w = c->matrix,
+        .act = {device_bytes(cuda_act_bytes(forms, bound, c->k)), c->k, forms},
+        .bias = c->bias,
+        .out = {device_bytes(out_bytes), c->n},
+        .scratch = device_bytes(cuda_linear_scratch(bound, c->k, c->n)),
+    };
+    cuda_act_pack(&at, (struct cuda_buf){x, c->k}, &op.act);
+    cuda_linear(&at, &op);
+    host_copy(out + (size_t)first * c->n, op.out.p, out_bytes);
+    if (rnd() % 8 == 0) { /* once more, added on */
+        float *twice = mem_alloc(out_bytes);
+        op.add = 1;
+        cuda_linear(&at, &op);
+        host_copy(twice, op.out.p, out_bytes);
+        for (size_t i = 0; i < (size_t)n * c->n; i++) {
+            const float once = out[(size_t)first * c->n + i];
+            assert_true(twice[i] == once + once || isnan(once));
+        }
+        free(twice);
+    }
+    cudaFree(x);
+    cudaFree(op.act.data);
+    cudaFree(op.out.p);
+    cudaFree(op.scratch);
+    at_free(&at);
+}
+
+/* x as it is multiplied: f16 after a scale of a power of two for the row, or as it is. */
+static double rounded(enum gguf_type type, float x, float largest)
+{
+    if (cuda_act_form((int)type) != CUDA_ACT_F16 || largest == 0)
+        return x;
+    const float scale = ldexpf(1, 10 - ilogbf(largest));
+    return (double)f16_to_f32(f32_to_f16(x * scale)) / scale;
+}
+
+struct nmse {
+    double num, den;
+};
+
+/* The error against the values themselves; fails if it is more than rounding of x explains. */
+static struct nmse error_of(const struct linear_case *c, const float *out)
+{
+    struct nmse e = {0, 0}, exact = {0, 0};
+    float *w = mem_alloc(c->k * sizeof *w);
+    for (uint32_t j = 0; j < c->n; j++) {
+        gguf_dequantize(c->w.type, c->w.data + j * (c->w.n_bytes / c->n), w, c->k);
+        for (uint32_t r = 0; r < c->rows; r++) {
+            const float *x = c->x + (size_t)r * c->k;
+            float largest = 0;
+            for (uint32_t k = 0; k < c->k; k++)
+                largest = fabsf(x[k]) > largest ? fabsf(x[k]) : largest;
+            double want = c->bias ? c->host_bias[j] : 0, seen = want, size = fabs(want);
+            for (uint32_t k = 0; k < c->k; k++) {
+                want += (double)w[k] * x[k];
+                seen += w[k] * rounded(c->w.type, x[k], largest);
+                size += fabs((double)w[k] * x[k]);
+            }
+            const double got = out[(size_t)r * c->n + j];
+            e.num += (got - want) * (got - want);
+            e.den += want * want;
+            exact.num += (got - seen) * (got - seen);
+            exact.den += size * size;
+        }
+    }
+    free(w);
+    /* bf16: 16 bits of each x */
+    const double bound = c->w.type == GGUF_TYPE_BF16 ? 1e-11 : 1e-13;
+    if (!(exact.num <= exact.den * bound))
+        fail_msg("%s k %u n %u rows %u: nmse %.2e",
+                 gguf_type_name(c->w.type),
+                 c->k,
+                 c->n,
+                 c->rows,
+                 exact.num / exact.den);
+    return e;
+}
+
+static void give_bias(struct linear_case *c)
+{
+    c->host_bias = mem_alloc(c->n * sizeof(float));
+    for (uint32_t j = 0; j < c->n; j++)
+        c->host_bias[j] = rnd_float();
+    c->bias = device_copy(c->host_bias, c->n * sizeof(float));
+}
+
+/* All rows at once, then again in other company and for other bounds. */
+static void check(struct linear_case *c)
+{
+    const size_t bytes = (size_t)c->rows * c->n * sizeof(float);
+    float *out = mem_alloc(bytes), *again = mem_alloc(bytes);
+    run(c, 0, c->rows, c->rows, out);
+    (void)error_of(c, out);
+    memset(again, 0, bytes);
+    for (uint32_t r = 0, n; r < c->rows; r += n) {
+        static const uint32_t bounds[] = {1, 5, 8, 9, 64, 70, 130};
+        n = c->rows - r < 1 + rnd() % 12 ? c->rows - r : 1;
+        uint32_t bound = bounds[rnd() % COUNT(bounds)];
+        run(c, r, n, bound < n ? n : bound, again);
+    }
+    assert_memory_equal(again, out, bytes);
+    free(out);
+    free(again);
+}
+
+static void products_are_right_in_any_company(void **s)
+{
+    (void)s;
+    static const uint32_t ns[] = {1, 15, 16, 17, 33, 130}, rows[] = {1, 2, 7, 8, 9, 20, 70};
+    for (size_t t = 0; t < COUNT(types); t++) {
+        const uint32_t unit = gguf_type_info(types[t])->block_values;
+        for (size_t i = 0; i < COUNT(rows); i++) {
+            const uint32_t most = rows[i] < 10 ? 1100 : 300;
+            const uint32_t k =
+                unit == 1 ? 1 + rnd() % most : unit * (1 + rnd() % (most / unit + 1));
+            struct linear_case c = make_case(types[t], k, ns[rnd() % COUNT(ns)], rows[i]);
+            if (rnd() % 2)
+                give_bias(&c);
+            check(&c);
+            free_case(&c);
+        }
+    }
+}
+
+/* Many rows in one launch whose ranges of K have no blocks of their own, and one where they have.
+ */
+static void large_launches_give_the_same_bits(void **s)
+{
+    (void)s;
+    static const enum gguf_type some[] = {
+        GGUF_TYPE_Q8_0, GGUF_TYPE_Q4_K, GGUF_TYPE_Q6_K, GGUF_TYPE_F16, GGUF_TYPE_BF16};
+    for (size_t t = 0; t < COUNT(some); t++) {
+        struct linear_case c = make_case(some[t], 1024, 30, 150);
+        const size_t bytes = (size_t)c.rows * c.n * sizeof(float);
+        float *out = mem_alloc(bytes), *again = mem_alloc(bytes);
+        run(&c, 0, c.rows, c.rows, out);
+        (void)error_of(&c, out);
+        run(&c, 0, c.rows, 64 * 128 + 1, again); /* one block more than ranges are given to */
+        assert_memory_equal(again, out, bytes);
+        for (uint32_t r = 0; r < 3; r++)
+            run(&c, r * 70, 1, 1, again);
+        assert_memory_equal(again, out, bytes);
+        free(out);
+        free(again);
+        free_case(&c);
+    }
+}
+
+/* The CPU's kernels, over the same. */
+static void run_cpu(const struct linear_case *c, float *out)
+{
+    const struct cpu_kernels *kernels = cpu_kernels_select("reference");
+    enum panel_format format;
+    assert_true(panel_format_of(c->w.type, &format));
+    const uint32_t n_panels = (c->n + 15) / 16, padded = (c->rows + 3) / 4 * 4;
+    const size_t bytes = panel_bytes(format, c->k);
+    uint8_t *panels = mem_aligned(bytes * n_panels), *scratch = mem_aligned(LINEAR_SCRATCH_BYTES);
+    for (uint32_t p = 0; p < n_panels; p++)
+        panel_pack(format, &c->w, p, panels + p * bytes);
+    struct act a = {.k = c->k,
+                    .x = mem_aligned((size_t)padded * c->k * 4),
+                    .q = mem_aligned((size_t)padded * c->k),
+                    .bf16 = mem_aligned((size_t)padded * (c->k + 1) * 2),
+                    .b = mem_aligned((size_t)padded * (c->k / 32 + 1) * sizeof(struct act_block))};
+    for (uint32_t r = 0; r < c->rows; r++)
+        kernels->pack(c->x + (size_t)r * c->k, &a, r, kernels->act_kinds[format], ACT_TILE);
+    const struct linear_job job = {.panels = panels,
+                                   .panel_bytes = bytes,
+                                   .n_panels = n_panels,
+                                   .n_cols = c->n,
+                                   .act = &a,
+                                   .act_lanes = ACT_TILE,
+                                   .n_rows = c->rows,
+                                   .scratch = scratch,
+                                   .prefetch = cpu_kernels_prefetch(c->rows),
+                                   .out = out,
+                                   .out_stride = c->n};
+    kernels->linear[format](&job);
+    free(panels);
+    free(scratch);
+    free(a.x);
+    free(a.q);
+    free(a.bf16);
+    free(a.b);
+}
+
+static void errors_are_below_the_cpus(void **s)
+{
+    (void)s;
+    print_message("%-8s %10s %10s\n", "nmse", "cuda", "cpu");
+    for (size_t t = 0; t < COUNT(types); t++) {
+        struct linear_case c = make_case(types[t], 2048, 32, 16);
+        float *out = mem_alloc((size_t)c.rows * c.n * sizeof *out);
+        run(&c, 0, c.rows, c.rows, out);
+        const struct nmse cuda = error_of(&c, out);
+        run_cpu(&c, out);
+        struct nmse cpu = {0, 0};
+        float *w = mem_alloc(c.k * sizeof *w);
+        for (uint32_t j = 0; j < c.n; j++) {
+            gguf_dequantize(c.w.type, c.w.data + j * (c.w.n_bytes / c.n), w, c.k);
+            for (uint32_t r = 0; r < c.rows; r++) {
+                double want = 0;
+                for (uint32_t k = 0; k < c.k; k++)
+                    want += (double)w[k] * c.x[(size_t)r * c.k + k];
+                cpu.num += (out[(size_t)r * c.n + j] - want) * (out[(size_t)r * c.n + j] - want);
+                cpu.den += want * want;
+            }
+        }
+        free(w);
+        print_message("%-8s %10.2e %10.2e\n",
+                      gguf_type_name(types[t]),
+                      cuda.num / cuda.den,
+                      cpu.num / cpu.den);
+        /* floats: the CPU multiplies them in f32 */
+        if (gguf_type_info(types[t])->block_values > 1)
+            assert_true(cuda.num / cuda.den <= cpu.num / cpu.den);
+        assert_true(cuda.num / cuda.den <= (types[t] == GGUF_TYPE_F32 ? 1e-13 : 2e-7));
+        free(out);
+        free_case(&c);
+    }
+}
+
+/* Rows of any size, of zeros, and with what is not a number beside rows that must not notice. */
+static void rows_of_any_size(void **s)
+{
+    (void)s;
+    for (size_t t = 0; t < COUNT(types); t++) {
+        struct linear_case c = make_case(types[t], 512, 20, 12);
+        const size_t bytes = (size_t)c.rows * c.n * sizeof(float);
+        float *out = mem_alloc(bytes), *again = mem_alloc(bytes);
+        const float sizes[] = {0, 1e-30f, 1e30f, 1e-4f, 1e5f, 1};
+        for (uint32_t i = 0; i < c.rows * c.k; i++)
+            c.x[i] *= sizes[i / c.k % COUNT(sizes)];
+        c.x[0] = -0.0f;
+        for (uint32_t i = 2 * c.k; i < 3 * c.k; i += 2) /* far apart in one row */
+            c.x[i] = rnd_float();
+        run(&c, 0, c.rows, c.rows, out);
+        (void)error_of(&c, out);
+        for (uint32_t j = 0; j < c.n; j++)
+            assert_true(out[j] == 0 && out[6 * c.n + j] == 0);
+        c.x[1 * c.k + 77] = NAN;
+        c.x[5 * c.k + 300] = INFINITY;
+        c.x[9 * c.k + 511] = -INFINITY;
+        run(&c, 0, c.rows, c.rows, again);
+        for (uint32_t r = 0; r < c.rows; r++) {
+            const float *row = again + (size_t)r * c.n;
+            if (r != 1 && r != 5 && r != 9)
+                assert_memory_equal(row, out + (size_t)r * c.n, c.n * sizeof(float));
+            for (uint32_t j = 0; j < c.n && (r == 1 || r == 5 || r == 9); j++)
+                assert_true(!isfinite(row[j]));
+        }
+        free(out);
+        free(again);
+        free_case(&c);
+    }
+}
+
+static void embeddings_are_exact(void **s)
+{
+    (void)s;
+    for (size_t t = 0; t < COUNT(types); t++) {
+        const uint32_t unit = gguf_type_info(types[t])->block_values, n = 37;
+        const uint32_t k = unit == 1 ? 1 + rnd() % 300 : unit * (1 + rnd() % 5);
+        struct linear_case c = make_case(types[t], k, n, 1);
+        const float scale = rnd() % 2 ? 1 : 2.5f;
+        int32_t tokens[40], from[40], chosen[3] = {36, 0, 5};
+        for (uint32_t r = 0; r < 40; r++) {
+            tokens[r] = r < n ? (int32_t)r : 0;
+            from[r] = r < n ? -1 : (int32_t)(r - n);
+        }
+        struct cuda_at at = at_make(40, 50);
+        at.step.tokens = device_copy(tokens, sizeof tokens);
+        at.step.token_from = device_copy(from, sizeof from);
+        at.step.chosen = device_copy(chosen, sizeof chosen);
+        const size_t stride = k + 3;
+        float *out = device_bytes(40 * stride * sizeof *out);
+        float *got = mem_alloc(40 * stride * sizeof *got), *want = mem_alloc(k * sizeof *want);
+        cuda_embed(&at, &c.matrix, (struct cuda_buf){out, stride}, scale);
+        host_copy(got, out, 40 * stride * sizeof *out);
+        for (uint32_t r = 0; r < 40; r++) {
+            const uint32_t token = r < n ? r : (uint32_t)chosen[r - n];
+            gguf_dequantize(types[t], c.w.data + token * (c.w.n_bytes / n), want, k);
+            for (uint32_t i = 0; i < k; i++) {
+                want[i] *= scale;
+                assert_memory_equal(&got[r * stride + i], &want[i], sizeof(float));
+            }
+        }
+        free(got);
+        free(want);
+        cudaFree(out);
+        cudaFree((void *)(uintptr_t)at.step.tokens);
+        cudaFree((void *)(uintptr_t)at.step.token_from);
+        cudaFree((void *)(uintptr_t)at.step.chosen);
+        at_free(&at);
+        free_case(&c);
+    }
+}
+
+static void unknown_types_are_refused(void **s)
+{
+    (void)s;
+    assert_false(cuda_matrix_known(9)); /* Q8_1, which no weights have */
+    for (size_t t = 0; t < COUNT(types); t++)
+        assert_true(cuda_matrix_known((int)types[t]));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unknown_types_are_refused),
+        cmocka_unit_test(embeddings_are_exact),
+        cmocka_unit_test(errors_are_below_the_cpus),
+        cmocka_unit_test(rows_of_any_size),
+        cmocka_unit_test(products_are_right_in_any_company),
+        cmocka_unit_test(large_launches_give_the_same_bits),
+    };
+    return cmocka_run_group_tests(tests, start, NULL);
+}
