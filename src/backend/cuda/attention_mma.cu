@@ -560,8 +560,7 @@ static __device__ __forceinline__ void put_range(const attn_args &a,
 
 /* grid: [n_head_kv][tiles][splits] */
 template <class T, int D, int TILES>
-static __global__ void __launch_bounds__(THREADS, TILES == 1 ? 4 : 2)
-    attn_mma_kernel(struct attn_args a)
+static __global__ void __launch_bounds__(THREADS, 2) attn_mma_kernel(struct attn_args a)
 {
     typedef attn_shared<T, D, TILES> shared;
     CUDA_SHARED(shared, s);
