@@ -27,10 +27,10 @@
  * Heads of other sizes than 64, 128 and 256 have zeros up to the next: more products, no more
  * bytes.
  *
- * Copies run ahead. Where rows are mostly alone (TILES = 1) there is room for two tiles: the next
- * one comes while this one is worked on, since a block has little to do and the time of a copy is
- * what it waits for. Else V comes while S is computed and the next K while e and A are. q8_0 goes
- * through registers, as it has to be turned into f16.
+ * Copies run ahead. Where rows are mostly alone (TILES = 1) and heads have up to 128 dims there is
+ * room for two tiles: the next comes while this one is worked on, since a block has little to do
+ * and waits for copies. Else V comes while S is computed, and the next K while e and A are. q8_0
+ * goes through registers, as it has to be turned into f16.
  *
  * What rounds where is written out (__fmul_rn, ...) wherever a compiler might fuse in one instance
  * of these templates what it does not in another.
@@ -104,8 +104,8 @@ template <class T> static __device__ __forceinline__ bool is_q8(const attn_args 
 /* Shared memory of a block. */
 template <class T, int D, int TILES> struct attn_shared {
     enum { QUERIES = 16 * TILES, ROW = D + PAD, WEIGHT_ROW = STEP + PAD };
-    enum { STAGES = TILES == 1 ? 2 : 1 }; /* tiles of K and V that there is room for */
-    T q[2][QUERIES][ROW];                 /* high terms, low terms */
+    enum { STAGES = TILES == 1 && D <= 128 ? 2 : 1 }; /* tiles of K and V there is room for */
+    T q[2][QUERIES][ROW];                             /* high terms, low terms */
     T k[STAGES][STEP][ROW];
     T v[STAGES][STEP][ROW];
     T e[QUERIES][WEIGHT_ROW];
@@ -560,8 +560,7 @@ static __device__ __forceinline__ void put_range(const attn_args &a,
 
 /* grid: [n_head_kv][tiles][splits] */
 template <class T, int D, int TILES>
-static __global__ void __launch_bounds__(THREADS, TILES == 1 ? 4 : 2)
-    attn_mma_kernel(struct attn_args a)
+static __global__ void __launch_bounds__(THREADS, 2) attn_mma_kernel(struct attn_args a)
 {
     typedef attn_shared<T, D, TILES> shared;
     CUDA_SHARED(shared, s);

@@ -197,7 +197,7 @@ void cuda_layer_norm(const struct cuda_at *at, const struct cuda_layer_norm *op)
 /* --- maps ---
  *
  * An Op says where a row's input lies and what becomes of a value: of(a, b, c) with a of the input,
- * b of the second input where `two` is set, c of the output as it was. */
+ * b of the second input where `two` is set, c of the output as it was where `adds` is. */
 
 template <class Op>
 static __global__ void map_kernel(
@@ -210,7 +210,7 @@ static __global__ void map_kernel(
     float *to = out.p + row * out.stride;
     const float4 a = load4(op.input(row), i, n);
     const float4 b = Op::two ? load4(op.second(row), i, n) : a;
-    const float4 c = load4(to, i, n);
+    const float4 c = Op::adds ? load4(to, i, n) : a;
     store4(to,
            i,
            n,
@@ -239,7 +239,7 @@ namespace
 {
 /* A row of a table onto each row. */
 struct add_table_row {
-    enum { two = 0 };
+    enum { two = 0, adds = 1 };
     const float *w;
     uint32_t n, n_types; /* n_types 0: the table is of positions */
     const float *from;
@@ -284,7 +284,7 @@ namespace
 /* gelu(g) = g / 2 (1 + tanh y), y = sqrt(2 / pi) (g + 0.044715 g^3); 1 + tanh y is
  * 2 / (1 + e^-2y), in which nothing cancels. */
 struct gate_values {
-    enum { two = 1 };
+    enum { two = 1, adds = 0 };
     int kind;
     cuda_buf in, in2;
     __device__ __forceinline__ void begin(const cuda_step &, uint32_t)
@@ -328,7 +328,7 @@ namespace
 {
 /* In place: what a value becomes depends on itself alone. */
 struct in_place {
-    enum { two = 0 };
+    enum { two = 0, adds = 0 };
     cuda_buf buf;
     __device__ __forceinline__ void begin(const cuda_step &, uint32_t)
     {
@@ -384,6 +384,7 @@ void cuda_tanh_cap(
 namespace
 {
 struct add_scaled : in_place {
+    enum { adds = 1 };
     float scale;
     const float *gate; /* or NULL */
     size_t gate_stride;
