@@ -13,7 +13,7 @@
 #ifndef WEIR_BACKEND_PLUGIN_H
 #define WEIR_BACKEND_PLUGIN_H
 
-#include "backend/backend.h"
+#include "backend/async.h"
 
 /* Counts changes of meaning; those of size show in plugin_abi by themselves. */
 #define PLUGIN_VERSION 1
@@ -34,6 +34,7 @@ struct plugin_abi {
     uint32_t version;
     uint32_t host, model, hparams, op, tensor;
     uint32_t config, batch, batch_seq, ops, gpu_stats, device_info, limits, err_info;
+    uint32_t async_ops, async_step, async_job, sample_params;
 };
 #define PLUGIN_ABI                                                                                 \
     {                                                                                              \
@@ -41,7 +42,8 @@ struct plugin_abi {
             sizeof(struct model_hparams), sizeof(struct op), sizeof(struct gguf_tensor),           \
             sizeof(struct backend_config), sizeof(struct batch), sizeof(struct batch_seq),         \
             sizeof(struct backend_ops), sizeof(struct gpu_stats), sizeof(struct device_info),      \
-            sizeof(struct device_limits), sizeof(struct err_info)                                  \
+            sizeof(struct device_limits), sizeof(struct err_info), sizeof(struct async_ops),       \
+            sizeof(struct async_step), sizeof(struct async_job), sizeof(struct sample_params)      \
     }
 
 struct backend_plugin {

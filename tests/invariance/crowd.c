@@ -134,9 +134,10 @@ static void run_alone_in(const char *model, const struct engine_config *cfg, str
         struct asked *a = &c->asked[i];
         struct err_info e;
         draw(c, a, h.model->hp.n_vocab);
-        a->params.grammar = a->constrained ? g : NULL;
-        must(request_create(h.engine, &a->params, a->prompt, a->n_prompt, &done[i], &rs[i], &e),
-             &e);
+        struct request_params p = a->params;
+        p.grammar = a->constrained ? g : NULL;
+        p.tenant = 0; /* what is submitted at once is of one */
+        must(request_create(h.engine, &p, a->prompt, a->n_prompt, &done[i], &rs[i], &e), &e);
     }
     harness_run(&h, rs, c->n_requests);
     for (uint32_t i = 0; i < c->n_requests; i++) {
