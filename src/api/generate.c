@@ -67,8 +67,8 @@ static enum err parse(struct api_call *c,
     if ((err = api_get_bool(body, "timeline", &c->timeline, e)) ||
         (err = api_read_extras(c, body, p, e)) ||
         (err = api_apply_terms(c, body, &job->terms, &p->request, e)) ||
-        (err = d->parse(c, body, job, e)) || (err = api_reply_constrain(c, p, e)) ||
-        (err = api_structured_parse(c, body, p, e)))
+        (err = d->parse(c, body, job, e)) || (err = api_read_budget(c, body, p, e)) ||
+        (err = api_reply_constrain(c, p, e)) || (err = api_structured_parse(c, body, p, e)))
         return err;
     p->request.logprobs = c->logprobs;
     p->request.n_top_logprobs = c->n_top;

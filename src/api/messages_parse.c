@@ -447,6 +447,12 @@ static enum err adapt_thinking(const json_t *body, json_t *b, struct err_info *e
                              ERR_INVALID,
                              "thinking",
                              "'thinking' must have a 'type' of enabled, adaptive or disabled");
+    int64_t budget = -1;
+    enum err err = api_get_int(v, "budget_tokens", 1, INT32_MAX, &budget, e);
+    if (err)
+        return err;
+    if (on && budget > 0)
+        json_object_set_new(b, "thinking_budget_tokens", json_integer(budget));
     json_t *kwargs = json_object_get(b, "chat_template_kwargs");
     if (kwargs && !json_is_object(kwargs))
         return OK; /* refused where it is read */

@@ -392,6 +392,42 @@ def test_reasoning(start_server, tmp_path):
     assert plain["message"]["content"].strip() == streamed.strip()
 
 
+def test_reasoning_has_a_budget(start_server, tmp_path):
+    """So many tokens, then the mark that ends it is put, and the model has to answer."""
+    template = CHATML[:-len("{% endif %}")] + "{{ '<think>\\n' }}{% endif %}{# </think> #}"
+    server = start_server("-m", with_template(tmp_path / "m.gguf", template))
+    body = {"messages": [{"role": "user", "content": "What is 3 + 4?"}], "temperature": 0, "max_tokens": 60,
+            "ignore_eos": True, "return_tokens": True}
+
+    def ask(**more):
+        return server.json("POST", CHAT, {**body, **more})["choices"][0]
+
+    free = ask()
+    mark = server.json("POST", "/tokenize", {"content": "</think>"})["tokens"]
+    assert free["message"]["content"] == "" and len(free["tokens"]) == 60
+    for n in (0, 1, 7, 20):
+        for field in ("reasoning_budget_tokens", "thinking_budget_tokens"):
+            got = ask(**{field: n})
+            assert got["tokens"][:n] == free["tokens"][:n] and got["tokens"][n:n + len(mark)] == mark
+            assert got["message"]["content"] and len(got["tokens"]) == 60
+            assert bool(got["message"].get("reasoning_content")) is (n > 1)  # white space is none
+    assert ask(reasoning_budget_tokens=-1) == ask(reasoning_budget_tokens=1000) == free
+    chunks = server.events(CHAT, {**body, "reasoning_budget_tokens": 7})
+    streamed = "".join(e["choices"][0]["delta"].get("content") or "" for e in chunks)
+    assert streamed == ask(reasoning_budget_tokens=7)["message"]["content"]
+    formed = ask(reasoning_budget_tokens=5, response_format={"type": "json_object"}, ignore_eos=False,
+                 max_tokens=200)
+    assert formed["tokens"][5:5 + len(mark)] == mark and formed["message"]["content"].startswith("{")
+    server.json("POST", CHAT, {**body, "reasoning_budget_tokens": -2}, status=400)
+    blocks = server.json("POST", "/v1/messages", {
+        "messages": body["messages"], "max_tokens": 60, "temperature": 0, "ignore_eos": True,
+        "thinking": {"type": "enabled", "budget_tokens": 7}})["content"]
+    assert [b["type"] for b in blocks] == ["thinking", "text"]
+    server.json("POST", "/v1/messages", {
+        "messages": body["messages"], "max_tokens": 60,
+        "thinking": {"type": "enabled", "budget_tokens": "7"}}, status=400)
+
+
 def test_unknown_format(start_server, tmp_path):
     """A template that writes tools in a way that nobody knows: an answer must not hide calls."""
     path = with_template(tmp_path / "m.gguf", "{{ tools }}" + CHATML)
