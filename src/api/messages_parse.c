@@ -338,6 +338,11 @@ static enum err add_tool(const json_t *v, size_t i, json_t *all, struct err_info
     enum err err;
     if (!json_is_object(v))
         return api_wrong_type(p.text, "an object", v, e);
+    const json_t *type = json_object_get(v, "type");
+    if (type && !json_is_null(type) && !json_is_string(type)) {
+        p = at("tools", i, ".type");
+        return api_wrong_type(p.text, "a string", type, e);
+    }
     if (type_of(v)[0] && strcmp(type_of(v), "custom") != 0)
         return err_set_field(e,
                              ERR_INVALID,
