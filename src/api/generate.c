@@ -211,14 +211,15 @@ struct bodies {
     json_t *own, *read;
 };
 
-/* The operator's defaults (weir serve --temperature ...) come before the dialect's. */
+/* The operator's defaults (weir serve --temperature ...) come before the dialect's; variables of
+ * the template behind all that a request says (chat.c). */
 static void add_defaults(const struct api *a, json_t *body)
 {
     const char *name;
     json_t *v;
     json_object_foreach(a->defaults, name, v)
     {
-        if (is_null(json_object_get(body, name)))
+        if (strcmp(name, "chat_template_kwargs") != 0 && is_null(json_object_get(body, name)))
             json_object_set(body, name, v);
     }
 }
