@@ -69,6 +69,7 @@ static void put_limits(struct api_call *c)
 
 static void come_back_in(struct api_call *c, uint32_t seconds)
 {
+    c->answer.key_wait_s = seconds;
     if (seconds == 0)
         return; /* not known: as for a full queue */
     snprintf(c->retry_after, sizeof c->retry_after, "%u", seconds);

@@ -93,7 +93,8 @@ struct api_answer {
     int status;
     const char *content_type;
     const char *retry_after; /* seconds, or NULL */
-    bool key_limit;          /* a limit of the key refused it, for now */
+    bool key_limit;          /* a limit of the key refused it, for now; */
+    uint32_t key_wait_s;     /* for so long; 0: until another request of the key ends */
     const char *allow;       /* for 405, or NULL */
     const char *request_id;  /* X-Request-Id of the answer */
     bool anthropic;          /* which also wants it as Request-Id */

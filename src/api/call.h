@@ -353,6 +353,11 @@ enum err api_read_extras(struct api_call *c,
                          const json_t *body,
                          struct api_params *p,
                          struct err_info *e) WEIR_MUST_USE;
+/* reasoning_budget_tokens, once it is known how the model reasons. (extras.c) */
+enum err api_read_budget(struct api_call *c,
+                         const json_t *body,
+                         struct api_params *p,
+                         struct err_info *e) WEIR_MUST_USE;
 void api_put_timings(const struct api_choice *ch, uint32_t n_out, struct buf *out);
 void api_put_extras(const struct api_choice *ch, struct buf *out);
 void api_tell_progress(struct api_choice *ch, struct buf *out);

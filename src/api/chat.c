@@ -185,7 +185,10 @@ static enum err parse_effort(const struct api_call *c,
 }
 
 /* Variables for the template: chat_template_kwargs and documents. *out as in parse_messages. */
-static enum err parse_vars(const json_t *body, json_t **out, struct err_info *e)
+static enum err parse_vars(const struct api_call *c,
+                           const json_t *body,
+                           json_t **out,
+                           struct err_info *e)
 {
     const json_t *kwargs = json_object_get(body, "chat_template_kwargs");
     const json_t *documents = json_object_get(body, "documents");
@@ -209,6 +212,7 @@ static enum err parse_vars(const json_t *body, json_t **out, struct err_info *e)
         if (err)
             return err;
     }
+    json_object_update_missing(*out, json_object_get(c->api->defaults, "chat_template_kwargs"));
     if (documents)
         json_object_set(*out, "documents", (json_t *)documents);
     return OK;
@@ -267,7 +271,7 @@ static enum err parse_prompt(struct api_call *c,
     json_t *messages = NULL, *vars = NULL, *begun = NULL;
     bool open_turn = true;
     enum err err;
-    if (!(err = parse_messages(body, &messages, e)) && !(err = parse_vars(body, &vars, e)) &&
+    if (!(err = parse_messages(body, &messages, e)) && !(err = parse_vars(c, body, &vars, e)) &&
         !(err = parse_effort(c, body, vars, e)) &&
         !(err = api_get_bool(body, "add_generation_prompt", &open_turn, e)) &&
         !(err = take_begun(body, messages, &begun, e))) {

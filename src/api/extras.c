@@ -9,6 +9,7 @@
 #include "api/text.h"
 #include "base/clock.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* n tokens in so many steps: an answer's first token comes with the prompt's last step. */
@@ -138,4 +139,54 @@ enum err api_read_extras(struct api_call *c,
         return err;
     p->request.progress = c->progress && p->stream;
     return OK;
+}
+
+/* -1: no limit. */
+static enum err read_budget(const json_t *body, int64_t *n, const char **field, struct err_info *e)
+{
+    static const char *const names[] = {"thinking_budget_tokens", "reasoning_budget_tokens"};
+    *n = -1;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        enum err err = api_get_int(body, names[i], -1, INT32_MAX, n, e);
+        if (err)
+            return err;
+        if (json_object_get(body, names[i]))
+            *field = names[i];
+    }
+    return OK;
+}
+
+enum err api_read_budget(struct api_call *c,
+                         const json_t *body,
+                         struct api_params *p,
+                         struct err_info *e)
+{
+    const struct reply_thoughts *thoughts = c->reply.style.thoughts;
+    const char *field = NULL;
+    struct token_list close = {0};
+    int64_t n;
+    enum err err = read_budget(body, &n, &field, e);
+    if (err || n < 0 || !thoughts)
+        return err; /* a model that does not reason keeps to every limit */
+    struct request_thought t = {
+        .on = true, .open = c->reply.start.thinking, .max_tokens = (uint32_t)n};
+    const char *begin = reply_thoughts_mark(thoughts, true);
+    const char *end = reply_thoughts_mark(thoughts, false);
+    struct text_piece piece = {.text = end, .n_bytes = strlen(end), .parse_special = true};
+    snprintf(t.begin, sizeof t.begin, "%s", begin);
+    snprintf(t.end, sizeof t.end, "%s", end);
+    err = tokenizer_encode(c->tokenizer, &piece, 1, &close, e);
+    if (!err && (close.n == 0 || close.n > REQUEST_MAX_CLOSE))
+        err = err_set_field(e,
+                            ERR_INVALID,
+                            field,
+                            "'%s' cannot be kept to: the model has no mark to end with",
+                            field);
+    if (!err) {
+        memcpy(t.close, close.ids, close.n * sizeof *close.ids);
+        t.n_close = (uint32_t)close.n;
+        p->request.thought = t;
+    }
+    token_list_deinit(&close);
+    return err;
 }

@@ -67,8 +67,8 @@ static enum err parse(struct api_call *c,
     if ((err = api_get_bool(body, "timeline", &c->timeline, e)) ||
         (err = api_read_extras(c, body, p, e)) ||
         (err = api_apply_terms(c, body, &job->terms, &p->request, e)) ||
-        (err = d->parse(c, body, job, e)) || (err = api_reply_constrain(c, p, e)) ||
-        (err = api_structured_parse(c, body, p, e)))
+        (err = d->parse(c, body, job, e)) || (err = api_read_budget(c, body, p, e)) ||
+        (err = api_reply_constrain(c, p, e)) || (err = api_structured_parse(c, body, p, e)))
         return err;
     p->request.logprobs = c->logprobs;
     p->request.n_top_logprobs = c->n_top;
@@ -211,14 +211,15 @@ struct bodies {
     json_t *own, *read;
 };
 
-/* The operator's defaults (weir serve --temperature ...) come before the dialect's. */
+/* The operator's defaults (weir serve --temperature ...) come before the dialect's; variables of
+ * the template behind all that a request says (chat.c). */
 static void add_defaults(const struct api *a, json_t *body)
 {
     const char *name;
     json_t *v;
     json_object_foreach(a->defaults, name, v)
     {
-        if (is_null(json_object_get(body, name)))
+        if (strcmp(name, "chat_template_kwargs") != 0 && is_null(json_object_get(body, name)))
             json_object_set(body, name, v);
     }
 }

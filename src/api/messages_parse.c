@@ -338,6 +338,11 @@ static enum err add_tool(const json_t *v, size_t i, json_t *all, struct err_info
     enum err err;
     if (!json_is_object(v))
         return api_wrong_type(p.text, "an object", v, e);
+    const json_t *type = json_object_get(v, "type");
+    if (type && !json_is_null(type) && !json_is_string(type)) {
+        p = at("tools", i, ".type");
+        return api_wrong_type(p.text, "a string", type, e);
+    }
     if (type_of(v)[0] && strcmp(type_of(v), "custom") != 0)
         return err_set_field(e,
                              ERR_INVALID,
@@ -447,6 +452,12 @@ static enum err adapt_thinking(const json_t *body, json_t *b, struct err_info *e
                              ERR_INVALID,
                              "thinking",
                              "'thinking' must have a 'type' of enabled, adaptive or disabled");
+    int64_t budget = -1;
+    enum err err = api_get_int(v, "budget_tokens", 1, INT32_MAX, &budget, e);
+    if (err)
+        return err;
+    if (on && budget > 0)
+        json_object_set_new(b, "thinking_budget_tokens", json_integer(budget));
     json_t *kwargs = json_object_get(b, "chat_template_kwargs");
     if (kwargs && !json_is_object(kwargs))
         return OK; /* refused where it is read */

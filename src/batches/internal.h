@@ -86,7 +86,7 @@ struct slot {
     int status;
     char request_id[160];
     bool key_limit;    /* it was refused by a limit of its key, */
-    uint32_t retry_s;  /* for so long; 0: that is not known */
+    uint32_t retry_s;  /* for so long; 0: until another of its requests ends */
     struct slot *next; /* of a queue */
 };
 

@@ -22,6 +22,9 @@
 #define IDLE_S 60
 #define HOLD_US 250000 /* doubled each time in a row, up to 2^MAX_HELD times */
 #define MAX_HELD 7
+#define PLACE_US                                                                                   \
+    10000 /* a place of the key's may be free again: when one ends this thread wakes               \
+           */
 /* Batches whose lines are held at a time, of all and of one owner: each takes three files, and
  * memory for its lines. The others wait as they are. */
 #define MAX_OPEN 256
@@ -47,7 +50,7 @@ static void pull(struct batches *b, struct slot *s)
     s->status = answer.status;
     snprintf(s->request_id, sizeof s->request_id, "%s", answer.request_id);
     s->key_limit = answer.key_limit;
-    s->retry_s = answer.retry_after ? (uint32_t)strtoul(answer.retry_after, NULL, 10) : 0;
+    s->retry_s = answer.key_wait_s;
     api_end(s->call);
     s->call = NULL;
     s->known = false;
@@ -254,7 +257,7 @@ static void hold(struct batches *b)
 /* Its key allows no more for now: all batches of that key wait, others go on. */
 static void hold_owner(struct batches *b, const struct job *refused, uint32_t retry_s)
 {
-    uint64_t until_us = clock_us() + (retry_s ? retry_s * 1000000ull : HOLD_US);
+    uint64_t until_us = clock_us() + (retry_s ? retry_s * 1000000ull : PLACE_US);
     pthread_mutex_lock(&b->lock);
     for (uint32_t i = 0; i < b->jobs.n; i++) {
         struct job *j = job_at(b, i);

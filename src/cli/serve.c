@@ -204,6 +204,30 @@ static void log_windows(const struct engine_stats *st)
              st->kv_block_tokens);
 }
 
+/* The model's own, whose problems are told when it matters, or the operator's. */
+static enum err make_template(struct server *s, struct gguf_str own, struct err_info *e)
+{
+    const char *file = s->opt.chat_template_file;
+    char *text = NULL;
+    size_t n;
+    if (!file) {
+        s->template = chat_template_create(own.data, own.len);
+        return OK;
+    }
+    enum err err = cli_read_file(file, &text, &n, e);
+    if (err)
+        return err;
+    s->template = chat_template_create(text, n);
+    free(text);
+    if (n == 0 || chat_template_problem(s->template))
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "--chat-template-file",
+                             "%.200s",
+                             n ? chat_template_problem(s->template) : "the file is empty");
+    return OK;
+}
+
 static enum err load(struct server *s, struct err_info *e)
 {
     struct gguf_str source = {NULL, 0};
@@ -217,7 +241,8 @@ static enum err load(struct server *s, struct err_info *e)
         (err = tokenizer_create(s->model->gguf, &s->tokenizer, e)) ||
         (err = gguf_get_str(s->model->gguf, "tokenizer.chat_template", &source, e)))
         return err;
-    s->template = chat_template_create(source.data, source.len);
+    if ((err = make_template(s, source, e)))
+        return err;
     if ((err =
              chat_template_set_style(s->template, s->opt.tool_format, s->opt.reasoning_format, e)))
         return err;

@@ -32,6 +32,8 @@ enum key {
     KEY_CACHE_DISK,
     KEY_ALIAS,
     KEY_ANY_MODEL,
+    KEY_CHAT_TEMPLATE,
+    KEY_REASONING,
     KEY_TOOL_FORMAT,
     KEY_REASONING_FORMAT,
     KEY_API_KEY,
@@ -66,6 +68,19 @@ static const struct argp_option options[] = {
      "yes|no",
      OPTION_ARG_OPTIONAL,
      "answer requests whatever model they name (default: no)",
+     0},
+    {"chat-template-file",
+     KEY_CHAT_TEMPLATE,
+     "FILE",
+     0,
+     "a chat template (Jinja) in the place of the model's own",
+     0},
+    {"reasoning",
+     KEY_REASONING,
+     "on|off|auto",
+     0,
+     "whether the template has the model reason where a request does not say (default auto: as the "
+     "template has it)",
      0},
     {"tool-format",
      KEY_TOOL_FORMAT,
@@ -428,6 +443,19 @@ static void take_uploads(struct serve_options *o)
     o->http.max_form_bytes = (size_t)largest + (64u << 10);
 }
 
+/* Two names that templates have for it. */
+static void apply_reasoning(struct serve_options *o)
+{
+    if (o->reasoning && strcmp(o->reasoning, "auto") != 0) {
+        const char *on = strcmp(o->reasoning, "on") == 0 ? "true" : "false";
+        buf_printf(&o->defaults,
+                   "%s\"chat_template_kwargs\":{\"enable_thinking\":%s,\"thinking\":%s}",
+                   o->defaults.len ? "," : "",
+                   on,
+                   on);
+    }
+}
+
 /* What fits together. */
 static void check_options(const struct serve_options *o, struct argp_state *s)
 {
@@ -455,6 +483,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         if (arg && strcmp(arg, "yes") != 0 && strcmp(arg, "no") != 0)
             argp_error(s, "--any-model: '%s' is not yes or no", arg);
         o->any_model = !arg || strcmp(arg, "yes") == 0;
+        return 0;
+    case KEY_CHAT_TEMPLATE:
+        o->chat_template_file = arg;
+        return 0;
+    case KEY_REASONING:
+        if (strcmp(arg, "on") != 0 && strcmp(arg, "off") != 0 && strcmp(arg, "auto") != 0)
+            argp_error(s, "--reasoning: '%s' is not on, off or auto", arg);
+        o->reasoning = arg;
         return 0;
     case KEY_TOOL_FORMAT:
         o->tool_format = arg;
@@ -513,6 +549,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         return 0;
     case ARGP_KEY_END:
         apply_preset(o);
+        apply_reasoning(o);
         check_options(o, s);
         if (o->batches.dir)
             take_uploads(o);

@@ -20,9 +20,11 @@ struct serve_options {
     bool log_slow;
     uint32_t slow_ms;
     bool any_model;                             /* whatever a request names */
+    const char *chat_template_file;             /* NULL: the model's own */
     const char *tool_format, *reasoning_format; /* as chat_template_set_style takes them */
     bool no_embeddings;
-    struct buf defaults; /* of sampling, as the inside of a JSON object */
+    const char *reasoning; /* "on", "off", "auto" or NULL: the same */
+    struct buf defaults;   /* of sampling, as the inside of a JSON object */
     uint32_t drain_timeout_s;
     struct engine_config engine;
     struct batches_config batches; /* dir NULL: none */

@@ -31,13 +31,15 @@ static void choose(
         if (!mask.none)
             sample_mask(row, n_vocab, mask.bits, mask.but);
     }
-    job->chosen = mask.none ? TOKEN_NONE
-                            : sample_token(&r->params.sample,
-                                           r->history,
-                                           r->seq.n_known,
-                                           row,
-                                           n_vocab,
-                                           eng->scratch[worker]);
+    const token_id due = thought_next(&r->thought);
+    job->chosen = mask.none           ? TOKEN_NONE
+                  : due != TOKEN_NONE ? due
+                                      : sample_token(&r->params.sample,
+                                                     r->history,
+                                                     r->seq.n_known,
+                                                     row,
+                                                     n_vocab,
+                                                     eng->scratch[worker]);
     if (r->grammar)
         guide_release(eng->guide, &mask, &job->chosen);
 }
@@ -125,6 +127,13 @@ static void finish_without_token(struct engine *eng, struct request *r, const ch
     step_finish(eng, r, complete ? FINISH_STOP : FINISH_ERROR);
 }
 
+static void note_thought(struct engine *eng, struct request *r, token_id id)
+{
+    size_t n;
+    const char *bytes = tokenizer_bytes(eng->tokenizer, id, true, &n);
+    thought_accept(&r->thought, id, bytes, n);
+}
+
 /* Append a chosen token to its request and see whether the request is done. */
 static void accept_token(struct engine *eng, struct request *r, const struct sample_job *job)
 {
@@ -158,6 +167,8 @@ static void accept_token(struct engine *eng, struct request *r, const struct sam
     uint64_t end_bytes = 0;
     bool stopped = stop_feed(r->stop, bytes, n_bytes, &end_bytes, &r->now.stop_text);
     r->n_text_bytes += n_bytes;
+    if (r->thought.limit.on)
+        note_thought(eng, r, job->chosen);
     uint64_t shown = stopped ? end_bytes : r->n_text_bytes - stop_held(r->stop);
     r->out[r->now.n_out++] = (struct request_token){
         .id = job->chosen, .logprob = job->logprob, .text_bytes = (uint32_t)shown};

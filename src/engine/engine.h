@@ -60,6 +60,17 @@ enum request_output {
 #define REQUEST_MAX_TOP_LOGPROBS 20
 #define REQUEST_MAX_PRIORITY 100
 
+/* How long the output may reason, and how that is marked. Marks have fewer than 32 bytes. */
+#define REQUEST_MAX_CLOSE 16
+struct request_thought {
+    bool on;
+    bool open;           /* the prompt has opened it */
+    uint32_t max_tokens; /* then the closing mark is put */
+    char begin[32], end[32];
+    token_id close[REQUEST_MAX_CLOSE]; /* [n_close] what spells the end; at least one */
+    uint32_t n_close;
+};
+
 /* What to do. Copied by request_create; strings and arrays too. */
 struct request_params {
     enum request_output output;
@@ -70,7 +81,8 @@ struct request_params {
     bool ignore_eos;     /* end-of-generation tokens are ordinary output */
     bool logprobs;       /* of every output token */
     uint32_t n_top_logprobs;
-    bool prompt_logprobs;                     /* of every prompt token but the first */
+    bool prompt_logprobs; /* of every prompt token but the first */
+    struct request_thought thought;
     bool progress;                            /* each part of the prompt computed is news */
     struct gguf_str stops[REQUEST_MAX_STOPS]; /* text that ends the output, itself cut off */
     uint32_t n_stops;

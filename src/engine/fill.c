@@ -55,7 +55,8 @@ static bool samples(const struct sched_item *item)
  * answer does not depend on company. */
 static bool is_for_device(const struct engine *eng, const struct request *r)
 {
-    return eng->async && !r->grammar && eng->async->can_choose(eng->backend, &r->params.sample);
+    return eng->async && !r->grammar && !r->thought.limit.on &&
+           eng->async->can_choose(eng->backend, &r->params.sample);
 }
 
 /* Of a sequence with a row under way the last token may be on its way, too. */

@@ -206,6 +206,7 @@ enum err request_create(const struct engine *eng,
     if (p->grammar)
         r->grammar = guide_begin(eng->guide, p->grammar);
     r->params.grammar = NULL; /* the state has it */
+    thought_begin(&r->thought, &p->thought);
     if (has_penalties(&p->sample)) {
         r->history = sample_history_create(&p->sample, (size_t)n_prompt + max_new);
         for (uint32_t i = 0; r->history && i < n_prompt; i++)

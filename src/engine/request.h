@@ -8,6 +8,7 @@
 #include "backend/async.h"
 #include "engine/engine.h"
 #include "engine/stop.h"
+#include "engine/thought.h"
 #include "sched/sched.h"
 
 /* How far the output has come. */
@@ -37,6 +38,7 @@ struct request {
     struct sched_seq seq;
     struct sample_history *history;
     struct stop_matcher *stop;
+    struct thought thought;
     struct grammar_state *grammar; /* or NULL */
     struct request_view now;
     uint64_t n_text_bytes; /* raw bytes of all output tokens */

@@ -83,6 +83,20 @@ class Server:
         assert lines[-1] == "data: [DONE]"
         return [json.loads(e[6:]) for e in lines[:-1]]
 
+    def named_events(self, path, body):
+        """The data of a stream whose events have names; that those are their types is checked."""
+        status, headers, data = self.request("POST", path, {**body, "stream": True})
+        assert status == 200, data
+        assert headers["Content-Type"].startswith("text/event-stream")
+        found = []
+        for block in data.decode().split("\n\n"):
+            if block and not block.startswith(":"):
+                name, line = block.split("\n")
+                assert name.startswith("event: ") and line.startswith("data: ")
+                found.append(json.loads(line.removeprefix("data: ")))
+                assert name == "event: " + found[-1]["type"]
+        return found
+
     def metric(self, name):
         """The value of one sample, by its full name with labels."""
         text = self.request("GET", "/metrics")[2].decode()

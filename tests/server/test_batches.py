@@ -494,6 +494,26 @@ def test_a_batch_keeps_to_the_limits_of_its_key(start_server, tmp_path):
     assert 'weir_key_requests_total{key="a"} 67\n' in text  # none twice
 
 
+def test_a_batch_shares_the_places_of_its_key(start_server, tmp_path):
+    """Half of `concurrency`, and a place that is free again is taken at once."""
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps({"keys": [{"name": "a", "key": "ka-0", "concurrency": 4}]}))
+    s = start_server("--batch-dir", str(tmp_path / "batches"), "--api-keys", str(keys))
+    head = {"Authorization": "Bearer ka-0"}
+    data = form([("purpose", None, b"batch"), ("file", "x", jsonl(line(str(i)) for i in range(100)))])
+    _, _, answer = s.request("POST", "/v1/files", data, headers={
+        **head, "Content-Type": "multipart/form-data; boundary=b0undary"})
+    batch = s.json("POST", "/v1/batches", {"input_file_id": json.loads(answer)["id"], "endpoint": COMPLETIONS,
+                                           "completion_window": "24h"}, headers=head)
+    most, began = 0, time.monotonic()
+    while batch["status"] != "completed":
+        text = s.request("GET", "/metrics", headers=head)[2].decode()
+        most = max(most, int(text.split('weir_key_requests_running{key="a"} ')[1].split("\n")[0]))
+        batch = s.json("GET", f"/v1/batches/{batch['id']}", headers=head)
+        assert time.monotonic() < began + 120
+    assert batch["request_counts"]["completed"] == 100 and most <= 3  # two, and the one that starts it
+
+
 def test_a_batch_outlives_its_key_and_stays_by_itself(tmp_path):
     """What the work of a key with a salt leaves in memory is not found by others, key or none."""
     keys, folder = tmp_path / "keys", tmp_path / "batches"

@@ -1,7 +1,5 @@
 """What llama-server's clients look for in OpenAI's answers, and find here too."""
 
-import json
-
 import pytest
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -99,11 +97,9 @@ def test_models_for_all_clients(server):
 
 
 def test_responses_tell_it_too(server):
-    status, _, data = server.request("POST", "/v1/responses", {
-        "input": "What is the capital of France?", "stream": True, "max_output_tokens": 8,
-        "timings_per_token": True, "return_progress": True})
-    assert status == 200
-    events = [json.loads(e.split("data: ")[1]) for e in data.decode().split("\n\n") if "data: " in e]
+    events = server.named_events("/v1/responses", {
+        "input": "What is the capital of France?", "max_output_tokens": 8, "timings_per_token": True,
+        "return_progress": True})
     told = [e for e in events if "prompt_progress" in e]
     assert told and all(e["type"] == "response.in_progress" for e in told)
     assert all("timings" in e for e in events if e["type"] == "response.output_text.delta")

@@ -18,19 +18,9 @@ def message(server, messages=ASK, **body):
 
 
 def events(server, messages=ASK, **body):
-    """[(name, data)]; that the names agree is checked."""
-    status, headers, data = server.request(
-        "POST", PATH, {"messages": messages, "max_tokens": 60, "temperature": 0, "stream": True, **body})
-    assert status == 200, data
-    assert headers["Content-Type"].startswith("text/event-stream")
-    found = []
-    for block in data.decode().split("\n\n"):
-        if block and not block.startswith(":"):
-            name, line = block.split("\n")
-            assert name.startswith("event: ") and line.startswith("data: ")
-            found.append((name[7:], json.loads(line[6:])))
-            assert found[-1][1]["type"] == found[-1][0]
-    return found
+    """[(name, data)]"""
+    found = server.named_events(PATH, {"messages": messages, "max_tokens": 60, "temperature": 0, **body})
+    return [(e["type"], e) for e in found]
 
 
 def count(server, **body):

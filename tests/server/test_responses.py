@@ -16,16 +16,7 @@ def respond(server, input=ASK, **body):
 
 
 def events(server, input=ASK, **body):
-    status, headers, data = server.request(
-        "POST", PATH, {"input": input, "temperature": 0, "max_output_tokens": 60, "stream": True, **body})
-    assert status == 200, data
-    assert headers["Content-Type"].startswith("text/event-stream")
-    found = []
-    for block in data.decode().split("\n\n"):
-        if block and not block.startswith(":"):
-            name, line = block.split("\n")
-            found.append(json.loads(line.removeprefix("data: ")))
-            assert name == "event: " + found[-1]["type"]
+    found = server.named_events(PATH, {"input": input, "temperature": 0, "max_output_tokens": 60, **body})
     assert [e["sequence_number"] for e in found] == list(range(len(found)))
     return found
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import MODEL
+from conftest import MODEL, WEIR
 
 openai = pytest.importorskip("openai")
 CHAT = "/v1/chat/completions"
@@ -272,7 +272,7 @@ FORMATS = {
 def test_required_in_every_format(start_server, tmp_path, name):
     template = "{# " + FORMATS[name] + " #}{% if tools %}{% endif %}" + CHATML
     server = start_server("-m", with_template(tmp_path / "m.gguf", template))
-    assert f"(tools {name}," in server.log
+    server.wait_log(f"(tools {name},")
     body = ask("Who are you?", tools=[COUNT], tool_choice="required", temperature=1.5, seed=3,
                parallel_tool_calls=False)
     (answer,) = server.json("POST", CHAT, body)["choices"]
@@ -367,7 +367,7 @@ def test_template_with_tools(start_server, tmp_path):
                 "c.function.arguments | tojson + '}</tool_call>' }}{% endfor %}{% endif %}"
                 "{% endfor %}" + CHATML)
     server = start_server("-m", with_template(tmp_path / "m.gguf", template))
-    assert "(tools hermes, reasoning none)" in server.log
+    server.wait_log("(tools hermes, reasoning none)")
     bare = server.json("POST", CHAT, ask(tools=None))["usage"]["prompt_tokens"]
     assert server.json("POST", CHAT, ask())["usage"]["prompt_tokens"] > bare + 50
 
@@ -379,7 +379,7 @@ def test_reasoning(start_server, tmp_path):
     body = {"messages": [{"role": "user", "content": "What is 3 + 4?"}], "temperature": 0,
             "max_tokens": 12, "ignore_eos": True}
     server = start_server("-m", path)
-    assert "reasoning think" in server.log
+    server.wait_log("reasoning think")
     (choice,) = server.json("POST", CHAT, body)["choices"]
     assert choice["message"]["reasoning_content"] and choice["message"]["content"] == ""
     events = server.events(CHAT, body)
@@ -390,6 +390,70 @@ def test_reasoning(start_server, tmp_path):
     (plain,) = server.json("POST", CHAT, body)["choices"]
     assert "reasoning_content" not in plain["message"]
     assert plain["message"]["content"].strip() == streamed.strip()
+
+
+def test_reasoning_has_a_budget(start_server, tmp_path):
+    """So many tokens, then the mark that ends it is put, and the model has to answer."""
+    template = CHATML[:-len("{% endif %}")] + "{{ '<think>\\n' }}{% endif %}{# </think> #}"
+    server = start_server("-m", with_template(tmp_path / "m.gguf", template))
+    body = {"messages": [{"role": "user", "content": "What is 3 + 4?"}], "temperature": 0, "max_tokens": 60,
+            "ignore_eos": True, "return_tokens": True}
+
+    def ask(**more):
+        return server.json("POST", CHAT, {**body, **more})["choices"][0]
+
+    free = ask()
+    mark = server.json("POST", "/tokenize", {"content": "</think>"})["tokens"]
+    assert free["message"]["content"] == "" and len(free["tokens"]) == 60
+    for n in (0, 1, 7, 20):
+        for field in ("reasoning_budget_tokens", "thinking_budget_tokens"):
+            got = ask(**{field: n})
+            assert got["tokens"][:n] == free["tokens"][:n] and got["tokens"][n:n + len(mark)] == mark
+            assert got["message"]["content"] and len(got["tokens"]) == 60
+            assert bool(got["message"].get("reasoning_content")) is (n > 1)  # white space is none
+    assert ask(reasoning_budget_tokens=-1) == ask(reasoning_budget_tokens=1000) == free
+    chunks = server.events(CHAT, {**body, "reasoning_budget_tokens": 7})
+    streamed = "".join(e["choices"][0]["delta"].get("content") or "" for e in chunks)
+    assert streamed == ask(reasoning_budget_tokens=7)["message"]["content"]
+    formed = ask(reasoning_budget_tokens=5, response_format={"type": "json_object"}, ignore_eos=False,
+                 max_tokens=200)
+    assert formed["tokens"][5:5 + len(mark)] == mark and formed["message"]["content"].startswith("{")
+    server.json("POST", CHAT, {**body, "reasoning_budget_tokens": -2}, status=400)
+    blocks = server.json("POST", "/v1/messages", {
+        "messages": body["messages"], "max_tokens": 60, "temperature": 0, "ignore_eos": True,
+        "thinking": {"type": "enabled", "budget_tokens": 7}})["content"]
+    assert [b["type"] for b in blocks] == ["thinking", "text"]
+    server.json("POST", "/v1/messages", {
+        "messages": body["messages"], "max_tokens": 60,
+        "thinking": {"type": "enabled", "budget_tokens": "7"}}, status=400)
+
+
+def test_templates_of_the_operator(start_server, tmp_path):
+    """--chat-template-file and --reasoning: the first in the place of the model's, the second behind
+    what a request says."""
+    file = tmp_path / "own.jinja"
+    file.write_text("{% for m in messages %}[{{ m.content }}]{% endfor %}{{ enable_thinking }} {{ thinking }}")
+    ask = {"messages": [{"role": "user", "content": "hi"}]}
+
+    def prompt(server, **more):
+        return server.json("POST", "/apply-template", {**ask, **more})["prompt"]
+
+    for flag, default in (("on", "True"), ("off", "False"), ("auto", "")):
+        server = start_server("--chat-template-file", file, "--reasoning", flag)
+        assert prompt(server) == f"[hi]{default} {default}"
+        for given in (True, False):
+            kwargs = {"chat_template_kwargs": {"enable_thinking": given}}
+            assert prompt(server, **kwargs) == f"[hi]{given} {default}"
+            kind = {"type": "enabled" if given else "disabled"}
+            shown = server.json("POST", "/v1/messages/count_tokens", {**ask, "thinking": kind})
+            plain = server.json("POST", "/v1/chat/completions/input_tokens", {**ask, **kwargs})
+            assert shown["input_tokens"] == plain["input_tokens"]
+        assert server.json("GET", "/props")["chat_template"] == file.read_text()
+    for text, words in (("{% if %}", "1"), ("", "empty")):
+        file.write_text(text)
+        done = subprocess.run([WEIR, "serve", "--port", "0", "--chat-template-file", file],
+                              capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and "--chat-template-file" in done.stderr and words in done.stderr
 
 
 def test_unknown_format(start_server, tmp_path):
@@ -406,7 +470,6 @@ def test_unknown_format(start_server, tmp_path):
 
 
 def test_flags():
-    from conftest import WEIR
     for flag in ("--tool-format", "--reasoning-format"):
         done = subprocess.run([WEIR, "serve", flag, "nothing"], capture_output=True, text=True)
         assert done.returncode == 2 and flag in done.stderr
