@@ -10,8 +10,7 @@
 #include <unistd.h>
 
 #define DEFAULT_KV_BYTES_MAX ((uint64_t)4 << 30)
-#define DEFAULT_BLOCKS_MAX ((uint64_t)1 << 20) /* of tiny models: each costs the index memory too  \
-                                                */
+#define DEFAULT_BLOCKS_MAX ((uint64_t)1 << 20) /* of tiny models; the index needs memory too */
 #define DEFAULT_CACHE_BYTES ((uint64_t)8 << 30)
 /* Blocks on their way to and from the disk. */
 #define TIER_BUFFER_BYTES ((uint64_t)64 << 20)
