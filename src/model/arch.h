@@ -21,6 +21,10 @@ enum norm_place { NORM_BEFORE = 1, NORM_AFTER = 2, NORM_BOTH = 3, NORM_OF_SUM = 
  * use_parallel_residual says so; where there is no norm before the second. */
 enum parallel { PARALLEL_NOT, PARALLEL_ALWAYS, PARALLEL_BY_KEY, PARALLEL_BY_NORM };
 
+/* Which norm a layer has besides, where they do: none, so that one serves both; one for the
+ * feed-forward part, ffn_norm; or, in some files, one for attention, attn_norm_2. */
+enum second_norm { SECOND_NONE, SECOND_FFN, SECOND_ATTENTION };
+
 /* Keys of scales that the architecture has: none; logit_scale, which multiplies; or granite's, of
  * which logit_scale divides; or the same with minicpm's defaults. */
 enum scales { SCALES_NONE, SCALES_LOGIT, SCALES_GRANITE, SCALES_MINICPM };
@@ -38,6 +42,7 @@ struct arch {
     enum norm_kind norm;
     enum norm_place norms;
     enum parallel parallel;
+    enum second_norm second;
     const char *ffn_norm; /* name of the norm before the feed-forward part; NULL: ffn_norm */
     enum gate_kind gate;
     enum unary_kind unary;   /* the feed-forward part is this of `up` alone; NONE: it has a gate */

@@ -296,7 +296,7 @@ static void add_second_norm(struct builder *b, bool own_attention_norm)
 {
     if (own_attention_norm)
         add_norm_of_layer(b, "attn_norm", BUF_X, BUF_H);
-    else if (has_tensor(b, "ffn_norm"))
+    else if (b->arch->second == SECOND_FFN)
         add_norm_of_layer(b, "ffn_norm", BUF_X, BUF_H);
 }
 
@@ -338,7 +338,7 @@ static void add_attention(struct builder *b, bool parallel)
     const struct model_hparams *hp = &b->m->hp;
     const struct model_layer *l = &b->m->layers[b->layer];
     const enum presence bias = b->arch->out_bias;
-    const bool own_norm = parallel && has_tensor(b, "attn_norm_2");
+    const bool own_norm = b->arch->second == SECOND_ATTENTION && has_tensor(b, "attn_norm_2");
     const enum model_buf in = add_norm_before(b, own_norm ? "attn_norm_2" : "attn_norm");
     if (l->n_head_kv == 0) { /* a matrix in its place */
         add_linear(b, "attn_output", in, hp->n_embd, BUF_OUT, hp->n_embd, bias);

@@ -21,6 +21,13 @@ def test_every_function_of_the_flow_exists():
     assert not missing
 
 
+def test_the_readme_lists_every_architecture():
+    names = re.findall(r'\{\.name = "([^"]+)"', (ROOT / "src/model/arch.c").read_text())
+    row = re.search(r"^\| Architectures \|.*", (ROOT / "README.md").read_text(), re.M).group()
+    listed = re.findall(r"[a-z][a-z0-9_-]+", row)
+    assert len(names) > 40 and not [n for n in names if n not in listed]
+
+
 def test_every_file_of_the_flow_exists():
     text = (ROOT / "docs/FLOW.md").read_text()
     paths = set(re.findall(r"\b(src/[a-z0-9_/]+\.[ch])\b", text))

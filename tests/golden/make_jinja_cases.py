@@ -318,6 +318,21 @@ MORE = r"""
 {{ p|groupby('n')|map('first')|join(',') }}{% for k, g in p|groupby('v') %}{{k}}{{g|length}}{% endfor %}
 {{ s|list|batch(4)|map('join')|list }}
 {{ 'a b'|urlencode }}{{ {'a':'1 2','b':'x&y'}|urlencode }}{{ [('a',1)]|urlencode }}
+{{ 'see http://example.com, (https://www.example.org/a_(b)) and www.x.de.'|urlize }}
+{{ 'a.com b.xyz aa.co.net:80/x?y#z http://localhost http://a http://1.2.3.4:99999/ http://1.2.3'|urlize }}
+{{ 'http://[::1]:80/ http://[1:2:3:4:5:6:7:8] http://[12345:1:2] http://[a::b HTTP://EXAMPLE.COM/ \u017fee.com'|urlize }}
+{{ 'me@example.com mailto:me@example.com mailto:x @a@b.de a@b a@b.c-d a@.de x:y@z.de a@b.c.d, <a@b.de>'|urlize }}
+{{ 'http://xn--abc.xn--p1ai/ http://a-b.c%d.info www.a..com http://a.b:x http://ü.de/ü ü.com www.com'|urlize }}
+{{ '(((http://a.de))). <http://a.de> &lt;http://a.de&gt; http://a.de/(x http://a.de/(x)) ((a.com)'|urlize }}
+{{ ('<b>http://a.de</b> "www.a.de"'|safe)|urlize }}|{{ 'http://a.de/?a=1&b="2"'|urlize }}
+{{ 'http://example.com/a/long/path me@example.com'|urlize(12) }}{{ 'www.äöü.de'|urlize(5) }}{{ 'http://a.de'|urlize(-3) }}
+{{ 'http://a.de x@y.de'|urlize(nofollow=true, target='_blank"', rel='b a b <c>') }}
+{{ 'tel:1234 ftp://a.de/ tel: http://b.de xtel:12'|urlize(40, extra_schemes=['tel:', 'ftp://']) }}
+{{ 'tel:12345'|urlize(4, extra_schemes=('tel:',)) }}{{ 1|urlize }}{{ none|urlize }}{{ nothing_here|urlize }}
+{{ 'a'|urlize(extra_schemes=['t:']) }}
+{{ 'a'|urlize(extra_schemes=['tel:///']) }}
+{{ 'http://a.de'|urlize('x') }}
+{% autoescape true %}{{ 'http://a.de <x>'|urlize }}{{ '<x>' }}{% endautoescape %}{{ '\t http://a.de\n\n  b.org\u2003c.org ' | urlize }}
 {{ 'x'|indent(4, true) }}{{ 'a\nb'|indent(width='--') }}{{ "a\n\n  b\n"|indent }}
 {{ 'hello world foo'|truncate(11) }}{{ 'hello world foo'|truncate(5, true, '') }}
 {{ none|default('x', boolean=true) }}{{ ''|default('x') }}{{ 0|default(1, true) }}{{ undefined_thing|default }}

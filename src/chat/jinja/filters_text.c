@@ -359,13 +359,6 @@ static struct jval filter_format(struct jrun *r, struct jval v, const struct jar
     return jval_percent(r, format, jval_dict(d));
 }
 
-static struct jval filter_urlize(struct jrun *r, struct jval v, const struct jargs *args)
-{
-    (void)v;
-    (void)args;
-    jrun_fail(r, "the filter 'urlize' is not supported");
-}
-
 const struct jbuiltin jfilters_text[] = {
     {"upper", "", 0, filter_upper, NULL},
     {"lower", "", 0, filter_lower, NULL},
@@ -385,7 +378,7 @@ const struct jbuiltin jfilters_text[] = {
     {"string", "", 0, filter_string, NULL},
     {"striptags", "", 0, filter_striptags, NULL},
     {"urlencode", "", 0, filter_urlencode, NULL},
-    {"urlize", "", 0, NULL, filter_urlize},
+    {"urlize", "trim_url_limit nofollow target rel extra_schemes", 0, jstr_urlize, NULL},
     {"xmlattr", "autospace", 0, filter_xmlattr, NULL},
     {"format", "", 0, NULL, filter_format},
     {NULL, NULL, 0, NULL, NULL},

@@ -30,6 +30,9 @@ void jstr_wrap(struct jsb *b,
                bool hyphens,
                const struct jstr *glue);
 
+/* The filter urlize (urlize.c); a: trim_url_limit, nofollow, target, rel, extra_schemes. */
+struct jval jstr_urlize(struct jrun *r, struct jval v, const struct jval *a);
+
 /* An argument that is a string, or None or absent: NULL. */
 const struct jstr *jarg_chars(struct jrun *r, struct jval v);
 

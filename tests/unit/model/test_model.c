@@ -17,6 +17,7 @@
 
 #define ARCHS TEST_DATA "/golden/architectures/"
 #define VARIANTS TEST_DATA "/golden/variants/"
+#define FAMILIES TEST_DATA "/golden/families/"
 
 static uint32_t count_ops(const struct model *m, enum op_kind kind)
 {
@@ -265,6 +266,10 @@ static void test_bad_values(void **state)
         {VARIANTS "qwen2moe.f32.gguf", "qwen2moe.expert_shared_feed_forward_length", 1u << 30},
         {VARIANTS "phi3-long.f32.gguf", "phi3.rope.dimension_count", 11},
         {VARIANTS "phi3-long.f32.gguf", "phi3.rope.scaling.original_context_length", 0},
+        {FAMILIES "deepseek.f32.gguf", "deepseek.expert_shared_count", 0},
+        {FAMILIES "deepseek.f32.gguf", "deepseek.expert_shared_count", 1u << 31},
+        /* of an array: what its elements are, here bytes instead of bools */
+        {FAMILIES "exaone4-windows.f32.gguf", "exaone4.attention.sliding_window_pattern", 0},
     };
     static const struct {
         const char *file, *key;
@@ -276,6 +281,10 @@ static void test_bad_values(void **state)
         {VARIANTS "llama-linear.f32.gguf", "llama.rope.scaling.factor", INFINITY},
         {VARIANTS "phi3-long.f32.gguf", "phi3.rope.scaling.attn_factor", 0.0f},
         {VARIANTS "granitemoe.f32.gguf", "granitemoe.residual_scale", INFINITY},
+        {VARIANTS "granitemoe.f32.gguf", "granitemoe.logit_scale", 1e-40f}, /* divides */
+        {FAMILIES "minicpm.f32.gguf", "minicpm.embedding_scale", NAN},
+        {FAMILIES "command-r.f32.gguf", "command-r.logit_scale", -INFINITY},
+        {FAMILIES "gpt2.f32.gguf", "gpt2.attention.layer_norm_epsilon", 2.0f},
     };
     struct err_info e;
     for (size_t i = 0; i < sizeof integers / sizeof integers[0]; i++) {
@@ -408,6 +417,33 @@ static void test_rope_switch(void **state)
     }
 }
 
+/* What only some layers of an architecture may have, or all must. */
+static void test_second_norms(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *from, *to;
+        enum err err;
+        const char *words;
+    } cases[] = {
+        {"gptneox", "blk.1.ffn_norm.w", "blk.1.ffn_xxxx.w", ERR_FORMAT, "ffn_norm.weight is miss"},
+        {"gptneox", "blk.1.ffn_norm.b", "blk.1.ffn_xxxx.b", ERR_FORMAT, "ffn_norm.bias is miss"},
+        {"falcon-large", "blk.0.attn_norm_2.w", "blk.0.attn_norm_3.w", ERR_UNSUPPORTED, "norm_3"},
+        {"falcon", "blk.0.attn_norm.w", "blk.0.attn_norn.w", ERR_FORMAT, "attn_norm.weight is"},
+        {"stablelm", "blk.0.ffn_norm.w", "blk.0.ffn_morm.w", ERR_UNSUPPORTED, "no place"},
+        {"phi2", "output.bias", "output.bia2", ERR_FORMAT, "output.bias is missing"},
+        {"openelm", "blk.2.attn_qkv.w", "blk.2.attn_xkv.w", ERR_FORMAT, "blk.2.attn_q.weight"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char path[512];
+        struct err_info e;
+        snprintf(path, sizeof path, FAMILIES "%s.f32.gguf", cases[i].file);
+        enum err err = load_patched(path, cases[i].from, cases[i].to, strlen(cases[i].to), &e);
+        if (err != cases[i].err || !strstr(e.text, cases[i].words))
+            fail_msg("%s, %s: %d: %s", cases[i].file, cases[i].from, err, e.text);
+    }
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -486,6 +522,7 @@ int main(void)
         cmocka_unit_test(test_bad_values),
         cmocka_unit_test(test_stacked),
         cmocka_unit_test(test_rope_switch),
+        cmocka_unit_test(test_second_norms),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_types),
     };
