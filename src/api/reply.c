@@ -54,17 +54,10 @@ grammar_node api_reply_content(const struct api_call *c,
                                struct grammar_builder *b,
                                grammar_node content)
 {
-    const struct reply_grammar r = calls_of(c);
+    struct reply_grammar r = calls_of(c);
+    if (!c->reply.tools)
+        r.tools = NULL;
     return reply_grammar_content(&r, b, content);
-}
-
-void api_reply_put_key(const struct api_call *c, struct buf *key)
-{
-    buf_printf(key,
-               "%s %s %d ",
-               reply_format_name(c->reply.style.format),
-               reply_thoughts_name(c->reply.style.thoughts),
-               c->reply.start.thinking);
 }
 
 static bool any_strict(const struct chat_tools *tools)
@@ -75,17 +68,24 @@ static bool any_strict(const struct chat_tools *tools)
     return false;
 }
 
-/* Everything that the grammar depends on. */
-static bool put_key(const struct api_call *c, const struct reply_grammar *r, struct buf *key)
+bool api_reply_put_key(const struct api_call *c, struct buf *key)
 {
-    char *tools = json_dumps(r->tools, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    buf_printf(key, "calls %d %d '%s' ", r->required, r->parallel, r->only ? r->only : "");
-    api_reply_put_key(c, key);
-    for (size_t i = 0; i < json_array_size(r->tools); i++)
-        buf_char(key, r->strict[i] ? '1' : '0');
+    const struct reply_grammar r = calls_of(c);
+    char *tools =
+        c->reply.tools ? json_dumps(r.tools, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    buf_printf(key,
+               "%s %s %d %d %d '%s' ",
+               reply_format_name(c->reply.style.format),
+               reply_thoughts_name(c->reply.style.thoughts),
+               c->reply.start.thinking,
+               r.required,
+               r.parallel,
+               r.only ? r.only : "");
+    for (size_t i = 0; c->reply.tools && i < json_array_size(r.tools); i++)
+        buf_char(key, r.strict[i] ? '1' : '0');
     buf_str(key, tools ? tools : "");
     free(tools);
-    return tools != NULL;
+    return tools || !c->reply.tools;
 }
 
 static enum err compile(struct api_call *c,
@@ -96,7 +96,8 @@ static enum err compile(struct api_call *c,
     const struct grammar_vocab *vocab;
     struct buf key = {0};
     enum err err = engine_vocab(c->engine, &vocab, e);
-    if (!err && !put_key(c, r, &key))
+    buf_str(&key, "calls ");
+    if (!err && !api_reply_put_key(c, &key))
         err = err_set(e, ERR_NOMEM, "no memory for the grammar of 'tools'");
     if (!err)
         *out = grammar_cache_find(c->api->grammars, key.data, key.len);
@@ -116,9 +117,9 @@ enum err api_reply_constrain(struct api_call *c, struct api_params *p, struct er
     const struct reply_grammar r = calls_of(c);
     if (!c->reply.tools || (!r.required && !any_strict(&c->tools)))
         return OK;
-    if (!reply_grammar_known(r.style.format, r.required)) {
+    if (!reply_grammar_known(r.style.format)) {
         if (!r.required)
-            return OK; /* strict holds as far as the model keeps to it (docs/API.md) */
+            return OK; /* no format, so no calls */
         return err_set_field(e,
                              ERR_INVALID,
                              "tool_choice",

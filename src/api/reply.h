@@ -25,13 +25,15 @@ enum err api_reply_constrain(struct api_call *c,
                              struct api_params *p,
                              struct err_info *e) WEIR_MUST_USE;
 
-/* The node of an answer with this content: behind reasoning, where the model has any. */
+/* The node of an answer with this content, or of calls where the request has tools; behind
+ * reasoning, where the model has any. */
 grammar_node api_reply_content(const struct api_call *c,
                                struct grammar_builder *b,
                                grammar_node content);
 
-/* What of the reply's format such a grammar depends on: appended to a key. */
-void api_reply_put_key(const struct api_call *c, struct buf *key);
+/* What of the reply's format and tools such a grammar depends on: appended to a key. False: no
+ * memory. */
+bool api_reply_put_key(const struct api_call *c, struct buf *key);
 
 #define API_CALL_ID_BYTES 72
 

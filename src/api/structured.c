@@ -204,9 +204,13 @@ static enum err compile(struct api_call *c,
     if (err || !text)
         return err ? err : err_set(e, ERR_NOMEM, "no memory for '%s'", w->field);
     struct buf key = {0};
-    api_reply_put_key(c, &key);
+    bool ok = api_reply_put_key(c, &key);
     buf_str(&key, text);
     free(text);
+    if (!ok) {
+        buf_deinit(&key);
+        return err_set(e, ERR_NOMEM, "no memory for '%s'", w->field);
+    }
     *out = grammar_cache_find(c->api->grammars, key.data, key.len);
     if (!*out) {
         struct grammar_builder *b = grammar_builder_create(w->field);
@@ -216,6 +220,16 @@ static enum err compile(struct api_call *c,
             grammar_cache_add(c->api->grammars, key.data, key.len, *out);
     }
     buf_deinit(&key);
+    return err;
+}
+
+/* Is the form well said, although it does not come into play? */
+static enum err check_form(const struct wish *w, struct err_info *e)
+{
+    struct grammar_builder *b = grammar_builder_create(w->field);
+    (void)build(b, w);
+    enum err err = grammar_builder_error(b, e);
+    grammar_builder_destroy(b);
     return err;
 }
 
@@ -230,12 +244,12 @@ enum err api_structured_parse(struct api_call *c,
         (err = read_fields(body, fields, sizeof fields / sizeof fields[0], &w, e)) ||
         w.form == FORM_NONE || (err = check_type(&w, e)))
         return err;
-    if (c->reply.tools)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             w.field,
-                             "'%s' cannot be combined with 'tools': the answer has one form",
-                             w.field);
+    bool calls = c->tools.choice == CHAT_TOOLS_REQUIRED || c->tools.choice == CHAT_TOOLS_NAMED;
+    if (c->reply.tools && calls)
+        return check_form(&w, e);        /* there will be no content: calls must come */
+    struct grammar *strict = p->grammar; /* what was made for tools alone */
+    p->grammar = NULL;
+    grammar_release(strict);
     err = compile(c, &w, &p->grammar, e);
     p->request.grammar = p->grammar;
     return err;

@@ -84,7 +84,10 @@ struct chat_template *chat_template_create(const char *source, size_t n_bytes)
         return t;
     find_traits(t, source, n_bytes);
     t->detected = reply_style_detect(source, n_bytes);
-    if (!t->traits.tools) /* then tools.c tells the model how */
+    /* Where it does not write tools turn.c tells the model of them: in the manner of Hermes, or of
+     * DeepSeek, whose templates write calls and leave the list to the user. */
+    bool own = t->traits.calls && t->detected.format == reply_format_find("deepseek");
+    if (!t->traits.tools && !own)
         t->detected.format = reply_format_find("hermes");
     t->style = t->detected;
     return t;

@@ -21,15 +21,16 @@ struct reply_grammar {
     const void *ctx;
 };
 
-/* Can calls of this format be asked for? What is optional (`required` false) can be less often. */
-bool reply_grammar_known(const struct reply_format *f, bool required);
+/* Can calls of this format be asked for? */
+bool reply_grammar_known(const struct reply_format *f);
 
 /* The node of the whole reply. Where the format is not known, the node is one that never conforms;
  * errors are kept by the builder. */
 grammar_node reply_grammar_build(const struct reply_grammar *r, struct grammar_builder *b);
 
 /* What an answer looks like whose content is of a form of its own: the same, behind what of the
- * format comes before content, such as reasoning. Of *r, style, start, token and ctx count. */
+ * format comes before content, such as reasoning. With tools the answer may be calls instead, whose
+ * arguments conform to the schemas of those that are strict. Of *r, `required` must be false. */
 grammar_node reply_grammar_content(const struct reply_grammar *r,
                                    struct grammar_builder *b,
                                    grammar_node content);

@@ -10,6 +10,11 @@
 
 #define CALL_OPEN "<tool_call>\n"
 #define CALL_CLOSE "\n</tool_call>"
+#define DEEPSEEK_OPEN "<｜tool▁calls▁begin｜>"
+#define DEEPSEEK_CALL                                                                              \
+    "<｜tool▁call▁begin｜><name of the tool><｜tool▁sep｜><object with its "             \
+    "arguments><｜tool▁call▁end｜>"
+#define DEEPSEEK_CLOSE "<｜tool▁calls▁end｜>"
 #define RESULT_OPEN "<tool_response>\n"
 #define RESULT_CLOSE "\n</tool_response>"
 
@@ -125,15 +130,45 @@ static void put_content(struct buf *out, const json_t *m)
         buf_add(out, json_string_value(content), json_string_length(content));
 }
 
+/* f(a=1, b="x") */
+static void put_python_call(struct buf *out, const json_t *call)
+{
+    const json_t *function = json_object_get(call, "function");
+    const json_t *arguments = json_object_get(function, "arguments");
+    const char *name = json_string_value(json_object_get(function, "name")), *key;
+    json_t *read = json_is_string(arguments) ? read_arguments(arguments) : NULL, *v;
+    size_t n = 0;
+    buf_str(out, name ? name : "");
+    buf_char(out, '(');
+    json_object_foreach((json_t *)(read ? read : arguments), key, v)
+    {
+        buf_str(out, n++ > 0 ? ", " : "");
+        buf_str(out, key);
+        buf_char(out, '=');
+        put_json(out, v);
+    }
+    buf_char(out, ')');
+    json_decref(read);
+}
+
 /* Calls as text behind the content. */
-static json_t *plain_calls(const json_t *m)
+static json_t *plain_calls(const json_t *m, bool python)
 {
     struct buf text = {0};
     json_t *copy = json_copy((json_t *)m);
     const json_t *calls = json_object_get(m, "tool_calls");
+    size_t n = json_array_size(calls);
     put_content(&text, m);
-    for (size_t i = 0; i < json_array_size(calls); i++)
-        put_call(&text, json_array_get(calls, i));
+    buf_str(&text, python && n > 0 ? "<|tool_call_start|>[" : "");
+    for (size_t i = 0; i < n; i++) {
+        if (python) {
+            buf_str(&text, i > 0 ? ", " : "");
+            put_python_call(&text, json_array_get(calls, i));
+        } else {
+            put_call(&text, json_array_get(calls, i));
+        }
+    }
+    buf_str(&text, python && n > 0 ? "]<|tool_call_end|>" : "");
     json_object_del(copy, "tool_calls");
     json_object_set_new(copy, "content", string_of(&text));
     buf_deinit(&text);
@@ -161,12 +196,22 @@ static void add_results(json_t *all, struct buf *results)
 }
 
 /* What a model is told that was given no words for tools by its template. */
-static void put_tools(struct buf *out, const struct chat_tools *tools)
+static void put_tools(struct buf *out, const struct chat_tools *tools, bool deepseek)
 {
     buf_str(out, "You have these tools:\n");
     for (size_t i = 0; i < json_array_size(tools->list); i++) {
         put_json(out, json_array_get(tools->list, i));
         buf_char(out, '\n');
+    }
+    if (deepseek) {
+        buf_str(out,
+                "\nTo use a tool, answer in exactly this form:\n" DEEPSEEK_OPEN DEEPSEEK_CALL
+                    DEEPSEEK_CLOSE);
+        buf_str(out,
+                tools->parallel ? "\nTo use several, write several calls between the outer "
+                                  "marks."
+                                : "");
+        return;
     }
     buf_str(out,
             "\nTo use a tool, answer with its name and arguments as JSON between these marks:\n"
@@ -179,6 +224,7 @@ static void put_tools(struct buf *out, const struct chat_tools *tools)
  * user says first. */
 static void insert_tools(const struct chat_traits *traits,
                          const struct chat_tools *tools,
+                         bool deepseek,
                          json_t *messages)
 {
     struct buf text = {0};
@@ -190,7 +236,7 @@ static void insert_tools(const struct chat_traits *traits,
         put_content(&text, first);
         buf_str(&text, text.len > 0 ? "\n\n" : "");
     }
-    put_tools(&text, tools);
+    put_tools(&text, tools, deepseek);
     if (before) {
         buf_str(&text, "\n\n");
         put_content(&text, first);
@@ -205,20 +251,22 @@ static void insert_tools(const struct chat_traits *traits,
     buf_deinit(&text);
 }
 
-static json_t *messages_for(const struct chat_traits *traits, const json_t *messages)
+/* python: a template like LFM2's, which knows results and leaves calls to whoever writes messages.
+ */
+static json_t *messages_for(const struct chat_traits *traits, const json_t *messages, bool python)
 {
     json_t *all = json_array(), *names = json_object();
     struct buf results = {0};
     for (size_t i = 0; i < json_array_size(messages); i++) {
         const json_t *m = json_array_get(messages, i);
         const char *role = json_string_value(json_object_get(m, "role"));
-        if (!traits->calls && role && strcmp(role, "tool") == 0) {
+        if (!traits->calls && !python && role && strcmp(role, "tool") == 0) {
             note_result(&results, m);
             continue;
         }
         add_results(all, &results);
-        json_array_append_new(all,
-                              traits->calls ? known_message(traits, m, names) : plain_calls(m));
+        json_array_append_new(
+            all, traits->calls ? known_message(traits, m, names) : plain_calls(m, python));
     }
     add_results(all, &results);
     buf_deinit(&results);
@@ -234,7 +282,8 @@ enum err chat_turn_prepare(const struct chat_template *tmpl,
 {
     const struct chat_traits *traits = chat_template_traits(tmpl);
     bool wanted = chat_tools_wanted(turn->tools);
-    *messages = messages_for(traits, turn->messages);
+    bool python = traits->tools && chat_template_style(tmpl).format == reply_format_find("lfm2");
+    *messages = messages_for(traits, turn->messages, python);
     *vars = turn->vars ? json_copy((json_t *)turn->vars) : json_object();
     if (wanted && chat_template_calls_unknown(tmpl))
         return err_set_field(e,
@@ -247,6 +296,9 @@ enum err chat_turn_prepare(const struct chat_template *tmpl,
     if (wanted && traits->tools)
         json_object_set(*vars, "tools", turn->tools->list);
     else if (wanted)
-        insert_tools(traits, turn->tools, *messages);
+        insert_tools(traits,
+                     turn->tools,
+                     chat_template_style(tmpl).format == reply_format_find("deepseek"),
+                     *messages);
     return OK;
 }

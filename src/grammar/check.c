@@ -15,7 +15,8 @@
 struct check {
     const struct grammar_builder *b;
     struct facts *f;
-    uint32_t *seen; /* [n_nodes] the round that last looked at it */
+    const bool *has; /* [256] */
+    uint32_t *seen;  /* [n_nodes] the round that last looked at it */
     uint32_t round;
     uint32_t *order; /* rules in use, callees before callers where there is such an order */
     uint32_t n_order;
@@ -76,6 +77,20 @@ static void look_at_scan(struct check *c, const struct scan *s, grammar_node id)
     c->f->nullable[id] = s->may_end; /* a trigger has a byte at least */
 }
 
+/* Has the vocabulary the bytes of a text, or one of a class? */
+static bool can_be_written(const struct check *c, const struct node *n)
+{
+    bool all = true, any = false;
+    if (n->kind == NODE_BYTES) {
+        for (uint32_t i = 0; i < n->b; i++)
+            all &= c->has[(uint8_t)c->b->text.data[n->a + i]];
+        return all;
+    }
+    for (uint32_t i = 0; i < 256; i++)
+        any |= c->has[i] && class_has(&c->b->classes[n->a], i);
+    return any;
+}
+
 /* Facts of a node, once a round. */
 static void look(struct check *c, grammar_node id)
 {
@@ -94,6 +109,10 @@ static void look(struct check *c, grammar_node id)
         break;
     case NODE_BYTES:
     case NODE_CLASS:
+        if (!can_be_written(c, n))
+            break;
+        f->tail[id] = f->inner[id] = 0;
+        break;
     case NODE_TOKEN:
         f->tail[id] = f->inner[id] = 0;
         break;
@@ -302,6 +321,7 @@ static enum err find(struct check *c, grammar_node root, struct err_info *e)
 
 enum err facts_find(const struct grammar_builder *b,
                     grammar_node root,
+                    const bool *has,
                     struct facts *f,
                     struct err_info *e)
 {
@@ -318,6 +338,7 @@ enum err facts_find(const struct grammar_builder *b,
         f->rule_height[i] = NOTHING;
     struct check c = {.b = b,
                       .f = f,
+                      .has = has,
                       .seen = mem_zalloc(b->n_nodes, sizeof(uint32_t)),
                       .order = mem_alloc((b->n_rules + 1) * sizeof(uint32_t))};
     enum err err = find(&c, root, e);

@@ -230,14 +230,21 @@ static uint32_t trie(struct compiler *c,
     return chain(c, t[0].s, at, to, branch(c, t, n, to, next, level));
 }
 
-static uint32_t compile_texts(struct compiler *c, const uint32_t *kids, uint32_t n, uint32_t next)
+static uint32_t compile_texts(struct compiler *c,
+                              const uint32_t *kids,
+                              uint32_t n_kids,
+                              uint32_t next)
 {
-    struct text *t = mem_alloc(n * sizeof *t);
-    for (uint32_t i = 0; i < n; i++) {
+    struct text *t = mem_alloc(n_kids * sizeof *t);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_kids; i++) {
         const struct node *kid = &c->b->nodes[kids[i]];
-        t[i] = (struct text){(const uint8_t *)"", 0}; /* NODE_EMPTY */
+        if (!productive(c, kids[i], next))
+            continue;                                 /* the vocabulary cannot write it */
+        t[n] = (struct text){(const uint8_t *)"", 0}; /* NODE_EMPTY */
         if (kid->kind == NODE_BYTES)
-            t[i] = (struct text){(const uint8_t *)c->b->text.data + kid->a, kid->b};
+            t[n] = (struct text){(const uint8_t *)c->b->text.data + kid->a, kid->b};
+        n++;
     }
     qsort(t, n, sizeof *t, by_text);
     uint32_t s = trie(c, t, n, 0, next, 0);
@@ -548,7 +555,16 @@ static void compile_all(struct compiler *c, grammar_node root)
 
 #define MAX_WAY_WORK 30000000u /* states and edges looked at; what is not known then is far */
 
-static uint32_t shortest(const struct program *p, const struct state *s)
+/* Can any byte of the edge be written? */
+static bool usable(const struct edge *e, const bool *has)
+{
+    for (uint32_t byte = e->lo; byte <= e->hi; byte++)
+        if (has[byte])
+            return true;
+    return false;
+}
+
+static uint32_t shortest(const struct program *p, const struct state *s, const bool *has)
 {
     uint32_t best = FAR;
     switch ((enum op)s->op) {
@@ -556,7 +572,8 @@ static uint32_t shortest(const struct program *p, const struct state *s)
         return 0;
     case OP_MATCH:
         for (uint32_t i = 0; i < s->n; i++)
-            if (p->ways[p->edges[s->first + i].target] < best)
+            if (p->ways[p->edges[s->first + i].target] < best &&
+                usable(&p->edges[s->first + i], has))
                 best = p->ways[p->edges[s->first + i].target];
         return way_add(best, 1);
     case OP_TOKEN:
@@ -573,7 +590,7 @@ static uint32_t shortest(const struct program *p, const struct state *s)
 }
 
 /* Rounds over all states, whose successors mostly come before them, until nothing is shorter. */
-static void find_ways(struct program *p)
+static void find_ways(struct program *p, const bool *has)
 {
     uint64_t work = 0;
     p->ways = mem_alloc(p->n_states * sizeof *p->ways);
@@ -582,7 +599,7 @@ static void find_ways(struct program *p)
     for (bool changed = true; changed && work < MAX_WAY_WORK;) {
         changed = false;
         for (uint32_t i = 0; i < p->n_states; i++) {
-            uint32_t way = shortest(p, &p->states[i]);
+            uint32_t way = shortest(p, &p->states[i], has);
             work += 1 + (p->states[i].op <= OP_SPLIT ? p->states[i].n / 4 : 0);
             changed |= way < p->ways[i];
             p->ways[i] = way < p->ways[i] ? way : p->ways[i];
@@ -593,12 +610,13 @@ static void find_ways(struct program *p)
 enum err program_compile(const struct grammar_builder *b,
                          grammar_node root,
                          uint32_t longest_token,
+                         const bool *has,
                          struct program *out,
                          struct err_info *e)
 {
     struct facts f;
     *out = (struct program){0};
-    enum err err = facts_find(b, root, &f, e);
+    enum err err = facts_find(b, root, has, &f, e);
     if (err) {
         facts_deinit(&f);
         return err;
@@ -626,7 +644,7 @@ enum err program_compile(const struct grammar_builder *b,
                              MAX_STATES);
     }
     find_classes(out, c.n_edges);
-    find_ways(out);
+    find_ways(out, has);
     out->n_bytes = out->n_states * sizeof *out->ways + c.cap_states * sizeof *out->states +
                    c.cap_edges * sizeof *out->edges + c.cap_targets * sizeof *out->targets;
     return OK;

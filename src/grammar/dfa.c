@@ -389,7 +389,10 @@ static void join_classes(const struct dfa *a, const struct dfa *b, struct dfa *d
     }
 }
 
-struct dfa *dfa_combine(const struct dfa *a, const struct dfa *b, bool without)
+struct dfa *dfa_combine(struct grammar_builder *builder,
+                        const struct dfa *a,
+                        const struct dfa *b,
+                        bool without)
 {
     struct dfa *d = mem_zalloc(1, sizeof *d);
     struct pairs *p = mem_zalloc(1, sizeof *p);
@@ -402,6 +405,8 @@ struct dfa *dfa_combine(const struct dfa *a, const struct dfa *b, bool without)
     if (a->start != NONE && (without || b->start != NONE))
         d->start = pair_of(p, a->start, b->start, &failed);
     for (uint32_t i = 0; i < p->n && !failed; i++) {
+        builder->dfa_work += d->n_classes;
+        failed |= builder->dfa_work > MAX_WORK;
         bool in_b = p->b[i] != NONE && b->accepts[p->b[i]];
         d->next = grow(d->next, &cap_next, (i + 1) * d->n_classes, sizeof *d->next);
         d->accepts = grow(d->accepts, &cap_accepts, i + 1, sizeof *d->accepts);
@@ -426,46 +431,29 @@ struct dfa *dfa_combine(const struct dfa *a, const struct dfa *b, bool without)
 
 /* ---- multiples ---- */
 
-enum { DIGIT_0, DIGIT_9 = 9, MINUS, POINT, OTHER, N_NUMBER_CLASSES };
+enum { MINUS = 10, OTHER, N_NUMBER_CLASSES }; /* classes 0 to 9 are the digits */
 
-/* States: the beginning, behind the sign, then for each number of digits behind the point (-1: no
- * point yet) the remainders of what the digits so far make without the point. */
-struct dfa *dfa_multiples(uint32_t step_by, uint32_t places)
+/* States: the beginning, behind the sign, and the remainders of the digits so far. */
+struct dfa *dfa_multiples(uint32_t step_by)
 {
-    uint32_t n_phases = places > 0 ? places + 2 : 1;
-    if (step_by == 0 || (uint64_t)step_by * n_phases + 2 > MAX_DFA)
+    if (step_by == 0 || step_by + 2 > MAX_DFA)
         return NULL;
     struct dfa *d = mem_zalloc(1, sizeof *d);
-    d->n = step_by * n_phases + 2;
+    d->n = step_by + 2;
     d->n_classes = N_NUMBER_CLASSES;
     memset(d->class_of, OTHER, sizeof d->class_of);
     for (uint32_t i = 0; i < 10; i++)
         d->class_of['0' + i] = (uint8_t)i;
     d->class_of['-'] = MINUS;
-    d->class_of['.'] = POINT;
     d->next = mem_alloc((size_t)d->n * d->n_classes * sizeof *d->next);
     d->accepts = mem_zalloc(d->n, sizeof *d->accepts);
     memset(d->next, 0xff, (size_t)d->n * d->n_classes * sizeof *d->next);
     d->next[MINUS] = 1;
-    for (uint32_t digit = 0; digit < 10; digit++)
+    d->accepts[2] = true;
+    for (uint32_t digit = 0; digit < 10; digit++) {
         d->next[digit] = d->next[d->n_classes + digit] = 2 + digit % step_by;
-    for (uint32_t phase = 0; phase < n_phases; phase++) {
-        for (uint32_t r = 0; r < step_by; r++) {
-            uint32_t at = 2 + phase * step_by + r, *to = d->next + (size_t)at * d->n_classes;
-            uint32_t behind = phase > 0 ? phase - 1 : 0;
-            uint64_t scaled = r;
-            for (uint32_t i = behind; i < places; i++)
-                scaled = scaled * 10 % step_by;
-            d->accepts[at] = phase != 1 && scaled == 0;
-            if (phase == 0 && places > 0)
-                to[POINT] = 2 + step_by + r;
-            if (phase > 0 && behind == places)
-                continue;
-            for (uint32_t digit = 0; digit < 10; digit++) {
-                uint32_t next = (uint32_t)(((uint64_t)r * 10 + digit) % step_by);
-                to[digit] = 2 + (phase + (phase > 0)) * step_by + next;
-            }
-        }
+        for (uint32_t r = 0; r < step_by; r++)
+            d->next[(2 + r) * d->n_classes + digit] = 2 + (r * 10 + digit) % step_by;
     }
     return d;
 }

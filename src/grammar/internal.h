@@ -120,8 +120,10 @@ struct facts {
     bool *rule_nullable;
     bool *rule_used;
 };
+/* has[256]: bytes that the vocabulary can write; a text with another is none. */
 enum err facts_find(const struct grammar_builder *b,
                     grammar_node root,
+                    const bool *has,
                     struct facts *f,
                     struct err_info *e) WEIR_MUST_USE;
 void facts_deinit(struct facts *f);
@@ -172,9 +174,11 @@ static inline uint32_t way_add(uint32_t a, uint32_t b)
     return a + b < FAR ? a + b : FAR;
 }
 
+/* longest_token, has[256]: of the vocabulary, as in struct grammar_vocab. */
 enum err program_compile(const struct grammar_builder *b,
                          grammar_node root,
                          uint32_t longest_token,
+                         const bool *has,
                          struct program *out,
                          struct err_info *e) WEIR_MUST_USE;
 void program_deinit(struct program *p);
@@ -244,6 +248,7 @@ struct grammar_vocab {
     int32_t *order;
     uint64_t *eog; /* [n_words] */
     uint32_t longest;
+    bool has[256]; /* bytes that are in any token */
 };
 
 /* ---- a grammar and its answers (state.c, mask.c) ---- */
@@ -283,10 +288,12 @@ struct dfa;
 struct dfa *dfa_create(struct grammar_builder *b, grammar_node node);
 void dfa_destroy(struct dfa *d);
 /* Texts of a that are in b too, or `without`: that are not. NULL: over a bound. */
-struct dfa *dfa_combine(const struct dfa *a, const struct dfa *b, bool without);
-/* Decimal numbers with at most `places` digits behind the point that are multiples of
- * step_by / 10^places. NULL: over a bound. */
-struct dfa *dfa_multiples(uint32_t step_by, uint32_t places);
+struct dfa *dfa_combine(struct grammar_builder *builder,
+                        const struct dfa *a,
+                        const struct dfa *b,
+                        bool without);
+/* Integers that are multiples. NULL: over a bound. */
+struct dfa *dfa_multiples(uint32_t step_by);
 bool dfa_accepts(const struct dfa *d, const char *s, size_t n);
 bool dfa_empty(const struct dfa *d);
 grammar_node dfa_node(struct grammar_builder *b, const struct dfa *d);

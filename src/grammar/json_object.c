@@ -214,15 +214,15 @@ static struct dfa *free_names(struct schema *s, const struct object *o)
         }
         return d;
     }
-    struct dfa *left = dfa_combine(d, others, true);
+    struct dfa *left = dfa_combine(s->b, d, others, true);
     dfa_destroy(d);
     dfa_destroy(others);
     return left;
 }
 
-static struct dfa *narrowed(struct dfa *d, const struct dfa *other, bool without)
+static struct dfa *narrowed(struct schema *s, struct dfa *d, const struct dfa *other, bool without)
 {
-    struct dfa *both = d && other ? dfa_combine(d, other, without) : NULL;
+    struct dfa *both = d && other ? dfa_combine(s->b, d, other, without) : NULL;
     dfa_destroy(d);
     return both;
 }
@@ -251,10 +251,10 @@ static void add_extras(struct schema *s,
             continue;
         struct dfa *d = free_names(s, o);
         if (allowed)
-            d = narrowed(d, allowed, false);
+            d = narrowed(s, d, allowed, false);
         json_t *all = json_array();
         for (uint32_t i = 0; i < n; i++) {
-            d = narrowed(d, rules[i].names, !(set >> i & 1));
+            d = narrowed(s, d, rules[i].names, !(set >> i & 1));
             if (set >> i & 1)
                 json_array_append(all, rules[i].schema);
         }

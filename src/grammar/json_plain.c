@@ -16,7 +16,7 @@ static grammar_node any_char(struct grammar_builder *b)
 static struct dfa *narrow(struct grammar_builder *b, struct dfa *d, grammar_node node, bool without)
 {
     struct dfa *other = dfa_create(b, node);
-    struct dfa *both = d && other ? dfa_combine(d, other, without) : NULL;
+    struct dfa *both = d && other ? dfa_combine(b, d, other, without) : NULL;
     dfa_destroy(d);
     dfa_destroy(other);
     return both;

@@ -17,7 +17,7 @@
 static bool narrow(struct schema *s, struct dfa **d, grammar_node node, bool without)
 {
     struct dfa *other = dfa_create(s->b, node);
-    struct dfa *both = *d && other ? dfa_combine(*d, other, without) : NULL;
+    struct dfa *both = *d && other ? dfa_combine(s->b, *d, other, without) : NULL;
     dfa_destroy(*d);
     dfa_destroy(other);
     *d = both;
@@ -297,7 +297,7 @@ static grammar_node integer_multiples(struct schema *s, int64_t lo, int64_t hi, 
         return some_multiples(s, lo, hi, (int64_t)by);
     for (int64_t most = INT64_C(999999999999999); by <= 1000 && most > 9; most /= 10) {
         int64_t from = lo > -most ? lo : -most, to = hi < most ? hi : most;
-        struct dfa *d = from < to ? dfa_multiples((uint32_t)by, 0) : NULL;
+        struct dfa *d = from < to ? dfa_multiples((uint32_t)by) : NULL;
         if (d && narrow(s, &d, json_integer_between(s->b, true, from, true, to), false))
             return finish(s, d, "multipleOf");
     }
@@ -352,6 +352,49 @@ grammar_node schema_integer(struct schema *s, const json_t *m)
     return without_numbers(s, m, integer_within(s, m));
 }
 
+/* Is x within the bounds? */
+static bool is_within(const struct number_bounds *n, double x)
+{
+    return (!n->has_lo || x > n->lo || (x == n->lo && !n->lo_excluded)) &&
+           (!n->has_hi || x < n->hi || (x == n->hi && !n->hi_excluded));
+}
+
+/* Multiples of a decimal. Validators divide doubles and look for a whole number, so what is a
+ * multiple may not be one to them: those near 0, or near the bound that is nearer to it, are tried
+ * one by one; of the others there are the whole ones, where the divisor is near enough to its
+ * double. */
+static grammar_node decimal_multiples(
+    struct schema *s, const json_t *m, const struct number_bounds *n, uint64_t by, uint32_t places)
+{
+    enum { MOST = 4000 };
+    double unit = json_number_value(json_object_get(m, "multipleOf")), scale = pow(10, places);
+    long double error = fabsl((long double)unit * (long double)scale - (long double)by);
+    bool down = n->has_hi && n->hi < 0, up = n->has_lo && n->lo > 0;
+    double from = down ? ceil(n->hi / unit) : up ? floor(n->lo / unit) : 0;
+    grammar_node *nodes = mem_alloc((MOST + 1) * sizeof *nodes);
+    uint32_t n_nodes = 0;
+    for (int i = 0; i < MOST && fabs(from) < 1e12; i++) { /* 0, 1, -1, 2, -2 where both sides are */
+        int both = i % 2 ? (i + 1) / 2 : -(i / 2);
+        double k = down ? from - i : up ? from + i : both;
+        char text[64];
+        snprintf(text, sizeof text, "%.*f", (int)places, k * (double)by / scale);
+        size_t len = strlen(text);
+        while (len > 0 && text[len - 1] == '0')
+            len--;
+        len -= len > 0 && text[len - 1] == '.';
+        text[len] = '\0';
+        double x = strtod(text, NULL), quotient = x / unit;
+        if (len > 0 && strcmp(text, "-") != 0 && strcmp(text, "-0") != 0 &&
+            quotient == floor(quotient) && is_within(n, x))
+            nodes[n_nodes++] = grammar_literal(s->b, text, len);
+    }
+    if (error <= 5e-17L * (long double)by)
+        nodes[n_nodes++] = integer_within(s, m);
+    grammar_node node = grammar_alt(s->b, n_nodes, nodes);
+    free(nodes);
+    return node;
+}
+
 grammar_node schema_number(struct schema *s, const json_t *m)
 {
     struct number_bounds n;
@@ -361,13 +404,11 @@ grammar_node schema_number(struct schema *s, const json_t *m)
         return grammar_never(s->b);
     if (by > 0 && places == 0)
         return schema_integer(s, m);
-    grammar_node node =
-        n.has_lo || n.has_hi ? json_number_between(s->b, &n, s->b->field) : json_text_number(s->b);
-    if (by > 0) {
-        struct dfa *d = by < 100000 ? dfa_multiples((uint32_t)by, places) : NULL;
-        if (d)
-            (void)narrow(s, &d, node, false);
-        node = finish(s, d, "multipleOf");
-    }
+    grammar_node node;
+    if (by > 0)
+        node = decimal_multiples(s, m, &n, by, places);
+    else
+        node = n.has_lo || n.has_hi ? json_number_between(s->b, &n, s->b->field)
+                                    : json_text_number(s->b);
     return without_numbers(s, m, node);
 }

@@ -216,7 +216,7 @@ enum err grammar_compile(struct grammar_builder *b,
     atomic_init(&g->n_refs, 1);
     g->vocab = v;
     pthread_mutex_init(&g->lock, NULL);
-    if ((err = program_compile(b, root, v->longest, &g->prog, e)) ||
+    if ((err = program_compile(b, root, v->longest, v->has, &g->prog, e)) ||
         (err = walker_create(g, &g->walker, e)) || (err = find_beginning(g, e))) {
         grammar_release(g);
         return err;

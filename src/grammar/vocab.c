@@ -44,6 +44,8 @@ static bool copy_texts(const struct grammar_vocab_source *source, struct grammar
         }
         if (n > 0)
             memcpy(v->text + at, s, n);
+        for (size_t k = 0; k < n; k++)
+            v->has[(uint8_t)s[k]] = true;
         at += (uint32_t)n;
         if (n > v->longest)
             v->longest = (uint32_t)n;

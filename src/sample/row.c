@@ -66,6 +66,13 @@ static void mask_block(float *x, uint64_t word)
     }
 }
 
+static void rule_out_block(float *x)
+{
+    const f32x4 least = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    for (uint32_t i = 0; i < 64; i += 4)
+        memcpy(x + i, &least, sizeof least);
+}
+
 void sample_mask(float *logits, uint32_t n_vocab, const uint64_t *allowed, const uint64_t *but)
 {
     for (uint32_t first = 0; first < n_vocab; first += 64) {
@@ -73,7 +80,10 @@ void sample_mask(float *logits, uint32_t n_vocab, const uint64_t *allowed, const
         if (word == UINT64_MAX)
             continue;
         if (n_vocab - first >= 64) {
-            mask_block(logits + first, word);
+            if (word == 0) /* most are: nothing is read */
+                rule_out_block(logits + first);
+            else
+                mask_block(logits + first, word);
             continue;
         }
         for (uint32_t i = first; i < n_vocab; i++)

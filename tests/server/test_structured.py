@@ -111,6 +111,18 @@ def test_grammar(server, field):
             assert re.fullmatch(r"\(" * depth + r"\d{1,3}" + r"\)" * depth, text), text
 
 
+@pytest.mark.parametrize("limit", [90, 100, 120, 150])
+def test_limit_is_an_end(server, limit):
+    """Where the limit has room for any answer at all, each comes to its end."""
+    for text, reason in ask(server, json_schema=PERSON, n=8, seed=limit, temperature=2,
+                            max_tokens=limit):
+        assert reason == "stop", text
+        is_person(text)
+    for text, reason in ask(server, response_format={"type": "json_object"}, n=8, seed=limit,
+                            temperature=2, max_tokens=limit // 6):
+        assert reason == "stop" and isinstance(json.loads(text), dict), text
+
+
 def test_length_says_length(server):
     for text, reason in ask(server, regex="a{50}", max_tokens=3):
         assert reason == "length" and set(text) == {"a"} and len(text) < 50
@@ -193,7 +205,7 @@ def test_preempted(server, start_server):
 
 
 BAD = [({"json_schema": {"properties": {"a": {"type": "strin"}}}}, "/properties/a/type"),
-       ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}, "/not"),
+       ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {"items": {"type": "string"}}}}}}, "/not"),
        ({"response_format": {"type": "json_schema"}}, "schema"),
        ({"grammar": 'root ::= "a"\nx ::= ('}, "line 2, column 7"),
        ({"grammar": 'root ::= root "a" | "b"'}, "left recursion"),

@@ -264,8 +264,30 @@ FORMATS = {
     "deepseek": "<｜tool▁calls▁begin｜>", "deepseek-v3.2": "｜DSML｜ function_calls>",
     "harmony": "<|channel|> <|message|>", "kimi": "<|tool_call_begin|>",
     "qwen-xml": "<function= <parameter=", "glm": "<tool_call> <arg_key>",
-    "granite": "<|tool_call|>",
+    "granite": "<|tool_call|>", "lfm2": "<|tool_list_start|>", "gemma": "<|tool_call>call:",
+    "seed": "<seed:tool_call> <parameter=", "nemotron": "<TOOLCALL>",
 }
+
+
+def test_tools_beside_a_form(server):
+    """The answer is calls, or of the form that was asked for."""
+    form = {"response_format": {"type": "json_schema", "json_schema": {"schema": {
+        "type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}}}}
+    (answer,) = server.json("POST", CHAT, ask(**form))["choices"]
+    assert answer["finish_reason"] == "tool_calls", answer
+    assert answer["message"]["tool_calls"][0]["function"]["name"] == "get_weather"
+    kinds = set()
+    for seed in range(6):
+        (answer,) = server.json("POST", CHAT, ask(
+            "What is 3 + 4?", seed=seed, **{**form, "temperature": 1.5}))["choices"]
+        if answer["finish_reason"] == "stop":
+            assert isinstance(json.loads(answer["message"]["content"])["sum"], int)
+        else:
+            assert answer["finish_reason"] == "tool_calls", answer
+        kinds.add(answer["finish_reason"])
+    assert "stop" in kinds
+    (answer,) = server.json("POST", CHAT, ask(tool_choice="required", **form))["choices"]
+    assert answer["finish_reason"] == "tool_calls"
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -286,7 +308,10 @@ def test_required_in_every_format(start_server, tmp_path, name):
 
 @pytest.mark.parametrize("body,param", [
     ({"tools": {}}, "tools"),
-    ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"pattern": "("}}}},
+     "response_format"),
+    ({"tool_choice": "required", "response_format": {
+        "type": "json_schema", "json_schema": {"schema": {"pattern": "("}}}}, "response_format"),
     ({"tool_choice": "required", "tools": [{"type": "function", "function": {
         "name": "f", "parameters": {"type": "object", "properties": {"a": {"pattern": "("}}}}}]},
      "tools"),

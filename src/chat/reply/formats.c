@@ -307,6 +307,7 @@ static const struct reply_thoughts all_thoughts[] = {
     {"command-r7b", "<|START_THINKING|>", "<|END_THINKING|>"},
     {"seed", "<seed:think>", "</seed:think>"},
     {"gemma", "<|channel>thought", "<channel|>"},
+    {"minimax-m3", "<mm:think>", "</mm:think>"},
     {"apertus", "<|inner_prefix|>", "<|inner_suffix|>"},
     {"thinking", "<thinking>", "</thinking>"},
     {"harmony", "<|channel|>analysis<|message|>", "<|end|>"},
@@ -357,7 +358,10 @@ static bool has(const char *s, size_t n, const char *what)
 struct reply_style reply_style_detect(const char *source, size_t n)
 {
     struct reply_style style = {NULL, NULL};
-    for (size_t i = 0; source && i < sizeof signs / sizeof signs[0] && !style.format; i++)
+    /* MiniMax M3 puts this before every tag and has tags within values: not read, and not Hermes */
+    bool unread = source && has(source, n, "]<]minimax[>[");
+    for (size_t i = 0; source && !unread && i < sizeof signs / sizeof signs[0] && !style.format;
+         i++)
         if (has(source, n, signs[i].texts[0]) && has(source, n, signs[i].texts[1]))
             style.format = reply_format_find(signs[i].format);
     if (style.format && strcmp(style.format->name, "harmony") == 0)

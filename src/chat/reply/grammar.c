@@ -1,6 +1,7 @@
 /* Frames of calls. A frame is a list of texts; one that is a control token of the model is that
  * token. Where formats leave a choice of white space, it is what the templates write. */
 #include "chat/reply/frame.h"
+#include "chat/reply/internal.h"
 
 #include "base/mem.h"
 
@@ -310,18 +311,61 @@ static grammar_node required_block(const struct maker *m)
     return first ? SEQ(m->b, frame_piece(m, first), rest) : rest;
 }
 
-/* Text, in which the first piece begins a block; behind it the reply ends. */
+/* The marks that begin calls of the format, but for `but` and those that begin with it. */
+static uint32_t other_marks(const struct maker *m,
+                            const char *but,
+                            struct grammar_text out[REPLY_MAX_MARKS])
+{
+    const struct reply_format *f = m->r->style.format;
+    uint32_t n = 0;
+    for (size_t i = 0; i < REPLY_MAX_MARKS && f->open[i].text; i++) {
+        const char *mark = f->open[i].text;
+        bool same = but && strncmp(mark, but, strlen(but)) == 0;
+        if (!same && !f->open[i].at_start)
+            out[n++] = (struct grammar_text){mark, strlen(mark)};
+    }
+    return n;
+}
+
+/* Text, in which the first piece begins a block; behind it the reply ends. Other marks that are
+ * read as calls cannot come. */
 static grammar_node optional_block(const struct maker *m)
 {
     const char *first = first_piece(m->f);
-    grammar_node rest = block_behind_first(m);
+    grammar_node rest = block_behind_first(m), tails[REPLY_MAX_MARKS + 1];
+    struct grammar_text triggers[REPLY_MAX_MARKS + 1];
+    uint32_t n = other_marks(m, first, triggers);
     int32_t id = frame_token_of(m, first);
-    if (id >= 0)
-        return SEQ(m->b,
-                   text_without(m, first, NULL),
-                   grammar_optional(m->b, SEQ(m->b, grammar_token(m->b, id), rest)));
-    const struct grammar_text trigger = {first, strlen(first)};
-    return grammar_scan(m->b, 1, &trigger, &rest, true);
+    for (uint32_t i = 0; i <= n; i++)
+        tails[i] = grammar_never(m->b);
+    triggers[n] = (struct grammar_text){first, strlen(first)};
+    if (id < 0)
+        tails[n] = rest;
+    grammar_node text = grammar_scan(m->b, n + 1, triggers, tails, true);
+    if (id < 0)
+        return text;
+    return SEQ(m->b, text, grammar_optional(m->b, SEQ(m->b, grammar_token(m->b, id), rest)));
+}
+
+/* Where calls are plain JSON or Python, a text that cannot be one: it begins with something else.
+ */
+static grammar_node bare_text(const struct maker *m)
+{
+    static const struct grammar_range other[] = {
+        {0x21, 0x3b}, {0x3d, 0x5a}, {0x5c, 0x5f}, {0x61, 0x7a}, {0x7c, 0x10ffff}};
+    struct grammar_text marks[REPLY_MAX_MARKS];
+    grammar_node tails[REPLY_MAX_MARKS];
+    uint32_t n = other_marks(m, NULL, marks);
+    for (uint32_t i = 0; i < n; i++)
+        tails[i] = grammar_never(m->b);
+    grammar_node space =
+        grammar_choice(m->b, 4, (struct grammar_text[]){{" ", 1}, {"\n", 1}, {"\t", 1}, {"\r", 1}});
+    return SEQ(m->b,
+               grammar_repeat(m->b, space, 0, 8),
+               grammar_optional(m->b,
+                                SEQ(m->b,
+                                    grammar_chars(m->b, 5, other), /* none of < [ ` { */
+                                    grammar_scan(m->b, n, marks, tails, true))));
 }
 
 /* ---- reasoning ---- */
@@ -367,59 +411,104 @@ static grammar_node thoughts_before(const struct maker *m)
 
 /* ---- all of it ---- */
 
-/* Frames that may be in a text: they begin with a mark that nothing else begins with. */
-static bool has_mark(const struct frame *f)
+/* Is this a format in which calls have no mark of their own, but are messages, or the whole reply?
+ */
+static bool is_message(const char *format)
 {
-    static const char *const others[] = {
-        "llama3", "json", "harmony", "functionary-v3.2", "pythonic"};
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (strcmp(f->format, others[i]) == 0)
-            return false;
-    return true;
+    return strcmp(format, "harmony") == 0 || strcmp(format, "functionary-v3.2") == 0;
 }
 
-bool reply_grammar_known(const struct reply_format *f, bool required)
+static bool is_bare(const char *format)
+{
+    static const char *const all[] = {"llama3", "json", "pythonic"};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (strcmp(format, all[i]) == 0)
+            return true;
+    return false;
+}
+
+bool reply_grammar_known(const struct reply_format *f)
 {
     for (size_t i = 0; f && i < N_FRAMES; i++)
         if (strcmp(frames[i].format, reply_format_name(f)) == 0)
-            return required || has_mark(&frames[i]);
+            return true;
     return false;
+}
+
+/* What stands before content of its own. */
+static grammar_node content_opens(const struct maker *m)
+{
+    const char *name = reply_format_name(m->r->style.format);
+    if (strcmp(name, "harmony") == 0)
+        return SEQ(m->b,
+                   frame_piece(m, "<|channel|>"),
+                   frame_piece(m, "final"),
+                   frame_piece(m, "<|message|>"));
+    return strcmp(name, "functionary-v3.2") == 0 ? frame_piece(m, "all\n") : grammar_empty(m->b);
+}
+
+/* Text of a message, and then a call in one of its own. */
+static grammar_node message_then(const struct maker *m, grammar_node calls)
+{
+    if (strcmp(m->f->format, "functionary-v3.2") == 0) {
+        const struct grammar_text mark = {">>>", 3};
+        return SEQ(m->b, frame_piece(m, "all\n"), grammar_scan(m->b, 1, &mark, &calls, true));
+    }
+    grammar_node preamble = SEQ(m->b,
+                                frame_piece(m, "<|channel|>"),
+                                frame_piece(m, "commentary"),
+                                frame_piece(m, "<|message|>"),
+                                frame_text_until(m, "<|end|>", "<|channel|>"),
+                                frame_piece(m, "<|start|>"),
+                                frame_piece(m, "assistant"));
+    grammar_node text = SEQ(m->b, content_opens(m), text_without(m, "<|", NULL));
+    return grammar_alt(m->b, 2, (grammar_node[]){text, SEQ(m->b, preamble, calls)});
+}
+
+/* A reply that may make calls, or is text: of the frame at hand. */
+static grammar_node optional_calls(const struct maker *m)
+{
+    if (!is_bare(m->f->format) && !is_message(m->f->format))
+        return optional_block(m);
+    grammar_node calls = required_block(m);
+    grammar_node text = is_bare(m->f->format) ? bare_text(m) : message_then(m, calls);
+    return grammar_alt(m->b, 2, (grammar_node[]){calls, text});
+}
+
+/* `make` of each frame that the model may mean. */
+static grammar_node all_frames(struct maker *m, grammar_node (*make)(const struct maker *m))
+{
+    grammar_node blocks[N_FRAMES];
+    uint32_t n = 0;
+    for (size_t i = 0; i < N_FRAMES; i++) {
+        m->f = &frames[i];
+        if (strcmp(m->f->format, reply_format_name(m->r->style.format)) != 0)
+            continue;
+        if (m->f->needs && frame_token_of(m, m->f->needs) < 0)
+            continue;
+        blocks[n++] = make(m);
+        if (m->f->needs)
+            break; /* the model knows this way, so it is the one */
+    }
+    return grammar_alt(m->b, n, blocks);
 }
 
 grammar_node reply_grammar_build(const struct reply_grammar *r, struct grammar_builder *b)
 {
-    grammar_node blocks[N_FRAMES];
-    uint32_t n = 0;
     struct maker m = {r, b, NULL};
-    if (!reply_grammar_known(r->style.format, r->required))
+    if (!reply_grammar_known(r->style.format))
         return grammar_never(b);
-    for (size_t i = 0; i < N_FRAMES; i++) {
-        m.f = &frames[i];
-        if (strcmp(m.f->format, reply_format_name(r->style.format)) != 0)
-            continue;
-        if (m.f->needs && frame_token_of(&m, m.f->needs) < 0)
-            continue;
-        blocks[n++] = r->required ? required_block(&m) : optional_block(&m);
-        if (m.f->needs)
-            break; /* the model knows this way, so it is the one */
-    }
-    return SEQ(b, thoughts_before(&m), grammar_alt(b, n, blocks));
+    grammar_node calls = all_frames(&m, r->required ? required_block : optional_calls);
+    return SEQ(b, thoughts_before(&m), calls);
 }
 
 grammar_node reply_grammar_content(const struct reply_grammar *r,
                                    struct grammar_builder *b,
                                    grammar_node content)
 {
-    const struct maker m = {r, b, NULL};
-    const char *name = reply_format_name(r->style.format);
-    grammar_node before = thoughts_before(&m);
-    if (strcmp(name, "harmony") == 0)
-        before = SEQ(b,
-                     before,
-                     frame_piece(&m, "<|channel|>"),
-                     frame_piece(&m, "final"),
-                     frame_piece(&m, "<|message|>"));
-    else if (strcmp(name, "functionary-v3.2") == 0)
-        before = SEQ(b, before, frame_piece(&m, "all\n"));
-    return SEQ(b, before, content);
+    struct maker m = {r, b, NULL};
+    grammar_node reply = SEQ(b, content_opens(&m), content);
+    if (r->tools && reply_grammar_known(r->style.format))
+        reply = grammar_alt(b, 2, (grammar_node[]){reply, all_frames(&m, required_block)});
+    return SEQ(b, thoughts_before(&m), reply);
 }

@@ -48,7 +48,7 @@ void loose_enter(struct reply_parser *p, const char *mark)
 {
     struct loose_state *l = &p->loose;
     l->at = BEFORE;
-    l->in_list = mark[0] == '[';
+    l->in_list = mark[strlen(mark) - 1] == '[';
     l->wraps = 0;
     l->closed = 0;
     l->close = strncmp(mark, "```", 3) == 0 ? "```" : spec_of(p)->close;
@@ -161,20 +161,13 @@ static bool after_byte(struct reply_parser *p, char c)
             reply_leave(p);
         return true;
     }
-    bool next = c == ',' || c == ';' || (c == '\n' && l->close);
-    if (next && (l->in_list || l->close) && !spec_of(p)->gemma) {
-        buf_char(&p->raw, c);
-        l->at = l->in_list || c != '\n' ? IN_NAME : AFTER;
-        l->name_at = p->raw.len;
-        return true;
+    bool more = (l->in_list || l->close) && !spec_of(p)->gemma; /* calls of the same block */
+    if (more && reply_is_name(&c, 1)) {
+        to_name(p);
+        return name_byte(p, c);
     }
-    if (!reply_is_space(c)) {
-        if (l->close && !l->in_list && !spec_of(p)->gemma && reply_is_name(&c, 1)) {
-            to_name(p); /* a call on a line of its own */
-            return name_byte(p, c);
-        }
+    if (!reply_is_space(c) && !(more && (c == ',' || c == ';')))
         return fail(p);
-    }
     buf_char(&p->raw, c);
     return true;
 }

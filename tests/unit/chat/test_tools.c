@@ -142,6 +142,30 @@ static void test_unknown(void **state)
     chat_tools_deinit(&t);
 }
 
+/* Templates of two kinds that leave a part to whoever writes messages. */
+static void test_half_known(void **state)
+{
+    (void)state;
+    static const char lfm2[] =
+        "{{ '<|tool_list_start|>' if tools }}{% for m in messages %}{{ m.role + ':' + m.content + "
+        "';' }}{% endfor %}";
+    static const char deepseek[] =
+        "{% for m in messages %}{{ m.role + ':' + (m.content or '') }}{% for c in m.tool_calls %}"
+        "{{ '<｜tool▁calls▁begin｜>' + c.function.name }}{% endfor %};{% endfor %}";
+    check(lfm2,
+          conversation,
+          NULL,
+          "user:q;assistant:I look.<|tool_call_start|>[f(a=1), g()]<|tool_call_end|>;tool:r1;"
+          "tool:<|im_end|>;");
+    struct chat_tools t = {.parallel = true};
+    add(&t, "f");
+    char *text = render(deepseek, "[{\"role\":\"user\",\"content\":\"hello\"}]", &t);
+    assert_non_null(strstr(text, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>"));
+    assert_null(strstr(text, "<tool_call>"));
+    free(text);
+    chat_tools_deinit(&t);
+}
+
 /* Released templates, where they are: all take a conversation with a call or say why not, and what
  * they want is found out. */
 static void test_released(void **state)
@@ -166,6 +190,18 @@ static void test_released(void **state)
         {"ibm-granite-granite-3.3-2B-Instruct.jinja", "granite", "think", true, false},
         {"NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use.jinja", "hermes", "none", true, false},
         {"google-gemma-2-2b-it.jinja", "hermes", "none", false, false},
+        {"LFM2-8B-A1B.jinja", "lfm2", "none", true, false},
+        {"LFM2.5-Instruct.jinja", "lfm2", "think", true, false},
+        {"google-gemma-4-31B-it-interleaved.jinja", "gemma", "gemma", true, false},
+        {"CohereForAI-c4ai-command-r7b-12-2024-tool_use.jinja",
+         "command-r7b",
+         "command-r7b",
+         true,
+         false},
+        {"CohereForAI-c4ai-command-r-plus-tool_use.jinja", "command-r", "none", true, false},
+        {"openbmb-MiniCPM5-1B.jinja", "minicpm", "think", true, false},
+        {"GigaChat3.1-10B-A1.8B.jinja", "gigachat", "none", true, false},
+        {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B.jinja", "deepseek", "think", false, false},
     };
     const char *root = getenv("WEIR_FIXTURES");
     char path[500];
@@ -225,6 +261,7 @@ int main(void)
         cmocka_unit_test(test_list),
         cmocka_unit_test(test_known),
         cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_half_known),
         cmocka_unit_test(test_released),
         cmocka_unit_test(test_style),
     };

@@ -108,8 +108,8 @@ static bool bound(const json_t *s, const char *key, double x, int sign, bool str
 static bool is_multiple(const json_t *s, double x)
 {
     const json_t *by = json_object_get(s, "multipleOf");
-    double times = x / json_number_value(by);
-    return !by || fabs(times - round(times)) < 1e-6;
+    double times = x / json_number_value(by); /* as validators do it */
+    return !by || times == floor(times);
 }
 
 static bool check_plain(const json_t *s, const json_t *v)

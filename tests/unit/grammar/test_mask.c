@@ -300,12 +300,13 @@ static void test_cache(void **state)
     grammar_release(first);
 }
 
-/* A byte that no token spells: the mask says so. */
+/* A vocabulary of a, b and xc. */
 static const char *few_texts(const void *ctx, int32_t id, size_t *n)
 {
+    static const char *const words[] = {"a", "b", "xc", ""};
     (void)ctx;
-    *n = id < 2;
-    return id == 0 ? "a" : "b";
+    *n = strlen(words[id]);
+    return words[id];
 }
 
 static bool never_ends(const void *ctx, int32_t id)
@@ -318,13 +319,32 @@ static bool never_ends(const void *ctx, int32_t id)
 static void test_vocabulary_without_a_byte(void **state)
 {
     (void)state;
-    const struct grammar_vocab_source source = {3, few_texts, never_ends, NULL};
+    const struct grammar_vocab_source source = {4, few_texts, never_ends, NULL};
     struct grammar_vocab *vocab;
     struct grammar_masks *masks;
     struct grammar *g;
+    struct err_info e = {0};
     assert_int_equal(grammar_vocab_create(&source, &vocab, NULL), OK);
     assert_int_equal(grammar_masks_create(vocab, 1 << 16, 2, &masks, NULL), OK);
+    /* what has a byte that is in no token is no text: with another way there is no dead end */
     struct grammar_builder *b = grammar_builder_create("x");
+    grammar_node three = grammar_regex(b, "aq|(ab|a[qr]|[aq]b)(qq|b)", 25);
+    assert_int_equal(grammar_compile(b, three, vocab, &g, NULL), OK);
+    struct grammar_state *whole = grammar_state_create(g);
+    for (int i = 0; i < 3; i++) {
+        struct grammar_mask mask = grammar_mask_acquire(masks, whole);
+        assert_int_equal(mask.bits[0], i == 0 ? 1 : 2);
+        grammar_mask_release(masks, &mask);
+        assert_int_equal(grammar_accept(whole, i == 0 ? 0 : 1, w.scratch),
+                         i < 2 ? GRAMMAR_GOES_ON : GRAMMAR_ENDED);
+    }
+    grammar_state_destroy(whole);
+    grammar_release(g);
+    assert_int_equal(grammar_compile(b, grammar_literal(b, "aq", 2), vocab, &g, &e), ERR_INVALID);
+    assert_non_null(strstr(e.text, "no text at all"));
+    grammar_builder_destroy(b);
+    /* one that is only in a token which does not fit: the mask says so */
+    b = grammar_builder_create("x");
     assert_int_equal(grammar_compile(b, grammar_literal(b, "ac", 2), vocab, &g, NULL), OK);
     grammar_builder_destroy(b);
     struct grammar_state *s = grammar_state_create(g);

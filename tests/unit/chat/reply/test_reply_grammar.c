@@ -103,7 +103,7 @@ static void test_random_answers(void **state)
         for (size_t k = 0; k < sizeof with_tags / sizeof with_tags[0]; k++)
             tagged |= strcmp(reply_format_name(f), with_tags[k]) == 0;
         json_t *tools = tagged ? closed : any;
-        assert_true(reply_grammar_known(f, true));
+        assert_true(reply_grammar_known(f));
         for (unsigned way = 0; way < 8; way++) {
             struct reply_grammar r = {.style = {f, NULL}, .tools = tools, .required = true};
             struct err_info e = {0};
@@ -206,8 +206,134 @@ static void test_optional(void **state)
         accepts(g, "a<tool_call>\n{\"name\": \"get\", \"arguments\": {\"q\": 1}}\n</tool_call>"));
     assert_false(accepts(g, "a<tool_call> b"));
     grammar_release(g);
-    assert_false(reply_grammar_known(reply_format_find("llama3"), false));
-    assert_false(reply_grammar_known(NULL, true));
+    assert_false(reply_grammar_known(NULL));
+    json_decref(tools);
+}
+
+/* The same where calls have no mark: a text that begins like one is one. */
+static void test_optional_bare(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *format, *text;
+        bool want;
+    } cases[] = {
+        {"llama3", "Hello {\"name\"", true},
+        {"llama3", "", true},
+        {"llama3", "{\"name\": \"get\", \"parameters\": {}}", true},
+        {"llama3", "{\"name\": \"get\", \"parameters\": {\"q\": 1}}", false},
+        {"llama3", " {\"name\": \"get\"", false},
+        {"llama3", "Text <|python_tag|>{", false},
+        {"json", "```json", false},
+        {"json", "{\"name\": \"f\", \"arguments\": {\"q\": 1}}", true}, /* f is not strict */
+        {"pythonic", "[get()]", true},
+        {"pythonic", "[get(q=1)]", false},
+        {"pythonic", "See [1]", true},
+        {"harmony", "<|channel|>final<|message|>Hello", true},
+        {"harmony", "<|channel|>final<|message|>Hello<|start|>", false},
+        {"harmony", "<|channel|>commentary to=functions.get <|constrain|>json<|message|>{}", true},
+        {"harmony",
+         "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant<|channel|>commentary "
+         "to=functions.get <|constrain|>json<|message|>{}",
+         true},
+        {"harmony",
+         "<|channel|>commentary to=functions.get <|constrain|>json<|message|>{\"q\":1}",
+         false},
+        {"functionary-v3.2", "all\nHello", true},
+        {"functionary-v3.2", "all\nI look.>>>get\n{}", true},
+        {"functionary-v3.2", "get\n{\"q\": 1}", false},
+        {"qwen-xml", "Text <function=f>", false},
+    };
+    json_t *tools = json_loads(tools_json, 0, NULL);
+    static const bool strict[] = {false, true};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct reply_grammar r = {
+            .style = {reply_format_find(cases[i].format), NULL}, .tools = tools, .strict = strict};
+        struct grammar *g = compile(&r, NULL);
+        assert_non_null(g);
+        if (accepts(g, cases[i].text) != cases[i].want)
+            fail_msg("%s: %s", cases[i].format, cases[i].text);
+        grammar_release(g);
+    }
+    json_decref(tools);
+}
+
+/* An answer of a form of its own, or calls. */
+static void test_content_or_calls(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *format, *text;
+        bool want;
+    } cases[] = {
+        {"hermes", "42", true},
+        {"hermes", "4a", false},
+        {"hermes", "<tool_call>\n{\"name\": \"get\", \"arguments\": {}}\n</tool_call>", true},
+        {"hermes", "42<tool_call>", false},
+        {"hermes", "<think>Hm.</think>42", true},
+        {"harmony", "<|channel|>final<|message|>42", true},
+        {"harmony", "<|channel|>commentary to=functions.get <|constrain|>json<|message|>{}", true},
+        {"lfm2", "<|tool_call_start|>[get()]<|tool_call_end|>", true},
+        {"lfm2", "7", true},
+    };
+    json_t *tools = json_loads(tools_json, 0, NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct reply_thoughts *think = reply_thoughts_find("think");
+        const struct reply_grammar r = {
+            .style = {reply_format_find(cases[i].format), i < 5 ? think : NULL}, .tools = tools};
+        struct grammar_builder *b = grammar_builder_create("tools");
+        struct grammar *g = NULL;
+        grammar_node root = reply_grammar_content(&r, b, grammar_regex(b, "[0-9]+", 6));
+        assert_int_equal(grammar_compile(b, root, w.vocab, &g, NULL), OK);
+        grammar_builder_destroy(b);
+        if (accepts(g, cases[i].text) != cases[i].want)
+            fail_msg("%s: %s", cases[i].format, cases[i].text);
+        grammar_release(g);
+    }
+    json_decref(tools);
+}
+
+/* What is required and not described must come all the same; strings are kept to their schema. */
+static void test_tagged_schemas(void **state)
+{
+    (void)state;
+    json_t *tools = json_loads(
+        "[{\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{\"z\":{"
+        "\"type\":\"string\",\"pattern\":\"^[0-9]{5}$\"},\"c\":{\"$ref\":\"#/$defs/c\"}},"
+        "\"required\":[\"z\",\"more\"],\"$defs\":{\"c\":{\"enum\":[\"1\",\"2\"]}}}}}]",
+        0,
+        NULL);
+#define ARG(key, value) "<parameter=" key ">\n" value "\n</parameter>\n"
+#define CALL(args) "<tool_call>\n<function=f>\n" args "</function>\n</tool_call>"
+    static const struct {
+        const char *format, *text;
+        bool want;
+    } cases[] = {
+        {"qwen-xml", CALL(ARG("z", "12345") ARG("more", "x")), true},
+        {"qwen-xml", CALL(ARG("z", "12345") ARG("c", "2") ARG("more", "x")), true},
+        {"qwen-xml", CALL(ARG("z", "12345") ARG("c", "3") ARG("more", "x")), false},
+        {"qwen-xml", CALL(ARG("z", "1234") ARG("more", "x")), false},
+        {"qwen-xml", CALL(ARG("z", "12345")), false},
+        {"lfm2", "<|tool_call_start|>[f(z=\"12345\", c=\"1\", more=1)]<|tool_call_end|>", true},
+        {"lfm2", "<|tool_call_start|>[f(z=\"1234\", more=1)]<|tool_call_end|>", false},
+        {"lfm2", "<|tool_call_start|>[f(z=\"12345\")]<|tool_call_end|>", false},
+        {"gemma", "<|tool_call>call:f{z:<|\"|>12345<|\"|>,more:[true]}<tool_call|>", true},
+        {"gemma", "<|tool_call>call:f{z:<|\"|>12<|\"|>,more:1}<tool_call|>", false},
+        {"gemma",
+         "<|tool_call>call:f{z:<|\"|>12345<|\"|>,c:<|\"|>3<|\"|>,more:1}<tool_call|>",
+         false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct reply_grammar r = {
+            .style = {reply_format_find(cases[i].format), NULL}, .tools = tools, .required = true};
+        struct err_info e = {0};
+        struct grammar *g = compile(&r, &e);
+        if (!g)
+            fail_msg("%s: %s", cases[i].format, e.text);
+        if (accepts(g, cases[i].text) != cases[i].want)
+            fail_msg("%s: %s", cases[i].format, cases[i].text);
+        grammar_release(g);
+    }
     json_decref(tools);
 }
 
@@ -293,6 +419,9 @@ int main(void)
         cmocka_unit_test(test_random_answers),
         cmocka_unit_test(test_goldens),
         cmocka_unit_test(test_optional),
+        cmocka_unit_test(test_optional_bare),
+        cmocka_unit_test(test_content_or_calls),
+        cmocka_unit_test(test_tagged_schemas),
         cmocka_unit_test(test_optional_tags),
         cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_errors),
