@@ -184,8 +184,8 @@ static bool add_bound(struct schema *s,
     bool lower = key[0] == 'm' ? key[1] == 'i' : strstr(key, "Min") != NULL;
     if (!v || (excluded && json_is_false(v)))
         return true;
-    if (excluded && json_is_true(v)) { /* draft 4: it says that the bound beside it is */
-        *is_excluded = *has;
+    if (excluded && json_is_true(v) && *has) { /* draft 4: the bound beside it is excluded */
+        *is_excluded = true;
         return true;
     }
     if (!json_is_number(v)) {

@@ -291,6 +291,7 @@ static const struct {
     {"{\"enum\":[1],\"type\":\"string\"}", "at \"/enum\""},
     {"{\"enum\":[1],\"minimum\":2}", "no text at all"},
     {"{\"multipleOf\":0}", "at \"/multipleOf\""},
+    {"{\"exclusiveMaximum\":true}", "at \"/exclusiveMaximum\": must be a number"},
     {"{\"contains\":{},\"maxContains\":2}", "at \"/contains\""},
     {"{\"minProperties\":2}", "at \"/minProperties\""},
     {"{\"required\":[\"a\"],\"additionalProperties\":false}", "at \"/required\""},
