@@ -144,7 +144,10 @@ bool may_run(const emu_stream *s)
 emu_order stream_order()
 {
     static const char *text = getenv("WEIR_EMU_STREAMS");
-    return !text ? emu_order_now() : *text == '0' ? EMU_PLAIN : *text == '1' ? EMU_REVERSED : EMU_DRAWN;
+    return !text          ? emu_order_now()
+           : *text == '0' ? EMU_PLAIN
+           : *text == '1' ? EMU_REVERSED
+                          : EMU_DRAWN;
 }
 
 emu_stream *choose()
