@@ -140,6 +140,16 @@ bool may_run(const emu_stream *s)
     return !s->blocking || legacy.queue.empty() || legacy.queue.front().ticket > w.ticket;
 }
 
+/* WEIR_EMU_STREAMS: 0 as they were queued, 1 the last first, else as the seed says. */
+emu_order stream_order()
+{
+    static const char *text = getenv("WEIR_EMU_STREAMS");
+    return !text          ? emu_order_now()
+           : *text == '0' ? EMU_PLAIN
+           : *text == '1' ? EMU_REVERSED
+                          : EMU_DRAWN;
+}
+
 emu_stream *choose()
 {
     emu_stream *best = nullptr;
@@ -150,7 +160,7 @@ emu_stream *choose()
         }
         n++;
         bool earlier = best && s->queue.front().ticket < best->queue.front().ticket;
-        switch (emu_order_now()) {
+        switch (stream_order()) {
         case EMU_PLAIN:
             best = !best || earlier ? s : best;
             break;
