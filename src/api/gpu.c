@@ -118,6 +118,7 @@ static void queue(const struct gpu_stats *g, struct buf *out)
     field(out, "submitted", q->submitted);
     field(out, "completed", q->completed);
     field(out, "stalls", q->stalls);
+    real_field(out, "stall_seconds", q->stall_us * 1e-6);
     real_field(out, "busy_seconds", q->busy_us * 1e-6);
     real_field(out, "idle_seconds", q->idle_us * 1e-6);
     real_field(out, "utilization", share(q->busy_us, q->idle_us));

@@ -239,6 +239,11 @@ static void steps(const struct engine_stats *s, struct buf *out)
     histogram(out, "step_seconds", "Duration of a step.", &s->step_time);
     counter(out, "steps_total", "Steps run.", s->steps);
     counter(out, "steps_with_prefill_total", "Steps that computed prompts.", s->steps_with_prefill);
+    counter(out, "steps_ahead_total", "Steps begun while another was under way.", s->steps_ahead);
+    counter(out,
+            "step_rows_dropped_total",
+            "Rows computed for requests that had ended meanwhile.",
+            s->rows_dropped);
     counter(out,
             "step_allocations_total",
             "Memory allocations made inside steps; anything but 0 is a bug.",
@@ -292,7 +297,8 @@ static void gpu_queue(const struct gpu_stats *g, struct buf *out)
     gauge(out, "gpu_queue_in_flight", "Steps on their way.", q->in_flight);
     counter(out, "gpu_queue_submitted_total", "Steps given to the device.", q->submitted);
     counter(out, "gpu_queue_completed_total", "Steps that it has done.", q->completed);
-    counter(out, "gpu_queue_stalls_total", "Steps that waited for a slot.", q->stalls);
+    counter(out, "gpu_queue_stalls_total", "Times the host waited for a slot.", q->stalls);
+    seconds(out, "gpu_queue_stall_seconds_total", "How long it did.", q->stall_us);
     seconds(out, "gpu_busy_seconds_total", "Time the device worked on steps.", q->busy_us);
     seconds(out,
             "gpu_idle_seconds_total",

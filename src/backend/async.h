@@ -49,6 +49,7 @@ struct async_step {
     const uint32_t *host_rows; /* [n_host_rows] of logit_rows, ascending: these come back, as the
                                 * model made them */
     uint32_t n_host_rows;
+    bool follows; /* there was work to do all the time since the step before: of use for figures */
 };
 
 struct async_result {

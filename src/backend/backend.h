@@ -96,7 +96,8 @@ struct gpu_class_stats {
 struct gpu_queue_stats {
     uint32_t slots, in_flight;
     uint64_t submitted, completed;
-    uint64_t stalls; /* submissions that had to wait for a slot */
+    uint64_t stalls; /* times that the host had filled all slots and waited for one, */
+    double stall_us; /* and for how long */
     double busy_us;  /* the device worked, */
     double idle_us;  /* and waited for the next step while there was one to prepare */
 };

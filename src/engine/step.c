@@ -142,10 +142,12 @@ static bool begin_step(struct engine *eng)
                                      .jobs = s->devices,
                                      .n_jobs = s->n_devices,
                                      .host_rows = s->host_rows,
-                                     .n_host_rows = s->n_host_rows};
+                                     .n_host_rows = s->n_host_rows,
+                                     .follows = !eng->was_idle};
         s->err = eng->async->begin(eng->backend, &a, &s->error);
     }
     eng->holds |= s->err != OK; /* those who are in it end with it */
+    eng->was_idle = false;
     eng->n_steps++;
     kv_step_begun(eng->kv);
     return true;
@@ -195,8 +197,10 @@ static void end_step(struct engine *eng)
 bool step_run(struct engine *eng)
 {
     bool begun = (eng->n_steps == 0 || !eng->holds) && begin_step(eng);
-    if (eng->n_steps == 0)
+    if (eng->n_steps == 0) {
+        eng->was_idle = true;
         return false;
+    }
     if (!begun || !eng->async || eng->n_steps == ASYNC_STEPS)
         end_step(eng);
     return true;

@@ -93,6 +93,7 @@ struct engine {
     struct step_batch steps[ASYNC_STEPS];
     uint32_t first_step, n_steps; /* those under way: a ring */
     bool holds;                   /* none may be begun before they have ended */
+    bool was_idle;                /* there was nothing to do before the next */
     uint64_t last_end_us;         /* when one ended last */
     struct pace pace;
     struct sample_scratch **scratch; /* [n_workers] */

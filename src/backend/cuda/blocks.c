@@ -1,6 +1,10 @@
 /* Whole KV blocks as bytes: the same block of every layer, one layer after the other; of layers
- * with windows its pane. All on the stream of the steps, so behind those that wrote them and before
- * those that will. */
+ * with windows its pane.
+ *
+ *      copy    on the stream of the steps: behind those that are there, before those to come
+ *      read    on a stream beside it: of a block whose steps have all ended
+ *      write   likewise, behind the last copy: of a block that no step under way was given; those
+ *              that come later are submitted when it is there */
 #include "backend/cuda/cuda.h"
 #include "base/log.h"
 
@@ -24,6 +28,7 @@ void cuda_block_copy(struct backend *base, struct backend_place from, struct bac
     cuda_kv_copy(
         b->layers, b->model->hp.n_layer, from.block, from.pane, to.block, to.pane, b->stream);
     check(cudaGetLastError(), "copying a block");
+    check(cudaEventRecord(b->copied, b->stream), "copying a block");
 }
 
 void cuda_block_read(struct backend *base, struct backend_place from, void *bytes)
@@ -36,9 +41,9 @@ void cuda_block_read(struct backend *base, struct backend_place from, void *byte
                              block_at(&b->layers[l], from),
                              n,
                              cudaMemcpyDeviceToHost,
-                             b->stream);
+                             b->copies);
     if (rc == cudaSuccess)
-        rc = cudaStreamSynchronize(b->stream);
+        rc = cudaStreamSynchronize(b->copies);
     check(rc, "reading a block");
     memcpy(bytes, b->block_bytes, b->block_bytes_n);
 }
@@ -47,15 +52,15 @@ void cuda_block_write(struct backend *base, struct backend_place to, const void 
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
     const size_t n = b->layers[0].block_bytes;
-    cudaError_t rc = cudaSuccess;
+    cudaError_t rc = cudaStreamWaitEvent(b->copies, b->copied, 0);
     memcpy(b->block_bytes, bytes, b->block_bytes_n);
     for (uint32_t l = 0; l < b->model->hp.n_layer && rc == cudaSuccess; l++)
         rc = cudaMemcpyAsync(block_at(&b->layers[l], to),
                              b->block_bytes + l * n,
                              n,
                              cudaMemcpyHostToDevice,
-                             b->stream);
+                             b->copies);
     if (rc == cudaSuccess)
-        rc = cudaStreamSynchronize(b->stream); /* the buffer is the next one's */
+        rc = cudaStreamSynchronize(b->copies); /* the buffer is the next one's */
     check(rc, "writing a block");
 }

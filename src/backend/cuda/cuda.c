@@ -84,9 +84,8 @@ static void gpu_stats(const struct backend *base, struct gpu_stats *out)
     pthread_mutex_lock(lock_of(b));
     out->replays = b->replays;
     out->walks = b->walks;
-    out->queue = b->queue;
-    if (!b->queue.slots) { /* steps are run one by one */
-        out->queue.slots = 1;
+    out->queue = cuda_queue_stats(&b->steps);
+    if (!out->queue.submitted) { /* steps were run one by one, if any */
         out->queue.submitted = out->queue.completed = b->replays + b->walks;
         out->queue.busy_us = b->busy_us;
         out->queue.idle_us = b->run_us > b->busy_us ? b->run_us - b->busy_us : 0;
@@ -117,6 +116,9 @@ static void destroy(struct backend *base)
         if (b->slots[i].end)
             (void)cudaEventDestroy(b->slots[i].end);
     }
+    if (b->copied)
+        (void)cudaEventDestroy(b->copied);
+    cuda_queue_deinit(&b->steps);
     pool_destroy(b->threads);
     cuda_memory_release(b);
     if (b->copies)
@@ -127,6 +129,12 @@ static void destroy(struct backend *base)
     pthread_mutex_destroy(&b->lock);
     free(b);
 }
+
+static const struct async_ops async = {
+    .can_choose = cuda_can_choose,
+    .begin = cuda_begin,
+    .end = cuda_end,
+};
 
 static const struct backend_ops ops = {
     .name = "cuda",
@@ -143,6 +151,7 @@ static const struct backend_ops ops = {
     .describe = describe,
     .gpu_stats = gpu_stats,
     .destroy = destroy,
+    .async = &async,
 };
 
 /* Up to the budget: nothing is taken of the device. */
@@ -207,7 +216,11 @@ static enum err open_streams(struct cuda_backend *b, struct err_info *e)
         if (rc == cudaSuccess)
             rc = cudaEventCreate(&b->slots[i].end);
     }
-    return rc == cudaSuccess ? OK : cuda_failed(rc, "streams and events", e);
+    if (rc == cudaSuccess)
+        rc = cudaEventCreateWithFlags(&b->copied, cudaEventDisableTiming);
+    if (rc != cudaSuccess)
+        return cuda_failed(rc, "streams and events", e);
+    return cuda_queue_init(&b->steps, b->stream, e);
 }
 
 /* The first step of its life: kernels are brought to the device, which takes time and memory. Then

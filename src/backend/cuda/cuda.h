@@ -16,13 +16,15 @@
 #ifndef WEIR_BACKEND_CUDA_CUDA_H
 #define WEIR_BACKEND_CUDA_CUDA_H
 
-#include "backend/backend.h"
+#include "backend/async.h"
 #include "backend/cpu/threads.h"
 #include "backend/cuda/attention.h"
 #include "backend/cuda/experts.h"
 #include "backend/cuda/linear.h"
 #include "backend/cuda/pool.h"
+#include "backend/cuda/queue.h"
 #include "backend/cuda/rows.h"
+#include "backend/cuda/sample.h"
 
 #include <pthread.h>
 
@@ -30,9 +32,9 @@
 #define CUDA_KERNELS_REVISION "r1"
 
 enum {
-    CUDA_SLOTS = 2,
     CUDA_MAX_GRAPHS = 128,
-    CUDA_MIN_MAJOR = 8, /* compute capability 8.0: bf16, cp.async */
+    CUDA_MAX_BIASES = 64, /* of a job: the host chooses for requests with more */
+    CUDA_MIN_MAJOR = 8,   /* compute capability 8.0: bf16, cp.async */
 };
 
 enum launch_kind {
@@ -105,6 +107,16 @@ struct cuda_layout {
         tables; /* last: as many as there are */
 };
 
+/* Rows of a step that choose a token, in pinned memory of their slot (async.c). */
+struct cuda_jobs {
+    struct cuda_sample_job *jobs; /* [n] of max_seqs */
+    struct cuda_bias *biases;     /* [n_biases] of max_seqs * CUDA_MAX_BIASES */
+    int32_t *chosen;              /* [n] what they chose */
+    uint32_t *host_rows;          /* [n_host_rows] whose logits come back */
+    int32_t *tokens;              /* [history_tokens] on their way into histories */
+    uint32_t n, n_biases, n_host_rows;
+};
+
 /* A step on its way. */
 struct cuda_slot {
     uint8_t *pinned; /* of the pool's staging; NULL: not borrowed */
@@ -115,7 +127,9 @@ struct cuda_slot {
     struct cuda_bounds bounds; /* that its launches are made for */
     size_t in_bytes;           /* of the copy to the device */
     int graph;                 /* that it replays; -1: none */
-    cudaEvent_t begin, end;    /* around its work on the device */
+    cudaEvent_t begin, end;    /* around its work on the device, where it is run at once */
+    bool beside;               /* or it runs beside the host, with jobs */
+    struct cuda_jobs jobs;
 };
 
 struct cuda_graph {
@@ -153,6 +167,12 @@ struct cuda_backend {
     struct cuda_experts experts;
     uint8_t *step_in; /* a step's arrays */
     int32_t *chosen;  /* [max_logit_rows] */
+    struct cuda_sample_job *device_jobs;
+    struct cuda_bias *device_biases;
+    int32_t *device_tokens; /* [history_tokens] */
+    struct cuda_histories histories;
+    void *sample_scratch;
+    uint32_t history_tokens; /* that cross at a time: a sequence's */
     size_t step_in_bytes;
     uint32_t table_entries;  /* of all sequences of a step, blocks and panes together */
     struct cuda_bounds most; /* the largest steps there can be */
@@ -166,7 +186,9 @@ struct cuda_backend {
 
     cudaStream_t stream, copies;
     struct cuda_slot slots[CUDA_SLOTS];
-    uint32_t next_slot;
+    struct cuda_queue steps;
+    uint8_t *jobs_pinned; /* [CUDA_SLOTS][cuda_jobs_bytes] */
+    cudaEvent_t copied;   /* behind the last copy of a block */
     struct cuda_graph graphs[CUDA_MAX_GRAPHS];
     uint32_t n_graphs;
     bool warmed_up;
@@ -182,7 +204,6 @@ struct cuda_backend {
     const struct cuda_slot *last; /* what the last run left */
     pthread_mutex_t lock;         /* of the figures */
     uint64_t replays, walks;
-    struct gpu_queue_stats queue;
     double run_us, busy_us; /* of runs: from call to return; of the device at work in them */
 };
 
@@ -227,6 +248,18 @@ enum err cuda_slot_wait(struct cuda_backend *b,
                         struct err_info *e) WEIR_MUST_USE;
 /* Its staging goes back to the pool. NULL pinned: nothing to do. */
 void cuda_slot_release(struct cuda_backend *b, struct cuda_slot *s);
+
+/* --- steps beside the host (async.c) --- */
+
+/* Pinned memory of a slot's jobs; where it lies. */
+size_t cuda_jobs_bytes(const struct cuda_backend *b);
+void cuda_jobs_place(struct cuda_backend *b);
+/* Behind the launches: logits that the host wants, then sampling and its ids. */
+cudaError_t cuda_jobs_finish(struct cuda_backend *b, const struct cuda_slot *s);
+/* async_ops */
+bool cuda_can_choose(const struct backend *base, const struct sample_params *p);
+enum err cuda_begin(struct backend *base, const struct async_step *a, struct err_info *e);
+enum err cuda_end(struct backend *base, struct async_result *out, struct err_info *e);
 
 /* All launches for the bounds, on the stream. Errors: ERR_INTERNAL. */
 enum err cuda_walk(struct cuda_backend *b,

@@ -162,11 +162,28 @@ static void carve_step(struct cuda_backend *b, struct carver *c)
     b->chosen = carve(c, b->cfg.max_seqs, sizeof *b->chosen);
 }
 
+/* Where the model generates: what sampling on the device needs. A history is a count of each token
+ * of the vocabulary. */
+static void carve_sampling(struct cuda_backend *b, struct carver *c)
+{
+    const uint32_t n = b->cfg.max_seqs, n_vocab = b->model->hp.n_vocab;
+    if (!b->model->generates)
+        return;
+    b->history_tokens = max_positions(b);
+    b->device_jobs = carve(c, n, sizeof *b->device_jobs);
+    b->device_biases = carve(c, (size_t)n * CUDA_MAX_BIASES, sizeof *b->device_biases);
+    b->device_tokens = carve(c, b->history_tokens, sizeof *b->device_tokens);
+    b->histories.n_slots = n;
+    b->histories.counts = carve(c, n, n_vocab * sizeof *b->histories.counts);
+    b->sample_scratch = carve(c, 1, cuda_sample_scratch(n, n_vocab));
+}
+
 static void carve_workspace(struct cuda_backend *b, struct carver *c)
 {
     const struct model_hparams *hp = &b->model->hp;
     const struct cuda_attention_shape shape = {hp->n_head, hp->n_head_kv, hp->head_dim};
     carve_step(b, c);
+    carve_sampling(b, c);
     carve_experts(b, c);
     b->act.data = carve(c, 1, act_bytes(b, false, (uint32_t)padded_rows(b)));
     b->linear_scratch = carve(c, 1, scratch_bytes(b));
@@ -326,7 +343,8 @@ enum err cuda_budget_make(struct cuda_backend *b, struct err_info *e)
     g->workspace = b->workspace_bytes = c.used;
     g->pool = cuda_pool_device_bytes(&b->pool);
     b->block_bytes_n = backend_kv_block_bytes(b->model, b->cfg.kv_type, b->cfg.block_tokens);
-    g->pinned = cuda_pool_pinned_bytes(&b->pool) + b->block_bytes_n;
+    g->pinned =
+        cuda_pool_pinned_bytes(&b->pool) + b->block_bytes_n + CUDA_SLOTS * cuda_jobs_bytes(b);
     const size_t need = g->weights + g->workspace + g->pool, kv = kv_wanted(b);
     if (c.overflow || need > g->limit || kv > g->limit - need)
         return err_set(e,
@@ -387,6 +405,17 @@ static enum err take(size_t n, const char *what, uint8_t **out, struct err_info 
                    cudaGetErrorString(rc));
 }
 
+static enum err take_pinned(size_t n, uint8_t **out, struct err_info *e)
+{
+    void *p = NULL;
+    const cudaError_t rc = cudaMallocHost(&p, n ? n : 1);
+    *out = p;
+    if (rc == cudaSuccess)
+        return OK;
+    (void)cudaGetLastError();
+    return err_set(e, ERR_NOMEM, "CUDA: no pinned memory for %zu bytes", n);
+}
+
 static enum err place_kv(struct cuda_backend *b, struct err_info *e)
 {
     enum err err = take(b->kv_bytes, "KV", &b->kv_memory, e);
@@ -406,7 +435,6 @@ enum err cuda_kv_zero(struct cuda_backend *b, struct err_info *e)
 
 enum err cuda_memory_take(struct cuda_backend *b, struct err_info *e)
 {
-    void *p = NULL;
     say(b);
     enum err err = take(b->weights_bytes, "weights", &b->weights, e);
     if (!err)
@@ -415,11 +443,13 @@ enum err cuda_memory_take(struct cuda_backend *b, struct err_info *e)
         err = cuda_pool_warm_up(&b->pool, e);
     if (!err)
         err = place_kv(b, e);
-    if (!err && cudaMallocHost(&p, b->block_bytes_n) != cudaSuccess)
-        err = err_set(e, ERR_NOMEM, "CUDA: no pinned memory for %zu bytes", b->block_bytes_n);
+    if (!err)
+        err = take_pinned(b->block_bytes_n, &b->block_bytes, e);
+    if (!err)
+        err = take_pinned(CUDA_SLOTS * cuda_jobs_bytes(b), &b->jobs_pinned, e);
     if (err)
         return err;
-    b->block_bytes = p;
+    cuda_jobs_place(b);
     struct carver c = {.base = b->workspace};
     carve_workspace(b, &c);
     for (uint32_t i = 0; i < b->n_matrices; i++)
@@ -436,5 +466,6 @@ void cuda_memory_release(struct cuda_backend *b)
     (void)cudaFree(b->workspace);
     (void)cudaFree(b->kv_memory);
     (void)cudaFreeHost(b->block_bytes);
+    (void)cudaFreeHost(b->jobs_pinned);
     cuda_pool_deinit(&b->pool);
 }

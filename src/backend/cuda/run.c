@@ -348,7 +348,9 @@ static cudaError_t copy_back(struct cuda_backend *b, const struct cuda_slot *s)
 {
     const uint32_t *width = b->model->buf_width;
     cudaError_t rc = cudaSuccess;
-    if (s->counts.n_logit_rows)
+    if (s->beside)
+        rc = cuda_jobs_finish(b, s);
+    else if (s->counts.n_logit_rows)
         rc = copy_rows(
             s->logits, width[BUF_LOGITS], &b->bufs[BUF_LOGITS], s->counts.n_logit_rows, b->stream);
     if (rc == cudaSuccess && s->counts.n_hidden_rows)
@@ -379,7 +381,7 @@ enum err cuda_slot_submit(struct cuda_backend *b, struct cuda_slot *s, struct er
     enum err err = cuda_lease_take(b, e);
     if (err)
         return err;
-    cudaError_t rc = cudaEventRecord(s->begin, b->stream);
+    cudaError_t rc = s->beside ? cudaSuccess : cudaEventRecord(s->begin, b->stream);
     if (rc == cudaSuccess)
         rc = cudaMemcpyAsync(b->step_in, s->pinned, s->in_bytes, cudaMemcpyHostToDevice, b->stream);
     if (rc != cudaSuccess)
@@ -387,7 +389,7 @@ enum err cuda_slot_submit(struct cuda_backend *b, struct cuda_slot *s, struct er
     if (!err)
         err = cuda_slot_launch(b, s, e);
     if (!err && ((rc = copy_back(b, s)) != cudaSuccess ||
-                 (rc = cudaEventRecord(s->end, b->stream)) != cudaSuccess))
+                 (!s->beside && (rc = cudaEventRecord(s->end, b->stream)) != cudaSuccess)))
         err = cuda_failed(rc, "a step's results", e);
     const enum err back = cuda_lease_return(b, err ? NULL : e);
     return err ? err : back;

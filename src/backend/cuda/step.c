@@ -188,6 +188,7 @@ enum err cuda_slot_prepare(struct cuda_backend *b,
         err = cuda_pool_borrow(&b->pool, GPU_STAGING, &s->pinned, e);
     if (err)
         return err;
+    s->beside = false;
     count(b, x, s);
     cuda_layout_of(&s->bounds, &l);
     s->logits = (float *)(void *)(s->pinned + b->out_offset);

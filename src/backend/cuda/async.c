@@ -1,0 +1,290 @@
+/* Steps beside the host (backend/async.h), on the two slots of the queue.
+ *
+ *     on the stream:  event | arrays of the step | what histories begin with | graph, or launches
+ *                           | logits that the host wants | sampling | ids back | event
+ *
+ * Sampling overwrites logits, so what the host gets is copied before. Its ids stay where the next
+ * step's rows look for them (cuda_step.chosen) until that step's own sampling, at its end.
+ *
+ * Each slot has pinned memory for its jobs besides the staging of its batch, so that nothing that a
+ * copy still reads is written. The tokens that a history begins with go through it too; where a
+ * step has more of them than fit, it waits for the device between two parts. */
+#include "backend/cuda/cuda.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* What a slot's pinned memory for jobs holds. */
+struct parts {
+    size_t jobs, biases, chosen, host_rows, tokens, all;
+};
+
+static size_t put(size_t *at, size_t n, size_t size)
+{
+    const size_t here = *at;
+    *at = (here + n * size + 63) / 64 * 64;
+    return here;
+}
+
+static struct parts parts_of(const struct cuda_backend *b)
+{
+    const uint32_t n = b->cfg.max_seqs;
+    struct parts p = {0};
+    p.jobs = put(&p.all, n, sizeof(struct cuda_sample_job));
+    p.biases = put(&p.all, (size_t)n * CUDA_MAX_BIASES, sizeof(struct cuda_bias));
+    p.chosen = put(&p.all, n, sizeof(int32_t));
+    p.host_rows = put(&p.all, b->cfg.max_logit_rows, sizeof(uint32_t));
+    p.tokens = put(&p.all, b->history_tokens, sizeof(int32_t));
+    return p;
+}
+
+size_t cuda_jobs_bytes(const struct cuda_backend *b)
+{
+    return parts_of(b).all;
+}
+
+void cuda_jobs_place(struct cuda_backend *b)
+{
+    const struct parts p = parts_of(b);
+    for (uint32_t i = 0; i < CUDA_SLOTS; i++) {
+        uint8_t *at = b->jobs_pinned + i * p.all;
+        struct cuda_jobs *j = &b->slots[i].jobs;
+        j->jobs = (struct cuda_sample_job *)(void *)(at + p.jobs);
+        j->biases = (struct cuda_bias *)(void *)(at + p.biases);
+        j->chosen = (int32_t *)(void *)(at + p.chosen);
+        j->host_rows = (uint32_t *)(void *)(at + p.host_rows);
+        j->tokens = (int32_t *)(void *)(at + p.tokens);
+    }
+}
+
+static bool penalises(const struct sample_params *p)
+{
+    return p->repetition_penalty != 1.0f || p->presence_penalty != 0.0f ||
+           p->frequency_penalty != 0.0f;
+}
+
+bool cuda_can_choose(const struct backend *base, const struct sample_params *p)
+{
+    (void)base;
+    return p->n_bias <= CUDA_MAX_BIASES;
+}
+
+/* --- preparing --- */
+
+static void take_job(struct cuda_jobs *to, const struct async_job *from)
+{
+    const struct sample_params *p = from->params;
+    to->jobs[to->n++] = (struct cuda_sample_job){
+        .logit_row = from->logit_row,
+        .slot = penalises(p) ? from->slot : UINT32_MAX,
+        .position = from->position,
+        .seed = p->seed,
+        .temperature = p->temperature,
+        .top_k = p->top_k,
+        .top_p = p->top_p,
+        .min_p = p->min_p,
+        .repetition_penalty = p->repetition_penalty,
+        .presence_penalty = p->presence_penalty,
+        .frequency_penalty = p->frequency_penalty,
+        .temperature_last = p->temperature_last,
+        .first_bias = to->n_biases,
+        .n_bias = p->n_bias,
+    };
+    for (uint32_t i = 0; i < p->n_bias; i++)
+        to->biases[to->n_biases++] = (struct cuda_bias){p->bias[i].id, p->bias[i].bias};
+}
+
+/* The step's own arrays know the batch; here is what else it has. */
+static void take_jobs(const struct cuda_backend *b, struct cuda_slot *s, const struct async_step *a)
+{
+    struct cuda_layout l;
+    (void)b;
+    assert(a->n_jobs <= b->cfg.max_seqs && a->n_host_rows <= a->batch->n_logit_rows);
+    s->jobs.n = s->jobs.n_biases = 0;
+    for (uint32_t i = 0; i < a->n_jobs; i++)
+        take_job(&s->jobs, &a->jobs[i]);
+    s->jobs.n_host_rows = a->n_host_rows;
+    if (a->n_host_rows)
+        memcpy(s->jobs.host_rows, a->host_rows, a->n_host_rows * sizeof *a->host_rows);
+    s->counts.n_jobs = a->n_jobs;
+    s->beside = true;
+    cuda_layout_of(&s->bounds, &l);
+    memcpy(s->pinned + l.counts, &s->counts, sizeof s->counts);
+    memcpy(s->pinned + l.token_from, a->token_from, a->batch->n_rows * sizeof *a->token_from);
+}
+
+/* --- on the stream --- */
+
+/* n tokens into the slot's history; *used: of the pinned memory for them. */
+static cudaError_t count_tokens(struct cuda_backend *b,
+                                struct cuda_slot *s,
+                                const struct async_job *job,
+                                bool output,
+                                uint32_t *used)
+{
+    const uint32_t from = output ? job->n_prompt : 0, end = output ? job->n_tokens : job->n_prompt;
+    cudaError_t rc = cudaSuccess;
+    for (uint32_t at = from, n; at < end && rc == cudaSuccess; at += n, *used += n) {
+        if (*used == b->history_tokens) {
+            rc = cudaStreamSynchronize(b->stream);
+            *used = 0;
+        }
+        n = end - at < b->history_tokens - *used ? end - at : b->history_tokens - *used;
+        memcpy(s->jobs.tokens + *used, job->tokens + at, n * sizeof *job->tokens);
+        if (rc == cudaSuccess)
+            rc = cudaMemcpyAsync(b->device_tokens,
+                                 s->jobs.tokens + *used,
+                                 n * sizeof *job->tokens,
+                                 cudaMemcpyHostToDevice,
+                                 b->stream);
+        if (rc == cudaSuccess)
+            cuda_history_add(&b->histories,
+                             b->model->hp.n_vocab,
+                             job->slot,
+                             b->device_tokens,
+                             n,
+                             output,
+                             b->stream);
+    }
+    return rc;
+}
+
+static cudaError_t begin_histories(struct cuda_backend *b,
+                                   struct cuda_slot *s,
+                                   const struct async_step *a)
+{
+    cudaError_t rc = cudaSuccess;
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < a->n_jobs && rc == cudaSuccess; i++) {
+        const struct async_job *job = &a->jobs[i];
+        if (!job->tokens || !penalises(job->params))
+            continue;
+        cuda_history_begin(&b->histories, b->model->hp.n_vocab, job->slot, b->stream);
+        if (job->params->repetition_penalty != 1.0f) /* it alone looks at the prompt */
+            rc = count_tokens(b, s, job, false, &used);
+        if (rc == cudaSuccess)
+            rc = count_tokens(b, s, job, true, &used);
+    }
+    return rc;
+}
+
+/* Rows that follow each other in one copy. */
+static cudaError_t copy_host_rows(struct cuda_backend *b, const struct cuda_slot *s)
+{
+    const struct cuda_buf *from = &b->bufs[BUF_LOGITS];
+    const size_t width = b->model->buf_width[BUF_LOGITS] * sizeof(float);
+    const uint32_t *rows = s->jobs.host_rows;
+    cudaError_t rc = cudaSuccess;
+    for (uint32_t i = 0, n; i < s->jobs.n_host_rows && rc == cudaSuccess; i += n) {
+        for (n = 1; i + n < s->jobs.n_host_rows && rows[i + n] == rows[i] + n;)
+            n++;
+        rc = cudaMemcpy2DAsync(s->logits + (size_t)i * b->model->buf_width[BUF_LOGITS],
+                               width,
+                               from->p + rows[i] * from->stride,
+                               from->stride * sizeof(float),
+                               width,
+                               n,
+                               cudaMemcpyDeviceToHost,
+                               b->stream);
+    }
+    return rc;
+}
+
+static cudaError_t choose(struct cuda_backend *b, const struct cuda_slot *s)
+{
+    const struct cuda_jobs *j = &s->jobs;
+    const struct cuda_at at = {.step = cuda_step_at(b, &s->bounds),
+                               .bounds = s->bounds,
+                               .rows = CUDA_ROWS_LOGITS,
+                               .stream = b->stream};
+    struct cuda_at sampling = at;
+    sampling.bounds.jobs = j->n;
+    cudaError_t rc = cudaMemcpyAsync(
+        b->device_jobs, j->jobs, j->n * sizeof *j->jobs, cudaMemcpyHostToDevice, b->stream);
+    if (rc == cudaSuccess && j->n_biases)
+        rc = cudaMemcpyAsync(b->device_biases,
+                             j->biases,
+                             j->n_biases * sizeof *j->biases,
+                             cudaMemcpyHostToDevice,
+                             b->stream);
+    if (rc != cudaSuccess)
+        return rc;
+    cuda_sample(&sampling,
+                b->device_jobs,
+                b->device_biases,
+                &b->histories,
+                b->bufs[BUF_LOGITS],
+                b->model->hp.n_vocab,
+                b->chosen,
+                b->sample_scratch);
+    rc = cudaGetLastError();
+    return rc == cudaSuccess ? cudaMemcpyAsync(j->chosen,
+                                               b->chosen,
+                                               j->n * sizeof *j->chosen,
+                                               cudaMemcpyDeviceToHost,
+                                               b->stream)
+                             : rc;
+}
+
+cudaError_t cuda_jobs_finish(struct cuda_backend *b, const struct cuda_slot *s)
+{
+    cudaError_t rc = copy_host_rows(b, s);
+    return rc == cudaSuccess && s->jobs.n ? choose(b, s) : rc;
+}
+
+/* --- the operations --- */
+
+static enum err put_on_stream(struct cuda_backend *b,
+                              uint32_t slot,
+                              const struct async_step *a,
+                              struct err_info *e)
+{
+    struct cuda_slot *s = &b->slots[slot];
+    enum err err = cuda_queue_mark(&b->steps, slot, e);
+    if (err)
+        return err;
+    const cudaError_t rc = begin_histories(b, s, a);
+    if (rc != cudaSuccess)
+        return cuda_failed(rc, "the tokens of a history", e);
+    err = cuda_slot_submit(b, s, e);
+    return err ? err : cuda_queue_submit(&b->steps, slot, a->follows, e);
+}
+
+enum err cuda_begin(struct backend *base, const struct async_step *a, struct err_info *e)
+{
+    struct cuda_backend *b = (struct cuda_backend *)base;
+    uint32_t i = (uint32_t)(b->steps.n_submitted % CUDA_SLOTS);
+    cuda_queue_release(&b->steps, i); /* what it held was of the step that ended before last */
+    enum err err = cuda_queue_prepare(&b->steps, &i, e);
+    if (err)
+        return err;
+    struct cuda_slot *s = &b->slots[i];
+    cuda_slot_release(b, s);
+    err = cuda_slot_prepare(b, s, a->batch, e);
+    if (!err) {
+        take_jobs(b, s, a);
+        err = put_on_stream(b, i, a, e);
+        if (err)
+            (void)cudaStreamSynchronize(b->stream); /* whatever it began reads the slot no more */
+    }
+    if (err)
+        cuda_queue_abandon(&b->steps, i);
+    return err;
+}
+
+enum err cuda_end(struct backend *base, struct async_result *out, struct err_info *e)
+{
+    struct cuda_backend *b = (struct cuda_backend *)base;
+    uint32_t i = 0;
+    const enum err err = cuda_queue_collect(&b->steps, &i, e);
+    if (err)
+        return err;
+    const struct cuda_slot *s = &b->slots[i];
+    *out = (struct async_result){.chosen = s->jobs.chosen, .logits = s->logits};
+    b->last = s;
+    pthread_mutex_lock(&b->lock);
+    b->busy_us += b->steps.last_busy_us;
+    b->run_us += b->steps.last_busy_us + b->steps.last_idle_us;
+    pthread_mutex_unlock(&b->lock);
+    return OK;
+}
