@@ -1,5 +1,5 @@
 # Thin wrapper around the CMake presets; `make help` lists the targets.
-.PHONY: all demo test cuda serve asan tsan bench format lint install clean deps help
+.PHONY: all demo test cuda cuda-test cuda-races serve asan tsan bench format lint install clean deps help
 .DEFAULT_GOAL := all
 
 JOBS := $(shell nproc)
@@ -24,6 +24,15 @@ serve: all           ## build and keep the server running
 cuda: deps           ## build the CUDA plugin, build/libweir_cuda.so, where nvcc is
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release -j $(JOBS) --target weir_cuda
+
+cuda-test: cuda      ## the kernels' tests on a real device, and under compute-sanitizer
+	@cmake --build --preset release -j $(JOBS) --target cuda_device_tests
+	@scripts/cuda_test.sh build
+
+cuda-races: deps     ## the kernels' tests with every access checked for races; some minutes
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release -j $(JOBS) --target cuda_races
+	@for t in build/tests/cuda/cuda_races_*; do [ ! -f $$t ] || $$t || exit 1; done
 
 asan: deps           ## all tests under AddressSanitizer and UBSan
 	@cmake --preset asan >/dev/null && cmake --build --preset asan -j $(JOBS)
@@ -54,4 +63,4 @@ clean:               ## remove all build folders
 	@rm -rf build build-debug build-asan build-tsan
 
 help:
-	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 12

@@ -21,23 +21,24 @@ GOLDEN = ROOT / "tests/data/golden"
 MODELS = sorted(m for m in GOLDEN.glob("*/*.gguf") if m.parent.name != "encoders")
 
 
-def run_logits(model, want, out, isa, threads, *options):
+# the CUDA backend over its emulation (tests/cuda), where it was built; or a real one
+PLUGIN = pathlib.Path(os.environ.get(
+    "WEIR_CUDA_PLUGIN", pathlib.Path(WEIR).parent / "tests/cuda/libweir_cuda_emulated.so"))
+
+
+def run_logits(model, want, out, isa, threads, *options, **env):
     ids = ",".join(map(str, want["prompt"]))
     rows = ",".join(map(str, want["logit_rows"]))
     r = subprocess.run(
         [WEIR, "logits", "-m", model, "--tokens", ids, "--rows", rows, "--out", out, "--greedy",
          str(len(want["greedy"])), "--kv-type", "f32", "--threads", str(threads), *options],
-        capture_output=True, text=True, env={**os.environ, "WEIR_ISA": isa}, timeout=120)
+        capture_output=True, text=True, env={**os.environ, "WEIR_ISA": isa, **env}, timeout=300)
     assert r.returncode == 0, r.stderr
     return array.array("f", out.read_bytes()), json.loads(r.stdout)["greedy"]
 
 
-@pytest.mark.parametrize("isa", ["reference", "avx2", "avx-vnni", "avx512", "avx512-bf16"])
-@pytest.mark.parametrize("model", MODELS, ids=lambda p: p.stem)
-def test_logits(model, isa, tmp_path):
-    want = json.loads(model.with_suffix(".json").read_text())
+def check(model, want, got, greedy):
     reference = array.array("f", model.with_suffix(".logits").read_bytes())
-    got, greedy = run_logits(model, want, tmp_path / "out", isa, 2)
     assert len(got) == len(reference)
     error = sum((x - y) ** 2 for x, y in zip(got, reference)) / sum(y * y for y in reference)
     exact = "nmse_llama_cpp" not in want
@@ -46,6 +47,23 @@ def test_logits(model, isa, tmp_path):
         if x != y:  # from here on the texts differ: it must have been close
             assert margin <= (1e-3 if exact else 0.5), f"greedy differs at {i}"
             break
+
+
+@pytest.mark.parametrize("isa", ["reference", "avx2", "avx-vnni", "avx512", "avx512-bf16"])
+@pytest.mark.parametrize("model", MODELS, ids=lambda p: p.stem)
+def test_logits(model, isa, tmp_path):
+    want = json.loads(model.with_suffix(".json").read_text())
+    check(model, want, *run_logits(model, want, tmp_path / "out", isa, 2))
+
+
+@pytest.mark.skipif(not PLUGIN.is_file(), reason=f"{PLUGIN} was not built: no C++ compiler")
+@pytest.mark.parametrize("model", MODELS, ids=lambda p: p.stem)
+def test_logits_of_cuda(model, tmp_path):
+    """The whole program with the plugin; each model meets other orders of threads and streams."""
+    want = json.loads(model.with_suffix(".json").read_text())
+    seed = str(MODELS.index(model) % 4)
+    check(model, want, *run_logits(model, want, tmp_path / "out", "", 1, "--device", "cuda",
+                                   WEIR_CUDA_PLUGIN=str(PLUGIN), WEIR_EMU_SEED=seed))
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda p: p.stem)

@@ -56,6 +56,10 @@ function(weir_nvcc out)
 endfunction()
 
 weir_nvcc(weir_cuda_objects ${WEIR_CUDA_KERNELS})
+# the host's side by itself, for tests of it on a device
+add_library(weir_cuda_host STATIC EXCLUDE_FROM_ALL ${WEIR_CUDA_HOST})
+target_include_directories(weir_cuda_host PUBLIC src)
+target_include_directories(weir_cuda_host SYSTEM PRIVATE ${WEIR_CUDA_HOME}/include)
 add_library(weir_cuda SHARED EXCLUDE_FROM_ALL
   ${weir_cuda_objects} ${WEIR_CUDA_HOST} ${WEIR_CUDA_PLUGIN} ${WEIR_CUDA_COPIES})
 set_target_properties(weir_cuda PROPERTIES LINKER_LANGUAGE C C_VISIBILITY_PRESET hidden

@@ -3,8 +3,7 @@
  *
  * A thread of a block is a fiber (grid.cpp). One fiber runs at a time, until it ends or waits for
  * others; so an atomic is a plain operation, and a shuffle is a meeting: each lane leaves a pointer
- * to what it brings, the last to come computes everyone's result (emu_meet). Under ThreadSanitizer
- * atomics are real ones, so that they count as such. */
+ * to what it brings, the last to come computes everyone's result (emu_meet). */
 #ifndef EMU_DEVICE_H
 #define EMU_DEVICE_H
 
@@ -22,11 +21,12 @@
 #define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
 
+/* Kernels are compiled with -fsanitize=thread for races.cpp. */
 #if defined(__SANITIZE_THREAD__)
-#define EMU_TSAN 1
+#define EMU_RACES 1
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-#define EMU_TSAN 1
+#define EMU_RACES 1
 #endif
 #endif
 
@@ -306,20 +306,29 @@ static inline int __reduce_add_sync(unsigned mask, int value)
 
 /* --- atomics --- */
 
+#ifdef EMU_RACES
+void emu_touch_atomic(const void *p, unsigned size);
+#define EMU_UNSEEN __attribute__((no_sanitize("thread"), noinline))
+#else
+#define EMU_UNSEEN inline
+#endif
+
+template <class T> static EMU_UNSEEN T emu_get(const volatile T *p)
+{
+    return *p;
+}
+template <class T> static EMU_UNSEEN void emu_put(volatile T *p, T v)
+{
+    *p = v;
+}
 template <class T, class F> static inline T emu_atomic(T *p, F change)
 {
-#ifdef EMU_TSAN
-    T old, next;
-    __atomic_load(p, &old, __ATOMIC_ACQUIRE);
-    do {
-        next = change(old);
-    } while (!__atomic_compare_exchange(p, &old, &next, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
-    return old;
-#else
-    T old = *p;
-    *p = change(old);
-    return old;
+#ifdef EMU_RACES
+    emu_touch_atomic(p, sizeof *p);
 #endif
+    T old = emu_get(p);
+    emu_put(p, change(old));
+    return old;
 }
 
 #define EMU_ATOMIC(name, type, expression)                                                         \

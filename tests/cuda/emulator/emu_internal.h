@@ -40,8 +40,13 @@ bool emu_in_kernel(void);
 const char *emu_where(char *text, size_t size);
 /* After a fault in a kernel: where the handler sends the thread, and on which stack. */
 void *emu_fault_landing(void **stack);
-bool emu_is_stack(const void *p, size_t *beyond);
+/* Of any thread, or the guard below it. */
+bool emu_is_stack(const void *p);
 size_t emu_beyond_shared(const void *p);
+bool emu_is_shared(const void *p);
+/* Of the thread that runs: its piece of work, block and index, barriers and meetings so far. */
+void emu_moment_now(
+    uint32_t *work, uint32_t *block, unsigned *thread, uint32_t *barriers, uint32_t *meetings);
 
 /* --- host.cpp --- */
 
@@ -72,6 +77,16 @@ void emu_check_slack(void);
 
 /* Is the call one that a capture under way forbids? Then it is invalidated. */
 bool emu_capture_forbids(void);
+/* Pieces of work are numbered as they begin, from 1; 0: none runs. */
+uint32_t emu_work_now(void);
+const char *emu_work_name(uint32_t work);
+/* Is it known to the work that runs now that this one is over? */
+bool emu_work_is_after(uint32_t work);
+
+/* races.cpp's, or null: a copy's or memset's bytes; memory that is given back. */
+extern void (*emu_on_range)(const void *p, size_t size, bool write);
+extern void (*emu_on_free)(const void *p, size_t size);
+
 /* All work that is queued, in all streams. */
 void emu_run_all(void);
 

@@ -78,6 +78,7 @@ struct warp {
     unsigned alive;   /* lanes that have not ended */
     unsigned ready;   /* lanes that can run */
     unsigned waiting; /* lanes in a meeting */
+    unsigned meetings;
     emu_meet_fn fn[32];
 };
 
@@ -86,6 +87,7 @@ struct block {
     unsigned n_threads, n_warps, n_ended, n_at_barrier;
     int barrier_sum;
     const char *barrier;
+    uint32_t barriers;
     emu_thread threads[EMU_MAX_THREADS];
     warp warps[EMU_MAX_WARPS];
     pending_copies copies[EMU_MAX_THREADS];
@@ -94,6 +96,7 @@ struct block {
 block now;
 std::vector<fiber *> &idle = *new std::vector<fiber *>; /* for ever: statics end before it */
 fiber *running;
+char *stacks; /* of all fibers: a guard and a stack each */
 #ifdef EMU_OWN_SWITCH
 void *scheduler_sp;
 #else
@@ -255,19 +258,24 @@ fiber *fiber_take()
         idle.pop_back();
         return f;
     }
-    void *p = mmap(nullptr,
-                   STACK_BYTES + GUARD,
-                   PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                   -1,
-                   0);
-    if (p == MAP_FAILED || mprotect(p, GUARD, PROT_NONE) != 0) {
-        perror("emulator: no memory for a stack");
+    static unsigned made;
+    if (!stacks) { /* addresses only; what no thread uses takes no memory */
+        void *p = mmap(nullptr,
+                       EMU_MAX_THREADS * (STACK_BYTES + GUARD),
+                       PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                       -1,
+                       0);
+        stacks = p == MAP_FAILED ? nullptr : static_cast<char *>(p);
+    }
+    char *low = stacks + made * (STACK_BYTES + GUARD) + GUARD;
+    if (!stacks || made == EMU_MAX_THREADS ||
+        mprotect(low, STACK_BYTES, PROT_READ | PROT_WRITE) != 0) {
+        fprintf(stderr, "emulator: no memory for stacks\n");
         abort();
     }
     fiber *f = new fiber;
-    static unsigned made;
-    f->stack = static_cast<char *>(p) + GUARD;
+    f->stack = low;
     f->top = f->stack + STACK_BYTES - made++ % 64 * 320;
     fiber_prepare(f);
     return f;
@@ -329,6 +337,7 @@ void release_barrier()
     now.n_at_barrier = 0;
     now.barrier_sum = 0;
     now.barrier = nullptr;
+    now.barriers++;
 }
 
 void report_stuck()
@@ -375,11 +384,13 @@ void block_begin()
         now.warps[w].alive = all;
         now.warps[w].ready = all;
         now.warps[w].waiting = 0;
+        now.warps[w].meetings = 0;
     }
     now.n_ended = 0;
     now.n_at_barrier = 0;
     now.barrier_sum = 0;
     now.barrier = nullptr;
+    now.barriers = 0;
     if (shared_bytes) {
         memset(shared_memory, 0xff, shared_bytes); /* as good as anything: NaN */
     }
@@ -586,14 +597,10 @@ void *emu_fault_landing(void **stack)
     });
 }
 
-bool emu_is_stack(const void *p, size_t *beyond)
+bool emu_is_stack(const void *p)
 {
     const char *c = static_cast<const char *>(p);
-    if (!running || c < running->stack - GUARD || c >= running->stack + STACK_BYTES) {
-        return false;
-    }
-    *beyond = c < running->stack ? static_cast<size_t>(running->stack - c) : 0;
-    return true;
+    return stacks && c >= stacks && c < stacks + EMU_MAX_THREADS * (STACK_BYTES + GUARD);
 }
 
 size_t emu_beyond_shared(const void *p)
@@ -601,6 +608,24 @@ size_t emu_beyond_shared(const void *p)
     const char *c = static_cast<const char *>(p),
                *end = shared_memory + (shared_bytes + 15) / 16 * 16;
     return shared_memory && c >= end && c < end + PAGE ? static_cast<size_t>(c - end) + 1 : 0;
+}
+
+bool emu_is_shared(const void *p)
+{
+    const char *c = static_cast<const char *>(p);
+    return shared_memory && c >= shared_memory && c < shared_memory + shared_bytes;
+}
+
+void emu_moment_now(
+    uint32_t *work, uint32_t *block, unsigned *thread, uint32_t *barriers, uint32_t *meetings)
+{
+    const dim3 g = emu_here.grid_dim;
+    const uint3 b = emu_here.block_idx;
+    *work = emu_work_now();
+    *block = (b.z * g.y + b.y) * g.x + b.x;
+    *thread = emu_self->index;
+    *barriers = now.barriers;
+    *meetings = now.warps[emu_self->index / 32].meetings;
 }
 
 void *emu_shared_memory(void)
@@ -661,6 +686,7 @@ void emu_meet(const char *what, unsigned mask, void *slot, emu_meet_fn fn)
     }
     w->waiting &= ~mask;
     w->ready |= mask;
+    w->meetings++;
 }
 
 int emu_barrier(const char *what, int predicate)
@@ -717,6 +743,10 @@ void emu_copy_wait(unsigned groups_left)
     size_t groups = p->ends.size() - groups_left, n = p->ends[groups - 1];
     for (size_t i = 0; i < n; i++) {
         const copy *c = &p->copies[i];
+        if (emu_on_range) {
+            emu_on_range(c->from, c->from_global, false);
+            emu_on_range(c->to, c->bytes, true);
+        }
         if (c->from_global) {
             memcpy(c->to, c->from, c->from_global);
         }

@@ -31,6 +31,8 @@
 std::recursive_mutex emu_lock;
 emu_figures emu_counted;
 cudaError_t emu_sticky = cudaSuccess;
+void (*emu_on_range)(const void *p, size_t size, bool write);
+void (*emu_on_free)(const void *p, size_t size);
 
 namespace
 {
@@ -87,7 +89,7 @@ void on_fault(int signal, siginfo_t *info, void *context)
         emu_where(where, sizeof where);
     }
     auto next = allocations.upper_bound(p);
-    if (emu_in_kernel() && emu_is_stack(p, &beyond)) {
+    if (emu_in_kernel() && emu_is_stack(p)) {
         snprintf(text, sizeof text, "the thread's stack is too small");
     } else if (emu_in_kernel() && (beyond = emu_beyond_shared(p)) != 0) {
         snprintf(text, sizeof text, "%zu bytes beyond the end of dynamic shared memory", beyond);
@@ -250,6 +252,9 @@ cudaError_t release(void *p, emu_place place)
     }
     if (place == EMU_DEVICE) {
         device_used -= a->second.size;
+    }
+    if (emu_on_free) {
+        emu_on_free(p, a->second.size);
     }
     unmap(a->second);
     allocations.erase(a);

@@ -25,7 +25,19 @@
 namespace
 {
 
+/* What is known to be over: the last piece of each stream's work, by the stream's number. */
+typedef std::map<uint32_t, uint32_t> knowledge;
+
+void learn(knowledge *k, const knowledge &more)
+{
+    for (const auto &m : more) {
+        uint32_t &last = (*k)[m.first];
+        last = last > m.second ? last : m.second;
+    }
+}
+
 struct event_state {
+    knowledge known;               /* of what lies before the last record */
     uint64_t latest = 0, done = 0; /* records queued, records that have run */
     double at_ms = 0;
     bool timing = true;
@@ -46,6 +58,8 @@ struct capture {
 
 struct work {
     uint64_t ticket;
+    const char *name;
+    knowledge known; /* the host's, when it was queued */
     std::function<void()> run;
     std::shared_ptr<event_state> waits_for; /* may run when done >= record */
     uint64_t record = 0;
@@ -58,6 +72,8 @@ struct emu_stream {
     bool blocking = true, destroyed = false;
     std::shared_ptr<capture> capturing;
     std::vector<size_t> tail; /* nodes that the next one comes after */
+    uint32_t number = 0, pieces = 0;
+    knowledge known;
 };
 
 struct emu_event {
@@ -83,6 +99,14 @@ std::vector<capture *> captures; /* under way */
 uint64_t tickets;
 std::map<const void *, int> shared_limits;
 int depth; /* of work that runs */
+uint32_t n_streams;
+thread_local knowledge host_known;
+struct piece {
+    uint32_t stream, number;
+    const char *name;
+};
+std::vector<piece> pieces; /* all that ever began, if anybody asks */
+emu_stream *runs;
 
 emu_stream *stream_of(cudaStream_t s)
 {
@@ -116,6 +140,16 @@ bool may_run(const emu_stream *s)
     return !s->blocking || legacy.queue.empty() || legacy.queue.front().ticket > w.ticket;
 }
 
+/* WEIR_EMU_STREAMS: 0 as they were queued, 1 the last first, else as the seed says. */
+emu_order stream_order()
+{
+    static const char *text = getenv("WEIR_EMU_STREAMS");
+    return !text          ? emu_order_now()
+           : *text == '0' ? EMU_PLAIN
+           : *text == '1' ? EMU_REVERSED
+                          : EMU_DRAWN;
+}
+
 emu_stream *choose()
 {
     emu_stream *best = nullptr;
@@ -126,7 +160,7 @@ emu_stream *choose()
         }
         n++;
         bool earlier = best && s->queue.front().ticket < best->queue.front().ticket;
-        switch (emu_order_now()) {
+        switch (stream_order()) {
         case EMU_PLAIN:
             best = !best || earlier ? s : best;
             break;
@@ -149,8 +183,25 @@ bool run_one()
     }
     work w = std::move(s->queue.front());
     s->queue.pop_front();
+    learn(&s->known, w.known);
+    if (w.waits_for) {
+        learn(&s->known, w.waits_for->known);
+    }
+    if (s->blocking) {
+        for (emu_stream *t : streams) { /* the legacy stream and others wait for each other */
+            if (t != s && t->blocking && (s == &legacy || t == &legacy)) {
+                learn(&s->known, t->known);
+            }
+        }
+    }
     if (w.run) {
+        s->known[s->number] = ++s->pieces;
+        if (emu_on_range) {
+            pieces.push_back({s->number, s->pieces, w.name});
+        }
+        runs = s;
         w.run();
+        runs = nullptr;
     }
     if (s->destroyed && s->queue.empty()) {
         for (size_t i = 0; i < streams.size(); i++) {
@@ -205,7 +256,7 @@ void invalidate(capture *c)
 }
 
 /* Onto the stream's queue, or into the graph that it captures. */
-cudaError_t add(cudaStream_t stream, std::function<void()> run)
+cudaError_t add(cudaStream_t stream, const char *name, std::function<void()> run)
 {
     emu_stream *s = stream_of(stream);
     if (s->capturing) {
@@ -226,6 +277,8 @@ cudaError_t add(cudaStream_t stream, std::function<void()> run)
     }
     work w;
     w.ticket = ++tickets;
+    w.name = name;
+    w.known = host_known;
     /* after a failure nothing runs any more */
     w.run = [run] {
         if (emu_sticky == cudaSuccess) {
@@ -241,6 +294,9 @@ void record_now(event_state *e, uint64_t record)
     if (record > e->done) {
         e->done = record;
         e->at_ms = now_ms();
+        if (runs) {
+            e->known = runs->known;
+        }
     }
 }
 
@@ -275,7 +331,13 @@ void copy_now(const copy_shape &c)
 {
     emu_counted.copies++;
     for (size_t i = 0; i < c.height; i++) {
-        memcpy(c.to + i * c.to_pitch, c.from + i * c.from_pitch, c.width);
+        const char *from = c.from + i * c.from_pitch;
+        char *to = c.to + i * c.to_pitch;
+        if (emu_on_range && runs) {
+            emu_on_range(from, c.width, false);
+            emu_on_range(to, c.width, true);
+        }
+        memcpy(to, from, c.width);
     }
 }
 
@@ -303,7 +365,7 @@ cudaError_t copy(copy_shape c, cudaMemcpyKind kind, cudaStream_t stream, bool sy
         copy_now({staged->data(), c.width, c.from, c.from_pitch, c.width, c.height});
         emu_counted.copies--;
         c.from_pitch = c.width;
-        cudaError_t e = add(stream, [c, staged] {
+        cudaError_t e = add(stream, "a copy", [c, staged] {
             copy_shape k = c;
             k.from = staged->data();
             copy_now(k);
@@ -312,13 +374,14 @@ cudaError_t copy(copy_shape c, cudaMemcpyKind kind, cudaStream_t stream, bool sy
             return e;
         }
     } else {
-        cudaError_t e = add(stream, [c] { copy_now(c); });
+        cudaError_t e = add(stream, "a copy", [c] { copy_now(c); });
         if (e != cudaSuccess) {
             return e;
         }
     }
     if ((synchronous || to == EMU_PAGEABLE) && !s->capturing) {
         run_until([s] { return s->queue.empty(); });
+        learn(&host_known, s->known);
     }
     return cudaSuccess;
 }
@@ -351,6 +414,26 @@ void emu_run_all(void)
         }
         return true;
     });
+    for (const emu_stream *s : streams) {
+        learn(&host_known, s->known);
+    }
+}
+
+uint32_t emu_work_now(void)
+{
+    return runs ? static_cast<uint32_t>(pieces.size()) : 0;
+}
+
+const char *emu_work_name(uint32_t work)
+{
+    return work && work <= pieces.size() ? pieces[work - 1].name : "nothing";
+}
+
+bool emu_work_is_after(uint32_t work)
+{
+    const piece &p = pieces[work - 1];
+    auto known = runs->known.find(p.stream);
+    return known != runs->known.end() && known->second >= p.number;
 }
 
 /* --- kernels --- */
@@ -391,7 +474,7 @@ void emu_enqueue(const emu_config &config,
     void *copied = aligned_alloc(align < 16 ? 16 : align, (bytes + 63) / 64 * 64);
     memcpy(copied, arguments, bytes);
     std::shared_ptr<void> kept(copied, free);
-    cudaError_t e = add(config.stream, [config, run, kept] {
+    cudaError_t e = add(config.stream, config.name, [config, run, kept] {
         cudaError_t error = emu_run_grid({config, run, kept.get()});
         if (error != cudaSuccess) {
             emu_sticky = error;
@@ -530,7 +613,12 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t size, cudaStream_t stream
         emu_report("memset: not memory of the device");
         return emu_result(cudaErrorInvalidValue);
     }
-    return emu_result(add(stream, [p, value, size] { memset(p, value, size); }));
+    return emu_result(add(stream, "a memset", [p, value, size] {
+        if (emu_on_range) {
+            emu_on_range(p, size, true);
+        }
+        memset(p, value, size);
+    }));
 }
 
 cudaError_t cudaMemset(void *p, int value, size_t size)
@@ -545,6 +633,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
     EMU_LOCK();
     emu_stream *s = new emu_stream;
     s->blocking = !(flags & cudaStreamNonBlocking);
+    s->number = ++n_streams;
     streams.push_back(s);
     *stream = s;
     return emu_result(cudaSuccess);
@@ -567,7 +656,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     if (s == &legacy || s->capturing) {
         return emu_result(cudaErrorInvalidResourceHandle);
     }
-    add(stream, [] {}); /* whose end frees it */
+    add(stream, "its end", [] {}); /* whose end frees it */
     s->destroyed = true;
     run_until([] { return true; });
     return emu_result(cudaSuccess);
@@ -581,6 +670,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
         return emu_result(cudaErrorStreamCaptureUnsupported);
     }
     run_until([s] { return s->queue.empty(); });
+    learn(&host_known, s->known);
     return emu_result(cudaSuccess);
 }
 
@@ -592,7 +682,9 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
         return emu_result(cudaErrorStreamCaptureUnsupported);
     }
     bool done = s->queue.empty();
-    if (!done) {
+    if (done) {
+        learn(&host_known, s->known);
+    } else {
         run_some(); /* time passes */
     }
     return emu_result(done ? cudaSuccess : cudaErrorNotReady);
@@ -635,7 +727,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *data)
 {
     EMU_LOCK();
-    return emu_result(add(stream, [fn, data] { fn(data); }));
+    return emu_result(add(stream, "a host function", [fn, data] { fn(data); }));
 }
 
 /* --- events --- */
@@ -671,12 +763,14 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
         return emu_result(cudaSuccess);
     }
     if (s->capturing) {
-        return emu_result(add(stream, [state] { record_now(state.get(), ++state->latest); }));
+        return emu_result(
+            add(stream, "an event", [state] { record_now(state.get(), ++state->latest); }));
     }
     event->captured = nullptr;
     uint64_t record = ++state->latest;
     work w;
     w.ticket = ++tickets;
+    w.name = "an event";
     w.run = [state, record] { record_now(state.get(), record); };
     s->queue.push_back(std::move(w));
     return emu_result(cudaSuccess);
@@ -694,7 +788,9 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
         return emu_result(cudaErrorCapturedEvent);
     }
     bool done = finished(event->state.get());
-    if (!done) {
+    if (done) {
+        learn(&host_known, event->state->known);
+    } else {
         run_some(); /* time passes */
     }
     return emu_result(done ? cudaSuccess : cudaErrorNotReady);
@@ -708,6 +804,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     }
     std::shared_ptr<event_state> state = event->state;
     run_until([state] { return finished(state.get()); });
+    learn(&host_known, state->known);
     return emu_result(cudaSuccess);
 }
 
@@ -819,7 +916,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
     EMU_LOCK();
     auto nodes = exec->nodes;
-    return emu_result(add(stream, [nodes] {
+    return emu_result(add(stream, "a graph", [nodes] {
         std::vector<bool> done(nodes->size());
         std::vector<size_t> ready;
         for (size_t left = nodes->size(); left; left--) {
