@@ -13,6 +13,7 @@
 #ifndef WEIR_BACKEND_PLUGIN_H
 #define WEIR_BACKEND_PLUGIN_H
 
+#include "backend/async.h"
 #include "backend/backend.h"
 
 /* Counts changes of meaning; those of size show in plugin_abi by themselves. */
@@ -34,6 +35,7 @@ struct plugin_abi {
     uint32_t version;
     uint32_t host, model, hparams, op, tensor;
     uint32_t config, batch, batch_seq, ops, gpu_stats, device_info, limits, err_info;
+    uint32_t async_step, async_job, async_result, async_ops, sample_params;
 };
 #define PLUGIN_ABI                                                                                 \
     {                                                                                              \
@@ -41,7 +43,9 @@ struct plugin_abi {
             sizeof(struct model_hparams), sizeof(struct op), sizeof(struct gguf_tensor),           \
             sizeof(struct backend_config), sizeof(struct batch), sizeof(struct batch_seq),         \
             sizeof(struct backend_ops), sizeof(struct gpu_stats), sizeof(struct device_info),      \
-            sizeof(struct device_limits), sizeof(struct err_info)                                  \
+            sizeof(struct device_limits), sizeof(struct err_info), sizeof(struct async_step),      \
+            sizeof(struct async_job), sizeof(struct async_result), sizeof(struct async_ops),       \
+            sizeof(struct sample_params)                                                           \
     }
 
 struct backend_plugin {

@@ -44,7 +44,12 @@ enum err plugin_check(const char *path,
                                         "gpu_stats",
                                         "device_info",
                                         "device_limits",
-                                        "err_info"};
+                                        "err_info",
+                                        "async_step",
+                                        "async_job",
+                                        "async_result",
+                                        "async_ops",
+                                        "sample_params"};
     enum { N = sizeof names / sizeof names[0] };
     _Static_assert(sizeof(struct plugin_abi) == N * sizeof(uint32_t), "a name for each");
     uint32_t a[N], b[N];
