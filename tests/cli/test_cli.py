@@ -11,7 +11,8 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WEIR = os.environ.get("WEIR_BIN", str(ROOT / "build/weir"))
 NANO = str(ROOT / "models/weir-nano.gguf")
-COMMANDS = ["serve", "run", "bench", "tokenize", "render", "logits", "inspect", "quantize", "cache"]
+COMMANDS = ["serve", "run", "bench", "tokenize", "render", "logits", "inspect", "quantize", "cache",
+            "devices"]
 
 
 def weir(*args, data=None, env=None):
@@ -40,7 +41,7 @@ def test_help_has_examples(command):
     ["serve", "--port", "70000"], ["serve", "--kv-memory", "many"], ["serve", "--kv-type", "f8"],
     ["serve", "--max-running", "0"], ["serve", "stray"], ["logits", "-m", NANO],
     ["logits", "-m", NANO, "--tokens", "1", "--rows", "x"], ["run", "--temperature", "9"],
-    ["bench", "--batch", "1,x"], ["tokenize", "stray"], ["inspect", "a", "b"],
+    ["bench", "--batch", "1,x"], ["tokenize", "stray"], ["devices", "stray"], ["inspect", "a", "b"],
 ])
 def test_wrong_use_is_2(args):
     r = weir(*args)

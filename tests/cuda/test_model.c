@@ -119,6 +119,20 @@ static void architectures_match(void **state)
     }
 }
 
+/* How far the golden prompt's logits are from the file's. */
+static double golden_error(const char *name, const struct model *m, enum kv_type kv)
+{
+    struct drive d;
+    on_cuda(&d, m, kv, 0);
+    float *got = whole_prompt(&d);
+    const double r = nmse_of_file(name, got, d.n_vocab);
+    free(got);
+    drive_close(&d);
+    return r;
+}
+
+/* The limits are of KV in f32; in f16 its own rounding comes on top, which weights of 16 bits show.
+ */
 static void quantised_match(void **state)
 {
     int bad = 0;
@@ -127,14 +141,10 @@ static void quantised_match(void **state)
         char name[64];
         snprintf(name, sizeof name, "quantised/llama.%s", quantised[q].name);
         struct model *m = load_golden(name);
-        struct drive d;
-        on_cuda(&d, m, KV_F16, 0);
-        float *got = whole_prompt(&d);
-        const double file = nmse_of_file(name, got, d.n_vocab);
-        print_message("%-24s nmse %.2e of %.2e\n", name, file, quantised[q].limit);
-        bad += !(file < quantised[q].limit);
-        free(got);
-        drive_close(&d);
+        const double f32 = golden_error(name, m, KV_F32), f16 = golden_error(name, m, KV_F16);
+        print_message(
+            "%-24s nmse %.2e, kv f16 %.2e, of %.2e\n", name, f32, f16, quantised[q].limit);
+        bad += !(f32 < quantised[q].limit && f16 < quantised[q].limit + 1e-7);
         model_destroy(m);
     }
     assert_int_equal(bad, 0);

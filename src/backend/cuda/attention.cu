@@ -30,7 +30,6 @@ enum {
     THREADS = 128,
     WARPS = THREADS / WARP,
     STEP = 32, /* positions a tile */
-    MOST_DIM = 512,
     SPLIT_BLOCKS = 528, /* as many blocks as keep 132 multiprocessors busy */
     MERGE_THREADS = 128,
 };

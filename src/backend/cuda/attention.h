@@ -15,6 +15,8 @@ extern "C" {
 #endif
 
 enum { CUDA_ATTN_RANGE = 256 };
+/* Heads have a multiple of 8 dims, at most so many. */
+enum { CUDA_ATTN_MOST_DIM = 512 };
 
 /* K and V of one layer: at base + block * block_bytes + head * 2 * half_bytes lie K
  * [block_tokens] rows and then, half_bytes on, V [block_tokens] rows, of kv_row_bytes (backend.h)

@@ -359,7 +359,14 @@ enum err cuda_compile(struct cuda_backend *b, struct err_info *e)
 {
     struct compiler c = {.b = b, .m = b->model, .e = e};
     const size_t n_ops = b->model->n_ops; /* an op makes at most three launches */
+    const uint32_t dim = b->model->hp.head_dim;
     enum err err = OK;
+    if (dim % 8 != 0 || dim > CUDA_ATTN_MOST_DIM)
+        err = err_set(e,
+                      ERR_UNSUPPORTED,
+                      "heads of %u values; the CUDA backend wants a multiple of 8, at most %d",
+                      dim,
+                      CUDA_ATTN_MOST_DIM);
     b->launches = mem_zalloc(n_ops * 3 + N_ROPE_TABLES, sizeof *b->launches);
     b->matrices = mem_zalloc(n_ops + 1, sizeof *b->matrices);
     b->vector_list = mem_zalloc(n_ops * 2 + 1, sizeof *b->vector_list);
