@@ -198,7 +198,7 @@ static __device__ __forceinline__ void unpack_mins(uint2 of_blocks, float m[2][2
 #define BLOCK_FORMAT(name, sums)                                                                   \
     static constexpr uint32_t RUN = CUDA_RUN_##name, HEAD = CUDA_HEAD_##name,                      \
                               CHUNK = CUDA_CHUNK_##name;                                           \
-    static constexpr bool BF16 = false, SUMS = (sums), PARTS = false;                              \
+    static constexpr bool PAIR = false, SUMS = (sums), PARTS = false;                              \
     typedef block_weights weights
 
 struct q8_0 {

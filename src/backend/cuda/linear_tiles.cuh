@@ -94,11 +94,11 @@ static __device__ __forceinline__ float4 act_sums_of(const uint8_t *act, uint32_
 template <class F> struct linear_ring {
     static constexpr uint32_t RUN_BYTES = F::HEAD + F::RUN * F::CHUNK;
     /* Only values are kept where a format needs no sums. */
-    static constexpr uint32_t ACT_BYTES = F::BF16               ? CUDA_ACT_BF16_BYTES
+    static constexpr uint32_t ACT_BYTES = F::PAIR               ? CUDA_ACT_PAIR_BYTES
                                           : F::SUMS || F::PARTS ? CUDA_ACT_F16_BYTES
                                                                 : CUDA_ACT_SUMS;
-    static constexpr uint32_t VALUE_BYTES = F::BF16 ? CUDA_ACT_BF16_BYTES : CUDA_ACT_SUMS;
-    static constexpr uint32_t ACT_STRIDE = F::BF16 ? CUDA_ACT_BF16_BYTES : CUDA_ACT_F16_BYTES;
+    static constexpr uint32_t VALUE_BYTES = F::PAIR ? CUDA_ACT_PAIR_BYTES : CUDA_ACT_SUMS;
+    static constexpr uint32_t ACT_STRIDE = F::PAIR ? CUDA_ACT_PAIR_BYTES : CUDA_ACT_F16_BYTES;
 };
 
 /* Heads on their way or in use, where `depth` chunks are. */
@@ -302,7 +302,7 @@ static __host__ __device__ constexpr uint32_t many_tiles(uint32_t p)
 /* Chunks on their way: what leaves room for the totals on an sm_80 (163 KB). */
 template <class F> static __host__ __device__ constexpr uint32_t many_depth()
 {
-    return F::BF16 ? 2 : 3;
+    return F::PAIR ? 2 : 3;
 }
 template <class F, uint32_t P> static __host__ __device__ constexpr uint32_t many_slot_bytes()
 {
