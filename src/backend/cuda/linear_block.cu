@@ -30,8 +30,7 @@
  * To add a format: its numbers in linear_layout.h, its packing in pack.c, a struct here, its line
  * in the table at the end and in linear_embed.cu.
  *
- * Numbers for an H200 (linear_tiles.cuh): instructions a warp makes for a chunk of 64 x 16 weights
- * in linear_few<>, as compiled for sm_90, are listed in docs/DECISIONS.md. */
+ * Numbers: the bound of linear_tiles.cuh; instructions for a chunk are in docs/DECISIONS.md. */
 #include "backend/cuda/linear_tiles.cuh"
 
 static constexpr float SUBNORMAL = 1.0f / (1 << 24);

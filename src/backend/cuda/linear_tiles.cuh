@@ -23,11 +23,11 @@
  * which leaves its part in scratch, and a second launch adds them (linear_merge).
  *
  * Bounds on an H200 (4.8 TB/s, 132 processors of 1.98 GHz with 4 schedulers): memory brings 18.4
- * bytes a clock and processor, so that of 1 KB of weights a warp may make 222 instructions before
- * issuing binds instead of memory; each format says how many it makes. In the loop over a chunk
- * 11 are the ring's. 16 warps with 3 chunks of 0.6 to 2 KB each on their way are 28 to 98 KB a
- * processor; 4.8 TB/s x 0.7 us need 25. Many rows: a chunk's 1,024 mma of a block (8 x 16 tiles x 4
- * x 2) against 18.4 KB (Q4_0) to 32 KB (F16) that it brings in. */
+ * bytes a clock and processor, so that in the time of 1 KB of weights 222 instructions can be made;
+ * how many each format makes is in docs/DECISIONS.md. 16 warps with 3 chunks of 0.5 to 1 KB each on
+ * their way (F16: 8 with 2 KB) are 26 to 52 KB a processor; 4.8 TB/s x 0.7 us need 25. Many rows: a
+ * chunk is 512 mma of a block (8 parts x 16 tiles x 4; F16 1,024) against 23 KB (Q4_0) to 48 KB
+ * (F16) that it brings in from the second-level cache, which binds before the products do. */
 #ifndef WEIR_BACKEND_CUDA_LINEAR_TILES_CUH
 #define WEIR_BACKEND_CUDA_LINEAR_TILES_CUH
 
