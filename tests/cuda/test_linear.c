@@ -96,7 +96,7 @@ static void free_case(struct linear_case *c)
 static void run(const struct linear_case *c, uint32_t first, uint32_t n, uint32_t bound, float *out)
 {
     const size_t out_bytes = (size_t)n * c->n * sizeof(float);
-    const unsigned forms = rnd() % 2 ? 7 : cuda_act_form(c->matrix.type);
+    const unsigned forms = rnd() % 2 ? 15 : cuda_act_form(c->matrix.type);
     struct cuda_at at = at_make(n, bound);
     float *x = device_copy(c->x + (size_t)first * c->k, (size_t)n * c->k * sizeof *x);
     struct cuda_linear op = {

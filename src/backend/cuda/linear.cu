@@ -70,13 +70,13 @@ static linear_args args_of(const struct cuda_linear *op)
     p.n_parts = groups_of(w->n_out, CUDA_PART_ROWS);
     p.runs = layout.chunks ? groups_of(chunks, layout.chunks) : chunks;
     p.splits = linear_splits(p.runs, p.n_parts);
-    p.unit = layout.form == CUDA_ACT_F16 && w->type != CUDA_TYPE_F16
+    p.unit = layout.form == CUDA_ACT_F16
                  ? (is_k(w->type) ? linear_k_unit(w->type) : linear_block_unit(w->type))
                  : 1;
     p.act = op->act.data;
     p.act_tile_bytes = cuda_act_tile_bytes(op->act.forms, op->act.k);
     p.act_offset = cuda_act_offset(op->act.forms, layout.form, op->act.k);
-    p.scaled = layout.form == CUDA_ACT_F16;
+    p.scaled = layout.form == CUDA_ACT_F16 || layout.form == CUDA_ACT_F16_PAIR;
     p.out = op->out;
     p.bias = op->bias;
     p.add = op->add;

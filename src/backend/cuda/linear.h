@@ -39,7 +39,12 @@ void cuda_part_pack(int type, uint32_t n_in, uint32_t n, const uint8_t *src, uin
 
 /* Rows prepared for weights of one kind or several: bits of cuda_act_form. linear_act.cu draws
  * them. */
-enum cuda_act_form { CUDA_ACT_F16 = 1, CUDA_ACT_BF16 = 2, CUDA_ACT_F32 = 4 };
+enum cuda_act_form {
+    CUDA_ACT_F16 = 1,      /* quantised weights */
+    CUDA_ACT_F16_PAIR = 2, /* F16: a sum of two f16 */
+    CUDA_ACT_BF16_PAIR = 4,
+    CUDA_ACT_F32 = 8,
+};
 /* The form that weights of a type are multiplied with. */
 unsigned cuda_act_form(int type);
 

@@ -75,29 +75,38 @@ static __device__ __forceinline__ void store_f16(
     *reinterpret_cast<__half2 *>(chunk + CUDA_ACT_PARTS + at) = __halves2half2(upper, lower);
 }
 
-static __device__ __forceinline__ uint32_t bf16_pair(float a, float b)
+/* Two numbers as rounded, and in v what rounding left: nothing of an infinity. */
+struct f16_rounding {
+    static __device__ __forceinline__ uint32_t of(float v[2])
+    {
+        const __half2 h = __floats2half2_rn(v[0], v[1]);
+        v[0] = isinf(v[0]) ? 0 : __fsub_rn(v[0], __low2float(h));
+        v[1] = isinf(v[1]) ? 0 : __fsub_rn(v[1], __high2float(h));
+        return bits_of<uint32_t>(h);
+    }
+};
+struct bf16_rounding {
+    static __device__ __forceinline__ uint32_t of(float v[2])
+    {
+        const __nv_bfloat162 h = __floats2bfloat162_rn(v[0], v[1]);
+        v[0] = isinf(v[0]) ? 0 : __fsub_rn(v[0], __low2float(h));
+        v[1] = isinf(v[1]) ? 0 : __fsub_rn(v[1], __high2float(h));
+        return bits_of<uint32_t>(h);
+    }
+};
+template <class Rounding>
+static __device__ __forceinline__ void store_pair(
+    uint8_t *form, uint32_t row, uint32_t group, const float v[16], float scale)
 {
-    return bits_of<uint32_t>(__floats2bfloat162_rn(a, b));
-}
-/* What rounding to bf16 left; nothing of an infinity. */
-static __device__ __forceinline__ float bf16_rest(float v)
-{
-    const float upper = __bfloat162float(__float2bfloat16_rn(v));
-    return isinf(upper) ? 0 : __fsub_rn(v, upper);
-}
-static __device__ __forceinline__ void store_bf16(uint8_t *form,
-                                                  uint32_t row,
-                                                  uint32_t group,
-                                                  const float v[16])
-{
-    uint8_t *to = form + cuda_act_at(CUDA_ACT_BF16, row, group * 16);
+    uint8_t *to = form + cuda_act_at(CUDA_ACT_BF16_PAIR, row, group * 16);
 #pragma unroll
     for (uint32_t i = 0; i < 16; i += 4) {
-        *reinterpret_cast<uint2 *>(to + i / 4 * 16) =
-            make_uint2(bf16_pair(v[i], v[i + 1]), bf16_pair(v[i + 2], v[i + 3]));
+        float a[2] = {__fmul_rn(v[i], scale), __fmul_rn(v[i + 1], scale)};
+        float b[2] = {__fmul_rn(v[i + 2], scale), __fmul_rn(v[i + 3], scale)};
+        const uint32_t upper_a = Rounding::of(a), upper_b = Rounding::of(b);
+        *reinterpret_cast<uint2 *>(to + i / 4 * 16) = make_uint2(upper_a, upper_b);
         *reinterpret_cast<uint2 *>(to + i / 4 * 16 + 1024) =
-            make_uint2(bf16_pair(bf16_rest(v[i]), bf16_rest(v[i + 1])),
-                       bf16_pair(bf16_rest(v[i + 2]), bf16_rest(v[i + 3])));
+            make_uint2(Rounding::of(a), Rounding::of(b));
     }
 }
 
@@ -117,7 +126,7 @@ static __global__ void __launch_bounds__(ACT_THREADS)
     uint8_t *tile = data + row / CUDA_ACT_ROWS * cuda_act_tile_bytes(forms, k);
     const uint32_t r = row % CUDA_ACT_ROWS;
     float scale = 1, factor = 1;
-    if (forms & CUDA_ACT_F16) {
+    if (forms & (CUDA_ACT_F16 | CUDA_ACT_F16_PAIR)) {
         float largest = 0;
         for (uint32_t i = threadIdx.x; in && i < k; i += ACT_THREADS) {
             const float v = fabsf(in[i]);
@@ -137,8 +146,12 @@ static __global__ void __launch_bounds__(ACT_THREADS)
             v[i] = in && group * 16 + i < k ? in[group * 16 + i] : 0;
         if (forms & CUDA_ACT_F16)
             store_f16(tile + cuda_act_offset(forms, CUDA_ACT_F16, k), r, group, v, scale);
-        if (forms & CUDA_ACT_BF16)
-            store_bf16(tile + cuda_act_offset(forms, CUDA_ACT_BF16, k), r, group, v);
+        if (forms & CUDA_ACT_F16_PAIR)
+            store_pair<f16_rounding>(
+                tile + cuda_act_offset(forms, CUDA_ACT_F16_PAIR, k), r, group, v, scale);
+        if (forms & CUDA_ACT_BF16_PAIR)
+            store_pair<bf16_rounding>(
+                tile + cuda_act_offset(forms, CUDA_ACT_BF16_PAIR, k), r, group, v, 1);
         if (forms & CUDA_ACT_F32) {
             float *to = reinterpret_cast<float *>(tile + cuda_act_offset(forms, CUDA_ACT_F32, k)) +
                         static_cast<size_t>(r) * padded + group * 16;

@@ -30,8 +30,7 @@
  * To add a format: its numbers in linear_layout.h, its packing in pack.c, a struct here, its line
  * in the table at the end and in linear_embed.cu.
  *
- * Numbers for an H200 (linear_tiles.cuh): instructions a warp makes for a chunk of 64 x 16 weights
- * in linear_few<>, as compiled for sm_90, are listed in docs/DECISIONS.md. */
+ * Numbers: the bound of linear_tiles.cuh; instructions for a chunk are in docs/DECISIONS.md. */
 #include "backend/cuda/linear_tiles.cuh"
 
 static constexpr float SUBNORMAL = 1.0f / (1 << 24);
@@ -198,7 +197,7 @@ static __device__ __forceinline__ void unpack_mins(uint2 of_blocks, float m[2][2
 #define BLOCK_FORMAT(name, sums)                                                                   \
     static constexpr uint32_t RUN = CUDA_RUN_##name, HEAD = CUDA_HEAD_##name,                      \
                               CHUNK = CUDA_CHUNK_##name;                                           \
-    static constexpr bool BF16 = false, SUMS = (sums), PARTS = false;                              \
+    static constexpr bool PAIR = false, SUMS = (sums), PARTS = false;                              \
     typedef block_weights weights
 
 struct q8_0 {

@@ -140,7 +140,7 @@ static __device__ __forceinline__ void scale_by_32(const uint8_t *head,
 #define K_FORMAT(name, parts)                                                                      \
     static constexpr uint32_t RUN = CUDA_RUN_##name, HEAD = CUDA_HEAD_##name,                      \
                               CHUNK = CUDA_CHUNK_##name;                                           \
-    static constexpr bool BF16 = false, SUMS = false, PARTS = (parts);                             \
+    static constexpr bool PAIR = false, SUMS = false, PARTS = (parts);                             \
     typedef k_weights weights
 
 struct q4_k {
@@ -273,7 +273,7 @@ struct q3_k {
 
 struct q6_k {
     static constexpr uint32_t RUN = CUDA_RUN_Q6_K, HEAD = CUDA_HEAD_Q6_K, CHUNK = CUDA_CHUNK_Q6_K;
-    static constexpr bool BF16 = false, SUMS = true, PARTS = false;
+    static constexpr bool PAIR = false, SUMS = true, PARTS = false;
     struct weights {
         uint32_t a[4][4];
         float scale[4][2]; /* of each step */

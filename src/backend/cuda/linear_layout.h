@@ -37,8 +37,8 @@
 
 /* name, number (enum gguf_type), chunks of a run, bytes of a head, bytes of a chunk, activations */
 #define CUDA_FORMATS(X)                                                                            \
-    X(F16, 1, 1, 0, 2048, CUDA_ACT_F16)                                                            \
-    X(BF16, 30, 1, 0, 2048, CUDA_ACT_BF16)                                                         \
+    X(F16, 1, 1, 0, 2048, CUDA_ACT_F16_PAIR)                                                       \
+    X(BF16, 30, 1, 0, 2048, CUDA_ACT_BF16_PAIR)                                                    \
     X(Q4_0, 2, 1, 64, 512, CUDA_ACT_F16)                                                           \
     X(Q4_1, 3, 1, 128, 512, CUDA_ACT_F16)                                                          \
     X(Q5_0, 6, 1, 64, 640, CUDA_ACT_F16)                                                           \
@@ -181,7 +181,7 @@ CUDA_ANY uint32_t cuda_head_index(uint32_t row, uint32_t e, uint32_t n)
  * that it has, all chunks of 64 of K:
  *
  *      F16:  | values 1024 | sums 128 | sums in parts 128 |
- *      BF16: | values, upper part 1024 | lower part 1024 |
+ *      pair: | values, upper part 1024 | lower part 1024 |
  *      F32:  not in chunks: [8 rows][K padded to chunks]
  *
  * Values lie as the operand of 8 columns: two blocks of 32 of K of 512 bytes, in each 16 bytes of
@@ -193,12 +193,12 @@ CUDA_ANY uint32_t cuda_head_index(uint32_t row, uint32_t e, uint32_t n)
 #define CUDA_ACT_SUMS 1024u
 #define CUDA_ACT_PARTS 1152u
 #define CUDA_ACT_F16_BYTES 1280u
-#define CUDA_ACT_BF16_BYTES 2048u
+#define CUDA_ACT_PAIR_BYTES 2048u
 CUDA_ANY size_t cuda_act_form_bytes(unsigned form, uint32_t k)
 {
-    const size_t of_chunk = form == CUDA_ACT_F16    ? CUDA_ACT_F16_BYTES
-                            : form == CUDA_ACT_BF16 ? CUDA_ACT_BF16_BYTES
-                                                    : CUDA_ACT_ROWS * CUDA_CHUNK_K * sizeof(float);
+    const size_t of_chunk = form == CUDA_ACT_F16   ? CUDA_ACT_F16_BYTES
+                            : form != CUDA_ACT_F32 ? CUDA_ACT_PAIR_BYTES
+                                                   : CUDA_ACT_ROWS * CUDA_CHUNK_K * sizeof(float);
     return cuda_chunks(k) * of_chunk;
 }
 /* Where a form begins in a tile; of CUDA_ACT_F32 * 2: the tile's end. */
@@ -216,7 +216,7 @@ CUDA_ANY size_t cuda_act_tile_bytes(unsigned forms, uint32_t k)
 /* Byte of value k of row 0..7 in its form's part of the tile, upper part. */
 CUDA_ANY size_t cuda_act_at(unsigned form, uint32_t row, uint32_t k)
 {
-    const size_t of_chunk = form == CUDA_ACT_F16 ? CUDA_ACT_F16_BYTES : CUDA_ACT_BF16_BYTES;
+    const size_t of_chunk = form == CUDA_ACT_F16 ? CUDA_ACT_F16_BYTES : CUDA_ACT_PAIR_BYTES;
     return k / CUDA_CHUNK_K * of_chunk + k % 64 / 32 * 512 + (row * 4 + k % 16 / 4) * 16 +
            k % 32 / 16 * 8 + k % 4 * 2;
 }

@@ -23,11 +23,11 @@
  * which leaves its part in scratch, and a second launch adds them (linear_merge).
  *
  * Bounds on an H200 (4.8 TB/s, 132 processors of 1.98 GHz with 4 schedulers): memory brings 18.4
- * bytes a clock and processor, so that of 1 KB of weights a warp may make 222 instructions before
- * issuing binds instead of memory; each format says how many it makes. In the loop over a chunk
- * 11 are the ring's. 16 warps with 3 chunks of 0.6 to 2 KB each on their way are 28 to 98 KB a
- * processor; 4.8 TB/s x 0.7 us need 25. Many rows: a chunk's 1,024 mma of a block (8 x 16 tiles x 4
- * x 2) against 18.4 KB (Q4_0) to 32 KB (F16) that it brings in. */
+ * bytes a clock and processor, so that in the time of 1 KB of weights 222 instructions can be made;
+ * how many each format makes is in docs/DECISIONS.md. 16 warps with 3 chunks of 0.5 to 1 KB each on
+ * their way (F16: 8 with 2 KB) are 26 to 52 KB a processor; 4.8 TB/s x 0.7 us need 25. Many rows: a
+ * chunk is 512 mma of a block (8 parts x 16 tiles x 4; F16 1,024) against 23 KB (Q4_0) to 48 KB
+ * (F16) that it brings in from the second-level cache, which binds before the products do. */
 #ifndef WEIR_BACKEND_CUDA_LINEAR_TILES_CUH
 #define WEIR_BACKEND_CUDA_LINEAR_TILES_CUH
 
@@ -94,11 +94,11 @@ static __device__ __forceinline__ float4 act_sums_of(const uint8_t *act, uint32_
 template <class F> struct linear_ring {
     static constexpr uint32_t RUN_BYTES = F::HEAD + F::RUN * F::CHUNK;
     /* Only values are kept where a format needs no sums. */
-    static constexpr uint32_t ACT_BYTES = F::BF16               ? CUDA_ACT_BF16_BYTES
+    static constexpr uint32_t ACT_BYTES = F::PAIR               ? CUDA_ACT_PAIR_BYTES
                                           : F::SUMS || F::PARTS ? CUDA_ACT_F16_BYTES
                                                                 : CUDA_ACT_SUMS;
-    static constexpr uint32_t VALUE_BYTES = F::BF16 ? CUDA_ACT_BF16_BYTES : CUDA_ACT_SUMS;
-    static constexpr uint32_t ACT_STRIDE = F::BF16 ? CUDA_ACT_BF16_BYTES : CUDA_ACT_F16_BYTES;
+    static constexpr uint32_t VALUE_BYTES = F::PAIR ? CUDA_ACT_PAIR_BYTES : CUDA_ACT_SUMS;
+    static constexpr uint32_t ACT_STRIDE = F::PAIR ? CUDA_ACT_PAIR_BYTES : CUDA_ACT_F16_BYTES;
 };
 
 /* Heads on their way or in use, where `depth` chunks are. */
@@ -302,7 +302,7 @@ static __host__ __device__ constexpr uint32_t many_tiles(uint32_t p)
 /* Chunks on their way: what leaves room for the totals on an sm_80 (163 KB). */
 template <class F> static __host__ __device__ constexpr uint32_t many_depth()
 {
-    return F::BF16 ? 2 : 3;
+    return F::PAIR ? 2 : 3;
 }
 template <class F, uint32_t P> static __host__ __device__ constexpr uint32_t many_slot_bytes()
 {
