@@ -38,6 +38,14 @@ static uint64_t allocations(const struct gpu_stats *g)
     return n;
 }
 
+uint64_t api_gpu_buffers(const struct gpu_stats *g)
+{
+    uint64_t n = 0;
+    for (int c = 0; c < N_GPU_CLASSES; c++)
+        n += c == GPU_STAGING ? 0 : g->classes[c].buffer_bytes * g->classes[c].held;
+    return n;
+}
+
 void api_gpu_warmup(struct api_call *c, const struct api_input *in)
 {
     (void)in;
@@ -72,6 +80,7 @@ static void memory(const struct gpu_stats *g, struct buf *out)
     field(out, "weights_bytes", g->weights_bytes);
     field(out, "kv_bytes", g->kv_bytes);
     field(out, "workspace_bytes", g->workspace_bytes);
+    field(out, "buffers_bytes", api_gpu_buffers(g));
     field(out, "pinned_bytes", g->pinned_bytes);
     buf_char(out, '}');
 }

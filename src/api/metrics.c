@@ -321,6 +321,7 @@ static void gpu(const struct engine_stats *s, struct buf *out)
     sample(out, name, "{kind=\"weights\"}", (double)g->weights_bytes);
     sample(out, name, "{kind=\"kv\"}", (double)g->kv_bytes);
     sample(out, name, "{kind=\"workspace\"}", (double)g->workspace_bytes);
+    sample(out, name, "{kind=\"buffers\"}", (double)api_gpu_buffers(g));
     sample(out, name, "{kind=\"pinned\"}", (double)g->pinned_bytes);
     gauge(out, "gpu_memory_total_bytes", "What the device has.", (double)g->total_bytes);
     gauge(out, "gpu_memory_limit_bytes", "What may be taken of it.", (double)g->limit_bytes);

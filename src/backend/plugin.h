@@ -14,6 +14,7 @@
 #define WEIR_BACKEND_PLUGIN_H
 
 #include "backend/async.h"
+#include "backend/backend.h"
 
 /* Counts changes of meaning; those of size show in plugin_abi by themselves. */
 #define PLUGIN_VERSION 1
@@ -34,7 +35,7 @@ struct plugin_abi {
     uint32_t version;
     uint32_t host, model, hparams, op, tensor;
     uint32_t config, batch, batch_seq, ops, gpu_stats, device_info, limits, err_info;
-    uint32_t async_ops, async_step, async_job, sample_params;
+    uint32_t async_step, async_job, async_result, async_ops, sample_params;
 };
 #define PLUGIN_ABI                                                                                 \
     {                                                                                              \
@@ -42,8 +43,9 @@ struct plugin_abi {
             sizeof(struct model_hparams), sizeof(struct op), sizeof(struct gguf_tensor),           \
             sizeof(struct backend_config), sizeof(struct batch), sizeof(struct batch_seq),         \
             sizeof(struct backend_ops), sizeof(struct gpu_stats), sizeof(struct device_info),      \
-            sizeof(struct device_limits), sizeof(struct err_info), sizeof(struct async_ops),       \
-            sizeof(struct async_step), sizeof(struct async_job), sizeof(struct sample_params)      \
+            sizeof(struct device_limits), sizeof(struct err_info), sizeof(struct async_step),      \
+            sizeof(struct async_job), sizeof(struct async_result), sizeof(struct async_ops),       \
+            sizeof(struct sample_params)                                                           \
     }
 
 struct backend_plugin {

@@ -541,7 +541,7 @@ static void check_bits(const shape &s)
         if (memcmp(got.data(), &want[r * width], got.size() * sizeof(float)) != 0)
             fail_msg("%s: row %u differs alone", name_of(s), r);
         const std::vector<float> beside =
-            w.attend({run{1, 36, 1}, run{0, first + r, 1}, run{2, 150, 1}}, i % 2 ? 600 : 0, 0);
+            w.attend({run{1, 36, 1}, run{0, first + r, 1}, run{2, 150, 1}}, i % 3 * 160, 0);
         if (memcmp(&beside[width], &want[r * width], width * sizeof(float)) != 0)
             fail_msg("%s: row %u differs beside others", name_of(s), r);
     }

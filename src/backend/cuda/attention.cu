@@ -8,8 +8,8 @@
  *      splits = 1   a block folds its ranges into `out` as they come
  *      splits > 1   block z sums ranges z, z + splits, ... into parts; the merge folds a row's
  *
- *      positions    0       512      1024     1536    1800
- *                   |   0   |   1    |   2    |  3  |         ranges of a row at 1799
+ *      positions    0       256      512      768     900
+ *                   |   0   |   1    |   2    |  3  |         ranges of a row at 899
  *                     z=0     z=1      z=2      z=0           of 3 splits
  *
  * Both ways fold the same ranges in the same order with the same operations: no bit tells them
@@ -34,7 +34,7 @@ enum {
     SPLIT_BLOCKS = 528, /* as many blocks as keep 132 multiprocessors busy */
     MERGE_THREADS = 128,
 };
-#define MOST_PARTS_BYTES ((size_t)512 << 20)
+#define MOST_PARTS_BYTES ((size_t)256 << 20)
 
 static __device__ __forceinline__ float kv_value(const uint8_t *row,
                                                  int type,
@@ -114,15 +114,15 @@ static __device__ __forceinline__ void plain_weights(const attn_args &a,
     }
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        x[i] *= a.scale;
+        x[i] = __fmul_rn(x[i], a.scale);
         if (a.cap > 0.0f)
-            x[i] = a.cap * tanhf(x[i] / a.cap);
-        x[i] *= LOG2_E;
+            x[i] = __fmul_rn(a.cap, tanhf(x[i] / a.cap));
+        x[i] = __fmul_rn(x[i], LOG2_E);
         if (pos + lane < st->sees[i].from || pos + lane >= st->sees[i].end)
             x[i] = LEAST;
         const float top = fmaxf(st->m[i], warp_max(x[i]));
         const float zero = top == LEAST ? 0.0f : top;
-        const float weight = exp2f(x[i] - zero), fade = exp2f(st->m[i] - zero);
+        const float weight = exp2f(__fsub_rn(x[i], zero)), fade = exp2f(__fsub_rn(st->m[i], zero));
         st->m[i] = top;
         st->l[i] = __fmaf_rn(st->l[i], fade, weight);
         s->e[i * WARPS + warp][lane] = weight;
@@ -260,12 +260,11 @@ static __global__ void __launch_bounds__(THREADS) attn_plain_kernel(struct attn_
     const attn_tile t = attn_tile_of(a, blockIdx.y);
     float *q = shared, *k = q + Q * dim, *v = k + STEP * (dim + 4);
     const uint32_t r0 = t.seen.from / CUDA_ATTN_RANGE, r1 = (t.seen.end - 1) / CUDA_ATTN_RANGE;
+    const uint32_t step = a.n_splits, first = r0 + (step + blockIdx.z - r0 % step) % step;
     for (uint32_t q0 = 0; q0 < t.n_query; q0 += Q) {
         plain_state<Q / WARPS> st;
         plain_begin(a, t, head_kv, q0, q, &s, &st);
-        for (uint32_t r = r0; r <= r1; r++) {
-            if (a.n_splits > 1 && r % a.n_splits != blockIdx.z)
-                continue;
+        for (uint32_t r = first; r <= r1; r += step) {
             const uint32_t begin = r * CUDA_ATTN_RANGE, end = begin + CUDA_ATTN_RANGE;
             const uint32_t last = end < t.seen.end ? end : t.seen.end;
             float acc[Q][SLOTS];

@@ -105,8 +105,8 @@ static __device__ __forceinline__ void attn_fold(
     float *m, float *l, float range_m, float range_l, float *old, float *more)
 {
     const float top = fmaxf(*m, range_m);
-    *old = *m == top ? 1.0f : exp2f(*m - top);
-    *more = range_m == top ? 1.0f : exp2f(range_m - top);
+    *old = *m == top ? 1.0f : exp2f(__fsub_rn(*m, top));
+    *more = range_m == top ? 1.0f : exp2f(__fsub_rn(range_m, top));
     *l = __fmaf_rn(range_l, *more, __fmul_rn(*l, *old));
     *m = top;
 }
@@ -126,9 +126,9 @@ static __device__ __forceinline__ float attn_inverse(const attn_args &a,
 {
     if (!a.sinks)
         return 1.0f / l;
-    const float sink = a.sinks[head] * LOG2_E, top = fmaxf(m, sink);
-    const float old = exp2f(m - top);
-    return old / __fmaf_rn(l, old, exp2f(sink - top));
+    const float sink = __fmul_rn(a.sinks[head], LOG2_E), top = fmaxf(m, sink);
+    const float old = exp2f(__fsub_rn(m, top));
+    return old / __fmaf_rn(l, old, exp2f(__fsub_rn(sink, top)));
 }
 /* +0 makes one zero of both, as a fold of nothing would. */
 static __device__ __forceinline__ float attn_end_value(float total, float inverse)

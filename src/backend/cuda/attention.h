@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-enum { CUDA_ATTN_RANGE = 512 };
+enum { CUDA_ATTN_RANGE = 256 };
 
 /* K and V of one layer: at base + block * block_bytes + head * 2 * half_bytes lie K
  * [block_tokens] rows and then, half_bytes on, V [block_tokens] rows, of kv_row_bytes (backend.h)

@@ -27,8 +27,13 @@
  * Heads of other sizes than 64, 128 and 256 have zeros up to the next: more products, no more
  * bytes.
  *
- * Copies run ahead: V comes while S is computed, the next K while e and A are. q8_0 goes through
- * registers, as it has to be turned into f16.
+ * Copies run ahead. Where rows are mostly alone (TILES = 1) and heads have up to 128 dims there is
+ * room for two tiles: the next comes while this one is worked on, since a block has little to do
+ * and waits for copies. Else V comes while S is computed, and the next K while e and A are. q8_0
+ * goes through registers, as it has to be turned into f16.
+ *
+ * What rounds where is written out (__fmul_rn, ...) wherever a compiler might fuse in one instance
+ * of these templates what it does not in another.
  *
  * Operations: 6, for Q has two terms, a query, position and dim. Bytes: K and V once for each
  * tile of queries. Bound on an H200: decode of heads of 128 in groups of 4 to 8 takes 192 mma for
@@ -44,8 +49,11 @@ enum {
     PAD = 8,   /* values a row of shared memory is longer, so that eight rows lie in all banks */
 };
 
+namespace
+{
 template <class T> struct half_of;
 template <> struct half_of<__half> {
+    enum { FROM_Q8 = 1 };
     static __device__ __forceinline__ __half of(float x)
     {
         return __float2half_rn(x);
@@ -60,6 +68,7 @@ template <> struct half_of<__half> {
     }
 };
 template <> struct half_of<__nv_bfloat16> {
+    enum { FROM_Q8 = 0 };
     static __device__ __forceinline__ __nv_bfloat16 of(float x)
     {
         return __float2bfloat16_rn(x);
@@ -73,6 +82,7 @@ template <> struct half_of<__nv_bfloat16> {
         mma_bf16(d, a, b);
     }
 };
+} // namespace
 
 template <class T> static __device__ __forceinline__ uint32_t pair(T a, T b)
 {
@@ -85,12 +95,19 @@ template <class T> static __device__ __forceinline__ uint32_t pair(T a, T b)
     return both.u;
 }
 
+/* Whether KV is q8_0, which becomes f16. */
+template <class T> static __device__ __forceinline__ bool is_q8(const attn_args &a)
+{
+    return half_of<T>::FROM_Q8 && a.kv.type == KV_IS_Q8_0;
+}
+
 /* Shared memory of a block. */
 template <class T, int D, int TILES> struct attn_shared {
     enum { QUERIES = 16 * TILES, ROW = D + PAD, WEIGHT_ROW = STEP + PAD };
-    T q[2][QUERIES][ROW]; /* high terms, low terms */
-    T k[STEP][ROW];
-    T v[STEP][ROW];
+    enum { STAGES = TILES == 1 && D <= 128 ? 2 : 1 }; /* tiles of K and V there is room for */
+    T q[2][QUERIES][ROW];                             /* high terms, low terms */
+    T k[STAGES][STEP][ROW];
+    T v[STAGES][STEP][ROW];
     T e[QUERIES][WEIGHT_ROW];
     float scale[QUERIES];       /* of S: the head's power of two undone */
     float meet[WARPS][QUERIES]; /* what warps tell each other of rows */
@@ -116,36 +133,73 @@ static __device__ __forceinline__ uint32_t two_values(uint32_t four, int first, 
                 __float2half_rn(static_cast<float>(upper) * scale));
 }
 
-/* 64 rows of K (or V, offset bytes on): copies that the caller waits for, q8_0 at once. */
+/* Values of q8_0 on their way: 8 of a row for each of its turns that a thread has. */
+template <int D> struct q8_values {
+    enum { N = STEP * (D / 8) / THREADS };
+    uint32_t lower[N], upper[N];
+    float scale[N];
+};
+
+/* 64 rows of K (or V, offset bytes on) as they lie; 0 where nobody looks. */
+template <int D>
+static __device__ __forceinline__ void fetch_q8(const attn_args &a,
+                                                const uint8_t *const *at,
+                                                size_t offset,
+                                                q8_values<D> *x)
+{
+    const uint32_t dim = a.kv.head_dim;
+#pragma unroll
+    for (int i = 0; i < q8_values<D>::N; i++) {
+        const uint32_t k = threadIdx.x + i * THREADS, d = k % (D / 8) * 8;
+        const uint8_t *row = at[k / (D / 8)];
+        x->lower[i] = x->upper[i] = 0;
+        x->scale[i] = 0.0f;
+        if (row && d < dim) {
+            const uint32_t *from = reinterpret_cast<const uint32_t *>(row + offset + d);
+            x->lower[i] = __ldg(from);
+            x->upper[i] = __ldg(from + 1);
+            x->scale[i] = __ldg(reinterpret_cast<const float *>(row + offset + dim) + d / 32);
+        }
+    }
+}
+
+template <int D>
+static __device__ __forceinline__ void put_q8(const q8_values<D> &x, __half (*to)[D + PAD])
+{
+#pragma unroll
+    for (int i = 0; i < q8_values<D>::N; i++) {
+        const uint32_t k = threadIdx.x + i * THREADS;
+        *reinterpret_cast<uint4 *>(&to[k / (D / 8)][k % (D / 8) * 8]) =
+            make_uint4(two_values(x.lower[i], 0, x.scale[i]),
+                       two_values(x.lower[i], 2, x.scale[i]),
+                       two_values(x.upper[i], 0, x.scale[i]),
+                       two_values(x.upper[i], 2, x.scale[i]));
+    }
+}
+template <int D>
+static __device__ __forceinline__ void put_q8(const q8_values<D> &, __nv_bfloat16 (*)[D + PAD])
+{
+}
+
+/* 64 rows of K (or V, offset bytes on): copies that the caller waits for; q8_0 at once. */
 template <class T, int D>
 static __device__ __forceinline__ void load_rows(const attn_args &a,
                                                  const uint8_t *const *at,
                                                  size_t offset,
                                                  T (*to)[D + PAD])
 {
-    const uint32_t dim = a.kv.head_dim;
-#pragma unroll 8
-    for (uint32_t i = threadIdx.x; i < STEP * (D / 8); i += THREADS) {
-        const uint32_t p = i / (D / 8), d = i % (D / 8) * 8;
-        if (d >= dim)
-            continue;
+    if (is_q8<T>(a)) {
+        q8_values<D> x;
+        fetch_q8(a, at, offset, &x);
+        put_q8(x, to);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < STEP * (D / 8) / THREADS; i++) {
+        const uint32_t k = threadIdx.x + i * THREADS, p = k / (D / 8), d = k % (D / 8) * 8;
         const uint8_t *row = at[p];
-        if (a.kv.type != KV_IS_Q8_0) {
-            const uint8_t *from = row ? row + offset + d * 2 : a.kv.base;
-            cp_async_16_fill(&to[p][d], from, row ? 16 : 0);
-            continue;
-        }
-        uint4 x = make_uint4(0, 0, 0, 0);
-        if (row) {
-            const uint32_t *from = reinterpret_cast<const uint32_t *>(row + offset + d);
-            const uint32_t lower = __ldg(from), upper = __ldg(from + 1);
-            const float scale = __ldg(reinterpret_cast<const float *>(row + offset + dim) + d / 32);
-            x = make_uint4(two_values(lower, 0, scale),
-                           two_values(lower, 2, scale),
-                           two_values(upper, 0, scale),
-                           two_values(upper, 2, scale));
-        }
-        *reinterpret_cast<uint4 *>(&to[p][d]) = x;
+        if (d < a.kv.head_dim)
+            cp_async_16_fill(&to[p][d], row ? row + offset + d * 2 : a.kv.base, row ? 16 : 0);
     }
 }
 
@@ -191,11 +245,12 @@ static __device__ void load_queries(const attn_args &a,
 template <class T, int D, int TILES>
 static __device__ __forceinline__ void scores(const attn_args &a,
                                               const attn_shared<T, D, TILES> *s,
+                                              int stage,
                                               int n_tiles,
                                               float (&x)[TILES][2][4])
 {
     const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, g = lane / 4;
-    const T *k = &s->k[warp * 16 + lane / 16 * 8 + lane % 8][lane / 8 % 2 * 8];
+    const T *k = &s->k[stage][warp * 16 + lane / 16 * 8 + lane % 8][lane / 8 % 2 * 8];
     const uint32_t row = lane / 8 % 2 * 8 + lane % 8, col = lane / 16 * 8;
 #pragma unroll
     for (int i = 0; i < TILES; i++)
@@ -225,9 +280,9 @@ static __device__ __forceinline__ void scores(const attn_args &a,
 #pragma unroll
         for (int j = 0; j < 8; j++) {
             float *y = &x[i][j / 4][j % 4];
-            *y *= j % 4 < 2 ? upper : lower;
+            *y = __fmul_rn(*y, j % 4 < 2 ? upper : lower);
             if (a.cap > 0.0f)
-                *y = a.cap * LOG2_E * tanhf(*y);
+                *y = __fmul_rn(a.cap * LOG2_E, tanhf(*y));
         }
     }
 }
@@ -235,11 +290,12 @@ static __device__ __forceinline__ void scores(const attn_args &a,
 /* A += e V: this warp's dims, all 64 positions. */
 template <class T, int D, int TILES>
 static __device__ __forceinline__ void values(const attn_shared<T, D, TILES> *s,
+                                              int stage,
                                               int n_tiles,
                                               float (&acc)[TILES][D / 32][4])
 {
     const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    const T *v = &s->v[lane / 8 % 2 * 8 + lane % 8][warp * (D / 4)];
+    const T *v = &s->v[stage][lane / 8 % 2 * 8 + lane % 8][warp * (D / 4)];
     const uint32_t row = lane / 8 % 2 * 8 + lane % 8, col = lane / 16 * 8;
 #pragma unroll
     for (int p = 0; p < STEP; p += 16) {
@@ -300,12 +356,12 @@ static __device__ __forceinline__ void weights(attn_shared<T, D, TILES> *s,
                               fmaxf(s->meet[2][row], s->meet[3][row]));
             top = fmaxf(top, st->m[i][h]);
             const float zero = top == LEAST ? 0.0f : top;
-            const float fade = exp2f(st->m[i][h] - zero);
+            const float fade = exp2f(__fsub_rn(st->m[i][h], zero));
             st->m[i][h] = top;
             float w[4];
 #pragma unroll
             for (int j = 0; j < 4; j++)
-                w[j] = exp2f(x[i][j / 2][h * 2 + j % 2] - zero);
+                w[j] = exp2f(__fsub_rn(x[i][j / 2][h * 2 + j % 2], zero));
             st->l[i][h] = __fmaf_rn(
                 st->l[i][h], fade, __fadd_rn(__fadd_rn(w[0], w[1]), __fadd_rn(w[2], w[3])));
 #pragma unroll
@@ -380,33 +436,51 @@ static __device__ __forceinline__ void sum_range(const attn_args &a,
         for (int j = 0; j < D / 32 * 4; j++)
             st->acc[i][j / 4][j % 4] = 0.0f;
     }
-    int turn = 0;
+    enum { STAGES = attn_shared<T, D, TILES>::STAGES };
+    int turn = 0; /* of the tile at pos; the other one of `at` is the next tile's */
     find_rows(a, t, head_kv, pos, s->at[0]);
+    find_rows(a, t, head_kv, pos + STEP, s->at[1]);
     __syncthreads();
-    load_rows<T, D>(a, s->at[0], 0, s->k);
+    load_rows<T, D>(a, s->at[0], 0, s->k[0]);
+    if (STAGES == 2)
+        load_rows<T, D>(a, s->at[0], a.kv.half_bytes, s->v[0]);
     cp_async_commit();
-    cp_async_wait<0>();
-    __syncthreads();
     for (; pos < last; pos += STEP, turn ^= 1) {
         const bool more = pos + STEP < last;
-        load_rows<T, D>(a, s->at[turn], a.kv.half_bytes, s->v);
+        const int stage = turn % STAGES, next = (turn + 1) % STAGES;
+        const bool ahead = STAGES == 2 && more && is_q8<T>(a);
+        q8_values<D> next_k, next_v;
+        cp_async_wait<0>();
+        __syncthreads(); /* K (and V) is there; the tile before has been read */
+        if (STAGES == 1)
+            load_rows<T, D>(a, s->at[turn], a.kv.half_bytes, s->v[0]);
+        if (ahead) {
+            fetch_q8(a, s->at[turn ^ 1], 0, &next_k);
+            fetch_q8(a, s->at[turn ^ 1], a.kv.half_bytes, &next_v);
+        } else if (STAGES == 2 && more) {
+            load_rows<T, D>(a, s->at[turn ^ 1], 0, s->k[next]);
+            load_rows<T, D>(a, s->at[turn ^ 1], a.kv.half_bytes, s->v[next]);
+        }
         cp_async_commit();
-        if (more)
-            find_rows(a, t, head_kv, pos + STEP, s->at[turn ^ 1]);
         float x[TILES][2][4];
-        scores(a, s, n_tiles, x);
+        scores(a, s, stage, n_tiles, x);
         mask(s, n_tiles, pos, x, st);
         __syncthreads(); /* maxima are there; K has been read */
-        if (more)
-            load_rows<T, D>(a, s->at[turn ^ 1], 0, s->k);
+        find_rows(a, t, head_kv, pos + 2 * STEP, s->at[turn]);
+        if (STAGES == 1 && more)
+            load_rows<T, D>(a, s->at[turn ^ 1], 0, s->k[0]);
         cp_async_commit();
         weights(s, n_tiles, x, st);
-        cp_async_wait<1>();
+        if (STAGES == 1)
+            cp_async_wait<1>();
         __syncthreads(); /* weights and V are there */
-        values(s, n_tiles, st->acc);
-        cp_async_wait<0>();
-        __syncthreads(); /* the next K is there; weights and V have been read */
+        values(s, stage, n_tiles, st->acc);
+        if (ahead) {
+            put_q8(next_k, s->k[next]);
+            put_q8(next_v, s->v[next]);
+        }
     }
+    __syncthreads(); /* all has been read */
 }
 
 /* l over all threads that have a part of a query's: the same in all of them. */
@@ -486,7 +560,7 @@ static __device__ __forceinline__ void put_range(const attn_args &a,
 
 /* grid: [n_head_kv][tiles][splits] */
 template <class T, int D, int TILES>
-static __global__ void __launch_bounds__(THREADS) attn_mma_kernel(struct attn_args a)
+static __global__ void __launch_bounds__(THREADS, 2) attn_mma_kernel(struct attn_args a)
 {
     typedef attn_shared<T, D, TILES> shared;
     CUDA_SHARED(shared, s);
@@ -495,9 +569,12 @@ static __global__ void __launch_bounds__(THREADS) attn_mma_kernel(struct attn_ar
     const uint32_t head_kv = blockIdx.x, g = threadIdx.x % WARP / 4;
     const attn_tile t = attn_tile_of(a, blockIdx.y);
     const uint32_t r0 = t.seen.from / CUDA_ATTN_RANGE, r1 = (t.seen.end - 1) / CUDA_ATTN_RANGE;
+    const uint32_t step = a.n_splits, first = r0 + (step + blockIdx.z - r0 % step) % step;
+    if (first > r1)
+        return;
     if (a.kv.head_dim < D) { /* dims that the head lacks are zero */
-        for (uint32_t i = threadIdx.x; i < 2 * STEP * (shared::ROW / 8); i += THREADS)
-            reinterpret_cast<uint4 *>(s->k[0])[i] = make_uint4(0, 0, 0, 0);
+        for (uint32_t i = threadIdx.x; i < sizeof(s->k) / 8; i += THREADS) /* both K and V */
+            reinterpret_cast<uint4 *>(s->k)[i] = make_uint4(0, 0, 0, 0);
         __syncthreads();
     }
     for (uint32_t q0 = 0; q0 < t.n_query; q0 += shared::QUERIES) {
@@ -515,9 +592,7 @@ static __global__ void __launch_bounds__(THREADS) attn_mma_kernel(struct attn_ar
             m[i / 2][i % 2] = LEAST;
             l[i / 2][i % 2] = 0.0f;
         }
-        for (uint32_t r = r0; r <= r1; r++) {
-            if (a.n_splits > 1 && r % a.n_splits != blockIdx.z)
-                continue;
+        for (uint32_t r = first; r <= r1; r += step) {
             sum_range(a, t, head_kv, r, n_tiles, s, &st);
             sum_weights(s, &st);
             put_range(a, t, head_kv, q0, r, r == r0, r == r1, &st, m, l);

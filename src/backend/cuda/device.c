@@ -45,9 +45,11 @@ static void look_at(int index, struct device_info *out)
 
 static enum err count_devices(uint32_t *n, struct err_info *e)
 {
-    int count = 0;
+    int count = 0, driver = 0;
     const cudaError_t rc = cudaGetDeviceCount(&count);
     *n = 0;
+    if (rc != cudaSuccess && cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
+        return err_set(e, ERR_NOT_FOUND, "CUDA: the system has no driver for it");
     if (rc != cudaSuccess) {
         (void)cudaGetLastError();
         return err_set(e, ERR_NOT_FOUND, "CUDA: %s", cudaGetErrorString(rc));

@@ -1,25 +1,31 @@
 /* Matrix products: which kernel, how many blocks, and the sum of ranges that had blocks of their
  * own.
  *
- *      rows <= 8      linear_few: memory's speed is all there is
- *      more           linear_many; with a block for each range of K where there would be less than
- * half as many blocks as processors
+ *      rows <= 16     linear_few: memory's speed is all there is (a second tile of 8 rows finds the
+ * weights in the second-level cache) more           linear_many; with a block for each range of K
+ * where there would be less than half as many blocks as processors
  *
  * All give the same bits (linear_tiles.cuh), so the bounds of the launch may decide. Experts:
  * linear_few as long as an expert has about one tile of rows. */
 #include "backend/cuda/linear_tiles.cuh"
 
-static constexpr uint32_t FEW_ROWS = 8, MANY_ROWS = MANY_TILES * CUDA_ACT_ROWS, FEW_BLOCKS = 64;
+static constexpr uint32_t FEW_ROWS = 16, FEW_BLOCKS = 64;
 
 static uint32_t groups_of(uint32_t n, uint32_t size)
 {
     return n / size + (n % size != 0);
 }
 
+/* Rows of a block of linear_many. */
+static uint32_t many_rows(uint32_t rows)
+{
+    return rows <= 64 ? 64 : 128;
+}
+
 /* Rows up to which ranges have blocks of their own. */
 static uint32_t scratch_rows_of(uint32_t n_out)
 {
-    return FEW_BLOCKS / groups_of(n_out, MANY_PARTS * CUDA_PART_ROWS) * MANY_ROWS;
+    return FEW_BLOCKS / groups_of(n_out, MANY_PARTS * CUDA_PART_ROWS) * 128;
 }
 
 extern "C" size_t cuda_linear_scratch(uint32_t max_rows, uint32_t n_in, uint32_t n_out)
@@ -93,11 +99,22 @@ static void launch(int type, const linear_args *p, const linear_grid *g)
 static linear_grid few_grid(const cuda_at *at, int type, const linear_args *p, uint32_t tiles)
 {
     linear_grid g = {};
-    g.few = 1;
+    g.kernel = LINEAR_FEW;
     g.x = type == CUDA_TYPE_F32 ? groups_of(p->n_out, LINEAR_WARPS)
                                 : groups_of(p->n_parts, LINEAR_WARPS / p->splits);
     g.y = tiles;
     g.z = 1;
+    g.stream = at->stream;
+    return g;
+}
+
+/* That of linear_many, for matrices that meet about so many rows. */
+static linear_grid many_grid(const cuda_at *at, const linear_args *p, uint32_t rows)
+{
+    linear_grid g = {};
+    g.kernel = many_rows(rows) == 64 ? LINEAR_MANY_64 : LINEAR_MANY_128;
+    g.x = groups_of(p->n_parts, MANY_PARTS);
+    g.y = g.z = 1;
     g.stream = at->stream;
     return g;
 }
@@ -114,11 +131,8 @@ extern "C" void cuda_linear(const cuda_at *at, const struct cuda_linear *op)
         launch(op->w.type, &p, &g);
         return;
     }
-    linear_grid g = {};
-    g.x = groups_of(p.n_parts, MANY_PARTS);
-    g.y = groups_of(rows, MANY_ROWS);
-    g.z = 1;
-    g.stream = at->stream;
+    linear_grid g = many_grid(at, &p, rows);
+    g.y = groups_of(rows, many_rows(rows));
     if (p.splits > 1 && rows <= scratch_rows_of(p.n_out)) {
         g.z = p.splits;
         p.scratch = op->scratch;
@@ -141,14 +155,12 @@ extern "C" void cuda_experts_linear(const cuda_at *at,
     if (places == 0)
         return;
     linear_grid g;
-    if (given <= FEW_ROWS || op->w.type == CUDA_TYPE_F32) {
+    if (given <= CUDA_ACT_ROWS || op->w.type == CUDA_TYPE_F32) {
         g = few_grid(at, op->w.type, &p, groups_of(places, CUDA_ACT_ROWS));
     } else {
-        g = linear_grid{};
-        g.x = groups_of(p.n_parts, MANY_PARTS);
+        g = many_grid(at, &p, given);
         g.y = x->n_expert;
-        g.z = given / MANY_ROWS + 1;
-        g.stream = at->stream;
+        g.z = given / many_rows(given) + 1;
     }
     launch(op->w.type, &p, &g);
 }

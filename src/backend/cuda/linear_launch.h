@@ -31,9 +31,10 @@ struct linear_args {
     float *scratch;
     uint32_t scratch_rows;
 };
+enum linear_kernel { LINEAR_FEW, LINEAR_MANY_64, LINEAR_MANY_128 /* rows a block */ };
 struct linear_grid {
     uint32_t x, y, z;
-    int few; /* rows: linear_few, else linear_many */
+    enum linear_kernel kernel;
     cudaStream_t stream;
 };
 

@@ -17,11 +17,10 @@
  *                        warp 0  1  2  3         4 5 6 7
  *                   K   |--0--|--1--|--2--|--3--|
  *
- *     many rows   a block for 128 outputs x 128 rows goes through all ranges, 8 warps of 32 x 64
- *                 each (16 x 64 where there are at most 64 rows); at the end of a range the part is
- *                 added to totals in shared memory.
- *     in between, where that would leave processors idle: the same, but each range has its own
- * block, which leaves its part in scratch, and a second launch adds them (linear_merge).
+ *     many rows   a block for 128 outputs x 128 rows (or 64) goes through all ranges, 8 warps of 32
+ * x 64 (16 x 64) each; at the end of a range the part is added to totals in shared memory. in
+ * between, where that would leave processors idle: the same, but each range has its own block,
+ * which leaves its part in scratch, and a second launch adds them (linear_merge).
  *
  * Bounds on an H200 (4.8 TB/s, 132 processors of 1.98 GHz with 4 schedulers): memory brings 18.4
  * bytes a clock and processor, so that of 1 KB of weights a warp may make 222 instructions before
@@ -293,128 +292,151 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const lin
 
 /* --- many rows --- */
 
-static constexpr uint32_t MANY_PARTS = 8, MANY_TILES = 16; /* of 16 outputs, of 8 rows */
+/* Parts of 16 outputs of a block; a warp has P of them, and 8 tiles of 8 rows. */
+static constexpr uint32_t MANY_PARTS = 8;
+static __host__ __device__ constexpr uint32_t many_tiles(uint32_t p)
+{
+    return 8 * p;
+}
 
 /* Chunks on their way: what leaves room for the totals on an sm_80 (163 KB). */
 template <class F> static __host__ __device__ constexpr uint32_t many_depth()
 {
     return F::BF16 ? 2 : 3;
 }
-template <class F> static __host__ __device__ constexpr uint32_t many_slot_bytes()
+template <class F, uint32_t P> static __host__ __device__ constexpr uint32_t many_slot_bytes()
 {
-    return MANY_PARTS * F::CHUNK + MANY_TILES * linear_ring<F>::ACT_BYTES;
+    return MANY_PARTS * F::CHUNK + many_tiles(P) * linear_ring<F>::ACT_BYTES;
 }
-template <class F> static __host__ __device__ constexpr uint32_t many_ring_bytes()
+template <class F, uint32_t P> static __host__ __device__ constexpr uint32_t many_ring_bytes()
 {
-    return many_depth<F>() * many_slot_bytes<F>() +
+    return many_depth<F>() * many_slot_bytes<F, P>() +
            linear_heads(F::RUN, many_depth<F>()) * MANY_PARTS * F::HEAD;
 }
-template <class F> static __host__ __device__ constexpr uint32_t linear_many_shared_bytes()
+template <class F, uint32_t P>
+static __host__ __device__ constexpr uint32_t linear_many_shared_bytes()
 {
-    return many_ring_bytes<F>() + MANY_PARTS * MANY_TILES * 128 * sizeof(float);
+    return many_ring_bytes<F, P>() + MANY_PARTS * many_tiles(P) * 128 * sizeof(float);
 }
 
-/* What a block multiplies: up to 8 parts with up to 16 tiles of rows. */
-template <class F> struct many_stream {
-    const uint8_t *weights, *act; /* of the first part and tile, at the range's first chunk */
-    size_t part_bytes, act_tile_bytes;
+/* What a thread brings of a block's chunks: warp w brings part w, and tiles w and w + 8. */
+template <class F, uint32_t P> struct many_stream {
+    /* of the next run and chunk, at the lane's 16 bytes */
+    const uint8_t *weights, *act[P];
     uint8_t *shared;
-    uint32_t parts, tiles;
+    uint32_t warp, lane;
+    bool has_part, has_tile[P]; /* there is one for this warp */
+    uint32_t left;              /* chunks of the range to bring */
+    uint32_t sub, slot, head_slot;
+
+    static constexpr uint32_t HEADS = linear_heads(F::RUN, many_depth<F>());
 
     __device__ __forceinline__ uint8_t *chunk(uint32_t i, uint32_t part) const
     {
-        return shared + i % many_depth<F>() * many_slot_bytes<F>() + part * F::CHUNK;
+        return shared + i * many_slot_bytes<F, P>() + part * F::CHUNK;
     }
     __device__ __forceinline__ uint8_t *acts(uint32_t i, uint32_t tile) const
     {
-        return shared + i % many_depth<F>() * many_slot_bytes<F>() + MANY_PARTS * F::CHUNK +
-               tile * linear_ring<F>::ACT_BYTES;
+        return chunk(i, MANY_PARTS) + tile * linear_ring<F>::ACT_BYTES;
     }
     __device__ __forceinline__ uint8_t *head(uint32_t i, uint32_t part) const
     {
-        const uint32_t slot = i / F::RUN % linear_heads(F::RUN, many_depth<F>());
-        return shared + many_depth<F>() * many_slot_bytes<F>() +
-               (slot * MANY_PARTS + part) * F::HEAD;
+        return chunk(many_depth<F>(), 0) + (i * MANY_PARTS + part) * F::HEAD;
     }
-    /* Bring chunk i of the range; all threads of the block. */
-    __device__ __forceinline__ void bring(uint32_t i) const
+    /* Bring the next chunk into the next slot; all threads of the block. */
+    __device__ __forceinline__ void bring()
     {
-        constexpr uint32_t units = F::CHUNK / 16, act_units = linear_ring<F>::ACT_BYTES / 16;
-        constexpr uint32_t threads = LINEAR_WARPS * 32;
-        const uint32_t run = i / F::RUN, sub = i % F::RUN;
-        const uint8_t *from = weights + static_cast<size_t>(run) * linear_ring<F>::RUN_BYTES;
-        if constexpr (F::HEAD > 0) {
-            constexpr uint32_t head_units = F::HEAD / 16;
-            for (uint32_t u = threadIdx.x; sub == 0 && u < parts * head_units; u += threads)
-                cp_async_16(head(i, u / head_units) + u % head_units * 16,
-                            from + u / head_units * part_bytes + u % head_units * 16);
+        if (left == 0)
+            return;
+        left--;
+        if (has_part) {
+            if constexpr (F::HEAD > 0) {
+                if (sub == 0 && lane * 16 < F::HEAD)
+                    cp_async_16(head(head_slot, warp) + lane * 16, weights);
+            }
+            const uint8_t *from = weights + F::HEAD + sub * F::CHUNK;
+            uint8_t *to = chunk(slot, warp) + lane * 16;
+#pragma unroll
+            for (uint32_t o = 0; o < F::CHUNK; o += 512) {
+                if (o + 512 <= F::CHUNK || o + lane * 16 < F::CHUNK)
+                    cp_async_16(to + o, from + o);
+            }
         }
-        from += F::HEAD + sub * F::CHUNK;
-        for (uint32_t u = threadIdx.x; u < parts * units; u += threads)
-            cp_async_16(chunk(i, u / units) + u % units * 16,
-                        from + u / units * part_bytes + u % units * 16);
-        from = act + static_cast<size_t>(i) * linear_ring<F>::ACT_STRIDE;
-        for (uint32_t u = threadIdx.x; u < tiles * act_units; u += threads)
-            cp_async_16(acts(i, u / act_units) + u % act_units * 16,
-                        from + u / act_units * act_tile_bytes + u % act_units * 16);
+#pragma unroll
+        for (uint32_t p = 0; p < P; p++) {
+            uint8_t *to = acts(slot, warp + p * 8) + lane * 16;
+#pragma unroll
+            for (uint32_t o = 0; has_tile[p] && o < linear_ring<F>::ACT_BYTES; o += 512) {
+                if (o + 512 <= linear_ring<F>::ACT_BYTES ||
+                    o + lane * 16 < linear_ring<F>::ACT_BYTES)
+                    cp_async_16(to + o, act[p] + o);
+            }
+            act[p] += linear_ring<F>::ACT_STRIDE;
+        }
+        slot = slot + 1 == many_depth<F>() ? 0 : slot + 1;
+        if (++sub == F::RUN) {
+            sub = 0;
+            weights += linear_ring<F>::RUN_BYTES;
+            head_slot = head_slot + 1 == HEADS ? 0 : head_slot + 1;
+        }
     }
 };
 
-/* A warp's share of the block: up to 2 parts, up to 8 tiles. */
+/* A warp's share of the block: up to P parts, up to 8 tiles. */
 struct many_share {
     uint32_t part, parts, tile, tiles;
 };
+template <uint32_t P>
 static __device__ __forceinline__ many_share many_share_of(uint32_t warp,
                                                            uint32_t parts,
                                                            uint32_t tiles)
 {
-    const bool narrow = tiles <= MANY_TILES / 2;
     many_share s;
-    s.part = narrow ? warp : warp % 4 * 2;
-    s.parts = narrow ? 1 : 2;
-    s.tile = narrow ? 0 : warp / 4 * 8;
-    s.tiles = 8;
-    s.parts = s.part >= parts ? 0 : s.parts < parts - s.part ? s.parts : parts - s.part;
-    s.tiles = s.tile >= tiles ? 0 : s.tiles < tiles - s.tile ? s.tiles : tiles - s.tile;
+    s.part = warp * P % MANY_PARTS;
+    s.tile = warp * P / MANY_PARTS * 8;
+    s.parts = s.part >= parts ? 0 : P < parts - s.part ? P : parts - s.part;
+    s.tiles = s.tile >= tiles ? 0 : 8 < tiles - s.tile ? 8 : tiles - s.tile;
     return s;
 }
 
-/* The products of chunks [0, n) of the stream, added to sum. */
-template <class F>
-static __device__ __forceinline__ void many_range(const many_stream<F> &s,
+/* The products of the stream's chunks, added to sum. Parts and tiles that are not there are
+ * multiplied too, whatever shared memory holds (tiles by fours): nobody reads their sums, and
+ * without branches independent products can follow each other. */
+template <class F, uint32_t P>
+static __device__ __forceinline__ void many_range(many_stream<F, P> &s,
                                                   const many_share &mine,
-                                                  uint32_t n,
-                                                  float sum[2][8][4])
+                                                  float sum[P][8][4])
 {
-    const uint32_t lane = threadIdx.x % 32;
     constexpr uint32_t depth = many_depth<F>();
+    const uint32_t n = s.left, tiles = __shfl_sync(0xffffffffu, mine.tiles, 0);
     for (uint32_t i = 0; i < depth - 1; i++) {
-        if (i < n)
-            s.bring(i);
+        s.bring();
         cp_async_commit();
     }
+    uint32_t slot = 0, head = 0, sub = 0;
+#pragma unroll 1
     for (uint32_t i = 0; i < n; i++) {
         cp_async_wait<depth - 2>();
         __syncthreads();
-        if (i + depth - 1 < n)
-            s.bring(i + depth - 1);
+        s.bring();
         cp_async_commit();
-        typename F::weights w[2];
+        typename F::weights w[P];
 #pragma unroll
-        for (uint32_t r = 0; r < 2; r++) {
-            if (r < mine.parts)
-                F::unpack(
-                    s.head(i, mine.part + r), s.chunk(i, mine.part + r), i % F::RUN, lane, w[r]);
-        }
+        for (uint32_t r = 0; r < P; r++)
+            F::unpack(s.head(head, mine.part + r), s.chunk(slot, mine.part + r), sub, s.lane, w[r]);
 #pragma unroll
-        for (uint32_t c = 0; c < 8; c++) {
-            if (c >= mine.tiles)
+        for (uint32_t c = 0; c < 8; c += 4) {
+            if (c >= tiles)
                 break;
-            const uint8_t *act = s.acts(i, mine.tile + c);
-            if (mine.parts > 0)
-                F::multiply(w[0], act, lane, sum[0][c]);
-            if (mine.parts > 1)
-                F::multiply(w[1], act, lane, sum[1][c]);
+#pragma unroll
+            for (uint32_t e = 0; e < 4 * P; e++)
+                F::multiply(
+                    w[e % P], s.acts(slot, mine.tile + c + e / P), s.lane, sum[e % P][c + e / P]);
+        }
+        slot = slot + 1 == depth ? 0 : slot + 1;
+        if (++sub == F::RUN) {
+            sub = 0;
+            head = head + 1 == many_stream<F, P>::HEADS ? 0 : head + 1;
         }
     }
     __syncthreads(); /* the ring is done with */
@@ -434,38 +456,46 @@ static __device__ __forceinline__ uint32_t many_row(const many_share &mine, uint
 
 /* Rows [first, first + n) of a matrix (or an expert's places), outputs from part blockIdx.x * 8 on.
  */
-template <class F>
+template <class F, uint32_t P>
 static __device__ __forceinline__ void many_block(
     const linear_args &p, uint8_t *shared, uint32_t expert, uint32_t first, uint32_t n)
 {
-    many_stream<F> s;
-    const uint32_t part = blockIdx.x * MANY_PARTS;
-    s.parts = p.n_parts - part < MANY_PARTS ? p.n_parts - part : MANY_PARTS;
-    s.tiles = (n + CUDA_ACT_ROWS - 1) / CUDA_ACT_ROWS;
-    s.part_bytes = p.part_bytes;
-    s.act_tile_bytes = p.act_tile_bytes;
+    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const uint32_t part = blockIdx.x * MANY_PARTS, tile = first / CUDA_ACT_ROWS;
+    const uint32_t parts = p.n_parts - part < MANY_PARTS ? p.n_parts - part : MANY_PARTS;
+    const uint32_t tiles = (n + CUDA_ACT_ROWS - 1) / CUDA_ACT_ROWS;
+    const many_share mine = many_share_of<P>(warp, parts, tiles);
+    many_stream<F, P> s;
     s.shared = shared;
-    const many_share mine = many_share_of(threadIdx.x / 32, s.parts, s.tiles);
-    float *totals = reinterpret_cast<float *>(shared + many_ring_bytes<F>());
+    s.warp = warp;
+    s.lane = lane;
+    s.has_part = warp < parts;
+    float *totals = reinterpret_cast<float *>(shared + many_ring_bytes<F, P>());
     const bool alone = p.scratch_rows > 0; /* this block has one range of all */
     const uint32_t split_end = alone ? blockIdx.z + 1 : p.splits;
     for (uint32_t split = alone ? blockIdx.z : 0; split < split_end; split++) {
         const uint32_t begin = p.runs * split / p.splits, end = p.runs * (split + 1) / p.splits;
-        s.weights = p.w + expert * p.matrix_bytes + part * p.part_bytes +
-                    static_cast<size_t>(begin) * linear_ring<F>::RUN_BYTES;
-        s.act = p.act + first / CUDA_ACT_ROWS * p.act_tile_bytes + p.act_offset +
-                static_cast<size_t>(begin) * F::RUN * linear_ring<F>::ACT_STRIDE;
-        float sum[2][8][4] = {};
-        many_range(s, mine, (end - begin) * F::RUN, sum);
+        s.weights = p.w + expert * p.matrix_bytes + (part + warp) * p.part_bytes +
+                    static_cast<size_t>(begin) * linear_ring<F>::RUN_BYTES + lane * 16;
 #pragma unroll
-        for (uint32_t e = 0; e < 64; e++) {
+        for (uint32_t i = 0; i < P; i++) {
+            s.has_tile[i] = warp + i * 8 < tiles;
+            s.act[i] = p.act + (tile + warp + i * 8) * p.act_tile_bytes + p.act_offset +
+                       static_cast<size_t>(begin) * F::RUN * linear_ring<F>::ACT_STRIDE + lane * 16;
+        }
+        s.left = (end - begin) * F::RUN;
+        s.sub = s.slot = s.head_slot = 0;
+        float sum[P][8][4] = {};
+        many_range(s, mine, sum);
+#pragma unroll
+        for (uint32_t e = 0; e < P * 32; e++) {
             float *total = totals + e * (LINEAR_WARPS * 32) + threadIdx.x;
             const float part_sum = sum[e / 32][e / 4 % 8][e % 4];
             *total = alone || split == 0 ? part_sum : __fadd_rn(*total, part_sum);
         }
     }
 #pragma unroll 1
-    for (uint32_t e = 0; e < 64; e++) {
+    for (uint32_t e = 0; e < P * 32; e++) {
         const uint32_t r = e / 32, c = e / 4 % 8;
         const uint32_t j = part * CUDA_PART_ROWS + many_output(mine, r, e % 4);
         const uint32_t row = many_row(mine, c, e % 4);
@@ -480,20 +510,21 @@ static __device__ __forceinline__ void many_block(
     }
 }
 
-/* grid: (groups of 128 outputs, groups of 128 rows, 1 or splits), or with experts (.., experts,
+/* grid: (groups of 128 outputs, groups of 64 P rows, 1 or splits), or with experts (.., experts,
  * blocks that share an expert's groups of rows); block: 8 warps. */
-template <class F>
-static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_many(const linear_args p)
+template <class F, uint32_t P>
+static __global__ void __launch_bounds__(LINEAR_WARPS * 32, P == 1 ? 2 : 1)
+    linear_many(const linear_args p)
 {
     CUDA_SHARED(uint8_t, shared);
-    constexpr uint32_t group = MANY_TILES * CUDA_ACT_ROWS;
+    constexpr uint32_t group = many_tiles(P) * CUDA_ACT_ROWS;
     const uint32_t expert = p.first ? blockIdx.y : 0;
     const uint32_t begin = p.first ? p.first[expert] : 0;
     const uint32_t end = p.first ? p.first[expert + 1] : *p.n_rows;
     const uint32_t step = p.first ? gridDim.z : gridDim.y;
     for (uint32_t g = p.first ? blockIdx.z : blockIdx.y; begin + g * group < end; g += step) {
         const uint32_t first = begin + g * group, left = end - first;
-        many_block<F>(p, shared, expert, first, left < group ? left : group);
+        many_block<F, P>(p, shared, expert, first, left < group ? left : group);
     }
 }
 
@@ -507,18 +538,22 @@ template <class K> static void linear_allow(K *kernel, uint32_t shared_bytes)
                          static_cast<int>(shared_bytes));
 }
 
+template <class F, uint32_t P>
+static void linear_launch_many(const linear_args &p, const linear_grid &g)
+{
+    const uint32_t bytes = linear_many_shared_bytes<F, P>();
+    linear_allow(linear_many<F, P>, bytes);
+    CUDA_LAUNCH((linear_many<F, P>), dim3(g.x, g.y, g.z), LINEAR_WARPS * 32, bytes, g.stream, p);
+}
 template <class F> static void linear_launch(const linear_args &p, const linear_grid &g)
 {
-    const dim3 grid(g.x, g.y, g.z);
-    if (g.few) {
-        linear_allow(linear_few<F>, linear_few_shared_bytes<F>());
-        CUDA_LAUNCH(
-            linear_few<F>, grid, LINEAR_WARPS * 32, linear_few_shared_bytes<F>(), g.stream, p);
-    } else {
-        linear_allow(linear_many<F>, linear_many_shared_bytes<F>());
-        CUDA_LAUNCH(
-            linear_many<F>, grid, LINEAR_WARPS * 32, linear_many_shared_bytes<F>(), g.stream, p);
-    }
+    const uint32_t bytes = linear_few_shared_bytes<F>();
+    if (g.kernel == LINEAR_MANY_128)
+        return linear_launch_many<F, 2>(p, g);
+    if (g.kernel == LINEAR_MANY_64)
+        return linear_launch_many<F, 1>(p, g);
+    linear_allow(linear_few<F>, bytes);
+    CUDA_LAUNCH(linear_few<F>, dim3(g.x, g.y, g.z), LINEAR_WARPS * 32, bytes, g.stream, p);
 }
 
 #endif

@@ -61,6 +61,8 @@ static __device__ void norm_values(const float *x,
         store4(out, i, n, scaled(load4(x, i, n), scale, load4(w, i, n)));
 }
 
+namespace
+{
 struct sum_of_block {
     float *part;
     __device__ __forceinline__ float operator()(float x) const
@@ -75,6 +77,7 @@ struct sum_of_warp {
         return warp_sum(x);
     }
 };
+} // namespace
 
 static __device__ __forceinline__ uint32_t gathered(const cuda_step &step, int rows, uint32_t row)
 {
@@ -194,7 +197,7 @@ void cuda_layer_norm(const struct cuda_at *at, const struct cuda_layer_norm *op)
 /* --- maps ---
  *
  * An Op says where a row's input lies and what becomes of a value: of(a, b, c) with a of the input,
- * b of the second input where `two` is set, c of the output as it was. */
+ * b of the second input where `two` is set, c of the output as it was where `adds` is. */
 
 template <class Op>
 static __global__ void map_kernel(
@@ -207,7 +210,7 @@ static __global__ void map_kernel(
     float *to = out.p + row * out.stride;
     const float4 a = load4(op.input(row), i, n);
     const float4 b = Op::two ? load4(op.second(row), i, n) : a;
-    const float4 c = load4(to, i, n);
+    const float4 c = Op::adds ? load4(to, i, n) : a;
     store4(to,
            i,
            n,
@@ -232,9 +235,11 @@ static void map_rows(const struct cuda_at *at,
         map_kernel<Op>, grid, MAP_THREADS, 0, at->stream, at->step, at->rows, n_places, out, n, op);
 }
 
+namespace
+{
 /* A row of a table onto each row. */
 struct add_table_row {
-    enum { two = 0 };
+    enum { two = 0, adds = 1 };
     const float *w;
     uint32_t n, n_types; /* n_types 0: the table is of positions */
     const float *from;
@@ -261,6 +266,7 @@ struct add_table_row {
         return c + a;
     }
 };
+} // namespace
 
 void cuda_add_position(const struct cuda_at *at, struct cuda_buf out, const float *w, uint32_t n)
 {
@@ -273,10 +279,12 @@ void cuda_add_type(
     map_rows(at, rows_bound(at), NULL, out, n, add_table_row{w, n, n_types, NULL});
 }
 
+namespace
+{
 /* gelu(g) = g / 2 (1 + tanh y), y = sqrt(2 / pi) (g + 0.044715 g^3); 1 + tanh y is
  * 2 / (1 + e^-2y), in which nothing cancels. */
 struct gate_values {
-    enum { two = 1 };
+    enum { two = 1, adds = 0 };
     int kind;
     cuda_buf in, in2;
     __device__ __forceinline__ void begin(const cuda_step &, uint32_t)
@@ -301,6 +309,7 @@ struct gate_values {
         return g / (1.0f + expf(g * -1.702f)) * (u + 1.0f);
     }
 };
+} // namespace
 
 void cuda_gated(const struct cuda_at *at,
                 int gate,
@@ -315,9 +324,11 @@ void cuda_gated(const struct cuda_at *at,
     map_rows(at, rows, n_places, out, n, gate_values{gate, in, in2});
 }
 
+namespace
+{
 /* In place: what a value becomes depends on itself alone. */
 struct in_place {
-    enum { two = 0 };
+    enum { two = 0, adds = 0 };
     cuda_buf buf;
     __device__ __forceinline__ void begin(const cuda_step &, uint32_t)
     {
@@ -339,6 +350,7 @@ struct gelu_value : in_place {
         return 0.5f * x * erfcf(x * -0.70710678118654752f);
     }
 };
+} // namespace
 
 void cuda_gelu(const struct cuda_at *at, struct cuda_buf buf, uint32_t n)
 {
@@ -347,6 +359,8 @@ void cuda_gelu(const struct cuda_at *at, struct cuda_buf buf, uint32_t n)
     map_rows(at, rows_bound(at), NULL, buf, n, op);
 }
 
+namespace
+{
 struct cap_value : in_place {
     float scale, cap;
     __device__ __forceinline__ float of(float x, float, float) const
@@ -355,6 +369,7 @@ struct cap_value : in_place {
         return cap > 0.0f ? cap * tanhf(x / cap) : x;
     }
 };
+} // namespace
 
 void cuda_tanh_cap(
     const struct cuda_at *at, struct cuda_buf buf, uint32_t n, float scale, float cap)
@@ -366,7 +381,10 @@ void cuda_tanh_cap(
     map_rows(at, rows_bound(at), NULL, buf, n, op);
 }
 
+namespace
+{
 struct add_scaled : in_place {
+    enum { adds = 1 };
     float scale;
     const float *gate; /* or NULL */
     size_t gate_stride;
@@ -380,6 +398,7 @@ struct add_scaled : in_place {
         return fmaf(a, scale, c);
     }
 };
+} // namespace
 
 void cuda_add(const struct cuda_at *at,
               struct cuda_buf in,

@@ -35,7 +35,7 @@ struct cuda_histories {
     uint32_t *counts; /* [slots][n_vocab]: output count * 2 + (is in the prompt) */
     uint32_t n_slots;
 };
-/* Forget slot's and count n tokens of a prompt (or of an output that came back). */
+/* Forget slot's; count n tokens (of the device) of a prompt, or of an output that came back. */
 void cuda_history_begin(struct cuda_histories *h, uint32_t n_vocab, uint32_t slot, cudaStream_t s);
 void cuda_history_add(struct cuda_histories *h,
                       uint32_t n_vocab,

@@ -45,9 +45,10 @@ enum err plugin_check(const char *path,
                                         "device_info",
                                         "device_limits",
                                         "err_info",
-                                        "async_ops",
                                         "async_step",
                                         "async_job",
+                                        "async_result",
+                                        "async_ops",
                                         "sample_params"};
     enum { N = sizeof names / sizeof names[0] };
     _Static_assert(sizeof(struct plugin_abi) == N * sizeof(uint32_t), "a name for each");

@@ -32,18 +32,24 @@
 #endif
 #endif
 
+#ifdef EMU_ASAN
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
 emu_thread *emu_self;
 emu_grid emu_here;
 
 namespace
 {
 
-#if defined(EMU_ASAN) || defined(EMU_TSAN)
+#if defined(EMU_ASAN)
 constexpr size_t STACK_BYTES = 512 << 10;
 #else
 constexpr size_t STACK_BYTES = 128 << 10;
 #endif
 constexpr size_t PAGE = 4096;
+constexpr size_t GUARD = 1 << 20; /* below a stack: a large frame must not leap over it */
 
 struct fiber {
     char *stack; /* lowest usable byte */
@@ -54,6 +60,7 @@ struct fiber {
 #else
     ucontext_t context;
 #endif
+    void *fake_stack; /* AddressSanitizer's */
 };
 
 struct copy {
@@ -85,13 +92,17 @@ struct block {
 };
 
 block now;
-std::vector<fiber *> idle;
+std::vector<fiber *> &idle = *new std::vector<fiber *>; /* for ever: statics end before it */
 fiber *running;
 #ifdef EMU_OWN_SWITCH
 void *scheduler_sp;
 #else
 ucontext_t scheduler_context;
 #endif
+/* of the thread that runs the blocks */
+const void *scheduler_stack;
+size_t scheduler_stack_bytes;
+void *scheduler_fake_stack;
 bool abandoned;
 cudaError_t failure;
 char *shared_memory;
@@ -160,14 +171,38 @@ static EMU_INLINE void emu_switch_stack(void **save, void *to)
 namespace
 {
 
+/* AddressSanitizer must know on which stack the program is. */
+EMU_INLINE void leave(void **fake, const void *bottom, size_t size)
+{
+#ifdef EMU_ASAN
+    __sanitizer_start_switch_fiber(fake, bottom, size);
+#else
+    static_cast<void>(fake);
+    static_cast<void>(bottom);
+    static_cast<void>(size);
+#endif
+}
+EMU_INLINE void arrive(void *fake, const void **bottom, size_t *size)
+{
+#ifdef EMU_ASAN
+    __sanitizer_finish_switch_fiber(fake, bottom, size);
+#else
+    static_cast<void>(fake);
+    static_cast<void>(bottom);
+    static_cast<void>(size);
+#endif
+}
+
 EMU_INLINE void to_scheduler()
 {
     fiber *me = running;
+    leave(&me->fake_stack, scheduler_stack, scheduler_stack_bytes);
 #ifdef EMU_OWN_SWITCH
     emu_switch_stack(&me->sp, scheduler_sp);
 #else
     swapcontext(&me->context, &scheduler_context);
 #endif
+    arrive(me->fake_stack, nullptr, nullptr);
 }
 
 void thread_ends(emu_thread *t)
@@ -185,6 +220,7 @@ void thread_ends(emu_thread *t)
 
 void fiber_main()
 {
+    arrive(nullptr, &scheduler_stack, &scheduler_stack_bytes);
     for (;;) {
         now.work->run(now.work->arguments);
         thread_ends(emu_self);
@@ -194,6 +230,10 @@ void fiber_main()
 
 void fiber_prepare(fiber *f)
 {
+#ifdef EMU_ASAN
+    ASAN_UNPOISON_MEMORY_REGION(f->stack, STACK_BYTES); /* an abandoned thread's frames */
+#endif
+    f->fake_stack = nullptr;
 #ifdef EMU_OWN_SWITCH
     void **top = reinterpret_cast<void **>(f->top);
     *--top = nullptr;
@@ -216,18 +256,18 @@ fiber *fiber_take()
         return f;
     }
     void *p = mmap(nullptr,
-                   STACK_BYTES + PAGE,
+                   STACK_BYTES + GUARD,
                    PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                    -1,
                    0);
-    if (p == MAP_FAILED || mprotect(p, PAGE, PROT_NONE) != 0) {
+    if (p == MAP_FAILED || mprotect(p, GUARD, PROT_NONE) != 0) {
         perror("emulator: no memory for a stack");
         abort();
     }
     fiber *f = new fiber;
     static unsigned made;
-    f->stack = static_cast<char *>(p) + PAGE;
+    f->stack = static_cast<char *>(p) + GUARD;
     f->top = f->stack + STACK_BYTES - made++ % 64 * 320;
     fiber_prepare(f);
     return f;
@@ -242,11 +282,13 @@ EMU_INLINE void resume(emu_thread *t)
     }
     emu_self = t;
     running = static_cast<fiber *>(t->fiber);
+    leave(&scheduler_fake_stack, running->stack, STACK_BYTES);
 #ifdef EMU_OWN_SWITCH
     emu_switch_stack(&scheduler_sp, running->sp);
 #else
     swapcontext(&scheduler_context, &running->context);
 #endif
+    arrive(scheduler_fake_stack, nullptr, nullptr);
     running = nullptr;
     emu_self = nullptr;
     if (!abandoned && !((now.warps[t->index / 32].alive >> t->lane) & 1)) {
@@ -450,6 +492,10 @@ void set_shared(size_t bytes)
         mprotect(area + most, PAGE, PROT_NONE);
     }
     shared_memory = area + most - (bytes + 15) / 16 * 16;
+#ifdef EMU_ASAN
+    ASAN_POISON_MEMORY_REGION(area, most);
+    ASAN_UNPOISON_MEMORY_REGION(shared_memory, bytes);
+#endif
 }
 
 } // namespace
@@ -543,7 +589,7 @@ void *emu_fault_landing(void **stack)
 bool emu_is_stack(const void *p, size_t *beyond)
 {
     const char *c = static_cast<const char *>(p);
-    if (!running || c < running->stack - PAGE || c >= running->stack + STACK_BYTES) {
+    if (!running || c < running->stack - GUARD || c >= running->stack + STACK_BYTES) {
         return false;
     }
     *beyond = c < running->stack ? static_cast<size_t>(running->stack - c) : 0;

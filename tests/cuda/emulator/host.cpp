@@ -130,16 +130,25 @@ void on_fault(int signal, siginfo_t *info, void *context)
 }
 #endif
 
+#ifndef EMU_ASAN
+struct sigaction others[2]; /* what was there before: a test's, say */
+
+void take_faults()
+{
+    struct sigaction action = {};
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigaction(SIGSEGV, &action, &others[0]);
+    sigaction(SIGBUS, &action, &others[1]);
+}
+#endif
+
 struct start {
     start()
     {
         atexit(at_exit);
 #ifndef EMU_ASAN
-        struct sigaction action = {};
-        action.sa_sigaction = on_fault;
-        action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-        sigaction(SIGSEGV, &action, nullptr);
-        sigaction(SIGBUS, &action, nullptr);
+        take_faults();
 #endif
     }
 } at_start;
@@ -158,12 +167,14 @@ allocation *holds(const void *p, char **base)
     return &a->second;
 }
 
+#ifndef EMU_ASAN
 void slack(const std::pair<char *const, allocation> &a, void (*visit)(char *, size_t))
 {
     char *end = a.first + a.second.size, *map_end = a.second.map + a.second.map_bytes;
     visit(a.second.map, static_cast<size_t>(a.first - a.second.map));
     visit(end, static_cast<size_t>(map_end - end));
 }
+#endif
 
 char *mapped(size_t size, allocation *out)
 {
@@ -702,6 +713,7 @@ void emu_memory_open(void)
             mmap(nullptr, s.ss_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         has_stack = s.ss_sp != MAP_FAILED && sigaltstack(&s, nullptr) == 0;
     }
+    take_faults();
 #endif
 }
 
@@ -712,6 +724,10 @@ void emu_memory_close(void)
             mprotect(a.second.map, a.second.map_bytes, PROT_NONE);
         }
     }
+#ifndef EMU_ASAN
+    sigaction(SIGSEGV, &others[0], nullptr);
+    sigaction(SIGBUS, &others[1], nullptr);
+#endif
 }
 
 void emu_check_slack(void)

@@ -1,0 +1,126 @@
+"""Where a model runs: the routes about the GPU, and a whole server on the emulated one."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conftest import MODEL, WEIR, Server
+
+# built beside the program where there is a C++ compiler (tests/cuda)
+PLUGIN = Path(WEIR).resolve().parent / "tests" / "cuda" / "libweir_cuda_emulated.so"
+needs_plugin = pytest.mark.skipif(
+    not PLUGIN.exists(), reason="the plugin over the emulated device is not built")
+SMALL = ("--context", 256, "--batch-tokens", 32, "--max-running", 4, "--gpu-memory", "128M")
+PROMPT = {"prompt": "What is 2 + 3?", "max_tokens": 12, "temperature": 0, "ignore_eos": True}
+
+
+def weir(*args, **env):
+    return subprocess.run([WEIR, *map(str, args)], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "WEIR_EMU_MEMORY_MIB": "256", **env})
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    before = dict(os.environ)
+    os.environ.update(WEIR_CUDA_PLUGIN=str(PLUGIN), WEIR_EMU_MEMORY_MIB="256")
+    s = Server("--device", "cuda", *SMALL).wait_ready()
+    yield s
+    s.stop()
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def test_a_cpu_says_so(start_server):
+    s = start_server("--device", "cpu")
+    status = s.json("GET", "/v1/gpu/status")
+    assert status["cache_ready"] is False and status["on_gpu"] is False
+    assert status["cache_memory_bytes"] == 0 and status["batch_threshold"] == 0
+    assert status["recommended_min_batch"] == 0 and status["device"].startswith("cpu ")
+    assert all(v == 0 for v in status["memory"].values())
+    warm = s.json("POST", "/v1/gpu/warmup")
+    assert warm["success"] is False and warm["memory_bytes"] == 0 and "CPU" in warm["message"]
+    assert s.metric("weir_gpu_active") == 0
+    assert "weir_gpu_memory_bytes" not in s.request("GET", "/metrics")[2].decode()
+    assert "device: cpu" in s.log
+
+
+@needs_plugin
+def test_a_server_on_the_device(gpu):
+    first = gpu.json("POST", "/v1/completions", PROMPT)
+    again = gpu.json("POST", "/v1/completions", {**PROMPT, "n": 3})
+    assert first["usage"]["completion_tokens"] == 12
+    assert {c["text"] for c in again["choices"]} == {first["choices"][0]["text"]}
+    assert gpu.metric("weir_step_allocations_total") == 0
+
+
+@needs_plugin
+def test_its_figures(gpu):
+    gpu.json("POST", "/v1/completions", PROMPT)
+    warm = gpu.json("POST", "/v1/gpu/warmup")
+    status = gpu.json("GET", "/v1/gpu/status")
+    assert warm["success"] is True and warm["num_layers"] > 0
+    assert warm["memory_bytes"] == status["cache_memory_bytes"] > 0
+    assert warm == gpu.json("POST", "/v1/gpu/warmup")
+    assert status["cache_ready"] is True and status["on_gpu"] is True
+    m, pool, queue = status["memory"], status["pool"], status["queue"]
+    taken = (m["weights_bytes"] + m["kv_bytes"] + m["workspace_bytes"] + m["buffers_bytes"])
+    assert taken == status["cache_memory_bytes"] <= m["limit_bytes"] <= m["total_bytes"]
+    assert pool["warmed_up"] is True and pool["allocations_after_warmup"] == 0
+    for name in ("hidden", "intermediate", "attention", "staging"):
+        c = pool[name]
+        assert c["held"] == c["available"] + c["lent"] and c["borrows"] == c["returns"] + c["lent"]
+        assert 0 < c["peak_lent"] <= c["held"]
+    assert queue["submitted"] >= queue["completed"] > 0 and 0 < queue["utilization"] <= 1
+    assert queue["graphs"] > 0 and queue["graph_replays"] > 0
+    assert gpu.metric("weir_gpu_active") == 1
+    assert gpu.metric('weir_gpu_memory_bytes{kind="weights"}') == m["weights_bytes"]
+    assert gpu.metric('weir_gpu_pool_allocations_total{class="hidden"}') == 0
+    figures = gpu.json("GET", "/v1/metrics")
+    assert figures["cuda_path_active"] is True and figures["gpu_memory_used_bytes"] == taken
+    assert figures["gpu_memory_total_bytes"] == m["total_bytes"]
+    assert 0 < figures["gpu_utilization_percent"] <= 100
+    batch = gpu.json("POST", "/v1/batch/completions", {"prompts": ["a", "b"], "max_tokens": 2})
+    assert batch["stats"]["gpu_used"] is True
+    for line in ("weights", "workspace", "buffers", "KV", "pinned"):
+        assert gpu.log.count(f"cuda:0: {line}") == 1
+
+
+@needs_plugin
+def test_commands_on_the_device():
+    env = {"WEIR_CUDA_PLUGIN": str(PLUGIN)}
+    tokens = ("--tokens", "1,2,3,4,5,6,7,8", "--greedy", "4", "-m", MODEL)
+    on_gpu = weir("logits", "--device", "cuda", *tokens, **env)
+    assert on_gpu.returncode == 0, on_gpu.stderr
+    assert json.loads(on_gpu.stdout) == json.loads(weir("logits", "--device", "cpu", *tokens).stdout)
+    by_env = weir("logits", *tokens, WEIR_DEVICE="cuda:0", **env)
+    assert by_env.stdout == on_gpu.stdout
+    listed = weir("devices", **env).stdout.splitlines()
+    assert listed[0] == "cpu" and listed[1].startswith("cuda:0 ") and "GiB" in listed[1]
+    assert listed[2].startswith("CUDA: driver ")
+
+
+@needs_plugin
+def test_auto_takes_the_device_if_the_model_fits():
+    env = {"WEIR_CUDA_PLUGIN": str(PLUGIN)}
+    bench = ("bench", "-m", MODEL, "-p", 8, "-n", 1, "-b", 1, "-d", 0, "-r", 1)
+    assert "cuda:0 " in weir(*bench, **env).stdout.splitlines()[0]
+    assert "cpu " in weir(*bench, "--gpu-memory", "1M", **env).stdout.splitlines()[0]
+    refused = weir(*bench, "--gpu-memory", "1M", "--device", "cuda", **env)
+    assert refused.returncode == 1 and "do not fit" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def test_without_a_device():
+    env = {"WEIR_CUDA_PLUGIN": "/nowhere/libweir_cuda.so"}
+    out = weir("logits", "--device", "cuda", "-m", MODEL, "--tokens", "1", **env)
+    assert out.returncode == 1 and out.stderr.count("\n") == 1 and "/nowhere" in out.stderr
+    assert weir("logits", "-m", MODEL, "--tokens", "1", **env).returncode == 0
+    listed = weir("devices", **env)
+    assert listed.returncode == 0 and listed.stdout.startswith("cpu\nno GPU: ")
+    for flag in (["--device", "gpu"], ["--device", "cuda:x"], ["--gpu-memory", "0"],
+                 ["--gpu-memory", "1.5"], ["--gpu-memory", "-1"]):
+        assert weir("logits", *flag, "--tokens", "1").returncode == 2
+    assert weir("logits", "--tokens", "1", WEIR_DEVICE="gpu").returncode == 2
