@@ -476,7 +476,7 @@ def test_templates_of_the_operator(start_server, tmp_path):
         assert server.json("GET", "/props")["chat_template"] == file.read_text()
     for text, words in (("{% if %}", "1"), ("", "empty")):
         file.write_text(text)
-        done = subprocess.run([WEIR, "serve", "--port", "0", "--chat-template-file", file],
+        done = subprocess.run([WEIR, "serve", "-m", MODEL, "--port", "0", "--chat-template-file", file],
                               capture_output=True, text=True, timeout=60)
         assert done.returncode == 1 and "--chat-template-file" in done.stderr and words in done.stderr
 

@@ -138,7 +138,7 @@ static void test_chat(void **state)
     assert_string_equal(str_at(whole, "choices.0.finish_reason"), "stop");
     assert_string_equal(str_at(whole, "object"), "chat.completion");
     assert_string_equal(str_at(events, "0.choices.0.delta.role"), "assistant");
-    assert_string_equal(str_at(events, "0.choices.0.delta.content"), "");
+    assert_true(json_is_null(at(events, "0.choices.0.delta.content")));
     assert_string_equal(str_at(events, "0.object"), "chat.completion.chunk");
     assert_null(at(events, "0.usage"));
     join_stream(events, "choices.0.delta.content", 0, text, sizeof text, finish, sizeof finish);
