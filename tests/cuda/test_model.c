@@ -42,7 +42,11 @@ static const char *const architectures[] = {
     "variants/mixtral",    "variants/mistral",       "variants/granitemoe",
     "variants/smollm3",    "variants/gpt-oss",       "variants/phi3-long",
     "variants/phi3-short", "variants/llama-yarn",    "variants/llama-linear",
-    "variants/olmo3"};
+    "variants/olmo3",      "families/gpt2",          "families/nemotron",
+    "families/olmo",       "families/deci",          "families/llama-by-layer",
+    "families/phi2",       "families/cohere2",       "families/hunyuan-dense",
+    "families/falcon",     "families/openelm",       "families/minicpm-first",
+    "families/chatglm"};
 static const struct {
     const char *name;
     uint32_t second; /* as the file's description has it */

@@ -189,10 +189,16 @@ static void test_layer_norm(void **state)
             for (uint32_t i = 0; i < n; i++)
                 want[r * n + i] = (in.row(r)[i] - mean) / sqrt(var + 1e-5) * w[i] + bias[i];
         }
-        struct cuda_layer_norm op = {in.buf(), out.buf(), n, 1e-5f, dw.p, db.p};
+        struct cuda_layer_norm op = {in.buf(), out.buf(), n, 1e-5f, dw.p, db.p, 0};
         cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
         cuda_layer_norm(&at, &op);
         check("layer norm", out, n, ROWS, want, 1e-9);
+        for (uint32_t i = 0; i < ROWS * n; i++)
+            want[i] = (want[i] - bias[i % n]) / (double)w[i % n];
+        rows_buf plain(n, 1);
+        op = {in.buf(), plain.buf(), n, 1e-5f, NULL, NULL, 0};
+        cuda_layer_norm(&at, &op);
+        check("layer norm without weights", plain, n, ROWS, want, 1e-9);
         delete s;
     }
 }
@@ -268,15 +274,20 @@ static void test_in_place(void **state)
     for (uint32_t n : widths) {
         step_on_device *s = new_step(ROWS);
         s->counts.n_logit_rows = ROWS;
-        rows_buf a(n, 0, 4), b(n, 1, 40), c(n, 0, 4);
+        rows_buf b(n, 1, 40), c(n, 0, 4);
         std::vector<double> want(ROWS * n);
-        for (uint32_t i = 0; i < ROWS * n; i++) {
-            const double x = a.row(i / n)[i % n];
-            want[i] = 0.5 * x * erfc(-x / sqrt(2));
-        }
         cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
-        cuda_gelu(&at, a.buf(), n);
-        check("gelu", a, n, ROWS, want, 1e-11);
+        for (int kind = 1; kind <= 3; kind++) { /* as enum unary_kind */
+            rows_buf u(n, 0, 4);
+            for (uint32_t i = 0; i < ROWS * n; i++) {
+                const double x = u.row(i / n)[i % n], above = x > 0 ? x : 0;
+                want[i] = kind == 1   ? 0.5 * x * erfc(-x / sqrt(2))
+                          : kind == 2 ? x / 2 * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)))
+                                      : above * above;
+            }
+            cuda_unary(&at, kind, u.buf(), n);
+            check("unary", u, n, ROWS, want, 1e-11);
+        }
         for (uint32_t i = 0; i < ROWS * n; i++)
             want[i] = 30 * tanh(b.row(i / n)[i % n] * 0.5 / 30);
         at = s->at(CUDA_ROWS_LOGITS, MORE);

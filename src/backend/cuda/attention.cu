@@ -242,9 +242,12 @@ static __device__ void plain_begin(const attn_args &a,
         st->sees[i].from = st->sees[i].end = 0;
         if (at < t.n_query)
             st->sees[i] = attn_sees(a, t.first_pos + at / a.group, t.all);
-        s->total_m[i * WARPS + threadIdx.x / WARP] = LEAST;
-        s->total_l[i * WARPS + threadIdx.x / WARP] = 0.0f;
+        if (threadIdx.x % WARP == 0) {
+            s->total_m[i * WARPS + threadIdx.x / WARP] = LEAST;
+            s->total_l[i * WARPS + threadIdx.x / WARP] = 0.0f;
+        }
     }
+    __syncwarp();
 }
 
 /* SLOTS: dims a thread; Q: queries taken at a time. grid: [n_head_kv][tiles][splits] */

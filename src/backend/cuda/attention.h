@@ -34,7 +34,8 @@ struct cuda_kv {
 void cuda_angles(
     const struct cuda_at *at, const double *inv_freq, uint32_t dims, double scale, float *out);
 
-/* Rotate Q [n_head] and K [n_head_kv] in place (angles NULL: do not), then store K and V. */
+/* Rotate Q [n_head] and K [n_head_kv] in place (angles NULL: do not), then store K and V (kv.base
+ * NULL: do not). */
 struct cuda_rope_store {
     struct cuda_buf q, k, v;
     const float *angles;

@@ -98,6 +98,8 @@ static __global__ void rope_store_kernel(cuda_step step, struct cuda_rope_store 
         }
         __syncthreads();
     }
+    if (!op.kv.base)
+        return;
     const cuda_seq seq = step.seqs[step.row_seq[row]];
     const uint32_t *table = step.tables + (op.kv.in_panes ? seq.panes : seq.blocks);
     uint8_t *to = kv_at(op.kv, table, head, step.positions[row]);

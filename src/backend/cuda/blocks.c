@@ -34,14 +34,14 @@ void cuda_block_copy(struct backend *base, struct backend_place from, struct bac
 void cuda_block_read(struct backend *base, struct backend_place from, void *bytes)
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
-    const size_t n = b->layers[0].block_bytes;
+    const struct cuda_kv *end = b->layers + b->model->hp.n_layer;
+    uint8_t *to = b->block_bytes;
     cudaError_t rc = cudaSuccess;
-    for (uint32_t l = 0; l < b->model->hp.n_layer && rc == cudaSuccess; l++)
-        rc = cudaMemcpyAsync(b->block_bytes + l * n,
-                             block_at(&b->layers[l], from),
-                             n,
-                             cudaMemcpyDeviceToHost,
-                             b->copies);
+    for (const struct cuda_kv *l = b->layers; l < end && rc == cudaSuccess; l++) {
+        rc = cudaMemcpyAsync(
+            to, block_at(l, from), l->block_bytes, cudaMemcpyDeviceToHost, b->copies);
+        to += l->block_bytes;
+    }
     if (rc == cudaSuccess)
         rc = cudaStreamSynchronize(b->copies);
     check(rc, "reading a block");
@@ -51,15 +51,15 @@ void cuda_block_read(struct backend *base, struct backend_place from, void *byte
 void cuda_block_write(struct backend *base, struct backend_place to, const void *bytes)
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
-    const size_t n = b->layers[0].block_bytes;
+    const struct cuda_kv *end = b->layers + b->model->hp.n_layer;
+    const uint8_t *from = b->block_bytes;
     cudaError_t rc = cudaStreamWaitEvent(b->copies, b->copied, 0);
     memcpy(b->block_bytes, bytes, b->block_bytes_n);
-    for (uint32_t l = 0; l < b->model->hp.n_layer && rc == cudaSuccess; l++)
-        rc = cudaMemcpyAsync(block_at(&b->layers[l], to),
-                             b->block_bytes + l * n,
-                             n,
-                             cudaMemcpyHostToDevice,
-                             b->copies);
+    for (const struct cuda_kv *l = b->layers; l < end && rc == cudaSuccess; l++) {
+        rc = cudaMemcpyAsync(
+            block_at(l, to), from, l->block_bytes, cudaMemcpyHostToDevice, b->copies);
+        from += l->block_bytes;
+    }
     if (rc == cudaSuccess)
         rc = cudaStreamSynchronize(b->copies); /* the buffer is the next one's */
     check(rc, "writing a block");

@@ -36,6 +36,7 @@ static struct launch *add_launch(struct compiler *c, enum launch_kind kind, cons
     l->layer = op->layer;
     l->rope = op->rope;
     l->gate = op->gate;
+    l->unary = op->unary;
     l->scale = op->scale;
     l->cap = op->cap;
     l->window = op->window;
@@ -96,10 +97,12 @@ static bool read_later(const struct model *m, uint32_t i, enum model_buf buf)
     for (uint32_t n = i + 1; n < m->n_ops; n++) {
         const struct op *op = &m->ops[n];
         const bool in_place = op->kind == OP_ADD || op->kind == OP_ADD_GATED ||
-                              op->kind == OP_HEAD_NORM || op->kind == OP_ROPE_STORE || is_table(op);
+                              op->kind == OP_HEAD_NORM || op->kind == OP_ROPE ||
+                              op->kind == OP_ROPE_STORE || is_table(op);
         if (op->kind != OP_EMBED && op->in == buf)
             return true;
-        if ((op->kind == OP_GATED || op->kind == OP_ROPE_STORE || op->kind == OP_ADD_GATED) &&
+        if ((op->kind == OP_GATED || op->kind == OP_ROPE || op->kind == OP_ROPE_STORE ||
+             op->kind == OP_ADD_GATED) &&
             op->in2 == buf)
             return true;
         if (op->kind == OP_ATTENTION && buf == BUF_Q)
@@ -173,8 +176,8 @@ static enum err compile_linear(struct compiler *c, const struct op *op)
 static enum err compile_logits(struct compiler *c, const struct op *op)
 {
     struct launch *norm = c->b->n_launches ? &c->b->launches[c->b->n_launches - 1] : NULL, *l;
-    if (!norm || norm->kind != LAUNCH_NORM || norm->heads != 1 || norm->out != op->in ||
-        norm->in == norm->out)
+    if (!norm || (norm->kind != LAUNCH_NORM && norm->kind != LAUNCH_LAYER_NORM) ||
+        norm->heads != 1 || norm->out != op->in || norm->in == norm->out)
         return err_set(c->e, ERR_UNSUPPORTED, "a plan whose logits do not follow a norm");
     c->rows = norm->rows = CUDA_ROWS_LOGITS;
     norm->gather = true;
@@ -280,24 +283,25 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         return OK;
     case OP_LINEAR:
         return compile_linear(c, op);
+    case OP_ROPE:
     case OP_ROPE_STORE:
-        add_launch(c, LAUNCH_ROPE_STORE, op);
+        l = add_launch(c, op->kind == OP_ROPE ? LAUNCH_ROPE : LAUNCH_ROPE_STORE, op);
+        l->heads = op->n_head;
+        l->heads_kv = op->n_head_kv;
         if (c->packed == BUF_K || c->packed == BUF_Q)
             c->packed_forms = 0;
         return OK;
     case OP_ATTENTION:
-        add_launch(c, LAUNCH_ATTENTION, op)->w = add_vector(c, op->w);
+        l = add_launch(c, LAUNCH_ATTENTION, op);
+        l->w = add_vector(c, op->w);
+        l->heads = op->n_head;
         return OK;
     case OP_GATED:
         compile_gated(c, op);
         return OK;
     case OP_UNARY:
-        if (op->unary != UNARY_GELU)
-            return err_set(c->e, ERR_UNSUPPORTED, "the CUDA backend has no unary op %d", op->unary);
-        add_launch(c, LAUNCH_GELU, op);
+        add_launch(c, LAUNCH_UNARY, op);
         return OK;
-    case OP_ROPE:
-        break;
     case OP_ADD:
         add_launch(c, LAUNCH_ADD, op);
         return OK;

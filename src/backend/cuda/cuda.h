@@ -46,10 +46,11 @@ enum launch_kind {
     LAUNCH_LAYER_NORM,
     LAUNCH_PACK,   /* `in` to the prepared activations that the next LINEARs read */
     LAUNCH_LINEAR, /* and what follows it in `add` */
+    LAUNCH_ROPE,
     LAUNCH_ROPE_STORE,
     LAUNCH_ATTENTION,
     LAUNCH_GATED,
-    LAUNCH_GELU,
+    LAUNCH_UNARY,
     LAUNCH_ADD,
     LAUNCH_ADD_GATED,
     LAUNCH_CAP,
@@ -63,11 +64,13 @@ struct launch {
     enum launch_kind kind;
     enum cuda_rows rows;
     enum model_buf in, in2, out;
-    uint32_t n, heads; /* values of a row; NORM: heads of n each */
+    uint32_t n, heads; /* values of a row; NORM: heads of n each; ROPE, ATTENTION: query heads */
+    uint32_t heads_kv; /* ROPE */
     uint32_t n_types;  /* ADD_TYPE */
     uint16_t layer;
     enum rope_table rope;
     enum gate_kind gate;
+    enum unary_kind unary;
     float scale, cap;
     uint32_t window;
     bool gather;      /* NORM: `in` at the rows that are wanted */
@@ -223,6 +226,8 @@ enum err cuda_weights_load(struct cuda_backend *b, struct err_info *e) WEIR_MUST
 
 /* --- steps (step.c, run.c) --- */
 
+/* The shape that tiles and scratch are made for: they are the same for all layers. */
+struct cuda_attention_shape cuda_attention_most(const struct model *m);
 /* Where the arrays lie of steps within the bounds; *bytes: up to the tables. */
 void cuda_layout_of(const struct cuda_bounds *bounds, struct cuda_layout *out);
 struct cuda_step cuda_step_at(const struct cuda_backend *b, const struct cuda_bounds *bounds);

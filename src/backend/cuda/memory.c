@@ -69,11 +69,27 @@ static uint32_t max_positions(const struct cuda_backend *b)
     return held > UINT32_MAX ? UINT32_MAX : (uint32_t)held;
 }
 
+/* The largest group, and the most KV heads, that any layer has. */
+struct cuda_attention_shape cuda_attention_most(const struct model *m)
+{
+    struct cuda_attention_shape s = {.head_dim = m->hp.head_dim};
+    uint32_t group = 1;
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        const struct op *op = &m->ops[i];
+        if (op->kind != OP_ATTENTION)
+            continue;
+        const uint32_t g = op->n_head / op->n_head_kv;
+        group = g > group ? g : group;
+        s.n_head_kv = op->n_head_kv > s.n_head_kv ? op->n_head_kv : s.n_head_kv;
+    }
+    s.n_head = group * s.n_head_kv;
+    return s;
+}
+
 /* The most tiles that attention can need: sequences of a row each, and one of the rest. */
 static uint32_t most_tiles(const struct cuda_backend *b)
 {
-    const struct model_hparams *hp = &b->model->hp;
-    const struct cuda_attention_shape shape = {hp->n_head, hp->n_head_kv, hp->head_dim};
+    const struct cuda_attention_shape shape = cuda_attention_most(b->model);
     const uint32_t n_seqs = b->cfg.max_seqs < b->cfg.max_rows ? b->cfg.max_seqs : b->cfg.max_rows;
     const struct cuda_seq one = {.n_rows = 1};
     struct cuda_seq rest = {.n_rows = b->cfg.max_rows - n_seqs + 1};
@@ -181,7 +197,7 @@ static void carve_sampling(struct cuda_backend *b, struct carver *c)
 static void carve_workspace(struct cuda_backend *b, struct carver *c)
 {
     const struct model_hparams *hp = &b->model->hp;
-    const struct cuda_attention_shape shape = {hp->n_head, hp->n_head_kv, hp->head_dim};
+    const struct cuda_attention_shape shape = cuda_attention_most(b->model);
     carve_step(b, c);
     carve_sampling(b, c);
     carve_experts(b, c);
@@ -239,7 +255,7 @@ static void plan_pool(struct cuda_backend *b)
         cuda_pool_plan(&b->pool, (enum gpu_class)c, bytes[c], n[c]);
 }
 
-/* --- KV --- */
+/* --- KV; layers that do not attend have none --- */
 
 static void shape_kv(struct cuda_backend *b)
 {
@@ -247,18 +263,18 @@ static void shape_kv(struct cuda_backend *b)
     const size_t row = kv_row_bytes(b->cfg.kv_type, hp->head_dim);
     const size_t half = row * b->cfg.block_tokens;
     b->layers = mem_zalloc(hp->n_layer, sizeof *b->layers);
-    for (uint32_t l = 0; l < hp->n_layer; l++)
-        b->layers[l] = (struct cuda_kv){.type = (int)b->cfg.kv_type,
-                                        .n_head_kv = hp->n_head_kv,
-                                        .head_dim = hp->head_dim,
-                                        .block_tokens = b->cfg.block_tokens,
-                                        .row_bytes = row,
-                                        .half_bytes = half,
-                                        .block_bytes = 2 * half * hp->n_head_kv};
     for (uint32_t i = 0; i < b->model->n_ops; i++) {
         const struct op *op = &b->model->ops[i];
-        if (op->kind == OP_ATTENTION)
-            b->layers[op->layer].in_panes = op->window > 0 && b->cfg.n_panes > 0;
+        if (op->kind != OP_ATTENTION)
+            continue;
+        b->layers[op->layer] = (struct cuda_kv){.type = (int)b->cfg.kv_type,
+                                                .in_panes = op->window > 0 && b->cfg.n_panes > 0,
+                                                .n_head_kv = op->n_head_kv,
+                                                .head_dim = hp->head_dim,
+                                                .block_tokens = b->cfg.block_tokens,
+                                                .row_bytes = row,
+                                                .half_bytes = half,
+                                                .block_bytes = 2 * half * op->n_head_kv};
     }
 }
 

@@ -25,6 +25,7 @@ enum { MOST_THREADS = 1024, MAP_THREADS = 128, HEAD_WARPS = 8 };
 
 /* As enum gate_kind (model.h). */
 enum { SILU, GELU, CLAMPED };
+enum { UNARY_NONE, UNARY_GELU, UNARY_GELU_TANH };
 
 /* --- norms --- */
 
@@ -150,8 +151,9 @@ static __global__ void layer_norm_kernel(cuda_step step, int rows, struct cuda_l
     const uint32_t row = blockIdx.x, n = op.n, stride = 4 * blockDim.x;
     if (row >= rows_of(step, rows))
         return;
-    const float *x = op.in.p + row * op.in.stride;
+    const float *x = op.in.p + (op.gather ? gathered(step, rows, row) : row) * op.in.stride;
     float *out = op.out.p + row * op.out.stride;
+    const float4 ones = make_float4(1.0f, 1.0f, 1.0f, 1.0f), none = make_float4(0, 0, 0, 0);
     float sum = 0.0f;
     for (uint32_t i = 4 * threadIdx.x; i < n; i += stride) {
         const float4 v = load4(x, i, n); /* zeros behind the end */
@@ -169,7 +171,8 @@ static __global__ void layer_norm_kernel(cuda_step step, int rows, struct cuda_l
     }
     const float scale = 1.0f / sqrtf(block_sum(sum, part) / static_cast<float>(n) + op.eps);
     for (uint32_t i = 4 * threadIdx.x; i < n; i += stride) {
-        const float4 v = load4(x, i, n), w = load4(op.w, i, n), b = load4(op.bias, i, n);
+        const float4 v = load4(x, i, n), w = op.w ? load4(op.w, i, n) : ones;
+        const float4 b = op.bias ? load4(op.bias, i, n) : none;
         store4(out,
                i,
                n,
@@ -283,6 +286,11 @@ namespace
 {
 /* gelu(g) = g / 2 (1 + tanh y), y = sqrt(2 / pi) (g + 0.044715 g^3); 1 + tanh y is
  * 2 / (1 + e^-2y), in which nothing cancels. */
+__device__ __forceinline__ float gelu_tanh(float g)
+{
+    return g / (1.0f + expf(fmaf(g * g * g, 0.044715f, g) * -1.5957691216057308f));
+}
+
 struct gate_values {
     enum { two = 1, adds = 0 };
     int kind;
@@ -303,7 +311,7 @@ struct gate_values {
         if (kind == SILU)
             return g / (1.0f + expf(-g)) * u;
         if (kind == GELU)
-            return g / (1.0f + expf(fmaf(g * g * g, 0.044715f, g) * -1.5957691216057308f)) * u;
+            return gelu_tanh(g) * u;
         g = fminf(g, 7.0f);
         u = fmaxf(fminf(u, 7.0f), -7.0f);
         return g / (1.0f + expf(g * -1.702f)) * (u + 1.0f);
@@ -343,19 +351,27 @@ struct in_place {
     }
 };
 
-/* x Phi(x) = x / 2 erfc(-x / sqrt 2): exact in both tails. */
-struct gelu_value : in_place {
+/* x Phi(x) = x / 2 erfc(-x / sqrt 2): exact in both tails; its tanh form as the gate's; or the
+ * square of what is above 0. */
+struct unary_value : in_place {
+    int kind;
     __device__ __forceinline__ float of(float x, float, float) const
     {
-        return 0.5f * x * erfcf(x * -0.70710678118654752f);
+        if (kind == UNARY_GELU)
+            return 0.5f * x * erfcf(x * -0.70710678118654752f);
+        if (kind == UNARY_GELU_TANH)
+            return gelu_tanh(x);
+        x = fmaxf(x, 0.0f);
+        return x * x;
     }
 };
 } // namespace
 
-void cuda_gelu(const struct cuda_at *at, struct cuda_buf buf, uint32_t n)
+void cuda_unary(const struct cuda_at *at, int kind, struct cuda_buf buf, uint32_t n)
 {
-    gelu_value op;
+    unary_value op;
     op.buf = buf;
+    op.kind = kind;
     map_rows(at, rows_bound(at), NULL, buf, n, op);
 }
 

@@ -33,12 +33,14 @@ struct cuda_norm {
 };
 void cuda_norm(const struct cuda_at *at, const struct cuda_norm *op);
 
-/* out[r] = (in[r] - mean) / deviation * w + bias; out may be in. */
+/* out[r] = (in[r] - mean) / deviation * w + bias; NULL: w is 1, bias 0. gather as above; out may be
+ * in without it. */
 struct cuda_layer_norm {
     struct cuda_buf in, out;
     uint32_t n;
     float eps;
     const float *w, *bias;
+    int gather;
 };
 void cuda_layer_norm(const struct cuda_at *at, const struct cuda_layer_norm *op);
 
@@ -58,7 +60,8 @@ void cuda_gated(const struct cuda_at *at,
                 uint32_t n,
                 const uint32_t *n_places,
                 uint32_t most_places);
-void cuda_gelu(const struct cuda_at *at, struct cuda_buf buf, uint32_t n);
+/* In place, by enum unary_kind (model.h). */
+void cuda_unary(const struct cuda_at *at, int kind, struct cuda_buf buf, uint32_t n);
 void cuda_tanh_cap(
     const struct cuda_at *at, struct cuda_buf buf, uint32_t n, float scale, float cap);
 /* out[r] += in[r] * scale, and with gate: * sigmoid(gate[r][0]) instead. */

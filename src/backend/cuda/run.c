@@ -40,7 +40,8 @@ static void launch_layer_norm(const struct cuda_backend *b,
                                        .n = l->n,
                                        .eps = b->model->hp.norm_eps,
                                        .w = vector_at(b, l->w),
-                                       .bias = vector_at(b, l->bias)};
+                                       .bias = vector_at(b, l->bias),
+                                       .gather = l->gather};
     cuda_layer_norm(at, &op);
 }
 
@@ -57,19 +58,27 @@ static struct cuda_linear linear_of(const struct cuda_backend *b,
                                 .scratch = b->linear_scratch};
 }
 
-static void launch_rope_store(const struct cuda_backend *b,
-                              const struct cuda_at *at,
-                              const struct launch *l)
+/* Without `store` K and V stay where they are. */
+static void launch_rope(const struct cuda_backend *b,
+                        const struct cuda_at *at,
+                        const struct launch *l)
 {
     const struct model_hparams *hp = &b->model->hp;
-    const struct cuda_rope_store op = {.q = b->bufs[BUF_Q],
-                                       .k = b->bufs[BUF_K],
-                                       .v = b->bufs[BUF_V],
-                                       .angles = l->rope == ROPE_NONE ? NULL : b->angles[l->rope],
-                                       .n_head = hp->n_head,
-                                       .dims = hp->rope_dims,
-                                       .adjacent = b->model->rope == ROPE_ADJACENT,
-                                       .kv = b->layers[l->layer]};
+    struct cuda_rope_store op = {.q = b->bufs[BUF_Q],
+                                 .k = b->bufs[BUF_K],
+                                 .v = b->bufs[BUF_V],
+                                 .angles = l->rope == ROPE_NONE ? NULL : b->angles[l->rope],
+                                 .n_head = l->heads,
+                                 .dims = hp->rope_dims,
+                                 .adjacent = b->model->rope == ROPE_ADJACENT,
+                                 .kv = b->layers[l->layer]};
+    if (l->kind == LAUNCH_ROPE) {
+        if (!op.angles)
+            return;
+        op.kv.base = NULL;
+        op.kv.n_head_kv = l->heads_kv;
+        op.kv.head_dim = hp->head_dim;
+    }
     cuda_rope_store(at, &op);
 }
 
@@ -80,7 +89,7 @@ static void launch_attention(const struct cuda_backend *b,
     const struct cuda_attention op = {.q = b->bufs[BUF_Q],
                                       .out = b->bufs[l->out],
                                       .kv = b->layers[l->layer],
-                                      .n_head = b->model->hp.n_head,
+                                      .n_head = l->heads,
                                       .scale = l->scale,
                                       .cap = l->cap,
                                       .window = l->window,
@@ -153,8 +162,9 @@ static void launch_one(const struct cuda_backend *b,
         linear = linear_of(b, l, b->act);
         cuda_linear(at, &linear);
         break;
+    case LAUNCH_ROPE:
     case LAUNCH_ROPE_STORE:
-        launch_rope_store(b, at, l);
+        launch_rope(b, at, l);
         break;
     case LAUNCH_ATTENTION:
         launch_attention(b, at, l);
@@ -162,8 +172,8 @@ static void launch_one(const struct cuda_backend *b,
     case LAUNCH_GATED:
         launch_gated(b, at, l);
         break;
-    case LAUNCH_GELU:
-        cuda_gelu(at, b->bufs[l->out], l->n);
+    case LAUNCH_UNARY:
+        cuda_unary(at, (int)l->unary, b->bufs[l->out], l->n);
         break;
     case LAUNCH_ADD:
         cuda_add(at, b->bufs[l->in], b->bufs[l->out], NULL, l->n, l->scale);

@@ -131,8 +131,7 @@ static uint32_t ranges_of(const struct batch *x)
 /* The tiles depend on sequences alone, so they are found before it is known where they go. */
 static uint32_t make_tiles(struct cuda_backend *b, const struct batch *x)
 {
-    const struct model_hparams *hp = &b->model->hp;
-    const struct cuda_attention_shape shape = {hp->n_head, hp->n_head_kv, hp->head_dim};
+    const struct cuda_attention_shape shape = cuda_attention_most(b->model);
     for (uint32_t i = 0; i < x->n_seqs; i++)
         b->seqs[i] = (struct cuda_seq){.first_row = x->seqs[i].first_row,
                                        .n_rows = x->seqs[i].n_rows,
