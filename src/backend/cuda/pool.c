@@ -53,6 +53,8 @@ static enum err grow(struct cuda_pool *p, enum gpu_class which, struct err_info 
         memset(at, 0, c->bytes);
     else if (rc == cudaSuccess)
         rc = cudaMemset(at, 0, c->bytes);
+    if (rc == cudaSuccess) /* our own streams do not wait for it */
+        rc = cudaStreamSynchronize(cudaStreamLegacy);
     if (rc != cudaSuccess) {
         (void)cudaGetLastError();
         return err_set(e,
