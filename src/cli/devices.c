@@ -10,7 +10,10 @@ enum { MAX_LISTED = 64 };
 static const char doc[] =
     "List the CPU and every GPU, by the names that --device takes, and why a GPU cannot be used."
     "\vA GPU needs the plugin libweir_cuda.so: beside this program, in ../lib/weir, in the library "
-    "path, or where WEIR_CUDA_PLUGIN says.";
+    "path, or where WEIR_CUDA_PLUGIN says.\n\n"
+    "Examples:\n"
+    "  weir devices\n"
+    "  weir serve --device cuda:1";
 
 static error_t parse_option(int key, char *arg, struct argp_state *s)
 {

@@ -102,11 +102,12 @@ WRONG = [
     ("array_of_sizes", {"set_keys": {"llama.feed_forward_length": (U32, [16, 17])}},
      ("llama.feed_forward_length",)),
     ("text_architecture", {"set_keys": {"general.architecture": (STRING, "\x1b[2J\n" * 20)}},
-     ("not supported",)),
+     ("is not one that Weir runs",)),
     ("number_architecture", {"set_keys": {"general.architecture": (U32, 1)}}, ("general.architecture",)),
     ("scaling_escapes", {"set_keys": {"llama.rope.scaling.type": (STRING, "\x1b[2J\n")}}, ("\\x1b",)),
-    ("extra_tensor", {"set_tensors": {"blk.0.attn_q.bias2": (0, (16,))}}, ("tensors",)),
-    ("layer_too_many", {"set_tensors": {"blk.1.attn_norm.weight": (0, (16,))}}, ("tensors",)),
+    ("extra_tensor", {"set_tensors": {"blk.0.attn_q.bias2": (0, (16,))}}, ("blk.0.attn_q.bias2 has no place",)),
+    ("layer_too_many", {"set_tensors": {"blk.1.attn_norm.weight": (0, (16,))}},
+     ("blk.1.attn_norm.weight has no place",)),
     ("norm_of_f16", {"set_tensors": {"output_norm.weight": (1, (16,))}}, ("output_norm.weight", "F16")),
 ]
 

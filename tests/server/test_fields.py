@@ -55,7 +55,7 @@ FIELDS = {
     "guided_regex": (BOTH, [1, "(?=a)", [], True]),
     "choice": (BOTH, [1, "a", [], {}, [1], [""], ["a", None], True]),
     "guided_choice": (BOTH, [[], [[]], {"a": 1}]),
-    "json_schema": (BOTH, [1, [], "{", "1", {"type": "x"}, {"a": 1}, {"properties": 1}, False]),
+    "json_schema": (BOTH, [1, [], "{", "1", {"type": "x"}, {"properties": 1}, False]),
     "guided_json": (BOTH, [1, {"items": {"$ref": "#/x"}}, "[]"]),
     "structured_outputs": (BOTH, [1, "x", [], {"whitespace_pattern": " "}, {"structural_tag": "x"}]),
     "mirostat": (BOTH, [1, "0", True, [], {}]),
