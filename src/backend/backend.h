@@ -140,6 +140,11 @@ struct backend_ops {
     void (*block_copy)(struct backend *b, struct backend_place from, struct backend_place to);
     void (*block_read)(struct backend *b, struct backend_place from, void *bytes);
     void (*block_write)(struct backend *b, struct backend_place to, const void *bytes);
+    /* Memory of the host that blocks are read into and written from without a copy between; any
+     * memory will do, this is faster. NULL where memory is all the same. One region at a time: NULL
+     * while there is one, or when memory is out. */
+    void *(*pinned_alloc)(struct backend *b, size_t n_bytes);
+    void (*pinned_free)(struct backend *b, void *p);
     /* The kernels chosen: backends with equal names, given equal work, compute equal bits. */
     const char *(*kernels_name)(const struct backend *b);
     /* Time in which workers worked together so far - loading, runs and parallel - added up over

@@ -290,6 +290,18 @@ static enum err open_disk_tier(struct engine *eng, struct err_info *e)
     return err ? err : kv_disk_open(&dc, &eng->tier, e);
 }
 
+static void *alloc_pinned(void *ctx, size_t n_bytes)
+{
+    struct backend *b = ctx;
+    return b->ops->pinned_alloc(b, n_bytes);
+}
+
+static void free_pinned(void *ctx, void *p)
+{
+    struct backend *b = ctx;
+    b->ops->pinned_free(b, p);
+}
+
 /* Above what is there already. */
 static enum err open_host_tier(struct engine *eng, struct err_info *e)
 {
@@ -301,6 +313,11 @@ static enum err open_host_tier(struct engine *eng, struct err_info *e)
         .below = eng->tier,
         .wake = wake,
         .wake_ctx = eng};
+    if (eng->backend->ops->pinned_alloc) {
+        hc.alloc = alloc_pinned;
+        hc.free = free_pinned;
+        hc.alloc_ctx = eng->backend;
+    }
     enum err err = must_be_causal(eng, "host-cache", e);
     return err ? err : kv_host_open(&hc, &eng->tier, e);
 }

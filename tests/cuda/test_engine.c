@@ -1,6 +1,7 @@
 /* The engine over a device (or its emulation), whose steps run beside the host: a random crowd
  * gives what each of it gives when one runs at a time, to the bit, whatever else is in the batch,
- * in a memory that is too small. Nothing is allocated in a step, by the host or on the device.
+ * in a memory that is too small, with pinned RAM for what it has no place for. Nothing is allocated
+ * in a step, by the host or on the device.
  *
  *      cuda_test_engine [SEED]     prints the seed; one that failed can be given again */
 #include <setjmp.h>
@@ -45,7 +46,11 @@ static void check(const char *model)
     struct engine_config cfg = make_config(model, false);
     struct crowd *c = crowd_create(model, &cfg, N_REQUESTS, MOST);
     cfg = make_config(model, true);
+    cfg.host_cache_bytes = 4 * cfg.kv_bytes;
     const struct engine_stats st = crowd_run(model, &cfg, c, false);
+    print_message("%llu blocks to RAM, %llu back\n",
+                  (unsigned long long)st.tiers[0].stats.stored,
+                  (unsigned long long)st.tiers[0].stats.fetched);
     print_message("%llu steps, %llu begun ahead, %llu rows dropped, %llu preemptions; "
                   "%llu stalls, %.0f us busy, %.0f us idle\n",
                   (unsigned long long)st.steps,
@@ -59,6 +64,9 @@ static void check(const char *model)
     assert_int_equal(st.gpu.queue.completed, st.gpu.queue.submitted);
     assert_int_equal(st.gpu.queue.in_flight, 0);
     assert_true(st.gpu.queue.busy_us > 0);
+    assert_int_equal(st.n_tiers, 1);
+    assert_true(st.tiers[0].stats.stored > 0);
+    assert_true(st.gpu.pinned_bytes > st.tiers[0].stats.max_bytes); /* and so pinned */
     for (int class = 0; class < N_GPU_CLASSES; class ++)
         assert_int_equal(st.gpu.classes[class].allocations, 0);
     assert_true(st.steps_ahead > 0);

@@ -22,6 +22,40 @@ static void check(cudaError_t rc, const char *what)
         log_error("CUDA: %s: %s", what, cudaGetErrorString(rc));
 }
 
+void *cuda_pinned_alloc(struct backend *base, size_t n_bytes)
+{
+    struct cuda_backend *b = (struct cuda_backend *)base;
+    void *p = NULL;
+    if (b->lent_pinned)
+        return NULL;
+    if (cudaMallocHost(&p, n_bytes) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return NULL;
+    }
+    pthread_mutex_lock(&b->lock);
+    b->lent_pinned = p;
+    b->lent_pinned_n = n_bytes;
+    pthread_mutex_unlock(&b->lock);
+    return p;
+}
+
+void cuda_pinned_free(struct backend *base, void *p)
+{
+    struct cuda_backend *b = (struct cuda_backend *)base;
+    (void)cudaFreeHost(p);
+    pthread_mutex_lock(&b->lock);
+    b->lent_pinned = NULL;
+    b->lent_pinned_n = 0;
+    pthread_mutex_unlock(&b->lock);
+}
+
+/* A block's bytes may go straight there. */
+static bool is_pinned(const struct cuda_backend *b, const void *bytes)
+{
+    const uintptr_t at = (uintptr_t)bytes, base = (uintptr_t)b->lent_pinned;
+    return b->lent_pinned && at >= base && at - base + b->block_bytes_n <= b->lent_pinned_n;
+}
+
 void cuda_block_copy(struct backend *base, struct backend_place from, struct backend_place to)
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
@@ -35,7 +69,8 @@ void cuda_block_read(struct backend *base, struct backend_place from, void *byte
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
     const struct cuda_kv *end = b->layers + b->model->hp.n_layer;
-    uint8_t *to = b->block_bytes;
+    const bool direct = is_pinned(b, bytes);
+    uint8_t *to = direct ? bytes : b->block_bytes;
     cudaError_t rc = cudaSuccess;
     for (const struct cuda_kv *l = b->layers; l < end && rc == cudaSuccess; l++) {
         rc = cudaMemcpyAsync(
@@ -45,22 +80,25 @@ void cuda_block_read(struct backend *base, struct backend_place from, void *byte
     if (rc == cudaSuccess)
         rc = cudaStreamSynchronize(b->copies);
     check(rc, "reading a block");
-    memcpy(bytes, b->block_bytes, b->block_bytes_n);
+    if (!direct)
+        memcpy(bytes, b->block_bytes, b->block_bytes_n);
 }
 
 void cuda_block_write(struct backend *base, struct backend_place to, const void *bytes)
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
     const struct cuda_kv *end = b->layers + b->model->hp.n_layer;
-    const uint8_t *from = b->block_bytes;
+    const bool direct = is_pinned(b, bytes);
+    const uint8_t *from = direct ? bytes : b->block_bytes;
     cudaError_t rc = cudaStreamWaitEvent(b->copies, b->copied, 0);
-    memcpy(b->block_bytes, bytes, b->block_bytes_n);
+    if (!direct)
+        memcpy(b->block_bytes, bytes, b->block_bytes_n);
     for (const struct cuda_kv *l = b->layers; l < end && rc == cudaSuccess; l++) {
         rc = cudaMemcpyAsync(
             block_at(l, to), from, l->block_bytes, cudaMemcpyHostToDevice, b->copies);
         from += l->block_bytes;
     }
     if (rc == cudaSuccess)
-        rc = cudaStreamSynchronize(b->copies); /* the buffer is the next one's */
+        rc = cudaStreamSynchronize(b->copies); /* the bytes are the next one's */
     check(rc, "writing a block");
 }

@@ -76,7 +76,7 @@ static void gpu_stats(const struct backend *base, struct gpu_stats *out)
                               .weights_bytes = b->weights_bytes,
                               .kv_bytes = b->kv_bytes,
                               .workspace_bytes = b->workspace_bytes,
-                              .pinned_bytes = b->budget.pinned,
+                              .pinned_bytes = b->budget.pinned + b->lent_pinned_n,
                               .warmed_up = b->warmed_up,
                               .graphs = b->n_graphs};
     snprintf(out->name, sizeof out->name, "%s", b->device_name);
@@ -143,6 +143,8 @@ static const struct backend_ops ops = {
     .parallel = run_parallel,
     .n_workers = n_workers,
     .block_copy = cuda_block_copy,
+    .pinned_alloc = cuda_pinned_alloc,
+    .pinned_free = cuda_pinned_free,
     .block_read = cuda_block_read,
     .block_write = cuda_block_write,
     .kernels_name = kernels_name,

@@ -203,6 +203,8 @@ struct cuda_backend {
     uint32_t window;                          /* of the layers that have the largest; 0: none has */
     uint8_t *block_bytes;                     /* pinned: one KV block of all layers */
     size_t block_bytes_n;
+    uint8_t *lent_pinned; /* [lent_pinned_n] pinned_alloc's */
+    size_t lent_pinned_n;
 
     const struct cuda_slot *last; /* what the last run left */
     pthread_mutex_t lock;         /* of the figures */
@@ -284,6 +286,8 @@ enum err cuda_run(struct backend *base,
                   float **logits,
                   struct err_info *e);
 const float *cuda_hidden(const struct backend *base, enum model_buf buf, uint32_t i);
+void *cuda_pinned_alloc(struct backend *base, size_t n_bytes);
+void cuda_pinned_free(struct backend *base, void *p);
 void cuda_block_copy(struct backend *base, struct backend_place from, struct backend_place to);
 void cuda_block_read(struct backend *base, struct backend_place from, void *bytes);
 void cuda_block_write(struct backend *base, struct backend_place to, const void *bytes);
