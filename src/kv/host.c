@@ -247,12 +247,9 @@ static void host_stats(struct kv_tier *t, struct kv_tier_stats *out)
 
 static void host_free(struct host *h)
 {
-    if (h->memory && h->cfg.free)
-        h->cfg.free(h->cfg.alloc_ctx, h->memory);
-    else
-        free(h->memory);
     kv_disk_index_deinit(&h->held);
     pthread_mutex_destroy(&h->mutex);
+    free(h->memory);
     free(h->slots);
     free(h->tokens);
     free(h);
@@ -281,11 +278,10 @@ static const struct kv_tier_ops host_ops = {
 static enum err alloc(struct host *h, struct err_info *e)
 {
     size_t n_bytes;
-    bool ok =
-        mem_mul(h->n_slots, h->stride, &n_bytes) &&
-        (h->slots = calloc(h->n_slots, sizeof *h->slots)) &&
-        (h->tokens = calloc((size_t)h->n_slots * h->cfg.block_tokens, sizeof *h->tokens)) &&
-        (h->memory = h->cfg.alloc ? h->cfg.alloc(h->cfg.alloc_ctx, n_bytes) : mem_aligned(n_bytes));
+    bool ok = mem_mul(h->n_slots, h->stride, &n_bytes) &&
+              (h->slots = calloc(h->n_slots, sizeof *h->slots)) &&
+              (h->tokens = calloc((size_t)h->n_slots * h->cfg.block_tokens, sizeof *h->tokens)) &&
+              (h->memory = mem_aligned(n_bytes));
     if (!ok)
         return err_set(e,
                        ERR_NOMEM,

@@ -7,7 +7,7 @@
  *      device <--fetched-- disk     this one, so it holds what is dropped here
  *
  * Everything happens at once: a fetch ends at the next poll. The bytes lie in one region taken at
- * start - pinned, where the device copies from pinned memory faster. */
+ * start, whose pages cost memory once they are used. */
 #ifndef WEIR_KV_HOST_H
 #define WEIR_KV_HOST_H
 
@@ -18,10 +18,6 @@ struct kv_host_config {
     uint32_t block_tokens;
     size_t block_bytes;
     struct kv_tier *below; /* or NULL; owned from here on, if this succeeds */
-    /* Memory that the device copies from fast; NULL: any. Returns NULL when memory is out. */
-    void *(*alloc)(void *ctx, size_t n_bytes);
-    void (*free)(void *ctx, void *p);
-    void *alloc_ctx;
     /* Called by fetch when poll has something. May be NULL. */
     void (*wake)(void *ctx);
     void *wake_ctx;
