@@ -313,13 +313,18 @@ static enum err open_host_tier(struct engine *eng, struct err_info *e)
         .below = eng->tier,
         .wake = wake,
         .wake_ctx = eng};
+    struct kv_tier *host;
     if (eng->backend->ops->pinned_alloc) {
         hc.alloc = alloc_pinned;
         hc.free = free_pinned;
         hc.alloc_ctx = eng->backend;
     }
     enum err err = must_be_causal(eng, "host-cache", e);
-    return err ? err : kv_host_open(&hc, &eng->tier, e);
+    if (err == OK)
+        err = kv_host_open(&hc, &host, e);
+    if (err == OK) /* else what is below stays the engine's */
+        eng->tier = host;
+    return err;
 }
 
 enum err memory_open(struct engine *eng, struct err_info *e)

@@ -117,11 +117,11 @@ static void ask(struct kv *kv, struct kv_table *t)
         struct kv_tier_block b = {.key = kv->keys[t->blocks[f->asked]],
                                   .parent = *key_before(kv, t, f->asked),
                                   .tokens = tokens_at(kv, t, f->asked)};
-        if (tier->ops->fetch(tier, &b, f->serial << TICKET_INDEX_BITS | f->asked))
-            continue;
-        if (f->asked == f->arrived && !tier->ops->has(tier, &b.key))
-            give_up(t); /* it never will */
-        return;
+        const uint32_t here = tier->ops->has(tier, &b.key);
+        if (here != f->level + 1) /* forgotten meanwhile, or left to the tier below */
+            f->end = f->asked;
+        else if (!tier->ops->fetch(tier, &b, f->serial << TICKET_INDEX_BITS | f->asked))
+            return;
     }
 }
 
@@ -152,7 +152,10 @@ bool kv_fetch_begin(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint
         kv->fetching->fetch.prev = t;
     kv->fetching = t;
     ask(kv, t);
-    return true;
+    if (t->fetch.end > first)
+        return true;
+    kv_fetch_end(kv, t); /* making room for them drove them out */
+    return false;
 }
 
 void kv_fetch_end(struct kv *kv, struct kv_table *t)
@@ -179,7 +182,7 @@ static struct kv_table *table_of(const struct kv *kv, uint64_t serial)
 static void take_arrival(struct kv *kv, const struct kv_tier_done *done)
 {
     struct kv_table *t = table_of(kv, done->ticket >> TICKET_INDEX_BITS);
-    if (!t)
+    if (!t || t->fetch.arrived == t->fetch.end)
         return;
     struct kv_fetch *f = &t->fetch;
     uint32_t size = kv->cfg.block_tokens;

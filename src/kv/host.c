@@ -247,12 +247,12 @@ static void host_stats(struct kv_tier *t, struct kv_tier_stats *out)
 
 static void host_free(struct host *h)
 {
+    kv_disk_index_deinit(&h->held);
+    pthread_mutex_destroy(&h->mutex);
     if (h->memory && h->cfg.free)
         h->cfg.free(h->cfg.alloc_ctx, h->memory);
     else
         free(h->memory);
-    kv_disk_index_deinit(&h->held);
-    pthread_mutex_destroy(&h->mutex);
     free(h->slots);
     free(h->tokens);
     free(h);

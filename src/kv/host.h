@@ -7,7 +7,8 @@
  *      device <--fetched-- disk     this one, so it holds what is dropped here
  *
  * Everything happens at once: a fetch ends at the next poll. The bytes lie in one region taken at
- * start - pinned, where the device copies from pinned memory faster. */
+ * start: pinned, where the device copies from such memory faster; else pages cost memory once they
+ * are used. */
 #ifndef WEIR_KV_HOST_H
 #define WEIR_KV_HOST_H
 

@@ -303,6 +303,7 @@ static bool has_scheme(const struct link_style *l, struct span w)
 {
     if (l->schemes.kind == J_MISSING)
         return false;
+    jrun_charge(l->r, l->schemes.list->n * (1 + (w.end - w.begin) / 64));
     for (size_t i = 0; i < l->schemes.list->n; i++) {
         const struct jstr *s = l->schemes.list->items[i].s;
         if (w.end - w.begin > s->len && memcmp(w.s->data + w.begin, s->data, s->len) == 0)

@@ -298,6 +298,35 @@ static void test_drain_and_stop(void **state)
     engine_destroy(eng);
 }
 
+/* RAM above the disk. An engine that could not have the one lets go of the other. */
+static void test_two_tiers(void **state)
+{
+    char dir[] = "/tmp/weir-test-XXXXXX", command[64];
+    struct engine_config cfg = engine_config_default();
+    struct engine *eng;
+    struct engine_stats st;
+    struct err_info e;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    cfg.n_threads = 2;
+    cfg.n_ctx = 512;
+    cfg.cache_dir = dir;
+    cfg.host_cache_bytes = 1;
+    assert_int_equal(engine_create(model, tokenizer, &cfg, &eng, &e), ERR_INVALID);
+    assert_non_null(strstr(e.text, "host-cache"));
+    cfg.host_cache_bytes = 1 << 20;
+    if (engine_create(model, tokenizer, &cfg, &eng, &e) != OK)
+        fail_msg("%s", e.text);
+    engine_stats_get(eng, &st);
+    assert_int_equal(st.n_tiers, 2);
+    assert_string_equal(st.tiers[0].name, "host");
+    assert_string_equal(st.tiers[1].name, "disk");
+    assert_true(st.tiers[1].stats.writes); /* nobody else does */
+    engine_destroy(eng);
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -308,6 +337,7 @@ int main(void)
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_stop_string_is_cut),
         cmocka_unit_test(test_drain_and_stop),
+        cmocka_unit_test(test_two_tiers),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -12,13 +12,15 @@
 #define SIZE 4
 #define N_TOKENS 13 /* three full blocks before the last token */
 
-/* Says that it has everything; estimates and answers as it is told. */
+/* Says that it has everything, or after some answers that the tier below has; estimates and answers
+ * as it is told. */
 struct tier {
     struct kv_tier base;
     uint64_t us_per_block;
-    bool silent, empty;
+    bool silent, empty, backwards;
     uint64_t tickets[8];
     uint32_t n_asked, n_answered;
+    uint32_t n_has, moves_at; /* 0: never */
 };
 
 struct fixture {
@@ -29,9 +31,9 @@ struct fixture {
 
 static uint32_t has(struct kv_tier *t, const struct kv_key *key)
 {
-    (void)t;
+    struct tier *x = (struct tier *)t;
     (void)key;
-    return true;
+    return ++x->n_has <= x->moves_at || x->moves_at == 0 ? 1 : 2;
 }
 
 static uint64_t estimate_us(struct kv_tier *t, uint32_t n)
@@ -53,7 +55,9 @@ static bool poll(struct kv_tier *t, struct kv_tier_done *out)
     struct tier *x = (struct tier *)t;
     if (x->silent || x->n_answered == x->n_asked)
         return false;
-    *out = (struct kv_tier_done){x->tickets[x->n_answered++], x->empty ? NULL : bytes};
+    const uint32_t i = x->n_answered++;
+    const uint64_t ticket = x->tickets[x->backwards ? x->n_asked - 1 - i : i];
+    *out = (struct kv_tier_done){ticket, x->empty ? NULL : bytes};
     return true;
 }
 
@@ -168,6 +172,36 @@ static void test_gives_up_on_silence(void **state)
     assert_int_equal(kv_stats(f->kv).published, 0);
 }
 
+/* As blocks of two tiers may come. The first comes last, when all has been given up. */
+static void test_gives_up_on_what_is_out_of_order(void **state)
+{
+    struct fixture *f = *state;
+    f->tier.backwards = true;
+    assert_true(kv_fetch_begin(f->kv, &f->table, 0, N_TOKENS));
+    assert_false(kv_poll(f->kv));
+    assert_false(kv_fetching(&f->table));
+    assert_int_equal(f->tier.n_answered, 3);
+    assert_int_equal(kv_fetched(f->kv, &f->table), 0);
+    assert_int_equal(kv_stats(f->kv).in_use, 0);
+}
+
+/* Of three blocks, the first or none are still there when they are asked for. */
+static void test_takes_what_is_still_there(void **state)
+{
+    struct fixture *f = *state;
+    f->tier.moves_at = 3;
+    assert_false(kv_fetch_begin(f->kv, &f->table, 0, N_TOKENS));
+    assert_int_equal(f->tier.n_asked, 0);
+    assert_int_equal(f->table.n_blocks, 0);
+    f->tier.n_has = 0;
+    f->tier.moves_at = 4;
+    assert_true(kv_fetch_begin(f->kv, &f->table, 0, N_TOKENS)); /* it may be looked for again */
+    assert_int_equal(f->tier.n_asked, 1);
+    assert_false(kv_poll(f->kv));
+    assert_int_equal(kv_fetched(f->kv, &f->table), SIZE);
+    assert_int_equal(f->table.n_blocks, 1);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -176,6 +210,8 @@ int main(void)
         TEST(test_declines_what_is_slower),
         TEST(test_gives_up_on_what_is_not_there),
         TEST(test_gives_up_on_silence),
+        TEST(test_gives_up_on_what_is_out_of_order),
+        TEST(test_takes_what_is_still_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,8 @@
  * to the tier below. */
 #include "kv/host.h"
 
+#include "base/mem.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -294,10 +296,20 @@ static void test_refuses(void **state)
     assert_string_equal(e.text, "host-cache: 127 bytes hold not one block of 128");
     cfg.block_bytes = SIZE_MAX - 3;
     assert_int_equal(kv_host_open(&cfg, &t, &e), ERR_INVALID);
-    cfg = (struct kv_host_config){
-        .max_bytes = UINT64_MAX, .block_tokens = TOKENS, .block_bytes = (size_t)1 << 40};
-    assert_int_equal(kv_host_open(&cfg, &t, &e), ERR_NOMEM);
-    assert_null(t);
+    for (uint64_t nth = 1;; nth++) { /* each allocation fails in turn; the last fails none */
+        cfg = (struct kv_host_config){
+            .max_bytes = 1000, .block_tokens = TOKENS, .block_bytes = BYTES};
+        mem_fail_nth(nth);
+        const enum err err = kv_host_open(&cfg, &t, &e);
+        if (!mem_fail_nth(0)) {
+            assert_int_equal(err, OK);
+            assert_true(nth > 3);
+            t->ops->destroy(t);
+            return;
+        }
+        assert_int_equal(err, ERR_NOMEM);
+        assert_null(t);
+    }
 }
 
 int main(void)

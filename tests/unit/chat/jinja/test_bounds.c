@@ -79,6 +79,7 @@ static void test_too_much(void **state)
         LONG("0") REPEAT("{{ ns.s | int }}"),
         LONG(" ") REPEAT("{{ ns.s.split() }}"),
         LONG("a") "{% set d = dict(range(99) | batch(2, 1)) %}" REPEAT("{{ (ns.s, i) in d }}"),
+        "{{ ('b ' * 99999) | urlize(extra_schemes=['abc:'] * 9999) }}",
     };
     for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++)
         assert_refused(sources[i], 0, ERR_TOO_LARGE);
