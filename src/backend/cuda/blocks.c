@@ -25,6 +25,7 @@ static void check(cudaError_t rc, const char *what)
 void cuda_block_copy(struct backend *base, struct backend_place from, struct backend_place to)
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
+    cuda_device_enter(b);
     cuda_kv_copy(
         b->layers, b->model->hp.n_layer, from.block, from.pane, to.block, to.pane, b->stream);
     check(cudaGetLastError(), "copying a block");
@@ -37,6 +38,7 @@ void cuda_block_read(struct backend *base, struct backend_place from, void *byte
     const struct cuda_kv *end = b->layers + b->model->hp.n_layer;
     uint8_t *to = b->block_bytes;
     cudaError_t rc = cudaSuccess;
+    cuda_device_enter(b);
     for (const struct cuda_kv *l = b->layers; l < end && rc == cudaSuccess; l++) {
         rc = cudaMemcpyAsync(
             to, block_at(l, from), l->block_bytes, cudaMemcpyDeviceToHost, b->copies);
@@ -53,6 +55,7 @@ void cuda_block_write(struct backend *base, struct backend_place to, const void 
     struct cuda_backend *b = (struct cuda_backend *)base;
     const struct cuda_kv *end = b->layers + b->model->hp.n_layer;
     const uint8_t *from = b->block_bytes;
+    cuda_device_enter(b);
     cudaError_t rc = cudaStreamWaitEvent(b->copies, b->copied, 0);
     memcpy(b->block_bytes, bytes, b->block_bytes_n);
     for (const struct cuda_kv *l = b->layers; l < end && rc == cudaSuccess; l++) {
