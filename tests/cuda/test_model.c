@@ -560,6 +560,42 @@ static void what_does_not_fit_is_refused(void **state)
     model_destroy(m);
 }
 
+/* The engine's thread is not the one that made the backend: its current device is the first. */
+static void runs_on_a_device_that_is_not_current(void **state)
+{
+    (void)state;
+    setenv("WEIR_EMU_DEVICES", "2", 1); /* a real device has as many as there are */
+    int n = 0;
+    if (cudaGetDeviceCount(&n) != cudaSuccess || n < 2) {
+        (void)cudaGetLastError();
+        skip();
+    }
+    struct model *m = load_golden("architectures/llama.f32");
+    struct backend_config cfg = small_config();
+    struct backend *b;
+    struct err_info e = {0};
+    const int32_t tokens[2] = {1, 2};
+    const uint32_t positions[2] = {0, 1}, block = 0, last = 1;
+    const struct batch_seq seq = {.n_rows = 2, .blocks = &block};
+    const struct batch two = {.n_rows = 2,
+                              .tokens = tokens,
+                              .positions = positions,
+                              .n_seqs = 1,
+                              .seqs = &seq,
+                              .n_logit_rows = 1,
+                              .logit_rows = &last};
+    float *logits;
+    cfg.device.index = 1;
+    assert_int_equal(cuda_backend_create(m, &cfg, &b, &e), OK);
+    assert_int_equal(cudaSetDevice(0), cudaSuccess);
+    assert_int_equal(b->ops->run(b, &two, &logits, &e), OK);
+    assert_int_equal(cudaSetDevice(0), cudaSuccess);
+    b->ops->destroy(b);
+    assert_int_equal(cudaSetDevice(0), cudaSuccess);
+    unsetenv("WEIR_EMU_DEVICES");
+    model_destroy(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -573,6 +609,7 @@ int main(void)
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(buffers_come_back_zeroed),
         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(runs_on_a_device_that_is_not_current),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

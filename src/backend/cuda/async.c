@@ -254,6 +254,7 @@ enum err cuda_begin(struct backend *base, const struct async_step *a, struct err
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
     uint32_t i = (uint32_t)(b->steps.n_submitted % CUDA_SLOTS);
+    cuda_device_enter(b);
     cuda_queue_release(&b->steps, i); /* what it held was of the step that ended before last */
     enum err err = cuda_queue_prepare(&b->steps, &i, e);
     if (err)
@@ -276,6 +277,7 @@ enum err cuda_end(struct backend *base, struct async_result *out, struct err_inf
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
     uint32_t i = 0;
+    cuda_device_enter(b);
     const enum err err = cuda_queue_collect(&b->steps, &i, e);
     if (err)
         return err;

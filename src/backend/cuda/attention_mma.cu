@@ -612,7 +612,8 @@ template <class T, int D, int TILES>
 static void launch(const struct attn_args *a, dim3 grid, cudaStream_t stream)
 {
     const auto kernel = attn_mma_kernel<T, D, TILES>;
-    const size_t bytes = sizeof(attn_shared<T, D, TILES>);
+    constexpr size_t bytes = sizeof(attn_shared<T, D, TILES>);
+    static_assert(bytes <= CUDA_BLOCK_SHARED, "what every device that is taken has");
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     CUDA_LAUNCH(kernel, grid, THREADS, bytes, stream, *a);
 }

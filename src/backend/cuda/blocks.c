@@ -28,6 +28,7 @@ void *cuda_pinned_alloc(struct backend *base, size_t n_bytes)
     void *p = NULL;
     if (b->lent_pinned)
         return NULL;
+    cuda_device_enter(b);
     if (cudaMallocHost(&p, n_bytes) != cudaSuccess) {
         (void)cudaGetLastError();
         return NULL;
@@ -42,6 +43,7 @@ void *cuda_pinned_alloc(struct backend *base, size_t n_bytes)
 void cuda_pinned_free(struct backend *base, void *p)
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
+    cuda_device_enter(b);
     (void)cudaFreeHost(p);
     pthread_mutex_lock(&b->lock);
     b->lent_pinned = NULL;
@@ -59,6 +61,7 @@ static bool is_pinned(const struct cuda_backend *b, const void *bytes)
 void cuda_block_copy(struct backend *base, struct backend_place from, struct backend_place to)
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
+    cuda_device_enter(b);
     cuda_kv_copy(
         b->layers, b->model->hp.n_layer, from.block, from.pane, to.block, to.pane, b->stream);
     check(cudaGetLastError(), "copying a block");
@@ -72,6 +75,7 @@ void cuda_block_read(struct backend *base, struct backend_place from, void *byte
     const bool direct = is_pinned(b, bytes);
     uint8_t *to = direct ? bytes : b->block_bytes;
     cudaError_t rc = cudaSuccess;
+    cuda_device_enter(b);
     for (const struct cuda_kv *l = b->layers; l < end && rc == cudaSuccess; l++) {
         rc = cudaMemcpyAsync(
             to, block_at(l, from), l->block_bytes, cudaMemcpyDeviceToHost, b->copies);
@@ -90,6 +94,7 @@ void cuda_block_write(struct backend *base, struct backend_place to, const void 
     const struct cuda_kv *end = b->layers + b->model->hp.n_layer;
     const bool direct = is_pinned(b, bytes);
     const uint8_t *from = direct ? bytes : b->block_bytes;
+    cuda_device_enter(b);
     cudaError_t rc = cudaStreamWaitEvent(b->copies, b->copied, 0);
     if (!direct)
         memcpy(b->block_bytes, bytes, b->block_bytes_n);

@@ -106,6 +106,7 @@ static void free_plan(struct cuda_backend *b)
 static void destroy(struct backend *base)
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
+    cuda_device_enter(b);
     if (b->stream)
         (void)cudaStreamSynchronize(b->stream);
     for (uint32_t i = 0; i < b->n_graphs; i++)

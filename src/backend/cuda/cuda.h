@@ -298,6 +298,9 @@ enum err cuda_device_list(
     struct device_info *out, uint32_t cap, uint32_t *n, char versions[64], struct err_info *e);
 /* Make the device current, after checking that it can be used. */
 enum err cuda_device_open(uint32_t index, struct device_info *info, struct err_info *e);
+/* Make the backend's device the current one of the calling thread, which need not be the one that
+ * opened it: CUDA keeps that for each thread, and takes no launch on another device's stream. */
+void cuda_device_enter(const struct cuda_backend *b);
 enum err cuda_room(const struct model *m,
                    const struct backend_config *cfg,
                    uint64_t *kv_bytes,

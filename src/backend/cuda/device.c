@@ -2,6 +2,7 @@
 #include "backend/cuda/cuda.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum err cuda_failed(cudaError_t rc, const char *what, struct err_info *e)
@@ -39,13 +40,25 @@ static void look_at(int index, struct device_info *out)
                  p.major,
                  p.minor,
                  CUDA_MIN_MAJOR);
+    else if (p.sharedMemPerBlockOptin < CUDA_BLOCK_SHARED)
+        snprintf(out->why_not,
+                 sizeof out->why_not,
+                 "compute capability %d.%d: %zu KB of shared memory for a block; %u are needed",
+                 p.major,
+                 p.minor,
+                 p.sharedMemPerBlockOptin >> 10,
+                 CUDA_BLOCK_SHARED >> 10);
     else if (mode == cudaComputeModeProhibited)
         snprintf(out->why_not, sizeof out->why_not, "its compute mode prohibits any use");
 }
 
+/* Before CUDA is first called: kernels come with the context, unless the environment says
+ * otherwise. Loaded lazily, each would take memory behind the budget's back, and time, in the step
+ * that first needs it; or within a capture. */
 static enum err count_devices(uint32_t *n, struct err_info *e)
 {
     int count = 0, driver = 0;
+    (void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     const cudaError_t rc = cudaGetDeviceCount(&count);
     *n = 0;
     if (rc != cudaSuccess && cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
@@ -109,4 +122,9 @@ enum err cuda_device_open(uint32_t index, struct device_info *info, struct err_i
         return err_set(e, ERR_UNSUPPORTED, "cuda:%u (%s): %s", index, info->name, info->why_not);
     const cudaError_t rc = cudaSetDevice((int)index);
     return rc == cudaSuccess ? OK : cuda_failed(rc, "opening the device", e);
+}
+
+void cuda_device_enter(const struct cuda_backend *b)
+{
+    (void)cudaSetDevice((int)b->cfg.device.index); /* if it fails, so does what follows */
 }

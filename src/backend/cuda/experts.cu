@@ -233,11 +233,11 @@ extern "C" void cuda_experts_sort(const cuda_at *at, const cuda_experts *x)
 
 /* --- mix --- */
 
-/* grid: (256 values, rows). */
+/* grid: (rows, 256 values). */
 static __global__ void __launch_bounds__(256) mix(
     const uint32_t *n_rows, const cuda_experts x, const cuda_buf in, const cuda_buf out, uint32_t n)
 {
-    const uint32_t j = blockIdx.x * 256 + threadIdx.x, row = blockIdx.y;
+    const uint32_t row = blockIdx.x, j = blockIdx.y * 256 + threadIdx.x;
     if (row >= *n_rows || j >= n)
         return;
     const size_t first = static_cast<size_t>(row) * x.n_used;
@@ -253,7 +253,7 @@ extern "C" void cuda_experts_mix(
     const uint32_t rows = linear_row_bound(at);
     if (rows > 0)
         CUDA_LAUNCH(mix,
-                    dim3((n + 255) / 256, rows),
+                    dim3(rows, (n + 255) / 256),
                     256,
                     0,
                     at->stream,

@@ -19,6 +19,10 @@
 
 #include <cuda_runtime.h>
 
+/* Shared memory that a block may ask for, beyond the 48 KB that it has unasked: of compute
+ * capability 8.0 and 9.0 and later, not of 8.6, 8.9 and 12.x, which have 99 KB and are refused. */
+#define CUDA_BLOCK_SHARED (163u << 10)
+
 #ifdef __cplusplus
 #if defined(__CUDACC__)
 #define CUDA_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                \

@@ -541,13 +541,15 @@ template <class K> static void linear_allow(K *kernel, uint32_t shared_bytes)
 template <class F, uint32_t P>
 static void linear_launch_many(const linear_args &p, const linear_grid &g)
 {
-    const uint32_t bytes = linear_many_shared_bytes<F, P>();
+    constexpr uint32_t bytes = linear_many_shared_bytes<F, P>();
+    static_assert(bytes <= CUDA_BLOCK_SHARED, "what every device that is taken has");
     linear_allow(linear_many<F, P>, bytes);
     CUDA_LAUNCH((linear_many<F, P>), dim3(g.x, g.y, g.z), LINEAR_WARPS * 32, bytes, g.stream, p);
 }
 template <class F> static void linear_launch(const linear_args &p, const linear_grid &g)
 {
-    const uint32_t bytes = linear_few_shared_bytes<F>();
+    constexpr uint32_t bytes = linear_few_shared_bytes<F>();
+    static_assert(bytes <= CUDA_BLOCK_SHARED, "what every device that is taken has");
     if (g.kernel == LINEAR_MANY_128)
         return linear_launch_many<F, 2>(p, g);
     if (g.kernel == LINEAR_MANY_64)

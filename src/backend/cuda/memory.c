@@ -10,6 +10,8 @@
 #define RESERVE_BYTES ((size_t)256 << 20)
 /* A device on which not even so long a sequence has room is no use. */
 #define LEAST_POSITIONS 4096
+/* Of a grid's second and third dimension: the tiles of attention, and those of experts' rows. */
+#define MOST_TILES 65535
 
 static size_t round_up(size_t n, size_t unit)
 {
@@ -354,6 +356,12 @@ enum err cuda_budget_make(struct cuda_backend *b, struct err_info *e)
     if (err)
         return err;
     carve_workspace(b, &c);
+    if (b->most.tiles > MOST_TILES || b->experts.most_places / 8 > MOST_TILES)
+        return err_set(e,
+                       ERR_UNSUPPORTED,
+                       "steps of %u rows are longer than launches can be; fewer batch-tokens "
+                       "are needed",
+                       b->cfg.max_rows);
     plan_pool(b);
     g->weights = b->weights_bytes = weights_bytes(b);
     g->workspace = b->workspace_bytes = c.used;
@@ -477,7 +485,12 @@ enum err cuda_memory_take(struct cuda_backend *b, struct err_info *e)
         rc = cudaStreamSynchronize(cudaStreamLegacy);
     if (rc != cudaSuccess)
         return cuda_failed(rc, "zeroing the workspace", e);
-    return cuda_kv_zero(b, e);
+    enum err zeroed = cuda_kv_zero(b, e);
+    /* A memset does not wait, and our streams do not wait for it: weights and the first step must
+     * not be overtaken by it. */
+    if (!zeroed && (rc = cudaDeviceSynchronize()) != cudaSuccess)
+        zeroed = cuda_failed(rc, "zeroing its memory", e);
+    return zeroed;
 }
 
 void cuda_memory_release(struct cuda_backend *b)

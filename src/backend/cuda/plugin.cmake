@@ -13,7 +13,7 @@ set(WEIR_CUDA_COPIES
   ${CMAKE_SOURCE_DIR}/src/base/err.c
   ${CMAKE_SOURCE_DIR}/src/gguf/blocks.c)
 
-# What a device may be; the last is also kept as PTX, for those that come after it.
+# What a device may be, of what nvcc knows; the last is also kept as PTX, for those that come after.
 set(WEIR_CUDA_ARCHITECTURES "80;90a;100" CACHE STRING "Architectures of the CUDA plugin")
 
 find_program(WEIR_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
@@ -28,10 +28,23 @@ get_filename_component(WEIR_CUDA_HOME ${WEIR_NVCC} REALPATH)
 get_filename_component(WEIR_CUDA_HOME ${WEIR_CUDA_HOME} DIRECTORY)
 get_filename_component(WEIR_CUDA_HOME ${WEIR_CUDA_HOME} DIRECTORY)
 
+# Toolkits that the system's packages bring have it elsewhere.
+find_library(WEIR_CUDART libcudart_static.a
+             HINTS ${WEIR_CUDA_HOME} PATH_SUFFIXES lib64 lib targets/x86_64-linux/lib)
 set(WEIR_NVCC_FLAGS -std=c++17 -O3 -lineinfo --threads 0 -Xcompiler=-fPIC,-fvisibility=hidden
     -I${CMAKE_SOURCE_DIR}/src)
-list(GET WEIR_CUDA_ARCHITECTURES -1 last)
-foreach(arch ${WEIR_CUDA_ARCHITECTURES})
+execute_process(COMMAND ${WEIR_NVCC} --list-gpu-arch OUTPUT_VARIABLE nvcc_knows)
+set(architectures)
+foreach(arch ${WEIR_CUDA_ARCHITECTURES}) # the 100 is known from CUDA 12.8 on
+  string(REGEX REPLACE "[a-z]$" "" number ${arch})
+  if(nvcc_knows MATCHES "compute_${number}\n")
+    list(APPEND architectures ${arch})
+  else()
+    message(STATUS "CUDA: this nvcc cannot compile for sm_${arch}; the plugin goes without")
+  endif()
+endforeach()
+list(GET architectures -1 last)
+foreach(arch ${architectures})
   if(arch STREQUAL last)
     list(APPEND WEIR_NVCC_FLAGS -gencode=arch=compute_${arch},code=[sm_${arch},compute_${arch}])
   else()
@@ -68,6 +81,6 @@ target_include_directories(weir_cuda PRIVATE src)
 target_include_directories(weir_cuda SYSTEM PRIVATE ${WEIR_CUDA_HOME}/include)
 target_link_options(weir_cuda PRIVATE -Wl,--no-undefined -Wl,--exclude-libs,ALL)
 # nvcc's stubs want a little of C++'s library; the plugin brings it, hidden
-target_link_libraries(weir_cuda PRIVATE ${WEIR_CUDA_HOME}/lib64/libcudart_static.a -l:libstdc++.a
+target_link_libraries(weir_cuda PRIVATE ${WEIR_CUDART} -l:libstdc++.a
                       Threads::Threads ${CMAKE_DL_LIBS} rt m)
 install(FILES ${CMAKE_BINARY_DIR}/libweir_cuda.so DESTINATION lib/weir OPTIONAL)

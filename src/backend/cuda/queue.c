@@ -44,6 +44,7 @@ static cudaError_t wait_for(struct cuda_queue *q, uint64_t step, bool stalls)
     cudaError_t rc = cudaEventQuery(end);
     if (rc != cudaErrorNotReady)
         return rc;
+    (void)cudaGetLastError(); /* some drivers keep it, and the next launch would be blamed */
     const uint64_t since_ns = clock_ns();
     rc = cudaEventSynchronize(end);
     if (!stalls)

@@ -430,6 +430,7 @@ enum err cuda_run(struct backend *base,
     *logits = NULL;
     if (batch->n_rows == 0)
         return OK;
+    cuda_device_enter(b);
     cuda_slot_release(b, s);
     enum err err = cuda_slot_prepare(b, s, batch, e);
     if (err)

@@ -51,6 +51,7 @@ struct allocation {
 std::map<char *, allocation> allocations; /* by address */
 size_t device_used;
 thread_local cudaError_t last_error = cudaSuccess;
+thread_local int current_device; /* of this thread; they share one memory */
 unsigned n_reports;
 std::string first_report;
 
@@ -67,7 +68,8 @@ size_t device_total()
 int device_count()
 {
     const char *text = getenv("WEIR_EMU_DEVICES");
-    return text && strcmp(text, "0") == 0 ? 0 : 1;
+    int n = text ? atoi(text) : 1;
+    return n < 0 ? 0 : n > 8 ? 8 : n;
 }
 
 void at_exit()
@@ -427,20 +429,27 @@ cudaError_t cudaGetDeviceCount(int *count)
 
 cudaError_t cudaGetDevice(int *device)
 {
-    *device = 0;
+    *device = current_device;
     return emu_result(device_count() ? cudaSuccess : cudaErrorNoDevice);
 }
 
-cudaError_t cudaSetDevice(int device)
+static cudaError_t known(int device)
 {
     return emu_result(device_count() == 0                      ? cudaErrorNoDevice
                       : device >= 0 && device < device_count() ? cudaSuccess
                                                                : cudaErrorInvalidDevice);
 }
 
+cudaError_t cudaSetDevice(int device)
+{
+    cudaError_t e = known(device);
+    current_device = e == cudaSuccess ? device : current_device;
+    return e;
+}
+
 cudaError_t cudaInitDevice(int device, unsigned, unsigned)
 {
-    return cudaSetDevice(device);
+    return known(device);
 }
 
 cudaError_t cudaSetDeviceFlags(unsigned)
@@ -450,7 +459,7 @@ cudaError_t cudaSetDeviceFlags(unsigned)
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
 {
-    cudaError_t e = cudaSetDevice(device);
+    cudaError_t e = known(device);
     if (e != cudaSuccess) {
         return e;
     }
@@ -543,7 +552,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int dev
 cudaError_t cudaDeviceGetPCIBusId(char *id, int len, int device)
 {
     snprintf(id, static_cast<size_t>(len), "0000:00:00.0");
-    return cudaSetDevice(device);
+    return known(device);
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)

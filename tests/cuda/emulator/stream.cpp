@@ -73,6 +73,7 @@ struct emu_stream {
     std::shared_ptr<capture> capturing;
     std::vector<size_t> tail; /* nodes that the next one comes after */
     uint32_t number = 0, pieces = 0;
+    int device = 0;
     knowledge known;
 };
 
@@ -438,6 +439,13 @@ bool emu_work_is_after(uint32_t work)
 
 /* --- kernels --- */
 
+/* One of cudaStreamCreate's. */
+static bool is_made(cudaStream_t stream)
+{
+    return stream && stream != cudaStreamLegacy && stream != cudaStreamPerThread;
+}
+
+/* A launch goes to a stream of the thread's current device. */
 void emu_enqueue(const emu_config &config,
                  void (*run)(const void *arguments),
                  const void *arguments,
@@ -469,6 +477,12 @@ void emu_enqueue(const emu_config &config,
                    config.block.y,
                    config.block.z);
         emu_result(cudaErrorInvalidConfiguration);
+        return;
+    }
+    int device = 0;
+    cudaGetDevice(&device);
+    if (is_made(config.stream) && config.stream->device != device) {
+        emu_result(cudaErrorInvalidResourceHandle);
         return;
     }
     void *copied = aligned_alloc(align < 16 ? 16 : align, (bytes + 63) / 64 * 64);
@@ -634,6 +648,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
     emu_stream *s = new emu_stream;
     s->blocking = !(flags & cudaStreamNonBlocking);
     s->number = ++n_streams;
+    cudaGetDevice(&s->device);
     streams.push_back(s);
     *stream = s;
     return emu_result(cudaSuccess);
