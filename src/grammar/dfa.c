@@ -17,7 +17,7 @@
 #define MAX_DFA 8000u
 #define MAX_SUBSETS 2000000u /* members of all subsets together */
 #define MAX_INLINE 40u       /* rules within rules */
-#define MAX_WORK 100000000u  /* of one builder: members of subsets looked at, moves of pairs */
+#define MAX_WORK 100000000u  /* of one builder: members of subsets, states and pairs looked at */
 
 /* One move: a class of bytes, or without a byte; or both targets without a byte. */
 struct nfa_state {
@@ -142,6 +142,7 @@ struct subsets {
     uint32_t *buckets; /* [4096] */
     uint32_t *mark, stamp;
     uint32_t *todo, *found;
+    uint64_t n_visits; /* of states, to see what is reached without a byte */
 };
 
 static bool moves_on(const struct nfa *a, const struct nfa_state *s, uint8_t byte)
@@ -163,6 +164,7 @@ static void close_over(struct subsets *x, uint32_t state, uint32_t *n)
     x->todo[top++] = state;
     while (top > 0) {
         uint32_t at = x->todo[--top];
+        x->n_visits++;
         const struct nfa_state *s = &x->nfa->states[at];
         uint32_t to[2] = {s->to, s->other};
         if (s->class_id != NONE || at == 0) {
@@ -294,8 +296,10 @@ static bool determinize(struct grammar_builder *b,
             }
             uint32_t to = intern(&x, n, &failed);
             d->next[i * d->n_classes + c] = to;
+            failed |= b->dfa_work + x.n_visits > MAX_WORK;
         }
     }
+    b->dfa_work += x.n_visits;
     d->n = x.n;
     free(x.members);
     free(x.list);

@@ -37,6 +37,8 @@ grammar_node schema_compile(struct schema *s, const json_t *schema);
 grammar_node schema_compile_at(struct schema *s, const char *key, const json_t *schema);
 /* One more schema looked at; false, with an error, when they are too many. */
 bool schema_works(struct schema *s);
+/* Values in v, itself counted: what comparing it may cost. */
+uint32_t schema_weight(const json_t *v);
 /* The target of "#/...", or NULL with an error. */
 const json_t *schema_resolve(struct schema *s, const json_t *ref);
 
