@@ -405,6 +405,16 @@ const char *reply_thoughts_mark(const struct reply_thoughts *t, bool opening)
     return opening ? t->open : t->close;
 }
 
+bool reply_thoughts_first(const struct reply_thoughts *t)
+{
+    return strcmp(t->name, "harmony") != 0;
+}
+
+const char *reply_call_in_thoughts(const struct reply_format *f, size_t i)
+{
+    return f && f->calls_end_thoughts && i < REPLY_MAX_MARKS ? f->open[i].text : NULL;
+}
+
 const char *reply_format_list(size_t i)
 {
     return i < reply_n_formats ? reply_formats[i].name : NULL;
