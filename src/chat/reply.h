@@ -69,6 +69,9 @@ const char *reply_call_in_thoughts(const struct reply_format *f, size_t i);
 const char *reply_format_list(size_t i);
 const char *reply_thoughts_list(size_t i);
 
+/* Does a reply have a frame of its own around content, so that it cannot begin with text? */
+bool reply_is_framed(const struct reply_format *f);
+
 /* Ids of calls must have nine letters or digits (Mistral's templates insist). */
 bool reply_short_ids(const struct reply_format *f);
 

@@ -425,6 +425,11 @@ const char *reply_thoughts_list(size_t i)
     return i < sizeof all_thoughts / sizeof all_thoughts[0] ? all_thoughts[i].name : NULL;
 }
 
+bool reply_is_framed(const struct reply_format *f)
+{
+    return f && f->no_text;
+}
+
 bool reply_short_ids(const struct reply_format *f)
 {
     return f && f->short_ids;
