@@ -218,6 +218,7 @@ static void find_classes(const struct nfa *a, struct dfa *d, uint8_t byte_of[256
 {
     uint16_t id[256] = {0};
     uint32_t n = 1;
+    bool *seen = mem_zalloc(a->b->n_classes + 1, sizeof *seen); /* copies have the same class */
     for (uint32_t i = 0; i < a->n; i++) {
         uint32_t split[256];
         const struct nfa_state *s = &a->states[i];
@@ -232,6 +233,9 @@ static void find_classes(const struct nfa *a, struct dfa *d, uint8_t byte_of[256
                 id[byte] = (uint16_t)n++;
             continue;
         }
+        if (seen[s->class_id])
+            continue;
+        seen[s->class_id] = true;
         memset(split, 0xff, sizeof split);
         const struct byte_class *c = &a->b->classes[s->class_id];
         bool out[256] = {false};
@@ -247,6 +251,7 @@ static void find_classes(const struct nfa *a, struct dfa *d, uint8_t byte_of[256
                 break;
         }
     }
+    free(seen);
     if (n >= 256) /* every byte for itself */
         for (uint32_t k = 0; k < 256; k++)
             id[k] = (uint16_t)k;
@@ -315,9 +320,11 @@ struct dfa *dfa_create(struct grammar_builder *b, grammar_node node)
     struct nfa a = {.b = b};
     struct dfa *d = mem_zalloc(1, sizeof *d);
     d->start = NONE;
-    if (!builder_failed(b)) {
+    a.failed = b->dfa_work > MAX_WORK;
+    if (!builder_failed(b) && !a.failed) {
         add(&a, NONE, NONE, NONE); /* accepts */
         uint32_t start = build(&a, node, 0);
+        b->dfa_work += 4 * (uint64_t)a.n;
         if (!a.failed && start != NONE)
             a.failed = !determinize(b, &a, start, d);
     }

@@ -57,7 +57,7 @@ void schema_pop(struct schema *s, size_t len)
 
 bool schema_works(struct schema *s)
 {
-    if (++s->work > SCHEMA_MAX_WORK)
+    if (++s->work > SCHEMA_MAX_WORK || s->b->schema_work + s->work > BUILDER_MAX_WORK)
         schema_fail(s, NULL, "the schema is too large, or combines too many of its parts");
     return !builder_failed(s->b);
 }
@@ -400,6 +400,7 @@ json_t *grammar_json_merge(struct grammar_builder *b, const json_t *schema, cons
         return NULL;
     buf_str(&s.path, where);
     json_t *m = schema_merge(&s, schema);
+    b->schema_work += s.work;
     buf_deinit(&s.path);
     free(s.refs);
     return m;
@@ -419,6 +420,7 @@ grammar_node grammar_json_schema(struct grammar_builder *b, const json_t *schema
         grammar_node body = schema_compile(&s, s.refs[i].target);
         grammar_define(b, s.refs[i].rule, body);
     }
+    b->schema_work += s.work;
     buf_deinit(&s.path);
     free(s.refs);
     return node;

@@ -8,7 +8,8 @@
 #include "grammar/internal.h"
 
 #define SCHEMA_MAX_DEPTH 120
-#define SCHEMA_MAX_WORK 60000u /* schemas looked at, references followed */
+#define SCHEMA_MAX_WORK 60000u   /* schemas looked at, references followed */
+#define BUILDER_MAX_WORK 600000u /* of all schemas of one builder: tools have many */
 
 /* A schema that others refer to: a rule, compiled after all that name it. */
 struct schema_ref {
