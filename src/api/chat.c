@@ -260,6 +260,15 @@ static enum err encode_begun(struct api_call *c,
 {
     struct text_piece piece = {.text = json_string_value(begun),
                                .n_bytes = json_string_length(begun)};
+    if (c->reply.start.thinking || reply_is_framed(c->reply.style.format))
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "continue_final_message",
+                             "'continue_final_message' cannot be kept to: %s",
+                             c->reply.start.thinking
+                                 ? "the template has the model reason first (enable_thinking in "
+                                   "'chat_template_kwargs' may turn that off)"
+                                 : "answers of this model's format do not begin with their text");
     return piece.n_bytes > 0 ? tokenizer_encode(c->tokenizer, &piece, 1, ids, e) : OK;
 }
 

@@ -175,6 +175,13 @@ enum err api_read_budget(struct api_call *c,
     struct text_piece piece = {.text = end, .n_bytes = strlen(end), .parse_special = true};
     snprintf(t.begin, sizeof t.begin, "%s", begin);
     snprintf(t.end, sizeof t.end, "%s", end);
+    t.first = reply_thoughts_first(thoughts);
+    for (size_t i = 0; c->reply.tools && i < sizeof t.call / sizeof t.call[0]; i++) {
+        const char *mark = reply_call_in_thoughts(c->reply.style.format, i);
+        if (!mark)
+            break;
+        snprintf(t.call[i], sizeof t.call[i], "%s", mark);
+    }
     err = tokenizer_encode(c->tokenizer, &piece, 1, &close, e);
     if (!err && (close.n == 0 || close.n > REQUEST_MAX_CLOSE))
         err = err_set_field(e,

@@ -62,8 +62,15 @@ const struct reply_thoughts *reply_thoughts_find(const char *name);
 const char *reply_format_name(const struct reply_format *f);     /* "none" for NULL */
 const char *reply_thoughts_name(const struct reply_thoughts *t); /* the same */
 const char *reply_thoughts_mark(const struct reply_thoughts *t, bool opening);
+/* May a reply reason only once, where it begins? */
+bool reply_thoughts_first(const struct reply_thoughts *t);
+/* The marks of calls that end reasoning too, i from 0; NULL behind the last. */
+const char *reply_call_in_thoughts(const struct reply_format *f, size_t i);
 const char *reply_format_list(size_t i);
 const char *reply_thoughts_list(size_t i);
+
+/* Does a reply have a frame of its own around content, so that it cannot begin with text? */
+bool reply_is_framed(const struct reply_format *f);
 
 /* Ids of calls must have nine letters or digits (Mistral's templates insist). */
 bool reply_short_ids(const struct reply_format *f);

@@ -31,7 +31,9 @@ static void choose(
         if (!mask.none)
             sample_mask(row, n_vocab, mask.bits, mask.but);
     }
-    const token_id due = thought_next(&r->thought);
+    token_id due = thought_next(&r->thought);
+    if (r->grammar && due != TOKEN_NONE && !mask.none && !guide_allows(&mask, due))
+        due = TOKEN_NONE; /* the grammar goes before the limit */
     job->chosen = mask.none           ? TOKEN_NONE
                   : due != TOKEN_NONE ? due
                                       : sample_token(&r->params.sample,

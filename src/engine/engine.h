@@ -66,7 +66,9 @@ struct request_thought {
     bool on;
     bool open;           /* the prompt has opened it */
     uint32_t max_tokens; /* then the closing mark is put */
+    bool first;          /* it opens only where the output begins; elsewhere the mark is text */
     char begin[32], end[32];
+    char call[2][32];                  /* what ends it too, as a call begins; "": nothing */
     token_id close[REQUEST_MAX_CLOSE]; /* [n_close] what spells the end; at least one */
     uint32_t n_close;
 };

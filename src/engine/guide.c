@@ -191,17 +191,18 @@ struct grammar_mask guide_mask(struct guide *g,
     return mask;
 }
 
-static bool allows(const struct grammar_mask *m, uint32_t id)
+bool guide_allows(const struct grammar_mask *m, token_id token)
 {
+    uint32_t id = (uint32_t)token;
     uint64_t word = m->bits[id / 64] & ~(m->but ? m->but[id / 64] : 0);
     return word >> id % 64 & 1;
 }
 
 void guide_release(struct guide *g, struct grammar_mask *mask, token_id *chosen)
 {
-    if (*chosen != TOKEN_NONE && !allows(mask, (uint32_t)*chosen)) {
+    if (*chosen != TOKEN_NONE && !guide_allows(mask, *chosen)) {
         uint32_t id = 0;
-        while (id < g->n_vocab && !allows(mask, id))
+        while (id < g->n_vocab && !guide_allows(mask, (token_id)id))
             id++;
         *chosen = id < g->n_vocab ? (token_id)id : TOKEN_NONE;
     }

@@ -35,6 +35,24 @@ static void keep(struct thought *t, const char *bytes, size_t *n)
     t->n_tail += (uint32_t)*n;
 }
 
+/* Nothing but white space has come before; is it the mark, may it become that, or is it neither? */
+static bool begins(struct thought *t)
+{
+    size_t n_mark = strlen(t->limit.begin), space = 0;
+    while (space < t->n_tail && strchr(" \t\r\n", t->tail[space]) && t->tail[space])
+        space++;
+    t->n_tail -= (uint32_t)space;
+    memmove(t->tail, t->tail + space, t->n_tail);
+    size_t n = t->n_tail < n_mark ? t->n_tail : n_mark;
+    t->begun = memcmp(t->tail, t->limit.begin, n) != 0;
+    return !t->begun && n == n_mark;
+}
+
+static bool ends(const struct thought *t, size_t n)
+{
+    return seen(t, t->limit.end, n) || seen(t, t->limit.call[0], n) || seen(t, t->limit.call[1], n);
+}
+
 void thought_accept(struct thought *t, token_id id, const char *bytes, size_t n)
 {
     if (!t->limit.on)
@@ -42,14 +60,15 @@ void thought_accept(struct thought *t, token_id id, const char *bytes, size_t n)
     bool was_put = id == thought_next(t);
     keep(t, bytes, &n);
     if (!t->open) {
-        t->open = seen(t, t->limit.begin, n);
+        t->open = !t->limit.first ? seen(t, t->limit.begin, n) : !t->begun && begins(t);
         t->n = t->n_put = 0;
         return;
     }
     t->n++;
-    t->n_put += was_put;
-    if (seen(t, t->limit.end, n) || t->n_put == t->limit.n_close) {
+    t->n_put = was_put ? t->n_put + 1 : 0; /* a mark that something came into begins anew */
+    if (ends(t, n) || t->n_put == t->limit.n_close) {
         t->open = false;
+        t->begun = true;
         t->n_tail = 0;
     }
 }

@@ -4,7 +4,8 @@
  *                  '--max--' '------' put where tokens are chosen, once the limit is met
  *
  * Where reasoning begins and ends is seen in the bytes of the tokens, so it does not matter how the
- * model spells its marks. Engine thread; nothing allocates. For engine/ only. */
+ * model spells its marks, and as reply/parser.c sees it. Engine thread; nothing allocates. For
+ * engine/ only. */
 #ifndef WEIR_ENGINE_THOUGHT_H
 #define WEIR_ENGINE_THOUGHT_H
 
@@ -17,6 +18,7 @@ struct thought {
     bool open;               /* the output is reasoning now */
     uint32_t n;              /* tokens of it so far */
     uint32_t n_put;          /* of the closing mark, while it is put */
+    bool begun;              /* there was other output: it opens no more, if `first` */
     char tail[THOUGHT_TAIL]; /* [n_tail] the newest bytes */
     uint32_t n_tail;
 };

@@ -17,7 +17,7 @@
 #define MAX_DFA 8000u
 #define MAX_SUBSETS 2000000u /* members of all subsets together */
 #define MAX_INLINE 40u       /* rules within rules */
-#define MAX_WORK 100000000u  /* of one builder: members of subsets looked at, moves of pairs */
+#define MAX_WORK 100000000u  /* of one builder: members of subsets, states and pairs looked at */
 
 /* One move: a class of bytes, or without a byte; or both targets without a byte. */
 struct nfa_state {
@@ -142,6 +142,7 @@ struct subsets {
     uint32_t *buckets; /* [4096] */
     uint32_t *mark, stamp;
     uint32_t *todo, *found;
+    uint64_t n_visits; /* of states, to see what is reached without a byte */
 };
 
 static bool moves_on(const struct nfa *a, const struct nfa_state *s, uint8_t byte)
@@ -163,6 +164,7 @@ static void close_over(struct subsets *x, uint32_t state, uint32_t *n)
     x->todo[top++] = state;
     while (top > 0) {
         uint32_t at = x->todo[--top];
+        x->n_visits++;
         const struct nfa_state *s = &x->nfa->states[at];
         uint32_t to[2] = {s->to, s->other};
         if (s->class_id != NONE || at == 0) {
@@ -216,6 +218,7 @@ static void find_classes(const struct nfa *a, struct dfa *d, uint8_t byte_of[256
 {
     uint16_t id[256] = {0};
     uint32_t n = 1;
+    bool *seen = mem_zalloc(a->b->n_classes + 1, sizeof *seen); /* copies have the same class */
     for (uint32_t i = 0; i < a->n; i++) {
         uint32_t split[256];
         const struct nfa_state *s = &a->states[i];
@@ -230,6 +233,9 @@ static void find_classes(const struct nfa *a, struct dfa *d, uint8_t byte_of[256
                 id[byte] = (uint16_t)n++;
             continue;
         }
+        if (seen[s->class_id])
+            continue;
+        seen[s->class_id] = true;
         memset(split, 0xff, sizeof split);
         const struct byte_class *c = &a->b->classes[s->class_id];
         bool out[256] = {false};
@@ -245,6 +251,7 @@ static void find_classes(const struct nfa *a, struct dfa *d, uint8_t byte_of[256
                 break;
         }
     }
+    free(seen);
     if (n >= 256) /* every byte for itself */
         for (uint32_t k = 0; k < 256; k++)
             id[k] = (uint16_t)k;
@@ -294,8 +301,10 @@ static bool determinize(struct grammar_builder *b,
             }
             uint32_t to = intern(&x, n, &failed);
             d->next[i * d->n_classes + c] = to;
+            failed |= b->dfa_work + x.n_visits > MAX_WORK;
         }
     }
+    b->dfa_work += x.n_visits;
     d->n = x.n;
     free(x.members);
     free(x.list);
@@ -311,9 +320,11 @@ struct dfa *dfa_create(struct grammar_builder *b, grammar_node node)
     struct nfa a = {.b = b};
     struct dfa *d = mem_zalloc(1, sizeof *d);
     d->start = NONE;
-    if (!builder_failed(b)) {
+    a.failed = b->dfa_work > MAX_WORK;
+    if (!builder_failed(b) && !a.failed) {
         add(&a, NONE, NONE, NONE); /* accepts */
         uint32_t start = build(&a, node, 0);
+        b->dfa_work += 4 * (uint64_t)a.n;
         if (!a.failed && start != NONE)
             a.failed = !determinize(b, &a, start, d);
     }

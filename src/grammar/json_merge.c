@@ -110,6 +110,22 @@ static json_t *join_members(json_t *x, json_t *y)
     return out;
 }
 
+uint32_t schema_weight(const json_t *v)
+{
+    uint32_t n = 1;
+    const char *key;
+    json_t *x;
+    if (json_is_object(v)) {
+        json_object_foreach((json_t *)v, key, x)
+        {
+            n += schema_weight(x);
+        }
+    }
+    for (size_t i = 0; i < json_array_size(v); i++)
+        n += schema_weight(json_array_get(v, i));
+    return n;
+}
+
 static bool contains(const json_t *list, const json_t *v)
 {
     for (size_t i = 0; i < json_array_size(list); i++)
@@ -123,8 +139,9 @@ static json_t *join_lists(struct schema *s, const json_t *x, const json_t *y, bo
 {
     json_t *out = common ? json_array() : json_copy((json_t *)x);
     const json_t *from = common ? x : y, *to = common ? y : x;
+    const uint32_t cost = schema_weight(to) / 64;
     for (size_t i = 0; i < json_array_size(from); i++) {
-        s->work += (uint32_t)(json_array_size(to) / 64);
+        s->work += cost;
         json_t *v = json_array_get(from, i);
         if (schema_works(s) && contains(to, v) == common)
             json_array_append(out, v);
@@ -151,23 +168,6 @@ static json_t *join_types(const json_t *x, const json_t *y)
     json_decref(a);
     json_decref(b);
     return out;
-}
-
-/* Values in v, itself counted: what comparing it may cost. */
-static uint32_t weight(const json_t *v)
-{
-    uint32_t n = 1;
-    const char *key;
-    json_t *x;
-    if (json_is_object(v)) {
-        json_object_foreach((json_t *)v, key, x)
-        {
-            n += weight(x);
-        }
-    }
-    for (size_t i = 0; i < json_array_size(v); i++)
-        n += weight(json_array_get(v, i));
-    return n;
 }
 
 /* Each option of x together with each of y. */
@@ -219,7 +219,7 @@ static json_t *join(struct schema *s, const char *key, enum join how, json_t *x,
     if (x == y)
         return json_incref(x);
     /* comparing y, and copying x */
-    s->work += weight(y) / 16 + (uint32_t)((json_object_size(x) + json_array_size(x)) / 8);
+    s->work += schema_weight(y) / 16 + (uint32_t)((json_object_size(x) + json_array_size(x)) / 8);
     if (!schema_works(s))
         return NULL;
     if (json_equal(x, y))
@@ -545,9 +545,9 @@ static bool values_apart(struct schema *s, const json_t *x, const json_t *y)
         for (size_t k = 0; apart && k < json_array_size(lists[1]); k++) {
             const json_t *w = json_array_get(lists[1], k);
             bool numbers = json_is_number(v) && json_is_number(w);
-            apart = schema_works(s) && !json_equal(v, w) &&
-                    !(numbers && json_number_value(v) == json_number_value(w)) &&
-                    !json_is_object(v) && !json_is_array(v); /* numbers within are not compared */
+            apart = schema_works(s) && !json_is_object(v) && /* numbers within are not compared */
+                    !json_is_array(v) && !json_equal(v, w) &&
+                    !(numbers && json_number_value(v) == json_number_value(w));
         }
     }
     json_decref(lists[0]);

@@ -57,7 +57,7 @@ void schema_pop(struct schema *s, size_t len)
 
 bool schema_works(struct schema *s)
 {
-    if (++s->work > SCHEMA_MAX_WORK)
+    if (++s->work > SCHEMA_MAX_WORK || s->b->schema_work + s->work > BUILDER_MAX_WORK)
         schema_fail(s, NULL, "the schema is too large, or combines too many of its parts");
     return !builder_failed(s->b);
 }
@@ -81,6 +81,9 @@ const json_t *schema_resolve(struct schema *s, const json_t *ref)
     }
     const json_t *at = s->root;
     char key[256];
+    s->work += (uint32_t)(json_string_length(ref) / 64); /* it is read each time */
+    if (!schema_works(s))
+        return NULL;
     for (text++; at && *text == '/';) {
         size_t n = 0;
         for (text++; *text && *text != '/' && n + 1 < sizeof key; text++) {
@@ -201,6 +204,11 @@ static grammar_node compile_values(struct schema *s, const json_t *m, uint32_t t
     size_t n = list ? json_array_size(list) : 1, kept = 0;
     if (n > MAX_NODES)
         return schema_fail(s, "enum", "has too many values");
+    const json_t *refused = json_object_get(json_object_get(m, "not"), "enum");
+    uint64_t work = refused ? n * (uint64_t)schema_weight(refused) / 64 : 0; /* each with each */
+    s->work += work < SCHEMA_MAX_WORK ? (uint32_t)work : SCHEMA_MAX_WORK;
+    if (!schema_works(s))
+        return grammar_never(s->b);
     grammar_node *nodes = mem_alloc(n * sizeof *nodes);
     json_t *rest = beside_values(m);
     for (size_t i = 0; i < n && !builder_failed(s->b); i++) {
@@ -392,6 +400,7 @@ json_t *grammar_json_merge(struct grammar_builder *b, const json_t *schema, cons
         return NULL;
     buf_str(&s.path, where);
     json_t *m = schema_merge(&s, schema);
+    b->schema_work += s.work;
     buf_deinit(&s.path);
     free(s.refs);
     return m;
@@ -411,6 +420,7 @@ grammar_node grammar_json_schema(struct grammar_builder *b, const json_t *schema
         grammar_node body = schema_compile(&s, s.refs[i].target);
         grammar_define(b, s.refs[i].rule, body);
     }
+    b->schema_work += s.work;
     buf_deinit(&s.path);
     free(s.refs);
     return node;

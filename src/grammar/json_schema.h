@@ -8,7 +8,8 @@
 #include "grammar/internal.h"
 
 #define SCHEMA_MAX_DEPTH 120
-#define SCHEMA_MAX_WORK 60000u /* schemas looked at, references followed */
+#define SCHEMA_MAX_WORK 60000u   /* schemas looked at, references followed */
+#define BUILDER_MAX_WORK 600000u /* of all schemas of one builder: tools have many */
 
 /* A schema that others refer to: a rule, compiled after all that name it. */
 struct schema_ref {
@@ -37,6 +38,8 @@ grammar_node schema_compile(struct schema *s, const json_t *schema);
 grammar_node schema_compile_at(struct schema *s, const char *key, const json_t *schema);
 /* One more schema looked at; false, with an error, when they are too many. */
 bool schema_works(struct schema *s);
+/* Values in v, itself counted: what comparing it may cost. */
+uint32_t schema_weight(const json_t *v);
 /* The target of "#/...", or NULL with an error. */
 const json_t *schema_resolve(struct schema *s, const json_t *ref);
 

@@ -442,6 +442,15 @@ static uint32_t acquire_near(struct grammar_masks *m,
     return i;
 }
 
+/* How long a way a token may lead to when `left` may come: states in the middle of a repetition
+ * have one node, whose way is shorter than theirs. */
+static uint32_t limit_of(const struct grammar_state *s, uint32_t node, uint32_t left)
+{
+    uint32_t way = grammar_shortest(s), of_node = s->g->walker->nodes[node].way;
+    uint32_t beyond = way > of_node ? way - of_node : 0;
+    return left > beyond && left - beyond > 1 ? left - 1 - beyond : 0;
+}
+
 /* With the grammar locked. */
 static uint32_t acquire(struct grammar_masks *m, const struct grammar_state *s, uint32_t left)
 {
@@ -453,10 +462,7 @@ static uint32_t acquire(struct grammar_masks *m, const struct grammar_state *s, 
     if (i == NONE || left == GRAMMAR_NO_LIMIT)
         return i;
     uint32_t shortest = m->slots[i].shortest, longest = m->slots[i].longest;
-    /* states in the middle of a repetition have one node, whose way is shorter than theirs */
-    uint32_t way = grammar_shortest(s), of_node = g->walker->nodes[node].way;
-    uint32_t beyond = way > of_node ? way - of_node : 0;
-    uint32_t limit = left > beyond + 1 ? left - 1 - beyond : 0;
+    uint32_t limit = limit_of(s, node, left);
     limit = limit > shortest ? limit : shortest;
     if (longest <= limit || shortest == FAR)
         return i;
@@ -505,8 +511,10 @@ bool grammar_mask_ready(struct grammar_masks *m, const struct grammar_state *s, 
         at < FIRST_NODE || (node->slot != NONE && m->slots[node->slot].stamp == node->stamp);
     uint32_t longest = ready && at >= FIRST_NODE ? m->slots[node->slot].longest : 0;
     pthread_mutex_unlock(&m->lock);
+    if (ready && longest > 0 && left != GRAMMAR_NO_LIMIT)
+        ready = longest <= limit_of(s, at, left);
     pthread_mutex_unlock(&g->lock);
-    return ready && (left == GRAMMAR_NO_LIMIT || longest < left);
+    return ready;
 }
 
 struct grammar_mask_stats grammar_masks_stats(struct grammar_masks *m)

@@ -451,6 +451,9 @@ def test_reasoning_has_a_budget(start_server, tmp_path):
     server.json("POST", "/v1/messages", {
         "messages": body["messages"], "max_tokens": 60,
         "thinking": {"type": "enabled", "budget_tokens": "7"}}, status=400)
+    begun = {**body, "messages": body["messages"] + [{"role": "assistant", "content": "It is"}]}
+    error = server.json("POST", CHAT, {**begun, "continue_final_message": True}, status=400)["error"]
+    assert error["param"] == "continue_final_message" and "reason" in error["message"]
 
 
 def test_templates_of_the_operator(start_server, tmp_path):

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_KEY = 64, MAX_NESTING = 32 };
+enum { MAX_KEY = 64, MAX_NESTING = 32, MAX_COMPARED = 4000000 };
 
 /* ---- what the schema says ---- */
 
@@ -16,6 +16,7 @@ struct argument {
     const char *key;
     json_t *schema; /* merged: no $ref and no allOf at its root; json_true: any value */
     bool required;
+    uint32_t depth; /* within values of values (Gemma's) */
 };
 
 struct arguments {
@@ -77,7 +78,7 @@ static bool is_required(const json_t *schema, const char *key)
 static void add(struct arguments *out, const char *key, json_t *schema, bool required)
 {
     out->list = mem_realloc(out->list, (out->n + 1) * sizeof *out->list);
-    out->list[out->n++] = (struct argument){key, schema, required};
+    out->list[out->n++] = (struct argument){key, schema, required, 0};
 }
 
 static void deinit(const struct arguments *a)
@@ -98,6 +99,10 @@ static bool collect(const struct maker *m, const json_t *schema, size_t tool, st
     *out = (struct arguments){0};
     if (json_object_get(schema, "anyOf") || json_object_get(schema, "oneOf")) {
         fail(m, tool, NULL, "anyOf and oneOf are not supported here with this model's calls");
+        return false;
+    }
+    if ((uint64_t)json_object_size(properties) * json_array_size(required) > MAX_COMPARED) {
+        fail(m, tool, NULL, "there are too many properties and required names");
         return false;
     }
     json_object_foreach((json_t *)properties, key, v)
@@ -394,14 +399,22 @@ static grammar_node gemma_of(const struct maker *m, json_t *schema, size_t tool,
 
 static grammar_node gemma_member(const struct maker *m, const struct argument *a, size_t tool)
 {
-    return gemma_of(m, a->schema, tool, 1);
+    return gemma_of(m, a->schema, tool, a->depth);
 }
 
-static grammar_node gemma_object(const struct maker *m, const json_t *schema, size_t tool)
+/* A schema that refers to itself has objects within objects without an end: beyond MAX_NESTING they
+ * are any. */
+static grammar_node gemma_object(const struct maker *m,
+                                 const json_t *schema,
+                                 size_t tool,
+                                 uint32_t depth)
 {
     struct arguments a = {0};
     grammar_node node = grammar_never(m->b);
-    if (collect(m, schema, tool, &a))
+    bool ok = collect(m, schema, tool, &a);
+    for (size_t i = 0; i < a.n; i++)
+        a.list[i].depth = depth + 1;
+    if (ok)
         node = bracketed(m, "{}", keyed(m, &a, tool, ":", ",", gemma_member));
     deinit(&a);
     return node;
@@ -477,7 +490,7 @@ static grammar_node gemma_type(
 {
     char where[64];
     if (strcmp(type, "object") == 0)
-        return json_object_get(s, "properties") ? gemma_object(m, s, tool)
+        return json_object_get(s, "properties") ? gemma_object(m, s, tool, depth)
                                                 : gemma_dict(m, any_gemma(m));
     if (strcmp(type, "array") == 0)
         return gemma_array(m, s, tool, depth);
@@ -526,7 +539,8 @@ static grammar_node gemma_of(const struct maker *m, json_t *schema, size_t tool,
         }
         return grammar_alt(m->b, (uint32_t)n, some);
     }
-    return json_object_get(schema, "properties") ? gemma_object(m, schema, tool) : any_gemma(m);
+    return json_object_get(schema, "properties") ? gemma_object(m, schema, tool, depth)
+                                                 : any_gemma(m);
 }
 
 /* ---- all of them ---- */
@@ -544,7 +558,7 @@ grammar_node frame_arguments(const struct maker *m, const json_t *schema, size_t
     json_t *flat = merged(m, schema, schema, where);
     grammar_node node = grammar_never(m->b);
     if (json_is_object(flat) && f->gemma)
-        node = gemma_object(m, flat, tool);
+        node = gemma_object(m, flat, tool, 0);
     else if (json_is_object(flat) && collect(m, flat, tool, &a))
         node = f->named ? keyed(m, &a, tool, "=", ", ", json_value) : tagged_arguments(m, &a, tool);
     deinit(&a);

@@ -405,6 +405,16 @@ const char *reply_thoughts_mark(const struct reply_thoughts *t, bool opening)
     return opening ? t->open : t->close;
 }
 
+bool reply_thoughts_first(const struct reply_thoughts *t)
+{
+    return strcmp(t->name, "harmony") != 0;
+}
+
+const char *reply_call_in_thoughts(const struct reply_format *f, size_t i)
+{
+    return f && f->calls_end_thoughts && i < REPLY_MAX_MARKS ? f->open[i].text : NULL;
+}
+
 const char *reply_format_list(size_t i)
 {
     return i < reply_n_formats ? reply_formats[i].name : NULL;
@@ -413,6 +423,11 @@ const char *reply_format_list(size_t i)
 const char *reply_thoughts_list(size_t i)
 {
     return i < sizeof all_thoughts / sizeof all_thoughts[0] ? all_thoughts[i].name : NULL;
+}
+
+bool reply_is_framed(const struct reply_format *f)
+{
+    return f && f->no_text;
 }
 
 bool reply_short_ids(const struct reply_format *f)

@@ -71,6 +71,44 @@ static void test_another_token_came(void **state)
     assert_int_equal(thought_next(&t), TOKEN_NONE);
 }
 
+/* Where only the beginning of an output may reason, a mark elsewhere is being talked about. */
+static void test_first(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pieces[4];
+        bool open;
+    } cases[] = {{{"<think>"}, true},
+                 {{"\n ", "<th", "ink>"}, true},
+                 {{" <think>hm"}, true},
+                 {{"so <think>"}, false},
+                 {{"<thin", "g><think>"}, false},
+                 {{"<think>", "</think>", "<think>"}, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct thought t = begin(0, false);
+        t.limit.first = true;
+        for (size_t k = 0; k < 4 && cases[i].pieces[k]; k++)
+            say(&t, 9, cases[i].pieces[k]);
+        assert_int_equal(t.open, cases[i].open);
+    }
+}
+
+/* A call may begin in reasoning and ends it: no mark is put into the call. */
+static void test_call_ends(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct thought t = begin(3, true);
+        strcpy(t.limit.call[i], "<tool_call>");
+        say(&t, 9, "hm <tool_");
+        say(&t, 9, "call>");
+        for (int k = 0; k < 5; k++) {
+            assert_int_equal(thought_next(&t), TOKEN_NONE);
+            say(&t, 9, "{");
+        }
+    }
+}
+
 /* However the model cuts its marks into tokens, they are seen where they end, and once. */
 static void test_marks_in_any_pieces(void **state)
 {
@@ -111,6 +149,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_limit),
         cmocka_unit_test(test_another_token_came),
+        cmocka_unit_test(test_first),
+        cmocka_unit_test(test_call_ends),
         cmocka_unit_test(test_marks_in_any_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -189,6 +189,45 @@ static void test_ambiguity(void **state)
     buf_deinit(&b);
 }
 
+static void numbers(struct buf *b, int from, int n)
+{
+    for (int i = 0; i < n; i++)
+        buf_printf(b, "%s%d", i ? "," : "", from + i);
+}
+
+/* What costs much and makes little is counted: each of these would take minutes. */
+static void test_work(void **state)
+{
+    (void)state;
+    struct buf b = {0};
+    buf_str(&b, "{\"enum\":[");
+    numbers(&b, 0, 30000);
+    buf_str(&b, "],\"not\":{\"enum\":[");
+    numbers(&b, 100000, 30000);
+    buf_str(&b, "]}}"); /* each with each */
+    expect_error(SCHEMA, text_of(&b), "combines too many");
+    buf_clear(&b);
+    buf_str(&b, "{\"allOf\":[{}");
+    for (int i = 0; i < 3000; i++)
+        buf_str(&b, ",{\"$ref\":\"#/$defs/y\"}");
+    buf_str(&b, "],\"$defs\":{\"y\":{\"$ref\":\"#/$defs/x");
+    times(&b, "/kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk", 900);
+    buf_str(&b, "\"},\"x\":");
+    times(&b, "{\"kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk\":", 900);
+    buf_str(&b, "{}");
+    times(&b, "}", 900);
+    buf_str(&b, "}}"); /* one long reference, followed again and again */
+    expect_error(SCHEMA, text_of(&b), "combines too many");
+    buf_clear(&b);
+    buf_str(&b, "{\"type\":\"string\",\"maxLength\":9000,\"pattern\":\"^((");
+    times(&b, "(", 90);
+    buf_str(&b, ".");
+    times(&b, ")*", 90);
+    buf_str(&b, "){500}|([0-9]|a|b|c|d|e|f|g|h|i|j|k){7000}z)$\"}"); /* few bytes, many moves */
+    expect_error(SCHEMA, text_of(&b), "too large an automaton");
+    buf_deinit(&b);
+}
+
 static void test_large(void **state)
 {
     (void)state;
@@ -272,6 +311,7 @@ int main(void)
         cmocka_unit_test(test_long_chains),
         cmocka_unit_test(test_ambiguity),
         cmocka_unit_test(test_large),
+        cmocka_unit_test(test_work),
         cmocka_unit_test(test_large_references),
         cmocka_unit_test(test_noise),
     };

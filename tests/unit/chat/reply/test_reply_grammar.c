@@ -398,6 +398,29 @@ static void test_tokens(void **state)
     json_decref(tools);
 }
 
+/* A schema that refers to itself comes to an end, in every format. */
+static void test_recursion(void **state)
+{
+    (void)state;
+    json_t *tools = json_loads("[{\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\","
+                               "\"properties\":{\"a\":{\"$ref\":\"#/$defs/n\"}},\"$defs\":{\"n\":{"
+                               "\"type\":\"object\",\"properties\":{\"v\":{\"type\":\"integer\"},"
+                               "\"next\":{\"$ref\":\"#/$defs/n\"}}}}}}}]",
+                               0,
+                               NULL);
+    assert_non_null(tools);
+    for (size_t i = 0; reply_format_list(i); i++) {
+        const struct reply_format *f = reply_format_find(reply_format_list(i));
+        const struct reply_grammar r = {.style = {f, NULL}, .tools = tools, .required = true};
+        struct err_info e = {0};
+        struct grammar *g = compile(&r, &e);
+        if (!g)
+            fail_msg("%s: %s", reply_format_name(f), e.text);
+        grammar_release(g);
+    }
+    json_decref(tools);
+}
+
 static void test_errors(void **state)
 {
     (void)state;
@@ -424,6 +447,7 @@ int main(void)
         cmocka_unit_test(test_tagged_schemas),
         cmocka_unit_test(test_optional_tags),
         cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_recursion),
         cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, world_create, world_destroy);
