@@ -12,8 +12,10 @@ nvidia-smi -L
 sanitizer=$(command -v compute-sanitizer || true)
 [ -n "$sanitizer" ] || [ ! -x /usr/local/cuda/bin/compute-sanitizer ] ||
     sanitizer=/usr/local/cuda/bin/compute-sanitizer
+ran=0
 for t in "$build"/cuda/cuda_device_*; do
     [ -x "$t" ] || continue
+    ran=$((ran + 1))
     echo "== $t"
     "$t"
     if [ -n "$sanitizer" ]; then
@@ -22,3 +24,4 @@ for t in "$build"/cuda/cuda_device_*; do
     fi
 done
 [ -n "$sanitizer" ] || echo "cuda_test: compute-sanitizer is not here; memcheck and racecheck did not run"
+[ $ran -gt 0 ] || { echo "cuda_test: no tests were built in $build/cuda" >&2; exit 1; }
