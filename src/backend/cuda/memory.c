@@ -453,9 +453,7 @@ static enum err place_kv(struct cuda_backend *b, struct err_info *e)
 
 enum err cuda_kv_zero(struct cuda_backend *b, struct err_info *e)
 {
-    cudaError_t rc = cudaMemset(b->kv_memory, 0, b->kv_bytes);
-    if (rc == cudaSuccess)
-        rc = cudaStreamSynchronize(cudaStreamLegacy);
+    const cudaError_t rc = cudaMemset(b->kv_memory, 0, b->kv_bytes);
     return rc == cudaSuccess ? OK : cuda_failed(rc, "zeroing KV", e);
 }
 
@@ -481,8 +479,6 @@ enum err cuda_memory_take(struct cuda_backend *b, struct err_info *e)
     for (uint32_t i = 0; i < b->n_matrices; i++)
         b->matrices[i].m.data = b->weights + b->matrices[i].offset;
     cudaError_t rc = cudaMemset(b->workspace, 0, b->workspace_bytes);
-    if (rc == cudaSuccess) /* our own streams do not wait for it */
-        rc = cudaStreamSynchronize(cudaStreamLegacy);
     if (rc != cudaSuccess)
         return cuda_failed(rc, "zeroing the workspace", e);
     enum err zeroed = cuda_kv_zero(b, e);

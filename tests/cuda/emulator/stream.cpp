@@ -216,6 +216,18 @@ bool run_one()
     return true;
 }
 
+/* Streams that were destroyed end with the program, if nothing has had to wait for them before. */
+struct finish {
+    ~finish()
+    {
+        for (emu_stream *s : streams) {
+            if (s->destroyed) {
+                delete s;
+            }
+        }
+    }
+} at_finish;
+
 template <class F> void run_until(F done)
 {
     if (depth || done()) {
