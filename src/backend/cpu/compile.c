@@ -3,6 +3,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/panel.h"
 #include "base/mem.h"
+#include "model/uses.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -134,39 +135,12 @@ static enum err alloc_vectors(struct compiler *c)
     return OK;
 }
 
-/* Is `buf` read by an op after op i before another op writes all of it? */
-static bool read_later(const struct model *m, uint32_t i, enum model_buf buf)
-{
-    for (uint32_t n = i + 1; n < m->n_ops; n++) {
-        const struct op *op = &m->ops[n];
-        bool in_place = op->kind == OP_ADD || op->kind == OP_ADD_GATED ||
-                        op->kind == OP_HEAD_NORM || op->kind == OP_ROPE_STORE ||
-                        op->kind == OP_ROPE || is_table(op);
-        if (op->kind != OP_EMBED && op->in == buf)
-            return true;
-        if ((op->kind == OP_GATED || op->kind == OP_ROPE_STORE || op->kind == OP_ADD_GATED) &&
-            op->in2 == buf)
-            return true;
-        if (op->kind == OP_ATTENTION && buf == BUF_Q)
-            return true;
-        if (op->out == buf)
-            return in_place;
-    }
-    return false;
-}
-
-static bool same_group(const struct op *a, const struct op *b)
-{
-    return b->kind == OP_LINEAR && a->kind == OP_LINEAR && b->in == a->in && b->n_in == a->n_in &&
-           b->out != a->in;
-}
-
 /* Make the packed activations hold the rows of the input of op, for all linears of its group. */
 static enum err pack_for_group(struct compiler *c, const struct op *op)
 {
     unsigned kinds = 0;
     const struct op *end = c->m->ops + c->m->n_ops;
-    for (const struct op *o = op; o == op || (o < end && same_group(op, o)); o++) {
+    for (const struct op *o = op; o == op || (o < end && plan_same_input(op, o)); o++) {
         enum panel_format format;
         if (!panel_format_of(o->w->type, &format))
             return err_set(c->e,
@@ -216,7 +190,7 @@ static enum err compile_linear(struct compiler *c, const struct op *op)
     const struct phase *last = last_phase(c);
     struct phase *p;
     bool joins = last && last->kind == PHASE_LINEAR && last->rows == c->rows &&
-                 !c->b->matrices[last->first].add && c->op > 0 && same_group(op - 1, op) &&
+                 !c->b->matrices[last->first].add && c->op > 0 && plan_same_input(op - 1, op) &&
                  c->packed_kinds;
     if (joins) {
         p = &c->b->phases[c->b->n_phases - 1];
@@ -229,7 +203,8 @@ static enum err compile_linear(struct compiler *c, const struct op *op)
     struct matrix *x = add_matrix(c, p, op, copy_vector(c, op->bias));
     const struct op *next = c->op + 1 < c->m->n_ops ? op + 1 : NULL;
     if (!joins && next && next->kind == OP_ADD && next->scale == 1.0f && next->in == op->out &&
-        next->out != op->in && next->out != op->out && !read_later(c->m, c->op + 1, op->out)) {
+        next->out != op->in && next->out != op->out &&
+        !plan_reads_later(c->m, c->op + 1, op->out)) {
         x->out = next->out;
         x->add = true;
         if (c->packed == x->out)

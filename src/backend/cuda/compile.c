@@ -7,6 +7,7 @@
  * place for all. */
 #include "backend/cuda/cuda.h"
 #include "base/mem.h"
+#include "model/uses.h"
 
 #include <string.h>
 
@@ -86,45 +87,12 @@ static enum err add_matrix(
     return OK;
 }
 
-static bool is_table(const struct op *op)
-{
-    return op->kind == OP_ADD_POSITION || op->kind == OP_ADD_TYPE;
-}
-
-/* Is `buf` read by an op after op i before another op writes all of it? */
-static bool read_later(const struct model *m, uint32_t i, enum model_buf buf)
-{
-    for (uint32_t n = i + 1; n < m->n_ops; n++) {
-        const struct op *op = &m->ops[n];
-        const bool in_place = op->kind == OP_ADD || op->kind == OP_ADD_GATED ||
-                              op->kind == OP_HEAD_NORM || op->kind == OP_ROPE ||
-                              op->kind == OP_ROPE_STORE || is_table(op);
-        if (op->kind != OP_EMBED && op->in == buf)
-            return true;
-        if ((op->kind == OP_GATED || op->kind == OP_ROPE || op->kind == OP_ROPE_STORE ||
-             op->kind == OP_ADD_GATED) &&
-            op->in2 == buf)
-            return true;
-        if (op->kind == OP_ATTENTION && buf == BUF_Q)
-            return true;
-        if (op->out == buf)
-            return in_place;
-    }
-    return false;
-}
-
-static bool same_group(const struct op *a, const struct op *b)
-{
-    return b->kind == OP_LINEAR && a->kind == OP_LINEAR && b->in == a->in && b->n_in == a->n_in &&
-           b->out != a->in;
-}
-
 /* Make the prepared activations hold the rows of the input of op, for all linears of its group. */
 static void pack_for_group(struct compiler *c, const struct op *op)
 {
     const struct op *end = c->m->ops + c->m->n_ops;
     unsigned forms = 0;
-    for (const struct op *o = op; o == op || (o < end && same_group(op, o)); o++)
+    for (const struct op *o = op; o == op || (o < end && plan_same_input(op, o)); o++)
         forms |= cuda_act_form((int)o->w->type);
     if (c->packed == op->in && c->packed_k == op->n_in && (c->packed_forms & forms) == forms)
         return;
@@ -162,7 +130,8 @@ static enum err compile_linear(struct compiler *c, const struct op *op)
     if (err)
         return err;
     if (next && next->kind == OP_ADD && next->scale == 1.0f && next->in == op->out &&
-        next->out != op->in && next->out != op->out && !read_later(c->m, c->op + 1, op->out)) {
+        next->out != op->in && next->out != op->out &&
+        !plan_reads_later(c->m, c->op + 1, op->out)) {
         l->out = next->out;
         l->add = true;
         if (c->packed == l->out)

@@ -11,7 +11,8 @@ set(WEIR_CUDA_COPIES
   ${CMAKE_SOURCE_DIR}/src/backend/gpu_class.c
   ${CMAKE_SOURCE_DIR}/src/backend/kv_type.c
   ${CMAKE_SOURCE_DIR}/src/base/err.c
-  ${CMAKE_SOURCE_DIR}/src/gguf/blocks.c)
+  ${CMAKE_SOURCE_DIR}/src/gguf/blocks.c
+  ${CMAKE_SOURCE_DIR}/src/model/uses.c)
 
 # What a device may be, of what nvcc knows; the last is also kept as PTX, for those that come after.
 set(WEIR_CUDA_ARCHITECTURES "80;90a;100" CACHE STRING "Architectures of the CUDA plugin")

@@ -1,0 +1,28 @@
+#include "model/uses.h"
+
+bool plan_reads_later(const struct model *m, uint32_t i, enum model_buf buf)
+{
+    for (uint32_t n = i + 1; n < m->n_ops; n++) {
+        const struct op *op = &m->ops[n];
+        bool in_place = op->kind == OP_ADD || op->kind == OP_ADD_GATED ||
+                        op->kind == OP_HEAD_NORM || op->kind == OP_ROPE_STORE ||
+                        op->kind == OP_ROPE || op->kind == OP_ADD_POSITION ||
+                        op->kind == OP_ADD_TYPE;
+        if (op->kind != OP_EMBED && op->in == buf)
+            return true;
+        if ((op->kind == OP_GATED || op->kind == OP_ROPE_STORE || op->kind == OP_ADD_GATED) &&
+            op->in2 == buf)
+            return true;
+        if (op->kind == OP_ATTENTION && buf == BUF_Q)
+            return true;
+        if (op->out == buf)
+            return in_place;
+    }
+    return false;
+}
+
+bool plan_same_input(const struct op *a, const struct op *b)
+{
+    return b->kind == OP_LINEAR && a->kind == OP_LINEAR && b->in == a->in && b->n_in == a->n_in &&
+           b->out != a->in;
+}

@@ -1,0 +1,13 @@
+/* Who reads what in a plan: for backends that make one of several ops. */
+#ifndef WEIR_MODEL_USES_H
+#define WEIR_MODEL_USES_H
+
+#include "model/model.h"
+
+/* Is `buf` read by an op after op i before another op writes all of it? */
+bool plan_reads_later(const struct model *m, uint32_t i, enum model_buf buf);
+
+/* Two linears of the same rows, the first of which leaves them as they are. */
+bool plan_same_input(const struct op *a, const struct op *b);
+
+#endif
