@@ -354,7 +354,7 @@ static bool add_keyword(struct schema *s, json_t *m, const char *key, json_t *v,
         return true;
     }
     if (old && strcmp(key, "oneOf") == 0 && !json_equal(old, v)) {
-        json_t *any = schema_exclusive(s, v);
+        json_t *any = schema_exclusive(s, NULL, v);
         bool ok = any && add_keyword(s, m, "anyOf", any, never);
         json_decref(any);
         return ok;

@@ -330,12 +330,27 @@ static grammar_node compile_values(struct schema *s, const json_t *m, uint32_t t
 
 /* ---- anyOf, oneOf ---- */
 
+/* Are the options apart, or at least where what stands beside both holds too? */
+static bool apart(struct schema *s, json_t *beside, json_t *x, json_t *y)
+{
+    bool is = schema_disjoint(s, x, y);
+    if (!is && json_object_size(beside) > 0 && !builder_failed(s->b)) {
+        json_t *a = json_pack("{s:[O,O]}", "allOf", beside, x);
+        json_t *b = json_pack("{s:[O,O]}", "allOf", beside, y);
+        is = schema_disjoint(s, a, b);
+        json_decref(a);
+        json_decref(b);
+    }
+    return is;
+}
+
 /* Of oneOf only one option may hold: where two might, the other is turned round. False: it cannot
  * be. */
-static bool exclude(struct schema *s, json_t *both, const json_t *list, size_t i, size_t k)
+static bool exclude(
+    struct schema *s, json_t *both, json_t *beside, const json_t *list, size_t i, size_t k)
 {
-    const json_t *option = json_array_get(list, i), *other = json_array_get(list, k);
-    if (schema_disjoint(s, k < i ? other : option, k < i ? option : other) || builder_failed(s->b))
+    json_t *option = json_array_get(list, i), *other = json_array_get(list, k);
+    if (apart(s, beside, k < i ? other : option, k < i ? option : other) || builder_failed(s->b))
         return true;
     json_t *turned = schema_negate(s, other);
     if (turned)
@@ -343,7 +358,7 @@ static bool exclude(struct schema *s, json_t *both, const json_t *list, size_t i
     return turned != NULL || builder_failed(s->b);
 }
 
-json_t *schema_exclusive(struct schema *s, const json_t *list)
+json_t *schema_exclusive(struct schema *s, json_t *beside, const json_t *list)
 {
     size_t n = json_is_array(list) ? json_array_size(list) : 0;
     json_t *all = json_array();
@@ -352,7 +367,7 @@ json_t *schema_exclusive(struct schema *s, const json_t *list)
     for (size_t i = 0; i < n && !builder_failed(s->b); i++) {
         json_t *both = json_pack("{s:[O]}", "allOf", json_array_get(list, i));
         for (size_t k = 0; k < n && !builder_failed(s->b); k++)
-            if (k != i && !exclude(s, both, list, i, k))
+            if (k != i && !exclude(s, both, beside, list, i, k))
                 schema_fail(
                     s, "oneOf", "its options %zu and %zu cannot be told apart: use anyOf", i, k);
         json_array_append_new(all, both);
@@ -384,7 +399,7 @@ static grammar_node compile_options(struct schema *s, json_t *m, const char *key
                              : json_pack("{s:[O,O]}", "allOf", m, option);
         size_t n_parts = json_array_size(json_object_get(both, "allOf"));
         for (size_t k = 0; one && k < n && !builder_failed(s->b); k++)
-            if (k != i && !exclude(s, both, list, i, k))
+            if (k != i && !exclude(s, both, m, list, i, k))
                 schema_fail(s, NULL, "cannot be told apart from oneOf/%zu: use anyOf", k);
         if (alone && json_array_size(json_object_get(both, "allOf")) == n_parts) {
             json_decref(both); /* which may be a reference, and recursive */
@@ -533,6 +548,57 @@ json_t *grammar_json_merge(struct grammar_builder *b, const json_t *schema, cons
     json_decref(s.mark);
     free(s.refs);
     return m;
+}
+
+#define MAX_ROOT_OPTIONS 64u
+
+/* Add what the schema comes to, option by option; false with an error. */
+static bool add_options(struct schema *s, const json_t *schema, json_t *out, uint32_t depth)
+{
+    json_t *m = schema_merge(s, schema);
+    const char *key = json_object_get(m, "oneOf") ? "oneOf" : "anyOf";
+    json_t *list = json_incref(json_object_get(m, key));
+    bool ok = m != NULL;
+    if (!list) {
+        if (json_is_object(m))
+            json_array_append(out, m);
+        json_decref(m);
+        return ok;
+    }
+    if (depth > 8 || json_array_size(out) + json_array_size(list) > MAX_ROOT_OPTIONS) {
+        schema_fail(s, key, "there are too many options");
+        ok = false;
+    }
+    json_object_del(m, key);
+    json_t *options = !ok || key[0] == 'a' ? json_incref(list) : schema_exclusive(s, m, list);
+    for (size_t i = 0; ok && i < json_array_size(options); i++) {
+        json_t *both = json_pack("{s:[O,O]}", "allOf", m, json_array_get(options, i));
+        ok = add_options(s, both, out, depth + 1);
+        json_decref(both);
+    }
+    ok = ok && options;
+    json_decref(options);
+    json_decref(list);
+    json_decref(m);
+    return ok;
+}
+
+json_t *grammar_json_options(struct grammar_builder *b, const json_t *schema, const char *where)
+{
+    struct schema s = {.b = b, .root = schema, .old_contains = is_2019(schema)};
+    json_t *out = json_array();
+    if (!builder_failed(b)) {
+        buf_str(&s.path, where);
+        (void)add_options(&s, schema, out, 0);
+    }
+    b->schema_work += s.work;
+    buf_deinit(&s.path);
+    json_decref(s.mark);
+    free(s.refs);
+    if (!builder_failed(b))
+        return out;
+    json_decref(out);
+    return NULL;
 }
 
 grammar_node grammar_json_schema(struct grammar_builder *b, const json_t *schema, const char *where)

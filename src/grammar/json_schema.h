@@ -51,8 +51,9 @@ uint32_t schema_weight(const json_t *v);
 bool schema_is_ref(const char *key);
 /* The target of "#/...", "#anchor" or the root's own id with these, or NULL with an error. */
 const json_t *schema_resolve(struct schema *s, const char *key, const json_t *ref);
-/* The options of a oneOf as those of an anyOf, each without the others; NULL with an error. */
-json_t *schema_exclusive(struct schema *s, const json_t *list);
+/* The options of a oneOf as those of an anyOf, each without the others; NULL with an error.
+ * beside: what holds too, or NULL. */
+json_t *schema_exclusive(struct schema *s, json_t *beside, const json_t *list);
 
 /* json_merge.c: the keywords of a schema, of what it refers to and of all of its allOf, in one new
  * object; NULL with an error. A false schema anywhere gives false. */
