@@ -168,11 +168,14 @@ static enum err parse(struct api_call *c,
 {
     struct api_vectors *v = c->vectors;
     const json_t *input = json_object_get(body, "input");
+    const json_t *content = json_object_get(body, "content");
     const char *name = "input";
     int64_t n_dims = engine_model(c->engine)->hp.n_embd;
     enum err err;
+    if (!v->openai && input && content && !json_is_null(input) && !json_is_null(content))
+        return err_set_field(e, ERR_INVALID, "content", "'content' cannot stand beside 'input'");
     if (!input || json_is_null(input)) { /* llama-server's word for it, and its shape */
-        input = json_object_get(body, "content");
+        input = content;
         name = "content";
         v->openai = false;
     }

@@ -113,11 +113,19 @@ static void set_default(json_t *body, const char *name, json_t *value)
         json_decref(value);
 }
 
-/* strategy decides which of temperature, top_k and top_p count. */
+/* strategy decides which of temperature, top_k and top_p count; those that do not are checked all
+ * the same. */
 static enum err apply_strategy(json_t *body, struct err_info *e)
 {
     const json_t *v = json_object_get(body, "strategy");
     const char *strategy = v && !json_is_null(v) ? json_string_value(v) : "greedy";
+    int64_t top_k = 0;
+    double top_p = 1, temperature = 1;
+    enum err err;
+    if ((err = api_get_int(body, "top_k", -1, INT32_MAX, &top_k, e)) ||
+        (err = api_get_real(body, "top_p", 0, 1, &top_p, e)) ||
+        (err = api_get_real(body, "temperature", 0, 2, &temperature, e)))
+        return err;
     if (strcmp(strategy, "greedy") == 0) {
         json_object_set_new(body, "temperature", json_integer(0));
         json_object_del(body, "top_k");

@@ -24,7 +24,8 @@ static void put_usage(const struct api_choice *ch, struct buf *out)
     uint32_t n_prompt, n_out = request_n_completion(ch->req);
     request_prompt(ch->req, &n_prompt);
     buf_printf(out,
-               "{\"input_tokens\":%u,\"input_tokens_details\":{\"cached_tokens\":%u},"
+               "{\"input_tokens\":%u,\"input_tokens_details\":{\"cached_tokens\":%u,"
+               "\"cache_write_tokens\":0},"
                "\"output_tokens\":%u,\"output_tokens_details\":{\"reasoning_tokens\":%u},"
                "\"total_tokens\":%llu}",
                n_prompt,

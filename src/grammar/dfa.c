@@ -559,3 +559,97 @@ bool dfa_empty(const struct dfa *d)
     free(alive);
     return none;
 }
+
+/* Moves of state i that lead to an end; false: one of them is no whole character by itself. */
+static bool moves_by_characters(const struct dfa *d, uint32_t i, const bool *alive)
+{
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t to = d->next[i * d->n_classes + d->class_of[byte]];
+        if (to != NONE && alive[to] && (byte >= 0x80 || byte == '\\'))
+            return false;
+    }
+    return true;
+}
+
+bool dfa_keeps_lengths(const struct dfa *d, uint32_t min, uint32_t max)
+{
+    if (d->start == NONE)
+        return true;
+    bool *alive = find_alive(d), *now = mem_zalloc(d->n, 1), *then = mem_zalloc(d->n, 1);
+    bool keeps = true, some = alive[d->start];
+    now[d->start] = some;
+    /* which states texts of `len` lead to; behind d->n of them there is a loop */
+    for (uint32_t len = 0; some && keeps && len <= d->n && len <= max; len++) {
+        some = false;
+        for (uint32_t i = 0; i < d->n && keeps; i++) {
+            if (!now[i])
+                continue;
+            now[i] = false;
+            keeps = moves_by_characters(d, i, alive) && (len >= min || !d->accepts[i]);
+            for (uint32_t c = 0; c < d->n_classes; c++) {
+                uint32_t to = d->next[i * d->n_classes + c];
+                if (to == NONE || !alive[to])
+                    continue;
+                then[to] = true;
+                some = true;
+            }
+        }
+        bool *old = now;
+        now = then;
+        then = old;
+        if (max == GRAMMAR_NO_LIMIT && len >= min)
+            break;
+    }
+    keeps = keeps && (!some || max == GRAMMAR_NO_LIMIT);
+    free(alive);
+    free(now);
+    free(then);
+    return keeps;
+}
+
+struct texts {
+    struct buf out;
+    char text[256];
+    uint32_t n, max;
+};
+
+/* All texts behind state i, which text[len] leads to; false: over a bound. */
+static bool add_texts(
+    const struct dfa *d, const bool *alive, uint32_t i, uint32_t len, struct texts *t)
+{
+    if (d->accepts[i]) {
+        if (t->n++ == t->max)
+            return false;
+        buf_add(&t->out, t->text, len);
+        buf_char(&t->out, '\0');
+    }
+    for (uint32_t byte = 1; byte < 256; byte++) {
+        uint32_t to = d->next[i * d->n_classes + d->class_of[byte]];
+        if (to == NONE || !alive[to])
+            continue;
+        if (len == sizeof t->text)
+            return false;
+        t->text[len] = (char)byte;
+        if (!add_texts(d, alive, to, len + 1, t))
+            return false;
+    }
+    return true;
+}
+
+char *dfa_texts(const struct dfa *d, uint32_t max)
+{
+    struct texts *t = mem_zalloc(1, sizeof *t);
+    bool *alive = find_alive(d), all = true;
+    t->max = max;
+    if (d->start != NONE && alive[d->start])
+        all = add_texts(d, alive, d->start, 0, t);
+    buf_char(&t->out, '\0');
+    char *out = t->out.data;
+    if (!all) {
+        buf_deinit(&t->out);
+        out = NULL;
+    }
+    free(alive);
+    free(t);
+    return out;
+}

@@ -127,6 +127,10 @@ grammar_node grammar_json_schema_text(struct grammar_builder *b, const char *s, 
 /* The schema with all that its root refers to by $ref and allOf in one new object, or false where
  * no value conforms; NULL with an error. Options (anyOf, oneOf) stay. */
 json_t *grammar_json_merge(struct grammar_builder *b, const json_t *schema, const char *where);
+/* The schema as options none of which has options at its root, new: each merged as above, those
+ * that nothing conforms to left out. One at least satisfies each value that the schema is for; NULL
+ * with an error. */
+json_t *grammar_json_options(struct grammar_builder *b, const json_t *schema, const char *where);
 /* A string that the merged schema accepts, as it is, without quotes, in which `without` does not
  * occur. False: the schema says nothing of strings but their type, or too much for an automaton. */
 bool grammar_plain_string(struct grammar_builder *b,

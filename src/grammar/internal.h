@@ -297,6 +297,12 @@ struct dfa *dfa_combine(struct grammar_builder *builder,
 struct dfa *dfa_multiples(uint32_t step_by);
 bool dfa_accepts(const struct dfa *d, const char *s, size_t n);
 bool dfa_empty(const struct dfa *d);
+/* All of its texts, none empty, each with a NUL behind it and an empty one behind them; NULL: over
+ * max, or of more than 256 bytes. Free it. */
+char *dfa_texts(const struct dfa *d, uint32_t max);
+/* Have all of its texts, insides of strings, min to max characters? False where that is not seen.
+ */
+bool dfa_keeps_lengths(const struct dfa *d, uint32_t min, uint32_t max);
 grammar_node dfa_node(struct grammar_builder *b, const struct dfa *d);
 
 /* ---- front ends ---- */
@@ -337,5 +343,23 @@ grammar_node regex_node(struct grammar_builder *b,
                         bool in_json,
                         bool search,
                         const char *where);
+
+/* s[from .. to) of an expression; anchored: it begins where the text does. */
+struct regex_part {
+    size_t from, to;
+    bool anchored;
+    bool negative; /* texts that it matches are none of the whole's */
+};
+#define REGEX_MAX_PARTS 9u
+/* ^(?=x)(?!y)z as x, y and z, all of which are said of one text; 1 where nothing stands before. */
+uint32_t regex_parts(const char *s, size_t n, struct regex_part parts[REGEX_MAX_PARTS]);
+/* One part, as a search. Where languages differ it has what all of them take, or `over`, to be
+ * taken out of something, what any of them does. */
+grammar_node regex_part_node(struct grammar_builder *b,
+                             const char *s,
+                             const struct regex_part *part,
+                             bool in_json,
+                             bool over,
+                             const char *where);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define MAX_CONTAINED 4000u /* rules of one array: places times how many are found */
+#define MAX_LISTED 250u     /* values of uniqueItems that are found out */
 #define MAX_SUBSETS 8u      /* values of which each order is possible; of more, only the schema's */
 
 struct items {
@@ -61,17 +62,26 @@ static grammar_node rest_of_items(struct schema *s, const json_t *m, bool has_fi
 
 /* ---- contains ---- */
 
+/* An element as `contains` tells it apart. */
+struct kinds {
+    grammar_node found, other; /* other: where found ones are bounded from above, none of them */
+};
+
 /* Places from i on, where n of those found so far are as contains says. Beyond `cap` places are all
- * alike. Rules are made on the way: rules[i * (need + 1) + n]. */
+ * alike. Rules are made on the way: rules[i * (top + 1) + n]. */
 struct contained {
-    grammar_node plain, both; /* any element; one that is found */
+    struct kinds *first; /* [n_first] */
+    struct kinds rest;
+    uint32_t n_first;
     grammar_node *rules;
-    uint32_t need, cap, min, max;
+    uint32_t need, most; /* of those found; most: NO_LIMIT, or others are told apart */
+    uint32_t top;        /* as far as they are counted */
+    uint32_t cap, min, max;
 };
 
 static grammar_node contained_rule(struct schema *s, struct contained *c, uint32_t i, uint32_t n)
 {
-    grammar_node *rule = &c->rules[i * (c->need + 1) + n];
+    grammar_node *rule = &c->rules[i * (c->top + 1) + n];
     if (*rule == NONE)
         *rule = grammar_rule(s->b, "elements");
     return *rule;
@@ -85,50 +95,112 @@ static void define_contained(struct schema *s, struct contained *c, uint32_t i, 
         i == 0 ? grammar_empty(b)
                : grammar_seq(
                      b, 2, (grammar_node[]){grammar_literal(b, ",", 1), grammar_json_space(b)});
+    const struct kinds *k = i < c->n_first ? &c->first[i] : &c->rest;
     uint32_t next = i < c->cap ? i + 1 : i;
-    if (i >= c->min && n == c->need)
+    if (i >= c->min && n >= c->need)
         some[0] = grammar_empty(b);
     if (i < c->max) {
         some[1] =
-            grammar_seq(b, 3, (grammar_node[]){comma, c->plain, contained_rule(s, c, next, n)});
-        if (n < c->need)
+            grammar_seq(b, 3, (grammar_node[]){comma, k->other, contained_rule(s, c, next, n)});
+        if (n < c->top)
             some[2] = grammar_seq(
-                b, 3, (grammar_node[]){comma, c->both, contained_rule(s, c, next, n + 1)});
+                b, 3, (grammar_node[]){comma, k->found, contained_rule(s, c, next, n + 1)});
     }
     grammar_define(b, contained_rule(s, c, i, n), grammar_alt(b, 3, some));
+}
+
+/* An element by its own schema (NULL: any) together with `more`, as a rule. */
+static grammar_node element_with(struct schema *s, json_t *own, json_t *more)
+{
+    json_t *both = own ? json_pack("{s:[O,O]}", "allOf", own, more) : json_incref(more);
+    grammar_node node = schema_shared(s, schema_compile_at(s, "contains", both));
+    json_decref(both);
+    return node;
+}
+
+/* not: what contains does not say, or NULL where nobody asks. */
+static struct kinds kinds_of(
+    struct schema *s, json_t *own, grammar_node any, json_t *kind, json_t * not )
+{
+    return (struct kinds){.found = element_with(s, own, kind),
+                          .other = not ? element_with(s, own, not ) : schema_shared(s, any)};
+}
+
+/* How many elements contains wants; false with an error. */
+static bool read_contains(struct schema *s, const json_t *m, uint32_t *need, uint32_t *most)
+{
+    *need = 1;
+    *most = GRAMMAR_NO_LIMIT;
+    return schema_count(s, m, "minContains", need) && schema_count(s, m, "maxContains", most);
+}
+
+/* What does not satisfy `kind`, new; NULL with an error. */
+static json_t *not_contained(struct schema *s, const json_t *kind)
+{
+    json_t *other = schema_negate(s, kind);
+    if (!other && !builder_failed(s->b))
+        schema_fail(s, "contains", "what it says cannot be turned round for maxContains");
+    return other;
 }
 
 static grammar_node with_contained(struct schema *s, const json_t *m, const struct items *t)
 {
     json_t *kind = json_object_get(m, "contains"), *items = json_object_get(m, "items");
-    struct contained c = {.need = 1, .min = t->min, .max = t->max};
-    if (!schema_count(s, m, "minContains", &c.need))
+    json_t *first = json_object_get(m, "prefixItems"), *other = NULL;
+    struct contained c = {.n_first = t->n_first, .min = t->min, .max = t->max};
+    if (!read_contains(s, m, &c.need, &c.most))
         return grammar_never(s->b);
-    if (t->n_first > 0 || json_object_get(m, "maxContains"))
-        return schema_fail(s, "contains", "is not supported beside prefixItems or maxContains");
-    c.cap = c.max != GRAMMAR_NO_LIMIT ? c.max : c.min > 1 ? c.min : 1;
-    if ((uint64_t)(c.cap + 1) * (c.need + 1) > MAX_CONTAINED)
+    if (t->rest == grammar_never(s->b) && c.max > t->n_first)
+        c.max = t->n_first;
+    uint32_t far = c.min > c.n_first ? c.min : c.n_first;
+    c.cap = c.max != GRAMMAR_NO_LIMIT ? c.max : far > 1 ? far : 1;
+    c.top = c.most != GRAMMAR_NO_LIMIT ? c.most : c.need;
+    if (c.top > c.cap && c.max != GRAMMAR_NO_LIMIT)
+        c.top = c.cap; /* more cannot be */
+    if ((uint64_t)(c.cap + 1) * (c.top + 1) > MAX_CONTAINED)
         return schema_fail(s, "contains", "there are too many places for it");
-    json_t *both = items ? json_pack("{s:[O,O]}", "allOf", items, kind) : json_incref(kind);
-    c.plain = schema_shared(s, t->rest);
-    c.both = schema_shared(s, schema_compile_at(s, "contains", both));
-    json_decref(both);
-    if (builder_failed(s->b))
+    if (c.need > c.top || c.min > c.max)
         return grammar_never(s->b);
-    uint32_t n_rules = (c.cap + 1) * (c.need + 1);
+    if (c.most != GRAMMAR_NO_LIMIT && !(other = not_contained(s, kind)))
+        return grammar_never(s->b);
+    c.first = mem_zalloc(c.n_first + 1, sizeof *c.first);
+    for (uint32_t i = 0; i < c.n_first && !builder_failed(s->b); i++)
+        c.first[i] = kinds_of(s, json_array_get(first, i), t->first[i], kind, other);
+    c.rest = (struct kinds){grammar_never(s->b), grammar_never(s->b)};
+    if (t->rest != grammar_never(s->b) && !builder_failed(s->b))
+        c.rest = kinds_of(s, items, t->rest, kind, other);
+    json_decref(other);
+    uint32_t n_rules = (c.cap + 1) * (c.top + 1);
     c.rules = mem_alloc(n_rules * sizeof *c.rules);
     memset(c.rules, 0xff, n_rules * sizeof *c.rules);
     for (uint32_t i = 0; i <= c.cap; i++)
-        for (uint32_t n = 0; n <= c.need && !builder_failed(s->b); n++)
+        for (uint32_t n = 0; n <= c.top && !builder_failed(s->b); n++)
             define_contained(s, &c, i, n);
     grammar_node node = builder_failed(s->b) ? grammar_never(s->b) : c.rules[0];
     free(c.rules);
+    free(c.first);
     return node;
 }
 
 /* ---- uniqueItems ---- */
 
-/* The values that elements may have, new, if the schema lists them; else NULL. */
+/* Texts of an automaton as values, new; NULL: too many. */
+static json_t *values_of_texts(struct schema *s, json_t *m)
+{
+    struct dfa *d = dfa_create(s->b, schema_compile_at(s, "items", m));
+    char *texts = d ? dfa_texts(d, MAX_LISTED) : NULL;
+    json_t *out = texts ? json_array() : NULL;
+    for (const char *text = texts; out && *text; text += strlen(text) + 1) {
+        json_t *v = json_loads(text, JSON_DECODE_ANY, NULL);
+        if (v) /* -0 is 0, which is there too */
+            json_array_append_new(out, v);
+    }
+    free(texts);
+    dfa_destroy(d);
+    return out;
+}
+
+/* The values that elements may have, new, if the schema lists them or leaves few; else NULL. */
 static json_t *listed_values(struct schema *s, const json_t *items)
 {
     json_t *m = items ? schema_merge(s, items) : NULL, *out = NULL;
@@ -143,6 +215,10 @@ static json_t *listed_values(struct schema *s, const json_t *items)
         out = json_pack("[b,b]", 1, 0);
     else if (name && strcmp(name, "null") == 0)
         out = json_pack("[n]");
+    else if (name && (strcmp(name, "integer") == 0 || strcmp(name, "string") == 0) &&
+             (json_object_get(m, "pattern") || json_object_get(m, "maximum") ||
+              json_object_get(m, "exclusiveMaximum")))
+        out = values_of_texts(s, m);
     for (size_t i = 0; i < json_array_size(out); i++) /* equal ones once */
         for (size_t k = json_array_size(out) - 1; k > i; k--) {
             const json_t *x = json_array_get(out, i), *y = json_array_get(out, k);
@@ -165,11 +241,48 @@ static grammar_node value_node(struct schema *s, const json_t *items, json_t *v)
     return schema_shared(s, node);
 }
 
+/* Values of which contains wants from min to max: bits of those that satisfy it for certain, and
+ * of those that may. */
+struct wanted {
+    uint32_t sure, maybe;
+    uint32_t min, max;
+};
+
+static bool is_wanted(const struct wanted *w, uint32_t used)
+{
+    return (uint32_t)__builtin_popcount(used & w->sure) >= w->min &&
+           (uint32_t)__builtin_popcount(used & w->maybe) <= w->max;
+}
+
+/* Which of the values satisfy contains; false with an error. */
+static bool find_wanted(struct schema *s, const json_t *m, const json_t *list, struct wanted *w)
+{
+    json_t *kind = json_object_get(m, "contains");
+    size_t n = json_array_size(list);
+    *w = (struct wanted){0, 0, 0, GRAMMAR_NO_LIMIT};
+    if (!kind)
+        return true;
+    if (n > MAX_SUBSETS) {
+        schema_fail(s, "contains", "is not supported beside uniqueItems of so many values");
+        return false;
+    }
+    json_t *not = read_contains(s, m, &w->min, &w->max) ? not_contained(s, kind) : NULL;
+    for (size_t i = 0; not &&i < n; i++) {
+        json_t *one = json_pack("{s:O}", "const", json_array_get(list, i));
+        w->sure |= (element_with(s, one, kind) != grammar_never(s->b)) << i;
+        w->maybe |= (element_with(s, one, not ) == grammar_never(s->b)) << i;
+        json_decref(one);
+    }
+    json_decref(not );
+    return !builder_failed(s->b);
+}
+
 /* Values that are left, as bits: each may come next. */
 static grammar_node any_order(struct schema *s,
                               const grammar_node *values,
                               uint32_t n,
-                              const struct items *t)
+                              const struct items *t,
+                              const struct wanted *w)
 {
     struct grammar_builder *b = s->b;
     grammar_node rules[1u << MAX_SUBSETS], some[MAX_SUBSETS + 1];
@@ -186,7 +299,7 @@ static grammar_node any_order(struct schema *s,
                                         (grammar_node[]){used ? comma : grammar_empty(b),
                                                          values[i],
                                                          rules[used | 1u << i]});
-        if (n_used >= t->min)
+        if (n_used >= t->min && is_wanted(w, used))
             some[k++] = grammar_empty(b);
         grammar_define(b, rules[used], grammar_alt(b, k, some));
     }
@@ -232,21 +345,24 @@ static grammar_node one_order(struct schema *s,
 static grammar_node unique_items(struct schema *s, const json_t *m, const struct items *t)
 {
     const json_t *items = json_object_get(m, "items");
-    if (t->n_first == 0 && t->max <= 1)
-        return items_from(s, t);
+    struct wanted w;
+    if (t->max <= 1)
+        return json_object_get(m, "contains") ? with_contained(s, m, t) : items_from(s, t);
     json_t *list = t->n_first == 0 ? listed_values(s, items) : NULL;
     size_t n = json_array_size(list);
     if (!list || n > MAX_CONTAINED) {
         json_decref(list);
         return schema_fail(
-            s, "uniqueItems", "is supported where the elements have an enum, or maxItems is 1");
+            s,
+            "uniqueItems",
+            "is supported where the elements have an enum or few values, or maxItems is 1");
     }
     grammar_node *values = mem_zalloc(n + 1, sizeof *values);
     for (size_t i = 0; i < n && !builder_failed(s->b); i++)
         values[i] = value_node(s, items, json_array_get(list, i));
     grammar_node node = grammar_never(s->b);
-    if (!builder_failed(s->b))
-        node = n <= MAX_SUBSETS ? any_order(s, values, (uint32_t)n, t)
+    if (!builder_failed(s->b) && find_wanted(s, m, list, &w))
+        node = n <= MAX_SUBSETS ? any_order(s, values, (uint32_t)n, t, &w)
                                 : one_order(s, values, (uint32_t)n, t);
     free(values);
     json_decref(list);
@@ -257,13 +373,9 @@ static grammar_node unique_items(struct schema *s, const json_t *m, const struct
 
 static grammar_node content_of(struct schema *s, const json_t *m, const struct items *t)
 {
-    bool unique = json_is_true(json_object_get(m, "uniqueItems"));
-    const json_t *least = json_object_get(m, "minContains");
-    bool contains = json_object_get(m, "contains") &&
-                    !(least && json_number_value(least) == 0 && !json_object_get(m, "maxContains"));
-    if (unique && contains)
-        return schema_fail(s, "contains", "is not supported beside uniqueItems");
-    return contains ? with_contained(s, m, t) : unique ? unique_items(s, m, t) : items_from(s, t);
+    if (json_is_true(json_object_get(m, "uniqueItems")))
+        return unique_items(s, m, t);
+    return json_object_get(m, "contains") ? with_contained(s, m, t) : items_from(s, t);
 }
 
 grammar_node schema_array(struct schema *s, const json_t *m)
@@ -276,7 +388,7 @@ grammar_node schema_array(struct schema *s, const json_t *m)
     if (!schema_count(s, m, "minItems", &t.min) || !schema_count(s, m, "maxItems", &t.max))
         return grammar_never(b);
     if (t.max < t.min)
-        return schema_fail(s, "maxItems", "is less than minItems");
+        return s->combined ? grammar_never(b) : schema_fail(s, "maxItems", "is less than minItems");
     t.n_first = (uint32_t)json_array_size(first);
     t.first = mem_zalloc(t.n_first + 1, sizeof *t.first);
     size_t len = schema_push(s, "prefixItems");

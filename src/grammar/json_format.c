@@ -13,9 +13,23 @@
     ")"
 #define LABEL "[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?"
 #define HOST LABEL "(\\." LABEL "){0,4}"
+#define SHORT "[a-z0-9]{1,20}(-[a-z0-9]{1,20})?"
 #define BYTE "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+#define IPV4 BYTE "(\\." BYTE "){3}"
+#define IPV6 "[0-9a-f]{1,4}(:[0-9a-f]{1,4}){7}"
 #define URL_CHAR "([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-F]{2})"
+#define PATH "(/" URL_CHAR "*)*(\\?(" URL_CHAR "|[/?])*)?(#(" URL_CHAR "|[/?])*)?"
+#define NAME "[a-z0-9]+(-[a-z0-9]+)*"
+#define URL "https?://" NAME "(\\." NAME ")*(:[1-9][0-9]{0,3})?" PATH
 #define ATOM "[A-Za-z0-9_+-]{1,24}"
+#define EMAIL ATOM "(\\." ATOM "){0,3}@" LABEL "(\\." LABEL "){0,2}\\.[a-z]{2,10}"
+#define HEX(n) "[0-9a-f]{" #n "}"
+#define UUID(version) HEX(8) "-" HEX(4) "-" version HEX(3) "-[89ab]" HEX(3) "-" HEX(12)
+#define POINTER "(/([A-Za-z0-9._ -]|~[01])*)*"
+/* one thing of an expression, alone or in brackets, that may be repeated */
+#define PIECE                                                                                      \
+    "([A-Za-z0-9 _,:;@=<>~%'-]|\\.|\\\\[dswDSW.+*?()/-]|\\[(A-Z|a-z|0-9|[A-Za-z0-9_. ])+\\])"
+#define PIECES "(" PIECE "[*+?]?)+"
 
 static const struct {
     const char *name, *regex;
@@ -28,13 +42,31 @@ static const struct {
      "[0-9]{1,3}D(T[0-9]{1,2}H([0-9]{1,2}M([0-9]{1,2}S)?)?)?|T([0-9]{1,2}H([0-9]{1,2}M([0-9]{1,2}S)"
      "?)?|[0-9]{1,2}M([0-9]{1,2}S)?|[0-9]{1,2}S))"},
     {"uuid", "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"},
-    {"email", ATOM "(\\." ATOM "){0,3}@" LABEL "(\\." LABEL "){0,2}\\.[a-z]{2,10}"},
+    {"email", EMAIL},
+    {"idn-email", EMAIL},
     {"hostname", HOST},
-    {"ipv4", BYTE "(\\." BYTE "){3}"},
-    {"ipv6", "[0-9a-f]{1,4}(:[0-9a-f]{1,4}){7}"},
-    {"uri",
-     "https?://" HOST "(:[1-9][0-9]{0,3})?(/" URL_CHAR "*)*(\\?(" URL_CHAR "|[/?])*)?(#(" URL_CHAR
-     "|[/?])*)?"},
+    {"idn-hostname", SHORT "(\\." SHORT "){0,4}"},
+    {"ipv4", IPV4},
+    {"ipv6", IPV6},
+    {"uri", URL},
+    {"iri", URL},
+    {"uri-reference", URL "|" PATH},
+    {"iri-reference", URL "|" PATH},
+    {"uri-template", URL},
+    {"json-pointer", POINTER},
+    {"relative-json-pointer", "(0|[1-9]{1,2})(#|" POINTER ")"},
+    {"regex", "\\^?(" PIECES "|\\(" PIECES "(\\|" PIECES ")*\\)[*+?]?)*\\$?"},
+    /* those of pydantic */
+    {"uuid1", UUID("1")},
+    {"uuid3", UUID("3")},
+    {"uuid4", UUID("4")},
+    {"uuid5", UUID("5")},
+    {"uuid6", UUID("6")},
+    {"uuid7", UUID("7")},
+    {"uuid8", UUID("8")},
+    {"ipvanyaddress", IPV4 "|" IPV6},
+    {"ipv4interface", IPV4 "/(3[0-2]|[12]?[0-9])"},
+    {"ipv4network", IPV4 "/32|" BYTE "(\\." BYTE "){2}\\.0/24|" BYTE "\\." BYTE "\\.0\\.0/16"},
 };
 
 bool json_format(struct grammar_builder *b, const char *name, grammar_node *out)

@@ -6,8 +6,9 @@
  *      a depends on b          anyOf [no a, a and b]
  *
  * A keyword speaks of one type and is kept by values of all others, so what makes it fail is of
- * that type. {"not": {"enum": [...], "pattern": [...]}}, with lists, is what stays of `not`:
- * json_types.c takes these texts out of an automaton. */
+ * that type. {"not": {"enum": [...], "pattern": [...], "multipleOf": [...], "type": ["integer"]}},
+ * with lists, is what stays of `not`, none of which may hold: json_scalars.c takes these texts out
+ * of an automaton. */
 #include "grammar/json_schema.h"
 
 #include <string.h>
@@ -29,29 +30,54 @@ static json_t *one_property(const char *key, json_t *schema)
     return properties;
 }
 
-/* Not of one of these types. Integers are numbers, so what is no integer may be a number: that
- * cannot be said. NULL: it cannot. */
-static json_t *other_types(const json_t *v)
+/* Add what is not of one of these types. Integers are numbers, so what is none may be a number. */
+static void other_types(const json_t *v, json_t *out)
 {
     static const char *const all[] = {"null", "boolean", "number", "string", "array", "object"};
-    json_t *out = json_array(),
+    json_t *others = json_array(),
            *list = json_is_array(v) ? json_copy((json_t *)v) : json_pack("[O]", v);
-    bool ok = true;
+    bool integer = false, number = false;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         bool has = false;
         for (size_t k = 0; k < json_array_size(list); k++) {
             const char *name = json_string_value(json_array_get(list, k));
             has |= name && strcmp(name, all[i]) == 0;
-            ok &= name && strcmp(name, "integer") != 0;
+            integer |= name && strcmp(name, "integer") == 0;
         }
-        if (!has)
-            json_array_append_new(out, json_string(all[i]));
+        number |= has && i == 2;
+        if (!has && !(i == 2 && integer))
+            json_array_append_new(others, json_string(all[i]));
     }
     json_decref(list);
-    if (ok)
-        return json_pack("{s:o}", "type", out);
-    json_decref(out);
-    return NULL;
+    json_array_append_new(out, json_pack("{s:o}", "type", others));
+    if (integer && !number)
+        json_array_append_new(
+            out, json_pack("{s:s, s:{s:[s]}}", "type", "number", "not", "type", "integer"));
+}
+
+/* Add what lacks an element that the keyword asks for, or has one that fails. */
+static bool negate_items(
+    struct schema *s, const json_t *x, const char *key, json_t *v, json_t *out, uint32_t depth)
+{
+    if (strcmp(key, "items") == 0) {
+        json_t *inner =
+            json_is_array(v) || json_object_get(x, "prefixItems") ? NULL : negate(s, v, depth + 1);
+        return inner && json_array_append_new(out, typed("array", "contains", inner)) == 0;
+    }
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        json_t *inner = negate(s, json_array_get(v, i), depth + 1), *first = json_array();
+        if (!inner) {
+            json_decref(first);
+            return false;
+        }
+        for (size_t k = 0; k < i; k++)
+            json_array_append_new(first, json_true());
+        json_array_append_new(first, inner);
+        json_t *one = typed("array", "prefixItems", first);
+        json_object_set_new(one, "minItems", json_integer((json_int_t)i + 1));
+        json_array_append_new(out, one);
+    }
+    return json_is_array(v);
 }
 
 /* n + by as a count; NULL: below 0, where nothing fails. */
@@ -96,10 +122,21 @@ static bool negate_keyword(
     if (strcmp(key, "pattern") == 0)
         return json_array_append_new(
                    out, json_pack("{s:s, s:{s:[O]}}", "type", "string", "not", "pattern", v)) == 0;
-    if (strcmp(key, "type") == 0)
-        return json_array_append_new(out, other_types(v)) == 0;
+    if (strcmp(key, "type") == 0) {
+        other_types(v, out);
+        return true;
+    }
+    if (strcmp(key, "multipleOf") == 0)
+        return json_number_value(v) >= 1 && json_number_value(v) <= 1000 &&
+               json_number_value(v) == (double)(int)json_number_value(v) &&
+               json_array_append_new(
+                   out, json_pack("{s:s, s:{s:[O]}}", "type", "number", "not", "multipleOf", v)) ==
+                   0;
+    if (strcmp(key, "items") == 0 || strcmp(key, "prefixItems") == 0)
+        return negate_items(s, x, key, v, out, depth);
     if (strcmp(key, "not") == 0)
-        return json_array_append(out, v) == 0;
+        return json_array_append_new(out,
+                                     json_pack("{s:[O], s:b}", "allOf", v, SCHEMA_NEGATED, 1)) == 0;
     if (strcmp(key, "required") == 0 && json_is_array(v)) {
         for (size_t i = 0; i < json_array_size(v); i++) {
             name = json_string_value(json_array_get(v, i));
@@ -141,8 +178,12 @@ static bool negate_keyword(
     if (strcmp(key, "contains") == 0 && !json_object_get(x, "minContains") &&
         !json_object_get(x, "maxContains")) {
         json_t *inner = negate(s, v, depth + 1);
-        return inner && json_array_append_new(out, typed("array", "items", inner)) == 0;
+        json_t *one = inner ? typed("array", "items", inner) : NULL;
+        json_object_set_new(one, SCHEMA_NEGATED, json_true());
+        return one && json_array_append_new(out, one) == 0;
     }
+    if (strcmp(key, SCHEMA_NEGATED) == 0)
+        return true;
     return schema_is_ignored(s, key, v);
 }
 
@@ -161,8 +202,8 @@ static json_t *negate(struct schema *s, const json_t *x, uint32_t depth)
     bool ok = true;
     json_object_foreach((json_t *)x, key, v)
     {
-        if (strcmp(key, "$ref") == 0) {
-            const json_t *target = schema_resolve(s, v);
+        if (schema_is_ref(key)) {
+            const json_t *target = schema_resolve(s, key, v);
             json_t *inner = target ? negate(s, target, depth + 1) : NULL;
             ok = inner && json_array_append_new(out, inner) == 0;
         } else {
@@ -172,6 +213,10 @@ static json_t *negate(struct schema *s, const json_t *x, uint32_t depth)
             break;
     }
     size_t n = json_array_size(out);
+    for (size_t i = 0; i < json_array_size(out); i++) /* what is not so describes nothing */
+        if (json_object_get(json_array_get(out, i), "properties") ||
+            json_object_get(json_array_get(out, i), "prefixItems"))
+            json_object_set_new(json_array_get(out, i), SCHEMA_NEGATED, json_true());
     json_t *made = !ok      ? NULL
                    : n == 0 ? json_false()
                    : n == 1 ? json_incref(json_array_get(out, 0))
@@ -222,6 +267,7 @@ static json_t *dependent(struct schema *s, const char *keyword, json_t *v)
             json_object_set_new(with, "allOf", json_pack("[O]", needs));
         /* values that are no objects have no members that could need others */
         json_object_del(without, "type");
+        json_object_set_new(without, SCHEMA_NEGATED, json_true());
         json_array_append_new(all, json_pack("{s:[o,o]}", "anyOf", without, with));
     }
     return json_pack("{s:o}", "allOf", all);
@@ -245,7 +291,11 @@ static bool is_left(const json_t *v)
     bool left = json_object_size(v) > 0;
     json_object_foreach((json_t *)v, key, x)
     {
-        left &= json_is_array(x) && (strcmp(key, "enum") == 0 || strcmp(key, "pattern") == 0);
+        left &= json_is_array(x) &&
+                (strcmp(key, "enum") == 0 || strcmp(key, "pattern") == 0 ||
+                 strcmp(key, "multipleOf") == 0 ||
+                 (strcmp(key, "type") == 0 && json_array_size(x) == 1 &&
+                  strcmp("integer", json_string_value(json_array_get(x, 0)) ?: "") == 0));
     }
     return left;
 }

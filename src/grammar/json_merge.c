@@ -6,28 +6,12 @@
 
 #include <string.h>
 
-static const char *const annotations[] = {"title",
-                                          "description",
-                                          "default",
-                                          "examples",
-                                          "example",
-                                          "deprecated",
-                                          "readOnly",
-                                          "writeOnly",
-                                          "$schema",
-                                          "$comment",
-                                          "$defs",
-                                          "definitions",
-                                          "$anchor",
-                                          "$id",
-                                          "id",
-                                          "$vocabulary",
-                                          "$dynamicAnchor",
-                                          "xml",
-                                          "externalDocs",
-                                          "contentEncoding",
-                                          "contentMediaType",
-                                          "discriminator"};
+static const char *const annotations[] = {
+    "title",           "description",      "default",          "examples", "example",
+    "deprecated",      "readOnly",         "writeOnly",        "$schema",  "$comment",
+    "$defs",           "definitions",      "$anchor",          "$id",      "id",
+    "$vocabulary",     "$dynamicAnchor",   "$recursiveAnchor", "xml",      "externalDocs",
+    "contentEncoding", "contentMediaType", "discriminator"};
 
 bool schema_is_annotation(const char *key)
 {
@@ -52,7 +36,8 @@ enum join {
     JOIN_PATTERNS, /* a list of all of them */
     JOIN_LISTS,    /* of an object of arrays */
     JOIN_CONST,    /* nothing, unless they are equal */
-    JOIN_NOT,      /* only equal ones */
+    JOIN_MULTIPLES,
+    JOIN_NOT, /* only equal ones */
 };
 #define MAX_OPTIONS 1000u
 static const struct {
@@ -63,7 +48,7 @@ static const struct {
                 {"enum", JOIN_COMMON},
                 {"const", JOIN_CONST},
                 {"anyOf", JOIN_OPTIONS},
-                {"oneOf", JOIN_NOT},
+                {"oneOf", JOIN_NOT}, /* add_keyword knows a way */
                 {"properties", JOIN_MEMBERS},
                 {"required", JOIN_UNION},
                 {"additionalProperties", JOIN_ALL_OF},
@@ -84,10 +69,12 @@ static const struct {
                 {"maximum", JOIN_SMALLER},
                 {"exclusiveMinimum", JOIN_LARGER},
                 {"exclusiveMaximum", JOIN_SMALLER},
-                {"multipleOf", JOIN_NOT},
+                {"multipleOf", JOIN_MULTIPLES},
                 {"contains", JOIN_NOT},
                 {"minContains", JOIN_NOT},
                 {"maxContains", JOIN_NOT},
+                {"unevaluatedProperties", JOIN_NOT},
+                {"unevaluatedItems", JOIN_NOT},
                 {"not", JOIN_LISTS}};
 
 static json_t *all_of(json_t *x, json_t *y)
@@ -212,6 +199,20 @@ static json_t *join_each(json_t *x, json_t *y)
     return out;
 }
 
+/* The least multiple of both, new; NULL: they are no integers, or too large. */
+static json_t *common_multiple(double x, double y)
+{
+    if (x < 1 || y < 1 || x > 1e6 || y > 1e6 || x != (double)(int)x || y != (double)(int)y)
+        return NULL;
+    json_int_t a = (json_int_t)x, b = (json_int_t)y, rest = 0;
+    for (json_int_t c = a, d = b; d > 0; c = d, d = rest) {
+        rest = c % d;
+        if (rest == 0)
+            return json_integer(a / d * b);
+    }
+    return NULL;
+}
+
 /* The two as one, new; NULL with an error. */
 static json_t *join(struct schema *s, const char *key, enum join how, json_t *x, json_t *y)
 {
@@ -264,6 +265,12 @@ static json_t *join(struct schema *s, const char *key, enum join how, json_t *x,
         return join_each(x, y);
     case JOIN_CONST:
         return json_null(); /* add_keyword says that nothing conforms */
+    case JOIN_MULTIPLES: {
+        json_t *both = numbers ? common_multiple(json_number_value(x), json_number_value(y)) : NULL;
+        if (both)
+            return both;
+        break;
+    }
     case JOIN_NOT:
         break;
     }
@@ -288,13 +295,7 @@ static bool same_letters(const char *a, const char *b)
  * count for nothing. One that is a misspelt keyword was meant to count. */
 static bool is_foreign(struct schema *s, const char *key)
 {
-    static const char *const unsupported[] = {"unevaluatedProperties",
-                                              "unevaluatedItems",
-                                              "$dynamicRef",
-                                              "$recursiveRef",
-                                              "extends",
-                                              "disallow",
-                                              "divisibleBy"};
+    static const char *const unsupported[] = {"extends", "disallow", "divisibleBy"};
     for (size_t i = 0; i < sizeof unsupported / sizeof unsupported[0]; i++) {
         if (strcmp(unsupported[i], key) == 0) {
             schema_fail(s, key, "this keyword is not supported");
@@ -325,6 +326,8 @@ bool schema_is_ignored(struct schema *s, const char *key, const json_t *v)
                                          "then",
                                          "else",
                                          "$ref",
+                                         "$dynamicRef",
+                                         "$recursiveRef",
                                          "allOf",
                                          "dependencies",
                                          "dependentRequired",
@@ -349,6 +352,12 @@ static bool add_keyword(struct schema *s, json_t *m, const char *key, json_t *v,
         bool numbers = json_is_number(old) && json_is_number(v);
         *never |= !(numbers && json_number_value(old) == json_number_value(v));
         return true;
+    }
+    if (old && strcmp(key, "oneOf") == 0 && !json_equal(old, v)) {
+        json_t *any = schema_exclusive(s, NULL, v);
+        bool ok = any && add_keyword(s, m, "anyOf", any, never);
+        json_decref(any);
+        return ok;
     }
     json_t *joined = old ? join(s, key, keywords[i].join, old, v) : json_incref(v);
     return joined && json_object_set_new(m, key, joined) == 0;
@@ -448,6 +457,29 @@ static bool add_logic(struct schema *s,
     return ok;
 }
 
+/* Add what the schema refers to and all of its allOf. */
+static bool flatten_others(
+    struct schema *s, const json_t *schema, json_t *m, bool *never, uint32_t depth)
+{
+    const json_t *all = json_object_get(schema, "allOf");
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)schema, key, v)
+    {
+        const json_t *target = schema_is_ref(key) ? schema_resolve(s, key, v) : NULL;
+        if (schema_is_ref(key) && (!target || !flatten(s, target, m, never, depth + 1)))
+            return false;
+    }
+    if (all && !json_is_array(all)) {
+        schema_fail(s, "allOf", "must be an array");
+        return false;
+    }
+    for (size_t i = 0; i < json_array_size(all); i++)
+        if (!flatten(s, json_array_get(all, i), m, never, depth + 1))
+            return false;
+    return true;
+}
+
 /* Add what `schema` says to m. *never becomes true where it is false. */
 static bool flatten(struct schema *s, const json_t *schema, json_t *m, bool *never, uint32_t depth)
 {
@@ -469,147 +501,50 @@ static bool flatten(struct schema *s, const json_t *schema, json_t *m, bool *nev
         return false;
     }
     json_t *part = modernised((json_t *)schema);
-    bool ok = members_agree(s, m, &part);
+    if (json_object_get(part, "unevaluatedProperties") ||
+        json_object_get(part, "unevaluatedItems")) {
+        json_t *copy = json_copy(part);
+        json_decref(part);
+        part = copy;
+    }
+    bool ok = schema_read_unevaluated(s, part, json_object_get(part, "contains"), m, depth) &&
+              members_agree(s, m, &part);
+    const bool negated = json_object_get(part, SCHEMA_NEGATED) != NULL;
+    s->n_negated += negated;
+    ok = ok && schema_note_evaluated(s, part, m);
     json_object_foreach(part, key, v)
     {
         if (!ok)
             break;
-        if (schema_is_annotation(key) || strcmp(key, "allOf") == 0 || strcmp(key, "$ref") == 0 ||
-            strcmp(key, "then") == 0 || strcmp(key, "else") == 0 ||
-            strcmp(key, "additionalItems") == 0)
+        if (s->n_negated > 0 && schema_has_unevaluated(m) && json_is_array(v) &&
+            (strcmp(key, "anyOf") == 0 || strcmp(key, "oneOf") == 0)) {
+            json_t *options = schema_negated_options(v);
+            ok = add_keyword(s, m, key, options, never);
+            json_decref(options);
+            continue;
+        }
+        if (schema_is_annotation(key) || strcmp(key, "allOf") == 0 || strcmp(key, "then") == 0 ||
+            strcmp(key, "else") == 0 || strcmp(key, "additionalItems") == 0 || schema_is_ref(key) ||
+            strcmp(key, SCHEMA_NEGATED) == 0 || (schema_is_evaluated_list(s, part, key)))
             continue;
         ok = schema_is_logic(key) ? add_logic(s, part, key, v, m, never, depth)
                                   : add_keyword(s, m, key, v, never);
     }
     json_decref(part);
-    if (!ok)
-        return false;
-    const json_t *ref = json_object_get(schema, "$ref"), *all = json_object_get(schema, "allOf");
-    if (ref) {
-        const json_t *target = schema_resolve(s, ref);
-        if (!target || !flatten(s, target, m, never, depth + 1))
-            return false;
-    }
-    if (all && !json_is_array(all)) {
-        schema_fail(s, "allOf", "must be an array");
-        return false;
-    }
-    for (size_t i = 0; i < json_array_size(all); i++)
-        if (!flatten(s, json_array_get(all, i), m, never, depth + 1))
-            return false;
-    return true;
+    ok = ok && flatten_others(s, schema, m, never, depth);
+    s->n_negated -= negated;
+    return ok;
 }
 
 json_t *schema_merge(struct schema *s, const json_t *schema)
 {
     bool never = false;
     json_t *m = json_object();
-    if (m && flatten(s, schema, m, &never, 0) && !never)
-        return m;
+    if (m && flatten(s, schema, m, &never, 0) && !never) {
+        schema_settle_evaluated(s, m);
+        if (!builder_failed(s->b))
+            return m;
+    }
     json_decref(m);
     return never && !builder_failed(s->b) ? json_false() : NULL;
-}
-
-/* ---- oneOf ---- */
-
-/* Types that values of a merged schema may have, by what it says itself. */
-static uint32_t possible_types(struct schema *s, const json_t *m)
-{
-    uint32_t types = TYPE_ALL;
-    const json_t *list = json_object_get(m, "enum"), *one = json_object_get(m, "const");
-    if (json_object_get(m, "type") && !schema_types(s, m, &types))
-        return TYPE_ALL;
-    if (one)
-        types &= schema_type_of(one);
-    if (json_is_array(list)) {
-        uint32_t of_list = 0;
-        for (size_t i = 0; i < json_array_size(list); i++)
-            of_list |= schema_type_of(json_array_get(list, i));
-        types &= of_list;
-    }
-    return types & TYPE_NUMBER ? types | TYPE_INTEGER : types;
-}
-
-/* Does m list its values, none of which is in other's list? */
-static bool values_apart(struct schema *s, const json_t *x, const json_t *y)
-{
-    json_t *lists[2];
-    const json_t *both[2] = {x, y};
-    for (int i = 0; i < 2; i++) {
-        json_t *one = json_object_get(both[i], "const"), *list = json_object_get(both[i], "enum");
-        lists[i] = one ? json_pack("[O]", one) : json_incref(list);
-    }
-    bool apart = json_is_array(lists[0]) && json_is_array(lists[1]);
-    for (size_t i = 0; apart && i < json_array_size(lists[0]); i++) {
-        const json_t *v = json_array_get(lists[0], i);
-        for (size_t k = 0; apart && k < json_array_size(lists[1]); k++) {
-            const json_t *w = json_array_get(lists[1], k);
-            bool numbers = json_is_number(v) && json_is_number(w);
-            apart = schema_works(s) && !json_is_object(v) && /* numbers within are not compared */
-                    !json_is_array(v) && !json_equal(v, w) &&
-                    !(numbers && json_number_value(v) == json_number_value(w));
-        }
-    }
-    json_decref(lists[0]);
-    json_decref(lists[1]);
-    return apart;
-}
-
-static bool requires(const json_t *m, const char *key)
-{
-    const json_t *list = json_object_get(m, "required");
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *name = json_string_value(json_array_get(list, i));
-        if (name && strcmp(name, key) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* Does some member tell the objects apart: one that one side must have and the other cannot have,
- * or whose values have nothing in common? */
-static bool members_apart(struct schema *s, const json_t *x, const json_t *y)
-{
-    const json_t *px = json_object_get(x, "properties"), *py = json_object_get(y, "properties");
-    bool y_closed = json_is_false(json_object_get(y, "additionalProperties")) &&
-                    !json_object_get(y, "patternProperties");
-    const char *key;
-    json_t *v;
-    json_object_foreach((json_t *)px, key, v)
-    {
-        const json_t *other = json_object_get(py, key);
-        s->work += (uint32_t)(json_array_size(json_object_get(x, "required")) +
-                              json_array_size(json_object_get(y, "required"))) /
-                   16;
-        if (!schema_works(s))
-            break;
-        bool x_must = requires(x, key);
-        if (!other && x_must && y_closed)
-            return true;
-        if (other && (x_must || requires(y, key)) && schema_disjoint(s, v, other))
-            return true;
-        if (builder_failed(s->b))
-            break;
-    }
-    return false;
-}
-
-bool schema_disjoint(struct schema *s, const json_t *x, const json_t *y)
-{
-    if (!schema_works(s) || s->depth >= SCHEMA_MAX_DEPTH)
-        return false;
-    s->depth++;
-    json_t *a = schema_merge(s, x), *b = schema_merge(s, y);
-    bool apart = false;
-    if (json_is_false(a) || json_is_false(b)) {
-        apart = true;
-    } else if (a && b) {
-        uint32_t types = possible_types(s, a) & possible_types(s, b);
-        apart = types == 0 || values_apart(s, a, b) ||
-                (types == TYPE_OBJECT && (members_apart(s, a, b) || members_apart(s, b, a)));
-    }
-    json_decref(a);
-    json_decref(b);
-    s->depth--;
-    return apart && !builder_failed(s->b);
 }

@@ -229,7 +229,8 @@ static struct dfa *narrowed(struct schema *s, struct dfa *d, const struct dfa *o
 
 /* One pattern of patternProperties, or the schema of propertyNames, as quoted names. */
 struct rule_of_names {
-    struct dfa *names;
+    struct dfa *names; /* that match it for certain */
+    struct dfa *may;   /* and those that match it by some language's rules */
     json_t *schema;
     const char *pattern;
 };
@@ -254,8 +255,9 @@ static void add_extras(struct schema *s,
             d = narrowed(s, d, allowed, false);
         json_t *all = json_array();
         for (uint32_t i = 0; i < n; i++) {
-            d = narrowed(s, d, rules[i].names, !(set >> i & 1));
-            if (set >> i & 1)
+            bool matches = set >> i & 1;
+            d = narrowed(s, d, matches ? rules[i].names : rules[i].may, !matches);
+            if (matches)
                 json_array_append(all, rules[i].schema);
         }
         if (set == 0 && more)
@@ -293,7 +295,7 @@ static void narrow_members(struct schema *s,
         json_t *own = json_object_get(properties, member->name);
         json_t *all = own ? json_pack("[O]", own) : json_array();
         for (uint32_t k = 0; k < n; k++)
-            if (dfa_accepts(rules[k].names, text, strlen(text)))
+            if (dfa_accepts(rules[k].may, text, strlen(text)))
                 json_array_append(all, rules[k].schema);
         bool changed = json_array_size(all) > (own != NULL);
         if (allowed && !dfa_accepts(allowed, text, strlen(text))) {
@@ -316,7 +318,7 @@ static void read_patterns(struct schema *s, const json_t *m, struct object *o)
     const json_t *patterns = json_object_get(m, "patternProperties");
     const json_t *names = json_object_get(m, "propertyNames");
     const json_t *more = json_object_get(m, "additionalProperties");
-    struct rule_of_names rules[MAX_PATTERNS];
+    struct rule_of_names rules[MAX_PATTERNS] = {0};
     struct dfa *allowed = NULL;
     const char *key;
     json_t *v;
@@ -328,10 +330,16 @@ static void read_patterns(struct schema *s, const json_t *m, struct object *o)
     json_object_foreach((json_t *)patterns, key, v)
     {
         json_t *text = json_string(key);
-        grammar_node name = json_text_quoted(s->b, schema_pattern(s, "patternProperties", text));
-        rules[n] = (struct rule_of_names){dfa_create(s->b, name), v, key};
+        for (int over = 0; over < 2; over++) {
+            grammar_node node = schema_pattern(s, "patternProperties", text, over);
+            struct dfa *d = dfa_create(s->b, json_text_quoted(s->b, node));
+            *(over ? &rules[n].may : &rules[n].names) = d;
+        }
+        rules[n].schema = v;
+        rules[n].pattern = key;
         json_decref(text);
-        if (!rules[n++].names)
+        n++;
+        if (!rules[n - 1].names || !rules[n - 1].may)
             schema_fail(s, "patternProperties", "is too large an automaton");
     }
     if (names) {
@@ -347,8 +355,10 @@ static void read_patterns(struct schema *s, const json_t *m, struct object *o)
     bool described = json_object_get(m, "properties") != NULL || n > 0;
     if (!builder_failed(s->b))
         add_extras(s, rules, n, more ? more : described ? closed : NULL, allowed, o);
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         dfa_destroy(rules[i].names);
+        dfa_destroy(rules[i].may);
+    }
     dfa_destroy(allowed);
 }
 

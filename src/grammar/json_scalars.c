@@ -74,98 +74,144 @@ static grammar_node plain_text(struct schema *s, uint32_t min, uint32_t max)
     return grammar_repeat(s->b, any, min, max);
 }
 
-grammar_node schema_pattern(struct schema *s, const char *key, const json_t *pattern)
+/* "'FIELD': at POINTER", of a keyword at the current path. */
+static struct buf where_is(struct schema *s, const char *key)
 {
     struct buf where = {0};
-    if (!json_is_string(pattern))
-        return schema_fail(s, key, "must be a string");
     size_t len = schema_push(s, key);
     buf_printf(&where, "'%s': at \"%.100s\"", s->b->field, buf_cstr(&s->path));
     schema_pop(s, len);
-    grammar_node node = regex_node(s->b,
-                                   json_string_value(pattern),
-                                   json_string_length(pattern),
-                                   true,
-                                   true,
-                                   buf_cstr(&where));
+    return where;
+}
+
+grammar_node schema_pattern(struct schema *s, const char *key, const json_t *pattern, bool over)
+{
+    if (!json_is_string(pattern))
+        return schema_fail(s, key, "must be a string");
+    struct buf where = where_is(s, key);
+    const struct regex_part whole = {0, json_string_length(pattern), false, false};
+    grammar_node node =
+        regex_part_node(s->b, json_string_value(pattern), &whole, true, over, buf_cstr(&where));
     buf_deinit(&where);
     return node;
 }
 
-/* The inside of a string by each of its keywords: parts[n], all of which hold. */
-static uint32_t string_parts(struct schema *s, const json_t *m, grammar_node parts[40])
+/* What must hold of the inside of a string, and what must not, each by itself. */
+struct string_parts {
+    grammar_node is[40], is_not[40];
+    uint32_t n, n_not;
+};
+
+/* A pattern, and the look-ahead that it begins with. */
+static void add_pattern(struct schema *s, const json_t *pattern, struct string_parts *t)
+{
+    struct regex_part parts[REGEX_MAX_PARTS];
+    if (!json_is_string(pattern)) {
+        schema_fail(s, "pattern", "must be a string");
+        return;
+    }
+    const char *text = json_string_value(pattern);
+    uint32_t n = regex_parts(text, json_string_length(pattern), parts);
+    if (t->n + n + 1 > 40 || t->n_not + n > 40) {
+        schema_fail(s, "pattern", "there are too many of them together");
+        return;
+    }
+    struct buf where = where_is(s, "pattern");
+    for (uint32_t i = 0; i < n; i++) {
+        bool not = parts[i].negative;
+        grammar_node node = regex_part_node(s->b, text, &parts[i], true, not, buf_cstr(&where));
+        *(not ? &t->is_not[t->n_not++] : &t->is[t->n++]) = node;
+    }
+    buf_deinit(&where);
+}
+
+static void read_parts(struct schema *s, const json_t *m, struct string_parts *t)
 {
     const json_t *pattern = json_object_get(m, "pattern"), *format = json_object_get(m, "format");
-    uint32_t n = 0;
-    size_t n_patterns = json_is_array(pattern) ? json_array_size(pattern) : pattern != NULL;
-    if (n_patterns > 32) {
-        schema_fail(s, "pattern", "there are too many of them together");
-        return 0;
-    }
-    for (size_t i = 0; i < n_patterns; i++)
-        parts[n++] = schema_pattern(
-            s, "pattern", json_is_array(pattern) ? json_array_get(pattern, i) : pattern);
+    const json_t *not = json_object_get(json_object_get(m, "not"), "pattern");
+    size_t n = json_is_array(pattern) ? json_array_size(pattern) : pattern != NULL;
+    t->n = t->n_not = 0;
+    for (size_t i = 0; i < n && !builder_failed(s->b); i++)
+        add_pattern(s, json_is_array(pattern) ? json_array_get(pattern, i) : pattern, t);
+    if (json_array_size(not ) > 30 - t->n_not % 31)
+        schema_fail(s, "not", "there are too many patterns together");
+    for (size_t i = 0; i < json_array_size(not ) && !builder_failed(s->b); i++)
+        t->is_not[t->n_not++] = schema_pattern(s, "not", json_array_get(not, i), true);
     if (format && !json_is_string(format))
         schema_fail(s, "format", "must be a string");
-    else if (format && json_format(s->b, json_string_value(format), &parts[n]))
-        n++; /* others say nothing of values, by the specification */
-    return n;
+    else if (format && json_format(s->b, json_string_value(format), &t->is[t->n]))
+        t->n++; /* others say nothing of values, by the specification */
 }
 
 /* Take the texts of "not" out of the string whose inside *d is. */
-static bool take_out_strings(struct schema *s, const json_t *m, struct dfa **d)
+static bool take_out_strings(struct schema *s,
+                             const json_t *values,
+                             const struct string_parts *t,
+                             struct dfa **d)
 {
-    json_t *values = refused_values(m, TYPE_STRING);
-    const json_t *patterns = json_object_get(json_object_get(m, "not"), "pattern");
     bool ok = true;
     for (size_t i = 0; ok && i < json_array_size(values); i++) {
         const json_t *v = json_array_get(values, i);
         grammar_node text = json_text_inside(s->b, json_string_value(v), json_string_length(v));
         ok = schema_works(s) && narrow(s, d, text, true);
     }
-    for (size_t i = 0; ok && i < json_array_size(patterns); i++)
-        ok = narrow(s, d, schema_pattern(s, "not", json_array_get(patterns, i)), true);
-    json_decref(values);
+    for (uint32_t i = 0; ok && i < t->n_not; i++)
+        ok = narrow(s, d, t->is_not[i], true);
     return ok;
 }
 
-static bool refuses_strings(const json_t *m)
+/* All of t, without `values`, of min to max characters. Where an automaton would be too large the
+ * longest texts are left out, half of them at a time. */
+static struct dfa *string_automaton(struct schema *s,
+                                    const struct string_parts *t,
+                                    const json_t *values,
+                                    uint32_t min,
+                                    uint32_t max)
 {
-    json_t *values = refused_values(m, TYPE_STRING);
-    size_t n = json_array_size(values);
-    json_decref(values);
-    return n > 0 || json_array_size(json_object_get(json_object_get(m, "not"), "pattern")) > 0;
+    bool bounded = min > 0 || max != GRAMMAR_NO_LIMIT;
+    struct dfa *d = dfa_create(s->b, t->n > 0 ? t->is[0] : plain_text(s, 0, GRAMMAR_NO_LIMIT));
+    for (uint32_t i = 1; d && i < t->n; i++)
+        (void)narrow(s, &d, t->is[i], false);
+    if (d)
+        (void)take_out_strings(s, values, t, &d);
+    if (!d || !bounded || dfa_keeps_lengths(d, min, max))
+        return d;
+    if (max != GRAMMAR_NO_LIMIT && max > MAX_LENGTH && min < MAX_LENGTH)
+        max = MAX_LENGTH;
+    for (;; max /= 2) {
+        struct dfa *other = dfa_create(s->b, plain_text(s, min, max));
+        struct dfa *both = other ? dfa_combine(s->b, d, other, false) : NULL;
+        dfa_destroy(other);
+        if (both || max == GRAMMAR_NO_LIMIT || max / 2 < min || max < 16) {
+            dfa_destroy(d);
+            return both;
+        }
+    }
 }
 
 grammar_node schema_string(struct schema *s, const json_t *m)
 {
     bool bounded = json_object_get(m, "minLength") || json_object_get(m, "maxLength");
     uint32_t min = 0, max = GRAMMAR_NO_LIMIT;
-    grammar_node parts[40], never = grammar_never(s->b);
+    struct string_parts t;
+    grammar_node never = grammar_never(s->b);
     if (!schema_count(s, m, "minLength", &min) || !schema_count(s, m, "maxLength", &max))
         return never;
-    uint32_t n = string_parts(s, m, parts);
-    bool refused = refuses_strings(m);
+    read_parts(s, m, &t);
     if (builder_failed(s->b) || max < min)
         return never;
-    if (n == 0 && !refused)
-        return bounded
-                   ? json_text_quoted(s->b, grammar_repeat(s->b, json_text_char(s->b), min, max))
-                   : json_text_string(s->b);
-    if (n == 1 && !refused && !bounded)
-        return json_text_quoted(s->b, parts[0]);
-    uint32_t most = max < MAX_LENGTH || min >= MAX_LENGTH ? max : MAX_LENGTH;
-    if (max == GRAMMAR_NO_LIMIT)
-        most = max;
-    struct dfa *d = dfa_create(s->b, n > 0 ? parts[0] : plain_text(s, min, most));
-    for (uint32_t i = 1; d && i < n; i++)
-        (void)narrow(s, &d, parts[i], false);
-    if (d && n > 0 && (bounded || refused))
-        (void)narrow(s, &d, plain_text(s, min, most), false);
-    if (d && refused)
-        (void)take_out_strings(s, m, &d);
-    grammar_node inside = finish(s, d, n > 0 ? "pattern" : "not");
-    return json_text_quoted(s->b, inside);
+    json_t *values = refused_values(m, TYPE_STRING);
+    grammar_node inside, any = json_text_char(s->b);
+    if (t.n == 1 && t.n_not + json_array_size(values) == 0 && !bounded)
+        inside = t.is[0];
+    else if (t.n + t.n_not + json_array_size(values) == 0)
+        inside = bounded ? grammar_repeat(s->b, any, min, max) : never;
+    else
+        inside = finish(
+            s, string_automaton(s, &t, values, min, max), t.n + t.n_not > 0 ? "pattern" : "not");
+    bool free = t.n + t.n_not + json_array_size(values) == 0 && !bounded;
+    json_decref(values);
+    return free ? json_text_string(s->b) : json_text_quoted(s->b, inside);
 }
 
 /* ---- numbers ---- */
@@ -249,27 +295,60 @@ static bool digits_of(const json_t *v, char out[64])
     return places <= 20;
 }
 
-/* The number's node without the values of "not". What is left is written in one way only, with no
- * more digits than a double keeps apart. */
-static grammar_node without_numbers(struct schema *s, const json_t *m, grammar_node node)
+/* Numbers that are written in one way only, with no more digits than a double keeps apart. */
+#define FRACTION "-?(0|[1-9][0-9]{0,7})\\.[0-9]{0,6}[1-9]"
+static grammar_node plain_numbers(struct schema *s, bool fractions_only)
 {
-    static const char plain[] = "-?[1-9][0-9]{0,14}|0|-?(0|[1-9][0-9]{0,7})\\.[0-9]{0,6}[1-9]";
+    static const char all[] = "-?[1-9][0-9]{0,14}|0|" FRACTION, some[] = FRACTION;
+    const char *text = fractions_only ? some : all;
+    return regex_node(s->b, text, strlen(text), false, false, "number");
+}
+
+/* Does "not" have all integers? */
+static bool refuses_integers(const json_t *m)
+{
+    return json_object_get(json_object_get(m, "not"), "type") != NULL;
+}
+
+/* The number's node without the values and, of integers, the multiples of "not". */
+static grammar_node without_numbers(struct schema *s,
+                                    const json_t *m,
+                                    bool integers,
+                                    grammar_node node)
+{
     json_t *values = refused_values(m, TYPE_NUMBER | TYPE_INTEGER);
-    size_t n = json_array_size(values);
-    if (n > 0) {
+    const json_t *steps = json_object_get(json_object_get(m, "not"), "multipleOf");
+    size_t n = json_array_size(values), n_steps = integers ? json_array_size(steps) : 0;
+    if (n + n_steps > 0) {
         struct dfa *d = dfa_create(s->b, node);
-        bool ok =
-            narrow(s, &d, regex_node(s->b, plain, sizeof plain - 1, false, false, "number"), false);
+        bool ok = narrow(s, &d, plain_numbers(s, false), false);
         for (size_t i = 0; ok && i < n; i++) {
             char text[64];
             if (digits_of(json_array_get(values, i), text))
                 ok = schema_works(s) &&
                      narrow(s, &d, grammar_literal(s->b, text, strlen(text)), true);
         }
+        for (size_t i = 0; ok && i < n_steps; i++) {
+            double by = json_number_value(json_array_get(steps, i));
+            struct dfa *times = by >= 1 && by <= 1000 ? dfa_multiples((uint32_t)by) : NULL;
+            struct dfa *left = times ? dfa_combine(s->b, d, times, true) : NULL;
+            dfa_destroy(times);
+            dfa_destroy(d);
+            d = left;
+            ok = d != NULL;
+        }
         node = finish(s, d, "not");
     }
     json_decref(values);
     return node;
+}
+
+/* The numbers of the node that are no integers. */
+static grammar_node fractions_of(struct schema *s, grammar_node node)
+{
+    struct dfa *d = dfa_create(s->b, node);
+    (void)narrow(s, &d, plain_numbers(s, true), false);
+    return finish(s, d, "not");
 }
 
 /* Multiples one by one, from the bound that is nearer to 0. */
@@ -349,7 +428,9 @@ static grammar_node integer_within(struct schema *s, const json_t *m)
 
 grammar_node schema_integer(struct schema *s, const json_t *m)
 {
-    return without_numbers(s, m, integer_within(s, m));
+    if (refuses_integers(m))
+        return grammar_never(s->b);
+    return without_numbers(s, m, true, integer_within(s, m));
 }
 
 /* Is x within the bounds? */
@@ -410,5 +491,11 @@ grammar_node schema_number(struct schema *s, const json_t *m)
     else
         node = n.has_lo || n.has_hi ? json_number_between(s->b, &n, s->b->field)
                                     : json_text_number(s->b);
-    return without_numbers(s, m, node);
+    if (refuses_integers(m))
+        return without_numbers(s, m, false, fractions_of(s, node));
+    if (!json_object_get(json_object_get(m, "not"), "multipleOf"))
+        return without_numbers(s, m, false, node);
+    grammar_node both[2] = {schema_integer(s, m),
+                            without_numbers(s, m, false, fractions_of(s, node))};
+    return grammar_alt(s->b, 2, both); /* what is no integer is no multiple of one */
 }

@@ -72,41 +72,136 @@ static const json_t *member_of(const json_t *o, const char *key)
     return json_array_get(o, strtoul(key, NULL, 10));
 }
 
-const json_t *schema_resolve(struct schema *s, const json_t *ref)
+/* ---- references ---- */
+
+bool schema_is_ref(const char *key)
 {
-    const char *text = json_string_value(ref);
-    if (!text || text[0] != '#' || (text[1] != '/' && text[1] != '\0')) {
-        schema_fail(s, "$ref", "only references within the schema, \"#/...\", are supported");
+    return strcmp(key, "$ref") == 0 || strcmp(key, "$dynamicRef") == 0 ||
+           strcmp(key, "$recursiveRef") == 0;
+}
+
+/* Subschemas of v with `key`, a string that is `value` (NULL: any); *found is the last of them. */
+static int count_with(struct schema *s,
+                      const json_t *v,
+                      const char *key,
+                      const char *value,
+                      uint32_t depth,
+                      const json_t **found)
+{
+    static const char *const data[] = {"const", "enum", "default", "examples", "example"};
+    const char *name, *text = json_string_value(json_object_get(v, key));
+    json_t *x;
+    int n = text && (!value || strcmp(text, value) == 0);
+    if (n)
+        *found = v;
+    if (depth > 200 || !schema_works(s))
+        return n;
+    json_object_foreach((json_t *)v, name, x)
+    {
+        bool is_data = false;
+        for (size_t i = 0; i < sizeof data / sizeof data[0]; i++)
+            is_data |= strcmp(name, data[i]) == 0;
+        if (!is_data)
+            n += count_with(s, x, key, value, depth + 1, found);
+    }
+    for (size_t i = 0; i < json_array_size(v); i++)
+        n += count_with(s, json_array_get(v, i), key, value, depth + 1, found);
+    return n;
+}
+
+/* A part of the document with an "$id" of its own is a document of its own, in which "#" means
+ * another place: such schemas are refused where they refer to anything. */
+static bool has_inner_ids(struct schema *s)
+{
+    const json_t *last = NULL;
+    if (s->n_ids == 0) /* not counted yet */
+        s->n_ids = 1 + count_with(s, s->root, "$id", NULL, 0, &last) -
+                   json_is_string(json_object_get(s->root, "$id"));
+    return s->n_ids > 1;
+}
+
+/* The place of "#name": $anchor, or $dynamicAnchor, of which there must be one. */
+static const json_t *find_anchor(struct schema *s, const char *key, const char *name)
+{
+    const json_t *at = NULL;
+    int n = count_with(s, s->root, "$anchor", name, 0, &at) +
+            count_with(s, s->root, "$dynamicAnchor", name, 0, &at);
+    if (n > 1)
+        schema_fail(s, key, "there are several anchors of this name");
+    return n == 1 ? at : NULL;
+}
+
+/* Hex digits behind a '%'. */
+static bool percent(const char *s, char *out)
+{
+    unsigned v;
+    char two[3] = {s[0], s[0] ? s[1] : '\0', '\0'};
+    if (strspn(two, "0123456789abcdefABCDEF") != 2 || sscanf(two, "%x", &v) != 1 || v == 0)
+        return false;
+    *out = (char)v;
+    return true;
+}
+
+/* One step of a pointer at *text, which is moved behind it. False: it is too long. */
+static bool read_step(const char **text, char *key, size_t size)
+{
+    const char *p = *text;
+    size_t n = 0;
+    for (; *p && *p != '/' && n + 1 < size; p++) {
+        key[n] = *p;
+        if (*p == '%' && percent(p + 1, &key[n]))
+            p += 2;
+        n++;
+    }
+    key[n] = '\0';
+    *text = p;
+    size_t to = 0;
+    for (size_t i = 0; i < n; i++) {
+        bool escaped = key[i] == '~' && (key[i + 1] == '0' || key[i + 1] == '1');
+        key[to++] = escaped ? (key[++i] == '0' ? '~' : '/') : key[i];
+    }
+    key[to] = '\0';
+    return *p == '\0' || *p == '/';
+}
+
+const json_t *schema_resolve(struct schema *s, const char *key, const json_t *ref)
+{
+    const char *text = json_string_value(ref),
+               *id = json_string_value(json_object_get(s->root, "$id"));
+    size_t n_id = id ? strcspn(id, "#") : 0;
+    char step[256];
+    if (text && n_id > 0 && strncmp(text, id, n_id) == 0 &&
+        (text[n_id] == '#' || text[n_id] == '\0'))
+        text = text[n_id] ? text + n_id : "#";
+    if (!text || text[0] != '#') {
+        schema_fail(s, key, "only references within the schema, \"#/...\", are supported");
         return NULL;
     }
-    const json_t *at = s->root;
-    char key[256];
     s->work += (uint32_t)(json_string_length(ref) / 64); /* it is read each time */
     if (!schema_works(s))
         return NULL;
-    for (text++; at && *text == '/';) {
-        size_t n = 0;
-        for (text++; *text && *text != '/' && n + 1 < sizeof key; text++) {
-            if (text[0] == '~' && (text[1] == '0' || text[1] == '1'))
-                key[n++] = *++text == '0' ? '~' : '/';
-            else if (text[0] == '%' && text[1] && text[2])
-                return schema_fail(s, "$ref", "percent-encoding is not supported"), NULL;
-            else
-                key[n++] = *text;
-        }
-        key[n] = '\0';
-        at = *text && *text != '/' ? NULL : member_of(at, key); /* too long: nothing is there */
+    if (has_inner_ids(s)) {
+        schema_fail(s, key, "is not supported in a schema with an \"$id\" below its root");
+        return NULL;
     }
+    const json_t *at = s->root;
+    if (text[1] != '/' && text[1] != '\0')
+        at = find_anchor(s, key, text + 1);
+    else
+        for (text++; at && *text == '/';) {
+            text++;
+            at = read_step(&text, step, sizeof step) ? member_of(at, step) : NULL;
+        }
     if (!at)
-        schema_fail(s, "$ref", "there is nothing there");
+        schema_fail(s, key, "there is nothing there");
     return at;
 }
 
 /* A schema that others refer to becomes a rule, so it may refer to itself. It waits for its turn: a
  * chain of references is no recursion here. */
-static grammar_node compile_ref(struct schema *s, const json_t *ref)
+static grammar_node compile_ref(struct schema *s, const char *key, const json_t *ref)
 {
-    const json_t *target = schema_resolve(s, ref);
+    const json_t *target = schema_resolve(s, key, ref);
     if (!target)
         return grammar_never(s->b);
     s->work += s->n_refs / 1024;
@@ -120,19 +215,20 @@ static grammar_node compile_ref(struct schema *s, const json_t *ref)
     return rule;
 }
 
-/* {"$ref": ...} and nothing else that counts. */
-static bool is_only_ref(const json_t *schema)
+/* The keyword of a schema that refers to another and says nothing else that counts, or NULL. */
+static const char *only_ref(const json_t *schema)
 {
-    const char *key;
+    const char *key, *found = NULL;
     json_t *v;
-    if (!json_object_get(schema, "$ref"))
-        return false;
     json_object_foreach((json_t *)schema, key, v)
     {
-        if (strcmp(key, "$ref") != 0 && !schema_is_annotation(key))
-            return false;
+        if (schema_is_annotation(key))
+            continue;
+        if (found || !schema_is_ref(key))
+            return NULL;
+        found = key;
     }
-    return true;
+    return found;
 }
 
 /* ---- enum, const ---- */
@@ -159,10 +255,11 @@ static json_t *beside_values(const json_t *m)
     json_t *rest = json_copy((json_t *)m);
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         json_object_del(rest, list[i]);
-    const json_t *not = json_object_get(m, "not");
-    if (json_object_get(not, "pattern"))
-        json_object_set_new(
-            rest, "not", json_pack("{s:O}", "pattern", json_object_get(not, "pattern")));
+    json_t *not = json_copy(json_object_get(m, "not"));
+    json_object_del(not, "enum");
+    if (json_object_size(not ) > 0)
+        json_object_set(rest, "not", not );
+    json_decref(not );
     return rest;
 }
 
@@ -219,7 +316,8 @@ static grammar_node compile_values(struct schema *s, const json_t *m, uint32_t t
         if (is_of(x, types) && equal && !schema_refuses(m, x) && keeps_value(s, rest, x, of_type))
             nodes[kept++] = literal_value(s, x);
     }
-    bool narrowed = json_object_size(rest) > 0 || json_object_get(m, "not") || (one && list);
+    bool narrowed =
+        s->combined || json_object_size(rest) > 0 || json_object_get(m, "not") || (one && list);
     if (kept == 0 && !narrowed && !builder_failed(s->b))
         schema_fail(s, list ? "enum" : "const", "no value is of the type");
     grammar_node node = grammar_alt(s->b, (uint32_t)kept, nodes);
@@ -232,17 +330,52 @@ static grammar_node compile_values(struct schema *s, const json_t *m, uint32_t t
 
 /* ---- anyOf, oneOf ---- */
 
+/* Are the options apart, or at least where what stands beside both holds too? */
+static bool apart(struct schema *s, json_t *beside, json_t *x, json_t *y)
+{
+    bool is = schema_disjoint(s, x, y);
+    if (!is && json_object_size(beside) > 0 && !builder_failed(s->b)) {
+        json_t *a = json_pack("{s:[O,O]}", "allOf", beside, x);
+        json_t *b = json_pack("{s:[O,O]}", "allOf", beside, y);
+        is = schema_disjoint(s, a, b);
+        json_decref(a);
+        json_decref(b);
+    }
+    return is;
+}
+
 /* Of oneOf only one option may hold: where two might, the other is turned round. False: it cannot
  * be. */
-static bool exclude(struct schema *s, json_t *both, const json_t *list, size_t i, size_t k)
+static bool exclude(
+    struct schema *s, json_t *both, json_t *beside, const json_t *list, size_t i, size_t k)
 {
-    const json_t *option = json_array_get(list, i), *other = json_array_get(list, k);
-    if (schema_disjoint(s, k < i ? other : option, k < i ? option : other) || builder_failed(s->b))
+    json_t *option = json_array_get(list, i), *other = json_array_get(list, k);
+    if (apart(s, beside, k < i ? other : option, k < i ? option : other) || builder_failed(s->b))
         return true;
     json_t *turned = schema_negate(s, other);
     if (turned)
         json_array_append_new(json_object_get(both, "allOf"), turned);
     return turned != NULL || builder_failed(s->b);
+}
+
+json_t *schema_exclusive(struct schema *s, json_t *beside, const json_t *list)
+{
+    size_t n = json_is_array(list) ? json_array_size(list) : 0;
+    json_t *all = json_array();
+    if (n == 0 || n > 300)
+        schema_fail(s, "oneOf", n ? "has too many schemas" : "must be an array that is not empty");
+    for (size_t i = 0; i < n && !builder_failed(s->b); i++) {
+        json_t *both = json_pack("{s:[O]}", "allOf", json_array_get(list, i));
+        for (size_t k = 0; k < n && !builder_failed(s->b); k++)
+            if (k != i && !exclude(s, both, beside, list, i, k))
+                schema_fail(
+                    s, "oneOf", "its options %zu and %zu cannot be told apart: use anyOf", i, k);
+        json_array_append_new(all, both);
+    }
+    if (!builder_failed(s->b))
+        return all;
+    json_decref(all);
+    return NULL;
 }
 
 /* Each option together with what stands beside the list. */
@@ -266,7 +399,7 @@ static grammar_node compile_options(struct schema *s, json_t *m, const char *key
                              : json_pack("{s:[O,O]}", "allOf", m, option);
         size_t n_parts = json_array_size(json_object_get(both, "allOf"));
         for (size_t k = 0; one && k < n && !builder_failed(s->b); k++)
-            if (k != i && !exclude(s, both, list, i, k))
+            if (k != i && !exclude(s, both, m, list, i, k))
                 schema_fail(s, NULL, "cannot be told apart from oneOf/%zu: use anyOf", k);
         if (alone && json_array_size(json_object_get(both, "allOf")) == n_parts) {
             json_decref(both); /* which may be a reference, and recursive */
@@ -357,12 +490,16 @@ grammar_node schema_compile(struct schema *s, const json_t *schema)
         return grammar_never(s->b);
     if (s->depth >= SCHEMA_MAX_DEPTH)
         return schema_fail(s, NULL, "nested too deeply");
-    if (is_only_ref(schema))
-        return compile_ref(s, json_object_get(schema, "$ref"));
+    const char *key = only_ref(schema);
+    if (key)
+        return compile_ref(s, key, json_object_get(schema, key));
     s->depth++;
+    const bool outer = s->combined;
+    s->combined = json_object_get(schema, "allOf") != NULL;
     json_t *m = schema_merge(s, schema);
     grammar_node node = m ? compile_merged(s, m) : grammar_never(s->b);
     json_decref(m);
+    s->combined = outer;
     s->depth--;
     return node;
 }
@@ -393,22 +530,80 @@ grammar_node schema_shared(struct schema *s, grammar_node node)
     return rule;
 }
 
+static bool is_2019(const json_t *schema)
+{
+    const char *draft = json_string_value(json_object_get(schema, "$schema"));
+    return draft && strstr(draft, "2019-09");
+}
+
 json_t *grammar_json_merge(struct grammar_builder *b, const json_t *schema, const char *where)
 {
-    struct schema s = {.b = b, .root = schema};
+    struct schema s = {.b = b, .root = schema, .old_contains = is_2019(schema)};
     if (builder_failed(b))
         return NULL;
     buf_str(&s.path, where);
     json_t *m = schema_merge(&s, schema);
     b->schema_work += s.work;
     buf_deinit(&s.path);
+    json_decref(s.mark);
     free(s.refs);
     return m;
 }
 
+#define MAX_ROOT_OPTIONS 64u
+
+/* Add what the schema comes to, option by option; false with an error. */
+static bool add_options(struct schema *s, const json_t *schema, json_t *out, uint32_t depth)
+{
+    json_t *m = schema_merge(s, schema);
+    const char *key = json_object_get(m, "oneOf") ? "oneOf" : "anyOf";
+    json_t *list = json_incref(json_object_get(m, key));
+    bool ok = m != NULL;
+    if (!list) {
+        if (json_is_object(m))
+            json_array_append(out, m);
+        json_decref(m);
+        return ok;
+    }
+    if (depth > 8 || json_array_size(out) + json_array_size(list) > MAX_ROOT_OPTIONS) {
+        schema_fail(s, key, "there are too many options");
+        ok = false;
+    }
+    json_object_del(m, key);
+    json_t *options = !ok || key[0] == 'a' ? json_incref(list) : schema_exclusive(s, m, list);
+    for (size_t i = 0; ok && i < json_array_size(options); i++) {
+        json_t *both = json_pack("{s:[O,O]}", "allOf", m, json_array_get(options, i));
+        ok = add_options(s, both, out, depth + 1);
+        json_decref(both);
+    }
+    ok = ok && options;
+    json_decref(options);
+    json_decref(list);
+    json_decref(m);
+    return ok;
+}
+
+json_t *grammar_json_options(struct grammar_builder *b, const json_t *schema, const char *where)
+{
+    struct schema s = {.b = b, .root = schema, .old_contains = is_2019(schema)};
+    json_t *out = json_array();
+    if (!builder_failed(b)) {
+        buf_str(&s.path, where);
+        (void)add_options(&s, schema, out, 0);
+    }
+    b->schema_work += s.work;
+    buf_deinit(&s.path);
+    json_decref(s.mark);
+    free(s.refs);
+    if (!builder_failed(b))
+        return out;
+    json_decref(out);
+    return NULL;
+}
+
 grammar_node grammar_json_schema(struct grammar_builder *b, const json_t *schema, const char *where)
 {
-    struct schema s = {.b = b, .root = schema};
+    struct schema s = {.b = b, .root = schema, .old_contains = is_2019(schema)};
     if (builder_failed(b))
         return grammar_never(b);
     buf_str(&s.path, where);
@@ -422,6 +617,7 @@ grammar_node grammar_json_schema(struct grammar_builder *b, const json_t *schema
     }
     b->schema_work += s.work;
     buf_deinit(&s.path);
+    json_decref(s.mark);
     free(s.refs);
     return node;
 }

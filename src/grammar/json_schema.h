@@ -25,7 +25,14 @@ struct schema {
     struct schema_ref *refs;
     uint32_t n_refs, cap_refs;
     uint32_t depth, work;
+    json_t *mark;       /* of schemas that we made (json_merge.c), or NULL */
+    uint32_t n_negated; /* parts that `not` came to, within which we are */
+    bool old_contains;  /* by draft 2019-09, where contains evaluates nothing */
+    bool combined;      /* what is compiled comes from several schemas, which may disagree */
+    int n_ids;          /* 1 + "$id"s below the root; 0: not counted yet */
 };
+/* In a schema that `not` came to: what it names is not described by that. */
+#define SCHEMA_NEGATED "x-negated"
 
 /* Fail at the current path and `key` (may be NULL). */
 grammar_node schema_fail(struct schema *s, const char *key, const char *fmt, ...) WEIR_PRINTF(3, 4);
@@ -40,8 +47,13 @@ grammar_node schema_compile_at(struct schema *s, const char *key, const json_t *
 bool schema_works(struct schema *s);
 /* Values in v, itself counted: what comparing it may cost. */
 uint32_t schema_weight(const json_t *v);
-/* The target of "#/...", or NULL with an error. */
-const json_t *schema_resolve(struct schema *s, const json_t *ref);
+/* $ref, or one of its dynamic kind, which are the same where a document has one of each name. */
+bool schema_is_ref(const char *key);
+/* The target of "#/...", "#anchor" or the root's own id with these, or NULL with an error. */
+const json_t *schema_resolve(struct schema *s, const char *key, const json_t *ref);
+/* The options of a oneOf as those of an anyOf, each without the others; NULL with an error.
+ * beside: what holds too, or NULL. */
+json_t *schema_exclusive(struct schema *s, json_t *beside, const json_t *list);
 
 /* json_merge.c: the keywords of a schema, of what it refers to and of all of its allOf, in one new
  * object; NULL with an error. A false schema anywhere gives false. */
@@ -49,7 +61,21 @@ json_t *schema_merge(struct schema *s, const json_t *schema);
 bool schema_is_annotation(const char *key);
 /* Does the keyword say nothing of values? False with an error where it is misspelt. */
 bool schema_is_ignored(struct schema *s, const char *key, const json_t *v);
-/* Can no value satisfy both? False when that cannot be told. */
+
+/* json_evaluated.c: what merging asks of unevaluatedProperties and -Items. `part` is to become a
+ * part of m; it is a copy where it has one of them. */
+bool schema_has_unevaluated(const json_t *m);
+bool schema_is_ours(const struct schema *s, const json_t *part); /* with what it evaluates */
+bool schema_is_evaluated_list(const struct schema *s, const json_t *part, const char *key);
+/* False with an error. */
+bool schema_read_unevaluated(
+    struct schema *s, json_t *part, const json_t *contains, json_t *m, uint32_t depth);
+/* Note what the part evaluates; what `not` came to evaluates nothing. False with an error. */
+bool schema_note_evaluated(struct schema *s, const json_t *part, json_t *m);
+json_t *schema_negated_options(json_t *list); /* of what `not` came to: new */
+void schema_settle_evaluated(struct schema *s, json_t *m);
+
+/* json_apart.c: can no value satisfy both? False when that cannot be told. */
 bool schema_disjoint(struct schema *s, const json_t *x, const json_t *y);
 
 /* json_logic.c: a schema that holds where x does not, new; NULL, without an error: it cannot be
@@ -80,8 +106,9 @@ grammar_node schema_string(struct schema *s, const json_t *m);
 grammar_node schema_integer(struct schema *s, const json_t *m);
 grammar_node schema_number(struct schema *s, const json_t *m);
 bool schema_refuses(const json_t *m, const json_t *value); /* is it in what stays of "not"? */
-/* What a pattern matches, as the inside of a string; errors name `key`. */
-grammar_node schema_pattern(struct schema *s, const char *key, const json_t *pattern);
+/* What a pattern matches, as the inside of a string; over: by any language's rules, to be taken
+ * out. Errors name `key`. */
+grammar_node schema_pattern(struct schema *s, const char *key, const json_t *pattern, bool over);
 grammar_node schema_array(struct schema *s, const json_t *m);  /* json_array.c */
 grammar_node schema_object(struct schema *s, const json_t *m); /* json_object.c */
 /* A number of elements or characters; false with an error if it is none. */

@@ -5,8 +5,9 @@
  *      ^ and $ at the ends of the whole, or of an alternative of the whole
  *
  * Classes are those of ASCII; where the two languages differ, both agree with what comes out: . is
- * no line end of either, and \S no space of Unicode. Look-around, references back and \b are
- * refused, as is everything else that is not above. */
+ * no line end of either, and \S no space of Unicode. To take an expression's texts out of others,
+ * `over` has what either of them takes. Look-around, references back and \b are refused, as is
+ * everything else that is not above. */
 #include "base/utf8.h"
 #include "grammar/internal.h"
 
@@ -20,7 +21,8 @@ struct regex {
     const char *s, *where;
     size_t n, at;
     uint32_t n_open;
-    bool in_json, search;
+    bool in_json, search, over;
+    bool anchored; /* the whole begins where the text does */
 };
 
 static grammar_node fail_at(struct regex *r, size_t at, const char *what)
@@ -60,8 +62,33 @@ static void add_word(struct char_set *set)
     char_set_add(set, '_', '_');
 }
 
-/* \d \w \s, and their opposites in capitals; false for other letters. */
-static bool add_class(struct char_set *set, char c)
+/* What either language may count as a digit, a letter or a space: beyond ASCII they disagree. */
+static void add_wide(struct char_set *set, char c)
+{
+    char_set_add(set, 0x80, 0x10ffff);
+    if (c == 's')
+        char_set_add(set, 0x1c, 0x1f);
+}
+
+/* What neither counts as a space. */
+static void add_no_space(struct char_set *set)
+{
+    static const struct grammar_range spaces[] = {{0, 0x20},
+                                                  {0x7f, 0xa0},
+                                                  {0x1680, 0x1680},
+                                                  {0x180e, 0x180e},
+                                                  {0x2000, 0x200f},
+                                                  {0x2028, 0x202f},
+                                                  {0x205f, 0x205f},
+                                                  {0x3000, 0x3000},
+                                                  {0xfeff, 0xfeff}};
+    for (size_t i = 0; i < sizeof spaces / sizeof spaces[0]; i++)
+        char_set_add(set, spaces[i].lo, spaces[i].hi);
+}
+
+/* \d \w \s, and their opposites in capitals; false for other letters. over: what either language
+ * takes, else what both take. */
+static bool add_class(struct char_set *set, char c, bool over)
 {
     struct char_set own = {0};
     switch (c) {
@@ -73,32 +100,26 @@ static bool add_class(struct char_set *set, char c)
     case 'W':
         add_word(&own);
         break;
+    case 'S':
+        if (!over) {
+            add_no_space(&own);
+            break;
+        }
+        /* fall through */
     case 's':
         char_set_add(&own, '\t', '\r');
         char_set_add(&own, ' ', ' ');
         break;
-    case 'S': { /* no space of Unicode, nor what Python counts as one */
-        static const struct grammar_range spaces[] = {{0, 0x20},
-                                                      {0x7f, 0xa0},
-                                                      {0x1680, 0x1680},
-                                                      {0x180e, 0x180e},
-                                                      {0x2000, 0x200f},
-                                                      {0x2028, 0x202f},
-                                                      {0x205f, 0x205f},
-                                                      {0x3000, 0x3000},
-                                                      {0xfeff, 0xfeff}};
-        for (size_t i = 0; i < sizeof spaces / sizeof spaces[0]; i++)
-            char_set_add(&own, spaces[i].lo, spaces[i].hi);
-        break;
-    }
     default:
         return false;
     }
+    if (over && c >= 'a')
+        add_wide(&own, c);
     char_set_normalise(&own);
     if (c < 'a')
         char_set_invert(&own);
     /* beyond ASCII the languages disagree on what a digit or a letter is: \D and \W stay within */
-    uint32_t most = c == 'D' || c == 'W' ? 0x7f : 0x10ffff;
+    uint32_t most = !over && (c == 'D' || c == 'W') ? 0x7f : 0x10ffff;
     for (uint32_t i = 0; i < own.n; i++)
         if (own.r[i].lo <= most)
             char_set_add(set, own.r[i].lo, own.r[i].hi < most ? own.r[i].hi : most);
@@ -175,14 +196,15 @@ static bool parse_char(struct regex *r, uint32_t *out)
 }
 
 /* A member of a class: a character, or true in *is_class for \d and its kind, which was added. */
-static bool parse_member(struct regex *r, struct char_set *set, uint32_t *out, bool *is_class)
+static bool parse_member(
+    struct regex *r, struct char_set *set, bool over, uint32_t *out, bool *is_class)
 {
     size_t from = r->at;
     *is_class = false;
     if (peek(r) != '\\')
         return parse_char(r, out);
     r->at++;
-    if (add_class(set, peek(r))) {
+    if (add_class(set, peek(r), over)) {
         *is_class = true;
         r->at++;
         return true;
@@ -195,22 +217,12 @@ static bool parse_member(struct regex *r, struct char_set *set, uint32_t *out, b
     return parse_escape(r, from, out);
 }
 
-/* [^\D] and its like would hold what only one of the languages admits. */
-static bool inverts_class(const struct regex *r, size_t from)
-{
-    for (size_t i = from; i + 1 < r->at; i++) {
-        if (r->s[i] == '\\' && strchr("DWSws", r->s[i + 1]))
-            return true;
-        i += r->s[i] == '\\';
-    }
-    return false;
-}
-
 static grammar_node parse_set(struct regex *r)
 {
     struct char_set set = {0};
     size_t from = r->at++;
     bool inverted = peek(r) == '^', first = true;
+    const bool over = r->over != inverted; /* what is left out of all must be turned round too */
     r->at += inverted;
     while (!failed(r) && (peek(r) != ']' || first)) {
         uint32_t lo, hi;
@@ -227,12 +239,12 @@ static grammar_node parse_set(struct regex *r)
             fail_at(r, from, "this class has no end");
             break;
         }
-        if (!parse_member(r, &set, &lo, &is_class) || is_class)
+        if (!parse_member(r, &set, over, &lo, &is_class) || is_class)
             continue;
         hi = lo;
         if (peek(r) == '-' && r->at + 1 < r->n && r->s[r->at + 1] != ']') {
             r->at++;
-            if (!parse_member(r, &set, &hi, &end_is_class))
+            if (!parse_member(r, &set, over, &hi, &end_is_class))
                 break;
             if (end_is_class || hi < lo)
                 fail_at(r, at, "this range runs backwards");
@@ -241,8 +253,6 @@ static grammar_node parse_set(struct regex *r)
     }
     r->at++;
     char_set_normalise(&set);
-    if (inverted && !failed(r) && inverts_class(r, from))
-        fail_at(r, from, "\\w, \\s and capital classes in [^...] mean different things");
     if (inverted)
         char_set_invert(&set);
     grammar_node node = failed(r) ? 0 : emit(r, &set);
@@ -292,7 +302,7 @@ static grammar_node parse_backslash(struct regex *r)
     struct char_set set = {0};
     size_t from = r->at++;
     uint32_t c;
-    if (add_class(&set, peek(r))) {
+    if (add_class(&set, peek(r), r->over)) {
         r->at++;
         char_set_normalise(&set);
         grammar_node node = emit(r, &set);
@@ -306,7 +316,7 @@ static grammar_node any_char(struct regex *r)
 {
     static const struct grammar_range lines[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
     struct char_set set = {0};
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < (r->over ? 1 : 3); i++) /* Python's lines end with \n alone */
         char_set_add(&set, lines[i].lo, lines[i].hi);
     char_set_normalise(&set);
     char_set_invert(&set);
@@ -409,7 +419,7 @@ static grammar_node parse_sequence(struct regex *r, bool top)
 {
     grammar_node *nodes = NULL;
     uint32_t n = 0, cap = 0;
-    bool begins = false, ends = false;
+    bool begins = top && r->anchored, ends = false;
     if (top && peek(r) == '^') {
         begins = true;
         r->at++;
@@ -426,7 +436,9 @@ static grammar_node parse_sequence(struct regex *r, bool top)
         nodes[n++] = parse_repeated(r);
     }
     nodes = grow(nodes, &cap, n + 1, sizeof *nodes);
-    nodes[n++] = r->search && top && !ends ? anything(r) : grammar_empty(r->b);
+    nodes[n++] = r->search && top && !ends ? anything(r)
+                 : r->over && ends ? grammar_optional(r->b, emit_one(r, '\n')) /* Python's $ */
+                                   : grammar_empty(r->b);
     grammar_node node = grammar_seq(r->b, n, nodes);
     free(nodes);
     return node;
@@ -445,6 +457,85 @@ static grammar_node parse_alternatives(struct regex *r, bool top)
     }
     grammar_node node = grammar_alt(r->b, n, nodes);
     free(nodes);
+    return node;
+}
+
+/* Where the group that begins at s[at] ends, behind its bracket; n + 1: nowhere. */
+static size_t group_end(const char *s, size_t n, size_t at)
+{
+    uint32_t open = 0;
+    bool in_set = false;
+    for (; at < n; at++) {
+        if (s[at] == '\\')
+            at++;
+        else if (in_set)
+            in_set = s[at] != ']';
+        else if (s[at] == '[')
+            in_set = true;
+        else if (s[at] == '(')
+            open++;
+        else if (s[at] == ')' && --open == 0)
+            return at + 1;
+    }
+    return n + 1;
+}
+
+static bool has_alternatives(const char *s, size_t n, size_t at)
+{
+    while (at < n && s[at] != '|') {
+        size_t end = s[at] == '(' ? group_end(s, n, at) : at + 1;
+        if (s[at] == '\\')
+            end = at + 2;
+        for (bool in_set = s[at] == '['; in_set && end < n; end++) {
+            in_set = s[end] != ']';
+            end += s[end] == '\\';
+        }
+        at = end;
+    }
+    return at < n;
+}
+
+uint32_t regex_parts(const char *s, size_t n, struct regex_part parts[REGEX_MAX_PARTS])
+{
+    uint32_t n_parts = 0;
+    size_t at = 1;
+    while (n > 4 && s[0] == '^' && at + 3 < n && n_parts + 1 < REGEX_MAX_PARTS &&
+           (memcmp(s + at, "(?=", 3) == 0 || memcmp(s + at, "(?!", 3) == 0)) {
+        size_t end = group_end(s, n, at);
+        if (end > n)
+            break;
+        parts[n_parts++] = (struct regex_part){at + 3, end - 1, true, s[at + 2] == '!'};
+        at = end;
+    }
+    if (n_parts > 0 && !has_alternatives(s, n, at) && !(at < n && strchr("*+?{", s[at]))) {
+        parts[n_parts++] = (struct regex_part){at, n, true, false};
+        return n_parts;
+    }
+    parts[0] = (struct regex_part){0, n, false, false};
+    return 1;
+}
+
+grammar_node regex_part_node(struct grammar_builder *b,
+                             const char *s,
+                             const struct regex_part *part,
+                             bool in_json,
+                             bool over,
+                             const char *where)
+{
+    struct regex r = {.b = b,
+                      .s = s,
+                      .n = part->to,
+                      .at = part->from,
+                      .where = where,
+                      .in_json = in_json,
+                      .search = true,
+                      .over = over,
+                      .anchored = part->anchored};
+    if (part->to > MAX_TEXT_BYTES)
+        return builder_fail(b, "%s has more than %u bytes", where, MAX_TEXT_BYTES);
+    grammar_node node = parse_alternatives(&r, true);
+    if (!failed(&r) && r.at < r.n)
+        return fail_at(&r, r.at, "this ')' closes nothing");
     return node;
 }
 

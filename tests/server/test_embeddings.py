@@ -196,6 +196,7 @@ def test_refusals(serve):
     refused(s, EMBEDDINGS, {"input": {"prompt_string": "a", "multimodal_data": ["eA=="]}}, "supported",
             "multimodal_data")
     refused(s, EMBEDDINGS, {"input": {"a": 1}}, "string", "input")
+    refused(s, "/embedding", {"input": "a", "content": "a"}, "'content' cannot stand beside 'input'")
     refused(s, EMBEDDINGS, {"input": [1, 100000]}, "outside the vocabulary", "input")
     refused(s, EMBEDDINGS, {"input": "a", "dimensions": 41}, "dimensions", "dimensions")
     refused(s, EMBEDDINGS, {"input": "a", "encoding_format": "int8"}, "base64", "encoding_format")

@@ -11,6 +11,7 @@ from conftest import WEIR
 
 COMPLETIONS = "/v1/completions"
 NAMES = ("greedy", "alice", "bob")
+CROWD = [f"polite-{i}" for i in range(19)]
 
 pytestmark = pytest.mark.skipif(
     "--api-keys" not in subprocess.run([WEIR, "serve", "--help"], capture_output=True,
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture
 def keys(tmp_path):
     path = tmp_path / "keys.json"
-    path.write_text(json.dumps({"keys": [{"name": n, "key": n + "-key"} for n in NAMES]}))
+    path.write_text(json.dumps({"keys": [{"name": n, "key": n + "-key"} for n in (*NAMES, *CROWD)]}))
     path.chmod(0o600)
     return str(path)
 
@@ -66,3 +67,20 @@ def test_a_greedy_key_does_not_fill_the_queue(start_server, keys):
         assert [p.result() for p in polite] == [200, 200]
         answers = [g.result() for g in greedy]
         assert set(answers) == {200, 429} and answers.count(429) >= 10
+
+
+def test_one_greedy_key_among_nineteen_polite_ones(start_server, keys):
+    """While each of nineteen has its two answers, the one that asks for sixty has about two more."""
+    s = start_server("--api-keys", keys, "--max-running", "1", "--threads", "1")
+    with concurrent.futures.ThreadPoolExecutor(100) as pool:
+        greedy = [pool.submit(ask, s, "greedy", i, 40) for i in range(60)]
+        end = time.monotonic() + 30
+        while metric(s, "weir_requests_waiting") < 40:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        before = sum(g.done() for g in greedy)
+        polite = [pool.submit(ask, s, n, i, 40) for n in CROWD for i in range(2)]
+        assert [p.result() for p in polite] == [200] * 38
+        meanwhile = sum(g.done() for g in greedy) - before
+        assert meanwhile <= 12, f"{meanwhile} answers of the greedy key came before the last polite one"
+        assert {g.result() for g in greedy} == {200}

@@ -167,8 +167,10 @@ def test_chat_stream(server):
     ("/generate", {"prompt": "a", "strategy": "beam"}, 400, "'strategy'"),
     ("/generate", {"prompt": "a", "model_id": "other"}, 404, "other"),
     ("/generate", {"prompt": "a", "max_tokens": 0}, 400, "'max_tokens'"),
-    ("/generate", {"prompt": "a", "temperature": 9}, 200, None),  # greedy: it does not count
+    ("/generate", {"prompt": "a", "temperature": 9}, 400, "'temperature'"),  # also where it does not count
     ("/generate", {"prompt": "a", "temperature": 9, "strategy": "top_k"}, 400, "'temperature'"),
+    ("/stream/generate", {"prompt": "a", "top_k": -2, "strategy": "top_p"}, 400, "'top_k'"),
+    ("/generate", {"prompt": "a", "top_p": 2}, 400, "'top_p'"),
     ("/generate", {}, 422, "'prompt' is required"),
     ("/generate", {"prompt": None}, 422, "'prompt'"),
     ("/batch/generate", {"prompts": None}, 422, "'prompts'"),

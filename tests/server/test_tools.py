@@ -1,13 +1,14 @@
 """Tools and reasoning through a real server: the official client, whole and streamed."""
 
 import json
+import re
 import struct
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from conftest import MODEL, WEIR
+from conftest import MODEL, ROOT, WEIR
 
 openai = pytest.importorskip("openai")
 CHAT = "/v1/chat/completions"
@@ -501,3 +502,54 @@ def test_flags():
     for flag in ("--tool-format", "--reasoning-format"):
         done = subprocess.run([WEIR, "serve", flag, "nothing"], capture_output=True, text=True)
         assert done.returncode == 2 and flag in done.stderr
+
+
+ALL_FORMATS = re.findall(r'\{\.name = "([^"]+)",\s*\.', (ROOT / "src/chat/reply/formats.c").read_text())
+PAINT = {"type": "function", "function": {"name": "paint", "parameters": {
+    "type": "object", "properties": {"colour": {"enum": ["red", "blue"]}, "twice": {"type": "boolean"}},
+    "required": ["colour", "twice"], "additionalProperties": False}}}
+WASH = {"type": "function", "function": {"name": "wash", "parameters": {
+    "type": "object", "properties": {"litres": {"type": "integer", "minimum": 1, "maximum": 9}},
+    "required": ["litres"], "additionalProperties": False}}}
+
+
+def is_call(name, arguments):
+    v = json.loads(arguments)
+    if name == "paint":
+        return list(v) == ["colour", "twice"] and v["colour"] in ("red", "blue") and \
+            type(v["twice"]) is bool
+    return name == "wash" and list(v) == ["litres"] and v["litres"] in range(1, 10)
+
+
+def test_the_formats_are_known():
+    assert len(ALL_FORMATS) == 28 == len(set(ALL_FORMATS)), ALL_FORMATS
+
+
+@pytest.mark.parametrize("name", ALL_FORMATS)
+def test_every_format_streams_alike(start_server, name):
+    """However a model writes calls, the deltas are OpenAI's, and together what comes whole."""
+    server = start_server("--tool-format", name, "--threads", "1")
+    named = {"type": "function", "function": {"name": "wash"}}
+    for more in ({"tool_choice": "required"}, {"tool_choice": named},
+                 {"tool_choice": "required", "parallel_tool_calls": False},
+                 {"tool_choice": "auto"}, {"tool_choice": "none"}):
+        body = {"messages": [{"role": "user", "content": "Hello"}], "tools": [PAINT, WASH], "seed": 5,
+                "max_tokens": 300, **more}
+        choice = server.json("POST", CHAT, body)["choices"][0]
+        events = server.events(CHAT, body)
+        calls = [c["function"] for c in choice["message"].get("tool_calls", [])]
+        assert check_shape(events) == {i: c["arguments"] for i, c in enumerate(calls)}
+        heads = [c["function"]["name"] for e in events
+                 for c in e["choices"][0]["delta"].get("tool_calls", []) if "id" in c]
+        assert heads == [c["name"] for c in calls]
+        text = "".join(e["choices"][0]["delta"].get("content") or "" for e in events)
+        assert text == (choice["message"]["content"] or "")
+        if more["tool_choice"] in ("auto", "none"):
+            assert more["tool_choice"] == "auto" or not calls
+            continue
+        assert calls and not text
+        ended = choice["finish_reason"] == "tool_calls"
+        assert ended or choice["finish_reason"] == "length"  # a model may call again and again
+        assert all(is_call(c["name"], c["arguments"]) for c in calls[:None if ended else -1])
+        assert more["tool_choice"] != named or (ended and [c["name"] for c in calls] == ["wash"])
+        assert "parallel_tool_calls" not in more or (ended and len(calls) == 1)

@@ -1,6 +1,7 @@
 /* The arguments of a call as the formats write them, by the schema of the tool: JSON; a tag for
  * each; names and values as in Python; Gemma 4's way. */
 #include "chat/reply/frame.h"
+#include "chat/reply/internal.h"
 
 #include "base/mem.h"
 
@@ -64,6 +65,20 @@ static json_t *merged(const struct maker *m, const json_t *root, const json_t *p
     return flat;
 }
 
+/* The part's options likewise, new: one where it has none. NULL with an error. */
+static json_t *options_of(const struct maker *m,
+                          const json_t *root,
+                          const json_t *part,
+                          const char *at)
+{
+    json_t *whole = with_definitions(root, part);
+    json_t *list = grammar_json_options(m->b, whole, at);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        json_array_set_new(list, i, with_definitions(whole, json_array_get(list, i)));
+    json_decref(whole);
+    return list;
+}
+
 static bool is_required(const json_t *schema, const char *key)
 {
     const json_t *required = json_object_get(schema, "required");
@@ -88,6 +103,20 @@ static void deinit(const struct arguments *a)
     free(a->list);
 }
 
+/* Does nothing bound the members but what each of them says? */
+static bool counts_fit(const json_t *schema)
+{
+    const json_t *least = json_object_get(schema, "minProperties");
+    const json_t *most = json_object_get(schema, "maxProperties");
+    const size_t n = json_object_size(json_object_get(schema, "properties"));
+    const size_t n_required = json_array_size(json_object_get(schema, "required"));
+    return (!least || json_number_value(least) <= (double)n_required) &&
+           (!most || json_number_value(most) >= (double)(n + n_required)) &&
+           (n + n_required == 0 ||
+            (!json_object_get(schema, "propertyNames") &&
+             json_object_size(json_object_get(schema, "patternProperties")) == 0));
+}
+
 /* The properties in their order, then those that are required and not described. False, with an
  * error, where they are said in another way. */
 static bool collect(const struct maker *m, const json_t *schema, size_t tool, struct arguments *out)
@@ -97,8 +126,12 @@ static bool collect(const struct maker *m, const json_t *schema, size_t tool, st
     const char *key;
     json_t *v;
     *out = (struct arguments){0};
-    if (json_object_get(schema, "anyOf") || json_object_get(schema, "oneOf")) {
-        fail(m, tool, NULL, "anyOf and oneOf are not supported here with this model's calls");
+    if (!counts_fit(schema)) {
+        fail(m,
+             tool,
+             NULL,
+             "minProperties, maxProperties, propertyNames and patternProperties are not supported "
+             "with this model's calls");
         return false;
     }
     if ((uint64_t)json_object_size(properties) * json_array_size(required) > MAX_COMPARED) {
@@ -430,6 +463,13 @@ static uint32_t count_of(const json_t *schema, const char *key, uint32_t absent)
 static grammar_node gemma_array(const struct maker *m, const json_t *s, size_t tool, uint32_t depth)
 {
     json_t *items = json_object_get(s, "items");
+    if (json_is_true(json_object_get(s, "uniqueItems")) || json_object_get(s, "contains") ||
+        json_object_get(s, "prefixItems"))
+        return fail(
+            m,
+            tool,
+            NULL,
+            "uniqueItems, contains and prefixItems are not supported with this model's calls");
     json_t *flat = items ? merged(m, s, items, "") : NULL;
     grammar_node item = flat ? gemma_of(m, flat, tool, depth + 1) : any_gemma(m);
     json_decref(flat);
@@ -471,17 +511,14 @@ static grammar_node gemma_options(const struct maker *m,
                                   size_t tool,
                                   uint32_t depth)
 {
-    const json_t *any = json_object_get(s, "anyOf");
-    any = any ? any : json_object_get(s, "oneOf");
-    size_t n = json_array_size(any);
+    json_t *list = options_of(m, s, s, "");
+    size_t n = json_array_size(list);
     grammar_node *nodes = mem_zalloc(n + 1, sizeof *nodes);
-    for (size_t i = 0; i < n; i++) {
-        json_t *flat = merged(m, s, json_array_get(any, i), "");
-        nodes[i] = flat ? gemma_of(m, flat, tool, depth + 1) : grammar_never(m->b);
-        json_decref(flat);
-    }
+    for (size_t i = 0; i < n; i++)
+        nodes[i] = gemma_of(m, json_array_get(list, i), tool, depth + 1);
     grammar_node node = grammar_alt(m->b, (uint32_t)n, nodes);
     free(nodes);
+    json_decref(list);
     return node;
 }
 
@@ -545,23 +582,68 @@ static grammar_node gemma_of(const struct maker *m, json_t *schema, size_t tool,
 
 /* ---- all of them ---- */
 
+/* Values in tags are read by the types that the tool's own schema gives them: where they may be
+ * strings these have to be the same here, or a string could be read as something else. */
+static bool read_alike(const struct maker *m,
+                       const json_t *schema,
+                       const json_t *flat,
+                       const struct arguments *a,
+                       size_t tool)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        const struct argument *one = &a->list[i];
+        const json_t *own = reply_find_property(schema, one->key);
+        if (!may_be_string(one->schema, 4) ||
+            reply_types(schema, own) == reply_types(flat, one->schema))
+            continue;
+        fail(m,
+             tool,
+             one->key,
+             "its type is said in several places, which cannot be kept to in this model's calls");
+        return false;
+    }
+    return true;
+}
+
+/* The arguments by a merged schema without options. */
+static grammar_node arguments_of(const struct maker *m,
+                                 const json_t *schema,
+                                 const json_t *flat,
+                                 size_t tool)
+{
+    struct arguments a = {0};
+    grammar_node node = grammar_never(m->b);
+    if (m->f->gemma)
+        node = gemma_object(m, flat, tool, 0);
+    else if (collect(m, flat, tool, &a) && (m->f->named || read_alike(m, schema, flat, &a, tool)))
+        node =
+            m->f->named ? keyed(m, &a, tool, "=", ", ", json_value) : tagged_arguments(m, &a, tool);
+    deinit(&a);
+    return node;
+}
+
+/* One way for each option of the schema's root. */
+static grammar_node by_options(const struct maker *m, const json_t *schema, size_t tool)
+{
+    char where[64];
+    snprintf(where, sizeof where, "/tools/%zu/function/parameters", tool);
+    json_t *list = options_of(m, schema, schema, where);
+    size_t n = json_array_size(list);
+    grammar_node *nodes = mem_zalloc(n + 1, sizeof *nodes);
+    for (size_t i = 0; i < n; i++)
+        nodes[i] = arguments_of(m, schema, json_array_get(list, i), tool);
+    grammar_node node = n > 0 ? grammar_alt(m->b, (uint32_t)n, nodes) : grammar_never(m->b);
+    free(nodes);
+    json_decref(list);
+    return node;
+}
+
 grammar_node frame_arguments(const struct maker *m, const json_t *schema, size_t tool, bool free)
 {
     const struct frame *f = m->f;
-    struct arguments a = {0};
-    char where[64];
     if (!f->named && !f->gemma && !f->key[0])
         return json_arguments(m, schema, tool, free);
     if (free)
         return f->gemma ? gemma_dict(m, any_gemma(m)) : f->named ? any_named(m) : any_tagged(m);
-    snprintf(where, sizeof where, "/tools/%zu/function/parameters", tool);
-    json_t *flat = merged(m, schema, schema, where);
-    grammar_node node = grammar_never(m->b);
-    if (json_is_object(flat) && f->gemma)
-        node = gemma_object(m, flat, tool, 0);
-    else if (json_is_object(flat) && collect(m, flat, tool, &a))
-        node = f->named ? keyed(m, &a, tool, "=", ", ", json_value) : tagged_arguments(m, &a, tool);
-    deinit(&a);
-    json_decref(flat);
-    return node;
+    return by_options(m, schema, tool);
 }

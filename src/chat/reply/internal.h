@@ -201,6 +201,13 @@ bool reply_is_name(const char *s, size_t n);
 const char *reply_property(const struct reply_parser *p, const char *tool, size_t i);
 /* The schema of one parameter of a tool, or NULL. */
 const json_t *reply_parameter(const struct reply_parser *p, const char *tool, const char *key);
+const json_t *reply_parameters(const struct reply_parser *p, const char *tool); /* all, or NULL */
+/* The schema of a property, found in root or in what it is made of, or NULL. */
+const json_t *reply_find_property(const json_t *root, const char *key);
+/* What the schema refers to by $ref, within root; itself where it does not. */
+const json_t *reply_resolve(const json_t *root, const json_t *schema);
+/* The types that a schema allows, a bit each, by which values in tags are read. (tagged.c) */
+uint32_t reply_types(const json_t *root, const json_t *schema);
 
 /* Does raw end with s? */
 bool reply_raw_ends(const struct reply_parser *p, const char *s);

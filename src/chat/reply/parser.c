@@ -158,10 +158,66 @@ const char *reply_property(const struct reply_parser *p, const char *tool, size_
     return NULL;
 }
 
+/* What the schema refers to within root, or itself. */
+const json_t *reply_resolve(const json_t *root, const json_t *schema)
+{
+    char key[256];
+    for (int i = 0; i < 8; i++) {
+        const char *text = json_string_value(json_object_get(schema, "$ref"));
+        if (!text || strncmp(text, "#/", 2) != 0)
+            break;
+        const json_t *at = root;
+        for (text++; at && *text == '/';) {
+            size_t n = 0;
+            for (text++; *text && *text != '/' && n + 1 < sizeof key; text++) {
+                bool escaped = text[0] == '~' && (text[1] == '0' || text[1] == '1');
+                key[n++] = escaped ? (*++text == '0' ? '~' : '/') : *text;
+            }
+            key[n] = '\0';
+            at = json_is_array(at) ? json_array_get(at, strtoul(key, NULL, 10))
+                                   : json_object_get(at, key);
+        }
+        if (!at)
+            break;
+        schema = at;
+    }
+    return schema;
+}
+
+/* The schema of a property, by the schema itself or what it is made of. */
+static const json_t *find_property(const json_t *root,
+                                   const json_t *schema,
+                                   const char *key,
+                                   int depth)
+{
+    static const char *const parts[] = {"allOf", "anyOf", "oneOf"}, *const more[] = {"then",
+                                                                                     "else"};
+    schema = reply_resolve(root, schema);
+    const json_t *found = json_object_get(json_object_get(schema, "properties"), key);
+    for (size_t k = 0; k < 3 && !found && depth > 0; k++) {
+        const json_t *list = json_object_get(schema, parts[k]);
+        for (size_t i = 0; i < json_array_size(list) && !found; i++)
+            found = find_property(root, json_array_get(list, i), key, depth - 1);
+    }
+    for (size_t k = 0; k < 2 && !found && depth > 0; k++)
+        if (json_object_get(schema, more[k]))
+            found = find_property(root, json_object_get(schema, more[k]), key, depth - 1);
+    return found ? reply_resolve(root, found) : NULL;
+}
+
+const json_t *reply_find_property(const json_t *root, const char *key)
+{
+    return find_property(root, root, key, 4);
+}
+
+const json_t *reply_parameters(const struct reply_parser *p, const char *tool)
+{
+    return json_object_get(find_tool(p, tool, strlen(tool)), "parameters");
+}
+
 const json_t *reply_parameter(const struct reply_parser *p, const char *tool, const char *key)
 {
-    const json_t *schema = json_object_get(find_tool(p, tool, strlen(tool)), "parameters");
-    return json_object_get(json_object_get(schema, "properties"), key);
+    return reply_find_property(reply_parameters(p, tool), key);
 }
 
 /* ---- marks ---- */

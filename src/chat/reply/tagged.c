@@ -94,8 +94,10 @@ static bool has_value_of(const json_t *list, const char *type)
 
 /* Does a schema allow this type? What says nothing of types allows all; *told says which. Types
  * follow from "type", else from the values of enum or const, else from the options of anyOf. */
-static bool allows_within(const json_t *schema, const char *type, bool *told, int depth)
+static bool allows_within(
+    const json_t *root, const json_t *schema, const char *type, bool *told, int depth)
 {
+    schema = reply_resolve(root, schema);
     const json_t *v = json_object_get(schema, "type"), *list = json_object_get(schema, "enum");
     const json_t *one = json_object_get(schema, "const"), *any = json_object_get(schema, "anyOf");
     bool found = false;
@@ -113,9 +115,11 @@ static bool allows_within(const json_t *schema, const char *type, bool *told, in
     if (one)
         return strcmp(type_name(one), type) == 0;
     any = any ? any : json_object_get(schema, "oneOf");
+    if (!any && json_array_size(json_object_get(schema, "allOf")) == 1)
+        any = json_object_get(schema, "allOf");
     for (size_t i = 0; depth > 0 && i < json_array_size(any); i++) {
         bool one_told;
-        found |= allows_within(json_array_get(any, i), type, &one_told, depth - 1);
+        found |= allows_within(root, json_array_get(any, i), type, &one_told, depth - 1);
         *told &= one_told;
     }
     if (depth > 0 && json_array_size(any) > 0)
@@ -124,9 +128,25 @@ static bool allows_within(const json_t *schema, const char *type, bool *told, in
     return true;
 }
 
-static bool allows(const json_t *schema, const char *type, bool *told)
+static bool allows(const json_t *root, const json_t *schema, const char *type, bool *told)
 {
-    return allows_within(schema, type, told, 4);
+    return allows_within(root, schema, type, told, 4);
+}
+
+uint32_t reply_types(const json_t *root, const json_t *schema)
+{
+    static const char *const names[] = {
+        "string", "object", "array", "integer", "number", "boolean", "null"};
+    uint32_t types = 0;
+    bool told = false;
+    for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        types |= (uint32_t)allows(root, schema, names[i], &told) << i;
+    return types << 1 | told;
+}
+
+static const json_t *root_of(const struct reply_parser *p)
+{
+    return reply_parameters(p, buf_cstr((struct buf *)&p->tagged.name));
 }
 
 static const json_t *schema_of(struct reply_parser *p)
@@ -135,39 +155,39 @@ static const json_t *schema_of(struct reply_parser *p)
 }
 
 /* A string and nothing else. */
-static bool only_string(const json_t *schema)
+static bool only_string(const json_t *root, const json_t *schema)
 {
     static const char *const others[] = {"object", "array", "integer", "number", "boolean", "null"};
-    bool told, string = allows(schema, "string", &told);
+    bool told, string = allows(root, schema, "string", &told);
     for (size_t i = 0; told && string && i < sizeof others / sizeof others[0]; i++) {
         bool unused;
-        string = !allows(schema, others[i], &unused);
+        string = !allows(root, schema, others[i], &unused);
     }
     return told && string;
 }
 
 /* Is v, which a value reads as, of a type that the schema asks for? */
-static bool fits(const json_t *schema, const json_t *v)
+static bool fits(const json_t *root, const json_t *schema, const json_t *v)
 {
     bool told;
     switch (json_typeof(v)) {
     case JSON_OBJECT:
-        return allows(schema, "object", &told);
+        return allows(root, schema, "object", &told);
     case JSON_ARRAY:
-        return allows(schema, "array", &told);
+        return allows(root, schema, "array", &told);
     case JSON_STRING:
-        return !allows(schema, "string", &told) || !told;
+        return !allows(root, schema, "string", &told) || !told;
     case JSON_INTEGER:
-        return allows(schema, "integer", &told) || allows(schema, "number", &told);
+        return allows(root, schema, "integer", &told) || allows(root, schema, "number", &told);
     case JSON_REAL:
-        return allows(schema, "number", &told);
+        return allows(root, schema, "number", &told);
     case JSON_TRUE:
     case JSON_FALSE:
-        return allows(schema, "boolean", &told);
+        return allows(root, schema, "boolean", &told);
     case JSON_NULL:
         break;
     }
-    return allows(schema, "null", &told);
+    return allows(root, schema, "null", &told);
 }
 
 static void put_string(struct reply_parser *p, const char *s, size_t n)
@@ -195,12 +215,12 @@ static bool is_long_integer(const struct buf *v)
 static void put_value(struct reply_parser *p)
 {
     const struct buf *v = &p->tagged.value;
-    const json_t *schema = schema_of(p);
+    const json_t *root = root_of(p), *schema = schema_of(p);
     bool told;
     json_t *read = v->len ? json_loadb(v->data, v->len, JSON_DECODE_ANY, NULL) : NULL;
     if (!read && is_long_integer(v)) /* its digits go out as they are */
         read = json_integer(1);
-    bool is_json = read && (fits(schema, read) || !allows(schema, "string", &told));
+    bool is_json = read && (fits(root, schema, read) || !allows(root, schema, "string", &told));
     json_decref(read);
     if (is_json) {
         reply_arguments(p, v->data, v->len);
@@ -362,7 +382,7 @@ static bool key_byte(struct reply_parser *p, char c)
     if (spec->value_open || spec->typed)
         go(p, BEFORE_VALUE);
     else
-        value_begins(p, only_string(schema_of(p)));
+        value_begins(p, only_string(root_of(p), schema_of(p)));
     return true;
 }
 
@@ -376,7 +396,7 @@ static bool before_value_byte(struct reply_parser *p, char c)
     const char *mark = next_mark(p, spec->typed ? typed : open, spec->typed ? 2 : 1, &waits);
     if (!mark)
         return waits || fail_at_last(p);
-    value_begins(p, spec->typed ? mark == is_string : only_string(schema_of(p)));
+    value_begins(p, spec->typed ? mark == is_string : only_string(root_of(p), schema_of(p)));
     return true;
 }
 

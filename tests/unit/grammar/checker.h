@@ -147,6 +147,7 @@ static bool check_array(const json_t *root, const json_t *s, const json_t *v)
             return false;
     }
     const json_t *kind = json_object_get(s, "contains"), *least = json_object_get(s, "minContains");
+    const json_t *most = json_object_get(s, "maxContains");
     size_t found = 0, need = least ? (size_t)json_integer_value(least) : 1;
     for (size_t i = 0; i < json_array_size(v); i++)
         found += kind && check(root, kind, json_array_get(v, i));
@@ -155,7 +156,7 @@ static bool check_array(const json_t *root, const json_t *s, const json_t *v)
         for (size_t k = 0; k < i; k++)
             if (json_equal(json_array_get(v, i), json_array_get(v, k)))
                 return false;
-    return !kind || found >= need;
+    return !kind || (found >= need && (!most || found <= (size_t)json_integer_value(most)));
 }
 
 static bool check_object(const json_t *root, const json_t *s, const json_t *v)

@@ -1,6 +1,8 @@
 /* Grammars of calls: what conforms is read back as calls, whole, of the tools that there are. */
 #include "unit/grammar/harness.h"
 
+#include "unit/grammar/checker.h"
+
 #include "base/buf.h"
 #include "chat/reply_grammar.h"
 
@@ -44,6 +46,8 @@ struct counts {
     bool bad;
 };
 
+static const json_t *must_satisfy; /* arguments of any call, or NULL */
+
 static void on_event(void *ctx, const struct reply_event *ev)
 {
     struct counts *c = ctx;
@@ -67,7 +71,9 @@ static void on_event(void *ctx, const struct reply_event *ev)
         json_t *v = json_loadb(c->arguments.data, c->arguments.len, JSON_ALLOW_NUL, NULL);
         const char *e = json_string_value(json_object_get(v, "e"));
         c->bad |= !json_is_object(v);
-        if (json_object_size(v) > 0)
+        if (must_satisfy)
+            c->bad |= !v || !check(must_satisfy, must_satisfy, v);
+        else if (json_object_size(v) > 0)
             c->bad |= !json_is_string(json_object_get(v, "s")) || !e ||
                       (strcmp(e, "one") != 0 && strcmp(e, "two") != 0);
         json_decref(v);
@@ -341,8 +347,8 @@ static void test_tagged_schemas(void **state)
 static void test_optional_tags(void **state)
 {
     (void)state;
-    json_t *tools = json_loads("[{\"function\":{\"name\":\"f\",\"parameters\":{\"anyOf\":"
-                               "[{\"type\":\"object\"},{\"required\":[\"x\"]}]}}},"
+    json_t *tools = json_loads("[{\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{"
+                               "\"x\":{\"type\":\"integer\"}},\"minProperties\":1}}},"
                                "{\"function\":{\"name\":\"get\",\"parameters\":{\"type\":"
                                "\"object\",\"properties\":{}}}}]",
                                0,
@@ -373,6 +379,92 @@ static void test_optional_tags(void **state)
         r.required = true;
         assert_null(compile(&r, &e));
     }
+    json_decref(tools);
+}
+
+/* Options at the root of a tool's schema are kept to in every format: beside what holds for all,
+ * one only where oneOf says so, by references, by conditions. */
+static void test_root_options(void **state)
+{
+    (void)state;
+    static const char *const schemas[] = {
+        "{'type':'object','oneOf':[{'properties':{'k':{'const':'a'},'x':{'type':'integer'}},"
+        "'required':['k','x']},{'properties':{'k':{'const':'b'},'y':{'enum':['1','2']}},"
+        "'required':['k','y']}]}",
+        "{'type':'object','properties':{'a':{'type':'boolean'},'b':{'type':'boolean'}},'oneOf':[{"
+        "'required':['a']},{'required':['b']}]}",
+        "{'type':'object','properties':{'n':{'type':'integer'}},'required':['n'],'anyOf':[{"
+        "'properties':{'n':{'minimum':5,'maximum':7}}},{'$ref':'#/$defs/low'}],'$defs':{'low':{"
+        "'properties':{'n':{'maximum':-5,'minimum':-9}}}}}",
+        "{'type':'object','properties':{'paid':{'type':'boolean'},'sum':{'type':'integer'}},"
+        "'required':['paid'],'if':{'properties':{'paid':{'const':true}}},'then':{'required':["
+        "'sum']},'additionalProperties':false}",
+        "{'type':'object','properties':{'a':{'type':'boolean'},'b':{'type':'boolean'}},"
+        "'dependentRequired':{'a':['b']},'additionalProperties':false}"};
+    static char text[20000];
+    for (size_t k = 0; k < sizeof schemas / sizeof schemas[0]; k++) {
+        struct buf quoted = {0};
+        for (const char *p = schemas[k]; *p; p++)
+            buf_char(&quoted, *p == '\'' ? '"' : *p);
+        json_t *schema = json_loadb(quoted.data, quoted.len, 0, NULL);
+        json_t *tools = json_pack("[{s:s, s:{s:s, s:o}}]",
+                                  "type",
+                                  "function",
+                                  "function",
+                                  "name",
+                                  "f",
+                                  "parameters",
+                                  schema);
+        assert_non_null(tools);
+        must_satisfy = schema;
+        for (size_t i = 0; reply_format_list(i); i++) {
+            const struct reply_format *f = reply_format_find(reply_format_list(i));
+            const struct reply_grammar r = {.style = {f, NULL}, .tools = tools, .required = true};
+            struct err_info e = {0};
+            struct grammar *g = compile(&r, &e);
+            uint32_t n_ended = 0;
+            if (!g)
+                fail_msg("%s: %s: %s", reply_format_name(f), schemas[k], e.text);
+            for (uint64_t seed = 1; seed <= 40; seed++) {
+                uint64_t x = seed * 31;
+                size_t n;
+                struct counts c;
+                if (!random_answer(g, &x, 80, text, sizeof text, &n))
+                    continue;
+                n_ended++;
+                read_back(&r, text, n, &c);
+                if (c.bad || c.whole != 1)
+                    fail_msg("%s: %s: %.*s", reply_format_name(f), schemas[k], (int)n, text);
+            }
+            assert_true(n_ended > 10);
+            grammar_release(g);
+        }
+        must_satisfy = NULL;
+        buf_deinit(&quoted);
+        json_decref(tools);
+    }
+}
+
+/* A string in a tag is read by the tool's own schema: an option that says otherwise is refused. */
+static void test_options_read_alike(void **state)
+{
+    (void)state;
+    json_t *tools = json_loads(
+        "[{\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"oneOf\":[{"
+        "\"properties\":{\"k\":{\"const\":1},\"v\":{\"type\":\"integer\"}},\"required\":[\"k\"]},{"
+        "\"properties\":{\"k\":{\"const\":2},\"v\":{\"type\":\"string\"}},\"required\":[\"k\"]}]}}}"
+        "]",
+        0,
+        NULL);
+    struct err_info e = {0};
+    struct reply_grammar r = {
+        .style = {reply_format_find("qwen-xml"), NULL}, .tools = tools, .required = true};
+    assert_null(compile(&r, &e));
+    assert_non_null(strstr(e.text, "/tools/0/function/parameters/properties/v"));
+    r.style.format = reply_format_find("lfm2"); /* where strings have quotes */
+    struct grammar *g = compile(&r, &e);
+    assert_non_null(g);
+    grammar_release(g);
     json_decref(tools);
 }
 
@@ -446,6 +538,8 @@ int main(void)
         cmocka_unit_test(test_content_or_calls),
         cmocka_unit_test(test_tagged_schemas),
         cmocka_unit_test(test_optional_tags),
+        cmocka_unit_test(test_root_options),
+        cmocka_unit_test(test_options_read_alike),
         cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_recursion),
         cmocka_unit_test(test_errors),

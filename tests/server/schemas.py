@@ -1,0 +1,622 @@
+"""Schemas as strangers write them: OpenAI's strict style, what pydantic and zod make, older drafts, and
+each keyword of the newest by itself and beside others. test_schemas.py asks for answers under each."""
+
+STRING, INTEGER, NUMBER, BOOLEAN = ({"type": t} for t in ("string", "integer", "number", "boolean"))
+
+
+def strict(**properties):
+    """As OpenAI's strict mode wants it: closed, all members required."""
+    return {"type": "object", "properties": properties, "required": list(properties),
+            "additionalProperties": False}
+
+
+def short(n, **more):
+    return {"type": "string", "maxLength": n, **more}
+
+
+def optional(schema, title):
+    """What pydantic makes of Optional[...] = None."""
+    return {"anyOf": [schema, {"type": "null"}], "default": None, "title": title}
+
+
+D7, D19, D20 = ("http://json-schema.org/draft-07/schema#",
+                "https://json-schema.org/draft/2019-09/schema",
+                "https://json-schema.org/draft/2020-12/schema")
+
+SCHEMAS = {
+    # ---- OpenAI's strict mode, from its guides' kind of examples
+    "strict event": strict(name=short(20), date=short(10), participants={
+        "type": "array", "items": short(8), "maxItems": 3}),
+    "strict steps": strict(steps={"type": "array", "maxItems": 2, "items": strict(
+        explanation=short(20), output=short(10))}, final_answer=short(12)),
+    "strict union": strict(item={"anyOf": [
+        strict(kind={"type": "string", "enum": ["user"]}, name=short(8), age=INTEGER),
+        strict(kind={"type": "string", "enum": ["address"]}, number=short(4), street=short(9))]}),
+    "strict nullable": strict(unit={"type": ["string", "null"], "enum": ["C", "F", None]},
+                              at=short(5)),
+    "strict recursion by root": {**strict(value=INTEGER, next={
+        "anyOf": [{"$ref": "#"}, {"type": "null"}]})},
+    "strict recursion by defs": {
+        "$defs": {"node": strict(value=NUMBER, next={"anyOf": [{"$ref": "#/$defs/node"},
+                                                                {"type": "null"}]})},
+        **strict(linked_list={"$ref": "#/$defs/node"})},
+    "strict user interface": {
+        "name": "ui", **strict(
+            type={"type": "string", "enum": ["div", "button", "header", "section", "field"]},
+            label=short(12), children={"type": "array", "items": {"$ref": "#"}, "maxItems": 2},
+            attributes={"type": "array", "maxItems": 2,
+                        "items": strict(name=short(6), value=short(6))})},
+    "strict moderation": strict(
+        is_violating=BOOLEAN,
+        category={"type": ["string", "null"],
+                  "enum": ["violence", "sexual", "self_harm", None]},
+        explanation_if_violating={"type": ["string", "null"], "maxLength": 20}),
+    "strict numbers": strict(temperature={"type": "number", "minimum": -130, "maximum": 130,
+                                          "multipleOf": 0.5},
+                             count={"type": "integer", "exclusiveMinimum": 0, "maximum": 40}),
+    "strict strings": strict(user={"type": "string", "pattern": "^@[a-zA-Z0-9_]{1,9}$"},
+                             mail={"type": "string", "format": "email"},
+                             when={"type": "string", "format": "date-time"}),
+    "strict arrays": strict(numbers={"type": "array", "items": {"type": "number"}, "minItems": 1,
+                                     "maxItems": 3}),
+    "strict weather tool": strict(location=short(14, description="City and country"),
+                                  units={"type": "string", "enum": ["celsius", "fahrenheit"]}),
+    "strict sql": strict(table={"enum": ["orders", "users"]}, columns={
+        "type": "array", "items": {"enum": ["id", "status", "total"]}, "maxItems": 3},
+        conditions={"type": "array", "maxItems": 2, "items": strict(
+            column=short(6), operator={"enum": ["=", ">", "<", "!="]},
+            value={"anyOf": [short(6), NUMBER, strict(column_name=short(6))]})},
+        order_by={"enum": ["asc", "desc"]}),
+    "strict deep": strict(a=strict(b=strict(c=strict(d=strict(e=strict(f=INTEGER)))))),
+
+    # ---- pydantic
+    "pydantic plain": {
+        "properties": {"id": {"title": "Id", "type": "integer"},
+                       "name": {"default": "Jane", "title": "Name", "type": "string",
+                                "maxLength": 9},
+                       "signup": optional({"format": "date-time", "type": "string"}, "Signup")},
+        "required": ["id"], "title": "User", "type": "object"},
+    "pydantic defs": {
+        "$defs": {"Address": {"properties": {"street": {"title": "Street", **short(9)},
+                                             "zip": {"title": "Zip", "type": "string",
+                                                     "pattern": "^\\d{5}$"}},
+                              "required": ["street", "zip"], "title": "Address",
+                              "type": "object"}},
+        "properties": {"home": {"$ref": "#/$defs/Address"},
+                       "work": {"anyOf": [{"$ref": "#/$defs/Address"}, {"type": "null"}],
+                                "default": None}},
+        "required": ["home"], "title": "Person", "type": "object"},
+    "pydantic enum": {
+        "$defs": {"Color": {"enum": ["red", "green", "blue"], "title": "Color",
+                            "type": "string"},
+                  "Level": {"enum": [1, 2, 3], "title": "Level", "type": "integer"}},
+        "properties": {"color": {"$ref": "#/$defs/Color", "default": "red"},
+                       "level": {"$ref": "#/$defs/Level"}},
+        "required": ["level"], "title": "Item", "type": "object"},
+    "pydantic literal": {
+        "properties": {"kind": {"const": "cat", "title": "Kind", "type": "string"},
+                       "mode": {"enum": ["fast", "slow"], "title": "Mode", "type": "string"},
+                       "n": {"enum": [1, "two", None], "title": "N"}},
+        "required": ["kind", "mode", "n"], "title": "L", "type": "object"},
+    "pydantic discriminator": {
+        "$defs": {"Cat": {"properties": {"kind": {"const": "cat", "type": "string"},
+                                         "lives": {"type": "integer", "maximum": 9,
+                                                   "minimum": 0}},
+                          "required": ["kind", "lives"], "type": "object"},
+                  "Dog": {"properties": {"kind": {"const": "dog", "type": "string"},
+                                         "barks": {"type": "number"}},
+                          "required": ["kind", "barks"], "type": "object"}},
+        "properties": {"pet": {
+            "discriminator": {"mapping": {"cat": "#/$defs/Cat", "dog": "#/$defs/Dog"},
+                              "propertyName": "kind"},
+            "oneOf": [{"$ref": "#/$defs/Cat"}, {"$ref": "#/$defs/Dog"}]}},
+        "required": ["pet"], "title": "Owner", "type": "object"},
+    "pydantic discriminator, recursive": {
+        "$defs": {"Leaf": {"properties": {"t": {"const": "leaf"}, "v": {"type": "integer"}},
+                           "required": ["t", "v"], "type": "object"},
+                  "Node": {"properties": {"t": {"const": "node"},
+                                          "l": {"$ref": "#/$defs/Tree"},
+                                          "r": {"$ref": "#/$defs/Tree"}},
+                           "required": ["t", "l", "r"], "type": "object"},
+                  "Tree": {"discriminator": {"propertyName": "t"},
+                           "oneOf": [{"$ref": "#/$defs/Leaf"}, {"$ref": "#/$defs/Node"}]}},
+        "$ref": "#/$defs/Tree"},
+    "pydantic dict": {
+        "properties": {"scores": {"additionalProperties": {"type": "number"}, "type": "object",
+                                  "maxProperties": 3}},
+        "required": ["scores"], "type": "object"},
+    "pydantic dict of models": {
+        "$defs": {"P": {"properties": {"x": {"type": "integer"}}, "required": ["x"],
+                        "type": "object"}},
+        "properties": {"by": {"additionalProperties": {"$ref": "#/$defs/P"}, "type": "object",
+                              "maxProperties": 2}}, "required": ["by"], "type": "object"},
+    "pydantic dict with patterned keys": {
+        "type": "object", "propertyNames": {"pattern": "^[a-z]{1,4}$"},
+        "additionalProperties": {"type": "integer"}, "maxProperties": 3},
+    "pydantic tuple": {"type": "array", "minItems": 2, "maxItems": 2,
+                       "prefixItems": [{"type": "integer"}, {"type": "string", "maxLength": 5}]},
+    "pydantic set of literals": {"type": "array", "uniqueItems": True,
+                                 "items": {"enum": ["a", "b", "c"], "type": "string"}},
+    "pydantic set of int": {"type": "array", "uniqueItems": True, "items": {"type": "integer"},
+                            "maxItems": 3},
+    "pydantic set of str": {"properties": {"tags": {"items": {"type": "string", "maxLength": 6},
+                                                    "type": "array", "uniqueItems": True,
+                                                    "maxItems": 4}},
+                            "required": ["tags"], "type": "object"},
+    "pydantic decimal": {"anyOf": [{"type": "number"}, {
+        "type": "string", "pattern": r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$"}]},
+    "pydantic constrained": {
+        "properties": {"age": {"exclusiveMinimum": 0, "maximum": 120, "type": "integer"},
+                       "p": {"minimum": 0, "maximum": 1, "type": "number"},
+                       "even": {"multipleOf": 2, "minimum": 0, "maximum": 100,
+                                "type": "integer"},
+                       "code": {"maxLength": 6, "minLength": 2, "type": "string"},
+                       "tags": {"items": {"type": "string", "maxLength": 4}, "maxItems": 4,
+                                "minItems": 1, "type": "array"}},
+        "required": ["age", "p", "even", "code", "tags"], "type": "object"},
+    "pydantic forbid": {"additionalProperties": False,
+                        "properties": {"a": {"type": "integer"}}, "type": "object"},
+    "pydantic allow": {"additionalProperties": True, "maxProperties": 3,
+                       "properties": {"a": {"type": "integer"}}, "type": "object"},
+    "pydantic recursive": {
+        "$defs": {"C": {"properties": {"name": {"type": "string", "maxLength": 5},
+                                       "subs": {"default": [], "items": {"$ref": "#/$defs/C"},
+                                                "type": "array", "maxItems": 2}},
+                        "required": ["name"], "type": "object"}},
+        "$ref": "#/$defs/C"},
+    "pydantic uuid, path, url": {
+        "properties": {"id": {"format": "uuid", "type": "string"},
+                       "p": {"format": "path", "type": "string", "maxLength": 8},
+                       "u": {"format": "uri", "maxLength": 80, "minLength": 1,
+                             "type": "string"},
+                       "d": {"format": "date", "type": "string"},
+                       "t": {"format": "time", "type": "string"},
+                       "td": {"format": "duration", "type": "string"},
+                       "ip": {"format": "ipv4", "type": "string"},
+                       "b": {"format": "binary", "type": "string", "maxLength": 5}},
+        "required": ["id", "p", "u", "d", "t", "td", "ip", "b"], "type": "object"},
+    "pydantic union of scalars": {
+        "properties": {"v": {"anyOf": [{"type": "integer"}, {"type": "string", "maxLength": 4},
+                                       {"type": "boolean"}, {"type": "null"}]}},
+        "required": ["v"], "type": "object"},
+    "pydantic nested optional list": {
+        "properties": {"m": {"anyOf": [{"items": {"items": {"type": "integer", "minimum": 0,
+                                                            "maximum": 9},
+                                                  "type": "array", "maxItems": 2},
+                                        "type": "array", "maxItems": 2}, {"type": "null"}],
+                             "default": None}}, "type": "object"},
+    "pydantic allOf around ref": {
+        "definitions": {"E": {"enum": ["x", "y"], "type": "string"}},
+        "properties": {"e": {"allOf": [{"$ref": "#/definitions/E"}], "default": "x"}},
+        "required": ["e"], "type": "object"},
+    "pydantic type adapter": {"items": {"$ref": "#/$defs/M"}, "type": "array", "maxItems": 2,
+                              "$defs": {"M": {"properties": {"a": {"type": "boolean"}},
+                                              "required": ["a"], "type": "object"}}},
+    "pydantic names": {"properties": {"$id": {"type": "integer"}, "a b": {"type": "integer"},
+                                      "c/d": {"type": "integer"}, "é\"": {"type": "integer"}},
+                       "required": ["$id", "a b", "c/d", "é\""], "type": "object"},
+
+    # ---- zod, TypeScript, OpenAPI
+    "zod object": {"$schema": D7, **strict(email={"type": "string", "format": "email"},
+                                           website={"type": "string", "format": "uri"})},
+    "zod nullable": {"type": "object", "properties": {"a": {"type": ["number", "null"]}},
+                     "required": ["a"], "additionalProperties": False, "$schema": D7},
+    "zod tuple": {"type": "array", "minItems": 2, "maxItems": 2, "$schema": D7,
+                  "items": [{"type": "string", "maxLength": 3}, {"type": "number"}]},
+    "zod record": {"type": "object", "additionalProperties": {"type": "boolean"}, "$schema": D7,
+                   "maxProperties": 2},
+    "zod discriminated": {"$schema": D7, "anyOf": [
+        strict(type={"type": "string", "const": "a"}, x=NUMBER),
+        strict(type={"type": "string", "const": "b"}, y=BOOLEAN)]},
+    "zod int": {"type": "integer", "exclusiveMinimum": 0, "maximum": 9007199254740991},
+    "zod safe int": {"type": "integer", "minimum": -9007199254740991,
+                     "maximum": 9007199254740991},
+    "zod intersection": {"allOf": [
+        {"type": "object", "properties": {"a": INTEGER}, "required": ["a"]},
+        {"type": "object", "properties": {"b": BOOLEAN}, "required": ["b"]}]},
+    "zod intersection, unevaluated": {"$schema": D19, "allOf": [
+        {"type": "object", "properties": {"a": INTEGER}, "required": ["a"]},
+        {"type": "object", "properties": {"b": BOOLEAN}, "required": ["b"]}],
+        "unevaluatedProperties": False},
+    "zod refs by path": {"type": "object", "properties": {
+        "a": {"type": "object", "properties": {"n": INTEGER}, "required": ["n"]},
+        "b": {"$ref": "#/properties/a"}}, "required": ["a", "b"]},
+    "openapi nullable": {"type": "object", "properties": {
+        "a": {"type": "string", "nullable": True, "maxLength": 4},
+        "b": {"type": "integer", "format": "int32", "example": 3}}, "required": ["a", "b"]},
+    "openapi formats": {"type": "object", "properties": {
+        "a": {"type": "integer", "format": "int64"}, "b": {"type": "number", "format": "float"},
+        "c": {"type": "string", "format": "byte", "maxLength": 8},
+        "d": {"type": "string", "format": "password", "maxLength": 8}},
+        "required": ["a", "b", "c", "d"]},
+    "openapi inheritance": {
+        "components": {"schemas": {"Pet": {"type": "object", "properties": {
+            "name": short(5)}, "required": ["name"]}}},
+        "allOf": [{"$ref": "#/components/schemas/Pet"},
+                  {"type": "object", "properties": {"age": INTEGER}, "required": ["age"]}]},
+    "openapi exclusive booleans": {"$schema": "http://json-schema.org/draft-04/schema#",
+                                   "type": "number", "minimum": 0, "exclusiveMinimum": True,
+                                   "maximum": 10},
+
+    # ---- the keywords, one by one
+    "true": True,
+    "empty": {},
+    "no type, properties": {"properties": {"a": INTEGER}, "required": ["a"]},
+    "null": {"type": "null"},
+    "boolean": BOOLEAN,
+    "integer": INTEGER,
+    "number": NUMBER,
+    "string": short(30),
+    "string or null": {"type": ["string", "null"], "maxLength": 5},
+    "all types": {"type": ["null", "boolean", "integer", "number", "string", "array", "object"]},
+    "const string": {"const": "a\n\"b\""},
+    "const number": {"const": 1.5},
+    "const object": {"const": {"a": [1, 2, {"b": None}], "c": "é"}},
+    "const array": {"const": [1, [], {}, ""]},
+    "const null": {"const": None},
+    "enum mixed": {"enum": [1, 2.5, "x", None, True, [1], {"a": 1}]},
+    "enum beside type": {"type": "string", "enum": ["a", "b", 1]},
+    "enum huge": {"enum": [f"value-{i:04d}" for i in range(2000)]},
+    "enum of countries": {"enum": [a + b for a in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                   for b in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"]},
+    "enum unicode": {"enum": ["日本", "Ελλάδα", "🙂", "a\tb"]},
+    "enum beside pattern": {"enum": ["abc", "abd", "xyz"], "pattern": "^ab"},
+    "range of integers": {"type": "integer", "minimum": -17, "maximum": 2048},
+    "range of integers, one sided": {"type": "integer", "minimum": 1000},
+    "range of integers, negative": {"type": "integer", "maximum": -5},
+    "range of integers by decimals": {"type": "integer", "minimum": 0.5, "maximum": 9.5},
+    "range of numbers": {"type": "number", "minimum": 0.001, "maximum": 0.02},
+    "range of numbers, open": {"type": "number", "exclusiveMinimum": -1, "exclusiveMaximum": 1},
+    "range of numbers, large": {"type": "number", "minimum": 1e6, "maximum": 1e9},
+    "range of latitude": {"type": "number", "minimum": -90, "maximum": 90},
+    "multiples of 7": {"type": "integer", "multipleOf": 7, "minimum": 10, "maximum": 1000},
+    "multiples of 0.01": {"type": "number", "multipleOf": 0.01, "minimum": 0, "maximum": 100},
+    "multiples of 0.25": {"type": "number", "multipleOf": 0.25, "minimum": -3, "maximum": 3},
+    "multiples of 1000": {"type": "integer", "multipleOf": 1000},
+    "multiples, no bounds": {"type": "integer", "multipleOf": 3},
+    "multiples of 2.5, integers": {"type": "integer", "multipleOf": 2.5, "minimum": 1,
+                                   "maximum": 60},
+    "lengths": {"type": "string", "minLength": 3, "maxLength": 5},
+    "lengths, exact": {"type": "string", "minLength": 4, "maxLength": 4},
+    "length 0": {"type": "string", "maxLength": 0},
+    "pattern": {"type": "string", "pattern": "^[A-Z]{3}-[0-9]{2,4}$"},
+    "pattern without anchors": {"type": "string", "pattern": "[0-9]{3}", "maxLength": 12},
+    "pattern with options": {"type": "string", "pattern": "^(foo|ba[rz]|q(u+)x)$"},
+    "pattern with classes": {"type": "string", "pattern": "^\\w+\\s\\d{1,3}$", "maxLength": 12},
+    "pattern beside lengths": {"type": "string", "pattern": "^[ab]*$", "minLength": 3,
+                               "maxLength": 6},
+    "pattern of a phone": {"type": "string", "pattern": r"^(\([0-9]{3}\))?[0-9]{3}-[0-9]{4}$"},
+    "pattern of a version": {"type": "string", "pattern": r"^v?\d{1,3}\.\d{1,3}\.\d{1,3}(-[a-z0-9]{1,5})?$"},
+    "pattern of a colour": {"type": "string", "pattern": "^#([A-Fa-f0-9]{6}|[A-Fa-f0-9]{3})$"},
+    "pattern of a slug": {"type": "string", "pattern": "^[a-z0-9]+(?:-[a-z0-9]+)*$",
+                          "maxLength": 14},
+    "pattern unicode": {"type": "string", "pattern": "^[\\u00e0-\\u00ff]{2,4}$"},
+    "pattern with a slash": {"type": "string", "pattern": "^\\/[a-z]{1,5}\\/[a-z]{1,5}$"},
+    "pattern twice": {"allOf": [{"pattern": "^[a-z]{2,6}$"}, {"pattern": "a"}],
+                      "type": "string"},
+    "pattern with look-ahead": {"type": "string", "pattern": "^(?=.*[0-9])[a-z0-9]{2,6}$"},
+    "pattern without look-ahead": {"type": "string", "pattern": "^(?!admin$)[a-z]{2,6}$"},
+    "pattern with a word's edge": {"type": "string", "pattern": r"\bcat\b", "maxLength": 10},
+    "pattern with named group": {"type": "string", "pattern": "^(?<y>[0-9]{4})$"},
+    "pattern with property": {"type": "string", "pattern": "^\\p{L}{1,3}$"},
+    "pattern with back reference": {"type": "string", "pattern": "^(a|b)\\1$"},
+    **{f"format {f}": {"type": "string", "format": f} for f in (
+        "date", "time", "date-time", "duration", "uuid", "email", "hostname", "ipv4", "ipv6",
+        "uri")},
+    **{f"format {f}, bounded": {"type": "string", "format": f, "maxLength": 40} for f in (
+        "idn-email", "idn-hostname", "uri-reference", "iri", "iri-reference", "uri-template",
+        "json-pointer", "relative-json-pointer", "regex", "unknown")},
+    "format in a pattern": {"type": "string", "format": "date", "pattern": "^20"},
+    "format beside lengths": {"type": "string", "format": "hostname", "maxLength": 12},
+    "format of other types": {"type": "integer", "format": "date"},
+
+    # ---- arrays
+    "array": {"type": "array", "items": BOOLEAN, "maxItems": 4},
+    "array of any": {"type": "array", "maxItems": 2},
+    "array of none": {"type": "array", "maxItems": 0},
+    "array, exactly 3": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 9},
+                         "minItems": 3, "maxItems": 3},
+    "array, items false": {"type": "array", "items": False},
+    "array of arrays": {"type": "array", "maxItems": 2, "items": {
+        "type": "array", "maxItems": 2, "items": {"type": "array", "items": BOOLEAN,
+                                                  "maxItems": 1}}},
+    "prefixItems": {"prefixItems": [INTEGER, BOOLEAN], "type": "array"},
+    "prefixItems and items": {"prefixItems": [INTEGER], "items": BOOLEAN, "type": "array",
+                              "maxItems": 3},
+    "prefixItems closed": {"prefixItems": [INTEGER, BOOLEAN], "items": False, "type": "array",
+                           "minItems": 2},
+    "prefixItems longer than maxItems": {"prefixItems": [INTEGER, BOOLEAN, INTEGER],
+                                         "maxItems": 2, "type": "array"},
+    "additionalItems": {"$schema": D7, "items": [INTEGER], "additionalItems": BOOLEAN,
+                        "type": "array", "maxItems": 3},
+    "additionalItems false": {"$schema": D7, "items": [INTEGER, BOOLEAN],
+                              "additionalItems": False, "type": "array"},
+    "contains": {"type": "array", "contains": {"const": 7}, "maxItems": 3,
+                 "items": {"type": "integer", "minimum": 0, "maximum": 9}},
+    "contains 2": {"type": "array", "contains": {"type": "string", "maxLength": 2},
+                   "minContains": 2, "maxItems": 3},
+    "contains at most": {"type": "array", "contains": {"const": 7}, "maxContains": 1,
+                         "maxItems": 4, "items": {"type": "integer", "minimum": 0,
+                                                  "maximum": 9}},
+    "contains between": {"type": "array", "items": {"enum": ["a", "b", "c"]},
+                         "contains": {"const": "a"}, "minContains": 1, "maxContains": 2,
+                         "minItems": 2, "maxItems": 5},
+    "contains none": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 4,
+                      "contains": {"const": "a"}, "minContains": 0, "maxContains": 0},
+    "contains 0": {"type": "array", "items": BOOLEAN, "contains": {"const": True},
+                   "minContains": 0, "maxItems": 3},
+    "contains beside prefixItems": {"type": "array", "prefixItems": [INTEGER, BOOLEAN],
+                                    "items": short(3), "contains": {"const": "x"},
+                                    "maxItems": 4},
+    "contains at most beside prefixItems": {
+        "type": "array", "prefixItems": [{"enum": [1, 2]}, {"enum": [1, 3]}],
+        "items": {"enum": [1, 4]}, "contains": {"const": 1}, "maxContains": 2, "maxItems": 5},
+    "contains an object": {"type": "array", "items": {"type": "object"}, "maxItems": 2,
+                           "contains": strict(kind={"const": "main"})},
+    "contains at most, objects": {
+        "type": "array", "maxItems": 3, "items": strict(main=BOOLEAN),
+        "contains": {"properties": {"main": {"const": True}}}, "maxContains": 1},
+    "contains twice": {"type": "array", "maxItems": 4, "items": {"enum": [1, 2, 3]},
+                       "allOf": [{"contains": {"const": 1}}, {"contains": {"const": 2}}]},
+    "unique listed": {"type": "array", "uniqueItems": True, "items": {"enum": [1, 2, 3, "a"]},
+                      "minItems": 2},
+    "unique of many": {"type": "array", "uniqueItems": True, "maxItems": 4,
+                       "items": {"enum": [f"t{i}" for i in range(40)]}},
+    "unique booleans": {"type": "array", "uniqueItems": True, "items": BOOLEAN},
+    "unique integers": {"type": "array", "uniqueItems": True, "items": INTEGER},
+    "unique small integers": {"type": "array", "uniqueItems": True, "minItems": 2,
+                              "items": {"type": "integer", "minimum": 1, "maximum": 6}},
+    "unique strings": {"type": "array", "uniqueItems": True, "items": short(4), "maxItems": 3},
+    "unique strings, unbounded": {"type": "array", "uniqueItems": True,
+                                  "items": {"type": "string"}, "maxItems": 3},
+    "unique objects": {"type": "array", "uniqueItems": True, "maxItems": 2,
+                       "items": strict(a=INTEGER, b=BOOLEAN)},
+    "unique anything": {"type": "array", "uniqueItems": True, "maxItems": 3},
+    "unique beside prefixItems": {"type": "array", "uniqueItems": True, "items": False,
+                                  "prefixItems": [{"enum": [1, 2]}, {"enum": [2, 3]}]},
+    "unique and contains": {"type": "array", "uniqueItems": True, "items": {"enum": [1, 2, 3]},
+                            "contains": {"const": 2}},
+    "unique patterns": {"type": "array", "uniqueItems": True, "maxItems": 3,
+                        "items": {"type": "string", "pattern": "^[a-c]{1,2}$"}},
+    "unique dates": {"type": "array", "uniqueItems": True, "maxItems": 2, "minItems": 2,
+                     "items": {"type": "string", "format": "date"}},
+
+    # ---- objects
+    "object": {"type": "object", "maxProperties": 3},
+    "object, no members": {"type": "object", "additionalProperties": False},
+    "object, optional members": {"type": "object", "properties": {
+        "a": INTEGER, "b": INTEGER, "c": INTEGER}, "additionalProperties": False},
+    "object, min and max": {"type": "object", "minProperties": 2, "maxProperties": 3,
+                            "additionalProperties": BOOLEAN},
+    "object, min of described": {"type": "object", "minProperties": 2, "properties": {
+        "a": BOOLEAN, "b": BOOLEAN, "c": BOOLEAN}, "additionalProperties": False},
+    "object, one of described": {"type": "object", "minProperties": 1, "maxProperties": 1,
+                                 "properties": {"a": BOOLEAN, "b": INTEGER},
+                                 "additionalProperties": False},
+    "object, required and free": {"type": "object", "required": ["x"], "maxProperties": 3},
+    "object, 100 members": {"type": "object", "additionalProperties": False, "properties": {
+        f"field_{i}": BOOLEAN for i in range(100)}, "required": [f"field_{i}"
+                                                                 for i in range(0, 100, 9)]},
+    "patternProperties": {"type": "object", "patternProperties": {"^S_": short(3),
+                                                                  "^I_": INTEGER},
+                          "additionalProperties": False, "maxProperties": 3},
+    "patternProperties beside properties": {
+        "type": "object", "properties": {"id": INTEGER}, "required": ["id"],
+        "patternProperties": {"^x-[a-z]{1,3}$": BOOLEAN}, "additionalProperties": False,
+        "maxProperties": 3},
+    "patternProperties over properties": {
+        "type": "object", "properties": {"x-a": {"minimum": 3}},
+        "patternProperties": {"^x-": {"type": "integer", "maximum": 5}}, "required": ["x-a"],
+        "additionalProperties": False},
+    "patternProperties that overlap": {
+        "type": "object", "maxProperties": 2, "minProperties": 1, "additionalProperties": False,
+        "patternProperties": {"^[a-m]{1,3}$": {"type": "integer"},
+                              "^[k-z]{1,3}$": {"minimum": 0}}},
+    "patternProperties and others": {
+        "type": "object", "patternProperties": {"^a": INTEGER}, "maxProperties": 2,
+        "additionalProperties": BOOLEAN},
+    "propertyNames": {"type": "object", "propertyNames": {"maxLength": 3},
+                      "additionalProperties": BOOLEAN, "maxProperties": 3},
+    "propertyNames enum": {"type": "object", "propertyNames": {"enum": ["de", "en", "fr"]},
+                           "additionalProperties": short(5), "minProperties": 1},
+    "propertyNames format": {"type": "object", "propertyNames": {"format": "uuid"},
+                             "additionalProperties": INTEGER, "maxProperties": 2},
+    "dependentRequired": {"type": "object", "properties": {
+        "card": INTEGER, "address": short(4), "name": short(3)},
+        "dependentRequired": {"card": ["address"]}, "additionalProperties": False},
+    "dependentRequired, both ways": {"type": "object", "properties": {"a": BOOLEAN, "b": BOOLEAN},
+                                     "dependentRequired": {"a": ["b"], "b": ["a"]},
+                                     "additionalProperties": False},
+    "dependentSchemas": {"type": "object", "properties": {"card": INTEGER},
+                         "dependentSchemas": {"card": {"properties": {"address": short(4)},
+                                                       "required": ["address"]}}},
+    "dependencies": {"$schema": D7, "type": "object", "properties": {"a": BOOLEAN, "b": BOOLEAN},
+                     "dependencies": {"a": ["b"]}, "additionalProperties": False},
+    "dependencies by schema": {"$schema": D7, "type": "object",
+                               "properties": {"a": BOOLEAN, "b": INTEGER},
+                               "dependencies": {"a": {"properties": {"b": {"minimum": 3}},
+                                                      "required": ["b"]}}},
+    "unevaluatedProperties": {"type": "object", "properties": {"a": INTEGER}, "required": ["a"],
+                              "unevaluatedProperties": False},
+    "unevaluatedProperties over allOf": {
+        "allOf": [{"$ref": "#/$defs/base"}], "properties": {"b": BOOLEAN}, "required": ["b"],
+        "unevaluatedProperties": False, "$defs": {"base": {
+            "type": "object", "properties": {"a": INTEGER}, "required": ["a"]}}},
+    "unevaluatedProperties over anyOf": {
+        "type": "object", "properties": {"k": BOOLEAN}, "required": ["k"],
+        "anyOf": [{"properties": {"a": INTEGER}, "required": ["a"]},
+                  {"properties": {"b": INTEGER}, "required": ["b"]}],
+        "unevaluatedProperties": False},
+    "unevaluatedProperties over oneOf": {
+        "type": "object", "oneOf": [
+            {"properties": {"t": {"const": 1}, "a": INTEGER}, "required": ["t"]},
+            {"properties": {"t": {"const": 2}, "b": INTEGER}, "required": ["t"]}],
+        "unevaluatedProperties": False},
+    "unevaluatedProperties over if": {
+        "type": "object", "properties": {"t": {"enum": ["x", "y"]}}, "required": ["t"],
+        "if": {"properties": {"t": {"const": "x"}}},
+        "then": {"properties": {"n": INTEGER}, "required": ["n"]},
+        "else": {"properties": {"m": BOOLEAN}, "required": ["m"]},
+        "unevaluatedProperties": False},
+    "unevaluatedProperties with a schema": {
+        "type": "object", "properties": {"a": INTEGER}, "required": ["a"], "maxProperties": 3,
+        "unevaluatedProperties": {"type": "boolean"}},
+    "unevaluatedProperties true": {"type": "object", "properties": {"a": INTEGER},
+                                   "maxProperties": 2, "unevaluatedProperties": True},
+    "unevaluatedProperties of a ref": {
+        "$defs": {"closed": {"type": "object", "properties": {"a": INTEGER},
+                             "unevaluatedProperties": False}},
+        "type": "object", "properties": {"x": {"$ref": "#/$defs/closed"}}, "required": ["x"]},
+    "unevaluatedItems": {"type": "array", "prefixItems": [INTEGER, BOOLEAN],
+                         "unevaluatedItems": False},
+    "unevaluatedItems over allOf": {"type": "array", "allOf": [{"prefixItems": [INTEGER]}],
+                                    "unevaluatedItems": False},
+    "unevaluatedItems with a schema": {"type": "array", "prefixItems": [INTEGER], "maxItems": 3,
+                                       "unevaluatedItems": BOOLEAN},
+    "unevaluatedItems over contains": {"type": "array", "contains": {"type": "integer"},
+                                       "unevaluatedItems": False, "maxItems": 3},
+    "unevaluatedItems beside items": {"type": "array", "items": INTEGER, "maxItems": 3,
+                                      "unevaluatedItems": False},
+
+    # ---- logic
+    "anyOf": {"anyOf": [INTEGER, short(3), {"type": "array", "items": BOOLEAN, "maxItems": 2}]},
+    "anyOf beside properties": {"type": "object", "properties": {"a": INTEGER, "b": BOOLEAN},
+                                "anyOf": [{"required": ["a"]}, {"required": ["b"]}],
+                                "additionalProperties": False},
+    "oneOf beside properties": {"type": "object", "properties": {"a": INTEGER, "b": BOOLEAN},
+                                "oneOf": [{"required": ["a"]}, {"required": ["b"]}],
+                                "additionalProperties": False},
+    "oneOf of types": {"oneOf": [INTEGER, short(4), {"type": "null"}]},
+    "oneOf of numbers": {"oneOf": [{"type": "number", "multipleOf": 5},
+                                   {"type": "number", "multipleOf": 3}]},
+    "oneOf of ranges": {"oneOf": [{"type": "integer", "maximum": 4},
+                                  {"type": "integer", "minimum": 2, "maximum": 9}]},
+    "oneOf of consts with titles": {"oneOf": [{"const": "a", "title": "A"},
+                                              {"const": "b", "title": "B"}]},
+    "oneOf of open objects": {"oneOf": [
+        {"type": "object", "properties": {"cat": INTEGER}, "required": ["cat"]},
+        {"type": "object", "properties": {"dog": INTEGER}, "required": ["dog"]}]},
+    "oneOf of arrays": {"oneOf": [{"type": "array", "items": INTEGER, "maxItems": 2},
+                                  {"type": "array", "items": BOOLEAN, "maxItems": 2}]},
+    "oneOf, number or integer": {"oneOf": [{"type": "integer"}, {"type": "number"}]},
+    "allOf of bounds": {"type": "integer", "allOf": [{"minimum": 3}, {"maximum": 8}]},
+    "allOf of multiples": {"type": "integer", "allOf": [{"multipleOf": 2}, {"multipleOf": 3}],
+                           "minimum": 0, "maximum": 100},
+    "allOf of anyOf": {"allOf": [{"anyOf": [INTEGER, short(3)]}, {"anyOf": [short(2), BOOLEAN]}]},
+    "allOf of oneOf": {"type": "object", "properties": {
+        "a": BOOLEAN, "b": BOOLEAN, "c": BOOLEAN, "d": BOOLEAN}, "additionalProperties": False,
+        "allOf": [{"oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
+                  {"oneOf": [{"required": ["c"]}, {"required": ["d"]}]}]},
+    "allOf of formats": {"type": "string", "allOf": [{"format": "hostname"},
+                                                     {"format": "ipv4"}]},
+    "allOf closed": {"allOf": [strict(a=INTEGER), {"properties": {"a": {"minimum": 3}}}]},
+    "not null": {"not": {"type": "null"}, "type": ["null", "integer"]},
+    "not a const": {"type": "string", "maxLength": 5, "not": {"const": "no"}},
+    "not an enum": {"type": "integer", "minimum": 0, "maximum": 5, "not": {"enum": [1, 3]}},
+    "not required": {"type": "object", "properties": {"a": INTEGER, "b": INTEGER},
+                     "not": {"required": ["a", "b"]}, "additionalProperties": False},
+    "not a pattern": {"type": "string", "pattern": "^[a-z]{1,5}$", "not": {"pattern": "^x"}},
+    "not a multiple": {"type": "integer", "minimum": 0, "maximum": 50,
+                       "not": {"multipleOf": 2}},
+    "not a format": {"type": "string", "maxLength": 12, "not": {"format": "date"}},
+    "not an integer": {"type": "number", "minimum": 0, "maximum": 9, "not": {"type": "integer"}},
+    "not an empty array": {"type": "array", "items": BOOLEAN, "maxItems": 3,
+                           "not": {"maxItems": 0}},
+    "not items": {"type": "array", "items": {"enum": [1, "a"]}, "maxItems": 3,
+                  "not": {"items": INTEGER}},
+    "not an object": {"type": "object", "properties": {"a": BOOLEAN}, "required": ["a"],
+                      "not": {"const": {"a": True}}, "additionalProperties": False},
+    "if then else": {"type": "object", "properties": {
+        "country": {"enum": ["US", "CA"]}, "code": {"type": "string"}},
+        "required": ["country", "code"], "additionalProperties": False,
+        "if": {"properties": {"country": {"const": "US"}}, "required": ["country"]},
+        "then": {"properties": {"code": {"pattern": "^[0-9]{5}$"}}},
+        "else": {"properties": {"code": {"pattern": "^[A-Z][0-9][A-Z]$"}}}},
+    "if then": {"type": "object", "properties": {"paid": BOOLEAN, "amount": INTEGER},
+                "required": ["paid"], "additionalProperties": False,
+                "if": {"properties": {"paid": {"const": True}}},
+                "then": {"required": ["amount"]}},
+    "if chains": {"type": "object", "properties": {"k": {"enum": ["a", "b", "c"]}, "v": True},
+                  "required": ["k", "v"], "additionalProperties": False, "allOf": [
+        {"if": {"properties": {"k": {"const": "a"}}}, "then": {"properties": {"v": INTEGER}}},
+        {"if": {"properties": {"k": {"const": "b"}}}, "then": {"properties": {"v": BOOLEAN}}},
+        {"if": {"properties": {"k": {"const": "c"}}}, "then": {"properties": {"v": short(3)}}}]},
+    "if by range": {"type": "integer", "minimum": 0, "maximum": 20,
+                    "if": {"minimum": 10}, "then": {"multipleOf": 5},
+                    "else": {"multipleOf": 3}},
+
+    # ---- references
+    "ref with siblings": {"$defs": {"n": INTEGER}, "$ref": "#/$defs/n", "minimum": 3,
+                          "maximum": 7},
+    "ref escaped": {"$defs": {"a/b": {"c~d": BOOLEAN}}, "$ref": "#/$defs/a~1b/c~0d"},
+    "ref percent": {"$defs": {"a b": BOOLEAN}, "$ref": "#/$defs/a%20b"},
+    "ref to an anchor": {"$defs": {"x": {"$anchor": "here", "type": "integer"}},
+                         "$ref": "#here"},
+    "ref by id": {"$id": "https://example.com/root", "$defs": {"x": BOOLEAN},
+                  "$ref": "https://example.com/root#/$defs/x"},
+    "ref to an id": {"$defs": {"x": {"$id": "https://example.com/x", "type": "boolean"}},
+                     "$ref": "https://example.com/x"},
+    "ref chain": {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/c"},
+                            "c": BOOLEAN}, "$ref": "#/$defs/a"},
+    "refs, mutual": {"$defs": {
+        "a": {"type": "object", "properties": {"b": {"$ref": "#/$defs/b"}},
+              "additionalProperties": False},
+        "b": {"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}},
+              "additionalProperties": False}}, "$ref": "#/$defs/a"},
+    "ref into an array": {"anyOf": [INTEGER, {"type": "array", "items": {"$ref": "#/anyOf/0"},
+                                              "maxItems": 2}]},
+    "dynamicRef": {"$dynamicAnchor": "node", "type": "object", "properties": {
+        "v": INTEGER, "kids": {"type": "array", "items": {"$dynamicRef": "#node"},
+                               "maxItems": 1}}, "required": ["v"]},
+    "recursiveRef": {"$schema": D19, "$recursiveAnchor": True, "type": "object", "properties": {
+        "v": INTEGER, "kid": {"$recursiveRef": "#"}}, "required": ["v"]},
+    "remote ref": {"$ref": "https://example.com/other.json"},
+    "metaschema-like": {"$defs": {"s": {"type": "object", "properties": {
+        "type": {"enum": ["string", "object"]},
+        "properties": {"type": "object", "additionalProperties": {"$ref": "#/$defs/s"},
+                       "maxProperties": 2}}, "required": ["type"]}}, "$ref": "#/$defs/s"},
+
+    # ---- a few whole ones
+    "geojson point": strict(type={"const": "Point"}, coordinates={
+        "type": "array", "items": {"type": "number", "minimum": -180, "maximum": 180},
+        "minItems": 2, "maxItems": 3}),
+    "invoice": {"$schema": D20, "type": "object", "properties": {
+        "number": {"type": "string", "pattern": "^INV-[0-9]{6}$"},
+        "date": {"type": "string", "format": "date"},
+        "currency": {"enum": ["EUR", "USD", "GBP"]},
+        "lines": {"type": "array", "minItems": 1, "maxItems": 2, "items": strict(
+            sku={"type": "string", "pattern": "^[A-Z]{2}[0-9]{3}$"},
+            qty={"type": "integer", "minimum": 1, "maximum": 99},
+            price={"type": "number", "minimum": 0, "maximum": 1000, "multipleOf": 0.01})},
+        "total": {"type": "number", "minimum": 0}},
+        "required": ["number", "date", "currency", "lines", "total"],
+        "additionalProperties": False},
+    "ner": strict(entities={"type": "array", "maxItems": 3, "items": strict(
+        text=short(8), label={"enum": ["PER", "ORG", "LOC"]},
+        start={"type": "integer", "minimum": 0}, end={"type": "integer", "minimum": 0},
+        confidence={"type": "number", "minimum": 0, "maximum": 1})}),
+    "search query": {"type": "object", "properties": {
+        "must": {"type": "array", "items": {"$ref": "#/$defs/clause"}, "maxItems": 2},
+        "size": {"type": "integer", "minimum": 1, "maximum": 100, "default": 10}},
+        "$defs": {"clause": {"oneOf": [
+            strict(term=strict(field=short(5), value={"type": ["string", "number", "boolean"],
+                                                      "maxLength": 4})),
+            strict(range=strict(field=short(5), gte=NUMBER, lt=NUMBER))]}},
+        "required": ["must"], "additionalProperties": False},
+    "calendar": {"type": "object", "properties": {
+        "start": {"type": "string", "format": "date-time"},
+        "end": {"type": ["string", "null"], "format": "date-time"},
+        "repeat": {"type": "array", "uniqueItems": True, "items": {
+            "enum": ["mo", "tu", "we", "th", "fr", "sa", "su"]}}},
+        "required": ["start", "end", "repeat"], "additionalProperties": False},
+    "nested 20": {},  # below
+    "description with odd words": {"type": "object", "title": "日本 \"x\" \\ \n",
+                                   "description": "</tool_call> {{ }}", "properties": {
+        "a": {"type": "boolean", "description": "\u0001"}}, "required": ["a"]},
+}
+
+deep = INTEGER
+for i in range(20):
+    deep = {"type": "object", "properties": {f"l{i}": deep}, "required": [f"l{i}"]} if i % 2 else \
+        {"type": "array", "items": deep, "minItems": 1, "maxItems": 1}
+SCHEMAS["nested 20"] = deep

@@ -1,0 +1,257 @@
+"""The official clients over everything they have that Weir serves. Their types are lenient when they
+parse; here every answer and every event of a stream is held to them strictly, so that each field is there
+whenever the types say it is."""
+
+import base64
+import json
+import struct
+
+import pytest
+
+openai = pytest.importorskip("openai", reason="the OpenAI client is not installed")
+pydantic = pytest.importorskip("pydantic", reason="pydantic is not installed")
+
+HELLO = [{"role": "user", "content": "What is the capital of France?"}]
+TOOL = {"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {
+    "type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+    "required": ["a", "b"], "additionalProperties": False}}}
+FLAT_TOOL = {"type": "function", "name": "add", "parameters": TOOL["function"]["parameters"],
+             "strict": True}
+
+
+class City(pydantic.BaseModel):
+    name: str = pydantic.Field(max_length=10)
+    capital: bool
+    size: int = pydantic.Field(ge=0, le=9)
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+
+
+def strict(kind, value):
+    """The value by its type, no field missing, none of another type."""
+    return pydantic.TypeAdapter(kind).validate_python(value)
+
+
+def chunks_of(server, path, body, kind):
+    found = server.events(path, body)
+    for chunk in found:
+        strict(kind, chunk)
+    return found
+
+
+# ---- chat
+
+CHAT = "/v1/chat/completions"
+CHAT_BODIES = [
+    {}, {"n": 2, "seed": 1}, {"logprobs": True, "top_logprobs": 2, "max_tokens": 4},
+    {"stop": ["a", "e"], "seed": 1}, {"max_tokens": 1}, {"tools": [TOOL]},
+    {"tools": [TOOL], "tool_choice": "none"}, {"tools": [TOOL], "tool_choice": "required"},
+    {"tools": [TOOL], "tool_choice": "auto", "parallel_tool_calls": False},
+    {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "add"}}},
+    {"response_format": {"type": "json_object"}, "max_tokens": 40},
+    {"response_format": {"type": "text"}}, {"stream_options": {"include_usage": True}}]
+
+
+@pytest.mark.parametrize("more", CHAT_BODIES, ids=lambda b: ",".join(b) or "plain")
+def test_chat(server, more):
+    from openai.types.chat import ChatCompletion, ChatCompletionChunk
+    body = {"model": "default", "messages": HELLO, "max_tokens": 60, **more}
+    whole = server.json("POST", CHAT, body)
+    strict(ChatCompletion, whole)
+    found = chunks_of(server, CHAT, body, ChatCompletionChunk)
+    usage = "stream_options" in more
+    assert [c["choices"] == [] for c in found].count(True) == usage
+    assert bool(found[-1].get("usage")) == usage
+    for choice in whole["choices"]:
+        of = [x for c in found for x in c["choices"] if x["index"] == choice["index"]]
+        assert of[0]["delta"]["role"] == "assistant"
+        assert [x["finish_reason"] for x in of][:-1] == [None] * (len(of) - 1)
+        assert len({c["id"] for c in found}) == 1 == len({c["created"] for c in found})
+        calls = {}
+        for x in of:
+            for call in x["delta"].get("tool_calls") or []:
+                one = calls.setdefault(call["index"], {"arguments": ""})
+                if "id" in call:  # the first of a call has all but its arguments
+                    assert call["type"] == "function" and call["function"]["arguments"] == ""
+                    one["name"] = call["function"]["name"]
+                one["arguments"] += call["function"]["arguments"]
+        if choice["finish_reason"] == "tool_calls":
+            assert of[-1]["finish_reason"] == "tool_calls"
+            assert [c["name"] for c in calls.values()] == ["add"] * len(calls)
+            for call in calls.values():
+                assert set(json.loads(call["arguments"])) == {"a", "b"}
+
+
+def test_chat_helpers(client):
+    """.parse() with a model, and the stream that gathers."""
+    asked = {"model": "default", "messages": HELLO, "max_tokens": 120, "temperature": 0}
+    parsed = client.chat.completions.parse(response_format=City, **asked)
+    assert isinstance(parsed.choices[0].message.parsed, City)
+    with client.chat.completions.stream(response_format=City, **asked) as stream:
+        kinds = {event.type for event in stream}
+        assert stream.get_final_completion().choices[0].message.parsed == \
+            parsed.choices[0].message.parsed
+    assert {"chunk", "content.delta", "content.done"} <= kinds
+    tool = openai.pydantic_function_tool(City, name="found")
+    called = client.chat.completions.parse(tools=[tool], tool_choice="required", **asked)
+    assert isinstance(called.choices[0].message.tool_calls[0].function.parsed_arguments, City)
+    with client.chat.completions.stream(tools=[tool], tool_choice="required", **asked) as stream:
+        for event in stream:
+            pass
+        again = stream.get_final_completion().choices[0].message.tool_calls[0].function
+    assert again.arguments == called.choices[0].message.tool_calls[0].function.arguments
+
+
+# ---- completions
+
+@pytest.mark.parametrize("more", [
+    {}, {"echo": True}, {"echo": True, "logprobs": 2}, {"logprobs": 3}, {"n": 2, "best_of": 2},
+    {"suffix": None}, {"prompt": ["Once", "There"]}, {"prompt": [65, 66]}, {"stop": "\n"},
+    {"stream_options": {"include_usage": True}}], ids=lambda b: ",".join(b) or "plain")
+def test_completions(server, more):
+    from openai.types import Completion
+    body = {"model": "default", "prompt": "Once", "max_tokens": 8, "seed": 1, **more}
+    whole = server.json("POST", "/v1/completions", body)
+    found = server.events("/v1/completions", body)
+    # OpenAI's own answers differ from the type here: a prompt's first token has no probability, and
+    # a chunk has no end yet
+    for chunk in [whole, *found]:
+        for choice in chunk["choices"]:
+            assert {"text", "index", "logprobs", "finish_reason"} <= set(choice)
+            choice["finish_reason"] = choice["finish_reason"] or "stop"
+            logprobs = choice["logprobs"]
+            if logprobs and logprobs["tokens"] and logprobs["token_logprobs"][0] is None:
+                assert more.get("echo") and logprobs["top_logprobs"][0] is None
+                logprobs["token_logprobs"][0], logprobs["top_logprobs"][0] = 0.0, {}
+        strict(Completion, chunk)
+    for choice in whole["choices"]:
+        text = "".join(x["text"] for c in found for x in c["choices"]
+                       if x["index"] == choice["index"])
+        assert text == choice["text"]
+
+
+def test_what_completions_refuse(client):
+    for more in ({"suffix": "x"}, {"best_of": 3}):
+        with pytest.raises(openai.BadRequestError) as e:
+            client.completions.create(model="default", prompt="a", **more)
+        assert e.value.param == next(iter(more))
+
+
+# ---- responses
+
+RESPONSES = [{}, {"tools": [FLAT_TOOL], "tool_choice": "required"}, {"tools": [FLAT_TOOL]},
+             {"instructions": "Be short.", "metadata": {"a": "b"}}, {"max_output_tokens": 1},
+             {"text": {"format": {"type": "json_object"}}, "max_output_tokens": 40},
+             {"include": ["message.output_text.logprobs"], "top_logprobs": 2}]
+
+
+@pytest.mark.parametrize("more", RESPONSES, ids=lambda b: ",".join(b) or "plain")
+def test_responses(server, more):
+    from openai.types.responses import Response, ResponseStreamEvent
+    body = {"model": "default", "input": "What is 37 + 48?", "max_output_tokens": 60, "seed": 1,
+            **more}
+    strict(Response, server.json("POST", "/v1/responses", body))
+    found = server.named_events("/v1/responses", body)
+    for event in found:
+        strict(ResponseStreamEvent, event)
+    assert [e["sequence_number"] for e in found] == list(range(len(found)))
+    assert found[0]["type"] == "response.created"
+    assert found[-1]["type"] in ("response.completed", "response.incomplete")
+
+
+def test_responses_helpers(client):
+    asked = {"model": "default", "max_output_tokens": 120, "temperature": 0}
+    first = client.responses.parse(input="A city?", text_format=City, **asked)
+    assert isinstance(first.output_parsed, City)
+    second = client.responses.create(input="And now?", previous_response_id=first.id, **asked)
+    assert second.previous_response_id == first.id
+    assert client.responses.retrieve(first.id).id == first.id
+    with client.responses.stream(input="A city?", text_format=City, **asked) as stream:
+        for event in stream:
+            pass
+        assert stream.get_final_response().output_parsed == first.output_parsed
+    client.responses.delete(first.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(first.id)
+
+
+# ---- the rest
+
+def test_embeddings_and_models(client, server):
+    from openai.types import CreateEmbeddingResponse, Model
+    texts = ["a", "b"]
+    body = {"model": "default", "input": texts}
+    strict(CreateEmbeddingResponse, server.json("POST", "/v1/embeddings", body))
+    plain = client.embeddings.create(encoding_format="float", **body)
+    packed = server.json("POST", "/v1/embeddings", {**body, "encoding_format": "base64"})
+    default = client.embeddings.create(**body)  # asks for base64 by itself
+    for a, b, c in zip(plain.data, packed["data"], default.data):
+        n = len(a.embedding)
+        assert list(struct.unpack(f"<{n}f", base64.b64decode(b["embedding"]))) == \
+            pytest.approx(a.embedding) == list(c.embedding)
+    for model in client.models.list():
+        strict(Model, server.json("GET", f"/v1/models/{model.id}"))
+
+
+def test_files_and_batches(start_server, tmp_path):
+    from openai.types import Batch, FileDeleted, FileObject
+    server = start_server("--batch-dir", str(tmp_path))
+    client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+    lines = b"".join(json.dumps({"custom_id": str(i), "method": "POST", "url": "/v1/completions",
+                                 "body": {"prompt": "Once", "max_tokens": 2}}).encode() + b"\n"
+                     for i in range(3))
+    file = client.files.create(file=("in.jsonl", lines), purpose="batch")
+    strict(FileObject, server.json("GET", f"/v1/files/{file.id}"))
+    batch = client.batches.create(input_file_id=file.id, endpoint="/v1/completions",
+                                  completion_window="24h")
+    while batch.status not in ("completed", "failed"):
+        batch = client.batches.retrieve(batch.id)
+    strict(Batch, server.json("GET", f"/v1/batches/{batch.id}"))
+    assert batch.request_counts.completed == 3
+    assert len(client.files.content(batch.output_file_id).text.splitlines()) == 3
+    assert [b.id for b in client.batches.list()] == [batch.id]
+    assert {f.id for f in client.files.list()} >= {file.id, batch.output_file_id}
+    strict(FileDeleted, server.json("DELETE", f"/v1/files/{file.id}"))
+
+
+# ---- Anthropic
+
+MESSAGES = [{}, {"system": "Be short.", "metadata": {"user_id": "u"}}, {"stop_sequences": ["a"]},
+            {"max_tokens": 1}, {"thinking": {"type": "disabled"}},
+            {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 2000},
+            {"tools": [{"name": "add", "input_schema": TOOL["function"]["parameters"]}],
+             "tool_choice": {"type": "any"}}]
+
+
+@pytest.mark.parametrize("more", MESSAGES, ids=lambda b: ",".join(b) or "plain")
+def test_messages(server, more):
+    pytest.importorskip("anthropic", reason="the Anthropic client is not installed")
+    from anthropic.types import Message, RawMessageStreamEvent
+    body = {"model": "default", "messages": HELLO, "max_tokens": 60, "seed": 1, **more}
+    strict(Message, server.json("POST", "/v1/messages", body))
+    found = server.named_events("/v1/messages", body)
+    kinds = [e["type"] for e in found]
+    for event in found:
+        if event["type"] != "ping":  # which the type does not list
+            strict(RawMessageStreamEvent, event)
+    assert kinds[0] == "message_start" and kinds[-2:] == ["message_delta", "message_stop"]
+    assert kinds.count("content_block_start") == kinds.count("content_block_stop")
+
+
+def test_messages_helpers(server):
+    anthropic = pytest.importorskip("anthropic", reason="the Anthropic client is not installed")
+    client = anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
+    asked = {"model": "claude", "max_tokens": 60, "messages": HELLO, "extra_body": {"seed": 1}}
+    whole = client.messages.create(**asked)
+    with client.messages.stream(**asked) as stream:
+        text = "".join(stream.text_stream)
+        final = stream.get_final_message()
+    assert text == whole.content[0].text == final.content[0].text
+    assert final.stop_reason == whole.stop_reason
+    assert final.usage.output_tokens == whole.usage.output_tokens
+    counted = client.messages.count_tokens(model="claude", messages=HELLO)
+    usage = whole.usage
+    assert counted.input_tokens == usage.input_tokens + usage.cache_read_input_tokens
