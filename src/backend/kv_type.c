@@ -35,6 +35,11 @@ size_t kv_row_bytes(enum kv_type t, uint32_t head_dim)
     return 0;
 }
 
+size_t backend_kv_head_bytes(const struct model *m, enum kv_type t)
+{
+    return kv_row_bytes(t, m->hp.head_dim) * (m->hp.latent ? 1 : 2);
+}
+
 /* K and V of a block of all layers that attend, or only of those with windows. */
 static size_t bytes_of(const struct model *m, enum kv_type t, uint32_t block_tokens, bool windowed)
 {
@@ -43,7 +48,7 @@ static size_t bytes_of(const struct model *m, enum kv_type t, uint32_t block_tok
         if (m->ops[i].kind == OP_ATTENTION && (m->ops[i].window > 0 || !windowed))
             n_heads += m->ops[i].n_head_kv;
     }
-    return kv_row_bytes(t, m->hp.head_dim) * n_heads * 2 * block_tokens;
+    return backend_kv_head_bytes(m, t) * n_heads * block_tokens;
 }
 
 size_t backend_kv_block_bytes(const struct model *m, enum kv_type t, uint32_t block_tokens)

@@ -335,7 +335,7 @@ static double kv_read(const struct model *m, enum kv_type type, double at)
         if (op->kind == OP_ATTENTION)
             sum += op->n_head_kv * (op->window && op->window < at ? op->window : at);
     }
-    return sum * 2 * (double)kv_row_bytes(type, m->hp.head_dim);
+    return sum * (double)backend_kv_head_bytes(m, type);
 }
 
 static double decode_limit(const struct bench *b, uint32_t batch, uint32_t depth)

@@ -36,12 +36,14 @@ static uint64_t budget(const struct engine_config *cfg, uint64_t room_bytes)
     return most < DEFAULT_KV_BYTES_MAX ? most : DEFAULT_KV_BYTES_MAX;
 }
 
-/* Positions that layers with windows see; 0 if there are none, or the context is not longer. */
+/* Positions that layers with windows see; 0 if there are none, or the context is not longer. Those
+ * that look both ways want the whole text. */
 static uint32_t window_of(const struct model *m, uint32_t n_ctx)
 {
     uint32_t most = 0;
     for (uint32_t i = 0; i < m->n_ops; i++)
-        if (m->ops[i].kind == OP_ATTENTION && m->ops[i].window > most)
+        if (m->ops[i].kind == OP_ATTENTION && m->ops[i].window > most &&
+            m->ops[i].window_kind != WINDOW_AROUND)
             most = m->ops[i].window;
     return most < n_ctx ? most : 0;
 }

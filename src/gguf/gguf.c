@@ -247,7 +247,7 @@ const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *nam
 void gguf_drop_pages(const struct gguf *g, const struct gguf_tensor *t, size_t first, size_t n)
 {
     char *map = part_of(g, t->part)->map;
-    if (!map)
+    if (!map || gguf_tensor_offset(g, t) >= part_of(g, t->part)->n_bytes) /* not of the file */
         return;
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), begin = gguf_tensor_offset(g, t) + first;
     const size_t from = (begin + page - 1) / page * page, to = (begin + n) / page * page;

@@ -145,7 +145,8 @@ const char *gguf_show(struct gguf_str s, char *out, size_t cap);
 
 /* Tell the system that the pages behind n bytes of a tensor, from byte `first` on, are no longer
  * needed (after repacking). The bytes stay readable: they are read from the file again. Pages that
- * they share with other bytes stay. No effect on gguf_open_memory. Any thread. */
+ * they share with other bytes stay. No effect on gguf_open_memory, nor where the data is not
+ * the file's own. Any thread. */
 void gguf_drop_pages(const struct gguf *g, const struct gguf_tensor *t, size_t first, size_t n);
 
 #endif

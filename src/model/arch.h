@@ -7,8 +7,10 @@
 /* Whether a kind of tensor belongs to the architecture. */
 enum presence { ABSENT, OPTIONAL, REQUIRED };
 
-/* What is normalised between projection and rotation; or, of each head, after it. */
-enum qk_norm { QK_PLAIN, QK_NORM_HEADS, QK_NORM_ROWS, QK_NORM_ROTATED };
+/* What is normalised between projection and rotation; or, of each head, after it; or so, but with
+ * no weights and only where there is a rotation; or, before it, as LayerNorm with weights for each
+ * head. */
+enum qk_norm { QK_PLAIN, QK_NORM_HEADS, QK_NORM_ROWS, QK_NORM_ROTATED, QK_NORM_BARE, QK_NORM_EACH };
 
 /* How rows are normalised: by their RMS; as LayerNorm, with a bias, without, or bare. */
 enum norm_kind { NORM_RMS, NORM_LAYER, NORM_LAYER_UNBIASED, NORM_LAYER_BARE };
@@ -29,6 +31,14 @@ enum second_norm { SECOND_NONE, SECOND_FFN, SECOND_ATTENTION };
  * which logit_scale divides; or the same with minicpm's defaults. */
 enum scales { SCALES_NONE, SCALES_LOGIT, SCALES_GRANITE, SCALES_MINICPM };
 
+/* What experts are weighed by: the softmax of their scores; sigmoids; or sigmoids where a bias
+ * corrects them for the selection. */
+enum gating { GATING_SOFTMAX, GATING_SIGMOID, GATING_BY_BIAS };
+
+/* Whether queries grow with their position: if the file has a key for it; or, as in Llama 4, in the
+ * layers that are not rotated. */
+enum temper { TEMPER_NONE, TEMPER_BY_KEY, TEMPER_UNROTATED };
+
 /* How layers of windows alternate with layers that see everything. */
 enum { NO_WINDOWS = -1, ALL_WINDOWED = 0 }; /* else every n-th layer sees everything */
 
@@ -36,9 +46,11 @@ struct arch {
     const char *name; /* general.architecture, and the prefix of its metadata keys */
     enum rope_kind rope;
     enum presence qkv_bias;   /* attn_{q,k,v}.bias */
+    bool latent;              /* attention over a latent: attn_kv_a_mqa and what follows */
     enum presence out_bias;   /* attn_output.bias, and those of a dense feed-forward part */
     enum presence logit_bias; /* output.bias */
     enum qk_norm qk_norm;     /* attn_{q,k}_norm.weight */
+    bool qk_norm_optional;    /* or not: some files have none */
     enum norm_kind norm;
     enum norm_place norms;
     enum parallel parallel;
@@ -46,6 +58,7 @@ struct arch {
     const char *ffn_norm; /* name of the norm before the feed-forward part; NULL: ffn_norm */
     enum gate_kind gate;
     enum unary_kind unary;   /* the feed-forward part is this of `up` alone; NONE: it has a gate */
+    bool both_ways;          /* not causal, with windows to either side; no logits */
     bool encoder;            /* a norm over the embeddings too; no logits */
     bool gaps;               /* layers may lack attention, or the feed-forward part */
     enum presence positions; /* position_embd.weight */
@@ -54,9 +67,12 @@ struct arch {
     enum presence expert_bias; /* of the router and of the experts' matrices */
     bool expert_ff_by_rank;    /* without expert_feed_forward_length: feed_forward_length / used */
     bool expert_all;           /* weights of the selection are a softmax over all experts */
-    bool shared_by_count;      /* without its length: expert_shared_count of experts' length */
-    enum presence shared;      /* an expert for all rows, */
+    bool shared_by_count; /* without its length: expert_shared_count, or 1, of experts' length */
+    enum presence shared; /* an expert for all rows, */
     enum presence shared_gate; /* and what weighs it */
+    bool expert_input;         /* what is weighed is what an expert reads */
+    enum gating gating;        /* where the file does not say */
+    enum presence select_bias; /* exp_probs_b.bias: what scores are added to for the selection */
     enum scales scales;
     bool embed_sqrt;      /* embeddings times sqrt(n_embd) */
     bool sinks;           /* attn_sinks.weight */
@@ -66,9 +82,12 @@ struct arch {
     bool window_unscaled; /* windowed layers rotate without the scaling of long contexts */
     float attention_cap, logit_cap; /* where the file does not say */
     uint32_t by_width_layers;       /* with so many layers scores scale by n_embd / n_head */
-    bool rope_switch;               /* rope.scaling.finetuned false: no layer is rotated */
-    uint32_t no_rope_step;          /* every n-th layer is not rotated; 0: all are */
-    bool full_unrotated; /* in models with windows, layers that see everything are not rotated */
+    enum temper temper;
+    bool yarn_log;         /* knows rope.scaling.yarn_log_multiplier */
+    bool rope_switch;      /* rope.scaling.finetuned false: no layer is rotated */
+    uint32_t no_rope_step; /* every n-th layer is not rotated; 0: all are */
+    bool chunks;           /* windows are chunks */
+    bool full_unrotated;   /* in models with windows, layers that see everything are not rotated */
 };
 
 /* NULL when there is no such row. */

@@ -2,6 +2,7 @@
 #include "model/keys.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Limits far above any real model: products of two stay inside 64 bits. */
@@ -83,17 +84,46 @@ static enum err read_head_dim(struct model *m, struct err_info *e)
     return OK;
 }
 
+/* Keys and values that are made of a latent; K is that and what rotates, of one head for all. Files
+ * say how long a head's key is before, or in older ones as if that were what is stored. */
+static enum err read_latent(struct model *m, struct err_info *e)
+{
+    struct model_hparams *hp = &m->hp;
+    const bool old = !key_find(m, "attention.key_length_mla");
+    const char *key = old ? "attention.key_length" : "attention.key_length_mla";
+    const char *value = old ? "attention.value_length" : "attention.value_length_mla";
+    enum err err;
+    if ((err = key_u32_in(m, "attention.kv_lora_rank", 2, MAX_HEAD_DIM, &hp->latent, e)) ||
+        (err = key_u32_in(m, "attention.q_lora_rank", 0, MAX_EMBD, &hp->q_latent, e)) ||
+        (err = key_u32_in(m, "rope.dimension_count", 2, MAX_HEAD_DIM, &hp->rope_dims, e)) ||
+        (err = key_u32_in(m, key, hp->rope_dims + 1, MAX_HEAD_DIM, &hp->head_key, e)) ||
+        (err = key_u32_in(m, value, 1, MAX_HEAD_DIM, &hp->head_value, e)))
+        return err;
+    if (hp->rope_dims % 2 != 0)
+        return err_set(e, ERR_FORMAT, "%s.rope.dimension_count is odd: %u", m->arch, hp->rope_dims);
+    hp->head_dim = hp->latent + hp->rope_dims;
+    hp->rope_first = hp->latent;
+    for (uint32_t i = 0; i < hp->n_layer; i++)
+        m->layers[i].n_head_kv = 1;
+    hp->n_head_kv = 1;
+    return OK;
+}
+
 static enum err read_sizes(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
     enum err err;
     if ((err = key_u32_in(m, "block_count", 1, MAX_LAYERS, &hp->n_layer, e)) ||
+        (err = key_u32_in(m, "nextn_predict_layers", 0, hp->n_layer - 1, &hp->n_layer_beside, e)) ||
         (err = key_u32_in(m, "embedding_length", 1, MAX_EMBD, &hp->n_embd, e)) ||
         (err = key_u32_in(m, "context_length", 1, MAX_CTX, &hp->n_ctx_train, e)))
         return err;
+    hp->n_layer -= hp->n_layer_beside;
     m->layers = mem_zalloc(hp->n_layer, sizeof *m->layers);
     err = read_layers(m, arch, e);
-    return err ? err : read_head_dim(m, e);
+    if (err)
+        return err;
+    return arch->latent ? read_latent(m, e) : read_head_dim(m, e);
 }
 
 /* Values as long as keys, and heads that rotate whole or in front. */
@@ -149,19 +179,63 @@ static enum err read_vocab_size(struct model *m, struct err_info *e)
     return OK;
 }
 
-/* Softmax, over all experts or over the selected ones, is what the plan computes. */
-static enum err read_gating(struct model *m, struct err_info *e)
+static bool has_select_bias(const struct model *m)
+{
+    for (uint32_t i = 0; i < m->hp.n_layer; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "blk.%u.exp_probs_b.bias", i);
+        if (gguf_find_tensor(m->gguf, name))
+            return true;
+    }
+    return false;
+}
+
+/* Groups of experts, of which some are selected from. */
+static enum err read_groups(struct model *m, struct err_info *e)
+{
+    struct model_hparams *hp = &m->hp;
+    hp->n_expert_group = 1;
+    enum err err = key_u32_in(m, "expert_group_count", 0, hp->n_expert, &hp->n_expert_group, e);
+    if (err || hp->n_expert_group <= 1)
+        return err;
+    if (hp->n_expert % hp->n_expert_group != 0)
+        return err_set(e,
+                       ERR_FORMAT,
+                       "%s.expert_group_count is %u, which does not divide expert_count, %u",
+                       m->arch,
+                       hp->n_expert_group,
+                       hp->n_expert);
+    err = key_u32_in(
+        m, "expert_group_used_count", 1, hp->n_expert_group, &hp->n_expert_group_used, e);
+    const uint32_t n = hp->n_expert / hp->n_expert_group * hp->n_expert_group_used;
+    if (!err && n < hp->n_expert_used)
+        err = err_set(e,
+                      ERR_FORMAT,
+                      "%s.expert_group_used_count is %u: of %u experts %u cannot be selected",
+                      m->arch,
+                      hp->n_expert_group_used,
+                      n,
+                      hp->n_expert_used);
+    return err;
+}
+
+/* Softmax, over all experts or over the selected ones, or sigmoids, which is what the plan
+ * computes. */
+static enum err read_gating(struct model *m, const struct arch *arch, struct err_info *e)
 {
     uint32_t gating = 0;
     enum err err = key_u32(m, "expert_gating_func", &gating, e);
     if (err)
         return err;
-    if (gating > 1 && gating != 3)
+    if (gating > 3)
         return err_set(e,
                        ERR_UNSUPPORTED,
-                       "%s.expert_gating_func is %u; softmax (1, 3) is supported",
+                       "%s.expert_gating_func is %u; softmax (1, 3) and sigmoid (2) are supported",
                        m->arch,
                        gating);
+    m->hp.expert_sigmoid =
+        gating == 2 || (gating == 0 && (arch->gating == GATING_SIGMOID ||
+                                        (arch->gating == GATING_BY_BIAS && has_select_bias(m))));
     if ((err = key_bool(m, "expert_weights_norm", &m->hp.expert_norm, e)) ||
         (err = key_f32_in(m, "expert_weights_scale", -1e-30f, 1e6f, &m->hp.expert_scale, e)))
         return err;
@@ -191,6 +265,7 @@ static enum err read_experts(struct model *m, const struct arch *arch, struct er
     if (hp->n_expert && arch->experts == ABSENT)
         return err_set(e, ERR_UNSUPPORTED, "%s: models with experts are not supported", m->arch);
     hp->expert_norm = !arch->expert_all;
+    hp->expert_input = arch->expert_input;
     hp->expert_scale = 1.0f;
     if (!hp->n_expert)
         return check_dense(m, arch, e);
@@ -208,7 +283,7 @@ static enum err read_experts(struct model *m, const struct arch *arch, struct er
                        m->arch,
                        hp->n_expert_used,
                        widest);
-    uint32_t n_shared = 0;
+    uint32_t n_shared = 1;
     hp->n_ff_shared = arch->shared == REQUIRED ? hp->n_ff : 0;
     if (arch->shared_by_count) {
         if ((err = key_u32_in(m, "expert_shared_count", 1, MAX_EXPERTS, &n_shared, e)))
@@ -224,7 +299,9 @@ static enum err read_experts(struct model *m, const struct arch *arch, struct er
                                                     &hp->n_ff_shared,
                                                     e)))
         return err;
-    return read_gating(m, e);
+    if ((err = read_groups(m, e)))
+        return err;
+    return read_gating(m, arch, e);
 }
 
 static enum err read_window(struct model *m, const struct arch *arch, struct err_info *e)
@@ -265,28 +342,31 @@ bool hparams_windowed(const struct model *m, const struct arch *arch, uint32_t l
     return n == 0 || layer % n < n - 1;
 }
 
-/* Variants that would change the answer and that no op here computes. */
+/* Variants that would change the answer and that no op here computes, unless the row has them. */
 static enum err refuse_unknown(const struct model *m, const struct arch *arch, struct err_info *e)
 {
-    static const char *const keys[] = {"attention.alibi_bias_max",
-                                       "attention.max_alibi_bias",
-                                       "attention.clamp_kqv",
-                                       "attention.output_scale",
-                                       "attention.value_scale",
-                                       "attention.temperature_scale",
-                                       "expert_group_count",
-                                       "rope.scaling.alpha",
-                                       "rope.scaling.yarn_log_multiplier",
-                                       "embedding_scale", /* from here on: unless the row */
-                                       "residual_scale",  /* has them */
-                                       "logit_scale"};
-    const size_t n_scales = arch->scales == SCALES_NONE ? 0 : arch->scales == SCALES_LOGIT ? 1 : 3;
-    const size_t n = sizeof keys / sizeof keys[0] - n_scales;
-    for (size_t i = 0; i < n; i++) {
-        const struct gguf_kv *kv = key_find(m, keys[i]);
+    const bool scales = arch->scales != SCALES_NONE && arch->scales != SCALES_LOGIT;
+    const struct {
+        const char *key;
+        bool known;
+    } keys[] = {
+        {"attention.alibi_bias_max", false},
+        {"attention.max_alibi_bias", false},
+        {"attention.clamp_kqv", false},
+        {"attention.output_scale", false},
+        {"attention.value_scale", false},
+        {"attention.temperature_scale", arch->temper == TEMPER_BY_KEY},
+        {"rope.scaling.alpha", false},
+        {"rope.scaling.yarn_log_multiplier", arch->yarn_log},
+        {"embedding_scale", scales},
+        {"residual_scale", scales},
+        {"logit_scale", arch->scales != SCALES_NONE},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const struct gguf_kv *kv = keys[i].known ? NULL : key_find(m, keys[i].key);
         if (kv && (kv->kind == GGUF_F32 || kv->kind == GGUF_F64 ? kv->f != 0.0 : kv->u > 1))
             return err_set(
-                e, ERR_UNSUPPORTED, "%s: models with %s are not supported", m->arch, keys[i]);
+                e, ERR_UNSUPPORTED, "%s: models with %s are not supported", m->arch, keys[i].key);
     }
     return OK;
 }
@@ -315,6 +395,8 @@ static enum err read_stream_scales(struct model *m, const struct arch *arch, str
         hp->residual_scale = 1.4f / sqrtf((float)hp->n_layer);
         hp->logit_scale = (float)hp->n_embd / 256.0f;
     }
+    if (arch->scales == SCALES_LOGIT && !key_find(m, "logit_scale"))
+        return err_set(e, ERR_FORMAT, "metadata key %s.logit_scale is missing", m->arch);
     if (arch->scales != SCALES_NONE && (err = read_factor(m, "logit_scale", &hp->logit_scale, e)))
         return err;
     if (arch->scales != SCALES_LOGIT)
@@ -325,15 +407,38 @@ static enum err read_stream_scales(struct model *m, const struct arch *arch, str
     return err ? err : read_factor(m, "embedding_scale", &hp->embedding_scale, e);
 }
 
+/* Queries that grow with the logarithm of their position. */
+static enum err read_temperature(struct model *m, const struct arch *arch, struct err_info *e)
+{
+    struct model_hparams *hp = &m->hp;
+    enum err err;
+    if (arch->temper == TEMPER_UNROTATED) { /* as Llama 4's code has it */
+        hp->temper_scale = 0.1f;
+        hp->temper_length = 8192;
+        hp->temper_offset = 1;
+        return OK;
+    }
+    if (arch->temper != TEMPER_BY_KEY ||
+        (err = key_f32_in(m, "attention.temperature_scale", -1e-30f, 1e3f, &hp->temper_scale, e)) ||
+        hp->temper_scale == 0.0f)
+        return arch->temper == TEMPER_BY_KEY ? err : OK;
+    const char *length = key_find(m, "attention.temperature_length")
+                             ? "attention.temperature_length"
+                             : "rope.scaling.original_context_length";
+    return key_u32_in(m, length, 1, MAX_CTX, &hp->temper_length, e);
+}
+
 static enum err read_scales(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
-    uint32_t dims = hp->head_dim;
+    uint32_t dims = hp->latent ? hp->head_key : hp->head_dim;
     if (hp->n_layer == arch->by_width_layers && hp->n_embd >= hp->n_head)
         dims = hp->n_embd / hp->n_head;
-    enum err err;
-    hp->attention_scale = (float)(1.0 / sqrt((double)dims));
-    if ((err = read_factor(m, "attention.scale", &hp->attention_scale, e)) ||
+    double raised = 1;
+    enum err err = arch->latent ? rope_scores(m, arch, &raised, e) : OK;
+    hp->attention_scale = (float)(raised / sqrt((double)dims));
+    if (err || (err = read_temperature(m, arch, e)) ||
+        (err = read_factor(m, "attention.scale", &hp->attention_scale, e)) ||
         (err = read_stream_scales(m, arch, e)))
         return err;
     hp->attention_cap = arch->attention_cap;
@@ -356,12 +461,14 @@ static enum err read_pooling(struct model *m, const struct arch *arch, struct er
     struct model_hparams *hp = &m->hp;
     uint32_t pooling = POOLING_UNSPECIFIED;
     enum err err;
-    hp->causal = !arch->encoder;
+    hp->causal = !arch->encoder && !arch->both_ways;
     if ((err = key_bool(m, "attention.causal", &hp->causal, e)) ||
         (err = key_u32_in(m, "pooling_type", 0, POOLING_RANK, &pooling, e)))
         return err;
     hp->pooling = (enum pooling)pooling;
-    if (!hp->causal && hp->window)
+    if (arch->both_ways)
+        hp->causal = false;
+    if (!hp->causal && hp->window && !arch->both_ways)
         return err_set(e, ERR_UNSUPPORTED, "%s: windows that look both ways", m->arch);
     if (arch->positions == REQUIRED)
         hp->n_positions = hp->n_ctx_train;
@@ -385,7 +492,7 @@ enum err hparams_read(struct model *m, const struct arch *arch, struct err_info 
 {
     enum err err;
     if ((err = refuse_unknown(m, arch, e)) || (err = read_sizes(m, arch, e)) ||
-        (err = read_heads(m, e)) || (err = read_experts(m, arch, e)) ||
+        (err = arch->latent ? OK : read_heads(m, e)) || (err = read_experts(m, arch, e)) ||
         (err = read_vocab_size(m, e)) || (err = read_window(m, arch, e)) ||
         (err = read_pooling(m, arch, e)))
         return err;

@@ -101,7 +101,7 @@ enum err key_u32_layers(const struct model *m,
     }
     if (!is_integer(kv->elem_kind))
         return err_set(e, ERR_FORMAT, "key \"%s\" must hold integers", key);
-    if (kv->n_elems != n)
+    if (kv->n_elems != n && kv->n_elems != (uint64_t)n + m->hp.n_layer_beside)
         return err_set(e,
                        ERR_FORMAT,
                        "%s has %llu values for %u layers",

@@ -23,7 +23,8 @@ enum err key_u32_in(const struct model *m,
                     uint32_t *v,
                     struct err_info *e) WEIR_MUST_USE;
 
-/* A value for each layer, from lo to hi: one for all, or an array with as many as there are layers.
+/* A value for each layer, from lo to hi: one for all, or an array with as many as there are layers
+ * (and, if it has those, for the layers beside them).
  * Without the key out[0..n_layer-1] stays. Errors: ERR_FORMAT. */
 enum err key_u32_layers(const struct model *m,
                         const char *suffix,
@@ -50,6 +51,13 @@ bool hparams_windowed(const struct model *m, const struct arch *arch, uint32_t l
  * ERR_UNSUPPORTED. */
 enum err rope_read(struct model *m, const struct arch *arch, uint32_t n_ctx, struct err_info *e)
     WEIR_MUST_USE;
+
+/* What YaRN raises scores by, in models that have it apart from the rotation: deepseek2's. Errors:
+ * ERR_FORMAT, ERR_UNSUPPORTED. */
+enum err rope_scores(const struct model *m,
+                     const struct arch *arch,
+                     double *out,
+                     struct err_info *e) WEIR_MUST_USE;
 
 /* The tensors that rope_read knows: the file's, or NULL where it has none. i < N_ROPE_TENSORS. */
 enum { N_ROPE_TENSORS = 3 };

@@ -4,6 +4,7 @@
 #include "model/keys.h"
 #include "model/plan.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,6 +119,12 @@ enum err model_set_context(struct model *m, uint32_t n_ctx, struct err_info *e)
     return rope_read(m, arch, n_ctx ? n_ctx : m->hp.n_ctx_train, e);
 }
 
+float model_temper(const struct model_hparams *hp, uint32_t position)
+{
+    const uint64_t at = (uint64_t)position + hp->temper_offset;
+    return (float)(1 + hp->temper_scale * log(1 + (double)(at / hp->temper_length)));
+}
+
 void model_destroy(struct model *m)
 {
     if (!m)
@@ -129,5 +136,8 @@ void model_destroy(struct model *m)
     free(m->layers);
     free(m->ops);
     free(m->parts);
+    for (uint32_t i = 0; i < m->n_made; i++)
+        free(m->made[i]);
+    free(m->made);
     free(m);
 }

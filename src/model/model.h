@@ -13,6 +13,14 @@
  *                               (all of the layer with the most; others use their beginning)
  *      OUT  [n_embd]            what a sub-layer adds to X
  *
+ * in models with latent attention (DeepSeek-V2's), where one row a position, [latent + rope_dims]
+ * long, is the K of all heads, and its first `latent` values are their V:
+ *
+ *      QUERY [q_latent]                    what the queries are made of
+ *      HEADS [n_head][key or value length] queries before they are brought to the latent space, and
+ *                                          what attention gathered once it is brought back
+ *      Q, K  [n_head][latent + rope_dims], [latent + rope_dims]          ATT [n_head][latent]
+ *
  * and, in models with experts, of which each row is given to n_expert_used:
  *
  *      ROUTER [n_expert]                   scores; then OP_SELECT picks, with a weight each
@@ -47,6 +55,8 @@ enum model_buf {
     BUF_GATE,
     BUF_UP,
     BUF_OUT,
+    BUF_QUERY,
+    BUF_HEADS,
     BUF_ROUTER,
     BUF_EXPERT_GATE,
     BUF_EXPERT_UP,
@@ -74,13 +84,22 @@ struct model_hparams {
     uint32_t n_ctx_train; /* positions the model was trained on */
     uint32_t n_embd;
     uint32_t n_layer;
+    uint32_t n_layer_beside;    /* behind them in the file, that guess further tokens: left alone */
     uint32_t n_head, n_head_kv; /* of the layer with the most */
-    uint32_t head_dim;
-    uint32_t n_ff;                    /* likewise */
+    uint32_t head_dim;          /* of Q and K as they meet; of V too, unless: */
+    uint32_t latent;     /* of the head_dim values of K the first so many are V, and no V is stored
+                          * beside it; 0: V is stored, as long as K */
+    uint32_t q_latent;   /* models with a latent: queries are made of so many values; 0: of H */
+    uint32_t head_key;   /* likewise: a head's query, before it is brought to the latent space, */
+    uint32_t head_value; /* and what it gathered, once it is brought back */
+    uint32_t n_ff;       /* likewise */
     uint32_t n_expert, n_expert_used; /* 0: no experts */
+    uint32_t n_expert_group;          /* of equal size, of which the best n_expert_group_used are */
+    uint32_t n_expert_group_used;     /* selected from; 1 or 0: no groups */
     uint32_t n_ff_expert;
     uint32_t n_ff_shared; /* 0: no expert that all rows share */
-    uint32_t rope_dims;   /* leading dims of a head that rotate; even */
+    uint32_t rope_dims;   /* dims of a head that rotate; even, */
+    uint32_t rope_first;  /* from this one on */
     uint32_t window; /* positions that a windowed layer sees, its own included; 0: no such layer */
     float norm_eps;
     float rope_freq_base;
@@ -88,15 +107,22 @@ struct model_hparams {
     float attention_scale;                              /* of scores */
     float attention_cap, logit_cap;                     /* x to cap tanh(x / cap); 0: none */
     float expert_scale;                                 /* of the selection's weights */
-    bool expert_norm; /* the selection's weights sum to 1 (before expert_scale) */
-    bool causal;      /* a row sees the positions up to its own; else all of its text, which
-                       * therefore has to lie in one batch, whole */
+    float temper_scale; /* queries times 1 + this log(1 + floor((position + temper_offset) / */
+    uint32_t temper_length, temper_offset; /* temper_length)), where an op says so */
+    bool expert_norm;    /* the selection's weights sum to 1 (before expert_scale) */
+    bool expert_input;   /* they multiply what an expert reads, not what it gives */
+    bool expert_sigmoid; /* they are sigmoids of the scores instead of their softmax */
+    bool causal;         /* a row sees the positions up to its own; else all of its text, which
+                          * therefore has to lie in one batch, whole */
     uint32_t
         n_positions; /* that the model has learned, each its own row; 0: as many as one likes */
     enum pooling pooling; /* as the file says */
     uint32_t n_labels;    /* scores of a text; 0: the model has no head for them */
     bool label_softmax;   /* they are logits of one choice among the labels */
 };
+
+/* What an op with `temper` multiplies queries at a position by. */
+float model_temper(const struct model_hparams *hp, uint32_t position);
 
 /* What may differ from layer to layer. */
 struct model_layer {
@@ -113,27 +139,37 @@ enum op_kind {
     OP_LAYER_NORM,   /* out[r] = (in[r] - mean) / deviation * w + bias; out may be in; without a w
                       * or a bias those are 1 and 0 */
     OP_LINEAR,       /* out[r][j] = sum_k w[j][k] in[r][k] (+ bias[j]); w: [n_out rows of n_in] */
-    OP_HEAD_NORM,    /* as OP_NORM over each head of head_dim of buffer `out`, in place */
-    OP_ROPE,         /* rotate Q and K by position (K, Q in place) */
-    OP_ROPE_STORE,   /* the same, then store K, V of `layer` */
-    OP_ATTENTION,    /* out[r] = softmax(cap(Q[r] . K^T * scale)) V over the row's own sequence:
-                      * causal unless the model is not, the last `window` positions if that is not
-                      * 0. w: f32 [n_head] or
-                      * NULL: a score more for each head that takes part in the sum but has no V */
-    OP_GATED,        /* out[r] = act(in[r]) * in2[r] */
-    OP_UNARY,        /* out[r] = unary(in[r]); out is in */
-    OP_ADD,          /* out[r] += in[r] * scale */
-    OP_ADD_GATED,    /* out[r] += in[r] * sigmoid(in2[r][0]) */
-    OP_SELECT,       /* the n_expert_used largest of in[r], in order, with softmax weights */
-    OP_EXPERTS,      /* as OP_LINEAR for each rank of the selection, with that expert's part of w
-                      * [n_expert][n_out rows of n_in] and bias [n_expert][n_out]; in: a row of H for
-                      * all ranks, or n_in by rank; out: n_out by rank */
-    OP_MIX,          /* out[r] = sum over ranks, from the first, of weight * in[r][rank] */
-    OP_LOGITS,       /* as OP_LINEAR, only for the rows whose logits are wanted, into BUF_LOGITS,
-                      * then * scale, then capped */
-    OP_HIDDEN,       /* HIDDEN = in of the rows whose hidden states are wanted, as OP_NORM if there
-                      * is a w; linears that read it or HEAD follow */
-    OP_TANH,         /* HEAD = tanh(HEAD) */
+    OP_HEAD_LINEAR, /* as OP_LINEAR within each head, with that head's part of w [n_head][n_out rows
+                     * of n_in]: of the first n_in of in_step values to the first n_out of out_step
+                     */
+    OP_HEAD_COPY,   /* the last n_out of each head's in_step values to the last of its out_step */
+    OP_HEAD_NORM,   /* as OP_NORM over each head of head_dim of buffer `out`, in place; a w may be
+                     * missing */
+    OP_HEAD_LAYER_NORM, /* as OP_LAYER_NORM over each head of head_dim of buffer `out`, in place,
+                         * without a bias; w: f32 [heads][head_dim] */
+    OP_ROPE,            /* rotate Q and K by position (K, Q in place) */
+    OP_ROPE_STORE,      /* the same, then store K, V of `layer` */
+    OP_ATTENTION,       /* out[r] = softmax(cap(Q[r] . K^T * scale)) V over the row's own sequence:
+                         * causal unless the model is not, within a window if that is not 0. w: f32
+                         * [n_head] or NULL: a score more for each head that takes part in the sum but has
+                         * no V */
+    OP_GATED,     /* out[r] = act(in[r]) * in2[r]; with expert_input of experts' buffers, after
+                   * both were multiplied by the rank's weight */
+    OP_UNARY,     /* out[r] = unary(in[r]); out is in */
+    OP_ADD,       /* out[r] += in[r] * scale */
+    OP_ADD_GATED, /* out[r] += in[r] * sigmoid(in2[r][0]) */
+    OP_SELECT,    /* the n_expert_used largest of in[r], in order, with weights: the softmax, or
+                   * the sigmoid, of in[r]. With a bias: the largest of these plus bias */
+    OP_EXPERTS,   /* as OP_LINEAR for each rank of the selection, with that expert's part of w
+                   * [n_expert][n_out rows of n_in] and bias [n_expert][n_out]; in: a row of H for
+                   * all ranks, or n_in by rank; out: n_out by rank */
+    OP_MIX,       /* out[r] = sum over ranks, from the first, of weight * in[r][rank]; with
+                   * expert_input of in[r][rank] alone */
+    OP_LOGITS,    /* as OP_LINEAR, only for the rows whose logits are wanted, into BUF_LOGITS,
+                   * then * scale, then capped */
+    OP_HIDDEN,    /* HIDDEN = in of the rows whose hidden states are wanted, as OP_NORM if there
+                   * is a w; linears that read it or HEAD follow */
+    OP_TANH,      /* HEAD = tanh(HEAD) */
 };
 
 /* How adjacent dims pair up in rotation: (2i, 2i+1) or (i, i + rope_dims/2). */
@@ -155,17 +191,24 @@ enum gate_kind { GATE_SILU, GATE_GELU, GATE_CLAMPED };
  * function; gelu by its tanh form; max(x, 0)^2. */
 enum unary_kind { UNARY_NONE, UNARY_GELU, UNARY_GELU_TANH, UNARY_RELU_SQUARE, N_UNARY_KINDS };
 
+/* What a row sees of a window of n positions: the last n, its own included; of chunks n long, its
+ * own chunk up to itself; or, where the model is not causal, n / 2 to either side. */
+enum window_kind { WINDOW_LAST, WINDOW_CHUNK, WINDOW_AROUND };
+
 struct op {
     enum op_kind kind;
     uint16_t layer; /* of ROPE_STORE and ATTENTION: which layer's KV */
     enum model_buf in, in2, out;
     uint32_t n_in, n_out;       /* LINEAR, EXPERTS, LOGITS: K and N; else n_out = values of a row */
-    uint32_t n_head, n_head_kv; /* ROPE, ROPE_STORE, ATTENTION: of this layer */
+    uint32_t n_head, n_head_kv; /* ROPE, ROPE_STORE, ATTENTION, HEAD_*: of this layer */
+    uint32_t in_step, out_step; /* HEAD_LINEAR, HEAD_COPY: values from head to head */
     const struct gguf_tensor *w;    /* EMBED, LINEAR, LOGITS: any block format; norms: f32 */
     const struct gguf_tensor *bias; /* f32 or NULL */
     float scale;                    /* EMBED, ATTENTION, ADD, LOGITS; else 1 */
     float cap;                      /* ATTENTION, LOGITS; 0: none */
     uint32_t window;                /* ATTENTION; 0: all */
+    enum window_kind window_kind;   /* likewise */
+    bool temper;                    /* ROPE_STORE: queries are made to grow (temper_scale) */
     enum rope_table rope;           /* ROPE, ROPE_STORE */
     enum gate_kind gate;            /* GATED */
     enum unary_kind unary;          /* UNARY */
@@ -191,6 +234,8 @@ struct model {
     bool generates;            /* the plan has logits: the model continues texts */
     struct gguf_tensor *parts; /* of tensors that hold several matrices */
     uint32_t n_parts;
+    uint8_t **made; /* [n_made] data of tensors that no file has as they are needed */
+    uint32_t n_made;
     size_t weight_bytes; /* of all tensors the plan uses, as stored in the file */
 };
 

@@ -1,115 +1,21 @@
 #include "model/plan.h"
 
 #include "base/mem.h"
+#include "model/build.h"
 #include "model/keys.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
-    OPS_PER_LAYER = 28, /* at most */
+    OPS_PER_LAYER = 32, /* at most */
     OPS_BESIDE = 12,
-    PARTS_PER_LAYER = 10 /* q k v and gate up, with biases */
+    PARTS_PER_LAYER = 10, /* q k v and gate up, with biases */
+    MADE_PER_LAYER = 2,
+    LLAMA4_MAVERICK_EXPERTS = 128 /* no file says it: this one does without the norms of Q and K */
 };
-
-/* State of one build: the first error sticks, so that the plan below reads as the maths. */
-struct builder {
-    struct model *m;
-    const struct arch *arch;
-    uint32_t layer;
-    bool *used; /* [gguf_n_tensors] whether the tensor found its place */
-    enum err err;
-    struct err_info *e;
-};
-
-static void mark(struct builder *b, const struct gguf_tensor *t)
-{
-    b->used[t - gguf_tensor_at(b->m->gguf, 0)] = true;
-}
-
-/* What a tensor's rows (of `cols` values) may be of. */
-enum values { ANY_TYPE, F32_ONLY };
-
-/* Tensor `name` of the given shape, or NULL if it may be absent and is, or on error. */
-static const struct gguf_tensor *take3(struct builder *b,
-                                       const char *name,
-                                       uint64_t cols,
-                                       uint64_t rows,
-                                       uint64_t depth,
-                                       enum values values,
-                                       enum presence presence)
-{
-    const bool f32_only = values == F32_ONLY;
-    if (b->err || presence == ABSENT)
-        return NULL;
-    const struct gguf_tensor *t = gguf_find_tensor(b->m->gguf, name);
-    if (!t) {
-        if (presence == REQUIRED)
-            b->err = err_set(b->e, ERR_FORMAT, "tensor %s is missing", name);
-        return NULL;
-    }
-    mark(b, t);
-    if (t->ne[0] != cols || t->ne[1] != rows || t->ne[2] != depth || t->ne[3] != 1) {
-        b->err = err_set(b->e,
-                         ERR_FORMAT,
-                         "tensor %s has shape %llu x %llu x %llu x %llu, expected %llu x %llu x "
-                         "%llu",
-                         name,
-                         (unsigned long long)t->ne[0],
-                         (unsigned long long)t->ne[1],
-                         (unsigned long long)t->ne[2],
-                         (unsigned long long)t->ne[3],
-                         (unsigned long long)cols,
-                         (unsigned long long)rows,
-                         (unsigned long long)depth);
-        return NULL;
-    }
-    if (f32_only ? t->type != GGUF_TYPE_F32 : !gguf_type_is_computed(t->type)) {
-        b->err = err_set(b->e,
-                         ERR_UNSUPPORTED,
-                         "tensor %s has type %s, which is not supported%s",
-                         name,
-                         gguf_type_name((uint32_t)t->type),
-                         f32_only ? " here" : "");
-        return NULL;
-    }
-    b->m->weight_bytes += t->n_bytes;
-    return t;
-}
-
-static const struct gguf_tensor *take(struct builder *b,
-                                      const char *name,
-                                      uint64_t cols,
-                                      uint64_t rows,
-                                      enum values values,
-                                      enum presence presence)
-{
-    return take3(b, name, cols, rows, 1, values, presence);
-}
-
-/* Name of a tensor of the layer under construction; valid until the next call. */
-static const char *layer_name(const struct builder *b, const char *stem, const char *kind)
-{
-    static _Thread_local char name[96];
-    snprintf(name, sizeof name, "blk.%u.%s.%s", b->layer, stem, kind);
-    return name;
-}
-
-static bool has_tensor(const struct builder *b, const char *stem)
-{
-    return gguf_find_tensor(b->m->gguf, layer_name(b, stem, "weight")) != NULL;
-}
-
-static struct op *add(struct builder *b, enum op_kind kind, enum model_buf in, enum model_buf out)
-{
-    struct op *op = &b->m->ops[b->m->n_ops++];
-    *op =
-        (struct op){.kind = kind, .layer = (uint16_t)b->layer, .in = in, .out = out, .scale = 1.0f};
-    op->n_in = b->m->buf_width[in];
-    op->n_out = b->m->buf_width[out];
-    return op;
-}
 
 /* What a norm multiplies by and adds: of the tensors NAME.weight and NAME.bias. */
 struct norm_parts {
@@ -124,8 +30,8 @@ static struct norm_parts take_norm(struct builder *b, const char *name)
     snprintf(w, sizeof w, "%s.weight", name);
     snprintf(bias, sizeof bias, "%s.bias", name);
     return (struct norm_parts){
-        take(b, w, n, 1, F32_ONLY, kind == NORM_LAYER_BARE ? ABSENT : REQUIRED),
-        take(b, bias, n, 1, F32_ONLY, kind == NORM_LAYER ? REQUIRED : ABSENT)};
+        plan_take(b, w, n, 1, F32_ONLY, kind == NORM_LAYER_BARE ? ABSENT : REQUIRED),
+        plan_take(b, bias, n, 1, F32_ONLY, kind == NORM_LAYER ? REQUIRED : ABSENT)};
 }
 
 /* Of rows of n_embd values, as the architecture normalises them. */
@@ -134,7 +40,7 @@ static void add_norm(struct builder *b,
                      enum model_buf in,
                      enum model_buf out)
 {
-    struct op *op = add(b, b->arch->norm == NORM_RMS ? OP_NORM : OP_LAYER_NORM, in, out);
+    struct op *op = plan_add(b, b->arch->norm == NORM_RMS ? OP_NORM : OP_LAYER_NORM, in, out);
     op->w = parts.w;
     op->bias = parts.bias;
 }
@@ -154,28 +60,23 @@ static void add_norm_of_layer(struct builder *b,
 static void add_qk_norm(struct builder *b, const char *stem, enum model_buf buf, uint32_t n)
 {
     const bool rows = b->arch->qk_norm == QK_NORM_ROWS;
-    if (b->arch->qk_norm == QK_PLAIN)
+    const bool bare = b->arch->qk_norm == QK_NORM_BARE, each = b->arch->qk_norm == QK_NORM_EACH;
+    const uint32_t dim = b->m->hp.head_dim;
+    if (b->arch->qk_norm == QK_PLAIN || (b->arch->qk_norm_optional && !plan_has(b, stem)))
         return;
-    struct op *op = add(b, rows ? OP_NORM : OP_HEAD_NORM, buf, buf);
+    struct op *op = plan_add(b,
+                             rows   ? OP_NORM
+                             : each ? OP_HEAD_LAYER_NORM
+                                    : OP_HEAD_NORM,
+                             buf,
+                             buf);
     op->n_in = op->n_out = n;
-    op->w =
-        take(b, layer_name(b, stem, "weight"), rows ? n : b->m->hp.head_dim, 1, F32_ONLY, REQUIRED);
-}
-
-static struct op *add_linear(struct builder *b,
-                             const char *stem,
-                             enum model_buf in,
-                             uint32_t n_in,
-                             enum model_buf out,
-                             uint32_t n_out,
-                             enum presence bias)
-{
-    struct op *op = add(b, OP_LINEAR, in, out);
-    op->n_in = n_in;
-    op->n_out = n_out;
-    op->w = take(b, layer_name(b, stem, "weight"), n_in, n_out, ANY_TYPE, REQUIRED);
-    op->bias = take(b, layer_name(b, stem, "bias"), n_out, 1, F32_ONLY, bias);
-    return op;
+    op->w = plan_take(b,
+                      plan_name(b, stem, "weight"),
+                      rows ? n : dim,
+                      each ? n / dim : 1,
+                      F32_ONLY,
+                      bare ? ABSENT : REQUIRED);
 }
 
 /* Rows first .. first + n - 1 of a matrix, or values of a vector, as a tensor of their own. */
@@ -210,11 +111,11 @@ static void add_stacked(struct builder *b,
     for (int i = 0; i < n; i++)
         rows += n_outs[i];
     const struct gguf_tensor *w =
-        take(b, layer_name(b, stem, "weight"), n_in, rows, ANY_TYPE, REQUIRED);
+        plan_take(b, plan_name(b, stem, "weight"), n_in, rows, ANY_TYPE, REQUIRED);
     const struct gguf_tensor *bias =
-        take(b, layer_name(b, stem, "bias"), rows, 1, F32_ONLY, presence);
+        plan_take(b, plan_name(b, stem, "bias"), rows, 1, F32_ONLY, presence);
     for (int i = 0; i < n; at += n_outs[i++]) {
-        struct op *op = add(b, OP_LINEAR, in, outs[i]);
+        struct op *op = plan_add(b, OP_LINEAR, in, outs[i]);
         op->n_out = n_outs[i];
         op->w = part(b, w, at, n_outs[i]);
         op->bias = part(b, bias, at, n_outs[i]);
@@ -228,12 +129,12 @@ static void add_qkv(struct builder *b, enum model_buf in)
     const struct model_layer *l = &b->m->layers[b->layer];
     const uint32_t dim = b->m->hp.head_dim;
     const uint32_t n[] = {l->n_head * dim, l->n_head_kv * dim, l->n_head_kv * dim};
-    if (has_tensor(b, "attn_qkv")) {
+    if (plan_has(b, "attn_qkv")) {
         add_stacked(b, "attn_qkv", in, bufs, n, 3, b->arch->qkv_bias);
         return;
     }
     for (int i = 0; i < 3; i++)
-        add_linear(b, stems[i], in, b->m->hp.n_embd, bufs[i], n[i], b->arch->qkv_bias);
+        plan_linear(b, stems[i], in, b->m->hp.n_embd, bufs[i], n[i], b->arch->qkv_bias);
 }
 
 static enum rope_table rope_of(struct builder *b, bool windowed)
@@ -266,7 +167,7 @@ static void add_result(struct builder *b, const char *norm, const char *norm_of_
 {
     if (b->arch->norms & NORM_AFTER)
         add_norm_of_layer(b, norm, BUF_OUT, BUF_OUT);
-    add(b, OP_ADD, BUF_OUT, BUF_X)->scale = b->m->hp.residual_scale;
+    plan_add(b, OP_ADD, BUF_OUT, BUF_X)->scale = b->m->hp.residual_scale;
     if (b->arch->norms & NORM_OF_SUM)
         add_norm_of_layer(b, norm_of_sum, BUF_X, BUF_X);
 }
@@ -281,7 +182,7 @@ static bool is_parallel(struct builder *b)
             b->err = key_bool(b->m, "use_parallel_residual", &by_key, b->e);
         return by_key;
     case PARALLEL_BY_NORM:
-        return !has_tensor(b, "ffn_norm");
+        return !plan_has(b, "ffn_norm");
     case PARALLEL_ALWAYS:
         return true;
     case PARALLEL_NOT:
@@ -300,37 +201,47 @@ static void add_second_norm(struct builder *b, bool own_attention_norm)
         add_norm_of_layer(b, "ffn_norm", BUF_X, BUF_H);
 }
 
-/* Rotated, normalised, stored, attended. */
-static void add_attend(struct builder *b)
+void plan_attend(struct builder *b)
 {
     const struct model_hparams *hp = &b->m->hp;
     const struct model_layer *l = &b->m->layers[b->layer];
     const uint32_t n_q = l->n_head * hp->head_dim, n_kv = l->n_head_kv * hp->head_dim;
+    const uint32_t n_value = hp->latent ? hp->latent : hp->head_dim;
     const bool windowed = hparams_windowed(b->m, b->arch, b->layer);
-    const bool norm_last = b->arch->qk_norm == QK_NORM_ROTATED;
+    const enum rope_table rope = rope_of(b, windowed);
+    const bool bare = b->arch->qk_norm == QK_NORM_BARE;
+    const bool norm_last = b->arch->qk_norm == QK_NORM_ROTATED ||
+                           (bare && rope != ROPE_NONE && hp->n_expert != LLAMA4_MAVERICK_EXPERTS);
     struct op *op;
     if (norm_last) {
-        op = add(b, OP_ROPE, BUF_K, BUF_Q);
-        op->rope = rope_of(b, windowed);
+        op = plan_add(b, OP_ROPE, BUF_K, BUF_Q);
+        op->rope = rope;
         op->n_head = l->n_head;
         op->n_head_kv = l->n_head_kv;
     }
-    add_qk_norm(b, "attn_q_norm", BUF_Q, n_q);
-    add_qk_norm(b, "attn_k_norm", BUF_K, n_kv);
-    op = add(b, OP_ROPE_STORE, BUF_K, BUF_Q);
+    if (norm_last || !bare) {
+        add_qk_norm(b, "attn_q_norm", BUF_Q, n_q);
+        add_qk_norm(b, "attn_k_norm", BUF_K, n_kv);
+    }
+    op = plan_add(b, OP_ROPE_STORE, BUF_K, BUF_Q);
     op->in2 = BUF_V;
-    op->rope = norm_last ? ROPE_NONE : rope_of(b, windowed);
+    op->rope = norm_last ? ROPE_NONE : rope;
+    op->temper =
+        hp->temper_scale != 0.0f && (b->arch->temper == TEMPER_BY_KEY || rope == ROPE_NONE);
     op->n_head = l->n_head;
     op->n_head_kv = l->n_head_kv;
-    op = add(b, OP_ATTENTION, BUF_Q, BUF_ATT);
-    op->n_in = op->n_out = n_q;
+    op = plan_add(b, OP_ATTENTION, BUF_Q, BUF_ATT);
+    op->n_in = n_q;
+    op->n_out = l->n_head * n_value;
     op->n_head = l->n_head;
     op->n_head_kv = l->n_head_kv;
     op->scale = hp->attention_scale;
     op->cap = hp->attention_cap;
     op->window = windowed ? hp->window : 0;
+    op->window_kind = b->arch->chunks ? WINDOW_CHUNK : hp->causal ? WINDOW_LAST : WINDOW_AROUND;
     if (b->arch->sinks)
-        op->w = take(b, layer_name(b, "attn_sinks", "weight"), l->n_head, 1, F32_ONLY, REQUIRED);
+        op->w =
+            plan_take(b, plan_name(b, "attn_sinks", "weight"), l->n_head, 1, F32_ONLY, REQUIRED);
 }
 
 static void add_attention(struct builder *b, bool parallel)
@@ -338,16 +249,18 @@ static void add_attention(struct builder *b, bool parallel)
     const struct model_hparams *hp = &b->m->hp;
     const struct model_layer *l = &b->m->layers[b->layer];
     const enum presence bias = b->arch->out_bias;
-    const bool own_norm = b->arch->second == SECOND_ATTENTION && has_tensor(b, "attn_norm_2");
+    const bool own_norm = b->arch->second == SECOND_ATTENTION && plan_has(b, "attn_norm_2");
     const enum model_buf in = add_norm_before(b, own_norm ? "attn_norm_2" : "attn_norm");
-    if (l->n_head_kv == 0) { /* a matrix in its place */
-        add_linear(b, "attn_output", in, hp->n_embd, BUF_OUT, hp->n_embd, bias);
+    if (hp->latent) {
+        plan_latent_attention(b, in);
+    } else if (l->n_head_kv == 0) { /* a matrix in its place */
+        plan_linear(b, "attn_output", in, hp->n_embd, BUF_OUT, hp->n_embd, bias);
     } else {
         add_qkv(b, in);
         if (parallel)
             add_second_norm(b, own_norm);
-        add_attend(b);
-        add_linear(b, "attn_output", BUF_ATT, l->n_head * hp->head_dim, BUF_OUT, hp->n_embd, bias);
+        plan_attend(b);
+        plan_linear(b, "attn_output", BUF_ATT, l->n_head * hp->head_dim, BUF_OUT, hp->n_embd, bias);
     }
     add_result(b, "post_attention_norm", "attn_output_norm");
 }
@@ -355,7 +268,7 @@ static void add_attention(struct builder *b, bool parallel)
 /* out = act(out) * up, the first n values. */
 static void add_gated(struct builder *b, enum model_buf out, enum model_buf up, uint32_t n)
 {
-    struct op *op = add(b, OP_GATED, out, out);
+    struct op *op = plan_add(b, OP_GATED, out, out);
     op->in2 = up;
     op->n_in = op->n_out = n;
     op->gate = b->arch->gate;
@@ -365,7 +278,7 @@ static void add_dense(struct builder *b, enum model_buf in)
 {
     const uint32_t n_embd = b->m->hp.n_embd, n_ff = b->m->layers[b->layer].n_ff;
     const enum presence bias = b->arch->out_bias;
-    const struct gguf_tensor *up = gguf_find_tensor(b->m->gguf, layer_name(b, "ffn_up", "weight"));
+    const struct gguf_tensor *up = gguf_find_tensor(b->m->gguf, plan_name(b, "ffn_up", "weight"));
     if (n_ff == 0 && !b->err) /* of a model with experts, in a layer without */
         b->err = err_set(b->e,
                          ERR_FORMAT,
@@ -373,22 +286,22 @@ static void add_dense(struct builder *b, enum model_buf in)
                          b->m->arch,
                          b->layer);
     if (b->arch->unary != UNARY_NONE) {
-        add_linear(b, "ffn_up", in, n_embd, BUF_GATE, n_ff, bias);
-        struct op *op = add(b, OP_UNARY, BUF_GATE, BUF_GATE);
+        plan_linear(b, "ffn_up", in, n_embd, BUF_GATE, n_ff, bias);
+        struct op *op = plan_add(b, OP_UNARY, BUF_GATE, BUF_GATE);
         op->n_in = op->n_out = n_ff;
         op->unary = b->arch->unary;
-        add_linear(b, "ffn_down", BUF_GATE, n_ff, BUF_OUT, n_embd, bias);
+        plan_linear(b, "ffn_down", BUF_GATE, n_ff, BUF_OUT, n_embd, bias);
         return;
     }
-    if (!has_tensor(b, "ffn_gate") && up && up->ne[1] == 2 * (uint64_t)n_ff) { /* both in one */
+    if (!plan_has(b, "ffn_gate") && up && up->ne[1] == 2 * (uint64_t)n_ff) { /* both in one */
         const uint32_t n[] = {n_ff, n_ff};
         add_stacked(b, "ffn_up", in, (enum model_buf[]){BUF_GATE, BUF_UP}, n, 2, bias);
     } else {
-        add_linear(b, "ffn_gate", in, n_embd, BUF_GATE, n_ff, bias);
-        add_linear(b, "ffn_up", in, n_embd, BUF_UP, n_ff, bias);
+        plan_linear(b, "ffn_gate", in, n_embd, BUF_GATE, n_ff, bias);
+        plan_linear(b, "ffn_up", in, n_embd, BUF_UP, n_ff, bias);
     }
     add_gated(b, BUF_GATE, BUF_UP, n_ff);
-    add_linear(b, "ffn_down", BUF_GATE, n_ff, BUF_OUT, n_embd, bias);
+    plan_linear(b, "ffn_down", BUF_GATE, n_ff, BUF_OUT, n_embd, bias);
 }
 
 static void add_expert_linear(struct builder *b,
@@ -399,11 +312,11 @@ static void add_expert_linear(struct builder *b,
                               uint32_t n_out)
 {
     const uint32_t n = b->m->hp.n_expert;
-    struct op *op = add(b, OP_EXPERTS, in, out);
+    struct op *op = plan_add(b, OP_EXPERTS, in, out);
     op->n_in = n_in;
     op->n_out = n_out;
-    op->w = take3(b, layer_name(b, stem, "weight"), n_in, n_out, n, ANY_TYPE, REQUIRED);
-    op->bias = take(b, layer_name(b, stem, "bias"), n_out, n, F32_ONLY, b->arch->expert_bias);
+    op->w = plan_take3(b, plan_name(b, stem, "weight"), n_in, n_out, n, ANY_TYPE, REQUIRED);
+    op->bias = plan_take(b, plan_name(b, stem, "bias"), n_out, n, F32_ONLY, b->arch->expert_bias);
 }
 
 /* The first linears of the shared expert stand beside the router: they read the same rows. */
@@ -412,24 +325,26 @@ static void add_experts(struct builder *b, enum model_buf in)
     const struct model_hparams *hp = &b->m->hp;
     const struct arch *arch = b->arch;
     const uint32_t n_embd = hp->n_embd, n_ff = hp->n_ff_expert, n_shared = hp->n_ff_shared;
-    add_linear(b, "ffn_gate_inp", in, n_embd, BUF_ROUTER, hp->n_expert, arch->expert_bias);
+    plan_linear(b, "ffn_gate_inp", in, n_embd, BUF_ROUTER, hp->n_expert, arch->expert_bias);
     if (n_shared) {
-        add_linear(b, "ffn_gate_shexp", in, n_embd, BUF_GATE, n_shared, ABSENT);
-        add_linear(b, "ffn_up_shexp", in, n_embd, BUF_UP, n_shared, ABSENT);
+        plan_linear(b, "ffn_gate_shexp", in, n_embd, BUF_GATE, n_shared, ABSENT);
+        plan_linear(b, "ffn_up_shexp", in, n_embd, BUF_UP, n_shared, ABSENT);
         if (arch->shared_gate == REQUIRED)
-            add_linear(b, "ffn_gate_inp_shexp", in, n_embd, BUF_SHARED_GATE, 1, ABSENT);
+            plan_linear(b, "ffn_gate_inp_shexp", in, n_embd, BUF_SHARED_GATE, 1, ABSENT);
     }
-    add(b, OP_SELECT, BUF_ROUTER, BUF_ROUTER);
+    struct op *op = plan_add(b, OP_SELECT, BUF_ROUTER, BUF_ROUTER);
+    const char *bias = plan_name(b, "exp_probs_b", "bias");
+    op->bias = plan_take(b, bias, hp->n_expert, 1, F32_ONLY, arch->select_bias);
     add_expert_linear(b, "ffn_gate_exps", in, n_embd, BUF_EXPERT_GATE, n_ff);
     add_expert_linear(b, "ffn_up_exps", in, n_embd, BUF_EXPERT_UP, n_ff);
     add_gated(b, BUF_EXPERT_GATE, BUF_EXPERT_UP, b->m->buf_width[BUF_EXPERT_GATE]);
     add_expert_linear(b, "ffn_down_exps", BUF_EXPERT_GATE, n_ff, BUF_EXPERT_OUT, n_embd);
-    add(b, OP_MIX, BUF_EXPERT_OUT, BUF_OUT);
+    plan_add(b, OP_MIX, BUF_EXPERT_OUT, BUF_OUT);
     if (!n_shared)
         return;
     add_gated(b, BUF_GATE, BUF_UP, n_shared);
-    add_linear(b, "ffn_down_shexp", BUF_GATE, n_shared, BUF_SHARED, n_embd, ABSENT);
-    add(b, arch->shared_gate == REQUIRED ? OP_ADD_GATED : OP_ADD, BUF_SHARED, BUF_OUT)->in2 =
+    plan_linear(b, "ffn_down_shexp", BUF_GATE, n_shared, BUF_SHARED, n_embd, ABSENT);
+    plan_add(b, arch->shared_gate == REQUIRED ? OP_ADD_GATED : OP_ADD, BUF_SHARED, BUF_OUT)->in2 =
         BUF_SHARED_GATE;
 }
 
@@ -443,7 +358,7 @@ static void add_layer(struct builder *b)
         return;
     const enum model_buf in =
         parallel ? BUF_H : add_norm_before(b, b->arch->ffn_norm ? b->arch->ffn_norm : "ffn_norm");
-    if (b->m->hp.n_expert && has_tensor(b, "ffn_gate_inp"))
+    if (b->m->hp.n_expert && plan_has(b, "ffn_gate_inp"))
         add_experts(b, in);
     else
         add_dense(b, in);
@@ -455,8 +370,8 @@ static const struct gguf_tensor *add_embed(struct builder *b)
 {
     const struct model_hparams *hp = &b->m->hp;
     const struct gguf_tensor *embd =
-        take(b, "token_embd.weight", hp->n_embd, hp->n_vocab, ANY_TYPE, REQUIRED);
-    struct op *op = add(b, OP_EMBED, BUF_X, BUF_X);
+        plan_take(b, "token_embd.weight", hp->n_embd, hp->n_vocab, ANY_TYPE, REQUIRED);
+    struct op *op = plan_add(b, OP_EMBED, BUF_X, BUF_X);
     op->w = embd;
     op->scale = hp->embedding_scale;
     return embd;
@@ -469,11 +384,11 @@ static void add_places(struct builder *b)
     const bool encoder = b->arch->encoder;
     const struct gguf_tensor *types = gguf_find_tensor(b->m->gguf, "token_types.weight");
     if (types && encoder)
-        add(b, OP_ADD_TYPE, BUF_X, BUF_X)->w =
-            take(b, "token_types.weight", hp->n_embd, types->ne[1], ANY_TYPE, REQUIRED);
+        plan_add(b, OP_ADD_TYPE, BUF_X, BUF_X)->w =
+            plan_take(b, "token_types.weight", hp->n_embd, types->ne[1], ANY_TYPE, REQUIRED);
     if (b->arch->positions == REQUIRED)
-        add(b, OP_ADD_POSITION, BUF_X, BUF_X)->w =
-            take(b, "position_embd.weight", hp->n_embd, hp->n_positions, ANY_TYPE, REQUIRED);
+        plan_add(b, OP_ADD_POSITION, BUF_X, BUF_X)->w =
+            plan_take(b, "position_embd.weight", hp->n_embd, hp->n_positions, ANY_TYPE, REQUIRED);
     if (encoder)
         add_norm(b, take_norm(b, "token_embd_norm"), BUF_X, BUF_X);
 }
@@ -482,16 +397,16 @@ static void add_places(struct builder *b)
 static void add_head_linear(
     struct builder *b, const char *w, const char *bias, enum model_buf in, enum model_buf out)
 {
-    struct op *op = add(b, OP_LINEAR, in, out);
-    op->w = take(b, w, op->n_in, op->n_out, ANY_TYPE, REQUIRED);
-    op->bias = take(b, bias, op->n_out, 1, F32_ONLY, OPTIONAL);
+    struct op *op = plan_add(b, OP_LINEAR, in, out);
+    op->w = plan_take(b, w, op->n_in, op->n_out, ANY_TYPE, REQUIRED);
+    op->bias = plan_take(b, bias, op->n_out, 1, F32_ONLY, OPTIONAL);
 }
 
 /* The hidden states as they leave the model, and what a head makes of them. */
 static void add_hidden(struct builder *b, struct norm_parts norm)
 {
     const bool rms = b->arch->norm == NORM_RMS;
-    add(b, OP_HIDDEN, BUF_X, BUF_HIDDEN)->w = rms ? norm.w : NULL;
+    plan_add(b, OP_HIDDEN, BUF_X, BUF_HIDDEN)->w = rms ? norm.w : NULL;
     if (!rms && !b->arch->encoder)
         add_norm(b, norm, BUF_HIDDEN, BUF_HIDDEN);
     enum model_buf in = BUF_HIDDEN;
@@ -500,7 +415,7 @@ static void add_hidden(struct builder *b, struct norm_parts norm)
     if (gguf_find_tensor(b->m->gguf, "cls.weight")) {
         add_head_linear(b, "cls.weight", "cls.bias", BUF_HIDDEN, BUF_HEAD);
         in = BUF_HEAD;
-        add(b, OP_TANH, BUF_HEAD, BUF_HEAD);
+        plan_add(b, OP_TANH, BUF_HEAD, BUF_HEAD);
     }
     add_head_linear(b, "cls.output.weight", "cls.output.bias", in, BUF_SCORES);
 }
@@ -509,9 +424,9 @@ static void add_hidden(struct builder *b, struct norm_parts norm)
 static void add_logits(struct builder *b, struct norm_parts norm, const struct gguf_tensor *w)
 {
     add_norm(b, norm, BUF_X, BUF_H);
-    struct op *op = add(b, OP_LOGITS, BUF_H, BUF_LOGITS);
+    struct op *op = plan_add(b, OP_LOGITS, BUF_H, BUF_LOGITS);
     op->w = w;
-    op->bias = take(b, "output.bias", b->m->hp.n_vocab, 1, F32_ONLY, b->arch->logit_bias);
+    op->bias = plan_take(b, "output.bias", b->m->hp.n_vocab, 1, F32_ONLY, b->arch->logit_bias);
     op->scale = b->m->hp.logit_scale;
     op->cap = b->m->hp.logit_cap;
 }
@@ -523,6 +438,13 @@ static void set_widths(struct model *m)
     w[BUF_X] = w[BUF_H] = w[BUF_OUT] = hp->n_embd;
     w[BUF_Q] = w[BUF_ATT] = hp->n_head * hp->head_dim;
     w[BUF_K] = w[BUF_V] = hp->n_head_kv * hp->head_dim;
+    if (hp->latent) {
+        const uint32_t longer = hp->head_key > hp->head_value ? hp->head_key : hp->head_value;
+        w[BUF_ATT] = hp->n_head * hp->latent;
+        w[BUF_V] = 0;
+        w[BUF_QUERY] = hp->q_latent;
+        w[BUF_HEADS] = hp->n_head * longer;
+    }
     w[BUF_GATE] = w[BUF_UP] = hp->n_ff > hp->n_ff_shared ? hp->n_ff : hp->n_ff_shared;
     w[BUF_ROUTER] = hp->n_expert;
     w[BUF_EXPERT_GATE] = w[BUF_EXPERT_UP] = hp->n_expert_used * hp->n_ff_expert;
@@ -535,6 +457,20 @@ static void set_widths(struct model *m)
     w[BUF_SCORES] = hp->n_labels;
 }
 
+/* Whether a tensor is of the layers behind those that the plan has: "blk.N.". */
+static bool is_beside(const struct builder *b, struct gguf_str name)
+{
+    const uint32_t first = b->m->hp.n_layer;
+    uint32_t layer = 0;
+    size_t i = 4;
+    if (name.len < 6 || memcmp(name.data, "blk.", 4) != 0)
+        return false;
+    for (; i < name.len && i < 8 && name.data[i] >= '0' && name.data[i] <= '9'; i++)
+        layer = layer * 10 + (uint32_t)(name.data[i] - '0');
+    return i > 4 && i < name.len && name.data[i] == '.' && layer >= first &&
+           layer < first + b->m->hp.n_layer_beside;
+}
+
 /* Tensors that the plan has no place for. */
 static enum err check_leftovers(struct builder *b)
 {
@@ -542,11 +478,11 @@ static enum err check_leftovers(struct builder *b)
     for (int i = 0; i < N_ROPE_TENSORS; i++) {
         const struct gguf_tensor *t = rope_tensor(b->m, i);
         if (t)
-            mark(b, t);
+            plan_mark(b, t);
     }
     for (uint64_t i = 0; i < n; i++) {
         char shown[96];
-        if (!b->used[i])
+        if (!b->used[i] && !is_beside(b, gguf_tensor_at(b->m->gguf, i)->name))
             return err_set(b->e,
                            ERR_UNSUPPORTED,
                            "tensor %s has no place in architecture %s as Weir knows it: a variant "
@@ -564,6 +500,7 @@ enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e
     set_widths(m);
     m->ops = mem_zalloc((size_t)m->hp.n_layer * OPS_PER_LAYER + OPS_BESIDE, sizeof *m->ops);
     m->parts = mem_zalloc((size_t)m->hp.n_layer * PARTS_PER_LAYER, sizeof *m->parts);
+    m->made = mem_zalloc((size_t)m->hp.n_layer * MADE_PER_LAYER, sizeof *m->made);
 
     b.used = mem_zalloc(gguf_n_tensors(m->gguf) + 1, sizeof *b.used);
     const struct gguf_tensor *embd = add_embed(&b);
@@ -575,7 +512,7 @@ enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e
     struct norm_parts norm = {NULL, NULL};
     if (!arch->encoder) {
         norm = take_norm(&b, "output_norm");
-        out = take(&b, "output.weight", m->hp.n_embd, m->hp.n_vocab, ANY_TYPE, OPTIONAL);
+        out = plan_take(&b, "output.weight", m->hp.n_embd, m->hp.n_vocab, ANY_TYPE, OPTIONAL);
     }
     if (m->generates)
         add_logits(&b, norm, out ? out : embd);

@@ -20,7 +20,17 @@ struct stretch {
     float attention;      /* factor of cosines and sines */
     uint32_t n_ctx_first; /* positions the model was trained on at first */
     float yarn_mix, beta_fast, beta_slow;
+    float turn, scores; /* YaRN: logarithm's share in cosines and sines; in scores, of which the
+                         * latter's part is taken out of the former (DeepSeek's mscale and
+                         * mscale_all_dim) */
 };
+
+/* How much YaRN raises by, for a share m of the logarithm. */
+static double raised(const struct stretch *s, float m)
+{
+    const bool yarn = s->type == SCALING_YARN && s->yarn_mix > 0 && s->factor > 1;
+    return yarn ? 1 + 0.1 * m * log((double)s->factor) : 1;
+}
 
 static enum err read_type(const struct model *m, enum scaling *out, struct err_info *e)
 {
@@ -48,7 +58,28 @@ static enum err read_type(const struct model *m, enum scaling *out, struct err_i
                    gguf_show(kv->s, shown, sizeof shown));
 }
 
-static enum err read_stretch(const struct model *m, struct stretch *s, struct err_info *e)
+/* Files of deepseek2 have a tenth of the share; its share in cosines and sines is always the same.
+ */
+static enum err read_shares(const struct model *m,
+                            const struct arch *arch,
+                            struct stretch *s,
+                            struct err_info *e)
+{
+    s->turn = 1.0f;
+    s->scores = 0.0f;
+    if (!arch->yarn_log)
+        return OK;
+    enum err err =
+        key_f32_in(m, "rope.scaling.yarn_log_multiplier", -1e-30f, 100.0f, &s->scores, e);
+    if (arch->latent && s->scores > 0.0f)
+        s->turn = s->scores = s->scores / 0.1f;
+    return err;
+}
+
+static enum err read_stretch(const struct model *m,
+                             const struct arch *arch,
+                             struct stretch *s,
+                             struct err_info *e)
 {
     *s = (struct stretch){.factor = 1.0f,
                           .attention = 1.0f,
@@ -57,7 +88,7 @@ static enum err read_stretch(const struct model *m, struct stretch *s, struct er
                           .beta_fast = 32.0f,
                           .beta_slow = 1.0f};
     enum err err = read_type(m, &s->type, e);
-    if (err)
+    if (err || (err = read_shares(m, arch, s, e)))
         return err;
     const char *factor =
         key_find(m, "rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear";
@@ -135,9 +166,7 @@ static void fill(struct model_rope *r,
                  const struct stretch *s)
 {
     const bool yarn = s->type == SCALING_YARN && s->yarn_mix > 0;
-    r->scale = s->attention;
-    if (yarn && s->factor > 1)
-        r->scale *= 1 + 0.1 * log((double)s->factor);
+    r->scale = s->attention * (raised(s, s->turn) / raised(s, s->scores));
     if (!r->inv_freq)
         r->inv_freq = mem_zalloc(dims / 2, sizeof *r->inv_freq);
     for (uint32_t i = 0; i < dims / 2; i++) {
@@ -150,11 +179,23 @@ static void fill(struct model_rope *r,
     }
 }
 
+enum err rope_scores(const struct model *m,
+                     const struct arch *arch,
+                     double *out,
+                     struct err_info *e)
+{
+    struct stretch s;
+    enum err err = read_stretch(m, arch, &s, e);
+    if (!err)
+        *out = raised(&s, s.scores) * raised(&s, s.scores);
+    return err;
+}
+
 enum err rope_read(struct model *m, const struct arch *arch, uint32_t n_ctx, struct err_info *e)
 {
     struct stretch s;
     const struct gguf_tensor *factors;
-    enum err err = read_stretch(m, &s, e);
+    enum err err = read_stretch(m, arch, &s, e);
     if (err || (err = find_factors(m, n_ctx > s.n_ctx_first, &factors, e)))
         return err;
     const uint32_t dims = m->hp.rope_dims;

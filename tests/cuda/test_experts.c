@@ -73,14 +73,17 @@ static void free_fixture(struct fixture *f)
     at_free(&f->at);
 }
 
+static const struct cuda_gating over_selected = {.norm = 1, .scale = 1};
+
 /* scores [rows][n_expert] */
-static void select_and_sort(
-    struct fixture *f, const float *scores, int over_all, int norm, float scale)
+static void select_and_sort(struct fixture *f,
+                            const float *scores,
+                            const struct cuda_gating *gating)
 {
     const struct cuda_experts *x = &f->x;
     const size_t n = (size_t)f->rows * x->n_used;
     float *in = device_copy(scores, (size_t)f->rows * x->n_expert * sizeof *scores);
-    cuda_experts_select(&f->at, x, (struct cuda_buf){in, x->n_expert}, over_all, norm, scale);
+    cuda_experts_select(&f->at, x, (struct cuda_buf){in, x->n_expert}, gating);
     cuda_experts_sort(&f->at, x);
     host_copy(f->chosen, x->chosen, n * sizeof *f->chosen);
     host_copy(f->weights, x->weights, n * sizeof *f->weights);
@@ -183,12 +186,108 @@ static void choices_and_places(void **s)
             struct fixture f = make_fixture(n, n_used, rows, rows + rnd() % 2 * 200);
             float *scores = make_scores(rows, n, spread);
             const int norm = (int)(rnd() % 2);
-            select_and_sort(&f, scores, !norm, norm, 1.5f);
+            select_and_sort(
+                &f, scores, &(struct cuda_gating){.over_all = !norm, .norm = norm, .scale = 1.5f});
             check_selection(&f, scores, norm, 1.5f);
             check_places(&f);
             free(scores);
             free_fixture(&f);
         }
+    }
+}
+
+/* The rows' probabilities, and what they are ranked by: -inf outside of the best groups. false: two
+ * groups are too much alike to say which. */
+static bool rank_of(const struct cuda_gating *g,
+                    const float *score,
+                    const float *bias,
+                    uint32_t n_expert,
+                    double *p,
+                    double *rank)
+{
+    const uint32_t n = n_expert / g->n_groups;
+    double sum = 0, worth[64], above = INFINITY;
+    for (uint32_t i = 0; i < n_expert; i++)
+        sum += exp((double)score[i]);
+    for (uint32_t i = 0; i < n_expert; i++) {
+        p[i] = g->sigmoid ? 1 / (1 + exp(-(double)score[i])) : exp((double)score[i]) / sum;
+        rank[i] = p[i] + (bias ? bias[i] : 0);
+    }
+    for (uint32_t x = 0; x < g->n_groups; x++) {
+        double first = -INFINITY, second = -INFINITY;
+        for (uint32_t i = x * n; i < (x + 1) * n; i++) {
+            second = rank[i] > first ? first : rank[i] > second ? rank[i] : second;
+            first = rank[i] > first ? rank[i] : first;
+        }
+        worth[x] = bias && n > 1 ? first + second : first;
+    }
+    for (uint32_t k = 0; k < g->n_groups; k++) { /* from the best to the worst */
+        uint32_t best = UINT32_MAX;
+        for (uint32_t x = 0; x < g->n_groups; x++) {
+            if (!isnan(worth[x]) && (best == UINT32_MAX || worth[x] > worth[best]))
+                best = x;
+        }
+        if (k == g->n_groups_used && above - worth[best] < 1e-5)
+            return false;
+        for (uint32_t i = best * n; i < (best + 1) * n && k >= g->n_groups_used; i++)
+            rank[i] = -INFINITY;
+        above = worth[best];
+        worth[best] = NAN;
+    }
+    return true;
+}
+
+/* Sigmoids or a softmax, with a bias or without, in groups or all together. */
+static void choices_by_probability(void **state)
+{
+    static const uint32_t shapes[][4] = {/* experts, used, groups, of which used */
+                                         {8, 2, 1, 1},
+                                         {64, 6, 8, 3},
+                                         {160, 6, 8, 3},
+                                         {256, 8, 8, 4},
+                                         {384, 8, 1, 1},
+                                         {32, 4, 32, 7}};
+    (void)state;
+    for (uint32_t round = 0; round < COUNT(shapes) * 4; round++) {
+        const uint32_t *shape = shapes[round / 4], n = shape[0], n_used = shape[1], rows = 37;
+        struct fixture f = make_fixture(n, n_used, rows, rows);
+        float *scores = make_scores(rows, n, DRAWN), *bias = mem_alloc(n * sizeof *bias);
+        for (uint32_t i = 0; i < n; i++)
+            bias[i] = rnd_float();
+        float *bias_there = device_copy(bias, n * sizeof *bias);
+        struct cuda_gating g = {.norm = (int)(rnd() % 2),
+                                .scale = 2.5f,
+                                .sigmoid = (int)(round % 2),
+                                .bias = round % 4 < 2 ? bias_there : NULL,
+                                .n_groups = shape[2],
+                                .n_groups_used = shape[3]};
+        if (!g.bias && g.n_groups == 1)
+            g.sigmoid = 1;
+        select_and_sort(&f, scores, &g);
+        double p[1024], rank[1024];
+        for (uint32_t r = 0; r < rows; r++) {
+            const uint32_t *chosen = f.chosen + (size_t)r * n_used;
+            double sum = 0;
+            if (!rank_of(&g, scores + (size_t)r * n, g.bias ? bias : NULL, n, p, rank))
+                continue;
+            for (uint32_t i = 0; i < n_used; i++) {
+                double best = -INFINITY;
+                for (uint32_t e = 0; e < n; e++)
+                    best = rank[e] > best ? rank[e] : best;
+                assert_in_range(chosen[i], 0, n - 1);
+                assert_true(rank[chosen[i]] >= best - 1e-6);
+                rank[chosen[i]] = -INFINITY;
+                sum += p[chosen[i]];
+            }
+            for (uint32_t i = 0; i < n_used; i++)
+                assert_true(fabs(f.weights[(size_t)r * n_used + i] -
+                                 p[chosen[i]] / (g.norm ? sum : 1) * 2.5) < 1e-5);
+        }
+        check_places(&f);
+        cudaFree(bias_there);
+        free(bias);
+        free(scores);
+        free_fixture(&f);
     }
 }
 
@@ -328,14 +427,14 @@ static void places_do_not_know_their_company(void **s)
             float alone[256], alone_by_rank[512];
             for (uint32_t i = 0; i < rows * 256; i++)
                 x[i] = rnd_float();
-            select_and_sort(&f, scores, 0, 1, 1);
+            select_and_sort(&f, scores, &over_selected);
             run_layer(&f, &b, x, by_rank, out);
             if (spread != SAME)
                 check_layer(&f, &b, x, by_rank, out);
             for (uint32_t r = 0; r < rows;
                  r += 1 + rnd() % (rows / 5)) { /* with fewer, by itself */
                 struct fixture one = make_fixture(n_expert, n_used, 1, 1 + rnd() % 2 * 60);
-                select_and_sort(&one, scores + (size_t)r * n_expert, 0, 1, 1);
+                select_and_sort(&one, scores + (size_t)r * n_expert, &over_selected);
                 run_layer(&one, &b, x + (size_t)r * 256, alone_by_rank, alone);
                 assert_memory_equal(alone_by_rank, by_rank + (size_t)r * 512, 2 * row_bytes);
                 assert_memory_equal(alone, out + (size_t)r * 256, row_bytes);
@@ -355,6 +454,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choices_and_places),
+        cmocka_unit_test(choices_by_probability),
         cmocka_unit_test(places_do_not_know_their_company),
     };
     return cmocka_run_group_tests(tests, start, NULL);

@@ -185,6 +185,56 @@ SEEDS |= {
 }
 
 
+DENSE = [f"blk.0.ffn_{n}.weight" for n in ("gate", "up", "down")]
+
+
+def experts(arch, shared=True):
+    """Keys and tensors of four experts, of which a row is given to two, and one for all."""
+    k = {f"{arch}.{n}": (U32, v) for n, v in {
+        "expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 8}.items()}
+    t = {"ffn_gate_inp.weight": (N_EMBD, 4)}
+    for x, (a, b) in {"gate": (N_EMBD, 8), "up": (N_EMBD, 8), "down": (8, N_EMBD)}.items():
+        t[f"ffn_{x}_exps.weight"] = (a, b, 4)
+        if shared:
+            t[f"ffn_{x}_shexp.weight"] = (a, b)
+    return k, {"blk.0." + n: (0, s) for n, s in t.items()}
+
+
+def latent(arch, old):
+    """A latent of 8 values for two heads, split as in newer files or not."""
+    mla = "" if old else "_mla"
+    k = {f"{arch}.attention.{n}": (U32, v) for n, v in {
+        "kv_lora_rank": 8, "key_length" + mla: 16, "value_length" + mla: 8}.items()}
+    t = {"attn_q.weight": (N_EMBD, 32), "attn_kv_a_mqa.weight": (N_EMBD, 16),
+         "attn_kv_a_norm.weight": (8,)}
+    t |= {"attn_kv_b.weight": (8, 32)} if old else {
+        "attn_k_b.weight": (8, 8, 2), "attn_v_b.weight": (8, 8, 2)}
+    return k, {"blk.0." + n: (0, s) for n, s in t.items()}
+
+
+def deepseek(old, **more):
+    (ke, te), (kl, tl) = experts("deepseek2"), latent("deepseek2", old)
+    return small("deepseek2", set_keys=ke | kl | dict(more), set_tensors=te | tl, drop=[
+        *DENSE, "blk.0.attn_k.weight", "blk.0.attn_v.weight"])
+
+
+# Attention over a latent; groups of experts; chunks, queries that grow, experts' inputs weighed.
+SEEDS |= {
+    "latent": deepseek(False, **{"deepseek2.expert_group_count": (U32, 2),
+                                 "deepseek2.expert_group_used_count": (U32, 1),
+                                 "deepseek2.expert_gating_func": (U32, 2),
+                                 "deepseek2.attention.temperature_scale": (F32, 0.1),
+                                 "deepseek2.attention.temperature_length": (U32, 1)}),
+    "latent_old": deepseek(True),
+    "chunks": small("llama4", set_keys=experts("llama4")[0] | {
+        "llama4.attention.sliding_window": (U32, 2)}, set_tensors=experts("llama4")[1], drop=DENSE),
+    "each_head": small("command-r", set_keys={
+        "command-r." + LN: (F32, 1e-5), "command-r.logit_scale": (F32, 0.5)}, set_tensors={
+            "blk.0.attn_q_norm.weight": (0, (HEAD, 2)), "blk.0.attn_k_norm.weight": (0, (HEAD, 1))},
+        drop=["blk.0.ffn_norm.weight"]),
+}
+
+
 def write_encoders(folder):
     """Those of tests/golden/make_encoders.py, as small as they can be."""
     sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "golden"))

@@ -21,6 +21,7 @@ import numpy as np
 from gguf import quants
 
 from families import FAMILIES, SMALL
+from make_encoders import prompt as encoder_prompt
 
 Q8_0 = gguf.GGMLQuantizationType.Q8_0
 
@@ -92,6 +93,11 @@ def of_layer(c, key, i):
     return c[key][i] if isinstance(c[key], list) else c[key]
 
 
+def is_expert_layer(c, i):
+    every = c.get("experts_every", 1)
+    return c.get("experts") and i >= c.get("dense_first", 0) and (i + 1) % every == 0
+
+
 def ffn_norm_of(c):
     """The norm before the feed-forward part."""
     return "post_attention_norm" if c["arch"] == "gpt-oss" else c.get("ffn_norm", "ffn_norm")
@@ -134,7 +140,23 @@ def tensors_of(c, rng):
         first, last = norm_names(c)
         for name in first if h else []:
             norm(p + name, d)
-        if c.get("fused") or c.get("fused_qkv"):
+        if c.get("latent"):
+            r, dr, dk, dv = c["latent"], c["rope_dims"], c["head_key"], c["head_value"]
+            if c.get("q_latent"):
+                mat(p + "attn_q_a", c["q_latent"], d)
+                norm(p + "attn_q_a_norm", c["q_latent"], False)
+            mat(p + ("attn_q_b" if c.get("q_latent") else "attn_q"), h * dk, c.get("q_latent", d),
+                std=1.5)
+            mat(p + "attn_kv_a_mqa", r + dr, d, std=1.5)
+            norm(p + "attn_kv_a_norm", r, False)
+            kv_b = rng.standard_normal((h, dk - dr + dv, r), np.float32) * np.float32(r ** -0.5)
+            if c.get("unsplit"):
+                t[p + "attn_kv_b.weight"] = kv_b.reshape(-1, r)
+            else:
+                t[p + "attn_k_b.weight"] = np.ascontiguousarray(
+                    kv_b[:, :dk - dr].transpose(0, 2, 1))
+                t[p + "attn_v_b.weight"] = np.ascontiguousarray(kv_b[:, dk - dr:])
+        elif c.get("fused") or c.get("fused_qkv"):
             mat(p + "attn_qkv", q + 2 * kv, d, std=1.5)
             if c.get("qkv_bias"):
                 vec(p + "attn_qkv.bias", q + 2 * kv)
@@ -144,11 +166,13 @@ def tensors_of(c, rng):
                     mat(p + "attn_" + x, n, d, std=1.5)
                 if c.get("qkv_bias"):
                     vec(p + f"attn_{x}.bias", n)
-        if c.get("qk_norm"):
+        if c.get("qk_norm") not in (None, "bare"):
             rows = c["qk_norm"] == "rows"
-            norm(p + "attn_q_norm", q if rows else c["dim"], False)
-            norm(p + "attn_k_norm", kv if rows else c["dim"], False)
+            each = c["qk_norm"] == "each"
+            norm(p + "attn_q_norm", (h, c["dim"]) if each else q if rows else c["dim"], False)
+            norm(p + "attn_k_norm", (hk, c["dim"]) if each else kv if rows else c["dim"], False)
         if h:
+            q = h * c["head_value"] if c.get("latent") else q
             mat(p + "attn_output", d, q if hk else d)
         if c.get("out_bias"):
             vec(p + "attn_output.bias", d)
@@ -156,7 +180,7 @@ def tensors_of(c, rng):
             vec(p + "attn_sinks.weight", c["heads"], std=1.5)
         for name in last if ff else []:
             norm(p + name, d)
-        if not c.get("experts") or i < c.get("dense_first", 0):
+        if not is_expert_layer(c, i):
             if not ff:
                 continue
             if c.get("unary"):
@@ -179,6 +203,8 @@ def tensors_of(c, rng):
                 vec(p + f"ffn_{x}_exps.bias", shape[:2])
         if c.get("expert_bias"):
             vec(p + "ffn_gate_inp.bias", e)
+        if c.get("select_bias"):
+            vec(p + "exp_probs_b.bias", e)
         if c.get("ff_shared"):
             mat(p + "ffn_gate_shexp", c["ff_shared"], d)
             mat(p + "ffn_up_shexp", c["ff_shared"], d)
@@ -206,14 +232,20 @@ def is_matrix(name):
 def write_gguf(path, name, c, t):
     w = gguf.GGUFWriter(path, c["arch"])
     w.add_name(f"weir-test-{name}")
-    w.add_block_count(c["layers"])
+    w.add_block_count(c["layers"] + c.get("beside", 0))
     w.add_context_length(c["ctx"])
     w.add_embedding_length(c["embd"])
     w.add_feed_forward_length(c["ff"])
     w.add_head_count(c["heads"])
     w.add_head_count_kv(c["heads_kv"])
-    w.add_key_length(c["dim"])
-    w.add_value_length(c["dim"])
+    if c.get("latent") and not c.get("unsplit"):
+        w.add_key_length(c["latent"] + c["rope_dims"])
+        w.add_value_length(c["latent"])
+        w.add_key_length_mla(c["head_key"])
+        w.add_value_length_mla(c["head_value"])
+    else:
+        w.add_key_length(c.get("head_key", c["dim"]))
+        w.add_value_length(c.get("head_value", c["dim"]))
     w.add_rope_dimension_count(c.get("rope_dims", c["dim"]))
     if c.get("norm"):
         w.add_layer_norm_eps(c["eps"])
@@ -228,6 +260,8 @@ def write_gguf(path, name, c, t):
         w.add_expert_feed_forward_length(c["expert_length"])
     if c.get("ff_shared") and not c.get("unlisted_shared"):
         w.add_expert_shared_feed_forward_length(c["ff_shared"])
+    for i in range(c["layers"], c["layers"] + c.get("beside", 0)): # a layer that is left alone
+        t[f"blk.{i}.nextn.eh_proj.weight"] = np.ones((c["embd"], 2 * c["embd"]), np.float32)
     for k, v in c.get("keys", {}).items():
         add = {int: w.add_uint32, float: w.add_float32, str: w.add_string, bool: w.add_bool,
                list: w.add_array}[type(v)]
@@ -268,12 +302,28 @@ def frequencies(c, t, windowed):
             return n * np.log(c["first_ctx"] / (turns * 2 * np.pi)) / (2 * np.log(base))
         low, high = max(0, np.floor(dim(32.0))), min(n - 1, np.ceil(dim(1.0)))
         keep = 1 - np.clip((np.arange(n // 2) - low) / max(0.001, high - low), 0, 1)
-        return f / factor * (1 - keep) + f * keep, scale * (1 + 0.1 * np.log(factor))
+        if "yarn_turn" not in c:
+            scale *= 1 + 0.1 * np.log(factor)
+        return f / factor * (1 - keep) + f * keep, scale * c.get("yarn_turn", 1.0)
     return f, scale
 
 
+def best_groups(c, rank):
+    """-inf for experts outside of the best groups, each worth its best or, biased, its best two."""
+    groups = rank.reshape(c["groups"], -1)
+    worth = np.sort(groups, -1)[:, -2 if c.get("select_bias") else -1:].sum(-1)
+    kept = np.argsort(-worth, kind="stable")[:c["groups_used"]]
+    return np.where(np.isin(np.arange(c["groups"]), kept)[:, None], groups, -np.inf).reshape(-1)
+
+
+def temper(c, pos):
+    """What queries are multiplied by."""
+    scale, length, offset = c.get("temper", (0.0, 1, 0))
+    return 1 + np.float64(np.float32(scale)) * np.log(1 + (pos + offset) // length)
+
+
 def forward(c, t, ids):
-    """Logits [len(ids), n_vocab] in float64."""
+    """Logits [len(ids), n_vocab] in float64; of models that look both ways hidden states."""
     t = {k: v.astype(np.float64) for k, v in t.items()}
     n, dim = len(ids), c["dim"]
     pos = np.arange(n)
@@ -336,7 +386,33 @@ def forward(c, t, ids):
             b = t.get(f"blk.{i}.{name}.bias")
             return y @ w(name).T + (0 if b is None else b)
 
+        def attend_latent(y):
+            """As DeepSeek-V2 defines it: each head's keys and values made of the latent."""
+            r, dr, dk, dv = c["latent"], c["rope_dims"], c["head_key"], c["head_value"]
+            z = y
+            if c.get("q_latent"):
+                z = rms(linear(y, "attn_q_a"), w("attn_q_a_norm"))
+            q = (z @ w("attn_q_b" if c.get("q_latent") else "attn_q").T).reshape(n, h, dk)
+            kv = linear(y, "attn_kv_a_mqa")
+            latent = rms(kv[:, :r], w("attn_kv_a_norm"))
+            if c.get("unsplit"):
+                both = w("attn_kv_b").reshape(h, dk - dr + dv, r)
+                k_b, v_b = both[:, :dk - dr], both[:, dk - dr:]
+            else:
+                k_b, v_b = w("attn_k_b").transpose(0, 2, 1), w("attn_v_b")
+            k = np.einsum("nr,hkr->nhk", latent, k_b)
+            v = np.einsum("nr,hvr->nhv", latent, v_b)
+            turned = rotate(kv[:, None, r:], False)
+            k = np.concatenate([k, np.repeat(turned, h, 1)], -1)
+            q = np.concatenate([q[..., :dk - dr], rotate(q[..., dk - dr:], False)], -1)
+            s = np.einsum("qhd,khd->hqk", q * temper(c, pos)[:, None, None], k)
+            s = s * dk ** -0.5 * c.get("yarn_scores", 1.0)
+            s = softmax(np.where(pos[:, None] < pos[None, :], -np.inf, s))
+            return linear(np.einsum("hqk,khd->qhd", s, v).reshape(n, h * dv), "attn_output")
+
         def attend(y):
+            if c.get("latent"):
+                return attend_latent(y)
             every = c.get("full_every", 0)
             windowed = "window" in c and (every == 0 or i % every < every - 1)
             if "windowed" in c:
@@ -350,11 +426,19 @@ def forward(c, t, ids):
             if c.get("qk_norm") == "rows":
                 q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
             q, k, v = q.reshape(n, h, dim), k.reshape(n, hk, dim), v.reshape(n, hk, dim)
+            if c.get("qk_norm") == "each":
+                q, k = (rms(z - z.mean(-1, keepdims=True), w(f"attn_{x}_norm"))
+                        for z, x in ((q, "q"), (k, "k")))
             if c.get("qk_norm") == "heads":
                 q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
             rotated = not c.get("no_rope_every") or (i + 1) % c["no_rope_every"]
-            if rotated and not (c.get("full_unrotated") and not windowed):
+            rotated = rotated and not (c.get("full_unrotated") and not windowed)
+            if rotated:
                 q, k = rotate(q, windowed), rotate(k, windowed)
+                if c.get("qk_norm") == "bare":
+                    q, k = rms(q, 1.0), rms(k, 1.0)
+            if not rotated or not c.get("full_unrotated"):
+                q = q * temper(c, pos)[:, None, None]
             if c.get("qk_norm") == "rotated":
                 q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
             k, v = np.repeat(k, h // hk, 1), np.repeat(v, h // hk, 1)
@@ -363,7 +447,14 @@ def forward(c, t, ids):
             if "cap" in c:
                 s = c["cap"] * np.tanh(s / c["cap"])
             apart = pos[:, None] - pos[None, :]
-            s = np.where((apart < 0) | (windowed & (apart >= c.get("window", 0))), -np.inf, s)
+            window = c.get("window", 1)
+            if c.get("both_ways"):
+                hidden = windowed & (np.abs(apart) > window // 2)
+            elif c.get("chunks"):
+                hidden = (apart < 0) | (windowed & (pos[:, None] // window != pos[None, :] // window))
+            else:
+                hidden = (apart < 0) | (windowed & (apart >= window))
+            s = np.where(hidden, -np.inf, s)
             if c.get("sinks"):
                 sinks = np.broadcast_to(w("attn_sinks")[:, None, None], (h, n, 1))
                 s = np.concatenate([s, sinks], -1)
@@ -383,18 +474,30 @@ def forward(c, t, ids):
             y = norm_here(before, "ffn_norm" if c.get("second") == "ffn_norm" else "attn_norm")
         else:
             y = x if c.get("norms") == "after" else norm_here(x, ffn_norm_of(c))
-        if c.get("experts") and i >= c.get("dense_first", 0):
+        if is_expert_layer(c, i):
             out = np.zeros_like(x)
             scores = linear(y, "ffn_gate_inp")
             for r in range(n):
-                top = np.argsort(-scores[r], kind="stable")[:c["used"]]
-                weights = softmax(scores[r])[top] if c.get("over_all") else softmax(scores[r][top])
+                weights = 1 / (1 + np.exp(-scores[r])) if c.get("sigmoid") else softmax(scores[r])
+                rank = weights + w("exp_probs_b", "bias") if c.get("select_bias") else scores[r]
+                if c.get("groups"):
+                    rank = best_groups(c, rank if c.get("select_bias") else weights)
+                top = np.argsort(-rank, kind="stable")[:c["used"]]
+                if c.get("expert_input"):
+                    weights = weights[top]
+                elif c.get("over_all"):
+                    weights = weights[top] * c.get("weights_scale", 1.0)
+                elif c.get("weights_norm"):
+                    weights = weights[top] / weights[top].sum() * c.get("weights_scale", 1.0)
+                else:
+                    weights = softmax(scores[r][top])
                 for e, weight in zip(top, weights):
                     def one(z, name):
                         b = t.get(f"blk.{i}.{name}.bias")
                         return w(name)[e] @ z + (0 if b is None else b[e])
-                    out[r] += weight * one(
-                        gate(one(y[r], "ffn_gate_exps"), one(y[r], "ffn_up_exps")), "ffn_down_exps")
+                    z = y[r] * weight if c.get("expert_input") else y[r]
+                    out[r] += (1.0 if c.get("expert_input") else weight) * one(
+                        gate(one(z, "ffn_gate_exps"), one(z, "ffn_up_exps")), "ffn_down_exps")
             if c.get("ff_shared"):
                 shared = linear(gate(linear(y, "ffn_gate_shexp"), linear(y, "ffn_up_shexp")),
                                 "ffn_down_shexp")
@@ -413,6 +516,8 @@ def forward(c, t, ids):
         if c.get("norms") in ("both", "after"):
             y = norm_here(y, "post_ffw_norm")
         x = x + y * residual
+    if c.get("both_ways"):
+        return norm(x, "output_norm")
     out = norm(x, "output_norm") @ t.get("output.weight", t["token_embd.weight"]).T
     out = (out + t.get("output.bias", 0.0)) / c.get("logit_divisor", 1.0)
     out = out * np.float64(np.float32(c.get("logit_factor", 1.0)))
@@ -428,6 +533,11 @@ def make(folder, name, c, seed):
         t = {k: quants.dequantize(quants.quantize(v, Q8_0), Q8_0) if is_matrix(k) else v
              for k, v in t.items()}
     ids = [int(i) for i in rng.integers(3, N_VOCAB, N_PROMPT)]
+    if c.get("both_ways"): # what make_encoders.py would write
+        ids = encoder_prompt()
+        forward(c, t, ids).astype(np.float32).tofile(stem + ".hidden")
+        pathlib.Path(stem + ".json").write_text(json.dumps({"prompt": ids, "second": 0}) + "\n")
+        return
     logits = forward(c, t, ids)
     logits[ROWS].astype(np.float32).tofile(stem + ".logits")
     greedy, margins, text = [], [], list(ids)

@@ -106,6 +106,10 @@ static void test_architectures(void **state)
     check_model(TEST_DATA "/golden/families/openelm.f32.gguf", KV_Q8_0);
     check_model(TEST_DATA "/golden/families/cohere2.f32.gguf", KV_F16);
     check_model(TEST_DATA "/golden/families/gptneox.f32.gguf", KV_BF16);
+    check_model(TEST_DATA "/golden/families/deepseek2-v3.f32.gguf", KV_F32);
+    check_model(TEST_DATA "/golden/families/deepseek2-lite.f32.gguf", KV_Q8_0);
+    check_model(TEST_DATA "/golden/families/llama4.f32.gguf", KV_F16);
+    check_model(TEST_DATA "/golden/families/bailingmoe2.f32.gguf", KV_BF16);
 }
 
 static void test_reference_kernels(void **state)

@@ -20,6 +20,7 @@
 struct attn_state {
     const struct attn_job *j;
     uint32_t dim;        /* head_dim */
+    uint32_t n_value;    /* of V: head_dim or latent, */
     uint32_t padded;     /* to a multiple of 16 */
     uint32_t n_query;    /* rows x heads, row-major */
     float *q;            /* [n_query / QB][dim][QB] */
@@ -47,12 +48,14 @@ static void attn_begin(struct attn_state *s, const struct attn_job *j)
 {
     s->j = j;
     s->dim = j->kv->head_dim;
-    s->padded = (s->dim + 15) / 16 * 16;
+    s->n_value = j->kv->latent ? j->kv->latent : s->dim;
+    s->padded = (s->n_value + 15) / 16 * 16;
     s->n_query = j->n_rows * j->group;
     s->ask = (2 * j->kv->head_bytes / s->dim + 63) / 64 * 64;
+    const size_t padded = (s->dim + 15) / 16 * 16;
     s->q = j->scratch;
-    s->k = s->q + (size_t)ATTN_QUERIES * s->padded;
-    s->v = s->k + (size_t)KV_TILE * s->padded;
+    s->k = s->q + ATTN_QUERIES * padded;
+    s->v = s->k + KV_TILE * padded;
     s->w = s->v + (size_t)KV_TILE * s->padded;
     s->l = s->w + ATTN_QUERIES * KV_TILE;
     s->c = s->l + ATTN_QUERIES * KV_TILE;
@@ -62,7 +65,7 @@ static void attn_begin(struct attn_state *s, const struct attn_job *j)
 static void attn_pack(struct attn_state *s)
 {
     const struct attn_job *j = s->j;
-    memset(s->q, 0, sizeof(float) * ATTN_QUERIES * s->padded);
+    memset(s->q, 0, sizeof(float) * ATTN_QUERIES * ((s->dim + 15) / 16 * 16));
     memset(s->v, 0, sizeof(float) * KV_TILE * s->padded);
     for (uint32_t i = 0; i < s->n_query; i++) {
         const float *q = j->q + i / j->group * j->q_stride + (size_t)(i % j->group) * s->dim;
@@ -75,7 +78,7 @@ static void attn_pack(struct attn_state *s)
 /* Positions from tile_pos on that query i no longer sees, for its window has passed them: 0..16. */
 INLINE uint32_t attn_hidden(const struct attn_state *s, uint32_t i, uint32_t tile_pos)
 {
-    const uint32_t first = attn_first_pos(s->j->first_pos + i / s->j->group, s->j->window);
+    const uint32_t first = attn_first_pos(s->j, i / s->j->group);
     return first <= tile_pos ? 0 : first - tile_pos < KV_TILE ? first - tile_pos : KV_TILE;
 }
 
@@ -195,9 +198,22 @@ INLINE void fetch_v_of(
     }
 }
 
+/* V that is the first part of K, which the tile has already. */
+static void fetch_v_of_k(const struct attn_state *s, uint32_t from, uint32_t n)
+{
+    for (uint32_t i = from; i < n; i++) {
+        for (uint32_t d = 0; d < s->n_value; d++)
+            s->v[(size_t)i * s->padded + d] = s->k[(size_t)d * KV_TILE + i];
+    }
+}
+
 static void fetch_v(const struct attn_state *s, uint32_t pos, uint32_t from, uint32_t n)
 {
     const struct kv_layout *kv = s->j->kv;
+    if (kv->latent) {
+        fetch_v_of_k(s, from, n);
+        return;
+    }
     for (uint32_t i = from; i < n; i++) {
         const uint8_t *v = attn_block(s->j, pos + i) + kv->half_bytes;
         const uint32_t slot = (pos + i) % kv->block_tokens;
@@ -331,7 +347,7 @@ INLINE void attn_values(
 /* Positions of the tile that query i may see: 0..16. */
 INLINE uint32_t attn_visible(const struct attn_state *s, uint32_t i, uint32_t tile_pos)
 {
-    uint32_t end = s->j->n_seen ? s->j->n_seen : s->j->first_pos + i / s->j->group + 1;
+    const uint32_t end = attn_end_pos(s->j, i / s->j->group);
     return end <= tile_pos ? 0 : end - tile_pos < KV_TILE ? end - tile_pos : KV_TILE;
 }
 
@@ -402,7 +418,7 @@ static void attn_range(struct attn_state *s, uint32_t range, float *part)
 {
     const uint32_t last_pos = attn_end(s->j) - 1, begin = range * ATTN_RANGE;
     const uint32_t last = last_pos - begin < ATTN_RANGE ? last_pos : begin + ATTN_RANGE - 1;
-    const uint32_t seen = attn_first_pos(s->j->first_pos, s->j->window) / KV_TILE * KV_TILE;
+    const uint32_t seen = attn_first_pos(s->j, 0) / KV_TILE * KV_TILE;
     const uint32_t first = seen > begin ? seen : begin;
     attn_into(s, part);
     memset(s->acc, 0, sizeof(float) * s->n_query * s->padded);
@@ -452,11 +468,11 @@ static void attn_put(const struct attn_state *s, const float *total)
         vf inverse = vf_set1(1.0f / total[ATTN_QUERIES + i]);
         if (j->sinks)
             inverse = attn_with_sink(total[i], total[ATTN_QUERIES + i], j->sinks[i % j->group]);
-        float *out = j->out + i / j->group * j->out_stride + (size_t)(i % j->group) * s->dim;
+        float *out = j->out + i / j->group * j->out_stride + (size_t)(i % j->group) * s->n_value;
         const float *acc = total + 2 * ATTN_QUERIES + (size_t)i * s->padded;
-        for (uint32_t d = 0; d < s->dim; d += VL) {
+        for (uint32_t d = 0; d < s->n_value; d += VL) {
             vf x = vf_mul(vf_load(acc + d), inverse);
-            vf_store_n(out + d, x, s->dim - d < VL ? s->dim - d : VL);
+            vf_store_n(out + d, x, s->n_value - d < VL ? s->n_value - d : VL);
         }
     }
 }
@@ -468,7 +484,7 @@ static void run_attend(const struct attn_job *j)
     attn_pack(&s);
     float *total = s.c + ATTN_QUERIES;
     float *part = total + attn_part_floats(s.dim);
-    uint32_t r = attn_first_pos(j->first_pos, j->window) / ATTN_RANGE;
+    uint32_t r = attn_first_pos(j, 0) / ATTN_RANGE;
     attn_range(&s, r++, total);
     for (; r * ATTN_RANGE < attn_end(j); r++) {
         attn_range(&s, r, part);
@@ -523,8 +539,10 @@ static void kv_store_q8(
     for (uint32_t d = 0; d < dim; d += 32) {
         const uint32_t n = dim - d < 32 ? dim - d : 32;
         int8_t *k_to = (int8_t *)head + (size_t)d * n_slots + slot;
-        int8_t *v_to = (int8_t *)head + kv->half_bytes + (size_t)slot * dim + d;
         k_scales[(size_t)(d / 32) * n_slots + slot] = kv_quantise(k + d, n, k_to, n_slots);
+        if (kv->latent)
+            continue;
+        int8_t *v_to = (int8_t *)head + kv->half_bytes + (size_t)slot * dim + d;
         v_scales[(size_t)slot * n_scales + d / 32] = kv_quantise(v + d, n, v_to, 1);
     }
 }
@@ -553,12 +571,14 @@ static void run_kv_store(
     } else if (kv->type == KV_F32) {
         for (uint32_t d = 0; d < dim; d++)
             ((float *)head)[(size_t)d * kv->block_tokens + slot] = k[d];
-        memcpy((float *)value + (size_t)slot * dim, v, dim * sizeof *v);
+        if (!kv->latent)
+            memcpy((float *)value + (size_t)slot * dim, v, dim * sizeof *v);
     } else {
         uint16_t half[MAX_HEAD_DIM];
         to_half(kv->type, k, half, dim);
         for (uint32_t d = 0; d < dim; d++)
             ((uint16_t *)head)[(size_t)d * kv->block_tokens + slot] = half[d];
-        to_half(kv->type, v, (uint16_t *)value + (size_t)slot * dim, dim);
+        if (!kv->latent)
+            to_half(kv->type, v, (uint16_t *)value + (size_t)slot * dim, dim);
     }
 }

@@ -55,10 +55,13 @@ static struct step *add_step_over(struct compiler *c,
         s->layer = op->layer;
         s->n_head = op->n_head;
         s->n_head_kv = op->n_head_kv;
+        s->in_step = op->in_step;
+        s->out_step = op->out_step;
         s->n = op->n_out;
         s->scale = op->scale;
         s->cap = op->cap;
         s->rope = op->rope;
+        s->temper = op->temper;
         s->gate = op->gate;
         s->unary = op->unary;
         if (c->packed == op->out)
@@ -111,8 +114,9 @@ static bool is_table(const struct op *op)
 
 static bool has_vector(const struct op *op)
 {
-    return op->w && (op->kind == OP_NORM || op->kind == OP_LAYER_NORM || op->kind == OP_HEAD_NORM ||
-                     op->kind == OP_HIDDEN || op->kind == OP_ATTENTION);
+    return op->w &&
+           (op->kind == OP_NORM || op->kind == OP_LAYER_NORM || op->kind == OP_HEAD_NORM ||
+            op->kind == OP_HEAD_LAYER_NORM || op->kind == OP_HIDDEN || op->kind == OP_ATTENTION);
 }
 
 static enum err alloc_vectors(struct compiler *c)
@@ -122,6 +126,8 @@ static enum err alloc_vectors(struct compiler *c)
         const struct op *op = &c->m->ops[i];
         if (has_vector(op))
             n += op->w->n_bytes / sizeof(float) + 16;
+        if (op->kind == OP_HEAD_LAYER_NORM || (op->kind == OP_HEAD_NORM && !op->w))
+            n += c->m->hp.head_dim + 16;
         if (op->kind == OP_LAYER_NORM)
             n += 2 * ((size_t)op->n_out + 16);
         if (is_table(op))
@@ -214,6 +220,31 @@ static enum err compile_linear(struct compiler *c, const struct op *op)
     return OK;
 }
 
+/* A matrix for each head, of its own columns to its own. */
+static enum err compile_head_linear(struct compiler *c, const struct op *op)
+{
+    enum panel_format format;
+    if (!panel_format_of(op->w->type, &format))
+        return err_set(c->e,
+                       ERR_UNSUPPORTED,
+                       "no CPU kernel for heads of type %s",
+                       gguf_type_name(op->w->type));
+    struct step *s = add_step(c, STEP_PACK_HEADS, op);
+    s->n = op->n_in;
+    s->act_kinds = c->b->kernels->act_kinds[format];
+    c->packed_kinds = 0;
+    struct phase *p = add_phase(c, PHASE_LINEAR);
+    for (uint32_t i = 0; i < op->n_head; i++) {
+        struct matrix *x = add_matrix(c, p, op, NULL);
+        x->head = i;
+        x->out_first = i * op->out_step;
+        x->tensor.n_bytes /= op->n_head;
+        x->tensor.data += i * x->tensor.n_bytes;
+        x->tensor.ne[2] = 1;
+    }
+    return OK;
+}
+
 /* Logits are computed for some rows only: the norm before them gathers those. */
 static enum err compile_logits(struct compiler *c, const struct op *op)
 {
@@ -268,6 +299,7 @@ static void compile_attention(struct compiler *c, const struct op *op)
     p->scale = op->scale;
     p->cap = op->cap;
     p->window = op->window;
+    p->window_kind = op->window_kind;
     p->sinks = copy_vector(c, op->w);
     if (c->packed == op->out)
         c->packed_kinds = 0;
@@ -349,7 +381,19 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         add_step(c, STEP_NORM, op)->w = copy_vector(c, op->w);
         return OK;
     case OP_HEAD_NORM:
-        add_step(c, STEP_HEAD_NORM, op)->w = copy_vector(c, op->w);
+        add_step(c, STEP_HEAD_NORM, op)->w =
+            op->w ? copy_vector(c, op->w) : fill_vector(c, c->m->hp.head_dim, 1.0f);
+        return OK;
+    case OP_HEAD_LAYER_NORM: {
+        struct step *s = add_step(c, STEP_HEAD_LAYER_NORM, op);
+        s->w = copy_vector(c, op->w);
+        s->bias = fill_vector(c, c->m->hp.head_dim, 0.0f);
+        return OK;
+    }
+    case OP_HEAD_LINEAR:
+        return compile_head_linear(c, op);
+    case OP_HEAD_COPY:
+        add_step(c, STEP_HEAD_COPY, op);
         return OK;
     case OP_ROPE:
     case OP_ROPE_STORE:
@@ -370,7 +414,7 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         add_step(c, STEP_ADD_GATED, op);
         return OK;
     case OP_SELECT:
-        add_step(c, STEP_SELECT, op);
+        add_step(c, STEP_SELECT, op)->bias = copy_vector(c, op->bias);
         add_phase(c, PHASE_SORT);
         return OK;
     case OP_EXPERTS:
@@ -395,7 +439,9 @@ enum err cpu_compile(struct cpu_backend *b, struct err_info *e)
     const uint32_t n_ops = b->model->n_ops; /* an op makes at most two steps and three phases */
     size_t n_matrices = 1;
     for (uint32_t i = 0; i < n_ops; i++)
-        n_matrices += b->model->ops[i].kind == OP_EXPERTS ? b->model->hp.n_expert : 1;
+        n_matrices += b->model->ops[i].kind == OP_EXPERTS       ? b->model->hp.n_expert
+                      : b->model->ops[i].kind == OP_HEAD_LINEAR ? b->model->ops[i].n_head
+                                                                : 1;
     b->phases = mem_zalloc((size_t)n_ops * 3 + 1, sizeof *b->phases);
     b->steps = mem_zalloc((size_t)n_ops * 2 + 1, sizeof *b->steps);
     b->matrices = mem_zalloc(n_matrices, sizeof *b->matrices);

@@ -59,7 +59,8 @@ static struct act carve_act(struct cpu_backend *b, struct carver *c, size_t rows
         const struct matrix *x = &b->matrices[i];
         if (x->expert != expert)
             continue;
-        k = x->n_in > k ? x->n_in : k;
+        const uint32_t all = (x->n_in + x->n_in % 2) * (x->head + 1);
+        k = all > k ? all : k;
         kinds |= b->kernels->act_kinds[x->format];
     }
     rows = round_up(rows, ACT_TILE);
@@ -68,6 +69,16 @@ static struct act carve_act(struct cpu_backend *b, struct carver *c, size_t rows
     a.q = carve(c, rows, kinds & ACT_INT8 ? k : 0);
     a.bf16 = carve(c, rows, kinds & ACT_BF16 ? (size_t)(k + 1) * sizeof *a.bf16 : 0);
     a.b = carve(c, rows, kinds & ACT_INT8 ? (size_t)(k / 32) * sizeof *a.b : 0);
+    return a;
+}
+
+struct act cpu_act_of_head(const struct cpu_backend *b, struct act a, uint32_t head)
+{
+    const size_t before = head * b->act_rows;
+    a.x += before * a.k;
+    a.q += before * a.k;
+    a.bf16 += before * (a.k + a.k % 2);
+    a.b += before * (a.k / 32);
     return a;
 }
 
@@ -107,10 +118,10 @@ static void carve_workspace(struct cpu_backend *b, struct carver *c)
     const struct model_hparams *hp = &b->model->hp;
     const size_t rows = round_up(b->cfg.max_rows, ACT_TILE);
     carve_buffers(b, c);
-    const size_t act_rows =
+    b->act_rows =
         round_up(b->cfg.max_rows > b->cfg.max_logit_rows ? b->cfg.max_rows : b->cfg.max_logit_rows,
                  ACT_TILE);
-    b->act = carve_act(b, c, act_rows, false);
+    b->act = carve_act(b, c, b->act_rows, false);
     carve_experts(b, c);
     b->angles = carve(c, rows * N_ROPE_TABLES, hp->rope_dims * sizeof(float));
     b->attn_scratch_stride = round_up(attn_scratch_floats(hp->head_dim), 16);
@@ -138,8 +149,10 @@ static enum err alloc_workspace(struct cpu_backend *b, struct err_info *e)
     c = (struct carver){.base = b->workspace};
     carve_workspace(b, &c);
     for (uint32_t i = 0; i < b->n_matrices; i++) {
-        b->matrices[i].act = b->matrices[i].expert ? b->expert_act : b->act;
-        b->matrices[i].act.k = b->matrices[i].n_in;
+        struct matrix *x = &b->matrices[i];
+        x->act = x->expert ? b->expert_act : b->act;
+        x->act.k = x->n_in;
+        x->act = cpu_act_of_head(b, x->act, x->head);
     }
     for (uint32_t i = 0; i < b->n_phases; i++) {
         const struct phase *p = &b->phases[i];
@@ -164,9 +177,10 @@ static void lay_out_kv(struct cpu_backend *b)
         struct kv_layout *kv = &l->kv;
         kv->type = b->cfg.kv_type;
         kv->head_dim = hp->head_dim;
+        kv->latent = hp->latent;
         kv->block_tokens = b->cfg.block_tokens;
         kv->half_bytes = kv_row_bytes(kv->type, hp->head_dim) * kv->block_tokens;
-        kv->head_bytes = 2 * kv->half_bytes;
+        kv->head_bytes = (hp->latent ? 1 : 2) * kv->half_bytes;
         kv->block_bytes = kv->head_bytes * op->n_head_kv;
         l->in_panes = op->window > 0 && b->cfg.n_panes > 0;
     }

@@ -32,6 +32,8 @@ enum step_kind {
     STEP_NORM,
     STEP_LAYER_NORM,
     STEP_HEAD_NORM,
+    STEP_HEAD_LAYER_NORM,
+    STEP_HEAD_COPY,
     STEP_ROPE,
     STEP_ROPE_STORE,
     STEP_GATED,
@@ -40,9 +42,10 @@ enum step_kind {
     STEP_ADD_GATED,
     STEP_SELECT,
     STEP_MIX,
-    STEP_CAP,  /* scale and cap, in place */
-    STEP_COPY, /* in to out */
-    STEP_PACK, /* `in` to the packed activations that the next LINEAR reads */
+    STEP_CAP,        /* scale and cap, in place */
+    STEP_COPY,       /* in to out */
+    STEP_PACK,       /* `in` to the packed activations that the next LINEAR reads, */
+    STEP_PACK_HEADS, /* or those of each of its heads */
 };
 
 struct step {
@@ -51,8 +54,10 @@ struct step {
     uint32_t n;       /* values of a row */
     uint32_t n_types; /* ADD_TYPE: rows of w */
     uint16_t layer;
-    uint32_t n_head, n_head_kv;      /* ROPE, ROPE_STORE */
+    uint32_t n_head, n_head_kv;      /* ROPE, ROPE_STORE, HEAD_COPY, PACK_HEADS */
+    uint32_t in_step, out_step;      /* HEAD_COPY, PACK_HEADS */
     enum rope_table rope;            /* likewise */
+    bool temper;                     /* ROPE_STORE */
     enum gate_kind gate;             /* GATED */
     enum unary_kind unary;           /* UNARY */
     float scale, cap;                /* EMBED, ADD, CAP */
@@ -75,8 +80,9 @@ struct matrix {
     uint32_t n_in, n_out;
     const float *bias;
     enum model_buf in, out;
-    bool add;    /* onto out: the ADD op that follows is done here */
-    bool expert; /* multiplied with places */
+    bool add;                 /* onto out: the ADD op that follows is done here */
+    bool expert;              /* multiplied with places */
+    uint32_t head, out_first; /* of a head: which one, and its first column of out */
     struct act act;
 };
 
@@ -103,6 +109,7 @@ struct phase {
     uint32_t n_head, n_head_kv;
     float scale, cap;
     uint32_t window;
+    enum window_kind window_kind;
     const float *sinks; /* [n_head] or NULL */
 };
 
@@ -141,8 +148,9 @@ struct cpu_backend {
 
     float *bufs[N_MODEL_BUFS]; /* [max_rows, stride]; logits [max_logit_rows, n_vocab] */
     size_t stride[N_MODEL_BUFS];
-    float *angles; /* [max_rows][N_ROPE_TABLES][rope_dims]: cosines, then sines */
-    struct act act;
+    float *angles;  /* [max_rows][N_ROPE_TABLES][rope_dims]: cosines, then sines */
+    struct act act; /* [act_rows], or one such a head behind the other */
+    size_t act_rows;
     struct act expert_act; /* by place */
     float *vectors;        /* norm weights and biases, aligned copies */
     float *attn_scratch;   /* [n_workers] */
@@ -174,6 +182,9 @@ struct cpu_backend {
 /* Fill phases, steps and matrices (without memory for their panels) from the model's plan; copy
  * norms and biases. Errors: ERR_UNSUPPORTED, ERR_NOMEM. */
 enum err cpu_compile(struct cpu_backend *b, struct err_info *e) WEIR_MUST_USE;
+
+/* Where the activations of a head are, each packed as rows of a.k by themselves. */
+struct act cpu_act_of_head(const struct cpu_backend *b, struct act a, uint32_t head);
 
 /* backend_ops.block_copy, block_read, block_write */
 void cpu_block_copy(struct backend *base, struct backend_place from, struct backend_place to);

@@ -1,5 +1,6 @@
 #include "backend/cpu/experts.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { MAX_EXPERTS = 1024 }; /* model/hparams.c */
@@ -26,7 +27,76 @@ static uint32_t best_of(const float *scores, const bool *taken, uint32_t n)
     return best;
 }
 
-void experts_select(const struct cpu_backend *b, uint32_t row)
+/* As softmax of the scores, or as sigmoids. */
+static void probabilities(const struct cpu_backend *b, const float *scores, float *p)
+{
+    const uint32_t n = b->model->hp.n_expert;
+    const bool sigmoid = b->model->hp.expert_sigmoid;
+    float top = scores[0], sum = 0;
+    for (uint32_t i = 1; i < n; i++)
+        top = scores[i] > top ? scores[i] : top;
+    for (uint32_t i = 0; i < n; i++)
+        p[i] = sigmoid ? -scores[i] : scores[i] - top;
+    b->kernels->exp(p, p, n);
+    for (uint32_t i = 0; i < n; i++)
+        sum += p[i];
+    for (uint32_t i = 0; i < n; i++)
+        p[i] = sigmoid ? 1.0f / (1.0f + p[i]) : p[i] / sum;
+}
+
+/* What a group of experts is worth: the sum of its n_best largest scores. */
+static float worth_of(const float *scores, uint32_t n, uint32_t n_best)
+{
+    bool taken[MAX_EXPERTS] = {false};
+    float sum = 0;
+    for (uint32_t i = 0; i < n_best && i < n; i++) {
+        const uint32_t best = best_of(scores, taken, n);
+        taken[best] = true;
+        sum += scores[best];
+    }
+    return sum;
+}
+
+/* Leave experts in the n_expert_group_used best of the groups only. */
+static void keep_best_groups(const struct model_hparams *hp, float *scores, uint32_t n_best)
+{
+    const uint32_t n = hp->n_expert / hp->n_expert_group;
+    float worth[MAX_EXPERTS];
+    bool kept[MAX_EXPERTS] = {false};
+    for (uint32_t g = 0; g < hp->n_expert_group; g++)
+        worth[g] = worth_of(scores + (size_t)g * n, n, n_best);
+    for (uint32_t i = 0; i < hp->n_expert_group_used; i++)
+        kept[best_of(worth, kept, hp->n_expert_group)] = true;
+    for (uint32_t i = 0; i < hp->n_expert; i++)
+        scores[i] = kept[i / n] ? scores[i] : -INFINITY;
+}
+
+/* Selected by probability, corrected where there is a bias; weighed by probability alone. */
+static void select_by_probability(const struct cpu_backend *b,
+                                  const struct step *s,
+                                  const float *scores,
+                                  uint32_t *experts,
+                                  float *weights)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    float p[MAX_EXPERTS] = {0}, corrected[MAX_EXPERTS], sum = 0;
+    bool taken[MAX_EXPERTS] = {false};
+    probabilities(b, scores, p);
+    for (uint32_t i = 0; i < hp->n_expert; i++)
+        corrected[i] = s->bias ? p[i] + s->bias[i] : p[i];
+    if (hp->n_expert_group > 1)
+        keep_best_groups(hp, corrected, s->bias ? 2 : 1);
+    for (uint32_t i = 0; i < hp->n_expert_used; i++) {
+        experts[i] = best_of(corrected, taken, hp->n_expert);
+        taken[experts[i]] = true;
+        sum += p[experts[i]];
+    }
+    sum = hp->expert_norm ? fmaxf(sum, 1e-20f) : 1.0f;
+    for (uint32_t i = 0; i < hp->n_expert_used; i++)
+        weights[i] = p[experts[i]] / sum * hp->expert_scale;
+}
+
+void experts_select(const struct cpu_backend *b, const struct step *s, uint32_t row)
 {
     const struct model_hparams *hp = &b->model->hp;
     const float *scores = b->bufs[BUF_ROUTER] + row * b->stride[BUF_ROUTER];
@@ -34,6 +104,10 @@ void experts_select(const struct cpu_backend *b, uint32_t row)
     float *weights = b->expert_weights + (size_t)row * hp->n_expert_used;
     float e[MAX_EXPERTS], sum = 0;
     bool taken[MAX_EXPERTS] = {false};
+    if (s->bias || hp->expert_sigmoid || hp->n_expert_group > 1) {
+        select_by_probability(b, s, scores, experts, weights);
+        return;
+    }
     for (uint32_t i = 0; i < hp->n_expert_used; i++) {
         experts[i] = best_of(scores, taken, hp->n_expert);
         taken[experts[i]] = true;
@@ -73,14 +147,25 @@ void experts_sort(struct cpu_backend *b)
     }
 }
 
+void experts_weigh(const struct cpu_backend *b, uint32_t place, float *x, uint32_t n)
+{
+    const size_t first = (size_t)b->place_row[place] * b->model->hp.n_expert_used;
+    uint32_t rank = 0;
+    while (b->places[first + rank] != place)
+        rank++;
+    b->kernels->cap(x, b->expert_weights[first + rank], 0.0f, n);
+}
+
 void experts_mix(const struct cpu_backend *b, const struct step *s, uint32_t row)
 {
     const uint32_t n_used = b->model->hp.n_expert_used;
     float *out = b->bufs[s->out] + row * b->stride[s->out];
     memset(out, 0, s->n * sizeof *out);
     for (uint32_t i = row * n_used; i < (row + 1) * n_used; i++)
-        b->kernels->add_scaled(
-            b->bufs[s->in] + b->places[i] * b->stride[s->in], b->expert_weights[i], out, s->n);
+        b->kernels->add_scaled(b->bufs[s->in] + b->places[i] * b->stride[s->in],
+                               b->model->hp.expert_input ? 1.0f : b->expert_weights[i],
+                               out,
+                               s->n);
 }
 
 /* Panels first .. first + n - 1 of a matrix, for all places of a run. */

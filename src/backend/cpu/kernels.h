@@ -29,7 +29,7 @@ enum {
     PANEL_COLS = 16,
     ACT_TILE = 4, /* rows that share a tile of packed activations */
     KV_TILE = 16, /* positions that attention takes at a time, aligned */
-    MAX_HEAD_DIM = 512,
+    MAX_HEAD_DIM = 640,
     ATTN_RANGE = 512,   /* positions whose softmax is summed by itself, aligned; of KV_TILEs */
     ATTN_QUERIES = 32,  /* rows x heads that an item of attention may hold */
     TILE_K = 512,       /* of K that many rows meet at a time: quantised weights, */
@@ -108,13 +108,15 @@ struct linear_job {
 /* Where the K and V of one layer lie:
  * base + block * block_bytes + head * head_bytes: K [head_dim][block_tokens] (transposed, so that
  * a vector is 16 positions of one dim), then V [block_tokens][head_dim]. Q8_0 appends its f32
- * scales to each: K [head_dim/32][block_tokens], V [block_tokens][head_dim/32]. */
+ * scales to each: K [head_dim/32][block_tokens], V [block_tokens][head_dim/32]. With a latent there
+ * is K alone, and its first `latent` dims are V. */
 struct kv_layout {
     enum kv_type type;
     uint32_t head_dim;
+    uint32_t latent; /* or 0 */
     uint32_t block_tokens;
     size_t half_bytes;  /* K, or V, of one head of one block */
-    size_t head_bytes;  /* 2 * half_bytes */
+    size_t head_bytes;  /* 2 * half_bytes; with a latent half_bytes */
     size_t block_bytes; /* all heads, one layer */
 };
 
@@ -131,10 +133,11 @@ struct attn_job {
     float *out;      /* likewise */
     size_t q_stride, out_stride;
     float scale;
-    float cap;          /* scores become cap tanh(score / cap); 0: they do not */
-    uint32_t window;    /* the last positions that a row sees, its own included; 0: all */
-    const float *sinks; /* [group] a score more in each head's sum; or NULL */
-    float *scratch;     /* attn_scratch_floats(head_dim), aligned to 64 */
+    float cap;                    /* scores become cap tanh(score / cap); 0: they do not */
+    uint32_t window;              /* positions that a row sees, as the kind says; 0: all */
+    enum window_kind window_kind; /* AROUND: where n_seen is not 0 */
+    const float *sinks;           /* [group] a score more in each head's sum; or NULL */
+    float *scratch;               /* attn_scratch_floats(head_dim), aligned to 64 */
 };
 
 /* Raise it with every change of the bits that kernels compute: what is stored on disk says which
@@ -161,7 +164,8 @@ struct cpu_kernels {
     void (*cap)(float *x, float scale, float cap, uint32_t n); /* x scale; capped if cap is not 0 */
     /* Row `row` of a from x, for tiles of `lanes` rows; kinds: of ACT_* */
     void (*pack)(const float *x, struct act *a, uint32_t row, unsigned kinds, uint32_t lanes);
-    /* Store the K and V of one position of one head; head points at its K in the block. */
+    /* Store the K and V of one position of one head; head points at its K in the block. With a
+     * latent v is not read. */
     void (*kv_store)(
         const struct kv_layout *kv, uint8_t *head, uint32_t slot, const float *k, const float *v);
     void (*attend)(const struct attn_job *j);
@@ -196,16 +200,37 @@ const struct cpu_kernels *cpu_kernels_select(const char *isa);
 /* How far ahead this machine's processor wants to be told what a job of n_rows will read. */
 uint32_t cpu_kernels_prefetch(uint32_t n_rows);
 
-/* The first position that a row at `pos` sees. */
-static inline uint32_t attn_first_pos(uint32_t pos, uint32_t window)
+/* The first position that row i of the job sees. */
+static inline uint32_t attn_first_pos(const struct attn_job *j, uint32_t i)
 {
-    return window && pos >= window ? pos + 1 - window : 0;
+    const uint32_t pos = j->first_pos + i, window = j->window;
+    if (!window)
+        return 0;
+    switch (j->window_kind) {
+    case WINDOW_LAST:
+        return pos >= window ? pos + 1 - window : 0;
+    case WINDOW_CHUNK:
+        return pos - pos % window;
+    case WINDOW_AROUND:
+        break;
+    }
+    return pos > window / 2 ? pos - window / 2 : 0;
+}
+
+/* The position behind the last that it sees. */
+static inline uint32_t attn_end_pos(const struct attn_job *j, uint32_t i)
+{
+    const uint32_t pos = j->first_pos + i, half = j->window / 2;
+    if (!j->n_seen)
+        return pos + 1;
+    const bool around = j->window && j->window_kind == WINDOW_AROUND;
+    return around && half < j->n_seen - pos ? pos + half + 1 : j->n_seen;
 }
 
 /* The position behind the last that any row of the job sees. */
 static inline uint32_t attn_end(const struct attn_job *j)
 {
-    return j->n_seen ? j->n_seen : j->first_pos + j->n_rows;
+    return attn_end_pos(j, j->n_rows - 1);
 }
 
 size_t attn_scratch_floats(uint32_t head_dim);

@@ -55,7 +55,22 @@ static void norm(const double *x, const struct gguf_tensor *w, double *out, uint
         sum += x[i] * x[i];
     const double scale = 1 / sqrt(sum / n + eps);
     for (uint32_t i = 0; i < n; i++)
-        out[i] = x[i] * scale * value_of(w, i);
+        out[i] = x[i] * scale * (w ? value_of(w, i) : 1);
+}
+
+static void head_layer_norm(const struct gguf_tensor *w,
+                            uint32_t first,
+                            double *x,
+                            const struct model_hparams *hp)
+{
+    const uint32_t n = hp->head_dim;
+    double mean = 0, variance = 0;
+    for (uint32_t i = 0; i < n; i++)
+        mean += x[i] / n;
+    for (uint32_t i = 0; i < n; i++)
+        variance += (x[i] - mean) * (x[i] - mean) / n;
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = (x[i] - mean) / sqrt(variance + hp->norm_eps) * value_of(w, first + i);
 }
 
 static void layer_norm(const double *x, const struct op *op, double *out, uint32_t n, double eps)
@@ -95,32 +110,75 @@ static void linear(const struct eval *v, const struct op *op)
     }
 }
 
-/* The largest scores first, the first of equals before the others. */
+/* Softmax or sigmoids of the scores of all experts. */
+static void gate_all(const struct model_hparams *hp, const double *score, double *p)
+{
+    double top = score[0], sum = 0;
+    for (uint32_t x = 1; x < hp->n_expert; x++)
+        top = score[x] > top ? score[x] : top;
+    for (uint32_t x = 0; x < hp->n_expert; x++)
+        sum += p[x] = exp(score[x] - top);
+    for (uint32_t x = 0; x < hp->n_expert; x++)
+        p[x] = hp->expert_sigmoid ? 1 / (1 + exp(-score[x])) : p[x] / sum;
+}
+
+/* rank becomes -inf outside of the best groups, which are those with the largest sums of their
+ * n_best largest scores. */
+static void drop_groups(const struct model_hparams *hp,
+                        const double *score,
+                        double *rank,
+                        int n_best)
+{
+    const uint32_t n = hp->n_expert / hp->n_expert_group;
+    double *worth = mem_zalloc(hp->n_expert_group, sizeof *worth);
+    for (uint32_t g = 0; g < hp->n_expert_group; g++) {
+        double first = -INFINITY, second = -INFINITY;
+        for (uint32_t x = g * n; x < (g + 1) * n; x++) {
+            second = score[x] > first ? first : score[x] > second ? score[x] : second;
+            first = score[x] > first ? score[x] : first;
+        }
+        worth[g] = n_best > 1 && n > 1 ? first + second : first;
+    }
+    for (uint32_t g = 0; g < hp->n_expert_group; g++) {
+        uint32_t better = 0;
+        for (uint32_t o = 0; o < hp->n_expert_group; o++)
+            better += worth[o] > worth[g] || (worth[o] == worth[g] && o < g);
+        for (uint32_t x = g * n; x < (g + 1) * n && better >= hp->n_expert_group_used; x++)
+            rank[x] = -INFINITY;
+    }
+    free(worth);
+}
+
+/* The most probable first (corrected by a bias where there is one), the first of equals before the
+ * others. */
 static void select_experts(const struct eval *v, const struct op *op)
 {
     const struct model_hparams *hp = &v->m->hp;
+    double *p = mem_zalloc((size_t)hp->n_expert * 2, sizeof *p), *rank = p + hp->n_expert;
     for (uint32_t r = 0; r < v->n; r++) {
         const double *score = row_of(v, op->in, r);
         uint32_t *chosen = v->experts + (size_t)r * hp->n_expert_used;
-        double *w = v->weights + (size_t)r * hp->n_expert_used, sum = 0, top = -INFINITY;
+        double *w = v->weights + (size_t)r * hp->n_expert_used, sum = 0;
+        gate_all(hp, score, p);
+        for (uint32_t x = 0; x < hp->n_expert; x++)
+            rank[x] = op->bias ? p[x] + value_of(op->bias, x) : score[x];
+        if (hp->n_expert_group > 1)
+            drop_groups(hp, op->bias ? rank : p, rank, op->bias ? 2 : 1);
         for (uint32_t i = 0; i < hp->n_expert_used; i++) {
             chosen[i] = UINT32_MAX;
             for (uint32_t x = 0; x < hp->n_expert; x++) {
                 bool taken = false;
                 for (uint32_t k = 0; k < i; k++)
                     taken |= chosen[k] == x;
-                if (!taken && (chosen[i] == UINT32_MAX || score[x] > score[chosen[i]]))
+                if (!taken && (chosen[i] == UINT32_MAX || rank[x] > rank[chosen[i]]))
                     chosen[i] = x;
             }
+            sum += p[chosen[i]];
         }
-        top = score[chosen[0]];
-        for (uint32_t x = 0; x < hp->n_expert; x++) /* over all, or over the chosen */
-            sum += hp->expert_norm ? 0 : exp(score[x] - top);
         for (uint32_t i = 0; i < hp->n_expert_used; i++)
-            sum += hp->expert_norm ? exp(score[chosen[i]] - top) : 0;
-        for (uint32_t i = 0; i < hp->n_expert_used; i++)
-            w[i] = exp(score[chosen[i]] - top) / sum * hp->expert_scale;
+            w[i] = p[chosen[i]] / (hp->expert_norm ? sum : 1) * hp->expert_scale;
     }
+    free(p);
 }
 
 static void experts(const struct eval *v, const struct op *op)
@@ -149,7 +207,8 @@ static void mix(
     memset(out, 0, op->n_out * sizeof *out);
     for (uint32_t i = 0; i < n_used; i++) {
         for (uint32_t j = 0; j < op->n_out; j++)
-            out[j] += v->weights[(size_t)r * n_used + i] * in[(size_t)i * op->n_out + j];
+            out[j] += (v->m->hp.expert_input ? 1 : v->weights[(size_t)r * n_used + i]) *
+                      in[(size_t)i * op->n_out + j];
     }
 }
 
@@ -180,6 +239,7 @@ static void rotate_heads(
         return;
     const struct model_rope *rope = &v->m->ropes[table];
     const uint32_t half = v->m->hp.rope_dims / 2;
+    x += v->m->hp.rope_first;
     for (uint32_t h = 0; h < n_heads; h++, x += v->m->hp.head_dim) {
         for (uint32_t i = 0; i < half; i++) {
             const double angle = pos * rope->inv_freq[i];
@@ -193,20 +253,34 @@ static void rotate_heads(
     }
 }
 
+static uint32_t first_seen(const struct op *op, uint32_t row)
+{
+    if (op->window == 0)
+        return 0;
+    if (op->window_kind == WINDOW_CHUNK)
+        return row / op->window * op->window;
+    const uint32_t behind = op->window_kind == WINDOW_AROUND ? op->window / 2 : op->window - 1;
+    return row > behind ? row - behind : 0;
+}
+
 /* K and V of all positions are still in their buffers: the layer's own linears have just filled
  * them. */
 static void attention(const struct eval *v, const struct op *op)
 {
     const struct model_hparams *hp = &v->m->hp;
     const uint32_t dim = hp->head_dim, group = op->n_head / op->n_head_kv;
+    const uint32_t n_value = hp->latent ? hp->latent : dim;
+    const enum model_buf values = hp->latent ? BUF_K : BUF_V;
     double *w = mem_alloc(v->n * sizeof *w);
     for (uint32_t r = 0; r < v->n; r++) {
         for (uint32_t h = 0; h < op->n_head; h++) {
             const double *q = row_of(v, BUF_Q, r) + (size_t)h * dim;
-            double *out = row_of(v, op->out, r) + (size_t)h * dim;
+            double *out = row_of(v, op->out, r) + (size_t)h * n_value;
             const size_t col = (size_t)(h / group) * dim;
-            const uint32_t begin = op->window && r >= op->window ? r + 1 - op->window : 0;
-            const uint32_t end = hp->causal ? r + 1 : v->n;
+            const uint32_t begin = first_seen(op, r);
+            uint32_t end = hp->causal ? r + 1 : v->n;
+            if (op->window && op->window_kind == WINDOW_AROUND && r + op->window / 2 < end)
+                end = r + op->window / 2 + 1;
             double top = op->w ? value_of(op->w, h) : -INFINITY, sum = 0;
             for (uint32_t p = begin; p < end; p++) {
                 w[p] = 0;
@@ -215,19 +289,50 @@ static void attention(const struct eval *v, const struct op *op)
                 w[p] = capped(w[p] * op->scale, op->cap);
                 top = w[p] > top ? w[p] : top;
             }
-            memset(out, 0, dim * sizeof *out);
+            memset(out, 0, n_value * sizeof *out);
             sum += op->w ? exp(value_of(op->w, h) - top) : 0;
             for (uint32_t p = begin; p < end; p++) {
                 const double e = exp(w[p] - top);
                 sum += e;
-                for (uint32_t d = 0; d < dim; d++)
-                    out[d] += e * row_of(v, BUF_V, p)[col + d];
+                for (uint32_t d = 0; d < n_value; d++)
+                    out[d] += e * row_of(v, values, p)[col + d];
             }
-            for (uint32_t d = 0; d < dim; d++)
+            for (uint32_t d = 0; d < n_value; d++)
                 out[d] /= sum;
         }
     }
     free(w);
+}
+
+/* Each head by itself. */
+static void heads(const struct eval *v, const struct op *op)
+{
+    struct gguf_tensor w;
+    for (uint32_t r = 0; r < v->n; r++) {
+        for (uint32_t h = 0; h < op->n_head; h++) {
+            const double *in = row_of(v, op->in, r) + (size_t)h * op->in_step;
+            double *out = row_of(v, op->out, r) + (size_t)h * op->out_step;
+            if (op->kind == OP_HEAD_COPY) {
+                memcpy(out + op->out_step - op->n_out,
+                       in + op->in_step - op->n_out,
+                       op->n_out * sizeof *out);
+                continue;
+            }
+            w = *op->w;
+            w.n_bytes /= w.ne[2];
+            w.data += h * w.n_bytes;
+            reference_matvec(&w, in, out, op->n_out);
+        }
+    }
+}
+
+/* What value i of an expert's buffer is multiplied by before the gate. */
+static double input_weight(const struct eval *v, const struct op *op, uint32_t r, uint32_t i)
+{
+    const struct model_hparams *hp = &v->m->hp;
+    if (op->out != BUF_EXPERT_GATE || !hp->expert_input)
+        return 1;
+    return v->weights[(size_t)r * hp->n_expert_used + i / hp->n_ff_expert];
 }
 
 static void each_row(const struct eval *v, const struct op *op)
@@ -258,6 +363,10 @@ static void each_row(const struct eval *v, const struct op *op)
             for (uint32_t i = 0; i < n; i++)
                 out[i] = tanh(in[i]);
             break;
+        case OP_HEAD_LAYER_NORM:
+            for (uint32_t i = 0; i < n; i += hp->head_dim)
+                head_layer_norm(op->w, i, out + i, hp);
+            break;
         case OP_HEAD_NORM:
             for (uint32_t i = 0; i < n; i += hp->head_dim)
                 norm(out + i, op->w, out + i, hp->head_dim, hp->norm_eps);
@@ -266,10 +375,14 @@ static void each_row(const struct eval *v, const struct op *op)
         case OP_ROPE_STORE:
             rotate_heads(v, op->rope, row_of(v, BUF_Q, r), op->n_head, r);
             rotate_heads(v, op->rope, row_of(v, BUF_K, r), op->n_head_kv, r);
+            for (uint32_t i = 0; op->temper && i < op->n_head * hp->head_dim; i++)
+                row_of(v, BUF_Q, r)[i] *= model_temper(hp, r);
             break;
         case OP_GATED:
-            for (uint32_t i = 0; i < n; i++)
-                out[i] = gated(op->gate, in[i], in2[i]);
+            for (uint32_t i = 0; i < n; i++) {
+                const double w = input_weight(v, op, r, i);
+                out[i] = gated(op->gate, in[i] * w, in2[i] * w);
+            }
             break;
         case OP_ADD_GATED:
             for (uint32_t i = 0; i < n; i++)
@@ -315,6 +428,8 @@ void reference_run(
             linear(&v, op);
         else if (op->kind == OP_ATTENTION)
             attention(&v, op);
+        else if (op->kind == OP_HEAD_LINEAR || op->kind == OP_HEAD_COPY)
+            heads(&v, op);
         else if (op->kind == OP_SELECT)
             select_experts(&v, op);
         else if (op->kind == OP_EXPERTS)

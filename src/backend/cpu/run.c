@@ -66,13 +66,15 @@ static void step_rope_store(const struct cpu_backend *b, const struct step *s, u
     float *q = row_of(b, BUF_Q, row), *k = row_of(b, BUF_K, row);
     const float *v = row_of(b, BUF_V, row);
     for (uint32_t h = 0; h < s->n_head; h++)
-        rotate(q + (size_t)h * hp->head_dim, angles, half, b->model->rope);
+        rotate(q + (size_t)h * hp->head_dim + hp->rope_first, angles, half, b->model->rope);
     for (uint32_t h = 0; h < s->n_head_kv; h++)
-        rotate(k + (size_t)h * hp->head_dim, angles, half, b->model->rope);
+        rotate(k + (size_t)h * hp->head_dim + hp->rope_first, angles, half, b->model->rope);
     if (s->kind == STEP_ROPE)
         return;
 
     const uint32_t pos = b->batch->positions[row];
+    if (s->temper)
+        b->kernels->cap(q, model_temper(hp, pos), 0.0f, s->n_head * hp->head_dim);
     const struct batch_seq *seq = &b->batch->seqs[b->row_seq[row]];
     const struct layer_kv *layer = &b->layers[s->layer];
     const struct kv_layout *kv = &layer->kv;
@@ -120,8 +122,12 @@ static void step_gated(const struct cpu_backend *b,
                        uint32_t from,
                        uint32_t row)
 {
-    const float *gate = row_of(b, s->in, from), *up = row_of(b, s->in2, from);
+    float *gate = row_of(b, s->in, from), *up = row_of(b, s->in2, from);
     float *out = row_of(b, s->out, row);
+    if (s->out == BUF_EXPERT_GATE && b->model->hp.expert_input) {
+        experts_weigh(b, row, gate, s->n);
+        experts_weigh(b, row, up, s->n);
+    }
     switch (s->gate) {
     case GATE_SILU:
         b->kernels->silu_mul(gate, up, out, s->n);
@@ -149,6 +155,35 @@ static void step_head_norm(const struct cpu_backend *b, const struct step *s, ui
     const uint32_t dim = b->model->hp.head_dim;
     for (uint32_t i = 0; i < s->n; i += dim)
         b->kernels->norm(x + i, s->w, x + i, dim, b->model->hp.norm_eps);
+}
+
+static void step_head_layer_norm(const struct cpu_backend *b, const struct step *s, uint32_t row)
+{
+    float *x = row_of(b, s->out, row);
+    const uint32_t dim = b->model->hp.head_dim;
+    for (uint32_t i = 0; i < s->n; i += dim)
+        b->kernels->layer_norm(x + i, s->w + i, s->bias, x + i, dim, b->model->hp.norm_eps);
+}
+
+/* The end of each head's values. */
+static void step_head_copy(const struct cpu_backend *b, const struct step *s, uint32_t row)
+{
+    const float *in = row_of(b, s->in, row) + s->in_step - s->n;
+    float *out = row_of(b, s->out, row) + s->out_step - s->n;
+    for (uint32_t h = 0; h < s->n_head; h++, in += s->in_step, out += s->out_step)
+        memcpy(out, in, s->n * sizeof *out);
+}
+
+static void step_pack_heads(const struct cpu_backend *b,
+                            const struct step *s,
+                            uint32_t row,
+                            uint32_t lanes)
+{
+    const float *in = row_of(b, s->in, row);
+    for (uint32_t h = 0; h < s->n_head; h++, in += s->in_step) {
+        struct act act = cpu_act_of_head(b, s->act, h);
+        b->kernels->pack(in, &act, row, s->act_kinds, lanes);
+    }
 }
 
 /* The rows a phase is over. */
@@ -207,6 +242,15 @@ static void run_step(
     case STEP_HEAD_NORM:
         step_head_norm(b, s, row);
         break;
+    case STEP_HEAD_LAYER_NORM:
+        step_head_layer_norm(b, s, row);
+        break;
+    case STEP_HEAD_COPY:
+        step_head_copy(b, s, row);
+        break;
+    case STEP_PACK_HEADS:
+        step_pack_heads(b, s, row, lanes);
+        break;
     case STEP_ROPE:
     case STEP_ROPE_STORE:
         step_rope_store(b, s, row);
@@ -224,7 +268,7 @@ static void run_step(
         step_add_gated(b, s, row);
         break;
     case STEP_SELECT:
-        experts_select(b, row);
+        experts_select(b, s, row);
         break;
     case STEP_MIX:
         experts_mix(b, s, row);
@@ -290,7 +334,7 @@ static void run_panels(const struct cpu_backend *b,
             .n_rows = n_rows,
             .prefetch = cpu_kernels_prefetch(n_rows),
             .scratch = b->linear_scratch + (size_t)worker * LINEAR_SCRATCH_BYTES,
-            .out = b->bufs[x->out] + col,
+            .out = b->bufs[x->out] + x->out_first + col,
             .out_stride = b->stride[x->out],
             .bias = x->bias ? x->bias + col : NULL,
             .add = x->add,
@@ -388,7 +432,7 @@ static void run_attention_range(struct cpu_backend *b,
 {
     const size_t part = attn_part_floats(job->kv->head_dim);
     float *parts = b->attn_parts + (size_t)item * b->n_ranges * part;
-    const uint32_t first = attn_first_pos(job->first_pos, job->window) / ATTN_RANGE;
+    const uint32_t first = attn_first_pos(job, 0) / ATTN_RANGE;
     const uint32_t n = (attn_end(job) - 1) / ATTN_RANGE + 1 - first;
     if (range >= n)
         return; /* another item's context is longer */
@@ -418,7 +462,8 @@ static void run_attention(struct cpu_backend *b,
     const uint32_t piece = item % n_pieces, head_kv = item / n_pieces % p->n_head_kv;
     const struct attn_tile *tile = &b->tiles[item / n_pieces / p->n_head_kv];
     const uint32_t skip = piece * ATTN_QUERIES;
-    const size_t col = (size_t)(head_kv * group + skip) * hp->head_dim;
+    const size_t head = head_kv * group + skip;
+    const uint32_t n_value = hp->latent ? hp->latent : hp->head_dim;
     const struct attn_job job = {
         .kv = &layer->kv,
         .base = layer->base,
@@ -428,13 +473,14 @@ static void run_attention(struct cpu_backend *b,
         .first_pos = tile->first_pos,
         .n_rows = tile->n_rows,
         .n_seen = hp->causal ? 0 : b->batch->seqs[tile->seq].n_rows,
-        .q = row_of(b, BUF_Q, tile->first_row) + col,
-        .out = row_of(b, BUF_ATT, tile->first_row) + col,
+        .q = row_of(b, BUF_Q, tile->first_row) + head * hp->head_dim,
+        .out = row_of(b, BUF_ATT, tile->first_row) + head * n_value,
         .q_stride = b->stride[BUF_Q],
         .out_stride = b->stride[BUF_ATT],
         .scale = p->scale,
         .cap = p->cap,
         .window = p->window,
+        .window_kind = p->window_kind,
         .sinks = p->sinks ? p->sinks + head_kv * group + skip : NULL,
         .scratch = b->attn_scratch + worker * b->attn_scratch_stride,
     };

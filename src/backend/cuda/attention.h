@@ -35,13 +35,16 @@ void cuda_angles(
     const struct cuda_at *at, const double *inv_freq, uint32_t dims, double scale, float *out);
 
 /* Rotate Q [n_head] and K [n_head_kv] in place (angles NULL: do not), then store K and V (kv.base
- * NULL: do not). */
+ * NULL: do not) and, if temper_length is not 0, multiply Q by 1 + temper_scale
+ * log(1 + floor((position + temper_offset) / temper_length)). */
 struct cuda_rope_store {
     struct cuda_buf q, k, v;
     const float *angles;
     uint32_t n_head, dims;
     int adjacent; /* pairs are (2i, 2i + 1), else (i, i + dims / 2) */
     struct cuda_kv kv;
+    float temper_scale;
+    uint32_t temper_length, temper_offset;
 };
 void cuda_rope_store(const struct cuda_at *at, const struct cuda_rope_store *op);
 

@@ -102,7 +102,14 @@ static __global__ void rope_store_kernel(cuda_step step, struct cuda_rope_store 
         return;
     const cuda_seq seq = step.seqs[step.row_seq[row]];
     const uint32_t *table = step.tables + (op.kv.in_panes ? seq.panes : seq.blocks);
-    uint8_t *to = kv_at(op.kv, table, head, step.positions[row]);
+    const uint32_t pos = step.positions[row];
+    uint8_t *to = kv_at(op.kv, table, head, pos);
+    if (op.temper_length > 0) {
+        const uint64_t at = (static_cast<uint64_t>(pos) + op.temper_offset) / op.temper_length;
+        const float by = static_cast<float>(1 + op.temper_scale * log(1 + static_cast<double>(at)));
+        for (uint32_t i = threadIdx.x; i < group * dim; i += STORE_THREADS)
+            q[i] = __fmul_rn(q[i], by);
+    }
     const uint32_t n = (dim + WARP - 1) / WARP;
     for (uint32_t i = threadIdx.x / WARP; i < 2 * n; i += STORE_THREADS / WARP) {
         if (i < n)

@@ -243,6 +243,8 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         return OK;
     case OP_NORM:
     case OP_HEAD_NORM:
+        if (!op->w)
+            return err_set(c->e, ERR_UNSUPPORTED, "the CUDA backend has no norms without weights");
         compile_norm(c, op);
         return OK;
     case OP_LAYER_NORM:
@@ -255,12 +257,24 @@ static enum err compile_op(struct compiler *c, const struct op *op)
     case OP_ROPE:
     case OP_ROPE_STORE:
         l = add_launch(c, op->kind == OP_ROPE ? LAUNCH_ROPE : LAUNCH_ROPE_STORE, op);
+        l->temper = op->temper;
         l->heads = op->n_head;
         l->heads_kv = op->n_head_kv;
         if (c->packed == BUF_K || c->packed == BUF_Q)
             c->packed_forms = 0;
         return OK;
+    case OP_HEAD_LAYER_NORM:
+        return err_set(
+            c->e, ERR_UNSUPPORTED, "the CUDA backend has no norms with weights for each head");
+    case OP_HEAD_LINEAR:
+    case OP_HEAD_COPY:
+        break; /* cuda_compile has refused these */
     case OP_ATTENTION:
+        if (op->window && op->window_kind != WINDOW_LAST)
+            return err_set(c->e,
+                           ERR_UNSUPPORTED,
+                           "the CUDA backend has no windows of %s",
+                           op->window_kind == WINDOW_CHUNK ? "chunks" : "either side");
         l = add_launch(c, LAUNCH_ATTENTION, op);
         l->w = add_vector(c, op->w);
         l->heads = op->n_head;
@@ -278,7 +292,7 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         add_launch(c, LAUNCH_ADD_GATED, op);
         return OK;
     case OP_SELECT:
-        add_launch(c, LAUNCH_SELECT, op);
+        add_launch(c, LAUNCH_SELECT, op)->bias = add_vector(c, op->bias);
         return OK;
     case OP_EXPERTS:
         return compile_experts(c, op);
@@ -334,7 +348,14 @@ enum err cuda_compile(struct cuda_backend *b, struct err_info *e)
     const size_t n_ops = b->model->n_ops; /* an op makes at most three launches */
     const uint32_t dim = b->model->hp.head_dim;
     enum err err = OK;
-    if (dim % 8 != 0 || dim > CUDA_ATTN_MOST_DIM)
+    if (b->model->hp.expert_input)
+        err = err_set(e, ERR_UNSUPPORTED, "the CUDA backend has no experts whose input is weighed");
+    else if (b->model->hp.latent)
+        err = err_set(e,
+                      ERR_UNSUPPORTED,
+                      "the CUDA backend has no attention over a latent (%s); the CPU has",
+                      b->model->arch);
+    else if (dim % 8 != 0 || dim > CUDA_ATTN_MOST_DIM)
         err = err_set(e,
                       ERR_UNSUPPORTED,
                       "heads of %u values; the CUDA backend wants a multiple of 8, at most %d",

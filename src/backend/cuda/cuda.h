@@ -69,6 +69,7 @@ struct launch {
     uint32_t n_types;  /* ADD_TYPE */
     uint16_t layer;
     enum rope_table rope;
+    bool temper; /* ROPE_STORE: queries grow with their position */
     enum gate_kind gate;
     enum unary_kind unary;
     float scale, cap;

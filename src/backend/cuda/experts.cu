@@ -37,10 +37,29 @@ static __device__ __forceinline__ candidate better(candidate a, candidate b)
     return first ? a : b;
 }
 
+/* What experts are ranked by: scores as they are, or probabilities of them, corrected. */
+struct ranking {
+    const float *scores, *bias;
+    int plain, sigmoid;
+    float top, sum; /* of all scores: the largest, and the sum of e^(score - top) */
+    __device__ __forceinline__ float probability(uint32_t i) const
+    {
+        if (sigmoid)
+            return __fdiv_rn(1.0f, __fadd_rn(1.0f, expf(-scores[i])));
+        return __fdiv_rn(expf(scores[i] - top), sum);
+    }
+    __device__ __forceinline__ float operator[](uint32_t i) const
+    {
+        if (plain)
+            return scores[i];
+        return bias ? __fadd_rn(probability(i), bias[i]) : probability(i);
+    }
+};
+
 /* The best that is not taken. As a scan from the first on would have it that replaces what it has
  * by what is larger, a NaN counts only where it is the first. Bit i of taken: expert lane + 32 i.
  */
-static __device__ __forceinline__ uint32_t best_of(const float *scores,
+static __device__ __forceinline__ uint32_t best_of(const ranking &rank,
                                                    uint32_t n_expert,
                                                    uint32_t lane,
                                                    uint32_t taken)
@@ -50,7 +69,7 @@ static __device__ __forceinline__ uint32_t best_of(const float *scores,
     for (uint32_t i = 0; lane + 32 * i < n_expert; i++) {
         if ((taken >> i) & 1)
             continue;
-        const candidate c = {scores[lane + 32 * i], lane + 32 * i};
+        const candidate c = {rank[lane + 32 * i], lane + 32 * i};
         first = first < c.expert ? first : c.expert;
         best = c.score == c.score ? better(best, c) : best;
     }
@@ -62,7 +81,8 @@ static __device__ __forceinline__ uint32_t best_of(const float *scores,
         const uint32_t f = __shfl_xor_sync(0xffffffffu, first, o);
         first = first < f ? first : f;
     }
-    return scores[first] == scores[first] ? best.expert : first;
+    const float at_first = rank[first];
+    return at_first == at_first ? best.expert : first;
 }
 
 static __device__ __forceinline__ float sum_of_warp(float v)
@@ -72,12 +92,57 @@ static __device__ __forceinline__ float sum_of_warp(float v)
     return v;
 }
 
-static __global__ void __launch_bounds__(128) select(const uint32_t *n_rows,
-                                                     const cuda_experts x,
-                                                     const cuda_buf in,
-                                                     int over_all,
-                                                     int norm,
-                                                     float scale)
+/* The lane's experts outside of group g, of n experts each, as bits. */
+static __device__ __forceinline__ uint32_t outside(uint32_t n_expert,
+                                                   uint32_t lane,
+                                                   uint32_t g,
+                                                   uint32_t n)
+{
+    uint32_t bits = 0;
+    for (uint32_t i = 0; lane + 32 * i < n_expert; i++)
+        bits |= (lane + 32 * i) / n == g ? 0 : 1u << i;
+    return bits;
+}
+
+/* The largest value in a group, or the sum of the two largest. */
+static __device__ float worth_of(
+    const ranking &rank, uint32_t n_expert, uint32_t lane, uint32_t g, uint32_t n)
+{
+    uint32_t taken = outside(n_expert, lane, g, n);
+    const uint32_t best = best_of(rank, n_expert, lane, taken);
+    if (!rank.bias || n < 2)
+        return rank[best];
+    taken |= best % 32 == lane ? 1u << best / 32 : 0;
+    return __fadd_rn(rank[best], rank[best_of(rank, n_expert, lane, taken)]);
+}
+
+/* The lane's experts in the groups that are not among the best, as bits: the best is looked for as
+ * often as groups are used, the first of equals before the others. */
+static __device__ uint32_t
+left_out(const ranking &rank, uint32_t n_expert, uint32_t lane, uint32_t n_groups, uint32_t n_used)
+{
+    const uint32_t n = n_expert / n_groups;
+    uint32_t out = UINT32_MAX, last = UINT32_MAX; /* the group that was kept last, */
+    float below = 0;                              /* and its worth */
+    for (uint32_t i = 0; i < n_used; i++) {
+        candidate best = {0, UINT32_MAX};
+        for (uint32_t g = 0; g < n_groups; g++) {
+            float worth = worth_of(rank, n_expert, lane, g, n);
+            worth = worth == worth ? worth : -INFINITY; /* NaN */
+            const bool kept =
+                last != UINT32_MAX && (worth > below || (worth == below && g <= last));
+            if (!kept)
+                best = better(best, {worth, g});
+        }
+        out &= outside(n_expert, lane, best.expert, n);
+        below = best.score;
+        last = best.expert;
+    }
+    return out;
+}
+
+static __global__ void __launch_bounds__(128)
+    select(const uint32_t *n_rows, const cuda_experts x, const cuda_buf in, const cuda_gating g)
 {
     const uint32_t row = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row >= *n_rows)
@@ -85,10 +150,21 @@ static __global__ void __launch_bounds__(128) select(const uint32_t *n_rows,
     const float *scores = in.p + row * in.stride;
     uint32_t *chosen = x.chosen + static_cast<size_t>(row) * x.n_used;
     float *weights = x.weights + static_cast<size_t>(row) * x.n_used;
+    ranking rank = {scores, g.bias, 1, g.sigmoid, 0, 0};
+    const bool by_probability = g.sigmoid || g.bias || g.n_groups > 1;
     uint32_t taken = 0;
     float top = 0;
+    if (by_probability) {
+        rank.top = scores[best_of(rank, x.n_expert, lane, 0)];
+        for (uint32_t i = lane; i < x.n_expert; i += 32)
+            rank.sum = __fadd_rn(rank.sum, expf(scores[i] - rank.top));
+        rank.sum = sum_of_warp(rank.sum);
+        rank.plain = 0;
+        if (g.n_groups > 1)
+            taken = left_out(rank, x.n_expert, lane, g.n_groups, g.n_groups_used);
+    }
     for (uint32_t i = 0; i < x.n_used; i++) {
-        const uint32_t best = best_of(scores, x.n_expert, lane, taken);
+        const uint32_t best = best_of(rank, x.n_expert, lane, taken);
         taken |= best % 32 == lane ? 1u << best / 32 : 0;
         top = i == 0 ? scores[best] : top;
         if (lane == 0)
@@ -96,33 +172,35 @@ static __global__ void __launch_bounds__(128) select(const uint32_t *n_rows,
     }
     __syncwarp();
     float all = 0, some = 0;
-    for (uint32_t i = lane; over_all && i < x.n_expert; i += 32)
+    if (by_probability) {
+        for (uint32_t i = lane; i < x.n_used; i += 32)
+            some = __fadd_rn(some, rank.probability(chosen[i]));
+        some = sum_of_warp(some);
+        const float sum = g.norm ? fmaxf(some, 1e-20f) : 1.0f;
+        for (uint32_t i = lane; i < x.n_used; i += 32)
+            weights[i] = __fmul_rn(__fdiv_rn(rank.probability(chosen[i]), sum), g.scale);
+        return;
+    }
+    for (uint32_t i = lane; g.over_all && i < x.n_expert; i += 32)
         all = __fadd_rn(all, expf(scores[i] - top));
     for (uint32_t i = lane; i < x.n_used; i += 32)
         some = __fadd_rn(some, expf(scores[chosen[i]] - top));
     all = sum_of_warp(all);
     some = sum_of_warp(some);
-    const float sum = over_all && !norm ? all : some;
+    const float sum = g.over_all && !g.norm ? all : some;
     for (uint32_t i = lane; i < x.n_used; i += 32)
-        weights[i] = __fmul_rn(__fdiv_rn(expf(scores[chosen[i]] - top), sum), scale);
+        weights[i] = __fmul_rn(__fdiv_rn(expf(scores[chosen[i]] - top), sum), g.scale);
 }
 
-extern "C" void cuda_experts_select(
-    const cuda_at *at, const cuda_experts *x, cuda_buf scores, int over_all, int norm, float scale)
+extern "C" void cuda_experts_select(const cuda_at *at,
+                                    const cuda_experts *x,
+                                    cuda_buf scores,
+                                    const cuda_gating *gating)
 {
     const uint32_t rows = linear_row_bound(at);
     if (rows > 0)
-        CUDA_LAUNCH(select,
-                    (rows + 3) / 4,
-                    128,
-                    0,
-                    at->stream,
-                    linear_row_count(at),
-                    *x,
-                    scores,
-                    over_all,
-                    norm,
-                    scale);
+        CUDA_LAUNCH(
+            select, (rows + 3) / 4, 128, 0, at->stream, linear_row_count(at), *x, scores, *gating);
 }
 
 /* --- places --- */

@@ -26,14 +26,24 @@ struct cuda_experts {
 /* Places that so many rows can need, with each expert's first at a multiple of a tile. */
 uint32_t cuda_experts_most_places(uint32_t n_expert, uint32_t n_used, uint32_t rows);
 
-/* OP_SELECT: the n_used largest of scores, in order, ties to the lower expert, with the softmax's
- * weights: over the selected, or over all experts and then (norm) made to sum to 1; times scale. */
+/* How experts are selected and weighed. */
+struct cuda_gating {
+    int over_all, norm; /* the softmax's weights: over the selected, or over all experts and then
+                         * (norm) made to sum to 1 */
+    float scale;        /* times this */
+    /* Where one of these is there, by probability: the softmax over all, or sigmoids; with a bias
+     * added for the selection alone; from the n_groups_used best of n_groups (1: no groups), each
+     * worth its largest value, or with a bias the sum of its two largest. */
+    int sigmoid;
+    const float *bias; /* [n_expert] or NULL */
+    uint32_t n_groups, n_groups_used;
+};
+
+/* OP_SELECT: the n_used largest of scores, in order, ties to the lower expert. */
 void cuda_experts_select(const struct cuda_at *at,
                          const struct cuda_experts *x,
                          struct cuda_buf scores,
-                         int over_all,
-                         int norm,
-                         float scale);
+                         const struct cuda_gating *gating);
 void cuda_experts_sort(const struct cuda_at *at, const struct cuda_experts *x);
 /* Prepared activations by place: of the rows, or of a buffer by place. */
 void cuda_experts_pack(const struct cuda_at *at,

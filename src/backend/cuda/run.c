@@ -72,6 +72,11 @@ static void launch_rope(const struct cuda_backend *b,
                                  .dims = hp->rope_dims,
                                  .adjacent = b->model->rope == ROPE_ADJACENT,
                                  .kv = b->layers[l->layer]};
+    if (l->temper) {
+        op.temper_scale = hp->temper_scale;
+        op.temper_length = hp->temper_length;
+        op.temper_offset = hp->temper_offset;
+    }
     if (l->kind == LAUNCH_ROPE) {
         if (!op.angles)
             return;
@@ -119,8 +124,16 @@ static void launch_select(const struct cuda_backend *b,
                           const struct launch *l)
 {
     const struct model_hparams *hp = &b->model->hp;
-    cuda_experts_select(
-        at, &b->experts, b->bufs[l->in], !hp->expert_norm, hp->expert_norm, hp->expert_scale);
+    const struct cuda_gating gating = {
+        .over_all = !hp->expert_norm,
+        .norm = hp->expert_norm,
+        .scale = hp->expert_scale,
+        .sigmoid = hp->expert_sigmoid,
+        .bias = vector_at(b, l->bias),
+        .n_groups = hp->n_expert_group,
+        .n_groups_used = hp->n_expert_group_used,
+    };
+    cuda_experts_select(at, &b->experts, b->bufs[l->in], &gating);
     cuda_experts_sort(at, &b->experts);
 }
 

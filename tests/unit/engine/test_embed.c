@@ -158,6 +158,7 @@ static void test_company(void **state)
         check_company(NANO, poolings[i], OUTPUT_EMBEDDING);
     }
     check_company(ENCODERS "nomic-bert.f32.gguf", POOLING_UNSPECIFIED, OUTPUT_EMBEDDING);
+    check_company(ENCODERS "gemma-embedding.f32.gguf", POOLING_UNSPECIFIED, OUTPUT_EMBEDDING);
     check_company(ENCODERS "bert-rank.f32.gguf", POOLING_UNSPECIFIED, OUTPUT_SCORES);
 }
 

@@ -106,7 +106,8 @@ static inline void drive_open_on(struct drive *d,
     struct err_info e;
     d->window = 0;
     for (uint32_t i = 0; i < m->n_ops; i++)
-        d->window = m->ops[i].window > d->window ? m->ops[i].window : d->window;
+        if (m->ops[i].window > d->window && m->ops[i].window_kind != WINDOW_AROUND)
+            d->window = m->ops[i].window;
     cfg.n_panes = d->window ? per_seq * MAX_SEQS : 0;
     if (create(m, &cfg, &d->b, &e) != OK) {
         fprintf(stderr, "create: %s\n", e.text);

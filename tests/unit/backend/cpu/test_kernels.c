@@ -236,9 +236,10 @@ struct attn_case {
     uint8_t *memory;
     float *q, *k, *v; /* [rows, group, dim], [n_pos, dim] */
     uint32_t window;
+    enum window_kind window_kind;
     float cap;
     const float *sinks; /* [group] or NULL */
-    uint32_t n_seen;
+    uint32_t n_seen, latent;
 };
 
 static void store_context(const struct attn_case *c, uint32_t n_pos)
@@ -254,28 +255,42 @@ static void store_context(const struct attn_case *c, uint32_t n_pos)
     }
 }
 
+/* Values of V. */
+static uint32_t n_value_of(const struct attn_case *c)
+{
+    return c->kv.latent ? c->kv.latent : c->kv.head_dim;
+}
+
+static struct attn_job job_of(
+    const struct attn_case *c, uint32_t first_row, uint32_t rows, float *out, float *scratch)
+{
+    const size_t dim = c->kv.head_dim, n_value = n_value_of(c);
+    return (struct attn_job){.kv = &c->kv,
+                             .base = c->memory,
+                             .blocks = c->blocks,
+                             .head_kv = 1,
+                             .group = c->group,
+                             .first_pos = c->first_pos + first_row,
+                             .n_rows = rows,
+                             .q = c->q + first_row * c->group * dim,
+                             .out = out + first_row * c->group * n_value,
+                             .q_stride = c->group * dim,
+                             .out_stride = c->group * n_value,
+                             .scale = 0.3f,
+                             .cap = c->cap,
+                             .window = c->window,
+                             .window_kind = c->window_kind,
+                             .n_seen = c->n_seen,
+                             .sinks = c->sinks,
+                             .scratch = scratch};
+}
+
 static void attend(const struct attn_case *c, uint32_t first_row, uint32_t rows, float *out)
 {
     const uint32_t dim = c->kv.head_dim;
     float *scratch = mem_aligned(attn_scratch_floats(dim) * sizeof *scratch);
     memset(scratch, 0xff, attn_scratch_floats(dim) * sizeof *scratch); /* NaN */
-    const struct attn_job j = {.kv = &c->kv,
-                               .base = c->memory,
-                               .blocks = c->blocks,
-                               .head_kv = 1,
-                               .group = c->group,
-                               .first_pos = c->first_pos + first_row,
-                               .n_rows = rows,
-                               .q = c->q + (size_t)first_row * c->group * dim,
-                               .out = out + (size_t)first_row * c->group * dim,
-                               .q_stride = (size_t)c->group * dim,
-                               .out_stride = (size_t)c->group * dim,
-                               .scale = 0.3f,
-                               .cap = c->cap,
-                               .window = c->window,
-                               .n_seen = c->n_seen,
-                               .sinks = c->sinks,
-                               .scratch = scratch};
+    const struct attn_job j = job_of(c, first_row, rows, out, scratch);
     c->kernels->attend(&j);
     free(scratch);
 }
@@ -284,29 +299,12 @@ static void attend(const struct attn_case *c, uint32_t first_row, uint32_t rows,
 static void attend_in_parts(const struct attn_case *c, float *out)
 {
     const uint32_t dim = c->kv.head_dim;
-    const uint32_t first = attn_first_pos(c->first_pos, c->window) / ATTN_RANGE;
-    const uint32_t end = c->n_seen ? c->n_seen : c->first_pos + c->rows;
-    const uint32_t n = (end - 1) / ATTN_RANGE + 1 - first;
-    const size_t part = attn_part_floats(dim);
     float *scratch = mem_aligned(attn_scratch_floats(dim) * sizeof *scratch);
+    const struct attn_job j = job_of(c, 0, c->rows, out, scratch);
+    const uint32_t first = attn_first_pos(&j, 0) / ATTN_RANGE;
+    const uint32_t n = (attn_end(&j) - 1) / ATTN_RANGE + 1 - first;
+    const size_t part = attn_part_floats(dim);
     float *parts = mem_aligned(n * part * sizeof *parts);
-    const struct attn_job j = {.kv = &c->kv,
-                               .base = c->memory,
-                               .blocks = c->blocks,
-                               .head_kv = 1,
-                               .group = c->group,
-                               .first_pos = c->first_pos,
-                               .n_rows = c->rows,
-                               .q = c->q,
-                               .out = out,
-                               .q_stride = (size_t)c->group * dim,
-                               .out_stride = (size_t)c->group * dim,
-                               .scale = 0.3f,
-                               .cap = c->cap,
-                               .window = c->window,
-                               .n_seen = c->n_seen,
-                               .sinks = c->sinks,
-                               .scratch = scratch};
     for (uint32_t r = n; r-- > 0;)
         c->kernels->attend_part(&j, first + r, parts + r * part);
     memset(scratch, 0xff, attn_scratch_floats(dim) * sizeof *scratch);
@@ -315,13 +313,35 @@ static void attend_in_parts(const struct attn_case *c, float *out)
     free(parts);
 }
 
+/* The first position that a row at `pos` sees, and the one behind the last. */
+static void visible(const struct attn_case *c, uint32_t pos, uint32_t *begin, uint32_t *end)
+{
+    const uint32_t window = c->window;
+    *begin = 0;
+    *end = c->n_seen ? c->n_seen : pos + 1;
+    if (window == 0)
+        return;
+    for (uint32_t p = *end; p-- > 0;) {
+        const uint32_t apart = p > pos ? p - pos : pos - p;
+        const bool seen = c->window_kind == WINDOW_LAST    ? p > pos || apart < window
+                          : c->window_kind == WINDOW_CHUNK ? p / window == pos / window
+                                                           : apart <= window / 2;
+        if (!seen && p > pos)
+            *end = p;
+        if (!seen && p < pos) {
+            *begin = p + 1;
+            return;
+        }
+    }
+}
+
 static double attn_error(const struct attn_case *c, const float *out)
 {
-    const uint32_t dim = c->kv.head_dim;
+    const uint32_t dim = c->kv.head_dim, n_value = n_value_of(c);
     double num = 0, den = 0, w[2048], want[MAX_HEAD_DIM];
     for (uint32_t i = 0; i < c->rows * c->group; i++) {
-        const uint32_t n = c->n_seen ? c->n_seen : c->first_pos + i / c->group + 1;
-        const uint32_t begin = c->window && n > c->window ? n - c->window : 0;
+        uint32_t begin, n;
+        visible(c, c->first_pos + i / c->group, &begin, &n);
         double top = c->sinks ? c->sinks[i % c->group] : -INFINITY, sum = 0;
         for (uint32_t p = begin; p < n; p++) {
             w[p] = 0;
@@ -334,11 +354,11 @@ static double attn_error(const struct attn_case *c, const float *out)
         sum = c->sinks ? exp(c->sinks[i % c->group] - top) : 0;
         for (uint32_t p = begin; p < n; p++) {
             sum += w[p] = exp(w[p] - top);
-            for (uint32_t d = 0; d < dim; d++)
-                want[d] += w[p] * c->v[(size_t)p * dim + d];
+            for (uint32_t d = 0; d < n_value; d++)
+                want[d] += w[p] * (c->kv.latent ? c->k : c->v)[(size_t)p * dim + d];
         }
-        for (uint32_t d = 0; d < dim; d++) {
-            const double diff = out[(size_t)i * dim + d] - want[d] / sum;
+        for (uint32_t d = 0; d < n_value; d++) {
+            const double diff = out[(size_t)i * n_value + d] - want[d] / sum;
             num += diff * diff;
             den += want[d] / sum * want[d] / sum;
         }
@@ -351,9 +371,10 @@ static void check_attention(struct attn_case *c, enum kv_type type, uint32_t dim
     static const double limit[] = {
         [KV_F32] = 5e-12, [KV_F16] = 1e-6, [KV_BF16] = 5e-5, [KV_Q8_0] = 3e-4};
     const uint32_t n_pos = c->n_seen ? c->n_seen : c->first_pos + c->rows;
-    c->kv = (struct kv_layout){.type = type, .head_dim = dim, .block_tokens = slots};
+    c->kv = (struct kv_layout){
+        .type = type, .head_dim = dim, .latent = c->latent, .block_tokens = slots};
     c->kv.half_bytes = kv_row_bytes(type, dim) * slots;
-    c->kv.head_bytes = 2 * c->kv.half_bytes;
+    c->kv.head_bytes = (c->latent ? 1 : 2) * c->kv.half_bytes;
     c->kv.block_bytes = 2 * c->kv.head_bytes;
     c->n_blocks = (n_pos + slots - 1) / slots;
     c->blocks = mem_alloc(c->n_blocks * sizeof *c->blocks);
@@ -372,7 +393,9 @@ static void check_attention(struct attn_case *c, enum kv_type type, uint32_t dim
         c->v[i] = rnd_float();
     }
     store_context(c, n_pos);
-    for (uint32_t i = 0; i < attn_first_pos(c->first_pos, c->window) / slots; i++)
+    uint32_t first, end;
+    visible(c, c->first_pos, &first, &end);
+    for (uint32_t i = 0; i < first / slots; i++)
         c->blocks[i] = c->n_blocks; /* gone: the window has passed it */
     float *out = mem_zalloc(n_q, sizeof *out), *alone = mem_zalloc(n_q, sizeof *out);
     attend(c, 0, c->rows, out);
@@ -451,7 +474,29 @@ static void windows_caps_and_sinks_are_exact(void **s)
     }
 }
 
-/* Every row sees what lies behind it too, up to within one tile, range or block of what follows. */
+/* K whose first part is V, as attention over a latent has it; and chunks. */
+static void latents_and_chunks_are_exact(void **s)
+{
+    (void)s;
+    static const uint32_t dims[][2] = {{576, 512}, {32, 24}, {24, 8}}, slots[] = {16, 5, 32};
+    for (size_t i = 0; i < COUNT(isas); i++) {
+        for (uint32_t n = 0; n < 36; n++) {
+            struct attn_case c = {.kernels = cpu_kernels_select(isas[i]),
+                                  .group = n % 4 ? 1 + rnd() % 9 : 16,
+                                  .first_pos = rnd() % 2 ? rnd() % 90 : rnd() % 1800,
+                                  .window = n % 3 ? 1 + rnd() % 700 : 0,
+                                  .window_kind = WINDOW_CHUNK,
+                                  .latent = dims[n % 3][1]};
+            if (n >= 24)
+                c.latent = 0;
+            c.rows = 1 + rnd() % (ATTN_QUERIES / c.group);
+            check_attention(&c, (enum kv_type)(n % 4), dims[n % 3][0], slots[n / 3 % 3]);
+        }
+    }
+}
+
+/* Every row sees what lies behind it too, up to within one tile, range or block of what follows, or
+ * as far as a window to either side. */
 static void both_ways_is_exact(void **s)
 {
     (void)s;
@@ -463,6 +508,8 @@ static void both_ways_is_exact(void **s)
                                   .first_pos = n % 3 ? rnd() % 90 : 0};
             c.rows = 1 + rnd() % (ATTN_QUERIES / c.group);
             c.n_seen = c.first_pos + c.rows + (n % 4 ? rnd() % 60 : rnd() % 1800);
+            c.window = n % 2 ? 1 + rnd() % (n % 8 == 1 ? 1000 : 50) : 0;
+            c.window_kind = WINDOW_AROUND;
             check_attention(&c, (enum kv_type)(n % 4), dims[n % 3], slots[n / 3 % 3]);
         }
     }
@@ -596,6 +643,7 @@ int main(void)
         cmocka_unit_test(linears_are_exact),
         cmocka_unit_test(attention_is_exact),
         cmocka_unit_test(windows_caps_and_sinks_are_exact),
+        cmocka_unit_test(latents_and_chunks_are_exact),
         cmocka_unit_test(both_ways_is_exact),
         cmocka_unit_test(exp_is_accurate),
         cmocka_unit_test(rows_are_exact),

@@ -1,0 +1,102 @@
+#include "model/build.h"
+
+#include <stdio.h>
+
+void plan_mark(struct builder *b, const struct gguf_tensor *t)
+{
+    b->used[t - gguf_tensor_at(b->m->gguf, 0)] = true;
+}
+
+const struct gguf_tensor *plan_take3(struct builder *b,
+                                     const char *name,
+                                     uint64_t cols,
+                                     uint64_t rows,
+                                     uint64_t depth,
+                                     enum values values,
+                                     enum presence presence)
+{
+    const bool f32_only = values == F32_ONLY;
+    if (b->err || presence == ABSENT)
+        return NULL;
+    const struct gguf_tensor *t = gguf_find_tensor(b->m->gguf, name);
+    if (!t) {
+        if (presence == REQUIRED)
+            b->err = err_set(b->e, ERR_FORMAT, "tensor %s is missing", name);
+        return NULL;
+    }
+    plan_mark(b, t);
+    if (t->ne[0] != cols || t->ne[1] != rows || t->ne[2] != depth || t->ne[3] != 1) {
+        b->err = err_set(b->e,
+                         ERR_FORMAT,
+                         "tensor %s has shape %llu x %llu x %llu x %llu, expected %llu x %llu x "
+                         "%llu",
+                         name,
+                         (unsigned long long)t->ne[0],
+                         (unsigned long long)t->ne[1],
+                         (unsigned long long)t->ne[2],
+                         (unsigned long long)t->ne[3],
+                         (unsigned long long)cols,
+                         (unsigned long long)rows,
+                         (unsigned long long)depth);
+        return NULL;
+    }
+    if (f32_only ? t->type != GGUF_TYPE_F32 : !gguf_type_is_computed(t->type)) {
+        b->err = err_set(b->e,
+                         ERR_UNSUPPORTED,
+                         "tensor %s has type %s, which is not supported%s",
+                         name,
+                         gguf_type_name((uint32_t)t->type),
+                         f32_only ? " here" : "");
+        return NULL;
+    }
+    b->m->weight_bytes += t->n_bytes;
+    return t;
+}
+
+const struct gguf_tensor *plan_take(struct builder *b,
+                                    const char *name,
+                                    uint64_t cols,
+                                    uint64_t rows,
+                                    enum values values,
+                                    enum presence presence)
+{
+    return plan_take3(b, name, cols, rows, 1, values, presence);
+}
+
+const char *plan_name(const struct builder *b, const char *stem, const char *kind)
+{
+    static _Thread_local char name[96];
+    snprintf(name, sizeof name, "blk.%u.%s.%s", b->layer, stem, kind);
+    return name;
+}
+
+bool plan_has(const struct builder *b, const char *stem)
+{
+    return gguf_find_tensor(b->m->gguf, plan_name(b, stem, "weight")) != NULL;
+}
+
+struct op *plan_add(struct builder *b, enum op_kind kind, enum model_buf in, enum model_buf out)
+{
+    struct op *op = &b->m->ops[b->m->n_ops++];
+    *op =
+        (struct op){.kind = kind, .layer = (uint16_t)b->layer, .in = in, .out = out, .scale = 1.0f};
+    op->n_in = b->m->buf_width[in];
+    op->n_out = b->m->buf_width[out];
+    return op;
+}
+
+struct op *plan_linear(struct builder *b,
+                       const char *stem,
+                       enum model_buf in,
+                       uint32_t n_in,
+                       enum model_buf out,
+                       uint32_t n_out,
+                       enum presence bias)
+{
+    struct op *op = plan_add(b, OP_LINEAR, in, out);
+    op->n_in = n_in;
+    op->n_out = n_out;
+    op->w = plan_take(b, plan_name(b, stem, "weight"), n_in, n_out, ANY_TYPE, REQUIRED);
+    op->bias = plan_take(b, plan_name(b, stem, "bias"), n_out, 1, F32_ONLY, bias);
+    return op;
+}

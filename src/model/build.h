@@ -1,0 +1,57 @@
+/* What plans are built with; used by plan.c and what it is divided into. */
+#ifndef WEIR_MODEL_BUILD_H
+#define WEIR_MODEL_BUILD_H
+
+#include "model/arch.h"
+
+/* State of one build: the first error sticks, so that the plan below reads as the maths. */
+struct builder {
+    struct model *m;
+    const struct arch *arch;
+    uint32_t layer;
+    bool *used; /* [gguf_n_tensors] whether the tensor found its place */
+    enum err err;
+    struct err_info *e;
+};
+/* What a tensor's rows (of `cols` values) may be of. */
+enum values { ANY_TYPE, F32_ONLY };
+
+/* The tensor found its place. */
+void plan_mark(struct builder *b, const struct gguf_tensor *t);
+
+/* Tensor `name` of the given shape, or NULL if it may be absent and is, or on error (b->err). */
+const struct gguf_tensor *plan_take3(struct builder *b,
+                                     const char *name,
+                                     uint64_t cols,
+                                     uint64_t rows,
+                                     uint64_t depth,
+                                     enum values values,
+                                     enum presence presence);
+const struct gguf_tensor *plan_take(struct builder *b,
+                                    const char *name,
+                                    uint64_t cols,
+                                    uint64_t rows,
+                                    enum values values,
+                                    enum presence presence);
+
+/* Name of a tensor of the layer under construction; valid until the next call. */
+const char *plan_name(const struct builder *b, const char *stem, const char *kind);
+bool plan_has(const struct builder *b, const char *stem); /* its weight */
+
+/* The next op, as wide as its buffers. */
+struct op *plan_add(struct builder *b, enum op_kind kind, enum model_buf in, enum model_buf out);
+struct op *plan_linear(struct builder *b,
+                       const char *stem,
+                       enum model_buf in,
+                       uint32_t n_in,
+                       enum model_buf out,
+                       uint32_t n_out,
+                       enum presence bias);
+
+/* Q, K and V, once their buffers hold them: rotated, normalised, stored, attended. */
+void plan_attend(struct builder *b);
+
+/* latent.c: attention over a latent, from what it reads to OUT. */
+void plan_latent_attention(struct builder *b, enum model_buf in);
+
+#endif

@@ -1,0 +1,151 @@
+/* Attention over a latent. Each head would make its key and value of it, k = K c and v = V c; but
+ * q . (K c) = (K^T q) . c, and a sum of V c is V times a sum of c, so that queries are brought to
+ * the latent and what is gathered is brought back, and only c is stored (DeepSeek-V2, 2.1.2). */
+#include "base/mem.h"
+#include "gguf/blocks.h"
+#include "model/build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A norm of the first n values of a buffer, in place. */
+static void add_part_norm(struct builder *b, const char *stem, enum model_buf buf, uint32_t n)
+{
+    struct op *op = plan_add(b, OP_NORM, buf, buf);
+    op->n_in = op->n_out = n;
+    op->w = plan_take(b, plan_name(b, stem, "weight"), n, 1, F32_ONLY, REQUIRED);
+}
+
+static void add_linear_by_head(struct builder *b,
+                               const struct gguf_tensor *w,
+                               enum model_buf in,
+                               uint32_t in_step,
+                               enum model_buf out,
+                               uint32_t out_step)
+{
+    struct op *op = plan_add(b, OP_HEAD_LINEAR, in, out);
+    op->n_head = b->m->layers[b->layer].n_head;
+    op->in_step = in_step;
+    op->out_step = out_step;
+    op->n_in = w ? (uint32_t)w->ne[0] : 0;
+    op->n_out = w ? (uint32_t)w->ne[1] : 0;
+    op->w = w;
+}
+
+/* A tensor [n_head][rows of cols] of the layer's own making, its bytes still to be filled in. */
+static struct gguf_tensor *make(struct builder *b,
+                                const struct gguf_tensor *of,
+                                enum gguf_type type,
+                                uint64_t cols,
+                                uint64_t rows,
+                                size_t row_bytes,
+                                uint8_t **data)
+{
+    struct gguf_tensor *p = &b->m->parts[b->m->n_parts++];
+    const uint64_t n_head = b->m->layers[b->layer].n_head;
+    *p = *of;
+    p->type = type;
+    p->ne[0] = cols;
+    p->ne[1] = rows;
+    p->ne[2] = n_head;
+    p->n_bytes = row_bytes * rows * n_head;
+    p->data = *data = b->m->made[b->m->n_made++] = mem_alloc(p->n_bytes);
+    return p;
+}
+
+static void put_value(enum gguf_type type, uint8_t *data, size_t i, float v)
+{
+    const uint16_t half = type == GGUF_TYPE_BF16 ? f32_to_bf16(v) : f32_to_f16(v);
+    if (type == GGUF_TYPE_F32)
+        memcpy(data + i * sizeof v, &v, sizeof v);
+    else
+        memcpy(data + i * sizeof half, &half, sizeof half);
+}
+
+/* Older files have K and V of each head, one below the other: V is copied as it is, K transposed,
+ * for which it leaves its blocks (floats stay as they are, others become F16). */
+static void split_latent_matrices(struct builder *b,
+                                  const struct gguf_tensor *both,
+                                  const struct gguf_tensor **to_latent,
+                                  const struct gguf_tensor **from_latent)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const uint32_t n_head = b->m->layers[b->layer].n_head, n_key = hp->head_key - hp->rope_dims;
+    const uint32_t n_value = hp->head_value, n_latent = hp->latent;
+    const size_t row_bytes = both->n_bytes / both->ne[1];
+    const bool is_float = both->type == GGUF_TYPE_F32 || both->type == GGUF_TYPE_BF16;
+    const enum gguf_type type = is_float ? both->type : GGUF_TYPE_F16;
+    const uint8_t *from = both->data;
+    uint8_t *k, *v;
+    float *row = mem_alloc(n_latent * sizeof *row);
+    const size_t value_bytes = type == GGUF_TYPE_F32 ? 4 : 2;
+    *to_latent = make(b, both, type, n_key, n_latent, n_key * value_bytes, &k);
+    *from_latent = make(b, both, both->type, n_latent, n_value, row_bytes, &v);
+    for (size_t h = 0; h < n_head; h++) {
+        for (uint32_t i = 0; i < n_key; i++, from += row_bytes) {
+            gguf_dequantize(both->type, from, row, n_latent);
+            for (uint32_t d = 0; d < n_latent; d++)
+                put_value(type, k, (h * n_latent + d) * n_key + i, row[d]);
+        }
+        memcpy(v + h * n_value * row_bytes, from, n_value * row_bytes);
+        from += n_value * row_bytes;
+    }
+    free(row);
+}
+
+/* The matrices that bring each head's query to the latent, and what it gathered from there. */
+static void take_latent_matrices(struct builder *b,
+                                 const struct gguf_tensor **to_latent,
+                                 const struct gguf_tensor **from_latent)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const uint32_t n_head = b->m->layers[b->layer].n_head, n_key = hp->head_key - hp->rope_dims;
+    if (plan_has(b, "attn_kv_b")) {
+        const struct gguf_tensor *both = plan_take(b,
+                                                   plan_name(b, "attn_kv_b", "weight"),
+                                                   hp->latent,
+                                                   (uint64_t)n_head * (n_key + hp->head_value),
+                                                   ANY_TYPE,
+                                                   REQUIRED);
+        if (both)
+            split_latent_matrices(b, both, to_latent, from_latent);
+        return;
+    }
+    *to_latent = plan_take3(
+        b, plan_name(b, "attn_k_b", "weight"), n_key, hp->latent, n_head, ANY_TYPE, REQUIRED);
+    *from_latent = plan_take3(b,
+                              plan_name(b, "attn_v_b", "weight"),
+                              hp->latent,
+                              hp->head_value,
+                              n_head,
+                              ANY_TYPE,
+                              REQUIRED);
+}
+
+void plan_latent_attention(struct builder *b, enum model_buf in)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const uint32_t n_head = b->m->layers[b->layer].n_head, n_embd = hp->n_embd;
+    const struct gguf_tensor *to_latent = NULL, *from_latent = NULL;
+    take_latent_matrices(b, &to_latent, &from_latent);
+    if (hp->q_latent) {
+        plan_linear(b, "attn_q_a", in, n_embd, BUF_QUERY, hp->q_latent, ABSENT);
+        plan_linear(b, "attn_kv_a_mqa", in, n_embd, BUF_K, hp->head_dim, ABSENT);
+        add_part_norm(b, "attn_q_a_norm", BUF_QUERY, hp->q_latent);
+        plan_linear(
+            b, "attn_q_b", BUF_QUERY, hp->q_latent, BUF_HEADS, n_head * hp->head_key, ABSENT);
+    } else {
+        plan_linear(b, "attn_q", in, n_embd, BUF_HEADS, n_head * hp->head_key, ABSENT);
+        plan_linear(b, "attn_kv_a_mqa", in, n_embd, BUF_K, hp->head_dim, ABSENT);
+    }
+    add_part_norm(b, "attn_kv_a_norm", BUF_K, hp->latent);
+    add_linear_by_head(b, to_latent, BUF_HEADS, hp->head_key, BUF_Q, hp->head_dim);
+    struct op *op = plan_add(b, OP_HEAD_COPY, BUF_HEADS, BUF_Q);
+    op->n_head = n_head;
+    op->in_step = hp->head_key;
+    op->out_step = hp->head_dim;
+    op->n_in = op->n_out = hp->rope_dims;
+    plan_attend(b);
+    add_linear_by_head(b, from_latent, BUF_ATT, hp->latent, BUF_HEADS, hp->head_value);
+    plan_linear(b, "attn_output", BUF_HEADS, n_head * hp->head_value, BUF_OUT, n_embd, ABSENT);
+}
