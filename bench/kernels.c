@@ -49,7 +49,18 @@ static const struct {
                {"iq4_xs", GGUF_TYPE_IQ4_XS, 1e-4},
                {"mxfp4", GGUF_TYPE_MXFP4, 1e-4},
                {"q2_k", GGUF_TYPE_Q2_K, 1e-4},
-               {"q3_k", GGUF_TYPE_Q3_K, 1e-4}};
+               {"q3_k", GGUF_TYPE_Q3_K, 1e-4},
+               {"iq1_s", GGUF_TYPE_IQ1_S, 1e-4},
+               {"iq1_m", GGUF_TYPE_IQ1_M, 1e-4},
+               {"iq2_xxs", GGUF_TYPE_IQ2_XXS, 1e-4},
+               {"iq2_xs", GGUF_TYPE_IQ2_XS, 1e-4},
+               {"iq2_s", GGUF_TYPE_IQ2_S, 1e-4},
+               {"iq3_xxs", GGUF_TYPE_IQ3_XXS, 1e-4},
+               {"iq3_s", GGUF_TYPE_IQ3_S, 1e-4},
+               {"tq1_0", GGUF_TYPE_TQ1_0, 1e-4},
+               {"tq2_0", GGUF_TYPE_TQ2_0, 1e-4},
+               {"q1_0", GGUF_TYPE_Q1_0, 1e-4},
+               {"q2_0", GGUF_TYPE_Q2_0, 1e-4}};
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 

@@ -1,5 +1,7 @@
 #include "gguf/blocks.h"
 
+#include "gguf/grids.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -18,6 +20,10 @@ _Static_assert(sizeof(struct block_q6_k) == 210, "q6_k");
 _Static_assert(sizeof(struct block_iq4_nl) == 18, "iq4_nl");
 _Static_assert(sizeof(struct block_iq4_xs) == 136, "iq4_xs");
 _Static_assert(sizeof(struct block_mxfp4) == 17, "mxfp4");
+_Static_assert(sizeof(struct block_q1_0) == 18, "q1_0");
+_Static_assert(sizeof(struct block_q2_0) == 18, "q2_0");
+_Static_assert(sizeof(struct block_tq1_0) == 54, "tq1_0");
+_Static_assert(sizeof(struct block_tq2_0) == 66, "tq2_0");
 
 const int8_t block_iq4_values[16] = {
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
@@ -36,7 +42,7 @@ static const struct gguf_type_info types[] = {
     [26] = {"I32", 1, 4},        [27] = {"I64", 1, 8},        [28] = {"F64", 1, 8},
     [29] = {"IQ1_M", 256, 56},   [30] = {"BF16", 1, 2},       [34] = {"TQ1_0", 256, 54},
     [35] = {"TQ2_0", 256, 66},   [39] = {"MXFP4", 32, 17},    [40] = {"NVFP4", 64, 36},
-    [41] = {"Q1_0", 128, 18},
+    [41] = {"Q1_0", 128, 18},    [42] = {"Q2_0", 64, 18},
 };
 
 const struct gguf_type_info *gguf_type_info(enum gguf_type type)
@@ -64,6 +70,17 @@ bool gguf_type_is_computed(enum gguf_type type)
     case GGUF_TYPE_IQ4_XS:
     case GGUF_TYPE_BF16:
     case GGUF_TYPE_MXFP4:
+    case GGUF_TYPE_IQ1_S:
+    case GGUF_TYPE_IQ1_M:
+    case GGUF_TYPE_IQ2_XXS:
+    case GGUF_TYPE_IQ2_XS:
+    case GGUF_TYPE_IQ2_S:
+    case GGUF_TYPE_IQ3_XXS:
+    case GGUF_TYPE_IQ3_S:
+    case GGUF_TYPE_TQ1_0:
+    case GGUF_TYPE_TQ2_0:
+    case GGUF_TYPE_Q1_0:
+    case GGUF_TYPE_Q2_0:
         return true;
     }
     return false;
@@ -194,6 +211,33 @@ void block_q5_k_codes(const struct block_q5_k *b, uint8_t q[256])
     for (int i = 0; i < 256; i++) {
         int low = b->qs[i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 15;
         q[i] = (uint8_t)(low | (b->qh[i % 32] >> (i / 32) & 1) << 4);
+    }
+}
+
+void block_tq2_0_codes(const struct block_tq2_0 *b, uint8_t q[256])
+{
+    for (int i = 0; i < 256; i++)
+        q[i] = two_bits(b->qs, i);
+}
+
+/* A byte holds digits as a binary fraction: times 3 its overflow is the first, what is left goes
+ * on. 32 bytes hold 160 values, 16 bytes 80 and 4 bytes 16; digit n of all bytes comes before n
+ * + 1. */
+void block_tq1_0_codes(const struct block_tq1_0 *b, uint8_t q[256])
+{
+    const struct {
+        const uint8_t *bytes;
+        int n_bytes, n_digits;
+    } runs[] = {{b->qs, 32, 5}, {b->qs + 32, 16, 5}, {b->qh, 4, 4}};
+    for (int r = 0; r < 3; r++) {
+        for (int j = 0; j < runs[r].n_bytes; j++) {
+            unsigned rest = runs[r].bytes[j];
+            for (int n = 0; n < runs[r].n_digits; n++) {
+                q[n * runs[r].n_bytes + j] = (uint8_t)(rest * 3 >> 8);
+                rest = rest * 3 & 255;
+            }
+        }
+        q += runs[r].n_bytes * runs[r].n_digits;
     }
 }
 
@@ -361,6 +405,46 @@ static void expand_q6_k(const void *src, float *out)
     }
 }
 
+static void expand_q1_0(const void *src, float *out)
+{
+    struct block_q1_0 b;
+    memcpy(&b, src, sizeof b);
+    float d = f16_to_f32(b.d);
+    for (int i = 0; i < 128; i++)
+        out[i] = b.qs[i / 8] >> (i % 8) & 1 ? d : -d;
+}
+
+static void expand_q2_0(const void *src, float *out)
+{
+    struct block_q2_0 b;
+    memcpy(&b, src, sizeof b);
+    float d = f16_to_f32(b.d);
+    for (int i = 0; i < 64; i++)
+        out[i] = d * (float)((b.qs[i / 4] >> (i % 4 * 2) & 3) - 1);
+}
+
+static void expand_tq1_0(const void *src, float *out)
+{
+    struct block_tq1_0 b;
+    uint8_t q[256];
+    memcpy(&b, src, sizeof b);
+    block_tq1_0_codes(&b, q);
+    float d = f16_to_f32(b.d);
+    for (int i = 0; i < 256; i++)
+        out[i] = d * (float)(q[i] - 1);
+}
+
+static void expand_tq2_0(const void *src, float *out)
+{
+    struct block_tq2_0 b;
+    uint8_t q[256];
+    memcpy(&b, src, sizeof b);
+    block_tq2_0_codes(&b, q);
+    float d = f16_to_f32(b.d);
+    for (int i = 0; i < 256; i++)
+        out[i] = d * (float)(q[i] - 1);
+}
+
 static void expand_halves(const uint8_t *src, float *out, size_t n, float (*widen)(uint16_t))
 {
     for (size_t i = 0; i < n; i++) {
@@ -431,6 +515,29 @@ void gguf_dequantize(enum gguf_type type, const void *src, float *out, size_t n)
         return;
     case GGUF_TYPE_MXFP4:
         expand_blocks(type, src, out, n, expand_mxfp4);
+        return;
+    case GGUF_TYPE_Q1_0:
+        expand_blocks(type, src, out, n, expand_q1_0);
+        return;
+    case GGUF_TYPE_Q2_0:
+        expand_blocks(type, src, out, n, expand_q2_0);
+        return;
+    case GGUF_TYPE_TQ1_0:
+        expand_blocks(type, src, out, n, expand_tq1_0);
+        return;
+    case GGUF_TYPE_TQ2_0:
+        expand_blocks(type, src, out, n, expand_tq2_0);
+        return;
+    case GGUF_TYPE_IQ1_S:
+    case GGUF_TYPE_IQ1_M:
+    case GGUF_TYPE_IQ2_XXS:
+    case GGUF_TYPE_IQ2_XS:
+    case GGUF_TYPE_IQ2_S:
+    case GGUF_TYPE_IQ3_XXS:
+    case GGUF_TYPE_IQ3_S:
+        for (size_t i = 0; i < n / 256; i++)
+            block_grid_expand(
+                type, (const uint8_t *)src + i * types[type].block_bytes, out + i * 256);
         return;
     }
     for (size_t i = 0; i < n; i++)

@@ -24,10 +24,21 @@ enum gguf_type {
     GGUF_TYPE_Q4_K = 12,
     GGUF_TYPE_Q5_K = 13,
     GGUF_TYPE_Q6_K = 14,
+    GGUF_TYPE_IQ2_XXS = 16,
+    GGUF_TYPE_IQ2_XS = 17,
+    GGUF_TYPE_IQ3_XXS = 18,
+    GGUF_TYPE_IQ1_S = 19,
     GGUF_TYPE_IQ4_NL = 20,
+    GGUF_TYPE_IQ3_S = 21,
+    GGUF_TYPE_IQ2_S = 22,
     GGUF_TYPE_IQ4_XS = 23,
+    GGUF_TYPE_IQ1_M = 29,
     GGUF_TYPE_BF16 = 30,
+    GGUF_TYPE_TQ1_0 = 34,
+    GGUF_TYPE_TQ2_0 = 35,
     GGUF_TYPE_MXFP4 = 39,
+    GGUF_TYPE_Q1_0 = 41,
+    GGUF_TYPE_Q2_0 = 42,
 };
 
 /* Packed as in the file (f16 as raw uint16_t). In blocks of 32, qs[j] holds value j in its low four
@@ -101,6 +112,63 @@ struct block_iq4_xs { /* 8 groups of 32: w = d * scale * block_iq4_values[q], sc
     uint8_t scales_low[4];
     uint8_t qs[128];
 };
+struct block_q1_0 { /* 128 values: w = d where bit j is set, else -d */
+    uint16_t d;
+    uint8_t qs[16];
+};
+struct block_q2_0 { /* 64 values: w = d * (q - 1), two bits each in order */
+    uint16_t d;
+    uint8_t qs[16];
+};
+struct block_tq2_0 { /* 256 values: w = d * (q - 1), two bits */
+    uint8_t qs[64];
+    uint16_t d;
+};
+struct block_tq1_0 { /* 256 values: w = d * (q - 1), q a digit to the base of three, five to a byte
+                      */
+    uint8_t qs[48];
+    uint8_t qh[4];
+    uint16_t d;
+};
+/* Several values together name a point of a grid: gguf/grids.h. */
+struct block_iq1_s {
+    uint16_t d;
+    uint8_t qs[32];
+    uint16_t qh[8];
+};
+struct block_iq1_m {
+    uint8_t qs[32];
+    uint8_t qh[16];
+    uint16_t scales[4];
+};
+struct block_iq2_xxs {
+    uint16_t d;
+    uint16_t qs[32];
+};
+struct block_iq2_xs {
+    uint16_t d;
+    uint16_t qs[32];
+    uint8_t scales[8];
+};
+struct block_iq2_s {
+    uint16_t d;
+    uint8_t qs[32];
+    uint8_t signs[32];
+    uint8_t qh[8];
+    uint8_t scales[8];
+};
+struct block_iq3_xxs {
+    uint16_t d;
+    uint8_t qs[64];
+    uint16_t signs_scales[16];
+};
+struct block_iq3_s {
+    uint16_t d;
+    uint8_t qs[64];
+    uint8_t qh[8];
+    uint8_t signs[32];
+    uint8_t scales[4];
+};
 
 /* What the four bits of iq4_nl and iq4_xs mean: steps that are finer near zero. */
 extern const int8_t block_iq4_values[16];
@@ -135,6 +203,8 @@ float block_mxfp4_scale(uint8_t e);
 void block_q2_k_codes(const struct block_q2_k *b, uint8_t q[256]);
 void block_q3_k_codes(const struct block_q3_k *b, uint8_t q[256]);
 void block_q5_k_codes(const struct block_q5_k *b, uint8_t q[256]);
+void block_tq1_0_codes(const struct block_tq1_0 *b, uint8_t q[256]);
+void block_tq2_0_codes(const struct block_tq2_0 *b, uint8_t q[256]);
 
 /* out[n] = the n values stored at src (whole blocks: n is a multiple of block_values; src may be
  * unaligned). Exact in f32 up to the one product and difference that define the format. A type that

@@ -1,5 +1,7 @@
 #include "backend/cpu/kernels.h"
 
+#include "gguf/grids.h"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -59,6 +61,7 @@ const struct cpu_kernels *cpu_kernels_select(const char *isa)
 {
     static const char *const names[] = {"reference", "avx2", "avx-vnni", "avx512", "avx512-bf16"};
     enum { N = sizeof names / sizeof names[0] };
+    block_grids_fill(); /* which kernels read */
     if (!isa || !*isa)
         return best_of(true, N);
     for (int i = 0; i < N; i++) {

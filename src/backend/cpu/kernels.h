@@ -45,6 +45,15 @@ enum {
     PANEL_Q2_K_BYTES = 8 * 128 + 256 + 32 + 32,
     PANEL_Q3_K_BYTES = 8 * 192 + 256,   /* beside 64 for two of them */
     PANEL_IQ4_XS_BYTES = 8 * 256 + 128, /* likewise */
+    PANEL_IQ1_S_BYTES = 8 * 64 + 256,
+    PANEL_IQ1_M_BYTES = 8 * 64 + 256 + 128,
+    PANEL_IQ2_XXS_BYTES = 8 * 128 + 64,
+    PANEL_IQ2_XS_BYTES = 8 * 128 + 64 + 128,
+    PANEL_IQ2_S_BYTES = 8 * 128 + 128 + 128,
+    PANEL_IQ3_XXS_BYTES = 8 * 192 + 64,
+    PANEL_IQ3_S_BYTES = 8 * 192 + 128 + 64,
+    PANEL_TQ1_0_BYTES = 13 * 64,
+    PANEL_TQ2_0_BYTES = 8 * 128,
 };
 
 enum panel_format {
@@ -64,6 +73,17 @@ enum panel_format {
     PANEL_MXFP4,
     PANEL_Q2_K,
     PANEL_Q3_K,
+    PANEL_IQ1_S,
+    PANEL_IQ1_M,
+    PANEL_IQ2_XXS,
+    PANEL_IQ2_XS,
+    PANEL_IQ2_S,
+    PANEL_IQ3_XXS,
+    PANEL_IQ3_S,
+    PANEL_TQ1_0,
+    PANEL_TQ2_0,
+    PANEL_Q1_0,
+    PANEL_Q2_0,
     N_PANEL_FORMATS
 };
 

@@ -92,6 +92,19 @@ struct scales {
         EACH_ROW acc[m][p] = add_halves(acc[m][p], t[m], s[m], scales.second, ACT_BLOCK(i, m));    \
     }
 
+#define FEW_HALVES_128(name)                                                                       \
+    {                                                                                              \
+        vi s[LINEAR_M];                                                                            \
+        vf t[LINEAR_M];                                                                            \
+        EACH_ROW s[m] = vi_begin128_half(ACT_BLOCK(i, m), 0);                                      \
+        GROUP_DOTS(name, 0, 4, vi_dot128, s)                                                       \
+        const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
+        EACH_ROW t[m] = vf_mul(vf_from_i(s[m]), scales.w);                                         \
+        EACH_ROW s[m] = vi_begin128_half(ACT_BLOCK(i, m), 1);                                      \
+        GROUP_DOTS(name, 4, 8, vi_dot128, s)                                                       \
+        EACH_ROW acc[m][p] = add_halves(acc[m][p], t[m], s[m], scales.second, ACT_BLOCK(i, m));    \
+    }
+
 #define FEW_MIN_HALVES(name)                                                                       \
     {                                                                                              \
         vi s[LINEAR_M];                                                                            \

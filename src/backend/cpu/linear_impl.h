@@ -6,6 +6,7 @@
  *     linear_group_impl.h  few rows, from the description of a quantised format:
  *         linear_q8_0_impl.h  linear_q4_0_impl.h  linear_q4_k_impl.h  linear_q6_k_impl.h
  *         linear_q5_impl.h    linear_table_impl.h linear_q2_q3_impl.h
+ *         linear_grid_impl.h  linear_ternary_impl.h
  *     linear_float_impl.h  linear_bf16dot_impl.h
  *     linear_tile_impl.h   many rows, any format
  *
@@ -118,6 +119,13 @@ INLINE vi vi_begin16(const struct act_block *b)
     return vi_set1((int32_t)(2 * (uint32_t)b->n8));
 }
 
+/* What a half's sum over q + 128 begins with, where vi_begin128 says that it begins with anything.
+ */
+INLINE vi vi_begin128_half(const struct act_block *b, int half)
+{
+    return vi_begin128((int32_t)(4 * (uint32_t)b->n32[half]));
+}
+
 /* The wide form of a group (linear_tile_impl.h). */
 enum { WIDE_SECOND = 64, WIDE_Q = 128, WIDE_THIRD = 640 };
 
@@ -136,6 +144,10 @@ enum { WIDE_SECOND = 64, WIDE_Q = 128, WIDE_THIRD = 640 };
 #include "backend/cpu/linear_table_impl.h"
 
 #include "backend/cpu/linear_q2_q3_impl.h"
+
+#include "backend/cpu/linear_grid_impl.h"
+
+#include "backend/cpu/linear_ternary_impl.h"
 
 #include "backend/cpu/linear_float_impl.h"
 
@@ -238,6 +250,17 @@ DEFINE_RUN(, q6_k)
 DEFINE_RUN(, iq4_nl)
 DEFINE_RUN(, iq4_xs)
 DEFINE_RUN(, mxfp4)
+DEFINE_RUN(, iq1_s)
+DEFINE_RUN(, iq1_m)
+DEFINE_RUN(, iq2_xxs)
+DEFINE_RUN(, iq2_xs)
+DEFINE_RUN(, iq2_s)
+DEFINE_RUN(, iq3_xxs)
+DEFINE_RUN(, iq3_s)
+DEFINE_RUN(, tq1_0)
+DEFINE_RUN(, tq2_0)
+DEFINE_RUN(, q1_0)
+DEFINE_RUN(, q2_0)
 
 #ifdef WITH_BF16_DOT
 DEFINE_RUN(BF16_DOT, bf16dot)

@@ -60,13 +60,14 @@ INLINE float *tile_sums(const struct tile *t, uint32_t row)
 
 /* What the wide form of a group holds. */
 enum wide_kind {
-    WIDE_PLUS_128,  /* q + 128; scale */
-    WIDE_PLUS_8,    /* q + 8, at most 15; scale */
-    WIDE_PLUS_16,   /* q + 16; scale */
-    WIDE_MIN,       /* q, at most 15; scale, and what to take off, times the activations' sum */
-    WIDE_MIN_31,    /* q, at most 31; the same */
-    WIDE_HALVES,    /* q + 32; scales of either half */
-    WIDE_MIN_HALVES /* scale * q; what is left of the scale, and what to take off in either half */
+    WIDE_PLUS_128,   /* q + 128; scale */
+    WIDE_PLUS_8,     /* q + 8, at most 15; scale */
+    WIDE_PLUS_16,    /* q + 16; scale */
+    WIDE_MIN,        /* q, at most 15; scale, and what to take off, times the activations' sum */
+    WIDE_MIN_31,     /* q, at most 31; the same */
+    WIDE_HALVES,     /* q + 32; scales of either half */
+    WIDE_HALVES_128, /* q + 128; the same */
+    WIDE_MIN_HALVES  /* scale * q; what is left of the scale, and what to take off in either half */
 };
 
 /* A group of 32 of K meets M rows. q[i], b[i]: the i-th four rows' activations of that group; wide:
@@ -113,6 +114,17 @@ INLINE void tile_group(const int8_t *const *q,
         EACH_SUM first[m][v] = vf_mul(vf_from_i(s[m][v]), ws[v]);
         EACH_SUM s[m][v] = vi_set1(BLOCK(m)->n32[1]);
         DOTS(4, 8, vi_dot, s)
+        EACH_SUM vf_store(
+            SUM_AT(m, v),
+            add_halves(vf_load(SUM_AT(m, v)), first[m][v], s[m][v], second[v], BLOCK(m)));
+    } else if (kind == WIDE_HALVES_128) {
+        vi s[TILE_INT_M][TILE_VECS];
+        vf first[TILE_INT_M][TILE_VECS];
+        EACH_SUM s[m][v] = vi_begin128_half(BLOCK(m), 0);
+        DOTS(0, 4, vi_dot128, s)
+        EACH_SUM first[m][v] = vf_mul(vf_from_i(s[m][v]), ws[v]);
+        EACH_SUM s[m][v] = vi_begin128_half(BLOCK(m), 1);
+        DOTS(4, 8, vi_dot128, s)
         EACH_SUM vf_store(
             SUM_AT(m, v),
             add_halves(vf_load(SUM_AT(m, v)), first[m][v], s[m][v], second[v], BLOCK(m)));
@@ -285,6 +297,7 @@ DEFINE_MULTIPLY_INT(WIDE_PLUS_16)
 DEFINE_MULTIPLY_INT(WIDE_MIN)
 DEFINE_MULTIPLY_INT(WIDE_MIN_31)
 DEFINE_MULTIPLY_INT(WIDE_HALVES)
+DEFINE_MULTIPLY_INT(WIDE_HALVES_128)
 DEFINE_MULTIPLY_INT(WIDE_MIN_HALVES)
 
 /* Column c of a group in its wide form, as the file's block would be dequantised. */
@@ -311,6 +324,9 @@ static void wide_column(const uint8_t *wide, uint32_t c, const enum wide_kind ki
             break;
         case WIDE_HALVES:
             out[i] = (i < 16 ? scale : second) * (float)(q - 32);
+            break;
+        case WIDE_HALVES_128:
+            out[i] = (i < 16 ? scale : second) * (float)(q - 128);
             break;
         case WIDE_MIN_HALVES:
             out[i] = scale * (float)q - (i < 16 ? second : third);
@@ -359,6 +375,17 @@ enum {
     PART_BYTES_mxfp4 = TILE_K / 128 * (64 + 4 * 256),
     PART_BYTES_q2_k = TILE_K / 256 * PANEL_Q2_K_BYTES,
     PART_BYTES_q3_k = TILE_K / 512 * (64 + 2 * PANEL_Q3_K_BYTES),
+    PART_BYTES_iq1_s = TILE_K / 512 * (64 + 2 * PANEL_IQ1_S_BYTES),
+    PART_BYTES_iq1_m = TILE_K / 512 * (64 + 2 * PANEL_IQ1_M_BYTES),
+    PART_BYTES_iq2_xxs = TILE_K / 512 * (64 + 2 * PANEL_IQ2_XXS_BYTES),
+    PART_BYTES_iq2_xs = TILE_K / 512 * (64 + 2 * PANEL_IQ2_XS_BYTES),
+    PART_BYTES_iq2_s = TILE_K / 512 * (64 + 2 * PANEL_IQ2_S_BYTES),
+    PART_BYTES_iq3_xxs = TILE_K / 512 * (64 + 2 * PANEL_IQ3_XXS_BYTES),
+    PART_BYTES_iq3_s = TILE_K / 512 * (64 + 2 * PANEL_IQ3_S_BYTES),
+    PART_BYTES_tq1_0 = TILE_K / 512 * (64 + 2 * PANEL_TQ1_0_BYTES),
+    PART_BYTES_tq2_0 = TILE_K / 512 * (64 + 2 * PANEL_TQ2_0_BYTES),
+    PART_BYTES_q1_0 = TILE_K / 256 * (64 + 8 * 64),
+    PART_BYTES_q2_0 = TILE_K / 128 * (64 + 4 * 128),
 };
 DEFINE_TILE_INT(q8_0, WIDE_PLUS_128)
 DEFINE_TILE_INT(q4_0, WIDE_PLUS_8)
@@ -373,6 +400,17 @@ DEFINE_TILE_INT(iq4_xs, WIDE_PLUS_128)
 DEFINE_TILE_INT(mxfp4, WIDE_PLUS_16)
 DEFINE_TILE_INT(q2_k, WIDE_MIN_HALVES)
 DEFINE_TILE_INT(q3_k, WIDE_HALVES)
+DEFINE_TILE_INT(iq1_s, WIDE_PLUS_16)
+DEFINE_TILE_INT(iq1_m, WIDE_HALVES)
+DEFINE_TILE_INT(iq2_xxs, WIDE_PLUS_128)
+DEFINE_TILE_INT(iq2_xs, WIDE_HALVES_128)
+DEFINE_TILE_INT(iq2_s, WIDE_HALVES_128)
+DEFINE_TILE_INT(iq3_xxs, WIDE_PLUS_128)
+DEFINE_TILE_INT(iq3_s, WIDE_PLUS_128)
+DEFINE_TILE_INT(tq1_0, WIDE_PLUS_8)
+DEFINE_TILE_INT(tq2_0, WIDE_PLUS_8)
+DEFINE_TILE_INT(q1_0, WIDE_PLUS_128)
+DEFINE_TILE_INT(q2_0, WIDE_PLUS_8)
 
 static void multiply4_float(const struct tile *t, uint32_t row)
 {

@@ -270,6 +270,73 @@ static void pack_q3_k(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
     }
 }
 
+static void pack_tq2_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+{
+    for (uint32_t s = 0; s < k / 256; s++) {
+        struct block_tq2_0 block;
+        uint8_t q[256];
+        memcpy(&block, row + (size_t)s * sizeof block, sizeof block);
+        block_tq2_0_codes(&block, q);
+        uint8_t *two = out + (size_t)(s / 2) * (64 + 2 * PANEL_TQ2_0_BYTES);
+        memcpy(two + s % 2 * 32 + c * 2, &block.d, 2);
+        for (uint32_t g = 0; g < 8; g++)
+            pack_two_bits(
+                q + (size_t)g * 32, c, two + 64 + s % 2 * PANEL_TQ2_0_BYTES + (size_t)g * 128);
+    }
+}
+
+/* Five digits to the base of three, or what is left of them, as a fraction of 256 rounded up. */
+static uint8_t ternary_byte(const uint8_t *q, uint32_t n)
+{
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < 5; i++)
+        sum = sum * 3 + (i < n ? q[(size_t)i * 4] : 0);
+    return (uint8_t)((sum * 256 + 242) / 243);
+}
+
+static void pack_tq1_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+{
+    for (uint32_t s = 0; s < k / 256; s++) {
+        struct block_tq1_0 block;
+        uint8_t q[256];
+        memcpy(&block, row + (size_t)s * sizeof block, sizeof block);
+        block_tq1_0_codes(&block, q);
+        uint8_t *two = out + (size_t)(s / 2) * (64 + 2 * PANEL_TQ1_0_BYTES);
+        uint8_t *to = two + 64 + s % 2 * PANEL_TQ1_0_BYTES + c * 4;
+        memcpy(two + s % 2 * 32 + c * 2, &block.d, 2);
+        for (uint32_t v = 0; v < 13; v++) {
+            for (uint32_t i = 0; i < 4; i++)
+                to[v * 64 + i] = ternary_byte(q + (size_t)v * 20 + i, v < 12 ? 5 : 4);
+        }
+    }
+}
+
+static void pack_q2_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+{
+    for (uint32_t s = 0; s < k / 64; s++) {
+        struct block_q2_0 block;
+        memcpy(&block, row + (size_t)s * sizeof block, sizeof block);
+        uint8_t q[64], *two = out + (size_t)(s / 2) * (64 + 4 * 128);
+        memcpy(two + s % 2 * 32 + c * 2, &block.d, 2);
+        for (uint32_t i = 0; i < 64; i++)
+            q[i] = block.qs[i / 4] >> (i % 4 * 2) & 3;
+        pack_two_bits(q, c, two + 64 + s % 2 * 256);
+        pack_two_bits(q + 32, c, two + 64 + s % 2 * 256 + 128);
+    }
+}
+
+static void pack_q1_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+{
+    for (uint32_t s = 0; s < k / 128; s++) {
+        struct block_q1_0 block;
+        memcpy(&block, row + (size_t)s * sizeof block, sizeof block);
+        uint8_t *two = out + (size_t)(s / 2) * (64 + 8 * 64);
+        memcpy(two + s % 2 * 32 + c * 2, &block.d, 2);
+        for (uint32_t g = 0; g < 4; g++)
+            pack_signs(block.qs + (size_t)g * 4, c, two + 64 + s % 2 * 256 + (size_t)g * 64);
+    }
+}
+
 void pack_column(enum panel_format format, const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
 {
     switch (format) {
@@ -320,6 +387,27 @@ void pack_column(enum panel_format format, const uint8_t *row, uint32_t k, uint3
         break;
     case PANEL_Q3_K:
         pack_q3_k(row, k, c, out);
+        break;
+    case PANEL_TQ1_0:
+        pack_tq1_0(row, k, c, out);
+        break;
+    case PANEL_TQ2_0:
+        pack_tq2_0(row, k, c, out);
+        break;
+    case PANEL_Q1_0:
+        pack_q1_0(row, k, c, out);
+        break;
+    case PANEL_Q2_0:
+        pack_q2_0(row, k, c, out);
+        break;
+    case PANEL_IQ1_S:
+    case PANEL_IQ1_M:
+    case PANEL_IQ2_XXS:
+    case PANEL_IQ2_XS:
+    case PANEL_IQ2_S:
+    case PANEL_IQ3_XXS:
+    case PANEL_IQ3_S:
+        pack_grid_column(format, row, k, c, out);
         break;
     case N_PANEL_FORMATS:
         break;

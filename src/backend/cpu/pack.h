@@ -10,4 +10,11 @@
 void pack_column(
     enum panel_format format, const uint8_t *row, uint32_t k, uint32_t c, uint8_t *panel);
 
+/* The same of formats with grids (linear_grid_impl.h). */
+void pack_grid_column(
+    enum panel_format format, const uint8_t *row, uint32_t k, uint32_t c, uint8_t *panel);
+
+/* 32 bits of column c to a group's 64 bytes: bit k is bit 4c + k % 4 of word k / 4. */
+void pack_signs(const uint8_t bits[4], uint32_t c, uint8_t *out);
+
 #endif

@@ -55,9 +55,48 @@ bool panel_format_of(enum gguf_type type, enum panel_format *out)
     case GGUF_TYPE_Q3_K:
         *out = PANEL_Q3_K;
         return true;
+    case GGUF_TYPE_IQ1_S:
+        *out = PANEL_IQ1_S;
+        return true;
+    case GGUF_TYPE_IQ1_M:
+        *out = PANEL_IQ1_M;
+        return true;
+    case GGUF_TYPE_IQ2_XXS:
+        *out = PANEL_IQ2_XXS;
+        return true;
+    case GGUF_TYPE_IQ2_XS:
+        *out = PANEL_IQ2_XS;
+        return true;
+    case GGUF_TYPE_IQ2_S:
+        *out = PANEL_IQ2_S;
+        return true;
+    case GGUF_TYPE_IQ3_XXS:
+        *out = PANEL_IQ3_XXS;
+        return true;
+    case GGUF_TYPE_IQ3_S:
+        *out = PANEL_IQ3_S;
+        return true;
+    case GGUF_TYPE_TQ1_0:
+        *out = PANEL_TQ1_0;
+        return true;
+    case GGUF_TYPE_TQ2_0:
+        *out = PANEL_TQ2_0;
+        return true;
+    case GGUF_TYPE_Q1_0:
+        *out = PANEL_Q1_0;
+        return true;
+    case GGUF_TYPE_Q2_0:
+        *out = PANEL_Q2_0;
+        return true;
     default:
         return false;
     }
+}
+
+/* Blocks of 256 that share a line of scales in twos. */
+static size_t blocks_in_twos(uint32_t k, size_t block_bytes)
+{
+    return (size_t)k / 256 * block_bytes + ((size_t)k / 256 + 1) / 2 * 64;
 }
 
 size_t panel_bytes(enum panel_format format, uint32_t k)
@@ -109,6 +148,39 @@ size_t panel_bytes(enum panel_format format, uint32_t k)
         break;
     case PANEL_Q3_K:
         n = (size_t)k / 256 * PANEL_Q3_K_BYTES + ((size_t)k / 256 + 1) / 2 * 64;
+        break;
+    case PANEL_IQ1_S:
+        n = blocks_in_twos(k, PANEL_IQ1_S_BYTES);
+        break;
+    case PANEL_IQ1_M:
+        n = blocks_in_twos(k, PANEL_IQ1_M_BYTES);
+        break;
+    case PANEL_IQ2_XXS:
+        n = blocks_in_twos(k, PANEL_IQ2_XXS_BYTES);
+        break;
+    case PANEL_IQ2_XS:
+        n = blocks_in_twos(k, PANEL_IQ2_XS_BYTES);
+        break;
+    case PANEL_IQ2_S:
+        n = blocks_in_twos(k, PANEL_IQ2_S_BYTES);
+        break;
+    case PANEL_IQ3_XXS:
+        n = blocks_in_twos(k, PANEL_IQ3_XXS_BYTES);
+        break;
+    case PANEL_IQ3_S:
+        n = blocks_in_twos(k, PANEL_IQ3_S_BYTES);
+        break;
+    case PANEL_TQ1_0:
+        n = blocks_in_twos(k, PANEL_TQ1_0_BYTES);
+        break;
+    case PANEL_TQ2_0:
+        n = blocks_in_twos(k, PANEL_TQ2_0_BYTES);
+        break;
+    case PANEL_Q1_0:
+        n = (size_t)k / 32 * 64 + ((size_t)k / 128 + 1) / 2 * 64;
+        break;
+    case PANEL_Q2_0:
+        n = (size_t)k / 32 * 128 + ((size_t)k / 64 + 1) / 2 * 64;
         break;
     case N_PANEL_FORMATS:
         break;

@@ -14,7 +14,7 @@
 #ifndef WEIR_BACKEND_CPU_SIMD_H
 #define WEIR_BACKEND_CPU_SIMD_H
 
-#include "gguf/blocks.h"
+#include "gguf/grids.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -169,6 +169,52 @@ INLINE vf vf_load_high4(const uint8_t *p)
 /* Every byte times its lane's; at most 255, so that pairs can be multiplied as one. */
 #define vb_times(w, lanes) _mm256_mullo_epi16((w), (lanes))
 
+/* Integers in lanes: of bytes, of u16; bits n = -31..31 places up (n known to the compiler); down.
+ */
+#define vi_load_u8(p) _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(p)))
+#define vi_load_u16(p) _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(p)))
+#define vi_shift(x, n) ((n) < 0 ? (vi)((__v8su)(x) >> (-(n)&31)) : (vi)((__v8su)(x) << ((n)&31)))
+#define vi_shift_right(x, n) _mm256_srl_epi32((x), _mm_cvtsi32_si128((int)(n)))
+#define vi_mask(x, bits) _mm256_and_si256((x), _mm256_set1_epi32(bits))
+/* a | (h & bits) */
+#define vi_or_mask(a, h, bits) _mm256_or_si256((a), _mm256_and_si256((h), _mm256_set1_epi32(bits)))
+/* Of each lane the table's element. */
+#define vi_gather(table, index) _mm256_i32gather_epi32((const int *)(table), (index), 4)
+#define vb_from_i(x) (x)
+#define vb_set1(x) _mm256_set1_epi8(x)
+#define vb_plus(a, b) _mm256_add_epi8((a), (b))
+
+/* Where the bit of x is set `set`, else `clear`, as bytes. */
+INLINE vb vi_choose(vi x, int bit, int set, int clear)
+{
+    const vi top = _mm256_sll_epi32(x, _mm_cvtsi32_si128(31 - bit));
+    return _mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(_mm256_set1_epi32(clear)),
+                                                _mm256_castsi256_ps(_mm256_set1_epi32(set)),
+                                                _mm256_castsi256_ps(top)));
+}
+
+/* Bytes whose bit is set, of 4 * VL bits, as 256 less the byte. */
+INLINE vb vb_negate(vb x, const uint8_t *bits)
+{
+    const __m256i bytes =
+        _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+    const __m256i bit = _mm256_set1_epi64x((int64_t)0x8040201008040201);
+    const __m256i all = _mm256_shuffle_epi8(_mm256_set1_epi32(load_i32(bits)), bytes);
+    const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(all, bit), bit);
+    return _mm256_sub_epi8(_mm256_xor_si256(x, set), set);
+}
+
+/* Three times the low byte of w * power, over 256: of even and odd bytes, as upper halves of 16. */
+INLINE vb vb_ternary(vb w, int power)
+{
+    const vb three = _mm256_set1_epi16(3);
+    const vb even = _mm256_mullo_epi16(w, _mm256_set1_epi16((int16_t)(power << 8)));
+    const vb odd = _mm256_mullo_epi16(_mm256_and_si256(w, _mm256_set1_epi16((int16_t)0xff00)),
+                                      _mm256_set1_epi16((int16_t)power));
+    return _mm256_or_si256(_mm256_mulhi_epu16(even, three),
+                           _mm256_slli_epi16(_mm256_mulhi_epu16(odd, three), 8));
+}
+
 /* 2^(e - 128) of VL bytes e: below 2 it is subnormal. */
 INLINE vf vf_load_e8m0_half(const uint8_t *p)
 {

@@ -151,6 +151,45 @@ INLINE vf vf_load_high4(const uint8_t *p)
 /* Every byte times its lane's; at most 255, so that pairs can be multiplied as one. */
 #define vb_times(w, lanes) _mm512_mullo_epi16((w), (lanes))
 
+/* Integers in lanes: of bytes, of u16; bits n = -31..31 places up (n known to the compiler); down.
+ */
+#define vi_load_u8(p) _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(p)))
+#define vi_load_u16(p) _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(p)))
+#define vi_shift(x, n) ((n) < 0 ? (vi)((__v16su)(x) >> (-(n)&31)) : (vi)((__v16su)(x) << ((n)&31)))
+#define vi_shift_right(x, n) _mm512_srl_epi32((x), _mm_cvtsi32_si128((int)(n)))
+#define vi_mask(x, bits) _mm512_and_si512((x), _mm512_set1_epi32(bits))
+/* a | (h & bits) */
+#define vi_or_mask(a, h, bits) _mm512_ternarylogic_epi32((a), (h), _mm512_set1_epi32(bits), 0xf8)
+/* Of each lane the table's element. */
+#define vi_gather(table, index) _mm512_i32gather_epi32((index), (table), 4)
+/* Where the bit of x is set `set`, else `clear`, as bytes. */
+#define vi_choose(x, bit, set, clear)                                                              \
+    _mm512_mask_blend_epi32(_mm512_test_epi32_mask((x), _mm512_set1_epi32(1 << (bit))),            \
+                            _mm512_set1_epi32(clear),                                              \
+                            _mm512_set1_epi32(set))
+#define vb_from_i(x) (x)
+#define vb_set1(x) _mm512_set1_epi8(x)
+#define vb_plus(a, b) _mm512_add_epi8((a), (b))
+
+/* Bytes whose bit is set, of 4 * VL bits, as 256 less the byte. */
+INLINE vb vb_negate(vb x, const uint8_t *bits)
+{
+    uint64_t mask;
+    memcpy(&mask, bits, sizeof mask);
+    return _mm512_mask_sub_epi8(x, mask, _mm512_setzero_si512(), x);
+}
+
+/* Three times the low byte of w * power, over 256: of even and odd bytes, as upper halves of 16. */
+INLINE vb vb_ternary(vb w, int power)
+{
+    const vb three = _mm512_set1_epi16(3);
+    const vb even = _mm512_mullo_epi16(w, _mm512_set1_epi16((int16_t)(power << 8)));
+    const vb odd = _mm512_mullo_epi16(_mm512_and_si512(w, _mm512_set1_epi16((int16_t)0xff00)),
+                                      _mm512_set1_epi16((int16_t)power));
+    return _mm512_or_si512(_mm512_mulhi_epu16(even, three),
+                           _mm512_slli_epi16(_mm512_mulhi_epu16(odd, three), 8));
+}
+
 /* 2^(e - 128) of VL bytes e: below 2 it is subnormal. */
 INLINE vf vf_load_e8m0_half(const uint8_t *p)
 {

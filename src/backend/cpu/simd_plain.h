@@ -317,6 +317,93 @@ INLINE vb vb_times(vb w, vb lanes)
     return w;
 }
 
+/* Integers in lanes: of bytes, of u16; bits n = -31..31 places up; down. */
+INLINE vi vi_load_u8(const uint8_t *p)
+{
+    vi r;
+    EACH r.x[i_] = p[i_];
+    return r;
+}
+
+INLINE vi vi_load_u16(const uint16_t *p)
+{
+    vi r;
+    EACH r.x[i_] = p[i_];
+    return r;
+}
+
+INLINE vi vi_shift(vi x, int n)
+{
+    EACH x.x[i_] = (int32_t)(n < 0 ? (uint32_t)x.x[i_] >> -n : (uint32_t)x.x[i_] << n);
+    return x;
+}
+
+#define vi_shift_right(x, n) vi_shift((x), -(int)(n))
+
+INLINE vi vi_mask(vi x, int32_t bits)
+{
+    EACH x.x[i_] &= bits;
+    return x;
+}
+
+/* a | (h & bits) */
+INLINE vi vi_or_mask(vi a, vi h, int32_t bits)
+{
+    EACH a.x[i_] |= h.x[i_] & bits;
+    return a;
+}
+
+/* Of each lane the table's element. */
+INLINE vi vi_gather(const uint32_t *table, vi index)
+{
+    EACH index.x[i_] = (int32_t)table[index.x[i_]];
+    return index;
+}
+
+INLINE vb vb_from_i(vi x)
+{
+    vb r;
+    memcpy(r.x, x.x, sizeof r.x);
+    return r;
+}
+
+INLINE vb vb_set1(uint8_t x)
+{
+    vb r;
+    memset(r.x, x, sizeof r.x);
+    return r;
+}
+
+INLINE vb vb_plus(vb a, vb b)
+{
+    for (int i = 0; i < VL * 4; i++)
+        a.x[i] = (uint8_t)(a.x[i] + b.x[i]);
+    return a;
+}
+
+/* Where the bit of x is set `set`, else `clear`, as bytes. */
+INLINE vb vi_choose(vi x, int bit, int32_t set, int32_t clear)
+{
+    EACH x.x[i_] = (uint32_t)x.x[i_] >> bit & 1 ? set : clear;
+    return vb_from_i(x);
+}
+
+/* Bytes whose bit is set, of 4 * VL bits, as 256 less the byte. */
+INLINE vb vb_negate(vb x, const uint8_t *bits)
+{
+    for (int i = 0; i < VL * 4; i++)
+        x.x[i] = (uint8_t)(bits[i / 8] >> (i % 8) & 1 ? -x.x[i] : x.x[i]);
+    return x;
+}
+
+/* Three times the low byte of w * power, over 256. */
+INLINE vb vb_ternary(vb w, int power)
+{
+    for (int i = 0; i < VL * 4; i++)
+        w.x[i] = (uint8_t)((w.x[i] * power & 255) * 3 >> 8);
+    return w;
+}
+
 /* 2^(e - 128) of VL bytes e. */
 INLINE vf vf_load_e8m0_half(const uint8_t *p)
 {

@@ -73,7 +73,8 @@ static uint64_t run_read(const void *p, size_t n, bool four)
     return bits;
 }
 
-/* clang-format off: a line a kernel */
+/* A line a kernel. */
+/* clang-format off */
 #define KERNELS_ALL(label, bf16_acts, bf16_linear, bf16_peak)                                      \
     {                                                                                              \
         .name = (label),                                                                           \
@@ -92,7 +93,18 @@ static uint64_t run_read(const void *p, size_t n, bool four)
                       [PANEL_IQ4_XS] = ACT_INT8,                                                   \
                       [PANEL_MXFP4] = ACT_INT8,                                                    \
                       [PANEL_Q2_K] = ACT_INT8,                                                     \
-                      [PANEL_Q3_K] = ACT_INT8},                                                    \
+                      [PANEL_Q3_K] = ACT_INT8,                                                     \
+                      [PANEL_IQ1_S] = ACT_INT8,                                                    \
+                      [PANEL_IQ1_M] = ACT_INT8,                                                    \
+                      [PANEL_IQ2_XXS] = ACT_INT8,                                                  \
+                      [PANEL_IQ2_XS] = ACT_INT8,                                                   \
+                      [PANEL_IQ2_S] = ACT_INT8,                                                    \
+                      [PANEL_IQ3_XXS] = ACT_INT8,                                                  \
+                      [PANEL_IQ3_S] = ACT_INT8,                                                    \
+                      [PANEL_TQ1_0] = ACT_INT8,                                                    \
+                      [PANEL_TQ2_0] = ACT_INT8,                                                    \
+                      [PANEL_Q1_0] = ACT_INT8,                                                     \
+                      [PANEL_Q2_0] = ACT_INT8},                                                    \
         .linear = {[PANEL_F32] = run_f32,                                                          \
                    [PANEL_F16] = run_f16,                                                          \
                    [PANEL_BF16] = (bf16_linear),                                                   \
@@ -108,7 +120,18 @@ static uint64_t run_read(const void *p, size_t n, bool four)
                    [PANEL_IQ4_XS] = run_iq4_xs,                                                    \
                    [PANEL_MXFP4] = run_mxfp4,                                                      \
                    [PANEL_Q2_K] = run_q2_k,                                                        \
-                   [PANEL_Q3_K] = run_q3_k},                                                       \
+                   [PANEL_Q3_K] = run_q3_k,                                                        \
+                   [PANEL_IQ1_S] = run_iq1_s,                                                      \
+                   [PANEL_IQ1_M] = run_iq1_m,                                                      \
+                   [PANEL_IQ2_XXS] = run_iq2_xxs,                                                  \
+                   [PANEL_IQ2_XS] = run_iq2_xs,                                                    \
+                   [PANEL_IQ2_S] = run_iq2_s,                                                      \
+                   [PANEL_IQ3_XXS] = run_iq3_xxs,                                                  \
+                   [PANEL_IQ3_S] = run_iq3_s,                                                      \
+                   [PANEL_TQ1_0] = run_tq1_0,                                                      \
+                   [PANEL_TQ2_0] = run_tq2_0,                                                      \
+                   [PANEL_Q1_0] = run_q1_0,                                                        \
+                   [PANEL_Q2_0] = run_q2_0},                                                       \
         .column = {[PANEL_F32] = column_f32,                                                       \
                    [PANEL_F16] = column_f16,                                                       \
                    [PANEL_BF16] = column_bf16,                                                     \
@@ -124,7 +147,18 @@ static uint64_t run_read(const void *p, size_t n, bool four)
                    [PANEL_IQ4_XS] = column_iq4_xs,                                                 \
                    [PANEL_MXFP4] = column_mxfp4,                                                   \
                    [PANEL_Q2_K] = column_q2_k,                                                     \
-                   [PANEL_Q3_K] = column_q3_k},                                                    \
+                   [PANEL_Q3_K] = column_q3_k,                                                     \
+                   [PANEL_IQ1_S] = column_iq1_s,                                                   \
+                   [PANEL_IQ1_M] = column_iq1_m,                                                   \
+                   [PANEL_IQ2_XXS] = column_iq2_xxs,                                               \
+                   [PANEL_IQ2_XS] = column_iq2_xs,                                                 \
+                   [PANEL_IQ2_S] = column_iq2_s,                                                   \
+                   [PANEL_IQ3_XXS] = column_iq3_xxs,                                               \
+                   [PANEL_IQ3_S] = column_iq3_s,                                                   \
+                   [PANEL_TQ1_0] = column_tq1_0,                                                   \
+                   [PANEL_TQ2_0] = column_tq2_0,                                                   \
+                   [PANEL_Q1_0] = column_q1_0,                                                     \
+                   [PANEL_Q2_0] = column_q2_0},                                                    \
         .layer_norm = run_layer_norm, .norm = run_norm,                                            \
         .unary = {[UNARY_GELU] = run_gelu,                                                         \
                   [UNARY_GELU_TANH] = run_gelu_tanh,                                               \

@@ -12,6 +12,7 @@ set(WEIR_CUDA_COPIES
   ${CMAKE_SOURCE_DIR}/src/backend/kv_type.c
   ${CMAKE_SOURCE_DIR}/src/base/err.c
   ${CMAKE_SOURCE_DIR}/src/gguf/blocks.c
+  ${CMAKE_SOURCE_DIR}/src/gguf/grids.c
   ${CMAKE_SOURCE_DIR}/src/model/uses.c)
 
 # What a device may be, of what nvcc knows; the last is also kept as PTX, for those that come after.

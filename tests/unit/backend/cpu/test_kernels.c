@@ -35,7 +35,18 @@ static const enum gguf_type types[] = {GGUF_TYPE_F32,
                                        GGUF_TYPE_IQ4_XS,
                                        GGUF_TYPE_MXFP4,
                                        GGUF_TYPE_Q2_K,
-                                       GGUF_TYPE_Q3_K};
+                                       GGUF_TYPE_Q3_K,
+                                       GGUF_TYPE_IQ1_S,
+                                       GGUF_TYPE_IQ1_M,
+                                       GGUF_TYPE_IQ2_XXS,
+                                       GGUF_TYPE_IQ2_XS,
+                                       GGUF_TYPE_IQ2_S,
+                                       GGUF_TYPE_IQ3_XXS,
+                                       GGUF_TYPE_IQ3_S,
+                                       GGUF_TYPE_TQ1_0,
+                                       GGUF_TYPE_TQ2_0,
+                                       GGUF_TYPE_Q1_0,
+                                       GGUF_TYPE_Q2_0};
 
 static uint64_t seed;
 

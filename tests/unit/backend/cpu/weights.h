@@ -39,6 +39,10 @@ static inline size_t scale_at(enum gguf_type type)
         return offsetof(struct block_q3_k, d);
     case GGUF_TYPE_Q6_K:
         return offsetof(struct block_q6_k, d);
+    case GGUF_TYPE_TQ1_0:
+        return offsetof(struct block_tq1_0, d);
+    case GGUF_TYPE_TQ2_0:
+        return offsetof(struct block_tq2_0, d);
     default:
         return 0;
     }
@@ -48,6 +52,17 @@ static inline bool has_second_scale(enum gguf_type type)
 {
     return type == GGUF_TYPE_Q4_1 || type == GGUF_TYPE_Q5_1 || type == GGUF_TYPE_Q2_K ||
            type == GGUF_TYPE_Q4_K || type == GGUF_TYPE_Q5_K;
+}
+
+/* The same in the top nibbles of IQ1_M's four words of scales. */
+static inline void put_iq1_m_scale(uint8_t *block)
+{
+    uint8_t scale[2];
+    put_scale(scale);
+    for (int i = 0; i < 4; i++) {
+        uint8_t *top = block + offsetof(struct block_iq1_m, scales) + i * 2 + 1;
+        *top = (uint8_t)((*top & 15) | (scale[i / 2] >> (i % 2 * 4) & 15) << 4);
+    }
 }
 
 /* A tensor of n rows of k random values: any bits at all, but finite scales. Free its data. */
@@ -68,6 +83,8 @@ static inline struct gguf_tensor make_tensor(enum gguf_type type, uint32_t k, ui
             memcpy(b, &half, 2);
         else if (type == GGUF_TYPE_MXFP4)
             b[0] = (uint8_t)(118 + rnd() % 6);
+        else if (type == GGUF_TYPE_IQ1_M)
+            put_iq1_m_scale(b);
         else
             put_scale(b + scale_at(type));
         if (has_second_scale(type))
