@@ -180,12 +180,7 @@ const struct argp_option serve_flags[] = {
     {"repeat-penalty", KEY_REPEAT_PENALTY, "X", 0, "0.01 to 100; 1 is off", 0},
     {"repeat-last-n", KEY_REPEAT_LAST_N, "N", 0, "tokens that penalties look at; -1: all", 0},
     {"seed", KEY_SEED, "N", 0, "of the random draws", 0},
-    {"max-tokens",
-     KEY_MAX_TOKENS,
-     "N",
-     0,
-     "the longest answer",
-     0},
+    {"max-tokens", KEY_MAX_TOKENS, "N", 0, "the longest answer", 0},
     {"verbose", KEY_VERBOSE, "on|off", 0, "add __verbose to answers (default off)", 0},
     {0},
 };

@@ -21,8 +21,8 @@ struct serve_options {
     struct serve_names tags;
     const char *api_prefix; /* NULL: none */
     bool no_slots;
-    uint32_t max_tokens;                        /* of requests that do not say; 0: as their API has it */
-    const char *api_key;                        /* NULL: open */
+    uint32_t max_tokens; /* of requests that do not say; 0: as their API has it */
+    const char *api_key; /* NULL: open */
     const char *api_keys_file, *admin_key_file; /* NULL: none */
     const char *tls_cert_file, *tls_key_file;   /* both or neither */
     const char **cors_origins;                  /* [n_cors_origins], owned */
