@@ -97,10 +97,17 @@ void api_destroy(struct api *a)
     free(a);
 }
 
+static bool is_name(const char *own, const char *name, size_t n)
+{
+    return n == strlen(own) && memcmp(name, own, n) == 0;
+}
+
 bool api_is_model(const struct api *a, const char *name, size_t n)
 {
-    return (n == strlen(a->model_id) && memcmp(name, a->model_id, n) == 0) ||
-           (n == strlen("default") && memcmp(name, "default", n) == 0);
+    bool is = is_name(a->model_id, name, n) || is_name("default", name, n);
+    for (size_t i = 0; !is && i < a->cfg.n_names; i++)
+        is = is_name(a->cfg.names[i], name, n);
+    return is;
 }
 
 void api_new_id(const char *prefix, char *id, size_t cap)
@@ -153,6 +160,13 @@ void api_put_header(struct api_call *c, const char *name, const char *value)
     c->answer.headers = c->headers;
 }
 
+/* Without the prefix that all paths of clients have; one that lacks it is no route. */
+static const char *path_below(const char *prefix, const struct api_input *in)
+{
+    size_t n = prefix && !in->internal ? strlen(prefix) : 0;
+    return n == 0 || (strncmp(in->path, prefix, n) == 0 && in->path[n] == '/') ? in->path + n : "";
+}
+
 struct api_call *api_begin(struct api *a, const struct api_input *in)
 {
     struct api_call *c = mem_zalloc(1, sizeof *c);
@@ -168,6 +182,8 @@ struct api_call *api_begin(struct api *a, const struct api_input *in)
     c->internal = in->internal;
     c->rank = in->priority;
     c->tenant = in->tenant;
-    api_route(c, in);
+    struct api_input below = *in;
+    below.path = path_below(a->cfg.prefix, in);
+    api_route(c, &below);
     return c; /* the loop thread may be using *c by now */
 }

@@ -30,7 +30,14 @@ struct api_call;
 typedef void (*api_line_fn)(void *ctx, const char *line, size_t n);
 
 struct api_config {
-    const char *model_id;   /* the alias, or the model's name */
+    const char *model_id;     /* the alias, or the model's name */
+    const char *const *names; /* [n_names] other names that requests may give the model */
+    size_t n_names;
+    const char *const *tags; /* [n_tags] shown with the model */
+    size_t n_tags;
+    const char *prefix;     /* "/llm": where all routes are, and nothing else; or NULL */
+    uint32_t max_tokens;    /* of requests that do not say; 0: as the dialect has it */
+    bool no_slots;          /* /slots refuses */
     const char *api_key;    /* NULL: open, unless api_load_keys is called */
     const char *admin_key;  /* NULL: the admin's routes want no other key than the rest */
     uint32_t max_choices;   /* n x prompts in one call; 0: 128 */
@@ -38,8 +45,8 @@ struct api_config {
     bool no_embeddings;     /* the routes for embeddings and reranking refuse */
     const char *model_path; /* shown by /props, or NULL */
     const char *defaults;   /* a JSON object: fields of requests that do not say; or NULL */
-    /* [n_cors_origins] pages of these origins may call, "*": all. Views that live as long as the
-     * api. */
+    /* [n_cors_origins] pages of these origins may call, "*": all. Lists and `prefix` are views that
+     * live as long as the api. */
     const char *const *cors_origins;
     size_t n_cors_origins;
     api_line_fn write_line; /* NULL: none */

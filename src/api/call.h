@@ -193,7 +193,8 @@ struct api_dialect {
     void (*fail)(struct api_call *c, const struct err_info *e, struct buf *out); /* instead */
     void (*whole)(struct api_call *c, struct buf *out); /* the answer, all choices finished */
 };
-extern const struct api_dialect api_completions, api_chat, api_messages, api_responses, api_native;
+extern const struct api_dialect api_completions, api_chat, api_messages, api_responses, api_native,
+    api_infill;
 
 /* A header of the answer; both live until api_end. Those beyond API_MAX_HEADERS are a bug. */
 void api_put_header(struct api_call *c, const char *name, const char *value);
@@ -220,8 +221,8 @@ enum err api_apply_terms(const struct api_call *c,
 
 /* Pages of other origins (cors.c): headers for one that may call. */
 void api_cors(struct api_call *c, const struct api_input *in);
-/* Is it a browser that asks whether it may? Then the answer is made. methods: "GET, HEAD". */
-bool api_cors_preflight(struct api_call *c, const struct api_input *in, const char *methods);
+/* Is it a browser that asks whether it may? Then the answer is made. */
+bool api_cors_preflight(struct api_call *c, const struct api_input *in);
 
 /* What remains of a call (record.c). */
 void api_record_begin(struct api_call *c, const struct api_input *in);
@@ -278,8 +279,11 @@ enum err api_read_prompt(struct api_call *c,
                          struct err_info *e) WEIR_MUST_USE;
 struct api_prompt *api_job_prompts(struct api_job *job, uint32_t n); /* take n empty ones */
 /* [{"type": "text", "text": TEXT}, ...], joined. (chat.c) Errors: ERR_INVALID. */
-enum err api_join_parts(const json_t *parts, const char *field, struct buf *out, struct err_info *e)
-    WEIR_MUST_USE;
+enum err api_join_parts(const json_t *parts,
+                        const char *field,
+                        const char *between,
+                        struct buf *out,
+                        struct err_info *e) WEIR_MUST_USE;
 /* A prompt of token ids, taken as it is. (completions.c) */
 enum err api_ids_prompt(struct api_call *c,
                         const json_t *v,
@@ -313,6 +317,9 @@ void api_apply_template(struct api_call *c, const struct api_input *in);
 void api_props(struct api_call *c, const struct api_input *in); /* props.c */
 void api_props_set(struct api_call *c, const struct api_input *in);
 void api_slots(struct api_call *c, const struct api_input *in);
+void api_slot_action(struct api_call *c, const struct api_input *in);
+void api_lora(struct api_call *c, const struct api_input *in);
+void api_lora_set(struct api_call *c, const struct api_input *in);
 void api_count_chat(struct api_call *c, const struct api_input *in); /* tokens of a body */
 void api_count_messages(struct api_call *c, const struct api_input *in);
 void api_count_responses(struct api_call *c, const struct api_input *in);

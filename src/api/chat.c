@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 /* Beside those of params.c. */
 static const struct api_refused refused[] = {
@@ -37,7 +38,11 @@ static enum err check_modalities(const json_t *body, struct err_info *e)
 }
 
 /* Content in parts: the texts, one after the other. */
-enum err api_join_parts(const json_t *parts, const char *field, struct buf *out, struct err_info *e)
+enum err api_join_parts(const json_t *parts,
+                        const char *field,
+                        const char *between,
+                        struct buf *out,
+                        struct err_info *e)
 {
     for (size_t i = 0; i < json_array_size(parts); i++) {
         const json_t *part = json_array_get(parts, i);
@@ -63,12 +68,15 @@ enum err api_join_parts(const json_t *parts, const char *field, struct buf *out,
         if (!json_is_string(text))
             return err_set_field(
                 e, ERR_INVALID, field, "'%s' has a text part without a 'text' string", field);
+        buf_str(out, i > 0 ? between : "");
         buf_add(out, json_string_value(text), json_string_length(text));
     }
     return OK;
 }
 
-/* Content as templates expect it: one string. Null, which assistants that call tools have, is "".
+/* Content as templates expect it: one string; parts each on a line, but for the
+ * assistant's, which are pieces of one text. Null, which assistants that
+ * call tools have, is "".
  */
 static enum err parse_content(
     const json_t *v, const char *field, bool may_be_null, json_t **out, struct err_info *e)
@@ -78,7 +86,7 @@ static enum err parse_content(
     if (json_is_string(v))
         *out = json_incref((json_t *)v);
     else if (json_is_array(v)) {
-        err = api_join_parts(v, field, &joined, e);
+        err = api_join_parts(v, field, may_be_null ? "" : "\n", &joined, e);
         *out = err ? NULL : json_stringn(joined.len ? joined.data : "", joined.len);
     } else if ((!v || json_is_null(v)) && may_be_null)
         *out = json_string("");
@@ -184,6 +192,26 @@ static enum err parse_effort(const struct api_call *c,
     return OK;
 }
 
+static void add_text(json_t *vars, const char *name, const char *text)
+{
+    if (!json_object_get(vars, name))
+        json_object_set_new(vars, name, json_string(text));
+}
+
+/* Today, for templates that would else write the day they were made. */
+static void add_dates(json_t *vars)
+{
+    const time_t now = time(NULL);
+    struct tm day;
+    char text[32];
+    if (!localtime_r(&now, &day))
+        return;
+    strftime(text, sizeof text, "%d %b %Y", &day);
+    add_text(vars, "date_string", text);
+    strftime(text, sizeof text, "%b %d %Y", &day);
+    add_text(vars, "datetime", text);
+}
+
 /* Variables for the template: chat_template_kwargs and documents. *out as in parse_messages. */
 static enum err parse_vars(const struct api_call *c,
                            const json_t *body,
@@ -213,6 +241,10 @@ static enum err parse_vars(const struct api_call *c,
             return err;
     }
     json_object_update_missing(*out, json_object_get(c->api->defaults, "chat_template_kwargs"));
+    if (chat_template_traits(c->api->tmpl)->wants_thinking &&
+        !json_object_get(*out, "enable_thinking"))
+        json_object_set_new(*out, "enable_thinking", json_true());
+    add_dates(*out);
     if (documents)
         json_object_set(*out, "documents", (json_t *)documents);
     return OK;
@@ -224,25 +256,35 @@ static bool has(const json_t *o, const char *name)
     return v && !json_is_null(v);
 }
 
+static bool is_of_assistant(const json_t *message)
+{
+    const char *role = json_string_value(json_object_get(message, "role"));
+    return role && strcmp(role, "assistant") == 0;
+}
+
 /* With continue_final_message the last message, which is the assistant's, is the beginning of the
- * answer: its text goes from *messages to *begun, the caller's reference, else NULL. */
-static enum err take_begun(const json_t *body, json_t *messages, json_t **begun, struct err_info *e)
+ * answer: its text goes from *messages to *begun, the caller's reference, else NULL. llama-server's
+ * clients need not say so. */
+static enum err take_begun(
+    const json_t *body, bool llama, json_t *messages, json_t **begun, struct err_info *e)
 {
     static const char field[] = "continue_final_message";
     size_t n = json_array_size(messages);
     const json_t *last = json_array_get(messages, n - 1);
-    const char *role = json_string_value(json_object_get(last, "role"));
-    bool wanted = false;
+    bool wanted = llama && is_of_assistant(last) && !has(last, "tool_calls");
     enum err err = api_get_bool(body, field, &wanted, e);
     if (err || !wanted)
         return err;
-    if (json_is_true(json_object_get(body, "add_generation_prompt")))
+    if (llama && !has(body, field) && is_of_assistant(json_array_get(messages, n - 2)))
+        return err_set_field(
+            e, ERR_INVALID, "messages", "'messages' ends with two of the assistant's");
+    if (has(body, field) && json_is_true(json_object_get(body, "add_generation_prompt")))
         return err_set_field(e,
                              ERR_INVALID,
                              field,
                              "'continue_final_message' and 'add_generation_prompt' cannot both be "
                              "true");
-    if (strcmp(role, "assistant") != 0 || has(last, "tool_calls") || has(last, "reasoning_content"))
+    if (!is_of_assistant(last) || has(last, "tool_calls") || has(last, "reasoning_content"))
         return err_set_field(e,
                              ERR_INVALID,
                              field,
@@ -253,13 +295,9 @@ static enum err take_begun(const json_t *body, json_t *messages, json_t **begun,
     return OK;
 }
 
-static enum err encode_begun(struct api_call *c,
-                             const json_t *begun,
-                             struct token_list *ids,
-                             struct err_info *e)
+/* Could the answer have begun with a text? */
+static enum err check_begun(const struct api_call *c, struct err_info *e)
 {
-    struct text_piece piece = {.text = json_string_value(begun),
-                               .n_bytes = json_string_length(begun)};
     if (c->reply.start.thinking || reply_is_framed(c->reply.style.format))
         return err_set_field(e,
                              ERR_INVALID,
@@ -269,7 +307,7 @@ static enum err encode_begun(struct api_call *c,
                                  ? "the template has the model reason first (enable_thinking in "
                                    "'chat_template_kwargs' may turn that off)"
                                  : "answers of this model's format do not begin with their text");
-    return piece.n_bytes > 0 ? tokenizer_encode(c->tokenizer, &piece, 1, ids, e) : OK;
+    return OK;
 }
 
 static enum err parse_prompt(struct api_call *c,
@@ -283,13 +321,13 @@ static enum err parse_prompt(struct api_call *c,
     if (!(err = parse_messages(body, &messages, e)) && !(err = parse_vars(c, body, &vars, e)) &&
         !(err = parse_effort(c, body, vars, e)) &&
         !(err = api_get_bool(body, "add_generation_prompt", &open_turn, e)) &&
-        !(err = take_begun(body, messages, &begun, e))) {
+        !(err = take_begun(body, c->shape == API_BARE, messages, &begun, e))) {
         struct token_list *ids = &api_job_prompts(job, 1)->ids;
-        err = api_reply_encode(c, messages, vars, open_turn || begun, ids, e);
+        err = api_reply_encode(c, messages, vars, open_turn || begun, begun, ids, e);
         if (err && e && e->field[0] == '\0')
             snprintf(e->field, sizeof e->field, "messages");
         if (!err && begun)
-            err = encode_begun(c, begun, ids, e);
+            err = check_begun(c, e);
     }
     json_decref(begun);
     json_decref(messages);

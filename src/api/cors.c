@@ -40,11 +40,10 @@ static const char *find_origin(const struct api_config *cfg, const char *origin)
 /* The value of Access-Control-Allow-Origin, or NULL. */
 static const char *allowed_origin(const struct api_call *c, const struct api_input *in)
 {
-    const char *all = find_origin(&c->api->cfg, "*");
     if (!in->origin)
         return NULL;
-    if (all)
-        return all;
+    if (find_origin(&c->api->cfg, "*"))
+        return in->origin;
     if (is_local(in->origin) && find_origin(&c->api->cfg, "localhost"))
         return in->origin;
     return find_origin(&c->api->cfg, in->origin);
@@ -54,7 +53,7 @@ static void put_origin(struct api_call *c, const char *origin)
 {
     if (origin)
         api_put_header(c, "Access-Control-Allow-Origin", origin);
-    if (c->api->cfg.n_cors_origins > 0 && !find_origin(&c->api->cfg, "*"))
+    if (c->api->cfg.n_cors_origins > 0)
         api_put_header(c, "Vary", "Origin");
 }
 
@@ -77,9 +76,10 @@ static bool is_header_list(const char *s)
     return true;
 }
 
-/* Which headers a client's library sends is its own affair, so any may come. A browser keeps the
- * answer for ten minutes. */
-bool api_cors_preflight(struct api_call *c, const struct api_input *in, const char *methods)
+/* Which headers a client's library sends is its own affair, so any may come; by name, as the star
+ * does not stand for Authorization. Methods are those of all routes. A browser keeps the answer for
+ * ten minutes. */
+bool api_cors_preflight(struct api_call *c, const struct api_input *in)
 {
     const char *origin = allowed_origin(c, in);
     if (!in->origin || strcmp(in->method, "OPTIONS") != 0 || !in->cors_method ||
@@ -89,7 +89,7 @@ bool api_cors_preflight(struct api_call *c, const struct api_input *in, const ch
     c->answer.status = 200;
     if (!origin) /* answered, but with nothing that lets the page call */
         return true;
-    api_put_header(c, "Access-Control-Allow-Methods", methods);
+    api_put_header(c, "Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
     if (in->cors_headers && is_header_list(in->cors_headers))
         api_put_header(c, "Access-Control-Allow-Headers", in->cors_headers);
     api_put_header(c, "Access-Control-Max-Age", "600");

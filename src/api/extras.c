@@ -97,13 +97,13 @@ static void put_verbose(const struct api_choice *ch, struct buf *out)
     const token_id *prompt = request_prompt(ch->req, &n_prompt);
     const struct request_token *tokens = request_out(ch->req);
     buf_str(out, ",\"__verbose\":{\"prompt\":");
-    tokenizer_decode(c->tokenizer, prompt, n_prompt, true, &text);
+    native_text(c->tokenizer, prompt, n_prompt, &text);
     api_put_text(out, text.data, text.len);
     buf_clear(&text);
     buf_str(out, ",\"tokens\":[");
     for (uint32_t i = 0; i < n_out; i++) {
         buf_printf(out, "%s%d", i ? "," : "", tokens[i].id);
-        tokenizer_decode(c->tokenizer, &tokens[i].id, 1, true, &text);
+        native_text(c->tokenizer, &tokens[i].id, 1, &text);
     }
     buf_str(out, "],\"content\":");
     api_put_text(out, text.data, text.len);

@@ -93,6 +93,14 @@ static void write_prefix(struct api_call *c, const struct api_dialect *d, bool s
     buf_str(b, ",\"choices\":[");
 }
 
+/* Of requests that do not say; 0: to the end of the context. */
+static uint32_t default_max_tokens(const struct api_call *c, const struct api_dialect *d)
+{
+    if (c->api->cfg.max_tokens > 0)
+        return c->api->cfg.max_tokens;
+    return d->whole_context ? 0 : DEFAULT_MAX_TOKENS;
+}
+
 /* The request of one choice. Choice i of a prompt draws from seed + i. */
 static enum err create_choice(struct api_call *c,
                               const struct api_dialect *d,
@@ -106,9 +114,10 @@ static enum err create_choice(struct api_call *c,
     uint32_t n_ctx = engine_n_ctx(c->engine);
     p.sample.seed += index % job->params.n;
     /* the default gives way to what fits; a number that was asked for does not */
-    if (!job->params.max_tokens_given && !d->whole_context && ids->n < n_ctx) {
+    uint32_t usual = default_max_tokens(c, d);
+    if (!job->params.max_tokens_given && usual > 0 && ids->n < n_ctx) {
         uint32_t room = n_ctx - (uint32_t)ids->n;
-        p.max_tokens = room < DEFAULT_MAX_TOKENS ? room : DEFAULT_MAX_TOKENS;
+        p.max_tokens = room < usual ? room : usual;
     }
     if (job->params.max_tokens_gives && ids->n < n_ctx && p.max_tokens > n_ctx - ids->n)
         p.max_tokens = n_ctx - (uint32_t)ids->n;

@@ -72,7 +72,7 @@ static json_t *to_json(const struct buf *b)
     return json_stringn(b->len ? b->data : "", b->len);
 }
 
-/* A text, or blocks of text: joined, as the parts of a chat message are. */
+/* A text, or blocks of text, run together. */
 static enum err join_text(const json_t *v, const char *field, struct buf *out, struct err_info *e)
 {
     if (json_is_string(v)) {

@@ -22,6 +22,39 @@ void api_health(struct api_call *c, const struct api_input *in)
     api_answer_json(c, strcmp(status, "ok") == 0 ? 200 : 503);
 }
 
+static void put_names(const char *const *names, size_t n, const char *open, struct buf *out)
+{
+    buf_str(out, open);
+    for (size_t i = 0; i < n; i++) {
+        buf_str(out, i ? "," : "");
+        api_put_text(out, names[i], strlen(names[i]));
+    }
+    buf_char(out, ']');
+}
+
+/* What llama-server tells of a model: its numbers. */
+static void put_meta(const struct api_call *c, struct buf *out)
+{
+    const struct model *m = engine_model(c->engine);
+    uint64_t n_params = 0;
+    for (uint64_t i = 0; i < gguf_n_tensors(m->gguf); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(m->gguf, i);
+        uint64_t n = 1;
+        for (uint32_t d = 0; d < GGUF_MAX_DIMS; d++)
+            n *= t->ne[d];
+        n_params += n;
+    }
+    buf_printf(out,
+               ",\"meta\":{\"n_vocab\":%u,\"n_ctx\":%u,\"n_ctx_train\":%u,\"n_embd\":%u,"
+               "\"n_params\":%llu,\"size\":%zu}",
+               m->hp.n_vocab,
+               engine_n_ctx(c->engine),
+               m->hp.n_ctx_train,
+               m->hp.n_embd,
+               (unsigned long long)n_params,
+               m->weight_bytes);
+}
+
 void api_put_model(const struct api_call *c, struct buf *out)
 {
     buf_str(out, "{\"id\":");
@@ -29,9 +62,12 @@ void api_put_model(const struct api_call *c, struct buf *out)
     buf_str(out, ",\"object\":\"model\",\"created\":");
     api_put_int(out, c->api->created);
     buf_str(out, ",\"owned_by\":\"weir\"");
+    put_names(c->api->cfg.names, c->api->cfg.n_names, ",\"aliases\":[", out);
+    put_names(c->api->cfg.tags, c->api->cfg.n_tags, ",\"tags\":[", out);
     if (c->engine) { /* known once it is loaded */
         buf_str(out, ",\"max_model_len\":");
         api_put_int(out, engine_n_ctx(c->engine));
+        put_meta(c, out);
     }
     buf_char(out, '}');
 }

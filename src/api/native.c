@@ -1,4 +1,5 @@
-/* POST /completion and /completions: llama-server's own dialect, its answers and its streams.
+/* POST /completion, /completions and /infill: llama-server's own dialect, its answers and its
+ * streams.
  *
  *      data: {"index", "content", "tokens", "stop": false, ...}     one for each token
  *      data: {"index", "content": "", ..., "stop": true, ...}       all about one answer; no [DONE]
@@ -26,6 +27,15 @@ static void put_tokens(const struct api_choice *ch, int64_t token, struct buf *o
     if (token >= 0)
         api_put_int(out, request_out(ch->req)[token].id);
     buf_char(out, ']');
+}
+
+static void put_probs(const struct api_choice *ch, uint32_t i, struct buf *out)
+{
+    const struct native *s = ch->call->state;
+    if (s->post_sampling)
+        api_put_prob(ch, i, out);
+    else
+        api_put_logprob(ch, i, true, out);
 }
 
 static uint32_t n_prompt_of(const struct api_choice *ch)
@@ -73,7 +83,7 @@ static void piece(struct api_choice *ch, const struct api_piece *p, struct buf *
     }
     if (ch->call->logprobs && p->token >= 0) {
         buf_str(out, ",\"completion_probabilities\":[");
-        api_put_logprob(ch, (uint32_t)p->token, true, out);
+        put_probs(ch, (uint32_t)p->token, out);
         buf_char(out, ']');
     }
     buf_str(out, "}\n\n");
@@ -89,6 +99,8 @@ const char *api_stop_type(const struct api_choice *ch)
     case STOP_TEXT:
         return "word";
     case STOP_NONE:
+    case STOP_INDENT:
+    case STOP_TIME:
         break;
     }
     return "limit";
@@ -98,7 +110,7 @@ const char *api_stop_type(const struct api_choice *ch)
 static bool truncated(const struct api_choice *ch)
 {
     const struct native *s = ch->call->state;
-    return request_finish(ch->req) == FINISH_LENGTH &&
+    return request_finish(ch->req) == FINISH_LENGTH && request_stop(ch->req) == STOP_NONE &&
            (s->n_predict < 0 || request_n_completion(ch->req) < s->n_predict);
 }
 
@@ -201,7 +213,7 @@ static void put_choice(struct api_choice *ch, struct buf *out)
         api_put_int(&tokens, request_out(ch->req)[p.token].id);
         if (c->logprobs) {
             buf_str(&probs, probs.len ? "," : "");
-            api_put_logprob(ch, (uint32_t)p.token, true, &probs);
+            put_probs(ch, (uint32_t)p.token, &probs);
         }
     }
     buf_str(&all, "\",\"tokens\":[");
@@ -244,6 +256,23 @@ const struct api_dialect api_native = {
     .renames = renames,
     .adapt = native_adapt,
     .parse = native_parse,
+    .open = open_stream,
+    .piece = piece,
+    .progress = progress,
+    .close = close_choice,
+    .end = end_stream,
+    .fail = api_openai_fail,
+    .whole = whole,
+};
+
+const struct api_dialect api_infill = {
+    .id_prefix = "cmpl-",
+    .prompt_field = "input_prefix",
+    .whole_context = true,
+    .any_model = true,
+    .renames = renames,
+    .adapt = infill_adapt,
+    .parse = infill_parse,
     .open = open_stream,
     .piece = piece,
     .progress = progress,

@@ -13,9 +13,11 @@ struct native {
     uint32_t n_fields;
     int64_t n_predict; /* as asked for; -1: no limit */
     int64_t id_slot;
-    bool no_output; /* n_predict 0: the prompt is computed, its first token not shown */
-    bool tokens;    /* name them in answers */
-    struct {        /* until parse hands them to the request */
+    bool no_output;     /* n_predict 0: the prompt is computed, its first token not shown */
+    bool tokens;        /* name them in answers */
+    bool post_sampling; /* probabilities are those that tokens were drawn by */
+    int64_t n_indent, max_ms;
+    struct { /* until parse hands them to the request */
         struct logit_bias *items;
         size_t n, cap;
     } bias;
@@ -28,6 +30,20 @@ enum err native_parse(struct api_call *c,
                       const json_t *body,
                       struct api_job *job,
                       struct err_info *e) WEIR_MUST_USE;
+/* The part of it without the prompts. */
+void native_parse_settings(struct api_call *c, const json_t *body, struct api_job *job);
+
+/* POST /infill: the prompt of a text with a gap. (infill.c) */
+enum err infill_parse(struct api_call *c,
+                      const json_t *body,
+                      struct api_job *job,
+                      struct err_info *e) WEIR_MUST_USE;
+enum err infill_adapt(struct api_call *c, const json_t *body, json_t **out, struct err_info *e)
+    WEIR_MUST_USE;
+
+/* Ids as llama-server writes prompts: each token by itself, so that a space that it begins with
+ * stays behind BOS. */
+void native_text(const struct tokenizer *t, const token_id *ids, size_t n, struct buf *out);
 
 /* "generation_settings", and the same for /props and other dialects. job NULL: the defaults. s
  * NULL: of another dialect. */

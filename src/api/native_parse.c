@@ -17,10 +17,7 @@
 /* Beside those of params.c. Fields that only tune what is off (dry_base, mirostat_tau, ...), or how
  * llama-server keeps its memory (n_keep, id_slot, n_cache_reuse), mean nothing here. */
 static const struct api_refused refused[] = {
-    {"post_sampling_probs", NEUTRAL_FALSE, 0},
     {"min_keep", NEUTRAL_NUMBER, 0},
-    {"n_indent", NEUTRAL_NUMBER, 0},
-    {"t_max_predict_ms", NEUTRAL_NUMBER, 0},
     {"messages", NEUTRAL_NOTHING, 0},
 };
 
@@ -53,6 +50,15 @@ enum err native_encode(const struct tokenizer *t,
     return tokenizer_encode(t, &piece, 1, ids, e);
 }
 
+void native_text(const struct tokenizer *t, const token_id *ids, size_t n, struct buf *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t n_bytes;
+        const char *bytes = tokenizer_bytes(t, ids[i], true, &n_bytes);
+        buf_add(out, bytes, n_bytes);
+    }
+}
+
 /* --- adapt ---------------------------------------------------------------------------------- */
 
 static void set_default(json_t *body, const char *name, json_t *value)
@@ -65,9 +71,13 @@ static void set_default(json_t *body, const char *name, json_t *value)
 }
 
 /* n_predict, of which max_tokens is another name: -1 is no limit, 0 no output. */
-static enum err adapt_counts(struct native *s, json_t *body, struct err_info *e)
+static enum err adapt_counts(const struct api_call *c,
+                             struct native *s,
+                             json_t *body,
+                             struct err_info *e)
 {
-    int64_t n = -1, n_cmpl = 1;
+    int64_t n = c->api->cfg.max_tokens, n_cmpl = 1;
+    n = n > 0 ? n : -1;
     enum err err;
     if ((err = api_get_int(body, "max_tokens", -1, INT32_MAX, &n, e)) ||
         (err = api_get_int(body, "n_predict", -1, INT32_MAX, &n, e)) ||
@@ -331,6 +341,9 @@ static enum err read_flags(struct api_call *c, struct native *s, json_t *body, s
     if ((err = api_get_bool(body, "stream", &stream, e)) ||
         (err = api_get_bool(body, "return_tokens", &s->tokens, e)) ||
         (err = api_get_int(body, "id_slot", -1, INT32_MAX, &s->id_slot, e)) ||
+        (err = api_get_bool(body, "post_sampling_probs", &s->post_sampling, e)) ||
+        (err = api_get_int(body, "n_indent", 0, INT32_MAX, &s->n_indent, e)) ||
+        (err = api_get_int(body, "t_max_predict_ms", -1, INT32_MAX, &s->max_ms, e)) ||
         (err = api_get_int(body, "n_probs", 0, REQUEST_MAX_TOP_LOGPROBS, &n_probs, e)) ||
         (err = read_fields(s, body, e)))
         return err;
@@ -353,7 +366,7 @@ enum err native_adapt(struct api_call *c, const json_t *body, json_t **out, stru
     if (!b)
         return err_set(e, ERR_NOMEM, "no memory to read the body");
     if ((err = api_refuse_fields(b, refused, sizeof refused / sizeof *refused, e)) ||
-        (err = adapt_counts(s, b, e)) || (err = adapt_numbers(b, e)) ||
+        (err = adapt_counts(c, s, b, e)) || (err = adapt_numbers(b, e)) ||
         (err = adapt_samplers(b, &temperature_last, e)) || (err = adapt_bias(c, s, b, e)) ||
         (err = forbid_ends(c, s, b, e)) || (err = read_flags(c, s, b, e)))
         return err;
@@ -426,7 +439,7 @@ static enum err one_prompt(struct api_call *c,
     if (!err && p->ids.n == 0)
         err = err_set_field(e, ERR_INVALID, field, "'%s' is empty", field);
     if (!err)
-        tokenizer_decode(t, p->ids.ids, p->ids.n, true, &p->text);
+        native_text(t, p->ids.ids, p->ids.n, &p->text);
     return err;
 }
 
@@ -574,21 +587,21 @@ void native_put_settings(const struct api_call *c,
     put_setting(out, "n_predict", (double)(s ? s->n_predict : -1));
     put_setting(out, "n_keep", -1);
     put_setting(out, "n_probs", c->n_top);
+    put_setting(out, "n_indent", p.min_indent);
+    put_setting(out, "t_max_predict_ms", p.max_line_ms ? (double)p.max_line_ms : -1);
     buf_printf(out,
                ",\"ignore_eos\":%s,\"stream\":%s,\"timings_per_token\":%s,"
-               "\"post_sampling_probs\":false,\"samplers\":[\"penalties\",%s\"top_k\",\"top_p\","
+               "\"post_sampling_probs\":%s,\"samplers\":[\"penalties\",%s\"top_k\",\"top_p\","
                "\"min_p\"%s],\"lora\":[]}",
                name_of(p.ignore_eos),
                name_of(job && job->params.stream),
                name_of(c->timings_per_token),
+               name_of(p.sampled_logprobs),
                p.sample.temperature_last || !job ? "" : "\"temperature\",",
                p.sample.temperature_last || !job ? ",\"temperature\"" : "");
 }
 
-enum err native_parse(struct api_call *c,
-                      const json_t *body,
-                      struct api_job *job,
-                      struct err_info *e)
+void native_parse_settings(struct api_call *c, const json_t *body, struct api_job *job)
 {
     struct native *s = c->state;
     struct request_params *p = &job->params.request;
@@ -598,8 +611,19 @@ enum err native_parse(struct api_call *c,
     p->sample.n_bias = (uint32_t)s->bias.n;
     p->sample.temperature_last = json_is_true(json_object_get(body, "temperature_last"));
     s->bias.items = NULL;
+    p->sampled_logprobs = s->post_sampling;
+    p->min_indent = (uint32_t)s->n_indent;
+    p->max_line_ms = s->max_ms > 0 ? (uint32_t)s->max_ms : 0;
     native_put_settings(c, s, job, &s->settings);
     for (uint32_t i = 0; i < p->n_stops; i++)
         s->stops[s->n_stops++] = mem_strdup(p->stops[i].data); /* JSON's strings have no NUL */
+}
+
+enum err native_parse(struct api_call *c,
+                      const json_t *body,
+                      struct api_job *job,
+                      struct err_info *e)
+{
+    native_parse_settings(c, body, job);
     return parse_prompts(c, body, job, e);
 }

@@ -1,17 +1,41 @@
-/* GET and POST /props, GET /slots: what llama-server tells of itself.
+/* GET and POST /props, /slots, /lora-adapters: what llama-server tells of itself.
  *
  * Weir has no slots: sequences share one pool of memory. For those who count them, every sequence
  * that can run at once is one, and the first so many are busy. */
 #include "api/native.h"
+#include "chat/encode.h"
 
 #include <string.h>
+
+static const char *name_of(bool b)
+{
+    return b ? "true" : "false";
+}
 
 static void put_template(const struct api_call *c, struct buf *out)
 {
     size_t n;
     const char *source = chat_template_source(c->api->tmpl, &n);
+    const struct chat_traits *traits = chat_template_traits(c->api->tmpl);
     buf_str(out, ",\"chat_template\":");
     api_put_text(out, source, n);
+    buf_printf(out,
+               ",\"chat_template_caps\":{\"supports_system_role\":%s,\"supports_tools\":%s,"
+               "\"supports_tool_calls\":%s,\"supports_object_arguments\":%s}",
+               name_of(traits->system),
+               name_of(traits->tools),
+               name_of(traits->calls),
+               name_of(traits->calls && !traits->text_arguments));
+}
+
+/* The text of a token, "" where the model has none. */
+static void put_token(const struct api_call *c, const char *name, token_id id, struct buf *out)
+{
+    struct buf text = {0};
+    const char *s = chat_token_text(engine_tokenizer(c->engine), id, &text);
+    buf_printf(out, ",\"%s\":", name);
+    api_put_text(out, s ? s : "", s ? text.len : 0);
+    buf_deinit(&text);
 }
 
 void api_props(struct api_call *c, const struct api_input *in)
@@ -34,9 +58,13 @@ void api_props(struct api_call *c, const struct api_input *in)
     buf_str(out, ",\"model_path\":");
     api_put_text(out, c->api->model_path, strlen(c->api->model_path));
     put_template(c, out);
-    buf_str(out,
-            ",\"chat_template_caps\":{},\"modalities\":{\"vision\":false,\"audio\":false},"
-            "\"build_info\":\"weir " WEIR_VERSION "\",\"is_sleeping\":false}");
+    put_token(c, "bos_token", tokenizer_bos(engine_tokenizer(c->engine)), out);
+    put_token(c, "eos_token", tokenizer_eos(engine_tokenizer(c->engine)), out);
+    buf_printf(out,
+               ",\"modalities\":{\"vision\":false,\"audio\":false},\"endpoint_slots\":%s,"
+               "\"endpoint_props\":false,\"endpoint_metrics\":true,"
+               "\"build_info\":\"weir " WEIR_VERSION "\",\"is_sleeping\":false}",
+               name_of(!c->api->cfg.no_slots));
     api_answer_json(c, 200);
 }
 
@@ -58,6 +86,11 @@ void api_slots(struct api_call *c, const struct api_input *in)
     struct engine_stats s;
     struct err_info e = {0};
     bool wants_one = false;
+    if (c->api->cfg.no_slots) {
+        err_set(&e, ERR_UNSUPPORTED, "this server does not show its slots (--slots on)");
+        api_answer_error(c, &e);
+        return;
+    }
     engine_stats_get(c->engine, &s);
     enum err err = api_query_flag(in, "fail_on_no_slot", &wants_one, &e);
     if (!err && wants_one && s.running >= s.max_running)
@@ -76,4 +109,44 @@ void api_slots(struct api_call *c, const struct api_input *in)
                    i < s.running ? "true" : "false");
     buf_char(&c->body, ']');
     api_answer_json(c, 200);
+}
+
+/* ?action=save, restore or erase: sequences have no slot that could be named, and what they leave
+ * is kept by itself (GET /v1/kv). */
+void api_slot_action(struct api_call *c, const struct api_input *in)
+{
+    (void)in;
+    struct err_info e = {0};
+    err_set(
+        &e,
+        ERR_UNSUPPORTED,
+        "this server has no slots to save or restore; computed prefixes are kept by themselves, "
+        "on disk with --cache-dir");
+    api_answer_error(c, &e);
+}
+
+/* There are none, and none can be loaded. */
+void api_lora(struct api_call *c, const struct api_input *in)
+{
+    (void)in;
+    buf_str(&c->body, "[]");
+    api_answer_json(c, 200);
+}
+
+/* [{"id", "scale"}, ...]: nothing but an empty list can be kept to. */
+void api_lora_set(struct api_call *c, const struct api_input *in)
+{
+    struct err_info e = {0};
+    json_t *list = json_loadb(in->body, in->body_len, 0, NULL);
+    if (json_is_array(list) && json_array_size(list) == 0) {
+        buf_str(&c->body, "{\"success\":true}");
+        api_answer_json(c, 200);
+    } else if (!json_is_array(list)) {
+        err_set(&e, ERR_INVALID, "the body must be an array of objects with 'id' and 'scale'");
+        api_answer_error(c, &e);
+    } else {
+        err_set(&e, ERR_INVALID, "there is no adapter with such an id: this server has none");
+        api_answer_error(c, &e);
+    }
+    json_decref(list);
 }

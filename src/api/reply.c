@@ -15,10 +15,16 @@ enum err api_reply_encode(struct api_call *c,
                           const json_t *messages,
                           const json_t *vars,
                           bool add_generation_prompt,
+                          const json_t *begun,
                           struct token_list *ids,
                           struct err_info *e)
 {
-    const struct chat_turn turn = {messages, vars, &c->tools, add_generation_prompt};
+    const struct chat_turn turn = {messages,
+                                   vars,
+                                   &c->tools,
+                                   add_generation_prompt,
+                                   json_string_value(begun),
+                                   json_string_length(begun)};
     c->reply = (struct reply_config){.style = chat_template_style(c->api->tmpl),
                                      .one_call = !c->tools.parallel};
     if (chat_tools_wanted(&c->tools))

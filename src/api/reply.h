@@ -16,6 +16,7 @@ enum err api_reply_encode(struct api_call *c,
                           const json_t *messages,
                           const json_t *vars,
                           bool add_generation_prompt,
+                          const json_t *begun, /* text or NULL */
                           struct token_list *ids,
                           struct err_info *e) WEIR_MUST_USE;
 

@@ -40,6 +40,11 @@ static void native(struct api_call *c, const struct api_input *in)
     api_generate(c, &api_native, in);
 }
 
+static void infill(struct api_call *c, const struct api_input *in)
+{
+    api_generate(c, &api_infill, in);
+}
+
 /* A path may have several rows, each with methods of its own. A star stands for a part without
  * slashes; a path that ends in a slash, for all that are longer. */
 static const struct route {
@@ -115,6 +120,10 @@ static const struct route {
     {"/props", GET, API_LLAMA, NEEDS_MODEL, api_props},
     {"/props", POST, API_LLAMA, NEEDS_ADMIN, api_props_set},
     {"/slots", GET, API_LLAMA, NEEDS_ADMIN, api_slots},
+    {"/slots/", POST, API_LLAMA, NEEDS_ADMIN, api_slot_action},
+    {"/lora-adapters", GET, API_LLAMA, NEEDS_NOTHING, api_lora},
+    {"/lora-adapters", POST, API_LLAMA, NEEDS_ADMIN, api_lora_set},
+    {"/infill", POST, API_LLAMA, NEEDS_OPEN, infill},
 };
 #define N_ROUTES (sizeof routes / sizeof routes[0])
 
@@ -265,7 +274,7 @@ void api_route(struct api_call *c, const struct api_input *in)
     c->answer.anthropic = c->shape == API_ANTHROPIC;
     c->route = r ? r->path : first ? first->path : NULL;
     api_record_begin(c, in);
-    if (first && api_cors_preflight(c, in, allowed(c, first)))
+    if (first && api_cors_preflight(c, in))
         return;
     api_cors(c, in);
     if (admit(c, in, first, r, &e) != OK)

@@ -9,6 +9,7 @@
  * are part of a character wait in utf8; at the end they become U+FFFD. */
 #include "api/text.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /* Does the answer name tokens, so that one may go out only with all of its text? */
@@ -160,6 +161,34 @@ static void put_one(
     api_put_float(out, logprob);
     buf_str(out, ",\"bytes\":");
     api_put_token_bytes(t, id, out);
+}
+
+static void put_prob(const struct tokenizer *t, token_id id, float logprob, struct buf *out)
+{
+    buf_str(out, "{\"id\":");
+    api_put_int(out, id);
+    buf_str(out, ",\"token\":");
+    api_put_token(t, id, false, out);
+    buf_str(out, ",\"bytes\":");
+    api_put_token_bytes(t, id, out);
+    buf_str(out, ",\"prob\":");
+    api_put_float(out, expf(logprob));
+}
+
+/* Those that could not have come are left out. */
+void api_put_prob(const struct api_choice *ch, uint32_t i, struct buf *out)
+{
+    const struct api_call *c = ch->call;
+    const struct request_token *own = &request_out(ch->req)[i];
+    const struct token_logprob *top = request_top(ch->req, i);
+    put_prob(c->tokenizer, own->id, own->logprob, out);
+    buf_str(out, ",\"top_probs\":[");
+    for (uint32_t j = 0; j < c->n_top && top && top[j].id >= 0; j++) {
+        buf_str(out, j > 0 ? "," : "");
+        put_prob(c->tokenizer, top[j].id, top[j].logprob, out);
+        buf_char(out, '}');
+    }
+    buf_str(out, "]}");
 }
 
 void api_put_logprob(const struct api_choice *ch, uint32_t i, bool with_id, struct buf *out)

@@ -24,6 +24,10 @@ void api_put_token_bytes(const struct tokenizer *t, token_id id, struct buf *out
  */
 void api_put_logprob(const struct api_choice *ch, uint32_t i, bool with_id, struct buf *out);
 
+/* {"id", "token", "bytes", "prob", "top_probs": [...]} of output i: probabilities of the draw, of
+ * requests with params.sampled_logprobs. */
+void api_put_prob(const struct api_choice *ch, uint32_t i, struct buf *out);
+
 uint32_t api_count_chars(const char *s, size_t n);
 
 #endif

@@ -56,12 +56,42 @@ static bool wants_text(const struct chat_template *t)
     return shows(t, text, "\"zq\"");
 }
 
+/* Does it read `enable_thinking` and never ask whether that is defined, nor give it a default? Such
+ * templates are made for servers that always set it. */
+static bool reads_thinking(const struct chat_template *t, const char *source, size_t n)
+{
+    static const char name[] = "enable_thinking";
+    static const char *const asks[] = {"is defined",
+                                       "is not defined",
+                                       "is none",
+                                       "| default",
+                                       "|default",
+                                       "is undefined",
+                                       "is not none"};
+    const char *at = source, *end = source + n;
+    if (!jinja_reads(t->jinja, name))
+        return false;
+    while ((at = memmem(at, (size_t)(end - at), name, sizeof name - 1))) {
+        at += sizeof name - 1;
+        const char *next = at;
+        while (next < end && *next == ' ')
+            next++;
+        for (size_t i = 0; i < sizeof asks / sizeof asks[0]; i++)
+            if ((size_t)(end - next) >= strlen(asks[i]) &&
+                memcmp(next, asks[i], strlen(asks[i])) == 0)
+                return false;
+    }
+    return true;
+}
+
 static void find_traits(struct chat_template *t, const char *source, size_t n)
 {
     static const char calls[] = "tool_calls", thinking[] = "message.thinking";
     t->traits.effort = jinja_reads(t->jinja, "reasoning_effort");
     t->traits.thinking = memmem(source, n, thinking, sizeof thinking - 1) != NULL;
-    t->traits.tools = jinja_reads(t->jinja, "tools");
+    t->traits.wants_thinking = reads_thinking(t, source, n);
+    t->traits.functions = jinja_reads(t->jinja, "functions") && !jinja_reads(t->jinja, "tools");
+    t->traits.tools = t->traits.functions || jinja_reads(t->jinja, "tools");
     t->traits.calls = memmem(source, n, calls, sizeof calls - 1) != NULL;
     t->traits.text_arguments = t->traits.calls && wants_text(t);
     t->traits.system = shows(t,

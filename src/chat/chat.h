@@ -33,11 +33,13 @@ const char *chat_template_problem(const struct chat_template *t);
 
 /* What a template does with tools, found out by reading and by rendering small conversations. */
 struct chat_traits {
-    bool tools;          /* it writes the variable `tools` */
+    bool tools;          /* it writes the variable `tools`, or */
+    bool functions;      /* `functions`, which is their JSON as text */
     bool calls;          /* it writes tool_calls of messages */
     bool text_arguments; /* it wants their arguments as JSON text, not as an object */
     bool system;         /* it takes messages of the system */
     bool effort;         /* it reads the variable `reasoning_effort` */
+    bool wants_thinking; /* it reads `enable_thinking` as if that were always there */
     bool thinking;       /* it reads reasoning as `thinking` of messages with calls (gpt-oss) */
 };
 const struct chat_traits *chat_template_traits(const struct chat_template *t);

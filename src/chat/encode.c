@@ -50,10 +50,23 @@ static struct reply_start start_of(const struct chat_template *tmpl, const struc
                           own ? last->end - last->begin : 0);
 }
 
+/* The answer's beginning, as text of a client's: encoded with what is before it, as if the model
+ * had written it. */
+static void add_begun(struct jinja_text *text, const char *begun, size_t n)
+{
+    if (n == 0)
+        return;
+    text->spans = mem_realloc(text->spans, (text->n_spans + 1) * sizeof *text->spans);
+    text->spans[text->n_spans++] =
+        (struct jinja_span){.begin = text->text.len, .end = text->text.len + n};
+    buf_add(&text->text, begun, n);
+}
+
 /* Render *in, with the model's tokens added, and append the ids. */
 static enum err render_and_encode(const struct chat_template *tmpl,
                                   const struct tokenizer *tok,
                                   struct chat_input *in,
+                                  const struct chat_turn *turn,
                                   struct token_list *ids,
                                   struct reply_start *start,
                                   struct err_info *e)
@@ -64,10 +77,12 @@ static enum err render_and_encode(const struct chat_template *tmpl,
     in->eos = chat_token_text(tok, tokenizer_eos(tok), &eos);
     size_t first = ids->n;
     enum err err;
-    if (!(err = chat_render(tmpl, in, &text, e)) && !(err = encode_text(tok, &text, ids, e)) &&
-        tokenizer_adds_bos(tok))
-        put_bos(tokenizer_bos(tok), first, ids);
+    err = chat_render(tmpl, in, &text, e);
     *start = start_of(tmpl, &text);
+    if (!err && turn)
+        add_begun(&text, turn->begun, turn->n_begun);
+    if (!err && !(err = encode_text(tok, &text, ids, e)) && tokenizer_adds_bos(tok))
+        put_bos(tokenizer_bos(tok), first, ids);
     jinja_text_deinit(&text);
     buf_deinit(&bos);
     buf_deinit(&eos);
@@ -85,7 +100,7 @@ enum err chat_encode(const struct chat_template *tmpl,
     struct reply_start start;
     struct chat_input in = {
         .messages = messages, .vars = vars, .add_generation_prompt = add_generation_prompt};
-    return render_and_encode(tmpl, tok, &in, ids, &start, e);
+    return render_and_encode(tmpl, tok, &in, NULL, ids, &start, e);
 }
 
 enum err chat_encode_turn(const struct chat_template *tmpl,
@@ -102,7 +117,7 @@ enum err chat_encode_turn(const struct chat_template *tmpl,
         struct chat_input in = {.messages = messages,
                                 .vars = vars,
                                 .add_generation_prompt = turn->add_generation_prompt};
-        err = render_and_encode(tmpl, tok, &in, ids, start, e);
+        err = render_and_encode(tmpl, tok, &in, turn, ids, start, e);
     }
     json_decref(messages);
     json_decref(vars);

@@ -61,6 +61,8 @@ struct chat_turn {
     const struct json_t *vars;      /* further variables, or NULL */
     const struct chat_tools *tools; /* NULL: none */
     bool add_generation_prompt;
+    const char *begun; /* [n_begun] how the answer begins, plain text; NULL: not at all */
+    size_t n_begun;
 };
 
 /* Render, and append the ids to *ids, as chat_encode does (encode.h), with tools: arguments are

@@ -274,6 +274,14 @@ static json_t *messages_for(const struct chat_traits *traits, const json_t *mess
     return all;
 }
 
+/* Templates that read `functions` put it behind a text, so it is one also without tools. */
+static void set_functions(json_t *vars, const json_t *tools)
+{
+    char *text = tools ? json_dumps(tools, JSON_INDENT(2)) : NULL;
+    json_object_set_new(vars, "functions", json_string(text ? text : ""));
+    free(text);
+}
+
 enum err chat_turn_prepare(const struct chat_template *tmpl,
                            const struct chat_turn *turn,
                            struct json_t **messages,
@@ -293,7 +301,9 @@ enum err chat_turn_prepare(const struct chat_template *tmpl,
                              "its operator can choose with --tool-format");
     if (!*messages || !*vars)
         return err_set(e, ERR_NOMEM, "no memory for a conversation");
-    if (wanted && traits->tools)
+    if (traits->functions && !json_object_get(*vars, "functions"))
+        set_functions(*vars, wanted ? turn->tools->list : NULL);
+    else if (wanted && traits->tools)
         json_object_set(*vars, "tools", turn->tools->list);
     else if (wanted)
         insert_tools(traits,

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "batches/batches.h"
+#include "chat/builtin.h"
 #include "chat/chat.h"
 #include "cli/cli.h"
 #include "cli/serve_files.h"
@@ -204,28 +205,51 @@ static void log_windows(const struct engine_stats *st)
              st->kv_block_tokens);
 }
 
-/* The model's own, whose problems are told when it matters, or the operator's. */
+/* The operator's, which has to be one that can be run. */
+static enum err use_template(
+    struct server *s, const char *flag, const char *text, size_t n, struct err_info *e)
+{
+    s->template = chat_template_create(text, n);
+    if (n == 0 || chat_template_problem(s->template))
+        return err_set_field(e,
+                             ERR_INVALID,
+                             flag,
+                             "%.200s",
+                             n ? chat_template_problem(s->template) : "the file is empty");
+    return OK;
+}
+
+/* The operator's, or the model's own, whose problems are told when it matters. Models without one
+ * are old or were never taught to chat: then it is ChatML, as llama-server has it, and the log says
+ * so. */
 static enum err make_template(struct server *s, struct gguf_str own, struct err_info *e)
 {
-    const char *file = s->opt.chat_template_file;
+    const char *file = s->opt.chat_template_file, *given = s->opt.chat_template;
     char *text = NULL;
     size_t n;
+    if (given && strcmp(given, "none") == 0) {
+        s->template = chat_template_create(NULL, 0);
+        return OK;
+    }
+    if (given) {
+        const char *source = chat_builtin_source(given) ? chat_builtin_source(given) : given;
+        return use_template(s, "--chat-template", source, strlen(source), e);
+    }
+    if (!file && own.len == 0 && s->model->generates) {
+        const char *chatml = chat_builtin_source("chatml");
+        log_warn("the model has no chat template: chats use ChatML (see --chat-template)");
+        s->template = chat_template_create(chatml, strlen(chatml));
+        return OK;
+    }
     if (!file) {
         s->template = chat_template_create(own.data, own.len);
         return OK;
     }
     enum err err = cli_read_file(file, &text, &n, e);
-    if (err)
-        return err;
-    s->template = chat_template_create(text, n);
+    if (!err)
+        err = use_template(s, "--chat-template-file", text, n, e);
     free(text);
-    if (n == 0 || chat_template_problem(s->template))
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "--chat-template-file",
-                             "%.200s",
-                             n ? chat_template_problem(s->template) : "the file is empty");
-    return OK;
+    return err;
 }
 
 static enum err load(struct server *s, struct err_info *e)
@@ -410,6 +434,13 @@ static enum err open_server(struct server *s, struct err_info *e)
     hc.tls_key = s->files.tls_key;
     buf_printf(&defaults, "{%.*s}", (int)o->defaults.len, o->defaults.len ? o->defaults.data : "");
     struct api_config ac = {.model_id = id,
+                            .names = o->aliases.names,
+                            .n_names = o->aliases.n,
+                            .tags = o->tags.names,
+                            .n_tags = o->tags.n,
+                            .prefix = o->api_prefix,
+                            .max_tokens = o->max_tokens,
+                            .no_slots = o->no_slots,
                             .api_key = o->api_key,
                             .admin_key = s->files.admin_key,
                             .any_model = o->any_model,

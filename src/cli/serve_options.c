@@ -1,246 +1,17 @@
 #include "cli/serve_options.h"
 
 #include "base/mem.h"
+#include "chat/builtin.h"
 #include "chat/reply.h"
 #include "cli/cli.h"
 #include "cli/device_options.h"
+#include "cli/serve_flags.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MAX_ALIAS_BYTES 128
-
-enum key {
-    KEY_HOST = 256,
-    KEY_PORT,
-    KEY_THREADS,
-    KEY_KV_MEMORY,
-    KEY_KV_TYPE,
-    KEY_CONTEXT,
-    KEY_POOLING,
-    KEY_EMBEDDINGS,
-    KEY_MAX_RUNNING,
-    KEY_MAX_QUEUE,
-    KEY_BATCH_TOKENS,
-    KEY_ITL_TARGET,
-    KEY_OVERCOMMIT,
-    KEY_HOST_CACHE,
-    KEY_CACHE_DIR,
-    KEY_CACHE_DISK,
-    KEY_ALIAS,
-    KEY_ANY_MODEL,
-    KEY_CHAT_TEMPLATE,
-    KEY_REASONING,
-    KEY_TOOL_FORMAT,
-    KEY_REASONING_FORMAT,
-    KEY_API_KEY,
-    KEY_API_KEYS,
-    KEY_ADMIN_KEY_FILE,
-    KEY_TLS_CERT,
-    KEY_TLS_KEY,
-    KEY_CORS_ORIGIN,
-    KEY_ACCESS_LOG,
-    KEY_SLOW_LOG,
-    KEY_DRAIN_TIMEOUT,
-    KEY_MAX_BODY,
-    KEY_MAX_CONNECTIONS,
-    KEY_PRESET,
-    KEY_BATCH_DIR,
-    KEY_BATCH_PARALLEL,
-    KEY_BATCH_FILE,
-    KEY_TEMPERATURE,
-    KEY_TOP_P,
-    KEY_TOP_K,
-    KEY_MIN_P,
-    KEY_REPEAT_PENALTY,
-    KEY_REPEAT_LAST_N,
-    KEY_SEED,
-};
-
-static const struct argp_option options[] = {
-    {"model", 'm', "FILE", 0, "GGUF file (default: the built-in model)", 0},
-    {"alias", KEY_ALIAS, "NAME", 0, "the model's id for clients (default: from the file)", 0},
-    {"any-model",
-     KEY_ANY_MODEL,
-     "yes|no",
-     OPTION_ARG_OPTIONAL,
-     "answer requests whatever model they name (default: no)",
-     0},
-    {"chat-template-file",
-     KEY_CHAT_TEMPLATE,
-     "FILE",
-     0,
-     "a chat template (Jinja) in the place of the model's own",
-     0},
-    {"reasoning",
-     KEY_REASONING,
-     "on|off|auto",
-     0,
-     "whether the template has the model reason where a request does not say (default auto: as the "
-     "template has it)",
-     0},
-    {"tool-format",
-     KEY_TOOL_FORMAT,
-     "NAME",
-     0,
-     "how the model writes calls of tools: auto (by its chat template), none, or a name that "
-     "docs/API.md lists (default auto)",
-     0},
-    {"reasoning-format",
-     KEY_REASONING_FORMAT,
-     "NAME",
-     0,
-     "how it marks reasoning: auto, none, or a name (default auto)",
-     0},
-    {"pooling",
-     KEY_POOLING,
-     "TYPE",
-     0,
-     "embeddings: mean, cls or last (default: as the file says)",
-     0},
-    {"embeddings", KEY_EMBEDDINGS, "on|off", 0, "serve embeddings and reranking (default on)", 0},
-    {0, 0, 0, 0, "Network:", 1},
-    {"host", KEY_HOST, "ADDR", 0, "address to listen on (default 127.0.0.1)", 0},
-    {"port", KEY_PORT, "N", 0, "port; 0 lets the system choose (default 8080)", 0},
-    {"api-key", KEY_API_KEY, "KEY", 0, "ask clients for this bearer token", 0},
-    {"api-keys",
-     KEY_API_KEYS,
-     "FILE",
-     0,
-     "clients' keys with their limits, as JSON (docs/API.md); read again on SIGHUP",
-     0},
-    {"admin-key-file",
-     KEY_ADMIN_KEY_FILE,
-     "FILE",
-     0,
-     "its first line is the key that /metrics and /v1/kv want; read again on SIGHUP",
-     0},
-    {"tls-cert",
-     KEY_TLS_CERT,
-     "FILE",
-     0,
-     "serve TLS with this certificate and chain (PEM); read again on SIGHUP",
-     0},
-    {"tls-key", KEY_TLS_KEY, "FILE", 0, "the certificate's key (PEM)", 0},
-    {"cors-origin",
-     KEY_CORS_ORIGIN,
-     "ORIGIN",
-     0,
-     "web pages of this origin may call (repeatable; localhost: those of this machine; *: all; "
-     "default: none)",
-     0},
-    {"access-log",
-     KEY_ACCESS_LOG,
-     "FILE",
-     0,
-     "a line of JSON for each request, without contents; -: stdout; opened again on SIGHUP",
-     0},
-    {"slow-log",
-     KEY_SLOW_LOG,
-     "MS",
-     0,
-     "log the timeline of requests that take so long (to the access log, or stderr)",
-     0},
-    {"max-body",
-     KEY_MAX_BODY,
-     "SIZE",
-     0,
-     "largest request body, but for files of requests (default 16M)",
-     0},
-    {"max-connections", KEY_MAX_CONNECTIONS, "N", 0, "open connections (default 8192)", 0},
-    {"drain-timeout",
-     KEY_DRAIN_TIMEOUT,
-     "SECONDS",
-     0,
-     "how long SIGTERM lets requests finish (default 30)",
-     0},
-    {0, 0, 0, 0, "Compute and memory:", 2},
-    CLI_DEVICE_OPTIONS(0),
-    {"threads", KEY_THREADS, "N", 0, "worker threads (default: one a core)", 0},
-    {"context", KEY_CONTEXT, "N", 0, "longest prompt + answer (default: as trained)", 0},
-    {"kv-memory",
-     KEY_KV_MEMORY,
-     "SIZE",
-     0,
-     "memory for the KV cache (default: a quarter of RAM, at most 4G)",
-     0},
-    {"kv-type", KEY_KV_TYPE, "TYPE", 0, "f16, f32, bf16 or q8_0 (default f16)", 0},
-    {"host-cache",
-     KEY_HOST_CACHE,
-     "SIZE",
-     0,
-     "RAM that keeps computed prefixes when the KV cache needs their place (default: none)",
-     0},
-    {"cache-dir",
-     KEY_CACHE_DIR,
-     "DIR",
-     0,
-     "keep computed prefixes on disk too, where they survive a restart (default: none)",
-     0},
-    {"cache-disk", KEY_CACHE_DISK, "SIZE", 0, "disk that --cache-dir may take (default 8G)", 0},
-    {0, 0, 0, 0, "Batches in the background:", 3},
-    {"batch-dir",
-     KEY_BATCH_DIR,
-     "DIR",
-     0,
-     "where /v1/files and /v1/batches keep what they have (default: none, and no such routes)",
-     0},
-    {"batch-parallel",
-     KEY_BATCH_PARALLEL,
-     "N",
-     0,
-     "requests of batches under way at a time (default 16)",
-     0},
-    {"batch-file", KEY_BATCH_FILE, "SIZE", 0, "largest file of requests (default 100M)", 0},
-    {0, 0, 0, 0, "Scheduling:", 4},
-    {"preset",
-     KEY_PRESET,
-     "NAME",
-     0,
-     "low-latency, balanced or throughput (default balanced): sets --batch-tokens, --max-running, "
-     "--itl-target-ms and --batch-parallel where they are not given",
-     0},
-    {"max-running", KEY_MAX_RUNNING, "N", 0, "sequences computed together (default 256)", 0},
-    {"max-queue", KEY_MAX_QUEUE, "N", 0, "requests waiting beyond them (default 2048)", 0},
-    {"batch-tokens", KEY_BATCH_TOKENS, "N", 0, "tokens in one step (default 512)", 0},
-    {"itl-target-ms",
-     KEY_ITL_TARGET,
-     "MS",
-     0,
-     "how long a step may keep running answers waiting (default: automatic)",
-     0},
-    {"overcommit",
-     KEY_OVERCOMMIT,
-     "SHARE",
-     0,
-     "how much of the longest possible answers admission does not count on, 0 to 1; at 0 those who "
-     "run "
-     "never lack memory (default 0.9)",
-     0},
-    {0, 0, 0, 0, "Requests that do not say (default: as their API has it, docs/API.md):", 5},
-    {"temperature", KEY_TEMPERATURE, "T", 0, "0 to 2; 0 always takes the likeliest", 0},
-    {"top-p", KEY_TOP_P, "P", 0, "0 to 1; 1 is off", 0},
-    {"top-k", KEY_TOP_K, "N", 0, "0 is off", 0},
-    {"min-p", KEY_MIN_P, "P", 0, "0 to 1; 0 is off", 0},
-    {"repeat-penalty", KEY_REPEAT_PENALTY, "X", 0, "0.01 to 100; 1 is off", 0},
-    {"repeat-last-n", KEY_REPEAT_LAST_N, "N", 0, "tokens that penalties look at; -1: all", 0},
-    {"seed", KEY_SEED, "N", 0, "of the random draws", 0},
-    {0},
-};
-
-static const char doc[] =
-    "Serve a model over HTTP, with the OpenAI API, to many clients at once. Every flag can also be "
-    "set in the environment: --max-queue as WEIR_MAX_QUEUE."
-    "\vExamples:\n"
-    "  weir serve\n"
-    "  weir serve -m llama-3.2-1b.Q8_0.gguf --port 9000 --kv-memory 2G\n"
-    "  WEIR_API_KEY=secret weir serve -m model.gguf --host 0.0.0.0\n"
-    "  weir serve --api-keys keys.json --tls-cert cert.pem --tls-key key.pem --access-log -\n\n"
-    "  curl http://127.0.0.1:8080/v1/chat/completions -d \\\n"
-    "    '{\"messages\": [{\"role\": \"user\", \"content\": \"What is 2 + 3?\"}]}'";
 
 /* What --preset sets. An inter-token target of 0 is automatic: twice a quiet step. */
 static const struct preset {
@@ -404,6 +175,13 @@ static long long whole(struct argp_state *s, const char *flag, const char *arg, 
     return v;
 }
 
+static bool on_or_off(struct argp_state *s, const char *flag, const char *arg)
+{
+    if (strcmp(arg, "on") != 0 && strcmp(arg, "off") != 0)
+        argp_error(s, "%s: '%s' is not on or off", flag, arg);
+    return strcmp(arg, "on") == 0;
+}
+
 /* What requests are taken to say that do not. */
 static error_t parse_default(int key, char *arg, struct argp_state *s, struct serve_options *o)
 {
@@ -428,6 +206,15 @@ static error_t parse_default(int key, char *arg, struct argp_state *s, struct se
         return 0;
     case KEY_SEED:
         add_whole(o, "seed", whole(s, "--seed", arg, 0));
+        return 0;
+    case KEY_MAX_TOKENS:
+        o->max_tokens = (uint32_t)cli_number(s, "--max-tokens", arg, 1, INT32_MAX);
+        return 0;
+    case KEY_VERBOSE:
+        buf_printf(&o->defaults,
+                   "%s\"verbose\":%s",
+                   o->defaults.len ? "," : "",
+                   on_or_off(s, "--verbose", arg) ? "true" : "false");
         return 0;
     default:
         return parse_access(key, arg, s, o);
@@ -465,6 +252,31 @@ static void check_options(const struct serve_options *o, struct argp_state *s)
         argp_error(s, "--api-key and --api-keys: give one of them");
     if (!o->tls_cert_file != !o->tls_key_file)
         argp_error(s, "--tls-cert and --tls-key: give both");
+    if (o->chat_template && o->chat_template_file)
+        argp_error(s, "--chat-template and --chat-template-file: give one of them");
+}
+
+static void take_names(struct argp_state *s,
+                       const char *flag,
+                       const char *arg,
+                       struct serve_names *names)
+{
+    struct err_info e;
+    serve_names_deinit(names); /* the last one given holds */
+    if (serve_names_parse(arg, names, &e) != OK)
+        argp_error(s, "%s: %s", flag, e.text);
+}
+
+/* A single word that is no template's name is a misspelt one, and not a template. */
+static void check_template(struct argp_state *s, const char *arg)
+{
+    struct buf names = {0};
+    if (strcmp(arg, "none") == 0 || chat_builtin_source(arg) || strpbrk(arg, " {\n"))
+        return;
+    for (size_t i = 0; chat_builtin_name(i); i++)
+        buf_printf(&names, " %s", chat_builtin_name(i));
+    argp_error(s, "--chat-template: there is no '%s'; there are none%s", arg, buf_cstr(&names));
+    buf_deinit(&names);
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *s)
@@ -475,9 +287,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         o->model = arg;
         return 0;
     case KEY_ALIAS:
-        o->alias = arg;
-        if (strlen(arg) > MAX_ALIAS_BYTES || arg[0] == '\0')
-            argp_error(s, "--alias: must have 1 to %d bytes", MAX_ALIAS_BYTES);
+        take_names(s, "--alias", arg, &o->aliases);
+        return 0;
+    case KEY_TAGS:
+        take_names(s, "--tags", arg, &o->tags);
         return 0;
     case KEY_ANY_MODEL:
         if (arg && strcmp(arg, "yes") != 0 && strcmp(arg, "no") != 0)
@@ -486,6 +299,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         return 0;
     case KEY_CHAT_TEMPLATE:
         o->chat_template_file = arg;
+        return 0;
+    case KEY_CHAT_TEMPLATE_NAME:
+        check_template(s, arg);
+        o->chat_template = arg;
         return 0;
     case KEY_REASONING:
         if (strcmp(arg, "on") != 0 && strcmp(arg, "off") != 0 && strcmp(arg, "auto") != 0)
@@ -503,15 +320,21 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
             argp_error(s, "--reasoning-format: there is no format '%s'", arg);
         return 0;
     case KEY_EMBEDDINGS:
-        o->no_embeddings = strcmp(arg, "off") == 0;
-        if (!o->no_embeddings && strcmp(arg, "on") != 0)
-            argp_error(s, "--embeddings: '%s' is not on or off", arg);
+        o->no_embeddings = !on_or_off(s, "--embeddings", arg);
         return 0;
     case KEY_HOST:
         o->http.host = arg;
         return 0;
     case KEY_PORT:
         o->http.port = (uint16_t)cli_number(s, "--port", arg, 0, 65535);
+        return 0;
+    case KEY_API_PREFIX:
+        if (arg[0] != '/' || arg[1] == '\0' || arg[strlen(arg) - 1] == '/' || strchr(arg, '?'))
+            argp_error(s, "--api-prefix: '%s' is not like /path", arg);
+        o->api_prefix = arg;
+        return 0;
+    case KEY_SLOTS:
+        o->no_slots = !on_or_off(s, "--slots", arg);
         return 0;
     case KEY_API_KEY:
         if (arg[0] == '\0')
@@ -581,7 +404,7 @@ static char *flag_from_env(const char *name)
 
 void serve_parse(int argc, char **argv, struct serve_options *o)
 {
-    const struct argp argp = {.options = options, .parser = parse_option, .doc = doc};
+    const struct argp argp = {.options = serve_flags, .parser = parse_option, .doc = serve_doc};
     *o = (struct serve_options){.tool_format = "auto",
                                 .reasoning_format = "auto",
                                 .drain_timeout_s = 30,
@@ -594,13 +417,15 @@ void serve_parse(int argc, char **argv, struct serve_options *o)
                                          .n_workers = 1,
                                          .keepalive_comment_ms = 15000}};
     /* the environment's flags go first, so that those given later win */
-    size_t n_options = sizeof options / sizeof options[0];
+    size_t n_options = 0;
+    while (serve_flags[n_options].name || serve_flags[n_options].doc)
+        n_options++;
     char **all = mem_zalloc((size_t)argc + n_options + 1, sizeof *all);
     o->env_argv = mem_zalloc(n_options + 1, sizeof *o->env_argv);
     int n = 0;
     all[n++] = argv[0];
-    for (size_t i = 0; i + 1 < n_options; i++) {
-        char *flag = options[i].name ? flag_from_env(options[i].name) : NULL;
+    for (size_t i = 0; i < n_options; i++) {
+        char *flag = serve_flags[i].name ? flag_from_env(serve_flags[i].name) : NULL;
         if (flag)
             all[n++] = o->env_argv[o->n_env++] = flag;
     }
@@ -619,21 +444,7 @@ void serve_options_deinit(struct serve_options *o)
         free(o->env_argv[i]);
     free(o->env_argv);
     free(o->cors_origins);
+    serve_names_deinit(&o->aliases);
+    serve_names_deinit(&o->tags);
     buf_deinit(&o->defaults);
-}
-
-void serve_model_id(const struct serve_options *o, const char *path, char *out, size_t cap)
-{
-    const char *slash = strrchr(path, '/');
-    snprintf(out, cap, "%s", o->alias ? o->alias : slash ? slash + 1 : path);
-    size_t n = strlen(out);
-    if (!o->alias && n > 5 && strcmp(out + n - 5, ".gguf") == 0)
-        out[n -= 5] = '\0';
-    const size_t n_suffix = sizeof "-00001-of-00003" - 1; /* the first file of a split model */
-    if (!o->alias && n > n_suffix && strncmp(out + n - n_suffix, "-00001-of-", 10) == 0)
-        out[n - n_suffix] = '\0';
-    for (char *c = out; *c && !o->alias; c++) { /* it appears in JSON and in URLs */
-        if (!isalnum((unsigned char)*c) && !strchr("-._", *c))
-            *c = '-';
-    }
 }

@@ -3,6 +3,7 @@
 #include "engine/stats.h"
 #include "engine/step.h"
 
+#include <math.h>
 #include <string.h>
 
 struct work {
@@ -15,6 +16,21 @@ static float *logits_of(const struct engine *eng, const struct step_batch *s, ui
     return s->logits + (size_t)host_row * eng->model->hp.n_vocab;
 }
 
+/* Room for the likeliest tokens beside the next output, or NULL. */
+static struct token_logprob *top_of(const struct request *r)
+{
+    return r->top ? r->top + (size_t)r->now.n_out * r->params.n_top_logprobs : NULL;
+}
+
+/* A token that was not drawn but put. */
+static float certain(struct token_logprob *top, uint32_t n_top, token_id id)
+{
+    for (uint32_t i = 0; i < n_top; i++)
+        top[i] = i == 0 ? (struct token_logprob){.id = id}
+                        : (struct token_logprob){.id = -1, .logprob = -INFINITY};
+    return 0.0f;
+}
+
 /* The host chooses. */
 static void choose(
     struct engine *eng, struct sample_job *job, struct request *r, float *logits, uint32_t worker)
@@ -25,6 +41,7 @@ static void choose(
         row = eng->rows[worker];
         memcpy(row, logits, n_vocab * sizeof *row);
     }
+    struct token_logprob *top = top_of(r);
     struct grammar_mask mask = {0};
     if (r->grammar) {
         mask = guide_mask(eng->guide, r->grammar, r->max_new - r->now.n_out, r->params.ignore_eos);
@@ -42,6 +59,12 @@ static void choose(
                                                      row,
                                                      n_vocab,
                                                      eng->scratch[worker]);
+    if (r->params.logprobs && r->params.sampled_logprobs && job->chosen != TOKEN_NONE) {
+        uint32_t n_top = top ? r->params.n_top_logprobs : 0;
+        job->logprob = due != TOKEN_NONE
+                           ? certain(top, n_top, due)
+                           : sample_drawn_logprobs(eng->scratch[worker], job->chosen, n_top, top);
+    }
     if (r->grammar)
         guide_release(eng->guide, &mask, &job->chosen);
 }
@@ -59,12 +82,12 @@ static void do_job(void *ctx, uint32_t i, uint32_t worker)
         job->chosen = w->s->chosen[job->device_job];
     else
         choose(eng, job, r, logits_of(eng, w->s, job->host_row), worker);
-    if (r->params.logprobs) {
-        uint32_t n_top = r->params.n_top_logprobs;
-        struct token_logprob *top = r->top ? r->top + (size_t)r->now.n_out * n_top : NULL;
-        job->logprob = sample_logprobs(
-            logits_of(eng, w->s, job->host_row), eng->model->hp.n_vocab, job->chosen, n_top, top);
-    }
+    if (r->params.logprobs && !r->params.sampled_logprobs)
+        job->logprob = sample_logprobs(logits_of(eng, w->s, job->host_row),
+                                       eng->model->hp.n_vocab,
+                                       job->chosen,
+                                       r->params.n_top_logprobs,
+                                       top_of(r));
 }
 
 /* Log-probabilities of the prompt tokens that this item's rows predict. */
@@ -136,6 +159,27 @@ static void note_thought(struct engine *eng, struct request *r, token_id id)
     thought_accept(&r->thought, id, bytes, n);
 }
 
+/* Do the lines of the output end it with this token, before a stop string (at *end_bytes, if
+ * *stopped) does? Then *stopped, and *end_bytes is where. */
+static enum stop_kind end_of_lines(
+    struct request *r, const char *bytes, size_t n, bool *stopped, uint64_t *end_bytes)
+{
+    size_t at = 0;
+    if (r->params.min_indent > 0 && lines_feed(&r->lines, bytes, n, r->params.min_indent, &at) &&
+        !(*stopped && *end_bytes <= r->n_text_bytes + at)) {
+        *stopped = true;
+        *end_bytes = r->n_text_bytes + at;
+        return STOP_INDENT;
+    }
+    uint64_t taken_us = r->now.times.last_us - r->now.times.first_us;
+    if (*stopped || r->params.max_line_ms == 0 || n == 0 || !memchr(bytes, '\n', n) ||
+        taken_us <= r->params.max_line_ms * 1000ull)
+        return STOP_NONE;
+    *stopped = true;
+    *end_bytes = r->n_text_bytes + n;
+    return STOP_TIME;
+}
+
 /* Append a chosen token to its request and see whether the request is done. */
 static void accept_token(struct engine *eng, struct request *r, const struct sample_job *job)
 {
@@ -168,6 +212,7 @@ static void accept_token(struct engine *eng, struct request *r, const struct sam
     const char *bytes = tokenizer_bytes(eng->tokenizer, job->chosen, false, &n_bytes);
     uint64_t end_bytes = 0;
     bool stopped = stop_feed(r->stop, bytes, n_bytes, &end_bytes, &r->now.stop_text);
+    enum stop_kind line_stop = end_of_lines(r, bytes, n_bytes, &stopped, &end_bytes);
     r->n_text_bytes += n_bytes;
     if (r->thought.limit.on)
         note_thought(eng, r, job->chosen);
@@ -180,9 +225,9 @@ static void accept_token(struct engine *eng, struct request *r, const struct sam
     sched_append(eng->sched, &r->seq);
     step_note_news(eng, r);
     if (stopped) {
-        r->now.stop = STOP_TEXT;
+        r->now.stop = line_stop ? line_stop : STOP_TEXT;
         r->n_text_bytes = end_bytes; /* the rest of the token was cut off */
-        step_finish(eng, r, FINISH_STOP);
+        step_finish(eng, r, line_stop ? FINISH_LENGTH : FINISH_STOP);
     } else if (to == GRAMMAR_ENDED) {
         r->now.stop = STOP_GRAMMAR;
         step_finish(eng, r, FINISH_STOP);

@@ -33,13 +33,15 @@ enum finish {
     FINISH_ERROR,     /* request.error says what */
 };
 
-/* What ended a request that finished as FINISH_STOP. */
+/* What ended a request that finished as FINISH_STOP, or as FINISH_LENGTH before its length. */
 enum stop_kind {
     STOP_NONE,
     STOP_EOG,     /* the model's own end */
     STOP_ID,      /* one of params.stop_ids */
     STOP_TEXT,    /* one of params.stops */
     STOP_GRAMMAR, /* the text was complete */
+    STOP_INDENT,  /* params.min_indent, */
+    STOP_TIME,    /* or max_line_ms; of a request that finished as FINISH_LENGTH */
 };
 
 /* When a request got how far, by clock_us; 0: not yet. */
@@ -79,11 +81,17 @@ struct request_params {
     uint32_t
         n_first; /* of a pair of texts: tokens before the second begins; 0: there is one text */
     struct sample_params sample;
-    uint32_t max_tokens; /* 0: as many as the context holds */
-    bool ignore_eos;     /* end-of-generation tokens are ordinary output */
-    bool logprobs;       /* of every output token */
+    uint32_t max_tokens;   /* 0: as many as the context holds */
+    bool ignore_eos;       /* end-of-generation tokens are ordinary output */
+    bool logprobs;         /* of every output token */
+    bool sampled_logprobs; /* and these of the draw, not of the model itself */
     uint32_t n_top_logprobs;
     bool prompt_logprobs; /* of every prompt token but the first */
+    /* Of lines behind the first: one that begins with fewer spaces and tabs ends the output, cut
+     * off from what they are followed by; 0: none does. */
+    uint32_t min_indent;
+    uint32_t
+        max_line_ms; /* a newline so long after the first token ends the output; 0: none does */
     struct request_thought thought;
     bool progress;                            /* each part of the prompt computed is news */
     struct gguf_str stops[REQUEST_MAX_STOPS]; /* text that ends the output, itself cut off */

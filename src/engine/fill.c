@@ -55,7 +55,8 @@ static bool samples(const struct sched_item *item)
  * answer does not depend on company. */
 static bool is_for_device(const struct engine *eng, const struct request *r)
 {
-    return eng->async && !r->grammar && !r->thought.limit.on &&
+    const bool drawn = r->params.logprobs && r->params.sampled_logprobs; /* the host's draw */
+    return eng->async && !r->grammar && !r->thought.limit.on && !drawn &&
            eng->async->can_choose(eng->backend, &r->params.sample);
 }
 

@@ -38,13 +38,14 @@ static enum err limit_output(const struct engine *eng,
 {
     uint32_t n_ctx = engine_n_ctx(eng);
     if (n_prompt >= n_ctx) {
-        err_set_field(e,
-                      ERR_TOO_LONG,
-                      "prompt",
-                      "the context holds %u tokens, but the prompt has %u and needs room for at "
-                      "least one more",
-                      n_ctx,
-                      n_prompt);
+        err_set_field(
+            e,
+            ERR_TOO_LONG,
+            "prompt",
+            "the prompt of %u tokens exceeds the available context size of %u, as it needs "
+            "room for at least one more",
+            n_prompt,
+            n_ctx);
         return too_long(n_prompt, n_ctx, e);
     }
     if (p->max_tokens > n_ctx - n_prompt) {

@@ -7,6 +7,7 @@
 
 #include "backend/async.h"
 #include "engine/engine.h"
+#include "engine/lines.h"
 #include "engine/stop.h"
 #include "engine/thought.h"
 #include "sched/sched.h"
@@ -39,6 +40,7 @@ struct request {
     struct sample_history *history;
     struct stop_matcher *stop;
     struct thought thought;
+    struct lines lines;
     struct grammar_state *grammar; /* or NULL */
     struct request_view now;
     uint64_t n_text_bytes; /* raw bytes of all output tokens */

@@ -25,34 +25,33 @@
 /* ---- accepting --------------------------------------------------------------------------- */
 
 /* Out of descriptors: without this, the listening socket would stay readable and the loop spin. */
-static bool shed_one(struct http_server *s)
+static bool shed_one(struct http_server *s, int listen_fd)
 {
     if (s->spare_fd >= 0)
         close(s->spare_fd);
-    int fd = accept(s->listen_fd, NULL, NULL);
+    int fd = accept(listen_fd, NULL, NULL);
     if (fd >= 0)
         close(fd);
     s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     return fd >= 0;
 }
 
-/* Watch the listening socket or not; it is looked at again at every tick. */
+/* It is looked at again at every tick. */
 static void pause_accepting(struct http_server *s)
 {
-    struct epoll_event ev = {.events = 0, .data.ptr = &s->src_listen};
-    (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_MOD, s->listen_fd, &ev);
+    http_listen_watch(s, false);
     s->accepting = false;
 }
 
 /* A bounded number a turn, so that a flood of connections does not hold up the streams. */
-void conn_accept(struct http_server *s)
+static void accept_from(struct http_server *s, int listen_fd)
 {
     for (int i = 0; i < 64; i++) {
         struct sockaddr_storage addr;
         socklen_t n = sizeof addr;
-        int fd = accept4(s->listen_fd, (struct sockaddr *)&addr, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = accept4(listen_fd, (struct sockaddr *)&addr, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
-            if ((errno == EMFILE || errno == ENFILE) && shed_one(s))
+            if ((errno == EMFILE || errno == ENFILE) && shed_one(s, listen_fd))
                 continue;
             if (errno == ECONNABORTED || errno == EINTR)
                 continue;
@@ -66,6 +65,12 @@ void conn_accept(struct http_server *s)
         else
             (void)MHD_add_connection(s->mhd, fd, (struct sockaddr *)&addr, n); /* closes on error */
     }
+}
+
+void conn_accept(struct http_server *s)
+{
+    for (uint32_t i = 0; i < s->n_listen; i++)
+        accept_from(s, s->listen_fds[i]);
 }
 
 static void name_client(struct conn *c)
@@ -228,7 +233,7 @@ void conn_check_patience(struct http_server *s)
             conn_cut(c);
     }
     if (!s->accepting && !s->draining) {
-        struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &s->src_listen};
-        s->accepting = epoll_ctl(s->epoll_fd, EPOLL_CTL_MOD, s->listen_fd, &ev) == 0;
+        http_listen_watch(s, true);
+        s->accepting = true;
     }
 }

@@ -103,9 +103,12 @@ struct http_app {
     void (*refused)(void *ctx, int status, const char *client);
 };
 
+#define HTTP_MAX_HOSTS 16
+
 struct http_config {
-    const char *host;         /* numeric address or name; default "127.0.0.1" */
-    uint16_t port;            /* 0: the system chooses */
+    const char *host;         /* numeric address or name, or up to HTTP_MAX_HOSTS of them with
+                               * commas between; default "127.0.0.1" */
+    uint16_t port;            /* of each address; 0: the system chooses */
     uint32_t max_connections; /* a few more get 503, further ones are closed on accept */
     size_t max_body_bytes;    /* over it: 413 */
     size_t max_form_bytes;    /* of a multipart form, where that is more; 0: it is not */

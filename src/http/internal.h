@@ -106,7 +106,9 @@ struct http_server {
     struct http_config cfg;
     const struct http_app *app;
     struct MHD_Daemon *mhd;
-    int listen_fd, epoll_fd, wake_fd;
+    int listen_fds[HTTP_MAX_HOSTS]; /* [n_listen] */
+    uint32_t n_listen;              /* 0 once it accepts no more */
+    int epoll_fd, wake_fd;
     int spare_fd; /* given up to accept and close when descriptors run out */
     uint16_t port;
     enum source src_listen, src_library, src_news, src_wake;
@@ -133,8 +135,11 @@ struct http_server {
     _Atomic uint64_t stat_accepted, stat_requests, stat_gone;
 };
 
-/* listen.c */
-enum err http_listen(const struct http_config *cfg, int *fd, uint16_t *port, struct err_info *e);
+/* listen.c: all of cfg's addresses, into s->listen_fds and s->port; on an error those that were
+ * opened are there to be closed. */
+enum err http_listen(struct http_server *s, struct err_info *e) WEIR_MUST_USE;
+void http_listen_watch(struct http_server *s, bool on); /* in the epoll set: for events, or none */
+void http_listen_close(struct http_server *s);
 
 /* worker.c: submit and collect are for the loop thread. */
 void worker_pool_start(struct http_server *s);

@@ -6,6 +6,7 @@
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -57,11 +58,12 @@ static uint16_t port_of(int fd)
     return ntohs(a.any.sa_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
 }
 
-enum err http_listen(const struct http_config *cfg, int *fd, uint16_t *port, struct err_info *e)
+/* One of the addresses; the port is s->port once that is known. */
+static enum err listen_host(struct http_server *s, const char *host, struct err_info *e)
 {
-    const char *host = cfg->host && cfg->host[0] ? cfg->host : "127.0.0.1";
+    const uint16_t port = s->port ? s->port : s->cfg.port;
     char service[8];
-    snprintf(service, sizeof service, "%u", cfg->port);
+    snprintf(service, sizeof service, "%u", port);
     struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV,
                              .ai_family = AF_UNSPEC,
                              .ai_socktype = SOCK_STREAM};
@@ -73,14 +75,50 @@ enum err http_listen(const struct http_config *cfg, int *fd, uint16_t *port, str
                        "cannot listen on %s: %s",
                        host,
                        rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc));
-    *fd = -1;
-    for (const struct addrinfo *a = list; a && *fd < 0; a = a->ai_next)
-        *fd = listen_on(a);
+    int fd = -1;
+    for (const struct addrinfo *a = list; a && fd < 0; a = a->ai_next)
+        fd = listen_on(a);
     int saved = errno;
     freeaddrinfo(list);
-    if (*fd < 0)
-        return err_set(
-            e, ERR_IO, "cannot listen on %s port %u: %s", host, cfg->port, strerror(saved));
-    *port = port_of(*fd);
+    if (fd < 0)
+        return err_set(e, ERR_IO, "cannot listen on %s port %u: %s", host, port, strerror(saved));
+    s->listen_fds[s->n_listen++] = fd;
+    s->port = port_of(fd);
     return OK;
+}
+
+enum err http_listen(struct http_server *s, struct err_info *e)
+{
+    const char *at = s->cfg.host && s->cfg.host[0] ? s->cfg.host : "127.0.0.1";
+    for (bool more = true; more;) {
+        char host[256];
+        at += strspn(at, " ");
+        size_t n = strcspn(at, ", ");
+        snprintf(host, sizeof host, "%.*s", (int)(n < sizeof host ? n : sizeof host - 1), at);
+        if (n == 0 || n >= sizeof host)
+            return err_set(e, ERR_INVALID, "cannot listen on '%.40s': no address", host);
+        if (s->n_listen == HTTP_MAX_HOSTS)
+            return err_set(e, ERR_INVALID, "cannot listen on more than %d hosts", HTTP_MAX_HOSTS);
+        enum err err = listen_host(s, host, e);
+        if (err)
+            return err;
+        at += n + strspn(at + n, " ");
+        more = *at == ',';
+        at += more;
+    }
+    return OK;
+}
+
+void http_listen_watch(struct http_server *s, bool on)
+{
+    struct epoll_event ev = {.events = on ? EPOLLIN : 0, .data.ptr = &s->src_listen};
+    for (uint32_t i = 0; i < s->n_listen; i++)
+        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_MOD, s->listen_fds[i], &ev);
+}
+
+/* Closing takes a socket out of the epoll set too: nobody else has it. */
+void http_listen_close(struct http_server *s)
+{
+    while (s->n_listen > 0)
+        close(s->listen_fds[--s->n_listen]);
 }

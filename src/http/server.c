@@ -90,8 +90,10 @@ static bool watch_sources(struct http_server *s)
     s->src_news = SOURCE_NEWS;
     s->src_wake = SOURCE_WAKE;
     int library_fd = MHD_get_daemon_info(s->mhd, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
-    return watch(s, s->listen_fd, EPOLLIN, &s->src_listen) &&
-           watch(s, library_fd, EPOLLIN, &s->src_library) &&
+    for (uint32_t i = 0; i < s->n_listen; i++)
+        if (!watch(s, s->listen_fds[i], EPOLLIN, &s->src_listen))
+            return false;
+    return watch(s, library_fd, EPOLLIN, &s->src_library) &&
            watch(s, s->app->news_fd, EPOLLIN | EPOLLET, &s->src_news) &&
            watch(s, s->wake_fd, EPOLLIN, &s->src_wake);
 }
@@ -121,7 +123,6 @@ enum err http_server_create(const struct http_config *cfg,
     pthread_mutex_init(&s->pool.mutex, NULL);
     pthread_cond_init(&s->pool.more, NULL);
     raise_file_limit(cfg);
-    s->listen_fd = -1;
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     s->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -129,7 +130,7 @@ enum err http_server_create(const struct http_config *cfg,
     if (cfg->tls_cert || cfg->tls_key)
         rc = identity_create(cfg->tls_cert, cfg->tls_key, &s->identity, e);
     if (rc == OK)
-        rc = http_listen(cfg, &s->listen_fd, &s->port, e);
+        rc = http_listen(s, e);
     if (rc == OK) {
         s->mhd = start_library(s);
         if (!s->mhd || s->epoll_fd < 0 || s->wake_fd < 0 || !watch_sources(s))
@@ -161,7 +162,7 @@ void http_server_destroy(struct http_server *s)
     conn_linger_expire(s, true);
     identity_release(s->identity);
     identity_release(atomic_load(&s->next_identity));
-    close_fd(s->listen_fd);
+    http_listen_close(s);
     close_fd(s->epoll_fd);
     close_fd(s->wake_fd);
     close_fd(s->spare_fd);
@@ -306,9 +307,7 @@ static void begin_draining(struct http_server *s)
     s->draining = true;
     s->accepting = false;
     s->drain_us = s->now_us;
-    (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, s->listen_fd, NULL);
-    close(s->listen_fd);
-    s->listen_fd = -1;
+    http_listen_close(s);
     s->next_tick_us = s->now_us; /* connections without an exchange are cut there */
 }
 

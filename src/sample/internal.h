@@ -63,6 +63,9 @@ static inline bool sample_kept(struct sample_cut c, uint32_t key, uint32_t i)
 struct sample_cut sample_select(
     const uint32_t *keys, const float *weights, uint32_t n, double goal, double *hist);
 
+/* logprobs.c: put (id, l) into top[*n] of room n_top, descending; behind those equal to it. */
+void sample_insert_top(struct token_logprob *top, uint32_t *n, uint32_t n_top, int32_t id, float l);
+
 /* history.c */
 
 /* Change the logits of the tokens in *h (may be NULL) by the penalties of *p. */

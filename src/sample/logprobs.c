@@ -26,8 +26,7 @@ static float logprob_of(float l, float max, double lse)
     return (float)((double)l - (double)max - lse);
 }
 
-/* Put (id, l) into top[*n] of room n_top, descending; behind those equal to it. */
-static void insert(struct token_logprob *top, uint32_t *n, uint32_t n_top, int32_t id, float l)
+void sample_insert_top(struct token_logprob *top, uint32_t *n, uint32_t n_top, int32_t id, float l)
 {
     uint32_t i = *n < n_top ? (*n)++ : n_top - 1;
     for (; i > 0 && top[i - 1].logprob < l; i--)
@@ -48,7 +47,7 @@ static uint32_t find_top(const float *logits,
             continue;
         for (uint32_t i = first; i < first + len; i++)
             if (n < n_top ? !isnan(logits[i]) : logits[i] > top[n - 1].logprob)
-                insert(top, &n, n_top, (int32_t)i, logits[i]);
+                sample_insert_top(top, &n, n_top, (int32_t)i, logits[i]);
     }
     return n;
 }

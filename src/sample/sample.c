@@ -26,6 +26,10 @@ struct sample_scratch {
     int32_t *ids;   /* [n_vocab] */
     uint32_t *keys; /* [n_vocab] */
     double hist[1 << SAMPLE_RADIX_BITS];
+    /* what the last draw was from: weights[n_drawn], of the tokens ids[n_drawn], or, `all`, of the
+     * tokens by number */
+    uint32_t n_drawn;
+    bool all;
 };
 
 struct sample_params sample_params_default(void)
@@ -128,6 +132,8 @@ static int32_t choose_among_all(const struct sample_params *p,
             sample_sum(w + first, n - first < SAMPLE_BLOCK ? n - first : SAMPLE_BLOCK);
         total += s->block_sum[b];
     }
+    s->n_drawn = n;
+    s->all = true;
     double target = u * total, before = 0;
     uint32_t chosen = 0;
     for (uint32_t b = 0; b < n_blocks; b++) {
@@ -260,7 +266,21 @@ static int32_t choose_among_some(const struct sample_params *p,
             s->weights[i] = s->weights[i] >= p->min_p ? s->weights[i] : 0.0f;
     for (uint32_t i = 0; p->temperature_last && i < m; i++)
         weigh_last(logits + s->ids[i], 1, max, scale, s->weights + i);
+    s->n_drawn = m;
+    s->all = false;
     return s->ids[draw(s->weights, m, u * sample_sum(s->weights, m))];
+}
+
+/* There was no draw: the token came by itself, and needs no scratch. */
+static int32_t choose_likeliest(const float *logits, uint32_t n, struct sample_scratch *s)
+{
+    int32_t id = sample_argmax(logits, n);
+    if (!s)
+        return id;
+    s->n_drawn = 1;
+    s->all = false;
+    s->weights[0] = 1.0f;
+    return s->ids[0] = id;
 }
 
 /* Parameters under which only the likeliest token is left. */
@@ -279,15 +299,41 @@ int32_t sample_token(const struct sample_params *p,
     add_bias(p, logits, n_vocab);
     sample_penalise(p, h, logits, n_vocab);
     if (is_greedy(p))
-        return sample_argmax(logits, n_vocab);
+        return choose_likeliest(logits, n_vocab, s);
     assert(n_vocab <= s->n_vocab);
     float max = sample_block_max(logits, n_vocab, s->block_max);
     float scale = 1.0f / p->temperature;
     /* an infinite logit outweighs all others, and so does the largest when it is that cold */
     if (!isfinite(max) || !isfinite(scale))
-        return sample_argmax(logits, n_vocab);
+        return choose_likeliest(logits, n_vocab, s);
     double u = sample_uniform(p->seed, pos);
     bool top_k = p->top_k > 0 && (uint32_t)p->top_k < n_vocab;
     return top_k || p->top_p < 1 ? choose_among_some(p, u, logits, n_vocab, max, scale, s)
                                  : choose_among_all(p, u, logits, n_vocab, max, scale, s);
+}
+
+float sample_drawn_logprobs(const struct sample_scratch *s,
+                            int32_t id,
+                            uint32_t n_top,
+                            struct token_logprob *top)
+{
+    const double total = sample_sum(s->weights, s->n_drawn);
+    uint32_t n = 0;
+    float own = -INFINITY;
+    for (uint32_t i = 0; i < s->n_drawn; i++) {
+        if (!(s->weights[i] > 0))
+            continue;
+        int32_t at = s->all ? (int32_t)i : s->ids[i];
+        if (at == id)
+            own = logf((float)(s->weights[i] / total));
+        if (n_top > 0 && (n < n_top || s->weights[i] > top[n - 1].logprob))
+            sample_insert_top(top, &n, n_top, at, s->weights[i]);
+    }
+    for (uint32_t i = 0; i < n_top; i++) {
+        if (i < n)
+            top[i].logprob = logf((float)(top[i].logprob / total));
+        else
+            top[i] = (struct token_logprob){.id = -1, .logprob = -INFINITY};
+    }
+    return own;
 }

@@ -70,6 +70,13 @@ struct token_logprob {
 float sample_logprobs(
     const float *logits, uint32_t n_vocab, int32_t id, uint32_t n_top, struct token_logprob *top);
 
+/* The same of the draw that sample_token has just made with this scratch: after biases, penalties,
+ * truncations and temperature. Tokens that could not come have -inf, and no place in top[]. */
+float sample_drawn_logprobs(const struct sample_scratch *s,
+                            int32_t id,
+                            uint32_t n_top,
+                            struct token_logprob *top);
+
 /* Rule tokens out before one is chosen: the logit of token i becomes -inf unless bit i % 64 of word
  * i / 64 is set in `allowed`, and not in `but` (which may be NULL). Both have n_vocab bits and
  * zeros behind them. */

@@ -85,6 +85,11 @@ token_id tokenizer_sep(const struct tokenizer *t)
     return t->vocab.sep;
 }
 
+token_id tokenizer_fim(const struct tokenizer *t, enum fim_part part)
+{
+    return t->vocab.fim[part];
+}
+
 bool tokenizer_adds_bos(const struct tokenizer *t)
 {
     return t->vocab.add_bos && t->vocab.bos != TOKEN_NONE;

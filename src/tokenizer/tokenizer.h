@@ -52,6 +52,17 @@ bool tokenizer_adds_bos(const struct tokenizer *t); /* the model wants BOS befor
 bool tokenizer_adds_eos(const struct tokenizer *t); /* and these behind a text */
 bool tokenizer_adds_sep(const struct tokenizer *t);
 
+/* What marks the parts of a text with a gap (fill in the middle), for models taught so. */
+enum fim_part {
+    FIM_PREFIX, /* what comes before the gap follows */
+    FIM_SUFFIX, /* what comes behind it follows */
+    FIM_MIDDLE, /* what belongs into it follows */
+    FIM_REPO,   /* a name of the whole, and other files */
+    FIM_FILE,   /* a file's name, and the file */
+    N_FIM_PARTS
+};
+token_id tokenizer_fim(const struct tokenizer *t, enum fim_part part); /* or TOKEN_NONE */
+
 /* Every id that ends a turn: eos, eot, eom and the well-known end texts (<|im_end|>, <|eot_id|>,
  * <end_of_turn>, <|endoftext|>, ...) that the vocabulary holds as control tokens. */
 bool tokenizer_is_eog(const struct tokenizer *t, token_id id);

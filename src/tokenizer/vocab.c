@@ -369,6 +369,8 @@ enum err vocab_read(const struct gguf *g, struct vocab *v, struct err_info *e)
     if (!err)
         err = vocab_read_special(g, v, e);
     if (!err)
+        err = vocab_read_fim(g, v, e);
+    if (!err)
         err = decode_texts(v, e);
     if (!err)
         index_bytes(v);

@@ -64,6 +64,7 @@ struct vocab {
     uint32_t n;
     uint32_t max_text; /* bytes of the longest text of a plain token */
     token_id bos, eos, unk, sep;
+    token_id fim[N_FIM_PARTS]; /* TOKEN_NONE: the model has none */
     bool add_bos, add_eos, add_sep, add_space_prefix;
     bool remove_extra_spaces;            /* UGM */
     bool lowercase, strip_accents;       /* WPM */
@@ -82,6 +83,8 @@ enum err vocab_read(const struct gguf *g, struct vocab *v, struct err_info *e) W
 enum err vocab_read_special(const struct gguf *g,
                             struct vocab *v,
                             struct err_info *e) WEIR_MUST_USE;
+/* Its part in vocab_fim.c. */
+enum err vocab_read_fim(const struct gguf *g, struct vocab *v, struct err_info *e) WEIR_MUST_USE;
 void vocab_deinit(struct vocab *v);
 
 /* Room for n entries, n > 0; false when memory is out. */

@@ -66,7 +66,7 @@ def test_well_formed():
     tags = {t["name"] for t in DOC["tags"]}
     for path, method, op in OPERATIONS:
         assert set(op["tags"]) <= tags and op["summary"], path
-        assert "200" in op["responses"] or op["operationId"] == "setProps", (path, method)
+        assert "200" in op["responses"] or op["operationId"] in ("setProps", "slotAction"), (path, method)
     used = {v["$ref"] for v in walk(DOC) if isinstance(v, dict) and "$ref" in v}
     for kind in ("schemas", "responses", "headers", "parameters"):
         for name in DOC["components"][kind]:
@@ -144,10 +144,12 @@ def test_the_server_answers_as_described(things, path, method, op):
         body, headers = things["form"], things["head"]
     elif op["operationId"] == "createBatch":
         body = things["work"]
-    assert method != "post" or body or op["operationId"] in ("setProps", "gpuWarmup")
+    assert method != "post" or body is not None or op["operationId"] in ("setProps", "gpuWarmup", "slotAction")
     methods = {m.upper() for m in DOC["paths"][path]}
-    path = path.replace("{id}", ids.get(f"{method} {path}", ids.get(path, "")))
+    path = path.replace("{id}", ids.get(f"{method} {path}", ids.get(path, "0")))
     expected = "200" if "200" in op["responses"] else "501"
+    if op["operationId"] == "createInfill":
+        expected = "501"  # nor tokens for it: tests/server/test_llama_server.py has one
     if op["operationId"].startswith("rerank"):
         expected = "400"  # the model has no head for it: tests/server/test_embeddings.py has one
     status, headers, data = server.request(method.upper(), path, body, headers=headers)
@@ -189,7 +191,7 @@ def failures(server):
 
 def test_schemathesis(start_server, tmp_path):
     """Requests made from the description, right and wrong ones: no answer breaks it, none is 5xx but
-    setProps', which is always 501. Other names of a route are left out."""
+    those of setProps, slotAction and, with this model, createInfill, which are always 501. Other names of a route are left out."""
     program = schemathesis()
     if not program:
         pytest.skip("schemathesis is not installed (scripts/client.sh)")
@@ -204,7 +206,8 @@ def test_schemathesis(start_server, tmp_path):
          "--checks", ",".join(checks),
          "--phases", os.environ.get("WEIR_SCHEMATHESIS_PHASES", "examples,fuzzing"),
          "--max-examples", os.environ.get("WEIR_SCHEMATHESIS_EXAMPLES", "12"),
-         "--exclude-operation-id", "setProps", *left_out,
+         *[x for name in ("setProps", "slotAction", "createInfill") for x in ("--exclude-operation-id", name)],
+         *left_out,
          *os.environ.get("WEIR_SCHEMATHESIS_ARGS", "--generation-deterministic").split(),
          "--warnings", "off", "--no-color"],
         cwd=tmp_path, capture_output=True, text=True, timeout=600)

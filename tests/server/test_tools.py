@@ -469,7 +469,8 @@ def test_templates_of_the_operator(start_server, tmp_path):
 
     for flag, default in (("on", "True"), ("off", "False"), ("auto", "")):
         server = start_server("--chat-template-file", file, "--reasoning", flag)
-        assert prompt(server) == f"[hi]{default} {default}"
+        # a template that never asks whether enable_thinking is defined has it as true
+        assert prompt(server) == f"[hi]{default or True} {default}"
         for given in (True, False):
             kwargs = {"chat_template_kwargs": {"enable_thinking": given}}
             assert prompt(server, **kwargs) == f"[hi]{given} {default}"

@@ -1,4 +1,5 @@
 /* Conversations through templates: what is trusted, what templates cannot be run. */
+#include "chat/builtin.h"
 #include "chat/chat.h"
 #include "chat/encode.h"
 
@@ -231,6 +232,89 @@ static void test_errors(void **state)
     }
 }
 
+/* Templates by name: each shows all that was said, marks of its own around it, and the assistant's
+ * turn last where it is asked for. */
+static void test_by_name(void **state)
+{
+    (void)state;
+    static const char all[] = "[{\"role\":\"system\",\"content\":\"s0\"},"
+                              "{\"role\":\"user\",\"content\":\"u1\"},"
+                              "{\"role\":\"assistant\",\"content\":\"a2\"},"
+                              "{\"role\":\"user\",\"content\":\"u3\"}]";
+    static const char *const odd[] = {"[{\"role\":\"system\",\"content\":\"s0\"}]",
+                                      "[{\"role\":\"system\",\"content\":\"s0\"},"
+                                      "{\"role\":\"assistant\",\"content\":null}]"};
+    static const struct {
+        const char *name, *text;
+    } cases[] = {
+        {"chatml",
+         "<|im_start|>system\ns0<|im_end|>\n<|im_start|>user\nu1<|im_end|>\n<|im_start|>assistant\n"
+         "a2<|im_end|>\n<|im_start|>user\nu3<|im_end|>\n<|im_start|>assistant\n"},
+        {"llama2-sys", "[INST] <<SYS>>\ns0\n<</SYS>>\n\nu1 [/INST]a2</s>[INST] u3 [/INST]"},
+        {"mistral-v3", "[INST] s0\n\nu1[/INST] a2</s>[INST] u3[/INST]"},
+        {"gemma",
+         "<start_of_turn>user\ns0\n\nu1<end_of_turn>\n<start_of_turn>model\na2<end_of_turn>\n"
+         "<start_of_turn>user\nu3<end_of_turn>\n<start_of_turn>model\n"},
+        {"openchat",
+         "s0<|end_of_turn|>GPT4 Correct User: u1<|end_of_turn|>GPT4 Correct Assistant: "
+         "a2<|end_of_turn|>GPT4 Correct User: u3<|end_of_turn|>GPT4 Correct Assistant:"},
+        {"command-r",
+         "<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>s0<|END_OF_TURN_TOKEN|>"
+         "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>u1<|END_OF_TURN_TOKEN|>"
+         "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>a2<|END_OF_TURN_TOKEN|>"
+         "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>u3<|END_OF_TURN_TOKEN|>"
+         "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>"},
+    };
+    for (size_t i = 0; chat_builtin_name(i); i++) {
+        const char *source = chat_builtin_source(chat_builtin_name(i));
+        struct jinja_text out = {0};
+        struct err_info e = {0};
+        if (render(source, all, NULL, &out, &e) != OK)
+            fail_msg("%s: %s", chat_builtin_name(i), e.text);
+        const char *at = buf_cstr(&out.text);
+        for (const char *said = "s0u1a2u3"; *said; said += 2) {
+            char word[3] = {said[0], said[1], 0};
+            assert_non_null(strstr(at, word));
+            at = strstr(at, word) + 2;
+        }
+        for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
+            if (strcmp(cases[k].name, chat_builtin_name(i)) == 0)
+                assert_string_equal(buf_cstr(&out.text), cases[k].text);
+        jinja_text_deinit(&out);
+        for (size_t k = 0; k < 2; k++) { /* nothing said is lost */
+            out = (struct jinja_text){0};
+            if (render(source, odd[k], NULL, &out, &e) != OK)
+                fail_msg("%s: %s", chat_builtin_name(i), e.text);
+            assert_non_null(strstr(buf_cstr(&out.text), "s0"));
+            jinja_text_deinit(&out);
+        }
+    }
+    assert_null(chat_builtin_source("chatm"));
+}
+
+/* Who wants `enable_thinking` to be there always. */
+static void test_wants_thinking(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *source;
+        bool wants;
+    } cases[] = {
+        {"{% if not enable_thinking %}x{% endif %}", true},
+        {"{% if enable_thinking %}x{% endif %}", true},
+        {"{% if enable_thinking is defined and not enable_thinking %}x{% endif %}", false},
+        {"{% if not enable_thinking  is not defined %}x{% endif %}", false},
+        {"{% if enable_thinking | default(false) %}x{% endif %}", false},
+        {"{# enable_thinking #}{{ messages }}", false},
+        {CHATML, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct chat_template *t = create(cases[i].source);
+        assert_int_equal(chat_template_traits(t)->wants_thinking, cases[i].wants);
+        chat_template_destroy(t);
+    }
+}
+
 /* With the built-in model: a message cannot make a control token, the template can. */
 static void test_built_in_model(void **state)
 {
@@ -264,6 +348,8 @@ int main(void)
         cmocka_unit_test(test_trust_through_operations),
         cmocka_unit_test(test_variables),
         cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_by_name),
+        cmocka_unit_test(test_wants_thinking),
         cmocka_unit_test(test_built_in_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

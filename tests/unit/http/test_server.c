@@ -522,6 +522,21 @@ static void other_addresses(void **state)
     assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
     close(fd);
     http_server_destroy(six);
+    cfg.host = "127.0.0.1, ::1"; /* both at one port */
+    assert_int_equal(http_server_create(&cfg, &fx.fake.app, &six, NULL), OK);
+    a.sin6_port = htons(http_server_port(six));
+    fd = socket(AF_INET6, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+    close(fd);
+    struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = a.sin6_port};
+    four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&four, sizeof four), 0);
+    close(fd);
+    http_server_destroy(six);
+    struct err_info e;
+    cfg.host = "127.0.0.1,,::1";
+    assert_int_equal(http_server_create(&cfg, &fx.fake.app, &six, &e), ERR_INVALID);
 }
 
 /* ---- junk -------------------------------------------------------------------------------- */
