@@ -1,5 +1,5 @@
 # Thin wrapper around the CMake presets; `make help` lists the targets.
-.PHONY: all demo test cuda cuda-test cuda-races serve asan tsan bench format lint install clean deps help
+.PHONY: all demo test cuda cuda-test cuda-build cuda-races serve asan tsan bench format lint install clean deps help
 .DEFAULT_GOAL := all
 
 JOBS := $(shell nproc)
@@ -25,9 +25,13 @@ cuda: deps           ## build the CUDA plugin, build/libweir_cuda.so, where nvcc
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release -j $(JOBS) --target weir_cuda
 
-cuda-test: cuda      ## the kernels' tests on a real device, and under compute-sanitizer
-	@cmake --build --preset release -j $(JOBS) --target cuda_device_tests
-	@scripts/cuda_test.sh build
+cuda-test: cuda-build ## all that a GPU can say: tests on it, compute-sanitizer, bench (MODELS=...)
+	@scripts/cuda_test.sh $(MODELS)
+
+cuda-build: cuda     ## what cuda-test needs, to be carried to a machine with a GPU
+	@cmake --build --preset release -j $(JOBS) --target weir cuda_device_tests
+	@mkdir -p build/cuda/lib && ldd build/weir build/cuda/cuda_device_* | awk '$$3 ~ /^\// {print $$3}' | \
+	    sort -u | grep -vE '/(libc|libm|libgcc_s|libstdc)[.+]' | xargs cp -L -t build/cuda/lib
 
 cuda-races: deps     ## the kernels' tests with every access checked for races; some minutes
 	@cmake --preset release >/dev/null

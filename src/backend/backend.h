@@ -142,6 +142,11 @@ struct backend_ops {
     void (*block_copy)(struct backend *b, struct backend_place from, struct backend_place to);
     void (*block_read)(struct backend *b, struct backend_place from, void *bytes);
     void (*block_write)(struct backend *b, struct backend_place to, const void *bytes);
+    /* Of backends that may move them beside the host, where `bytes` are of pinned_alloc: in the
+     * order of the calls, and so that no run or copy sees what it should not; the host itself must
+     * not look at such bytes. How long one takes so far, in microseconds, 0: not known. Else NULL:
+     * a block is there when the call returns. */
+    double (*block_us)(const struct backend *b);
     /* Memory of the host that blocks are read into and written from without a copy between; any
      * memory will do, this is faster. NULL where memory is all the same. One region at a time: NULL
      * while there is one, or when memory is out. */

@@ -304,6 +304,12 @@ static void free_pinned(void *ctx, void *p)
     b->ops->pinned_free(b, p);
 }
 
+static double move_us(void *ctx)
+{
+    const struct backend *b = ctx;
+    return b->ops->block_us(b);
+}
+
 /* Above what is there already. */
 static enum err open_host_tier(struct engine *eng, struct err_info *e)
 {
@@ -320,6 +326,7 @@ static enum err open_host_tier(struct engine *eng, struct err_info *e)
         hc.alloc = alloc_pinned;
         hc.free = free_pinned;
         hc.alloc_ctx = eng->backend;
+        hc.move_us = eng->backend->ops->block_us ? move_us : NULL;
     }
     enum err err = must_be_causal(eng, "host-cache", e);
     if (err == OK)

@@ -159,6 +159,14 @@ static bool host_poll(struct kv_tier *t, struct kv_tier_done *out)
     return true;
 }
 
+/* Since then, of a copy to or from the device: what the host saw of it, or the device of one. */
+static uint64_t copy_us(const struct host *h, uint64_t since_us)
+{
+    const uint64_t us = clock_us() - since_us;
+    const double moved_us = h->cfg.move_us ? h->cfg.move_us(h->cfg.alloc_ctx) : 0;
+    return (double)us < moved_us ? (uint64_t)moved_us : us;
+}
+
 /* What lies between poll and here is the copy to the device. */
 static void host_release(struct kv_tier *t, const void *bytes)
 {
@@ -170,7 +178,7 @@ static void host_release(struct kv_tier *t, const void *bytes)
     }
     assert(h->slots[id].n_lent > 0);
     h->slots[id].n_lent--;
-    const uint64_t us = clock_us() - h->lent_at_us;
+    const uint64_t us = copy_us(h, h->lent_at_us);
     h->fetch_us += ((int64_t)us - (int64_t)h->fetch_us) / 8;
     count_latency(h, &h->stats.fetch, us);
 }
@@ -234,7 +242,7 @@ static void host_store(struct kv_tier *t, const struct kv_tier_block *b, void *b
     memcpy(h->tokens + (size_t)id * n, b->tokens, n * sizeof *b->tokens);
     kv_disk_index_put(&h->held, 0, &b->key, id);
     count(h, &h->stats.stored);
-    count_latency(h, &h->stats.store, clock_us() - h->slots[id].since_us);
+    count_latency(h, &h->stats.store, copy_us(h, h->slots[id].since_us));
 }
 
 static void host_stats(struct kv_tier *t, struct kv_tier_stats *out)

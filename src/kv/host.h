@@ -22,6 +22,9 @@ struct kv_host_config {
     /* Memory that the device copies from fast; NULL: any. Returns NULL when memory is out. */
     void *(*alloc)(void *ctx, size_t n_bytes);
     void (*free)(void *ctx, void *p);
+    /* Microseconds that a block takes where it is moved beside the host, 0: not known; NULL: it is
+     * there when the mover returns. */
+    double (*move_us)(void *ctx);
     void *alloc_ctx;
     /* Called by fetch when poll has something. May be NULL. */
     void (*wake)(void *ctx);

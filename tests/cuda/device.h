@@ -26,11 +26,20 @@ static inline void host_copy(void *host, const void *device, size_t n)
     assert_int_equal(cudaMemcpy(host, device, n, cudaMemcpyDeviceToHost), cudaSuccess);
 }
 
+/* Bytes of shared memory that a launch may count on: what the device has, or only what all have. */
+static inline uint32_t device_block_shared(int least)
+{
+    int n = 0;
+    assert_int_equal(cudaDeviceGetAttribute(&n, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0),
+                     cudaSuccess);
+    return least ? CUDA_SHARED_LEAST : (uint32_t)n;
+}
+
 /* A place in a step of n rows, launched for `bound`; only counts are there. Free by at_free. */
 static inline struct cuda_at at_make(uint32_t n, uint32_t bound)
 {
     const struct cuda_counts counts = {.n_rows = n};
-    struct cuda_at at = {.rows = CUDA_ROWS_ALL};
+    struct cuda_at at = {.rows = CUDA_ROWS_ALL, .block_shared = device_block_shared(0)};
     at.bounds.rows = bound;
     at.step.counts = device_copy(&counts, sizeof counts);
     return at;

@@ -147,6 +147,9 @@ struct step_on_device {
         a.bounds.tiles = counts.n_tiles + more;
         a.bounds.jobs = counts.n_jobs + more;
         a.bounds.ranges = ranges;
+        int shared = 0;
+        on_device_ok(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0));
+        a.block_shared = static_cast<uint32_t>(shared);
         a.rows = rows;
         return a;
     }

@@ -246,6 +246,8 @@ struct world {
         }
         const uint32_t needed = (longest - 1) / CUDA_ATTN_RANGE + 1;
         cuda_at at = st.at(CUDA_ROWS_ALL, more, ranges > needed ? ranges : needed);
+        if (random_below(2)) /* what all devices have, and no more */
+            at.block_shared = CUDA_SHARED_LEAST;
         const cuda_attention_shape shape = {s.n_head, s.n_head_kv, s.dim};
         std::vector<float> held((st.counts.n_rows + 1) * width, NAN);
         device_array<float> dq(rows_of(q, runs, width)), out(held);

@@ -1,10 +1,13 @@
 /* Steps beside the host (backend/async.h), on the two slots of the queue.
  *
- *     on the stream:  event | arrays of the step | what histories begin with | graph, or launches
- *                           | logits that the host wants | sampling | ids back | event
+ *     on the stream:  event | what histories begin with | arrays of the step, with its jobs
+ *                           | graph, or launches, and sampling | ids back | event
  *
- * Sampling overwrites logits, so what the host gets is copied before. Its ids stay where the next
- * step's rows look for them (cuda_step.chosen) until that step's own sampling, at its end.
+ * A graph has the sampling behind its launches; jobs are arrays of the step like the others.
+ * Sampling overwrites logits: where the host wants some, the device is told of no jobs at first,
+ * the logits are copied behind the launches, then it is told how many there are, and sampling is
+ * launched. Its ids stay where the next step's rows look for them (cuda_step.chosen) until that
+ * step's own sampling, at its end.
  *
  * Each slot has pinned memory for its jobs besides the staging of its batch, so that nothing that a
  * copy still reads is written. The tokens that a history begins with go through it too; where a
@@ -16,7 +19,7 @@
 
 /* What a slot's pinned memory for jobs holds. */
 struct parts {
-    size_t jobs, biases, chosen, host_rows, tokens, all;
+    size_t biases, chosen, host_rows, tokens, late, all;
 };
 
 static size_t put(size_t *at, size_t n, size_t size)
@@ -30,11 +33,11 @@ static struct parts parts_of(const struct cuda_backend *b)
 {
     const uint32_t n = b->cfg.max_seqs;
     struct parts p = {0};
-    p.jobs = put(&p.all, n, sizeof(struct cuda_sample_job));
     p.biases = put(&p.all, (size_t)n * CUDA_MAX_BIASES, sizeof(struct cuda_bias));
     p.chosen = put(&p.all, n, sizeof(int32_t));
     p.host_rows = put(&p.all, b->cfg.max_logit_rows, sizeof(uint32_t));
     p.tokens = put(&p.all, b->history_tokens, sizeof(int32_t));
+    p.late = put(&p.all, 1, sizeof(uint32_t));
     return p;
 }
 
@@ -49,11 +52,11 @@ void cuda_jobs_place(struct cuda_backend *b)
     for (uint32_t i = 0; i < CUDA_SLOTS; i++) {
         uint8_t *at = b->jobs_pinned + i * p.all;
         struct cuda_jobs *j = &b->slots[i].jobs;
-        j->jobs = (struct cuda_sample_job *)(void *)(at + p.jobs);
         j->biases = (struct cuda_bias *)(void *)(at + p.biases);
         j->chosen = (int32_t *)(void *)(at + p.chosen);
         j->host_rows = (uint32_t *)(void *)(at + p.host_rows);
         j->tokens = (int32_t *)(void *)(at + p.tokens);
+        j->late = (uint32_t *)(void *)(at + p.late);
     }
 }
 
@@ -71,10 +74,12 @@ bool cuda_can_choose(const struct backend *base, const struct sample_params *p)
 
 /* --- preparing --- */
 
-static void take_job(struct cuda_jobs *to, const struct async_job *from)
+static void take_job(struct cuda_jobs *to,
+                     struct cuda_sample_job *jobs,
+                     const struct async_job *from)
 {
     const struct sample_params *p = from->params;
-    to->jobs[to->n++] = (struct cuda_sample_job){
+    jobs[to->n++] = (struct cuda_sample_job){
         .logit_row = from->logit_row,
         .slot = penalises(p) ? from->slot : UINT32_MAX,
         .position = from->position,
@@ -100,15 +105,17 @@ static void take_jobs(const struct cuda_backend *b, struct cuda_slot *s, const s
     struct cuda_layout l;
     (void)b;
     assert(a->n_jobs <= b->cfg.max_seqs && a->n_host_rows <= a->batch->n_logit_rows);
+    assert(a->n_jobs <= s->bounds.jobs);
+    cuda_layout_of(&s->bounds, &l);
     s->jobs.n = s->jobs.n_biases = 0;
     for (uint32_t i = 0; i < a->n_jobs; i++)
-        take_job(&s->jobs, &a->jobs[i]);
+        take_job(&s->jobs, (struct cuda_sample_job *)(void *)(s->pinned + l.jobs), &a->jobs[i]);
     s->jobs.n_host_rows = a->n_host_rows;
     if (a->n_host_rows)
         memcpy(s->jobs.host_rows, a->host_rows, a->n_host_rows * sizeof *a->host_rows);
-    s->counts.n_jobs = a->n_jobs;
+    *s->jobs.late = a->n_jobs;
+    s->counts.n_jobs = a->n_host_rows ? 0 : a->n_jobs;
     s->beside = true;
-    cuda_layout_of(&s->bounds, &l);
     memcpy(s->pinned + l.counts, &s->counts, sizeof s->counts);
     memcpy(s->pinned + l.token_from, a->token_from, a->batch->n_rows * sizeof *a->token_from);
 }
@@ -190,46 +197,65 @@ static cudaError_t copy_host_rows(struct cuda_backend *b, const struct cuda_slot
     return rc;
 }
 
-static cudaError_t choose(struct cuda_backend *b, const struct cuda_slot *s)
+cudaError_t cuda_jobs_begin(struct cuda_backend *b, const struct cuda_slot *s)
 {
-    const struct cuda_jobs *j = &s->jobs;
-    const struct cuda_at at = {.step = cuda_step_at(b, &s->bounds),
-                               .bounds = s->bounds,
+    if (s->jobs.n_biases == 0)
+        return cudaSuccess;
+    return cudaMemcpyAsync(b->device_biases,
+                           s->jobs.biases,
+                           s->jobs.n_biases * sizeof *s->jobs.biases,
+                           cudaMemcpyHostToDevice,
+                           b->stream);
+}
+
+cudaError_t cuda_jobs_choose(struct cuda_backend *b, const struct cuda_bounds *bounds)
+{
+    struct cuda_layout l;
+    const struct cuda_at at = {.step = cuda_step_at(b, bounds),
+                               .bounds = *bounds,
                                .rows = CUDA_ROWS_LOGITS,
+                               .block_shared = b->block_shared,
                                .stream = b->stream};
-    struct cuda_at sampling = at;
-    sampling.bounds.jobs = j->n;
-    cudaError_t rc = cudaMemcpyAsync(
-        b->device_jobs, j->jobs, j->n * sizeof *j->jobs, cudaMemcpyHostToDevice, b->stream);
-    if (rc == cudaSuccess && j->n_biases)
-        rc = cudaMemcpyAsync(b->device_biases,
-                             j->biases,
-                             j->n_biases * sizeof *j->biases,
-                             cudaMemcpyHostToDevice,
-                             b->stream);
-    if (rc != cudaSuccess)
-        return rc;
-    cuda_sample(&sampling,
-                b->device_jobs,
+    cuda_layout_of(bounds, &l);
+    cuda_sample(&at,
+                (const struct cuda_sample_job *)(const void *)(b->step_in + l.jobs),
                 b->device_biases,
                 &b->histories,
                 b->bufs[BUF_LOGITS],
                 b->model->hp.n_vocab,
                 b->chosen,
                 b->sample_scratch);
-    rc = cudaGetLastError();
+    return cudaGetLastError();
+}
+
+/* How many jobs there are, where the device was told of none. */
+static cudaError_t tell_late(struct cuda_backend *b, const struct cuda_slot *s)
+{
+    struct cuda_layout l;
+    cuda_layout_of(&s->bounds, &l);
+    return cudaMemcpyAsync(b->step_in + l.counts + offsetof(struct cuda_counts, n_jobs),
+                           s->jobs.late,
+                           sizeof *s->jobs.late,
+                           cudaMemcpyHostToDevice,
+                           b->stream);
+}
+
+cudaError_t cuda_jobs_finish(struct cuda_backend *b, const struct cuda_slot *s)
+{
+    const struct cuda_jobs *j = &s->jobs;
+    cudaError_t rc = copy_host_rows(b, s);
+    if (rc != cudaSuccess || j->n == 0)
+        return rc;
+    if (j->n_host_rows)
+        rc = tell_late(b, s);
+    if (rc == cudaSuccess && !s->sampled)
+        rc = cuda_jobs_choose(b, &s->bounds);
     return rc == cudaSuccess ? cudaMemcpyAsync(j->chosen,
                                                b->chosen,
                                                j->n * sizeof *j->chosen,
                                                cudaMemcpyDeviceToHost,
                                                b->stream)
                              : rc;
-}
-
-cudaError_t cuda_jobs_finish(struct cuda_backend *b, const struct cuda_slot *s)
-{
-    cudaError_t rc = copy_host_rows(b, s);
-    return rc == cudaSuccess && s->jobs.n ? choose(b, s) : rc;
 }
 
 /* --- the operations --- */
@@ -240,10 +266,13 @@ static enum err put_on_stream(struct cuda_backend *b,
                               struct err_info *e)
 {
     struct cuda_slot *s = &b->slots[slot];
+    cudaError_t rc = cuda_blocks_join(b); /* what it waits for is not its own time */
+    if (rc != cudaSuccess)
+        return cuda_failed(rc, "blocks on their way", e);
     enum err err = cuda_queue_mark(&b->steps, slot, e);
     if (err)
         return err;
-    const cudaError_t rc = begin_histories(b, s, a);
+    rc = begin_histories(b, s, a);
     if (rc != cudaSuccess)
         return cuda_failed(rc, "the tokens of a history", e);
     err = cuda_slot_submit(b, s, e);
@@ -261,7 +290,7 @@ enum err cuda_begin(struct backend *base, const struct async_step *a, struct err
         return err;
     struct cuda_slot *s = &b->slots[i];
     cuda_slot_release(b, s);
-    err = cuda_slot_prepare(b, s, a->batch, e);
+    err = cuda_slot_prepare(b, s, a->batch, a->n_jobs, e);
     if (!err) {
         take_jobs(b, s, a);
         err = put_on_stream(b, i, a, e);

@@ -21,6 +21,9 @@
  *      values    thread t has dims t, t + 128, ..: acc[d] = acc[d] c + sum over p, in order,
  *                of e[p] v[p][d]
  *
+ * K and V of a tile lie beside each other in shared memory; of heads of more than 256 V takes the
+ * place of K, so that a block needs no more than every device has (gpu.h).
+ *
  * Operations: 4 a query, position and dim; bytes: K and V once for each tile of queries. Bound on
  * an H200 for decode: the bytes of K and V at 4.8 TB/s, reached by the tensor cores' kernel only;
  * this one is bound by f32 FMA from shared memory, some 15 TFLOP/s. */
@@ -29,7 +32,7 @@
 enum {
     THREADS = 128,
     WARPS = THREADS / WARP,
-    STEP = 32, /* positions a tile */
+    STEP = 32,          /* positions a tile */
     SPLIT_BLOCKS = 528, /* as many blocks as keep 132 multiprocessors busy */
     MERGE_THREADS = 128,
 };
@@ -53,18 +56,21 @@ static __device__ __forceinline__ float kv_value(const uint8_t *row,
     }
 }
 
-/* K and V of the tile at pos; zeros where nobody looks, since what lies there may be anything. */
-static __device__ void load_step(
-    const attn_args &a, const attn_tile &t, uint32_t head_kv, uint32_t pos, float *k, float *v)
+/* K (or V, offset bytes on) of the tile at pos; zeros where nobody looks, since what lies there may
+ * be anything. */
+static __device__ void load_step(const attn_args &a,
+                                 const attn_tile &t,
+                                 uint32_t head_kv,
+                                 uint32_t pos,
+                                 size_t offset,
+                                 float *to)
 {
     const uint32_t dim = a.kv.head_dim, stride = dim + 4;
     for (uint32_t p = threadIdx.x / WARP; p < STEP; p += WARPS) {
         const bool seen = pos + p >= t.seen.from && pos + p < t.seen.end;
-        const uint8_t *row = seen ? kv_at(a.kv, t.table, head_kv, pos + p) : NULL;
-        for (uint32_t d = threadIdx.x % WARP; d < dim; d += WARP) {
-            k[p * stride + d] = seen ? kv_value(row, a.kv.type, dim, d) : 0.0f;
-            v[p * stride + d] = seen ? kv_value(row + a.kv.half_bytes, a.kv.type, dim, d) : 0.0f;
-        }
+        const uint8_t *row = seen ? kv_at(a.kv, t.table, head_kv, pos + p) + offset : NULL;
+        for (uint32_t d = threadIdx.x % WARP; d < dim; d += WARP)
+            to[p * stride + d] = seen ? kv_value(row, a.kv.type, dim, d) : 0.0f;
     }
 }
 
@@ -143,7 +149,7 @@ static __device__ __forceinline__ void plain_values(uint32_t dim,
         if (d < dim) {
 #pragma unroll
             for (int i = 0; i < Q; i++)
-                acc[i][j] *= s->fade[i];
+                acc[i][j] = __fmul_rn(acc[i][j], s->fade[i]);
 #pragma unroll 1
             for (int p = 0; p < STEP; p++) {
                 const float x = v[p * (dim + 4) + d];
@@ -260,7 +266,8 @@ static __global__ void __launch_bounds__(THREADS) attn_plain_kernel(struct attn_
         return;
     const uint32_t head_kv = blockIdx.x, dim = a.kv.head_dim;
     const attn_tile t = attn_tile_of(a, blockIdx.y);
-    float *q = shared, *k = q + Q * dim, *v = k + STEP * (dim + 4);
+    constexpr bool turns = SLOTS > 2; /* there is room for one of K and V */
+    float *q = shared, *k = q + Q * dim, *v = turns ? k : k + STEP * (dim + 4);
     const uint32_t r0 = t.seen.from / CUDA_ATTN_RANGE, r1 = (t.seen.end - 1) / CUDA_ATTN_RANGE;
     const uint32_t step = a.n_splits, first = r0 + (step + blockIdx.z - r0 % step) % step;
     for (uint32_t q0 = 0; q0 < t.n_query; q0 += Q) {
@@ -281,10 +288,16 @@ static __global__ void __launch_bounds__(THREADS) attn_plain_kernel(struct attn_
             uint32_t pos = t.seen.from / STEP * STEP;
             for (pos = pos > begin ? pos : begin; pos < last; pos += STEP) {
                 __syncthreads(); /* the tile before has been read */
-                load_step(a, t, head_kv, pos, k, v);
+                load_step(a, t, head_kv, pos, 0, k);
+                if (!turns)
+                    load_step(a, t, head_kv, pos, a.kv.half_bytes, v);
                 __syncthreads();
                 plain_weights<Q>(a, pos, q, k, &s, &st);
                 __syncthreads();
+                if (turns) {
+                    load_step(a, t, head_kv, pos, a.kv.half_bytes, v);
+                    __syncthreads();
+                }
                 plain_values(dim, v, &s, acc);
             }
             plain_fold<Q>(a, head_kv, q0, &st, &s);
@@ -367,7 +380,8 @@ size_t cuda_attention_scratch(const struct cuda_attention_shape *s, const struct
 
 static size_t plain_bytes(uint32_t dim, uint32_t queries)
 {
-    return sizeof(float) * ((size_t)queries * dim + 2 * STEP * (dim + 4));
+    const size_t tiles = dim > 256 ? 1 : 2; /* K and V take turns, or lie beside each other */
+    return sizeof(float) * ((size_t)queries * dim + tiles * STEP * (dim + 4));
 }
 
 typedef void (*plain_kernel)(struct attn_args);
@@ -409,7 +423,7 @@ void cuda_attention(const struct cuda_at *at, const struct cuda_attention *op)
     if (op->kv.type == KV_IS_F32 || attn_mma_queries(op->kv.head_dim) == 0)
         plain_launch(&a, grid, at->stream);
     else
-        attn_mma_launch(&a, grid, b->rows <= b->seqs, at->stream);
+        attn_mma_launch(&a, grid, b->rows <= b->seqs, at->block_shared, at->stream);
     if (a.n_splits > 1) {
         const dim3 rows(b->rows, op->n_head);
         CUDA_LAUNCH(attn_merge_kernel, rows, MERGE_THREADS, 0, at->stream, a);

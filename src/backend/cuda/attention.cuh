@@ -137,8 +137,9 @@ static __device__ __forceinline__ float attn_end_value(float total, float invers
 }
 
 /* attention_mma.cu: KV of f16, bf16 or q8_0 with heads up to 256. How many queries its blocks take
- * at a time, and the launch; few: where rows are mostly alone. */
+ * at a time, and the launch; few: where rows are mostly alone; shared: bytes that a
+ * block may have. */
 uint32_t attn_mma_queries(uint32_t head_dim);
-void attn_mma_launch(const attn_args *a, dim3 grid, int few, cudaStream_t stream);
+void attn_mma_launch(const attn_args *a, dim3 grid, int few, uint32_t shared, cudaStream_t stream);
 
 #endif

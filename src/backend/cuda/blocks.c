@@ -3,8 +3,13 @@
  *
  *      copy    on the stream of the steps: behind those that are there, before those to come
  *      read    on a stream beside it: of a block whose steps have all ended
- *      write   likewise, behind the last copy: of a block that no step under way was given; those
- *              that come later are submitted when it is there */
+ *      write   likewise, behind the last copy: of a block that no step under way was given
+ *
+ * Into pinned memory and out of it the host waits for neither; the next step and the next copy are
+ * ordered behind all of them by an event, so that a block is not overwritten before it was read,
+ * nor read before it was written. Reads and writes are in the order of their stream, so a slot of
+ * pinned memory may be filled again as soon as it was written from. Any other memory is copied
+ * through one pinned block, which the host waits for. */
 #include "backend/cuda/cuda.h"
 #include "base/log.h"
 
@@ -20,6 +25,46 @@ static void check(cudaError_t rc, const char *what)
 {
     if (rc != cudaSuccess)
         log_error("CUDA: %s: %s", what, cudaGetErrorString(rc));
+}
+
+/* How long a block takes, of one at a time: the next when the last is known. */
+static void measure_begin(struct cuda_backend *b, bool *fresh)
+{
+    float ms = 0;
+    if (b->measuring) {
+        if (cudaEventQuery(b->measured) != cudaSuccess) {
+            (void)cudaGetLastError(); /* it is on its way */
+            *fresh = false;
+            return;
+        }
+        if (cudaEventElapsedTime(&ms, b->moving, b->measured) == cudaSuccess)
+            b->block_us += ((double)ms * 1e3 - b->block_us) / (b->block_us > 0 ? 8 : 1);
+    }
+    *fresh = cudaEventRecord(b->moving, b->copies) == cudaSuccess;
+}
+
+/* Behind a copy: what comes later on the steps' stream waits for it (cuda_blocks_join). */
+static cudaError_t measure_end(struct cuda_backend *b, bool fresh)
+{
+    cudaError_t rc = cudaEventRecord(b->moved, b->copies);
+    if (rc == cudaSuccess && fresh)
+        rc = cudaEventRecord(b->measured, b->copies);
+    b->measuring = b->measuring || fresh;
+    b->unjoined = true;
+    return rc;
+}
+
+cudaError_t cuda_blocks_join(struct cuda_backend *b)
+{
+    if (!b->unjoined)
+        return cudaSuccess;
+    b->unjoined = false;
+    return cudaStreamWaitEvent(b->stream, b->moved, 0);
+}
+
+double cuda_block_us(const struct backend *base)
+{
+    return ((const struct cuda_backend *)base)->block_us;
 }
 
 void *cuda_pinned_alloc(struct backend *base, size_t n_bytes)
@@ -44,6 +89,7 @@ void cuda_pinned_free(struct backend *base, void *p)
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
     cuda_device_enter(b);
+    (void)cudaStreamSynchronize(b->copies); /* they read and write it */
     (void)cudaFreeHost(p);
     pthread_mutex_lock(&b->lock);
     b->lent_pinned = NULL;
@@ -62,6 +108,7 @@ void cuda_block_copy(struct backend *base, struct backend_place from, struct bac
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
     cuda_device_enter(b);
+    check(cuda_blocks_join(b), "copying a block");
     cuda_kv_copy(
         b->layers, b->model->hp.n_layer, from.block, from.pane, to.block, to.pane, b->stream);
     check(cudaGetLastError(), "copying a block");
@@ -75,13 +122,17 @@ void cuda_block_read(struct backend *base, struct backend_place from, void *byte
     const bool direct = is_pinned(b, bytes);
     uint8_t *to = direct ? bytes : b->block_bytes;
     cudaError_t rc = cudaSuccess;
+    bool fresh;
     cuda_device_enter(b);
+    measure_begin(b, &fresh);
     for (const struct cuda_kv *l = b->layers; l < end && rc == cudaSuccess; l++) {
         rc = cudaMemcpyAsync(
             to, block_at(l, from), l->block_bytes, cudaMemcpyDeviceToHost, b->copies);
         to += l->block_bytes;
     }
     if (rc == cudaSuccess)
+        rc = measure_end(b, fresh);
+    if (rc == cudaSuccess && !direct)
         rc = cudaStreamSynchronize(b->copies);
     check(rc, "reading a block");
     if (!direct)
@@ -94,8 +145,10 @@ void cuda_block_write(struct backend *base, struct backend_place to, const void 
     const struct cuda_kv *end = b->layers + b->model->hp.n_layer;
     const bool direct = is_pinned(b, bytes);
     const uint8_t *from = direct ? bytes : b->block_bytes;
+    bool fresh;
     cuda_device_enter(b);
     cudaError_t rc = cudaStreamWaitEvent(b->copies, b->copied, 0);
+    measure_begin(b, &fresh);
     if (!direct)
         memcpy(b->block_bytes, bytes, b->block_bytes_n);
     for (const struct cuda_kv *l = b->layers; l < end && rc == cudaSuccess; l++) {
@@ -104,6 +157,8 @@ void cuda_block_write(struct backend *base, struct backend_place to, const void 
         from += l->block_bytes;
     }
     if (rc == cudaSuccess)
+        rc = measure_end(b, fresh);
+    if (rc == cudaSuccess && !direct)
         rc = cudaStreamSynchronize(b->copies); /* the bytes are the next one's */
     check(rc, "writing a block");
 }

@@ -109,6 +109,8 @@ static void destroy(struct backend *base)
     cuda_device_enter(b);
     if (b->stream)
         (void)cudaStreamSynchronize(b->stream);
+    if (b->copies)
+        (void)cudaStreamSynchronize(b->copies);
     for (uint32_t i = 0; i < b->n_graphs; i++)
         (void)cudaGraphExecDestroy(b->graphs[i].exec);
     for (int i = 0; i < CUDA_SLOTS; i++) {
@@ -117,8 +119,11 @@ static void destroy(struct backend *base)
         if (b->slots[i].end)
             (void)cudaEventDestroy(b->slots[i].end);
     }
-    if (b->copied)
-        (void)cudaEventDestroy(b->copied);
+    const cudaEvent_t events[] = {b->copied, b->moved, b->moving, b->measured};
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
+        if (events[i])
+            (void)cudaEventDestroy(events[i]);
+    }
     cuda_queue_deinit(&b->steps);
     pool_destroy(b->threads);
     cuda_memory_release(b);
@@ -148,6 +153,7 @@ static const struct backend_ops ops = {
     .pinned_free = cuda_pinned_free,
     .block_read = cuda_block_read,
     .block_write = cuda_block_write,
+    .block_us = cuda_block_us,
     .kernels_name = kernels_name,
     .times = times,
     .memory_bytes = memory_bytes,
@@ -177,6 +183,7 @@ static enum err plan(const struct model *m,
     b->cfg = *cfg;
     b->major = info.major;
     b->minor = info.minor;
+    b->block_shared = cuda_block_shared(cfg->device.index);
     snprintf(b->device_name, sizeof b->device_name, "%s", info.name);
     pthread_mutex_init(&b->lock, NULL);
     cuda_pool_init(&b->pool, cfg->device.zero_buffers);
@@ -221,6 +228,12 @@ static enum err open_streams(struct cuda_backend *b, struct err_info *e)
     }
     if (rc == cudaSuccess)
         rc = cudaEventCreateWithFlags(&b->copied, cudaEventDisableTiming);
+    if (rc == cudaSuccess)
+        rc = cudaEventCreateWithFlags(&b->moved, cudaEventDisableTiming);
+    if (rc == cudaSuccess)
+        rc = cudaEventCreate(&b->moving);
+    if (rc == cudaSuccess)
+        rc = cudaEventCreate(&b->measured);
     if (rc != cudaSuccess)
         return cuda_failed(rc, "streams and events", e);
     return cuda_queue_init(&b->steps, b->stream, e);

@@ -108,16 +108,16 @@ struct cuda_budget {
 /* Where the arrays of a step lie: from the beginning of a slot, and likewise on the device. */
 struct cuda_layout {
     size_t counts, seqs, tokens, token_from, positions, row_seq, logit_rows, hidden_rows, tiles,
-        tables; /* last: as many as there are */
+        jobs, tables; /* last: as many as there are */
 };
 
 /* Rows of a step that choose a token, in pinned memory of their slot (async.c). */
 struct cuda_jobs {
-    struct cuda_sample_job *jobs; /* [n] of max_seqs */
-    struct cuda_bias *biases;     /* [n_biases] of max_seqs * CUDA_MAX_BIASES */
-    int32_t *chosen;              /* [n] what they chose */
-    uint32_t *host_rows;          /* [n_host_rows] whose logits come back */
-    int32_t *tokens;              /* [history_tokens] on their way into histories */
+    struct cuda_bias *biases; /* [n_biases] of max_seqs * CUDA_MAX_BIASES */
+    int32_t *chosen;          /* [n] what they chose */
+    uint32_t *host_rows;      /* [n_host_rows] whose logits come back */
+    int32_t *tokens;          /* [history_tokens] on their way into histories */
+    uint32_t *late;           /* n, where it is told to the device behind the launches */
     uint32_t n, n_biases, n_host_rows;
 };
 
@@ -131,6 +131,7 @@ struct cuda_slot {
     struct cuda_bounds bounds; /* that its launches are made for */
     size_t in_bytes;           /* of the copy to the device */
     int graph;                 /* that it replays; -1: none */
+    bool sampled;              /* its graph has chosen the tokens already */
     cudaEvent_t begin, end;    /* around its work on the device, where it is run at once */
     bool beside;               /* or it runs beside the host, with jobs */
     struct cuda_jobs jobs;
@@ -148,6 +149,7 @@ struct cuda_backend {
     struct pool *threads; /* of the host: packing, sampling */
     char description[96], kernels_name[48], device_name[64];
     uint32_t major, minor;
+    uint32_t block_shared; /* bytes of shared memory that a block may have */
     struct cuda_budget budget;
 
     struct launch *launches;
@@ -171,7 +173,6 @@ struct cuda_backend {
     struct cuda_experts experts;
     uint8_t *step_in; /* a step's arrays */
     int32_t *chosen;  /* [max_logit_rows] */
-    struct cuda_sample_job *device_jobs;
     struct cuda_bias *device_biases;
     int32_t *device_tokens; /* [history_tokens] */
     struct cuda_histories histories;
@@ -191,8 +192,13 @@ struct cuda_backend {
     cudaStream_t stream, copies;
     struct cuda_slot slots[CUDA_SLOTS];
     struct cuda_queue steps;
-    uint8_t *jobs_pinned; /* [CUDA_SLOTS][cuda_jobs_bytes] */
-    cudaEvent_t copied;   /* behind the last copy of a block */
+    uint8_t *jobs_pinned;         /* [CUDA_SLOTS][cuda_jobs_bytes] */
+    cudaEvent_t copied;           /* behind the last copy of a block */
+    cudaEvent_t moved;            /* behind the last block read or written */
+    bool unjoined;                /* the steps' stream has not been told to wait for it */
+    cudaEvent_t moving, measured; /* around one of them; measuring: recorded */
+    bool measuring;
+    double block_us; /* that one takes, learned; 0: not known */
     struct cuda_graph graphs[CUDA_MAX_GRAPHS];
     uint32_t n_graphs;
     bool warmed_up;
@@ -235,11 +241,12 @@ struct cuda_attention_shape cuda_attention_most(const struct model *m);
 void cuda_layout_of(const struct cuda_bounds *bounds, struct cuda_layout *out);
 struct cuda_step cuda_step_at(const struct cuda_backend *b, const struct cuda_bounds *bounds);
 
-/* Borrow staging for the slot and write the batch there: its bounds, its graph if one covers them.
- * Errors: ERR_INTERNAL (too large), ERR_NOMEM (the pool). */
+/* Borrow staging for the slot and write the batch there, with room for n_jobs: its bounds, its
+ * graph if one covers them. Errors: ERR_INTERNAL (too large), ERR_NOMEM (the pool). */
 enum err cuda_slot_prepare(struct cuda_backend *b,
                            struct cuda_slot *s,
                            const struct batch *batch,
+                           uint32_t n_jobs,
                            struct err_info *e) WEIR_MUST_USE;
 /* Put its work on the stream, behind all that is there. Errors: ERR_INTERNAL (of the device). */
 enum err cuda_slot_submit(struct cuda_backend *b,
@@ -262,7 +269,11 @@ void cuda_slot_release(struct cuda_backend *b, struct cuda_slot *s);
 /* Pinned memory of a slot's jobs; where it lies. */
 size_t cuda_jobs_bytes(const struct cuda_backend *b);
 void cuda_jobs_place(struct cuda_backend *b);
-/* Behind the launches: logits that the host wants, then sampling and its ids. */
+/* Before the launches: biases. */
+cudaError_t cuda_jobs_begin(struct cuda_backend *b, const struct cuda_slot *s);
+/* Sampling for up to bounds->jobs; a graph has it behind its walk. */
+cudaError_t cuda_jobs_choose(struct cuda_backend *b, const struct cuda_bounds *bounds);
+/* Behind the launches: logits that the host wants, then sampling unless it is done, and its ids. */
 cudaError_t cuda_jobs_finish(struct cuda_backend *b, const struct cuda_slot *s);
 /* async_ops */
 bool cuda_can_choose(const struct backend *base, const struct sample_params *p);
@@ -292,6 +303,9 @@ void cuda_pinned_free(struct backend *base, void *p);
 void cuda_block_copy(struct backend *base, struct backend_place from, struct backend_place to);
 void cuda_block_read(struct backend *base, struct backend_place from, void *bytes);
 void cuda_block_write(struct backend *base, struct backend_place to, const void *bytes);
+double cuda_block_us(const struct backend *base);
+/* What comes next on the steps' stream comes behind all blocks read and written so far. */
+cudaError_t cuda_blocks_join(struct cuda_backend *b);
 
 /* --- the plugin's entries (cuda.c, device.c) --- */
 
@@ -299,6 +313,8 @@ enum err cuda_device_list(
     struct device_info *out, uint32_t cap, uint32_t *n, char versions[64], struct err_info *e);
 /* Make the device current, after checking that it can be used. */
 enum err cuda_device_open(uint32_t index, struct device_info *info, struct err_info *e);
+/* Bytes of shared memory that a block may have there (cuda_at). */
+uint32_t cuda_block_shared(uint32_t index);
 /* Make the backend's device the current one of the calling thread, which need not be the one that
  * opened it: CUDA keeps that for each thread, and takes no launch on another device's stream. */
 void cuda_device_enter(const struct cuda_backend *b);

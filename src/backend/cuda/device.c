@@ -40,14 +40,14 @@ static void look_at(int index, struct device_info *out)
                  p.major,
                  p.minor,
                  CUDA_MIN_MAJOR);
-    else if (p.sharedMemPerBlockOptin < CUDA_BLOCK_SHARED)
+    else if (p.sharedMemPerBlockOptin < CUDA_SHARED_LEAST)
         snprintf(out->why_not,
                  sizeof out->why_not,
                  "compute capability %d.%d: %zu KB of shared memory for a block; %u are needed",
                  p.major,
                  p.minor,
                  p.sharedMemPerBlockOptin >> 10,
-                 CUDA_BLOCK_SHARED >> 10);
+                 CUDA_SHARED_LEAST >> 10);
     else if (mode == cudaComputeModeProhibited)
         snprintf(out->why_not, sizeof out->why_not, "its compute mode prohibits any use");
 }
@@ -122,6 +122,16 @@ enum err cuda_device_open(uint32_t index, struct device_info *info, struct err_i
         return err_set(e, ERR_UNSUPPORTED, "cuda:%u (%s): %s", index, info->name, info->why_not);
     const cudaError_t rc = cudaSetDevice((int)index);
     return rc == cudaSuccess ? OK : cuda_failed(rc, "opening the device", e);
+}
+
+uint32_t cuda_block_shared(uint32_t index)
+{
+    int n = 0;
+    if (cudaDeviceGetAttribute(&n, cudaDevAttrMaxSharedMemoryPerBlockOptin, (int)index) ==
+        cudaSuccess)
+        return (uint32_t)n;
+    (void)cudaGetLastError();
+    return 0; /* the least */
 }
 
 void cuda_device_enter(const struct cuda_backend *b)

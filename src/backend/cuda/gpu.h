@@ -19,9 +19,13 @@
 
 #include <cuda_runtime.h>
 
-/* Shared memory that a block may ask for, beyond the 48 KB that it has unasked: of compute
- * capability 8.0 and 9.0 and later, not of 8.6, 8.9 and 12.x, which have 99 KB and are refused. */
-#define CUDA_BLOCK_SHARED (163u << 10)
+/* Bytes of shared memory that a block may ask for, beyond the 48 KB that it has unasked. All
+ * devices of compute capability 8.0 and later have the least; those of 8.6, 8.9 and 12.x no
+ * more. 8.0, 9.0 and 10.x have what is called wide here. A kernel that takes more than the least
+ * has a form that does not, of the same sums in the same order: a launch chooses by
+ * cuda_at.block_shared. */
+#define CUDA_SHARED_LEAST (99u << 10)
+#define CUDA_SHARED_WIDE (163u << 10)
 
 #ifdef __cplusplus
 #if defined(__CUDACC__)

@@ -16,10 +16,15 @@ static uint32_t groups_of(uint32_t n, uint32_t size)
     return n / size + (n % size != 0);
 }
 
-/* Rows of a block of linear_many. */
-static uint32_t many_rows(uint32_t rows)
+static int is_wide(const cuda_at *at)
 {
-    return rows <= 64 ? 64 : 128;
+    return at->block_shared >= CUDA_SHARED_WIDE;
+}
+
+/* Rows of a block of linear_many. */
+static uint32_t many_rows(const cuda_at *at, uint32_t rows)
+{
+    return rows <= 64 || !is_wide(at) ? 64 : 128;
 }
 
 /* Rows up to which ranges have blocks of their own. */
@@ -104,6 +109,7 @@ static linear_grid few_grid(const cuda_at *at, int type, const linear_args *p, u
                                 : groups_of(p->n_parts, LINEAR_WARPS / p->splits);
     g.y = tiles;
     g.z = 1;
+    g.wide = is_wide(at);
     g.stream = at->stream;
     return g;
 }
@@ -112,9 +118,10 @@ static linear_grid few_grid(const cuda_at *at, int type, const linear_args *p, u
 static linear_grid many_grid(const cuda_at *at, const linear_args *p, uint32_t rows)
 {
     linear_grid g = {};
-    g.kernel = many_rows(rows) == 64 ? LINEAR_MANY_64 : LINEAR_MANY_128;
+    g.kernel = many_rows(at, rows) == 64 ? LINEAR_MANY_64 : LINEAR_MANY_128;
     g.x = groups_of(p->n_parts, MANY_PARTS);
     g.y = g.z = 1;
+    g.wide = is_wide(at);
     g.stream = at->stream;
     return g;
 }
@@ -132,7 +139,7 @@ extern "C" void cuda_linear(const cuda_at *at, const struct cuda_linear *op)
         return;
     }
     linear_grid g = many_grid(at, &p, rows);
-    g.y = groups_of(rows, many_rows(rows));
+    g.y = groups_of(rows, many_rows(at, rows));
     if (p.splits > 1 && rows <= scratch_rows_of(p.n_out)) {
         g.z = p.splits;
         p.scratch = op->scratch;
@@ -160,7 +167,7 @@ extern "C" void cuda_experts_linear(const cuda_at *at,
     } else {
         g = many_grid(at, &p, given);
         g.y = x->n_expert;
-        g.z = given / many_rows(given) + 1;
+        g.z = given / many_rows(at, given) + 1;
     }
     launch(op->w.type, &p, &g);
 }

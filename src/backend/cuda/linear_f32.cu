@@ -13,6 +13,28 @@
  * Tflop/s) beyond; large products are not what this format is used for. */
 #include "backend/cuda/linear_tiles.cuh"
 
+/* Sums of 8 rows over all lanes, left in sum[0]; returns the lane's row. While a lane has several,
+ * it gives away the half that its partner keeps: 9 shuffles, where each row by itself takes 5.
+ *
+ *      lanes that differ by   16       8     4     2  1
+ *      rows of a lane         8 -> 4   -> 2  -> 1             row = lane / 4
+ */
+static __device__ __forceinline__ uint32_t sum_lanes(float sum[CUDA_ACT_ROWS], uint32_t lane)
+{
+#pragma unroll
+    for (uint32_t o = 16, n = CUDA_ACT_ROWS / 2; n > 0; o /= 2, n /= 2) {
+        const bool upper = lane & o;
+#pragma unroll
+        for (uint32_t r = 0; r < n; r++) {
+            const float keep = upper ? sum[r + n] : sum[r], give = upper ? sum[r] : sum[r + n];
+            sum[r] = __fadd_rn(keep, __shfl_xor_sync(0xffffffffu, give, o));
+        }
+    }
+    sum[0] = __fadd_rn(sum[0], __shfl_xor_sync(0xffffffffu, sum[0], 2));
+    sum[0] = __fadd_rn(sum[0], __shfl_xor_sync(0xffffffffu, sum[0], 1));
+    return lane / 4;
+}
+
 static __global__ void __launch_bounds__(256) linear_f32(const linear_args p)
 {
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -40,13 +62,9 @@ static __global__ void __launch_bounds__(256) linear_f32(const linear_args p)
             sum[r] = __fmaf_rn(a.w, b.w, sum[r]);
         }
     }
-#pragma unroll
-    for (uint32_t r = 0; r < CUDA_ACT_ROWS; r++) {
-        for (int o = 16; o > 0; o /= 2)
-            sum[r] = __fadd_rn(sum[r], __shfl_xor_sync(0xffffffffu, sum[r], o));
-        if (lane == r && row + r < n_rows)
-            linear_store(p, expert, row + r, j, sum[r], 1);
-    }
+    const uint32_t r = sum_lanes(sum, lane);
+    if (lane % 4 == 0 && row + r < n_rows)
+        linear_store(p, expert, row + r, j, sum[0], 1);
 }
 
 extern "C" void linear_f32_launch(const linear_args *p, const linear_grid *g)

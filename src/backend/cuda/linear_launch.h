@@ -35,6 +35,7 @@ enum linear_kernel { LINEAR_FEW, LINEAR_MANY_64, LINEAR_MANY_128 /* rows a block
 struct linear_grid {
     uint32_t x, y, z;
     enum linear_kernel kernel;
+    int wide; /* blocks may have CUDA_SHARED_WIDE bytes; LINEAR_MANY_128 needs them */
     cudaStream_t stream;
 };
 

@@ -11,7 +11,8 @@
  *
  *     few rows    a warp for each 16 outputs and range, 8 rows: a block holds all ranges of its
  *                 outputs and adds them through shared memory. Weights stream to each warp through
- *                 a ring of its own, CUDA_DEPTH chunks deep: no barrier in the loop.
+ *                 a ring of its own, 4 chunks deep (3 where shared memory is scarce): no barrier
+ *                 in the loop.
  *
  *                        outputs 0-15            16-31       (splits 4: 2 x 16 outputs a block)
  *                        warp 0  1  2  3         4 5 6 7
@@ -109,21 +110,23 @@ static __host__ __device__ constexpr uint32_t linear_heads(uint32_t run, uint32_
 
 /* --- few rows --- */
 
-static constexpr uint32_t CUDA_DEPTH = 4, LINEAR_WARPS = 8;
+static constexpr uint32_t LINEAR_WARPS = 8;
 
-template <class F> static __host__ __device__ constexpr uint32_t linear_few_warp_bytes()
+/* DEPTH: chunks on their way or in use. */
+template <class F, uint32_t DEPTH>
+static __host__ __device__ constexpr uint32_t linear_few_warp_bytes()
 {
-    return CUDA_DEPTH * (F::CHUNK + linear_ring<F>::ACT_BYTES) +
-           (F::RUN == 1 ? CUDA_DEPTH : 2) * F::HEAD;
+    return DEPTH * (F::CHUNK + linear_ring<F>::ACT_BYTES) + (F::RUN == 1 ? DEPTH : 2) * F::HEAD;
 }
-template <class F> static __host__ __device__ constexpr uint32_t linear_few_shared_bytes()
+template <class F, uint32_t DEPTH>
+static __host__ __device__ constexpr uint32_t linear_few_shared_bytes()
 {
-    return LINEAR_WARPS * linear_few_warp_bytes<F>();
+    return LINEAR_WARPS * linear_few_warp_bytes<F, DEPTH>();
 }
 
-/* A warp's ring, and where in its range it is. Time goes in turns of CUDA_DEPTH chunks, unrolled,
- * so that slots, and where a chunk of the turn lies, are known to the compiler. */
-template <class F> struct few_stream {
+/* A warp's ring, and where in its range it is. Time goes in turns of DEPTH chunks, unrolled, so
+ * that slots, and where a chunk of the turn lies, are known to the compiler. */
+template <class F, uint32_t DEPTH> struct few_stream {
     /* of the turn's first run and chunk, at the lane's 16 bytes */
     const uint8_t *weights, *act;
     uint8_t *chunks, *acts, *heads; /* of shared memory */
@@ -131,11 +134,10 @@ template <class F> struct few_stream {
     bool has_row, has_sums; /* the lane's share of values, of sums, is of a row that is there */
     uint32_t left;          /* chunks from the turn's first on */
 
-    static constexpr uint32_t HEADS = F::RUN == 1 ? CUDA_DEPTH : 2;
     static constexpr uint32_t RUN_BYTES = linear_ring<F>::RUN_BYTES;
-    static_assert(CUDA_DEPTH == 4 && (F::RUN == 1 || F::RUN == 4), "a turn is 4 runs, or one");
+    static_assert(F::RUN == 1 || F::RUN == DEPTH, "a turn is whole runs");
 
-    /* Bring chunk i of the turn, which may be of the next one, into slot i % CUDA_DEPTH. */
+    /* Bring chunk i of the turn, which may be of the next one, into slot i % DEPTH. */
     __device__ __forceinline__ void bring(uint32_t i, uint32_t turn) const
     {
         if (i >= left)
@@ -146,14 +148,14 @@ template <class F> struct few_stream {
                 cp_async_16(head(i, turn) + lane * 16, run);
         }
         const uint8_t *from = run + F::HEAD + i % F::RUN * F::CHUNK;
-        uint8_t *to = chunks + i % CUDA_DEPTH * F::CHUNK + lane * 16;
+        uint8_t *to = chunks + i % DEPTH * F::CHUNK + lane * 16;
 #pragma unroll
         for (uint32_t o = 0; o < F::CHUNK; o += 512) {
             if (o + 512 <= F::CHUNK || o + lane * 16 < F::CHUNK)
                 cp_async_16(to + o, from + o);
         }
         from = act + i * linear_ring<F>::ACT_STRIDE;
-        to = acts + i % CUDA_DEPTH * linear_ring<F>::ACT_BYTES + lane * 16;
+        to = acts + i % DEPTH * linear_ring<F>::ACT_BYTES + lane * 16;
         if (has_row) {
 #pragma unroll
             for (uint32_t o = 0; o < linear_ring<F>::VALUE_BYTES; o += 512)
@@ -167,13 +169,13 @@ template <class F> struct few_stream {
     /* The head of the run that chunk i of the turn is of. */
     __device__ __forceinline__ uint8_t *head(uint32_t i, uint32_t turn) const
     {
-        return heads + (F::RUN == 1 ? i % CUDA_DEPTH : (turn + i / F::RUN) % 2) * F::HEAD;
+        return heads + (F::RUN == 1 ? i % DEPTH : (turn + i / F::RUN) % 2) * F::HEAD;
     }
     __device__ __forceinline__ void next_turn()
     {
-        weights += CUDA_DEPTH / F::RUN * RUN_BYTES;
-        act += CUDA_DEPTH * linear_ring<F>::ACT_STRIDE;
-        left -= CUDA_DEPTH;
+        weights += DEPTH / F::RUN * RUN_BYTES;
+        act += DEPTH * linear_ring<F>::ACT_STRIDE;
+        left -= DEPTH;
     }
 };
 
@@ -214,7 +216,7 @@ static __device__ __forceinline__ float linear_factor(const linear_args &p, uint
 }
 
 /* grid: (groups of 8 / splits x 16 outputs, tiles of 8 rows); block: 8 warps. */
-template <class F>
+template <class F, uint32_t DEPTH>
 static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const linear_args p)
 {
     CUDA_SHARED(uint8_t, shared);
@@ -228,40 +230,40 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const lin
     const uint32_t begin = p.runs * split / p.splits, end = p.runs * (split + 1) / p.splits;
 
     const uint32_t rows = n_rows - row < CUDA_ACT_ROWS ? n_rows - row : CUDA_ACT_ROWS;
-    few_stream<F> s;
+    few_stream<F, DEPTH> s;
     s.weights = p.w + expert * p.matrix_bytes + tile * p.part_bytes +
                 static_cast<size_t>(begin) * linear_ring<F>::RUN_BYTES + lane * 16;
     s.act = p.act + blockIdx.y * p.act_tile_bytes + p.act_offset +
             static_cast<size_t>(begin) * F::RUN * linear_ring<F>::ACT_STRIDE + lane * 16;
-    s.chunks = shared + warp * linear_few_warp_bytes<F>();
-    s.acts = s.chunks + CUDA_DEPTH * F::CHUNK;
-    s.heads = s.acts + CUDA_DEPTH * linear_ring<F>::ACT_BYTES;
+    s.chunks = shared + warp * linear_few_warp_bytes<F, DEPTH>();
+    s.acts = s.chunks + DEPTH * F::CHUNK;
+    s.heads = s.acts + DEPTH * linear_ring<F>::ACT_BYTES;
     s.lane = lane;
     s.has_row = lane / 4 < rows;
     /* a row's sums are 16 bytes, and so are its sums in parts */
     s.has_sums = lane % 8 < rows && (lane < 8 ? F::SUMS : lane < 16 && F::PARTS);
     s.left = tile < p.n_parts ? (end - begin) * F::RUN : 0;
     if (rows < CUDA_ACT_ROWS) { /* of rows that are not there zeros are multiplied */
-        for (uint32_t i = lane * 16; i < CUDA_DEPTH * linear_ring<F>::ACT_BYTES; i += 512)
+        for (uint32_t i = lane * 16; i < DEPTH * linear_ring<F>::ACT_BYTES; i += 512)
             *reinterpret_cast<uint4 *>(s.acts + i) = make_uint4(0, 0, 0, 0);
         __syncwarp();
     }
 #pragma unroll
-    for (uint32_t i = 0; i < CUDA_DEPTH - 1; i++) {
+    for (uint32_t i = 0; i < DEPTH - 1; i++) {
         s.bring(i, 0);
         cp_async_commit();
     }
 
     float sum[4] = {0, 0, 0, 0};
-    const uint32_t turns = (s.left + CUDA_DEPTH - 1) / CUDA_DEPTH;
+    const uint32_t turns = (s.left + DEPTH - 1) / DEPTH;
 #pragma unroll 1
     for (uint32_t turn = 0; turn < turns; turn++) {
 #pragma unroll
-        for (uint32_t i = 0; i < CUDA_DEPTH; i++) {
+        for (uint32_t i = 0; i < DEPTH; i++) {
             if (F::RUN > 1 || i < s.left) { /* a run's chunks are all there */
-                cp_async_wait<CUDA_DEPTH - 2>();
+                cp_async_wait<DEPTH - 2>();
                 __syncwarp(); /* chunk i is there for all lanes, all are done with the one before */
-                s.bring(i + CUDA_DEPTH - 1, turn);
+                s.bring(i + DEPTH - 1, turn);
                 cp_async_commit();
                 typename F::weights w;
                 F::unpack(s.head(i, turn), s.chunks + i * F::CHUNK, i % F::RUN, lane, w);
@@ -299,7 +301,8 @@ static __host__ __device__ constexpr uint32_t many_tiles(uint32_t p)
     return 8 * p;
 }
 
-/* Chunks on their way: what leaves room for the totals on an sm_80 (163 KB). */
+/* Chunks on their way: what leaves room for the totals, 64 KB of the wide 163 (32 of the least 99).
+ */
 template <class F> static __host__ __device__ constexpr uint32_t many_depth()
 {
     return F::PAIR ? 2 : 3;
@@ -542,20 +545,30 @@ template <class F, uint32_t P>
 static void linear_launch_many(const linear_args &p, const linear_grid &g)
 {
     constexpr uint32_t bytes = linear_many_shared_bytes<F, P>();
-    static_assert(bytes <= CUDA_BLOCK_SHARED, "what every device that is taken has");
+    static_assert(bytes <= (P == 1 ? CUDA_SHARED_LEAST : CUDA_SHARED_WIDE), "what a device has");
     linear_allow(linear_many<F, P>, bytes);
     CUDA_LAUNCH((linear_many<F, P>), dim3(g.x, g.y, g.z), LINEAR_WARPS * 32, bytes, g.stream, p);
 }
+template <class F, uint32_t DEPTH>
+static void linear_launch_few(const linear_args &p, const linear_grid &g)
+{
+    constexpr uint32_t bytes = linear_few_shared_bytes<F, DEPTH>();
+    static_assert(bytes <= (DEPTH < 4 ? CUDA_SHARED_LEAST : CUDA_SHARED_WIDE) - 16,
+                  "what a device has, beside linear_expert_at's");
+    linear_allow(linear_few<F, DEPTH>, bytes);
+    CUDA_LAUNCH((linear_few<F, DEPTH>), dim3(g.x, g.y, g.z), LINEAR_WARPS * 32, bytes, g.stream, p);
+}
 template <class F> static void linear_launch(const linear_args &p, const linear_grid &g)
 {
-    constexpr uint32_t bytes = linear_few_shared_bytes<F>();
-    static_assert(bytes <= CUDA_BLOCK_SHARED, "what every device that is taken has");
     if (g.kernel == LINEAR_MANY_128)
         return linear_launch_many<F, 2>(p, g);
     if (g.kernel == LINEAR_MANY_64)
         return linear_launch_many<F, 1>(p, g);
-    linear_allow(linear_few<F>, bytes);
-    CUDA_LAUNCH(linear_few<F>, dim3(g.x, g.y, g.z), LINEAR_WARPS * 32, bytes, g.stream, p);
+    if constexpr (linear_few_shared_bytes<F, 4>() + 16 > CUDA_SHARED_LEAST) {
+        if (!g.wide)
+            return linear_launch_few<F, 3>(p, g);
+    }
+    linear_launch_few<F, 4>(p, g);
 }
 
 #endif

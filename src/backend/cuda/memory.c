@@ -188,7 +188,6 @@ static void carve_sampling(struct cuda_backend *b, struct carver *c)
     if (!b->model->generates)
         return;
     b->history_tokens = max_positions(b);
-    b->device_jobs = carve(c, n, sizeof *b->device_jobs);
     b->device_biases = carve(c, (size_t)n * CUDA_MAX_BIASES, sizeof *b->device_biases);
     b->device_tokens = carve(c, b->history_tokens, sizeof *b->device_tokens);
     b->histories.n_slots = n;

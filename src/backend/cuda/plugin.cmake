@@ -15,8 +15,9 @@ set(WEIR_CUDA_COPIES
   ${CMAKE_SOURCE_DIR}/src/gguf/grids.c
   ${CMAKE_SOURCE_DIR}/src/model/uses.c)
 
-# What a device may be, of what nvcc knows; the last is also kept as PTX, for those that come after.
-set(WEIR_CUDA_ARCHITECTURES "80;90a;100" CACHE STRING "Architectures of the CUDA plugin")
+# What a device may be, of what nvcc knows. Code of 8.0 runs on 8.6, 8.7 and 8.9 too, of 10.0 on 10.3;
+# the first is also kept as PTX, which the driver compiles for any other, or later, device.
+set(WEIR_CUDA_ARCHITECTURES "80;90a;100;120" CACHE STRING "Architectures of the CUDA plugin")
 
 find_program(WEIR_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
 if(NOT WEIR_NVCC)
@@ -35,9 +36,13 @@ find_library(WEIR_CUDART libcudart_static.a
              HINTS ${WEIR_CUDA_HOME} PATH_SUFFIXES lib64 lib targets/x86_64-linux/lib)
 set(WEIR_NVCC_FLAGS -std=c++17 -O3 -lineinfo --threads 0 -Xcompiler=-fPIC,-fvisibility=hidden
     -I${CMAKE_SOURCE_DIR}/src)
+execute_process(COMMAND ${WEIR_NVCC} --version OUTPUT_VARIABLE nvcc_version)
+if(nvcc_version MATCHES "release (1[3-9]|[2-9][0-9])") # whose drivers can all take it apart
+  list(APPEND WEIR_NVCC_FLAGS --compress-mode=size)    # a quarter of the bytes
+endif()
 execute_process(COMMAND ${WEIR_NVCC} --list-gpu-arch OUTPUT_VARIABLE nvcc_knows)
 set(architectures)
-foreach(arch ${WEIR_CUDA_ARCHITECTURES}) # the 100 is known from CUDA 12.8 on
+foreach(arch ${WEIR_CUDA_ARCHITECTURES}) # 100 and 120 are known from CUDA 12.8 on
   string(REGEX REPLACE "[a-z]$" "" number ${arch})
   if(nvcc_knows MATCHES "compute_${number}\n")
     list(APPEND architectures ${arch})
@@ -45,9 +50,9 @@ foreach(arch ${WEIR_CUDA_ARCHITECTURES}) # the 100 is known from CUDA 12.8 on
     message(STATUS "CUDA: this nvcc cannot compile for sm_${arch}; the plugin goes without")
   endif()
 endforeach()
-list(GET architectures -1 last)
+list(GET architectures 0 first)
 foreach(arch ${architectures})
-  if(arch STREQUAL last)
+  if(arch STREQUAL first)
     list(APPEND WEIR_NVCC_FLAGS -gencode=arch=compute_${arch},code=[sm_${arch},compute_${arch}])
   else()
     list(APPEND WEIR_NVCC_FLAGS -gencode=arch=compute_${arch},code=sm_${arch})
@@ -71,7 +76,9 @@ function(weir_nvcc out)
 endfunction()
 
 weir_nvcc(weir_cuda_objects ${WEIR_CUDA_KERNELS})
-# the host's side by itself, for tests of it on a device
+# kernels and the host's side by themselves, for tests on a device, which take what they need
+add_library(weir_cuda_kernels STATIC EXCLUDE_FROM_ALL ${weir_cuda_objects})
+set_target_properties(weir_cuda_kernels PROPERTIES LINKER_LANGUAGE C)
 add_library(weir_cuda_host STATIC EXCLUDE_FROM_ALL ${WEIR_CUDA_HOST})
 target_include_directories(weir_cuda_host PUBLIC src)
 target_include_directories(weir_cuda_host SYSTEM PRIVATE ${WEIR_CUDA_HOME}/include)

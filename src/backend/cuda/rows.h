@@ -18,6 +18,7 @@ struct cuda_at {
     struct cuda_step step;
     struct cuda_bounds bounds;
     enum cuda_rows rows;
+    uint32_t block_shared; /* bytes that a block may have (gpu.h); 0: the least */
     cudaStream_t stream;
 };
 

@@ -229,7 +229,10 @@ static uint32_t rows_bound(const struct cuda_bounds *m, enum cuda_rows rows)
 
 enum err cuda_walk(struct cuda_backend *b, const struct cuda_bounds *bounds, struct err_info *e)
 {
-    struct cuda_at at = {.step = cuda_step_at(b, bounds), .bounds = *bounds, .stream = b->stream};
+    struct cuda_at at = {.step = cuda_step_at(b, bounds),
+                         .bounds = *bounds,
+                         .block_shared = b->block_shared,
+                         .stream = b->stream};
     for (uint32_t i = 0; i < b->n_launches; i++) {
         const struct launch *l = &b->launches[i];
         if (rows_bound(bounds, l->rows) == 0)
@@ -307,10 +310,14 @@ static enum err capture(struct cuda_backend *b,
     if (rc != cudaSuccess)
         return cuda_failed(rc, "capturing a graph", e);
     enum err err = cuda_walk(b, bounds, e);
+    if (!err && (rc = cuda_jobs_choose(b, bounds)) != cudaSuccess)
+        err = cuda_failed(rc, "capturing the choice of tokens", e);
     rc = cudaStreamEndCapture(b->stream, &graph);
     if (!err && rc != cudaSuccess)
         err = cuda_failed(rc, "capturing a graph", e);
-    if (!err && (rc = cudaGraphInstantiate(&g->exec, graph, 0)) != cudaSuccess)
+    if (!err &&
+        ((rc = cudaGraphInstantiate(&g->exec, graph, 0)) != cudaSuccess ||
+         (rc = cudaGraphUpload(g->exec, b->stream)) != cudaSuccess)) /* no step waits for it */
         err = cuda_failed(rc, "making a graph", e);
     if (graph)
         (void)cudaGraphDestroy(graph);
@@ -318,9 +325,10 @@ static enum err capture(struct cuda_backend *b,
     return err;
 }
 
-/* A graph for each number of sequences that decode together, up to a power of two, and each length
- * of the longest context, likewise: the smallest first, so that the first that covers a step is the
- * best. Where they would be too many the longest contexts are walked. */
+/* A graph for each number of sequences that decode together, up to a power of two, with the choice
+ * of their tokens, and each length of the longest context, likewise: the smallest first, so that
+ * the first that covers a step is the best. Where they would be too many the longest contexts are
+ * walked. */
 enum err cuda_graphs_capture(struct cuda_backend *b, struct err_info *e)
 {
     const uint32_t most_rows =
@@ -339,6 +347,7 @@ enum err cuda_graphs_capture(struct cuda_backend *b, struct err_info *e)
                                           .seqs = rows,
                                           .logit_rows = logits,
                                           .tiles = rows < b->most.tiles ? rows : b->most.tiles,
+                                          .jobs = logits,
                                           .ranges = ranges};
             err = capture(b, &m, e);
             if (rows == most_rows)
@@ -395,6 +404,7 @@ enum err cuda_slot_launch(struct cuda_backend *b, struct cuda_slot *s, struct er
     pthread_mutex_unlock(&b->lock);
     if (!replay)
         return cuda_walk(b, &s->bounds, e);
+    s->sampled = s->jobs.n_host_rows == 0;
     rc = cudaGraphLaunch(b->graphs[s->graph].exec, b->stream);
     return rc == cudaSuccess ? OK : cuda_failed(rc, "a graph", e);
 }
@@ -404,9 +414,13 @@ enum err cuda_slot_submit(struct cuda_backend *b, struct cuda_slot *s, struct er
     enum err err = cuda_lease_take(b, e);
     if (err)
         return err;
-    cudaError_t rc = s->beside ? cudaSuccess : cudaEventRecord(s->begin, b->stream);
+    cudaError_t rc = cuda_blocks_join(b);
+    if (rc == cudaSuccess && !s->beside)
+        rc = cudaEventRecord(s->begin, b->stream);
     if (rc == cudaSuccess)
         rc = cudaMemcpyAsync(b->step_in, s->pinned, s->in_bytes, cudaMemcpyHostToDevice, b->stream);
+    if (rc == cudaSuccess && s->beside)
+        rc = cuda_jobs_begin(b, s);
     if (rc != cudaSuccess)
         err = cuda_failed(rc, "a step's copy", e);
     if (!err)
@@ -445,7 +459,7 @@ enum err cuda_run(struct backend *base,
         return OK;
     cuda_device_enter(b);
     cuda_slot_release(b, s);
-    enum err err = cuda_slot_prepare(b, s, batch, e);
+    enum err err = cuda_slot_prepare(b, s, batch, 0, e);
     if (err)
         return err;
     err = cuda_slot_submit(b, s, e);

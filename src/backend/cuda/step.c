@@ -24,6 +24,7 @@ void cuda_layout_of(const struct cuda_bounds *m, struct cuda_layout *out)
     out->logit_rows = place(&at, m->logit_rows, sizeof(uint32_t));
     out->hidden_rows = place(&at, m->hidden_rows, sizeof(uint32_t));
     out->tiles = place(&at, m->tiles, sizeof(struct cuda_tile));
+    out->jobs = place(&at, m->jobs, sizeof(struct cuda_sample_job));
     out->tables = at;
 }
 
@@ -155,7 +156,10 @@ static void put_rows(uint8_t *to, const struct cuda_layout *l, const struct batc
         memcpy(to + l->hidden_rows, x->hidden_rows, x->n_hidden_rows * sizeof *x->hidden_rows);
 }
 
-static void count(struct cuda_backend *b, const struct batch *x, struct cuda_slot *s)
+static void count(struct cuda_backend *b,
+                  const struct batch *x,
+                  uint32_t n_jobs,
+                  struct cuda_slot *s)
 {
     s->counts = (struct cuda_counts){.n_rows = x->n_rows,
                                      .n_seqs = x->n_seqs,
@@ -167,6 +171,7 @@ static void count(struct cuda_backend *b, const struct batch *x, struct cuda_slo
                                      .logit_rows = x->n_logit_rows,
                                      .hidden_rows = x->n_hidden_rows,
                                      .tiles = s->counts.n_tiles,
+                                     .jobs = n_jobs,
                                      .ranges = ranges_of(x)};
     s->graph = cuda_graph_for(b, &s->bounds);
     if (s->graph >= 0)
@@ -178,6 +183,7 @@ static void count(struct cuda_backend *b, const struct batch *x, struct cuda_slo
 enum err cuda_slot_prepare(struct cuda_backend *b,
                            struct cuda_slot *s,
                            const struct batch *x,
+                           uint32_t n_jobs,
                            struct err_info *e)
 {
     struct cuda_layout l;
@@ -187,8 +193,8 @@ enum err cuda_slot_prepare(struct cuda_backend *b,
         err = cuda_pool_borrow(&b->pool, GPU_STAGING, &s->pinned, e);
     if (err)
         return err;
-    s->beside = false;
-    count(b, x, s);
+    s->beside = s->sampled = false;
+    count(b, x, n_jobs, s);
     cuda_layout_of(&s->bounds, &l);
     s->logits = (float *)(void *)(s->pinned + b->out_offset);
     s->hidden = (float *)(void *)(s->pinned + b->hidden_offset);

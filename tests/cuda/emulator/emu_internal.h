@@ -26,6 +26,9 @@ enum {
     EMU_MULTIPROCESSORS = 4,
 };
 
+/* Of a block, asked for. */
+size_t emu_shared_most(void);
+
 /* --- grid.cpp --- */
 
 struct emu_work {

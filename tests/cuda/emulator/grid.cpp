@@ -1,7 +1,8 @@
 /* Blocks and threads.
  *
  *     emu_run_grid: blocks one after another, in the seed's order
- *       run_block:  threads are fibers; warps take turns, lanes of a warp take turns
+ *       run_block:  threads are fibers; warps take turns, lanes of a warp take turns (each passes
+ *                   on to the next as it waits: to_next_lane)
  *
  * A fiber runs until its thread ends or waits: at a meeting of lanes (emu_meet) or at the block's
  * barrier (emu_barrier). Where every thread waits and nobody can go on, the program is wrong, and
@@ -79,15 +80,20 @@ struct warp {
     unsigned ready;   /* lanes that can run */
     unsigned waiting; /* lanes in a meeting */
     unsigned meetings;
+    /* of each lane, what it waits for, and with whom */
+    const char *waits[32];
+    unsigned mask[32];
     emu_meet_fn fn[32];
+    void *slot[32];
 };
 
 struct block {
     const emu_work *work;
     unsigned n_threads, n_warps, n_ended, n_at_barrier;
-    int barrier_sum;
+    int barrier_sum, barrier_result;
     const char *barrier;
     uint32_t barriers;
+    emu_order order;
     emu_thread threads[EMU_MAX_THREADS];
     warp warps[EMU_MAX_WARPS];
     pending_copies copies[EMU_MAX_THREADS];
@@ -106,6 +112,7 @@ ucontext_t scheduler_context;
 const void *scheduler_stack;
 size_t scheduler_stack_bytes;
 void *scheduler_fake_stack;
+bool from_scheduler; /* the switch that goes on now; of use to AddressSanitizer */
 bool abandoned;
 cudaError_t failure;
 char *shared_memory;
@@ -208,6 +215,36 @@ EMU_INLINE void to_scheduler()
     arrive(me->fake_stack, nullptr, nullptr);
 }
 
+fiber *fiber_take();
+unsigned choose_lane(unsigned ready, emu_order order);
+
+/* The thread waits: the next lane of its warp goes on, as the scheduler would have it, but without
+ * a way through it. Where none can, or lanes are drawn, the scheduler decides. */
+EMU_INLINE void to_next_lane(emu_thread *t)
+{
+    const unsigned ready = now.warps[t->index / 32].ready;
+    if (!ready || now.order == EMU_DRAWN) {
+        to_scheduler();
+        return;
+    }
+    fiber *me = running;
+    emu_thread *next = t - t->lane + choose_lane(ready, now.order);
+    if (!next->fiber) {
+        next->fiber = fiber_take();
+    }
+    emu_counted.switches++;
+    from_scheduler = false;
+    emu_self = next;
+    running = static_cast<fiber *>(next->fiber);
+    leave(&me->fake_stack, running->stack, STACK_BYTES);
+#ifdef EMU_OWN_SWITCH
+    emu_switch_stack(&me->sp, running->sp);
+#else
+    swapcontext(&me->context, &running->context);
+#endif
+    arrive(me->fake_stack, nullptr, nullptr);
+}
+
 void thread_ends(emu_thread *t)
 {
     if (!now.copies[t->index].copies.empty()) {
@@ -218,12 +255,16 @@ void thread_ends(emu_thread *t)
     w->alive &= ~(1u << t->lane);
     w->ready &= ~(1u << t->lane);
     now.n_ended++;
-    t->waits = "its end";
+    w->waits[t->lane] = "its end";
 }
 
 void fiber_main()
 {
-    arrive(nullptr, &scheduler_stack, &scheduler_stack_bytes);
+    if (from_scheduler) {
+        arrive(nullptr, &scheduler_stack, &scheduler_stack_bytes);
+    } else {
+        arrive(nullptr, nullptr, nullptr);
+    }
     for (;;) {
         now.work->run(now.work->arguments);
         thread_ends(emu_self);
@@ -281,7 +322,7 @@ fiber *fiber_take()
     return f;
 }
 
-/* Runs the thread until it ends or waits. */
+/* Runs the thread until it ends or waits; then others of its warp, until one ends or none can. */
 EMU_INLINE void resume(emu_thread *t)
 {
     emu_counted.switches++;
@@ -290,6 +331,7 @@ EMU_INLINE void resume(emu_thread *t)
     }
     emu_self = t;
     running = static_cast<fiber *>(t->fiber);
+    from_scheduler = true;
     leave(&scheduler_fake_stack, running->stack, STACK_BYTES);
 #ifdef EMU_OWN_SWITCH
     emu_switch_stack(&scheduler_sp, running->sp);
@@ -297,6 +339,7 @@ EMU_INLINE void resume(emu_thread *t)
     swapcontext(&scheduler_context, &running->context);
 #endif
     arrive(scheduler_fake_stack, nullptr, nullptr);
+    t = emu_self;
     running = nullptr;
     emu_self = nullptr;
     if (!abandoned && !((now.warps[t->index / 32].alive >> t->lane) & 1)) {
@@ -329,11 +372,10 @@ unsigned choose_lane(unsigned ready, emu_order order)
 
 void release_barrier()
 {
-    for (unsigned i = 0; i < now.n_threads; i++) {
-        now.threads[i].waits = nullptr;
-        now.threads[i].predicate = now.barrier_sum;
-        now.warps[i / 32].ready |= 1u << (i % 32);
+    for (unsigned i = 0; i < now.n_warps; i++) {
+        now.warps[i].ready = now.warps[i].alive;
     }
+    now.barrier_result = now.barrier_sum;
     now.n_at_barrier = 0;
     now.barrier_sum = 0;
     now.barrier = nullptr;
@@ -347,15 +389,15 @@ void report_stuck()
     unsigned shown = 0;
     const char *last = nullptr;
     for (unsigned i = 0; i < now.n_threads && shown < 6; i++) {
-        const emu_thread *t = &now.threads[i];
-        if (t->waits != last) {
+        const char *waits = now.warps[i / 32].waits[i % 32];
+        if (waits != last) {
             n += snprintf(text + n,
                           sizeof text - static_cast<size_t>(n),
                           "%s thread %u at %s",
                           shown ? "," : "",
                           i,
-                          t->waits ? t->waits : "?");
-            last = t->waits;
+                          waits ? waits : "?");
+            last = waits;
             shown++;
         }
     }
@@ -375,7 +417,6 @@ void block_begin()
         t->idx = uint3{i % d.x, i / d.x % d.y, i / (d.x * d.y)};
         t->index = i;
         t->lane = i % 32;
-        t->waits = nullptr;
         t->fiber = nullptr;
     }
     for (unsigned w = 0; w < now.n_warps; w++) {
@@ -414,7 +455,7 @@ void abandon_block()
 bool run_block()
 {
     block_begin();
-    emu_order order = emu_order_now();
+    const emu_order order = now.order;
     while (now.n_ended < now.n_threads) {
         bool moved = false;
         unsigned first = order == EMU_DRAWN ? static_cast<unsigned>(emu_draw() % now.n_warps) : 0;
@@ -527,7 +568,7 @@ cudaError_t emu_run_grid(const emu_work &work)
     emu_counted.launches++;
 
     uint64_t n = static_cast<uint64_t>(c.grid.x) * c.grid.y * c.grid.z;
-    emu_order order = emu_order_now();
+    const emu_order order = now.order = emu_order_now();
     uint64_t stride = order == EMU_DRAWN ? stride_for(n) : 1;
     uint64_t at = order == EMU_DRAWN ? emu_draw() % n : 0;
     abandoned = false;
@@ -650,39 +691,29 @@ void emu_meet(const char *what, unsigned mask, void *slot, emu_meet_fn fn)
                   mask,
                   mask & ~w->alive);
     }
-    t->waits = what;
-    t->mask = mask;
-    t->slot = slot;
+    w->waits[t->lane] = what;
+    w->mask[t->lane] = mask;
+    w->slot[t->lane] = slot;
     w->fn[t->lane] = fn;
     w->waiting |= me;
-    emu_thread *lanes = t - t->lane;
     if ((w->waiting & mask) != mask) {
         w->ready &= ~me;
-        to_scheduler();
+        to_next_lane(t);
         return;
     }
-    void *slots[32];
-    for (unsigned i = 0; i < 32; i++) {
-        slots[i] = nullptr;
-        if ((mask >> i) & 1) {
-            if (lanes[i].mask != mask || w->fn[i] != fn) {
-                emu_error("%s with mask %08x meets lane %u at %s with mask %08x",
-                          what,
-                          mask,
-                          i,
-                          lanes[i].waits,
-                          lanes[i].mask);
-            }
-            slots[i] = lanes[i].slot;
+    for (unsigned left = mask; left; left &= left - 1) {
+        const unsigned i = static_cast<unsigned>(__builtin_ctz(left));
+        if (w->mask[i] != mask || w->fn[i] != fn) {
+            emu_error("%s with mask %08x meets lane %u at %s with mask %08x",
+                      what,
+                      mask,
+                      i,
+                      w->waits[i],
+                      w->mask[i]);
         }
     }
     if (fn) {
-        fn(slots, mask);
-    }
-    for (unsigned i = 0; i < 32; i++) {
-        if ((mask >> i) & 1) {
-            lanes[i].waits = nullptr;
-        }
+        fn(w->slot, mask);
     }
     w->waiting &= ~mask;
     w->ready |= mask;
@@ -701,10 +732,10 @@ int emu_barrier(const char *what, int predicate)
     now.barrier = what;
     now.barrier_sum += predicate;
     now.n_at_barrier++;
-    t->waits = what;
+    now.warps[t->index / 32].waits[t->lane] = what;
     now.warps[t->index / 32].ready &= ~(1u << t->lane);
-    to_scheduler();
-    return t->predicate;
+    to_next_lane(t);
+    return now.barrier_result;
 }
 
 unsigned __activemask(void)

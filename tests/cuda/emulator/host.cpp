@@ -433,6 +433,14 @@ cudaError_t cudaGetDevice(int *device)
     return emu_result(device_count() ? cudaSuccess : cudaErrorNoDevice);
 }
 
+/* WEIR_EMU_SHARED_KIB: 99 as of compute capability 8.9; else what 9.0 has. */
+size_t emu_shared_most(void)
+{
+    const char *text = getenv("WEIR_EMU_SHARED_KIB");
+    const size_t n = text ? strtoull(text, nullptr, 10) << 10 : 0;
+    return n > 0 && n < EMU_SHARED_MAX ? n : static_cast<size_t>(EMU_SHARED_MAX);
+}
+
 static cudaError_t known(int device)
 {
     return emu_result(device_count() == 0                      ? cudaErrorNoDevice
@@ -477,7 +485,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
     prop->maxGridSize[0] = 0x7fffffff;
     prop->maxGridSize[1] = prop->maxGridSize[2] = 65535;
     prop->totalConstMem = 65536;
-    prop->major = 9;
+    prop->major = emu_shared_most() == EMU_SHARED_MAX ? 9 : 8;
+    prop->minor = prop->major == 9 ? 0 : 9;
     prop->multiProcessorCount = EMU_MULTIPROCESSORS;
     prop->canMapHostMemory = 1;
     prop->concurrentKernels = 1;
@@ -487,9 +496,9 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
     prop->l2CacheSize = 1 << 20;
     prop->maxThreadsPerMultiProcessor = 2048;
     prop->streamPrioritiesSupported = 1;
-    prop->sharedMemPerMultiprocessor = 228 << 10;
+    prop->sharedMemPerMultiprocessor = emu_shared_most() + 1024;
     prop->regsPerMultiprocessor = 65536;
-    prop->sharedMemPerBlockOptin = EMU_SHARED_MAX;
+    prop->sharedMemPerBlockOptin = emu_shared_most();
     prop->maxBlocksPerMultiProcessor = 32;
     prop->reservedSharedMemPerBlock = 1024;
     return emu_result(cudaSuccess);

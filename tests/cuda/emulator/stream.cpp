@@ -468,6 +468,7 @@ void emu_enqueue(const emu_config &config,
     auto limit = shared_limits.find(config.function);
     size_t most = limit == shared_limits.end() ? static_cast<size_t>(EMU_SHARED_DEFAULT)
                                                : static_cast<size_t>(limit->second);
+    most = most < emu_shared_most() ? most : emu_shared_most();
     if (config.shared_bytes > most) {
         emu_report("%s: %zu bytes of dynamic shared memory, allowed are %zu",
                    config.name,
@@ -513,7 +514,7 @@ cudaError_t cudaFuncSetAttribute(const void *f, enum cudaFuncAttribute attr, int
 {
     EMU_LOCK();
     if (attr == cudaFuncAttributeMaxDynamicSharedMemorySize) {
-        if (value < 0 || value > EMU_SHARED_MAX) {
+        if (value < 0 || static_cast<size_t>(value) > emu_shared_most()) {
             return emu_result(cudaErrorInvalidValue);
         }
         shared_limits[f] = value;

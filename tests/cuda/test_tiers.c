@@ -1,0 +1,182 @@
+/* Blocks that go to pinned RAM and come back while the host waits for nothing: no block is
+ * overwritten before it was read, no slot of RAM before it was written from, nothing is read early.
+ * Over the emulation, whose streams are late, with several orders of them; on a device as it
+ * happens. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "backend/cuda/cuda.h"
+#include "base/mem.h"
+#include "unit/backend/cpu/drive.h"
+
+#ifdef EMU_CUDA_RUNTIME_API_H
+#include "emu.h"
+enum { N_ORDERS = 4 };
+static void set_order(uint64_t seed)
+{
+    emu_set_seed(seed);
+}
+#else
+enum { N_ORDERS = 3 };
+static void set_order(uint64_t seed)
+{
+    (void)seed;
+}
+#endif
+
+enum { N_HELD = 3, HELD = N_HELD * 16 }; /* full blocks, and their positions */
+
+struct fixture {
+    struct drive d;
+    uint8_t *slots; /* [N_HELD] of pinned memory */
+    size_t block_bytes, logits_bytes;
+    int32_t other[N_PROMPT];
+    float *want, *want_other, *got;
+};
+
+static struct backend_place place(const struct drive *d, uint32_t seq, uint32_t i)
+{
+    return (struct backend_place){d->tables[seq][i], d->panes[seq][i]};
+}
+
+static void read_all(struct fixture *f, uint32_t seq)
+{
+    for (uint32_t i = 0; i < N_HELD; i++)
+        f->d.b->ops->block_read(f->d.b, place(&f->d, seq, i), f->slots + i * f->block_bytes);
+}
+
+static void write_all(struct fixture *f, uint32_t seq)
+{
+    for (uint32_t i = 0; i < N_HELD; i++)
+        f->d.b->ops->block_write(f->d.b, place(&f->d, seq, i), f->slots + i * f->block_bytes);
+}
+
+static void run_part(
+    struct fixture *f, uint32_t seq, bool other, uint32_t from, uint32_t n, float *out)
+{
+    const int32_t *tokens = other ? f->other : golden_prompt;
+    drive_run(&f->d, &(struct part){seq, from, n}, 1, &tokens, &out);
+}
+
+/* What follows on the blocks of seq is what follows on those that were computed. */
+static void continue_on(struct fixture *f, uint32_t seq, bool other)
+{
+    const size_t at = (size_t)HELD * f->d.n_vocab;
+    run_part(f, seq, other, HELD, N_PROMPT - HELD, f->got);
+    assert_memory_equal(
+        f->got + at, (other ? f->want_other : f->want) + at, f->logits_bytes - at * sizeof(float));
+}
+
+static struct fixture open_fixture(const struct model *m)
+{
+    struct fixture f = {0};
+    drive_open_on(&f.d, m, cuda_backend_create, KV_F16, 1, 16, 0);
+    f.block_bytes = backend_kv_block_bytes(m, KV_F16, 16);
+    f.logits_bytes = (size_t)N_PROMPT * f.d.n_vocab * sizeof(float);
+    f.slots = f.d.b->ops->pinned_alloc(f.d.b, N_HELD * f.block_bytes);
+    assert_non_null(f.slots);
+    f.want = mem_zalloc(1, f.logits_bytes);
+    f.want_other = mem_zalloc(1, f.logits_bytes);
+    f.got = mem_zalloc(1, f.logits_bytes);
+    for (uint32_t i = 0; i < N_PROMPT; i++)
+        f.other[i] = golden_prompt[N_PROMPT - 1 - i];
+    for (uint32_t from = 0; from < N_PROMPT; from = HELD) { /* as the parts are that are compared */
+        const uint32_t n = from == 0 ? HELD : N_PROMPT - HELD;
+        run_part(&f, 6, false, from, n, f.want);
+        run_part(&f, 7, true, from, n, f.want_other);
+        if (from == HELD)
+            break;
+    }
+    return f;
+}
+
+static void close_fixture(struct fixture *f)
+{
+    f->d.b->ops->pinned_free(f->d.b, f->slots);
+    drive_close(&f->d);
+    free(f->want);
+    free(f->want_other);
+    free(f->got);
+}
+
+static void check_order(struct fixture *f, uint64_t seed)
+{
+    set_order(seed);
+    /* demoted, and overwritten by the step that comes next */
+    run_part(f, 0, false, 0, HELD, f->got);
+    read_all(f, 0);
+    run_part(f, 0, true, 0, HELD, f->got);
+    /* promoted, and the slots filled again at once; read by the next step */
+    write_all(f, 1);
+    read_all(f, 0);
+    continue_on(f, 1, false);
+    write_all(f, 2);
+    continue_on(f, 2, true);
+    continue_on(f, 0, true);
+    /* demoted, and overwritten by a copy; promoted over what a copy has read, and copied on */
+    read_all(f, 1);
+    for (uint32_t i = 0; i < N_HELD; i++)
+        f->d.b->ops->block_copy(f->d.b, place(&f->d, 2, i), place(&f->d, 1, i));
+    write_all(f, 2);
+    for (uint32_t i = 0; i < N_HELD; i++)
+        f->d.b->ops->block_copy(f->d.b, place(&f->d, 2, i), place(&f->d, 3, i));
+    continue_on(f, 1, true);
+    continue_on(f, 2, false);
+    continue_on(f, 3, false);
+    /* through memory that is not pinned */
+    uint8_t *bytes = mem_alloc(f->block_bytes);
+    write_all(f, 4);
+    for (uint32_t i = 0; i < N_HELD; i++) {
+        f->d.b->ops->block_read(f->d.b, place(&f->d, 4, i), bytes);
+        f->d.b->ops->block_write(f->d.b, place(&f->d, 5, i), bytes);
+    }
+    continue_on(f, 5, false);
+    free(bytes);
+    assert_true(f->d.b->ops->block_us(f->d.b) > 0);
+    set_order(0);
+}
+
+static void nothing_is_early_or_overwritten(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"quantised/llama.Q8_0", "variants/gemma2.f32"};
+    for (size_t k = 0; k < 2; k++) {
+        struct model *m = load_golden(names[k]);
+        struct fixture f = open_fixture(m);
+        for (uint64_t seed = 0; seed < (k == 0 ? N_ORDERS : 1); seed++)
+            check_order(&f, k == 0 ? seed : 3);
+        close_fixture(&f);
+        model_destroy(m);
+    }
+}
+
+/* A call that queues a copy only queues it: over the emulation nothing has moved when it returns.
+ */
+static void the_host_waits_for_no_copy(void **state)
+{
+    (void)state;
+#ifdef EMU_CUDA_RUNTIME_API_H
+    struct model *m = load_golden("quantised/llama.Q8_0");
+    struct fixture f = open_fixture(m);
+    memset(f.slots, 0x5a, f.block_bytes);
+    f.d.b->ops->block_read(f.d.b, place(&f.d, 6, 0), f.slots);
+    for (size_t i = 0; i < f.block_bytes; i++)
+        assert_int_equal(f.slots[i], 0x5a);
+    close_fixture(&f); /* which waits, as the copy still writes there */
+    model_destroy(m);
+#else
+    skip();
+#endif
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_host_waits_for_no_copy),
+        cmocka_unit_test(nothing_is_early_or_overwritten),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
