@@ -18,6 +18,7 @@ struct fixture {
     struct cpu_backend b;
     struct model model;
     struct batch batch;
+    struct step step; /* of the selection */
 };
 
 static int start(void **s)
@@ -97,8 +98,83 @@ static void chooses_the_largest(void **s)
         struct fixture f;
         open_fixture(&f);
         for (uint32_t row = 0; row < f.batch.n_rows; row++) {
-            experts_select(&f.b, row);
+            experts_select(&f.b, &f.step, row);
             check_row(&f, row);
+        }
+        close_fixture(&f);
+    }
+}
+
+/* Probabilities are multiples of nothing in particular, so no two sums are close but equal ones. */
+static void check_row_by_probability(const struct fixture *f, uint32_t row)
+{
+    const struct model_hparams *hp = &f->model.hp;
+    const float *score = f->b.bufs[BUF_ROUTER] + row * f->b.stride[BUF_ROUTER];
+    const uint32_t *chosen = f->b.experts + (size_t)row * hp->n_expert_used;
+    const float *weight = f->b.expert_weights + (size_t)row * hp->n_expert_used;
+    const uint32_t n_groups = hp->n_expert_group ? hp->n_expert_group : 1;
+    const uint32_t per_group = hp->n_expert / n_groups;
+    double p[40], corrected[40], worth[40], all = 0, sum = 0, least = 1e9, least_worth = 1e9;
+    bool taken[40] = {false}, used[40] = {false};
+    for (uint32_t x = 0; x < hp->n_expert; x++)
+        all += exp(score[x]);
+    for (uint32_t x = 0; x < hp->n_expert; x++) {
+        p[x] = hp->expert_sigmoid ? 1 / (1 + exp(-score[x])) : exp(score[x]) / all;
+        corrected[x] = p[x] + (f->step.bias ? f->step.bias[x] : 0);
+    }
+    for (uint32_t g = 0; g < n_groups; g++) { /* its best, or its two best where there is a bias */
+        double best = -1e9, second = -1e9;
+        for (uint32_t x = g * per_group; x < (g + 1) * per_group; x++) {
+            second = corrected[x] > best ? best : corrected[x] > second ? corrected[x] : second;
+            best = corrected[x] > best ? corrected[x] : best;
+        }
+        worth[g] = best + (f->step.bias && per_group > 1 ? second : 0);
+    }
+    for (uint32_t i = 0; i < hp->n_expert_used; i++) {
+        const uint32_t x = chosen[i];
+        assert_true(x < hp->n_expert && !taken[x]);
+        taken[x] = used[x / per_group] = true;
+        least = corrected[x] < least ? corrected[x] : least;
+        least_worth = worth[x / per_group] < least_worth ? worth[x / per_group] : least_worth;
+        sum += p[x];
+    }
+    uint32_t n_used = 0;
+    for (uint32_t g = 0; g < n_groups; g++)
+        n_used += used[g];
+    assert_true(n_groups == 1 || n_used <= hp->n_expert_group_used);
+    for (uint32_t x = 0; x < hp->n_expert; x++) {
+        if (used[x / per_group])
+            assert_true(taken[x] || corrected[x] <= least + 1e-6);
+        else if (n_used == hp->n_expert_group_used)
+            assert_true(worth[x / per_group] <= least_worth + 1e-6);
+    }
+    for (uint32_t i = 0; i < hp->n_expert_used; i++) {
+        const double want = p[chosen[i]] / (hp->expert_norm ? sum : 1) * hp->expert_scale;
+        assert_true(fabs(weight[i] - want) < 1e-5);
+    }
+}
+
+static void chooses_by_probability(void **s)
+{
+    (void)s;
+    for (int n = 0; n < 300; n++) {
+        struct fixture f;
+        float bias[40];
+        open_fixture(&f);
+        struct model_hparams *hp = &f.model.hp;
+        hp->expert_sigmoid = n % 3 != 0;
+        f.step.bias = n % 2 || n % 3 == 0 ? bias : NULL;
+        if (hp->n_expert % 4 == 0 && n % 5) {
+            hp->n_expert_group = 4;
+            hp->n_expert_group_used = 1 + rnd() % 4;
+            const uint32_t room = hp->n_expert / 4 * hp->n_expert_group_used;
+            hp->n_expert_used = hp->n_expert_used < room ? hp->n_expert_used : room;
+        }
+        for (uint32_t x = 0; x < hp->n_expert; x++)
+            bias[x] = (float)(rnd() % 1000) / 500 - 1;
+        for (uint32_t row = 0; row < f.batch.n_rows; row++) {
+            experts_select(&f.b, &f.step, row);
+            check_row_by_probability(&f, row);
         }
         close_fixture(&f);
     }
@@ -113,7 +189,7 @@ static void survives_scores_that_are_no_numbers(void **s)
     open_fixture(&f);
     for (uint32_t x = 0; x < f.model.hp.n_expert; x++)
         f.b.bufs[BUF_ROUTER][x] = x % 2 ? -INFINITY : NAN;
-    experts_select(&f.b, 0);
+    experts_select(&f.b, &f.step, 0);
     bool seen[40] = {false};
     for (uint32_t i = 0; i < f.model.hp.n_expert_used; i++) {
         assert_true(f.b.experts[i] < f.model.hp.n_expert && !seen[f.b.experts[i]]);
@@ -167,7 +243,7 @@ static void every_row_has_its_places(void **s)
         if (n % 5 == 0)
             f.batch.n_rows = 1;
         for (uint32_t row = 0; row < f.batch.n_rows; row++)
-            experts_select(&f.b, row);
+            experts_select(&f.b, &f.step, row);
         experts_sort(&f.b);
         check_places(&f);
         close_fixture(&f);
@@ -178,6 +254,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chooses_the_largest),
+        cmocka_unit_test(chooses_by_probability),
         cmocka_unit_test(survives_scores_that_are_no_numbers),
         cmocka_unit_test(every_row_has_its_places),
     };
