@@ -560,15 +560,36 @@ bool dfa_empty(const struct dfa *d)
     return none;
 }
 
-/* Moves of state i that lead to an end; false: one of them is no whole character by itself. */
-static bool moves_by_characters(const struct dfa *d, uint32_t i, const bool *alive)
+#define MAX_LENGTH_WORK 5000000u /* states looked at, length by length */
+
+/* Is each byte that leads to an end a whole character by itself? */
+static bool has_plain_bytes(const struct dfa *d, const bool *alive)
 {
-    for (uint32_t byte = 0; byte < 256; byte++) {
-        uint32_t to = d->next[i * d->n_classes + d->class_of[byte]];
-        if (to != NONE && alive[to] && (byte >= 0x80 || byte == '\\'))
-            return false;
+    for (uint32_t i = 0; i < d->n; i++) {
+        for (uint32_t byte = 0; byte < 256; byte++) {
+            uint32_t to = d->next[i * d->n_classes + d->class_of[byte]];
+            if (to != NONE && alive[to] && (byte >= 0x80 || byte == '\\'))
+                return false;
+        }
     }
     return true;
+}
+
+/* The states that one more byte leads to from those of now, into then; false: none. */
+static bool one_further(const struct dfa *d, const bool *alive, bool *now, bool *then)
+{
+    bool some = false;
+    for (uint32_t i = 0; i < d->n; i++) {
+        for (uint32_t c = 0; now[i] && c < d->n_classes; c++) {
+            uint32_t to = d->next[i * d->n_classes + c];
+            if (to == NONE || !alive[to])
+                continue;
+            then[to] = true;
+            some = true;
+        }
+        now[i] = false;
+    }
+    return some;
 }
 
 bool dfa_keeps_lengths(const struct dfa *d, uint32_t min, uint32_t max)
@@ -576,29 +597,22 @@ bool dfa_keeps_lengths(const struct dfa *d, uint32_t min, uint32_t max)
     if (d->start == NONE)
         return true;
     bool *alive = find_alive(d), *now = mem_zalloc(d->n, 1), *then = mem_zalloc(d->n, 1);
-    bool keeps = true, some = alive[d->start];
+    bool keeps = has_plain_bytes(d, alive), some = alive[d->start];
+    uint64_t work = 0;
     now[d->start] = some;
     /* which states texts of `len` lead to; behind d->n of them there is a loop */
     for (uint32_t len = 0; some && keeps && len <= d->n && len <= max; len++) {
-        some = false;
-        for (uint32_t i = 0; i < d->n && keeps; i++) {
-            if (!now[i])
-                continue;
-            now[i] = false;
-            keeps = moves_by_characters(d, i, alive) && (len >= min || !d->accepts[i]);
-            for (uint32_t c = 0; c < d->n_classes; c++) {
-                uint32_t to = d->next[i * d->n_classes + c];
-                if (to == NONE || !alive[to])
-                    continue;
-                then[to] = true;
-                some = true;
-            }
+        if (max == GRAMMAR_NO_LIMIT && len >= min)
+            break;
+        for (uint32_t i = 0; i < d->n; i++) {
+            keeps = keeps && !(now[i] && len < min && d->accepts[i]);
+            work += now[i] ? d->n_classes : 1;
         }
+        some = one_further(d, alive, now, then);
+        keeps = keeps && work < MAX_LENGTH_WORK;
         bool *old = now;
         now = then;
         then = old;
-        if (max == GRAMMAR_NO_LIMIT && len >= min)
-            break;
     }
     keeps = keeps && (!some || max == GRAMMAR_NO_LIMIT);
     free(alive);

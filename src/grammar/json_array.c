@@ -118,12 +118,12 @@ static grammar_node element_with(struct schema *s, json_t *own, json_t *more)
     return node;
 }
 
-/* not: what contains does not say, or NULL where nobody asks. */
+/* others: what contains does not say, or NULL where nobody asks. */
 static struct kinds kinds_of(
-    struct schema *s, json_t *own, grammar_node any, json_t *kind, json_t * not )
+    struct schema *s, json_t *own, grammar_node any, json_t *kind, json_t *others)
 {
     return (struct kinds){.found = element_with(s, own, kind),
-                          .other = not ? element_with(s, own, not ) : schema_shared(s, any)};
+                          .other = others ? element_with(s, own, others) : schema_shared(s, any)};
 }
 
 /* How many elements contains wants; false with an error. */
@@ -266,14 +266,14 @@ static bool find_wanted(struct schema *s, const json_t *m, const json_t *list, s
         schema_fail(s, "contains", "is not supported beside uniqueItems of so many values");
         return false;
     }
-    json_t *not = read_contains(s, m, &w->min, &w->max) ? not_contained(s, kind) : NULL;
-    for (size_t i = 0; not &&i < n; i++) {
+    json_t *others = read_contains(s, m, &w->min, &w->max) ? not_contained(s, kind) : NULL;
+    for (size_t i = 0; others && i < n; i++) {
         json_t *one = json_pack("{s:O}", "const", json_array_get(list, i));
         w->sure |= (element_with(s, one, kind) != grammar_never(s->b)) << i;
-        w->maybe |= (element_with(s, one, not ) == grammar_never(s->b)) << i;
+        w->maybe |= (element_with(s, one, others) == grammar_never(s->b)) << i;
         json_decref(one);
     }
-    json_decref(not );
+    json_decref(others);
     return !builder_failed(s->b);
 }
 

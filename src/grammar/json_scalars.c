@@ -118,9 +118,10 @@ static void add_pattern(struct schema *s, const json_t *pattern, struct string_p
     }
     struct buf where = where_is(s, "pattern");
     for (uint32_t i = 0; i < n; i++) {
-        bool not = parts[i].negative;
-        grammar_node node = regex_part_node(s->b, text, &parts[i], true, not, buf_cstr(&where));
-        *(not ? &t->is_not[t->n_not++] : &t->is[t->n++]) = node;
+        bool negative = parts[i].negative;
+        grammar_node node =
+            regex_part_node(s->b, text, &parts[i], true, negative, buf_cstr(&where));
+        *(negative ? &t->is_not[t->n_not++] : &t->is[t->n++]) = node;
     }
     buf_deinit(&where);
 }
@@ -128,15 +129,17 @@ static void add_pattern(struct schema *s, const json_t *pattern, struct string_p
 static void read_parts(struct schema *s, const json_t *m, struct string_parts *t)
 {
     const json_t *pattern = json_object_get(m, "pattern"), *format = json_object_get(m, "format");
-    const json_t *not = json_object_get(json_object_get(m, "not"), "pattern");
+    const json_t *refused = json_object_get(json_object_get(m, "not"), "pattern");
     size_t n = json_is_array(pattern) ? json_array_size(pattern) : pattern != NULL;
     t->n = t->n_not = 0;
     for (size_t i = 0; i < n && !builder_failed(s->b); i++)
         add_pattern(s, json_is_array(pattern) ? json_array_get(pattern, i) : pattern, t);
-    if (json_array_size(not ) > 30 - t->n_not % 31)
+    if (t->n_not + json_array_size(refused) > 40) {
         schema_fail(s, "not", "there are too many patterns together");
-    for (size_t i = 0; i < json_array_size(not ) && !builder_failed(s->b); i++)
-        t->is_not[t->n_not++] = schema_pattern(s, "not", json_array_get(not, i), true);
+        return;
+    }
+    for (size_t i = 0; i < json_array_size(refused) && !builder_failed(s->b); i++)
+        t->is_not[t->n_not++] = schema_pattern(s, "not", json_array_get(refused, i), true);
     if (format && !json_is_string(format))
         schema_fail(s, "format", "must be a string");
     else if (format && json_format(s->b, json_string_value(format), &t->is[t->n]))

@@ -88,24 +88,25 @@ static int count_with(struct schema *s,
                       uint32_t depth,
                       const json_t **found)
 {
-    static const char *const data[] = {"const", "enum", "default", "examples", "example"};
     const char *name, *text = json_string_value(json_object_get(v, key));
     json_t *x;
     int n = text && (!value || strcmp(text, value) == 0);
     if (n)
         *found = v;
-    if (depth > 200 || !schema_works(s))
+    if (depth > 500)
+        schema_fail(s, NULL, "nested too deeply");
+    if (!schema_works(s))
         return n;
     json_object_foreach((json_t *)v, name, x)
     {
-        bool is_data = false;
-        for (size_t i = 0; i < sizeof data / sizeof data[0]; i++)
-            is_data |= strcmp(name, data[i]) == 0;
-        if (!is_data)
+        if (json_is_object(x) || json_is_array(x))
             n += count_with(s, x, key, value, depth + 1, found);
     }
-    for (size_t i = 0; i < json_array_size(v); i++)
-        n += count_with(s, json_array_get(v, i), key, value, depth + 1, found);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        x = json_array_get(v, i);
+        if (json_is_object(x) || json_is_array(x))
+            n += count_with(s, x, key, value, depth + 1, found);
+    }
     return n;
 }
 
@@ -543,6 +544,12 @@ json_t *grammar_json_merge(struct grammar_builder *b, const json_t *schema, cons
         return NULL;
     buf_str(&s.path, where);
     json_t *m = schema_merge(&s, schema);
+    if (m && schema_has_unevaluated(m)) { /* and options, whose part in it would be forgotten */
+        schema_fail(
+            &s, NULL, "unevaluatedProperties and -Items are not supported here beside options");
+        json_decref(m);
+        m = NULL;
+    }
     b->schema_work += s.work;
     buf_deinit(&s.path);
     json_decref(s.mark);
