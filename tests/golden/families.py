@@ -165,4 +165,9 @@ FAMILIES = {
                          qk_norm="each"),
     "command-r-plus": dict(arch="command-r", norm="unbiased", tied=True, parallel=True,
                            qk_norm="each", logit_factor=0.25, keys={"logit_scale": 0.25}),
+    "bailingmoe": dict(
+        arch="bailingmoe", experts=4, used=2, ff_expert=24, expert_length=24, ff_shared=48,
+        select_bias=False, weights_norm=True, unlisted_shared=True,
+        keys={"expert_shared_count": 2, "expert_weights_norm": True}),
+    "pangu-embedded": dict(arch="pangu-embedded", pair="halves", qkv_bias=True, out_bias=True),
 }

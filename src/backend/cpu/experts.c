@@ -71,7 +71,8 @@ static void keep_best_groups(const struct model_hparams *hp, float *scores, uint
         scores[i] = kept[i / n] ? scores[i] : -INFINITY;
 }
 
-/* Selected by probability, corrected where there is a bias; weighed by probability alone. */
+/* Selected by probability, corrected where there is a bias; weighed by probability alone. Where it
+ * is not corrected scores have the same order, and sigmoids of large ones would be equal. */
 static void select_by_probability(const struct cpu_backend *b,
                                   const struct step *s,
                                   const float *scores,
@@ -79,12 +80,13 @@ static void select_by_probability(const struct cpu_backend *b,
                                   float *weights)
 {
     const struct model_hparams *hp = &b->model->hp;
+    const bool grouped = hp->n_expert_group > 1;
     float p[MAX_EXPERTS] = {0}, corrected[MAX_EXPERTS], sum = 0;
     bool taken[MAX_EXPERTS] = {false};
     probabilities(b, scores, p);
     for (uint32_t i = 0; i < hp->n_expert; i++)
-        corrected[i] = s->bias ? p[i] + s->bias[i] : p[i];
-    if (hp->n_expert_group > 1)
+        corrected[i] = s->bias ? p[i] + s->bias[i] : grouped ? p[i] : scores[i];
+    if (grouped)
         keep_best_groups(hp, corrected, s->bias ? 2 : 1);
     for (uint32_t i = 0; i < hp->n_expert_used; i++) {
         experts[i] = best_of(corrected, taken, hp->n_expert);

@@ -159,7 +159,7 @@ static __global__ void __launch_bounds__(128)
         for (uint32_t i = lane; i < x.n_expert; i += 32)
             rank.sum = __fadd_rn(rank.sum, expf(scores[i] - rank.top));
         rank.sum = sum_of_warp(rank.sum);
-        rank.plain = 0;
+        rank.plain = !g.bias && g.n_groups <= 1; /* in the same order, and never equal */
         if (g.n_groups > 1)
             taken = left_out(rank, x.n_expert, lane, g.n_groups, g.n_groups_used);
     }
