@@ -172,10 +172,12 @@ static inline void mma_sum(void *const slots[32], const float (&a)[16][K], const
             d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] = o->d[i];
         }
     }
-    for (int m = 0; m < 16; m++) {
+    for (int m = 0; m < 16; m += 8) { /* eight sums at a time, or each would wait for itself */
         for (int k = 0; k < K; k++) {
-            for (int n = 0; n < 8; n++) {
-                d[m][n] += a[m][k] * b[k][n];
+            for (int i = m; i < m + 8; i++) {
+                for (int n = 0; n < 8; n++) {
+                    d[i][n] += a[i][k] * b[k][n];
+                }
             }
         }
     }

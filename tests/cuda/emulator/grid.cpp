@@ -219,11 +219,11 @@ fiber *fiber_take();
 unsigned choose_lane(unsigned ready, emu_order order);
 
 /* The thread waits: the next lane of its warp goes on, as the scheduler would have it, but without
- * a way through it. Where none can, or lanes are drawn, the scheduler decides. */
+ * a way through it. Where none can the scheduler decides. */
 EMU_INLINE void to_next_lane(emu_thread *t)
 {
     const unsigned ready = now.warps[t->index / 32].ready;
-    if (!ready || now.order == EMU_DRAWN) {
+    if (!ready || (now.order == EMU_DRAWN && (emu_draw() & 31) == 0)) { /* another warp's turn */
         to_scheduler();
         return;
     }
@@ -348,14 +348,6 @@ EMU_INLINE void resume(emu_thread *t)
     }
 }
 
-unsigned nth_bit(unsigned bits, unsigned n)
-{
-    while (n--) {
-        bits &= bits - 1;
-    }
-    return static_cast<unsigned>(__builtin_ctz(bits));
-}
-
 unsigned choose_lane(unsigned ready, emu_order order)
 {
     switch (order) {
@@ -364,10 +356,11 @@ unsigned choose_lane(unsigned ready, emu_order order)
     case EMU_REVERSED:
         return 31 - static_cast<unsigned>(__builtin_clz(ready));
     default:
-        return nth_bit(
-            ready,
-            static_cast<unsigned>(emu_draw() % static_cast<unsigned>(__builtin_popcount(ready))));
+        break;
     }
+    const unsigned from = static_cast<unsigned>(emu_draw() & 31), behind = ready >> from;
+    return behind ? from + static_cast<unsigned>(__builtin_ctz(behind))
+                  : static_cast<unsigned>(__builtin_ctz(ready));
 }
 
 void release_barrier()
@@ -468,7 +461,7 @@ bool run_block()
                 if (abandoned) {
                     return false;
                 }
-                if (order == EMU_DRAWN && (emu_draw() & 31) == 0) {
+                if (order == EMU_DRAWN) {
                     break; /* another warp's turn */
                 }
             }
