@@ -5,6 +5,8 @@ confirmed by a float64 forward pass: NMSE at most 1e-9, greedy choices equal whe
 exceeds 1e-3.
 data/golden/quantised: one model in each block format; logits of the dequantised weights, the exact
 answer. `nmse_llama_cpp` says how far llama.cpp lands from it: at most 1.1 times that is allowed.
+data/golden/grids: the same in the mixtures of IQ1, IQ2, IQ3 and TQ that a quantiser writes
+(make_quantised.py), which the CPU alone computes.
 """
 import array
 import json
@@ -19,6 +21,7 @@ WEIR = os.environ.get("WEIR_BIN", str(ROOT / "build/weir"))
 GOLDEN = ROOT / "tests/data/golden"
 # encoders give no logits: data/golden/encoders is for the unit tests of model/ and engine/
 MODELS = sorted(m for m in GOLDEN.glob("*/*.gguf") if m.parent.name != "encoders")
+CUDA_MODELS = [m for m in MODELS if m.parent.name != "grids"]
 
 
 # the CUDA backend over its emulation (tests/cuda), where it was built; or a real one
@@ -77,16 +80,32 @@ CHECKED = pathlib.Path(WEIR).is_file() and b"libasan.so" in pathlib.Path(WEIR).r
 
 
 @pytest.mark.skipif(not PLUGIN.is_file(), reason=f"{PLUGIN} was not built: no C++ compiler")
-@pytest.mark.parametrize("model", MODELS[::13] if CHECKED else MODELS, ids=lambda p: p.stem)
+@pytest.mark.parametrize("model", CUDA_MODELS[::13] if CHECKED else CUDA_MODELS, ids=lambda p: p.stem)
 def test_logits_of_cuda(model, tmp_path):
     """The whole program with the plugin; each model meets other orders of threads and streams."""
     want = json.loads(model.with_suffix(".json").read_text())
     if model.stem.removesuffix(".f32") in CPU_ONLY:
         check_refusal(model, tmp_path)
         return
-    seed = str(MODELS.index(model) % 4)
+    seed = str(CUDA_MODELS.index(model) % 4)
     check(model, want, *run_logits(model, want, tmp_path / "out", "", 1, "--device", "cuda",
                                    WEIR_CUDA_PLUGIN=str(PLUGIN), WEIR_EMU_SEED=seed))
+
+
+@pytest.mark.skipif(not PLUGIN.is_file(), reason=f"{PLUGIN} was not built: no C++ compiler")
+def test_cuda_says_what_it_does_not_compute():
+    model = GOLDEN / "grids/llama.IQ2_M.gguf"
+    for device in ("cuda", "auto"):
+        r = subprocess.run(
+            [WEIR, "logits", "-m", model, "--tokens", "1,2", "--rows", "1", "--out", "/dev/null",
+             "--device", device], capture_output=True, text=True, timeout=300,
+            env={**os.environ, "WEIR_CUDA_PLUGIN": str(PLUGIN)})
+        if device == "auto":  # which then takes the CPU
+            assert r.returncode == 0, r.stderr
+        else:
+            assert r.returncode == 1
+            assert ("tensor token_embd.weight has type IQ3_S, which the CUDA backend does not "
+                    "compute") in r.stderr
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda p: p.stem)

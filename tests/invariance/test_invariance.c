@@ -84,6 +84,15 @@ static void test_quantised(void **state)
     check_model(TEST_DATA "/golden/quantised/llama.MXFP4_MOE.gguf", KV_F32);
 }
 
+/* Points of grids and digits to the base of three. */
+static void test_grids(void **state)
+{
+    (void)state;
+    check_model(TEST_DATA "/golden/grids/llama.IQ1_M.gguf", KV_F16);
+    check_model(TEST_DATA "/golden/grids/llama.IQ3_XXS.gguf", KV_F32);
+    check_model(TEST_DATA "/golden/grids/llama.TQ1_0.gguf", KV_BF16);
+}
+
 static void test_floats(void **state)
 {
     (void)state;
@@ -126,6 +135,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quantised),
+        cmocka_unit_test(test_grids),
         cmocka_unit_test(test_floats),
         cmocka_unit_test(test_architectures),
         cmocka_unit_test(test_reference_kernels),

@@ -121,7 +121,7 @@ INLINE struct scales scales_iq1_s(struct head head, const uint8_t *panel, uint32
         grid_scale(head.d, vi_mask(vi_shift(upper, -12), 7)), vf_zero(), vf_zero()};
 }
 
-UNPACK vb bytes_iq1_s(const uint8_t *w, uint32_t i, int g, int at)
+INLINE vb bytes_iq1_s(const uint8_t *w, uint32_t i, int g, int at)
 {
     const vi upper = vi_load_u16((const uint16_t *)(upper_iq1_s(w, i) + i % 8 * 32) + at / 4);
     const vi low = vi_load_u8(w + g / 2 * 16 + at / 4);
@@ -136,7 +136,7 @@ INLINE struct scales scales_iq1_m(struct head head, const uint8_t *panel, uint32
     return grid_half_scales(head.d, block_iq1_m(panel, i), i, c);
 }
 
-UNPACK vb bytes_iq1_m(const uint8_t *w, uint32_t i, int g, int at)
+INLINE vb bytes_iq1_m(const uint8_t *w, uint32_t i, int g, int at)
 {
     const vi upper = vi_load_u16((const uint16_t *)(upper_iq1_m(w, i) + i % 8 * 32) + at / 4);
     const vi low = vi_load_u8(w + g / 2 * 16 + at / 4);
@@ -151,7 +151,7 @@ INLINE struct scales scales_iq2_xxs(struct head head, const uint8_t *panel, uint
     return grid_scales(head.d, block_iq2_xxs(panel, i), i, c);
 }
 
-UNPACK vb bytes_iq2_xxs(const uint8_t *w, uint32_t i, int g, int at)
+INLINE vb bytes_iq2_xxs(const uint8_t *w, uint32_t i, int g, int at)
 {
     (void)i;
     const vi index = vi_load_u8(w + g / 2 * 16 + at / 4);
@@ -165,7 +165,7 @@ INLINE struct scales scales_iq2_xs(struct head head, const uint8_t *panel, uint3
     return grid_half_scales(head.d, block_iq2_xs(panel, i), i, c);
 }
 
-UNPACK vb bytes_iq2_xs(const uint8_t *w, uint32_t i, int g, int at)
+INLINE vb bytes_iq2_xs(const uint8_t *w, uint32_t i, int g, int at)
 {
     const vi pair = vi_load_u8(upper_iq2_xs(w, i) + i % 8 / 2 * 16 + at / 4);
     const vi low = vi_load_u8(w + g / 2 * 16 + at / 4);
@@ -181,7 +181,7 @@ INLINE struct scales scales_iq2_s(struct head head, const uint8_t *panel, uint32
     return grid_half_scales(head.d, block_iq2_s(panel, i), i, c);
 }
 
-UNPACK vb bytes_iq2_s(const uint8_t *w, uint32_t i, int g, int at)
+INLINE vb bytes_iq2_s(const uint8_t *w, uint32_t i, int g, int at)
 {
     const vi upper = vi_load_u8(upper_iq2_s(w, i) + i % 8 * 16 + at / 4);
     const vi low = vi_load_u8(w + g / 2 * 16 + at / 4);
@@ -196,7 +196,7 @@ INLINE struct scales scales_iq3_xxs(struct head head, const uint8_t *panel, uint
     return grid_scales(head.d, block_iq3_xxs(panel, i), i, c);
 }
 
-UNPACK vb bytes_iq3_xxs(const uint8_t *w, uint32_t i, int g, int at)
+INLINE vb bytes_iq3_xxs(const uint8_t *w, uint32_t i, int g, int at)
 {
     (void)i;
     const vi point = vi_gather(block_grids.iq3_xxs, vi_load_u8(w + g * 16 + at / 4));
@@ -209,7 +209,7 @@ INLINE struct scales scales_iq3_s(struct head head, const uint8_t *panel, uint32
     return grid_scales(head.d, block_iq3_s(panel, i), i, c);
 }
 
-UNPACK vb bytes_iq3_s(const uint8_t *w, uint32_t i, int g, int at)
+INLINE vb bytes_iq3_s(const uint8_t *w, uint32_t i, int g, int at)
 {
     const vi upper = vi_load_u8(upper_iq3_s(w, i) + i % 8 * 16 + at / 4);
     const vi low = vi_load_u8(w + g * 16 + at / 4);

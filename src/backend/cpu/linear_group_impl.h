@@ -155,8 +155,9 @@ struct scales {
             vf_store((float *)wide + c, scales.w);                                                 \
             vf_store((float *)(wide + WIDE_SECOND) + c, scales.second);                            \
             vf_store((float *)(wide + WIDE_THIRD) + c, scales.third);                              \
-            UNROLL for (int g = 0; g < 8; g++)                                                     \
-                vb_store(wide + WIDE_Q + g * 64 + c * 4, bytes_##name(w, i, g, c * 4));            \
+            vb q[8]; /* none stored yet: what two have in common is loaded once */                 \
+            UNROLL for (int g = 0; g < 8; g++) q[g] = bytes_##name(w, i, g, c * 4);                \
+            UNROLL for (int g = 0; g < 8; g++) vb_store(wide + WIDE_Q + g * 64 + c * 4, q[g]);     \
         }                                                                                          \
     }
 

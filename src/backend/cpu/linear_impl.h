@@ -206,15 +206,17 @@ enum { WIDE_SECOND = 64, WIDE_Q = 128, WIDE_THIRD = 640 };
     }
 
 /* Panels that are left over meet one row after the other. */
-#define DEFINE_RUN(attribute, name)                                                                \
+#define DEFINE_LEFT_OVER(attribute, name)                                                          \
     attribute static void left_over_##name(const struct linear_job *j, uint32_t p, uint32_t row)   \
     {                                                                                              \
         if (j->act_lanes == 1)                                                                     \
             linear_##name(j, p, row, 1, 1, 1);                                                     \
         else                                                                                       \
             linear_##name(j, p, row, 1, ACT_TILE, 1);                                              \
-    }                                                                                              \
-                                                                                                   \
+    }
+
+#define DEFINE_RUN(attribute, name)                                                                \
+    DEFINE_LEFT_OVER(attribute, name)                                                              \
     attribute static void run_##name(const struct linear_job *j)                                   \
     {                                                                                              \
         if (j->n_rows > LINEAR_FEW_ROWS) {                                                         \
@@ -250,17 +252,38 @@ DEFINE_RUN(, q6_k)
 DEFINE_RUN(, iq4_nl)
 DEFINE_RUN(, iq4_xs)
 DEFINE_RUN(, mxfp4)
-DEFINE_RUN(, iq1_s)
-DEFINE_RUN(, iq1_m)
-DEFINE_RUN(, iq2_xxs)
-DEFINE_RUN(, iq2_xs)
-DEFINE_RUN(, iq2_s)
-DEFINE_RUN(, iq3_xxs)
-DEFINE_RUN(, iq3_s)
-DEFINE_RUN(, tq1_0)
-DEFINE_RUN(, tq2_0)
-DEFINE_RUN(, q1_0)
-DEFINE_RUN(, q2_0)
+
+/* In plain C the rarest formats have one kernel, for a row alone: a copy for each number of rows of
+ * each of them would double what it takes to compile. */
+#if VL == 4
+#define DEFINE_RARE(name)                                                                          \
+    DEFINE_LEFT_OVER(, name)                                                                       \
+    static void run_##name(const struct linear_job *j)                                             \
+    {                                                                                              \
+        if (j->n_rows > LINEAR_FEW_ROWS) {                                                         \
+            tiled_##name(j);                                                                       \
+            return;                                                                                \
+        }                                                                                          \
+        for (uint32_t p = 0; p < j->n_panels; p++) {                                               \
+            for (uint32_t row = j->first_row; row < j->first_row + j->n_rows; row++)               \
+                left_over_##name(j, p, row);                                                       \
+        }                                                                                          \
+    }
+#else
+#define DEFINE_RARE(name) DEFINE_RUN(, name)
+#endif
+
+DEFINE_RARE(iq1_s)
+DEFINE_RARE(iq1_m)
+DEFINE_RARE(iq2_xxs)
+DEFINE_RARE(iq2_xs)
+DEFINE_RARE(iq2_s)
+DEFINE_RARE(iq3_xxs)
+DEFINE_RARE(iq3_s)
+DEFINE_RARE(tq1_0)
+DEFINE_RARE(tq2_0)
+DEFINE_RARE(q1_0)
+DEFINE_RARE(q2_0)
 
 #ifdef WITH_BF16_DOT
 DEFINE_RUN(BF16_DOT, bf16dot)

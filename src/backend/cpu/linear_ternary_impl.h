@@ -28,7 +28,7 @@ INLINE struct head head_tq1_0(const uint8_t *panel, uint32_t i, int c)
     return (struct head){vf_load_f16(at), vf_zero()};
 }
 
-UNPACK vb bytes_tq1_0(const uint8_t *w, uint32_t i, int g, int at)
+INLINE vb bytes_tq1_0(const uint8_t *w, uint32_t i, int g, int at)
 {
     static const uint8_t powers[5] = {1, 3, 9, 27, 81};
     const uint32_t k4 = i % 8 * 8 + (uint32_t)g;
@@ -46,7 +46,7 @@ INLINE struct head head_tq2_0(const uint8_t *panel, uint32_t i, int c)
     return (struct head){vf_load_f16(at), vf_zero()};
 }
 
-UNPACK vb bytes_tq2_0(const uint8_t *w, uint32_t i, int g, int at)
+INLINE vb bytes_tq2_0(const uint8_t *w, uint32_t i, int g, int at)
 {
     (void)i;
     return vb_add(two_bit_bytes(w, g, at), 7);
@@ -75,7 +75,7 @@ INLINE struct head head_q1_0(const uint8_t *panel, uint32_t i, int c)
     return (struct head){vf_load_f16(at), vf_zero()};
 }
 
-UNPACK vb bytes_q1_0(const uint8_t *w, uint32_t i, int g, int at)
+INLINE vb bytes_q1_0(const uint8_t *w, uint32_t i, int g, int at)
 {
     (void)i;
     return vb_negate(vb_set1(127), w + g * 8 + at / 8);

@@ -72,7 +72,10 @@ static enum err add_matrix(
     if (!cuda_matrix_known((int)t->type))
         return err_set(c->e,
                        ERR_UNSUPPORTED,
-                       "no CUDA kernel for matrices of type %s",
+                       "tensor %.*s has type %s, which the CUDA backend does not compute; the CPU "
+                       "does (--device cpu)",
+                       (int)(t->name.len < 64 ? t->name.len : 64),
+                       t->name.data,
                        gguf_type_name(t->type));
     for (*index = 0; *index < b->n_matrices; ++*index) {
         const struct cuda_weights *w = &b->matrices[*index];

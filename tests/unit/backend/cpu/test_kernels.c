@@ -20,33 +20,13 @@
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
 static const char *const isas[] = {"reference", "avx2", "avx-vnni", "avx512", "avx512-bf16"};
-static const enum gguf_type types[] = {GGUF_TYPE_F32,
-                                       GGUF_TYPE_F16,
-                                       GGUF_TYPE_BF16,
-                                       GGUF_TYPE_Q8_0,
-                                       GGUF_TYPE_Q4_0,
-                                       GGUF_TYPE_Q4_K,
-                                       GGUF_TYPE_Q6_K,
-                                       GGUF_TYPE_Q4_1,
-                                       GGUF_TYPE_Q5_0,
-                                       GGUF_TYPE_Q5_1,
-                                       GGUF_TYPE_Q5_K,
-                                       GGUF_TYPE_IQ4_NL,
-                                       GGUF_TYPE_IQ4_XS,
-                                       GGUF_TYPE_MXFP4,
-                                       GGUF_TYPE_Q2_K,
-                                       GGUF_TYPE_Q3_K,
-                                       GGUF_TYPE_IQ1_S,
-                                       GGUF_TYPE_IQ1_M,
-                                       GGUF_TYPE_IQ2_XXS,
-                                       GGUF_TYPE_IQ2_XS,
-                                       GGUF_TYPE_IQ2_S,
-                                       GGUF_TYPE_IQ3_XXS,
-                                       GGUF_TYPE_IQ3_S,
-                                       GGUF_TYPE_TQ1_0,
-                                       GGUF_TYPE_TQ2_0,
-                                       GGUF_TYPE_Q1_0,
-                                       GGUF_TYPE_Q2_0};
+static const enum gguf_type types[] = {
+    GGUF_TYPE_F32,   GGUF_TYPE_F16,     GGUF_TYPE_BF16,   GGUF_TYPE_Q8_0,    GGUF_TYPE_Q4_0,
+    GGUF_TYPE_Q4_K,  GGUF_TYPE_Q6_K,    GGUF_TYPE_Q4_1,   GGUF_TYPE_Q5_0,    GGUF_TYPE_Q5_1,
+    GGUF_TYPE_Q5_K,  GGUF_TYPE_IQ4_NL,  GGUF_TYPE_IQ4_XS, GGUF_TYPE_MXFP4,   GGUF_TYPE_Q2_K,
+    GGUF_TYPE_Q3_K,  GGUF_TYPE_IQ1_S,   GGUF_TYPE_IQ1_M,  GGUF_TYPE_IQ2_XXS, GGUF_TYPE_IQ2_XS,
+    GGUF_TYPE_IQ2_S, GGUF_TYPE_IQ3_XXS, GGUF_TYPE_IQ3_S,  GGUF_TYPE_TQ1_0,   GGUF_TYPE_TQ2_0,
+    GGUF_TYPE_Q1_0,  GGUF_TYPE_Q2_0};
 
 static uint64_t seed;
 
@@ -235,6 +215,19 @@ static void linears_are_exact(void **s)
     for (size_t i = 0; i < COUNT(isas); i++) {
         for (size_t t = 0; t < COUNT(types); t++)
             linear_shapes(cpu_kernels_select(isas[i]), types[t]);
+    }
+}
+
+/* Memory is what the file takes: panels add 7 % at most. */
+static void panels_are_as_small_as_files(void **s)
+{
+    (void)s;
+    for (size_t t = 0; t < COUNT(types); t++) {
+        const struct gguf_type_info *info = gguf_type_info(types[t]);
+        enum panel_format format;
+        assert_true(panel_format_of(types[t], &format));
+        const size_t file = (size_t)2048 / info->block_values * info->block_bytes * PANEL_COLS;
+        assert_true(panel_bytes(format, 2048) * 100 <= file * 107);
     }
 }
 
@@ -652,6 +645,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(linears_are_exact),
+        cmocka_unit_test(panels_are_as_small_as_files),
         cmocka_unit_test(attention_is_exact),
         cmocka_unit_test(windows_caps_and_sinks_are_exact),
         cmocka_unit_test(latents_and_chunks_are_exact),

@@ -19,21 +19,16 @@ static const struct {
     const char *name;
     double limit;
 } quantised[] = {
-    {"F16", 1.6479e-07},
-    {"BF16", 1.0591e-05},
-    {"Q8_0", 1.4318e-04},
-    {"Q4_0", 1.4584e-04},
-    {"Q4_1", 1.5164e-04},
-    {"Q5_0", 1.4670e-04},
-    {"Q5_1", 1.4643e-04},
-    {"Q2_K", 3.0067e-04},
-    {"Q3_K_M", 2.6545e-04},
-    {"Q4_K_M", 2.8527e-04},
-    {"Q5_K_M", 2.9306e-04},
-    {"Q6_K", 3.0544e-04},
-    {"IQ4_NL", 1.4200e-04},
-    {"IQ4_XS", 2.9246e-04},
-    {"MXFP4_MOE", 1.4263e-04},
+    {"quantised/llama.F16", 1.6479e-07},       {"quantised/llama.BF16", 1.0591e-05},
+    {"quantised/llama.Q8_0", 1.4318e-04},      {"quantised/llama.Q4_0", 1.4584e-04},
+    {"quantised/llama.Q4_1", 1.5164e-04},      {"quantised/llama.Q5_0", 1.4670e-04},
+    {"quantised/llama.Q5_1", 1.4643e-04},      {"quantised/llama.Q2_K", 3.0067e-04},
+    {"quantised/llama.Q3_K_M", 2.6545e-04},    {"quantised/llama.Q4_K_M", 2.8527e-04},
+    {"quantised/llama.Q5_K_M", 2.9306e-04},    {"quantised/llama.Q6_K", 3.0544e-04},
+    {"quantised/llama.IQ4_NL", 1.4200e-04},    {"quantised/llama.IQ4_XS", 2.9246e-04},
+    {"quantised/llama.MXFP4_MOE", 1.4263e-04}, {"grids/llama.IQ1_M", 3.7703e-04},
+    {"grids/llama.IQ2_XS", 3.3724e-04},        {"grids/llama.IQ2_M", 2.9646e-04},
+    {"grids/llama.IQ3_XXS", 2.7938e-04},       {"grids/llama.TQ1_0", 4.3092e-04},
 };
 static const char *const architectures[] = {
     "architectures/llama", "architectures/llama3",   "architectures/qwen2",
@@ -110,8 +105,7 @@ static void quantised_match(void **state)
 {
     (void)state;
     for (size_t q = 0; q < COUNT(quantised); q++) {
-        char name[64];
-        snprintf(name, sizeof name, "quantised/llama.%s", quantised[q].name);
+        const char *name = quantised[q].name;
         struct model *m = load_golden(name);
         for (size_t i = 0; i < COUNT(isas); i++) {
             struct drive d;
@@ -227,11 +221,8 @@ static void bits_do_not_depend_on_company(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT(isas); i++) {
-        for (size_t q = 0; q < COUNT(quantised); q++) {
-            char name[64];
-            snprintf(name, sizeof name, "quantised/llama.%s", quantised[q].name);
-            check_invariance(name, isas[i], KV_F16);
-        }
+        for (size_t q = 0; q < COUNT(quantised); q++)
+            check_invariance(quantised[q].name, isas[i], KV_F16);
         for (int kv = KV_F32; kv <= KV_Q8_0; kv++)
             check_invariance("architectures/qwen3.f32", isas[i], (enum kv_type)kv);
         check_invariance("architectures/qwen2.f32", isas[i], KV_F16);
