@@ -160,11 +160,10 @@ void api_put_header(struct api_call *c, const char *name, const char *value)
     c->answer.headers = c->headers;
 }
 
-/* Without the prefix that all paths of clients have; one that lacks it is no route. */
-static const char *path_below(const char *prefix, const struct api_input *in)
+const char *api_path_below(const char *prefix, const char *path)
 {
-    size_t n = prefix && !in->internal ? strlen(prefix) : 0;
-    return n == 0 || (strncmp(in->path, prefix, n) == 0 && in->path[n] == '/') ? in->path + n : "";
+    size_t n = prefix ? strlen(prefix) : 0;
+    return n == 0 || (strncmp(path, prefix, n) == 0 && path[n] == '/') ? path + n : "";
 }
 
 struct api_call *api_begin(struct api *a, const struct api_input *in)
@@ -183,7 +182,7 @@ struct api_call *api_begin(struct api *a, const struct api_input *in)
     c->rank = in->priority;
     c->tenant = in->tenant;
     struct api_input below = *in;
-    below.path = path_below(a->cfg.prefix, in);
+    below.path = api_path_below(in->internal ? NULL : a->cfg.prefix, in->path);
     api_route(c, &below);
     return c; /* the loop thread may be using *c by now */
 }

@@ -170,6 +170,9 @@ bool api_is_batch_endpoint(const char *path);
 /* "PREFIX" and 24 random hex digits into id[cap]. */
 void api_new_id(const char *prefix, char *id, size_t cap);
 
+/* The path without the prefix (or NULL) that all paths of clients have; "" where it lacks it, which
+ * is no route. A view. */
+const char *api_path_below(const char *prefix, const char *path);
 /* The body of an error, for any layer: in the shape of the routes at `path`, OpenAI's where that is
  * NULL or no route of another. */
 void api_error_body(int status, const struct err_info *e, const char *path, struct buf *out);

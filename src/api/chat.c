@@ -271,7 +271,8 @@ static enum err take_begun(
     static const char field[] = "continue_final_message";
     size_t n = json_array_size(messages);
     const json_t *last = json_array_get(messages, n - 1);
-    bool wanted = llama && is_of_assistant(last) && !has(last, "tool_calls");
+    bool wanted = llama && is_of_assistant(last) && !has(last, "tool_calls") &&
+                  !has(last, "reasoning_content");
     enum err err = api_get_bool(body, field, &wanted, e);
     if (err || !wanted)
         return err;

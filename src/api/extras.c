@@ -83,9 +83,17 @@ void api_tell_progress(struct api_choice *ch, struct buf *out)
         ch->call->dialect->progress(ch, buf_cstr(&fields), out);
         buf_clear(&fields);
     }
-    ch->n_told = n;
-    put_progress(ch, n, &fields);
-    ch->call->dialect->progress(ch, buf_cstr(&fields), out);
+    uint32_t n_steps;
+    const uint32_t *steps = request_progress(ch->req, &n_steps);
+    for (uint32_t i = 0; i <= n_steps; i++) { /* the last one is what there is now */
+        uint32_t at = i < n_steps ? steps[i] : n;
+        if (at <= ch->n_told)
+            continue;
+        ch->n_told = at;
+        put_progress(ch, at, &fields);
+        ch->call->dialect->progress(ch, buf_cstr(&fields), out);
+        buf_clear(&fields);
+    }
     buf_deinit(&fields);
 }
 

@@ -91,9 +91,8 @@ static enum err text_field(
     return *out && !json_is_string(*out) ? api_wrong_type(name, "a string", *out, e) : OK;
 }
 
-/* One of input_extra: {"filename": NAME, "text": TEXT}. */
-static enum err add_file(
-    const struct api_call *c, const json_t *v, size_t i, struct token_list *ids, struct err_info *e)
+/* Is this one of input_extra: {"filename": NAME, "text": TEXT}? */
+static enum err check_file(const json_t *v, size_t i, struct err_info *e)
 {
     char field[40];
     const json_t *name = json_object_get(v, "filename"), *text = json_object_get(v, "text");
@@ -104,6 +103,15 @@ static enum err add_file(
     if (name && !json_is_string(name))
         return err_set_field(
             e, ERR_INVALID, field, "'%s' has a 'filename' that is not a string", field);
+    return OK;
+}
+
+static enum err add_file(const struct api_call *c,
+                         const json_t *v,
+                         struct token_list *ids,
+                         struct err_info *e)
+{
+    const json_t *name = json_object_get(v, "filename");
     enum err err;
     if (!add_mark(c, FIM_FILE, ids)) {
         err = add_literal(c, BETWEEN, ids, e);
@@ -113,7 +121,7 @@ static enum err add_file(
         err = add_literal(c, buf_cstr(&line), ids, e);
         buf_deinit(&line);
     }
-    return err ? err : add_text(c, text, ids, e);
+    return err ? err : add_text(c, json_object_get(v, "text"), ids, e);
 }
 
 /* The text with its gap: all of it has to fit. */
@@ -140,7 +148,7 @@ static enum err add_gap(const struct api_call *c,
 }
 
 /* Files [from, n) of input_extra, of which there is room for `room` tokens; read from the last one
- * on, until one does not fit. All are checked. */
+ * on, until one does not fit. All are checked, but none behind it encoded. */
 static enum err add_files(const struct api_call *c,
                           const json_t *extra,
                           size_t room,
@@ -152,9 +160,11 @@ static enum err add_files(const struct api_call *c,
     enum err err = OK;
     bool full = false;
     for (size_t i = n; !err && i-- > 0;) {
-        err = add_file(c, json_array_get(extra, i), i, &files[i], e);
-        full |= files[i].n > room;
-        if (!err && !full) {
+        const json_t *file = json_array_get(extra, i);
+        if ((err = check_file(file, i, e)) || full || (err = add_file(c, file, &files[i], e)))
+            continue;
+        full = files[i].n > room;
+        if (!full) {
             room -= files[i].n;
             n_kept++;
         }

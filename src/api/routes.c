@@ -254,6 +254,8 @@ static enum err admit(struct api_call *c,
     if (!(first && first->run == api_health) &&
         (err = api_identify(c, in, r && r->need == NEEDS_ADMIN, e)))
         return err;
+    if (!first && in->path[0] == '\0')
+        return err_set(e, ERR_NOT_FOUND, "all routes are below %.100s", c->api->cfg.prefix);
     if (!first)
         return err_set(e, ERR_NOT_FOUND, "there is no route %.200s", in->path);
     if (!r) {

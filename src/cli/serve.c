@@ -150,10 +150,10 @@ static void *app_next(void *ctx)
 static void app_error_body(
     void *ctx, int status, const char *text, const char *target, struct buf *out)
 {
-    (void)ctx;
+    const struct server *s = ctx;
     struct err_info e;
     err_set(&e, ERR_INVALID, "%s", text);
-    api_error_body(status, &e, target, out);
+    api_error_body(status, &e, target ? api_path_below(s->opt.api_prefix, target) : NULL, out);
 }
 
 static void app_refused(void *ctx, int status, const char *client)
@@ -510,6 +510,24 @@ static enum err serve(struct server *s, struct err_info *e)
     return err;
 }
 
+static void log_addresses(const struct server *s)
+{
+    for (const char *at = s->opt.http.host[0] ? s->opt.http.host : "127.0.0.1"; *at;) {
+        const int n = (int)strcspn(at, ", ");
+        const bool v6 = memchr(at, ':', (size_t)n) != NULL;
+        if (n > 0)
+            log_info("listening on %s://%s%.*s%s:%u",
+                     s->opt.tls_cert_file ? "https" : "http",
+                     v6 ? "[" : "",
+                     n,
+                     at,
+                     v6 ? "]" : "",
+                     http_server_port(s->http));
+        at += n;
+        at += strspn(at, ", ");
+    }
+}
+
 int cmd_serve(int argc, char **argv)
 {
     struct server s = {.news_fd = -1};
@@ -519,10 +537,7 @@ int cmd_serve(int argc, char **argv)
     block_signals(&s.opt);
     enum err err = open_server(&s, &e);
     if (!err) {
-        log_info("listening on %s://%s:%u",
-                 s.opt.tls_cert_file ? "https" : "http",
-                 s.opt.http.host,
-                 http_server_port(s.http));
+        log_addresses(&s);
         err = serve(&s, &e);
     }
     if (err)

@@ -275,7 +275,7 @@ static void check_template(struct argp_state *s, const char *arg)
         return;
     for (size_t i = 0; chat_builtin_name(i); i++)
         buf_printf(&names, " %s", chat_builtin_name(i));
-    argp_error(s, "--chat-template: there is no '%s'; there are none%s", arg, buf_cstr(&names));
+    argp_error(s, "--chat-template: there is no '%s', but: none%s", arg, buf_cstr(&names));
     buf_deinit(&names);
 }
 

@@ -149,6 +149,10 @@ uint32_t request_n_completion(const struct request *r); /* usage.completion_toke
 uint32_t request_n_cached(const struct request *r);     /* prompt tokens whose KV was reused */
 uint32_t request_n_prefilled(const struct request *r);  /* with params.progress: prompt tokens that
                                                            are computed or were found; any time */
+/* With params.progress: what request_n_prefilled was after each of the first REQUEST_MAX_PROGRESS
+ * steps that made it more, [*n]; any time. */
+#define REQUEST_MAX_PROGRESS 256
+const uint32_t *request_progress(const struct request *r, uint32_t *n);
 /* Valid once finished as FINISH_STOP: the embedding [n_embd], not normalised, or the scores
  * [n_labels]; of a request for tokens NULL. */
 const float *request_vector(const struct request *r, uint32_t *n);

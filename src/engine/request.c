@@ -138,6 +138,9 @@ static bool take_arrays(struct request *r, const struct request_params *p)
     return take_array((void **)&r->tokens, (size_t)r->n_prompt + r->max_new, sizeof *r->tokens) &&
            take_array((void **)&r->out, r->max_new, sizeof *r->out) &&
            take_array((void **)&r->top, p->logprobs ? r->max_new * n_top : 0, sizeof *r->top) &&
+           take_array((void **)&r->progress,
+                      p->progress ? REQUEST_MAX_PROGRESS : 0,
+                      sizeof *r->progress) &&
            take_array((void **)&r->prompt_logprobs, n_lp, sizeof *r->prompt_logprobs) &&
            take_array((void **)&r->prompt_top, n_lp * n_top, sizeof *r->prompt_top) &&
            take_array((void **)&r->sums, r->n_vector, sizeof *r->sums) &&
@@ -250,6 +253,7 @@ void request_destroy(struct request *r)
     free(r->out);
     free(r->top);
     free(r->prompt_logprobs);
+    free(r->progress);
     free(r->prompt_top);
     free(r->sums);
     free(r->vector);
@@ -313,6 +317,12 @@ uint32_t request_n_completion(const struct request *r)
 uint32_t request_n_cached(const struct request *r)
 {
     return r->seen.n_cached;
+}
+
+const uint32_t *request_progress(const struct request *r, uint32_t *n)
+{
+    *n = r->seen.n_progress;
+    return r->progress;
 }
 
 uint32_t request_n_prefilled(const struct request *r)

@@ -20,6 +20,7 @@ struct request_view {
     uint32_t n_completion;
     uint32_t n_cached; /* prompt tokens whose KV was found */
     uint32_t n_prefilled;
+    uint32_t n_progress;
     enum stop_kind stop;
     uint32_t stop_text; /* which of params.stops */
     struct request_times times;
@@ -57,6 +58,7 @@ struct request {
     /* arrays written by the engine up to a count, read by the consumer up to the published one */
     struct request_token *out;        /* [max_new] */
     struct token_logprob *top;        /* [max_new, n_top] */
+    uint32_t *progress;               /* [REQUEST_MAX_PROGRESS] with params.progress */
     float *prompt_logprobs;           /* [n_prompt] */
     struct token_logprob *prompt_top; /* [n_prompt, n_top] */
     double *sums;                     /* [n_vector] of the rows so far, */

@@ -592,7 +592,7 @@ static bool one_further(const struct dfa *d, const bool *alive, bool *now, bool 
     return some;
 }
 
-bool dfa_keeps_lengths(const struct dfa *d, uint32_t min, uint32_t max)
+bool dfa_keeps_lengths(struct grammar_builder *b, const struct dfa *d, uint32_t min, uint32_t max)
 {
     if (d->start == NONE)
         return true;
@@ -615,6 +615,7 @@ bool dfa_keeps_lengths(const struct dfa *d, uint32_t min, uint32_t max)
         then = old;
     }
     keeps = keeps && (!some || max == GRAMMAR_NO_LIMIT);
+    b->dfa_work += work;
     free(alive);
     free(now);
     free(then);

@@ -301,8 +301,8 @@ bool dfa_empty(const struct dfa *d);
  * max, or of more than 256 bytes. Free it. */
 char *dfa_texts(const struct dfa *d, uint32_t max);
 /* Have all of its texts, insides of strings, min to max characters? False where that is not seen.
- */
-bool dfa_keeps_lengths(const struct dfa *d, uint32_t min, uint32_t max);
+ * What it takes counts as work of the builder. */
+bool dfa_keeps_lengths(struct grammar_builder *b, const struct dfa *d, uint32_t min, uint32_t max);
 grammar_node dfa_node(struct grammar_builder *b, const struct dfa *d);
 
 /* ---- front ends ---- */

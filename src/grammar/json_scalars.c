@@ -177,7 +177,7 @@ static struct dfa *string_automaton(struct schema *s,
         (void)narrow(s, &d, t->is[i], false);
     if (d)
         (void)take_out_strings(s, values, t, &d);
-    if (!d || !bounded || dfa_keeps_lengths(d, min, max))
+    if (!d || !bounded || dfa_keeps_lengths(s->b, d, min, max))
         return d;
     if (max != GRAMMAR_NO_LIMIT && max > MAX_LENGTH && min < MAX_LENGTH)
         max = MAX_LENGTH;

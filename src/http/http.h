@@ -107,7 +107,8 @@ struct http_app {
 
 struct http_config {
     const char *host;         /* numeric address or name, or up to HTTP_MAX_HOSTS of them with
-                               * commas between; default "127.0.0.1" */
+                               * commas between (then "::" is IPv6 alone, so that "0.0.0.0" may
+                               * stand beside it); default "127.0.0.1" */
     uint16_t port;            /* of each address; 0: the system chooses */
     uint32_t max_connections; /* a few more get 503, further ones are closed on accept */
     size_t max_body_bytes;    /* over it: 413 */

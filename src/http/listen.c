@@ -31,12 +31,15 @@ static void set_options(int fd)
     set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
-static int listen_on(const struct addrinfo *a)
+/* v6_only: an address of IPv6 takes nothing of IPv4, whatever the system's default is. */
+static int listen_on(const struct addrinfo *a, bool v6_only)
 {
     int fd = socket(a->ai_family, a->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, a->ai_protocol);
     if (fd < 0)
         return -1;
     set_options(fd);
+    if (v6_only && a->ai_family == AF_INET6)
+        set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
     if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, 4096) == 0)
         return fd;
     int saved = errno;
@@ -77,7 +80,7 @@ static enum err listen_host(struct http_server *s, const char *host, struct err_
                        rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc));
     int fd = -1;
     for (const struct addrinfo *a = list; a && fd < 0; a = a->ai_next)
-        fd = listen_on(a);
+        fd = listen_on(a, strchr(s->cfg.host ? s->cfg.host : "", ','));
     int saved = errno;
     freeaddrinfo(list);
     if (fd < 0)

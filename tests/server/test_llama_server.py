@@ -212,7 +212,11 @@ def test_a_prefix_of_all_routes(start_server):
         s._wait(lambda: s.request("GET", "/llm/a/health")[0] == 200, "to be ready")
         assert s.json("GET", "/llm/a/v1/models")["object"] == "list"
         for path in ("/health", "/v1/models", "/llm/ab/health", "/llm/a"):
-            assert s.request("GET", path)[0] == 404, path
+            status, _, data = s.request("GET", path)
+            assert status == 404 and "below /llm/a" in json.loads(data)["error"]["message"], path
+        # an error that no route made has the shape of the route all the same
+        status, _, data = s.request("POST", "/llm/a/v1/messages", b"{" * (17 << 20))
+        assert status == 413 and json.loads(data)["type"] == "error"
     finally:
         s.stop()
 

@@ -202,6 +202,8 @@ const char *reply_property(const struct reply_parser *p, const char *tool, size_
 /* The schema of one parameter of a tool, or NULL. */
 const json_t *reply_parameter(const struct reply_parser *p, const char *tool, const char *key);
 const json_t *reply_parameters(const struct reply_parser *p, const char *tool); /* all, or NULL */
+/* Schemas that one question about a parameter looks at; what is beyond them says nothing. */
+#define REPLY_MAX_SCHEMAS 4096u
 /* The schema of a property, found in root or in what it is made of, or NULL. */
 const json_t *reply_find_property(const json_t *root, const char *key);
 /* What the schema refers to by $ref, within root; itself where it does not. */

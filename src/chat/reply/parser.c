@@ -184,30 +184,33 @@ const json_t *reply_resolve(const json_t *root, const json_t *schema)
     return schema;
 }
 
-/* The schema of a property, by the schema itself or what it is made of. */
-static const json_t *find_property(const json_t *root,
-                                   const json_t *schema,
-                                   const char *key,
-                                   int depth)
+/* The schema of a property, by the schema itself or what it is made of. *left more are looked at:
+ * options that refer to one another are many more than they are long. */
+static const json_t *find_property(
+    const json_t *root, const json_t *schema, const char *key, int depth, uint32_t *left)
 {
     static const char *const parts[] = {"allOf", "anyOf", "oneOf"}, *const more[] = {"then",
                                                                                      "else"};
+    if (*left == 0)
+        return NULL;
+    --*left;
     schema = reply_resolve(root, schema);
     const json_t *found = json_object_get(json_object_get(schema, "properties"), key);
     for (size_t k = 0; k < 3 && !found && depth > 0; k++) {
         const json_t *list = json_object_get(schema, parts[k]);
         for (size_t i = 0; i < json_array_size(list) && !found; i++)
-            found = find_property(root, json_array_get(list, i), key, depth - 1);
+            found = find_property(root, json_array_get(list, i), key, depth - 1, left);
     }
     for (size_t k = 0; k < 2 && !found && depth > 0; k++)
         if (json_object_get(schema, more[k]))
-            found = find_property(root, json_object_get(schema, more[k]), key, depth - 1);
+            found = find_property(root, json_object_get(schema, more[k]), key, depth - 1, left);
     return found ? reply_resolve(root, found) : NULL;
 }
 
 const json_t *reply_find_property(const json_t *root, const char *key)
 {
-    return find_property(root, root, key, 4);
+    uint32_t left = REPLY_MAX_SCHEMAS;
+    return find_property(root, root, key, 4, &left);
 }
 
 const json_t *reply_parameters(const struct reply_parser *p, const char *tool)

@@ -93,10 +93,19 @@ static bool has_value_of(const json_t *list, const char *type)
 }
 
 /* Does a schema allow this type? What says nothing of types allows all; *told says which. Types
- * follow from "type", else from the values of enum or const, else from the options of anyOf. */
-static bool allows_within(
-    const json_t *root, const json_t *schema, const char *type, bool *told, int depth)
+ * follow from "type", else from the values of enum or const, else from the options of anyOf. *left
+ * more schemas are looked at. */
+static bool allows_within(const json_t *root,
+                          const json_t *schema,
+                          const char *type,
+                          bool *told,
+                          int depth,
+                          uint32_t *left)
 {
+    *told = false;
+    if (*left == 0)
+        return true;
+    --*left;
     schema = reply_resolve(root, schema);
     const json_t *v = json_object_get(schema, "type"), *list = json_object_get(schema, "enum");
     const json_t *one = json_object_get(schema, "const"), *any = json_object_get(schema, "anyOf");
@@ -118,8 +127,8 @@ static bool allows_within(
     if (!any && json_array_size(json_object_get(schema, "allOf")) == 1)
         any = json_object_get(schema, "allOf");
     for (size_t i = 0; depth > 0 && i < json_array_size(any); i++) {
-        bool one_told;
-        found |= allows_within(root, json_array_get(any, i), type, &one_told, depth - 1);
+        bool one_told = false;
+        found |= allows_within(root, json_array_get(any, i), type, &one_told, depth - 1, left);
         *told &= one_told;
     }
     if (depth > 0 && json_array_size(any) > 0)
@@ -130,7 +139,8 @@ static bool allows_within(
 
 static bool allows(const json_t *root, const json_t *schema, const char *type, bool *told)
 {
-    return allows_within(root, schema, type, told, 4);
+    uint32_t left = REPLY_MAX_SCHEMAS;
+    return allows_within(root, schema, type, told, 4, &left);
 }
 
 uint32_t reply_types(const json_t *root, const json_t *schema)

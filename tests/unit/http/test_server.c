@@ -534,6 +534,9 @@ static void other_addresses(void **state)
     assert_int_equal(connect(fd, (struct sockaddr *)&four, sizeof four), 0);
     close(fd);
     http_server_destroy(six);
+    cfg.host = "0.0.0.0,::"; /* the one does not take the other's */
+    assert_int_equal(http_server_create(&cfg, &fx.fake.app, &six, NULL), OK);
+    http_server_destroy(six);
     struct err_info e;
     cfg.host = "127.0.0.1,,::1";
     assert_int_equal(http_server_create(&cfg, &fx.fake.app, &six, &e), ERR_INVALID);

@@ -457,9 +457,49 @@ static void test_tagged_types(void **state)
     CHECK_ALL(cases);
 }
 
+/* Options that refer to one another: as many ways through them as 2000 to the power of 4. */
+static void test_options_in_a_circle(void **state)
+{
+    (void)state;
+    static const char call[] =
+        "<function=f>\n<parameter=s>\n1\n</parameter>\n<parameter=x>\n1\n</parameter>\n"
+        "</function>";
+    json_t *list = json_array(), *ref = json_pack("{s:s}", "$ref", "#/$defs/a");
+    for (int i = 0; i < 2000; i++)
+        json_array_append(list, ref);
+    json_t *tools = json_pack("[{s:{s:s, s:{s:{s:o}, s:{s:{s:O}}, s:O}}}]",
+                              "function",
+                              "name",
+                              "f",
+                              "parameters",
+                              "properties",
+                              "s",
+                              ref,
+                              "$defs",
+                              "a",
+                              "anyOf",
+                              list,
+                              "oneOf",
+                              list);
+    assert_non_null(tools);
+    struct transcript t = {.open = -1};
+    const struct reply_config cfg = {.style = {reply_format_find("qwen-xml"), NULL},
+                                     .tools = tools};
+    struct reply_parser *p = reply_create(&cfg);
+    reply_feed(p, call, sizeof call - 1, transcript_event, &t);
+    reply_finish(p, false, transcript_event, &t);
+    transcript_close(&t);
+    assert_string_equal(buf_cstr(&t.text), "B0 f A'{\"s\": 1, \"x\": 1}' E");
+    reply_destroy(p);
+    buf_deinit(&t.text);
+    json_decref(tools);
+    json_decref(list);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_options_in_a_circle),
         cmocka_unit_test(test_llama),
         cmocka_unit_test(test_mistral),
         cmocka_unit_test(test_named),
