@@ -342,7 +342,7 @@ static void check_unused(const struct world *w, struct kv_place p, bool to_read)
 }
 
 /* Twice as large as it need be where there is one kind of layers only. */
-static void read_block(void *ctx, struct kv_place from, void *bytes)
+static bool read_block(void *ctx, struct kv_place from, void *bytes)
 {
     const struct world *w = ctx;
     check_unused(w, from, true);
@@ -351,6 +351,7 @@ static void read_block(void *ctx, struct kv_place from, void *bytes)
         memcpy(bytes, tags_of(w, from), tags_bytes(w));
     if (w->window)
         memcpy((char *)bytes + tags_bytes(w), pane_tags_of(w, from), tags_bytes(w));
+    return true;
 }
 
 static void write_block(void *ctx, struct kv_place to, const void *bytes)
