@@ -346,6 +346,10 @@ static bool read_block(void *ctx, struct kv_place from, void *bytes)
 {
     const struct world *w = ctx;
     check_unused(w, from, true);
+    if (below(64) == 0) { /* the device failed; what came of it must not be kept */
+        memset(bytes, 0xee, 2 * tags_bytes(w));
+        return false;
+    }
     memset(bytes, 0, 2 * tags_bytes(w));
     if (w->tags)
         memcpy(bytes, tags_of(w, from), tags_bytes(w));

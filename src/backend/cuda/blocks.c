@@ -73,8 +73,9 @@ cudaError_t cuda_blocks_join(struct cuda_backend *b)
 {
     if (!b->unjoined)
         return cudaSuccess;
-    b->unjoined = false;
-    return cudaStreamWaitEvent(b->stream, b->moved, 0);
+    const cudaError_t rc = cudaStreamWaitEvent(b->stream, b->moved, 0);
+    b->unjoined = rc != cudaSuccess;
+    return rc;
 }
 
 double cuda_block_us(const struct backend *base)
