@@ -138,9 +138,11 @@ struct backend_ops {
                      void *ctx);
     uint32_t (*n_workers)(const struct backend *b);
     /* Move KV blocks between runs: copy one onto another, or all its bytes, of every layer
-     * (backend_kv_block_bytes), out and in, from the first layer to the last. */
+     * (backend_kv_block_bytes), out and in, from the first layer to the last. Where the device
+     * fails in one, block_read is false from then on, its bytes are nothing, and no run begins
+     * again. */
     void (*block_copy)(struct backend *b, struct backend_place from, struct backend_place to);
-    void (*block_read)(struct backend *b, struct backend_place from, void *bytes);
+    bool (*block_read)(struct backend *b, struct backend_place from, void *bytes);
     void (*block_write)(struct backend *b, struct backend_place to, const void *bytes);
     /* Of backends that may move them beside the host, where `bytes` are of pinned_alloc: in the
      * order of the calls, and so that no run or copy sees what it should not; the host itself must

@@ -162,10 +162,10 @@ static void copy_block(void *ctx, struct kv_place from, struct kv_place to)
     b->ops->block_copy(b, to_place(from), to_place(to));
 }
 
-static void read_block(void *ctx, struct kv_place from, void *bytes)
+static bool read_block(void *ctx, struct kv_place from, void *bytes)
 {
     struct backend *b = ctx;
-    b->ops->block_read(b, to_place(from), bytes);
+    return b->ops->block_read(b, to_place(from), bytes);
 }
 
 static void write_block(void *ctx, struct kv_place to, const void *bytes)
@@ -216,11 +216,14 @@ static enum err probe(struct engine *eng, uint64_t *hash, struct err_info *e)
                       .seqs = &seq,
                       .n_logit_rows = eng->model->generates,
                       .logit_rows = &last};
+    struct kv_key key;
     err = eng->backend->ops->run(eng->backend, &b, &logits, e);
-    if (err == OK) {
-        struct kv_key key;
-        eng->backend->ops->block_read(eng->backend, (struct backend_place){0, 0}, bytes);
+    if (err == OK &&
+        !eng->backend->ops->block_read(eng->backend, (struct backend_place){0, 0}, bytes))
+        err = err_set(e, ERR_INTERNAL, "the device could not read a block of the KV memory");
+    if (err == OK)
         err = kv_space_of(bytes, n_bytes, &key, e);
+    if (err == OK) {
         for (uint32_t i = 0; i < sizeof *hash; i++)
             *hash = *hash << 8 | key.bytes[i];
     }

@@ -189,6 +189,19 @@ static void disk_store(struct kv_tier *t, const struct kv_tier_block *b, void *b
     pthread_mutex_unlock(&d->mutex);
 }
 
+static void disk_store_abandon(struct kv_tier *t, const struct kv_key *key, void *bytes)
+{
+    struct disk *d = disk_of(t);
+    pthread_mutex_lock(&d->mutex);
+    const uint32_t id = slot_of(d, bytes);
+    struct kv_disk_entry *entry = kv_disk_index_find(&d->pending, d->model, key);
+    assert(d->slots[id].state == SLOT_FILLING && entry && entry->value == id);
+    kv_disk_index_remove(&d->pending, entry);
+    disk_slot_free(d, id);
+    d->stats.dropped++;
+    pthread_mutex_unlock(&d->mutex);
+}
+
 static void disk_stats(struct kv_tier *t, struct kv_tier_stats *out)
 {
     struct disk *d = disk_of(t);
@@ -244,6 +257,7 @@ static const struct kv_tier_ops disk_ops = {
     .release = disk_release,
     .store_begin = disk_store_begin,
     .store = disk_store,
+    .store_abandon = disk_store_abandon,
     .stats = disk_stats,
     .destroy = disk_destroy,
 };

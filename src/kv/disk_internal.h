@@ -18,7 +18,7 @@
 
 enum slot_state {
     SLOT_FREE,    /* nobody's */
-    SLOT_FILLING, /* the engine's, from store_begin to store */
+    SLOT_FILLING, /* the engine's, from store_begin to store or store_abandon */
     SLOT_STORE,   /* the thread's: queued or being written; nobody changes its bytes */
     SLOT_FETCH,   /* the thread's, until it is in `done`: then nobody's, until poll */
     SLOT_LENT,    /* the engine's, from poll to release */

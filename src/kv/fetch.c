@@ -57,8 +57,10 @@ void kv_store(struct kv *kv, uint32_t block, enum kv_tier_reason why)
                               .parent = parent == KV_ROOT ? *kv_prefix_space(kv->prefix, block)
                                                           : kv->keys[parent],
                               .tokens = kv_prefix_tokens(kv->prefix, block)};
-    kv->cfg.mover.read(kv->cfg.mover.ctx, kv_place_of(kv, block), bytes);
-    tier->ops->store(tier, &b, bytes);
+    if (kv->cfg.mover.read(kv->cfg.mover.ctx, kv_place_of(kv, block), bytes))
+        tier->ops->store(tier, &b, bytes);
+    else
+        tier->ops->store_abandon(tier, &b.key, bytes);
 }
 
 bool kv_fetching(const struct kv_table *t)

@@ -245,6 +245,19 @@ static void host_store(struct kv_tier *t, const struct kv_tier_block *b, void *b
     count_latency(h, &h->stats.store, copy_us(h, h->slots[id].since_us));
 }
 
+static void host_store_abandon(struct kv_tier *t, const struct kv_key *key, void *bytes)
+{
+    struct host *h = host_of(t);
+    const uint32_t id = slot_of(h, bytes);
+    if (id == NO_SLOT) {
+        t->below->ops->store_abandon(t->below, key, bytes);
+        return;
+    }
+    assert(h->slots[id].state == SLOT_FILLING);
+    free_slot(h, id);
+    count(h, &h->stats.dropped);
+}
+
 static void host_stats(struct kv_tier *t, struct kv_tier_stats *out)
 {
     struct host *h = host_of(t);
@@ -282,6 +295,7 @@ static const struct kv_tier_ops host_ops = {
     .release = host_release,
     .store_begin = host_store_begin,
     .store = host_store,
+    .store_abandon = host_store_abandon,
     .stats = host_stats,
     .destroy = host_destroy,
 };

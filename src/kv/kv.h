@@ -62,12 +62,13 @@ struct kv_place {
  *
  *      copy   takes its place among them: behind those that have begun, before those to come; its
  *             source may be written by them at positions that are not looked for
- *      read   of a full block, whose positions' steps have all ended
+ *      read   of a full block, whose positions' steps have all ended; false: the device failed, and
+ *             `bytes` are not the block's
  *      write  of a block that no step under way was given, though a copy may have been, before */
 struct kv_mover {
     void *ctx;
     void (*copy)(void *ctx, struct kv_place from, struct kv_place to);
-    void (*read)(void *ctx, struct kv_place from, void *bytes);
+    bool (*read)(void *ctx, struct kv_place from, void *bytes);
     void (*write)(void *ctx, struct kv_place to, const void *bytes);
 };
 

@@ -73,10 +73,12 @@ struct kv_tier_ops {
     /* Fetches that have ended, one a call; false when there is none now. */
     bool (*poll)(struct kv_tier *t, struct kv_tier_done *out);
     void (*release)(struct kv_tier *t, const void *bytes);
-    /* A buffer of block_bytes to fill and hand to store, which must follow. NULL: do not store it
+    /* A buffer of block_bytes to fill and hand to store, which must follow, or store_abandon, where
+     * it could not be filled: it is given back, and nothing is stored. NULL: do not store it
      * (it is there already or on its way, no buffer is free, or nothing can be written). */
     void *(*store_begin)(struct kv_tier *t, const struct kv_key *key, enum kv_tier_reason why);
     void (*store)(struct kv_tier *t, const struct kv_tier_block *b, void *bytes);
+    void (*store_abandon)(struct kv_tier *t, const struct kv_key *key, void *bytes);
     void (*stats)(struct kv_tier *t,
                   struct kv_tier_stats *out); /* any thread; of this tier alone */
     /* Writes what was stored, for at most a few seconds, then lets go of everything. The tiers

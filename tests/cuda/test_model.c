@@ -463,7 +463,7 @@ static void blocks_move(void **state)
         for (uint32_t i = 0; i < 3; i++) {
             const struct backend_place from = {d.tables[0][i], d.panes[0][i]};
             d.b->ops->block_copy(d.b, from, (struct backend_place){d.tables[1][i], d.panes[1][i]});
-            d.b->ops->block_read(d.b, from, bytes);
+            assert_true(d.b->ops->block_read(d.b, from, bytes));
             d.b->ops->block_write(
                 d.b, (struct backend_place){d.tables[2][i], d.panes[2][i]}, bytes);
         }

@@ -391,11 +391,11 @@ static void block_copy(struct backend *base, struct backend_place from, struct b
     give_order(of(base), (struct order){.from = from, .to = to});
 }
 
-static void block_read(struct backend *base, struct backend_place from, void *bytes)
+static bool block_read(struct backend *base, struct backend_place from, void *bytes)
 {
     struct beside *b = of(base);
     check_unused(b, from, true);
-    b->inner->ops->block_read(b->inner, from, bytes);
+    return b->inner->ops->block_read(b->inner, from, bytes);
 }
 
 static void block_write(struct backend *base, struct backend_place to, const void *bytes)

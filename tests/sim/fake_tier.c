@@ -138,6 +138,12 @@ static void store(struct kv_tier *t, const struct kv_tier_block *b, void *bytes)
     give_buffer(f, bytes);
 }
 
+static void store_abandon(struct kv_tier *t, const struct kv_key *key, void *bytes)
+{
+    (void)key;
+    give_buffer((struct fake_tier *)t, bytes);
+}
+
 static void stats(struct kv_tier *t, struct kv_tier_stats *out)
 {
     *out = (struct kv_tier_stats){.on = !((struct fake_tier *)t)->broken};
@@ -157,6 +163,7 @@ static const struct kv_tier_ops ops = {.name = "fake",
                                        .release = release,
                                        .store_begin = store_begin,
                                        .store = store,
+                                       .store_abandon = store_abandon,
                                        .stats = stats,
                                        .destroy = destroy};
 

@@ -342,15 +342,20 @@ static void check_unused(const struct world *w, struct kv_place p, bool to_read)
 }
 
 /* Twice as large as it need be where there is one kind of layers only. */
-static void read_block(void *ctx, struct kv_place from, void *bytes)
+static bool read_block(void *ctx, struct kv_place from, void *bytes)
 {
     const struct world *w = ctx;
     check_unused(w, from, true);
+    if (below(64) == 0) { /* the device failed; what came of it must not be kept */
+        memset(bytes, 0xee, 2 * tags_bytes(w));
+        return false;
+    }
     memset(bytes, 0, 2 * tags_bytes(w));
     if (w->tags)
         memcpy(bytes, tags_of(w, from), tags_bytes(w));
     if (w->window)
         memcpy((char *)bytes + tags_bytes(w), pane_tags_of(w, from), tags_bytes(w));
+    return true;
 }
 
 static void write_block(void *ctx, struct kv_place to, const void *bytes)

@@ -16,7 +16,7 @@ void cpu_block_copy(struct backend *base, struct backend_place from, struct back
         memcpy(block_at(l, to), block_at(l, from), l->kv.block_bytes);
 }
 
-void cpu_block_read(struct backend *base, struct backend_place from, void *bytes)
+bool cpu_block_read(struct backend *base, struct backend_place from, void *bytes)
 {
     const struct cpu_backend *b = (const struct cpu_backend *)base;
     uint8_t *out = bytes;
@@ -24,6 +24,7 @@ void cpu_block_read(struct backend *base, struct backend_place from, void *bytes
         memcpy(out, block_at(l, from), l->kv.block_bytes);
         out += l->kv.block_bytes;
     }
+    return true;
 }
 
 void cpu_block_write(struct backend *base, struct backend_place to, const void *bytes)

@@ -188,7 +188,7 @@ struct act cpu_act_of_head(const struct cpu_backend *b, struct act a, uint32_t h
 
 /* backend_ops.block_copy, block_read, block_write */
 void cpu_block_copy(struct backend *base, struct backend_place from, struct backend_place to);
-void cpu_block_read(struct backend *base, struct backend_place from, void *bytes);
+bool cpu_block_read(struct backend *base, struct backend_place from, void *bytes);
 void cpu_block_write(struct backend *base, struct backend_place to, const void *bytes);
 
 /* max_group and max_heads, from the phases. */

@@ -285,7 +285,9 @@ enum err cuda_begin(struct backend *base, const struct async_step *a, struct err
     uint32_t i = (uint32_t)(b->steps.n_submitted % CUDA_SLOTS);
     cuda_device_enter(b);
     cuda_queue_release(&b->steps, i); /* what it held was of the step that ended before last */
-    enum err err = cuda_queue_prepare(&b->steps, &i, e);
+    enum err err = cuda_blocks_whole(b, e);
+    if (!err)
+        err = cuda_queue_prepare(&b->steps, &i, e);
     if (err)
         return err;
     struct cuda_slot *s = &b->slots[i];

@@ -9,7 +9,12 @@
  * ordered behind all of them by an event, so that a block is not overwritten before it was read,
  * nor read before it was written. Reads and writes are in the order of their stream, so a slot of
  * pinned memory may be filled again as soon as it was written from. Any other memory is copied
- * through one pinned block, which the host waits for. */
+ * through one pinned block, which the host waits for.
+ *
+ * Where one fails nothing says what the KV memory holds from then on: all of it is lost, so that no
+ * step begins again and no tier is given bytes that are not a block's. A copy that fails behind the
+ * call leaves the device in an error that stays, which all later calls say; what it left in pinned
+ * memory could only come back through one of them. */
 #include "backend/cuda/cuda.h"
 #include "base/log.h"
 
@@ -20,11 +25,21 @@ static uint8_t *block_at(const struct cuda_kv *l, struct backend_place at)
     return l->base + (l->in_panes ? at.pane : at.block) * l->block_bytes;
 }
 
-/* These have no way to fail but with the device; the next run says so too. */
-static void check(cudaError_t rc, const char *what)
+/* These have no way to fail but with the device. */
+static void check(struct cuda_backend *b, cudaError_t rc, const char *what)
 {
-    if (rc != cudaSuccess)
-        log_error("CUDA: %s: %s", what, cudaGetErrorString(rc));
+    if (rc == cudaSuccess || b->lost)
+        return;
+    b->lost = true;
+    log_error("CUDA: %s: %s; nothing is computed any more", what, cudaGetErrorString(rc));
+    (void)cudaStreamSynchronize(b->copies); /* what was begun touches nobody's memory */
+    (void)cudaGetLastError();
+}
+
+enum err cuda_blocks_whole(const struct cuda_backend *b, struct err_info *e)
+{
+    return b->lost ? err_set(e, ERR_INTERNAL, "CUDA: moving a block of the KV memory failed before")
+                   : OK;
 }
 
 /* How long a block takes, of one at a time: the next when the last is known. */
@@ -58,8 +73,9 @@ cudaError_t cuda_blocks_join(struct cuda_backend *b)
 {
     if (!b->unjoined)
         return cudaSuccess;
-    b->unjoined = false;
-    return cudaStreamWaitEvent(b->stream, b->moved, 0);
+    const cudaError_t rc = cudaStreamWaitEvent(b->stream, b->moved, 0);
+    b->unjoined = rc != cudaSuccess;
+    return rc;
 }
 
 double cuda_block_us(const struct backend *base)
@@ -108,14 +124,14 @@ void cuda_block_copy(struct backend *base, struct backend_place from, struct bac
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
     cuda_device_enter(b);
-    check(cuda_blocks_join(b), "copying a block");
+    check(b, cuda_blocks_join(b), "copying a block");
     cuda_kv_copy(
         b->layers, b->model->hp.n_layer, from.block, from.pane, to.block, to.pane, b->stream);
-    check(cudaGetLastError(), "copying a block");
-    check(cudaEventRecord(b->copied, b->stream), "copying a block");
+    check(b, cudaGetLastError(), "copying a block");
+    check(b, cudaEventRecord(b->copied, b->stream), "copying a block");
 }
 
-void cuda_block_read(struct backend *base, struct backend_place from, void *bytes)
+bool cuda_block_read(struct backend *base, struct backend_place from, void *bytes)
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
     const struct cuda_kv *end = b->layers + b->model->hp.n_layer;
@@ -124,6 +140,8 @@ void cuda_block_read(struct backend *base, struct backend_place from, void *byte
     cudaError_t rc = cudaSuccess;
     bool fresh;
     cuda_device_enter(b);
+    if (b->lost)
+        return false;
     measure_begin(b, &fresh);
     for (const struct cuda_kv *l = b->layers; l < end && rc == cudaSuccess; l++) {
         rc = cudaMemcpyAsync(
@@ -134,9 +152,10 @@ void cuda_block_read(struct backend *base, struct backend_place from, void *byte
         rc = measure_end(b, fresh);
     if (rc == cudaSuccess && !direct)
         rc = cudaStreamSynchronize(b->copies);
-    check(rc, "reading a block");
-    if (!direct)
+    check(b, rc, "reading a block");
+    if (rc == cudaSuccess && !direct)
         memcpy(bytes, b->block_bytes, b->block_bytes_n);
+    return rc == cudaSuccess;
 }
 
 void cuda_block_write(struct backend *base, struct backend_place to, const void *bytes)
@@ -160,5 +179,5 @@ void cuda_block_write(struct backend *base, struct backend_place to, const void 
         rc = measure_end(b, fresh);
     if (rc == cudaSuccess && !direct)
         rc = cudaStreamSynchronize(b->copies); /* the bytes are the next one's */
-    check(rc, "writing a block");
+    check(b, rc, "writing a block");
 }

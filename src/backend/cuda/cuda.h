@@ -199,6 +199,7 @@ struct cuda_backend {
     cudaEvent_t moving, measured; /* around one of them; measuring: recorded */
     bool measuring;
     double block_us; /* that one takes, learned; 0: not known */
+    bool lost;       /* a block could not be moved: no KV is read, and no step begins, again */
     struct cuda_graph graphs[CUDA_MAX_GRAPHS];
     uint32_t n_graphs;
     bool warmed_up;
@@ -301,9 +302,11 @@ const float *cuda_hidden(const struct backend *base, enum model_buf buf, uint32_
 void *cuda_pinned_alloc(struct backend *base, size_t n_bytes);
 void cuda_pinned_free(struct backend *base, void *p);
 void cuda_block_copy(struct backend *base, struct backend_place from, struct backend_place to);
-void cuda_block_read(struct backend *base, struct backend_place from, void *bytes);
+bool cuda_block_read(struct backend *base, struct backend_place from, void *bytes);
 void cuda_block_write(struct backend *base, struct backend_place to, const void *bytes);
 double cuda_block_us(const struct backend *base);
+/* May a step begin? Errors: ERR_INTERNAL, where a block was lost. */
+enum err cuda_blocks_whole(const struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
 /* What comes next on the steps' stream comes behind all blocks read and written so far. */
 cudaError_t cuda_blocks_join(struct cuda_backend *b);
 

@@ -459,7 +459,9 @@ enum err cuda_run(struct backend *base,
         return OK;
     cuda_device_enter(b);
     cuda_slot_release(b, s);
-    enum err err = cuda_slot_prepare(b, s, batch, 0, e);
+    enum err err = cuda_blocks_whole(b, e);
+    if (!err)
+        err = cuda_slot_prepare(b, s, batch, 0, e);
     if (err)
         return err;
     err = cuda_slot_submit(b, s, e);

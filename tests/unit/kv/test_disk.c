@@ -79,6 +79,26 @@ static void test_a_block_is_taken_once(void **state)
     assert_int_equal(tier_fetch(x, x->t, 1), 1);
 }
 
+/* What could not be filled is not there, and may be stored later. */
+static void test_an_abandoned_block_is_not_stored(void **state)
+{
+    struct disk_test *x = *state;
+    struct test_block b;
+    struct kv_tier_stats s;
+    disk_test_open(x);
+    block_make(x->h, 1, &b);
+    for (int i = 0; i < 1000; i++) { /* more than there are buffers */
+        void *bytes = x->t->ops->store_begin(x->t, &b.block.key, KV_TIER_FULL);
+        assert_non_null(bytes);
+        x->t->ops->store_abandon(x->t, &b.block.key, bytes);
+    }
+    assert_false(x->t->ops->has(x->t, &b.block.key));
+    x->t->ops->stats(x->t, &s);
+    assert_int_equal(s.dropped, 1000);
+    assert_true(tier_store(x, x->t, 1));
+    assert_int_equal(tier_fetch(x, x->t, 1), 1);
+}
+
 /* A key is a name: the same one with other tokens, or behind another parent, is another block. */
 static void test_tokens_and_parent_are_compared(void **state)
 {
@@ -530,6 +550,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_round_trip),
         TEST(test_a_block_is_taken_once),
+        TEST(test_an_abandoned_block_is_not_stored),
         TEST(test_tokens_and_parent_are_compared),
         TEST(test_thousand_blocks),
         TEST(test_fetches_end_in_order),

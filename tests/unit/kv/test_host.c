@@ -163,6 +163,16 @@ static bool evict(struct fixture *f, int n)
     return true;
 }
 
+static void abandon(struct fixture *f, int n)
+{
+    struct made m;
+    make(&m, n);
+    void *bytes = f->tier->ops->store_begin(f->tier, &m.b.key, KV_TIER_EVICTED);
+    assert_non_null(bytes);
+    memset(bytes, ~n, BYTES);
+    f->tier->ops->store_abandon(f->tier, &m.b.key, bytes);
+}
+
 /* Fetch block n and say whether its bytes came. */
 static bool fetch(struct fixture *f, int n)
 {
@@ -228,6 +238,25 @@ static void test_the_oldest_makes_room(void **state)
     assert_int_equal(has(f, 4), 1);
     assert_int_equal(stats(f).evicted, 1);
     assert_int_equal(stats(f).entries, 3);
+}
+
+static void test_what_was_abandoned_is_not_there(void **state)
+{
+    struct fixture *f = *state;
+    for (int i = 0; i < 10; i++) { /* more than there are slots */
+        abandon(f, 1);
+        assert_int_equal(has(f, 1), 0);
+    }
+    assert_int_equal(stats(f).dropped, 10);
+    for (int n = 1; n <= 3; n++)
+        assert_true(evict(f, n));
+    abandon(f, 4); /* in the place of the oldest */
+    assert_int_equal(has(f, 4), 0);
+    assert_int_equal(has(f, 1), 0);
+    assert_int_equal(stats(f).entries, 2);
+    assert_true(fetch(f, 2));
+    assert_true(evict(f, 1));
+    assert_true(fetch(f, 1));
 }
 
 static void test_what_is_lent_is_not_evicted(void **state)
@@ -317,6 +346,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_gives_back_what_was_evicted, setup, teardown),
         cmocka_unit_test_setup_teardown(test_the_oldest_makes_room, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_was_abandoned_is_not_there, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_is_lent_is_not_evicted, setup, teardown),
         cmocka_unit_test_setup_teardown(test_compares_texts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_passes_on, setup, teardown),
