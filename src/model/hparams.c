@@ -233,12 +233,20 @@ static enum err read_gating(struct model *m, const struct arch *arch, struct err
                        "%s.expert_gating_func is %u; softmax (1, 3) and sigmoid (2) are supported",
                        m->arch,
                        gating);
+    if (gating == 3 && (m->hp.n_expert_group > 1 || has_select_bias(m)))
+        return err_set(e,
+                       ERR_UNSUPPORTED,
+                       "%s.expert_gating_func is 3, beside groups of experts or exp_probs_b: "
+                       "selection by raw scores with these is not supported",
+                       m->arch);
     m->hp.expert_sigmoid =
         gating == 2 || (gating == 0 && (arch->gating == GATING_SIGMOID ||
                                         (arch->gating == GATING_BY_BIAS && has_select_bias(m))));
     if ((err = key_bool(m, "expert_weights_norm", &m->hp.expert_norm, e)) ||
         (err = key_f32_in(m, "expert_weights_scale", -1e-30f, 1e6f, &m->hp.expert_scale, e)))
         return err;
+    if (gating == 3) /* softmax over the selected */
+        m->hp.expert_norm = true;
     if (m->hp.expert_scale == 0.0f) /* how some files say that there is none */
         m->hp.expert_scale = 1.0f;
     return OK;

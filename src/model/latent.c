@@ -32,7 +32,8 @@ static void add_linear_by_head(struct builder *b,
     op->w = w;
 }
 
-/* A tensor [n_head][rows of cols] of the layer's own making, its bytes still to be filled in. */
+/* A tensor [n_head][rows of cols] of the layer's own making, its bytes still to be filled in; NULL
+ * when memory is out (b->err). */
 static struct gguf_tensor *make(struct builder *b,
                                 const struct gguf_tensor *of,
                                 enum gguf_type type,
@@ -41,15 +42,23 @@ static struct gguf_tensor *make(struct builder *b,
                                 size_t row_bytes,
                                 uint8_t **data)
 {
-    struct gguf_tensor *p = &b->m->parts[b->m->n_parts++];
     const uint64_t n_head = b->m->layers[b->layer].n_head;
+    uint8_t *bytes = malloc(row_bytes * rows * n_head); /* at most 4 GiB */
+    if (!bytes) {
+        b->err = err_set(b->e,
+                         ERR_NOMEM,
+                         "no memory for the matrices that layer %u makes of attn_kv_b",
+                         b->layer);
+        return NULL;
+    }
+    struct gguf_tensor *p = &b->m->parts[b->m->n_parts++];
     *p = *of;
     p->type = type;
     p->ne[0] = cols;
     p->ne[1] = rows;
     p->ne[2] = n_head;
     p->n_bytes = row_bytes * rows * n_head;
-    p->data = *data = b->m->made[b->m->n_made++] = mem_alloc(p->n_bytes);
+    p->data = *data = b->m->made[b->m->n_made++] = bytes;
     return p;
 }
 
@@ -77,10 +86,12 @@ static void split_latent_matrices(struct builder *b,
     const enum gguf_type type = is_float ? both->type : GGUF_TYPE_F16;
     const uint8_t *from = both->data;
     uint8_t *k, *v;
-    float *row = mem_alloc(n_latent * sizeof *row);
     const size_t value_bytes = type == GGUF_TYPE_F32 ? 4 : 2;
     *to_latent = make(b, both, type, n_key, n_latent, n_key * value_bytes, &k);
-    *from_latent = make(b, both, both->type, n_latent, n_value, row_bytes, &v);
+    *from_latent = b->err ? NULL : make(b, both, both->type, n_latent, n_value, row_bytes, &v);
+    if (b->err)
+        return;
+    float *row = mem_alloc(n_latent * sizeof *row);
     for (size_t h = 0; h < n_head; h++) {
         for (uint32_t i = 0; i < n_key; i++, from += row_bytes) {
             gguf_dequantize(both->type, from, row, n_latent);

@@ -11,11 +11,12 @@
  *              Q2_0   [K/128] | f16 d[2][16] | four groups |            64 + 4 x 128
  *              Q1_0   [K/256] | f16 d[2][16] | eight groups |           64 + 8 x 64
  *
- *     group    two vectors of pairs of bits as in Q2_K, 128 bytes; of Q1_0 bits as the signs of
- * IQ2, 64 bytes digits   Vector v of a block holds K = 20v .. 20v + 19, the last one 16: five
- * digits to the base of three in a byte, digit n for K = 20v + 4n .. 20v + 4n + 3. The byte is
- * their fraction of 256, rounded up: times 3^n its low byte is what digits n and on are, and three
- * times that overflows into digit n. */
+ *     group    two vectors of pairs of bits as in Q2_K, 128 bytes;
+ *              of Q1_0 bits as the signs of IQ2, 64 bytes
+ *     digits   Vector v of a block holds K = 20v .. 20v + 19, the last one 16: five digits to the
+ *              base of three in a byte, digit n for K = 20v + 4n .. 20v + 4n + 3. The byte is their
+ *              fraction of 256, rounded up: times 3^n its low byte is what digits n and on are, and
+ *              three times that overflows into digit n. */
 
 /* TQ1_0 */
 enum { PER_tq1_0 = 8 };

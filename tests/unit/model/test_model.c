@@ -281,6 +281,7 @@ static void test_bad_values(void **state)
         {FAMILIES "deepseek2-v3.f32.gguf", "deepseek2.expert_group_used_count", 0},
         {FAMILIES "deepseek2-v3.f32.gguf", "deepseek2.expert_group_used_count", 5},
         {FAMILIES "bailingmoe2.f32.gguf", "bailingmoe2.expert_group_count", UINT32_MAX},
+        {FAMILIES "deepseek2-v3.f32.gguf", "deepseek2.expert_gating_func", 3}, /* and a bias */
         {FAMILIES "deepseek2-v3.f32.gguf", "deepseek2.expert_gating_func", 4},
         {FAMILIES "deepseek2-v3.f32.gguf", "deepseek2.attention.temperature_length", 0},
         {FAMILIES "glm4moe.f32.gguf", "glm4moe.nextn_predict_layers", 3},

@@ -1,6 +1,7 @@
 /* A small model with one thing wrong a case: what model_from_gguf, and then the backend, say of it.
  * What is wrong is written over the bytes of a seed of the fuzzer. */
 #include "backend/backend.h"
+#include "base/mem.h"
 #include "model/model.h"
 
 #include <setjmp.h>
@@ -215,11 +216,9 @@ static void test_names(void **state)
     }
 }
 
-/* Each tensor with its dimensions exchanged or shortened, or of another type. */
-static void test_shapes(void **state)
+static void check_shapes(const char *seed)
 {
-    (void)state;
-    struct bytes whole = read_seed("qwen3");
+    struct bytes whole = read_seed(seed);
     struct gguf *g;
     assert_int_equal(gguf_open_memory(whole.data, whole.n, &g, NULL), OK);
     for (uint64_t i = 0; i < gguf_n_tensors(g); i++) {
@@ -227,7 +226,7 @@ static void test_shapes(void **state)
         char name[64];
         snprintf(name, sizeof name, "%.*s", (int)t->name.len, t->name.data);
         for (int what = 0; what < 3; what++) {
-            struct bytes b = read_seed("qwen3");
+            struct bytes b = read_seed(seed);
             uint8_t *at = behind(b, name);
             const uint64_t shorter = t->ne[0] - 1;
             const uint32_t other = what == 1 ? 26 : GGUF_TYPE_F16; /* I32 */
@@ -237,19 +236,52 @@ static void test_shapes(void **state)
                 memcpy(at + 4 + 8 * (size_t)t->n_dims, &other, 4);
             struct err_info e;
             enum err err = load_all(b, &e);
-            bool matrix_of_f16 = what == 2 && t->n_dims == 2;
+            bool matrix_of_f16 = what == 2 && t->n_dims >= 2;
             enum err want = what == 0 ? ERR_FORMAT : matrix_of_f16 ? OK : ERR_UNSUPPORTED;
             /* the vocabulary's size is that of the embeddings, so those of other sizes may be told
              */
             if (err != want || (err && !strstr(e.text, "tensor ")))
-                fail_msg("%s, %d: %d: %s", name, what, err, e.text);
+                fail_msg("%s: %s, %d: %d: %s", seed, name, what, err, e.text);
             if (err && !strstr(e.text, name))
-                fail_msg("%s, %d: not named in: %s", name, what, e.text);
+                fail_msg("%s: %s, %d: not named in: %s", seed, name, what, e.text);
             free(b.data);
         }
     }
     gguf_close(g);
     free(whole.data);
+}
+
+/* Each tensor with its dimensions exchanged or shortened, or of another type. */
+static void test_shapes(void **state)
+{
+    (void)state;
+    static const char *const seeds[] = {"qwen3", "latent", "latent_old", "chunks"};
+    for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++)
+        check_shapes(seeds[i]);
+}
+
+/* What is made of attn_kv_b may find no memory. */
+static void test_no_memory(void **state)
+{
+    (void)state;
+    int n_named = 0;
+    for (uint64_t nth = 1;; nth++) {
+        struct bytes b = read_seed("latent_old");
+        struct model *m = NULL;
+        struct gguf *g;
+        struct err_info e;
+        assert_int_equal(gguf_open_memory(b.data, b.n, &g, &e), OK);
+        mem_fail_nth(nth);
+        enum err err = model_from_gguf(g, "short of memory", &m, &e);
+        const bool failed = mem_fail_nth(0);
+        assert_int_equal(err, failed ? ERR_NOMEM : OK);
+        n_named += failed && strstr(e.text, "attn_kv_b") != NULL;
+        model_destroy(m);
+        free(b.data);
+        if (!failed)
+            break;
+    }
+    assert_true(n_named >= 2);
 }
 
 /* A rope table of numbers that cannot be divided by. */
@@ -288,6 +320,7 @@ int main(void)
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_factors),
         cmocka_unit_test(test_prefixes),
     };
