@@ -50,14 +50,13 @@ void api_put_timings(const struct api_choice *ch, uint32_t n_out, struct buf *ou
         ch, n_prompt - request_n_cached(ch->req), ms_between(t.admit_us, t.first_us), n_out, out);
 }
 
-/* Of a prompt of which n tokens are there. */
-static void put_progress(const struct api_choice *ch, uint32_t n, struct buf *out)
+/* Of a prompt of which n tokens were there at that time. */
+static void put_progress(const struct api_choice *ch, uint32_t n, uint64_t at_us, struct buf *out)
 {
     struct request_times t = request_times(ch->req);
     uint32_t n_prompt, n_cached = request_n_cached(ch->req);
     request_prompt(ch->req, &n_prompt);
-    uint64_t until_us = t.first_us ? t.first_us : clock_us();
-    double ms = n > n_cached ? ms_between(t.admit_us, until_us) : 0;
+    double ms = n > n_cached ? ms_between(t.admit_us, at_us) : 0;
     buf_printf(out,
                ",\"prompt_progress\":{\"total\":%u,\"cache\":%u,\"processed\":%u,\"time_ms\":",
                n_prompt,
@@ -79,18 +78,19 @@ void api_tell_progress(struct api_choice *ch, struct buf *out)
     if (!ch->call->progress || !ch->call->dialect->progress || n <= ch->n_told)
         return;
     if (ch->n_told == 0 && found < n) {
-        put_progress(ch, found, &fields);
+        put_progress(ch, found, 0, &fields);
         ch->call->dialect->progress(ch, buf_cstr(&fields), out);
         buf_clear(&fields);
     }
     uint32_t n_steps;
-    const uint32_t *steps = request_progress(ch->req, &n_steps);
+    const struct request_progress *steps = request_progress(ch->req, &n_steps);
     for (uint32_t i = 0; i <= n_steps; i++) { /* the last one is what there is now */
-        uint32_t at = i < n_steps ? steps[i] : n;
-        if (at <= ch->n_told)
+        const struct request_progress p =
+            i < n_steps ? steps[i] : (struct request_progress){clock_us(), n};
+        if (p.n_prefilled <= ch->n_told)
             continue;
-        ch->n_told = at;
-        put_progress(ch, at, &fields);
+        ch->n_told = p.n_prefilled;
+        put_progress(ch, p.n_prefilled, p.at_us, &fields);
         ch->call->dialect->progress(ch, buf_cstr(&fields), out);
         buf_clear(&fields);
     }

@@ -117,7 +117,7 @@ static void note_progress(struct engine *eng, struct request *r, uint32_t n)
         r->now.n_cached = r->seq.n_cached;
     r->now.n_prefilled = n;
     if (r->now.n_progress < REQUEST_MAX_PROGRESS)
-        r->progress[r->now.n_progress++] = n;
+        r->progress[r->now.n_progress++] = (struct request_progress){clock_us(), n};
     step_note_news(eng, r);
 }
 

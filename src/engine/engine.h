@@ -152,7 +152,11 @@ uint32_t request_n_prefilled(const struct request *r);  /* with params.progress:
 /* With params.progress: what request_n_prefilled was after each of the first REQUEST_MAX_PROGRESS
  * steps that made it more, [*n]; any time. */
 #define REQUEST_MAX_PROGRESS 256
-const uint32_t *request_progress(const struct request *r, uint32_t *n);
+struct request_progress {
+    uint64_t at_us;
+    uint32_t n_prefilled;
+};
+const struct request_progress *request_progress(const struct request *r, uint32_t *n);
 /* Valid once finished as FINISH_STOP: the embedding [n_embd], not normalised, or the scores
  * [n_labels]; of a request for tokens NULL. */
 const float *request_vector(const struct request *r, uint32_t *n);

@@ -319,7 +319,7 @@ uint32_t request_n_cached(const struct request *r)
     return r->seen.n_cached;
 }
 
-const uint32_t *request_progress(const struct request *r, uint32_t *n)
+const struct request_progress *request_progress(const struct request *r, uint32_t *n)
 {
     *n = r->seen.n_progress;
     return r->progress;

@@ -56,14 +56,14 @@ struct request {
     uint32_t n_entered_slot;       /* times it had, when a device last counted its tokens; + 1 */
 
     /* arrays written by the engine up to a count, read by the consumer up to the published one */
-    struct request_token *out;        /* [max_new] */
-    struct token_logprob *top;        /* [max_new, n_top] */
-    uint32_t *progress;               /* [REQUEST_MAX_PROGRESS] with params.progress */
-    float *prompt_logprobs;           /* [n_prompt] */
-    struct token_logprob *prompt_top; /* [n_prompt, n_top] */
-    double *sums;                     /* [n_vector] of the rows so far, */
-    float *vector;                    /* [n_vector] and what they come to (embed.h) */
-    uint32_t n_vector;                /* 0: tokens are wanted */
+    struct request_token *out;         /* [max_new] */
+    struct token_logprob *top;         /* [max_new, n_top] */
+    struct request_progress *progress; /* [REQUEST_MAX_PROGRESS] with params.progress */
+    float *prompt_logprobs;            /* [n_prompt] */
+    struct token_logprob *prompt_top;  /* [n_prompt, n_top] */
+    double *sums;                      /* [n_vector] of the rows so far, */
+    float *vector;                     /* [n_vector] and what they come to (embed.h) */
+    uint32_t n_vector;                 /* 0: tokens are wanted */
     struct err_info error;
 
     /* under the event lock */

@@ -227,6 +227,8 @@ def test_progress_of_a_long_prompt(start_server):
         assert done == sorted(set(done)) and done[-1] == 200
         assert all(p["total"] == 200 and p["cache"] == told[0]["cache"] for p in told)
         assert cached or len(told) >= 3
+        times = [p["time_ms"] for p in told]
+        assert times == sorted(set(times))  # each its own, however late it was told
         timings = [e["timings"] for e in events if "prompt_progress" in e]
         assert [t["prompt_n"] for t in timings] == [p["processed"] - p["cache"] for p in told]
 

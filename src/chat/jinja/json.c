@@ -19,16 +19,29 @@ static struct jval from_array(struct jrun *r, const struct json_t *v, bool trust
     return jval_list(r, items, n);
 }
 
+/* A role of the usual names is as good as the template's own word: '<|' + m.role + '|>' is to be a
+ * control token, and what could be put into it is no more than these. */
+static bool is_usual_role(const char *key, const struct json_t *v)
+{
+    static const char *const roles[] = {"system", "user", "assistant", "tool", "developer"};
+    const char *s = strcmp(key, "role") == 0 ? json_string_value(v) : NULL;
+    for (size_t i = 0; s && i < sizeof roles / sizeof roles[0]; i++)
+        if (strcmp(s, roles[i]) == 0)
+            return true;
+    return false;
+}
+
 static struct jval from_object(struct jrun *r, const struct json_t *v, bool trusted)
 {
     struct jdict *d = jdict_new(r);
     json_t *o = (json_t *)v; /* the iterator wants it so; nothing is changed */
     for (void *at = json_object_iter(o); at; at = json_object_iter_next(o, at)) {
         const char *key = json_object_iter_key(at);
+        const struct json_t *value = json_object_iter_value(at);
         jdict_set(r,
                   d,
                   jval_str(jstr_new(r, key, strlen(key), trusted)),
-                  jval_from_json(r, json_object_iter_value(at), trusted));
+                  jval_from_json(r, value, trusted || is_usual_role(key, value)));
     }
     return jval_dict(d);
 }

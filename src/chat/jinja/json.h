@@ -6,7 +6,8 @@
 
 struct json_t;
 
-/* A copy, whose texts and numbers are trusted or input. */
+/* A copy, whose texts and numbers are trusted or input; of a "role", the usual names are trusted.
+ */
 struct jval jval_from_json(struct jrun *r, const struct json_t *v, bool trusted);
 
 #endif
