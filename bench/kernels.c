@@ -29,7 +29,7 @@ struct options {
     uint32_t k;
 };
 
-static const char *const isas[] = {"reference", "avx2", "avx-vnni", "avx512", "avx512-bf16"};
+static const char *const isas[] = {"reference", "avx2", "avx-vnni", "avx512", "avx512-bf16", "amx"};
 static const struct {
     const char *name;
     enum gguf_type type;
@@ -187,8 +187,10 @@ static void bench_linear_rows(struct bench *b,
     const uint32_t k = b->o->k, lanes = rows == 1 ? 1 : ACT_TILE;
     struct act a = {.k = k};
     a.x = mem_aligned((size_t)MAX_ROWS * k * sizeof *a.x);
-    a.q = mem_aligned((size_t)MAX_ROWS * k);
-    a.b = mem_aligned((size_t)MAX_ROWS * (k / 32) * sizeof *a.b);
+    a.by32.q = mem_aligned(act_q_bytes(k, MAX_ROWS));
+    a.by32.b = mem_aligned((size_t)MAX_ROWS * (k / 32) * sizeof *a.by32.b);
+    a.by32.s = mem_aligned((size_t)MAX_ROWS * (k / 32) * sizeof *a.by32.s);
+    a.by128 = a.by32; /* one of them is packed */
     a.bf16 = mem_aligned((size_t)MAX_ROWS * k * sizeof *a.bf16);
     float *x = mem_alloc((size_t)rows * k * sizeof *x);
     struct linear l = {.kernels = b->k, .first = panels};
@@ -224,15 +226,16 @@ static void bench_linear_rows(struct bench *b,
            shape,
            seconds,
            2.0 * rows * k * CACHED_PANELS * PANEL_COLS * n,
-           kind == ACT_INT8   ? b->int8
+           kind == ACT_F32    ? b->f32
            : kind == ACT_BF16 ? b->bf16
-                              : b->f32,
+                              : b->int8,
            stream ? (double)bytes * CACHED_PANELS * n : 0,
            error,
            formats[f].max_error);
     free(a.x);
-    free(a.q);
-    free(a.b);
+    free(a.by32.q);
+    free(a.by32.b);
+    free(a.by32.s);
     free(a.bf16);
     free(x);
 }
@@ -481,8 +484,8 @@ static void bench_rows(struct bench *b)
     r.y = mem_aligned(n * sizeof *r.y);
     r.out = mem_aligned(n * sizeof *r.out);
     r.act = (struct act){.k = n,
-                         .q = mem_aligned((size_t)n * ACT_TILE),
-                         .b = mem_aligned((size_t)n / 32 * ACT_TILE * sizeof *r.act.b)};
+                         .by32 = {mem_aligned(act_q_bytes(n, ACT_TILE)),
+                                  mem_aligned((size_t)n / 32 * ACT_TILE * sizeof *r.act.by32.b)}};
     for (uint32_t i = 0; i < n; i++) {
         r.x[i] = rnd_float() * 4;
         r.y[i] = rnd_float();
@@ -499,8 +502,8 @@ static void bench_rows(struct bench *b)
     free(r.x);
     free(r.y);
     free(r.out);
-    free(r.act.q);
-    free(r.act.b);
+    free(r.act.by32.q);
+    free(r.act.by32.b);
 }
 
 /* --- all ------------------------------------------------------------------------------------- */

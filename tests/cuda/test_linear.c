@@ -273,9 +273,13 @@ static void run_cpu(const struct linear_case *c, float *out)
         panel_pack(format, &c->w, p, panels + p * bytes);
     struct act a = {.k = c->k,
                     .x = mem_aligned((size_t)padded * c->k * 4),
-                    .q = mem_aligned((size_t)padded * c->k),
                     .bf16 = mem_aligned((size_t)padded * (c->k + 1) * 2),
-                    .b = mem_aligned((size_t)padded * (c->k / 32 + 1) * sizeof(struct act_block))};
+                    .by32 = {mem_aligned(act_q_bytes(c->k, padded)),
+                             mem_aligned((size_t)padded * (c->k / 32 + 1) *
+                                         sizeof(struct act_block)),
+                             mem_aligned((size_t)padded * (c->k / SUPER_K + 1) *
+                                         sizeof(struct act_super))}};
+    a.by128 = a.by32; /* one of them is packed */
     for (uint32_t r = 0; r < c->rows; r++)
         kernels->pack(c->x + (size_t)r * c->k, &a, r, kernels->act_kinds[format], ACT_TILE);
     const struct linear_job job = {.panels = panels,
@@ -293,9 +297,10 @@ static void run_cpu(const struct linear_case *c, float *out)
     free(panels);
     free(scratch);
     free(a.x);
-    free(a.q);
+    free(a.by32.q);
     free(a.bf16);
-    free(a.b);
+    free(a.by32.b);
+    free(a.by32.s);
 }
 
 static void errors_are_below_the_cpus(void **s)

@@ -52,7 +52,7 @@ def check(model, want, got, greedy):
             break
 
 
-@pytest.mark.parametrize("isa", ["reference", "avx2", "avx-vnni", "avx512", "avx512-bf16"])
+@pytest.mark.parametrize("isa", ["reference", "avx2", "avx-vnni", "avx512", "avx512-bf16", "amx"])
 @pytest.mark.parametrize("model", MODELS, ids=lambda p: p.stem)
 def test_logits(model, isa, tmp_path):
     want = json.loads(model.with_suffix(".json").read_text())

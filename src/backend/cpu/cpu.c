@@ -54,6 +54,7 @@ static void *carve(struct carver *c, size_t n, size_t size)
 static struct act carve_act(struct cpu_backend *b, struct carver *c, size_t rows, bool expert)
 {
     uint32_t k = 0;
+    size_t q_bytes = 0;
     unsigned kinds = 0;
     for (uint32_t i = 0; i < b->n_matrices; i++) {
         const struct matrix *x = &b->matrices[i];
@@ -61,14 +62,20 @@ static struct act carve_act(struct cpu_backend *b, struct carver *c, size_t rows
             continue;
         const uint32_t all = (x->n_in + x->n_in % 2) * (x->head + 1);
         k = all > k ? all : k;
+        const size_t q = (x->head + 1) * act_q_bytes(x->n_in, round_up(rows, ACT_TILE));
+        q_bytes = q > q_bytes ? q : q_bytes;
         kinds |= b->kernels->act_kinds[x->format];
     }
     rows = round_up(rows, ACT_TILE);
     struct act a = {.k = k};
     a.x = carve(c, rows, kinds & ACT_F32 ? (size_t)k * sizeof(float) : 0);
-    a.q = carve(c, rows, kinds & ACT_INT8 ? k : 0);
+    a.by32.q = carve(c, 1, kinds & ACT_INT8 ? q_bytes : 0);
+    a.by128.q = carve(c, 1, kinds & ACT_INT8_128 ? q_bytes : 0);
     a.bf16 = carve(c, rows, kinds & ACT_BF16 ? (size_t)(k + 1) * sizeof *a.bf16 : 0);
-    a.b = carve(c, rows, kinds & ACT_INT8 ? (size_t)(k / 32) * sizeof *a.b : 0);
+    a.by32.b = carve(c, rows, kinds & ACT_INT8 ? (size_t)(k / 32) * sizeof *a.by32.b : 0);
+    a.by128.b = carve(c, rows, kinds & ACT_INT8_128 ? (size_t)(k / 32) * sizeof *a.by128.b : 0);
+    a.by128.s =
+        carve(c, rows, kinds & ACT_INT8_128 ? (size_t)(k / SUPER_K) * sizeof *a.by128.s : 0);
     return a;
 }
 
@@ -76,9 +83,12 @@ struct act cpu_act_of_head(const struct cpu_backend *b, struct act a, uint32_t h
 {
     const size_t before = head * b->act_rows;
     a.x += before * a.k;
-    a.q += before * a.k;
+    a.by32.q += head * act_q_bytes(a.k, b->act_rows);
+    a.by128.q += head * act_q_bytes(a.k, b->act_rows);
     a.bf16 += before * (a.k + a.k % 2);
-    a.b += before * (a.k / 32);
+    a.by32.b += before * (a.k / 32);
+    a.by128.b += before * (a.k / 32);
+    a.by128.s += before * (a.k / SUPER_K);
     return a;
 }
 

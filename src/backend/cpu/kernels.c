@@ -6,6 +6,10 @@
 #include <cpuid.h>
 #endif
 #include <string.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #if defined(__x86_64__)
 static bool has_avx2(void)
@@ -28,6 +32,20 @@ static bool has_avx_vnni(void)
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 4);
 }
 
+/* The tile unit's registers are large, so the system gives them to those who ask. */
+static bool has_amx(void)
+{
+#if defined(__linux__)
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    unsigned a, b, c, d;
+    const unsigned tile = 1u << 24, int8 = 1u << 25;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & tile) && (d & int8) &&
+           syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+#else
+    return false;
+#endif
+}
+
 /* Intel's processors execute a bf16 dot product at half the rate of f32 multiply-adds or less. */
 static bool has_fast_bf16(void)
 {
@@ -37,9 +55,11 @@ static bool has_fast_bf16(void)
 static const struct cpu_kernels *best_of(bool any, int level)
 {
     __builtin_cpu_init();
-    if (has_avx512() && (any ? has_fast_bf16() : level >= 4) &&
+    if (has_avx512() && (any ? has_fast_bf16() : level == 4) &&
         __builtin_cpu_supports("avx512bf16"))
         return &cpu_kernels_avx512_bf16;
+    if (has_avx512() && level >= 5 && has_amx())
+        return &cpu_kernels_amx;
     if (has_avx512() && level >= 3)
         return &cpu_kernels_avx512;
     if (has_avx2() && has_avx_vnni() && level >= 2)
@@ -59,7 +79,8 @@ static const struct cpu_kernels *best_of(bool any, int level)
 
 const struct cpu_kernels *cpu_kernels_select(const char *isa)
 {
-    static const char *const names[] = {"reference", "avx2", "avx-vnni", "avx512", "avx512-bf16"};
+    static const char *const names[] = {
+        "reference", "avx2", "avx-vnni", "avx512", "avx512-bf16", "amx"};
     enum { N = sizeof names / sizeof names[0] };
     block_grids_fill(); /* which kernels read */
     if (!isa || !*isa)

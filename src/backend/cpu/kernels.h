@@ -8,11 +8,12 @@
  *
  * Activations are packed once for all matrices that read them, L rows to a tile:
  *
- *     x  [row/L][k][L] f32          q  [row/L][k/4][L][4] int8        b  [row/L][k/32][L] act_block
- *                                   bf16  [row/L][k/2][L][2], an odd k's last one zero
+ *     x  [row/L][k][L] f32          bf16  [row/L][k/2][L][2], an odd k's last one zero
+ *     q  [row][stride of k] int8    b     [row/L][k/32][L] act_block
  *
  * L is 4, so that a kernel needs one pointer for four rows; but 1 for a row that is alone: its long
- * inputs would else not fit the nearest cache, and the weights' stream would suffer.
+ * inputs would else not fit the nearest cache, and the weights' stream would suffer. The stride is
+ * an odd number of cache lines, so that the same k of many rows does not fall into few places.
  *
  * Nothing here allocates or blocks; any worker may call any of it. */
 #ifndef WEIR_BACKEND_CPU_KERNELS_H
@@ -87,7 +88,8 @@ enum panel_format {
     N_PANEL_FORMATS
 };
 
-/* 32 quantised activations: x = d * q. The sums undo the offsets of unsigned weights. */
+/* 32 quantised activations: x = d * q. The sums undo the offsets of unsigned weights. For formats
+ * whose scales are integers 128 share a d, so that what is summed up to there stays an integer. */
 struct act_block {
     float d;
     float dsum;     /* d * sum(q) */
@@ -97,15 +99,37 @@ struct act_block {
     float dsum_half[2];
 };
 
-enum { ACT_F32 = 1, ACT_INT8 = 2, ACT_BF16 = 4 };
+enum { ACT_F32 = 1, ACT_INT8 = 2, ACT_BF16 = 4, ACT_INT8_128 = 8, SUPER_K = 128 };
+
+/* Of 128: d and d * sum(q) of each 32, once more, close together. */
+struct act_super {
+    float d, dsum[4], unused[3];
+};
+
+struct act_int8 {
+    int8_t *q;
+    struct act_block *b;
+    struct act_super *s; /* [row][k/128]; by128 only */
+};
 
 struct act {
     uint32_t k;
     float *x;
     uint16_t *bf16;
-    int8_t *q;
-    struct act_block *b;
+    struct act_int8 by32, by128; /* ACT_INT8, ACT_INT8_128 */
 };
+
+/* Bytes from one row of q to the next; what so many rows take, with those of padding that kernels
+ * may read. */
+static inline size_t act_q_stride(uint32_t k)
+{
+    return (((size_t)k + 63) / 64 | 1) * 64;
+}
+
+static inline size_t act_q_bytes(uint32_t k, size_t rows)
+{
+    return (rows + 15) * act_q_stride(k);
+}
 
 /* out[r][c] (+)= sum_k w[c][k] act[r][k] (+ bias[c]) for rows first_row.. and columns of panels. */
 struct linear_job {
@@ -162,7 +186,7 @@ struct attn_job {
 
 /* Raise it with every change of the bits that kernels compute: what is stored on disk says which
  * revision computed it. */
-#define CPU_KERNELS_REVISION "r2"
+#define CPU_KERNELS_REVISION "r3"
 
 struct cpu_kernels {
     const char *name;
@@ -210,11 +234,12 @@ extern const struct cpu_kernels cpu_kernels_avx2;
 extern const struct cpu_kernels cpu_kernels_avxvnni;
 extern const struct cpu_kernels cpu_kernels_avx512;
 extern const struct cpu_kernels cpu_kernels_avx512_bf16; /* the same but for BF16 weights */
+extern const struct cpu_kernels cpu_kernels_amx; /* avx512's bits, many rows on a tile unit */
 #endif
 
 /* The best that this machine has, or what `isa`, one of CPU_ISAS, limits it to; NULL if isa is none
  * of these. A set that the machine lacks falls back to the next lower. */
-#define CPU_ISAS "reference, avx2, avx-vnni, avx512 or avx512-bf16"
+#define CPU_ISAS "reference, avx2, avx-vnni, avx512, avx512-bf16 or amx"
 const struct cpu_kernels *cpu_kernels_select(const char *isa);
 
 /* How far ahead this machine's processor wants to be told what a job of n_rows will read. */

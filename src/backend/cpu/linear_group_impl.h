@@ -16,7 +16,7 @@ struct head {
 };
 
 struct scales {
-    vf w, second, third;
+    vf w, second;
 };
 
 #define NO_HEAD ((struct head){vf_zero(), vf_zero()})
@@ -105,16 +105,6 @@ struct scales {
         EACH_ROW acc[m][p] = add_halves(acc[m][p], t[m], s[m], scales.second, ACT_BLOCK(i, m));    \
     }
 
-#define FEW_MIN_HALVES(name)                                                                       \
-    {                                                                                              \
-        vi s[LINEAR_M];                                                                            \
-        EACH_ROW s[m] = vi_set1(0);                                                                \
-        GROUP_DOTS(name, 0, 8, vi_dot, s)                                                          \
-        const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
-        EACH_ROW acc[m][p] = add_group_mins(                                                       \
-            acc[m][p], s[m], scales.w, scales.second, scales.third, ACT_BLOCK(i, m));              \
-    }
-
 /* few: one of FEW_*; group_bytes: what a group's weights take in a panel. */
 #define DEFINE_GROUPED(name, few, group_bytes)                                                     \
     INLINE void linear_##name(const struct linear_job *j,                                          \
@@ -124,7 +114,7 @@ struct scales {
                               const int T,                                                         \
                               const int P)                                                         \
     {                                                                                              \
-        ACT_POINTERS;                                                                              \
+        ACT_POINTERS(by32);                                                                           \
         const uint8_t *panels = j->panels + p0 * j->panel_bytes;                                   \
         for (int h = 0; h < PARTS; h++) {                                                          \
             vf acc[LINEAR_M][4];                                                                   \
@@ -154,7 +144,6 @@ struct scales {
             const struct scales scales = scales_##name(head, panel, i, c);                         \
             vf_store((float *)wide + c, scales.w);                                                 \
             vf_store((float *)(wide + WIDE_SECOND) + c, scales.second);                            \
-            vf_store((float *)(wide + WIDE_THIRD) + c, scales.third);                              \
             vb q[8]; /* none stored yet: what two have in common is loaded once */                 \
             UNROLL for (int g = 0; g < 8; g++) q[g] = bytes_##name(w, i, g, c * 4);                \
             UNROLL for (int g = 0; g < 8; g++) vb_store(wide + WIDE_Q + g * 64 + c * 4, q[g]);     \

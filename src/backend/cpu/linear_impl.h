@@ -7,8 +7,10 @@
  *         linear_q8_0_impl.h  linear_q4_0_impl.h  linear_q4_k_impl.h  linear_q6_k_impl.h
  *         linear_q5_impl.h    linear_table_impl.h linear_q2_q3_impl.h
  *         linear_grid_impl.h  linear_ternary_impl.h
+ *     linear_super_impl.h  the same where scales are integers
  *     linear_float_impl.h  linear_bf16dot_impl.h
  *     linear_tile_impl.h   many rows, any format
+ *     linear_amx_impl.h    the same by a tile unit
  *
  * Every kernel is one template over M, the rows it takes at a time. For each output element all M,
  * and both ways, do the same operations in the same order: over groups of 32 of K, an exact integer
@@ -37,18 +39,18 @@
 #endif
 #define EACH_ROW UNROLL for (int m = 0; m < M; m++)
 
-/* Packed activations of row `row` + m are at [m / T] tiles further, lane m % T; T = job's
- * act_lanes. A lone row may lie anywhere in its tile, several begin one. */
-#define Q4(k4, m) load_i32(q + (size_t)((m) / T) * q_tile + (k4) * (4 * T) + (m) % T * 4)
+/* Packed activations of row `row` + m; those that lie in tiles are at [m / T] tiles further, lane
+ * m % T, T = job's act_lanes. A lone row may lie anywhere in its tile, several begin one. */
+#define Q4(k4, m) load_i32(q + (size_t)(m)*q_stride + (size_t)(k4)*4)
 #define ACT_BLOCK(i, m) (&blocks[(size_t)((m) / T) * b_tile + (size_t)(i)*T + (m) % T])
 
-/* The packed activations from `row` on, a multiple of T. */
-#define ACT_POINTERS                                                                               \
+/* The packed activations from `row` on, a multiple of T; by: by32 or by128. */
+#define ACT_POINTERS(by)                                                                           \
     const uint32_t n_blocks = j->act->k / 32;                                                      \
-    const size_t q_tile = (size_t)j->act->k * T;                                                   \
+    const size_t q_stride = act_q_stride(j->act->k);                                               \
     const size_t b_tile = (size_t)n_blocks * T;                                                    \
-    const int8_t *q = j->act->q + row / T * q_tile + row % T * 4;                                  \
-    const struct act_block *blocks = j->act->b + row / T * b_tile + row % T
+    const int8_t *q = j->act->by.q + row * q_stride;                                               \
+    const struct act_block *blocks = j->act->by.b + row / T * b_tile + row % T
 
 /* Where the pair of groups of 32 lies to which group i belongs: 64 bytes of scales, then both. */
 #define PAIR_AT(i, group_bytes) ((size_t)((i) / 2) * (64 + 2 * (group_bytes)))
@@ -105,12 +107,10 @@ INLINE vf add_halves(vf acc, vf first, vi s, vf ws, const struct act_block *b)
     return vf_fma(vf_fma(vf_from_i(s), ws, first), vf_set1(b->d), acc);
 }
 
-/* The same, less a minimum for either half. */
-INLINE vf add_group_mins(vf acc, vi s, vf ws, vf first, vf second, const struct act_block *b)
+/* What SUPER_K make: acc + t * d * (d of the activations), t exact. */
+INLINE vf add_super(vf acc, vi t, vf d, const struct act_block *b)
 {
-    acc = vf_fnma(first, vf_set1(b->dsum_half[0]), acc);
-    acc = vf_fnma(second, vf_set1(b->dsum_half[1]), acc);
-    return add_group(acc, s, ws, b);
+    return vf_fma(vf_from_i(t), vf_mul(d, vf_set1(b->d)), acc);
 }
 
 /* What a sum over q + 16 begins with, twice n8. Rows of padding hold anything, so it may wrap. */
@@ -126,10 +126,26 @@ INLINE vi vi_begin128_half(const struct act_block *b, int half)
     return vi_begin128((int32_t)(4 * (uint32_t)b->n32[half]));
 }
 
-/* The wide form of a group (linear_tile_impl.h). */
+/* The wide form of a group (linear_tile_impl.h), and what it holds. */
 enum { WIDE_SECOND = 64, WIDE_Q = 128, WIDE_THIRD = 640 };
+enum wide_kind {
+    WIDE_PLUS_128,    /* q + 128; scale */
+    WIDE_PLUS_8,      /* q + 8, at most 15; scale */
+    WIDE_PLUS_16,     /* q + 16; scale */
+    WIDE_MIN,         /* q, at most 15; scale, and what to take off, times the activations' sum */
+    WIDE_MIN_31,      /* q, at most 31; the same */
+    WIDE_HALVES,      /* q + 32; scales of either half */
+    WIDE_HALVES_128,  /* q + 128; the same */
+    SUPER_PLUS_128,   /* q + 128; integer scale; d third, as in all that follow */
+    SUPER_MIN,        /* q, at most 15; integer scale (vn_lanes), what to take off */
+    SUPER_MIN_31,     /* q, at most 31; integer scale, what to take off */
+    SUPER_HALVES,     /* q + 32; integer scales of either half */
+    SUPER_MIN_HALVES, /* scale * q; what to take off in either half */
+};
 
 #include "backend/cpu/linear_group_impl.h"
+
+#include "backend/cpu/linear_super_impl.h"
 
 #include "backend/cpu/linear_q8_0_impl.h"
 
@@ -287,4 +303,8 @@ DEFINE_RARE(q2_0)
 
 #ifdef WITH_BF16_DOT
 DEFINE_RUN(BF16_DOT, bf16dot)
+#endif
+
+#ifdef WITH_AMX
+#include "backend/cpu/linear_amx_impl.h"
 #endif

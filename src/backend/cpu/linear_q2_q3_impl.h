@@ -25,7 +25,6 @@ INLINE vb two_bit_bytes(const uint8_t *w, int g, int at)
 }
 
 /* Q2_K */
-enum { PER_q2_k = 8 };
 #define PAIR_q2_k(panel, i)                                                                        \
     ((panel) + (size_t)((i) / 8) * PANEL_Q2_K_BYTES + 64 + PAIR_AT((i) % 8, 128))
 #define weights_q2_k(panel, i) (PAIR_q2_k(panel, i) + 64 + (i) % 2 * 128)
@@ -36,11 +35,13 @@ INLINE struct head head_q2_k(const uint8_t *panel, uint32_t i, int c)
     return (struct head){vf_load_f16(at), vf_load_f16(at + 16)};
 }
 
-INLINE struct scales scales_q2_k(struct head head, const uint8_t *panel, uint32_t i, int c)
+INLINE struct super_scales scales_q2_k(struct head head, const uint8_t *panel, uint32_t i, int c)
 {
     const uint8_t *at = PAIR_q2_k(panel, i) + i % 2 * 32 + c;
-    return (struct scales){
-        head.d, vf_mul(head.dmin, vf_load_high4(at)), vf_mul(head.dmin, vf_load_high4(at + 16))};
+    return (struct super_scales){NO_SCALE,
+                                 NO_SCALE,
+                                 vf_mul(head.dmin, vf_load_high4(at)),
+                                 vf_mul(head.dmin, vf_load_high4(at + 16))};
 }
 
 INLINE vb bytes_q2_k(const uint8_t *w, uint32_t i, int g, int at)
@@ -50,7 +51,6 @@ INLINE vb bytes_q2_k(const uint8_t *w, uint32_t i, int g, int at)
 }
 
 /* Q3_K */
-enum { PER_q3_k = 8 };
 #define BLOCKS_q3_k(panel, i) ((panel) + (size_t)((i) / 16) * (64 + 2 * PANEL_Q3_K_BYTES))
 #define PAIR_q3_k(panel, i)                                                                        \
     (BLOCKS_q3_k(panel, i) + 64 + (i) / 8 % 2 * PANEL_Q3_K_BYTES + PAIR_AT((i) % 8, 192))
@@ -62,11 +62,10 @@ INLINE struct head head_q3_k(const uint8_t *panel, uint32_t i, int c)
     return (struct head){vf_load_f16(at), vf_zero()};
 }
 
-INLINE struct scales scales_q3_k(struct head head, const uint8_t *panel, uint32_t i, int c)
+INLINE struct super_scales scales_q3_k(struct head head, const uint8_t *panel, uint32_t i, int c)
 {
     const int8_t *at = (const int8_t *)PAIR_q3_k(panel, i) + i % 2 * 32 + c;
-    return (struct scales){
-        vf_mul(head.d, vf_load_i8(at)), vf_mul(head.d, vf_load_i8(at + 16)), head.dmin};
+    return (struct super_scales){vi_load_i8(at), vi_load_i8(at + 16), head.dmin, head.dmin};
 }
 
 /* q - 4 + 32, as Q6_K has it. */
@@ -77,6 +76,6 @@ INLINE vb bytes_q3_k(const uint8_t *w, uint32_t i, int g, int at)
     return vb_add(vb_or_mask(two_bit_bytes(w, g, at), third, 4), 28);
 }
 
-DEFINE_GROUPED(q2_k, FEW_MIN_HALVES, 128)
+DEFINE_SUPER(q2_k, SUPER_MIN_HALVES, 128)
 
-DEFINE_GROUPED(q3_k, FEW_HALVES, 192)
+DEFINE_SUPER(q3_k, SUPER_HALVES, 192)

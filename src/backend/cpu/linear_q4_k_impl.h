@@ -9,7 +9,6 @@
  *     group    nibbles as in Q4_0
  *
  * The second term meets only the sum of the activations, which is packed with them. */
-enum { PER_q4_k = 8 };
 #define PAIR_q4_k(panel, i)                                                                        \
     ((panel) + (size_t)((i) / 8) * PANEL_Q4_K_BYTES + 64 + PAIR_AT((i) % 8, 256))
 #define weights_q4_k(panel, i) (PAIR_q4_k(panel, i) + 64 + (i) % 2 * 256)
@@ -21,11 +20,11 @@ INLINE struct head head_q4_k(const uint8_t *panel, uint32_t i, int c)
     return (struct head){vf_load_f16(at), vf_load_f16(at + 16)};
 }
 
-INLINE struct scales scales_q4_k(struct head head, const uint8_t *panel, uint32_t i, int c)
+INLINE struct super_scales scales_q4_k(struct head head, const uint8_t *panel, uint32_t i, int c)
 {
     const uint8_t *at = PAIR_q4_k(panel, i) + i % 2 * 32 + c;
-    return (struct scales){
-        vf_mul(head.d, vf_load_u8(at)), vf_mul(head.dmin, vf_load_u8(at + 16)), head.d};
+    return (struct super_scales){
+        vi_load_u8(at), NO_SCALE, vf_mul(head.dmin, vf_load_u8(at + 16)), head.d};
 }
 
-DEFINE_GROUPED(q4_k, FEW_MIN, 256)
+DEFINE_SUPER(q4_k, SUPER_MIN, 256)

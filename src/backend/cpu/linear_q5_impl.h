@@ -29,8 +29,9 @@ enum { PER_q4_1 = 1, Q4_1_GROUP = 64 + 256 };
 
 INLINE struct scales scales_q4_1(struct head head, const uint8_t *panel, uint32_t i, int c)
 {
+    (void)head;
     const uint16_t *at = (const uint16_t *)(panel + (size_t)i * Q4_1_GROUP) + c;
-    return (struct scales){vf_load_f16(at), vf_load_f16(at + 16), head.d};
+    return (struct scales){vf_load_f16(at), vf_load_f16(at + 16)};
 }
 
 /* Q5_0 */
@@ -42,7 +43,7 @@ enum { PER_q5_0 = 1 };
 INLINE struct scales scales_q5_0(struct head head, const uint8_t *panel, uint32_t i, int c)
 {
     const uint16_t *at = (const uint16_t *)(panel + PAIR_AT(i, 320) + i % 2 * 32) + c;
-    return (struct scales){vf_load_f16(at), head.d, head.d};
+    return (struct scales){vf_load_f16(at), head.d};
 }
 
 /* Q5_1 */
@@ -53,12 +54,12 @@ enum { PER_q5_1 = 1, Q5_1_GROUP = 64 + 320 };
 
 INLINE struct scales scales_q5_1(struct head head, const uint8_t *panel, uint32_t i, int c)
 {
+    (void)head;
     const uint16_t *at = (const uint16_t *)(panel + (size_t)i * Q5_1_GROUP) + c;
-    return (struct scales){vf_load_f16(at), vf_load_f16(at + 16), head.d};
+    return (struct scales){vf_load_f16(at), vf_load_f16(at + 16)};
 }
 
 /* Q5_K */
-enum { PER_q5_k = 8 };
 #define PAIR_q5_k(panel, i)                                                                        \
     ((panel) + (size_t)((i) / 8) * PANEL_Q5_K_BYTES + 64 + PAIR_AT((i) % 8, 320))
 #define weights_q5_k(panel, i) (PAIR_q5_k(panel, i) + 64 + (i) % 2 * 320)
@@ -70,11 +71,11 @@ INLINE struct head head_q5_k(const uint8_t *panel, uint32_t i, int c)
     return (struct head){vf_load_f16(at), vf_load_f16(at + 16)};
 }
 
-INLINE struct scales scales_q5_k(struct head head, const uint8_t *panel, uint32_t i, int c)
+INLINE struct super_scales scales_q5_k(struct head head, const uint8_t *panel, uint32_t i, int c)
 {
     const uint8_t *at = PAIR_q5_k(panel, i) + i % 2 * 32 + c;
-    return (struct scales){
-        vf_mul(head.d, vf_load_u8(at)), vf_mul(head.dmin, vf_load_u8(at + 16)), head.d};
+    return (struct super_scales){
+        vi_load_u8(at), NO_SCALE, vf_mul(head.dmin, vf_load_u8(at + 16)), head.d};
 }
 
 DEFINE_GROUPED(q4_1, FEW_MIN, 256)
@@ -83,4 +84,4 @@ DEFINE_GROUPED(q5_0, FEW_PLUS_16, 320)
 
 DEFINE_GROUPED(q5_1, FEW_MIN_31, 320)
 
-DEFINE_GROUPED(q5_k, FEW_MIN_31, 320)
+DEFINE_SUPER(q5_k, SUPER_MIN_31, 320)

@@ -10,7 +10,6 @@
  *              Vector h of upper bits holds K = 16h .. 16h + 15: field f, bits 2f and 2f + 1 of a
  *              byte, belongs to K = 16h + 4f .. 16h + 4f + 3. */
 
-enum { PER_q6_k = 8 };
 #define PAIR_q6_k(panel, i)                                                                        \
     ((panel) + (size_t)((i) / 8) * PANEL_Q6_K_BYTES + 64 + PAIR_AT((i) % 8, 384))
 #define weights_q6_k(panel, i) (PAIR_q6_k(panel, i) + 64 + (i) % 2 * 384)
@@ -28,11 +27,10 @@ INLINE struct head head_q6_k(const uint8_t *panel, uint32_t i, int c)
     return (struct head){vf_load_f16(at), vf_zero()};
 }
 
-INLINE struct scales scales_q6_k(struct head head, const uint8_t *panel, uint32_t i, int c)
+INLINE struct super_scales scales_q6_k(struct head head, const uint8_t *panel, uint32_t i, int c)
 {
     const int8_t *at = (const int8_t *)PAIR_q6_k(panel, i) + i % 2 * 32 + c;
-    return (struct scales){
-        vf_mul(head.d, vf_load_i8(at)), vf_mul(head.d, vf_load_i8(at + 16)), head.d};
+    return (struct super_scales){vi_load_i8(at), vi_load_i8(at + 16), head.dmin, head.dmin};
 }
 
-DEFINE_GROUPED(q6_k, FEW_HALVES, 384)
+DEFINE_SUPER(q6_k, SUPER_HALVES, 384)

@@ -16,7 +16,7 @@ enum { PER_q8_0 = 1 };
 INLINE struct scales scales_q8_0(struct head head, const uint8_t *panel, uint32_t i, int c)
 {
     const uint16_t *at = (const uint16_t *)(panel + PAIR_AT(i, 512) + i % 2 * 32) + c;
-    return (struct scales){vf_load_f16(at), head.d, head.d};
+    return (struct scales){vf_load_f16(at), head.d};
 }
 
 DEFINE_GROUPED(q8_0, FEW_PLUS_128, 512)

@@ -31,11 +31,10 @@ enum { PER_iq4_nl = 1 };
 INLINE struct scales scales_iq4_nl(struct head head, const uint8_t *panel, uint32_t i, int c)
 {
     const uint16_t *at = (const uint16_t *)(panel + PAIR_AT(i, 256) + i % 2 * 32) + c;
-    return (struct scales){vf_load_f16(at), head.d, head.d};
+    return (struct scales){vf_load_f16(at), head.d};
 }
 
 /* IQ4_XS */
-enum { PER_iq4_xs = 8 };
 #define PAIR_iq4_xs(panel, i) ((panel) + (size_t)((i) / 16) * (64 + 2 * PANEL_IQ4_XS_BYTES))
 #define BLOCK_iq4_xs(panel, i) (PAIR_iq4_xs(panel, i) + 64 + (i) / 8 % 2 * PANEL_IQ4_XS_BYTES)
 #define weights_iq4_xs(panel, i) (BLOCK_iq4_xs(panel, i) + 128 + (i) % 8 * 256)
@@ -47,10 +46,10 @@ INLINE struct head head_iq4_xs(const uint8_t *panel, uint32_t i, int c)
     return (struct head){vf_load_f16(at), vf_zero()};
 }
 
-INLINE struct scales scales_iq4_xs(struct head head, const uint8_t *panel, uint32_t i, int c)
+INLINE struct super_scales scales_iq4_xs(struct head head, const uint8_t *panel, uint32_t i, int c)
 {
     const int8_t *at = (const int8_t *)BLOCK_iq4_xs(panel, i) + i % 8 * 16 + c;
-    return (struct scales){vf_mul(head.d, vf_load_i8(at)), head.dmin, head.dmin};
+    return (struct super_scales){vi_load_i8(at), NO_SCALE, head.dmin, head.dmin};
 }
 
 /* MXFP4 */
@@ -63,11 +62,11 @@ enum { PER_mxfp4 = 1 };
 INLINE struct scales scales_mxfp4(struct head head, const uint8_t *panel, uint32_t i, int c)
 {
     return (struct scales){
-        vf_load_e8m0_half(FOUR_mxfp4(panel, i) + i % 4 * 16 + c), head.d, head.d};
+        vf_load_e8m0_half(FOUR_mxfp4(panel, i) + i % 4 * 16 + c), head.d};
 }
 
 DEFINE_GROUPED(iq4_nl, FEW_PLUS_128, 256)
 
-DEFINE_GROUPED(iq4_xs, FEW_PLUS_128, 256)
+DEFINE_SUPER(iq4_xs, SUPER_PLUS_128, 256)
 
 DEFINE_GROUPED(mxfp4, FEW_PLUS_16, 256)

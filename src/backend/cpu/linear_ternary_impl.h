@@ -82,7 +82,7 @@ INLINE vb bytes_q1_0(const uint8_t *w, uint32_t i, int g, int at)
     return vb_negate(vb_set1(127), w + g * 8 + at / 8);
 }
 
-#define HEAD_SCALES(head, panel, i, c) ((struct scales){(head).d, (head).dmin, (head).dmin})
+#define HEAD_SCALES(head, panel, i, c) ((struct scales){(head).d, (head).dmin})
 #define scales_tq1_0 HEAD_SCALES
 #define scales_tq2_0 HEAD_SCALES
 #define scales_q2_0 HEAD_SCALES

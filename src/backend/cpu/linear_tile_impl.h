@@ -58,24 +58,14 @@ INLINE float *tile_sums(const struct tile *t, uint32_t row)
     return t->sums + (size_t)(row - t->j->first_row) * TILE_VECS * VL;
 }
 
-/* What the wide form of a group holds. */
-enum wide_kind {
-    WIDE_PLUS_128,   /* q + 128; scale */
-    WIDE_PLUS_8,     /* q + 8, at most 15; scale */
-    WIDE_PLUS_16,    /* q + 16; scale */
-    WIDE_MIN,        /* q, at most 15; scale, and what to take off, times the activations' sum */
-    WIDE_MIN_31,     /* q, at most 31; the same */
-    WIDE_HALVES,     /* q + 32; scales of either half */
-    WIDE_HALVES_128, /* q + 128; the same */
-    WIDE_MIN_HALVES  /* scale * q; what is left of the scale, and what to take off in either half */
-};
-
-/* A group of 32 of K meets M rows. q[i], b[i]: the i-th four rows' activations of that group; wide:
- * the first panel's group; sums: of the first row. */
-INLINE void tile_group(const int8_t *const *q,
+/* A group of 32 of K meets M rows. q: the first row's activations of that group; b[i]: the i-th four
+ * rows'; wide: the first panel's group; sums, t: of the first row. */
+INLINE void tile_group(const int8_t *q,
+                       const size_t q_stride,
                        const struct act_block *const *b,
                        const uint8_t *wide,
                        float *sums,
+                       int32_t *t,
                        const int M,
                        const enum wide_kind kind)
 {
@@ -95,12 +85,14 @@ INLINE void tile_group(const int8_t *const *q,
             vb_load(wide + WIDE_AT(v) + WIDE_Q + g * 64);                                          \
         EACH_ROW                                                                                   \
         {                                                                                          \
-            const int32_t a = load_i32(q[m / ACT_TILE] + (g * ACT_TILE + m % ACT_TILE) * 4);       \
+            const int32_t a = load_i32(q + (size_t)m * q_stride + g * 4);                          \
             UNROLL for (int v = 0; v < TILE_VECS; v++) s[m][v] = dot(s[m][v], wv[v], a);           \
         }                                                                                          \
     }
 #define BLOCK(m) (&b[(m) / ACT_TILE][(m) % ACT_TILE])
 #define SUM_AT(m, v) (sums + ((m)*TILE_VECS + (v)) * VL)
+#define T_AT(m, v) (t + ((m)*TILE_VECS + (v)) * VL)
+#define SCALE_AT(v, at) vi_load((const int32_t *)(wide + WIDE_AT(v) + (at)))
     if (kind == WIDE_PLUS_128) {
         vi s[TILE_INT_M][TILE_VECS];
         EACH_SUM s[m][v] = vi_begin128(BLOCK(m)->n128);
@@ -140,16 +132,38 @@ INLINE void tile_group(const int8_t *const *q,
         EACH_SUM vf_store(
             SUM_AT(m, v),
             add_group_min(vf_load(SUM_AT(m, v)), s[m][v], ws[v], second[v], BLOCK(m)));
-    } else if (kind == WIDE_MIN_HALVES) {
+    } else if (kind == SUPER_PLUS_128 || kind == SUPER_MIN_31) {
         vi s[TILE_INT_M][TILE_VECS];
-        vf third[TILE_VECS];
-        UNROLL for (int v = 0; v < TILE_VECS; v++) third[v] =
-            vf_load((const float *)(wide + WIDE_AT(v) + WIDE_THIRD));
-        EACH_SUM s[m][v] = vi_set1(0);
+        if (kind == SUPER_PLUS_128) {
+            EACH_SUM s[m][v] = vi_begin128(BLOCK(m)->n128);
+            DOTS(0, 8, vi_dot128, s)
+        } else {
+            EACH_SUM s[m][v] = vi_set1(0);
+            DOTS(0, 8, vi_dot, s)
+        }
+        EACH_SUM vi_store(
+            T_AT(m, v), vi_plus(vi_load(T_AT(m, v)), vi_times(s[m][v], SCALE_AT(v, 0))));
+    } else if (kind == SUPER_HALVES) {
+        vi s[TILE_INT_M][TILE_VECS];
+        EACH_SUM s[m][v] = vi_set1(BLOCK(m)->n32[0]);
+        DOTS(0, 4, vi_dot, s)
+        EACH_SUM vi_store(
+            T_AT(m, v), vi_plus(vi_load(T_AT(m, v)), vi_times(s[m][v], SCALE_AT(v, 0))));
+        EACH_SUM s[m][v] = vi_set1(BLOCK(m)->n32[1]);
+        DOTS(4, 8, vi_dot, s)
+        EACH_SUM vi_store(
+            T_AT(m, v), vi_plus(vi_load(T_AT(m, v)), vi_times(s[m][v], SCALE_AT(v, WIDE_SECOND))));
+    } else if (kind == SUPER_MIN_HALVES) {
+        vi s[TILE_INT_M][TILE_VECS];
+        EACH_SUM s[m][v] = vi_load(T_AT(m, v));
         DOTS(0, 8, vi_dot, s)
-        EACH_SUM vf_store(
-            SUM_AT(m, v),
-            add_group_mins(vf_load(SUM_AT(m, v)), s[m][v], ws[v], second[v], third[v], BLOCK(m)));
+        EACH_SUM vi_store(T_AT(m, v), s[m][v]);
+    } else if (kind == SUPER_MIN) {
+        vn s[TILE_INT_M][TILE_VECS];
+        EACH_SUM s[m][v] = vn_begin(0);
+        DOTS(0, 8, vn_dot, s)
+        EACH_SUM vi_store(
+            T_AT(m, v), vi_plus(vi_load(T_AT(m, v)), vn_times(s[m][v], SCALE_AT(v, 0))));
     } else {
         vn s[TILE_INT_M][TILE_VECS];
         EACH_SUM s[m][v] = vn_begin(kind == WIDE_MIN ? 0 : BLOCK(m)->n8);
@@ -166,24 +180,69 @@ INLINE void tile_group(const int8_t *const *q,
     }
 }
 
+/* What SUPER_K came to meets the sums; b, wide: its first group. */
+INLINE void tile_super(const struct act_block *const *b,
+                       const uint8_t *wide,
+                       float *sums,
+                       int32_t *t,
+                       const int M,
+                       const enum wide_kind kind)
+{
+    vf d[TILE_VECS], min[4][TILE_VECS], other[4][TILE_VECS];
+    UNROLL for (int v = 0; v < TILE_VECS; v++)
+    {
+        d[v] = vf_load((const float *)(wide + WIDE_AT(v) + WIDE_THIRD));
+        UNROLL for (int g = 0; g < SUPER_K / 32; g++)
+        {
+            const uint8_t *at = wide + g * WIDE_BYTES + WIDE_AT(v);
+            other[g][v] = vf_load((const float *)at);
+            min[g][v] = vf_load((const float *)(at + WIDE_SECOND));
+        }
+    }
+    EACH_SUM
+    {
+        vf sum = vf_load(SUM_AT(m, v));
+        UNROLL for (int g = 0; g < SUPER_K / 32; g++)
+        {
+            const struct act_block *at = BLOCK(m) + g * ACT_TILE;
+            if (kind == SUPER_MIN_HALVES) {
+                sum = vf_fnma(other[g][v], vf_set1(at->dsum_half[0]), sum);
+                sum = vf_fnma(min[g][v], vf_set1(at->dsum_half[1]), sum);
+            } else if (kind == SUPER_MIN || kind == SUPER_MIN_31) {
+                sum = vf_fnma(min[g][v], vf_set1(at->dsum), sum);
+            }
+        }
+        vf_store(SUM_AT(m, v), add_super(sum, vi_load(T_AT(m, v)), d[v], BLOCK(m)));
+        vi_store(T_AT(m, v), vi_set1(0));
+    }
+}
+
 INLINE void tile_int(const struct tile *t, uint32_t row, const int M, const enum wide_kind kind)
 {
-    const size_t k = t->j->act->k, four = row / ACT_TILE;
-    const int8_t *q[TILE_INT_M / ACT_TILE];
+    const bool super = kind >= SUPER_PLUS_128;
+    const struct act_int8 *acts = super ? &t->j->act->by128 : &t->j->act->by32;
+    const size_t k = t->j->act->k, four = row / ACT_TILE, q_stride = act_q_stride(t->j->act->k);
+    const int8_t *q = acts->q + row * q_stride + t->first_k;
     const struct act_block *b[TILE_INT_M / ACT_TILE];
-    for (int i = 0; i < M / ACT_TILE; i++) {
-        q[i] = t->j->act->q + ((four + i) * k + t->first_k) * ACT_TILE;
-        b[i] = t->j->act->b + ((four + i) * k + t->first_k) / 32 * ACT_TILE;
-    }
+    for (int i = 0; i < M / ACT_TILE; i++)
+        b[i] = acts->b + ((four + i) * k + t->first_k) / 32 * ACT_TILE;
+    _Alignas(64) int32_t integers[TILE_INT_M * TILE_VECS * VL];
+    memset(integers, 0, super ? sizeof integers : 0);
     const uint8_t *wide = t->wide, *end = wide + t->n_k / 32 * WIDE_BYTES;
     float *sums = tile_sums(t, row);
     size_t n = tile_asked(t, row, TILE_INT_M);
     for (; wide < end; wide += WIDE_BYTES) {
         tile_ask(t, n++);
-        tile_group(q, b, wide, sums, M, kind);
-        for (int i = 0; i < M / ACT_TILE; i++) {
-            q[i] += 32 * ACT_TILE;
+        tile_group(q, q_stride, b, wide, sums, integers, M, kind);
+        q += 32;
+        for (int i = 0; i < M / ACT_TILE; i++)
             b[i] += ACT_TILE;
+        if (super && n % (SUPER_K / 32) == 0) {
+            const struct act_block *first[TILE_INT_M / ACT_TILE];
+            for (int i = 0; i < M / ACT_TILE; i++)
+                first[i] = b[i] - SUPER_K / 32 * ACT_TILE;
+            tile_super(
+                first, wide - (SUPER_K / 32 - 1) * WIDE_BYTES, sums, integers, M, kind);
         }
     }
 }
@@ -221,6 +280,8 @@ INLINE void tile_float(const struct tile *t, uint32_t row, const int M)
 #undef EACH_SUM
 #undef DOTS
 #undef SUM_AT
+#undef T_AT
+#undef SCALE_AT
 #undef BLOCK
 
 INLINE void tile_put(const struct tile *t, uint32_t panel)
@@ -298,14 +359,20 @@ DEFINE_MULTIPLY_INT(WIDE_MIN)
 DEFINE_MULTIPLY_INT(WIDE_MIN_31)
 DEFINE_MULTIPLY_INT(WIDE_HALVES)
 DEFINE_MULTIPLY_INT(WIDE_HALVES_128)
-DEFINE_MULTIPLY_INT(WIDE_MIN_HALVES)
+DEFINE_MULTIPLY_INT(SUPER_PLUS_128)
+DEFINE_MULTIPLY_INT(SUPER_MIN)
+DEFINE_MULTIPLY_INT(SUPER_MIN_31)
+DEFINE_MULTIPLY_INT(SUPER_HALVES)
+DEFINE_MULTIPLY_INT(SUPER_MIN_HALVES)
 
 /* Column c of a group in its wide form, as the file's block would be dequantised. */
 static void wide_column(const uint8_t *wide, uint32_t c, const enum wide_kind kind, float *out)
 {
     const float scale = ((const float *)wide)[c];
     const float second = ((const float *)(wide + WIDE_SECOND))[c];
-    const float third = ((const float *)(wide + WIDE_THIRD))[c];
+    const float d = ((const float *)(wide + WIDE_THIRD))[c];
+    const int32_t first_of = ((const int32_t *)wide)[c];
+    const int32_t second_of = ((const int32_t *)(wide + WIDE_SECOND))[c];
     for (uint32_t i = 0; i < 32; i++) {
         const int q = wide[WIDE_Q + i / 4 * 64 + c * 4 + i % 4];
         switch (kind) {
@@ -328,8 +395,18 @@ static void wide_column(const uint8_t *wide, uint32_t c, const enum wide_kind ki
         case WIDE_HALVES_128:
             out[i] = (i < 16 ? scale : second) * (float)(q - 128);
             break;
-        case WIDE_MIN_HALVES:
-            out[i] = scale * (float)q - (i < 16 ? second : third);
+        case SUPER_PLUS_128:
+            out[i] = d * (float)first_of * (float)(q - 128);
+            break;
+        case SUPER_MIN:
+        case SUPER_MIN_31:
+            out[i] = d * (float)(first_of & 0xff) * (float)q - second;
+            break;
+        case SUPER_HALVES:
+            out[i] = d * (float)(i < 16 ? first_of : second_of) * (float)(q - 32);
+            break;
+        case SUPER_MIN_HALVES:
+            out[i] = d * (float)q - (i < 16 ? scale : second);
             break;
         }
     }
@@ -389,17 +466,17 @@ enum {
 };
 DEFINE_TILE_INT(q8_0, WIDE_PLUS_128)
 DEFINE_TILE_INT(q4_0, WIDE_PLUS_8)
-DEFINE_TILE_INT(q4_k, WIDE_MIN)
-DEFINE_TILE_INT(q6_k, WIDE_HALVES)
+DEFINE_TILE_INT(q4_k, SUPER_MIN)
+DEFINE_TILE_INT(q6_k, SUPER_HALVES)
 DEFINE_TILE_INT(q4_1, WIDE_MIN)
 DEFINE_TILE_INT(q5_0, WIDE_PLUS_16)
 DEFINE_TILE_INT(q5_1, WIDE_MIN_31)
-DEFINE_TILE_INT(q5_k, WIDE_MIN_31)
+DEFINE_TILE_INT(q5_k, SUPER_MIN_31)
 DEFINE_TILE_INT(iq4_nl, WIDE_PLUS_128)
-DEFINE_TILE_INT(iq4_xs, WIDE_PLUS_128)
+DEFINE_TILE_INT(iq4_xs, SUPER_PLUS_128)
 DEFINE_TILE_INT(mxfp4, WIDE_PLUS_16)
-DEFINE_TILE_INT(q2_k, WIDE_MIN_HALVES)
-DEFINE_TILE_INT(q3_k, WIDE_HALVES)
+DEFINE_TILE_INT(q2_k, SUPER_MIN_HALVES)
+DEFINE_TILE_INT(q3_k, SUPER_HALVES)
 DEFINE_TILE_INT(iq1_s, WIDE_PLUS_16)
 DEFINE_TILE_INT(iq1_m, WIDE_HALVES)
 DEFINE_TILE_INT(iq2_xxs, WIDE_PLUS_128)

@@ -88,25 +88,16 @@ static void run_exp(const float *x, float *out, uint32_t n)
     }
 }
 
-/* q = round(x / d) with d = max|x| / 127, so q stays in -127..127. */
-INLINE void pack_block(const float *x, int8_t *q, struct act_block *b, uint32_t lanes)
+/* q = round(x / d) with d = max|x| / 127 over `per` values, so q stays in -127..127. */
+INLINE void pack_block(const float *x, float amax, int8_t *q, struct act_block *b)
 {
-    vf v[32 / VL], top = vf_zero();
-    for (int i = 0; i < 32 / VL; i++) {
-        v[i] = vf_load(x + i * VL);
-        top = vf_max(top, vf_abs(v[i]));
-    }
-    float amax = vf_hmax(top);
-    float inverse = amax > 1e-30f ? 127.0f / amax : 0.0f;
+    const float inverse = amax > 1e-30f ? 127.0f / amax : 0.0f;
     int32_t sum[2] = {0, 0};
-    int8_t flat[32];
     for (int i = 0; i < 32 / VL; i++) {
-        vi r = vi_round(vf_mul(v[i], vf_set1(inverse)));
-        vi_store_i8(flat + i * VL, r);
+        vi r = vi_round(vf_mul(vf_load(x + i * VL), vf_set1(inverse)));
+        vi_store_i8(q + i * VL, r);
         sum[i * VL / 16] += vi_sum(r);
     }
-    for (int i = 0; i < 8; i++)
-        memcpy(q + i * 4 * lanes, flat + i * 4, 4);
     b->d = amax > 1e-30f ? amax / 127.0f : 0.0f;
     b->dsum = b->d * (float)(sum[0] + sum[1]);
     b->n128 = -128 * (sum[0] + sum[1]);
@@ -115,6 +106,31 @@ INLINE void pack_block(const float *x, int8_t *q, struct act_block *b, uint32_t 
     b->n32[1] = -32 * sum[1];
     b->dsum_half[0] = b->d * (float)sum[0];
     b->dsum_half[1] = b->d * (float)sum[1];
+}
+
+INLINE void pack_int8(const float *x,
+                      uint32_t k,
+                      const struct act_int8 *to,
+                      uint32_t row,
+                      uint32_t lanes,
+                      const uint32_t per)
+{
+    int8_t *q = to->q + row * act_q_stride(k);
+    struct act_block *b = to->b + (size_t)(row / lanes) * (k / 32) * lanes + row % lanes;
+    for (uint32_t i = 0; i < k; i += per) {
+        vf top = vf_zero();
+        for (uint32_t at = i; at < i + per; at += VL)
+            top = vf_max(top, vf_abs(vf_load(x + at)));
+        const float amax = vf_hmax(top);
+        for (uint32_t at = i; at < i + per; at += 32)
+            pack_block(x + at, amax, q + at, b + (size_t)(at / 32) * lanes);
+        if (per == SUPER_K) {
+            struct act_super *s = to->s + ((size_t)row * k + i) / SUPER_K;
+            s->d = b[(size_t)(i / 32) * lanes].d;
+            for (uint32_t g = 0; g < 4; g++)
+                s->dsum[g] = b[(size_t)(i / 32 + g) * lanes].dsum;
+        }
+    }
 }
 
 /* Rounded to nearest even, as pairs of adjacent k. */
@@ -128,7 +144,7 @@ INLINE void pack_bf16(const float *x, uint32_t k, uint16_t *to, uint32_t lanes)
 
 static void run_pack(const float *x, struct act *a, uint32_t row, unsigned kinds, uint32_t lanes)
 {
-    const uint32_t tile = row / lanes, lane = row % lanes, n_blocks = a->k / 32;
+    const uint32_t tile = row / lanes, lane = row % lanes;
     if (kinds & ACT_F32) {
         float *to = a->x + (size_t)tile * a->k * lanes + lane;
         for (uint32_t i = 0; i < a->k; i++)
@@ -136,11 +152,8 @@ static void run_pack(const float *x, struct act *a, uint32_t row, unsigned kinds
     }
     if (kinds & ACT_BF16)
         pack_bf16(x, a->k, a->bf16 + ((size_t)tile * ((a->k + 1) / 2) * lanes + lane) * 2, lanes);
-    if (kinds & ACT_INT8) {
-        int8_t *q = a->q + (size_t)tile * a->k * lanes + lane * 4;
-        struct act_block *b = a->b + (size_t)tile * n_blocks * lanes + lane;
-        for (uint32_t i = 0; i < n_blocks; i++)
-            pack_block(
-                x + (size_t)i * 32, q + (size_t)i * 32 * lanes, b + (size_t)i * lanes, lanes);
-    }
+    if (kinds & ACT_INT8)
+        pack_int8(x, a->k, &a->by32, row, lanes, 32);
+    if (kinds & ACT_INT8_128)
+        pack_int8(x, a->k, &a->by128, row, lanes, SUPER_K);
 }

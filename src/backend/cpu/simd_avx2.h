@@ -99,6 +99,11 @@ INLINE void vf_store_f16(uint16_t *p, vf v)
 #define vi_set1(x) _mm256_set1_epi32(x)
 #define vi_round(a) _mm256_cvtps_epi32(a) /* to nearest even */
 #define vf_from_i(a) _mm256_cvtepi32_ps(a)
+#define vi_plus(a, b) _mm256_add_epi32((a), (b))
+#define vi_times(a, b) _mm256_mullo_epi32((a), (b)) /* the low 32 bits */
+#define vi_load(p) vb_load(p)
+#define vi_store(p, v) vb_store((p), (v))
+#define vi_load_i8(p) _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p)))
 
 INLINE int32_t vi_sum(vi a)
 {
@@ -237,6 +242,9 @@ typedef vi vn;
 #define vn_begin(n) _mm256_set1_epi32(n)
 #define vn_dot(acc, w, a4) vi_dot((acc), (w), (a4))
 #define vn_end(acc, n) (acc)
+/* A sum that began with 0 times a scale, which vn_lanes made ready. */
+#define vn_lanes(scale) (scale)
+#define vn_times(acc, lanes) vi_times((acc), (lanes))
 #else
 /* Bytes up to 63: two products of at most 63 * 127 cannot saturate the 16-bit sum of maddubs. */
 INLINE vi vi_dot(vi acc, vb w, int32_t a4)
@@ -271,4 +279,8 @@ INLINE vi vn_end(vn acc, int32_t n)
 {
     return _mm256_add_epi32(_mm256_madd_epi16(acc, _mm256_set1_epi16(1)), _mm256_set1_epi32(n));
 }
+
+/* A sum that began with 0 times a scale (below 2^15), which vn_lanes made ready: twice a lane. */
+#define vn_lanes(scale) _mm256_or_si256((scale), _mm256_slli_epi32((scale), 16))
+#define vn_times(acc, lanes) _mm256_madd_epi16((acc), (lanes))
 #endif

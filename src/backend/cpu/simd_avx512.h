@@ -88,6 +88,11 @@ INLINE void vf_store_f16(uint16_t *p, vf v)
 #define vi_round(a) _mm512_cvtps_epi32(a) /* to nearest even */
 #define vf_from_i(a) _mm512_cvtepi32_ps(a)
 #define vi_sum(a) _mm512_reduce_add_epi32(a)
+#define vi_plus(a, b) _mm512_add_epi32((a), (b))
+#define vi_times(a, b) _mm512_mullo_epi32((a), (b)) /* the low 32 bits */
+#define vi_load(p) vb_load(p)
+#define vi_store(p, v) vb_store((p), (v))
+#define vi_load_i8(p) _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(p)))
 
 /* 2^n for n in -126..127. */
 INLINE vf vf_exp2_of(vi n)
@@ -211,3 +216,6 @@ typedef vi vn;
 #define vn_begin(n) _mm512_set1_epi32(n)
 #define vn_dot(acc, w, a4) vi_dot((acc), (w), (a4))
 #define vn_end(acc, n) (acc)
+/* A sum that began with 0 times a scale, which vn_lanes made ready. */
+#define vn_lanes(scale) (scale)
+#define vn_times(acc, lanes) vi_times((acc), (lanes))

@@ -194,6 +194,38 @@ INLINE vf vf_from_i(vi a)
     return r;
 }
 
+INLINE vi vi_plus(vi a, vi b)
+{
+    EACH a.x[i_] = (int32_t)((uint32_t)a.x[i_] + (uint32_t)b.x[i_]);
+    return a;
+}
+
+/* The low 32 bits. */
+INLINE vi vi_times(vi a, vi b)
+{
+    EACH a.x[i_] = (int32_t)((uint32_t)a.x[i_] * (uint32_t)b.x[i_]);
+    return a;
+}
+
+INLINE vi vi_load(const int32_t *p)
+{
+    vi r;
+    memcpy(r.x, p, sizeof r.x);
+    return r;
+}
+
+INLINE void vi_store(int32_t *p, vi v)
+{
+    memcpy(p, v.x, sizeof v.x);
+}
+
+INLINE vi vi_load_i8(const int8_t *p)
+{
+    vi r;
+    EACH r.x[i_] = p[i_];
+    return r;
+}
+
 INLINE int32_t vi_sum(vi a)
 {
     return a.x[0] + a.x[1] + a.x[2] + a.x[3];
@@ -428,3 +460,6 @@ typedef vi vn;
 #define vn_begin(n) vi_set1(n)
 #define vn_dot(acc, w, a4) vi_dot((acc), (w), (a4))
 #define vn_end(acc, n) (acc)
+/* A sum that began with 0 times a scale, which vn_lanes made ready. */
+#define vn_lanes(scale) (scale)
+#define vn_times(acc, lanes) vi_times((acc), (lanes))

@@ -75,7 +75,7 @@ static uint64_t run_read(const void *p, size_t n, bool four)
 
 /* A line a kernel. */
 /* clang-format off */
-#define KERNELS_ALL(label, bf16_acts, bf16_linear, bf16_peak)                                      \
+#define KERNELS_ALL(label, bf16_acts, bf16_linear, bf16_peak, many, int8_peak)                     \
     {                                                                                              \
         .name = (label),                                                                           \
         .act_kinds = {[PANEL_F32] = ACT_F32,                                                       \
@@ -83,17 +83,17 @@ static uint64_t run_read(const void *p, size_t n, bool four)
                       [PANEL_BF16] = (bf16_acts),                                                  \
                       [PANEL_Q8_0] = ACT_INT8,                                                     \
                       [PANEL_Q4_0] = ACT_INT8,                                                     \
-                      [PANEL_Q4_K] = ACT_INT8,                                                     \
-                      [PANEL_Q6_K] = ACT_INT8,                                                     \
+                      [PANEL_Q4_K] = ACT_INT8_128,                                                     \
+                      [PANEL_Q6_K] = ACT_INT8_128,                                                     \
                       [PANEL_Q4_1] = ACT_INT8,                                                     \
                       [PANEL_Q5_0] = ACT_INT8,                                                     \
                       [PANEL_Q5_1] = ACT_INT8,                                                     \
-                      [PANEL_Q5_K] = ACT_INT8,                                                     \
+                      [PANEL_Q5_K] = ACT_INT8_128,                                                     \
                       [PANEL_IQ4_NL] = ACT_INT8,                                                   \
-                      [PANEL_IQ4_XS] = ACT_INT8,                                                   \
+                      [PANEL_IQ4_XS] = ACT_INT8_128,                                                   \
                       [PANEL_MXFP4] = ACT_INT8,                                                    \
-                      [PANEL_Q2_K] = ACT_INT8,                                                     \
-                      [PANEL_Q3_K] = ACT_INT8,                                                     \
+                      [PANEL_Q2_K] = ACT_INT8_128,                                                     \
+                      [PANEL_Q3_K] = ACT_INT8_128,                                                     \
                       [PANEL_IQ1_S] = ACT_INT8,                                                    \
                       [PANEL_IQ1_M] = ACT_INT8,                                                    \
                       [PANEL_IQ2_XXS] = ACT_INT8,                                                  \
@@ -110,17 +110,17 @@ static uint64_t run_read(const void *p, size_t n, bool four)
                    [PANEL_BF16] = (bf16_linear),                                                   \
                    [PANEL_Q8_0] = run_q8_0,                                                        \
                    [PANEL_Q4_0] = run_q4_0,                                                        \
-                   [PANEL_Q4_K] = run_q4_k,                                                        \
-                   [PANEL_Q6_K] = run_q6_k,                                                        \
+                   [PANEL_Q4_K] = many##_q4_k,                                                        \
+                   [PANEL_Q6_K] = many##_q6_k,                                                        \
                    [PANEL_Q4_1] = run_q4_1,                                                        \
                    [PANEL_Q5_0] = run_q5_0,                                                        \
                    [PANEL_Q5_1] = run_q5_1,                                                        \
-                   [PANEL_Q5_K] = run_q5_k,                                                        \
+                   [PANEL_Q5_K] = many##_q5_k,                                                        \
                    [PANEL_IQ4_NL] = run_iq4_nl,                                                    \
-                   [PANEL_IQ4_XS] = run_iq4_xs,                                                    \
+                   [PANEL_IQ4_XS] = many##_iq4_xs,                                                    \
                    [PANEL_MXFP4] = run_mxfp4,                                                      \
-                   [PANEL_Q2_K] = run_q2_k,                                                        \
-                   [PANEL_Q3_K] = run_q3_k,                                                        \
+                   [PANEL_Q2_K] = many##_q2_k,                                                        \
+                   [PANEL_Q3_K] = many##_q3_k,                                                        \
                    [PANEL_IQ1_S] = run_iq1_s,                                                      \
                    [PANEL_IQ1_M] = run_iq1_m,                                                      \
                    [PANEL_IQ2_XXS] = run_iq2_xxs,                                                  \
@@ -166,9 +166,10 @@ static uint64_t run_read(const void *p, size_t n, bool four)
         .silu_mul = run_silu_mul, .add = run_add, .pack = run_pack, .gelu_mul = run_gelu_mul,      \
         .clamped_mul = run_clamped_mul, .add_scaled = run_add_scaled, .cap = run_cap,              \
         .kv_store = run_kv_store, .attend = run_attend, .attend_part = run_attend_part,            \
-        .attend_merge = run_attend_merge, .exp = run_exp, .peak_int8 = run_peak_int8,              \
+        .attend_merge = run_attend_merge, .exp = run_exp, .peak_int8 = (int8_peak),                \
         .peak_f32 = run_peak_f32, .peak_bf16 = (bf16_peak), .read = run_read,                      \
     }
 /* clang-format on */
 
-const struct cpu_kernels KERNELS_TABLE = KERNELS_ALL(KERNELS_NAME, ACT_F32, run_bf16, NULL);
+const struct cpu_kernels KERNELS_TABLE = 
+    KERNELS_ALL(KERNELS_NAME, ACT_F32, run_bf16, NULL, run, run_peak_int8);

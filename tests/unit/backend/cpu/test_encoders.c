@@ -12,7 +12,7 @@
 
 #include <math.h>
 
-static const char *const isas[] = {"reference", "avx2", "avx-vnni", "avx512", "avx512-bf16"};
+static const char *const isas[] = {"reference", "avx2", "avx-vnni", "avx512", "avx512-bf16", "amx"};
 static const struct {
     const char *name;
     uint32_t second; /* as the file's description has it */

@@ -19,7 +19,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
-static const char *const isas[] = {"reference", "avx2", "avx-vnni", "avx512", "avx512-bf16"};
+static const char *const isas[] = {"reference", "avx2", "avx-vnni", "avx512", "avx512-bf16", "amx"};
 static const enum gguf_type types[] = {
     GGUF_TYPE_F32,   GGUF_TYPE_F16,     GGUF_TYPE_BF16,   GGUF_TYPE_Q8_0,    GGUF_TYPE_Q4_0,
     GGUF_TYPE_Q4_K,  GGUF_TYPE_Q6_K,    GGUF_TYPE_Q4_1,   GGUF_TYPE_Q5_0,    GGUF_TYPE_Q5_1,
@@ -40,23 +40,35 @@ static int start(void **s)
     return 0;
 }
 
+static struct act_int8 make_int8(uint32_t k, uint32_t rows, uint32_t padded)
+{
+    return (struct act_int8){
+        mem_aligned(act_q_bytes(k, rows)),
+        mem_aligned((size_t)padded * (k < 32 ? 1 : k / 32) * sizeof(struct act_block)),
+        mem_aligned((size_t)rows * (k < SUPER_K ? 1 : k / SUPER_K) * sizeof(struct act_super))};
+}
+
 static struct act make_act(uint32_t k, uint32_t rows)
 {
     const uint32_t padded = (rows + 3) / 4 * 4; /* exactly what kernels may touch */
     return (struct act){
         .k = k,
         .x = mem_aligned((size_t)padded * k * 4),
-        .q = mem_aligned((size_t)padded * k),
         .bf16 = mem_aligned((size_t)padded * (k + 1) * 2),
-        .b = mem_aligned((size_t)padded * (k < 32 ? 1 : k / 32) * sizeof(struct act_block))};
+        .by32 = make_int8(k, rows, padded),
+        .by128 = make_int8(k, rows, padded)};
 }
 
 static void free_act(struct act *a)
 {
     free(a->x);
-    free(a->q);
     free(a->bf16);
-    free(a->b);
+    free(a->by32.q);
+    free(a->by32.b);
+    free(a->by128.q);
+    free(a->by128.b);
+    free(a->by32.s);
+    free(a->by128.s);
 }
 
 struct linear_case {
@@ -112,9 +124,10 @@ static double exact(const struct linear_case *c, const float *w, const float *x,
         double a = x[k];
         if (c->kernels->act_kinds[c->format] == ACT_BF16)
             a = bf16_to_f32(f32_to_bf16(x[k]));
-        if (c->kernels->act_kinds[c->format] == ACT_INT8) {
+        if (c->kernels->act_kinds[c->format] & (ACT_INT8 | ACT_INT8_128)) {
+            const uint32_t per = c->kernels->act_kinds[c->format] == ACT_INT8 ? 32 : SUPER_K;
             float amax = 0;
-            for (uint32_t i = k / 32 * 32; i < k / 32 * 32 + 32; i++)
+            for (uint32_t i = k / per * per; i < k / per * per + per; i++)
                 amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
             a = amax > 0 ? nearbyintf(x[k] * (127.0f / amax)) * (amax / 127.0f) : 0;
         }

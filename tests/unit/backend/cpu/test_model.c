@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-static const char *const isas[] = {"reference", "avx2", "avx-vnni", "avx512", "avx512-bf16"};
+static const char *const isas[] = {"reference", "avx2", "avx-vnni", "avx512", "avx512-bf16", "amx"};
 /* The limit: 1.1 times how far llama.cpp lands from the exact logits. */
 static const struct {
     const char *name;

@@ -1,0 +1,413 @@
+/* Many rows on a tile unit (AMX): the sums of linear_tile_impl.h and their order, the integers
+ * within by another instruction. Of 16 rows and K = 32 or 64
+ *
+ *     A  [16 rows][K]            the activations, as they were packed
+ *     B  [K/4][16 columns][4]    the weights of a panel
+ *     C  [16 rows][16 columns]   int32, += their dot products
+ *
+ * are one instruction of 16 cycles, however short K is; another 16 store C, from where it meets the
+ * scales. So the formats of linear_super_impl.h gain most: 128 of K, with the scales multiplied in,
+ * are one C. A product of scale and weight that does not fit a byte is two, and two C:
+ *
+ *     scale * q = 256 * high + low,   high signed, low unsigned
+ *
+ *     for each panel
+ *         for each part of K (TILE_K)
+ *             widen: panel -> [K/64] { low [16][16][4], high [16][16][4] }, floats of the scales
+ *             for each 32 rows
+ *                 for each 128 of K: four products of 64 a C, C to memory, 32 x 16 sums
+ *         put the sums of all rows
+ *
+ * Of 16 columns, 32 rows and 128 of K: 16 instructions of 16 cycles, and some 9 operations on
+ * each of 32 vectors of sums on two ports, 144 cycles: 256 at best, where vpdpbusd and its float
+ * operations take 12 x 4 x 32 / 2 = 768.
+ *
+ * Scales for 32 of K leave the unit half used and C as much work as before: 64 to 70 cycles for 16
+ * rows, 16 columns and 32 of K, where vpdpbusd takes 88 at best and 120 in fact.
+ *
+ * Rows are read 16 at a time: up to 15 of what lies behind the last, for nothing. */
+#include <immintrin.h>
+
+#define AMX __attribute__((target("amx-tile,amx-int8")))
+#define AMX_INLINE AMX INLINE
+
+enum {
+    AMX_ROWS = 16,
+    AMX_C = AMX_ROWS * PANEL_COLS, /* values of a C */
+    AMX_B_BYTES = 16 * 64,         /* 64 of K */
+    AMX_K = 256,                   /* that is widened at a time */
+    AMX_FLOATS = PANEL_COLS * 12,  /* of 128 of K: d, then one or two minima a group */
+};
+
+/* In a job's scratch: a part of K of up to two panels, which share what is read of the rows. */
+struct amx_panel {
+    uint8_t b[AMX_K / 64][2][AMX_B_BYTES]; /* low, high */
+    float scales[AMX_K / SUPER_K][AMX_FLOATS];
+    float sums[LINEAR_MAX_ROWS][PANEL_COLS];
+};
+
+struct amx_part {
+    struct amx_panel panels[2];
+    int32_t c[4][AMX_C];
+};
+_Static_assert(sizeof(struct amx_part) <= LINEAR_SCRATCH_BYTES, "a job's scratch holds it");
+
+/* What a tile register is: ldtilecfg's operand. */
+struct amx_config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+
+/* 0..3: C; 4, 5: A of 16 rows each; 6, 7: B. */
+static const struct amx_config amx_config_64 = {
+    .palette = 1,
+    .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
+    .rows = {16, 16, 16, 16, 16, 16, 16, 16},
+};
+
+/* How the weights of a super kind become B. */
+INLINE int amx_parts(const enum wide_kind kind)
+{
+    return kind == SUPER_MIN_HALVES ? 1 : 2;
+}
+
+INLINE void amx_store_products(uint8_t *low, uint8_t *high, __m512i q, __m512i scale, int offset)
+{
+    const __m512i byte = _mm512_set1_epi16(0xff);
+    const __m512i w = _mm512_sub_epi8(q, _mm512_set1_epi8((char)offset));
+    const __m512i even =
+        _mm512_mullo_epi16(_mm512_srai_epi16(_mm512_slli_epi16(w, 8), 8), scale);
+    const __m512i odd = _mm512_mullo_epi16(_mm512_srai_epi16(w, 8), scale);
+    vb_store(low, _mm512_ternarylogic_epi32(_mm512_slli_epi16(odd, 8), even, byte, 0xf8));
+    vb_store(high,
+             _mm512_ternarylogic_epi32(
+                 _mm512_srli_epi16(even, 8), odd, _mm512_set1_epi16((int16_t)0xff00), 0xf8));
+}
+
+/* Scales in both halves of a lane. */
+INLINE __m512i amx_twice(__m512i scale)
+{
+    return _mm512_or_si512(_mm512_and_si512(scale, _mm512_set1_epi32(0xffff)),
+                           _mm512_slli_epi32(scale, 16));
+}
+
+/* Of 32 of K, the g-th of a part's: what DEFINE_AMX_SUPER's widening stores. */
+INLINE void amx_store_group(struct amx_panel *p,
+                            uint32_t g,
+                            const vb *q,
+                            const struct super_scales *scales,
+                            vf d,
+                            const enum wide_kind kind)
+{
+    uint8_t *low = p->b[g / 2][0] + g % 2 * 512, *high = p->b[g / 2][1] + g % 2 * 512;
+    float *floats = p->scales[g / 4];
+    const int offset = kind == SUPER_PLUS_128 ? 128 : kind == SUPER_HALVES ? 32 : 0;
+    const __m512i first = amx_twice(scales->w);
+    const __m512i second = kind == SUPER_HALVES ? amx_twice(scales->second) : first;
+    UNROLL for (int i = 0; i < 8; i++)
+    {
+        if (kind == SUPER_MIN_HALVES)
+            vb_store(low + i * 64, q[i]);
+        else
+            amx_store_products(low + i * 64, high + i * 64, q[i], i < 4 ? first : second, offset);
+    }
+    vf_store(floats, d);
+    if (kind == SUPER_MIN || kind == SUPER_MIN_31)
+        vf_store(floats + (1 + g % 4) * PANEL_COLS, scales->min);
+    if (kind == SUPER_MIN_HALVES) {
+        vf_store(floats + (1 + g % 4 * 2) * PANEL_COLS, scales->min);
+        vf_store(floats + (2 + g % 4 * 2) * PANEL_COLS, scales->other_min);
+    }
+}
+
+/* 128 of K and up to 32 rows: what was multiplied, and which sums it meets. */
+struct amx_products {
+    const int32_t (*c)[AMX_C];
+    const float *scales;
+    float (*sums)[PANEL_COLS];
+    const struct act_super *s; /* of the first row; */
+    size_t s_stride;           /* to the next one's */
+    const struct act_block *b; /* [k/32][ACT_TILE] of the first four rows; */
+    size_t b_stride;           /* to the next four's */
+    uint32_t n;                /* rows */
+};
+
+/* Rows first .. first + n - 1 of that; mins: from scales. */
+AMX_INLINE void amx_sums(const struct amx_products *p,
+                         const uint32_t first,
+                         uint32_t n,
+                         const vf *mins,
+                         const enum wide_kind kind)
+{
+    const struct act_super *s = p->s + first * p->s_stride;
+    const int32_t *low = p->c[first / AMX_ROWS * 2] + first % AMX_ROWS * PANEL_COLS;
+    const int32_t *high = low + AMX_C;
+    const vf d = vf_load(p->scales);
+    UNROLL_4 for (uint32_t m = 0; m < n; m++, s += p->s_stride)
+    {
+        float *sum = p->sums[first + m];
+        vf acc = vf_load(sum);
+        if (kind == SUPER_MIN || kind == SUPER_MIN_31) {
+            UNROLL for (int g = 0; g < 4; g++) acc = vf_fnma(mins[g], vf_set1(s->dsum[g]), acc);
+        } else if (kind == SUPER_MIN_HALVES) {
+            const uint32_t row = first + m;
+            const struct act_block *b = p->b + row / ACT_TILE * p->b_stride + row % ACT_TILE;
+            UNROLL for (int i = 0; i < 8; i++) acc =
+                vf_fnma(mins[i], vf_set1(b[i / 2 * ACT_TILE].dsum_half[i % 2]), acc);
+        }
+        vi t = vi_load(low + m * PANEL_COLS);
+        if (amx_parts(kind) == 2)
+            t = vi_plus(_mm512_slli_epi32(vi_load(high + m * PANEL_COLS), 8), t);
+        vf_store(sum, vf_fma(vf_from_i(t), vf_mul(d, vf_set1(s->d)), acc));
+    }
+}
+
+AMX_INLINE void amx_load_mins(const struct amx_products *p, vf *mins, const enum wide_kind kind)
+{
+    const int n = kind == SUPER_MIN_HALVES                       ? 8
+                  : kind == SUPER_MIN || kind == SUPER_MIN_31 ? 4
+                                                              : 0;
+    UNROLL for (int i = 0; i < n; i++) mins[i] = vf_load(p->scales + (1 + i) * PANEL_COLS);
+}
+
+AMX_INLINE void amx_all_sums(const struct amx_products *p, const enum wide_kind kind)
+{
+    vf mins[8];
+    amx_load_mins(p, mins, kind);
+    amx_sums(p, 0, p->n < AMX_ROWS ? p->n : AMX_ROWS, mins, kind);
+    if (p->n > AMX_ROWS)
+        amx_sums(p, AMX_ROWS, p->n - AMX_ROWS, mins, kind);
+}
+
+/* Between two instructions of the tile unit 4 rows of the products before meet their sums, where
+ * compilers must leave them: nothing else fills the time that the unit takes. */
+#define AMX_STAY __asm__ volatile("" ::: "memory")
+#define AMX_FOUR(at)                                                                               \
+    AMX_STAY;                                                                                      \
+    amx_sums(before, (at), 4, mins, kind);                                                         \
+    UNROLL for (int m = (at); ask && m < (at) + 4; m++)                                            \
+    {                                                                                              \
+        __builtin_prefetch(q + (2 * AMX_ROWS + m) * stride);                                       \
+        __builtin_prefetch(q + (2 * AMX_ROWS + m) * stride + 64);                                  \
+        __builtin_prefetch(s + m * s_stride);                                                      \
+    }                                                                                              \
+    AMX_STAY
+
+/* 32 rows and 128 of K, while those before, 32 as well, meet their sums. C is stored after that:
+ * loads behind a store that waits for the unit would wait as well. ask: for the next 32 rows, and
+ * for what these rows' sums will need, s; past the last row a prefetch does no harm. */
+AMX_INLINE void amx_turn(const int8_t *q,
+                         size_t stride,
+                         const uint8_t (*b)[2][AMX_B_BYTES],
+                         const struct amx_products *before,
+                         const struct act_super *s,
+                         const bool ask,
+                         const enum wide_kind kind)
+{
+    const size_t s_stride = before->s_stride;
+    const int8_t *more = q + AMX_ROWS * stride;
+    vf mins[8];
+    amx_load_mins(before, mins, kind);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    _tile_loadd(4, q, (int)stride);
+    _tile_loadd(6, b[0][0], 64);
+    _tile_dpbsud(0, 4, 6);
+    AMX_FOUR(0);
+    _tile_loadd(5, more, (int)stride);
+    _tile_dpbsud(2, 5, 6);
+    AMX_FOUR(4);
+    _tile_loadd(7, b[0][1], 64);
+    _tile_dpbssd(1, 4, 7);
+    AMX_FOUR(8);
+    _tile_dpbssd(3, 5, 7);
+    AMX_FOUR(12);
+    _tile_loadd(4, q + 64, (int)stride);
+    _tile_loadd(6, b[1][0], 64);
+    _tile_dpbsud(0, 4, 6);
+    AMX_FOUR(16);
+    _tile_loadd(5, more + 64, (int)stride);
+    _tile_dpbsud(2, 5, 6);
+    AMX_FOUR(20);
+    _tile_loadd(7, b[1][1], 64);
+    _tile_dpbssd(1, 4, 7);
+    AMX_FOUR(24);
+    _tile_dpbssd(3, 5, 7);
+    AMX_FOUR(28);
+}
+
+/* The same of 16 rows, or of 16 more, by itself; parts: 1 or 2. */
+AMX_INLINE void amx_dots(const int8_t *q,
+                         size_t stride,
+                         const uint8_t (*b)[2][AMX_B_BYTES],
+                         const bool more,
+                         const int parts)
+{
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    UNROLL for (int i = 0; i < SUPER_K / 64; i++)
+    {
+        _tile_loadd(4, q + i * 64, (int)stride);
+        _tile_loadd(6, b[i][0], 64);
+        _tile_dpbsud(0, 4, 6);
+        if (more) {
+            _tile_loadd(5, q + AMX_ROWS * stride + i * 64, (int)stride);
+            _tile_dpbsud(2, 5, 6);
+        }
+        if (parts == 2) {
+            _tile_loadd(7, b[i][1], 64);
+            _tile_dpbssd(1, 4, 7);
+            if (more)
+                _tile_dpbssd(3, 5, 7);
+        }
+    }
+}
+
+AMX_INLINE void amx_store(int32_t (*c)[AMX_C], const bool more, const int parts)
+{
+    _tile_stored(0, c[0], 64);
+    if (parts == 2)
+        _tile_stored(1, c[1], 64);
+    if (more)
+        _tile_stored(2, c[2], 64);
+    if (more && parts == 2)
+        _tile_stored(3, c[3], 64);
+    AMX_STAY; /* compilers do not see what tiles are stored to */
+}
+
+/* A part of K of up to two panels meets all rows. */
+AMX_INLINE void amx_rows(const struct linear_job *j,
+                         struct amx_part *part,
+                         uint32_t n_panels,
+                         uint32_t first_k,
+                         const enum wide_kind kind)
+{
+    const uint32_t k = j->act->k;
+    const size_t stride = act_q_stride(k);
+    const struct act_int8 *acts = &j->act->by128;
+    struct amx_products before = {.n = 0};
+    for (uint32_t done = 0; done < j->n_rows; done += 2 * AMX_ROWS) {
+        const uint32_t row = j->first_row + done, left = j->n_rows - done;
+        const uint32_t n = left < 2 * AMX_ROWS ? left : 2 * AMX_ROWS;
+        for (uint32_t i = 0; i < AMX_K / SUPER_K * n_panels; i++) {
+            struct amx_panel *p = &part->panels[i % n_panels];
+            const uint32_t at = i / n_panels, at_k = first_k + at * SUPER_K;
+            const uint8_t(*b)[2][AMX_B_BYTES] = p->b + at * (SUPER_K / 64);
+            const int8_t *q = acts->q + row * stride + at_k;
+            const struct act_super *s = acts->s + ((size_t)row * k + at_k) / SUPER_K;
+            if (n == 2 * AMX_ROWS && before.n == n && amx_parts(kind) == 2) {
+                if (i % n_panels == 0)
+                    amx_turn(q, stride, b, &before, s, true, kind);
+                else
+                    amx_turn(q, stride, b, &before, s, false, kind);
+                amx_store(part->c, true, 2);
+            } else {
+                if (before.n)
+                    amx_all_sums(&before, kind);
+                amx_dots(q, stride, b, n > AMX_ROWS, amx_parts(kind));
+                amx_store(part->c, n > AMX_ROWS, amx_parts(kind));
+            }
+            before = (struct amx_products){
+                .c = (const int32_t(*)[AMX_C])part->c,
+                .scales = p->scales[at],
+                .sums = p->sums + done,
+                .s = s,
+                .s_stride = k / SUPER_K,
+                .b = acts->b + ((size_t)(row / ACT_TILE) * k + at_k) / 32 * ACT_TILE,
+                .b_stride = (size_t)k / 32 * ACT_TILE,
+                .n = n};
+        }
+    }
+    amx_all_sums(&before, kind);
+}
+
+/* Asks for what a group's place will hold a part of K later: `after` of the panel; where that ends
+ * for the panel after the next. */
+INLINE void amx_ask(const struct linear_job *j, const uint8_t *panel, size_t after, uint32_t bytes)
+{
+    if (after >= j->panel_bytes)
+        after += j->panel_bytes;
+    for (uint32_t l = 0; l < bytes; l += 64)
+        __builtin_prefetch(panel + after + l);
+}
+
+/* group_bytes: what 32 of K take in a panel, about. */
+#define DEFINE_AMX_SUPER(name, kind, group_bytes)                                                  \
+    static void amx_widen_##name(                                                                  \
+        const struct linear_job *j, const uint8_t *panel, uint32_t k, struct amx_panel *to)        \
+    {                                                                                              \
+        const struct head head = head_##name(panel, k / 32, 0);                                    \
+        for (uint32_t g = 0; g < AMX_K / 32; g++) {                                                \
+            const uint32_t i = k / 32 + g;                                                         \
+            const uint8_t *w = weights_##name(panel, i);                                           \
+            amx_ask(j, panel, (size_t)(w - panel) + AMX_K / 32 * (group_bytes), (group_bytes));    \
+            const struct super_scales scales = scales_##name(head, panel, i, 0);                   \
+            vb q[8];                                                                               \
+            UNROLL for (int v = 0; v < 8; v++) q[v] = bytes_##name(w, i, v, 0);                    \
+            amx_store_group(to, g, q, &scales, head.d, kind);                                      \
+        }                                                                                          \
+    }                                                                                              \
+    AMX static void amx_##name(const struct linear_job *j)                                         \
+    {                                                                                              \
+        if (j->n_rows <= LINEAR_FEW_ROWS) {                                                        \
+            run_##name(j);                                                                         \
+            return;                                                                                \
+        }                                                                                          \
+        struct amx_part *part = (struct amx_part *)j->scratch;                                     \
+        _tile_loadconfig(&amx_config_64);                                                          \
+        for (uint32_t p = 0; p < j->n_panels; p += 2) {                                            \
+            const uint32_t n = j->n_panels - p < 2 ? 1 : 2;                                        \
+            for (uint32_t i = 0; i < n; i++)                                                       \
+                memset(part->panels[i].sums, 0, j->n_rows * sizeof part->panels[i].sums[0]);       \
+            for (uint32_t k = 0; k < j->act->k; k += AMX_K) {                                      \
+                for (uint32_t i = 0; i < n; i++)                                                   \
+                    amx_widen_##name(                                                              \
+                        j, j->panels + (p + i) * j->panel_bytes, k, &part->panels[i]);             \
+                AMX_STAY; /* nor what they are loaded from */                                      \
+                amx_rows(j, part, n, k, kind);                                                     \
+            }                                                                                      \
+            for (uint32_t m = 0; m < j->n_rows; m++) {                                             \
+                for (uint32_t i = 0; i < n; i++)                                                   \
+                    linear_put(j,                                                                  \
+                               j->first_row + m,                                                   \
+                               (p + i) * PANEL_COLS,                                               \
+                               vf_load(part->panels[i].sums[m]));                                  \
+            }                                                                                      \
+        }                                                                                          \
+        _tile_release();                                                                           \
+    }
+
+DEFINE_AMX_SUPER(q4_k, SUPER_MIN, PANEL_Q4_K_BYTES / 8)
+DEFINE_AMX_SUPER(q6_k, SUPER_HALVES, PANEL_Q6_K_BYTES / 8)
+DEFINE_AMX_SUPER(q5_k, SUPER_MIN_31, PANEL_Q5_K_BYTES / 8)
+DEFINE_AMX_SUPER(q2_k, SUPER_MIN_HALVES, PANEL_Q2_K_BYTES / 8)
+DEFINE_AMX_SUPER(q3_k, SUPER_HALVES, PANEL_Q3_K_BYTES / 8 + 4)
+DEFINE_AMX_SUPER(iq4_xs, SUPER_PLUS_128, PANEL_IQ4_XS_BYTES / 8 + 4)
+
+/* Full tiles, as many independent sums as there are registers. */
+AMX static double amx_peak(uint64_t n)
+{
+    _Alignas(64) int8_t ones[1024];
+    memset(ones, 1, sizeof ones);
+    __asm__ volatile("" ::: "memory");
+    _tile_loadconfig(&amx_config_64);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    _tile_loadd(4, ones, 64);
+    _tile_loadd(5, ones, 64);
+    for (uint64_t r = 0; r < n / 8; r++) { /* rounds of other kernels are that much shorter */
+        _tile_dpbssd(0, 4, 5);
+        _tile_dpbssd(1, 4, 5);
+        _tile_dpbssd(2, 4, 5);
+        _tile_dpbssd(3, 4, 5);
+    }
+    _tile_release();
+    return (double)(n / 8) * 4 * 16 * 16 * 64 * 2;
+}

@@ -1,0 +1,130 @@
+/* Few rows of formats whose scales are integers: within 128 of K (SUPER_K) the activations share
+ * their scale and the weights theirs, so that
+ *
+ *     t = sum over 32 of K:  scale * (exact dot product)      an integer below 2^31, exact
+ *     acc = acc - min * (sum of the activations)              where the format has one, for each 32
+ *     acc = acc + t * (d of the weights * d of the activations)    once, at the end
+ *
+ * What is an integer may be summed in any order: a tile unit takes scale * q for the weights and
+ * meets all 128 at once (linear_amx_impl.h). A format NAME describes itself as in
+ * linear_group_impl.h, but for
+ *
+ *     scales_NAME(head, panel, i, c)   scales as integers, and what to take off, of group i
+ *
+ * and DEFINE_SUPER makes linear_NAME and widen_NAME of that. */
+struct super_scales {
+    vi w, second;      /* of a group, or of either half of it */
+    vf min, other_min; /* likewise */
+};
+
+#define NO_SCALE vi_set1(0)
+
+#define SUPER_PLUS_128_FEW(name)                                                                   \
+    {                                                                                              \
+        vi s[LINEAR_M];                                                                            \
+        EACH_ROW s[m] = vi_begin128(ACT_BLOCK(i, m)->n128);                                        \
+        GROUP_DOTS(name, 0, 8, vi_dot128, s)                                                       \
+        const struct super_scales scales = scales_##name(head, panel, i, h * VL);                  \
+        EACH_ROW t[m] = vi_plus(t[m], vi_times(s[m], scales.w));                                   \
+    }
+
+#define SUPER_MIN_FEW(name)                                                                        \
+    {                                                                                              \
+        vn s[LINEAR_M];                                                                            \
+        EACH_ROW s[m] = vn_begin(0);                                                               \
+        GROUP_DOTS(name, 0, 8, vn_dot, s)                                                          \
+        const struct super_scales scales = scales_##name(head, panel, i, h * VL);                  \
+        const vi lanes = vn_lanes(scales.w);                                                       \
+        EACH_ROW t[m] = vi_plus(t[m], vn_times(s[m], lanes));                                      \
+        EACH_ROW acc[m][p] = vf_fnma(scales.min, vf_set1(ACT_BLOCK(i, m)->dsum), acc[m][p]);       \
+    }
+
+#define SUPER_MIN_31_FEW(name)                                                                     \
+    {                                                                                              \
+        vi s[LINEAR_M];                                                                            \
+        EACH_ROW s[m] = vi_set1(0);                                                                \
+        GROUP_DOTS(name, 0, 8, vi_dot, s)                                                          \
+        const struct super_scales scales = scales_##name(head, panel, i, h * VL);                  \
+        EACH_ROW t[m] = vi_plus(t[m], vi_times(s[m], scales.w));                                   \
+        EACH_ROW acc[m][p] = vf_fnma(scales.min, vf_set1(ACT_BLOCK(i, m)->dsum), acc[m][p]);       \
+    }
+
+#define SUPER_HALVES_FEW(name)                                                                     \
+    {                                                                                              \
+        vi s[LINEAR_M];                                                                            \
+        EACH_ROW s[m] = vi_set1(ACT_BLOCK(i, m)->n32[0]);                                          \
+        GROUP_DOTS(name, 0, 4, vi_dot, s)                                                          \
+        const struct super_scales scales = scales_##name(head, panel, i, h * VL);                  \
+        EACH_ROW t[m] = vi_plus(t[m], vi_times(s[m], scales.w));                                   \
+        EACH_ROW s[m] = vi_set1(ACT_BLOCK(i, m)->n32[1]);                                          \
+        GROUP_DOTS(name, 4, 8, vi_dot, s)                                                          \
+        EACH_ROW t[m] = vi_plus(t[m], vi_times(s[m], scales.second));                              \
+    }
+
+/* The bytes are scale * q already. */
+#define SUPER_MIN_HALVES_FEW(name)                                                                 \
+    {                                                                                              \
+        GROUP_DOTS(name, 0, 8, vi_dot, t)                                                          \
+        const struct super_scales scales = scales_##name(head, panel, i, h * VL);                  \
+        EACH_ROW acc[m][p] =                                                                       \
+            vf_fnma(scales.min, vf_set1(ACT_BLOCK(i, m)->dsum_half[0]), acc[m][p]);                \
+        EACH_ROW acc[m][p] =                                                                       \
+            vf_fnma(scales.other_min, vf_set1(ACT_BLOCK(i, m)->dsum_half[1]), acc[m][p]);          \
+    }
+
+/* kind: one of the wide kinds that begin with SUPER_. */
+#define DEFINE_SUPER(name, kind, group_bytes)                                                      \
+    INLINE void linear_##name(const struct linear_job *j,                                          \
+                              uint32_t p0,                                                         \
+                              uint32_t row,                                                        \
+                              const int M,                                                         \
+                              const int T,                                                         \
+                              const int P)                                                         \
+    {                                                                                              \
+        ACT_POINTERS(by128);                                                                       \
+        const uint8_t *panels = j->panels + p0 * j->panel_bytes;                                   \
+        for (int h = 0; h < PARTS; h++) {                                                          \
+            vf acc[LINEAR_M][4];                                                                   \
+            EACH_ROW UNROLL for (int p = 0; p < P; p++) acc[m][p] = vf_zero();                     \
+            for (uint32_t first = 0; first < n_blocks; first += SUPER_K / 32) {                    \
+                UNROLL for (int p = 0; p < P; p++)                                                 \
+                {                                                                                  \
+                    const uint8_t *panel = panels + p * j->panel_bytes;                            \
+                    const struct head head = head_##name(panel, first / 8 * 8, h * VL);            \
+                    vi t[LINEAR_M];                                                                \
+                    EACH_ROW t[m] = vi_set1(0);                                                    \
+                    for (uint32_t i = first; i < first + SUPER_K / 32; i++) {                      \
+                        const uint8_t *w = weights_##name(panel, i);                               \
+                        PREFETCH(panel, w - 64, 64 + group_bytes)                                  \
+                        kind##_FEW(name)                                                           \
+                    }                                                                              \
+                    EACH_ROW acc[m][p] = add_super(acc[m][p], t[m], head.d, ACT_BLOCK(first, m));  \
+                }                                                                                  \
+            }                                                                                      \
+            EACH_ROW UNROLL for (int p = 0; p < P; p++)                                            \
+                linear_put(j, row + m, (p0 + p) * PANEL_COLS + h * VL, acc[m][p]);                 \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    INLINE void widen_##name(const uint8_t *panel, uint32_t i, uint8_t *wide)                      \
+    {                                                                                              \
+        const uint8_t *w = weights_##name(panel, i);                                               \
+        for (int c = 0; c < PANEL_COLS; c += VL) {                                                 \
+            const struct head head = head_##name(panel, i / 8 * 8, c);                             \
+            const struct super_scales scales = scales_##name(head, panel, i, c);                   \
+            uint8_t *first = wide + c * 4, *second = wide + WIDE_SECOND + c * 4;                   \
+            if (kind == SUPER_MIN_HALVES)                                                          \
+                vf_store((float *)first, scales.min);                                              \
+            else                                                                                   \
+                vi_store((int32_t *)first, kind == SUPER_MIN ? vn_lanes(scales.w) : scales.w);     \
+            if (kind == SUPER_HALVES)                                                              \
+                vi_store((int32_t *)second, scales.second);                                        \
+            else                                                                                   \
+                vf_store((float *)second,                                                          \
+                         kind == SUPER_MIN_HALVES ? scales.other_min : scales.min);                \
+            vf_store((float *)(wide + WIDE_THIRD) + c, head.d);                                    \
+            vb q[8]; /* none stored yet: what two have in common is loaded once */                 \
+            UNROLL for (int g = 0; g < 8; g++) q[g] = bytes_##name(w, i, g, c * 4);                \
+            UNROLL for (int g = 0; g < 8; g++) vb_store(wide + WIDE_Q + g * 64 + c * 4, q[g]);     \
+        }                                                                                          \
+    }
