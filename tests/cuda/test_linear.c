@@ -271,14 +271,13 @@ static void run_cpu(const struct linear_case *c, float *out)
     uint8_t *panels = mem_aligned(bytes * n_panels), *scratch = mem_aligned(LINEAR_SCRATCH_BYTES);
     for (uint32_t p = 0; p < n_panels; p++)
         panel_pack(format, &c->w, p, panels + p * bytes);
-    struct act a = {.k = c->k,
-                    .x = mem_aligned((size_t)padded * c->k * 4),
-                    .bf16 = mem_aligned((size_t)padded * (c->k + 1) * 2),
-                    .by32 = {mem_aligned(act_q_bytes(c->k, padded)),
-                             mem_aligned((size_t)padded * (c->k / 32 + 1) *
-                                         sizeof(struct act_block)),
-                             mem_aligned((size_t)padded * (c->k / SUPER_K + 1) *
-                                         sizeof(struct act_super))}};
+    struct act a = {
+        .k = c->k,
+        .x = mem_aligned((size_t)padded * c->k * 4),
+        .bf16 = mem_aligned((size_t)padded * (c->k + 1) * 2),
+        .by32 = {mem_aligned(act_q_bytes(c->k, padded)),
+                 mem_aligned((size_t)padded * (c->k / 32 + 1) * sizeof(struct act_block)),
+                 {mem_aligned((size_t)padded * (c->k / 32 + 1) * sizeof(struct act_scale))}}};
     a.by128 = a.by32; /* one of them is packed */
     for (uint32_t r = 0; r < c->rows; r++)
         kernels->pack(c->x + (size_t)r * c->k, &a, r, kernels->act_kinds[format], ACT_TILE);

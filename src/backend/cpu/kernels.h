@@ -101,15 +101,22 @@ struct act_block {
 
 enum { ACT_F32 = 1, ACT_INT8 = 2, ACT_BF16 = 4, ACT_INT8_128 = 8, SUPER_K = 128 };
 
-/* Of 128: d and d * sum(q) of each 32, once more, close together. */
+/* d and d * sum(q) once more, close together: of 128, with sums of each 32; of 32. */
 struct act_super {
     float d, dsum[4], unused[3];
+};
+
+struct act_scale {
+    float d, dsum;
 };
 
 struct act_int8 {
     int8_t *q;
     struct act_block *b;
-    struct act_super *s; /* [row][k/128]; by128 only */
+    union {
+        struct act_super *s;     /* [row][k/128], by128 */
+        struct act_scale *scale; /* [row/L][k/32][L], by32 */
+    };
 };
 
 struct act {

@@ -1,29 +1,28 @@
 /* Many rows on a tile unit (AMX): the sums of linear_tile_impl.h and their order, the integers
- * within by another instruction. Of 16 rows and K = 32 or 64
+ * within by another instruction, so that no bit differs. Of 16 rows and K = 32 or 64
  *
  *     A  [16 rows][K]            the activations, as they were packed
  *     B  [K/4][16 columns][4]    the weights of a panel
  *     C  [16 rows][16 columns]   int32, += their dot products
  *
- * are one instruction of 16 cycles, however short K is; another 16 store C, from where it meets the
- * scales. So the formats of linear_super_impl.h gain most: 128 of K, with the scales multiplied in,
- * are one C. A product of scale and weight that does not fit a byte is two, and two C:
+ * are one instruction of 16 cycles, however short K is; another stores C in 16, from where it meets
+ * the scales. So the formats of linear_super_impl.h, here, gain most: 128 of K, with the scales
+ * multiplied in, are one C. A product of scale and weight may not fit a byte; then it is two, and
+ * two C:
  *
  *     scale * q = 256 * high + low,   high signed, low unsigned
  *
- *     for each panel
- *         for each part of K (TILE_K)
+ *     for each two panels
+ *         for each part of K (AMX_K)
  *             widen: panel -> [K/64] { low [16][16][4], high [16][16][4] }, floats of the scales
  *             for each 32 rows
- *                 for each 128 of K: four products of 64 a C, C to memory, 32 x 16 sums
+ *                 for each 128 of K and either panel: 8 products, 4 C to memory, 32 x 16 sums
  *         put the sums of all rows
  *
- * Of 16 columns, 32 rows and 128 of K: 16 instructions of 16 cycles, and some 9 operations on
- * each of 32 vectors of sums on two ports, 144 cycles: 256 at best, where vpdpbusd and its float
- * operations take 12 x 4 x 32 / 2 = 768.
- *
- * Scales for 32 of K leave the unit half used and C as much work as before: 64 to 70 cycles for 16
- * rows, 16 columns and 32 of K, where vpdpbusd takes 88 at best and 120 in fact.
+ * Of 16 columns, 32 rows and 128 of K, from the nearest cache: 137 cycles multiply and 50 store C;
+ * meeting the sums, 9 operations a vector, takes 175. One after the other these are 375 cycles,
+ * taking turns every four rows 290, where vpdpbusd and its float operations take 768 at best.
+ * Formats with a scale for 32 of K: linear_amx_group_impl.h.
  *
  * Rows are read 16 at a time: up to 15 of what lies behind the last, for nothing. */
 #include <immintrin.h>
@@ -36,6 +35,8 @@ enum {
     AMX_C = AMX_ROWS * PANEL_COLS, /* values of a C */
     AMX_B_BYTES = 16 * 64,         /* 64 of K */
     AMX_K = 256,                   /* that is widened at a time */
+    AMX_MIN_ROWS = 17,             /* fewer are not worth the widening */
+    AMX_GROUP_MIN_ROWS = 65,       /* likewise, in linear_amx_group_impl.h */
     AMX_FLOATS = PANEL_COLS * 12,  /* of 128 of K: d, then one or two minima a group */
 };
 
@@ -76,8 +77,7 @@ INLINE void amx_store_products(uint8_t *low, uint8_t *high, __m512i q, __m512i s
 {
     const __m512i byte = _mm512_set1_epi16(0xff);
     const __m512i w = _mm512_sub_epi8(q, _mm512_set1_epi8((char)offset));
-    const __m512i even =
-        _mm512_mullo_epi16(_mm512_srai_epi16(_mm512_slli_epi16(w, 8), 8), scale);
+    const __m512i even = _mm512_mullo_epi16(_mm512_srai_epi16(_mm512_slli_epi16(w, 8), 8), scale);
     const __m512i odd = _mm512_mullo_epi16(_mm512_srai_epi16(w, 8), scale);
     vb_store(low, _mm512_ternarylogic_epi32(_mm512_slli_epi16(odd, 8), even, byte, 0xf8));
     vb_store(high,
@@ -165,14 +165,14 @@ AMX_INLINE void amx_sums(const struct amx_products *p,
 
 AMX_INLINE void amx_load_mins(const struct amx_products *p, vf *mins, const enum wide_kind kind)
 {
-    const int n = kind == SUPER_MIN_HALVES                       ? 8
-                  : kind == SUPER_MIN || kind == SUPER_MIN_31 ? 4
-                                                              : 0;
+    const int n = kind == SUPER_MIN_HALVES ? 8 : kind == SUPER_MIN || kind == SUPER_MIN_31 ? 4 : 0;
     UNROLL for (int i = 0; i < n; i++) mins[i] = vf_load(p->scales + (1 + i) * PANEL_COLS);
 }
 
 AMX_INLINE void amx_all_sums(const struct amx_products *p, const enum wide_kind kind)
 {
+    if (p->n == 0)
+        return;
     vf mins[8];
     amx_load_mins(p, mins, kind);
     amx_sums(p, 0, p->n < AMX_ROWS ? p->n : AMX_ROWS, mins, kind);
@@ -290,37 +290,37 @@ AMX_INLINE void amx_rows(const struct linear_job *j,
     const uint32_t k = j->act->k;
     const size_t stride = act_q_stride(k);
     const struct act_int8 *acts = &j->act->by128;
+    const int parts = amx_parts(kind);
     struct amx_products before = {.n = 0};
     for (uint32_t done = 0; done < j->n_rows; done += 2 * AMX_ROWS) {
         const uint32_t row = j->first_row + done, left = j->n_rows - done;
-        const uint32_t n = left < 2 * AMX_ROWS ? left : 2 * AMX_ROWS;
-        for (uint32_t i = 0; i < AMX_K / SUPER_K * n_panels; i++) {
-            struct amx_panel *p = &part->panels[i % n_panels];
-            const uint32_t at = i / n_panels, at_k = first_k + at * SUPER_K;
-            const uint8_t(*b)[2][AMX_B_BYTES] = p->b + at * (SUPER_K / 64);
+        for (uint32_t at = 0; at < AMX_K / SUPER_K; at++) {
+            const uint32_t at_k = first_k + at * SUPER_K;
             const int8_t *q = acts->q + row * stride + at_k;
-            const struct act_super *s = acts->s + ((size_t)row * k + at_k) / SUPER_K;
-            if (n == 2 * AMX_ROWS && before.n == n && amx_parts(kind) == 2) {
-                if (i % n_panels == 0)
-                    amx_turn(q, stride, b, &before, s, true, kind);
-                else
-                    amx_turn(q, stride, b, &before, s, false, kind);
-                amx_store(part->c, true, 2);
-            } else {
-                if (before.n)
+            for (uint32_t i = 0; i < n_panels; i++) {
+                struct amx_panel *p = &part->panels[i];
+                const uint8_t(*b)[2][AMX_B_BYTES] = p->b + at * (SUPER_K / 64);
+                const struct amx_products now = {
+                    .c = (const int32_t(*)[AMX_C])part->c,
+                    .scales = p->scales[at],
+                    .sums = p->sums + done,
+                    .s = acts->s + ((size_t)row * k + at_k) / SUPER_K,
+                    .s_stride = k / SUPER_K,
+                    .b = acts->b + ((size_t)(row / ACT_TILE) * k + at_k) / 32 * ACT_TILE,
+                    .b_stride = (size_t)k / 32 * ACT_TILE,
+                    .n = left < 2 * AMX_ROWS ? left : 2 * AMX_ROWS};
+                if (parts == 2 && now.n == 2 * AMX_ROWS && before.n == now.n) {
+                    if (i == 0)
+                        amx_turn(q, stride, b, &before, now.s, true, kind);
+                    else
+                        amx_turn(q, stride, b, &before, now.s, false, kind);
+                } else {
                     amx_all_sums(&before, kind);
-                amx_dots(q, stride, b, n > AMX_ROWS, amx_parts(kind));
-                amx_store(part->c, n > AMX_ROWS, amx_parts(kind));
+                    amx_dots(q, stride, b, now.n > AMX_ROWS, parts);
+                }
+                amx_store(part->c, now.n > AMX_ROWS, parts);
+                before = now;
             }
-            before = (struct amx_products){
-                .c = (const int32_t(*)[AMX_C])part->c,
-                .scales = p->scales[at],
-                .sums = p->sums + done,
-                .s = s,
-                .s_stride = k / SUPER_K,
-                .b = acts->b + ((size_t)(row / ACT_TILE) * k + at_k) / 32 * ACT_TILE,
-                .b_stride = (size_t)k / 32 * ACT_TILE,
-                .n = n};
         }
     }
     amx_all_sums(&before, kind);
@@ -354,7 +354,7 @@ INLINE void amx_ask(const struct linear_job *j, const uint8_t *panel, size_t aft
     }                                                                                              \
     AMX static void amx_##name(const struct linear_job *j)                                         \
     {                                                                                              \
-        if (j->n_rows <= LINEAR_FEW_ROWS) {                                                        \
+        if (j->n_rows < AMX_MIN_ROWS) {                                                            \
             run_##name(j);                                                                         \
             return;                                                                                \
         }                                                                                          \

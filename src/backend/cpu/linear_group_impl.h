@@ -114,7 +114,7 @@ struct scales {
                               const int T,                                                         \
                               const int P)                                                         \
     {                                                                                              \
-        ACT_POINTERS(by32);                                                                           \
+        ACT_POINTERS(by32);                                                                        \
         const uint8_t *panels = j->panels + p0 * j->panel_bytes;                                   \
         for (int h = 0; h < PARTS; h++) {                                                          \
             vf acc[LINEAR_M][4];                                                                   \

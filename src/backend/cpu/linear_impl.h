@@ -13,9 +13,10 @@
  *     linear_amx_impl.h    the same by a tile unit
  *
  * Every kernel is one template over M, the rows it takes at a time. For each output element all M,
- * and both ways, do the same operations in the same order: over groups of 32 of K, an exact integer
+ * and all ways, do the same operations in the same order: over groups of 32 of K, an exact integer
  * dot product, then one product of scales and one fused multiply-add (add_group and its sisters);
- * float formats one fused multiply-add a k. So the bits of a row do not depend on its neighbours.
+ * over 128 of K where scales are integers (add_super); float formats one fused multiply-add a k. So
+ * the bits of a row do not depend on its neighbours.
  *
  * Bounds: M = 1 reads each weight once and is bound by memory. With many rows a VNNI kernel does 8
  * vpdpbusd of 128 operations for each row, 16 columns and 32 of K, beside three float operations:
@@ -307,4 +308,6 @@ DEFINE_RUN(BF16_DOT, bf16dot)
 
 #ifdef WITH_AMX
 #include "backend/cpu/linear_amx_impl.h"
+
+#include "backend/cpu/linear_amx_group_impl.h"
 #endif

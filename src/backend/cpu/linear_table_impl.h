@@ -61,8 +61,7 @@ enum { PER_mxfp4 = 1 };
 
 INLINE struct scales scales_mxfp4(struct head head, const uint8_t *panel, uint32_t i, int c)
 {
-    return (struct scales){
-        vf_load_e8m0_half(FOUR_mxfp4(panel, i) + i % 4 * 16 + c), head.d};
+    return (struct scales){vf_load_e8m0_half(FOUR_mxfp4(panel, i) + i % 4 * 16 + c), head.d};
 }
 
 DEFINE_GROUPED(iq4_nl, FEW_PLUS_128, 256)

@@ -58,8 +58,8 @@ INLINE float *tile_sums(const struct tile *t, uint32_t row)
     return t->sums + (size_t)(row - t->j->first_row) * TILE_VECS * VL;
 }
 
-/* A group of 32 of K meets M rows. q: the first row's activations of that group; b[i]: the i-th four
- * rows'; wide: the first panel's group; sums, t: of the first row. */
+/* A group of 32 of K meets M rows. q: the first row's activations of that group; b[i]: the i-th
+ * four rows'; wide: the first panel's group; sums, t: of the first row. */
 INLINE void tile_group(const int8_t *q,
                        const size_t q_stride,
                        const struct act_block *const *b,
@@ -141,14 +141,14 @@ INLINE void tile_group(const int8_t *q,
             EACH_SUM s[m][v] = vi_set1(0);
             DOTS(0, 8, vi_dot, s)
         }
-        EACH_SUM vi_store(
-            T_AT(m, v), vi_plus(vi_load(T_AT(m, v)), vi_times(s[m][v], SCALE_AT(v, 0))));
+        EACH_SUM vi_store(T_AT(m, v),
+                          vi_plus(vi_load(T_AT(m, v)), vi_times(s[m][v], SCALE_AT(v, 0))));
     } else if (kind == SUPER_HALVES) {
         vi s[TILE_INT_M][TILE_VECS];
         EACH_SUM s[m][v] = vi_set1(BLOCK(m)->n32[0]);
         DOTS(0, 4, vi_dot, s)
-        EACH_SUM vi_store(
-            T_AT(m, v), vi_plus(vi_load(T_AT(m, v)), vi_times(s[m][v], SCALE_AT(v, 0))));
+        EACH_SUM vi_store(T_AT(m, v),
+                          vi_plus(vi_load(T_AT(m, v)), vi_times(s[m][v], SCALE_AT(v, 0))));
         EACH_SUM s[m][v] = vi_set1(BLOCK(m)->n32[1]);
         DOTS(4, 8, vi_dot, s)
         EACH_SUM vi_store(
@@ -162,8 +162,8 @@ INLINE void tile_group(const int8_t *q,
         vn s[TILE_INT_M][TILE_VECS];
         EACH_SUM s[m][v] = vn_begin(0);
         DOTS(0, 8, vn_dot, s)
-        EACH_SUM vi_store(
-            T_AT(m, v), vi_plus(vi_load(T_AT(m, v)), vn_times(s[m][v], SCALE_AT(v, 0))));
+        EACH_SUM vi_store(T_AT(m, v),
+                          vi_plus(vi_load(T_AT(m, v)), vn_times(s[m][v], SCALE_AT(v, 0))));
     } else {
         vn s[TILE_INT_M][TILE_VECS];
         EACH_SUM s[m][v] = vn_begin(kind == WIDE_MIN ? 0 : BLOCK(m)->n8);
@@ -241,8 +241,7 @@ INLINE void tile_int(const struct tile *t, uint32_t row, const int M, const enum
             const struct act_block *first[TILE_INT_M / ACT_TILE];
             for (int i = 0; i < M / ACT_TILE; i++)
                 first[i] = b[i] - SUPER_K / 32 * ACT_TILE;
-            tile_super(
-                first, wide - (SUPER_K / 32 - 1) * WIDE_BYTES, sums, integers, M, kind);
+            tile_super(first, wide - (SUPER_K / 32 - 1) * WIDE_BYTES, sums, integers, M, kind);
         }
     }
 }

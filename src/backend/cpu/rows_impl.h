@@ -129,6 +129,9 @@ INLINE void pack_int8(const float *x,
             s->d = b[(size_t)(i / 32) * lanes].d;
             for (uint32_t g = 0; g < 4; g++)
                 s->dsum[g] = b[(size_t)(i / 32 + g) * lanes].dsum;
+        } else {
+            const struct act_block *at = b + (size_t)(i / 32) * lanes;
+            to->scale[at - to->b] = (struct act_scale){at->d, at->dsum};
         }
     }
 }

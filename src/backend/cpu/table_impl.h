@@ -108,17 +108,17 @@ static uint64_t run_read(const void *p, size_t n, bool four)
         .linear = {[PANEL_F32] = run_f32,                                                          \
                    [PANEL_F16] = run_f16,                                                          \
                    [PANEL_BF16] = (bf16_linear),                                                   \
-                   [PANEL_Q8_0] = run_q8_0,                                                        \
-                   [PANEL_Q4_0] = run_q4_0,                                                        \
+                   [PANEL_Q8_0] = many##_q8_0,                                                        \
+                   [PANEL_Q4_0] = many##_q4_0,                                                        \
                    [PANEL_Q4_K] = many##_q4_k,                                                        \
                    [PANEL_Q6_K] = many##_q6_k,                                                        \
-                   [PANEL_Q4_1] = run_q4_1,                                                        \
-                   [PANEL_Q5_0] = run_q5_0,                                                        \
-                   [PANEL_Q5_1] = run_q5_1,                                                        \
+                   [PANEL_Q4_1] = many##_q4_1,                                                        \
+                   [PANEL_Q5_0] = many##_q5_0,                                                        \
+                   [PANEL_Q5_1] = many##_q5_1,                                                        \
                    [PANEL_Q5_K] = many##_q5_k,                                                        \
-                   [PANEL_IQ4_NL] = run_iq4_nl,                                                    \
+                   [PANEL_IQ4_NL] = many##_iq4_nl,                                                    \
                    [PANEL_IQ4_XS] = many##_iq4_xs,                                                    \
-                   [PANEL_MXFP4] = run_mxfp4,                                                      \
+                   [PANEL_MXFP4] = many##_mxfp4,                                                      \
                    [PANEL_Q2_K] = many##_q2_k,                                                        \
                    [PANEL_Q3_K] = many##_q3_k,                                                        \
                    [PANEL_IQ1_S] = run_iq1_s,                                                      \

@@ -45,18 +45,17 @@ static struct act_int8 make_int8(uint32_t k, uint32_t rows, uint32_t padded)
     return (struct act_int8){
         mem_aligned(act_q_bytes(k, rows)),
         mem_aligned((size_t)padded * (k < 32 ? 1 : k / 32) * sizeof(struct act_block)),
-        mem_aligned((size_t)rows * (k < SUPER_K ? 1 : k / SUPER_K) * sizeof(struct act_super))};
+        {mem_aligned((size_t)padded * (k < 32 ? 1 : k / 32) * sizeof(struct act_scale))}};
 }
 
 static struct act make_act(uint32_t k, uint32_t rows)
 {
     const uint32_t padded = (rows + 3) / 4 * 4; /* exactly what kernels may touch */
-    return (struct act){
-        .k = k,
-        .x = mem_aligned((size_t)padded * k * 4),
-        .bf16 = mem_aligned((size_t)padded * (k + 1) * 2),
-        .by32 = make_int8(k, rows, padded),
-        .by128 = make_int8(k, rows, padded)};
+    return (struct act){.k = k,
+                        .x = mem_aligned((size_t)padded * k * 4),
+                        .bf16 = mem_aligned((size_t)padded * (k + 1) * 2),
+                        .by32 = make_int8(k, rows, padded),
+                        .by128 = make_int8(k, rows, padded)};
 }
 
 static void free_act(struct act *a)
@@ -197,7 +196,7 @@ static void linear_shapes(const struct cpu_kernels *kernels, enum gguf_type type
 {
     static const uint32_t ns[] = {1, 15, 16, 17, 40, 100};
     const uint32_t unit = gguf_type_info(type)->block_values;
-    for (uint32_t rows = 1; rows <= 75; rows += rows < 10 ? 1 : 13) {
+    for (uint32_t rows = 1; rows <= 101; rows += rows < 10 ? 1 : 13) {
         struct linear_case c = {.kernels = kernels, .rows = rows, .n = ns[rnd() % COUNT(ns)]};
         const uint32_t most = rows % 2 ? 150 : 1200; /* longer than a part, TILE_K */
         c.k = unit == 1 ? 1 + rnd() % most : unit * (1 + rnd() % (most / unit + 1));
