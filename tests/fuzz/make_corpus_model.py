@@ -218,21 +218,59 @@ def deepseek(old, **more):
         *DENSE, "blk.0.attn_k.weight", "blk.0.attn_v.weight"])
 
 
+GROUPS = {"deepseek2.expert_group_count": (U32, 2), "deepseek2.expert_group_used_count": (U32, 1),
+          "deepseek2.expert_gating_func": (U32, 2),
+          "deepseek2.attention.temperature_scale": (F32, 0.1),
+          "deepseek2.attention.temperature_length": (U32, 1)}
+
 # Attention over a latent; groups of experts; chunks, queries that grow, experts' inputs weighed.
 SEEDS |= {
-    "latent": deepseek(False, **{"deepseek2.expert_group_count": (U32, 2),
-                                 "deepseek2.expert_group_used_count": (U32, 1),
-                                 "deepseek2.expert_gating_func": (U32, 2),
-                                 "deepseek2.attention.temperature_scale": (F32, 0.1),
-                                 "deepseek2.attention.temperature_length": (U32, 1)}),
+    "latent": deepseek(False, **GROUPS),
     "latent_old": deepseek(True),
-    "chunks": small("llama4", set_keys=experts("llama4")[0] | {
-        "llama4.attention.sliding_window": (U32, 2)}, set_tensors=experts("llama4")[1], drop=DENSE),
     "each_head": small("command-r", set_keys={
         "command-r." + LN: (F32, 1e-5), "command-r.logit_scale": (F32, 0.5)}, set_tensors={
             "blk.0.attn_q_norm.weight": (0, (HEAD, 2)), "blk.0.attn_k_norm.weight": (0, (HEAD, 1))},
         drop=["blk.0.ffn_norm.weight"]),
 }
+
+
+def glm(**more):
+    """Experts corrected for the selection, heads with norms, and a layer behind that is left alone."""
+    k, t = experts("glm4moe")
+    k |= {"glm4moe.block_count": (U32, 2), "glm4moe.nextn_predict_layers": (U32, 1),
+          "glm4moe.expert_shared_count": (U32, 1), "glm4moe.expert_gating_func": (U32, 2),
+          "glm4moe.expert_weights_norm": (BOOL, 1), "glm4moe.expert_weights_scale": (F32, 2.5)}
+    t |= {"blk.0." + n: (0, (size,)) for n, size in {
+        "exp_probs_b.bias": 4, "attn_q_norm.weight": HEAD, "attn_k_norm.weight": HEAD,
+        "post_attention_norm.weight": N_EMBD}.items()}
+    t["blk.1.nextn.enorm.weight"] = (0, (N_EMBD,))
+    return small("glm4moe", set_keys=k | more, set_tensors=t, drop=[*DENSE, "blk.0.ffn_norm.weight"])
+
+
+def mistral3(**more):
+    p = "mistral3.rope.scaling."
+    k = {p + "type": (STRING, "yarn"), p + "factor": (F32, 4.0), p + "original_context_length": (U32, 8),
+         p + "yarn_log_multiplier": (F32, 1.0), "mistral3.attention.temperature_scale": (F32, 0.1)}
+    return small("mistral3", set_keys=k | more)
+
+
+def gemma_embedding(**more):
+    p = "gemma-embedding."
+    k = {p + "attention.sliding_window": (U32, 4), p + "pooling_type": (U32, 1),
+         p + "attention.causal": (BOOL, 0), p + "attention.sliding_window_pattern": (BOOL, [1])}
+    return small("gemma-embedding", set_keys=k | more, set_tensors={
+        f"blk.0.{n}.weight": (0, (size,)) for n, size in {
+            "attn_q_norm": HEAD, "attn_k_norm": HEAD, "post_attention_norm": N_EMBD,
+            "post_ffw_norm": N_EMBD}.items()})
+
+
+def llama4(**more):
+    k, t = experts("llama4")
+    return small("llama4", set_keys=k | {"llama4.attention.sliding_window": (U32, 2)} | more,
+                 set_tensors=t, drop=DENSE)
+
+
+SEEDS |= {"chunks": llama4(), "corrected": glm(), "tempered": mistral3(), "both_ways": gemma_embedding()}
 
 
 def write_encoders(folder):
