@@ -413,6 +413,7 @@ static enum err open_backend(struct bench *b, struct err_info *e)
         err = backend_create(b->m, &cfg, &b->backend, e);
     if (err)
         return err;
+    model_drop_made(b->m);
     b->tokens = mem_zalloc(rows, sizeof *b->tokens);
     b->positions = mem_zalloc(rows, sizeof *b->positions);
     b->logit_rows = mem_zalloc(rows, sizeof *b->logit_rows);

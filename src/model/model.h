@@ -247,6 +247,10 @@ enum err model_load(const char *path, struct model **out, struct err_info *e) WE
 enum err model_from_gguf(struct gguf *g, const char *name, struct model **out, struct err_info *e)
     WEIR_MUST_USE;
 
+/* Free the data of matrices that were made when the file was loaded, once a backend has its own copy
+ * of them: no further one can be made. Idempotent. */
+void model_drop_made(struct model *m);
+
 /* "mean", "cls", "last" or "rank"; "none" for what is unspecified. */
 const char *pooling_name(enum pooling p);
 /* mean, cls or last. OK or ERR_INVALID. */

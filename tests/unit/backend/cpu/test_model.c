@@ -101,6 +101,23 @@ static void architectures_match(void **state)
     }
 }
 
+/* What loading made of attn_kv_b is let go once it is packed. */
+static void made_matrices_are_dropped(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("families/deepseek2-lite.f32");
+    struct drive d;
+    assert_true(m->n_made > 0);
+    drive_open(&d, m, "avx2", KV_F32, 2, 16, 0);
+    model_drop_made(m);
+    assert_int_equal(m->n_made, 0);
+    float *got = whole_prompt(&d);
+    assert_true(nmse_of_file("families/deepseek2-lite.f32", got, d.n_vocab) < 1e-9);
+    free(got);
+    drive_close(&d);
+    model_destroy(m);
+}
+
 static void quantised_match(void **state)
 {
     (void)state;
@@ -411,6 +428,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(architectures_match),
+        cmocka_unit_test(made_matrices_are_dropped),
         cmocka_unit_test(quantised_match),
         cmocka_unit_test(kv_types_match),
         cmocka_unit_test(bits_do_not_depend_on_company),
