@@ -333,9 +333,10 @@ static double kv_read(const struct model *m, enum kv_type type, double at)
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const struct op *op = &m->ops[i];
         if (op->kind == OP_ATTENTION)
-            sum += op->n_head_kv * (op->window && op->window < at ? op->window : at);
+            sum += (double)backend_kv_read_bytes(m, op, type) *
+                   (op->window && op->window < at ? op->window : at);
     }
-    return sum * (double)backend_kv_head_bytes(m, type);
+    return sum;
 }
 
 static double decode_limit(const struct bench *b, uint32_t batch, uint32_t depth)

@@ -80,7 +80,14 @@ struct arch {
     uint32_t window;      /* likewise */
     bool window_rope;     /* windowed layers have a base of their own, unscaled (10000) */
     bool window_unscaled; /* windowed layers rotate without the scaling of long contexts */
+    bool window_heads;    /* windowed layers may have heads of another length */
     float attention_cap, logit_cap; /* where the file does not say */
+    float attention_scale;          /* of scores, whatever the head's length; 0: by that */
+    bool value_norm;                /* V by head, without weights */
+    bool value_of_key;              /* a layer without attn_v: V is what K is made of */
+    bool borrows;                   /* the last layers may attend to K and V of earlier ones */
+    bool per_layer;                 /* layers may have embeddings of their own, and a scale */
+    bool experts_beside;            /* experts add to a dense part, each with its own norms */
     uint32_t by_width_layers;       /* with so many layers scores scale by n_embd / n_head */
     enum temper temper;
     bool yarn_log;         /* knows rope.scaling.yarn_log_multiplier */

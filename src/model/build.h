@@ -48,6 +48,26 @@ struct op *plan_linear(struct builder *b,
                        uint32_t n_out,
                        enum presence bias);
 
+/* Of the values of each head of a buffer, which has n; w: f32 [head_dim], or NULL. */
+struct op *plan_head_norm(struct builder *b,
+                          enum model_buf buf,
+                          uint32_t n,
+                          const struct gguf_tensor *w);
+/* The norm of the layer under construction, of rows of n_embd values. */
+void plan_norm(struct builder *b, const char *stem, enum model_buf in, enum model_buf out);
+/* out = act(out) * up, the first n values. */
+void plan_gated(struct builder *b, enum model_buf out, enum model_buf up, uint32_t n);
+
+/* experts.c: the router, the experts and the one that all rows share, to OUT; or, beside a dense
+ * part whose result OUT holds, normalised and added to it. */
+void plan_experts(struct builder *b, enum model_buf in);
+void plan_experts_beside(struct builder *b);
+
+/* per_layer.c: what each layer will read of the token, once X is embedded; and what a layer makes
+ * of its part, at its end. */
+void plan_per_layer_inputs(struct builder *b);
+void plan_per_layer(struct builder *b);
+
 /* Q, K and V, once their buffers hold them: rotated, normalised, stored, attended. */
 void plan_attend(struct builder *b);
 

@@ -26,7 +26,13 @@
  *      ROUTER [n_expert]                   scores; then OP_SELECT picks, with a weight each
  *      EXPERT_GATE, EXPERT_UP  [n_expert_used][n_ff_expert]     by rank of the selection
  *      EXPERT_OUT  [n_expert_used][n_embd]
- *      SHARED [n_embd], SHARED_GATE [1]    of the expert that all rows share
+ *      SHARED [n_embd], SHARED_GATE [1]    of the expert that all rows share; or, where experts
+ *                                          run beside the dense part, what they put out
+ *
+ * in models whose layers have embeddings of their own (Gemma 4's smaller ones):
+ *
+ *      PER_LAYER [n_layer][n_per_layer]    what each layer reads of the token
+ *      PROJECTED [n_layer][n_per_layer]    the embedding's part of it
  *
  * What comes out is of some rows only, which the batch names:
  *
@@ -63,6 +69,8 @@ enum model_buf {
     BUF_EXPERT_OUT,
     BUF_SHARED,
     BUF_SHARED_GATE,
+    BUF_PER_LAYER,
+    BUF_PROJECTED,
     BUF_LOGITS, /* [n_vocab], only for the rows that need logits */
     BUF_HIDDEN, /* from here on: only for the rows whose hidden states are wanted */
     BUF_HEAD,
@@ -79,6 +87,14 @@ enum pooling {
     POOLING_RANK,        /* no vector: the scores that the model's head makes of one of them */
 };
 
+/* Whose angles a layer rotates by. */
+enum rope_table {
+    ROPE_FULL,   /* of layers that see everything, */
+    ROPE_WINDOW, /* of windowed layers where the model has others for them; */
+    N_ROPE_TABLES,
+    ROPE_NONE = N_ROPE_TABLES, /* no rotation */
+};
+
 struct model_hparams {
     uint32_t n_vocab;
     uint32_t n_ctx_train; /* positions the model was trained on */
@@ -86,20 +102,23 @@ struct model_hparams {
     uint32_t n_layer;
     uint32_t n_layer_beside;    /* behind them in the file, that guess further tokens: left alone */
     uint32_t n_head, n_head_kv; /* of the layer with the most */
-    uint32_t head_dim;          /* of Q and K as they meet; of V too, unless: */
-    uint32_t latent;     /* of the head_dim values of K the first so many are V, and no V is stored
-                          * beside it; 0: V is stored, as long as K */
-    uint32_t q_latent;   /* models with a latent: queries are made of so many values; 0: of H */
-    uint32_t head_key;   /* likewise: a head's query, before it is brought to the latent space, */
-    uint32_t head_value; /* and what it gathered, once it is brought back */
-    uint32_t n_ff;       /* likewise */
+    uint32_t head_dim; /* of Q and K as they meet, in the layer with the most; of V too, unless: */
+    uint32_t latent;   /* of the head_dim values of K the first so many are V, and no V is stored
+                        * beside it; 0: V is stored, as long as K */
+    uint32_t q_latent; /* models with a latent: queries are made of so many values; 0: of H */
+    uint32_t head_key; /* likewise: a head's query, before it is brought to the latent space, */
+    uint32_t head_value;              /* and what it gathered, once it is brought back */
+    uint32_t n_ff;                    /* likewise */
     uint32_t n_expert, n_expert_used; /* 0: no experts */
     uint32_t n_expert_group;          /* of equal size, of which the best n_expert_group_used are */
     uint32_t n_expert_group_used;     /* selected from; 1 or 0: no groups */
     uint32_t n_ff_expert;
     uint32_t n_ff_shared; /* 0: no expert that all rows share */
-    uint32_t rope_dims;   /* dims of a head that rotate; even, */
-    uint32_t rope_first;  /* from this one on */
+    uint32_t rope_dims;   /* dims of a head that rotate; even; the most of these: */
+    uint32_t rope_dims_of[N_ROPE_TABLES];
+    uint32_t rope_first; /* from this one on */
+    uint32_t
+        n_per_layer; /* values of the embedding that each layer has of its own; 0: it has none */
     uint32_t window; /* positions that a windowed layer sees, its own included; 0: no such layer */
     float norm_eps;
     float rope_freq_base;
@@ -129,6 +148,8 @@ struct model_layer {
     uint32_t n_head;    /* 0: the layer does not attend */
     uint32_t n_head_kv; /* 0 though n_head is not: one matrix stands in for attention */
     uint32_t n_ff;      /* of a dense feed-forward part; 0: the layer has none */
+    uint32_t head_dim;  /* of Q and K */
+    uint32_t kv_layer;  /* the layer whose K and V it attends to: its own, or one before it */
 };
 
 enum op_kind {
@@ -153,16 +174,19 @@ enum op_kind {
                          * causal unless the model is not, within a window if that is not 0. w: f32
                          * [n_head] or NULL: a score more for each head that takes part in the sum but has
                          * no V */
-    OP_GATED,     /* out[r] = act(in[r]) * in2[r]; with expert_input of experts' buffers, after
-                   * both were multiplied by the rank's weight */
+    OP_SCALE,           /* out[r] *= scale */
+    OP_GATED,     /* out[r] = act(in[r]) * in2[r], from value in2_first on; with expert_input of
+                   * experts' buffers, after     both were multiplied by the rank's weight */
     OP_UNARY,     /* out[r] = unary(in[r]); out is in */
     OP_ADD,       /* out[r] += in[r] * scale */
     OP_ADD_GATED, /* out[r] += in[r] * sigmoid(in2[r][0]) */
     OP_SELECT,    /* the n_expert_used largest of in[r], in order, with weights: the softmax, or
-                   * the sigmoid, of in[r]. With a bias: the largest of these plus bias */
+                   * the sigmoid, of in[r]. With a bias: the largest of these plus bias. With a w,
+                   * f32 [n_expert]: weights times it */
     OP_EXPERTS,   /* as OP_LINEAR for each rank of the selection, with that expert's part of w
-                   * [n_expert][n_out rows of n_in] and bias [n_expert][n_out]; in: a row of H for
-                   * all ranks, or n_in by rank; out: n_out by rank */
+                   * [n_expert][rows of n_in], of which its n_out begin at first_row, and bias
+                   * [n_expert][n_out]; in: a row of H for all ranks, or n_in by rank; out: n_out by
+                   * rank */
     OP_MIX,       /* out[r] = sum over ranks, from the first, of weight * in[r][rank]; with
                    * expert_input of in[r][rank] alone */
     OP_LOGITS,    /* as OP_LINEAR, only for the rows whose logits are wanted, into BUF_LOGITS,
@@ -174,14 +198,6 @@ enum op_kind {
 
 /* How adjacent dims pair up in rotation: (2i, 2i+1) or (i, i + rope_dims/2). */
 enum rope_kind { ROPE_ADJACENT, ROPE_HALVES };
-
-/* Whose angles a layer rotates by. */
-enum rope_table {
-    ROPE_FULL,   /* of layers that see everything, */
-    ROPE_WINDOW, /* of windowed layers where the model has others for them; */
-    N_ROPE_TABLES,
-    ROPE_NONE = N_ROPE_TABLES, /* no rotation */
-};
 
 /* What gates: silu(g) u; gelu(g) u by its tanh form; g' sigmoid(1.702 g') (u' + 1) with g' = min(g,
  * 7) and u' = u within -7..7. */
@@ -201,13 +217,17 @@ struct op {
     enum model_buf in, in2, out;
     uint32_t n_in, n_out;       /* LINEAR, EXPERTS, LOGITS: K and N; else n_out = values of a row */
     uint32_t n_head, n_head_kv; /* ROPE, ROPE_STORE, ATTENTION, HEAD_*: of this layer */
+    uint32_t head_dim;          /* ROPE, ROPE_STORE, ATTENTION, HEAD_NORM, HEAD_LAYER_NORM */
     uint32_t in_step, out_step; /* HEAD_LINEAR, HEAD_COPY: values from head to head */
+    uint32_t in2_first;         /* GATED */
+    uint32_t first_row;         /* EXPERTS */
     const struct gguf_tensor *w;    /* EMBED, LINEAR, LOGITS: any block format; norms: f32 */
     const struct gguf_tensor *bias; /* f32 or NULL */
-    float scale;                    /* EMBED, ATTENTION, ADD, LOGITS; else 1 */
+    float scale;                    /* EMBED, ATTENTION, ADD, SCALE, LOGITS; else 1 */
     float cap;                      /* ATTENTION, LOGITS; 0: none */
     uint32_t window;                /* ATTENTION; 0: all */
     enum window_kind window_kind;   /* likewise */
+    bool borrowed;                  /* ATTENTION: an op of another layer stores K and V */
     bool temper;                    /* ROPE_STORE: queries are made to grow (temper_scale) */
     enum rope_table rope;           /* ROPE, ROPE_STORE */
     enum gate_kind gate;            /* GATED */
@@ -216,7 +236,8 @@ struct op {
 
 /* Angles are position * inv_freq; cosines and sines are multiplied by scale. */
 struct model_rope {
-    double *inv_freq; /* [rope_dims / 2] radians a position, factors and scaling applied; or NULL */
+    double *inv_freq; /* [n_dims / 2] radians a position, factors and scaling applied; or NULL */
+    uint32_t n_dims;  /* of a head that rotate */
     double scale;
 };
 
@@ -247,8 +268,8 @@ enum err model_load(const char *path, struct model **out, struct err_info *e) WE
 enum err model_from_gguf(struct gguf *g, const char *name, struct model **out, struct err_info *e)
     WEIR_MUST_USE;
 
-/* Free the data of matrices that were made when the file was loaded, once a backend has its own copy
- * of them: no further one can be made. Idempotent. */
+/* Free the data of matrices that were made when the file was loaded, once a backend has its own
+ * copy of them: no further one can be made. Idempotent. */
 void model_drop_made(struct model *m);
 
 /* "mean", "cls", "last" or "rank"; "none" for what is unspecified. */

@@ -270,7 +270,44 @@ def llama4(**more):
                  set_tensors=t, drop=DENSE)
 
 
-SEEDS |= {"chunks": llama4(), "corrected": glm(), "tempered": mistral3(), "both_ways": gemma_embedding()}
+def gemma4(**more):
+    """Two layers with windows and one that sees everything; the third attends to the second's KV."""
+    p, n = "gemma4.", 4
+    k = {p + "block_count": (U32, 3), p + "attention.sliding_window": (U32, 2),
+         p + "attention.sliding_window_pattern": (BOOL, [1, 0, 1]), p + "attention.key_length": (U32, 8),
+         p + "attention.value_length": (U32, 8), p + "attention.key_length_swa": (U32, 8),
+         p + "attention.value_length_swa": (U32, 8), p + "rope.dimension_count_swa": (U32, 8),
+         p + "attention.shared_kv_layers": (U32, 1), p + "embedding_length_per_layer_input": (U32, n),
+         p + "final_logit_softcapping": (F32, 30.0)}
+    layer = {"attn_norm": (N_EMBD,), "attn_q": (N_EMBD, 16), "attn_k": (N_EMBD, 8),
+             "attn_v": (N_EMBD, 8), "attn_output": (16, N_EMBD), "attn_q_norm": (HEAD,),
+             "attn_k_norm": (HEAD,), "post_attention_norm": (N_EMBD,), "ffn_norm": (N_EMBD,),
+             "ffn_gate": (N_EMBD, N_FF), "ffn_up": (N_EMBD, N_FF), "ffn_down": (N_FF, N_EMBD),
+             "post_ffw_norm": (N_EMBD,), "inp_gate": (N_EMBD, n), "proj": (n, N_EMBD),
+             "post_norm": (N_EMBD,), "layer_output_scale": (1,)}
+    t = {f"blk.{i}.{x}.weight": (0, s) for i in range(3) for x, s in layer.items()
+         if not (i == 1 and x == "attn_v") and not (i == 2 and x in ("attn_k", "attn_v", "attn_k_norm"))}
+    t |= {"per_layer_token_embd.weight": (0, (3 * n, 4)), "per_layer_proj_norm.weight": (0, (n,)),
+          "per_layer_model_proj.weight": (0, (N_EMBD, 3 * n))}
+    return small("gemma4", set_keys=k | more, set_tensors=t)
+
+
+def gemma4_experts(**more):
+    """Experts beside a dense part."""
+    k, t = experts("gemma4", shared=False)
+    k |= {"gemma4.attention.sliding_window": (U32, 2),
+          "gemma4.attention.sliding_window_pattern": (BOOL, [1])}
+    t = {n: s for n, s in t.items() if "_up_exps" not in n and "_gate_exps" not in n}
+    t |= {"blk.0." + x: (0, s) for x, s in {
+        "ffn_gate_up_exps.weight": (N_EMBD, 16, 4), "ffn_gate_inp.scale": (N_EMBD,),
+        "ffn_down_exps.scale": (4,), "pre_ffw_norm_2.weight": (N_EMBD,),
+        "post_ffw_norm_1.weight": (N_EMBD,), "post_ffw_norm_2.weight": (N_EMBD,),
+        "attn_q_norm.weight": (HEAD,), "attn_k_norm.weight": (HEAD,),
+        "post_attention_norm.weight": (N_EMBD,), "post_ffw_norm.weight": (N_EMBD,)}.items()}
+    return small("gemma4", set_keys=k | more, set_tensors=t)
+
+
+SEEDS |= {"borrowing": gemma4(), "experts_beside": gemma4_experts(), "chunks": llama4(), "corrected": glm(), "tempered": mistral3(), "both_ways": gemma_embedding()}
 
 
 def write_encoders(folder):

@@ -170,4 +170,26 @@ FAMILIES = {
         select_bias=False, weights_norm=True, unlisted_shared=True,
         keys={"expert_shared_count": 2, "expert_weights_norm": True}),
     "pangu-embedded": dict(arch="pangu-embedded", pair="halves", qkv_bias=True, out_bias=True),
+    # its smaller ones: embeddings for each layer, the last layers attend to what others store
+    "gemma4": dict(
+        arch="gemma4", pair="halves", act="gelu", tied=True, norms="both", qk_norm="heads", eps=1e-6,
+        embed_scale=4.0, value_norm=True, attention_scale=1.0, dim=16, window_dim=8, layers=6,
+        windowed=[True, True, False, True, True, False], window=20, base=1e6, window_base=10000.0,
+        turning=2, borrow=3, ff=[32, 32, 32, 48, 48, 48], per_layer=8, layer_scale=True,
+        final_cap=30.0,
+        keys={"attention.sliding_window": 20, "rope.freq_base_swa": 10000.0,
+              "attention.shared_kv_layers": 3, "embedding_length_per_layer_input": 8,
+              "final_logit_softcapping": 30.0,
+              "attention.sliding_window_pattern": [True, True, False, True, True, False]}),
+    # its larger ones: experts beside a dense part, values that are what keys are made of
+    "gemma4-moe": dict(
+        arch="gemma4", pair="halves", act="gelu", tied=True, norms="both", qk_norm="heads", eps=1e-6,
+        embed_scale=4.0, value_norm=True, value_of_key=True, attention_scale=1.0, dim=16,
+        window_dim=8, layers=3, heads=4, heads_kv=[2, 2, 1], windowed=[True, True, False], window=20,
+        base=1e6, window_base=10000.0, turning=2, experts=6, used=2, ff_expert=24,
+        expert_length=24, beside_dense=True, layer_scale=True, final_cap=30.0,
+        keys={"attention.sliding_window": 20, "rope.freq_base_swa": 10000.0,
+              "attention.shared_kv_layers": 0, "embedding_length_per_layer_input": 0,
+              "final_logit_softcapping": 30.0,
+              "attention.sliding_window_pattern": [True, True, False]}),
 }

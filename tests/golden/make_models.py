@@ -93,6 +93,24 @@ def of_layer(c, key, i):
     return c[key][i] if isinstance(c[key], list) else c[key]
 
 
+def is_windowed(c, i):
+    if "windowed" in c:
+        return c["windowed"][i]
+    every = c.get("full_every", 0)
+    return "window" in c and (every == 0 or i % every < every - 1)
+
+
+def dim_of(c, i):
+    """Values of a head."""
+    return c.get("window_dim", c["dim"]) if is_windowed(c, i) else c["dim"]
+
+
+def kv_layer(c, i):
+    """The layer whose keys and values layer i attends to: of the last ones, one before them."""
+    own = c["layers"] - c.get("borrow", 0)
+    return i if i < own else max(j for j in range(own) if is_windowed(c, j) == is_windowed(c, i))
+
+
 def is_expert_layer(c, i):
     every = c.get("experts_every", 1)
     return c.get("experts") and i >= c.get("dense_first", 0) and (i + 1) % every == 0
@@ -136,7 +154,8 @@ def tensors_of(c, rng):
     for i in range(c["layers"]):
         p = f"blk.{i}."
         h, hk, ff = (of_layer(c, x, i) for x in ("heads", "heads_kv", "ff"))
-        q, kv = h * c["dim"], hk * c["dim"]
+        dim = dim_of(c, i)
+        q, kv = h * dim, hk * dim
         first, last = norm_names(c)
         for name in first if h else []:
             norm(p + name, d)
@@ -162,15 +181,17 @@ def tensors_of(c, rng):
                 vec(p + "attn_qkv.bias", q + 2 * kv)
         else:
             for x, n in (("q", q), ("k", kv), ("v", kv)):
-                if hk:
+                if hk and not (x != "q" and kv_layer(c, i) != i) and not (
+                        x == "v" and not is_windowed(c, i) and c.get("value_of_key")):
                     mat(p + "attn_" + x, n, d, std=1.5)
                 if c.get("qkv_bias"):
                     vec(p + f"attn_{x}.bias", n)
         if c.get("qk_norm") not in (None, "bare"):
             rows = c["qk_norm"] == "rows"
             each = c["qk_norm"] == "each"
-            norm(p + "attn_q_norm", (h, c["dim"]) if each else q if rows else c["dim"], False)
-            norm(p + "attn_k_norm", (hk, c["dim"]) if each else kv if rows else c["dim"], False)
+            norm(p + "attn_q_norm", (h, dim) if each else q if rows else dim, False)
+            if kv_layer(c, i) == i:
+                norm(p + "attn_k_norm", (hk, dim) if each else kv if rows else dim, False)
         if h:
             q = h * c["head_value"] if c.get("latent") else q
             mat(p + "attn_output", d, q if hk else d)
@@ -180,7 +201,13 @@ def tensors_of(c, rng):
             vec(p + "attn_sinks.weight", c["heads"], std=1.5)
         for name in last if ff else []:
             norm(p + name, d)
-        if not is_expert_layer(c, i):
+        if c.get("per_layer"):
+            mat(p + "inp_gate", c["per_layer"], d)
+            mat(p + "proj", d, c["per_layer"])
+            norm(p + "post_norm", d)
+        if c.get("layer_scale"):
+            vec(p + "layer_output_scale.weight", 1, 0.8, 0.1)
+        if not is_expert_layer(c, i) or c.get("beside_dense"):
             if not ff:
                 continue
             if c.get("unary"):
@@ -194,10 +221,19 @@ def tensors_of(c, rng):
             if c.get("unary") and c.get("out_bias"):
                 vec(p + "ffn_up.bias", ff)
                 vec(p + "ffn_down.bias", d)
+        if not is_expert_layer(c, i):
             continue
         e, f = c["experts"], c["ff_expert"]
         mat(p + "ffn_gate_inp", e, d)
+        if c.get("beside_dense"):
+            for name in ("pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"):
+                norm(p + name, d)
+            vec(p + "ffn_gate_inp.scale", d, 3.0, 0.3)
+            vec(p + "ffn_down_exps.scale", e, 1.0, 0.2)
+            mat(p + "ffn_gate_up_exps", e, 2 * f, d)
         for x, shape in (("gate", (e, f, d)), ("up", (e, f, d)), ("down", (e, d, f))):
+            if c.get("beside_dense") and x != "down":
+                continue
             mat(p + f"ffn_{x}_exps", *shape, std=3.0 if c.get("act") == "clamped" else 1.0)
             if c.get("expert_bias"):
                 vec(p + f"ffn_{x}_exps.bias", shape[:2])
@@ -217,6 +253,14 @@ def tensors_of(c, rng):
         mat("output", N_VOCAB, d)
     if c.get("logit_bias"):
         vec("output.bias", N_VOCAB)
+    if c.get("per_layer"):
+        n = c["per_layer"] * c["layers"]
+        mat("per_layer_token_embd", N_VOCAB, n, std=n ** 0.5)
+        mat("per_layer_model_proj", n, d, std=d ** 0.5)
+        norm("per_layer_proj_norm", c["per_layer"])
+    if c.get("turning"): # so many pairs turn, the others do not
+        n = c["dim"] // 2
+        t["rope_freqs.weight"] = np.where(np.arange(n) < c["turning"], 1.0, 1e30).astype(np.float32)
     if c.get("factors"):
         n = c.get("rope_dims", c["dim"]) // 2
         t["rope_factors_short.weight"] = (1 + 0.1 * rng.random(n)).astype(np.float32)
@@ -247,6 +291,10 @@ def write_gguf(path, name, c, t):
         w.add_key_length(c.get("head_key", c["dim"]))
         w.add_value_length(c.get("head_value", c["dim"]))
     w.add_rope_dimension_count(c.get("rope_dims", c["dim"]))
+    if c.get("window_dim"):
+        w.add_key_length_swa(c["window_dim"])
+        w.add_value_length_swa(c["window_dim"])
+        w.add_rope_dimension_count_swa(c["window_dim"])
     if c.get("norm"):
         w.add_layer_norm_eps(c["eps"])
     else:
@@ -286,13 +334,15 @@ def write_gguf(path, name, c, t):
 
 def frequencies(c, t, windowed):
     """Radians a position for each pair, and the factor of cosines and sines."""
-    n = c.get("rope_dims", c["dim"])
+    n = c.get("rope_dims", c.get("window_dim", c["dim"]) if windowed else c["dim"])
     base = c.get("window_base", c["base"]) if windowed else c["base"]
     f = base ** (-np.arange(0, n, 2) / n)
     plain = windowed and ("window_base" in c or c.get("window_unscaled"))
     scale, factor = c.get("attn_factor", 1.0), c.get("factor", 1.0)
     if plain:
         return f, 1.0
+    if c.get("turning"):
+        return f / t["rope_freqs.weight"], 1.0
     if c.get("factors"):
         return f / t[f"rope_factors_{c['factors']}.weight"], np.float64(np.float32(scale))
     if c.get("scaling") == "linear":
@@ -325,7 +375,7 @@ def temper(c, pos):
 def forward(c, t, ids):
     """Logits [len(ids), n_vocab] in float64; of models that look both ways hidden states."""
     t = {k: v.astype(np.float64) for k, v in t.items()}
-    n, dim = len(ids), c["dim"]
+    n = len(ids)
     pos = np.arange(n)
     eps = np.float64(np.float32(c["eps"]))
 
@@ -373,8 +423,15 @@ def forward(c, t, ids):
     if c.get("positions"):
         x = x + t["position_embd.weight"][:n]
     residual = np.float64(np.float32(c.get("residual", 1.0)))
+    stored = {} # keys and values by layer
+    if c.get("per_layer"):
+        np_, nl = c["per_layer"], c["layers"]
+        of_token = t["per_layer_token_embd.weight"][ids].reshape(n, nl, np_) * np_ ** 0.5
+        projected = (x @ t["per_layer_model_proj.weight"].T * c["embd"] ** -0.5).reshape(n, nl, np_)
+        own = (rms(projected, t["per_layer_proj_norm.weight"]) + of_token) * 0.5 ** 0.5
     for i in range(c["layers"]):
         h, hk, ff = (of_layer(c, z, i) for z in ("heads", "heads_kv", "ff"))
+        dim = dim_of(c, i)
 
         def norm_here(y, name):
             return norm(y, f"blk.{i}.{name}")
@@ -413,14 +470,17 @@ def forward(c, t, ids):
         def attend(y):
             if c.get("latent"):
                 return attend_latent(y)
-            every = c.get("full_every", 0)
-            windowed = "window" in c and (every == 0 or i % every < every - 1)
-            if "windowed" in c:
-                windowed = c["windowed"][i]
+            windowed = is_windowed(c, i)
             if hk == 0:
                 return linear(y, "attn_output")
+            if kv_layer(c, i) != i: # only queries
+                q = rms(linear(y, "attn_q").reshape(n, h, dim), w("attn_q_norm"))
+                return weigh(rotate(q, windowed), *stored[kv_layer(c, i)], windowed)
             if c.get("fused") or c.get("fused_qkv"):
                 q, k, v = np.split(linear(y, "attn_qkv"), [h * dim, (h + hk) * dim], -1)
+            elif c.get("value_of_key") and not windowed:
+                q, k = linear(y, "attn_q"), linear(y, "attn_k")
+                v = k
             else:
                 q, k, v = (linear(y, "attn_" + z) for z in "qkv")
             if c.get("qk_norm") == "rows":
@@ -429,6 +489,8 @@ def forward(c, t, ids):
             if c.get("qk_norm") == "each":
                 q, k = (rms(z - z.mean(-1, keepdims=True), w(f"attn_{x}_norm"))
                         for z, x in ((q, "q"), (k, "k")))
+            if c.get("value_norm"):
+                v = rms(v, 1.0)
             if c.get("qk_norm") == "heads":
                 q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
             rotated = not c.get("no_rope_every") or (i + 1) % c["no_rope_every"]
@@ -441,6 +503,10 @@ def forward(c, t, ids):
                 q = q * temper(c, pos)[:, None, None]
             if c.get("qk_norm") == "rotated":
                 q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
+            stored[i] = k, v
+            return weigh(q, k, v, windowed)
+
+        def weigh(q, k, v, windowed):
             k, v = np.repeat(k, h // hk, 1), np.repeat(v, h // hk, 1)
             s = np.einsum("qhd,khd->hqk", q, k) * np.float64(
                 np.float32(c.get("attention_scale", dim ** -0.5)))
@@ -476,7 +542,13 @@ def forward(c, t, ids):
             y = x if c.get("norms") == "after" else norm_here(x, ffn_norm_of(c))
         if is_expert_layer(c, i):
             out = np.zeros_like(x)
+            if c.get("beside_dense"):
+                dense = norm_here(linear(gate(linear(y, "ffn_gate"), linear(y, "ffn_up")), "ffn_down"),
+                                  "post_ffw_norm_1")
+                y = rms(x, w("ffn_gate_inp", "scale")) * c["embd"] ** -0.5
             scores = linear(y, "ffn_gate_inp")
+            if c.get("beside_dense"):
+                y = norm_here(x, "pre_ffw_norm_2")
             for r in range(n):
                 weights = 1 / (1 + np.exp(-scores[r])) if c.get("sigmoid") else softmax(scores[r])
                 rank = weights + w("exp_probs_b", "bias") if c.get("select_bias") else scores[r]
@@ -492,6 +564,11 @@ def forward(c, t, ids):
                 else:
                     weights = softmax(scores[r][top])
                 for e, weight in zip(top, weights):
+                    if c.get("beside_dense"):
+                        g, u = np.split(w("ffn_gate_up_exps")[e] @ y[r], 2)
+                        out[r] += weight * w("ffn_down_exps", "scale")[e] * (
+                            w("ffn_down_exps")[e] @ gate(g, u))
+                        continue
                     def one(z, name):
                         b = t.get(f"blk.{i}.{name}.bias")
                         return w(name)[e] @ z + (0 if b is None else b[e])
@@ -504,7 +581,7 @@ def forward(c, t, ids):
                 if c.get("shared_gate"):
                     shared /= 1 + np.exp(-(y @ w("ffn_gate_inp_shexp")))[:, None]
                 out += shared
-            y = out
+            y = dense + norm_here(out, "post_ffw_norm_2") if c.get("beside_dense") else out
         elif c.get("unary"):
             y = linear(unary(linear(y, "ffn_up")), "ffn_down")
         else:
@@ -516,6 +593,11 @@ def forward(c, t, ids):
         if c.get("norms") in ("both", "after"):
             y = norm_here(y, "post_ffw_norm")
         x = x + y * residual
+        if c.get("per_layer"):
+            y = linear(gate(linear(x, "inp_gate"), own[:, i]), "proj")
+            x = x + norm_here(y, "post_norm")
+        if c.get("layer_scale"):
+            x = x * w("layer_output_scale")
     if c.get("both_ways"):
         return norm(x, "output_norm")
     out = norm(x, "output_norm") @ t.get("output.weight", t["token_embd.weight"]).T

@@ -187,6 +187,26 @@ def further():
     yield from reals(tiny.glm, "glm4moe", "expert_weights_scale")
 
     yield from integers(
+        tiny.gemma4, "gemma4", {"attention.sliding_window": (1, *BIG)},
+        ("attention.shared_kv_layers", 3), ("embedding_length_per_layer_input", 8193),
+        ("attention.key_length_swa", 0, 1), ("attention.value_length_swa", 0),
+        ("rope.dimension_count_swa", 0, 7, 16))
+    for key, v, words in (("attention.shared_kv_layers", 2, "layer 1 has none to attend to"),
+                          ("attention.shared_kv_layers", 0, "blk.2.attn_k.weight is missing"),
+                          ("embedding_length_per_layer_input", 0, "has no place"),
+                          ("embedding_length_per_layer_input", 5, "per_layer_token_embd.weight has"),
+                          ("attention.key_length_swa", 16, "attention.value_length_swa"),
+                          ("attention.head_count_kv", 2, "attn_k.weight has shape")):
+        yield f"gemma4_{key}_{v}", tiny.gemma4(**{"gemma4." + key: (U32, v)}), (words,)
+    yield "gemma4_other_heads", tiny.gemma4(**{
+        "gemma4.attention.head_count_kv": (I32, [1, 1, 2])}), ("layer 2 has 2 KV heads",)
+    yield "gemma4_experts", tiny.gemma4_experts(), GOOD
+    yield from integers(tiny.gemma4_experts, "gemma4", {}, ("expert_used_count", 0, 5))
+    for v, words in ((0, "ffn_gate_inp.weight has no place"), (3, "ffn_gate_inp.weight has shape")):
+        yield f"gemma4_experts_{v}", tiny.gemma4_experts(**{
+            "gemma4.expert_count": (U32, v)}), (words,)
+
+    yield from integers(
         tiny.gemma_embedding, "gemma-embedding", {}, ("pooling_type", 5),
         ("rope.dimension_count", 0, 7, 16))
     yield "gemma_embedding_short_pattern", tiny.gemma_embedding(**{

@@ -55,6 +55,8 @@ struct step {
     uint32_t n_types; /* ADD_TYPE: rows of w */
     uint16_t layer;
     uint32_t n_head, n_head_kv;      /* ROPE, ROPE_STORE, HEAD_COPY, PACK_HEADS */
+    uint32_t head_dim;               /* ROPE, ROPE_STORE, HEAD_NORM, HEAD_LAYER_NORM */
+    uint32_t in2_first;              /* GATED */
     uint32_t in_step, out_step;      /* HEAD_COPY, PACK_HEADS */
     enum rope_table rope;            /* likewise */
     bool temper;                     /* ROPE_STORE */
@@ -62,7 +64,7 @@ struct step {
     enum unary_kind unary;           /* UNARY */
     float scale, cap;                /* EMBED, ADD, CAP */
     bool gather;                     /* PACK of places: from the rows that they belong to */
-    const float *w, *bias;           /* norms; ADD_POSITION, ADD_TYPE: rows of n */
+    const float *w, *bias;           /* norms; ADD_POSITION, ADD_TYPE: rows of n; SELECT */
     const struct gguf_tensor *table; /* EMBED: its type and shape */
     const uint8_t *rows;             /* EMBED: a copy of its data, or NULL: */
     const struct matrix *tied;       /* EMBED: whose columns they are */
@@ -141,7 +143,7 @@ struct cpu_backend {
 
     /* Each from one mapping. */
     uint8_t *weights;
-    uint8_t *table;     /* of token embeddings, as in the file; NULL if a matrix has them */
+    uint8_t *table;     /* of embeddings, as in the file; NULL if a matrix has them all */
     uint8_t *kv_memory; /* layer by layer, its blocks or panes */
     uint8_t *workspace;
     size_t weights_bytes, table_bytes, kv_bytes, workspace_bytes;

@@ -13,6 +13,7 @@ struct eval {
     double *bufs[N_MODEL_BUFS]; /* [n, buf_width] */
     uint32_t *experts;          /* [n, n_expert_used] by rank */
     double *weights;            /* likewise */
+    double **kept;              /* [n_layer][n, K and V] as stored; NULL: not yet */
 };
 
 static double value_of(const struct gguf_tensor *t, uint64_t i)
@@ -58,19 +59,16 @@ static void norm(const double *x, const struct gguf_tensor *w, double *out, uint
         out[i] = x[i] * scale * (w ? value_of(w, i) : 1);
 }
 
-static void head_layer_norm(const struct gguf_tensor *w,
-                            uint32_t first,
-                            double *x,
-                            const struct model_hparams *hp)
+static void head_layer_norm(
+    const struct gguf_tensor *w, uint32_t first, double *x, uint32_t n, double eps)
 {
-    const uint32_t n = hp->head_dim;
     double mean = 0, variance = 0;
     for (uint32_t i = 0; i < n; i++)
         mean += x[i] / n;
     for (uint32_t i = 0; i < n; i++)
         variance += (x[i] - mean) * (x[i] - mean) / n;
     for (uint32_t i = 0; i < n; i++)
-        x[i] = (x[i] - mean) / sqrt(variance + hp->norm_eps) * value_of(w, first + i);
+        x[i] = (x[i] - mean) / sqrt(variance + eps) * value_of(w, first + i);
 }
 
 static void layer_norm(const double *x, const struct op *op, double *out, uint32_t n, double eps)
@@ -176,7 +174,8 @@ static void select_experts(const struct eval *v, const struct op *op)
             sum += p[chosen[i]];
         }
         for (uint32_t i = 0; i < hp->n_expert_used; i++)
-            w[i] = p[chosen[i]] / (hp->expert_norm ? sum : 1) * hp->expert_scale;
+            w[i] = p[chosen[i]] / (hp->expert_norm ? sum : 1) * hp->expert_scale *
+                   (op->w ? value_of(op->w, chosen[i]) : 1);
     }
     free(p);
 }
@@ -192,7 +191,7 @@ static void experts(const struct eval *v, const struct op *op)
             double *out = row_of(v, op->out, r) + (size_t)i * op->n_out;
             struct gguf_tensor w = *op->w;
             w.n_bytes /= w.ne[2];
-            w.data += x * w.n_bytes;
+            w.data += x * w.n_bytes + op->first_row * (w.n_bytes / w.ne[1]);
             reference_matvec(&w, in, out, op->n_out);
             for (uint32_t j = 0; op->bias && j < op->n_out; j++)
                 out[j] += value_of(op->bias, (uint64_t)x * op->n_out + j);
@@ -233,14 +232,14 @@ static double unary(enum unary_kind kind, double x)
 }
 
 static void rotate_heads(
-    const struct eval *v, enum rope_table table, double *x, uint32_t n_heads, uint32_t pos)
+    const struct eval *v, const struct op *op, double *x, uint32_t n_heads, uint32_t pos)
 {
-    if (table == ROPE_NONE)
+    if (op->rope == ROPE_NONE)
         return;
-    const struct model_rope *rope = &v->m->ropes[table];
-    const uint32_t half = v->m->hp.rope_dims / 2;
+    const struct model_rope *rope = &v->m->ropes[op->rope];
+    const uint32_t half = rope->n_dims / 2;
     x += v->m->hp.rope_first;
-    for (uint32_t h = 0; h < n_heads; h++, x += v->m->hp.head_dim) {
+    for (uint32_t h = 0; h < n_heads; h++, x += op->head_dim) {
         for (uint32_t i = 0; i < half; i++) {
             const double angle = pos * rope->inv_freq[i];
             const double c = cos(angle) * rope->scale, s = sin(angle) * rope->scale;
@@ -263,15 +262,35 @@ static uint32_t first_seen(const struct op *op, uint32_t row)
     return row > behind ? row - behind : 0;
 }
 
-/* K and V of all positions are still in their buffers: the layer's own linears have just filled
- * them. */
+/* What a layer stores, for those that attend to it too. */
+static void keep(const struct eval *v, const struct op *op)
+{
+    const size_t n_k = (size_t)v->n * v->m->buf_width[BUF_K];
+    const size_t n_v = (size_t)v->n * v->m->buf_width[BUF_V];
+    double *to = v->kept[op->layer] = mem_zalloc(n_k + n_v + 1, sizeof *to);
+    memcpy(to, v->bufs[BUF_K], n_k * sizeof *to);
+    memcpy(to + n_k, v->bufs[BUF_V], n_v * sizeof *to);
+}
+
+static void bring_back(const struct eval *v, const struct op *op)
+{
+    const size_t n_k = (size_t)v->n * v->m->buf_width[BUF_K];
+    const size_t n_v = (size_t)v->n * v->m->buf_width[BUF_V];
+    memcpy(v->bufs[BUF_K], v->kept[op->layer], n_k * sizeof(double));
+    memcpy(v->bufs[BUF_V], v->kept[op->layer] + n_k, n_v * sizeof(double));
+}
+
+/* K and V of all positions are still in their buffers where the layer's own linears have just
+ * filled them; where it is another's, what that layer stored is brought back first. */
 static void attention(const struct eval *v, const struct op *op)
 {
     const struct model_hparams *hp = &v->m->hp;
-    const uint32_t dim = hp->head_dim, group = op->n_head / op->n_head_kv;
+    const uint32_t dim = op->head_dim, group = op->n_head / op->n_head_kv;
     const uint32_t n_value = hp->latent ? hp->latent : dim;
     const enum model_buf values = hp->latent ? BUF_K : BUF_V;
     double *w = mem_alloc(v->n * sizeof *w);
+    if (op->borrowed)
+        bring_back(v, op);
     for (uint32_t r = 0; r < v->n; r++) {
         for (uint32_t h = 0; h < op->n_head; h++) {
             const double *q = row_of(v, BUF_Q, r) + (size_t)h * dim;
@@ -364,25 +383,29 @@ static void each_row(const struct eval *v, const struct op *op)
                 out[i] = tanh(in[i]);
             break;
         case OP_HEAD_LAYER_NORM:
-            for (uint32_t i = 0; i < n; i += hp->head_dim)
-                head_layer_norm(op->w, i, out + i, hp);
+            for (uint32_t i = 0; i < n; i += op->head_dim)
+                head_layer_norm(op->w, i, out + i, op->head_dim, hp->norm_eps);
             break;
         case OP_HEAD_NORM:
-            for (uint32_t i = 0; i < n; i += hp->head_dim)
-                norm(out + i, op->w, out + i, hp->head_dim, hp->norm_eps);
+            for (uint32_t i = 0; i < n; i += op->head_dim)
+                norm(out + i, op->w, out + i, op->head_dim, hp->norm_eps);
             break;
         case OP_ROPE:
         case OP_ROPE_STORE:
-            rotate_heads(v, op->rope, row_of(v, BUF_Q, r), op->n_head, r);
-            rotate_heads(v, op->rope, row_of(v, BUF_K, r), op->n_head_kv, r);
-            for (uint32_t i = 0; op->temper && i < op->n_head * hp->head_dim; i++)
+            rotate_heads(v, op, row_of(v, BUF_Q, r), op->n_head, r);
+            rotate_heads(v, op, row_of(v, BUF_K, r), op->n_head_kv, r);
+            for (uint32_t i = 0; op->temper && i < op->n_head * op->head_dim; i++)
                 row_of(v, BUF_Q, r)[i] *= model_temper(hp, r);
             break;
         case OP_GATED:
             for (uint32_t i = 0; i < n; i++) {
                 const double w = input_weight(v, op, r, i);
-                out[i] = gated(op->gate, in[i] * w, in2[i] * w);
+                out[i] = gated(op->gate, in[i] * w, in2[op->in2_first + i] * w);
             }
+            break;
+        case OP_SCALE:
+            for (uint32_t i = 0; i < n; i++)
+                out[i] *= op->scale;
             break;
         case OP_ADD_GATED:
             for (uint32_t i = 0; i < n; i++)
@@ -418,6 +441,7 @@ void reference_run(
         v.bufs[i] = mem_zalloc((size_t)n * m->buf_width[i] + 1, sizeof(double));
     v.experts = mem_zalloc((size_t)n * m->hp.n_expert_used + 1, sizeof *v.experts);
     v.weights = mem_zalloc((size_t)n * m->hp.n_expert_used + 1, sizeof *v.weights);
+    v.kept = mem_zalloc(m->hp.n_layer, sizeof(double *));
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const struct op *op = &m->ops[i];
         if (op->kind == OP_EMBED)
@@ -436,11 +460,16 @@ void reference_run(
             experts(&v, op);
         else
             each_row(&v, op);
+        if (op->kind == OP_ROPE_STORE)
+            keep(&v, op);
     }
     for (size_t i = 0; i < (size_t)n * m->buf_width[buf]; i++)
         result[i] = (float)v.bufs[buf][i];
     for (int i = 0; i < N_MODEL_BUFS; i++)
         free(v.bufs[i]);
+    for (uint32_t i = 0; i < m->hp.n_layer; i++)
+        free(v.kept[i]);
+    free(v.kept);
     free(v.experts);
     free(v.weights);
 }

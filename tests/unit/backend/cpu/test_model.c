@@ -41,7 +41,8 @@ static const char *const architectures[] = {
     "variants/olmo3",      "families/deci",          "families/openelm",
     "families/gptneox",    "families/falcon-large",  "families/cohere2",
     "families/olmo",       "families/hunyuan-dense", "families/nemotron",
-    "families/gpt2",       "families/deepseek",      "families/minicpm"};
+    "families/gpt2",       "families/deepseek",      "families/minicpm",
+    "families/gemma4",     "families/gemma4-moe"};
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
