@@ -85,6 +85,10 @@ struct arch {
     float attention_scale;          /* of scores, whatever the head's length; 0: by that */
     bool value_norm;                /* V by head, without weights */
     bool value_of_key;              /* a layer without attn_v: V is what K is made of */
+    bool gated_attention;           /* attn_gate: what attention gathered, times sigmoids of it */
+    bool clamp;                     /* knows attention.clamp_kqv */
+    bool half_ff;                   /* feed_forward_length counts gate and up together */
+    uint32_t alibi_layers;          /* with so many layers it has ALiBi, which is not supported */
     bool borrows;                   /* the last layers may attend to K and V of earlier ones */
     bool per_layer;                 /* layers may have embeddings of their own, and a scale */
     bool experts_beside;            /* experts add to a dense part, each with its own norms */

@@ -71,6 +71,9 @@ void plan_per_layer(struct builder *b);
 /* Q, K and V, once their buffers hold them: rotated, normalised, stored, attended. */
 void plan_attend(struct builder *b);
 
+/* xielu.c: the parameters of the layer under construction. */
+struct xielu plan_xielu(struct builder *b);
+
 /* latent.c: attention over a latent, from what it reads to OUT. */
 void plan_latent_attention(struct builder *b, enum model_buf in);
 

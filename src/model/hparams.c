@@ -33,6 +33,7 @@ static enum err read_layers(struct model *m, const struct arch *arch, struct err
     if (!err)
         err = key_u32_layers(m, "feed_forward_length", 0, MAX_FF, ff, e);
     for (uint32_t i = 0; i < n && !err; i++) {
+        ff[i] = arch->half_ff ? ff[i] / 2 : ff[i];
         if (kv[i] && v[i] % kv[i] != 0)
             err = err_set(e,
                           ERR_FORMAT,
@@ -125,6 +126,12 @@ static enum err read_sizes(struct model *m, const struct arch *arch, struct err_
         return err;
     hp->n_layer -= hp->n_layer_beside;
     m->layers = mem_zalloc(hp->n_layer, sizeof *m->layers);
+    if (arch->alibi_layers && hp->n_layer == arch->alibi_layers)
+        return err_set(e,
+                       ERR_UNSUPPORTED,
+                       "%s of %u layers: models with ALiBi are not supported",
+                       m->arch,
+                       hp->n_layer);
     err = read_layers(m, arch, e);
     if (err)
         return err;
@@ -415,7 +422,7 @@ static enum err refuse_unknown(const struct model *m, const struct arch *arch, s
     } keys[] = {
         {"attention.alibi_bias_max", false},
         {"attention.max_alibi_bias", false},
-        {"attention.clamp_kqv", false},
+        {"attention.clamp_kqv", arch->clamp},
         {"attention.output_scale", false},
         {"attention.value_scale", false},
         {"attention.temperature_scale", arch->temper == TEMPER_BY_KEY},
@@ -507,6 +514,9 @@ static enum err read_scales(struct model *m, const struct arch *arch, struct err
     if (err || (err = read_temperature(m, arch, e)) ||
         (err = read_factor(m, "attention.scale", &hp->attention_scale, e)) ||
         (err = read_stream_scales(m, arch, e)))
+        return err;
+    if (arch->clamp &&
+        (err = key_f32_in(m, "attention.clamp_kqv", -1e-30f, 1e6f, &hp->qkv_clamp, e)))
         return err;
     hp->attention_cap = arch->attention_cap;
     hp->logit_cap = arch->logit_cap;

@@ -125,6 +125,7 @@ struct model_hparams {
     float embedding_scale, residual_scale, logit_scale; /* multiply; 1: none */
     float attention_scale;                              /* of scores */
     float attention_cap, logit_cap;                     /* x to cap tanh(x / cap); 0: none */
+    float qkv_clamp;                                    /* Q, K and V within -it .. it; 0: none */
     float expert_scale;                                 /* of the selection's weights */
     float temper_scale; /* queries times 1 + this log(1 + floor((position + temper_offset) / */
     uint32_t temper_length, temper_offset; /* temper_length)), where an op says so */
@@ -175,6 +176,7 @@ enum op_kind {
                          * [n_head] or NULL: a score more for each head that takes part in the sum but has
                          * no V */
     OP_SCALE,           /* out[r] *= scale */
+    OP_CLAMP,           /* out[r] within -cap .. cap */
     OP_GATED,     /* out[r] = act(in[r]) * in2[r], from value in2_first on; with expert_input of
                    * experts' buffers, after     both were multiplied by the rank's weight */
     OP_UNARY,     /* out[r] = unary(in[r]); out is in */
@@ -200,12 +202,25 @@ enum op_kind {
 enum rope_kind { ROPE_ADJACENT, ROPE_HALVES };
 
 /* What gates: silu(g) u; gelu(g) u by its tanh form; g' sigmoid(1.702 g') (u' + 1) with g' = min(g,
- * 7) and u' = u within -7..7. */
-enum gate_kind { GATE_SILU, GATE_GELU, GATE_CLAMPED };
+ * 7) and u' = u within -7..7; sigmoid(g) u. */
+enum gate_kind { GATE_SILU, GATE_GELU, GATE_CLAMPED, GATE_SIGMOID };
 
 /* What stands between the two matrices of a feed-forward part without a gate: gelu by the error
- * function; gelu by its tanh form; max(x, 0)^2. */
-enum unary_kind { UNARY_NONE, UNARY_GELU, UNARY_GELU_TANH, UNARY_RELU_SQUARE, N_UNARY_KINDS };
+ * function; gelu by its tanh form; max(x, 0)^2; or, of parameters that differ from layer to layer,
+ * xIELU (Huang and Schlag 2024). */
+enum unary_kind {
+    UNARY_NONE,
+    UNARY_GELU,
+    UNARY_GELU_TANH,
+    UNARY_RELU_SQUARE,
+    N_UNARY_KINDS,
+    UNARY_XIELU = N_UNARY_KINDS,
+};
+
+/* Above 0 positive x^2 + beta x, else negative (e^min(x, eps) - 1 - x) + beta x. */
+struct xielu {
+    float positive, negative, beta, eps;
+};
 
 /* What a row sees of a window of n positions: the last n, its own included; of chunks n long, its
  * own chunk up to itself; or, where the model is not causal, n / 2 to either side. */
@@ -224,7 +239,7 @@ struct op {
     const struct gguf_tensor *w;    /* EMBED, LINEAR, LOGITS: any block format; norms: f32 */
     const struct gguf_tensor *bias; /* f32 or NULL */
     float scale;                    /* EMBED, ATTENTION, ADD, SCALE, LOGITS; else 1 */
-    float cap;                      /* ATTENTION, LOGITS; 0: none */
+    float cap;                      /* ATTENTION, LOGITS; 0: none; CLAMP */
     uint32_t window;                /* ATTENTION; 0: all */
     enum window_kind window_kind;   /* likewise */
     bool borrowed;                  /* ATTENTION: an op of another layer stores K and V */
@@ -232,6 +247,7 @@ struct op {
     enum rope_table rope;           /* ROPE, ROPE_STORE */
     enum gate_kind gate;            /* GATED */
     enum unary_kind unary;          /* UNARY */
+    struct xielu xielu;             /* UNARY of that kind */
 };
 
 /* Angles are position * inv_freq; cosines and sines are multiplied by scale. */

@@ -278,6 +278,27 @@ void plan_attend(struct builder *b)
             plan_take(b, plan_name(b, "attn_sinks", "weight"), l->n_head, 1, F32_ONLY, REQUIRED);
 }
 
+static void add_clamps(struct builder *b)
+{
+    static const enum model_buf bufs[] = {BUF_Q, BUF_K, BUF_V};
+    const struct model_layer *l = &b->m->layers[b->layer];
+    for (int i = 0; i < 3 && b->m->hp.qkv_clamp > 0.0f; i++) {
+        struct op *op = plan_add(b, OP_CLAMP, bufs[i], bufs[i]);
+        op->n_in = op->n_out = (i == 0 ? l->n_head : l->n_head_kv) * l->head_dim;
+        op->cap = b->m->hp.qkv_clamp;
+    }
+}
+
+/* Of what attention gathered. */
+static void add_attention_gate(struct builder *b)
+{
+    const struct model_layer *l = &b->m->layers[b->layer];
+    struct op *op = plan_add(b, OP_GATED, BUF_HEADS, BUF_ATT);
+    op->in2 = BUF_ATT;
+    op->n_in = op->n_out = l->n_head * l->head_dim;
+    op->gate = GATE_SIGMOID;
+}
+
 static void add_attention(struct builder *b, bool parallel)
 {
     const struct model_hparams *hp = &b->m->hp;
@@ -291,9 +312,14 @@ static void add_attention(struct builder *b, bool parallel)
         plan_linear(b, "attn_output", in, hp->n_embd, BUF_OUT, hp->n_embd, bias);
     } else {
         add_qkv(b, in);
+        if (b->arch->gated_attention)
+            plan_linear(b, "attn_gate", in, hp->n_embd, BUF_HEADS, l->n_head * l->head_dim, ABSENT);
         if (parallel)
             add_second_norm(b, own_norm);
+        add_clamps(b);
         plan_attend(b);
+        if (b->arch->gated_attention)
+            add_attention_gate(b);
         plan_linear(b, "attn_output", BUF_ATT, l->n_head * l->head_dim, BUF_OUT, hp->n_embd, bias);
     }
     add_result(b, "post_attention_norm", "attn_output_norm");
@@ -323,6 +349,8 @@ static void add_dense(struct builder *b, enum model_buf in)
         struct op *op = plan_add(b, OP_UNARY, BUF_GATE, BUF_GATE);
         op->n_in = op->n_out = n_ff;
         op->unary = b->arch->unary;
+        if (op->unary == UNARY_XIELU)
+            op->xielu = plan_xielu(b);
         plan_linear(b, "ffn_down", BUF_GATE, n_ff, BUF_OUT, n_embd, bias);
         return;
     }
@@ -436,6 +464,7 @@ static void set_widths(struct model *m, const struct arch *arch)
         w[BUF_Q] = w[BUF_ATT] = q > w[BUF_Q] ? q : w[BUF_Q];
         w[BUF_K] = w[BUF_V] = kv > w[BUF_K] ? kv : w[BUF_K];
     }
+    w[BUF_HEADS] = arch->gated_attention ? w[BUF_Q] : 0;
     if (hp->latent) {
         const uint32_t longer = hp->head_key > hp->head_value ? hp->head_key : hp->head_value;
         w[BUF_ATT] = hp->n_head * hp->latent;

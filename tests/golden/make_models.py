@@ -192,6 +192,8 @@ def tensors_of(c, rng):
             norm(p + "attn_q_norm", (h, dim) if each else q if rows else dim, False)
             if kv_layer(c, i) == i:
                 norm(p + "attn_k_norm", (hk, dim) if each else kv if rows else dim, False)
+        if c.get("gated_attention"):
+            mat(p + "attn_gate", q, d)
         if h:
             q = h * c["head_value"] if c.get("latent") else q
             mat(p + "attn_output", d, q if hk else d)
@@ -279,7 +281,7 @@ def write_gguf(path, name, c, t):
     w.add_block_count(c["layers"] + c.get("beside", 0))
     w.add_context_length(c["ctx"])
     w.add_embedding_length(c["embd"])
-    w.add_feed_forward_length(c["ff"])
+    w.add_feed_forward_length(2 * c["ff"] if c.get("half_ff") else c["ff"])
     w.add_head_count(c["heads"])
     w.add_head_count_kv(c["heads_kv"])
     if c.get("latent") and not c.get("unsplit"):
@@ -310,10 +312,11 @@ def write_gguf(path, name, c, t):
         w.add_expert_shared_feed_forward_length(c["ff_shared"])
     for i in range(c["layers"], c["layers"] + c.get("beside", 0)): # a layer that is left alone
         t[f"blk.{i}.nextn.eh_proj.weight"] = np.ones((c["embd"], 2 * c["embd"]), np.float32)
-    for k, v in c.get("keys", {}).items():
+    keys = {f"{c['arch']}.{k}": v for k, v in c.get("keys", {}).items()}
+    for k, v in {**keys, **c.get("plain_keys", {})}.items():
         add = {int: w.add_uint32, float: w.add_float32, str: w.add_string, bool: w.add_bool,
                list: w.add_array}[type(v)]
-        add(f"{c['arch']}.{k}", v)
+        add(k, v)
     # bytes are all this vocabulary knows
     tokens = [b"<unk>", b"<s>", b"</s>"] + [b"<0x%02X>" % i for i in range(256)]
     tokens += [b"\xe2\x96\x81", b"a", b"b", b"c", b"<|endoftext|>"]
@@ -408,7 +411,16 @@ def forward(c, t, ids):
             return g / (1 + np.exp(-1.702 * g)) * (u + 1)
         return g / (1 + np.exp(-g)) * u
 
-    def unary(x):
+    def xielu(x, i):
+        alpha_p, alpha_n, beta, eps = (np.float64(np.float32(c["plain_keys"]["xielu." + k][i])) for k in (
+            "alpha_p", "alpha_n", "beta", "eps"))
+        below = np.expm1(np.minimum(x, eps)) - x
+        return beta * x + np.where(x > 0, np.log1p(np.exp(alpha_p)) * x * x,
+                                   (beta + np.log1p(np.exp(alpha_n))) * below)
+
+    def unary(x, i):
+        if c["unary"] == "xielu":
+            return xielu(x, i)
         if c["unary"] == "relu2":
             return np.maximum(x, 0) ** 2
         if c["unary"] == "gelu_tanh":
@@ -483,6 +495,8 @@ def forward(c, t, ids):
                 v = k
             else:
                 q, k, v = (linear(y, "attn_" + z) for z in "qkv")
+            if c.get("clamp"):
+                q, k, v = (np.clip(z, -c["clamp"], c["clamp"]) for z in (q, k, v))
             if c.get("qk_norm") == "rows":
                 q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
             q, k, v = q.reshape(n, h, dim), k.reshape(n, hk, dim), v.reshape(n, hk, dim)
@@ -504,9 +518,9 @@ def forward(c, t, ids):
             if c.get("qk_norm") == "rotated":
                 q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
             stored[i] = k, v
-            return weigh(q, k, v, windowed)
+            return weigh(q, k, v, windowed, linear(y, "attn_gate") if c.get("gated_attention") else None)
 
-        def weigh(q, k, v, windowed):
+        def weigh(q, k, v, windowed, gate=None):
             k, v = np.repeat(k, h // hk, 1), np.repeat(v, h // hk, 1)
             s = np.einsum("qhd,khd->hqk", q, k) * np.float64(
                 np.float32(c.get("attention_scale", dim ** -0.5)))
@@ -525,7 +539,10 @@ def forward(c, t, ids):
                 sinks = np.broadcast_to(w("attn_sinks")[:, None, None], (h, n, 1))
                 s = np.concatenate([s, sinks], -1)
             s = softmax(s)[..., :n]
-            return linear(np.einsum("hqk,khd->qhd", s, v).reshape(n, h * dim), "attn_output")
+            gathered = np.einsum("hqk,khd->qhd", s, v).reshape(n, h * dim)
+            if gate is not None:
+                gathered = gathered / (1 + np.exp(-gate))
+            return linear(gathered, "attn_output")
 
         before = x
         if h:
@@ -583,7 +600,7 @@ def forward(c, t, ids):
                 out += shared
             y = dense + norm_here(out, "post_ffw_norm_2") if c.get("beside_dense") else out
         elif c.get("unary"):
-            y = linear(unary(linear(y, "ffn_up")), "ffn_down")
+            y = linear(unary(linear(y, "ffn_up"), i), "ffn_down")
         else:
             if c.get("fused") or c.get("fused_ffn"):
                 g, u = np.split(linear(y, "ffn_up"), 2, -1)

@@ -206,6 +206,31 @@ def further():
         yield f"gemma4_experts_{v}", tiny.gemma4_experts(**{
             "gemma4.expert_count": (U32, v)}), (words,)
 
+    xielu = {"xielu." + k: (F32, v) for k, v in (
+        ("alpha_p", 0.8), ("alpha_n", 0.8), ("beta", 0.5), ("eps", -1e-6))}
+
+    def apertus(**more):
+        return tiny.small("apertus", set_keys=xielu | more, drop=["blk.0.ffn_gate.weight"],
+                          set_tensors={f"blk.0.attn_{x}_norm.weight": (0, (tiny.HEAD,)) for x in "qk"})
+
+    yield "apertus", apertus(), GOOD
+    yield "apertus_by_layer", apertus(**{"xielu.beta": (F32, [0.5])}), GOOD
+    for key in xielu:
+        yield f"{key}_text", apertus(**{key: (STRING, "1")}), (key,)
+        yield f"{key}_of_two", apertus(**{key: (F32, [1.0, 1.0])}), (key,)
+        yield f"{key}_integer", apertus(**{key: (U32, 1)}), (key,)
+        for v in (math.nan, math.inf, -1e30, [math.nan]):
+            yield f"{key}_{v}", apertus(**{key: (F32, v)}), (key,)
+    yield "clamp", tiny.small("olmo", set_keys={
+        "olmo." + tiny.LN: (F32, 1e-5), "olmo.attention.clamp_kqv": (F32, 8.0)}, drop=[
+            "output_norm.weight", "blk.0.attn_norm.weight", "blk.0.ffn_norm.weight"]), GOOD
+    yield from reals(lambda **more: tiny.small("olmo", set_keys={
+        "olmo." + tiny.LN: (F32, 1e-5), **more}), "olmo", "attention.clamp_kqv")
+    yield "alibi", tiny.small("baichuan", set_keys={
+        "baichuan.block_count": (U32, 40)}), ("baichuan of 40 layers", "ALiBi")
+    yield "half_of_1", tiny.small("qwen", set_keys={
+        "qwen.feed_forward_length": (U32, 1)}), ("feed_forward_length is missing or 0",)
+
     yield from integers(
         tiny.gemma_embedding, "gemma-embedding", {}, ("pooling_type", 5),
         ("rope.dimension_count", 0, 7, 16))

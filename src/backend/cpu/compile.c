@@ -381,7 +381,10 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         compile_layer_norm(c, op);
         return OK;
     case OP_UNARY:
-        add_step(c, STEP_UNARY, op);
+        if (op->unary == UNARY_XIELU)
+            add_step(c, STEP_XIELU, op)->xielu = op->xielu;
+        else
+            add_step(c, STEP_UNARY, op);
         return OK;
     case OP_HIDDEN:
         compile_hidden(c, op);
@@ -427,6 +430,9 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         return OK;
     case OP_SCALE: /* as no cap */
         add_step(c, STEP_CAP, op);
+        return OK;
+    case OP_CLAMP:
+        add_step(c, STEP_CLAMP, op);
         return OK;
     case OP_SELECT:
         compile_select(c, op);

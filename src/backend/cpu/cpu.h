@@ -43,6 +43,8 @@ enum step_kind {
     STEP_SELECT,
     STEP_MIX,
     STEP_CAP,        /* scale and cap, in place */
+    STEP_CLAMP,      /* in place */
+    STEP_XIELU,      /* likewise */
     STEP_COPY,       /* in to out */
     STEP_PACK,       /* `in` to the packed activations that the next LINEAR reads, */
     STEP_PACK_HEADS, /* or those of each of its heads */
@@ -62,7 +64,8 @@ struct step {
     bool temper;                     /* ROPE_STORE */
     enum gate_kind gate;             /* GATED */
     enum unary_kind unary;           /* UNARY */
-    float scale, cap;                /* EMBED, ADD, CAP */
+    float scale, cap;                /* EMBED, ADD, CAP, CLAMP */
+    struct xielu xielu;              /* XIELU */
     bool gather;                     /* PACK of places: from the rows that they belong to */
     const float *w, *bias;           /* norms; ADD_POSITION, ADD_TYPE: rows of n; SELECT */
     const struct gguf_tensor *table; /* EMBED: its type and shape */

@@ -217,9 +217,16 @@ static double gated(enum gate_kind kind, double g, double u)
         return g / (1 + exp(-g)) * u;
     if (kind == GATE_GELU)
         return 0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * g * g * g))) * u;
+    if (kind == GATE_SIGMOID)
+        return u / (1 + exp(-g));
     g = fmin(g, 7);
     u = fmax(-7, fmin(u, 7));
     return g / (1 + exp(-1.702 * g)) * (u + 1);
+}
+
+static double xielu(const struct xielu *p, double x)
+{
+    return x * p->beta + (x > 0 ? p->positive * x * x : p->negative * (expm1(fmin(x, p->eps)) - x));
 }
 
 static double unary(enum unary_kind kind, double x)
@@ -376,7 +383,8 @@ static void each_row(const struct eval *v, const struct op *op)
             break;
         case OP_UNARY:
             for (uint32_t i = 0; i < n; i++)
-                out[i] = unary(op->unary, in[i]);
+                out[i] =
+                    op->unary == UNARY_XIELU ? xielu(&op->xielu, in[i]) : unary(op->unary, in[i]);
             break;
         case OP_TANH:
             for (uint32_t i = 0; i < n; i++)
@@ -402,6 +410,10 @@ static void each_row(const struct eval *v, const struct op *op)
                 const double w = input_weight(v, op, r, i);
                 out[i] = gated(op->gate, in[i] * w, in2[op->in2_first + i] * w);
             }
+            break;
+        case OP_CLAMP:
+            for (uint32_t i = 0; i < n; i++)
+                out[i] = fmax(-op->cap, fmin(out[i], op->cap));
             break;
         case OP_SCALE:
             for (uint32_t i = 0; i < n; i++)

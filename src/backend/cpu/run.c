@@ -139,6 +139,9 @@ static void step_gated(const struct cpu_backend *b,
     case GATE_CLAMPED:
         b->kernels->clamped_mul(gate, up, out, s->n);
         break;
+    case GATE_SIGMOID:
+        b->kernels->sigmoid_mul(gate, up, out, s->n);
+        break;
     }
 }
 
@@ -276,6 +279,15 @@ static void run_step(
         break;
     case STEP_CAP:
         kernels->cap(row_of(b, s->out, row), s->scale, s->cap, s->n);
+        break;
+    case STEP_CLAMP:
+        for (uint32_t i = 0; i < s->n; i++) {
+            float *x = row_of(b, s->out, row) + i;
+            *x = fmaxf(-s->cap, fminf(*x, s->cap));
+        }
+        break;
+    case STEP_XIELU:
+        kernels->xielu(row_of(b, s->out, row), &s->xielu, s->n);
         break;
     case STEP_PACK:
         kernels->pack(row_of(b, s->in, from), &s->act, row, s->act_kinds, lanes);

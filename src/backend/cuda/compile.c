@@ -272,6 +272,7 @@ static enum err compile_op(struct compiler *c, const struct op *op)
     case OP_HEAD_LINEAR:
     case OP_HEAD_COPY:
     case OP_SCALE:
+    case OP_CLAMP:
         break; /* cuda_compile has refused these */
     case OP_ATTENTION:
         if (op->window && op->window_kind != WINDOW_LAST)
@@ -362,6 +363,12 @@ static const char *missing(const struct model *m)
             return "layers that attend to keys and values of others";
         if (op->kind == OP_SCALE || op->in2_first || (op->kind == OP_EMBED && op->out != BUF_X))
             return "embeddings for each layer";
+        if (op->kind == OP_CLAMP)
+            return "bounds of queries, keys and values";
+        if (op->kind == OP_UNARY && op->unary == UNARY_XIELU)
+            return "xIELU";
+        if (op->kind == OP_GATED && op->gate == GATE_SIGMOID)
+            return "gates of what attention gathered";
         if (op->kind == OP_EXPERTS && (op->first_row || op->w->ne[1] != op->n_out))
             return "experts with gate and up in one matrix";
         if (op->kind == OP_SELECT && op->w)

@@ -42,7 +42,9 @@ static const char *const architectures[] = {
     "families/gptneox",    "families/falcon-large",  "families/cohere2",
     "families/olmo",       "families/hunyuan-dense", "families/nemotron",
     "families/gpt2",       "families/deepseek",      "families/minicpm",
-    "families/gemma4",     "families/gemma4-moe"};
+    "families/gemma4",     "families/gemma4-moe",    "families/apertus",
+    "families/afmoe",      "families/minicpm3",      "families/dbrx",
+    "families/qwen"};
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
