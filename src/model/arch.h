@@ -91,8 +91,10 @@ struct arch {
     uint32_t alibi_layers;          /* with so many layers it has ALiBi, which is not supported */
     bool borrows;                   /* the last layers may attend to K and V of earlier ones */
     bool per_layer;                 /* layers may have embeddings of their own, and a scale */
-    bool experts_beside;            /* experts add to a dense part, each with its own norms */
-    uint32_t by_width_layers;       /* with so many layers scores scale by n_embd / n_head */
+    bool streams;             /* several residual streams, a product beside attention, and gates
+                               * of which only the largest values are kept */
+    bool experts_beside;      /* experts add to a dense part, each with its own norms */
+    uint32_t by_width_layers; /* with so many layers scores scale by n_embd / n_head */
     enum temper temper;
     bool yarn_log;         /* knows rope.scaling.yarn_log_multiplier */
     bool rope_switch;      /* rope.scaling.finetuned false: no layer is rotated */

@@ -67,6 +67,19 @@ void plan_experts_beside(struct builder *b);
  * of its part, at its end. */
 void plan_per_layer_inputs(struct builder *b);
 void plan_per_layer(struct builder *b);
+/* To OUT, of what the layer's gate reads. */
+void plan_per_layer_part(struct builder *b, enum model_buf in);
+
+/* streams.c: the streams of X; before a layer, the one that it computes, in X; after it; and X of
+ * them all. And what is added to attention's result, of what attention reads; and after it. */
+void plan_streams(struct builder *b);
+void plan_streams_predict(struct builder *b);
+void plan_streams_correct(struct builder *b);
+void plan_streams_fold(struct builder *b);
+void plan_beside_attention(struct builder *b, enum model_buf in);
+void plan_add_beside(struct builder *b);
+/* Of the layer's gate, n values, where the layer does so. */
+void plan_sparse(struct builder *b, enum model_buf gate, uint32_t n);
 
 /* Q, K and V, once their buffers hold them: rotated, normalised, stored, attended. */
 void plan_attend(struct builder *b);

@@ -16,6 +16,7 @@
 #define MAX_EXPERTS 1024
 #define MAX_LABELS 4096
 #define MAX_PER_LAYER 8192
+#define MAX_STREAMS 8 /* as many as steps of backends have room for */
 #define MAX_EXPERTS_USED 64
 #define MAX_EXPERT_WIDTH (1u << 22) /* n_expert_used * (n_embd or n_ff_expert) */
 
@@ -198,6 +199,9 @@ static enum err read_borrowed(struct model *m, const struct arch *arch, struct e
 {
     const uint32_t n = m->hp.n_layer;
     uint32_t n_borrow = 0;
+    if (arch->streams && !key_find(m, "attention.shared_kv_layers"))
+        return err_set(
+            e, ERR_FORMAT, "metadata key %s.attention.shared_kv_layers is missing", m->arch);
     enum err err = key_u32_in(m, "attention.shared_kv_layers", 0, n - 1, &n_borrow, e);
     for (uint32_t i = n - n_borrow; i < n && !err; i++) {
         struct model_layer *l = &m->layers[i];
@@ -372,6 +376,32 @@ static enum err read_experts(struct model *m, const struct arch *arch, struct er
     if ((err = read_groups(m, e)))
         return err;
     return read_gating(m, arch, e);
+}
+
+/* Embeddings for each layer, and streams; nobody tells the rank of what runs beside attention but
+ * its first matrix. */
+static enum err read_streams(struct model *m, const struct arch *arch, struct err_info *e)
+{
+    struct model_hparams *hp = &m->hp;
+    uint32_t active = 0;
+    enum err err = key_u32_in(
+        m, "embedding_length_per_layer_input", arch->streams, MAX_PER_LAYER, &hp->n_per_layer, e);
+    if (err || !arch->streams)
+        return err;
+    if ((err = key_u32_in(m, "altup.num_inputs", 2, MAX_STREAMS, &hp->n_stream, e)) ||
+        (err = key_u32(m, "altup.active_idx", &active, e)))
+        return err;
+    if (active != 0)
+        return err_set(
+            e, ERR_UNSUPPORTED, "%s.altup.active_idx is %u; 0 is supported", m->arch, active);
+    const struct gguf_tensor *t = gguf_find_tensor(m->gguf, "blk.0.laurel_l.weight");
+    if (!t || t->ne[1] > MAX_EMBD)
+        return err_set(e,
+                       ERR_FORMAT,
+                       "tensor blk.0.laurel_l.weight is missing or has more than %u rows",
+                       MAX_EMBD);
+    hp->n_low = (uint32_t)t->ne[1];
+    return OK;
 }
 
 static enum err read_window(struct model *m, const struct arch *arch, struct err_info *e)
@@ -574,9 +604,7 @@ enum err hparams_read(struct model *m, const struct arch *arch, struct err_info 
         (err = read_experts(m, arch, e)) || (err = read_vocab_size(m, e)) ||
         (err = read_pooling(m, arch, e)))
         return err;
-    if (arch->per_layer &&
-        (err = key_u32_in(
-             m, "embedding_length_per_layer_input", 0, MAX_PER_LAYER, &m->hp.n_per_layer, e)))
+    if (arch->per_layer && (err = read_streams(m, arch, e)))
         return err;
     return read_scales(m, arch, e);
 }

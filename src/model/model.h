@@ -34,6 +34,13 @@
  *      PER_LAYER [n_layer][n_per_layer]    what each layer reads of the token
  *      PROJECTED [n_layer][n_per_layer]    the embedding's part of it
  *
+ * and in models with several residual streams (Gemma 3n's), of which a layer computes one, in X:
+ *
+ *      STREAMS [n_stream][n_embd]          the active one last
+ *      UNFOLDED [n_stream - 1][n_embd]     the others as they will be added to it
+ *      MODES [n_stream], COEFS [n_stream][n_stream]      how they are mixed
+ *      LOW [n_low], BESIDE [n_embd]        a product of two narrow matrices beside attention
+ *
  * What comes out is of some rows only, which the batch names:
  *
  *      LOGITS [n_vocab]                    of models that generate
@@ -71,6 +78,12 @@ enum model_buf {
     BUF_SHARED_GATE,
     BUF_PER_LAYER,
     BUF_PROJECTED,
+    BUF_STREAMS,
+    BUF_UNFOLDED,
+    BUF_MODES,
+    BUF_COEFS,
+    BUF_LOW,
+    BUF_BESIDE,
     BUF_LOGITS, /* [n_vocab], only for the rows that need logits */
     BUF_HIDDEN, /* from here on: only for the rows whose hidden states are wanted */
     BUF_HEAD,
@@ -117,6 +130,8 @@ struct model_hparams {
     uint32_t rope_dims;   /* dims of a head that rotate; even; the most of these: */
     uint32_t rope_dims_of[N_ROPE_TABLES];
     uint32_t rope_first; /* from this one on */
+    uint32_t n_stream;   /* residual streams; 0: one */
+    uint32_t n_low;      /* rank of what is computed beside attention; 0: nothing is */
     uint32_t
         n_per_layer; /* values of the embedding that each layer has of its own; 0: it has none */
     uint32_t window; /* positions that a windowed layer sees, its own included; 0: no such layer */
@@ -177,10 +192,20 @@ enum op_kind {
                          * no V */
     OP_SCALE,           /* out[r] *= scale */
     OP_CLAMP,           /* out[r] within -cap .. cap */
-    OP_GATED,     /* out[r] = act(in[r]) * in2[r], from value in2_first on; with expert_input of
-                   * experts' buffers, after     both were multiplied by the rank's weight */
-    OP_UNARY,     /* out[r] = unary(in[r]); out is in */
-    OP_ADD,       /* out[r] += in[r] * scale */
+    OP_MUL,             /* out[r] = in[r] * w; w: f32 [n] */
+    OP_SPARSE,  /* out[r] = max(out[r] - mean - scale * deviation, 0), the deviation that of a
+                 * sample; out is in */
+    OP_MATCH,   /* each of the n_head parts of out[r], n_out long, times what makes its magnitude
+                 * that of in[r] */
+    OP_FOLD,    /* out[r] = (out[r] + the sum of the n_head parts of in[r]) * scale */
+    OP_PREDICT, /* n_head streams of n_out values in out[r], the first (which is last): stream j +=
+                 * sum over k of in2[r][j][k] * stream k, of what they were */
+    OP_CORRECT, /* likewise: stream j += (in[r] - the first) * (1 + in2[r][j]) */
+    OP_SPREAD,  /* likewise: all but the first += in[r] */
+    OP_GATED,   /* out[r] = act(in[r]) * in2[r], from value in2_first on; with expert_input of
+                 * experts' buffers, after     both were multiplied by the rank's weight */
+    OP_UNARY,   /* out[r] = unary(in[r]); out is in */
+    OP_ADD,     /* out[r] += in[r] * scale */
     OP_ADD_GATED, /* out[r] += in[r] * sigmoid(in2[r][0]) */
     OP_SELECT,    /* the n_expert_used largest of in[r], in order, with weights: the softmax, or
                    * the sigmoid, of in[r]. With a bias: the largest of these plus bias. With a w,

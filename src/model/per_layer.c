@@ -37,16 +37,21 @@ static float take_scale(struct builder *b)
     return scale;
 }
 
-void plan_per_layer(struct builder *b)
+void plan_per_layer_part(struct builder *b, enum model_buf in)
 {
     const struct model_hparams *hp = &b->m->hp;
     const uint32_t n = hp->n_per_layer;
-    if (n) {
-        plan_linear(b, "inp_gate", BUF_X, hp->n_embd, BUF_GATE, n, ABSENT);
-        plan_gated(b, BUF_GATE, BUF_PER_LAYER, n);
-        b->m->ops[b->m->n_ops - 1].in2_first = b->layer * n;
-        plan_linear(b, "proj", BUF_GATE, n, BUF_OUT, hp->n_embd, ABSENT);
-        plan_norm(b, "post_norm", BUF_OUT, BUF_OUT);
+    plan_linear(b, "inp_gate", in, hp->n_embd, BUF_GATE, n, ABSENT);
+    plan_gated(b, BUF_GATE, BUF_PER_LAYER, n);
+    b->m->ops[b->m->n_ops - 1].in2_first = b->layer * n;
+    plan_linear(b, "proj", BUF_GATE, n, BUF_OUT, hp->n_embd, ABSENT);
+    plan_norm(b, "post_norm", BUF_OUT, BUF_OUT);
+}
+
+void plan_per_layer(struct builder *b)
+{
+    if (b->m->hp.n_per_layer) {
+        plan_per_layer_part(b, BUF_X);
         plan_add(b, OP_ADD, BUF_OUT, BUF_X);
     }
     const float scale = take_scale(b);

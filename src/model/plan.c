@@ -10,8 +10,8 @@
 #include <string.h>
 
 enum {
-    OPS_PER_LAYER = 40, /* at most */
-    OPS_BESIDE = 16,
+    OPS_PER_LAYER = 64, /* at most */
+    OPS_BESIDE = 24,
     PARTS_PER_LAYER = 10, /* q k v and gate up, with biases */
     MADE_PER_LAYER = 2,
     LLAMA4_MAVERICK_EXPERTS = 128 /* no file says it: this one does without the norms of Q and K */
@@ -314,6 +314,8 @@ static void add_attention(struct builder *b, bool parallel)
         add_qkv(b, in);
         if (b->arch->gated_attention)
             plan_linear(b, "attn_gate", in, hp->n_embd, BUF_HEADS, l->n_head * l->head_dim, ABSENT);
+        if (b->arch->streams)
+            plan_beside_attention(b, in);
         if (parallel)
             add_second_norm(b, own_norm);
         add_clamps(b);
@@ -323,6 +325,8 @@ static void add_attention(struct builder *b, bool parallel)
         plan_linear(b, "attn_output", BUF_ATT, l->n_head * l->head_dim, BUF_OUT, hp->n_embd, bias);
     }
     add_result(b, "post_attention_norm", "attn_output_norm");
+    if (b->arch->streams)
+        plan_add_beside(b);
 }
 
 void plan_gated(struct builder *b, enum model_buf out, enum model_buf up, uint32_t n)
@@ -361,6 +365,8 @@ static void add_dense(struct builder *b, enum model_buf in)
         plan_linear(b, "ffn_gate", in, n_embd, BUF_GATE, n_ff, bias);
         plan_linear(b, "ffn_up", in, n_embd, BUF_UP, n_ff, bias);
     }
+    if (b->arch->streams)
+        plan_sparse(b, BUF_GATE, n_ff);
     plan_gated(b, BUF_GATE, BUF_UP, n_ff);
     plan_linear(b, "ffn_down", BUF_GATE, n_ff, BUF_OUT, n_embd, bias);
 }
@@ -369,6 +375,8 @@ static void add_layer(struct builder *b)
 {
     const struct model_layer *l = &b->m->layers[b->layer];
     const bool parallel = is_parallel(b);
+    if (b->arch->streams)
+        plan_streams_predict(b);
     if (l->n_head)
         add_attention(b, parallel);
     if (b->arch->gaps && l->n_ff == 0)
@@ -383,7 +391,9 @@ static void add_layer(struct builder *b)
     if (experts && b->arch->experts_beside)
         plan_experts_beside(b);
     add_result(b, "post_ffw_norm", "layer_output_norm");
-    if (b->arch->per_layer)
+    if (b->arch->streams)
+        plan_streams_correct(b);
+    else if (b->arch->per_layer)
         plan_per_layer(b);
 }
 
@@ -475,6 +485,12 @@ static void set_widths(struct model *m, const struct arch *arch)
     w[BUF_GATE] = w[BUF_UP] = hp->n_ff > hp->n_ff_shared ? hp->n_ff : hp->n_ff_shared;
     w[BUF_GATE] = hp->n_per_layer > w[BUF_GATE] ? hp->n_per_layer : w[BUF_GATE];
     w[BUF_PER_LAYER] = w[BUF_PROJECTED] = hp->n_per_layer * hp->n_layer;
+    w[BUF_STREAMS] = hp->n_stream * hp->n_embd;
+    w[BUF_UNFOLDED] = hp->n_stream ? (hp->n_stream - 1) * hp->n_embd : 0;
+    w[BUF_MODES] = hp->n_stream;
+    w[BUF_COEFS] = hp->n_stream * hp->n_stream;
+    w[BUF_LOW] = hp->n_low;
+    w[BUF_BESIDE] = hp->n_low ? hp->n_embd : 0;
     w[BUF_ROUTER] = hp->n_expert;
     w[BUF_EXPERT_GATE] = w[BUF_EXPERT_UP] = hp->n_expert_used * hp->n_ff_expert;
     w[BUF_EXPERT_OUT] = hp->n_expert_used * hp->n_embd;
@@ -536,9 +552,13 @@ enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e
     add_places(&b);
     if (m->hp.n_per_layer)
         plan_per_layer_inputs(&b);
+    if (arch->streams)
+        plan_streams(&b);
     for (b.layer = 0; b.layer < m->hp.n_layer && !b.err; b.layer++)
         add_layer(&b);
     b.layer = 0;
+    if (arch->streams)
+        plan_streams_fold(&b);
     const struct gguf_tensor *out = NULL;
     struct norm_parts norm = {NULL, NULL};
     if (!arch->encoder) {

@@ -292,6 +292,26 @@ def gemma4(**more):
     return small("gemma4", set_keys=k | more, set_tensors=t)
 
 
+def gemma3n(**more):
+    """Two streams, a product of rank 2 beside attention, a gate of which the largest values are kept."""
+    p, n, k = "gemma3n.", 4, 2
+    keys_of = {p + "attention.sliding_window": (U32, 2), p + "attention.sliding_window_pattern": (BOOL, [1]),
+               p + "attention.shared_kv_layers": (U32, 0), p + "embedding_length_per_layer_input": (U32, n),
+               p + "altup.num_inputs": (U32, k), p + "altup.active_idx": (U32, 0),
+               p + "activation_sparsity_scale": (F32, [0.5])}
+    layer = {"attn_q_norm": (HEAD,), "attn_k_norm": (HEAD,), "post_attention_norm": (N_EMBD,),
+             "post_ffw_norm": (N_EMBD,), "inp_gate": (N_EMBD, n), "proj": (n, N_EMBD),
+             "post_norm": (N_EMBD,), "altup_router_norm": (N_EMBD,), "altup_router": (N_EMBD, k),
+             "altup_predict_coef": (k, k * k), "altup_correct_coef": (k, k),
+             "altup_correct_scale": (N_EMBD,), "laurel_l": (N_EMBD, 2), "laurel_r": (2, N_EMBD),
+             "laurel_post_norm": (N_EMBD,)}
+    t = {f"blk.0.{x}.weight": (0, s) for x, s in layer.items()}
+    t |= {"per_layer_token_embd.weight": (0, (n, 4)), "per_layer_proj_norm.weight": (0, (n,)),
+          "per_layer_model_proj.weight": (0, (N_EMBD, n)), "altup_proj.weight": (0, (N_EMBD, N_EMBD, k - 1)),
+          "altup_unembd_proj.weight": (0, (N_EMBD, N_EMBD, k - 1))}
+    return small("gemma3n", set_keys=keys_of | more, set_tensors=t)
+
+
 def gemma4_experts(**more):
     """Experts beside a dense part."""
     k, t = experts("gemma4", shared=False)
@@ -307,7 +327,7 @@ def gemma4_experts(**more):
     return small("gemma4", set_keys=k | more, set_tensors=t)
 
 
-SEEDS |= {"borrowing": gemma4(), "experts_beside": gemma4_experts(), "chunks": llama4(), "corrected": glm(), "tempered": mistral3(), "both_ways": gemma_embedding()}
+SEEDS |= {"streams": gemma3n(), "borrowing": gemma4(), "experts_beside": gemma4_experts(), "chunks": llama4(), "corrected": glm(), "tempered": mistral3(), "both_ways": gemma_embedding()}
 
 
 def write_encoders(folder):

@@ -219,4 +219,15 @@ FAMILIES = {
     "qwen": dict(arch="qwen", pair="halves", fused_qkv=True, qkv_bias=True, heads_kv=2, half_ff=True),
     "olmo-clamped": dict(arch="olmo", norm="bare", tied=True, heads_kv=2, clamp=1.5,
                          keys={"attention.clamp_kqv": 1.5}),
+    "gemma3n": dict(
+        arch="gemma3n", pair="halves", act="gelu", tied=True, norms="both", qk_norm="heads", eps=1e-6,
+        embed_scale=4.0, value_norm=True, attention_scale=1.0, layers=4,
+        windowed=[True, False, True, False], window=20, base=1e6, window_base=10000.0, borrow=2,
+        per_layer=8, streams=3, low=4, mix=0.5, spare_kv=True, sparse=[1.0, 0.5, float("-inf"), float("-inf")],
+        final_cap=30.0,
+        keys={"attention.sliding_window": 20, "rope.freq_base_swa": 10000.0,
+              "attention.shared_kv_layers": 2, "embedding_length_per_layer_input": 8,
+              "final_logit_softcapping": 30.0, "altup.num_inputs": 3, "altup.active_idx": 0,
+              "activation_sparsity_scale": [1.0, 0.5, float("-inf"), float("-inf")],
+              "attention.sliding_window_pattern": [True, False, True, False]}),
 }

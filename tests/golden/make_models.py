@@ -181,7 +181,7 @@ def tensors_of(c, rng):
                 vec(p + "attn_qkv.bias", q + 2 * kv)
         else:
             for x, n in (("q", q), ("k", kv), ("v", kv)):
-                if hk and not (x != "q" and kv_layer(c, i) != i) and not (
+                if hk and not (x != "q" and kv_layer(c, i) != i and not c.get("spare_kv")) and not (
                         x == "v" and not is_windowed(c, i) and c.get("value_of_key")):
                     mat(p + "attn_" + x, n, d, std=1.5)
                 if c.get("qkv_bias"):
@@ -190,7 +190,7 @@ def tensors_of(c, rng):
             rows = c["qk_norm"] == "rows"
             each = c["qk_norm"] == "each"
             norm(p + "attn_q_norm", (h, dim) if each else q if rows else dim, False)
-            if kv_layer(c, i) == i:
+            if kv_layer(c, i) == i or c.get("spare_kv"): # which nobody reads
                 norm(p + "attn_k_norm", (hk, dim) if each else kv if rows else dim, False)
         if c.get("gated_attention"):
             mat(p + "attn_gate", q, d)
@@ -207,6 +207,16 @@ def tensors_of(c, rng):
             mat(p + "inp_gate", c["per_layer"], d)
             mat(p + "proj", d, c["per_layer"])
             norm(p + "post_norm", d)
+        if c.get("streams"):
+            k = c["streams"]
+            norm(p + "altup_router_norm", d)
+            mat(p + "altup_router", k, d, std=2.0 * d)
+            mat(p + "altup_predict_coef", k * k, k, std=c["mix"])
+            mat(p + "altup_correct_coef", k, k, std=c["mix"])
+            vec(p + "altup_correct_scale.weight", d, 1.0, 0.2)
+            mat(p + "laurel_l", c["low"], d)
+            mat(p + "laurel_r", d, c["low"])
+            norm(p + "laurel_post_norm", d)
         if c.get("layer_scale"):
             vec(p + "layer_output_scale.weight", 1, 0.8, 0.1)
         if not is_expert_layer(c, i) or c.get("beside_dense"):
@@ -260,6 +270,9 @@ def tensors_of(c, rng):
         mat("per_layer_token_embd", N_VOCAB, n, std=n ** 0.5)
         mat("per_layer_model_proj", n, d, std=d ** 0.5)
         norm("per_layer_proj_norm", c["per_layer"])
+    if c.get("streams"):
+        mat("altup_proj", c["streams"] - 1, d, d)
+        mat("altup_unembd_proj", c["streams"] - 1, d, d)
     if c.get("turning"): # so many pairs turn, the others do not
         n = c["dim"] // 2
         t["rope_freqs.weight"] = np.where(np.arange(n) < c["turning"], 1.0, 1e30).astype(np.float32)
@@ -441,9 +454,23 @@ def forward(c, t, ids):
         of_token = t["per_layer_token_embd.weight"][ids].reshape(n, nl, np_) * np_ ** 0.5
         projected = (x @ t["per_layer_model_proj.weight"].T * c["embd"] ** -0.5).reshape(n, nl, np_)
         own = (rms(projected, t["per_layer_proj_norm.weight"]) + of_token) * 0.5 ** 0.5
+    if c.get("streams"):
+        def matched(y, z):
+            return y * np.sqrt((z * z).mean(-1, keepdims=True) / (y * y).mean(-1, keepdims=True))
+
+        def modes(y, i):
+            z = rms(y, t[f"blk.{i}.altup_router_norm.weight"]) / c["embd"]
+            return np.tanh(z @ t[f"blk.{i}.altup_router.weight"].T)
+        streams = [x] + [matched(x @ m.T, x) for m in t["altup_proj.weight"]]
     for i in range(c["layers"]):
         h, hk, ff = (of_layer(c, z, i) for z in ("heads", "heads_kv", "ff"))
         dim = dim_of(c, i)
+        if c.get("streams"):
+            coefs = modes(streams[0], i) @ t[f"blk.{i}.altup_predict_coef.weight"].T
+            coefs = coefs.reshape(n, len(streams), len(streams))
+            streams = [s + sum(coefs[:, j, k, None] * streams[k] for k in range(len(streams)))
+                       for j, s in enumerate(streams)]
+            x = streams[0]
 
         def norm_here(y, name):
             return norm(y, f"blk.{i}.{name}")
@@ -551,6 +578,10 @@ def forward(c, t, ids):
             if c.get("norms") in ("both", "after"):
                 y = norm_here(y, "post_attention_norm")
             x = x + y * residual
+            if c.get("streams"):
+                low = norm_here(before, "attn_norm")
+                beside = norm_here(linear(linear(low, "laurel_l"), "laurel_r"), "laurel_post_norm")
+                x = (x + beside + low) * 0.5 ** 0.5
         if not ff:
             continue
         if c.get("parallel"):
@@ -606,15 +637,28 @@ def forward(c, t, ids):
                 g, u = np.split(linear(y, "ffn_up"), 2, -1)
             else:
                 g, u = linear(y, "ffn_gate"), linear(y, "ffn_up")
+            if c.get("sparse", [-np.inf] * (i + 1))[i] > -np.inf:
+                cut = g.std(-1, ddof=1, keepdims=True) * np.float64(np.float32(c["sparse"][i]))
+                g = np.maximum(g - g.mean(-1, keepdims=True) - cut, 0)
             y = linear(gate(g, u), "ffn_down")
         if c.get("norms") in ("both", "after"):
             y = norm_here(y, "post_ffw_norm")
         x = x + y * residual
-        if c.get("per_layer"):
+        if c.get("streams"):
+            coefs = modes(x, i) @ w("altup_correct_coef").T
+            change = x - streams[0]
+            streams = [s + change * (1 + coefs[:, j, None]) for j, s in enumerate(streams)]
+            y = linear(gate(linear(streams[0] * w("altup_correct_scale"), "inp_gate"), own[:, i]), "proj")
+            streams = [streams[0]] + [s + norm_here(y, "post_norm") for s in streams[1:]]
+        elif c.get("per_layer"):
             y = linear(gate(linear(x, "inp_gate"), own[:, i]), "proj")
             x = x + norm_here(y, "post_norm")
         if c.get("layer_scale"):
             x = x * w("layer_output_scale")
+    if c.get("streams"):
+        x = streams[0] + sum(matched(s @ m.T, streams[0])
+                             for s, m in zip(streams[1:], t["altup_unembd_proj.weight"]))
+        x = x / len(streams)
     if c.get("both_ways"):
         return norm(x, "output_norm")
     out = norm(x, "output_norm") @ t.get("output.weight", t["token_embd.weight"]).T

@@ -206,6 +206,17 @@ def further():
         yield f"gemma4_experts_{v}", tiny.gemma4_experts(**{
             "gemma4.expert_count": (U32, v)}), (words,)
 
+    yield "gemma3n", tiny.gemma3n(), GOOD
+    yield from integers(
+        tiny.gemma3n, "gemma3n", {}, ("altup.num_inputs", 0, 1, 9), ("altup.active_idx", 1),
+        ("embedding_length_per_layer_input", 0, 8193), ("attention.shared_kv_layers", 1))
+    yield "gemma3n_3_streams", tiny.gemma3n(**{
+        "gemma3n.altup.num_inputs": (U32, 3)}), ("altup_proj.weight has shape",)
+    for v, words in (([-math.inf], GOOD), ([math.nan], ("[0] is nan",)), ([math.inf], ("[0] is inf",)),
+                     ([1.0, 1.0], ("is not 1 f32",)), (1.0, ("is not 1 f32",))):
+        yield f"gemma3n_sparsity_{v}", tiny.gemma3n(**{
+            "gemma3n.activation_sparsity_scale": (F32, v)}), words
+
     xielu = {"xielu." + k: (F32, v) for k, v in (
         ("alpha_p", 0.8), ("alpha_n", 0.8), ("beta", 0.5), ("eps", -1e-6))}
 

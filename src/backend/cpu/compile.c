@@ -118,7 +118,7 @@ static bool has_vector(const struct op *op)
 {
     return op->w && (op->kind == OP_NORM || op->kind == OP_LAYER_NORM || op->kind == OP_HEAD_NORM ||
                      op->kind == OP_HEAD_LAYER_NORM || op->kind == OP_HIDDEN ||
-                     op->kind == OP_ATTENTION || op->kind == OP_SELECT);
+                     op->kind == OP_ATTENTION || op->kind == OP_SELECT || op->kind == OP_MUL);
 }
 
 static enum err alloc_vectors(struct compiler *c)
@@ -434,6 +434,18 @@ static enum err compile_op(struct compiler *c, const struct op *op)
     case OP_CLAMP:
         add_step(c, STEP_CLAMP, op);
         return OK;
+    case OP_MUL:
+    case OP_SPARSE:
+    case OP_MATCH:
+    case OP_FOLD:
+    case OP_PREDICT:
+    case OP_CORRECT:
+    case OP_SPREAD: {
+        struct step *s = add_step(c, STEP_STREAMS, op);
+        s->op = op->kind;
+        s->w = copy_vector(c, op->w);
+        return OK;
+    }
     case OP_SELECT:
         compile_select(c, op);
         add_phase(c, PHASE_SORT);

@@ -45,6 +45,7 @@ enum step_kind {
     STEP_CAP,        /* scale and cap, in place */
     STEP_CLAMP,      /* in place */
     STEP_XIELU,      /* likewise */
+    STEP_STREAMS,    /* one of the ops on residual streams (streams.c): `op` */
     STEP_COPY,       /* in to out */
     STEP_PACK,       /* `in` to the packed activations that the next LINEAR reads, */
     STEP_PACK_HEADS, /* or those of each of its heads */
@@ -66,6 +67,7 @@ struct step {
     enum unary_kind unary;           /* UNARY */
     float scale, cap;                /* EMBED, ADD, CAP, CLAMP */
     struct xielu xielu;              /* XIELU */
+    enum op_kind op;                 /* STREAMS */
     bool gather;                     /* PACK of places: from the rows that they belong to */
     const float *w, *bias;           /* norms; ADD_POSITION, ADD_TYPE: rows of n; SELECT */
     const struct gguf_tensor *table; /* EMBED: its type and shape */
@@ -198,6 +200,9 @@ void cpu_block_write(struct backend *base, struct backend_place to, const void *
 
 /* max_group and max_heads, from the phases. */
 void cpu_measure_heads(struct cpu_backend *b);
+
+/* streams.c: a step of kind STREAMS, of one row of each buffer. */
+void streams_run(const struct step *s, const float *in, const float *in2, float *out);
 
 /* backend_ops.run */
 enum err cpu_run(struct backend *base,

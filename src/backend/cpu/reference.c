@@ -361,6 +361,61 @@ static double input_weight(const struct eval *v, const struct op *op, uint32_t r
     return v->weights[(size_t)r * hp->n_expert_used + i / hp->n_ff_expert];
 }
 
+/* Stream j of a row: the first lies behind the others. */
+static double *stream_of(const struct op *op, double *streams, uint32_t j)
+{
+    return streams + (size_t)((j + op->n_head - 1) % op->n_head) * op->n_out;
+}
+
+static double mean_square(const double *x, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += x[i] * x[i] / n;
+    return sum;
+}
+
+/* Of the ops on several streams, value i. */
+static void stream_value(
+    const struct op *op, const double *in, const double *in2, double *out, uint32_t i)
+{
+    const uint32_t n = op->n_head;
+    double was[8], first = stream_of(op, out, 0)[i];
+    for (uint32_t j = 0; j < n; j++)
+        was[j] = stream_of(op, out, j)[i];
+    for (uint32_t j = 0; j < n; j++) {
+        double *x = &stream_of(op, out, j)[i];
+        for (uint32_t k = 0; op->kind == OP_PREDICT && k < n; k++)
+            *x += in2[j * n + k] * was[k];
+        if (op->kind == OP_CORRECT)
+            *x += (in[i] - first) * (1 + in2[j]);
+        if (op->kind == OP_SPREAD && j > 0)
+            *x += in[i];
+    }
+}
+
+static void keep_largest(const struct op *op, double *x)
+{
+    const uint32_t n = op->n_out;
+    double mean = 0, variance = 0;
+    for (uint32_t i = 0; i < n; i++)
+        mean += x[i] / n;
+    for (uint32_t i = 0; i < n && n > 1; i++)
+        variance += (x[i] - mean) * (x[i] - mean) / (n - 1);
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = fmax(x[i] - mean - op->scale * sqrt(variance), 0);
+}
+
+static void match(const struct op *op, const double *in, double *out)
+{
+    const uint32_t n = op->n_out;
+    for (uint32_t h = 0; h < op->n_head; h++, out += n) {
+        const double by = sqrt(mean_square(in, n) / fmax(mean_square(out, n), 1e-5));
+        for (uint32_t i = 0; i < n; i++)
+            out[i] *= by;
+    }
+}
+
 static void each_row(const struct eval *v, const struct op *op)
 {
     const struct model_hparams *hp = &v->m->hp;
@@ -410,6 +465,29 @@ static void each_row(const struct eval *v, const struct op *op)
                 const double w = input_weight(v, op, r, i);
                 out[i] = gated(op->gate, in[i] * w, in2[op->in2_first + i] * w);
             }
+            break;
+        case OP_MUL:
+            for (uint32_t i = 0; i < n; i++)
+                out[i] = in[i] * value_of(op->w, i);
+            break;
+        case OP_SPARSE:
+            keep_largest(op, out);
+            break;
+        case OP_MATCH:
+            match(op, in, out);
+            break;
+        case OP_FOLD:
+            for (uint32_t i = 0; i < n; i++) {
+                for (uint32_t h = 0; h < op->n_head; h++)
+                    out[i] += in[(size_t)h * n + i];
+                out[i] *= op->scale;
+            }
+            break;
+        case OP_PREDICT:
+        case OP_CORRECT:
+        case OP_SPREAD:
+            for (uint32_t i = 0; i < n; i++)
+                stream_value(op, in, in2, out, i);
             break;
         case OP_CLAMP:
             for (uint32_t i = 0; i < n; i++)

@@ -286,6 +286,9 @@ static void run_step(
             *x = fmaxf(-s->cap, fminf(*x, s->cap));
         }
         break;
+    case STEP_STREAMS:
+        streams_run(s, row_of(b, s->in, row), row_of(b, s->in2, row), row_of(b, s->out, row));
+        break;
     case STEP_XIELU:
         kernels->xielu(row_of(b, s->out, row), &s->xielu, s->n);
         break;

@@ -273,6 +273,13 @@ static enum err compile_op(struct compiler *c, const struct op *op)
     case OP_HEAD_COPY:
     case OP_SCALE:
     case OP_CLAMP:
+    case OP_MUL:
+    case OP_SPARSE:
+    case OP_MATCH:
+    case OP_FOLD:
+    case OP_PREDICT:
+    case OP_CORRECT:
+    case OP_SPREAD:
         break; /* cuda_compile has refused these */
     case OP_ATTENTION:
         if (op->window && op->window_kind != WINDOW_LAST)
@@ -350,6 +357,8 @@ static void choose_buffers(struct cuda_backend *b)
 /* What of the model no kernel here computes; NULL: nothing. */
 static const char *missing(const struct model *m)
 {
+    if (m->hp.n_stream)
+        return "models of several residual streams";
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const struct op *op = &m->ops[i];
         const bool attends = op->kind == OP_ROPE || op->kind == OP_ROPE_STORE ||

@@ -266,7 +266,8 @@ static void test_shapes(void **state)
                                         "tempered",
                                         "both_ways",
                                         "borrowing",
-                                        "experts_beside"};
+                                        "experts_beside",
+                                        "streams"};
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++)
         check_shapes(seeds[i]);
 }

@@ -44,7 +44,7 @@ static const char *const architectures[] = {
     "families/gpt2",       "families/deepseek",      "families/minicpm",
     "families/gemma4",     "families/gemma4-moe",    "families/apertus",
     "families/afmoe",      "families/minicpm3",      "families/dbrx",
-    "families/qwen"};
+    "families/qwen",       "families/gemma3n"};
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
