@@ -27,7 +27,7 @@ static void add_selected(struct builder *b, enum model_buf in, enum model_buf ou
 {
     const struct model_hparams *hp = &b->m->hp;
     const uint32_t n_embd = hp->n_embd, n = hp->n_ff_expert;
-    const bool fused = b->arch->experts_beside && plan_has(b, "ffn_gate_up_exps");
+    const bool fused = plan_has(b, "ffn_gate_up_exps");
     const char *gate = fused ? "ffn_gate_up_exps" : "ffn_gate_exps";
     const char *up = fused ? gate : "ffn_up_exps";
     const uint32_t rows = fused ? 2 * n : n;

@@ -18,7 +18,8 @@
  *
  *      QUERY [q_latent]                    what the queries are made of
  *      HEADS [n_head][key or value length] queries before they are brought to the latent space, and
- *                                          what attention gathered once it is brought back
+ *                                          what attention gathered once it is brought back;
+ *                                          in models that gate that, the gate
  *      Q, K  [n_head][latent + rope_dims], [latent + rope_dims]          ATT [n_head][latent]
  *
  * and, in models with experts, of which each row is given to n_expert_used:
@@ -203,7 +204,7 @@ enum op_kind {
     OP_CORRECT, /* likewise: stream j += (in[r] - the first) * (1 + in2[r][j]) */
     OP_SPREAD,  /* likewise: all but the first += in[r] */
     OP_GATED,   /* out[r] = act(in[r]) * in2[r], from value in2_first on; with expert_input of
-                 * experts' buffers, after     both were multiplied by the rank's weight */
+                 * experts' buffers, after both were multiplied by the rank's weight */
     OP_UNARY,   /* out[r] = unary(in[r]); out is in */
     OP_ADD,     /* out[r] += in[r] * scale */
     OP_ADD_GATED, /* out[r] += in[r] * sigmoid(in2[r][0]) */

@@ -230,4 +230,17 @@ FAMILIES = {
               "final_logit_softcapping": 30.0, "altup.num_inputs": 3, "altup.active_idx": 0,
               "activation_sparsity_scale": [1.0, 0.5, float("-inf"), float("-inf")],
               "attention.sliding_window_pattern": [True, False, True, False]}),
+    # gate and up of each expert in one tensor
+    "mistral4": dict(
+        arch="mistral4", latent=24, q_latent=20, rope_dims=8, head_key=24, head_value=16, heads=4,
+        heads_kv=1, experts=6, used=2, ff_expert=16, expert_length=16, ff_shared=16,
+        fused_experts=True, weights_norm=True, unlisted_shared=True, temper=(0.1, 32, 0),
+        scaling="yarn", factor=8.0, first_ctx=32, yarn_turn=1.0,
+        yarn_scores=(1 + 0.1 * 2.0794415416798357) ** 2,
+        keys={"expert_shared_count": 1, "attention.kv_lora_rank": 24, "attention.q_lora_rank": 20,
+              "expert_weights_norm": True, "expert_gating_func": 1, "rope.scaling.type": "yarn",
+              "rope.scaling.factor": 8.0, "rope.scaling.original_context_length": 32,
+              "rope.scaling.yarn_log_multiplier": 0.1, "attention.temperature_scale": 0.1,
+              "attention.temperature_length": 32}),
+    "jais2": dict(arch="jais2", pair="halves", norm="layer", unary="relu2", **BIASED),
 }

@@ -237,6 +237,8 @@ def tensors_of(c, rng):
             continue
         e, f = c["experts"], c["ff_expert"]
         mat(p + "ffn_gate_inp", e, d)
+        if c.get("fused_experts"):
+            mat(p + "ffn_gate_up_exps", e, 2 * f, d)
         if c.get("beside_dense"):
             for name in ("pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"):
                 norm(p + name, d)
@@ -244,7 +246,7 @@ def tensors_of(c, rng):
             vec(p + "ffn_down_exps.scale", e, 1.0, 0.2)
             mat(p + "ffn_gate_up_exps", e, 2 * f, d)
         for x, shape in (("gate", (e, f, d)), ("up", (e, f, d)), ("down", (e, d, f))):
-            if c.get("beside_dense") and x != "down":
+            if (c.get("beside_dense") or c.get("fused_experts")) and x != "down":
                 continue
             mat(p + f"ffn_{x}_exps", *shape, std=3.0 if c.get("act") == "clamped" else 1.0)
             if c.get("expert_bias"):
@@ -621,6 +623,10 @@ def forward(c, t, ids):
                         b = t.get(f"blk.{i}.{name}.bias")
                         return w(name)[e] @ z + (0 if b is None else b[e])
                     z = y[r] * weight if c.get("expert_input") else y[r]
+                    if c.get("fused_experts"):
+                        g, u = np.split(one(z, "ffn_gate_up_exps"), 2)
+                        out[r] += weight * one(gate(g, u), "ffn_down_exps")
+                        continue
                     out[r] += (1.0 if c.get("expert_input") else weight) * one(
                         gate(one(z, "ffn_gate_exps"), one(z, "ffn_up_exps")), "ffn_down_exps")
             if c.get("ff_shared"):

@@ -65,7 +65,7 @@ CPU_ONLY = {"deepseek2-lite": "attention over a latent", "deepseek2-v3": "attent
             "command-r-plus": "weights for each head", "gemma4": "embeddings for each layer", "gemma3n": "several residual streams",
             "gemma4-moe": "heads of several lengths", "apertus": "xIELU",
             "afmoe": "gates of what attention gathered", "minicpm3": "attention over a latent",
-            "plm": "attention over a latent", "dbrx": "bounds of queries, keys and values",
+            "plm": "attention over a latent", "mistral4": "attention over a latent", "dbrx": "bounds of queries, keys and values",
             "olmo-clamped": "bounds of queries, keys and values"}
 
 
