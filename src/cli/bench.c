@@ -131,7 +131,8 @@ static void cost_add(struct cost *c, const struct op *op, double share)
         c->quant_ops += ops;
         break;
     }
-    c->bytes += (double)op->w->n_bytes * share;
+    const uint64_t part = op->kind == OP_EXPERTS ? op->w->ne[1] : op->n_out; /* others' rows too */
+    c->bytes += (double)op->w->n_bytes * share * op->n_out / (double)part;
 }
 
 static struct cost cost_of(const struct model *m, bool with_logits)

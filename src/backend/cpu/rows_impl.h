@@ -88,7 +88,8 @@ static void run_exp(const float *x, float *out, uint32_t n)
     }
 }
 
-/* q = round(x / d) with d = max|x| / 127, so q stays in -127..127. */
+/* q = round(x / d) with d = max|x| / 127, so q stays in -127..127: also where x is no number, which
+ * the bounds, standing second, replace. */
 INLINE void pack_block(const float *x, int8_t *q, struct act_block *b, uint32_t lanes)
 {
     vf v[32 / VL], top = vf_zero();
@@ -101,7 +102,8 @@ INLINE void pack_block(const float *x, int8_t *q, struct act_block *b, uint32_t 
     int32_t sum[2] = {0, 0};
     int8_t flat[32];
     for (int i = 0; i < 32 / VL; i++) {
-        vi r = vi_round(vf_mul(v[i], vf_set1(inverse)));
+        const vf steps = vf_min(vf_mul(v[i], vf_set1(inverse)), vf_set1(127.0f));
+        vi r = vi_round(vf_max(steps, vf_set1(-127.0f)));
         vi_store_i8(flat + i * VL, r);
         sum[i * VL / 16] += vi_sum(r);
     }
