@@ -20,8 +20,8 @@
  * windows alone. */
 size_t backend_kv_block_bytes(const struct model *m, enum kv_type t, uint32_t block_tokens);
 size_t backend_kv_pane_bytes(const struct model *m, enum kv_type t, uint32_t block_tokens);
-/* Likewise, of one KV head of one position. */
-size_t backend_kv_head_bytes(const struct model *m, enum kv_type t);
+/* Likewise, that an attention reads for each position that it sees. */
+size_t backend_kv_read_bytes(const struct model *m, const struct op *op, enum kv_type t);
 
 /* Where a block's bytes are; without panes, in the block alone. */
 struct backend_place {

@@ -35,20 +35,21 @@ size_t kv_row_bytes(enum kv_type t, uint32_t head_dim)
     return 0;
 }
 
-size_t backend_kv_head_bytes(const struct model *m, enum kv_type t)
+size_t backend_kv_read_bytes(const struct model *m, const struct op *op, enum kv_type t)
 {
-    return kv_row_bytes(t, m->hp.head_dim) * (m->hp.latent ? 1 : 2);
+    return kv_row_bytes(t, op->head_dim) * (m->hp.latent ? 1 : 2) * op->n_head_kv;
 }
 
-/* K and V of a block of all layers that attend, or only of those with windows. */
+/* K and V of a block of all layers that store them, or only of those with windows. */
 static size_t bytes_of(const struct model *m, enum kv_type t, uint32_t block_tokens, bool windowed)
 {
-    size_t n_heads = 0;
+    size_t n = 0;
     for (uint32_t i = 0; i < m->n_ops; i++) {
-        if (m->ops[i].kind == OP_ATTENTION && (m->ops[i].window > 0 || !windowed))
-            n_heads += m->ops[i].n_head_kv;
+        const struct op *op = &m->ops[i];
+        if (op->kind == OP_ATTENTION && !op->borrowed && (op->window > 0 || !windowed))
+            n += backend_kv_read_bytes(m, op, t);
     }
-    return backend_kv_head_bytes(m, t) * n_heads * block_tokens;
+    return n * block_tokens;
 }
 
 size_t backend_kv_block_bytes(const struct model *m, enum kv_type t, uint32_t block_tokens)

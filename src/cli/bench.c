@@ -131,7 +131,8 @@ static void cost_add(struct cost *c, const struct op *op, double share)
         c->quant_ops += ops;
         break;
     }
-    c->bytes += (double)op->w->n_bytes * share;
+    const uint64_t part = op->kind == OP_EXPERTS ? op->w->ne[1] : op->n_out; /* others' rows too */
+    c->bytes += (double)op->w->n_bytes * share * op->n_out / (double)part;
 }
 
 static struct cost cost_of(const struct model *m, bool with_logits)
@@ -333,9 +334,10 @@ static double kv_read(const struct model *m, enum kv_type type, double at)
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const struct op *op = &m->ops[i];
         if (op->kind == OP_ATTENTION)
-            sum += op->n_head_kv * (op->window && op->window < at ? op->window : at);
+            sum += (double)backend_kv_read_bytes(m, op, type) *
+                   (op->window && op->window < at ? op->window : at);
     }
-    return sum * (double)backend_kv_head_bytes(m, type);
+    return sum;
 }
 
 static double decode_limit(const struct bench *b, uint32_t batch, uint32_t depth)
@@ -413,6 +415,7 @@ static enum err open_backend(struct bench *b, struct err_info *e)
         err = backend_create(b->m, &cfg, &b->backend, e);
     if (err)
         return err;
+    model_drop_made(b->m);
     b->tokens = mem_zalloc(rows, sizeof *b->tokens);
     b->positions = mem_zalloc(rows, sizeof *b->positions);
     b->logit_rows = mem_zalloc(rows, sizeof *b->logit_rows);

@@ -89,9 +89,11 @@ static enum err open_session(struct session *s, struct err_info *e)
         return e->code;
     if ((err = model_load(path, &s->model, e)) ||
         (err = model_set_context(s->model, s->o->engine.n_ctx, e)) ||
-        (err = tokenizer_create(s->model->gguf, &s->tokenizer, e)))
+        (err = tokenizer_create(s->model->gguf, &s->tokenizer, e)) ||
+        (err = engine_create(s->model, s->tokenizer, &s->o->engine, &s->engine, e)))
         return err;
-    return engine_create(s->model, s->tokenizer, &s->o->engine, &s->engine, e);
+    model_drop_made(s->model);
+    return OK;
 }
 
 static void close_session(struct session *s)

@@ -321,6 +321,7 @@ static enum err open_session(struct session *s, struct err_info *e)
         (err = engine_create(s->model, s->tokenizer, &s->o->engine, &s->engine, e)) ||
         (err = read_grammar(s, e)))
         return err;
+    model_drop_made(s->model);
     s->template = chat_template_create(source.data, source.len);
     if (s->o->system && !utf8_valid(s->o->system, strlen(s->o->system)))
         return err_set(e, ERR_INVALID, "the system message is not valid UTF-8 text");

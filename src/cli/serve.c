@@ -272,6 +272,7 @@ static enum err load(struct server *s, struct err_info *e)
         return err;
     if ((err = engine_create(s->model, s->tokenizer, &s->opt.engine, &eng, e)))
         return err;
+    model_drop_made(s->model);
     pthread_mutex_lock(&s->lock);
     s->engine = eng;
     pthread_mutex_unlock(&s->lock);

@@ -80,8 +80,21 @@ struct arch {
     uint32_t window;      /* likewise */
     bool window_rope;     /* windowed layers have a base of their own, unscaled (10000) */
     bool window_unscaled; /* windowed layers rotate without the scaling of long contexts */
+    bool window_heads;    /* windowed layers may have heads of another length */
     float attention_cap, logit_cap; /* where the file does not say */
-    uint32_t by_width_layers;       /* with so many layers scores scale by n_embd / n_head */
+    float attention_scale;          /* of scores, whatever the head's length; 0: by that */
+    bool value_norm;                /* V by head, without weights */
+    bool value_of_key;              /* a layer without attn_v: V is what K is made of */
+    bool gated_attention;           /* attn_gate: what attention gathered, times sigmoids of it */
+    bool clamp;                     /* knows attention.clamp_kqv */
+    bool half_ff;                   /* feed_forward_length counts gate and up together */
+    uint32_t alibi_layers;          /* with so many layers it has ALiBi, which is not supported */
+    bool borrows;                   /* the last layers may attend to K and V of earlier ones */
+    bool per_layer;                 /* layers may have embeddings of their own, and a scale */
+    bool streams;             /* several residual streams, a product beside attention, and gates
+                               * of which only the largest values are kept */
+    bool experts_beside;      /* experts add to a dense part, each with its own norms */
+    uint32_t by_width_layers; /* with so many layers scores scale by n_embd / n_head */
     enum temper temper;
     bool yarn_log;         /* knows rope.scaling.yarn_log_multiplier */
     bool rope_switch;      /* rope.scaling.finetuned false: no layer is rotated */

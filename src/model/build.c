@@ -80,6 +80,7 @@ struct op *plan_add(struct builder *b, enum op_kind kind, enum model_buf in, enu
     struct op *op = &b->m->ops[b->m->n_ops++];
     *op =
         (struct op){.kind = kind, .layer = (uint16_t)b->layer, .in = in, .out = out, .scale = 1.0f};
+    op->head_dim = b->m->layers[b->layer].head_dim;
     op->n_in = b->m->buf_width[in];
     op->n_out = b->m->buf_width[out];
     return op;

@@ -48,8 +48,44 @@ struct op *plan_linear(struct builder *b,
                        uint32_t n_out,
                        enum presence bias);
 
+/* Of the values of each head of a buffer, which has n; w: f32 [head_dim], or NULL. */
+struct op *plan_head_norm(struct builder *b,
+                          enum model_buf buf,
+                          uint32_t n,
+                          const struct gguf_tensor *w);
+/* The norm of the layer under construction, of rows of n_embd values. */
+void plan_norm(struct builder *b, const char *stem, enum model_buf in, enum model_buf out);
+/* out = act(out) * up, the first n values. */
+void plan_gated(struct builder *b, enum model_buf out, enum model_buf up, uint32_t n);
+
+/* experts.c: the router, the experts and the one that all rows share, to OUT; or, beside a dense
+ * part whose result OUT holds, normalised and added to it. */
+void plan_experts(struct builder *b, enum model_buf in);
+void plan_experts_beside(struct builder *b);
+
+/* per_layer.c: what each layer will read of the token, once X is embedded; and what a layer makes
+ * of its part, at its end. */
+void plan_per_layer_inputs(struct builder *b);
+void plan_per_layer(struct builder *b);
+/* To OUT, of what the layer's gate reads. */
+void plan_per_layer_part(struct builder *b, enum model_buf in);
+
+/* streams.c: the streams of X; before a layer, the one that it computes, in X; after it; and X of
+ * them all. And what is added to attention's result, of what attention reads; and after it. */
+void plan_streams(struct builder *b);
+void plan_streams_predict(struct builder *b);
+void plan_streams_correct(struct builder *b);
+void plan_streams_fold(struct builder *b);
+void plan_beside_attention(struct builder *b, enum model_buf in);
+void plan_add_beside(struct builder *b);
+/* Of the layer's gate, n values, where the layer does so. */
+void plan_sparse(struct builder *b, enum model_buf gate, uint32_t n);
+
 /* Q, K and V, once their buffers hold them: rotated, normalised, stored, attended. */
 void plan_attend(struct builder *b);
+
+/* xielu.c: the parameters of the layer under construction. */
+struct xielu plan_xielu(struct builder *b);
 
 /* latent.c: attention over a latent, from what it reads to OUT. */
 void plan_latent_attention(struct builder *b, enum model_buf in);

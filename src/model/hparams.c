@@ -15,6 +15,8 @@
 #define MAX_CTX (1u << 26)
 #define MAX_EXPERTS 1024
 #define MAX_LABELS 4096
+#define MAX_PER_LAYER 8192
+#define MAX_STREAMS 8 /* as many as steps of backends have room for */
 #define MAX_EXPERTS_USED 64
 #define MAX_EXPERT_WIDTH (1u << 22) /* n_expert_used * (n_embd or n_ff_expert) */
 
@@ -32,6 +34,7 @@ static enum err read_layers(struct model *m, const struct arch *arch, struct err
     if (!err)
         err = key_u32_layers(m, "feed_forward_length", 0, MAX_FF, ff, e);
     for (uint32_t i = 0; i < n && !err; i++) {
+        ff[i] = arch->half_ff ? ff[i] / 2 : ff[i];
         if (kv[i] && v[i] % kv[i] != 0)
             err = err_set(e,
                           ERR_FORMAT,
@@ -43,7 +46,8 @@ static enum err read_layers(struct model *m, const struct arch *arch, struct err
                           i);
         if (v[i] == 0)
             kv[i] = 0;
-        m->layers[i] = (struct model_layer){v[i], kv[i], ff[i]};
+        m->layers[i] =
+            (struct model_layer){.n_head = v[i], .n_head_kv = kv[i], .n_ff = ff[i], .kv_layer = i};
         hp->n_head = v[i] > hp->n_head ? v[i] : hp->n_head;
         hp->n_head_kv = kv[i] > hp->n_head_kv ? kv[i] : hp->n_head_kv;
         hp->n_ff = ff[i] > hp->n_ff ? ff[i] : hp->n_ff;
@@ -103,8 +107,11 @@ static enum err read_latent(struct model *m, struct err_info *e)
         return err_set(e, ERR_FORMAT, "%s.rope.dimension_count is odd: %u", m->arch, hp->rope_dims);
     hp->head_dim = hp->latent + hp->rope_dims;
     hp->rope_first = hp->latent;
-    for (uint32_t i = 0; i < hp->n_layer; i++)
+    hp->rope_dims_of[ROPE_FULL] = hp->rope_dims_of[ROPE_WINDOW] = hp->rope_dims;
+    for (uint32_t i = 0; i < hp->n_layer; i++) {
         m->layers[i].n_head_kv = 1;
+        m->layers[i].head_dim = hp->head_dim;
+    }
     hp->n_head_kv = 1;
     return OK;
 }
@@ -120,48 +127,107 @@ static enum err read_sizes(struct model *m, const struct arch *arch, struct err_
         return err;
     hp->n_layer -= hp->n_layer_beside;
     m->layers = mem_zalloc(hp->n_layer, sizeof *m->layers);
+    if (arch->alibi_layers && hp->n_layer == arch->alibi_layers)
+        return err_set(e,
+                       ERR_UNSUPPORTED,
+                       "%s of %u layers: models with ALiBi are not supported",
+                       m->arch,
+                       hp->n_layer);
     err = read_layers(m, arch, e);
     if (err)
         return err;
     return arch->latent ? read_latent(m, e) : read_head_dim(m, e);
 }
 
-/* Values as long as keys, and heads that rotate whole or in front. */
-static enum err read_heads(struct model *m, struct err_info *e)
+/* A length that is the same as that of keys. */
+static enum err read_same(struct model *m, const char *key, uint32_t dim, struct err_info *e)
 {
-    static const char *const same[] = {
-        "attention.value_length", "attention.key_length_swa", "attention.value_length_swa"};
+    uint32_t length = dim;
+    enum err err = key_u32_in(m, key, 2, MAX_HEAD_DIM, &length, e);
+    if (!err && length != dim)
+        err = err_set(e,
+                      ERR_UNSUPPORTED,
+                      "%s: keys of %u and %s of %u dimensions",
+                      m->arch,
+                      dim,
+                      key,
+                      length);
+    return err;
+}
+
+/* Values as long as keys, and heads that rotate whole or in front; those of windowed layers may be
+ * of another length where the architecture has that. */
+static enum err read_heads(struct model *m, const struct arch *arch, struct err_info *e)
+{
+    static const char *const rope_keys[] = {
+        [ROPE_FULL] = "rope.dimension_count", [ROPE_WINDOW] = "rope.dimension_count_swa"};
     struct model_hparams *hp = &m->hp;
-    enum err err;
-    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
-        uint32_t length = hp->head_dim;
-        if ((err = key_u32_in(m, same[i], 2, MAX_HEAD_DIM, &length, e)))
+    const uint32_t full = hp->head_dim;
+    uint32_t dims[] = {[ROPE_FULL] = full, [ROPE_WINDOW] = full};
+    enum err err = read_same(m, "attention.value_length", full, e);
+    if (!err && arch->window_heads)
+        err = key_u32_in(m, "attention.key_length_swa", 2, MAX_HEAD_DIM, &dims[ROPE_WINDOW], e);
+    else if (!err)
+        err = read_same(m, "attention.key_length_swa", full, e);
+    if (err || (err = read_same(m, "attention.value_length_swa", dims[ROPE_WINDOW], e)))
+        return err;
+    for (int t = 0; t < N_ROPE_TABLES; t++) {
+        uint32_t *n = &hp->rope_dims_of[t];
+        *n = t == ROPE_WINDOW && !arch->window_heads ? hp->rope_dims_of[ROPE_FULL] : dims[t];
+        if ((err = key_u32_in(m, rope_keys[t], 2, dims[t], n, e)))
             return err;
-        if (length != hp->head_dim)
-            return err_set(e,
-                           ERR_UNSUPPORTED,
-                           "%s: keys of %u and %s of %u dimensions",
-                           m->arch,
-                           hp->head_dim,
-                           same[i],
-                           length);
+        if (*n % 2 != 0)
+            return err_set(e, ERR_FORMAT, "%s.%s is odd: %u", m->arch, rope_keys[t], *n);
+        hp->rope_dims = *n > hp->rope_dims ? *n : hp->rope_dims;
     }
-    hp->rope_dims = hp->head_dim;
-    if ((err = key_u32_in(m, "rope.dimension_count", 2, hp->head_dim, &hp->rope_dims, e)))
-        return err;
-    uint32_t windowed = hp->rope_dims;
-    if ((err = key_u32(m, "rope.dimension_count_swa", &windowed, e)))
-        return err;
-    if (windowed != hp->rope_dims)
+    if (!arch->window_heads && hp->rope_dims_of[ROPE_WINDOW] != hp->rope_dims_of[ROPE_FULL])
         return err_set(e,
                        ERR_UNSUPPORTED,
                        "%s.rope.dimension_count_swa is %u, not %u as in other layers",
                        m->arch,
-                       windowed,
-                       hp->rope_dims);
-    if (hp->rope_dims % 2 != 0)
-        return err_set(e, ERR_FORMAT, "%s.rope.dimension_count is odd: %u", m->arch, hp->rope_dims);
+                       hp->rope_dims_of[ROPE_WINDOW],
+                       hp->rope_dims_of[ROPE_FULL]);
+    for (uint32_t i = 0; i < hp->n_layer; i++)
+        m->layers[i].head_dim = dims[hparams_windowed(m, arch, i) ? ROPE_WINDOW : ROPE_FULL];
+    hp->head_dim = dims[ROPE_WINDOW] > full ? dims[ROPE_WINDOW] : full;
     return OK;
+}
+
+/* The last layers attend to what the last one before them that is windowed, or not, as they are has
+ * stored. */
+static enum err read_borrowed(struct model *m, const struct arch *arch, struct err_info *e)
+{
+    const uint32_t n = m->hp.n_layer;
+    uint32_t n_borrow = 0;
+    if (arch->streams && !key_find(m, "attention.shared_kv_layers"))
+        return err_set(
+            e, ERR_FORMAT, "metadata key %s.attention.shared_kv_layers is missing", m->arch);
+    enum err err = key_u32_in(m, "attention.shared_kv_layers", 0, n - 1, &n_borrow, e);
+    for (uint32_t i = n - n_borrow; i < n && !err; i++) {
+        struct model_layer *l = &m->layers[i];
+        const bool windowed = hparams_windowed(m, arch, i);
+        uint32_t from = n - n_borrow;
+        while (from > 0 && hparams_windowed(m, arch, from - 1) != windowed)
+            from--;
+        if (from == 0)
+            return err_set(e,
+                           ERR_FORMAT,
+                           "%s.attention.shared_kv_layers is %u: layer %u has none to attend to",
+                           m->arch,
+                           n_borrow,
+                           i);
+        l->kv_layer = from - 1;
+        if (l->n_head_kv != m->layers[from - 1].n_head_kv)
+            err = err_set(e,
+                          ERR_FORMAT,
+                          "%s: layer %u has %u KV heads, but layer %u, whose it attends to, has %u",
+                          m->arch,
+                          i,
+                          l->n_head_kv,
+                          from - 1,
+                          m->layers[from - 1].n_head_kv);
+    }
+    return err;
 }
 
 static enum err read_vocab_size(struct model *m, struct err_info *e)
@@ -312,6 +378,32 @@ static enum err read_experts(struct model *m, const struct arch *arch, struct er
     return read_gating(m, arch, e);
 }
 
+/* Embeddings for each layer, and streams; nobody tells the rank of what runs beside attention but
+ * its first matrix. */
+static enum err read_streams(struct model *m, const struct arch *arch, struct err_info *e)
+{
+    struct model_hparams *hp = &m->hp;
+    uint32_t active = 0;
+    enum err err = key_u32_in(
+        m, "embedding_length_per_layer_input", arch->streams, MAX_PER_LAYER, &hp->n_per_layer, e);
+    if (err || !arch->streams)
+        return err;
+    if ((err = key_u32_in(m, "altup.num_inputs", 2, MAX_STREAMS, &hp->n_stream, e)) ||
+        (err = key_u32(m, "altup.active_idx", &active, e)))
+        return err;
+    if (active != 0)
+        return err_set(
+            e, ERR_UNSUPPORTED, "%s.altup.active_idx is %u; 0 is supported", m->arch, active);
+    const struct gguf_tensor *t = gguf_find_tensor(m->gguf, "blk.0.laurel_l.weight");
+    if (!t || t->ne[1] > MAX_EMBD)
+        return err_set(e,
+                       ERR_FORMAT,
+                       "tensor blk.0.laurel_l.weight is missing or has more than %u rows",
+                       MAX_EMBD);
+    hp->n_low = (uint32_t)t->ne[1];
+    return OK;
+}
+
 static enum err read_window(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
@@ -360,10 +452,12 @@ static enum err refuse_unknown(const struct model *m, const struct arch *arch, s
     } keys[] = {
         {"attention.alibi_bias_max", false},
         {"attention.max_alibi_bias", false},
-        {"attention.clamp_kqv", false},
+        {"attention.clamp_kqv", arch->clamp},
         {"attention.output_scale", false},
         {"attention.value_scale", false},
         {"attention.temperature_scale", arch->temper == TEMPER_BY_KEY},
+        {"attention.shared_kv_layers", arch->borrows},
+        {"embedding_length_per_layer_input", arch->per_layer},
         {"rope.scaling.alpha", false},
         {"rope.scaling.yarn_log_multiplier", arch->yarn_log},
         {"embedding_scale", scales},
@@ -445,9 +539,14 @@ static enum err read_scales(struct model *m, const struct arch *arch, struct err
     double raised = 1;
     enum err err = arch->latent ? rope_scores(m, arch, &raised, e) : OK;
     hp->attention_scale = (float)(raised / sqrt((double)dims));
+    if (arch->attention_scale > 0.0f)
+        hp->attention_scale = arch->attention_scale;
     if (err || (err = read_temperature(m, arch, e)) ||
         (err = read_factor(m, "attention.scale", &hp->attention_scale, e)) ||
         (err = read_stream_scales(m, arch, e)))
+        return err;
+    if (arch->clamp &&
+        (err = key_f32_in(m, "attention.clamp_kqv", -1e-30f, 1e6f, &hp->qkv_clamp, e)))
         return err;
     hp->attention_cap = arch->attention_cap;
     hp->logit_cap = arch->logit_cap;
@@ -500,9 +599,12 @@ enum err hparams_read(struct model *m, const struct arch *arch, struct err_info 
 {
     enum err err;
     if ((err = refuse_unknown(m, arch, e)) || (err = read_sizes(m, arch, e)) ||
-        (err = arch->latent ? OK : read_heads(m, e)) || (err = read_experts(m, arch, e)) ||
-        (err = read_vocab_size(m, e)) || (err = read_window(m, arch, e)) ||
+        (err = read_window(m, arch, e)) || (err = arch->latent ? OK : read_heads(m, arch, e)) ||
+        (err = arch->borrows ? read_borrowed(m, arch, e) : OK) ||
+        (err = read_experts(m, arch, e)) || (err = read_vocab_size(m, e)) ||
         (err = read_pooling(m, arch, e)))
+        return err;
+    if (arch->per_layer && (err = read_streams(m, arch, e)))
         return err;
     return read_scales(m, arch, e);
 }

@@ -102,6 +102,7 @@ static void split_latent_matrices(struct builder *b,
         from += n_value * row_bytes;
     }
     free(row);
+    gguf_drop_pages(b->m->gguf, both, 0, both->n_bytes);
 }
 
 /* The matrices that bring each head's query to the latent, and what it gathered from there. */

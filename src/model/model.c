@@ -125,6 +125,13 @@ float model_temper(const struct model_hparams *hp, uint32_t position)
     return (float)(1 + hp->temper_scale * log(1 + (double)(at / hp->temper_length)));
 }
 
+void model_drop_made(struct model *m)
+{
+    for (uint32_t i = 0; i < m->n_made; i++)
+        free(m->made[i]);
+    m->n_made = 0;
+}
+
 void model_destroy(struct model *m)
 {
     if (!m)
@@ -136,8 +143,7 @@ void model_destroy(struct model *m)
     free(m->layers);
     free(m->ops);
     free(m->parts);
-    for (uint32_t i = 0; i < m->n_made; i++)
-        free(m->made[i]);
+    model_drop_made(m);
     free(m->made);
     free(m);
 }

@@ -18,7 +18,8 @@
  *
  *      QUERY [q_latent]                    what the queries are made of
  *      HEADS [n_head][key or value length] queries before they are brought to the latent space, and
- *                                          what attention gathered once it is brought back
+ *                                          what attention gathered once it is brought back;
+ *                                          in models that gate that, the gate
  *      Q, K  [n_head][latent + rope_dims], [latent + rope_dims]          ATT [n_head][latent]
  *
  * and, in models with experts, of which each row is given to n_expert_used:
@@ -26,7 +27,20 @@
  *      ROUTER [n_expert]                   scores; then OP_SELECT picks, with a weight each
  *      EXPERT_GATE, EXPERT_UP  [n_expert_used][n_ff_expert]     by rank of the selection
  *      EXPERT_OUT  [n_expert_used][n_embd]
- *      SHARED [n_embd], SHARED_GATE [1]    of the expert that all rows share
+ *      SHARED [n_embd], SHARED_GATE [1]    of the expert that all rows share; or, where experts
+ *                                          run beside the dense part, what they put out
+ *
+ * in models whose layers have embeddings of their own (Gemma 4's smaller ones):
+ *
+ *      PER_LAYER [n_layer][n_per_layer]    what each layer reads of the token
+ *      PROJECTED [n_layer][n_per_layer]    the embedding's part of it
+ *
+ * and in models with several residual streams (Gemma 3n's), of which a layer computes one, in X:
+ *
+ *      STREAMS [n_stream][n_embd]          the active one last
+ *      UNFOLDED [n_stream - 1][n_embd]     the others as they will be added to it
+ *      MODES [n_stream], COEFS [n_stream][n_stream]      how they are mixed
+ *      LOW [n_low], BESIDE [n_embd]        a product of two narrow matrices beside attention
  *
  * What comes out is of some rows only, which the batch names:
  *
@@ -63,6 +77,14 @@ enum model_buf {
     BUF_EXPERT_OUT,
     BUF_SHARED,
     BUF_SHARED_GATE,
+    BUF_PER_LAYER,
+    BUF_PROJECTED,
+    BUF_STREAMS,
+    BUF_UNFOLDED,
+    BUF_MODES,
+    BUF_COEFS,
+    BUF_LOW,
+    BUF_BESIDE,
     BUF_LOGITS, /* [n_vocab], only for the rows that need logits */
     BUF_HIDDEN, /* from here on: only for the rows whose hidden states are wanted */
     BUF_HEAD,
@@ -79,6 +101,14 @@ enum pooling {
     POOLING_RANK,        /* no vector: the scores that the model's head makes of one of them */
 };
 
+/* Whose angles a layer rotates by. */
+enum rope_table {
+    ROPE_FULL,   /* of layers that see everything, */
+    ROPE_WINDOW, /* of windowed layers where the model has others for them; */
+    N_ROPE_TABLES,
+    ROPE_NONE = N_ROPE_TABLES, /* no rotation */
+};
+
 struct model_hparams {
     uint32_t n_vocab;
     uint32_t n_ctx_train; /* positions the model was trained on */
@@ -86,26 +116,32 @@ struct model_hparams {
     uint32_t n_layer;
     uint32_t n_layer_beside;    /* behind them in the file, that guess further tokens: left alone */
     uint32_t n_head, n_head_kv; /* of the layer with the most */
-    uint32_t head_dim;          /* of Q and K as they meet; of V too, unless: */
-    uint32_t latent;     /* of the head_dim values of K the first so many are V, and no V is stored
-                          * beside it; 0: V is stored, as long as K */
-    uint32_t q_latent;   /* models with a latent: queries are made of so many values; 0: of H */
-    uint32_t head_key;   /* likewise: a head's query, before it is brought to the latent space, */
-    uint32_t head_value; /* and what it gathered, once it is brought back */
-    uint32_t n_ff;       /* likewise */
+    uint32_t head_dim; /* of Q and K as they meet, in the layer with the most; of V too, unless: */
+    uint32_t latent;   /* of the head_dim values of K the first so many are V, and no V is stored
+                        * beside it; 0: V is stored, as long as K */
+    uint32_t q_latent; /* models with a latent: queries are made of so many values; 0: of H */
+    uint32_t head_key; /* likewise: a head's query, before it is brought to the latent space, */
+    uint32_t head_value;              /* and what it gathered, once it is brought back */
+    uint32_t n_ff;                    /* likewise */
     uint32_t n_expert, n_expert_used; /* 0: no experts */
     uint32_t n_expert_group;          /* of equal size, of which the best n_expert_group_used are */
     uint32_t n_expert_group_used;     /* selected from; 1 or 0: no groups */
     uint32_t n_ff_expert;
     uint32_t n_ff_shared; /* 0: no expert that all rows share */
-    uint32_t rope_dims;   /* dims of a head that rotate; even, */
-    uint32_t rope_first;  /* from this one on */
+    uint32_t rope_dims;   /* dims of a head that rotate; even; the most of these: */
+    uint32_t rope_dims_of[N_ROPE_TABLES];
+    uint32_t rope_first; /* from this one on */
+    uint32_t n_stream;   /* residual streams; 0: one */
+    uint32_t n_low;      /* rank of what is computed beside attention; 0: nothing is */
+    uint32_t
+        n_per_layer; /* values of the embedding that each layer has of its own; 0: it has none */
     uint32_t window; /* positions that a windowed layer sees, its own included; 0: no such layer */
     float norm_eps;
     float rope_freq_base;
     float embedding_scale, residual_scale, logit_scale; /* multiply; 1: none */
     float attention_scale;                              /* of scores */
     float attention_cap, logit_cap;                     /* x to cap tanh(x / cap); 0: none */
+    float qkv_clamp;                                    /* Q, K and V within -it .. it; 0: none */
     float expert_scale;                                 /* of the selection's weights */
     float temper_scale; /* queries times 1 + this log(1 + floor((position + temper_offset) / */
     uint32_t temper_length, temper_offset; /* temper_length)), where an op says so */
@@ -129,6 +165,8 @@ struct model_layer {
     uint32_t n_head;    /* 0: the layer does not attend */
     uint32_t n_head_kv; /* 0 though n_head is not: one matrix stands in for attention */
     uint32_t n_ff;      /* of a dense feed-forward part; 0: the layer has none */
+    uint32_t head_dim;  /* of Q and K */
+    uint32_t kv_layer;  /* the layer whose K and V it attends to: its own, or one before it */
 };
 
 enum op_kind {
@@ -153,16 +191,30 @@ enum op_kind {
                          * causal unless the model is not, within a window if that is not 0. w: f32
                          * [n_head] or NULL: a score more for each head that takes part in the sum but has
                          * no V */
-    OP_GATED,     /* out[r] = act(in[r]) * in2[r]; with expert_input of experts' buffers, after
-                   * both were multiplied by the rank's weight */
-    OP_UNARY,     /* out[r] = unary(in[r]); out is in */
-    OP_ADD,       /* out[r] += in[r] * scale */
+    OP_SCALE,           /* out[r] *= scale */
+    OP_CLAMP,           /* out[r] within -cap .. cap */
+    OP_MUL,             /* out[r] = in[r] * w; w: f32 [n] */
+    OP_SPARSE,  /* out[r] = max(out[r] - mean - scale * deviation, 0), the deviation that of a
+                 * sample; out is in */
+    OP_MATCH,   /* each of the n_head parts of out[r], n_out long, times what makes its magnitude
+                 * that of in[r] */
+    OP_FOLD,    /* out[r] = (out[r] + the sum of the n_head parts of in[r]) * scale */
+    OP_PREDICT, /* n_head streams of n_out values in out[r], the first (which is last): stream j +=
+                 * sum over k of in2[r][j][k] * stream k, of what they were */
+    OP_CORRECT, /* likewise: stream j += (in[r] - the first) * (1 + in2[r][j]) */
+    OP_SPREAD,  /* likewise: all but the first += in[r] */
+    OP_GATED,   /* out[r] = act(in[r]) * in2[r], from value in2_first on; with expert_input of
+                 * experts' buffers, after both were multiplied by the rank's weight */
+    OP_UNARY,   /* out[r] = unary(in[r]); out is in */
+    OP_ADD,     /* out[r] += in[r] * scale */
     OP_ADD_GATED, /* out[r] += in[r] * sigmoid(in2[r][0]) */
     OP_SELECT,    /* the n_expert_used largest of in[r], in order, with weights: the softmax, or
-                   * the sigmoid, of in[r]. With a bias: the largest of these plus bias */
+                   * the sigmoid, of in[r]. With a bias: the largest of these plus bias. With a w,
+                   * f32 [n_expert]: weights times it */
     OP_EXPERTS,   /* as OP_LINEAR for each rank of the selection, with that expert's part of w
-                   * [n_expert][n_out rows of n_in] and bias [n_expert][n_out]; in: a row of H for
-                   * all ranks, or n_in by rank; out: n_out by rank */
+                   * [n_expert][rows of n_in], of which its n_out begin at first_row, and bias
+                   * [n_expert][n_out]; in: a row of H for all ranks, or n_in by rank; out: n_out by
+                   * rank */
     OP_MIX,       /* out[r] = sum over ranks, from the first, of weight * in[r][rank]; with
                    * expert_input of in[r][rank] alone */
     OP_LOGITS,    /* as OP_LINEAR, only for the rows whose logits are wanted, into BUF_LOGITS,
@@ -175,21 +227,26 @@ enum op_kind {
 /* How adjacent dims pair up in rotation: (2i, 2i+1) or (i, i + rope_dims/2). */
 enum rope_kind { ROPE_ADJACENT, ROPE_HALVES };
 
-/* Whose angles a layer rotates by. */
-enum rope_table {
-    ROPE_FULL,   /* of layers that see everything, */
-    ROPE_WINDOW, /* of windowed layers where the model has others for them; */
-    N_ROPE_TABLES,
-    ROPE_NONE = N_ROPE_TABLES, /* no rotation */
-};
-
 /* What gates: silu(g) u; gelu(g) u by its tanh form; g' sigmoid(1.702 g') (u' + 1) with g' = min(g,
- * 7) and u' = u within -7..7. */
-enum gate_kind { GATE_SILU, GATE_GELU, GATE_CLAMPED };
+ * 7) and u' = u within -7..7; sigmoid(g) u. */
+enum gate_kind { GATE_SILU, GATE_GELU, GATE_CLAMPED, GATE_SIGMOID };
 
 /* What stands between the two matrices of a feed-forward part without a gate: gelu by the error
- * function; gelu by its tanh form; max(x, 0)^2. */
-enum unary_kind { UNARY_NONE, UNARY_GELU, UNARY_GELU_TANH, UNARY_RELU_SQUARE, N_UNARY_KINDS };
+ * function; gelu by its tanh form; max(x, 0)^2; or, of parameters that differ from layer to layer,
+ * xIELU (Huang and Schlag 2024). */
+enum unary_kind {
+    UNARY_NONE,
+    UNARY_GELU,
+    UNARY_GELU_TANH,
+    UNARY_RELU_SQUARE,
+    N_UNARY_KINDS,
+    UNARY_XIELU = N_UNARY_KINDS,
+};
+
+/* Above 0 positive x^2 + beta x, else negative (e^min(x, eps) - 1 - x) + beta x. */
+struct xielu {
+    float positive, negative, beta, eps;
+};
 
 /* What a row sees of a window of n positions: the last n, its own included; of chunks n long, its
  * own chunk up to itself; or, where the model is not causal, n / 2 to either side. */
@@ -201,22 +258,28 @@ struct op {
     enum model_buf in, in2, out;
     uint32_t n_in, n_out;       /* LINEAR, EXPERTS, LOGITS: K and N; else n_out = values of a row */
     uint32_t n_head, n_head_kv; /* ROPE, ROPE_STORE, ATTENTION, HEAD_*: of this layer */
+    uint32_t head_dim;          /* ROPE, ROPE_STORE, ATTENTION, HEAD_NORM, HEAD_LAYER_NORM */
     uint32_t in_step, out_step; /* HEAD_LINEAR, HEAD_COPY: values from head to head */
+    uint32_t in2_first;         /* GATED */
+    uint32_t first_row;         /* EXPERTS */
     const struct gguf_tensor *w;    /* EMBED, LINEAR, LOGITS: any block format; norms: f32 */
     const struct gguf_tensor *bias; /* f32 or NULL */
-    float scale;                    /* EMBED, ATTENTION, ADD, LOGITS; else 1 */
-    float cap;                      /* ATTENTION, LOGITS; 0: none */
+    float scale;                    /* EMBED, ATTENTION, ADD, SCALE, LOGITS; else 1 */
+    float cap;                      /* ATTENTION, LOGITS; 0: none; CLAMP */
     uint32_t window;                /* ATTENTION; 0: all */
     enum window_kind window_kind;   /* likewise */
+    bool borrowed;                  /* ATTENTION: an op of another layer stores K and V */
     bool temper;                    /* ROPE_STORE: queries are made to grow (temper_scale) */
     enum rope_table rope;           /* ROPE, ROPE_STORE */
     enum gate_kind gate;            /* GATED */
     enum unary_kind unary;          /* UNARY */
+    struct xielu xielu;             /* UNARY of that kind */
 };
 
 /* Angles are position * inv_freq; cosines and sines are multiplied by scale. */
 struct model_rope {
-    double *inv_freq; /* [rope_dims / 2] radians a position, factors and scaling applied; or NULL */
+    double *inv_freq; /* [n_dims / 2] radians a position, factors and scaling applied; or NULL */
+    uint32_t n_dims;  /* of a head that rotate */
     double scale;
 };
 
@@ -246,6 +309,10 @@ enum err model_load(const char *path, struct model **out, struct err_info *e) WE
 /* The same from an open file, which is owned from here on, also on failure. */
 enum err model_from_gguf(struct gguf *g, const char *name, struct model **out, struct err_info *e)
     WEIR_MUST_USE;
+
+/* Free the data of matrices that were made when the file was loaded, once a backend has its own
+ * copy of them: no further one can be made. Idempotent. */
+void model_drop_made(struct model *m);
 
 /* "mean", "cls", "last" or "rank"; "none" for what is unspecified. */
 const char *pooling_name(enum pooling p);

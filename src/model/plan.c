@@ -10,8 +10,8 @@
 #include <string.h>
 
 enum {
-    OPS_PER_LAYER = 32, /* at most */
-    OPS_BESIDE = 12,
+    OPS_PER_LAYER = 64, /* at most */
+    OPS_BESIDE = 24,
     PARTS_PER_LAYER = 10, /* q k v and gate up, with biases */
     MADE_PER_LAYER = 2,
     LLAMA4_MAVERICK_EXPERTS = 128 /* no file says it: this one does without the norms of Q and K */
@@ -45,15 +45,22 @@ static void add_norm(struct builder *b,
     op->bias = parts.bias;
 }
 
-/* The norm of the layer under construction. */
-static void add_norm_of_layer(struct builder *b,
-                              const char *stem,
-                              enum model_buf in,
-                              enum model_buf out)
+void plan_norm(struct builder *b, const char *stem, enum model_buf in, enum model_buf out)
 {
     char name[64];
     snprintf(name, sizeof name, "blk.%u.%s", b->layer, stem);
     add_norm(b, take_norm(b, name), in, out);
+}
+
+struct op *plan_head_norm(struct builder *b,
+                          enum model_buf buf,
+                          uint32_t n,
+                          const struct gguf_tensor *w)
+{
+    struct op *op = plan_add(b, OP_HEAD_NORM, buf, buf);
+    op->n_in = op->n_out = n;
+    op->w = w;
+    return op;
 }
 
 /* Of the n values of Q or K, over each head or over the whole row. */
@@ -61,7 +68,7 @@ static void add_qk_norm(struct builder *b, const char *stem, enum model_buf buf,
 {
     const bool rows = b->arch->qk_norm == QK_NORM_ROWS;
     const bool bare = b->arch->qk_norm == QK_NORM_BARE, each = b->arch->qk_norm == QK_NORM_EACH;
-    const uint32_t dim = b->m->hp.head_dim;
+    const uint32_t dim = b->m->layers[b->layer].head_dim;
     if (b->arch->qk_norm == QK_PLAIN || (b->arch->qk_norm_optional && !plan_has(b, stem)))
         return;
     struct op *op = plan_add(b,
@@ -122,19 +129,38 @@ static void add_stacked(struct builder *b,
     }
 }
 
+/* Of a layer that attends to K and V of another: its own, which some files have, are left alone. */
+static void leave_kv(struct builder *b)
+{
+    static const char *const stems[] = {"attn_k", "attn_v", "attn_k_norm"};
+    for (int i = 0; i < 3; i++) {
+        const struct gguf_tensor *t =
+            gguf_find_tensor(b->m->gguf, plan_name(b, stems[i], "weight"));
+        if (t)
+            plan_mark(b, t);
+    }
+}
+
 static void add_qkv(struct builder *b, enum model_buf in)
 {
     static const enum model_buf bufs[] = {BUF_Q, BUF_K, BUF_V};
     static const char *const stems[] = {"attn_q", "attn_k", "attn_v"};
     const struct model_layer *l = &b->m->layers[b->layer];
-    const uint32_t dim = b->m->hp.head_dim;
+    const uint32_t dim = l->head_dim;
+    const bool borrowed = l->kv_layer != b->layer;
     const uint32_t n[] = {l->n_head * dim, l->n_head_kv * dim, l->n_head_kv * dim};
     if (plan_has(b, "attn_qkv")) {
         add_stacked(b, "attn_qkv", in, bufs, n, 3, b->arch->qkv_bias);
         return;
     }
-    for (int i = 0; i < 3; i++)
+    const bool same = b->arch->value_of_key && !plan_has(b, "attn_v");
+    for (int i = 0; i < (borrowed ? 1 : same ? 2 : 3); i++)
         plan_linear(b, stems[i], in, b->m->hp.n_embd, bufs[i], n[i], b->arch->qkv_bias);
+    if (borrowed || !same)
+        return;
+    struct op *op = plan_add(b, OP_HEAD_COPY, BUF_K, BUF_V);
+    op->n_head = l->n_head_kv;
+    op->in_step = op->out_step = op->n_in = op->n_out = dim;
 }
 
 static enum rope_table rope_of(struct builder *b, bool windowed)
@@ -157,7 +183,7 @@ static enum model_buf add_norm_before(struct builder *b, const char *stem)
 {
     if (!(b->arch->norms & NORM_BEFORE))
         return BUF_X;
-    add_norm_of_layer(b, stem, BUF_X, BUF_H);
+    plan_norm(b, stem, BUF_X, BUF_H);
     return BUF_H;
 }
 
@@ -166,10 +192,10 @@ static enum model_buf add_norm_before(struct builder *b, const char *stem)
 static void add_result(struct builder *b, const char *norm, const char *norm_of_sum)
 {
     if (b->arch->norms & NORM_AFTER)
-        add_norm_of_layer(b, norm, BUF_OUT, BUF_OUT);
+        plan_norm(b, norm, BUF_OUT, BUF_OUT);
     plan_add(b, OP_ADD, BUF_OUT, BUF_X)->scale = b->m->hp.residual_scale;
     if (b->arch->norms & NORM_OF_SUM)
-        add_norm_of_layer(b, norm_of_sum, BUF_X, BUF_X);
+        plan_norm(b, norm_of_sum, BUF_X, BUF_X);
 }
 
 /* Whether attention and the feed-forward part of this layer read the same residual stream. */
@@ -196,17 +222,18 @@ static bool is_parallel(struct builder *b)
 static void add_second_norm(struct builder *b, bool own_attention_norm)
 {
     if (own_attention_norm)
-        add_norm_of_layer(b, "attn_norm", BUF_X, BUF_H);
+        plan_norm(b, "attn_norm", BUF_X, BUF_H);
     else if (b->arch->second == SECOND_FFN)
-        add_norm_of_layer(b, "ffn_norm", BUF_X, BUF_H);
+        plan_norm(b, "ffn_norm", BUF_X, BUF_H);
 }
 
 void plan_attend(struct builder *b)
 {
     const struct model_hparams *hp = &b->m->hp;
     const struct model_layer *l = &b->m->layers[b->layer];
-    const uint32_t n_q = l->n_head * hp->head_dim, n_kv = l->n_head_kv * hp->head_dim;
-    const uint32_t n_value = hp->latent ? hp->latent : hp->head_dim;
+    const uint32_t n_q = l->n_head * l->head_dim, n_kv = l->n_head_kv * l->head_dim;
+    const uint32_t n_value = hp->latent ? hp->latent : l->head_dim;
+    const bool borrowed = l->kv_layer != b->layer;
     const bool windowed = hparams_windowed(b->m, b->arch, b->layer);
     const enum rope_table rope = rope_of(b, windowed);
     const bool bare = b->arch->qk_norm == QK_NORM_BARE;
@@ -221,16 +248,23 @@ void plan_attend(struct builder *b)
     }
     if (norm_last || !bare) {
         add_qk_norm(b, "attn_q_norm", BUF_Q, n_q);
-        add_qk_norm(b, "attn_k_norm", BUF_K, n_kv);
+        if (!borrowed)
+            add_qk_norm(b, "attn_k_norm", BUF_K, n_kv);
     }
-    op = plan_add(b, OP_ROPE_STORE, BUF_K, BUF_Q);
+    if (b->arch->value_norm && !borrowed)
+        plan_head_norm(b, BUF_V, n_kv, NULL);
+    if (borrowed)
+        leave_kv(b);
+    op = plan_add(b, borrowed ? OP_ROPE : OP_ROPE_STORE, BUF_K, BUF_Q);
     op->in2 = BUF_V;
     op->rope = norm_last ? ROPE_NONE : rope;
     op->temper =
         hp->temper_scale != 0.0f && (b->arch->temper == TEMPER_BY_KEY || rope == ROPE_NONE);
     op->n_head = l->n_head;
-    op->n_head_kv = l->n_head_kv;
+    op->n_head_kv = borrowed ? 0 : l->n_head_kv;
     op = plan_add(b, OP_ATTENTION, BUF_Q, BUF_ATT);
+    op->layer = (uint16_t)l->kv_layer;
+    op->borrowed = borrowed;
     op->n_in = n_q;
     op->n_out = l->n_head * n_value;
     op->n_head = l->n_head;
@@ -242,6 +276,27 @@ void plan_attend(struct builder *b)
     if (b->arch->sinks)
         op->w =
             plan_take(b, plan_name(b, "attn_sinks", "weight"), l->n_head, 1, F32_ONLY, REQUIRED);
+}
+
+static void add_clamps(struct builder *b)
+{
+    static const enum model_buf bufs[] = {BUF_Q, BUF_K, BUF_V};
+    const struct model_layer *l = &b->m->layers[b->layer];
+    for (int i = 0; i < 3 && b->m->hp.qkv_clamp > 0.0f; i++) {
+        struct op *op = plan_add(b, OP_CLAMP, bufs[i], bufs[i]);
+        op->n_in = op->n_out = (i == 0 ? l->n_head : l->n_head_kv) * l->head_dim;
+        op->cap = b->m->hp.qkv_clamp;
+    }
+}
+
+/* Of what attention gathered. */
+static void add_attention_gate(struct builder *b)
+{
+    const struct model_layer *l = &b->m->layers[b->layer];
+    struct op *op = plan_add(b, OP_GATED, BUF_HEADS, BUF_ATT);
+    op->in2 = BUF_ATT;
+    op->n_in = op->n_out = l->n_head * l->head_dim;
+    op->gate = GATE_SIGMOID;
 }
 
 static void add_attention(struct builder *b, bool parallel)
@@ -257,16 +312,24 @@ static void add_attention(struct builder *b, bool parallel)
         plan_linear(b, "attn_output", in, hp->n_embd, BUF_OUT, hp->n_embd, bias);
     } else {
         add_qkv(b, in);
+        if (b->arch->gated_attention)
+            plan_linear(b, "attn_gate", in, hp->n_embd, BUF_HEADS, l->n_head * l->head_dim, ABSENT);
+        if (b->arch->streams)
+            plan_beside_attention(b, in);
         if (parallel)
             add_second_norm(b, own_norm);
+        add_clamps(b);
         plan_attend(b);
-        plan_linear(b, "attn_output", BUF_ATT, l->n_head * hp->head_dim, BUF_OUT, hp->n_embd, bias);
+        if (b->arch->gated_attention)
+            add_attention_gate(b);
+        plan_linear(b, "attn_output", BUF_ATT, l->n_head * l->head_dim, BUF_OUT, hp->n_embd, bias);
     }
     add_result(b, "post_attention_norm", "attn_output_norm");
+    if (b->arch->streams)
+        plan_add_beside(b);
 }
 
-/* out = act(out) * up, the first n values. */
-static void add_gated(struct builder *b, enum model_buf out, enum model_buf up, uint32_t n)
+void plan_gated(struct builder *b, enum model_buf out, enum model_buf up, uint32_t n)
 {
     struct op *op = plan_add(b, OP_GATED, out, out);
     op->in2 = up;
@@ -290,6 +353,8 @@ static void add_dense(struct builder *b, enum model_buf in)
         struct op *op = plan_add(b, OP_UNARY, BUF_GATE, BUF_GATE);
         op->n_in = op->n_out = n_ff;
         op->unary = b->arch->unary;
+        if (op->unary == UNARY_XIELU)
+            op->xielu = plan_xielu(b);
         plan_linear(b, "ffn_down", BUF_GATE, n_ff, BUF_OUT, n_embd, bias);
         return;
     }
@@ -300,69 +365,36 @@ static void add_dense(struct builder *b, enum model_buf in)
         plan_linear(b, "ffn_gate", in, n_embd, BUF_GATE, n_ff, bias);
         plan_linear(b, "ffn_up", in, n_embd, BUF_UP, n_ff, bias);
     }
-    add_gated(b, BUF_GATE, BUF_UP, n_ff);
+    if (b->arch->streams)
+        plan_sparse(b, BUF_GATE, n_ff);
+    plan_gated(b, BUF_GATE, BUF_UP, n_ff);
     plan_linear(b, "ffn_down", BUF_GATE, n_ff, BUF_OUT, n_embd, bias);
-}
-
-static void add_expert_linear(struct builder *b,
-                              const char *stem,
-                              enum model_buf in,
-                              uint32_t n_in,
-                              enum model_buf out,
-                              uint32_t n_out)
-{
-    const uint32_t n = b->m->hp.n_expert;
-    struct op *op = plan_add(b, OP_EXPERTS, in, out);
-    op->n_in = n_in;
-    op->n_out = n_out;
-    op->w = plan_take3(b, plan_name(b, stem, "weight"), n_in, n_out, n, ANY_TYPE, REQUIRED);
-    op->bias = plan_take(b, plan_name(b, stem, "bias"), n_out, n, F32_ONLY, b->arch->expert_bias);
-}
-
-/* The first linears of the shared expert stand beside the router: they read the same rows. */
-static void add_experts(struct builder *b, enum model_buf in)
-{
-    const struct model_hparams *hp = &b->m->hp;
-    const struct arch *arch = b->arch;
-    const uint32_t n_embd = hp->n_embd, n_ff = hp->n_ff_expert, n_shared = hp->n_ff_shared;
-    plan_linear(b, "ffn_gate_inp", in, n_embd, BUF_ROUTER, hp->n_expert, arch->expert_bias);
-    if (n_shared) {
-        plan_linear(b, "ffn_gate_shexp", in, n_embd, BUF_GATE, n_shared, ABSENT);
-        plan_linear(b, "ffn_up_shexp", in, n_embd, BUF_UP, n_shared, ABSENT);
-        if (arch->shared_gate == REQUIRED)
-            plan_linear(b, "ffn_gate_inp_shexp", in, n_embd, BUF_SHARED_GATE, 1, ABSENT);
-    }
-    struct op *op = plan_add(b, OP_SELECT, BUF_ROUTER, BUF_ROUTER);
-    const char *bias = plan_name(b, "exp_probs_b", "bias");
-    op->bias = plan_take(b, bias, hp->n_expert, 1, F32_ONLY, arch->select_bias);
-    add_expert_linear(b, "ffn_gate_exps", in, n_embd, BUF_EXPERT_GATE, n_ff);
-    add_expert_linear(b, "ffn_up_exps", in, n_embd, BUF_EXPERT_UP, n_ff);
-    add_gated(b, BUF_EXPERT_GATE, BUF_EXPERT_UP, b->m->buf_width[BUF_EXPERT_GATE]);
-    add_expert_linear(b, "ffn_down_exps", BUF_EXPERT_GATE, n_ff, BUF_EXPERT_OUT, n_embd);
-    plan_add(b, OP_MIX, BUF_EXPERT_OUT, BUF_OUT);
-    if (!n_shared)
-        return;
-    add_gated(b, BUF_GATE, BUF_UP, n_shared);
-    plan_linear(b, "ffn_down_shexp", BUF_GATE, n_shared, BUF_SHARED, n_embd, ABSENT);
-    plan_add(b, arch->shared_gate == REQUIRED ? OP_ADD_GATED : OP_ADD, BUF_SHARED, BUF_OUT)->in2 =
-        BUF_SHARED_GATE;
 }
 
 static void add_layer(struct builder *b)
 {
     const struct model_layer *l = &b->m->layers[b->layer];
     const bool parallel = is_parallel(b);
+    if (b->arch->streams)
+        plan_streams_predict(b);
     if (l->n_head)
         add_attention(b, parallel);
     if (b->arch->gaps && l->n_ff == 0)
         return;
     const enum model_buf in =
         parallel ? BUF_H : add_norm_before(b, b->arch->ffn_norm ? b->arch->ffn_norm : "ffn_norm");
-    if (b->m->hp.n_expert && plan_has(b, "ffn_gate_inp"))
-        add_experts(b, in);
+    const bool experts = b->m->hp.n_expert && plan_has(b, "ffn_gate_inp");
+    if (experts && !b->arch->experts_beside)
+        plan_experts(b, in);
     else
         add_dense(b, in);
+    if (experts && b->arch->experts_beside)
+        plan_experts_beside(b);
     add_result(b, "post_ffw_norm", "layer_output_norm");
+    if (b->arch->streams)
+        plan_streams_correct(b);
+    else if (b->arch->per_layer)
+        plan_per_layer(b);
 }
 
 /* The embedding, and the output matrix, which may be the same one. */
@@ -431,13 +463,18 @@ static void add_logits(struct builder *b, struct norm_parts norm, const struct g
     op->cap = b->m->hp.logit_cap;
 }
 
-static void set_widths(struct model *m)
+static void set_widths(struct model *m, const struct arch *arch)
 {
     const struct model_hparams *hp = &m->hp;
     uint32_t *w = m->buf_width;
     w[BUF_X] = w[BUF_H] = w[BUF_OUT] = hp->n_embd;
-    w[BUF_Q] = w[BUF_ATT] = hp->n_head * hp->head_dim;
-    w[BUF_K] = w[BUF_V] = hp->n_head_kv * hp->head_dim;
+    for (uint32_t i = 0; i < hp->n_layer; i++) {
+        const struct model_layer *l = &m->layers[i];
+        const uint32_t q = l->n_head * l->head_dim, kv = l->n_head_kv * l->head_dim;
+        w[BUF_Q] = w[BUF_ATT] = q > w[BUF_Q] ? q : w[BUF_Q];
+        w[BUF_K] = w[BUF_V] = kv > w[BUF_K] ? kv : w[BUF_K];
+    }
+    w[BUF_HEADS] = arch->gated_attention ? w[BUF_Q] : 0;
     if (hp->latent) {
         const uint32_t longer = hp->head_key > hp->head_value ? hp->head_key : hp->head_value;
         w[BUF_ATT] = hp->n_head * hp->latent;
@@ -446,10 +483,18 @@ static void set_widths(struct model *m)
         w[BUF_HEADS] = hp->n_head * longer;
     }
     w[BUF_GATE] = w[BUF_UP] = hp->n_ff > hp->n_ff_shared ? hp->n_ff : hp->n_ff_shared;
+    w[BUF_GATE] = hp->n_per_layer > w[BUF_GATE] ? hp->n_per_layer : w[BUF_GATE];
+    w[BUF_PER_LAYER] = w[BUF_PROJECTED] = hp->n_per_layer * hp->n_layer;
+    w[BUF_STREAMS] = hp->n_stream * hp->n_embd;
+    w[BUF_UNFOLDED] = hp->n_stream ? (hp->n_stream - 1) * hp->n_embd : 0;
+    w[BUF_MODES] = hp->n_stream;
+    w[BUF_COEFS] = hp->n_stream * hp->n_stream;
+    w[BUF_LOW] = hp->n_low;
+    w[BUF_BESIDE] = hp->n_low ? hp->n_embd : 0;
     w[BUF_ROUTER] = hp->n_expert;
     w[BUF_EXPERT_GATE] = w[BUF_EXPERT_UP] = hp->n_expert_used * hp->n_ff_expert;
     w[BUF_EXPERT_OUT] = hp->n_expert_used * hp->n_embd;
-    w[BUF_SHARED] = hp->n_ff_shared ? hp->n_embd : 0;
+    w[BUF_SHARED] = hp->n_ff_shared || (arch->experts_beside && hp->n_expert) ? hp->n_embd : 0;
     w[BUF_SHARED_GATE] = hp->n_ff_shared ? 1 : 0;
     w[BUF_LOGITS] = m->generates ? hp->n_vocab : 0;
     w[BUF_HIDDEN] = hp->n_embd;
@@ -497,7 +542,7 @@ enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e
 {
     struct builder b = {.m = m, .arch = arch, .e = e};
     m->generates = m->hp.causal && !arch->encoder;
-    set_widths(m);
+    set_widths(m, arch);
     m->ops = mem_zalloc((size_t)m->hp.n_layer * OPS_PER_LAYER + OPS_BESIDE, sizeof *m->ops);
     m->parts = mem_zalloc((size_t)m->hp.n_layer * PARTS_PER_LAYER, sizeof *m->parts);
     m->made = mem_zalloc((size_t)m->hp.n_layer * MADE_PER_LAYER, sizeof *m->made);
@@ -505,9 +550,15 @@ enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e
     b.used = mem_zalloc(gguf_n_tensors(m->gguf) + 1, sizeof *b.used);
     const struct gguf_tensor *embd = add_embed(&b);
     add_places(&b);
+    if (m->hp.n_per_layer)
+        plan_per_layer_inputs(&b);
+    if (arch->streams)
+        plan_streams(&b);
     for (b.layer = 0; b.layer < m->hp.n_layer && !b.err; b.layer++)
         add_layer(&b);
     b.layer = 0;
+    if (arch->streams)
+        plan_streams_fold(&b);
     const struct gguf_tensor *out = NULL;
     struct norm_parts norm = {NULL, NULL};
     if (!arch->encoder) {

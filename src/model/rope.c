@@ -119,7 +119,7 @@ static enum err find_factors(const struct model *m,
                              struct err_info *e)
 {
     const char *name = "rope_freqs.weight";
-    const uint32_t n = m->hp.rope_dims / 2;
+    const uint32_t n = m->hp.rope_dims_of[ROPE_FULL] / 2;
     *out = gguf_find_tensor(m->gguf, name);
     if (!*out) {
         name = is_long ? "rope_factors_long.weight" : "rope_factors_short.weight";
@@ -131,7 +131,7 @@ static enum err find_factors(const struct model *m,
     for (uint32_t i = 0; t && i < n; i++) {
         float f;
         memcpy(&f, t->data + i * sizeof f, sizeof f);
-        if (!(f > 1e-12f && f < 1e12f))
+        if (!(f > 1e-12f && f <= 1e30f)) /* 1e30: how some files say that a pair does not turn */
             return err_set(e, ERR_FORMAT, "tensor %s[%u] is %g", name, i, (double)f);
     }
     return OK;
@@ -166,6 +166,7 @@ static void fill(struct model_rope *r,
                  const struct stretch *s)
 {
     const bool yarn = s->type == SCALING_YARN && s->yarn_mix > 0;
+    r->n_dims = dims;
     r->scale = s->attention * (raised(s, s->turn) / raised(s, s->scores));
     if (!r->inv_freq)
         r->inv_freq = mem_zalloc(dims / 2, sizeof *r->inv_freq);
@@ -198,8 +199,8 @@ enum err rope_read(struct model *m, const struct arch *arch, uint32_t n_ctx, str
     enum err err = read_stretch(m, arch, &s, e);
     if (err || (err = find_factors(m, n_ctx > s.n_ctx_first, &factors, e)))
         return err;
-    const uint32_t dims = m->hp.rope_dims;
-    fill(&m->ropes[ROPE_FULL], dims, m->hp.rope_freq_base, factors, &s);
+    const uint32_t *dims = m->hp.rope_dims_of;
+    fill(&m->ropes[ROPE_FULL], dims[ROPE_FULL], m->hp.rope_freq_base, factors, &s);
     if (m->hp.window == 0)
         return OK;
     /* windowed layers, where the file or the architecture tells them apart */
@@ -213,6 +214,6 @@ enum err rope_read(struct model *m, const struct arch *arch, uint32_t n_ctx, str
         s.factor = s.attention = 1.0f;
         factors = NULL;
     }
-    fill(&m->ropes[ROPE_WINDOW], dims, base, factors, &s);
+    fill(&m->ropes[ROPE_WINDOW], dims[ROPE_WINDOW], base, factors, &s);
     return OK;
 }

@@ -4,11 +4,12 @@ bool plan_reads_later(const struct model *m, uint32_t i, enum model_buf buf)
 {
     for (uint32_t n = i + 1; n < m->n_ops; n++) {
         const struct op *op = &m->ops[n];
-        bool in_place = op->kind == OP_ADD || op->kind == OP_ADD_GATED ||
-                        op->kind == OP_HEAD_NORM || op->kind == OP_HEAD_LAYER_NORM ||
-                        op->kind == OP_ROPE_STORE || op->kind == OP_ROPE ||
-                        op->kind == OP_HEAD_LINEAR || op->kind == OP_HEAD_COPY ||
-                        op->kind == OP_ADD_POSITION || op->kind == OP_ADD_TYPE;
+        bool in_place =
+            op->kind == OP_ADD || op->kind == OP_ADD_GATED || op->kind == OP_HEAD_NORM ||
+            op->kind == OP_HEAD_LAYER_NORM || op->kind == OP_ROPE_STORE || op->kind == OP_ROPE ||
+            op->kind == OP_HEAD_LINEAR || op->kind == OP_HEAD_COPY || op->kind == OP_ADD_POSITION ||
+            op->kind == OP_ADD_TYPE || op->kind == OP_MATCH || op->kind == OP_FOLD ||
+            op->kind == OP_PREDICT || op->kind == OP_CORRECT || op->kind == OP_SPREAD;
         if (op->kind != OP_EMBED && op->in == buf)
             return true;
         if ((op->kind == OP_GATED || op->kind == OP_ROPE_STORE || op->kind == OP_ADD_GATED) &&

@@ -218,21 +218,116 @@ def deepseek(old, **more):
         *DENSE, "blk.0.attn_k.weight", "blk.0.attn_v.weight"])
 
 
+GROUPS = {"deepseek2.expert_group_count": (U32, 2), "deepseek2.expert_group_used_count": (U32, 1),
+          "deepseek2.expert_gating_func": (U32, 2),
+          "deepseek2.attention.temperature_scale": (F32, 0.1),
+          "deepseek2.attention.temperature_length": (U32, 1)}
+
 # Attention over a latent; groups of experts; chunks, queries that grow, experts' inputs weighed.
 SEEDS |= {
-    "latent": deepseek(False, **{"deepseek2.expert_group_count": (U32, 2),
-                                 "deepseek2.expert_group_used_count": (U32, 1),
-                                 "deepseek2.expert_gating_func": (U32, 2),
-                                 "deepseek2.attention.temperature_scale": (F32, 0.1),
-                                 "deepseek2.attention.temperature_length": (U32, 1)}),
+    "latent": deepseek(False, **GROUPS),
     "latent_old": deepseek(True),
-    "chunks": small("llama4", set_keys=experts("llama4")[0] | {
-        "llama4.attention.sliding_window": (U32, 2)}, set_tensors=experts("llama4")[1], drop=DENSE),
     "each_head": small("command-r", set_keys={
         "command-r." + LN: (F32, 1e-5), "command-r.logit_scale": (F32, 0.5)}, set_tensors={
             "blk.0.attn_q_norm.weight": (0, (HEAD, 2)), "blk.0.attn_k_norm.weight": (0, (HEAD, 1))},
         drop=["blk.0.ffn_norm.weight"]),
 }
+
+
+def glm(**more):
+    """Experts corrected for the selection, heads with norms, and a layer behind that is left alone."""
+    k, t = experts("glm4moe")
+    k |= {"glm4moe.block_count": (U32, 2), "glm4moe.nextn_predict_layers": (U32, 1),
+          "glm4moe.expert_shared_count": (U32, 1), "glm4moe.expert_gating_func": (U32, 2),
+          "glm4moe.expert_weights_norm": (BOOL, 1), "glm4moe.expert_weights_scale": (F32, 2.5)}
+    t |= {"blk.0." + n: (0, (size,)) for n, size in {
+        "exp_probs_b.bias": 4, "attn_q_norm.weight": HEAD, "attn_k_norm.weight": HEAD,
+        "post_attention_norm.weight": N_EMBD}.items()}
+    t["blk.1.nextn.enorm.weight"] = (0, (N_EMBD,))
+    return small("glm4moe", set_keys=k | more, set_tensors=t, drop=[*DENSE, "blk.0.ffn_norm.weight"])
+
+
+def mistral3(**more):
+    p = "mistral3.rope.scaling."
+    k = {p + "type": (STRING, "yarn"), p + "factor": (F32, 4.0), p + "original_context_length": (U32, 8),
+         p + "yarn_log_multiplier": (F32, 1.0), "mistral3.attention.temperature_scale": (F32, 0.1)}
+    return small("mistral3", set_keys=k | more)
+
+
+def gemma_embedding(**more):
+    p = "gemma-embedding."
+    k = {p + "attention.sliding_window": (U32, 4), p + "pooling_type": (U32, 1),
+         p + "attention.causal": (BOOL, 0), p + "attention.sliding_window_pattern": (BOOL, [1])}
+    return small("gemma-embedding", set_keys=k | more, set_tensors={
+        f"blk.0.{n}.weight": (0, (size,)) for n, size in {
+            "attn_q_norm": HEAD, "attn_k_norm": HEAD, "post_attention_norm": N_EMBD,
+            "post_ffw_norm": N_EMBD}.items()})
+
+
+def llama4(**more):
+    k, t = experts("llama4")
+    return small("llama4", set_keys=k | {"llama4.attention.sliding_window": (U32, 2)} | more,
+                 set_tensors=t, drop=DENSE)
+
+
+def gemma4(**more):
+    """Two layers with windows and one that sees everything; the third attends to the second's KV."""
+    p, n = "gemma4.", 4
+    k = {p + "block_count": (U32, 3), p + "attention.sliding_window": (U32, 2),
+         p + "attention.sliding_window_pattern": (BOOL, [1, 0, 1]), p + "attention.key_length": (U32, 8),
+         p + "attention.value_length": (U32, 8), p + "attention.key_length_swa": (U32, 8),
+         p + "attention.value_length_swa": (U32, 8), p + "rope.dimension_count_swa": (U32, 8),
+         p + "attention.shared_kv_layers": (U32, 1), p + "embedding_length_per_layer_input": (U32, n),
+         p + "final_logit_softcapping": (F32, 30.0)}
+    layer = {"attn_norm": (N_EMBD,), "attn_q": (N_EMBD, 16), "attn_k": (N_EMBD, 8),
+             "attn_v": (N_EMBD, 8), "attn_output": (16, N_EMBD), "attn_q_norm": (HEAD,),
+             "attn_k_norm": (HEAD,), "post_attention_norm": (N_EMBD,), "ffn_norm": (N_EMBD,),
+             "ffn_gate": (N_EMBD, N_FF), "ffn_up": (N_EMBD, N_FF), "ffn_down": (N_FF, N_EMBD),
+             "post_ffw_norm": (N_EMBD,), "inp_gate": (N_EMBD, n), "proj": (n, N_EMBD),
+             "post_norm": (N_EMBD,), "layer_output_scale": (1,)}
+    t = {f"blk.{i}.{x}.weight": (0, s) for i in range(3) for x, s in layer.items()
+         if not (i == 1 and x == "attn_v") and not (i == 2 and x in ("attn_k", "attn_v", "attn_k_norm"))}
+    t |= {"per_layer_token_embd.weight": (0, (3 * n, 4)), "per_layer_proj_norm.weight": (0, (n,)),
+          "per_layer_model_proj.weight": (0, (N_EMBD, 3 * n))}
+    return small("gemma4", set_keys=k | more, set_tensors=t)
+
+
+def gemma3n(**more):
+    """Two streams, a product of rank 2 beside attention, a gate of which the largest values are kept."""
+    p, n, k = "gemma3n.", 4, 2
+    keys_of = {p + "attention.sliding_window": (U32, 2), p + "attention.sliding_window_pattern": (BOOL, [1]),
+               p + "attention.shared_kv_layers": (U32, 0), p + "embedding_length_per_layer_input": (U32, n),
+               p + "altup.num_inputs": (U32, k), p + "altup.active_idx": (U32, 0),
+               p + "activation_sparsity_scale": (F32, [0.5])}
+    layer = {"attn_q_norm": (HEAD,), "attn_k_norm": (HEAD,), "post_attention_norm": (N_EMBD,),
+             "post_ffw_norm": (N_EMBD,), "inp_gate": (N_EMBD, n), "proj": (n, N_EMBD),
+             "post_norm": (N_EMBD,), "altup_router_norm": (N_EMBD,), "altup_router": (N_EMBD, k),
+             "altup_predict_coef": (k, k * k), "altup_correct_coef": (k, k),
+             "altup_correct_scale": (N_EMBD,), "laurel_l": (N_EMBD, 2), "laurel_r": (2, N_EMBD),
+             "laurel_post_norm": (N_EMBD,)}
+    t = {f"blk.0.{x}.weight": (0, s) for x, s in layer.items()}
+    t |= {"per_layer_token_embd.weight": (0, (n, 4)), "per_layer_proj_norm.weight": (0, (n,)),
+          "per_layer_model_proj.weight": (0, (N_EMBD, n)), "altup_proj.weight": (0, (N_EMBD, N_EMBD, k - 1)),
+          "altup_unembd_proj.weight": (0, (N_EMBD, N_EMBD, k - 1))}
+    return small("gemma3n", set_keys=keys_of | more, set_tensors=t)
+
+
+def gemma4_experts(**more):
+    """Experts beside a dense part."""
+    k, t = experts("gemma4", shared=False)
+    k |= {"gemma4.attention.sliding_window": (U32, 2),
+          "gemma4.attention.sliding_window_pattern": (BOOL, [1])}
+    t = {n: s for n, s in t.items() if "_up_exps" not in n and "_gate_exps" not in n}
+    t |= {"blk.0." + x: (0, s) for x, s in {
+        "ffn_gate_up_exps.weight": (N_EMBD, 16, 4), "ffn_gate_inp.scale": (N_EMBD,),
+        "ffn_down_exps.scale": (4,), "pre_ffw_norm_2.weight": (N_EMBD,),
+        "post_ffw_norm_1.weight": (N_EMBD,), "post_ffw_norm_2.weight": (N_EMBD,),
+        "attn_q_norm.weight": (HEAD,), "attn_k_norm.weight": (HEAD,),
+        "post_attention_norm.weight": (N_EMBD,), "post_ffw_norm.weight": (N_EMBD,)}.items()}
+    return small("gemma4", set_keys=k | more, set_tensors=t)
+
+
+SEEDS |= {"streams": gemma3n(), "borrowing": gemma4(), "experts_beside": gemma4_experts(), "chunks": llama4(), "corrected": glm(), "tempered": mistral3(), "both_ways": gemma_embedding()}
 
 
 def write_encoders(folder):

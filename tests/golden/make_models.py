@@ -93,6 +93,24 @@ def of_layer(c, key, i):
     return c[key][i] if isinstance(c[key], list) else c[key]
 
 
+def is_windowed(c, i):
+    if "windowed" in c:
+        return c["windowed"][i]
+    every = c.get("full_every", 0)
+    return "window" in c and (every == 0 or i % every < every - 1)
+
+
+def dim_of(c, i):
+    """Values of a head."""
+    return c.get("window_dim", c["dim"]) if is_windowed(c, i) else c["dim"]
+
+
+def kv_layer(c, i):
+    """The layer whose keys and values layer i attends to: of the last ones, one before them."""
+    own = c["layers"] - c.get("borrow", 0)
+    return i if i < own else max(j for j in range(own) if is_windowed(c, j) == is_windowed(c, i))
+
+
 def is_expert_layer(c, i):
     every = c.get("experts_every", 1)
     return c.get("experts") and i >= c.get("dense_first", 0) and (i + 1) % every == 0
@@ -136,7 +154,8 @@ def tensors_of(c, rng):
     for i in range(c["layers"]):
         p = f"blk.{i}."
         h, hk, ff = (of_layer(c, x, i) for x in ("heads", "heads_kv", "ff"))
-        q, kv = h * c["dim"], hk * c["dim"]
+        dim = dim_of(c, i)
+        q, kv = h * dim, hk * dim
         first, last = norm_names(c)
         for name in first if h else []:
             norm(p + name, d)
@@ -162,15 +181,19 @@ def tensors_of(c, rng):
                 vec(p + "attn_qkv.bias", q + 2 * kv)
         else:
             for x, n in (("q", q), ("k", kv), ("v", kv)):
-                if hk:
+                if hk and not (x != "q" and kv_layer(c, i) != i and not c.get("spare_kv")) and not (
+                        x == "v" and not is_windowed(c, i) and c.get("value_of_key")):
                     mat(p + "attn_" + x, n, d, std=1.5)
                 if c.get("qkv_bias"):
                     vec(p + f"attn_{x}.bias", n)
         if c.get("qk_norm") not in (None, "bare"):
             rows = c["qk_norm"] == "rows"
             each = c["qk_norm"] == "each"
-            norm(p + "attn_q_norm", (h, c["dim"]) if each else q if rows else c["dim"], False)
-            norm(p + "attn_k_norm", (hk, c["dim"]) if each else kv if rows else c["dim"], False)
+            norm(p + "attn_q_norm", (h, dim) if each else q if rows else dim, False)
+            if kv_layer(c, i) == i or c.get("spare_kv"): # which nobody reads
+                norm(p + "attn_k_norm", (hk, dim) if each else kv if rows else dim, False)
+        if c.get("gated_attention"):
+            mat(p + "attn_gate", q, d)
         if h:
             q = h * c["head_value"] if c.get("latent") else q
             mat(p + "attn_output", d, q if hk else d)
@@ -180,7 +203,23 @@ def tensors_of(c, rng):
             vec(p + "attn_sinks.weight", c["heads"], std=1.5)
         for name in last if ff else []:
             norm(p + name, d)
-        if not is_expert_layer(c, i):
+        if c.get("per_layer"):
+            mat(p + "inp_gate", c["per_layer"], d)
+            mat(p + "proj", d, c["per_layer"])
+            norm(p + "post_norm", d)
+        if c.get("streams"):
+            k = c["streams"]
+            norm(p + "altup_router_norm", d)
+            mat(p + "altup_router", k, d, std=2.0 * d)
+            mat(p + "altup_predict_coef", k * k, k, std=c["mix"])
+            mat(p + "altup_correct_coef", k, k, std=c["mix"])
+            vec(p + "altup_correct_scale.weight", d, 1.0, 0.2)
+            mat(p + "laurel_l", c["low"], d)
+            mat(p + "laurel_r", d, c["low"])
+            norm(p + "laurel_post_norm", d)
+        if c.get("layer_scale"):
+            vec(p + "layer_output_scale.weight", 1, 0.8, 0.1)
+        if not is_expert_layer(c, i) or c.get("beside_dense"):
             if not ff:
                 continue
             if c.get("unary"):
@@ -194,10 +233,21 @@ def tensors_of(c, rng):
             if c.get("unary") and c.get("out_bias"):
                 vec(p + "ffn_up.bias", ff)
                 vec(p + "ffn_down.bias", d)
+        if not is_expert_layer(c, i):
             continue
         e, f = c["experts"], c["ff_expert"]
         mat(p + "ffn_gate_inp", e, d)
+        if c.get("fused_experts"):
+            mat(p + "ffn_gate_up_exps", e, 2 * f, d)
+        if c.get("beside_dense"):
+            for name in ("pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"):
+                norm(p + name, d)
+            vec(p + "ffn_gate_inp.scale", d, 3.0, 0.3)
+            vec(p + "ffn_down_exps.scale", e, 1.0, 0.2)
+            mat(p + "ffn_gate_up_exps", e, 2 * f, d)
         for x, shape in (("gate", (e, f, d)), ("up", (e, f, d)), ("down", (e, d, f))):
+            if (c.get("beside_dense") or c.get("fused_experts")) and x != "down":
+                continue
             mat(p + f"ffn_{x}_exps", *shape, std=3.0 if c.get("act") == "clamped" else 1.0)
             if c.get("expert_bias"):
                 vec(p + f"ffn_{x}_exps.bias", shape[:2])
@@ -217,6 +267,17 @@ def tensors_of(c, rng):
         mat("output", N_VOCAB, d)
     if c.get("logit_bias"):
         vec("output.bias", N_VOCAB)
+    if c.get("per_layer"):
+        n = c["per_layer"] * c["layers"]
+        mat("per_layer_token_embd", N_VOCAB, n, std=n ** 0.5)
+        mat("per_layer_model_proj", n, d, std=d ** 0.5)
+        norm("per_layer_proj_norm", c["per_layer"])
+    if c.get("streams"):
+        mat("altup_proj", c["streams"] - 1, d, d)
+        mat("altup_unembd_proj", c["streams"] - 1, d, d)
+    if c.get("turning"): # so many pairs turn, the others do not
+        n = c["dim"] // 2
+        t["rope_freqs.weight"] = np.where(np.arange(n) < c["turning"], 1.0, 1e30).astype(np.float32)
     if c.get("factors"):
         n = c.get("rope_dims", c["dim"]) // 2
         t["rope_factors_short.weight"] = (1 + 0.1 * rng.random(n)).astype(np.float32)
@@ -235,7 +296,7 @@ def write_gguf(path, name, c, t):
     w.add_block_count(c["layers"] + c.get("beside", 0))
     w.add_context_length(c["ctx"])
     w.add_embedding_length(c["embd"])
-    w.add_feed_forward_length(c["ff"])
+    w.add_feed_forward_length(2 * c["ff"] if c.get("half_ff") else c["ff"])
     w.add_head_count(c["heads"])
     w.add_head_count_kv(c["heads_kv"])
     if c.get("latent") and not c.get("unsplit"):
@@ -247,6 +308,10 @@ def write_gguf(path, name, c, t):
         w.add_key_length(c.get("head_key", c["dim"]))
         w.add_value_length(c.get("head_value", c["dim"]))
     w.add_rope_dimension_count(c.get("rope_dims", c["dim"]))
+    if c.get("window_dim"):
+        w.add_key_length_swa(c["window_dim"])
+        w.add_value_length_swa(c["window_dim"])
+        w.add_rope_dimension_count_swa(c["window_dim"])
     if c.get("norm"):
         w.add_layer_norm_eps(c["eps"])
     else:
@@ -262,10 +327,11 @@ def write_gguf(path, name, c, t):
         w.add_expert_shared_feed_forward_length(c["ff_shared"])
     for i in range(c["layers"], c["layers"] + c.get("beside", 0)): # a layer that is left alone
         t[f"blk.{i}.nextn.eh_proj.weight"] = np.ones((c["embd"], 2 * c["embd"]), np.float32)
-    for k, v in c.get("keys", {}).items():
+    keys = {f"{c['arch']}.{k}": v for k, v in c.get("keys", {}).items()}
+    for k, v in {**keys, **c.get("plain_keys", {})}.items():
         add = {int: w.add_uint32, float: w.add_float32, str: w.add_string, bool: w.add_bool,
                list: w.add_array}[type(v)]
-        add(f"{c['arch']}.{k}", v)
+        add(k, v)
     # bytes are all this vocabulary knows
     tokens = [b"<unk>", b"<s>", b"</s>"] + [b"<0x%02X>" % i for i in range(256)]
     tokens += [b"\xe2\x96\x81", b"a", b"b", b"c", b"<|endoftext|>"]
@@ -286,13 +352,15 @@ def write_gguf(path, name, c, t):
 
 def frequencies(c, t, windowed):
     """Radians a position for each pair, and the factor of cosines and sines."""
-    n = c.get("rope_dims", c["dim"])
+    n = c.get("rope_dims", c.get("window_dim", c["dim"]) if windowed else c["dim"])
     base = c.get("window_base", c["base"]) if windowed else c["base"]
     f = base ** (-np.arange(0, n, 2) / n)
     plain = windowed and ("window_base" in c or c.get("window_unscaled"))
     scale, factor = c.get("attn_factor", 1.0), c.get("factor", 1.0)
     if plain:
         return f, 1.0
+    if c.get("turning"):
+        return f / t["rope_freqs.weight"], 1.0
     if c.get("factors"):
         return f / t[f"rope_factors_{c['factors']}.weight"], np.float64(np.float32(scale))
     if c.get("scaling") == "linear":
@@ -325,7 +393,7 @@ def temper(c, pos):
 def forward(c, t, ids):
     """Logits [len(ids), n_vocab] in float64; of models that look both ways hidden states."""
     t = {k: v.astype(np.float64) for k, v in t.items()}
-    n, dim = len(ids), c["dim"]
+    n = len(ids)
     pos = np.arange(n)
     eps = np.float64(np.float32(c["eps"]))
 
@@ -358,7 +426,16 @@ def forward(c, t, ids):
             return g / (1 + np.exp(-1.702 * g)) * (u + 1)
         return g / (1 + np.exp(-g)) * u
 
-    def unary(x):
+    def xielu(x, i):
+        alpha_p, alpha_n, beta, eps = (np.float64(np.float32(c["plain_keys"]["xielu." + k][i])) for k in (
+            "alpha_p", "alpha_n", "beta", "eps"))
+        below = np.expm1(np.minimum(x, eps)) - x
+        return beta * x + np.where(x > 0, np.log1p(np.exp(alpha_p)) * x * x,
+                                   (beta + np.log1p(np.exp(alpha_n))) * below)
+
+    def unary(x, i):
+        if c["unary"] == "xielu":
+            return xielu(x, i)
         if c["unary"] == "relu2":
             return np.maximum(x, 0) ** 2
         if c["unary"] == "gelu_tanh":
@@ -373,8 +450,29 @@ def forward(c, t, ids):
     if c.get("positions"):
         x = x + t["position_embd.weight"][:n]
     residual = np.float64(np.float32(c.get("residual", 1.0)))
+    stored = {} # keys and values by layer
+    if c.get("per_layer"):
+        np_, nl = c["per_layer"], c["layers"]
+        of_token = t["per_layer_token_embd.weight"][ids].reshape(n, nl, np_) * np_ ** 0.5
+        projected = (x @ t["per_layer_model_proj.weight"].T * c["embd"] ** -0.5).reshape(n, nl, np_)
+        own = (rms(projected, t["per_layer_proj_norm.weight"]) + of_token) * 0.5 ** 0.5
+    if c.get("streams"):
+        def matched(y, z):
+            return y * np.sqrt((z * z).mean(-1, keepdims=True) / (y * y).mean(-1, keepdims=True))
+
+        def modes(y, i):
+            z = rms(y, t[f"blk.{i}.altup_router_norm.weight"]) / c["embd"]
+            return np.tanh(z @ t[f"blk.{i}.altup_router.weight"].T)
+        streams = [x] + [matched(x @ m.T, x) for m in t["altup_proj.weight"]]
     for i in range(c["layers"]):
         h, hk, ff = (of_layer(c, z, i) for z in ("heads", "heads_kv", "ff"))
+        dim = dim_of(c, i)
+        if c.get("streams"):
+            coefs = modes(streams[0], i) @ t[f"blk.{i}.altup_predict_coef.weight"].T
+            coefs = coefs.reshape(n, len(streams), len(streams))
+            streams = [s + sum(coefs[:, j, k, None] * streams[k] for k in range(len(streams)))
+                       for j, s in enumerate(streams)]
+            x = streams[0]
 
         def norm_here(y, name):
             return norm(y, f"blk.{i}.{name}")
@@ -413,22 +511,29 @@ def forward(c, t, ids):
         def attend(y):
             if c.get("latent"):
                 return attend_latent(y)
-            every = c.get("full_every", 0)
-            windowed = "window" in c and (every == 0 or i % every < every - 1)
-            if "windowed" in c:
-                windowed = c["windowed"][i]
+            windowed = is_windowed(c, i)
             if hk == 0:
                 return linear(y, "attn_output")
+            if kv_layer(c, i) != i: # only queries
+                q = rms(linear(y, "attn_q").reshape(n, h, dim), w("attn_q_norm"))
+                return weigh(rotate(q, windowed), *stored[kv_layer(c, i)], windowed)
             if c.get("fused") or c.get("fused_qkv"):
                 q, k, v = np.split(linear(y, "attn_qkv"), [h * dim, (h + hk) * dim], -1)
+            elif c.get("value_of_key") and not windowed:
+                q, k = linear(y, "attn_q"), linear(y, "attn_k")
+                v = k
             else:
                 q, k, v = (linear(y, "attn_" + z) for z in "qkv")
+            if c.get("clamp"):
+                q, k, v = (np.clip(z, -c["clamp"], c["clamp"]) for z in (q, k, v))
             if c.get("qk_norm") == "rows":
                 q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
             q, k, v = q.reshape(n, h, dim), k.reshape(n, hk, dim), v.reshape(n, hk, dim)
             if c.get("qk_norm") == "each":
                 q, k = (rms(z - z.mean(-1, keepdims=True), w(f"attn_{x}_norm"))
                         for z, x in ((q, "q"), (k, "k")))
+            if c.get("value_norm"):
+                v = rms(v, 1.0)
             if c.get("qk_norm") == "heads":
                 q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
             rotated = not c.get("no_rope_every") or (i + 1) % c["no_rope_every"]
@@ -441,6 +546,10 @@ def forward(c, t, ids):
                 q = q * temper(c, pos)[:, None, None]
             if c.get("qk_norm") == "rotated":
                 q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
+            stored[i] = k, v
+            return weigh(q, k, v, windowed, linear(y, "attn_gate") if c.get("gated_attention") else None)
+
+        def weigh(q, k, v, windowed, gate=None):
             k, v = np.repeat(k, h // hk, 1), np.repeat(v, h // hk, 1)
             s = np.einsum("qhd,khd->hqk", q, k) * np.float64(
                 np.float32(c.get("attention_scale", dim ** -0.5)))
@@ -459,7 +568,10 @@ def forward(c, t, ids):
                 sinks = np.broadcast_to(w("attn_sinks")[:, None, None], (h, n, 1))
                 s = np.concatenate([s, sinks], -1)
             s = softmax(s)[..., :n]
-            return linear(np.einsum("hqk,khd->qhd", s, v).reshape(n, h * dim), "attn_output")
+            gathered = np.einsum("hqk,khd->qhd", s, v).reshape(n, h * dim)
+            if gate is not None:
+                gathered = gathered / (1 + np.exp(-gate))
+            return linear(gathered, "attn_output")
 
         before = x
         if h:
@@ -468,6 +580,10 @@ def forward(c, t, ids):
             if c.get("norms") in ("both", "after"):
                 y = norm_here(y, "post_attention_norm")
             x = x + y * residual
+            if c.get("streams"):
+                low = norm_here(before, "attn_norm")
+                beside = norm_here(linear(linear(low, "laurel_l"), "laurel_r"), "laurel_post_norm")
+                x = (x + beside + low) * 0.5 ** 0.5
         if not ff:
             continue
         if c.get("parallel"):
@@ -476,7 +592,13 @@ def forward(c, t, ids):
             y = x if c.get("norms") == "after" else norm_here(x, ffn_norm_of(c))
         if is_expert_layer(c, i):
             out = np.zeros_like(x)
+            if c.get("beside_dense"):
+                dense = norm_here(linear(gate(linear(y, "ffn_gate"), linear(y, "ffn_up")), "ffn_down"),
+                                  "post_ffw_norm_1")
+                y = rms(x, w("ffn_gate_inp", "scale")) * c["embd"] ** -0.5
             scores = linear(y, "ffn_gate_inp")
+            if c.get("beside_dense"):
+                y = norm_here(x, "pre_ffw_norm_2")
             for r in range(n):
                 weights = 1 / (1 + np.exp(-scores[r])) if c.get("sigmoid") else softmax(scores[r])
                 rank = weights + w("exp_probs_b", "bias") if c.get("select_bias") else scores[r]
@@ -492,10 +614,19 @@ def forward(c, t, ids):
                 else:
                     weights = softmax(scores[r][top])
                 for e, weight in zip(top, weights):
+                    if c.get("beside_dense"):
+                        g, u = np.split(w("ffn_gate_up_exps")[e] @ y[r], 2)
+                        out[r] += weight * w("ffn_down_exps", "scale")[e] * (
+                            w("ffn_down_exps")[e] @ gate(g, u))
+                        continue
                     def one(z, name):
                         b = t.get(f"blk.{i}.{name}.bias")
                         return w(name)[e] @ z + (0 if b is None else b[e])
                     z = y[r] * weight if c.get("expert_input") else y[r]
+                    if c.get("fused_experts"):
+                        g, u = np.split(one(z, "ffn_gate_up_exps"), 2)
+                        out[r] += weight * one(gate(g, u), "ffn_down_exps")
+                        continue
                     out[r] += (1.0 if c.get("expert_input") else weight) * one(
                         gate(one(z, "ffn_gate_exps"), one(z, "ffn_up_exps")), "ffn_down_exps")
             if c.get("ff_shared"):
@@ -504,18 +635,36 @@ def forward(c, t, ids):
                 if c.get("shared_gate"):
                     shared /= 1 + np.exp(-(y @ w("ffn_gate_inp_shexp")))[:, None]
                 out += shared
-            y = out
+            y = dense + norm_here(out, "post_ffw_norm_2") if c.get("beside_dense") else out
         elif c.get("unary"):
-            y = linear(unary(linear(y, "ffn_up")), "ffn_down")
+            y = linear(unary(linear(y, "ffn_up"), i), "ffn_down")
         else:
             if c.get("fused") or c.get("fused_ffn"):
                 g, u = np.split(linear(y, "ffn_up"), 2, -1)
             else:
                 g, u = linear(y, "ffn_gate"), linear(y, "ffn_up")
+            if c.get("sparse", [-np.inf] * (i + 1))[i] > -np.inf:
+                cut = g.std(-1, ddof=1, keepdims=True) * np.float64(np.float32(c["sparse"][i]))
+                g = np.maximum(g - g.mean(-1, keepdims=True) - cut, 0)
             y = linear(gate(g, u), "ffn_down")
         if c.get("norms") in ("both", "after"):
             y = norm_here(y, "post_ffw_norm")
         x = x + y * residual
+        if c.get("streams"):
+            coefs = modes(x, i) @ w("altup_correct_coef").T
+            change = x - streams[0]
+            streams = [s + change * (1 + coefs[:, j, None]) for j, s in enumerate(streams)]
+            y = linear(gate(linear(streams[0] * w("altup_correct_scale"), "inp_gate"), own[:, i]), "proj")
+            streams = [streams[0]] + [s + norm_here(y, "post_norm") for s in streams[1:]]
+        elif c.get("per_layer"):
+            y = linear(gate(linear(x, "inp_gate"), own[:, i]), "proj")
+            x = x + norm_here(y, "post_norm")
+        if c.get("layer_scale"):
+            x = x * w("layer_output_scale")
+    if c.get("streams"):
+        x = streams[0] + sum(matched(s @ m.T, streams[0])
+                             for s, m in zip(streams[1:], t["altup_unembd_proj.weight"]))
+        x = x / len(streams)
     if c.get("both_ways"):
         return norm(x, "output_norm")
     out = norm(x, "output_norm") @ t.get("output.weight", t["token_embd.weight"]).T

@@ -62,7 +62,11 @@ def test_logits(model, isa, tmp_path):
 # what the CUDA backend says of what it does not run
 CPU_ONLY = {"deepseek2-lite": "attention over a latent", "deepseek2-v3": "attention over a latent",
             "llama4": "experts whose input is weighed", "stablelm-12b": "weights for each head",
-            "command-r-plus": "weights for each head"}
+            "command-r-plus": "weights for each head", "gemma4": "embeddings for each layer", "gemma3n": "several residual streams",
+            "gemma4-moe": "heads of several lengths", "apertus": "xIELU",
+            "afmoe": "gates of what attention gathered", "minicpm3": "attention over a latent",
+            "plm": "attention over a latent", "mistral4": "attention over a latent", "dbrx": "bounds of queries, keys and values",
+            "olmo-clamped": "bounds of queries, keys and values"}
 
 
 def check_refusal(model, tmp_path):

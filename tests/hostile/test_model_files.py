@@ -16,7 +16,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
 import make_corpus_model as tiny  # noqa: E402
-from make_corpus_gguf import F32, I32, STRING, U8, U32, U64  # noqa: E402
+from make_corpus_gguf import BOOL, F32, I32, STRING, U8, U32, U64  # noqa: E402
 
 WEIR = os.environ.get("WEIR_BIN", str(ROOT / "build" / "weir"))
 LOGITS = ("logits", "--tokens", "1,2,3", "--threads", "1", "-m")
@@ -112,6 +112,143 @@ WRONG = [
 ]
 
 
+BIG = (2**31, 2**32 - 1)
+GOOD = None # a value that means something, or that is another way to say the default
+
+
+def further():
+    """Values of keys that only some architectures have -> the words of the refusal, or GOOD."""
+    def integers(make, arch, good, *wrong):
+        for key, values in good.items():
+            for v in values:
+                yield f"{arch}_{key}_{v}", make(**{f"{arch}.{key}": (U32, v)}), GOOD
+        for key, *values in wrong:
+            for v in (*values, *BIG):
+                yield f"{arch}_{key}_{v}", make(**{f"{arch}.{key}": (U32, v)}), (f"{arch}.{key}",)
+
+    def reals(make, arch, *keys):
+        for key in keys:
+            for v in (math.nan, math.inf, -math.inf, -1.0, 3e38):
+                yield f"{arch}_{key}_{v}", make(**{f"{arch}.{key}": (F32, v)}), (f"{arch}.{key}",)
+
+    def latent(**more):
+        return tiny.deepseek(False, **{**tiny.GROUPS, **more})
+
+    yield from integers(
+        latent, "deepseek2",
+        {"expert_group_count": (0, 1), "expert_group_used_count": (1,), "attention.q_lora_rank": (0,)},
+        ("attention.kv_lora_rank", 0, 1), ("attention.q_lora_rank",),
+        ("attention.key_length_mla", 0, 8), ("attention.value_length_mla", 0),
+        ("rope.dimension_count", 0, 1, 7), ("attention.head_count", 0),
+        ("attention.head_count_kv", 0), ("expert_count", 0), ("expert_used_count", 0, 5),
+        ("expert_group_count", 3, 5), ("expert_group_used_count", 0, 3), ("expert_shared_count", 0),
+        ("expert_feed_forward_length", 0), ("expert_gating_func", 4), ("nextn_predict_layers", 1, 2),
+        ("attention.temperature_length", 0), ("feed_forward_length",))
+    yield "deepseek2_old_key_length", tiny.deepseek(True, **{
+        "deepseek2.attention.key_length": (U32, 8)}), ("deepseek2.attention.key_length is 8",)
+    yield "deepseek2_old_latent", tiny.deepseek(True, **{
+        "deepseek2.attention.kv_lora_rank": (U32, 6)}), ("attn_kv_b.weight has shape",)
+    for key, v, words in (("attention.kv_lora_rank", 6, "attn_k_b.weight has shape"),
+                          ("attention.q_lora_rank", 8, "attn_q_a.weight is missing"),
+                          ("attention.value_length_mla", 1, "attn_v_b.weight has shape"),
+                          ("attention.head_count_kv", 3, "no multiple of head_count_kv, 3"),
+                          ("rope.dimension_count", 16, "key_length_mla is 16, expected 17"),
+                          ("expert_used_count", 3, "expert_group_used_count is 1: of 2"),
+                          ("expert_shared_count", 2, "ffn_gate_shexp.weight has shape")):
+        yield f"deepseek2_{key}_{v}", latent(**{"deepseek2." + key: (U32, v)}), (words,)
+    yield from reals(latent, "deepseek2", "expert_weights_scale", "attention.temperature_scale",
+                     "rope.scaling.yarn_log_multiplier")
+
+    yield from integers(
+        tiny.llama4, "llama4",
+        {"attention.sliding_window": (0, 1, *BIG), "interleave_moe_layer_step": (0, *BIG),
+         "attention.chunk_size": (0, *BIG), "attention.sliding_window_pattern": (0, 1, *BIG)},
+        ("expert_used_count", 0, 5), ("expert_shared_count", 0))
+    yield "llama4_no_pattern", tiny.llama4(**{
+        "llama4.attention.sliding_window_pattern": (BOOL, [])}), ("sliding_window_pattern",)
+    yield "llama4_temperature", tiny.llama4(**{
+        "llama4.attention.temperature_scale": (F32, 0.1)}), ("attention.temperature_scale",)
+
+    yield from integers(
+        tiny.mistral3, "mistral3", {"attention.temperature_length": (1,)},
+        ("rope.scaling.original_context_length", 0), ("attention.temperature_length", 0))
+    yield from reals(tiny.mistral3, "mistral3", "rope.scaling.factor", "attention.temperature_scale",
+                     "rope.scaling.yarn_log_multiplier", "rope.scaling.yarn_beta_fast",
+                     "rope.scaling.yarn_beta_slow", "rope.scaling.attn_factor")
+
+    yield from integers(
+        tiny.glm, "glm4moe", {"rope.dimension_count": (6,)},
+        ("nextn_predict_layers", 2, 3), ("expert_used_count", 0, 5), ("expert_count", 0, 1025),
+        ("expert_shared_count", 0), ("expert_gating_func", 3, 4), ("rope.dimension_count", 0, 16))
+    yield "glm4moe_nothing_beside", tiny.glm(**{
+        "glm4moe.nextn_predict_layers": (U32, 0)}), ("blk.1.attn_norm.weight is missing",)
+    yield "glm4moe_more_experts", tiny.glm(**{
+        "glm4moe.expert_count": (U32, 1024)}), ("ffn_gate_inp.weight has shape",)
+    yield from reals(tiny.glm, "glm4moe", "expert_weights_scale")
+
+    yield from integers(
+        tiny.gemma4, "gemma4", {"attention.sliding_window": (1, *BIG)},
+        ("attention.shared_kv_layers", 3), ("embedding_length_per_layer_input", 8193),
+        ("attention.key_length_swa", 0, 1), ("attention.value_length_swa", 0),
+        ("rope.dimension_count_swa", 0, 7, 16))
+    for key, v, words in (("attention.shared_kv_layers", 2, "layer 1 has none to attend to"),
+                          ("attention.shared_kv_layers", 0, "blk.2.attn_k.weight is missing"),
+                          ("embedding_length_per_layer_input", 0, "has no place"),
+                          ("embedding_length_per_layer_input", 5, "per_layer_token_embd.weight has"),
+                          ("attention.key_length_swa", 16, "attention.value_length_swa"),
+                          ("attention.head_count_kv", 2, "attn_k.weight has shape")):
+        yield f"gemma4_{key}_{v}", tiny.gemma4(**{"gemma4." + key: (U32, v)}), (words,)
+    yield "gemma4_other_heads", tiny.gemma4(**{
+        "gemma4.attention.head_count_kv": (I32, [1, 1, 2])}), ("layer 2 has 2 KV heads",)
+    yield "gemma4_experts", tiny.gemma4_experts(), GOOD
+    yield from integers(tiny.gemma4_experts, "gemma4", {}, ("expert_used_count", 0, 5))
+    for v, words in ((0, "ffn_gate_inp.weight has no place"), (3, "ffn_gate_inp.weight has shape")):
+        yield f"gemma4_experts_{v}", tiny.gemma4_experts(**{
+            "gemma4.expert_count": (U32, v)}), (words,)
+
+    yield "gemma3n", tiny.gemma3n(), GOOD
+    yield from integers(
+        tiny.gemma3n, "gemma3n", {}, ("altup.num_inputs", 0, 1, 9), ("altup.active_idx", 1),
+        ("embedding_length_per_layer_input", 0, 8193), ("attention.shared_kv_layers", 1))
+    yield "gemma3n_3_streams", tiny.gemma3n(**{
+        "gemma3n.altup.num_inputs": (U32, 3)}), ("altup_proj.weight has shape",)
+    for v, words in (([-math.inf], GOOD), ([math.nan], ("[0] is nan",)), ([math.inf], ("[0] is inf",)),
+                     ([1.0, 1.0], ("is not 1 f32",)), (1.0, ("is not 1 f32",))):
+        yield f"gemma3n_sparsity_{v}", tiny.gemma3n(**{
+            "gemma3n.activation_sparsity_scale": (F32, v)}), words
+
+    xielu = {"xielu." + k: (F32, v) for k, v in (
+        ("alpha_p", 0.8), ("alpha_n", 0.8), ("beta", 0.5), ("eps", -1e-6))}
+
+    def apertus(**more):
+        return tiny.small("apertus", set_keys=xielu | more, drop=["blk.0.ffn_gate.weight"],
+                          set_tensors={f"blk.0.attn_{x}_norm.weight": (0, (tiny.HEAD,)) for x in "qk"})
+
+    yield "apertus", apertus(), GOOD
+    yield "apertus_by_layer", apertus(**{"xielu.beta": (F32, [0.5])}), GOOD
+    for key in xielu:
+        yield f"{key}_text", apertus(**{key: (STRING, "1")}), (key,)
+        yield f"{key}_of_two", apertus(**{key: (F32, [1.0, 1.0])}), (key,)
+        yield f"{key}_integer", apertus(**{key: (U32, 1)}), (key,)
+        for v in (math.nan, math.inf, -1e30, [math.nan]):
+            yield f"{key}_{v}", apertus(**{key: (F32, v)}), (key,)
+    yield "clamp", tiny.small("olmo", set_keys={
+        "olmo." + tiny.LN: (F32, 1e-5), "olmo.attention.clamp_kqv": (F32, 8.0)}, drop=[
+            "output_norm.weight", "blk.0.attn_norm.weight", "blk.0.ffn_norm.weight"]), GOOD
+    yield from reals(lambda **more: tiny.small("olmo", set_keys={
+        "olmo." + tiny.LN: (F32, 1e-5), **more}), "olmo", "attention.clamp_kqv")
+    yield "alibi", tiny.small("baichuan", set_keys={
+        "baichuan.block_count": (U32, 40)}), ("baichuan of 40 layers", "ALiBi")
+    yield "half_of_1", tiny.small("qwen", set_keys={
+        "qwen.feed_forward_length": (U32, 1)}), ("feed_forward_length is missing or 0",)
+
+    yield from integers(
+        tiny.gemma_embedding, "gemma-embedding", {}, ("pooling_type", 5),
+        ("rope.dimension_count", 0, 7, 16))
+    yield "gemma_embedding_short_pattern", tiny.gemma_embedding(**{
+        "gemma-embedding.attention.sliding_window_pattern": (BOOL, [])}), ("sliding_window_pattern",)
+
+
 def vocabulary():
     n, t = tiny.N_VOCAB, "tokenizer.ggml."
     yield "no_tokens", {"drop": [t + "tokens"]}, (t + "tokens",)
@@ -144,6 +281,16 @@ def test_wrong_model(tmp_path, damage, words):
     path = tmp_path / "wrong.gguf"
     path.write_bytes(tiny.model(**damage))
     refused(LOGITS, path, *words)
+
+
+@pytest.mark.parametrize("data,words", names(further()))
+def test_further_architectures(tmp_path, data, words):
+    path = tmp_path / "further.gguf"
+    path.write_bytes(data)
+    if words is GOOD:
+        assert run(*LOGITS, path) == (0, "")
+    else:
+        refused(LOGITS, path, *words)
 
 
 @pytest.mark.parametrize("damage,words", names(WRONG[::12]))

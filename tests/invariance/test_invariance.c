@@ -119,6 +119,11 @@ static void test_architectures(void **state)
     check_model(TEST_DATA "/golden/families/deepseek2-lite.f32.gguf", KV_Q8_0);
     check_model(TEST_DATA "/golden/families/llama4.f32.gguf", KV_F16);
     check_model(TEST_DATA "/golden/families/bailingmoe2.f32.gguf", KV_BF16);
+    check_model(TEST_DATA "/golden/families/gemma3n.f32.gguf", KV_BF16);
+    check_model(TEST_DATA "/golden/families/gemma4.f32.gguf", KV_F16);
+    check_model(TEST_DATA "/golden/families/gemma4-moe.f32.gguf", KV_Q8_0);
+    check_model(TEST_DATA "/golden/families/afmoe.f32.gguf", KV_F16);
+    check_model(TEST_DATA "/golden/families/apertus.f32.gguf", KV_BF16);
 }
 
 static void test_reference_kernels(void **state)

@@ -55,6 +55,8 @@ static struct step *add_step_over(struct compiler *c,
         s->layer = op->layer;
         s->n_head = op->n_head;
         s->n_head_kv = op->n_head_kv;
+        s->head_dim = op->head_dim;
+        s->in2_first = op->in2_first;
         s->in_step = op->in_step;
         s->out_step = op->out_step;
         s->n = op->n_out;
@@ -114,9 +116,9 @@ static bool is_table(const struct op *op)
 
 static bool has_vector(const struct op *op)
 {
-    return op->w &&
-           (op->kind == OP_NORM || op->kind == OP_LAYER_NORM || op->kind == OP_HEAD_NORM ||
-            op->kind == OP_HEAD_LAYER_NORM || op->kind == OP_HIDDEN || op->kind == OP_ATTENTION);
+    return op->w && (op->kind == OP_NORM || op->kind == OP_LAYER_NORM || op->kind == OP_HEAD_NORM ||
+                     op->kind == OP_HEAD_LAYER_NORM || op->kind == OP_HIDDEN ||
+                     op->kind == OP_ATTENTION || op->kind == OP_SELECT || op->kind == OP_MUL);
 }
 
 static enum err alloc_vectors(struct compiler *c)
@@ -339,23 +341,33 @@ static enum err compile_experts(struct compiler *c, const struct op *op)
         p = add_phase(c, PHASE_EXPERTS);
     }
     const uint32_t n_panels = p->n_panels, n = c->m->hp.n_expert;
+    const size_t row_bytes = op->w->n_bytes / op->w->ne[1] / n;
     const float *bias = copy_vector(c, op->bias);
     for (uint32_t i = 0; i < n; i++) {
         struct matrix *x = add_matrix(c, p, op, bias ? bias + (size_t)i * op->n_out : NULL);
         x->expert = true;
-        x->tensor.n_bytes /= n;
-        x->tensor.data += i * x->tensor.n_bytes;
+        x->tensor.n_bytes = row_bytes * op->n_out;
+        x->tensor.data += (i * op->w->ne[1] + op->first_row) * row_bytes;
+        x->tensor.ne[1] = op->n_out;
         x->tensor.ne[2] = 1;
     }
     p->n_panels = n_panels + c->b->matrices[c->b->n_matrices - 1].n_panels;
     return OK;
 }
 
+static void compile_select(struct compiler *c, const struct op *op)
+{
+    struct step *s = add_step(c, STEP_SELECT, op);
+    s->bias = copy_vector(c, op->bias);
+    s->w = copy_vector(c, op->w);
+}
+
 static enum err compile_op(struct compiler *c, const struct op *op)
 {
     switch (op->kind) {
     case OP_EMBED:
-        add_step(c, STEP_ANGLES, NULL);
+        if (op->out == BUF_X)
+            add_step(c, STEP_ANGLES, NULL);
         add_step(c, STEP_EMBED, op)->table = op->w;
         return OK;
     case OP_ADD_POSITION:
@@ -369,7 +381,10 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         compile_layer_norm(c, op);
         return OK;
     case OP_UNARY:
-        add_step(c, STEP_UNARY, op);
+        if (op->unary == UNARY_XIELU)
+            add_step(c, STEP_XIELU, op)->xielu = op->xielu;
+        else
+            add_step(c, STEP_UNARY, op);
         return OK;
     case OP_HIDDEN:
         compile_hidden(c, op);
@@ -382,12 +397,12 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         return OK;
     case OP_HEAD_NORM:
         add_step(c, STEP_HEAD_NORM, op)->w =
-            op->w ? copy_vector(c, op->w) : fill_vector(c, c->m->hp.head_dim, 1.0f);
+            op->w ? copy_vector(c, op->w) : fill_vector(c, op->head_dim, 1.0f);
         return OK;
     case OP_HEAD_LAYER_NORM: {
         struct step *s = add_step(c, STEP_HEAD_LAYER_NORM, op);
         s->w = copy_vector(c, op->w);
-        s->bias = fill_vector(c, c->m->hp.head_dim, 0.0f);
+        s->bias = fill_vector(c, op->head_dim, 0.0f);
         return OK;
     }
     case OP_HEAD_LINEAR:
@@ -413,8 +428,26 @@ static enum err compile_op(struct compiler *c, const struct op *op)
     case OP_ADD_GATED:
         add_step(c, STEP_ADD_GATED, op);
         return OK;
+    case OP_SCALE: /* as no cap */
+        add_step(c, STEP_CAP, op);
+        return OK;
+    case OP_CLAMP:
+        add_step(c, STEP_CLAMP, op);
+        return OK;
+    case OP_MUL:
+    case OP_SPARSE:
+    case OP_MATCH:
+    case OP_FOLD:
+    case OP_PREDICT:
+    case OP_CORRECT:
+    case OP_SPREAD: {
+        struct step *s = add_step(c, STEP_STREAMS, op);
+        s->op = op->kind;
+        s->w = copy_vector(c, op->w);
+        return OK;
+    }
     case OP_SELECT:
-        add_step(c, STEP_SELECT, op)->bias = copy_vector(c, op->bias);
+        compile_select(c, op);
         add_phase(c, PHASE_SORT);
         return OK;
     case OP_EXPERTS:

@@ -188,10 +188,10 @@ static void lay_out_kv(struct cpu_backend *b)
         struct layer_kv *l = &b->layers[op->layer];
         struct kv_layout *kv = &l->kv;
         kv->type = b->cfg.kv_type;
-        kv->head_dim = hp->head_dim;
+        kv->head_dim = op->head_dim;
         kv->latent = hp->latent;
         kv->block_tokens = b->cfg.block_tokens;
-        kv->half_bytes = kv_row_bytes(kv->type, hp->head_dim) * kv->block_tokens;
+        kv->half_bytes = kv_row_bytes(kv->type, op->head_dim) * kv->block_tokens;
         kv->head_bytes = (hp->latent ? 1 : 2) * kv->half_bytes;
         kv->block_bytes = kv->head_bytes * op->n_head_kv;
         l->in_panes = op->window > 0 && b->cfg.n_panes > 0;
@@ -241,27 +241,31 @@ static const struct matrix *matrix_from(const struct cpu_backend *b, const struc
 /* The embeddings' rows are read one by one. Where they are a matrix too its panels have them, else
  * they stay as they are, but are copied, for the same reason that weights are packed before
  * anything runs: no change of the file reaches an answer, and no page can go missing. */
-static enum err place_table(struct cpu_backend *b, struct err_info *e)
+static enum err place_tables(struct cpu_backend *b, struct err_info *e)
 {
     for (uint32_t i = 0; i < b->n_steps; i++) {
         struct step *s = &b->steps[i];
         if (s->kind != STEP_EMBED)
             continue;
-        if (b->table)
-            return err_set(e, ERR_UNSUPPORTED, "a plan with two tables of embeddings");
         s->tied = matrix_from(b, s->table);
-        if (s->tied)
-            continue;
-        enum err err = map_memory(s->table->n_bytes, "embeddings", &b->table, e);
-        if (err)
-            return err;
-        b->table_bytes = s->table->n_bytes;
-        /* NOLINTNEXTLINE(clang-analyzer-core.*): map_memory gave it, or an error */
-        memcpy(b->table, s->table->data, b->table_bytes);
-        gguf_drop_pages(b->model->gguf, s->table, 0, b->table_bytes);
-        s->rows = b->table;
+        if (!s->tied && !mem_add(b->table_bytes, s->table->n_bytes, &b->table_bytes))
+            return err_set(e, ERR_NOMEM, "the embeddings are too large");
     }
-    return OK;
+    if (b->table_bytes == 0)
+        return OK;
+    enum err err = map_memory(b->table_bytes, "embeddings", &b->table, e);
+    uint8_t *to = b->table;
+    for (uint32_t i = 0; i < b->n_steps && !err; i++) {
+        struct step *s = &b->steps[i];
+        if (s->kind != STEP_EMBED || s->tied)
+            continue;
+        /* NOLINTNEXTLINE(clang-analyzer-core.*): map_memory gave it, or an error */
+        memcpy(to, s->table->data, s->table->n_bytes);
+        gguf_drop_pages(b->model->gguf, s->table, 0, s->table->n_bytes);
+        s->rows = to;
+        to += s->table->n_bytes;
+    }
+    return err;
 }
 
 /* Panels first .. + n - 1 of a matrix. Their part of the file is let go at once, so that loading
@@ -432,12 +436,15 @@ static enum err check(const struct model *m, const struct backend_config *cfg, s
     if (!cfg->n_blocks || !cfg->block_tokens || !cfg->max_rows || !cfg->max_seqs ||
         !cfg->max_logit_rows)
         return err_set(e, ERR_INVALID, "a backend needs blocks, rows and sequences");
-    if (hp->head_dim % 8 != 0 || hp->head_dim > MAX_HEAD_DIM)
-        return err_set(e,
-                       ERR_UNSUPPORTED,
-                       "heads of %u values: the CPU backend takes multiples of 8 up to %d",
-                       hp->head_dim,
-                       MAX_HEAD_DIM);
+    for (uint32_t i = 0; i < hp->n_layer; i++) {
+        const uint32_t dim = m->layers[i].head_dim;
+        if (dim % 8 != 0 || dim > MAX_HEAD_DIM)
+            return err_set(e,
+                           ERR_UNSUPPORTED,
+                           "heads of %u values: the CPU backend takes multiples of 8 up to %d",
+                           dim,
+                           MAX_HEAD_DIM);
+    }
     return OK;
 }
 
@@ -468,7 +475,7 @@ enum err cpu_backend_create(const struct model *m,
     if (!err)
         err = alloc_kv(b, e);
     if (!err)
-        err = place_table(b, e);
+        err = place_tables(b, e);
     if (!err)
         err = load_weights(b, e);
     if (err) {

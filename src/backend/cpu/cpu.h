@@ -43,6 +43,9 @@ enum step_kind {
     STEP_SELECT,
     STEP_MIX,
     STEP_CAP,        /* scale and cap, in place */
+    STEP_CLAMP,      /* in place */
+    STEP_XIELU,      /* likewise */
+    STEP_STREAMS,    /* one of the ops on residual streams (streams.c): `op` */
     STEP_COPY,       /* in to out */
     STEP_PACK,       /* `in` to the packed activations that the next LINEAR reads, */
     STEP_PACK_HEADS, /* or those of each of its heads */
@@ -55,14 +58,18 @@ struct step {
     uint32_t n_types; /* ADD_TYPE: rows of w */
     uint16_t layer;
     uint32_t n_head, n_head_kv;      /* ROPE, ROPE_STORE, HEAD_COPY, PACK_HEADS */
+    uint32_t head_dim;               /* ROPE, ROPE_STORE, HEAD_NORM, HEAD_LAYER_NORM */
+    uint32_t in2_first;              /* GATED */
     uint32_t in_step, out_step;      /* HEAD_COPY, PACK_HEADS */
     enum rope_table rope;            /* likewise */
     bool temper;                     /* ROPE_STORE */
     enum gate_kind gate;             /* GATED */
     enum unary_kind unary;           /* UNARY */
-    float scale, cap;                /* EMBED, ADD, CAP */
+    float scale, cap;                /* EMBED, ADD, CAP, CLAMP */
+    struct xielu xielu;              /* XIELU */
+    enum op_kind op;                 /* STREAMS */
     bool gather;                     /* PACK of places: from the rows that they belong to */
-    const float *w, *bias;           /* norms; ADD_POSITION, ADD_TYPE: rows of n */
+    const float *w, *bias;           /* norms; ADD_POSITION, ADD_TYPE: rows of n; SELECT */
     const struct gguf_tensor *table; /* EMBED: its type and shape */
     const uint8_t *rows;             /* EMBED: a copy of its data, or NULL: */
     const struct matrix *tied;       /* EMBED: whose columns they are */
@@ -141,7 +148,7 @@ struct cpu_backend {
 
     /* Each from one mapping. */
     uint8_t *weights;
-    uint8_t *table;     /* of token embeddings, as in the file; NULL if a matrix has them */
+    uint8_t *table;     /* of embeddings, as in the file; NULL if a matrix has them all */
     uint8_t *kv_memory; /* layer by layer, its blocks or panes */
     uint8_t *workspace;
     size_t weights_bytes, table_bytes, kv_bytes, workspace_bytes;
@@ -193,6 +200,9 @@ void cpu_block_write(struct backend *base, struct backend_place to, const void *
 
 /* max_group and max_heads, from the phases. */
 void cpu_measure_heads(struct cpu_backend *b);
+
+/* streams.c: a step of kind STREAMS, of one row of each buffer. */
+void streams_run(const struct step *s, const float *in, const float *in2, float *out);
 
 /* backend_ops.run */
 enum err cpu_run(struct backend *base,

@@ -98,12 +98,13 @@ static void select_by_probability(const struct cpu_backend *b,
         weights[i] = p[experts[i]] / sum * hp->expert_scale;
 }
 
-void experts_select(const struct cpu_backend *b, const struct step *s, uint32_t row)
+static void select_for_row(const struct cpu_backend *b,
+                           const struct step *s,
+                           const float *scores,
+                           uint32_t *experts,
+                           float *weights)
 {
     const struct model_hparams *hp = &b->model->hp;
-    const float *scores = b->bufs[BUF_ROUTER] + row * b->stride[BUF_ROUTER];
-    uint32_t *experts = b->experts + (size_t)row * hp->n_expert_used;
-    float *weights = b->expert_weights + (size_t)row * hp->n_expert_used;
     float e[MAX_EXPERTS], sum = 0;
     bool taken[MAX_EXPERTS] = {false};
     if (s->bias || hp->expert_sigmoid || hp->n_expert_group > 1) {
@@ -123,6 +124,16 @@ void experts_select(const struct cpu_backend *b, const struct step *s, uint32_t 
         sum += e[experts[i]];
     for (uint32_t i = 0; i < hp->n_expert_used; i++)
         weights[i] = e[experts[i]] / sum * hp->expert_scale;
+}
+
+void experts_select(const struct cpu_backend *b, const struct step *s, uint32_t row)
+{
+    const uint32_t n_used = b->model->hp.n_expert_used;
+    uint32_t *experts = b->experts + (size_t)row * n_used;
+    float *weights = b->expert_weights + (size_t)row * n_used;
+    select_for_row(b, s, b->bufs[BUF_ROUTER] + row * b->stride[BUF_ROUTER], experts, weights);
+    for (uint32_t i = 0; i < n_used && s->w; i++)
+        weights[i] *= s->w[experts[i]];
 }
 
 void experts_sort(struct cpu_backend *b)

@@ -57,6 +57,11 @@ INLINE vf relu_square(vf x)
     return vf_mul(x, x);
 }
 
+INLINE vf sigmoid_mul(vf g, vf u)
+{
+    return vf_div(u, vf_add(vf_set1(1.0f), vf_exp(vf_sub(vf_zero(), g))));
+}
+
 /* f(x) of each of n values. */
 #define DEFINE_MAP1(name, f)                                                                       \
     static void name(const float *x, float *out, uint32_t n)                                       \
@@ -73,6 +78,22 @@ DEFINE_MAP1(run_relu_square, relu_square)
 
 DEFINE_MAP2(run_gelu_mul, gelu_mul)
 DEFINE_MAP2(run_clamped_mul, clamped_mul)
+DEFINE_MAP2(run_sigmoid_mul, sigmoid_mul)
+
+/* Both sides are computed; of the one above 0 nothing is left below it, nor the other way round. */
+static void run_xielu(float *x, const struct xielu *p, uint32_t n)
+{
+    const vf positive = vf_set1(p->positive), negative = vf_set1(p->negative);
+    const vf beta = vf_set1(p->beta), eps = vf_set1(p->eps), one = vf_set1(1.0f);
+    for (uint32_t i = 0; i < n; i += VL) {
+        const uint32_t left = n - i < VL ? n - i : VL;
+        const vf v = vf_load_n(x + i, left), above = vf_max(v, vf_zero());
+        const vf below = vf_sub(vf_sub(vf_exp(vf_min(v, eps)), one), v);
+        vf out = vf_mul(vf_zero_below(below, vf_sub(vf_zero(), v), 0.0f), negative);
+        out = vf_fma(vf_mul(above, above), positive, out);
+        vf_store_n(x + i, vf_fma(beta, v, out), left);
+    }
+}
 
 static void run_add_scaled(const float *x, float scale, float *out, uint32_t n)
 {

@@ -210,6 +210,8 @@ struct cpu_kernels {
     void (*silu_mul)(const float *gate, const float *up, float *out, uint32_t n);
     void (*gelu_mul)(const float *gate, const float *up, float *out, uint32_t n);
     void (*clamped_mul)(const float *gate, const float *up, float *out, uint32_t n);
+    void (*sigmoid_mul)(const float *gate, const float *up, float *out, uint32_t n);
+    void (*xielu)(float *x, const struct xielu *p, uint32_t n);
     void (*add)(const float *x, float *out, uint32_t n);
     void (*add_scaled)(const float *x, float scale, float *out, uint32_t n); /* out += x scale */
     void (*cap)(float *x, float scale, float cap, uint32_t n); /* x scale; capped if cap is not 0 */

@@ -13,6 +13,7 @@ struct eval {
     double *bufs[N_MODEL_BUFS]; /* [n, buf_width] */
     uint32_t *experts;          /* [n, n_expert_used] by rank */
     double *weights;            /* likewise */
+    double **kept;              /* [n_layer][n, K and V] as stored; NULL: not yet */
 };
 
 static double value_of(const struct gguf_tensor *t, uint64_t i)
@@ -58,19 +59,16 @@ static void norm(const double *x, const struct gguf_tensor *w, double *out, uint
         out[i] = x[i] * scale * (w ? value_of(w, i) : 1);
 }
 
-static void head_layer_norm(const struct gguf_tensor *w,
-                            uint32_t first,
-                            double *x,
-                            const struct model_hparams *hp)
+static void head_layer_norm(
+    const struct gguf_tensor *w, uint32_t first, double *x, uint32_t n, double eps)
 {
-    const uint32_t n = hp->head_dim;
     double mean = 0, variance = 0;
     for (uint32_t i = 0; i < n; i++)
         mean += x[i] / n;
     for (uint32_t i = 0; i < n; i++)
         variance += (x[i] - mean) * (x[i] - mean) / n;
     for (uint32_t i = 0; i < n; i++)
-        x[i] = (x[i] - mean) / sqrt(variance + hp->norm_eps) * value_of(w, first + i);
+        x[i] = (x[i] - mean) / sqrt(variance + eps) * value_of(w, first + i);
 }
 
 static void layer_norm(const double *x, const struct op *op, double *out, uint32_t n, double eps)
@@ -176,7 +174,8 @@ static void select_experts(const struct eval *v, const struct op *op)
             sum += p[chosen[i]];
         }
         for (uint32_t i = 0; i < hp->n_expert_used; i++)
-            w[i] = p[chosen[i]] / (hp->expert_norm ? sum : 1) * hp->expert_scale;
+            w[i] = p[chosen[i]] / (hp->expert_norm ? sum : 1) * hp->expert_scale *
+                   (op->w ? value_of(op->w, chosen[i]) : 1);
     }
     free(p);
 }
@@ -192,7 +191,7 @@ static void experts(const struct eval *v, const struct op *op)
             double *out = row_of(v, op->out, r) + (size_t)i * op->n_out;
             struct gguf_tensor w = *op->w;
             w.n_bytes /= w.ne[2];
-            w.data += x * w.n_bytes;
+            w.data += x * w.n_bytes + op->first_row * (w.n_bytes / w.ne[1]);
             reference_matvec(&w, in, out, op->n_out);
             for (uint32_t j = 0; op->bias && j < op->n_out; j++)
                 out[j] += value_of(op->bias, (uint64_t)x * op->n_out + j);
@@ -218,9 +217,16 @@ static double gated(enum gate_kind kind, double g, double u)
         return g / (1 + exp(-g)) * u;
     if (kind == GATE_GELU)
         return 0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * g * g * g))) * u;
+    if (kind == GATE_SIGMOID)
+        return u / (1 + exp(-g));
     g = fmin(g, 7);
     u = fmax(-7, fmin(u, 7));
     return g / (1 + exp(-1.702 * g)) * (u + 1);
+}
+
+static double xielu(const struct xielu *p, double x)
+{
+    return x * p->beta + (x > 0 ? p->positive * x * x : p->negative * (expm1(fmin(x, p->eps)) - x));
 }
 
 static double unary(enum unary_kind kind, double x)
@@ -233,14 +239,14 @@ static double unary(enum unary_kind kind, double x)
 }
 
 static void rotate_heads(
-    const struct eval *v, enum rope_table table, double *x, uint32_t n_heads, uint32_t pos)
+    const struct eval *v, const struct op *op, double *x, uint32_t n_heads, uint32_t pos)
 {
-    if (table == ROPE_NONE)
+    if (op->rope == ROPE_NONE)
         return;
-    const struct model_rope *rope = &v->m->ropes[table];
-    const uint32_t half = v->m->hp.rope_dims / 2;
+    const struct model_rope *rope = &v->m->ropes[op->rope];
+    const uint32_t half = rope->n_dims / 2;
     x += v->m->hp.rope_first;
-    for (uint32_t h = 0; h < n_heads; h++, x += v->m->hp.head_dim) {
+    for (uint32_t h = 0; h < n_heads; h++, x += op->head_dim) {
         for (uint32_t i = 0; i < half; i++) {
             const double angle = pos * rope->inv_freq[i];
             const double c = cos(angle) * rope->scale, s = sin(angle) * rope->scale;
@@ -263,15 +269,35 @@ static uint32_t first_seen(const struct op *op, uint32_t row)
     return row > behind ? row - behind : 0;
 }
 
-/* K and V of all positions are still in their buffers: the layer's own linears have just filled
- * them. */
+/* What a layer stores, for those that attend to it too. */
+static void keep(const struct eval *v, const struct op *op)
+{
+    const size_t n_k = (size_t)v->n * v->m->buf_width[BUF_K];
+    const size_t n_v = (size_t)v->n * v->m->buf_width[BUF_V];
+    double *to = v->kept[op->layer] = mem_zalloc(n_k + n_v + 1, sizeof *to);
+    memcpy(to, v->bufs[BUF_K], n_k * sizeof *to);
+    memcpy(to + n_k, v->bufs[BUF_V], n_v * sizeof *to);
+}
+
+static void bring_back(const struct eval *v, const struct op *op)
+{
+    const size_t n_k = (size_t)v->n * v->m->buf_width[BUF_K];
+    const size_t n_v = (size_t)v->n * v->m->buf_width[BUF_V];
+    memcpy(v->bufs[BUF_K], v->kept[op->layer], n_k * sizeof(double));
+    memcpy(v->bufs[BUF_V], v->kept[op->layer] + n_k, n_v * sizeof(double));
+}
+
+/* K and V of all positions are still in their buffers where the layer's own linears have just
+ * filled them; where it is another's, what that layer stored is brought back first. */
 static void attention(const struct eval *v, const struct op *op)
 {
     const struct model_hparams *hp = &v->m->hp;
-    const uint32_t dim = hp->head_dim, group = op->n_head / op->n_head_kv;
+    const uint32_t dim = op->head_dim, group = op->n_head / op->n_head_kv;
     const uint32_t n_value = hp->latent ? hp->latent : dim;
     const enum model_buf values = hp->latent ? BUF_K : BUF_V;
     double *w = mem_alloc(v->n * sizeof *w);
+    if (op->borrowed)
+        bring_back(v, op);
     for (uint32_t r = 0; r < v->n; r++) {
         for (uint32_t h = 0; h < op->n_head; h++) {
             const double *q = row_of(v, BUF_Q, r) + (size_t)h * dim;
@@ -335,6 +361,61 @@ static double input_weight(const struct eval *v, const struct op *op, uint32_t r
     return v->weights[(size_t)r * hp->n_expert_used + i / hp->n_ff_expert];
 }
 
+/* Stream j of a row: the first lies behind the others. */
+static double *stream_of(const struct op *op, double *streams, uint32_t j)
+{
+    return streams + (size_t)((j + op->n_head - 1) % op->n_head) * op->n_out;
+}
+
+static double mean_square(const double *x, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += x[i] * x[i] / n;
+    return sum;
+}
+
+/* Of the ops on several streams, value i. */
+static void stream_value(
+    const struct op *op, const double *in, const double *in2, double *out, uint32_t i)
+{
+    const uint32_t n = op->n_head;
+    double was[8], first = stream_of(op, out, 0)[i];
+    for (uint32_t j = 0; j < n; j++)
+        was[j] = stream_of(op, out, j)[i];
+    for (uint32_t j = 0; j < n; j++) {
+        double *x = &stream_of(op, out, j)[i];
+        for (uint32_t k = 0; op->kind == OP_PREDICT && k < n; k++)
+            *x += in2[j * n + k] * was[k];
+        if (op->kind == OP_CORRECT)
+            *x += (in[i] - first) * (1 + in2[j]);
+        if (op->kind == OP_SPREAD && j > 0)
+            *x += in[i];
+    }
+}
+
+static void keep_largest(const struct op *op, double *x)
+{
+    const uint32_t n = op->n_out;
+    double mean = 0, variance = 0;
+    for (uint32_t i = 0; i < n; i++)
+        mean += x[i] / n;
+    for (uint32_t i = 0; i < n && n > 1; i++)
+        variance += (x[i] - mean) * (x[i] - mean) / (n - 1);
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = fmax(x[i] - mean - op->scale * sqrt(variance), 0);
+}
+
+static void match(const struct op *op, const double *in, double *out)
+{
+    const uint32_t n = op->n_out;
+    for (uint32_t h = 0; h < op->n_head; h++, out += n) {
+        const double by = sqrt(mean_square(in, n) / fmax(mean_square(out, n), 1e-5));
+        for (uint32_t i = 0; i < n; i++)
+            out[i] *= by;
+    }
+}
+
 static void each_row(const struct eval *v, const struct op *op)
 {
     const struct model_hparams *hp = &v->m->hp;
@@ -357,32 +438,64 @@ static void each_row(const struct eval *v, const struct op *op)
             break;
         case OP_UNARY:
             for (uint32_t i = 0; i < n; i++)
-                out[i] = unary(op->unary, in[i]);
+                out[i] =
+                    op->unary == UNARY_XIELU ? xielu(&op->xielu, in[i]) : unary(op->unary, in[i]);
             break;
         case OP_TANH:
             for (uint32_t i = 0; i < n; i++)
                 out[i] = tanh(in[i]);
             break;
         case OP_HEAD_LAYER_NORM:
-            for (uint32_t i = 0; i < n; i += hp->head_dim)
-                head_layer_norm(op->w, i, out + i, hp);
+            for (uint32_t i = 0; i < n; i += op->head_dim)
+                head_layer_norm(op->w, i, out + i, op->head_dim, hp->norm_eps);
             break;
         case OP_HEAD_NORM:
-            for (uint32_t i = 0; i < n; i += hp->head_dim)
-                norm(out + i, op->w, out + i, hp->head_dim, hp->norm_eps);
+            for (uint32_t i = 0; i < n; i += op->head_dim)
+                norm(out + i, op->w, out + i, op->head_dim, hp->norm_eps);
             break;
         case OP_ROPE:
         case OP_ROPE_STORE:
-            rotate_heads(v, op->rope, row_of(v, BUF_Q, r), op->n_head, r);
-            rotate_heads(v, op->rope, row_of(v, BUF_K, r), op->n_head_kv, r);
-            for (uint32_t i = 0; op->temper && i < op->n_head * hp->head_dim; i++)
+            rotate_heads(v, op, row_of(v, BUF_Q, r), op->n_head, r);
+            rotate_heads(v, op, row_of(v, BUF_K, r), op->n_head_kv, r);
+            for (uint32_t i = 0; op->temper && i < op->n_head * op->head_dim; i++)
                 row_of(v, BUF_Q, r)[i] *= model_temper(hp, r);
             break;
         case OP_GATED:
             for (uint32_t i = 0; i < n; i++) {
                 const double w = input_weight(v, op, r, i);
-                out[i] = gated(op->gate, in[i] * w, in2[i] * w);
+                out[i] = gated(op->gate, in[i] * w, in2[op->in2_first + i] * w);
             }
+            break;
+        case OP_MUL:
+            for (uint32_t i = 0; i < n; i++)
+                out[i] = in[i] * value_of(op->w, i);
+            break;
+        case OP_SPARSE:
+            keep_largest(op, out);
+            break;
+        case OP_MATCH:
+            match(op, in, out);
+            break;
+        case OP_FOLD:
+            for (uint32_t i = 0; i < n; i++) {
+                for (uint32_t h = 0; h < op->n_head; h++)
+                    out[i] += in[(size_t)h * n + i];
+                out[i] *= op->scale;
+            }
+            break;
+        case OP_PREDICT:
+        case OP_CORRECT:
+        case OP_SPREAD:
+            for (uint32_t i = 0; i < n; i++)
+                stream_value(op, in, in2, out, i);
+            break;
+        case OP_CLAMP:
+            for (uint32_t i = 0; i < n; i++)
+                out[i] = fmax(-op->cap, fmin(out[i], op->cap));
+            break;
+        case OP_SCALE:
+            for (uint32_t i = 0; i < n; i++)
+                out[i] *= op->scale;
             break;
         case OP_ADD_GATED:
             for (uint32_t i = 0; i < n; i++)
@@ -418,6 +531,7 @@ void reference_run(
         v.bufs[i] = mem_zalloc((size_t)n * m->buf_width[i] + 1, sizeof(double));
     v.experts = mem_zalloc((size_t)n * m->hp.n_expert_used + 1, sizeof *v.experts);
     v.weights = mem_zalloc((size_t)n * m->hp.n_expert_used + 1, sizeof *v.weights);
+    v.kept = mem_zalloc(m->hp.n_layer, sizeof(double *));
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const struct op *op = &m->ops[i];
         if (op->kind == OP_EMBED)
@@ -436,11 +550,16 @@ void reference_run(
             experts(&v, op);
         else
             each_row(&v, op);
+        if (op->kind == OP_ROPE_STORE)
+            keep(&v, op);
     }
     for (size_t i = 0; i < (size_t)n * m->buf_width[buf]; i++)
         result[i] = (float)v.bufs[buf][i];
     for (int i = 0; i < N_MODEL_BUFS; i++)
         free(v.bufs[i]);
+    for (uint32_t i = 0; i < m->hp.n_layer; i++)
+        free(v.kept[i]);
+    free(v.kept);
     free(v.experts);
     free(v.weights);
 }

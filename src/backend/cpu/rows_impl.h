@@ -88,13 +88,15 @@ static void run_exp(const float *x, float *out, uint32_t n)
     }
 }
 
-/* q = round(x / d) with d = max|x| / 127 over `per` values, so q stays in -127..127. */
+/* q = round(x / d) with d = amax / 127, amax = max|x| or more, so q stays in -127..127: also where x
+ * is no number, which the bounds, standing second, replace. */
 INLINE void pack_block(const float *x, float amax, int8_t *q, struct act_block *b)
 {
     const float inverse = amax > 1e-30f ? 127.0f / amax : 0.0f;
     int32_t sum[2] = {0, 0};
     for (int i = 0; i < 32 / VL; i++) {
-        vi r = vi_round(vf_mul(vf_load(x + i * VL), vf_set1(inverse)));
+        const vf steps = vf_min(vf_mul(vf_load(x + i * VL), vf_set1(inverse)), vf_set1(127.0f));
+        vi r = vi_round(vf_max(steps, vf_set1(-127.0f)));
         vi_store_i8(q + i * VL, r);
         sum[i * VL / 16] += vi_sum(r);
     }

@@ -23,11 +23,12 @@ static inline float *row_of(const struct cpu_backend *b, enum model_buf buf, uin
 /* Angles in double: at position 100,000 a float's error would be a hundredth of a radian. */
 static void step_angles(const struct cpu_backend *b, uint32_t row)
 {
-    const uint32_t half = b->model->hp.rope_dims / 2;
-    float *to = b->angles + (size_t)row * half * 2 * N_ROPE_TABLES;
+    const uint32_t stride = b->model->hp.rope_dims;
+    float *to = b->angles + (size_t)row * stride * N_ROPE_TABLES;
     const double pos = b->batch->positions[row];
-    for (int t = 0; t < N_ROPE_TABLES; t++, to += (size_t)half * 2) {
+    for (int t = 0; t < N_ROPE_TABLES; t++, to += stride) {
         const struct model_rope *rope = &b->model->ropes[t];
+        const uint32_t half = rope->n_dims / 2;
         for (uint32_t i = 0; rope->inv_freq && i < half; i++) {
             const double angle = pos * rope->inv_freq[i];
             to[i] = (float)(cos(angle) * rope->scale);
@@ -59,22 +60,22 @@ static const uint32_t *table_of(const struct layer_kv *layer, const struct batch
 static void step_rope_store(const struct cpu_backend *b, const struct step *s, uint32_t row)
 {
     const struct model_hparams *hp = &b->model->hp;
-    const uint32_t half = hp->rope_dims / 2;
-    const float *angles = b->angles + ((size_t)row * N_ROPE_TABLES + s->rope) * half * 2;
-    if (s->rope == ROPE_NONE)
-        angles = NULL;
+    const bool rotates = s->rope != ROPE_NONE;
+    const uint32_t half = rotates ? b->model->ropes[s->rope].n_dims / 2 : 0, dim = s->head_dim;
+    const float *angles =
+        rotates ? b->angles + ((size_t)row * N_ROPE_TABLES + s->rope) * hp->rope_dims : NULL;
     float *q = row_of(b, BUF_Q, row), *k = row_of(b, BUF_K, row);
     const float *v = row_of(b, BUF_V, row);
     for (uint32_t h = 0; h < s->n_head; h++)
-        rotate(q + (size_t)h * hp->head_dim + hp->rope_first, angles, half, b->model->rope);
+        rotate(q + (size_t)h * dim + hp->rope_first, angles, half, b->model->rope);
     for (uint32_t h = 0; h < s->n_head_kv; h++)
-        rotate(k + (size_t)h * hp->head_dim + hp->rope_first, angles, half, b->model->rope);
+        rotate(k + (size_t)h * dim + hp->rope_first, angles, half, b->model->rope);
     if (s->kind == STEP_ROPE)
         return;
 
     const uint32_t pos = b->batch->positions[row];
     if (s->temper)
-        b->kernels->cap(q, model_temper(hp, pos), 0.0f, s->n_head * hp->head_dim);
+        b->kernels->cap(q, model_temper(hp, pos), 0.0f, s->n_head * dim);
     const struct batch_seq *seq = &b->batch->seqs[b->row_seq[row]];
     const struct layer_kv *layer = &b->layers[s->layer];
     const struct kv_layout *kv = &layer->kv;
@@ -83,8 +84,8 @@ static void step_rope_store(const struct cpu_backend *b, const struct step *s, u
         b->kernels->kv_store(kv,
                              block + h * kv->head_bytes,
                              pos % kv->block_tokens,
-                             k + (size_t)h * hp->head_dim,
-                             v + (size_t)h * hp->head_dim);
+                             k + (size_t)h * dim,
+                             v + (size_t)h * dim);
     }
 }
 
@@ -122,7 +123,7 @@ static void step_gated(const struct cpu_backend *b,
                        uint32_t from,
                        uint32_t row)
 {
-    float *gate = row_of(b, s->in, from), *up = row_of(b, s->in2, from);
+    float *gate = row_of(b, s->in, from), *up = row_of(b, s->in2, from) + s->in2_first;
     float *out = row_of(b, s->out, row);
     if (s->out == BUF_EXPERT_GATE && b->model->hp.expert_input) {
         experts_weigh(b, row, gate, s->n);
@@ -138,6 +139,9 @@ static void step_gated(const struct cpu_backend *b,
     case GATE_CLAMPED:
         b->kernels->clamped_mul(gate, up, out, s->n);
         break;
+    case GATE_SIGMOID:
+        b->kernels->sigmoid_mul(gate, up, out, s->n);
+        break;
     }
 }
 
@@ -152,7 +156,7 @@ static void step_add_gated(const struct cpu_backend *b, const struct step *s, ui
 static void step_head_norm(const struct cpu_backend *b, const struct step *s, uint32_t row)
 {
     float *x = row_of(b, s->out, row);
-    const uint32_t dim = b->model->hp.head_dim;
+    const uint32_t dim = s->head_dim;
     for (uint32_t i = 0; i < s->n; i += dim)
         b->kernels->norm(x + i, s->w, x + i, dim, b->model->hp.norm_eps);
 }
@@ -160,7 +164,7 @@ static void step_head_norm(const struct cpu_backend *b, const struct step *s, ui
 static void step_head_layer_norm(const struct cpu_backend *b, const struct step *s, uint32_t row)
 {
     float *x = row_of(b, s->out, row);
-    const uint32_t dim = b->model->hp.head_dim;
+    const uint32_t dim = s->head_dim;
     for (uint32_t i = 0; i < s->n; i += dim)
         b->kernels->layer_norm(x + i, s->w + i, s->bias, x + i, dim, b->model->hp.norm_eps);
 }
@@ -275,6 +279,18 @@ static void run_step(
         break;
     case STEP_CAP:
         kernels->cap(row_of(b, s->out, row), s->scale, s->cap, s->n);
+        break;
+    case STEP_CLAMP:
+        for (uint32_t i = 0; i < s->n; i++) {
+            float *x = row_of(b, s->out, row) + i;
+            *x = fmaxf(-s->cap, fminf(*x, s->cap));
+        }
+        break;
+    case STEP_STREAMS:
+        streams_run(s, row_of(b, s->in, row), row_of(b, s->in2, row), row_of(b, s->out, row));
+        break;
+    case STEP_XIELU:
+        kernels->xielu(row_of(b, s->out, row), &s->xielu, s->n);
         break;
     case STEP_PACK:
         kernels->pack(row_of(b, s->in, from), &s->act, row, s->act_kinds, lanes);
@@ -463,7 +479,7 @@ static void run_attention(struct cpu_backend *b,
     const struct attn_tile *tile = &b->tiles[item / n_pieces / p->n_head_kv];
     const uint32_t skip = piece * ATTN_QUERIES;
     const size_t head = head_kv * group + skip;
-    const uint32_t n_value = hp->latent ? hp->latent : hp->head_dim;
+    const uint32_t dim = layer->kv.head_dim, n_value = hp->latent ? hp->latent : dim;
     const struct attn_job job = {
         .kv = &layer->kv,
         .base = layer->base,
@@ -473,7 +489,7 @@ static void run_attention(struct cpu_backend *b,
         .first_pos = tile->first_pos,
         .n_rows = tile->n_rows,
         .n_seen = hp->causal ? 0 : b->batch->seqs[tile->seq].n_rows,
-        .q = row_of(b, BUF_Q, tile->first_row) + head * hp->head_dim,
+        .q = row_of(b, BUF_Q, tile->first_row) + head * dim,
         .out = row_of(b, BUF_ATT, tile->first_row) + head * n_value,
         .q_stride = b->stride[BUF_Q],
         .out_stride = b->stride[BUF_ATT],

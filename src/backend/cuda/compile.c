@@ -271,6 +271,15 @@ static enum err compile_op(struct compiler *c, const struct op *op)
             c->e, ERR_UNSUPPORTED, "the CUDA backend has no norms with weights for each head");
     case OP_HEAD_LINEAR:
     case OP_HEAD_COPY:
+    case OP_SCALE:
+    case OP_CLAMP:
+    case OP_MUL:
+    case OP_SPARSE:
+    case OP_MATCH:
+    case OP_FOLD:
+    case OP_PREDICT:
+    case OP_CORRECT:
+    case OP_SPREAD:
         break; /* cuda_compile has refused these */
     case OP_ATTENTION:
         if (op->window && op->window_kind != WINDOW_LAST)
@@ -345,11 +354,44 @@ static void choose_buffers(struct cuda_backend *b)
         b->lent[i] = i != BUF_LOGITS && b->model->buf_width[i] > 0;
 }
 
+/* What of the model no kernel here computes; NULL: nothing. */
+static const char *missing(const struct model *m)
+{
+    if (m->hp.n_stream)
+        return "models of several residual streams";
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        const struct op *op = &m->ops[i];
+        const bool attends = op->kind == OP_ROPE || op->kind == OP_ROPE_STORE ||
+                             op->kind == OP_ATTENTION || op->kind == OP_HEAD_NORM;
+        if (op->kind == OP_HEAD_COPY || op->kind == OP_HEAD_LINEAR)
+            return "copies of heads";
+        if (attends && (op->head_dim != m->hp.head_dim ||
+                        m->hp.rope_dims_of[ROPE_WINDOW] != m->hp.rope_dims_of[ROPE_FULL]))
+            return "heads of several lengths";
+        if (op->borrowed)
+            return "layers that attend to keys and values of others";
+        if (op->kind == OP_SCALE || op->in2_first || (op->kind == OP_EMBED && op->out != BUF_X))
+            return "embeddings for each layer";
+        if (op->kind == OP_CLAMP)
+            return "bounds of queries, keys and values";
+        if (op->kind == OP_UNARY && op->unary == UNARY_XIELU)
+            return "xIELU";
+        if (op->kind == OP_GATED && op->gate == GATE_SIGMOID)
+            return "gates of what attention gathered";
+        if (op->kind == OP_EXPERTS && (op->first_row || op->w->ne[1] != op->n_out))
+            return "experts with gate and up in one matrix";
+        if (op->kind == OP_SELECT && op->w)
+            return "experts with a scale each";
+    }
+    return NULL;
+}
+
 enum err cuda_compile(struct cuda_backend *b, struct err_info *e)
 {
     struct compiler c = {.b = b, .m = b->model, .e = e};
     const size_t n_ops = b->model->n_ops; /* an op makes at most three launches */
     const uint32_t dim = b->model->hp.head_dim;
+    const char *lacks = missing(b->model);
     enum err err = OK;
     if (b->model->hp.expert_input)
         err = err_set(e, ERR_UNSUPPORTED, "the CUDA backend has no experts whose input is weighed");
@@ -358,6 +400,8 @@ enum err cuda_compile(struct cuda_backend *b, struct err_info *e)
                       ERR_UNSUPPORTED,
                       "the CUDA backend has no attention over a latent (%s); the CPU has",
                       b->model->arch);
+    else if (lacks)
+        err = err_set(e, ERR_UNSUPPORTED, "the CUDA backend has no %s; the CPU has", lacks);
     else if (dim % 8 != 0 || dim > CUDA_ATTN_MOST_DIM)
         err = err_set(e,
                       ERR_UNSUPPORTED,

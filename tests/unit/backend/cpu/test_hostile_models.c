@@ -225,6 +225,8 @@ static void check_shapes(const char *seed)
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         char name[64];
         snprintf(name, sizeof name, "%.*s", (int)t->name.len, t->name.data);
+        if (strstr(name, "nextn")) /* of a layer that is left alone */
+            continue;
         for (int what = 0; what < 3; what++) {
             struct bytes b = read_seed(seed);
             uint8_t *at = behind(b, name);
@@ -236,7 +238,7 @@ static void check_shapes(const char *seed)
                 memcpy(at + 4 + 8 * (size_t)t->n_dims, &other, 4);
             struct err_info e;
             enum err err = load_all(b, &e);
-            bool matrix_of_f16 = what == 2 && t->n_dims >= 2;
+            bool matrix_of_f16 = what == 2 && t->n_dims >= 2 && !strstr(name, "norm");
             enum err want = what == 0 ? ERR_FORMAT : matrix_of_f16 ? OK : ERR_UNSUPPORTED;
             /* the vocabulary's size is that of the embeddings, so those of other sizes may be told
              */
@@ -255,7 +257,17 @@ static void check_shapes(const char *seed)
 static void test_shapes(void **state)
 {
     (void)state;
-    static const char *const seeds[] = {"qwen3", "latent", "latent_old", "chunks"};
+    static const char *const seeds[] = {"qwen3",
+                                        "latent",
+                                        "latent_old",
+                                        "chunks",
+                                        "each_head",
+                                        "corrected",
+                                        "tempered",
+                                        "both_ways",
+                                        "borrowing",
+                                        "experts_beside",
+                                        "streams"};
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++)
         check_shapes(seeds[i]);
 }
@@ -288,7 +300,7 @@ static void test_no_memory(void **state)
 static void test_factors(void **state)
 {
     (void)state;
-    static const float wrong[] = {0, -1, NAN, INFINITY, 1e30f};
+    static const float wrong[] = {0, -1, NAN, INFINITY, 1e32f};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct bytes b = read_seed("factors");
         struct gguf *g;

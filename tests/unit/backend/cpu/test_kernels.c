@@ -615,6 +615,18 @@ static void rows_are_exact(void **s)
                 const double g = x[j], y = sqrt(2 / M_PI) * (g + 0.044715 * g * g * g);
                 assert_true(fabs(out[j] - 0.5 * g * (1 + tanh(y)) * w[j]) < 2e-6);
             }
+            kernels->sigmoid_mul(x, w, out, n);
+            for (uint32_t j = 0; j < n; j++)
+                assert_true(fabs(out[j] - w[j] / (1 + exp(-(double)x[j]))) < 1e-6);
+            const struct xielu p = {
+                .positive = 0.8f, .negative = 1.1f, .beta = 0.5f, .eps = -1e-6f};
+            memcpy(out, x, n * sizeof *x);
+            kernels->xielu(out, &p, n);
+            for (uint32_t j = 0; j < n; j++) {
+                const double v = x[j], below = expm1(fmin(v, p.eps)) - v;
+                const double want = p.beta * v + (v > 0 ? p.positive * v * v : p.negative * below);
+                assert_true(fabs(out[j] - want) < 4e-6);
+            }
             for (uint32_t j = 0; j < n; j++)
                 x[j] *= 3; /* some beyond the limit of 7 */
             kernels->clamped_mul(x, x, out, n);

@@ -41,7 +41,7 @@ static const struct op *find_op(const struct model *m, enum op_kind kind, uint32
 static void test_growing(void **state)
 {
     (void)state;
-    static const struct model_layer want[] = {{2, 1, 16}, {3, 1, 24}, {4, 2, 40}};
+    static const struct model_layer want[] = {{2, 1, 16, 8, 0}, {3, 1, 24, 8, 1}, {4, 2, 40, 8, 2}};
     struct model *m = load(FAMILIES "openelm.f32.gguf");
     assert_int_equal(m->hp.n_head, 4);
     assert_int_equal(m->hp.n_head_kv, 2);
@@ -75,6 +75,34 @@ static void test_gaps(void **state)
         assert_int_equal(find_op(m, OP_GATED, l) != NULL, l != 3);
     }
     assert_int_equal(backend_kv_block_bytes(m, KV_F32, 1), (1 + 2) * 2 * 8 * 4);
+    model_destroy(m);
+}
+
+/* Gemma 4: windowed layers with shorter heads, the last three attend to K and V of others. */
+static void test_borrowing(void **state)
+{
+    (void)state;
+    static const uint32_t from[] = {0, 1, 2, 1, 1, 2}, dims[] = {8, 8, 16, 8, 8, 16};
+    struct model *m = load(FAMILIES "gemma4.f32.gguf");
+    uint32_t n_attend = 0, n_store = 0;
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        const struct op *op = &m->ops[i];
+        n_store += op->kind == OP_ROPE_STORE;
+        if (op->kind != OP_ATTENTION)
+            continue;
+        assert_int_equal(op->layer, from[n_attend]);
+        assert_int_equal(op->borrowed, n_attend >= 3);
+        assert_int_equal(op->head_dim, dims[n_attend]);
+        assert_int_equal(op->window, dims[n_attend] == 8 ? 20 : 0);
+        n_attend++;
+    }
+    assert_int_equal(n_attend, 6);
+    assert_int_equal(n_store, 3);
+    assert_int_equal(m->ropes[ROPE_FULL].n_dims, 16);
+    assert_int_equal(m->ropes[ROPE_WINDOW].n_dims, 8);
+    /* K and V of 8, 8 and 16 values of 2 bytes; of the first two again, in panes */
+    assert_int_equal(backend_kv_block_bytes(m, KV_F16, 16), 16 * (8 + 8 + 16) * 2 * 2);
+    assert_int_equal(backend_kv_pane_bytes(m, KV_F16, 16), 16 * (8 + 8) * 2 * 2);
     model_destroy(m);
 }
 
@@ -249,6 +277,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_growing),
         cmocka_unit_test(test_gaps),
+        cmocka_unit_test(test_borrowing),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_kinds),
     };

@@ -41,7 +41,10 @@ static const char *const architectures[] = {
     "variants/olmo3",      "families/deci",          "families/openelm",
     "families/gptneox",    "families/falcon-large",  "families/cohere2",
     "families/olmo",       "families/hunyuan-dense", "families/nemotron",
-    "families/gpt2",       "families/deepseek",      "families/minicpm"};
+    "families/gpt2",       "families/deepseek",      "families/minicpm",
+    "families/gemma4",     "families/gemma4-moe",    "families/apertus",
+    "families/afmoe",      "families/minicpm3",      "families/dbrx",
+    "families/qwen",       "families/gemma3n"};
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
@@ -99,6 +102,23 @@ static void architectures_match(void **state)
         free(want);
         model_destroy(m);
     }
+}
+
+/* What loading made of attn_kv_b is let go once it is packed. */
+static void made_matrices_are_dropped(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("families/deepseek2-lite.f32");
+    struct drive d;
+    assert_true(m->n_made > 0);
+    drive_open(&d, m, "avx2", KV_F32, 2, 16, 0);
+    model_drop_made(m);
+    assert_int_equal(m->n_made, 0);
+    float *got = whole_prompt(&d);
+    assert_true(nmse_of_file("families/deepseek2-lite.f32", got, d.n_vocab) < 1e-9);
+    free(got);
+    drive_close(&d);
+    model_destroy(m);
 }
 
 static void quantised_match(void **state)
@@ -411,6 +431,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(architectures_match),
+        cmocka_unit_test(made_matrices_are_dropped),
         cmocka_unit_test(quantised_match),
         cmocka_unit_test(kv_types_match),
         cmocka_unit_test(bits_do_not_depend_on_company),

@@ -1,0 +1,83 @@
+/* Experts: a router's scores select some of them for each row, and their results are mixed. */
+#include "model/build.h"
+
+#include <math.h>
+
+/* Of matrices with `rows` rows the n_out from first_row on. */
+static void add_expert_linear(struct builder *b,
+                              const char *stem,
+                              enum model_buf in,
+                              uint32_t n_in,
+                              enum model_buf out,
+                              uint32_t n_out,
+                              uint32_t rows,
+                              uint32_t first_row)
+{
+    const uint32_t n = b->m->hp.n_expert;
+    struct op *op = plan_add(b, OP_EXPERTS, in, out);
+    op->n_in = n_in;
+    op->n_out = n_out;
+    op->first_row = first_row;
+    op->w = plan_take3(b, plan_name(b, stem, "weight"), n_in, rows, n, ANY_TYPE, REQUIRED);
+    op->bias = plan_take(b, plan_name(b, stem, "bias"), n_out, n, F32_ONLY, b->arch->expert_bias);
+}
+
+/* Gate and up, in two tensors or, for each expert, one below the other in one; then down. */
+static void add_selected(struct builder *b, enum model_buf in, enum model_buf out)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const uint32_t n_embd = hp->n_embd, n = hp->n_ff_expert;
+    const bool fused = plan_has(b, "ffn_gate_up_exps");
+    const char *gate = fused ? "ffn_gate_up_exps" : "ffn_gate_exps";
+    const char *up = fused ? gate : "ffn_up_exps";
+    const uint32_t rows = fused ? 2 * n : n;
+    add_expert_linear(b, gate, in, n_embd, BUF_EXPERT_GATE, n, rows, 0);
+    add_expert_linear(b, up, in, n_embd, BUF_EXPERT_UP, n, rows, fused ? n : 0);
+    plan_gated(b, BUF_EXPERT_GATE, BUF_EXPERT_UP, b->m->buf_width[BUF_EXPERT_GATE]);
+    add_expert_linear(b, "ffn_down_exps", BUF_EXPERT_GATE, n, BUF_EXPERT_OUT, n_embd, n_embd, 0);
+    plan_add(b, OP_MIX, BUF_EXPERT_OUT, out);
+}
+
+/* The first linears of the shared expert stand beside the router: they read the same rows. */
+void plan_experts(struct builder *b, enum model_buf in)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const struct arch *arch = b->arch;
+    const uint32_t n_embd = hp->n_embd, n_shared = hp->n_ff_shared;
+    plan_linear(b, "ffn_gate_inp", in, n_embd, BUF_ROUTER, hp->n_expert, arch->expert_bias);
+    if (n_shared) {
+        plan_linear(b, "ffn_gate_shexp", in, n_embd, BUF_GATE, n_shared, ABSENT);
+        plan_linear(b, "ffn_up_shexp", in, n_embd, BUF_UP, n_shared, ABSENT);
+        if (arch->shared_gate == REQUIRED)
+            plan_linear(b, "ffn_gate_inp_shexp", in, n_embd, BUF_SHARED_GATE, 1, ABSENT);
+    }
+    struct op *op = plan_add(b, OP_SELECT, BUF_ROUTER, BUF_ROUTER);
+    const char *bias = plan_name(b, "exp_probs_b", "bias");
+    op->bias = plan_take(b, bias, hp->n_expert, 1, F32_ONLY, arch->select_bias);
+    add_selected(b, in, BUF_OUT);
+    if (!n_shared)
+        return;
+    plan_gated(b, BUF_GATE, BUF_UP, n_shared);
+    plan_linear(b, "ffn_down_shexp", BUF_GATE, n_shared, BUF_SHARED, n_embd, ABSENT);
+    plan_add(b, arch->shared_gate == REQUIRED ? OP_ADD_GATED : OP_ADD, BUF_SHARED, BUF_OUT)->in2 =
+        BUF_SHARED_GATE;
+}
+
+/* The router reads the stream by a norm of its own, the experts by another (Gemma 4). */
+void plan_experts_beside(struct builder *b)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const uint32_t n_embd = hp->n_embd;
+    plan_norm(b, "post_ffw_norm_1", BUF_OUT, BUF_OUT);
+    struct op *op = plan_add(b, OP_NORM, BUF_X, BUF_H);
+    op->w = plan_take(b, plan_name(b, "ffn_gate_inp", "scale"), n_embd, 1, F32_ONLY, REQUIRED);
+    plan_add(b, OP_SCALE, BUF_H, BUF_H)->scale = 1.0f / sqrtf((float)n_embd);
+    plan_linear(b, "ffn_gate_inp", BUF_H, n_embd, BUF_ROUTER, hp->n_expert, ABSENT);
+    op = plan_add(b, OP_SELECT, BUF_ROUTER, BUF_ROUTER);
+    op->w =
+        plan_take(b, plan_name(b, "ffn_down_exps", "scale"), hp->n_expert, 1, F32_ONLY, OPTIONAL);
+    plan_norm(b, "pre_ffw_norm_2", BUF_X, BUF_H);
+    add_selected(b, BUF_H, BUF_SHARED);
+    plan_norm(b, "post_ffw_norm_2", BUF_SHARED, BUF_SHARED);
+    plan_add(b, OP_ADD, BUF_SHARED, BUF_OUT);
+}
