@@ -191,7 +191,7 @@ void program_deinit(struct program *p);
 struct cell {
     uint32_t ret, parent;
     uint32_t next; /* in its chain of the table */
-    uint32_t way;  /* from the top of the stack to its end, where the simulation knows ways */
+    uint32_t way;  /* from the top of the stack to its end */
     uint16_t depth;
 };
 struct parse {
@@ -203,7 +203,7 @@ struct sim {
     uint32_t n_cells, cap_cells; /* cap is a power of two */
     uint32_t *buckets;           /* [cap_cells] */
     bool full;                   /* a cell was wanted and not there */
-    const uint32_t *ways;        /* of the program, or NULL */
+    const uint32_t *ways;        /* of the program whose cells these are */
     /* of one step */
     struct visit {
         uint32_t stamp, state, cell;
