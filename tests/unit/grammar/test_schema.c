@@ -323,6 +323,10 @@ static const struct language beyond[] = {
      {"[\"b\",\"a\"]"},
      {"[\"a\",\"a\"]"}},
     /* what no part evaluates */
+    /* a client's own words are nothing to us, whatever they are */
+    {"{\"x-negated\":true,\"properties\":{\"a\":{\"const\":1}},\"unevaluatedProperties\":false}",
+     {"{}", "{\"a\":1}"},
+     {"{\"a\":2}", "{\"b\":1}"}},
     {"{\"properties\":{\"a\":{\"const\":1}},\"unevaluatedProperties\":false}",
      {"{}", "{\"a\":1}"},
      {"{\"b\":1}"}},
