@@ -414,7 +414,7 @@ void serve_parse(int argc, char **argv, struct serve_options *o)
                                          .max_connections = 8192,
                                          .max_body_bytes = (size_t)16 << 20,
                                          .max_header_bytes = (size_t)32 << 10,
-                                         .n_workers = 1,
+                                         .n_workers = 2, /* one slow schema leaves the other */
                                          .keepalive_comment_ms = 15000}};
     /* the environment's flags go first, so that those given later win */
     size_t n_options = 0;

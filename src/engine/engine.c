@@ -511,6 +511,17 @@ bool engine_on_gpu(const struct engine *eng)
     return eng->backend->ops->gpu_stats != NULL;
 }
 
+enum err engine_working(const struct engine *eng, struct err_info *e)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&eng->stats_lock;
+    pthread_mutex_lock(lock);
+    enum err err = eng->step_error.code;
+    if (err != OK && e)
+        *e = eng->step_error;
+    pthread_mutex_unlock(lock);
+    return err;
+}
+
 void engine_stats_get(const struct engine *eng, struct engine_stats *out)
 {
     pthread_mutex_t *lock = (pthread_mutex_t *)&eng->stats_lock;
