@@ -107,6 +107,10 @@ void char_set_add(struct char_set *s, uint32_t lo, uint32_t hi);
 void char_set_normalise(struct char_set *s); /* sorts, joins, leaves surrogates out */
 void char_set_invert(struct char_set *s);    /* of a normal set */
 void char_set_deinit(struct char_set *s);
+/* Characters of a general category by one of its names ("Lu", "L", "Letter"), or all others
+ * (unicode.c); false if Weir does not know it. over: what any version of Unicode may have in it,
+ * else what all later ones have. */
+bool char_set_add_category(struct char_set *s, const char *name, size_t n, bool not, bool over);
 
 /* ---- what is known of nodes and rules before compiling (check.c) ---- */
 
@@ -353,6 +357,8 @@ struct regex_part {
 #define REGEX_MAX_PARTS 9u
 /* ^(?=x)(?!y)z as x, y and z, all of which are said of one text; 1 where nothing stands before. */
 uint32_t regex_parts(const char *s, size_t n, struct regex_part parts[REGEX_MAX_PARTS]);
+/* Where the group that begins at s[at] ends, behind its bracket; n + 1: nowhere. */
+size_t regex_group_end(const char *s, size_t n, size_t at);
 /* One part, as a search. Where languages differ it has what all of them take, or `over`, to be
  * taken out of something, what any of them does. */
 grammar_node regex_part_node(struct grammar_builder *b,

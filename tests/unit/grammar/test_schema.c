@@ -323,6 +323,15 @@ static const struct language beyond[] = {
      {"[\"b\",\"a\"]"},
      {"[\"a\",\"a\"]"}},
     /* what no part evaluates */
+    {"{\"type\":\"string\",\"pattern\":\"\\\\bfoo\\\\b\"}",
+     {"\"foo\"", "\"a foo b\"", "\"foo!\"", "\"-foo\""},
+     {"\"afoo\"", "\"fooa\"", "\"foo_\"", "\"\""}},
+    {"{\"type\":\"string\",\"pattern\":\"\\\\b-\\\\b\"}",
+     {"\"a-b\"", "\"x a-b y\""},
+     {"\"-\"", "\"a-\"", "\"-b\"", "\"a -b\""}},
+    {"{\"type\":\"string\",\"pattern\":\"a\\\\b$\"}", {"\"a\"", "\"ba\""}, {"\"a!\"", "\"b\""}},
+    {"{\"type\":\"string\",\"pattern\":\"(^$|b)\"}", {"\"\"", "\"b\"", "\"abc\""}, {"\"a\""}},
+    {"{\"nullable\":true,\"allOf\":[{\"type\":\"integer\"}]}", {"1"}, {"null"}},
     /* a client's own words are nothing to us, whatever they are */
     {"{\"x-negated\":true,\"properties\":{\"a\":{\"const\":1}},\"unevaluatedProperties\":false}",
      {"{}", "{\"a\":1}"},
