@@ -95,6 +95,9 @@ static error_t parse_engine(
         if (c->cache_bytes == 0)
             argp_error(s, "--cache-disk: must be more than 0");
         return 0;
+    case KEY_BATCH_WINDOW:
+        c->batch_window_ms = (uint32_t)cli_number(s, "--batch-window-ms", arg, 0, 10000);
+        return 0;
     case KEY_ITL_TARGET:
         *itl_given = true;
         c->itl_target_ms = (uint32_t)cli_number(s, "--itl-target-ms", arg, 0, 1 << 20);

@@ -202,7 +202,9 @@ struct engine_config {
     uint64_t cache_bytes;      /* that it may take; 0: a default */
     enum pooling pooling; /* of embeddings; unspecified: as the file says, else of the last position
                            * where the model is causal, and the mean where not */
-    uint32_t itl_target_ms; /* a step with decodes aims to last at most this; 0: automatic */
+    uint32_t batch_window_ms; /* an idle engine waits so long for more than the first request,
+                               * unless max_running have come; 0: it does not */
+    uint32_t itl_target_ms;   /* a step with decodes aims to last at most this; 0: automatic */
     void (*progress)(void *ctx, double fraction);
     void *progress_ctx;
     /* For tests: makes another backend, and has the KV memory walked after every step
