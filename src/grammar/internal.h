@@ -110,7 +110,8 @@ void char_set_deinit(struct char_set *s);
 /* Characters of a general category by one of its names ("Lu", "L", "Letter"), or all others
  * (unicode.c); false if Weir does not know it. over: what any version of Unicode may have in it,
  * else what all later ones have. */
-bool char_set_add_category(struct char_set *s, const char *name, size_t n, bool not, bool over);
+bool char_set_add_category(
+    struct char_set *s, const char *name, size_t n, bool inverted, bool over);
 
 /* ---- what is known of nodes and rules before compiling (check.c) ---- */
 

@@ -3,9 +3,9 @@
  *      a . [a-z] [^a-z] \d \w \s \D \W \S  \n \r \t \f \v \0 \xHH \uHHHH \u{H...}  \. and the like
  *      \p{L} \P{L} and the other general categories of Unicode
  *      xy  x|y  (x)  (?:x)  (?<name>x)  (?P<name>x)  x* x+ x? x{m} x{m,} x{m,n}  and lazy ones
- *      ^ and $ at the ends of the whole, or of an alternative of the whole, or of a group that is
- * one \b where what stands on one side is all letters, digits and _, and on the other all others of
- *      ASCII, an end of the text, or, of a search, what is free
+ *      ^ and $ at the ends of the whole, of an alternative of the whole, or of a group around one
+ *      \b between what is all letters, digits and _ and what is all else in ASCII, an end of the
+ *      text, or what a search leaves free
  *
  * Classes are those of ASCII; where the two languages differ, both agree with what comes out: . is
  * no line end of either, and \S no space of Unicode. To take an expression's texts out of others,
@@ -18,6 +18,7 @@
 #include <string.h>
 
 #define MAX_GROUPS_OPEN 200
+#define MAX_CATEGORIES 64u /* in an expression: each is hundreds of ranges */
 
 /* What the characters at an edge of something are: of \w, of \W and ASCII, or not known, also
  * because there may be none. */
@@ -31,6 +32,7 @@ struct regex {
     bool in_json, search, over;
     bool anchored;         /* the whole begins where the text does */
     enum side first, last; /* of what was parsed last */
+    uint32_t n_categories;
 };
 
 static grammar_node fail_at(struct regex *r, size_t at, const char *what)
@@ -160,11 +162,15 @@ static bool add_class(struct char_set *set, char c, bool over)
 static bool add_category(struct regex *r, struct char_set *set, bool over)
 {
     const size_t from = r->at;
-    const bool not = peek(r) == 'P';
+    const bool inverted = peek(r) == 'P';
+    if (++r->n_categories > MAX_CATEGORIES) {
+        fail_at(r, from - 1, "there are too many categories of Unicode");
+        return false;
+    }
     const char *name = r->s + from + 2;
     const char *end =
         r->n - from > 2 && name[-1] == '{' ? memchr(name, '}', r->n - from - 2) : NULL;
-    if (!end || !char_set_add_category(set, name, (size_t)(end - name), not, over)) {
+    if (!end || !char_set_add_category(set, name, (size_t)(end - name), inverted, over)) {
         fail_at(r, from - 1, "only general categories of Unicode are known: \\p{L}, \\p{Lu}");
         return false;
     }

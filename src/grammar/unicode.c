@@ -12,7 +12,8 @@
 /* Code points of one category, from `first` up to the next run. */
 static struct run {
     uint32_t first;
-    uint8_t category;
+    utf8proc_category_t category;
+    char name[3]; /* "Lu"; "Cn" is what is not assigned */
 } runs[MAX_RUNS + 1];
 static uint32_t n_runs;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -20,10 +21,11 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void find_runs(void)
 {
     for (uint32_t c = 0; c <= LAST; c++) {
-        uint8_t category = (uint8_t)utf8proc_category((utf8proc_int32_t)c);
+        utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
         if (n_runs > 0 && (runs[n_runs - 1].category == category || n_runs == MAX_RUNS))
             continue;
-        runs[n_runs++] = (struct run){c, category};
+        runs[n_runs] = (struct run){.first = c, .category = category};
+        memcpy(runs[n_runs++].name, utf8proc_category_string((utf8proc_int32_t)c), 2);
     }
     runs[n_runs].first = LAST + 1;
 }
@@ -69,7 +71,7 @@ static bool is(const char *s, size_t n, const char *name)
     return strlen(name) == n && memcmp(s, name, n) == 0;
 }
 
-bool char_set_add_category(struct char_set *set, const char *s, size_t n, bool not, bool over)
+bool char_set_add_category(struct char_set *set, const char *s, size_t n, bool inverted, bool over)
 {
     const char *wanted = NULL;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -79,10 +81,8 @@ bool char_set_add_category(struct char_set *set, const char *s, size_t n, bool n
         return false;
     pthread_once(&once, find_runs);
     for (uint32_t i = 0; i < n_runs; i++) {
-        /* two letters, as "Lu"; "Cn" is what is not assigned */
-        const char *name = utf8proc_category_string((utf8proc_int32_t)runs[i].first);
-        bool has = strncmp(name, wanted, strlen(wanted)) == 0;
-        if (strcmp(name, "Cn") == 0 ? over : has != not )
+        bool has = strncmp(runs[i].name, wanted, strlen(wanted)) == 0;
+        if (strcmp(runs[i].name, "Cn") == 0 ? over : has != inverted)
             char_set_add(set, runs[i].first, runs[i + 1].first - 1);
     }
     return true;

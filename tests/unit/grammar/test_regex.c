@@ -80,11 +80,27 @@ static void test_errors_say_where(void **state)
     }
 }
 
+/* Categories are hundreds of ranges each, and expressions may be long. */
+static void test_many_categories(void **state)
+{
+    (void)state;
+    static char regex[200000];
+    char *at = regex;
+    struct err_info e = {0};
+    *at++ = '[';
+    for (int i = 0; i < 30000; i++)
+        at += sprintf(at, "\\p{L}");
+    strcpy(at, "]");
+    assert_null(make(REGEX, regex, &e));
+    assert_non_null(strstr(e.text, "offset 321: there are too many categories"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_language),
         cmocka_unit_test(test_errors_say_where),
+        cmocka_unit_test(test_many_categories),
     };
     return cmocka_run_group_tests(tests, world_create, world_destroy);
 }
