@@ -37,7 +37,7 @@ LIBRARIES = {
     "microhttpd.h": "http",
     "gnutls/": "http",
     "jansson.h": "api batches chat grammar",
-    "utf8proc.h": "tokenizer chat",
+    "utf8proc.h": "tokenizer chat grammar",
     "xxhash.h": "gguf grammar tokenizer kv",
     "openssl/": "api kv",
     "editline/": "cli",

@@ -296,19 +296,29 @@ static enum err take_begun(
     return OK;
 }
 
-/* Could the answer have begun with a text? */
-static enum err check_begun(const struct api_call *c, struct err_info *e)
+/* Could the answer have begun with a text? asked: the client said continue_final_message. */
+static enum err check_begun(const struct api_call *c, bool asked, struct err_info *e)
 {
-    if (c->reply.start.thinking || reply_is_framed(c->reply.style.format))
+    const char *why = c->reply.start.thinking
+                          ? "the template has the model reason first (enable_thinking in "
+                            "'chat_template_kwargs' may turn that off)"
+                      : reply_is_framed(c->reply.style.format)
+                          ? "answers of this model's format do not begin with their text"
+                          : NULL;
+    if (!why)
+        return OK;
+    if (asked)
         return err_set_field(e,
                              ERR_INVALID,
                              "continue_final_message",
                              "'continue_final_message' cannot be kept to: %s",
-                             c->reply.start.thinking
-                                 ? "the template has the model reason first (enable_thinking in "
-                                   "'chat_template_kwargs' may turn that off)"
-                                 : "answers of this model's format do not begin with their text");
-    return OK;
+                             why);
+    return err_set_field(e,
+                         ERR_INVALID,
+                         "messages",
+                         "the last message is the assistant's, which the answer would go on from: "
+                         "%s; with 'continue_final_message' false it is a turn of its own",
+                         why);
 }
 
 static enum err parse_prompt(struct api_call *c,
@@ -328,7 +338,7 @@ static enum err parse_prompt(struct api_call *c,
         if (err && e && e->field[0] == '\0')
             snprintf(e->field, sizeof e->field, "messages");
         if (!err && begun)
-            err = check_begun(c, e);
+            err = check_begun(c, has(body, "continue_final_message"), e);
     }
     json_decref(begun);
     json_decref(messages);

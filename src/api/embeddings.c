@@ -20,14 +20,12 @@ static enum err text_input(struct api_call *c,
 {
     const struct tokenizer *t = c->tokenizer;
     struct text_piece piece = {.text = json_string_value(v), .n_bytes = json_string_length(v)};
-    if (piece.n_bytes == 0)
-        return err_set_field(e, ERR_INVALID, field, "'%s' is empty", field);
     tokenizer_add_begin(t, &p->ids);
     if (tokenizer_encode(t, &piece, 1, &p->ids, e) != OK)
         return err_set_field(e, ERR_INVALID, field, "'%s' cannot be tokenized", field);
     tokenizer_add_end(t, &p->ids);
-    if (p->ids.n == 0)
-        return err_set_field(e, ERR_INVALID, field, "'%s' holds no token", field);
+    if (p->ids.n == 0) /* and none around it, so that there is nothing to compute */
+        return err_set_field(e, ERR_INVALID, field, "'%s' is empty", field);
     return OK;
 }
 

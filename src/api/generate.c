@@ -44,6 +44,14 @@ enum err api_check_model(const struct api_call *c, struct gguf_str name, struct 
                          c->api->model_id);
 }
 
+/* Of requests that do not say; 0: to the end of the context. */
+static uint32_t default_max_tokens(const struct api_call *c, const struct api_dialect *d)
+{
+    if (c->api->cfg.max_tokens > 0)
+        return c->api->cfg.max_tokens;
+    return d->whole_context ? 0 : DEFAULT_MAX_TOKENS;
+}
+
 /* Read the body into *job and the flags of *c. */
 static enum err parse(struct api_call *c,
                       const struct api_dialect *d,
@@ -72,8 +80,12 @@ static enum err parse(struct api_call *c,
         return err;
     p->request.logprobs = c->logprobs;
     p->request.n_top_logprobs = c->n_top;
-    if (c->verbose)
-        native_put_settings(c, NULL, job, &c->settings);
+    if (c->verbose) {
+        struct api_job used = *job;
+        if (!p->max_tokens_given)
+            used.params.request.max_tokens = default_max_tokens(c, d);
+        native_put_settings(c, NULL, &used, &c->settings);
+    }
     return OK;
 }
 
@@ -91,14 +103,6 @@ static void write_prefix(struct api_call *c, const struct api_dialect *d, bool s
     buf_add(b, c->api->model_json.data, c->api->model_json.len);
     buf_str(b, ",\"system_fingerprint\":\"build-" WEIR_VERSION "\"");
     buf_str(b, ",\"choices\":[");
-}
-
-/* Of requests that do not say; 0: to the end of the context. */
-static uint32_t default_max_tokens(const struct api_call *c, const struct api_dialect *d)
-{
-    if (c->api->cfg.max_tokens > 0)
-        return c->api->cfg.max_tokens;
-    return d->whole_context ? 0 : DEFAULT_MAX_TOKENS;
 }
 
 /* The request of one choice. Choice i of a prompt draws from seed + i. */

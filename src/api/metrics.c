@@ -289,6 +289,7 @@ static void steps(const struct engine_stats *s, struct buf *out)
     histogram(out, "step_seconds", "Duration of a step.", &s->step_time);
     counter(out, "steps_total", "Steps run.", s->steps);
     counter(out, "steps_with_prefill_total", "Steps that computed prompts.", s->steps_with_prefill);
+    counter(out, "steps_failed_total", "Steps whose device gave an error.", s->steps_failed);
     counter(out, "steps_ahead_total", "Steps begun while another was under way.", s->steps_ahead);
     counter(out,
             "step_rows_dropped_total",

@@ -3,21 +3,33 @@
 
 #include <string.h>
 
+/* As llama-server has it; its clients wait for this one while a model loads. */
+static void put_unavailable(const char *message, struct buf *out)
+{
+    buf_str(out, ",\"error\":{\"code\":503,\"message\":");
+    api_put_text(out, message, strlen(message));
+    buf_str(out, ",\"type\":\"unavailable_error\"}");
+}
+
 void api_health(struct api_call *c, const struct api_input *in)
 {
     (void)in;
-    const char *status = "ok";
-    if (atomic_load(&c->api->draining))
+    struct err_info e = {0};
+    const char *status = "ok", *message = NULL;
+    if (atomic_load(&c->api->draining)) {
         status = "draining";
-    else if (!c->engine)
+    } else if (!c->engine) {
         status = "loading";
+        message = "Loading model";
+    } else if (engine_working(c->engine, &e)) {
+        status = "failing";
+        message = e.text;
+    }
     buf_str(&c->body, "{\"status\":\"");
     buf_str(&c->body, status);
     buf_char(&c->body, '"');
-    if (strcmp(status, "loading") == 0) /* what llama-server says then, and its clients wait for */
-        buf_str(&c->body,
-                ",\"error\":{\"code\":503,\"message\":\"Loading model\","
-                "\"type\":\"unavailable_error\"}");
+    if (message)
+        put_unavailable(message, &c->body);
     buf_char(&c->body, '}');
     api_answer_json(c, strcmp(status, "ok") == 0 ? 200 : 503);
 }

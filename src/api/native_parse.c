@@ -583,8 +583,9 @@ void native_put_settings(const struct api_call *c,
             "\"dry_sequence_breakers\":[],\"mirostat\":0,\"mirostat_tau\":5,\"mirostat_eta\":0.1,"
             "\"adaptive_target\":-1,\"adaptive_decay\":0.9,\"min_keep\":0,\"n_discard\":0");
     put_stops(&p, out);
-    put_setting(out, "max_tokens", (double)(s ? s->n_predict : -1));
-    put_setting(out, "n_predict", (double)(s ? s->n_predict : -1));
+    double most = s ? (double)s->n_predict : job && p.max_tokens > 0 ? (double)p.max_tokens : -1.0;
+    put_setting(out, "max_tokens", most);
+    put_setting(out, "n_predict", most);
     put_setting(out, "n_keep", -1);
     put_setting(out, "n_probs", c->n_top);
     put_setting(out, "n_indent", p.min_indent);

@@ -95,6 +95,9 @@ static error_t parse_engine(
         if (c->cache_bytes == 0)
             argp_error(s, "--cache-disk: must be more than 0");
         return 0;
+    case KEY_BATCH_WINDOW:
+        c->batch_window_ms = (uint32_t)cli_number(s, "--batch-window-ms", arg, 0, 10000);
+        return 0;
     case KEY_ITL_TARGET:
         *itl_given = true;
         c->itl_target_ms = (uint32_t)cli_number(s, "--itl-target-ms", arg, 0, 1 << 20);
@@ -414,7 +417,7 @@ void serve_parse(int argc, char **argv, struct serve_options *o)
                                          .max_connections = 8192,
                                          .max_body_bytes = (size_t)16 << 20,
                                          .max_header_bytes = (size_t)32 << 10,
-                                         .n_workers = 1,
+                                         .n_workers = 2, /* one slow schema leaves the other */
                                          .keepalive_comment_ms = 15000}};
     /* the environment's flags go first, so that those given later win */
     size_t n_options = 0;

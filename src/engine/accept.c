@@ -43,10 +43,10 @@ static void choose(
     }
     struct token_logprob *top = top_of(r);
     struct grammar_mask mask = {0};
+    struct sample_allowed allowed;
     if (r->grammar) {
         mask = guide_mask(eng->guide, r->grammar, r->max_new - r->now.n_out, r->params.ignore_eos);
-        if (!mask.none)
-            sample_mask(row, n_vocab, mask.bits, mask.but);
+        allowed = (struct sample_allowed){mask.bits, mask.but};
     }
     token_id due = thought_next(&r->thought);
     if (r->grammar && due != TOKEN_NONE && !mask.none && !guide_allows(&mask, due))
@@ -58,6 +58,7 @@ static void choose(
                                                      r->seq.n_known,
                                                      row,
                                                      n_vocab,
+                                                     r->grammar ? &allowed : NULL,
                                                      eng->scratch[worker]);
     if (r->params.logprobs && r->params.sampled_logprobs && job->chosen != TOKEN_NONE) {
         uint32_t n_top = top ? r->params.n_top_logprobs : 0;

@@ -211,6 +211,22 @@ static void wait_for_work(struct engine *eng)
     }
 }
 
+/* There is a first request: let others come to the first step, for as long as the window is. */
+static void wait_for_company(struct engine *eng)
+{
+    const uint32_t ms = eng->cfg.batch_window_ms;
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += ms % 1000 * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    while (eng->quota.n_all < eng->cfg.max_running && !eng->any_cancel && !eng->draining &&
+           !eng->stopping)
+        if (pthread_cond_timedwait(&eng->submit_cond, &eng->submit_lock, &until) != 0)
+            return;
+}
+
 static void check_memory(struct engine *eng)
 {
     struct err_info e = {0};
@@ -237,6 +253,8 @@ static bool take_work(struct engine *eng, bool idle)
     pthread_mutex_lock(&eng->submit_lock);
     if (idle)
         wait_for_work(eng);
+    if (idle && eng->submit_head && eng->cfg.batch_window_ms > 0)
+        wait_for_company(eng);
     bool check = eng->check_wanted;
     eng->tier_news = eng->check_wanted = false;
     struct request *head = eng->submit_head;
@@ -509,6 +527,17 @@ const char *engine_describe(const struct engine *eng)
 bool engine_on_gpu(const struct engine *eng)
 {
     return eng->backend->ops->gpu_stats != NULL;
+}
+
+enum err engine_working(const struct engine *eng, struct err_info *e)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&eng->stats_lock;
+    pthread_mutex_lock(lock);
+    enum err err = eng->step_error.code;
+    if (err != OK && e)
+        *e = eng->step_error;
+    pthread_mutex_unlock(lock);
+    return err;
 }
 
 void engine_stats_get(const struct engine *eng, struct engine_stats *out)

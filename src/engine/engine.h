@@ -202,7 +202,9 @@ struct engine_config {
     uint64_t cache_bytes;      /* that it may take; 0: a default */
     enum pooling pooling; /* of embeddings; unspecified: as the file says, else of the last position
                            * where the model is causal, and the mean where not */
-    uint32_t itl_target_ms; /* a step with decodes aims to last at most this; 0: automatic */
+    uint32_t batch_window_ms; /* an idle engine waits so long for more than the first request,
+                               * unless max_running have come; 0: it does not */
+    uint32_t itl_target_ms;   /* a step with decodes aims to last at most this; 0: automatic */
     void (*progress)(void *ctx, double fraction);
     void *progress_ctx;
     /* For tests: makes another backend, and has the KV memory walked after every step
@@ -284,6 +286,7 @@ struct engine_stats {
     uint64_t steps, steps_with_prefill;
     uint64_t steps_ahead;      /* begun while another was under way */
     uint64_t rows_dropped;     /* computed for requests that had ended meanwhile */
+    uint64_t steps_failed;     /* whose backend gave an error */
     uint64_t step_allocations; /* made inside steps after warm-up; 0 or a bug */
     uint64_t preemptions;
     struct kv_stats kv;
@@ -309,6 +312,8 @@ struct engine_stats {
     struct engine_hist batch_rows, batch_seqs, step_time;
 };
 void engine_stats_get(const struct engine *eng, struct engine_stats *out);
+/* OK, or why the last step failed: a device that has died fails all of them. Any thread. */
+enum err engine_working(const struct engine *eng, struct err_info *e);
 const char *engine_describe(const struct engine *eng); /* the backend's own words */
 bool engine_on_gpu(const struct engine *eng);
 

@@ -90,6 +90,7 @@ static void note_step(struct engine *eng, const struct step_batch *s, uint64_t u
     struct engine_stats *st = &eng->stats;
     struct kv_stats kv = kv_stats(eng->kv);
     pthread_mutex_lock(&eng->stats_lock);
+    eng->step_error.code = OK;
     st->steps++;
     st->steps_with_prefill += s->b.n_rows > s->n_decodes;
     st->steps_ahead += s->ahead;
@@ -108,6 +109,10 @@ static void note_step(struct engine *eng, const struct step_batch *s, uint64_t u
 static void fail_batch(struct engine *eng, const struct step_batch *s, const struct err_info *e)
 {
     log_error("a step failed: %s", e->text);
+    pthread_mutex_lock(&eng->stats_lock);
+    eng->step_error = *e;
+    eng->stats.steps_failed++;
+    pthread_mutex_unlock(&eng->stats_lock);
     for (uint32_t i = 0; i < s->n_items; i++) {
         struct request *r = s->items[i].r;
         if (!r)

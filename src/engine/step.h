@@ -120,6 +120,7 @@ struct engine {
 
     pthread_mutex_t stats_lock;
     struct engine_stats stats;
+    struct err_info step_error; /* of the last step, under the same lock; code OK: none */
 };
 
 /* One iteration: begin a step, end one, or both. Returns false when there was nothing to do. */

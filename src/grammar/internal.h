@@ -107,6 +107,11 @@ void char_set_add(struct char_set *s, uint32_t lo, uint32_t hi);
 void char_set_normalise(struct char_set *s); /* sorts, joins, leaves surrogates out */
 void char_set_invert(struct char_set *s);    /* of a normal set */
 void char_set_deinit(struct char_set *s);
+/* Characters of a general category by one of its names ("Lu", "L", "Letter"), or all others
+ * (unicode.c); false if Weir does not know it. over: what any version of Unicode may have in it,
+ * else what all later ones have. */
+bool char_set_add_category(
+    struct char_set *s, const char *name, size_t n, bool inverted, bool over);
 
 /* ---- what is known of nodes and rules before compiling (check.c) ---- */
 
@@ -191,7 +196,7 @@ void program_deinit(struct program *p);
 struct cell {
     uint32_t ret, parent;
     uint32_t next; /* in its chain of the table */
-    uint32_t way;  /* from the top of the stack to its end, where the simulation knows ways */
+    uint32_t way;  /* from the top of the stack to its end */
     uint16_t depth;
 };
 struct parse {
@@ -203,7 +208,7 @@ struct sim {
     uint32_t n_cells, cap_cells; /* cap is a power of two */
     uint32_t *buckets;           /* [cap_cells] */
     bool full;                   /* a cell was wanted and not there */
-    const uint32_t *ways;        /* of the program, or NULL */
+    const uint32_t *ways;        /* of the program whose cells these are */
     /* of one step */
     struct visit {
         uint32_t stamp, state, cell;
@@ -353,6 +358,8 @@ struct regex_part {
 #define REGEX_MAX_PARTS 9u
 /* ^(?=x)(?!y)z as x, y and z, all of which are said of one text; 1 where nothing stands before. */
 uint32_t regex_parts(const char *s, size_t n, struct regex_part parts[REGEX_MAX_PARTS]);
+/* Where the group that begins at s[at] ends, behind its bracket; n + 1: nowhere. */
+size_t regex_group_end(const char *s, size_t n, size_t at);
 /* One part, as a search. Where languages differ it has what all of them take, or `over`, to be
  * taken out of something, what any of them does. */
 grammar_node regex_part_node(struct grammar_builder *b,

@@ -105,13 +105,24 @@ bool schema_note_evaluated(struct schema *s, const json_t *part, json_t *m)
     return true;
 }
 
+void schema_mark_negated(json_t *schema)
+{
+    json_object_set_new_nocheck(schema, SCHEMA_NEGATED, json_true());
+}
+
+json_t *schema_negated_all(json_t *schema)
+{
+    json_t *all = json_pack("{s:[O]}", "allOf", schema);
+    schema_mark_negated(all);
+    return all;
+}
+
 /* Options of what `not` came to are of that kind too: new. */
 json_t *schema_negated_options(json_t *list)
 {
     json_t *out = json_array();
     for (size_t i = 0; i < json_array_size(list); i++)
-        json_array_append_new(
-            out, json_pack("{s:[O], s:b}", "allOf", json_array_get(list, i), SCHEMA_NEGATED, 1));
+        json_array_append_new(out, schema_negated_all(json_array_get(list, i)));
     return out;
 }
 

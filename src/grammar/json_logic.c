@@ -135,8 +135,7 @@ static bool negate_keyword(
     if (strcmp(key, "items") == 0 || strcmp(key, "prefixItems") == 0)
         return negate_items(s, x, key, v, out, depth);
     if (strcmp(key, "not") == 0)
-        return json_array_append_new(out,
-                                     json_pack("{s:[O], s:b}", "allOf", v, SCHEMA_NEGATED, 1)) == 0;
+        return json_array_append_new(out, schema_negated_all(v)) == 0;
     if (strcmp(key, "required") == 0 && json_is_array(v)) {
         for (size_t i = 0; i < json_array_size(v); i++) {
             name = json_string_value(json_array_get(v, i));
@@ -179,7 +178,7 @@ static bool negate_keyword(
         !json_object_get(x, "maxContains")) {
         json_t *inner = negate(s, v, depth + 1);
         json_t *one = inner ? typed("array", "items", inner) : NULL;
-        json_object_set_new(one, SCHEMA_NEGATED, json_true());
+        schema_mark_negated(one);
         return one && json_array_append_new(out, one) == 0;
     }
     if (strcmp(key, SCHEMA_NEGATED) == 0)
@@ -216,7 +215,7 @@ static json_t *negate(struct schema *s, const json_t *x, uint32_t depth)
     for (size_t i = 0; i < json_array_size(out); i++) /* what is not so describes nothing */
         if (json_object_get(json_array_get(out, i), "properties") ||
             json_object_get(json_array_get(out, i), "prefixItems"))
-            json_object_set_new(json_array_get(out, i), SCHEMA_NEGATED, json_true());
+            schema_mark_negated(json_array_get(out, i));
     json_t *made = !ok      ? NULL
                    : n == 0 ? json_false()
                    : n == 1 ? json_incref(json_array_get(out, 0))
@@ -267,7 +266,7 @@ static json_t *dependent(struct schema *s, const char *keyword, json_t *v)
             json_object_set_new(with, "allOf", json_pack("[O]", needs));
         /* values that are no objects have no members that could need others */
         json_object_del(without, "type");
-        json_object_set_new(without, SCHEMA_NEGATED, json_true());
+        schema_mark_negated(without);
         json_array_append_new(all, json_pack("{s:[o,o]}", "anyOf", without, with));
     }
     return json_pack("{s:o}", "allOf", all);

@@ -417,16 +417,17 @@ static bool members_agree(struct schema *s, json_t *m, json_t **part)
 static json_t *modernised(json_t *part)
 {
     json_t *type = json_object_get(part, "type"), *items = json_object_get(part, "items");
-    bool nullable = type && json_is_true(json_object_get(part, "nullable"));
-    if (!nullable && !json_is_array(items))
+    const json_t *nullable = json_object_get(part, "nullable");
+    if (!json_is_boolean(nullable) && !json_is_array(items))
         return json_incref(part);
     json_t *copy = json_copy(part);
-    if (nullable) {
+    if (type && json_is_true(nullable)) {
         json_t *types = json_is_array(type) ? json_copy(type) : json_pack("[O]", type);
         json_array_append_new(types, json_string("null"));
         json_object_set_new(copy, "type", types);
-        json_object_del(copy, "nullable");
     }
+    if (json_is_boolean(nullable)) /* without a type beside it, it says nothing */
+        json_object_del(copy, "nullable");
     if (json_is_array(items) && !json_object_get(part, "prefixItems")) {
         json_t *more = json_object_get(part, "additionalItems");
         json_object_set(copy, "prefixItems", items);

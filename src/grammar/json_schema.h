@@ -31,8 +31,9 @@ struct schema {
     bool combined;      /* what is compiled comes from several schemas, which may disagree */
     int n_ids;          /* 1 + "$id"s below the root; 0: not counted yet */
 };
-/* In a schema that `not` came to: what it names is not described by that. */
-#define SCHEMA_NEGATED "x-negated"
+/* In a schema that `not` came to: what it names is not described by that. No client's JSON has such
+ * a name, which is no UTF-8; so it takes jansson's functions that do not check. */
+#define SCHEMA_NEGATED "\xff"
 
 /* Fail at the current path and `key` (may be NULL). */
 grammar_node schema_fail(struct schema *s, const char *key, const char *fmt, ...) WEIR_PRINTF(3, 4);
@@ -73,6 +74,8 @@ bool schema_read_unevaluated(
 /* Note what the part evaluates; what `not` came to evaluates nothing. False with an error. */
 bool schema_note_evaluated(struct schema *s, const json_t *part, json_t *m);
 json_t *schema_negated_options(json_t *list); /* of what `not` came to: new */
+void schema_mark_negated(json_t *schema);     /* NULL is fine */
+json_t *schema_negated_all(json_t *schema);   /* allOf it, marked: new */
 void schema_settle_evaluated(struct schema *s, json_t *m);
 
 /* json_apart.c: can no value satisfy both? False when that cannot be told. */

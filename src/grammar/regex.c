@@ -1,12 +1,15 @@
 /* Regular expressions: what ECMAScript and Python have in common, and no more.
  *
  *      a . [a-z] [^a-z] \d \w \s \D \W \S  \n \r \t \f \v \0 \xHH \uHHHH \u{H...}  \. and the like
+ *      \p{L} \P{L} and the other general categories of Unicode
  *      xy  x|y  (x)  (?:x)  (?<name>x)  (?P<name>x)  x* x+ x? x{m} x{m,} x{m,n}  and lazy ones
- *      ^ and $ at the ends of the whole, or of an alternative of the whole
+ *      ^ and $ at the ends of the whole, of an alternative of the whole, or of a group around one
+ *      \b between what is all letters, digits and _ and what is all else in ASCII, an end of the
+ *      text, or what a search leaves free
  *
  * Classes are those of ASCII; where the two languages differ, both agree with what comes out: . is
  * no line end of either, and \S no space of Unicode. To take an expression's texts out of others,
- * `over` has what either of them takes. Look-around, references back and \b are refused, as is
+ * `over` has what either of them takes. Look-around and references back are refused, as is
  * everything else that is not above. */
 #include "base/utf8.h"
 #include "grammar/internal.h"
@@ -15,6 +18,11 @@
 #include <string.h>
 
 #define MAX_GROUPS_OPEN 200
+#define MAX_CATEGORIES 64u /* in an expression: each is hundreds of ranges */
+
+/* What the characters at an edge of something are: of \w, of \W and ASCII, or not known, also
+ * because there may be none. */
+enum side { SIDE_UNKNOWN, SIDE_WORD, SIDE_OTHER, SIDE_FREE /* what comes before is not said */ };
 
 struct regex {
     struct grammar_builder *b;
@@ -22,7 +30,9 @@ struct regex {
     size_t n, at;
     uint32_t n_open;
     bool in_json, search, over;
-    bool anchored; /* the whole begins where the text does */
+    bool anchored;         /* the whole begins where the text does */
+    enum side first, last; /* of what was parsed last */
+    uint32_t n_categories;
 };
 
 static grammar_node fail_at(struct regex *r, size_t at, const char *what)
@@ -48,9 +58,30 @@ static bool looking_at(const struct regex *r, const char *text)
 
 /* ---- characters and classes ---- */
 
+static bool is_word(uint32_t c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+static enum side side_of(const struct char_set *set)
+{
+    uint32_t n_words = 0, n = 0;
+    for (uint32_t i = 0; i < set->n; i++) {
+        if (set->r[i].hi > 0x7f)
+            return SIDE_UNKNOWN;
+        for (uint32_t c = set->r[i].lo; c <= set->r[i].hi; c++, n++)
+            n_words += is_word(c);
+    }
+    return n == 0         ? SIDE_UNKNOWN
+           : n_words == n ? SIDE_WORD
+           : n_words == 0 ? SIDE_OTHER
+                          : SIDE_UNKNOWN;
+}
+
 /* Characters of the set, as text or as they are written in JSON. */
 static grammar_node emit(struct regex *r, struct char_set *set)
 {
+    r->first = r->last = side_of(set);
     return r->in_json ? json_text_chars(r->b, set) : grammar_chars(r->b, set->n, set->r);
 }
 
@@ -127,6 +158,31 @@ static bool add_class(struct char_set *set, char c, bool over)
     return true;
 }
 
+/* Behind \p or \P: {NAME}. */
+static bool add_category(struct regex *r, struct char_set *set, bool over)
+{
+    const size_t from = r->at;
+    const bool inverted = peek(r) == 'P';
+    if (++r->n_categories > MAX_CATEGORIES) {
+        fail_at(r, from - 1, "there are too many categories of Unicode");
+        return false;
+    }
+    const char *name = r->s + from + 2;
+    const char *end =
+        r->n - from > 2 && name[-1] == '{' ? memchr(name, '}', r->n - from - 2) : NULL;
+    if (!end || !char_set_add_category(set, name, (size_t)(end - name), inverted, over)) {
+        fail_at(r, from - 1, "only general categories of Unicode are known: \\p{L}, \\p{Lu}");
+        return false;
+    }
+    r->at += (size_t)(end - name) + 3;
+    return true;
+}
+
+static bool at_category(const struct regex *r)
+{
+    return peek(r) == 'p' || peek(r) == 'P';
+}
+
 /* n_digits hex digits, or, for 0, as many as there are. */
 static bool parse_hex(struct regex *r, uint32_t n_digits, uint32_t *out)
 {
@@ -175,7 +231,7 @@ static bool parse_escape(struct regex *r, size_t from, uint32_t *out)
         fail_at(r,
                 from,
                 c >= '1' && c <= '9'   ? "references back are not supported"
-                : c == 'b' || c == 'B' ? "word boundaries are not supported"
+                : c == 'b' || c == 'B' ? "word boundaries are not supported here"
                                        : "this escape is not supported");
     return ok;
 }
@@ -208,6 +264,10 @@ static bool parse_member(
         *is_class = true;
         r->at++;
         return true;
+    }
+    if (at_category(r)) {
+        *is_class = true;
+        return add_category(r, set, over);
     }
     if (peek(r) == 'b') {
         *out = '\b';
@@ -274,7 +334,7 @@ static grammar_node emit_one(struct regex *r, uint32_t c)
 
 static grammar_node parse_alternatives(struct regex *r, bool top);
 
-static grammar_node parse_group(struct regex *r)
+static grammar_node parse_group(struct regex *r, bool top)
 {
     size_t from = r->at++;
     if (++r->n_open > MAX_GROUPS_OPEN)
@@ -289,7 +349,7 @@ static grammar_node parse_group(struct regex *r)
     } else if (peek(r) == '?') {
         return fail_at(r, from, "look-around, flags and other groups with '?' are not supported");
     }
-    grammar_node node = parse_alternatives(r, false);
+    grammar_node node = parse_alternatives(r, top);
     if (!failed(r) && peek(r) != ')')
         return fail_at(r, from, "this group has no end");
     r->n_open--;
@@ -302,8 +362,13 @@ static grammar_node parse_backslash(struct regex *r)
     struct char_set set = {0};
     size_t from = r->at++;
     uint32_t c;
-    if (add_class(&set, peek(r), r->over)) {
-        r->at++;
+    bool category = at_category(r) && add_category(r, &set, r->over);
+    if (failed(r)) {
+        char_set_deinit(&set);
+        return 0;
+    }
+    if (category || add_class(&set, peek(r), r->over)) {
+        r->at += !category;
         char_set_normalise(&set);
         grammar_node node = emit(r, &set);
         char_set_deinit(&set);
@@ -330,7 +395,7 @@ static grammar_node parse_atom(struct regex *r)
     uint32_t c;
     switch (peek(r)) {
     case '(':
-        return parse_group(r);
+        return parse_group(r, false);
     case '[':
         return parse_set(r);
     case '.':
@@ -382,6 +447,8 @@ static grammar_node parse_braces(struct regex *r, grammar_node x)
     if (max < min)
         return fail_at(r, from, "this repetition runs backwards");
     r->at = at + 1;
+    if (min == 0)
+        r->first = r->last = SIDE_UNKNOWN;
     return grammar_repeat(r->b, x, (uint32_t)min, (uint32_t)max);
 }
 
@@ -396,6 +463,8 @@ static grammar_node parse_repeated(struct regex *r)
     } else {
         r->at++;
         x = grammar_repeat(r->b, x, c == '+', c == '?' ? 1 : GRAMMAR_NO_LIMIT);
+        if (c != '+')
+            r->first = r->last = SIDE_UNKNOWN;
     }
     if (peek(r) == '?') /* lazy: the same texts */
         r->at++;
@@ -415,32 +484,117 @@ static grammar_node anything(struct regex *r)
     return grammar_repeat(r->b, x, 0, GRAMMAR_NO_LIMIT);
 }
 
+/* One character of the kind, of ASCII. */
+static grammar_node one_of(struct regex *r, enum side kind)
+{
+    struct char_set set = {0};
+    (void)add_class(&set, kind == SIDE_WORD ? 'w' : 'W', false);
+    char_set_normalise(&set);
+    grammar_node node = emit(r, &set);
+    char_set_deinit(&set);
+    return node;
+}
+
+/* What is free before, or behind, an edge at which a word begins or ends. */
+static grammar_node anything_beside(struct regex *r, enum side edge, bool before)
+{
+    if (edge != SIDE_WORD && edge != SIDE_OTHER)
+        return 0;
+    grammar_node one = one_of(r, edge == SIDE_WORD ? SIDE_OTHER : SIDE_WORD), all = anything(r);
+    grammar_node both =
+        grammar_seq(r->b, 2, before ? (grammar_node[]){all, one} : (grammar_node[]){one, all});
+    return edge == SIDE_WORD ? grammar_optional(r->b, both) : both;
+}
+
+/* A sequence while it is read. */
+struct sequence {
+    grammar_node *nodes;
+    uint32_t n, cap;
+    enum side first, last; /* last: of what stands before the next */
+    bool boundary;         /* \b stands there too */
+    size_t boundary_at;
+};
+
+static void add_node(struct sequence *q, grammar_node node)
+{
+    q->nodes = grow(q->nodes, &q->cap, q->n + 1, sizeof *q->nodes);
+    q->nodes[q->n++] = node;
+}
+
+/* Keep to a \b between what was read and what has the edge `next`; *beside, if it is not
+ * NULL, becomes what a search has there. */
+static void settle(struct regex *r, struct sequence *q, enum side next, grammar_node *beside)
+{
+    const enum side last = q->last;
+    const enum side known = last == SIDE_FREE ? next : last;
+    if (!q->boundary || failed(r))
+        return;
+    q->boundary = false;
+    if (r->over || known == SIDE_UNKNOWN || known == SIDE_FREE ||
+        (!beside && (last == SIDE_FREE || last == SIDE_UNKNOWN || next == SIDE_UNKNOWN)))
+        fail_at(r, q->boundary_at, "word boundaries are not supported here");
+    else if (beside)
+        *beside = anything_beside(r, known, last == SIDE_FREE);
+    else if (last == next)
+        fail_at(r, q->boundary_at, "no word begins or ends here");
+}
+
+/* A group that is a whole alternative: ^ and $ may stand in it. */
+static bool at_whole_group(const struct regex *r)
+{
+    if (peek(r) != '(')
+        return false;
+    size_t end = regex_group_end(r->s, r->n, r->at);
+    return end == r->n || (end < r->n && (r->s[end] == '|' || r->s[end] == ')'));
+}
+
 static grammar_node parse_sequence(struct regex *r, bool top)
 {
-    grammar_node *nodes = NULL;
-    uint32_t n = 0, cap = 0;
+    struct sequence q = {0};
     bool begins = top && r->anchored, ends = false;
+    if (top && !begins && at_whole_group(r))
+        return parse_group(r, true);
     if (top && peek(r) == '^') {
         begins = true;
         r->at++;
     }
-    nodes = grow(nodes, &cap, 1, sizeof *nodes);
-    nodes[n++] = r->search && top && !begins ? anything(r) : grammar_empty(r->b);
+    const bool searches = r->search && top && !begins;
+    q.first = SIDE_UNKNOWN;
+    q.last = searches ? SIDE_FREE : top ? SIDE_OTHER : SIDE_UNKNOWN;
+    add_node(&q, searches ? anything(r) : grammar_empty(r->b));
     while (!failed(r) && r->at < r->n && peek(r) != '|' && peek(r) != ')') {
-        if (top && peek(r) == '$' && (r->at + 1 == r->n || r->s[r->at + 1] == '|')) {
+        if (top && peek(r) == '$' &&
+            (r->at + 1 == r->n || r->s[r->at + 1] == '|' || r->s[r->at + 1] == ')')) {
             ends = true;
             r->at++;
             break;
         }
-        nodes = grow(nodes, &cap, n + 1, sizeof *nodes);
-        nodes[n++] = parse_repeated(r);
+        if (looking_at(r, "\\b")) {
+            q.boundary = true;
+            q.boundary_at = r->at;
+            r->at += 2;
+            continue;
+        }
+        grammar_node node = parse_repeated(r);
+        const enum side first = r->first, last = r->last;
+        settle(r, &q, first, q.last == SIDE_FREE ? &q.nodes[0] : NULL);
+        q.first = q.n == 1 ? first : q.first;
+        q.last = last;
+        add_node(&q, node);
     }
-    nodes = grow(nodes, &cap, n + 1, sizeof *nodes);
-    nodes[n++] = r->search && top && !ends ? anything(r)
-                 : r->over && ends ? grammar_optional(r->b, emit_one(r, '\n')) /* Python's $ */
-                                   : grammar_empty(r->b);
-    grammar_node node = grammar_seq(r->b, n, nodes);
-    free(nodes);
+    grammar_node tail = grammar_empty(r->b);
+    if (r->search && top && !ends) {
+        tail = anything(r);
+        settle(r, &q, SIDE_FREE, &tail);
+    } else if (r->over && ends) {
+        tail = grammar_optional(r->b, emit_one(r, '\n')); /* Python's $ */
+    }
+    settle(r, &q, top ? SIDE_OTHER : SIDE_UNKNOWN, NULL);
+    add_node(&q, tail);
+    grammar_node node = grammar_seq(r->b, q.n, q.nodes);
+    free(q.nodes);
+    r->first = q.first;
+    r->last = q.last;
     return node;
 }
 
@@ -448,71 +602,21 @@ static grammar_node parse_alternatives(struct regex *r, bool top)
 {
     grammar_node *nodes = NULL;
     uint32_t n = 0, cap = 0;
+    enum side first = SIDE_UNKNOWN, last = SIDE_UNKNOWN;
     bool more = true;
     while (more && !failed(r)) {
         nodes = grow(nodes, &cap, n + 1, sizeof *nodes);
         nodes[n++] = parse_sequence(r, top);
+        first = n == 1 || first == r->first ? r->first : SIDE_UNKNOWN;
+        last = n == 1 || last == r->last ? r->last : SIDE_UNKNOWN;
         more = peek(r) == '|';
         r->at += more;
     }
     grammar_node node = grammar_alt(r->b, n, nodes);
     free(nodes);
+    r->first = first;
+    r->last = last;
     return node;
-}
-
-/* Where the group that begins at s[at] ends, behind its bracket; n + 1: nowhere. */
-static size_t group_end(const char *s, size_t n, size_t at)
-{
-    uint32_t open = 0;
-    bool in_set = false;
-    for (; at < n; at++) {
-        if (s[at] == '\\')
-            at++;
-        else if (in_set)
-            in_set = s[at] != ']';
-        else if (s[at] == '[')
-            in_set = true;
-        else if (s[at] == '(')
-            open++;
-        else if (s[at] == ')' && --open == 0)
-            return at + 1;
-    }
-    return n + 1;
-}
-
-static bool has_alternatives(const char *s, size_t n, size_t at)
-{
-    while (at < n && s[at] != '|') {
-        size_t end = s[at] == '(' ? group_end(s, n, at) : at + 1;
-        if (s[at] == '\\')
-            end = at + 2;
-        for (bool in_set = s[at] == '['; in_set && end < n; end++) {
-            in_set = s[end] != ']';
-            end += s[end] == '\\';
-        }
-        at = end;
-    }
-    return at < n;
-}
-
-uint32_t regex_parts(const char *s, size_t n, struct regex_part parts[REGEX_MAX_PARTS])
-{
-    uint32_t n_parts = 0;
-    size_t at = 1;
-    while (n > 4 && s[0] == '^' && at + 3 < n && n_parts + 1 < REGEX_MAX_PARTS &&
-           (memcmp(s + at, "(?=", 3) == 0 || memcmp(s + at, "(?!", 3) == 0)) {
-        size_t end = group_end(s, n, at);
-        if (end > n)
-            break;
-        parts[n_parts++] = (struct regex_part){at + 3, end - 1, true, s[at + 2] == '!'};
-        at = end;
-    }
-    if (n_parts > 0 && !has_alternatives(s, n, at) && !(at < n && strchr("*+?{", s[at]))) {
-        parts[n_parts++] = (struct regex_part){at, n, true, false};
-        return n_parts;
-    }
-    parts[0] = (struct regex_part){0, n, false, false};
-    return 1;
 }
 
 grammar_node regex_part_node(struct grammar_builder *b,

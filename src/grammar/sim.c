@@ -3,7 +3,8 @@
  * What is found, and in which order, depends on the text alone: cells are compared, never their
  * numbers, so neither a cache nor other answers can show. Where there are more parses than room,
  * those found last are given up; each of the others can be brought to an end by itself, so the
- * result is still sound. */
+ * result is still sound. Of those given up it is still seen whether the text may end with them,
+ * from the length of their way alone. */
 #include "grammar/internal.h"
 
 #include <stdlib.h>
@@ -59,12 +60,11 @@ uint32_t sim_cons(struct sim *s, uint32_t ret, uint32_t parent)
         s->full = true;
         return NONE;
     }
-    s->cells[s->n_cells] =
-        (struct cell){.ret = ret,
-                      .parent = parent,
-                      .next = *bucket,
-                      .way = s->ways ? way_add(s->ways[ret], s->cells[parent].way) : 0,
-                      .depth = (uint16_t)(s->cells[parent].depth + 1)};
+    s->cells[s->n_cells] = (struct cell){.ret = ret,
+                                         .parent = parent,
+                                         .next = *bucket,
+                                         .way = way_add(s->ways[ret], s->cells[parent].way),
+                                         .depth = (uint16_t)(s->cells[parent].depth + 1)};
     *bucket = s->n_cells;
     return s->n_cells++;
 }
@@ -108,13 +108,25 @@ void sim_put(struct sim *s, struct parse p)
         add_out(s, p);
 }
 
+/* There is no room for p: note no more than that the text may end with it. */
+static void give_up(struct sim *s, const struct program *prog, struct parse p)
+{
+    s->complete |= way_add(prog->ways[p.state], s->cells[p.cell].way) == 0;
+}
+
 void sim_reach(struct sim *s, const struct program *prog, struct parse p)
 {
     uint32_t n = 0;
-    if (visit(s, p))
+    if (s->n_out == GRAMMAR_MAX_PARSES)
+        give_up(s, prog, p);
+    else if (visit(s, p))
         s->todo[n++] = p; /* each is put here once, so there is room for all that are visited */
     while (n > 0) {
         p = s->todo[--n];
+        if (s->n_out == GRAMMAR_MAX_PARSES) {
+            give_up(s, prog, p);
+            continue;
+        }
         const struct state *st = &prog->states[p.state];
         if (st->need + (uint32_t)s->cells[p.cell].depth > GRAMMAR_MAX_DEPTH)
             continue; /* it could not be brought to an end */

@@ -71,6 +71,7 @@ static void store(struct grammar_scratch *x, struct grammar_state *s)
 static void load(struct grammar_scratch *x, const struct grammar_state *s)
 {
     sim_reset(&x->sim);
+    x->sim.ways = s->g->prog.ways;
     x->map[0] = 0;
     for (uint32_t i = 1; i < s->n_cells; i++)
         x->map[i] = sim_cons(&x->sim, s->cells[i].ret, x->map[s->cells[i].parent]);
@@ -193,6 +194,7 @@ static enum err find_beginning(struct grammar *g, struct err_info *e)
         return err_set(e, ERR_NOMEM, "no memory for a grammar");
     g->initial = mem_zalloc(1, sizeof *g->initial);
     g->initial->g = g;
+    x->sim.ways = g->prog.ways;
     sim_begin_step(&x->sim);
     sim_reach(&x->sim, &g->prog, (struct parse){g->prog.start, 0});
     store(x, g->initial);

@@ -7,12 +7,18 @@
 #include <string.h>
 
 /* A row is looked at in blocks of this many, each with its maximum: a block whose maximum is too
- * small for what is sought is skipped whole. */
+ * small for what is sought is skipped whole. A word of what is allowed is one block's. */
 #define SAMPLE_BLOCK 64
 
 static inline uint32_t sample_n_blocks(uint32_t n)
 {
     return (n + SAMPLE_BLOCK - 1) / SAMPLE_BLOCK;
+}
+
+/* The bits of a block's tokens. */
+static inline uint64_t sample_word(const struct sample_allowed *a, uint32_t block)
+{
+    return a ? a->bits[block] & ~(a->but ? a->but[block] : 0) : UINT64_MAX;
 }
 
 /* Unsigned integers in the order of the floats; both zeros are one. Not for NaN. */
@@ -36,12 +42,40 @@ static inline float sample_unkey(uint32_t u)
 
 /* Largest of x[n]; -inf when n is 0. */
 float sample_max(const float *x, uint32_t n);
-/* block_max[sample_n_blocks(n)]; returns the largest of all. */
-float sample_block_max(const float *x, uint32_t n, float *block_max);
+/* The largest of each block of x[n] into block_max[sample_n_blocks(n)]; returns the largest of all.
+ * What is not allowed (NULL: nothing) becomes -inf before, but for blocks in which nothing is: they
+ * are neither read nor written, and their largest is -inf. */
+float sample_block_max(float *x,
+                       uint32_t n,
+                       const struct sample_allowed *allowed,
+                       float *block_max);
+/* The same of whole blocks: as any processor does it, and as this one can, the fastest first, at
+ * most two ways (row_x86.c). */
+typedef void (*sample_blocks_fn)(float *x,
+                                 uint32_t n_blocks,
+                                 const struct sample_allowed *allowed,
+                                 float *block_max);
+void sample_blocks_plain(float *x,
+                         uint32_t n_blocks,
+                         const struct sample_allowed *allowed,
+                         float *block_max);
+uint32_t sample_blocks_x86(sample_blocks_fn out[2]);
 /* w[i] = exp((x[i] - max) * scale), in 0..1; max >= x[i] is finite, scale > 0. */
 void sample_exp(const float *x, uint32_t n, float max, float scale, float *w);
 /* Sum of w[n] in double, in an order that depends on n alone. */
 double sample_sum(const float *w, uint32_t n);
+/* The same in parts, each but the last of a multiple of SAMPLE_LANES: what lies between parts may
+ * as well have been zeros. */
+#define SAMPLE_LANES 8
+struct sample_sum {
+    double lane[SAMPLE_LANES];
+};
+void sample_sum_add(struct sample_sum *sum, const float *w, uint32_t n);
+double sample_sum_total(struct sample_sum *sum); /* once */
+/* sample_argmax of what is allowed; 0 where there is nothing. Changes logits as above. */
+int32_t sample_argmax_allowed(float *logits,
+                              uint32_t n_vocab,
+                              const struct sample_allowed *allowed);
 
 /* select.c */
 

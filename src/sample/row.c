@@ -43,16 +43,6 @@ float sample_max(const float *x, uint32_t n)
     return m;
 }
 
-float sample_block_max(const float *x, uint32_t n, float *block_max)
-{
-    uint32_t n_blocks = sample_n_blocks(n);
-    for (uint32_t b = 0; b < n_blocks; b++) {
-        uint32_t first = b * SAMPLE_BLOCK;
-        block_max[b] = sample_max(x + first, n - first < SAMPLE_BLOCK ? n - first : SAMPLE_BLOCK);
-    }
-    return sample_max(block_max, n_blocks);
-}
-
 /* -inf where `word` has no bit, for 64 logits: each bit is spread to a mask of 32. */
 static void mask_block(float *x, uint64_t word)
 {
@@ -66,30 +56,33 @@ static void mask_block(float *x, uint64_t word)
     }
 }
 
-static void rule_out_block(float *x)
+void sample_blocks_plain(float *x,
+                         uint32_t n_blocks,
+                         const struct sample_allowed *allowed,
+                         float *block_max)
 {
-    const f32x4 least = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
-    for (uint32_t i = 0; i < 64; i += 4)
-        memcpy(x + i, &least, sizeof least);
+    for (uint32_t b = 0; b < n_blocks; b++, x += SAMPLE_BLOCK) {
+        uint64_t word = sample_word(allowed, b);
+        if (word != 0 && word != UINT64_MAX)
+            mask_block(x, word);
+        block_max[b] = word == 0 ? -INFINITY : sample_max(x, SAMPLE_BLOCK);
+    }
 }
 
-void sample_mask(float *logits, uint32_t n_vocab, const uint64_t *allowed, const uint64_t *but)
+float sample_block_max(float *x, uint32_t n, const struct sample_allowed *allowed, float *block_max)
 {
-    for (uint32_t first = 0; first < n_vocab; first += 64) {
-        uint64_t word = allowed[first / 64] & ~(but ? but[first / 64] : 0);
-        if (word == UINT64_MAX)
-            continue;
-        if (n_vocab - first >= 64) {
-            if (word == 0) /* most are: nothing is read */
-                rule_out_block(logits + first);
-            else
-                mask_block(logits + first, word);
-            continue;
-        }
-        for (uint32_t i = first; i < n_vocab; i++)
-            if (!(word >> i % 64 & 1))
-                logits[i] = -INFINITY;
+    sample_blocks_fn fn[2] = {sample_blocks_plain};
+    (void)sample_blocks_x86(fn);
+    uint32_t whole = n / SAMPLE_BLOCK, rest = n % SAMPLE_BLOCK;
+    fn[0](x, whole, allowed, block_max);
+    if (rest > 0) {
+        uint64_t word = sample_word(allowed, whole);
+        x += whole * SAMPLE_BLOCK;
+        for (uint32_t i = 0; word != 0 && i < rest; i++)
+            x[i] = word >> i & 1 ? x[i] : -INFINITY;
+        block_max[whole] = word == 0 ? -INFINITY : sample_max(x, rest);
     }
+    return sample_max(block_max, sample_n_blocks(n));
 }
 
 /* First i with x[i] == value, or n. */
@@ -115,6 +108,27 @@ int32_t sample_argmax(const float *logits, uint32_t n_vocab)
     }
     uint32_t id = best_part + find(logits + best_part, n_vocab - best_part, best);
     return id < n_vocab ? (int32_t)id : 0; /* all are NaN */
+}
+
+int32_t sample_argmax_allowed(float *logits, uint32_t n_vocab, const struct sample_allowed *allowed)
+{
+    enum { BLOCKS = 32, PART = BLOCKS * SAMPLE_BLOCK };
+    float block_max[BLOCKS], best = -INFINITY;
+    uint32_t best_part = 0;
+    for (uint32_t i = 0; i < n_vocab; i += PART) {
+        const uint64_t *but = allowed->but ? allowed->but + i / SAMPLE_BLOCK : NULL;
+        const struct sample_allowed part = {allowed->bits + i / SAMPLE_BLOCK, but};
+        uint32_t n = n_vocab - i < PART ? n_vocab - i : PART;
+        float m = sample_block_max(logits + i, n, &part, block_max);
+        if (m > best) {
+            best = m;
+            best_part = i;
+        }
+    }
+    for (uint32_t i = best_part; i < n_vocab && best > -INFINITY; i++)
+        if (logits[i] == best && sample_word(allowed, i / SAMPLE_BLOCK) >> i % SAMPLE_BLOCK & 1)
+            return (int32_t)i;
+    return 0;
 }
 
 /* exp(x) for x in [-87, 0], and 0 for anything else: x = n ln 2 + f with |f| <= ln 2 / 2, exp(f) by
@@ -154,18 +168,27 @@ void sample_exp(const float *x, uint32_t n, float max, float scale, float *w)
         w[i] = exp_nonpositive((x[i] - max) * scale);
 }
 
+void sample_sum_add(struct sample_sum *sum, const float *w, uint32_t n)
+{
+    uint32_t i = 0;
+    for (; i + SAMPLE_LANES <= n; i += SAMPLE_LANES)
+        for (int k = 0; k < SAMPLE_LANES; k++)
+            sum->lane[k] += w[i + k];
+    for (int k = 0; i < n; i++, k++)
+        sum->lane[k] += w[i];
+}
+
+double sample_sum_total(struct sample_sum *sum)
+{
+    for (int half = SAMPLE_LANES / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; k++)
+            sum->lane[k] += sum->lane[k + half];
+    return sum->lane[0];
+}
+
 double sample_sum(const float *w, uint32_t n)
 {
-    enum { LANES = 8 };
-    double lane[LANES] = {0};
-    uint32_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int k = 0; k < LANES; k++)
-            lane[k] += w[i + k];
-    for (int k = 0; i < n; i++, k++)
-        lane[k] += w[i];
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int k = 0; k < half; k++)
-            lane[k] += lane[k + half];
-    return lane[0];
+    struct sample_sum sum = {0};
+    sample_sum_add(&sum, w, n);
+    return sample_sum_total(&sum);
 }

@@ -6,7 +6,10 @@
  *
  *      no truncation       weights of all, sums of blocks, one draw                 2 passes
  *      top-k               candidates from the blocks whose maximum is large enough 1 pass
- *      top-p               those heavy enough to matter, cut where the mass is reached */
+ *      top-p               those heavy enough to matter, cut where the mass is reached
+ *
+ * All passes go over the spans alone: runs of blocks in which some token is allowed. Blocks between
+ * them are never read, and count as ones of -inf. */
 #include "sample/sample.h"
 
 #include "base/mem.h"
@@ -17,8 +20,15 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Blocks first .. end of a row. */
+struct span {
+    uint32_t first, end;
+};
+
 struct sample_scratch {
     uint32_t n_vocab;
+    struct span *spans; /* [n_spans] of at most half the blocks, rounded up: ascending and apart */
+    uint32_t n_spans;
     float *block_max;  /* [sample_n_blocks(n_vocab)] of logits */
     double *block_sum; /* [sample_n_blocks(n_vocab)] of weights */
     float *weights;    /* [n_vocab] */
@@ -32,6 +42,58 @@ struct sample_scratch {
     bool all;
 };
 
+/* Elements of a row of n from a block up to another. */
+static uint32_t first_of(uint32_t block)
+{
+    return block * SAMPLE_BLOCK;
+}
+static uint32_t length_of(uint32_t n, uint32_t block, uint32_t end)
+{
+    uint32_t to = end * SAMPLE_BLOCK < n ? end * SAMPLE_BLOCK : n;
+    return to - block * SAMPLE_BLOCK;
+}
+
+/* Find the spans and their blocks' maxima, and rule out in them what is not allowed. Returns the
+ * largest logit. */
+static float find_spans(float *logits,
+                        uint32_t n,
+                        const struct sample_allowed *allowed,
+                        struct sample_scratch *s)
+{
+    float max = sample_block_max(logits, n, allowed, s->block_max);
+    s->n_spans = 1;
+    s->spans[0] = (struct span){0, sample_n_blocks(n)};
+    if (!allowed)
+        return max;
+    s->n_spans = 0;
+    for (uint32_t b = 0; b < sample_n_blocks(n); b++) {
+        if (s->block_max[b] == -INFINITY)
+            continue;
+        if (s->n_spans == 0 || s->spans[s->n_spans - 1].end != b)
+            s->spans[s->n_spans++] = (struct span){b, b};
+        s->spans[s->n_spans - 1].end = b + 1;
+    }
+    return max;
+}
+
+/* sample_exp and sample_sum over a row's spans. */
+static void exp_spans(const float *x, uint32_t n, float max, float scale, struct sample_scratch *s)
+{
+    for (const struct span *p = s->spans; p < s->spans + s->n_spans; p++)
+        sample_exp(x + first_of(p->first),
+                   length_of(n, p->first, p->end),
+                   max,
+                   scale,
+                   s->weights + first_of(p->first));
+}
+static double sum_spans(uint32_t n, const struct sample_scratch *s)
+{
+    struct sample_sum sum = {0};
+    for (const struct span *p = s->spans; p < s->spans + s->n_spans; p++)
+        sample_sum_add(&sum, s->weights + first_of(p->first), length_of(n, p->first, p->end));
+    return sample_sum_total(&sum);
+}
+
 struct sample_params sample_params_default(void)
 {
     return (struct sample_params){.temperature = 1.0f, .top_p = 1.0f, .repetition_penalty = 1.0f};
@@ -44,12 +106,13 @@ struct sample_scratch *sample_scratch_create(uint32_t n_vocab)
         return NULL;
     size_t n = n_vocab ? n_vocab : 1, n_blocks = sample_n_blocks((uint32_t)n);
     s->n_vocab = n_vocab;
+    s->spans = mem_aligned((n_blocks + 1) / 2 * sizeof *s->spans);
     s->block_max = mem_aligned(n_blocks * sizeof *s->block_max);
     s->block_sum = mem_aligned(n_blocks * sizeof *s->block_sum);
     s->weights = mem_aligned(n * sizeof *s->weights);
     s->ids = mem_aligned(n * sizeof *s->ids);
     s->keys = mem_aligned(n * sizeof *s->keys);
-    if (s->block_max && s->block_sum && s->weights && s->ids && s->keys)
+    if (s->spans && s->block_max && s->block_sum && s->weights && s->ids && s->keys)
         return s;
     sample_scratch_destroy(s);
     return NULL;
@@ -59,6 +122,7 @@ void sample_scratch_destroy(struct sample_scratch *s)
 {
     if (!s)
         return;
+    free(s->spans);
     free(s->block_max);
     free(s->block_sum);
     free(s->weights);
@@ -107,6 +171,39 @@ static void weigh_last(const float *x, uint32_t n, float max, float scale, float
     }
 }
 
+/* min-p over a row's weights in one span; what it kept is weighed by the temperature where that
+ * comes last. */
+static void cut_min_p(const struct sample_params *p,
+                      const float *logits,
+                      uint32_t n,
+                      float max,
+                      float scale,
+                      float *w)
+{
+    for (uint32_t i = 0; i < n; i++)
+        w[i] = w[i] >= p->min_p ? w[i] : 0.0f;
+    if (p->temperature_last)
+        weigh_last(logits, n, max, scale, w);
+}
+
+/* The block in which the running sum of all first exceeds `target`; *before is the sum up to it. */
+static uint32_t draw_block(const struct sample_scratch *s, double target, double *before)
+{
+    uint32_t chosen = s->spans[0].first;
+    *before = 0;
+    for (const struct span *p = s->spans; p < s->spans + s->n_spans; p++) {
+        for (uint32_t b = p->first; b < p->end; b++) {
+            if (!(s->block_sum[b] > 0))
+                continue;
+            chosen = b;
+            if (*before + s->block_sum[b] > target)
+                return b;
+            *before += s->block_sum[b];
+        }
+    }
+    return chosen;
+}
+
 /* All tokens, but for min-p. */
 static int32_t choose_among_all(const struct sample_params *p,
                                 double u,
@@ -116,52 +213,46 @@ static int32_t choose_among_all(const struct sample_params *p,
                                 float scale,
                                 struct sample_scratch *s)
 {
-    uint32_t n_blocks = sample_n_blocks(n);
     float *w = s->weights;
-    sample_exp(logits, n, max, p->min_p > 0 ? truncation_scale(p, scale) : scale, w);
-    if (p->min_p > 0) {
-        for (uint32_t i = 0; i < n; i++)
-            w[i] = w[i] >= p->min_p ? w[i] : 0.0f;
-        if (p->temperature_last)
-            weigh_last(logits, n, max, scale, w);
-    }
-    double total = 0;
-    for (uint32_t b = 0; b < n_blocks; b++) {
-        uint32_t first = b * SAMPLE_BLOCK;
-        s->block_sum[b] =
-            sample_sum(w + first, n - first < SAMPLE_BLOCK ? n - first : SAMPLE_BLOCK);
-        total += s->block_sum[b];
+    double total = 0, before;
+    exp_spans(logits, n, max, p->min_p > 0 ? truncation_scale(p, scale) : scale, s);
+    for (const struct span *at = s->spans; at < s->spans + s->n_spans; at++) {
+        uint32_t first = first_of(at->first);
+        if (p->min_p > 0)
+            cut_min_p(p, logits + first, length_of(n, at->first, at->end), max, scale, w + first);
+        for (uint32_t b = at->first; b < at->end; b++) {
+            s->block_sum[b] = sample_sum(w + first_of(b), length_of(n, b, b + 1));
+            total += s->block_sum[b];
+        }
     }
     s->n_drawn = n;
     s->all = true;
-    double target = u * total, before = 0;
-    uint32_t chosen = 0;
-    for (uint32_t b = 0; b < n_blocks; b++) {
-        if (!(s->block_sum[b] > 0))
-            continue;
-        chosen = b;
-        if (before + s->block_sum[b] > target)
-            break;
-        before += s->block_sum[b];
+    uint32_t chosen = draw_block(s, u * total, &before);
+    return (int32_t)(first_of(chosen) + draw(w + first_of(chosen),
+                                             length_of(n, chosen, chosen + 1),
+                                             u * total - before));
+}
+
+/* Candidates become the tokens of block b whose x >= least, behind the m that there are. */
+static uint32_t collect_block(
+    const float *x, uint32_t n, uint32_t b, float least, uint32_t m, struct sample_scratch *s)
+{
+    uint32_t end = first_of(b) + length_of(n, b, b + 1);
+    for (uint32_t i = first_of(b); i < end; i++) {
+        s->ids[m] = (int32_t)i;
+        m += x[i] >= least; /* no branch to mispredict; NaN is never counted */
     }
-    uint32_t first = chosen * SAMPLE_BLOCK;
-    uint32_t len = n - first < SAMPLE_BLOCK ? n - first : SAMPLE_BLOCK;
-    return (int32_t)(first + draw(w + first, len, target - before));
+    return m;
 }
 
 /* Candidates become the tokens whose x >= least, in the order of ids; block_max is x's. */
 static uint32_t collect(const float *x, uint32_t n, float least, struct sample_scratch *s)
 {
     uint32_t m = 0;
-    for (uint32_t b = 0; b < sample_n_blocks(n); b++) {
-        if (!(s->block_max[b] >= least))
-            continue;
-        uint32_t end = (b + 1) * SAMPLE_BLOCK < n ? (b + 1) * SAMPLE_BLOCK : n;
-        for (uint32_t i = b * SAMPLE_BLOCK; i < end; i++) {
-            s->ids[m] = (int32_t)i;
-            m += x[i] >= least; /* no branch to mispredict; NaN is never counted */
-        }
-    }
+    for (const struct span *p = s->spans; p < s->spans + s->n_spans; p++)
+        for (uint32_t b = p->first; b < p->end; b++)
+            if (s->block_max[b] >= least)
+                m = collect_block(x, n, b, least, m, s);
     return m;
 }
 
@@ -232,8 +323,8 @@ static uint32_t weigh_heavy(const struct sample_params *p,
                             double *total,
                             struct sample_scratch *s)
 {
-    sample_exp(logits, n, max, scale, s->weights);
-    *total = sample_sum(s->weights, n);
+    exp_spans(logits, n, max, scale, s);
+    *total = sum_spans(n, s);
     float least = (float)(0.999 * (1.0 - (double)p->top_p) * *total / n);
     sample_exp(s->block_max, sample_n_blocks(n), max, scale, s->block_max);
     uint32_t m = collect(s->weights, n, least > FLT_MIN ? least : FLT_MIN, s);
@@ -272,9 +363,12 @@ static int32_t choose_among_some(const struct sample_params *p,
 }
 
 /* There was no draw: the token came by itself, and needs no scratch. */
-static int32_t choose_likeliest(const float *logits, uint32_t n, struct sample_scratch *s)
+static int32_t choose_likeliest(float *logits,
+                                uint32_t n,
+                                const struct sample_allowed *allowed,
+                                struct sample_scratch *s)
 {
-    int32_t id = sample_argmax(logits, n);
+    int32_t id = allowed ? sample_argmax_allowed(logits, n, allowed) : sample_argmax(logits, n);
     if (!s)
         return id;
     s->n_drawn = 1;
@@ -294,22 +388,44 @@ int32_t sample_token(const struct sample_params *p,
                      uint64_t pos,
                      float *logits,
                      uint32_t n_vocab,
+                     const struct sample_allowed *allowed,
                      struct sample_scratch *s)
 {
     add_bias(p, logits, n_vocab);
     sample_penalise(p, h, logits, n_vocab);
     if (is_greedy(p))
-        return choose_likeliest(logits, n_vocab, s);
+        return choose_likeliest(logits, n_vocab, allowed, s);
     assert(n_vocab <= s->n_vocab);
-    float max = sample_block_max(logits, n_vocab, s->block_max);
+    float max = find_spans(logits, n_vocab, allowed, s);
     float scale = 1.0f / p->temperature;
     /* an infinite logit outweighs all others, and so does the largest when it is that cold */
     if (!isfinite(max) || !isfinite(scale))
-        return choose_likeliest(logits, n_vocab, s);
+        return choose_likeliest(logits, n_vocab, allowed, s);
     double u = sample_uniform(p->seed, pos);
     bool top_k = p->top_k > 0 && (uint32_t)p->top_k < n_vocab;
     return top_k || p->top_p < 1 ? choose_among_some(p, u, logits, n_vocab, max, scale, s)
                                  : choose_among_all(p, u, logits, n_vocab, max, scale, s);
+}
+
+/* Weights from .. end of the last draw, into what is known of it. */
+struct drawn {
+    int32_t id;
+    float own;
+    double total;
+    uint32_t n, n_top;
+    struct token_logprob *top;
+};
+static void read_drawn(const struct sample_scratch *s, uint32_t from, uint32_t end, struct drawn *d)
+{
+    for (uint32_t i = from; i < end; i++) {
+        if (!(s->weights[i] > 0))
+            continue;
+        int32_t at = s->all ? (int32_t)i : s->ids[i];
+        if (at == d->id)
+            d->own = logf((float)(s->weights[i] / d->total));
+        if (d->n_top > 0 && (d->n < d->n_top || s->weights[i] > d->top[d->n - 1].logprob))
+            sample_insert_top(d->top, &d->n, d->n_top, at, s->weights[i]);
+    }
 }
 
 float sample_drawn_logprobs(const struct sample_scratch *s,
@@ -317,23 +433,25 @@ float sample_drawn_logprobs(const struct sample_scratch *s,
                             uint32_t n_top,
                             struct token_logprob *top)
 {
-    const double total = sample_sum(s->weights, s->n_drawn);
-    uint32_t n = 0;
-    float own = -INFINITY;
-    for (uint32_t i = 0; i < s->n_drawn; i++) {
-        if (!(s->weights[i] > 0))
-            continue;
-        int32_t at = s->all ? (int32_t)i : s->ids[i];
-        if (at == id)
-            own = logf((float)(s->weights[i] / total));
-        if (n_top > 0 && (n < n_top || s->weights[i] > top[n - 1].logprob))
-            sample_insert_top(top, &n, n_top, at, s->weights[i]);
-    }
+    struct drawn d = {.id = id,
+                      .own = -INFINITY,
+                      .total =
+                          s->all ? sum_spans(s->n_drawn, s) : sample_sum(s->weights, s->n_drawn),
+                      .n_top = n_top,
+                      .top = top};
+    if (!s->all)
+        read_drawn(s, 0, s->n_drawn, &d);
+    for (uint32_t i = 0; s->all && i < s->n_spans; i++)
+        read_drawn(s,
+                   first_of(s->spans[i].first),
+                   first_of(s->spans[i].first) +
+                       length_of(s->n_drawn, s->spans[i].first, s->spans[i].end),
+                   &d);
     for (uint32_t i = 0; i < n_top; i++) {
-        if (i < n)
-            top[i].logprob = logf((float)(top[i].logprob / total));
+        if (i < d.n)
+            top[i].logprob = logf((float)(top[i].logprob / d.total));
         else
             top[i] = (struct token_logprob){.id = -1, .logprob = -INFINITY};
     }
-    return own;
+    return d.own;
 }

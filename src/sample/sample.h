@@ -1,9 +1,9 @@
 /* Logits to a token, by one request's own parameters.
  *
- * Order: logit bias, penalties, temperature, then the truncations top-k, top-p and min-p over what
- * is left, then one draw; with temperature_last it comes after the truncations. The random number
- * is a function of (seed, position) alone, so neither batch mates nor preemption can change it.
- * Ties go to the lower id.
+ * Order: logit bias, penalties, what is not allowed, temperature, then the truncations top-k, top-p
+ * and min-p over what is left, then one draw; with temperature_last it comes after the truncations.
+ * The random number is a function of (seed, position) alone, so neither batch mates nor preemption
+ * can change it. Ties go to the lower id.
  *
  * Thread: any; calls for different requests may run side by side with a scratch each.
  * Allocates: never, after the *_create functions. */
@@ -50,13 +50,21 @@ struct sample_scratch;
 struct sample_scratch *sample_scratch_create(uint32_t n_vocab);
 void sample_scratch_destroy(struct sample_scratch *s);
 
-/* Choose the token for position `pos`. logits[n_vocab] are overwritten. NaN is never chosen, nor is
- * -inf, unless there is nothing else; ids out of range in biases and history are ignored. */
+/* The tokens that may come: i where bit i % 64 of word i / 64 is set in `bits`, and not in `but`
+ * (which may be NULL). Both have n_vocab bits and zeros behind them. */
+struct sample_allowed {
+    const uint64_t *bits, *but;
+};
+
+/* Choose the token for position `pos`, of those that are allowed (NULL: of all). logits[n_vocab]
+ * are overwritten. NaN is never chosen, nor is -inf, nor what is not allowed, unless there is
+ * nothing else; ids out of range in biases and history are ignored. */
 int32_t sample_token(const struct sample_params *p,
                      const struct sample_history *h,
                      uint64_t pos,
                      float *logits,
                      uint32_t n_vocab,
+                     const struct sample_allowed *allowed,
                      struct sample_scratch *s);
 
 struct token_logprob {
@@ -76,11 +84,6 @@ float sample_drawn_logprobs(const struct sample_scratch *s,
                             int32_t id,
                             uint32_t n_top,
                             struct token_logprob *top);
-
-/* Rule tokens out before one is chosen: the logit of token i becomes -inf unless bit i % 64 of word
- * i / 64 is set in `allowed`, and not in `but` (which may be NULL). Both have n_vocab bits and
- * zeros behind them. */
-void sample_mask(float *logits, uint32_t n_vocab, const uint64_t *allowed, const uint64_t *but);
 
 /* Index of the largest logit; the lowest index among equals. NaN never wins unless all are. */
 int32_t sample_argmax(const float *logits, uint32_t n_vocab);

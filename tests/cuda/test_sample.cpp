@@ -36,7 +36,7 @@ static int32_t host_choice(const one_case &c)
     sample_history *h = host_history(c);
     p.bias = c.bias.data();
     p.n_bias = (uint32_t)c.bias.size();
-    const int32_t id = sample_token(&p, h, c.position, x.data(), n, s);
+    const int32_t id = sample_token(&p, h, c.position, x.data(), n, nullptr, s);
     sample_history_destroy(h);
     sample_scratch_destroy(s);
     return id;

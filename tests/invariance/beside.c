@@ -148,6 +148,7 @@ static void run_step(struct beside *b, struct slot *s)
                                     job->position,
                                     logits + (size_t)job->logit_row * n_vocab,
                                     n_vocab,
+                                    NULL,
                                     b->scratch);
         sample_history_add(h, s->chosen[i], true);
         b->chosen[i] = s->chosen[i];

@@ -179,15 +179,24 @@ def test_too_long_names_both_numbers(serve):
     assert len(embed(s, "a " * 94)) == 1
 
 
+def test_empty_text(serve, server):
+    """What the model wants around a text is something to embed; of a model that wants nothing there
+    is nothing."""
+    s = serve("bert")
+    empty = embed(s, "")[0]
+    assert embed(s, ["a", ""])[1] == empty == embed(s, {"prompt_string": ""})[0]
+    assert nmse(empty, pooled("bert", "")) < 1e-9
+    for text, field in (("", "input"), (["a", ""], "input[1]")):
+        refused(server, EMBEDDINGS, {"input": text}, "empty", field)
+
+
 def test_refusals(serve):
     s = serve("bert")
     chat = {"messages": [{"role": "user", "content": "hello"}]}
     refused(s, "/v1/chat/completions", chat, "makes embeddings")
     refused(s, "/v1/completions", {"prompt": "hello"}, "makes embeddings")
     refused(s, EMBEDDINGS, {}, "required", "input")
-    refused(s, EMBEDDINGS, {"input": ""}, "empty", "input")
     refused(s, EMBEDDINGS, {"input": []}, "empty", "input")
-    refused(s, EMBEDDINGS, {"input": ["a", ""]}, "empty", "input[1]")
     refused(s, EMBEDDINGS, {"input": ["a", 3.5]}, "integer", "input")
     refused(s, EMBEDDINGS, {"input": ["a", None]}, "string", "input[1]")
     refused(s, EMBEDDINGS, {"input": {"content": "a"}}, "content", "input")

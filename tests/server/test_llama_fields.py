@@ -43,6 +43,11 @@ def test_verbose(server):
     assert v["prompt"].startswith("<|im_start|>user\nWhat is the capital")
     assert v["content"] == shown["choices"][0]["message"]["content"] and v["stop_type"] == "eos"
     assert v["generation_settings"]["temperature"] == 0
+    for route, body, most in (
+            ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "max_tokens": 3}, 3),
+            ("/v1/completions", {"prompt": "a"}, 16), ("/v1/completions", {"prompt": "a", "n_predict": 2}, 2)):
+        g = server.json("POST", route, {**body, "verbose": True})["__verbose"]["generation_settings"]
+        assert g["max_tokens"] == g["n_predict"] == most
     assert len(v["tokens"]) == v["tokens_predicted"] - 1  # what ended it is no part of it
     assert "__verbose" not in server.json("POST", CHAT, {**ASK, "verbose": False})
     events = server.events(CHAT, {**ASK, "verbose": True})

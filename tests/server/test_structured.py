@@ -182,25 +182,15 @@ def test_alone_and_in_company(server):
 
 
 def test_preempted(server, start_server):
-    """Answers that are put back into the queue, again and again, go on where their grammar was."""
-    bodies = [{"prompt": "Once there was a " * (5 + i % 7), "seed": i, "temperature": 1.2,
-               "max_tokens": 120, **({"json_schema": PERSON} if i % 2 else {"regex": "[a-z ]{200}!"})}
-              for i in range(16)]
+    """Answers that are put back into the queue, again and again, go on where their grammar was. All
+    prompts of a request come at once, and what they come to is several times the memory."""
+    prompts = ["Once there was a " * (5 + i % 7) for i in range(12)]
+    bodies = [{"prompt": prompts, "seed": 3, "temperature": 1.2, "max_tokens": 120, **wish}
+              for wish in ({"regex": "[a-z ]{300}!"}, {"json_schema": PERSON})]
     alone = [ask(server, **body) for body in bodies]
-    data = server.request("GET", "/v1/kv")[2]
-    size = json.loads(data)["block_bytes"]
+    size = server.json("GET", "/v1/kv")["block_bytes"]
     small = start_server("--kv-memory", str(24 * size), "--overcommit", "1", "--context", "384")
-    together = [None] * len(bodies)
-
-    def run(i):
-        together[i] = ask(small, **bodies[i])
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(bodies))]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert together == alone
+    assert [ask(small, **body) for body in bodies] == alone
     assert small.metric("weir_preemptions_total") > 0
 
 

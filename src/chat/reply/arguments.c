@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_KEY = 64, MAX_NESTING = 32, MAX_COMPARED = 4000000 };
+enum { MAX_KEY = 64, MAX_NESTING = 32, MAX_COMPARED = 4000000, MAX_LOOKED = 400000 };
 
 /* ---- what the schema says ---- */
 
@@ -592,7 +592,11 @@ static bool read_alike(const struct maker *m,
 {
     for (size_t i = 0; i < a->n; i++) {
         const struct argument *one = &a->list[i];
-        const json_t *own = reply_find_property(schema, one->key);
+        const json_t *own = reply_find_property(schema, one->key, m->looked);
+        if (*m->looked > MAX_LOOKED) {
+            fail(m, tool, NULL, "there are too many properties that options speak of");
+            return false;
+        }
         if (!may_be_string(one->schema, 4) ||
             reply_types(schema, own) == reply_types(flat, one->schema))
             continue;

@@ -207,10 +207,13 @@ static const json_t *find_property(
     return found ? reply_resolve(root, found) : NULL;
 }
 
-const json_t *reply_find_property(const json_t *root, const char *key)
+const json_t *reply_find_property(const json_t *root, const char *key, uint32_t *n_looked)
 {
     uint32_t left = REPLY_MAX_SCHEMAS;
-    return find_property(root, root, key, 4, &left);
+    const json_t *found = find_property(root, root, key, 4, &left);
+    if (n_looked)
+        *n_looked += REPLY_MAX_SCHEMAS - left;
+    return found;
 }
 
 const json_t *reply_parameters(const struct reply_parser *p, const char *tool)
@@ -220,7 +223,7 @@ const json_t *reply_parameters(const struct reply_parser *p, const char *tool)
 
 const json_t *reply_parameter(const struct reply_parser *p, const char *tool, const char *key)
 {
-    return reply_find_property(reply_parameters(p, tool), key);
+    return reply_find_property(reply_parameters(p, tool), key, NULL);
 }
 
 /* ---- marks ---- */

@@ -31,11 +31,21 @@ struct reply {
     struct buf body; /* NUL-terminated */
 };
 
-static inline void server_start(struct server *s, uint32_t max_running, uint32_t max_queue)
+typedef enum err (*server_backend_fn)(const struct model *m,
+                                      const struct backend_config *cfg,
+                                      struct backend **out,
+                                      struct err_info *e);
+
+/* backend: NULL for the usual one. */
+static inline void server_start_on(struct server *s,
+                                   server_backend_fn backend,
+                                   uint32_t max_running,
+                                   uint32_t max_queue)
 {
     struct err_info e = {0};
     struct gguf_str source = {NULL, 0};
     struct engine_config ec = engine_config_default();
+    ec.make_backend = backend;
     struct api_config ac = {.model_id = "weir-nano"};
     memset(s, 0, sizeof *s);
     ec.n_threads = 2;
@@ -50,6 +60,11 @@ static inline void server_start(struct server *s, uint32_t max_running, uint32_t
         fail_msg("%s", e.text);
     s->tmpl = chat_template_create(source.data, source.len);
     api_set_engine(s->api, s->engine, s->tmpl);
+}
+
+static inline void server_start(struct server *s, uint32_t max_running, uint32_t max_queue)
+{
+    server_start_on(s, NULL, max_running, max_queue);
 }
 
 static inline void server_stop(struct server *s)

@@ -1,7 +1,10 @@
 /* Calls that end early, many at once, before the model is there and while the server drains. */
 #include "unit/api/server.h"
 
+#include "backend/backend.h"
+
 #include <pthread.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #define COMPLETIONS "/v1/completions"
@@ -146,6 +149,61 @@ static void test_loading(void **state)
     api_destroy(s.api);
 }
 
+/* A device that fails and comes back: its ops with a run of our own. */
+static struct backend_ops mortal;
+static const struct backend_ops *immortal;
+static _Atomic bool device_is_dead;
+
+static enum err mortal_run(struct backend *b,
+                           const struct batch *batch,
+                           float **logits,
+                           struct err_info *e)
+{
+    if (atomic_load(&device_is_dead))
+        return err_set(e, ERR_INTERNAL, "the device has fallen off \"the bus\"");
+    return immortal->run(b, batch, logits, e);
+}
+
+static enum err make_mortal(const struct model *m,
+                            const struct backend_config *cfg,
+                            struct backend **out,
+                            struct err_info *e)
+{
+    enum err err = cpu_backend_create(m, cfg, out, e);
+    if (err)
+        return err;
+    immortal = (*out)->ops;
+    mortal = *immortal;
+    mortal.run = mortal_run;
+    (*out)->ops = &mortal;
+    return OK;
+}
+
+static void test_device_dies(void **state)
+{
+    (void)state;
+    struct server s;
+    static const char body[] = "{\"prompt\":\"a\",\"max_tokens\":3}";
+    server_start_on(&s, make_mortal, 4, 8);
+    json_decref(server_json(&s, "POST", COMPLETIONS, body, 200));
+    json_decref(server_json(&s, "GET", "/health", "", 200));
+    atomic_store(&device_is_dead, true);
+    json_decref(server_json(&s, "POST", COMPLETIONS, body, 500));
+    json_t *v = server_json(&s, "GET", "/health", "", 503);
+    assert_string_equal(str_at(v, "status"), "failing");
+    assert_string_equal(str_at(v, "error.message"), "the device has fallen off \"the bus\"");
+    assert_int_equal(int_at(v, "error.code"), 503);
+    json_decref(v);
+    struct reply r;
+    server_talk(&s, "GET", "/metrics", "", &r);
+    assert_non_null(strstr(r.body.data, "\nweir_steps_failed_total 1\n"));
+    buf_deinit(&r.body);
+    atomic_store(&device_is_dead, false);
+    json_decref(server_json(&s, "POST", COMPLETIONS, body, 200));
+    json_decref(server_json(&s, "GET", "/health", "", 200));
+    server_stop(&s);
+}
+
 static int status_with(struct api *a, const char *path, const char *authorization, bool *www)
 {
     struct api_input in = {
@@ -225,6 +283,7 @@ int main(void)
         cmocka_unit_test(test_a_call_is_named_as_its_owner_says),
         cmocka_unit_test(test_many_workers),
         cmocka_unit_test(test_loading),
+        cmocka_unit_test(test_device_dies),
         cmocka_unit_test(test_key),
         cmocka_unit_test(test_drain_and_stop),
     };

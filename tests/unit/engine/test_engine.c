@@ -298,6 +298,46 @@ static void test_drain_and_stop(void **state)
     engine_destroy(eng);
 }
 
+/* With a window the first step waits for as many as can run, and no longer; a client that leaves
+ * and an engine that stops are not waited for. */
+static void test_batch_window(void **state)
+{
+    enum { N = 4 };
+    static const char *const texts[N] = {"Once", "There", "A fox", "37 + 48"};
+    struct engine_config cfg = engine_config_default();
+    struct request *rs[N];
+    struct engine *eng;
+    struct engine_stats st;
+    struct err_info e;
+    (void)state;
+    cfg.n_threads = 2;
+    cfg.n_ctx = 512;
+    cfg.max_running = N;
+    cfg.batch_window_ms = 600000;
+    if (engine_create(model, tokenizer, &cfg, &eng, &e) != OK)
+        fail_msg("%s", e.text);
+    for (int i = 0; i < N; i++) {
+        rs[i] = make(eng, texts[i], 3, NULL);
+        assert_int_equal(engine_submit(eng, rs[i], &e), OK);
+    }
+    wait_ended(eng, N);
+    engine_stats_get(eng, &st);
+    assert_int_equal(st.batch_seqs.counts[0], 0); /* nobody was alone in a step */
+    for (int i = 0; i < N; i++)
+        drop(rs[i]);
+    rs[0] = make(eng, "Once there was a", 3, NULL);
+    assert_int_equal(engine_submit(eng, rs[0], &e), OK);
+    engine_cancel(eng, rs[0]);
+    wait_ended(eng, 1);
+    assert_int_equal(request_finish(rs[0]), FINISH_CANCELLED);
+    drop(rs[0]);
+    rs[0] = make(eng, "Once there was a", 3, NULL);
+    assert_int_equal(engine_submit(eng, rs[0], &e), OK);
+    engine_stop(eng);
+    drop(rs[0]);
+    engine_destroy(eng);
+}
+
 /* RAM above the disk. An engine that could not have the one lets go of the other. */
 static void test_two_tiers(void **state)
 {
@@ -337,6 +377,7 @@ int main(void)
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_stop_string_is_cut),
         cmocka_unit_test(test_drain_and_stop),
+        cmocka_unit_test(test_batch_window),
         cmocka_unit_test(test_two_tiers),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

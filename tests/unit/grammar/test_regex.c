@@ -28,6 +28,15 @@ static const struct {
     {"[^\\d]", {"a", "!"}, {"1", "\xd9\xa1"}},
     {"[^\\s,]", {"a"}, {" ", ",", "\xe3\x80\x80", "\x1f"}},
     {"[^\\w\\s]", {"-"}, {"a", " ", "\xc3\xa9"}},
+    {"\\bfoo\\b", {"foo"}, {"", "afoo"}},
+    {"(?:a|\\d+)\\b[ -]\\b(?:b|_)", {"a b", "12-_"}, {"ab", "a  b"}},
+    {"(^$|^[ab]+$|c)", {"", "ab", "c"}, {"bc"}},
+    {"((^a|b$))", {"a", "b"}, {"ab"}},
+    {"\\p{L}+", {"a", "\xc3\xa9\xd0\xb6", "\xe6\x97\xa5"}, {"1", "-", "\xd9\xa1", "\xcd\xb8"}},
+    {"\\p{Lu}\\p{Lowercase_Letter}", {"Ab", "\xc3\x89\xc3\xa9"}, {"ab", "AB"}},
+    {"\\P{L}+", {"1-", "\xd9\xa1"}, {"a", "\xd0\xb6", "\xcd\xb8"}},
+    {"[\\p{N}_]+", {"1_", "\xd9\xa1"}, {"a"}},
+    {"[^\\p{L}\\d]", {"-"}, {"a", "1", "\xcd\xb8"}},
 };
 
 static void test_language(void **state)
@@ -48,12 +57,15 @@ static void test_language(void **state)
 static const struct {
     const char *regex;
     int offset;
-} wrong[] = {{"a(?=b)", 1}, {"a(?!b)", 1}, {"(?<=a)b", 0}, {"(a)\\1", 3},     {"a\\bc", 1},
-             {"(?i)a", 0},  {"a(b", 1},    {"a)b", 1},     {"*a", 0},         {"a**", 2},
-             {"[a", 0},     {"[]a]", 1},   {"[b-a]", 1},   {"a{2,1}", 1},     {"a{,3}", 1},
-             {"a{x}", 1},   {"\\p{L}", 0}, {"a^b", 1},     {"a$b", 1},        {"(^a)", 1},
-             {"\\", 0},     {"\\u12", 0},  {"\\q", 0},     {"a{9999999}", 1}, {"a\xff", 1},
-             {"(?>a)", 0},  {"a++", 2}};
+} wrong[] = {{"a(?=b)", 1},       {"a(?!b)", 1}, {"(?<=a)b", 0},      {"(a)\\1", 3},
+             {"a\\bc", 1},        {"(?i)a", 0},  {"a(b", 1},          {"a)b", 1},
+             {"*a", 0},           {"a**", 2},    {"[a", 0},           {"[]a]", 1},
+             {"[b-a]", 1},        {"a{2,1}", 1}, {"a{,3}", 1},        {"a{x}", 1},
+             {"\\p{Greek}", 0},   {"a^b", 1},    {"a$b", 1},          {"x(^a)", 2},
+             {"\\", 0},           {"\\u12", 0},  {"\\q", 0},          {"a{9999999}", 1},
+             {"a\xff", 1},        {"(?>a)", 0},  {"\\p{L", 0},        {"\\pL", 0},
+             {"[\\p{Alpha}]", 1}, {"a*\\bb", 2}, {"x(\\bb)", 2},      {" \\b!", 1},
+             {"\\ba\\B", 3},      {"\\b", 0},    {"a\\b\xc3\xa9", 1}, {"a++", 2}};
 
 static void test_errors_say_where(void **state)
 {
@@ -68,11 +80,27 @@ static void test_errors_say_where(void **state)
     }
 }
 
+/* Categories are hundreds of ranges each, and expressions may be long. */
+static void test_many_categories(void **state)
+{
+    (void)state;
+    static char regex[200000];
+    char *at = regex;
+    struct err_info e = {0};
+    *at++ = '[';
+    for (int i = 0; i < 30000; i++)
+        at += sprintf(at, "\\p{L}");
+    strcpy(at, "]");
+    assert_null(make(REGEX, regex, &e));
+    assert_non_null(strstr(e.text, "offset 321: there are too many categories"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_language),
         cmocka_unit_test(test_errors_say_where),
+        cmocka_unit_test(test_many_categories),
     };
     return cmocka_run_group_tests(tests, world_create, world_destroy);
 }

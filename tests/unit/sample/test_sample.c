@@ -87,30 +87,106 @@ static void test_exp(void **state)
     assert_true(w[5] == 1 && w[6] == 1);
 }
 
-/* Every length, so that the last word is cut anywhere; what is allowed keeps its bits. */
-static void test_mask(void **state)
+/* Every length, so that the last word is cut anywhere; what is allowed keeps its bits, and a block
+ * without anything is left alone. All ways agree. */
+static void test_block_max(void **state)
 {
-    enum { MAX = 300, WORDS = (MAX + 63) / 64 };
+    enum { MAX = 600, WORDS = (MAX + 63) / 64 };
     (void)state;
     uint64_t c = 0;
     for (uint32_t n = 1; n <= MAX; n++) {
-        float x[MAX + 1], before[MAX + 1];
-        uint64_t allowed[WORDS] = {0}, but[WORDS] = {0};
+        float x[MAX + 1], before[MAX + 1], most[WORDS];
+        uint64_t bits[WORDS] = {0}, but[WORDS] = {0};
         for (uint32_t i = 0; i < n; i++) {
             before[i] = x[i] = i % 17 ? (float)rnd(&c) - 0.5f : NAN;
-            double all = n % 5 == 0 ? 1 : n % 5 == 1 ? 0 : 0.5;
-            allowed[i / 64] |= (uint64_t)(rnd(&c) < all) << i % 64;
+            double all = n % 5 == 0 ? 1 : n % 5 == 1 ? 0 : n % 5 == 2 ? 0.02 : 0.5;
+            bits[i / 64] |= (uint64_t)(rnd(&c) < all) << i % 64;
             but[i / 64] |= (uint64_t)(rnd(&c) < 0.1) << i % 64;
         }
         before[n] = x[n] = 3.0f;
-        sample_mask(x, n, allowed, n % 2 ? but : NULL);
-        for (uint32_t i = 0; i < n; i++) {
-            bool keep = (allowed[i / 64] & ~(n % 2 ? but[i / 64] : 0)) >> i % 64 & 1;
-            const float least = -INFINITY;
-            assert_memory_equal(&x[i], keep ? &before[i] : &least, sizeof x[i]);
+        const struct sample_allowed some = {bits, n % 2 ? but : NULL};
+        const struct sample_allowed *allowed = n % 3 ? &some : NULL;
+        float all_most = sample_block_max(x, n, allowed, most), seen = -INFINITY;
+        sample_blocks_fn way[3] = {sample_blocks_plain};
+        uint32_t n_ways = 1 + sample_blocks_x86(way + 1);
+        for (uint32_t i = 0; i < n_ways; i++) {
+            float other[MAX], other_most[WORDS];
+            memcpy(other, before, n * sizeof *other);
+            way[i](other, n / 64, allowed, other_most);
+            assert_memory_equal(other, x, n / 64 * 64 * sizeof *x);
+            assert_memory_equal(other_most, most, n / 64 * sizeof *most);
         }
+        for (uint32_t b = 0; b * 64 < n; b++) {
+            uint64_t word = sample_word(allowed, b);
+            float max = -INFINITY;
+            for (uint32_t i = b * 64; i < n && i < b * 64 + 64; i++) {
+                const float least = -INFINITY;
+                bool keep = word == 0 || (word >> i % 64 & 1);
+                assert_memory_equal(&x[i], keep ? &before[i] : &least, sizeof x[i]);
+                max = word && x[i] > max ? x[i] : max;
+            }
+            assert_true(most[b] == max);
+            seen = max > seen ? max : seen;
+        }
+        assert_true(all_most == seen);
         assert_memory_equal(&x[n], &before[n], sizeof x[n]);
     }
+}
+
+/* Choosing among what is allowed is choosing from a row whose other logits are -inf. */
+static void test_allowed(void **state)
+{
+    (void)state;
+    enum { MAX = 1500, WORDS = (MAX + 63) / 64, TOP = 5 };
+    struct sample_scratch *s = sample_scratch_create(MAX), *other = sample_scratch_create(MAX);
+    uint64_t c = 3u << 24;
+    for (uint64_t round = 0; round < 20000; round++) {
+        static float x[MAX], ruled[MAX];
+        uint64_t bits[WORDS] = {0}, but[WORDS] = {0};
+        uint32_t n = 1 + (uint32_t)(rnd(&c) * MAX);
+        double all = round % 3 == 0 ? 0.003 : round % 3 == 1 ? 0.05 : 0.9;
+        double dead = round % 2 ? 0.7 : 0;
+        for (uint32_t b = 0; b * 64 < n; b++) {
+            bool none = rnd(&c) < dead;
+            for (uint32_t i = b * 64; i < n && i < b * 64 + 64; i++) {
+                x[i] = round % 5 ? (float)rnd(&c) * 9 : (float)(int)(rnd(&c) * 9);
+                x[i] = rnd(&c) < 0.002 ? NAN : rnd(&c) < 0.002 ? -INFINITY : x[i];
+                bits[b] |= (uint64_t)(!none && rnd(&c) < all) << i % 64;
+                but[b] |= (uint64_t)(rnd(&c) < 0.02) << i % 64;
+            }
+        }
+        const struct sample_allowed allowed = {bits, round % 7 ? but : NULL};
+        for (uint32_t i = 0; i < n; i++) {
+            uint64_t word = bits[i / 64] & ~(allowed.but ? but[i / 64] : 0);
+            ruled[i] = word >> i % 64 & 1 ? x[i] : -INFINITY;
+        }
+        struct logit_bias bias = {.id = (int32_t)(rnd(&c) * n), .bias = 5};
+        struct sample_params p = sample_params_default();
+        p.seed = round;
+        p.temperature = round % 11 == 0 ? 0 : 0.8f;
+        p.temperature_last = round % 4 == 1;
+        p.top_k = round % 3 == 1 ? 40 : 0;
+        p.top_p = round % 5 < 2 ? 0.9f : 1;
+        p.min_p = round % 7 < 2 ? 0.05f : 0;
+        p.bias = &bias;
+        p.n_bias = round % 2;
+        struct token_logprob top[TOP], want_top[TOP];
+        int32_t want = sample_token(&p, NULL, round, ruled, n, NULL, other);
+        int32_t got = sample_token(&p, NULL, round, x, n, &allowed, s);
+        if (ruled[want] > -INFINITY)
+            assert_int_equal(got, want);
+        float own = sample_drawn_logprobs(s, got, TOP, top);
+        float want_own = sample_drawn_logprobs(other, got, TOP, want_top);
+        if (!(ruled[want] > -INFINITY))
+            continue;
+        assert_true(fabsf(own - want_own) < 1e-6f);
+        for (int i = 0; i < TOP; i++) {
+            assert_int_equal(top[i].id, want_top[i].id);
+            assert_true(top[i].id < 0 || fabsf(top[i].logprob - want_top[i].logprob) < 1e-6f);
+        }
+    }
+    sample_scratch_destroy(s);
+    sample_scratch_destroy(other);
 }
 
 static void test_argmax(void **state)
@@ -257,7 +333,7 @@ static void test_same_as_sorting(void **state)
             bool doubt;
             memcpy(copy, x, n * sizeof *x);
             int32_t want = naive_draw(weight, n, sample_uniform(p.seed, pos), &doubt);
-            int32_t got = sample_token(&p, NULL, pos, copy, n, s);
+            int32_t got = sample_token(&p, NULL, pos, copy, n, NULL, s);
             doubts += doubt;
             if (got != want && !doubt)
                 fail_msg("round %d: n %u k %d p %.9g min_p %.9g T %.9g: %d, should be %d",
@@ -317,7 +393,7 @@ static void test_truncation_by_hand(void **state)
         for (uint64_t pos = 0; pos < 400; pos++) {
             float copy[4];
             memcpy(copy, x, sizeof copy);
-            seen |= 1u << sample_token(&p, NULL, pos, copy, 4, s);
+            seen |= 1u << sample_token(&p, NULL, pos, copy, 4, NULL, s);
         }
         assert_int_equal(seen, cases[i].kept);
     }
@@ -338,8 +414,8 @@ static void test_ties(void **state)
     for (uint64_t pos = 0; pos < 20000; pos++) {
         for (int i = 0; i < N; i++)
             x[i] = i % 2 ? -0.0f : 0.0f;
-        unsigned a = (unsigned)sample_token(&k, NULL, pos, x, N, s);
-        unsigned b = (unsigned)sample_token(&top_p, NULL, pos, x, N, s);
+        unsigned a = (unsigned)sample_token(&k, NULL, pos, x, N, NULL, s);
+        unsigned b = (unsigned)sample_token(&top_p, NULL, pos, x, N, NULL, s);
         highest_k = a > highest_k ? a : highest_k;
         highest_p = b > highest_p ? b : highest_p;
     }
@@ -365,7 +441,7 @@ static double chi_square(const struct sample_params *p,
         total += weight[i];
     for (uint64_t pos = 0; pos < n_draws; pos++) {
         memcpy(copy, logits, n * sizeof *copy);
-        seen[sample_token(p, NULL, pos, copy, n, s)]++;
+        seen[sample_token(p, NULL, pos, copy, n, NULL, s)]++;
     }
     *n_free = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -426,8 +502,8 @@ static void test_batch_independence(void **state)
             random_logits(&c, x, N);
             struct sample_params p = random_params(&c, N);
             memcpy(copy, x, N * sizeof *x);
-            int32_t id = sample_token(&p, NULL, (uint64_t)row, x, N, shared);
-            assert_int_equal(sample_token(&p, NULL, (uint64_t)row, copy, N, own), id);
+            int32_t id = sample_token(&p, NULL, (uint64_t)row, x, N, NULL, shared);
+            assert_int_equal(sample_token(&p, NULL, (uint64_t)row, copy, N, NULL, own), id);
             sample_scratch_destroy(own);
             if (pass == 0)
                 first[row] = id;
@@ -460,7 +536,7 @@ static void test_hostile_logits(void **state)
         struct sample_params p = random_params(&c, n);
         if (round % 7 == 0)
             p.temperature = 1e-44f;
-        int32_t id = sample_token(&p, NULL, (uint64_t)round, copy, n, s);
+        int32_t id = sample_token(&p, NULL, (uint64_t)round, copy, n, NULL, s);
         assert_in_range(id, 0, n - 1);
         if (any)
             assert_true(x[id] > -INFINITY); /* false for NaN */
@@ -479,7 +555,7 @@ static void test_bias(void **state)
     for (uint64_t pos = 0; pos < 2000; pos++) {
         float x[] = {0, 0, 8, 0};
         p.temperature = pos % 2 ? 1.0f : 0.0f;
-        int32_t id = sample_token(&p, NULL, pos, x, 4, s);
+        int32_t id = sample_token(&p, NULL, pos, x, 4, NULL, s);
         assert_int_not_equal(id, 2);
         assert_true(pos % 2 || id == 0);
         assert_true(x[0] == 5 && x[1] == 0);
@@ -508,7 +584,7 @@ static void test_penalties(void **state)
     sample_history_add(h, 4, true);
     sample_history_add(h, 1000000, true); /* not in the vocabulary */
     float x[] = {8, 8, 3, -2, 0};
-    assert_int_equal(sample_token(&p, h, 0, x, 5, NULL), 0);
+    assert_int_equal(sample_token(&p, h, 0, x, 5, NULL, NULL), 0);
     const float want[] = {4, 3, 3, -4.75f, -0.75f};
     assert_memory_equal(x, want, sizeof want);
     sample_history_destroy(h);
@@ -525,7 +601,7 @@ static void test_presence_ignores_prompt(void **state)
     sample_history_add(h, 0, false);
     sample_history_add(h, 1, true);
     float x[] = {1, 1, 1};
-    assert_int_equal(sample_token(&p, h, 0, x, 3, NULL), 1);
+    assert_int_equal(sample_token(&p, h, 0, x, 3, NULL, NULL), 1);
     assert_true(x[0] == 1 && x[1] == 2);
     sample_history_destroy(h);
 }
@@ -546,7 +622,7 @@ static void test_history_counts(void **state)
         sample_history_add(h, id, true);
         want[id] -= 1;
     }
-    sample_token(&p, h, 0, x, N, NULL);
+    sample_token(&p, h, 0, x, N, NULL, NULL);
     assert_memory_equal(x, want, N * sizeof *x);
     sample_history_destroy(h);
     free(x);
@@ -584,7 +660,7 @@ static void test_window(void **state)
                     want[i] -= 0.5f + 0.25f * (float)count;
                 }
             }
-            sample_token(&p, h, 0, x, N, NULL);
+            sample_token(&p, h, 0, x, N, NULL, NULL);
             assert_memory_equal(x, want, sizeof x);
         }
         sample_history_destroy(h);
@@ -650,7 +726,7 @@ static void test_drawn_logprobs(void **state)
             float x[N];
             for (int i = 0; i < N; i++)
                 x[i] = i == 3 ? -INFINITY : (float)((i * 5) % 7) * 0.6f;
-            int32_t id = sample_token(&p, NULL, pos, x, N, s);
+            int32_t id = sample_token(&p, NULL, pos, x, N, NULL, s);
             float own = sample_drawn_logprobs(s, id, N + 2, top);
             counts[id]++;
             assert_true(own <= 0 && isfinite(own));
@@ -705,7 +781,7 @@ static double row_us(const struct sample_params *p,
     for (uint64_t i = 0; i < ROWS; i++) {
         memcpy(copy, x, n * sizeof *x);
         uint64_t t = clock_us();
-        sample_token(p, NULL, i, copy, n, s);
+        sample_token(p, NULL, i, copy, n, NULL, s);
         best = fmin(best, (double)(clock_us() - t));
     }
     return best;
@@ -754,7 +830,8 @@ int main(void)
         cmocka_unit_test(test_uniform),
         cmocka_unit_test(test_exp),
         cmocka_unit_test(test_argmax),
-        cmocka_unit_test(test_mask),
+        cmocka_unit_test(test_block_max),
+        cmocka_unit_test(test_allowed),
         cmocka_unit_test(test_same_as_sorting),
         cmocka_unit_test(test_truncation_by_hand),
         cmocka_unit_test(test_ties),

@@ -468,6 +468,39 @@ static void test_options_read_alike(void **state)
     json_decref(tools);
 }
 
+/* Many arguments whose types are looked for in many options come to an end. */
+static void test_many_read_alike(void **state)
+{
+    (void)state;
+    enum { PROPERTIES = 400, OPTIONS = 2000 };
+    json_t *properties = json_object(), *options = json_array();
+    for (int i = 0; i < PROPERTIES; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "p%d", i);
+        json_object_set_new(properties, key, json_pack("{s:s}", "type", "string"));
+    }
+    for (int i = 0; i < OPTIONS; i++)
+        json_array_append_new(options, json_object());
+    /* merged they are members of the root, where the tool's own schema does not have them */
+    json_array_append_new(options, json_pack("{s:o}", "properties", properties));
+    json_t *tools = json_pack("[{s:{s:s, s:{s:s, s:o}}}]",
+                              "function",
+                              "name",
+                              "f",
+                              "parameters",
+                              "type",
+                              "object",
+                              "allOf",
+                              options);
+    struct err_info e = {0};
+    const struct reply_grammar r = {
+        .style = {reply_format_find("qwen-xml"), NULL}, .tools = tools, .required = true};
+    assert_null(compile(&r, &e));
+    assert_non_null(
+        strstr(e.text, "/tools/0/function/parameters\": there are too many properties"));
+    json_decref(tools);
+}
+
 /* A mark that is a control token is that token, not its text. */
 static void test_tokens(void **state)
 {
@@ -540,6 +573,7 @@ int main(void)
         cmocka_unit_test(test_optional_tags),
         cmocka_unit_test(test_root_options),
         cmocka_unit_test(test_options_read_alike),
+        cmocka_unit_test(test_many_read_alike),
         cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_recursion),
         cmocka_unit_test(test_errors),
