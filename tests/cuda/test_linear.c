@@ -102,7 +102,9 @@ static void run(const struct linear_case *c, uint32_t first, uint32_t n, uint32_
     float *x = device_copy(c->x + (size_t)first * c->k, (size_t)n * c->k * sizeof *x);
     struct cuda_linear op = {
         .w = c->matrix,
-        .act = {device_bytes(cuda_act_bytes(forms, bound, c->k)), c->k, forms},
+        .act = {.data = device_bytes(cuda_act_bytes(forms, bound, c->k)),
+                .k = c->k,
+                .forms = forms},
         .bias = c->bias,
         .out = {device_bytes(out_bytes), c->n},
         .scratch = device_bytes(cuda_linear_scratch(bound, c->k, c->n)),
@@ -257,6 +259,59 @@ static void large_launches_give_the_same_bits(void **s)
         free(out);
         free(again);
         free_case(&c);
+    }
+}
+
+/* Matrices of each head's own: as if each head's rows were all there is, to the bit. */
+static void heads_have_their_own(void **s)
+{
+    (void)s;
+    enum { HEADS = 3 };
+    static const enum gguf_type some[] = {
+        GGUF_TYPE_F32, GGUF_TYPE_F16, GGUF_TYPE_BF16, GGUF_TYPE_Q8_0, GGUF_TYPE_Q4_K};
+    for (size_t t = 0; t < COUNT(some) * 2; t++) {
+        const enum gguf_type type = some[t / 2];
+        const uint32_t k = 256, n = 40, rows = t % 2 ? 21 : 3, bound = rows + 2;
+        const uint32_t in_step = k + 5, out_step = n + 3;
+        const size_t part = cuda_matrix_bytes((int)type, k, n), width = HEADS * in_step;
+        const size_t out_bytes = (size_t)rows * HEADS * out_step * sizeof(float);
+        uint8_t *w = device_bytes(part * HEADS);
+        float *x = mem_zalloc(rows * width, sizeof *x), *out = mem_alloc(out_bytes);
+        float *want[HEADS];
+        for (uint32_t h = 0; h < HEADS; h++) {
+            struct linear_case c = make_case(type, k, n, rows);
+            want[h] = mem_alloc((size_t)rows * n * sizeof(float));
+            run(&c, 0, rows, rows, want[h]);
+            for (uint32_t r = 0; r < rows; r++)
+                memcpy(x + r * width + h * in_step, c.x + (size_t)r * k, k * sizeof *x);
+            assert_int_equal(
+                cudaMemcpy(w + h * part, c.matrix.data, part, cudaMemcpyDeviceToDevice),
+                cudaSuccess);
+            free_case(&c);
+        }
+        const unsigned form = cuda_act_form((int)type);
+        struct cuda_at at = at_make(rows, bound);
+        float *in = device_copy(x, rows * width * sizeof *x);
+        const struct cuda_linear op = {
+            .w = {(int)type, k, n, w},
+            .act = {device_bytes(cuda_act_bytes(form, bound, k) * HEADS), k, form, HEADS, in_step},
+            .out = {device_bytes(out_bytes), HEADS * out_step},
+            .out_step = out_step};
+        cuda_act_pack(&at, (struct cuda_buf){in, width}, &op.act);
+        cuda_linear(&at, &op);
+        host_copy(out, op.out.p, out_bytes);
+        for (uint32_t i = 0; i < rows * HEADS; i++)
+            assert_memory_equal(
+                out + (size_t)i * out_step, want[i % HEADS] + i / HEADS * n, n * sizeof(float));
+        for (uint32_t h = 0; h < HEADS; h++)
+            free(want[h]);
+        free(x);
+        free(out);
+        cudaFree(w);
+        cudaFree(in);
+        cudaFree(op.act.data);
+        cudaFree(op.out.p);
+        at_free(&at);
     }
 }
 
@@ -427,6 +482,7 @@ int main(void)
         cmocka_unit_test(rows_of_any_size),
         cmocka_unit_test(products_are_right_in_any_company),
         cmocka_unit_test(large_launches_give_the_same_bits),
+        cmocka_unit_test(heads_have_their_own),
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }

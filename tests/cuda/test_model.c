@@ -35,22 +35,23 @@ static const struct {
     {"MXFP4_MOE", 1.4263e-04},
 };
 static const char *const architectures[] = {
-    "architectures/llama", "architectures/llama3",   "architectures/qwen2",
-    "architectures/qwen3", "architectures/qwen3moe", "architectures/gemma3",
-    "architectures/phi3",  "architectures/olmo2",    "architectures/granite",
-    "variants/gemma2",     "variants/gemma3-linear", "variants/qwen2moe",
-    "variants/mixtral",    "variants/mistral",       "variants/granitemoe",
-    "variants/smollm3",    "variants/gpt-oss",       "variants/phi3-long",
-    "variants/phi3-short", "variants/llama-yarn",    "variants/llama-linear",
-    "variants/olmo3",      "families/gpt2",          "families/nemotron",
-    "families/olmo",       "families/deci",          "families/llama-by-layer",
-    "families/phi2",       "families/cohere2",       "families/hunyuan-dense",
-    "families/falcon",     "families/openelm",       "families/minicpm-first",
-    "families/chatglm"};
+    "architectures/llama", "architectures/llama3",    "architectures/qwen2",
+    "architectures/qwen3", "architectures/qwen3moe",  "architectures/gemma3",
+    "architectures/phi3",  "architectures/olmo2",     "architectures/granite",
+    "variants/gemma2",     "variants/gemma3-linear",  "variants/qwen2moe",
+    "variants/mixtral",    "variants/mistral",        "variants/granitemoe",
+    "variants/smollm3",    "variants/gpt-oss",        "variants/phi3-long",
+    "variants/phi3-short", "variants/llama-yarn",     "variants/llama-linear",
+    "variants/olmo3",      "families/gpt2",           "families/nemotron",
+    "families/olmo",       "families/deci",           "families/llama-by-layer",
+    "families/phi2",       "families/cohere2",        "families/hunyuan-dense",
+    "families/falcon",     "families/openelm",        "families/minicpm-first",
+    "families/chatglm",    "families/command-r-plus", "families/stablelm-12b",
+    "families/llama4",     "families/deepseek2-lite", "families/deepseek2-v3"};
 static const struct {
     const char *name;
     uint32_t second; /* as the file's description has it */
-} encoders[] = {{"bert", 0}, {"bert-rank", 31}, {"nomic-bert", 0}};
+} encoders[] = {{"bert", 0}, {"bert-rank", 31}, {"nomic-bert", 0}, {"gemma-embedding", 0}};
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
@@ -64,6 +65,9 @@ static const char *const checked[] = {"architectures/qwen3moe",
                                       "families/phi2",
                                       "families/cohere2",
                                       "families/chatglm",
+                                      "families/stablelm-12b",
+                                      "families/llama4",
+                                      "families/deepseek2-v3",
                                       "families/llama-by-layer",
                                       "Q8_0",
                                       "Q4_1",
@@ -374,6 +378,8 @@ static void bits_do_not_depend_on_company(void **state)
     (void)state;
     check_invariance("quantised/llama.Q4_K_M", KV_F16, 60);
     check_invariance("variants/gpt-oss.f32", KV_F32, 60);
+    check_invariance("families/deepseek2-v3.f32", KV_F16, 60);
+    check_invariance("families/llama4.f32", KV_F16, 60);
     if (is_left_out("")) /* the kernels' own tests compare bits too */
         return;
     check_invariance("quantised/llama.Q8_0", KV_F16, 30);
@@ -597,6 +603,21 @@ static void what_does_not_fit_is_refused(void **state)
     model_destroy(m);
 }
 
+static void heads_of_other_sizes_are_refused(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("architectures/llama.f32");
+    struct backend_config cfg = small_config();
+    struct backend *b;
+    struct err_info e = {0};
+    for (m->hp.head_dim = 20; m->hp.head_dim < 1000; m->hp.head_dim += 500) {
+        assert_int_equal(cuda_backend_create(m, &cfg, &b, &e), ERR_UNSUPPORTED);
+        assert_null(b);
+        assert_non_null(strstr(e.text, "a multiple of 8, at most 512"));
+    }
+    model_destroy(m);
+}
+
 /* What it says is left can be had, all of it, and no more. Of a part of the device that is named:
  * what is free of a real one changes from call to call. */
 static void what_is_left_can_be_had(void **state)
@@ -707,6 +728,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(buffers_come_back_zeroed),
         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(heads_of_other_sizes_are_refused),
         cmocka_unit_test(what_is_left_can_be_had),
         cmocka_unit_test(runs_on_a_device_that_is_not_current),
     };

@@ -44,6 +44,8 @@ enum launch_kind {
     LAUNCH_ADD_TYPE,
     LAUNCH_NORM,
     LAUNCH_LAYER_NORM,
+    LAUNCH_HEAD_LAYER_NORM,
+    LAUNCH_HEAD_COPY,
     LAUNCH_PACK,   /* `in` to the prepared activations that the next LINEARs read */
     LAUNCH_LINEAR, /* and what follows it in `add` */
     LAUNCH_ROPE,
@@ -66,7 +68,8 @@ struct launch {
     enum model_buf in, in2, out;
     uint32_t n, heads; /* values of a row; NORM: heads of n each; ROPE, ATTENTION: query heads */
     uint32_t heads_kv; /* ROPE */
-    uint32_t n_types;  /* ADD_TYPE */
+    uint32_t in_step, out_step; /* HEAD_COPY; PACK and LINEAR with heads (else 0): values apart */
+    uint32_t n_types;           /* ADD_TYPE */
     uint16_t layer;
     enum rope_table rope;
     bool temper; /* ROPE_STORE: queries grow with their position */
@@ -74,6 +77,8 @@ struct launch {
     enum unary_kind unary;
     float scale, cap;
     uint32_t window;
+    enum window_kind window_kind;
+    bool bare;        /* NORM: without w it is none the less a norm */
     bool gather;      /* NORM: `in` at the rows that are wanted */
     bool places;      /* GATED: over places; EXPERT_PACK: of a buffer by place */
     bool add;         /* LINEAR */

@@ -85,6 +85,8 @@ static linear_args args_of(const struct cuda_linear *op)
     p.out = op->out;
     p.bias = op->bias;
     p.add = op->add;
+    p.heads = op->act.heads;
+    p.out_step = op->out_step;
     return p;
 }
 
@@ -131,16 +133,20 @@ extern "C" void cuda_linear(const cuda_at *at, const struct cuda_linear *op)
     const uint32_t rows = linear_row_bound(at);
     linear_args p = args_of(op);
     p.n_rows = linear_row_count(at);
+    p.act_head_bytes = cuda_act_bytes(op->act.forms, rows, op->act.k);
     if (rows == 0)
         return;
     if (rows <= FEW_ROWS || op->w.type == CUDA_TYPE_F32) {
-        const linear_grid g = few_grid(at, op->w.type, &p, groups_of(rows, CUDA_ACT_ROWS));
+        linear_grid g = few_grid(at, op->w.type, &p, groups_of(rows, CUDA_ACT_ROWS));
+        g.z = p.heads ? p.heads : 1;
         launch(op->w.type, &p, &g);
         return;
     }
     linear_grid g = many_grid(at, &p, rows);
     g.y = groups_of(rows, many_rows(at, rows));
-    if (p.splits > 1 && rows <= scratch_rows_of(p.n_out)) {
+    if (p.heads > 0) {
+        g.z = p.heads;
+    } else if (p.splits > 1 && rows <= scratch_rows_of(p.n_out)) {
         g.z = p.splits;
         p.scratch = op->scratch;
         p.scratch_rows = rows;

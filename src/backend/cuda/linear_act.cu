@@ -5,9 +5,10 @@
  * the x as rounded, added in f32 from the first to the last; upper = f16(sum), lower = f16(sum -
  * upper). BF16:  upper = bf16(v), lower = bf16(v - upper). F32:   v.
  *
- * A block a row, 256 threads; a thread takes groups of 16 of K. Rows up to the next multiple of 8
- * are filled with zeros. Numbers: 4 bytes in, 2.5 to 8.5 out for each value, bound by memory (or by
- * the launch, for few rows); the row's second reading comes from the caches. */
+ * A block a row (or a head of it), 256 threads; a thread takes groups of 16 of K. Rows up to the
+ * next multiple of 8 are filled with zeros. Numbers: 4 bytes in, 2.5 to 8.5 out for each value,
+ * bound by memory (or by the launch, for few rows); the row's second reading comes from the caches.
+ */
 #include "backend/cuda/linear_tiles.cuh"
 
 static constexpr uint32_t ACT_THREADS = 256;
@@ -110,8 +111,12 @@ static __device__ __forceinline__ void store_pair(
     }
 }
 
-static __global__ void __launch_bounds__(ACT_THREADS)
-    act_pack(const act_source src, uint8_t *data, uint32_t k, unsigned forms)
+static __global__ void __launch_bounds__(ACT_THREADS) act_pack(const act_source src,
+                                                               uint8_t *data,
+                                                               uint32_t k,
+                                                               unsigned forms,
+                                                               uint32_t in_step,
+                                                               size_t head_bytes)
 {
     const uint32_t row = blockIdx.x, n_rows = *src.n_rows;
     if (row >= (n_rows + CUDA_ACT_ROWS - 1) / CUDA_ACT_ROWS * CUDA_ACT_ROWS)
@@ -122,8 +127,11 @@ static __global__ void __launch_bounds__(ACT_THREADS)
         if (from != UINT32_MAX && src.by_place)
             from = row;
     }
-    const float *in = from == UINT32_MAX ? NULL : src.in.p + from * src.in.stride;
-    uint8_t *tile = data + row / CUDA_ACT_ROWS * cuda_act_tile_bytes(forms, k);
+    const float *in = from == UINT32_MAX ? NULL
+                                         : src.in.p + from * src.in.stride +
+                                               static_cast<size_t>(blockIdx.y) * in_step;
+    uint8_t *tile =
+        data + blockIdx.y * head_bytes + row / CUDA_ACT_ROWS * cuda_act_tile_bytes(forms, k);
     const uint32_t r = row % CUDA_ACT_ROWS;
     float scale = 1, factor = 1;
     if (forms & (CUDA_ACT_F16 | CUDA_ACT_F16_PAIR)) {
@@ -167,7 +175,17 @@ static void launch(const cuda_at *at, const act_source &src, const cuda_act *act
     const uint32_t padded = (rows + CUDA_ACT_ROWS - 1) / CUDA_ACT_ROWS * CUDA_ACT_ROWS;
     if (padded == 0)
         return;
-    CUDA_LAUNCH(act_pack, padded, ACT_THREADS, 0, at->stream, src, act->data, act->k, act->forms);
+    CUDA_LAUNCH(act_pack,
+                dim3(padded, act->heads ? act->heads : 1),
+                ACT_THREADS,
+                0,
+                at->stream,
+                src,
+                act->data,
+                act->k,
+                act->forms,
+                act->in_step,
+                cuda_act_bytes(act->forms, rows, act->k));
 }
 
 extern "C" void cuda_act_pack(const cuda_at *at, cuda_buf in, const cuda_act *act)

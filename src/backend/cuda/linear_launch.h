@@ -27,6 +27,9 @@ struct linear_args {
     const uint32_t *n_rows;
     const uint32_t *first; /* [n_expert + 1] or NULL */
     uint32_t n_expert;
+    /* heads, of which blockIdx.z says one; 0: none. All have the same rows */
+    uint32_t heads, out_step;
+    size_t act_head_bytes;
     /* parts of each range [splits][scratch_rows][n_out]; scratch_rows 0: blocks add them up */
     float *scratch;
     uint32_t scratch_rows;

@@ -185,6 +185,17 @@ static __device__ __forceinline__ uint32_t linear_rows(const linear_args &p)
     return p.first ? p.first[p.n_expert] : *p.n_rows;
 }
 
+/* The product that this block is of, where each head has its own. */
+static __device__ __forceinline__ linear_args linear_of_head(linear_args p)
+{
+    if (p.heads > 0) {
+        p.w += blockIdx.z * p.matrix_bytes;
+        p.act += blockIdx.z * p.act_head_bytes;
+        p.out.p += static_cast<size_t>(blockIdx.z) * p.out_step;
+    }
+    return p;
+}
+
 /* The expert whose places `place` is among; all threads of the block call. */
 static __device__ __forceinline__ uint32_t linear_expert_at(const linear_args &p, uint32_t place)
 {
@@ -215,11 +226,12 @@ static __device__ __forceinline__ float linear_factor(const linear_args &p, uint
     return load<float>(tile + row % CUDA_ACT_ROWS * sizeof(float));
 }
 
-/* grid: (groups of 8 / splits x 16 outputs, tiles of 8 rows); block: 8 warps. */
+/* grid: (groups of 8 / splits x 16 outputs, tiles of 8 rows, 1 or heads); block: 8 warps. */
 template <class F, uint32_t DEPTH>
-static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const linear_args p)
+static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const linear_args given)
 {
     CUDA_SHARED(uint8_t, shared);
+    const linear_args p = linear_of_head(given);
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const uint32_t row = blockIdx.y * CUDA_ACT_ROWS, n_rows = linear_rows(p);
     if (row >= n_rows)
@@ -513,13 +525,14 @@ static __device__ __forceinline__ void many_block(
     }
 }
 
-/* grid: (groups of 128 outputs, groups of 64 P rows, 1 or splits), or with experts (.., experts,
- * blocks that share an expert's groups of rows); block: 8 warps. */
+/* grid: (groups of 128 outputs, groups of 64 P rows, 1, splits or heads), or with experts (..,
+ * experts, blocks that share an expert's groups of rows); block: 8 warps. */
 template <class F, uint32_t P>
 static __global__ void __launch_bounds__(LINEAR_WARPS * 32, P == 1 ? 2 : 1)
-    linear_many(const linear_args p)
+    linear_many(const linear_args given)
 {
     CUDA_SHARED(uint8_t, shared);
+    const linear_args p = linear_of_head(given);
     constexpr uint32_t group = many_tiles(P) * CUDA_ACT_ROWS;
     const uint32_t expert = p.first ? blockIdx.y : 0;
     const uint32_t begin = p.first ? p.first[expert] : 0;
