@@ -18,21 +18,16 @@ static const struct {
     const char *name;
     double limit;
 } quantised[] = {
-    {"F16", 1.6479e-07},
-    {"BF16", 1.0591e-05},
-    {"Q8_0", 1.4318e-04},
-    {"Q4_0", 1.4584e-04},
-    {"Q4_1", 1.5164e-04},
-    {"Q5_0", 1.4670e-04},
-    {"Q5_1", 1.4643e-04},
-    {"Q2_K", 3.0067e-04},
-    {"Q3_K_M", 2.6545e-04},
-    {"Q4_K_M", 2.8527e-04},
-    {"Q5_K_M", 2.9306e-04},
-    {"Q6_K", 3.0544e-04},
-    {"IQ4_NL", 1.4200e-04},
-    {"IQ4_XS", 2.9246e-04},
-    {"MXFP4_MOE", 1.4263e-04},
+    {"quantised/llama.F16", 1.6479e-07},       {"quantised/llama.BF16", 1.0591e-05},
+    {"quantised/llama.Q8_0", 1.4318e-04},      {"quantised/llama.Q4_0", 1.4584e-04},
+    {"quantised/llama.Q4_1", 1.5164e-04},      {"quantised/llama.Q5_0", 1.4670e-04},
+    {"quantised/llama.Q5_1", 1.4643e-04},      {"quantised/llama.Q2_K", 3.0067e-04},
+    {"quantised/llama.Q3_K_M", 2.6545e-04},    {"quantised/llama.Q4_K_M", 2.8527e-04},
+    {"quantised/llama.Q5_K_M", 2.9306e-04},    {"quantised/llama.Q6_K", 3.0544e-04},
+    {"quantised/llama.IQ4_NL", 1.4200e-04},    {"quantised/llama.IQ4_XS", 2.9246e-04},
+    {"quantised/llama.MXFP4_MOE", 1.4263e-04}, {"grids/llama.IQ1_M", 3.7703e-04},
+    {"grids/llama.IQ2_XS", 3.3723e-04},        {"grids/llama.IQ2_M", 2.9646e-04},
+    {"grids/llama.IQ3_XXS", 2.7938e-04},       {"grids/llama.TQ1_0", 4.3092e-04},
 };
 static const char *const architectures[] = {
     "architectures/llama", "architectures/llama3",    "architectures/qwen2",
@@ -69,11 +64,12 @@ static const char *const checked[] = {"architectures/qwen3moe",
                                       "families/llama4",
                                       "families/deepseek2-v3",
                                       "families/llama-by-layer",
-                                      "Q8_0",
-                                      "Q4_1",
-                                      "Q3_K_M",
-                                      "Q4_K_M",
-                                      "BF16"};
+                                      "quantised/llama.Q8_0",
+                                      "quantised/llama.Q4_1",
+                                      "quantised/llama.Q3_K_M",
+                                      "quantised/llama.Q4_K_M",
+                                      "quantised/llama.BF16",
+                                      "grids/llama.IQ2_M"};
 static bool is_left_out(const char *name)
 {
     for (size_t i = 0; i < COUNT(checked); i++) {
@@ -192,10 +188,9 @@ static void quantised_match(void **state)
     int bad = 0;
     (void)state;
     for (size_t q = 0; q < COUNT(quantised); q++) {
-        char name[64];
-        if (is_left_out(quantised[q].name))
+        const char *name = quantised[q].name;
+        if (is_left_out(name))
             continue;
-        snprintf(name, sizeof name, "quantised/llama.%s", quantised[q].name);
         struct model *m = load_golden(name);
         const double f32 = golden_error(name, m, KV_F32), f16 = golden_error(name, m, KV_F16);
         print_message(

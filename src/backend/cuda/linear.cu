@@ -64,6 +64,7 @@ static bool is_k(int type)
 static linear_args args_of(const struct cuda_linear *op)
 {
     const cuda_matrix *w = &op->w;
+    const int type = cuda_stored_as(w->type);
     const cuda_layout layout = cuda_layout_of(w->type);
     const uint32_t chunks = cuda_chunks(w->n_in);
     linear_args p = {};
@@ -76,7 +77,7 @@ static linear_args args_of(const struct cuda_linear *op)
     p.runs = layout.chunks ? groups_of(chunks, layout.chunks) : chunks;
     p.splits = linear_splits(p.runs, p.n_parts);
     p.unit = layout.form == CUDA_ACT_F16
-                 ? (is_k(w->type) ? linear_k_unit(w->type) : linear_block_unit(w->type))
+                 ? (is_k(type) ? linear_k_unit(type) : linear_block_unit(type))
                  : 1;
     p.act = op->act.data;
     p.act_tile_bytes = cuda_act_tile_bytes(op->act.forms, op->act.k);
@@ -92,6 +93,7 @@ static linear_args args_of(const struct cuda_linear *op)
 
 static void launch(int type, const linear_args *p, const linear_grid *g)
 {
+    type = cuda_stored_as(type);
     if (type == CUDA_TYPE_F32)
         linear_f32_launch(p, g);
     else if (type == CUDA_TYPE_F16 || type == CUDA_TYPE_BF16)

@@ -17,7 +17,8 @@
 extern "C" {
 #endif
 
-/* A matrix on the device; type: enum gguf_type (gguf.h). */
+/* A matrix on the device; type: enum gguf_type (gguf.h), as in the file, however it lies here
+ * (cuda_stored_as). */
 struct cuda_matrix {
     int type;
     uint32_t n_in, n_out;

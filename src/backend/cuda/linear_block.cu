@@ -1,4 +1,5 @@
-/* Formats whose blocks of 32 have a scale: Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 IQ4_NL MXFP4, and IQ4_XS.
+/* Formats whose blocks of 32 have a scale: Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 IQ4_NL MXFP4, and IQ4_XS; and
+ * those of grids (IQ1, IQ2, IQ3), as numbers of 4 bits with a table.
  *
  *      w = d * (q - zero)   or   d * q + m          q as stored: 4, 5 or 8 bits, not negative
  *
@@ -26,6 +27,15 @@
  * Fifth bits (Q5_0, Q5_1) are a word a lane behind; Q4_1, Q5_1 have m after d in the head; Q8_0 has
  * bytes q + 128; IQ4 has nibbles that a table of bytes is looked up with (value + 128); MXFP4's are
  * floats, whose bits are put where an f16 has them: 2^-14 times the value.
+ *
+ * Of grids (TABLE) the points are taken apart at load: a point has at most 16 different values, so
+ * each becomes 4 bits, and a run's head ends with the 16 bytes (value + 128) that they mean. A
+ * scale is of 16 values: each step has a part of its own, as in Q6_K.
+ *
+ *      head  336 bytes   d of r | r + 8, f32, r = 0..7 | for each chunk 64 bytes: scales, 8 for
+ * each r, of r and r + 8 beside each other | table
+ *
+ * The file's 1.6 to 3.4 bits a weight become 4.7, all numbers exact.
  *
  * To add a format: its numbers in linear_layout.h, its packing in pack.c, a struct here, its line
  * in the table at the end and in linear_embed.cu.
@@ -132,16 +142,21 @@ static __device__ __forceinline__ void unpack_bytes(const uint8_t *chunk,
         spread_bytes(q.w, a[2 * b + 1], 1);
     }
 }
-/* iq4 values + 128, of the four nibbles in the low half of q (whose upper bits are cleared in low,
+/* Bytes of a table, of the four nibbles in the low half of q (whose upper bits are cleared in low,
  * and moved down by one in upper: 4 where the upper eight are meant). */
-static __device__ __forceinline__ uint32_t look_up(uint32_t low, uint32_t upper)
+static __device__ __forceinline__ uint32_t look_up(uint4 table, uint32_t low, uint32_t upper)
 {
-    /* -127 -104 -83 -65 | -49 -35 -22 -10 | 1 13 25 38 | 53 69 89 113, each + 128 */
-    const uint32_t first = __byte_perm(0x3f2d1801u, 0x766a5d4fu, low);
-    const uint32_t second = __byte_perm(0xa6998d81u, 0xf1d9c5b5u, low);
+    const uint32_t first = __byte_perm(table.x, table.y, low);
+    const uint32_t second = __byte_perm(table.z, table.w, low);
     return __byte_perm(first, second, 0x3210u + upper);
 }
+/* -127 -104 -83 -65 | -49 -35 -22 -10 | 1 13 25 38 | 53 69 89 113, each + 128 */
+static __device__ __forceinline__ uint4 iq4_table()
+{
+    return make_uint4(0x3f2d1801u, 0x766a5d4fu, 0xa6998d81u, 0xf1d9c5b5u);
+}
 static __device__ __forceinline__ void unpack_indices(const uint8_t *chunk,
+                                                      uint4 table,
                                                       uint32_t lane,
                                                       uint32_t a[4][4])
 {
@@ -150,8 +165,8 @@ static __device__ __forceinline__ void unpack_indices(const uint8_t *chunk,
 #pragma unroll
     for (int i = 0; i < 4; i++) { /* steps i / 2 * 2 and the next, row r or r + 8 */
         const uint32_t low = words[i] & 0x77777777u, upper = (words[i] & 0x88888888u) >> 1;
-        spread_bytes(look_up(low & 0xffffu, upper & 0xffffu), a[i / 2 * 2], i % 2);
-        spread_bytes(look_up(low >> 16, upper >> 16), a[i / 2 * 2 + 1], i % 2);
+        spread_bytes(look_up(table, low & 0xffffu, upper & 0xffffu), a[i / 2 * 2], i % 2);
+        spread_bytes(look_up(table, low >> 16, upper >> 16), a[i / 2 * 2 + 1], i % 2);
     }
 }
 /* Sign, two bits of exponent and one of mantissa, at the top of an f16. */
@@ -294,7 +309,7 @@ struct iq4_nl {
         const uint8_t *head, const uint8_t *chunk, uint32_t, uint32_t lane, weights &w)
     {
         unpack_scales(load<uint2>(head + lane / 4 * 8), 1, w.d);
-        unpack_indices(chunk, lane, w.a);
+        unpack_indices(chunk, iq4_table(), lane, w.a);
     }
     static __device__ __forceinline__ void multiply(const weights &w,
                                                     const uint8_t *act,
@@ -317,7 +332,7 @@ struct iq4_xs {
         for (uint32_t i = 0; i < 4; i++)
             w.d[i / 2][i % 2] =
                 __fmul_rn(i % 2 ? high_half(d) : low_half(d), byte_float(scales, i, 32, 1));
-        unpack_indices(chunk, lane, w.a);
+        unpack_indices(chunk, iq4_table(), lane, w.a);
     }
     static __device__ __forceinline__ void multiply(const weights &w,
                                                     const uint8_t *act,
@@ -325,6 +340,46 @@ struct iq4_xs {
                                                     float sum[4])
     {
         multiply_blocks<128, 1, false>(w, act, lane, sum);
+    }
+};
+
+struct grid_table {
+    static constexpr uint32_t RUN = CUDA_RUN_TABLE, HEAD = CUDA_HEAD_TABLE,
+                              CHUNK = CUDA_CHUNK_TABLE;
+    static constexpr bool PAIR = false, SUMS = true, PARTS = false;
+    struct weights {
+        uint32_t a[4][4];
+        float scale[4][2]; /* of each step, d and all */
+    };
+    static __device__ __forceinline__ void unpack(
+        const uint8_t *head, const uint8_t *chunk, uint32_t sub, uint32_t lane, weights &w)
+    {
+        const float2 d = load<float2>(head + lane / 4 * 8);
+        const uint2 s = load<uint2>(head + 64 + sub * 64 + lane / 4 * 8);
+#pragma unroll
+        for (uint32_t i = 0; i < 8; i++)
+            w.scale[i / 2][i % 2] =
+                __fmul_rn(i % 2 ? d.y : d.x, byte_float(i < 4 ? s.x : s.y, i % 4, 0, 1));
+        unpack_indices(chunk, load<uint4>(head + 320), lane, w.a);
+    }
+    static __device__ __forceinline__ void multiply(const weights &w,
+                                                    const uint8_t *act,
+                                                    uint32_t lane,
+                                                    float sum[4])
+    {
+        const act_values x = act_values_of(act, lane);
+        const float4 s = act_sums_of(act, lane % 4 * 2), t = act_sums_of(act, lane % 4 * 2 + 1);
+        const float sums[4][2] = {{s.x, t.x}, {s.y, t.y}, {s.z, t.z}, {s.w, t.w}};
+#pragma unroll
+        for (int step = 0; step < 4; step++) {
+            float part[4];
+            part[0] = part[2] = __fmul_rn(sums[step][0], -128 * SUBNORMAL);
+            part[1] = part[3] = __fmul_rn(sums[step][1], -128 * SUBNORMAL);
+            mma_f16(part, w.a[step], x.b[step]);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                sum[i] = __fmaf_rn(w.scale[step][i / 2], part[i], sum[i]);
+        }
     }
 };
 
@@ -376,6 +431,8 @@ extern "C" void linear_block_launch(int type, const linear_args *p, const linear
         return linear_launch<iq4_nl>(*p, *g);
     case CUDA_TYPE_IQ4_XS:
         return linear_launch<iq4_xs>(*p, *g);
+    case CUDA_TYPE_TABLE:
+        return linear_launch<grid_table>(*p, *g);
     default:
         return linear_launch<mxfp4>(*p, *g);
     }

@@ -51,13 +51,42 @@
     X(Q4_K, 12, 4, 320, 512, CUDA_ACT_F16)                                                         \
     X(Q5_K, 13, 4, 320, 640, CUDA_ACT_F16)                                                         \
     X(Q6_K, 14, 4, 288, 768, CUDA_ACT_F16)                                                         \
-    X(IQ4_XS, 23, 4, 160, 512, CUDA_ACT_F16)
+    X(IQ4_XS, 23, 4, 160, 512, CUDA_ACT_F16)                                                       \
+    X(TABLE, 256, 4, 336, 512, CUDA_ACT_F16)
+/* TABLE is no type of files: numbers that sixteen bytes of its own say the meaning of. */
 
 #define CUDA_FORMAT_NUMBERS(name, number, chunks, head, chunk, form)                               \
     CUDA_TYPE_##name = (number), CUDA_RUN_##name = (chunks), CUDA_HEAD_##name = (head),            \
     CUDA_CHUNK_##name = (chunk),
 enum { CUDA_FORMATS(CUDA_FORMAT_NUMBERS) CUDA_TYPE_F32 = 0 };
 #undef CUDA_FORMAT_NUMBERS
+
+/* Types whose numbers lie as another's do; their blocks are taken apart at load (pack.c).
+ *
+ *      IQ1, IQ2, IQ3   a point of a grid is digits with a sign each, 16 values at most: TABLE
+ *      TQ1_0, TQ2_0    d * (q - 1), d for 256: Q2_K with scales and mins of 1, dmin = d
+ *      Q1_0, Q2_0      d * (q - 1), or d and -d, d for 128 or 64: Q4_0, q + 7 */
+CUDA_ANY int cuda_stored_as(int type)
+{
+    switch (type) {
+    case 16: /* IQ2_XXS, IQ2_XS, IQ3_XXS, IQ1_S */
+    case 17:
+    case 18:
+    case 19:
+    case 21: /* IQ3_S, IQ2_S, IQ1_M */
+    case 22:
+    case 29:
+        return CUDA_TYPE_TABLE;
+    case 34: /* TQ1_0, TQ2_0 */
+    case 35:
+        return CUDA_TYPE_Q2_K;
+    case 41: /* Q1_0, Q2_0 */
+    case 42:
+        return CUDA_TYPE_Q4_0;
+    default:
+        return type == CUDA_TYPE_TABLE ? -1 : type;
+    }
+}
 
 /* Sizes of a type; chunks 0: it is F32, whose rows lie one after the other, K padded to chunks, or
  * (known 0) no type at all. */
@@ -73,7 +102,7 @@ static inline struct cuda_layout cuda_layout_of(int type)
         const struct cuda_layout l = {chunks, head, chunk, form, 1};                               \
         return l;                                                                                  \
     }
-    switch (type) {
+    switch (cuda_stored_as(type)) {
         CUDA_FORMATS(CUDA_FORMAT_CASE)
     default:
         break;
