@@ -90,6 +90,7 @@ static void run(const struct linear_case *c, uint32_t first, uint32_t n, uint32_
     const unsigned forms = rnd() % 2 ? 15 : cuda_act_form(c->matrix.type);
     struct cuda_at at = at_make(n, bound);
     at.block_shared = device_block_shared(rnd() % 2);
+    at.wgmma = rnd() % 2;
     float *x = device_copy(c->x + (size_t)first * c->k, (size_t)n * c->k * sizeof *x);
     struct cuda_linear op = {
         .w = c->matrix,

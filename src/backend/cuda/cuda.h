@@ -155,6 +155,7 @@ struct cuda_backend {
     char description[96], kernels_name[48], device_name[64];
     uint32_t major, minor;
     uint32_t block_shared; /* bytes of shared memory that a block may have */
+    enum gpu_wgmma wgmma;
     struct cuda_budget budget;
 
     struct launch *launches;
@@ -235,6 +236,8 @@ enum err cuda_budget_make(struct cuda_backend *b, struct err_info *e) WEIR_MUST_
 /* Take it. Errors: ERR_NOMEM. */
 enum err cuda_memory_take(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
 void cuda_memory_release(struct cuda_backend *b);
+/* Once it is known what the model multiplies, before memory is taken (wgmma_check.c). */
+enum gpu_wgmma cuda_wgmma_check(const struct cuda_backend *b);
 enum err cuda_kv_zero(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
 /* Weights and vectors to the device. Errors: ERR_NOMEM, ERR_INTERNAL. */
 enum err cuda_weights_load(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;

@@ -122,7 +122,9 @@ static linear_grid few_grid(const cuda_at *at, int type, const linear_args *p, u
 static linear_grid many_grid(const cuda_at *at, const linear_args *p, uint32_t rows)
 {
     linear_grid g = {};
-    g.kernel = many_rows(at, rows) == 64 ? LINEAR_MANY_64 : LINEAR_MANY_128;
+    g.kernel = many_rows(at, rows) == 64 ? LINEAR_MANY_64
+               : at->wgmma               ? LINEAR_WGMMA_128
+                                         : LINEAR_MANY_128;
     g.x = groups_of(p->n_parts, MANY_PARTS);
     g.y = g.z = 1;
     g.wide = is_wide(at);

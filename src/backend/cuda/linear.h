@@ -28,6 +28,7 @@ struct cuda_matrix {
 /* --- pack.c, the host's --- */
 
 int cuda_matrix_known(int type);
+int cuda_matrix_alike(int a, int b); /* they lie as one type does, which one kernel reads */
 size_t cuda_matrix_bytes(int type, uint32_t n_in, uint32_t n_out);
 /* Output rows that are laid out at a time, and the bytes that they take; parts follow each other.
  */

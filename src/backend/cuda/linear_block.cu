@@ -53,40 +53,46 @@ struct block_weights {
     float m[2][2];
 };
 
+/* Sums of x: of a block, of the lane's two rows of activations. */
+static __device__ __forceinline__ float2 block_sums(const uint8_t *act, uint32_t lane, int b)
+{
+    const float4 s = act_sums_of(act, lane % 4 * 2), t = act_sums_of(act, lane % 4 * 2 + 1);
+    return b == 0 ? make_float2(__fadd_rn(s.x, s.y), __fadd_rn(t.x, t.y))
+                  : make_float2(__fadd_rn(s.z, s.w), __fadd_rn(t.z, t.w));
+}
+
 /* ZERO: what q is counted from, in units of the first block's numbers; HIGH: how many times as much
  * the second's count. */
-template <int ZERO, int HIGH, bool MINS>
-static __device__ __forceinline__ void multiply_blocks(const block_weights &w,
+template <class By, int ZERO, int HIGH, bool MINS>
+static __device__ __forceinline__ void multiply_blocks(block_weights &w,
                                                        const uint8_t *act,
                                                        uint32_t lane,
-                                                       float sum[4])
+                                                       float (*sum)[4])
 {
-    const act_values x = act_values_of(act, lane);
-    float of_block[2][2] = {}; /* sums of x: of a block, of the lane's two rows of activations */
-    if constexpr (ZERO != 0 || MINS) {
-        const float4 s = act_sums_of(act, lane % 4 * 2), t = act_sums_of(act, lane % 4 * 2 + 1);
-        of_block[0][0] = __fadd_rn(s.x, s.y);
-        of_block[0][1] = __fadd_rn(t.x, t.y);
-        of_block[1][0] = __fadd_rn(s.z, s.w);
-        of_block[1][1] = __fadd_rn(t.z, t.w);
-    }
+    By by(act, lane);
 #pragma unroll
     for (int b = 0; b < 2; b++) {
-        float part[4] = {0, 0, 0, 0};
-        if constexpr (ZERO != 0) {
-            const float zero = -ZERO * SUBNORMAL * (b == 0 ? 1 : HIGH);
-            part[0] = part[2] = __fmul_rn(of_block[b][0], zero);
-            part[1] = part[3] = __fmul_rn(of_block[b][1], zero);
-        }
-        mma_f16(part, w.a[2 * b], x.b[2 * b]);
-        mma_f16(part, w.a[2 * b + 1], x.b[2 * b + 1]);
+        float part[By::TILES][4] = {};
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            sum[i] = __fmaf_rn(w.d[b][i / 2], part[i], sum[i]);
-        if constexpr (MINS) {
+        for (uint32_t c = 0; c < By::TILES && ZERO != 0; c++) {
+            const float2 x = block_sums(by.tile(c), lane, b);
+            const float zero = -ZERO * SUBNORMAL * (b == 0 ? 1 : HIGH);
+            part[c][0] = part[c][2] = __fmul_rn(x.x, zero);
+            part[c][1] = part[c][3] = __fmul_rn(x.y, zero);
+        }
+        by.begin(part, w.a[2 * b], 8);
+        by.f16(part, w.a[2 * b], 2 * b);
+        by.f16(part, w.a[2 * b + 1], 2 * b + 1);
+        by.wait(part);
+#pragma unroll
+        for (uint32_t i = 0; i < By::TILES * 4; i++)
+            sum[i / 4][i % 4] = __fmaf_rn(w.d[b][i % 4 / 2], part[i / 4][i % 4], sum[i / 4][i % 4]);
+#pragma unroll
+        for (uint32_t c = 0; c < By::TILES && MINS; c++) {
+            const float2 x = block_sums(by.tile(c), lane, b);
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                sum[i] = __fmaf_rn(w.m[b][i / 2], of_block[b][i % 2], sum[i]);
+                sum[c][i] = __fmaf_rn(w.m[b][i / 2], i % 2 ? x.y : x.x, sum[c][i]);
         }
     }
 }
@@ -223,12 +229,13 @@ struct q8_0 {
         unpack_scales(load<uint2>(head + lane / 4 * 8), 1, w.d);
         unpack_bytes(chunk, lane, w.a);
     }
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        multiply_blocks<128, 1, false>(w, act, lane, sum);
+        multiply_blocks<By, 128, 1, false>(w, act, lane, sum);
     }
 };
 
@@ -240,12 +247,13 @@ struct q4_0 {
         unpack_scales(load<uint2>(head + lane / 4 * 8), 1.0f / 16, w.d);
         unpack_nibbles(chunk, lane, w.a);
     }
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        multiply_blocks<8, 16, false>(w, act, lane, sum);
+        multiply_blocks<By, 8, 16, false>(w, act, lane, sum);
     }
 };
 
@@ -258,12 +266,13 @@ struct q5_0 {
         unpack_nibbles(chunk, lane, w.a);
         unpack_fifth(chunk + 512, lane, w.a);
     }
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        multiply_blocks<16, 16, false>(w, act, lane, sum);
+        multiply_blocks<By, 16, 16, false>(w, act, lane, sum);
     }
 };
 
@@ -277,12 +286,13 @@ struct q4_1 {
         unpack_mins(make_uint2(scales.z, scales.w), w.m);
         unpack_nibbles(chunk, lane, w.a);
     }
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        multiply_blocks<0, 16, true>(w, act, lane, sum);
+        multiply_blocks<By, 0, 16, true>(w, act, lane, sum);
     }
 };
 
@@ -294,12 +304,13 @@ struct q5_1 {
         q4_1::unpack(head, chunk, sub, lane, w);
         unpack_fifth(chunk + 512, lane, w.a);
     }
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        multiply_blocks<0, 16, true>(w, act, lane, sum);
+        multiply_blocks<By, 0, 16, true>(w, act, lane, sum);
     }
 };
 
@@ -311,12 +322,13 @@ struct iq4_nl {
         unpack_scales(load<uint2>(head + lane / 4 * 8), 1, w.d);
         unpack_indices(chunk, iq4_table(), lane, w.a);
     }
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        multiply_blocks<128, 1, false>(w, act, lane, sum);
+        multiply_blocks<By, 128, 1, false>(w, act, lane, sum);
     }
 };
 
@@ -334,12 +346,13 @@ struct iq4_xs {
                 __fmul_rn(i % 2 ? high_half(d) : low_half(d), byte_float(scales, i, 32, 1));
         unpack_indices(chunk, iq4_table(), lane, w.a);
     }
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        multiply_blocks<128, 1, false>(w, act, lane, sum);
+        multiply_blocks<By, 128, 1, false>(w, act, lane, sum);
     }
 };
 
@@ -362,23 +375,24 @@ struct grid_table {
                 __fmul_rn(i % 2 ? d.y : d.x, byte_float(i < 4 ? s.x : s.y, i % 4, 0, 1));
         unpack_indices(chunk, load<uint4>(head + 320), lane, w.a);
     }
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        const act_values x = act_values_of(act, lane);
-        const float4 s = act_sums_of(act, lane % 4 * 2), t = act_sums_of(act, lane % 4 * 2 + 1);
-        const float sums[4][2] = {{s.x, t.x}, {s.y, t.y}, {s.z, t.z}, {s.w, t.w}};
+        By by(act, lane);
 #pragma unroll
         for (int step = 0; step < 4; step++) {
-            float part[4];
-            part[0] = part[2] = __fmul_rn(sums[step][0], -128 * SUBNORMAL);
-            part[1] = part[3] = __fmul_rn(sums[step][1], -128 * SUBNORMAL);
-            mma_f16(part, w.a[step], x.b[step]);
+            float part[By::TILES][4];
+            begin_step(by, lane, step, -128 * SUBNORMAL, part);
+            by.begin(part, w.a[step], 4);
+            by.f16(part, w.a[step], step);
+            by.wait(part);
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-                sum[i] = __fmaf_rn(w.scale[step][i / 2], part[i], sum[i]);
+            for (uint32_t i = 0; i < By::TILES * 4; i++)
+                sum[i / 4][i % 4] =
+                    __fmaf_rn(w.scale[step][i % 4 / 2], part[i / 4][i % 4], sum[i / 4][i % 4]);
         }
     }
 };
@@ -399,12 +413,13 @@ struct mxfp4 {
             w.d[i / 2][i % 2] = scale((e >> (8 * i)) & 255);
         unpack_fp4(chunk, lane, w.a);
     }
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        multiply_blocks<0, 1, false>(w, act, lane, sum);
+        multiply_blocks<By, 0, 1, false>(w, act, lane, sum);
     }
 };
 

@@ -34,11 +34,16 @@ struct linear_args {
     float *scratch;
     uint32_t scratch_rows;
 };
-enum linear_kernel { LINEAR_FEW, LINEAR_MANY_64, LINEAR_MANY_128 /* rows a block */ };
+enum linear_kernel { /* rows a block */
+                     LINEAR_FEW,
+                     LINEAR_MANY_64,
+                     LINEAR_MANY_128,
+                     LINEAR_WGMMA_128,
+};
 struct linear_grid {
     uint32_t x, y, z;
     enum linear_kernel kernel;
-    int wide; /* blocks may have CUDA_SHARED_WIDE bytes; LINEAR_MANY_128 needs them */
+    int wide; /* blocks may have CUDA_SHARED_WIDE bytes; those of 128 rows need them */
     cudaStream_t stream;
 };
 

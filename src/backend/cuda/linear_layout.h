@@ -213,8 +213,9 @@ CUDA_ANY uint32_t cuda_head_index(uint32_t row, uint32_t e, uint32_t n)
  *      pair: | values, upper part 1024 | lower part 1024 |
  *      F32:  not in chunks: [8 rows][K padded to chunks]
  *
- * Values lie as the operand of 8 columns: two blocks of 32 of K of 512 bytes, in each 16 bytes of
- * each lane l, for row l / 4: k 4 (l % 4) + 0..3 of the first 16, then of the second 16.
+ * Values lie as the operand of 8 columns, in pieces of 128 bytes: the 8 rows after each other, 16
+ * bytes each. Two pieces for each 16 of K: of each four the first two numbers, then the others; so
+ * ldmatrix makes registers of them, and wgmma reads them where they lie.
  * Sums: f32 [8 rows][4] of 16 values each, as rounded. In parts: the same as two f16 that add up.
  */
 #define CUDA_ACT_ROWS 8u
@@ -246,8 +247,8 @@ CUDA_ANY size_t cuda_act_tile_bytes(unsigned forms, uint32_t k)
 CUDA_ANY size_t cuda_act_at(unsigned form, uint32_t row, uint32_t k)
 {
     const size_t of_chunk = form == CUDA_ACT_F16 ? CUDA_ACT_F16_BYTES : CUDA_ACT_PAIR_BYTES;
-    return k / CUDA_CHUNK_K * of_chunk + k % 64 / 32 * 512 + (row * 4 + k % 16 / 4) * 16 +
-           k % 32 / 16 * 8 + k % 4 * 2;
+    return k / CUDA_CHUNK_K * of_chunk + k % 64 / 16 * 256 + k % 4 / 2 * 128 + row * 16 +
+           k % 16 / 4 * 4 + k % 2 * 2;
 }
 
 #endif

@@ -23,6 +23,10 @@
  * between, where that would leave processors idle: the same, but each range has its own block,
  * which leaves its part in scratch, and a second launch adds them (linear_merge).
  *
+ *     on Hopper   many rows are multiplied by wgmma, which takes 64 outputs from four warps'
+ * registers and 128 rows from shared memory where copies left them: a warp has 16 x 128. Only where
+ * the device was seen to give mma's bits (wgmma_check.c).
+ *
  * Bounds on an H200 (4.8 TB/s, 132 processors of 1.98 GHz with 4 schedulers): memory brings 18.4
  * bytes a clock and processor, so that in the time of 1 KB of weights 222 instructions can be made;
  * how many each format makes is in docs/DECISIONS.md. 16 warps with 3 chunks of 0.5 to 1 KB each on
@@ -33,7 +37,7 @@
 #define WEIR_BACKEND_CUDA_LINEAR_TILES_CUH
 
 #include "backend/cuda/linear_launch.h"
-#include "backend/cuda/mma.cuh"
+#include "backend/cuda/wgmma.cuh"
 
 #include <string.h>
 
@@ -77,17 +81,134 @@ static __device__ __forceinline__ float byte_float(uint32_t word, uint32_t i, fl
 /* --- a lane's share of the activations of a chunk, for 8 rows --- */
 
 struct act_values {
-    uint32_t b[4][2]; /* of each step */
+    uint32_t b[8]; /* two of each step */
 };
 static __device__ __forceinline__ act_values act_values_of(const uint8_t *act, uint32_t lane)
 {
-    const uint4 first = load<uint4>(act + lane * 16), second = load<uint4>(act + 512 + lane * 16);
-    return {{{first.x, first.y}, {first.z, first.w}, {second.x, second.y}, {second.z, second.w}}};
+    act_values x;
+    ldmatrix_x4(x.b, act + lane * 16);
+    ldmatrix_x4(x.b + 4, act + 512 + lane * 16);
+    return x;
 }
 /* The sums of 16 of a column that the lane has results of. */
 static __device__ __forceinline__ float4 act_sums_of(const uint8_t *act, uint32_t column)
 {
     return load<float4>(act + CUDA_ACT_SUMS + column * 16);
+}
+
+/* --- products of a chunk: of one tile of 8 rows by mma, or of 16 tiles by wgmma ---
+ *
+ * A format says what is multiplied and added in which order (multiply), over either. */
+
+template <bool PAIR> struct by_mma {
+    static constexpr uint32_t TILES = 1;
+    const uint8_t *act;
+    uint32_t lane;
+    act_values x, lower_x;
+    __device__ __forceinline__ by_mma(const uint8_t *from, uint32_t l) : act(from), lane(l)
+    {
+        x = act_values_of(act, lane);
+        if constexpr (PAIR)
+            lower_x = act_values_of(act + 1024, lane);
+    }
+    __device__ __forceinline__ const uint8_t *tile(uint32_t) const
+    {
+        return act;
+    }
+    /* Before the first product: d, and the n registers of A, have been written. */
+    __device__ __forceinline__ void begin(float (*)[4], uint32_t *, uint32_t)
+    {
+    }
+    __device__ __forceinline__ void f16(float (*d)[4], const uint32_t a[4], int step)
+    {
+        mma_f16(d[0], a, x.b + 2 * step);
+    }
+    __device__ __forceinline__ void lower_f16(float (*d)[4], const uint32_t a[4], int step)
+    {
+        mma_f16(d[0], a, lower_x.b + 2 * step);
+    }
+    __device__ __forceinline__ void bf16(float (*d)[4], const uint32_t a[4], int step)
+    {
+        mma_bf16(d[0], a, x.b + 2 * step);
+    }
+    __device__ __forceinline__ void lower_bf16(float (*d)[4], const uint32_t a[4], int step)
+    {
+        mma_bf16(d[0], a, lower_x.b + 2 * step);
+    }
+    /* With the sums in parts, which are 8 of K; a[2] and a[3] are 0. */
+    __device__ __forceinline__ void sums(float (*d)[4], const uint32_t a[4])
+    {
+        const uint32_t b[2] = {load<uint32_t>(act + CUDA_ACT_PARTS + lane * 4), 0};
+        mma_f16(d[0], a, b);
+    }
+    /* Until d holds what was multiplied. */
+    __device__ __forceinline__ void wait(float (*)[4])
+    {
+    }
+};
+
+/* STRIDE: bytes from a tile of the chunk to the next. */
+template <uint32_t STRIDE> struct by_wgmma {
+    static constexpr uint32_t TILES = WGMMA_TILES;
+    const uint8_t *act;
+    uint64_t values;
+    wgmma_group group;
+    __device__ __forceinline__ by_wgmma(const uint8_t *from, uint32_t) : act(from)
+    {
+        values = wgmma_descriptor(wgmma_address(act), 128, STRIDE);
+    }
+    __device__ __forceinline__ const uint8_t *tile(uint32_t c) const
+    {
+        return act + c * STRIDE;
+    }
+    __device__ __forceinline__ void begin(float (*d)[4], uint32_t *a, uint32_t n)
+    {
+        wgmma_begin(group, d, a, n);
+    }
+    static constexpr uint64_t STEP = 256 / 16, LOWER = 1024 / 16; /* in a descriptor's units */
+    __device__ __forceinline__ void f16(float (*d)[4], const uint32_t a[4], int step)
+    {
+        wgmma_f16(group, d, a, values + step * STEP);
+    }
+    __device__ __forceinline__ void lower_f16(float (*d)[4], const uint32_t a[4], int step)
+    {
+        wgmma_f16(group, d, a, values + step * STEP + LOWER);
+    }
+    __device__ __forceinline__ void bf16(float (*d)[4], const uint32_t a[4], int step)
+    {
+        wgmma_bf16(group, d, a, values + step * STEP);
+    }
+    __device__ __forceinline__ void lower_bf16(float (*d)[4], const uint32_t a[4], int step)
+    {
+        wgmma_bf16(group, d, a, values + step * STEP + LOWER);
+    }
+    /* The second piece, which zeros are multiplied with, is the first once more. */
+    __device__ __forceinline__ void sums(float (*d)[4], const uint32_t a[4])
+    {
+        wgmma_f16(group, d, a, wgmma_descriptor(wgmma_address(act) + CUDA_ACT_PARTS, 0, STRIDE));
+    }
+    __device__ __forceinline__ void wait(float (*d)[4])
+    {
+        wgmma_wait(group, d);
+    }
+};
+
+static __device__ __forceinline__ float value_of(float4 v, int i)
+{
+    return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+/* The part of a step of 16, which starts at `zero` times the sums of x. */
+template <class By>
+static __device__ __forceinline__ void begin_step(
+    const By &by, uint32_t lane, int step, float zero, float (*part)[4])
+{
+#pragma unroll
+    for (uint32_t c = 0; c < By::TILES; c++) {
+        const float4 s = act_sums_of(by.tile(c), lane % 4 * 2);
+        const float4 t = act_sums_of(by.tile(c), lane % 4 * 2 + 1);
+        part[c][0] = part[c][2] = __fmul_rn(value_of(s, step), zero);
+        part[c][1] = part[c][3] = __fmul_rn(value_of(t, step), zero);
+    }
 }
 
 /* --- copies to shared memory --- */
@@ -251,7 +372,7 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const lin
     s.acts = s.chunks + DEPTH * F::CHUNK;
     s.heads = s.acts + DEPTH * linear_ring<F>::ACT_BYTES;
     s.lane = lane;
-    s.has_row = lane / 4 < rows;
+    s.has_row = lane % 8 < rows;
     /* a row's sums are 16 bytes, and so are its sums in parts */
     s.has_sums = lane % 8 < rows && (lane < 8 ? F::SUMS : lane < 16 && F::PARTS);
     s.left = tile < p.n_parts ? (end - begin) * F::RUN : 0;
@@ -266,7 +387,7 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const lin
         cp_async_commit();
     }
 
-    float sum[4] = {0, 0, 0, 0};
+    float sum[1][4] = {};
     const uint32_t turns = (s.left + DEPTH - 1) / DEPTH;
 #pragma unroll 1
     for (uint32_t turn = 0; turn < turns; turn++) {
@@ -279,7 +400,8 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const lin
                 cp_async_commit();
                 typename F::weights w;
                 F::unpack(s.head(i, turn), s.chunks + i * F::CHUNK, i % F::RUN, lane, w);
-                F::multiply(w, s.acts + i * linear_ring<F>::ACT_BYTES, lane, sum);
+                F::template multiply<by_mma<F::PAIR>>(
+                    w, s.acts + i * linear_ring<F>::ACT_BYTES, lane, sum);
             }
         }
         s.next_turn();
@@ -288,7 +410,7 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const lin
     __syncthreads(); /* the rings are done with */
     float *parts = reinterpret_cast<float *>(shared);
     for (uint32_t i = 0; i < 4; i++)
-        parts[(warp * 4 + i) * 32 + lane] = sum[i];
+        parts[(warp * 4 + i) * 32 + lane] = sum[0][i];
     __syncthreads();
     for (uint32_t e = threadIdx.x; e < per_block * 128; e += LINEAR_WARPS * 32) {
         /* e: output of 16 fastest, then row of 8, then part */
@@ -306,8 +428,18 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const lin
 
 /* --- many rows --- */
 
-/* Parts of 16 outputs of a block; a warp has P of them, and 8 tiles of 8 rows. */
+/* Parts of 16 outputs of a block. */
 static constexpr uint32_t MANY_PARTS = 8;
+/* What a warp has of a block: by mma P parts and 8 tiles of 8 rows; by wgmma, of which four warps
+ * of 64 outputs meet, a part and all 16 tiles. */
+template <uint32_t P> struct many_by_mma {
+    static constexpr uint32_t BLOCK = P, PARTS = P, TILES = 8;
+    static constexpr bool WGMMA = false;
+};
+struct many_by_wgmma {
+    static constexpr uint32_t BLOCK = 2, PARTS = 1, TILES = WGMMA_TILES;
+    static constexpr bool WGMMA = true;
+};
 static __host__ __device__ constexpr uint32_t many_tiles(uint32_t p)
 {
     return 8 * p;
@@ -397,32 +529,32 @@ template <class F, uint32_t P> struct many_stream {
     }
 };
 
-/* A warp's share of the block: up to P parts, up to 8 tiles. */
+/* A warp's share of the block. */
 struct many_share {
     uint32_t part, parts, tile, tiles;
 };
-template <uint32_t P>
+template <class M>
 static __device__ __forceinline__ many_share many_share_of(uint32_t warp,
                                                            uint32_t parts,
                                                            uint32_t tiles)
 {
     many_share s;
-    s.part = warp * P % MANY_PARTS;
-    s.tile = warp * P / MANY_PARTS * 8;
-    s.parts = s.part >= parts ? 0 : P < parts - s.part ? P : parts - s.part;
-    s.tiles = s.tile >= tiles ? 0 : 8 < tiles - s.tile ? 8 : tiles - s.tile;
+    s.part = warp * M::PARTS % MANY_PARTS;
+    s.tile = warp * M::PARTS / MANY_PARTS * M::TILES;
+    s.parts = s.part >= parts ? 0 : M::PARTS < parts - s.part ? M::PARTS : parts - s.part;
+    s.tiles = s.tile >= tiles ? 0 : M::TILES < tiles - s.tile ? M::TILES : tiles - s.tile;
     return s;
 }
 
 /* The products of the stream's chunks, added to sum. Parts and tiles that are not there are
  * multiplied too, whatever shared memory holds (tiles by fours): nobody reads their sums, and
  * without branches independent products can follow each other. */
-template <class F, uint32_t P>
-static __device__ __forceinline__ void many_range(many_stream<F, P> &s,
+template <class F, class M>
+static __device__ __forceinline__ void many_range(many_stream<F, M::BLOCK> &s,
                                                   const many_share &mine,
-                                                  float sum[P][8][4])
+                                                  float (*sum)[4])
 {
-    constexpr uint32_t depth = many_depth<F>();
+    constexpr uint32_t depth = many_depth<F>(), P = M::PARTS;
     const uint32_t n = s.left, tiles = __shfl_sync(0xffffffffu, mine.tiles, 0);
     for (uint32_t i = 0; i < depth - 1; i++) {
         s.bring();
@@ -432,6 +564,8 @@ static __device__ __forceinline__ void many_range(many_stream<F, P> &s,
 #pragma unroll 1
     for (uint32_t i = 0; i < n; i++) {
         cp_async_wait<depth - 2>();
+        if constexpr (M::WGMMA)
+            wgmma_see_shared();
         __syncthreads();
         s.bring();
         cp_async_commit();
@@ -439,19 +573,24 @@ static __device__ __forceinline__ void many_range(many_stream<F, P> &s,
 #pragma unroll
         for (uint32_t r = 0; r < P; r++)
             F::unpack(s.head(head, mine.part + r), s.chunk(slot, mine.part + r), sub, s.lane, w[r]);
+        if constexpr (M::WGMMA)
+            F::template multiply<by_wgmma<linear_ring<F>::ACT_BYTES>>(
+                w[0], s.acts(slot, 0), s.lane, sum);
 #pragma unroll
-        for (uint32_t c = 0; c < 8; c += 4) {
+        for (uint32_t c = 0; c < 8 && !M::WGMMA; c += 4) {
             if (c >= tiles)
                 break;
 #pragma unroll
             for (uint32_t e = 0; e < 4 * P; e++)
-                F::multiply(
-                    w[e % P], s.acts(slot, mine.tile + c + e / P), s.lane, sum[e % P][c + e / P]);
+                F::template multiply<by_mma<F::PAIR>>(w[e % P],
+                                                      s.acts(slot, mine.tile + c + e / P),
+                                                      s.lane,
+                                                      &sum[e % P * 8 + c + e / P]);
         }
         slot = slot + 1 == depth ? 0 : slot + 1;
         if (++sub == F::RUN) {
             sub = 0;
-            head = head + 1 == many_stream<F, P>::HEADS ? 0 : head + 1;
+            head = head + 1 == many_stream<F, M::BLOCK>::HEADS ? 0 : head + 1;
         }
     }
     __syncthreads(); /* the ring is done with */
@@ -471,15 +610,16 @@ static __device__ __forceinline__ uint32_t many_row(const many_share &mine, uint
 
 /* Rows [first, first + n) of a matrix (or an expert's places), outputs from part blockIdx.x * 8 on.
  */
-template <class F, uint32_t P>
+template <class F, class M>
 static __device__ __forceinline__ void many_block(
     const linear_args &p, uint8_t *shared, uint32_t expert, uint32_t first, uint32_t n)
 {
+    constexpr uint32_t P = M::BLOCK, PER_WARP = M::PARTS * M::TILES * 4; /* results of a lane */
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const uint32_t part = blockIdx.x * MANY_PARTS, tile = first / CUDA_ACT_ROWS;
     const uint32_t parts = p.n_parts - part < MANY_PARTS ? p.n_parts - part : MANY_PARTS;
     const uint32_t tiles = (n + CUDA_ACT_ROWS - 1) / CUDA_ACT_ROWS;
-    const many_share mine = many_share_of<P>(warp, parts, tiles);
+    const many_share mine = many_share_of<M>(warp, parts, tiles);
     many_stream<F, P> s;
     s.shared = shared;
     s.warp = warp;
@@ -500,18 +640,18 @@ static __device__ __forceinline__ void many_block(
         }
         s.left = (end - begin) * F::RUN;
         s.sub = s.slot = s.head_slot = 0;
-        float sum[P][8][4] = {};
-        many_range(s, mine, sum);
+        float sum[PER_WARP / 4][4] = {};
+        many_range<F, M>(s, mine, sum);
 #pragma unroll
-        for (uint32_t e = 0; e < P * 32; e++) {
+        for (uint32_t e = 0; e < PER_WARP; e++) {
             float *total = totals + e * (LINEAR_WARPS * 32) + threadIdx.x;
-            const float part_sum = sum[e / 32][e / 4 % 8][e % 4];
+            const float part_sum = sum[e / 4][e % 4];
             *total = alone || split == 0 ? part_sum : __fadd_rn(*total, part_sum);
         }
     }
 #pragma unroll 1
-    for (uint32_t e = 0; e < P * 32; e++) {
-        const uint32_t r = e / 32, c = e / 4 % 8;
+    for (uint32_t e = 0; e < PER_WARP; e++) {
+        const uint32_t r = e / (M::TILES * 4), c = e / 4 % M::TILES;
         const uint32_t j = part * CUDA_PART_ROWS + many_output(mine, r, e % 4);
         const uint32_t row = many_row(mine, c, e % 4);
         if (r >= mine.parts || c >= mine.tiles || j >= p.n_out || row >= n)
@@ -525,6 +665,20 @@ static __device__ __forceinline__ void many_block(
     }
 }
 
+template <class F, class M>
+static __device__ __forceinline__ void many_blocks(const linear_args &p, uint8_t *shared)
+{
+    constexpr uint32_t group = many_tiles(M::BLOCK) * CUDA_ACT_ROWS;
+    const uint32_t expert = p.first ? blockIdx.y : 0;
+    const uint32_t begin = p.first ? p.first[expert] : 0;
+    const uint32_t end = p.first ? p.first[expert + 1] : *p.n_rows;
+    const uint32_t step = p.first ? gridDim.z : gridDim.y;
+    for (uint32_t g = p.first ? blockIdx.z : blockIdx.y; begin + g * group < end; g += step) {
+        const uint32_t first = begin + g * group, left = end - first;
+        many_block<F, M>(p, shared, expert, first, left < group ? left : group);
+    }
+}
+
 /* grid: (groups of 128 outputs, groups of 64 P rows, 1, splits or heads), or with experts (..,
  * experts, blocks that share an expert's groups of rows); block: 8 warps. */
 template <class F, uint32_t P>
@@ -533,15 +687,18 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32, P == 1 ? 2 : 1)
 {
     CUDA_SHARED(uint8_t, shared);
     const linear_args p = linear_of_head(given);
-    constexpr uint32_t group = many_tiles(P) * CUDA_ACT_ROWS;
-    const uint32_t expert = p.first ? blockIdx.y : 0;
-    const uint32_t begin = p.first ? p.first[expert] : 0;
-    const uint32_t end = p.first ? p.first[expert + 1] : *p.n_rows;
-    const uint32_t step = p.first ? gridDim.z : gridDim.y;
-    for (uint32_t g = p.first ? blockIdx.z : blockIdx.y; begin + g * group < end; g += step) {
-        const uint32_t first = begin + g * group, left = end - first;
-        many_block<F, P>(p, shared, expert, first, left < group ? left : group);
-    }
+    many_blocks<F, many_by_mma<P>>(p, shared);
+}
+
+/* As linear_many<F, 2>, by wgmma. Where there is none nothing is written. */
+template <class F>
+static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_wgmma(const linear_args given)
+{
+#if WGMMA_HERE
+    CUDA_SHARED(uint8_t, shared);
+    const linear_args p = linear_of_head(given);
+    many_blocks<F, many_by_wgmma>(p, shared);
+#endif
 }
 
 /* --- launches --- */
@@ -562,6 +719,12 @@ static void linear_launch_many(const linear_args &p, const linear_grid &g)
     linear_allow(linear_many<F, P>, bytes);
     CUDA_LAUNCH((linear_many<F, P>), dim3(g.x, g.y, g.z), LINEAR_WARPS * 32, bytes, g.stream, p);
 }
+template <class F> static void linear_launch_wgmma(const linear_args &p, const linear_grid &g)
+{
+    constexpr uint32_t bytes = linear_many_shared_bytes<F, 2>();
+    linear_allow(linear_wgmma<F>, bytes);
+    CUDA_LAUNCH(linear_wgmma<F>, dim3(g.x, g.y, g.z), LINEAR_WARPS * 32, bytes, g.stream, p);
+}
 template <class F, uint32_t DEPTH>
 static void linear_launch_few(const linear_args &p, const linear_grid &g)
 {
@@ -573,6 +736,8 @@ static void linear_launch_few(const linear_args &p, const linear_grid &g)
 }
 template <class F> static void linear_launch(const linear_args &p, const linear_grid &g)
 {
+    if (g.kernel == LINEAR_WGMMA_128)
+        return linear_launch_wgmma<F>(p, g);
     if (g.kernel == LINEAR_MANY_128)
         return linear_launch_many<F, 2>(p, g);
     if (g.kernel == LINEAR_MANY_64)

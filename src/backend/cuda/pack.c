@@ -28,6 +28,11 @@ int cuda_matrix_known(int type)
     return cuda_layout_of(type).known;
 }
 
+int cuda_matrix_alike(int a, int b)
+{
+    return cuda_stored_as(a) == cuda_stored_as(b);
+}
+
 unsigned cuda_act_form(int type)
 {
     return cuda_layout_of(type).form;

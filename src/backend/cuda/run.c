@@ -258,6 +258,7 @@ enum err cuda_walk(struct cuda_backend *b, const struct cuda_bounds *bounds, str
     struct cuda_at at = {.step = cuda_step_at(b, bounds),
                          .bounds = *bounds,
                          .block_shared = b->block_shared,
+                         .wgmma = b->wgmma == GPU_WGMMA_USED,
                          .stream = b->stream};
     for (uint32_t i = 0; i < b->n_launches; i++) {
         const struct launch *l = &b->launches[i];
