@@ -1,5 +1,5 @@
-/* What tests of whole models on a device, or its emulation, share: models on a CUDA backend, the golden
- * prompt, and which models are left out where every access is checked. */
+/* What tests of whole models on a device, or its emulation, share: models on a CUDA backend, the
+ * golden prompt, and which models are left out where every access is checked. */
 #ifndef WEIR_TESTS_CUDA_MODELS_H
 #define WEIR_TESTS_CUDA_MODELS_H
 
@@ -52,7 +52,10 @@ static inline bool is_left_out(const char *name)
 }
 #endif
 
-static inline void on_cuda(struct drive *d, const struct model *m, enum kv_type kv, uint32_t shuffle)
+static inline void on_cuda(struct drive *d,
+                           const struct model *m,
+                           enum kv_type kv,
+                           uint32_t shuffle)
 {
     drive_open_on(d, m, cuda_backend_create, kv, 1, 16, shuffle);
 }

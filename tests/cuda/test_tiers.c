@@ -173,6 +173,25 @@ static void the_host_waits_for_no_copy(void **state)
 #endif
 }
 
+/* Pinned memory is given back behind what reads and writes it; the emulation reports it otherwise.
+ */
+static void pinned_memory_is_freed_behind_its_copies(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("quantised/llama.Q8_0");
+    struct fixture f = open_fixture(m);
+    read_all(&f, 6);
+    close_fixture(&f);
+    f = open_fixture(m);
+    memset(f.slots, 0, N_HELD * f.block_bytes);
+    write_all(&f, 5);
+    close_fixture(&f);
+#ifdef EMU_CUDA_RUNTIME_API_H
+    assert_null(emu_take_report(NULL));
+#endif
+    model_destroy(m);
+}
+
 /* Where a block could not be moved, no tier gets bytes that are not a block's, and no step is run
  * on memory that nobody knows; though the device goes on. */
 static void a_lost_block_ends_it(void **state)
@@ -218,6 +237,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_host_waits_for_no_copy),
+        cmocka_unit_test(pinned_memory_is_freed_behind_its_copies),
         cmocka_unit_test(a_lost_block_ends_it),
         cmocka_unit_test(nothing_is_early_or_overwritten),
     };
