@@ -5,19 +5,13 @@
 
 #include "backend/cuda/cuda.h"
 #include "base/mem.h"
+#include "cuda/device.h"
 #include "unit/backend/cpu/drive.h"
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
 /* With every access checked a model takes ten times as long: then these, which have each op and
  * each kind of layer between them. */
-#if defined(__SANITIZE_ADDRESS__)
-#define EVERY_ACCESS_CHECKED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) /* clang */
-#define EVERY_ACCESS_CHECKED 1
-#endif
-#endif
 #ifdef EVERY_ACCESS_CHECKED
 static const char *const checked[] = {"architectures/qwen3moe",
                                       "variants/gemma2",
