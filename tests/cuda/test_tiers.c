@@ -179,16 +179,23 @@ static void pinned_memory_is_freed_behind_its_copies(void **state)
 {
     (void)state;
     struct model *m = load_golden("quantised/llama.Q8_0");
-    struct fixture f = open_fixture(m);
-    read_all(&f, 6);
-    close_fixture(&f);
-    f = open_fixture(m);
-    memset(f.slots, 0, N_HELD * f.block_bytes);
-    write_all(&f, 5);
-    close_fixture(&f);
+    struct drive d;
+    drive_open_on(&d, m, cuda_backend_create, KV_F16, 1, 16, 0);
+    const size_t bytes = backend_kv_block_bytes(m, KV_F16, 16);
+    for (int write = 0; write < 2; write++) {
+        uint8_t *slot = d.b->ops->pinned_alloc(d.b, bytes);
+        assert_non_null(slot);
+        memset(slot, 0, bytes);
+        if (write)
+            d.b->ops->block_write(d.b, place(&d, 5, 0), slot);
+        else
+            assert_true(d.b->ops->block_read(d.b, place(&d, 6, 0), slot));
+        d.b->ops->pinned_free(d.b, slot);
+    }
 #ifdef EMU_CUDA_RUNTIME_API_H
     assert_null(emu_take_report(NULL));
 #endif
+    drive_close(&d);
     model_destroy(m);
 }
 
