@@ -147,6 +147,8 @@ void api_gpu_status(struct api_call *c, const struct api_input *in)
     buf_str(out, ",\"device\":");
     const char *name = engine_describe(c->engine);
     api_put_text(out, name, strlen(name));
+    static const char *const wgmma[] = {"none", "off", "used"};
+    buf_printf(out, ",\"wgmma\":\"%s\"", wgmma[g->wgmma]);
     memory(g, out);
     pool(g, out);
     queue(g, out);

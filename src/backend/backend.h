@@ -104,6 +104,10 @@ struct gpu_queue_stats {
     double idle_us;  /* and waited for the next step while there was one to prepare */
 };
 
+/* Whether large products run on Hopper's instructions: there are none, or nothing to do for them;
+ * their bits differ from those of small products, or somebody said no; yes. */
+enum gpu_wgmma { GPU_WGMMA_NONE, GPU_WGMMA_OFF, GPU_WGMMA_USED };
+
 struct gpu_stats {
     char name[64]; /* "NVIDIA H200" */
     uint32_t index, n_layers;
@@ -114,6 +118,7 @@ struct gpu_stats {
     uint32_t graphs;         /* captured at the warm-up */
     uint64_t replays, walks; /* steps by a graph; launch by launch */
     struct gpu_queue_stats queue;
+    enum gpu_wgmma wgmma;
 };
 
 struct backend;

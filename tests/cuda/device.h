@@ -6,6 +6,15 @@
 
 #include <string.h>
 
+/* Under ASan a test takes ten times as long. */
+#if defined(__SANITIZE_ADDRESS__)
+#define EVERY_ACCESS_CHECKED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) /* clang */
+#define EVERY_ACCESS_CHECKED 1
+#endif
+#endif
+
 static inline void *device_bytes(size_t n)
 {
     void *p = NULL;

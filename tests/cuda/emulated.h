@@ -90,6 +90,13 @@ template <class F> static void must_report(const char *text, F f)
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
 #if defined(__SANITIZE_ADDRESS__)
+#define TESTS_UNDER_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) /* clang */
+#define TESTS_UNDER_ASAN 1
+#endif
+#endif
+#ifdef TESTS_UNDER_ASAN
     if (WIFSIGNALED(status) || (WIFEXITED(status) && WEXITSTATUS(status) == 1)) {
         return;
     }

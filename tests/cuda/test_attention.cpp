@@ -23,6 +23,27 @@ struct shape {
     uint32_t n_head, n_head_kv, dim, block_tokens, window;
     float cap;
     bool causal, sinks, panes;
+    window_kind kind = WINDOW_LAST;
+    uint32_t latent = 0; /* 0: V is stored */
+    uint32_t n_value() const
+    {
+        return latent ? latent : dim;
+    }
+    /* What a row at pos of a sequence of so many sees. */
+    uint32_t from(uint32_t pos) const
+    {
+        const uint32_t behind = kind == WINDOW_AROUND ? window / 2 : window - 1;
+        if (window && kind == WINDOW_CHUNK)
+            return pos / window * window;
+        return window && pos > behind ? pos - behind : 0;
+    }
+    uint32_t end(uint32_t pos, uint32_t all) const
+    {
+        if (causal)
+            return pos + 1;
+        return window && kind == WINDOW_AROUND && pos + window / 2 < all ? pos + window / 2 + 1
+                                                                         : all;
+    }
 };
 
 /* Rows of one sequence, in a step. */
@@ -81,7 +102,8 @@ struct world {
         kv.block_tokens = s.block_tokens;
         kv.row_bytes = kv_row_bytes(s.type, s.dim);
         kv.half_bytes = kv.row_bytes * s.block_tokens;
-        kv.block_bytes = kv.half_bytes * 2 * s.n_head_kv;
+        kv.block_bytes = kv.half_bytes * (s.latent ? 1 : 2) * s.n_head_kv;
+        kv.latent = s.latent;
         pool.put(std::vector<uint8_t>(kv.block_bytes * n_blocks, 0xff)); /* NaN of any type */
         kv.base = pool.p;
         store();
@@ -92,8 +114,7 @@ struct world {
     void fill(step_on_device *st, const std::vector<run> &runs) const
     {
         for (const run &r : runs) {
-            const uint32_t from =
-                s.window && r.first_pos >= s.window ? r.first_pos + 1 - s.window : 0;
+            const uint32_t from = s.from(r.first_pos);
             std::vector<uint32_t> table = blocks[r.seq];
             for (uint32_t i = 0; i < from / s.block_tokens; i++)
                 table[i] = NO_BLOCK;
@@ -189,7 +210,7 @@ struct world {
                                      blocks[i][pos / s.block_tokens] * kv.block_bytes +
                                      h * 2 * kv.half_bytes + pos % s.block_tokens * kv.row_bytes;
                 kd[i][j] = stored(row, d);
-                vd[i][j] = stored(row + kv.half_bytes, d);
+                vd[i][j] = s.latent ? kd[i][j] : stored(row + kv.half_bytes, d);
             }
         }
     }
@@ -202,10 +223,9 @@ struct world {
                                   uint32_t pos,
                                   kv_type like) const
     {
-        std::vector<double> out(s.n_head * s.dim), w(lengths[seq]);
-        const uint32_t group = s.n_head / s.n_head_kv;
-        const uint32_t from = s.window && pos >= s.window ? pos + 1 - s.window : 0;
-        const uint32_t end = s.causal ? pos + 1 : lengths[seq];
+        const uint32_t group = s.n_head / s.n_head_kv, n_value = s.n_value();
+        const uint32_t from = s.from(pos), end = s.end(pos, lengths[seq]);
+        std::vector<double> out(s.n_head * n_value), w(lengths[seq]);
         for (uint32_t h = 0; h < s.n_head; h++) {
             const float *x = &q[seq][((size_t)pos * s.n_head + h) * s.dim];
             double top = s.sinks ? sinks[h] : -INFINITY, sum = 0;
@@ -224,20 +244,20 @@ struct world {
             }
             sum += s.sinks ? exp(sinks[h] - top) : 0;
             for (uint32_t p = from; p < end; p++)
-                for (uint32_t d = 0; d < s.dim; d++)
-                    out[h * s.dim + d] +=
+                for (uint32_t d = 0; d < n_value; d++)
+                    out[h * n_value + d] +=
                         rounded(like, (float)(w[p] / sum)) *
                         (double)vs[((size_t)p * s.n_head_kv + h / group) * s.dim + d];
         }
         return out;
     }
 
-    /* Rows of the runs, [n_rows][n_head * dim]. more: by how much the bounds are beyond; ranges: 0
-     * for what is needed; alone: bounds as of a step in which rows are alone. */
+    /* Rows of the runs, [n_rows][n_head * n_value]. more: by how much the bounds are beyond;
+     * ranges: 0 for what is needed; alone: bounds as of a step in which rows are alone. */
     std::vector<float> attend(const std::vector<run> &runs, uint32_t more, uint32_t ranges) const
     {
         step_on_device st;
-        const size_t width = (size_t)s.n_head * s.dim;
+        const size_t wq = (size_t)s.n_head * s.dim, width = (size_t)s.n_head * s.n_value();
         uint32_t longest = 1;
         fill(&st, runs);
         for (const run &r : runs) {
@@ -250,17 +270,18 @@ struct world {
             at.block_shared = CUDA_SHARED_LEAST;
         const cuda_attention_shape shape = {s.n_head, s.n_head_kv, s.dim};
         std::vector<float> held((st.counts.n_rows + 1) * width, NAN);
-        device_array<float> dq(rows_of(q, runs, width)), out(held);
+        device_array<float> dq(rows_of(q, runs, wq)), out(held);
         std::vector<uint8_t> bytes(cuda_attention_scratch(&shape, &at.bounds) + 16, 0xff);
         device_array<uint8_t> scratch(bytes);
         struct cuda_attention op = {};
-        op.q = cuda_buf{dq.p, width};
+        op.q = cuda_buf{dq.p, wq};
         op.out = cuda_buf{out.p, width};
         op.kv = kv;
         op.n_head = s.n_head;
         op.scale = scale;
         op.cap = s.cap;
         op.window = s.window;
+        op.window_kind = s.kind;
         op.causal = s.causal;
         op.sinks = s.sinks ? d_sinks.p : NULL;
         op.scratch = scratch.p;
@@ -278,16 +299,20 @@ static const char *name_of(const shape &s)
     static char text[128];
     snprintf(text,
              sizeof text,
-             "%s %u/%u heads of %u, blocks of %u, window %u, cap %g%s%s",
+             "%s %u/%u heads of %u, blocks of %u, window %u%s, cap %g%s%s%s",
              kv_type_name(s.type),
              s.n_head,
              s.n_head_kv,
              s.dim,
              s.block_tokens,
              s.window,
+             s.kind == WINDOW_CHUNK    ? " (chunks)"
+             : s.kind == WINDOW_AROUND ? " (around)"
+                                       : "",
              s.cap,
              s.causal ? "" : ", all seen",
-             s.sinks ? ", sinks" : "");
+             s.sinks ? ", sinks" : "",
+             s.latent ? ", latent" : "");
     return text;
 }
 
@@ -326,7 +351,7 @@ static void test_rotate(void **state)
         op.n_head = HEADS;
         op.dims = dims;
         op.adjacent = form == 1;
-        op.kv = cuda_kv{pool.p, KV_F32, 0, KV, DIM, BLOCK, DIM * 4, half, 2 * KV * half};
+        op.kv = cuda_kv{pool.p, KV_F32, 0, KV, DIM, BLOCK, DIM * 4, half, 2 * KV * half, 0};
         cuda_at at = st.at(CUDA_ROWS_ALL, 1);
         cuda_angles(&at, df.p, dims, 1.25, angles.p);
         cuda_rope_store(&at, &op);
@@ -413,7 +438,8 @@ static void test_copy(void **state)
                                 3,
                                 16,
                                 HALF,
-                                block};
+                                block,
+                                0};
         }
         cuda_kv_copy(layers, LAYERS, 2, 0, 1, 3, 0);
         const std::vector<uint8_t> got = pool.get();
@@ -434,7 +460,7 @@ static void test_copy(void **state)
 static void check_values(const shape &s, const std::vector<uint32_t> &lengths)
 {
     const world w(s, lengths);
-    const size_t width = (size_t)s.n_head * s.dim;
+    const size_t width = (size_t)s.n_head * s.n_value();
     std::vector<run> runs;
     for (uint32_t i = 0; i < lengths.size(); i++) {
         const uint32_t n =
@@ -455,7 +481,7 @@ static void check_values(const shape &s, const std::vector<uint32_t> &lengths)
             worst = e > worst || e != e ? e : worst;
             /* against what was never rounded, beside a product whose inputs all are */
             const std::vector<double> exact =
-                w.reference(w.k[r.seq], w.v[r.seq], r.seq, pos, KV_F32);
+                w.reference(w.k[r.seq], s.latent ? w.k[r.seq] : w.v[r.seq], r.seq, pos, KV_F32);
             const std::vector<double> half =
                 w.reference(w.kd[r.seq], w.vd[r.seq], r.seq, pos, s.type);
             for (size_t d = 0; d < width; d++) {
@@ -466,7 +492,7 @@ static void check_values(const shape &s, const std::vector<uint32_t> &lengths)
         }
     }
     static const double most[] = {1e-11, 2e-7, 8e-6, 8e-7};
-    const bool plain = s.dim > 256;
+    const bool plain = s.dim > 256 || s.latent;
     print_message("%s: error %.1e; of what was never rounded %.2e, %.2e with all rounded\n",
                   name_of(s),
                   worst,
@@ -501,6 +527,18 @@ static void test_values(void **state)
         {KV_Q8_0, 4, 1, 128, 16, 0, 0, true, true, false},
         {KV_Q8_0, 2, 1, 80, 3, 40, 0, true, false, true},
         {KV_Q8_0, 2, 2, 264, 16, 0, 0, true, false, false},
+        /* chunks, and windows to either side */
+        {KV_F32, 4, 2, 40, 16, 70, 0, true, false, true, WINDOW_CHUNK},
+        {KV_F16, 5, 1, 64, 16, 96, 0, true, false, true, WINDOW_CHUNK},
+        {KV_Q8_0, 2, 1, 128, 16, 300, 0, true, false, false, WINDOW_CHUNK},
+        {KV_F32, 4, 2, 40, 16, 22, 0, false, false, false, WINDOW_AROUND},
+        {KV_F16, 3, 1, 64, 16, 9, 0, false, false, false, WINDOW_AROUND},
+        /* a latent, as DeepSeek-V2's and smaller */
+        {KV_F32, 4, 1, 40, 16, 0, 0, true, false, false, WINDOW_LAST, 32},
+        {KV_F16, 9, 1, 576, 16, 0, 0, true, false, false, WINDOW_LAST, 512},
+        {KV_BF16, 3, 1, 320, 7, 0, 0, true, false, false, WINDOW_LAST, 256},
+        {KV_Q8_0, 17, 1, 576, 16, 0, 0, true, false, false, WINDOW_LAST, 512},
+        {KV_F16, 5, 1, 48, 16, 0, 0, true, false, false, WINDOW_LAST, 40},
     };
     for (const shape &s : shapes)
         check_values(s, {s.causal ? 333u : 70u, 1, 64, 65, 130});
@@ -512,7 +550,7 @@ static void check_bits(const shape &s)
 {
     const uint32_t length = s.causal ? 780 : 90;
     const world w(s, {length, 37, 200});
-    const size_t width = (size_t)s.n_head * s.dim;
+    const size_t width = (size_t)s.n_head * s.n_value();
     const uint32_t tail = s.causal ? 90 : length, first = length - tail;
     /* of one chunk, by itself */
     const std::vector<float> want = w.attend({run{0, first, tail}}, 0, 0);
@@ -563,6 +601,10 @@ static void test_bits(void **state)
         {KV_BF16, 5, 1, 64, 9, 0, 30, true, false, false},
         {KV_Q8_0, 4, 2, 80, 16, 0, 0, true, false, false},
         {KV_Q8_0, 2, 1, 128, 16, 70, 0, true, true, false},
+        {KV_F16, 3, 1, 64, 16, 300, 0, true, false, true, WINDOW_CHUNK},
+        {KV_F32, 3, 1, 40, 16, 50, 0, true, false, false, WINDOW_CHUNK},
+        {KV_F16, 3, 1, 64, 16, 24, 0, false, false, false, WINDOW_AROUND},
+        {KV_F16, 9, 1, 96, 16, 0, 0, true, false, false, WINDOW_LAST, 64},
     };
     for (const shape &s : shapes)
         check_bits(s);

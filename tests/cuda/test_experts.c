@@ -33,8 +33,10 @@ struct fixture {
     struct cuda_at at;
     struct cuda_experts x;
     uint32_t *chosen, *places, *place_row, *first;
-    float *weights;
+    float *weights, *place_weight;
 };
+
+static bool weighed; /* whether fixtures ask for the weights of places */
 
 static struct fixture make_fixture(uint32_t n_expert,
                                    uint32_t n_used,
@@ -42,6 +44,7 @@ static struct fixture make_fixture(uint32_t n_expert,
                                    uint32_t bound)
 {
     struct fixture f = {.rows = rows, .bound = bound, .at = at_make(rows, bound)};
+    f.at.wgmma = rnd() % 2; /* the same bits */
     f.x.n_expert = n_expert;
     f.x.n_used = n_used;
     f.x.most_places = cuda_experts_most_places(n_expert, n_used, bound);
@@ -49,11 +52,14 @@ static struct fixture make_fixture(uint32_t n_expert,
     f.x.weights = device_bytes((size_t)bound * n_used * sizeof(float));
     f.x.places = device_bytes((size_t)bound * n_used * sizeof(uint32_t));
     f.x.place_row = device_bytes(f.x.most_places * sizeof(uint32_t));
+    if (weighed)
+        f.x.place_weight = device_bytes(f.x.most_places * sizeof(float));
     f.x.first = device_bytes((n_expert + 1) * sizeof(uint32_t));
     f.chosen = mem_zalloc((size_t)rows * n_used, sizeof *f.chosen);
     f.places = mem_zalloc((size_t)rows * n_used, sizeof *f.places);
     f.weights = mem_zalloc((size_t)rows * n_used, sizeof *f.weights);
     f.place_row = mem_zalloc(f.x.most_places, sizeof *f.place_row);
+    f.place_weight = mem_zalloc(f.x.most_places, sizeof *f.place_weight);
     f.first = mem_zalloc(n_expert + 1, sizeof *f.first);
     return f;
 }
@@ -64,7 +70,9 @@ static void free_fixture(struct fixture *f)
     cudaFree(f->x.weights);
     cudaFree(f->x.places);
     cudaFree(f->x.place_row);
+    cudaFree(f->x.place_weight);
     cudaFree(f->x.first);
+    free(f->place_weight);
     free(f->chosen);
     free(f->places);
     free(f->weights);
@@ -89,6 +97,8 @@ static void select_and_sort(struct fixture *f,
     host_copy(f->weights, x->weights, n * sizeof *f->weights);
     host_copy(f->places, x->places, n * sizeof *f->places);
     host_copy(f->place_row, x->place_row, x->most_places * sizeof *f->place_row);
+    if (x->place_weight)
+        host_copy(f->place_weight, x->place_weight, x->most_places * sizeof *f->place_weight);
     host_copy(f->first, x->first, (x->n_expert + 1) * sizeof *f->first);
     cudaFree(in);
 }
@@ -136,6 +146,8 @@ static void check_places(const struct fixture *f)
                 continue;
             assert_int_equal(f->places[i], f->first[e] + count++);
             assert_int_equal(f->place_row[f->places[i]], i / n_used);
+            if (f->x.place_weight)
+                assert_memory_equal(&f->place_weight[f->places[i]], &f->weights[i], sizeof(float));
             held[f->places[i]] = true;
         }
         assert_int_equal(f->first[e + 1], f->first[e] + (count + 7) / 8 * 8);
@@ -183,6 +195,7 @@ static void choices_and_places(void **s)
     for (size_t i = 0; i < COUNT(shapes); i++) {
         for (enum spread spread = DRAWN; spread < N_SPREADS; spread++) {
             const uint32_t n = shapes[i][0], n_used = shapes[i][1], rows = shapes[i][2];
+            weighed = rnd() % 2;
             struct fixture f = make_fixture(n, n_used, rows, rows + rnd() % 2 * 200);
             float *scores = make_scores(rows, n, spread);
             const int norm = (int)(rnd() % 2);
@@ -342,7 +355,8 @@ static void run_layer(
     struct cuda_buf first = {device_bytes((size_t)f->x.most_places * n * sizeof *x), n};
     struct cuda_buf second = {device_bytes((size_t)f->x.most_places * n * sizeof *x), n};
     struct cuda_buf mixed = {device_bytes((size_t)f->rows * n * sizeof *x), n};
-    const struct cuda_act act = {device_bytes(cuda_act_bytes(form, f->x.most_places, k)), k, form};
+    const struct cuda_act act = {
+        .data = device_bytes(cuda_act_bytes(form, f->x.most_places, k)), .k = k, .forms = form};
     struct cuda_linear op = {.w = b->matrix, .act = act, .bias = b->bias, .out = first};
     cuda_experts_pack(&f->at, &f->x, in, 0, &act);
     cuda_experts_linear(&f->at, &f->x, &op);
@@ -399,7 +413,7 @@ static void check_layer(const struct fixture *f,
             }
             multiply_row(b, f->chosen[i], first, second);
             for (uint32_t j = 0; j < b->n; j++)
-                mixed[j] += f->weights[i] * second[j];
+                mixed[j] += (weighed ? 1 : f->weights[i]) * second[j];
         }
         for (uint32_t j = 0; j < b->n; j++) {
             num[1] += pow(out[(size_t)r * b->n + j] - mixed[j], 2);
@@ -419,6 +433,7 @@ static void places_do_not_know_their_company(void **s)
         for (enum spread spread = DRAWN; spread <= TIES; spread++) {
             const uint32_t rows = spread == SAME ? 150 : 20, n_expert = 6, n_used = 2;
             struct bank b = make_bank(types[t], n_expert, 256, 256);
+            weighed = spread % 2 == 1; /* of both, or their sums are others */
             struct fixture f = make_fixture(n_expert, n_used, rows, rows + 3);
             float *scores = make_scores(rows, n_expert, spread);
             const size_t row_bytes = 256 * sizeof(float);

@@ -185,6 +185,13 @@ static void test_reports(void **)
         device_array<char> a(16);
         cudaMemset(a.p, 0, 17);
     });
+    must_report("which a queued copy reads or writes", [] {
+        void *device, *pinned;
+        cudaMalloc(&device, 16);
+        cudaMallocHost(&pinned, 16);
+        cudaMemcpyAsync(pinned, device, 16, cudaMemcpyDeviceToHost, 0);
+        cudaFreeHost(pinned);
+    });
     must_report("not an allocation of that kind", [] {
         int x;
         cudaFree(&x);

@@ -173,6 +173,32 @@ static void the_host_waits_for_no_copy(void **state)
 #endif
 }
 
+/* Pinned memory is given back behind what reads and writes it; the emulation reports it otherwise.
+ */
+static void pinned_memory_is_freed_behind_its_copies(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("quantised/llama.Q8_0");
+    struct drive d;
+    drive_open_on(&d, m, cuda_backend_create, KV_F16, 1, 16, 0);
+    const size_t bytes = backend_kv_block_bytes(m, KV_F16, 16);
+    for (int write = 0; write < 2; write++) {
+        uint8_t *slot = d.b->ops->pinned_alloc(d.b, bytes);
+        assert_non_null(slot);
+        memset(slot, 0, bytes);
+        if (write)
+            d.b->ops->block_write(d.b, place(&d, 5, 0), slot);
+        else
+            assert_true(d.b->ops->block_read(d.b, place(&d, 6, 0), slot));
+        d.b->ops->pinned_free(d.b, slot);
+    }
+#ifdef EMU_CUDA_RUNTIME_API_H
+    assert_null(emu_take_report(NULL));
+#endif
+    drive_close(&d);
+    model_destroy(m);
+}
+
 /* Where a block could not be moved, no tier gets bytes that are not a block's, and no step is run
  * on memory that nobody knows; though the device goes on. */
 static void a_lost_block_ends_it(void **state)
@@ -218,6 +244,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_host_waits_for_no_copy),
+        cmocka_unit_test(pinned_memory_is_freed_behind_its_copies),
         cmocka_unit_test(a_lost_block_ends_it),
         cmocka_unit_test(nothing_is_early_or_overwritten),
     };

@@ -65,6 +65,7 @@ def test_its_figures(gpu):
     assert warm["memory_bytes"] == status["cache_memory_bytes"] > 0
     assert warm == gpu.json("POST", "/v1/gpu/warmup")
     assert status["cache_ready"] is True and status["on_gpu"] is True
+    assert status["wgmma"] in ("used", "off", "none")
     m, pool, queue = status["memory"], status["pool"], status["queue"]
     taken = (m["weights_bytes"] + m["kv_bytes"] + m["workspace_bytes"] + m["buffers_bytes"])
     assert taken == status["cache_memory_bytes"] <= m["limit_bytes"] <= m["total_bytes"]

@@ -22,7 +22,8 @@
  *                of e[p] v[p][d]
  *
  * K and V of a tile lie beside each other in shared memory; of heads of more than 256 V takes the
- * place of K, so that a block needs no more than every device has (gpu.h).
+ * place of K, so that a block needs no more than every device has (gpu.h). With a latent V is where
+ * K is.
  *
  * Operations: 4 a query, position and dim; bytes: K and V once for each tile of queries. Bound on
  * an H200 for decode: the bytes of K and V at 4.8 TB/s, reached by the tensor cores' kernel only;
@@ -138,10 +139,8 @@ static __device__ __forceinline__ void plain_weights(const attn_args &a,
 
 /* acc = acc fade + sum over positions, in order, of e v. */
 template <int Q, int SLOTS>
-static __device__ __forceinline__ void plain_values(uint32_t dim,
-                                                    const float *v,
-                                                    const plain_shared<Q> *s,
-                                                    float (&acc)[Q][SLOTS])
+static __device__ __forceinline__ void plain_values(
+    uint32_t dim, uint32_t stride, const float *v, const plain_shared<Q> *s, float (&acc)[Q][SLOTS])
 {
 #pragma unroll
     for (int j = 0; j < SLOTS; j++) {
@@ -152,7 +151,7 @@ static __device__ __forceinline__ void plain_values(uint32_t dim,
                 acc[i][j] = __fmul_rn(acc[i][j], s->fade[i]);
 #pragma unroll 1
             for (int p = 0; p < STEP; p++) {
-                const float x = v[p * (dim + 4) + d];
+                const float x = v[p * stride + d];
 #pragma unroll
                 for (int i = 0; i < Q; i++)
                     acc[i][j] = __fmaf_rn(s->e[i][p], x, acc[i][j]);
@@ -195,7 +194,7 @@ static __device__ __forceinline__ void plain_put(const attn_args &a,
                                                  const plain_shared<Q> *s,
                                                  const float (&acc)[Q][SLOTS])
 {
-    const uint32_t dim = a.kv.head_dim;
+    const uint32_t dim = a.n_value;
     const bool split = a.n_splits > 1;
 #pragma unroll
     for (int i = 0; i < Q; i++) {
@@ -266,8 +265,9 @@ static __global__ void __launch_bounds__(THREADS) attn_plain_kernel(struct attn_
         return;
     const uint32_t head_kv = blockIdx.x, dim = a.kv.head_dim;
     const attn_tile t = attn_tile_of(a, blockIdx.y);
-    constexpr bool turns = SLOTS > 2; /* there is room for one of K and V */
-    float *q = shared, *k = q + Q * dim, *v = turns ? k : k + STEP * (dim + 4);
+    const bool turns = SLOTS > 2 && !a.kv.latent; /* there is room for one of K and V */
+    const bool beside = SLOTS <= 2 && !a.kv.latent;
+    float *q = shared, *k = q + Q * dim, *v = beside ? k + STEP * (dim + 4) : k;
     const uint32_t r0 = t.seen.from / CUDA_ATTN_RANGE, r1 = (t.seen.end - 1) / CUDA_ATTN_RANGE;
     const uint32_t step = a.n_splits, first = r0 + (step + blockIdx.z - r0 % step) % step;
     for (uint32_t q0 = 0; q0 < t.n_query; q0 += Q) {
@@ -289,7 +289,7 @@ static __global__ void __launch_bounds__(THREADS) attn_plain_kernel(struct attn_
             for (pos = pos > begin ? pos : begin; pos < last; pos += STEP) {
                 __syncthreads(); /* the tile before has been read */
                 load_step(a, t, head_kv, pos, 0, k);
-                if (!turns)
+                if (beside)
                     load_step(a, t, head_kv, pos, a.kv.half_bytes, v);
                 __syncthreads();
                 plain_weights<Q>(a, pos, q, k, &s, &st);
@@ -298,7 +298,7 @@ static __global__ void __launch_bounds__(THREADS) attn_plain_kernel(struct attn_
                     load_step(a, t, head_kv, pos, a.kv.half_bytes, v);
                     __syncthreads();
                 }
-                plain_values(dim, v, &s, acc);
+                plain_values(a.n_value, dim + 4, v, &s, acc);
             }
             plain_fold<Q>(a, head_kv, q0, &st, &s);
             __syncthreads();
@@ -311,7 +311,7 @@ static __global__ void __launch_bounds__(THREADS) attn_plain_kernel(struct attn_
 /* All parts of a row's head, from the first range that it sees to the last. grid: [rows][n_head] */
 static __global__ void attn_merge_kernel(struct attn_args a)
 {
-    const uint32_t row = blockIdx.x, head = blockIdx.y, dim = a.kv.head_dim;
+    const uint32_t row = blockIdx.x, head = blockIdx.y, dim = a.n_value;
     if (row >= a.step.counts->n_rows)
         return;
     const cuda_seq seq = a.step.seqs[a.step.row_seq[row]];
@@ -378,9 +378,11 @@ size_t cuda_attention_scratch(const struct cuda_attention_shape *s, const struct
     return row > MOST_PARTS_BYTES / most->rows ? MOST_PARTS_BYTES : row * most->rows;
 }
 
-static size_t plain_bytes(uint32_t dim, uint32_t queries)
+static size_t plain_bytes(const struct attn_args *a, uint32_t queries)
 {
-    const size_t tiles = dim > 256 ? 1 : 2; /* K and V take turns, or lie beside each other */
+    const uint32_t dim = a->kv.head_dim;
+    /* K and V take turns, or are one, or lie beside each other */
+    const size_t tiles = a->n_value > 256 || a->kv.latent ? 1 : 2;
     return sizeof(float) * ((size_t)queries * dim + tiles * STEP * (dim + 4));
 }
 
@@ -388,11 +390,11 @@ typedef void (*plain_kernel)(struct attn_args);
 
 static void plain_launch(const struct attn_args *a, dim3 grid, cudaStream_t stream)
 {
-    const uint32_t dim = a->kv.head_dim, queries = dim > 256 ? 8 : 16;
+    const uint32_t dim = a->n_value, queries = dim > 256 ? 8 : 16;
     const plain_kernel kernel = dim <= 128   ? attn_plain_kernel<1, 16>
                                 : dim <= 256 ? attn_plain_kernel<2, 16>
                                              : attn_plain_kernel<4, 8>;
-    const size_t bytes = plain_bytes(dim, queries);
+    const size_t bytes = plain_bytes(a, queries);
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     CUDA_LAUNCH(kernel, grid, THREADS, bytes, stream, *a);
 }
@@ -414,13 +416,15 @@ void cuda_attention(const struct cuda_at *at, const struct cuda_attention *op)
     a.scale = op->scale;
     a.cap = op->cap;
     a.window = op->window;
+    a.window_kind = op->window_kind;
+    a.n_value = op->kv.latent ? op->kv.latent : op->kv.head_dim;
     a.causal = op->causal;
     a.sinks = op->sinks;
     a.n_ranges = b->ranges;
     a.n_splits = n_splits(&shape, b, &parts_bytes);
     a.parts = static_cast<float *>(op->scratch);
     const dim3 grid(op->kv.n_head_kv, b->tiles, a.n_splits);
-    if (op->kv.type == KV_IS_F32 || attn_mma_queries(op->kv.head_dim) == 0)
+    if (op->kv.type == KV_IS_F32 || op->kv.latent || attn_mma_queries(op->kv.head_dim) == 0)
         plain_launch(&a, grid, at->stream);
     else
         attn_mma_launch(&a, grid, b->rows <= b->seqs, at->block_shared, at->stream);

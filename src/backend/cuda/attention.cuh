@@ -24,6 +24,9 @@
 /* As enum kv_type (backend.h). */
 enum { KV_IS_F32, KV_IS_F16, KV_IS_BF16, KV_IS_Q8_0 };
 
+/* As enum window_kind (model.h). */
+enum { WINDOW_OF_LAST, WINDOW_OF_CHUNK, WINDOW_OF_BOTH_SIDES };
+
 #define LOG2_E 1.4426950408889634f
 #define LEAST __int_as_float(static_cast<int>(0xff800000u)) /* -inf */
 
@@ -35,14 +38,15 @@ struct attn_args {
     uint32_t n_head, group;
     float scale, cap;
     uint32_t window;
-    int causal;
+    int window_kind, causal;
+    uint32_t n_value; /* dims of V, and of what comes out */
     const float *sinks;
     float *parts;      /* [rows][n_head][n_ranges] parts, where n_splits > 1 */
     uint32_t n_ranges; /* that parts have room for */
     uint32_t n_splits; /* blocks that share a tile's ranges; 1: they are folded as they come */
 };
 
-/* A part: m, l, two floats of nothing, acc [head_dim]. */
+/* A part: m, l, two floats of nothing, acc [n_value]. */
 enum { PART_HEAD = 4 };
 
 static __device__ __forceinline__ float *attn_part(const attn_args &a,
@@ -51,7 +55,7 @@ static __device__ __forceinline__ float *attn_part(const attn_args &a,
                                                    uint32_t range)
 {
     const size_t i = (static_cast<size_t>(row) * a.n_head + head) * a.n_ranges + range;
-    return a.parts + i * (a.kv.head_dim + PART_HEAD);
+    return a.parts + i * (a.n_value + PART_HEAD);
 }
 
 /* Positions from .. end - 1 that a row at `pos` of a sequence of so many sees. */
@@ -63,8 +67,17 @@ static __device__ __forceinline__ attn_seen attn_sees(const attn_args &a,
                                                       uint32_t all)
 {
     attn_seen s;
-    s.from = a.window && pos >= a.window ? pos + 1 - a.window : 0;
+    s.from = 0;
     s.end = a.causal ? pos + 1 : all;
+    if (a.window == 0)
+        return s;
+    const uint32_t to_side = a.window / 2;
+    const uint32_t behind = a.window_kind == WINDOW_OF_CHUNK        ? pos % a.window
+                            : a.window_kind == WINDOW_OF_BOTH_SIDES ? to_side
+                                                                    : a.window - 1;
+    s.from = pos > behind ? pos - behind : 0;
+    if (a.window_kind == WINDOW_OF_BOTH_SIDES && pos + to_side < s.end)
+        s.end = pos + to_side + 1;
     return s;
 }
 
@@ -89,14 +102,19 @@ static __device__ __forceinline__ attn_tile attn_tile_of(const attn_args &a, uin
     return x;
 }
 
+static __host__ __device__ __forceinline__ size_t kv_head_bytes(const cuda_kv &kv)
+{
+    return (kv.latent ? 1 : 2) * kv.half_bytes;
+}
+
 /* K of a position and KV head; V lies half_bytes on. */
 static __device__ __forceinline__ uint8_t *kv_at(const cuda_kv &kv,
                                                  const uint32_t *table,
                                                  uint32_t head_kv,
                                                  uint32_t pos)
 {
-    return kv.base + table[pos / kv.block_tokens] * kv.block_bytes +
-           static_cast<size_t>(head_kv) * 2 * kv.half_bytes + pos % kv.block_tokens * kv.row_bytes;
+    return kv.base + table[pos / kv.block_tokens] * kv.block_bytes + head_kv * kv_head_bytes(kv) +
+           pos % kv.block_tokens * kv.row_bytes;
 }
 
 /* The largest score and the sum so far take in a range's; old and more: by what values are

@@ -15,18 +15,20 @@ extern "C" {
 #endif
 
 enum { CUDA_ATTN_RANGE = 256 };
-/* Heads have a multiple of 8 dims, at most so many. */
-enum { CUDA_ATTN_MOST_DIM = 512 };
+/* Heads have a multiple of 8 dims, at most so many; where V is a part of K, so many of K. */
+enum { CUDA_ATTN_MOST_DIM = 512, CUDA_ATTN_MOST_KEY = 592 };
 
 /* K and V of one layer: at base + block * block_bytes + head * 2 * half_bytes lie K
  * [block_tokens] rows and then, half_bytes on, V [block_tokens] rows, of kv_row_bytes (backend.h)
- * each. Zeroed at start. */
+ * each. With a latent there is one head, whose rows of K are all that is stored: their first so
+ * many values are V. Zeroed at start. */
 struct cuda_kv {
     uint8_t *base;
     int type; /* enum kv_type */
     int in_panes;
     uint32_t n_head_kv, head_dim, block_tokens;
     size_t row_bytes, half_bytes, block_bytes;
+    uint32_t latent; /* 0: V lies beside K */
 };
 
 /* cos and sin of each row's position; once a step for each table. out: [rows][dims], dims / 2
@@ -34,9 +36,9 @@ struct cuda_kv {
 void cuda_angles(
     const struct cuda_at *at, const double *inv_freq, uint32_t dims, double scale, float *out);
 
-/* Rotate Q [n_head] and K [n_head_kv] in place (angles NULL: do not), then store K and V (kv.base
- * NULL: do not) and, if temper_length is not 0, multiply Q by 1 + temper_scale
- * log(1 + floor((position + temper_offset) / temper_length)). */
+/* Rotate Q [n_head] and K [n_head_kv] in place (angles NULL: do not), of each head `dims` values
+ * from `first` on, then store K and V (kv.base NULL: do not) and, if temper_length is not 0,
+ * multiply Q by 1 + temper_scale log(1 + floor((position + temper_offset) / temper_length)). */
 struct cuda_rope_store {
     struct cuda_buf q, k, v;
     const float *angles;
@@ -45,6 +47,7 @@ struct cuda_rope_store {
     struct cuda_kv kv;
     float temper_scale;
     uint32_t temper_length, temper_offset;
+    uint32_t first;
 };
 void cuda_rope_store(const struct cuda_at *at, const struct cuda_rope_store *op);
 
@@ -61,11 +64,12 @@ uint32_t cuda_attention_tiles(const struct cuda_attention_shape *s,
 size_t cuda_attention_scratch(const struct cuda_attention_shape *s, const struct cuda_bounds *most);
 
 struct cuda_attention {
-    struct cuda_buf q, out;
+    struct cuda_buf q, out; /* [n_head][head_dim], and [n_head][head_dim or latent] */
     struct cuda_kv kv;
     uint32_t n_head;
     float scale, cap;
     uint32_t window;    /* 0: all */
+    int window_kind;    /* enum window_kind (model.h) */
     int causal;         /* else all rows of a sequence see all of it */
     const float *sinks; /* [n_head] or NULL */
     void *scratch;

@@ -94,7 +94,7 @@ static __global__ void rope_store_kernel(cuda_step step, struct cuda_rope_store 
         for (uint32_t i = threadIdx.x; i < (group + 1) * n_pairs; i += STORE_THREADS) {
             const uint32_t h = i / n_pairs;
             float *x = h < group ? q + static_cast<size_t>(h) * dim : k;
-            rotate_pair(x, angles, i % n_pairs, n_pairs, op.adjacent);
+            rotate_pair(x + op.first, angles, i % n_pairs, n_pairs, op.adjacent);
         }
         __syncthreads();
     }
@@ -110,8 +110,8 @@ static __global__ void rope_store_kernel(cuda_step step, struct cuda_rope_store 
         for (uint32_t i = threadIdx.x; i < group * dim; i += STORE_THREADS)
             q[i] = __fmul_rn(q[i], by);
     }
-    const uint32_t n = (dim + WARP - 1) / WARP;
-    for (uint32_t i = threadIdx.x / WARP; i < 2 * n; i += STORE_THREADS / WARP) {
+    const uint32_t n = (dim + WARP - 1) / WARP, n_halves = op.kv.latent ? 1 : 2;
+    for (uint32_t i = threadIdx.x / WARP; i < n_halves * n; i += STORE_THREADS / WARP) {
         if (i < n)
             store_values(op.kv, to, k, i);
         else
@@ -142,7 +142,7 @@ void cuda_kv_copy(const struct cuda_kv *layers,
         uint8_t *dst = kv->base + (kv->in_panes ? to_pane : to) * kv->block_bytes;
         size_t bytes = 0;
         do {
-            bytes += 2 * layers[i].half_bytes * layers[i].n_head_kv;
+            bytes += kv_head_bytes(layers[i]) * layers[i].n_head_kv;
             i++;
         } while (i < n && layers[i].in_panes == kv->in_panes &&
                  layers[i].block_bytes == kv->block_bytes && layers[i].base == kv->base + bytes &&

@@ -41,6 +41,7 @@ static struct launch *add_launch(struct compiler *c, enum launch_kind kind, cons
     l->scale = op->scale;
     l->cap = op->cap;
     l->window = op->window;
+    l->window_kind = op->window_kind;
     if (c->packed == op->out)
         c->packed_forms = 0;
     return l;
@@ -144,6 +145,29 @@ static enum err compile_linear(struct compiler *c, const struct op *op)
     return OK;
 }
 
+/* Matrices of each head's own: its rows are prepared for them alone. */
+static enum err compile_head_linear(struct compiler *c, const struct op *op)
+{
+    uint32_t matrix;
+    enum err err = add_matrix(c, op->w, op->n_out, op->n_head, &matrix);
+    if (err)
+        return err;
+    struct launch *l = add_launch(c, LAUNCH_PACK, NULL);
+    l->in = op->in;
+    l->n = op->n_in;
+    l->forms = cuda_act_form((int)op->w->type);
+    l->heads = op->n_head;
+    l->in_step = op->in_step;
+    const unsigned forms = l->forms;
+    l = add_launch(c, LAUNCH_LINEAR, op);
+    l->matrix = matrix;
+    l->forms = forms;
+    l->heads = op->n_head;
+    l->out_step = op->out_step;
+    c->packed_forms = 0;
+    return OK;
+}
+
 /* Logits are computed for some rows only: the norm before them gathers those. */
 static enum err compile_logits(struct compiler *c, const struct op *op)
 {
@@ -206,6 +230,7 @@ static void compile_norm(struct compiler *c, const struct op *op)
 {
     struct launch *l = add_launch(c, LAUNCH_NORM, op);
     l->w = add_vector(c, op->w);
+    l->bare = op->kind != OP_HIDDEN;
     if (op->kind != OP_HEAD_NORM)
         return;
     l->in = op->out;
@@ -246,8 +271,6 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         return OK;
     case OP_NORM:
     case OP_HEAD_NORM:
-        if (!op->w)
-            return err_set(c->e, ERR_UNSUPPORTED, "the CUDA backend has no norms without weights");
         compile_norm(c, op);
         return OK;
     case OP_LAYER_NORM:
@@ -267,10 +290,19 @@ static enum err compile_op(struct compiler *c, const struct op *op)
             c->packed_forms = 0;
         return OK;
     case OP_HEAD_LAYER_NORM:
-        return err_set(
-            c->e, ERR_UNSUPPORTED, "the CUDA backend has no norms with weights for each head");
+        l = add_launch(c, LAUNCH_HEAD_LAYER_NORM, op);
+        l->w = add_vector(c, op->w);
+        l->n = c->m->hp.head_dim;
+        l->heads = op->n_out / l->n;
+        return OK;
     case OP_HEAD_LINEAR:
+        return compile_head_linear(c, op);
     case OP_HEAD_COPY:
+        l = add_launch(c, LAUNCH_HEAD_COPY, op);
+        l->heads = op->n_head;
+        l->in_step = op->in_step;
+        l->out_step = op->out_step;
+        return OK;
     case OP_SCALE:
     case OP_CLAMP:
     case OP_MUL:
@@ -282,11 +314,6 @@ static enum err compile_op(struct compiler *c, const struct op *op)
     case OP_SPREAD:
         break; /* cuda_compile has refused these */
     case OP_ATTENTION:
-        if (op->window && op->window_kind != WINDOW_LAST)
-            return err_set(c->e,
-                           ERR_UNSUPPORTED,
-                           "the CUDA backend has no windows of %s",
-                           op->window_kind == WINDOW_CHUNK ? "chunks" : "either side");
         l = add_launch(c, LAUNCH_ATTENTION, op);
         l->w = add_vector(c, op->w);
         l->heads = op->n_head;
@@ -343,6 +370,8 @@ static void choose_buffers(struct cuda_backend *b)
         [BUF_K] = GPU_ATTENTION,
         [BUF_V] = GPU_ATTENTION,
         [BUF_ATT] = GPU_ATTENTION,
+        [BUF_QUERY] = GPU_ATTENTION,
+        [BUF_HEADS] = GPU_ATTENTION,
         [BUF_GATE] = GPU_INTERMEDIATE,
         [BUF_UP] = GPU_INTERMEDIATE,
         [BUF_EXPERT_GATE] = GPU_INTERMEDIATE,
@@ -363,8 +392,6 @@ static const char *missing(const struct model *m)
         const struct op *op = &m->ops[i];
         const bool attends = op->kind == OP_ROPE || op->kind == OP_ROPE_STORE ||
                              op->kind == OP_ATTENTION || op->kind == OP_HEAD_NORM;
-        if (op->kind == OP_HEAD_COPY || op->kind == OP_HEAD_LINEAR)
-            return "copies of heads";
         if (attends && (op->head_dim != m->hp.head_dim ||
                         m->hp.rope_dims_of[ROPE_WINDOW] != m->hp.rope_dims_of[ROPE_FULL]))
             return "heads of several lengths";
@@ -390,24 +417,18 @@ enum err cuda_compile(struct cuda_backend *b, struct err_info *e)
 {
     struct compiler c = {.b = b, .m = b->model, .e = e};
     const size_t n_ops = b->model->n_ops; /* an op makes at most three launches */
-    const uint32_t dim = b->model->hp.head_dim;
+    const uint32_t dim = b->model->hp.head_dim, latent = b->model->hp.latent;
+    const uint32_t most = latent ? CUDA_ATTN_MOST_KEY : CUDA_ATTN_MOST_DIM;
     const char *lacks = missing(b->model);
     enum err err = OK;
-    if (b->model->hp.expert_input)
-        err = err_set(e, ERR_UNSUPPORTED, "the CUDA backend has no experts whose input is weighed");
-    else if (b->model->hp.latent)
-        err = err_set(e,
-                      ERR_UNSUPPORTED,
-                      "the CUDA backend has no attention over a latent (%s); the CPU has",
-                      b->model->arch);
-    else if (lacks)
+    if (lacks)
         err = err_set(e, ERR_UNSUPPORTED, "the CUDA backend has no %s; the CPU has", lacks);
-    else if (dim % 8 != 0 || dim > CUDA_ATTN_MOST_DIM)
+    else if (dim % 8 != 0 || dim > most || latent > CUDA_ATTN_MOST_DIM)
         err = err_set(e,
                       ERR_UNSUPPORTED,
-                      "heads of %u values; the CUDA backend wants a multiple of 8, at most %d",
+                      "heads of %u values; the CUDA backend wants a multiple of 8, at most %u",
                       dim,
-                      CUDA_ATTN_MOST_DIM);
+                      most);
     b->launches = mem_zalloc(n_ops * 3 + N_ROPE_TABLES, sizeof *b->launches);
     b->matrices = mem_zalloc(n_ops + 1, sizeof *b->matrices);
     b->vector_list = mem_zalloc(n_ops * 2 + 1, sizeof *b->vector_list);

@@ -78,6 +78,7 @@ static void gpu_stats(const struct backend *base, struct gpu_stats *out)
                               .workspace_bytes = b->workspace_bytes,
                               .pinned_bytes = b->budget.pinned + b->lent_pinned_n,
                               .warmed_up = b->warmed_up,
+                              .wgmma = b->wgmma,
                               .graphs = b->n_graphs};
     snprintf(out->name, sizeof out->name, "%s", b->device_name);
     cuda_pool_stats((struct cuda_pool *)&b->pool, out->classes);
@@ -282,6 +283,7 @@ enum err cuda_backend_create(const struct model *m,
     enum err err = plan(m, cfg, &b, e);
     if (err)
         return err;
+    b->wgmma = cuda_wgmma_check(b);
     err = pool_create(cfg->n_threads, 1, &b->threads, e);
     if (!err)
         err = open_streams(b, e);

@@ -44,6 +44,8 @@ enum launch_kind {
     LAUNCH_ADD_TYPE,
     LAUNCH_NORM,
     LAUNCH_LAYER_NORM,
+    LAUNCH_HEAD_LAYER_NORM,
+    LAUNCH_HEAD_COPY,
     LAUNCH_PACK,   /* `in` to the prepared activations that the next LINEARs read */
     LAUNCH_LINEAR, /* and what follows it in `add` */
     LAUNCH_ROPE,
@@ -66,7 +68,8 @@ struct launch {
     enum model_buf in, in2, out;
     uint32_t n, heads; /* values of a row; NORM: heads of n each; ROPE, ATTENTION: query heads */
     uint32_t heads_kv; /* ROPE */
-    uint32_t n_types;  /* ADD_TYPE */
+    uint32_t in_step, out_step; /* HEAD_COPY; PACK and LINEAR with heads (else 0): values apart */
+    uint32_t n_types;           /* ADD_TYPE */
     uint16_t layer;
     enum rope_table rope;
     bool temper; /* ROPE_STORE: queries grow with their position */
@@ -74,6 +77,8 @@ struct launch {
     enum unary_kind unary;
     float scale, cap;
     uint32_t window;
+    enum window_kind window_kind;
+    bool bare;        /* NORM: without w it is none the less a norm */
     bool gather;      /* NORM: `in` at the rows that are wanted */
     bool places;      /* GATED: over places; EXPERT_PACK: of a buffer by place */
     bool add;         /* LINEAR */
@@ -150,6 +155,7 @@ struct cuda_backend {
     char description[96], kernels_name[48], device_name[64];
     uint32_t major, minor;
     uint32_t block_shared; /* bytes of shared memory that a block may have */
+    enum gpu_wgmma wgmma;
     struct cuda_budget budget;
 
     struct launch *launches;
@@ -230,6 +236,8 @@ enum err cuda_budget_make(struct cuda_backend *b, struct err_info *e) WEIR_MUST_
 /* Take it. Errors: ERR_NOMEM. */
 enum err cuda_memory_take(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
 void cuda_memory_release(struct cuda_backend *b);
+/* Once it is known what the model multiplies, before memory is taken (wgmma_check.c). */
+enum gpu_wgmma cuda_wgmma_check(const struct cuda_backend *b);
 enum err cuda_kv_zero(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
 /* Weights and vectors to the device. Errors: ERR_NOMEM, ERR_INTERNAL. */
 enum err cuda_weights_load(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;

@@ -263,6 +263,8 @@ static __global__ void __launch_bounds__(SORT_THREADS)
             at += chosen[i] == chosen[threadIdx.x];
         x.places[threadIdx.x] = at;
         x.place_row[at] = threadIdx.x / x.n_used;
+        if (x.place_weight)
+            x.place_weight[at] = x.weights[threadIdx.x];
     }
 }
 
@@ -290,6 +292,8 @@ static __global__ void __launch_bounds__(PLACE_THREADS)
             before += static_cast<uint32_t>(__popc(votes & ((1u << lane) - 1)));
             x.places[i] = before;
             x.place_row[before] = i / x.n_used;
+            if (x.place_weight)
+                x.place_weight[before] = x.weights[i];
         }
         __syncthreads();
     }
@@ -320,8 +324,10 @@ static __global__ void __launch_bounds__(256) mix(
         return;
     const size_t first = static_cast<size_t>(row) * x.n_used;
     float sum = 0;
-    for (uint32_t i = 0; i < x.n_used; i++)
-        sum = __fmaf_rn(x.weights[first + i], in.p[x.places[first + i] * in.stride + j], sum);
+    for (uint32_t i = 0; i < x.n_used; i++) {
+        const float weight = x.place_weight ? 1.0f : x.weights[first + i];
+        sum = __fmaf_rn(weight, in.p[x.places[first + i] * in.stride + j], sum);
+    }
     out.p[row * out.stride + j] = sum;
 }
 

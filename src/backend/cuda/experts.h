@@ -20,6 +20,8 @@ struct cuda_experts {
     float *weights;      /* [rows][n_used] */
     uint32_t *places;    /* [rows][n_used] */
     uint32_t *place_row; /* [most_places] the row, or UINT32_MAX: there is none */
+    float *place_weight; /* [most_places] of the row there; NULL: nobody asks. Where it is there,
+                          * what experts read is weighed (cuda_gated) and what they give is not */
     uint32_t *first;     /* [n_expert + 1] places of each expert; the last: how many there are */
     uint32_t most_places;
 };
@@ -55,7 +57,7 @@ void cuda_experts_pack(const struct cuda_at *at,
 void cuda_experts_linear(const struct cuda_at *at,
                          const struct cuda_experts *x,
                          const struct cuda_linear *op);
-/* OP_MIX: out[r] = sum over ranks, from the first, of weight * in[place]. */
+/* OP_MIX: out[r] = sum over ranks, from the first, of weight (1 with place_weight) * in[place]. */
 void cuda_experts_mix(const struct cuda_at *at,
                       const struct cuda_experts *x,
                       struct cuda_buf in,

@@ -7,9 +7,9 @@
  *                * 16 operations an instruction of the tensor cores, or 2 an FMA of f32, and no
  * byte
  *
- * The products are the instructions that the kernels of this folder use (mma.cuh), so what is
- * measured is what they could reach, which on some devices is less than the best there is: wgmma on
- * Hopper does more. Each accumulator's sum runs in the order of the rounds. */
+ * The products are mma's (mma.cuh), as most kernels of this folder use: on some devices less than the
+ * best there is. On Hopper wgmma does more, and so may products of many rows, which then come to
+ * more than all of this. Each accumulator's sum runs in the order of the rounds. */
 #include "backend/cuda/limits.h"
 #include "backend/cuda/mma.cuh"
 

@@ -64,6 +64,7 @@ static bool is_k(int type)
 static linear_args args_of(const struct cuda_linear *op)
 {
     const cuda_matrix *w = &op->w;
+    const int type = cuda_stored_as(w->type);
     const cuda_layout layout = cuda_layout_of(w->type);
     const uint32_t chunks = cuda_chunks(w->n_in);
     linear_args p = {};
@@ -76,7 +77,7 @@ static linear_args args_of(const struct cuda_linear *op)
     p.runs = layout.chunks ? groups_of(chunks, layout.chunks) : chunks;
     p.splits = linear_splits(p.runs, p.n_parts);
     p.unit = layout.form == CUDA_ACT_F16
-                 ? (is_k(w->type) ? linear_k_unit(w->type) : linear_block_unit(w->type))
+                 ? (is_k(type) ? linear_k_unit(type) : linear_block_unit(type))
                  : 1;
     p.act = op->act.data;
     p.act_tile_bytes = cuda_act_tile_bytes(op->act.forms, op->act.k);
@@ -85,11 +86,14 @@ static linear_args args_of(const struct cuda_linear *op)
     p.out = op->out;
     p.bias = op->bias;
     p.add = op->add;
+    p.heads = op->act.heads;
+    p.out_step = op->out_step;
     return p;
 }
 
 static void launch(int type, const linear_args *p, const linear_grid *g)
 {
+    type = cuda_stored_as(type);
     if (type == CUDA_TYPE_F32)
         linear_f32_launch(p, g);
     else if (type == CUDA_TYPE_F16 || type == CUDA_TYPE_BF16)
@@ -118,7 +122,9 @@ static linear_grid few_grid(const cuda_at *at, int type, const linear_args *p, u
 static linear_grid many_grid(const cuda_at *at, const linear_args *p, uint32_t rows)
 {
     linear_grid g = {};
-    g.kernel = many_rows(at, rows) == 64 ? LINEAR_MANY_64 : LINEAR_MANY_128;
+    g.kernel = many_rows(at, rows) == 64 ? LINEAR_MANY_64
+               : at->wgmma               ? LINEAR_WGMMA_128
+                                         : LINEAR_MANY_128;
     g.x = groups_of(p->n_parts, MANY_PARTS);
     g.y = g.z = 1;
     g.wide = is_wide(at);
@@ -131,16 +137,20 @@ extern "C" void cuda_linear(const cuda_at *at, const struct cuda_linear *op)
     const uint32_t rows = linear_row_bound(at);
     linear_args p = args_of(op);
     p.n_rows = linear_row_count(at);
+    p.act_head_bytes = cuda_act_bytes(op->act.forms, rows, op->act.k);
     if (rows == 0)
         return;
     if (rows <= FEW_ROWS || op->w.type == CUDA_TYPE_F32) {
-        const linear_grid g = few_grid(at, op->w.type, &p, groups_of(rows, CUDA_ACT_ROWS));
+        linear_grid g = few_grid(at, op->w.type, &p, groups_of(rows, CUDA_ACT_ROWS));
+        g.z = p.heads ? p.heads : 1;
         launch(op->w.type, &p, &g);
         return;
     }
     linear_grid g = many_grid(at, &p, rows);
     g.y = groups_of(rows, many_rows(at, rows));
-    if (p.splits > 1 && rows <= scratch_rows_of(p.n_out)) {
+    if (p.heads > 0) {
+        g.z = p.heads;
+    } else if (p.splits > 1 && rows <= scratch_rows_of(p.n_out)) {
         g.z = p.splits;
         p.scratch = op->scratch;
         p.scratch_rows = rows;

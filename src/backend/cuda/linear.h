@@ -17,7 +17,8 @@
 extern "C" {
 #endif
 
-/* A matrix on the device; type: enum gguf_type (gguf.h). */
+/* A matrix on the device; type: enum gguf_type (gguf.h), as in the file, however it lies here
+ * (cuda_stored_as). */
 struct cuda_matrix {
     int type;
     uint32_t n_in, n_out;
@@ -27,6 +28,7 @@ struct cuda_matrix {
 /* --- pack.c, the host's --- */
 
 int cuda_matrix_known(int type);
+int cuda_matrix_alike(int a, int b); /* they lie as one type does, which one kernel reads */
 size_t cuda_matrix_bytes(int type, uint32_t n_in, uint32_t n_out);
 /* Output rows that are laid out at a time, and the bytes that they take; parts follow each other.
  */
@@ -52,8 +54,10 @@ struct cuda_act {
     uint8_t *data; /* cuda_act_bytes, aligned to 16 */
     uint32_t k;
     unsigned forms; /* those that are wanted; the same when it is made and when it is read */
+    uint32_t heads; /* 0: rows as they are; else each is so many, in_step values apart, which are */
+    uint32_t in_step; /* prepared head by head, for matrices of their own */
 };
-size_t cuda_act_bytes(unsigned forms, uint32_t max_rows, uint32_t max_k);
+size_t cuda_act_bytes(unsigned forms, uint32_t max_rows, uint32_t max_k); /* of each head */
 /* act->k values of each of rows 0, 1, ... of `in`, as many as at->rows says there are. A row with a
  * NaN or an infinity makes every product with it NaN or infinite. */
 void cuda_act_pack(const struct cuda_at *at, struct cuda_buf in, const struct cuda_act *act);
@@ -65,8 +69,11 @@ struct cuda_linear {
     struct cuda_act act;
     const float *bias; /* [n_out] or NULL */
     struct cuda_buf out;
-    int add;        /* onto what out holds */
-    float *scratch; /* cuda_linear_scratch bytes; launches in one stream may share it */
+    int add;           /* onto what out holds */
+    float *scratch;    /* cuda_linear_scratch bytes; launches in one stream may share it; with heads
+                        * there is none */
+    uint32_t out_step; /* with act.heads: w is as many matrices behind each other, and the outputs
+                        * of head h begin at h * out_step */
 };
 size_t cuda_linear_scratch(uint32_t max_rows, uint32_t n_in, uint32_t n_out);
 /* out[r][j] = sum_k w[j][k] act[r][k] (+ bias[j]) (+ out[r][j]); rows as for cuda_act_pack. */

@@ -5,9 +5,10 @@
  * the x as rounded, added in f32 from the first to the last; upper = f16(sum), lower = f16(sum -
  * upper). BF16:  upper = bf16(v), lower = bf16(v - upper). F32:   v.
  *
- * A block a row, 256 threads; a thread takes groups of 16 of K. Rows up to the next multiple of 8
- * are filled with zeros. Numbers: 4 bytes in, 2.5 to 8.5 out for each value, bound by memory (or by
- * the launch, for few rows); the row's second reading comes from the caches. */
+ * A block a row (or a head of it), 256 threads; a thread takes groups of 16 of K. Rows up to the
+ * next multiple of 8 are filled with zeros. Numbers: 4 bytes in, 2.5 to 8.5 out for each value,
+ * bound by memory (or by the launch, for few rows); the row's second reading comes from the caches.
+ */
 #include "backend/cuda/linear_tiles.cuh"
 
 static constexpr uint32_t ACT_THREADS = 256;
@@ -48,25 +49,26 @@ static __device__ __forceinline__ int exponent_for(float largest)
     return 10 - e < 126 ? 10 - e : 126;
 }
 
+static __device__ __forceinline__ void store_piece(uint8_t *to, const uint32_t x[4])
+{
+    *reinterpret_cast<uint4 *>(to) = make_uint4(x[0], x[1], x[2], x[3]);
+}
+
 static __device__ __forceinline__ void store_f16(
     uint8_t *form, uint32_t row, uint32_t group, const float v[16], float scale)
 {
     uint8_t *to = form + cuda_act_at(CUDA_ACT_F16, row, group * 16);
+    uint32_t x[2][4]; /* of each piece; four of K are two numbers of both */
     float sum = 0;
 #pragma unroll
-    for (uint32_t i = 0; i < 16;
-         i += 4) { /* four of K are 8 bytes; the next four, the next lane's */
-        __half h[4];
-#pragma unroll
-        for (uint32_t j = 0; j < 4; j++) {
-            h[j] = __float2half_rn(__fmul_rn(v[i + j], scale));
-            sum = __fadd_rn(sum, __half2float(h[j]));
-        }
-        uint2 both;
-        both.x = bits_of<uint32_t>(__halves2half2(h[0], h[1]));
-        both.y = bits_of<uint32_t>(__halves2half2(h[2], h[3]));
-        *reinterpret_cast<uint2 *>(to + i / 4 * 16) = both;
+    for (uint32_t i = 0; i < 16; i += 2) {
+        const __half a = __float2half_rn(__fmul_rn(v[i], scale));
+        const __half b = __float2half_rn(__fmul_rn(v[i + 1], scale));
+        sum = __fadd_rn(__fadd_rn(sum, __half2float(a)), __half2float(b));
+        x[i / 2 % 2][i / 4] = bits_of<uint32_t>(__halves2half2(a, b));
     }
+    store_piece(to, x[0]);
+    store_piece(to + 128, x[1]);
     uint8_t *chunk = form + static_cast<size_t>(group / 4) * CUDA_ACT_F16_BYTES;
     const uint32_t at = (row * 4 + group % 4) * 4;
     const __half upper = __float2half_rn(sum);
@@ -99,19 +101,25 @@ static __device__ __forceinline__ void store_pair(
     uint8_t *form, uint32_t row, uint32_t group, const float v[16], float scale)
 {
     uint8_t *to = form + cuda_act_at(CUDA_ACT_BF16_PAIR, row, group * 16);
+    uint32_t upper[2][4], lower[2][4];
 #pragma unroll
-    for (uint32_t i = 0; i < 16; i += 4) {
+    for (uint32_t i = 0; i < 16; i += 2) {
         float a[2] = {__fmul_rn(v[i], scale), __fmul_rn(v[i + 1], scale)};
-        float b[2] = {__fmul_rn(v[i + 2], scale), __fmul_rn(v[i + 3], scale)};
-        const uint32_t upper_a = Rounding::of(a), upper_b = Rounding::of(b);
-        *reinterpret_cast<uint2 *>(to + i / 4 * 16) = make_uint2(upper_a, upper_b);
-        *reinterpret_cast<uint2 *>(to + i / 4 * 16 + 1024) =
-            make_uint2(Rounding::of(a), Rounding::of(b));
+        upper[i / 2 % 2][i / 4] = Rounding::of(a);
+        lower[i / 2 % 2][i / 4] = Rounding::of(a);
     }
+    store_piece(to, upper[0]);
+    store_piece(to + 128, upper[1]);
+    store_piece(to + 1024, lower[0]);
+    store_piece(to + 1024 + 128, lower[1]);
 }
 
-static __global__ void __launch_bounds__(ACT_THREADS)
-    act_pack(const act_source src, uint8_t *data, uint32_t k, unsigned forms)
+static __global__ void __launch_bounds__(ACT_THREADS) act_pack(const act_source src,
+                                                               uint8_t *data,
+                                                               uint32_t k,
+                                                               unsigned forms,
+                                                               uint32_t in_step,
+                                                               size_t head_bytes)
 {
     const uint32_t row = blockIdx.x, n_rows = *src.n_rows;
     if (row >= (n_rows + CUDA_ACT_ROWS - 1) / CUDA_ACT_ROWS * CUDA_ACT_ROWS)
@@ -122,8 +130,11 @@ static __global__ void __launch_bounds__(ACT_THREADS)
         if (from != UINT32_MAX && src.by_place)
             from = row;
     }
-    const float *in = from == UINT32_MAX ? NULL : src.in.p + from * src.in.stride;
-    uint8_t *tile = data + row / CUDA_ACT_ROWS * cuda_act_tile_bytes(forms, k);
+    const float *in = from == UINT32_MAX ? NULL
+                                         : src.in.p + from * src.in.stride +
+                                               static_cast<size_t>(blockIdx.y) * in_step;
+    uint8_t *tile =
+        data + blockIdx.y * head_bytes + row / CUDA_ACT_ROWS * cuda_act_tile_bytes(forms, k);
     const uint32_t r = row % CUDA_ACT_ROWS;
     float scale = 1, factor = 1;
     if (forms & (CUDA_ACT_F16 | CUDA_ACT_F16_PAIR)) {
@@ -167,7 +178,17 @@ static void launch(const cuda_at *at, const act_source &src, const cuda_act *act
     const uint32_t padded = (rows + CUDA_ACT_ROWS - 1) / CUDA_ACT_ROWS * CUDA_ACT_ROWS;
     if (padded == 0)
         return;
-    CUDA_LAUNCH(act_pack, padded, ACT_THREADS, 0, at->stream, src, act->data, act->k, act->forms);
+    CUDA_LAUNCH(act_pack,
+                dim3(padded, act->heads ? act->heads : 1),
+                ACT_THREADS,
+                0,
+                at->stream,
+                src,
+                act->data,
+                act->k,
+                act->forms,
+                act->in_step,
+                cuda_act_bytes(act->forms, rows, act->k));
 }
 
 extern "C" void cuda_act_pack(const cuda_at *at, cuda_buf in, const cuda_act *act)

@@ -1,4 +1,5 @@
-/* Formats whose blocks of 32 have a scale: Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 IQ4_NL MXFP4, and IQ4_XS.
+/* Formats whose blocks of 32 have a scale: Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 IQ4_NL MXFP4, and IQ4_XS; and
+ * those of grids (IQ1, IQ2, IQ3), as numbers of 4 bits with a table.
  *
  *      w = d * (q - zero)   or   d * q + m          q as stored: 4, 5 or 8 bits, not negative
  *
@@ -27,6 +28,15 @@
  * bytes q + 128; IQ4 has nibbles that a table of bytes is looked up with (value + 128); MXFP4's are
  * floats, whose bits are put where an f16 has them: 2^-14 times the value.
  *
+ * Of grids (TABLE) the points are taken apart at load: a point has at most 16 different values, so
+ * each becomes 4 bits, and a run's head ends with the 16 bytes (value + 128) that they mean. A
+ * scale is of 16 values: each step has a part of its own, as in Q6_K.
+ *
+ *      head  336 bytes   d of r | r + 8, f32, r = 0..7 | for each chunk 64 bytes: scales, 8 for
+ * each r, of r and r + 8 beside each other | table
+ *
+ * The file's 1.6 to 3.4 bits a weight become 4.7, all numbers exact.
+ *
  * To add a format: its numbers in linear_layout.h, its packing in pack.c, a struct here, its line
  * in the table at the end and in linear_embed.cu.
  *
@@ -43,40 +53,46 @@ struct block_weights {
     float m[2][2];
 };
 
+/* Sums of x: of a block, of the lane's two rows of activations. */
+static __device__ __forceinline__ float2 block_sums(const uint8_t *act, uint32_t lane, int b)
+{
+    const float4 s = act_sums_of(act, lane % 4 * 2), t = act_sums_of(act, lane % 4 * 2 + 1);
+    return b == 0 ? make_float2(__fadd_rn(s.x, s.y), __fadd_rn(t.x, t.y))
+                  : make_float2(__fadd_rn(s.z, s.w), __fadd_rn(t.z, t.w));
+}
+
 /* ZERO: what q is counted from, in units of the first block's numbers; HIGH: how many times as much
  * the second's count. */
-template <int ZERO, int HIGH, bool MINS>
-static __device__ __forceinline__ void multiply_blocks(const block_weights &w,
+template <class By, int ZERO, int HIGH, bool MINS>
+static __device__ __forceinline__ void multiply_blocks(block_weights &w,
                                                        const uint8_t *act,
                                                        uint32_t lane,
-                                                       float sum[4])
+                                                       float (*sum)[4])
 {
-    const act_values x = act_values_of(act, lane);
-    float of_block[2][2] = {}; /* sums of x: of a block, of the lane's two rows of activations */
-    if constexpr (ZERO != 0 || MINS) {
-        const float4 s = act_sums_of(act, lane % 4 * 2), t = act_sums_of(act, lane % 4 * 2 + 1);
-        of_block[0][0] = __fadd_rn(s.x, s.y);
-        of_block[0][1] = __fadd_rn(t.x, t.y);
-        of_block[1][0] = __fadd_rn(s.z, s.w);
-        of_block[1][1] = __fadd_rn(t.z, t.w);
-    }
+    By by(act, lane);
 #pragma unroll
     for (int b = 0; b < 2; b++) {
-        float part[4] = {0, 0, 0, 0};
-        if constexpr (ZERO != 0) {
-            const float zero = -ZERO * SUBNORMAL * (b == 0 ? 1 : HIGH);
-            part[0] = part[2] = __fmul_rn(of_block[b][0], zero);
-            part[1] = part[3] = __fmul_rn(of_block[b][1], zero);
-        }
-        mma_f16(part, w.a[2 * b], x.b[2 * b]);
-        mma_f16(part, w.a[2 * b + 1], x.b[2 * b + 1]);
+        float part[By::TILES][4] = {};
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            sum[i] = __fmaf_rn(w.d[b][i / 2], part[i], sum[i]);
-        if constexpr (MINS) {
+        for (uint32_t c = 0; c < By::TILES && ZERO != 0; c++) {
+            const float2 x = block_sums(by.tile(c), lane, b);
+            const float zero = -ZERO * SUBNORMAL * (b == 0 ? 1 : HIGH);
+            part[c][0] = part[c][2] = __fmul_rn(x.x, zero);
+            part[c][1] = part[c][3] = __fmul_rn(x.y, zero);
+        }
+        by.begin(part, w.a[2 * b], 8);
+        by.f16(part, w.a[2 * b], 2 * b);
+        by.f16(part, w.a[2 * b + 1], 2 * b + 1);
+        by.wait(part);
+#pragma unroll
+        for (uint32_t i = 0; i < By::TILES * 4; i++)
+            sum[i / 4][i % 4] = __fmaf_rn(w.d[b][i % 4 / 2], part[i / 4][i % 4], sum[i / 4][i % 4]);
+#pragma unroll
+        for (uint32_t c = 0; c < By::TILES && MINS; c++) {
+            const float2 x = block_sums(by.tile(c), lane, b);
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                sum[i] = __fmaf_rn(w.m[b][i / 2], of_block[b][i % 2], sum[i]);
+                sum[c][i] = __fmaf_rn(w.m[b][i / 2], i % 2 ? x.y : x.x, sum[c][i]);
         }
     }
 }
@@ -132,16 +148,21 @@ static __device__ __forceinline__ void unpack_bytes(const uint8_t *chunk,
         spread_bytes(q.w, a[2 * b + 1], 1);
     }
 }
-/* iq4 values + 128, of the four nibbles in the low half of q (whose upper bits are cleared in low,
+/* Bytes of a table, of the four nibbles in the low half of q (whose upper bits are cleared in low,
  * and moved down by one in upper: 4 where the upper eight are meant). */
-static __device__ __forceinline__ uint32_t look_up(uint32_t low, uint32_t upper)
+static __device__ __forceinline__ uint32_t look_up(uint4 table, uint32_t low, uint32_t upper)
 {
-    /* -127 -104 -83 -65 | -49 -35 -22 -10 | 1 13 25 38 | 53 69 89 113, each + 128 */
-    const uint32_t first = __byte_perm(0x3f2d1801u, 0x766a5d4fu, low);
-    const uint32_t second = __byte_perm(0xa6998d81u, 0xf1d9c5b5u, low);
+    const uint32_t first = __byte_perm(table.x, table.y, low);
+    const uint32_t second = __byte_perm(table.z, table.w, low);
     return __byte_perm(first, second, 0x3210u + upper);
 }
+/* -127 -104 -83 -65 | -49 -35 -22 -10 | 1 13 25 38 | 53 69 89 113, each + 128 */
+static __device__ __forceinline__ uint4 iq4_table()
+{
+    return make_uint4(0x3f2d1801u, 0x766a5d4fu, 0xa6998d81u, 0xf1d9c5b5u);
+}
 static __device__ __forceinline__ void unpack_indices(const uint8_t *chunk,
+                                                      uint4 table,
                                                       uint32_t lane,
                                                       uint32_t a[4][4])
 {
@@ -150,8 +171,8 @@ static __device__ __forceinline__ void unpack_indices(const uint8_t *chunk,
 #pragma unroll
     for (int i = 0; i < 4; i++) { /* steps i / 2 * 2 and the next, row r or r + 8 */
         const uint32_t low = words[i] & 0x77777777u, upper = (words[i] & 0x88888888u) >> 1;
-        spread_bytes(look_up(low & 0xffffu, upper & 0xffffu), a[i / 2 * 2], i % 2);
-        spread_bytes(look_up(low >> 16, upper >> 16), a[i / 2 * 2 + 1], i % 2);
+        spread_bytes(look_up(table, low & 0xffffu, upper & 0xffffu), a[i / 2 * 2], i % 2);
+        spread_bytes(look_up(table, low >> 16, upper >> 16), a[i / 2 * 2 + 1], i % 2);
     }
 }
 /* Sign, two bits of exponent and one of mantissa, at the top of an f16. */
@@ -208,12 +229,13 @@ struct q8_0 {
         unpack_scales(load<uint2>(head + lane / 4 * 8), 1, w.d);
         unpack_bytes(chunk, lane, w.a);
     }
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        multiply_blocks<128, 1, false>(w, act, lane, sum);
+        multiply_blocks<By, 128, 1, false>(w, act, lane, sum);
     }
 };
 
@@ -225,12 +247,13 @@ struct q4_0 {
         unpack_scales(load<uint2>(head + lane / 4 * 8), 1.0f / 16, w.d);
         unpack_nibbles(chunk, lane, w.a);
     }
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        multiply_blocks<8, 16, false>(w, act, lane, sum);
+        multiply_blocks<By, 8, 16, false>(w, act, lane, sum);
     }
 };
 
@@ -243,12 +266,13 @@ struct q5_0 {
         unpack_nibbles(chunk, lane, w.a);
         unpack_fifth(chunk + 512, lane, w.a);
     }
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        multiply_blocks<16, 16, false>(w, act, lane, sum);
+        multiply_blocks<By, 16, 16, false>(w, act, lane, sum);
     }
 };
 
@@ -262,12 +286,13 @@ struct q4_1 {
         unpack_mins(make_uint2(scales.z, scales.w), w.m);
         unpack_nibbles(chunk, lane, w.a);
     }
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        multiply_blocks<0, 16, true>(w, act, lane, sum);
+        multiply_blocks<By, 0, 16, true>(w, act, lane, sum);
     }
 };
 
@@ -279,12 +304,13 @@ struct q5_1 {
         q4_1::unpack(head, chunk, sub, lane, w);
         unpack_fifth(chunk + 512, lane, w.a);
     }
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        multiply_blocks<0, 16, true>(w, act, lane, sum);
+        multiply_blocks<By, 0, 16, true>(w, act, lane, sum);
     }
 };
 
@@ -294,14 +320,15 @@ struct iq4_nl {
         const uint8_t *head, const uint8_t *chunk, uint32_t, uint32_t lane, weights &w)
     {
         unpack_scales(load<uint2>(head + lane / 4 * 8), 1, w.d);
-        unpack_indices(chunk, lane, w.a);
+        unpack_indices(chunk, iq4_table(), lane, w.a);
     }
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        multiply_blocks<128, 1, false>(w, act, lane, sum);
+        multiply_blocks<By, 128, 1, false>(w, act, lane, sum);
     }
 };
 
@@ -317,14 +344,56 @@ struct iq4_xs {
         for (uint32_t i = 0; i < 4; i++)
             w.d[i / 2][i % 2] =
                 __fmul_rn(i % 2 ? high_half(d) : low_half(d), byte_float(scales, i, 32, 1));
-        unpack_indices(chunk, lane, w.a);
+        unpack_indices(chunk, iq4_table(), lane, w.a);
     }
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        multiply_blocks<128, 1, false>(w, act, lane, sum);
+        multiply_blocks<By, 128, 1, false>(w, act, lane, sum);
+    }
+};
+
+struct grid_table {
+    static constexpr uint32_t RUN = CUDA_RUN_TABLE, HEAD = CUDA_HEAD_TABLE,
+                              CHUNK = CUDA_CHUNK_TABLE;
+    static constexpr bool PAIR = false, SUMS = true, PARTS = false;
+    struct weights {
+        uint32_t a[4][4];
+        float scale[4][2]; /* of each step, d and all */
+    };
+    static __device__ __forceinline__ void unpack(
+        const uint8_t *head, const uint8_t *chunk, uint32_t sub, uint32_t lane, weights &w)
+    {
+        const float2 d = load<float2>(head + lane / 4 * 8);
+        const uint2 s = load<uint2>(head + 64 + sub * 64 + lane / 4 * 8);
+#pragma unroll
+        for (uint32_t i = 0; i < 8; i++)
+            w.scale[i / 2][i % 2] =
+                __fmul_rn(i % 2 ? d.y : d.x, byte_float(i < 4 ? s.x : s.y, i % 4, 0, 1));
+        unpack_indices(chunk, load<uint4>(head + 320), lane, w.a);
+    }
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
+                                                    const uint8_t *act,
+                                                    uint32_t lane,
+                                                    float (*sum)[4])
+    {
+        By by(act, lane);
+#pragma unroll
+        for (int step = 0; step < 4; step++) {
+            float part[By::TILES][4];
+            begin_step(by, lane, step, -128 * SUBNORMAL, part);
+            by.begin(part, w.a[step], 4);
+            by.f16(part, w.a[step], step);
+            by.wait(part);
+#pragma unroll
+            for (uint32_t i = 0; i < By::TILES * 4; i++)
+                sum[i / 4][i % 4] =
+                    __fmaf_rn(w.scale[step][i % 4 / 2], part[i / 4][i % 4], sum[i / 4][i % 4]);
+        }
     }
 };
 
@@ -344,12 +413,13 @@ struct mxfp4 {
             w.d[i / 2][i % 2] = scale((e >> (8 * i)) & 255);
         unpack_fp4(chunk, lane, w.a);
     }
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        multiply_blocks<0, 1, false>(w, act, lane, sum);
+        multiply_blocks<By, 0, 1, false>(w, act, lane, sum);
     }
 };
 
@@ -376,6 +446,8 @@ extern "C" void linear_block_launch(int type, const linear_args *p, const linear
         return linear_launch<iq4_nl>(*p, *g);
     case CUDA_TYPE_IQ4_XS:
         return linear_launch<iq4_xs>(*p, *g);
+    case CUDA_TYPE_TABLE:
+        return linear_launch<grid_table>(*p, *g);
     default:
         return linear_launch<mxfp4>(*p, *g);
     }

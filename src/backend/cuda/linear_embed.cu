@@ -93,6 +93,12 @@ static __device__ float weight_of(int type, const weight_at &w)
     case CUDA_TYPE_IQ4_XS:
         return product(product(head_f16(w, 0, 1), head_byte(w, 32 + w.sub * 32, block, 2) - 32),
                        iq4_value(w));
+    case CUDA_TYPE_TABLE: {
+        const uint32_t i = bits_at(w.chunk, cuda_at_index(w.spot), 4);
+        const float d = load<float>(w.head + cuda_head_index(w.row, 0, 1) * 4);
+        return product(product(d, head_byte(w, 64 + w.sub * 64, group, 4)),
+                       static_cast<int>(w.head[320 + i]) - 128);
+    }
     case CUDA_TYPE_Q2_K: {
         const int s = head_byte(w, 64 + w.sub * 64, group, 4);
         return __fsub_rn(product(product(head_f16(w, 0, 2), s & 15), two_bits_at(w)),
@@ -154,13 +160,15 @@ extern "C" void cuda_embed(const cuda_at *at, const cuda_matrix *w, cuda_buf out
 {
     if (at->bounds.rows == 0)
         return;
+    cuda_matrix m = *w;
+    m.type = cuda_stored_as(w->type);
     CUDA_LAUNCH(embed,
                 at->bounds.rows,
                 256,
                 0,
                 at->stream,
                 at->step,
-                *w,
+                m,
                 cuda_layout_of(w->type),
                 cuda_part_bytes(w->type, w->n_in),
                 out,

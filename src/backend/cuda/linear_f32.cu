@@ -6,8 +6,8 @@
  *
  *      part of 16 outputs: [16][K padded to 64] f32, one row after the other
  *
- * grid: (groups of 8 outputs, tiles of 8 rows); block: 8 warps, of which each reads its output's
- * weights in order, 512 bytes at a time, while all read the same activations.
+ * grid: (groups of 8 outputs, tiles of 8 rows, 1 or heads); block: 8 warps, of which each reads its
+ * output's weights in order, 512 bytes at a time, while all read the same activations.
  *
  * Numbers: 4 bytes and 8 fma a weight for 8 rows: bound by memory for a few rows, by arithmetic (67
  * Tflop/s) beyond; large products are not what this format is used for. */
@@ -35,8 +35,9 @@ static __device__ __forceinline__ uint32_t sum_lanes(float sum[CUDA_ACT_ROWS], u
     return lane / 4;
 }
 
-static __global__ void __launch_bounds__(256) linear_f32(const linear_args p)
+static __global__ void __launch_bounds__(256) linear_f32(const linear_args given)
 {
+    const linear_args p = linear_of_head(given);
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const uint32_t j = blockIdx.x * LINEAR_WARPS + warp;
     const uint32_t row = blockIdx.y * CUDA_ACT_ROWS, n_rows = linear_rows(p);
@@ -69,5 +70,5 @@ static __global__ void __launch_bounds__(256) linear_f32(const linear_args p)
 
 extern "C" void linear_f32_launch(const linear_args *p, const linear_grid *g)
 {
-    CUDA_LAUNCH(linear_f32, dim3(g->x, g->y), LINEAR_WARPS * 32, 0, g->stream, *p);
+    CUDA_LAUNCH(linear_f32, dim3(g->x, g->y, g->z), LINEAR_WARPS * 32, 0, g->stream, *p);
 }

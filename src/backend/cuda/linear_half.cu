@@ -10,8 +10,8 @@
  *                                lane 0 | lane 1 | ... | lane 31, 16 bytes: registers 0..3
  *
  * Numbers: a chunk is 2048 bytes and 8 mma; memory needs 111 clocks for it, so few rows are bound
- * by memory alone. Many rows: two mma for each product wanted, of which mma.sync makes about two
- * thirds of the peak on a Hopper: a third of the dense rate at most, unless its own wgmma is used.
+ * by memory alone. Many rows: two products for each one wanted, so half of the dense rate at most; of
+ * mma.sync, which makes about two thirds of the peak on a Hopper, a third.
  */
 #include "backend/cuda/linear_tiles.cuh"
 
@@ -45,33 +45,39 @@ static __device__ __forceinline__ void unpack_halves(const uint8_t *chunk,
 
 struct f16 {
     HALF_FORMAT(F16)
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        const act_values upper = act_values_of(act, lane), lower = act_values_of(act + 1024, lane);
+        By by(act, lane);
+        by.begin(sum, w.a[0], 16);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            mma_f16(sum, w.a[i], upper.b[i]);
-            mma_f16(sum, w.a[i], lower.b[i]);
+            by.f16(sum, w.a[i], i);
+            by.lower_f16(sum, w.a[i], i);
         }
+        by.wait(sum);
     }
 };
 
 struct bf16 {
     HALF_FORMAT(BF16)
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        const act_values upper = act_values_of(act, lane), lower = act_values_of(act + 1024, lane);
+        By by(act, lane);
+        by.begin(sum, w.a[0], 16);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            mma_bf16(sum, w.a[i], upper.b[i]);
-            mma_bf16(sum, w.a[i], lower.b[i]);
+            by.bf16(sum, w.a[i], i);
+            by.lower_bf16(sum, w.a[i], i);
         }
+        by.wait(sum);
     }
 };
 

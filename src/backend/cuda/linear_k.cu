@@ -43,28 +43,31 @@ struct k_weights {
     uint32_t mins[2]; /* of rows r and r + 8, of the 16 that this lane has the sums of */
 };
 
-template <bool MINS>
-static __device__ __forceinline__ void multiply_k(const k_weights &w,
+template <class By, bool MINS>
+static __device__ __forceinline__ void multiply_k(k_weights &w,
                                                   const uint8_t *act,
                                                   uint32_t lane,
-                                                  float sum[4])
+                                                  float (*sum)[4])
 {
-    const act_values x = act_values_of(act, lane);
-    float part[4] = {0, 0, 0, 0};
+    By by(act, lane);
+    float part[By::TILES][4] = {};
+    by.begin(part, w.a[0], 16);
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        mma_f16(part, w.a[i], x.b[i]);
+        by.f16(part, w.a[i], i);
+    by.wait(part);
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        sum[i] = __fmaf_rn(w.d[i / 2], part[i], sum[i]);
+    for (uint32_t i = 0; i < By::TILES * 4; i++)
+        sum[i / 4][i % 4] = __fmaf_rn(w.d[i % 4 / 2], part[i / 4][i % 4], sum[i / 4][i % 4]);
     if constexpr (MINS) {
-        const uint32_t mins[4] = {w.mins[0], w.mins[1], 0, 0};
-        const uint32_t sums[2] = {load<uint32_t>(act + CUDA_ACT_PARTS + lane * 4), 0};
-        float low[4] = {0, 0, 0, 0};
-        mma_f16(low, mins, sums);
+        uint32_t mins[4] = {w.mins[0], w.mins[1], 0, 0};
+        float low[By::TILES][4] = {};
+        by.begin(low, mins, 4);
+        by.sums(low, mins);
+        by.wait(low);
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            sum[i] = __fmaf_rn(w.dmin[i / 2], low[i], sum[i]);
+        for (uint32_t i = 0; i < By::TILES * 4; i++)
+            sum[i / 4][i % 4] = __fmaf_rn(w.dmin[i % 4 / 2], low[i / 4][i % 4], sum[i / 4][i % 4]);
     }
 }
 
@@ -151,12 +154,13 @@ struct q4_k {
         unpack_nibbles(chunk, lane, w.a);
         scale_by_32(head, sub, lane, w);
     }
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        multiply_k<true>(w, act, lane, sum);
+        multiply_k<By, true>(w, act, lane, sum);
     }
 };
 
@@ -177,12 +181,13 @@ struct q5_k {
         }
         scale_by_32(head, sub, lane, w);
     }
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        multiply_k<true>(w, act, lane, sum);
+        multiply_k<By, true>(w, act, lane, sum);
     }
 };
 
@@ -222,12 +227,13 @@ struct q2_k {
             w.a[i / 2][i % 2 + 2] = half2_mul(w.a[i / 2][i % 2 + 2], by);
         }
     }
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        multiply_k<true>(w, act, lane, sum);
+        multiply_k<By, true>(w, act, lane, sum);
     }
 };
 
@@ -262,12 +268,13 @@ struct q3_k {
             w.a[i / 2][i % 2 + 2] = half2_fma(w.a[i / 2][i % 2 + 2], by, zero);
         }
     }
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        multiply_k<false>(w, act, lane, sum);
+        multiply_k<By, false>(w, act, lane, sum);
     }
 };
 
@@ -304,29 +311,30 @@ struct q6_k {
             }
         }
     }
-    static __device__ __forceinline__ void multiply(const weights &w,
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
                                                     const uint8_t *act,
                                                     uint32_t lane,
-                                                    float sum[4])
+                                                    float (*sum)[4])
     {
-        const act_values x = act_values_of(act, lane);
-        const float4 s = act_sums_of(act, lane % 4 * 2), t = act_sums_of(act, lane % 4 * 2 + 1);
-        const float sums[4][2] = {{s.x, t.x}, {s.y, t.y}, {s.z, t.z}, {s.w, t.w}};
-        float of_chunk[4] = {0, 0, 0, 0};
+        By by(act, lane);
+        float of_chunk[By::TILES][4] = {};
 #pragma unroll
         for (int step = 0; step < 4; step++) {
-            const float zero = -32 * SUBNORMAL * (step < 2 ? 1 : 16);
-            float part[4];
-            part[0] = part[2] = __fmul_rn(sums[step][0], zero);
-            part[1] = part[3] = __fmul_rn(sums[step][1], zero);
-            mma_f16(part, w.a[step], x.b[step]);
+            float part[By::TILES][4];
+            begin_step(by, lane, step, -32 * SUBNORMAL * (step < 2 ? 1 : 16), part);
+            by.begin(part, w.a[step], 4);
+            by.f16(part, w.a[step], step);
+            by.wait(part);
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-                of_chunk[i] = __fmaf_rn(w.scale[step][i / 2], part[i], of_chunk[i]);
+            for (uint32_t i = 0; i < By::TILES * 4; i++)
+                of_chunk[i / 4][i % 4] =
+                    __fmaf_rn(w.scale[step][i % 4 / 2], part[i / 4][i % 4], of_chunk[i / 4][i % 4]);
         }
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            sum[i] = __fmaf_rn(w.d[i / 2], of_chunk[i], sum[i]);
+        for (uint32_t i = 0; i < By::TILES * 4; i++)
+            sum[i / 4][i % 4] =
+                __fmaf_rn(w.d[i % 4 / 2], of_chunk[i / 4][i % 4], sum[i / 4][i % 4]);
     }
 };
 

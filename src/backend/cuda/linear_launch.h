@@ -27,15 +27,23 @@ struct linear_args {
     const uint32_t *n_rows;
     const uint32_t *first; /* [n_expert + 1] or NULL */
     uint32_t n_expert;
+    /* heads, of which blockIdx.z says one; 0: none. All have the same rows */
+    uint32_t heads, out_step;
+    size_t act_head_bytes;
     /* parts of each range [splits][scratch_rows][n_out]; scratch_rows 0: blocks add them up */
     float *scratch;
     uint32_t scratch_rows;
 };
-enum linear_kernel { LINEAR_FEW, LINEAR_MANY_64, LINEAR_MANY_128 /* rows a block */ };
+enum linear_kernel { /* rows a block */
+                     LINEAR_FEW,
+                     LINEAR_MANY_64,
+                     LINEAR_MANY_128,
+                     LINEAR_WGMMA_128,
+};
 struct linear_grid {
     uint32_t x, y, z;
     enum linear_kernel kernel;
-    int wide; /* blocks may have CUDA_SHARED_WIDE bytes; LINEAR_MANY_128 needs them */
+    int wide; /* blocks may have CUDA_SHARED_WIDE bytes; those of 128 rows need them */
     cudaStream_t stream;
 };
 

@@ -51,13 +51,42 @@
     X(Q4_K, 12, 4, 320, 512, CUDA_ACT_F16)                                                         \
     X(Q5_K, 13, 4, 320, 640, CUDA_ACT_F16)                                                         \
     X(Q6_K, 14, 4, 288, 768, CUDA_ACT_F16)                                                         \
-    X(IQ4_XS, 23, 4, 160, 512, CUDA_ACT_F16)
+    X(IQ4_XS, 23, 4, 160, 512, CUDA_ACT_F16)                                                       \
+    X(TABLE, 256, 4, 336, 512, CUDA_ACT_F16)
+/* TABLE is no type of files: numbers that sixteen bytes of its own say the meaning of. */
 
 #define CUDA_FORMAT_NUMBERS(name, number, chunks, head, chunk, form)                               \
     CUDA_TYPE_##name = (number), CUDA_RUN_##name = (chunks), CUDA_HEAD_##name = (head),            \
     CUDA_CHUNK_##name = (chunk),
 enum { CUDA_FORMATS(CUDA_FORMAT_NUMBERS) CUDA_TYPE_F32 = 0 };
 #undef CUDA_FORMAT_NUMBERS
+
+/* Types whose numbers lie as another's do; their blocks are taken apart at load (pack.c).
+ *
+ *      IQ1, IQ2, IQ3   a point of a grid is digits with a sign each, 16 values at most: TABLE
+ *      TQ1_0, TQ2_0    d * (q - 1), d for 256: Q2_K with scales and mins of 1, dmin = d
+ *      Q1_0, Q2_0      d * (q - 1), or d and -d, d for 128 or 64: Q4_0, q + 7 */
+CUDA_ANY int cuda_stored_as(int type)
+{
+    switch (type) {
+    case 16: /* IQ2_XXS, IQ2_XS, IQ3_XXS, IQ1_S */
+    case 17:
+    case 18:
+    case 19:
+    case 21: /* IQ3_S, IQ2_S, IQ1_M */
+    case 22:
+    case 29:
+        return CUDA_TYPE_TABLE;
+    case 34: /* TQ1_0, TQ2_0 */
+    case 35:
+        return CUDA_TYPE_Q2_K;
+    case 41: /* Q1_0, Q2_0 */
+    case 42:
+        return CUDA_TYPE_Q4_0;
+    default:
+        return type == CUDA_TYPE_TABLE ? -1 : type;
+    }
+}
 
 /* Sizes of a type; chunks 0: it is F32, whose rows lie one after the other, K padded to chunks, or
  * (known 0) no type at all. */
@@ -73,7 +102,7 @@ static inline struct cuda_layout cuda_layout_of(int type)
         const struct cuda_layout l = {chunks, head, chunk, form, 1};                               \
         return l;                                                                                  \
     }
-    switch (type) {
+    switch (cuda_stored_as(type)) {
         CUDA_FORMATS(CUDA_FORMAT_CASE)
     default:
         break;
@@ -184,8 +213,9 @@ CUDA_ANY uint32_t cuda_head_index(uint32_t row, uint32_t e, uint32_t n)
  *      pair: | values, upper part 1024 | lower part 1024 |
  *      F32:  not in chunks: [8 rows][K padded to chunks]
  *
- * Values lie as the operand of 8 columns: two blocks of 32 of K of 512 bytes, in each 16 bytes of
- * each lane l, for row l / 4: k 4 (l % 4) + 0..3 of the first 16, then of the second 16.
+ * Values lie as the operand of 8 columns, in pieces of 128 bytes: the 8 rows after each other, 16
+ * bytes each. Two pieces for each 16 of K: of each four the first two numbers, then the others; so
+ * ldmatrix makes registers of them, and wgmma reads them where they lie.
  * Sums: f32 [8 rows][4] of 16 values each, as rounded. In parts: the same as two f16 that add up.
  */
 #define CUDA_ACT_ROWS 8u
@@ -217,8 +247,8 @@ CUDA_ANY size_t cuda_act_tile_bytes(unsigned forms, uint32_t k)
 CUDA_ANY size_t cuda_act_at(unsigned form, uint32_t row, uint32_t k)
 {
     const size_t of_chunk = form == CUDA_ACT_F16 ? CUDA_ACT_F16_BYTES : CUDA_ACT_PAIR_BYTES;
-    return k / CUDA_CHUNK_K * of_chunk + k % 64 / 32 * 512 + (row * 4 + k % 16 / 4) * 16 +
-           k % 32 / 16 * 8 + k % 4 * 2;
+    return k / CUDA_CHUNK_K * of_chunk + k % 64 / 16 * 256 + k % 4 / 2 * 128 + row * 16 +
+           k % 16 / 4 * 4 + k % 2 * 2;
 }
 
 #endif

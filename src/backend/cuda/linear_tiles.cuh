@@ -23,6 +23,10 @@
  * between, where that would leave processors idle: the same, but each range has its own block,
  * which leaves its part in scratch, and a second launch adds them (linear_merge).
  *
+ *     on Hopper   many rows are multiplied by wgmma, which takes 64 outputs from four warps'
+ * registers and 128 rows from shared memory where copies left them: a warp has 16 x 128. Only where
+ * the device was seen to give mma's bits (wgmma_check.c).
+ *
  * Bounds on an H200 (4.8 TB/s, 132 processors of 1.98 GHz with 4 schedulers): memory brings 18.4
  * bytes a clock and processor, so that in the time of 1 KB of weights 222 instructions can be made;
  * how many each format makes is in docs/DECISIONS.md. 16 warps with 3 chunks of 0.5 to 1 KB each on
@@ -33,62 +37,7 @@
 #define WEIR_BACKEND_CUDA_LINEAR_TILES_CUH
 
 #include "backend/cuda/linear_launch.h"
-#include "backend/cuda/mma.cuh"
-
-#include <string.h>
-
-/* --- bits --- */
-
-template <class To, class From> static __device__ __forceinline__ To bits_of(From from)
-{
-    To to;
-    static_assert(sizeof to == sizeof from, "of one size");
-    memcpy(&to, &from, sizeof to);
-    return to;
-}
-static __device__ __forceinline__ uint32_t half2_mul(uint32_t a, uint32_t b)
-{
-    return bits_of<uint32_t>(__hmul2(bits_of<__half2>(a), bits_of<__half2>(b)));
-}
-static __device__ __forceinline__ uint32_t half2_fma(uint32_t a, uint32_t b, uint32_t c)
-{
-    return bits_of<uint32_t>(
-        __hfma2(bits_of<__half2>(a), bits_of<__half2>(b), bits_of<__half2>(c)));
-}
-static __device__ __forceinline__ float low_half(uint32_t pair)
-{
-    return __half2float(__ushort_as_half(static_cast<unsigned short>(pair)));
-}
-static __device__ __forceinline__ float high_half(uint32_t pair)
-{
-    return __half2float(__ushort_as_half(static_cast<unsigned short>(pair >> 16)));
-}
-template <class T> static __device__ __forceinline__ T load(const uint8_t *p)
-{
-    return *reinterpret_cast<const T *>(p);
-}
-/* Byte i of a word, as a float; exact. */
-static __device__ __forceinline__ float byte_float(uint32_t word, uint32_t i, float bias, float by)
-{
-    const float shifted = __uint_as_float(__byte_perm(word, 0x4B000000u, 0x7440u + i)); /* + 2^23 */
-    return __fmaf_rn(shifted, by, -(8388608.0f + bias) * by);
-}
-
-/* --- a lane's share of the activations of a chunk, for 8 rows --- */
-
-struct act_values {
-    uint32_t b[4][2]; /* of each step */
-};
-static __device__ __forceinline__ act_values act_values_of(const uint8_t *act, uint32_t lane)
-{
-    const uint4 first = load<uint4>(act + lane * 16), second = load<uint4>(act + 512 + lane * 16);
-    return {{{first.x, first.y}, {first.z, first.w}, {second.x, second.y}, {second.z, second.w}}};
-}
-/* The sums of 16 of a column that the lane has results of. */
-static __device__ __forceinline__ float4 act_sums_of(const uint8_t *act, uint32_t column)
-{
-    return load<float4>(act + CUDA_ACT_SUMS + column * 16);
-}
+#include "backend/cuda/linear_products.cuh"
 
 /* --- copies to shared memory --- */
 
@@ -185,6 +134,17 @@ static __device__ __forceinline__ uint32_t linear_rows(const linear_args &p)
     return p.first ? p.first[p.n_expert] : *p.n_rows;
 }
 
+/* The product that this block is of, where each head has its own. */
+static __device__ __forceinline__ linear_args linear_of_head(linear_args p)
+{
+    if (p.heads > 0) {
+        p.w += blockIdx.z * p.matrix_bytes;
+        p.act += blockIdx.z * p.act_head_bytes;
+        p.out.p += static_cast<size_t>(blockIdx.z) * p.out_step;
+    }
+    return p;
+}
+
 /* The expert whose places `place` is among; all threads of the block call. */
 static __device__ __forceinline__ uint32_t linear_expert_at(const linear_args &p, uint32_t place)
 {
@@ -215,11 +175,12 @@ static __device__ __forceinline__ float linear_factor(const linear_args &p, uint
     return load<float>(tile + row % CUDA_ACT_ROWS * sizeof(float));
 }
 
-/* grid: (groups of 8 / splits x 16 outputs, tiles of 8 rows); block: 8 warps. */
+/* grid: (groups of 8 / splits x 16 outputs, tiles of 8 rows, 1 or heads); block: 8 warps. */
 template <class F, uint32_t DEPTH>
-static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const linear_args p)
+static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const linear_args given)
 {
     CUDA_SHARED(uint8_t, shared);
+    const linear_args p = linear_of_head(given);
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const uint32_t row = blockIdx.y * CUDA_ACT_ROWS, n_rows = linear_rows(p);
     if (row >= n_rows)
@@ -239,7 +200,7 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const lin
     s.acts = s.chunks + DEPTH * F::CHUNK;
     s.heads = s.acts + DEPTH * linear_ring<F>::ACT_BYTES;
     s.lane = lane;
-    s.has_row = lane / 4 < rows;
+    s.has_row = lane % 8 < rows;
     /* a row's sums are 16 bytes, and so are its sums in parts */
     s.has_sums = lane % 8 < rows && (lane < 8 ? F::SUMS : lane < 16 && F::PARTS);
     s.left = tile < p.n_parts ? (end - begin) * F::RUN : 0;
@@ -254,7 +215,7 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const lin
         cp_async_commit();
     }
 
-    float sum[4] = {0, 0, 0, 0};
+    float sum[1][4] = {};
     const uint32_t turns = (s.left + DEPTH - 1) / DEPTH;
 #pragma unroll 1
     for (uint32_t turn = 0; turn < turns; turn++) {
@@ -267,7 +228,8 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const lin
                 cp_async_commit();
                 typename F::weights w;
                 F::unpack(s.head(i, turn), s.chunks + i * F::CHUNK, i % F::RUN, lane, w);
-                F::multiply(w, s.acts + i * linear_ring<F>::ACT_BYTES, lane, sum);
+                F::template multiply<by_mma<F::PAIR>>(
+                    w, s.acts + i * linear_ring<F>::ACT_BYTES, lane, sum);
             }
         }
         s.next_turn();
@@ -276,7 +238,7 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const lin
     __syncthreads(); /* the rings are done with */
     float *parts = reinterpret_cast<float *>(shared);
     for (uint32_t i = 0; i < 4; i++)
-        parts[(warp * 4 + i) * 32 + lane] = sum[i];
+        parts[(warp * 4 + i) * 32 + lane] = sum[0][i];
     __syncthreads();
     for (uint32_t e = threadIdx.x; e < per_block * 128; e += LINEAR_WARPS * 32) {
         /* e: output of 16 fastest, then row of 8, then part */
@@ -294,8 +256,18 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const lin
 
 /* --- many rows --- */
 
-/* Parts of 16 outputs of a block; a warp has P of them, and 8 tiles of 8 rows. */
+/* Parts of 16 outputs of a block. */
 static constexpr uint32_t MANY_PARTS = 8;
+/* What a warp has of a block: by mma P parts and 8 tiles of 8 rows; by wgmma, of which four warps
+ * of 64 outputs meet, a part and all 16 tiles. */
+template <uint32_t P> struct many_by_mma {
+    static constexpr uint32_t BLOCK = P, PARTS = P, TILES = 8;
+    static constexpr bool WGMMA = false;
+};
+struct many_by_wgmma {
+    static constexpr uint32_t BLOCK = 2, PARTS = 1, TILES = WGMMA_TILES;
+    static constexpr bool WGMMA = true;
+};
 static __host__ __device__ constexpr uint32_t many_tiles(uint32_t p)
 {
     return 8 * p;
@@ -385,32 +357,32 @@ template <class F, uint32_t P> struct many_stream {
     }
 };
 
-/* A warp's share of the block: up to P parts, up to 8 tiles. */
+/* A warp's share of the block. */
 struct many_share {
     uint32_t part, parts, tile, tiles;
 };
-template <uint32_t P>
+template <class M>
 static __device__ __forceinline__ many_share many_share_of(uint32_t warp,
                                                            uint32_t parts,
                                                            uint32_t tiles)
 {
     many_share s;
-    s.part = warp * P % MANY_PARTS;
-    s.tile = warp * P / MANY_PARTS * 8;
-    s.parts = s.part >= parts ? 0 : P < parts - s.part ? P : parts - s.part;
-    s.tiles = s.tile >= tiles ? 0 : 8 < tiles - s.tile ? 8 : tiles - s.tile;
+    s.part = warp * M::PARTS % MANY_PARTS;
+    s.tile = warp * M::PARTS / MANY_PARTS * M::TILES;
+    s.parts = s.part >= parts ? 0 : M::PARTS < parts - s.part ? M::PARTS : parts - s.part;
+    s.tiles = s.tile >= tiles ? 0 : M::TILES < tiles - s.tile ? M::TILES : tiles - s.tile;
     return s;
 }
 
 /* The products of the stream's chunks, added to sum. Parts and tiles that are not there are
  * multiplied too, whatever shared memory holds (tiles by fours): nobody reads their sums, and
  * without branches independent products can follow each other. */
-template <class F, uint32_t P>
-static __device__ __forceinline__ void many_range(many_stream<F, P> &s,
+template <class F, class M>
+static __device__ __forceinline__ void many_range(many_stream<F, M::BLOCK> &s,
                                                   const many_share &mine,
-                                                  float sum[P][8][4])
+                                                  float (*sum)[4])
 {
-    constexpr uint32_t depth = many_depth<F>();
+    constexpr uint32_t depth = many_depth<F>(), P = M::PARTS;
     const uint32_t n = s.left, tiles = __shfl_sync(0xffffffffu, mine.tiles, 0);
     for (uint32_t i = 0; i < depth - 1; i++) {
         s.bring();
@@ -420,6 +392,8 @@ static __device__ __forceinline__ void many_range(many_stream<F, P> &s,
 #pragma unroll 1
     for (uint32_t i = 0; i < n; i++) {
         cp_async_wait<depth - 2>();
+        if constexpr (M::WGMMA)
+            wgmma_see_shared();
         __syncthreads();
         s.bring();
         cp_async_commit();
@@ -427,19 +401,24 @@ static __device__ __forceinline__ void many_range(many_stream<F, P> &s,
 #pragma unroll
         for (uint32_t r = 0; r < P; r++)
             F::unpack(s.head(head, mine.part + r), s.chunk(slot, mine.part + r), sub, s.lane, w[r]);
+        if constexpr (M::WGMMA)
+            F::template multiply<by_wgmma<linear_ring<F>::ACT_BYTES>>(
+                w[0], s.acts(slot, 0), s.lane, sum);
 #pragma unroll
-        for (uint32_t c = 0; c < 8; c += 4) {
+        for (uint32_t c = 0; c < 8 && !M::WGMMA; c += 4) {
             if (c >= tiles)
                 break;
 #pragma unroll
             for (uint32_t e = 0; e < 4 * P; e++)
-                F::multiply(
-                    w[e % P], s.acts(slot, mine.tile + c + e / P), s.lane, sum[e % P][c + e / P]);
+                F::template multiply<by_mma<F::PAIR>>(w[e % P],
+                                                      s.acts(slot, mine.tile + c + e / P),
+                                                      s.lane,
+                                                      &sum[e % P * 8 + c + e / P]);
         }
         slot = slot + 1 == depth ? 0 : slot + 1;
         if (++sub == F::RUN) {
             sub = 0;
-            head = head + 1 == many_stream<F, P>::HEADS ? 0 : head + 1;
+            head = head + 1 == many_stream<F, M::BLOCK>::HEADS ? 0 : head + 1;
         }
     }
     __syncthreads(); /* the ring is done with */
@@ -459,15 +438,16 @@ static __device__ __forceinline__ uint32_t many_row(const many_share &mine, uint
 
 /* Rows [first, first + n) of a matrix (or an expert's places), outputs from part blockIdx.x * 8 on.
  */
-template <class F, uint32_t P>
+template <class F, class M>
 static __device__ __forceinline__ void many_block(
     const linear_args &p, uint8_t *shared, uint32_t expert, uint32_t first, uint32_t n)
 {
+    constexpr uint32_t P = M::BLOCK, PER_WARP = M::PARTS * M::TILES * 4; /* results of a lane */
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const uint32_t part = blockIdx.x * MANY_PARTS, tile = first / CUDA_ACT_ROWS;
     const uint32_t parts = p.n_parts - part < MANY_PARTS ? p.n_parts - part : MANY_PARTS;
     const uint32_t tiles = (n + CUDA_ACT_ROWS - 1) / CUDA_ACT_ROWS;
-    const many_share mine = many_share_of<P>(warp, parts, tiles);
+    const many_share mine = many_share_of<M>(warp, parts, tiles);
     many_stream<F, P> s;
     s.shared = shared;
     s.warp = warp;
@@ -488,18 +468,18 @@ static __device__ __forceinline__ void many_block(
         }
         s.left = (end - begin) * F::RUN;
         s.sub = s.slot = s.head_slot = 0;
-        float sum[P][8][4] = {};
-        many_range(s, mine, sum);
+        float sum[PER_WARP / 4][4] = {};
+        many_range<F, M>(s, mine, sum);
 #pragma unroll
-        for (uint32_t e = 0; e < P * 32; e++) {
+        for (uint32_t e = 0; e < PER_WARP; e++) {
             float *total = totals + e * (LINEAR_WARPS * 32) + threadIdx.x;
-            const float part_sum = sum[e / 32][e / 4 % 8][e % 4];
+            const float part_sum = sum[e / 4][e % 4];
             *total = alone || split == 0 ? part_sum : __fadd_rn(*total, part_sum);
         }
     }
 #pragma unroll 1
-    for (uint32_t e = 0; e < P * 32; e++) {
-        const uint32_t r = e / 32, c = e / 4 % 8;
+    for (uint32_t e = 0; e < PER_WARP; e++) {
+        const uint32_t r = e / (M::TILES * 4), c = e / 4 % M::TILES;
         const uint32_t j = part * CUDA_PART_ROWS + many_output(mine, r, e % 4);
         const uint32_t row = many_row(mine, c, e % 4);
         if (r >= mine.parts || c >= mine.tiles || j >= p.n_out || row >= n)
@@ -513,22 +493,40 @@ static __device__ __forceinline__ void many_block(
     }
 }
 
-/* grid: (groups of 128 outputs, groups of 64 P rows, 1 or splits), or with experts (.., experts,
- * blocks that share an expert's groups of rows); block: 8 warps. */
-template <class F, uint32_t P>
-static __global__ void __launch_bounds__(LINEAR_WARPS * 32, P == 1 ? 2 : 1)
-    linear_many(const linear_args p)
+template <class F, class M>
+static __device__ __forceinline__ void many_blocks(const linear_args &p, uint8_t *shared)
 {
-    CUDA_SHARED(uint8_t, shared);
-    constexpr uint32_t group = many_tiles(P) * CUDA_ACT_ROWS;
+    constexpr uint32_t group = many_tiles(M::BLOCK) * CUDA_ACT_ROWS;
     const uint32_t expert = p.first ? blockIdx.y : 0;
     const uint32_t begin = p.first ? p.first[expert] : 0;
     const uint32_t end = p.first ? p.first[expert + 1] : *p.n_rows;
     const uint32_t step = p.first ? gridDim.z : gridDim.y;
     for (uint32_t g = p.first ? blockIdx.z : blockIdx.y; begin + g * group < end; g += step) {
         const uint32_t first = begin + g * group, left = end - first;
-        many_block<F, P>(p, shared, expert, first, left < group ? left : group);
+        many_block<F, M>(p, shared, expert, first, left < group ? left : group);
     }
+}
+
+/* grid: (groups of 128 outputs, groups of 64 P rows, 1, splits or heads), or with experts (..,
+ * experts, blocks that share an expert's groups of rows); block: 8 warps. */
+template <class F, uint32_t P>
+static __global__ void __launch_bounds__(LINEAR_WARPS * 32, P == 1 ? 2 : 1)
+    linear_many(const linear_args given)
+{
+    CUDA_SHARED(uint8_t, shared);
+    const linear_args p = linear_of_head(given);
+    many_blocks<F, many_by_mma<P>>(p, shared);
+}
+
+/* As linear_many<F, 2>, by wgmma. Where there is none nothing is written. */
+template <class F>
+static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_wgmma(const linear_args given)
+{
+#if WGMMA_HERE
+    CUDA_SHARED(uint8_t, shared);
+    const linear_args p = linear_of_head(given);
+    many_blocks<F, many_by_wgmma>(p, shared);
+#endif
 }
 
 /* --- launches --- */
@@ -549,6 +547,12 @@ static void linear_launch_many(const linear_args &p, const linear_grid &g)
     linear_allow(linear_many<F, P>, bytes);
     CUDA_LAUNCH((linear_many<F, P>), dim3(g.x, g.y, g.z), LINEAR_WARPS * 32, bytes, g.stream, p);
 }
+template <class F> static void linear_launch_wgmma(const linear_args &p, const linear_grid &g)
+{
+    constexpr uint32_t bytes = linear_many_shared_bytes<F, 2>();
+    linear_allow(linear_wgmma<F>, bytes);
+    CUDA_LAUNCH(linear_wgmma<F>, dim3(g.x, g.y, g.z), LINEAR_WARPS * 32, bytes, g.stream, p);
+}
 template <class F, uint32_t DEPTH>
 static void linear_launch_few(const linear_args &p, const linear_grid &g)
 {
@@ -560,6 +564,8 @@ static void linear_launch_few(const linear_args &p, const linear_grid &g)
 }
 template <class F> static void linear_launch(const linear_args &p, const linear_grid &g)
 {
+    if (g.kernel == LINEAR_WGMMA_128)
+        return linear_launch_wgmma<F>(p, g);
     if (g.kernel == LINEAR_MANY_128)
         return linear_launch_many<F, 2>(p, g);
     if (g.kernel == LINEAR_MANY_64)

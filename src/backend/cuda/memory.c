@@ -128,7 +128,8 @@ static size_t act_bytes(const struct cuda_backend *b, bool experts, uint32_t row
         const struct launch *l = &b->launches[i];
         if (l->kind != (experts ? LAUNCH_EXPERT_PACK : LAUNCH_PACK))
             continue;
-        const size_t n = cuda_act_bytes(l->forms, rows, l->n);
+        const uint32_t heads = l->in_step ? l->heads : 1;
+        const size_t n = cuda_act_bytes(l->forms, rows, l->n) * heads;
         most = n > most ? n : most;
     }
     return most;
@@ -163,6 +164,8 @@ static void carve_experts(struct cuda_backend *b, struct carver *c)
     x->weights = carve(c, rows, hp->n_expert_used * sizeof *x->weights);
     x->places = carve(c, rows, hp->n_expert_used * sizeof *x->places);
     x->place_row = carve(c, x->most_places, sizeof *x->place_row);
+    if (hp->expert_input)
+        x->place_weight = carve(c, x->most_places, sizeof *x->place_weight);
     x->first = carve(c, (size_t)hp->n_expert + 1, sizeof *x->first);
     b->expert_act.data = carve(c, 1, act_bytes(b, true, x->most_places));
 }
@@ -263,6 +266,7 @@ static void shape_kv(struct cuda_backend *b)
     const struct model_hparams *hp = &b->model->hp;
     const size_t row = kv_row_bytes(b->cfg.kv_type, hp->head_dim);
     const size_t half = row * b->cfg.block_tokens;
+    const size_t head_bytes = (hp->latent ? 1 : 2) * half;
     b->layers = mem_zalloc(hp->n_layer, sizeof *b->layers);
     for (uint32_t i = 0; i < b->model->n_ops; i++) {
         const struct op *op = &b->model->ops[i];
@@ -275,7 +279,8 @@ static void shape_kv(struct cuda_backend *b)
                                                 .block_tokens = b->cfg.block_tokens,
                                                 .row_bytes = row,
                                                 .half_bytes = half,
-                                                .block_bytes = 2 * half * op->n_head_kv};
+                                                .block_bytes = head_bytes * op->n_head_kv,
+                                                .latent = hp->latent};
     }
 }
 

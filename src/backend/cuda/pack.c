@@ -2,6 +2,7 @@
  * where linear_layout.h says. On the host, any thread; parts are independent. */
 #include "backend/cuda/linear_layout.h"
 #include "gguf/blocks.h"
+#include "gguf/grids.h"
 
 #include <string.h>
 
@@ -25,6 +26,11 @@ _Static_assert((int)CUDA_TYPE_MXFP4 == (int)GGUF_TYPE_MXFP4, "MXFP4");
 int cuda_matrix_known(int type)
 {
     return cuda_layout_of(type).known;
+}
+
+int cuda_matrix_alike(int a, int b)
+{
+    return cuda_stored_as(a) == cuda_stored_as(b);
 }
 
 unsigned cuda_act_form(int type)
@@ -272,9 +278,122 @@ static void pack_iq4_xs(const uint8_t *src, const struct run *to)
     }
 }
 
+/* Of a format with a grid: its table (values + 128), what d is multiplied by, digits of a point. */
+struct grid {
+    const uint32_t *points;
+    uint32_t n_dims;
+    float unit;        /* a scale is d * this * (2 scale + 1) */
+    uint8_t table[16]; /* digit, or 8 + digit where a sign (of IQ1 the one taken off) says so */
+};
+
+static struct grid grid_of(int type)
+{
+    const struct block_grids *g = &block_grids;
+    static const uint8_t iq2[8] = {8, 25, 43}, iq3_s[8] = {1, 3, 5, 7, 9, 11, 13, 15};
+    static const uint8_t iq3_xxs[8] = {4, 12, 20, 28, 36, 44, 52, 62};
+    struct grid out = {.n_dims = 8, .unit = 0.125f};
+    const uint8_t *values = iq2;
+    switch (type) {
+    case GGUF_TYPE_IQ1_S:
+    case GGUF_TYPE_IQ1_M:
+        out.points = g->iq1;
+        values = NULL;
+        break;
+    case GGUF_TYPE_IQ2_XXS:
+        out.points = g->iq2_xxs;
+        break;
+    case GGUF_TYPE_IQ2_XS:
+        out.points = g->iq2_xs;
+        break;
+    case GGUF_TYPE_IQ2_S:
+        out.points = g->iq2_s;
+        break;
+    case GGUF_TYPE_IQ3_XXS:
+        out = (struct grid){.points = g->iq3_xxs, .n_dims = 4, .unit = 0.25f};
+        values = iq3_xxs;
+        break;
+    default: /* IQ3_S */
+        out = (struct grid){.points = g->iq3_s, .n_dims = 4, .unit = 1};
+        values = iq3_s;
+    }
+    for (int i = 0; i < 8; i++) {
+        out.table[i] = (uint8_t)(values ? 128 + values[i] : 128 + 8 * (i - 1) + 1);
+        out.table[8 + i] = (uint8_t)(values ? 128 - values[i] : 128 + 8 * (i - 1) - 1);
+    }
+    return out;
+}
+
+static void pack_table(int type, const uint8_t *src, const struct run *to)
+{
+    const struct grid g = grid_of(type);
+    struct block_grid_codes codes;
+    uint8_t q[256];
+    block_grid_codes((enum gguf_type)type, src, &codes);
+    for (uint32_t i = 0; i < 256; i++) {
+        const uint32_t k = i % g.n_dims;
+        const uint32_t digit = g.points[codes.index[i / g.n_dims]] >> (k % 4 * 8 + k / 4 * 4) & 7;
+        const bool ones = type == GGUF_TYPE_IQ1_S || type == GGUF_TYPE_IQ1_M; /* a sign for all 8 */
+        q[i] = (uint8_t)(digit | (codes.signs[i / 8] >> (ones ? 0 : i % 8) & 1) << 3);
+    }
+    const float d = f16_to_f32(codes.d) * g.unit;
+    memcpy(to->head + (size_t)cuda_head_index(to->row, 0, 1) * sizeof d, &d, sizeof d);
+    for (uint32_t i = 0; i < 16; i++)
+        put_u8(to, 64 + i / 4 * 64, i % 4, 4, (uint8_t)(2 * codes.scales[i] + 1));
+    memcpy(to->head + 320, g.table, sizeof g.table);
+    put(to, 0, cuda_at_index, 4, 0, q, 256);
+}
+
+/* d (q - 1) as Q2_K has it: scales and mins of 1. */
+static void pack_ternary(int type, const uint8_t *src, const struct run *to)
+{
+    uint8_t q[256];
+    uint16_t d;
+    if (type == GGUF_TYPE_TQ1_0) {
+        struct block_tq1_0 b;
+        memcpy(&b, src, sizeof b);
+        block_tq1_0_codes(&b, q);
+        d = b.d;
+    } else {
+        struct block_tq2_0 b;
+        memcpy(&b, src, sizeof b);
+        block_tq2_0_codes(&b, q);
+        d = b.d;
+    }
+    put_u16(to, 0, 0, 2, d);
+    put_u16(to, 0, 1, 2, d);
+    for (uint32_t g = 0; g < 16; g++)
+        put_u8(to, 64 + g / 4 * 64, g % 4, 4, 0x11);
+    put(to, 0, cuda_at_two, 2, 0, q, 256);
+}
+
+/* 64 values of Q1_0 or Q2_0, from value `from` of a block on, as Q4_0 has them. */
+static void pack_few_bits(int type, const uint8_t *src, uint32_t from, const struct run *to)
+{
+    uint8_t q[64];
+    uint16_t d;
+    memcpy(&d, src, sizeof d);
+    for (uint32_t i = 0; i < 64; i++) {
+        const uint8_t *qs = src + 2;
+        const uint32_t at = from + i;
+        q[i] = (uint8_t)(type == GGUF_TYPE_Q1_0 ? 7 + (qs[at / 8] >> (at % 8) & 1) * 2
+                                                : 7 + (qs[at / 4] >> (at % 4 * 2) & 3));
+    }
+    put_u16(to, 0, 0, 2, d);
+    put_u16(to, 0, 1, 2, d);
+    put(to, 0, cuda_at_nibble, 4, 0, q, 64);
+}
+
 static void pack_super_block(int type, const uint8_t *src, const struct run *to)
 {
+    if (cuda_stored_as(type) == CUDA_TYPE_TABLE) {
+        pack_table(type, src, to);
+        return;
+    }
     switch (type) {
+    case GGUF_TYPE_TQ1_0:
+    case GGUF_TYPE_TQ2_0:
+        pack_ternary(type, src, to);
+        return;
     case GGUF_TYPE_Q2_K:
         pack_q2_k(src, to);
         return;
@@ -303,6 +422,24 @@ static void pack_float16(const uint8_t *src, uint32_t n_in, uint32_t row, uint8_
     }
 }
 
+/* Block i of row r of a part, in runs of run_bytes. */
+static void pack_block_of(
+    int type, const uint8_t *block, uint32_t r, uint32_t i, uint8_t *dst, size_t run_bytes)
+{
+    const struct cuda_layout l = cuda_layout_of(type);
+    const uint32_t values = gguf_type_info((enum gguf_type)type)->block_values;
+    uint8_t *run = dst + (size_t)i * values / (l.chunks * CUDA_CHUNK_K) * run_bytes;
+    for (uint32_t k = 0; k < values; k += l.chunks * CUDA_CHUNK_K, run += run_bytes) {
+        const struct run to = {r, run, run + l.head_bytes, l.chunk_bytes};
+        if (values == 32)
+            pack_block(type, block, &to, i % 2);
+        else if (values < 256)
+            pack_few_bits(type, block, k, &to);
+        else
+            pack_super_block(type, block, &to);
+    }
+}
+
 void cuda_part_pack(int type, uint32_t n_in, uint32_t n, const uint8_t *src, uint8_t *dst)
 {
     const struct cuda_layout l = cuda_layout_of(type);
@@ -311,20 +448,13 @@ void cuda_part_pack(int type, uint32_t n_in, uint32_t n, const uint8_t *src, uin
     const size_t run_bytes = l.head_bytes + (size_t)l.chunks * l.chunk_bytes;
     const size_t part_bytes = cuda_part_bytes(type, n_in);
     memset(dst, 0, part_bytes);
+    block_grids_fill();
     for (uint32_t r = 0; r < n; r++, src += row_bytes) {
         if (type == GGUF_TYPE_F32)
             memcpy(dst + r * (part_bytes / CUDA_PART_ROWS), src, row_bytes);
         else if (info->block_values == 1)
             pack_float16(src, n_in, r, dst);
-        for (uint32_t i = 0; info->block_values > 1 && i < n_in / info->block_values; i++) {
-            const uint8_t *block = src + (size_t)i * info->block_bytes;
-            const uint32_t b = info->block_values == 32 ? i % 2 : 0;
-            uint8_t *run = dst + (info->block_values == 32 ? i / 2 : i) * run_bytes;
-            const struct run to = {r, run, run + l.head_bytes, l.chunk_bytes};
-            if (info->block_values == 32)
-                pack_block(type, block, &to, b);
-            else
-                pack_super_block(type, block, &to);
-        }
+        for (uint32_t i = 0; info->block_values > 1 && i < n_in / info->block_values; i++)
+            pack_block_of(type, src + (size_t)i * info->block_bytes, r, i, dst, run_bytes);
     }
 }

@@ -17,7 +17,16 @@ set(WEIR_CUDA_COPIES
 
 # What a device may be, of what nvcc knows. Code of 8.0 runs on 8.6, 8.7 and 8.9 too, of 10.0 on 10.3;
 # the first is also kept as PTX, which the driver compiles for any other, or later, device.
-set(WEIR_CUDA_ARCHITECTURES "80;90a;100;120" CACHE STRING "Architectures of the CUDA plugin")
+# A default in the cache would outlive its change, in each build folder that is there: so an empty one
+# stands for the list here, and whoever wants another says -DWEIR_CUDA_ONLY=90a.
+set(WEIR_CUDA_ONLY "" CACHE STRING "Architectures of the CUDA plugin; empty: all that it is made for")
+unset(WEIR_CUDA_ARCHITECTURES CACHE)
+if(WEIR_CUDA_ONLY)
+  set(WEIR_CUDA_ARCHITECTURES ${WEIR_CUDA_ONLY})
+  message(STATUS "CUDA: only for ${WEIR_CUDA_ONLY} (WEIR_CUDA_ONLY)")
+else()
+  set(WEIR_CUDA_ARCHITECTURES 80 90a 100 120)
+endif()
 
 find_program(WEIR_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
 if(NOT WEIR_NVCC)

@@ -38,6 +38,11 @@ static __device__ __forceinline__ float add_squares(float4 v, float sum)
     return fmaf(v.w, v.w, sum);
 }
 
+static __device__ __forceinline__ float4 all(float x)
+{
+    return make_float4(x, x, x, x);
+}
+
 static __device__ __forceinline__ float4 scaled(float4 v, float scale, float4 w)
 {
     return make_float4(v.x * scale * w.x, v.y * scale * w.y, v.z * scale * w.z, v.w * scale * w.w);
@@ -59,7 +64,7 @@ static __device__ void norm_values(const float *x,
         part = add_squares(load4(x, i, n), part);
     const float scale = 1.0f / sqrtf(sum(part) / static_cast<float>(n) + eps);
     for (uint32_t i = 4 * t; i < n; i += 4 * threads)
-        store4(out, i, n, scaled(load4(x, i, n), scale, load4(w, i, n)));
+        store4(out, i, n, scaled(load4(x, i, n), scale, w ? load4(w, i, n) : all(1.0f)));
 }
 
 namespace
@@ -96,7 +101,7 @@ static __global__ void norm_kernel(cuda_step step, int rows, struct cuda_norm op
         return;
     const float *x = op.in.p + (op.gather ? gathered(step, rows, row) : row) * op.in.stride;
     float *out = op.out.p + row * op.out.stride;
-    if (op.w) {
+    if (op.w || op.bare) {
         norm_values(x, out, op.w, op.n, op.eps, threadIdx.x, blockDim.x, sum_of_block{part});
         return;
     }
@@ -133,7 +138,7 @@ void cuda_norm(const struct cuda_at *at, const struct cuda_norm *op)
     const uint32_t rows = rows_bound(at);
     if (rows == 0)
         return;
-    if (op->heads > 1 && op->w) {
+    if (op->heads > 1 && (op->w || op->bare)) {
         const dim3 grid(rows, (op->heads + HEAD_WARPS - 1) / HEAD_WARPS);
         CUDA_LAUNCH(
             head_norm_kernel, grid, HEAD_WARPS * WARP, 0, at->stream, at->step, at->rows, *op);
@@ -153,7 +158,6 @@ static __global__ void layer_norm_kernel(cuda_step step, int rows, struct cuda_l
         return;
     const float *x = op.in.p + (op.gather ? gathered(step, rows, row) : row) * op.in.stride;
     float *out = op.out.p + row * op.out.stride;
-    const float4 ones = make_float4(1.0f, 1.0f, 1.0f, 1.0f), none = make_float4(0, 0, 0, 0);
     float sum = 0.0f;
     for (uint32_t i = 4 * threadIdx.x; i < n; i += stride) {
         const float4 v = load4(x, i, n); /* zeros behind the end */
@@ -171,8 +175,8 @@ static __global__ void layer_norm_kernel(cuda_step step, int rows, struct cuda_l
     }
     const float scale = 1.0f / sqrtf(block_sum(sum, part) / static_cast<float>(n) + op.eps);
     for (uint32_t i = 4 * threadIdx.x; i < n; i += stride) {
-        const float4 v = load4(x, i, n), w = op.w ? load4(op.w, i, n) : ones;
-        const float4 b = op.bias ? load4(op.bias, i, n) : none;
+        const float4 v = load4(x, i, n), w = op.w ? load4(op.w, i, n) : all(1.0f);
+        const float4 b = op.bias ? load4(op.bias, i, n) : all(0.0f);
         store4(out,
                i,
                n,
@@ -195,6 +199,70 @@ void cuda_layer_norm(const struct cuda_at *at, const struct cuda_layer_norm *op)
                 at->step,
                 at->rows,
                 *op);
+}
+
+/* A warp a head: lane l has values l, l + 32, ... grid: [rows][heads / HEAD_WARPS]. */
+static __global__ void head_layer_norm_kernel(
+    cuda_step step, int rows, cuda_buf buf, uint32_t heads, uint32_t n, float eps, const float *w)
+{
+    const uint32_t row = blockIdx.x, head = blockIdx.y * HEAD_WARPS + threadIdx.x / WARP;
+    const uint32_t lane = threadIdx.x % WARP;
+    if (row >= rows_of(step, rows) || head >= heads)
+        return;
+    float *x = buf.p + row * buf.stride + static_cast<size_t>(head) * n;
+    w += static_cast<size_t>(head) * n;
+    float sum = 0.0f;
+    for (uint32_t i = lane; i < n; i += WARP)
+        sum = sum + x[i];
+    const float mean = warp_sum(sum) / static_cast<float>(n);
+    sum = 0.0f;
+    for (uint32_t i = lane; i < n; i += WARP)
+        sum = fmaf(x[i] - mean, x[i] - mean, sum);
+    const float scale = 1.0f / sqrtf(warp_sum(sum) / static_cast<float>(n) + eps);
+    for (uint32_t i = lane; i < n; i += WARP)
+        x[i] = (x[i] - mean) * scale * w[i];
+}
+
+void cuda_head_layer_norm(const struct cuda_at *at,
+                          struct cuda_buf buf,
+                          uint32_t heads,
+                          uint32_t n,
+                          float eps,
+                          const float *w)
+{
+    const dim3 grid(rows_bound(at), (heads + HEAD_WARPS - 1) / HEAD_WARPS);
+    if (rows_bound(at) == 0)
+        return;
+    CUDA_LAUNCH(head_layer_norm_kernel,
+                grid,
+                HEAD_WARPS * WARP,
+                0,
+                at->stream,
+                at->step,
+                at->rows,
+                buf,
+                heads,
+                n,
+                eps,
+                w);
+}
+
+/* grid: [rows]. */
+static __global__ void head_copy_kernel(cuda_step step, int rows, struct cuda_head_copy op)
+{
+    const uint32_t row = blockIdx.x;
+    if (row >= rows_of(step, rows))
+        return;
+    const float *in = op.in.p + row * op.in.stride + op.in_step - op.n;
+    float *out = op.out.p + row * op.out.stride + op.out_step - op.n;
+    for (uint32_t i = threadIdx.x; i < op.heads * op.n; i += blockDim.x)
+        out[i / op.n * op.out_step + i % op.n] = in[i / op.n * op.in_step + i % op.n];
+}
+
+void cuda_head_copy(const struct cuda_at *at, const struct cuda_head_copy *op)
+{
+    if (rows_bound(at) > 0)
+        CUDA_LAUNCH(head_copy_kernel, rows_bound(at), 256, 0, at->stream, at->step, at->rows, *op);
 }
 
 /* --- maps ---
@@ -295,8 +363,11 @@ struct gate_values {
     enum { two = 1, adds = 0 };
     int kind;
     cuda_buf in, in2;
-    __device__ __forceinline__ void begin(const cuda_step &, uint32_t)
+    const float *weights; /* of places, or NULL */
+    float weight;
+    __device__ __forceinline__ void begin(const cuda_step &, uint32_t row)
     {
+        weight = weights ? weights[row] : 1.0f;
     }
     __device__ __forceinline__ const float *input(uint32_t row) const
     {
@@ -308,6 +379,8 @@ struct gate_values {
     }
     __device__ __forceinline__ float of(float g, float u, float) const
     {
+        g = __fmul_rn(g, weight);
+        u = __fmul_rn(u, weight);
         if (kind == SILU)
             return g / (1.0f + expf(-g)) * u;
         if (kind == GELU)
@@ -326,10 +399,11 @@ void cuda_gated(const struct cuda_at *at,
                 struct cuda_buf out,
                 uint32_t n,
                 const uint32_t *n_places,
-                uint32_t most_places)
+                uint32_t most_places,
+                const float *weights)
 {
     const uint32_t rows = n_places ? most_places : rows_bound(at);
-    map_rows(at, rows, n_places, out, n, gate_values{gate, in, in2});
+    map_rows(at, rows, n_places, out, n, gate_values{gate, in, in2, weights, 1.0f});
 }
 
 namespace

@@ -19,18 +19,19 @@ struct cuda_at {
     struct cuda_bounds bounds;
     enum cuda_rows rows;
     uint32_t block_shared; /* bytes that a block may have (gpu.h); 0: the least */
+    int wgmma;             /* the device has it, with mma's bits (wgmma_check.c) */
     cudaStream_t stream;
 };
 
 /* out[r] = in[r] / rms(in[r]) * w; heads > 1: each of so many heads of n by itself, with one w.
  * gather: in is read at the rows that `rows` names, out written at 0, 1, ...; else both at the row.
- * w NULL: a copy. out may be in without gather. */
+ * w NULL: a copy, or, if it is bare, as if w were 1. out may be in without gather. */
 struct cuda_norm {
     struct cuda_buf in, out;
     uint32_t n, heads;
     float eps;
     const float *w;
-    int gather;
+    int gather, bare;
 };
 void cuda_norm(const struct cuda_at *at, const struct cuda_norm *op);
 
@@ -44,6 +45,19 @@ struct cuda_layer_norm {
     int gather;
 };
 void cuda_layer_norm(const struct cuda_at *at, const struct cuda_layer_norm *op);
+/* The same in place over each of `heads` heads of n by itself, with a w of its own, [heads][n]. */
+void cuda_head_layer_norm(const struct cuda_at *at,
+                          struct cuda_buf buf,
+                          uint32_t heads,
+                          uint32_t n,
+                          float eps,
+                          const float *w);
+/* The last n of each head's in_step values to the last of its out_step. */
+struct cuda_head_copy {
+    struct cuda_buf in, out;
+    uint32_t heads, n, in_step, out_step;
+};
+void cuda_head_copy(const struct cuda_at *at, const struct cuda_head_copy *op);
 
 /* out[r] += row positions[r] of w, [.., n]. */
 void cuda_add_position(const struct cuda_at *at, struct cuda_buf out, const float *w, uint32_t n);
@@ -51,8 +65,9 @@ void cuda_add_position(const struct cuda_at *at, struct cuda_buf out, const floa
 void cuda_add_type(
     const struct cuda_at *at, struct cuda_buf out, const float *w, uint32_t n, uint32_t n_types);
 
-/* out[r] = act(in[r]) * in2[r], by enum gate_kind (model.h); n_rows over places where `places` is
- * not NULL (experts.h): as many as it says. */
+/* out[r] = act(in[r]) * in2[r], by enum gate_kind (model.h); over places where n_places is not NULL
+ * (experts.h): as many as it says; there both are first multiplied by weights[place], unless that
+ * is NULL. */
 void cuda_gated(const struct cuda_at *at,
                 int gate,
                 struct cuda_buf in,
@@ -60,7 +75,8 @@ void cuda_gated(const struct cuda_at *at,
                 struct cuda_buf out,
                 uint32_t n,
                 const uint32_t *n_places,
-                uint32_t most_places);
+                uint32_t most_places,
+                const float *weights);
 /* In place, by enum unary_kind (model.h). */
 void cuda_unary(const struct cuda_at *at, int kind, struct cuda_buf buf, uint32_t n);
 void cuda_tanh_cap(

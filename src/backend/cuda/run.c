@@ -14,6 +14,8 @@ static struct cuda_act act_of(struct cuda_act act, const struct launch *l, uint3
 {
     act.k = k;
     act.forms = l->forms;
+    act.heads = l->in_step || l->out_step ? l->heads : 0;
+    act.in_step = l->in_step;
     return act;
 }
 
@@ -27,7 +29,8 @@ static void launch_norm(const struct cuda_backend *b,
                                  .heads = l->heads,
                                  .eps = b->model->hp.norm_eps,
                                  .w = vector_at(b, l->w),
-                                 .gather = l->gather};
+                                 .gather = l->gather,
+                                 .bare = l->bare};
     cuda_norm(at, &op);
 }
 
@@ -45,6 +48,19 @@ static void launch_layer_norm(const struct cuda_backend *b,
     cuda_layer_norm(at, &op);
 }
 
+static void launch_head_copy(const struct cuda_backend *b,
+                             const struct cuda_at *at,
+                             const struct launch *l)
+{
+    const struct cuda_head_copy op = {.in = b->bufs[l->in],
+                                      .out = b->bufs[l->out],
+                                      .heads = l->heads,
+                                      .n = l->n,
+                                      .in_step = l->in_step,
+                                      .out_step = l->out_step};
+    cuda_head_copy(at, &op);
+}
+
 static struct cuda_linear linear_of(const struct cuda_backend *b,
                                     const struct launch *l,
                                     struct cuda_act act)
@@ -55,7 +71,8 @@ static struct cuda_linear linear_of(const struct cuda_backend *b,
                                 .bias = vector_at(b, l->bias),
                                 .out = b->bufs[l->out],
                                 .add = l->add,
-                                .scratch = b->linear_scratch};
+                                .scratch = b->linear_scratch,
+                                .out_step = l->out_step};
 }
 
 /* Without `store` K and V stay where they are. */
@@ -71,7 +88,8 @@ static void launch_rope(const struct cuda_backend *b,
                                  .n_head = l->heads,
                                  .dims = hp->rope_dims,
                                  .adjacent = b->model->rope == ROPE_ADJACENT,
-                                 .kv = b->layers[l->layer]};
+                                 .kv = b->layers[l->layer],
+                                 .first = hp->rope_first};
     if (l->temper) {
         op.temper_scale = hp->temper_scale;
         op.temper_length = hp->temper_length;
@@ -98,6 +116,7 @@ static void launch_attention(const struct cuda_backend *b,
                                       .scale = l->scale,
                                       .cap = l->cap,
                                       .window = l->window,
+                                      .window_kind = (int)l->window_kind,
                                       .causal = b->model->hp.causal,
                                       .sinks = vector_at(b, l->w),
                                       .scratch = b->attention_scratch};
@@ -116,7 +135,8 @@ static void launch_gated(const struct cuda_backend *b,
                b->bufs[l->out],
                l->n,
                l->places ? x->first + x->n_expert : NULL,
-               l->places ? x->most_places : 0);
+               l->places ? x->most_places : 0,
+               l->places ? x->place_weight : NULL);
 }
 
 static void launch_select(const struct cuda_backend *b,
@@ -166,6 +186,12 @@ static void launch_one(const struct cuda_backend *b,
         break;
     case LAUNCH_LAYER_NORM:
         launch_layer_norm(b, at, l);
+        break;
+    case LAUNCH_HEAD_LAYER_NORM:
+        cuda_head_layer_norm(at, b->bufs[l->out], l->heads, l->n, hp->norm_eps, vector_at(b, l->w));
+        break;
+    case LAUNCH_HEAD_COPY:
+        launch_head_copy(b, at, l);
         break;
     case LAUNCH_PACK:
         act = act_of(b->act, l, l->n);
@@ -232,6 +258,7 @@ enum err cuda_walk(struct cuda_backend *b, const struct cuda_bounds *bounds, str
     struct cuda_at at = {.step = cuda_step_at(b, bounds),
                          .bounds = *bounds,
                          .block_shared = b->block_shared,
+                         .wgmma = b->wgmma == GPU_WGMMA_USED,
                          .stream = b->stream};
     for (uint32_t i = 0; i < b->n_launches; i++) {
         const struct launch *l = &b->launches[i];

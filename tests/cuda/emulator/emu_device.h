@@ -63,6 +63,9 @@ void *emu_shared_memory(void);
 typedef void (*emu_meet_fn)(void *const slots[32], unsigned mask);
 void emu_meet(const char *what, unsigned mask, void *slot, emu_meet_fn fn);
 
+/* For tests: the sum of a wgmma runs the other way, as a device's might (wgmma.cuh). */
+extern "C" int emu_wgmma_backwards;
+
 /* All threads of the block meet; how many predicates are true. */
 int emu_barrier(const char *what, int predicate);
 

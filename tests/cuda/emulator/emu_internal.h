@@ -90,6 +90,8 @@ bool emu_work_is_after(uint32_t work);
 extern void (*emu_on_range)(const void *p, size_t size, bool write);
 extern void (*emu_on_free)(const void *p, size_t size);
 
+/* Will a copy that is queued read or write there? */
+bool emu_is_touched(const void *p, size_t size);
 /* All work that is queued, in all streams. */
 void emu_run_all(void);
 

@@ -670,6 +670,8 @@ void *emu_shared_memory(void)
     return shared_memory;
 }
 
+int emu_wgmma_backwards; /* wgmma.cuh */
+
 void emu_meet(const char *what, unsigned mask, void *slot, emu_meet_fn fn)
 {
     emu_thread *t = emu_self;

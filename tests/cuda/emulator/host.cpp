@@ -639,6 +639,11 @@ cudaError_t cudaHostAlloc(void **p, size_t size, unsigned)
 cudaError_t cudaFreeHost(void *p)
 {
     EMU_ENTER();
+    const emu_range r = emu_find(p);
+    if (p && r.place == EMU_PINNED && emu_is_touched(r.base, r.size)) {
+        /* nothing says that this call waits, as cudaFree does */
+        emu_report("freeing pinned memory %p, which a queued copy reads or writes", p);
+    }
     return emu_result(release(p, EMU_PINNED));
 }
 

@@ -63,6 +63,7 @@ struct work {
     std::function<void()> run;
     std::shared_ptr<event_state> waits_for; /* may run when done >= record */
     uint64_t record = 0;
+    std::vector<std::pair<const char *, size_t>> touches; /* of a copy, both ends */
 };
 
 } // namespace
@@ -391,6 +392,10 @@ cudaError_t copy(copy_shape c, cudaMemcpyKind kind, cudaStream_t stream, bool sy
         if (e != cudaSuccess) {
             return e;
         }
+        if (!s->capturing && !s->queue.empty()) {
+            s->queue.back().touches = {{c.to, span(c.to_pitch, c.width, c.height)},
+                                       {c.from, span(c.from_pitch, c.width, c.height)}};
+        }
     }
     if ((synchronous || to == EMU_PAGEABLE) && !s->capturing) {
         run_until([s] { return s->queue.empty(); });
@@ -415,6 +420,21 @@ bool emu_capture_forbids(void)
         }
     }
     return forbidden;
+}
+
+bool emu_is_touched(const void *p, size_t size)
+{
+    const char *begin = static_cast<const char *>(p), *end = begin + size;
+    for (const emu_stream *s : streams) {
+        for (const work &w : s->queue) {
+            for (const auto &[at, n] : w.touches) {
+                if (at < end && begin < at + n) {
+                    return true;
+                }
+            }
+        }
+    }
+    return false;
 }
 
 void emu_run_all(void)

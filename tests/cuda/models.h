@@ -1,0 +1,71 @@
+/* What tests of whole models on a device, or its emulation, share: models on a CUDA backend, the
+ * golden prompt, and which models are left out where every access is checked. */
+#ifndef WEIR_TESTS_CUDA_MODELS_H
+#define WEIR_TESTS_CUDA_MODELS_H
+
+#include "backend/cuda/cuda.h"
+#include "base/mem.h"
+#include "cuda/device.h"
+#include "unit/backend/cpu/drive.h"
+
+#define COUNT(a) (sizeof(a) / sizeof(a)[0])
+
+/* With every access checked a model takes ten times as long: then these, which have each op and
+ * each kind of layer between them. */
+#ifdef EVERY_ACCESS_CHECKED
+static const char *const checked[] = {"architectures/qwen3moe",
+                                      "variants/gemma2",
+                                      "variants/gpt-oss",
+                                      "families/gpt2",
+                                      "families/phi2",
+                                      "families/cohere2",
+                                      "families/chatglm",
+                                      "families/stablelm-12b",
+                                      "families/llama4",
+                                      "families/deepseek2-v3",
+                                      "families/llama-by-layer",
+                                      "quantised/llama.Q8_0",
+                                      "quantised/llama.Q4_1",
+                                      "quantised/llama.Q3_K_M",
+                                      "quantised/llama.Q4_K_M",
+                                      "quantised/llama.BF16",
+                                      "grids/llama.IQ2_M"};
+static inline bool is_left_out(const char *name)
+{
+    for (size_t i = 0; i < COUNT(checked); i++) {
+        if (strcmp(name, checked[i]) == 0)
+            return false;
+    }
+    return true;
+}
+#else
+static inline bool is_left_out(const char *name)
+{
+    (void)name;
+    return false;
+}
+#endif
+
+static inline void on_cuda(struct drive *d,
+                           const struct model *m,
+                           enum kv_type kv,
+                           uint32_t shuffle)
+{
+    drive_open_on(d, m, cuda_backend_create, kv, 1, 16, shuffle);
+}
+
+static inline struct cuda_backend *cuda_of(const struct drive *d)
+{
+    return (struct cuda_backend *)d->b;
+}
+
+/* All logits of the golden prompt in one batch. */
+static inline float *whole_prompt(struct drive *d)
+{
+    float *out = mem_zalloc((size_t)N_PROMPT * d->n_vocab, sizeof *out);
+    const int32_t *tokens = golden_prompt;
+    drive_run(d, &(struct part){0, 0, N_PROMPT}, 1, &tokens, &out);
+    return out;
+}
+
+#endif

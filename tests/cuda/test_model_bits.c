@@ -1,0 +1,227 @@
+/* Rule one of a backend, for whole models on a device or its emulation: the same bits for every
+ * chunking, batch, block table, graph and bound. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "cuda/models.h"
+
+/* Three sequences in uneven chunks, mixed with each other, with other blocks. */
+static void mixed_runs(struct drive *d, const int32_t *const *tokens, float *const *out)
+{
+    static const struct part plan[][3] = {
+        {{0, 0, 1}, {1, 0, 33}, {2, 0, 7}},
+        {{2, 7, 1}, {0, 1, 16}, {1, 33, 1}},
+        {{1, 34, 2}, {2, 8, 40}, {0, 17, 1}},
+        {{0, 18, 29}, {2, 48, 1}, {1, 36, 34}},
+        {{2, 49, 21}, {0, 47, 23}, {0, 0, 0}},
+    };
+    for (size_t i = 0; i < COUNT(plan); i++) {
+        const int32_t *t[3];
+        float *o[3];
+        uint32_t n = 0;
+        for (; n < 3 && plan[i][n].n; n++) {
+            t[n] = tokens[plan[i][n].seq];
+            o[n] = out[plan[i][n].seq];
+        }
+        drive_run(d, plan[i], n, t, o);
+    }
+}
+
+/* All of a sequence at once; three mixed; the first again, row by row from `from` on, by graphs. */
+static void check_invariance(const char *name, enum kv_type kv, uint32_t from)
+{
+    struct model *m = load_golden(name);
+    int32_t other[2][N_PROMPT];
+    for (uint32_t i = 0; i < N_PROMPT; i++) {
+        other[0][i] = golden_prompt[N_PROMPT - 1 - i];
+        other[1][i] = golden_prompt[(i * 11 + 5) % N_PROMPT];
+    }
+    const int32_t *tokens[3] = {golden_prompt, other[0], other[1]};
+    float *alone[3], *mixed[3], *single;
+    struct drive a, b;
+    on_cuda(&a, m, kv, 0);
+    on_cuda(&b, m, kv, 5);
+    const size_t n = (size_t)N_PROMPT * a.n_vocab;
+    for (uint32_t s = 0; s < 3; s++) {
+        alone[s] = mem_zalloc(n, sizeof(float));
+        mixed[s] = mem_zalloc(n, sizeof(float));
+        drive_run(&a, &(struct part){s, 0, N_PROMPT}, 1, &tokens[s], &alone[s]);
+    }
+    single = mem_zalloc(n, sizeof(float));
+    drive_run(&a, &(struct part){3, 0, from}, 1, tokens, &single);
+    const uint64_t replays = cuda_of(&a)->replays;
+    for (uint32_t p = from; p < N_PROMPT; p++)
+        drive_run(&a, &(struct part){3, p, 1}, 1, tokens, &single);
+    assert_int_equal(cuda_of(&a)->replays - replays, N_PROMPT - from);
+    mixed_runs(&b, tokens, mixed);
+    int bad = memcmp(alone[0], single, n * sizeof(float)) != 0;
+    for (uint32_t s = 0; s < 3; s++) {
+        bad += memcmp(alone[s], mixed[s], n * sizeof(float)) != 0;
+        free(alone[s]);
+        free(mixed[s]);
+    }
+    free(single);
+    drive_close(&a);
+    drive_close(&b);
+    model_destroy(m);
+    if (bad)
+        print_error("%s kv %s: bits differ\n", name, kv_type_name(kv));
+    assert_int_equal(bad, 0);
+}
+
+static void bits_do_not_depend_on_company(void **state)
+{
+    (void)state;
+    check_invariance("quantised/llama.Q4_K_M", KV_F16, 60);
+    check_invariance("variants/gpt-oss.f32", KV_F32, 60);
+    check_invariance("families/deepseek2-v3.f32", KV_F16, 60);
+    check_invariance("families/llama4.f32", KV_F16, 60);
+    if (is_left_out("")) /* the kernels' own tests compare bits too */
+        return;
+    check_invariance("quantised/llama.Q8_0", KV_F16, 30);
+    check_invariance("quantised/llama.F16", KV_BF16, 60);
+    check_invariance("quantised/llama.Q6_K", KV_Q8_0, 60);
+    check_invariance("architectures/qwen3.f32", KV_F32, 60);
+    check_invariance("architectures/qwen3moe.f32", KV_F16, 60);
+    check_invariance("variants/gemma2.f32", KV_F16, 60);
+    check_invariance("variants/qwen2moe.f32", KV_F32, 60);
+}
+
+/* Five streams decode together. */
+static float *decode_five(struct drive *d, uint32_t at)
+{
+    const int32_t *tokens[5];
+    struct part parts[5];
+    float *out[5], *all = mem_zalloc((size_t)5 * d->n_vocab, sizeof *all);
+    for (uint32_t s = 0; s < 5; s++) {
+        tokens[s] = golden_prompt;
+        parts[s] = (struct part){s, at - s, 1};
+        out[s] = mem_zalloc((size_t)N_PROMPT * d->n_vocab, sizeof(float));
+    }
+    drive_run(d, parts, 5, tokens, out);
+    for (uint32_t s = 0; s < 5; s++) {
+        memcpy(all + (size_t)s * d->n_vocab,
+               out[s] + (size_t)(at - s) * d->n_vocab,
+               d->n_vocab * sizeof *all);
+        free(out[s]);
+    }
+    return all;
+}
+
+/* A replayed graph, a walk for its bounds, a walk for the largest there are, and one for no more
+ * than the step has. */
+static void graphs_and_bounds_change_no_bit(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "quantised/llama.Q4_K_M", "architectures/qwen3moe.f32", "variants/gemma2.f32"};
+    for (size_t k = 0; k < COUNT(names); k++) {
+        struct model *m = load_golden(names[k]);
+        const int32_t *tokens = golden_prompt;
+        struct drive d;
+        on_cuda(&d, m, KV_F16, 0);
+        struct cuda_backend *b = cuda_of(&d);
+        const size_t bytes = (size_t)5 * d.n_vocab * sizeof(float);
+        float *prompt = mem_zalloc((size_t)N_PROMPT * d.n_vocab, sizeof(float));
+        for (uint32_t s = 0; s < 5; s++)
+            drive_run(&d, &(struct part){s, 0, 40}, 1, &tokens, &prompt);
+        const uint64_t replays = b->replays, walks = b->walks;
+        float *graph = decode_five(&d, 40);
+        assert_int_equal(b->replays, replays + 1);
+        b->no_graphs = true;
+        float *exact = decode_five(&d, 40);
+        b->at_most = true;
+        float *most = decode_five(&d, 40);
+        assert_int_equal(b->walks, walks + 2);
+        assert_memory_equal(graph, exact, bytes);
+        assert_memory_equal(graph, most, bytes);
+        free(graph);
+        free(exact);
+        free(most);
+        free(prompt);
+        drive_close(&d);
+        model_destroy(m);
+    }
+}
+
+/* A device that has 99 KB of shared memory for a block, and one that has more: the same bits. */
+static void shared_memory_changes_no_bit(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"quantised/llama.F16", "quantised/llama.Q4_K_M"};
+    for (size_t k = 0; k < COUNT(names); k++) {
+        struct model *m = load_golden(names[k]);
+        float *got[2];
+        size_t bytes = 0;
+        for (int least = 0; least < 2; least++) {
+            struct drive d;
+            if (least)
+                setenv("WEIR_EMU_SHARED_KIB", "99", 1); /* a real device has what it has */
+            on_cuda(&d, m, KV_F16, 0);
+            if (least)
+                cuda_of(&d)->block_shared = CUDA_SHARED_LEAST;
+            bytes = (size_t)N_PROMPT * d.n_vocab * sizeof(float);
+            got[least] = whole_prompt(&d);
+            drive_close(&d);
+            unsetenv("WEIR_EMU_SHARED_KIB");
+        }
+        assert_memory_equal(got[0], got[1], bytes);
+        free(got[0]);
+        free(got[1]);
+        model_destroy(m);
+    }
+}
+
+/* --- blocks --- */
+
+/* What follows from a copy of the blocks, and from their bytes written elsewhere, has the same
+ * bits. */
+static void blocks_move(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"architectures/qwen3.f32", "variants/gemma2.f32"};
+    for (size_t k = 0; k < COUNT(names); k++) {
+        struct model *m = load_golden(names[k]);
+        const int32_t *tokens = golden_prompt;
+        struct drive d;
+        on_cuda(&d, m, KV_F16, 0);
+        const size_t n = (size_t)N_PROMPT * d.n_vocab;
+        float *want = mem_zalloc(n, sizeof(float)), *copied = mem_zalloc(n, sizeof(float)),
+              *written = mem_zalloc(n, sizeof(float));
+        void *bytes = mem_alloc(backend_kv_block_bytes(m, KV_F16, 16));
+        drive_run(&d, &(struct part){0, 0, 48}, 1, &tokens, &want);
+        for (uint32_t i = 0; i < 3; i++) {
+            const struct backend_place from = {d.tables[0][i], d.panes[0][i]};
+            d.b->ops->block_copy(d.b, from, (struct backend_place){d.tables[1][i], d.panes[1][i]});
+            assert_true(d.b->ops->block_read(d.b, from, bytes));
+            d.b->ops->block_write(
+                d.b, (struct backend_place){d.tables[2][i], d.panes[2][i]}, bytes);
+        }
+        drive_run(&d, &(struct part){0, 48, 22}, 1, &tokens, &want);
+        drive_run(&d, &(struct part){1, 48, 22}, 1, &tokens, &copied);
+        drive_run(&d, &(struct part){2, 48, 22}, 1, &tokens, &written);
+        const size_t at = (size_t)48 * d.n_vocab;
+        assert_memory_equal(want + at, copied + at, (n - at) * sizeof(float));
+        assert_memory_equal(want + at, written + at, (n - at) * sizeof(float));
+        free(want);
+        free(copied);
+        free(written);
+        free(bytes);
+        drive_close(&d);
+        model_destroy(m);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_do_not_depend_on_company),
+        cmocka_unit_test(graphs_and_bounds_change_no_bit),
+        cmocka_unit_test(shared_memory_changes_no_bit),
+        cmocka_unit_test(blocks_move),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,224 @@
+/* What a backend takes of a device and of the host, and what it refuses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "cuda/models.h"
+
+/* Between what may be read on a device that others use too, or whose driver keeps something back;
+ * the emulation's memory is exact. */
+#ifdef EMU_CUDA_RUNTIME_API_H
+#define MEMORY_SLACK 0
+#else
+#define MEMORY_SLACK ((size_t)64 << 20)
+#endif
+static void assert_as_free(size_t before, size_t after)
+{
+    assert_true((before > after ? before - after : after - before) <= MEMORY_SLACK);
+}
+
+static void a_step_allocates_nothing(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("quantised/llama.Q4_K_M");
+    const int32_t *tokens = golden_prompt;
+    struct gpu_stats before, after;
+    struct drive d;
+    on_cuda(&d, m, KV_Q8_0, 0);
+    float *out = mem_zalloc((size_t)N_PROMPT * d.n_vocab, sizeof *out);
+    d.b->ops->gpu_stats(d.b, &before);
+    size_t free_before, free_after, total;
+    assert_int_equal(cudaMemGetInfo(&free_before, &total), cudaSuccess);
+    const uint64_t watched = mem_watched();
+    mem_watch(true);
+    drive_run(&d, &(struct part){0, 0, 60}, 1, &tokens, &out);
+    for (uint32_t p = 60; p < N_PROMPT; p++)
+        drive_run(&d, &(struct part){0, p, 1}, 1, &tokens, &out);
+    mem_watch(false);
+    assert_int_equal(cudaMemGetInfo(&free_after, &total), cudaSuccess);
+    d.b->ops->gpu_stats(d.b, &after);
+    assert_int_equal(mem_watched(), watched);
+    assert_as_free(free_before, free_after);
+    assert_true(after.warmed_up);
+    for (int c = 0; c < N_GPU_CLASSES; c++) {
+        assert_int_equal(after.classes[c].allocations, 0);
+        assert_int_equal(after.classes[c].held, before.classes[c].held);
+        assert_true(after.classes[c].borrows >= before.classes[c].borrows + 11);
+        assert_true(after.classes[c].peak <= after.classes[c].held);
+        if (c != GPU_STAGING)
+            assert_int_equal(after.classes[c].borrows, after.classes[c].returns);
+    }
+    assert_int_equal(after.walks, 1);
+    assert_int_equal(after.replays, 10);
+    assert_true(after.queue.busy_us > before.queue.busy_us);
+    free(out);
+    drive_close(&d);
+    model_destroy(m);
+}
+
+/* With buffers zeroed after every step: the same bits, and nothing is left in them. */
+static void buffers_come_back_zeroed(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("quantised/llama.Q8_0");
+    struct drive d;
+    on_cuda(&d, m, KV_F16, 0);
+    float *want = whole_prompt(&d);
+    cuda_of(&d)->pool.zero = true;
+    float *got = whole_prompt(&d);
+    assert_memory_equal(want, got, (size_t)N_PROMPT * d.n_vocab * sizeof *got);
+    struct cuda_pool *p = &cuda_of(&d)->pool;
+    for (int c = 0; c < GPU_STAGING; c++) {
+        const size_t n = p->classes[c].bytes;
+        uint8_t *host = mem_alloc(n);
+        for (uint32_t i = 0; i < p->classes[c].stats.held; i++) {
+            assert_int_equal(cudaStreamSynchronize(cuda_of(&d)->stream), cudaSuccess);
+            assert_int_equal(cudaMemcpy(host, p->classes[c].all[i], n, cudaMemcpyDeviceToHost),
+                             cudaSuccess);
+            for (size_t k = 0; k < n; k++)
+                assert_int_equal(host[k], 0);
+        }
+        free(host);
+    }
+    free(want);
+    free(got);
+    drive_close(&d);
+    model_destroy(m);
+}
+
+static struct backend_config small_config(void)
+{
+    return (struct backend_config){.device = {.kind = DEVICE_CUDA},
+                                   .n_threads = 1,
+                                   .kv_type = KV_F16,
+                                   .n_blocks = 4,
+                                   .block_tokens = 16,
+                                   .max_rows = 4,
+                                   .max_seqs = 1,
+                                   .max_logit_rows = 1};
+}
+
+/* One line, with the numbers. */
+static void what_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("architectures/llama.f32");
+    struct backend *b;
+    struct err_info e = {0};
+    struct backend_config cfg = small_config();
+    cfg.device.memory_bytes = 1 << 10;
+    assert_int_equal(cuda_backend_create(m, &cfg, &b, &e), ERR_NOMEM);
+    assert_null(b);
+    assert_non_null(strstr(e.text, "GiB of weights"));
+    cfg.device.memory_bytes = (uint64_t)1 << 50;
+    assert_int_equal(cuda_backend_create(m, &cfg, &b, &e), ERR_NOMEM);
+    assert_string_equal(e.field, "gpu-memory");
+    cfg = small_config();
+    cfg.n_blocks = UINT32_MAX;
+    assert_int_equal(cuda_backend_create(m, &cfg, &b, &e), ERR_NOMEM);
+    cfg = small_config();
+    int n_devices = 0;
+    char next[16];
+    assert_int_equal(cudaGetDeviceCount(&n_devices), cudaSuccess);
+    snprintf(next, sizeof next, "cuda:%d", n_devices);
+    cfg.device.index = (uint32_t)n_devices;
+    assert_int_equal(cuda_backend_create(m, &cfg, &b, &e), ERR_NOT_FOUND);
+    assert_non_null(strstr(e.text, next));
+    cfg = small_config();
+    cfg.max_rows = 0;
+    assert_int_equal(cuda_backend_create(m, &cfg, &b, &e), ERR_INVALID);
+    model_destroy(m);
+}
+
+static void heads_of_other_sizes_are_refused(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("architectures/llama.f32");
+    struct backend_config cfg = small_config();
+    struct backend *b;
+    struct err_info e = {0};
+    for (m->hp.head_dim = 20; m->hp.head_dim < 1000; m->hp.head_dim += 500) {
+        assert_int_equal(cuda_backend_create(m, &cfg, &b, &e), ERR_UNSUPPORTED);
+        assert_null(b);
+        assert_non_null(strstr(e.text, "a multiple of 8, at most 512"));
+    }
+    model_destroy(m);
+}
+
+/* What it says is left can be had, all of it, and no more. Of a part of the device that is named:
+ * what is free of a real one changes from call to call. */
+static void what_is_left_can_be_had(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("architectures/llama.f32");
+    struct backend *b;
+    struct err_info e = {0};
+    struct backend_config cfg = small_config();
+    uint64_t kv_bytes = 0;
+    cfg.device.memory_bytes = 192u << 20;
+    cfg.max_positions = 64;
+    size_t free_before, free_after, total;
+    assert_int_equal(cudaMemGetInfo(&free_before, &total), cudaSuccess);
+    assert_int_equal(cuda_room(m, &cfg, &kv_bytes, &e), OK);
+    assert_int_equal(cudaMemGetInfo(&free_after, &total), cudaSuccess);
+    assert_as_free(free_before, free_after);
+    cfg.n_blocks = (uint32_t)(kv_bytes / backend_kv_block_bytes(m, KV_F16, 16));
+    assert_int_equal(cuda_backend_create(m, &cfg, &b, &e), OK);
+    b->ops->destroy(b);
+    cfg.n_blocks++;
+    assert_int_equal(cuda_backend_create(m, &cfg, &b, &e), ERR_NOMEM);
+    assert_int_equal(cudaMemGetInfo(&free_after, &total), cudaSuccess);
+    assert_as_free(free_before, free_after);
+    model_destroy(m);
+}
+
+/* The engine's thread is not the one that made the backend: its current device is the first. */
+static void runs_on_a_device_that_is_not_current(void **state)
+{
+    (void)state;
+    setenv("WEIR_EMU_DEVICES", "2", 1); /* a real device has as many as there are */
+    int n = 0;
+    if (cudaGetDeviceCount(&n) != cudaSuccess || n < 2) {
+        (void)cudaGetLastError();
+        skip();
+    }
+    struct model *m = load_golden("architectures/llama.f32");
+    struct backend_config cfg = small_config();
+    struct backend *b;
+    struct err_info e = {0};
+    const int32_t tokens[2] = {1, 2};
+    const uint32_t positions[2] = {0, 1}, block = 0, last = 1;
+    const struct batch_seq seq = {.n_rows = 2, .blocks = &block};
+    const struct batch two = {.n_rows = 2,
+                              .tokens = tokens,
+                              .positions = positions,
+                              .n_seqs = 1,
+                              .seqs = &seq,
+                              .n_logit_rows = 1,
+                              .logit_rows = &last};
+    float *logits;
+    cfg.device.index = 1;
+    assert_int_equal(cuda_backend_create(m, &cfg, &b, &e), OK);
+    assert_int_equal(cudaSetDevice(0), cudaSuccess);
+    assert_int_equal(b->ops->run(b, &two, &logits, &e), OK);
+    assert_int_equal(cudaSetDevice(0), cudaSuccess);
+    b->ops->destroy(b);
+    assert_int_equal(cudaSetDevice(0), cudaSuccess);
+    unsetenv("WEIR_EMU_DEVICES");
+    model_destroy(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(buffers_come_back_zeroed),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(heads_of_other_sizes_are_refused),
+        cmocka_unit_test(what_is_left_can_be_had),
+        cmocka_unit_test(runs_on_a_device_that_is_not_current),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
