@@ -35,6 +35,7 @@ static void engine_of(struct engine *eng, struct model *m, const struct shape *s
         m->ops[i] =
             (struct op){.kind = OP_ATTENTION,
                         .layer = (uint16_t)i,
+                        .head_dim = s->head_dim,
                         .n_head_kv = s->n_head_kv,
                         .window = s->full_every && (i + 1) % s->full_every == 0 ? 0 : s->window};
     *eng = (struct engine){
