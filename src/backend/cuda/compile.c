@@ -421,14 +421,14 @@ enum err cuda_compile(struct cuda_backend *b, struct err_info *e)
     const uint32_t most = latent ? CUDA_ATTN_MOST_KEY : CUDA_ATTN_MOST_DIM;
     const char *lacks = missing(b->model);
     enum err err = OK;
-    if (lacks)
-        err = err_set(e, ERR_UNSUPPORTED, "the CUDA backend has no %s; the CPU has", lacks);
-    else if (dim % 8 != 0 || dim > most || latent > CUDA_ATTN_MOST_DIM)
+    if (dim % 8 != 0 || dim > most || latent > CUDA_ATTN_MOST_DIM)
         err = err_set(e,
                       ERR_UNSUPPORTED,
                       "heads of %u values; the CUDA backend wants a multiple of 8, at most %u",
                       dim,
                       most);
+    else if (lacks)
+        err = err_set(e, ERR_UNSUPPORTED, "the CUDA backend has no %s; the CPU has", lacks);
     b->launches = mem_zalloc(n_ops * 3 + N_ROPE_TABLES, sizeof *b->launches);
     b->matrices = mem_zalloc(n_ops + 1, sizeof *b->matrices);
     b->vector_list = mem_zalloc(n_ops * 2 + 1, sizeof *b->vector_list);
