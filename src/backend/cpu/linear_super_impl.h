@@ -25,7 +25,7 @@ struct super_scales {
         EACH_ROW s[m] = vi_begin128(ACT_BLOCK(i, m)->n128);                                        \
         GROUP_DOTS(name, 0, 8, vi_dot128, s)                                                       \
         const struct super_scales scales = scales_##name(head, panel, i, h * VL);                  \
-        EACH_ROW t[m] = vi_plus(t[m], vi_times(s[m], scales.w));                                   \
+        EACH_ROW t[m][p] = vi_plus(t[m][p], vi_times(s[m], scales.w));                             \
     }
 
 #define SUPER_MIN_FEW(name)                                                                        \
@@ -35,7 +35,7 @@ struct super_scales {
         GROUP_DOTS(name, 0, 8, vn_dot, s)                                                          \
         const struct super_scales scales = scales_##name(head, panel, i, h * VL);                  \
         const vi lanes = vn_lanes(scales.w);                                                       \
-        EACH_ROW t[m] = vi_plus(t[m], vn_times(s[m], lanes));                                      \
+        EACH_ROW t[m][p] = vi_plus(t[m][p], vn_times(s[m], lanes));                                \
         EACH_ROW acc[m][p] = vf_fnma(scales.min, vf_set1(ACT_BLOCK(i, m)->dsum), acc[m][p]);       \
     }
 
@@ -45,7 +45,7 @@ struct super_scales {
         EACH_ROW s[m] = vi_set1(0);                                                                \
         GROUP_DOTS(name, 0, 8, vi_dot, s)                                                          \
         const struct super_scales scales = scales_##name(head, panel, i, h * VL);                  \
-        EACH_ROW t[m] = vi_plus(t[m], vi_times(s[m], scales.w));                                   \
+        EACH_ROW t[m][p] = vi_plus(t[m][p], vi_times(s[m], scales.w));                             \
         EACH_ROW acc[m][p] = vf_fnma(scales.min, vf_set1(ACT_BLOCK(i, m)->dsum), acc[m][p]);       \
     }
 
@@ -55,22 +55,29 @@ struct super_scales {
         EACH_ROW s[m] = vi_set1(ACT_BLOCK(i, m)->n32[0]);                                          \
         GROUP_DOTS(name, 0, 4, vi_dot, s)                                                          \
         const struct super_scales scales = scales_##name(head, panel, i, h * VL);                  \
-        EACH_ROW t[m] = vi_plus(t[m], vi_times(s[m], scales.w));                                   \
+        EACH_ROW t[m][p] = vi_plus(t[m][p], vi_times(s[m], scales.w));                             \
         EACH_ROW s[m] = vi_set1(ACT_BLOCK(i, m)->n32[1]);                                          \
         GROUP_DOTS(name, 4, 8, vi_dot, s)                                                          \
-        EACH_ROW t[m] = vi_plus(t[m], vi_times(s[m], scales.second));                              \
+        EACH_ROW t[m][p] = vi_plus(t[m][p], vi_times(s[m], scales.second));                        \
     }
 
 /* The bytes are scale * q already. */
 #define SUPER_MIN_HALVES_FEW(name)                                                                 \
     {                                                                                              \
-        GROUP_DOTS(name, 0, 8, vi_dot, t)                                                          \
+        vi s[LINEAR_M];                                                                            \
+        EACH_ROW s[m] = t[m][p];                                                                   \
+        GROUP_DOTS(name, 0, 8, vi_dot, s)                                                          \
+        EACH_ROW t[m][p] = s[m];                                                                   \
         const struct super_scales scales = scales_##name(head, panel, i, h * VL);                  \
         EACH_ROW acc[m][p] =                                                                       \
             vf_fnma(scales.min, vf_set1(ACT_BLOCK(i, m)->dsum_half[0]), acc[m][p]);                \
         EACH_ROW acc[m][p] =                                                                       \
             vf_fnma(scales.other_min, vf_set1(ACT_BLOCK(i, m)->dsum_half[1]), acc[m][p]);          \
     }
+
+/* One or two rows meet the panels group by group, as memory brings them; more one panel after the
+ * other, for their integers fill the registers. */
+#define AT_ONCE(m, p) ((m) <= 2 ? (p) : 1)
 
 /* kind: one of the wide kinds that begin with SUPER_. */
 #define DEFINE_SUPER(name, kind, group_bytes)                                                      \
@@ -87,18 +94,28 @@ struct super_scales {
             vf acc[LINEAR_M][4];                                                                   \
             EACH_ROW UNROLL for (int p = 0; p < P; p++) acc[m][p] = vf_zero();                     \
             for (uint32_t first = 0; first < n_blocks; first += SUPER_K / 32) {                    \
-                UNROLL for (int p = 0; p < P; p++)                                                 \
+                UNROLL for (int begin = 0; begin < P; begin += AT_ONCE(M, P))                      \
                 {                                                                                  \
-                    const uint8_t *panel = panels + p * j->panel_bytes;                            \
-                    const struct head head = head_##name(panel, first / 8 * 8, h * VL);            \
-                    vi t[LINEAR_M];                                                                \
-                    EACH_ROW t[m] = vi_set1(0);                                                    \
+                    const int end = begin + AT_ONCE(M, P);                                         \
+                    vi t[LINEAR_M][4];                                                             \
+                    EACH_ROW UNROLL for (int p = begin; p < end; p++) t[m][p] = vi_set1(0);        \
                     for (uint32_t i = first; i < first + SUPER_K / 32; i++) {                      \
-                        const uint8_t *w = weights_##name(panel, i);                               \
-                        PREFETCH(panel, w - 64, 64 + group_bytes)                                  \
-                        kind##_FEW(name)                                                           \
+                        UNROLL for (int p = begin; p < end; p++)                                   \
+                        {                                                                          \
+                            const uint8_t *panel = panels + p * j->panel_bytes;                    \
+                            const struct head head = head_##name(panel, first / 8 * 8, h * VL);    \
+                            const uint8_t *w = weights_##name(panel, i);                           \
+                            PREFETCH(panel, w - 64, 64 + group_bytes)                              \
+                            kind##_FEW(name)                                                       \
+                        }                                                                          \
                     }                                                                              \
-                    EACH_ROW acc[m][p] = add_super(acc[m][p], t[m], head.d, ACT_BLOCK(first, m));  \
+                    UNROLL for (int p = begin; p < end; p++)                                       \
+                    {                                                                              \
+                        const uint8_t *panel = panels + p * j->panel_bytes;                        \
+                        const struct head head = head_##name(panel, first / 8 * 8, h * VL);        \
+                        EACH_ROW acc[m][p] =                                                       \
+                            add_super(acc[m][p], t[m][p], head.d, ACT_BLOCK(first, m));            \
+                    }                                                                              \
                 }                                                                                  \
             }                                                                                      \
             EACH_ROW UNROLL for (int p = 0; p < P; p++)                                            \
