@@ -211,7 +211,8 @@ static void wait_for_work(struct engine *eng)
     }
 }
 
-/* There is a first request: let others come to the first step, for as long as the window is. */
+/* There is a first request, and none before it that waits for blocks from the disk: let others come
+ * to the first step, for as long as the window is. */
 static void wait_for_company(struct engine *eng)
 {
     const uint32_t ms = eng->cfg.batch_window_ms;
@@ -253,7 +254,7 @@ static bool take_work(struct engine *eng, bool idle)
     pthread_mutex_lock(&eng->submit_lock);
     if (idle)
         wait_for_work(eng);
-    if (idle && eng->submit_head && eng->cfg.batch_window_ms > 0)
+    if (idle && !eng->active && eng->submit_head && eng->cfg.batch_window_ms > 0)
         wait_for_company(eng);
     bool check = eng->check_wanted;
     eng->tier_news = eng->check_wanted = false;
@@ -446,6 +447,7 @@ void engine_drain(struct engine *eng)
 {
     pthread_mutex_lock(&eng->submit_lock);
     eng->draining = true;
+    pthread_cond_signal(&eng->submit_cond); /* nobody else comes, so nobody is waited for */
     pthread_mutex_unlock(&eng->submit_lock);
 }
 

@@ -18,7 +18,11 @@
 #include <string.h>
 
 #define MAX_GROUPS_OPEN 200
-#define MAX_CATEGORIES 64u /* in an expression: each is hundreds of ranges */
+/* Categories are hundreds of ranges each: in an expression, and in all that one builder reads. */
+#define MAX_CATEGORIES 64u
+#define MAX_CATEGORIES_ALL 1024u
+#define MAX_GROUPS_WHOLE 8u /* around one another: the end of each is looked for */
+#define MIN_JOINED 1024u    /* ranges of a class that are sorted and joined before others come */
 
 /* What the characters at an edge of something are: of \w, of \W and ASCII, or not known, also
  * because there may be none. */
@@ -163,8 +167,12 @@ static bool add_category(struct regex *r, struct char_set *set, bool over)
 {
     const size_t from = r->at;
     const bool inverted = peek(r) == 'P';
-    if (++r->n_categories > MAX_CATEGORIES) {
-        fail_at(r, from - 1, "there are too many categories of Unicode");
+    if (++r->n_categories > MAX_CATEGORIES || ++r->b->n_categories > MAX_CATEGORIES_ALL) {
+        fail_at(r,
+                from - 1,
+                r->n_categories > MAX_CATEGORIES
+                    ? "there are too many categories of Unicode"
+                    : "all expressions together have too many categories of Unicode");
         return false;
     }
     const char *name = r->s + from + 2;
@@ -282,6 +290,7 @@ static grammar_node parse_set(struct regex *r)
     struct char_set set = {0};
     size_t from = r->at++;
     bool inverted = peek(r) == '^', first = true;
+    uint32_t most = MIN_JOINED;
     const bool over = r->over != inverted; /* what is left out of all must be turned round too */
     r->at += inverted;
     while (!failed(r) && (peek(r) != ']' || first)) {
@@ -295,6 +304,10 @@ static grammar_node parse_set(struct regex *r)
             break;
         }
         first = false;
+        if (set.n > most) { /* what is said again takes no room: the ranges apart are few */
+            char_set_normalise(&set);
+            most = 2 * set.n + MIN_JOINED;
+        }
         if (r->at >= r->n) {
             fail_at(r, from, "this class has no end");
             break;
@@ -539,10 +552,10 @@ static void settle(struct regex *r, struct sequence *q, enum side next, grammar_
         fail_at(r, q->boundary_at, "no word begins or ends here");
 }
 
-/* A group that is a whole alternative: ^ and $ may stand in it. */
+/* A group that is a whole alternative: ^ and $ may stand in it, unless it is nested deeply. */
 static bool at_whole_group(const struct regex *r)
 {
-    if (peek(r) != '(')
+    if (peek(r) != '(' || r->n_open >= MAX_GROUPS_WHOLE)
         return false;
     size_t end = regex_group_end(r->s, r->n, r->at);
     return end == r->n || (end < r->n && (r->s[end] == '|' || r->s[end] == ')'));

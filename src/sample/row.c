@@ -125,8 +125,9 @@ int32_t sample_argmax_allowed(float *logits, uint32_t n_vocab, const struct samp
             best_part = i;
         }
     }
-    for (uint32_t i = best_part; i < n_vocab && best > -INFINITY; i++)
-        if (logits[i] == best && sample_word(allowed, i / SAMPLE_BLOCK) >> i % SAMPLE_BLOCK & 1)
+    for (uint32_t i = best_part; i < n_vocab; i++)
+        if ((logits[i] == best || best == -INFINITY) &&
+            (sample_word(allowed, i / SAMPLE_BLOCK) >> i % SAMPLE_BLOCK & 1))
             return (int32_t)i;
     return 0;
 }

@@ -57,8 +57,9 @@ struct sample_allowed {
 };
 
 /* Choose the token for position `pos`, of those that are allowed (NULL: of all). logits[n_vocab]
- * are overwritten. NaN is never chosen, nor is -inf, nor what is not allowed, unless there is
- * nothing else; ids out of range in biases and history are ignored. */
+ * are overwritten. NaN is never chosen, nor is -inf, unless there is nothing else that is allowed;
+ * nor what is not allowed, unless nothing is; ids out of range in biases and history are ignored.
+ */
 int32_t sample_token(const struct sample_params *p,
                      const struct sample_history *h,
                      uint64_t pos,

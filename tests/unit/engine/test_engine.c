@@ -298,8 +298,8 @@ static void test_drain_and_stop(void **state)
     engine_destroy(eng);
 }
 
-/* With a window the first step waits for as many as can run, and no longer; a client that leaves
- * and an engine that stops are not waited for. */
+/* With a window the first step waits for as many as can run, and no longer; a client that leaves,
+ * an engine that stops and one that takes nobody else are not waited for. */
 static void test_batch_window(void **state)
 {
     enum { N = 4 };
@@ -334,6 +334,15 @@ static void test_batch_window(void **state)
     rs[0] = make(eng, "Once there was a", 3, NULL);
     assert_int_equal(engine_submit(eng, rs[0], &e), OK);
     engine_stop(eng);
+    drop(rs[0]);
+    engine_destroy(eng);
+    if (engine_create(model, tokenizer, &cfg, &eng, &e) != OK)
+        fail_msg("%s", e.text);
+    rs[0] = make(eng, "Once there was a", 3, NULL);
+    assert_int_equal(engine_submit(eng, rs[0], &e), OK);
+    engine_drain(eng);
+    wait_ended(eng, 1);
+    assert_int_equal(request_finish(rs[0]), FINISH_LENGTH);
     drop(rs[0]);
     engine_destroy(eng);
 }

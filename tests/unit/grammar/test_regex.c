@@ -32,6 +32,7 @@ static const struct {
     {"(?:a|\\d+)\\b[ -]\\b(?:b|_)", {"a b", "12-_"}, {"ab", "a  b"}},
     {"(^$|^[ab]+$|c)", {"", "ab", "c"}, {"bc"}},
     {"((^a|b$))", {"a", "b"}, {"ab"}},
+    {"((((((((^a))))))))", {"a"}, {"b"}},
     {"\\p{L}+", {"a", "\xc3\xa9\xd0\xb6", "\xe6\x97\xa5"}, {"1", "-", "\xd9\xa1", "\xcd\xb8"}},
     {"\\p{Lu}\\p{Lowercase_Letter}", {"Ab", "\xc3\x89\xc3\xa9"}, {"ab", "AB"}},
     {"\\P{L}+", {"1-", "\xd9\xa1"}, {"a", "\xd0\xb6", "\xcd\xb8"}},
@@ -57,15 +58,43 @@ static void test_language(void **state)
 static const struct {
     const char *regex;
     int offset;
-} wrong[] = {{"a(?=b)", 1},       {"a(?!b)", 1}, {"(?<=a)b", 0},      {"(a)\\1", 3},
-             {"a\\bc", 1},        {"(?i)a", 0},  {"a(b", 1},          {"a)b", 1},
-             {"*a", 0},           {"a**", 2},    {"[a", 0},           {"[]a]", 1},
-             {"[b-a]", 1},        {"a{2,1}", 1}, {"a{,3}", 1},        {"a{x}", 1},
-             {"\\p{Greek}", 0},   {"a^b", 1},    {"a$b", 1},          {"x(^a)", 2},
-             {"\\", 0},           {"\\u12", 0},  {"\\q", 0},          {"a{9999999}", 1},
-             {"a\xff", 1},        {"(?>a)", 0},  {"\\p{L", 0},        {"\\pL", 0},
-             {"[\\p{Alpha}]", 1}, {"a*\\bb", 2}, {"x(\\bb)", 2},      {" \\b!", 1},
-             {"\\ba\\B", 3},      {"\\b", 0},    {"a\\b\xc3\xa9", 1}, {"a++", 2}};
+} wrong[] = {{"a(?=b)", 1},
+             {"a(?!b)", 1},
+             {"(?<=a)b", 0},
+             {"(a)\\1", 3},
+             {"a\\bc", 1},
+             {"(?i)a", 0},
+             {"a(b", 1},
+             {"a)b", 1},
+             {"*a", 0},
+             {"a**", 2},
+             {"[a", 0},
+             {"[]a]", 1},
+             {"[b-a]", 1},
+             {"a{2,1}", 1},
+             {"a{,3}", 1},
+             {"a{x}", 1},
+             {"\\p{Greek}", 0},
+             {"a^b", 1},
+             {"a$b", 1},
+             {"x(^a)", 2},
+             {"\\", 0},
+             {"\\u12", 0},
+             {"\\q", 0},
+             {"a{9999999}", 1},
+             {"a\xff", 1},
+             {"(?>a)", 0},
+             {"\\p{L", 0},
+             {"\\pL", 0},
+             {"[\\p{Alpha}]", 1},
+             {"a*\\bb", 2},
+             {"x(\\bb)", 2},
+             {" \\b!", 1},
+             {"\\ba\\B", 3},
+             {"\\b", 0},
+             {"a\\b\xc3\xa9", 1},
+             {"a++", 2},
+             {"(((((((((^a)))))))))", 9}};
 
 static void test_errors_say_where(void **state)
 {
@@ -95,12 +124,43 @@ static void test_many_categories(void **state)
     assert_non_null(strstr(e.text, "offset 321: there are too many categories"));
 }
 
+/* So may their number in a schema, each of them of few nodes; and a class may say the same often.
+ */
+static void test_many_expressions(void **state)
+{
+    (void)state;
+    enum { CATEGORIES = 60, MEMBERS = 20, CLASSES = 300000 };
+    static char schema[400000];
+    char *at = schema;
+    struct err_info e = {0};
+    at += sprintf(at, "{\"properties\":{");
+    for (int i = 0; i < MEMBERS; i++) {
+        at += sprintf(at, "%s\"a%d\":{\"type\":\"string\",\"pattern\":\"[^", i ? "," : "", i);
+        for (int k = 0; k < CATEGORIES / 2; k++)
+            at += sprintf(at, "\\\\p{L}\\\\P{L}");
+        at += sprintf(at, "]a|b\"}");
+    }
+    strcpy(at, "}}");
+    assert_null(make(SCHEMA, schema, &e));
+    assert_non_null(strstr(e.text, "all expressions together have too many categories"));
+    static char regex[2 * CLASSES + 8];
+    at = regex;
+    *at++ = '[';
+    for (int i = 0; i < CLASSES; i++, at += 2)
+        memcpy(at, "\\S", 2);
+    strcpy(at, "]");
+    struct grammar *g = make(REGEX, regex, &e);
+    assert_true(accepts(g, "a") && !accepts(g, " "));
+    grammar_release(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_language),
         cmocka_unit_test(test_errors_say_where),
         cmocka_unit_test(test_many_categories),
+        cmocka_unit_test(test_many_expressions),
     };
     return cmocka_run_group_tests(tests, world_create, world_destroy);
 }
