@@ -140,7 +140,8 @@ static struct cost cost_of(const struct model *m, bool with_logits)
     struct cost c = {0};
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const struct op *op = &m->ops[i];
-        if (op->kind == OP_LINEAR || (op->kind == OP_LOGITS && with_logits))
+        if (op->kind == OP_LINEAR || op->kind == OP_HEAD_LINEAR ||
+            (op->kind == OP_LOGITS && with_logits))
             cost_add(&c, op, 1);
         else if (op->kind == OP_EXPERTS)
             cost_add(&c, op, (double)m->hp.n_expert_used / m->hp.n_expert);

@@ -2,9 +2,14 @@
 
 #include <stdio.h>
 
+static bool *used_at(struct builder *b, const struct gguf_tensor *t)
+{
+    return &b->used[t - gguf_tensor_at(b->m->gguf, 0)];
+}
+
 void plan_mark(struct builder *b, const struct gguf_tensor *t)
 {
-    b->used[t - gguf_tensor_at(b->m->gguf, 0)] = true;
+    *used_at(b, t) = true;
 }
 
 const struct gguf_tensor *plan_take3(struct builder *b,
@@ -24,6 +29,7 @@ const struct gguf_tensor *plan_take3(struct builder *b,
             b->err = err_set(b->e, ERR_FORMAT, "tensor %s is missing", name);
         return NULL;
     }
+    const bool again = *used_at(b, t);
     plan_mark(b, t);
     if (t->ne[0] != cols || t->ne[1] != rows || t->ne[2] != depth || t->ne[3] != 1) {
         b->err = err_set(b->e,
@@ -49,7 +55,7 @@ const struct gguf_tensor *plan_take3(struct builder *b,
                          f32_only ? " here" : "");
         return NULL;
     }
-    b->m->weight_bytes += t->n_bytes;
+    b->m->weight_bytes += again ? 0 : t->n_bytes; /* gate and up of experts may be one */
     return t;
 }
 

@@ -12,7 +12,8 @@ bool plan_reads_later(const struct model *m, uint32_t i, enum model_buf buf)
             op->kind == OP_PREDICT || op->kind == OP_CORRECT || op->kind == OP_SPREAD;
         if (op->kind != OP_EMBED && op->in == buf)
             return true;
-        if ((op->kind == OP_GATED || op->kind == OP_ROPE_STORE || op->kind == OP_ADD_GATED) &&
+        if ((op->kind == OP_GATED || op->kind == OP_ROPE_STORE || op->kind == OP_ADD_GATED ||
+             op->kind == OP_PREDICT || op->kind == OP_CORRECT) &&
             op->in2 == buf)
             return true;
         if (op->kind == OP_ATTENTION && buf == BUF_Q)

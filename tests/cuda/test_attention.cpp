@@ -544,6 +544,16 @@ static void test_values(void **state)
         check_values(s, {s.causal ? 333u : 70u, 1, 64, 65, 130});
 }
 
+/* Short values beside the longest keys, on a device with the least shared memory. */
+static void test_long_keys(void **state)
+{
+    (void)state;
+    setenv("WEIR_EMU_SHARED_KIB", "99", 1); /* a real device has what it has */
+    check_values({KV_F32, 9, 1, 592, 16, 0, 0, true, false, false, WINDOW_LAST, 256}, {70, 1});
+    check_values({KV_F16, 3, 1, 520, 16, 0, 0, true, false, false, WINDOW_LAST, 8}, {40, 7});
+    unsetenv("WEIR_EMU_SHARED_KIB");
+}
+
 /* --- the same bits ------------------------------------------------------------------------- */
 
 static void check_bits(const shape &s)
@@ -617,6 +627,7 @@ int main(void)
         cmocka_unit_test(test_store),
         cmocka_unit_test(test_copy),
         cmocka_unit_test(test_values),
+        cmocka_unit_test(test_long_keys),
         cmocka_unit_test(test_bits),
     };
     random_begin();

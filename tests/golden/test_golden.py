@@ -62,6 +62,7 @@ def test_logits(model, isa, tmp_path):
 CPU_ONLY = {"gemma4": "embeddings for each layer", "gemma3n": "several residual streams",
             "gemma4-moe": "heads of several lengths", "apertus": "xIELU",
             "afmoe": "gates of what attention gathered",
+            "mistral4": "experts with gate and up in one matrix",
             "dbrx": "bounds of queries, keys and values",
             "olmo-clamped": "bounds of queries, keys and values"}
 

@@ -217,6 +217,26 @@ def further():
         yield f"gemma3n_sparsity_{v}", tiny.gemma3n(**{
             "gemma3n.activation_sparsity_scale": (F32, v)}), words
 
+    def one_tensor(**more):
+        """Gate and up of each expert below each other."""
+        (ke, te), (kl, tl) = tiny.experts("mistral4"), tiny.latent("mistral4", True)
+        fused = {"blk.0.ffn_gate_up_exps.weight": (0, (tiny.N_EMBD, 16, 4))} | more.pop("add", {})
+        return tiny.small("mistral4", set_keys=ke | kl | more, set_tensors=te | tl | fused, drop=[
+            *tiny.DENSE, "blk.0.attn_k.weight", "blk.0.attn_v.weight", "blk.0.ffn_gate_exps.weight",
+            "blk.0.ffn_up_exps.weight"])
+
+    yield "mistral4", one_tensor(), GOOD
+    for n in (15, 17, 8, 32):
+        yield f"mistral4_{n}_rows", one_tensor(add={
+            "blk.0.ffn_gate_up_exps.weight": (0, (tiny.N_EMBD, n, 4))}), ("ffn_gate_up_exps.weight has shape",)
+    for n in (4, 16, 1 << 20):
+        yield f"mistral4_experts_of_{n}", one_tensor(**{
+            "mistral4.expert_feed_forward_length": (U32, n)}), ("has shape",)
+    yield from integers(
+        one_tensor, "mistral4", {"attention.sliding_window": (1, *BIG)},
+        ("attention.kv_lora_rank", 0, 1), ("attention.q_lora_rank",), ("rope.dimension_count", 0, 1, 7),
+        ("attention.key_length", 0, 8), ("attention.value_length", 0), ("expert_shared_count", 0))
+
     xielu = {"xielu." + k: (F32, v) for k, v in (
         ("alpha_p", 0.8), ("alpha_n", 0.8), ("beta", 0.5), ("eps", -1e-6))}
 

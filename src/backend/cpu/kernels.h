@@ -193,7 +193,7 @@ struct attn_job {
 
 /* Raise it with every change of the bits that kernels compute: what is stored on disk says which
  * revision computed it. */
-#define CPU_KERNELS_REVISION "r3"
+#define CPU_KERNELS_REVISION "r4"
 
 struct cpu_kernels {
     const char *name;

@@ -249,7 +249,7 @@ INLINE void tile_int(const struct tile *t, uint32_t row, const int M, const enum
 INLINE void tile_float(const struct tile *t, uint32_t row, const int M)
 {
     const size_t x_tile = (size_t)t->j->act->k * ACT_TILE;
-    const float *x[TILE_FLOAT_M / ACT_TILE], *w = (const float *)t->wide;
+    const float *x[TILE_FLOAT_M / ACT_TILE] = {NULL}, *w = (const float *)t->wide;
     for (int f = 0; f < M / ACT_TILE; f++)
         x[f] = t->j->act->x + (row / ACT_TILE + f) * x_tile + (size_t)t->first_k * ACT_TILE;
     float *sums = tile_sums(t, row);

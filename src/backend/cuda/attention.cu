@@ -390,7 +390,9 @@ typedef void (*plain_kernel)(struct attn_args);
 
 static void plain_launch(const struct attn_args *a, dim3 grid, cudaStream_t stream)
 {
-    const uint32_t dim = a->n_value, queries = dim > 256 ? 8 : 16;
+    /* of longer keys fewer queries fit beside a tile, however short V is */
+    const uint32_t most = CUDA_ATTN_MOST_DIM, dim = a->kv.head_dim > most ? most : a->n_value;
+    const uint32_t queries = dim > 256 ? 8 : 16;
     const plain_kernel kernel = dim <= 128   ? attn_plain_kernel<1, 16>
                                 : dim <= 256 ? attn_plain_kernel<2, 16>
                                              : attn_plain_kernel<4, 8>;

@@ -134,6 +134,18 @@ static void test_experts(void **state)
     assert_true(m->hp.expert_norm);
     assert_int_equal(m->hp.n_ff_expert, 40);
     model_destroy(m);
+
+    /* gate and up of each expert are one tensor, of which each op has its rows */
+    m = load(FAMILIES "mistral4.f32.gguf");
+    size_t all = 0;
+    for (uint64_t i = 0; i < gguf_n_tensors(m->gguf); i++)
+        all += gguf_tensor_at(m->gguf, i)->n_bytes;
+    assert_int_equal(m->weight_bytes, all);
+    const struct op *gate = find_op(m, OP_EXPERTS, 0);
+    assert_ptr_equal(gate[0].w, gate[1].w);
+    assert_int_equal(gate[0].first_row, 0);
+    assert_int_equal(gate[1].first_row, m->hp.n_ff_expert);
+    model_destroy(m);
 }
 
 /* Two tables of factors: the context that the model is used for decides. */
