@@ -483,9 +483,11 @@ static void bench_rows(struct bench *b)
     r.x = mem_aligned(n * sizeof *r.x);
     r.y = mem_aligned(n * sizeof *r.y);
     r.out = mem_aligned(n * sizeof *r.out);
-    r.act = (struct act){.k = n,
-                         .by32 = {mem_aligned(act_q_bytes(n, ACT_TILE)),
-                                  mem_aligned((size_t)n / 32 * ACT_TILE * sizeof *r.act.by32.b)}};
+    r.act =
+        (struct act){.k = n,
+                     .by32 = {mem_aligned(act_q_bytes(n, ACT_TILE)),
+                              mem_aligned((size_t)n / 32 * ACT_TILE * sizeof *r.act.by32.b),
+                              {mem_aligned((size_t)n / 32 * ACT_TILE * sizeof(struct act_scale))}}};
     for (uint32_t i = 0; i < n; i++) {
         r.x[i] = rnd_float() * 4;
         r.y[i] = rnd_float();
@@ -504,6 +506,7 @@ static void bench_rows(struct bench *b)
     free(r.out);
     free(r.act.by32.q);
     free(r.act.by32.b);
+    free(r.act.by32.scale);
 }
 
 /* --- all ------------------------------------------------------------------------------------- */

@@ -54,7 +54,7 @@ static void *carve(struct carver *c, size_t n, size_t size)
 static struct act carve_act(struct cpu_backend *b, struct carver *c, size_t rows, bool expert)
 {
     uint32_t k = 0;
-    size_t q_bytes = 0;
+    size_t q_row = 0; /* bytes of a row of all heads */
     unsigned kinds = 0;
     for (uint32_t i = 0; i < b->n_matrices; i++) {
         const struct matrix *x = &b->matrices[i];
@@ -62,15 +62,16 @@ static struct act carve_act(struct cpu_backend *b, struct carver *c, size_t rows
             continue;
         const uint32_t all = (x->n_in + x->n_in % 2) * (x->head + 1);
         k = all > k ? all : k;
-        const size_t q = (x->head + 1) * act_q_bytes(x->n_in, round_up(rows, ACT_TILE));
-        q_bytes = q > q_bytes ? q : q_bytes;
+        const size_t q = (x->head + 1) * act_q_stride(x->n_in);
+        q_row = q > q_row ? q : q_row;
         kinds |= b->kernels->act_kinds[x->format];
     }
     rows = round_up(rows, ACT_TILE);
+    const size_t q_rows = act_q_rows(rows);
     struct act a = {.k = k};
     a.x = carve(c, rows, kinds & ACT_F32 ? (size_t)k * sizeof(float) : 0);
-    a.by32.q = carve(c, 1, kinds & ACT_INT8 ? q_bytes : 0);
-    a.by128.q = carve(c, 1, kinds & ACT_INT8_128 ? q_bytes : 0);
+    a.by32.q = carve(c, q_rows, kinds & ACT_INT8 ? q_row : 0);
+    a.by128.q = carve(c, q_rows, kinds & ACT_INT8_128 ? q_row : 0);
     a.bf16 = carve(c, rows, kinds & ACT_BF16 ? (size_t)(k + 1) * sizeof *a.bf16 : 0);
     a.by32.b = carve(c, rows, kinds & ACT_INT8 ? (size_t)(k / 32) * sizeof *a.by32.b : 0);
     a.by32.scale = carve(c, rows, kinds & ACT_INT8 ? (size_t)(k / 32) * sizeof *a.by32.scale : 0);

@@ -126,16 +126,21 @@ struct act {
     struct act_int8 by32, by128; /* ACT_INT8, ACT_INT8_128 */
 };
 
-/* Bytes from one row of q to the next; what so many rows take, with those of padding that kernels
- * may read. */
+/* Bytes from one row of q to the next; how many rows there must be for so many, with those of
+ * padding that kernels may read; what they take. */
 static inline size_t act_q_stride(uint32_t k)
 {
     return (((size_t)k + 63) / 64 | 1) * 64;
 }
 
+static inline size_t act_q_rows(size_t rows)
+{
+    return rows + 15;
+}
+
 static inline size_t act_q_bytes(uint32_t k, size_t rows)
 {
-    return (rows + 15) * act_q_stride(k);
+    return act_q_rows(rows) * act_q_stride(k);
 }
 
 /* out[r][c] (+)= sum_k w[c][k] act[r][k] (+ bias[c]) for rows first_row.. and columns of panels. */
@@ -197,7 +202,7 @@ struct attn_job {
 
 struct cpu_kernels {
     const char *name;
-    unsigned act_kinds[N_PANEL_FORMATS]; /* what linear reads: ACT_F32, ACT_INT8 or ACT_BF16 */
+    unsigned act_kinds[N_PANEL_FORMATS]; /* what linear reads: one of ACT_* */
     void (*linear[N_PANEL_FORMATS])(const struct linear_job *j);
     /* The k weights of column c (0..15) of a panel, bit for bit as gguf_dequantize has them. */
     void (*column[N_PANEL_FORMATS])(const uint8_t *panel, uint32_t k, uint32_t c, float *out);
@@ -247,7 +252,8 @@ extern const struct cpu_kernels cpu_kernels_amx; /* avx512's bits, many rows on 
 #endif
 
 /* The best that this machine has, or what `isa`, one of CPU_ISAS, limits it to; NULL if isa is none
- * of these. A set that the machine lacks falls back to the next lower. */
+ * of these. A set that the machine lacks falls back to the next lower, amx to avx512, whose bits it
+ * has. */
 #define CPU_ISAS "reference, avx2, avx-vnni, avx512, avx512-bf16 or amx"
 const struct cpu_kernels *cpu_kernels_select(const char *isa);
 

@@ -103,6 +103,7 @@ AMX_INLINE void amx_batch_turn(const int8_t *q,
 
 AMX_INLINE void amx_batch_store(int32_t (*c)[AMX_C])
 {
+    AMX_STAY;
     _tile_stored(0, c[0], 64);
     _tile_stored(1, c[1], 64);
     _tile_stored(2, c[2], 64);
@@ -117,6 +118,7 @@ AMX_INLINE void amx_batch_dots(const int8_t *q,
                                int32_t (*c)[AMX_C],
                                uint32_t n_groups)
 {
+    AMX_STAY;
     for (uint32_t g = 0; g < n_groups; g++) {
         _tile_zero(0);
         _tile_loadd(4, q + g * 32, (int)stride);

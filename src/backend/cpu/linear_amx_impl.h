@@ -270,6 +270,7 @@ AMX_INLINE void amx_dots(const int8_t *q,
 
 AMX_INLINE void amx_store(int32_t (*c)[AMX_C], const bool more, const int parts)
 {
+    AMX_STAY; /* compilers do not see what tiles are stored to, or that c was read before */
     _tile_stored(0, c[0], 64);
     if (parts == 2)
         _tile_stored(1, c[1], 64);
@@ -277,7 +278,7 @@ AMX_INLINE void amx_store(int32_t (*c)[AMX_C], const bool more, const int parts)
         _tile_stored(2, c[2], 64);
     if (more && parts == 2)
         _tile_stored(3, c[3], 64);
-    AMX_STAY; /* compilers do not see what tiles are stored to */
+    AMX_STAY;
 }
 
 /* A part of K of up to two panels meets all rows. */

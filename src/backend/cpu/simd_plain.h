@@ -444,12 +444,14 @@ INLINE vf vf_load_e8m0_half(const uint8_t *p)
     return r;
 }
 
+/* Rows of padding begin with anything, so it may wrap. */
 INLINE vi vi_dot(vi acc, vb w, int32_t a4)
 {
     int8_t a[4];
     memcpy(a, &a4, sizeof a);
-    EACH acc.x[i_] += w.x[4 * i_] * a[0] + w.x[4 * i_ + 1] * a[1] + w.x[4 * i_ + 2] * a[2] +
-                      w.x[4 * i_ + 3] * a[3];
+    EACH acc.x[i_] = (int32_t)((uint32_t)acc.x[i_] +
+                               (uint32_t)(w.x[4 * i_] * a[0] + w.x[4 * i_ + 1] * a[1] +
+                                          w.x[4 * i_ + 2] * a[2] + w.x[4 * i_ + 3] * a[3]));
     return acc;
 }
 

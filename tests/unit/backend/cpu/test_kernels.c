@@ -79,13 +79,15 @@ struct linear_case {
     float *x, *bias; /* [rows, k], [n] */
 };
 
-/* All columns for rows first .. first + n_rows - 1, packed by themselves, onto out [rows, n]. */
-static void run_linear(const struct linear_case *c,
-                       uint32_t first,
-                       uint32_t n_rows,
-                       uint32_t lanes,
-                       bool add,
-                       float *out)
+/* All columns for rows first .. first + n_rows - 1, packed by themselves, onto out [rows, n]; but
+ * for the first `skip` of them, a multiple of lanes. */
+static void run_linear_from(const struct linear_case *c,
+                            uint32_t first,
+                            uint32_t n_rows,
+                            uint32_t skip,
+                            uint32_t lanes,
+                            bool add,
+                            float *out)
 {
     struct act a = make_act(c->k, n_rows);
     uint8_t *scratch = mem_aligned(LINEAR_SCRATCH_BYTES);
@@ -99,7 +101,8 @@ static void run_linear(const struct linear_case *c,
                                  .n_cols = c->n,
                                  .act = &a,
                                  .act_lanes = lanes,
-                                 .n_rows = n_rows,
+                                 .first_row = skip,
+                                 .n_rows = n_rows - skip,
                                  .scratch = scratch,
                                  .prefetch = cpu_kernels_prefetch(n_rows),
                                  .out = out + (size_t)first * c->n,
@@ -111,6 +114,16 @@ static void run_linear(const struct linear_case *c,
     free(scratch);
 }
 
+static void run_linear(const struct linear_case *c,
+                       uint32_t first,
+                       uint32_t n_rows,
+                       uint32_t lanes,
+                       bool add,
+                       float *out)
+{
+    run_linear_from(c, first, n_rows, 0, lanes, add, out);
+}
+
 /* The exact sum, over activations as the kernel sees them: rounded to 8 bits for quantised weights,
  * to bf16 where pairs of that are multiplied.
  * *size is the sum of magnitudes: what rounding errors are in proportion to, however much of the
@@ -118,6 +131,7 @@ static void run_linear(const struct linear_case *c,
 static double exact(const struct linear_case *c, const float *w, const float *x, double *size)
 {
     double sum = 0;
+    float amax = 0;
     *size = 0;
     for (uint32_t k = 0; k < c->k; k++) {
         double a = x[k];
@@ -125,8 +139,8 @@ static double exact(const struct linear_case *c, const float *w, const float *x,
             a = bf16_to_f32(f32_to_bf16(x[k]));
         if (c->kernels->act_kinds[c->format] & (ACT_INT8 | ACT_INT8_128)) {
             const uint32_t per = c->kernels->act_kinds[c->format] == ACT_INT8 ? 32 : SUPER_K;
-            float amax = 0;
-            for (uint32_t i = k / per * per; i < k / per * per + per; i++)
+            amax = k % per ? amax : 0;
+            for (uint32_t i = k; k % per == 0 && i < k + per; i++)
                 amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
             a = amax > 0 ? nearbyintf(x[k] * (127.0f / amax)) * (amax / 127.0f) : 0;
         }
@@ -172,6 +186,11 @@ static void check_linear(const struct linear_case *c)
     run_linear(c, 0, c->rows, ACT_TILE, true, alone); /* once more, added on */
     for (size_t i = 0; i < (size_t)c->rows * c->n; i++)
         assert_true(alone[i] == out[i] + out[i]);
+    const uint32_t skip = c->rows > 8 ? 4 * (1 + rnd() % (c->rows / 4 - 1)) : 0;
+    memcpy(alone, out, skip * c->n * sizeof *out); /* as rows of experts, which begin anywhere */
+    memset(alone + skip * c->n, 0xff, (c->rows - skip) * c->n * sizeof *out);
+    run_linear_from(c, 0, c->rows, skip, ACT_TILE, false, alone);
+    assert_memory_equal(alone, out, (size_t)c->rows * c->n * sizeof *out);
     free(out);
     free(alone);
     free(row);
@@ -227,6 +246,84 @@ static void linears_are_exact(void **s)
     for (size_t i = 0; i < COUNT(isas); i++) {
         for (size_t t = 0; t < COUNT(types); t++)
             linear_shapes(cpu_kernels_select(isas[i]), types[t]);
+    }
+}
+
+/* Bytes of blocks as runs of extremes, so that weights, and scales, are as large as they may be. */
+static void put_extremes(const struct gguf_tensor *w)
+{
+    static const uint8_t extremes[] = {0x00, 0xff, 0x80, 0x7f};
+    const struct gguf_type_info *info = gguf_type_info(w->type);
+    for (size_t at = 0; at < w->n_bytes; at += info->block_bytes) {
+        uint8_t *block = (uint8_t *)(uintptr_t)w->data + at, scales[4];
+        const bool short_scale = w->type == GGUF_TYPE_MXFP4;
+        const size_t d = scale_at(w->type);
+        const size_t n = has_second_scale(w->type) ? 4 : short_scale ? 1 : 2;
+        memcpy(scales, block + d, n);
+        for (uint32_t i = 0; i < info->block_bytes; i += 16) {
+            const uint32_t left = info->block_bytes - i, kind = rnd() % 5;
+            if (kind < 4)
+                memset(block + i, extremes[kind], left < 16 ? left : 16);
+        }
+        if (w->type == GGUF_TYPE_IQ1_M)
+            put_iq1_m_scale(block);
+        else
+            memcpy(block + d, scales, n);
+    }
+}
+
+/* Activations that are all as large as they may be, of one sign or of both in turn; any. */
+static void put_large(float *x, uint32_t rows, uint32_t k)
+{
+    for (uint32_t r = 0; r < rows; r++) {
+        for (uint32_t i = 0; i < k; i++)
+            x[(size_t)r * k + i] = r % 4 == 0   ? 1.0f
+                                   : r % 4 == 1 ? -1.0f
+                                   : r % 4 == 2 ? (i % 2 ? 1.0f : -1.0f)
+                                                : rnd_float();
+    }
+}
+
+/* Every way to the sum of integers is exact, up to the largest: within an instruction set, and so
+ * between those that add floats alike. Rows and panels end within what a tile unit takes. */
+static void check_extremes(enum gguf_type type, uint32_t rows, uint32_t n, uint32_t k)
+{
+    struct linear_case c = {.rows = rows, .n = n, .k = k};
+    assert_true(panel_format_of(type, &c.format));
+    c.w = make_tensor(type, k, n);
+    put_extremes(&c.w);
+    const size_t bytes = panel_bytes(c.format, k), size = (size_t)rows * n * sizeof(float);
+    c.panels = mem_aligned(bytes * ((n + 15) / 16));
+    for (uint32_t p = 0; p < (n + 15) / 16; p++)
+        panel_pack(c.format, &c.w, p, c.panels + p * bytes);
+    c.x = mem_alloc((size_t)rows * k * sizeof *c.x);
+    put_large(c.x, rows, k);
+    float *first = mem_alloc(size), *out = mem_alloc(size);
+    for (size_t i = 0; i < COUNT(isas); i++) {
+        c.kernels = cpu_kernels_select(isas[i]);
+        check_linear(&c);
+        run_linear(&c, 0, rows, ACT_TILE, false, i < 2 ? first : out);
+        if (i >= 2 && strcmp(cpu_kernels_select("avx2")->name, "reference") != 0)
+            assert_memory_equal(out, first, size);
+    }
+    free((void *)(uintptr_t)c.w.data);
+    free(c.panels);
+    free(c.x);
+    free(first);
+    free(out);
+}
+
+static void extremes_are_exact(void **s)
+{
+    (void)s;
+    static const uint32_t rows[] = {17, 31, 33, 64, 85, LINEAR_MAX_ROWS}, ns[] = {16, 17, 40};
+    for (size_t t = 0; t < COUNT(types); t++) {
+        const uint32_t unit = gguf_type_info(types[t])->block_values;
+        for (size_t i = 0; unit > 1 && i < COUNT(rows); i++) {
+            /* a part of TILE_K and more, of which every number of groups may be left */
+            const uint32_t k = unit < 256 ? (TILE_K + 32 * (1 + rnd() % 9)) / unit * unit : 768;
+            check_extremes(types[t], rows[i], ns[(t + i) % COUNT(ns)], k);
+        }
     }
 }
 
@@ -669,6 +766,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(linears_are_exact),
+        cmocka_unit_test(extremes_are_exact),
         cmocka_unit_test(panels_are_as_small_as_files),
         cmocka_unit_test(attention_is_exact),
         cmocka_unit_test(windows_caps_and_sinks_are_exact),
