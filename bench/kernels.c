@@ -189,7 +189,7 @@ static void bench_linear_rows(struct bench *b,
     a.x = mem_aligned((size_t)MAX_ROWS * k * sizeof *a.x);
     a.by32.q = mem_aligned(act_q_bytes(k, MAX_ROWS));
     a.by32.b = mem_aligned((size_t)MAX_ROWS * (k / 32) * sizeof *a.by32.b);
-    a.by32.s = mem_aligned((size_t)MAX_ROWS * (k / 32) * sizeof *a.by32.s);
+    a.by32.scale = mem_aligned((size_t)MAX_ROWS * (k / 32) * ACT_PLANES * sizeof *a.by32.scale);
     a.by128 = a.by32; /* one of them is packed */
     a.bf16 = mem_aligned((size_t)MAX_ROWS * k * sizeof *a.bf16);
     float *x = mem_alloc((size_t)rows * k * sizeof *x);
@@ -235,7 +235,7 @@ static void bench_linear_rows(struct bench *b,
     free(a.x);
     free(a.by32.q);
     free(a.by32.b);
-    free(a.by32.s);
+    free(a.by32.scale);
     free(a.bf16);
     free(x);
 }
@@ -257,7 +257,7 @@ static void bench_linear(struct bench *b, size_t f)
             memcpy(panels + p * bytes, panels + p % CACHED_PANELS * bytes, bytes);
     }
     const bool slow = b->k == &cpu_kernels_plain;
-    for (uint32_t rows = 1; rows <= (slow ? 4u : 8u); rows *= rows < 4 ? 4 : 2)
+    for (uint32_t rows = 1; rows <= (slow ? 4u : 64u); rows *= rows < 4 ? 4 : 2)
         bench_linear_rows(b, f, &w, panels, rows, true);
     for (uint32_t rows = slow ? 8 : 32; rows <= (slow ? 8u : MAX_ROWS); rows *= 8)
         bench_linear_rows(b, f, &w, panels, rows, false);
@@ -483,11 +483,11 @@ static void bench_rows(struct bench *b)
     r.x = mem_aligned(n * sizeof *r.x);
     r.y = mem_aligned(n * sizeof *r.y);
     r.out = mem_aligned(n * sizeof *r.out);
-    r.act =
-        (struct act){.k = n,
-                     .by32 = {mem_aligned(act_q_bytes(n, ACT_TILE)),
-                              mem_aligned((size_t)n / 32 * ACT_TILE * sizeof *r.act.by32.b),
-                              {mem_aligned((size_t)n / 32 * ACT_TILE * sizeof(struct act_scale))}}};
+    r.act = (struct act){
+        .k = n,
+        .by32 = {mem_aligned(act_q_bytes(n, ACT_TILE)),
+                 mem_aligned((size_t)n / 32 * ACT_TILE * sizeof *r.act.by32.b),
+                 {mem_aligned((size_t)n / 32 * ACT_TILE * ACT_PLANES * sizeof(float))}}};
     for (uint32_t i = 0; i < n; i++) {
         r.x[i] = rnd_float() * 4;
         r.y[i] = rnd_float();

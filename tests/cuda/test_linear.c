@@ -331,7 +331,7 @@ static void run_cpu(const struct linear_case *c, float *out)
         .bf16 = mem_aligned((size_t)padded * (c->k + 1) * 2),
         .by32 = {mem_aligned(act_q_bytes(c->k, padded)),
                  mem_aligned((size_t)padded * (c->k / 32 + 1) * sizeof(struct act_block)),
-                 {mem_aligned((size_t)padded * (c->k / 32 + 1) * sizeof(struct act_scale))}}};
+                 {mem_aligned((size_t)padded * (c->k / 32 + 1) * ACT_PLANES * sizeof(float))}}};
     a.by128 = a.by32; /* one of them is packed */
     for (uint32_t r = 0; r < c->rows; r++)
         kernels->pack(c->x + (size_t)r * c->k, &a, r, kernels->act_kinds[format], ACT_TILE);

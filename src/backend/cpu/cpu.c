@@ -74,7 +74,8 @@ static struct act carve_act(struct cpu_backend *b, struct carver *c, size_t rows
     a.by128.q = carve(c, q_rows, kinds & ACT_INT8_128 ? q_row : 0);
     a.bf16 = carve(c, rows, kinds & ACT_BF16 ? (size_t)(k + 1) * sizeof *a.bf16 : 0);
     a.by32.b = carve(c, rows, kinds & ACT_INT8 ? (size_t)(k / 32) * sizeof *a.by32.b : 0);
-    a.by32.scale = carve(c, rows, kinds & ACT_INT8 ? (size_t)(k / 32) * sizeof *a.by32.scale : 0);
+    a.by32.scale =
+        carve(c, rows, kinds & ACT_INT8 ? (size_t)(k / 32) * ACT_PLANES * sizeof *a.by32.scale : 0);
     a.by128.b = carve(c, rows, kinds & ACT_INT8_128 ? (size_t)(k / 32) * sizeof *a.by128.b : 0);
     a.by128.s =
         carve(c, rows, kinds & ACT_INT8_128 ? (size_t)(k / SUPER_K) * sizeof *a.by128.s : 0);
@@ -89,7 +90,7 @@ struct act cpu_act_of_head(const struct cpu_backend *b, struct act a, uint32_t h
     a.by128.q += head * act_q_bytes(a.k, b->act_rows);
     a.bf16 += before * (a.k + a.k % 2);
     a.by32.b += before * (a.k / 32);
-    a.by32.scale += before * (a.k / 32);
+    a.by32.scale += before * (a.k / 32) * ACT_PLANES;
     a.by128.b += before * (a.k / 32);
     a.by128.s += before * (a.k / SUPER_K);
     return a;

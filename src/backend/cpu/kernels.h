@@ -101,21 +101,20 @@ struct act_block {
 
 enum { ACT_F32 = 1, ACT_INT8 = 2, ACT_BF16 = 4, ACT_INT8_128 = 8, SUPER_K = 128 };
 
-/* d and d * sum(q) once more, close together: of 128, with sums of each 32; of 32. */
+/* The same once more, close together: of 128, with sums of each 32; of 32, where lines that hold
+ * what is not read would push activations out of the nearest cache. */
 struct act_super {
     float d, dsum[4], unused[3];
 };
 
-struct act_scale {
-    float d, dsum;
-};
+enum { ACT_D, ACT_DSUM, ACT_PLANES };
 
 struct act_int8 {
     int8_t *q;
     struct act_block *b;
     union {
-        struct act_super *s;     /* [row][k/128], by128 */
-        struct act_scale *scale; /* [row/L][k/32][L], by32 */
+        struct act_super *s; /* [row][k/128], by128 */
+        float *scale;        /* [row/L][ACT_PLANES][k/32][L], by32 */
     };
 };
 

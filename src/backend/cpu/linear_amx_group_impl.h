@@ -1,19 +1,30 @@
-/* Many rows on the tile unit, of formats with a scale for 32 of K: a C each. Of 16 columns, 16 rows
- * and 128 of K: 4 instructions of 16 cycles, 64 vectors of C from memory, which meet their scales
- * with 3 operations each, 96 cycles on two ports, beside 120 cycles of loads; vpdpbusd and the same
- * operations take 352. */
-enum { AMX_BATCH = 4 /* groups of 32 of K, a C each */ };
+/* Rows on the tile unit, of formats with a scale for 32 of K: a C each. Of 16 columns, 16 rows and
+ * 32 of K: an instruction of 16 cycles, 24 lines to load for it, 16 vectors of C to store, and the
+ * same 16 to load again, which meet their scales with 3 operations each, 24 cycles on two ports;
+ * vpdpbusd and the same operations take 88.
+ *
+ *     for each 16 rows, a panel's groups of 32 of K in a row:
+ *         multiply group g            C[g % 4] to memory, at once
+ *         group g - 2 meets its sums  which stay in 16 registers
+ *
+ * So a store has the time of two groups to reach the cache that it is loaded from again, and the
+ * core finds work of three groups to do at a time.
+ *
+ * A group of Q8_0 is a B as it lies in its panel, which is read as it is, once for each 16 rows.
+ * Those of other formats are widened, 512 of K of two panels at a time, which all rows meet then.
+ */
+enum { AMX_RING = 4 /* C */ };
 
-/* In a job's scratch, as struct amx_part. */
+/* 512 of K of a panel, widened. */
 struct amx_group_panel {
     uint8_t b[TILE_K / 32][8 * 64];
     float scales[TILE_K / 32][2][PANEL_COLS]; /* scale, what to take off */
     float sums[LINEAR_MAX_ROWS][PANEL_COLS];
 };
 
+/* In a job's scratch, as struct amx_part. */
 struct amx_group_part {
     struct amx_group_panel panels[2];
-    int32_t c[AMX_BATCH][AMX_C];
 };
 _Static_assert(sizeof(struct amx_group_part) <= LINEAR_SCRATCH_BYTES, "a job's scratch holds it");
 
@@ -24,15 +35,195 @@ static const struct amx_config amx_config_32 = {
     .rows = {16, 16, 16, 16, 16, 16, 8, 8},
 };
 
-/* Up to 16 rows and 4 groups: what was multiplied, and which sums it meets. */
-struct amx_batch {
-    const int32_t (*c)[AMX_C];
-    const float (*scales)[2][PANEL_COLS];
-    float (*sums)[PANEL_COLS];
-    const struct act_scale *s; /* [group][ACT_TILE] of the first four rows; */
-    size_t s_stride;           /* to the next four's */
-    uint32_t n, n_groups;
+/* How a group's B lies, and what is made of C. */
+enum amx_group_kind {
+    AMX_PANEL,  /* in a panel of Q8_0 */
+    AMX_SIGNED, /* widened */
+    AMX_MIN,    /* widened; there is something to take off, times the activations' sum */
 };
+
+/* Groups of one panel, and the up to 16 rows that meet them. */
+struct amx_groups {
+    const struct amx_group_panel *wide; /* or, of AMX_PANEL, */
+    const uint8_t *panel;
+    uint32_t n;
+    const int8_t *q; /* activations of the first row */
+    size_t q_stride;
+    const float *s;      /* ACT_D, [group][ACT_TILE], of the first four rows; */
+    size_t plane;        /* from there to the next of ACT_PLANES */
+    const uint8_t *ask;  /* what comes next from memory: */
+    uint32_t ask_bytes;  /* a group there, */
+    uint32_t first, end; /* and its pairs of lines that these rows ask for */
+    float (*sums)[PANEL_COLS];
+};
+
+INLINE const uint8_t *amx_group_b(const struct amx_groups *a, uint32_t g, enum amx_group_kind kind)
+{
+    return kind == AMX_PANEL ? weights_q8_0(a->panel, g) : a->wide->b[g];
+}
+
+/* Group g is multiplied: C[c] = A B. */
+#define AMX_PRODUCT(g, c, t_a, t_b)                                                                \
+    {                                                                                              \
+        _tile_zero(c);                                                                             \
+        _tile_loadd(t_a, a->q + (size_t)(g)*32, (int)a->q_stride);                                 \
+        _tile_loadd(t_b, amx_group_b(a, (g), kind), 64);                                           \
+        _tile_dpbssd(c, t_a, t_b);                                                                 \
+        AMX_STAY;                                                                                  \
+        for (uint32_t l = a->first; l < a->end; l++)                                               \
+            __builtin_prefetch(a->ask + (size_t)(g)*a->ask_bytes + (size_t)l * 128, 0, 1);         \
+        _tile_stored(c, ring[c], 64);                                                              \
+        AMX_STAY;                                                                                  \
+    }
+
+/* Group g, of which C was stored, meets the sums. */
+#define AMX_MEET(g, c)                                                                             \
+    {                                                                                              \
+        amx_meet(a, (g), ring[c], acc, kind, M);                                                   \
+        AMX_STAY;                                                                                  \
+    }
+
+AMX_INLINE void amx_meet(const struct amx_groups *a,
+                         uint32_t g,
+                         const int32_t *c,
+                         vf *acc,
+                         const enum amx_group_kind kind,
+                         const int M)
+{
+    const vf ws =
+        kind == AMX_PANEL ? scales_q8_0(NO_HEAD, a->panel, g, 0).w : vf_load(a->wide->scales[g][0]);
+    const vf min = kind == AMX_MIN ? vf_load(a->wide->scales[g][1]) : ws;
+    const float *s = a->s + (size_t)g * ACT_TILE;
+    EACH_ROW
+    {
+        const float *at = s + m / ACT_TILE * ACT_PLANES * a->plane + m % ACT_TILE;
+        const vi dot = vi_load(c + m * PANEL_COLS);
+        if (kind == AMX_MIN)
+            acc[m] = vf_fnma(min, vf_set1(at[ACT_DSUM * a->plane]), acc[m]);
+        acc[m] = vf_fma(vf_from_i(dot), vf_mul(ws, vf_set1(at[ACT_D])), acc[m]);
+    }
+}
+
+/* M rows, a multiple of 4. */
+AMX_INLINE void amx_groups(const struct amx_groups *of, const enum amx_group_kind kind, const int M)
+{
+    const struct amx_groups here = *of, *const a = &here; /* in registers, whatever is stored to */
+    _Alignas(64) int32_t ring[AMX_RING][AMX_C];
+    vf acc[AMX_ROWS];
+    EACH_ROW acc[m] = vf_load(a->sums[m]);
+    uint32_t g = 0;
+    for (; g + AMX_RING <= a->n; g += AMX_RING) {
+        AMX_PRODUCT(g, 0, 4, 6)
+        if (g > 0)
+            AMX_MEET(g - 2, 2)
+        AMX_PRODUCT(g + 1, 1, 5, 7)
+        if (g > 0)
+            AMX_MEET(g - 1, 3)
+        AMX_PRODUCT(g + 2, 2, 4, 6)
+        AMX_MEET(g, 0)
+        AMX_PRODUCT(g + 3, 3, 5, 7)
+        AMX_MEET(g + 1, 1)
+    }
+    if (g > 0) {
+        AMX_MEET(g - 2, 2)
+        AMX_MEET(g - 1, 3)
+    }
+    for (; g < a->n; g++) {
+        AMX_PRODUCT(g, 0, 4, 6)
+        AMX_MEET(g, 0)
+    }
+    EACH_ROW vf_store(a->sums[m], acc[m]);
+}
+
+/* As many rows as there are, up to three in vain. */
+#define DEFINE_AMX_GROUPS(name, kind)                                                              \
+    AMX static void amx_groups_##name##_4(const struct amx_groups *a)                              \
+    {                                                                                              \
+        amx_groups(a, kind, 4);                                                                    \
+    }                                                                                              \
+    AMX static void amx_groups_##name##_8(const struct amx_groups *a)                              \
+    {                                                                                              \
+        amx_groups(a, kind, 8);                                                                    \
+    }                                                                                              \
+    AMX static void amx_groups_##name##_12(const struct amx_groups *a)                             \
+    {                                                                                              \
+        amx_groups(a, kind, 12);                                                                   \
+    }                                                                                              \
+    AMX static void amx_groups_##name##_16(const struct amx_groups *a)                             \
+    {                                                                                              \
+        amx_groups(a, kind, 16);                                                                   \
+    }                                                                                              \
+    AMX static void amx_groups_##name(const struct amx_groups *a, uint32_t n_rows)                 \
+    {                                                                                              \
+        if (n_rows <= 4)                                                                           \
+            amx_groups_##name##_4(a);                                                              \
+        else if (n_rows <= 8)                                                                      \
+            amx_groups_##name##_8(a);                                                              \
+        else if (n_rows <= 12)                                                                     \
+            amx_groups_##name##_12(a);                                                             \
+        else                                                                                       \
+            amx_groups_##name##_16(a);                                                             \
+    }
+
+DEFINE_AMX_GROUPS(panel, AMX_PANEL)
+DEFINE_AMX_GROUPS(signed, AMX_SIGNED)
+DEFINE_AMX_GROUPS(min, AMX_MIN)
+
+/* What of the activations meets groups from k on; rows ask for their share of the `pairs` of lines
+ * of each group that comes: of the second line of a pair the processor thinks by itself. */
+INLINE void amx_groups_rows(
+    struct amx_groups *a, const struct linear_job *j, uint32_t done, uint32_t k, uint32_t pairs)
+{
+    const uint32_t all = j->act->k, row = j->first_row + done;
+    const uint32_t at = done / AMX_ROWS, n = (j->n_rows + AMX_ROWS - 1) / AMX_ROWS;
+    a->q_stride = act_q_stride(all);
+    a->q = j->act->by32.q + row * a->q_stride + k;
+    a->plane = (size_t)all / 32 * ACT_TILE;
+    a->s = j->act->by32.scale + row / ACT_TILE * ACT_PLANES * a->plane + k / 32 * ACT_TILE;
+    a->first = pairs * at / n;
+    a->end = pairs * (at + 1) / n;
+}
+
+INLINE void amx_groups_put(const struct linear_job *j,
+                           uint32_t panel,
+                           uint32_t row,
+                           uint32_t n_rows,
+                           const float (*sums)[PANEL_COLS])
+{
+    for (uint32_t m = 0; m < n_rows; m++)
+        linear_put(j, j->first_row + row + m, panel * PANEL_COLS, vf_load(sums[m]));
+}
+
+/* Where rows are few the memory that comes next lies soon behind; where there are more it is the
+ * next panel's, of which each 16 rows ask for a part. */
+#define AMX_SOON 8192
+
+AMX static void amx_q8_0(const struct linear_job *j)
+{
+    if (j->n_rows < AMX_GROUP_MIN_ROWS) {
+        run_q8_0(j);
+        return;
+    }
+    const size_t group = PAIR_AT(2, 512) / 2;
+    _Alignas(64) float sums[AMX_ROWS][PANEL_COLS];
+    _tile_loadconfig(&amx_config_32);
+    for (uint32_t p = 0; p < j->n_panels; p++) {
+        const uint8_t *panel = j->panels + p * j->panel_bytes;
+        struct amx_groups a = {.panel = panel,
+                               .n = j->act->k / 32,
+                               .ask = panel + (j->n_rows > AMX_ROWS ? j->panel_bytes : AMX_SOON),
+                               .ask_bytes = (uint32_t)group,
+                               .sums = sums};
+        for (uint32_t done = 0; done < j->n_rows; done += AMX_ROWS) {
+            const uint32_t left = j->n_rows - done, n = left < AMX_ROWS ? left : AMX_ROWS;
+            memset(sums, 0, sizeof sums);
+            amx_groups_rows(&a, j, done, 0, (uint32_t)(group + 127) / 128);
+            amx_groups_panel(&a, n);
+            amx_groups_put(j, p, done, n, (const float(*)[PANEL_COLS])sums);
+        }
+    }
+    _tile_release();
+}
 
 /* What is widened, as signed bytes. */
 INLINE void amx_store_signed(uint8_t *to, const vb *q, const enum wide_kind kind)
@@ -44,150 +235,14 @@ INLINE void amx_store_signed(uint8_t *to, const vb *q, const enum wide_kind kind
     UNROLL for (int i = 0; i < 8; i++) vb_store(to + i * 64, vb_add(q[i], (char)-offset));
 }
 
-/* Group g of a batch meets the sums of one row. */
-INLINE vf amx_group_sum(
-    vf acc, const struct amx_batch *p, uint32_t m, uint32_t g, vf ws, vf min, enum wide_kind kind)
-{
-    const struct act_scale *s = p->s + m / ACT_TILE * p->s_stride + g * ACT_TILE + m % ACT_TILE;
-    if (kind == WIDE_MIN || kind == WIDE_MIN_31)
-        acc = vf_fnma(min, vf_set1(s->dsum), acc);
-    const vi dot = vi_load(p->c[g] + m * PANEL_COLS);
-    return vf_fma(vf_from_i(dot), vf_mul(ws, vf_set1(s->d)), acc);
-}
-
-AMX_INLINE void amx_batch_sums(const struct amx_batch *p, const enum wide_kind kind)
-{
-    for (uint32_t m = 0; m < p->n; m++) {
-        vf acc = vf_load(p->sums[m]);
-        for (uint32_t g = 0; g < p->n_groups; g++)
-            acc = amx_group_sum(
-                acc, p, m, g, vf_load(p->scales[g][0]), vf_load(p->scales[g][1]), kind);
-        vf_store(p->sums[m], acc);
-    }
-}
-
-/* The g-th product of a batch, and the g-th of the batch before meets its sums. */
-#define AMX_GROUP(g, a, w)                                                                         \
+/* A part of K of two panels, or of the last, meets all rows. */
+#define DEFINE_AMX_GROUPED(name, kind, groups_kind, group_bytes)                                   \
+    static void amx_widen_##name(                                                                  \
+        const uint8_t *panel, uint32_t k, uint32_t n_groups, struct amx_group_panel *to)           \
     {                                                                                              \
-        _tile_zero(g);                                                                             \
-        _tile_loadd(a, q + (g)*32, (int)stride);                                                   \
-        _tile_loadd(w, b[g], 64);                                                                  \
-        _tile_dpbssd(g, a, w);                                                                     \
-        AMX_STAY;                                                                                  \
-        const vf ws = vf_load(before->scales[g][0]), min = vf_load(before->scales[g][1]);          \
-        UNROLL for (uint32_t m = 0; m < AMX_ROWS; m++) acc[m] =                                    \
-            amx_group_sum(acc[m], before, m, g, ws, min, kind);                                    \
-        AMX_STAY;                                                                                  \
-    }
-
-/* As amx_turn, of 16 rows and 4 groups. */
-AMX_INLINE void amx_batch_turn(const int8_t *q,
-                               size_t stride,
-                               const uint8_t (*b)[8 * 64],
-                               const struct amx_batch *before,
-                               const bool ask,
-                               const enum wide_kind kind)
-{
-    vf acc[AMX_ROWS];
-    UNROLL for (int m = 0; m < AMX_ROWS; m++) acc[m] = vf_load(before->sums[m]);
-    AMX_GROUP(0, 4, 6)
-    AMX_GROUP(1, 5, 7)
-    for (int m = 0; ask && m < AMX_ROWS; m++) {
-        __builtin_prefetch(q + (AMX_ROWS + m) * stride);
-        __builtin_prefetch(q + (AMX_ROWS + m) * stride + 64);
-    }
-    AMX_GROUP(2, 4, 6)
-    AMX_GROUP(3, 5, 7)
-    UNROLL for (int m = 0; m < AMX_ROWS; m++) vf_store(before->sums[m], acc[m]);
-}
-
-AMX_INLINE void amx_batch_store(int32_t (*c)[AMX_C])
-{
-    AMX_STAY;
-    _tile_stored(0, c[0], 64);
-    _tile_stored(1, c[1], 64);
-    _tile_stored(2, c[2], 64);
-    _tile_stored(3, c[3], 64);
-    AMX_STAY;
-}
-
-/* Up to 16 rows of up to 4 groups by themselves. */
-AMX_INLINE void amx_batch_dots(const int8_t *q,
-                               size_t stride,
-                               const uint8_t (*b)[8 * 64],
-                               int32_t (*c)[AMX_C],
-                               uint32_t n_groups)
-{
-    AMX_STAY;
-    for (uint32_t g = 0; g < n_groups; g++) {
-        _tile_zero(0);
-        _tile_loadd(4, q + g * 32, (int)stride);
-        _tile_loadd(6, b[g], 64);
-        _tile_dpbssd(0, 4, 6);
-        _tile_stored(0, c[g], 64);
-    }
-    AMX_STAY;
-}
-
-INLINE bool amx_batch_is_full(const struct amx_batch *p)
-{
-    return p->n == AMX_ROWS && p->n_groups == AMX_BATCH;
-}
-
-/* A part of K of up to two panels meets all rows. */
-AMX_INLINE void amx_group_rows(const struct linear_job *j,
-                               struct amx_group_part *part,
-                               uint32_t n_panels,
-                               uint32_t first_k,
-                               uint32_t n_k,
-                               const enum wide_kind kind)
-{
-    const uint32_t k = j->act->k, n_groups = n_k / 32;
-    const size_t stride = act_q_stride(k);
-    const struct act_int8 *acts = &j->act->by32;
-    struct amx_batch before = {.n = 0};
-    for (uint32_t done = 0; done < j->n_rows; done += AMX_ROWS) {
-        const uint32_t row = j->first_row + done, left = j->n_rows - done;
-        for (uint32_t at = 0; at < n_groups; at += AMX_BATCH) {
-            const int8_t *q = acts->q + row * stride + first_k + at * 32;
-            for (uint32_t i = 0; i < n_panels; i++) {
-                struct amx_group_panel *p = &part->panels[i];
-                const struct amx_batch now = {
-                    .c = (const int32_t(*)[AMX_C])part->c,
-                    .scales = (const float(*)[2][PANEL_COLS])p->scales + at,
-                    .sums = p->sums + done,
-                    .s = acts->scale + (size_t)row * (k / 32) + (first_k / 32 + at) * ACT_TILE,
-                    .s_stride = (size_t)k / 32 * ACT_TILE,
-                    .n = left < AMX_ROWS ? left : AMX_ROWS,
-                    .n_groups = n_groups - at < AMX_BATCH ? n_groups - at : AMX_BATCH};
-                if (amx_batch_is_full(&before) && amx_batch_is_full(&now)) {
-                    if (i == 0)
-                        amx_batch_turn(q, stride, p->b + at, &before, true, kind);
-                    else
-                        amx_batch_turn(q, stride, p->b + at, &before, false, kind);
-                    amx_batch_store(part->c);
-                } else {
-                    amx_batch_sums(&before, kind);
-                    amx_batch_dots(q, stride, p->b + at, part->c, now.n_groups);
-                }
-                before = now;
-            }
-        }
-    }
-    amx_batch_sums(&before, kind);
-}
-
-#define DEFINE_AMX_GROUPED(name, kind, group_bytes)                                                \
-    static void amx_widen_##name(const struct linear_job *j,                                       \
-                                 const uint8_t *panel,                                             \
-                                 uint32_t k,                                                       \
-                                 uint32_t n_k,                                                     \
-                                 struct amx_group_panel *to)                                       \
-    {                                                                                              \
-        for (uint32_t g = 0; g < n_k / 32; g++) {                                                  \
+        for (uint32_t g = 0; g < n_groups; g++) {                                                  \
             const uint32_t i = k / 32 + g;                                                         \
             const uint8_t *w = weights_##name(panel, i);                                           \
-            amx_ask(j, panel, (size_t)(w - panel) + TILE_K / 32 * (group_bytes), (group_bytes));   \
             const struct head head = head_##name(panel, i / PER_##name * PER_##name, 0);           \
             const struct scales scales = scales_##name(head, panel, i, 0);                         \
             vb q[8];                                                                               \
@@ -197,6 +252,20 @@ AMX_INLINE void amx_group_rows(const struct linear_job *j,
             vf_store(to->scales[g][1], scales.second);                                             \
         }                                                                                          \
     }                                                                                              \
+    AMX static void amx_part_##name(                                                               \
+        const struct linear_job *j, struct amx_group_panel *wide, uint32_t p, uint32_t k)          \
+    {                                                                                              \
+        const uint32_t left = j->act->k - k, n_k = left < TILE_K ? left : TILE_K;                  \
+        const uint8_t *panel = j->panels + p * j->panel_bytes;                                     \
+        struct amx_groups a = {.wide = wide, .n = n_k / 32, .ask_bytes = (group_bytes)};           \
+        const size_t next = (size_t)(k + TILE_K) / 32 * (group_bytes);                             \
+        a.ask = panel + next + (next < j->panel_bytes ? 0 : j->panel_bytes);                       \
+        for (uint32_t done = 0; done < j->n_rows; done += AMX_ROWS) {                              \
+            a.sums = wide->sums + done;                                                            \
+            amx_groups_rows(&a, j, done, k, ((group_bytes) + 127) / 128);                          \
+            amx_groups_##groups_kind(&a, j->n_rows - done);                                        \
+        }                                                                                          \
+    }                                                                                              \
     AMX static void amx_##name(const struct linear_job *j)                                         \
     {                                                                                              \
         if (j->n_rows < AMX_GROUP_MIN_ROWS) {                                                      \
@@ -204,35 +273,31 @@ AMX_INLINE void amx_group_rows(const struct linear_job *j,
             return;                                                                                \
         }                                                                                          \
         struct amx_group_part *part = (struct amx_group_part *)j->scratch;                         \
-        const uint32_t all = j->act->k;                                                            \
+        const uint32_t all = j->act->k, n_rows = (j->n_rows + 3) / 4 * 4;                          \
         _tile_loadconfig(&amx_config_32);                                                          \
         for (uint32_t p = 0; p < j->n_panels; p += 2) {                                            \
             const uint32_t n = j->n_panels - p < 2 ? 1 : 2;                                        \
             for (uint32_t i = 0; i < n; i++)                                                       \
-                memset(part->panels[i].sums, 0, j->n_rows * sizeof part->panels[i].sums[0]);       \
+                memset(part->panels[i].sums, 0, n_rows * sizeof part->panels[i].sums[0]);          \
             for (uint32_t k = 0; k < all; k += TILE_K) {                                           \
                 const uint32_t n_k = all - k < TILE_K ? all - k : TILE_K;                          \
                 for (uint32_t i = 0; i < n; i++)                                                   \
                     amx_widen_##name(                                                              \
-                        j, j->panels + (p + i) * j->panel_bytes, k, n_k, &part->panels[i]);        \
-                AMX_STAY;                                                                          \
-                amx_group_rows(j, part, n, k, n_k, kind);                                          \
-            }                                                                                      \
-            for (uint32_t m = 0; m < j->n_rows; m++) {                                             \
+                        j->panels + (p + i) * j->panel_bytes, k, n_k / 32, &part->panels[i]);      \
+                AMX_STAY; /* nor what they are loaded from */                                      \
                 for (uint32_t i = 0; i < n; i++)                                                   \
-                    linear_put(j,                                                                  \
-                               j->first_row + m,                                                   \
-                               (p + i) * PANEL_COLS,                                               \
-                               vf_load(part->panels[i].sums[m]));                                  \
+                    amx_part_##name(j, &part->panels[i], p + i, k);                                \
             }                                                                                      \
+            for (uint32_t i = 0; i < n; i++)                                                       \
+                amx_groups_put(                                                                    \
+                    j, p + i, 0, j->n_rows, (const float(*)[PANEL_COLS])part->panels[i].sums);     \
         }                                                                                          \
         _tile_release();                                                                           \
     }
 
-DEFINE_AMX_GROUPED(q8_0, WIDE_PLUS_128, 544)
-DEFINE_AMX_GROUPED(q4_0, WIDE_PLUS_8, 288)
-DEFINE_AMX_GROUPED(q4_1, WIDE_MIN, Q4_1_GROUP)
-DEFINE_AMX_GROUPED(q5_0, WIDE_PLUS_16, 352)
-DEFINE_AMX_GROUPED(q5_1, WIDE_MIN_31, Q5_1_GROUP)
-DEFINE_AMX_GROUPED(iq4_nl, WIDE_PLUS_128, 288)
-DEFINE_AMX_GROUPED(mxfp4, WIDE_PLUS_16, 272)
+DEFINE_AMX_GROUPED(q4_0, WIDE_PLUS_8, signed, 288)
+DEFINE_AMX_GROUPED(q4_1, WIDE_MIN, min, Q4_1_GROUP)
+DEFINE_AMX_GROUPED(q5_0, WIDE_PLUS_16, signed, 352)
+DEFINE_AMX_GROUPED(q5_1, WIDE_MIN_31, min, Q5_1_GROUP)
+DEFINE_AMX_GROUPED(iq4_nl, WIDE_PLUS_128, signed, 288)
+DEFINE_AMX_GROUPED(mxfp4, WIDE_PLUS_16, signed, 272)

@@ -36,7 +36,7 @@ enum {
     AMX_B_BYTES = 16 * 64,         /* 64 of K */
     AMX_K = 256,                   /* that is widened at a time */
     AMX_MIN_ROWS = 17,             /* fewer are not worth the widening */
-    AMX_GROUP_MIN_ROWS = 65,       /* likewise, in linear_amx_group_impl.h */
+    AMX_GROUP_MIN_ROWS = 12,       /* likewise, in linear_amx_group_impl.h */
     AMX_FLOATS = PANEL_COLS * 12,  /* of 128 of K: d, then one or two minima a group */
 };
 

@@ -24,12 +24,8 @@ static void pack_q8_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
         uint8_t *pair = out + (size_t)(b / 2) * (64 + 2 * 512),
                 *to = pair + 64 + b % 2 * 512 + c * 4;
         memcpy(pair + b % 2 * 32 + c * 2, block, 2);
-        for (uint32_t g = 0; g < 8; g++) {
-            uint32_t four;
-            memcpy(&four, block + 2 + g * 4, 4);
-            four ^= 0x80808080u; /* q + 128 */
-            memcpy(to + g * 64, &four, 4);
-        }
+        for (uint32_t g = 0; g < 8; g++)
+            memcpy(to + g * 64, block + 2 + g * 4, 4);
     }
 }
 

@@ -88,8 +88,8 @@ static void run_exp(const float *x, float *out, uint32_t n)
     }
 }
 
-/* q = round(x / d) with d = amax / 127, amax = max|x| or more, so q stays in -127..127: also where x
- * is no number, which the bounds, standing second, replace. */
+/* q = round(x / d) with d = amax / 127, amax = max|x| or more, so q stays in -127..127: also where
+ * x is no number, which the bounds, standing second, replace. */
 INLINE void pack_block(const float *x, float amax, int8_t *q, struct act_block *b)
 {
     const float inverse = amax > 1e-30f ? 127.0f / amax : 0.0f;
@@ -133,7 +133,11 @@ INLINE void pack_int8(const float *x,
                 s->dsum[g] = b[(size_t)(i / 32 + g) * lanes].dsum;
         } else {
             const struct act_block *at = b + (size_t)(i / 32) * lanes;
-            to->scale[at - to->b] = (struct act_scale){at->d, at->dsum};
+            const size_t plane = (size_t)(k / 32) * lanes;
+            float *s = to->scale + row / lanes * plane * ACT_PLANES + (size_t)(i / 32) * lanes +
+                       row % lanes;
+            s[ACT_D * plane] = at->d;
+            s[ACT_DSUM * plane] = at->dsum;
         }
     }
 }

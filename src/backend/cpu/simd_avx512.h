@@ -135,6 +135,7 @@ INLINE void vi_store_i8(int8_t *p, vi v)
 /* a | (h & bits) */
 #define vb_or_mask(a, h, bits) _mm512_ternarylogic_epi32((a), (h), _mm512_set1_epi8(bits), 0xf8)
 #define vb_add(a, x) _mm512_add_epi8((a), _mm512_set1_epi8(x))
+#define vb_flip(a) _mm512_xor_si512((a), _mm512_set1_epi8((char)0x80))
 /* Of each byte w, below 16, the table's byte. */
 #define vb_lookup(table, w)                                                                        \
     _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(table))), (w))

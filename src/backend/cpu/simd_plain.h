@@ -317,6 +317,12 @@ INLINE vb vb_add(vb a, uint8_t x)
     return a;
 }
 
+/* Signed bytes as q + 128, and back. */
+INLINE vb vb_flip(vb a)
+{
+    return vb_add(a, 0x80);
+}
+
 /* Of each byte w, below 16, the table's byte. */
 INLINE vb vb_lookup(const uint8_t table[16], vb w)
 {

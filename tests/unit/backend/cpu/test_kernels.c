@@ -42,10 +42,10 @@ static int start(void **s)
 
 static struct act_int8 make_int8(uint32_t k, uint32_t rows, uint32_t padded)
 {
-    return (struct act_int8){
-        mem_aligned(act_q_bytes(k, rows)),
-        mem_aligned((size_t)padded * (k < 32 ? 1 : k / 32) * sizeof(struct act_block)),
-        {mem_aligned((size_t)padded * (k < 32 ? 1 : k / 32) * sizeof(struct act_scale))}};
+    const size_t groups = (size_t)padded * (k < 32 ? 1 : k / 32);
+    return (struct act_int8){mem_aligned(act_q_bytes(k, rows)),
+                             mem_aligned(groups * sizeof(struct act_block)),
+                             {mem_aligned(groups * ACT_PLANES * sizeof(float))}};
 }
 
 static struct act make_act(uint32_t k, uint32_t rows)
