@@ -139,6 +139,16 @@ static void average(double *a, double sample, double weight)
         *a += weight * ((sample < 2.0 * *a ? sample : 2.0 * *a) - *a);
 }
 
+/* The more rows, the less each: what fewer came to says only how much it is at most. */
+static void learn_alone(struct pace *p, uint32_t n_rows, double row_us, double weight)
+{
+    if (n_rows > p->widest_alone && (p->alone_us == 0.0 || row_us < p->alone_us))
+        p->alone_us = row_us;
+    else
+        average(&p->alone_us, row_us, weight);
+    p->widest_alone = n_rows > p->widest_alone ? n_rows : p->widest_alone;
+}
+
 void pace_learn(struct pace *p, const struct pace_step *s, double us)
 {
     uint32_t n_rows = s->n_decodes + s->n_prefill;
@@ -158,7 +168,7 @@ void pace_learn(struct pace *p, const struct pace_step *s, double us)
         return;
     double weight = s->n_prefill >= 64 ? 0.2 : 0.2 * s->n_prefill / 64.0;
     if (s->n_decodes == 0)
-        average(&p->alone_us, us / s->n_prefill, weight);
+        learn_alone(p, s->n_prefill, us / s->n_prefill, weight);
     average(&p->us_per_row, rest / s->n_prefill, weight);
 }
 

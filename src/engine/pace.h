@@ -38,10 +38,11 @@ struct pace {
     double target_us;                     /* of a step with decodes; 0: automatic */
     double cost[PACE_TERMS];              /* us: base, per_row, per_attended (1024 of them); >= 0 */
     double doubt[PACE_TERMS][PACE_TERMS]; /* their covariance: how uncertain they are */
-    uint32_t widest;   /* rows of the largest step with decodes; 0: there was none */
-    uint32_t n_slow;   /* steps in a row that took far longer than they should */
-    double alone_us;   /* a prefill row in a step without decodes; 0: unknown */
-    double us_per_row; /* a prefill row on top of what else is in its step; 0: unknown */
+    uint32_t widest;       /* rows of the largest step with decodes; 0: there was none */
+    uint32_t n_slow;       /* steps in a row that took far longer than they should */
+    double alone_us;       /* a prefill row in a step without decodes; 0: unknown */
+    uint32_t widest_alone; /* rows of the largest of those */
+    double us_per_row;     /* a prefill row on top of what else is in its step; 0: unknown */
 };
 
 void pace_init(struct pace *p, uint32_t itl_target_ms);

@@ -386,6 +386,14 @@ static void test_without_decodes(void **state)
     for (int i = 0; i < 80; i++)
         pace_learn(&p, &(struct pace_step){.n_prefill = 64}, 64 * 100.0);
     assert_int_equal(rows_for(&p, 0, 512), 512);
+
+    /* a prompt of a few rows first, as a server's often is: it is believed no longer than needed */
+    pace_init(&p, 50);
+    pace_learn(&p, &(struct pace_step){.n_prefill = 16}, 16 * 9000.0);
+    pace_learn(&p, &(struct pace_step){.n_prefill = 64}, 64 * 3600.0);
+    assert_in_range(rows_for(&p, 0, 512), 110, 112);
+    pace_learn(&p, &(struct pace_step){.n_prefill = 111}, 111 * 2700.0);
+    assert_in_range(rows_for(&p, 0, 512), 147, 149);
 }
 
 /* What a row costs on top of the rest of its step: the tier's fetches are weighed against it. */
