@@ -113,6 +113,10 @@ void char_set_deinit(struct char_set *s);
  * else what all later ones have. */
 bool char_set_add_category(
     struct char_set *s, const char *name, size_t n, bool inverted, bool over);
+/* And those that differ from them in case alone (unicode.c); the set becomes normal. over: what any
+ * language takes for one of them, else what all do: of ASCII, and of Latin, Greek, Cyrillic and
+ * Armenian what has one capital and one small letter. */
+void char_set_fold(struct char_set *s, bool over);
 
 /* ---- what is known of nodes and rules before compiling (check.c) ---- */
 
@@ -355,9 +359,11 @@ struct regex_part {
     size_t from, to;
     bool anchored;
     bool negative; /* texts that it matches are none of the whole's */
+    bool fold;     /* case does not count */
 };
 #define REGEX_MAX_PARTS 9u
-/* ^(?=x)(?!y)z as x, y and z, all of which are said of one text; 1 where nothing stands before. */
+/* ^(?=x)(?!y)z as x, y and z, all of which are said of one text; 1 where nothing stands before.
+ * (?i) may stand before it all. */
 uint32_t regex_parts(const char *s, size_t n, struct regex_part parts[REGEX_MAX_PARTS]);
 /* Where the group that begins at s[at] ends, behind its bracket; n + 1: nowhere. */
 size_t regex_group_end(const char *s, size_t n, size_t at);
