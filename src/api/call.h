@@ -50,6 +50,7 @@ struct api {
     atomic_bool draining;
     struct api_service service; /* handle NULL: none */
     struct grammar_cache *grammars;
+    struct api_gate *gate; /* for those that are costly to compile */
     api_extra_metrics_fn extra;
     void *extra_ctx;
     atomic_uint_least64_t n_answers[API_MAX_STATUS]; /* by status */

@@ -70,6 +70,7 @@ struct grammar_builder {
     uint32_t n_rules, cap_rules;
     struct scan *scans;
     uint32_t n_scans, cap_scans;
+    bool try, cut_short;
     uint64_t dfa_work;     /* spent on finite automata */
     uint64_t schema_work;  /* on schemas that are done (json_schema.h) */
     uint32_t n_categories; /* of Unicode, in all expressions (regex.c) */
@@ -84,6 +85,8 @@ static inline bool builder_failed(const struct grammar_builder *b)
 {
     return b->error.code != OK;
 }
+/* Is that more work than may be done? Of a try a part is. */
+bool builder_over(struct grammar_builder *b, uint64_t used, uint64_t most);
 grammar_node builder_class(struct grammar_builder *b, const struct byte_class *c);
 static inline void class_add(struct byte_class *c, uint32_t lo, uint32_t hi)
 {
@@ -186,7 +189,7 @@ static inline uint32_t way_add(uint32_t a, uint32_t b)
 }
 
 /* longest_token, has[256]: of the vocabulary, as in struct grammar_vocab. */
-enum err program_compile(const struct grammar_builder *b,
+enum err program_compile(struct grammar_builder *b,
                          grammar_node root,
                          uint32_t longest_token,
                          const bool *has,
