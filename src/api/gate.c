@@ -14,6 +14,7 @@
 
 struct waiter {
     uint64_t who;
+    bool turn;           /* it is this one's */
     struct waiter *next; /* came later */
 };
 
@@ -53,20 +54,25 @@ static double had(const struct api_gate *g, uint64_t who, uint64_t now_us)
     return s->us * exp2(-(double)(now_us - s->at_us) / HALF_LIFE_US);
 }
 
-/* Whose turn it is, of those who wait. */
-static const struct waiter *next_of(const struct api_gate *g)
+/* Give the turn, if nobody has it, to the one who waits and had least. */
+static void pass_on(struct api_gate *g)
 {
     const uint64_t now_us = clock_us();
-    const struct waiter *best = NULL;
+    struct waiter *best = NULL;
     double least = 0;
-    for (const struct waiter *w = g->first; w; w = w->next) {
+    for (struct waiter *w = g->first; w && !g->busy; w = w->next) {
         const double us = had(g, w->who, now_us);
         if (!best || us < least) {
             best = w;
             least = us;
         }
     }
-    return best;
+    if (!best)
+        return;
+    best->turn = g->busy = true;
+    g->who = best->who;
+    g->since_us = now_us;
+    pthread_cond_broadcast(&g->changed);
 }
 
 static enum err check_room(const struct api_gate *g, uint64_t who, struct err_info *e)
@@ -100,16 +106,12 @@ enum err api_gate_enter(struct api_gate *g, uint64_t who, struct err_info *e)
             at = &(*at)->next;
         *at = &self;
         g->n_waiting++;
-        while (!g->closed && (g->busy || next_of(g) != &self))
+        pass_on(g);
+        while (!self.turn && !g->closed)
             pthread_cond_wait(&g->changed, &g->lock);
         remove_waiter(g, &self);
-        if (g->closed) {
+        if (!self.turn)
             err = err_set(e, ERR_DRAINING, "the server is shutting down");
-        } else {
-            g->busy = true;
-            g->who = who;
-            g->since_us = clock_us();
-        }
     }
     pthread_mutex_unlock(&g->lock);
     return err;
@@ -122,7 +124,8 @@ void api_gate_leave(struct api_gate *g)
     g->shares[g->who % N_SHARES] =
         (struct share){had(g, g->who, now_us) + (double)(now_us - g->since_us), now_us};
     g->busy = false;
-    pthread_cond_broadcast(&g->changed);
+    if (!g->closed) /* else those who wait are leaving */
+        pass_on(g);
     pthread_mutex_unlock(&g->lock);
 }
 
