@@ -4,6 +4,11 @@
 
 #include <string.h>
 
+static struct grammar *find(struct api_call *c, const struct api_grammar_source *s)
+{
+    return s->check ? NULL : grammar_cache_find(c->api->grammars, s->key->data, s->key->len);
+}
+
 /* Compile; a try sets *cut_short where it was not enough, and then has no result. */
 static enum err compile(struct api_call *c,
                         const struct api_grammar_source *s,
@@ -18,13 +23,14 @@ static enum err compile(struct api_call *c,
         return err;
     struct grammar_builder *b = grammar_builder_create(s->field);
     grammar_builder_set_try(b, try);
-    err = grammar_compile(b, s->build(s->ctx, b), vocab, out, e);
+    const grammar_node root = s->build(s->ctx, b);
+    err = s->check ? grammar_builder_error(b, e) : grammar_compile(b, root, vocab, out, e);
     *cut_short = grammar_builder_cut_short(b);
     grammar_builder_destroy(b);
     if (*cut_short) {
         grammar_release(*out);
         *out = NULL;
-    } else if (!err) {
+    } else if (*out) {
         grammar_cache_add(c->api->grammars, s->key->data, s->key->len, *out);
     }
     return err;
@@ -59,7 +65,7 @@ static enum err compile_in_turn(struct api_call *c,
     enum err err = api_gate_enter(c->api->gate, who(c), e);
     if (err)
         return err;
-    *out = grammar_cache_find(c->api->grammars, s->key->data, s->key->len);
+    *out = find(c, s);
     if (!*out)
         err = compile(c, s, false, &cut_short, out, e);
     api_gate_leave(c->api->gate);
@@ -73,7 +79,7 @@ enum err api_compile(struct api_call *c,
 {
     bool cut_short = false;
     struct err_info tried = {0};
-    *out = grammar_cache_find(c->api->grammars, s->key->data, s->key->len);
+    *out = find(c, s);
     if (*out)
         return OK;
     enum err err = compile(c, s, true, &cut_short, out, &tried);

@@ -16,9 +16,10 @@ struct api_grammar_source {
     const struct buf *key;                                       /* tells it from others */
     grammar_node (*build)(void *ctx, struct grammar_builder *b); /* maybe twice */
     void *ctx;
+    bool check; /* is it well said? Nothing is made nor looked for */
 };
 
-/* *out: one reference. Errors: those of grammar_compile and api_gate_enter. */
+/* *out: one reference; NULL of a check. Errors: those of grammar_compile and api_gate_enter. */
 enum err api_compile(struct api_call *c,
                      const struct api_grammar_source *s,
                      struct grammar **out,

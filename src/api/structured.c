@@ -228,14 +228,18 @@ static enum err compile(struct api_call *c,
     return err;
 }
 
-/* Is the form well said, although it does not come into play? */
-static enum err check_form(const struct wish *w, struct err_info *e)
+static grammar_node build_form(void *ctx, struct grammar_builder *b)
 {
-    struct grammar_builder *b = grammar_builder_create(w->field);
-    (void)build(b, w);
-    enum err err = grammar_builder_error(b, e);
-    grammar_builder_destroy(b);
-    return err;
+    return build(b, ctx);
+}
+
+/* Is the form well said, although it does not come into play? */
+static enum err check_form(struct api_call *c, struct wish *w, struct err_info *e)
+{
+    struct grammar *none;
+    const struct api_grammar_source source = {
+        .field = w->field, .build = build_form, .ctx = w, .check = true};
+    return api_compile(c, &source, &none, e);
 }
 
 enum err api_structured_parse(struct api_call *c,
@@ -251,7 +255,7 @@ enum err api_structured_parse(struct api_call *c,
         return err;
     bool calls = c->tools.choice == CHAT_TOOLS_REQUIRED || c->tools.choice == CHAT_TOOLS_NAMED;
     if (c->reply.tools && calls)
-        return check_form(&w, e);        /* there will be no content: calls must come */
+        return check_form(c, &w, e);     /* there will be no content: calls must come */
     struct grammar *strict = p->grammar; /* what was made for tools alone */
     p->grammar = NULL;
     grammar_release(strict);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define MAX_SLOW 64u
+#define MAX_SLOW 65u
 
 static struct exchange *take_job(struct worker_pool *p)
 {

@@ -237,8 +237,13 @@ def test_costly_schemas_keep_nobody(server):
     codes = []
 
     def send(i):
-        body = {"prompt": "a", "max_tokens": 1, "json_schema": costly(i)}
-        codes.append(server.request("POST", COMPLETIONS, body)[0])
+        body = {"max_tokens": 1, "json_schema": costly(i)}
+        if i % 2:  # looked at, although the answer will be a call
+            body |= {"messages": [{"role": "user", "content": "a"}], "tool_choice": "required",
+                     "tools": [{"type": "function", "function": {"name": "f"}}]}
+        else:
+            body["prompt"] = "a"
+        codes.append(server.request("POST", CHAT if i % 2 else COMPLETIONS, body)[0])
 
     threads = [threading.Thread(target=send, args=(i,)) for i in range(8)]
     for t in threads:
