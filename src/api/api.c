@@ -1,5 +1,6 @@
 /* The beginning of a call, and what the layers above hold on to. */
 #include "api/call.h"
+#include "api/gate.h"
 #include "api/store.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -34,6 +35,7 @@ enum err api_create(const struct api_config *cfg, struct api **out, struct err_i
     a->store = api_store_create(STORE_MAX_ENTRIES, STORE_MAX_BYTES);
     a->created = clock_unix();
     a->grammars = grammar_cache_create();
+    a->gate = api_gate_create();
     a->began_us = clock_us();
     a->cfg = *cfg;
     a->keys = api_keys_create();
@@ -79,6 +81,7 @@ void api_set_admin_key(struct api *a, const char *key)
 void api_set_draining(struct api *a)
 {
     atomic_store(&a->draining, true);
+    api_gate_close(a->gate);
 }
 
 void api_destroy(struct api *a)
@@ -94,6 +97,7 @@ void api_destroy(struct api *a)
     buf_deinit(&a->model_json);
     api_keys_destroy(a->keys);
     grammar_cache_destroy(a->grammars);
+    api_gate_destroy(a->gate);
     free(a);
 }
 

@@ -49,6 +49,10 @@ struct api_config {
      * live as long as the api. */
     const char *const *cors_origins;
     size_t n_cors_origins;
+    /* The worker that runs api_begin has long to do from now on (slow), or no more; NULL: nobody
+     * wants to know. */
+    void (*worker_slow)(void *ctx, bool slow);
+    void *worker_ctx;
     api_line_fn write_line; /* NULL: none */
     void *line_ctx;
     bool log_all;  /* a line for every call */

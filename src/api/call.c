@@ -141,14 +141,6 @@ static enum api_pull pull_body(struct api_call *c, struct api_answer *answer, st
     return c->file_fd >= 0 ? api_pull_file(c, out) : API_DONE;
 }
 
-static void put_timeline(const struct api_call *c, struct buf *out)
-{
-    if (c->timeline) {
-        buf_str(out, ",\"timeline\":");
-        api_put_timeline(c, out);
-    }
-}
-
 /* One object once all choices have ended; nothing is written before. */
 static enum api_pull pull_whole(struct api_call *c, struct api_answer *answer, struct buf *out)
 {
@@ -171,7 +163,7 @@ void api_put_choices(struct api_call *c,
     }
     buf_str(out, "],\"usage\":");
     api_put_usage(c, out);
-    put_timeline(c, out);
+    api_add_timeline(c, out);
     api_put_extras(&c->choices[0], out);
     buf_char(out, '}');
 }
@@ -194,7 +186,7 @@ void api_openai_end(struct api_call *c, struct buf *out)
             buf_str(out, ",\"usage\":");
             api_put_usage(c, out);
         }
-        put_timeline(c, out);
+        api_add_timeline(c, out);
         api_put_extras(&c->choices[0], out);
         buf_str(out, "}\n\n");
     }

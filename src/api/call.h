@@ -50,6 +50,7 @@ struct api {
     atomic_bool draining;
     struct api_service service; /* handle NULL: none */
     struct grammar_cache *grammars;
+    struct api_gate *gate; /* for those that are costly to compile */
     api_extra_metrics_fn extra;
     void *extra_ctx;
     atomic_uint_least64_t n_answers[API_MAX_STATUS]; /* by status */
@@ -228,6 +229,10 @@ bool api_cors_preflight(struct api_call *c, const struct api_input *in);
 void api_record_begin(struct api_call *c, const struct api_input *in);
 void api_record_end(const struct api_call *c);
 void api_put_timeline(const struct api_call *c, struct buf *out); /* an object; all finished */
+/* ,"timeline":{...} of all choices, or of one; with the comma, and nothing if it was not asked for.
+ * Those it tells of have finished. */
+void api_add_timeline(const struct api_call *c, struct buf *out);
+void api_add_own_timeline(const struct api_choice *ch, struct buf *out);
 
 /* Fill *c with a complete answer. The body is appended to c->body by the caller or here. */
 void api_answer_json(struct api_call *c, int status);

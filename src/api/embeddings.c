@@ -251,7 +251,10 @@ static void put_texts(struct api_call *c, struct buf *out)
         api_put_int(out, i);
         buf_str(out, v->openai ? ",\"embedding\":" : ",\"embedding\":[");
         put_vector(v, x, scaled, out);
-        buf_str(out, v->openai ? "}" : "]}");
+        buf_str(out, v->openai ? "" : "]");
+        if (!v->openai) /* an array has no place for what is said of all */
+            api_add_own_timeline(&c->choices[i], out);
+        buf_char(out, '}');
     }
     free(scaled);
 }
@@ -266,6 +269,7 @@ static void whole(struct api_call *c, struct buf *out)
     buf_str(out, ",\"model\":");
     buf_add(out, c->api->model_json.data, c->api->model_json.len);
     api_put_text_usage(c, out);
+    api_add_timeline(c, out);
     buf_char(out, '}');
 }
 

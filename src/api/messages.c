@@ -213,6 +213,7 @@ static void close_choice(struct api_choice *ch, struct buf *out)
     put_stop(ch, out);
     buf_str(out, "},");
     put_usage(ch, request_n_completion(ch->req), out);
+    api_add_timeline(ch->call, out);
     end_event(out);
 }
 
@@ -320,6 +321,7 @@ static void whole(struct api_call *c, struct buf *out)
     put_stop(ch, out);
     buf_char(out, ',');
     put_usage(ch, request_n_completion(ch->req), out);
+    api_add_timeline(c, out);
     buf_char(out, '}');
     buf_deinit(&t.blocks);
     buf_deinit(&t.input);

@@ -3,6 +3,7 @@
  * Names follow vLLM's where it has the same thing, with weir_ before them, so that dashboards need
  * only a new prefix. One snapshot of the engine serves the whole answer. */
 #include "api/call.h"
+#include "api/gate.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -412,6 +413,10 @@ void api_metrics(struct api_call *c, const struct api_input *in)
     struct buf *out = &c->body;
     engine_stats_get(c->engine, &s);
     requests(&s, out);
+    gauge(out,
+          "grammars_waiting",
+          "Costly forms of answers that wait to be compiled.",
+          api_gate_waiting(c->api->gate));
     kv(&s, out);
     prefixes(&s, out);
     tiers(&s, out);

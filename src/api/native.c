@@ -143,6 +143,7 @@ static void put_end(const struct api_choice *ch, struct buf *out)
     api_put_text(out, word, strlen(word));
     buf_printf(out, ",\"tokens_cached\":%u,\"timings\":", request_n_cached(ch->req));
     api_put_timings(ch, n_out, out);
+    api_add_own_timeline(ch, out);
     buf_char(out, '}');
 }
 

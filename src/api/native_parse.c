@@ -18,6 +18,7 @@
  * llama-server keeps its memory (n_keep, id_slot, n_cache_reuse), mean nothing here. */
 static const struct api_refused refused[] = {
     {"min_keep", NEUTRAL_NUMBER, 0},
+    {"multimodal_data", NEUTRAL_EMPTY, 0},
     {"messages", NEUTRAL_NOTHING, 0},
 };
 

@@ -247,6 +247,7 @@ static void whole_one(struct api_call *c, struct buf *out)
 {
     buf_char(out, '{');
     put_result(&c->choices[0], out);
+    api_add_timeline(c, out);
     buf_char(out, '}');
 }
 
@@ -267,6 +268,7 @@ static void put_results(struct api_call *c, struct buf *out)
 static void whole_many(struct api_call *c, struct buf *out)
 {
     put_results(c, out);
+    api_add_timeline(c, out);
     buf_char(out, '}');
 }
 
@@ -285,7 +287,9 @@ static void whole_batch(struct api_call *c, struct buf *out)
     api_put_double(out, ms);
     buf_str(out, ",\"throughput_tps\":");
     api_put_double(out, ms > 0 ? s->n_generated / ms * 1e3 : 0);
-    buf_str(out, "}}");
+    buf_char(out, '}');
+    api_add_timeline(c, out);
+    buf_char(out, '}');
 }
 
 static void open_stream(struct api_call *c, struct buf *out)
@@ -312,7 +316,9 @@ static void piece(struct api_choice *ch, const struct api_piece *p, struct buf *
 static void close_choice(struct api_choice *ch, struct buf *out)
 {
     const struct plain *s = ch->call->state;
-    buf_printf(out, "event: done\ndata: {\"num_generated\":%u}\n\n", s->n_generated);
+    buf_printf(out, "event: done\ndata: {\"num_generated\":%u", s->n_generated);
+    api_add_timeline(ch->call, out);
+    buf_str(out, "}\n\n");
 }
 
 static void end_stream(struct api_call *c, struct buf *out)

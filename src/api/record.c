@@ -126,6 +126,23 @@ void api_put_timeline(const struct api_call *c, struct buf *out)
     buf_str(out, "]}");
 }
 
+void api_add_timeline(const struct api_call *c, struct buf *out)
+{
+    if (!c->timeline)
+        return;
+    buf_str(out, ",\"timeline\":");
+    api_put_timeline(c, out);
+}
+
+void api_add_own_timeline(const struct api_choice *ch, struct buf *out)
+{
+    if (!ch->call->timeline)
+        return;
+    buf_str(out, ",\"timeline\":{\"choices\":[");
+    put_choice(ch->call, ch, out);
+    buf_str(out, "]}");
+}
+
 /* ---- the line ----------------------------------------------------------------------------- */
 
 static void put_time(int64_t unix_ms, struct buf *out)

@@ -4,6 +4,7 @@
  * and its id go out with the next chunk that there is, so none is lost. */
 #include "api/reply.h"
 
+#include "api/compile.h"
 #include "api/text.h"
 #include "chat/reply_grammar.h"
 
@@ -94,33 +95,30 @@ bool api_reply_put_key(const struct api_call *c, struct buf *key)
     return tools || !c->reply.tools;
 }
 
+static grammar_node build_calls(void *ctx, struct grammar_builder *b)
+{
+    return reply_grammar_build(ctx, b);
+}
+
 static enum err compile(struct api_call *c,
-                        const struct reply_grammar *r,
+                        struct reply_grammar *r,
                         struct grammar **out,
                         struct err_info *e)
 {
-    const struct grammar_vocab *vocab;
     struct buf key = {0};
-    enum err err = engine_vocab(c->engine, &vocab, e);
+    const struct api_grammar_source source = {
+        .field = "tools", .key = &key, .build = build_calls, .ctx = r};
     buf_str(&key, "calls ");
-    if (!err && !api_reply_put_key(c, &key))
-        err = err_set(e, ERR_NOMEM, "no memory for the grammar of 'tools'");
-    if (!err)
-        *out = grammar_cache_find(c->api->grammars, key.data, key.len);
-    if (!err && !*out) {
-        struct grammar_builder *b = grammar_builder_create("tools");
-        err = grammar_compile(b, reply_grammar_build(r, b), vocab, out, e);
-        grammar_builder_destroy(b);
-        if (!err)
-            grammar_cache_add(c->api->grammars, key.data, key.len, *out);
-    }
+    enum err err = api_reply_put_key(c, &key)
+                       ? api_compile(c, &source, out, e)
+                       : err_set(e, ERR_NOMEM, "no memory for the grammar of 'tools'");
     buf_deinit(&key);
     return err;
 }
 
 enum err api_reply_constrain(struct api_call *c, struct api_params *p, struct err_info *e)
 {
-    const struct reply_grammar r = calls_of(c);
+    struct reply_grammar r = calls_of(c);
     if (!c->reply.tools || (!r.required && !any_strict(&c->tools)))
         return OK;
     if (!reply_grammar_known(r.style.format)) {

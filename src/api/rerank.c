@@ -221,6 +221,8 @@ static void put_result(const struct api_call *c, const struct ranked *r, struct 
         if (!v->plain)
             buf_char(out, '}');
     }
+    if (v->plain) /* an array has no place for what is said of all */
+        api_add_own_timeline(&c->choices[r->index], out);
     buf_char(out, '}');
 }
 
@@ -240,6 +242,7 @@ static void whole(struct api_call *c, struct buf *out)
         buf_str(out, "\",\"object\":\"list\",\"model\":");
         buf_add(out, c->api->model_json.data, c->api->model_json.len);
         api_put_text_usage(c, out);
+        api_add_timeline(c, out);
         buf_str(out, ",\"results\":");
     }
     for (uint32_t i = 0; i < v->top_n; i++) {

@@ -86,6 +86,7 @@ static void put_finished(const struct api_choice *ch, struct buf *out)
     buf_add(out, r->items.data, r->items.len);
     buf_str(out, "],\"usage\":");
     put_usage(ch, out);
+    api_add_timeline(ch->call, out);
     buf_char(out, '}');
 }
 

@@ -1,6 +1,6 @@
 /* The fields that say what form an answer has, in the words of OpenAI, vLLM and llama.cpp; at most
  * one of them, compiled on the worker thread that parses the request, or found compiled. */
-#include "api/call.h"
+#include "api/compile.h"
 #include "api/reply.h"
 
 #include "base/mem.h"
@@ -193,16 +193,26 @@ static char *key_of(const struct wish *w)
     return text;
 }
 
+struct wished {
+    struct api_call *call;
+    const struct wish *wish;
+};
+
+static grammar_node build_wished(void *ctx, struct grammar_builder *b)
+{
+    const struct wished *x = ctx;
+    return api_reply_content(x->call, b, build(b, x->wish));
+}
+
 static enum err compile(struct api_call *c,
                         const struct wish *w,
                         struct grammar **out,
                         struct err_info *e)
 {
-    const struct grammar_vocab *vocab;
-    enum err err = engine_vocab(c->engine, &vocab, e);
-    char *text = err ? NULL : key_of(w);
-    if (err || !text)
-        return err ? err : err_set(e, ERR_NOMEM, "no memory for '%s'", w->field);
+    struct wished wished = {c, w};
+    char *text = key_of(w);
+    if (!text)
+        return err_set(e, ERR_NOMEM, "no memory for '%s'", w->field);
     struct buf key = {0};
     bool ok = api_reply_put_key(c, &key);
     buf_str(&key, text);
@@ -211,26 +221,25 @@ static enum err compile(struct api_call *c,
         buf_deinit(&key);
         return err_set(e, ERR_NOMEM, "no memory for '%s'", w->field);
     }
-    *out = grammar_cache_find(c->api->grammars, key.data, key.len);
-    if (!*out) {
-        struct grammar_builder *b = grammar_builder_create(w->field);
-        err = grammar_compile(b, api_reply_content(c, b, build(b, w)), vocab, out, e);
-        grammar_builder_destroy(b);
-        if (!err)
-            grammar_cache_add(c->api->grammars, key.data, key.len, *out);
-    }
+    const struct api_grammar_source source = {
+        .field = w->field, .key = &key, .build = build_wished, .ctx = &wished};
+    enum err err = api_compile(c, &source, out, e);
     buf_deinit(&key);
     return err;
 }
 
-/* Is the form well said, although it does not come into play? */
-static enum err check_form(const struct wish *w, struct err_info *e)
+static grammar_node build_form(void *ctx, struct grammar_builder *b)
 {
-    struct grammar_builder *b = grammar_builder_create(w->field);
-    (void)build(b, w);
-    enum err err = grammar_builder_error(b, e);
-    grammar_builder_destroy(b);
-    return err;
+    return build(b, ctx);
+}
+
+/* Is the form well said, although it does not come into play? */
+static enum err check_form(struct api_call *c, struct wish *w, struct err_info *e)
+{
+    struct grammar *none;
+    const struct api_grammar_source source = {
+        .field = w->field, .build = build_form, .ctx = w, .check = true};
+    return api_compile(c, &source, &none, e);
 }
 
 enum err api_structured_parse(struct api_call *c,
@@ -246,7 +255,7 @@ enum err api_structured_parse(struct api_call *c,
         return err;
     bool calls = c->tools.choice == CHAT_TOOLS_REQUIRED || c->tools.choice == CHAT_TOOLS_NAMED;
     if (c->reply.tools && calls)
-        return check_form(&w, e);        /* there will be no content: calls must come */
+        return check_form(c, &w, e);     /* there will be no content: calls must come */
     struct grammar *strict = p->grammar; /* what was made for tools alone */
     p->grammar = NULL;
     grammar_release(strict);

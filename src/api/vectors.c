@@ -10,7 +10,6 @@
 /* What would change the vectors, in other servers' words. */
 static const struct api_refused refused[] = {
     {"stream", NEUTRAL_FALSE, 0},
-    {"timeline", NEUTRAL_FALSE, 0},
     {"truncate", NEUTRAL_FALSE, 0},
     {"truncate_prompt_tokens", NEUTRAL_NOTHING, 0},
     {"max_tokens_per_doc", NEUTRAL_NOTHING, 0},
@@ -55,7 +54,8 @@ enum err api_vectors_begin(struct api_call *c,
         (c->shape != API_LLAMA && (err = api_check_model(c, model, e))) ||
         (err = api_refuse_fields(*body, refused, sizeof refused / sizeof refused[0], e)))
         return err;
-    if ((err = api_params_cache(*body, &job->params.request, e)))
+    if ((err = api_params_cache(*body, &job->params.request, e)) ||
+        (err = api_get_bool(*body, "timeline", &c->timeline, e)))
         return err;
     return api_apply_terms(c, *body, &job->terms, &job->params.request, e);
 }

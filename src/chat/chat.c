@@ -22,9 +22,11 @@ struct chat_template {
 static bool probe(const struct chat_template *t, const char *messages, struct jinja_text *out)
 {
     json_t *m = json_loads(messages, 0, NULL);
-    const struct chat_input in = {m, NULL, false, "", "", NULL};
+    json_t *vars = t->traits.functions ? json_pack("{s:s}", "functions", "") : NULL;
+    const struct chat_input in = {m, vars, false, "", "", NULL};
     bool ok = m && chat_render(t, &in, out, NULL) == OK;
     json_decref(m);
+    json_decref(vars);
     return ok;
 }
 
@@ -98,6 +100,8 @@ static void find_traits(struct chat_template *t, const char *source, size_t n)
                              "[{\"role\":\"system\",\"content\":\"zq\"},"
                              "{\"role\":\"user\",\"content\":\"q\"}]",
                              "zq");
+    t->traits.no_system =
+        !t->traits.system && shows(t, "[{\"role\":\"user\",\"content\":\"zq\"}]", "zq");
 }
 
 struct chat_template *chat_template_create(const char *source, size_t n_bytes)

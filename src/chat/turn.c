@@ -84,6 +84,12 @@ static void note_names(json_t *names, const json_t *calls)
     }
 }
 
+static bool has_role(const json_t *m, const char *role)
+{
+    const char *its = json_string_value(json_object_get(m, "role"));
+    return its && strcmp(its, role) == 0;
+}
+
 /* ---- templates that know calls ---- */
 
 /* names: of the calls so far. */
@@ -100,10 +106,9 @@ static json_t *known_message(const struct chat_traits *traits, const json_t *m, 
         json_string_length(json_object_get(m, "content")) == 0)
         json_object_set(copy, "thinking", reasoning);
     note_names(names, calls);
-    const char *role = json_string_value(json_object_get(m, "role"));
     const char *id = json_string_value(json_object_get(m, "tool_call_id"));
     json_t *name = id ? json_object_get(names, id) : NULL;
-    if (role && strcmp(role, "tool") == 0 && name && !json_object_get(m, "name"))
+    if (name && has_role(m, "tool") && !json_object_get(m, "name"))
         json_object_set(copy, "name", name);
     return copy;
 }
@@ -229,9 +234,8 @@ static void insert_tools(const struct chat_traits *traits,
 {
     struct buf text = {0};
     json_t *first = json_array_get(messages, 0);
-    const char *role = json_string_value(json_object_get(first, "role"));
-    bool after = role && strcmp(role, "system") == 0;
-    bool before = !after && !traits->system && role && strcmp(role, "user") == 0;
+    bool after = has_role(first, "system");
+    bool before = !traits->system && has_role(first, "user");
     if (after) {
         put_content(&text, first);
         buf_str(&text, text.len > 0 ? "\n\n" : "");
@@ -251,6 +255,35 @@ static void insert_tools(const struct chat_traits *traits,
     buf_deinit(&text);
 }
 
+/* Where the template has no place for the system, what it says first goes before what the user
+ * says, or is a turn of the user's. */
+static json_t *without_system(json_t *messages)
+{
+    struct buf text = {0};
+    size_t n = 0;
+    while (has_role(json_array_get(messages, n), "system")) {
+        buf_str(&text, text.len > 0 ? "\n\n" : "");
+        put_content(&text, json_array_get(messages, n++));
+    }
+    json_t *all = json_array();
+    for (size_t i = n; i < json_array_size(messages); i++)
+        json_array_append(all, json_array_get(messages, i));
+    json_t *first = json_array_get(all, 0);
+    if (text.len > 0 && has_role(first, "user") &&
+        json_is_string(json_object_get(first, "content"))) {
+        json_t *copy = json_copy(first);
+        buf_str(&text, "\n\n");
+        put_content(&text, first);
+        json_object_set_new(copy, "content", string_of(&text));
+        json_array_set_new(all, 0, copy);
+    } else if (text.len > 0 || json_array_size(all) == 0) {
+        json_array_insert_new(all, 0, text_message("user", &text));
+    }
+    buf_deinit(&text);
+    json_decref(messages);
+    return all;
+}
+
 /* python: a template like LFM2's, which knows results and leaves calls to whoever writes messages.
  */
 static json_t *messages_for(const struct chat_traits *traits, const json_t *messages, bool python)
@@ -259,8 +292,7 @@ static json_t *messages_for(const struct chat_traits *traits, const json_t *mess
     struct buf results = {0};
     for (size_t i = 0; i < json_array_size(messages); i++) {
         const json_t *m = json_array_get(messages, i);
-        const char *role = json_string_value(json_object_get(m, "role"));
-        if (!traits->calls && !python && role && strcmp(role, "tool") == 0) {
+        if (!traits->calls && !python && has_role(m, "tool")) {
             note_result(&results, m);
             continue;
         }
@@ -271,7 +303,7 @@ static json_t *messages_for(const struct chat_traits *traits, const json_t *mess
     add_results(all, &results);
     buf_deinit(&results);
     json_decref(names);
-    return all;
+    return traits->no_system ? without_system(all) : all;
 }
 
 /* Templates that read `functions` put it behind a text, so it is one also without tools. */

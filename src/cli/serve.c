@@ -162,6 +162,12 @@ static void app_refused(void *ctx, int status, const char *client)
     api_note_refused(s->api, status, client);
 }
 
+static void worker_slow(void *ctx, bool slow)
+{
+    struct server *s = ctx;
+    http_server_worker_slow(s->http, slow);
+}
+
 static void http_metrics(void *ctx, struct buf *out)
 {
     struct server *s = ctx;
@@ -450,6 +456,8 @@ static enum err open_server(struct server *s, struct err_info *e)
                             .defaults = o->defaults.len ? buf_cstr(&defaults) : NULL,
                             .cors_origins = o->cors_origins,
                             .n_cors_origins = o->n_cors_origins,
+                            .worker_slow = worker_slow,
+                            .worker_ctx = s,
                             .write_line = s->files.lines ? serve_files_line : NULL,
                             .line_ctx = &s->files,
                             .log_all = o->access_log != NULL,

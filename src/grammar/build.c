@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TRY_PART 32u /* of the bounds of work */
+
 /* The first two nodes of every builder. */
 enum { NEVER, EMPTY };
 
@@ -57,6 +59,23 @@ struct grammar_builder *grammar_builder_create(const char *field)
     add_node(b, (struct node){.kind = NODE_NEVER});
     add_node(b, (struct node){.kind = NODE_EMPTY});
     return b;
+}
+
+void grammar_builder_set_try(struct grammar_builder *b, bool on)
+{
+    b->try = on;
+}
+
+bool grammar_builder_cut_short(const struct grammar_builder *b)
+{
+    return b->cut_short;
+}
+
+bool builder_over(struct grammar_builder *b, uint64_t used, uint64_t most)
+{
+    const uint64_t may = b->try ? most / TRY_PART : most;
+    b->cut_short |= b->try && used > may;
+    return used > may;
 }
 
 void grammar_builder_destroy(struct grammar_builder *b)

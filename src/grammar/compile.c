@@ -14,7 +14,7 @@
 #include <string.h>
 
 struct compiler {
-    const struct grammar_builder *b;
+    struct grammar_builder *b;
     const struct facts *f;
     struct program *p;
     uint32_t longest_token;
@@ -34,7 +34,7 @@ struct compiler {
 static uint32_t add_state(struct compiler *c, struct state s)
 {
     struct program *p = c->p;
-    if (p->n_states + c->n_edges + c->n_targets >= MAX_STATES) {
+    if (builder_over(c->b, (uint64_t)p->n_states + c->n_edges + c->n_targets, MAX_STATES - 1)) {
         c->too_large = true;
         return 0;
     }
@@ -607,7 +607,7 @@ static void find_ways(struct program *p, const bool *has)
     }
 }
 
-enum err program_compile(const struct grammar_builder *b,
+enum err program_compile(struct grammar_builder *b,
                          grammar_node root,
                          uint32_t longest_token,
                          const bool *has,

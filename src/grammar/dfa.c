@@ -290,7 +290,7 @@ static bool determinize(struct grammar_builder *b,
         d->accepts = grow(d->accepts, &cap_accepts, i + 1, sizeof *d->accepts);
         d->accepts[i] = x.members[x.list[i].first] == 0; /* state 0 accepts */
         b->dfa_work += (uint64_t)x.list[i].n * d->n_classes;
-        failed |= b->dfa_work > MAX_WORK;
+        failed |= builder_over(b, b->dfa_work, MAX_WORK);
         for (uint32_t c = 0; c < d->n_classes && !failed; c++) {
             n = 0;
             x.stamp++;
@@ -301,7 +301,7 @@ static bool determinize(struct grammar_builder *b,
             }
             uint32_t to = intern(&x, n, &failed);
             d->next[i * d->n_classes + c] = to;
-            failed |= b->dfa_work + x.n_visits > MAX_WORK;
+            failed |= builder_over(b, b->dfa_work + x.n_visits, MAX_WORK);
         }
     }
     b->dfa_work += x.n_visits;
@@ -320,7 +320,7 @@ struct dfa *dfa_create(struct grammar_builder *b, grammar_node node)
     struct nfa a = {.b = b};
     struct dfa *d = mem_zalloc(1, sizeof *d);
     d->start = NONE;
-    a.failed = b->dfa_work > MAX_WORK;
+    a.failed = builder_over(b, b->dfa_work, MAX_WORK);
     if (!builder_failed(b) && !a.failed) {
         add(&a, NONE, NONE, NONE); /* accepts */
         uint32_t start = build(&a, node, 0);
@@ -417,7 +417,7 @@ struct dfa *dfa_combine(struct grammar_builder *builder,
         d->start = pair_of(p, a->start, b->start, &failed);
     for (uint32_t i = 0; i < p->n && !failed; i++) {
         builder->dfa_work += d->n_classes;
-        failed |= builder->dfa_work > MAX_WORK;
+        failed |= builder_over(builder, builder->dfa_work, MAX_WORK);
         bool in_b = p->b[i] != NONE && b->accepts[p->b[i]];
         d->next = grow(d->next, &cap_next, (i + 1) * d->n_classes, sizeof *d->next);
         d->accepts = grow(d->accepts, &cap_accepts, i + 1, sizeof *d->accepts);

@@ -70,6 +70,11 @@ typedef uint32_t grammar_node; /* of one builder; may be used in several places 
 /* field: the request field that errors name; copied. */
 struct grammar_builder *grammar_builder_create(const char *field);
 void grammar_builder_destroy(struct grammar_builder *b);
+/* On: before anything is built. A try does a 32nd at most of the work that a grammar may cost. If
+ * that was not enough it was cut short, and neither what was compiled nor an error means anything.
+ */
+void grammar_builder_set_try(struct grammar_builder *b, bool on);
+bool grammar_builder_cut_short(const struct grammar_builder *b);
 /* OK, or the first error so far; *e (may be NULL) says what. */
 enum err grammar_builder_error(const struct grammar_builder *b, struct err_info *e);
 /* An error of the caller's own: ERR_INVALID, kept if it is the first. The node is `never`. */

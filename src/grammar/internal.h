@@ -70,6 +70,7 @@ struct grammar_builder {
     uint32_t n_rules, cap_rules;
     struct scan *scans;
     uint32_t n_scans, cap_scans;
+    bool try, cut_short;
     uint64_t dfa_work;     /* spent on finite automata */
     uint64_t schema_work;  /* on schemas that are done (json_schema.h) */
     uint32_t n_categories; /* of Unicode, in all expressions (regex.c) */
@@ -84,6 +85,8 @@ static inline bool builder_failed(const struct grammar_builder *b)
 {
     return b->error.code != OK;
 }
+/* Is that more work than may be done? Of a try a part is. */
+bool builder_over(struct grammar_builder *b, uint64_t used, uint64_t most);
 grammar_node builder_class(struct grammar_builder *b, const struct byte_class *c);
 static inline void class_add(struct byte_class *c, uint32_t lo, uint32_t hi)
 {
@@ -113,6 +116,10 @@ void char_set_deinit(struct char_set *s);
  * else what all later ones have. */
 bool char_set_add_category(
     struct char_set *s, const char *name, size_t n, bool inverted, bool over);
+/* And those that differ from them in case alone (unicode.c); the set becomes normal. over: what any
+ * language takes for one of them, else what all do: of ASCII, and of Latin, Greek, Cyrillic and
+ * Armenian what has one capital and one small letter. */
+void char_set_fold(struct char_set *s, bool over);
 
 /* ---- what is known of nodes and rules before compiling (check.c) ---- */
 
@@ -182,7 +189,7 @@ static inline uint32_t way_add(uint32_t a, uint32_t b)
 }
 
 /* longest_token, has[256]: of the vocabulary, as in struct grammar_vocab. */
-enum err program_compile(const struct grammar_builder *b,
+enum err program_compile(struct grammar_builder *b,
                          grammar_node root,
                          uint32_t longest_token,
                          const bool *has,
@@ -355,9 +362,11 @@ struct regex_part {
     size_t from, to;
     bool anchored;
     bool negative; /* texts that it matches are none of the whole's */
+    bool fold;     /* case does not count */
 };
 #define REGEX_MAX_PARTS 9u
-/* ^(?=x)(?!y)z as x, y and z, all of which are said of one text; 1 where nothing stands before. */
+/* ^(?=x)(?!y)z as x, y and z, all of which are said of one text; 1 where nothing stands before.
+ * (?i) may stand before it all. */
 uint32_t regex_parts(const char *s, size_t n, struct regex_part parts[REGEX_MAX_PARTS]);
 /* Where the group that begins at s[at] ends, behind its bracket; n + 1: nowhere. */
 size_t regex_group_end(const char *s, size_t n, size_t at);

@@ -89,7 +89,7 @@ grammar_node schema_pattern(struct schema *s, const char *key, const json_t *pat
     if (!json_is_string(pattern))
         return schema_fail(s, key, "must be a string");
     struct buf where = where_is(s, key);
-    const struct regex_part whole = {0, json_string_length(pattern), false, false};
+    const struct regex_part whole = {0, json_string_length(pattern), false, false, false};
     grammar_node node =
         regex_part_node(s->b, json_string_value(pattern), &whole, true, over, buf_cstr(&where));
     buf_deinit(&where);

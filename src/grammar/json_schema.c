@@ -57,7 +57,8 @@ void schema_pop(struct schema *s, size_t len)
 
 bool schema_works(struct schema *s)
 {
-    if (++s->work > SCHEMA_MAX_WORK || s->b->schema_work + s->work > BUILDER_MAX_WORK)
+    if (builder_over(s->b, ++s->work, SCHEMA_MAX_WORK) ||
+        builder_over(s->b, s->b->schema_work + s->work, BUILDER_MAX_WORK))
         schema_fail(s, NULL, "the schema is too large, or combines too many of its parts");
     return !builder_failed(s->b);
 }

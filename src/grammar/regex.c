@@ -3,6 +3,7 @@
  *      a . [a-z] [^a-z] \d \w \s \D \W \S  \n \r \t \f \v \0 \xHH \uHHHH \u{H...}  \. and the like
  *      \p{L} \P{L} and the other general categories of Unicode
  *      xy  x|y  (x)  (?:x)  (?<name>x)  (?P<name>x)  x* x+ x? x{m} x{m,} x{m,n}  and lazy ones
+ *      (?i) before it all, (?i:x) and (?-i:x)
  *      ^ and $ at the ends of the whole, of an alternative of the whole, or of a group around one
  *      \b between what is all letters, digits and _ and what is all else in ASCII, an end of the
  *      text, or what a search leaves free
@@ -22,6 +23,7 @@
 #define MAX_CATEGORIES 64u
 #define MAX_CATEGORIES_ALL 1024u
 #define MAX_GROUPS_WHOLE 8u /* around one another: the end of each is looked for */
+#define MAX_FOLDED 256u     /* characters of a range whose cases count as no category */
 #define MIN_JOINED 1024u    /* ranges of a class that are sorted and joined before others come */
 
 /* What the characters at an edge of something are: of \w, of \W and ASCII, or not known, also
@@ -35,6 +37,7 @@ struct regex {
     uint32_t n_open;
     bool in_json, search, over;
     bool anchored;         /* the whole begins where the text does */
+    bool fold;             /* case does not count */
     enum side first, last; /* of what was parsed last */
     uint32_t n_categories;
 };
@@ -162,19 +165,26 @@ static bool add_class(struct char_set *set, char c, bool over)
     return true;
 }
 
+/* One more set of hundreds of ranges; false if there were too many. */
+static bool count_category(struct regex *r, size_t at)
+{
+    if (++r->n_categories <= MAX_CATEGORIES && ++r->b->n_categories <= MAX_CATEGORIES_ALL)
+        return true;
+    fail_at(r,
+            at,
+            r->n_categories > MAX_CATEGORIES
+                ? "there are too many categories of Unicode"
+                : "all expressions together have too many categories of Unicode");
+    return false;
+}
+
 /* Behind \p or \P: {NAME}. */
 static bool add_category(struct regex *r, struct char_set *set, bool over)
 {
     const size_t from = r->at;
     const bool inverted = peek(r) == 'P';
-    if (++r->n_categories > MAX_CATEGORIES || ++r->b->n_categories > MAX_CATEGORIES_ALL) {
-        fail_at(r,
-                from - 1,
-                r->n_categories > MAX_CATEGORIES
-                    ? "there are too many categories of Unicode"
-                    : "all expressions together have too many categories of Unicode");
+    if (!count_category(r, from - 1))
         return false;
-    }
     const char *name = r->s + from + 2;
     const char *end =
         r->n - from > 2 && name[-1] == '{' ? memchr(name, '}', r->n - from - 2) : NULL;
@@ -285,11 +295,29 @@ static bool parse_member(
     return parse_escape(r, from, out);
 }
 
+/* Characters that a class names, from lo to hi; where case does not count, in both. */
+static void add_named(
+    struct regex *r, struct char_set *set, uint32_t lo, uint32_t hi, bool over, size_t at)
+{
+    struct char_set named = {0};
+    if (!r->fold) {
+        char_set_add(set, lo, hi);
+        return;
+    }
+    if (hi - lo >= MAX_FOLDED && !count_category(r, at))
+        return;
+    char_set_add(&named, lo, hi);
+    char_set_fold(&named, over);
+    for (uint32_t i = 0; i < named.n; i++)
+        char_set_add(set, named.r[i].lo, named.r[i].hi);
+    char_set_deinit(&named);
+}
+
 static grammar_node parse_set(struct regex *r)
 {
     struct char_set set = {0};
     size_t from = r->at++;
-    bool inverted = peek(r) == '^', first = true;
+    bool inverted = peek(r) == '^', first = true, has_class = false;
     uint32_t most = MIN_JOINED;
     const bool over = r->over != inverted; /* what is left out of all must be turned round too */
     r->at += inverted;
@@ -312,8 +340,10 @@ static grammar_node parse_set(struct regex *r)
             fail_at(r, from, "this class has no end");
             break;
         }
-        if (!parse_member(r, &set, over, &lo, &is_class) || is_class)
+        if (!parse_member(r, &set, over, &lo, &is_class) || is_class) {
+            has_class |= is_class;
             continue;
+        }
         hi = lo;
         if (peek(r) == '-' && r->at + 1 < r->n && r->s[r->at + 1] != ']') {
             r->at++;
@@ -322,10 +352,13 @@ static grammar_node parse_set(struct regex *r)
             if (end_is_class || hi < lo)
                 fail_at(r, at, "this range runs backwards");
         }
-        char_set_add(&set, lo, hi);
+        if (!failed(r))
+            add_named(r, &set, lo, hi, over, at);
     }
     r->at++;
     char_set_normalise(&set);
+    if (r->fold && over && has_class && count_category(r, from)) /* some languages do so */
+        char_set_fold(&set, true);
     if (inverted)
         char_set_invert(&set);
     grammar_node node = failed(r) ? 0 : emit(r, &set);
@@ -338,6 +371,8 @@ static grammar_node emit_one(struct regex *r, uint32_t c)
     struct char_set set = {0};
     char_set_add(&set, c, c);
     char_set_normalise(&set);
+    if (r->fold)
+        char_set_fold(&set, r->over);
     grammar_node node = emit(r, &set);
     char_set_deinit(&set);
     return node;
@@ -350,21 +385,32 @@ static grammar_node parse_alternatives(struct regex *r, bool top);
 static grammar_node parse_group(struct regex *r, bool top)
 {
     size_t from = r->at++;
+    const bool fold = r->fold;
     if (++r->n_open > MAX_GROUPS_OPEN)
         return fail_at(r, from, "groups are nested too deeply");
     if (looking_at(r, "?:")) {
         r->at += 2;
+    } else if (looking_at(r, "?i:")) {
+        r->fold = true;
+        r->at += 3;
+    } else if (looking_at(r, "?-i:")) {
+        r->fold = false;
+        r->at += 4;
+    } else if (looking_at(r, "?i)")) {
+        return fail_at(r, from, "(?i) is supported at the beginning of the whole, and (?i:...)");
     } else if (looking_at(r, "?P<") || (looking_at(r, "?<") && r->n - r->at > 2 &&
                                         r->s[r->at + 2] != '=' && r->s[r->at + 2] != '!')) {
         while (r->at < r->n && peek(r) != '>')
             r->at++;
         r->at++;
     } else if (peek(r) == '?') {
-        return fail_at(r, from, "look-around, flags and other groups with '?' are not supported");
+        return fail_at(
+            r, from, "look-around, other flags than i and other groups with '?' are not supported");
     }
     grammar_node node = parse_alternatives(r, top);
     if (!failed(r) && peek(r) != ')')
         return fail_at(r, from, "this group has no end");
+    r->fold = fold;
     r->n_open--;
     r->at++;
     return node;
@@ -383,6 +429,8 @@ static grammar_node parse_backslash(struct regex *r)
     if (category || add_class(&set, peek(r), r->over)) {
         r->at += !category;
         char_set_normalise(&set);
+        if (r->fold && r->over && count_category(r, from))
+            char_set_fold(&set, true);
         grammar_node node = emit(r, &set);
         char_set_deinit(&set);
         return node;
@@ -561,6 +609,15 @@ static bool at_whole_group(const struct regex *r)
     return end == r->n || (end < r->n && (r->s[end] == '|' || r->s[end] == ')'));
 }
 
+/* (?i) */
+static void take_flag(struct regex *r)
+{
+    if (!looking_at(r, "(?i)"))
+        return;
+    r->fold = true;
+    r->at += 4;
+}
+
 static grammar_node parse_sequence(struct regex *r, bool top)
 {
     struct sequence q = {0};
@@ -570,6 +627,8 @@ static grammar_node parse_sequence(struct regex *r, bool top)
     if (top && peek(r) == '^') {
         begins = true;
         r->at++;
+        if (r->at == 1) /* nothing before it that it could leave out */
+            take_flag(r);
     }
     const bool searches = r->search && top && !begins;
     q.first = SIDE_UNKNOWN;
@@ -647,9 +706,12 @@ grammar_node regex_part_node(struct grammar_builder *b,
                       .in_json = in_json,
                       .search = true,
                       .over = over,
-                      .anchored = part->anchored};
+                      .anchored = part->anchored,
+                      .fold = part->fold};
     if (part->to > MAX_TEXT_BYTES)
         return builder_fail(b, "%s has more than %u bytes", where, MAX_TEXT_BYTES);
+    if (part->from == 0)
+        take_flag(&r);
     grammar_node node = parse_alternatives(&r, true);
     if (!failed(&r) && r.at < r.n)
         return fail_at(&r, r.at, "this ')' closes nothing");
@@ -666,6 +728,7 @@ grammar_node regex_node(struct grammar_builder *b,
     struct regex r = {.b = b, .s = s, .n = n, .where = where, .in_json = in_json, .search = search};
     if (n > MAX_TEXT_BYTES)
         return builder_fail(b, "%s has more than %u bytes", where, MAX_TEXT_BYTES);
+    take_flag(&r);
     grammar_node node = parse_alternatives(&r, true);
     if (!failed(&r) && r.at < r.n)
         return fail_at(&r, r.at, "this ')' closes nothing");

@@ -97,8 +97,10 @@ struct worker_pool {
     pthread_cond_t more;
     struct exchange *jobs, *jobs_tail; /* in order of arrival */
     struct exchange *results;
-    pthread_t *threads;
+    pthread_t *threads; /* [n_threads] */
     uint32_t n_threads;
+    uint32_t n_active; /* of them: at work, and not slow; */
+    uint32_t n_slow;   /* slow */
     bool stopping;
 };
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define MAX_SLOW 65u
+
 static struct exchange *take_job(struct worker_pool *p)
 {
     struct exchange *ex = p->jobs;
@@ -23,18 +25,24 @@ static void *worker_main(void *arg)
     struct worker_pool *p = &s->pool;
     pthread_mutex_lock(&p->mutex);
     for (;;) {
-        struct exchange *ex = take_job(p);
+        struct exchange *ex = p->n_active < s->cfg.n_workers ? take_job(p) : NULL;
         if (!ex) {
-            if (p->stopping)
+            if (p->stopping && !p->jobs)
                 break;
             pthread_cond_wait(&p->more, &p->mutex);
             continue;
         }
+        p->n_active++;
         pthread_mutex_unlock(&p->mutex);
         void *call = NULL;
         if (!atomic_load_explicit(&ex->cancelled, memory_order_relaxed))
             call = s->app->begin(s->app->ctx, &ex->req, ex);
         pthread_mutex_lock(&p->mutex);
+        p->n_active--;
+        if (p->jobs)
+            pthread_cond_signal(&p->more);
+        else if (p->stopping)
+            pthread_cond_broadcast(&p->more);
         ex->call = call;
         bool first = !p->results;
         ex->next_job = p->results;
@@ -49,19 +57,41 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* Signals are for the caller's threads: the workers block them all. */
-void worker_pool_start(struct http_server *s)
+/* Signals are for the caller's threads: the workers block them all. Without memory for a thread
+ * those that there are do the work. */
+static void add_worker(struct http_server *s)
 {
     struct worker_pool *p = &s->pool;
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    p->threads = mem_zalloc(s->cfg.n_workers, sizeof *p->threads);
-    for (uint32_t i = 0; i < s->cfg.n_workers; i++) {
-        if (pthread_create(&p->threads[p->n_threads], NULL, worker_main, s) == 0)
-            p->n_threads++;
-    }
+    if (pthread_create(&p->threads[p->n_threads], NULL, worker_main, s) == 0)
+        p->n_threads++;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+void worker_pool_start(struct http_server *s)
+{
+    struct worker_pool *p = &s->pool;
+    p->threads = mem_zalloc(s->cfg.n_workers + MAX_SLOW, sizeof *p->threads);
+    for (uint32_t i = 0; i < s->cfg.n_workers; i++)
+        add_worker(s);
+}
+
+/* The threads at work and those that are slow: if these are all there are, another one is made. It
+ * stays. */
+void http_server_worker_slow(struct http_server *s, bool slow)
+{
+    struct worker_pool *p = &s->pool;
+    pthread_mutex_lock(&p->mutex);
+    p->n_slow = slow ? p->n_slow + 1 : p->n_slow - 1;
+    p->n_active = slow ? p->n_active - 1 : p->n_active + 1;
+    if (slow && !p->stopping && p->n_threads < s->cfg.n_workers + p->n_slow &&
+        p->n_threads < s->cfg.n_workers + MAX_SLOW)
+        add_worker(s);
+    if (slow)
+        pthread_cond_signal(&p->more);
+    pthread_mutex_unlock(&p->mutex);
 }
 
 void worker_pool_stop(struct http_server *s)

@@ -255,3 +255,113 @@ def test_messages_helpers(server):
     counted = client.messages.count_tokens(model="claude", messages=HELLO)
     usage = whole.usage
     assert counted.input_tokens == usage.input_tokens + usage.cache_read_input_tokens
+
+
+ADD = {"name": "add", "description": "Adds.", "input_schema": TOOL["function"]["parameters"]}
+
+
+def test_messages_tools_streamed(server):
+    """A call as it comes, its result, and the answer to that, by the client's own helpers."""
+    anthropic = pytest.importorskip("anthropic", reason="the Anthropic client is not installed")
+    client = anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
+    ask = {"model": "claude", "max_tokens": 120, "tools": [ADD], "messages": HELLO,
+           "extra_body": {"seed": 1}}
+    for choice in ({"type": "any"}, {"type": "tool", "name": "add"},
+                   {"type": "any", "disable_parallel_tool_use": True}):
+        json_parts, kinds = [], []
+        with client.messages.stream(**ask, tool_choice=choice) as stream:
+            for event in stream:
+                kinds.append(event.type)
+                if event.type == "input_json":
+                    json_parts.append(event.partial_json)
+            final = stream.get_final_message()
+        calls = [b for b in final.content if b.type == "tool_use"]
+        assert calls and final.stop_reason == "tool_use" and kinds.count("message_stop") == 1
+        assert json.loads("".join(json_parts).split("}")[0] + "}") == calls[0].input
+        assert set(calls[0].input) == {"a", "b"} and calls[0].name == "add"
+        assert choice.get("name") is None and not choice.get("disable_parallel_tool_use") or len(calls) == 1
+        results = [{"type": "tool_result", "tool_use_id": c.id, "content": "5"} for c in calls]
+        more = client.messages.create(**{**ask, "messages": HELLO + [
+            {"role": "assistant", "content": final.content}, {"role": "user", "content": results}]},
+            tool_choice={"type": "none"})
+        assert more.stop_reason in ("end_turn", "max_tokens")
+        counted = client.messages.count_tokens(model="claude", tools=[ADD], tool_choice=choice, messages=HELLO)
+        assert counted.input_tokens == final.usage.input_tokens + final.usage.cache_read_input_tokens
+
+
+def test_messages_thinking(start_server, tmp_path):
+    """Thinking within its budget, streamed and not; the block goes back with the next turn."""
+    anthropic = pytest.importorskip("anthropic", reason="the Anthropic client is not installed")
+    template = tmp_path / "thinks.jinja"
+    template.write_text("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+                        "{% if add_generation_prompt %}<|im_start|>assistant\n"
+                        "{% if enable_thinking is not defined or enable_thinking %}<think>\n{% endif %}{% endif %}"
+                        "{# </think> #}")
+    server = start_server("--chat-template-file", template)
+    client = anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
+    ask = {"model": "claude", "max_tokens": 60, "messages": HELLO,
+           "extra_body": {"temperature": 0, "ignore_eos": True}}
+    on = {"type": "enabled", "budget_tokens": 12}
+    whole = client.messages.create(**ask, thinking=on)
+    assert [b.type for b in whole.content] == ["thinking", "text"] and whole.content[0].signature == ""
+    with client.messages.stream(**ask, thinking=on) as stream:
+        kinds = [e.type for e in stream]
+        final = stream.get_final_message()
+    assert [b.to_dict() for b in whole.content] == [
+        {k: v for k, v in b.to_dict().items() if k != "parsed_output"} for b in final.content]
+    assert "thinking" in kinds and "text" in kinds
+    off = client.messages.create(**ask, thinking={"type": "disabled"})
+    assert [b.type for b in off.content] == ["text"]
+    back = client.messages.create(**{**ask, "messages": HELLO + [
+        {"role": "assistant", "content": whole.content}, {"role": "user", "content": "And of Italy?"}]},
+        thinking=on)
+    assert back.usage.input_tokens + back.usage.cache_read_input_tokens > whole.usage.input_tokens
+    told = openai.OpenAI(base_url=server.url + "/v1", api_key="none").chat.completions.create(
+        model="default", messages=HELLO, max_tokens=60, temperature=0,
+        extra_body={"ignore_eos": True, "thinking_budget_tokens": 12})
+    assert told.choices[0].message.reasoning_content == whole.content[0].thinking
+    assert told.choices[0].message.content == whole.content[1].text
+
+
+def test_responses_tools_streamed(client):
+    """A call as it comes; its result goes on from that answer, kept by the server."""
+    with client.responses.stream(model="default", input="What is 2 + 3?", tools=[FLAT_TOOL],
+                                 tool_choice="required", max_output_tokens=120) as stream:
+        kinds = [e.type for e in stream]
+        done = stream.get_final_response()
+    calls = [x for x in done.output if x.type == "function_call"]
+    assert calls and "response.function_call_arguments.delta" in kinds and kinds[-1] == "response.completed"
+    assert set(json.loads(calls[0].arguments)) == {"a", "b"}
+    back = client.responses.create(
+        model="default", previous_response_id=done.id, max_output_tokens=8, tools=[FLAT_TOOL],
+        tool_choice="auto", input=[{"type": "function_call_output", "call_id": c.call_id, "output": "5"} for c in calls])
+    assert back.previous_response_id == done.id and back.usage.input_tokens > done.usage.input_tokens
+    third = client.responses.create(model="default", previous_response_id=back.id, input="Thanks",
+                                    max_output_tokens=8, tools=[FLAT_TOOL])
+    assert third.usage.input_tokens > back.usage.input_tokens
+    with pytest.raises(openai.NotFoundError):
+        client.responses.create(model="default", previous_response_id="resp_unknown", input="Thanks")
+
+
+def test_async_clients(server):
+    """Twenty streams at once from one program, of both clients; each is whole."""
+    import asyncio
+    anthropic = pytest.importorskip("anthropic", reason="the Anthropic client is not installed")
+
+    async def one(i):
+        ask = {"model": "default", "max_tokens": 12,
+               "messages": [{"role": "user", "content": f"What is 12 + {i // 2}?"}]}
+        more = {"temperature": 0}
+        if i % 2:
+            async with openai.AsyncOpenAI(base_url=server.url + "/v1", api_key="none") as c:
+                stream = await c.chat.completions.create(**ask, stream=True, extra_body=more)
+                return "".join([x.choices[0].delta.content or "" async for x in stream])
+        async with anthropic.AsyncAnthropic(base_url=server.url, api_key="none") as c:
+            async with c.messages.stream(**ask, extra_body=more) as stream:
+                return "".join([x async for x in stream.text_stream])
+
+    async def all_of_them():
+        return await asyncio.gather(*[one(i) for i in range(20)])
+
+    texts = asyncio.run(all_of_them())
+    assert texts[::2] == texts[1::2] and len(set(texts)) > 3, texts

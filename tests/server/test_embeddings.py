@@ -299,6 +299,17 @@ def test_rerank_options(serve):
     assert [r["score"] for r in plain[:2]] == [r["relevance_score"] for r in results]
 
 
+def test_timeline_of_scores(serve):
+    s = serve("bert-rank")
+    body = {"query": QUERY, "documents": DOCUMENTS, "timeline": True, "top_n": 1}
+    choices = s.json("POST", "/v1/rerank", body)["timeline"]["choices"]
+    assert [c["index"] for c in choices] == list(range(len(DOCUMENTS)))
+    for c in choices:
+        assert c["events"][0]["event"] == "queued" and c["events"][-1]["event"] == "done"
+    plain = s.json("POST", "/rerank", {"query": QUERY, "texts": DOCUMENTS, "timeline": True})
+    assert [[c["index"] for c in r["timeline"]["choices"]] for r in plain] == [[r["index"]] for r in plain]
+
+
 def test_rerank_refusals(serve):
     s = serve("bert-rank")
     refused(s, "/v1/rerank", {"documents": ["a"]}, "required", "query")

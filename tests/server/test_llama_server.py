@@ -127,6 +127,26 @@ def test_infill(start_server, tmp_path, marks):
     assert status == 200 and json.loads(data.decode().strip().split("\n\n")[-1][6:])["stop"] is True
 
 
+def test_infill_as_editors_ask(start_server, tmp_path, marks):
+    """What the plugins for vim and VS Code send: chunks with times, limits of time, an empty list of
+    samplers, and a first request that only fills the cache and wants nothing back."""
+    s = start_server("-m", with_numbers(tmp_path / "m.gguf", marks), "--context", "256")
+    chunk = {"text": "int f(void);\n", "time": [1, 2], "filename": "a.c"}
+    warm = {"input_prefix": "", "input_suffix": "", "input_extra": [chunk], "prompt": "", "n_predict": 0,
+            "temperature": 0.0, "stream": False, "samplers": [], "cache_prompt": True, "t_max_prompt_ms": 1,
+            "t_max_predict_ms": 1, "response_fields": [""]}
+    assert s.json("POST", "/infill", warm) == {}
+    names = ["content", "timings/prompt_n", "timings/predicted_n", "timings/predicted_per_second",
+             "truncated", "tokens_cached"]
+    ask = {"id_slot": 0, "input_prefix": "int g(void) {\n", "input_suffix": "\n}\n", "input_extra": [chunk],
+           "prompt": "    return ", "n_predict": 24, "stop": [], "n_indent": 4, "top_k": 40, "top_p": 0.9,
+           "stream": False, "samplers": ["top_k", "top_p", "infill"], "cache_prompt": True,
+           "t_max_prompt_ms": 500, "t_max_predict_ms": 1000, "model": "", "response_fields": names}
+    first = s.json("POST", "/infill", ask)
+    assert set(first) == set(names) and isinstance(first["content"], str)
+    assert s.json("POST", "/infill", ask)["tokens_cached"] > first["tokens_cached"] - 1
+
+
 @pytest.mark.parametrize("change, word", [
     ({"input_prefix": None}, "input_prefix"), ({"input_suffix": 1}, "input_suffix"), ({"prompt": [1]}, "prompt"),
     ({"input_extra": {}}, "input_extra"), ({"input_extra": [{}]}, "input_extra[0]"),

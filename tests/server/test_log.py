@@ -168,6 +168,68 @@ def test_timeline_of_a_stream(server, usage):
     check_events(last["timeline"]["choices"][0], events[-2]["choices"][0]["finish_reason"])
 
 
+SAY = [{"role": "user", "content": "What is 2 + 3?"}]
+DIALECTS = [
+    ("/v1/messages", {"messages": SAY, "max_tokens": 5}),
+    ("/v1/responses", {"input": "What is 2 + 3?", "max_output_tokens": 5}),
+    ("/completion", {"prompt": "What is", "n_predict": 5, "ignore_eos": True}),
+    ("/generate", {"prompt": "What is", "max_tokens": 5}),
+    ("/batch/generate", {"prompts": ["What", "is"], "max_tokens": 5}),
+    ("/v1/batch/completions", {"prompts": ["What", "is"], "max_tokens": 5}),
+    ("/v1/embeddings", {"input": ["What", "is"]}),
+]
+
+
+@pytest.mark.parametrize("path, body", DIALECTS, ids=[p for p, _ in DIALECTS])
+def test_timeline_of_every_dialect(server, path, body):
+    answer = server.json("POST", path, {**body, "timeline": True})
+    choices = answer["timeline"]["choices"]
+    several = body.get("prompts") or path == "/v1/embeddings"
+    assert [c["index"] for c in choices] == [0, 1][:2 if several else 1]
+    for c in choices:
+        names = check_events(c, c["events"][-1]["reason"])
+        assert names[1] == "admitted" and ("first_token" in names) is (path != "/v1/embeddings")
+        assert c["events"][-1]["reason"] in ("stop", "length")
+    assert "timeline" not in server.json("POST", path, body)
+    status, _, data = server.request("POST", path, {**body, "timeline": "yes"})
+    assert status in (400, 422) and b"timeline" in data
+
+
+def test_timelines_of_arrays(server):
+    """What has no place for one of all tells each answer's own."""
+    answers = server.json("POST", "/completion", {"prompt": ["What", "is"], "n_predict": 3, "timeline": True})
+    vectors = server.json("POST", "/embedding", {"content": ["What", "is"], "timeline": True})
+    for i, one in [*enumerate(answers), *enumerate(vectors)]:
+        (choice,) = one["timeline"]["choices"]
+        assert choice["index"] == i
+        check_events(choice, choice["events"][-1]["reason"])
+    chosen = server.json("POST", "/completion", {"prompt": "What", "n_predict": 3, "timeline": True,
+                                                 "response_fields": ["content", "timeline/choices"]})
+    assert set(chosen) == {"content", "timeline/choices"}
+
+
+@pytest.mark.parametrize("path, body, at", [
+    ("/v1/messages", {"messages": SAY, "max_tokens": 5}, "message_delta"),
+    ("/v1/responses", {"input": "What is 2 + 3?", "max_output_tokens": 64}, "response.completed"),
+    ("/completion", {"prompt": ["What", "is"], "n_predict": 5}, None),
+    ("/stream/generate", {"prompt": "What is", "max_tokens": 5}, "done")])
+def test_timeline_of_streams(server, path, body, at):
+    if path != "/stream/generate":
+        body = {**body, "stream": True}
+    status, _, data = server.request("POST", path, {**body, "timeline": True})
+    assert status == 200, data
+    with_one = []
+    for event in data.decode().strip().split("\n\n"):
+        name = event.split("event: ")[1].split("\n")[0] if event.startswith("event: ") else None
+        said = json.loads(event.split("data: ", 1)[1])
+        if "timeline" in said or "timeline" in said.get("response", {}):
+            assert name == at and said.get("stop") is not False
+            with_one += said.get("response", said)["timeline"]["choices"]
+    assert sorted(c["index"] for c in with_one) == list(range(2 if path == "/completion" else 1))
+    for c in with_one:
+        check_events(c, c["events"][-1]["reason"])
+
+
 def test_chunks_of_a_long_prompt(start_server):
     server = start_server("--batch-tokens", 64, "--max-running", 4)
     answer = server.json("POST", COMPLETIONS, {**ASK, "prompt": list(range(300, 600)),

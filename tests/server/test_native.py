@@ -244,6 +244,7 @@ def test_progress_of_a_long_prompt(start_server):
     ("post_sampling_probs", [1]), ("mirostat", [1]), ("dynatemp_range", [0.5]),
     ("typical_p", [0.5]), ("dry_multiplier", [0.8]), ("xtc_probability", [0.1]),
     ("t_max_predict_ms", ["1", -2]), ("min_keep", [2]), ("n_indent", [-1, 1.5]), ("lora", [[{"id": 0}]]),
+    ("multimodal_data", [["eA=="]]),
     ("prompt", [None, 1, True, [], [[]], [None], {"a": 1}, [1, 2.5, "a"], [-1], [10**9], [[1, [2]]],
                 {"prompt_string": 1}, {"prompt_string": "a", "multimodal_data": ["eA=="]}]),
 ])

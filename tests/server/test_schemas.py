@@ -23,7 +23,6 @@ REFUSED = {
     "unique anything": ("/uniqueItems", FREE),
     "unique beside prefixItems": ("/uniqueItems", FREE),
     "unique dates": ("/uniqueItems", FREE),
-    "pattern with flags": ("/pattern", "offset 0: look-around, flags"),
     "pattern with look-behind": ("/pattern", "offset 0: look-around"),
     "tags without doubles": ("/uniqueItems", FREE),
     "pattern with back reference": ("/pattern", "offset 6: references back"),

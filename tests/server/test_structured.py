@@ -5,6 +5,7 @@ a 400 that says where."""
 import json
 import re
 import threading
+import time
 
 import pytest
 
@@ -222,3 +223,62 @@ def test_steps_allocate_nothing(server):
     metrics = server.request("GET", "/metrics")[2].decode()
     assert re.search(r"^weir_step_allocations_total 0$", metrics, re.M)
     assert re.search(r"^weir_grammar_mask_misses_total [1-9]", metrics, re.M)
+
+
+def costly(i):
+    """A schema that is refused after about as much work as one may cost; no two are the same."""
+    return {"type": "object", "properties": {
+        f"p{k}": {"type": "string", "pattern": f"^(a|b)*a(a|b){{{9 + i % 3}}}c{i}x{k}$", "maxLength": 200 + i}
+        for k in range(40)}}
+
+
+def test_costly_schemas_keep_nobody(server):
+    """Six at once, three times as many as there are workers: requests without a schema, and with a
+    cheap one that nobody has sent yet, are answered before the last of them."""
+    codes = []
+
+    def send(i):
+        body = {"max_tokens": 1, "json_schema": costly(i)}
+        if i % 2:  # looked at, although the answer will be a call
+            body |= {"messages": [{"role": "user", "content": "a"}], "tool_choice": "required",
+                     "tools": [{"type": "function", "function": {"name": "f"}}]}
+        else:
+            body["prompt"] = "a"
+        codes.append(server.request("POST", CHAT if i % 2 else COMPLETIONS, body, timeout=600)[0])
+
+    threads = [threading.Thread(target=send, args=(i,)) for i in range(6)]
+    for t in threads:
+        t.start()
+    while server.metric("weir_grammars_waiting") < 4 and len(codes) < 2:
+        time.sleep(0.001)
+    server.json("POST", COMPLETIONS, {"prompt": "a", "max_tokens": 1})
+    server.json("POST", COMPLETIONS, {"prompt": "a", "max_tokens": 9, "regex": "[a-d]{3}new"})
+    assert len(codes) < 6
+    for t in threads:
+        t.join()
+    assert codes == [400] * 6 and server.metric("weir_grammars_waiting") == 0
+
+
+def test_costly_schemas_in_turns(start_server, tmp_path):
+    """One key's costly schema comes before most of another key's five."""
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps({"keys": [{"name": n, "key": "sk-0123456789-" + n} for n in "ab"]}))
+    server = start_server("--api-keys", keys)
+    order = []
+
+    def send(name, i):
+        body = {"prompt": "a", "max_tokens": 1, "json_schema": costly(i)}
+        server.request("POST", COMPLETIONS, body, headers={"X-Api-Key": "sk-0123456789-" + name}, timeout=600)
+        order.append(name)
+
+    threads = [threading.Thread(target=send, args=("a", i)) for i in range(5)]
+    for t in threads:
+        t.start()
+    metrics = {"X-Api-Key": "sk-0123456789-b"}
+    while b"weir_grammars_waiting 4" not in server.request("GET", "/metrics", headers=metrics)[2] and len(order) < 1:
+        time.sleep(0.001)
+    threads.append(threading.Thread(target=send, args=("b", 100)))
+    threads[-1].start()
+    for t in threads:
+        t.join()
+    assert "b" in order[:4], order

@@ -137,9 +137,46 @@ static void test_unknown(void **state)
     assert_ptr_equal(strstr(text, "user:You have these tools:"), text);
     assert_non_null(strstr(text, "\n\nhello"));
     free(text);
+    text = render(no_system, with_system, &t);
+    assert_ptr_equal(strstr(text, "user:You have these tools:"), text);
+    assert_non_null(strstr(text, "\n\nBe brief.\n\nhello"));
+    free(text);
     t.choice = CHAT_TOOLS_NONE;
     check(no_system, hello, &t, "user:hello");
     chat_tools_deinit(&t);
+}
+
+/* What the system says reaches the model also where the template refuses it or drops it. */
+static void test_no_system(void **state)
+{
+    (void)state;
+    static const char *const templates[] = {
+        "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}"
+        "{% for m in messages %}{{ m.role + ':' + m.content + ' ' }}{% endfor %}",
+        "{% for m in messages if m.role != 'system' %}{{ m.role + ':' + m.content + ' ' }}"
+        "{% endfor %}"};
+    static const char *const cases[][2] = {
+        {"[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"u\"}]",
+         "user:s\n\nu "},
+        {"[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"system\",\"content\":\"t\"},"
+         "{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":\"a\"}]",
+         "user:s\n\nt\n\nu assistant:a "},
+        {"[{\"role\":\"system\",\"content\":\"s\"}]", "user:s "},
+        {"[{\"role\":\"system\",\"content\":\"s\"},"
+         "{\"role\":\"assistant\",\"content\":\"a\"}]",
+         "user:s assistant:a "},
+        {"[{\"role\":\"system\",\"content\":\"\"},{\"role\":\"user\",\"content\":\"u\"}]",
+         "user:u "},
+        {"[{\"role\":\"user\",\"content\":\"u\"}]", "user:u "}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        check(templates[0], cases[i][0], NULL, cases[i][1]);
+        check(templates[1], cases[i][0], NULL, cases[i][1]);
+    }
+    /* one that wants `functions` as text takes the system all the same */
+    check("{% for m in messages %}{{ m.role + ':' + m.content + ' ' + functions }}{% endfor %}",
+          cases[0][0],
+          NULL,
+          "system:s user:u ");
 }
 
 /* Templates of two kinds that leave a part to whoever writes messages. */
@@ -261,6 +298,7 @@ int main(void)
         cmocka_unit_test(test_list),
         cmocka_unit_test(test_known),
         cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_no_system),
         cmocka_unit_test(test_half_known),
         cmocka_unit_test(test_released),
         cmocka_unit_test(test_style),

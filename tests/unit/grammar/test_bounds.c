@@ -302,6 +302,35 @@ static void test_noise(void **state)
     }
 }
 
+/* A try of what is cheap is all there is to do; of what is not it says so, and in full it is made
+ * or refused as if there had been none. */
+static void test_try(void **state)
+{
+    (void)state;
+    static const char *const regexes[] = {"[a-c]{2,5}x", "(?:abcdefgh|ijklmnop){1,40000}"};
+    static const char patterns[] =
+        "{\"type\":\"string\",\"pattern\":\"^(a|b)*a(a|b){11}c$\",\"maxLength\":100,"
+        "\"not\":{\"pattern\":\"^(a|b)*b(a|b){10}c$\"}}";
+    for (int i = 0; i < 3; i++) {
+        enum err full = OK;
+        for (int try = 1; try >= 0; try--) {
+            struct grammar_builder *b = grammar_builder_create("field");
+            struct grammar *g = NULL;
+            grammar_builder_set_try(b, try);
+            grammar_node root = i < 2 ? grammar_regex(b, regexes[i], strlen(regexes[i]))
+                                      : grammar_json_schema_text(b, patterns, strlen(patterns));
+            enum err err = grammar_compile(b, root, w.vocab, &g, NULL);
+            assert_int_equal(grammar_builder_cut_short(b), try && i > 0);
+            if (i == 0)
+                assert_int_equal(err, OK);
+            full = err;
+            grammar_release(g);
+            grammar_builder_destroy(b);
+        }
+        assert_true(full == OK || full == ERR_INVALID);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -314,6 +343,7 @@ int main(void)
         cmocka_unit_test(test_work),
         cmocka_unit_test(test_large_references),
         cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_try),
     };
     return cmocka_run_group_tests(tests, world_create, world_destroy);
 }

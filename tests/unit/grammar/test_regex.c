@@ -38,6 +38,27 @@ static const struct {
     {"\\P{L}+", {"1-", "\xd9\xa1"}, {"a", "\xd0\xb6", "\xcd\xb8"}},
     {"[\\p{N}_]+", {"1_", "\xd9\xa1"}, {"a"}},
     {"[^\\p{L}\\d]", {"-"}, {"a", "1", "\xcd\xb8"}},
+    {"(?i)Yes[a-c]",
+     {"yesa", "YESC", "yEsB"},
+     {"yesd",
+      "ye\xc5\xbf"
+      "a"}},
+    {"(?i:a)b", {"ab", "Ab"}, {"aB", "AB"}},
+    {"(?i)a(?-i:b)c", {"abc", "AbC"}, {"aBc"}},
+    {"^(?i)a$|b", {"a", "A", "B"}, {"c"}},
+    {"(?i)(?:^a$|^B$)", {"A", "b"}, {"ab"}},
+    {"(?i)\xc3\xa9\xcf\x83\xd0\xb6",
+     {"\xc3\xa9\xcf\x83\xd0\xb6", "\xc3\x89\xce\xa3\xd0\x96"},
+     {"e"}},
+    {"(?i)[\xce\xb1-\xcf\x89]",
+     {"\xce\xa9", "\xcf\x89"},
+     {"\xcf\x91"
+      "a"}},
+    {"(?i)k", {"k", "K"}, {"\xe2\x84\xaa"}}, /* not the sign of Kelvin */
+    {"(?i)\xc3\x9f", {"\xc3\x9f"}, {"\xe1\xba\x9e", "ss"}},
+    {"(?i)[^k]", {"a", "1"}, {"k", "K", "\xe2\x84\xaa"}}, /* nor is it something else */
+    {"(?i)[^\xcf\x83]", {"a"}, {"\xcf\x83", "\xcf\x82", "\xce\xa3"}},
+    {"(?i)\\d\\x41", {"1a", "1A"}, {"a"}},
 };
 
 static void test_language(void **state)
@@ -63,7 +84,11 @@ static const struct {
              {"(?<=a)b", 0},
              {"(a)\\1", 3},
              {"a\\bc", 1},
-             {"(?i)a", 0},
+             {"a(?i)b", 1},
+             {"(?s)a", 0},
+             {"(?im)a", 0},
+             {"(?ia", 0},
+             {"(?i", 0},
              {"a(b", 1},
              {"a)b", 1},
              {"*a", 0},
@@ -124,6 +149,22 @@ static void test_many_categories(void **state)
     assert_non_null(strstr(e.text, "offset 321: there are too many categories"));
 }
 
+/* Where case does not count, classes and long ranges bring as many. */
+static void test_many_cases(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {"[^\\w]", "[\xc2\x80-\xef\xbf\xbf]"};
+    static char regex[200000];
+    for (size_t i = 0; i < 2; i++) {
+        struct err_info e = {0};
+        char *at = regex + sprintf(regex, "(?i)");
+        for (int k = 0; k < 15000; k++)
+            at += sprintf(at, "%s", parts[i]);
+        assert_null(make(REGEX, regex, &e));
+        assert_non_null(strstr(e.text, "there are too many categories"));
+    }
+}
+
 /* So may their number in a schema, each of them of few nodes; and a class may say the same often.
  */
 static void test_many_expressions(void **state)
@@ -160,6 +201,7 @@ int main(void)
         cmocka_unit_test(test_language),
         cmocka_unit_test(test_errors_say_where),
         cmocka_unit_test(test_many_categories),
+        cmocka_unit_test(test_many_cases),
         cmocka_unit_test(test_many_expressions),
     };
     return cmocka_run_group_tests(tests, world_create, world_destroy);
