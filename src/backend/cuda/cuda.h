@@ -27,6 +27,7 @@
 #include "backend/cuda/sample.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 /* Changes whenever the bits that any kernel computes do. */
 #define CUDA_KERNELS_REVISION "r1"
@@ -142,6 +143,11 @@ struct cuda_slot {
     struct cuda_jobs jobs;
 };
 
+struct cuda_region {
+    uint8_t *p;
+    size_t n_bytes;
+};
+
 struct cuda_graph {
     struct cuda_bounds bounds;
     cudaGraphExec_t exec;
@@ -204,8 +210,7 @@ struct cuda_backend {
     bool unjoined;                /* the steps' stream has not been told to wait for it */
     cudaEvent_t moving, measured; /* around one of them; measuring: recorded */
     bool measuring;
-    double block_us; /* that one takes, learned; 0: not known */
-    bool lost;       /* a block could not be moved: no KV is read, and no step begins, again */
+    atomic_bool lost; /* a block could not be moved: no KV is read, and no step begins, again */
     struct cuda_graph graphs[CUDA_MAX_GRAPHS];
     uint32_t n_graphs;
     bool warmed_up;
@@ -217,8 +222,8 @@ struct cuda_backend {
     uint32_t window;                          /* of the layers that have the largest; 0: none has */
     uint8_t *block_bytes;                     /* pinned: one KV block of all layers */
     size_t block_bytes_n;
-    uint8_t *lent_pinned; /* [lent_pinned_n] pinned_alloc's */
-    size_t lent_pinned_n;
+    struct cuda_region pinned[BACKEND_PINNED]; /* pinned_alloc's; p NULL: free */
+    struct gpu_move_stats moves;               /* under the lock */
 
     const struct cuda_slot *last; /* what the last run left */
     pthread_mutex_t lock;         /* of the figures */
@@ -313,6 +318,7 @@ void cuda_block_copy(struct backend *base, struct backend_place from, struct bac
 bool cuda_block_read(struct backend *base, struct backend_place from, void *bytes);
 void cuda_block_write(struct backend *base, struct backend_place to, const void *bytes);
 double cuda_block_us(const struct backend *base);
+bool cuda_block_settle(struct backend *base);
 /* May a step begin? Errors: ERR_INTERNAL, where a block was lost. */
 enum err cuda_blocks_whole(const struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
 /* What comes next on the steps' stream comes behind all blocks read and written so far. */
