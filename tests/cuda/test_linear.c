@@ -259,7 +259,8 @@ static void large_launches_give_the_same_bits(void **s)
     }
 }
 
-/* Matrices of each head's own: as if each head's rows were all there is, to the bit. */
+/* Matrices of each head's own, over rows of its own or the same ones: as if each head's rows were
+ * all there is, to the bit. */
 static void heads_have_their_own(void **s)
 {
     (void)s;
@@ -267,17 +268,20 @@ static void heads_have_their_own(void **s)
     static const enum gguf_type some[] = {
         GGUF_TYPE_F32, GGUF_TYPE_F16, GGUF_TYPE_BF16, GGUF_TYPE_Q8_0, GGUF_TYPE_Q4_K};
     static const uint32_t n_rows[] = {3, 21, 70};
-    for (size_t t = 0; t < COUNT(some) * COUNT(n_rows); t++) {
-        const enum gguf_type type = some[t / COUNT(n_rows)];
-        const uint32_t k = 256, n = 40, rows = n_rows[t % COUNT(n_rows)], bound = rows + 2;
-        const uint32_t in_step = k + 5, out_step = n + 3;
-        const size_t part = cuda_matrix_bytes((int)type, k, n), width = HEADS * in_step;
+    for (size_t t = 0; t < COUNT(some) * COUNT(n_rows) * 2; t++) {
+        const enum gguf_type type = some[t / 2 / COUNT(n_rows)];
+        const uint32_t k = 256, n = 40, rows = n_rows[t / 2 % COUNT(n_rows)], bound = rows + 2;
+        const bool same = t % 2;
+        const uint32_t in_step = same ? 0 : k + 5, out_step = n + 3;
+        const size_t part = cuda_matrix_bytes((int)type, k, n), width = same ? k : HEADS * in_step;
         const size_t out_bytes = (size_t)rows * HEADS * out_step * sizeof(float);
         uint8_t *w = device_bytes(part * HEADS);
         float *x = mem_zalloc(rows * width, sizeof *x), *out = mem_alloc(out_bytes);
         float *want[HEADS];
         for (uint32_t h = 0; h < HEADS; h++) {
             struct linear_case c = make_case(type, k, n, rows);
+            if (same && h > 0)
+                memcpy(c.x, x, rows * width * sizeof *x);
             want[h] = mem_alloc((size_t)rows * n * sizeof(float));
             run(&c, 0, rows, rows, want[h]);
             for (uint32_t r = 0; r < rows; r++)
@@ -291,12 +295,14 @@ static void heads_have_their_own(void **s)
         struct cuda_at at = at_make(rows, bound);
         at.wgmma = rnd() % 2;
         float *in = device_copy(x, rows * width * sizeof *x);
-        const struct cuda_linear op = {
+        struct cuda_linear op = {
             .w = {(int)type, k, n, w},
             .act = {device_bytes(cuda_act_bytes(form, bound, k) * HEADS), k, form, HEADS, in_step},
             .out = {device_bytes(out_bytes), HEADS * out_step},
             .out_step = out_step};
+        op.act.heads = same ? 0 : HEADS;
         cuda_act_pack(&at, (struct cuda_buf){in, width}, &op.act);
+        op.act.heads = HEADS;
         cuda_linear(&at, &op);
         host_copy(out, op.out.p, out_bytes);
         for (uint32_t i = 0; i < rows * HEADS; i++)

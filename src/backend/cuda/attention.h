@@ -36,8 +36,8 @@ struct cuda_kv {
 void cuda_angles(
     const struct cuda_at *at, const double *inv_freq, uint32_t dims, double scale, float *out);
 
-/* Rotate Q [n_head] and K [n_head_kv] in place (angles NULL: do not), of each head `dims` values
- * from `first` on, then store K and V (kv.base NULL: do not) and, if temper_length is not 0,
+/* Rotate Q [n_head] and K [n_head_kv] in place (angles NULL: do not; k.p NULL: Q alone, for which
+ * n_head_kv is any divisor of n_head), of each head `dims` values from `first` on, then store K and V (kv.base NULL: do not) and, if temper_length is not 0,
  * multiply Q by 1 + temper_scale log(1 + floor((position + temper_offset) / temper_length)). */
 struct cuda_rope_store {
     struct cuda_buf q, k, v;

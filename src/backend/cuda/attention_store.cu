@@ -87,11 +87,12 @@ static __global__ void rope_store_kernel(cuda_step step, struct cuda_rope_store 
         return;
     const uint32_t group = op.n_head / op.kv.n_head_kv, n_pairs = op.dims / 2;
     float *q = op.q.p + row * op.q.stride + static_cast<size_t>(head) * group * dim;
-    float *k = op.k.p + row * op.k.stride + static_cast<size_t>(head) * dim;
+    float *k = op.k.p ? op.k.p + row * op.k.stride + static_cast<size_t>(head) * dim : NULL;
     const float *v = op.v.p + row * op.v.stride + static_cast<size_t>(head) * dim;
     if (op.angles) {
         const float *angles = op.angles + static_cast<size_t>(row) * op.dims;
-        for (uint32_t i = threadIdx.x; i < (group + 1) * n_pairs; i += STORE_THREADS) {
+        const uint32_t heads = group + (k != NULL);
+        for (uint32_t i = threadIdx.x; i < heads * n_pairs; i += STORE_THREADS) {
             const uint32_t h = i / n_pairs;
             float *x = h < group ? q + static_cast<size_t>(h) * dim : k;
             rotate_pair(x + op.first, angles, i % n_pairs, n_pairs, op.adjacent);

@@ -25,6 +25,7 @@
 #include "backend/cuda/queue.h"
 #include "backend/cuda/rows.h"
 #include "backend/cuda/sample.h"
+#include "backend/cuda/streams.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -57,6 +58,10 @@ enum launch_kind {
     LAUNCH_ADD,
     LAUNCH_ADD_GATED,
     LAUNCH_CAP,
+    LAUNCH_CLAMP,
+    LAUNCH_MUL,
+    LAUNCH_STREAMS, /* which op: stream_op */
+    LAUNCH_SPARSE,
     LAUNCH_SELECT, /* and sort */
     LAUNCH_EXPERT_PACK,
     LAUNCH_EXPERT_LINEAR,
@@ -67,10 +72,14 @@ struct launch {
     enum launch_kind kind;
     enum cuda_rows rows;
     enum model_buf in, in2, out;
-    uint32_t n, heads; /* values of a row; NORM: heads of n each; ROPE, ATTENTION: query heads */
-    uint32_t heads_kv; /* ROPE */
-    uint32_t in_step, out_step; /* HEAD_COPY; PACK and LINEAR with heads (else 0): values apart */
-    uint32_t n_types;           /* ADD_TYPE */
+    uint32_t n, heads; /* values of a row; NORM: heads of n each; ROPE, ATTENTION: query heads;
+                        * STREAMS: so many of n each */
+    uint32_t heads_kv, head_dim; /* ROPE */
+    uint32_t in2_first;          /* GATED */
+    enum op_kind stream_op;      /* STREAMS */
+    struct xielu xielu;          /* UNARY */
+    uint32_t in_step, out_step;  /* HEAD_COPY; PACK and LINEAR with heads (else 0): values apart */
+    uint32_t n_types;            /* ADD_TYPE */
     uint16_t layer;
     enum rope_table rope;
     bool temper; /* ROPE_STORE: queries grow with their position */
@@ -79,13 +88,14 @@ struct launch {
     float scale, cap;
     uint32_t window;
     enum window_kind window_kind;
-    bool bare;        /* NORM: without w it is none the less a norm */
-    bool gather;      /* NORM: `in` at the rows that are wanted */
-    bool places;      /* GATED: over places; EXPERT_PACK: of a buffer by place */
-    bool add;         /* LINEAR */
-    unsigned forms;   /* PACK, LINEAR and of experts: of the activations */
-    uint32_t matrix;  /* LINEAR, EMBED, EXPERT_LINEAR */
-    uint32_t w, bias; /* of vectors; NO_VECTOR: none */
+    bool bare;       /* NORM: without w it is none the less a norm */
+    bool gather;     /* NORM: `in` at the rows that are wanted */
+    bool places;     /* GATED: over places; EXPERT_PACK: of a buffer by place */
+    bool add;        /* LINEAR */
+    unsigned forms;  /* PACK, LINEAR and of experts: of the activations */
+    uint32_t matrix; /* LINEAR, EMBED, EXPERT_LINEAR */
+    uint32_t w,
+        bias; /* of vectors; NO_VECTOR: none. SELECT: a scale, a correction of each expert */
 };
 #define NO_VECTOR UINT32_MAX
 
@@ -94,7 +104,8 @@ struct cuda_weights {
     struct gguf_tensor tensor;
     struct cuda_matrix m; /* the first */
     uint32_t n;
-    size_t matrix_bytes, offset; /* of each; into b->weights */
+    uint32_t first_row, file_rows; /* of a matrix in the file: from which of them on, of how many */
+    size_t matrix_bytes, offset;   /* of each; into b->weights */
 };
 
 /* A small tensor as floats on the device. */

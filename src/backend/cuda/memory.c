@@ -200,7 +200,6 @@ static void carve_sampling(struct cuda_backend *b, struct carver *c)
 
 static void carve_workspace(struct cuda_backend *b, struct carver *c)
 {
-    const struct model_hparams *hp = &b->model->hp;
     const struct cuda_attention_shape shape = cuda_attention_most(b->model);
     carve_step(b, c);
     carve_sampling(b, c);
@@ -211,8 +210,9 @@ static void carve_workspace(struct cuda_backend *b, struct carver *c)
     b->vectors = carve(c, b->n_vector_floats, sizeof *b->vectors);
     for (int t = 0; t < N_ROPE_TABLES; t++) {
         const bool any = b->model->ropes[t].inv_freq != NULL;
-        b->inv_freq[t] = carve(c, any ? hp->rope_dims / 2 : 0, sizeof *b->inv_freq[t]);
-        b->angles[t] = carve(c, any ? padded_rows(b) : 0, hp->rope_dims * sizeof *b->angles[t]);
+        const uint32_t dims = b->model->ropes[t].n_dims;
+        b->inv_freq[t] = carve(c, any ? dims / 2 : 0, sizeof *b->inv_freq[t]);
+        b->angles[t] = carve(c, any ? padded_rows(b) : 0, dims * sizeof *b->angles[t]);
     }
     b->bufs[BUF_LOGITS].stride = round_up(b->model->buf_width[BUF_LOGITS], 16);
     b->bufs[BUF_LOGITS].p =
@@ -264,18 +264,18 @@ static void plan_pool(struct cuda_backend *b)
 static void shape_kv(struct cuda_backend *b)
 {
     const struct model_hparams *hp = &b->model->hp;
-    const size_t row = kv_row_bytes(b->cfg.kv_type, hp->head_dim);
-    const size_t half = row * b->cfg.block_tokens;
-    const size_t head_bytes = (hp->latent ? 1 : 2) * half;
     b->layers = mem_zalloc(hp->n_layer, sizeof *b->layers);
     for (uint32_t i = 0; i < b->model->n_ops; i++) {
         const struct op *op = &b->model->ops[i];
         if (op->kind != OP_ATTENTION)
             continue;
+        const size_t row = kv_row_bytes(b->cfg.kv_type, op->head_dim);
+        const size_t half = row * b->cfg.block_tokens;
+        const size_t head_bytes = (hp->latent ? 1 : 2) * half;
         b->layers[op->layer] = (struct cuda_kv){.type = (int)b->cfg.kv_type,
                                                 .in_panes = op->window > 0 && b->cfg.n_panes > 0,
                                                 .n_head_kv = op->n_head_kv,
-                                                .head_dim = hp->head_dim,
+                                                .head_dim = op->head_dim,
                                                 .block_tokens = b->cfg.block_tokens,
                                                 .row_bytes = row,
                                                 .half_bytes = half,

@@ -86,7 +86,7 @@ static void launch_rope(const struct cuda_backend *b,
                                  .v = b->bufs[BUF_V],
                                  .angles = l->rope == ROPE_NONE ? NULL : b->angles[l->rope],
                                  .n_head = l->heads,
-                                 .dims = hp->rope_dims,
+                                 .dims = l->rope == ROPE_NONE ? 0 : b->model->ropes[l->rope].n_dims,
                                  .adjacent = b->model->rope == ROPE_ADJACENT,
                                  .kv = b->layers[l->layer],
                                  .first = hp->rope_first};
@@ -99,8 +99,10 @@ static void launch_rope(const struct cuda_backend *b,
         if (!op.angles)
             return;
         op.kv.base = NULL;
-        op.kv.n_head_kv = l->heads_kv;
-        op.kv.head_dim = hp->head_dim;
+        op.kv.n_head_kv = l->heads_kv ? l->heads_kv : l->heads;
+        op.kv.head_dim = l->head_dim;
+        if (!l->heads_kv) /* K is another layer's, which has rotated it */
+            op.k.p = NULL;
     }
     cuda_rope_store(at, &op);
 }
@@ -128,10 +130,11 @@ static void launch_gated(const struct cuda_backend *b,
                          const struct launch *l)
 {
     const struct cuda_experts *x = &b->experts;
+    const struct cuda_buf in2 = {b->bufs[l->in2].p + l->in2_first, b->bufs[l->in2].stride};
     cuda_gated(at,
                (int)l->gate,
                b->bufs[l->in],
-               b->bufs[l->in2],
+               in2,
                b->bufs[l->out],
                l->n,
                l->places ? x->first + x->n_expert : NULL,
@@ -150,11 +153,52 @@ static void launch_select(const struct cuda_backend *b,
         .scale = hp->expert_scale,
         .sigmoid = hp->expert_sigmoid,
         .bias = vector_at(b, l->bias),
+        .each = vector_at(b, l->w),
         .n_groups = hp->n_expert_group,
         .n_groups_used = hp->n_expert_group_used,
     };
     cuda_experts_select(at, &b->experts, b->bufs[l->in], &gating);
     cuda_experts_sort(at, &b->experts);
+}
+
+static void launch_unary(const struct cuda_backend *b,
+                         const struct cuda_at *at,
+                         const struct launch *l)
+{
+    const struct cuda_unary op = {.kind = (int)l->unary,
+                                  .positive = l->xielu.positive,
+                                  .negative = l->xielu.negative,
+                                  .beta = l->xielu.beta,
+                                  .eps = l->xielu.eps};
+    cuda_unary(at, &op, b->bufs[l->out], l->n);
+}
+
+static void launch_streams(const struct cuda_backend *b,
+                           const struct cuda_at *at,
+                           const struct launch *l)
+{
+    const struct cuda_streams op = {.in = b->bufs[l->in],
+                                    .coefs = b->bufs[l->in2],
+                                    .out = b->bufs[l->out],
+                                    .n_part = l->heads,
+                                    .n = l->n,
+                                    .scale = l->scale};
+    switch (l->stream_op) {
+    case OP_MATCH:
+        cuda_streams_match(at, &op);
+        break;
+    case OP_FOLD:
+        cuda_streams_fold(at, &op);
+        break;
+    case OP_PREDICT:
+        cuda_streams_predict(at, &op);
+        break;
+    case OP_CORRECT:
+        cuda_streams_correct(at, &op);
+        break;
+    default: /* OP_SPREAD */
+        cuda_streams_spread(at, &op);
+    }
 }
 
 static void launch_one(const struct cuda_backend *b,
@@ -168,7 +212,7 @@ static void launch_one(const struct cuda_backend *b,
     case LAUNCH_ANGLES:
         cuda_angles(at,
                     b->inv_freq[l->rope],
-                    hp->rope_dims,
+                    b->model->ropes[l->rope].n_dims,
                     b->model->ropes[l->rope].scale,
                     b->angles[l->rope]);
         break;
@@ -212,7 +256,7 @@ static void launch_one(const struct cuda_backend *b,
         launch_gated(b, at, l);
         break;
     case LAUNCH_UNARY:
-        cuda_unary(at, (int)l->unary, b->bufs[l->out], l->n);
+        launch_unary(b, at, l);
         break;
     case LAUNCH_ADD:
         cuda_add(at, b->bufs[l->in], b->bufs[l->out], NULL, l->n, l->scale);
@@ -222,6 +266,18 @@ static void launch_one(const struct cuda_backend *b,
         break;
     case LAUNCH_CAP:
         cuda_tanh_cap(at, b->bufs[l->out], l->n, l->scale, l->cap);
+        break;
+    case LAUNCH_CLAMP:
+        cuda_clamp(at, b->bufs[l->out], l->n, l->cap);
+        break;
+    case LAUNCH_MUL:
+        cuda_mul(at, b->bufs[l->in], b->bufs[l->out], vector_at(b, l->w), l->n);
+        break;
+    case LAUNCH_STREAMS:
+        launch_streams(b, at, l);
+        break;
+    case LAUNCH_SPARSE:
+        cuda_sparse(at, b->bufs[l->out], l->n, l->scale);
         break;
     case LAUNCH_SELECT:
         launch_select(b, at, l);
