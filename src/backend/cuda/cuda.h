@@ -31,7 +31,7 @@
 #include <stdatomic.h>
 
 /* Changes whenever the bits that any kernel computes do. */
-#define CUDA_KERNELS_REVISION "r1"
+#define CUDA_KERNELS_REVISION "r2"
 
 enum {
     CUDA_MAX_GRAPHS = 128,
