@@ -154,7 +154,7 @@ struct backend_ops {
                      void *ctx);
     uint32_t (*n_workers)(const struct backend *b);
     /* Move KV blocks between runs: copy one onto another, or all its bytes, of every layer
-     * (backend_kv_block_bytes), out and in, from the first layer to the last. Where the device
+     * (backend_kv_block_bytes), out and in, in an order of the backend's own. Where the device
      * fails in one, block_read is false from then on, its bytes are nothing, and no run begins
      * again. */
     void (*block_copy)(struct backend *b, struct backend_place from, struct backend_place to);

@@ -113,7 +113,7 @@ static __device__ __forceinline__ uint8_t *kv_at(const cuda_kv &kv,
                                                  uint32_t head_kv,
                                                  uint32_t pos)
 {
-    return kv.base + table[pos / kv.block_tokens] * kv.block_bytes + head_kv * kv_head_bytes(kv) +
+    return kv.base + table[pos / kv.block_tokens] * kv.block_stride + head_kv * kv_head_bytes(kv) +
            pos % kv.block_tokens * kv.row_bytes;
 }
 

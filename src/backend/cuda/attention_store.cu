@@ -127,27 +127,3 @@ void cuda_rope_store(const struct cuda_at *at, const struct cuda_rope_store *op)
         return;
     CUDA_LAUNCH(rope_store_kernel, grid, STORE_THREADS, 0, at->stream, at->step, *op);
 }
-
-/* Layers that lie behind each other in a block are one copy. */
-void cuda_kv_copy(const struct cuda_kv *layers,
-                  uint32_t n,
-                  uint32_t from,
-                  uint32_t from_pane,
-                  uint32_t to,
-                  uint32_t to_pane,
-                  cudaStream_t stream)
-{
-    for (uint32_t i = 0; i < n;) {
-        const struct cuda_kv *kv = &layers[i];
-        const uint8_t *src = kv->base + (kv->in_panes ? from_pane : from) * kv->block_bytes;
-        uint8_t *dst = kv->base + (kv->in_panes ? to_pane : to) * kv->block_bytes;
-        size_t bytes = 0;
-        do {
-            bytes += kv_head_bytes(layers[i]) * layers[i].n_head_kv;
-            i++;
-        } while (i < n && layers[i].in_panes == kv->in_panes &&
-                 layers[i].block_bytes == kv->block_bytes && layers[i].base == kv->base + bytes &&
-                 bytes < kv->block_bytes);
-        cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, stream);
-    }
-}

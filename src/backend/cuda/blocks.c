@@ -1,5 +1,5 @@
-/* Whole KV blocks as bytes: the same block of every layer, one layer after the other; of layers
- * with windows its pane.
+/* Whole KV blocks as bytes: what all layers have in the block, which lies together (struct
+ * cuda_kv_pool), and behind it what layers with windows have in its pane.
  *
  *      copy    on the stream of the steps: behind those that are there, before those to come
  *      read    on a stream beside it: of a block whose steps have all ended
@@ -22,9 +22,15 @@
 
 #include <string.h>
 
-static uint8_t *block_at(const struct cuda_kv *l, struct backend_place at)
+/* In blocks (0), or in panes (1). */
+static uint8_t *block_at(const struct cuda_kv_pool *pools, int i, struct backend_place at)
 {
-    return l->base + (l->in_panes ? at.pane : at.block) * l->block_bytes;
+    return pools[i].base + (i ? at.pane : at.block) * pools[i].stride;
+}
+
+static cudaError_t copy(void *to, const void *from, size_t n, enum cudaMemcpyKind k, cudaStream_t s)
+{
+    return n ? cudaMemcpyAsync(to, from, n, k, s) : cudaSuccess;
 }
 
 /* These have no way to fail but with the device. */
@@ -178,17 +184,21 @@ void cuda_block_copy(struct backend *base, struct backend_place from, struct bac
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
     cuda_device_enter(b);
-    check(b, cuda_blocks_join(b), "copying a block");
-    cuda_kv_copy(
-        b->layers, b->model->hp.n_layer, from.block, from.pane, to.block, to.pane, b->stream);
-    check(b, cudaGetLastError(), "copying a block");
-    check(b, cudaEventRecord(b->copied, b->stream), "copying a block");
+    cudaError_t rc = cuda_blocks_join(b);
+    for (int i = 0; i < 2 && rc == cudaSuccess; i++)
+        rc = copy(block_at(b->kv_pools, i, to),
+                  block_at(b->kv_pools, i, from),
+                  b->kv_pools[i].stride,
+                  cudaMemcpyDeviceToDevice,
+                  b->stream);
+    if (rc == cudaSuccess)
+        rc = cudaEventRecord(b->copied, b->stream);
+    check(b, rc, "copying a block");
 }
 
 bool cuda_block_read(struct backend *base, struct backend_place from, void *bytes)
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
-    const struct cuda_kv *end = b->layers + b->model->hp.n_layer;
     const bool direct = is_pinned(b, bytes);
     uint8_t *to = direct ? bytes : b->block_bytes;
     cudaError_t rc = cudaSuccess;
@@ -197,10 +207,10 @@ bool cuda_block_read(struct backend *base, struct backend_place from, void *byte
     if (b->lost)
         return false;
     measure_begin(b, &fresh);
-    for (const struct cuda_kv *l = b->layers; l < end && rc == cudaSuccess; l++) {
-        rc = cudaMemcpyAsync(
-            to, block_at(l, from), l->block_bytes, cudaMemcpyDeviceToHost, b->copies);
-        to += l->block_bytes;
+    for (int i = 0; i < 2 && rc == cudaSuccess; i++) {
+        const size_t n = b->kv_pools[i].stride;
+        rc = copy(to, block_at(b->kv_pools, i, from), n, cudaMemcpyDeviceToHost, b->copies);
+        to += n;
     }
     if (rc == cudaSuccess)
         rc = measure_end(b, fresh);
@@ -218,7 +228,6 @@ bool cuda_block_read(struct backend *base, struct backend_place from, void *byte
 void cuda_block_write(struct backend *base, struct backend_place to, const void *bytes)
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
-    const struct cuda_kv *end = b->layers + b->model->hp.n_layer;
     const bool direct = is_pinned(b, bytes);
     const uint8_t *from = direct ? bytes : b->block_bytes;
     bool fresh;
@@ -227,10 +236,10 @@ void cuda_block_write(struct backend *base, struct backend_place to, const void 
     measure_begin(b, &fresh);
     if (!direct)
         memcpy(b->block_bytes, bytes, b->block_bytes_n);
-    for (const struct cuda_kv *l = b->layers; l < end && rc == cudaSuccess; l++) {
-        rc = cudaMemcpyAsync(
-            block_at(l, to), from, l->block_bytes, cudaMemcpyHostToDevice, b->copies);
-        from += l->block_bytes;
+    for (int i = 0; i < 2 && rc == cudaSuccess; i++) {
+        const size_t n = b->kv_pools[i].stride;
+        rc = copy(block_at(b->kv_pools, i, to), from, n, cudaMemcpyHostToDevice, b->copies);
+        from += n;
     }
     if (rc == cudaSuccess)
         rc = measure_end(b, fresh);

@@ -154,6 +154,17 @@ struct cuda_slot {
     struct cuda_jobs jobs;
 };
 
+/* KV memory of the layers that lie in blocks, or of those in panes. What a block has of them lies
+ * together, one layer after the other: it is moved as one.
+ *
+ *      | block 0: layer 0 | layer 1 | .. | block 1: layer 0 | ..         `stride` bytes a block
+ */
+struct cuda_kv_pool {
+    uint8_t *base;
+    size_t stride;
+    uint32_t n; /* blocks, or panes */
+};
+
 struct cuda_region {
     uint8_t *p;
     size_t n_bytes;
@@ -206,7 +217,8 @@ struct cuda_backend {
     struct cuda_bounds most; /* the largest steps there can be */
     size_t out_offset, hidden_offset, scores_offset; /* in a staging buffer, behind what goes in */
 
-    struct cuda_kv *layers; /* [n_layer] */
+    struct cuda_kv *layers;          /* [n_layer] */
+    struct cuda_kv_pool kv_pools[2]; /* blocks; panes */
     struct cuda_pool pool;
     enum gpu_class class_of[N_MODEL_BUFS];
     bool lent[N_MODEL_BUFS];            /* whether a step borrows it */
