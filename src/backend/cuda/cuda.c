@@ -314,7 +314,12 @@ enum err cuda_backend_create(const struct model *m,
              b->major,
              b->minor,
              (double)b->budget.total / (1 << 30));
-    log_info("cuda:%u: warmed up, %u graphs of steps", cfg->device.index, b->n_graphs);
+    size_t left = 0, total = 0;
+    (void)cudaMemGetInfo(&left, &total);
+    log_info("cuda:%u: warmed up, %u graphs of steps, %.3f GiB left",
+             cfg->device.index,
+             b->n_graphs,
+             (double)left / (1 << 30));
     *out = &b->base;
     return OK;
 }

@@ -1,6 +1,7 @@
 /* The launches of a step, one after the other or as a graph. */
 #include "backend/cuda/cuda.h"
 #include "base/clock.h"
+#include "base/log.h"
 
 #include <math.h>
 #include <string.h>
@@ -404,14 +405,16 @@ static enum err capture(struct cuda_backend *b,
         err = cuda_failed(rc, "making a graph", e);
     if (graph)
         (void)cudaGraphDestroy(graph);
+    if (err && g->exec)
+        (void)cudaGraphExecDestroy(g->exec);
     b->n_graphs += !err;
     return err;
 }
 
 /* A graph for each number of sequences that decode together, up to a power of two, with the choice
  * of their tokens, and each length of the longest context, likewise: the smallest first, so that
- * the first that covers a step is the best. Where they would be too many the longest contexts are
- * walked. */
+ * the first that covers a step is the best. Where they would be too many, or the device has no
+ * memory for more, the longest contexts are walked. */
 enum err cuda_graphs_capture(struct cuda_backend *b, struct err_info *e)
 {
     const uint32_t most_rows =
@@ -438,6 +441,12 @@ enum err cuda_graphs_capture(struct cuda_backend *b, struct err_info *e)
         }
         if (ranges == b->most.ranges || b->n_graphs == CUDA_MAX_GRAPHS)
             break;
+    }
+    if (err == ERR_NOMEM) {
+        log_warn("cuda:%u: no memory for more than %u graphs of steps; larger ones are walked",
+                 b->cfg.device.index,
+                 b->n_graphs);
+        err = OK;
     }
     memcpy(b->graph_bufs, b->bufs, sizeof b->graph_bufs);
     const enum err back = cuda_lease_return(b, err ? NULL : e);
