@@ -3,6 +3,7 @@
  *
  * What nobody has stored is NaN throughout, and block tables hold no valid id where nothing may be
  * read. */
+#include "few.h"
 #include "on_device.h"
 
 #include "backend/cuda/attention.h"
@@ -423,13 +424,17 @@ static void check_values(const shape &s, const std::vector<uint32_t> &lengths)
 {
     const world w(s, lengths);
     const size_t width = (size_t)s.n_head * s.n_value();
+    const uint32_t most_rows = few_shapes() ? 6 : 40;
     std::vector<run> runs;
     for (uint32_t i = 0; i < lengths.size(); i++) {
-        const uint32_t n =
-            s.causal ? random_below(lengths[i] < 40 ? lengths[i] : 40) + 1 : lengths[i];
+        const uint32_t n = s.causal
+                               ? random_below(lengths[i] < most_rows ? lengths[i] : most_rows) + 1
+                               : lengths[i];
         runs.push_back(run{i, lengths[i] - n, n});
     }
     const std::vector<float> got = w.attend(runs, random_below(3), 0);
+    if (few_shapes()) /* of which only the launches count: what they give is known */
+        return;
     double worst = 0, ours = 0, theirs = 0, all = 0;
     size_t row = 0;
     for (const run &r : runs) {
@@ -505,8 +510,12 @@ static void test_values(void **state)
         {KV_F16, 8, 2, 264, 9, 90, 30, true, true, true},
         {KV_BF16, 20, 1, 392, 16, 0, 0, false, false, false},
     };
-    for (const shape &s : shapes)
-        check_values(s, {s.causal ? 333u : 70u, 1, 64, 65, 130});
+    for (const shape &s : shapes) {
+        if (few_shapes())
+            check_values(s, {s.causal ? 270u : 70u, 65});
+        else
+            check_values(s, {s.causal ? 333u : 70u, 1, 64, 65, 130});
+    }
 }
 
 /* Short values beside the longest keys, on a device with the least shared memory. */
@@ -565,6 +574,8 @@ static void check_bits(const shape &s)
 static void test_bits(void **state)
 {
     (void)state;
+    if (few_shapes())
+        skip();
     static const shape shapes[] = {
         {KV_F32, 4, 2, 32, 16, 0, 0, true, false, false},
         {KV_F32, 2, 1, 40, 7, 90, 25, true, true, true},
