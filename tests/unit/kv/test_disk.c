@@ -138,6 +138,13 @@ static bool late_settle(void *ctx)
     return !failed;
 }
 
+static void late_fail(struct late *l, bool failed)
+{
+    pthread_mutex_lock(&l->mutex);
+    l->failed = failed;
+    pthread_mutex_unlock(&l->mutex);
+}
+
 static void *late_alloc(void *ctx, size_t n_bytes)
 {
     struct late *l = ctx;
@@ -206,13 +213,13 @@ static void test_bytes_that_come_late_are_waited_for(void **state)
         block_payload(id + 1, want, sizeof want);
         assert_memory_equal(got[id], want, sizeof want);
     }
-    l.failed = true; /* from here on bytes are nothing */
+    late_fail(&l, true); /* from here on bytes are nothing */
     assert_true(late_queue(x, &l, 1000));
     while (tier_stats(x->t).dropped == 0)
         usleep(50);
     assert_false(tier_has(x, x->t, 1000));
     assert_int_equal(tier_fetch(x, x->t, 1), 0);
-    l.failed = false;
+    late_fail(&l, false);
     disk_test_close(x);
     assert_null(l.memory);
     x->cfg.alloc = NULL;
