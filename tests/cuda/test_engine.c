@@ -50,7 +50,8 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
     return remove(path);
 }
 
-static void check(const char *model)
+/* `twice`: once more, with what the disk has. */
+static void check(const char *model, bool twice)
 {
     struct engine_config cfg = make_config(model, false);
     struct crowd *c = crowd_create(model, &cfg, N_REQUESTS, MOST);
@@ -97,13 +98,14 @@ static void check(const char *model)
     for (int class = 0; class < N_GPU_CLASSES; class ++)
         assert_int_equal(st.gpu.classes[class].allocations, 0);
     assert_true(st.steps_ahead > 0);
-    const struct engine_stats again =
-        crowd_run(model, &cfg, c, false); /* finds the disk's blocks */
-    print_message("then %llu blocks from disk, %llu came to the device\n",
-                  (unsigned long long)again.tiers[1].stats.fetched,
-                  (unsigned long long)again.gpu.moves.written);
-    assert_true(again.gpu.moves.written > 0);
-    assert_int_equal(again.gpu.moves.waits, 1);
+    if (twice) {
+        const struct engine_stats again = crowd_run(model, &cfg, c, false);
+        print_message("then %llu blocks from disk, %llu came to the device\n",
+                      (unsigned long long)again.tiers[1].stats.fetched,
+                      (unsigned long long)again.gpu.moves.written);
+        assert_true(again.gpu.moves.written > 0);
+        assert_int_equal(again.gpu.moves.waits, 1);
+    }
     nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     crowd_destroy(c);
 }
@@ -111,13 +113,13 @@ static void check(const char *model)
 static void test_crowd(void **state)
 {
     (void)state;
-    check(LLAMA);
+    check(LLAMA, true);
 }
 
 static void test_crowd_with_windows(void **state)
 {
     (void)state;
-    check(WINDOWS);
+    check(WINDOWS, false);
 }
 
 int main(int argc, char **argv)

@@ -121,7 +121,7 @@ static void pack_for_group(struct compiler *c, const struct op *op)
 
 static enum err add_product(struct compiler *c, const struct op *op, struct launch **out)
 {
-    uint32_t matrix;
+    uint32_t matrix = 0;
     enum err err = add_matrix(c, op->w, op->n_out, 1, 0, &matrix);
     if (err)
         return err;
@@ -159,7 +159,7 @@ static enum err compile_linear(struct compiler *c, const struct op *op)
  * ones. */
 static enum err compile_head_linear(struct compiler *c, const struct op *op)
 {
-    uint32_t matrix;
+    uint32_t matrix = 0;
     enum err err = add_matrix(c, op->w, op->n_out, op->n_head, 0, &matrix);
     if (err)
         return err;
@@ -216,7 +216,7 @@ static enum err compile_experts(struct compiler *c, const struct op *op)
         first--;
     for (const struct op *o = first; o < end && o->kind == OP_EXPERTS && o->in == op->in; o++)
         forms |= cuda_act_form((int)o->w->type);
-    uint32_t matrix;
+    uint32_t matrix = 0;
     enum err err = add_matrix(c, op->w, op->n_out, c->m->hp.n_expert, op->first_row, &matrix);
     if (err)
         return err;
