@@ -131,6 +131,19 @@ static void queue(const struct gpu_stats *g, struct buf *out)
     buf_char(out, '}');
 }
 
+static void moves(const struct gpu_stats *g, struct buf *out)
+{
+    const struct gpu_move_stats *m = &g->moves;
+    buf_str(out, ",\"moves\":{");
+    field(out, "blocks_out", m->read);
+    field(out, "blocks_in", m->written);
+    field(out, "bytes", m->bytes);
+    field(out, "waits", m->waits);
+    real_field(out, "wait_seconds", m->wait_us * 1e-6);
+    real_field(out, "block_seconds", m->block_us * 1e-6);
+    buf_char(out, '}');
+}
+
 /* Batches of any size go where the model is: on a GPU from 1, on a CPU none. */
 void api_gpu_status(struct api_call *c, const struct api_input *in)
 {
@@ -152,6 +165,7 @@ void api_gpu_status(struct api_call *c, const struct api_input *in)
     memory(g, out);
     pool(g, out);
     queue(g, out);
+    moves(g, out);
     buf_char(out, '}');
     api_answer_json(c, 200);
 }

@@ -361,6 +361,18 @@ static void gpu_queue(const struct gpu_stats *g, struct buf *out)
     counter(out, "gpu_walks_total", "Steps run launch by launch.", g->walks);
 }
 
+static void gpu_moves(const struct gpu_stats *g, struct buf *out)
+{
+    const struct gpu_move_stats *m = &g->moves;
+    const char *name = "gpu_blocks_moved_total";
+    head(out, name, "counter", "KV blocks that left the device for the tiers, and came back.");
+    sample(out, name, "{direction=\"out\"}", (double)m->read);
+    sample(out, name, "{direction=\"in\"}", (double)m->written);
+    counter(out, "gpu_blocks_moved_bytes_total", "Bytes of these.", m->bytes);
+    counter(out, "gpu_blocks_waits_total", "Of them, how many a step waited for.", m->waits);
+    seconds(out, "gpu_blocks_wait_seconds_total", "How long it did.", m->wait_us);
+}
+
 /* Of a model on the CPU only that it is not on a GPU. */
 static void gpu(const struct engine_stats *s, struct buf *out)
 {
@@ -388,6 +400,7 @@ static void gpu(const struct engine_stats *s, struct buf *out)
     by_class(out, g, "gpu_pool_buffers", "gauge", "Buffers there are.", class_held);
     by_class(out, g, "gpu_pool_peak", "gauge", "Most buffers lent at once.", class_peak);
     gpu_queue(g, out);
+    gpu_moves(g, out);
 }
 
 /* Only the statuses that were given: most never are. */

@@ -104,6 +104,14 @@ struct gpu_queue_stats {
     double idle_us;  /* and waited for the next step while there was one to prepare */
 };
 
+/* KV blocks that went to the host and came from it. */
+struct gpu_move_stats {
+    uint64_t read, written, bytes; /* blocks; bytes of both */
+    uint64_t waits;                /* of these, how many the engine waited for: not pinned, */
+    double wait_us;                /* and for how long */
+    double block_us;               /* that one takes, learned; 0: not known */
+};
+
 /* Whether large products run on Hopper's instructions: there are none, or nothing to do for them;
  * their bits differ from those of small products, or somebody said no; yes. */
 enum gpu_wgmma { GPU_WGMMA_NONE, GPU_WGMMA_OFF, GPU_WGMMA_USED };
@@ -118,11 +126,14 @@ struct gpu_stats {
     uint32_t graphs;         /* captured at the warm-up */
     uint64_t replays, walks; /* steps by a graph; launch by launch */
     struct gpu_queue_stats queue;
+    struct gpu_move_stats moves;
     enum gpu_wgmma wgmma;
 };
 
 struct backend;
 struct async_ops; /* async.h */
+
+enum { BACKEND_PINNED = 2 }; /* one of each tier */
 
 /* What a backend must provide. */
 struct backend_ops {
@@ -143,7 +154,7 @@ struct backend_ops {
                      void *ctx);
     uint32_t (*n_workers)(const struct backend *b);
     /* Move KV blocks between runs: copy one onto another, or all its bytes, of every layer
-     * (backend_kv_block_bytes), out and in, from the first layer to the last. Where the device
+     * (backend_kv_block_bytes), out and in, in an order of the backend's own. Where the device
      * fails in one, block_read is false from then on, its bytes are nothing, and no run begins
      * again. */
     void (*block_copy)(struct backend *b, struct backend_place from, struct backend_place to);
@@ -154,9 +165,13 @@ struct backend_ops {
      * not look at such bytes. How long one takes so far, in microseconds, 0: not known. Else NULL:
      * a block is there when the call returns. */
     double (*block_us)(const struct backend *b);
+    /* Likewise: until all that was read and written before has been, so that the host may look at
+     * the bytes, or change them. false: the device failed, and what was read is nothing. Any
+     * thread, for tiers that look with one of their own. */
+    bool (*block_settle)(struct backend *b);
     /* Memory of the host that blocks are read into and written from without a copy between; any
-     * memory will do, this is faster. NULL where memory is all the same. One region at a time: NULL
-     * while there is one, or when memory is out. */
+     * memory will do, this is faster. NULL where memory is all the same. BACKEND_PINNED regions:
+     * NULL while there are as many, or when memory is out. Freed behind the copies that use it. */
     void *(*pinned_alloc)(struct backend *b, size_t n_bytes);
     void (*pinned_free)(struct backend *b, void *p);
     /* The kernels chosen: backends with equal names, given equal work, compute equal bits. */

@@ -274,6 +274,24 @@ static enum err must_be_causal(const struct engine *eng, const char *option, str
                          "is nothing to keep for another");
 }
 
+static void *alloc_pinned(void *ctx, size_t n_bytes)
+{
+    struct backend *b = ctx;
+    return b->ops->pinned_alloc(b, n_bytes);
+}
+
+static void free_pinned(void *ctx, void *p)
+{
+    struct backend *b = ctx;
+    b->ops->pinned_free(b, p);
+}
+
+static bool settle(void *ctx)
+{
+    struct backend *b = ctx;
+    return b->ops->block_settle(b);
+}
+
 static enum err open_disk_tier(struct engine *eng, struct err_info *e)
 {
     const struct engine_config *cfg = &eng->cfg;
@@ -288,23 +306,17 @@ static enum err open_disk_tier(struct engine *eng, struct err_info *e)
         .buffer_bytes = TIER_BUFFER_BYTES,
         .wake = wake,
         .wake_ctx = eng};
+    if (eng->backend->ops->pinned_alloc && eng->backend->ops->block_settle) {
+        dc.alloc = alloc_pinned;
+        dc.free = free_pinned;
+        dc.settle = settle;
+        dc.alloc_ctx = eng->backend;
+    }
     if (err == OK)
         err = describe(eng, about, sizeof about, e);
     if (err == OK)
         err = kv_fingerprint_of(about, &dc.fingerprint, e);
     return err ? err : kv_disk_open(&dc, &eng->tier, e);
-}
-
-static void *alloc_pinned(void *ctx, size_t n_bytes)
-{
-    struct backend *b = ctx;
-    return b->ops->pinned_alloc(b, n_bytes);
-}
-
-static void free_pinned(void *ctx, void *p)
-{
-    struct backend *b = ctx;
-    b->ops->pinned_free(b, p);
 }
 
 static double move_us(void *ctx)

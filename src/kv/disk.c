@@ -230,7 +230,10 @@ static void disk_free(struct disk *d)
     free(d->done.ids);
     free(d->slots);
     free(d->tokens);
-    free(d->memory);
+    if (d->memory && d->free_memory)
+        d->free_memory(d->alloc_ctx, d->memory);
+    else
+        free(d->memory);
     free(d->about);
     free(d->dir);
     free(d);
@@ -291,15 +294,26 @@ static bool ring_init(struct ring *r, uint32_t cap)
     return r->ids != NULL;
 }
 
-static enum err slots_init(struct disk *d, uint64_t buffer_bytes, struct err_info *e)
+/* Of the kind that moves without the host, if there is any left. */
+static bool alloc_buffers(struct disk *d, const struct kv_disk_config *cfg)
 {
-    uint64_t n = buffer_bytes / d->block_bytes;
-    size_t memory_bytes;
+    size_t n_bytes;
+    if (!mem_mul(d->n_slots, d->stride, &n_bytes))
+        return false;
+    if (cfg->alloc && (d->memory = cfg->alloc(cfg->alloc_ctx, n_bytes)) != NULL)
+        d->free_memory = cfg->free;
+    else
+        d->memory = mem_aligned(n_bytes);
+    return d->memory != NULL;
+}
+
+static enum err slots_init(struct disk *d, const struct kv_disk_config *cfg, struct err_info *e)
+{
+    uint64_t n = cfg->buffer_bytes / d->block_bytes;
     d->n_slots = n < MIN_SLOTS ? MIN_SLOTS : n > MAX_SLOTS ? MAX_SLOTS : (uint32_t)n;
     d->max_stores = d->n_slots / 2;
     d->stride = (d->block_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
-    bool ok = mem_mul(d->n_slots, d->stride, &memory_bytes) &&
-              (d->memory = mem_aligned(memory_bytes)) &&
+    bool ok = alloc_buffers(d, cfg) &&
               (d->tokens = malloc((size_t)d->n_slots * d->block_tokens * sizeof *d->tokens)) &&
               (d->slots = calloc(d->n_slots, sizeof *d->slots)) &&
               ring_init(&d->idle, d->n_slots) && ring_init(&d->fetches, d->n_slots) &&
@@ -371,7 +385,9 @@ enum err kv_disk_open(const struct kv_disk_config *cfg, struct kv_tier **out, st
     d->reads = true;
     d->root = d->lock = -1;
     sync_init(d);
-    err = slots_init(d, cfg->buffer_bytes, e);
+    d->settle = cfg->settle;
+    d->alloc_ctx = cfg->alloc_ctx;
+    err = slots_init(d, cfg, e);
     if (!err)
         err = kv_disk_index_init(&d->held, 0, e);
     if (!err)

@@ -25,6 +25,15 @@ struct kv_disk_config {
     uint32_t block_tokens;
     size_t block_bytes;
     uint64_t buffer_bytes; /* memory for blocks on their way; at least 4 blocks are taken */
+    /* Such memory as the device moves blocks into and out of beside the host; NULL, or where it
+     * gives none: any. */
+    void *(*alloc)(void *ctx, size_t n_bytes);
+    void (*free)(void *ctx, void *p);
+    /* On the tier's thread, before it looks at a buffer that blocks were moved into or out of:
+     * until that has been done. false: the device failed, and nothing in them is anything. NULL:
+     * blocks are there when the mover returns. */
+    bool (*settle)(void *ctx);
+    void *alloc_ctx;
     /* Called on the tier's thread when poll has something; for the last time before destroy
      * returns. May be NULL. */
     void (*wake)(void *ctx);

@@ -5,8 +5,9 @@
  * FREE
  *
  * A slot is a buffer with its job. It belongs to whoever its state names, and changes hands under
- * the mutex; so its bytes need no lock. The mutex is held for work in memory only, never for a
- * system call or an allocation. */
+ * the mutex; so its bytes need no lock. Where blocks move beside the host (kv_disk_config.settle),
+ * the thread waits for that before it reads or fills a slot. The mutex is held for work in memory
+ * only, never for a system call or an allocation. */
 #ifndef WEIR_KV_DISK_INTERNAL_H
 #define WEIR_KV_DISK_INTERNAL_H
 
@@ -54,6 +55,9 @@ struct disk {
     uint32_t max_stores; /* slots that stores may hold: the rest is kept for fetches */
     uint8_t *memory;     /* [n_slots * stride] */
     int32_t *tokens;     /* [n_slots * block_tokens] */
+    void (*free_memory)(void *ctx, void *p); /* or free */
+    bool (*settle)(void *ctx);               /* or NULL */
+    void *alloc_ctx;
     void (*wake)(void *ctx);
     void *wake_ctx;
 

@@ -160,7 +160,14 @@ static void discard(struct disk *d, const struct kv_key *key)
 
 enum outcome { READ_DONE, READ_GONE, READ_BAD, READ_FAILED };
 
-/* A block that is still waiting to be written is taken from its buffer. */
+/* What moved into buffers and out of them has been moved. */
+static bool settled(const struct disk *d)
+{
+    return !d->settle || d->settle(d->alloc_ctx);
+}
+
+/* A block that is still waiting to be written is taken from its buffer, which may have been queued
+ * since the fetch began. */
 static bool copy_queued(struct disk *d, struct slot *s)
 {
     pthread_mutex_lock(&d->mutex);
@@ -168,7 +175,8 @@ static bool copy_queued(struct disk *d, struct slot *s)
     pthread_mutex_unlock(&d->mutex);
     /* it stays: only this thread ends a store */
     if (!from || !kv_key_equal(&from->segment.parent, &s->segment.parent) ||
-        memcmp(from->segment.tokens, s->segment.tokens, d->block_tokens * sizeof(int32_t)) != 0)
+        memcmp(from->segment.tokens, s->segment.tokens, d->block_tokens * sizeof(int32_t)) != 0 ||
+        !settled(d))
         return false;
     memcpy(s->bytes, from->bytes, d->block_bytes);
     return true;
@@ -226,7 +234,7 @@ static void fetch(struct disk *d, uint32_t id)
 {
     struct slot *s = &d->slots[id];
     struct err_info e = {0};
-    bool off = d->failed_reads >= MAX_FAILED_READS;
+    bool off = d->failed_reads >= MAX_FAILED_READS || !settled(d);
     if (off || copy_queued(d, s)) {
         end_fetch(d, id, !off);
         return;
@@ -351,7 +359,7 @@ static bool store_segment(struct disk *d, const struct slot *s)
 
 static void store(struct disk *d, uint32_t id)
 {
-    bool stored = store_segment(d, &d->slots[id]);
+    bool stored = settled(d) && store_segment(d, &d->slots[id]);
     pthread_mutex_lock(&d->mutex);
     d->stats.stored += stored;
     d->stats.dropped += !stored;

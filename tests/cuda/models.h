@@ -13,23 +13,15 @@
 /* With every access checked a model takes ten times as long: then these, which have each op and
  * each kind of layer between them. */
 #ifdef EVERY_ACCESS_CHECKED
-static const char *const checked[] = {"architectures/qwen3moe",
-                                      "variants/gemma2",
-                                      "variants/gpt-oss",
-                                      "families/gpt2",
-                                      "families/phi2",
-                                      "families/cohere2",
-                                      "families/chatglm",
-                                      "families/stablelm-12b",
-                                      "families/llama4",
-                                      "families/deepseek2-v3",
-                                      "families/llama-by-layer",
-                                      "quantised/llama.Q8_0",
-                                      "quantised/llama.Q4_1",
-                                      "quantised/llama.Q3_K_M",
-                                      "quantised/llama.Q4_K_M",
-                                      "quantised/llama.BF16",
-                                      "grids/llama.IQ2_M"};
+static const char *const checked[] = {
+    "architectures/qwen3moe", "variants/gemma2",         "variants/gpt-oss",
+    "families/gpt2",          "families/phi2",           "families/cohere2",
+    "families/chatglm",       "families/stablelm-12b",   "families/llama4",
+    "families/deepseek2-v3",  "families/llama-by-layer", "families/gemma3n",
+    "families/gemma4-moe",    "families/apertus",        "families/afmoe",
+    "families/dbrx",          "quantised/llama.Q8_0",    "quantised/llama.Q4_1",
+    "quantised/llama.Q3_K_M", "quantised/llama.Q4_K_M",  "quantised/llama.BF16",
+    "grids/llama.IQ2_M"};
 static inline bool is_left_out(const char *name)
 {
     for (size_t i = 0; i < COUNT(checked); i++) {

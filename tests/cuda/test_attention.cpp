@@ -3,6 +3,7 @@
  *
  * What nobody has stored is NaN throughout, and block tables hold no valid id where nothing may be
  * read. */
+#include "few.h"
 #include "on_device.h"
 
 #include "backend/cuda/attention.h"
@@ -102,9 +103,10 @@ struct world {
         kv.block_tokens = s.block_tokens;
         kv.row_bytes = kv_row_bytes(s.type, s.dim);
         kv.half_bytes = kv.row_bytes * s.block_tokens;
-        kv.block_bytes = kv.half_bytes * (s.latent ? 1 : 2) * s.n_head_kv;
+        kv.block_stride = kv.half_bytes * (s.latent ? 1 : 2) * s.n_head_kv;
+        kv.block_stride += 16 * random_below(9); /* of other layers */
         kv.latent = s.latent;
-        pool.put(std::vector<uint8_t>(kv.block_bytes * n_blocks, 0xff)); /* NaN of any type */
+        pool.put(std::vector<uint8_t>(kv.block_stride * n_blocks, 0xff)); /* NaN of any type */
         kv.base = pool.p;
         store();
         read();
@@ -207,7 +209,7 @@ struct world {
                 const uint32_t d = (uint32_t)(j % s.dim), h = (uint32_t)(j / s.dim % s.n_head_kv);
                 const uint32_t pos = (uint32_t)(j / s.dim / s.n_head_kv);
                 const uint8_t *row = bytes.data() +
-                                     blocks[i][pos / s.block_tokens] * kv.block_bytes +
+                                     blocks[i][pos / s.block_tokens] * kv.block_stride +
                                      h * 2 * kv.half_bytes + pos % s.block_tokens * kv.row_bytes;
                 kd[i][j] = stored(row, d);
                 vd[i][j] = s.latent ? kd[i][j] : stored(row + kv.half_bytes, d);
@@ -416,58 +418,23 @@ static void test_store(void **state)
     }
 }
 
-/* A block of several layers onto another, others untouched: layers behind each other in a block, or
- * apart. */
-static void test_copy(void **state)
-{
-    (void)state;
-    enum { LAYERS = 3, BLOCKS = 4, HALF = 48, KV = 2, LAYER = 2 * HALF * KV };
-    for (int apart = 0; apart < 2; apart++) {
-        std::vector<uint8_t> bytes(LAYERS * BLOCKS * LAYER);
-        for (uint8_t &b : bytes)
-            b = (uint8_t)random_u64();
-        device_array<uint8_t> pool(bytes);
-        cuda_kv layers[LAYERS];
-        for (int i = 0; i < LAYERS; i++) {
-            const size_t block = apart ? LAYER : LAYERS * LAYER;
-            layers[i] = cuda_kv{pool.p + i * (apart ? BLOCKS * LAYER : LAYER),
-                                KV_F16,
-                                i == 1,
-                                KV,
-                                8,
-                                3,
-                                16,
-                                HALF,
-                                block,
-                                0};
-        }
-        cuda_kv_copy(layers, LAYERS, 2, 0, 1, 3, 0);
-        const std::vector<uint8_t> got = pool.get();
-        for (int i = 0; i < LAYERS; i++) {
-            const int from = i == 1 ? 0 : 2, to = i == 1 ? 3 : 1;
-            for (int b = 0; b < BLOCKS; b++) {
-                const size_t base = apart ? (i * BLOCKS + b) * LAYER : (b * LAYERS + i) * LAYER;
-                const size_t src =
-                    apart ? (i * BLOCKS + from) * LAYER : (from * LAYERS + i) * LAYER;
-                assert_memory_equal(&got[base], &bytes[b == to ? src : base], LAYER);
-            }
-        }
-    }
-}
-
 /* --- values -------------------------------------------------------------------------------- */
 
 static void check_values(const shape &s, const std::vector<uint32_t> &lengths)
 {
     const world w(s, lengths);
     const size_t width = (size_t)s.n_head * s.n_value();
+    const uint32_t most_rows = few_shapes() ? 6 : 40;
     std::vector<run> runs;
     for (uint32_t i = 0; i < lengths.size(); i++) {
-        const uint32_t n =
-            s.causal ? random_below(lengths[i] < 40 ? lengths[i] : 40) + 1 : lengths[i];
+        const uint32_t n = s.causal
+                               ? random_below(lengths[i] < most_rows ? lengths[i] : most_rows) + 1
+                               : lengths[i];
         runs.push_back(run{i, lengths[i] - n, n});
     }
     const std::vector<float> got = w.attend(runs, random_below(3), 0);
+    if (few_shapes()) /* of which only the launches count: what they give is known */
+        return;
     double worst = 0, ours = 0, theirs = 0, all = 0;
     size_t row = 0;
     for (const run &r : runs) {
@@ -492,13 +459,12 @@ static void check_values(const shape &s, const std::vector<uint32_t> &lengths)
         }
     }
     static const double most[] = {1e-11, 2e-7, 8e-6, 8e-7};
-    const bool plain = s.dim > 256 || s.latent;
     print_message("%s: error %.1e; of what was never rounded %.2e, %.2e with all rounded\n",
                   name_of(s),
                   worst,
                   ours / all,
                   theirs / all);
-    if (!(worst <= (plain ? most[0] : most[s.type])))
+    if (!(worst <= most[s.type]))
         fail_msg("%s: error %g", name_of(s), worst);
     if (s.type != KV_F32 && !(ours <= theirs * (s.type == KV_Q8_0 ? 1.03 : 1)))
         fail_msg("%s: error %g, more than %g", name_of(s), ours / all, theirs / all);
@@ -539,9 +505,17 @@ static void test_values(void **state)
         {KV_BF16, 3, 1, 320, 7, 0, 0, true, false, false, WINDOW_LAST, 256},
         {KV_Q8_0, 17, 1, 576, 16, 0, 0, true, false, false, WINDOW_LAST, 512},
         {KV_F16, 5, 1, 48, 16, 0, 0, true, false, false, WINDOW_LAST, 40},
+        /* longer heads */
+        {KV_F32, 2, 1, 512, 16, 0, 0, true, false, false},
+        {KV_F16, 8, 2, 264, 9, 90, 30, true, true, true},
+        {KV_BF16, 20, 1, 392, 16, 0, 0, false, false, false},
     };
-    for (const shape &s : shapes)
-        check_values(s, {s.causal ? 333u : 70u, 1, 64, 65, 130});
+    for (const shape &s : shapes) {
+        if (few_shapes())
+            check_values(s, {s.causal ? 270u : 70u, 65});
+        else
+            check_values(s, {s.causal ? 333u : 70u, 1, 64, 65, 130});
+    }
 }
 
 /* Short values beside the longest keys, on a device with the least shared memory. */
@@ -600,6 +574,8 @@ static void check_bits(const shape &s)
 static void test_bits(void **state)
 {
     (void)state;
+    if (few_shapes())
+        skip();
     static const shape shapes[] = {
         {KV_F32, 4, 2, 32, 16, 0, 0, true, false, false},
         {KV_F32, 2, 1, 40, 7, 90, 25, true, true, true},
@@ -615,6 +591,9 @@ static void test_bits(void **state)
         {KV_F32, 3, 1, 40, 16, 50, 0, true, false, false, WINDOW_CHUNK},
         {KV_F16, 3, 1, 64, 16, 24, 0, false, false, false, WINDOW_AROUND},
         {KV_F16, 9, 1, 96, 16, 0, 0, true, false, false, WINDOW_LAST, 64},
+        {KV_F16, 2, 1, 272, 16, 300, 30, true, true, false},
+        {KV_Q8_0, 1, 1, 288, 7, 70, 0, true, false, true},
+        {KV_BF16, 17, 1, 144, 16, 0, 0, true, false, false, WINDOW_LAST, 136},
     };
     for (const shape &s : shapes)
         check_bits(s);
@@ -625,7 +604,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rotate),
         cmocka_unit_test(test_store),
-        cmocka_unit_test(test_copy),
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_long_keys),
         cmocka_unit_test(test_bits),

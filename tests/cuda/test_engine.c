@@ -1,7 +1,7 @@
 /* The engine over a device (or its emulation), whose steps run beside the host: a random crowd
  * gives what each of it gives when one runs at a time, to the bit, whatever else is in the batch,
- * in a memory that is too small, with pinned RAM for what it has no place for. Nothing is allocated
- * in a step, by the host or on the device.
+ * in a memory that is too small, with pinned RAM for what it has no place for and a disk below.
+ * Nothing is allocated in a step, by the host or on the device; no step waits for a block.
  *
  *      cuda_test_engine [SEED]     prints the seed; one that failed can be given again */
 #include <setjmp.h>
@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "invariance/crowd.h"
 
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -41,16 +42,39 @@ static struct engine_config make_config(const char *model, bool small)
     return cfg;
 }
 
-static void check(const char *model)
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+/* `twice`: once more, with what the disk has. */
+static void check(const char *model, bool twice)
 {
     struct engine_config cfg = make_config(model, false);
     struct crowd *c = crowd_create(model, &cfg, N_REQUESTS, MOST);
     cfg = make_config(model, true);
-    cfg.host_cache_bytes = 4 * cfg.kv_bytes;
+    struct model *m;
+    assert_int_equal(model_load(model, &m, NULL), OK);
+    const size_t block_bytes = backend_kv_block_bytes(m, cfg.kv_type, 16);
+    model_destroy(m);
+    char dir[] = "/tmp/weir-cuda-XXXXXX"; /* and a disk that is written to on the way */
+    assert_non_null(mkdtemp(dir));
+    cfg.host_cache_bytes = cfg.kv_bytes;
+    cfg.cache_dir = dir;
     const struct engine_stats st = crowd_run(model, &cfg, c, false);
     print_message("%llu blocks to RAM, %llu back\n",
                   (unsigned long long)st.tiers[0].stats.stored,
                   (unsigned long long)st.tiers[0].stats.fetched);
+    print_message(
+        "%llu blocks to disk, %llu back; %llu left the device, %llu came, %llu waited for\n",
+        (unsigned long long)st.tiers[1].stats.stored,
+        (unsigned long long)st.tiers[1].stats.fetched,
+        (unsigned long long)st.gpu.moves.read,
+        (unsigned long long)st.gpu.moves.written,
+        (unsigned long long)st.gpu.moves.waits);
     print_message("%llu steps, %llu begun ahead, %llu rows dropped, %llu preemptions; "
                   "%llu stalls, %.0f us busy, %.0f us idle\n",
                   (unsigned long long)st.steps,
@@ -64,25 +88,38 @@ static void check(const char *model)
     assert_int_equal(st.gpu.queue.completed, st.gpu.queue.submitted);
     assert_int_equal(st.gpu.queue.in_flight, 0);
     assert_true(st.gpu.queue.busy_us > 0);
-    assert_int_equal(st.n_tiers, 1);
+    assert_int_equal(st.n_tiers, 2);
     assert_true(st.tiers[0].stats.stored > 0);
+    assert_true(st.gpu.moves.read >= st.tiers[0].stats.stored + st.tiers[1].stats.stored);
+    assert_true(st.gpu.moves.written <= st.tiers[0].stats.fetched + st.tiers[1].stats.fetched);
+    assert_int_equal(st.gpu.moves.bytes, (st.gpu.moves.read + st.gpu.moves.written) * block_bytes);
+    assert_int_equal(st.gpu.moves.waits, 1); /* before anybody came: what names the disk's blocks */
     assert_true(st.gpu.pinned_bytes > st.tiers[0].stats.max_bytes); /* and so pinned */
     for (int class = 0; class < N_GPU_CLASSES; class ++)
         assert_int_equal(st.gpu.classes[class].allocations, 0);
     assert_true(st.steps_ahead > 0);
+    if (twice) {
+        const struct engine_stats again = crowd_run(model, &cfg, c, false);
+        print_message("then %llu blocks from disk, %llu came to the device\n",
+                      (unsigned long long)again.tiers[1].stats.fetched,
+                      (unsigned long long)again.gpu.moves.written);
+        assert_true(again.gpu.moves.written > 0);
+        assert_int_equal(again.gpu.moves.waits, 1);
+    }
+    nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     crowd_destroy(c);
 }
 
 static void test_crowd(void **state)
 {
     (void)state;
-    check(LLAMA);
+    check(LLAMA, true);
 }
 
 static void test_crowd_with_windows(void **state)
 {
     (void)state;
-    check(WINDOWS);
+    check(WINDOWS, false);
 }
 
 int main(int argc, char **argv)

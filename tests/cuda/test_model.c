@@ -39,7 +39,10 @@ static const char *const architectures[] = {
     "families/phi2",       "families/cohere2",        "families/hunyuan-dense",
     "families/falcon",     "families/openelm",        "families/minicpm-first",
     "families/chatglm",    "families/command-r-plus", "families/stablelm-12b",
-    "families/llama4",     "families/deepseek2-lite", "families/deepseek2-v3"};
+    "families/llama4",     "families/deepseek2-lite", "families/deepseek2-v3",
+    "families/gemma3n",    "families/gemma4",         "families/gemma4-moe",
+    "families/apertus",    "families/afmoe",          "families/mistral4",
+    "families/dbrx",       "families/olmo-clamped",   "families/minicpm3"};
 static const struct {
     const char *name;
     uint32_t second; /* as the file's description has it */

@@ -79,6 +79,8 @@ static void bits_do_not_depend_on_company(void **state)
     check_invariance("variants/gpt-oss.f32", KV_F32, 60);
     check_invariance("families/deepseek2-v3.f32", KV_F16, 60);
     check_invariance("families/llama4.f32", KV_F16, 60);
+    check_invariance("families/gemma4.f32", KV_F16, 60);
+    check_invariance("families/gemma3n.f32", KV_F16, 60);
     if (is_left_out("")) /* the kernels' own tests compare bits too */
         return;
     check_invariance("quantised/llama.Q8_0", KV_F16, 30);
@@ -87,6 +89,8 @@ static void bits_do_not_depend_on_company(void **state)
     check_invariance("architectures/qwen3.f32", KV_F32, 60);
     check_invariance("architectures/qwen3moe.f32", KV_F16, 60);
     check_invariance("variants/gemma2.f32", KV_F16, 60);
+    check_invariance("families/gemma4-moe.f32", KV_F16, 60);
+    check_invariance("families/afmoe.f32", KV_F16, 60);
     check_invariance("variants/qwen2moe.f32", KV_F32, 60);
 }
 
@@ -182,7 +186,8 @@ static void shared_memory_changes_no_bit(void **state)
 static void blocks_move(void **state)
 {
     (void)state;
-    static const char *const names[] = {"architectures/qwen3.f32", "variants/gemma2.f32"};
+    static const char *const names[] = {
+        "architectures/qwen3.f32", "variants/gemma2.f32", "families/gemma4.f32"};
     for (size_t k = 0; k < COUNT(names); k++) {
         struct model *m = load_golden(names[k]);
         const int32_t *tokens = golden_prompt;

@@ -100,6 +100,38 @@ static struct backend_config small_config(void)
                                    .max_logit_rows = 1};
 }
 
+/* A device without memory for all graphs has fewer, and walks what none covers: the same bits. */
+static void fewer_graphs_are_enough(void **state)
+{
+    (void)state;
+#ifdef EMU_CUDA_RUNTIME_API_H
+    struct model *m = load_golden("quantised/llama.Q8_0");
+    const int32_t *tokens = golden_prompt;
+    float *got[2];
+    size_t bytes = 0;
+    for (int few = 0; few < 2; few++) {
+        struct drive d;
+        if (few)
+            setenv("WEIR_EMU_GRAPHS", "2", 1);
+        on_cuda(&d, m, KV_F16, 0);
+        unsetenv("WEIR_EMU_GRAPHS");
+        bytes = (size_t)N_PROMPT * d.n_vocab * sizeof(float);
+        assert_true(few ? cuda_of(&d)->n_graphs == 2 : cuda_of(&d)->n_graphs > 2);
+        got[few] = whole_prompt(&d);
+        const uint64_t replays = cuda_of(&d)->replays;
+        drive_run(&d, &(struct part){0, N_PROMPT - 1, 1}, 1, &tokens, &got[few]);
+        assert_int_equal(cuda_of(&d)->replays, replays + 1);
+        drive_close(&d);
+    }
+    assert_memory_equal(got[0], got[1], bytes);
+    free(got[0]);
+    free(got[1]);
+    model_destroy(m);
+#else
+    skip();
+#endif
+}
+
 /* One line, with the numbers. */
 static void what_does_not_fit_is_refused(void **state)
 {
@@ -139,7 +171,11 @@ static void heads_of_other_sizes_are_refused(void **state)
     struct backend_config cfg = small_config();
     struct backend *b;
     struct err_info e = {0};
-    for (m->hp.head_dim = 20; m->hp.head_dim < 1000; m->hp.head_dim += 500) {
+    static const uint32_t dims[] = {20, 520};
+    for (size_t k = 0; k < COUNT(dims); k++) {
+        for (uint32_t i = 0; i < m->n_ops; i++)
+            m->ops[i].head_dim =
+                m->ops[i].layer == 1 ? dims[k] : m->hp.head_dim; /* one is enough */
         assert_int_equal(cuda_backend_create(m, &cfg, &b, &e), ERR_UNSUPPORTED);
         assert_null(b);
         assert_non_null(strstr(e.text, "a multiple of 8, at most 512"));
@@ -215,6 +251,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(buffers_come_back_zeroed),
+        cmocka_unit_test(fewer_graphs_are_enough),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(heads_of_other_sizes_are_refused),
         cmocka_unit_test(what_is_left_can_be_had),

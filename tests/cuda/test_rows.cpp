@@ -4,7 +4,9 @@
 
 #include "model/model.h"
 
-static_assert(GATE_SILU == 0 && GATE_GELU == 1 && GATE_CLAMPED == 2, "as rows.cu numbers them");
+static_assert(GATE_SILU == 0 && GATE_GELU == 1 && GATE_CLAMPED == 2 && GATE_SIGMOID == 3 &&
+                  UNARY_XIELU == 4,
+              "as rows.cu numbers them");
 
 enum { ROWS = 5, MORE = 3 };
 static const uint32_t widths[] = {1, 3, 31, 64, 100, 127, 130, 257, 1000, 1024, 2050, 5000};
@@ -298,6 +300,8 @@ static double ref_gate(int kind, double g, double u)
         return g / (1 + exp(-g)) * u;
     if (kind == GATE_GELU)
         return g / (1 + exp(-2 * sqrt(2 / M_PI) * (g + 0.044715 * g * g * g))) * u; /* 1 + tanh */
+    if (kind == GATE_SIGMOID)
+        return u / (1 + exp(-g));
     g = fmin(g, 7);
     u = fmax(-7, fmin(u, 7));
     return g / (1 + exp(-1.702 * g)) * (u + 1);
@@ -306,7 +310,7 @@ static double ref_gate(int kind, double g, double u)
 static void test_gated(void **state)
 {
     (void)state;
-    for (int kind = 0; kind <= GATE_CLAMPED; kind++) {
+    for (int kind = 0; kind <= GATE_SIGMOID; kind++) {
         for (uint32_t n : widths) {
             for (int places = 0; places < 3; places++) {         /* 2: weighed before */
                 step_on_device *s = new_step(places ? 2 : ROWS); /* places say how many */
@@ -345,16 +349,21 @@ static void test_in_place(void **state)
         rows_buf b(n, 1, 40), c(n, 0, 4);
         std::vector<double> want(ROWS * n);
         cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
-        for (int kind = 1; kind <= 3; kind++) { /* as enum unary_kind */
+        const struct cuda_unary xielu = {4, 0.8f, 0.6f, 0.5f, -1e-6f};
+        for (int kind = 1; kind <= 4; kind++) { /* as enum unary_kind */
             rows_buf u(n, 0, 4);
             for (uint32_t i = 0; i < ROWS * n; i++) {
                 const double x = u.row(i / n)[i % n], above = x > 0 ? x : 0;
-                want[i] = kind == 1 ? 0.5 * x * erfc(-x / sqrt(2))
-                          : kind == 2
-                              ? x / 2 * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)))
-                              : above * above;
+                want[i] =
+                    kind == 1   ? 0.5 * x * erfc(-x / sqrt(2))
+                    : kind == 2 ? x / 2 * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)))
+                    : kind == 3 ? above * above
+                    : x > 0     ? xielu.positive * x * x + xielu.beta * x
+                                : xielu.negative * (expm1(fmin(x, xielu.eps)) - x) + xielu.beta * x;
             }
-            cuda_unary(&at, kind, u.buf(), n);
+            struct cuda_unary op = xielu;
+            op.kind = kind;
+            cuda_unary(&at, &op, u.buf(), n);
             check("unary", u, n, ROWS, want, 1e-11);
         }
         for (uint32_t i = 0; i < ROWS * n; i++)
@@ -367,6 +376,17 @@ static void test_in_place(void **state)
         at = s->at(CUDA_ROWS_ALL, MORE);
         cuda_tanh_cap(&at, c.buf(), n, 0.25f, 0.0f);
         check("scale", c, n, ROWS, want, 0);
+        rows_buf d(n, 2, 4), e(n, 5), x(n, 0, 4);
+        for (uint32_t i = 0; i < ROWS * n; i++)
+            want[i] = fmin(fmax(d.row(i / n)[i % n], -1.5), 1.5);
+        cuda_clamp(&at, d.buf(), n, 1.5f);
+        check("clamp", d, n, ROWS, want, 0);
+        const std::vector<float> w = random_floats(n);
+        const device_array<float> dw(w);
+        for (uint32_t i = 0; i < ROWS * n; i++)
+            want[i] = x.row(i / n)[i % n] * w[i % n];
+        cuda_mul(&at, x.buf(), e.buf(), dw.p, n);
+        check("mul", e, n, ROWS, want, 1e-13);
         delete s;
     }
 }

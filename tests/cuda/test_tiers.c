@@ -14,6 +14,8 @@
 
 #ifdef EMU_CUDA_RUNTIME_API_H
 #include "emu.h"
+
+#include <pthread.h>
 enum { N_ORDERS = 4 };
 static void set_order(uint64_t seed)
 {
@@ -199,6 +201,50 @@ static void pinned_memory_is_freed_behind_its_copies(void **state)
     model_destroy(m);
 }
 
+static void *look_at_it(void *backend)
+{
+    struct backend *b = backend;
+    return b->ops->block_settle(b) ? b : NULL;
+}
+
+/* Whoever wants to see the bytes, on a thread of their own, waits for what was begun before; the
+ * engine waits only where memory is not pinned. What is counted is so. */
+static void another_thread_waits(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("quantised/llama.Q8_0");
+    struct fixture f = open_fixture(m);
+    struct backend *b = f.d.b;
+    uint8_t *more = b->ops->pinned_alloc(b, f.block_bytes), *want = mem_alloc(f.block_bytes);
+    assert_non_null(more);
+    assert_null(b->ops->pinned_alloc(b, f.block_bytes)); /* BACKEND_PINNED */
+    assert_true(b->ops->block_read(b, place(&f.d, 6, 1), want));
+    for (uint64_t seed = 0; seed < N_ORDERS; seed++) {
+        set_order(seed);
+        memset(more, 0x5a, f.block_bytes);
+        b->ops->block_write(b, place(&f.d, 5, 0), f.slots);
+        assert_true(b->ops->block_read(b, place(&f.d, 6, 1), more));
+        pthread_t thread;
+        void *settled;
+        assert_int_equal(pthread_create(&thread, NULL, look_at_it, b), 0);
+        assert_int_equal(pthread_join(thread, &settled), 0);
+        assert_non_null(settled);
+        assert_memory_equal(more, want, f.block_bytes);
+    }
+    set_order(0);
+    struct gpu_stats st;
+    b->ops->gpu_stats(b, &st);
+    assert_int_equal(st.moves.read, 1 + N_ORDERS);
+    assert_int_equal(st.moves.written, N_ORDERS);
+    assert_int_equal(st.moves.bytes, (1 + 2 * N_ORDERS) * f.block_bytes);
+    assert_int_equal(st.moves.waits, 1);
+    assert_true(st.moves.wait_us > 0);
+    b->ops->pinned_free(b, more);
+    free(want);
+    close_fixture(&f);
+    model_destroy(m);
+}
+
 /* Where a block could not be moved, no tier gets bytes that are not a block's, and no step is run
  * on memory that nobody knows; though the device goes on. */
 static void a_lost_block_ends_it(void **state)
@@ -229,6 +275,7 @@ static void a_lost_block_ends_it(void **state)
         assert_false(b->ops->block_read(b, place(&f.d, 6, 0), bytes));
         for (size_t i = 0; i < f.block_bytes; i++)
             assert_int_equal(bytes[i], 0x5a);
+        assert_false(b->ops->block_settle(b)); /* nor does another thread believe what it has */
         assert_int_equal(b->ops->run(b, &batch, &logits, &e), ERR_INTERNAL);
         if (!pinned)
             free(bytes);
@@ -244,6 +291,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_host_waits_for_no_copy),
+        cmocka_unit_test(another_thread_waits),
         cmocka_unit_test(pinned_memory_is_freed_behind_its_copies),
         cmocka_unit_test(a_lost_block_ends_it),
         cmocka_unit_test(nothing_is_early_or_overwritten),

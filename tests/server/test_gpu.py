@@ -76,6 +76,9 @@ def test_its_figures(gpu):
         assert 0 < c["peak_lent"] <= c["held"]
     assert queue["submitted"] >= queue["completed"] > 0 and 0 < queue["utilization"] <= 1
     assert queue["graphs"] > 0 and queue["graph_replays"] > 0
+    moves = status["moves"]
+    assert moves["waits"] == moves["blocks_out"] == moves["blocks_in"] == moves["bytes"] == 0
+    assert gpu.metric('weir_gpu_blocks_moved_total{direction="out"}') == 0
     assert gpu.metric("weir_gpu_active") == 1
     assert gpu.metric('weir_gpu_memory_bytes{kind="weights"}') == m["weights_bytes"]
     assert gpu.metric('weir_gpu_pool_allocations_total{class="hidden"}') == 0

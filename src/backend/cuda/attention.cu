@@ -13,8 +13,8 @@
  *                     z=0     z=1      z=2      z=0           of 3 splits
  *
  * Both ways fold the same ranges in the same order with the same operations: no bit tells them
- * apart. The kernel for tensor cores is attention_mma.cu's. The one here takes any head and any
- * type and multiplies in f32: KV of f32, heads of more than 256.
+ * apart. The kernels for tensor cores are those of attention_mma.cu and attention_long.cu. The one
+ * here multiplies in f32: for KV of f32, of which a model's tests need all bits.
  *
  *      scores    lane p of a warp has position p of 32; a warp has every fourth query:
  *                s = sum over d, in order, of q[d] k[p][d]
@@ -338,7 +338,7 @@ uint32_t cuda_attention_tiles(const struct cuda_attention_shape *s,
                               uint32_t n_seqs,
                               struct cuda_tile *tiles)
 {
-    const uint32_t group = s->n_head / s->n_head_kv, queries = attn_mma_queries(s->head_dim);
+    const uint32_t group = s->n_head / s->n_head_kv, queries = s->head_dim <= 128 ? 64 : 32;
     const uint32_t rows = group < queries ? queries / group : 1;
     uint32_t n = 0;
     for (uint32_t i = 0; i < n_seqs; i++) {
@@ -355,10 +355,11 @@ uint32_t cuda_attention_tiles(const struct cuda_attention_shape *s,
  * need too much room. */
 static uint32_t n_splits(const struct cuda_attention_shape *s,
                          const struct cuda_bounds *b,
+                         uint32_t blocks_a_head,
                          size_t *parts_bytes)
 {
     const size_t row = (size_t)s->n_head * b->ranges * (s->head_dim + PART_HEAD) * sizeof(float);
-    const uint32_t blocks = b->tiles * s->n_head_kv;
+    const uint32_t blocks = b->tiles * s->n_head_kv * blocks_a_head;
     uint32_t n = blocks && blocks < SPLIT_BLOCKS ? (SPLIT_BLOCKS + blocks - 1) / blocks : 1;
     n = n < b->ranges ? n : b->ranges;
     *parts_bytes = 0;
@@ -423,13 +424,18 @@ void cuda_attention(const struct cuda_at *at, const struct cuda_attention *op)
     a.causal = op->causal;
     a.sinks = op->sinks;
     a.n_ranges = b->ranges;
-    a.n_splits = n_splits(&shape, b, &parts_bytes);
+    const bool is_plain = op->kv.type == KV_IS_F32, few = b->rows <= b->seqs;
+    const bool is_long = !is_plain && (op->kv.latent || op->kv.head_dim > ATTN_MMA_MOST);
+    const uint32_t blocks = is_long ? attn_long_blocks(a.group, few, at->block_shared) : 1;
+    a.n_splits = n_splits(&shape, b, blocks, &parts_bytes);
     a.parts = static_cast<float *>(op->scratch);
     const dim3 grid(op->kv.n_head_kv, b->tiles, a.n_splits);
-    if (op->kv.type == KV_IS_F32 || op->kv.latent || attn_mma_queries(op->kv.head_dim) == 0)
+    if (is_plain)
         plain_launch(&a, grid, at->stream);
+    else if (is_long)
+        attn_long_launch(&a, grid, few, at->block_shared, at->stream);
     else
-        attn_mma_launch(&a, grid, b->rows <= b->seqs, at->block_shared, at->stream);
+        attn_mma_launch(&a, grid, few, at->block_shared, at->stream);
     if (a.n_splits > 1) {
         const dim3 rows(b->rows, op->n_head);
         CUDA_LAUNCH(attn_merge_kernel, rows, MERGE_THREADS, 0, at->stream, a);

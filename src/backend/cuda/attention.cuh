@@ -113,7 +113,7 @@ static __device__ __forceinline__ uint8_t *kv_at(const cuda_kv &kv,
                                                  uint32_t head_kv,
                                                  uint32_t pos)
 {
-    return kv.base + table[pos / kv.block_tokens] * kv.block_bytes + head_kv * kv_head_bytes(kv) +
+    return kv.base + table[pos / kv.block_tokens] * kv.block_stride + head_kv * kv_head_bytes(kv) +
            pos % kv.block_tokens * kv.row_bytes;
 }
 
@@ -154,10 +154,12 @@ static __device__ __forceinline__ float attn_end_value(float total, float invers
     return __fadd_rn(__fmul_rn(total, inverse), 0.0f);
 }
 
-/* attention_mma.cu: KV of f16, bf16 or q8_0 with heads up to 256. How many queries its blocks take
- * at a time, and the launch; few: where rows are mostly alone; shared: bytes that a
- * block may have. */
-uint32_t attn_mma_queries(uint32_t head_dim);
+/* KV of f16, bf16 or q8_0: attention_mma.cu with heads of up to ATTN_MMA_MOST, attention_long.cu
+ * with longer ones and with a latent. few: where rows are mostly alone; shared: bytes that a block
+ * may have. attn_long_blocks: how many the queries of a tile and KV head are divided between. */
+enum { ATTN_MMA_MOST = 256 };
 void attn_mma_launch(const attn_args *a, dim3 grid, int few, uint32_t shared, cudaStream_t stream);
+uint32_t attn_long_blocks(uint32_t group, int few, uint32_t shared);
+void attn_long_launch(const attn_args *a, dim3 grid, int few, uint32_t shared, cudaStream_t stream);
 
 #endif

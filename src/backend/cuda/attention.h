@@ -18,7 +18,7 @@ enum { CUDA_ATTN_RANGE = 256 };
 /* Heads have a multiple of 8 dims, at most so many; where V is a part of K, so many of K. */
 enum { CUDA_ATTN_MOST_DIM = 512, CUDA_ATTN_MOST_KEY = 592 };
 
-/* K and V of one layer: at base + block * block_bytes + head * 2 * half_bytes lie K
+/* K and V of one layer: at base + block * block_stride + head * 2 * half_bytes lie K
  * [block_tokens] rows and then, half_bytes on, V [block_tokens] rows, of kv_row_bytes (backend.h)
  * each. With a latent there is one head, whose rows of K are all that is stored: their first so
  * many values are V. Zeroed at start. */
@@ -27,7 +27,7 @@ struct cuda_kv {
     int type; /* enum kv_type */
     int in_panes;
     uint32_t n_head_kv, head_dim, block_tokens;
-    size_t row_bytes, half_bytes, block_bytes;
+    size_t row_bytes, half_bytes, block_stride;
     uint32_t latent; /* 0: V lies beside K */
 };
 
@@ -36,9 +36,10 @@ struct cuda_kv {
 void cuda_angles(
     const struct cuda_at *at, const double *inv_freq, uint32_t dims, double scale, float *out);
 
-/* Rotate Q [n_head] and K [n_head_kv] in place (angles NULL: do not), of each head `dims` values
- * from `first` on, then store K and V (kv.base NULL: do not) and, if temper_length is not 0,
- * multiply Q by 1 + temper_scale log(1 + floor((position + temper_offset) / temper_length)). */
+/* Rotate Q [n_head] and K [n_head_kv] in place (angles NULL: do not; k.p NULL: Q alone, for which
+ * n_head_kv is any divisor of n_head), of each head `dims` values from `first` on, then store K and
+ * V (kv.base NULL: do not) and, if temper_length is not 0, multiply Q by 1 + temper_scale log(1 +
+ * floor((position + temper_offset) / temper_length)). */
 struct cuda_rope_store {
     struct cuda_buf q, k, v;
     const float *angles;
@@ -75,15 +76,6 @@ struct cuda_attention {
     void *scratch;
 };
 void cuda_attention(const struct cuda_at *at, const struct cuda_attention *op);
-
-/* Bytes of a block, of n layers, from the first to the last: a copy of one onto another. */
-void cuda_kv_copy(const struct cuda_kv *layers,
-                  uint32_t n,
-                  uint32_t from,
-                  uint32_t from_pane,
-                  uint32_t to,
-                  uint32_t to_pane,
-                  cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -1,9 +1,14 @@
-/* How queries, K and V come to shared memory for the tensor cores' attention (attention_mma.cu):
- * the two terms of a query, 64 rows of K or V as 16 bits, whatever they are stored as.
+/* What both kernels of the tensor cores' attention share (attention_mma.cu draws it; and
+ * attention_long.cu): how queries, K and V come to shared memory - the two terms of a query, 64
+ * rows of K or V as 16 bits, whatever they are stored as -, a tile's scores, weights and values,
+ * and how a range ends.
  *
  *      q   [high, low][queries][D + PAD]      k, v   [stages][64 positions][D + PAD]
  *
- * Rows are PAD values longer than a head, so that eight of them lie in all banks (ldmatrix). */
+ * Rows are PAD values longer than a head, so that eight of them lie in all banks (ldmatrix). What
+ * rounds where is written out (__fmul_rn, ...) wherever a compiler might fuse in one instance of
+ * these templates what it does not in another. Shared: attn_shared, or what has q, e, scale and
+ * meet as it does. */
 #ifndef WEIR_BACKEND_CUDA_ATTENTION_MMA_CUH
 #define WEIR_BACKEND_CUDA_ATTENTION_MMA_CUH
 
@@ -172,12 +177,9 @@ static __device__ __forceinline__ void load_rows(const attn_args &a,
 }
 
 /* Queries q0 on, each scaled by a power of two and split; a warp a query. */
-template <class T, int D, int TILES>
-static __device__ void load_queries(const attn_args &a,
-                                    const attn_tile &t,
-                                    uint32_t head_kv,
-                                    uint32_t q0,
-                                    attn_shared<T, D, TILES> *s)
+template <class T, int D, int TILES, class Shared>
+static __device__ void load_queries(
+    const attn_args &a, const attn_tile &t, uint32_t head_kv, uint32_t q0, Shared *s)
 {
     const uint32_t dim = a.kv.head_dim, lane = threadIdx.x % WARP;
     for (uint32_t i = threadIdx.x / WARP; i < 16 * TILES; i += WARPS) {
@@ -206,6 +208,307 @@ static __device__ void load_queries(const attn_args &a,
         }
         if (lane == 0)
             s->scale[i] = a.cap > 0.0f ? down * a.scale / a.cap : down * a.scale * LOG2_E;
+    }
+}
+
+/* --- one tile: scores, weights, values --- */
+
+/* S of 16 positions += n_dims (at most DIMS) dims of Q, from q_from on, times K: `k` is what the
+ * lane loads first, the dims of a position follow each other. */
+template <class T, int DIMS, int TILES, class Shared>
+static __device__ __forceinline__ void add_scores(
+    const T *k, const Shared *s, int q_from, int n_dims, int n_tiles, float (&x)[TILES][2][4])
+{
+    const uint32_t lane = threadIdx.x % WARP;
+    const uint32_t row = lane / 8 % 2 * 8 + lane % 8, col = q_from + lane / 16 * 8;
+#pragma unroll
+    for (int d = 0; d < DIMS; d += 16) {
+        if (d >= n_dims)
+            break;
+        uint32_t b[4];
+        ldmatrix_x4(b, k + d);
+#pragma unroll
+        for (int i = 0; i < TILES; i++) {
+            if (i >= n_tiles)
+                break;
+            uint32_t high[4], low[4];
+            ldmatrix_x4(high, &s->q[0][i * 16 + row][d + col]);
+            ldmatrix_x4(low, &s->q[1][i * 16 + row][d + col]);
+            half_of<T>::mma(x[i][0], high, b);
+            half_of<T>::mma(x[i][1], high, b + 2);
+            half_of<T>::mma(x[i][0], low, b);
+            half_of<T>::mma(x[i][1], low, b + 2);
+        }
+    }
+}
+
+/* What a lane loads first of K for its warp's 16 positions, of rows of ROW values. */
+template <class T, int ROW> static __device__ __forceinline__ const T *k_of_lane(const T (*k)[ROW])
+{
+    const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    return &k[warp * 16 + lane / 16 * 8 + lane % 8][lane / 8 % 2 * 8];
+}
+
+/* S times what undoes the queries' powers; capped; in units of log2. */
+template <int TILES, class Shared>
+static __device__ __forceinline__ void end_scores(const attn_args &a,
+                                                  const Shared *s,
+                                                  float (&x)[TILES][2][4])
+{
+    const uint32_t g = threadIdx.x % WARP / 4;
+#pragma unroll
+    for (int i = 0; i < TILES; i++) {
+        const float upper = s->scale[i * 16 + g], lower = s->scale[i * 16 + g + 8];
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            float *y = &x[i][j / 4][j % 4];
+            *y = __fmul_rn(*y, j % 4 < 2 ? upper : lower);
+            if (a.cap > 0.0f)
+                *y = __fmul_rn(a.cap * LOG2_E, tanhf(*y));
+        }
+    }
+}
+
+template <int TILES> static __device__ __forceinline__ void no_scores(float (&x)[TILES][2][4])
+{
+#pragma unroll
+    for (int i = 0; i < TILES; i++)
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            x[i][j / 4][j % 4] = 0.0f;
+}
+
+/* A += e V of all 64 positions, of this warp's quarter of PIECE dims, which are acc[.][from] on. */
+template <class T, int PIECE, int TILES, int N, class Shared>
+static __device__ __forceinline__ void add_values(
+    const T (*v)[PIECE + PAD], const Shared *s, int from, int n_tiles, float (&acc)[TILES][N][4])
+{
+    const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    const uint32_t row = lane / 8 % 2 * 8 + lane % 8, col = lane / 16 * 8;
+    const T *mine = &v[row][warp * (PIECE / 4) + col];
+#pragma unroll
+    for (int p = 0; p < STEP; p += 16) {
+        uint32_t e[TILES][4];
+#pragma unroll
+        for (int i = 0; i < TILES; i++)
+            if (i < n_tiles)
+                ldmatrix_x4(e[i], &s->e[i * 16 + row][p + col]);
+#pragma unroll
+        for (int d = 0; d < PIECE / 32; d += 2) {
+            uint32_t b[4];
+            ldmatrix_x4_trans(b, mine + p * (PIECE + PAD) + d * 8);
+#pragma unroll
+            for (int i = 0; i < TILES; i++) {
+                if (i >= n_tiles)
+                    break;
+                half_of<T>::mma(acc[i][from + d], e[i], b);
+                half_of<T>::mma(acc[i][from + d + 1], e[i], b + 2);
+            }
+        }
+    }
+}
+
+static __device__ __forceinline__ float quad_max(float x)
+{
+    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+static __device__ __forceinline__ float quad_sum(float x)
+{
+    x = __fadd_rn(x, __shfl_xor_sync(0xffffffffu, x, 1));
+    return __fadd_rn(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
+/* What a thread keeps of the queries that it has: rows g and g + 8 of each 16. */
+template <int D, int TILES> struct attn_state {
+    attn_seen sees[TILES][2];
+    float m[TILES][2], l[TILES][2];
+    float acc[TILES][D / 32][4];
+};
+
+/* Whom the thread's queries see, and that nothing was summed. */
+template <int D, int TILES>
+static __device__ __forceinline__ void begin_queries(const attn_args &a,
+                                                     const attn_tile &t,
+                                                     uint32_t q0,
+                                                     attn_state<D, TILES> *st,
+                                                     float (&m)[TILES][2],
+                                                     float (&l)[TILES][2])
+{
+    const uint32_t g = threadIdx.x % WARP / 4;
+#pragma unroll
+    for (int i = 0; i < 2 * TILES; i++) {
+        const uint32_t at = q0 + i / 2 * 16 + g + i % 2 * 8;
+        attn_seen *sees = &st->sees[i / 2][i % 2];
+        sees->from = sees->end = 0;
+        if (at < t.n_query)
+            *sees = attn_sees(a, t.first_pos + at / a.group, t.all);
+        m[i / 2][i % 2] = LEAST;
+        l[i / 2][i % 2] = 0.0f;
+    }
+}
+
+/* A range begins. */
+template <int D, int TILES>
+static __device__ __forceinline__ void begin_range(attn_state<D, TILES> *st)
+{
+#pragma unroll
+    for (int i = 0; i < TILES; i++) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            st->m[i][h] = LEAST;
+            st->l[i][h] = 0.0f;
+        }
+#pragma unroll
+        for (int j = 0; j < D / 32 * 4; j++)
+            st->acc[i][j / 4][j % 4] = 0.0f;
+    }
+}
+
+/* Scores to weights, in shared memory, against the largest so far, which the tile may raise. */
+template <class T, int D, int TILES, class Shared>
+static __device__ __forceinline__ void weights(Shared *s,
+                                               int n_tiles,
+                                               float (&x)[TILES][2][4],
+                                               attn_state<D, TILES> *st)
+{
+    const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, g = lane / 4;
+#pragma unroll
+    for (int i = 0; i < TILES; i++) {
+        if (i >= n_tiles)
+            break;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const uint32_t row = i * 16 + g + h * 8;
+            float top = fmaxf(fmaxf(s->meet[0][row], s->meet[1][row]),
+                              fmaxf(s->meet[2][row], s->meet[3][row]));
+            top = fmaxf(top, st->m[i][h]);
+            const float zero = top == LEAST ? 0.0f : top;
+            const float fade = exp2f(__fsub_rn(st->m[i][h], zero));
+            st->m[i][h] = top;
+            float w[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                w[j] = exp2f(__fsub_rn(x[i][j / 2][h * 2 + j % 2], zero));
+            st->l[i][h] = __fmaf_rn(
+                st->l[i][h], fade, __fadd_rn(__fadd_rn(w[0], w[1]), __fadd_rn(w[2], w[3])));
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                const uint32_t col = warp * 16 + j * 8 + lane % 4 * 2;
+                *reinterpret_cast<uint32_t *>(&s->e[row][col]) =
+                    pair(half_of<T>::of(w[2 * j]), half_of<T>::of(w[2 * j + 1]));
+            }
+#pragma unroll
+            for (int d = 0; d < D / 32; d++) {
+                st->acc[i][d][h * 2] = __fmul_rn(st->acc[i][d][h * 2], fade);
+                st->acc[i][d][h * 2 + 1] = __fmul_rn(st->acc[i][d][h * 2 + 1], fade);
+            }
+        }
+    }
+}
+
+/* Scores that a query does not see become -inf; its largest of this warp's goes to the others. */
+template <int D, int TILES, class Shared>
+static __device__ __forceinline__ void mask(
+    Shared *s, int n_tiles, uint32_t pos, float (&x)[TILES][2][4], const attn_state<D, TILES> *st)
+{
+    const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, g = lane / 4;
+    const uint32_t first = pos + warp * 16 + lane % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < TILES; i++) {
+        if (i >= n_tiles)
+            break;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float top = LEAST;
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const uint32_t p = first + j / 2 * 8 + j % 2;
+                float *y = &x[i][j / 2][h * 2 + j % 2];
+                if (p < st->sees[i][h].from || p >= st->sees[i][h].end)
+                    *y = LEAST;
+                top = fmaxf(top, *y);
+            }
+            top = quad_max(top);
+            if (lane % 4 == 0)
+                s->meet[warp][i * 16 + g + h * 8] = top;
+        }
+    }
+}
+
+/* l over all threads that have a part of a query's: the same in all of them. */
+template <int D, int TILES, class Shared>
+static __device__ __forceinline__ void sum_weights(Shared *s, attn_state<D, TILES> *st)
+{
+    const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, g = lane / 4;
+#pragma unroll
+    for (int i = 0; i < 2 * TILES; i++) {
+        const float l = quad_sum(st->l[i / 2][i % 2]);
+        if (lane % 4 == 0)
+            s->meet[warp][i / 2 * 16 + g + i % 2 * 8] = l;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 2 * TILES; i++) {
+        const uint32_t row = i / 2 * 16 + g + i % 2 * 8;
+        st->l[i / 2][i % 2] = __fadd_rn(__fadd_rn(s->meet[0][row], s->meet[1][row]),
+                                        __fadd_rn(s->meet[2][row], s->meet[3][row]));
+    }
+    __syncthreads();
+}
+
+/* A range's sums to a part, or folded into what `out` holds of the ranges before it. Each warp has
+ * a quarter of each PIECE of D dims. */
+template <int PIECE, int D, int TILES>
+static __device__ __forceinline__ void put_range(const attn_args &a,
+                                                 const attn_tile &t,
+                                                 uint32_t head_kv,
+                                                 uint32_t q0,
+                                                 uint32_t range,
+                                                 bool is_first,
+                                                 bool is_last,
+                                                 const attn_state<D, TILES> *st,
+                                                 float (&m)[TILES][2],
+                                                 float (&l)[TILES][2])
+{
+    const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    const uint32_t dim = a.n_value, first = warp * (PIECE / 4) + lane % 4 * 2;
+    enum { EACH = PIECE / 32 * 2 }; /* of a thread's values of a row, in a piece */
+    const bool split = a.n_splits > 1;
+#pragma unroll
+    for (int i = 0; i < TILES; i++) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const uint32_t at = q0 + i * 16 + lane / 4 + h * 8;
+            if (at >= t.n_query)
+                continue;
+            const uint32_t row = t.first_row + at / a.group;
+            const uint32_t head = head_kv * a.group + at % a.group;
+            float *out = a.out.p + row * a.out.stride + static_cast<size_t>(head) * dim;
+            float old = 0.0f, more = 1.0f, inverse = 1.0f;
+            if (split) {
+                float *part = attn_part(a, row, head, range);
+                if (warp == 0 && lane % 4 == 0) {
+                    part[0] = st->m[i][h];
+                    part[1] = st->l[i][h];
+                }
+                out = part + PART_HEAD;
+            } else {
+                attn_fold(&m[i][h], &l[i][h], st->m[i][h], st->l[i][h], &old, &more);
+                if (is_last)
+                    inverse = attn_inverse(a, head, m[i][h], l[i][h]);
+            }
+#pragma unroll
+            for (int j = 0; j < D / 32 * 2; j++) {
+                const uint32_t d = j / EACH * PIECE + first + j % EACH / 2 * 8 + j % 2;
+                if (d >= dim)
+                    continue;
+                float x = st->acc[i][j / 2][h * 2 + j % 2];
+                if (!split && !is_first)
+                    x = attn_fold_value(out[d], x, old, more);
+                out[d] = !split && is_last ? attn_end_value(x, inverse) : x;
+            }
+        }
     }
 }
 

@@ -87,11 +87,12 @@ static __global__ void rope_store_kernel(cuda_step step, struct cuda_rope_store 
         return;
     const uint32_t group = op.n_head / op.kv.n_head_kv, n_pairs = op.dims / 2;
     float *q = op.q.p + row * op.q.stride + static_cast<size_t>(head) * group * dim;
-    float *k = op.k.p + row * op.k.stride + static_cast<size_t>(head) * dim;
+    float *k = op.k.p ? op.k.p + row * op.k.stride + static_cast<size_t>(head) * dim : NULL;
     const float *v = op.v.p + row * op.v.stride + static_cast<size_t>(head) * dim;
     if (op.angles) {
         const float *angles = op.angles + static_cast<size_t>(row) * op.dims;
-        for (uint32_t i = threadIdx.x; i < (group + 1) * n_pairs; i += STORE_THREADS) {
+        const uint32_t heads = group + (k != NULL);
+        for (uint32_t i = threadIdx.x; i < heads * n_pairs; i += STORE_THREADS) {
             const uint32_t h = i / n_pairs;
             float *x = h < group ? q + static_cast<size_t>(h) * dim : k;
             rotate_pair(x + op.first, angles, i % n_pairs, n_pairs, op.adjacent);
@@ -125,28 +126,4 @@ void cuda_rope_store(const struct cuda_at *at, const struct cuda_rope_store *op)
     if (at->bounds.rows == 0)
         return;
     CUDA_LAUNCH(rope_store_kernel, grid, STORE_THREADS, 0, at->stream, at->step, *op);
-}
-
-/* Layers that lie behind each other in a block are one copy. */
-void cuda_kv_copy(const struct cuda_kv *layers,
-                  uint32_t n,
-                  uint32_t from,
-                  uint32_t from_pane,
-                  uint32_t to,
-                  uint32_t to_pane,
-                  cudaStream_t stream)
-{
-    for (uint32_t i = 0; i < n;) {
-        const struct cuda_kv *kv = &layers[i];
-        const uint8_t *src = kv->base + (kv->in_panes ? from_pane : from) * kv->block_bytes;
-        uint8_t *dst = kv->base + (kv->in_panes ? to_pane : to) * kv->block_bytes;
-        size_t bytes = 0;
-        do {
-            bytes += kv_head_bytes(layers[i]) * layers[i].n_head_kv;
-            i++;
-        } while (i < n && layers[i].in_panes == kv->in_panes &&
-                 layers[i].block_bytes == kv->block_bytes && layers[i].base == kv->base + bytes &&
-                 bytes < kv->block_bytes);
-        cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, stream);
-    }
 }

@@ -1,28 +1,36 @@
-/* Whole KV blocks as bytes: the same block of every layer, one layer after the other; of layers
- * with windows its pane.
+/* Whole KV blocks as bytes: what all layers have in the block, which lies together (struct
+ * cuda_kv_pool), and behind it what layers with windows have in its pane.
  *
  *      copy    on the stream of the steps: behind those that are there, before those to come
  *      read    on a stream beside it: of a block whose steps have all ended
  *      write   likewise, behind the last copy: of a block that no step under way was given
  *
- * Into pinned memory and out of it the host waits for neither; the next step and the next copy are
- * ordered behind all of them by an event, so that a block is not overwritten before it was read,
- * nor read before it was written. Reads and writes are in the order of their stream, so a slot of
- * pinned memory may be filled again as soon as it was written from. Any other memory is copied
- * through one pinned block, which the host waits for.
+ * Into pinned memory and out of it the engine waits for neither; the next step and the next copy
+ * are ordered behind all of them by an event, so that a block is not overwritten before it was
+ * read, nor read before it was written. Reads and writes are in the order of their stream, so a
+ * slot of pinned memory may be filled by another read as soon as it was written from. Who looks at
+ * the bytes waits first (block_settle): the disk's thread. Any other memory is copied through one
+ * pinned block, which the engine waits for, and that is counted.
  *
  * Where one fails nothing says what the KV memory holds from then on: all of it is lost, so that no
  * step begins again and no tier is given bytes that are not a block's. A copy that fails behind the
  * call leaves the device in an error that stays, which all later calls say; what it left in pinned
  * memory could only come back through one of them. */
 #include "backend/cuda/cuda.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <string.h>
 
-static uint8_t *block_at(const struct cuda_kv *l, struct backend_place at)
+/* In blocks (0), or in panes (1). */
+static uint8_t *block_at(const struct cuda_kv_pool *pools, int i, struct backend_place at)
 {
-    return l->base + (l->in_panes ? at.pane : at.block) * l->block_bytes;
+    return pools[i].base + (i ? at.pane : at.block) * pools[i].stride;
+}
+
+static cudaError_t copy(void *to, const void *from, size_t n, enum cudaMemcpyKind k, cudaStream_t s)
+{
+    return n ? cudaMemcpyAsync(to, from, n, k, s) : cudaSuccess;
 }
 
 /* These have no way to fail but with the device. */
@@ -52,8 +60,12 @@ static void measure_begin(struct cuda_backend *b, bool *fresh)
             *fresh = false;
             return;
         }
-        if (cudaEventElapsedTime(&ms, b->moving, b->measured) == cudaSuccess)
-            b->block_us += ((double)ms * 1e3 - b->block_us) / (b->block_us > 0 ? 8 : 1);
+        if (cudaEventElapsedTime(&ms, b->moving, b->measured) == cudaSuccess) {
+            pthread_mutex_lock(&b->lock);
+            double *us = &b->moves.block_us;
+            *us += ((double)ms * 1e3 - *us) / (*us > 0 ? 8 : 1);
+            pthread_mutex_unlock(&b->lock);
+        }
     }
     *fresh = cudaEventRecord(b->moving, b->copies) == cudaSuccess;
 }
@@ -80,24 +92,50 @@ cudaError_t cuda_blocks_join(struct cuda_backend *b)
 
 double cuda_block_us(const struct backend *base)
 {
-    return ((const struct cuda_backend *)base)->block_us;
+    return ((const struct cuda_backend *)base)->moves.block_us; /* the engine's thread writes it */
+}
+
+/* The event is recorded again by every copy, and those are in order: whoever waits for it waits for
+ * all that was moved before. */
+bool cuda_block_settle(struct backend *base)
+{
+    struct cuda_backend *b = (struct cuda_backend *)base;
+    cuda_device_enter(b);
+    const bool ended = cudaEventSynchronize(b->moved) == cudaSuccess;
+    if (!ended)
+        (void)cudaGetLastError();
+    return ended && !b->lost;
+}
+
+static struct cuda_region *region_of(struct cuda_backend *b, const void *p)
+{
+    for (int i = 0; i < BACKEND_PINNED; i++) {
+        if (b->pinned[i].p == p)
+            return &b->pinned[i];
+    }
+    return NULL;
+}
+
+static void set_region(struct cuda_backend *b, struct cuda_region *r, void *p, size_t n_bytes)
+{
+    pthread_mutex_lock(&b->lock);
+    *r = (struct cuda_region){p, n_bytes};
+    pthread_mutex_unlock(&b->lock);
 }
 
 void *cuda_pinned_alloc(struct backend *base, size_t n_bytes)
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
     void *p = NULL;
-    if (b->lent_pinned)
+    struct cuda_region *r = region_of(b, NULL);
+    if (!r)
         return NULL;
     cuda_device_enter(b);
     if (cudaMallocHost(&p, n_bytes) != cudaSuccess) {
         (void)cudaGetLastError();
         return NULL;
     }
-    pthread_mutex_lock(&b->lock);
-    b->lent_pinned = p;
-    b->lent_pinned_n = n_bytes;
-    pthread_mutex_unlock(&b->lock);
+    set_region(b, r, p, n_bytes);
     return p;
 }
 
@@ -107,34 +145,60 @@ void cuda_pinned_free(struct backend *base, void *p)
     cuda_device_enter(b);
     (void)cudaStreamSynchronize(b->copies); /* they read and write it */
     (void)cudaFreeHost(p);
-    pthread_mutex_lock(&b->lock);
-    b->lent_pinned = NULL;
-    b->lent_pinned_n = 0;
-    pthread_mutex_unlock(&b->lock);
+    set_region(b, region_of(b, p), NULL, 0);
 }
 
 /* A block's bytes may go straight there. */
 static bool is_pinned(const struct cuda_backend *b, const void *bytes)
 {
-    const uintptr_t at = (uintptr_t)bytes, base = (uintptr_t)b->lent_pinned;
-    return b->lent_pinned && at >= base && at - base + b->block_bytes_n <= b->lent_pinned_n;
+    const uintptr_t at = (uintptr_t)bytes;
+    for (int i = 0; i < BACKEND_PINNED; i++) {
+        const uintptr_t base = (uintptr_t)b->pinned[i].p;
+        if (base && at >= base && at - base + b->block_bytes_n <= b->pinned[i].n_bytes)
+            return true;
+    }
+    return false;
+}
+
+/* Not pinned: the engine's own time. */
+static cudaError_t wait_counted(struct cuda_backend *b)
+{
+    const uint64_t since_ns = clock_ns();
+    const cudaError_t rc = cudaStreamSynchronize(b->copies);
+    pthread_mutex_lock(&b->lock);
+    b->moves.waits++;
+    b->moves.wait_us += (double)(clock_ns() - since_ns) * 1e-3;
+    pthread_mutex_unlock(&b->lock);
+    return rc;
+}
+
+static void count(struct cuda_backend *b, uint64_t *what)
+{
+    pthread_mutex_lock(&b->lock);
+    ++*what;
+    b->moves.bytes += b->block_bytes_n;
+    pthread_mutex_unlock(&b->lock);
 }
 
 void cuda_block_copy(struct backend *base, struct backend_place from, struct backend_place to)
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
     cuda_device_enter(b);
-    check(b, cuda_blocks_join(b), "copying a block");
-    cuda_kv_copy(
-        b->layers, b->model->hp.n_layer, from.block, from.pane, to.block, to.pane, b->stream);
-    check(b, cudaGetLastError(), "copying a block");
-    check(b, cudaEventRecord(b->copied, b->stream), "copying a block");
+    cudaError_t rc = cuda_blocks_join(b);
+    for (int i = 0; i < 2 && rc == cudaSuccess; i++)
+        rc = copy(block_at(b->kv_pools, i, to),
+                  block_at(b->kv_pools, i, from),
+                  b->kv_pools[i].stride,
+                  cudaMemcpyDeviceToDevice,
+                  b->stream);
+    if (rc == cudaSuccess)
+        rc = cudaEventRecord(b->copied, b->stream);
+    check(b, rc, "copying a block");
 }
 
 bool cuda_block_read(struct backend *base, struct backend_place from, void *bytes)
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
-    const struct cuda_kv *end = b->layers + b->model->hp.n_layer;
     const bool direct = is_pinned(b, bytes);
     uint8_t *to = direct ? bytes : b->block_bytes;
     cudaError_t rc = cudaSuccess;
@@ -143,25 +207,27 @@ bool cuda_block_read(struct backend *base, struct backend_place from, void *byte
     if (b->lost)
         return false;
     measure_begin(b, &fresh);
-    for (const struct cuda_kv *l = b->layers; l < end && rc == cudaSuccess; l++) {
-        rc = cudaMemcpyAsync(
-            to, block_at(l, from), l->block_bytes, cudaMemcpyDeviceToHost, b->copies);
-        to += l->block_bytes;
+    for (int i = 0; i < 2 && rc == cudaSuccess; i++) {
+        const size_t n = b->kv_pools[i].stride;
+        rc = copy(to, block_at(b->kv_pools, i, from), n, cudaMemcpyDeviceToHost, b->copies);
+        to += n;
     }
     if (rc == cudaSuccess)
         rc = measure_end(b, fresh);
     if (rc == cudaSuccess && !direct)
-        rc = cudaStreamSynchronize(b->copies);
+        rc = wait_counted(b);
     check(b, rc, "reading a block");
-    if (rc == cudaSuccess && !direct)
+    if (rc != cudaSuccess)
+        return false;
+    if (!direct)
         memcpy(bytes, b->block_bytes, b->block_bytes_n);
-    return rc == cudaSuccess;
+    count(b, &b->moves.read);
+    return true;
 }
 
 void cuda_block_write(struct backend *base, struct backend_place to, const void *bytes)
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
-    const struct cuda_kv *end = b->layers + b->model->hp.n_layer;
     const bool direct = is_pinned(b, bytes);
     const uint8_t *from = direct ? bytes : b->block_bytes;
     bool fresh;
@@ -170,14 +236,16 @@ void cuda_block_write(struct backend *base, struct backend_place to, const void 
     measure_begin(b, &fresh);
     if (!direct)
         memcpy(b->block_bytes, bytes, b->block_bytes_n);
-    for (const struct cuda_kv *l = b->layers; l < end && rc == cudaSuccess; l++) {
-        rc = cudaMemcpyAsync(
-            block_at(l, to), from, l->block_bytes, cudaMemcpyHostToDevice, b->copies);
-        from += l->block_bytes;
+    for (int i = 0; i < 2 && rc == cudaSuccess; i++) {
+        const size_t n = b->kv_pools[i].stride;
+        rc = copy(block_at(b->kv_pools, i, to), from, n, cudaMemcpyHostToDevice, b->copies);
+        from += n;
     }
     if (rc == cudaSuccess)
         rc = measure_end(b, fresh);
     if (rc == cudaSuccess && !direct)
-        rc = cudaStreamSynchronize(b->copies); /* the bytes are the next one's */
+        rc = wait_counted(b); /* the bytes are the next one's */
     check(b, rc, "writing a block");
+    if (rc == cudaSuccess)
+        count(b, &b->moves.written);
 }

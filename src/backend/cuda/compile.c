@@ -65,11 +65,19 @@ static uint32_t add_vector(struct compiler *c, const struct gguf_tensor *t)
     return b->n_vectors++;
 }
 
-/* A tensor of n matrices; each once, so that tied embeddings are the output's weights too. */
-static enum err add_matrix(
-    struct compiler *c, const struct gguf_tensor *t, uint64_t n_out, uint32_t n, uint32_t *index)
+/* A tensor of n matrices, of each the n_out rows from first_row on; each once, so that tied
+ * embeddings are the output's weights too. */
+static enum err add_matrix(struct compiler *c,
+                           const struct gguf_tensor *t,
+                           uint64_t n_out,
+                           uint32_t n,
+                           uint32_t first_row,
+                           uint32_t *index)
 {
     struct cuda_backend *b = c->b;
+    uint64_t file_rows = 1;
+    for (int i = 1; i < GGUF_MAX_DIMS; i++)
+        file_rows *= t->ne[i];
     if (!cuda_matrix_known((int)t->type))
         return err_set(c->e,
                        ERR_UNSUPPORTED,
@@ -80,11 +88,13 @@ static enum err add_matrix(
                        gguf_type_name(t->type));
     for (*index = 0; *index < b->n_matrices; ++*index) {
         const struct cuda_weights *w = &b->matrices[*index];
-        if (w->tensor.data == t->data && w->m.n_out == n_out && w->n == n)
+        if (w->tensor.data == t->data && w->m.n_out == n_out && w->n == n &&
+            w->first_row == first_row)
             return OK;
     }
     struct cuda_weights *w = &b->matrices[b->n_matrices++];
-    *w = (struct cuda_weights){.tensor = *t, .n = n};
+    *w = (struct cuda_weights){
+        .tensor = *t, .n = n, .first_row = first_row, .file_rows = (uint32_t)(file_rows / n)};
     w->m = (struct cuda_matrix){
         .type = (int)t->type, .n_in = (uint32_t)t->ne[0], .n_out = (uint32_t)n_out};
     w->matrix_bytes = cuda_matrix_bytes(w->m.type, w->m.n_in, w->m.n_out);
@@ -111,8 +121,8 @@ static void pack_for_group(struct compiler *c, const struct op *op)
 
 static enum err add_product(struct compiler *c, const struct op *op, struct launch **out)
 {
-    uint32_t matrix;
-    enum err err = add_matrix(c, op->w, op->n_out, 1, &matrix);
+    uint32_t matrix = 0;
+    enum err err = add_matrix(c, op->w, op->n_out, 1, 0, &matrix);
     if (err)
         return err;
     pack_for_group(c, op);
@@ -145,26 +155,34 @@ static enum err compile_linear(struct compiler *c, const struct op *op)
     return OK;
 }
 
-/* Matrices of each head's own: its rows are prepared for them alone. */
+/* Matrices of each head's own. Its rows are prepared for them alone, unless all heads read the same
+ * ones. */
 static enum err compile_head_linear(struct compiler *c, const struct op *op)
 {
-    uint32_t matrix;
-    enum err err = add_matrix(c, op->w, op->n_out, op->n_head, &matrix);
+    uint32_t matrix = 0;
+    enum err err = add_matrix(c, op->w, op->n_out, op->n_head, 0, &matrix);
     if (err)
         return err;
-    struct launch *l = add_launch(c, LAUNCH_PACK, NULL);
-    l->in = op->in;
-    l->n = op->n_in;
-    l->forms = cuda_act_form((int)op->w->type);
-    l->heads = op->n_head;
-    l->in_step = op->in_step;
-    const unsigned forms = l->forms;
+    struct launch *l;
+    unsigned forms = cuda_act_form((int)op->w->type);
+    if (op->in_step) {
+        l = add_launch(c, LAUNCH_PACK, NULL);
+        l->in = op->in;
+        l->n = op->n_in;
+        l->forms = forms;
+        l->heads = op->n_head;
+        l->in_step = op->in_step;
+        c->packed_forms = 0;
+    } else {
+        pack_for_group(c, op);
+        forms = c->packed_forms;
+    }
     l = add_launch(c, LAUNCH_LINEAR, op);
     l->matrix = matrix;
     l->forms = forms;
     l->heads = op->n_head;
+    l->in_step = op->in_step;
     l->out_step = op->out_step;
-    c->packed_forms = 0;
     return OK;
 }
 
@@ -198,8 +216,8 @@ static enum err compile_experts(struct compiler *c, const struct op *op)
         first--;
     for (const struct op *o = first; o < end && o->kind == OP_EXPERTS && o->in == op->in; o++)
         forms |= cuda_act_form((int)o->w->type);
-    uint32_t matrix;
-    enum err err = add_matrix(c, op->w, op->n_out, c->m->hp.n_expert, &matrix);
+    uint32_t matrix = 0;
+    enum err err = add_matrix(c, op->w, op->n_out, c->m->hp.n_expert, op->first_row, &matrix);
     if (err)
         return err;
     if (!joins) {
@@ -218,12 +236,12 @@ static enum err compile_experts(struct compiler *c, const struct op *op)
 
 static enum err compile_embed(struct compiler *c, const struct op *op)
 {
-    for (int t = 0; t < N_ROPE_TABLES; t++) {
+    for (int t = 0; t < N_ROPE_TABLES && op->out == BUF_X; t++) { /* once a step */
         if (c->m->ropes[t].inv_freq)
             add_launch(c, LAUNCH_ANGLES, NULL)->rope = (enum rope_table)t;
     }
     struct launch *l = add_launch(c, LAUNCH_EMBED, op);
-    return add_matrix(c, op->w, op->w->ne[1], 1, &l->matrix);
+    return add_matrix(c, op->w, op->w->ne[1], 1, 0, &l->matrix);
 }
 
 static void compile_norm(struct compiler *c, const struct op *op)
@@ -234,8 +252,8 @@ static void compile_norm(struct compiler *c, const struct op *op)
     if (op->kind != OP_HEAD_NORM)
         return;
     l->in = op->out;
-    l->heads = op->n_out / c->m->hp.head_dim;
-    l->n = c->m->hp.head_dim;
+    l->heads = op->n_out / op->head_dim;
+    l->n = op->head_dim;
 }
 
 /* From here on the plan is over the rows whose hidden states are wanted. */
@@ -250,6 +268,7 @@ static void compile_hidden(struct compiler *c, const struct op *op)
 static void compile_gated(struct compiler *c, const struct op *op)
 {
     struct launch *l = add_launch(c, LAUNCH_GATED, op);
+    l->in2_first = op->in2_first;
     l->places = op->out == BUF_EXPERT_GATE;
     if (l->places)
         l->n = c->m->hp.n_ff_expert;
@@ -286,13 +305,14 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         l->temper = op->temper;
         l->heads = op->n_head;
         l->heads_kv = op->n_head_kv;
+        l->head_dim = op->head_dim;
         if (c->packed == BUF_K || c->packed == BUF_Q)
             c->packed_forms = 0;
         return OK;
     case OP_HEAD_LAYER_NORM:
         l = add_launch(c, LAUNCH_HEAD_LAYER_NORM, op);
         l->w = add_vector(c, op->w);
-        l->n = c->m->hp.head_dim;
+        l->n = op->head_dim;
         l->heads = op->n_out / l->n;
         return OK;
     case OP_HEAD_LINEAR:
@@ -303,16 +323,27 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         l->in_step = op->in_step;
         l->out_step = op->out_step;
         return OK;
-    case OP_SCALE:
+    case OP_SCALE: /* as no cap */
+        add_launch(c, LAUNCH_CAP, op)->cap = 0.0f;
+        return OK;
     case OP_CLAMP:
+        add_launch(c, LAUNCH_CLAMP, op);
+        return OK;
     case OP_MUL:
+        add_launch(c, LAUNCH_MUL, op)->w = add_vector(c, op->w);
+        return OK;
     case OP_SPARSE:
+        add_launch(c, LAUNCH_SPARSE, op);
+        return OK;
     case OP_MATCH:
     case OP_FOLD:
     case OP_PREDICT:
     case OP_CORRECT:
     case OP_SPREAD:
-        break; /* cuda_compile has refused these */
+        l = add_launch(c, LAUNCH_STREAMS, op);
+        l->stream_op = op->kind;
+        l->heads = op->n_head;
+        return OK;
     case OP_ATTENTION:
         l = add_launch(c, LAUNCH_ATTENTION, op);
         l->w = add_vector(c, op->w);
@@ -322,7 +353,7 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         compile_gated(c, op);
         return OK;
     case OP_UNARY:
-        add_launch(c, LAUNCH_UNARY, op);
+        add_launch(c, LAUNCH_UNARY, op)->xielu = op->xielu;
         return OK;
     case OP_ADD:
         add_launch(c, LAUNCH_ADD, op);
@@ -331,7 +362,9 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         add_launch(c, LAUNCH_ADD_GATED, op);
         return OK;
     case OP_SELECT:
-        add_launch(c, LAUNCH_SELECT, op)->bias = add_vector(c, op->bias);
+        l = add_launch(c, LAUNCH_SELECT, op);
+        l->bias = add_vector(c, op->bias);
+        l->w = add_vector(c, op->w);
         return OK;
     case OP_EXPERTS:
         return compile_experts(c, op);
@@ -352,7 +385,8 @@ static enum err compile_op(struct compiler *c, const struct op *op)
 }
 
 /* What a step borrows, and of which class: what is as wide as the residual stream, or small; what
- * is inside feed-forward layers; what attention reads and writes. Logits have a place of their own.
+ * is inside feed-forward layers, or as wide; what attention reads and writes. Logits have a place
+ * of their own.
  */
 static void choose_buffers(struct cuda_backend *b)
 {
@@ -372,6 +406,14 @@ static void choose_buffers(struct cuda_backend *b)
         [BUF_ATT] = GPU_ATTENTION,
         [BUF_QUERY] = GPU_ATTENTION,
         [BUF_HEADS] = GPU_ATTENTION,
+        [BUF_MODES] = GPU_HIDDEN,
+        [BUF_COEFS] = GPU_HIDDEN,
+        [BUF_LOW] = GPU_HIDDEN,
+        [BUF_BESIDE] = GPU_HIDDEN,
+        [BUF_PER_LAYER] = GPU_INTERMEDIATE,
+        [BUF_PROJECTED] = GPU_INTERMEDIATE,
+        [BUF_STREAMS] = GPU_INTERMEDIATE,
+        [BUF_UNFOLDED] = GPU_INTERMEDIATE,
         [BUF_GATE] = GPU_INTERMEDIATE,
         [BUF_UP] = GPU_INTERMEDIATE,
         [BUF_EXPERT_GATE] = GPU_INTERMEDIATE,
@@ -383,52 +425,29 @@ static void choose_buffers(struct cuda_backend *b)
         b->lent[i] = i != BUF_LOGITS && b->model->buf_width[i] > 0;
 }
 
-/* What of the model no kernel here computes; NULL: nothing. */
-static const char *missing(const struct model *m)
+/* Heads that attention has no kernel for. */
+static enum err check_heads(const struct model *m, struct err_info *e)
 {
-    if (m->hp.n_stream)
-        return "models of several residual streams";
+    const uint32_t latent = m->hp.latent;
+    const uint32_t most = latent ? CUDA_ATTN_MOST_KEY : CUDA_ATTN_MOST_DIM;
     for (uint32_t i = 0; i < m->n_ops; i++) {
-        const struct op *op = &m->ops[i];
-        const bool attends = op->kind == OP_ROPE || op->kind == OP_ROPE_STORE ||
-                             op->kind == OP_ATTENTION || op->kind == OP_HEAD_NORM;
-        if (attends && (op->head_dim != m->hp.head_dim ||
-                        m->hp.rope_dims_of[ROPE_WINDOW] != m->hp.rope_dims_of[ROPE_FULL]))
-            return "heads of several lengths";
-        if (op->borrowed)
-            return "layers that attend to keys and values of others";
-        if (op->kind == OP_SCALE || op->in2_first || (op->kind == OP_EMBED && op->out != BUF_X))
-            return "embeddings for each layer";
-        if (op->kind == OP_CLAMP)
-            return "bounds of queries, keys and values";
-        if (op->kind == OP_UNARY && op->unary == UNARY_XIELU)
-            return "xIELU";
-        if (op->kind == OP_GATED && op->gate == GATE_SIGMOID)
-            return "gates of what attention gathered";
-        if (op->kind == OP_EXPERTS && (op->first_row || op->w->ne[1] != op->n_out))
-            return "experts with gate and up in one matrix";
-        if (op->kind == OP_SELECT && op->w)
-            return "experts with a scale each";
+        const uint32_t dim = m->ops[i].head_dim;
+        if (m->ops[i].kind == OP_ATTENTION &&
+            (dim % 8 != 0 || dim > most || latent > CUDA_ATTN_MOST_DIM))
+            return err_set(e,
+                           ERR_UNSUPPORTED,
+                           "heads of %u values; the CUDA backend wants a multiple of 8, at most %u",
+                           dim,
+                           most);
     }
-    return NULL;
+    return OK;
 }
 
 enum err cuda_compile(struct cuda_backend *b, struct err_info *e)
 {
     struct compiler c = {.b = b, .m = b->model, .e = e};
     const size_t n_ops = b->model->n_ops; /* an op makes at most three launches */
-    const uint32_t dim = b->model->hp.head_dim, latent = b->model->hp.latent;
-    const uint32_t most = latent ? CUDA_ATTN_MOST_KEY : CUDA_ATTN_MOST_DIM;
-    const char *lacks = missing(b->model);
-    enum err err = OK;
-    if (dim % 8 != 0 || dim > most || latent > CUDA_ATTN_MOST_DIM)
-        err = err_set(e,
-                      ERR_UNSUPPORTED,
-                      "heads of %u values; the CUDA backend wants a multiple of 8, at most %u",
-                      dim,
-                      most);
-    else if (lacks)
-        err = err_set(e, ERR_UNSUPPORTED, "the CUDA backend has no %s; the CPU has", lacks);
+    enum err err = check_heads(b->model, e);
     b->launches = mem_zalloc(n_ops * 3 + N_ROPE_TABLES, sizeof *b->launches);
     b->matrices = mem_zalloc(n_ops + 1, sizeof *b->matrices);
     b->vector_list = mem_zalloc(n_ops * 2 + 1, sizeof *b->vector_list);

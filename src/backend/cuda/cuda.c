@@ -76,13 +76,16 @@ static void gpu_stats(const struct backend *base, struct gpu_stats *out)
                               .weights_bytes = b->weights_bytes,
                               .kv_bytes = b->kv_bytes,
                               .workspace_bytes = b->workspace_bytes,
-                              .pinned_bytes = b->budget.pinned + b->lent_pinned_n,
+                              .pinned_bytes = b->budget.pinned,
                               .warmed_up = b->warmed_up,
                               .wgmma = b->wgmma,
                               .graphs = b->n_graphs};
     snprintf(out->name, sizeof out->name, "%s", b->device_name);
     cuda_pool_stats((struct cuda_pool *)&b->pool, out->classes);
     pthread_mutex_lock(lock_of(b));
+    for (int i = 0; i < BACKEND_PINNED; i++)
+        out->pinned_bytes += b->pinned[i].n_bytes;
+    out->moves = b->moves;
     out->replays = b->replays;
     out->walks = b->walks;
     out->queue = cuda_queue_stats(&b->steps);
@@ -155,6 +158,7 @@ static const struct backend_ops ops = {
     .block_read = cuda_block_read,
     .block_write = cuda_block_write,
     .block_us = cuda_block_us,
+    .block_settle = cuda_block_settle,
     .kernels_name = kernels_name,
     .times = times,
     .memory_bytes = memory_bytes,
@@ -173,8 +177,10 @@ static enum err plan(const struct model *m,
     struct device_info info;
     *out = NULL;
     if (!cfg->block_tokens || !cfg->max_rows || !cfg->max_seqs || !cfg->max_logit_rows ||
-        (!cfg->n_blocks && !cfg->max_positions))
-        return err_set(e, ERR_INVALID, "a backend needs blocks, rows and sequences");
+        (!cfg->n_blocks && !cfg->max_positions)) {
+        err_set(e, ERR_INVALID, "a backend needs blocks, rows and sequences");
+        return ERR_INVALID;
+    }
     enum err err = cuda_device_open(cfg->device.index, &info, e);
     if (err)
         return err;
@@ -230,7 +236,7 @@ static enum err open_streams(struct cuda_backend *b, struct err_info *e)
     if (rc == cudaSuccess)
         rc = cudaEventCreateWithFlags(&b->copied, cudaEventDisableTiming);
     if (rc == cudaSuccess)
-        rc = cudaEventCreateWithFlags(&b->moved, cudaEventDisableTiming);
+        rc = cudaEventCreateWithFlags(&b->moved, cudaEventDisableTiming | cudaEventBlockingSync);
     if (rc == cudaSuccess)
         rc = cudaEventCreate(&b->moving);
     if (rc == cudaSuccess)
@@ -310,7 +316,12 @@ enum err cuda_backend_create(const struct model *m,
              b->major,
              b->minor,
              (double)b->budget.total / (1 << 30));
-    log_info("cuda:%u: warmed up, %u graphs of steps", cfg->device.index, b->n_graphs);
+    size_t left = 0, total = 0;
+    (void)cudaMemGetInfo(&left, &total);
+    log_info("cuda:%u: warmed up, %u graphs of steps, %.3f GiB left",
+             cfg->device.index,
+             b->n_graphs,
+             (double)left / (1 << 30));
     *out = &b->base;
     return OK;
 }

@@ -25,11 +25,13 @@
 #include "backend/cuda/queue.h"
 #include "backend/cuda/rows.h"
 #include "backend/cuda/sample.h"
+#include "backend/cuda/streams.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 /* Changes whenever the bits that any kernel computes do. */
-#define CUDA_KERNELS_REVISION "r1"
+#define CUDA_KERNELS_REVISION "r2"
 
 enum {
     CUDA_MAX_GRAPHS = 128,
@@ -56,6 +58,10 @@ enum launch_kind {
     LAUNCH_ADD,
     LAUNCH_ADD_GATED,
     LAUNCH_CAP,
+    LAUNCH_CLAMP,
+    LAUNCH_MUL,
+    LAUNCH_STREAMS, /* which op: stream_op */
+    LAUNCH_SPARSE,
     LAUNCH_SELECT, /* and sort */
     LAUNCH_EXPERT_PACK,
     LAUNCH_EXPERT_LINEAR,
@@ -66,10 +72,14 @@ struct launch {
     enum launch_kind kind;
     enum cuda_rows rows;
     enum model_buf in, in2, out;
-    uint32_t n, heads; /* values of a row; NORM: heads of n each; ROPE, ATTENTION: query heads */
-    uint32_t heads_kv; /* ROPE */
-    uint32_t in_step, out_step; /* HEAD_COPY; PACK and LINEAR with heads (else 0): values apart */
-    uint32_t n_types;           /* ADD_TYPE */
+    uint32_t n, heads; /* values of a row; NORM: heads of n each; ROPE, ATTENTION: query heads;
+                        * STREAMS: so many of n each */
+    uint32_t heads_kv, head_dim; /* ROPE */
+    uint32_t in2_first;          /* GATED */
+    enum op_kind stream_op;      /* STREAMS */
+    struct xielu xielu;          /* UNARY */
+    uint32_t in_step, out_step;  /* HEAD_COPY; PACK and LINEAR with heads (else 0): values apart */
+    uint32_t n_types;            /* ADD_TYPE */
     uint16_t layer;
     enum rope_table rope;
     bool temper; /* ROPE_STORE: queries grow with their position */
@@ -78,13 +88,14 @@ struct launch {
     float scale, cap;
     uint32_t window;
     enum window_kind window_kind;
-    bool bare;        /* NORM: without w it is none the less a norm */
-    bool gather;      /* NORM: `in` at the rows that are wanted */
-    bool places;      /* GATED: over places; EXPERT_PACK: of a buffer by place */
-    bool add;         /* LINEAR */
-    unsigned forms;   /* PACK, LINEAR and of experts: of the activations */
-    uint32_t matrix;  /* LINEAR, EMBED, EXPERT_LINEAR */
-    uint32_t w, bias; /* of vectors; NO_VECTOR: none */
+    bool bare;       /* NORM: without w it is none the less a norm */
+    bool gather;     /* NORM: `in` at the rows that are wanted */
+    bool places;     /* GATED: over places; EXPERT_PACK: of a buffer by place */
+    bool add;        /* LINEAR */
+    unsigned forms;  /* PACK, LINEAR and of experts: of the activations */
+    uint32_t matrix; /* LINEAR, EMBED, EXPERT_LINEAR */
+    uint32_t w,
+        bias; /* of vectors; NO_VECTOR: none. SELECT: a scale, a correction of each expert */
 };
 #define NO_VECTOR UINT32_MAX
 
@@ -93,7 +104,8 @@ struct cuda_weights {
     struct gguf_tensor tensor;
     struct cuda_matrix m; /* the first */
     uint32_t n;
-    size_t matrix_bytes, offset; /* of each; into b->weights */
+    uint32_t first_row, file_rows; /* of a matrix in the file: from which of them on, of how many */
+    size_t matrix_bytes, offset;   /* of each; into b->weights */
 };
 
 /* A small tensor as floats on the device. */
@@ -140,6 +152,22 @@ struct cuda_slot {
     cudaEvent_t begin, end;    /* around its work on the device, where it is run at once */
     bool beside;               /* or it runs beside the host, with jobs */
     struct cuda_jobs jobs;
+};
+
+/* KV memory of the layers that lie in blocks, or of those in panes. What a block has of them lies
+ * together, one layer after the other: it is moved as one.
+ *
+ *      | block 0: layer 0 | layer 1 | .. | block 1: layer 0 | ..         `stride` bytes a block
+ */
+struct cuda_kv_pool {
+    uint8_t *base;
+    size_t stride;
+    uint32_t n; /* blocks, or panes */
+};
+
+struct cuda_region {
+    uint8_t *p;
+    size_t n_bytes;
 };
 
 struct cuda_graph {
@@ -189,7 +217,8 @@ struct cuda_backend {
     struct cuda_bounds most; /* the largest steps there can be */
     size_t out_offset, hidden_offset, scores_offset; /* in a staging buffer, behind what goes in */
 
-    struct cuda_kv *layers; /* [n_layer] */
+    struct cuda_kv *layers;          /* [n_layer] */
+    struct cuda_kv_pool kv_pools[2]; /* blocks; panes */
     struct cuda_pool pool;
     enum gpu_class class_of[N_MODEL_BUFS];
     bool lent[N_MODEL_BUFS];            /* whether a step borrows it */
@@ -204,8 +233,7 @@ struct cuda_backend {
     bool unjoined;                /* the steps' stream has not been told to wait for it */
     cudaEvent_t moving, measured; /* around one of them; measuring: recorded */
     bool measuring;
-    double block_us; /* that one takes, learned; 0: not known */
-    bool lost;       /* a block could not be moved: no KV is read, and no step begins, again */
+    atomic_bool lost; /* a block could not be moved: no KV is read, and no step begins, again */
     struct cuda_graph graphs[CUDA_MAX_GRAPHS];
     uint32_t n_graphs;
     bool warmed_up;
@@ -217,8 +245,8 @@ struct cuda_backend {
     uint32_t window;                          /* of the layers that have the largest; 0: none has */
     uint8_t *block_bytes;                     /* pinned: one KV block of all layers */
     size_t block_bytes_n;
-    uint8_t *lent_pinned; /* [lent_pinned_n] pinned_alloc's */
-    size_t lent_pinned_n;
+    struct cuda_region pinned[BACKEND_PINNED]; /* pinned_alloc's; p NULL: free */
+    struct gpu_move_stats moves;               /* under the lock */
 
     const struct cuda_slot *last; /* what the last run left */
     pthread_mutex_t lock;         /* of the figures */
@@ -313,6 +341,7 @@ void cuda_block_copy(struct backend *base, struct backend_place from, struct bac
 bool cuda_block_read(struct backend *base, struct backend_place from, void *bytes);
 void cuda_block_write(struct backend *base, struct backend_place to, const void *bytes);
 double cuda_block_us(const struct backend *base);
+bool cuda_block_settle(struct backend *base);
 /* May a step begin? Errors: ERR_INTERNAL, where a block was lost. */
 enum err cuda_blocks_whole(const struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
 /* What comes next on the steps' stream comes behind all blocks read and written so far. */

@@ -71,6 +71,13 @@ static __device__ __forceinline__ void store4(float *x, uint32_t i, uint32_t n, 
         x[i + 3] = v.w;
 }
 
+/* Threads of a block that sums n values, by fours: whole warps, a function of n alone. */
+static inline uint32_t sum_threads(uint32_t n)
+{
+    const uint32_t threads = (n + 4 * WARP - 1) / (4 * WARP) * WARP;
+    return threads < WARP ? WARP : threads > 1024 ? 1024 : threads;
+}
+
 /* How many rows the step has of a kind, and how many a launch must be made for. */
 static __device__ __forceinline__ uint32_t rows_of(const cuda_step &step, int rows)
 {

@@ -141,6 +141,12 @@ left_out(const ranking &rank, uint32_t n_expert, uint32_t lane, uint32_t n_group
     return out;
 }
 
+static __device__ __forceinline__ float weighed(const cuda_gating &g, uint32_t expert, float weight)
+{
+    weight = __fmul_rn(weight, g.scale);
+    return g.each ? __fmul_rn(weight, g.each[expert]) : weight;
+}
+
 static __global__ void __launch_bounds__(128)
     select(const uint32_t *n_rows, const cuda_experts x, const cuda_buf in, const cuda_gating g)
 {
@@ -178,7 +184,7 @@ static __global__ void __launch_bounds__(128)
         some = sum_of_warp(some);
         const float sum = g.norm ? fmaxf(some, 1e-20f) : 1.0f;
         for (uint32_t i = lane; i < x.n_used; i += 32)
-            weights[i] = __fmul_rn(__fdiv_rn(rank.probability(chosen[i]), sum), g.scale);
+            weights[i] = weighed(g, chosen[i], __fdiv_rn(rank.probability(chosen[i]), sum));
         return;
     }
     for (uint32_t i = lane; g.over_all && i < x.n_expert; i += 32)
@@ -189,7 +195,7 @@ static __global__ void __launch_bounds__(128)
     some = sum_of_warp(some);
     const float sum = g.over_all && !g.norm ? all : some;
     for (uint32_t i = lane; i < x.n_used; i += 32)
-        weights[i] = __fmul_rn(__fdiv_rn(expf(scores[chosen[i]] - top), sum), g.scale);
+        weights[i] = weighed(g, chosen[i], __fdiv_rn(expf(scores[chosen[i]] - top), sum));
 }
 
 extern "C" void cuda_experts_select(const cuda_at *at,

@@ -38,6 +38,7 @@ struct cuda_gating {
      * worth its largest value, or with a bias the sum of its two largest. */
     int sigmoid;
     const float *bias; /* [n_expert] or NULL */
+    const float *each; /* [n_expert]: in the end times an expert's own; or NULL */
     uint32_t n_groups, n_groups_used;
 };
 

@@ -137,7 +137,7 @@ extern "C" void cuda_linear(const cuda_at *at, const struct cuda_linear *op)
     const uint32_t rows = linear_row_bound(at);
     linear_args p = args_of(op);
     p.n_rows = linear_row_count(at);
-    p.act_head_bytes = cuda_act_bytes(op->act.forms, rows, op->act.k);
+    p.act_head_bytes = op->act.in_step ? cuda_act_bytes(op->act.forms, rows, op->act.k) : 0;
     if (rows == 0)
         return;
     if (rows <= FEW_ROWS || op->w.type == CUDA_TYPE_F32) {

@@ -55,7 +55,8 @@ struct cuda_act {
     uint32_t k;
     unsigned forms; /* those that are wanted; the same when it is made and when it is read */
     uint32_t heads; /* 0: rows as they are; else each is so many, in_step values apart, which are */
-    uint32_t in_step; /* prepared head by head, for matrices of their own */
+    uint32_t in_step; /* prepared head by head, for matrices of their own; products: 0: all heads
+                       * read rows that were prepared as they are */
 };
 size_t cuda_act_bytes(unsigned forms, uint32_t max_rows, uint32_t max_k); /* of each head */
 /* act->k values of each of rows 0, 1, ... of `in`, as many as at->rows says there are. A row with a

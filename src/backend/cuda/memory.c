@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -200,7 +201,6 @@ static void carve_sampling(struct cuda_backend *b, struct carver *c)
 
 static void carve_workspace(struct cuda_backend *b, struct carver *c)
 {
-    const struct model_hparams *hp = &b->model->hp;
     const struct cuda_attention_shape shape = cuda_attention_most(b->model);
     carve_step(b, c);
     carve_sampling(b, c);
@@ -211,8 +211,9 @@ static void carve_workspace(struct cuda_backend *b, struct carver *c)
     b->vectors = carve(c, b->n_vector_floats, sizeof *b->vectors);
     for (int t = 0; t < N_ROPE_TABLES; t++) {
         const bool any = b->model->ropes[t].inv_freq != NULL;
-        b->inv_freq[t] = carve(c, any ? hp->rope_dims / 2 : 0, sizeof *b->inv_freq[t]);
-        b->angles[t] = carve(c, any ? padded_rows(b) : 0, hp->rope_dims * sizeof *b->angles[t]);
+        const uint32_t dims = b->model->ropes[t].n_dims;
+        b->inv_freq[t] = carve(c, any ? dims / 2 : 0, sizeof *b->inv_freq[t]);
+        b->angles[t] = carve(c, any ? padded_rows(b) : 0, dims * sizeof *b->angles[t]);
     }
     b->bufs[BUF_LOGITS].stride = round_up(b->model->buf_width[BUF_LOGITS], 16);
     b->bufs[BUF_LOGITS].p =
@@ -261,38 +262,45 @@ static void plan_pool(struct cuda_backend *b)
 
 /* --- KV; layers that do not attend have none --- */
 
+/* What a block has of a layer. */
+static size_t layer_bytes(const struct cuda_kv *l)
+{
+    return (l->latent ? 1 : 2) * l->half_bytes * l->n_head_kv;
+}
+
 static void shape_kv(struct cuda_backend *b)
 {
     const struct model_hparams *hp = &b->model->hp;
-    const size_t row = kv_row_bytes(b->cfg.kv_type, hp->head_dim);
-    const size_t half = row * b->cfg.block_tokens;
-    const size_t head_bytes = (hp->latent ? 1 : 2) * half;
     b->layers = mem_zalloc(hp->n_layer, sizeof *b->layers);
+    b->kv_pools[0] = (struct cuda_kv_pool){.n = b->cfg.n_blocks};
+    b->kv_pools[1] = (struct cuda_kv_pool){.n = b->cfg.n_panes};
     for (uint32_t i = 0; i < b->model->n_ops; i++) {
         const struct op *op = &b->model->ops[i];
-        if (op->kind != OP_ATTENTION)
+        struct cuda_kv *l = &b->layers[op->layer];
+        if (op->kind != OP_ATTENTION || l->row_bytes) /* or another attends to it, too */
             continue;
-        b->layers[op->layer] = (struct cuda_kv){.type = (int)b->cfg.kv_type,
-                                                .in_panes = op->window > 0 && b->cfg.n_panes > 0,
-                                                .n_head_kv = op->n_head_kv,
-                                                .head_dim = hp->head_dim,
-                                                .block_tokens = b->cfg.block_tokens,
-                                                .row_bytes = row,
-                                                .half_bytes = half,
-                                                .block_bytes = head_bytes * op->n_head_kv,
-                                                .latent = hp->latent};
+        *l = (struct cuda_kv){.type = (int)b->cfg.kv_type,
+                              .in_panes = op->window > 0 && b->cfg.n_panes > 0,
+                              .n_head_kv = op->n_head_kv,
+                              .head_dim = op->head_dim,
+                              .block_tokens = b->cfg.block_tokens,
+                              .row_bytes = kv_row_bytes(b->cfg.kv_type, op->head_dim),
+                              .latent = hp->latent};
+        l->half_bytes = l->row_bytes * b->cfg.block_tokens;
+        b->kv_pools[l->in_panes].stride += layer_bytes(l);
     }
+    for (uint32_t i = 0; i < hp->n_layer; i++)
+        b->layers[i].block_stride = b->kv_pools[b->layers[i].in_panes].stride;
 }
 
 static enum err count_kv(struct cuda_backend *b, struct err_info *e)
 {
     b->kv_bytes = 0;
-    for (uint32_t l = 0; l < b->model->hp.n_layer; l++) {
-        const uint32_t n = b->layers[l].in_panes ? b->cfg.n_panes : b->cfg.n_blocks;
+    for (int i = 0; i < 2; i++) {
+        const struct cuda_kv_pool *p = &b->kv_pools[i];
         size_t bytes;
-        if (!mem_mul(b->layers[l].block_bytes, n, &bytes) ||
-            !mem_add(b->kv_bytes, bytes, &b->kv_bytes))
-            return err_set(e, ERR_NOMEM, "a KV cache of %u blocks is too large", n);
+        if (!mem_mul(p->stride, p->n, &bytes) || !mem_add(b->kv_bytes, bytes, &b->kv_bytes))
+            return err_set(e, ERR_NOMEM, "a KV cache of %u blocks is too large", p->n);
     }
     return OK;
 }
@@ -371,6 +379,7 @@ enum err cuda_budget_make(struct cuda_backend *b, struct err_info *e)
     g->workspace = b->workspace_bytes = c.used;
     g->pool = cuda_pool_device_bytes(&b->pool);
     b->block_bytes_n = backend_kv_block_bytes(b->model, b->cfg.kv_type, b->cfg.block_tokens);
+    assert(b->block_bytes_n == b->kv_pools[0].stride + b->kv_pools[1].stride);
     g->pinned =
         cuda_pool_pinned_bytes(&b->pool) + b->block_bytes_n + CUDA_SLOTS * cuda_jobs_bytes(b);
     const size_t need = g->weights + g->workspace + g->pool, kv = kv_wanted(b);
@@ -447,12 +456,17 @@ static enum err take_pinned(size_t n, uint8_t **out, struct err_info *e)
 static enum err place_kv(struct cuda_backend *b, struct err_info *e)
 {
     enum err err = take(b->kv_bytes, "KV", &b->kv_memory, e);
-    uint8_t *at = b->kv_memory;
-    for (uint32_t l = 0; !err && l < b->model->hp.n_layer; l++) {
-        b->layers[l].base = at;
-        at += b->layers[l].block_bytes * (b->layers[l].in_panes ? b->cfg.n_panes : b->cfg.n_blocks);
+    if (err)
+        return err;
+    b->kv_pools[0].base = b->kv_memory;
+    b->kv_pools[1].base = b->kv_memory + b->kv_pools[0].stride * b->kv_pools[0].n;
+    uint8_t *at[2] = {b->kv_pools[0].base, b->kv_pools[1].base};
+    for (uint32_t i = 0; i < b->model->hp.n_layer; i++) {
+        struct cuda_kv *l = &b->layers[i];
+        l->base = at[l->in_panes];
+        at[l->in_panes] += layer_bytes(l);
     }
-    return err;
+    return OK;
 }
 
 enum err cuda_kv_zero(struct cuda_backend *b, struct err_info *e)

@@ -21,11 +21,11 @@
 
 #include "backend/cuda/device.cuh"
 
-enum { MOST_THREADS = 1024, MAP_THREADS = 128, HEAD_WARPS = 8 };
+enum { MAP_THREADS = 128, HEAD_WARPS = 8 };
 
 /* As enum gate_kind (model.h). */
-enum { SILU, GELU, CLAMPED };
-enum { UNARY_NONE, UNARY_GELU, UNARY_GELU_TANH };
+enum { SILU, GELU, CLAMPED, SIGMOID };
+enum { UNARY_NONE, UNARY_GELU, UNARY_GELU_TANH, UNARY_RELU_SQUARE, UNARY_XIELU };
 
 /* --- norms --- */
 
@@ -126,13 +126,6 @@ static __global__ void head_norm_kernel(cuda_step step, int rows, struct cuda_no
                 sum_of_warp{});
 }
 
-/* Threads for a sum over n: a function of n alone. */
-static uint32_t threads_for(uint32_t n)
-{
-    const uint32_t threads = (n + 4 * WARP - 1) / (4 * WARP) * WARP;
-    return min(max(threads, 1u * WARP), 1u * MOST_THREADS);
-}
-
 void cuda_norm(const struct cuda_at *at, const struct cuda_norm *op)
 {
     const uint32_t rows = rows_bound(at);
@@ -146,7 +139,7 @@ void cuda_norm(const struct cuda_at *at, const struct cuda_norm *op)
     }
     struct cuda_norm all = *op; /* a copy of heads is one of the row */
     all.n = op->n * (op->heads > 1 ? op->heads : 1);
-    CUDA_LAUNCH(norm_kernel, rows, threads_for(all.n), 0, at->stream, at->step, at->rows, all);
+    CUDA_LAUNCH(norm_kernel, rows, sum_threads(all.n), 0, at->stream, at->step, at->rows, all);
 }
 
 /* The mean first, then squares of what is left, so that a large mean costs no digits. */
@@ -193,7 +186,7 @@ void cuda_layer_norm(const struct cuda_at *at, const struct cuda_layer_norm *op)
         return;
     CUDA_LAUNCH(layer_norm_kernel,
                 rows_bound(at),
-                threads_for(op->n),
+                sum_threads(op->n),
                 0,
                 at->stream,
                 at->step,
@@ -385,6 +378,8 @@ struct gate_values {
             return g / (1.0f + expf(-g)) * u;
         if (kind == GELU)
             return gelu_tanh(g) * u;
+        if (kind == SIGMOID)
+            return u / (1.0f + expf(-g));
         g = fminf(g, 7.0f);
         u = fmaxf(fminf(u, 7.0f), -7.0f);
         return g / (1.0f + expf(g * -1.702f)) * (u + 1.0f);
@@ -408,7 +403,7 @@ void cuda_gated(const struct cuda_at *at,
 
 namespace
 {
-/* In place: what a value becomes depends on itself alone. */
+/* Of one row, mostly in place: what a value becomes depends on itself alone. */
 struct in_place {
     enum { two = 0, adds = 0 };
     cuda_buf buf;
@@ -425,28 +420,77 @@ struct in_place {
     }
 };
 
-/* x Phi(x) = x / 2 erfc(-x / sqrt 2): exact in both tails; its tanh form as the gate's; or the
- * square of what is above 0. */
+/* x Phi(x) = x / 2 erfc(-x / sqrt 2): exact in both tails; its tanh form as the gate's; xIELU; or
+ * the square of what is above 0. */
 struct unary_value : in_place {
-    int kind;
+    struct cuda_unary u;
     __device__ __forceinline__ float of(float x, float, float) const
     {
-        if (kind == UNARY_GELU)
+        if (u.kind == UNARY_GELU)
             return 0.5f * x * erfcf(x * -0.70710678118654752f);
-        if (kind == UNARY_GELU_TANH)
+        if (u.kind == UNARY_GELU_TANH)
             return gelu_tanh(x);
+        if (u.kind == UNARY_XIELU) {
+            const float bent =
+                x > 0.0f ? u.positive * x * x : u.negative * (expm1f(fminf(x, u.eps)) - x);
+            return fmaf(x, u.beta, bent);
+        }
         x = fmaxf(x, 0.0f);
         return x * x;
     }
 };
 } // namespace
 
-void cuda_unary(const struct cuda_at *at, int kind, struct cuda_buf buf, uint32_t n)
+void cuda_unary(const struct cuda_at *at,
+                const struct cuda_unary *unary,
+                struct cuda_buf buf,
+                uint32_t n)
 {
     unary_value op;
     op.buf = buf;
-    op.kind = kind;
+    op.u = *unary;
     map_rows(at, rows_bound(at), NULL, buf, n, op);
+}
+
+namespace
+{
+struct clamp_value : in_place {
+    float bound;
+    __device__ __forceinline__ float of(float x, float, float) const
+    {
+        return fmaxf(-bound, fminf(x, bound));
+    }
+};
+
+struct mul_values : in_place {
+    enum { two = 1 };
+    const float *w;
+    __device__ __forceinline__ const float *second(uint32_t) const
+    {
+        return w;
+    }
+    __device__ __forceinline__ float of(float a, float b, float) const
+    {
+        return a * b;
+    }
+};
+} // namespace
+
+void cuda_clamp(const struct cuda_at *at, struct cuda_buf buf, uint32_t n, float bound)
+{
+    clamp_value op;
+    op.buf = buf;
+    op.bound = bound;
+    map_rows(at, rows_bound(at), NULL, buf, n, op);
+}
+
+void cuda_mul(
+    const struct cuda_at *at, struct cuda_buf in, struct cuda_buf out, const float *w, uint32_t n)
+{
+    mul_values op;
+    op.buf = in;
+    op.w = w;
+    map_rows(at, rows_bound(at), NULL, out, n, op);
 }
 
 namespace

@@ -1,4 +1,4 @@
-/* What is done to rows of activations one by one: norms, rotation, gates, sums, selection.
+/* What is done to rows of activations one by one: norms, gates, sums.
  *
  * One launch an op, or a fused one where it saves a pass. Grids come from bounds; rows beyond the
  * step's counts are left alone. Thread: the engine's. Errors: those of the launch, by
@@ -77,8 +77,21 @@ void cuda_gated(const struct cuda_at *at,
                 const uint32_t *n_places,
                 uint32_t most_places,
                 const float *weights);
-/* In place, by enum unary_kind (model.h). */
-void cuda_unary(const struct cuda_at *at, int kind, struct cuda_buf buf, uint32_t n);
+/* In place, by enum unary_kind (model.h); for xIELU with its four numbers. */
+struct cuda_unary {
+    int kind;
+    float positive, negative, beta, eps;
+};
+void cuda_unary(const struct cuda_at *at,
+                const struct cuda_unary *op,
+                struct cuda_buf buf,
+                uint32_t n);
+/* In place: within -bound .. bound. */
+void cuda_clamp(const struct cuda_at *at, struct cuda_buf buf, uint32_t n, float bound);
+/* out[r] = in[r] * w. */
+void cuda_mul(
+    const struct cuda_at *at, struct cuda_buf in, struct cuda_buf out, const float *w, uint32_t n);
+/* x * scale, then capped: cap tanh(x / cap), unless cap is 0. */
 void cuda_tanh_cap(
     const struct cuda_at *at, struct cuda_buf buf, uint32_t n, float scale, float cap);
 /* out[r] += in[r] * scale, and with gate: * sigmoid(gate[r][0]) instead. */

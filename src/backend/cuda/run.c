@@ -1,6 +1,7 @@
 /* The launches of a step, one after the other or as a graph. */
 #include "backend/cuda/cuda.h"
 #include "base/clock.h"
+#include "base/log.h"
 
 #include <math.h>
 #include <string.h>
@@ -86,7 +87,7 @@ static void launch_rope(const struct cuda_backend *b,
                                  .v = b->bufs[BUF_V],
                                  .angles = l->rope == ROPE_NONE ? NULL : b->angles[l->rope],
                                  .n_head = l->heads,
-                                 .dims = hp->rope_dims,
+                                 .dims = l->rope == ROPE_NONE ? 0 : b->model->ropes[l->rope].n_dims,
                                  .adjacent = b->model->rope == ROPE_ADJACENT,
                                  .kv = b->layers[l->layer],
                                  .first = hp->rope_first};
@@ -99,8 +100,10 @@ static void launch_rope(const struct cuda_backend *b,
         if (!op.angles)
             return;
         op.kv.base = NULL;
-        op.kv.n_head_kv = l->heads_kv;
-        op.kv.head_dim = hp->head_dim;
+        op.kv.n_head_kv = l->heads_kv ? l->heads_kv : l->heads;
+        op.kv.head_dim = l->head_dim;
+        if (!l->heads_kv) /* K is another layer's, which has rotated it */
+            op.k.p = NULL;
     }
     cuda_rope_store(at, &op);
 }
@@ -128,10 +131,11 @@ static void launch_gated(const struct cuda_backend *b,
                          const struct launch *l)
 {
     const struct cuda_experts *x = &b->experts;
+    const struct cuda_buf in2 = {b->bufs[l->in2].p + l->in2_first, b->bufs[l->in2].stride};
     cuda_gated(at,
                (int)l->gate,
                b->bufs[l->in],
-               b->bufs[l->in2],
+               in2,
                b->bufs[l->out],
                l->n,
                l->places ? x->first + x->n_expert : NULL,
@@ -150,11 +154,52 @@ static void launch_select(const struct cuda_backend *b,
         .scale = hp->expert_scale,
         .sigmoid = hp->expert_sigmoid,
         .bias = vector_at(b, l->bias),
+        .each = vector_at(b, l->w),
         .n_groups = hp->n_expert_group,
         .n_groups_used = hp->n_expert_group_used,
     };
     cuda_experts_select(at, &b->experts, b->bufs[l->in], &gating);
     cuda_experts_sort(at, &b->experts);
+}
+
+static void launch_unary(const struct cuda_backend *b,
+                         const struct cuda_at *at,
+                         const struct launch *l)
+{
+    const struct cuda_unary op = {.kind = (int)l->unary,
+                                  .positive = l->xielu.positive,
+                                  .negative = l->xielu.negative,
+                                  .beta = l->xielu.beta,
+                                  .eps = l->xielu.eps};
+    cuda_unary(at, &op, b->bufs[l->out], l->n);
+}
+
+static void launch_streams(const struct cuda_backend *b,
+                           const struct cuda_at *at,
+                           const struct launch *l)
+{
+    const struct cuda_streams op = {.in = b->bufs[l->in],
+                                    .coefs = b->bufs[l->in2],
+                                    .out = b->bufs[l->out],
+                                    .n_part = l->heads,
+                                    .n = l->n,
+                                    .scale = l->scale};
+    switch (l->stream_op) {
+    case OP_MATCH:
+        cuda_streams_match(at, &op);
+        break;
+    case OP_FOLD:
+        cuda_streams_fold(at, &op);
+        break;
+    case OP_PREDICT:
+        cuda_streams_predict(at, &op);
+        break;
+    case OP_CORRECT:
+        cuda_streams_correct(at, &op);
+        break;
+    default: /* OP_SPREAD */
+        cuda_streams_spread(at, &op);
+    }
 }
 
 static void launch_one(const struct cuda_backend *b,
@@ -168,7 +213,7 @@ static void launch_one(const struct cuda_backend *b,
     case LAUNCH_ANGLES:
         cuda_angles(at,
                     b->inv_freq[l->rope],
-                    hp->rope_dims,
+                    b->model->ropes[l->rope].n_dims,
                     b->model->ropes[l->rope].scale,
                     b->angles[l->rope]);
         break;
@@ -212,7 +257,7 @@ static void launch_one(const struct cuda_backend *b,
         launch_gated(b, at, l);
         break;
     case LAUNCH_UNARY:
-        cuda_unary(at, (int)l->unary, b->bufs[l->out], l->n);
+        launch_unary(b, at, l);
         break;
     case LAUNCH_ADD:
         cuda_add(at, b->bufs[l->in], b->bufs[l->out], NULL, l->n, l->scale);
@@ -222,6 +267,18 @@ static void launch_one(const struct cuda_backend *b,
         break;
     case LAUNCH_CAP:
         cuda_tanh_cap(at, b->bufs[l->out], l->n, l->scale, l->cap);
+        break;
+    case LAUNCH_CLAMP:
+        cuda_clamp(at, b->bufs[l->out], l->n, l->cap);
+        break;
+    case LAUNCH_MUL:
+        cuda_mul(at, b->bufs[l->in], b->bufs[l->out], vector_at(b, l->w), l->n);
+        break;
+    case LAUNCH_STREAMS:
+        launch_streams(b, at, l);
+        break;
+    case LAUNCH_SPARSE:
+        cuda_sparse(at, b->bufs[l->out], l->n, l->scale);
         break;
     case LAUNCH_SELECT:
         launch_select(b, at, l);
@@ -348,14 +405,16 @@ static enum err capture(struct cuda_backend *b,
         err = cuda_failed(rc, "making a graph", e);
     if (graph)
         (void)cudaGraphDestroy(graph);
+    if (err && g->exec)
+        (void)cudaGraphExecDestroy(g->exec);
     b->n_graphs += !err;
     return err;
 }
 
 /* A graph for each number of sequences that decode together, up to a power of two, with the choice
  * of their tokens, and each length of the longest context, likewise: the smallest first, so that
- * the first that covers a step is the best. Where they would be too many the longest contexts are
- * walked. */
+ * the first that covers a step is the best. Where they would be too many, or the device has no
+ * memory for more, the longest contexts are walked. */
 enum err cuda_graphs_capture(struct cuda_backend *b, struct err_info *e)
 {
     const uint32_t most_rows =
@@ -382,6 +441,12 @@ enum err cuda_graphs_capture(struct cuda_backend *b, struct err_info *e)
         }
         if (ranges == b->most.ranges || b->n_graphs == CUDA_MAX_GRAPHS)
             break;
+    }
+    if (err == ERR_NOMEM) {
+        log_warn("cuda:%u: no memory for more than %u graphs of steps; larger ones are walked",
+                 b->cfg.device.index,
+                 b->n_graphs);
+        err = OK;
     }
     memcpy(b->graph_bufs, b->bufs, sizeof b->graph_bufs);
     const enum err back = cuda_lease_return(b, err ? NULL : e);

@@ -36,7 +36,7 @@ static void pack_part(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
     const struct packing *p = ctx;
     const struct cuda_matrix *m = &p->w->m;
     const uint32_t row = (p->first + item) * p->part_rows, left = m->n_out - row;
-    const size_t at = ((size_t)p->matrix * m->n_out + row) * p->row_bytes;
+    const size_t at = ((size_t)p->matrix * p->w->file_rows + p->w->first_row + row) * p->row_bytes;
     (void)phase;
     (void)worker;
     cuda_part_pack(m->type,
@@ -72,7 +72,8 @@ static enum err send(struct loader *l, void *to, size_t n, struct err_info *e)
 static void drop_pages(const struct packing *p, uint32_t n_parts)
 {
     const struct gguf_tensor *t = &p->w->tensor;
-    const size_t at = ((size_t)p->matrix * p->w->m.n_out + (size_t)p->first * p->part_rows);
+    const size_t at =
+        (size_t)p->matrix * p->w->file_rows + p->w->first_row + (size_t)p->first * p->part_rows;
     const size_t from = at * p->row_bytes, n = (size_t)n_parts * p->part_rows * p->row_bytes;
     gguf_drop_pages(p->b->model->gguf, t, from, n < t->n_bytes - from ? n : t->n_bytes - from);
 }
@@ -88,7 +89,7 @@ static enum err load_matrix(struct loader *l,
                         .matrix = matrix,
                         .part_rows = cuda_part_rows(w->m.type),
                         .part_bytes = cuda_part_bytes(w->m.type, w->m.n_in),
-                        .row_bytes = w->tensor.n_bytes / ((size_t)w->m.n_out * w->n)};
+                        .row_bytes = w->tensor.n_bytes / ((size_t)w->file_rows * w->n)};
     const uint32_t n_parts = (w->m.n_out + p.part_rows - 1) / p.part_rows;
     const uint32_t most = (uint32_t)(l->bytes / p.part_bytes);
     uint8_t *to = l->b->weights + w->offset + matrix * w->matrix_bytes;
@@ -132,14 +133,13 @@ static enum err load_vector(struct loader *l, const struct cuda_vector *v, struc
 
 static enum err load_angles(struct cuda_backend *b, struct err_info *e)
 {
-    const struct model_hparams *hp = &b->model->hp;
     for (int t = 0; t < N_ROPE_TABLES; t++) {
         const struct model_rope *rope = &b->model->ropes[t];
         if (!rope->inv_freq)
             continue;
         const cudaError_t rc = cudaMemcpy(b->inv_freq[t],
                                           rope->inv_freq,
-                                          hp->rope_dims / 2 * sizeof(double),
+                                          rope->n_dims / 2 * sizeof(double),
                                           cudaMemcpyHostToDevice);
         if (rc != cudaSuccess)
             return cuda_failed(rc, "loading the angles", e);

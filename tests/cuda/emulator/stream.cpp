@@ -102,6 +102,7 @@ uint64_t tickets;
 std::map<const void *, int> shared_limits;
 int depth; /* of work that runs */
 uint32_t n_streams;
+unsigned graphs_alive;
 thread_local knowledge host_known;
 struct piece {
     uint32_t stream, number;
@@ -948,9 +949,16 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
     return emu_result(cudaSuccess);
 }
 
+/* WEIR_EMU_GRAPHS: so many more can be made, then memory is out. */
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
 {
     EMU_LOCK();
+    const char *most = getenv("WEIR_EMU_GRAPHS");
+    *exec = nullptr;
+    if (most && graphs_alive >= static_cast<unsigned>(atoi(most))) {
+        return emu_result(cudaErrorMemoryAllocation);
+    }
+    graphs_alive++;
     *exec = new emu_graph_exec{std::make_shared<std::vector<node>>(graph->nodes)};
     return emu_result(cudaSuccess);
 }
@@ -1012,6 +1020,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
     EMU_LOCK();
+    graphs_alive -= exec != nullptr;
     delete exec;
     return emu_result(cudaSuccess);
 }
