@@ -23,10 +23,15 @@ size_t backend_kv_pane_bytes(const struct model *m, enum kv_type t, uint32_t blo
 /* Likewise, that an attention reads for each position that it sees. */
 size_t backend_kv_read_bytes(const struct model *m, const struct op *op, enum kv_type t);
 
+/* Bytes of the state that recurrent layers keep of a sequence; 0: there are none. */
+size_t backend_state_bytes(const struct model *m);
+
 /* Where a block's bytes are; without panes, in the block alone. */
 struct backend_place {
     uint32_t block, pane;
 };
+
+#define BATCH_NO_STATE UINT32_MAX
 
 /* A run of rows of one sequence, at consecutive positions. Where the model is not causal they are
  * the whole text: all of it is seen by each of them. */
@@ -37,6 +42,12 @@ struct batch_seq {
     const uint32_t *blocks; /* block table: position p lives in blocks[p / block_tokens] */
     const uint32_t *panes;  /* likewise for layers with windows, where there are panes: entries from
                              * the one that the first row's window begins in are read */
+    /* Of recurrent layers: the state behind the position before first_pos (read unless that is 0),
+     * and where the one behind the last row goes, which may be the same; and states [blocks] where
+     * the one behind a block's last position is kept as well, BATCH_NO_STATE where it is not. Of
+     * the blocks that end in these rows; NULL: nowhere. */
+    uint32_t state_from, state_to;
+    const uint32_t *states;
     uint32_t second;        /* position where the second text of a pair begins; 0: there is none */
 };
 
@@ -74,6 +85,7 @@ struct backend_config {
     enum kv_type kv_type;
     uint32_t n_blocks;       /* KV blocks in the pool */
     uint32_t n_panes;        /* for layers with windows; 0: they lie in blocks */
+    uint32_t n_states;       /* of recurrent layers; at least one where there are such */
     uint32_t block_tokens;   /* positions a block holds */
     uint32_t max_positions;  /* a sequence has at most so many; 0: as the blocks hold */
     uint32_t max_rows;       /* a batch never has more rows, */

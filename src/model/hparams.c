@@ -24,7 +24,7 @@
 static enum err read_layers(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
-    const uint32_t n = hp->n_layer, least = arch->gaps ? 0 : 1;
+    const uint32_t n = hp->n_layer, least = arch->gaps || arch->recurrence ? 0 : 1;
     uint32_t *v = mem_zalloc((size_t)n * 3, sizeof *v), *kv = v + n, *ff = v + 2 * (size_t)n;
     enum err err = key_u32_layers(m, "attention.head_count", least, MAX_HEADS, v, e);
     for (uint32_t i = 0; i < n; i++)
@@ -48,11 +48,16 @@ static enum err read_layers(struct model *m, const struct arch *arch, struct err
             kv[i] = 0;
         m->layers[i] =
             (struct model_layer){.n_head = v[i], .n_head_kv = kv[i], .n_ff = ff[i], .kv_layer = i};
-        hp->n_head = v[i] > hp->n_head ? v[i] : hp->n_head;
-        hp->n_head_kv = kv[i] > hp->n_head_kv ? kv[i] : hp->n_head_kv;
-        hp->n_ff = ff[i] > hp->n_ff ? ff[i] : hp->n_ff;
     }
     free(v);
+    if (!err)
+        err = recurrent_read_layers(m, arch, e);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct model_layer *l = &m->layers[i];
+        hp->n_head = l->n_head > hp->n_head ? l->n_head : hp->n_head;
+        hp->n_head_kv = l->n_head_kv > hp->n_head_kv ? l->n_head_kv : hp->n_head_kv;
+        hp->n_ff = l->n_ff > hp->n_ff ? l->n_ff : hp->n_ff;
+    }
     if (!err && hp->n_head_kv == 0)
         err = err_set(e,
                       ERR_FORMAT,
@@ -601,6 +606,7 @@ enum err hparams_read(struct model *m, const struct arch *arch, struct err_info 
     if ((err = refuse_unknown(m, arch, e)) || (err = read_sizes(m, arch, e)) ||
         (err = read_window(m, arch, e)) || (err = arch->latent ? OK : read_heads(m, arch, e)) ||
         (err = arch->borrows ? read_borrowed(m, arch, e) : OK) ||
+        (err = recurrent_read(m, arch, e)) ||
         (err = read_experts(m, arch, e)) || (err = read_vocab_size(m, e)) ||
         (err = read_pooling(m, arch, e)))
         return err;

@@ -312,6 +312,10 @@ static enum err compile_op(struct compiler *c, const struct op *op)
     case OP_PREDICT:
     case OP_CORRECT:
     case OP_SPREAD:
+    case OP_HEAD_UNIT:
+    case OP_CONV:
+    case OP_RATES:
+    case OP_RECUR:
         break; /* cuda_compile has refused these */
     case OP_ATTENTION:
         l = add_launch(c, LAUNCH_ATTENTION, op);
@@ -388,6 +392,8 @@ static const char *missing(const struct model *m)
 {
     if (m->hp.n_stream)
         return "models of several residual streams";
+    if (m->hp.conv_width)
+        return "recurrent layers";
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const struct op *op = &m->ops[i];
         const bool attends = op->kind == OP_ROPE || op->kind == OP_ROPE_STORE ||
