@@ -48,7 +48,7 @@ struct batch_seq {
      * the blocks that end in these rows; NULL: nowhere. */
     uint32_t state_from, state_to;
     const uint32_t *states;
-    uint32_t second;        /* position where the second text of a pair begins; 0: there is none */
+    uint32_t second; /* position where the second text of a pair begins; 0: there is none */
 };
 
 /* One step's work, flat. All arrays belong to the caller and outlive the call. */

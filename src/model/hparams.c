@@ -606,9 +606,8 @@ enum err hparams_read(struct model *m, const struct arch *arch, struct err_info 
     if ((err = refuse_unknown(m, arch, e)) || (err = read_sizes(m, arch, e)) ||
         (err = read_window(m, arch, e)) || (err = arch->latent ? OK : read_heads(m, arch, e)) ||
         (err = arch->borrows ? read_borrowed(m, arch, e) : OK) ||
-        (err = recurrent_read(m, arch, e)) ||
-        (err = read_experts(m, arch, e)) || (err = read_vocab_size(m, e)) ||
-        (err = read_pooling(m, arch, e)))
+        (err = recurrent_read(m, arch, e)) || (err = read_experts(m, arch, e)) ||
+        (err = read_vocab_size(m, e)) || (err = read_pooling(m, arch, e)))
         return err;
     if (arch->per_layer && (err = read_streams(m, arch, e)))
         return err;

@@ -211,8 +211,8 @@ enum op_kind {
                      * the last of its out_step */
     OP_HEAD_NORM,   /* as OP_NORM over each head of head_dim of buffer `out`, in place; a w may be
                      * missing, or have a row for each head */
-    OP_HEAD_UNIT, /* each head of head_dim of the first n_out values of `out`: x / sqrt(sum(x^2) +
-                   * eps) */
+    OP_HEAD_UNIT,   /* each head of head_dim of the first n_out values of `out`: x / sqrt(sum(x^2) +
+                     * eps) */
     OP_HEAD_LAYER_NORM, /* as OP_LAYER_NORM over each head of head_dim of buffer `out`, in place,
                          * without a bias; w: f32 [heads][head_dim] */
     OP_ROPE,            /* rotate Q and K by position (K, Q in place) */
@@ -221,20 +221,21 @@ enum op_kind {
                          * causal unless the model is not, within a window if that is not 0. w: f32
                          * [n_head] or NULL: a score more for each head that takes part in the sum but has
                          * no V */
-    OP_CONV,  /* over the rows of a sequence: out[r][c] = sum_i w[c][i] out[r - conv_width + 1 + i][c]
-               * (+ bias[c]), then silu if `gated`; rows before the first are those of the state.
-               * w: f32 [channels of conv_width] */
-    OP_RATES, /* per head h, with s = softplus(x + bias[h]), a = w[h]; f32 [n_head]. RECUR_DELTA:
-               * RATE = e^(s a), BETA = sigmoid(y); RECUR_SCAN: RATE = e^(s a), BETA = s. x is RATE,
-               * y BETA; or where in_step is not 0 `in` has y of in_step heads, then their x, and
-               * so on */
-    OP_RECUR, /* per head, of a state S [rec_key][rec_value], with k, q of the head's group and v
-               * its own, all in MIX; f = RATE[h], b = BETA[h]:
-               *   RECUR_DELTA: S = f S + k (v - f S^T k) b; out = S^T q / sqrt(rec_key)
-               *   RECUR_SCAN:  S = f S + k v b;             out = S^T q + w[h] v */
-    OP_SCALE, /* out[r] *= scale */
-    OP_CLAMP,           /* out[r] within -cap .. cap */
-    OP_MUL,             /* out[r] = in[r] * w; w: f32 [n] */
+    OP_CONV,    /* over the rows of a sequence: out[r][c] = sum_i w[c][i] out[r - conv_width + 1 +
+                 * i][c]
+                 * (+ bias[c]), then silu if `gated`; rows before the first are those of the state.
+                 * w: f32 [channels of conv_width] */
+    OP_RATES,   /* per head h, with s = softplus(x + bias[h]), a = w[h]; f32 [n_head]. RECUR_DELTA:
+                 * RATE = e^(s a), BETA = sigmoid(y); RECUR_SCAN: RATE = e^(s a), BETA = s. x is RATE,
+                 * y BETA; or where in_step is not 0 `in` has y of in_step heads, then their x, and
+                 * so on */
+    OP_RECUR,   /* per head, of a state S [rec_key][rec_value], with k, q of the head's group and v
+                 * its own, all in MIX; f = RATE[h], b = BETA[h]:
+                 *   RECUR_DELTA: S = f S + k (v - f S^T k) b; out = S^T q / sqrt(rec_key)
+                 *   RECUR_SCAN:  S = f S + k v b;             out = S^T q + w[h] v */
+    OP_SCALE,   /* out[r] *= scale */
+    OP_CLAMP,   /* out[r] within -cap .. cap */
+    OP_MUL,     /* out[r] = in[r] * w; w: f32 [n] */
     OP_SPARSE,  /* out[r] = max(out[r] - mean - scale * deviation, 0), the deviation that of a
                  * sample; out is in */
     OP_MATCH,   /* each of the n_head parts of out[r], n_out long, times what makes its magnitude
@@ -267,8 +268,8 @@ enum op_kind {
 
 /* What recurrent heads do, and where a row of MIX has what they read. DELTA is the gated delta rule
  * (Yang, Kautz and Hatamizadeh 2024): q and k of all groups, then v; head h is of group
- * h / (n_head / n_group), or where `tiled` h % n_group. SCAN is Mamba-2's (Dao and Gu 2024): v, then
- * k and q of all groups. */
+ * h / (n_head / n_group), or where `tiled` h % n_group. SCAN is Mamba-2's (Dao and Gu 2024): v,
+ * then k and q of all groups. */
 enum recur_kind { RECUR_DELTA, RECUR_SCAN };
 
 /* How adjacent dims pair up in rotation: (2i, 2i+1) or (i, i + rope_dims/2). */
@@ -303,12 +304,13 @@ struct op {
     enum op_kind kind;
     uint16_t layer; /* of ROPE_STORE and ATTENTION: which layer's KV */
     enum model_buf in, in2, out;
-    uint32_t n_in, n_out;       /* LINEAR, EXPERTS, LOGITS: K and N; else n_out = values of a row */
-    uint32_t n_head, n_head_kv; /* ROPE, ROPE_STORE, ATTENTION, HEAD_*: of this layer; RATES, RECUR */
-    uint32_t head_dim;          /* ROPE, ROPE_STORE, ATTENTION, HEAD_NORM, HEAD_LAYER_NORM */
-    uint32_t in_step, out_step; /* HEAD_LINEAR, HEAD_COPY: values from head to head */
-    uint32_t in2_first;         /* GATED */
-    uint32_t first_row;         /* EXPERTS */
+    uint32_t n_in, n_out; /* LINEAR, EXPERTS, LOGITS: K and N; else n_out = values of a row */
+    uint32_t n_head,
+        n_head_kv;     /* ROPE, ROPE_STORE, ATTENTION, HEAD_*: of this layer; RATES, RECUR */
+    uint32_t head_dim; /* ROPE, ROPE_STORE, ATTENTION, HEAD_NORM, HEAD_LAYER_NORM */
+    uint32_t in_step, out_step;     /* HEAD_LINEAR, HEAD_COPY: values from head to head */
+    uint32_t in2_first;             /* GATED */
+    uint32_t first_row;             /* EXPERTS */
     const struct gguf_tensor *w;    /* EMBED, LINEAR, LOGITS: any block format; norms: f32 */
     const struct gguf_tensor *bias; /* f32 or NULL */
     float scale;                    /* EMBED, ATTENTION, ADD, SCALE, LOGITS; else 1 */

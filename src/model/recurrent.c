@@ -44,13 +44,10 @@ static enum err read_interval(struct model *m, struct err_info *e)
     enum err err = key_u32_in(m, "full_attention_interval", 1, 1u << 20, &every, e);
     if (err)
         return err;
-    if (list && (list->kind != GGUF_ARRAY || list->elem_kind != GGUF_BOOL ||
-                 list->n_elems < m->hp.n_layer))
-        return err_set(e,
-                       ERR_FORMAT,
-                       "%s.attention.recurrent_layers is not %u bools",
-                       m->arch,
-                       m->hp.n_layer);
+    if (list &&
+        (list->kind != GGUF_ARRAY || list->elem_kind != GGUF_BOOL || list->n_elems < m->hp.n_layer))
+        return err_set(
+            e, ERR_FORMAT, "%s.attention.recurrent_layers is not %u bools", m->arch, m->hp.n_layer);
     for (uint32_t i = 0; i < m->hp.n_layer; i++)
         m->layers[i].recurrent = list ? gguf_elem(list, i).b : (i + 1) % every != 0;
     return OK;
@@ -187,8 +184,8 @@ static void add_short_convolution(struct builder *b, enum model_buf in, enum mod
 
 static struct op *add_heads(struct builder *b, enum op_kind kind, enum recur_kind recur)
 {
-    struct op *op =
-        plan_add(b, kind, kind == OP_RATES ? BUF_RATE : BUF_MIX, kind == OP_RATES ? BUF_RATE : BUF_REC);
+    struct op *op = plan_add(
+        b, kind, kind == OP_RATES ? BUF_RATE : BUF_MIX, kind == OP_RATES ? BUF_RATE : BUF_REC);
     op->recur = recur;
     op->n_head = b->m->hp.n_rec_head;
     return op;

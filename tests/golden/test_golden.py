@@ -1,6 +1,6 @@
 """Logits of small models against an independent implementation.
 
-data/golden/architectures, variants, families: f32 models; logits computed in f32 elsewhere and
+data/golden/architectures, variants, families, recurrent: f32 models; logits computed in f32 elsewhere and
 confirmed by a float64 forward pass: NMSE at most 1e-9, greedy choices equal wherever their margin
 exceeds 1e-3.
 data/golden/quantised: one model in each block format; logits of the dequantised weights, the exact
@@ -64,7 +64,9 @@ CPU_ONLY = {"gemma4": "embeddings for each layer", "gemma3n": "several residual 
             "afmoe": "gates of what attention gathered",
             "mistral4": "experts with gate and up in one matrix",
             "dbrx": "bounds of queries, keys and values",
-            "olmo-clamped": "bounds of queries, keys and values"}
+            "olmo-clamped": "bounds of queries, keys and values",
+            **{m.stem.removesuffix(".f32"): "recurrent layers"
+               for m in MODELS if m.parent.name == "recurrent"}}
 
 
 def check_refusal(model, tmp_path):

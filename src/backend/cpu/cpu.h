@@ -173,8 +173,8 @@ struct cpu_backend {
 
     /* Each from one mapping. */
     uint8_t *weights;
-    uint8_t *table;     /* of embeddings, as in the file; NULL if a matrix has them all */
-    uint8_t *kv_memory; /* layer by layer, its blocks or panes */
+    uint8_t *table;        /* of embeddings, as in the file; NULL if a matrix has them all */
+    uint8_t *kv_memory;    /* layer by layer, its blocks or panes */
     uint8_t *state_memory; /* of recurrent layers, layer by layer */
     uint8_t *workspace;
     size_t weights_bytes, table_bytes, kv_bytes, state_bytes, workspace_bytes;
@@ -188,13 +188,13 @@ struct cpu_backend {
     float *vectors;        /* norm weights and biases, aligned copies */
     float *attn_scratch;   /* [n_workers] */
     size_t attn_scratch_stride;
-    float *attn_parts;       /* [MAX_SPLIT_ITEMS a worker][attn_part_floats] */
-    atomic_uint *attn_done;  /* [MAX_SPLIT_ITEMS a worker] ranges done of the item */
-    uint8_t *linear_scratch; /* [n_workers][LINEAR_SCRATCH_BYTES] */
-    struct layer_kv *layers; /* [n_layer] */
+    float *attn_parts;          /* [MAX_SPLIT_ITEMS a worker][attn_part_floats] */
+    atomic_uint *attn_done;     /* [MAX_SPLIT_ITEMS a worker] ranges done of the item */
+    uint8_t *linear_scratch;    /* [n_workers][LINEAR_SCRATCH_BYTES] */
+    struct layer_kv *layers;    /* [n_layer] */
     struct layer_state *states; /* likewise */
-    uint32_t max_group;      /* query heads that a KV head serves, and */
-    uint32_t max_heads;      /* KV heads x their pieces, both of the layer with the most */
+    uint32_t max_group;         /* query heads that a KV head serves, and */
+    uint32_t max_heads;         /* KV heads x their pieces, both of the layer with the most */
 
     /* Of the run in progress. */
     const struct batch *batch;

@@ -4,9 +4,9 @@
  *      rows     5 of block 3 | block 4 | 2 of block 5
  *      states   from .............. kept ......... to     (kept: the batch names one for block 4)
  *
- * A stretch between two states reads the one before it with its first row, and leaves the one behind
- * it with its last; in between it works in the latter's place. So a state that is kept costs nothing,
- * and one that several sequences go on from is only read. */
+ * A stretch between two states reads the one before it with its first row, and leaves the one
+ * behind it with its last; in between it works in the latter's place. So a state that is kept costs
+ * nothing, and one that several sequences go on from is only read. */
 #include "backend/cpu/recurrent.h"
 
 #include "gguf/gguf.h"

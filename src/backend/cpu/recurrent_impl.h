@@ -46,7 +46,8 @@ static void run_conv(const struct conv_job *j)
 enum { REC_VECTORS = 2, REC_CHAINS = 4 };
 
 /* f S^T k, of the state as it was. */
-INLINE void read_state(const float *s, size_t stride, const float *k, uint32_t n_key, float f, vf *out)
+INLINE void read_state(
+    const float *s, size_t stride, const float *k, uint32_t n_key, float f, vf *out)
 {
     vf sum[REC_CHAINS][REC_VECTORS];
     UNROLL for (int c = 0; c < REC_CHAINS; c++)

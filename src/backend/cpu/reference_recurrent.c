@@ -96,7 +96,10 @@ static void recur(const struct rows *v, const struct op *op, uint32_t h)
     free(state);
 }
 
-bool reference_recurrent(const struct model *m, const struct op *op, double *const *bufs, uint32_t n)
+bool reference_recurrent(const struct model *m,
+                         const struct op *op,
+                         double *const *bufs,
+                         uint32_t n)
 {
     const struct rows v = {m, bufs, n};
     switch (op->kind) {
