@@ -23,9 +23,6 @@ size_t backend_kv_pane_bytes(const struct model *m, enum kv_type t, uint32_t blo
 /* Likewise, that an attention reads for each position that it sees. */
 size_t backend_kv_read_bytes(const struct model *m, const struct op *op, enum kv_type t);
 
-/* Bytes of the state that recurrent layers keep of a sequence; 0: there are none. */
-size_t backend_state_bytes(const struct model *m);
-
 /* Where a block's bytes are; without panes, in the block alone. */
 struct backend_place {
     uint32_t block, pane;

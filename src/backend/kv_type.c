@@ -61,8 +61,3 @@ size_t backend_kv_pane_bytes(const struct model *m, enum kv_type t, uint32_t blo
 {
     return bytes_of(m, t, block_tokens, true);
 }
-
-size_t backend_state_bytes(const struct model *m)
-{
-    return model_state_bytes(m);
-}

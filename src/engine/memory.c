@@ -158,7 +158,7 @@ enum err memory_divide(struct engine *eng, uint64_t room_bytes, struct err_info 
     const uint64_t bytes = budget(cfg, room_bytes), all = per_seq * cfg->max_running;
     *m = (struct memory){.block_bytes = block_bytes,
                          .window = window_of(eng->model, eng->n_ctx),
-                         .state_bytes = backend_state_bytes(eng->model)};
+                         .state_bytes = model_state_bytes(eng->model)};
     if (m->state_bytes > 0) {
         m->window = 0; /* windowed layers beside recurrent ones lie in blocks */
         enum err err = divide_with_states(eng, bytes, all, e);

@@ -189,7 +189,7 @@ struct model_layer {
 };
 
 /* Floats of a sequence's state in each recurrent layer: first conv_width - 1 rows of conv_channels,
- * the oldest first, then the heads' matrices, row by row. */
+ * the oldest first, then the heads' matrices, each as the backend likes. */
 size_t model_conv_state_floats(const struct model_hparams *hp);
 size_t model_state_floats(const struct model_hparams *hp);
 /* Of the whole model: 0 where no layer is recurrent. */

@@ -29,7 +29,7 @@ size_t model_state_floats(const struct model_hparams *hp)
 size_t model_state_bytes(const struct model *m)
 {
     size_t n = 0;
-    for (uint32_t i = 0; i < m->hp.n_layer; i++)
+    for (uint32_t i = 0; i < m->hp.n_layer && m->hp.conv_width; i++)
         n += m->layers[i].recurrent;
     return n * model_state_floats(&m->hp) * sizeof(float);
 }

@@ -200,7 +200,7 @@ static void check_preempted(const struct fixture *f, uint32_t n_blocks)
     struct engine_config cfg = make_config(f->n_threads, 40, f->kv);
     struct model *m;
     assert_int_equal(model_load(f->model, &m, NULL), OK);
-    const uint64_t block = backend_kv_block_bytes(m, f->kv, BLOCK), state = backend_state_bytes(m);
+    const uint64_t block = backend_kv_block_bytes(m, f->kv, BLOCK), state = model_state_bytes(m);
     model_destroy(m);
     cfg.kv_bytes = 2 * n_blocks * block > 8 * state ? 2 * n_blocks * block : 8 * state;
     cfg.overcommit = 1.0;

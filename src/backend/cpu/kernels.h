@@ -29,8 +29,9 @@
 enum {
     PANEL_COLS = 16,
     CONV_MAX_WIDTH = 8,
-    ACT_TILE = 4, /* rows that share a tile of packed activations */
-    KV_TILE = 16, /* positions that attention takes at a time, aligned */
+    CONV_MAX_PART = 512, /* channels whose last rows lie on the stack */
+    ACT_TILE = 4,        /* rows that share a tile of packed activations */
+    KV_TILE = 16,        /* positions that attention takes at a time, aligned */
     MAX_HEAD_DIM = 640,
     ATTN_RANGE = 512,   /* positions whose softmax is summed by itself, aligned; of KV_TILEs */
     ATTN_QUERIES = 32,  /* rows x heads that an item of attention may hold */
@@ -215,7 +216,7 @@ struct conv_job {
 struct recur_job {
     bool delta;
     uint32_t n_rows, n_key, n_value;
-    const float *from; /* [n_key][n_value] NULL: zeros */
+    const float *from; /* [n_key * n_value] as recurrent_impl.h has them; NULL: zeros */
     float *to;         /* likewise; may be from */
     const float *q, *k, *v;
     size_t stride; /* of q, k, v from row to row */
