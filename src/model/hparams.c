@@ -560,8 +560,10 @@ static enum err read_scales(struct model *m, const struct arch *arch, struct err
         return err;
     hp->norm_eps = 1e-5f;
     hp->rope_freq_base = 10000.0f;
-    const char *eps = arch->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon"
-                                             : "attention.layer_norm_epsilon";
+    const char *eps = "attention.layer_norm_epsilon"; /* which some call it, whatever the norm */
+    if (arch->norm == NORM_RMS &&
+        (!arch->recurrence || !key_find(m, eps) || key_find(m, "attention.layer_norm_rms_epsilon")))
+        eps = "attention.layer_norm_rms_epsilon";
     if ((err = key_f32_in(m, eps, -1e-30f, 1.0f, &hp->norm_eps, e)))
         return err;
     return key_f32_in(m, "rope.freq_base", 1.0f, 1e12f, &hp->rope_freq_base, e);
