@@ -376,10 +376,11 @@ static void compile_conv(struct compiler *c, const struct op *op)
     const uint32_t width = c->m->hp.conv_width, n = c->m->hp.conv_channels;
     float *w = c->b->vectors + c->n_vector_floats;
     copy_vector(c, op->w);
-    const float *of = (const float *)(const void *)op->w->data;
     for (uint32_t i = 0; i < width; i++)
         for (uint32_t k = 0; k < n; k++)
-            memcpy(&w[(size_t)i * n + k], of + (size_t)k * width + i, sizeof *w);
+            memcpy(&w[(size_t)i * n + k],
+                   op->w->data + ((size_t)k * width + i) * sizeof *w,
+                   sizeof *w);
     p->layer = op->layer;
     p->w = w;
     p->bias = copy_vector(c, op->bias);

@@ -44,11 +44,10 @@ static bool next_stretch(const struct cpu_backend *b,
         s->from = s->to;
     s->first_row = seq->first_row + *done;
     for (uint32_t k = pos / size; seq->states && (uint64_t)(k + 1) * size <= end; k++) {
-        const uint32_t stop = (k + 1) * size;
-        if (stop <= pos || seq->states[k] == BATCH_NO_STATE)
+        if (seq->states[k] == BATCH_NO_STATE)
             continue;
         s->to = state_at(l, seq->states[k]);
-        s->n_rows = stop - pos;
+        s->n_rows = (k + 1) * size - pos;
         *done += s->n_rows;
         return true;
     }
