@@ -18,6 +18,7 @@
 #define MAX_PER_LAYER 8192
 #define MAX_STREAMS 8 /* as many as steps of backends have room for */
 #define MAX_EXPERTS_USED 64
+#define UNUSED_HEAD_DIM 8           /* where nothing attends */
 #define MAX_EXPERT_WIDTH (1u << 22) /* n_expert_used * (n_embd or n_ff_expert) */
 
 /* The widths that may differ from layer to layer, and the largest of each. */
@@ -58,7 +59,7 @@ static enum err read_layers(struct model *m, const struct arch *arch, struct err
         hp->n_head_kv = l->n_head_kv > hp->n_head_kv ? l->n_head_kv : hp->n_head_kv;
         hp->n_ff = l->n_ff > hp->n_ff ? l->n_ff : hp->n_ff;
     }
-    if (!err && hp->n_head_kv == 0)
+    if (!err && hp->n_head_kv == 0 && arch->recurrent_layers != RECURRENT_ALL)
         err = err_set(e,
                       ERR_FORMAT,
                       hp->n_head ? "%s: no layer attends"
@@ -121,6 +122,16 @@ static enum err read_latent(struct model *m, struct err_info *e)
     return OK;
 }
 
+/* Of models in which nothing attends. */
+static void set_unused_heads(struct model *m)
+{
+    struct model_hparams *hp = &m->hp;
+    hp->head_dim = hp->rope_dims = UNUSED_HEAD_DIM;
+    hp->rope_dims_of[ROPE_FULL] = hp->rope_dims_of[ROPE_WINDOW] = UNUSED_HEAD_DIM;
+    for (uint32_t i = 0; i < hp->n_layer; i++)
+        m->layers[i].head_dim = UNUSED_HEAD_DIM;
+}
+
 static enum err read_sizes(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
@@ -141,6 +152,10 @@ static enum err read_sizes(struct model *m, const struct arch *arch, struct err_
     err = read_layers(m, arch, e);
     if (err)
         return err;
+    if (arch->recurrent_layers == RECURRENT_ALL) {
+        set_unused_heads(m);
+        return OK;
+    }
     return arch->latent ? read_latent(m, e) : read_head_dim(m, e);
 }
 
@@ -327,7 +342,8 @@ static enum err read_gating(struct model *m, const struct arch *arch, struct err
 static enum err check_dense(const struct model *m, const struct arch *arch, struct err_info *e)
 {
     for (uint32_t i = 0; i < m->hp.n_layer; i++) {
-        if (m->layers[i].n_ff == 0 && !(arch->gaps && m->hp.n_ff))
+        if (m->layers[i].n_ff == 0 && !(arch->gaps && m->hp.n_ff) &&
+            arch->recurrent_layers != RECURRENT_ALL)
             return err_set(
                 e, ERR_FORMAT, "metadata key %s.feed_forward_length is missing or 0", m->arch);
     }
@@ -602,11 +618,16 @@ static enum err read_pooling(struct model *m, const struct arch *arch, struct er
     return OK;
 }
 
+static bool has_heads(const struct arch *arch)
+{
+    return !arch->latent && arch->recurrent_layers != RECURRENT_ALL;
+}
+
 enum err hparams_read(struct model *m, const struct arch *arch, struct err_info *e)
 {
     enum err err;
     if ((err = refuse_unknown(m, arch, e)) || (err = read_sizes(m, arch, e)) ||
-        (err = read_window(m, arch, e)) || (err = arch->latent ? OK : read_heads(m, arch, e)) ||
+        (err = read_window(m, arch, e)) || (err = has_heads(arch) ? read_heads(m, arch, e) : OK) ||
         (err = arch->borrows ? read_borrowed(m, arch, e) : OK) ||
         (err = recurrent_read(m, arch, e)) || (err = read_experts(m, arch, e)) ||
         (err = read_vocab_size(m, e)) || (err = read_pooling(m, arch, e)))

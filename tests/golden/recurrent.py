@@ -60,6 +60,11 @@ RECURRENT = {
         arch="falcon-h1", kind="scan", width=4, inner=48, state=16, rank=3, group=1, pair="halves",
         conv_bias=True, layers=2, recurrent=[True, True], both=True, no_ssm_norm=True,
         keys=ssm(4, 48, 16, 3, 1)),
+    # no layer attends, none has a feed-forward part
+    "mamba2": dict(
+        arch="mamba2", kind="scan", width=4, inner=64, state=16, rank=4, group=1, layers=2,
+        heads=0, heads_kv=0, ff=0, conv_bias=True, recurrent=[True, True], tied=True,
+        keys=ssm(4, 64, 16, 4, 1)),
 }
 
 

@@ -210,6 +210,8 @@ static enum err alloc_kv(struct cpu_backend *b, struct err_info *e)
             !mem_add(b->kv_bytes, bytes, &b->kv_bytes))
             return err_set(e, ERR_NOMEM, "a KV cache of %u blocks is too large", n);
     }
+    if (b->kv_bytes == 0) /* no layer attends */
+        return OK;
     enum err err = map_memory(b->kv_bytes, "KV cache", &b->kv_memory, e);
     uint8_t *at = b->kv_memory;
     for (uint32_t l = 0; l < n_layer && !err; l++) {

@@ -55,7 +55,8 @@ static const char *const architectures[] = {
     "recurrent/lfm2moe",       "recurrent/qwen35",
     "recurrent/qwen35moe",     "recurrent/qwen3next",
     "recurrent/granitehybrid", "recurrent/falcon-h1",
-    "recurrent/nemotron_h",    "recurrent/granitehybrid-dense"};
+    "recurrent/nemotron_h",    "recurrent/granitehybrid-dense",
+    "recurrent/mamba2"};
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
@@ -268,6 +269,7 @@ static void bits_do_not_depend_on_company(void **state)
         check_invariance("recurrent/qwen3next.f32", isas[i], KV_F16);
         check_invariance("recurrent/granitehybrid.f32", isas[i], KV_F16);
         check_invariance("recurrent/falcon-h1.f32", isas[i], KV_F16);
+        check_invariance("recurrent/mamba2.f32", isas[i], KV_F16);
     }
 }
 
