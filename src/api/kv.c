@@ -102,6 +102,27 @@ static void windows(const struct engine_stats *s, struct buf *out)
     buf_char(out, '}');
 }
 
+/* The pool of recurrent layers' states, likewise. */
+static void states(const struct engine_stats *s, struct buf *out)
+{
+    buf_str(out, ",\"states\":");
+    if (s->kv.states.total == 0) {
+        buf_str(out, "null");
+        return;
+    }
+    buf_char(out, '{');
+    field(out, "bytes", s->kv_state_bytes);
+    field(out, "total", s->kv.states.total);
+    field(out, "free", s->kv.states.free);
+    field(out, "in_use", s->kv.states.in_use);
+    field(out, "cached", s->kv.states.cached);
+    field(out, "peak_in_use", s->kv.states.peak_in_use);
+    field(out, "kept", s->kv.counts.states_kept);
+    field(out, "evicted", s->kv.counts.states_evicted);
+    field(out, "miss_tokens", s->kv.counts.state_miss_tokens);
+    buf_char(out, '}');
+}
+
 void api_kv(struct api_call *c, const struct api_input *in)
 {
     struct engine_stats s;
@@ -127,6 +148,7 @@ void api_kv(struct api_call *c, const struct api_input *in)
     field(out, "published", s.kv.published);
     buf_char(out, '}');
     windows(&s, out);
+    states(&s, out);
     buf_str(out, ",\"prefix\":{");
     field(out, "hit_tokens", s.kv.counts.hit_tokens);
     field(out, "miss_tokens", s.kv.counts.miss_tokens);

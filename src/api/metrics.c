@@ -102,12 +102,14 @@ static void requests(const struct engine_stats *s, struct buf *out)
             (double)s->masks.compute_us);
 }
 
-/* By bytes, where blocks and panes differ. */
+/* By bytes, where blocks, panes and states differ. */
 static double kv_usage(const struct engine_stats *s)
 {
     double block = (double)s->kv_block_bytes, pane = (double)s->kv_pane_bytes;
-    double total = block * s->kv.total + pane * s->kv.panes.total;
-    return total > 0.0 ? (block * s->kv.in_use + pane * s->kv.panes.in_use) / total : 0.0;
+    double state = (double)s->kv_state_bytes;
+    double total = block * s->kv.total + pane * s->kv.panes.total + state * s->kv.states.total;
+    double used = block * s->kv.in_use + pane * s->kv.panes.in_use + state * s->kv.states.in_use;
+    return total > 0.0 ? used / total : 0.0;
 }
 
 static void kv(const struct engine_stats *s, struct buf *out)
@@ -123,6 +125,11 @@ static void kv(const struct engine_stats *s, struct buf *out)
     sample(out, "kv_panes", "{state=\"in_use\"}", s->kv.panes.in_use);
     sample(out, "kv_panes", "{state=\"cached\"}", s->kv.panes.cached);
     gauge(out, "kv_panes_peak", "Most panes in use at once.", s->kv.panes.peak_in_use);
+    head(out, "kv_states", "gauge", "States of recurrent layers, by state.");
+    sample(out, "kv_states", "{state=\"free\"}", s->kv.states.free);
+    sample(out, "kv_states", "{state=\"in_use\"}", s->kv.states.in_use);
+    sample(out, "kv_states", "{state=\"cached\"}", s->kv.states.cached);
+    gauge(out, "kv_states_peak", "Most states in use at once.", s->kv.states.peak_in_use);
     gauge(out, "kv_cache_usage_perc", "Share of the KV memory in use, 0 to 1.", kv_usage(s));
     gauge(out, "kv_block_tokens", "Positions in a block.", s->kv_block_tokens);
     gauge(out, "backend_memory_bytes", "Bytes the backend holds.", (double)s->memory_bytes);
@@ -164,6 +171,18 @@ static void prefixes(const struct engine_stats *s, struct buf *out)
             "kv_pane_miss_tokens_total",
             "Positions found that could not be used for want of panes.",
             s->kv.counts.pane_miss_tokens);
+    counter(out,
+            "kv_states_kept_total",
+            "States of recurrent layers stored for a prefix.",
+            s->kv.counts.states_kept);
+    counter(out,
+            "kv_state_evictions_total",
+            "Cached states taken back while their block stayed.",
+            s->kv.counts.states_evicted);
+    counter(out,
+            "kv_state_miss_tokens_total",
+            "Positions found that could not be used for want of a state.",
+            s->kv.counts.state_miss_tokens);
 }
 
 /* One figure of every tier. */

@@ -28,6 +28,8 @@ struct backend_place {
     uint32_t block, pane;
 };
 
+#define BATCH_NO_STATE UINT32_MAX
+
 /* A run of rows of one sequence, at consecutive positions. Where the model is not causal they are
  * the whole text: all of it is seen by each of them. */
 struct batch_seq {
@@ -37,7 +39,13 @@ struct batch_seq {
     const uint32_t *blocks; /* block table: position p lives in blocks[p / block_tokens] */
     const uint32_t *panes;  /* likewise for layers with windows, where there are panes: entries from
                              * the one that the first row's window begins in are read */
-    uint32_t second;        /* position where the second text of a pair begins; 0: there is none */
+    /* Of recurrent layers: the state behind the position before first_pos (read unless that is 0),
+     * and where the one behind the last row goes, which may be the same; and states [blocks] where
+     * the one behind a block's last position is kept as well, BATCH_NO_STATE where it is not. Of
+     * the blocks that end in these rows; NULL: nowhere. */
+    uint32_t state_from, state_to;
+    const uint32_t *states;
+    uint32_t second; /* position where the second text of a pair begins; 0: there is none */
 };
 
 /* One step's work, flat. All arrays belong to the caller and outlive the call. */
@@ -74,6 +82,7 @@ struct backend_config {
     enum kv_type kv_type;
     uint32_t n_blocks;       /* KV blocks in the pool */
     uint32_t n_panes;        /* for layers with windows; 0: they lie in blocks */
+    uint32_t n_states;       /* of recurrent layers; at least one where there are such */
     uint32_t block_tokens;   /* positions a block holds */
     uint32_t max_positions;  /* a sequence has at most so many; 0: as the blocks hold */
     uint32_t max_rows;       /* a batch never has more rows, */

@@ -170,6 +170,8 @@ static void push_seq(
         .n_rows = n,
         .first_pos = first_pos,
         .blocks = b->blocks + (size_t)seq * b->blocks_per_seq,
+        .state_from = seq,
+        .state_to = seq,
     };
     for (uint32_t i = 0; i < n; i++, x->n_rows++) {
         b->positions[x->n_rows] = first_pos + i;
@@ -214,7 +216,7 @@ static enum err make_depth(struct bench *b, uint32_t batch, uint32_t depth, stru
     for (uint32_t s = 0; s < batch; s++) {
         for (uint32_t pos = 0; pos < depth; pos += BLOCK_TOKENS) {
             push_seq(b, &x, s, pos, 1, false);
-            if (x.n_rows < CHUNK_ROWS)
+            if (x.n_rows < CHUNK_ROWS && model_state_bytes(b->m) == 0) /* a state is of one row */
                 continue;
             enum err err = run_batch(b, &x, e);
             if (err)
@@ -328,10 +330,11 @@ static enum err bench_prefill(struct bench *b, struct err_info *e)
     return err;
 }
 
-/* Bytes of K and V that all layers read for a row at position `at`. */
+/* Bytes of K and V that all layers read for a row at position `at`, and of the states of recurrent
+ * ones that it reads and writes. */
 static double kv_read(const struct model *m, enum kv_type type, double at)
 {
-    double sum = 0;
+    double sum = 2.0 * (double)model_state_bytes(m);
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const struct op *op = &m->ops[i];
         if (op->kind == OP_ATTENTION)
@@ -399,6 +402,7 @@ static enum err open_backend(struct bench *b, struct err_info *e)
         .n_threads = b->o->n_threads,
         .kv_type = b->o->kv_type,
         .n_blocks = b->n_blocks,
+        .n_states = max_batch,
         .block_tokens = BLOCK_TOKENS,
         .max_rows = rows,
         .max_seqs = rows,

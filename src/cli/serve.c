@@ -193,8 +193,22 @@ static void http_metrics(void *ctx, struct buf *out)
 /* Where all layers have windows, blocks have no bytes but their panes'. */
 static uint64_t tokens_held(const struct engine_stats *st)
 {
-    uint64_t n = st->kv_block_bytes > 0 ? st->kv.total : st->kv.panes.total;
+    bool blocks = st->kv_block_bytes > 0 || st->kv.panes.total == 0;
+    uint64_t n = blocks ? st->kv.total : st->kv.panes.total;
     return n * st->kv_block_tokens;
+}
+
+static void log_states(const struct engine_stats *st)
+{
+    if (st->kv.states.total == 0)
+        return;
+    log_info("KV memory: %u blocks of %.1f KiB, %u tokens in each, and %u states of %.1f KiB in "
+             "recurrent layers, one for each sequence that runs and the rest for prefixes",
+             st->kv.total,
+             (double)st->kv_block_bytes / 1024.0,
+             st->kv_block_tokens,
+             st->kv.states.total,
+             (double)st->kv_state_bytes / 1024.0);
 }
 
 static void log_windows(const struct engine_stats *st)
@@ -298,6 +312,7 @@ static enum err load(struct server *s, struct err_info *e)
              reply_format_name(chat_template_style(s->template).format),
              reply_thoughts_name(chat_template_style(s->template).thoughts));
     log_windows(&st);
+    log_states(&st);
     if (chat_template_problem(s->template))
         log_warn("the chat template cannot be run, so the chat route will refuse: %s",
                  chat_template_problem(s->template));

@@ -144,6 +144,7 @@ static enum err create_backend(struct engine *eng, struct err_info *e)
         return err;
     bc.n_blocks = eng->memory.n_blocks;
     bc.n_panes = eng->memory.n_panes;
+    bc.n_states = eng->memory.n_states;
     err = eng->cfg.make_backend ? eng->cfg.make_backend(eng->model, &bc, &eng->backend, e)
                                 : backend_create(eng->model, &bc, &eng->backend, e);
     if (err == OK) {
@@ -350,6 +351,7 @@ enum err engine_create(const struct model *m,
     eng->stats.kv_block_bytes = eng->memory.block_bytes;
     eng->stats.kv_pane_bytes = eng->memory.pane_bytes;
     eng->stats.kv_window = eng->memory.window;
+    eng->stats.kv_state_bytes = eng->memory.state_bytes;
     eng->stats.memory_bytes = eng->backend->ops->memory_bytes(eng->backend);
     note_queues(eng);
     if (pthread_create(&eng->thread, NULL, engine_main, eng) != 0) {

@@ -294,6 +294,7 @@ struct engine_stats {
     uint64_t kv_block_bytes; /* without its pane */
     uint64_t kv_pane_bytes;  /* 0: there are none */
     uint32_t kv_window;      /* positions that layers with panes see */
+    uint64_t kv_state_bytes; /* of recurrent layers; 0: there are none */
     struct grammar_mask_stats masks;
     uint64_t checks; /* of the KV memory, on demand */
     bool check_ok;   /* the last one */

@@ -135,6 +135,9 @@ static void fill_item(struct engine *eng, struct step_batch *s, const struct sch
                                               .first_pos = item->first,
                                               .blocks = item->seq->table.blocks,
                                               .panes = item->seq->table.panes,
+                                              .state_from = item->seq->table.state_from,
+                                              .state_to = item->seq->table.state,
+                                              .states = item->seq->table.states,
                                               .second = r->params.n_first};
     fill_tokens(s, item);
     fill_jobs(eng, s, item);

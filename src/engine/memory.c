@@ -98,6 +98,43 @@ static void divide_with_panes(
     m->n_panes = to_count(panes);
 }
 
+/* Half of the memory at most for states, so that those who are many and those who are long have
+ * either half of what they could have; and no more than two for each slot (its own, and one kept)
+ * and one for every STATE_BLOCKS blocks that may be cached. */
+static enum err divide_with_states(struct engine *eng,
+                                   uint64_t bytes,
+                                   uint64_t all,
+                                   struct err_info *e)
+{
+    enum { STATE_BLOCKS = 16 };
+    struct memory *m = &eng->memory;
+    const uint64_t block = m->block_bytes, state = m->state_bytes;
+    const bool asked = eng->cfg.kv_bytes > 0;
+    uint64_t n = bytes / (block > 0 ? 2 : 1) / state, blocks = 2 * all;
+    n = n > 0 ? n : 1;
+    if (asked && bytes < state + block)
+        return err_set(e,
+                       ERR_INVALID,
+                       "kv-memory: a sequence's state takes %llu bytes and a block %llu, only %llu "
+                       "were given",
+                       (unsigned long long)state,
+                       (unsigned long long)block,
+                       (unsigned long long)bytes);
+    if (block > 0) {
+        const uint64_t rest = bytes > n * state ? bytes - n * state : 0;
+        n = min_u64(n, 2 * (uint64_t)eng->cfg.max_running + rest / block / STATE_BLOCKS);
+        if (bytes >= state + block)
+            n = min_u64(n, (bytes - block) / state);
+        if (n * (state + block) > bytes && n > 1) /* one without a block is of no use */
+            n = bytes / (state + block);
+        blocks = bytes > n * state ? (bytes - n * state) / block : 0;
+        blocks = asked ? blocks : min_u64(blocks > 0 ? blocks : 1, all);
+    }
+    m->n_blocks = to_count(min_u64(blocks, BLOCKS_MAX));
+    m->n_states = to_count(min_u64(n, m->n_blocks));
+    return OK;
+}
+
 static void limit_context(struct engine *eng)
 {
     const struct memory *m = &eng->memory;
@@ -119,8 +156,17 @@ enum err memory_divide(struct engine *eng, uint64_t room_bytes, struct err_info 
         backend_kv_block_bytes(eng->model, cfg->kv_type, cfg->block_tokens);
     const uint64_t per_seq = (eng->n_ctx + cfg->block_tokens - 1) / cfg->block_tokens;
     const uint64_t bytes = budget(cfg, room_bytes), all = per_seq * cfg->max_running;
+    *m = (struct memory){.block_bytes = block_bytes,
+                         .window = window_of(eng->model, eng->n_ctx),
+                         .state_bytes = model_state_bytes(eng->model)};
+    if (m->state_bytes > 0) {
+        m->window = 0; /* windowed layers beside recurrent ones lie in blocks */
+        enum err err = divide_with_states(eng, bytes, all, e);
+        if (err == OK)
+            limit_context(eng);
+        return err;
+    }
     uint64_t n = bytes / block_bytes;
-    *m = (struct memory){.block_bytes = block_bytes, .window = window_of(eng->model, eng->n_ctx)};
     if (n == 0 && cfg->kv_bytes > 0)
         return err_set(e,
                        ERR_INVALID,
@@ -353,8 +399,12 @@ static enum err open_host_tier(struct engine *eng, struct err_info *e)
 
 enum err memory_open(struct engine *eng, struct err_info *e)
 {
-    enum err err = eng->cfg.cache_dir ? open_disk_tier(eng, e) : OK;
-    if (err == OK && eng->cfg.host_cache_bytes > 0)
+    const bool states = eng->memory.n_states > 0, host = eng->cfg.host_cache_bytes > 0;
+    if (states && (eng->cfg.cache_dir || host))
+        log_warn("the cache in RAM and on disk is off: a block of this model is of no use without "
+                 "the state of its recurrent layers, which stays in KV memory");
+    enum err err = eng->cfg.cache_dir && !states ? open_disk_tier(eng, e) : OK;
+    if (err == OK && host && !states)
         err = open_host_tier(eng, e);
     if (err != OK)
         return err;
@@ -366,6 +416,7 @@ enum err memory_open(struct engine *eng, struct err_info *e)
                                      .write = write_block},
                            .tier = eng->tier,
                            .window = eng->memory.window,
+                           .n_states = eng->memory.n_states,
                            .n_panes = eng->memory.n_panes};
     return kv_create(&kc, &eng->kv, e);
 }

@@ -72,6 +72,8 @@ struct memory {
     uint32_t n_blocks, n_panes;
     uint64_t block_bytes, pane_bytes; /* of one */
     uint32_t window;                  /* 0, as n_panes and pane_bytes: there are none */
+    uint32_t n_states;                /* of recurrent layers, */
+    uint64_t state_bytes;             /* each so long; 0: there are none */
 };
 
 struct engine {

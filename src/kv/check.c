@@ -91,6 +91,9 @@ static enum err check_table(const struct kv *kv,
                        t->n_blocks,
                        t->fetch.asked);
     enum err err = check_held_panes(kv, t, held + 2 * (size_t)kv->cfg.n_blocks, e);
+    if (err == OK)
+        err =
+            kv_states_check_table(kv, t, held + 2 * (size_t)kv->cfg.n_blocks + kv->cfg.n_panes, e);
     return err == OK ? check_published(kv, t, e) : err;
 }
 
@@ -136,13 +139,18 @@ enum err kv_check(const struct kv *kv,
     uint32_t *held = kv->scratch, *children = held + kv->cfg.n_blocks;
     enum err err = OK;
     uint32_t *held_panes = children + kv->cfg.n_blocks;
-    memset(held, 0, ((size_t)2 * kv->cfg.n_blocks + kv->cfg.n_panes) * sizeof *held);
+    uint32_t *held_states = held_panes + kv->cfg.n_panes;
+    memset(held,
+           0,
+           ((size_t)2 * kv->cfg.n_blocks + kv->cfg.n_panes + kv->cfg.n_states) * sizeof *held);
     for (uint32_t i = 0; i < n && err == OK; i++)
         err = check_table(kv, tables[i], held, e);
     if (err == OK)
         err = kv_leaving_check(kv, &kv->leaving, kv->cfg.n_blocks, held, e);
     if (err == OK && kv->panes)
         err = kv_leaving_check(kv, &kv->panes_leaving, kv->cfg.n_panes, held_panes, e);
+    if (err == OK && kv->states)
+        err = kv_leaving_check(kv, &kv->states_leaving, kv->cfg.n_states, held_states, e);
     if (err == OK)
         err = kv_pool_check(kv->pool, held, e);
     if (err == OK)
@@ -151,6 +159,10 @@ enum err kv_check(const struct kv *kv,
         err = kv_pool_check(kv->panes, held_panes, e);
     if (err == OK && kv->panes)
         err = check_owners(kv, e);
+    if (err == OK && kv->states)
+        err = kv_pool_check(kv->states, held_states, e);
+    if (err == OK && kv->states)
+        err = kv_states_check(kv, e);
     for (uint32_t id = 0; id < kv->cfg.n_blocks && err == OK; id++)
         err = check_block(kv, id, e);
     return err == OK ? check_order(kv, children, e) : err;

@@ -21,9 +21,15 @@ struct kv {
     struct kv_config cfg;
     struct kv_pool *pool;
     struct kv_prefix *prefix;
-    struct kv_pool *panes;     /* with a window, else NULL */
-    uint32_t *pane_of;         /* [n_blocks] with a window: its pane, or KV_NO_PANE */
-    uint32_t *block_of;        /* [n_panes] its block, or KV_NO_BLOCK */
+    struct kv_pool *panes;  /* with a window, else NULL */
+    uint32_t *pane_of;      /* [n_blocks] with a window: its pane, or KV_NO_PANE */
+    uint32_t *block_of;     /* [n_panes] its block, or KV_NO_BLOCK */
+    struct kv_pool *states; /* with recurrent layers, else NULL */
+    uint32_t *state_of;     /* [n_blocks] likewise: its state, or KV_NO_STATE */
+    struct kv_state_info {
+        uint32_t block;        /* whose it is, or KV_NO_BLOCK: a sequence's own, or nobody's */
+        uint32_t n_tokens;     /* of that block, which it is behind */
+    } * states_info;           /* [n_states] */
     struct kv_hasher *hasher;  /* with a tier */
     struct kv_key *keys;       /* [n_blocks] with a tier: of full published blocks */
     struct kv_table *fetching; /* tables that wait for the tier */
@@ -31,8 +37,8 @@ struct kv {
     double compute_us; /* a token */
     uint64_t now_us;
     uint64_t n_steps_begun, n_steps_ended;
-    struct kv_leaving leaving, panes_leaving;
-    uint32_t *scratch; /* [2 * n_blocks + n_panes] of kv_check */
+    struct kv_leaving leaving, panes_leaving, states_leaving;
+    uint32_t *scratch; /* [2 * n_blocks + n_panes + n_states] of kv_check */
     struct kv_counts counts;
 };
 
@@ -85,6 +91,34 @@ void kv_pane_drop(struct kv *kv, uint32_t block);
 bool kv_lacks_pane(const struct kv *kv, uint32_t block);
 bool kv_pane_is_cached(const struct kv *kv, uint32_t block);
 struct kv_place kv_place_of(const struct kv *kv, uint32_t block);
+
+/* --- states.c; nothing happens without recurrent layers, but where they are spoken of --- */
+
+enum err kv_states_create(struct kv *kv, struct err_info *e) WEIR_MUST_USE;
+void kv_states_destroy(struct kv *kv);
+/* Rows up to n positions are planned. */
+void kv_states_advance(struct kv *kv, struct kv_table *t, uint32_t n);
+/* n positions are stored: let go of what the rows up to there needed. */
+void kv_states_pass(struct kv *kv, struct kv_table *t, uint32_t n);
+/* Publish what the table's own state is behind, if that is n_computed positions; let go of all. */
+void kv_states_release(struct kv *kv, struct kv_table *t, uint32_t n_computed);
+/* With recurrent layers: does the block have the state behind all that it holds? Could the table go
+ * on from there? It holds blocks up to n positions now, the last of which does. */
+bool kv_has_state(const struct kv *kv, uint32_t block);
+bool kv_states_can_attach(const struct kv *kv, const struct kv_table *t, uint32_t block);
+void kv_states_attach(struct kv *kv, struct kv_table *t, uint32_t n);
+/* The table goes on in a block that nobody uses: its state becomes the table's own, behind n
+ * positions. False: it has none. */
+bool kv_state_take_over(struct kv *kv, struct kv_table *t, uint32_t block, uint32_t n);
+/* The table's block i, which it has just computed, gives way to another of equal content. */
+void kv_state_merge(struct kv *kv, const struct kv_table *t, uint32_t i, uint32_t other);
+void kv_state_give_back(struct kv *kv, uint32_t state);
+void kv_state_drop(struct kv *kv, uint32_t block); /* which is evicted */
+enum err kv_states_check_table(const struct kv *kv,
+                               const struct kv_table *t,
+                               uint32_t *held,
+                               struct err_info *e) WEIR_MUST_USE;
+enum err kv_states_check(const struct kv *kv, struct err_info *e) WEIR_MUST_USE;
 
 /* --- fetch.c --- */
 

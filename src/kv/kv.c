@@ -17,9 +17,11 @@ static enum err create_parts(struct kv *kv, struct err_info *e)
         err = kv_leaving_init(&kv->leaving, n, e);
     if (err == OK)
         err = kv_panes_create(kv, e);
+    if (err == OK)
+        err = kv_states_create(kv, e);
     if (err != OK)
         return err;
-    kv->scratch = calloc((size_t)2 * n + kv->cfg.n_panes, sizeof *kv->scratch);
+    kv->scratch = calloc((size_t)2 * n + kv->cfg.n_panes + kv->cfg.n_states, sizeof *kv->scratch);
     if (!kv->scratch)
         return err_set(e, ERR_NOMEM, "no memory to check %u KV blocks", n);
     if (!kv->cfg.tier)
@@ -44,10 +46,13 @@ enum err kv_create(const struct kv_config *cfg, struct kv **out, struct err_info
                        "KV memory with a window of %u positions and %u panes",
                        cfg->window,
                        cfg->n_panes);
+    if (cfg->n_states > 0 && (cfg->window > 0 || cfg->tier))
+        return err_set(
+            e, ERR_INVALID, "KV memory with states has neither a window nor a tier below it");
     struct kv *kv = mem_zalloc(1, sizeof *kv);
     kv->cfg = *cfg;
     kv->next_serial = 1;
-    kv->panes_leaving.oldest = KV_NO_BLOCK;
+    kv->panes_leaving.oldest = kv->states_leaving.oldest = KV_NO_BLOCK;
     enum err err = create_parts(kv, e);
     if (err != OK) {
         kv_destroy(kv);
@@ -64,6 +69,7 @@ void kv_destroy(struct kv *kv)
     kv_hasher_destroy(kv->hasher);
     kv_prefix_destroy(kv->prefix);
     kv_panes_destroy(kv);
+    kv_states_destroy(kv);
     kv_leaving_deinit(&kv->leaving);
     kv_pool_destroy(kv->pool);
     free(kv->keys);
@@ -95,15 +101,18 @@ uint32_t kv_room(const struct kv *kv)
 
 struct kv_stats kv_stats(const struct kv *kv)
 {
-    struct kv_pool_stats p = kv_pool_stats(kv->pool), w = {0};
+    struct kv_pool_stats p = kv_pool_stats(kv->pool), w = {0}, r = {0};
     if (kv->panes)
         w = kv_pool_stats(kv->panes);
+    if (kv->states)
+        r = kv_pool_stats(kv->states);
     return (struct kv_stats){.total = p.total,
                              .free = p.free,
                              .in_use = p.in_use,
                              .cached = p.cached,
                              .peak_in_use = p.peak_in_use,
                              .panes = {w.total, w.free, w.in_use, w.cached, w.peak_in_use},
+                             .states = {r.total, r.free, r.in_use, r.cached, r.peak_in_use},
                              .published = kv_prefix_n_blocks(kv->prefix),
                              .acquired = p.acquired,
                              .released = p.released,
@@ -122,11 +131,15 @@ enum err kv_table_init(const struct kv *kv,
                        uint32_t max_blocks,
                        struct err_info *e)
 {
-    *t = (struct kv_table){.max_blocks = max_blocks};
+    *t = (struct kv_table){.max_blocks = max_blocks, .state = KV_NO_STATE, .base = KV_NO_STATE};
     t->blocks = calloc(max_blocks ? max_blocks : 1, sizeof *t->blocks);
     if (kv->panes)
         t->panes = calloc(max_blocks ? max_blocks : 1, sizeof *t->panes);
-    if (!t->blocks || (kv->panes && !t->panes))
+    if (kv->states)
+        t->states = malloc((max_blocks ? max_blocks : 1) * sizeof *t->states);
+    for (uint32_t i = 0; t->states && i < max_blocks; i++)
+        t->states[i] = KV_NO_STATE;
+    if (!t->blocks || (kv->panes && !t->panes) || (kv->states && !t->states))
         return err_set(e, ERR_NOMEM, "no memory for a table of %u KV blocks", max_blocks);
     return OK;
 }
@@ -136,6 +149,7 @@ void kv_table_deinit(struct kv_table *t)
     assert(t->n_blocks == 0);
     free(t->blocks);
     free(t->panes);
+    free(t->states);
     *t = (struct kv_table){0};
 }
 
@@ -147,6 +161,9 @@ void kv_table_begin(struct kv_table *t,
     assert(t->n_blocks == 0);
     *t = (struct kv_table){.blocks = t->blocks,
                            .panes = t->panes,
+                           .states = t->states,
+                           .state = KV_NO_STATE,
+                           .base = KV_NO_STATE,
                            .max_blocks = t->max_blocks,
                            .tokens = tokens,
                            .space = *space,
@@ -166,6 +183,7 @@ static void evict(struct kv *kv)
     kv_store(kv, id, KV_TIER_EVICTED);
     kv_prefix_remove(kv->prefix, id);
     kv_pane_drop(kv, id);
+    kv_state_drop(kv, id);
     kv_pool_drop(kv->pool, id);
     kv->counts.evicted++;
 }
@@ -206,7 +224,11 @@ enum err kv_grow_blocks(struct kv *kv, struct kv_table *t, uint32_t n_tokens, st
 
 enum err kv_table_grow(struct kv *kv, struct kv_table *t, uint32_t n_tokens, struct err_info *e)
 {
-    enum err err = grow(kv, t, n_tokens, kv_room(kv), e);
+    enum err err = kv_state_take(kv, t) ? OK : err_set(e, ERR_QUEUE_FULL, "exhausted: no state");
+    if (err == OK)
+        err = grow(kv, t, n_tokens, kv_room(kv), e);
+    if (err == OK)
+        kv_states_advance(kv, t, n_tokens);
     while (kv->panes && err == OK && t->end_pane < t->n_blocks)
         kv_pane_take(kv, t);
     return err;
@@ -233,6 +255,7 @@ void kv_table_release(struct kv *kv, struct kv_table *t, uint32_t n_computed)
     /* backwards: what continues a block is older than it, and the next table gets free blocks in
      * the same order */
     kv_panes_release(kv, t);
+    kv_states_release(kv, t, n_computed);
     while (t->n_blocks > 0)
         kv_block_let_go(kv, t->blocks[--t->n_blocks]);
     t->tokens = NULL;
@@ -265,6 +288,8 @@ static struct found find_blocks(const struct kv *kv,
         else
             all.n_cached += kv_pool_state(kv->pool, id) == KV_CACHED;
         all.end = all.seen = ++i;
+        if (kv->states && kv_has_state(kv, id) && kv_states_can_attach(kv, t, id))
+            f = all;
         if (!kv->panes)
             continue;
         all.n_panes_cached += kv_pane_is_cached(kv, id);
@@ -274,7 +299,7 @@ static struct found find_blocks(const struct kv *kv,
             f = all;
     }
     f.seen = all.seen;
-    return kv->panes ? f : all;
+    return kv->panes || kv->states ? f : all;
 }
 
 struct kv_peek kv_peek(const struct kv *kv,
@@ -332,24 +357,55 @@ static bool can_attach(const struct kv *kv, const struct kv_table *t, uint32_t n
            n_computed / kv->cfg.block_tokens == t->n_blocks;
 }
 
+/* Behind `seen` full blocks, of ids in the table, somebody may have left off in the middle of one,
+ * with a state: take all of it over. Returns the positions stored now, or 0. */
+static uint32_t go_on(struct kv *kv, struct kv_table *t, uint32_t seen, uint32_t n_known)
+{
+    const uint32_t size = kv->cfg.block_tokens, at = seen * size;
+    uint32_t id;
+    if (at + 1 >= n_known || seen == t->max_blocks)
+        return 0;
+    const uint32_t most = n_known - 1 - at < size ? n_known - 1 - at : size;
+    const uint32_t common =
+        kv_prefix_best(kv->prefix, kv_parent_of(t, seen), &t->space, t->tokens + at, most, &id);
+    if (common == 0 || kv_pool_state(kv->pool, id) != KV_CACHED ||
+        kv_prefix_n_tokens(kv->prefix, id) != common || common == size ||
+        !kv_state_take_over(kv, t, id, at + common))
+        return 0;
+    while (t->n_blocks < seen)
+        kv_pool_ref(kv->pool, t->blocks[t->n_blocks++]);
+    kv_pool_ref(kv->pool, id);
+    t->blocks[t->n_blocks++] = id;
+    return at + common;
+}
+
 uint32_t kv_attach(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint32_t n_known)
 {
     uint32_t size = kv->cfg.block_tokens;
     if (!can_attach(kv, t, n_computed))
         return n_computed;
     struct found f = find_blocks(kv, t, n_known, t->blocks);
+    const uint32_t all = kv->states ? go_on(kv, t, f.seen, n_known) : 0;
+    if (all > 0)
+        return note_attached(kv, t, n_computed, all);
     if (!t->looked) /* those who wait for their turn look again and again */
-        kv->counts.pane_miss_tokens += (f.seen - f.end) * size;
+        *(kv->states ? &kv->counts.state_miss_tokens : &kv->counts.pane_miss_tokens) +=
+            (f.seen - f.end) * size;
+    if (kv->states && f.seen > f.end) /* where texts part, others will, too */
+        kv_want_state(kv, t, f.seen - 1);
     t->looked = true;
     while (t->n_blocks < f.end)
         kv_pool_ref(kv->pool, t->blocks[t->n_blocks++]);
+    if (kv->states && f.end * size > n_computed)
+        kv_states_attach(kv, t, f.end * size);
     return note_attached(kv, t, n_computed, f.end * size);
 }
 
 uint32_t kv_attach_part(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint32_t n_known)
 {
     uint32_t size = kv->cfg.block_tokens, id;
-    if (!can_attach(kv, t, n_computed) || n_computed + 1 >= n_known || t->n_blocks == t->max_blocks)
+    if (!can_attach(kv, t, n_computed) || n_computed + 1 >= n_known ||
+        t->n_blocks == t->max_blocks || kv->states)
         return n_computed;
     uint32_t most = n_known - 1 - n_computed < size ? n_known - 1 - n_computed : size;
     uint32_t parent = kv_parent_of(t, t->n_blocks);
@@ -378,6 +434,7 @@ void kv_publish_block(struct kv *kv, struct kv_table *t, uint32_t i, uint32_t n)
         }
     } else if (n == size) { /* computed twice: equal tokens have equal bits, one copy is enough */
         kv_pane_merge(kv, t, i, other);
+        kv_state_merge(kv, t, i, other);
         kv_pool_ref(kv->pool, other);
         kv_block_let_go(kv, id);
         t->blocks[i] = other;
@@ -394,4 +451,5 @@ void kv_publish(struct kv *kv, struct kv_table *t, uint32_t n_computed, bool tai
     if (t->shares && tail && n_computed > t->n_published)
         kv_publish_block(kv, t, t->n_published / size, n_computed - t->n_published);
     kv_panes_pass(kv, t, n_computed);
+    kv_states_pass(kv, t, n_computed);
 }

@@ -3,6 +3,7 @@
  *      pool    ids, references, free and cached blocks                     pool.h
  *      prefix  the tree of published blocks, found by their tokens         prefix.h
  *      panes   the windowed layers' part of blocks, while it is needed     panes.c
+ *      states  what recurrent layers keep of sequences                 states.c
  *      leaving what was let go while steps that may use it are under way   leaving.c
  *      tier    bytes of full blocks below this memory, by key              tier.h
  *
@@ -31,6 +32,10 @@
  * where the panes of the window behind it are there. Where all layers have windows a block has no
  * bytes but its pane's.
  *
+ * Where layers are recurrent a sequence has a state of its own, from a third pool, and some full
+ * blocks have the state behind their last position (states.c). Then a prefix can be used up to a
+ * block that has one; a block filled in part only by who goes on where it ends.
+ *
  * A step's rows may still be on their way through a device when the host goes on: then the caller
  * says when a step begins and ends. What a step under way was given is lent to nobody else before
  * it has ended, whatever its tables let go of meanwhile; such blocks count as in use. Only
@@ -50,6 +55,8 @@
 struct kv;
 
 #define KV_NO_PANE UINT32_MAX
+#define KV_NO_STATE UINT32_MAX
+#define KV_MAX_WANTED 6 /* states that a table can have asked for at a time */
 
 /* Where the bytes of a block are. */
 struct kv_place {
@@ -79,6 +86,7 @@ struct kv_config {
     struct kv_tier *tier; /* or NULL; must outlive the kv */
     uint32_t window;      /* positions that windowed layers see, a row's own included; 0: none do */
     uint32_t n_panes;     /* with a window */
+    uint32_t n_states;    /* of recurrent layers; 0: there are none. Not with a window or a tier */
 };
 
 /* Blocks on their way from the tier into a table, by index in the table. */
@@ -97,12 +105,21 @@ struct kv_table {
     uint32_t max_blocks;
     uint32_t *panes;               /* of the blocks first_pane .. end_pane - 1; NULL: no windows */
     uint32_t first_pane, end_pane; /* those before are passed, those behind are being fetched */
+    uint32_t *states;              /* of blocks that rows under way will end, KV_NO_STATE for most;
+                                    * NULL: there are none */
     /* of the sequence, from kv_table_begin on */
     const int32_t *tokens; /* of every position known */
     struct kv_key space;
     bool shares;         /* publishes what it computes */
     uint32_t n_attached; /* positions that were not computed by this sequence */
     uint32_t n_published;
+    uint32_t state;      /* its own, or KV_NO_STATE; what its rows write to */
+    uint32_t n_state;    /* positions that it will be behind when the rows under way have run */
+    uint32_t state_from; /* what the rows planned last begin with */
+    uint32_t base;       /* a kept one that the first rows behind base_at positions begin with */
+    uint32_t base_at;
+    uint32_t wanted[KV_MAX_WANTED], n_wanted; /* blocks not planned yet, to be given a state, */
+    uint32_t kept[KV_MAX_WANTED], n_kept;     /* and those that were, while their rows run */
     bool looked;   /* was attached, or could not be: what lacked panes is counted */
     bool no_fetch; /* the tier had its chance: it was thought slower, or did not deliver */
     struct kv_fetch fetch;
@@ -110,14 +127,17 @@ struct kv_table {
 
 /* Events, ever. */
 struct kv_counts {
-    uint64_t hit_tokens;       /* positions attached, copied or fetched instead of computed */
-    uint64_t miss_tokens;      /* computed, although a hit was possible */
-    uint64_t evicted;          /* cached blocks taken back */
-    uint64_t panes_passed;     /* let go by a table whose window had passed them */
-    uint64_t panes_evicted;    /* cached panes taken back while their block stayed */
-    uint64_t pane_miss_tokens; /* positions in memory that could not be used for want of panes */
-    uint64_t copied;           /* blocks copied for a partial match */
-    uint64_t merged;           /* blocks given back because another had the same content */
+    uint64_t hit_tokens;        /* positions attached, copied or fetched instead of computed */
+    uint64_t miss_tokens;       /* computed, although a hit was possible */
+    uint64_t evicted;           /* cached blocks taken back */
+    uint64_t panes_passed;      /* let go by a table whose window had passed them */
+    uint64_t panes_evicted;     /* cached panes taken back while their block stayed */
+    uint64_t pane_miss_tokens;  /* positions in memory that could not be used for want of panes */
+    uint64_t states_kept;       /* made for full blocks */
+    uint64_t states_evicted;    /* cached ones taken back while their block stayed */
+    uint64_t state_miss_tokens; /* positions in memory that could not be used for want of states */
+    uint64_t copied;            /* blocks copied for a partial match */
+    uint64_t merged;            /* blocks given back because another had the same content */
     uint64_t
         fetches_declined[KV_MAX_TIERS]; /* by tier: because computing was estimated to be faster */
     uint64_t fetches_abandoned[KV_MAX_TIERS]; /* because nothing came for too long */
@@ -130,6 +150,10 @@ struct kv_stats {
         uint32_t total, free, in_use, cached;
         uint32_t peak_in_use;
     } panes;
+    struct {
+        uint32_t total, free, in_use, cached;
+        uint32_t peak_in_use;
+    } states;
     uint32_t published;          /* blocks in the prefix index */
     uint64_t acquired, released; /* references taken and given back, ever */
     struct kv_counts counts;
@@ -144,6 +168,8 @@ uint32_t kv_available(const struct kv *kv);       /* blocks that are free or can
 uint32_t kv_panes_available(const struct kv *kv); /* panes likewise; 0 without windows */
 uint32_t kv_room(const struct kv *kv);            /* blocks that tables could grow by now */
 uint32_t kv_n_panes(const struct kv *kv);
+uint32_t kv_n_states(const struct kv *kv);
+uint32_t kv_states_available(const struct kv *kv); /* states likewise; 0 without recurrent layers */
 struct kv_stats kv_stats(const struct kv *kv);
 
 /* The most blocks that n_rows new positions and the window behind the first of them lie in. */
@@ -179,15 +205,25 @@ struct kv_peek kv_peek(const struct kv *kv,
 
 /* Take over full blocks that others have computed of tokens[n_computed..n_known), but never the
  * last token, which must be computed so that there are logits, and not beyond the last position
- * behind which a window of panes is there. Returns the positions stored now: n_computed or more.
+ * behind which a window of panes is there, or a state; with states also the part of a block where
+ * somebody left off. Returns the positions stored now: n_computed or more.
  * Nothing happens in the middle of a block. */
 uint32_t kv_attach(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint32_t n_known);
-/* Likewise the tokens that the next block shares with one that matches only in part. */
+/* Likewise the tokens that the next block shares with one that matches only in part; with states
+ * there is nothing to be had. */
 uint32_t kv_attach_part(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint32_t n_known);
 
+/* The table gets a state of its own, if it has none yet; false: there is none to be had. Nothing
+ * happens without recurrent layers. */
+bool kv_state_take(struct kv *kv, struct kv_table *t);
+/* Let the table's block i have the state behind its last position, for others, when its rows are
+ * planned and if a state is to be had then. False: they have been, or it has too many of these. */
+bool kv_want_state(const struct kv *kv, struct kv_table *t, uint32_t i);
+
 /* Make room for positions 0..n_tokens-1: all missing blocks, with panes, or none. Idempotent. May
- * evict. Errors: ERR_QUEUE_FULL "exhausted: need n blocks but only m free"; ERR_TOO_LONG "would
- * need n blocks, exceeds max m". */
+ * evict. With recurrent layers the rows up to there are planned now: state_from, state and states
+ * are theirs. Errors: ERR_QUEUE_FULL "exhausted: need n blocks but only m free"; ERR_TOO_LONG
+ * "would need n blocks, exceeds max m". */
 enum err kv_table_grow(struct kv *kv, struct kv_table *t, uint32_t n_tokens, struct err_info *e)
     WEIR_MUST_USE;
 
@@ -232,7 +268,8 @@ bool kv_poll(struct kv *kv);
  * given: all there are) that hold it, every published block reachable from the root and with the
  * tokens of the tables that hold it, nothing cached that is not published, and the oldest first;
  * each pane of one block, that block's own, with references equal to the tables whose window lies
- * over it. Errors: ERR_INTERNAL naming what is wrong. Not for use in a step: O(total). */
+ * over it; each state a table's own or that of one block, behind what the block is known to hold if
+ * nobody uses it. Errors: ERR_INTERNAL naming what is wrong. Not for use in a step: O(total). */
 enum err kv_check(const struct kv *kv,
                   const struct kv_table *const *tables,
                   uint32_t n,

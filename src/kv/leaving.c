@@ -76,6 +76,9 @@ void kv_step_ended(struct kv *kv)
     while ((id = next_gone(kv, &kv->panes_leaving, &n)) != NONE)
         for (; n > 0; n--)
             kv_pane_give_back(kv, id);
+    while ((id = next_gone(kv, &kv->states_leaving, &n)) != NONE)
+        for (; n > 0; n--)
+            kv_state_give_back(kv, id);
     while ((id = next_gone(kv, &kv->leaving, &n)) != NONE)
         for (; n > 0; n--)
             kv_block_give_back(kv, id);

@@ -39,6 +39,25 @@ enum gating { GATING_SOFTMAX, GATING_SIGMOID, GATING_BY_BIAS };
  * layers that are not rotated. */
 enum temper { TEMPER_NONE, TEMPER_BY_KEY, TEMPER_UNROTATED };
 
+/* What recurrent layers are: a convolution between two gates (LFM2); heads by the gated delta rule,
+ * with rates of their own or mixed by group; Mamba-2's. */
+enum recurrence {
+    RECURRENCE_NONE,
+    RECURRENCE_CONV,
+    RECURRENCE_DELTA,
+    RECURRENCE_DELTA_MIXED,
+    RECURRENCE_MAMBA2
+};
+
+/* Which layers are: those without KV heads (and, where layers have gaps, no feed-forward part); all
+ * but every n-th; all, beside attention; all, without it. */
+enum recurrent_layers {
+    RECURRENT_BY_HEADS,
+    RECURRENT_BY_INTERVAL,
+    RECURRENT_BESIDE,
+    RECURRENT_ALL
+};
+
 /* How layers of windows alternate with layers that see everything. */
 enum { NO_WINDOWS = -1, ALL_WINDOWED = 0 }; /* else every n-th layer sees everything */
 
@@ -86,11 +105,16 @@ struct arch {
     bool value_norm;                /* V by head, without weights */
     bool value_of_key;              /* a layer without attn_v: V is what K is made of */
     bool gated_attention;           /* attn_gate: what attention gathered, times sigmoids of it */
-    bool clamp;                     /* knows attention.clamp_kqv */
-    bool half_ff;                   /* feed_forward_length counts gate and up together */
-    uint32_t alibi_layers;          /* with so many layers it has ALiBi, which is not supported */
-    bool borrows;                   /* the last layers may attend to K and V of earlier ones */
-    bool per_layer;                 /* layers may have embeddings of their own, and a scale */
+    bool gate_in_query;             /* or of what attn_q has behind each head's query */
+    enum recurrence recurrence;
+    enum recurrent_layers recurrent_layers;
+    bool bare_norms;          /* names of norms may lack "weight" */
+    const char *output_norm;  /* name of the last norm; NULL: output_norm */
+    bool clamp;               /* knows attention.clamp_kqv */
+    bool half_ff;             /* feed_forward_length counts gate and up together */
+    uint32_t alibi_layers;    /* with so many layers it has ALiBi, which is not supported */
+    bool borrows;             /* the last layers may attend to K and V of earlier ones */
+    bool per_layer;           /* layers may have embeddings of their own, and a scale */
     bool streams;             /* several residual streams, a product beside attention, and gates
                                * of which only the largest values are kept */
     bool experts_beside;      /* experts add to a dense part, each with its own norms */

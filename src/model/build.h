@@ -48,6 +48,15 @@ struct op *plan_linear(struct builder *b,
                        uint32_t n_out,
                        enum presence bias);
 
+/* A tensor that holds the matrices of several linears of one input, one below the other. */
+void plan_stacked(struct builder *b,
+                  const char *stem,
+                  enum model_buf in,
+                  const enum model_buf *outs,
+                  const uint32_t *n_outs,
+                  int n,
+                  enum presence bias);
+
 /* Of the values of each head of a buffer, which has n; w: f32 [head_dim], or NULL. */
 struct op *plan_head_norm(struct builder *b,
                           enum model_buf buf,
@@ -83,6 +92,10 @@ void plan_sparse(struct builder *b, enum model_buf gate, uint32_t n);
 
 /* Q, K and V, once their buffers hold them: rotated, normalised, stored, attended. */
 void plan_attend(struct builder *b);
+
+/* recurrent.c: the widths of its buffers; a recurrent layer, of what its linears read, to `out`. */
+void recurrent_widths(struct model *m, const struct arch *arch);
+void plan_recurrent(struct builder *b, enum model_buf in, enum model_buf out);
 
 /* xielu.c: the parameters of the layer under construction. */
 struct xielu plan_xielu(struct builder *b);

@@ -18,13 +18,14 @@
 #define MAX_PER_LAYER 8192
 #define MAX_STREAMS 8 /* as many as steps of backends have room for */
 #define MAX_EXPERTS_USED 64
+#define UNUSED_HEAD_DIM 8           /* where nothing attends */
 #define MAX_EXPERT_WIDTH (1u << 22) /* n_expert_used * (n_embd or n_ff_expert) */
 
 /* The widths that may differ from layer to layer, and the largest of each. */
 static enum err read_layers(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
-    const uint32_t n = hp->n_layer, least = arch->gaps ? 0 : 1;
+    const uint32_t n = hp->n_layer, least = arch->gaps || arch->recurrence ? 0 : 1;
     uint32_t *v = mem_zalloc((size_t)n * 3, sizeof *v), *kv = v + n, *ff = v + 2 * (size_t)n;
     enum err err = key_u32_layers(m, "attention.head_count", least, MAX_HEADS, v, e);
     for (uint32_t i = 0; i < n; i++)
@@ -48,12 +49,17 @@ static enum err read_layers(struct model *m, const struct arch *arch, struct err
             kv[i] = 0;
         m->layers[i] =
             (struct model_layer){.n_head = v[i], .n_head_kv = kv[i], .n_ff = ff[i], .kv_layer = i};
-        hp->n_head = v[i] > hp->n_head ? v[i] : hp->n_head;
-        hp->n_head_kv = kv[i] > hp->n_head_kv ? kv[i] : hp->n_head_kv;
-        hp->n_ff = ff[i] > hp->n_ff ? ff[i] : hp->n_ff;
     }
     free(v);
-    if (!err && hp->n_head_kv == 0)
+    if (!err)
+        err = recurrent_read_layers(m, arch, e);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct model_layer *l = &m->layers[i];
+        hp->n_head = l->n_head > hp->n_head ? l->n_head : hp->n_head;
+        hp->n_head_kv = l->n_head_kv > hp->n_head_kv ? l->n_head_kv : hp->n_head_kv;
+        hp->n_ff = l->n_ff > hp->n_ff ? l->n_ff : hp->n_ff;
+    }
+    if (!err && hp->n_head_kv == 0 && arch->recurrent_layers != RECURRENT_ALL)
         err = err_set(e,
                       ERR_FORMAT,
                       hp->n_head ? "%s: no layer attends"
@@ -116,6 +122,16 @@ static enum err read_latent(struct model *m, struct err_info *e)
     return OK;
 }
 
+/* Of models in which nothing attends. */
+static void set_unused_heads(struct model *m)
+{
+    struct model_hparams *hp = &m->hp;
+    hp->head_dim = hp->rope_dims = UNUSED_HEAD_DIM;
+    hp->rope_dims_of[ROPE_FULL] = hp->rope_dims_of[ROPE_WINDOW] = UNUSED_HEAD_DIM;
+    for (uint32_t i = 0; i < hp->n_layer; i++)
+        m->layers[i].head_dim = UNUSED_HEAD_DIM;
+}
+
 static enum err read_sizes(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
@@ -136,6 +152,10 @@ static enum err read_sizes(struct model *m, const struct arch *arch, struct err_
     err = read_layers(m, arch, e);
     if (err)
         return err;
+    if (arch->recurrent_layers == RECURRENT_ALL) {
+        set_unused_heads(m);
+        return OK;
+    }
     return arch->latent ? read_latent(m, e) : read_head_dim(m, e);
 }
 
@@ -322,7 +342,8 @@ static enum err read_gating(struct model *m, const struct arch *arch, struct err
 static enum err check_dense(const struct model *m, const struct arch *arch, struct err_info *e)
 {
     for (uint32_t i = 0; i < m->hp.n_layer; i++) {
-        if (m->layers[i].n_ff == 0 && !(arch->gaps && m->hp.n_ff))
+        if (m->layers[i].n_ff == 0 && !(arch->gaps && m->hp.n_ff) &&
+            arch->recurrent_layers != RECURRENT_ALL)
             return err_set(
                 e, ERR_FORMAT, "metadata key %s.feed_forward_length is missing or 0", m->arch);
     }
@@ -555,8 +576,10 @@ static enum err read_scales(struct model *m, const struct arch *arch, struct err
         return err;
     hp->norm_eps = 1e-5f;
     hp->rope_freq_base = 10000.0f;
-    const char *eps = arch->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon"
-                                             : "attention.layer_norm_epsilon";
+    const char *eps = "attention.layer_norm_epsilon"; /* which some call it, whatever the norm */
+    if (arch->norm == NORM_RMS &&
+        (!arch->recurrence || !key_find(m, eps) || key_find(m, "attention.layer_norm_rms_epsilon")))
+        eps = "attention.layer_norm_rms_epsilon";
     if ((err = key_f32_in(m, eps, -1e-30f, 1.0f, &hp->norm_eps, e)))
         return err;
     return key_f32_in(m, "rope.freq_base", 1.0f, 1e12f, &hp->rope_freq_base, e);
@@ -595,14 +618,19 @@ static enum err read_pooling(struct model *m, const struct arch *arch, struct er
     return OK;
 }
 
+static bool has_heads(const struct arch *arch)
+{
+    return !arch->latent && arch->recurrent_layers != RECURRENT_ALL;
+}
+
 enum err hparams_read(struct model *m, const struct arch *arch, struct err_info *e)
 {
     enum err err;
     if ((err = refuse_unknown(m, arch, e)) || (err = read_sizes(m, arch, e)) ||
-        (err = read_window(m, arch, e)) || (err = arch->latent ? OK : read_heads(m, arch, e)) ||
+        (err = read_window(m, arch, e)) || (err = has_heads(arch) ? read_heads(m, arch, e) : OK) ||
         (err = arch->borrows ? read_borrowed(m, arch, e) : OK) ||
-        (err = read_experts(m, arch, e)) || (err = read_vocab_size(m, e)) ||
-        (err = read_pooling(m, arch, e)))
+        (err = recurrent_read(m, arch, e)) || (err = read_experts(m, arch, e)) ||
+        (err = read_vocab_size(m, e)) || (err = read_pooling(m, arch, e)))
         return err;
     if (arch->per_layer && (err = read_streams(m, arch, e)))
         return err;

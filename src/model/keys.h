@@ -47,6 +47,13 @@ enum err hparams_read(struct model *m, const struct arch *arch, struct err_info 
 /* Whether the layer sees hp.window positions only. */
 bool hparams_windowed(const struct model *m, const struct arch *arch, uint32_t layer);
 
+/* recurrent.c: which layers are recurrent, once their other widths are known, and the sizes of
+ * their states. Errors: ERR_FORMAT. */
+enum err recurrent_read_layers(struct model *m,
+                               const struct arch *arch,
+                               struct err_info *e) WEIR_MUST_USE;
+enum err recurrent_read(struct model *m, const struct arch *arch, struct err_info *e) WEIR_MUST_USE;
+
 /* rope.c: m->ropes from m->hp and the file, for a context of n_ctx positions. Errors: ERR_FORMAT,
  * ERR_UNSUPPORTED. */
 enum err rope_read(struct model *m, const struct arch *arch, uint32_t n_ctx, struct err_info *e)

@@ -42,6 +42,14 @@
  *      MODES [n_stream], COEFS [n_stream][n_stream]      how they are mixed
  *      LOW [n_low], BESIDE [n_embd]        a product of two narrow matrices beside attention
  *
+ * and in models with recurrent layers, which keep of a sequence not K and V of every position but a
+ * state of fixed size: the last inputs of a convolution, and a matrix for each head:
+ *
+ *      MIX [conv_channels]                 what is convolved: queries, keys and values in one
+ *      RATE, BETA [n_rec_head]             how fast a head forgets, and how much it takes in
+ *      REC [n_rec_head][rec_value]         what heads read from their states
+ *      REC_GATE [n_rec_head][rec_value]    and what that is gated by
+ *
  * What comes out is of some rows only, which the batch names:
  *
  *      LOGITS [n_vocab]                    of models that generate
@@ -85,6 +93,11 @@ enum model_buf {
     BUF_COEFS,
     BUF_LOW,
     BUF_BESIDE,
+    BUF_MIX,
+    BUF_RATE,
+    BUF_BETA,
+    BUF_REC,
+    BUF_REC_GATE,
     BUF_LOGITS, /* [n_vocab], only for the rows that need logits */
     BUF_HIDDEN, /* from here on: only for the rows whose hidden states are wanted */
     BUF_HEAD,
@@ -136,6 +149,11 @@ struct model_hparams {
     uint32_t
         n_per_layer; /* values of the embedding that each layer has of its own; 0: it has none */
     uint32_t window; /* positions that a windowed layer sees, its own included; 0: no such layer */
+    uint32_t conv_width; /* rows that a recurrent layer's convolution is over; 0: no such layers */
+    uint32_t conv_channels; /* values of such a row */
+    uint32_t n_rec_head;    /* of a recurrent layer; 0: it has a convolution alone */
+    uint32_t n_rec_group;   /* heads share keys and queries, n_rec_head / n_rec_group of them */
+    uint32_t rec_key, rec_value; /* a head's state is a matrix of rec_key by rec_value */
     float norm_eps;
     float rope_freq_base;
     float embedding_scale, residual_scale, logit_scale; /* multiply; 1: none */
@@ -167,7 +185,16 @@ struct model_layer {
     uint32_t n_ff;      /* of a dense feed-forward part; 0: the layer has none */
     uint32_t head_dim;  /* of Q and K */
     uint32_t kv_layer;  /* the layer whose K and V it attends to: its own, or one before it */
+    bool recurrent;     /* it keeps a state, instead of attention or beside it */
 };
+
+/* Floats of a sequence's state in each recurrent layer: first conv_width - 1 rows of conv_channels,
+ * the oldest first, then the heads' matrices, each as the backend likes. */
+size_t model_conv_state_floats(const struct model_hparams *hp);
+size_t model_state_floats(const struct model_hparams *hp);
+/* Of the whole model: 0 where no layer is recurrent. */
+struct model;
+size_t model_state_bytes(const struct model *m);
 
 enum op_kind {
     OP_EMBED,        /* out[r] = row token[r] of w * scale */
@@ -180,9 +207,12 @@ enum op_kind {
     OP_HEAD_LINEAR, /* as OP_LINEAR within each head, with that head's part of w [n_head][n_out rows
                      * of n_in]: of the first n_in of in_step values to the first n_out of out_step
                      */
-    OP_HEAD_COPY,   /* the last n_out of each head's in_step values to the last of its out_step */
+    OP_HEAD_COPY,   /* the last n_out of each head's in_step values, or with `front` the first, to
+                     * the last of its out_step */
     OP_HEAD_NORM,   /* as OP_NORM over each head of head_dim of buffer `out`, in place; a w may be
-                     * missing */
+                     * missing, or have a row for each head */
+    OP_HEAD_UNIT,   /* each head of head_dim of the first n_out values of `out`: x / sqrt(sum(x^2) +
+                     * eps) */
     OP_HEAD_LAYER_NORM, /* as OP_LAYER_NORM over each head of head_dim of buffer `out`, in place,
                          * without a bias; w: f32 [heads][head_dim] */
     OP_ROPE,            /* rotate Q and K by position (K, Q in place) */
@@ -191,9 +221,21 @@ enum op_kind {
                          * causal unless the model is not, within a window if that is not 0. w: f32
                          * [n_head] or NULL: a score more for each head that takes part in the sum but has
                          * no V */
-    OP_SCALE,           /* out[r] *= scale */
-    OP_CLAMP,           /* out[r] within -cap .. cap */
-    OP_MUL,             /* out[r] = in[r] * w; w: f32 [n] */
+    OP_CONV,    /* over the rows of a sequence: out[r][c] = sum_i w[c][i] out[r - conv_width + 1 +
+                 * i][c]
+                 * (+ bias[c]), then silu if `gated`; rows before the first are those of the state.
+                 * w: f32 [channels of conv_width] */
+    OP_RATES,   /* per head h, with s = softplus(x + bias[h]), a = w[h]; f32 [n_head]. RECUR_DELTA:
+                 * RATE = e^(s a), BETA = sigmoid(y); RECUR_SCAN: RATE = e^(s a), BETA = s. x is RATE,
+                 * y BETA; or where in_step is not 0 `in` has y of in_step heads, then their x, and
+                 * so on */
+    OP_RECUR,   /* per head, of a state S [rec_key][rec_value], with k, q of the head's group and v
+                 * its own, all in MIX; f = RATE[h], b = BETA[h]:
+                 *   RECUR_DELTA: S = f S + k (v - f S^T k) b; out = S^T q / sqrt(rec_key)
+                 *   RECUR_SCAN:  S = f S + k v b;             out = S^T q + w[h] v */
+    OP_SCALE,   /* out[r] *= scale */
+    OP_CLAMP,   /* out[r] within -cap .. cap */
+    OP_MUL,     /* out[r] = in[r] * w; w: f32 [n] */
     OP_SPARSE,  /* out[r] = max(out[r] - mean - scale * deviation, 0), the deviation that of a
                  * sample; out is in */
     OP_MATCH,   /* each of the n_head parts of out[r], n_out long, times what makes its magnitude
@@ -224,12 +266,18 @@ enum op_kind {
     OP_TANH,      /* HEAD = tanh(HEAD) */
 };
 
+/* What recurrent heads do, and where a row of MIX has what they read. DELTA is the gated delta rule
+ * (Yang, Kautz and Hatamizadeh 2024): q and k of all groups, then v; head h is of group
+ * h / (n_head / n_group), or where `tiled` h % n_group. SCAN is Mamba-2's (Dao and Gu 2024): v,
+ * then k and q of all groups. */
+enum recur_kind { RECUR_DELTA, RECUR_SCAN };
+
 /* How adjacent dims pair up in rotation: (2i, 2i+1) or (i, i + rope_dims/2). */
 enum rope_kind { ROPE_ADJACENT, ROPE_HALVES };
 
 /* What gates: silu(g) u; gelu(g) u by its tanh form; g' sigmoid(1.702 g') (u' + 1) with g' = min(g,
- * 7) and u' = u within -7..7; sigmoid(g) u. */
-enum gate_kind { GATE_SILU, GATE_GELU, GATE_CLAMPED, GATE_SIGMOID };
+ * 7) and u' = u within -7..7; sigmoid(g) u; g u. */
+enum gate_kind { GATE_SILU, GATE_GELU, GATE_CLAMPED, GATE_SIGMOID, GATE_PLAIN };
 
 /* What stands between the two matrices of a feed-forward part without a gate: gelu by the error
  * function; gelu by its tanh form; max(x, 0)^2; or, of parameters that differ from layer to layer,
@@ -256,12 +304,13 @@ struct op {
     enum op_kind kind;
     uint16_t layer; /* of ROPE_STORE and ATTENTION: which layer's KV */
     enum model_buf in, in2, out;
-    uint32_t n_in, n_out;       /* LINEAR, EXPERTS, LOGITS: K and N; else n_out = values of a row */
-    uint32_t n_head, n_head_kv; /* ROPE, ROPE_STORE, ATTENTION, HEAD_*: of this layer */
-    uint32_t head_dim;          /* ROPE, ROPE_STORE, ATTENTION, HEAD_NORM, HEAD_LAYER_NORM */
-    uint32_t in_step, out_step; /* HEAD_LINEAR, HEAD_COPY: values from head to head */
-    uint32_t in2_first;         /* GATED */
-    uint32_t first_row;         /* EXPERTS */
+    uint32_t n_in, n_out; /* LINEAR, EXPERTS, LOGITS: K and N; else n_out = values of a row */
+    uint32_t n_head,
+        n_head_kv;     /* ROPE, ROPE_STORE, ATTENTION, HEAD_*: of this layer; RATES, RECUR */
+    uint32_t head_dim; /* ROPE, ROPE_STORE, ATTENTION, HEAD_NORM, HEAD_LAYER_NORM */
+    uint32_t in_step, out_step;     /* HEAD_LINEAR, HEAD_COPY: values from head to head */
+    uint32_t in2_first;             /* GATED */
+    uint32_t first_row;             /* EXPERTS */
     const struct gguf_tensor *w;    /* EMBED, LINEAR, LOGITS: any block format; norms: f32 */
     const struct gguf_tensor *bias; /* f32 or NULL */
     float scale;                    /* EMBED, ATTENTION, ADD, SCALE, LOGITS; else 1 */
@@ -270,6 +319,10 @@ struct op {
     enum window_kind window_kind;   /* likewise */
     bool borrowed;                  /* ATTENTION: an op of another layer stores K and V */
     bool temper;                    /* ROPE_STORE: queries are made to grow (temper_scale) */
+    bool front;                     /* HEAD_COPY */
+    bool gated;                     /* CONV */
+    bool tiled;                     /* RECUR */
+    enum recur_kind recur;          /* RATES, RECUR */
     enum rope_table rope;           /* ROPE, ROPE_STORE */
     enum gate_kind gate;            /* GATED */
     enum unary_kind unary;          /* UNARY */

@@ -28,6 +28,8 @@ static struct norm_parts take_norm(struct builder *b, const char *name)
     const uint32_t n = b->m->hp.n_embd;
     char w[96], bias[96];
     snprintf(w, sizeof w, "%s.weight", name);
+    if (b->arch->bare_norms && !gguf_find_tensor(b->m->gguf, w))
+        snprintf(w, sizeof w, "%s", name);
     snprintf(bias, sizeof bias, "%s.bias", name);
     return (struct norm_parts){
         plan_take(b, w, n, 1, F32_ONLY, kind == NORM_LAYER_BARE ? ABSENT : REQUIRED),
@@ -104,14 +106,13 @@ static const struct gguf_tensor *part(struct builder *b,
     return p;
 }
 
-/* A tensor that holds the matrices of several linears of one input, one below the other. */
-static void add_stacked(struct builder *b,
-                        const char *stem,
-                        enum model_buf in,
-                        const enum model_buf *outs,
-                        const uint32_t *n_outs,
-                        int n,
-                        enum presence presence)
+void plan_stacked(struct builder *b,
+                  const char *stem,
+                  enum model_buf in,
+                  const enum model_buf *outs,
+                  const uint32_t *n_outs,
+                  int n,
+                  enum presence presence)
 {
     const uint32_t n_in = b->m->buf_width[in];
     uint64_t rows = 0, at = 0;
@@ -141,6 +142,19 @@ static void leave_kv(struct builder *b)
     }
 }
 
+/* Each head's query and, behind it, what will gate what the head gathers. */
+static void add_gate_of_query(struct builder *b)
+{
+    const struct model_layer *l = &b->m->layers[b->layer];
+    for (int i = 0; i < 2; i++) {
+        struct op *op = plan_add(b, OP_HEAD_COPY, BUF_QUERY, i == 0 ? BUF_Q : BUF_HEADS);
+        op->n_head = l->n_head;
+        op->in_step = 2 * l->head_dim;
+        op->out_step = op->n_in = op->n_out = l->head_dim;
+        op->front = i == 0;
+    }
+}
+
 static void add_qkv(struct builder *b, enum model_buf in)
 {
     static const enum model_buf bufs[] = {BUF_Q, BUF_K, BUF_V};
@@ -150,12 +164,21 @@ static void add_qkv(struct builder *b, enum model_buf in)
     const bool borrowed = l->kv_layer != b->layer;
     const uint32_t n[] = {l->n_head * dim, l->n_head_kv * dim, l->n_head_kv * dim};
     if (plan_has(b, "attn_qkv")) {
-        add_stacked(b, "attn_qkv", in, bufs, n, 3, b->arch->qkv_bias);
+        plan_stacked(b, "attn_qkv", in, bufs, n, 3, b->arch->qkv_bias);
         return;
     }
     const bool same = b->arch->value_of_key && !plan_has(b, "attn_v");
+    const bool gated = b->arch->gate_in_query;
     for (int i = 0; i < (borrowed ? 1 : same ? 2 : 3); i++)
-        plan_linear(b, stems[i], in, b->m->hp.n_embd, bufs[i], n[i], b->arch->qkv_bias);
+        plan_linear(b,
+                    stems[i],
+                    in,
+                    b->m->hp.n_embd,
+                    gated && i == 0 ? BUF_QUERY : bufs[i],
+                    gated && i == 0 ? 2 * n[i] : n[i],
+                    b->arch->qkv_bias);
+    if (gated)
+        add_gate_of_query(b);
     if (borrowed || !same)
         return;
     struct op *op = plan_add(b, OP_HEAD_COPY, BUF_K, BUF_V);
@@ -320,9 +343,13 @@ static void add_attention(struct builder *b, bool parallel)
             add_second_norm(b, own_norm);
         add_clamps(b);
         plan_attend(b);
-        if (b->arch->gated_attention)
+        if (b->arch->gated_attention || b->arch->gate_in_query)
             add_attention_gate(b);
         plan_linear(b, "attn_output", BUF_ATT, l->n_head * l->head_dim, BUF_OUT, hp->n_embd, bias);
+    }
+    if (l->recurrent) {
+        plan_recurrent(b, in, BUF_SHARED);
+        plan_add(b, OP_ADD, BUF_SHARED, BUF_OUT);
     }
     add_result(b, "post_attention_norm", "attn_output_norm");
     if (b->arch->streams)
@@ -360,7 +387,7 @@ static void add_dense(struct builder *b, enum model_buf in)
     }
     if (!plan_has(b, "ffn_gate") && up && up->ne[1] == 2 * (uint64_t)n_ff) { /* both in one */
         const uint32_t n[] = {n_ff, n_ff};
-        add_stacked(b, "ffn_up", in, (enum model_buf[]){BUF_GATE, BUF_UP}, n, 2, bias);
+        plan_stacked(b, "ffn_up", in, (enum model_buf[]){BUF_GATE, BUF_UP}, n, 2, bias);
     } else {
         plan_linear(b, "ffn_gate", in, n_embd, BUF_GATE, n_ff, bias);
         plan_linear(b, "ffn_up", in, n_embd, BUF_UP, n_ff, bias);
@@ -377,8 +404,12 @@ static void add_layer(struct builder *b)
     const bool parallel = is_parallel(b);
     if (b->arch->streams)
         plan_streams_predict(b);
-    if (l->n_head)
+    if (l->n_head) {
         add_attention(b, parallel);
+    } else if (l->recurrent) {
+        plan_recurrent(b, add_norm_before(b, "attn_norm"), BUF_OUT);
+        add_result(b, "post_attention_norm", "attn_output_norm");
+    }
     if (b->arch->gaps && l->n_ff == 0)
         return;
     const enum model_buf in =
@@ -474,7 +505,8 @@ static void set_widths(struct model *m, const struct arch *arch)
         w[BUF_Q] = w[BUF_ATT] = q > w[BUF_Q] ? q : w[BUF_Q];
         w[BUF_K] = w[BUF_V] = kv > w[BUF_K] ? kv : w[BUF_K];
     }
-    w[BUF_HEADS] = arch->gated_attention ? w[BUF_Q] : 0;
+    w[BUF_HEADS] = arch->gated_attention || arch->gate_in_query ? w[BUF_Q] : 0;
+    w[BUF_QUERY] = arch->gate_in_query ? 2 * w[BUF_Q] : 0;
     if (hp->latent) {
         const uint32_t longer = hp->head_key > hp->head_value ? hp->head_key : hp->head_value;
         w[BUF_ATT] = hp->n_head * hp->latent;
@@ -500,6 +532,7 @@ static void set_widths(struct model *m, const struct arch *arch)
     w[BUF_HIDDEN] = hp->n_embd;
     w[BUF_HEAD] = hp->n_labels ? hp->n_embd : 0;
     w[BUF_SCORES] = hp->n_labels;
+    recurrent_widths(m, arch);
 }
 
 /* Whether a tensor is of the layers behind those that the plan has: "blk.N.". */
@@ -538,6 +571,13 @@ static enum err check_leftovers(struct builder *b)
     return OK;
 }
 
+/* Files of LFM2 call it by two names. */
+static const char *output_norm_name(const struct builder *b)
+{
+    const bool usual = gguf_find_tensor(b->m->gguf, "output_norm.weight");
+    return b->arch->output_norm && !usual ? b->arch->output_norm : "output_norm";
+}
+
 enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct builder b = {.m = m, .arch = arch, .e = e};
@@ -562,7 +602,7 @@ enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e
     const struct gguf_tensor *out = NULL;
     struct norm_parts norm = {NULL, NULL};
     if (!arch->encoder) {
-        norm = take_norm(&b, "output_norm");
+        norm = take_norm(&b, output_norm_name(&b));
         out = plan_take(&b, "output.weight", m->hp.n_embd, m->hp.n_vocab, ANY_TYPE, OPTIONAL);
     }
     if (m->generates)

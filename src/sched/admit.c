@@ -7,6 +7,8 @@
  * comes back; it goes on where it was, with the same tokens. */
 #include "sched/internal.h"
 
+#include "base/log.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -40,8 +42,19 @@ uint32_t sched_least_blocks(const struct sched *s, const struct sched_seq *seq)
 /* What is left of the memory when everybody has what it is counted on to need; less than 0: it is
  * not enough. */
 struct spare {
-    int64_t blocks, panes;
+    int64_t blocks, panes, states;
 };
+
+static bool is_enough(const struct spare *s)
+{
+    return s->blocks >= 0 && s->panes >= 0 && s->states >= 0;
+}
+
+/* Who enters takes a state at once, so those who run need no further one. */
+static uint32_t n_states(const struct sched *s)
+{
+    return kv_n_states(s->kv) > 0;
+}
 
 static uint32_t n_held(const struct sched_seq *seq)
 {
@@ -64,7 +77,8 @@ static int64_t expected_panes(const struct sched *s, const struct sched_seq *seq
 static struct spare spare_beside(const struct sched *s, const struct sched_seq *seq)
 {
     uint32_t panes = is_strict(s) ? kv_n_panes(s->kv) : kv_panes_available(s->kv);
-    struct spare spare = {kv_available(s->kv), panes};
+    struct spare spare = {
+        kv_available(s->kv), panes, (int64_t)kv_states_available(s->kv) - n_states(s)};
     for (uint32_t i = 0; i <= s->n_running; i++) {
         const struct sched_seq *a = i < s->n_running ? s->running[i] : seq;
         spare.blocks -= sched_expected_blocks(s, a);
@@ -77,7 +91,7 @@ static struct spare spare_beside(const struct sched *s, const struct sched_seq *
 static bool fits_beside(const struct sched *s, const struct sched_seq *seq)
 {
     struct spare spare = spare_beside(s, seq);
-    if (spare.blocks >= 0 && spare.panes >= 0)
+    if (is_enough(&spare))
         return true;
     if (!seq->shares || seq->all_logits)
         return false;
@@ -85,7 +99,7 @@ static bool fits_beside(const struct sched *s, const struct sched_seq *seq)
     spare.blocks += found.n_blocks - found.n_cached;
     if (!is_strict(s))
         spare.panes += found.n_panes - found.n_panes_cached;
-    return spare.blocks >= 0 && spare.panes >= 0;
+    return is_enough(&spare);
 }
 
 /* What steps under way still hold cannot be counted on now, though it comes back: beside what this
@@ -101,9 +115,10 @@ static bool fits_now(const struct sched *s, const struct sched_seq *seq)
 static bool has_room(struct sched *s, const struct sched_seq *seq)
 {
     uint32_t available = kv_available(s->kv), panes = kv_panes_available(s->kv);
+    const uint32_t states = kv_states_available(s->kv);
     if (s->n_running == s->cfg.max_running ||
         (s->refused == seq && s->refused_available == available && s->refused_panes == panes &&
-         s->refused_running == s->n_running))
+         s->refused_states == states && s->refused_running == s->n_running))
         return false;
     if (fits_beside(s, seq)) {
         s->waits_for_steps |= !fits_now(s, seq);
@@ -112,6 +127,7 @@ static bool has_room(struct sched *s, const struct sched_seq *seq)
     s->refused = seq;
     s->refused_available = available;
     s->refused_panes = panes;
+    s->refused_states = states;
     s->refused_running = s->n_running;
     return false;
 }
@@ -129,6 +145,9 @@ static void enter_slot(struct sched *s, struct sched_seq *seq)
     seq->table = s->slots[slot];
     s->slots[slot] = (struct kv_table){0};
     kv_table_begin(&seq->table, seq->tokens, &seq->space, seq->shares);
+    const uint32_t n_full = (seq->n_prompt - 1) / kv_block_tokens(s->kv);
+    if (n_full > 0) /* for who asks the same, or goes on from this prompt */
+        kv_want_state(s->kv, &seq->table, n_full - 1);
 }
 
 static void preempt_last(struct sched *s)
@@ -164,7 +183,8 @@ static uint32_t n_to_displace(const struct sched *s, const struct sched_seq *seq
             return 0;
         spare.blocks += sched_expected_blocks(s, last) + last->table.n_blocks;
         spare.panes += expected_panes(s, last) + (is_strict(s) ? 0 : n_held(last));
-        if (spare.blocks >= 0 && spare.panes >= 0)
+        spare.states += n_states(s);
+        if (is_enough(&spare))
             return n;
     }
     return 0;
@@ -218,6 +238,10 @@ void sched_admit(struct sched *s, uint32_t row_budget)
         sched_dequeue(s, seq);
         enter_slot(s, seq);
         sched_find_prefix(s, seq);
+        if (!kv_state_take(s->kv, &seq->table)) {
+            log_error("slot %u: no state although there was one", seq->slot);
+            assert(!"promise broken");
+        }
         sched_charge_entry(s, seq);
         if (sched_is_ready(seq))
             s->n_promised += sched_least_blocks(s, seq);

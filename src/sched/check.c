@@ -41,6 +41,15 @@ static enum err check_running(const struct sched *s, uint32_t i, struct err_info
                        seq->slot,
                        seq->table.first_pane,
                        seq->n_computed);
+    if (kv_n_states(s->kv) > 0 &&
+        (seq->table.state == KV_NO_STATE || seq->table.n_state != sched_stored(seq)))
+        return err_set(e,
+                       ERR_INTERNAL,
+                       "slot %u: state %u behind %u positions, not %u",
+                       seq->slot,
+                       seq->table.state,
+                       seq->table.n_state,
+                       sched_stored(seq));
     return OK;
 }
 

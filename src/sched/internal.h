@@ -40,7 +40,7 @@ struct sched {
     /* Why the first of the queue did not fit when it was last tried; it is not tried again before
      * one of these is another. */
     const struct sched_seq *refused;
-    uint32_t refused_available, refused_panes, refused_running;
+    uint32_t refused_available, refused_panes, refused_states, refused_running;
     bool waits_for_steps; /* of the plan in the making */
     /* Blocks, with panes where there are windows, that this step's items are sure to need, and have
      * not taken yet. */

@@ -36,7 +36,8 @@
  *
  * Admission counts on a part of the output only (config.overcommit); blocks are taken as positions
  * are filled. Where layers have windows, panes (kv.h) are counted likewise, but for no more than a
- * window and a chunk. Thread: the engine's. Allocates: only in sched_create. */
+ * window and a chunk; where they are recurrent, who enters takes a state. Thread: the engine's.
+ * Allocates: only in sched_create. */
 #ifndef WEIR_SCHED_SCHED_H
 #define WEIR_SCHED_SCHED_H
 

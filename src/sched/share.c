@@ -45,7 +45,19 @@ static uint32_t leads_until(const struct sched *s,
                : a->table.n_blocks < k || a->table.blocks[k - 1] != seq->table.blocks[k - 1])
         return 0;
     uint32_t until = common_end(a->tokens, seq->tokens, at, end);
+    if (kv_n_states(s->kv) > 0) { /* it can be gone on from only where a state is kept */
+        until -= until % size;
+        if (sched_stored(a) >= until)
+            return 0;
+    }
     return until >= at + size && a->n_computed < until ? until : 0;
+}
+
+/* Has the leader a state kept at the end of what the two share? */
+static bool will_be_kept(const struct sched *s, struct sched_seq *leader, uint32_t until)
+{
+    return kv_n_states(s->kv) == 0 ||
+           kv_want_state(s->kv, &leader->table, until / kv_block_tokens(s->kv) - 1);
 }
 
 /* Nobody who was not there at the last search can lead, unless somebody came in meanwhile. */
@@ -56,7 +68,7 @@ static bool find_leader(struct sched *s, struct sched_seq *seq, bool found_more)
     seq->n_entered_seen = s->n_entered;
     for (uint32_t i = 0; i < s->n_running && s->running[i] != seq; i++) {
         uint32_t until = leads_until(s, s->running[i], seq);
-        if (until > 0) {
+        if (until > 0 && will_be_kept(s, s->running[i], until)) {
             seq->leader = s->running[i];
             seq->leader_until = until;
             seq->n_entered_seen = 0; /* look again when it is there */

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Tiny random models of architectures and rotation scalings, with their logits.
 
-Usage: make_models.py [--families] FOLDER [NAME...]
+Usage: make_models.py [--families | --recurrent] FOLDER [NAME...]
 needs numpy and the gguf package; no test needs it
 
 Writes NAME.f32.gguf (without .f32 where the name says otherwise), NAME.f32.json (prompt, rows,
 greedy tokens and their margins) and NAME.f32.logits (float32 [rows, n_vocab]) of each model of
-MODELS, which are what tests/data/golden/variants holds, or of families.py, for
-tests/data/golden/families. The weights are random. The logits are those of `forward`, a pass
+MODELS, which are what tests/data/golden/variants holds, of families.py, for
+tests/data/golden/families, or of recurrent.py, for tests/data/golden/recurrent. The weights are random. The logits are those of `forward`, a pass
 in float64 written from the papers; they were compared with llama.cpp's in f32 wherever it computes
 the same thing (the README.md of either folder says what was found).
 """
@@ -20,6 +20,7 @@ import gguf
 import numpy as np
 from gguf import quants
 
+import recurrent
 from families import FAMILIES, SMALL
 from make_encoders import prompt as encoder_prompt
 
@@ -154,10 +155,14 @@ def tensors_of(c, rng):
     for i in range(c["layers"]):
         p = f"blk.{i}."
         h, hk, ff = (of_layer(c, x, i) for x in ("heads", "heads_kv", "ff"))
-        dim = dim_of(c, i)
+        dim, is_recurrent = dim_of(c, i), recurrent.is_layer(c, i)
+        if c.get("recurrent") and not hk or is_recurrent and not c.get("both"):
+            h = hk = 0
         q, kv = h * dim, hk * dim
         first, last = norm_names(c)
-        for name in first if h else []:
+        if is_recurrent:
+            recurrent.tensors(c, i, t, mat, vec, norm)
+        for name in first if h or is_recurrent else []:
             norm(p + name, d)
         if c.get("latent"):
             r, dr, dk, dv = c["latent"], c["rope_dims"], c["head_key"], c["head_value"]
@@ -183,10 +188,11 @@ def tensors_of(c, rng):
             for x, n in (("q", q), ("k", kv), ("v", kv)):
                 if hk and not (x != "q" and kv_layer(c, i) != i and not c.get("spare_kv")) and not (
                         x == "v" and not is_windowed(c, i) and c.get("value_of_key")):
-                    mat(p + "attn_" + x, n, d, std=1.5)
+                    mat(p + "attn_" + x, 2 * n if x == "q" and c.get("gate_in_query") else n, d,
+                        std=1.5)
                 if c.get("qkv_bias"):
                     vec(p + f"attn_{x}.bias", n)
-        if c.get("qk_norm") not in (None, "bare"):
+        if h and c.get("qk_norm") not in (None, "bare"):
             rows = c["qk_norm"] == "rows"
             each = c["qk_norm"] == "each"
             norm(p + "attn_q_norm", (h, dim) if each else q if rows else dim, False)
@@ -262,7 +268,7 @@ def tensors_of(c, rng):
         if c.get("shared_gate"):
             vec(p + "ffn_gate_inp_shexp.weight", d)
     if c.get("norm") != "bare":
-        norm("output_norm", d)
+        norm(c.get("output_norm", "output_norm"), d)
     if not c.get("tied"):
         mat("output", N_VOCAB, d)
     if c.get("logit_bias"):
@@ -341,6 +347,8 @@ def write_gguf(path, name, c, t):
     w.add_token_types([2, 3, 3] + [6] * 256 + [1] * 5)
     w.add_bos_token_id(1)
     w.add_eos_token_id(2)
+    if c["arch"] == "falcon-h1": # as its files call it
+        t = {k.replace("ffn_norm.weight", "ffn_norm"): v for k, v in t.items()}
     for k, v in t.items():
         q8 = c.get("quantised") and is_matrix(k)
         w.add_tensor(k, quants.quantize(v, Q8_0) if q8 else v, raw_dtype=Q8_0 if q8 else None)
@@ -466,7 +474,9 @@ def forward(c, t, ids):
         streams = [x] + [matched(x @ m.T, x) for m in t["altup_proj.weight"]]
     for i in range(c["layers"]):
         h, hk, ff = (of_layer(c, z, i) for z in ("heads", "heads_kv", "ff"))
-        dim = dim_of(c, i)
+        dim, is_recurrent = dim_of(c, i), recurrent.is_layer(c, i)
+        if c.get("recurrent") and not hk or is_recurrent and not c.get("both"):
+            h = hk = 0
         if c.get("streams"):
             coefs = modes(streams[0], i) @ t[f"blk.{i}.altup_predict_coef.weight"].T
             coefs = coefs.reshape(n, len(streams), len(streams))
@@ -528,6 +538,8 @@ def forward(c, t, ids):
                 q, k, v = (np.clip(z, -c["clamp"], c["clamp"]) for z in (q, k, v))
             if c.get("qk_norm") == "rows":
                 q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
+            if c.get("gate_in_query"):
+                q, in_query = np.split(q.reshape(n, h, 2 * dim), 2, -1)
             q, k, v = q.reshape(n, h, dim), k.reshape(n, hk, dim), v.reshape(n, hk, dim)
             if c.get("qk_norm") == "each":
                 q, k = (rms(z - z.mean(-1, keepdims=True), w(f"attn_{x}_norm"))
@@ -538,6 +550,7 @@ def forward(c, t, ids):
                 q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
             rotated = not c.get("no_rope_every") or (i + 1) % c["no_rope_every"]
             rotated = rotated and not (c.get("full_unrotated") and not windowed)
+            rotated = rotated and not c.get("unrotated")
             if rotated:
                 q, k = rotate(q, windowed), rotate(k, windowed)
                 if c.get("qk_norm") == "bare":
@@ -547,6 +560,8 @@ def forward(c, t, ids):
             if c.get("qk_norm") == "rotated":
                 q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
             stored[i] = k, v
+            if c.get("gate_in_query"):
+                return weigh(q, k, v, windowed, in_query.reshape(n, -1))
             return weigh(q, k, v, windowed, linear(y, "attn_gate") if c.get("gated_attention") else None)
 
         def weigh(q, k, v, windowed, gate=None):
@@ -574,9 +589,13 @@ def forward(c, t, ids):
             return linear(gathered, "attn_output")
 
         before = x
+        if is_recurrent and not h:
+            x = x + recurrent.layer(c, i, t, norm_here(x, "attn_norm"), eps) * residual
         if h:
             name = "attn_norm_2" if c.get("second") == "attn_norm_2" else "attn_norm"
             y = attend(x if c.get("norms") == "after" else norm_here(x, name))
+            if is_recurrent:
+                y = y + recurrent.layer(c, i, t, norm_here(x, name), eps)
             if c.get("norms") in ("both", "after"):
                 y = norm_here(y, "post_attention_norm")
             x = x + y * residual
@@ -667,7 +686,7 @@ def forward(c, t, ids):
         x = x / len(streams)
     if c.get("both_ways"):
         return norm(x, "output_norm")
-    out = norm(x, "output_norm") @ t.get("output.weight", t["token_embd.weight"]).T
+    out = norm(x, c.get("output_norm", "output_norm")) @ t.get("output.weight", t["token_embd.weight"]).T
     out = (out + t.get("output.bias", 0.0)) / c.get("logit_divisor", 1.0)
     out = out * np.float64(np.float32(c.get("logit_factor", 1.0)))
     return c["final_cap"] * np.tanh(out / c["final_cap"]) if "final_cap" in c else out
@@ -704,10 +723,13 @@ def make(folder, name, c, seed):
 
 
 if __name__ == "__main__":
-    args = sys.argv[1:]
-    families = args[0] == "--families"
-    models, base, seed = (FAMILIES, SMALL, 2000) if families else (MODELS, BASE, 1000)
-    out, names = pathlib.Path(args[families]), args[families + 1:]
+    args, (models, base, seed) = sys.argv[1:], (MODELS, BASE, 1000)
+    if args[0] == "--families":
+        models, base, seed = FAMILIES, SMALL, 2000
+    if args[0] == "--recurrent":
+        models, base, seed = recurrent.RECURRENT, recurrent.SMALL, 3000
+    args = args[args[0].startswith("--"):]
+    out, names = pathlib.Path(args[0]), args[1:]
     out.mkdir(parents=True, exist_ok=True)
     for number, model in enumerate(models):
         if not names or model in names:

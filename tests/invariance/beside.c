@@ -44,7 +44,7 @@ struct slot {
     int32_t *tokens, *from;
     uint32_t *positions, *logit_rows, *hidden_rows, *host_rows;
     struct batch_seq *seqs;
-    uint32_t *tables; /* [max_seqs][2][n_table] blocks and panes */
+    uint32_t *tables; /* [max_seqs][3][n_table] blocks, panes and states */
     struct job *jobs;
     uint32_t n_jobs, n_host_rows;
     uint64_t serial;
@@ -214,7 +214,7 @@ static void take_seqs(struct beside *b, struct slot *s, const struct batch *from
 {
     for (uint32_t i = 0; i < from->n_seqs; i++) {
         const struct batch_seq *seq = &from->seqs[i];
-        uint32_t *blocks = s->tables + (size_t)i * 2 * b->n_table, *panes = blocks + b->n_table;
+        uint32_t *blocks = s->tables + (size_t)i * 3 * b->n_table, *panes = blocks + b->n_table;
         const uint32_t n = (seq->first_pos + seq->n_rows - 1) / b->cfg.block_tokens + 1;
         RULE(n <= b->n_table, "%u blocks", n);
         s->seqs[i] = *seq;
@@ -222,6 +222,13 @@ static void take_seqs(struct beside *b, struct slot *s, const struct batch *from
         memcpy(blocks, seq->blocks, n * sizeof *blocks);
         for (uint32_t k = 0; k < n; k++)
             RULE(blocks[k] < b->cfg.n_blocks, "block %u", blocks[k]);
+        if (b->cfg.n_states > 0) {
+            uint32_t *states = panes + b->n_table;
+            s->seqs[i].states = states;
+            memcpy(states, seq->states, n * sizeof *states);
+            RULE(seq->state_to < b->cfg.n_states, "state %u", seq->state_to);
+            RULE(!seq->first_pos || seq->state_from < b->cfg.n_states, "%u", seq->state_from);
+        }
         if (b->cfg.n_panes == 0)
             continue;
         s->seqs[i].panes = panes;
@@ -484,7 +491,7 @@ static void slot_init(const struct beside *b, struct slot *s)
     s->hidden_rows = mem_zalloc(c->max_rows, sizeof *s->hidden_rows);
     s->host_rows = mem_zalloc(c->max_logit_rows, sizeof *s->host_rows);
     s->seqs = mem_zalloc(c->max_seqs, sizeof *s->seqs);
-    s->tables = mem_zalloc((size_t)c->max_seqs * 2 * b->n_table, sizeof *s->tables);
+    s->tables = mem_zalloc((size_t)c->max_seqs * 3 * b->n_table, sizeof *s->tables);
     s->jobs = mem_zalloc(c->max_seqs, sizeof *s->jobs);
     for (uint32_t i = 0; i < c->max_seqs; i++) {
         s->jobs[i].biases = mem_zalloc(b->options.most_biases + 1, sizeof(struct logit_bias));

@@ -48,6 +48,11 @@ void harness_run(struct harness *h, struct request **rs, uint32_t n)
 {
     struct err_info e;
     must(engine_submit_all(h->engine, rs, n, &e), &e);
+    harness_wait(h, n);
+}
+
+void harness_wait(struct harness *h, uint32_t n)
+{
     uint32_t n_done = 0;
     while (n_done < n) {
         struct pollfd p = {.fd = engine_event_fd(h->engine), .events = POLLIN};

@@ -20,6 +20,9 @@ void harness_close(struct harness *h);
  * is a bool, false at first. */
 void harness_run(struct harness *h, struct request **rs, uint32_t n);
 
+/* Wait until n of those that were submitted have ended. */
+void harness_wait(struct harness *h, uint32_t n);
+
 /* Append what must not change: ids, log-probabilities and their alternatives, to the bit. */
 void harness_record(const struct request *r, uint32_t n_top, struct buf *out);
 

@@ -126,6 +126,19 @@ static void test_architectures(void **state)
     check_model(TEST_DATA "/golden/families/apertus.f32.gguf", KV_BF16);
 }
 
+/* Rows of one sequence after one another, whoever has rows in between. */
+static void test_recurrent(void **state)
+{
+    (void)state;
+    check_model(TEST_DATA "/golden/recurrent/lfm2.f32.gguf", KV_F16);
+    check_model(TEST_DATA "/golden/recurrent/lfm2moe.f32.gguf", KV_F32);
+    check_model(TEST_DATA "/golden/recurrent/qwen35.f32.gguf", KV_F16);
+    check_model(TEST_DATA "/golden/recurrent/qwen3next.f32.gguf", KV_Q8_0);
+    check_model(TEST_DATA "/golden/recurrent/granitehybrid.f32.gguf", KV_BF16);
+    check_model(TEST_DATA "/golden/recurrent/nemotron_h.f32.gguf", KV_F16);
+    check_model(TEST_DATA "/golden/recurrent/falcon-h1.f32.gguf", KV_F16);
+}
+
 static void test_reference_kernels(void **state)
 {
     (void)state;
@@ -143,6 +156,7 @@ int main(void)
         cmocka_unit_test(test_grids),
         cmocka_unit_test(test_floats),
         cmocka_unit_test(test_architectures),
+        cmocka_unit_test(test_recurrent),
         cmocka_unit_test(test_reference_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

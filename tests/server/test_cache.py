@@ -154,7 +154,7 @@ def test_kv_route(server):
         prefix["hit_tokens"] / (prefix["hit_tokens"] + prefix["miss_tokens"]))
     assert server.metric("weir_kv_hit_tokens_total") == prefix["hit_tokens"]
     assert server.metric("weir_kv_evictions_total") == prefix["evicted_blocks"]
-    assert figures["tiers"] == [] and figures["windows"] is None
+    assert figures["tiers"] == [] and figures["windows"] is None and figures["states"] is None
     assert server.request("POST", "/v1/kv", b"{}")[0] == 405
 
 
@@ -182,6 +182,32 @@ def test_windows_keep_what_they_see(start_server):
     for state in ("free", "in_use", "cached"):
         assert server.metric(f'weir_kv_panes{{state="{state}"}}') == panes[state]
     assert "panes of" in server.log
+
+
+QWEN35 = pathlib.Path(__file__).parents[1] / "data/golden/recurrent/qwen35.f32.gguf"
+
+
+def test_states_of_recurrent_layers(start_server, tmp_path):
+    """A prompt is found where a state was kept, behind its last full block. The disk is left alone,
+    and a line says so."""
+    server = start_server("-m", str(QWEN35), "--max-running", "4", "--cache-dir",
+                          str(tmp_path / "cache"))
+    rng = random.Random(13)
+    prompt = [rng.randrange(3, 250) for _ in range(100)]
+    text, cached = ask(server, prompt, max_tokens=20)
+    assert cached == 0
+    assert ask(server, prompt, max_tokens=20) == (text, 96)
+    figures = kv(server)
+    assert figures["tiers"] == [] and figures["windows"] is None
+    states = figures["states"]
+    assert states["bytes"] > 0 and states["kept"] == 1 and states["in_use"] == 0
+    assert states["free"] + states["cached"] == states["total"] and states["peak_in_use"] <= 4
+    assert_whole(server)
+    for state in ("free", "in_use", "cached"):
+        assert server.metric(f'weir_kv_states{{state="{state}"}}') == states[state]
+    assert server.metric("weir_kv_states_kept_total") == 1
+    assert "states of" in server.log
+    assert "the cache in RAM and on disk is off" in server.log
 
 
 def test_forty_blocks_under_sixty_four_clients(start_server):

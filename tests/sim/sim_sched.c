@@ -4,10 +4,12 @@
  * would; of every pane, where it has layers with windows; or of panes alone, where it has no
  * others. The tag of a position is made from its token and the tag before it, which is read back
  * through the block table, and through that of the panes; the first is made from the space. With
- * windows it also reads the first position that it sees. So a tag stands for the whole text up to
- * it, and the next token is made from the last tag. A block that is lent twice, lost, given back
- * too early, found for another text or another tenant, copied or fetched wrongly changes somebody's
- * output, and every output is compared with what the same sequence says alone.
+ * windows it also reads the first position that it sees. In worlds with recurrent layers, with
+ * others or without, a state holds the tag that it is behind, and the next row reads it there. So a
+ * tag stands for the whole text up to it, and the next token is made from the last tag. A block
+ * that is lent twice, lost, given back too early, found for another text or another tenant, copied
+ * or fetched wrongly changes somebody's output, and every output is compared with what the same
+ * sequence says alone.
  *
  * Prompts begin like others: with a piece of a few texts of the world, or with what somebody has
  * said before. Below the memory there is a tier that fails as it likes.
@@ -68,7 +70,8 @@ struct given {
     struct sched_item item;
     uint64_t begin; /* the tag before the first position */
     uint32_t n_blocks, first_pane, end_pane;
-    uint32_t blocks[MAX_TOKENS], panes[MAX_TOKENS];
+    uint32_t blocks[MAX_TOKENS], panes[MAX_TOKENS], states[MAX_TOKENS];
+    uint32_t state_from, state_to;
     int32_t tokens[MAX_TOKENS]; /* [n_rows] */
     uint32_t n_known;           /* of them; the other is what the step before chose */
     uint32_t from;              /* there */
@@ -100,6 +103,8 @@ struct world {
     uint32_t n_blocks, block_tokens;
     uint32_t window, n_panes; /* 0: no layers with windows */
     bool all_windowed;        /* no others */
+    uint32_t n_states;        /* 0: no recurrent layers */
+    bool all_recurrent;       /* no others */
     uint32_t longest;         /* sequence that could run */
     struct kv *kv;
     struct fake_tier *tier; /* or NULL */
@@ -107,6 +112,7 @@ struct world {
     struct sched *sched;
     uint64_t *tags;      /* [n_blocks * block_tokens] the memory of the fake model; or NULL */
     uint64_t *pane_tags; /* [n_panes * block_tokens] */
+    uint64_t *states;    /* [n_states] the tag that each is behind */
     uint32_t n_vocab;
     int32_t texts[N_TEXTS][MAX_TOKENS];
     struct kv_key spaces[N_SPACES];
@@ -129,6 +135,7 @@ static struct {
     uint64_t hits, misses, copied, merged, evicted, preempted, fetched, host_fetched,
         failed_allocations;
     uint64_t passed, pane_evicted, pane_missed, panes_full;
+    uint64_t state_kept, state_evicted, state_missed, states_full, state_hits;
     uint64_t ahead, held, dropped, late_copies;
 } count;
 
@@ -259,6 +266,36 @@ static uint64_t read_tag(struct world *w, const struct given *g, uint32_t pos)
     return tag ? *tag : *pane_tag;
 }
 
+/* What the first row of an item begins with. */
+static uint64_t tag_before(struct world *w, const struct given *g)
+{
+    if (g->item.first == 0)
+        return g->begin;
+    if (!w->n_states)
+        return read_tag(w, g, g->item.first - 1);
+    CHECK(g->state_from < w->n_states, "begins with state %u", g->state_from);
+    const uint64_t tag = w->states[g->state_from];
+    CHECK(!w->tags || tag == read_tag(w, g, g->item.first - 1),
+          "state %u is not behind position %u",
+          g->state_from,
+          g->item.first - 1);
+    return tag;
+}
+
+/* The tag of a position is known: into the states that are behind it. */
+static void store_state(struct world *w, const struct given *g, uint32_t pos, uint64_t tag)
+{
+    const uint32_t i = pos / w->block_tokens;
+    if (!w->n_states)
+        return;
+    CHECK(g->state_to < w->n_states, "writes to state %u", g->state_to);
+    w->states[g->state_to] = tag;
+    if (pos % w->block_tokens + 1 < w->block_tokens || g->states[i] == KV_NO_STATE)
+        return;
+    CHECK(g->states[i] < w->n_states && g->states[i] != g->state_to, "keeps %u", g->states[i]);
+    w->states[g->states[i]] = tag;
+}
+
 static void store_tag(struct world *w, const struct given *g, uint32_t pos, uint64_t to)
 {
     uint64_t *tag = tag_at(w, g->blocks, g->n_blocks, pos), *pane_tag = pane_tag_at(w, g, pos);
@@ -273,13 +310,14 @@ static void store_tag(struct world *w, const struct given *g, uint32_t pos, uint
 static void run_item(struct world *w, struct given *g)
 {
     const struct sched_item *item = &g->item;
-    uint64_t tag = item->first > 0 ? read_tag(w, g, item->first - 1) : g->begin;
+    uint64_t tag = tag_before(w, g);
     const uint32_t end = item->first + item->n_rows;
     if (g->n_known < item->n_rows)
         g->tokens[g->n_known] = w->chosen[g->from];
     for (uint32_t i = 0; i < item->n_rows; i++) {
         tag = tag_of(g->tokens[i], tag);
         store_tag(w, g, item->first + i, tag);
+        store_state(w, g, item->first + i, tag);
     }
     for (uint32_t pos = item->first; pos < end && w->tags; pos++)
         (void)read_tag(w, g, first_seen(w, pos));
@@ -378,6 +416,8 @@ static void verify(struct world *w, const struct client *c)
     const struct sched_seq *s = &c->seq;
     if (has_copies(w))
         return;
+    const struct kv_table *t = &s->table;
+    const bool at_base = w->n_states && t->base != KV_NO_STATE && t->base_at == s->n_computed;
     for (uint32_t pos = 0; pos < s->n_computed; pos++) {
         tag = tag_of(c->tokens[pos], tag);
         const uint64_t *stored = tag_at(w, s->table.blocks, s->table.n_blocks, pos);
@@ -392,6 +432,10 @@ static void verify(struct world *w, const struct client *c)
               "serial %llu: position %u was overwritten",
               (unsigned long long)c->serial,
               pos);
+        CHECK(!w->n_states || s->slot == SCHED_NO_SLOT || s->n_ahead > 0 ||
+                  pos + 1 < s->n_computed || w->states[at_base ? t->base : t->state] == tag,
+              "serial %llu: its state was overwritten",
+              (unsigned long long)c->serial);
         if (pos + 1 >= s->n_prompt && pos + 1 < s->n_known)
             CHECK(c->tokens[pos + 1] == next_token(w, tag),
                   "serial %llu: token %u is another",
@@ -698,11 +742,15 @@ static void give(struct world *w, struct fake_step *step, const struct sched_pla
                             .n_blocks = t->n_blocks,
                             .first_pane = t->first_pane,
                             .end_pane = t->end_pane,
+                            .state_from = t->state_from,
+                            .state_to = t->state,
                             .n_known = it->n_rows,
                             .from = c->chosen_by};
         memcpy(g->blocks, t->blocks, t->n_blocks * sizeof *g->blocks);
         if (w->window)
             memcpy(g->panes, t->panes, t->n_blocks * sizeof *g->panes);
+        if (w->n_states)
+            memcpy(g->states, t->states, t->n_blocks * sizeof *g->states);
         memcpy(g->tokens, c->tokens + it->first, it->n_rows * sizeof *g->tokens);
         if (it->first + it->n_rows > it->seq->n_known) {
             g->n_known--;
@@ -783,6 +831,7 @@ static void end_step(struct world *w)
     struct kv_stats s = kv_stats(w->kv);
     count.full += s.in_use == w->n_blocks;
     count.panes_full += w->window && s.panes.in_use == w->n_panes;
+    count.states_full += w->n_states && s.states.in_use == w->n_states;
 }
 
 static void op_step(struct world *w)
@@ -813,6 +862,9 @@ static void world_draw(struct world *w)
         w->window = skewed(2, 200); /* a position reads the one before it */
         w->all_windowed = below(3) == 0;
         w->n_panes = skewed(1, w->n_blocks);
+    } else if (below(3)) {
+        w->n_states = skewed(1, 3 * w->cfg.max_running);
+        w->all_recurrent = below(3) == 0;
     }
     uint32_t most =
         w->n_blocks < w->cfg.max_blocks_per_seq ? w->n_blocks : w->cfg.max_blocks_per_seq;
@@ -837,7 +889,8 @@ static enum err world_open(struct world *w, struct err_info *e)
                                    : w->tier ? fake_tier_base(w->tier)
                                              : NULL,
                            .window = w->window,
-                           .n_panes = w->n_panes};
+                           .n_panes = w->n_panes,
+                           .n_states = w->n_states};
     enum err err = kv_create(&kc, &w->kv, e);
     if (err == OK)
         err = sched_create(&w->cfg, w->kv, &w->sched, e);
@@ -863,12 +916,13 @@ static struct world *world_create(void)
     struct err_info e;
     w->memory = mem_zalloc(2, sizeof *w->memory);
     world_draw(w);
-    if (!w->all_windowed)
+    if (!w->all_windowed && !w->all_recurrent)
         w->tags = mem_zalloc((size_t)w->n_blocks * w->block_tokens, sizeof *w->tags);
     w->pane_tags = mem_zalloc((size_t)w->n_panes * w->block_tokens + 1, sizeof *w->pane_tags);
-    if (below(2))
+    w->states = mem_zalloc(w->n_states + 1, sizeof *w->states);
+    if (below(2) && !w->n_states)
         w->tier = fake_tier_create(w->block_tokens, 2 * tags_bytes(w), below);
-    if (below(3) == 0)
+    if (below(3) == 0 && !w->n_states)
         make_host(w);
     for (uint64_t nth = below(8) ? 0 : 1; nth > 0; nth++) {
         mem_fail_nth(nth);
@@ -913,6 +967,7 @@ static void world_drain(struct world *w)
           s.cached,
           s.total);
     CHECK(s.panes.free + s.panes.cached == s.panes.total, "%u panes in use", s.panes.in_use);
+    CHECK(s.states.free + s.states.cached == s.states.total, "%u states in use", s.states.in_use);
 }
 
 static void world_destroy(struct world *w)
@@ -926,6 +981,10 @@ static void world_destroy(struct world *w)
     count.passed += s.counts.panes_passed;
     count.pane_evicted += s.counts.panes_evicted;
     count.pane_missed += s.counts.pane_miss_tokens;
+    count.state_kept += s.counts.states_kept;
+    count.state_evicted += s.counts.states_evicted;
+    count.state_missed += s.counts.state_miss_tokens;
+    count.state_hits += w->n_states ? s.counts.hit_tokens : 0;
     count.preempted += sched_n_preempted(w->sched);
     count.fetched += w->tier ? fake_tier_n_fetched(w->tier) : 0;
     sched_destroy(w->sched);
@@ -939,6 +998,7 @@ static void world_destroy(struct world *w)
     fake_tier_destroy(w->tier);
     free(w->tags);
     free(w->pane_tags);
+    free(w->states);
     free(w->memory);
     free(w);
 }
@@ -1005,6 +1065,14 @@ int main(int argc, char **argv)
            (unsigned long long)count.pane_evicted,
            (unsigned long long)count.pane_missed,
            (unsigned long long)count.panes_full);
+    printf(
+        "%llu states kept, %llu evicted; with them %llu positions found, %llu not used for want of "
+        "them; all in use after %llu steps\n",
+        (unsigned long long)count.state_kept,
+        (unsigned long long)count.state_evicted,
+        (unsigned long long)count.state_hits,
+        (unsigned long long)count.state_missed,
+        (unsigned long long)count.states_full);
     printf("%llu steps planned ahead, %llu plans waited for steps; %llu results dropped, %llu late "
            "copies\n",
            (unsigned long long)count.ahead,

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "model/uses.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,6 +67,9 @@ static struct step *add_step_over(struct compiler *c,
         s->temper = op->temper;
         s->gate = op->gate;
         s->unary = op->unary;
+        s->front = op->front;
+        s->eps = c->m->hp.norm_eps;
+        s->recur = op->recur;
         if (c->packed == op->out)
             c->packed_kinds = 0;
     }
@@ -118,7 +122,8 @@ static bool has_vector(const struct op *op)
 {
     return op->w && (op->kind == OP_NORM || op->kind == OP_LAYER_NORM || op->kind == OP_HEAD_NORM ||
                      op->kind == OP_HEAD_LAYER_NORM || op->kind == OP_HIDDEN ||
-                     op->kind == OP_ATTENTION || op->kind == OP_SELECT || op->kind == OP_MUL);
+                     op->kind == OP_ATTENTION || op->kind == OP_SELECT || op->kind == OP_MUL ||
+                     op->kind == OP_CONV || op->kind == OP_RATES || op->kind == OP_RECUR);
 }
 
 static enum err alloc_vectors(struct compiler *c)
@@ -130,6 +135,8 @@ static enum err alloc_vectors(struct compiler *c)
             n += op->w->n_bytes / sizeof(float) + 16;
         if (op->kind == OP_HEAD_LAYER_NORM || (op->kind == OP_HEAD_NORM && !op->w))
             n += c->m->hp.head_dim + 16;
+        if (op->kind == OP_HEAD_UNIT)
+            n += op->head_dim + 16;
         if (op->kind == OP_LAYER_NORM)
             n += 2 * ((size_t)op->n_out + 16);
         if (is_table(op))
@@ -362,6 +369,51 @@ static void compile_select(struct compiler *c, const struct op *op)
     s->w = copy_vector(c, op->w);
 }
 
+/* Its weights lie by channel in the file, by row here, so that a vector is of channels. */
+static void compile_conv(struct compiler *c, const struct op *op)
+{
+    struct phase *p = add_phase(c, PHASE_CONV);
+    const uint32_t width = c->m->hp.conv_width, n = c->m->hp.conv_channels;
+    float *w = c->b->vectors + c->n_vector_floats;
+    copy_vector(c, op->w);
+    for (uint32_t i = 0; i < width; i++)
+        for (uint32_t k = 0; k < n; k++)
+            memcpy(&w[(size_t)i * n + k],
+                   op->w->data + ((size_t)k * width + i) * sizeof *w,
+                   sizeof *w);
+    p->layer = op->layer;
+    p->w = w;
+    p->bias = copy_vector(c, op->bias);
+    p->gated = op->gated;
+    if (c->packed == op->out)
+        c->packed_kinds = 0;
+}
+
+static void compile_recur(struct compiler *c, const struct op *op)
+{
+    struct phase *p = add_phase(c, PHASE_RECUR);
+    p->layer = op->layer;
+    p->n_head = op->n_head;
+    p->w = copy_vector(c, op->w);
+    p->recur = op->recur;
+    p->tiled = op->tiled;
+    if (c->packed == op->out)
+        c->packed_kinds = 0;
+}
+
+static void compile_head_norm(struct compiler *c, const struct op *op)
+{
+    const uint32_t dim = op->head_dim;
+    struct step *s = add_step(c, STEP_HEAD_NORM, op);
+    if (op->kind == OP_HEAD_UNIT) { /* x / sqrt(dim) / sqrt(mean(x^2) + eps / dim) */
+        s->w = fill_vector(c, dim, 1.0f / sqrtf((float)dim));
+        s->eps = c->m->hp.norm_eps / (float)dim;
+        return;
+    }
+    s->w = op->w ? copy_vector(c, op->w) : fill_vector(c, dim, 1.0f);
+    s->w_step = op->w && op->w->ne[1] > 1 ? dim : 0;
+}
+
 static enum err compile_op(struct compiler *c, const struct op *op)
 {
     switch (op->kind) {
@@ -396,8 +448,20 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         add_step(c, STEP_NORM, op)->w = copy_vector(c, op->w);
         return OK;
     case OP_HEAD_NORM:
-        add_step(c, STEP_HEAD_NORM, op)->w =
-            op->w ? copy_vector(c, op->w) : fill_vector(c, op->head_dim, 1.0f);
+    case OP_HEAD_UNIT:
+        compile_head_norm(c, op);
+        return OK;
+    case OP_CONV:
+        compile_conv(c, op);
+        return OK;
+    case OP_RATES: {
+        struct step *s = add_step(c, STEP_RATES, op);
+        s->w = copy_vector(c, op->w);
+        s->bias = copy_vector(c, op->bias);
+        return OK;
+    }
+    case OP_RECUR:
+        compile_recur(c, op);
         return OK;
     case OP_HEAD_LAYER_NORM: {
         struct step *s = add_step(c, STEP_HEAD_LAYER_NORM, op);

@@ -211,12 +211,36 @@ static enum err alloc_kv(struct cpu_backend *b, struct err_info *e)
             !mem_add(b->kv_bytes, bytes, &b->kv_bytes))
             return err_set(e, ERR_NOMEM, "a KV cache of %u blocks is too large", n);
     }
+    if (b->kv_bytes == 0) /* no layer attends */
+        return OK;
     enum err err = map_memory(b->kv_bytes, "KV cache", &b->kv_memory, e);
     uint8_t *at = b->kv_memory;
     for (uint32_t l = 0; l < n_layer && !err; l++) {
         b->layers[l].base = at;
         at += b->layers[l].kv.block_bytes *
               (b->layers[l].in_panes ? b->cfg.n_panes : b->cfg.n_blocks);
+    }
+    return err;
+}
+
+static enum err alloc_states(struct cpu_backend *b, struct err_info *e)
+{
+    const struct model *m = b->model;
+    const size_t bytes = model_state_bytes(m), floats = model_state_floats(&m->hp);
+    b->states = mem_zalloc(m->hp.n_layer, sizeof *b->states);
+    if (bytes == 0)
+        return OK;
+    if (b->cfg.n_states == 0)
+        return err_set(e, ERR_INVALID, "a backend needs states for a model with recurrent layers");
+    if (!mem_mul(bytes, b->cfg.n_states, &b->state_bytes))
+        return err_set(e, ERR_NOMEM, "%u states are too large", b->cfg.n_states);
+    enum err err = map_memory(b->state_bytes, "states", &b->state_memory, e);
+    float *at = (float *)(void *)b->state_memory;
+    for (uint32_t l = 0; l < m->hp.n_layer && !err; l++) {
+        if (!m->layers[l].recurrent)
+            continue;
+        b->states[l] = (struct layer_state){at, floats};
+        at += floats * b->cfg.n_states;
     }
     return err;
 }
@@ -381,7 +405,8 @@ static void cpu_times(const struct backend *base, double *run_us, double *waited
 static size_t cpu_memory_bytes(const struct backend *base)
 {
     const struct cpu_backend *b = (const struct cpu_backend *)base;
-    return b->weights_bytes + b->table_bytes + b->kv_bytes + b->workspace_bytes;
+    return b->weights_bytes + b->table_bytes + b->kv_bytes + b->state_bytes +
+           b->workspace_bytes;
 }
 
 static const char *cpu_kernels_name(const struct backend *base)
@@ -407,7 +432,9 @@ static void cpu_destroy(struct backend *base)
     unmap(b->weights, b->weights_bytes);
     unmap(b->table, b->table_bytes);
     unmap(b->kv_memory, b->kv_bytes);
+    unmap(b->state_memory, b->state_bytes);
     unmap(b->workspace, b->workspace_bytes);
+    free(b->states);
     free(b->layers);
     free(b->vectors);
     free(b->phases);
@@ -476,6 +503,8 @@ enum err cpu_backend_create(const struct model *m,
         err = alloc_workspace(b, e);
     if (!err)
         err = alloc_kv(b, e);
+    if (!err)
+        err = alloc_states(b, e);
     if (!err)
         err = place_tables(b, e);
     if (!err)

@@ -13,6 +13,8 @@
  *     SORT        one item: rows sorted by the experts that they were given to (experts.h)
  *     EXPERTS     item: some panels of one of the experts that are wanted, over all of its rows
  *
+ *     CONV, RECUR item: some channels, or a head, of one sequence, over its rows (recurrent.h)
+ *
  * so a layer is seven phases: [norm, pack] [q k v] [rope, store] [attention] [pack] [output + add]
  * [norm, pack] [gate, up] [gated, pack] [down + add], ten with the packs between. */
 #ifndef WEIR_BACKEND_CPU_CPU_H
@@ -40,6 +42,7 @@ enum step_kind {
     STEP_UNARY,
     STEP_ADD,
     STEP_ADD_GATED,
+    STEP_RATES,
     STEP_SELECT,
     STEP_MIX,
     STEP_CAP,        /* scale and cap, in place */
@@ -67,6 +70,10 @@ struct step {
     enum unary_kind unary;           /* UNARY */
     float scale, cap;                /* EMBED, ADD, CAP, CLAMP */
     struct xielu xielu;              /* XIELU */
+    float eps;                       /* HEAD_NORM */
+    uint32_t w_step;                 /* likewise: from one head's w to the next's */
+    bool front;                      /* HEAD_COPY */
+    enum recur_kind recur;           /* RATES */
     enum op_kind op;                 /* STREAMS */
     bool gather;                     /* PACK of places: from the rows that they belong to */
     const float *w, *bias;           /* norms; ADD_POSITION, ADD_TYPE: rows of n; SELECT */
@@ -97,7 +104,15 @@ struct matrix {
  * split up to 16,384 positions a worker, and beyond that only over its heads. */
 enum { MAX_SPLIT_ITEMS = 256 };
 
-enum phase_kind { PHASE_ROWS, PHASE_LINEAR, PHASE_ATTENTION, PHASE_SORT, PHASE_EXPERTS };
+enum phase_kind {
+    PHASE_ROWS,
+    PHASE_LINEAR,
+    PHASE_ATTENTION,
+    PHASE_SORT,
+    PHASE_EXPERTS,
+    PHASE_CONV,
+    PHASE_RECUR,
+};
 
 /* The rows that a phase is over: all, or those whose logits, or hidden states, are wanted. */
 enum phase_rows { ROWS_ALL, ROWS_LOGITS, ROWS_HIDDEN };
@@ -118,6 +133,10 @@ struct phase {
     uint32_t window;
     enum window_kind window_kind;
     const float *sinks; /* [n_head] or NULL */
+    /* CONV: [conv_width][conv_channels], [conv_channels] or NULL; RECUR: [n_head] or NULL */
+    const float *w, *bias;
+    bool gated, tiled;
+    enum recur_kind recur;
 };
 
 /* Where a layer's K and V are: base + block * kv.block_bytes, or pane. Layers that do not attend
@@ -126,6 +145,12 @@ struct layer_kv {
     struct kv_layout kv;
     uint8_t *base;
     bool in_panes;
+};
+
+/* Where a recurrent layer's states are: base + state * floats. */
+struct layer_state {
+    float *base;
+    size_t floats;
 };
 
 /* Rows of one sequence that attend together. */
@@ -148,10 +173,11 @@ struct cpu_backend {
 
     /* Each from one mapping. */
     uint8_t *weights;
-    uint8_t *table;     /* of embeddings, as in the file; NULL if a matrix has them all */
-    uint8_t *kv_memory; /* layer by layer, its blocks or panes */
+    uint8_t *table;        /* of embeddings, as in the file; NULL if a matrix has them all */
+    uint8_t *kv_memory;    /* layer by layer, its blocks or panes */
+    uint8_t *state_memory; /* of recurrent layers, layer by layer */
     uint8_t *workspace;
-    size_t weights_bytes, table_bytes, kv_bytes, workspace_bytes;
+    size_t weights_bytes, table_bytes, kv_bytes, state_bytes, workspace_bytes;
 
     float *bufs[N_MODEL_BUFS]; /* [max_rows, stride]; logits [max_logit_rows, n_vocab] */
     size_t stride[N_MODEL_BUFS];
@@ -162,12 +188,13 @@ struct cpu_backend {
     float *vectors;        /* norm weights and biases, aligned copies */
     float *attn_scratch;   /* [n_workers] */
     size_t attn_scratch_stride;
-    float *attn_parts;       /* [MAX_SPLIT_ITEMS a worker][attn_part_floats] */
-    atomic_uint *attn_done;  /* [MAX_SPLIT_ITEMS a worker] ranges done of the item */
-    uint8_t *linear_scratch; /* [n_workers][LINEAR_SCRATCH_BYTES] */
-    struct layer_kv *layers; /* [n_layer] */
-    uint32_t max_group;      /* query heads that a KV head serves, and */
-    uint32_t max_heads;      /* KV heads x their pieces, both of the layer with the most */
+    float *attn_parts;          /* [MAX_SPLIT_ITEMS a worker][attn_part_floats] */
+    atomic_uint *attn_done;     /* [MAX_SPLIT_ITEMS a worker] ranges done of the item */
+    uint8_t *linear_scratch;    /* [n_workers][LINEAR_SCRATCH_BYTES] */
+    struct layer_kv *layers;    /* [n_layer] */
+    struct layer_state *states; /* likewise */
+    uint32_t max_group;         /* query heads that a KV head serves, and */
+    uint32_t max_heads;         /* KV heads x their pieces, both of the layer with the most */
 
     /* Of the run in progress. */
     const struct batch *batch;

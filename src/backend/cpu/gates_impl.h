@@ -79,6 +79,7 @@ DEFINE_MAP1(run_relu_square, relu_square)
 DEFINE_MAP2(run_gelu_mul, gelu_mul)
 DEFINE_MAP2(run_clamped_mul, clamped_mul)
 DEFINE_MAP2(run_sigmoid_mul, sigmoid_mul)
+DEFINE_MAP2(run_mul, vf_mul)
 
 /* Both sides are computed; of the one above 0 nothing is left below it, nor the other way round. */
 static void run_xielu(float *x, const struct xielu *p, uint32_t n)

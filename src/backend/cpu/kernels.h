@@ -28,8 +28,10 @@
 
 enum {
     PANEL_COLS = 16,
-    ACT_TILE = 4, /* rows that share a tile of packed activations */
-    KV_TILE = 16, /* positions that attention takes at a time, aligned */
+    CONV_MAX_WIDTH = 8,
+    CONV_MAX_PART = 512, /* channels whose last rows lie on the stack */
+    ACT_TILE = 4,        /* rows that share a tile of packed activations */
+    KV_TILE = 16,        /* positions that attention takes at a time, aligned */
     MAX_HEAD_DIM = 640,
     ATTN_RANGE = 512,   /* positions whose softmax is summed by itself, aligned; of KV_TILEs */
     ATTN_QUERIES = 32,  /* rows x heads that an item of attention may hold */
@@ -195,6 +197,35 @@ struct attn_job {
     float *scratch;               /* attn_scratch_floats(head_dim), aligned to 64 */
 };
 
+/* A convolution over rows of one sequence, in place (recurrent_impl.h). */
+struct conv_job {
+    float *x; /* the first row's first channel */
+    size_t stride;
+    uint32_t n_rows, n_channels;
+    uint32_t width;      /* 2 .. CONV_MAX_WIDTH */
+    size_t stride_state; /* floats from row to row of a state, and of w */
+    const float *from;   /* [width - 1] rows before the first, the oldest first; NULL: zeros */
+    float *to;           /* likewise, behind the last; may be from */
+    const float *w;      /* [width] rows: what the oldest is multiplied by first */
+    const float *bias;   /* or NULL */
+    bool gated;          /* then silu */
+};
+
+/* Rows of one head of one sequence through its state (OP_RECUR). */
+struct recur_job {
+    bool delta;
+    uint32_t n_rows, n_key, n_value;
+    const float *from; /* [n_key * n_value] as recurrent_impl.h has them; NULL: zeros */
+    float *to;         /* likewise; may be from */
+    const float *q, *k, *v;
+    size_t stride; /* of q, k, v from row to row */
+    const float *rate, *beta;
+    size_t rate_stride;
+    float *out;
+    size_t out_stride;
+    float scale, skip; /* out is the sum times scale, plus skip v */
+};
+
 /* Raise it with every change of the bits that kernels compute: what is stored on disk says which
  * revision computed it. */
 #define CPU_KERNELS_REVISION "r4"
@@ -215,6 +246,7 @@ struct cpu_kernels {
     void (*gelu_mul)(const float *gate, const float *up, float *out, uint32_t n);
     void (*clamped_mul)(const float *gate, const float *up, float *out, uint32_t n);
     void (*sigmoid_mul)(const float *gate, const float *up, float *out, uint32_t n);
+    void (*mul)(const float *x, const float *y, float *out, uint32_t n);
     void (*xielu)(float *x, const struct xielu *p, uint32_t n);
     void (*add)(const float *x, float *out, uint32_t n);
     void (*add_scaled)(const float *x, float scale, float *out, uint32_t n); /* out += x scale */
@@ -231,6 +263,8 @@ struct cpu_kernels {
      * first range is the one that attn_first_pos of the job's first row lies in. */
     void (*attend_part)(const struct attn_job *j, uint32_t range, float *part);
     void (*attend_merge)(const struct attn_job *j, const float *parts, uint32_t n_parts);
+    void (*conv)(const struct conv_job *j);
+    void (*recur)(const struct recur_job *j);
     void (*exp)(const float *x, float *out, uint32_t n); /* for tests: what softmax and silu use */
     /* Busy loops of n rounds for limits.c; the operations done are returned. */
     double (*peak_int8)(uint64_t n);

@@ -59,6 +59,15 @@ static void norm(const double *x, const struct gguf_tensor *w, double *out, uint
         out[i] = x[i] * scale * (w ? value_of(w, i) : 1);
 }
 
+/* From value `first` of a row on. */
+static void head_norm(const struct op *op, uint32_t first, double *x, double eps)
+{
+    const bool each = op->w && op->w->ne[1] > 1;
+    norm(x, NULL, x, op->head_dim, eps);
+    for (uint32_t i = 0; op->w && i < op->head_dim; i++)
+        x[i] *= value_of(op->w, each ? first + i : i);
+}
+
 static void head_layer_norm(
     const struct gguf_tensor *w, uint32_t first, double *x, uint32_t n, double eps)
 {
@@ -219,6 +228,8 @@ static double gated(enum gate_kind kind, double g, double u)
         return 0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * g * g * g))) * u;
     if (kind == GATE_SIGMOID)
         return u / (1 + exp(-g));
+    if (kind == GATE_PLAIN)
+        return g * u;
     g = fmin(g, 7);
     u = fmax(-7, fmin(u, 7));
     return g / (1 + exp(-1.702 * g)) * (u + 1);
@@ -340,7 +351,7 @@ static void heads(const struct eval *v, const struct op *op)
             double *out = row_of(v, op->out, r) + (size_t)h * op->out_step;
             if (op->kind == OP_HEAD_COPY) {
                 memcpy(out + op->out_step - op->n_out,
-                       in + op->in_step - op->n_out,
+                       in + (op->front ? 0 : op->in_step - op->n_out),
                        op->n_out * sizeof *out);
                 continue;
             }
@@ -451,7 +462,7 @@ static void each_row(const struct eval *v, const struct op *op)
             break;
         case OP_HEAD_NORM:
             for (uint32_t i = 0; i < n; i += op->head_dim)
-                norm(out + i, op->w, out + i, op->head_dim, hp->norm_eps);
+                head_norm(op, i, out + i, hp->norm_eps);
             break;
         case OP_ROPE:
         case OP_ROPE_STORE:
@@ -534,6 +545,8 @@ void reference_run(
     v.kept = mem_zalloc(m->hp.n_layer, sizeof(double *));
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const struct op *op = &m->ops[i];
+        if (reference_recurrent(m, op, v.bufs, n))
+            continue;
         if (op->kind == OP_EMBED)
             embed(&v, op);
         else if (op->kind == OP_ADD_POSITION || op->kind == OP_ADD_TYPE)

@@ -16,4 +16,10 @@ void reference_run(
 /* out[n_rows] = w x for the first n_rows rows of a matrix; x [ne[0]]. */
 void reference_matvec(const struct gguf_tensor *w, const double *x, double *out, uint64_t n_rows);
 
+/* An op of recurrent layers, over n rows of bufs [n, buf_width]; false: it is another. */
+bool reference_recurrent(const struct model *m,
+                         const struct op *op,
+                         double *const *bufs,
+                         uint32_t n);
+
 #endif

@@ -1,6 +1,7 @@
 /* One step's work: the phases, divided into items for this batch. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/experts.h"
+#include "backend/cpu/recurrent.h"
 
 #include "gguf/gguf.h"
 
@@ -142,6 +143,9 @@ static void step_gated(const struct cpu_backend *b,
     case GATE_SIGMOID:
         b->kernels->sigmoid_mul(gate, up, out, s->n);
         break;
+    case GATE_PLAIN:
+        b->kernels->mul(gate, up, out, s->n);
+        break;
     }
 }
 
@@ -157,8 +161,9 @@ static void step_head_norm(const struct cpu_backend *b, const struct step *s, ui
 {
     float *x = row_of(b, s->out, row);
     const uint32_t dim = s->head_dim;
-    for (uint32_t i = 0; i < s->n; i += dim)
-        b->kernels->norm(x + i, s->w, x + i, dim, b->model->hp.norm_eps);
+    const float *w = s->w;
+    for (uint32_t i = 0; i < s->n; i += dim, w += s->w_step)
+        b->kernels->norm(x + i, w, x + i, dim, s->eps);
 }
 
 static void step_head_layer_norm(const struct cpu_backend *b, const struct step *s, uint32_t row)
@@ -169,10 +174,10 @@ static void step_head_layer_norm(const struct cpu_backend *b, const struct step 
         b->kernels->layer_norm(x + i, s->w + i, s->bias, x + i, dim, b->model->hp.norm_eps);
 }
 
-/* The end of each head's values. */
+/* The end of each head's values, or their beginning. */
 static void step_head_copy(const struct cpu_backend *b, const struct step *s, uint32_t row)
 {
-    const float *in = row_of(b, s->in, row) + s->in_step - s->n;
+    const float *in = row_of(b, s->in, row) + (s->front ? 0 : s->in_step - s->n);
     float *out = row_of(b, s->out, row) + s->out_step - s->n;
     for (uint32_t h = 0; h < s->n_head; h++, in += s->in_step, out += s->out_step)
         memcpy(out, in, s->n * sizeof *out);
@@ -270,6 +275,10 @@ static void run_step(
         break;
     case STEP_ADD_GATED:
         step_add_gated(b, s, row);
+        break;
+    case STEP_RATES:
+        recurrent_rates(
+            s, row_of(b, s->in, row), row_of(b, BUF_RATE, row), row_of(b, BUF_BETA, row));
         break;
     case STEP_SELECT:
         experts_select(b, s, row);
@@ -529,6 +538,10 @@ static void run_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
     case PHASE_EXPERTS:
         experts_run(b, p, item, worker);
         break;
+    case PHASE_CONV:
+    case PHASE_RECUR:
+        recurrent_run(b, p, item);
+        break;
     }
 }
 
@@ -562,6 +575,9 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
     case PHASE_EXPERTS: /* for as many experts as can be wanted: how many are is known later */
         p->chunk = panel_chunk(p, n_runs, n_workers);
         return (p->n_panels + p->chunk - 1) / p->chunk * n_runs;
+    case PHASE_CONV:
+    case PHASE_RECUR:
+        return recurrent_items(b, p);
     }
     return 0;
 }
@@ -569,7 +585,8 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
 /* Which sequence each row belongs to, and the tiles of rows that attend together. */
 static void prepare(struct cpu_backend *b, const struct batch *batch)
 {
-    const uint32_t tile_rows = b->max_group < ATTN_QUERIES ? ATTN_QUERIES / b->max_group : 1;
+    const uint32_t group = b->max_group ? b->max_group : 1;
+    const uint32_t tile_rows = group < ATTN_QUERIES ? ATTN_QUERIES / group : 1;
     b->batch = batch;
     b->n_tiles = 0;
     for (uint32_t i = 0; i < batch->n_seqs; i++) {

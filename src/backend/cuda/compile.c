@@ -344,6 +344,11 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         l->stream_op = op->kind;
         l->heads = op->n_head;
         return OK;
+    case OP_HEAD_UNIT:
+    case OP_CONV:
+    case OP_RATES:
+    case OP_RECUR:
+        break; /* cuda_compile has refused these */
     case OP_ATTENTION:
         l = add_launch(c, LAUNCH_ATTENTION, op);
         l->w = add_vector(c, op->w);
@@ -425,9 +430,11 @@ static void choose_buffers(struct cuda_backend *b)
         b->lent[i] = i != BUF_LOGITS && b->model->buf_width[i] > 0;
 }
 
-/* Heads that attention has no kernel for. */
-static enum err check_heads(const struct model *m, struct err_info *e)
+/* What no kernel here computes: recurrent layers, and heads that attention has none for. */
+static enum err check_kernels(const struct model *m, struct err_info *e)
 {
+    if (m->hp.conv_width)
+        return err_set(e, ERR_UNSUPPORTED, "the CUDA backend has no recurrent layers yet");
     const uint32_t latent = m->hp.latent;
     const uint32_t most = latent ? CUDA_ATTN_MOST_KEY : CUDA_ATTN_MOST_DIM;
     for (uint32_t i = 0; i < m->n_ops; i++) {
@@ -447,7 +454,7 @@ enum err cuda_compile(struct cuda_backend *b, struct err_info *e)
 {
     struct compiler c = {.b = b, .m = b->model, .e = e};
     const size_t n_ops = b->model->n_ops; /* an op makes at most three launches */
-    enum err err = check_heads(b->model, e);
+    enum err err = check_kernels(b->model, e);
     b->launches = mem_zalloc(n_ops * 3 + N_ROPE_TABLES, sizeof *b->launches);
     b->matrices = mem_zalloc(n_ops + 1, sizeof *b->matrices);
     b->vector_list = mem_zalloc(n_ops * 2 + 1, sizeof *b->vector_list);

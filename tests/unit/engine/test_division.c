@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -161,6 +162,46 @@ static void test_without_windows(void **state)
     assert_int_equal(n_ctx, 32768);
 }
 
+/* Qwen3.5-0.8B: every fourth of 24 layers attends; a state is as large as the blocks of some 1,600
+ * tokens. Half of the memory at most is for states, and never too little for one beside a block. */
+static void test_states(void **state)
+{
+    (void)state;
+    struct engine *eng = mem_zalloc(1, sizeof *eng);
+    const struct shape s = {6, 1, 0, 262144, 16, 256, 2};
+    struct model_layer layers[24];
+    struct model m;
+    struct err_info e;
+    engine_of(eng, &m, &s, 0);
+    m.hp.n_layer = 24;
+    m.hp.conv_width = 4;
+    m.hp.conv_channels = 6144;
+    m.hp.n_rec_head = m.hp.n_rec_group = 16;
+    m.hp.rec_key = m.hp.rec_value = 128;
+    m.layers = layers;
+    for (uint32_t i = 0; i < 24; i++)
+        layers[i] = (struct model_layer){.recurrent = i % 4 != 3};
+    const uint64_t size = 20201472, block = 6 * 16 * 2048;
+    for (uint64_t bytes = size + block; bytes < (uint64_t)9 << 30; bytes += bytes / 3) {
+        eng->cfg.kv_bytes = bytes;
+        eng->n_ctx = s.n_ctx;
+        assert_int_equal(memory_divide(eng, 0, &e), OK);
+        const struct memory *d = &eng->memory;
+        assert_int_equal(d->state_bytes, size);
+        assert_int_equal(d->block_bytes, block);
+        assert_true(d->n_states >= 1 && d->n_blocks >= 1 && d->n_panes == 0);
+        const uint64_t states = d->n_states * size, blocks = d->n_blocks * block;
+        assert_true(states + blocks <= bytes && states + blocks + block > bytes);
+        assert_true(d->n_states == 1 || states <= bytes / 2);
+        assert_true(states + size > bytes / 2 || d->n_states >= 32);
+    }
+    eng->cfg.kv_bytes = size + block - 1;
+    assert_int_equal(memory_divide(eng, 0, &e), ERR_INVALID);
+    assert_non_null(strstr(e.text, "state takes 20201472 bytes"));
+    free(m.ops);
+    free(eng);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -169,6 +210,7 @@ int main(void)
         cmocka_unit_test(test_all_windowed),
         cmocka_unit_test(test_little_memory),
         cmocka_unit_test(test_without_windows),
+        cmocka_unit_test(test_states),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,6 +39,9 @@ struct drive {
     uint32_t window; /* of layers that have one; 0: none has */
     uint32_t tables[MAX_SEQS][64];
     uint32_t panes[MAX_SEQS][64]; /* likewise, in another order */
+    uint32_t states[MAX_SEQS];    /* of recurrent layers, each sequence's own; */
+    uint32_t kept[MAX_SEQS][64];  /* and of its full blocks, where they are kept */
+    bool keeps;
 };
 
 /* The list of numbers behind "prompt": in the model's description. */
@@ -86,7 +89,7 @@ typedef enum err (*drive_create_fn)(const struct model *m,
                                     struct err_info *e);
 
 /* Blocks are dealt to sequences in an order that `shuffle` decides. Layers with windows have panes
- * of their own. */
+ * of their own. With it the states behind full blocks are kept, and gone on from. */
 static inline void drive_open_on(struct drive *d,
                                  const struct model *m,
                                  drive_create_fn create,
@@ -108,6 +111,13 @@ static inline void drive_open_on(struct drive *d,
     for (uint32_t i = 0; i < m->n_ops; i++)
         if (m->ops[i].window > d->window && m->ops[i].window_kind != WINDOW_AROUND)
             d->window = m->ops[i].window;
+    cfg.n_states = (per_seq + 1) * MAX_SEQS;
+    d->keeps = shuffle > 0;
+    for (uint32_t s = 0; s < MAX_SEQS; s++) {
+        d->states[s] = (per_seq + 1) * s + per_seq / 2;
+        for (uint32_t i = 0; i < 64; i++)
+            d->kept[s][i] = i < per_seq ? (per_seq + 1) * s + i + (i >= per_seq / 2) : UINT32_MAX;
+    }
     cfg.n_panes = d->window ? per_seq * MAX_SEQS : 0;
     if (create(m, &cfg, &d->b, &e) != OK) {
         fprintf(stderr, "create: %s\n", e.text);
@@ -164,7 +174,12 @@ static inline void drive_run(struct drive *d,
                                      .n_rows = parts[i].n,
                                      .first_pos = pos,
                                      .blocks = d->tables[s],
-                                     .panes = panes[i]};
+                                     .panes = panes[i],
+                                     .state_to = d->states[s],
+                                     .state_from = d->states[s],
+                                     .states = d->keeps ? d->kept[s] : NULL};
+        if (d->keeps && pos > 0 && pos % d->block_tokens == 0)
+            seqs[i].state_from = d->kept[s][pos / d->block_tokens - 1];
         for (uint32_t r = 0; r < parts[i].n; r++, n++) {
             positions[n] = parts[i].first_pos + r;
             ids[n] = tokens[i][positions[n]];

@@ -31,20 +31,32 @@ static const struct {
     {"grids/llama.IQ3_XXS", 2.7938e-04},       {"grids/llama.TQ1_0", 4.3092e-04},
 };
 static const char *const architectures[] = {
-    "architectures/llama", "architectures/llama3",   "architectures/qwen2",
-    "architectures/qwen3", "architectures/qwen3moe", "architectures/gemma3",
-    "architectures/phi3",  "architectures/olmo2",    "architectures/granite",
-    "variants/gemma2",     "variants/gemma3-linear", "variants/qwen2moe",
-    "variants/mixtral",    "variants/mistral",       "variants/granitemoe",
-    "variants/smollm3",    "variants/gpt-oss",       "variants/phi3-long",
-    "variants/phi3-short", "variants/llama-yarn",    "variants/llama-linear",
-    "variants/olmo3",      "families/deci",          "families/openelm",
-    "families/gptneox",    "families/falcon-large",  "families/cohere2",
-    "families/olmo",       "families/hunyuan-dense", "families/nemotron",
-    "families/gpt2",       "families/deepseek",      "families/minicpm",
-    "families/gemma4",     "families/gemma4-moe",    "families/apertus",
-    "families/afmoe",      "families/minicpm3",      "families/dbrx",
-    "families/qwen",       "families/gemma3n"};
+    "architectures/llama",     "architectures/llama3",
+    "architectures/qwen2",     "architectures/qwen3",
+    "architectures/qwen3moe",  "architectures/gemma3",
+    "architectures/phi3",      "architectures/olmo2",
+    "architectures/granite",   "variants/gemma2",
+    "variants/gemma3-linear",  "variants/qwen2moe",
+    "variants/mixtral",        "variants/mistral",
+    "variants/granitemoe",     "variants/smollm3",
+    "variants/gpt-oss",        "variants/phi3-long",
+    "variants/phi3-short",     "variants/llama-yarn",
+    "variants/llama-linear",   "variants/olmo3",
+    "families/deci",           "families/openelm",
+    "families/gptneox",        "families/falcon-large",
+    "families/cohere2",        "families/olmo",
+    "families/hunyuan-dense",  "families/nemotron",
+    "families/gpt2",           "families/deepseek",
+    "families/minicpm",        "families/gemma4",
+    "families/gemma4-moe",     "families/apertus",
+    "families/afmoe",          "families/minicpm3",
+    "families/dbrx",           "families/qwen",
+    "families/gemma3n",        "recurrent/lfm2",
+    "recurrent/lfm2moe",       "recurrent/qwen35",
+    "recurrent/qwen35moe",     "recurrent/qwen3next",
+    "recurrent/granitehybrid", "recurrent/falcon-h1",
+    "recurrent/nemotron_h",    "recurrent/granitehybrid-dense",
+    "recurrent/mamba2"};
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
@@ -252,6 +264,12 @@ static void bits_do_not_depend_on_company(void **state)
         check_invariance("variants/mistral.f32", isas[i], KV_F32);
         check_invariance("variants/gpt-oss.f32", isas[i], KV_BF16);
         check_invariance("variants/qwen2moe.f32", isas[i], KV_F32);
+        check_invariance("recurrent/lfm2.f32", isas[i], KV_F16);
+        check_invariance("recurrent/qwen35.f32", isas[i], KV_F32);
+        check_invariance("recurrent/qwen3next.f32", isas[i], KV_F16);
+        check_invariance("recurrent/granitehybrid.f32", isas[i], KV_F16);
+        check_invariance("recurrent/falcon-h1.f32", isas[i], KV_F16);
+        check_invariance("recurrent/mamba2.f32", isas[i], KV_F16);
     }
 }
 

@@ -1,0 +1,210 @@
+/* Recurrent layers: convolutions over the rows of a sequence, and heads whose state is a matrix.
+ *
+ * Both run row by row, first to last. Vectors hold channels, or columns of a state, which have
+ * nothing to do with one another; what is summed - rows of the convolution, rows of a state - is
+ * summed in one order, whoever computes it and however the rows came. */
+
+/* All rows of some channels, row by row. ring[i % (width - 1)] is the row i, counted so that those
+ * before the first are rows 0 .. width - 2. */
+INLINE void conv_part(const struct conv_job *j, uint32_t c, uint32_t n, const uint32_t width)
+{
+    float ring[CONV_MAX_WIDTH - 1][CONV_MAX_PART];
+    const uint32_t n_ring = width - 1;
+    for (uint32_t i = 0; i < n_ring; i++) {
+        if (j->from)
+            memcpy(ring[i], j->from + i * j->stride_state + c, n * sizeof(float));
+        else
+            memset(ring[i], 0, n * sizeof(float));
+    }
+    for (uint32_t r = 0; r < j->n_rows; r++) {
+        float *x = j->x + r * j->stride + c;
+        for (uint32_t at = 0; at < n; at += VL) {
+            const uint32_t left = n - at < VL ? n - at : VL;
+            vf sum = j->bias ? vf_load_n(j->bias + c + at, left) : vf_zero();
+            for (uint32_t i = 0; i < n_ring; i++)
+                sum = vf_fma(vf_load_n(ring[(r + i) % n_ring] + at, left),
+                             vf_load_n(j->w + i * j->stride_state + c + at, left),
+                             sum);
+            const vf now = vf_load_n(x + at, left);
+            sum = vf_fma(now, vf_load_n(j->w + n_ring * j->stride_state + c + at, left), sum);
+            vf_store_n(ring[r % n_ring] + at, now, left); /* where the oldest was */
+            vf_store_n(x + at, j->gated ? silu_mul(sum, vf_set1(1.0f)) : sum, left);
+        }
+    }
+    for (uint32_t i = 0; i < n_ring; i++)
+        memcpy(j->to + i * j->stride_state + c, ring[(j->n_rows + i) % n_ring], n * sizeof(float));
+}
+
+static void run_conv(const struct conv_job *j)
+{
+    for (uint32_t c = 0; c < j->n_channels; c += CONV_MAX_PART) {
+        const uint32_t n = j->n_channels - c < CONV_MAX_PART ? j->n_channels - c : CONV_MAX_PART;
+        if (j->width == 4) /* what nearly all models have */
+            conv_part(j, c, n, 4);
+        else if (j->width == 3)
+            conv_part(j, c, n, 3);
+        else
+            conv_part(j, c, n, j->width);
+    }
+}
+
+/* A state lies in tiles, one behind the other: all rows of REC_TILE columns, so that a tile stays
+ * in the nearest cache from one position to the next; then of half as many, if so many are left;
+ * then of single columns. Sums over rows go into several chains in turn, which are then added: one
+ * would wait for itself. */
+enum { REC_TILE = 32, REC_CHAINS = VL == 16 ? 4 : 2 };
+
+/* The sum of the chains. */
+INLINE vf rec_fold(const vf *sum, int step)
+{
+    vf all = vf_add(sum[0], sum[step]);
+    if (REC_CHAINS == 4)
+        all = vf_add(all, vf_add(sum[2 * step], sum[3 * step]));
+    return all;
+}
+
+/* f S^T k of a tile of nv vectors, as it is; out may not be S. */
+INLINE void read_tile(
+    const float *s, const float *k, uint32_t n_key, float f, vf *out, const int nv)
+{
+    vf sum[REC_CHAINS * REC_TILE / VL];
+    UNROLL for (int i = 0; i < REC_CHAINS * nv; i++) sum[i] = vf_zero();
+    uint32_t i = 0;
+    for (; i + REC_CHAINS <= n_key; i += REC_CHAINS) {
+        UNROLL for (int c = 0; c < REC_CHAINS; c++)
+        {
+            const vf by = vf_set1(k[i + c]);
+            UNROLL for (int v = 0; v < nv; v++) sum[c * nv + v] =
+                vf_fma(vf_load(s + ((i + c) * nv + v) * VL), by, sum[c * nv + v]);
+        }
+    }
+    for (; i < n_key; i++) {
+        UNROLL for (int v = 0; v < nv; v++) sum[v] =
+            vf_fma(vf_load(s + (i * nv + v) * VL), vf_set1(k[i]), sum[v]);
+    }
+    UNROLL for (int v = 0; v < nv; v++) out[v] = vf_mul(rec_fold(sum + v, nv), vf_set1(f));
+}
+
+/* One row of a tile: to = f from + k d, added up times q. */
+INLINE void move_row(
+    const float *from, float *to, vf f, vf k, vf q, const vf *d, vf *sum, const int nv)
+{
+    UNROLL for (int v = 0; v < nv; v++)
+    {
+        const vf was = from ? vf_load(from + v * VL) : vf_zero();
+        const vf now = vf_fma(k, d[v], vf_mul(was, f));
+        vf_store(to + v * VL, now);
+        sum[v] = vf_fma(now, q, sum[v]);
+    }
+}
+
+INLINE void move_tile(const float *from,
+                      float *to,
+                      const float *k,
+                      const float *q,
+                      uint32_t n_key,
+                      float f,
+                      const vf *d,
+                      vf *out,
+                      const int nv)
+{
+    vf sum[REC_CHAINS * REC_TILE / VL];
+    const vf by = vf_set1(f);
+    UNROLL for (int i = 0; i < REC_CHAINS * nv; i++) sum[i] = vf_zero();
+    uint32_t i = 0;
+    for (; i + REC_CHAINS <= n_key; i += REC_CHAINS) {
+        UNROLL for (int c = 0; c < REC_CHAINS; c++)
+        {
+            const size_t at = (size_t)(i + c) * nv * VL;
+            move_row(from ? from + at : NULL,
+                     to + at,
+                     by,
+                     vf_set1(k[i + c]),
+                     vf_set1(q[i + c]),
+                     d,
+                     sum + c * nv,
+                     nv);
+        }
+    }
+    for (; i < n_key; i++) {
+        const size_t at = (size_t)i * nv * VL;
+        move_row(from ? from + at : NULL, to + at, by, vf_set1(k[i]), vf_set1(q[i]), d, sum, nv);
+    }
+    UNROLL for (int v = 0; v < nv; v++) out[v] = rec_fold(sum + v, nv);
+}
+
+/* A tile of nv vectors, of columns from c on, over all rows. */
+INLINE void recur_tile(const struct recur_job *j, uint32_t c, const bool delta, const int nv)
+{
+    const size_t at = (size_t)c * j->n_key;
+    const float *from = j->from ? j->from + at : NULL;
+    float *to = j->to + at;
+    for (uint32_t r = 0; r < j->n_rows; r++, from = to) {
+        const float *k = j->k + r * j->stride, *q = j->q + r * j->stride;
+        const float *value = j->v + r * j->stride + c;
+        const float f = j->rate[r * j->rate_stride], b = j->beta[r * j->rate_stride];
+        float *out = j->out + r * j->out_stride + c;
+        vf d[REC_TILE / VL], read[REC_TILE / VL];
+        UNROLL for (int v = 0; v < nv; v++) d[v] = vf_load(value + v * VL);
+        if (delta && from) {
+            read_tile(from, k, j->n_key, f, read, nv);
+            UNROLL for (int v = 0; v < nv; v++) d[v] = vf_sub(d[v], read[v]);
+        }
+        UNROLL for (int v = 0; v < nv; v++) d[v] = vf_mul(d[v], vf_set1(b));
+        if (from)
+            move_tile(from, to, k, q, j->n_key, f, d, read, nv);
+        else
+            move_tile(NULL, to, k, q, j->n_key, f, d, read, nv);
+        UNROLL for (int v = 0; v < nv; v++)
+        {
+            vf y = vf_mul(read[v], vf_set1(j->scale));
+            if (!delta)
+                y = vf_fma(vf_load(value + v * VL), vf_set1(j->skip), y);
+            vf_store(out + v * VL, y);
+        }
+    }
+}
+
+/* A column by itself: few models have any. */
+static void recur_column(const struct recur_job *j, uint32_t c)
+{
+    const size_t at = (size_t)c * j->n_key;
+    const float *from = j->from ? j->from + at : NULL;
+    float *to = j->to + at;
+    for (uint32_t r = 0; r < j->n_rows; r++, from = to) {
+        const float *k = j->k + r * j->stride, *q = j->q + r * j->stride;
+        const float value = j->v[r * j->stride + c];
+        const float f = j->rate[r * j->rate_stride], b = j->beta[r * j->rate_stride];
+        float read = 0, y = 0;
+        for (uint32_t i = 0; from && j->delta && i < j->n_key; i++)
+            read += from[i] * k[i];
+        const float d = (value - read * f) * b;
+        for (uint32_t i = 0; i < j->n_key; i++) {
+            to[i] = (from ? from[i] * f : 0.0f) + k[i] * d;
+            y += to[i] * q[i];
+        }
+        j->out[r * j->out_stride + c] = y * j->scale + (j->delta ? 0.0f : value * j->skip);
+    }
+}
+
+static void run_recur(const struct recur_job *j)
+{
+    uint32_t c = 0;
+    if (j->n_rows == 0) {
+        if (j->from && j->from != j->to)
+            memcpy(j->to, j->from, (size_t)j->n_key * j->n_value * sizeof(float));
+        return;
+    }
+    for (; c + REC_TILE <= j->n_value; c += REC_TILE) {
+        if (j->delta)
+            recur_tile(j, c, true, REC_TILE / VL);
+        else
+            recur_tile(j, c, false, REC_TILE / VL);
+    }
+    if (c + REC_TILE / 2 <= j->n_value) {
+        recur_tile(j, c, j->delta, REC_TILE / 2 / VL);
+        c += REC_TILE / 2;
+    }
+    for (; c < j->n_value; c++)
+        recur_column(j, c);
+}

@@ -1,0 +1,266 @@
+/* Recurrent layers: what the file says of them, and their plan.
+ *
+ *      LFM2          B, C, x = in_proj(h);  out_proj(C conv(B x))
+ *      delta rule    MIX = conv(attn_qkv(h)), with rates; ssm_out(norm by head(REC) silu(gate(h)))
+ *      Mamba-2       gate, MIX, rates = ssm_in(h);  ssm_out(norm by group(REC silu(gate))) */
+#include "model/build.h"
+#include "model/keys.h"
+
+#include <stdio.h>
+
+/* Far above any real model; products stay inside 64 bits. */
+#define MIN_CONV_WIDTH 2
+#define MAX_CONV_WIDTH 8
+#define MAX_INNER (1u << 20)
+#define MAX_REC_HEADS 1024
+#define MAX_REC_DIM 1024
+#define MAX_CONV_CHANNELS (1u << 21)
+
+size_t model_conv_state_floats(const struct model_hparams *hp)
+{
+    return hp->conv_width ? (size_t)(hp->conv_width - 1) * hp->conv_channels : 0;
+}
+
+size_t model_state_floats(const struct model_hparams *hp)
+{
+    return model_conv_state_floats(hp) + (size_t)hp->n_rec_head * hp->rec_key * hp->rec_value;
+}
+
+size_t model_state_bytes(const struct model *m)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < m->hp.n_layer && m->hp.conv_width; i++)
+        n += m->layers[i].recurrent;
+    return n * model_state_floats(&m->hp) * sizeof(float);
+}
+
+/* --- what the file says ---------------------------------------------------------------------- */
+
+/* All layers but every n-th, or those of a list. */
+static enum err read_interval(struct model *m, struct err_info *e)
+{
+    uint32_t every = 4;
+    const struct gguf_kv *list = key_find(m, "attention.recurrent_layers");
+    enum err err = key_u32_in(m, "full_attention_interval", 1, 1u << 20, &every, e);
+    if (err)
+        return err;
+    if (list &&
+        (list->kind != GGUF_ARRAY || list->elem_kind != GGUF_BOOL || list->n_elems < m->hp.n_layer))
+        return err_set(
+            e, ERR_FORMAT, "%s.attention.recurrent_layers is not %u bools", m->arch, m->hp.n_layer);
+    for (uint32_t i = 0; i < m->hp.n_layer; i++)
+        m->layers[i].recurrent = list ? gguf_elem(list, i).b : (i + 1) % every != 0;
+    return OK;
+}
+
+enum err recurrent_read_layers(struct model *m, const struct arch *arch, struct err_info *e)
+{
+    enum err err = OK;
+    if (arch->recurrence == RECURRENCE_NONE)
+        return OK;
+    if (arch->recurrent_layers == RECURRENT_BY_INTERVAL)
+        err = read_interval(m, e);
+    for (uint32_t i = 0; i < m->hp.n_layer && !err; i++) {
+        struct model_layer *l = &m->layers[i];
+        if (arch->recurrent_layers == RECURRENT_BY_HEADS)
+            l->recurrent = l->n_head_kv == 0 && (!arch->gaps || l->n_ff == 0);
+        else if (arch->recurrent_layers != RECURRENT_BY_INTERVAL)
+            l->recurrent = true;
+        if ((l->recurrent && arch->recurrent_layers != RECURRENT_BESIDE) || l->n_head_kv == 0)
+            l->n_head = l->n_head_kv = 0;
+    }
+    return err;
+}
+
+/* Heads, the groups that share keys and queries, and how long they are. */
+static enum err read_heads(struct model *m, struct err_info *e)
+{
+    struct model_hparams *hp = &m->hp;
+    uint32_t inner = 0;
+    enum err err;
+    if ((err = key_u32_in(m, "ssm.inner_size", 1, MAX_INNER, &inner, e)) ||
+        (err = key_u32_in(m, "ssm.state_size", 1, MAX_REC_DIM, &hp->rec_key, e)) ||
+        (err = key_u32_in(m, "ssm.time_step_rank", 1, MAX_REC_HEADS, &hp->n_rec_head, e)) ||
+        (err = key_u32_in(m, "ssm.group_count", 1, MAX_REC_HEADS, &hp->n_rec_group, e)))
+        return err;
+    if (hp->n_rec_head % hp->n_rec_group != 0 || inner % hp->n_rec_head != 0 ||
+        inner / hp->n_rec_head > MAX_REC_DIM)
+        return err_set(e,
+                       ERR_FORMAT,
+                       "%s.ssm.inner_size %u, time_step_rank %u and group_count %u do not go "
+                       "together",
+                       m->arch,
+                       inner,
+                       hp->n_rec_head,
+                       hp->n_rec_group);
+    hp->rec_value = inner / hp->n_rec_head;
+    hp->conv_channels = inner + 2 * hp->n_rec_group * hp->rec_key;
+    return OK;
+}
+
+enum err recurrent_read(struct model *m, const struct arch *arch, struct err_info *e)
+{
+    struct model_hparams *hp = &m->hp;
+    const bool conv = arch->recurrence == RECURRENCE_CONV;
+    if (arch->recurrence == RECURRENCE_NONE)
+        return OK;
+    enum err err = key_u32_in(m,
+                              conv ? "shortconv.l_cache" : "ssm.conv_kernel",
+                              MIN_CONV_WIDTH,
+                              MAX_CONV_WIDTH,
+                              &hp->conv_width,
+                              e);
+    hp->conv_channels = hp->n_embd;
+    if (!err && !conv)
+        err = read_heads(m, e);
+    if (!err && hp->conv_channels > MAX_CONV_CHANNELS)
+        err = err_set(e,
+                      ERR_FORMAT,
+                      "%s: recurrent layers of %u values, at most %u are supported",
+                      m->arch,
+                      hp->conv_channels,
+                      MAX_CONV_CHANNELS);
+    return err;
+}
+
+/* --- the plan -------------------------------------------------------------------------------- */
+
+void recurrent_widths(struct model *m, const struct arch *arch)
+{
+    const struct model_hparams *hp = &m->hp;
+    uint32_t *w = m->buf_width;
+    if (arch->recurrence == RECURRENCE_NONE)
+        return;
+    const bool conv = arch->recurrence == RECURRENCE_CONV;
+    w[BUF_MIX] = hp->conv_channels;
+    w[BUF_RATE] = w[BUF_BETA] = hp->n_rec_head;
+    w[BUF_REC] = w[BUF_REC_GATE] = conv ? hp->n_embd : hp->n_rec_head * hp->rec_value;
+    if (arch->recurrent_layers == RECURRENT_BESIDE)
+        w[BUF_SHARED] = hp->n_embd;
+}
+
+/* A vector of the layer without "weight" in its name. */
+static const struct gguf_tensor *take_bare(struct builder *b,
+                                           const char *stem,
+                                           uint64_t cols,
+                                           uint64_t rows)
+{
+    char name[48];
+    snprintf(name, sizeof name, "blk.%u.%s", b->layer, stem);
+    return plan_take(b, name, cols, rows, F32_ONLY, REQUIRED);
+}
+
+static void add_conv(struct builder *b, const char *stem, bool gated, enum presence bias)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const uint32_t width = hp->conv_width, n = hp->conv_channels;
+    struct op *op = plan_add(b, OP_CONV, BUF_MIX, BUF_MIX);
+    op->w = plan_take(b, plan_name(b, stem, "weight"), width, n, F32_ONLY, REQUIRED);
+    op->bias = plan_take(b, plan_name(b, stem, "bias"), n, 1, F32_ONLY, bias);
+    op->gated = gated;
+}
+
+static void add_product(struct builder *b,
+                        enum gate_kind kind,
+                        enum model_buf gate,
+                        enum model_buf in,
+                        enum model_buf out)
+{
+    struct op *op = plan_add(b, OP_GATED, gate, out);
+    op->in2 = in;
+    op->gate = kind;
+}
+
+static void add_short_convolution(struct builder *b, enum model_buf in, enum model_buf out)
+{
+    const uint32_t n = b->m->hp.n_embd, ns[] = {n, n, n};
+    const enum model_buf bufs[] = {BUF_MIX, BUF_REC_GATE, BUF_REC};
+    plan_stacked(b, "shortconv.in_proj", in, bufs, ns, 3, ABSENT);
+    add_product(b, GATE_PLAIN, BUF_MIX, BUF_REC, BUF_MIX);
+    add_conv(b, "shortconv.conv", false, ABSENT);
+    add_product(b, GATE_PLAIN, BUF_REC_GATE, BUF_MIX, BUF_REC);
+    plan_linear(b, "shortconv.out_proj", BUF_REC, n, out, n, ABSENT);
+}
+
+static struct op *add_heads(struct builder *b, enum op_kind kind, enum recur_kind recur)
+{
+    struct op *op = plan_add(
+        b, kind, kind == OP_RATES ? BUF_RATE : BUF_MIX, kind == OP_RATES ? BUF_RATE : BUF_REC);
+    op->recur = recur;
+    op->n_head = b->m->hp.n_rec_head;
+    return op;
+}
+
+/* The norm of what heads read, n values each with a row of its own or one for all. */
+static void add_rec_norm(struct builder *b, uint32_t n, uint32_t n_rows, enum presence presence)
+{
+    if (presence == OPTIONAL && !plan_has(b, "ssm_norm"))
+        return;
+    const struct gguf_tensor *w =
+        plan_take(b, plan_name(b, "ssm_norm", "weight"), n, n_rows, F32_ONLY, REQUIRED);
+    plan_head_norm(b, BUF_REC, b->m->buf_width[BUF_REC], w)->head_dim = n;
+}
+
+static void add_delta(struct builder *b, enum model_buf in, enum model_buf out)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const uint32_t n_embd = hp->n_embd, n_head = hp->n_rec_head, n = b->m->buf_width[BUF_REC];
+    const bool mixed = b->arch->recurrence == RECURRENCE_DELTA_MIXED;
+    plan_linear(b, "attn_qkv", in, n_embd, BUF_MIX, hp->conv_channels, ABSENT);
+    plan_linear(b, "attn_gate", in, n_embd, BUF_REC_GATE, n, ABSENT);
+    if (mixed) { /* into a buffer that is not in use yet */
+        plan_linear(b, "ssm_ba", in, n_embd, BUF_REC, 2 * n_head, ABSENT);
+    } else {
+        plan_linear(b, "ssm_beta", in, n_embd, BUF_BETA, n_head, ABSENT);
+        plan_linear(b, "ssm_alpha", in, n_embd, BUF_RATE, n_head, ABSENT);
+    }
+    struct op *op = add_heads(b, OP_RATES, RECUR_DELTA);
+    op->in = mixed ? BUF_REC : BUF_RATE;
+    op->in_step = mixed ? n_head / hp->n_rec_group : 0;
+    op->bias = plan_take(b, plan_name(b, "ssm_dt", "bias"), n_head, 1, F32_ONLY, REQUIRED);
+    op->w = take_bare(b, "ssm_a", n_head, 1);
+    add_conv(b, "ssm_conv1d", true, ABSENT);
+    op = plan_add(b, OP_HEAD_UNIT, BUF_MIX, BUF_MIX);
+    op->head_dim = hp->rec_key;
+    op->n_in = op->n_out = 2 * hp->n_rec_group * hp->rec_key;
+    add_heads(b, OP_RECUR, RECUR_DELTA)->tiled = !mixed;
+    add_rec_norm(b, hp->rec_value, 1, REQUIRED);
+    add_product(b, GATE_SILU, BUF_REC_GATE, BUF_REC, BUF_REC);
+    plan_linear(b, "ssm_out", BUF_REC, n, out, n_embd, ABSENT);
+}
+
+static void add_scan(struct builder *b, enum model_buf in, enum model_buf out)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const uint32_t n_head = hp->n_rec_head, n = b->m->buf_width[BUF_REC], group = hp->n_rec_group;
+    const enum model_buf bufs[] = {BUF_REC_GATE, BUF_MIX, BUF_RATE};
+    plan_stacked(
+        b, "ssm_in", in, bufs, (const uint32_t[]){n, hp->conv_channels, n_head}, 3, ABSENT);
+    struct op *op = add_heads(b, OP_RATES, RECUR_SCAN);
+    op->bias = plan_take(b, plan_name(b, "ssm_dt", "bias"), n_head, 1, F32_ONLY, REQUIRED);
+    op->w = take_bare(b, "ssm_a", 1, n_head);
+    add_conv(b, "ssm_conv1d", true, OPTIONAL);
+    add_heads(b, OP_RECUR, RECUR_SCAN)->w = take_bare(b, "ssm_d", 1, n_head);
+    add_product(b, GATE_SILU, BUF_REC_GATE, BUF_REC, BUF_REC);
+    const bool beside = b->arch->recurrent_layers == RECURRENT_BESIDE;
+    add_rec_norm(b, n / group, group, beside ? OPTIONAL : REQUIRED);
+    plan_linear(b, "ssm_out", BUF_REC, n, out, hp->n_embd, ABSENT);
+}
+
+void plan_recurrent(struct builder *b, enum model_buf in, enum model_buf out)
+{
+    switch (b->arch->recurrence) {
+    case RECURRENCE_CONV:
+        add_short_convolution(b, in, out);
+        break;
+    case RECURRENCE_DELTA:
+    case RECURRENCE_DELTA_MIXED:
+        add_delta(b, in, out);
+        break;
+    case RECURRENCE_MAMBA2:
+        add_scan(b, in, out);
+        break;
+    case RECURRENCE_NONE:
+        break;
+    }
+}

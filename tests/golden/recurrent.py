@@ -1,0 +1,174 @@
+"""Models with recurrent layers for make_models.py: their tensors, and what such a layer computes.
+
+In float64, row by row, from the papers: LFM2's short convolution (Liquid AI 2025), the gated delta
+rule (Yang, Kautz and Hatamizadeh 2024) as Qwen3-Next and Qwen3.5 have it, and Mamba-2 (Dao and Gu
+2024) with the norm of groups.
+"""
+import numpy as np
+
+SMALL = dict(embd=32, heads=2, heads_kv=1, dim=16, ff=48, layers=4, ctx=512, base=10000.0, eps=1e-5)
+QWEN = dict(pair="halves", qk_norm="heads", gate_in_query=True, ffn_norm="post_attention_norm",
+            rope_dims=8, eps=1e-6, tied=True, recurrent=[True, True, True, False])
+EXPERTS = dict(experts=4, used=2, ff_expert=24, expert_length=24, ff_shared=40, shared_gate=True)
+
+
+def ssm(conv, inner, state, rank, group):
+    return {"ssm.conv_kernel": conv, "ssm.inner_size": inner, "ssm.state_size": state,
+            "ssm.time_step_rank": rank, "ssm.group_count": group}
+
+
+RECURRENT = {
+    "lfm2": dict(
+        arch="lfm2", kind="conv", pair="halves", qk_norm="heads", tied=True, width=3,
+        heads_kv=[0, 1, 0, 1], recurrent=[True, False, True, False],
+        output_norm="token_embd_norm", keys={"shortconv.l_cache": 3}),
+    "lfm2moe": dict(
+        arch="lfm2moe", kind="conv", pair="halves", qk_norm="heads", tied=True, width=4,
+        heads_kv=[0, 0, 1, 0], recurrent=[True, True, False, True], dense_first=1, experts=4,
+        used=2, ff_expert=24, expert_length=24, sigmoid=True, select_bias=True, weights_norm=True,
+        output_norm="token_embd_norm",
+        keys={"shortconv.l_cache": 4, "leading_dense_block_count": 1, "expert_gating_func": 2}),
+    "qwen35": dict(
+        arch="qwen35", kind="delta", width=4, inner=64, state=16, rank=4, group=2, tiled=True,
+        keys={**ssm(4, 64, 16, 4, 2), "rope.dimension_sections": [2, 1, 1, 0]}, **QWEN),
+    "qwen35moe": dict(
+        arch="qwen35moe", kind="delta", width=4, inner=64, state=16, rank=4, group=2, tiled=True,
+        keys={**ssm(4, 64, 16, 4, 2), "rope.dimension_sections": [2, 1, 1, 0],
+              "full_attention_interval": 4}, **QWEN, **EXPERTS),
+    "qwen3next": dict(
+        arch="qwen3next", kind="delta", width=4, inner=96, state=16, rank=6, group=2, mixed=True,
+        keys=ssm(4, 96, 16, 6, 2), **QWEN, **EXPERTS),
+    "granitehybrid": dict(
+        arch="granitehybrid", kind="scan", width=4, inner=64, state=24, rank=4, group=2,
+        conv_bias=True, heads_kv=[0, 0, 1, 0], recurrent=[True, True, False, True], tied=True,
+        embed_scale=6.0, residual=0.4, logit_divisor=3.0, attention_scale=0.2, unrotated=True,
+        experts=5, used=2, ff=32, ff_expert=32, ff_shared=40,
+        keys={**ssm(4, 64, 24, 4, 2), "embedding_scale": 6.0, "residual_scale": 0.4,
+              "logit_scale": 3.0, "attention.scale": 0.2, "rope.scaling.finetuned": False}),
+    "granitehybrid-dense": dict(
+        arch="granitehybrid", kind="scan", width=4, inner=64, state=16, rank=4, group=1,
+        conv_bias=True, heads_kv=[0, 1], recurrent=[True, False], layers=2, tied=True,
+        embed_scale=6.0, residual=0.4, logit_divisor=3.0, attention_scale=0.2,
+        keys={**ssm(4, 64, 16, 4, 1), "embedding_scale": 6.0, "residual_scale": 0.4,
+              "logit_scale": 3.0, "attention.scale": 0.2}),
+    "nemotron_h": dict(
+        arch="nemotron_h", kind="scan", width=4, inner=80, state=16, rank=5, group=5,
+        conv_bias=True, heads_kv=[0, 0, 1, 0, 0], ff=[0, 48, 0, 0, 40], layers=5, unary="relu2",
+        recurrent=[True, False, False, True, False], ffn_norm="attn_norm", no_rope_every=1,
+        keys={**ssm(4, 80, 16, 5, 5), "attention.layer_norm_epsilon": 1e-5}),
+    "falcon-h1": dict(
+        arch="falcon-h1", kind="scan", width=4, inner=48, state=16, rank=3, group=1, pair="halves",
+        conv_bias=True, layers=2, recurrent=[True, True], both=True, no_ssm_norm=True,
+        keys=ssm(4, 48, 16, 3, 1)),
+    # no layer attends, none has a feed-forward part
+    "mamba2": dict(
+        arch="mamba2", kind="scan", width=4, inner=64, state=16, rank=4, group=1, layers=2,
+        heads=0, heads_kv=0, ff=0, conv_bias=True, recurrent=[True, True], tied=True,
+        keys=ssm(4, 64, 16, 4, 1)),
+}
+
+
+def is_layer(c, i):
+    return bool(c.get("recurrent")) and c["recurrent"][i]
+
+
+def tensors(c, i, t, mat, vec, norm):
+    """Of layer i, into t."""
+    p, d = f"blk.{i}.", c["embd"]
+    if c["kind"] == "conv":
+        mat(p + "shortconv.in_proj", 3 * d, d)
+        vec(p + "shortconv.conv.weight", (d, c["width"]), 0.0, 0.7)
+        mat(p + "shortconv.out_proj", d, d)
+        return
+    inner, rank, keys = c["inner"], c["rank"], c["group"] * c["state"]
+    channels = inner + 2 * keys
+    if c["kind"] == "delta":
+        mat(p + "attn_qkv", channels, d)
+        mat(p + "attn_gate", inner, d)
+        if c.get("mixed"):
+            mat(p + "ssm_ba", 2 * rank, d)
+        else:
+            mat(p + "ssm_beta", rank, d)
+            mat(p + "ssm_alpha", rank, d)
+        norm(p + "ssm_norm", inner // rank, False)
+    else:
+        mat(p + "ssm_in", inner + channels + rank, d)
+        vec(p + "ssm_d", (rank, 1), 1.0, 0.3)
+        if not c.get("no_ssm_norm"):
+            norm(p + "ssm_norm", (c["group"], inner // c["group"]), False)
+    vec(p + "ssm_conv1d.weight", (channels, c["width"]), 0.0, 0.7)
+    if c.get("conv_bias"):
+        vec(p + "ssm_conv1d.bias", channels)
+    vec(p + "ssm_dt.bias", rank, -1.0, 1.0)
+    vec(p + "ssm_a", rank if c["kind"] == "delta" else (rank, 1), 0.0, 1.0)
+    t[p + "ssm_a"] = -np.exp(t[p + "ssm_a"])
+    mat(p + "ssm_out", d, inner)
+
+
+def silu(x):
+    return x / (1 + np.exp(-x))
+
+
+def convolve(x, w, bias=0.0):
+    """Each row with the width - 1 before it; rows before the first are zero."""
+    width = w.shape[1]
+    padded = np.concatenate([np.zeros((width - 1, x.shape[1])), x])
+    return sum(padded[i:i + len(x)] * w[:, i] for i in range(width)) + bias
+
+
+def layer(c, i, t, y, eps):
+    """What recurrent layer i makes of the normalised rows y."""
+    def w(name):
+        return t[f"blk.{i}.{name}"]
+
+    def linear(z, name):
+        return z @ w(name + ".weight").T
+
+    def rms(x):
+        return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps)
+
+    n = len(y)
+    if c["kind"] == "conv":
+        b, gate, x = np.split(linear(y, "shortconv.in_proj"), 3, -1)
+        return linear(gate * convolve(b * x, w("shortconv.conv.weight")), "shortconv.out_proj")
+    inner, rank, group, state = c["inner"], c["rank"], c["group"], c["state"]
+    keys, dim = group * state, inner // rank
+    delta = c["kind"] == "delta"
+    if delta:
+        mix, gate = linear(y, "attn_qkv"), linear(y, "attn_gate")
+        if c.get("mixed"):
+            both = linear(y, "ssm_ba").reshape(n, group, 2, rank // group)
+            beta, step = both[:, :, 0].reshape(n, rank), both[:, :, 1].reshape(n, rank)
+        else:
+            beta, step = linear(y, "ssm_beta"), linear(y, "ssm_alpha")
+    else:
+        gate, mix, step = np.split(linear(y, "ssm_in"), [inner, 2 * inner + 2 * keys], -1)
+    step = np.log1p(np.exp(step + w("ssm_dt.bias")))
+    forget = np.exp(step * w("ssm_a").reshape(-1))
+    mix = silu(convolve(mix, w("ssm_conv1d.weight"), t.get(f"blk.{i}.ssm_conv1d.bias", 0.0)))
+    if delta:
+        q, k, v = np.split(mix, [keys, 2 * keys], -1)
+    else:
+        v, k, q = np.split(mix, [inner, inner + keys], -1)
+    q, k = q.reshape(n, group, state), k.reshape(n, group, state)
+    if delta:
+        q, k = (z / np.sqrt((z * z).sum(-1, keepdims=True) + eps) for z in (q, k))
+        q, take = q * state ** -0.5, 1 / (1 + np.exp(-beta))
+    else:
+        take = step
+    q, k = (np.tile(z, (1, rank // group, 1)) if c.get("tiled") else
+            np.repeat(z, rank // group, 1) for z in (q, k))
+    v = v.reshape(n, rank, dim)
+    s, out = np.zeros((rank, state, dim)), np.zeros((n, rank, dim))
+    for r in range(n):
+        s = s * forget[r, :, None, None]
+        new = v[r] - np.einsum("hkv,hk->hv", s, k[r]) if delta else v[r]
+        s = s + np.einsum("hk,hv->hkv", k[r], new * take[r, :, None])
+        out[r] = np.einsum("hkv,hk->hv", s, q[r])
+    if delta:
+        out = rms(out) * w("ssm_norm.weight") * silu(gate.reshape(n, rank, dim))
+        return linear(out.reshape(n, inner), "ssm_out")
+    out = (out + v * w("ssm_d").reshape(-1, 1)).reshape(n, inner) * silu(gate)
+    if not c.get("no_ssm_norm"):
+        out = (rms(out.reshape(n, group, -1)) * w("ssm_norm.weight")).reshape(n, inner)
+    return linear(out, "ssm_out")

@@ -1,0 +1,362 @@
+/* Recurrent layers: kernels against their definitions in double, for sizes that no tile divides;
+ * and files whose sizes or tensors do not go together, which are refused in one line that names
+ * them. */
+#include "backend/backend.h"
+#include "backend/cpu/kernels.h"
+#include "base/mem.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SEEDS TEST_DATA "/golden/recurrent/"
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+static const char *const isas[] = {"reference", "avx2", "avx-vnni", "avx512"};
+
+static float *random_floats(size_t n, uint64_t *seed)
+{
+    float *x = mem_alloc((n + 64) * sizeof *x);
+    for (size_t i = 0; i < n + 64; i++) {
+        *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+        x[i] = (float)((double)(*seed >> 40) / (1 << 23) - 1.0);
+    }
+    return x;
+}
+
+static void assert_near(const float *got, const double *want, size_t n, const char *what)
+{
+    double error = 0, all = 1e-30;
+    for (size_t i = 0; i < n; i++) {
+        error += (got[i] - want[i]) * (got[i] - want[i]);
+        all += want[i] * want[i];
+    }
+    if (!(error / all < 1e-11))
+        fail_msg("%s: nmse %g", what, error / all);
+}
+
+/* --- convolutions ---------------------------------------------------------------------------- */
+
+static void check_conv(const struct cpu_kernels *kernels, uint32_t width, uint32_t n, bool gated)
+{
+    enum { ROWS = 11 };
+    uint64_t seed = width * 1000 + n;
+    const uint32_t before = width - 1;
+    float *x = random_floats((size_t)ROWS * n, &seed), *w = random_floats((size_t)width * n, &seed);
+    float *state = random_floats((size_t)before * n, &seed), *bias = random_floats(n, &seed);
+    float *to = mem_zalloc((size_t)before * n + 64, sizeof *to);
+    double *want = mem_zalloc((size_t)ROWS * n, sizeof *want);
+    for (uint32_t c = 0; c < n; c++) {
+        for (uint32_t r = 0; r < ROWS; r++) {
+            double sum = bias[c];
+            for (uint32_t i = 0; i < width; i++) {
+                const uint32_t at = r + i; /* counted from the state's first row */
+                sum += (double)w[(size_t)i * n + c] *
+                       (at < before ? state[(size_t)at * n + c] : x[(size_t)(at - before) * n + c]);
+            }
+            want[(size_t)r * n + c] = gated ? sum / (1 + exp(-sum)) : sum;
+        }
+    }
+    float *last = mem_alloc((size_t)before * n * sizeof *last);
+    memcpy(last, x + (size_t)(ROWS - before) * n, (size_t)before * n * sizeof *last);
+    struct conv_job job = {.x = x,
+                           .stride = n,
+                           .n_rows = 4,
+                           .n_channels = n,
+                           .width = width,
+                           .stride_state = n,
+                           .from = state,
+                           .to = to,
+                           .w = w,
+                           .bias = bias,
+                           .gated = gated};
+    kernels->conv(&job);
+    job.from = to; /* in place from here on, and once over no rows at all */
+    job.x += 4 * (size_t)n;
+    job.n_rows = 0;
+    kernels->conv(&job);
+    job.n_rows = 1;
+    kernels->conv(&job);
+    job.x += n;
+    job.n_rows = ROWS - 5;
+    kernels->conv(&job);
+    assert_near(x, want, (size_t)ROWS * n, kernels->name);
+    assert_memory_equal(to, last, (size_t)before * n * sizeof *last);
+    free(x);
+    free(w);
+    free(state);
+    free(bias);
+    free(to);
+    free(want);
+    free(last);
+}
+
+static void convolutions(void **state)
+{
+    (void)state;
+    static const uint32_t channels[] = {1, 7, 16, 33, 512, 700};
+    for (size_t k = 0; k < COUNT(isas); k++)
+        for (uint32_t width = 2; width <= CONV_MAX_WIDTH; width++)
+            for (size_t i = 0; i < COUNT(channels); i++)
+                check_conv(cpu_kernels_select(isas[k]), width, channels[i], i % 2);
+}
+
+/* --- heads ----------------------------------------------------------------------------------- */
+
+static void check_heads(const struct cpu_kernels *kernels, uint32_t n_key, uint32_t n, bool delta)
+{
+    enum { ROWS = 9 };
+    uint64_t seed = n_key * 1000 + n;
+    float *k = random_floats((size_t)ROWS * n_key, &seed);
+    float *q = random_floats((size_t)ROWS * n_key, &seed),
+          *v = random_floats((size_t)ROWS * n, &seed);
+    float *rate = random_floats(ROWS, &seed), *beta = random_floats(ROWS, &seed);
+    float *to = mem_zalloc((size_t)n_key * n + 64, sizeof *to),
+          *kept = mem_zalloc((size_t)n_key * n + 64, sizeof *to);
+    float *out = mem_zalloc((size_t)ROWS * n + 64, sizeof *out), *mix = NULL;
+    double *s = mem_zalloc((size_t)n_key * n, sizeof *s),
+           *want = mem_zalloc((size_t)ROWS * n, sizeof *want);
+    const size_t stride = 2 * (size_t)n_key + n;
+    mix = mem_alloc((ROWS * stride + 64) * sizeof *mix);
+    for (uint32_t r = 0; r < ROWS; r++) {
+        rate[r] = 0.5f + 0.4f * rate[r];
+        memcpy(mix + r * stride, q + (size_t)r * n_key, n_key * sizeof *mix);
+        memcpy(mix + r * stride + n_key, k + (size_t)r * n_key, n_key * sizeof *mix);
+        memcpy(mix + r * stride + 2 * n_key, v + (size_t)r * n, n * sizeof *mix);
+        for (uint32_t c = 0; c < n; c++) {
+            double held = 0, y = 0;
+            for (uint32_t i = 0; delta && i < n_key; i++)
+                held += rate[r] * s[(size_t)i * n + c] * k[(size_t)r * n_key + i];
+            for (uint32_t i = 0; i < n_key; i++) {
+                double *at = &s[(size_t)i * n + c];
+                *at = *at * rate[r] +
+                      k[(size_t)r * n_key + i] * (v[(size_t)r * n + c] - held) * beta[r];
+                y += *at * q[(size_t)r * n_key + i];
+            }
+            want[(size_t)r * n + c] = delta ? 0.25 * y : y + 0.75 * v[(size_t)r * n + c];
+        }
+    }
+    struct recur_job job = {.delta = delta,
+                            .n_key = n_key,
+                            .n_value = n,
+                            .q = mix,
+                            .k = mix + n_key,
+                            .v = mix + 2 * (size_t)n_key,
+                            .stride = stride,
+                            .rate = rate,
+                            .beta = beta,
+                            .rate_stride = 1,
+                            .out = out,
+                            .out_stride = n,
+                            .scale = delta ? 0.25f : 1.0f,
+                            .skip = delta ? 0.0f : 0.75f};
+    static const uint32_t parts[] = {3, 0, 1, 5};
+    for (uint32_t i = 0, done = 0; i < COUNT(parts); done += parts[i++]) {
+        job.n_rows = parts[i];
+        job.q = mix + done * stride;
+        job.k = job.q + n_key;
+        job.v = job.k + n_key;
+        job.rate = rate + done;
+        job.beta = beta + done;
+        job.out = out + (size_t)done * n;
+        job.to = i == 1 ? kept : to; /* copied, gone on from, then in place */
+        kernels->recur(&job);
+        job.from = job.to;
+    }
+    assert_near(out, want, (size_t)ROWS * n, kernels->name);
+    free(k);
+    free(q);
+    free(v);
+    free(rate);
+    free(beta);
+    free(to);
+    free(kept);
+    free(out);
+    free(mix);
+    free(s);
+    free(want);
+}
+
+static void heads(void **state)
+{
+    (void)state;
+    static const uint32_t keys[] = {1, 6, 16, 24, 128}, values[] = {1, 8, 13, 16, 32, 48, 80, 128};
+    for (size_t k = 0; k < COUNT(isas); k++)
+        for (size_t i = 0; i < COUNT(keys); i++)
+            for (size_t j = 0; j < COUNT(values); j++) {
+                check_heads(cpu_kernels_select(isas[k]), keys[i], values[j], true);
+                check_heads(cpu_kernels_select(isas[k]), keys[i], values[j], false);
+            }
+}
+
+/* --- hostile files --------------------------------------------------------------------------- */
+
+struct bytes {
+    uint8_t *data;
+    size_t n;
+};
+
+static struct bytes read_seed(const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, SEEDS "%s.f32.gguf", name);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, 0, SEEK_END), 0);
+    struct bytes b = {.n = (size_t)ftell(f)};
+    rewind(f);
+    b.data = malloc(b.n);
+    assert_int_equal(fread(b.data, 1, b.n, f), b.n);
+    fclose(f);
+    return b;
+}
+
+/* Where the entry with this key or name goes on behind its name. */
+static uint8_t *behind(struct bytes b, const char *name)
+{
+    uint64_t len = strlen(name);
+    for (size_t at = 0; at + sizeof len + len + 64 < b.n; at++) {
+        uint8_t *p = b.data + at;
+        if (memcmp(p, &len, sizeof len) == 0 && memcmp(p + sizeof len, name, len) == 0)
+            return p + sizeof len + len;
+    }
+    fail_msg("no %s in the seed", name);
+    return NULL;
+}
+
+static enum err load_all(struct bytes b, struct err_info *e)
+{
+    struct gguf *g;
+    struct model *m = NULL;
+    struct backend *backend;
+    const struct backend_config cfg = {.n_threads = 1,
+                                       .kv_type = KV_F32,
+                                       .n_blocks = 1,
+                                       .n_states = 1,
+                                       .block_tokens = 16,
+                                       .max_rows = 1,
+                                       .max_seqs = 1,
+                                       .max_logit_rows = 1};
+    *e = (struct err_info){0};
+    enum err err = gguf_open_memory(b.data, b.n, &g, e);
+    if (!err)
+        err = model_from_gguf(g, "patched", &m, e);
+    if (!err)
+        err = cpu_backend_create(m, &cfg, &backend, e);
+    if (!err)
+        backend->ops->destroy(backend);
+    model_destroy(m);
+    return err;
+}
+
+/* Every size: 0, far too large, negative, no integer, and one more than it is, which no tensor has.
+ */
+static void sizes_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *seed, *key;
+    } cases[] = {
+        {"lfm2", "lfm2.shortconv.l_cache"},
+        {"qwen35", "qwen35.ssm.conv_kernel"},
+        {"qwen35", "qwen35.ssm.inner_size"},
+        {"qwen35", "qwen35.ssm.state_size"},
+        {"qwen35", "qwen35.ssm.time_step_rank"},
+        {"qwen35", "qwen35.ssm.group_count"},
+        {"qwen3next", "qwen3next.ssm.group_count"},
+        {"granitehybrid", "granitehybrid.ssm.inner_size"},
+        {"granitehybrid", "granitehybrid.ssm.time_step_rank"},
+        {"falcon-h1", "falcon-h1.ssm.state_size"},
+        {"nemotron_h", "nemotron_h.ssm.group_count"},
+    };
+    static const struct {
+        uint32_t kind, value;
+    } wrong[] = {{GGUF_U32, 0},
+                 {GGUF_U32, 1u << 20},
+                 {GGUF_U32, 1u << 31},
+                 {GGUF_U32, UINT32_MAX},
+                 {GGUF_I32, UINT32_MAX},
+                 {GGUF_F32, 0x7fc00000}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        for (size_t j = 0; j <= COUNT(wrong); j++) {
+            struct bytes b = read_seed(cases[i].seed);
+            uint8_t *at = behind(b, cases[i].key);
+            uint32_t kind = GGUF_U32, value;
+            memcpy(&value, at + 4, 4);
+            value++;
+            if (j < COUNT(wrong)) {
+                kind = wrong[j].kind;
+                value = wrong[j].value;
+            }
+            memcpy(at, &kind, 4);
+            memcpy(at + 4, &value, 4);
+            struct err_info e;
+            enum err err = load_all(b, &e);
+            const char *stem = strrchr(cases[i].key, '.') + 1;
+            const bool named = strstr(e.text, stem) || strstr(e.text, "tensor blk.") ||
+                               strstr(e.text, "do not go together");
+            if (err != ERR_FORMAT || !named || strchr(e.text, '\n'))
+                fail_msg("%s = %u: %d: %s", cases[i].key, value, err, e.text);
+            free(b.data);
+        }
+    }
+}
+
+/* Each tensor shorter than it should be, or of integers. */
+static void check_shapes(const char *seed)
+{
+    struct bytes whole = read_seed(seed);
+    struct gguf *g;
+    assert_int_equal(gguf_open_memory(whole.data, whole.n, &g, NULL), OK);
+    for (uint64_t i = 0; i < gguf_n_tensors(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)t->name.len, t->name.data);
+        for (int what = 0; what < 2; what++) {
+            struct bytes b = read_seed(seed);
+            uint8_t *at = behind(b, name);
+            const uint64_t other = what == 0 && t->ne[0] > 1 ? t->ne[0] - 1 : t->ne[0] + 1;
+            const uint32_t integers = 26;
+            if (what == 0)
+                memcpy(at + 4, &other, 8);
+            else
+                memcpy(at + 4 + 8 * (size_t)t->n_dims, &integers, 4);
+            struct err_info e;
+            enum err err = load_all(b, &e);
+            if (err != (what == 0 ? ERR_FORMAT : ERR_UNSUPPORTED) || !strstr(e.text, name) ||
+                strchr(e.text, '\n'))
+                fail_msg("%s: %s, %d: %d: %s", seed, name, what, err, e.text);
+            free(b.data);
+        }
+    }
+    gguf_close(g);
+    free(whole.data);
+}
+
+static void shapes_are_refused(void **state)
+{
+    (void)state;
+    check_shapes("lfm2");
+    check_shapes("qwen35");
+    check_shapes("qwen3next");
+    check_shapes("nemotron_h");
+    check_shapes("falcon-h1");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(convolutions),
+        cmocka_unit_test(heads),
+        cmocka_unit_test(sizes_are_refused),
+        cmocka_unit_test(shapes_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
