@@ -23,7 +23,7 @@
 #define MAX_CATEGORIES 64u
 #define MAX_CATEGORIES_ALL 1024u
 #define MAX_GROUPS_WHOLE 8u /* around one another: the end of each is looked for */
-#define MAX_FOLDED 256u     /* characters of a range whose cases count as no category */
+#define MAX_FOLDED 256u     /* characters of a class whose cases count as no category */
 #define MIN_JOINED 1024u    /* ranges of a class that are sorted and joined before others come */
 
 /* What the characters at an edge of something are: of \w, of \W and ASCII, or not known, also
@@ -295,30 +295,36 @@ static bool parse_member(
     return parse_escape(r, from, out);
 }
 
-/* Characters that a class names, from lo to hi; where case does not count, in both. */
+/* Add to a class the characters that it names; where case does not count, in both. */
 static void add_named(
-    struct regex *r, struct char_set *set, uint32_t lo, uint32_t hi, bool over, size_t at)
+    struct regex *r, struct char_set *set, struct char_set *named, bool over, size_t from)
 {
-    struct char_set named = {0};
-    if (!r->fold) {
-        char_set_add(set, lo, hi);
+    uint32_t n = 0;
+    char_set_normalise(named);
+    for (uint32_t i = 0; i < named->n && n <= MAX_FOLDED; i++)
+        n += named->r[i].hi - named->r[i].lo + 1;
+    if (r->fold && n > 0 && (n <= MAX_FOLDED || count_category(r, from)))
+        char_set_fold(named, over);
+    for (uint32_t i = 0; i < named->n; i++)
+        char_set_add(set, named->r[i].lo, named->r[i].hi);
+    char_set_normalise(set);
+}
+
+/* What is said again takes no room: the ranges apart are few. */
+static void join(struct char_set *set, uint32_t *most)
+{
+    if (set->n <= *most)
         return;
-    }
-    if (hi - lo >= MAX_FOLDED && !count_category(r, at))
-        return;
-    char_set_add(&named, lo, hi);
-    char_set_fold(&named, over);
-    for (uint32_t i = 0; i < named.n; i++)
-        char_set_add(set, named.r[i].lo, named.r[i].hi);
-    char_set_deinit(&named);
+    char_set_normalise(set);
+    *most = 2 * set->n + MIN_JOINED;
 }
 
 static grammar_node parse_set(struct regex *r)
 {
-    struct char_set set = {0};
+    struct char_set set = {0}, named = {0}; /* of classes; character by character */
     size_t from = r->at++;
     bool inverted = peek(r) == '^', first = true, has_class = false;
-    uint32_t most = MIN_JOINED;
+    uint32_t most = MIN_JOINED, most_named = MIN_JOINED;
     const bool over = r->over != inverted; /* what is left out of all must be turned round too */
     r->at += inverted;
     while (!failed(r) && (peek(r) != ']' || first)) {
@@ -332,10 +338,8 @@ static grammar_node parse_set(struct regex *r)
             break;
         }
         first = false;
-        if (set.n > most) { /* what is said again takes no room: the ranges apart are few */
-            char_set_normalise(&set);
-            most = 2 * set.n + MIN_JOINED;
-        }
+        join(&set, &most);
+        join(&named, &most_named);
         if (r->at >= r->n) {
             fail_at(r, from, "this class has no end");
             break;
@@ -353,10 +357,11 @@ static grammar_node parse_set(struct regex *r)
                 fail_at(r, at, "this range runs backwards");
         }
         if (!failed(r))
-            add_named(r, &set, lo, hi, over, at);
+            char_set_add(&named, lo, hi);
     }
     r->at++;
-    char_set_normalise(&set);
+    add_named(r, &set, &named, over, from);
+    char_set_deinit(&named);
     if (r->fold && over && has_class && count_category(r, from)) /* some languages do so */
         char_set_fold(&set, true);
     if (inverted)
