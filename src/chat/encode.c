@@ -79,7 +79,7 @@ static enum err render_and_encode(const struct chat_template *tmpl,
     enum err err;
     err = chat_render(tmpl, in, &text, e);
     *start = start_of(tmpl, &text);
-    if (!err && turn)
+    if (!err)
         add_begun(&text, turn->begun, turn->n_begun);
     if (!err && !(err = encode_text(tok, &text, ids, e)) && tokenizer_adds_bos(tok))
         put_bos(tokenizer_bos(tok), first, ids);
@@ -87,20 +87,6 @@ static enum err render_and_encode(const struct chat_template *tmpl,
     buf_deinit(&bos);
     buf_deinit(&eos);
     return err;
-}
-
-enum err chat_encode(const struct chat_template *tmpl,
-                     const struct tokenizer *tok,
-                     const struct json_t *messages,
-                     const struct json_t *vars,
-                     bool add_generation_prompt,
-                     struct token_list *ids,
-                     struct err_info *e)
-{
-    struct reply_start start;
-    struct chat_input in = {
-        .messages = messages, .vars = vars, .add_generation_prompt = add_generation_prompt};
-    return render_and_encode(tmpl, tok, &in, NULL, ids, &start, e);
 }
 
 enum err chat_encode_turn(const struct chat_template *tmpl,
@@ -139,8 +125,10 @@ enum err chat_encode_plain(const struct chat_template *tmpl,
         json_object_set_new(one, "content", json_stringn(m->content, m->content_len));
         json_array_append_new(all, one);
     }
+    const struct chat_turn turn = {.messages = all, .add_generation_prompt = true};
+    struct reply_start start;
     enum err err = json_array_size(all) == n_messages
-                       ? chat_encode(tmpl, tok, all, NULL, true, ids, e)
+                       ? chat_encode_turn(tmpl, tok, &turn, ids, &start, e)
                        : err_set(e, ERR_NOMEM, "no memory for %zu messages", n_messages);
     json_decref(all);
     return err;

@@ -6,17 +6,6 @@
 #include "chat/chat.h"
 #include "tokenizer/tokenizer.h"
 
-/* Render, and append the ids to *ids; BOS first where the model wants one and the template wrote
- * none. Any thread. The texts of the tokens come from `tok`. Errors: those of chat_render and
- * tokenizer_encode. */
-enum err chat_encode(const struct chat_template *tmpl,
-                     const struct tokenizer *tok,
-                     const struct json_t *messages,
-                     const struct json_t *vars,
-                     bool add_generation_prompt,
-                     struct token_list *ids,
-                     struct err_info *e) WEIR_MUST_USE;
-
 /* One turn, for callers without JSON. Texts are views of the caller's memory, valid UTF-8. */
 struct chat_message {
     const char *role;
@@ -25,7 +14,7 @@ struct chat_message {
     size_t content_len;
 };
 
-/* The same for plain turns, with the assistant's opened. */
+/* chat_encode_turn (tools.h) of plain turns, with the assistant's opened. */
 enum err chat_encode_plain(const struct chat_template *tmpl,
                            const struct tokenizer *tok,
                            const struct chat_message *messages,

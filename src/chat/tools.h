@@ -65,13 +65,16 @@ struct chat_turn {
     size_t n_begun;
 };
 
-/* Render, and append the ids to *ids, as chat_encode does (encode.h), with tools: arguments are
- * given to the template in the form that it wants, a tool's result gets the name of the tool. With
- * a template that knows nothing of tools, a text before the conversation lists them, and calls and
- * results become text of the messages. *start tells how the reply begins.
+/* Render, and append the ids to *ids; BOS first where the model wants one and the template wrote
+ * none. Any thread. The texts of the tokens come from `tok`.
  *
- * Errors: those of chat_encode; ERR_INVALID (`tools`) when the template knows tools but nobody
- * knows how its calls look. */
+ * Arguments are given to the template in the form that it wants, a tool's result gets the name of
+ * the tool. With a template that knows nothing of tools, a text before the conversation lists them,
+ * and calls and results become text of the messages; with one that has no place for the system,
+ * what that says becomes the user's. *start tells how the reply begins.
+ *
+ * Errors: those of chat_render and tokenizer_encode; ERR_INVALID (`tools`) when the template knows
+ * tools but nobody knows how its calls look. */
 enum err chat_encode_turn(const struct chat_template *tmpl,
                           const struct tokenizer *tok,
                           const struct chat_turn *turn,

@@ -255,31 +255,55 @@ static void insert_tools(const struct chat_traits *traits,
     buf_deinit(&text);
 }
 
-/* Where the template has no place for the system, what it says first goes before what the user
- * says, or is a turn of the user's. */
+static bool is_users_text(const json_t *m)
+{
+    return has_role(m, "user") && json_is_string(json_object_get(m, "content"));
+}
+
+/* Where the template has no place for the system: its words up to *next go before what the user
+ * says there, or else behind what was said last, or are a turn of the user's. */
+static void put_system(json_t *all, struct buf *words, json_t *next)
+{
+    json_t *last = json_array_get(all, json_array_size(all) - 1);
+    json_t *user = is_users_text(next) ? next : is_users_text(last) ? last : NULL;
+    struct buf text = {0};
+    if (user && user == last) {
+        put_content(&text, last);
+        buf_str(&text, text.len > 0 ? "\n\n" : "");
+    }
+    buf_add(&text, words->data, words->len);
+    if (user && user == next) {
+        buf_str(&text, "\n\n");
+        put_content(&text, next);
+    }
+    if (user)
+        json_object_set_new(user, "content", string_of(&text));
+    else
+        json_array_append_new(all, text_message("user", &text));
+    buf_deinit(&text);
+    buf_clear(words);
+}
+
+/* messages: the caller's reference, and all in it too. */
 static json_t *without_system(json_t *messages)
 {
-    struct buf text = {0};
-    size_t n = 0;
-    while (has_role(json_array_get(messages, n), "system")) {
-        buf_str(&text, text.len > 0 ? "\n\n" : "");
-        put_content(&text, json_array_get(messages, n++));
-    }
+    struct buf words = {0};
     json_t *all = json_array();
-    for (size_t i = n; i < json_array_size(messages); i++)
-        json_array_append(all, json_array_get(messages, i));
-    json_t *first = json_array_get(all, 0);
-    if (text.len > 0 && has_role(first, "user") &&
-        json_is_string(json_object_get(first, "content"))) {
-        json_t *copy = json_copy(first);
-        buf_str(&text, "\n\n");
-        put_content(&text, first);
-        json_object_set_new(copy, "content", string_of(&text));
-        json_array_set_new(all, 0, copy);
-    } else if (text.len > 0 || json_array_size(all) == 0) {
-        json_array_insert_new(all, 0, text_message("user", &text));
+    for (size_t i = 0; i <= json_array_size(messages); i++) {
+        json_t *m = json_array_get(messages, i); /* NULL: the end */
+        if (has_role(m, "system")) {
+            bool more = words.len > 0 && json_string_length(json_object_get(m, "content")) > 0;
+            buf_str(&words, more ? "\n\n" : "");
+            put_content(&words, m);
+            continue;
+        }
+        if (words.len > 0)
+            put_system(all, &words, m);
+        json_array_append(all, m);
     }
-    buf_deinit(&text);
+    if (json_array_size(all) == 0)
+        json_array_append_new(all, text_message("user", &words));
+    buf_deinit(&words);
     json_decref(messages);
     return all;
 }

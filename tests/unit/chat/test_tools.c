@@ -167,6 +167,12 @@ static void test_no_system(void **state)
          "user:s assistant:a "},
         {"[{\"role\":\"system\",\"content\":\"\"},{\"role\":\"user\",\"content\":\"u\"}]",
          "user:u "},
+        {"[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":\"a\"},"
+         "{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"v\"}]",
+         "user:u assistant:a user:s\n\nv "},
+        {"[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"system\",\"content\":\"s\"},"
+         "{\"role\":\"assistant\",\"content\":\"a\"},{\"role\":\"system\",\"content\":\"t\"}]",
+         "user:u\n\ns assistant:a user:t "},
         {"[{\"role\":\"user\",\"content\":\"u\"}]", "user:u "}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         check(templates[0], cases[i][0], NULL, cases[i][1]);
