@@ -86,6 +86,17 @@ static bool reads_thinking(const struct chat_template *t, const char *source, si
     return true;
 }
 
+/* Does it render what the system says later as if it had not been said? One that refuses it does
+ * not lose it. */
+static bool drops_later(const struct chat_template *t)
+{
+    static const char later[] =
+        "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"q\"},"
+        "{\"role\":\"assistant\",\"content\":\"a\"},{\"role\":\"system\",\"content\":\"zq\"},"
+        "{\"role\":\"user\",\"content\":\"q\"}]";
+    return shows(t, later, "") && !shows(t, later, "zq");
+}
+
 static void find_traits(struct chat_template *t, const char *source, size_t n)
 {
     static const char calls[] = "tool_calls", thinking[] = "message.thinking";
@@ -102,6 +113,7 @@ static void find_traits(struct chat_template *t, const char *source, size_t n)
                              "zq");
     t->traits.no_system =
         !t->traits.system && shows(t, "[{\"role\":\"user\",\"content\":\"zq\"}]", "zq");
+    t->traits.drops_system = t->traits.system && drops_later(t);
 }
 
 struct chat_template *chat_template_create(const char *source, size_t n_bytes)

@@ -39,6 +39,7 @@ struct chat_traits {
     bool text_arguments; /* it wants their arguments as JSON text, not as an object */
     bool system;         /* it takes messages of the system; */
     bool no_system;      /* it does not, and takes the user's: that is where they go */
+    bool drops_system;   /* it takes the first, and says nothing of later ones: likewise */
     bool effort;         /* it reads the variable `reasoning_effort` */
     bool wants_thinking; /* it reads `enable_thinking` as if that were always there */
     bool thinking;       /* it reads reasoning as `thinking` of messages with calls (gpt-oss) */

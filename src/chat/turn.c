@@ -255,43 +255,54 @@ static void insert_tools(const struct chat_traits *traits,
     buf_deinit(&text);
 }
 
-static bool is_users_text(const json_t *m)
+static bool is_text_of(const json_t *m, const char *role)
 {
-    return has_role(m, "user") && json_is_string(json_object_get(m, "content"));
+    return has_role(m, role) && json_is_string(json_object_get(m, "content"));
 }
 
-/* Where the template has no place for the system: its words up to *next go before what the user
- * says there, or else behind what was said last, or are a turn of the user's. */
-static void put_system(json_t *all, struct buf *words, json_t *next)
+/* words go behind what the message says, or before it; its content is text. */
+static void join_words(json_t *m, const struct buf *words, bool behind)
 {
-    json_t *last = json_array_get(all, json_array_size(all) - 1);
-    json_t *user = is_users_text(next) ? next : is_users_text(last) ? last : NULL;
     struct buf text = {0};
-    if (user && user == last) {
-        put_content(&text, last);
+    if (behind) {
+        put_content(&text, m);
         buf_str(&text, text.len > 0 ? "\n\n" : "");
     }
     buf_add(&text, words->data, words->len);
-    if (user && user == next) {
+    if (!behind) {
         buf_str(&text, "\n\n");
-        put_content(&text, next);
+        put_content(&text, m);
     }
-    if (user)
-        json_object_set_new(user, "content", string_of(&text));
-    else
-        json_array_append_new(all, text_message("user", &text));
+    json_object_set_new(m, "content", string_of(&text));
     buf_deinit(&text);
+}
+
+/* Where the template has no place for the system: its words before `next` go behind those that it
+ * has a place for, if these were last, or before what the user says next, or behind what the user
+ * said last, or are a turn of the user's. */
+static void put_system(json_t *all, struct buf *words, json_t *next)
+{
+    json_t *last = json_array_get(all, json_array_size(all) - 1);
+    if (is_text_of(last, "system"))
+        join_words(last, words, true);
+    else if (is_text_of(next, "user"))
+        join_words(next, words, false);
+    else if (is_text_of(last, "user"))
+        join_words(last, words, true);
+    else
+        json_array_append_new(all, text_message("user", words));
     buf_clear(words);
 }
 
-/* messages: the caller's reference, and all in it too. */
-static json_t *without_system(json_t *messages)
+/* What the system says, all of it or (first) all but what it says first, in other messages.
+ * messages: the caller's reference, and all in it too. */
+static json_t *move_system(json_t *messages, bool first)
 {
     struct buf words = {0};
     json_t *all = json_array();
     for (size_t i = 0; i <= json_array_size(messages); i++) {
         json_t *m = json_array_get(messages, i); /* NULL: the end */
-        if (has_role(m, "system")) {
+        if (has_role(m, "system") && !(first && i == 0)) {
             bool more = words.len > 0 && json_string_length(json_object_get(m, "content")) > 0;
             buf_str(&words, more ? "\n\n" : "");
             put_content(&words, m);
@@ -327,7 +338,8 @@ static json_t *messages_for(const struct chat_traits *traits, const json_t *mess
     add_results(all, &results);
     buf_deinit(&results);
     json_decref(names);
-    return traits->no_system ? without_system(all) : all;
+    bool move = traits->no_system || traits->drops_system;
+    return move ? move_system(all, traits->system) : all;
 }
 
 /* Templates that read `functions` put it behind a text, so it is one also without tools. */

@@ -178,6 +178,20 @@ static void test_no_system(void **state)
         check(templates[0], cases[i][0], NULL, cases[i][1]);
         check(templates[1], cases[i][0], NULL, cases[i][1]);
     }
+    /* one that takes what it says first, and drops what it says later; one that refuses that */
+    static const char first[] =
+        "{% for m in messages %}{% if loop.first or m.role != 'system' %}{{ m.role + ':' + "
+        "m.content + ' ' }}{% endif %}{% endfor %}";
+    static const char only_first[] =
+        "{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
+        "{{ raise_exception('no') }}{% endif %}{{ m.role + ':' + m.content + ' ' }}{% endfor %}";
+    check(first, cases[0][0], NULL, "system:s user:u ");
+    check(first, cases[1][0], NULL, "system:s\n\nt user:u assistant:a ");
+    check(first, cases[5][0], NULL, "user:u assistant:a user:s\n\nv ");
+    check(first, cases[6][0], NULL, "user:u\n\ns assistant:a user:t ");
+    struct chat_template *t = chat_template_create(only_first, sizeof only_first - 1);
+    assert_true(chat_template_traits(t)->system && !chat_template_traits(t)->drops_system);
+    chat_template_destroy(t);
     /* one that wants `functions` as text takes the system all the same */
     check("{% for m in messages %}{{ m.role + ':' + m.content + ' ' + functions }}{% endfor %}",
           cases[0][0],
