@@ -360,6 +360,31 @@ static void test_built_in_model(void **state)
     gguf_close(g);
 }
 
+/* Plain turns, too, lose nothing of what the system says to a template without a place for it. */
+static void test_plain_system(void **state)
+{
+    (void)state;
+    static const char source[] = "{% for m in messages if m.role != 'system' %}"
+                                 "{{ m.role + ':' + m.content }}{% endfor %}";
+    static const struct chat_message apart[] = {{"system", 6, "s", 1}, {"user", 4, "u", 1}};
+    static const struct chat_message joined = {"user", 4, "s\n\nu", 4};
+    struct gguf *g = NULL;
+    struct tokenizer *tok = NULL;
+    struct token_list a = {0}, b = {0};
+    assert_int_equal(gguf_open(WEIR_MODELS "/weir-nano.gguf", &g, NULL), OK);
+    assert_int_equal(tokenizer_create(g, &tok, NULL), OK);
+    struct chat_template *t = chat_template_create(source, sizeof source - 1);
+    assert_int_equal(chat_encode_plain(t, tok, apart, 2, &a, NULL), OK);
+    assert_int_equal(chat_encode_plain(t, tok, &joined, 1, &b, NULL), OK);
+    assert_true(a.n > 0 && a.n == b.n);
+    assert_memory_equal(a.ids, b.ids, a.n * sizeof *a.ids);
+    token_list_deinit(&a);
+    token_list_deinit(&b);
+    chat_template_destroy(t);
+    tokenizer_destroy(tok);
+    gguf_close(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -372,6 +397,7 @@ int main(void)
         cmocka_unit_test(test_by_name),
         cmocka_unit_test(test_wants_thinking),
         cmocka_unit_test(test_built_in_model),
+        cmocka_unit_test(test_plain_system),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
