@@ -202,8 +202,8 @@ struct backend {
 };
 
 /* The CPU backend (backend/cpu). WEIR_ISA in the environment limits the kernels chosen:
- * reference, avx2, avx-vnni, avx512 or avx512-bf16. The model must outlive it. Errors: ERR_NOMEM,
- * ERR_UNSUPPORTED, ERR_INVALID. */
+ * reference, avx2, avx-vnni, avx512, avx512-bf16 or amx. The model must outlive it. Errors:
+ * ERR_NOMEM, ERR_UNSUPPORTED, ERR_INVALID. */
 enum err cpu_backend_create(const struct model *m,
                             const struct backend_config *cfg,
                             struct backend **out,

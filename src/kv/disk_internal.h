@@ -1,8 +1,7 @@
 /* What disk.c (the engine's side), disk_io.c and disk_scan.c (the tier's thread) share.
  *
- *      engine: store_begin -> FILLING -> store -> [stores] -> written by the thread -> FREE
- *              fetch -> [fetches] -> read by the thread -> [done] -> poll -> LENT -> release ->
- * FREE
+ *      store_begin -> FILLING -> store -> [stores] -> written by the thread -> FREE
+ *      fetch -> [fetches] -> read by the thread -> [done] -> poll -> LENT -> release -> FREE
  *
  * A slot is a buffer with its job. It belongs to whoever its state names, and changes hands under
  * the mutex; so its bytes need no lock. Where blocks move beside the host (kv_disk_config.settle),

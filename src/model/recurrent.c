@@ -113,6 +113,12 @@ enum err recurrent_read(struct model *m, const struct arch *arch, struct err_inf
     hp->conv_channels = hp->n_embd;
     if (!err && !conv)
         err = read_heads(m, e);
+    if (!err && arch->recurrence == RECURRENCE_DELTA_MIXED && hp->rec_value < 2) /* add_delta */
+        err = err_set(e,
+                      ERR_FORMAT,
+                      "%s.ssm.inner_size %u: heads of one value are not supported",
+                      m->arch,
+                      hp->n_rec_head);
     if (!err && hp->conv_channels > MAX_CONV_CHANNELS)
         err = err_set(e,
                       ERR_FORMAT,
@@ -208,7 +214,7 @@ static void add_delta(struct builder *b, enum model_buf in, enum model_buf out)
     const bool mixed = b->arch->recurrence == RECURRENCE_DELTA_MIXED;
     plan_linear(b, "attn_qkv", in, n_embd, BUF_MIX, hp->conv_channels, ABSENT);
     plan_linear(b, "attn_gate", in, n_embd, BUF_REC_GATE, n, ABSENT);
-    if (mixed) { /* into a buffer that is not in use yet */
+    if (mixed) { /* into a buffer that is not in use yet, of two values a head and more */
         plan_linear(b, "ssm_ba", in, n_embd, BUF_REC, 2 * n_head, ABSENT);
     } else {
         plan_linear(b, "ssm_beta", in, n_embd, BUF_BETA, n_head, ABSENT);

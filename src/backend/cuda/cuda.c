@@ -212,8 +212,9 @@ enum err cuda_room(const struct model *m,
     struct cuda_backend *b;
     struct backend_config any = *cfg; /* of any number of blocks */
     any.n_blocks = any.n_panes = 0;
+    const uint64_t held = (uint64_t)cfg->n_blocks * cfg->block_tokens;
     if (!any.max_positions)
-        any.max_positions = cfg->n_blocks * cfg->block_tokens;
+        any.max_positions = held > UINT32_MAX ? UINT32_MAX : (uint32_t)held;
     const enum err err = plan(m, &any, &b, e);
     if (err)
         return err;

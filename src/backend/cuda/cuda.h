@@ -12,7 +12,7 @@
  * Memory is taken once, by cuda_backend_create, in this order: weights, workspace, pool, KV
  * (memory.c). Nothing is taken afterwards; graphs are captured then too.
  *
- * Thread: the engine's; gpu_stats and times any. */
+ * Thread: the engine's; gpu_stats, times and block_settle any. */
 #ifndef WEIR_BACKEND_CUDA_CUDA_H
 #define WEIR_BACKEND_CUDA_CUDA_H
 

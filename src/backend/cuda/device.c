@@ -63,20 +63,19 @@ static enum err count_devices(uint32_t *n, struct err_info *e)
     *n = 0;
     if (rc != cudaSuccess && cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
         return err_set(e, ERR_NOT_FOUND, "CUDA: the system has no driver for it");
-    if (rc == cudaErrorInsufficientDriver)
-        return err_set(
-            e,
-            ERR_NOT_FOUND,
-            "CUDA: the system's driver is for CUDA %d.%d, the plugin was built with %d.%d: "
-            "one of them has to be of the other's time",
-            driver / 1000,
-            driver % 1000 / 10,
-            CUDART_VERSION / 1000,
-            CUDART_VERSION % 1000 / 10);
-    if (rc != cudaSuccess) {
+    if (rc != cudaSuccess)
         (void)cudaGetLastError();
+    if (rc == cudaErrorInsufficientDriver)
+        return err_set(e,
+                       ERR_NOT_FOUND,
+                       "CUDA: the system's driver is for CUDA %d.%d, the plugin was built with "
+                       "%d.%d; a later driver is needed, or a plugin of an older toolkit",
+                       driver / 1000,
+                       driver % 1000 / 10,
+                       CUDART_VERSION / 1000,
+                       CUDART_VERSION % 1000 / 10);
+    if (rc != cudaSuccess)
         return err_set(e, ERR_NOT_FOUND, "CUDA: %s", cudaGetErrorString(rc));
-    }
     *n = (uint32_t)count;
     return OK;
 }

@@ -309,6 +309,20 @@ static void sizes_are_refused(void **state)
     }
 }
 
+/* Rates of two values a head go through the buffer of what heads read. */
+static void heads_of_one_value_are_refused(void **state)
+{
+    (void)state;
+    struct bytes b = read_seed("qwen3next");
+    uint32_t n_head;
+    memcpy(&n_head, behind(b, "qwen3next.ssm.time_step_rank") + 4, 4);
+    memcpy(behind(b, "qwen3next.ssm.inner_size") + 4, &n_head, 4);
+    struct err_info e;
+    assert_int_equal(load_all(b, &e), ERR_FORMAT);
+    assert_non_null(strstr(e.text, "qwen3next.ssm.inner_size"));
+    free(b.data);
+}
+
 /* Each tensor shorter than it should be, or of integers. */
 static void check_shapes(const char *seed)
 {
@@ -356,6 +370,7 @@ int main(void)
         cmocka_unit_test(convolutions),
         cmocka_unit_test(heads),
         cmocka_unit_test(sizes_are_refused),
+        cmocka_unit_test(heads_of_one_value_are_refused),
         cmocka_unit_test(shapes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
