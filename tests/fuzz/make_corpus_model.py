@@ -360,9 +360,9 @@ def bare_model(arch, set_keys, tensors, drop=()):
         "ffn_down") if f"blk.0.{n}.weight" not in tensors), *drop], set_tensors=tensors)
 
 
-def lfm2():
+def lfm2(**more):
     k = {"lfm2.block_count": (U32, 2), "lfm2.attention.head_count_kv": (I32, [0, 1]),
-         "lfm2.shortconv.l_cache": (U32, 3)}
+         "lfm2.shortconv.l_cache": (U32, 3)} | more
     return bare_model("lfm2", k, layer_of(0, {
         "shortconv.in_proj.weight": (N_EMBD, 3 * N_EMBD), "shortconv.conv.weight": (3, N_EMBD),
         "shortconv.out_proj.weight": (N_EMBD, N_EMBD)}) | dense_of(0) | heads_of(1) | dense_of(1))
@@ -418,7 +418,9 @@ def all_in_one():
 
 
 # Recurrent layers. Narrow: heads of one value each; fused: no gate.
-SEEDS |= {"short_convolution": lfm2(), "delta_rule": delta("qwen35", 16, 4, 2, 1),
+SEEDS |= {"short_convolution": lfm2(),
+          "convolution_both_ways": lfm2(**{"lfm2.attention.causal": (BOOL, 0)}),
+          "delta_rule": delta("qwen35", 16, 4, 2, 1),
           "delta_mixed": delta("qwen3next", 16, 4, 4, 2),
           "delta_narrow": delta("qwen3next", 4, 4, 4, 2),
           "delta_fused": delta("qwen35", 16, 4, 2, 1, fused=True),

@@ -379,11 +379,12 @@ static void assert_refused(const char *path, enum err want, const char *what)
 }
 
 /* Two rates a head would not fit in the row of what heads read; nothing would have written the gate
- * of what was attended to. */
-static void what_has_no_room_is_refused(void **state)
+ * of what was attended to; a convolution of rows to either side is another. */
+static void what_would_come_out_wrong_is_refused(void **state)
 {
     (void)state;
     assert_refused(FUZZ_SEEDS "delta_narrow.gguf", ERR_UNSUPPORTED, "heads of one value");
+    assert_refused(FUZZ_SEEDS "convolution_both_ways.gguf", ERR_UNSUPPORTED, "look both ways");
     assert_refused(FUZZ_SEEDS "delta_fused.gguf", ERR_FORMAT, "blk.1.attn_q.weight is missing");
 }
 
@@ -395,7 +396,7 @@ int main(void)
         cmocka_unit_test(sizes_are_refused),
         cmocka_unit_test(shapes_are_refused),
         cmocka_unit_test(parts_of_all_tensors_have_room),
-        cmocka_unit_test(what_has_no_room_is_refused),
+        cmocka_unit_test(what_would_come_out_wrong_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
