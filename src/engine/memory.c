@@ -130,7 +130,9 @@ static enum err divide_with_states(struct engine *eng,
         blocks = bytes > n * state ? (bytes - n * state) / block : 0;
         blocks = asked ? blocks : min_u64(blocks > 0 ? blocks : 1, all);
     }
-    m->n_blocks = to_count(min_u64(blocks, BLOCKS_MAX));
+    if (block == 0 || !asked)
+        blocks = min_u64(blocks, BLOCKS_MAX);
+    m->n_blocks = to_count(blocks);
     m->n_states = to_count(min_u64(n, m->n_blocks));
     return OK;
 }

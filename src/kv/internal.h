@@ -1,5 +1,6 @@
-/* The state behind struct kv, shared by kv.c (tables and sharing), leaving.c (what steps under way
- * may still use), panes.c (windows), fetch.c (the tier) and check.c. */
+/* The fields behind struct kv, shared by kv.c (tables and sharing), leaving.c (what steps under way
+ * may still use), panes.c (windows), states.c (recurrent layers), fetch.c (the tier) and check.c.
+ */
 #ifndef WEIR_KV_INTERNAL_H
 #define WEIR_KV_INTERNAL_H
 

@@ -133,7 +133,7 @@ struct kv_counts {
     uint64_t panes_passed;      /* let go by a table whose window had passed them */
     uint64_t panes_evicted;     /* cached panes taken back while their block stayed */
     uint64_t pane_miss_tokens;  /* positions in memory that could not be used for want of panes */
-    uint64_t states_kept;       /* made for full blocks */
+    uint64_t states_kept;       /* stored for full blocks, for others to find */
     uint64_t states_evicted;    /* cached ones taken back while their block stayed */
     uint64_t state_miss_tokens; /* positions in memory that could not be used for want of states */
     uint64_t copied;            /* blocks copied for a partial match */

@@ -1,5 +1,5 @@
-/* Blocks and panes that were let go while steps are under way. A device may still read and write
- * what those steps were given, so the references outlive the tables that gave them up:
+/* Blocks, panes and states that were let go while steps are under way. A device may still read and
+ * write what those steps were given, so the references outlive the tables that gave them up:
  *
  *      steps begun      1     2     3
  *      let go              a     b  c        (a after 1 was begun, b and c after 2 or 3)
@@ -108,7 +108,7 @@ enum err kv_leaving_check(
         if (p->older != older || p->n_refs == 0 || p->after < after || p->after > kv->n_steps_begun)
             return err_set(e,
                            ERR_INTERNAL,
-                           "KV block or pane %u leaves after step %llu, out of order",
+                           "KV block, pane or state %u leaves after step %llu, out of order",
                            id,
                            (unsigned long long)p->after);
         after = p->after;
@@ -121,7 +121,7 @@ enum err kv_leaving_check(
     if (n_listed != n_marked || l->newest != older)
         return err_set(e,
                        ERR_INTERNAL,
-                       "%u KV blocks or panes are leaving, %u are on the list",
+                       "%u KV blocks, panes or states are leaving, %u are on the list",
                        n_marked,
                        n_listed);
     return OK;

@@ -161,7 +161,6 @@ static void take_wanted(struct kv *kv, struct kv_table *t, uint32_t n)
         t->states[i] = take(kv);
         bind(kv, t->states[i], t->blocks[i], kv->cfg.block_tokens);
         t->kept[t->n_kept++] = i;
-        kv->counts.states_kept++;
     }
     t->n_wanted = n_left;
 }
@@ -189,6 +188,7 @@ void kv_states_pass(struct kv *kv, struct kv_table *t, uint32_t n)
             t->kept[n_left++] = i;
             continue;
         }
+        kv->counts.states_kept += is_whole(kv, t->states[i]); /* else another has one already */
         let_go(kv, t->states[i]);
         t->states[i] = KV_NO_STATE;
     }

@@ -600,6 +600,8 @@ static enum err read_pooling(struct model *m, const struct arch *arch, struct er
         hp->causal = false;
     if (!hp->causal && hp->window && !arch->both_ways)
         return err_set(e, ERR_UNSUPPORTED, "%s: windows that look both ways", m->arch);
+    if (!hp->causal && arch->recurrence)
+        return err_set(e, ERR_UNSUPPORTED, "%s: recurrent layers that look both ways", m->arch);
     if (arch->positions == REQUIRED)
         hp->n_positions = hp->n_ctx_train;
     if (!gguf_find_tensor(m->gguf, "cls.output.weight"))

@@ -4,6 +4,7 @@
 #include "model/build.h"
 #include "model/keys.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 enum {
     OPS_PER_LAYER = 64, /* at most */
     OPS_BESIDE = 24,
-    PARTS_PER_LAYER = 10, /* q k v and gate up, with biases */
+    PARTS_PER_LAYER = 13, /* q k v and gate up, with biases, and a recurrent part's three */
     MADE_PER_LAYER = 2,
     LLAMA4_MAVERICK_EXPERTS = 128 /* no file says it: this one does without the norms of Q and K */
 };
@@ -96,6 +97,7 @@ static const struct gguf_tensor *part(struct builder *b,
 {
     if (!t)
         return NULL;
+    assert(b->m->n_parts < b->m->hp.n_layer * PARTS_PER_LAYER);
     struct gguf_tensor *p = &b->m->parts[b->m->n_parts++];
     const int dim = t->ne[1] > 1 ? 1 : 0;
     const size_t bytes = t->n_bytes / t->ne[dim];
@@ -163,12 +165,12 @@ static void add_qkv(struct builder *b, enum model_buf in)
     const uint32_t dim = l->head_dim;
     const bool borrowed = l->kv_layer != b->layer;
     const uint32_t n[] = {l->n_head * dim, l->n_head_kv * dim, l->n_head_kv * dim};
-    if (plan_has(b, "attn_qkv")) {
+    const bool gated = b->arch->gate_in_query;
+    if (plan_has(b, "attn_qkv") && !gated) {
         plan_stacked(b, "attn_qkv", in, bufs, n, 3, b->arch->qkv_bias);
         return;
     }
     const bool same = b->arch->value_of_key && !plan_has(b, "attn_v");
-    const bool gated = b->arch->gate_in_query;
     for (int i = 0; i < (borrowed ? 1 : same ? 2 : 3); i++)
         plan_linear(b,
                     stems[i],

@@ -73,7 +73,7 @@ enum err recurrent_read_layers(struct model *m, const struct arch *arch, struct 
 }
 
 /* Heads, the groups that share keys and queries, and how long they are. */
-static enum err read_heads(struct model *m, struct err_info *e)
+static enum err read_heads(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
     uint32_t inner = 0;
@@ -94,6 +94,9 @@ static enum err read_heads(struct model *m, struct err_info *e)
                        hp->n_rec_head,
                        hp->n_rec_group);
     hp->rec_value = inner / hp->n_rec_head;
+    if (arch->recurrence == RECURRENCE_DELTA_MIXED && hp->rec_value < 2) /* rates need two */
+        return err_set(
+            e, ERR_UNSUPPORTED, "%s: recurrent heads of one value are not supported", m->arch);
     hp->conv_channels = inner + 2 * hp->n_rec_group * hp->rec_key;
     return OK;
 }
@@ -112,13 +115,7 @@ enum err recurrent_read(struct model *m, const struct arch *arch, struct err_inf
                               e);
     hp->conv_channels = hp->n_embd;
     if (!err && !conv)
-        err = read_heads(m, e);
-    if (!err && arch->recurrence == RECURRENCE_DELTA_MIXED && hp->rec_value < 2) /* add_delta */
-        err = err_set(e,
-                      ERR_FORMAT,
-                      "%s.ssm.inner_size %u: heads of one value are not supported",
-                      m->arch,
-                      hp->n_rec_head);
+        err = read_heads(m, arch, e);
     if (!err && hp->conv_channels > MAX_CONV_CHANNELS)
         err = err_set(e,
                       ERR_FORMAT,
@@ -214,7 +211,7 @@ static void add_delta(struct builder *b, enum model_buf in, enum model_buf out)
     const bool mixed = b->arch->recurrence == RECURRENCE_DELTA_MIXED;
     plan_linear(b, "attn_qkv", in, n_embd, BUF_MIX, hp->conv_channels, ABSENT);
     plan_linear(b, "attn_gate", in, n_embd, BUF_REC_GATE, n, ABSENT);
-    if (mixed) { /* into a buffer that is not in use yet, of two values a head and more */
+    if (mixed) { /* two a head, into a buffer that is not in use yet */
         plan_linear(b, "ssm_ba", in, n_embd, BUF_REC, 2 * n_head, ABSENT);
     } else {
         plan_linear(b, "ssm_beta", in, n_embd, BUF_BETA, n_head, ABSENT);

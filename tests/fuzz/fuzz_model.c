@@ -52,6 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     const struct backend_config cfg = {.n_threads = 1,
                                        .kv_type = n_bytes % 2 ? KV_F32 : KV_Q8_0,
                                        .n_blocks = 1,
+                                       .n_states = 1,
                                        .block_tokens = 16,
                                        .max_rows = 2,
                                        .max_seqs = 1,

@@ -330,6 +330,103 @@ def gemma4_experts(**more):
 SEEDS |= {"streams": gemma3n(), "borrowing": gemma4(), "experts_beside": gemma4_experts(), "chunks": llama4(), "corrected": glm(), "tempered": mistral3(), "both_ways": gemma_embedding()}
 
 
+def ssm(arch, inner, state, rank, group):
+    return {f"{arch}.ssm.{n}": (U32, v) for n, v in {
+        "conv_kernel": 4, "inner_size": inner, "state_size": state, "time_step_rank": rank,
+        "group_count": group}.items()}
+
+
+def heads_of(i, q=N_HEAD * HEAD):
+    """An attending layer with norms by head, and what stands behind any layer."""
+    return layer_of(i, {"attn_q.weight": (N_EMBD, q), "attn_k.weight": (N_EMBD, HEAD),
+                        "attn_v.weight": (N_EMBD, HEAD), "attn_output.weight": (16, N_EMBD),
+                        "attn_q_norm.weight": (HEAD,), "attn_k_norm.weight": (HEAD,)})
+
+
+def layer_of(i, more):
+    return {f"blk.{i}.{n}": (0, s) for n, s in {"attn_norm.weight": (N_EMBD,), **more}.items()}
+
+
+def dense_of(i, norm="ffn_norm"):
+    return {f"blk.{i}.{n}.weight": (0, s) for n, s in {
+        norm: (N_EMBD,), "ffn_gate": (N_EMBD, N_FF), "ffn_up": (N_EMBD, N_FF),
+        "ffn_down": (N_FF, N_EMBD)}.items()}
+
+
+def bare_model(arch, set_keys, tensors, drop=()):
+    """Of these tensors alone."""
+    return small(arch, set_keys=set_keys, drop=[*(f"blk.0.{n}.weight" for n in (
+        "attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate", "ffn_up",
+        "ffn_down") if f"blk.0.{n}.weight" not in tensors), *drop], set_tensors=tensors)
+
+
+def lfm2(**more):
+    k = {"lfm2.block_count": (U32, 2), "lfm2.attention.head_count_kv": (I32, [0, 1]),
+         "lfm2.shortconv.l_cache": (U32, 3)} | more
+    return bare_model("lfm2", k, layer_of(0, {
+        "shortconv.in_proj.weight": (N_EMBD, 3 * N_EMBD), "shortconv.conv.weight": (3, N_EMBD),
+        "shortconv.out_proj.weight": (N_EMBD, N_EMBD)}) | dense_of(0) | heads_of(1) | dense_of(1))
+
+
+def delta(arch, inner, state, rank, group, fused=False):
+    """The delta rule in one layer, and one that attends, with a gate; or, fused, without one."""
+    channels, next_ = inner + 2 * group * state, arch == "qwen3next"
+    k = ssm(arch, inner, state, rank, group) | {
+        f"{arch}.block_count": (U32, 2), f"{arch}.full_attention_interval": (U32, 2)}
+    rates = {"ssm_ba.weight": (N_EMBD, 2 * rank)} if next_ else {
+        "ssm_beta.weight": (N_EMBD, rank), "ssm_alpha.weight": (N_EMBD, rank)}
+    t = layer_of(0, {
+        "attn_qkv.weight": (N_EMBD, channels), "attn_gate.weight": (N_EMBD, inner),
+        "ssm_dt.bias": (rank,), "ssm_a": (rank,), "ssm_conv1d.weight": (4, channels),
+        "ssm_norm.weight": (inner // rank,), "ssm_out.weight": (inner, N_EMBD), **rates})
+    t |= heads_of(1, 2 * N_HEAD * HEAD)
+    for i in range(2):
+        t |= dense_of(i, "post_attention_norm")
+    if next_:
+        ke, te = experts(arch)
+        k |= ke | {f"{arch}.expert_shared_feed_forward_length": (U32, 8)}
+        te["blk.0.ffn_gate_inp_shexp.weight"] = (0, (N_EMBD,))
+        t |= te
+    if fused:
+        t = {n: s for n, s in t.items() if n[:-7] not in [f"blk.1.attn_{x}" for x in "qkv"]}
+        t["blk.1.attn_qkv.weight"] = (0, (N_EMBD, (N_HEAD + 2 * N_KV) * HEAD))
+    return bare_model(arch, k, {n: s for n, s in t.items() if not (next_ and n in DENSE)})
+
+
+def scan(arch, more, inner=16, state=4, rank=2, group=1):
+    channels = inner + 2 * group * state
+    return ssm(arch, inner, state, rank, group), layer_of(0, {
+        "ssm_in.weight": (N_EMBD, inner + channels + rank), "ssm_conv1d.weight": (4, channels),
+        "ssm_conv1d.bias": (channels,), "ssm_dt.bias": (rank,), "ssm_a": (1, rank), "ssm_d": (1, rank),
+        "ssm_norm.weight": (inner // group, group), "ssm_out.weight": (inner, N_EMBD), **more})
+
+
+def mamba2():
+    k, t = scan("mamba2", {}, group=2)
+    return bare_model("mamba2", k, t, drop=[f"mamba2.{n}" for n in (
+        "attention.head_count", "attention.head_count_kv", "feed_forward_length")])
+
+
+def all_in_one():
+    """A layer that attends beside its scan, with all that can be in tensors of several matrices."""
+    q = (N_HEAD + 2 * N_KV) * HEAD
+    k, t = scan("falcon-h1", {
+        "attn_qkv.weight": (N_EMBD, q), "attn_qkv.bias": (q,), "attn_output.weight": (16, N_EMBD),
+        "ffn_norm.weight": (N_EMBD,), "ffn_up.weight": (N_EMBD, 2 * N_FF), "ffn_up.bias": (2 * N_FF,),
+        "ffn_down.weight": (N_FF, N_EMBD)})
+    return bare_model("falcon-h1", k, t)
+
+
+# Recurrent layers. Narrow: heads of one value each; fused: no gate.
+SEEDS |= {"short_convolution": lfm2(),
+          "convolution_both_ways": lfm2(**{"lfm2.attention.causal": (BOOL, 0)}),
+          "delta_rule": delta("qwen35", 16, 4, 2, 1),
+          "delta_mixed": delta("qwen3next", 16, 4, 4, 2),
+          "delta_narrow": delta("qwen3next", 4, 4, 4, 2),
+          "delta_fused": delta("qwen35", 16, 4, 2, 1, fused=True),
+          "scan": mamba2(), "all_in_one": all_in_one()}
+
+
 def write_encoders(folder):
     """Those of tests/golden/make_encoders.py, as small as they can be."""
     sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "golden"))

@@ -182,7 +182,7 @@ static void test_states(void **state)
     for (uint32_t i = 0; i < 24; i++)
         layers[i] = (struct model_layer){.recurrent = i % 4 != 3};
     const uint64_t size = 20201472, block = 6 * 16 * 2048;
-    for (uint64_t bytes = size + block; bytes < (uint64_t)9 << 30; bytes += bytes / 3) {
+    for (uint64_t bytes = size + block; bytes < (uint64_t)9 << 40; bytes += bytes / 3) {
         eng->cfg.kv_bytes = bytes;
         eng->n_ctx = s.n_ctx;
         assert_int_equal(memory_divide(eng, 0, &e), OK);

@@ -202,6 +202,7 @@ static void rows_nobody_heard_of_leave_no_state(void **state)
     end(f, t, 10);
     struct kv_stats s = kv_stats(f->kv);
     assert_int_equal(s.states.free, 8);
+    assert_int_equal(s.counts.states_kept, 0);
     t = begin(f, 0, f->text);
     assert_int_equal(kv_attach(f->kv, t, 0, N_TOKENS), 0);
     end(f, t, 0);
@@ -260,6 +261,11 @@ static void a_merged_block_gets_the_state(void **state)
     run(f, u, 18);
     assert_int_equal(t->blocks[2], u->blocks[2]);
     struct kv_table *v = begin(f, 2, f->text);
+    kv_want_state(f->kv, v, 2);
+    run(f, v, 18); /* a second one is of no use */
+    assert_int_equal(kv_stats(f->kv).counts.states_kept, 1);
+    end(f, v, 18);
+    v = begin(f, 2, f->text);
     assert_int_equal(kv_attach(f->kv, v, 0, 16), 12);
     end(f, v, 12);
     end(f, u, 18);

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #define SEEDS TEST_DATA "/golden/recurrent/"
+#define FUZZ_SEEDS TEST_DATA "/../fuzz/corpus/model/"
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 static const char *const isas[] = {"reference", "avx2", "avx-vnni", "avx512"};
@@ -203,10 +204,8 @@ struct bytes {
     size_t n;
 };
 
-static struct bytes read_seed(const char *name)
+static struct bytes read_file(const char *path)
 {
-    char path[512];
-    snprintf(path, sizeof path, SEEDS "%s.f32.gguf", name);
     FILE *f = fopen(path, "rb");
     assert_non_null(f);
     assert_int_equal(fseek(f, 0, SEEK_END), 0);
@@ -216,6 +215,13 @@ static struct bytes read_seed(const char *name)
     assert_int_equal(fread(b.data, 1, b.n, f), b.n);
     fclose(f);
     return b;
+}
+
+static struct bytes read_seed(const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, SEEDS "%s.f32.gguf", name);
+    return read_file(path);
 }
 
 /* Where the entry with this key or name goes on behind its name. */
@@ -310,19 +316,6 @@ static void sizes_are_refused(void **state)
 }
 
 /* Rates of two values a head go through the buffer of what heads read. */
-static void heads_of_one_value_are_refused(void **state)
-{
-    (void)state;
-    struct bytes b = read_seed("qwen3next");
-    uint32_t n_head;
-    memcpy(&n_head, behind(b, "qwen3next.ssm.time_step_rank") + 4, 4);
-    memcpy(behind(b, "qwen3next.ssm.inner_size") + 4, &n_head, 4);
-    struct err_info e;
-    assert_int_equal(load_all(b, &e), ERR_FORMAT);
-    assert_non_null(strstr(e.text, "qwen3next.ssm.inner_size"));
-    free(b.data);
-}
-
 /* Each tensor shorter than it should be, or of integers. */
 static void check_shapes(const char *seed)
 {
@@ -364,14 +357,47 @@ static void shapes_are_refused(void **state)
     check_shapes("falcon-h1");
 }
 
+/* A layer that attends beside its scan has more tensors of several matrices than any other. */
+static void parts_of_all_tensors_have_room(void **state)
+{
+    (void)state;
+    struct model *m;
+    struct err_info e;
+    if (model_load(FUZZ_SEEDS "all_in_one.gguf", &m, &e) != OK)
+        fail_msg("%s", e.text);
+    assert_int_equal(m->n_parts, 13); /* q k v, gate and up, each with a bias, and the scan's */
+    model_destroy(m);
+}
+
+static void assert_refused(const char *path, enum err want, const char *what)
+{
+    struct bytes b = read_file(path);
+    struct err_info e;
+    enum err err = load_all(b, &e);
+    if (err != want || !strstr(e.text, what) || strchr(e.text, '\n'))
+        fail_msg("%s: %d: %s", path, err, e.text);
+    free(b.data);
+}
+
+/* Two rates a head would not fit in the row of what heads read; nothing would have written the gate
+ * of what was attended to; a convolution of rows to either side is another. */
+static void what_would_come_out_wrong_is_refused(void **state)
+{
+    (void)state;
+    assert_refused(FUZZ_SEEDS "delta_narrow.gguf", ERR_UNSUPPORTED, "heads of one value");
+    assert_refused(FUZZ_SEEDS "convolution_both_ways.gguf", ERR_UNSUPPORTED, "look both ways");
+    assert_refused(FUZZ_SEEDS "delta_fused.gguf", ERR_FORMAT, "blk.1.attn_q.weight is missing");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions),
         cmocka_unit_test(heads),
         cmocka_unit_test(sizes_are_refused),
-        cmocka_unit_test(heads_of_one_value_are_refused),
         cmocka_unit_test(shapes_are_refused),
+        cmocka_unit_test(parts_of_all_tensors_have_room),
+        cmocka_unit_test(what_would_come_out_wrong_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
