@@ -48,6 +48,7 @@ static const struct {
                {"iq4_nl", GGUF_TYPE_IQ4_NL, 1e-4},
                {"iq4_xs", GGUF_TYPE_IQ4_XS, 1e-4},
                {"mxfp4", GGUF_TYPE_MXFP4, 1e-4},
+               {"nvfp4", GGUF_TYPE_NVFP4, 1e-4},
                {"q2_k", GGUF_TYPE_Q2_K, 1e-4},
                {"q3_k", GGUF_TYPE_Q3_K, 1e-4},
                {"iq1_s", GGUF_TYPE_IQ1_S, 1e-4},

@@ -20,6 +20,7 @@ _Static_assert(sizeof(struct block_q6_k) == 210, "q6_k");
 _Static_assert(sizeof(struct block_iq4_nl) == 18, "iq4_nl");
 _Static_assert(sizeof(struct block_iq4_xs) == 136, "iq4_xs");
 _Static_assert(sizeof(struct block_mxfp4) == 17, "mxfp4");
+_Static_assert(sizeof(struct block_nvfp4) == 36, "nvfp4");
 _Static_assert(sizeof(struct block_q1_0) == 18, "q1_0");
 _Static_assert(sizeof(struct block_q2_0) == 18, "q2_0");
 _Static_assert(sizeof(struct block_tq1_0) == 54, "tq1_0");
@@ -70,6 +71,7 @@ bool gguf_type_is_computed(enum gguf_type type)
     case GGUF_TYPE_IQ4_XS:
     case GGUF_TYPE_BF16:
     case GGUF_TYPE_MXFP4:
+    case GGUF_TYPE_NVFP4:
     case GGUF_TYPE_IQ1_S:
     case GGUF_TYPE_IQ1_M:
     case GGUF_TYPE_IQ2_XXS:
@@ -184,6 +186,20 @@ int8_t block_iq4_xs_scale(const struct block_iq4_xs *b, int i)
 float block_mxfp4_scale(uint8_t e)
 {
     return float_of(e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23);
+}
+
+float block_nvfp4_scale(uint8_t d)
+{
+    const int exponent = d >> 3 & 15, mantissa = d & 7;
+    if (d == 0x7f)
+        return 0.0f;
+    return exponent ? ldexpf((float)(8 + mantissa), exponent - 11) : ldexpf((float)mantissa, -10);
+}
+
+void block_nvfp4_codes(const struct block_nvfp4 *b, uint8_t q[64])
+{
+    for (int i = 0; i < 64; i++)
+        q[i] = b->qs[i / 16 * 8 + i % 8] >> (i / 8 % 2 * 4) & 15;
 }
 
 /* Each half of 128 values is four runs of 32 over the same 32 bytes: run r is bits 2r, 2r + 1. */
@@ -319,6 +335,16 @@ static void expand_mxfp4(const void *src, float *out)
     struct block_mxfp4 b;
     memcpy(&b, src, sizeof b);
     expand_table(b.qs, block_mxfp4_scale(b.e), block_fp4_values, out);
+}
+
+static void expand_nvfp4(const void *src, float *out)
+{
+    struct block_nvfp4 b;
+    uint8_t q[64];
+    memcpy(&b, src, sizeof b);
+    block_nvfp4_codes(&b, q);
+    for (int j = 0; j < 64; j++)
+        out[j] = block_nvfp4_scale(b.d[j / 16]) * (float)block_fp4_values[q[j]];
 }
 
 static void expand_q8_0(const void *src, float *out)
@@ -515,6 +541,9 @@ void gguf_dequantize(enum gguf_type type, const void *src, float *out, size_t n)
         return;
     case GGUF_TYPE_MXFP4:
         expand_blocks(type, src, out, n, expand_mxfp4);
+        return;
+    case GGUF_TYPE_NVFP4:
+        expand_blocks(type, src, out, n, expand_nvfp4);
         return;
     case GGUF_TYPE_Q1_0:
         expand_blocks(type, src, out, n, expand_q1_0);

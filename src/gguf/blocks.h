@@ -37,6 +37,7 @@ enum gguf_type {
     GGUF_TYPE_TQ1_0 = 34,
     GGUF_TYPE_TQ2_0 = 35,
     GGUF_TYPE_MXFP4 = 39,
+    GGUF_TYPE_NVFP4 = 40,
     GGUF_TYPE_Q1_0 = 41,
     GGUF_TYPE_Q2_0 = 42,
 };
@@ -70,6 +71,10 @@ struct block_iq4_nl { /* w = d * block_iq4_values[q] */
 struct block_mxfp4 { /* w = 2^(e - 128) * block_fp4_values[q] */
     uint8_t e;
     uint8_t qs[16];
+};
+struct block_nvfp4 { /* 4 groups of 16: w = block_nvfp4_scale(d) * block_fp4_values[q] */
+    uint8_t d[4];
+    uint8_t qs[32]; /* of each group 8: value j low, j + 8 high */
 };
 struct block_q8_0 { /* w = d * q */
     uint16_t d;
@@ -172,7 +177,7 @@ struct block_iq3_s {
 
 /* What the four bits of iq4_nl and iq4_xs mean: steps that are finer near zero. */
 extern const int8_t block_iq4_values[16];
-/* What the four bits of mxfp4 mean, doubled: a sign, two bits of exponent, one of mantissa. */
+/* What the four bits of mxfp4 and nvfp4 mean, doubled: a sign, two bits of exponent, one of mantissa. */
 extern const int8_t block_fp4_values[16];
 
 struct gguf_type_info {
@@ -198,11 +203,15 @@ int8_t block_q3_k_scale(const struct block_q3_k *b, int i);
 int8_t block_iq4_xs_scale(const struct block_iq4_xs *b, int i);
 /* 2^(e - 128), exact also where that is subnormal. */
 float block_mxfp4_scale(uint8_t e);
+/* Half of an unsigned float of four bits of exponent (bias 7) and three of mantissa; what would be
+ * its NaN is 0, and its top bit means nothing. Exact. */
+float block_nvfp4_scale(uint8_t d);
 
 /* The 256 unsigned numbers q of a block, in the order of its values. */
 void block_q2_k_codes(const struct block_q2_k *b, uint8_t q[256]);
 void block_q3_k_codes(const struct block_q3_k *b, uint8_t q[256]);
 void block_q5_k_codes(const struct block_q5_k *b, uint8_t q[256]);
+void block_nvfp4_codes(const struct block_nvfp4 *b, uint8_t q[64]); /* of 64 */
 void block_tq1_0_codes(const struct block_tq1_0 *b, uint8_t q[256]);
 void block_tq2_0_codes(const struct block_tq2_0 *b, uint8_t q[256]);
 

@@ -1,6 +1,8 @@
 #include "model/build.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static bool *used_at(struct builder *b, const struct gguf_tensor *t)
 {
@@ -69,6 +71,28 @@ const struct gguf_tensor *plan_take(struct builder *b,
     return plan_take3(b, name, cols, rows, 1, values, presence);
 }
 
+const struct gguf_tensor *plan_factor(struct builder *b, const struct gguf_tensor *w, uint64_t n)
+{
+    static const char weight[] = ".weight";
+    char name[96];
+    if (!w || w->type != GGUF_TYPE_NVFP4 || w->name.len < sizeof weight)
+        return NULL;
+    const int stem = (int)(w->name.len - (sizeof weight - 1));
+    snprintf(name, sizeof name, "%.*s.input_scale", stem, w->name.data);
+    const struct gguf_tensor *ignored = gguf_find_tensor(b->m->gguf, name);
+    if (ignored)
+        plan_mark(b, ignored);
+    snprintf(name, sizeof name, "%.*s.scale", stem, w->name.data);
+    const struct gguf_tensor *t = plan_take(b, name, n, 1, F32_ONLY, OPTIONAL);
+    for (uint64_t i = 0; t && i < n; i++) {
+        float v;
+        memcpy(&v, t->data + i * sizeof v, sizeof v);
+        if (!isfinite(v) && !b->err)
+            b->err = err_set(b->e, ERR_FORMAT, "tensor %s holds what is no number", name);
+    }
+    return t;
+}
+
 const char *plan_name(const struct builder *b, const char *stem, const char *kind)
 {
     static _Thread_local char name[96];
@@ -104,6 +128,7 @@ struct op *plan_linear(struct builder *b,
     op->n_in = n_in;
     op->n_out = n_out;
     op->w = plan_take(b, plan_name(b, stem, "weight"), n_in, n_out, ANY_TYPE, REQUIRED);
+    op->factor = plan_factor(b, op->w, 1);
     op->bias = plan_take(b, plan_name(b, stem, "bias"), n_out, 1, F32_ONLY, bias);
     return op;
 }

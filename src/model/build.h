@@ -34,6 +34,11 @@ const struct gguf_tensor *plan_take(struct builder *b,
                                     enum values values,
                                     enum presence presence);
 
+/* What products with a tensor of NVFP4 are multiplied by, n values: NAME.scale of its name without
+ * "weight", or NULL if there is none. NAME.input_scale, by which others quantise what it is
+ * multiplied with, is left alone. */
+const struct gguf_tensor *plan_factor(struct builder *b, const struct gguf_tensor *w, uint64_t n);
+
 /* Name of a tensor of the layer under construction; valid until the next call. */
 const char *plan_name(const struct builder *b, const char *stem, const char *kind);
 bool plan_has(const struct builder *b, const char *stem); /* its weight */

@@ -19,6 +19,7 @@ static void add_expert_linear(struct builder *b,
     op->n_out = n_out;
     op->first_row = first_row;
     op->w = plan_take3(b, plan_name(b, stem, "weight"), n_in, rows, n, ANY_TYPE, REQUIRED);
+    op->factor = plan_factor(b, op->w, n);
     op->bias = plan_take(b, plan_name(b, stem, "bias"), n_out, n, F32_ONLY, b->arch->expert_bias);
 }
 
@@ -74,8 +75,15 @@ void plan_experts_beside(struct builder *b)
     plan_add(b, OP_SCALE, BUF_H, BUF_H)->scale = 1.0f / sqrtf((float)n_embd);
     plan_linear(b, "ffn_gate_inp", BUF_H, n_embd, BUF_ROUTER, hp->n_expert, ABSENT);
     op = plan_add(b, OP_SELECT, BUF_ROUTER, BUF_ROUTER);
-    op->w =
-        plan_take(b, plan_name(b, "ffn_down_exps", "scale"), hp->n_expert, 1, F32_ONLY, OPTIONAL);
+    const struct gguf_tensor *down =
+        gguf_find_tensor(b->m->gguf, plan_name(b, "ffn_down_exps", "weight"));
+    const bool factor = down && down->type == GGUF_TYPE_NVFP4; /* which is called the same */
+    op->w = plan_take(b,
+                      plan_name(b, "ffn_down_exps", "scale"),
+                      hp->n_expert,
+                      1,
+                      F32_ONLY,
+                      factor ? ABSENT : OPTIONAL);
     plan_norm(b, "pre_ffw_norm_2", BUF_X, BUF_H);
     add_selected(b, BUF_H, BUF_SHARED);
     plan_norm(b, "post_ffw_norm_2", BUF_SHARED, BUF_SHARED);

@@ -313,6 +313,8 @@ struct op {
     uint32_t first_row;             /* EXPERTS */
     const struct gguf_tensor *w;    /* EMBED, LINEAR, LOGITS: any block format; norms: f32 */
     const struct gguf_tensor *bias; /* f32 or NULL */
+    const struct gguf_tensor *factor; /* LINEAR, LOGITS, EXPERTS: f32 [1], of EXPERTS [n_expert], or
+                                       * NULL: products times it, before a bias */
     float scale;                    /* EMBED, ATTENTION, ADD, SCALE, LOGITS; else 1 */
     float cap;                      /* ATTENTION, LOGITS; 0: none; CLAMP */
     uint32_t window;                /* ATTENTION; 0: all */

@@ -124,11 +124,13 @@ void plan_stacked(struct builder *b,
         plan_take(b, plan_name(b, stem, "weight"), n_in, rows, ANY_TYPE, REQUIRED);
     const struct gguf_tensor *bias =
         plan_take(b, plan_name(b, stem, "bias"), rows, 1, F32_ONLY, presence);
+    const struct gguf_tensor *factor = plan_factor(b, w, 1);
     for (int i = 0; i < n; at += n_outs[i++]) {
         struct op *op = plan_add(b, OP_LINEAR, in, outs[i]);
         op->n_out = n_outs[i];
         op->w = part(b, w, at, n_outs[i]);
         op->bias = part(b, bias, at, n_outs[i]);
+        op->factor = factor;
     }
 }
 
@@ -491,6 +493,7 @@ static void add_logits(struct builder *b, struct norm_parts norm, const struct g
     add_norm(b, norm, BUF_X, BUF_H);
     struct op *op = plan_add(b, OP_LOGITS, BUF_H, BUF_LOGITS);
     op->w = w;
+    op->factor = plan_factor(b, w, 1);
     op->bias = plan_take(b, "output.bias", b->m->hp.n_vocab, 1, F32_ONLY, b->arch->logit_bias);
     op->scale = b->m->hp.logit_scale;
     op->cap = b->m->hp.logit_cap;

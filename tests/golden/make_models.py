@@ -85,7 +85,11 @@ MODELS = {
         arch="gpt-oss", dim=16, base=150000.0, pair="halves", qkv_bias=True, out_bias=True,
         sinks=True, experts=8, used=3, ff=32, ff_expert=32, expert_bias=True, expert_length=32,
         act="clamped", window=16, full_every=2, keys={"attention.sliding_window": 16},
-        quantised=True, nmse_llama_cpp=4.25e-4),
+        quantised="q8_0", nmse_llama_cpp=4.25e-4),
+    "qwen3moe-nvfp4": dict(
+        arch="qwen3moe", embd=64, heads_kv=2, dim=16, base=1e6, pair="halves", qk_norm="heads",
+        experts=6, used=2, ff=64, ff_expert=64, expert_length=64, quantised="nvfp4",
+        nmse_llama_cpp=7.65e-4),
 }
 
 
@@ -296,6 +300,34 @@ def is_matrix(name):
     return name.endswith(".weight") and not any(x in name for x in ("norm", "sinks", "gate_inp"))
 
 
+def is_nvfp4(c, name):
+    """Likewise: the embeddings stay as they are."""
+    return c.get("quantised") == "nvfp4" and is_matrix(name) and not name.startswith("token_embd")
+
+
+FP4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+E4M3 = np.array([m / 512 if e == 0 else (1 + m / 8) * 2.0 ** (e - 7)
+                 for e in range(16) for m in range(8)][:127])
+
+
+def nearest(table, x):
+    return np.abs(table - x[..., None]).argmin(-1)
+
+
+def nvfp4(v):
+    """Blocks of a matrix or of several, what their products are multiplied by, and what both mean."""
+    v = v if v.ndim == 3 else v[None]
+    factor = (np.abs(v).max((1, 2)) / (6 * 448)).astype(np.float32)
+    groups = v.reshape(*v.shape[:2], -1, 16) / factor[:, None, None, None]
+    scales = nearest(E4M3, np.abs(groups).max(-1) / 6).astype(np.uint8)
+    q = nearest(FP4, np.abs(groups / np.maximum(E4M3[scales], 1e-9)[..., None])).astype(np.uint8)
+    meant = FP4[q] * np.sign(groups) * E4M3[scales][..., None] * factor[:, None, None, None]
+    q |= (groups < 0).astype(np.uint8) << 3
+    nibbles = (q[..., :8] | q[..., 8:] << 4).reshape(*v.shape[:2], -1, 32)
+    blocks = np.concatenate([scales.reshape(*v.shape[:2], -1, 4), nibbles], -1)
+    return blocks.reshape(*v.shape[:2], -1), factor, meant.reshape(v.shape)
+
+
 def write_gguf(path, name, c, t):
     w = gguf.GGUFWriter(path, c["arch"])
     w.add_name(f"weir-test-{name}")
@@ -350,7 +382,14 @@ def write_gguf(path, name, c, t):
     if c["arch"] == "falcon-h1": # as its files call it
         t = {k.replace("ffn_norm.weight", "ffn_norm"): v for k, v in t.items()}
     for k, v in t.items():
-        q8 = c.get("quantised") and is_matrix(k)
+        if is_nvfp4(c, k):
+            blocks, factor, _ = nvfp4(v)
+            w.add_tensor(k, blocks if v.ndim == 3 else blocks[0],
+                         raw_dtype=gguf.GGMLQuantizationType.NVFP4)
+            w.add_tensor(k.replace(".weight", ".scale"), factor)
+            w.add_tensor(k.replace(".weight", ".input_scale"), 0.01 * np.ones_like(factor))
+            continue
+        q8 = c.get("quantised") == "q8_0" and is_matrix(k)
         w.add_tensor(k, quants.quantize(v, Q8_0) if q8 else v, raw_dtype=Q8_0 if q8 else None)
     w.write_header_to_file()
     w.write_kv_data_to_file()
@@ -697,7 +736,9 @@ def make(folder, name, c, seed):
     t = tensors_of(c, rng)
     stem = str(folder / (name if c.get("quantised") else f"{name}.f32"))
     write_gguf(stem + ".gguf", name, c, t)
-    if c.get("quantised"): # the exact logits are those of what the blocks mean
+    if c.get("quantised") == "nvfp4":
+        t = {k: nvfp4(v)[2].reshape(v.shape) if is_nvfp4(c, k) else v for k, v in t.items()}
+    elif c.get("quantised"): # the exact logits are those of what the blocks mean
         t = {k: quants.dequantize(quants.quantize(v, Q8_0), Q8_0) if is_matrix(k) else v
              for k, v in t.items()}
     ids = [int(i) for i in rng.integers(3, N_VOCAB, N_PROMPT)]

@@ -7,7 +7,9 @@ line that names the key or the tensor; no signal, and no memory beyond what the 
 import math
 import os
 import pathlib
+import random
 import signal
+import struct
 import subprocess
 import sys
 
@@ -261,6 +263,24 @@ def further():
         "baichuan.block_count": (U32, 40)}), ("baichuan of 40 layers", "ALiBi")
     yield "half_of_1", tiny.small("qwen", set_keys={
         "qwen.feed_forward_length": (U32, 1)}), ("feed_forward_length is missing or 0",)
+
+    def fp4(factor=(1,), more=(), kind=0):
+        """A matrix of NVFP4 with what its products are multiplied by."""
+        wide = {f"blk.0.ffn_{x}.weight": (0, (tiny.N_EMBD, 64)) for x in ("gate", "up")}
+        down = "blk.0.ffn_down."
+        return tiny.small("llama", set_keys={"llama.feed_forward_length": (U32, 64)}, set_tensors={
+            **wide, down + "weight": (40, (64, tiny.N_EMBD)), down + "scale": (kind, factor),
+            down + "input_scale": (0, (1,)), **dict(more)})
+
+    yield "nvfp4", fp4(), GOOD
+    yield "nvfp4_other_factor", fp4(more={"blk.0.ffn_down.scale2": (0, (1,))}), ("scale2 has no place",)
+    yield "nvfp4_no_matrix_of_it", fp4(more={"blk.0.ffn_up.scale": (0, (1,))}), ("ffn_up.scale has no place",)
+    yield "nvfp4_half", fp4(kind=1), ("ffn_down.scale has type F16",)
+    for shape in ((2,), (16,), (1, 2)):
+        yield f"nvfp4_factors_{shape}", fp4(shape), ("ffn_down.scale has shape",)
+    number = struct.pack("<f", random.Random("blk.0.ffn_down.scale").uniform(-0.3, 0.3))
+    for v in (math.nan, math.inf):
+        yield f"nvfp4_factor_{v}", fp4().replace(number, struct.pack("<f", v)), ("holds what is no number",)
 
     yield from integers(
         tiny.gemma_embedding, "gemma-embedding", {}, ("pooling_type", 5),

@@ -143,6 +143,8 @@ static enum err alloc_vectors(struct compiler *c)
             n += op->w->ne[0] * op->w->ne[1] + 16;
         if (op->bias)
             n += op->bias->n_bytes / sizeof(float) + 16;
+        if (op->factor)
+            n += op->factor->n_bytes / sizeof(float) + 16;
     }
     c->b->vectors = mem_aligned(n * sizeof(float));
     if (!c->b->vectors)
@@ -216,6 +218,7 @@ static enum err compile_linear(struct compiler *c, const struct op *op)
         p = add_phase(c, PHASE_LINEAR);
     }
     struct matrix *x = add_matrix(c, p, op, copy_vector(c, op->bias));
+    x->scale = copy_vector(c, op->factor);
     const struct op *next = c->op + 1 < c->m->n_ops ? op + 1 : NULL;
     if (!joins && next && next->kind == OP_ADD && next->scale == 1.0f && next->in == op->out &&
         next->out != op->in && next->out != op->out &&
@@ -276,7 +279,8 @@ static enum err compile_logits(struct compiler *c, const struct op *op)
     enum err err = pack_for_group(c, op);
     if (err)
         return err;
-    add_matrix(c, add_phase(c, PHASE_LINEAR), op, copy_vector(c, op->bias));
+    add_matrix(c, add_phase(c, PHASE_LINEAR), op, copy_vector(c, op->bias))->scale =
+        copy_vector(c, op->factor);
     c->packed_kinds = 0;
     if (op->scale != 1.0f || op->cap > 0.0f)
         add_step(c, STEP_CAP, op);
@@ -349,10 +353,11 @@ static enum err compile_experts(struct compiler *c, const struct op *op)
     }
     const uint32_t n_panels = p->n_panels, n = c->m->hp.n_expert;
     const size_t row_bytes = op->w->n_bytes / op->w->ne[1] / n;
-    const float *bias = copy_vector(c, op->bias);
+    const float *bias = copy_vector(c, op->bias), *factors = copy_vector(c, op->factor);
     for (uint32_t i = 0; i < n; i++) {
         struct matrix *x = add_matrix(c, p, op, bias ? bias + (size_t)i * op->n_out : NULL);
         x->expert = true;
+        x->scale = factors ? factors + i : NULL;
         x->tensor.n_bytes = row_bytes * op->n_out;
         x->tensor.data += (i * op->w->ne[1] + op->first_row) * row_bytes;
         x->tensor.ne[1] = op->n_out;

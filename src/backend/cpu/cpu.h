@@ -92,7 +92,7 @@ struct matrix {
     uint32_t n_panels;
     uint64_t first_panel; /* of all matrices' */
     uint32_t n_in, n_out;
-    const float *bias;
+    const float *bias, *scale; /* or NULL */
     enum model_buf in, out;
     bool add;                 /* onto out: the ADD op that follows is done here */
     bool expert;              /* multiplied with places */

@@ -200,6 +200,7 @@ static void multiply(const struct cpu_backend *b,
         .scratch = b->linear_scratch + (size_t)worker * LINEAR_SCRATCH_BYTES,
         .out = b->bufs[x->out] + col,
         .out_stride = b->stride[x->out],
+        .scale = x->scale,
         .bias = x->bias ? x->bias + col : NULL,
     };
     for (uint32_t row = 0; row < run->n; row += LINEAR_MAX_ROWS) {

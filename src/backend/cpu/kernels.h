@@ -74,6 +74,7 @@ enum panel_format {
     PANEL_IQ4_NL,
     PANEL_IQ4_XS,
     PANEL_MXFP4,
+    PANEL_NVFP4,
     PANEL_Q2_K,
     PANEL_Q3_K,
     PANEL_IQ1_S,
@@ -144,7 +145,7 @@ static inline size_t act_q_bytes(uint32_t k, size_t rows)
     return act_q_rows(rows) * act_q_stride(k);
 }
 
-/* out[r][c] (+)= sum_k w[c][k] act[r][k] (+ bias[c]) for rows first_row.. and columns of panels. */
+/* out[r][c] (+)= sum_k w[c][k] act[r][k] (* scale) (+ bias[c]) for rows first_row.. and columns of panels. */
 struct linear_job {
     const uint8_t *panels;
     size_t panel_bytes;
@@ -158,8 +159,9 @@ struct linear_job {
     uint8_t *scratch;   /* LINEAR_SCRATCH_BYTES, aligned to 64 */
     float *out;         /* of row 0, at the first panel's first column */
     size_t out_stride;
-    const float *bias; /* at the first panel's first column, or NULL */
-    bool add;          /* onto what out holds */
+    const float *scale; /* one for all, or NULL */
+    const float *bias;  /* at the first panel's first column, or NULL */
+    bool add;           /* onto what out holds */
 };
 
 /* Where the K and V of one layer lie:

@@ -73,6 +73,8 @@ INLINE void linear_put(const struct linear_job *j, uint32_t row, uint32_t col, v
         return;
     uint32_t n = j->n_cols - col;
     float *out = j->out + row * j->out_stride + col;
+    if (j->scale)
+        sum = vf_mul(sum, vf_set1(*j->scale));
     if (n >= VL) {
         if (j->bias)
             sum = vf_add(sum, vf_load(j->bias + col));
@@ -269,6 +271,7 @@ DEFINE_RUN(, q6_k)
 DEFINE_RUN(, iq4_nl)
 DEFINE_RUN(, iq4_xs)
 DEFINE_RUN(, mxfp4)
+DEFINE_RUN(, nvfp4)
 
 /* In plain C the rarest formats have one kernel, for a row alone: a copy for each number of rows of
  * each of them would double what it takes to compile. */

@@ -220,6 +220,26 @@ static void pack_mxfp4(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
     }
 }
 
+/* As kernels have scales: without the sign that means nothing, and 0 for what would be NaN. */
+static uint8_t nvfp4_scale(uint8_t d)
+{
+    return d == 0x7f ? 0 : d & 0x7f;
+}
+
+static void pack_nvfp4(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+{
+    for (uint32_t b = 0; b < k / 64; b++, out += 64 + 2 * 256) {
+        struct block_nvfp4 block;
+        uint8_t q[64];
+        memcpy(&block, row + (size_t)b * sizeof block, sizeof block);
+        block_nvfp4_codes(&block, q);
+        for (uint32_t i = 0; i < 4; i++)
+            out[i * 16 + c] = nvfp4_scale(block.d[i]);
+        pack_nibbles(q, c, out + 64);
+        pack_nibbles(q + 32, c, out + 64 + 256);
+    }
+}
+
 /* The low two bits of 32 numbers. */
 static void pack_two_bits(const uint8_t *q, uint32_t c, uint8_t *out)
 {
@@ -377,6 +397,9 @@ void pack_column(enum panel_format format, const uint8_t *row, uint32_t k, uint3
         break;
     case PANEL_MXFP4:
         pack_mxfp4(row, k, c, out);
+        break;
+    case PANEL_NVFP4:
+        pack_nvfp4(row, k, c, out);
         break;
     case PANEL_Q2_K:
         pack_q2_k(row, k, c, out);

@@ -49,6 +49,9 @@ bool panel_format_of(enum gguf_type type, enum panel_format *out)
     case GGUF_TYPE_MXFP4:
         *out = PANEL_MXFP4;
         return true;
+    case GGUF_TYPE_NVFP4:
+        *out = PANEL_NVFP4;
+        return true;
     case GGUF_TYPE_Q2_K:
         *out = PANEL_Q2_K;
         return true;
@@ -142,6 +145,9 @@ size_t panel_bytes(enum panel_format format, uint32_t k)
         break;
     case PANEL_MXFP4:
         n = (size_t)k / 32 * 256 + ((size_t)k / 32 + 3) / 4 * 64;
+        break;
+    case PANEL_NVFP4:
+        n = (size_t)k / 64 * (64 + 2 * 256);
         break;
     case PANEL_Q2_K:
         n = (size_t)k / 256 * PANEL_Q2_K_BYTES;

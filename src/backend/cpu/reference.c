@@ -110,6 +110,8 @@ static void linear(const struct eval *v, const struct op *op)
     for (uint32_t r = 0; r < v->n; r++) {
         double *out = row_of(v, op->out, r);
         reference_matvec(op->w, row_of(v, op->in, r), out, op->n_out);
+        for (uint32_t j = 0; op->factor && j < op->n_out; j++)
+            out[j] *= value_of(op->factor, 0);
         for (uint32_t j = 0; op->bias && j < op->n_out; j++)
             out[j] += value_of(op->bias, j);
         for (uint32_t j = 0; op->kind == OP_LOGITS && j < op->n_out; j++)
@@ -202,6 +204,8 @@ static void experts(const struct eval *v, const struct op *op)
             w.n_bytes /= w.ne[2];
             w.data += x * w.n_bytes + op->first_row * (w.n_bytes / w.ne[1]);
             reference_matvec(&w, in, out, op->n_out);
+            for (uint32_t j = 0; op->factor && j < op->n_out; j++)
+                out[j] *= value_of(op->factor, x);
             for (uint32_t j = 0; op->bias && j < op->n_out; j++)
                 out[j] += value_of(op->bias, (uint64_t)x * op->n_out + j);
         }

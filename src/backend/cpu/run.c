@@ -361,6 +361,7 @@ static void run_panels(const struct cpu_backend *b,
             .scratch = b->linear_scratch + (size_t)worker * LINEAR_SCRATCH_BYTES,
             .out = b->bufs[x->out] + x->out_first + col,
             .out_stride = b->stride[x->out],
+            .scale = x->scale,
             .bias = x->bias ? x->bias + col : NULL,
             .add = x->add,
         };

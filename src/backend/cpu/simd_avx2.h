@@ -231,6 +231,13 @@ INLINE vf vf_load_e8m0_half(const uint8_t *p)
     return _mm256_castsi256_ps(_mm256_max_epi32(normal, tiny));
 }
 
+/* Of VL bytes without a sign, four bits of exponent and three of mantissa, half. */
+INLINE vf vf_load_e4m3_half(const uint8_t *p)
+{
+    const vi e = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+    return _mm256_mul_ps(_mm256_castsi256_ps(_mm256_slli_epi32(e, 20)), _mm256_set1_ps(0x1p119f));
+}
+
 #if defined(__AVXVNNI__)
 #define vi_dot(acc, w, a4) _mm256_dpbusd_avx_epi32((acc), (w), _mm256_set1_epi32(a4))
 

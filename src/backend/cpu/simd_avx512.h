@@ -206,6 +206,13 @@ INLINE vf vf_load_e8m0_half(const uint8_t *p)
     return _mm512_castsi512_ps(_mm512_max_epi32(normal, tiny));
 }
 
+/* Of VL bytes without a sign, four bits of exponent and three of mantissa, half. */
+INLINE vf vf_load_e4m3_half(const uint8_t *p)
+{
+    const vi e = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm512_mul_ps(_mm512_castsi512_ps(_mm512_slli_epi32(e, 20)), _mm512_set1_ps(0x1p119f));
+}
+
 #define vi_dot(acc, w, a4) _mm512_dpbusd_epi32((acc), (w), _mm512_set1_epi32(a4))
 
 /* For bytes that are q + 128: begin with -128 * (sum of the activations). */

@@ -450,6 +450,14 @@ INLINE vf vf_load_e8m0_half(const uint8_t *p)
     return r;
 }
 
+/* Of VL bytes without a sign, four bits of exponent and three of mantissa, half. */
+INLINE vf vf_load_e4m3_half(const uint8_t *p)
+{
+    vf r;
+    EACH r.x[i_] = block_nvfp4_scale(p[i_]);
+    return r;
+}
+
 /* Rows of padding begin with anything, so it may wrap. */
 INLINE vi vi_dot(vi acc, vb w, int32_t a4)
 {

@@ -94,6 +94,7 @@ static uint64_t run_read(const void *p, size_t n, bool four)
                       [PANEL_IQ4_NL] = ACT_INT8,                                                   \
                       [PANEL_IQ4_XS] = ACT_INT8_128,                                                   \
                       [PANEL_MXFP4] = ACT_INT8,                                                    \
+                      [PANEL_NVFP4] = ACT_INT8,                                                    \
                       [PANEL_Q2_K] = ACT_INT8_128,                                                     \
                       [PANEL_Q3_K] = ACT_INT8_128,                                                     \
                       [PANEL_IQ1_S] = ACT_INT8,                                                    \
@@ -121,6 +122,7 @@ static uint64_t run_read(const void *p, size_t n, bool four)
                    [PANEL_IQ4_NL] = many##_iq4_nl,                                                    \
                    [PANEL_IQ4_XS] = many##_iq4_xs,                                                    \
                    [PANEL_MXFP4] = many##_mxfp4,                                                      \
+                   [PANEL_NVFP4] = run_nvfp4,                                                         \
                    [PANEL_Q2_K] = many##_q2_k,                                                        \
                    [PANEL_Q3_K] = many##_q3_k,                                                        \
                    [PANEL_IQ1_S] = run_iq1_s,                                                      \
@@ -148,6 +150,7 @@ static uint64_t run_read(const void *p, size_t n, bool four)
                    [PANEL_IQ4_NL] = column_iq4_nl,                                                 \
                    [PANEL_IQ4_XS] = column_iq4_xs,                                                 \
                    [PANEL_MXFP4] = column_mxfp4,                                                   \
+                   [PANEL_NVFP4] = column_nvfp4,                                                   \
                    [PANEL_Q2_K] = column_q2_k,                                                     \
                    [PANEL_Q3_K] = column_q3_k,                                                     \
                    [PANEL_IQ1_S] = column_iq1_s,                                                   \

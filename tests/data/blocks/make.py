@@ -22,7 +22,7 @@ SCALES = {  # where a block's f16 scales are
     Type.IQ4_NL: [0], Type.IQ4_XS: [0], Type.MXFP4: [],
     Type.IQ1_S: [0], Type.IQ1_M: [], Type.IQ2_XXS: [0], Type.IQ2_XS: [0], Type.IQ2_S: [0],
     Type.IQ3_XXS: [0], Type.IQ3_S: [0], Type.TQ1_0: [52], Type.TQ2_0: [64], Type.Q1_0: [0],
-    Type.Q2_0: [0],
+    Type.Q2_0: [0], Type.NVFP4: [],
 }
 HERE = pathlib.Path(__file__).parent
 N_RANDOM = 6
@@ -45,6 +45,8 @@ def blocks_of(kind, rng):
             raw[:, 48:] = (words | (d >> [0, 4, 8, 12] & 15) << 12).astype("<u2").view(np.uint8)
         if kind == Type.MXFP4:
             raw[:, 0] = [0, 1, 2, 120, 127, 255]  # exponents, subnormal ones included
+        if kind == Type.NVFP4:
+            raw[:, 0] = [0, 1, 7, 8, 126, 127]  # 0, subnormal, NaN
     else:
         raw = np.zeros((0, n_bytes), np.uint8)
     try:

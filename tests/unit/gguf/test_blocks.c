@@ -138,7 +138,7 @@ static void test_golden(void **state)
         GGUF_TYPE_Q5_K,    GGUF_TYPE_Q6_K,  GGUF_TYPE_IQ4_NL,  GGUF_TYPE_IQ4_XS, GGUF_TYPE_MXFP4,
         GGUF_TYPE_IQ1_S,   GGUF_TYPE_IQ1_M, GGUF_TYPE_IQ2_XXS, GGUF_TYPE_IQ2_XS, GGUF_TYPE_IQ2_S,
         GGUF_TYPE_IQ3_XXS, GGUF_TYPE_IQ3_S, GGUF_TYPE_TQ1_0,   GGUF_TYPE_TQ2_0,  GGUF_TYPE_Q1_0,
-        GGUF_TYPE_Q2_0};
+        GGUF_TYPE_Q2_0,    GGUF_TYPE_NVFP4};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         check_golden(types[i]);
 }
@@ -186,16 +186,16 @@ static void test_types(void **state)
             assert_true(info->block_values > 0 && info->block_bytes > 0);
         n_computed += gguf_type_is_computed((enum gguf_type)i);
     }
-    assert_int_equal(n_computed, 27);
-    assert_string_equal(gguf_type_name(40), "NVFP4");
-    assert_false(gguf_type_is_computed((enum gguf_type)40));
+    assert_int_equal(n_computed, 28);
+    assert_string_equal(gguf_type_name(9), "Q8_1");
+    assert_false(gguf_type_is_computed((enum gguf_type)9));
     assert_null(gguf_type_info((enum gguf_type)4));
     assert_null(gguf_type_info((enum gguf_type)UINT32_MAX));
     assert_int_equal(gguf_type_info(GGUF_TYPE_Q6_K)->block_bytes, sizeof(struct block_q6_k));
 
     float out[256];
-    uint8_t nvfp4[4 * 36] = {0};
-    gguf_dequantize((enum gguf_type)40, nvfp4, out, 256);
+    uint8_t q8_1[8 * 36] = {0};
+    gguf_dequantize((enum gguf_type)9, q8_1, out, 256);
     assert_true(isnan(out[0]) && isnan(out[255]));
 }
 

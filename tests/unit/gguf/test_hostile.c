@@ -156,6 +156,7 @@ static void test_shapes(void **state)
         {29, 32, 8, 0, ERR_FORMAT, "no multiple of IQ1_M's blocks of 256"},
         {34, 5, 1, 0, ERR_FORMAT, "no multiple of TQ1_0's blocks of 256"},
         {35, 128, 2, 0, ERR_FORMAT, "no multiple of TQ2_0's blocks of 256"},
+        {40, 32, 1, 0, ERR_FORMAT, "no multiple of NVFP4's blocks of 64"},
         {41, 64, 1, 0, ERR_FORMAT, "no multiple of Q1_0's blocks of 128"},
         {42, 32, 1, 0, ERR_FORMAT, "no multiple of Q2_0's blocks of 64"},
         {19, 256, 2, 0, ERR_FORMAT, "end past"}, /* 50 bytes a block */

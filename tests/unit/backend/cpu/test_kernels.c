@@ -26,7 +26,7 @@ static const enum gguf_type types[] = {
     GGUF_TYPE_Q5_K,  GGUF_TYPE_IQ4_NL,  GGUF_TYPE_IQ4_XS, GGUF_TYPE_MXFP4,   GGUF_TYPE_Q2_K,
     GGUF_TYPE_Q3_K,  GGUF_TYPE_IQ1_S,   GGUF_TYPE_IQ1_M,  GGUF_TYPE_IQ2_XXS, GGUF_TYPE_IQ2_XS,
     GGUF_TYPE_IQ2_S, GGUF_TYPE_IQ3_XXS, GGUF_TYPE_IQ3_S,  GGUF_TYPE_TQ1_0,   GGUF_TYPE_TQ2_0,
-    GGUF_TYPE_Q1_0,  GGUF_TYPE_Q2_0};
+    GGUF_TYPE_Q1_0,  GGUF_TYPE_Q2_0,    GGUF_TYPE_NVFP4};
 
 static uint64_t seed;
 
@@ -258,7 +258,7 @@ static void put_extremes(const struct gguf_tensor *w)
         uint8_t *block = (uint8_t *)(uintptr_t)w->data + at, scales[4];
         const bool short_scale = w->type == GGUF_TYPE_MXFP4;
         const size_t d = scale_at(w->type);
-        const size_t n = has_second_scale(w->type) ? 4 : short_scale ? 1 : 2;
+        const size_t n = has_second_scale(w->type) || w->type == GGUF_TYPE_NVFP4 ? 4 : short_scale ? 1 : 2;
         memcpy(scales, block + d, n);
         for (uint32_t i = 0; i < info->block_bytes; i += 16) {
             const uint32_t left = info->block_bytes - i, kind = rnd() % 5;
