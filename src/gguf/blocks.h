@@ -177,7 +177,8 @@ struct block_iq3_s {
 
 /* What the four bits of iq4_nl and iq4_xs mean: steps that are finer near zero. */
 extern const int8_t block_iq4_values[16];
-/* What the four bits of mxfp4 and nvfp4 mean, doubled: a sign, two bits of exponent, one of mantissa. */
+/* What the four bits of mxfp4 and nvfp4 mean, doubled: a sign, two bits of exponent, one of
+ * mantissa. */
 extern const int8_t block_fp4_values[16];
 
 struct gguf_type_info {

@@ -76,9 +76,14 @@ struct arch {
     enum second_norm second;
     const char *ffn_norm; /* name of the norm before the feed-forward part; NULL: ffn_norm */
     enum gate_kind gate;
-    enum unary_kind unary;   /* the feed-forward part is this of `up` alone; NONE: it has a gate */
+    enum unary_kind gate_unary; /* before that; NONE: nothing is */
+    bool gate_by_key;           /* unless hidden_activation says silu */
+    enum unary_kind unary;   /* a feed-forward part, or expert, is this of `up` alone; NONE: it has
+                              * a gate */
     bool both_ways;          /* not causal, with windows to either side; no logits */
     bool encoder;            /* a norm over the embeddings too; no logits */
+    bool embed_norm;         /* a norm over the embeddings */
+    bool first_bare;         /* the first layer may lack attn_norm */
     bool gaps;               /* layers may lack attention, or the feed-forward part */
     enum presence positions; /* position_embd.weight */
     bool label_softmax;      /* a head's scores are logits of one choice */
@@ -89,42 +94,50 @@ struct arch {
     bool shared_by_count; /* without its length: expert_shared_count, or 1, of experts' length */
     enum presence shared; /* an expert for all rows, */
     enum presence shared_gate; /* and what weighs it */
+    bool shared_average;       /* it and what was selected count half */
     bool expert_input;         /* what is weighed is what an expert reads */
+    bool expert_latent;        /* experts may stand between two matrices that all share */
     enum gating gating;        /* where the file does not say */
     enum presence select_bias; /* exp_probs_b.bias: what scores are added to for the selection */
     enum scales scales;
     bool embed_sqrt;      /* embeddings times sqrt(n_embd) */
     bool sinks;           /* attn_sinks.weight */
     int window_pattern;   /* where the file does not say */
+    bool window_last;     /* of n layers the first sees everything, not the last */
     uint32_t window;      /* likewise */
     bool window_rope;     /* windowed layers have a base of their own, unscaled (10000) */
     bool window_unscaled; /* windowed layers rotate without the scaling of long contexts */
     bool window_heads;    /* windowed layers may have heads of another length */
     float attention_cap, logit_cap; /* where the file does not say */
     float attention_scale;          /* of scores, whatever the head's length; 0: by that */
+    bool scale_by_dim;              /* by the inverse of that, not of its root */
     bool value_norm;                /* V by head, without weights */
     bool value_of_key;              /* a layer without attn_v: V is what K is made of */
     bool gated_attention;           /* attn_gate: what attention gathered, times sigmoids of it */
     bool gate_in_query;             /* or of what attn_q has behind each head's query */
     enum recurrence recurrence;
     enum recurrent_layers recurrent_layers;
-    bool bare_norms;          /* names of norms may lack "weight" */
-    const char *output_norm;  /* name of the last norm; NULL: output_norm */
-    bool clamp;               /* knows attention.clamp_kqv */
-    bool half_ff;             /* feed_forward_length counts gate and up together */
-    uint32_t alibi_layers;    /* with so many layers it has ALiBi, which is not supported */
-    bool borrows;             /* the last layers may attend to K and V of earlier ones */
-    bool per_layer;           /* layers may have embeddings of their own, and a scale */
-    bool streams;             /* several residual streams, a product beside attention, and gates
-                               * of which only the largest values are kept */
-    bool experts_beside;      /* experts add to a dense part, each with its own norms */
+    bool bare_norms;         /* names of norms may lack "weight" */
+    const char *output_norm; /* name of the last norm; NULL: output_norm */
+    bool clamp;              /* knows attention.clamp_kqv */
+    bool half_ff;            /* feed_forward_length counts gate and up together */
+    float alibi;             /* exponent of the slopes of scores, where the file does not say */
+    bool alibi_by_key;       /* which some do */
+    uint32_t alibi_layers; /* it has slopes, and no rotation, only with so many layers; 0: always */
+    bool borrows;          /* the last layers may attend to K and V of earlier ones */
+    bool per_layer;        /* layers may have embeddings of their own, and a scale */
+    bool streams;          /* several residual streams, a product beside attention, and gates
+                            * of which only the largest values are kept */
+    bool experts_beside;   /* experts add to a dense part, each with its own norms */
     uint32_t by_width_layers; /* with so many layers scores scale by n_embd / n_head */
     enum temper temper;
     bool yarn_log;         /* knows rope.scaling.yarn_log_multiplier */
     bool rope_switch;      /* rope.scaling.finetuned false: no layer is rotated */
+    bool rope_pattern;     /* attention.rope_pattern: which layers are */
     uint32_t no_rope_step; /* every n-th layer is not rotated; 0: all are */
     bool chunks;           /* windows are chunks */
     bool full_unrotated;   /* in models with windows, layers that see everything are not rotated */
+    bool lead_rotated;     /* but the first ones, leading_dense_block_count */
 };
 
 /* NULL when there is no such row. */

@@ -100,6 +100,13 @@ const char *plan_name(const struct builder *b, const char *stem, const char *kin
     return name;
 }
 
+const char *plan_bare_name(const struct builder *b, const char *stem)
+{
+    static _Thread_local char name[96];
+    snprintf(name, sizeof name, "blk.%u.%s", b->layer, stem);
+    return name;
+}
+
 bool plan_has(const struct builder *b, const char *stem)
 {
     return gguf_find_tensor(b->m->gguf, plan_name(b, stem, "weight")) != NULL;

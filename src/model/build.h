@@ -42,6 +42,8 @@ const struct gguf_tensor *plan_factor(struct builder *b, const struct gguf_tenso
 /* Name of a tensor of the layer under construction; valid until the next call. */
 const char *plan_name(const struct builder *b, const char *stem, const char *kind);
 bool plan_has(const struct builder *b, const char *stem); /* its weight */
+/* The same without "weight" or "bias". */
+const char *plan_bare_name(const struct builder *b, const char *stem);
 
 /* The next op, as wide as its buffers. */
 struct op *plan_add(struct builder *b, enum op_kind kind, enum model_buf in, enum model_buf out);
@@ -69,6 +71,8 @@ struct op *plan_head_norm(struct builder *b,
                           const struct gguf_tensor *w);
 /* The norm of the layer under construction, of rows of n_embd values. */
 void plan_norm(struct builder *b, const char *stem, enum model_buf in, enum model_buf out);
+/* The first n values, in place. */
+void plan_unary(struct builder *b, enum model_buf buf, uint32_t n, enum unary_kind kind);
 /* out = act(out) * up, the first n values. */
 void plan_gated(struct builder *b, enum model_buf out, enum model_buf up, uint32_t n);
 

@@ -23,6 +23,26 @@ static void add_expert_linear(struct builder *b,
     op->bias = plan_take(b, plan_name(b, stem, "bias"), n_out, n, F32_ONLY, b->arch->expert_bias);
 }
 
+/* Experts without a gate, of inputs of n_in values. */
+static void add_ungated(struct builder *b, enum model_buf in, uint32_t n_in)
+{
+    const uint32_t n = b->m->hp.n_ff_expert;
+    add_expert_linear(b, "ffn_up_exps", in, n_in, BUF_EXPERT_GATE, n, n, 0);
+    struct op *op = plan_add(b, OP_UNARY, BUF_EXPERT_GATE, BUF_EXPERT_GATE);
+    op->unary = b->arch->unary;
+    add_expert_linear(b, "ffn_down_exps", BUF_EXPERT_GATE, n, BUF_EXPERT_OUT, n_in, n_in, 0);
+}
+
+/* Experts between two matrices that all of them share (Nemotron 3 Super). */
+static void add_latent(struct builder *b, enum model_buf in, enum model_buf out)
+{
+    const uint32_t n_embd = b->m->hp.n_embd, n = b->m->hp.n_expert_latent;
+    plan_linear(b, "ffn_latent_down", in, n_embd, BUF_LOW, n, ABSENT);
+    add_ungated(b, BUF_LOW, n);
+    plan_add(b, OP_MIX, BUF_EXPERT_OUT, BUF_LOW)->n_out = n;
+    plan_linear(b, "ffn_latent_up", BUF_LOW, n, out, n_embd, ABSENT);
+}
+
 /* Gate and up, in two tensors or, for each expert, one below the other in one; then down. */
 static void add_selected(struct builder *b, enum model_buf in, enum model_buf out)
 {
@@ -32,11 +52,39 @@ static void add_selected(struct builder *b, enum model_buf in, enum model_buf ou
     const char *gate = fused ? "ffn_gate_up_exps" : "ffn_gate_exps";
     const char *up = fused ? gate : "ffn_up_exps";
     const uint32_t rows = fused ? 2 * n : n;
+    if (hp->n_expert_latent) {
+        add_latent(b, in, out);
+        return;
+    }
+    if (b->arch->unary != UNARY_NONE) {
+        add_ungated(b, in, n_embd);
+        plan_add(b, OP_MIX, BUF_EXPERT_OUT, out);
+        return;
+    }
     add_expert_linear(b, gate, in, n_embd, BUF_EXPERT_GATE, n, rows, 0);
     add_expert_linear(b, up, in, n_embd, BUF_EXPERT_UP, n, rows, fused ? n : 0);
     plan_gated(b, BUF_EXPERT_GATE, BUF_EXPERT_UP, b->m->buf_width[BUF_EXPERT_GATE]);
     add_expert_linear(b, "ffn_down_exps", BUF_EXPERT_GATE, n, BUF_EXPERT_OUT, n_embd, n_embd, 0);
     plan_add(b, OP_MIX, BUF_EXPERT_OUT, out);
+}
+
+/* The shared expert's gate and up, in two tensors or in one, or up alone, and what weighs it. */
+static void add_shared_inputs(struct builder *b, enum model_buf in)
+{
+    const uint32_t n_embd = b->m->hp.n_embd, n = b->m->hp.n_ff_shared;
+    const struct gguf_tensor *up =
+        gguf_find_tensor(b->m->gguf, plan_name(b, "ffn_up_shexp", "weight"));
+    if (b->arch->unary != UNARY_NONE) {
+        plan_linear(b, "ffn_up_shexp", in, n_embd, BUF_GATE, n, ABSENT);
+    } else if (!plan_has(b, "ffn_gate_shexp") && up && up->ne[1] == 2 * (uint64_t)n) {
+        const uint32_t ns[] = {n, n};
+        plan_stacked(b, "ffn_up_shexp", in, (enum model_buf[]){BUF_GATE, BUF_UP}, ns, 2, ABSENT);
+    } else {
+        plan_linear(b, "ffn_gate_shexp", in, n_embd, BUF_GATE, n, ABSENT);
+        plan_linear(b, "ffn_up_shexp", in, n_embd, BUF_UP, n, ABSENT);
+    }
+    if (b->arch->shared_gate == REQUIRED)
+        plan_linear(b, "ffn_gate_inp_shexp", in, n_embd, BUF_SHARED_GATE, 1, ABSENT);
 }
 
 /* The first linears of the shared expert stand beside the router: they read the same rows. */
@@ -46,22 +94,25 @@ void plan_experts(struct builder *b, enum model_buf in)
     const struct arch *arch = b->arch;
     const uint32_t n_embd = hp->n_embd, n_shared = hp->n_ff_shared;
     plan_linear(b, "ffn_gate_inp", in, n_embd, BUF_ROUTER, hp->n_expert, arch->expert_bias);
-    if (n_shared) {
-        plan_linear(b, "ffn_gate_shexp", in, n_embd, BUF_GATE, n_shared, ABSENT);
-        plan_linear(b, "ffn_up_shexp", in, n_embd, BUF_UP, n_shared, ABSENT);
-        if (arch->shared_gate == REQUIRED)
-            plan_linear(b, "ffn_gate_inp_shexp", in, n_embd, BUF_SHARED_GATE, 1, ABSENT);
-    }
+    if (n_shared)
+        add_shared_inputs(b, in);
     struct op *op = plan_add(b, OP_SELECT, BUF_ROUTER, BUF_ROUTER);
     const char *bias = plan_name(b, "exp_probs_b", "bias");
+    if (!gguf_find_tensor(b->m->gguf, bias)) /* as some files call it */
+        bias = plan_bare_name(b, "exp_probs_b");
     op->bias = plan_take(b, bias, hp->n_expert, 1, F32_ONLY, arch->select_bias);
     add_selected(b, in, BUF_OUT);
     if (!n_shared)
         return;
-    plan_gated(b, BUF_GATE, BUF_UP, n_shared);
+    if (arch->unary != UNARY_NONE)
+        plan_unary(b, BUF_GATE, n_shared, arch->unary);
+    else
+        plan_gated(b, BUF_GATE, BUF_UP, n_shared);
     plan_linear(b, "ffn_down_shexp", BUF_GATE, n_shared, BUF_SHARED, n_embd, ABSENT);
     plan_add(b, arch->shared_gate == REQUIRED ? OP_ADD_GATED : OP_ADD, BUF_SHARED, BUF_OUT)->in2 =
         BUF_SHARED_GATE;
+    if (arch->shared_average)
+        plan_add(b, OP_SCALE, BUF_OUT, BUF_OUT)->scale = 0.5f;
 }
 
 /* The router reads the stream by a norm of its own, the experts by another (Gemma 4). */

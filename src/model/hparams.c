@@ -143,12 +143,6 @@ static enum err read_sizes(struct model *m, const struct arch *arch, struct err_
         return err;
     hp->n_layer -= hp->n_layer_beside;
     m->layers = mem_zalloc(hp->n_layer, sizeof *m->layers);
-    if (arch->alibi_layers && hp->n_layer == arch->alibi_layers)
-        return err_set(e,
-                       ERR_UNSUPPORTED,
-                       "%s of %u layers: models with ALiBi are not supported",
-                       m->arch,
-                       hp->n_layer);
     err = read_layers(m, arch, e);
     if (err)
         return err;
@@ -268,9 +262,10 @@ static enum err read_vocab_size(struct model *m, struct err_info *e)
 static bool has_select_bias(const struct model *m)
 {
     for (uint32_t i = 0; i < m->hp.n_layer; i++) {
-        char name[48];
+        char name[48], bare[48];
         snprintf(name, sizeof name, "blk.%u.exp_probs_b.bias", i);
-        if (gguf_find_tensor(m->gguf, name))
+        snprintf(bare, sizeof bare, "blk.%u.exp_probs_b", i);
+        if (gguf_find_tensor(m->gguf, name) || gguf_find_tensor(m->gguf, bare))
             return true;
     }
     return false;
@@ -394,7 +389,10 @@ static enum err read_experts(struct model *m, const struct arch *arch, struct er
                                                     &hp->n_ff_shared,
                                                     e)))
         return err;
-    if ((err = read_groups(m, e)))
+    if ((err = read_groups(m, e)) ||
+        (err = arch->expert_latent
+                   ? key_u32_in(m, "moe_latent_size", 0, hp->n_embd, &hp->n_expert_latent, e)
+                   : OK))
         return err;
     return read_gating(m, arch, e);
 }
@@ -460,6 +458,8 @@ bool hparams_windowed(const struct model *m, const struct arch *arch, uint32_t l
     if (!pattern && arch->window_pattern == NO_WINDOWS) /* the file gave a window all the same */
         return true;
     const uint64_t n = pattern ? pattern->u : (uint64_t)arch->window_pattern;
+    if (arch->window_last && n != 0)
+        return layer % n != 0;
     return n == 0 || layer % n < n - 1;
 }
 
@@ -472,7 +472,7 @@ static enum err refuse_unknown(const struct model *m, const struct arch *arch, s
         bool known;
     } keys[] = {
         {"attention.alibi_bias_max", false},
-        {"attention.max_alibi_bias", false},
+        {"attention.max_alibi_bias", arch->alibi_by_key},
         {"attention.clamp_kqv", arch->clamp},
         {"attention.output_scale", false},
         {"attention.value_scale", false},
@@ -560,11 +560,18 @@ static enum err read_scales(struct model *m, const struct arch *arch, struct err
     double raised = 1;
     enum err err = arch->latent ? rope_scores(m, arch, &raised, e) : OK;
     hp->attention_scale = (float)(raised / sqrt((double)dims));
+    if (arch->scale_by_dim)
+        hp->attention_scale = 1.0f / (float)dims;
     if (arch->attention_scale > 0.0f)
         hp->attention_scale = arch->attention_scale;
     if (err || (err = read_temperature(m, arch, e)) ||
         (err = read_factor(m, "attention.scale", &hp->attention_scale, e)) ||
         (err = read_stream_scales(m, arch, e)))
+        return err;
+    if (arch->alibi_layers == 0 || arch->alibi_layers == hp->n_layer)
+        hp->alibi = arch->alibi;
+    if (arch->alibi_by_key &&
+        (err = key_f32_in(m, "attention.max_alibi_bias", -1e-30f, 1e3f, &hp->alibi, e)))
         return err;
     if (arch->clamp &&
         (err = key_f32_in(m, "attention.clamp_kqv", -1e-30f, 1e6f, &hp->qkv_clamp, e)))

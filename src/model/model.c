@@ -125,6 +125,15 @@ float model_temper(const struct model_hparams *hp, uint32_t position)
     return (float)(1 + hp->temper_scale * log(1 + (double)(at / hp->temper_length)));
 }
 
+float model_alibi_slope(float exponent, uint32_t n_head, uint32_t h)
+{
+    uint32_t n = 1; /* the largest power of two that is not more than n_head */
+    while (n * 2 <= n_head)
+        n *= 2;
+    const double power = h < n ? (double)(h + 1) : (double)(h - n) + 0.5;
+    return (float)exp2(-(double)exponent * power / n);
+}
+
 void model_drop_made(struct model *m)
 {
     for (uint32_t i = 0; i < m->n_made; i++)

@@ -41,6 +41,7 @@
  *      UNFOLDED [n_stream - 1][n_embd]     the others as they will be added to it
  *      MODES [n_stream], COEFS [n_stream][n_stream]      how they are mixed
  *      LOW [n_low], BESIDE [n_embd]        a product of two narrow matrices beside attention
+ *                                          (LOW: what experts read and put out, if that is narrow)
  *
  * and in models with recurrent layers, which keep of a sequence not K and V of every position but a
  * state of fixed size: the last inputs of a convolution, and a matrix for each head:
@@ -140,8 +141,9 @@ struct model_hparams {
     uint32_t n_expert_group;          /* of equal size, of which the best n_expert_group_used are */
     uint32_t n_expert_group_used;     /* selected from; 1 or 0: no groups */
     uint32_t n_ff_expert;
-    uint32_t n_ff_shared; /* 0: no expert that all rows share */
-    uint32_t rope_dims;   /* dims of a head that rotate; even; the most of these: */
+    uint32_t n_ff_shared;     /* 0: no expert that all rows share */
+    uint32_t n_expert_latent; /* values of what experts read and put out; 0: n_embd */
+    uint32_t rope_dims;       /* dims of a head that rotate; even; the most of these: */
     uint32_t rope_dims_of[N_ROPE_TABLES];
     uint32_t rope_first; /* from this one on */
     uint32_t n_stream;   /* residual streams; 0: one */
@@ -159,8 +161,9 @@ struct model_hparams {
     float embedding_scale, residual_scale, logit_scale; /* multiply; 1: none */
     float attention_scale;                              /* of scores */
     float attention_cap, logit_cap;                     /* x to cap tanh(x / cap); 0: none */
-    float qkv_clamp;                                    /* Q, K and V within -it .. it; 0: none */
-    float expert_scale;                                 /* of the selection's weights */
+    float alibi;        /* the exponent of scores' slopes (model_alibi_slope); 0: none */
+    float qkv_clamp;    /* Q, K and V within -it .. it; 0: none */
+    float expert_scale; /* of the selection's weights */
     float temper_scale; /* queries times 1 + this log(1 + floor((position + temper_offset) / */
     uint32_t temper_length, temper_offset; /* temper_length)), where an op says so */
     bool expert_norm;    /* the selection's weights sum to 1 (before expert_scale) */
@@ -177,6 +180,10 @@ struct model_hparams {
 
 /* What an op with `temper` multiplies queries at a position by. */
 float model_temper(const struct model_hparams *hp, uint32_t position);
+
+/* What scores of head h of n_head go down by for each position between query and key, where the
+ * model has an exponent for that (ALiBi; Press, Smith and Lewis 2022). */
+float model_alibi_slope(float exponent, uint32_t n_head, uint32_t h);
 
 /* What may differ from layer to layer. */
 struct model_layer {
@@ -217,14 +224,14 @@ enum op_kind {
                          * without a bias; w: f32 [heads][head_dim] */
     OP_ROPE,            /* rotate Q and K by position (K, Q in place) */
     OP_ROPE_STORE,      /* the same, then store K, V of `layer` */
-    OP_ATTENTION,       /* out[r] = softmax(cap(Q[r] . K^T * scale)) V over the row's own sequence:
-                         * causal unless the model is not, within a window if that is not 0. w: f32
-                         * [n_head] or NULL: a score more for each head that takes part in the sum but has
-                         * no V */
-    OP_CONV,    /* over the rows of a sequence: out[r][c] = sum_i w[c][i] out[r - conv_width + 1 +
-                 * i][c]
-                 * (+ bias[c]), then silu if `gated`; rows before the first are those of the state.
-                 * w: f32 [channels of conv_width] */
+    OP_ATTENTION, /* out[r] = softmax(cap(Q[r] . K^T * scale) - slope * distance) V over the row's
+                   * own sequence: causal unless the model is not, within a window if that is not 0.
+                   * w: f32 [n_head] or NULL: a score more for each head that takes part in the sum
+                   * but has no V */
+    OP_CONV,      /* over the rows of a sequence: out[r][c] = sum_i w[c][i] out[r - conv_width + 1 +
+                   * i][c]
+                   * (+ bias[c]), then silu if `gated`; rows before the first are those of the state.
+                   * w: f32 [channels of conv_width] */
     OP_RATES,   /* per head h, with s = softplus(x + bias[h]), a = w[h]; f32 [n_head]. RECUR_DELTA:
                  * RATE = e^(s a), BETA = sigmoid(y); RECUR_SCAN: RATE = e^(s a), BETA = s. x is RATE,
                  * y BETA; or where in_step is not 0 `in` has y of in_step heads, then their x, and
@@ -308,27 +315,28 @@ struct op {
     uint32_t n_head,
         n_head_kv;     /* ROPE, ROPE_STORE, ATTENTION, HEAD_*: of this layer; RATES, RECUR */
     uint32_t head_dim; /* ROPE, ROPE_STORE, ATTENTION, HEAD_NORM, HEAD_LAYER_NORM */
-    uint32_t in_step, out_step;     /* HEAD_LINEAR, HEAD_COPY: values from head to head */
-    uint32_t in2_first;             /* GATED */
-    uint32_t first_row;             /* EXPERTS */
-    const struct gguf_tensor *w;    /* EMBED, LINEAR, LOGITS: any block format; norms: f32 */
-    const struct gguf_tensor *bias; /* f32 or NULL */
+    uint32_t in_step, out_step;       /* HEAD_LINEAR, HEAD_COPY: values from head to head */
+    uint32_t in2_first;               /* GATED */
+    uint32_t first_row;               /* EXPERTS */
+    const struct gguf_tensor *w;      /* EMBED, LINEAR, LOGITS: any block format; norms: f32 */
+    const struct gguf_tensor *bias;   /* f32 or NULL */
     const struct gguf_tensor *factor; /* LINEAR, LOGITS, EXPERTS: f32 [1], of EXPERTS [n_expert], or
                                        * NULL: products times it, before a bias */
-    float scale;                    /* EMBED, ATTENTION, ADD, SCALE, LOGITS; else 1 */
-    float cap;                      /* ATTENTION, LOGITS; 0: none; CLAMP */
-    uint32_t window;                /* ATTENTION; 0: all */
-    enum window_kind window_kind;   /* likewise */
-    bool borrowed;                  /* ATTENTION: an op of another layer stores K and V */
-    bool temper;                    /* ROPE_STORE: queries are made to grow (temper_scale) */
-    bool front;                     /* HEAD_COPY */
-    bool gated;                     /* CONV */
-    bool tiled;                     /* RECUR */
-    enum recur_kind recur;          /* RATES, RECUR */
-    enum rope_table rope;           /* ROPE, ROPE_STORE */
-    enum gate_kind gate;            /* GATED */
-    enum unary_kind unary;          /* UNARY */
-    struct xielu xielu;             /* UNARY of that kind */
+    float scale;                      /* EMBED, ATTENTION, ADD, SCALE, LOGITS; else 1 */
+    float cap;                        /* ATTENTION, LOGITS; 0: none; CLAMP */
+    float alibi;                      /* ATTENTION: the slopes' exponent; 0: slopes are 0 */
+    uint32_t window;                  /* ATTENTION; 0: all */
+    enum window_kind window_kind;     /* likewise */
+    bool borrowed;                    /* ATTENTION: an op of another layer stores K and V */
+    bool temper;                      /* ROPE_STORE: queries are made to grow (temper_scale) */
+    bool front;                       /* HEAD_COPY */
+    bool gated;                       /* CONV */
+    bool tiled;                       /* RECUR */
+    enum recur_kind recur;            /* RATES, RECUR */
+    enum rope_table rope;             /* ROPE, ROPE_STORE */
+    enum gate_kind gate;              /* GATED */
+    enum unary_kind unary;            /* UNARY */
+    struct xielu xielu;               /* UNARY of that kind */
 };
 
 /* Angles are position * inv_freq; cosines and sines are multiplied by scale. */

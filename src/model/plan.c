@@ -190,17 +190,42 @@ static void add_qkv(struct builder *b, enum model_buf in)
     op->in_step = op->out_step = op->n_in = op->n_out = dim;
 }
 
+/* Whether the layer is one of the first, which are rotated whatever they see. */
+static bool is_lead(struct builder *b)
+{
+    uint32_t n_lead = 0;
+    if (b->arch->lead_rotated && !b->err)
+        b->err = key_u32(b->m, "leading_dense_block_count", &n_lead, b->e);
+    return b->layer < n_lead;
+}
+
 static enum rope_table rope_of(struct builder *b, bool windowed)
 {
     const uint32_t step = b->arch->no_rope_step;
+    const struct gguf_kv *pattern =
+        b->arch->rope_pattern ? key_find(b->m, "attention.rope_pattern") : NULL;
     bool rotates = true;
+    if (pattern && (pattern->kind != GGUF_ARRAY || pattern->elem_kind != GGUF_BOOL ||
+                    pattern->n_elems < b->m->hp.n_layer)) {
+        if (!b->err)
+            b->err = err_set(b->e,
+                             ERR_FORMAT,
+                             "%s.attention.rope_pattern is not %u bools",
+                             b->m->arch,
+                             b->m->hp.n_layer);
+        return ROPE_NONE;
+    }
+    if (pattern && !gguf_elem(pattern, b->layer).b)
+        return ROPE_NONE;
+    if (b->m->hp.alibi > 0.0f && b->arch->alibi_layers)
+        return ROPE_NONE;
     if (b->arch->rope_switch && !b->err)
         b->err = key_bool(b->m, "rope.scaling.finetuned", &rotates, b->e);
     if (!rotates)
         return ROPE_NONE;
     if (step && (b->layer + 1) % step == 0)
         return ROPE_NONE;
-    if (b->arch->full_unrotated && b->m->hp.window && !windowed)
+    if (b->arch->full_unrotated && b->m->hp.window && !windowed && !is_lead(b))
         return ROPE_NONE;
     return windowed && b->m->ropes[ROPE_WINDOW].inv_freq ? ROPE_WINDOW : ROPE_FULL;
 }
@@ -209,6 +234,9 @@ static enum rope_table rope_of(struct builder *b, bool windowed)
 static enum model_buf add_norm_before(struct builder *b, const char *stem)
 {
     if (!(b->arch->norms & NORM_BEFORE))
+        return BUF_X;
+    if (b->arch->first_bare && b->layer == 0 && strcmp(stem, "attn_norm") == 0 &&
+        !plan_has(b, stem))
         return BUF_X;
     plan_norm(b, stem, BUF_X, BUF_H);
     return BUF_H;
@@ -297,6 +325,7 @@ void plan_attend(struct builder *b)
     op->n_head = l->n_head;
     op->n_head_kv = l->n_head_kv;
     op->scale = hp->attention_scale;
+    op->alibi = hp->alibi;
     op->cap = hp->attention_cap;
     op->window = windowed ? hp->window : 0;
     op->window_kind = b->arch->chunks ? WINDOW_CHUNK : hp->causal ? WINDOW_LAST : WINDOW_AROUND;
@@ -360,12 +389,39 @@ static void add_attention(struct builder *b, bool parallel)
         plan_add_beside(b);
 }
 
+void plan_unary(struct builder *b, enum model_buf buf, uint32_t n, enum unary_kind kind)
+{
+    struct op *op = plan_add(b, OP_UNARY, buf, buf);
+    op->n_in = op->n_out = n;
+    op->unary = kind;
+    if (kind == UNARY_XIELU)
+        op->xielu = plan_xielu(b);
+}
+
+/* What a file says that the gate is, of "gelu" and "silu". */
+static bool gate_is_silu(struct builder *b)
+{
+    const struct gguf_kv *kv = key_find(b->m, "hidden_activation");
+    if (!b->arch->gate_by_key || !kv)
+        return false;
+    if (kv->kind == GGUF_STRING && kv->s.len == 4 && memcmp(kv->s.data, "silu", 4) == 0)
+        return true;
+    if ((kv->kind != GGUF_STRING || kv->s.len != 4 || memcmp(kv->s.data, "gelu", 4) != 0) &&
+        !b->err)
+        b->err = err_set(
+            b->e, ERR_UNSUPPORTED, "%s.hidden_activation is neither gelu nor silu", b->m->arch);
+    return false;
+}
+
 void plan_gated(struct builder *b, enum model_buf out, enum model_buf up, uint32_t n)
 {
+    const bool silu = gate_is_silu(b);
+    if (b->arch->gate_unary != UNARY_NONE && !silu)
+        plan_unary(b, out, n, b->arch->gate_unary);
     struct op *op = plan_add(b, OP_GATED, out, out);
     op->in2 = up;
     op->n_in = op->n_out = n;
-    op->gate = b->arch->gate;
+    op->gate = silu ? GATE_SILU : b->arch->gate;
 }
 
 static void add_dense(struct builder *b, enum model_buf in)
@@ -381,11 +437,7 @@ static void add_dense(struct builder *b, enum model_buf in)
                          b->layer);
     if (b->arch->unary != UNARY_NONE) {
         plan_linear(b, "ffn_up", in, n_embd, BUF_GATE, n_ff, bias);
-        struct op *op = plan_add(b, OP_UNARY, BUF_GATE, BUF_GATE);
-        op->n_in = op->n_out = n_ff;
-        op->unary = b->arch->unary;
-        if (op->unary == UNARY_XIELU)
-            op->xielu = plan_xielu(b);
+        plan_unary(b, BUF_GATE, n_ff, b->arch->unary);
         plan_linear(b, "ffn_down", BUF_GATE, n_ff, BUF_OUT, n_embd, bias);
         return;
     }
@@ -456,7 +508,7 @@ static void add_places(struct builder *b)
     if (b->arch->positions == REQUIRED)
         plan_add(b, OP_ADD_POSITION, BUF_X, BUF_X)->w =
             plan_take(b, "position_embd.weight", hp->n_embd, hp->n_positions, ANY_TYPE, REQUIRED);
-    if (encoder)
+    if (encoder || b->arch->embed_norm)
         add_norm(b, take_norm(b, "token_embd_norm"), BUF_X, BUF_X);
 }
 
@@ -526,7 +578,7 @@ static void set_widths(struct model *m, const struct arch *arch)
     w[BUF_UNFOLDED] = hp->n_stream ? (hp->n_stream - 1) * hp->n_embd : 0;
     w[BUF_MODES] = hp->n_stream;
     w[BUF_COEFS] = hp->n_stream * hp->n_stream;
-    w[BUF_LOW] = hp->n_low;
+    w[BUF_LOW] = hp->n_expert_latent ? hp->n_expert_latent : hp->n_low;
     w[BUF_BESIDE] = hp->n_low ? hp->n_embd : 0;
     w[BUF_ROUTER] = hp->n_expert;
     w[BUF_EXPERT_GATE] = w[BUF_EXPERT_UP] = hp->n_expert_used * hp->n_ff_expert;

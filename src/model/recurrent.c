@@ -148,9 +148,7 @@ static const struct gguf_tensor *take_bare(struct builder *b,
                                            uint64_t cols,
                                            uint64_t rows)
 {
-    char name[48];
-    snprintf(name, sizeof name, "blk.%u.%s", b->layer, stem);
-    return plan_take(b, name, cols, rows, F32_ONLY, REQUIRED);
+    return plan_take(b, plan_bare_name(b, stem), cols, rows, F32_ONLY, REQUIRED);
 }
 
 static void add_conv(struct builder *b, const char *stem, bool gated, enum presence bias)

@@ -407,6 +407,47 @@ def mamba2():
         "attention.head_count", "attention.head_count_kv", "feed_forward_length")])
 
 
+def nemotron(**more):
+    """A layer with experts, and one that attends; or with a latent between the experts' matrices."""
+    arch = "nemotron_h_moe"
+    k, t = experts(arch)
+    k |= {f"{arch}.{n}": v for n, v in {
+        "block_count": (U32, 2), "attention.head_count_kv": (I32, [0, 1]),
+        "feed_forward_length": (I32, [8, 0]), "expert_shared_feed_forward_length": (U32, 8)}.items()}
+    k |= ssm(arch, 16, 4, 2, 1) | {f"{arch}.{n}": v for n, v in more.items()}
+    t = {n: s for n, s in t.items() if "gate_exps" not in n and "gate_shexp" not in n}
+    size = k.get(f"{arch}.moe_latent_size", (U32, 0))[1]
+    if 0 < size <= N_EMBD:
+        t |= {"blk.0.ffn_latent_down.weight": (0, (N_EMBD, size)),
+              "blk.0.ffn_latent_up.weight": (0, (size, N_EMBD)),
+              "blk.0.ffn_up_exps.weight": (0, (size, 8, 4)),
+              "blk.0.ffn_down_exps.weight": (0, (8, size, 4))}
+    t |= layer_of(0, {"exp_probs_b.bias": (4,)})
+    t |= {n: s for n, s in heads_of(1).items() if "_norm" not in n or "attn_norm" in n}
+    return bare_model(arch, k, t)
+
+
+def sloped(**more):
+    """Scores with slopes, and bounds."""
+    k = {f"mpt.{n}": v for n, v in {LN: (F32, 1e-5), "attention.max_alibi_bias": (F32, 8.0), **more}.items()}
+    return small("mpt", set_keys=k, drop=["blk.0.ffn_gate.weight"])
+
+
+def granite_windows(**more):
+    k = {f"granite_swa.{n}": v for n, v in {
+        "logit_scale": (F32, 2.0), "attention.sliding_window": (U32, 4),
+        "attention.sliding_window_pattern": (BOOL, [1]), "attention.rope_pattern": (BOOL, [0]),
+        **more}.items()}
+    return small("granite_swa", set_keys=k, set_tensors={"blk.0.attn_sinks.weight": (0, (N_HEAD,))})
+
+
+def modern_bert(**more):
+    k = {f"modern-bert.{n}": v for n, v in {
+        LN: (F32, 1e-5), "attention.sliding_window": (U32, 4), "pooling_type": (U32, 1), **more}.items()}
+    return small("modern-bert", set_keys=k, drop=["blk.0.attn_norm.weight"],
+                 set_tensors={"token_embd_norm.weight": (0, (N_EMBD,))})
+
+
 def all_in_one():
     """A layer that attends beside its scan, with all that can be in tensors of several matrices."""
     q = (N_HEAD + 2 * N_KV) * HEAD
@@ -424,7 +465,12 @@ SEEDS |= {"short_convolution": lfm2(),
           "delta_mixed": delta("qwen3next", 16, 4, 4, 2),
           "delta_narrow": delta("qwen3next", 4, 4, 4, 2),
           "delta_fused": delta("qwen35", 16, 4, 2, 1, fused=True),
-          "scan": mamba2(), "all_in_one": all_in_one()}
+          "scan": mamba2(), "all_in_one": all_in_one(), "ungated_experts": nemotron(),
+          "latent_experts": nemotron(moe_latent_size=(U32, 4)), "slopes": sloped(),
+          "unrotated": granite_windows(), "bare_first": modern_bert(),
+          "fp4": small("llama", set_keys={"llama.feed_forward_length": (U32, 64)}, set_tensors={
+              "blk.0.ffn_gate.weight": (0, (N_EMBD, 64)), "blk.0.ffn_up.weight": (0, (N_EMBD, 64)),
+              "blk.0.ffn_down.weight": (40, (64, N_EMBD)), "blk.0.ffn_down.scale": (0, (1,))})}
 
 
 def write_encoders(folder):

@@ -29,6 +29,10 @@ MODELS = {
     "bert": dict(arch="bert", pooling=2, labels=0),
     "bert-rank": dict(arch="bert", pooling=4, labels=1),
     "nomic-bert": dict(arch="nomic-bert", pooling=1, labels=0, base=1000.0),
+    "nomic-bert-moe": dict(arch="nomic-bert-moe", pooling=1, labels=0, base=1000.0, fused=True,
+                           biased=True, experts=4, used=2, keys={"moe_every_n_layers": 2}),
+    "jina-bert-v2": dict(arch="jina-bert-v2", pooling=1, labels=0, biased=True, gate="gelu", alibi=8.0),
+    "jina-bert-v3": dict(arch="jina-bert-v3", pooling=1, labels=0, base=20000.0, fused=True, biased=True),
 }
 
 
@@ -37,6 +41,14 @@ MODELS = {
 def matrix(rng, rows, cols, scale):
     """As float32 has them, so that file and reference agree to the bit."""
     return [list(array.array("f", (rng.gauss(0, scale) for _ in range(cols)))) for _ in range(rows)]
+
+
+def gate_of(m):
+    return "silu" if m["arch"] == "nomic-bert" else m.get("gate")
+
+
+def is_expert_layer(m, i):
+    return "experts" in m and i % 2 == 1
 
 
 def make_weights(m, rng):
@@ -54,7 +66,7 @@ def make_weights(m, rng):
         w[name + ".weight"] = [list(array.array("f", w[name + ".weight"][0]))]
         add_bias(name, EMBD)
 
-    bert = m["arch"] == "bert"
+    bert, biased = m["arch"] == "bert", m["arch"] == "bert" or m.get("biased")
     add("token_embd", len(TOKENS), EMBD, 1.0)
     add("token_types", 2, EMBD, 1.0)
     if bert:
@@ -62,19 +74,30 @@ def make_weights(m, rng):
     add_norm("token_embd_norm")
     for i in range(LAYERS):
         at = f"blk.{i}."
-        if bert:
+        if "base" in m:
+            add(at + "attn_qkv", 3 * EMBD, EMBD, 2 * EMBD ** -0.5)
+            if biased:
+                add_bias(at + "attn_qkv", 3 * EMBD)
+        else:
             for name in ("attn_q", "attn_k", "attn_v"):
                 add(at + name, EMBD, EMBD, 2 * EMBD ** -0.5)
                 add_bias(at + name, EMBD)
-        else:
-            add(at + "attn_qkv", 3 * EMBD, EMBD, 2 * EMBD ** -0.5)
+        if gate_of(m):
             add(at + "ffn_gate", FF, EMBD)
         add(at + "attn_output", EMBD, EMBD)
-        add(at + "ffn_up", FF, EMBD)
-        add(at + "ffn_down", EMBD, FF)
-        if bert:
+        if is_expert_layer(m, i):
+            add(at + "ffn_gate_inp", m["experts"], EMBD)
+            for e in range(m["experts"]): # below each other in the file
+                add(f"{at}ffn_up_exps.{e}", FF, EMBD)
+                add(f"{at}ffn_down_exps.{e}", EMBD, FF)
+        else:
+            add(at + "ffn_up", FF, EMBD)
+            add(at + "ffn_down", EMBD, FF)
+        if biased:
             add_bias(at + "attn_output", EMBD)
-            add_bias(at + "ffn_up", FF)
+        if biased and not is_expert_layer(m, i):
+            if not gate_of(m):
+                add_bias(at + "ffn_up", FF)
             add_bias(at + "ffn_down", EMBD)
         add_norm(at + "attn_output_norm")
         add_norm(at + "layer_output_norm")
@@ -114,13 +137,18 @@ def rotate(x, pos, base):
     return y
 
 
-def attention(q, k, v):
-    """Every row sees every row."""
+def attention(q, k, v, alibi=0):
+    """Every row sees every row, with ALiBi the less the further away."""
+    heads, power = EMBD // DIM, 1
+    while 2 * power <= heads:
+        power *= 2
+    slopes = [2 ** (-alibi * (h + 1 if h < power else h - power + 0.5) / power) if alibi else 0
+              for h in range(heads)]
     out = [[0.0] * EMBD for _ in q]
     for r, row in enumerate(q):
         for h in range(0, EMBD, DIM):
             s = [sum(a * b for a, b in zip(row[h:h + DIM], key[h:h + DIM])) / math.sqrt(DIM)
-                 for key in k]
+                 - slopes[h // DIM] * abs(r - p) for p, key in enumerate(k)]
             top = max(s)
             e = [math.exp(x - top) for x in s]
             for d in range(h, h + DIM):
@@ -130,22 +158,38 @@ def attention(q, k, v):
 
 def project(m, w, at, xs):
     """q, k, v of all rows."""
-    if m["arch"] == "bert":
+    if "base" not in m:
         return [[times(w[f"{at}attn_{c}.weight"], x, w[f"{at}attn_{c}.bias"]) for x in xs]
                 for c in "qkv"]
-    qkv = [times(w[at + "attn_qkv.weight"], x) for x in xs]
+    qkv = [times(w[at + "attn_qkv.weight"], x, w.get(at + "attn_qkv.bias")) for x in xs]
     q, k, v = [[row[i * EMBD:(i + 1) * EMBD] for row in qkv] for i in range(3)]
     return ([rotate(x, p, m["base"]) for p, x in enumerate(q)],
             [rotate(x, p, m["base"]) for p, x in enumerate(k)], v)
 
 
+def gelu(v):
+    return 0.5 * v * math.erfc(-v / math.sqrt(2))
+
+
+def experts(m, w, at, x):
+    """The best of all, each by its share of all."""
+    e = [math.exp(s) for s in times(w[at + "ffn_gate_inp.weight"], x)]
+    best = sorted(range(len(e)), key=lambda i: -e[i])[:m["used"]]
+    outs = [times(w[f"{at}ffn_down_exps.{i}.weight"],
+                  [gelu(v) for v in times(w[f"{at}ffn_up_exps.{i}.weight"], x)]) for i in best]
+    return plus(*[[e[i] / sum(e) * v for v in out] for i, out in zip(best, outs)])
+
+
 def feed_forward(m, w, at, x):
+    if at + "ffn_gate_inp.weight" in w:
+        return experts(m, w, at, x)
     up = times(w[at + "ffn_up.weight"], x, w.get(at + "ffn_up.bias"))
-    if m["arch"] == "bert":
-        mid = [0.5 * v * math.erfc(-v / math.sqrt(2)) for v in up]
+    if not gate_of(m):
+        mid = [gelu(v) for v in up]
     else:
         gate = times(w[at + "ffn_gate.weight"], x)
-        mid = [g / (1 + math.exp(-g)) * u for g, u in zip(gate, up)]
+        act = gelu if gate_of(m) == "gelu" else lambda g: g / (1 + math.exp(-g))
+        mid = [act(g) * u for g, u in zip(gate, up)]
     return times(w[at + "ffn_down.weight"], mid, w.get(at + "ffn_down.bias"))
 
 
@@ -159,7 +203,7 @@ def forward(m, w, ids, second=0):
         xs.append(layer_norm(x, w, "token_embd_norm"))
     for i in range(LAYERS):
         at = f"blk.{i}."
-        found = attention(*project(m, w, at, xs))
+        found = attention(*project(m, w, at, xs), m.get("alibi", 0))
         for r, x in enumerate(xs):
             out = times(w[at + "attn_output.weight"], found[r], w.get(at + "attn_output.bias"))
             x = layer_norm(plus(x, out), w, at + "attn_output_norm")
@@ -232,6 +276,9 @@ def metadata(m, changed):
             "tokenizer.ggml.mask_token_id": 4}
     if "base" in m:
         keys[a + "rope.freq_base"] = m["base"]
+    if "experts" in m:
+        keys.update({a + "expert_count": m["experts"], a + "expert_used_count": m["used"]})
+    keys.update({a + k: v for k, v in m.get("keys", {}).items()})
     keys.update(changed)
     return {k: v for k, v in keys.items() if v is not None}
 
@@ -240,15 +287,26 @@ def write_gguf(path, m, w, **changed):
     """`changed`: keys that are other than usual, dots written as two underscores; None: left out."""
     keys = metadata(m, {k.replace("__", "."): v for k, v in changed.items()})
     out, data, infos = b"", b"", b""
-    for name, rows in w.items():
-        shape = [len(rows[0])] + ([len(rows)] if not vector(name) else [])
+    for name, rows, *depth in stacked(w):
+        shape = [len(rows[0])] + ([len(rows) // (depth or [1])[0]] if not vector(name) else []) + depth
         infos += string(name) + struct.pack(f"<I{len(shape)}Q", len(shape), *shape)
         infos += struct.pack("<IQ", 0, len(data))
         data += b"".join(array.array("f", row).tobytes() for row in rows)
         data += bytes(-len(data) % 32)
-    out = struct.pack("<4sIQQ", b"GGUF", 3, len(w), len(keys))
+    out = struct.pack("<4sIQQ", b"GGUF", 3, len(list(stacked(w))), len(keys))
     out += b"".join(entry(k, v) for k, v in keys.items()) + infos
     path.write_bytes(out + bytes(-len(out) % 32) + data)
+
+
+def stacked(w):
+    """Tensors as the file has them: (name, rows), or of experts (name, rows, how many)."""
+    for name, rows in w.items():
+        stem, _, which = name.removesuffix(".weight").rpartition(".")
+        if not which.isdigit():
+            yield name, rows
+        elif which == "0":
+            each = [x for x in w if x.startswith(stem + ".")]
+            yield stem + ".weight", [row for x in each for row in w[x]], len(each)
 
 
 def vector(name):

@@ -118,7 +118,8 @@ def kv_layer(c, i):
 
 def is_expert_layer(c, i):
     every = c.get("experts_every", 1)
-    return c.get("experts") and i >= c.get("dense_first", 0) and (i + 1) % every == 0
+    return (c.get("experts") and i >= c.get("dense_first", 0) and (i + 1) % every == 0
+            and of_layer(c, "ff", i))
 
 
 def ffn_norm_of(c):
@@ -156,6 +157,8 @@ def tensors_of(c, rng):
     mat("token_embd", N_VOCAB, d, std=d ** 0.5)
     if c.get("positions"):
         mat("position_embd", c["ctx"], d, std=d ** 0.5)
+    if c.get("embed_norm"):
+        norm("token_embd_norm", d)
     for i in range(c["layers"]):
         p = f"blk.{i}."
         h, hk, ff = (of_layer(c, x, i) for x in ("heads", "heads_kv", "ff"))
@@ -166,7 +169,7 @@ def tensors_of(c, rng):
         first, last = norm_names(c)
         if is_recurrent:
             recurrent.tensors(c, i, t, mat, vec, norm)
-        for name in first if h or is_recurrent else []:
+        for name in first if (h or is_recurrent) and not (c.get("first_bare") and i == 0) else []:
             norm(p + name, d)
         if c.get("latent"):
             r, dr, dk, dv = c["latent"], c["rope_dims"], c["head_key"], c["head_value"]
@@ -211,6 +214,9 @@ def tensors_of(c, rng):
             vec(p + "attn_output.bias", d)
         if c.get("sinks"):
             vec(p + "attn_sinks.weight", c["heads"], std=1.5)
+        if c.get("unary") is None and c.get("ffn_bias"):
+            for x, n in (("gate", ff), ("up", ff), ("down", d)):
+                vec(p + f"ffn_{x}.bias", n)
         for name in last if ff else []:
             norm(p + name, d)
         if c.get("per_layer"):
@@ -255,8 +261,14 @@ def tensors_of(c, rng):
             vec(p + "ffn_gate_inp.scale", d, 3.0, 0.3)
             vec(p + "ffn_down_exps.scale", e, 1.0, 0.2)
             mat(p + "ffn_gate_up_exps", e, 2 * f, d)
-        for x, shape in (("gate", (e, f, d)), ("up", (e, f, d)), ("down", (e, d, f))):
+        r = c.get("expert_latent", d)
+        if c.get("expert_latent"):
+            mat(p + "ffn_latent_down", r, d)
+            mat(p + "ffn_latent_up", d, r)
+        for x, shape in (("gate", (e, f, r)), ("up", (e, f, r)), ("down", (e, r, f))):
             if (c.get("beside_dense") or c.get("fused_experts")) and x != "down":
+                continue
+            if c.get("unary") and x == "gate":
                 continue
             mat(p + f"ffn_{x}_exps", *shape, std=3.0 if c.get("act") == "clamped" else 1.0)
             if c.get("expert_bias"):
@@ -264,9 +276,13 @@ def tensors_of(c, rng):
         if c.get("expert_bias"):
             vec(p + "ffn_gate_inp.bias", e)
         if c.get("select_bias"):
-            vec(p + "exp_probs_b.bias", e)
-        if c.get("ff_shared"):
-            mat(p + "ffn_gate_shexp", c["ff_shared"], d)
+            vec(p + "exp_probs_b" + ("" if c.get("bare_select_bias") else ".bias"), e)
+        if c.get("fused_shared"):
+            mat(p + "ffn_up_shexp", 2 * c["ff_shared"], d)
+            mat(p + "ffn_down_shexp", d, c["ff_shared"])
+        elif c.get("ff_shared"):
+            if not c.get("unary"):
+                mat(p + "ffn_gate_shexp", c["ff_shared"], d)
             mat(p + "ffn_up_shexp", c["ff_shared"], d)
             mat(p + "ffn_down_shexp", d, c["ff_shared"])
         if c.get("shared_gate"):
@@ -437,6 +453,13 @@ def temper(c, pos):
     return 1 + np.float64(np.float32(scale)) * np.log(1 + (pos + offset) // length)
 
 
+def slopes(exponent, n_head):
+    """Of ALiBi, by head: powers of a base; past the last power of two of heads those between them."""
+    n = 2 ** int(np.log2(n_head))
+    powers = [h + 1 if h < n else h - n + 0.5 for h in range(n_head)]
+    return np.float64(np.float32(2.0 ** (-exponent * np.array(powers) / n)))
+
+
 def forward(c, t, ids):
     """Logits [len(ids), n_vocab] in float64; of models that look both ways hidden states."""
     t = {k: v.astype(np.float64) for k, v in t.items()}
@@ -468,6 +491,8 @@ def forward(c, t, ids):
     def gate(g, u):
         if c.get("act") == "gelu":
             return 0.5 * g * (1 + np.tanh(np.sqrt(2 / np.pi) * (g + 0.044715 * g ** 3))) * u
+        if c.get("act") == "gelu_exact":
+            return 0.5 * g * (1 + np.vectorize(math.erf)(g / np.sqrt(2))) * u
         if c.get("act") == "clamped":
             g, u = np.minimum(g, 7), np.clip(u, -7, 7)
             return g / (1 + np.exp(-1.702 * g)) * (u + 1)
@@ -496,6 +521,8 @@ def forward(c, t, ids):
     x = t["token_embd.weight"][ids] * np.float64(np.float32(c.get("embed_scale", 1.0)))
     if c.get("positions"):
         x = x + t["position_embd.weight"][:n]
+    if c.get("embed_norm"):
+        x = norm(x, "token_embd_norm")
     residual = np.float64(np.float32(c.get("residual", 1.0)))
     stored = {} # keys and values by layer
     if c.get("per_layer"):
@@ -588,8 +615,9 @@ def forward(c, t, ids):
             if c.get("qk_norm") == "heads":
                 q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
             rotated = not c.get("no_rope_every") or (i + 1) % c["no_rope_every"]
-            rotated = rotated and not (c.get("full_unrotated") and not windowed)
-            rotated = rotated and not c.get("unrotated")
+            rotated = rotated and not (
+                c.get("full_unrotated") and not windowed and i >= c.get("lead_rotated", 0))
+            rotated = rotated and not c.get("unrotated") and c.get("rotated", [True] * (i + 1))[i]
             if rotated:
                 q, k = rotate(q, windowed), rotate(k, windowed)
                 if c.get("qk_norm") == "bare":
@@ -610,6 +638,8 @@ def forward(c, t, ids):
             if "cap" in c:
                 s = c["cap"] * np.tanh(s / c["cap"])
             apart = pos[:, None] - pos[None, :]
+            if c.get("alibi"):
+                s = s - slopes(c["alibi"], h)[:, None, None] * np.abs(apart)
             window = c.get("window", 1)
             if c.get("both_ways"):
                 hidden = windowed & (np.abs(apart) > window // 2)
@@ -632,7 +662,8 @@ def forward(c, t, ids):
             x = x + recurrent.layer(c, i, t, norm_here(x, "attn_norm"), eps) * residual
         if h:
             name = "attn_norm_2" if c.get("second") == "attn_norm_2" else "attn_norm"
-            y = attend(x if c.get("norms") == "after" else norm_here(x, name))
+            bare = c.get("norms") == "after" or c.get("first_bare") and i == 0
+            y = attend(x if bare else norm_here(x, name))
             if is_recurrent:
                 y = y + recurrent.layer(c, i, t, norm_here(x, name), eps)
             if c.get("norms") in ("both", "after"):
@@ -659,7 +690,8 @@ def forward(c, t, ids):
                 y = norm_here(x, "pre_ffw_norm_2")
             for r in range(n):
                 weights = 1 / (1 + np.exp(-scores[r])) if c.get("sigmoid") else softmax(scores[r])
-                rank = weights + w("exp_probs_b", "bias") if c.get("select_bias") else scores[r]
+                bias = t.get(f"blk.{i}.exp_probs_b.bias", t.get(f"blk.{i}.exp_probs_b"))
+                rank = weights + bias if c.get("select_bias") else scores[r]
                 if c.get("groups"):
                     rank = best_groups(c, rank if c.get("select_bias") else weights)
                 top = np.argsort(-rank, kind="stable")[:c["used"]]
@@ -681,6 +713,11 @@ def forward(c, t, ids):
                         b = t.get(f"blk.{i}.{name}.bias")
                         return w(name)[e] @ z + (0 if b is None else b[e])
                     z = y[r] * weight if c.get("expert_input") else y[r]
+                    if c.get("unary"):
+                        z = w("ffn_latent_down") @ z if c.get("expert_latent") else z
+                        z = one(unary(one(z, "ffn_up_exps"), i), "ffn_down_exps")
+                        out[r] += weight * (w("ffn_latent_up") @ z if c.get("expert_latent") else z)
+                        continue
                     if c.get("fused_experts"):
                         g, u = np.split(one(z, "ffn_gate_up_exps"), 2)
                         out[r] += weight * one(gate(g, u), "ffn_down_exps")
@@ -688,11 +725,16 @@ def forward(c, t, ids):
                     out[r] += (1.0 if c.get("expert_input") else weight) * one(
                         gate(one(z, "ffn_gate_exps"), one(z, "ffn_up_exps")), "ffn_down_exps")
             if c.get("ff_shared"):
-                shared = linear(gate(linear(y, "ffn_gate_shexp"), linear(y, "ffn_up_shexp")),
-                                "ffn_down_shexp")
+                if c.get("unary"):
+                    mid = unary(linear(y, "ffn_up_shexp"), i)
+                elif c.get("fused_shared"):
+                    mid = gate(*np.split(linear(y, "ffn_up_shexp"), 2, -1))
+                else:
+                    mid = gate(linear(y, "ffn_gate_shexp"), linear(y, "ffn_up_shexp"))
+                shared = linear(mid, "ffn_down_shexp")
                 if c.get("shared_gate"):
                     shared /= 1 + np.exp(-(y @ w("ffn_gate_inp_shexp")))[:, None]
-                out += shared
+                out = (out + shared) * (0.5 if c.get("shared_average") else 1.0)
             y = dense + norm_here(out, "post_ffw_norm_2") if c.get("beside_dense") else out
         elif c.get("unary"):
             y = linear(unary(linear(y, "ffn_up"), i), "ffn_down")

@@ -65,6 +65,22 @@ RECURRENT = {
         arch="mamba2", kind="scan", width=4, inner=64, state=16, rank=4, group=1, layers=2,
         heads=0, heads_kv=0, ff=0, conv_bias=True, recurrent=[True, True], tied=True,
         keys=ssm(4, 64, 16, 4, 1)),
+    "nemotron_h_moe": dict(
+        arch="nemotron_h_moe", kind="scan", width=4, inner=80, state=16, rank=5, group=5,
+        conv_bias=True, heads_kv=[0, 0, 1, 0, 0], ff=[0, 24, 0, 0, 24], layers=5, unary="relu2",
+        recurrent=[True, False, False, True, False], ffn_norm="attn_norm", no_rope_every=1, experts=6,
+        used=2, ff_expert=24, expert_length=24, ff_shared=40, sigmoid=True, select_bias=True,
+        weights_norm=True, weights_scale=2.5,
+        keys={**ssm(4, 80, 16, 5, 5), "attention.layer_norm_epsilon": 1e-5,
+              "expert_weights_norm": True, "expert_weights_scale": 2.5}),
+    "nemotron_h_moe-latent": dict( # as Nemotron 3 Super
+        arch="nemotron_h_moe", kind="scan", width=4, inner=64, state=16, rank=4, group=2,
+        conv_bias=True, heads_kv=[0, 1, 0], ff=[0, 0, 24], layers=3, unary="relu2",
+        recurrent=[True, False, False], ffn_norm="attn_norm", no_rope_every=1, experts=6, used=3,
+        ff_expert=24, expert_length=24, ff_shared=40, sigmoid=True, select_bias=True,
+        weights_norm=True, expert_latent=12,
+        keys={**ssm(4, 64, 16, 4, 2), "attention.layer_norm_epsilon": 1e-5, "moe_latent_size": 12,
+              "expert_weights_norm": True}),
 }
 
 

@@ -259,8 +259,34 @@ def further():
             "output_norm.weight", "blk.0.attn_norm.weight", "blk.0.ffn_norm.weight"]), GOOD
     yield from reals(lambda **more: tiny.small("olmo", set_keys={
         "olmo." + tiny.LN: (F32, 1e-5), **more}), "olmo", "attention.clamp_kqv")
-    yield "alibi", tiny.small("baichuan", set_keys={
-        "baichuan.block_count": (U32, 40)}), ("baichuan of 40 layers", "ALiBi")
+    yield "slopes", tiny.sloped(), GOOD
+    for v in (0.0, 999.0):
+        yield f"slopes_{v}", tiny.sloped(**{"attention.max_alibi_bias": (F32, v)}), GOOD
+    yield from reals(lambda **more: tiny.sloped(**{k.removeprefix("mpt."): v for k, v in more.items()}),
+                     "mpt", "attention.max_alibi_bias")
+    yield "slopes_text", tiny.sloped(**{"attention.max_alibi_bias": (STRING, "8")}), ("max_alibi_bias",)
+    yield "slopes_of_llama", tiny.small("llama", set_keys={
+        "llama.attention.max_alibi_bias": (F32, 8.0)}), ("attention.max_alibi_bias are not supported",)
+
+    yield "nemotron_3", tiny.nemotron(), GOOD
+    yield "nemotron_3_latent", tiny.nemotron(moe_latent_size=(U32, 4)), GOOD
+    for v in (tiny.N_EMBD + 1, *BIG):
+        yield f"nemotron_3_latent_{v}", tiny.nemotron(moe_latent_size=(U32, v)), ("moe_latent_size",)
+    for key, *values in (("expert_count", 0, 5), ("expert_used_count", 0, 5), ("ssm.group_count", 0),
+                         ("expert_feed_forward_length", 0), ("expert_shared_feed_forward_length", 0)):
+        for v in (*values, *BIG):
+            yield f"nemotron_3_{key}_{v}", tiny.nemotron(**{key: (U32, v)}), (
+                "ffn_gate_inp.weight has shape" if (key, v) == ("expert_count", 5) else key,)
+
+    yield "granite_swa", tiny.granite_windows(), GOOD
+    for name, v in (("short", (BOOL, [])), ("integers", (U32, [1])), ("number", (U32, 1))):
+        yield f"granite_swa_{name}", tiny.granite_windows(**{"attention.rope_pattern": v}), (
+            "rope_pattern is not 1 bools",)
+
+    for v in ("gelu", "silu"): # good, but for other commands
+        yield f"modern_bert_{v}", tiny.modern_bert(hidden_activation=(STRING, v)), ("does not continue",)
+    for v in ((STRING, "relu"), (STRING, ""), (U32, 1), (STRING, "x" * 99)):
+        yield f"modern_bert_{v}", tiny.modern_bert(hidden_activation=v), ("hidden_activation is neither",)
     yield "half_of_1", tiny.small("qwen", set_keys={
         "qwen.feed_forward_length": (U32, 1)}), ("feed_forward_length is missing or 0",)
 

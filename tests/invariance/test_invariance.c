@@ -82,6 +82,7 @@ static void test_quantised(void **state)
     check_model(TEST_DATA "/golden/quantised/llama.Q5_K_M.gguf", KV_BF16);
     check_model(TEST_DATA "/golden/quantised/llama.IQ4_XS.gguf", KV_F16);
     check_model(TEST_DATA "/golden/quantised/llama.MXFP4_MOE.gguf", KV_F32);
+    check_model(TEST_DATA "/golden/variants/qwen3moe-nvfp4.gguf", KV_F16);
 }
 
 /* Points of grids and digits to the base of three. */
@@ -124,6 +125,8 @@ static void test_architectures(void **state)
     check_model(TEST_DATA "/golden/families/gemma4-moe.f32.gguf", KV_Q8_0);
     check_model(TEST_DATA "/golden/families/afmoe.f32.gguf", KV_F16);
     check_model(TEST_DATA "/golden/families/apertus.f32.gguf", KV_BF16);
+    check_model(TEST_DATA "/golden/families/bloom.f32.gguf", KV_F16);
+    check_model(TEST_DATA "/golden/families/mpt.f32.gguf", KV_Q8_0);
 }
 
 /* Rows of one sequence after one another, whoever has rows in between. */
@@ -136,6 +139,7 @@ static void test_recurrent(void **state)
     check_model(TEST_DATA "/golden/recurrent/qwen3next.f32.gguf", KV_Q8_0);
     check_model(TEST_DATA "/golden/recurrent/granitehybrid.f32.gguf", KV_BF16);
     check_model(TEST_DATA "/golden/recurrent/nemotron_h.f32.gguf", KV_F16);
+    check_model(TEST_DATA "/golden/recurrent/nemotron_h_moe-latent.f32.gguf", KV_BF16);
     check_model(TEST_DATA "/golden/recurrent/falcon-h1.f32.gguf", KV_F16);
 }
 

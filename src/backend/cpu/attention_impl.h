@@ -275,8 +275,21 @@ INLINE vf attn_keep(vf x, vf other, int h, uint32_t from, uint32_t n)
     return from ? vf_first_n(other, x, gone) : x;
 }
 
-/* Scores of query i to weights; it sees positions from .. n - 1 of the tile, at least one. */
-INLINE void attn_softmax(const struct attn_state *s, uint32_t i, uint32_t from, uint32_t n)
+/* Scores x of part h of the tile at `pos`, less what query i's head takes off for their distance.
+ */
+INLINE vf attn_slope(const struct attn_state *s, uint32_t i, uint32_t pos, int h, vf x)
+{
+    static const float places[KV_TILE] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const struct attn_job *j = s->j;
+    const int32_t at = (int32_t)(j->first_pos + i / j->group) - (int32_t)pos;
+    const vf apart = vf_sub(vf_set1((float)at), vf_load(places + h * VL));
+    return vf_fnma(vf_set1(j->slopes[i % j->group]), vf_max(apart, vf_sub(vf_zero(), apart)), x);
+}
+
+/* Scores of query i with the tile at `pos` to weights; it sees positions from .. n - 1 of that, at
+ * least one. */
+INLINE void attn_softmax(
+    const struct attn_state *s, uint32_t i, uint32_t pos, uint32_t from, uint32_t n)
 {
     float *w = s->w + i * KV_TILE, *l = s->l + i * KV_TILE;
     vf x[PARTS], top = vf_set1(-INFINITY);
@@ -284,6 +297,8 @@ INLINE void attn_softmax(const struct attn_state *s, uint32_t i, uint32_t from, 
         x[h] = vf_load(w + h * VL);
         if (s->j->cap > 0.0f)
             x[h] = cap_of(x[h], s->j->cap);
+        if (s->j->slopes)
+            x[h] = attn_slope(s, i, pos, h, x[h]);
         x[h] = attn_keep(x[h], vf_set1(-INFINITY), h, from, n);
         top = vf_max(top, x[h]);
     }
@@ -367,7 +382,7 @@ INLINE void attn_batch(const struct attn_state *s, uint32_t first, uint32_t tile
         const uint32_t n = attn_visible(s, i, tile_pos), from = attn_hidden(s, i, tile_pos);
         if (from >= n)
             continue;
-        attn_softmax(s, i, from, n);
+        attn_softmax(s, i, tile_pos, from, n);
         if (!same)
             attn_values(s, i, from, n, 1, 4);
     }

@@ -137,6 +137,8 @@ static enum err alloc_vectors(struct compiler *c)
             n += c->m->hp.head_dim + 16;
         if (op->kind == OP_HEAD_UNIT)
             n += op->head_dim + 16;
+        if (op->kind == OP_ATTENTION)
+            n += op->n_head + 16;
         if (op->kind == OP_LAYER_NORM)
             n += 2 * ((size_t)op->n_out + 16);
         if (is_table(op))
@@ -303,6 +305,15 @@ static void compile_layer_norm(struct compiler *c, const struct op *op)
     s->bias = op->bias ? copy_vector(c, op->bias) : fill_vector(c, op->n_out, 0.0f);
 }
 
+static const float *slopes(struct compiler *c, const struct op *op)
+{
+    float *to = c->b->vectors + c->n_vector_floats;
+    for (uint32_t h = 0; h < op->n_head; h++)
+        to[h] = model_alibi_slope(op->alibi, op->n_head, h);
+    c->n_vector_floats += (op->n_head + 15u) / 16 * 16;
+    return to;
+}
+
 static void compile_attention(struct compiler *c, const struct op *op)
 {
     struct phase *p = add_phase(c, PHASE_ATTENTION);
@@ -314,6 +325,7 @@ static void compile_attention(struct compiler *c, const struct op *op)
     p->window = op->window;
     p->window_kind = op->window_kind;
     p->sinks = copy_vector(c, op->w);
+    p->slopes = op->alibi > 0.0f ? slopes(c, op) : NULL;
     if (c->packed == op->out)
         c->packed_kinds = 0;
 }
@@ -440,6 +452,8 @@ static enum err compile_op(struct compiler *c, const struct op *op)
     case OP_UNARY:
         if (op->unary == UNARY_XIELU)
             add_step(c, STEP_XIELU, op)->xielu = op->xielu;
+        else if (op->out == BUF_EXPERT_GATE)
+            add_step_over(c, STEP_UNARY, op, true)->n = c->m->hp.n_ff_expert;
         else
             add_step(c, STEP_UNARY, op);
         return OK;

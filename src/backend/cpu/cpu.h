@@ -132,7 +132,7 @@ struct phase {
     float scale, cap;
     uint32_t window;
     enum window_kind window_kind;
-    const float *sinks; /* [n_head] or NULL */
+    const float *sinks, *slopes; /* [n_head] or NULL */
     /* CONV: [conv_width][conv_channels], [conv_channels] or NULL; RECUR: [n_head] or NULL */
     const float *w, *bias;
     bool gated, tiled;

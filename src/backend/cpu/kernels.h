@@ -145,7 +145,8 @@ static inline size_t act_q_bytes(uint32_t k, size_t rows)
     return act_q_rows(rows) * act_q_stride(k);
 }
 
-/* out[r][c] (+)= sum_k w[c][k] act[r][k] (* scale) (+ bias[c]) for rows first_row.. and columns of panels. */
+/* out[r][c] (+)= sum_k w[c][k] act[r][k] (* scale) (+ bias[c]) for rows first_row.. and columns of
+ * panels. */
 struct linear_job {
     const uint8_t *panels;
     size_t panel_bytes;
@@ -196,6 +197,7 @@ struct attn_job {
     uint32_t window;              /* positions that a row sees, as the kind says; 0: all */
     enum window_kind window_kind; /* AROUND: where n_seen is not 0 */
     const float *sinks;           /* [group] a score more in each head's sum; or NULL */
+    const float *slopes;          /* [group] times the distance, off a score; or NULL */
     float *scratch;               /* attn_scratch_floats(head_dim), aligned to 64 */
 };
 

@@ -322,12 +322,15 @@ static void attention(const struct eval *v, const struct op *op)
             uint32_t end = hp->causal ? r + 1 : v->n;
             if (op->window && op->window_kind == WINDOW_AROUND && r + op->window / 2 < end)
                 end = r + op->window / 2 + 1;
+            const double slope =
+                op->alibi > 0 ? (double)model_alibi_slope(op->alibi, op->n_head, h) : 0;
             double top = op->w ? value_of(op->w, h) : -INFINITY, sum = 0;
             for (uint32_t p = begin; p < end; p++) {
                 w[p] = 0;
                 for (uint32_t d = 0; d < dim; d++)
                     w[p] += q[d] * row_of(v, BUF_K, p)[col + d];
-                w[p] = capped(w[p] * op->scale, op->cap);
+                w[p] = capped(w[p] * op->scale, op->cap) -
+                       slope * (p < r ? (double)(r - p) : (double)(p - r));
                 top = w[p] > top ? w[p] : top;
             }
             memset(out, 0, n_value * sizeof *out);

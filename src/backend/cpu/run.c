@@ -508,6 +508,7 @@ static void run_attention(struct cpu_backend *b,
         .window = p->window,
         .window_kind = p->window_kind,
         .sinks = p->sinks ? p->sinks + head_kv * group + skip : NULL,
+        .slopes = p->slopes ? p->slopes + head_kv * group + skip : NULL,
         .scratch = b->attn_scratch + worker * b->attn_scratch_stride,
     };
     if (b->n_ranges > 1)

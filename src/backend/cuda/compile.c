@@ -430,7 +430,8 @@ static void choose_buffers(struct cuda_backend *b)
         b->lent[i] = i != BUF_LOGITS && b->model->buf_width[i] > 0;
 }
 
-/* What no kernel here computes: recurrent layers, and heads that attention has none for. */
+/* What no kernel here computes: recurrent layers, slopes of scores, plain products as gates,
+ * experts without a gate, and heads that attention has none for. */
 static enum err check_kernels(const struct model *m, struct err_info *e)
 {
     if (m->hp.conv_width)
@@ -439,6 +440,14 @@ static enum err check_kernels(const struct model *m, struct err_info *e)
     const uint32_t most = latent ? CUDA_ATTN_MOST_KEY : CUDA_ATTN_MOST_DIM;
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const uint32_t dim = m->ops[i].head_dim;
+        if (m->ops[i].kind == OP_ATTENTION && m->ops[i].alibi > 0.0f)
+            return err_set(e, ERR_UNSUPPORTED, "the CUDA backend has no ALiBi yet");
+        if (m->ops[i].kind == OP_GATED && m->ops[i].gate == GATE_PLAIN)
+            return err_set(
+                e, ERR_UNSUPPORTED, "the CUDA backend has no gates by the error function yet");
+        if (m->ops[i].kind == OP_UNARY && m->ops[i].out == BUF_EXPERT_GATE)
+            return err_set(
+                e, ERR_UNSUPPORTED, "the CUDA backend has no experts without a gate yet");
         if (m->ops[i].kind == OP_ATTENTION &&
             (dim % 8 != 0 || dim > most || latent > CUDA_ATTN_MOST_DIM))
             return err_set(e,

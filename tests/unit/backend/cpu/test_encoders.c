@@ -16,7 +16,17 @@ static const char *const isas[] = {"reference", "avx2", "avx-vnni", "avx512", "a
 static const struct {
     const char *name;
     uint32_t second; /* as the file's description has it */
-} encoders[] = {{"bert", 0}, {"bert-rank", 31}, {"nomic-bert", 0}, {"gemma-embedding", 0}};
+} encoders[] = {{"bert", 0},
+                {"bert-rank", 31},
+                {"nomic-bert", 0},
+                {"gemma-embedding", 0},
+                {"nomic-bert-moe", 0},
+                {"jina-bert-v2", 0},
+                {"jina-bert-v3", 0},
+                {"llama-embed", 0},
+                {"eurobert", 0},
+                {"modern-bert", 0},
+                {"modern-bert-silu", 0}};
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 #define LONG 1300
@@ -153,6 +163,8 @@ static void bits_do_not_depend_on_company(void **state)
             check_company("encoders/bert.f32", isas[i], (enum kv_type)kv);
         check_company("encoders/nomic-bert.f32", isas[i], KV_F32);
         check_company("encoders/gemma-embedding.f32", isas[i], KV_F16);
+        check_company("encoders/jina-bert-v2.f32", isas[i], KV_Q8_0);
+        check_company("encoders/modern-bert.f32", isas[i], KV_BF16);
     }
 }
 
