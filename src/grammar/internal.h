@@ -227,6 +227,7 @@ struct sim {
     uint32_t n_out;
     bool complete; /* some parse may end here */
 };
+#define SIM_CELLS 8192u /* of one token's way */
 bool sim_init(struct sim *s, uint32_t cap_cells); /* false: out of memory; deinit serves both */
 void sim_deinit(struct sim *s);
 void sim_reset(struct sim *s);      /* forget all cells */
@@ -242,6 +243,51 @@ void sim_byte(
     struct sim *s, const struct program *prog, const struct parse *in, uint32_t n, uint8_t byte);
 void sim_token(
     struct sim *s, const struct program *prog, const struct parse *in, uint32_t n, uint32_t index);
+
+/* The shortest way to an end of what is in out. */
+uint32_t sim_way(const struct sim *s, bool complete);
+
+/* ---- the automaton of sets of parses (automaton.c) ---- */
+
+enum { UNKNOWN, DEAD, FIRST_NODE }; /* DEAD: no parse, or no room is left */
+
+struct automaton_node {
+    uint32_t first, n; /* parses */
+    uint32_t hash, next;
+    bool complete;
+    uint32_t way; /* to the nearest end */
+};
+struct automaton {
+    const struct program *prog;
+    uint32_t n_symbols; /* classes of bytes, then tokens by id */
+    struct sim sim;
+    struct parse *parses; /* [cap_parses] */
+    uint32_t n_parses, cap_parses;
+    struct automaton_node *nodes; /* [cap_nodes] */
+    uint32_t n_nodes, cap_nodes;
+    uint32_t *rows;    /* [cap_nodes][n_symbols] */
+    uint32_t *buckets; /* [cap_nodes] */
+    bool full;         /* something found no room; what is in it since may be cut short */
+};
+struct automaton_size {
+    uint32_t cells, parses, nodes, rows; /* cells: a power of two; rows: entries of all of them */
+};
+/* False: out of memory; deinit serves both. */
+bool automaton_init(struct automaton *a,
+                    const struct program *prog,
+                    const struct automaton_size *size);
+void automaton_deinit(struct automaton *a);
+void automaton_reset(struct automaton *a); /* forget all nodes and cells */
+size_t automaton_bytes(const struct automaton *a);
+/* The node of the parses in sim.out. */
+uint32_t automaton_intern(struct automaton *a, bool complete);
+uint32_t automaton_explore(struct automaton *a, uint32_t node, uint32_t symbol);
+/* Where a symbol leads from a node. */
+static inline uint32_t automaton_step(struct automaton *a, uint32_t node, uint32_t symbol)
+{
+    uint32_t to = a->rows[(size_t)node * a->n_symbols + symbol];
+    return to != UNKNOWN ? to : automaton_explore(a, node, symbol);
+}
 
 /* ---- the vocabulary (vocab.c) ---- */
 
@@ -265,9 +311,10 @@ struct grammar_vocab {
     bool has[256]; /* bytes that are in any token */
 };
 
-/* ---- a grammar and its answers (state.c, mask.c) ---- */
+/* ---- a grammar and its answers (state.c, trail.c, mask.c) ---- */
 
 struct walker; /* mask.c */
+struct trail;  /* trail.c */
 
 struct grammar {
     _Atomic(uint32_t) n_refs;
@@ -276,6 +323,8 @@ struct grammar {
     struct grammar_state *initial; /* where every answer begins; holds no reference */
     pthread_mutex_t lock;          /* the walker */
     struct walker *walker;
+    pthread_mutex_t trail_lock; /* nobody waits for it */
+    struct trail *trail;
 };
 enum err walker_create(const struct grammar *g,
                        struct walker **out,
@@ -287,13 +336,35 @@ size_t walker_bytes(const struct walker *w);
 /* Cells stand behind their parents; cells[0] is the empty stack. */
 struct grammar_state {
     struct grammar *g;
+    struct state_id {
+        uint64_t epoch;
+        uint32_t node;
+    } id; /* states of one grammar with the same id are the same */
     uint32_t n_parses, n_cells;
+    uint32_t way; /* to the nearest end */
     bool complete;
     struct parse parses[GRAMMAR_MAX_PARSES];
     struct state_cell {
         uint32_t ret, parent;
     } cells[STATE_MAX_CELLS];
 };
+uint64_t state_new_epoch(void); /* never the same twice, never 0 */
+/* What the simulation has come to, into the state, but for g and id. Parses whose stacks find no
+ * room are given up: true if there were any. map[sim.cap_cells] is for its use. */
+bool state_store(struct grammar_state *s, const struct sim *sim, uint32_t *map);
+/* The state's parses into out[]: map[] says which cell of the simulation is which of the state's.
+ * False when there is no room for them. */
+bool state_load(const struct grammar_state *s, struct sim *sim, uint32_t *map, struct parse *out);
+
+/* Where tokens lead answers of one grammar, remembered byte by byte. */
+enum err trail_create(const struct grammar *g, struct trail **out, struct err_info *e) WEIR_MUST_USE;
+void trail_destroy(struct trail *t);
+size_t trail_bytes(const struct trail *t);
+/* Move on by a token, as grammar_accept. False: there was no room, and nothing has happened. */
+bool trail_accept(struct trail *t,
+                  struct grammar_state *s,
+                  int32_t token,
+                  enum grammar_step *to) WEIR_MUST_USE;
 
 /* ---- finite automata (dfa.c) ---- */
 

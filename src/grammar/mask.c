@@ -2,11 +2,10 @@
  *
  *      state -- import --> node of the walker -- walk over the trie --> mask, in a slot of the pool
  *
- * A walker is a deterministic automaton that grows as it is used: a node is a set of parses, a row
- * says where each class of bytes leads. It belongs to one grammar, and its nodes remember the slots
- * of their masks; a slot that was given to another has another stamp. When the walker is full it is
- * emptied and the walk begins anew; should one walk alone fill it, tokens that need more are left
- * out, the same ones each time. */
+ * A walker is an automaton (automaton.c) of one grammar whose nodes remember the slots of their
+ * masks; a slot that was given to another has another stamp. When the walker is full it is emptied
+ * and the walk begins anew; should one walk alone fill it, tokens that need more are left out, the
+ * same ones each time. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "grammar/internal.h"
@@ -18,14 +17,10 @@
 #define WALKER_PARSES 65536u
 #define WALKER_NODES 16384u
 #define WALKER_ROWS (4u << 20) /* entries of all rows */
+#define N_SEEN 1024u           /* a power of two */
 
-enum { UNKNOWN, DEAD, FIRST_NODE };
-
+/* Of a node of the automaton: where its mask is. */
 struct walk_node {
-    uint32_t first, n; /* parses */
-    uint32_t hash, next;
-    bool complete;
-    uint32_t way; /* to the nearest end */
     uint32_t slot;
     uint64_t stamp;
     /* the mask of the last `left` that it was asked for, where that is another */
@@ -34,47 +29,36 @@ struct walk_node {
 };
 
 struct walker {
-    const struct program *prog;
-    uint32_t n_symbols; /* classes of bytes, then tokens by id */
-    struct sim sim;
-    struct parse *parses; /* [WALKER_PARSES] */
-    uint32_t n_parses;
-    struct walk_node *nodes; /* [cap_nodes] */
-    uint32_t n_nodes, cap_nodes;
-    uint32_t *rows;    /* [cap_nodes][n_symbols] */
-    uint32_t *buckets; /* [WALKER_NODES] */
-    uint32_t *path;    /* [longest + 1] */
+    struct automaton a;
+    struct walk_node *nodes; /* [a.cap_nodes] */
+    uint32_t n_nodes;        /* that are made ready: the first of the automaton's */
+    uint32_t *path;          /* [longest + 1] */
     uint32_t map[STATE_MAX_CELLS];
-    bool full;
+    /* nodes of states that were imported lately */
+    struct seen {
+        struct state_id id;
+        uint32_t node;
+    } seen[N_SEEN];
 };
 
 static void walker_reset(struct walker *w)
 {
-    sim_reset(&w->sim);
-    memset(w->buckets, 0, WALKER_NODES * sizeof *w->buckets);
-    w->n_parses = 0;
-    w->n_nodes = FIRST_NODE;
-    w->full = false;
+    automaton_reset(&w->a);
+    w->n_nodes = 0;
+    memset(w->seen, 0, sizeof w->seen);
 }
 
 enum err walker_create(const struct grammar *g, struct walker **out, struct err_info *e)
 {
     struct walker *w = mem_zalloc(1, sizeof *w);
-    w->prog = &g->prog;
-    w->n_symbols = g->prog.n_classes + g->prog.n_tokens;
-    w->cap_nodes =
-        WALKER_ROWS / w->n_symbols < WALKER_NODES ? WALKER_ROWS / w->n_symbols : WALKER_NODES;
-    w->parses = malloc(WALKER_PARSES * sizeof *w->parses);
-    w->nodes = malloc(w->cap_nodes * sizeof *w->nodes);
-    w->rows = malloc((size_t)w->cap_nodes * w->n_symbols * sizeof *w->rows);
-    w->buckets = malloc(WALKER_NODES * sizeof *w->buckets);
-    w->path = malloc(((size_t)g->vocab->longest + 1) * sizeof *w->path);
+    const struct automaton_size size = {
+        .cells = WALKER_CELLS, .parses = WALKER_PARSES, .nodes = WALKER_NODES, .rows = WALKER_ROWS};
     *out = w;
-    if (!sim_init(&w->sim, WALKER_CELLS) || !w->parses || !w->nodes || !w->rows || !w->buckets ||
-        !w->path)
+    bool ok = automaton_init(&w->a, &g->prog, &size);
+    w->nodes = malloc(w->a.cap_nodes * sizeof *w->nodes);
+    w->path = malloc(((size_t)g->vocab->longest + 1) * sizeof *w->path);
+    if (!ok || !w->nodes || !w->path)
         return err_set(e, ERR_NOMEM, "no memory for a grammar");
-    w->sim.ways = g->prog.ways;
-    walker_reset(w);
     return OK;
 }
 
@@ -82,120 +66,55 @@ void walker_destroy(struct walker *w)
 {
     if (!w)
         return;
-    sim_deinit(&w->sim);
-    free(w->parses);
+    automaton_deinit(&w->a);
     free(w->nodes);
-    free(w->rows);
-    free(w->buckets);
     free(w->path);
     free(w);
 }
 
 size_t walker_bytes(const struct walker *w)
 {
-    return sizeof *w + WALKER_CELLS * (sizeof(struct cell) + 4) +
-           WALKER_PARSES * sizeof *w->parses +
-           w->cap_nodes * (sizeof *w->nodes + (size_t)w->n_symbols * sizeof *w->rows);
+    return sizeof *w + automaton_bytes(&w->a) + w->a.cap_nodes * sizeof *w->nodes;
 }
 
-static uint32_t hash_of(const struct parse *p, uint32_t n, bool complete)
+static struct seen *seen_at(struct walker *w, struct state_id id)
 {
-    uint64_t h = complete;
-    for (uint32_t i = 0; i < n; i++)
-        h = (h ^ ((uint64_t)p[i].state << 32 | p[i].cell)) * 0x9e3779b97f4a7c15u + (h >> 29);
-    return (uint32_t)(h >> 32 ^ h);
-}
-
-/* The shortest way of the parses in sim.out. */
-static uint32_t way_of(const struct walker *w, bool complete)
-{
-    uint32_t best = complete ? 0 : FAR;
-    for (uint32_t i = 0; i < w->sim.n_out && best > 0; i++) {
-        struct parse p = w->sim.out[i];
-        uint32_t way = way_add(w->prog->ways[p.state], w->sim.cells[p.cell].way);
-        best = way < best ? way : best;
-    }
-    return best;
-}
-
-/* The node of the parses in sim.out; DEAD when there are none, or no room is left. */
-static uint32_t intern(struct walker *w, bool complete)
-{
-    const struct sim *s = &w->sim;
-    if (s->n_out == 0 && !complete)
-        return DEAD;
-    uint32_t hash = hash_of(s->out, s->n_out, complete);
-    uint32_t *bucket = &w->buckets[hash & (WALKER_NODES - 1)];
-    for (uint32_t i = *bucket; i != 0; i = w->nodes[i].next) {
-        const struct walk_node *n = &w->nodes[i];
-        if (n->hash == hash && n->n == s->n_out && n->complete == complete &&
-            memcmp(w->parses + n->first, s->out, s->n_out * sizeof *s->out) == 0)
-            return i;
-    }
-    if (w->n_nodes == w->cap_nodes || w->n_parses + s->n_out > WALKER_PARSES) {
-        w->full = true;
-        return DEAD;
-    }
-    w->nodes[w->n_nodes] = (struct walk_node){.first = w->n_parses,
-                                              .n = s->n_out,
-                                              .hash = hash,
-                                              .next = *bucket,
-                                              .complete = complete,
-                                              .way = way_of(w, complete),
-                                              .slot = NONE,
-                                              .near_slot = NONE};
-    memcpy(w->parses + w->n_parses, s->out, s->n_out * sizeof *s->out);
-    w->n_parses += s->n_out;
-    memset(w->rows + (size_t)w->n_nodes * w->n_symbols, 0, w->n_symbols * sizeof *w->rows);
-    *bucket = w->n_nodes;
-    return w->n_nodes++;
-}
-
-/* Fill in where a symbol leads from a node. */
-static uint32_t explore(struct walker *w, uint32_t node, uint32_t symbol)
-{
-    const struct walk_node *n = &w->nodes[node];
-    const struct parse *from = w->parses + n->first;
-    if (symbol < w->prog->n_classes)
-        sim_byte(&w->sim, w->prog, from, n->n, w->prog->byte_of[symbol]);
-    else
-        sim_token(&w->sim, w->prog, from, n->n, symbol - w->prog->n_classes);
-    uint32_t to = intern(w, w->sim.complete);
-    w->full |= w->sim.full;
-    w->rows[(size_t)node * w->n_symbols + symbol] = to;
-    return to;
-}
-
-static inline uint32_t step(struct walker *w, uint32_t node, uint32_t symbol)
-{
-    uint32_t to = w->rows[(size_t)node * w->n_symbols + symbol];
-    return to != UNKNOWN ? to : explore(w, node, symbol);
+    return &w->seen[(id.epoch * 31 + id.node) & (N_SEEN - 1)];
 }
 
 /* The node of an answer's state, with states replaced by those that no token can tell from them. */
 static uint32_t import_once(struct walker *w, const struct grammar_state *s)
 {
+    const struct state *states = w->a.prog->states;
     w->map[0] = 0;
     for (uint32_t i = 1; i < s->n_cells; i++) {
-        uint32_t ret = w->prog->states[s->cells[i].ret].canon;
-        w->map[i] = sim_cons(&w->sim, ret, w->map[s->cells[i].parent]);
+        uint32_t ret = states[s->cells[i].ret].canon;
+        w->map[i] = sim_cons(&w->a.sim, ret, w->map[s->cells[i].parent]);
         if (w->map[i] == NONE) {
-            w->full = true;
+            w->a.full = true;
             return DEAD;
         }
     }
-    sim_begin_step(&w->sim);
+    sim_begin_step(&w->a.sim);
     for (uint32_t i = 0; i < s->n_parses; i++) {
-        uint32_t state = w->prog->states[s->parses[i].state].canon;
-        sim_put(&w->sim, (struct parse){state, w->map[s->parses[i].cell]});
+        uint32_t state = states[s->parses[i].state].canon;
+        sim_put(&w->a.sim, (struct parse){state, w->map[s->parses[i].cell]});
     }
-    return intern(w, s->complete);
+    uint32_t node = automaton_intern(&w->a, s->complete);
+    while (w->n_nodes < w->a.n_nodes)
+        w->nodes[w->n_nodes++] = (struct walk_node){.slot = NONE, .near_slot = NONE};
+    if (!w->a.full)
+        *seen_at(w, s->id) = (struct seen){s->id, node};
+    return node;
 }
 
 static uint32_t import(struct walker *w, const struct grammar_state *s)
 {
+    const struct seen *known = seen_at(w, s->id);
+    if (known->id.epoch == s->id.epoch && known->id.node == s->id.node)
+        return known->node;
     uint32_t node = import_once(w, s);
-    if (w->full) {
+    if (w->a.full) {
         walker_reset(w);
         node = import_once(w, s);
     }
@@ -223,20 +142,20 @@ static void walk_trie(struct walker *w,
                       uint32_t node,
                       struct walk *walk)
 {
-    const uint8_t *class_of = w->prog->class_of;
+    const uint8_t *class_of = w->a.prog->class_of;
     w->path[0] = node;
-    for (uint32_t i = 0; i < w->prog->n_classes; i++)
-        (void)step(
-            w, node, i); /* first, so that something is possible however little room there is */
+    for (uint32_t i = 0; i < w->a.prog->n_classes; i++)
+        (void)automaton_step(
+            &w->a, node, i); /* first, so that something is possible however little room there is */
     for (uint32_t i = 0; i < v->n_nodes;) {
         const struct trie_node *t = &v->nodes[i];
-        uint32_t to = step(w, w->path[t->depth - 1], class_of[t->byte]);
+        uint32_t to = automaton_step(&w->a, w->path[t->depth - 1], class_of[t->byte]);
         if (to == DEAD) {
             i = t->end;
             continue;
         }
         w->path[t->depth] = to;
-        if (t->first_token < t[1].first_token && reaches(walk, w->nodes[to].way))
+        if (t->first_token < t[1].first_token && reaches(walk, w->a.nodes[to].way))
             for (uint32_t k = t->first_token; k < t[1].first_token; k++)
                 walk->bits[v->order[k] / 64] |= (uint64_t)1 << v->order[k] % 64;
         i++;
@@ -253,16 +172,16 @@ static bool fill_mask(struct walker *w,
     walk->shortest = FAR;
     walk->longest = 0;
     walk_trie(w, v, node, walk);
-    for (uint32_t i = 0; i < w->prog->n_tokens; i++) {
-        int32_t id = w->prog->tokens[i];
+    for (uint32_t i = 0; i < w->a.prog->n_tokens; i++) {
+        int32_t id = w->a.prog->tokens[i];
         if (id < 0 || (uint32_t)id >= v->n)
             continue;
-        uint32_t to = step(w, node, w->prog->n_classes + i);
-        if (to != DEAD && reaches(walk, w->nodes[to].way))
+        uint32_t to = automaton_step(&w->a, node, w->a.prog->n_classes + i);
+        if (to != DEAD && reaches(walk, w->a.nodes[to].way))
             bits[id / 64] |= (uint64_t)1 << id % 64;
     }
     for (uint32_t i = 0; i < v->n_words; i++) {
-        if (w->nodes[node].complete)
+        if (w->a.nodes[node].complete)
             bits[i] |= v->eog[i];
         any |= bits[i];
     }
@@ -393,12 +312,12 @@ static uint32_t compute(struct grammar_masks *m,
     struct slot *slot = &m->slots[i];
     struct walk walk = {.bits = bits_of(m, i), .limit = limit};
     slot->none = !fill_mask(w, m->vocab, node, &walk);
-    if (w->full) { /* with all the room there is */
+    if (w->a.full) { /* with all the room there is */
         walker_reset(w);
         node = import_once(w, s);
         slot->none = !fill_mask(w, m->vocab, node, &walk);
     }
-    if (w->full) { /* rows hold ways that were given up: they may not serve a smaller walk */
+    if (w->a.full) { /* rows hold ways that were given up: they may not serve a smaller walk */
         walker_reset(w);
         node = import_once(w, s);
     }
@@ -446,7 +365,7 @@ static uint32_t acquire_near(struct grammar_masks *m,
  * have one node, whose way is shorter than theirs. */
 static uint32_t limit_of(const struct grammar_state *s, uint32_t node, uint32_t left)
 {
-    uint32_t way = grammar_shortest(s), of_node = s->g->walker->nodes[node].way;
+    uint32_t way = grammar_shortest(s), of_node = s->g->walker->a.nodes[node].way;
     uint32_t beyond = way > of_node ? way - of_node : 0;
     return left > beyond && left - beyond > 1 ? left - 1 - beyond : 0;
 }

@@ -204,3 +204,13 @@ void sim_token(
             sim_reach(s, prog, (struct parse){st->n, in[i].cell});
     }
 }
+
+uint32_t sim_way(const struct sim *s, bool complete)
+{
+    uint32_t best = complete ? 0 : FAR;
+    for (uint32_t i = 0; i < s->n_out && best > 0; i++) {
+        uint32_t way = way_add(s->ways[s->out[i].state], s->cells[s->out[i].cell].way);
+        best = way < best ? way : best;
+    }
+    return best;
+}

@@ -1,8 +1,9 @@
 /* Compiled grammars, and where one answer is in one.
  *
  * A state keeps its parses and their stacks by itself, so it depends on nothing that others do. To
- * move on, they are loaded into a scratch, follow the token's bytes, and what is still reachable is
- * written back. */
+ * move on, they are loaded into a simulation, follow the token's bytes, and what is still reachable
+ * is written back. Where that was done before, the trail (trail.c) knows what comes out; it is the
+ * same. */
 #include "base/mem.h"
 #include "grammar/internal.h"
 
@@ -10,18 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SCRATCH_CELLS 8192u
-
 struct grammar_scratch {
     struct sim sim;
     struct parse now[GRAMMAR_MAX_PARSES];
-    uint32_t map[SCRATCH_CELLS]; /* numbers of cells, from one side to the other */
+    uint32_t map[SIM_CELLS]; /* numbers of cells, from one side to the other */
 };
 
 struct grammar_scratch *grammar_scratch_create(void)
 {
     struct grammar_scratch *x = mem_zalloc(1, sizeof *x);
-    if (sim_init(&x->sim, SCRATCH_CELLS))
+    if (sim_init(&x->sim, SIM_CELLS))
         return x;
     grammar_scratch_destroy(x);
     return NULL;
@@ -35,48 +34,72 @@ void grammar_scratch_destroy(struct grammar_scratch *x)
     free(x);
 }
 
+uint64_t state_new_epoch(void)
+{
+    static _Atomic(uint64_t) last;
+    return atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+}
+
 /* Number the cells of a stack that are not in the state yet, outermost first; false when they are
  * too many. */
-static bool keep_stack(struct grammar_scratch *x, struct grammar_state *s, uint32_t cell)
+static bool keep_stack(struct grammar_state *s, const struct sim *sim, uint32_t *map, uint32_t cell)
 {
     uint32_t path[GRAMMAR_MAX_DEPTH + 1], n = 0;
-    for (; x->map[cell] == NONE; cell = x->sim.cells[cell].parent)
+    for (; map[cell] == NONE; cell = sim->cells[cell].parent)
         path[n++] = cell;
     if (s->n_cells + n > STATE_MAX_CELLS)
         return false;
     while (n > 0) {
-        const struct cell *c = &x->sim.cells[path[--n]];
-        x->map[path[n]] = s->n_cells;
-        s->cells[s->n_cells++] = (struct state_cell){c->ret, x->map[c->parent]};
+        const struct cell *c = &sim->cells[path[--n]];
+        map[path[n]] = s->n_cells;
+        s->cells[s->n_cells++] = (struct state_cell){c->ret, map[c->parent]};
     }
     return true;
 }
 
-/* What the scratch has come to, into the state; parses whose stacks find no room are given up. */
-static void store(struct grammar_scratch *x, struct grammar_state *s)
+/* The shortest way of the parses that were kept. */
+static uint32_t way_of(const struct grammar_state *s)
 {
-    memset(x->map, 0xff, x->sim.n_cells * sizeof *x->map);
-    x->map[0] = 0;
+    uint32_t of_cell[STATE_MAX_CELLS], best = s->complete ? 0 : FAR;
+    const uint32_t *ways = s->g->prog.ways;
+    of_cell[0] = 0;
+    for (uint32_t i = 1; i < s->n_cells; i++)
+        of_cell[i] = way_add(ways[s->cells[i].ret], of_cell[s->cells[i].parent]);
+    for (uint32_t i = 0; i < s->n_parses; i++) {
+        uint32_t way = way_add(ways[s->parses[i].state], of_cell[s->parses[i].cell]);
+        best = way < best ? way : best;
+    }
+    return best;
+}
+
+bool state_store(struct grammar_state *s, const struct sim *sim, uint32_t *map)
+{
+    memset(map, 0xff, sim->n_cells * sizeof *map);
+    map[0] = 0;
     s->cells[0] = (struct state_cell){NONE, NONE};
     s->n_cells = 1;
     s->n_parses = 0;
-    s->complete = x->sim.complete;
-    for (uint32_t i = 0; i < x->sim.n_out; i++) {
-        struct parse p = x->sim.out[i];
-        if (keep_stack(x, s, p.cell))
-            s->parses[s->n_parses++] = (struct parse){p.state, x->map[p.cell]};
+    s->complete = sim->complete;
+    for (uint32_t i = 0; i < sim->n_out; i++) {
+        struct parse p = sim->out[i];
+        if (keep_stack(s, sim, map, p.cell))
+            s->parses[s->n_parses++] = (struct parse){p.state, map[p.cell]};
     }
+    s->way = way_of(s);
+    return s->n_parses < sim->n_out;
 }
 
-static void load(struct grammar_scratch *x, const struct grammar_state *s)
+bool state_load(const struct grammar_state *s, struct sim *sim, uint32_t *map, struct parse *out)
 {
-    sim_reset(&x->sim);
-    x->sim.ways = s->g->prog.ways;
-    x->map[0] = 0;
-    for (uint32_t i = 1; i < s->n_cells; i++)
-        x->map[i] = sim_cons(&x->sim, s->cells[i].ret, x->map[s->cells[i].parent]);
+    map[0] = 0;
+    for (uint32_t i = 1; i < s->n_cells; i++) {
+        map[i] = sim_cons(sim, s->cells[i].ret, map[s->cells[i].parent]);
+        if (map[i] == NONE)
+            return false;
+    }
     for (uint32_t i = 0; i < s->n_parses; i++)
-        x->now[i] = (struct parse){s->parses[i].state, x->map[s->parses[i].cell]};
+        out[i] = (struct parse){s->parses[i].state, map[s->parses[i].cell]};
+    return true;
 }
 
 static bool dead(const struct sim *s)
@@ -116,18 +139,35 @@ static bool follow_token(struct grammar_scratch *x,
     return false;
 }
 
-enum grammar_step grammar_accept(struct grammar_state *s, int32_t token, struct grammar_scratch *x)
+/* Move on by a token with the scratch alone. */
+static enum grammar_step accept_alone(struct grammar_state *s,
+                                      int32_t token,
+                                      struct grammar_scratch *x)
 {
     const struct grammar_vocab *v = s->g->vocab;
-    if (token < 0 || (uint32_t)token >= v->n)
-        return GRAMMAR_REFUSED;
-    load(x, s);
     uint32_t at = v->offset[token], n = v->offset[token + 1] - at;
-    if (!follow_token(x, &s->g->prog, s->n_parses, token) &&
-        !follow_bytes(x, &s->g->prog, s->n_parses, v->text + at, n))
+    sim_reset(&x->sim);
+    x->sim.ways = s->g->prog.ways;
+    if (!state_load(s, &x->sim, x->map, x->now) ||
+        (!follow_token(x, &s->g->prog, s->n_parses, token) &&
+         !follow_bytes(x, &s->g->prog, s->n_parses, v->text + at, n)))
         return GRAMMAR_REFUSED;
-    store(x, s);
+    (void)state_store(s, &x->sim, x->map);
+    s->id = (struct state_id){.epoch = state_new_epoch()};
     return s->n_parses == 0 ? GRAMMAR_ENDED : GRAMMAR_GOES_ON;
+}
+
+enum grammar_step grammar_accept(struct grammar_state *s, int32_t token, struct grammar_scratch *x)
+{
+    enum grammar_step to = GRAMMAR_REFUSED;
+    bool done = false;
+    if (token < 0 || (uint32_t)token >= s->g->vocab->n)
+        return GRAMMAR_REFUSED;
+    if (pthread_mutex_trylock(&s->g->trail_lock) == 0) {
+        done = trail_accept(s->g->trail, s, token, &to);
+        pthread_mutex_unlock(&s->g->trail_lock);
+    }
+    return done ? to : accept_alone(s, token, x);
 }
 
 bool grammar_complete(const struct grammar_state *s)
@@ -137,21 +177,14 @@ bool grammar_complete(const struct grammar_state *s)
 
 uint32_t grammar_shortest(const struct grammar_state *s)
 {
-    uint32_t of_cell[STATE_MAX_CELLS], best = s->complete ? 0 : FAR;
-    const uint32_t *ways = s->g->prog.ways;
-    of_cell[0] = 0;
-    for (uint32_t i = 1; i < s->n_cells; i++)
-        of_cell[i] = way_add(ways[s->cells[i].ret], of_cell[s->cells[i].parent]);
-    for (uint32_t i = 0; i < s->n_parses; i++) {
-        uint32_t way = way_add(ways[s->parses[i].state], of_cell[s->parses[i].cell]);
-        best = way < best ? way : best;
-    }
-    return best;
+    return s->way;
 }
 
 void grammar_state_copy(struct grammar_state *to, const struct grammar_state *from)
 {
     to->g = from->g;
+    to->id = from->id;
+    to->way = from->way;
     to->n_parses = from->n_parses;
     to->n_cells = from->n_cells;
     to->complete = from->complete;
@@ -197,7 +230,8 @@ static enum err find_beginning(struct grammar *g, struct err_info *e)
     x->sim.ways = g->prog.ways;
     sim_begin_step(&x->sim);
     sim_reach(&x->sim, &g->prog, (struct parse){g->prog.start, 0});
-    store(x, g->initial);
+    (void)state_store(g->initial, &x->sim, x->map);
+    g->initial->id.epoch = state_new_epoch();
     grammar_scratch_destroy(x);
     if (g->initial->n_parses == 0 && !g->initial->complete)
         return err_set(e, ERR_INVALID, "the grammar is too tangled: no first byte is in reach");
@@ -218,8 +252,10 @@ enum err grammar_compile(struct grammar_builder *b,
     atomic_init(&g->n_refs, 1);
     g->vocab = v;
     pthread_mutex_init(&g->lock, NULL);
+    pthread_mutex_init(&g->trail_lock, NULL);
     if ((err = program_compile(b, root, v->longest, v->has, &g->prog, e)) ||
-        (err = walker_create(g, &g->walker, e)) || (err = find_beginning(g, e))) {
+        (err = walker_create(g, &g->walker, e)) || (err = trail_create(g, &g->trail, e)) ||
+        (err = find_beginning(g, e))) {
         grammar_release(g);
         return err;
     }
@@ -239,12 +275,15 @@ void grammar_release(struct grammar *g)
         return;
     program_deinit(&g->prog);
     walker_destroy(g->walker);
+    trail_destroy(g->trail);
     pthread_mutex_destroy(&g->lock);
+    pthread_mutex_destroy(&g->trail_lock);
     free(g->initial);
     free(g);
 }
 
 size_t grammar_bytes(const struct grammar *g)
 {
-    return sizeof *g + sizeof *g->initial + g->prog.n_bytes + walker_bytes(g->walker);
+    return sizeof *g + sizeof *g->initial + g->prog.n_bytes + walker_bytes(g->walker) +
+           trail_bytes(g->trail);
 }

@@ -2,6 +2,8 @@
  * state of an answer; and neither a cache that is full nor other answers change it. */
 #include "harness.h"
 
+#include "grammar/internal.h"
+
 #include <pthread.h>
 
 static const struct {
@@ -160,6 +162,73 @@ static void test_threads_do_not_show(void **state)
         }
         grammar_release(g);
         grammar_release(alone);
+    }
+}
+
+/* ---- what is remembered of ways that were gone ---- */
+
+static void check_same(const struct grammar_state *a, const struct grammar_state *b)
+{
+    assert_int_equal(a->n_parses, b->n_parses);
+    assert_int_equal(a->n_cells, b->n_cells);
+    assert_int_equal(a->complete, b->complete);
+    assert_int_equal(grammar_shortest(a), grammar_shortest(b));
+    assert_memory_equal(a->parses, b->parses, a->n_parses * sizeof *a->parses);
+    assert_memory_equal(a->cells, b->cells, a->n_cells * sizeof *a->cells);
+}
+
+/* A token from a state as it is, and with the trail in another's hands: the same comes out. */
+static enum grammar_step check_step(struct grammar_state *s, struct grammar_state *alone, int32_t id)
+{
+    enum grammar_step to = grammar_accept(s, id, w.scratch);
+    pthread_mutex_lock(&s->g->trail_lock);
+    assert_int_equal(grammar_accept(alone, id, w.scratch), to);
+    pthread_mutex_unlock(&s->g->trail_lock);
+    check_same(s, alone);
+    return to;
+}
+
+/* Answers by chance whose tokens are allowed or not, followed with the trail and without it. */
+static void test_trail_does_not_show(void **state)
+{
+    static const struct {
+        enum kind kind;
+        const char *text;
+    } cases[] = {
+        {SCHEMA, "{\"type\":\"object\"}"},
+        {GBNF, "root ::= \"ab\" <[3]> root? | [a-z ] (root | root root)? (root root root)?"},
+        {GBNF, "root ::= x{2,9} \"\\n\"?\nx ::= \"a\" (x | x x)? (x x x)? | [b-z ] x{0,3} [a-z]?"},
+        {GBNF, "root ::= ([a-z ]* \"e\" [a-z ]{300})* \"!\""},
+        {REGEX, "(a|b|the )*a(a|b| ){20}(a*b*){40}"},
+    };
+    uint64_t seed = 4711;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct grammar *g = must_make(cases[i].kind, cases[i].text);
+        uint32_t most = 0, most_cells = 0;
+        for (int k = 0; k < 12; k++) {
+            struct grammar_state *s = grammar_state_create(g), *alone = grammar_state_create(g);
+            enum grammar_step to = GRAMMAR_GOES_ON;
+            for (int n = 0; n < 250 && to != GRAMMAR_ENDED; n++) {
+                struct grammar_mask mask = grammar_mask_acquire(w.masks, s);
+                int32_t id = (int32_t)(next_random(&seed) % N_VOCAB), any = id;
+                while (!mask.none && !(mask.bits[id / 64] >> id % 64 & 1))
+                    id = (id + 1) % N_VOCAB;
+                grammar_mask_release(w.masks, &mask);
+                if (id == EOG)
+                    break;
+                if (any != id)
+                    assert_int_equal(check_step(s, alone, any), GRAMMAR_REFUSED);
+                to = check_step(s, alone, id);
+                assert_int_not_equal(to, GRAMMAR_REFUSED);
+                most = s->n_parses > most ? s->n_parses : most;
+                most_cells = s->n_cells > most_cells ? s->n_cells : most_cells;
+            }
+            grammar_state_destroy(s);
+            grammar_state_destroy(alone);
+        }
+        print_message("%zu: up to %u parses, %u cells\n", i, most, most_cells);
+        grammar_release(g);
     }
 }
 
@@ -447,6 +516,7 @@ int main(void)
         cmocka_unit_test(test_small_pool),
         cmocka_unit_test(test_full_walker),
         cmocka_unit_test(test_threads_do_not_show),
+        cmocka_unit_test(test_trail_does_not_show),
         cmocka_unit_test(test_scan),
         cmocka_unit_test(test_scan_by_chance),
         cmocka_unit_test(test_states_are_independent),
