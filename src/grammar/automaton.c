@@ -28,7 +28,7 @@ bool automaton_init(struct automaton *a,
     a->buckets = malloc(a->cap_nodes * sizeof *a->buckets);
     if (!sim_init(&a->sim, size->cells) || !a->parses || !a->nodes || !a->rows || !a->buckets)
         return false;
-    a->sim.ways = prog->ways;
+    a->sim.prog = prog;
     automaton_reset(a);
     return true;
 }
@@ -93,9 +93,9 @@ uint32_t automaton_explore(struct automaton *a, uint32_t node, uint32_t symbol)
     const struct automaton_node *n = &a->nodes[node];
     const struct parse *from = a->parses + n->first;
     if (symbol < a->prog->n_classes)
-        sim_byte(&a->sim, a->prog, from, n->n, a->prog->byte_of[symbol]);
+        sim_byte(&a->sim, from, n->n, a->prog->byte_of[symbol]);
     else
-        sim_token(&a->sim, a->prog, from, n->n, symbol - a->prog->n_classes);
+        sim_token(&a->sim, from, n->n, symbol - a->prog->n_classes);
     uint32_t to = automaton_intern(a, a->sim.complete);
     a->full |= a->sim.full;
     a->rows[(size_t)node * a->n_symbols + symbol] = to;

@@ -25,7 +25,7 @@ struct compiler {
         uint32_t start; /* NONE: not compiled yet */
         uint16_t height;
     } * bodies;
-    uint32_t n_bodies, cap_bodies;
+    uint32_t n_bodies, cap_bodies, n_rows;
     uint32_t *body_of_rule; /* [n_rules] */
     uint32_t *body_of_node; /* [n_nodes] of repetitions */
     bool too_large;
@@ -285,12 +285,22 @@ static uint32_t body_of(struct compiler *c, grammar_node x)
     return c->n_bodies++;
 }
 
+/* Is it one state? */
+static bool is_small(const struct compiler *c, grammar_node x)
+{
+    uint8_t kind = c->b->nodes[x].kind;
+    return kind == NODE_CLASS || (kind == NODE_BYTES && c->b->nodes[x].b == 1);
+}
+
+static uint32_t new_row(struct compiler *c, enum row_kind kind)
+{
+    return ++c->n_rows * 4 + kind;
+}
+
 /* One x before `next`, of several. */
 static uint32_t copy(struct compiler *c, grammar_node x, uint32_t n_copies, uint32_t next)
 {
-    uint8_t kind = c->b->nodes[x].kind;
-    bool small = kind == NODE_CLASS || (kind == NODE_BYTES && c->b->nodes[x].b == 1);
-    return small || n_copies <= 2 ? compile(c, x, next) : call(c, body_of(c, x), next);
+    return is_small(c, x) || n_copies <= 2 ? compile(c, x, next) : call(c, body_of(c, x), next);
 }
 
 /* x* before next. */
@@ -307,12 +317,16 @@ static uint32_t compile_star(struct compiler *c, grammar_node x, uint32_t next)
     return loop;
 }
 
-/* x from min to max times. at[i] is the state from which i are left to come at most. Where more are
- * left, of either kind, than the longest token has bytes, tokens cannot tell how many. */
+/* x from min to max times; open: any number may follow, whose row it is. at[i] is the state from
+ * which i are left to come at most. Where more are left, of either kind, than the longest token has
+ * bytes, tokens cannot tell how many. */
 static uint32_t compile_row(
-    struct compiler *c, grammar_node x, uint32_t min, uint32_t max, uint32_t next)
+    struct compiler *c, grammar_node x, uint32_t min, uint32_t max, uint32_t next, uint32_t open)
 {
     uint32_t last = next, far_optional = NONE, far_must = NONE;
+    uint32_t optionals = new_row(c, ROW_MORE), splits = new_row(c, ROW_MORE),
+             musts = open ? open : new_row(c, ROW_EXACT);
+    bool counts = is_small(c, x) || max > 2; /* a copy is one state */
     bool plain = !c->f->nullable[x];
     for (uint32_t i = 1; i <= max && !c->too_large; i++) {
         bool optional = i <= max - min;
@@ -322,6 +336,11 @@ static uint32_t compile_row(
         if (optional) {
             uint32_t to[2] = {next, one};
             s = split(c, to, 2);
+        }
+        if (counts && !c->too_large) {
+            c->p->states[one].row = optional ? optionals : musts;
+            if (optional)
+                c->p->states[s].row = splits;
         }
         /* what is left of this kind: i of the optional ones, else those that must */
         uint32_t left = optional ? i : i - (max - min);
@@ -347,11 +366,15 @@ static uint32_t compile_repeat(struct compiler *c, const struct node *n, uint32_
         return next; /* min is 0, or the node had not been productive */
     if (c->f->nullable[n->a])
         min = 0; /* the same texts, and empty rounds need not be made */
+    uint32_t open = 0;
     if (max == GRAMMAR_NO_LIMIT) {
         next = compile_star(c, n->a, next);
         max = min;
+        open = new_row(c, ROW_FEWER);
+        if (!c->too_large)
+            c->p->states[next].row = open;
     }
-    return compile_row(c, n->a, min, max, next);
+    return compile_row(c, n->a, min, max, next, open);
 }
 
 /* ---- free text up to a trigger: the automaton of Aho and Corasick 1975 over all of them ---- */

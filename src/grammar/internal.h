@@ -161,9 +161,18 @@ struct state {
     uint8_t op;
     uint16_t need; /* rules that will be open at once on the shortest way to OP_RETURN */
     uint32_t first, n;
+    uint32_t row; /* of the repetition that it counts in, 0: none; see enum row_kind */
     /* Another state from which the same texts of at most the vocabulary's longest token are
      * possible, so that the middle of a long repetition has one mask and not thousands. */
     uint32_t canon;
+};
+
+/* States of one row differ in how often the same may still come, so what follows one of them may be
+ * part of what follows another; the last two bits of a row's number say which. */
+enum row_kind {
+    ROW_MORE = 1,  /* of the state with the higher number */
+    ROW_FEWER = 2, /* with the lower number */
+    ROW_EXACT = 3, /* of none */
 };
 
 struct program {
@@ -205,6 +214,7 @@ struct cell {
     uint32_t ret, parent;
     uint32_t next; /* in its chain of the table */
     uint32_t way;  /* from the top of the stack to its end */
+    uint32_t row;  /* of ret */
     uint16_t depth;
 };
 struct parse {
@@ -216,33 +226,34 @@ struct sim {
     uint32_t n_cells, cap_cells; /* cap is a power of two */
     uint32_t *buckets;           /* [cap_cells] */
     bool full;                   /* a cell was wanted and not there */
-    const uint32_t *ways;        /* of the program whose cells these are */
+    const struct program *prog;  /* whose cells these are */
     /* of one step */
-    struct visit {
-        uint32_t stamp, state, cell;
-    } * visits;
+    uint64_t *visits; /* stamp, state and cell */
     uint32_t stamp, n_visits;
+    struct count {
+        uint32_t stamp, row, a, b, best;
+    } * counts;
+    uint32_t n_counts, n_extra;
     struct parse *todo;
     struct parse *out; /* [GRAMMAR_MAX_PARSES] */
     uint32_t n_out;
     bool complete; /* some parse may end here */
 };
 #define SIM_CELLS 8192u /* of one token's way */
-bool sim_init(struct sim *s, uint32_t cap_cells); /* false: out of memory; deinit serves both */
+#define SIM_MAX_CELLS 65536u
+bool sim_init(struct sim *s, uint32_t cap_cells); /* prog: the caller's; false: out of memory; deinit serves both */
 void sim_deinit(struct sim *s);
 void sim_reset(struct sim *s);      /* forget all cells */
 void sim_begin_step(struct sim *s); /* empties out */
 /* The cell, or NONE when there is no room. */
 uint32_t sim_cons(struct sim *s, uint32_t ret, uint32_t parent);
 /* Add to out what is reached from p without a byte. */
-void sim_reach(struct sim *s, const struct program *prog, struct parse p);
+void sim_reach(struct sim *s, struct parse p);
 /* Add p itself, unless it is there. */
 void sim_put(struct sim *s, struct parse p);
 /* One byte, or a token by its index in prog->tokens, from in[n] into out; in is not out. */
-void sim_byte(
-    struct sim *s, const struct program *prog, const struct parse *in, uint32_t n, uint8_t byte);
-void sim_token(
-    struct sim *s, const struct program *prog, const struct parse *in, uint32_t n, uint32_t index);
+void sim_byte(struct sim *s, const struct parse *in, uint32_t n, uint8_t byte);
+void sim_token(struct sim *s, const struct parse *in, uint32_t n, uint32_t index);
 
 /* The shortest way to an end of what is in out. */
 uint32_t sim_way(const struct sim *s, bool complete);

@@ -109,13 +109,12 @@ static bool dead(const struct sim *s)
 
 /* Follow n bytes from what was loaded. */
 static bool follow_bytes(struct grammar_scratch *x,
-                         const struct program *prog,
                          uint32_t n_parses,
                          const char *bytes,
                          uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        sim_byte(&x->sim, prog, x->now, n_parses, (uint8_t)bytes[i]);
+        sim_byte(&x->sim, x->now, n_parses, (uint8_t)bytes[i]);
         if (dead(&x->sim))
             return false;
         n_parses = x->sim.n_out;
@@ -133,7 +132,7 @@ static bool follow_token(struct grammar_scratch *x,
     for (uint32_t i = 0; i < prog->n_tokens; i++) {
         if (prog->tokens[i] != token)
             continue;
-        sim_token(&x->sim, prog, x->now, n_parses, i);
+        sim_token(&x->sim, x->now, n_parses, i);
         return !dead(&x->sim);
     }
     return false;
@@ -147,10 +146,10 @@ static enum grammar_step accept_alone(struct grammar_state *s,
     const struct grammar_vocab *v = s->g->vocab;
     uint32_t at = v->offset[token], n = v->offset[token + 1] - at;
     sim_reset(&x->sim);
-    x->sim.ways = s->g->prog.ways;
+    x->sim.prog = &s->g->prog;
     if (!state_load(s, &x->sim, x->map, x->now) ||
         (!follow_token(x, &s->g->prog, s->n_parses, token) &&
-         !follow_bytes(x, &s->g->prog, s->n_parses, v->text + at, n)))
+         !follow_bytes(x, s->n_parses, v->text + at, n)))
         return GRAMMAR_REFUSED;
     (void)state_store(s, &x->sim, x->map);
     s->id = (struct state_id){.epoch = state_new_epoch()};
@@ -227,9 +226,9 @@ static enum err find_beginning(struct grammar *g, struct err_info *e)
         return err_set(e, ERR_NOMEM, "no memory for a grammar");
     g->initial = mem_zalloc(1, sizeof *g->initial);
     g->initial->g = g;
-    x->sim.ways = g->prog.ways;
+    x->sim.prog = &g->prog;
     sim_begin_step(&x->sim);
-    sim_reach(&x->sim, &g->prog, (struct parse){g->prog.start, 0});
+    sim_reach(&x->sim, (struct parse){g->prog.start, 0});
     (void)state_store(g->initial, &x->sim, x->map);
     g->initial->id.epoch = state_new_epoch();
     grammar_scratch_destroy(x);
