@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRAIL_PARSES 131072u
-#define TRAIL_NODES 8192u
-#define TRAIL_ROWS (1u << 20)
-#define TRAIL_PAIRS 131072u
+#define TRAIL_PARSES 65536u
+#define TRAIL_NODES 4096u
+#define TRAIL_ROWS (1u << 19)
+#define TRAIL_PAIRS 65536u
 
 /* A node as a state: its parses with the state's numbers of cells, then the cells. */
 struct kept {

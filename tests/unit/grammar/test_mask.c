@@ -200,6 +200,13 @@ static void test_trail_does_not_show(void **state)
         {GBNF, "root ::= x{2,9} \"\\n\"?\nx ::= \"a\" (x | x x)? (x x x)? | [b-z ] x{0,3} [a-z]?"},
         {GBNF, "root ::= ([a-z ]* \"e\" [a-z ]{300})* \"!\""},
         {REGEX, "(a|b|the )*a(a|b| ){20}(a*b*){40}"},
+        /* counts that are exact: more than are followed */
+        {GBNF, "root ::= ([a-z ]* [a-m] [a-z ]{300})* \"!\""},
+        {GBNF, "root ::= r{400} \"!\"\nr ::= [a-z ] [a-z ]?"},
+        /* hundreds of stacks, each with cells of its own: more than a state keeps */
+        {GBNF,
+         "root ::= \"a\" (root \"b\" | root \"c\" | root \"d\") | t\n"
+         "t ::= [a-z] t \"y\" | \"z\""},
     };
     uint64_t seed = 4711;
     (void)state;

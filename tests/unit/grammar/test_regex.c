@@ -1,6 +1,10 @@
 /* Regular expressions: the whole text matches; what is refused, and where. */
 #include "harness.h"
 
+#include "grammar/internal.h"
+
+#include <regex.h>
+
 static const struct {
     const char *regex;
     const char *yes[8], *no[8];
@@ -195,9 +199,80 @@ static void test_many_expressions(void **state)
     grammar_release(g);
 }
 
+/* An expression of a and b with repetitions in repetitions. */
+static size_t random_counts(uint64_t *seed, int depth, char *out)
+{
+    static const char *const times[] = {
+        "", "", "?", "*", "+", "{2}", "{3}", "{0,2}", "{1,3}", "{2,4}", "{2,}", "{3,}", "{0,7}"};
+    size_t n = 0;
+    for (uint64_t i = 0, parts = 1 + next_random(seed) % 3; i < parts; i++) {
+        if (depth > 0 && next_random(seed) % 2) {
+            out[n++] = '(';
+            n += random_counts(seed, depth - 1, out + n);
+            if (next_random(seed) % 3 == 0) {
+                out[n++] = '|';
+                n += random_counts(seed, depth - 1, out + n);
+            }
+            out[n++] = ')';
+        } else {
+            static const char *const atoms[] = {"a", "b", "[ab]"};
+            n += (size_t)sprintf(out + n, "%s", atoms[next_random(seed) % 3]);
+        }
+        n += (size_t)sprintf(out + n, "%s", times[next_random(seed) % (sizeof times / sizeof *times)]);
+    }
+    return n;
+}
+
+/* Parses that differ in a count alone are told apart as far as the language needs it: each text of
+ * up to 9 letters is taken where the C library takes it. */
+static void test_counts_against_the_c_library(void **state)
+{
+    uint64_t seed = 20261;
+    (void)state;
+    for (int i = 0; i < 300; i++) {
+        char pattern[2000], whole[2010], text[10];
+        regex_t other;
+        pattern[random_counts(&seed, 2, pattern)] = '\0';
+        (void)snprintf(whole, sizeof whole, "^(%s)$", pattern);
+        assert_int_equal(regcomp(&other, whole, REG_EXTENDED | REG_NOSUB), 0);
+        struct grammar *g = must_make(REGEX, pattern);
+        for (int n = 0; n < 10; n++) {
+            for (int bits = 0; bits < 1 << n; bits++) {
+                for (int k = 0; k < n; k++)
+                    text[k] = bits >> k & 1 ? 'b' : 'a';
+                text[n] = '\0';
+                if (accepts(g, text) != (regexec(&other, text, 0, NULL, 0) == 0))
+                    fail_msg("%s: %s", pattern, text);
+            }
+        }
+        grammar_release(g);
+        regfree(&other);
+    }
+}
+
+/* However a text may be cut into words, the counts of its words are one parse. */
+static void test_counts_are_one_parse(void **state)
+{
+    (void)state;
+    static const char *const patterns[] = {
+        "(\\w+ ?){1,500}", "[a-z ]{0,900}[a-z ]{0,900}", "([a-z] ?){300,}", "((a ?)*b?){2,400}"};
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        struct grammar *g = must_make(REGEX, patterns[i]);
+        struct grammar_state *s = grammar_state_create(g);
+        for (int k = 0; k < 250; k++) {
+            assert_int_equal(grammar_accept(s, 'a', w.scratch), GRAMMAR_GOES_ON);
+            assert_in_range(s->n_parses, 1, 8);
+        }
+        grammar_state_destroy(s);
+        grammar_release(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_counts_against_the_c_library),
+        cmocka_unit_test(test_counts_are_one_parse),
         cmocka_unit_test(test_language),
         cmocka_unit_test(test_errors_say_where),
         cmocka_unit_test(test_many_categories),
