@@ -17,7 +17,7 @@
 #define N_VISITS 16384u /* of the table; a power of two */
 #define MAX_VISITS (N_VISITS / 2)
 #define N_COUNTS 2048u
-#define MAX_EXTRA 128u
+#define MAX_EXTRA 64u
 
 /* A visit in a word, so that looking for one is quick: 28 bits of the step, 20 of the state, 16 of
  * the cell. */
