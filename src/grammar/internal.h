@@ -212,10 +212,12 @@ void program_deinit(struct program *p);
  * Cell 0 is the empty stack. A parse is a state that waits for a byte or a token, and a stack. */
 struct cell {
     uint32_t ret, parent;
-    uint32_t next; /* in its chain of the table */
-    uint32_t way;  /* from the top of the stack to its end */
-    uint32_t row;  /* of ret */
+    uint32_t next;  /* in its chain of the table */
+    uint32_t way;   /* from the top of the stack to its end */
+    uint32_t row;   /* of ret */
+    uint32_t shape; /* a hash of the stack in which states of one row are the same */
     uint16_t depth;
+    bool counts; /* some of the stack is in a row */
 };
 struct parse {
     uint32_t state, cell;
@@ -241,7 +243,9 @@ struct sim {
 };
 #define SIM_CELLS 8192u /* of one token's way */
 #define SIM_MAX_CELLS 65536u
-bool sim_init(struct sim *s, uint32_t cap_cells); /* prog: the caller's; false: out of memory; deinit serves both */
+bool sim_init(
+    struct sim *s,
+    uint32_t cap_cells); /* prog: the caller's; false: out of memory; deinit serves both */
 void sim_deinit(struct sim *s);
 void sim_reset(struct sim *s);      /* forget all cells */
 void sim_begin_step(struct sim *s); /* empties out */
@@ -368,14 +372,14 @@ bool state_store(struct grammar_state *s, const struct sim *sim, uint32_t *map);
 bool state_load(const struct grammar_state *s, struct sim *sim, uint32_t *map, struct parse *out);
 
 /* Where tokens lead answers of one grammar, remembered byte by byte. */
-enum err trail_create(const struct grammar *g, struct trail **out, struct err_info *e) WEIR_MUST_USE;
+enum err trail_create(const struct grammar *g,
+                      struct trail **out,
+                      struct err_info *e) WEIR_MUST_USE;
 void trail_destroy(struct trail *t);
 size_t trail_bytes(const struct trail *t);
 /* Move on by a token, as grammar_accept. False: there was no room, and nothing has happened. */
-bool trail_accept(struct trail *t,
-                  struct grammar_state *s,
-                  int32_t token,
-                  enum grammar_step *to) WEIR_MUST_USE;
+bool trail_accept(struct trail *t, struct grammar_state *s, int32_t token, enum grammar_step *to)
+    WEIR_MUST_USE;
 
 /* ---- finite automata (dfa.c) ---- */
 

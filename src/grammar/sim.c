@@ -73,12 +73,16 @@ uint32_t sim_cons(struct sim *s, uint32_t ret, uint32_t parent)
         s->full = true;
         return NONE;
     }
+    const struct cell *p = &s->cells[parent];
+    uint32_t row = s->prog->states[ret].row;
     s->cells[s->n_cells] = (struct cell){.ret = ret,
                                          .parent = parent,
                                          .next = *bucket,
-                                         .way = way_add(s->prog->ways[ret], s->cells[parent].way),
-                                         .row = s->prog->states[ret].row,
-                                         .depth = (uint16_t)(s->cells[parent].depth + 1)};
+                                         .way = way_add(s->prog->ways[ret], p->way),
+                                         .row = row,
+                                         .shape = mix(row ? ~row : ret, p->shape),
+                                         .depth = (uint16_t)(p->depth + 1),
+                                         .counts = row != 0 || p->counts};
     *bucket = s->n_cells;
     return s->n_cells++;
 }
@@ -152,25 +156,25 @@ static bool see(struct sim *s, struct parse p)
             !is_part(s, c->row, c->parent, p.state, c->ret));
 }
 
-/* Is p one of many that differ only in how often something must still come? */
-static bool is_extra(struct sim *s, uint32_t row, uint32_t a, uint32_t b)
+/* Does p differ from another only in how often something must still come? */
+static bool is_extra(struct sim *s, struct parse p)
 {
+    const struct cell *stack = &s->cells[p.cell];
+    uint32_t row = s->prog->states[p.state].row;
     bool found;
-    if (row % 4 != ROW_EXACT)
+    if (row == 0 && !stack->counts)
         return false;
-    struct count *c = count_at(s, row, a, b, &found);
+    struct count *c = count_at(s, NONE, row ? ~row : p.state, stack->shape, &found);
     if (found || !c)
         return true;
     s->n_counts++;
-    *c = (struct count){s->stamp, row, a, b, 0};
+    *c = (struct count){s->stamp, NONE, row ? ~row : p.state, stack->shape, 0};
     return false;
 }
 
 static void add_out(struct sim *s, struct parse p)
 {
-    const struct cell *c = &s->cells[p.cell];
-    bool extra = is_extra(s, s->prog->states[p.state].row, p.cell, NONE) ||
-                 is_extra(s, c->row, c->parent, p.state);
+    bool extra = is_extra(s, p);
     if (s->n_out == GRAMMAR_MAX_PARSES || (extra && s->n_extra == MAX_EXTRA))
         return;
     s->n_extra += extra;

@@ -178,7 +178,9 @@ static void check_same(const struct grammar_state *a, const struct grammar_state
 }
 
 /* A token from a state as it is, and with the trail in another's hands: the same comes out. */
-static enum grammar_step check_step(struct grammar_state *s, struct grammar_state *alone, int32_t id)
+static enum grammar_step check_step(struct grammar_state *s,
+                                    struct grammar_state *alone,
+                                    int32_t id)
 {
     enum grammar_step to = grammar_accept(s, id, w.scratch);
     pthread_mutex_lock(&s->g->trail_lock);

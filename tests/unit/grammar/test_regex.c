@@ -218,7 +218,8 @@ static size_t random_counts(uint64_t *seed, int depth, char *out)
             static const char *const atoms[] = {"a", "b", "[ab]"};
             n += (size_t)sprintf(out + n, "%s", atoms[next_random(seed) % 3]);
         }
-        n += (size_t)sprintf(out + n, "%s", times[next_random(seed) % (sizeof times / sizeof *times)]);
+        n += (size_t)sprintf(
+            out + n, "%s", times[next_random(seed) % (sizeof times / sizeof *times)]);
     }
     return n;
 }
