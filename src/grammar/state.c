@@ -85,8 +85,9 @@ bool state_store(struct grammar_state *s, const struct sim *sim, uint32_t *map)
         if (keep_stack(s, sim, map, p.cell))
             s->parses[s->n_parses++] = (struct parse){p.state, map[p.cell]};
     }
-    s->way = way_of(s);
-    return s->n_parses < sim->n_out;
+    bool fewer = s->n_parses < sim->n_out;
+    s->way = fewer ? way_of(s) : sim_way(sim, sim->complete);
+    return fewer;
 }
 
 bool state_load(const struct grammar_state *s, struct sim *sim, uint32_t *map, struct parse *out)

@@ -25,6 +25,8 @@ struct kept {
     uint32_t first, n_cells;
 };
 
+_Static_assert(sizeof(struct parse) == sizeof(struct state_cell), "both are pairs");
+
 struct trail {
     struct automaton a;
     uint64_t epoch;      /* of the ids of its nodes; another each time that it is emptied */
