@@ -56,7 +56,10 @@ INLINE vf load_bf16_at(const uint8_t *panel, size_t k, int h)
                 UNROLL for (int p = 0; p < P; p++)                                                 \
                 {                                                                                  \
                     const uint8_t *panel = w + p * j->panel_bytes;                                 \
-                    PREFETCH(panel, panel + (size_t)i * 16 * (value_bytes), 32 * (value_bytes))    \
+                    ASK_FROM(panel, panel + (size_t)i * 16 * (value_bytes))                        \
+                    __builtin_prefetch(ask);                                                       \
+                    if ((value_bytes) == 4)                                                        \
+                        __builtin_prefetch(ask + 64);                                              \
                 }                                                                                  \
                 FLOAT_STEP(load, i)                                                                \
                 FLOAT_STEP(load, i + 1)                                                            \

@@ -27,6 +27,7 @@ struct scales {
     {                                                                                              \
         const int g = end - begin == 8 ? k % 2 * 4 + k / 2 : k;                                    \
         vb wv = bytes_##name(w, i, g, h * VL * 4);                                                 \
+        ASK_EVENLY(k, ask_lines, wv)                                                               \
         EACH_ROW s[m] = dot(s[m], wv, Q4(i * 8 + (uint32_t)g, m));                                 \
     }
 
@@ -126,7 +127,8 @@ struct scales {
                         const uint8_t *panel = panels + p * j->panel_bytes;                        \
                         const struct head head = head_##name(panel, first, h * VL);                \
                         const uint8_t *w = weights_##name(panel, i);                               \
-                        PREFETCH(panel, w - 64, 64 + group_bytes)                                  \
+                        const int ask_lines = (64 + group_bytes + 63) / 64;                        \
+                        ASK_FROM(panel, w - 64)                                                    \
                         few(name)                                                                  \
                     }                                                                              \
                 }                                                                                  \

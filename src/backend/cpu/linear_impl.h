@@ -59,12 +59,23 @@
 /* The first rows to meet P panels bring them from memory. Not every processor looks far enough
  * ahead by itself, none with several rows to a weight: so ask for what comes j->prefetch bytes
  * later than `at` of the panel, where it ends for the start of the one P further. Past the last
- * panel a prefetch does no harm. */
-#define PREFETCH(panel, at, n_bytes)                                                               \
+ * panel a prefetch does no harm. Who is to ask for nothing asks for what he reads. */
+#define ASK_FROM(panel, at)                                                                        \
+    const uint8_t *ask = (at);                                                                     \
     if (h == 0 && row == j->first_row && j->prefetch) {                                            \
-        size_t next_ = (size_t)((at) - (panel)) + j->prefetch;                                     \
-        next_ += next_ < j->panel_bytes ? 0 : (size_t)(P - 1) * j->panel_bytes;                    \
-        UNROLL for (int l = 0; l < (n_bytes); l += 64) __builtin_prefetch((panel) + next_ + l);    \
+        const size_t next_ = (size_t)((at) - (panel)) + j->prefetch;                               \
+        ask = (panel) + next_ + (next_ < j->panel_bytes ? 0 : (size_t)(P - 1) * j->panel_bytes);   \
+    }
+
+/* At step k of 8, which has the weights wv, those of n_lines (at most 16) whose turn it is: all at
+ * once would fill the buffers that loads need. */
+#define ASK_EVENLY(k, n_lines, wv)                                                                 \
+    {                                                                                              \
+        const int now_ = (k) * (n_lines) / 8, then_ = ((k) + 1) * (n_lines) / 8;                   \
+        if (then_ > now_)                                                                          \
+            vb_ask(wv, ask + (size_t)now_ * 64);                                                   \
+        if (then_ > now_ + 1)                                                                      \
+            vb_ask(wv, ask + (size_t)(now_ + 1) * 64);                                             \
     }
 
 INLINE void linear_put(const struct linear_job *j, uint32_t row, uint32_t col, vf sum)

@@ -105,7 +105,8 @@ struct super_scales {
                             const uint8_t *panel = panels + p * j->panel_bytes;                    \
                             const struct head head = head_##name(panel, first / 8 * 8, h * VL);    \
                             const uint8_t *w = weights_##name(panel, i);                           \
-                            PREFETCH(panel, w - 64, 64 + group_bytes)                              \
+                            const int ask_lines = (64 + group_bytes + 63) / 64;                    \
+                            ASK_FROM(panel, w - 64)                                                \
                             kind##_FEW(name)                                                       \
                         }                                                                          \
                     }                                                                              \

@@ -154,6 +154,8 @@ INLINE void vi_store_i8(int8_t *p, vi v)
 #define vb_or_mask(a, h, bits) _mm256_or_si256((a), _mm256_and_si256((h), _mm256_set1_epi8(bits)))
 #define vb_add(a, x) _mm256_add_epi8((a), _mm256_set1_epi8(x))
 #define vb_flip(a) _mm256_xor_si256((a), _mm256_set1_epi8((char)0x80))
+/* Ask for a line once v is there: a compiler by itself puts all requests first. */
+#define vb_ask(v, line) __asm__ volatile("prefetcht0 %1" : "+x"(v) : "m"(*(const char *)(line)))
 /* Of each byte w, below 16, the table's byte. */
 #define vb_lookup(table, w)                                                                        \
     _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(table))), (w))
