@@ -296,7 +296,7 @@ static void call_destroy(struct api_call *c)
     buf_deinit(&c->prefix);
     buf_deinit(&c->text);
     buf_deinit(&c->settings);
-    api_vectors_destroy(c->vectors);
+    api_vectors_destroy(c->api, c->vectors);
     if (c->file_fd >= 0)
         close(c->file_fd);
     free(c);
