@@ -72,8 +72,7 @@ static void come_back_in(struct api_call *c, uint32_t seconds)
     c->answer.key_wait_s = seconds;
     if (seconds == 0)
         return; /* not known: as for a full queue */
-    snprintf(c->retry_after, sizeof c->retry_after, "%u", seconds);
-    c->answer.retry_after = c->retry_after;
+    api_put_retry_after(c, seconds);
 }
 
 enum err api_enter(struct api_call *c, struct err_info *e)

@@ -130,6 +130,12 @@ void api_answer_json(struct api_call *c, int status)
     c->answer.content_type = "application/json";
 }
 
+void api_put_retry_after(struct api_call *c, uint32_t seconds)
+{
+    snprintf(c->retry_after, sizeof c->retry_after, "%u", seconds);
+    c->answer.retry_after = c->retry_after;
+}
+
 /* Seconds until the queue has probably moved by a place: requests last `e2e` on average, and
  * `running` of them share the time. */
 static void set_retry_after(struct api_call *c)
@@ -138,9 +144,7 @@ static void set_retry_after(struct api_call *c)
     engine_stats_get(c->engine, &s);
     double e2e = s.e2e.count ? s.e2e.sum / (double)s.e2e.count : 1.0;
     double seconds = e2e / (s.running ? s.running : 1);
-    int whole = seconds < 1.0 ? 1 : seconds > 60.0 ? 60 : (int)(seconds + 0.999);
-    snprintf(c->retry_after, sizeof c->retry_after, "%d", whole);
-    c->answer.retry_after = c->retry_after;
+    api_put_retry_after(c, seconds < 1.0 ? 1 : seconds > 60.0 ? 60 : (uint32_t)(seconds + 0.999));
 }
 
 void api_answer_error(struct api_call *c, const struct err_info *e)

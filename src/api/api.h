@@ -52,6 +52,9 @@ struct api_config {
     /* The worker that runs api_begin has long to do from now on (slow), or no more; NULL: nobody
      * wants to know. */
     void (*worker_slow)(void *ctx, bool slow);
+    /* Has the client of the call with that name (api_input's) left, before api_begin has returned?
+     * NULL: none ever does. */
+    bool (*client_left)(void *ctx, void *name);
     void *worker_ctx;
     api_line_fn write_line; /* NULL: none */
     void *line_ctx;

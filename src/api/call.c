@@ -20,10 +20,11 @@ const char *api_finish_name(enum finish f)
 
 void api_put_usage(const struct api_call *c, struct buf *out)
 {
-    uint64_t prompt = 0, cached = 0, completion = 0;
+    uint64_t prompt = 0, cached = 0, completion = 0, thoughts = 0;
     for (uint32_t i = 0; i < c->n_choices; i++) {
         const struct request *r = c->choices[i].req;
         completion += request_n_completion(r);
+        thoughts += c->choices[i].n_thoughts;
         if (i % c->n_per_prompt == 0) { /* a prompt counts once, however many choices it has */
             uint32_t n;
             request_prompt(r, &n);
@@ -39,6 +40,8 @@ void api_put_usage(const struct api_call *c, struct buf *out)
     api_put_int(out, (int64_t)(prompt + completion));
     buf_str(out, ",\"prompt_tokens_details\":{\"cached_tokens\":");
     api_put_int(out, (int64_t)cached);
+    buf_str(out, "},\"completion_tokens_details\":{\"reasoning_tokens\":");
+    api_put_int(out, (int64_t)thoughts);
     buf_str(out, "}}");
 }
 
@@ -296,7 +299,7 @@ static void call_destroy(struct api_call *c)
     buf_deinit(&c->prefix);
     buf_deinit(&c->text);
     buf_deinit(&c->settings);
-    api_vectors_destroy(c->vectors);
+    api_vectors_destroy(c->api, c->vectors);
     if (c->file_fd >= 0)
         close(c->file_fd);
     free(c);

@@ -54,6 +54,7 @@ struct api {
     api_extra_metrics_fn extra;
     void *extra_ctx;
     atomic_uint_least64_t n_answers[API_MAX_STATUS]; /* by status */
+    atomic_uint_least64_t n_vector_values;           /* held by calls without pooling (vectors.h) */
     struct api_call *news_head, *news_tail;          /* loop thread: named by the engine */
 };
 
@@ -76,6 +77,8 @@ struct api_choice {
     /* a reply in parts (reply.c): */
     struct reply_parser *reply;  /* NULL: all of the output is content */
     struct buf logprobs, tokens; /* of tokens that no chunk has told of yet */
+    bool thinking;               /* the newest part was reasoning */
+    uint32_t n_thoughts;         /* tokens so far that were, the mark at its end included */
 };
 
 struct api_dialect;
@@ -94,6 +97,7 @@ struct api_call {
     char request_id[132]; /* the client's own, or empty */
     char retry_after[12];
     char allow[64];
+    char began[24]; /* when the server did, in seconds since 1970 (metrics.c) */
     const struct tokenizer *tokenizer;
     struct engine *engine;
     int64_t created;
@@ -237,6 +241,7 @@ void api_add_own_timeline(const struct api_choice *ch, struct buf *out);
 /* Fill *c with a complete answer. The body is appended to c->body by the caller or here. */
 void api_answer_json(struct api_call *c, int status);
 void api_answer_error(struct api_call *c, const struct err_info *e);
+void api_put_retry_after(struct api_call *c, uint32_t seconds); /* of a 429; else it is guessed */
 
 /* What the service says. (service.c) */
 void api_serve(struct api_call *c, const struct api_input *in);
@@ -313,10 +318,11 @@ void api_choices_destroy(struct api_call *c); /* requests not submitted, or ende
 void api_health(struct api_call *c, const struct api_input *in); /* models.c */
 void api_models(struct api_call *c, const struct api_input *in);
 void api_model(struct api_call *c, const struct api_input *in);
-void api_put_model(const struct api_call *c, struct buf *out);     /* its object */
-void api_metrics(struct api_call *c, const struct api_input *in);  /* metrics.c */
-void api_kv(struct api_call *c, const struct api_input *in);       /* kv.c */
-void api_tokenize(struct api_call *c, const struct api_input *in); /* tokenize.c */
+void api_put_model(const struct api_call *c, struct buf *out);         /* its object */
+void api_metrics(struct api_call *c, const struct api_input *in);      /* metrics.c */
+void api_metrics_llama(const struct engine_stats *s, struct buf *out); /* metrics_llama.c */
+void api_kv(struct api_call *c, const struct api_input *in);           /* kv.c */
+void api_tokenize(struct api_call *c, const struct api_input *in);     /* tokenize.c */
 void api_detokenize(struct api_call *c, const struct api_input *in);
 void api_apply_template(struct api_call *c, const struct api_input *in);
 void api_props(struct api_call *c, const struct api_input *in); /* props.c */

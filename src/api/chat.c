@@ -170,7 +170,8 @@ static enum err check_var_name(const char *name,
         e, ERR_INVALID, "chat_template_kwargs", "'chat_template_kwargs' may not set '%s'", name);
 }
 
-/* How hard to think, as OpenAI's clients ask: a variable, of templates that have it. */
+/* How hard to think, as OpenAI's clients ask: a variable, of templates that have it. Not at all is
+ * something that those know too which can be told whether to think; others do not think. */
 static enum err parse_effort(const struct api_call *c,
                              const json_t *body,
                              json_t *vars,
@@ -182,6 +183,11 @@ static enum err parse_effort(const struct api_call *c,
         return OK;
     if (!json_is_string(v))
         return api_wrong_type(field, "a string", v, e);
+    const bool none = strcmp(json_string_value(v), "none") == 0;
+    if (none && !json_object_get(json_object_get(body, "chat_template_kwargs"), "enable_thinking"))
+        json_object_set_new(vars, "enable_thinking", json_false());
+    if (none && !chat_template_traits(c->api->tmpl)->effort)
+        return OK;
     if (!chat_template_traits(c->api->tmpl)->effort)
         return err_set_field(
             e, ERR_INVALID, field, "'reasoning_effort' is not supported by this model's template");

@@ -56,15 +56,27 @@ static void tell_slow(const struct api_call *c, bool slow)
         cfg->worker_slow(cfg->worker_ctx, slow);
 }
 
+static bool client_left(void *ctx)
+{
+    const struct api_call *c = ctx;
+    return c->api->cfg.client_left(c->api->cfg.worker_ctx, c->name);
+}
+
 static enum err compile_in_turn(struct api_call *c,
                                 const struct api_grammar_source *s,
                                 struct grammar **out,
                                 struct err_info *e)
 {
     bool cut_short;
-    enum err err = api_gate_enter(c->api->gate, who(c), e);
-    if (err)
+    uint32_t retry_s;
+    const bool may_leave = c->api->cfg.client_left && !c->internal;
+    enum err err =
+        api_gate_enter(c->api->gate, who(c), may_leave ? client_left : NULL, c, &retry_s, e);
+    if (err) {
+        if (retry_s > 0)
+            api_put_retry_after(c, retry_s);
         return err;
+    }
     *out = find(c, s);
     if (!*out)
         err = compile(c, s, false, &cut_short, out, e);

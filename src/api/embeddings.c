@@ -170,6 +170,12 @@ static enum err parse(struct api_call *c,
     const char *name = "input";
     int64_t n_dims = engine_model(c->engine)->hp.n_embd;
     enum err err;
+    v->each = engine_pooling(c->engine) == POOLING_NONE;
+    if (v->openai && v->each)
+        return err_set(e,
+                       ERR_INVALID,
+                       "this route gives one vector of a text, but the server runs with --pooling "
+                       "none, which makes one of each token: /embeddings gives those");
     if (!v->openai && input && content && !json_is_null(input) && !json_is_null(content))
         return err_set_field(e, ERR_INVALID, "content", "'content' cannot stand beside 'input'");
     if (!input || json_is_null(input)) { /* llama-server's word for it, and its shape */
@@ -179,7 +185,7 @@ static enum err parse(struct api_call *c,
     }
     if (!input || json_is_null(input))
         return err_set_field(e, ERR_INVALID, "input", "'input' is required");
-    v->norm = NORM_EUCLIDEAN;
+    v->norm = v->each ? NORM_NONE : NORM_EUCLIDEAN;
     job->params.request.output = OUTPUT_EMBEDDING;
     if ((err = parse_format(body, v, e)) ||
         (err = api_get_int(body, "dimensions", 1, n_dims, &n_dims, e)) ||
@@ -244,13 +250,17 @@ static void put_texts(struct api_call *c, struct buf *out)
     for (uint32_t i = 0; i < c->n_choices; i++) {
         uint32_t n;
         const float *x = request_vector(c->choices[i].req, &n);
+        const uint32_t n_vectors = request_n_vectors(c->choices[i].req);
         buf_str(out, i > 0 ? ",{" : "{");
         if (v->openai)
             buf_str(out, "\"object\":\"embedding\",");
         buf_str(out, "\"index\":");
         api_put_int(out, i);
         buf_str(out, v->openai ? ",\"embedding\":" : ",\"embedding\":[");
-        put_vector(v, x, scaled, out);
+        for (uint32_t k = 0; k < n_vectors; k++) {
+            buf_str(out, k > 0 ? "," : "");
+            put_vector(v, x + (size_t)k * n, scaled, out);
+        }
         buf_str(out, v->openai ? "" : "]");
         if (!v->openai) /* an array has no place for what is said of all */
             api_add_own_timeline(&c->choices[i], out);

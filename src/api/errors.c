@@ -191,6 +191,10 @@ void api_put_error(enum api_shape shape,
     case API_ANTHROPIC:
         buf_printf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",", anthropic_type(status));
         put_message(e, out);
+        if (strcmp(e->field, "thread") == 0) /* its clients send the whole conversation then */
+            buf_str(out,
+                    ",\"details\":{\"error_code\":\"thread_unsupported_request\","
+                    "\"unsupported\":[\"thread\"]}");
         buf_str(out, "},\"request_id\":");
         if (request_id)
             api_put_text(out, request_id, strlen(request_id));

@@ -7,10 +7,14 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define MAX_WAITING 64u
 #define N_SHARES 256u /* of those whose numbers end alike it is one */
 #define HALF_LIFE_US 10e6
+#define LOOK_MS 100      /* how often those who wait look whether their client has left */
+#define NEWEST_TURN 0.25 /* its part in the usual length of a turn */
+#define MAX_RETRY_S 60u
 
 struct waiter {
     uint64_t who;
@@ -25,6 +29,7 @@ struct api_gate {
     uint32_t n_waiting;
     bool busy, closed;
     uint64_t who, since_us; /* while busy */
+    double turn_us;         /* how long one usually lasts; 0: there was none */
     struct share {
         double us; /* of work, as of at_us */
         uint64_t at_us;
@@ -34,8 +39,12 @@ struct api_gate {
 struct api_gate *api_gate_create(void)
 {
     struct api_gate *g = mem_zalloc(1, sizeof *g);
+    pthread_condattr_t monotonic;
     pthread_mutex_init(&g->lock, NULL);
-    pthread_cond_init(&g->changed, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&g->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     return g;
 }
 
@@ -96,22 +105,66 @@ static void remove_waiter(struct api_gate *g, const struct waiter *w)
     g->n_waiting--;
 }
 
-enum err api_gate_enter(struct api_gate *g, uint64_t who, struct err_info *e)
+/* A turn that came too late. */
+static void give_back(struct api_gate *g, bool turn)
+{
+    if (!turn)
+        return;
+    g->busy = false;
+    if (!g->closed)
+        pass_on(g);
+}
+
+/* Until the turn under way will probably have ended, and with it a place is free. */
+static uint32_t seconds_of_turn(const struct api_gate *g)
+{
+    const double now_us = g->busy ? (double)(clock_us() - g->since_us) : 0;
+    const double left_us = g->turn_us > now_us ? g->turn_us - now_us : g->turn_us;
+    const double s = ceil(left_us * 1e-6);
+    return s < 1 ? 1 : s > MAX_RETRY_S ? MAX_RETRY_S : (uint32_t)s;
+}
+
+/* Until something has changed, or it is time to look again. */
+static void wait_a_while(struct api_gate *g)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += LOOK_MS * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    pthread_cond_timedwait(&g->changed, &g->lock, &until);
+}
+
+enum err api_gate_enter(struct api_gate *g,
+                        uint64_t who,
+                        api_gate_left_fn left,
+                        void *ctx,
+                        uint32_t *retry_s,
+                        struct err_info *e)
 {
     struct waiter self = {.who = who}, **at = &g->first;
+    *retry_s = 0;
     pthread_mutex_lock(&g->lock);
     enum err err = check_room(g, who, e);
+    if (err == ERR_QUEUE_FULL)
+        *retry_s = seconds_of_turn(g);
     if (!err) {
         while (*at)
             at = &(*at)->next;
         *at = &self;
         g->n_waiting++;
         pass_on(g);
-        while (!self.turn && !g->closed)
-            pthread_cond_wait(&g->changed, &g->lock);
+        while (!self.turn && !g->closed && !(left && left(ctx)))
+            wait_a_while(g);
         remove_waiter(g, &self);
-        if (!self.turn)
+        if (left && left(ctx)) {
+            err = err_set(e, ERR_IO, "the client has left");
+            give_back(g, self.turn);
+        } else if (!self.turn) {
             err = err_set(e, ERR_DRAINING, "the server is shutting down");
+        }
     }
     pthread_mutex_unlock(&g->lock);
     return err;
@@ -121,8 +174,9 @@ void api_gate_leave(struct api_gate *g)
 {
     pthread_mutex_lock(&g->lock);
     const uint64_t now_us = clock_us();
-    g->shares[g->who % N_SHARES] =
-        (struct share){had(g, g->who, now_us) + (double)(now_us - g->since_us), now_us};
+    const double us = (double)(now_us - g->since_us);
+    g->shares[g->who % N_SHARES] = (struct share){had(g, g->who, now_us) + us, now_us};
+    g->turn_us += (us - g->turn_us) * (g->turn_us > 0 ? NEWEST_TURN : 1);
     g->busy = false;
     if (!g->closed) /* else those who wait are leaving */
         pass_on(g);

@@ -30,10 +30,12 @@ static void put_usage(const struct api_choice *ch, uint32_t n_out, struct buf *o
     request_prompt(ch->req, &n_prompt);
     buf_printf(out,
                "\"usage\":{\"input_tokens\":%u,\"cache_creation_input_tokens\":0,"
-               "\"cache_read_input_tokens\":%u,\"output_tokens\":%u}",
+               "\"cache_read_input_tokens\":%u,\"output_tokens\":%u,"
+               "\"output_tokens_details\":{\"thinking_tokens\":%u}}",
                n_prompt - n_cached,
                n_cached,
-               n_out);
+               n_out,
+               ch->n_thoughts);
 }
 
 /* A message's head, up to its content. */
@@ -46,12 +48,22 @@ static void put_head(const struct api_call *c, struct buf *out)
     buf_str(out, ",\"content\":[");
 }
 
+/* Was it the context that ended it, before as many tokens as were asked for? */
+static bool at_context_end(const struct api_choice *ch)
+{
+    const struct messages *m = ch->call->state;
+    const uint32_t n_out = request_n_out(ch->req);
+    uint32_t n_prompt;
+    request_prompt(ch->req, &n_prompt);
+    return n_prompt + n_out >= engine_n_ctx(ch->call->engine) && m->max_tokens > n_out;
+}
+
 static const char *stop_reason(const struct api_choice *ch)
 {
     if (request_stop(ch->req) == STOP_TEXT)
         return "stop_sequence";
     if (request_finish(ch->req) == FINISH_LENGTH)
-        return "max_tokens";
+        return at_context_end(ch) ? "model_context_window_exceeded" : "max_tokens";
     return strcmp(api_reply_finish_name(ch), "tool_calls") == 0 ? "tool_use" : "end_turn";
 }
 

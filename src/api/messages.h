@@ -12,6 +12,7 @@ struct messages {
     struct buf prefill; /* what the answer begins with, said by the client */
     char *stops[REQUEST_MAX_STOPS];
     uint32_t n_stops;
+    int64_t max_tokens; /* as asked for */
     /* writing: */
     bool started; /* message_start is written */
     bool pinged;

@@ -17,19 +17,21 @@ static const struct api_refused refused[] = {
     {"mcp_servers", NEUTRAL_EMPTY, 0},
     {"container", NEUTRAL_EMPTY, 0},
     {"context_management", NEUTRAL_EMPTY, 0},
+    {"compaction", NEUTRAL_EMPTY, 0},
+    {"thread", NEUTRAL_NOTHING, 0}, /* the rest of the conversation would be missing (errors.c) */
     {"n", NEUTRAL_NUMBER, 1},
 };
 
 /* Where in the body something is, for errors: "messages[3].content[1]". */
 struct place {
-    char text[64];
+    char text[96];
 };
 
 /* base[i], and what is in it. */
 static struct place at(const char *base, size_t i, const char *member)
 {
     struct place p;
-    snprintf(p.text, sizeof p.text, "%.30s[%zu]%.10s", base, i, member);
+    snprintf(p.text, sizeof p.text, "%.60s[%zu]%.10s", base, i, member);
     return p;
 }
 
@@ -129,11 +131,13 @@ static enum err add_result(struct turn *t,
 {
     const json_t *id, *content = json_object_get(block, "content");
     struct buf text = {0};
+    struct place inside;
     bool is_error = false;
     enum err err;
+    snprintf(inside.text, sizeof inside.text, "%.50s.content", field);
     if (!(err = string_of(block, "tool_use_id", field, &id, e)) &&
         !(err = api_get_bool(block, "is_error", &is_error, e)) && content && !json_is_null(content))
-        err = join_text(content, field, &text, e);
+        err = join_text(content, inside.text, &text, e);
     if (!err) {
         flush_user(t);
         add_message(t, "tool", to_json(&text));
@@ -227,6 +231,21 @@ static void flush_assistant(struct turn *t)
     buf_clear(&t->thoughts);
 }
 
+/* What the system says in the middle of a conversation. */
+static enum err read_system(struct turn *t,
+                            const json_t *content,
+                            const char *field,
+                            struct err_info *e)
+{
+    struct buf text = {0};
+    enum err err = content ? join_text(content, field, &text, e)
+                           : err_set_field(e, ERR_INVALID, field, "'%s' is required", field);
+    if (!err)
+        add_message(t, "system", to_json(&text));
+    buf_deinit(&text);
+    return err;
+}
+
 static enum err read_message(struct turn *t, const json_t *v, size_t i, struct err_info *e)
 {
     struct place p = at("messages", i, ""), role_at = at("messages", i, ".role"),
@@ -238,12 +257,13 @@ static enum err read_message(struct turn *t, const json_t *v, size_t i, struct e
     enum err err = OK;
     if (!json_is_object(v))
         return api_wrong_type(p.text, "an object", v, e);
+    if (role && strcmp(role, "system") == 0)
+        return read_system(t, content, content_at.text, e);
     if (!user && !(role && strcmp(role, "assistant") == 0))
         return err_set_field(e,
                              ERR_INVALID,
                              role_at.text,
-                             "'%s' must be \"user\" or \"assistant\"; what the system says goes "
-                             "into 'system'",
+                             "'%s' must be \"user\", \"assistant\" or \"system\"",
                              role_at.text);
     if (json_is_string(content)) {
         add_string(&t->text, content);
@@ -447,11 +467,13 @@ static enum err adapt_thinking(const json_t *body, json_t *b, struct err_info *e
         return api_wrong_type("thinking", "an object", v, e);
     const char *type = type_of(v);
     bool on = strcmp(type, "enabled") == 0 || strcmp(type, "adaptive") == 0;
-    if (!on && strcmp(type, "disabled") != 0)
+    bool off = strcmp(type, "disabled") == 0 || strcmp(type, "between_tools") == 0;
+    if (!on && !off)
         return err_set_field(e,
                              ERR_INVALID,
                              "thinking",
-                             "'thinking' must have a 'type' of enabled, adaptive or disabled");
+                             "'thinking' must have a 'type' of enabled, adaptive, disabled or "
+                             "between_tools");
     int64_t budget = -1;
     enum err err = api_get_int(v, "budget_tokens", 1, INT32_MAX, &budget, e);
     if (err)
@@ -468,23 +490,38 @@ static enum err adapt_thinking(const json_t *body, json_t *b, struct err_info *e
     return OK;
 }
 
-/* output_format, or output_config.format: {"type": "json_schema", "schema"}. */
-static enum err adapt_format(const json_t *body, json_t *b, struct err_info *e)
+/* How hard to think is a variable of templates that have it; they know three degrees. */
+static enum err adapt_effort(const json_t *config, json_t *b, struct err_info *e)
 {
-    const json_t *config = json_object_get(body, "output_config");
-    const json_t *v = json_object_get(body, "output_format");
-    if (!v || json_is_null(v))
-        v = json_object_get(config, "format");
-    json_object_del(b, "output_format");
-    json_object_del(b, "output_config");
+    const json_t *effort = json_object_get(config, "effort");
+    const char *name = json_string_value(effort);
+    json_t *kwargs = json_object_get(b, "chat_template_kwargs");
+    if (!effort || json_is_null(effort))
+        return OK;
+    if (!name)
+        return api_wrong_type("output_config.effort", "a string", effort, e);
+    if (kwargs && !json_is_object(kwargs))
+        return OK; /* refused where it is read */
+    if (strcmp(name, "xhigh") == 0 || strcmp(name, "max") == 0)
+        name = "high";
+    kwargs = kwargs ? json_copy(kwargs) : json_object();
+    if (!json_object_get(kwargs, "reasoning_effort"))
+        json_object_set_new(kwargs, "reasoning_effort", json_string(name));
+    json_object_set_new(b, "chat_template_kwargs", kwargs);
+    return OK;
+}
+
+/* output_format, or output_config.format: {"type": "json_schema", "schema"}. */
+static enum err adapt_format(const json_t *v, const char *field, json_t *b, struct err_info *e)
+{
     if (!v || json_is_null(v))
         return OK;
     if (strcmp(type_of(v), "json_schema") != 0 || !json_object_get(v, "schema"))
-        return err_set_field(
-            e,
-            ERR_INVALID,
-            "output_format",
-            "'output_format' must be {\"type\": \"json_schema\", \"schema\": ...}");
+        return err_set_field(e,
+                             ERR_INVALID,
+                             field,
+                             "'%s' must be {\"type\": \"json_schema\", \"schema\": ...}",
+                             field);
     json_object_set_new(b,
                         "response_format",
                         json_pack("{s:s, s:{s:s, s:O}}",
@@ -496,6 +533,22 @@ static enum err adapt_format(const json_t *body, json_t *b, struct err_info *e)
                                   "schema",
                                   json_object_get(v, "schema")));
     return OK;
+}
+
+static enum err adapt_output(const json_t *body, json_t *b, struct err_info *e)
+{
+    const json_t *config = json_object_get(body, "output_config");
+    const json_t *format = json_object_get(body, "output_format");
+    const bool given = format && !json_is_null(format);
+    enum err err;
+    json_object_del(b, "output_format");
+    json_object_del(b, "output_config");
+    if (config && !json_is_null(config) && !json_is_object(config))
+        return api_wrong_type("output_config", "an object", config, e);
+    if ((err = adapt_effort(config, b, e)))
+        return err;
+    return given ? adapt_format(format, "output_format", b, e)
+                 : adapt_format(json_object_get(config, "format"), "output_config.format", b, e);
 }
 
 static void messages_free(void *state)
@@ -522,7 +575,7 @@ enum err messages_adapt(struct api_call *c, const json_t *body, json_t **out, st
     if ((err = api_refuse_fields(body, refused, sizeof refused / sizeof *refused, e)) ||
         (err = adapt_messages(m, body, b, e)) || (err = adapt_tools(body, b, e)) ||
         (err = adapt_tool_choice(body, b, e)) || (err = adapt_stops(body, b, e)) ||
-        (err = adapt_thinking(body, b, e)) || (err = adapt_format(body, b, e)))
+        (err = adapt_thinking(body, b, e)) || (err = adapt_output(body, b, e)))
         return err;
     return OK;
 }
@@ -536,6 +589,7 @@ enum err messages_parse(struct api_call *c,
     const struct request_params *p = &job->params.request;
     struct text_piece prefill = {.text = m->prefill.data, .n_bytes = m->prefill.len};
     job->params.max_tokens_gives = true;
+    m->max_tokens = json_integer_value(json_object_get(body, "max_tokens")); /* checked there */
     for (uint32_t i = 0; i < p->n_stops; i++)
         m->stops[m->n_stops++] = mem_strdup(p->stops[i].data); /* JSON's strings have no NUL */
     enum err err = api_chat.parse(c, body, job, e);

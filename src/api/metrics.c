@@ -459,6 +459,9 @@ void api_metrics(struct api_call *c, const struct api_input *in)
     api_keys_metrics(c->api->keys, out);
     if (c->api->extra)
         c->api->extra(c->api->extra_ctx, out);
+    api_metrics_llama(&s, out);
+    snprintf(c->began, sizeof c->began, "%lld", (long long)c->api->created);
+    api_put_header(c, "Process-Start-Time-Unix", c->began);
     c->answer.status = 200;
     c->answer.content_type = "text/plain; version=0.0.4; charset=utf-8";
 }

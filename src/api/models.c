@@ -2,6 +2,7 @@
 #include "api/call.h"
 
 #include <string.h>
+#include <time.h>
 
 /* As llama-server has it; its clients wait for this one while a model loads. */
 static void put_unavailable(const char *message, struct buf *out)
@@ -67,6 +68,23 @@ static void put_meta(const struct api_call *c, struct buf *out)
                m->weight_bytes);
 }
 
+/* What Anthropic's clients look for in the same object. */
+static void put_for_anthropic(const struct api_call *c, struct buf *out)
+{
+    const time_t created = (time_t)c->api->created;
+    struct tm utc;
+    char when[32];
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&created, &utc));
+    buf_str(out, ",\"type\":\"model\",\"display_name\":");
+    buf_add(out, c->api->model_json.data, c->api->model_json.len);
+    buf_printf(out, ",\"created_at\":\"%s\",\"lifecycle\":\"active\"", when);
+    if (c->engine)
+        buf_printf(out,
+                   ",\"max_input_tokens\":%u,\"max_tokens\":%u",
+                   engine_n_ctx(c->engine),
+                   engine_n_ctx(c->engine));
+}
+
 void api_put_model(const struct api_call *c, struct buf *out)
 {
     buf_str(out, "{\"id\":");
@@ -74,6 +92,7 @@ void api_put_model(const struct api_call *c, struct buf *out)
     buf_str(out, ",\"object\":\"model\",\"created\":");
     api_put_int(out, c->api->created);
     buf_str(out, ",\"owned_by\":\"weir\"");
+    put_for_anthropic(c, out);
     put_names(c->api->cfg.names, c->api->cfg.n_names, ",\"aliases\":[", out);
     put_names(c->api->cfg.tags, c->api->cfg.n_tags, ",\"tags\":[", out);
     if (c->engine) { /* known once it is loaded */
@@ -89,7 +108,11 @@ void api_models(struct api_call *c, const struct api_input *in)
     (void)in;
     buf_str(&c->body, "{\"object\":\"list\",\"data\":[");
     api_put_model(c, &c->body);
-    buf_str(&c->body, "]}");
+    buf_str(&c->body, "],\"has_more\":false,\"first_id\":");
+    buf_add(&c->body, c->api->model_json.data, c->api->model_json.len);
+    buf_str(&c->body, ",\"last_id\":");
+    buf_add(&c->body, c->api->model_json.data, c->api->model_json.len);
+    buf_char(&c->body, '}');
     api_answer_json(c, 200);
 }
 

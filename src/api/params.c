@@ -23,6 +23,7 @@ static const struct api_refused refused[] = {
     {"allowed_token_ids", NEUTRAL_EMPTY, 0},
     {"samplers", NEUTRAL_EMPTY, 0},
     {"lora", NEUTRAL_EMPTY, 0},
+    {"moderation", NEUTRAL_NOTHING, 0},
     {"prompt_embeds", NEUTRAL_EMPTY, 0},
     {"prompt_logprobs", NEUTRAL_NOTHING, 0},
     {"truncate_prompt_tokens", NEUTRAL_NOTHING, 0},

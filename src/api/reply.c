@@ -179,11 +179,26 @@ bool api_reply_cut(const struct api_choice *ch)
     return request_finish(ch->req) != FINISH_STOP;
 }
 
+struct teller {
+    struct api_choice *ch;
+    reply_event_fn fn;
+    void *ctx;
+};
+
+static void tell(void *ctx, const struct reply_event *ev)
+{
+    const struct teller *t = ctx;
+    t->ch->thinking = ev->kind == REPLY_REASONING;
+    t->fn(t->ctx, ev);
+}
+
 void api_reply_feed(struct api_choice *ch, const struct api_piece *p, reply_event_fn fn, void *ctx)
 {
-    if (ch->reply)
-        reply_feed(ch->reply, p->text, p->len, fn, ctx);
-    else if (p->len > 0)
+    if (ch->reply) {
+        struct teller t = {ch, fn, ctx};
+        reply_feed(ch->reply, p->text, p->len, tell, &t);
+        ch->n_thoughts += p->token >= 0 && ch->thinking;
+    } else if (p->len > 0)
         fn(ctx, &(struct reply_event){.kind = REPLY_CONTENT, .text = p->text, .n = p->len});
 }
 
@@ -301,7 +316,7 @@ void api_reply_piece(struct api_choice *ch, const struct api_piece *p, struct bu
 {
     struct sink s = {ch, out};
     note_token(ch, p->token);
-    reply_feed(ch->reply, p->text, p->len, on_event, &s);
+    api_reply_feed(ch, p, on_event, &s);
 }
 
 void api_reply_close(struct api_choice *ch, struct buf *out)
@@ -383,7 +398,7 @@ void api_reply_whole(struct api_choice *ch, struct buf *out)
     struct api_piece p;
     while (api_next_piece(ch, &p)) {
         note_token(ch, p.token);
-        reply_feed(ch->reply, p.text, p.len, gather, &parts);
+        api_reply_feed(ch, &p, gather, &parts);
     }
     reply_finish(ch->reply, api_reply_cut(ch), gather, &parts);
     close_call(&parts);

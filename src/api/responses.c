@@ -13,6 +13,7 @@
 #include "api/responses.h"
 #include "api/store.h"
 #include "api/text.h"
+#include "base/clock.h"
 
 #include <string.h>
 
@@ -20,7 +21,6 @@
 
 static void put_usage(const struct api_choice *ch, struct buf *out)
 {
-    const struct responses *r = ch->call->state;
     uint32_t n_prompt, n_out = request_n_completion(ch->req);
     request_prompt(ch->req, &n_prompt);
     buf_printf(out,
@@ -31,7 +31,7 @@ static void put_usage(const struct api_choice *ch, struct buf *out)
                n_prompt,
                request_n_cached(ch->req),
                n_out,
-               r->n_thoughts,
+               ch->n_thoughts,
                (unsigned long long)n_prompt + n_out);
 }
 
@@ -56,6 +56,11 @@ static void put_head(const struct api_call *c,
     } else {
         buf_str(out, "null");
     }
+    buf_str(out, ",\"completed_at\":");
+    if (r->completed_at)
+        api_put_int(out, r->completed_at);
+    else
+        buf_str(out, "null");
     buf_str(out, ",\"incomplete_details\":");
     buf_str(out, strcmp(status, "incomplete") == 0 ? "{\"reason\":\"max_output_tokens\"}" : "null");
     buf_add(out, r->echo.data, r->echo.len);
@@ -352,7 +357,6 @@ static void take_piece(struct api_choice *ch, const struct api_piece *p, struct 
         api_put_logprob(ch, (uint32_t)p->token, false, &r->noted);
     }
     api_reply_feed(ch, p, on_event, &s);
-    r->n_thoughts += p->token >= 0 && r->open == ITEM_REASONING;
 }
 
 /* All pieces were given: the last item ends, and there is at least one. */
@@ -364,6 +368,8 @@ static void finish(struct api_choice *ch, struct buf *out)
     if (r->open == ITEM_NONE && r->n_items == 0)
         begin_item(r, ITEM_MESSAGE, out);
     end_item(r, status_of(ch), out);
+    if (request_finish(ch->req) != FINISH_LENGTH)
+        r->completed_at = clock_unix();
     keep(ch);
 }
 
@@ -464,7 +470,17 @@ static void no_response(struct api_call *c, const char *id)
 void api_response_get(struct api_call *c, const struct api_input *in)
 {
     const char *id = api_path_after(in->path, "/responses/");
-    if (api_store_get(c->api->store, api_owner(c), id, &c->body, NULL))
+    struct err_info e = {0};
+    bool stream = false;
+    enum err err = api_query_flag(in, "stream", &stream, &e);
+    if (!err && stream)
+        err = err_set_field(&e,
+                            ERR_INVALID,
+                            "stream",
+                            "an answer that is kept is given whole: 'stream' cannot be true");
+    if (err)
+        api_answer_error(c, &e);
+    else if (api_store_get(c->api->store, api_owner(c), id, &c->body, NULL))
         api_answer_json(c, 200);
     else
         no_response(c, id);

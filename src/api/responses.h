@@ -19,12 +19,12 @@ struct responses {
     char item_id[40];
     char call_id[API_CALL_ID_BYTES]; /* of ITEM_CALL */
     struct buf name;                 /* of its tool, as JSON between its quotes */
-    struct buf text;     /* of the item: text or arguments, as JSON between its quotes */
-    struct buf logprobs; /* of a message, JSON with commas between */
-    struct buf noted;    /* of tokens that no event has told of yet, likewise */
-    uint32_t n_thoughts; /* tokens that were reasoning */
-    uint32_t n_items;    /* complete ones */
-    struct buf items;    /* those, as JSON with commas between */
+    struct buf text;      /* of the item: text or arguments, as JSON between its quotes */
+    struct buf logprobs;  /* of a message, JSON with commas between */
+    struct buf noted;     /* of tokens that no event has told of yet, likewise */
+    uint32_t n_items;     /* complete ones */
+    struct buf items;     /* those, as JSON with commas between */
+    int64_t completed_at; /* seconds since 1970; 0: it is not, or was cut */
     /* for the conversation, as JSON between its quotes or brackets: */
     struct buf said, thought, called;
 };

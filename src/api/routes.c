@@ -72,10 +72,10 @@ static const struct route {
     {"/responses", POST, API_BARE, NEEDS_OPEN, responses},
     {"/v1/responses/input_tokens", POST, API_OPENAI, NEEDS_MODEL, api_count_responses},
     {"/responses/input_tokens", POST, API_BARE, NEEDS_MODEL, api_count_responses},
-    {"/v1/responses/", GET, API_OPENAI, NEEDS_NOTHING, api_response_get},
-    {"/v1/responses/", "DELETE", API_OPENAI, NEEDS_NOTHING, api_response_delete},
-    {"/responses/", GET, API_BARE, NEEDS_NOTHING, api_response_get},
-    {"/responses/", "DELETE", API_BARE, NEEDS_NOTHING, api_response_delete},
+    {"/v1/responses/*", GET, API_OPENAI, NEEDS_NOTHING, api_response_get},
+    {"/v1/responses/*", "DELETE", API_OPENAI, NEEDS_NOTHING, api_response_delete},
+    {"/responses/*", GET, API_BARE, NEEDS_NOTHING, api_response_get},
+    {"/responses/*", "DELETE", API_BARE, NEEDS_NOTHING, api_response_delete},
     /* Jina's and Cohere's */
     {"/v1/rerank", POST, API_OPENAI, NEEDS_OPEN, api_rerank},
     {"/v1/reranking", POST, API_OPENAI, NEEDS_OPEN, api_rerank},
@@ -181,11 +181,15 @@ bool api_is_batch_endpoint(const char *path)
     return false;
 }
 
+/* Of a path that is none, its family's. */
 enum api_shape api_shape_of(const char *path)
 {
+    static const char anthropic[] = "/v1/messages/";
     const struct route *first;
     (void)find_route(path, "", &first);
-    return first ? first->shape : API_OPENAI;
+    if (first)
+        return first->shape;
+    return strncmp(path, anthropic, sizeof anthropic - 1) == 0 ? API_ANTHROPIC : API_OPENAI;
 }
 
 const char *api_path_after(const char *path, const char *part)
@@ -272,7 +276,7 @@ void api_route(struct api_call *c, const struct api_input *in)
 {
     struct err_info e = {0};
     const struct route *first, *r = find_route(in->path, in->method, &first);
-    c->shape = first ? first->shape : API_OPENAI;
+    c->shape = api_shape_of(in->path);
     c->answer.anthropic = c->shape == API_ANTHROPIC;
     c->route = r ? r->path : first ? first->path : NULL;
     api_record_begin(c, in);

@@ -23,10 +23,11 @@ static const struct api_refused refused[] = {
     {"messages", NEUTRAL_NOTHING, 0},
 };
 
-void api_vectors_destroy(struct api_vectors *v)
+void api_vectors_destroy(struct api *a, struct api_vectors *v)
 {
     if (!v)
         return;
+    atomic_fetch_sub(&a->n_vector_values, v->n_held);
     for (uint32_t i = 0; i < v->n_texts; i++)
         buf_deinit(&v->texts[i]);
     free(v->texts);
@@ -83,11 +84,43 @@ static enum err create_choice(struct api_call *c,
     return err;
 }
 
+/* A vector of each token is as large as the text is long, and stays until the client has it. */
+static enum err hold_each(struct api_call *c,
+                          const struct api_dialect *d,
+                          const struct api_job *job,
+                          struct err_info *e)
+{
+    struct api_vectors *v = c->vectors;
+    const uint64_t n_embd = engine_model(c->engine)->hp.n_embd;
+    uint64_t n_tokens = 0;
+    if (!v->each)
+        return OK;
+    for (uint32_t i = 0; i < job->n_prompts; i++)
+        n_tokens += job->prompts[i].ids.n;
+    const uint64_t n = n_tokens * n_embd;
+    if (n > API_MAX_EACH_CALL)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             d->prompt_field,
+                             "%llu tokens at once; without pooling, at most %llu are allowed",
+                             (unsigned long long)n_tokens,
+                             (unsigned long long)(API_MAX_EACH_CALL / n_embd));
+    if (atomic_fetch_add(&c->api->n_vector_values, n) + n <= API_MAX_EACH) {
+        v->n_held = n;
+        return OK;
+    }
+    atomic_fetch_sub(&c->api->n_vector_values, n);
+    return err_set(e, ERR_QUEUE_FULL, "too many vectors of tokens wait to be read");
+}
+
 enum err api_vectors_submit(struct api_call *c,
                             const struct api_dialect *d,
                             const struct api_job *job,
                             struct err_info *e)
 {
+    enum err held = hold_each(c, d, job, e);
+    if (held)
+        return held;
     c->choices = mem_zalloc(job->n_prompts, sizeof *c->choices);
     for (c->n_choices = 0; c->n_choices < job->n_prompts; c->n_choices++) {
         enum err err = create_choice(c, d, job, c->n_choices, e);
@@ -121,7 +154,7 @@ bool api_vector_fails(const struct api_choice *ch, struct err_info *e)
 {
     uint32_t n;
     const float *v = request_vector(ch->req, &n);
-    for (uint32_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < request_n_vectors(ch->req) * (size_t)n; i++) {
         if (isfinite(v[i]))
             continue;
         err_set(e, ERR_INTERNAL, "the model made a value that is no number of text %u", ch->index);

@@ -10,11 +10,16 @@
 #include "api/call.h"
 
 #define API_MAX_TEXTS 2048 /* of one call */
+/* Without pooling a text has as many vectors as tokens: values of one call, and of all that there
+ * are at once. */
+#define API_MAX_EACH_CALL (8u << 20)
+#define API_MAX_EACH (4 * API_MAX_EACH_CALL)
 
 /* What the answer's writer has to know. */
 struct api_vectors {
     /* embeddings */
     bool openai; /* the shape of the answer; else llama-server's */
+    bool each;   /* a vector of each token */
     bool base64;
     uint32_t n_dims; /* that are kept of each vector, from the first on */
     int64_t norm;    /* that each is brought to: 2 is the Euclidean length (embeddings.c) */
@@ -25,9 +30,10 @@ struct api_vectors {
     bool plain;        /* an array of {index, score}, as Text Embeddings Inference has it */
     struct buf *texts; /* [n_texts] the documents, where they are to be returned */
     uint32_t n_texts;
+    uint64_t n_held; /* of api.n_vector_values, until the call ends */
 };
 
-void api_vectors_destroy(struct api_vectors *v); /* NULL is allowed */
+void api_vectors_destroy(struct api *a, struct api_vectors *v); /* NULL is allowed */
 
 /* Take c->vectors; read the body, and of it what both routes share, into job->params.request.
  * Errors: as the client should see them. *body is the caller's reference, also on failure (or

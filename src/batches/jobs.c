@@ -383,6 +383,13 @@ static enum err parse_create(const json_t *body,
 {
     int64_t seconds = 0;
     enum err err;
+    const json_t *expiry = json_object_get(body, "output_expires_after");
+    if (expiry && !json_is_null(expiry))
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "output_expires_after",
+                             "'output_expires_after' is not supported: results stay until they are "
+                             "deleted");
     if ((err = get_text(body, "input_file_id", j->input, sizeof j->input, e)) ||
         (err = get_text(body, "endpoint", j->endpoint, sizeof j->endpoint, e)) ||
         (err = get_text(body, "completion_window", j->window, sizeof j->window, e)) ||

@@ -27,7 +27,12 @@ struct options {
 
 static const struct argp_option options[] = {
     {"model", 'm', "FILE", 0, "GGUF file (default: the built-in model)", 0},
-    {"pooling", KEY_POOLING, "TYPE", 0, "mean, cls or last (default: as the file says)", 0},
+    {"pooling",
+     KEY_POOLING,
+     "TYPE",
+     0,
+     "mean, cls, last, or none: a vector of each token (default: as the file says)",
+     0},
     {"raw", KEY_RAW, 0, 0, "as the model has them, not brought to length 1", 0},
     {"context", 'c', "N", 0, "longest text in tokens (default: as trained)", 0},
     {"kv-type", KEY_KV_TYPE, "TYPE", 0, "f16, f32, bf16 or q8_0 (default f32)", 0},
@@ -57,7 +62,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         return 0;
     case KEY_POOLING:
         if (pooling_parse(arg, &o->engine.pooling) != OK)
-            argp_error(s, "--pooling: '%s' is not mean, cls or last", arg);
+            argp_error(s, "--pooling: '%s' is not mean, cls, last or none", arg);
         return 0;
     case KEY_KV_TYPE:
         if (kv_type_parse(arg, &o->engine.kv_type) != OK)
@@ -139,9 +144,10 @@ static void print_vector(const struct session *s, const float *x, uint32_t n)
     const double length = s->o->raw ? 1 : sum > 0 ? sqrt(sum) : 1;
     for (uint32_t i = 0; i < n; i++)
         printf("%s%.9g", i ? ", " : "[", (double)(float)(x[i] / length));
-    puts("]");
+    putchar(']');
 }
 
+/* The text's vector; without pooling an array of them. */
 static enum err print_request(const struct session *s,
                               const struct request *r,
                               size_t number,
@@ -149,13 +155,19 @@ static enum err print_request(const struct session *s,
 {
     uint32_t n;
     const float *x = request_vector(r, &n);
+    const size_t n_vectors = request_n_vectors(r);
+    const bool many = engine_pooling(s->engine) == POOLING_NONE;
     if (request_finish(r) != FINISH_STOP)
         return err_set(e, ERR_INTERNAL, "text %zu: %.400s", number, request_error(r)->text);
-    for (uint32_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n_vectors * n; i++) {
         if (!isfinite(x[i]))
             return err_set(e, ERR_INTERNAL, "text %zu: a value is no number", number);
     }
-    print_vector(s, x, n);
+    for (size_t i = 0; i < n_vectors; i++) {
+        fputs(i > 0 ? ", " : many ? "[" : "", stdout);
+        print_vector(s, x + i * n, n);
+    }
+    puts(many ? "]" : "");
     return OK;
 }
 

@@ -168,6 +168,12 @@ static void worker_slow(void *ctx, bool slow)
     http_server_worker_slow(s->http, slow);
 }
 
+static bool client_left(void *ctx, void *name)
+{
+    (void)ctx;
+    return http_client_left(name);
+}
+
 static void http_metrics(void *ctx, struct buf *out)
 {
     struct server *s = ctx;
@@ -472,6 +478,7 @@ static enum err open_server(struct server *s, struct err_info *e)
                             .cors_origins = o->cors_origins,
                             .n_cors_origins = o->n_cors_origins,
                             .worker_slow = worker_slow,
+                            .client_left = client_left,
                             .worker_ctx = s,
                             .write_line = s->files.lines ? serve_files_line : NULL,
                             .line_ctx = &s->files,

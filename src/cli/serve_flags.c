@@ -49,7 +49,7 @@ const struct argp_option serve_flags[] = {
      KEY_POOLING,
      "TYPE",
      0,
-     "embeddings: mean, cls or last (default: as the file says)",
+     "embeddings: mean, cls, last, or none: one of each token (default: as the file says)",
      0},
     {"embeddings", KEY_EMBEDDINGS, "on|off", 0, "serve embeddings and reranking (default on)", 0},
     {0, 0, 0, 0, "Network:", 1},

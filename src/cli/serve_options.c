@@ -57,7 +57,7 @@ static error_t parse_engine(
         return 0;
     case KEY_POOLING:
         if (pooling_parse(arg, &c->pooling) != OK)
-            argp_error(s, "--pooling: '%s' is not mean, cls or last", arg);
+            argp_error(s, "--pooling: '%s' is not mean, cls, last or none", arg);
         return 0;
     case KEY_KV_MEMORY:
         c->kv_bytes = cli_size(s, "--kv-memory", arg);

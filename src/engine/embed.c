@@ -5,16 +5,22 @@
 
 #include <string.h>
 
-/* The rows that make the vector: all, or one end's. */
-enum rows { ROWS_ALL, ROWS_FIRST, ROWS_LAST };
+/* The rows that make the vector: all, or one end's; or each is one. */
+enum rows { ROWS_ALL, ROWS_EACH, ROWS_FIRST, ROWS_LAST };
 
 static enum rows rows_of(const struct engine *eng, enum request_output output)
 {
     if (output == OUTPUT_SCORES)
         return eng->model->hp.causal ? ROWS_LAST : ROWS_FIRST;
-    return eng->pooling == POOLING_MEAN  ? ROWS_ALL
-           : eng->pooling == POOLING_CLS ? ROWS_FIRST
-                                         : ROWS_LAST;
+    return eng->pooling == POOLING_MEAN   ? ROWS_ALL
+           : eng->pooling == POOLING_NONE ? ROWS_EACH
+           : eng->pooling == POOLING_CLS  ? ROWS_FIRST
+                                          : ROWS_LAST;
+}
+
+bool embed_each(const struct engine *eng, enum request_output output)
+{
+    return rows_of(eng, output) == ROWS_EACH;
 }
 
 bool embed_needs_all(const struct engine *eng, enum request_output output)
@@ -30,11 +36,12 @@ void embed_fill(struct engine *eng, struct step_batch *s, const struct sched_ite
         return;
     const struct embed_job job = {.item = s->n_items - 1,
                                   .hidden_row = b->n_hidden_rows,
+                                  .first = item->first,
                                   .begins = item->first == 0,
                                   .ends = item->samples};
     const enum rows rows = rows_of(eng, r->params.output);
     for (uint32_t i = 0; i < item->n_rows; i++) {
-        if (rows == ROWS_ALL || (rows == ROWS_FIRST && item->first + i == 0) ||
+        if (rows == ROWS_ALL || rows == ROWS_EACH || (rows == ROWS_FIRST && item->first + i == 0) ||
             (rows == ROWS_LAST && item->first + i == r->n_prompt - 1))
             s->hidden_rows[b->n_hidden_rows++] = b->n_rows + i;
     }
@@ -59,6 +66,13 @@ static void take_rows(void *ctx, uint32_t i, uint32_t worker)
     const bool scores = r->params.output == OUTPUT_SCORES;
     const enum model_buf buf = scores ? BUF_SCORES : BUF_HIDDEN;
     (void)worker;
+    if (rows_of(eng, r->params.output) == ROWS_EACH) {
+        for (uint32_t k = 0; k < job->n_rows; k++)
+            memcpy(r->vector + (size_t)(job->first + k) * r->n_vector,
+                   eng->backend->ops->hidden(eng->backend, buf, job->hidden_row + k),
+                   r->n_vector * sizeof *r->vector);
+        return;
+    }
     if (job->begins)
         memset(r->sums, 0, r->n_vector * sizeof *r->sums);
     for (uint32_t k = 0; k < job->n_rows; k++) {

@@ -54,7 +54,7 @@ struct request_times {
 /* What a request is for. */
 enum request_output {
     OUTPUT_TOKENS,
-    OUTPUT_EMBEDDING, /* one vector of the whole prompt, */
+    OUTPUT_EMBEDDING, /* one vector of the whole prompt (without pooling, one of each token), */
     OUTPUT_SCORES,    /* or what the model's head makes of it; no tokens follow */
 };
 
@@ -158,8 +158,10 @@ struct request_progress {
 };
 const struct request_progress *request_progress(const struct request *r, uint32_t *n);
 /* Valid once finished as FINISH_STOP: the embedding [n_embd], not normalised, or the scores
- * [n_labels]; of a request for tokens NULL. */
+ * [n_labels]; of a request for tokens NULL. n_vectors: how many there are, one behind the other:
+ * of POOLING_NONE as many as the prompt has tokens, otherwise 1. */
 const float *request_vector(const struct request *r, uint32_t *n);
+uint32_t request_n_vectors(const struct request *r);
 const struct err_info *request_error(const struct request *r);
 enum stop_kind request_stop(const struct request *r); /* valid when finished */
 /* The index in params.stops of the text that ended it; only for STOP_TEXT. */
@@ -282,7 +284,8 @@ struct engine_stats {
     uint32_t running, waiting, max_running, max_queue;
     uint64_t requests_by_finish[FINISH_ERROR + 1]; /* ended, by enum finish */
     uint64_t prompt_tokens, output_tokens, cached_tokens;
-    uint64_t vectors; /* texts that became embeddings or scores */
+    uint64_t vectors;     /* texts that became embeddings or scores */
+    uint32_t most_tokens; /* that a request had, prompt and output */
     uint64_t steps, steps_with_prefill;
     uint64_t steps_ahead;      /* begun while another was under way */
     uint64_t rows_dropped;     /* computed for requests that had ended meanwhile */

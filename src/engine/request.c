@@ -144,7 +144,7 @@ static bool take_arrays(struct request *r, const struct request_params *p)
            take_array((void **)&r->prompt_logprobs, n_lp, sizeof *r->prompt_logprobs) &&
            take_array((void **)&r->prompt_top, n_lp * n_top, sizeof *r->prompt_top) &&
            take_array((void **)&r->sums, r->n_vector, sizeof *r->sums) &&
-           take_array((void **)&r->vector, r->n_vector, sizeof *r->vector) &&
+           take_array((void **)&r->vector, (size_t)r->n_vectors * r->n_vector, sizeof *r->vector) &&
            take_array((void **)&r->bias, p->sample.n_bias, sizeof *r->bias) &&
            take_array((void **)&r->stop_ids, p->n_stop_ids, sizeof *r->stop_ids);
 }
@@ -195,6 +195,7 @@ enum err request_create(const struct engine *eng,
     r->n_prompt = n_prompt;
     r->max_new = max_new;
     r->n_vector = n_vector;
+    r->n_vectors = !n_vector ? 0 : embed_each(eng, p->output) ? n_prompt : 1;
     r->user = user;
     if (!take_arrays(r, p)) {
         request_destroy(r);
@@ -349,6 +350,11 @@ const float *request_vector(const struct request *r, uint32_t *n)
 {
     *n = r->n_vector;
     return r->vector;
+}
+
+uint32_t request_n_vectors(const struct request *r)
+{
+    return r->n_vectors;
 }
 
 const struct err_info *request_error(const struct request *r)

@@ -62,8 +62,8 @@ struct request {
     float *prompt_logprobs;            /* [n_prompt] */
     struct token_logprob *prompt_top;  /* [n_prompt, n_top] */
     double *sums;                      /* [n_vector] of the rows so far, */
-    float *vector;                     /* [n_vector] and what they come to (embed.h) */
-    uint32_t n_vector;                 /* 0: tokens are wanted */
+    float *vector;                     /* [n_vectors, n_vector] and what they come to (embed.h) */
+    uint32_t n_vector, n_vectors;      /* 0: tokens are wanted */
     struct err_info error;
 
     /* under the event lock */

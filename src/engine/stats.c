@@ -55,6 +55,11 @@ static double seconds(uint64_t from_us, uint64_t to_us)
     return to_us > from_us ? (double)(to_us - from_us) * 1e-6 : 0.0;
 }
 
+static void note_length(struct engine_stats *s, uint32_t n)
+{
+    s->most_tokens = n > s->most_tokens ? n : s->most_tokens;
+}
+
 void stats_token(struct engine_stats *s, struct request *r, uint64_t now_us)
 {
     if (r->now.times.first_us == 0) {
@@ -69,6 +74,7 @@ void stats_token(struct engine_stats *s, struct request *r, uint64_t now_us)
     }
     r->now.times.last_us = now_us;
     s->output_tokens++;
+    note_length(s, r->n_prompt + r->now.n_out + 1); /* it is appended next */
 }
 
 void stats_vector(struct engine_stats *s, struct request *r, uint64_t now_us)
@@ -77,6 +83,7 @@ void stats_vector(struct engine_stats *s, struct request *r, uint64_t now_us)
     s->prompt_tokens += r->n_prompt;
     s->cached_tokens += r->seq.n_cached;
     s->vectors++;
+    note_length(s, r->n_prompt);
     r->now.n_cached = r->seq.n_cached;
 }
 

@@ -163,6 +163,8 @@ enum err http_server_set_identity(struct http_server *s,
 /* Any thread that runs begin: it will take long from now on (slow), and another one has its place;
  * or it will not any more. Beyond 65 slow ones nobody takes their places. */
 void http_server_worker_slow(struct http_server *s, bool slow);
+/* Within begin, any thread: has the client of the request with that name left? */
+bool http_client_left(const void *name);
 
 struct http_stats http_server_stats(const struct http_server *s); /* any thread */
 void http_server_destroy(struct http_server *s);

@@ -94,6 +94,12 @@ void http_server_worker_slow(struct http_server *s, bool slow)
     pthread_mutex_unlock(&p->mutex);
 }
 
+bool http_client_left(const void *name)
+{
+    const struct exchange *ex = name;
+    return atomic_load_explicit(&ex->cancelled, memory_order_relaxed);
+}
+
 void worker_pool_stop(struct http_server *s)
 {
     struct worker_pool *p = &s->pool;

@@ -73,11 +73,12 @@ enum err model_load(const char *path, struct model **out, struct err_info *e)
     return model_from_gguf(g, slash ? slash + 1 : path, out, e);
 }
 
-static const char *const pooling_names[] = {[POOLING_UNSPECIFIED] = "none",
+static const char *const pooling_names[] = {[POOLING_UNSPECIFIED] = "unspecified",
                                             [POOLING_MEAN] = "mean",
                                             [POOLING_CLS] = "cls",
                                             [POOLING_LAST] = "last",
-                                            [POOLING_RANK] = "rank"};
+                                            [POOLING_RANK] = "rank",
+                                            [POOLING_NONE] = "none"};
 
 const char *pooling_name(enum pooling p)
 {
@@ -86,9 +87,10 @@ const char *pooling_name(enum pooling p)
 
 enum err pooling_parse(const char *s, enum pooling *out)
 {
-    for (int p = POOLING_MEAN; p <= POOLING_LAST; p++) {
-        if (strcmp(s, pooling_names[p]) == 0) {
-            *out = (enum pooling)p;
+    static const enum pooling chosen[] = {POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_NONE};
+    for (size_t i = 0; i < sizeof chosen / sizeof chosen[0]; i++) {
+        if (strcmp(s, pooling_names[chosen[i]]) == 0) {
+            *out = chosen[i];
             return OK;
         }
     }

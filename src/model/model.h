@@ -106,13 +106,14 @@ enum model_buf {
     N_MODEL_BUFS,
 };
 
-/* How the hidden states of a text become one vector; numbered as in files. */
+/* How the hidden states of a text become one vector; numbered as in files, but for the last. */
 enum pooling {
-    POOLING_UNSPECIFIED, /* or "none" */
+    POOLING_UNSPECIFIED, /* a file's 0: it names none */
     POOLING_MEAN,        /* the mean over all positions */
     POOLING_CLS,         /* the first position's */
     POOLING_LAST,        /* the last position's */
     POOLING_RANK,        /* no vector: the scores that the model's head makes of one of them */
+    POOLING_NONE,        /* an operator's "none": each position's own vector. Never in a file */
 };
 
 /* Whose angles a layer rotates by. */
@@ -377,9 +378,9 @@ enum err model_from_gguf(struct gguf *g, const char *name, struct model **out, s
  * copy of them: no further one can be made. Idempotent. */
 void model_drop_made(struct model *m);
 
-/* "mean", "cls", "last" or "rank"; "none" for what is unspecified. */
+/* "mean", "cls", "last", "rank", "none", or "unspecified". */
 const char *pooling_name(enum pooling p);
-/* mean, cls or last. OK or ERR_INVALID. */
+/* What an operator may choose: mean, cls, last or none. OK or ERR_INVALID. */
 enum err pooling_parse(const char *s, enum pooling *out);
 
 /* Say for how many positions the model will be used: some have one set of rotation factors for

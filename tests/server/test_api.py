@@ -357,7 +357,7 @@ def test_metrics(server):
             assert name not in typed, "a family comes once"
             typed[name] = kind
         elif not line.startswith("#"):
-            sample = re.fullmatch(r'(\w+)(\{\w+="[^"]*"\})? ([-+0-9.eE]+)', line)
+            sample = re.fullmatch(r'([\w:]+)(\{\w+="[^"]*"\})? ([-+0-9.eE]+)', line)
             assert sample, line
             family = re.sub(r"_(bucket|sum|count)$", "", sample[1])
             assert sample[1] in typed or typed.get(family) == "histogram", line

@@ -289,6 +289,43 @@ def test_messages_tools_streamed(server):
         assert counted.input_tokens == final.usage.input_tokens + final.usage.cache_read_input_tokens
 
 
+def test_messages_tool_runner(server):
+    """It would send the newest messages only, in a thread that the server keeps: there are none, and so
+    it sends them all."""
+    anthropic = pytest.importorskip("anthropic", reason="the Anthropic client is not installed")
+    client = anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
+    seen = []
+
+    @anthropic.beta_tool
+    def add(a: int, b: int) -> str:
+        """Adds.
+
+        Args:
+            a: one
+            b: other
+        """
+        seen.append((a, b))
+        return str(a + b)
+
+    turns = list(client.beta.messages.tool_runner(model="claude", max_tokens=120, tools=[add], messages=HELLO,
+                                                  tool_choice={"type": "any"}, max_iterations=3))
+    assert [t.stop_reason for t in turns] == ["tool_use"] * 3 and len(seen) >= 2
+    usage = [t.usage.input_tokens + t.usage.cache_read_input_tokens for t in turns]
+    assert usage == sorted(usage) and usage[2] > usage[1] > usage[0]  # nothing was left out
+
+
+def test_messages_models(server):
+    anthropic = pytest.importorskip("anthropic", reason="the Anthropic client is not installed")
+    client = anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
+    (model,) = list(client.models.list())
+    assert client.models.retrieve(model.id) == model
+    assert (model.type, model.display_name, model.lifecycle) == ("model", model.id, "active")
+    assert abs(model.created_at.timestamp() - model.created) < 1
+    assert model.max_tokens == model.max_input_tokens == model.max_model_len
+    with pytest.raises(anthropic.NotFoundError):
+        client.messages.batches.list()
+
+
 def test_messages_thinking(start_server, tmp_path):
     """Thinking within its budget, streamed and not; the block goes back with the next turn."""
     anthropic = pytest.importorskip("anthropic", reason="the Anthropic client is not installed")
@@ -304,6 +341,15 @@ def test_messages_thinking(start_server, tmp_path):
     on = {"type": "enabled", "budget_tokens": 12}
     whole = client.messages.create(**ask, thinking=on)
     assert [b.type for b in whole.content] == ["thinking", "text"] and whole.content[0].signature == ""
+    thought = whole.usage.output_tokens_details.thinking_tokens
+    assert 12 <= thought < whole.usage.output_tokens == 60
+    chat = {"messages": HELLO, "max_tokens": 60, "temperature": 0, "ignore_eos": True, "thinking_budget_tokens": 12}
+    details = server.json("POST", "/v1/chat/completions", chat)["usage"]["completion_tokens_details"]
+    assert details == {"reasoning_tokens": thought}
+    last = server.events("/v1/chat/completions", {**chat, "stream_options": {"include_usage": True}})[-1]
+    assert last["usage"]["completion_tokens_details"] == details
+    unasked = server.json("POST", "/v1/chat/completions", {**chat, "reasoning_effort": "none"})["usage"]
+    assert unasked["completion_tokens_details"] == {"reasoning_tokens": 0}
     with client.messages.stream(**ask, thinking=on) as stream:
         kinds = [e.type for e in stream]
         final = stream.get_final_message()

@@ -154,6 +154,44 @@ def test_llama_servers_shape(serve):
     assert s.json("POST", EMBEDDINGS, {"content": ["a", "stone"]})[1]["embedding"] == [want]
 
 
+# --- a vector of each token --------------------------------------------------------------------
+
+@pytest.mark.parametrize("name", ["bert", "nomic-bert"])
+def test_each_tokens_vector(start_server, name):
+    s = start_server("-m", model_of(name), "--kv-type", "f32", "--pooling", "none")
+    m, w = encoders.make(name)
+    answer = s.json("POST", "/embeddings", {"input": TEXTS})
+    assert [d["index"] for d in answer] == list(range(len(TEXTS)))
+    for text, d in zip(TEXTS, answer):
+        want = encoders.forward(m, w, ids_of(text))
+        assert len(d["embedding"]) == len(want)
+        assert all(nmse(a, b) < 1e-9 for a, b in zip(d["embedding"], want))
+    (one,) = s.json("POST", "/embedding", {"content": "stone", "embd_normalize": 2, "dimensions": 8})
+    assert nmse(one["embedding"][1], unit(encoders.forward(m, w, ids_of("stone"))[1][:8])) < 1e-9
+    refused(s, EMBEDDINGS, {"input": "stone"}, "/embeddings")
+    refused(s, EMBEDDINGS, {"content": "stone"}, "/embeddings")
+
+
+def test_each_tokens_vector_of_a_decoder(start_server, server):
+    """Each is what its beginning alone would have as its last, to the bit: over chunks, in company."""
+    s = start_server("--pooling", "none", "--batch-tokens", "64")
+    text = " ".join(f"the {i}th word" for i in range(150))
+    ids = server.json("POST", "/tokenize", {"content": text})["tokens"][:600]
+    body = {"encoding_format": "base64", "embd_normalize": -1}
+    with ThreadPoolExecutor(3) as pool:
+        crowd = list(pool.map(lambda n: s.json("POST", "/embeddings", {"input": ids[:n], **body}),
+                              (600, 600, 40)))
+    whole = crowd[0][0]["embedding"]
+    assert len(whole) == 600 and crowd[1] == crowd[0] and crowd[2][0]["embedding"] == whole[:40]
+    for n in (1, 2, 63, 64, 65, 300, 600):
+        assert embed(server, ids[:n], **body) == [whole[n - 1]]
+    assert s.metric("weir_step_allocations_total") == 0
+    # what of it there may be at once is bounded
+    refused(s, "/embeddings", {"input": [ids] * 60}, "36000 tokens at once; without pooling, at most 32768")
+    assert len(s.json("POST", "/embeddings", {"input": ids[:3]})[0]["embedding"]) == 3
+    assert s.json("POST", "/completion", {"prompt": "Once", "n_predict": 2})["tokens_predicted"] == 2
+
+
 def test_command_line(serve):
     run = subprocess.run([WEIR, "embed", "-m", model_of("bert"), *TEXTS], check=True,
                          capture_output=True, text=True, timeout=60)
@@ -163,6 +201,12 @@ def test_command_line(serve):
     piped = subprocess.run([WEIR, "embed", "-m", model_of("bert")], input="\n".join(TEXTS) + "\n",
                            check=True, capture_output=True, text=True, timeout=60)
     assert piped.stdout == run.stdout
+    each = subprocess.run([WEIR, "embed", "-m", model_of("bert"), "--pooling", "none", "--raw", *TEXTS],
+                          check=True, capture_output=True, text=True, timeout=60)
+    m, w = encoders.make("bert")
+    for text, got in zip(TEXTS, [json.loads(line) for line in each.stdout.splitlines()]):
+        want = encoders.forward(m, w, ids_of(text))
+        assert len(got) == len(want) and all(nmse(a, b) < 1e-9 for a, b in zip(got, want))
     long = subprocess.run([WEIR, "embed", "-m", model_of("bert"), "a", "a " * 95],
                           capture_output=True, text=True, timeout=60)
     assert long.returncode == 1 and "text 2" in long.stderr and "97" in long.stderr

@@ -4,6 +4,7 @@ draw, ends by lines, templates by name, names of the model, slots and adapters."
 import json
 import math
 import struct
+import time
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,43 @@ def test_time_ends_it_at_a_newline(server):
     assert a["timings"]["predicted_ms"] > 1
     a = server.json("POST", "/completion", {**body, "n_predict": 20, "t_max_predict_ms": -1})
     assert a["tokens_predicted"] == 20
+
+
+# --- metrics ---
+
+
+def figures_of(server):
+    """{name: value} of llama-server's; that each has its HELP and TYPE is checked."""
+    status, headers, data = server.request("GET", "/metrics")
+    lines = data.decode().splitlines()
+    found = {}
+    for i, line in enumerate(lines):
+        if line.startswith("llamacpp:"):
+            name, value = line.split(" ")
+            assert lines[i - 2].startswith(f"# HELP {name} "), line
+            assert lines[i - 1] in (f"# TYPE {name} counter", f"# TYPE {name} gauge")
+            found[name.removeprefix("llamacpp:")] = float(value)
+    assert abs(int(headers["Process-Start-Time-Unix"]) - time.time()) < 600
+    return found
+
+
+def test_metrics_in_its_names(start_server):
+    s = start_server()
+    before = figures_of(s)
+    assert all(v == 0 for name, v in before.items()), before
+    n_prompt = n_found = n_out = 0
+    for n in (1, 9, 9):
+        t = s.json("POST", "/completion", {"prompt": "the quick brown fox jumps over the lazy dog " * 3,
+                                           "n_predict": n, "ignore_eos": True})["timings"]
+        n_prompt, n_found, n_out = n_prompt + t["prompt_n"], n_found + t["cache_n"], n_out + t["predicted_n"]
+    a = figures_of(s)
+    assert n_found > 0 and n_out == 19
+    assert (a["prompt_tokens_total"], a["prompt_tokens_cached_total"]) == (n_prompt, n_found)
+    assert a["tokens_predicted_total"] == n_out and a["n_decode_total"] >= n_out
+    assert a["n_tokens_max"] == (n_prompt + n_found) / 3 + 9
+    assert (a["requests_processing"], a["requests_deferred"], a["n_busy_slots_per_decode"]) == (0, 0, 1)
+    assert math.isclose(a["predicted_tokens_seconds"], 16 / a["tokens_predicted_seconds_total"], rel_tol=1e-3)
+    assert math.isclose(a["prompt_tokens_seconds"], n_prompt / a["prompt_seconds_total"], rel_tol=1e-6)
 
 
 # --- infill ---

@@ -85,6 +85,59 @@ def test_more_tokens_than_fit_are_what_fits(server):
     assert message(server, max_tokens=1000000)["stop_reason"] == "end_turn"
 
 
+def test_the_context_as_a_limit(server):
+    """It is told apart from max_tokens."""
+    long = [{"role": "user", "content": "word " * 500}]
+    a = message(server, long, max_tokens=1000000, ignore_eos=True)
+    n = server.json("GET", "/v1/models")["data"][0]["max_input_tokens"]
+    assert a["stop_reason"] == "model_context_window_exceeded"
+    assert a["usage"]["output_tokens"] == n - count(server, messages=long)
+    assert message(server, long, max_tokens=3, ignore_eos=True)["stop_reason"] == "max_tokens"
+
+
+def test_what_the_system_says_in_between(server):
+    talk = [*ASK, {"role": "assistant", "content": PARIS}, {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "And of Spain?"}]
+    n = server.json("POST", "/v1/chat/completions/input_tokens", {"messages": talk})["input_tokens"]
+    assert count(server, messages=talk) == n > count(server, messages=[m for m in talk if m["role"] != "system"])
+    talk[2]["content"] = [{"type": "text", "text": "Be "}, {"type": "text", "text": "brief.", "cache_control": None}]
+    assert count(server, messages=talk) == n
+    message(server, talk)
+
+
+def test_threads_are_refused_as_its_clients_expect(server):
+    """They send the whole conversation then; without it they would send its newest part only."""
+    for thread in ({"type": "create"}, {"type": "continue", "previous_message_id": "msg_x"}, 1):
+        status, _, data = server.request("POST", PATH, {"messages": ASK, "max_tokens": 1, "thread": thread})
+        e = json.loads(data)["error"]
+        assert status == 400 and e["type"] == "invalid_request_error" and "thread" in e["message"]
+        assert e["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+    message(server, thread=None)
+
+
+def test_effort_is_a_variable_of_the_template(start_server):
+    s = start_server("--chat-template", "{{ {'low': 'a', 'medium': 'a b', 'high': 'a b c'}.get(reasoning_effort, '') }}"
+                                        "{% if enable_thinking == false %} off off off{% endif %}{{ messages[-1].content }}")
+
+    def n(**body):
+        return s.json("POST", PATH + "/count_tokens", {"messages": ASK, **body})["input_tokens"]
+
+    efforts = {name: n(chat_template_kwargs={"reasoning_effort": name}) for name in ("low", "medium", "high")}
+    assert len({n(), *efforts.values()}) == 4
+    for given, used in (("low", "low"), ("medium", "medium"), ("high", "high"), ("xhigh", "high"), ("max", "high")):
+        assert n(output_config={"effort": given}) == efforts[used], given
+    assert n(output_config={"effort": None}) == n(output_config={}) == n(output_config=None) == n()
+    off = n(thinking={"type": "disabled"})
+    assert n(thinking={"type": "between_tools"}) == off > n() == n(thinking={"type": "adaptive", "display": "omitted"})
+    chat = s.json("POST", "/v1/chat/completions/input_tokens", {"messages": ASK, "reasoning_effort": "none"})
+    assert chat["input_tokens"] == off
+
+
+def test_routes_below_it_answer_in_its_shape(server):
+    for path in (PATH + "/batches", PATH + "/batches/x/results"):
+        assert error(server, 404, path)["type"] == "not_found_error"
+
+
 def test_system_and_blocks(server):
     plain = count(server, messages=ASK, system="Be brief.")
     assert plain > count(server, messages=ASK)
@@ -166,7 +219,17 @@ def test_fields_that_are_taken(server):
 @pytest.mark.parametrize("word, body", [
     ("max_tokens", {"max_tokens": None}), ("max_tokens", {"max_tokens": 0}), ("max_tokens", {"max_tokens": "9"}),
     ("messages", {"messages": None}), ("messages", {"messages": []}), ("messages", {"messages": "hi"}),
-    ("messages[0]", {"messages": [1]}), ("messages[0].role", {"messages": [{"role": "system", "content": "a"}]}),
+    ("messages[0]", {"messages": [1]}), ("messages[0].role", {"messages": [{"role": "tool", "content": "a"}]}),
+    ("messages[1].content", {"messages": [*ASK, {"role": "system"}]}),
+    ("messages[1].content", {"messages": [*ASK, {"role": "system", "content": 1}]}),
+    ("messages[1].content[0]", {"messages": [*ASK, {"role": "system", "content": [{"type": "image"}]}]}),
+    ("messages[0].content[0].content[0]", {"messages": [{"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "image", "source": {}}]}]}]}),
+    ("messages[0].content[0].content", {"messages": [{"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": "a", "content": {"type": "text"}}]}]}),
+    ("output_config", {"output_config": "low"}), ("output_config.effort", {"output_config": {"effort": 1}}),
+    ("output_config.format", {"output_config": {"format": {"type": "json"}}}), ("output_format", {"output_format": "json"}),
+    ("compaction", {"compaction": {"type": "auto"}}), ("moderation", {"moderation": {"model": "x"}}),
     ("messages[0].content", {"messages": [{"role": "user"}]}),
     ("messages[0].content", {"messages": [{"role": "user", "content": 1}]}),
     ("messages[0].content[0]", {"messages": [{"role": "user", "content": [1]}]}),

@@ -32,7 +32,7 @@ def tokens(server, **body):
 def without_ids(v):
     """Two answers to one question differ in these alone."""
     if isinstance(v, dict):
-        return {k: without_ids(x) for k, x in v.items() if k not in ("id", "created_at", "call_id", "usage")}
+        return {k: without_ids(x) for k, x in v.items() if k not in ("id", "created_at", "completed_at", "call_id", "usage")}
     return [without_ids(x) for x in v] if isinstance(v, list) else v
 
 
@@ -132,6 +132,26 @@ def test_answers_are_kept_until_deleted(server):
     assert secret["store"] is False
     server.json("GET", f"{PATH}/{secret['id']}", status=404)
     server.json("POST", PATH, {"input": "x", "previous_response_id": secret["id"]}, status=404)
+
+
+def test_when_it_was_completed(server):
+    a = respond(server)
+    assert 0 <= a["completed_at"] - a["created_at"] < 60
+    assert server.json("GET", f"{PATH}/{a['id']}")["completed_at"] == a["completed_at"]
+    assert respond(server, max_output_tokens=2)["completed_at"] is None
+    e = events(server)
+    assert e[0]["response"]["completed_at"] is None and e[-1]["response"]["completed_at"] is not None
+
+
+def test_what_a_kept_answer_is_not_asked_for(server):
+    """Nothing looks like an answer without text, or like an answer that is gone."""
+    path = f"{PATH}/{respond(server)['id']}"
+    for query in ("?stream=true", "?stream=1", "?stream=x"):
+        assert server.json("GET", path + query, status=400)["error"]["param"] == "stream"
+    assert server.json("GET", path + "?stream=false")["object"] == "response"
+    for method, below in (("GET", "/input_items"), ("POST", "/cancel")):
+        error = server.json(method, path + below, status=404)["error"]
+        assert error["message"].startswith("there is no route")
 
 
 def test_the_oldest_answers_go(start_server):

@@ -4,6 +4,7 @@ a 400 that says where."""
 
 import json
 import re
+import socket
 import threading
 import time
 
@@ -282,3 +283,25 @@ def test_costly_schemas_in_turns(start_server, tmp_path):
     for t in threads:
         t.join()
     assert "b" in order[:4], order
+
+
+def test_who_has_left_is_not_compiled(start_server):
+    """Eleven costly schemas whose clients leave take the time of the one under way, not of all."""
+    server = start_server()
+    host, port = server.url.removeprefix("http://").split(":")
+    since = time.monotonic()
+    server.json("POST", COMPLETIONS, {"prompt": "a", "json_schema": costly(0)}, status=400, timeout=600)
+    one = time.monotonic() - since
+    sockets = []
+    for i in range(11):
+        body = json.dumps({"prompt": "a", "max_tokens": 1, "json_schema": costly(20 + i)}).encode()
+        sockets.append(socket.create_connection((host, int(port))))
+        sockets[-1].sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    while server.metric("weir_grammars_waiting") < 8:
+        time.sleep(0.001)
+    for s in sockets:
+        s.close()
+    since = time.monotonic()
+    while server.metric("weir_grammars_waiting") > 0:
+        time.sleep(0.001)
+    assert time.monotonic() - since < 0.25 + 4 * one

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_KEY = 64, MAX_NESTING = 32, MAX_COMPARED = 4000000, MAX_LOOKED = 400000 };
+enum { MAX_KEY = 64, MAX_NESTING = 32, MAX_COMPARED = 4000000 };
 
 /* ---- what the schema says ---- */
 
@@ -587,16 +587,13 @@ static grammar_node gemma_of(const struct maker *m, json_t *schema, size_t tool,
 static bool read_alike(const struct maker *m,
                        const json_t *schema,
                        const json_t *flat,
+                       const json_t *all,
                        const struct arguments *a,
                        size_t tool)
 {
     for (size_t i = 0; i < a->n; i++) {
         const struct argument *one = &a->list[i];
-        const json_t *own = reply_find_property(schema, one->key, m->looked);
-        if (*m->looked > MAX_LOOKED) {
-            fail(m, tool, NULL, "there are too many properties that options speak of");
-            return false;
-        }
+        const json_t *own = json_object_get(all, one->key);
         if (!may_be_string(one->schema, 4) ||
             reply_types(schema, own) == reply_types(flat, one->schema))
             continue;
@@ -609,17 +606,16 @@ static bool read_alike(const struct maker *m,
     return true;
 }
 
-/* The arguments by a merged schema without options. */
-static grammar_node arguments_of(const struct maker *m,
-                                 const json_t *schema,
-                                 const json_t *flat,
-                                 size_t tool)
+/* The arguments by a merged schema without options. all: the properties of `schema`, by name. */
+static grammar_node arguments_of(
+    const struct maker *m, const json_t *schema, const json_t *flat, const json_t *all, size_t tool)
 {
     struct arguments a = {0};
     grammar_node node = grammar_never(m->b);
     if (m->f->gemma)
         node = gemma_object(m, flat, tool, 0);
-    else if (collect(m, flat, tool, &a) && (m->f->named || read_alike(m, schema, flat, &a, tool)))
+    else if (collect(m, flat, tool, &a) &&
+             (m->f->named || read_alike(m, schema, flat, all, &a, tool)))
         node =
             m->f->named ? keyed(m, &a, tool, "=", ", ", json_value) : tagged_arguments(m, &a, tool);
     deinit(&a);
@@ -633,11 +629,13 @@ static grammar_node by_options(const struct maker *m, const json_t *schema, size
     snprintf(where, sizeof where, "/tools/%zu/function/parameters", tool);
     json_t *list = options_of(m, schema, schema, where);
     size_t n = json_array_size(list);
+    json_t *all = reply_all_properties(schema);
     grammar_node *nodes = mem_zalloc(n + 1, sizeof *nodes);
     for (size_t i = 0; i < n; i++)
-        nodes[i] = arguments_of(m, schema, json_array_get(list, i), tool);
+        nodes[i] = arguments_of(m, schema, json_array_get(list, i), all, tool);
     grammar_node node = n > 0 ? grammar_alt(m->b, (uint32_t)n, nodes) : grammar_never(m->b);
     free(nodes);
+    json_decref(all);
     json_decref(list);
     return node;
 }

@@ -30,7 +30,6 @@ struct maker {
     const struct reply_grammar *r;
     struct grammar_builder *b;
     const struct frame *f;
-    uint32_t *looked; /* schemas looked at for types that are said in several places */
 };
 
 #define SEQ(b, ...)                                                                                \

@@ -495,8 +495,7 @@ static grammar_node all_frames(struct maker *m, grammar_node (*make)(const struc
 
 grammar_node reply_grammar_build(const struct reply_grammar *r, struct grammar_builder *b)
 {
-    uint32_t looked = 0;
-    struct maker m = {r, b, NULL, &looked};
+    struct maker m = {r, b, NULL};
     if (!reply_grammar_known(r->style.format))
         return grammar_never(b);
     grammar_node calls = all_frames(&m, r->required ? required_block : optional_calls);
@@ -507,8 +506,7 @@ grammar_node reply_grammar_content(const struct reply_grammar *r,
                                    struct grammar_builder *b,
                                    grammar_node content)
 {
-    uint32_t looked = 0;
-    struct maker m = {r, b, NULL, &looked};
+    struct maker m = {r, b, NULL};
     grammar_node reply = SEQ(b, content_opens(&m), content);
     if (r->tools && reply_grammar_known(r->style.format))
         reply = grammar_alt(b, 2, (grammar_node[]){reply, all_frames(&m, required_block)});

@@ -204,9 +204,9 @@ const json_t *reply_parameter(const struct reply_parser *p, const char *tool, co
 const json_t *reply_parameters(const struct reply_parser *p, const char *tool); /* all, or NULL */
 /* Schemas that one question about a parameter looks at; what is beyond them says nothing. */
 #define REPLY_MAX_SCHEMAS 4096u
-/* The schema of a property, found in root or in what it is made of, or NULL. The schemas looked at
- * are added to *n_looked, which may be NULL. */
-const json_t *reply_find_property(const json_t *root, const char *key, uint32_t *n_looked);
+/* The schema of each property that reply_parameter would find in root or in what it is made of, by
+ * its name: an object, the caller's reference. */
+json_t *reply_all_properties(const json_t *root);
 /* What the schema refers to by $ref, within root; itself where it does not. */
 const json_t *reply_resolve(const json_t *root, const json_t *schema);
 /* The types that a schema allows, a bit each, by which values in tags are read. (tagged.c) */

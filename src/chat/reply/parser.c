@@ -207,13 +207,44 @@ static const json_t *find_property(
     return found ? reply_resolve(root, found) : NULL;
 }
 
-const json_t *reply_find_property(const json_t *root, const char *key, uint32_t *n_looked)
+enum { FIND_DEPTH = 4 };
+
+/* The order is find_property's, so the first of a name is what that finds. */
+static void gather_properties(
+    const json_t *root, const json_t *schema, int depth, uint32_t *left, json_t *all)
+{
+    static const char *const parts[] = {"allOf", "anyOf", "oneOf"}, *const more[] = {"then",
+                                                                                     "else"};
+    const char *key;
+    json_t *v;
+    if (*left == 0)
+        return;
+    --*left;
+    schema = reply_resolve(root, schema);
+    json_object_foreach(json_object_get(schema, "properties"), key, v)
+    {
+        const json_t *found = v;
+        for (int i = depth; i <= FIND_DEPTH; i++)
+            found = reply_resolve(root, found);
+        if (!json_object_get(all, key))
+            json_object_set(all, key, (json_t *)found);
+    }
+    for (size_t k = 0; k < 3 && depth > 0; k++) {
+        const json_t *list = json_object_get(schema, parts[k]);
+        for (size_t i = 0; i < json_array_size(list); i++)
+            gather_properties(root, json_array_get(list, i), depth - 1, left, all);
+    }
+    for (size_t k = 0; k < 2 && depth > 0; k++)
+        if (json_object_get(schema, more[k]))
+            gather_properties(root, json_object_get(schema, more[k]), depth - 1, left, all);
+}
+
+json_t *reply_all_properties(const json_t *root)
 {
     uint32_t left = REPLY_MAX_SCHEMAS;
-    const json_t *found = find_property(root, root, key, 4, &left);
-    if (n_looked)
-        *n_looked += REPLY_MAX_SCHEMAS - left;
-    return found;
+    json_t *all = json_object();
+    gather_properties(root, root, FIND_DEPTH, &left, all);
+    return all;
 }
 
 const json_t *reply_parameters(const struct reply_parser *p, const char *tool)
@@ -223,7 +254,9 @@ const json_t *reply_parameters(const struct reply_parser *p, const char *tool)
 
 const json_t *reply_parameter(const struct reply_parser *p, const char *tool, const char *key)
 {
-    return reply_find_property(reply_parameters(p, tool), key, NULL);
+    const json_t *root = reply_parameters(p, tool);
+    uint32_t left = REPLY_MAX_SCHEMAS;
+    return find_property(root, root, key, FIND_DEPTH, &left);
 }
 
 /* ---- marks ---- */

@@ -39,6 +39,7 @@ typedef enum err (*server_backend_fn)(const struct model *m,
 /* backend: NULL for the usual one. */
 static inline void server_start_on(struct server *s,
                                    server_backend_fn backend,
+                                   enum pooling pooling,
                                    uint32_t max_running,
                                    uint32_t max_queue)
 {
@@ -46,6 +47,7 @@ static inline void server_start_on(struct server *s,
     struct gguf_str source = {NULL, 0};
     struct engine_config ec = engine_config_default();
     ec.make_backend = backend;
+    ec.pooling = pooling;
     struct api_config ac = {.model_id = "weir-nano"};
     memset(s, 0, sizeof *s);
     ec.n_threads = 2;
@@ -64,7 +66,7 @@ static inline void server_start_on(struct server *s,
 
 static inline void server_start(struct server *s, uint32_t max_running, uint32_t max_queue)
 {
-    server_start_on(s, NULL, max_running, max_queue);
+    server_start_on(s, NULL, POOLING_UNSPECIFIED, max_running, max_queue);
 }
 
 static inline void server_stop(struct server *s)

@@ -14,14 +14,29 @@ enum { MOST = 80 };
 static struct api_gate *gate;
 static atomic_int inside, n_passed, n_full, n_closed;
 static atomic_int order[MOST];
+static atomic_int n_left, n_told; /* clients that went; and those who said when to come again */
+static atomic_uint_least64_t leaver;
+
+static bool left(void *ctx)
+{
+    return atomic_load(&leaver) == (uint64_t)(uintptr_t)ctx;
+}
+
+static enum err enter(uint64_t who)
+{
+    uint32_t retry_s;
+    struct err_info e = {0};
+    enum err err = api_gate_enter(gate, who, left, (void *)(uintptr_t)who, &retry_s, &e);
+    atomic_fetch_add(&n_told, retry_s > 0);
+    return err;
+}
 
 static void *pass(void *arg)
 {
     const uint64_t who = (uint64_t)(uintptr_t)arg;
-    struct err_info e = {0};
-    enum err err = api_gate_enter(gate, who, &e);
+    enum err err = enter(who);
     if (err) {
-        atomic_fetch_add(err == ERR_DRAINING ? &n_closed : &n_full, 1);
+        atomic_fetch_add(err == ERR_DRAINING ? &n_closed : err == ERR_IO ? &n_left : &n_full, 1);
         return (void *)(uintptr_t)err;
     }
     if (atomic_fetch_add(&inside, 1) != 0) /* told by the next assertion */
@@ -52,7 +67,8 @@ static int begin(void **state)
     (void)state;
     gate = api_gate_create();
     n_threads = 0;
-    inside = n_passed = n_full = n_closed = 0;
+    inside = n_passed = n_full = n_closed = n_left = n_told = 0;
+    leaver = UINT64_MAX;
     return 0;
 }
 
@@ -69,7 +85,7 @@ static void test_least_first(void **state)
 {
     (void)state;
     const uint64_t since_us = clock_us();
-    assert_int_equal(api_gate_enter(gate, 1, NULL), OK);
+    assert_int_equal(enter(1), OK);
     for (int i = 0; i < 5; i++)
         send(1);
     until(5, 0);
@@ -90,7 +106,7 @@ static void test_least_first(void **state)
 static void test_room(void **state)
 {
     (void)state;
-    assert_int_equal(api_gate_enter(gate, 1, NULL), OK);
+    assert_int_equal(enter(1), OK);
     for (int i = 0; i < 60; i++)
         send(1);
     until(52, 8);
@@ -101,19 +117,63 @@ static void test_room(void **state)
     api_gate_leave(gate);
     join();
     assert_int_equal(n_passed, 53);
+    assert_int_equal(n_told, 8); /* all who were refused */
+}
+
+/* Who waits for a client that leaves goes at once, and others keep their turns. */
+static void test_leaving(void **state)
+{
+    (void)state;
+    assert_int_equal(enter(1), OK);
+    send(2);
+    send(3);
+    send(2);
+    until(3, 0);
+    leaver = 2;
+    while (atomic_load(&n_left) < 2)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    assert_int_equal(api_gate_waiting(gate), 1);
+    api_gate_leave(gate);
+    assert_int_equal(enter(2), ERR_IO); /* nor does a turn that is free keep it */
+    join();
+    assert_int_equal(n_passed, 1);
+    assert_int_equal(order[0], 3);
+}
+
+/* How long to stay away follows the turns that there were. */
+static void test_when_to_come_again(void **state)
+{
+    (void)state;
+    uint32_t retry_s;
+    struct err_info e = {0};
+    for (int turn = 0; turn < 2; turn++) {
+        assert_int_equal(enter(1), OK);
+        if (turn == 0)
+            nanosleep(&(struct timespec){.tv_sec = 2, .tv_nsec = 200000000}, NULL);
+        else
+            for (int i = 0; i < 52; i++)
+                send(1);
+        until(turn ? 52 : 0, 0);
+        if (turn) {
+            assert_int_equal(api_gate_enter(gate, 1, NULL, NULL, &retry_s, &e), ERR_QUEUE_FULL);
+            assert_in_range(retry_s, 2, 4);
+        }
+        api_gate_leave(gate);
+    }
+    join();
 }
 
 static void test_close(void **state)
 {
     (void)state;
-    assert_int_equal(api_gate_enter(gate, 1, NULL), OK);
+    assert_int_equal(enter(1), OK);
     for (int i = 0; i < 3; i++)
         send((uint64_t)i);
     until(3, 0);
     api_gate_close(gate);
     while (atomic_load(&n_closed) < 3)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    assert_int_equal(api_gate_enter(gate, 2, NULL), ERR_DRAINING);
+    assert_int_equal(enter(2), ERR_DRAINING);
     api_gate_leave(gate);
     join();
     assert_int_equal(n_passed, 0);
@@ -124,6 +184,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_least_first, begin),
         cmocka_unit_test_setup(test_room, begin),
+        cmocka_unit_test_setup(test_leaving, begin),
+        cmocka_unit_test_setup(test_when_to_come_again, begin),
         cmocka_unit_test_setup(test_close, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* Calls that end early, many at once, before the model is there and while the server drains. */
 #include "unit/api/server.h"
 
+#include "api/vectors.h"
 #include "backend/backend.h"
 
 #include <pthread.h>
@@ -184,7 +185,7 @@ static void test_device_dies(void **state)
     (void)state;
     struct server s;
     static const char body[] = "{\"prompt\":\"a\",\"max_tokens\":3}";
-    server_start_on(&s, make_mortal, 4, 8);
+    server_start_on(&s, make_mortal, POOLING_UNSPECIFIED, 4, 8);
     json_decref(server_json(&s, "POST", COMPLETIONS, body, 200));
     json_decref(server_json(&s, "GET", "/health", "", 200));
     atomic_store(&device_is_dead, true);
@@ -201,6 +202,28 @@ static void test_device_dies(void **state)
     atomic_store(&device_is_dead, false);
     json_decref(server_json(&s, "POST", COMPLETIONS, body, 200));
     json_decref(server_json(&s, "GET", "/health", "", 200));
+    server_stop(&s);
+}
+
+/* All vectors of tokens that there are at once are bounded, and what a call held is free again. */
+static void test_vectors_of_tokens(void **state)
+{
+    (void)state;
+    struct server s;
+    struct reply r;
+    server_start_on(&s, NULL, POOLING_NONE, 4, 8);
+    const uint64_t others = API_MAX_EACH - 3ull * s.model->hp.n_embd;
+    atomic_store(&s.api->n_vector_values, others);
+    for (int i = 0; i < 2; i++) {
+        json_decref(server_json(&s, "POST", "/embeddings", "{\"input\":[[5,6],[7]]}", 200));
+        assert_int_equal(atomic_load(&s.api->n_vector_values), others);
+    }
+    server_talk(&s, "POST", "/embeddings", "{\"input\":[5,6,7,8]}", &r);
+    assert_int_equal(r.answer.status, 429);
+    assert_string_not_equal(r.retry_after, "");
+    buf_deinit(&r.body);
+    assert_int_equal(atomic_load(&s.api->n_vector_values), others);
+    atomic_store(&s.api->n_vector_values, 0);
     server_stop(&s);
 }
 
@@ -284,6 +307,7 @@ int main(void)
         cmocka_unit_test(test_many_workers),
         cmocka_unit_test(test_loading),
         cmocka_unit_test(test_device_dies),
+        cmocka_unit_test(test_vectors_of_tokens),
         cmocka_unit_test(test_key),
         cmocka_unit_test(test_drain_and_stop),
     };

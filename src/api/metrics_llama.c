@@ -1,0 +1,81 @@
+/* The part of GET /metrics in llama-server's names, which dashboards made for it ask for. Each
+ * figure means what it does there; weir_... says the same more finely (metrics.c). */
+#include "api/call.h"
+
+#include <math.h>
+
+enum kind { COUNTER, GAUGE };
+
+struct figure {
+    const char *name, *help;
+    enum kind kind;
+    double value;
+};
+
+static void put(const struct figure *f, struct buf *out)
+{
+    buf_printf(out,
+               "# HELP llamacpp:%s %s\n# TYPE llamacpp:%s %s\nllamacpp:%s ",
+               f->name,
+               f->help,
+               f->name,
+               f->kind == GAUGE ? "gauge" : "counter",
+               f->name);
+    if (f->value == floor(f->value) && f->value < 9e15)
+        api_put_int(out, (int64_t)f->value);
+    else
+        api_put_double(out, f->value);
+    buf_char(out, '\n');
+}
+
+static double per(double n, double of)
+{
+    return of > 0 ? n / of : 0;
+}
+
+void api_metrics_llama(const struct engine_stats *s, struct buf *out)
+{
+    const double computed = (double)(s->prompt_tokens - s->cached_tokens);
+    const double later = (double)s->itl.count; /* tokens but the first of each answer */
+    const struct figure figures[] = {
+        {"prompt_tokens_total", "Prompt tokens computed.", COUNTER, computed},
+        {"prompt_tokens_cached_total",
+         "Prompt tokens found computed.",
+         COUNTER,
+         (double)s->cached_tokens},
+        {"prompt_seconds_total",
+         "Time from the first step to the first token, of all requests.",
+         COUNTER,
+         s->prefill_time.sum},
+        {"tokens_predicted_total", "Tokens generated.", COUNTER, (double)s->output_tokens},
+        {"tokens_predicted_seconds_total",
+         "Time from the first token to the last, of all requests that ended.",
+         COUNTER,
+         s->decode_time.sum},
+        {"n_decode_total", "Steps run.", COUNTER, (double)s->steps},
+        {"n_tokens_max",
+         "Most tokens that a request had, prompt and answer.",
+         COUNTER,
+         (double)s->most_tokens},
+        /* nothing drafts tokens here */
+        {"spec_decode_num_draft_tokens_total", "Tokens drafted.", COUNTER, 0},
+        {"spec_decode_num_accepted_tokens_total", "Of them, accepted.", COUNTER, 0},
+        {"spec_decode_num_drafts_total", "Drafts.", COUNTER, 0},
+        {"prompt_tokens_seconds",
+         "Prompt tokens computed in a second, by one request.",
+         GAUGE,
+         per(computed, s->prefill_time.sum)},
+        {"predicted_tokens_seconds",
+         "Tokens generated in a second, by one request.",
+         GAUGE,
+         per(later, s->itl.sum)},
+        {"requests_processing", "Sequences in the current step.", GAUGE, s->running},
+        {"requests_deferred", "Requests in the queue.", GAUGE, s->waiting},
+        {"n_busy_slots_per_decode",
+         "Sequences in a step, on average.",
+         GAUGE,
+         per(s->batch_seqs.sum, (double)s->batch_seqs.count)},
+    };
+    for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
+        put(&figures[i], out);
+}
