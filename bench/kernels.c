@@ -35,7 +35,7 @@ static const struct {
     enum gguf_type type;
     double max_error;
 } formats[] = {{"f32", GGUF_TYPE_F32, 1e-12},
-               {"f16", GGUF_TYPE_F16, 1e-12},
+               {"f16", GGUF_TYPE_F16, 1e-10},
                {"bf16", GGUF_TYPE_BF16, 1e-5} /* rounded activations, with dot products of them */,
                {"q8_0", GGUF_TYPE_Q8_0, 1e-4},
                {"q4_0", GGUF_TYPE_Q4_0, 1e-4},
@@ -193,6 +193,7 @@ static void bench_linear_rows(struct bench *b,
     a.by32.scale = mem_aligned((size_t)MAX_ROWS * (k / 32) * ACT_PLANES * sizeof *a.by32.scale);
     a.by128 = a.by32; /* one of them is packed */
     a.bf16 = mem_aligned((size_t)MAX_ROWS * k * sizeof *a.bf16);
+    a.two = mem_aligned(act_two_bytes(k, MAX_ROWS));
     float *x = mem_alloc((size_t)rows * k * sizeof *x);
     struct linear l = {.kernels = b->k, .first = panels};
     panel_format_of(formats[f].type, &l.format);
@@ -229,6 +230,7 @@ static void bench_linear_rows(struct bench *b,
            2.0 * rows * k * CACHED_PANELS * PANEL_COLS * n,
            kind == ACT_F32    ? b->f32
            : kind == ACT_BF16 ? b->bf16
+           : kind == ACT_TWO  ? b->bf16
                               : b->int8,
            stream ? (double)bytes * CACHED_PANELS * n : 0,
            error,
@@ -238,6 +240,7 @@ static void bench_linear_rows(struct bench *b,
     free(a.by32.b);
     free(a.by32.scale);
     free(a.bf16);
+    free(a.two);
     free(x);
 }
 

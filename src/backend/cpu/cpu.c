@@ -54,7 +54,7 @@ static void *carve(struct carver *c, size_t n, size_t size)
 static struct act carve_act(struct cpu_backend *b, struct carver *c, size_t rows, bool expert)
 {
     uint32_t k = 0;
-    size_t q_row = 0; /* bytes of a row of all heads */
+    size_t q_row = 0, two_row = 0; /* bytes of a row of all heads */
     unsigned kinds = 0;
     for (uint32_t i = 0; i < b->n_matrices; i++) {
         const struct matrix *x = &b->matrices[i];
@@ -64,6 +64,8 @@ static struct act carve_act(struct cpu_backend *b, struct carver *c, size_t rows
         k = all > k ? all : k;
         const size_t q = (x->head + 1) * act_q_stride(x->n_in);
         q_row = q > q_row ? q : q_row;
+        const size_t two = (x->head + 1) * act_two_stride(x->n_in) * sizeof *b->act.two;
+        two_row = two > two_row ? two : two_row;
         kinds |= b->kernels->act_kinds[x->format];
     }
     rows = round_up(rows, ACT_TILE);
@@ -72,6 +74,7 @@ static struct act carve_act(struct cpu_backend *b, struct carver *c, size_t rows
     a.x = carve(c, rows, kinds & ACT_F32 ? (size_t)k * sizeof(float) : 0);
     a.by32.q = carve(c, q_rows, kinds & ACT_INT8 ? q_row : 0);
     a.by128.q = carve(c, q_rows, kinds & ACT_INT8_128 ? q_row : 0);
+    a.two = carve(c, q_rows, kinds & ACT_TWO ? two_row : 0);
     a.bf16 = carve(c, rows, kinds & ACT_BF16 ? (size_t)(k + 1) * sizeof *a.bf16 : 0);
     a.by32.b = carve(c, rows, kinds & ACT_INT8 ? (size_t)(k / 32) * sizeof *a.by32.b : 0);
     a.by32.scale =
@@ -89,6 +92,7 @@ struct act cpu_act_of_head(const struct cpu_backend *b, struct act a, uint32_t h
     a.by32.q += head * act_q_bytes(a.k, b->act_rows);
     a.by128.q += head * act_q_bytes(a.k, b->act_rows);
     a.bf16 += before * (a.k + a.k % 2);
+    a.two += head * (act_two_bytes(a.k, b->act_rows) / sizeof *a.two);
     a.by32.b += before * (a.k / 32);
     a.by32.scale += before * (a.k / 32) * ACT_PLANES;
     a.by128.b += before * (a.k / 32);
@@ -405,8 +409,7 @@ static void cpu_times(const struct backend *base, double *run_us, double *waited
 static size_t cpu_memory_bytes(const struct backend *base)
 {
     const struct cpu_backend *b = (const struct cpu_backend *)base;
-    return b->weights_bytes + b->table_bytes + b->kv_bytes + b->state_bytes +
-           b->workspace_bytes;
+    return b->weights_bytes + b->table_bytes + b->kv_bytes + b->state_bytes + b->workspace_bytes;
 }
 
 static const char *cpu_kernels_name(const struct backend *base)

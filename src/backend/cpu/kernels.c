@@ -46,6 +46,14 @@ static bool has_amx(void)
 #endif
 }
 
+/* Products of bf16 on it, and what makes bf16 of floats. */
+static bool has_amx_bf16(void)
+{
+    unsigned a, b, c, d;
+    return __builtin_cpu_supports("avx512bf16") && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+           (d & 1u << 22) && has_amx();
+}
+
 /* Intel's processors execute a bf16 dot product at half the rate of f32 multiply-adds or less. */
 static bool has_fast_bf16(void)
 {
@@ -58,6 +66,8 @@ static const struct cpu_kernels *best_of(bool any, int level)
     if (has_avx512() && (any ? has_fast_bf16() : level == 4) &&
         __builtin_cpu_supports("avx512bf16"))
         return &cpu_kernels_avx512_bf16;
+    if (has_avx512() && level >= 5 && has_amx_bf16())
+        return &cpu_kernels_amx_bf16;
     if (has_avx512() && level >= 5 && has_amx())
         return &cpu_kernels_amx;
     if (has_avx512() && level >= 3)

@@ -10,6 +10,7 @@
  *
  *     x  [row/L][k][L] f32          bf16  [row/L][k/2][L][2], an odd k's last one zero
  *     q  [row][stride of k] int8    b     [row/L][k/32][L] act_block
+ *     two [row][stride of k][hi 32, lo 32] bf16, whose sum is x; zeros behind k
  *
  * L is 4, so that a kernel needs one pointer for four rows; but 1 for a row that is alone: its long
  * inputs would else not fit the nearest cache, and the weights' stream would suffer. The stride is
@@ -40,8 +41,10 @@ enum {
     WIDE_BYTES = 704,   /* 32 of K of a panel of quantised weights, made ready for multiplying */
     WIDE_PART_BYTES = 2 * TILE_FLOAT_K * PANEL_COLS * 4, /* two panels, of either */
     LINEAR_MAX_ROWS = 256,                               /* of a job */
+    LINEAR_MAX_SUMS = 8, /* panels whose sums a job may hold while parts of K pass by */
     LINEAR_FEW_ROWS = 8, /* up to so many, weights are taken apart as they come; more are tiled */
-    LINEAR_SCRATCH_BYTES = WIDE_PART_BYTES + LINEAR_MAX_ROWS * 2 * PANEL_COLS * 4,
+    LINEAR_SCRATCH_BYTES =
+        WIDE_PART_BYTES + 4096 + LINEAR_MAX_ROWS * LINEAR_MAX_SUMS * PANEL_COLS * 4,
     PANEL_Q4_K_BYTES = 8 * 256 + 128 + 128 + 32 + 32, /* for each 256 of K */
     PANEL_Q6_K_BYTES = 8 * 384 + 256 + 32 + 32,
     PANEL_Q5_K_BYTES = PANEL_Q4_K_BYTES + 8 * 64,
@@ -102,7 +105,7 @@ struct act_block {
     float dsum_half[2];
 };
 
-enum { ACT_F32 = 1, ACT_INT8 = 2, ACT_BF16 = 4, ACT_INT8_128 = 8, SUPER_K = 128 };
+enum { ACT_F32 = 1, ACT_INT8 = 2, ACT_BF16 = 4, ACT_INT8_128 = 8, ACT_TWO = 16, SUPER_K = 128 };
 
 /* The same once more, close together: of 128, with sums of each 32; of 32, where lines that hold
  * what is not read would push activations out of the nearest cache. */
@@ -124,7 +127,7 @@ struct act_int8 {
 struct act {
     uint32_t k;
     float *x;
-    uint16_t *bf16;
+    uint16_t *bf16, *two;
     struct act_int8 by32, by128; /* ACT_INT8, ACT_INT8_128 */
 };
 
@@ -143,6 +146,17 @@ static inline size_t act_q_rows(size_t rows)
 static inline size_t act_q_bytes(uint32_t k, size_t rows)
 {
     return act_q_rows(rows) * act_q_stride(k);
+}
+
+/* Values from one row of two to the next, and what rows take, with those of padding. */
+static inline size_t act_two_stride(uint32_t k)
+{
+    return (((size_t)k + 31) / 32 * 2 | 1) * 32;
+}
+
+static inline size_t act_two_bytes(uint32_t k, size_t rows)
+{
+    return act_q_rows(rows) * act_two_stride(k) * sizeof(uint16_t);
 }
 
 /* out[r][c] (+)= sum_k w[c][k] act[r][k] (* scale) (+ bias[c]) for rows first_row.. and columns of
@@ -285,12 +299,13 @@ extern const struct cpu_kernels cpu_kernels_avx2;
 extern const struct cpu_kernels cpu_kernels_avxvnni;
 extern const struct cpu_kernels cpu_kernels_avx512;
 extern const struct cpu_kernels cpu_kernels_avx512_bf16; /* the same but for BF16 weights */
-extern const struct cpu_kernels cpu_kernels_amx; /* avx512's bits, many rows on a tile unit */
+extern const struct cpu_kernels cpu_kernels_amx;      /* avx512's bits, many rows on a tile unit */
+extern const struct cpu_kernels cpu_kernels_amx_bf16; /* the same but for F16 and BF16 weights */
 #endif
 
 /* The best that this machine has, or what `isa`, one of CPU_ISAS, limits it to; NULL if isa is none
  * of these. A set that the machine lacks falls back to the next lower, amx to avx512, whose bits it
- * has. */
+ * has but for F16 and BF16 weights. */
 #define CPU_ISAS "reference, avx2, avx-vnni, avx512, avx512-bf16 or amx"
 const struct cpu_kernels *cpu_kernels_select(const char *isa);
 

@@ -11,6 +11,7 @@
  *     linear_float_impl.h  linear_bf16dot_impl.h
  *     linear_tile_impl.h   many rows, any format
  *     linear_amx_impl.h    the same by a tile unit
+ *     linear_amx_group_impl.h  linear_amx_float_impl.h
  *
  * Every kernel is one template over M, the rows it takes at a time. For each output element all M,
  * and all ways, do the same operations in the same order: over groups of 32 of K, an exact integer
@@ -324,4 +325,6 @@ DEFINE_RUN(BF16_DOT, bf16dot)
 #include "backend/cpu/linear_amx_impl.h"
 
 #include "backend/cpu/linear_amx_group_impl.h"
+
+#include "backend/cpu/linear_amx_float_impl.h"
 #endif

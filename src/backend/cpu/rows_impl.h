@@ -161,6 +161,10 @@ static void run_pack(const float *x, struct act *a, uint32_t row, unsigned kinds
     }
     if (kinds & ACT_BF16)
         pack_bf16(x, a->k, a->bf16 + ((size_t)tile * ((a->k + 1) / 2) * lanes + lane) * 2, lanes);
+#ifdef WITH_AMX
+    if (kinds & ACT_TWO)
+        pack_two(x, a->k, a->two + row * act_two_stride(a->k));
+#endif
     if (kinds & ACT_INT8)
         pack_int8(x, a->k, &a->by32, row, lanes, 32);
     if (kinds & ACT_INT8_128)

@@ -373,9 +373,14 @@ static void run_panels(const struct cpu_backend *b,
 
 /* Panels an item takes: enough items for balance, few enough that taking them costs nothing.
  * n_passes: how often each panel is passed over, by other rows. */
-static uint32_t panel_chunk(const struct phase *p, uint32_t n_passes, uint32_t n_workers)
+static uint32_t panel_chunk(const struct cpu_backend *b,
+                            const struct phase *p,
+                            uint32_t n_passes,
+                            uint32_t n_workers)
 {
-    uint32_t by_cache = (uint32_t)(CHUNK_BYTES / p->panel_bytes);
+    const enum panel_format format = b->matrices[p->first].format;
+    const bool once = b->kernels->act_kinds[format] == ACT_TWO; /* parts of K stay, not panels */
+    uint32_t by_cache = once ? MAX_CHUNK : (uint32_t)(CHUNK_BYTES / p->panel_bytes);
     uint32_t by_balance = (uint32_t)((uint64_t)p->n_panels * n_passes / (n_workers * 16));
     uint32_t chunk = by_cache < by_balance ? by_cache : by_balance;
     chunk = chunk < MAX_CHUNK ? chunk : MAX_CHUNK;
@@ -564,7 +569,7 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
         p->chunk = p->chunk ? p->chunk : 1;
         return (n_rows + p->chunk - 1) / p->chunk;
     case PHASE_LINEAR:
-        p->chunk = panel_chunk(p, n_row_blocks, n_workers);
+        p->chunk = panel_chunk(b, p, n_row_blocks, n_workers);
         if (n_rows <= LINEAR_FEW_ROWS) {
             p->chunk = p->chunk > STREAM_PANELS ? p->chunk : STREAM_PANELS;
             return n_stream_items(p, n_workers);
@@ -575,7 +580,7 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
     case PHASE_SORT:
         return 1;
     case PHASE_EXPERTS: /* for as many experts as can be wanted: how many are is known later */
-        p->chunk = panel_chunk(p, n_runs, n_workers);
+        p->chunk = panel_chunk(b, p, n_runs, n_workers);
         return (p->n_panels + p->chunk - 1) / p->chunk * n_runs;
     case PHASE_CONV:
     case PHASE_RECUR:

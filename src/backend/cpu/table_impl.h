@@ -77,11 +77,11 @@ static uint64_t run_read(const void *p, size_t n, bool four)
 
 /* A line a kernel. */
 /* clang-format off */
-#define KERNELS_ALL(label, bf16_acts, bf16_linear, bf16_peak, many, int8_peak)                     \
+#define KERNELS_ALL(label, f16_acts, f16_linear, bf16_acts, bf16_linear, bf16_peak, many, int8_peak) \
     {                                                                                              \
         .name = (label),                                                                           \
         .act_kinds = {[PANEL_F32] = ACT_F32,                                                       \
-                      [PANEL_F16] = ACT_F32,                                                       \
+                      [PANEL_F16] = (f16_acts),                                                    \
                       [PANEL_BF16] = (bf16_acts),                                                  \
                       [PANEL_Q8_0] = ACT_INT8,                                                     \
                       [PANEL_Q4_0] = ACT_INT8,                                                     \
@@ -109,7 +109,7 @@ static uint64_t run_read(const void *p, size_t n, bool four)
                       [PANEL_Q1_0] = ACT_INT8,                                                     \
                       [PANEL_Q2_0] = ACT_INT8},                                                    \
         .linear = {[PANEL_F32] = run_f32,                                                          \
-                   [PANEL_F16] = run_f16,                                                          \
+                   [PANEL_F16] = (f16_linear),                                                     \
                    [PANEL_BF16] = (bf16_linear),                                                   \
                    [PANEL_Q8_0] = many##_q8_0,                                                        \
                    [PANEL_Q4_0] = many##_q4_0,                                                        \
@@ -178,5 +178,5 @@ static uint64_t run_read(const void *p, size_t n, bool four)
     }
 /* clang-format on */
 
-const struct cpu_kernels KERNELS_TABLE = 
-    KERNELS_ALL(KERNELS_NAME, ACT_F32, run_bf16, NULL, run, run_peak_int8);
+const struct cpu_kernels KERNELS_TABLE = KERNELS_ALL(
+    KERNELS_NAME, ACT_F32, run_f16, ACT_F32, run_bf16, NULL, run, run_peak_int8);

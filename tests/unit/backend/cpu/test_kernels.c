@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "unit/backend/cpu/weights.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +55,7 @@ static struct act make_act(uint32_t k, uint32_t rows)
     return (struct act){.k = k,
                         .x = mem_aligned((size_t)padded * k * 4),
                         .bf16 = mem_aligned((size_t)padded * (k + 1) * 2),
+                        .two = mem_aligned(act_two_bytes(k, rows)),
                         .by32 = make_int8(k, rows, padded),
                         .by128 = make_int8(k, rows, padded)};
 }
@@ -62,6 +64,7 @@ static void free_act(struct act *a)
 {
     free(a->x);
     free(a->bf16);
+    free(a->two);
     free(a->by32.q);
     free(a->by32.b);
     free(a->by128.q);
@@ -124,8 +127,19 @@ static void run_linear(const struct linear_case *c,
     run_linear_from(c, first, n_rows, 0, lanes, add, out);
 }
 
+/* What a product of an F16 or BF16 weight with two bf16 of an activation leaves out. */
+static double left_out(enum panel_format format, float w, float x)
+{
+    const float hi = bf16_to_f32(f32_to_bf16(x)), lo = bf16_to_f32(f32_to_bf16(x - hi));
+    uint32_t bits;
+    memcpy(&bits, &w, sizeof bits);
+    const float u = bf16_to_f32((uint16_t)(bits >> 16));
+    const double part = format == PANEL_F16 ? ((double)w - u) * lo : 0;
+    return (double)w * ((double)x - hi - lo) + part;
+}
+
 /* The exact sum, over activations as the kernel sees them: rounded to 8 bits for quantised weights,
- * to bf16 where pairs of that are multiplied.
+ * to bf16 where pairs of that are multiplied; without what is left out where it is two.
  * *size is the sum of magnitudes: what rounding errors are in proportion to, however much of the
  * sum itself cancels out. */
 static double exact(const struct linear_case *c, const float *w, const float *x, double *size)
@@ -144,10 +158,20 @@ static double exact(const struct linear_case *c, const float *w, const float *x,
                 amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
             a = amax > 0 ? nearbyintf(x[k] * (127.0f / amax)) * (amax / 127.0f) : 0;
         }
+        if (c->kernels->act_kinds[c->format] == ACT_TWO)
+            sum -= left_out(c->format, w[k], x[k]);
         sum += w[k] * a;
         *size += fabs(w[k] * a);
     }
     return sum;
+}
+
+/* The most that any product may lack, of itself: 2^-15 and 2^-17, 2^-17. */
+static double most_left_out(const struct linear_case *c)
+{
+    if (c->kernels->act_kinds[c->format] != ACT_TWO)
+        return 0;
+    return c->format == PANEL_F16 ? 0x1.4p-15 : 0x1p-17;
 }
 
 static void check_linear(const struct linear_case *c)
@@ -165,6 +189,10 @@ static void check_linear(const struct linear_case *c)
             double size;
             const double want = exact(c, row, c->x + (size_t)r * c->k, &size) + bias;
             const double got = out[(size_t)r * c->n + j];
+            double out = 0;
+            for (uint32_t i = 0; most_left_out(c) > 0 && i < c->k; i++)
+                out += left_out(c->format, row[i], c->x[(size_t)r * c->k + i]);
+            assert_true(fabs(out) <= most_left_out(c) * size);
             size += fabs(bias);
             num += (got - want) * (got - want);
             den += size * size;
@@ -246,6 +274,78 @@ static void linears_are_exact(void **s)
     for (size_t i = 0; i < COUNT(isas); i++) {
         for (size_t t = 0; t < COUNT(types); t++)
             linear_shapes(cpu_kernels_select(isas[i]), types[t]);
+    }
+}
+
+/* A tensor's panels, and activations, for the formats of two bytes. */
+static struct linear_case make_halves(enum gguf_type type, uint32_t k, uint32_t n, uint32_t rows)
+{
+    struct linear_case c = {.rows = rows, .n = n, .k = k, .w = make_tensor(type, k, n)};
+    assert_true(panel_format_of(type, &c.format));
+    c.panels = mem_aligned(panel_bytes(c.format, k) * ((n + 15) / 16));
+    c.x = mem_alloc((size_t)rows * k * sizeof *c.x);
+    for (size_t i = 0; i < (size_t)rows * k; i++)
+        c.x[i] = rnd_float();
+    return c;
+}
+
+static void pack_halves(struct linear_case *c)
+{
+    for (uint32_t p = 0; p < (c->n + 15) / 16; p++)
+        panel_pack(c->format, &c->w, p, c->panels + p * panel_bytes(c->format, c->k));
+}
+
+static void free_halves(struct linear_case *c)
+{
+    free((void *)(uintptr_t)c->w.data);
+    free(c->panels);
+    free(c->x);
+}
+
+/* Also all at once, of more rows than a unit takes, and of as many panels as a job may hold. */
+static void subnormal_halves_are_exact(void **s)
+{
+    (void)s;
+    static const uint32_t rows[] = {1, 3, 17, 33, 70, 150};
+    for (size_t i = 0; i < COUNT(rows) * COUNT(isas); i++) {
+        struct linear_case c = make_halves(GGUF_TYPE_F16, 300 + rnd() % 300, 145, rows[i % 6]);
+        c.kernels = cpu_kernels_select(isas[i / 6]);
+        for (size_t at = 0; at < c.w.n_bytes; at += 2) {
+            const uint16_t bits = (uint16_t)(rnd() & (rnd() % 2 ? 0x83ff : 0xbbff));
+            memcpy((uint8_t *)(uintptr_t)c.w.data + at, &bits, sizeof bits);
+        }
+        pack_halves(&c);
+        check_linear(&c);
+        free_halves(&c);
+    }
+}
+
+/* What is finite stays finite, up to the largest; what is not does not become so. */
+static void large_activations_stay_finite(void **s)
+{
+    (void)s;
+    static const enum gguf_type halves[] = {GGUF_TYPE_F16, GGUF_TYPE_BF16};
+    static const float large[] = {FLT_MAX, -FLT_MAX, INFINITY, NAN};
+    for (size_t i = 0; i < COUNT(isas) * 4; i++) {
+        struct linear_case c = make_halves(halves[i % 2], 70, 16, i % 4 < 2 ? 1 : 5);
+        c.kernels = cpu_kernels_select(isas[i / 4]);
+        const uint16_t half = halves[i % 2] == GGUF_TYPE_F16 ? f32_to_f16(0.5f) : f32_to_bf16(0.5f);
+        for (size_t at = 0; at < c.w.n_bytes; at += 2)
+            memcpy((uint8_t *)(uintptr_t)c.w.data + at, &half, sizeof half);
+        pack_halves(&c);
+        for (size_t l = 0; l < COUNT(large); l++) {
+            float out[5 * 16];
+            if (c.kernels->act_kinds[c.format] == ACT_BF16 && l < 2)
+                continue; /* they are rounded, to infinity */
+            c.x[33] = large[l];
+            run_linear(&c, 0, c.rows, ACT_TILE, false, out);
+            for (int j = 0; j < 16; j++) {
+                assert_int_equal(isfinite(out[j]) != 0, isfinite(large[l]) != 0);
+                if (l < 2)
+                    assert_true(fabs(out[j] - 0.5 * large[l]) <= FLT_MAX * 1e-5);
+            }
+        }
+        free_halves(&c);
     }
 }
 
@@ -766,6 +866,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(linears_are_exact),
+        cmocka_unit_test(subnormal_halves_are_exact),
+        cmocka_unit_test(large_activations_stay_finite),
         cmocka_unit_test(extremes_are_exact),
         cmocka_unit_test(panels_are_as_small_as_files),
         cmocka_unit_test(attention_is_exact),
