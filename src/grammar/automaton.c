@@ -44,8 +44,7 @@ void automaton_deinit(struct automaton *a)
 
 size_t automaton_bytes(const struct automaton *a)
 {
-    return a->sim.cap_cells * (sizeof(struct cell) + sizeof *a->sim.buckets) +
-           a->cap_parses * sizeof *a->parses +
+    return sim_bytes(&a->sim) + a->cap_parses * sizeof *a->parses +
            a->cap_nodes * (sizeof *a->nodes + sizeof *a->buckets) +
            (size_t)a->cap_nodes * a->n_symbols * sizeof *a->rows;
 }

@@ -247,6 +247,7 @@ bool sim_init(
     struct sim *s,
     uint32_t cap_cells); /* prog: the caller's; false: out of memory; deinit serves both */
 void sim_deinit(struct sim *s);
+size_t sim_bytes(const struct sim *s);
 void sim_reset(struct sim *s);      /* forget all cells */
 void sim_begin_step(struct sim *s); /* empties out */
 /* The cell, or NONE when there is no room. */

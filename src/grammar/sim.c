@@ -16,7 +16,8 @@
 
 #define N_VISITS 16384u /* of the table; a power of two */
 #define MAX_VISITS (N_VISITS / 2)
-#define N_COUNTS 2048u
+#define N_COUNTS 4096u                                /* of the table; a power of two */
+#define MAX_PARTS (N_COUNTS / 2 - GRAMMAR_MAX_PARSES) /* so each parse's shape finds room too */
 #define MAX_EXTRA 64u
 
 /* A visit in a word, so that looking for one is quick: 28 bits of the step, 20 of the state, 16 of
@@ -37,6 +38,13 @@ bool sim_init(struct sim *s, uint32_t cap_cells)
         return false;
     sim_reset(s);
     return true;
+}
+
+size_t sim_bytes(const struct sim *s)
+{
+    return s->cap_cells * (sizeof *s->cells + sizeof *s->buckets) + N_VISITS * sizeof *s->visits +
+           N_COUNTS * sizeof *s->counts + MAX_VISITS * sizeof *s->todo +
+           GRAMMAR_MAX_PARSES * sizeof *s->out;
 }
 
 void sim_deinit(struct sim *s)
@@ -114,8 +122,7 @@ static bool visit(struct sim *s, struct parse p)
     return true;
 }
 
-/* The place of (row, a, b) among what was counted in this step; NULL: no room. *found: it is there.
- */
+/* The place of (row, a, b) among what was counted in this step. *found: it is there. */
 static struct count *count_at(struct sim *s, uint32_t row, uint32_t a, uint32_t b, bool *found)
 {
     uint32_t i = mix(row ^ b << 16, a ^ b >> 16) & (N_COUNTS - 1);
@@ -126,7 +133,7 @@ static struct count *count_at(struct sim *s, uint32_t row, uint32_t a, uint32_t 
             return c;
     }
     *found = false;
-    return s->n_counts < N_COUNTS / 2 ? &s->counts[i] : NULL;
+    return &s->counts[i];
 }
 
 /* Among parses that differ in nothing but a state of this row: is all that may follow this one part
@@ -135,10 +142,10 @@ static bool is_part(struct sim *s, uint32_t row, uint32_t a, uint32_t b, uint32_
 {
     bool found;
     struct count *c = count_at(s, row, a, b, &found);
-    if (!c)
-        return false;
     if (found && (row % 4 == ROW_MORE ? state < c->best : state > c->best))
         return true;
+    if (!found && s->n_counts >= MAX_PARTS)
+        return false;
     s->n_counts += !found;
     *c = (struct count){s->stamp, row, a, b, state};
     return false;
@@ -165,7 +172,7 @@ static bool is_extra(struct sim *s, struct parse p)
     if (row == 0 && !stack->counts)
         return false;
     struct count *c = count_at(s, NONE, row ? ~row : p.state, stack->shape, &found);
-    if (found || !c)
+    if (found)
         return true;
     s->n_counts++;
     *c = (struct count){s->stamp, NONE, row ? ~row : p.state, stack->shape, 0};

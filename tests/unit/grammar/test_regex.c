@@ -269,9 +269,35 @@ static void test_counts_are_one_parse(void **state)
     }
 }
 
+/* Many options, each with counts of its own: none differs from another in a count alone, so none is
+ * given up. */
+static void test_counts_of_many_options(void **state)
+{
+    enum { OPTIONS = 300 };
+    static char pattern[OPTIONS * 40], text[81 * 3 + 1];
+    size_t n = 0;
+    (void)state;
+    for (int i = 0; i < OPTIONS; i++)
+        n += (size_t)sprintf(pattern + n,
+                             "%s((((a%c%c){3,}){3,}){3,}){3,}",
+                             i > 0 ? "|" : "",
+                             'a' + i / 26,
+                             'a' + i % 26);
+    struct grammar *g = must_make(REGEX, pattern);
+    for (int i = 0; i < OPTIONS; i += 13) {
+        for (int k = 0; k < 81; k++)
+            (void)sprintf(text + k * 3, "a%c%c", 'a' + i / 26, 'a' + i % 26);
+        assert_true(accepts(g, text));
+        text[80 * 3] = '\0';
+        assert_false(accepts(g, text));
+    }
+    grammar_release(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_counts_of_many_options),
         cmocka_unit_test(test_counts_against_the_c_library),
         cmocka_unit_test(test_counts_are_one_parse),
         cmocka_unit_test(test_language),
