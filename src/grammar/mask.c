@@ -34,10 +34,11 @@ struct walker {
     uint32_t n_nodes;        /* that are made ready: the first of the automaton's */
     uint32_t *path;          /* [longest + 1] */
     uint32_t map[STATE_MAX_CELLS];
-    /* nodes of states that were imported lately */
+    /* nodes of states that were imported lately, and by how much the ways of their parses are
+     * shorter there, at least and at most */
     struct seen {
         struct state_id id;
-        uint32_t node;
+        uint32_t node, least, most;
     } seen[N_SEEN];
 };
 
@@ -82,43 +83,72 @@ static struct seen *seen_at(struct walker *w, struct state_id id)
     return &w->seen[(id.epoch * 31 + id.node) & (N_SEEN - 1)];
 }
 
-/* The node of an answer's state, with states replaced by those that no token can tell from them. */
-static uint32_t import_once(struct walker *w, const struct grammar_state *s)
+/* AS_ONE: states are replaced by those that no token can tell from them, so that they have one
+ * mask; their ways may be longer. AS_IT_IS: they are not. */
+enum view { AS_ONE, AS_IT_IS };
+
+/* By how much ways became shorter, with the walker's cells in map[]. */
+static void compare_ways(const struct walker *w, const struct grammar_state *s, struct seen *out)
+{
+    const struct program *p = w->a.prog;
+    uint32_t of_cell[STATE_MAX_CELLS] = {0};
+    out->least = s->n_parses > 0 ? FAR : 0;
+    out->most = 0;
+    for (uint32_t i = 1; i < s->n_cells; i++)
+        of_cell[i] = way_add(p->ways[s->cells[i].ret], of_cell[s->cells[i].parent]);
+    for (uint32_t i = 0; i < s->n_parses; i++) {
+        struct parse from = s->parses[i];
+        uint32_t way = way_add(p->ways[from.state], of_cell[from.cell]);
+        uint32_t here =
+            way_add(p->ways[p->states[from.state].canon], w->a.sim.cells[w->map[from.cell]].way);
+        uint32_t shorter = way > here ? way - here : 0;
+        out->least = shorter < out->least ? shorter : out->least;
+        out->most = shorter > out->most ? shorter : out->most;
+    }
+}
+
+/* An answer's state in the walker. */
+static struct seen import_once(struct walker *w, const struct grammar_state *s, enum view view)
 {
     const struct state *states = w->a.prog->states;
+    struct seen to = {.id = s->id, .node = DEAD};
     w->map[0] = 0;
     for (uint32_t i = 1; i < s->n_cells; i++) {
-        uint32_t ret = states[s->cells[i].ret].canon;
+        uint32_t ret = view == AS_ONE ? states[s->cells[i].ret].canon : s->cells[i].ret;
         w->map[i] = sim_cons(&w->a.sim, ret, w->map[s->cells[i].parent]);
         if (w->map[i] == NONE) {
             w->a.full = true;
-            return DEAD;
+            return to;
         }
     }
     sim_begin_step(&w->a.sim);
     for (uint32_t i = 0; i < s->n_parses; i++) {
-        uint32_t state = states[s->parses[i].state].canon;
+        uint32_t state = s->parses[i].state;
+        state = view == AS_ONE ? states[state].canon : state;
         sim_put(&w->a.sim, (struct parse){state, w->map[s->parses[i].cell]});
     }
-    uint32_t node = automaton_intern(&w->a, s->complete);
+    to.node = automaton_intern(&w->a, s->complete);
     while (w->n_nodes < w->a.n_nodes)
         w->nodes[w->n_nodes++] = (struct walk_node){.slot = NONE, .near_slot = NONE};
-    if (!w->a.full)
-        *seen_at(w, s->id) = (struct seen){s->id, node};
-    return node;
+    if (view == AS_ONE) {
+        compare_ways(w, s, &to);
+        if (!w->a.full)
+            *seen_at(w, s->id) = to;
+    }
+    return to;
 }
 
-static uint32_t import(struct walker *w, const struct grammar_state *s)
+static struct seen import(struct walker *w, const struct grammar_state *s, enum view view)
 {
     const struct seen *known = seen_at(w, s->id);
-    if (known->id.epoch == s->id.epoch && known->id.node == s->id.node)
-        return known->node;
-    uint32_t node = import_once(w, s);
+    if (view == AS_ONE && known->id.epoch == s->id.epoch && known->id.node == s->id.node)
+        return *known;
+    struct seen to = import_once(w, s, view);
     if (w->a.full) {
         walker_reset(w);
-        node = import_once(w, s);
+        to = import_once(w, s, view);
     }
-    return node;
+    return to;
 }
 
 /* What is to come of a walk: tokens that lead to a way of at most `limit`, as bits; and the ways
@@ -303,6 +333,7 @@ static uint32_t pin_oldest(struct grammar_masks *m)
 /* Fill slot i for the node, with the room there is. The node's number afterwards. */
 static uint32_t compute(struct grammar_masks *m,
                         const struct grammar_state *s,
+                        enum view view,
                         uint32_t node,
                         uint32_t i,
                         uint32_t limit)
@@ -314,12 +345,12 @@ static uint32_t compute(struct grammar_masks *m,
     slot->none = !fill_mask(w, m->vocab, node, &walk);
     if (w->a.full) { /* with all the room there is */
         walker_reset(w);
-        node = import_once(w, s);
+        node = import_once(w, s, view).node;
         slot->none = !fill_mask(w, m->vocab, node, &walk);
     }
     if (w->a.full) { /* rows hold ways that were given up: they may not serve a smaller walk */
         walker_reset(w);
-        node = import_once(w, s);
+        node = import_once(w, s, view).node;
     }
     slot->shortest = walk.shortest;
     slot->longest = walk.longest;
@@ -330,13 +361,16 @@ static uint32_t compute(struct grammar_masks *m,
 }
 
 /* The slot of all tokens, pinned; NONE where none is free. */
-static uint32_t acquire_all(struct grammar_masks *m, const struct grammar_state *s, uint32_t *node)
+static uint32_t acquire_all(struct grammar_masks *m,
+                            const struct grammar_state *s,
+                            enum view view,
+                            uint32_t *node)
 {
     struct walker *w = s->g->walker;
     uint32_t i = pin_cached(m, w->nodes[*node].slot, w->nodes[*node].stamp);
     if (i != NONE || (i = pin_oldest(m)) == NONE)
         return i;
-    *node = compute(m, s, *node, i, FAR);
+    *node = compute(m, s, view, *node, i, FAR);
     w->nodes[*node].slot = i;
     w->nodes[*node].stamp = m->slots[i].stamp;
     return i;
@@ -345,6 +379,7 @@ static uint32_t acquire_all(struct grammar_masks *m, const struct grammar_state 
 /* Of the tokens, those that lead to a way of at most `limit`. */
 static uint32_t acquire_near(struct grammar_masks *m,
                              const struct grammar_state *s,
+                             enum view view,
                              uint32_t node,
                              uint32_t limit)
 {
@@ -354,41 +389,45 @@ static uint32_t acquire_near(struct grammar_masks *m,
         i = pin_cached(m, w->nodes[node].near_slot, w->nodes[node].near_stamp);
     if (i != NONE || (i = pin_oldest(m)) == NONE)
         return i;
-    node = compute(m, s, node, i, limit);
+    node = compute(m, s, view, node, i, limit);
     w->nodes[node].near_slot = i;
     w->nodes[node].near_limit = limit;
     w->nodes[node].near_stamp = m->slots[i].stamp;
     return i;
 }
 
-/* How long a way a token may lead to when `left` may come: states in the middle of a repetition
- * have one node, whose way is shorter than theirs. */
-static uint32_t limit_of(const struct grammar_state *s, uint32_t node, uint32_t left)
+/* How long a way a token may lead to when `left` may come, of ways that are `shorter` in the walker
+ * than they are. */
+static uint32_t limit_of(uint32_t left, uint32_t shorter)
 {
-    uint32_t way = grammar_shortest(s), of_node = s->g->walker->a.nodes[node].way;
-    uint32_t beyond = way > of_node ? way - of_node : 0;
-    return left > beyond && left - beyond > 1 ? left - 1 - beyond : 0;
+    return left > shorter && left - shorter > 1 ? left - 1 - shorter : 0;
 }
 
 /* With the grammar locked. */
-static uint32_t acquire(struct grammar_masks *m, const struct grammar_state *s, uint32_t left)
+static uint32_t acquire(struct grammar_masks *m,
+                        const struct grammar_state *s,
+                        enum view view,
+                        uint32_t left)
 {
-    struct grammar *g = s->g;
-    uint32_t node = import(g->walker, s);
-    if (node < FIRST_NODE) /* there is nothing to go on with */
+    struct seen at = import(s->g->walker, s, view);
+    if (at.node < FIRST_NODE) /* there is nothing to go on with */
         return NONE;
-    uint32_t i = acquire_all(m, s, &node);
+    uint32_t i = acquire_all(m, s, view, &at.node);
     if (i == NONE || left == GRAMMAR_NO_LIMIT)
         return i;
     uint32_t shortest = m->slots[i].shortest, longest = m->slots[i].longest;
-    uint32_t limit = limit_of(s, node, left);
+    if (shortest == FAR || longest <= limit_of(left, at.most))
+        return i;
+    uint32_t limit = limit_of(left, at.least);
     limit = limit > shortest ? limit : shortest;
-    if (longest <= limit || shortest == FAR)
+    if (at.least == at.most && longest <= limit)
         return i;
     pthread_mutex_lock(&m->lock);
     m->slots[i].n_pins--;
     pthread_mutex_unlock(&m->lock);
-    return acquire_near(m, s, node, limit);
+    if (at.least != at.most) /* one limit does not say it of all parses */
+        return acquire(m, s, AS_IT_IS, left);
+    return acquire_near(m, s, view, at.node, limit);
 }
 
 struct grammar_mask grammar_mask_acquire_within(struct grammar_masks *m,
@@ -396,7 +435,7 @@ struct grammar_mask grammar_mask_acquire_within(struct grammar_masks *m,
                                                 uint32_t left)
 {
     pthread_mutex_lock(&s->g->lock);
-    uint32_t i = acquire(m, s, left);
+    uint32_t i = acquire(m, s, AS_ONE, left);
     pthread_mutex_unlock(&s->g->lock);
     if (i == NONE)
         return (struct grammar_mask){.none = true, .slot = NONE};
@@ -423,15 +462,15 @@ bool grammar_mask_ready(struct grammar_masks *m, const struct grammar_state *s, 
     struct grammar *g = s->g;
     if (pthread_mutex_trylock(&g->lock) != 0)
         return false;
-    uint32_t at = import(g->walker, s);
-    const struct walk_node *node = &g->walker->nodes[at];
+    struct seen at = import(g->walker, s, AS_ONE);
+    const struct walk_node *node = &g->walker->nodes[at.node];
     pthread_mutex_lock(&m->lock);
     bool ready =
-        at < FIRST_NODE || (node->slot != NONE && m->slots[node->slot].stamp == node->stamp);
-    uint32_t longest = ready && at >= FIRST_NODE ? m->slots[node->slot].longest : 0;
+        at.node < FIRST_NODE || (node->slot != NONE && m->slots[node->slot].stamp == node->stamp);
+    uint32_t longest = ready && at.node >= FIRST_NODE ? m->slots[node->slot].longest : 0;
     pthread_mutex_unlock(&m->lock);
     if (ready && longest > 0 && left != GRAMMAR_NO_LIMIT)
-        ready = longest <= limit_of(s, at, left);
+        ready = longest <= limit_of(left, at.most);
     pthread_mutex_unlock(&g->lock);
     return ready;
 }

@@ -488,6 +488,9 @@ static void test_limits(void **state)
         {REGEX, "(ab|c{3,9})+(!|the end)"},
         {GBNF, "root ::= \"(\" root* \")\""},
         {GBNF, "root ::= <[3]> [a-z]* \"aaaaaaaa\" root?"},
+        /* counts far from their end have one mask but ways that differ; no token is two capitals */
+        {GBNF, "root ::= [A-Z]{60} | [A-C]{1,60} \"!\"{40}"},
+        {GBNF, "root ::= r{30} | ([A-Z] \".\"?){25,40} \"!\"\nr ::= [A-C] [A-Z]? | [X-Z]{2}"},
     };
     uint64_t seed = 12345;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
