@@ -566,6 +566,7 @@ static const struct arch rows[] = {
      .window_pattern = NO_WINDOWS},
     {.name = "modern-bert",
      .both_ways = true,
+     .other_head = true, /* of a text's mean, with a norm */
      .embed_norm = true,
      .first_bare = true,
      .rope = ROPE_HALVES,

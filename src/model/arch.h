@@ -87,6 +87,7 @@ struct arch {
     bool gaps;               /* layers may lack attention, or the feed-forward part */
     enum presence positions; /* position_embd.weight */
     bool label_softmax;      /* a head's scores are logits of one choice */
+    bool other_head;         /* what scores labels here is not supported */
     enum presence experts;   /* expert_count and its tensors */
     enum presence expert_bias; /* of the router and of the experts' matrices */
     bool expert_ff_by_rank;    /* without expert_feed_forward_length: feed_forward_length / used */

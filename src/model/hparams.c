@@ -613,6 +613,9 @@ static enum err read_pooling(struct model *m, const struct arch *arch, struct er
         hp->n_positions = hp->n_ctx_train;
     if (!gguf_find_tensor(m->gguf, "cls.output.weight"))
         return OK;
+    if (arch->other_head)
+        return err_set(
+            e, ERR_UNSUPPORTED, "%s: models that score labels are not supported", m->arch);
     const struct gguf_kv *labels = key_find(m, "classifier.output_labels");
     const uint64_t n = labels && labels->kind == GGUF_ARRAY ? labels->n_elems : 1;
     if (n < 1 || n > MAX_LABELS)

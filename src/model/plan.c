@@ -545,7 +545,8 @@ static void add_logits(struct builder *b, struct norm_parts norm, const struct g
     add_norm(b, norm, BUF_X, BUF_H);
     struct op *op = plan_add(b, OP_LOGITS, BUF_H, BUF_LOGITS);
     op->w = w;
-    op->factor = plan_factor(b, w, 1);
+    /* Embeddings have no factor: a matrix that is both may not have one either. */
+    op->factor = w == b->m->ops[0].w ? NULL : plan_factor(b, w, 1);
     op->bias = plan_take(b, "output.bias", b->m->hp.n_vocab, 1, F32_ONLY, b->arch->logit_bias);
     op->scale = b->m->hp.logit_scale;
     op->cap = b->m->hp.logit_cap;

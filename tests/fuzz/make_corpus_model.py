@@ -441,11 +441,11 @@ def granite_windows(**more):
     return small("granite_swa", set_keys=k, set_tensors={"blk.0.attn_sinks.weight": (0, (N_HEAD,))})
 
 
-def modern_bert(**more):
+def modern_bert(tensors=(), **more):
     k = {f"modern-bert.{n}": v for n, v in {
         LN: (F32, 1e-5), "attention.sliding_window": (U32, 4), "pooling_type": (U32, 1), **more}.items()}
     return small("modern-bert", set_keys=k, drop=["blk.0.attn_norm.weight"],
-                 set_tensors={"token_embd_norm.weight": (0, (N_EMBD,))})
+                 set_tensors={"token_embd_norm.weight": (0, (N_EMBD,)), **dict(tensors)})
 
 
 def all_in_one():

@@ -287,6 +287,8 @@ def further():
         yield f"modern_bert_{v}", tiny.modern_bert(hidden_activation=(STRING, v)), ("does not continue",)
     for v in ((STRING, "relu"), (STRING, ""), (U32, 1), (STRING, "x" * 99)):
         yield f"modern_bert_{v}", tiny.modern_bert(hidden_activation=v), ("hidden_activation is neither",)
+    yield "modern_bert_labels", tiny.modern_bert(
+        {"cls.output.weight": (0, (tiny.N_EMBD, 1))}), ("modern-bert: models that score labels",)
     yield "half_of_1", tiny.small("qwen", set_keys={
         "qwen.feed_forward_length": (U32, 1)}), ("feed_forward_length is missing or 0",)
 
@@ -298,9 +300,23 @@ def further():
             **wide, down + "weight": (40, (64, tiny.N_EMBD)), down + "scale": (kind, factor),
             down + "input_scale": (0, (1,)), **dict(more)})
 
+    def tied(factor=None):
+        """Embeddings of NVFP4 that are the output matrix as well."""
+        wide = {name: (kind, (64, *shape[1:]))
+                for name, (kind, shape) in tiny.tensors().items()}
+        wide["blk.0.attn_output.weight"] = (0, (tiny.N_HEAD * tiny.HEAD, 64))
+        wide["blk.0.ffn_down.weight"] = (0, (tiny.N_FF, 64))
+        own = {"token_embd.scale": (0, factor)} if factor else {}
+        return tiny.small("llama", set_keys={
+            "llama.embedding_length": (U32, 64), "llama.attention.key_length": (U32, tiny.HEAD),
+            "llama.attention.value_length": (U32, tiny.HEAD)}, set_tensors={
+            **wide, "token_embd.weight": (40, (64, 4)), **own})
+
     yield "nvfp4", fp4(), GOOD
     yield "nvfp4_other_factor", fp4(more={"blk.0.ffn_down.scale2": (0, (1,))}), ("scale2 has no place",)
     yield "nvfp4_no_matrix_of_it", fp4(more={"blk.0.ffn_up.scale": (0, (1,))}), ("ffn_up.scale has no place",)
+    yield "nvfp4_tied", tied(), GOOD
+    yield "nvfp4_tied_factor", tied(factor=(1,)), ("token_embd.scale has no place",)
     yield "nvfp4_half", fp4(kind=1), ("ffn_down.scale has type F16",)
     for shape in ((2,), (16,), (1, 2)):
         yield f"nvfp4_factors_{shape}", fp4(shape), ("ffn_down.scale has shape",)

@@ -455,7 +455,7 @@ INLINE vf vf_load_e8m0_half(const uint8_t *p)
 INLINE vf vf_load_e4m3_half(const uint8_t *p)
 {
     vf r;
-    EACH r.x[i_] = block_nvfp4_scale(p[i_]);
+    EACH r.x[i_] = block_nvfp4_scale(p[i_] | 0x80); /* panels hold nothing that would be NaN */
     return r;
 }
 

@@ -83,9 +83,10 @@ static inline struct gguf_tensor make_tensor(enum gguf_type type, uint32_t k, ui
             memcpy(b, &half, 2);
         else if (type == GGUF_TYPE_MXFP4)
             b[0] = (uint8_t)(118 + rnd() % 6);
-        else if (type == GGUF_TYPE_NVFP4) { /* about 1 */
+        else if (type == GGUF_TYPE_NVFP4) { /* about 1, with a bit that means nothing; 240, and 0 */
             for (int j = 0; j < 4; j++)
-                b[j] = (uint8_t)(44 + rnd() % 20);
+                b[j] = (uint8_t)((44 + rnd() % 20) | (rnd() % 4 == 0) << 7);
+            b[rnd() % 4] = i % 11 == 0 ? 0xff : i % 11 == 1 ? 0x7f : b[3];
         } else if (type == GGUF_TYPE_IQ1_M)
             put_iq1_m_scale(b);
         else
