@@ -132,6 +132,15 @@ enum err api_get_real(
     return OK;
 }
 
+json_t *api_own_object(json_t *body, const char *name)
+{
+    const json_t *v = get(body, name);
+    if (v && !json_is_object(v))
+        return NULL;
+    json_t *own = v ? json_copy((json_t *)v) : json_object();
+    return json_object_set_new(body, name, own) == 0 ? own : NULL;
+}
+
 enum err api_get_str(const json_t *o, const char *name, struct gguf_str *out, struct err_info *e)
 {
     const json_t *v = get(o, name);
