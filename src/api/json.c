@@ -132,6 +132,15 @@ enum err api_get_real(
     return OK;
 }
 
+json_t *api_own_object(json_t *body, const char *name)
+{
+    const json_t *v = get(body, name);
+    if (v && !json_is_object(v))
+        return NULL;
+    json_t *own = v ? json_copy((json_t *)v) : json_object();
+    return json_object_set_new(body, name, own) == 0 ? own : NULL;
+}
+
 enum err api_get_str(const json_t *o, const char *name, struct gguf_str *out, struct err_info *e)
 {
     const json_t *v = get(o, name);
@@ -260,24 +269,30 @@ void api_put_value(struct buf *b, float v)
     static const double tens[] = {
         1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
     const double size = fabs((double)v);
-    if (!(size >= 1e-7 && size < 1)) {
+    if (!(size >= 1e-7 && size < 1e8)) {
         api_put_float(b, v);
         return;
     }
-    int k = 9; /* size * 10^k has nine digits before its point: an exact factor, and one rounding */
+    int k = 8; /* size * 10^k has nine digits before its point: an exact factor, and one rounding */
     while (size * tens[k] < 1e8)
         k++;
+    while (size * tens[k] >= 1e9)
+        k--;
     char s[24];
     uint64_t digits = (uint64_t)(size * tens[k] + 0.5);
-    while (digits % 10 == 0) {
+    while (k > 0 && digits % 10 == 0) {
         digits /= 10;
         k--;
     }
     size_t at = sizeof s;
+    const bool whole = k == 0;
     for (; k > 0; k--, digits /= 10)
         s[--at] = (char)('0' + digits % 10);
-    s[--at] = '.';
-    s[--at] = (char)('0' + digits); /* 1 where it was rounded up to it */
+    if (!whole)
+        s[--at] = '.';
+    do
+        s[--at] = (char)('0' + digits % 10);
+    while (digits /= 10);
     if (v < 0)
         s[--at] = '-';
     buf_add(b, s + at, sizeof s - at);

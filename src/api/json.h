@@ -45,6 +45,11 @@ enum err api_get_real(const json_t *o,
 enum err api_get_str(const json_t *o, const char *name, struct gguf_str *out, struct err_info *e)
     WEIR_MUST_USE; /* a view that lives as long as o */
 
+/* The object of that name, made body's own so that it can be changed: a copy, or an empty one where
+ * it is absent or null; it lives in body. NULL, and nothing is changed, where it is something else.
+ */
+json_t *api_own_object(json_t *body, const char *name);
+
 /* One integer of any place in a document; `field` names it in errors. */
 enum err api_int_of(const json_t *v,
                     const char *field,

@@ -480,14 +480,10 @@ static enum err adapt_thinking(const json_t *body, json_t *b, struct err_info *e
         return err;
     if (on && budget > 0)
         json_object_set_new(b, "thinking_budget_tokens", json_integer(budget));
-    json_t *kwargs = json_object_get(b, "chat_template_kwargs");
-    if (kwargs && !json_is_object(kwargs))
-        return OK; /* refused where it is read */
-    kwargs = kwargs ? json_copy(kwargs) : json_object();
-    if (!json_object_get(kwargs, "enable_thinking"))
+    json_t *kwargs = api_own_object(b, "chat_template_kwargs");
+    if (kwargs && !json_object_get(kwargs, "enable_thinking"))
         json_object_set_new(kwargs, "enable_thinking", json_boolean(on));
-    json_object_set_new(b, "chat_template_kwargs", kwargs);
-    return OK;
+    return OK; /* what is no object is refused where it is read */
 }
 
 /* How hard to think is a variable of templates that have it; they know three degrees. */
@@ -495,19 +491,15 @@ static enum err adapt_effort(const json_t *config, json_t *b, struct err_info *e
 {
     const json_t *effort = json_object_get(config, "effort");
     const char *name = json_string_value(effort);
-    json_t *kwargs = json_object_get(b, "chat_template_kwargs");
     if (!effort || json_is_null(effort))
         return OK;
     if (!name)
         return api_wrong_type("output_config.effort", "a string", effort, e);
-    if (kwargs && !json_is_object(kwargs))
-        return OK; /* refused where it is read */
     if (strcmp(name, "xhigh") == 0 || strcmp(name, "max") == 0)
         name = "high";
-    kwargs = kwargs ? json_copy(kwargs) : json_object();
-    if (!json_object_get(kwargs, "reasoning_effort"))
+    json_t *kwargs = api_own_object(b, "chat_template_kwargs");
+    if (kwargs && !json_object_get(kwargs, "reasoning_effort"))
         json_object_set_new(kwargs, "reasoning_effort", json_string(name));
-    json_object_set_new(b, "chat_template_kwargs", kwargs);
     return OK;
 }
 
@@ -589,10 +581,11 @@ enum err messages_parse(struct api_call *c,
     const struct request_params *p = &job->params.request;
     struct text_piece prefill = {.text = m->prefill.data, .n_bytes = m->prefill.len};
     job->params.max_tokens_gives = true;
-    m->max_tokens = json_integer_value(json_object_get(body, "max_tokens")); /* checked there */
     for (uint32_t i = 0; i < p->n_stops; i++)
         m->stops[m->n_stops++] = mem_strdup(p->stops[i].data); /* JSON's strings have no NUL */
     enum err err = api_chat.parse(c, body, job, e);
+    if (!err)
+        err = api_get_int(body, "max_tokens", 0, INT64_MAX, &m->max_tokens, e);
     if (!err && prefill.n_bytes > 0)
         err = tokenizer_encode(c->tokenizer, &prefill, 1, &job->prompts[0].ids, e);
     return err;

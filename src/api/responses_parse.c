@@ -366,18 +366,18 @@ static enum err adapt_format(const json_t *body, json_t *b, struct err_info *e)
 /* reasoning.effort: a variable of the template, where it has one; "none" is no thinking at all. */
 static enum err adapt_effort(json_t *effort, json_t *b, struct err_info *e)
 {
-    json_t *kwargs = json_object_get(b, "chat_template_kwargs");
-    if (!effort || json_is_null(effort) || (kwargs && !json_is_object(kwargs)))
-        return OK; /* the latter is refused where it is read */
+    if (!effort || json_is_null(effort))
+        return OK;
     if (!json_is_string(effort))
         return api_wrong_type("reasoning.effort", "a string", effort, e);
-    kwargs = kwargs ? json_copy(kwargs) : json_object();
+    json_t *kwargs = api_own_object(b, "chat_template_kwargs");
+    if (!kwargs)
+        return OK; /* refused where it is read */
     if (!json_object_get(kwargs, "reasoning_effort"))
         json_object_set(kwargs, "reasoning_effort", effort);
     if (strcmp(json_string_value(effort), "none") == 0 &&
         !json_object_get(kwargs, "enable_thinking"))
         json_object_set_new(kwargs, "enable_thinking", json_false());
-    json_object_set_new(b, "chat_template_kwargs", kwargs);
     return OK;
 }
 

@@ -91,6 +91,7 @@ def test_the_context_as_a_limit(server):
     a = message(server, long, max_tokens=1000000, ignore_eos=True)
     n = server.json("GET", "/v1/models")["data"][0]["max_input_tokens"]
     assert a["stop_reason"] == "model_context_window_exceeded"
+    assert message(server, long, max_tokens=1e6, ignore_eos=True)["stop_reason"] == a["stop_reason"]
     assert a["usage"]["output_tokens"] == n - count(server, messages=long)
     assert message(server, long, max_tokens=3, ignore_eos=True)["stop_reason"] == "max_tokens"
 
@@ -126,8 +127,12 @@ def test_effort_is_a_variable_of_the_template(start_server):
     assert len({n(), *efforts.values()}) == 4
     for given, used in (("low", "low"), ("medium", "medium"), ("high", "high"), ("xhigh", "high"), ("max", "high")):
         assert n(output_config={"effort": given}) == efforts[used], given
+        assert n(output_config={"effort": given}, chat_template_kwargs=None) == efforts[used], given
     assert n(output_config={"effort": None}) == n(output_config={}) == n(output_config=None) == n()
     off = n(thinking={"type": "disabled"})
+    assert n(thinking={"type": "disabled"}, chat_template_kwargs=None) == off
+    answer = s.json("POST", "/v1/responses/input_tokens", {"input": "x", "reasoning": {"effort": "low"}, "chat_template_kwargs": None})
+    assert answer == s.json("POST", "/v1/responses/input_tokens", {"input": "x", "reasoning": {"effort": "low"}})
     assert n(thinking={"type": "between_tools"}) == off > n() == n(thinking={"type": "adaptive", "display": "omitted"})
     chat = s.json("POST", "/v1/chat/completions/input_tokens", {"messages": ASK, "reasoning_effort": "none"})
     assert chat["input_tokens"] == off

@@ -184,6 +184,13 @@ def test_variants_are_described(server, extra):
     validator(DOC["components"]["schemas"]["Completion"]).validate(answer)
 
 
+@pytest.mark.parametrize("body", [{"thread": {"type": "create"}}, {"compaction": {"type": "auto"}}])
+def test_refusals_are_described(server, body):
+    body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1, **body}
+    refusal = server.json("POST", "/v1/messages", body, status=400)
+    validator({"$ref": "#/components/schemas/AnthropicError"}).validate(refusal)
+
+
 def failures(server):
     text = server.request("GET", "/metrics", headers={"Authorization": "Bearer k"})[2].decode()
     return re.findall(r'weir_http_requests_total\{status="5\d\d"\} \d+', text)

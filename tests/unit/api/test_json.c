@@ -202,8 +202,22 @@ static void test_values(void **state)
 {
     (void)state;
     uint64_t x = 88172645463325252ull;
-    static const float edges[] = {
-        0.0f, 1.0f, -1.0f, 0.99999994f, 1e-7f, 9.99e-8f, 0.1f, -0.5f, 1e-30f, 3e38f, 0.123456789f};
+    static const float edges[] = {0.0f,
+                                  1.0f,
+                                  -1.0f,
+                                  0.99999994f,
+                                  1.0000001f,
+                                  10.0f,
+                                  2e7f,
+                                  99999992.0f,
+                                  1e8f,
+                                  1e-7f,
+                                  9.99e-8f,
+                                  0.1f,
+                                  -0.5f,
+                                  1e-30f,
+                                  3e38f,
+                                  0.123456789f};
     for (int i = 0; i < 200000; i++) {
         x ^= x << 13;
         x ^= x >> 7;
@@ -213,6 +227,8 @@ static void test_values(void **state)
         memcpy(&v, &bits, sizeof v);
         if (i < (int)(sizeof edges / sizeof edges[0]))
             v = edges[i];
+        else if (i % 4 == 2) /* as hidden states are without a norm, up to 2^28 */
+            v = (float)(int32_t)bits / 2147483648.0f * (float)(1u << (i % 29));
         else if (i % 2)
             v = (float)(int32_t)bits / 2147483648.0f / (float)(1u << (i % 20));
         if (!isfinite(v))
