@@ -230,7 +230,7 @@ static void bench_linear_rows(struct bench *b,
            2.0 * rows * k * CACHED_PANELS * PANEL_COLS * n,
            kind == ACT_F32    ? b->f32
            : kind == ACT_BF16 ? b->bf16
-           : kind == ACT_TWO  ? b->bf16
+           : kind == ACT_TWO  ? b->bf16 / (l.format == PANEL_F16 ? 3 : 2)
                               : b->int8,
            stream ? (double)bytes * CACHED_PANELS * n : 0,
            error,

@@ -70,6 +70,22 @@ static double best_peak(struct probe *p, double (*peak)(uint64_t n))
     return best;
 }
 
+/* Of a weight's one product, where it takes several of bf16 (ACT_TWO), one, or one of f32. */
+static double share_of_peak(const struct cpu_kernels *k,
+                            enum panel_format format,
+                            double bf16,
+                            double f32)
+{
+    switch (k->act_kinds[format]) {
+    case ACT_TWO:
+        return bf16 / (format == PANEL_F16 ? 3 : 2);
+    case ACT_BF16:
+        return bf16;
+    default:
+        return f32;
+    }
+}
+
 enum err cpu_limits_measure(uint32_t n_threads, struct cpu_limits *out, struct err_info *e)
 {
     const char *isa = getenv("WEIR_ISA");
@@ -97,7 +113,9 @@ enum err cpu_limits_measure(uint32_t n_threads, struct cpu_limits *out, struct e
     munmap(memory, READ_BYTES);
     out->int8_ops_s = best_peak(&p, p.kernels->peak_int8);
     out->f32_ops_s = best_peak(&p, p.kernels->peak_f32);
-    out->bf16_ops_s = p.kernels->peak_bf16 ? best_peak(&p, p.kernels->peak_bf16) : out->f32_ops_s;
+    const double bf16 = p.kernels->peak_bf16 ? best_peak(&p, p.kernels->peak_bf16) : 0;
+    out->f16_ops_s = share_of_peak(p.kernels, PANEL_F16, bf16, out->f32_ops_s);
+    out->bf16_ops_s = share_of_peak(p.kernels, PANEL_BF16, bf16, out->f32_ops_s);
     pool_destroy(p.pool);
     return OK;
 }

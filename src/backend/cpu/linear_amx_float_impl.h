@@ -35,7 +35,7 @@ enum {
     AMX_FLOAT_MANY = 64,   /* rows up to which all of K of them stays in the second cache */
     AMX_FLOAT_STEPS = 16,  /* 32 of K of panels that are split at a time, of all panels together */
     AMX_FLOAT_K = 256,     /* of a part, where there are more rows than meet it at once */
-    AMX_FLOAT_SOON = 4096, /* bytes ahead in a panel, where not */
+    AMX_FLOAT_SOON = 3072, /* bytes ahead in a panel, where not */
     AMX_TILE_BYTES = 1024, /* of an A, B or C */
     TWO = 2 * 32,          /* values of hi and lo of 32 of K */
 };
@@ -199,8 +199,9 @@ struct amx_float {
     float *sums;         /* of the first row and panel */
     bool begin;          /* from 0 */
     const uint8_t *ask;  /* for 32 of K what comes later from memory, of the first panel; */
-    uint32_t turn;       /* step from which on that is a panel's that follows */
-    uint32_t first, end; /* pairs of lines of them that these rows ask for */
+    bool soon;           /* before anything else: all of it, between the unit's instructions; */
+    uint32_t turn;       /* step from which on that is a panel's that follows; */
+    uint32_t first, end; /* else the lines of it that these rows ask for */
 };
 
 enum { AMX_SUMS = LINEAR_MAX_ROWS * PANEL_COLS }; /* values from one panel's to the next's */
@@ -238,13 +239,27 @@ INLINE void amx_float_split(const struct amx_float *f, uint32_t s, uint32_t i, c
     AMX_STAY;
 }
 
-INLINE void amx_float_ask(const struct amx_float *f, uint32_t s, const int P)
+/* What comes soon, a line or a few of all panels at the i-th of 4 P places in step s: all of a step
+ * at once, or one panel after the other, is slower. */
+INLINE void amx_float_ask_soon(const struct amx_float *f, uint32_t s, uint32_t i, const int P)
+{
+    if (!f->soon)
+        return;
+    const uint8_t *at = f->ask + (size_t)s * AMX_TILE_BYTES + (size_t)i * AMX_TILE_BYTES / (4 * P);
+    at += s < f->turn ? 0 : (size_t)(P - 1) * f->panel_bytes;
+    AMX_STAY;
+    UNROLL for (int l = 0; l < 4; l++)
+        __builtin_prefetch(at + l % P * f->panel_bytes + (size_t)(l / P) * 64);
+    AMX_STAY;
+}
+
+/* What comes later, to the second cache. */
+INLINE void amx_float_ask_later(const struct amx_float *f, uint32_t s, const int P)
 {
     const uint8_t *at = f->ask + (size_t)s * AMX_TILE_BYTES;
-    at += s < f->turn ? 0 : (size_t)(P - 1) * f->panel_bytes;
     for (uint32_t l = f->first; l < f->end; l++) {
         UNROLL for (int p = 0; p < P; p++)
-            __builtin_prefetch(at + p * f->panel_bytes + (size_t)l * 128, 0, 2);
+            __builtin_prefetch(at + p * f->panel_bytes + (size_t)l * 64, 0, 2);
     }
 }
 
@@ -258,6 +273,7 @@ INLINE void amx_float_ask(const struct amx_float *f, uint32_t s, const int P)
     }
 #define AMX_QUARTER(i, P)                                                                          \
     {                                                                                              \
+        amx_float_ask_soon(f, s, (uint32_t)(i), (P));                                              \
         if (split)                                                                                 \
             amx_float_split(f, s + 1, (uint32_t)(i), (P));                                         \
     }
@@ -306,8 +322,12 @@ AMX_FLOAT_INLINE void amx_float_square(const struct amx_float *f,
             _tile_dpbf16ps(2, 5, 6);
             AMX_QUARTER(7, 2)
             _tile_dpbf16ps(3, 5, 7);
+        } else {
+            AMX_QUARTER(5, 2)
+            AMX_QUARTER(6, 2)
+            AMX_QUARTER(7, 2)
         }
-        amx_float_ask(f, s, 2);
+        amx_float_ask_later(f, s, 2);
     }
     _tile_stored(0, AMX_C_AT(0, 0), 64);
     _tile_stored(1, AMX_C_AT(0, 1), 64);
@@ -339,6 +359,10 @@ AMX_FLOAT_INLINE void amx_float_square(const struct amx_float *f,
             _tile_loadd(7, other + AMX_TILE_BYTES, 64);                                            \
             _tile_dpbf16ps(d, 4, 7);                                                               \
             AMX_QUARTER((p)*4 + 7, P)                                                              \
+        } else {                                                                                   \
+            AMX_QUARTER((p)*4 + 5, P)                                                              \
+            AMX_QUARTER((p)*4 + 6, P)                                                              \
+            AMX_QUARTER((p)*4 + 7, P)                                                              \
         }                                                                                          \
     }
 
@@ -367,15 +391,18 @@ AMX_FLOAT_INLINE void amx_float_flat(const struct amx_float *f,
             _tile_loadd(6, b, 64);
             _tile_dpbf16ps(0, 5, 6);
             _tile_dpbf16ps(0, 4, 6);
-            UNROLL for (int i = 0; i < 4; i++) AMX_QUARTER(i, P) if (kind == AMX_F16)
+            UNROLL for (int i = 0; i < 4; i++)
             {
+                AMX_QUARTER(i, P)
+            }
+            if (kind == AMX_F16) {
                 _tile_loadd(7, b + AMX_TILE_BYTES, 64);
                 _tile_dpbf16ps(0, 4, 7);
             }
         }
         if (P > 2)
             AMX_FLOAT_TWO(2, 3, 2)
-        amx_float_ask(f, s, P);
+        amx_float_ask_later(f, s, P);
     }
     _tile_stored(0, AMX_C_AT(0, 0), 64);
     if (P > 1)
@@ -425,7 +452,7 @@ AMX_FLOAT_INLINE void amx_float_rows(const struct amx_float_walk *at,
     const struct linear_job *j = at->j;
     struct amx_float_part *part = (struct amx_float_part *)j->scratch;
     const size_t stride = act_two_stride(j->act->k);
-    const uint32_t at_once = P == 2 ? 2 * AMX_ROWS : AMX_ROWS, pairs = AMX_TILE_BYTES / 128;
+    const uint32_t at_once = P == 2 ? 2 * AMX_ROWS : AMX_ROWS, lines = AMX_TILE_BYTES / 64;
     const uint32_t n = (j->n_rows + at_once - 1) / at_once, ring = AMX_FLOAT_STEPS / P;
     const bool whole = at->n_k == j->act->k;
     struct amx_float f = {.w = j->panels + at->panel * j->panel_bytes + (size_t)at->k * 32,
@@ -438,13 +465,13 @@ AMX_FLOAT_INLINE void amx_float_rows(const struct amx_float_walk *at,
                           .a_stride = stride,
                           .sums = part->sums[at->panel - at->first_panel][0],
                           .begin = at->k == 0};
-    if (n == 1) { /* memory that comes soon, else what all rows have the time to wait for */
+    if (n == 1) { /* else rows have the time to wait for what comes later */
         const size_t soon = AMX_FLOAT_SOON;
+        f.soon = true;
         f.ask = f.w + soon;
         f.turn = (uint32_t)(j->panel_bytes > soon ? (j->panel_bytes - soon) / AMX_TILE_BYTES : 0);
     } else {
         f.ask = j->panels + at->next_panel * j->panel_bytes + (size_t)at->next_k * 32;
-        f.turn = UINT32_MAX;
     }
     for (uint32_t p = 0; at->n_k % 32 && p < (uint32_t)P; p++) {
         const size_t from = (size_t)(at->n_k / 32) * AMX_TILE_BYTES;
@@ -455,8 +482,8 @@ AMX_FLOAT_INLINE void amx_float_rows(const struct amx_float_walk *at,
     }
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t left = j->n_rows - i * at_once, n_rows = left < at_once ? left : at_once;
-        f.first = pairs * i / n;
-        f.end = pairs * (i + 1) / n;
+        f.first = f.soon ? 0 : lines * i / n;
+        f.end = f.soon ? 0 : lines * (i + 1) / n;
         if (kind == AMX_F16 && (i == 0 || f.n > ring)) /* or it is still there */
             amx_float_block(&f, n_rows, kind, true, P);
         else

@@ -143,8 +143,8 @@ enum err device_limits_measure(const struct device *d,
         return err ? err : p->limits(d->index, out, e);
     }
     err = cpu_limits_measure(n_threads, &c, e);
-    if (!err) /* the CPU turns F16 weights into f32 */
+    if (!err)
         *out = (struct device_limits){
-            c.read_bytes_s, c.int8_ops_s, c.f32_ops_s, c.bf16_ops_s, c.f32_ops_s};
+            c.read_bytes_s, c.int8_ops_s, c.f16_ops_s, c.bf16_ops_s, c.f32_ops_s};
     return err;
 }

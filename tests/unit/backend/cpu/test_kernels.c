@@ -189,10 +189,10 @@ static void check_linear(const struct linear_case *c)
             double size;
             const double want = exact(c, row, c->x + (size_t)r * c->k, &size) + bias;
             const double got = out[(size_t)r * c->n + j];
-            double lacks = 0;
+            double lost = 0;
             for (uint32_t i = 0; most_left_out(c) > 0 && i < c->k; i++)
-                lacks += left_out(c->format, row[i], c->x[(size_t)r * c->k + i]);
-            assert_true(fabs(lacks) <= most_left_out(c) * size);
+                lost += left_out(c->format, row[i], c->x[(size_t)r * c->k + i]);
+            assert_true(fabs(lost) <= most_left_out(c) * size);
             size += fabs(bias);
             num += (got - want) * (got - want);
             den += size * size;

@@ -5,10 +5,12 @@
 
 #include <cmocka.h>
 
+#include "backend/cpu/kernels.h"
 #include "backend/cpu/limits.h"
 #include "backend/cpu/threads.h"
 #include "base/clock.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -165,6 +167,10 @@ static void limits_are_plausible(void **state)
                   l.f32_ops_s * 1e-9);
     assert_true(l.read_bytes_s > 1e7 && l.read_bytes_s < 1e12);
     assert_true(l.bf16_ops_s > 1e6 && l.bf16_ops_s < 1e13);
+    if (cpu_kernels_select("")->act_kinds[PANEL_F16] == ACT_TWO) /* three products and two */
+        assert_true(fabs(l.f16_ops_s * 3 / (l.bf16_ops_s * 2) - 1) < 1e-6);
+    else
+        assert_true(l.f16_ops_s == l.f32_ops_s);
     assert_true(l.f32_ops_s > 1e6 && l.f32_ops_s < 1e12);
     assert_true(l.int8_ops_s > 1e6 && l.int8_ops_s < 1e13);
 }
