@@ -104,7 +104,8 @@ static void check(const char *model, bool twice)
                       (unsigned long long)again.tiers[1].stats.fetched,
                       (unsigned long long)again.gpu.moves.written);
         assert_true(again.tiers[1].stats.entries > 0);
-        /* none may be fetched where computing seemed to take less: cuda/test_tiers has it for sure */
+        /* none may be fetched where computing seemed to take less: cuda/test_tiers has it for sure
+         */
         assert_true(again.gpu.moves.written > 0 || again.tiers[1].stats.fetched == 0);
         assert_int_equal(again.gpu.moves.waits, 1);
     }

@@ -48,15 +48,13 @@ INLINE vf grid_scale(vf d, vi scale)
 INLINE struct scales grid_scales(vf d, const uint8_t *block, uint32_t i, int c)
 {
     const vi both = vi_load_u8(block + i % 8 / 2 * 16 + c);
-    return (struct scales){
-        grid_scale(d, vi_mask(vi_shift_right(both, i % 2 * 4), 15)), vf_zero()};
+    return (struct scales){grid_scale(d, vi_mask(vi_shift_right(both, i % 2 * 4), 15)), vf_zero()};
 }
 
 INLINE struct scales grid_half_scales(vf d, const uint8_t *block, uint32_t i, int c)
 {
     const vi both = vi_load_u8(block + i % 8 * 16 + c);
-    return (struct scales){
-        grid_scale(d, vi_mask(both, 15)), grid_scale(d, vi_shift(both, -4))};
+    return (struct scales){grid_scale(d, vi_mask(both, 15)), grid_scale(d, vi_shift(both, -4))};
 }
 
 /* Eight digits to a point: those of K = 4g .. 4g + 3. */
@@ -117,8 +115,7 @@ _Static_assert((int)BLOCK_iq1_s == PANEL_IQ1_S_BYTES && (int)BLOCK_iq1_m == PANE
 INLINE struct scales scales_iq1_s(struct head head, const uint8_t *panel, uint32_t i, int c)
 {
     const vi upper = vi_load_u16((const uint16_t *)(block_iq1_s(panel, i) + i % 8 * 32) + c);
-    return (struct scales){
-        grid_scale(head.d, vi_mask(vi_shift(upper, -12), 7)), vf_zero()};
+    return (struct scales){grid_scale(head.d, vi_mask(vi_shift(upper, -12), 7)), vf_zero()};
 }
 
 INLINE vb bytes_iq1_s(const uint8_t *w, uint32_t i, int g, int at)

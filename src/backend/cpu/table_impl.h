@@ -178,5 +178,5 @@ static uint64_t run_read(const void *p, size_t n, bool four)
     }
 /* clang-format on */
 
-const struct cpu_kernels KERNELS_TABLE = KERNELS_ALL(
-    KERNELS_NAME, ACT_F32, run_f16, ACT_F32, run_bf16, NULL, run, run_peak_int8);
+const struct cpu_kernels KERNELS_TABLE =
+    KERNELS_ALL(KERNELS_NAME, ACT_F32, run_f16, ACT_F32, run_bf16, NULL, run, run_peak_int8);

@@ -8,8 +8,8 @@
  * asks compares what it stands for. Removing closes the gap (no tombstones), so a probe ends at the
  * first free place.
  *
- * Nothing looks up here yet: from which size of a batch on it beats the host's index, if any, has to
- * be measured on a device first. An answer takes two copies and a launch, whatever it holds.
+ * Nothing looks up here yet: from which size of a batch on it beats the host's index, if any, has
+ * to be measured on a device first. An answer takes two copies and a launch, whatever it holds.
  *
  * Thread: one. Allocates: in create. C and C++. */
 #ifndef WEIR_BACKEND_CUDA_PREFIX_MIRROR_H

@@ -101,7 +101,8 @@ static void run(struct backend *backend, uint32_t n)
 
 static void check(enum gguf_type type, int fill, uint64_t seed)
 {
-    static const char *const isas[] = {"reference", "avx2", "avx-vnni", "avx512", "avx512-bf16", "amx"};
+    static const char *const isas[] = {
+        "reference", "avx2", "avx-vnni", "avx512", "avx512-bf16", "amx"};
     for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
         const struct backend_config cfg = {.n_threads = 1,
                                            .kv_type = KV_F32,

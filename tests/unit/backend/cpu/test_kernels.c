@@ -358,7 +358,9 @@ static void put_extremes(const struct gguf_tensor *w)
         uint8_t *block = (uint8_t *)(uintptr_t)w->data + at, scales[4];
         const bool short_scale = w->type == GGUF_TYPE_MXFP4;
         const size_t d = scale_at(w->type);
-        const size_t n = has_second_scale(w->type) || w->type == GGUF_TYPE_NVFP4 ? 4 : short_scale ? 1 : 2;
+        const size_t n = has_second_scale(w->type) || w->type == GGUF_TYPE_NVFP4 ? 4
+                         : short_scale                                           ? 1
+                                                                                 : 2;
         memcpy(scales, block + d, n);
         for (uint32_t i = 0; i < info->block_bytes; i += 16) {
             const uint32_t left = info->block_bytes - i, kind = rnd() % 5;
