@@ -102,9 +102,9 @@ const struct cpu_kernels *cpu_kernels_select(const char *isa)
     return NULL;
 }
 
-/* With one or two rows to a weight AMD's processors are fastest left alone; Intel's read memory a
- * quarter faster when they are told 3 KiB ahead. With more rows the arithmetic fills the window in
- * which any processor looks for the next load by itself. */
+/* With one or two rows to a weight AMD's processors are fastest left alone; Intel's read memory
+ * faster when they are told some KiB ahead. With more rows the arithmetic fills the window in which
+ * any processor looks for the next load by itself. */
 uint32_t cpu_kernels_prefetch(uint32_t n_rows)
 {
 #if defined(__x86_64__)
