@@ -10,7 +10,8 @@
  * So a store has the time of two groups to reach the cache that it is loaded from again, and the
  * core finds work of three groups to do at a time.
  *
- * A group of Q8_0 is a B as it lies in its panel, which is read as it is, once for each 16 rows.
+ * A group of Q8_0 is a B as it lies in its panel, which is read as it is, once for each 16 rows;
+ * few rows of it have two panels at a time (linear_amx_pair_impl.h).
  * Those of other formats are widened, 512 of K of two panels at a time, which all rows meet then.
  */
 enum { AMX_RING = 4 /* C */ };
@@ -194,30 +195,35 @@ INLINE void amx_groups_put(const struct linear_job *j,
         linear_put(j, j->first_row + row + m, panel * PANEL_COLS, vf_load(sums[m]));
 }
 
+#include "backend/cpu/linear_amx_pair_impl.h"
+
 /* Where rows are few the memory that comes next lies soon behind; where there are more it is the
  * next panel's, of which each 16 rows ask for a part. */
 #define AMX_SOON 8192
 
 AMX static void amx_q8_0(const struct linear_job *j)
 {
-    if (j->n_rows < AMX_GROUP_MIN_ROWS) {
+    const bool pairs = amx_pair_takes(j->n_rows);
+    if (j->n_rows < AMX_GROUP_MIN_ROWS && !pairs) {
         run_q8_0(j);
         return;
     }
-    const size_t group = PAIR_AT(2, 512) / 2;
+    const uint32_t n_done = pairs ? amx_pair_panels(j) : 0;
+    if (n_done == j->n_panels)
+        return;
     _Alignas(64) float sums[AMX_ROWS][PANEL_COLS];
     _tile_loadconfig(&amx_config_32);
-    for (uint32_t p = 0; p < j->n_panels; p++) {
+    for (uint32_t p = n_done; p < j->n_panels; p++) {
         const uint8_t *panel = j->panels + p * j->panel_bytes;
         struct amx_groups a = {.panel = panel,
                                .n = j->act->k / 32,
                                .ask = panel + (j->n_rows > AMX_ROWS ? j->panel_bytes : AMX_SOON),
-                               .ask_bytes = (uint32_t)group,
+                               .ask_bytes = Q8_0_GROUP,
                                .sums = sums};
         for (uint32_t done = 0; done < j->n_rows; done += AMX_ROWS) {
             const uint32_t left = j->n_rows - done, n = left < AMX_ROWS ? left : AMX_ROWS;
             memset(sums, 0, sizeof sums);
-            amx_groups_rows(&a, j, done, 0, (uint32_t)(group + 127) / 128);
+            amx_groups_rows(&a, j, done, 0, (Q8_0_GROUP + 127) / 128);
             amx_groups_panel(&a, n);
             amx_groups_put(j, p, done, n, (const float(*)[PANEL_COLS])sums);
         }

@@ -387,10 +387,10 @@ static uint32_t panel_chunk(const struct cpu_backend *b,
     return chunk >= 4 ? chunk / 4 * 4 : chunk ? chunk : 1;
 }
 
-/* Few rows read each panel once, as one long stream that every item begins anew. So items are long
- * at first, a round of one for each worker taking half of what is left, and p->chunk at last, so
- * that the workers end together. The panels of an item of the round that begins at panel `first`;
- * 0 when only short ones are left. */
+/* Up to ROW_BLOCK rows read each panel once, as one long stream that every item begins anew. So
+ * items are long at first, a round of one for each worker taking half of what is left, and p->chunk
+ * at last, so that the workers end together. The panels of an item of the round that begins at
+ * panel `first`; 0 when only short ones are left. */
 static uint32_t long_item(const struct phase *p, uint32_t first, uint32_t n_workers)
 {
     const uint32_t half = (p->n_panels - first) / (2 * n_workers);
@@ -425,7 +425,7 @@ static void run_linear(struct cpu_backend *b, const struct phase *p, uint32_t it
 {
     const uint32_t n_rows = n_rows_of(b, p);
     uint32_t n, first;
-    if (n_rows <= LINEAR_FEW_ROWS) {
+    if (n_rows <= ROW_BLOCK) {
         first = stream_item(p, pool_size(b->pool), item, &n);
         run_panels(b, p, first, n, 0, n_rows, worker);
         return;
@@ -570,10 +570,10 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
         return (n_rows + p->chunk - 1) / p->chunk;
     case PHASE_LINEAR:
         p->chunk = panel_chunk(b, p, n_row_blocks, n_workers);
-        if (n_rows <= LINEAR_FEW_ROWS) {
-            p->chunk = p->chunk > STREAM_PANELS ? p->chunk : STREAM_PANELS;
+        if (n_rows <= LINEAR_FEW_ROWS && p->chunk < STREAM_PANELS)
+            p->chunk = STREAM_PANELS;
+        if (n_row_blocks == 1)
             return n_stream_items(p, n_workers);
-        }
         return (p->n_panels + p->chunk - 1) / p->chunk * n_row_blocks;
     case PHASE_ATTENTION:
         return n_attention_items(b, p) * b->n_ranges;
