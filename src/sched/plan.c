@@ -67,10 +67,13 @@ struct sched_load sched_load(const struct sched *s)
         if (sched_is_decode(seq)) {
             load.n_decodes++;
             load.decodes_attend += sched_length(seq);
-        } else if (can_prefill(seq) && sched_stored(seq) > load.prefill_depth) {
-            load.prefill_depth = sched_stored(seq);
+        } else if (can_prefill(seq)) {
+            load.n_prefills++;
+            if (sched_stored(seq) > load.prefill_depth)
+                load.prefill_depth = sched_stored(seq);
         }
     }
+    load.n_prefills += min_u32(s->n_waiting, s->cfg.max_running - s->n_running);
     return load;
 }
 
