@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    ROW_BLOCK = LINEAR_MAX_ROWS, /* rows that pass over a chunk of panels before the next chunk */
+    ROW_BLOCK = LINEAR_MAX_ROWS, /* rows that meet all panels before the next */
     CHUNK_BYTES = 256 * 1024,    /* of panels: they stay in the L2 cache meanwhile */
     MAX_CHUNK = 8,               /* panels */
     STREAM_PANELS = 4,           /* that few rows read side by side */
@@ -387,7 +387,7 @@ static uint32_t panel_chunk(const struct cpu_backend *b,
     return chunk >= 4 ? chunk / 4 * 4 : chunk ? chunk : 1;
 }
 
-/* Up to ROW_BLOCK rows read each panel once, as one long stream that every item begins anew. So
+/* ROW_BLOCK rows read each panel once, as one long stream that every item begins anew. So
  * items are long at first, a round of one for each worker taking half of what is left, and p->chunk
  * at last, so that the workers end together. The panels of an item of the round that begins at
  * panel `first`; 0 when only short ones are left. */
@@ -423,18 +423,12 @@ static uint32_t stream_item(const struct phase *p, uint32_t n_workers, uint32_t 
 
 static void run_linear(struct cpu_backend *b, const struct phase *p, uint32_t item, uint32_t worker)
 {
-    const uint32_t n_rows = n_rows_of(b, p);
-    uint32_t n, first;
-    if (n_rows <= ROW_BLOCK) {
-        first = stream_item(p, pool_size(b->pool), item, &n);
-        run_panels(b, p, first, n, 0, n_rows, worker);
-        return;
-    }
-    const uint32_t n_chunks = (p->n_panels + p->chunk - 1) / p->chunk;
-    const uint32_t row = item / n_chunks * ROW_BLOCK, rows_left = n_rows - row;
-    first = item % n_chunks * p->chunk;
-    n = p->chunk < p->n_panels - first ? p->chunk : p->n_panels - first;
-    run_panels(b, p, first, n, row, rows_left < ROW_BLOCK ? rows_left : ROW_BLOCK, worker);
+    const uint32_t n_rows = n_rows_of(b, p), n_workers = pool_size(b->pool);
+    const uint32_t n_items = n_stream_items(p, n_workers); /* of each ROW_BLOCK rows */
+    const uint32_t row = item / n_items * ROW_BLOCK, left = n_rows - row;
+    uint32_t n;
+    const uint32_t first = stream_item(p, n_workers, item % n_items, &n);
+    run_panels(b, p, first, n, row, left < ROW_BLOCK ? left : ROW_BLOCK, worker);
 }
 
 static uint32_t head_pieces(const struct phase *p)
@@ -572,9 +566,7 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
         p->chunk = panel_chunk(b, p, n_row_blocks, n_workers);
         if (n_rows <= LINEAR_FEW_ROWS && p->chunk < STREAM_PANELS)
             p->chunk = STREAM_PANELS;
-        if (n_row_blocks == 1)
-            return n_stream_items(p, n_workers);
-        return (p->n_panels + p->chunk - 1) / p->chunk * n_row_blocks;
+        return n_stream_items(p, n_workers) * n_row_blocks;
     case PHASE_ATTENTION:
         return n_attention_items(b, p) * b->n_ranges;
     case PHASE_SORT:
