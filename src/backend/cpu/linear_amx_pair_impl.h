@@ -1,5 +1,5 @@
-/* Up to 12 rows of Q8_0 on the tile unit, or twice as many: two panels at a time, two places of
- * memory that are read at once, which a panel after the other is not (linear_amx_group_impl.h).
+/* Up to 12 rows of Q8_0 at a time on the tile unit, that meet two panels: two places of memory are
+ * read faster than one (linear_amx_group_impl.h).
  *
  *                  panel p            panel p + 1
  *     group g      C[0] = A B         C[1] = A B          to memory, at once
@@ -10,8 +10,7 @@
  * Of 8 rows, two panels and 32 of K: 16 cycles of the unit, 24 lines loaded for it, 16 vectors of C
  * stored and loaded, 48 operations on two ports; vpdpbusd and the same operations take 176. */
 enum {
-    AMX_PAIR_ROWS = 12,
-    AMX_PAIR_TWICE = 21,  /* from which on rows are worth two rounds: fewer are not, nor more */
+    AMX_PAIR_ROWS = 12,   /* of a round */
     AMX_PAIR_SOON = 2048, /* bytes ahead in a panel */
     Q8_0_GROUP = 544,     /* with its scales */
 };
@@ -124,10 +123,12 @@ DEFINE_AMX_PAIR(12)
 #undef AMX_PAIR_PRODUCT
 #undef AMX_PAIR_ASK
 
+/* Where rounds of 12 are no more than the rounds of 16 that rows have else; one or two rows, which
+ * memory alone bounds, need no unit. */
 INLINE bool amx_pair_takes(uint32_t n_rows)
 {
-    return (n_rows > 2 && n_rows <= AMX_PAIR_ROWS) ||
-           (n_rows >= AMX_PAIR_TWICE && n_rows <= 2 * AMX_PAIR_ROWS);
+    return n_rows > 2 &&
+           (n_rows + AMX_PAIR_ROWS - 1) / AMX_PAIR_ROWS == (n_rows + AMX_ROWS - 1) / AMX_ROWS;
 }
 
 /* Rows that amx_pair_takes; returns how many panels they have met: all, or all but the last. */
@@ -152,10 +153,11 @@ AMX static uint32_t amx_pair_panels(const struct linear_job *j)
         a.panels = j->panels + p * j->panel_bytes;
         for (uint32_t done = 0; done < j->n_rows; done += at_once) {
             const uint32_t row = j->first_row + done, left = j->n_rows - done;
+            const uint32_t n = left < at_once ? left : at_once;
             a.q = j->act->by32.q + row * a.q_stride;
             a.s = j->act->by32.scale + row / ACT_TILE * ACT_PLANES * a.plane;
-            by_rows[at_once / 4 - 1](&a, sums, done == 0);
-            for (uint32_t m = 0; m < left && m < at_once; m++) {
+            by_rows[(n - 1) / 4](&a, sums, done == 0);
+            for (uint32_t m = 0; m < n; m++) {
                 linear_put(j, row + m, p * PANEL_COLS, vf_load(sums[m][0]));
                 linear_put(j, row + m, (p + 1) * PANEL_COLS, vf_load(sums[m][1]));
             }

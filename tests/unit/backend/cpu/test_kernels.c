@@ -243,7 +243,10 @@ static void linear_shapes(const struct cpu_kernels *kernels, enum gguf_type type
 {
     static const uint32_t ns[] = {1, 15, 16, 17, 40, 100};
     const uint32_t unit = gguf_type_info(type)->block_values;
-    for (uint32_t rows = 1; rows <= 101; rows += rows < 10 ? 1 : 13) {
+    static const uint32_t counts[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 12,
+                                      14, 17, 20, 23, 33, 36, 49, 62, 75, 88, 101};
+    for (size_t at = 0; at < COUNT(counts); at++) {
+        const uint32_t rows = counts[at];
         struct linear_case c = {.kernels = kernels, .rows = rows, .n = ns[rnd() % COUNT(ns)]};
         const uint32_t most = rows % 2 ? 150 : 1200; /* longer than a part, TILE_K */
         c.k = unit == 1 ? 1 + rnd() % most : unit * (1 + rnd() % (most / unit + 1));
