@@ -9,7 +9,7 @@
  *         linear_grid_impl.h  linear_ternary_impl.h
  *     linear_super_impl.h  the same where scales are integers
  *     linear_float_impl.h  linear_bf16dot_impl.h
- *     linear_tile_impl.h   many rows, any format
+ *     linear_tile_impl.h   many rows, any format; linear_tile_int_impl.h
  *     linear_amx_impl.h    the same by a tile unit
  *     linear_amx_group_impl.h  linear_amx_pair_impl.h  linear_amx_float_impl.h
  *
@@ -151,11 +151,12 @@ enum wide_kind {
     WIDE_MIN_31,      /* q, at most 31; the same */
     WIDE_HALVES,      /* q + 32; scales of either half */
     WIDE_HALVES_128,  /* q + 128; the same */
-    SUPER_PLUS_128,   /* q + 128; integer scale; d third, as in all that follow */
-    SUPER_MIN,        /* q, at most 15; integer scale (vn_lanes), what to take off */
-    SUPER_MIN_31,     /* q, at most 31; integer scale, what to take off */
+    SUPER_PLUS_128,   /* q + 128; integer scale (vi_scale); d third, as in all that follow */
+    SUPER_MIN,        /* q, at most 15; integer scale (vn_scale), what to take off */
+    SUPER_MIN_31,     /* q, at most 31; the same */
     SUPER_HALVES,     /* q + 32; integer scales of either half */
     SUPER_MIN_HALVES, /* scale * q; what to take off in either half */
+    SUPER_SCALED,     /* 128 - scale * q; -d third */
 };
 
 #include "backend/cpu/linear_group_impl.h"

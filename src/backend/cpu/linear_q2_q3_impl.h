@@ -76,6 +76,39 @@ INLINE vb bytes_q3_k(const uint8_t *w, uint32_t i, int g, int at)
     return vb_add(vb_or_mask(two_bit_bytes(w, g, at), third, 4), 28);
 }
 
+#ifdef VI_PRODUCT_16
+/* SUPER_SCALED: 128 - scale * (q - 4) is a byte, for the scale has six bits with its sign. A
+ * product of two bytes without one fits a byte: where the scale is positive that of 7 - q. */
+INLINE void widen_scaled_q3_k(const uint8_t *panel, uint32_t i, uint8_t *wide)
+{
+    const uint8_t *w = weights_q3_k(panel, i);
+    for (int c = 0; c < PANEL_COLS; c += VL) {
+        const struct head head = head_q3_k(panel, i, c);
+        const struct super_scales scales = scales_q3_k(head, panel, i, c);
+        vf_store((float *)(wide + WIDE_THIRD) + c, vf_sub(vf_zero(), head.d));
+        vb flip[2], times[2], base[2];
+        UNROLL for (int h = 0; h < 2; h++)
+        {
+            const vi scale = h ? scales.second : scales.w;
+            const vi minus = vi_shift(scale, -31); /* 1 where it is negative */
+            const vi sign = vi_plus(vi_set1(1), vi_times(minus, vi_set1(-2)));
+            const vi zero = vi_times(scale, vi_plus(vi_set1(-3), vi_times(minus, vi_set1(7))));
+            flip[h] =
+                vb_from_i(vi_plus(vi_set1(0x07070707), vi_times(minus, vi_set1(-0x07070707))));
+            times[h] = vb_from_i(vi_times(vi_times(scale, sign), vi_set1(0x00010001)));
+            base[h] = vb_from_i(vi_times(vi_plus(zero, vi_set1(128)), vi_set1(0x01010101)));
+        }
+        UNROLL for (int g = 0; g < 8; g++)
+        {
+            const vb third = vb_shift(vb_load(w + 128 + c * 4), 2 - g);
+            const vb q = vb_or_mask(two_bit_bytes(w, g, c * 4), third, 4);
+            const vb product = vb_times(vb_xor(q, flip[g / 4]), times[g / 4]);
+            vb_store(wide + WIDE_Q + g * 64 + c * 4, vb_plus(base[g / 4], product));
+        }
+    }
+}
+#endif
+
 DEFINE_SUPER(q2_k, SUPER_MIN_HALVES, 128)
 
 DEFINE_SUPER(q3_k, SUPER_HALVES, 192)

@@ -133,10 +133,12 @@ struct super_scales {
             uint8_t *first = wide + c * 4, *second = wide + WIDE_SECOND + c * 4;                   \
             if (kind == SUPER_MIN_HALVES)                                                          \
                 vf_store((float *)first, scales.min);                                              \
+            else if (kind == SUPER_MIN || kind == SUPER_MIN_31)                                    \
+                vi_store((int32_t *)first, vn_scale(scales.w));                                    \
             else                                                                                   \
-                vi_store((int32_t *)first, kind == SUPER_MIN ? vn_lanes(scales.w) : scales.w);     \
+                vi_store((int32_t *)first, vi_scale(scales.w));                                    \
             if (kind == SUPER_HALVES)                                                              \
-                vi_store((int32_t *)second, scales.second);                                        \
+                vi_store((int32_t *)second, vi_scale(scales.second));                              \
             else                                                                                   \
                 vf_store((float *)second,                                                          \
                          kind == SUPER_MIN_HALVES ? scales.other_min : scales.min);                \

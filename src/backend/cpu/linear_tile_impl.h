@@ -19,7 +19,7 @@ enum { TILE_PANELS = 2, TILE_INT_M = 8, TILE_FLOAT_M = 12 };
 #else
 enum { TILE_PANELS = 1, TILE_INT_M = 4, TILE_FLOAT_M = 4 };
 #endif
-enum { TILE_VECS = TILE_PANELS * PARTS, TILE_GROUPS = TILE_K / 32 };
+enum { TILE_VECS = TILE_PANELS * PARTS, TILE_GROUPS = TILE_K / 32, ASK_K = 128 };
 
 struct tile {
     const struct linear_job *j;
@@ -29,28 +29,34 @@ struct tile {
     uint8_t *wide;         /* [TILE_PANELS][TILE_GROUPS][WIDE_BYTES] */
     float *sums;           /* [row of the job][TILE_VECS][VL] */
     const uint8_t *next;   /* the weights needed next, of the first panel, and */
-    uint32_t ask;          /* how many bytes of them each 32 of K of each tile asks for */
+    uint32_t ask;          /* how many bytes of them each 128 of K of each tile asks for */
 };
 
 /* Where vector v of a group is, from the first one. */
 #define WIDE_AT(v) ((v) / PARTS * TILE_GROUPS * WIDE_BYTES + (v) % PARTS * VL * 4)
 
 /* Weights of the next part are on their way while this one is multiplied, evenly: a burst of
- * prefetches would fill the buffers that every load needs. `n` counts the calls of a part, from 0.
- * Past the last panel a prefetch does no harm. */
-INLINE void tile_ask(const struct tile *t, size_t n)
+ * prefetches would fill the buffers that every load needs. `at` of the first panel on, t->ask bytes
+ * of each. Past the last panel a prefetch does no harm. */
+INLINE void tile_ask(const struct tile *t, const uint8_t *at)
 {
-    const uint8_t *at = t->next + n * t->ask;
-    for (uint32_t i = 0; i < t->ask; i += 64) {
+    const size_t panel_bytes = t->j->panel_bytes;
+    const uint8_t *end = at + t->ask;
+    do {
         UNROLL for (uint32_t p = 0; p < TILE_PANELS; p++)
-            __builtin_prefetch(at + p * t->j->panel_bytes + i, 0, 2);
-    }
+            __builtin_prefetch(at + p * panel_bytes, 0, 2);
+        at += 64;
+    } while (__builtin_expect(at < end, 0));
 }
 
-/* Calls of tile_ask for a tile before the one at `row`. */
-INLINE size_t tile_asked(const struct tile *t, uint32_t row, uint32_t max_rows)
+/* How often a tile of n_k asks. */
+#define TILE_ASKS(n_k) (((n_k) + ASK_K - 1) / ASK_K)
+
+/* What the tile at `row` asks for first. */
+INLINE const uint8_t *tile_asks(const struct tile *t, uint32_t row, uint32_t max_rows)
 {
-    return (size_t)((row - t->j->first_row) / max_rows) * (t->n_k / 32);
+    const size_t calls = (size_t)((row - t->j->first_row) / max_rows) * TILE_ASKS(t->n_k);
+    return t->next + calls * t->ask;
 }
 
 INLINE float *tile_sums(const struct tile *t, uint32_t row)
@@ -58,193 +64,10 @@ INLINE float *tile_sums(const struct tile *t, uint32_t row)
     return t->sums + (size_t)(row - t->j->first_row) * TILE_VECS * VL;
 }
 
-/* A group of 32 of K meets M rows. q: the first row's activations of that group; b[i]: the i-th
- * four rows'; wide: the first panel's group; sums, t: of the first row. */
-INLINE void tile_group(const int8_t *q,
-                       const size_t q_stride,
-                       const struct act_block *const *b,
-                       const uint8_t *wide,
-                       float *sums,
-                       int32_t *t,
-                       const int M,
-                       const enum wide_kind kind)
-{
-    __asm__("" : "+r"(sums)); /* or the compiler keeps sixteen addresses instead of one */
-    vf ws[TILE_VECS], second[TILE_VECS];
-    UNROLL for (int v = 0; v < TILE_VECS; v++)
-    {
-        ws[v] = vf_load((const float *)(wide + WIDE_AT(v)));
-        second[v] = vf_load((const float *)(wide + WIDE_AT(v) + WIDE_SECOND));
-    }
 #define EACH_SUM EACH_ROW UNROLL for (int v = 0; v < TILE_VECS; v++)
-#define DOTS(begin, end, dot, s)                                                                   \
-    UNROLL for (int g = begin; g < end; g++)                                                       \
-    {                                                                                              \
-        vb wv[TILE_VECS];                                                                          \
-        UNROLL for (int v = 0; v < TILE_VECS; v++) wv[v] =                                         \
-            vb_load(wide + WIDE_AT(v) + WIDE_Q + g * 64);                                          \
-        EACH_ROW                                                                                   \
-        {                                                                                          \
-            const int32_t a = load_i32(q + (size_t)m * q_stride + g * 4);                          \
-            UNROLL for (int v = 0; v < TILE_VECS; v++) s[m][v] = dot(s[m][v], wv[v], a);           \
-        }                                                                                          \
-    }
-#define BLOCK(m) (&b[(m) / ACT_TILE][(m) % ACT_TILE])
 #define SUM_AT(m, v) (sums + ((m)*TILE_VECS + (v)) * VL)
-#define T_AT(m, v) (t + ((m)*TILE_VECS + (v)) * VL)
-#define SCALE_AT(v, at) vi_load((const int32_t *)(wide + WIDE_AT(v) + (at)))
-    if (kind == WIDE_PLUS_128) {
-        vi s[TILE_INT_M][TILE_VECS];
-        EACH_SUM s[m][v] = vi_begin128(BLOCK(m)->n128);
-        DOTS(0, 8, vi_dot128, s)
-        EACH_SUM vf_store(SUM_AT(m, v), add_group(vf_load(SUM_AT(m, v)), s[m][v], ws[v], BLOCK(m)));
-    } else if (kind == WIDE_HALVES) {
-        vi s[TILE_INT_M][TILE_VECS];
-        vf first[TILE_INT_M][TILE_VECS];
-        EACH_SUM s[m][v] = vi_set1(BLOCK(m)->n32[0]);
-        DOTS(0, 4, vi_dot, s)
-        EACH_SUM first[m][v] = vf_mul(vf_from_i(s[m][v]), ws[v]);
-        EACH_SUM s[m][v] = vi_set1(BLOCK(m)->n32[1]);
-        DOTS(4, 8, vi_dot, s)
-        EACH_SUM vf_store(
-            SUM_AT(m, v),
-            add_halves(vf_load(SUM_AT(m, v)), first[m][v], s[m][v], second[v], BLOCK(m)));
-    } else if (kind == WIDE_HALVES_128) {
-        vi s[TILE_INT_M][TILE_VECS];
-        vf first[TILE_INT_M][TILE_VECS];
-        EACH_SUM s[m][v] = vi_begin128_half(BLOCK(m), 0);
-        DOTS(0, 4, vi_dot128, s)
-        EACH_SUM first[m][v] = vf_mul(vf_from_i(s[m][v]), ws[v]);
-        EACH_SUM s[m][v] = vi_begin128_half(BLOCK(m), 1);
-        DOTS(4, 8, vi_dot128, s)
-        EACH_SUM vf_store(
-            SUM_AT(m, v),
-            add_halves(vf_load(SUM_AT(m, v)), first[m][v], s[m][v], second[v], BLOCK(m)));
-    } else if (kind == WIDE_PLUS_16) {
-        vi s[TILE_INT_M][TILE_VECS];
-        EACH_SUM s[m][v] = vi_begin16(BLOCK(m));
-        DOTS(0, 8, vi_dot, s)
-        EACH_SUM vf_store(SUM_AT(m, v), add_group(vf_load(SUM_AT(m, v)), s[m][v], ws[v], BLOCK(m)));
-    } else if (kind == WIDE_MIN_31) {
-        vi s[TILE_INT_M][TILE_VECS];
-        EACH_SUM s[m][v] = vi_set1(0);
-        DOTS(0, 8, vi_dot, s)
-        EACH_SUM vf_store(
-            SUM_AT(m, v),
-            add_group_min(vf_load(SUM_AT(m, v)), s[m][v], ws[v], second[v], BLOCK(m)));
-    } else if (kind == SUPER_PLUS_128 || kind == SUPER_MIN_31) {
-        vi s[TILE_INT_M][TILE_VECS];
-        if (kind == SUPER_PLUS_128) {
-            EACH_SUM s[m][v] = vi_begin128(BLOCK(m)->n128);
-            DOTS(0, 8, vi_dot128, s)
-        } else {
-            EACH_SUM s[m][v] = vi_set1(0);
-            DOTS(0, 8, vi_dot, s)
-        }
-        EACH_SUM vi_store(T_AT(m, v),
-                          vi_plus(vi_load(T_AT(m, v)), vi_times(s[m][v], SCALE_AT(v, 0))));
-    } else if (kind == SUPER_HALVES) {
-        vi s[TILE_INT_M][TILE_VECS];
-        EACH_SUM s[m][v] = vi_set1(BLOCK(m)->n32[0]);
-        DOTS(0, 4, vi_dot, s)
-        EACH_SUM vi_store(T_AT(m, v),
-                          vi_plus(vi_load(T_AT(m, v)), vi_times(s[m][v], SCALE_AT(v, 0))));
-        EACH_SUM s[m][v] = vi_set1(BLOCK(m)->n32[1]);
-        DOTS(4, 8, vi_dot, s)
-        EACH_SUM vi_store(
-            T_AT(m, v), vi_plus(vi_load(T_AT(m, v)), vi_times(s[m][v], SCALE_AT(v, WIDE_SECOND))));
-    } else if (kind == SUPER_MIN_HALVES) {
-        vi s[TILE_INT_M][TILE_VECS];
-        EACH_SUM s[m][v] = vi_load(T_AT(m, v));
-        DOTS(0, 8, vi_dot, s)
-        EACH_SUM vi_store(T_AT(m, v), s[m][v]);
-    } else if (kind == SUPER_MIN) {
-        vn s[TILE_INT_M][TILE_VECS];
-        EACH_SUM s[m][v] = vn_begin(0);
-        DOTS(0, 8, vn_dot, s)
-        EACH_SUM vi_store(T_AT(m, v),
-                          vi_plus(vi_load(T_AT(m, v)), vn_times(s[m][v], SCALE_AT(v, 0))));
-    } else {
-        vn s[TILE_INT_M][TILE_VECS];
-        EACH_SUM s[m][v] = vn_begin(kind == WIDE_MIN ? 0 : BLOCK(m)->n8);
-        DOTS(0, 8, vn_dot, s)
-        if (kind == WIDE_MIN)
-            EACH_SUM vf_store(
-                SUM_AT(m, v),
-                add_group_min(
-                    vf_load(SUM_AT(m, v)), vn_end(s[m][v], 0), ws[v], second[v], BLOCK(m)));
-        else
-            EACH_SUM vf_store(
-                SUM_AT(m, v),
-                add_group(vf_load(SUM_AT(m, v)), vn_end(s[m][v], BLOCK(m)->n8), ws[v], BLOCK(m)));
-    }
-}
 
-/* What SUPER_K came to meets the sums; b, wide: its first group. */
-INLINE void tile_super(const struct act_block *const *b,
-                       const uint8_t *wide,
-                       float *sums,
-                       int32_t *t,
-                       const int M,
-                       const enum wide_kind kind)
-{
-    vf d[TILE_VECS], min[4][TILE_VECS], other[4][TILE_VECS];
-    UNROLL for (int v = 0; v < TILE_VECS; v++)
-    {
-        d[v] = vf_load((const float *)(wide + WIDE_AT(v) + WIDE_THIRD));
-        UNROLL for (int g = 0; g < SUPER_K / 32; g++)
-        {
-            const uint8_t *at = wide + g * WIDE_BYTES + WIDE_AT(v);
-            other[g][v] = vf_load((const float *)at);
-            min[g][v] = vf_load((const float *)(at + WIDE_SECOND));
-        }
-    }
-    EACH_SUM
-    {
-        vf sum = vf_load(SUM_AT(m, v));
-        UNROLL for (int g = 0; g < SUPER_K / 32; g++)
-        {
-            const struct act_block *at = BLOCK(m) + g * ACT_TILE;
-            if (kind == SUPER_MIN_HALVES) {
-                sum = vf_fnma(other[g][v], vf_set1(at->dsum_half[0]), sum);
-                sum = vf_fnma(min[g][v], vf_set1(at->dsum_half[1]), sum);
-            } else if (kind == SUPER_MIN || kind == SUPER_MIN_31) {
-                sum = vf_fnma(min[g][v], vf_set1(at->dsum), sum);
-            }
-        }
-        vf_store(SUM_AT(m, v), add_super(sum, vi_load(T_AT(m, v)), d[v], BLOCK(m)));
-        vi_store(T_AT(m, v), vi_set1(0));
-    }
-}
-
-INLINE void tile_int(const struct tile *t, uint32_t row, const int M, const enum wide_kind kind)
-{
-    const bool super = kind >= SUPER_PLUS_128;
-    const struct act_int8 *acts = super ? &t->j->act->by128 : &t->j->act->by32;
-    const size_t k = t->j->act->k, four = row / ACT_TILE, q_stride = act_q_stride(t->j->act->k);
-    const int8_t *q = acts->q + row * q_stride + t->first_k;
-    const struct act_block *b[TILE_INT_M / ACT_TILE];
-    for (int i = 0; i < M / ACT_TILE; i++)
-        b[i] = acts->b + ((four + i) * k + t->first_k) / 32 * ACT_TILE;
-    _Alignas(64) int32_t integers[TILE_INT_M * TILE_VECS * VL];
-    memset(integers, 0, super ? sizeof integers : 0);
-    const uint8_t *wide = t->wide, *end = wide + t->n_k / 32 * WIDE_BYTES;
-    float *sums = tile_sums(t, row);
-    size_t n = tile_asked(t, row, TILE_INT_M);
-    for (; wide < end; wide += WIDE_BYTES) {
-        tile_ask(t, n++);
-        tile_group(q, q_stride, b, wide, sums, integers, M, kind);
-        q += 32;
-        for (int i = 0; i < M / ACT_TILE; i++)
-            b[i] += ACT_TILE;
-        if (super && n % (SUPER_K / 32) == 0) {
-            const struct act_block *first[TILE_INT_M / ACT_TILE];
-            for (int i = 0; i < M / ACT_TILE; i++)
-                first[i] = b[i] - SUPER_K / 32 * ACT_TILE;
-            tile_super(first, wide - (SUPER_K / 32 - 1) * WIDE_BYTES, sums, integers, M, kind);
-        }
-    }
-}
+#include "backend/cpu/linear_tile_int_impl.h"
 
 INLINE void tile_float(const struct tile *t, uint32_t row, const int M)
 {
@@ -255,10 +78,11 @@ INLINE void tile_float(const struct tile *t, uint32_t row, const int M)
     float *sums = tile_sums(t, row);
     vf acc[TILE_FLOAT_M][TILE_VECS];
     EACH_SUM acc[m][v] = vf_load(SUM_AT(m, v));
-    size_t n = tile_asked(t, row, TILE_FLOAT_M);
-    for (uint32_t k = 0; k < t->n_k; k += 32) {
-        const uint32_t end = t->n_k - k < 32 ? t->n_k : k + 32;
-        tile_ask(t, n++);
+    const uint8_t *ask = tile_asks(t, row, TILE_FLOAT_M);
+    for (uint32_t k = 0; k < t->n_k; k += ASK_K) {
+        const uint32_t end = t->n_k - k < ASK_K ? t->n_k : k + ASK_K;
+        tile_ask(t, ask);
+        ask += t->ask;
         UNROLL_4 for (uint32_t i = k; i < end; i++)
         {
             vf wv[TILE_VECS];
@@ -277,11 +101,7 @@ INLINE void tile_float(const struct tile *t, uint32_t row, const int M)
 }
 
 #undef EACH_SUM
-#undef DOTS
 #undef SUM_AT
-#undef T_AT
-#undef SCALE_AT
-#undef BLOCK
 
 INLINE void tile_put(const struct tile *t, uint32_t panel)
 {
@@ -305,7 +125,7 @@ struct tile_format {
 static void tile_rows(struct tile *t, const struct tile_format *f)
 {
     const struct linear_job *j = t->j;
-    const uint32_t n_asks = (j->n_rows + f->max_rows - 1) / f->max_rows * (t->n_k / 32);
+    const uint32_t n_asks = (j->n_rows + f->max_rows - 1) / f->max_rows * TILE_ASKS(t->n_k);
     t->ask = n_asks ? f->part_bytes / n_asks + 1 : 0;
     for (uint32_t done = 0; done < j->n_rows; done += f->max_rows) {
         const uint32_t left = j->n_rows - done, m = left < f->max_rows ? left : f->max_rows;
@@ -363,6 +183,9 @@ DEFINE_MULTIPLY_INT(SUPER_MIN)
 DEFINE_MULTIPLY_INT(SUPER_MIN_31)
 DEFINE_MULTIPLY_INT(SUPER_HALVES)
 DEFINE_MULTIPLY_INT(SUPER_MIN_HALVES)
+#ifdef VI_PRODUCT_16
+DEFINE_MULTIPLY_INT(SUPER_SCALED)
+#endif
 
 /* Column c of a group in its wide form, as the file's block would be dequantised. */
 static void wide_column(const uint8_t *wide, uint32_t c, const enum wide_kind kind, float *out)
@@ -370,8 +193,8 @@ static void wide_column(const uint8_t *wide, uint32_t c, const enum wide_kind ki
     const float scale = ((const float *)wide)[c];
     const float second = ((const float *)(wide + WIDE_SECOND))[c];
     const float d = ((const float *)(wide + WIDE_THIRD))[c];
-    const int32_t first_of = ((const int32_t *)wide)[c];
-    const int32_t second_of = ((const int32_t *)(wide + WIDE_SECOND))[c];
+    const int8_t first_of = ((const int8_t *)wide)[c * 4];
+    const int8_t second_of = ((const int8_t *)wide)[WIDE_SECOND + c * 4];
     for (uint32_t i = 0; i < 32; i++) {
         const int q = wide[WIDE_Q + i / 4 * 64 + c * 4 + i % 4];
         switch (kind) {
@@ -399,10 +222,12 @@ static void wide_column(const uint8_t *wide, uint32_t c, const enum wide_kind ki
             break;
         case SUPER_MIN:
         case SUPER_MIN_31:
-            out[i] = d * (float)(first_of & 0xff) * (float)q - second;
+            out[i] = d * (float)first_of * (float)q - second;
             break;
         case SUPER_HALVES:
             out[i] = d * (float)(i < 16 ? first_of : second_of) * (float)(q - 32);
+            break;
+        case SUPER_SCALED: /* another form's bytes, with a column of its own */
             break;
         case SUPER_MIN_HALVES:
             out[i] = d * (float)q - (i < 16 ? scale : second);
@@ -411,7 +236,7 @@ static void wide_column(const uint8_t *wide, uint32_t c, const enum wide_kind ki
     }
 }
 
-#define DEFINE_TILE_INT(name, kind)                                                                \
+#define DEFINE_COLUMN(name, kind)                                                                  \
     static void column_##name(const uint8_t *panel, uint32_t k, uint32_t c, float *out)            \
     {                                                                                              \
         _Alignas(64) uint8_t wide[WIDE_BYTES];                                                     \
@@ -419,12 +244,15 @@ static void wide_column(const uint8_t *wide, uint32_t c, const enum wide_kind ki
             widen_##name(panel, i, wide);                                                          \
             wide_column(wide, c, kind, out + (size_t)i * 32);                                      \
         }                                                                                          \
-    }                                                                                              \
+    }
+
+/* widen: to the form that the kind says. */
+#define DEFINE_TILED(name, widen_group, kind)                                                      \
     static void widen_part_##name(const struct tile *t, uint32_t panel)                            \
     {                                                                                              \
         uint8_t *to = t->wide + (size_t)panel * TILE_GROUPS * WIDE_BYTES;                          \
         for (uint32_t i = 0; i < t->n_k / 32; i++)                                                 \
-            widen_##name(                                                                          \
+            widen_group(                                                                           \
                 t->panels + panel * t->j->panel_bytes, t->first_k / 32 + i, to + i * WIDE_BYTES);  \
     }                                                                                              \
     static void tiled_##name(const struct linear_job *j)                                           \
@@ -436,6 +264,10 @@ static void wide_column(const uint8_t *wide, uint32_t c, const enum wide_kind ki
                                                   .multiply = {MULTIPLY_INT(kind)}};               \
         run_tiled(j, &format);                                                                     \
     }
+
+#define DEFINE_TILE_INT(name, kind)                                                                \
+    DEFINE_COLUMN(name, kind)                                                                      \
+    DEFINE_TILED(name, widen_##name, kind)
 
 enum {
     PART_BYTES_q8_0 = TILE_K / 64 * (64 + 2 * 512),
@@ -477,7 +309,12 @@ DEFINE_TILE_INT(iq4_xs, SUPER_PLUS_128)
 DEFINE_TILE_INT(mxfp4, WIDE_PLUS_16)
 DEFINE_TILE_INT(nvfp4, WIDE_HALVES)
 DEFINE_TILE_INT(q2_k, SUPER_MIN_HALVES)
-DEFINE_TILE_INT(q3_k, SUPER_HALVES)
+DEFINE_COLUMN(q3_k, SUPER_HALVES)
+#ifdef VI_PRODUCT_16
+DEFINE_TILED(q3_k, widen_scaled_q3_k, SUPER_SCALED)
+#else
+DEFINE_TILED(q3_k, widen_q3_k, SUPER_HALVES)
+#endif
 DEFINE_TILE_INT(iq1_s, WIDE_PLUS_16)
 DEFINE_TILE_INT(iq1_m, WIDE_HALVES)
 DEFINE_TILE_INT(iq2_xxs, WIDE_PLUS_128)

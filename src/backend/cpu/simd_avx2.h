@@ -153,6 +153,7 @@ INLINE void vi_store_i8(int8_t *p, vi v)
 /* a | (h & bits) */
 #define vb_or_mask(a, h, bits) _mm256_or_si256((a), _mm256_and_si256((h), _mm256_set1_epi8(bits)))
 #define vb_add(a, x) _mm256_add_epi8((a), _mm256_set1_epi8(x))
+#define vb_xor(a, b) _mm256_xor_si256((a), (b))
 #define vb_flip(a) _mm256_xor_si256((a), _mm256_set1_epi8((char)0x80))
 /* Ask for a line once v is there: a compiler by itself puts all requests first. */
 #define vb_ask(v, line) __asm__ volatile("prefetcht0 %1" : "+x"(v) : "m"(*(const char *)(line)))
@@ -249,12 +250,31 @@ INLINE vf vf_load_e4m3_half(const uint8_t *p)
 
 /* For bytes up to 15, summed over 32 of K. */
 typedef vi vn;
+#define VN_MAX 255 /* bytes, of which vn sums 32 of K */
 #define vn_begin(n) _mm256_set1_epi32(n)
 #define vn_dot(acc, w, a4) vi_dot((acc), (w), (a4))
 #define vn_end(acc, n) (acc)
 /* A sum that began with 0 times a scale, which vn_lanes made ready. */
 #define vn_lanes(scale) (scale)
 #define vn_times(acc, lanes) vi_times((acc), (lanes))
+
+/* sum + x * scale, |x| below 2^23, of a signed byte that vi_scale made ready: the low byte of x and
+ * what is above it are 16 bits each. (vi_times is two instructions.) */
+#define VI_PRODUCT_16
+#define vi_scale(scale)                                                                            \
+    _mm256_or_si256(_mm256_and_si256((scale), _mm256_set1_epi32(0xffff)),                          \
+                    _mm256_slli_epi32((scale), 24))
+
+INLINE vi vi_add_times(vi sum, vi x, vi scale)
+{
+    const vi bytes = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, -1, 1, 2, 4, -1, 5, 6, 8, -1, 9, 10, 12, -1, 13, 14));
+    return _mm256_dpwssd_avx_epi32(sum, _mm256_shuffle_epi8(x, bytes), scale);
+}
+
+/* The same of a vn. */
+#define vn_scale(scale) vi_scale(scale)
+#define vn_add_times(sum, x, scale) vi_add_times((sum), (x), (scale))
 #else
 /* Bytes up to 63: two products of at most 63 * 127 cannot saturate the 16-bit sum of maddubs. */
 INLINE vi vi_dot(vi acc, vb w, int32_t a4)
@@ -278,6 +298,7 @@ INLINE vi vi_dot128(vi acc, vb w, int32_t a4)
 /* Bytes up to 15, summed over 32 of K: eight sums of two products of at most 15 * 127 stay below
  * 2^15, so they are kept in 16 bits and brought to 32 once. */
 typedef __m256i vn;
+#define VN_MAX 15 /* or 31 of 16 */
 #define vn_begin(n) ((void)(n), _mm256_setzero_si256())
 
 INLINE vn vn_dot(vn acc, vb w, int32_t a4)
@@ -293,4 +314,10 @@ INLINE vi vn_end(vn acc, int32_t n)
 /* A sum that began with 0 times a scale (below 2^15), which vn_lanes made ready: twice a lane. */
 #define vn_lanes(scale) _mm256_or_si256((scale), _mm256_slli_epi32((scale), 16))
 #define vn_times(acc, lanes) _mm256_madd_epi16((acc), (lanes))
+
+/* sum + x * scale, |x| below 2^23, of a signed byte that vi_scale made ready; the same of a vn. */
+#define vi_scale(scale) (scale)
+#define vi_add_times(sum, x, scale) vi_plus((sum), vi_times((x), (scale)))
+#define vn_scale(scale) vn_lanes(scale)
+#define vn_add_times(sum, x, scale) vi_plus((sum), vn_times((x), (scale)))
 #endif

@@ -135,6 +135,7 @@ INLINE void vi_store_i8(int8_t *p, vi v)
 /* a | (h & bits) */
 #define vb_or_mask(a, h, bits) _mm512_ternarylogic_epi32((a), (h), _mm512_set1_epi8(bits), 0xf8)
 #define vb_add(a, x) _mm512_add_epi8((a), _mm512_set1_epi8(x))
+#define vb_xor(a, b) _mm512_xor_si512((a), (b))
 #define vb_flip(a) _mm512_xor_si512((a), _mm512_set1_epi8((char)0x80))
 /* Ask for a line once v is there: a compiler by itself puts all requests first. */
 #define vb_ask(v, line) __asm__ volatile("prefetcht0 %1" : "+v"(v) : "m"(*(const char *)(line)))
@@ -223,9 +224,28 @@ INLINE vf vf_load_e4m3_half(const uint8_t *p)
 
 /* For bytes up to 15, summed over 32 of K. */
 typedef vi vn;
+#define VN_MAX 255 /* bytes, of which vn sums 32 of K */
 #define vn_begin(n) _mm512_set1_epi32(n)
 #define vn_dot(acc, w, a4) vi_dot((acc), (w), (a4))
 #define vn_end(acc, n) (acc)
 /* A sum that began with 0 times a scale, which vn_lanes made ready. */
 #define vn_lanes(scale) (scale)
 #define vn_times(acc, lanes) vi_times((acc), (lanes))
+
+/* sum + x * scale, |x| below 2^23, of a signed byte that vi_scale made ready: the low byte of x and
+ * what is above it are 16 bits each. (vi_times is two instructions.) */
+#define VI_PRODUCT_16
+#define vi_scale(scale)                                                                            \
+    _mm512_or_si512(_mm512_and_si512((scale), _mm512_set1_epi32(0xffff)),                          \
+                    _mm512_slli_epi32((scale), 24))
+
+INLINE vi vi_add_times(vi sum, vi x, vi scale)
+{
+    const vi bytes = _mm512_broadcast_i32x4(
+        _mm_setr_epi8(0, -1, 1, 2, 4, -1, 5, 6, 8, -1, 9, 10, 12, -1, 13, 14));
+    return _mm512_dpwssd_epi32(sum, _mm512_shuffle_epi8(x, bytes), scale);
+}
+
+/* The same of a vn. */
+#define vn_scale(scale) vi_scale(scale)
+#define vn_add_times(sum, x, scale) vi_add_times((sum), (x), (scale))

@@ -474,9 +474,16 @@ INLINE vi vi_dot(vi acc, vb w, int32_t a4)
 #define vi_dot128(acc, w, a4) vi_dot((acc), (w), (a4))
 
 typedef vi vn;
+#define VN_MAX 255 /* bytes, of which vn sums 32 of K */
 #define vn_begin(n) vi_set1(n)
 #define vn_dot(acc, w, a4) vi_dot((acc), (w), (a4))
 #define vn_end(acc, n) (acc)
 /* A sum that began with 0 times a scale, which vn_lanes made ready. */
 #define vn_lanes(scale) (scale)
 #define vn_times(acc, lanes) vi_times((acc), (lanes))
+
+/* sum + x * scale, |x| below 2^23, of a signed byte that vi_scale made ready; the same of a vn. */
+#define vi_scale(scale) (scale)
+#define vi_add_times(sum, x, scale) vi_plus((sum), vi_times((x), (scale)))
+#define vn_scale(scale) vn_lanes(scale)
+#define vn_add_times(sum, x, scale) vi_plus((sum), vn_times((x), (scale)))
