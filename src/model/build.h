@@ -8,6 +8,7 @@
 struct builder {
     struct model *m;
     const struct arch *arch;
+    uint32_t most_ops, most_parts; /* that m->ops and m->parts have room for, at least 1 */
     uint32_t layer;
     bool *used; /* [gguf_n_tensors] whether the tensor found its place */
     enum err err;
@@ -45,7 +46,8 @@ bool plan_has(const struct builder *b, const char *stem); /* its weight */
 /* The same without "weight" or "bias". */
 const char *plan_bare_name(const struct builder *b, const char *stem);
 
-/* The next op, as wide as its buffers. */
+/* The next op, as wide as its buffers. Where there is no room for one more: b->err, and the last
+ * one again. */
 struct op *plan_add(struct builder *b, enum op_kind kind, enum model_buf in, enum model_buf out);
 struct op *plan_linear(struct builder *b,
                        const char *stem,
@@ -54,6 +56,9 @@ struct op *plan_linear(struct builder *b,
                        enum model_buf out,
                        uint32_t n_out,
                        enum presence bias);
+
+/* The next tensor of m->parts, a copy to be changed; without room as plan_add. */
+struct gguf_tensor *plan_part(struct builder *b, const struct gguf_tensor *of);
 
 /* A tensor that holds the matrices of several linears of one input, one below the other. */
 void plan_stacked(struct builder *b,

@@ -33,7 +33,7 @@ static void add_linear_by_head(struct builder *b,
 }
 
 /* A tensor [n_head][rows of cols] of the layer's own making, its bytes still to be filled in; NULL
- * when memory is out (b->err). */
+ * on error (b->err). */
 static struct gguf_tensor *make(struct builder *b,
                                 const struct gguf_tensor *of,
                                 enum gguf_type type,
@@ -43,6 +43,9 @@ static struct gguf_tensor *make(struct builder *b,
                                 uint8_t **data)
 {
     const uint64_t n_head = b->m->layers[b->layer].n_head;
+    struct gguf_tensor *p = plan_part(b, of);
+    if (b->err)
+        return NULL;
     uint8_t *bytes = malloc(row_bytes * rows * n_head); /* at most 4 GiB */
     if (!bytes) {
         b->err = err_set(b->e,
@@ -51,8 +54,6 @@ static struct gguf_tensor *make(struct builder *b,
                          b->layer);
         return NULL;
     }
-    struct gguf_tensor *p = &b->m->parts[b->m->n_parts++];
-    *p = *of;
     p->type = type;
     p->ne[0] = cols;
     p->ne[1] = rows;

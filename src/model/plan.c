@@ -4,7 +4,6 @@
 #include "model/build.h"
 #include "model/keys.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +11,7 @@
 enum {
     OPS_PER_LAYER = 64, /* at most */
     OPS_BESIDE = 24,
-    PARTS_PER_LAYER = 13, /* q k v and gate up, with biases, and a recurrent part's three */
-    MADE_PER_LAYER = 2
+    PARTS_PER_LAYER = 13 /* q k v and gate up, with biases, and a recurrent part's three */
 };
 
 /* What a norm multiplies by and adds: of the tensors NAME.weight and NAME.bias. */
@@ -72,11 +70,9 @@ static const struct gguf_tensor *part(struct builder *b,
 {
     if (!t)
         return NULL;
-    assert(b->m->n_parts < b->m->hp.n_layer * PARTS_PER_LAYER);
-    struct gguf_tensor *p = &b->m->parts[b->m->n_parts++];
+    struct gguf_tensor *p = plan_part(b, t);
     const int dim = t->ne[1] > 1 ? 1 : 0;
     const size_t bytes = t->n_bytes / t->ne[dim];
-    *p = *t;
     p->ne[dim] = n;
     p->data = t->data + first * bytes;
     p->n_bytes = n * bytes;
@@ -397,13 +393,16 @@ static const char *output_norm_name(const struct builder *b)
 
 enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e)
 {
-    struct builder b = {.m = m, .arch = arch, .e = e};
+    struct builder b = {.m = m,
+                        .arch = arch,
+                        .most_ops = m->hp.n_layer * OPS_PER_LAYER + OPS_BESIDE,
+                        .most_parts = m->hp.n_layer * PARTS_PER_LAYER,
+                        .e = e};
     m->generates = m->hp.causal && !arch->encoder;
     set_widths(m, arch);
-    m->ops = mem_zalloc((size_t)m->hp.n_layer * OPS_PER_LAYER + OPS_BESIDE, sizeof *m->ops);
-    m->parts = mem_zalloc((size_t)m->hp.n_layer * PARTS_PER_LAYER, sizeof *m->parts);
-    m->made = mem_zalloc((size_t)m->hp.n_layer * MADE_PER_LAYER, sizeof *m->made);
-
+    m->ops = mem_zalloc(b.most_ops, sizeof *m->ops);
+    m->parts = mem_zalloc(b.most_parts, sizeof *m->parts);
+    m->made = mem_zalloc(b.most_parts, sizeof *m->made); /* each is the data of a part */
     b.used = mem_zalloc(gguf_n_tensors(m->gguf) + 1, sizeof *b.used);
     const struct gguf_tensor *embd = add_embed(&b);
     add_places(&b);
