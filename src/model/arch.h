@@ -73,6 +73,7 @@ struct arch {
     enum qk_norm qk_norm;     /* attn_{q,k}_norm.weight */
     bool qk_norm_optional;    /* or not: some files have none */
     enum norm_kind norm;
+    bool norm_by_key; /* by RMS where the file has an epsilon for that */
     enum norm_place norms;
     enum parallel parallel;
     enum second_norm second;

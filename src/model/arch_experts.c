@@ -171,6 +171,7 @@ static const struct arch rows[] = {
     {.name = "cohere2moe",
      .rope = ROPE_ADJACENT,
      .norm = NORM_LAYER_UNBIASED,
+     .norm_by_key = true,
      .norms = NORM_BEFORE,
      .parallel = PARALLEL_ALWAYS,
      .experts = REQUIRED,

@@ -8,6 +8,7 @@
 struct builder {
     struct model *m;
     const struct arch *arch;
+    enum norm_kind norm;
     uint32_t most_ops, most_parts; /* that m->ops and m->parts have room for, at least 1 */
     uint32_t layer;
     bool *used; /* [gguf_n_tensors] whether the tensor found its place */

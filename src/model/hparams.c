@@ -408,6 +408,13 @@ static enum err read_temperature(struct model *m, const struct arch *arch, struc
     return key_u32_in(m, length, 1, MAX_CTX, &hp->temper_length, e);
 }
 
+enum norm_kind hparams_norm(const struct model *m, const struct arch *arch)
+{
+    const struct gguf_kv *eps =
+        arch->norm_by_key ? key_find(m, "attention.layer_norm_rms_epsilon") : NULL;
+    return eps && eps->f != 0.0 ? NORM_RMS : arch->norm;
+}
+
 static enum err read_scales(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
@@ -441,7 +448,7 @@ static enum err read_scales(struct model *m, const struct arch *arch, struct err
     hp->norm_eps = 1e-5f;
     hp->rope_freq_base = 10000.0f;
     const char *eps = "attention.layer_norm_epsilon"; /* which some call it, whatever the norm */
-    if (arch->norm == NORM_RMS &&
+    if (hparams_norm(m, arch) == NORM_RMS &&
         (!arch->recurrence || !key_find(m, eps) || key_find(m, "attention.layer_norm_rms_epsilon")))
         eps = "attention.layer_norm_rms_epsilon";
     if ((err = key_f32_in(m, eps, -1e-30f, 1.0f, &hp->norm_eps, e)))

@@ -47,6 +47,9 @@ enum err key_f32_in(const struct model *m,
 /* hparams.c: m->hp from the file. Errors: ERR_FORMAT, ERR_UNSUPPORTED. */
 enum err hparams_read(struct model *m, const struct arch *arch, struct err_info *e) WEIR_MUST_USE;
 
+/* How this file's rows are normalised. */
+enum norm_kind hparams_norm(const struct model *m, const struct arch *arch);
+
 /* Whether the layer sees hp.window positions only. */
 bool hparams_windowed(const struct model *m, const struct arch *arch, uint32_t layer);
 

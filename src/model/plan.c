@@ -21,7 +21,7 @@ struct norm_parts {
 
 static struct norm_parts take_norm(struct builder *b, const char *name)
 {
-    const enum norm_kind kind = b->arch->norm;
+    const enum norm_kind kind = b->norm;
     const uint32_t n = b->m->hp.n_embd;
     char w[96], bias[96];
     snprintf(w, sizeof w, "%s.weight", name);
@@ -39,7 +39,7 @@ static void add_norm(struct builder *b,
                      enum model_buf in,
                      enum model_buf out)
 {
-    struct op *op = plan_add(b, b->arch->norm == NORM_RMS ? OP_NORM : OP_LAYER_NORM, in, out);
+    struct op *op = plan_add(b, b->norm == NORM_RMS ? OP_NORM : OP_LAYER_NORM, in, out);
     op->w = parts.w;
     op->bias = parts.bias;
 }
@@ -279,7 +279,7 @@ static void add_head_linear(
 /* The hidden states as they leave the model, and what a head makes of them. */
 static void add_hidden(struct builder *b, struct norm_parts norm)
 {
-    const bool rms = b->arch->norm == NORM_RMS;
+    const bool rms = b->norm == NORM_RMS;
     plan_add(b, OP_HIDDEN, BUF_X, BUF_HIDDEN)->w = rms ? norm.w : NULL;
     if (!rms && !b->arch->encoder)
         add_norm(b, norm, BUF_HIDDEN, BUF_HIDDEN);
@@ -395,6 +395,7 @@ enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e
 {
     struct builder b = {.m = m,
                         .arch = arch,
+                        .norm = hparams_norm(m, arch),
                         .most_ops = m->hp.n_layer * OPS_PER_LAYER + OPS_BESIDE,
                         .most_parts = m->hp.n_layer * PARTS_PER_LAYER,
                         .e = e};
