@@ -89,8 +89,9 @@ static void split_latent_matrices(struct builder *b,
     uint8_t *k, *v;
     const size_t value_bytes = type == GGUF_TYPE_F32 ? 4 : 2;
     *to_latent = make(b, both, type, n_key, n_latent, n_key * value_bytes, &k);
-    *from_latent = b->err ? NULL : make(b, both, both->type, n_latent, n_value, row_bytes, &v);
-    if (b->err)
+    if (*to_latent)
+        *from_latent = make(b, both, both->type, n_latent, n_value, row_bytes, &v);
+    if (!*from_latent)
         return;
     float *row = mem_alloc(n_latent * sizeof *row);
     for (size_t h = 0; h < n_head; h++) {
