@@ -77,8 +77,8 @@ struct api_choice {
     /* a reply in parts (reply.c): */
     struct reply_parser *reply;  /* NULL: all of the output is content */
     struct buf logprobs, tokens; /* of tokens that no chunk has told of yet */
-    bool thinking;               /* the newest part was reasoning */
-    uint32_t n_thoughts;         /* tokens so far that were, the mark at its end included */
+    uint32_t n_read;             /* output tokens that it has read */
+    uint32_t n_thoughts;         /* of them reasoning, the mark at its end included */
 };
 
 struct api_dialect;

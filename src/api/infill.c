@@ -84,7 +84,7 @@ static enum err text_field(
     const json_t *body, const char *name, bool required, const json_t **out, struct err_info *e)
 {
     *out = json_object_get(body, name);
-    if (*out && json_is_null(*out))
+    if (json_is_null(*out))
         *out = NULL;
     if (!*out && required)
         return err_set_field(e, ERR_INVALID, name, "'%s' is required", name);

@@ -179,25 +179,19 @@ bool api_reply_cut(const struct api_choice *ch)
     return request_finish(ch->req) != FINISH_STOP;
 }
 
-struct teller {
-    struct api_choice *ch;
-    reply_event_fn fn;
-    void *ctx;
-};
-
-static void tell(void *ctx, const struct reply_event *ev)
+/* Those of a piece, and those before it that made nothing visible by themselves. */
+static void count_tokens(struct api_choice *ch, const struct api_piece *p)
 {
-    const struct teller *t = ctx;
-    t->ch->thinking = ev->kind == REPLY_REASONING;
-    t->fn(t->ctx, ev);
+    const uint32_t n = p->token >= 0 ? (uint32_t)p->token + 1 : ch->n_read;
+    ch->n_thoughts += reply_reasons(ch->reply) ? n - ch->n_read : 0;
+    ch->n_read = n;
 }
 
 void api_reply_feed(struct api_choice *ch, const struct api_piece *p, reply_event_fn fn, void *ctx)
 {
     if (ch->reply) {
-        struct teller t = {ch, fn, ctx};
-        reply_feed(ch->reply, p->text, p->len, tell, &t);
-        ch->n_thoughts += p->token >= 0 && ch->thinking;
+        count_tokens(ch, p);
+        reply_feed(ch->reply, p->text, p->len, fn, ctx);
     } else if (p->len > 0)
         fn(ctx, &(struct reply_event){.kind = REPLY_CONTENT, .text = p->text, .n = p->len});
 }

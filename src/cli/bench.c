@@ -466,8 +466,9 @@ static enum err bench_all(struct bench *b, struct err_info *e)
 {
     struct err_info ignored;
     const char *path = cli_model_path(b->o->model, &ignored);
-    enum err err =
-        path ? model_load(path, &b->m, e) : err_set(e, ERR_NOT_FOUND, "%s", ignored.text);
+    if (!path)
+        return err_set(e, ERR_NOT_FOUND, "%s", ignored.text);
+    enum err err = model_load(path, &b->m, e);
     if (!err)
         err = model_must_generate(b->m, e);
     if (!err)

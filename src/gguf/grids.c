@@ -366,13 +366,13 @@ void block_grid_expand(enum gguf_type type, const void *src, float *out)
     f.codes(src, &c);
     const float d = f16_to_f32(c.d) * f.step;
     for (uint32_t i = 0; i < 256; i++) {
-        const uint32_t k = i % f.n_dims;
+        const uint32_t k = i % f.n_dims, group = i / 16;
         const uint32_t digit = f.points[c.index[i / f.n_dims]] >> (k % 4 * 8 + k / 4 * 4) & 15;
         int number;
         if (f.values[0])
             number = c.signs[i / 8] >> (i % 8) & 1 ? -f.values[digit] : f.values[digit];
         else
             number = 8 * ((int)digit - 1) + (c.signs[i / 8] ? -1 : 1);
-        out[i] = d * ((float)c.scales[i / 16] + 0.5f) * (float)number;
+        out[i] = d * ((float)c.scales[group] + 0.5f) * (float)number;
     }
 }

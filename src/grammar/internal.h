@@ -73,7 +73,7 @@ struct grammar_builder {
     bool try, cut_short;
     uint64_t dfa_work;     /* spent on finite automata */
     uint64_t schema_work;  /* on schemas that are done (json_schema.h) */
-    uint32_t n_categories; /* of Unicode, in all expressions (regex.c) */
+    uint32_t n_categories; /* of Unicode, in all expressions (regex_class.c) */
     /* nodes that every use shares; NONE: not made yet */
     grammar_node json_value, json_object, json_array, json_string, json_char, json_number,
         json_space, json_integer;

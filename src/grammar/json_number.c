@@ -223,7 +223,7 @@ grammar_node json_number_between(struct grammar_builder *b,
                                  const struct number_bounds *given,
                                  const char *where)
 {
-    struct decimal lo, hi, zero = {0};
+    struct decimal lo = {0}, hi = {0}, zero = {0};
     struct number_bounds bounds = *given, *n = &bounds;
     include(&n->lo, &n->lo_excluded, INFINITY);
     include(&n->hi, &n->hi_excluded, -INFINITY);

@@ -270,12 +270,13 @@ static bool read_multiple(struct schema *s, const json_t *m, uint64_t *step_by, 
         schema_fail(s, "multipleOf", "must be a number greater than 0");
         return false;
     }
-    for (; *places <= 6 && x * scale < 1e15; ++*places, scale *= 10) {
+    for (; *places <= 6 && x * scale < 1e15; ++*places) {
         double whole = round(x * scale);
         if (whole >= 1 && whole / scale == x) {
             *step_by = (uint64_t)whole;
             return true;
         }
+        scale *= 10;
     }
     schema_fail(s, "multipleOf", "this number is not supported");
     return false;

@@ -298,7 +298,7 @@ enum err kv_states_check_table(const struct kv *kv,
         held[t->base]++;
     for (uint32_t i = 0; i < t->max_blocks && t->states; i++)
         n_set += t->states[i] != KV_NO_STATE;
-    for (uint32_t k = 0; k < t->n_kept; k++) {
+    for (uint32_t k = 0; k < t->n_kept && t->states; k++) {
         const uint32_t state = t->states[t->kept[k]];
         if (state >= kv->cfg.n_states || kv->states_info[state].block != t->blocks[t->kept[k]])
             return err_set(

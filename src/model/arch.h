@@ -1,4 +1,6 @@
-/* The architectures Weir knows: one row each. What a row cannot say, an op says. */
+/* The architectures Weir knows: one row each, in the table of its kind. What a row cannot say, an
+ * op says. What a row does not name is 0: absent, plain or none. Sources are the papers and
+ * published configurations of each family; the names of tensors and keys are GGUF's. */
 #ifndef WEIR_MODEL_ARCH_H
 #define WEIR_MODEL_ARCH_H
 
@@ -71,6 +73,7 @@ struct arch {
     enum qk_norm qk_norm;     /* attn_{q,k}_norm.weight */
     bool qk_norm_optional;    /* or not: some files have none */
     enum norm_kind norm;
+    bool norm_by_key; /* by RMS where the file has an epsilon for that */
     enum norm_place norms;
     enum parallel parallel;
     enum second_norm second;
@@ -141,7 +144,17 @@ struct arch {
     bool lead_rotated;     /* but the first ones, leading_dense_block_count */
 };
 
-/* NULL when there is no such row. */
+/* The rows of a file, families together. */
+struct arch_table {
+    const struct arch *rows;
+    size_t n;
+};
+extern const struct arch_table arch_dense;     /* decoders, of which some files may have experts */
+extern const struct arch_table arch_experts;   /* decoders with experts in all their files */
+extern const struct arch_table arch_recurrent; /* decoders with recurrent layers */
+extern const struct arch_table arch_encoders;  /* what makes embeddings and scores */
+
+/* NULL when no table has such a row. */
 const struct arch *arch_find(const char *name, size_t len);
 
 #endif

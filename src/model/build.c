@@ -112,15 +112,39 @@ bool plan_has(const struct builder *b, const char *stem)
     return gguf_find_tensor(b->m->gguf, plan_name(b, stem, "weight")) != NULL;
 }
 
+/* Where the next of n goes. */
+static uint32_t next_of(struct builder *b, uint32_t *n, uint32_t most, const char *what)
+{
+    if (*n < most)
+        return (*n)++;
+    if (!b->err)
+        b->err = err_set(b->e,
+                         ERR_UNSUPPORTED,
+                         "%s: layer %u needs more %s than a plan has room for, %u",
+                         b->m->arch,
+                         b->layer,
+                         what,
+                         most);
+    return most - 1;
+}
+
 struct op *plan_add(struct builder *b, enum op_kind kind, enum model_buf in, enum model_buf out)
 {
-    struct op *op = &b->m->ops[b->m->n_ops++];
+    struct op *op = &b->m->ops[next_of(b, &b->m->n_ops, b->most_ops, "operations")];
     *op =
         (struct op){.kind = kind, .layer = (uint16_t)b->layer, .in = in, .out = out, .scale = 1.0f};
     op->head_dim = b->m->layers[b->layer].head_dim;
     op->n_in = b->m->buf_width[in];
     op->n_out = b->m->buf_width[out];
     return op;
+}
+
+struct gguf_tensor *plan_part(struct builder *b, const struct gguf_tensor *of)
+{
+    struct gguf_tensor *p =
+        &b->m->parts[next_of(b, &b->m->n_parts, b->most_parts, "parts of tensors")];
+    *p = *of;
+    return p;
 }
 
 struct op *plan_linear(struct builder *b,

@@ -8,6 +8,8 @@
 struct builder {
     struct model *m;
     const struct arch *arch;
+    enum norm_kind norm;
+    uint32_t most_ops, most_parts; /* that m->ops and m->parts have room for, at least 1 */
     uint32_t layer;
     bool *used; /* [gguf_n_tensors] whether the tensor found its place */
     enum err err;
@@ -45,7 +47,8 @@ bool plan_has(const struct builder *b, const char *stem); /* its weight */
 /* The same without "weight" or "bias". */
 const char *plan_bare_name(const struct builder *b, const char *stem);
 
-/* The next op, as wide as its buffers. */
+/* The next op, as wide as its buffers. Where there is no room for one more: b->err, and the last
+ * one again. */
 struct op *plan_add(struct builder *b, enum op_kind kind, enum model_buf in, enum model_buf out);
 struct op *plan_linear(struct builder *b,
                        const char *stem,
@@ -54,6 +57,9 @@ struct op *plan_linear(struct builder *b,
                        enum model_buf out,
                        uint32_t n_out,
                        enum presence bias);
+
+/* The next tensor of m->parts, a copy to be changed; without room as plan_add. */
+struct gguf_tensor *plan_part(struct builder *b, const struct gguf_tensor *of);
 
 /* A tensor that holds the matrices of several linears of one input, one below the other. */
 void plan_stacked(struct builder *b,
@@ -71,10 +77,21 @@ struct op *plan_head_norm(struct builder *b,
                           const struct gguf_tensor *w);
 /* The norm of the layer under construction, of rows of n_embd values. */
 void plan_norm(struct builder *b, const char *stem, enum model_buf in, enum model_buf out);
+/* The norm before a sub-layer, where there is one; returns what the sub-layer reads. */
+enum model_buf plan_norm_before(struct builder *b, const char *stem);
+/* What a sub-layer put in OUT, normalised where the architecture does so, joins the residual
+ * stream. */
+void plan_result(struct builder *b, const char *norm, const char *norm_of_sum);
 /* The first n values, in place. */
 void plan_unary(struct builder *b, enum model_buf buf, uint32_t n, enum unary_kind kind);
 /* out = act(out) * up, the first n values. */
 void plan_gated(struct builder *b, enum model_buf out, enum model_buf up, uint32_t n);
+
+/* attention.c: what attention adds to X; in parallel layers the feed-forward part reads the H that
+ * it leaves. And of Q, K and V, once their buffers hold them: rotated, normalised, stored,
+ * attended. */
+void plan_attention(struct builder *b, bool parallel);
+void plan_attend(struct builder *b);
 
 /* experts.c: the router, the experts and the one that all rows share, to OUT; or, beside a dense
  * part whose result OUT holds, normalised and added to it. */
@@ -98,9 +115,6 @@ void plan_beside_attention(struct builder *b, enum model_buf in);
 void plan_add_beside(struct builder *b);
 /* Of the layer's gate, n values, where the layer does so. */
 void plan_sparse(struct builder *b, enum model_buf gate, uint32_t n);
-
-/* Q, K and V, once their buffers hold them: rotated, normalised, stored, attended. */
-void plan_attend(struct builder *b);
 
 /* recurrent.c: the widths of its buffers; a recurrent layer, of what its linears read, to `out`. */
 void recurrent_widths(struct model *m, const struct arch *arch);

@@ -2,7 +2,6 @@
 #include "model/keys.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 /* Limits far above any real model: products of two stay inside 64 bits. */
@@ -10,16 +9,12 @@
 #define MAX_EMBD (1u << 17)
 #define MAX_HEADS 1024
 #define MAX_HEAD_DIM 1024
-#define MAX_FF (1u << 20)
 #define MAX_VOCAB (1u << 22)
 #define MAX_CTX (1u << 26)
-#define MAX_EXPERTS 1024
 #define MAX_LABELS 4096
 #define MAX_PER_LAYER 8192
-#define MAX_STREAMS 8 /* as many as steps of backends have room for */
-#define MAX_EXPERTS_USED 64
-#define UNUSED_HEAD_DIM 8           /* where nothing attends */
-#define MAX_EXPERT_WIDTH (1u << 22) /* n_expert_used * (n_embd or n_ff_expert) */
+#define MAX_STREAMS 8     /* as many as steps of backends have room for */
+#define UNUSED_HEAD_DIM 8 /* where nothing attends */
 
 /* The widths that may differ from layer to layer, and the largest of each. */
 static enum err read_layers(struct model *m, const struct arch *arch, struct err_info *e)
@@ -259,144 +254,6 @@ static enum err read_vocab_size(struct model *m, struct err_info *e)
     return OK;
 }
 
-static bool has_select_bias(const struct model *m)
-{
-    for (uint32_t i = 0; i < m->hp.n_layer; i++) {
-        char name[48], bare[48];
-        snprintf(name, sizeof name, "blk.%u.exp_probs_b.bias", i);
-        snprintf(bare, sizeof bare, "blk.%u.exp_probs_b", i);
-        if (gguf_find_tensor(m->gguf, name) || gguf_find_tensor(m->gguf, bare))
-            return true;
-    }
-    return false;
-}
-
-/* Groups of experts, of which some are selected from. */
-static enum err read_groups(struct model *m, struct err_info *e)
-{
-    struct model_hparams *hp = &m->hp;
-    hp->n_expert_group = 1;
-    enum err err = key_u32_in(m, "expert_group_count", 0, hp->n_expert, &hp->n_expert_group, e);
-    if (err || hp->n_expert_group <= 1)
-        return err;
-    if (hp->n_expert % hp->n_expert_group != 0)
-        return err_set(e,
-                       ERR_FORMAT,
-                       "%s.expert_group_count is %u, which does not divide expert_count, %u",
-                       m->arch,
-                       hp->n_expert_group,
-                       hp->n_expert);
-    err = key_u32_in(
-        m, "expert_group_used_count", 1, hp->n_expert_group, &hp->n_expert_group_used, e);
-    const uint32_t n = hp->n_expert / hp->n_expert_group * hp->n_expert_group_used;
-    if (!err && n < hp->n_expert_used)
-        err = err_set(e,
-                      ERR_FORMAT,
-                      "%s.expert_group_used_count is %u: of %u experts %u cannot be selected",
-                      m->arch,
-                      hp->n_expert_group_used,
-                      n,
-                      hp->n_expert_used);
-    return err;
-}
-
-/* Softmax, over all experts or over the selected ones, or sigmoids, which is what the plan
- * computes. */
-static enum err read_gating(struct model *m, const struct arch *arch, struct err_info *e)
-{
-    uint32_t gating = 0;
-    enum err err = key_u32(m, "expert_gating_func", &gating, e);
-    if (err)
-        return err;
-    if (gating > 3)
-        return err_set(e,
-                       ERR_UNSUPPORTED,
-                       "%s.expert_gating_func is %u; softmax (1, 3) and sigmoid (2) are supported",
-                       m->arch,
-                       gating);
-    if (gating == 3 && (m->hp.n_expert_group > 1 || has_select_bias(m)))
-        return err_set(e,
-                       ERR_UNSUPPORTED,
-                       "%s.expert_gating_func is 3, beside groups of experts or exp_probs_b: "
-                       "selection by raw scores with these is not supported",
-                       m->arch);
-    m->hp.expert_sigmoid =
-        gating == 2 || (gating == 0 && (arch->gating == GATING_SIGMOID ||
-                                        (arch->gating == GATING_BY_BIAS && has_select_bias(m))));
-    if ((err = key_bool(m, "expert_weights_norm", &m->hp.expert_norm, e)) ||
-        (err = key_f32_in(m, "expert_weights_scale", -1e-30f, 1e6f, &m->hp.expert_scale, e)))
-        return err;
-    if (gating == 3) /* softmax over the selected */
-        m->hp.expert_norm = true;
-    if (m->hp.expert_scale == 0.0f) /* how some files say that there is none */
-        m->hp.expert_scale = 1.0f;
-    return OK;
-}
-
-/* Every layer has a feed-forward part, unless the architecture knows gaps. */
-static enum err check_dense(const struct model *m, const struct arch *arch, struct err_info *e)
-{
-    for (uint32_t i = 0; i < m->hp.n_layer; i++) {
-        if (m->layers[i].n_ff == 0 && !(arch->gaps && m->hp.n_ff) &&
-            arch->recurrent_layers != RECURRENT_ALL)
-            return err_set(
-                e, ERR_FORMAT, "metadata key %s.feed_forward_length is missing or 0", m->arch);
-    }
-    return OK;
-}
-
-static enum err read_experts(struct model *m, const struct arch *arch, struct err_info *e)
-{
-    struct model_hparams *hp = &m->hp;
-    enum err err =
-        key_u32_in(m, "expert_count", arch->experts == REQUIRED, MAX_EXPERTS, &hp->n_expert, e);
-    if (err)
-        return err;
-    if (hp->n_expert && arch->experts == ABSENT)
-        return err_set(e, ERR_UNSUPPORTED, "%s: models with experts are not supported", m->arch);
-    hp->expert_norm = !arch->expert_all;
-    hp->expert_input = arch->expert_input;
-    hp->expert_scale = 1.0f;
-    if (!hp->n_expert)
-        return check_dense(m, arch, e);
-    const uint32_t most = hp->n_expert < MAX_EXPERTS_USED ? hp->n_expert : MAX_EXPERTS_USED;
-    if ((err = key_u32_in(m, "expert_used_count", 1, most, &hp->n_expert_used, e)))
-        return err;
-    hp->n_ff_expert = arch->expert_ff_by_rank ? hp->n_ff / hp->n_expert_used : hp->n_ff;
-    if ((err = key_u32_in(m, "expert_feed_forward_length", 1, MAX_FF, &hp->n_ff_expert, e)))
-        return err;
-    const uint32_t widest = hp->n_ff_expert > hp->n_embd ? hp->n_ff_expert : hp->n_embd;
-    if ((uint64_t)widest * hp->n_expert_used > MAX_EXPERT_WIDTH)
-        return err_set(e,
-                       ERR_FORMAT,
-                       "%s.expert_used_count: %u experts of width %u a row",
-                       m->arch,
-                       hp->n_expert_used,
-                       widest);
-    uint32_t n_shared = 1;
-    hp->n_ff_shared = arch->shared == REQUIRED ? hp->n_ff : 0;
-    if (arch->shared_by_count) {
-        if ((err = key_u32_in(m, "expert_shared_count", 1, MAX_EXPERTS, &n_shared, e)))
-            return err;
-        if ((uint64_t)n_shared * hp->n_ff_expert > MAX_FF)
-            return err_set(e, ERR_FORMAT, "%s.expert_shared_count is %u", m->arch, n_shared);
-        hp->n_ff_shared = n_shared * hp->n_ff_expert;
-    }
-    if (arch->shared != ABSENT && (err = key_u32_in(m,
-                                                    "expert_shared_feed_forward_length",
-                                                    arch->shared == REQUIRED,
-                                                    MAX_FF,
-                                                    &hp->n_ff_shared,
-                                                    e)))
-        return err;
-    if ((err = read_groups(m, e)) ||
-        (err = arch->expert_latent
-                   ? key_u32_in(m, "moe_latent_size", 0, hp->n_embd, &hp->n_expert_latent, e)
-                   : OK))
-        return err;
-    return read_gating(m, arch, e);
-}
-
 /* Embeddings for each layer, and streams; nobody tells the rank of what runs beside attention but
  * its first matrix. */
 static enum err read_streams(struct model *m, const struct arch *arch, struct err_info *e)
@@ -551,6 +408,13 @@ static enum err read_temperature(struct model *m, const struct arch *arch, struc
     return key_u32_in(m, length, 1, MAX_CTX, &hp->temper_length, e);
 }
 
+enum norm_kind hparams_norm(const struct model *m, const struct arch *arch)
+{
+    const struct gguf_kv *eps =
+        arch->norm_by_key ? key_find(m, "attention.layer_norm_rms_epsilon") : NULL;
+    return eps && eps->f != 0.0 ? NORM_RMS : arch->norm;
+}
+
 static enum err read_scales(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
@@ -584,7 +448,7 @@ static enum err read_scales(struct model *m, const struct arch *arch, struct err
     hp->norm_eps = 1e-5f;
     hp->rope_freq_base = 10000.0f;
     const char *eps = "attention.layer_norm_epsilon"; /* which some call it, whatever the norm */
-    if (arch->norm == NORM_RMS &&
+    if (hparams_norm(m, arch) == NORM_RMS &&
         (!arch->recurrence || !key_find(m, eps) || key_find(m, "attention.layer_norm_rms_epsilon")))
         eps = "attention.layer_norm_rms_epsilon";
     if ((err = key_f32_in(m, eps, -1e-30f, 1.0f, &hp->norm_eps, e)))
@@ -641,7 +505,7 @@ enum err hparams_read(struct model *m, const struct arch *arch, struct err_info 
     if ((err = refuse_unknown(m, arch, e)) || (err = read_sizes(m, arch, e)) ||
         (err = read_window(m, arch, e)) || (err = has_heads(arch) ? read_heads(m, arch, e) : OK) ||
         (err = arch->borrows ? read_borrowed(m, arch, e) : OK) ||
-        (err = recurrent_read(m, arch, e)) || (err = read_experts(m, arch, e)) ||
+        (err = recurrent_read(m, arch, e)) || (err = experts_read(m, arch, e)) ||
         (err = read_vocab_size(m, e)) || (err = read_pooling(m, arch, e)))
         return err;
     if (arch->per_layer && (err = read_streams(m, arch, e)))

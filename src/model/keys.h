@@ -41,8 +41,14 @@ enum err key_f32_in(const struct model *m,
                     float *v,
                     struct err_info *e) WEIR_MUST_USE;
 
+/* Values of a feed-forward part: far above any real model. */
+#define MAX_FF (1u << 20)
+
 /* hparams.c: m->hp from the file. Errors: ERR_FORMAT, ERR_UNSUPPORTED. */
 enum err hparams_read(struct model *m, const struct arch *arch, struct err_info *e) WEIR_MUST_USE;
+
+/* How this file's rows are normalised. */
+enum norm_kind hparams_norm(const struct model *m, const struct arch *arch);
 
 /* Whether the layer sees hp.window positions only. */
 bool hparams_windowed(const struct model *m, const struct arch *arch, uint32_t layer);
@@ -53,6 +59,10 @@ enum err recurrent_read_layers(struct model *m,
                                const struct arch *arch,
                                struct err_info *e) WEIR_MUST_USE;
 enum err recurrent_read(struct model *m, const struct arch *arch, struct err_info *e) WEIR_MUST_USE;
+
+/* experts.c: how many there are, their widths and what weighs them, once n_ff is known; without
+ * experts every layer must have a dense part. Errors: ERR_FORMAT, ERR_UNSUPPORTED. */
+enum err experts_read(struct model *m, const struct arch *arch, struct err_info *e) WEIR_MUST_USE;
 
 /* rope.c: m->ropes from m->hp and the file, for a context of n_ctx positions. Errors: ERR_FORMAT,
  * ERR_UNSUPPORTED. */

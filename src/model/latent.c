@@ -33,7 +33,7 @@ static void add_linear_by_head(struct builder *b,
 }
 
 /* A tensor [n_head][rows of cols] of the layer's own making, its bytes still to be filled in; NULL
- * when memory is out (b->err). */
+ * on error (b->err). */
 static struct gguf_tensor *make(struct builder *b,
                                 const struct gguf_tensor *of,
                                 enum gguf_type type,
@@ -43,6 +43,9 @@ static struct gguf_tensor *make(struct builder *b,
                                 uint8_t **data)
 {
     const uint64_t n_head = b->m->layers[b->layer].n_head;
+    struct gguf_tensor *p = plan_part(b, of);
+    if (b->err)
+        return NULL;
     uint8_t *bytes = malloc(row_bytes * rows * n_head); /* at most 4 GiB */
     if (!bytes) {
         b->err = err_set(b->e,
@@ -51,8 +54,6 @@ static struct gguf_tensor *make(struct builder *b,
                          b->layer);
         return NULL;
     }
-    struct gguf_tensor *p = &b->m->parts[b->m->n_parts++];
-    *p = *of;
     p->type = type;
     p->ne[0] = cols;
     p->ne[1] = rows;
@@ -88,8 +89,9 @@ static void split_latent_matrices(struct builder *b,
     uint8_t *k, *v;
     const size_t value_bytes = type == GGUF_TYPE_F32 ? 4 : 2;
     *to_latent = make(b, both, type, n_key, n_latent, n_key * value_bytes, &k);
-    *from_latent = b->err ? NULL : make(b, both, both->type, n_latent, n_value, row_bytes, &v);
-    if (b->err)
+    if (*to_latent)
+        *from_latent = make(b, both, both->type, n_latent, n_value, row_bytes, &v);
+    if (!*from_latent)
         return;
     float *row = mem_alloc(n_latent * sizeof *row);
     for (size_t h = 0; h < n_head; h++) {

@@ -123,8 +123,8 @@ enum err model_set_context(struct model *m, uint32_t n_ctx, struct err_info *e)
 
 float model_temper(const struct model_hparams *hp, uint32_t position)
 {
-    const uint64_t at = (uint64_t)position + hp->temper_offset;
-    return (float)(1 + hp->temper_scale * log(1 + (double)(at / hp->temper_length)));
+    const uint64_t lengths = ((uint64_t)position + hp->temper_offset) / hp->temper_length;
+    return (float)(1 + hp->temper_scale * log(1 + (double)lengths));
 }
 
 float model_alibi_slope(float exponent, uint32_t n_head, uint32_t h)

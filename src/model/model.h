@@ -1,6 +1,6 @@
 /* A model is a plan: hyper-parameters and tensors become a flat array of op records, once.
  *
- * An architecture is a row of the table in arch.c. A backend executes the plan over a batch and
+ * An architecture is a row of a table (arch.h). A backend executes the plan over a batch and
  * needs to know nothing else about models.
  *
  * Activations are rows of f32 in named buffers; every op reads and writes whole buffers:

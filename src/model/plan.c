@@ -4,8 +4,6 @@
 #include "model/build.h"
 #include "model/keys.h"
 
-#include <assert.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +11,7 @@
 enum {
     OPS_PER_LAYER = 64, /* at most */
     OPS_BESIDE = 24,
-    PARTS_PER_LAYER = 13, /* q k v and gate up, with biases, and a recurrent part's three */
-    MADE_PER_LAYER = 2,
-    LLAMA4_MAVERICK_EXPERTS = 128 /* no file says it: this one does without the norms of Q and K */
+    PARTS_PER_LAYER = 13 /* q k v and gate up, with biases, and a recurrent part's three */
 };
 
 /* What a norm multiplies by and adds: of the tensors NAME.weight and NAME.bias. */
@@ -25,7 +21,7 @@ struct norm_parts {
 
 static struct norm_parts take_norm(struct builder *b, const char *name)
 {
-    const enum norm_kind kind = b->arch->norm;
+    const enum norm_kind kind = b->norm;
     const uint32_t n = b->m->hp.n_embd;
     char w[96], bias[96];
     snprintf(w, sizeof w, "%s.weight", name);
@@ -43,7 +39,7 @@ static void add_norm(struct builder *b,
                      enum model_buf in,
                      enum model_buf out)
 {
-    struct op *op = plan_add(b, b->arch->norm == NORM_RMS ? OP_NORM : OP_LAYER_NORM, in, out);
+    struct op *op = plan_add(b, b->norm == NORM_RMS ? OP_NORM : OP_LAYER_NORM, in, out);
     op->w = parts.w;
     op->bias = parts.bias;
 }
@@ -66,29 +62,6 @@ struct op *plan_head_norm(struct builder *b,
     return op;
 }
 
-/* Of the n values of Q or K, over each head or over the whole row. */
-static void add_qk_norm(struct builder *b, const char *stem, enum model_buf buf, uint32_t n)
-{
-    const bool rows = b->arch->qk_norm == QK_NORM_ROWS;
-    const bool bare = b->arch->qk_norm == QK_NORM_BARE, each = b->arch->qk_norm == QK_NORM_EACH;
-    const uint32_t dim = b->m->layers[b->layer].head_dim;
-    if (b->arch->qk_norm == QK_PLAIN || (b->arch->qk_norm_optional && !plan_has(b, stem)))
-        return;
-    struct op *op = plan_add(b,
-                             rows   ? OP_NORM
-                             : each ? OP_HEAD_LAYER_NORM
-                                    : OP_HEAD_NORM,
-                             buf,
-                             buf);
-    op->n_in = op->n_out = n;
-    op->w = plan_take(b,
-                      plan_name(b, stem, "weight"),
-                      rows ? n : dim,
-                      each ? n / dim : 1,
-                      F32_ONLY,
-                      bare ? ABSENT : REQUIRED);
-}
-
 /* Rows first .. first + n - 1 of a matrix, or values of a vector, as a tensor of their own. */
 static const struct gguf_tensor *part(struct builder *b,
                                       const struct gguf_tensor *t,
@@ -97,11 +70,9 @@ static const struct gguf_tensor *part(struct builder *b,
 {
     if (!t)
         return NULL;
-    assert(b->m->n_parts < b->m->hp.n_layer * PARTS_PER_LAYER);
-    struct gguf_tensor *p = &b->m->parts[b->m->n_parts++];
+    struct gguf_tensor *p = plan_part(b, t);
     const int dim = t->ne[1] > 1 ? 1 : 0;
     const size_t bytes = t->n_bytes / t->ne[dim];
-    *p = *t;
     p->ne[dim] = n;
     p->data = t->data + first * bytes;
     p->n_bytes = n * bytes;
@@ -134,104 +105,7 @@ void plan_stacked(struct builder *b,
     }
 }
 
-/* Of a layer that attends to K and V of another: its own, which some files have, are left alone. */
-static void leave_kv(struct builder *b)
-{
-    static const char *const stems[] = {"attn_k", "attn_v", "attn_k_norm"};
-    for (int i = 0; i < 3; i++) {
-        const struct gguf_tensor *t =
-            gguf_find_tensor(b->m->gguf, plan_name(b, stems[i], "weight"));
-        if (t)
-            plan_mark(b, t);
-    }
-}
-
-/* Each head's query and, behind it, what will gate what the head gathers. */
-static void add_gate_of_query(struct builder *b)
-{
-    const struct model_layer *l = &b->m->layers[b->layer];
-    for (int i = 0; i < 2; i++) {
-        struct op *op = plan_add(b, OP_HEAD_COPY, BUF_QUERY, i == 0 ? BUF_Q : BUF_HEADS);
-        op->n_head = l->n_head;
-        op->in_step = 2 * l->head_dim;
-        op->out_step = op->n_in = op->n_out = l->head_dim;
-        op->front = i == 0;
-    }
-}
-
-static void add_qkv(struct builder *b, enum model_buf in)
-{
-    static const enum model_buf bufs[] = {BUF_Q, BUF_K, BUF_V};
-    static const char *const stems[] = {"attn_q", "attn_k", "attn_v"};
-    const struct model_layer *l = &b->m->layers[b->layer];
-    const uint32_t dim = l->head_dim;
-    const bool borrowed = l->kv_layer != b->layer;
-    const uint32_t n[] = {l->n_head * dim, l->n_head_kv * dim, l->n_head_kv * dim};
-    const bool gated = b->arch->gate_in_query;
-    if (plan_has(b, "attn_qkv") && !gated) {
-        plan_stacked(b, "attn_qkv", in, bufs, n, 3, b->arch->qkv_bias);
-        return;
-    }
-    const bool same = b->arch->value_of_key && !plan_has(b, "attn_v");
-    for (int i = 0; i < (borrowed ? 1 : same ? 2 : 3); i++)
-        plan_linear(b,
-                    stems[i],
-                    in,
-                    b->m->hp.n_embd,
-                    gated && i == 0 ? BUF_QUERY : bufs[i],
-                    gated && i == 0 ? 2 * n[i] : n[i],
-                    b->arch->qkv_bias);
-    if (gated)
-        add_gate_of_query(b);
-    if (borrowed || !same)
-        return;
-    struct op *op = plan_add(b, OP_HEAD_COPY, BUF_K, BUF_V);
-    op->n_head = l->n_head_kv;
-    op->in_step = op->out_step = op->n_in = op->n_out = dim;
-}
-
-/* Whether the layer is one of the first, which are rotated whatever they see. */
-static bool is_lead(struct builder *b)
-{
-    uint32_t n_lead = 0;
-    if (b->arch->lead_rotated && !b->err)
-        b->err = key_u32(b->m, "leading_dense_block_count", &n_lead, b->e);
-    return b->layer < n_lead;
-}
-
-static enum rope_table rope_of(struct builder *b, bool windowed)
-{
-    const uint32_t step = b->arch->no_rope_step;
-    const struct gguf_kv *pattern =
-        b->arch->rope_pattern ? key_find(b->m, "attention.rope_pattern") : NULL;
-    bool rotates = true;
-    if (pattern && (pattern->kind != GGUF_ARRAY || pattern->elem_kind != GGUF_BOOL ||
-                    pattern->n_elems < b->m->hp.n_layer)) {
-        if (!b->err)
-            b->err = err_set(b->e,
-                             ERR_FORMAT,
-                             "%s.attention.rope_pattern is not %u bools",
-                             b->m->arch,
-                             b->m->hp.n_layer);
-        return ROPE_NONE;
-    }
-    if (pattern && !gguf_elem(pattern, b->layer).b)
-        return ROPE_NONE;
-    if (b->m->hp.alibi > 0.0f && b->arch->alibi_layers)
-        return ROPE_NONE;
-    if (b->arch->rope_switch && !b->err)
-        b->err = key_bool(b->m, "rope.scaling.finetuned", &rotates, b->e);
-    if (!rotates)
-        return ROPE_NONE;
-    if (step && (b->layer + 1) % step == 0)
-        return ROPE_NONE;
-    if (b->arch->full_unrotated && b->m->hp.window && !windowed && !is_lead(b))
-        return ROPE_NONE;
-    return windowed && b->m->ropes[ROPE_WINDOW].inv_freq ? ROPE_WINDOW : ROPE_FULL;
-}
-
-/* The norm before a sub-layer, where there is one; returns what the sub-layer reads. */
-static enum model_buf add_norm_before(struct builder *b, const char *stem)
+enum model_buf plan_norm_before(struct builder *b, const char *stem)
 {
     if (!(b->arch->norms & NORM_BEFORE))
         return BUF_X;
@@ -242,9 +116,7 @@ static enum model_buf add_norm_before(struct builder *b, const char *stem)
     return BUF_H;
 }
 
-/* What a sub-layer put out, normalised where the architecture does so, joins the residual stream.
- */
-static void add_result(struct builder *b, const char *norm, const char *norm_of_sum)
+void plan_result(struct builder *b, const char *norm, const char *norm_of_sum)
 {
     if (b->arch->norms & NORM_AFTER)
         plan_norm(b, norm, BUF_OUT, BUF_OUT);
@@ -270,123 +142,6 @@ static bool is_parallel(struct builder *b)
         break;
     }
     return false;
-}
-
-/* The norm that only the feed-forward part of a parallel layer reads, once attention's linears have
- * read theirs: GPT-NeoX's second; of the larger Falcons the first, beside one for attention. */
-static void add_second_norm(struct builder *b, bool own_attention_norm)
-{
-    if (own_attention_norm)
-        plan_norm(b, "attn_norm", BUF_X, BUF_H);
-    else if (b->arch->second == SECOND_FFN)
-        plan_norm(b, "ffn_norm", BUF_X, BUF_H);
-}
-
-void plan_attend(struct builder *b)
-{
-    const struct model_hparams *hp = &b->m->hp;
-    const struct model_layer *l = &b->m->layers[b->layer];
-    const uint32_t n_q = l->n_head * l->head_dim, n_kv = l->n_head_kv * l->head_dim;
-    const uint32_t n_value = hp->latent ? hp->latent : l->head_dim;
-    const bool borrowed = l->kv_layer != b->layer;
-    const bool windowed = hparams_windowed(b->m, b->arch, b->layer);
-    const enum rope_table rope = rope_of(b, windowed);
-    const bool bare = b->arch->qk_norm == QK_NORM_BARE;
-    const bool norm_last = b->arch->qk_norm == QK_NORM_ROTATED ||
-                           (bare && rope != ROPE_NONE && hp->n_expert != LLAMA4_MAVERICK_EXPERTS);
-    struct op *op;
-    if (norm_last) {
-        op = plan_add(b, OP_ROPE, BUF_K, BUF_Q);
-        op->rope = rope;
-        op->n_head = l->n_head;
-        op->n_head_kv = l->n_head_kv;
-    }
-    if (norm_last || !bare) {
-        add_qk_norm(b, "attn_q_norm", BUF_Q, n_q);
-        if (!borrowed)
-            add_qk_norm(b, "attn_k_norm", BUF_K, n_kv);
-    }
-    if (b->arch->value_norm && !borrowed)
-        plan_head_norm(b, BUF_V, n_kv, NULL);
-    if (borrowed)
-        leave_kv(b);
-    op = plan_add(b, borrowed ? OP_ROPE : OP_ROPE_STORE, BUF_K, BUF_Q);
-    op->in2 = BUF_V;
-    op->rope = norm_last ? ROPE_NONE : rope;
-    op->temper =
-        hp->temper_scale != 0.0f && (b->arch->temper == TEMPER_BY_KEY || rope == ROPE_NONE);
-    op->n_head = l->n_head;
-    op->n_head_kv = borrowed ? 0 : l->n_head_kv;
-    op = plan_add(b, OP_ATTENTION, BUF_Q, BUF_ATT);
-    op->layer = (uint16_t)l->kv_layer;
-    op->borrowed = borrowed;
-    op->n_in = n_q;
-    op->n_out = l->n_head * n_value;
-    op->n_head = l->n_head;
-    op->n_head_kv = l->n_head_kv;
-    op->scale = hp->attention_scale;
-    op->alibi = hp->alibi;
-    op->cap = hp->attention_cap;
-    op->window = windowed ? hp->window : 0;
-    op->window_kind = b->arch->chunks ? WINDOW_CHUNK : hp->causal ? WINDOW_LAST : WINDOW_AROUND;
-    if (b->arch->sinks)
-        op->w =
-            plan_take(b, plan_name(b, "attn_sinks", "weight"), l->n_head, 1, F32_ONLY, REQUIRED);
-}
-
-static void add_clamps(struct builder *b)
-{
-    static const enum model_buf bufs[] = {BUF_Q, BUF_K, BUF_V};
-    const struct model_layer *l = &b->m->layers[b->layer];
-    for (int i = 0; i < 3 && b->m->hp.qkv_clamp > 0.0f; i++) {
-        struct op *op = plan_add(b, OP_CLAMP, bufs[i], bufs[i]);
-        op->n_in = op->n_out = (i == 0 ? l->n_head : l->n_head_kv) * l->head_dim;
-        op->cap = b->m->hp.qkv_clamp;
-    }
-}
-
-/* Of what attention gathered. */
-static void add_attention_gate(struct builder *b)
-{
-    const struct model_layer *l = &b->m->layers[b->layer];
-    struct op *op = plan_add(b, OP_GATED, BUF_HEADS, BUF_ATT);
-    op->in2 = BUF_ATT;
-    op->n_in = op->n_out = l->n_head * l->head_dim;
-    op->gate = GATE_SIGMOID;
-}
-
-static void add_attention(struct builder *b, bool parallel)
-{
-    const struct model_hparams *hp = &b->m->hp;
-    const struct model_layer *l = &b->m->layers[b->layer];
-    const enum presence bias = b->arch->out_bias;
-    const bool own_norm = b->arch->second == SECOND_ATTENTION && plan_has(b, "attn_norm_2");
-    const enum model_buf in = add_norm_before(b, own_norm ? "attn_norm_2" : "attn_norm");
-    if (hp->latent) {
-        plan_latent_attention(b, in);
-    } else if (l->n_head_kv == 0) { /* a matrix in its place */
-        plan_linear(b, "attn_output", in, hp->n_embd, BUF_OUT, hp->n_embd, bias);
-    } else {
-        add_qkv(b, in);
-        if (b->arch->gated_attention)
-            plan_linear(b, "attn_gate", in, hp->n_embd, BUF_HEADS, l->n_head * l->head_dim, ABSENT);
-        if (b->arch->streams)
-            plan_beside_attention(b, in);
-        if (parallel)
-            add_second_norm(b, own_norm);
-        add_clamps(b);
-        plan_attend(b);
-        if (b->arch->gated_attention || b->arch->gate_in_query)
-            add_attention_gate(b);
-        plan_linear(b, "attn_output", BUF_ATT, l->n_head * l->head_dim, BUF_OUT, hp->n_embd, bias);
-    }
-    if (l->recurrent) {
-        plan_recurrent(b, in, BUF_SHARED);
-        plan_add(b, OP_ADD, BUF_SHARED, BUF_OUT);
-    }
-    add_result(b, "post_attention_norm", "attn_output_norm");
-    if (b->arch->streams)
-        plan_add_beside(b);
 }
 
 void plan_unary(struct builder *b, enum model_buf buf, uint32_t n, enum unary_kind kind)
@@ -461,15 +216,15 @@ static void add_layer(struct builder *b)
     if (b->arch->streams)
         plan_streams_predict(b);
     if (l->n_head) {
-        add_attention(b, parallel);
+        plan_attention(b, parallel);
     } else if (l->recurrent) {
-        plan_recurrent(b, add_norm_before(b, "attn_norm"), BUF_OUT);
-        add_result(b, "post_attention_norm", "attn_output_norm");
+        plan_recurrent(b, plan_norm_before(b, "attn_norm"), BUF_OUT);
+        plan_result(b, "post_attention_norm", "attn_output_norm");
     }
     if (b->arch->gaps && l->n_ff == 0)
         return;
     const enum model_buf in =
-        parallel ? BUF_H : add_norm_before(b, b->arch->ffn_norm ? b->arch->ffn_norm : "ffn_norm");
+        parallel ? BUF_H : plan_norm_before(b, b->arch->ffn_norm ? b->arch->ffn_norm : "ffn_norm");
     const bool experts = b->m->hp.n_expert && plan_has(b, "ffn_gate_inp");
     if (experts && !b->arch->experts_beside)
         plan_experts(b, in);
@@ -477,7 +232,7 @@ static void add_layer(struct builder *b)
         add_dense(b, in);
     if (experts && b->arch->experts_beside)
         plan_experts_beside(b);
-    add_result(b, "post_ffw_norm", "layer_output_norm");
+    plan_result(b, "post_ffw_norm", "layer_output_norm");
     if (b->arch->streams)
         plan_streams_correct(b);
     else if (b->arch->per_layer)
@@ -524,7 +279,7 @@ static void add_head_linear(
 /* The hidden states as they leave the model, and what a head makes of them. */
 static void add_hidden(struct builder *b, struct norm_parts norm)
 {
-    const bool rms = b->arch->norm == NORM_RMS;
+    const bool rms = b->norm == NORM_RMS;
     plan_add(b, OP_HIDDEN, BUF_X, BUF_HIDDEN)->w = rms ? norm.w : NULL;
     if (!rms && !b->arch->encoder)
         add_norm(b, norm, BUF_HIDDEN, BUF_HIDDEN);
@@ -638,13 +393,17 @@ static const char *output_norm_name(const struct builder *b)
 
 enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e)
 {
-    struct builder b = {.m = m, .arch = arch, .e = e};
+    struct builder b = {.m = m,
+                        .arch = arch,
+                        .norm = hparams_norm(m, arch),
+                        .most_ops = m->hp.n_layer * OPS_PER_LAYER + OPS_BESIDE,
+                        .most_parts = m->hp.n_layer * PARTS_PER_LAYER,
+                        .e = e};
     m->generates = m->hp.causal && !arch->encoder;
     set_widths(m, arch);
-    m->ops = mem_zalloc((size_t)m->hp.n_layer * OPS_PER_LAYER + OPS_BESIDE, sizeof *m->ops);
-    m->parts = mem_zalloc((size_t)m->hp.n_layer * PARTS_PER_LAYER, sizeof *m->parts);
-    m->made = mem_zalloc((size_t)m->hp.n_layer * MADE_PER_LAYER, sizeof *m->made);
-
+    m->ops = mem_zalloc(b.most_ops, sizeof *m->ops);
+    m->parts = mem_zalloc(b.most_parts, sizeof *m->parts);
+    m->made = mem_zalloc(b.most_parts, sizeof *m->made); /* each is the data of a part */
     b.used = mem_zalloc(gguf_n_tensors(m->gguf) + 1, sizeof *b.used);
     const struct gguf_tensor *embd = add_embed(&b);
     add_places(&b);

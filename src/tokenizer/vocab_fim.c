@@ -12,9 +12,9 @@ static const struct {
                     {"<|fim_prefix|>",
                      "<fim-prefix>",
                      "<fim_prefix>",
-                     "<\xef\xbd\x9c"
-                     "fim\xe2\x96\x81"
-                     "begin\xef\xbd\x9c>",
+                     ("<\xef\xbd\x9c"
+                      "fim\xe2\x96\x81"
+                      "begin\xef\xbd\x9c>"),
                      "<PRE>",
                      "\xe2\x96\x81<PRE>",
                      "<|code_prefix|>"}},
@@ -22,8 +22,8 @@ static const struct {
                     {"<|fim_suffix|>",
                      "<fim-suffix>",
                      "<fim_suffix>",
-                     "<\xef\xbd\x9c"
-                     "fim\xe2\x96\x81hole\xef\xbd\x9c>",
+                     ("<\xef\xbd\x9c"
+                      "fim\xe2\x96\x81hole\xef\xbd\x9c>"),
                      "<SUF>",
                      "\xe2\x96\x81<SUF>",
                      "<|code_suffix|>"}},
@@ -31,9 +31,9 @@ static const struct {
                     {"<|fim_middle|>",
                      "<fim-middle>",
                      "<fim_middle>",
-                     "<\xef\xbd\x9c"
-                     "fim\xe2\x96\x81"
-                     "end\xef\xbd\x9c>",
+                     ("<\xef\xbd\x9c"
+                      "fim\xe2\x96\x81"
+                      "end\xef\xbd\x9c>"),
                      "<MID>",
                      "\xe2\x96\x81<MID>",
                      "<|code_middle|>"}},

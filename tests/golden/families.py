@@ -303,4 +303,12 @@ FAMILIES = {
         heads_kv=2, both_ways=True, window=20, windowed=[False, True], window_base=10000.0,
         keys={"attention.causal": False, "pooling_type": 2, "attention.sliding_window": 20,
               "hidden_activation": "silu"}),
+    # of this they are in families/ again; LayerNorm's epsilon, which it has as well, is not used
+    "cohere2moe-rms": dict(
+        arch="cohere2moe", tied=True, parallel=True, layers=3, window=24, full_unrotated=True,
+        windowed=[True, True, False], logit_factor=0.25, experts=6, used=2, ff_expert=24,
+        expert_length=24, sigmoid=True, weights_norm=True,
+        keys={"logit_scale": 0.25, "attention.sliding_window": 24, "expert_weights_norm": True,
+              "leading_dense_block_count": 0, "attention.layer_norm_epsilon": 0.5,
+              "attention.sliding_window_pattern": [True, True, False]}),
 }

@@ -6,7 +6,7 @@ needs numpy and the gguf package; no test needs it
 
 Writes MODEL.logits (float32 [rows, n_vocab]) and MODEL.json (prompt, rows, greedy tokens and their
 margins) beside the model, from its tensors as the gguf package dequantises them and the float64 pass
-of make_models.py. With the same rows of llama.cpp's logits the json says how far these are off
+of forward.py. With the same rows of llama.cpp's logits the json says how far these are off
 (normalised mean square error). The models of tests/data/golden/grids were made of
 tests/data/golden/quantised/llama.F16.gguf by
 
@@ -22,7 +22,8 @@ import gguf
 import numpy as np
 from gguf import quants
 
-from make_models import N_GREEDY, ROWS, forward
+from forward import forward
+from make_models import N_GREEDY, ROWS
 
 
 def config_of(reader):

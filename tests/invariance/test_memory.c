@@ -3,7 +3,7 @@
  *
  * Each case is first run alone in an engine that has computed nothing; what it gives then must come
  * out in every other way, to the bit. Each way is also shown to have been taken. */
-#include "invariance/cases.h"
+#include "invariance/fixture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define LLAMA TEST_DATA "/golden/quantised/llama.Q8_0.gguf"
 #define EXPERTS TEST_DATA "/golden/variants/gpt-oss.f32.gguf" /* and windows, and sinks */
@@ -23,92 +22,6 @@
 #define GAPS TEST_DATA "/golden/families/deci.f32.gguf"          /* some layers store nothing */
 #define PATTERN TEST_DATA "/golden/families/exaone4-windows.f32.gguf"
 #define ALL_WINDOWED TEST_DATA "/golden/variants/mistral.f32.gguf"
-
-struct fixture {
-    const char *model;
-    enum kv_type kv;
-    uint32_t n_threads;
-    struct test_case cases[N_CASES];
-    struct buf want[N_CASES];
-};
-
-static void prepare(struct fixture *f, const char *model, enum kv_type kv, uint32_t n_threads)
-{
-    struct harness h;
-    struct engine_config cfg = make_config(1, 512, kv);
-    *f = (struct fixture){.model = model, .kv = kv, .n_threads = n_threads};
-    harness_open(&h, model, &cfg);
-    for (uint32_t i = 0; i < N_CASES; i++) {
-        make_case(&f->cases[i], i, h.model->hp.n_vocab);
-        f->cases[i].prompt_logprobs = false; /* they would have to be computed */
-    }
-    harness_close(&h);
-    for (uint32_t i = 0; i < N_CASES; i++)
-        run_alone(model, &f->cases[i], kv, &f->want[i]);
-}
-
-static void forget(struct fixture *f)
-{
-    for (uint32_t i = 0; i < N_CASES; i++)
-        buf_deinit(&f->want[i]);
-}
-
-static struct engine_stats stats_of(const struct harness *h)
-{
-    struct engine_stats st;
-    engine_stats_get(h->engine, &st);
-    assert_int_equal(st.step_allocations, 0);
-    assert_int_equal(st.kv.in_use, 0);
-    assert_int_equal(st.kv.free + st.kv.cached, st.kv.total);
-    assert_int_equal(st.kv.panes.in_use, 0);
-    assert_int_equal(st.kv.panes.free + st.kv.panes.cached, st.kv.panes.total);
-    return st;
-}
-
-/* The whole of the KV memory and the scheduler, compared with themselves. */
-static void assert_sound(struct harness *h)
-{
-    struct engine_stats st;
-    struct timespec pause = {.tv_nsec = 10000000};
-    engine_want_check(h->engine);
-    for (int i = 0; i < 2000; i++) {
-        engine_stats_get(h->engine, &st);
-        if (st.checks > 0)
-            break;
-        nanosleep(&pause, NULL);
-    }
-    if (!st.check_ok)
-        fail_msg("%s", st.checks ? st.check_error.text : "no check was made");
-}
-
-/* Run the cases, together with n_mates others; the answers must be the same. Returns how many
- * prompt tokens were found. */
-static uint32_t run_cases(struct harness *h, const struct fixture *f, uint32_t n_mates)
-{
-    struct request *rs[N_CASES + N_MATES];
-    uint32_t n_cached = 0;
-    for (uint32_t i = 0; i < N_CASES; i++)
-        rs[i] = make_request(h, &f->cases[i]);
-    for (uint32_t i = 0; i < n_mates; i++)
-        rs[N_CASES + i] = make_mate(h, 120);
-    harness_run(h, rs, N_CASES + n_mates);
-    for (uint32_t i = 0; i < N_CASES; i++) {
-        struct buf got = {0};
-        assert_int_equal(request_finish(rs[i]), FINISH_LENGTH);
-        harness_record(rs[i], N_TOP, &got);
-        if (got.len != f->want[i].len || memcmp(got.data, f->want[i].data, got.len) != 0)
-            fail_msg("case %u differs: %u threads, KV %s, %u tokens found",
-                     i,
-                     f->n_threads,
-                     kv_type_name(f->kv),
-                     request_n_cached(rs[i]));
-        buf_deinit(&got);
-        n_cached += request_n_cached(rs[i]);
-    }
-    for (uint32_t i = 0; i < N_CASES + n_mates; i++)
-        drop_request(rs[i]);
-    return n_cached;
-}
 
 static void check_hot(const struct fixture *f)
 {
@@ -166,11 +79,7 @@ static void check_waiting(const struct fixture *f)
         rs[i] = make_request(&h, c);
     harness_run(&h, rs, 8);
     for (uint32_t i = 0; i < 8; i++) {
-        struct buf got = {0};
-        harness_record(rs[i], N_TOP, &got);
-        assert_int_equal(got.len, f->want[5].len);
-        assert_memory_equal(got.data, f->want[5].data, got.len);
-        buf_deinit(&got);
+        assert_same(rs[i], &f->want[5], 5);
         drop_request(rs[i]);
     }
     assert_int_equal(stats_of(&h).kv.counts.miss_tokens, c->n_prompt + 7);

@@ -2,7 +2,7 @@
  * its own, one kept for its prompt, for where texts part, or left where another conversation ended
  * - whether a sequence is preempted, cancelled, or its states are taken back. Each case is first
  * run alone in an engine that has computed nothing. */
-#include "invariance/cases.h"
+#include "invariance/fixture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,96 +11,9 @@
 #include <cmocka.h>
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum { BLOCK = 16 };
-
-struct fixture {
-    const char *model;
-    enum kv_type kv;
-    uint32_t n_threads;
-    struct test_case cases[N_CASES];
-    struct buf want[N_CASES];
-};
-
-static void prepare(struct fixture *f, const char *model, enum kv_type kv, uint32_t n_threads)
-{
-    struct harness h;
-    struct engine_config cfg = make_config(1, 512, kv);
-    *f = (struct fixture){.model = model, .kv = kv, .n_threads = n_threads};
-    harness_open(&h, model, &cfg);
-    for (uint32_t i = 0; i < N_CASES; i++) {
-        make_case(&f->cases[i], i, h.model->hp.n_vocab);
-        f->cases[i].prompt_logprobs = false; /* they would have to be computed */
-    }
-    harness_close(&h);
-    for (uint32_t i = 0; i < N_CASES; i++)
-        run_alone(model, &f->cases[i], kv, &f->want[i]);
-}
-
-static void forget(struct fixture *f)
-{
-    for (uint32_t i = 0; i < N_CASES; i++)
-        buf_deinit(&f->want[i]);
-}
-
-static struct engine_stats stats_of(const struct harness *h)
-{
-    struct engine_stats st;
-    engine_stats_get(h->engine, &st);
-    assert_int_equal(st.step_allocations, 0);
-    assert_int_equal(st.kv.in_use, 0);
-    assert_int_equal(st.kv.states.in_use, 0);
-    assert_int_equal(st.kv.states.free + st.kv.states.cached, st.kv.states.total);
-    return st;
-}
-
-/* The whole of the KV memory and the scheduler, compared with themselves. */
-static void assert_sound(struct harness *h)
-{
-    struct engine_stats st;
-    struct timespec pause = {.tv_nsec = 10000000};
-    engine_want_check(h->engine);
-    for (int i = 0; i < 2000; i++) {
-        engine_stats_get(h->engine, &st);
-        if (st.checks > 0)
-            break;
-        nanosleep(&pause, NULL);
-    }
-    if (!st.check_ok)
-        fail_msg("%s", st.checks ? st.check_error.text : "no check was made");
-}
-
-static void assert_same(const struct request *r, const struct buf *want, uint32_t i)
-{
-    struct buf got = {0};
-    assert_int_equal(request_finish(r), FINISH_LENGTH);
-    harness_record(r, N_TOP, &got);
-    if (got.len != want->len || memcmp(got.data, want->data, got.len) != 0)
-        fail_msg("case %u differs: %u tokens found", i, request_n_cached(r));
-    buf_deinit(&got);
-}
-
-/* Run the cases, together with n_mates others; returns how many prompt tokens were found. */
-static uint32_t run_cases(struct harness *h, const struct fixture *f, uint32_t n_mates)
-{
-    struct request *rs[N_CASES + N_MATES];
-    uint32_t n_cached = 0;
-    for (uint32_t i = 0; i < N_CASES; i++)
-        rs[i] = make_request(h, &f->cases[i]);
-    for (uint32_t i = 0; i < n_mates; i++)
-        rs[N_CASES + i] = make_mate(h, 120);
-    harness_run(h, rs, N_CASES + n_mates);
-    for (uint32_t i = 0; i < N_CASES; i++) {
-        assert_same(rs[i], &f->want[i], i);
-        n_cached += request_n_cached(rs[i]);
-    }
-    for (uint32_t i = 0; i < N_CASES + n_mates; i++)
-        drop_request(rs[i]);
-    return n_cached;
-}
 
 /* Where the prompt's last full block ends there is a state. */
 static uint32_t kept_at(uint32_t n_prompt)

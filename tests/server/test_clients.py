@@ -348,6 +348,15 @@ def test_messages_thinking(start_server, tmp_path):
     assert details == {"reasoning_tokens": thought}
     last = server.events("/v1/chat/completions", {**chat, "stream_options": {"include_usage": True}})[-1]
     assert last["usage"]["completion_tokens_details"] == details
+    # all that comes is a line's end, none of which is shown: it was reasoning all the same
+    newline = server.json("POST", "/tokenize", {"content": "\n"})["tokens"]
+    silent = server.json("POST", "/v1/chat/completions", {
+        **chat, "logit_bias": {str(newline[-1]): 100}, "logprobs": True})
+    tokens = [t["token"] for t in silent["choices"][0]["logprobs"]["content"]]
+    thought = silent["usage"]["completion_tokens_details"]["reasoning_tokens"]
+    assert tokens[0].isspace() and not silent["choices"][0]["message"].get("reasoning_content")
+    assert thought > 12 and "</think>" in "".join(tokens[:thought])
+    assert "</think>" not in "".join(tokens[:thought - 1])
     unasked = server.json("POST", "/v1/chat/completions", {**chat, "reasoning_effort": "none"})["usage"]
     assert unasked["completion_tokens_details"] == {"reasoning_tokens": 0}
     with client.messages.stream(**ask, thinking=on) as stream:

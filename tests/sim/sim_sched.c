@@ -24,132 +24,27 @@
  * scheduler and the memory check themselves. Some worlds begin with an allocation that fails.
  *
  *      sim_sched [SEED [N_OPS]]        the seed of a failed run replays it */
-#include "sched/sched.h"
+#include "sim/sim.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "kv/host.h"
-#include "sim/fake_tier.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_CLIENTS 96
-#define MAX_TOKENS 320
-#define MAX_RUNNING 60
-#define MAX_ORDERS 1024
 #define OPS_PER_WORLD 2000
-#define N_TEXTS 6
-#define N_SPACES 3
-#define N_TENANTS 4
-#define FIRST_TENANT 1000
-
-/* One request: its tokens, and what the simulation expects of the scheduler. */
-struct client {
-    struct sched_seq seq;
-    bool alive;
-    uint64_t serial;    /* in the order of arrival */
-    uint32_t n_stop;    /* ends by itself at this length, at most n_max */
-    uint32_t n_skipped; /* steps since it last got a row */
-    uint32_t space;
-    bool ran;             /* before this step */
-    uint32_t n_preempted; /* times, before this step */
-    bool all_logits;
-    uint32_t n_logits;  /* prompt rows whose logits it got */
-    uint32_t length;    /* tokens known or expected, before this step */
-    uint32_t chosen_by; /* its item in the newest step */
-    int32_t tokens[MAX_TOKENS];
-};
-
-/* What a step was given of one sequence. */
-struct given {
-    struct client *c;
-    uint64_t serial; /* of the client; another: it left */
-    struct sched_item item;
-    uint64_t begin; /* the tag before the first position */
-    uint32_t n_blocks, first_pane, end_pane;
-    uint32_t blocks[MAX_TOKENS], panes[MAX_TOKENS], states[MAX_TOKENS];
-    uint32_t state_from, state_to;
-    int32_t tokens[MAX_TOKENS]; /* [n_rows] */
-    uint32_t n_known;           /* of them; the other is what the step before chose */
-    uint32_t from;              /* there */
-    int32_t chosen;
-};
-
-struct fake_step {
-    struct given items[MAX_RUNNING];
-    uint32_t n_items;
-    bool has_run;
-};
-
-/* What the device has been told to do. */
-struct order {
-    struct fake_step *step; /* or a copy: */
-    struct kv_place from, to;
-};
-
-struct world {
-    struct sched_config cfg;
-    bool ahead;                  /* steps are planned while others run */
-    bool holds;                  /* but not before they have ended */
-    struct fake_step *steps[2];  /* oldest first */
-    uint32_t n_steps;            /* begun and not ended */
-    struct fake_step *memory;    /* [2] */
-    int32_t chosen[MAX_RUNNING]; /* by the step that ran last, of its items */
-    struct order orders[MAX_ORDERS];
-    uint32_t n_orders;
-    uint32_t n_blocks, block_tokens;
-    uint32_t window, n_panes; /* 0: no layers with windows */
-    bool all_windowed;        /* no others */
-    uint32_t n_states;        /* 0: no recurrent layers */
-    bool all_recurrent;       /* no others */
-    uint32_t longest;         /* sequence that could run */
-    struct kv *kv;
-    struct fake_tier *tier; /* or NULL */
-    struct kv_tier *host;   /* RAM above it, or alone, or NULL */
-    struct sched *sched;
-    uint64_t *tags;      /* [n_blocks * block_tokens] the memory of the fake model; or NULL */
-    uint64_t *pane_tags; /* [n_panes * block_tokens] */
-    uint64_t *states;    /* [n_states] the tag that each is behind */
-    uint32_t n_vocab;
-    int32_t texts[N_TEXTS][MAX_TOKENS];
-    struct kv_key spaces[N_SPACES];
-    struct client clients[MAX_CLIENTS];
-    uint64_t next_serial;
-    bool priorities; /* somebody may ask for one */
-    uint32_t n_tenants;
-    int64_t worked[N_TENANTS]; /* rows computed for each since it came */
-    int64_t began[N_TENANTS];  /* what it began with then, and was lifted by */
-    uint64_t now_us;
-    double us_per_token;
-    const struct sched_seq *first; /* in rank, of all that are alive */
-    uint32_t first_computed;
-    uint32_t n_stuck; /* steps since it last got on */
-};
 
 static uint64_t seed, n_ops, rng_state;
-static struct {
-    uint64_t added, refused, cancelled, finished, steps, rows, decodes, full;
-    uint64_t hits, misses, copied, merged, evicted, preempted, fetched, host_fetched,
-        failed_allocations;
-    uint64_t passed, pane_evicted, pane_missed, panes_full;
-    uint64_t state_kept, state_evicted, state_missed, states_full, state_hits;
-    uint64_t ahead, held, dropped, late_copies;
-} count;
+struct sim_counts count;
 
-#define CHECK(cond, ...)                                                                           \
-    do {                                                                                           \
-        if (!(cond))                                                                               \
-            fail(__LINE__, #cond, __VA_ARGS__);                                                    \
-    } while (0)
-
-static _Noreturn void WEIR_PRINTF(3, 4) fail(int line, const char *cond, const char *fmt, ...)
+void sim_fail(const char *file, int line, const char *cond, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    printf("sim_sched.c:%d: %s: ", line, cond);
+    printf("%s:%d: %s: ", file, line, cond);
     vprintf(fmt, ap);
     va_end(ap);
     printf("\nFAILED after %llu operations; replay: sim_sched %llu %llu\n",
@@ -159,297 +54,26 @@ static _Noreturn void WEIR_PRINTF(3, 4) fail(int line, const char *cond, const c
     exit(1);
 }
 
-/* --- randomness, and the fake model ---------------------------------------------------------- */
+/* --- chance ---------------------------------------------------------------------------------- */
 
-/* Vigna's splitmix64 step: the whole state is one counter. */
-static uint64_t mix(uint64_t x)
-{
-    x ^= x >> 30;
-    x *= 0xbf58476d1ce4e5b9u;
-    x ^= x >> 27;
-    x *= 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
-
-static uint32_t below(uint32_t n)
+uint32_t below(uint32_t n)
 {
     rng_state += 0x9e3779b97f4a7c15u;
     return (uint32_t)((mix(rng_state) >> 32) * n >> 32);
 }
 
-static uint32_t between(uint32_t lo, uint32_t hi)
+uint32_t between(uint32_t lo, uint32_t hi)
 {
     return lo + below(hi - lo + 1);
 }
 
-/* Small numbers mostly, large ones sometimes. */
-static uint32_t skewed(uint32_t lo, uint32_t hi)
+uint32_t skewed(uint32_t lo, uint32_t hi)
 {
     uint32_t n = between(lo, hi);
     return below(3) ? lo + (n - lo) / 8 : n;
 }
 
-static uint64_t tag_of(int32_t token, uint64_t tag_before)
-{
-    return mix(tag_before + 0x9e3779b97f4a7c15u * ((uint64_t)token + 1));
-}
-
-static uint64_t first_tag(const struct client *c)
-{
-    return mix(c->space + 1);
-}
-
-static int32_t next_token(const struct world *w, uint64_t tag)
-{
-    return (int32_t)((tag >> 40) % w->n_vocab);
-}
-
-/* The tags of a block, or NULL where all layers have windows. */
-static uint64_t *tags_of(const struct world *w, struct kv_place p)
-{
-    CHECK(p.block < w->n_blocks, "block %u", p.block);
-    return w->tags ? w->tags + (size_t)p.block * w->block_tokens : NULL;
-}
-
-/* And of its pane, or NULL where none has. */
-static uint64_t *pane_tags_of(const struct world *w, struct kv_place p)
-{
-    CHECK(w->window ? p.pane < w->n_panes : p.pane == KV_NO_PANE, "pane %u", p.pane);
-    return w->window ? w->pane_tags + (size_t)p.pane * w->block_tokens : NULL;
-}
-
-static size_t tags_bytes(const struct world *w)
-{
-    return w->block_tokens * sizeof(uint64_t);
-}
-
-static void move_block(struct world *w, struct kv_place from, struct kv_place to)
-{
-    if (w->tags)
-        memcpy(tags_of(w, to), tags_of(w, from), tags_bytes(w));
-    if (w->window)
-        memcpy(pane_tags_of(w, to), pane_tags_of(w, from), tags_bytes(w));
-}
-
-/* Where the layers that see everything have the tag of a position; NULL where there are none. */
-static uint64_t *tag_at(struct world *w, const uint32_t *blocks, uint32_t n, uint32_t pos)
-{
-    uint32_t i = pos / w->block_tokens;
-    CHECK(i < n, "position %u has no block", pos);
-    uint64_t *tags = tags_of(w, (struct kv_place){blocks[i], 0});
-    return tags ? tags + pos % w->block_tokens : NULL;
-}
-
-/* Where those with windows have it; NULL likewise. */
-static uint64_t *pane_tag_at(struct world *w, const struct given *g, uint32_t pos)
-{
-    uint32_t i = pos / w->block_tokens;
-    if (!w->window)
-        return NULL;
-    CHECK(i < g->n_blocks, "position %u has no block", pos);
-    CHECK(i >= g->first_pane && i < g->end_pane, "position %u has no pane", pos);
-    struct kv_place p = {g->blocks[i], g->panes[i]};
-    return pane_tags_of(w, p) + pos % w->block_tokens;
-}
-
-/* The first position that a row at `pos` sees in layers with windows. */
-static uint32_t first_seen(const struct world *w, uint32_t pos)
-{
-    return w->window && pos >= w->window ? pos + 1 - w->window : 0;
-}
-
-static uint64_t read_tag(struct world *w, const struct given *g, uint32_t pos)
-{
-    const uint64_t *tag = tag_at(w, g->blocks, g->n_blocks, pos);
-    const uint64_t *pane_tag = pane_tag_at(w, g, pos);
-    CHECK(!tag || !pane_tag || *tag == *pane_tag, "position %u: two kinds of layers differ", pos);
-    return tag ? *tag : *pane_tag;
-}
-
-/* What the first row of an item begins with. */
-static uint64_t tag_before(struct world *w, const struct given *g)
-{
-    if (g->item.first == 0)
-        return g->begin;
-    if (!w->n_states)
-        return read_tag(w, g, g->item.first - 1);
-    CHECK(g->state_from < w->n_states, "begins with state %u", g->state_from);
-    const uint64_t tag = w->states[g->state_from];
-    CHECK(!w->tags || tag == read_tag(w, g, g->item.first - 1),
-          "state %u is not behind position %u",
-          g->state_from,
-          g->item.first - 1);
-    return tag;
-}
-
-/* The tag of a position is known: into the states that are behind it. */
-static void store_state(struct world *w, const struct given *g, uint32_t pos, uint64_t tag)
-{
-    const uint32_t i = pos / w->block_tokens;
-    if (!w->n_states)
-        return;
-    CHECK(g->state_to < w->n_states, "writes to state %u", g->state_to);
-    w->states[g->state_to] = tag;
-    if (pos % w->block_tokens + 1 < w->block_tokens || g->states[i] == KV_NO_STATE)
-        return;
-    CHECK(g->states[i] < w->n_states && g->states[i] != g->state_to, "keeps %u", g->states[i]);
-    w->states[g->states[i]] = tag;
-}
-
-static void store_tag(struct world *w, const struct given *g, uint32_t pos, uint64_t to)
-{
-    uint64_t *tag = tag_at(w, g->blocks, g->n_blocks, pos), *pane_tag = pane_tag_at(w, g, pos);
-    if (tag)
-        *tag = to;
-    if (pane_tag)
-        *pane_tag = to;
-}
-
-/* Compute the rows of an item, and choose. As in a backend, all rows are stored before one of them
- * reads. */
-static void run_item(struct world *w, struct given *g)
-{
-    const struct sched_item *item = &g->item;
-    uint64_t tag = tag_before(w, g);
-    const uint32_t end = item->first + item->n_rows;
-    if (g->n_known < item->n_rows)
-        g->tokens[g->n_known] = w->chosen[g->from];
-    for (uint32_t i = 0; i < item->n_rows; i++) {
-        tag = tag_of(g->tokens[i], tag);
-        store_tag(w, g, item->first + i, tag);
-        store_state(w, g, item->first + i, tag);
-    }
-    for (uint32_t pos = item->first; pos < end && w->tags; pos++)
-        (void)read_tag(w, g, first_seen(w, pos));
-    g->chosen = next_token(w, tag);
-}
-
-/* Do what the device was told first. */
-static void run_order(struct world *w)
-{
-    struct order o = w->orders[0];
-    memmove(w->orders, w->orders + 1, --w->n_orders * sizeof *w->orders);
-    if (o.step) {
-        for (uint32_t i = 0; i < o.step->n_items; i++)
-            run_item(w, &o.step->items[i]);
-        for (uint32_t i = 0; i < o.step->n_items; i++)
-            w->chosen[i] = o.step->items[i].chosen;
-        o.step->has_run = true;
-    } else {
-        move_block(w, o.from, o.to);
-    }
-}
-
-static void run_orders(struct world *w)
-{
-    while (w->n_orders > 0)
-        run_order(w);
-}
-
-static bool has_copies(const struct world *w)
-{
-    for (uint32_t i = 0; i < w->n_orders; i++)
-        if (!w->orders[i].step)
-            return true;
-    return false;
-}
-
-static void copy_block(void *ctx, struct kv_place from, struct kv_place to)
-{
-    struct world *w = ctx;
-    if (w->n_orders == MAX_ORDERS || w->n_steps == 0)
-        run_orders(w);
-    w->orders[w->n_orders++] = (struct order){.from = from, .to = to};
-    count.late_copies += w->n_orders > 1;
-    if (w->n_orders == 1)
-        run_orders(w);
-}
-
-/* No step under way was given this block or pane; or, to read it, none writes it. */
-static void check_unused(const struct world *w, struct kv_place p, bool to_read)
-{
-    for (uint32_t i = 0; i < w->n_steps; i++)
-        for (uint32_t k = 0; k < w->steps[i]->n_items; k++) {
-            const struct given *g = &w->steps[i]->items[k];
-            const uint32_t first = to_read ? g->item.first / w->block_tokens : 0;
-            for (uint32_t b = first; b < g->n_blocks; b++)
-                CHECK(g->blocks[b] != p.block, "block %u is in use", p.block);
-            for (uint32_t b = g->first_pane > first ? g->first_pane : first; b < g->end_pane; b++)
-                CHECK(g->panes[b] != p.pane, "pane %u is in use", p.pane);
-        }
-}
-
-/* Twice as large as it need be where there is one kind of layers only. */
-static bool read_block(void *ctx, struct kv_place from, void *bytes)
-{
-    const struct world *w = ctx;
-    check_unused(w, from, true);
-    if (below(64) == 0) { /* the device failed; what came of it must not be kept */
-        memset(bytes, 0xee, 2 * tags_bytes(w));
-        return false;
-    }
-    memset(bytes, 0, 2 * tags_bytes(w));
-    if (w->tags)
-        memcpy(bytes, tags_of(w, from), tags_bytes(w));
-    if (w->window)
-        memcpy((char *)bytes + tags_bytes(w), pane_tags_of(w, from), tags_bytes(w));
-    return true;
-}
-
-static void write_block(void *ctx, struct kv_place to, const void *bytes)
-{
-    struct world *w = ctx;
-    check_unused(w, to, false);
-    if (has_copies(w))
-        run_orders(w);
-    if (w->tags)
-        memcpy(tags_of(w, to), bytes, tags_bytes(w));
-    if (w->window)
-        memcpy(pane_tags_of(w, to), (const char *)bytes + tags_bytes(w), tags_bytes(w));
-}
-
-/* Nobody may have written into this sequence's blocks, and its output is what it says alone. What
- * was copied for it may be still to come. */
-static void verify(struct world *w, const struct client *c)
-{
-    uint64_t tag = first_tag(c);
-    const struct sched_seq *s = &c->seq;
-    if (has_copies(w))
-        return;
-    const struct kv_table *t = &s->table;
-    const bool at_base = w->n_states && t->base != KV_NO_STATE && t->base_at == s->n_computed;
-    for (uint32_t pos = 0; pos < s->n_computed; pos++) {
-        tag = tag_of(c->tokens[pos], tag);
-        const uint64_t *stored = tag_at(w, s->table.blocks, s->table.n_blocks, pos);
-        const uint64_t *pane = NULL;
-        if (w->window && pos >= first_seen(w, s->n_computed)) {
-            const uint32_t i = pos / w->block_tokens;
-            CHECK(i >= s->table.first_pane && i < s->table.end_pane, "no pane at %u", pos);
-            pane = pane_tags_of(w, (struct kv_place){s->table.blocks[i], s->table.panes[i]}) +
-                   pos % w->block_tokens;
-        }
-        CHECK((!stored || *stored == tag) && (!pane || *pane == tag),
-              "serial %llu: position %u was overwritten",
-              (unsigned long long)c->serial,
-              pos);
-        CHECK(!w->n_states || s->slot == SCHED_NO_SLOT || s->n_ahead > 0 ||
-                  pos + 1 < s->n_computed || w->states[at_base ? t->base : t->state] == tag,
-              "serial %llu: its state was overwritten",
-              (unsigned long long)c->serial);
-        if (pos + 1 >= s->n_prompt && pos + 1 < s->n_known)
-            CHECK(c->tokens[pos + 1] == next_token(w, tag),
-                  "serial %llu: token %u is another",
-                  (unsigned long long)c->serial,
-                  pos + 1);
-    }
-}
-
 /* --- operations ------------------------------------------------------------------------------ */
-
-static struct client *client_of(const struct sched_seq *s)
-{
-    return s->user;
-}
 
 /* Begin like others: with a text of the world, or with what another client has in its memory. */
 static void draw_prompt(struct world *w, struct client *c)
@@ -461,11 +85,6 @@ static void draw_prompt(struct world *w, struct client *c)
         same = 0;
     for (uint32_t i = 0; i < n; i++)
         c->tokens[i] = i < same ? begin[i] : (int32_t)below(w->n_vocab);
-}
-
-static int64_t served(const struct world *w, uint32_t tenant)
-{
-    return sched_served(w->sched, FIRST_TENANT + tenant);
 }
 
 static uint32_t n_alive_of(const struct world *w, uint32_t tenant)
@@ -551,178 +170,6 @@ static void op_cancel(struct world *w)
         return;
     leave(w, &w->clients[(i + n) % MAX_CLIENTS]);
     count.cancelled++;
-}
-
-/* As if the rows under way had run. */
-static bool decodes(const struct sched_seq *s)
-{
-    uint32_t stored = s->n_computed + s->n_ahead, length = s->n_known + s->n_expected;
-    return stored >= s->n_prompt && length == stored + 1 &&
-           !(s->n_expected > 0 && length == s->n_max);
-}
-
-/* Everything a plan promises. Called before any of it is run. */
-static void check_plan(struct world *w,
-                       const struct sched_plan *p,
-                       uint32_t row_budget,
-                       uint32_t n_decoding,
-                       uint32_t n_waiting)
-{
-    uint32_t n_rows = 0, n_logits = 0;
-    for (uint32_t i = 0; i < p->n_items; i++) {
-        const struct sched_item *it = &p->items[i];
-        const struct sched_seq *s = it->seq;
-        CHECK(client_of(s)->alive && s->slot < w->cfg.max_running, "item %u", i);
-        const uint32_t end = it->first + it->n_rows, length = client_of(s)->length;
-        const bool decode = it->n_rows == 1 && it->first >= s->n_prompt && end == length;
-        CHECK(end == s->n_computed + s->n_ahead && it->n_rows > 0, "item %u has no rows", i);
-        CHECK(end <= length, "item %u goes beyond %u", i, length);
-        CHECK(it->samples == (end == length), "item %u samples", i);
-        /* one that came back to all its blocks decodes, although it came in with the prompts */
-        CHECK(i < p->n_decodes ? decode : !decode || s->n_preempted > 0,
-              "item %u is not where it belongs",
-              i);
-        for (uint32_t k = 0; k < i; k++)
-            CHECK(p->items[k].seq != s, "items %u and %u are of one sequence", k, i);
-        n_rows += it->n_rows;
-        CHECK(!s->fetching && !s->leader, "item %u is of one that waits", i);
-        bool all = s->all_logits && it->first < s->n_prompt;
-        n_logits += all ? it->n_rows : it->samples;
-        if (all)
-            client_of(s)->n_logits += it->n_rows;
-    }
-    CHECK(n_rows == p->n_rows && n_rows <= w->cfg.max_rows, "%u rows", n_rows);
-    CHECK(n_logits <= w->cfg.max_logit_rows, "%u logit rows", n_logits);
-    CHECK(!p->waits_for_steps || w->n_steps > 0, "waits for steps");
-    CHECK(w->n_steps == 0 || p->n_preempted == 0, "%u preempted", p->n_preempted);
-    if (p->waits_for_steps && p->n_items == 0)
-        return;
-    CHECK(p->n_decodes + p->n_preempted >= n_decoding, "%u of %u decode", p->n_decodes, n_decoding);
-    CHECK(n_waiting + p->n_preempted - sched_n_waiting(w->sched) == p->n_admitted,
-          "%u admitted",
-          p->n_admitted);
-    CHECK(w->cfg.overcommit > 0 || sched_n_preempted(w->sched) == 0 || w->priorities,
-          "preempted without overcommitment");
-    uint32_t bound = row_budget > p->n_decodes + 4 ? row_budget : p->n_decodes + 4;
-    CHECK(n_rows <= bound, "%u rows in a budget of %u", n_rows, row_budget);
-    CHECK(n_rows > 0 || p->waits_for_tier || w->n_steps > 0 ||
-              sched_n_running(w->sched) + sched_n_waiting(w->sched) == 0,
-          "stuck");
-}
-
-/* Whoever is first in rank gets on in every step, but for the time that it waits for the tier or
- * for its turn. */
-static void check_first(struct world *w)
-{
-    const struct sched_seq *first = NULL;
-    for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
-        const struct sched_seq *s = &w->clients[i].seq;
-        if (w->n_tenants > 1 && s->slot == SCHED_NO_SLOT)
-            continue; /* it may be another tenant's turn */
-        if (w->clients[i].alive && (!first || s->rank < first->rank ||
-                                    (s->rank == first->rank && s->serial < first->serial)))
-            first = s;
-    }
-    bool same = first && first == w->first && first->n_computed == w->first_computed;
-    w->n_stuck = same ? w->n_stuck + 1 : 0;
-    w->first = first;
-    w->first_computed = first ? first->n_computed : 0;
-    CHECK(w->n_stuck <= 2 * w->cfg.max_running + 80, "the first in rank does not get on");
-}
-
-/* A tenant was served what was computed for it, and what those who run are charged with ahead. */
-static void check_served(const struct world *w)
-{
-    for (uint32_t t = 0; t < w->n_tenants; t++) {
-        int64_t ahead = 0, n = 0;
-        for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
-            const struct sched_seq *s = &w->clients[i].seq;
-            if (!w->clients[i].alive || s->tenant != FIRST_TENANT + t)
-                continue;
-            n++;
-            ahead += s->slot != SCHED_NO_SLOT ? s->n_charged : 0;
-        }
-        CHECK(n == 0 || served(w, t) == w->began[t] + w->worked[t] + ahead,
-              "tenant %u was served %lld, not %lld + %lld + %lld",
-              t,
-              (long long)served(w, t),
-              (long long)w->began[t],
-              (long long)w->worked[t],
-              (long long)ahead);
-    }
-}
-
-static bool came_in(const struct client *c)
-{
-    return c->alive && c->seq.slot != SCHED_NO_SLOT &&
-           (!c->ran || c->seq.n_preempted > c->n_preempted);
-}
-
-/* Nobody came in while the first of another tenant waited that had been served less. */
-static void check_turns(const struct world *w)
-{
-    int64_t least = INT64_MAX, before[N_TENANTS];
-    for (uint32_t t = 0; t < w->n_tenants; t++)
-        before[t] = served(w, t);
-    for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
-        const struct client *c = &w->clients[i];
-        if (c->alive && c->seq.slot == SCHED_NO_SLOT &&
-            served(w, c->seq.tenant - FIRST_TENANT) < least)
-            least = served(w, c->seq.tenant - FIRST_TENANT);
-        if (came_in(c))
-            before[c->seq.tenant - FIRST_TENANT] -= c->seq.n_charged;
-    }
-    for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
-        const struct client *c = &w->clients[i];
-        if (came_in(c) && !w->priorities)
-            CHECK(before[c->seq.tenant - FIRST_TENANT] <= least,
-                  "tenant %u came in at %lld, another waits at %lld",
-                  c->seq.tenant,
-                  (long long)before[c->seq.tenant - FIRST_TENANT],
-                  (long long)least);
-    }
-}
-
-/* Of one tenant, who runs goes before who
- * waits, and nobody who could move is passed over for long. */
-static void check_order(struct world *w, uint32_t tenant)
-{
-    const struct sched_seq *last_running = NULL, *first_waiting = NULL;
-    for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
-        struct client *c = &w->clients[i];
-        const struct sched_seq *s = &c->seq;
-        if (!c->alive || s->tenant != tenant)
-            continue;
-        if (s->slot == SCHED_NO_SLOT) {
-            if (!first_waiting || s->rank < first_waiting->rank ||
-                (s->rank == first_waiting->rank && s->serial < first_waiting->serial))
-                first_waiting = s;
-            c->n_skipped = 0;
-            continue;
-        }
-        if (!last_running || s->rank > last_running->rank ||
-            (s->rank == last_running->rank && s->serial > last_running->serial))
-            last_running = s;
-        if (!s->leader && !s->fetching && !w->priorities)
-            CHECK(++c->n_skipped <= 2 * w->cfg.max_running + 2,
-                  "serial %u starves",
-                  (uint32_t)c->serial);
-    }
-    /* one of higher priority may wait while those before it hold what it needs */
-    CHECK(!last_running || !first_waiting || last_running->rank <= first_waiting->rank ||
-              first_waiting->priority > last_running->priority,
-          "somebody was overtaken");
-}
-
-static void check_fairness(struct world *w, const struct sched_plan *p)
-{
-    for (uint32_t t = 0; t < w->n_tenants; t++)
-        check_order(w, FIRST_TENANT + t);
-    check_turns(w);
-    check_served(w);
-    check_first(w);
-    for (uint32_t i = 0; i < p->n_items; i++)
-        client_of(p->items[i].seq)->n_skipped = 0;
 }
 
 /* Give a step what is planned, as it is now. */

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_EXPERTS = 1024 }; /* model/hparams.c */
+enum { MAX_EXPERTS = 1024 }; /* model/experts.c */
 
 uint32_t experts_max_runs(const struct model_hparams *hp, uint32_t n_rows)
 {

@@ -13,7 +13,7 @@
 #include "backend/cuda/experts.h"
 #include "backend/cuda/linear_launch.h"
 
-static constexpr uint32_t MOST_EXPERTS = 1024; /* model/hparams.c */
+static constexpr uint32_t MOST_EXPERTS = 1024; /* model/experts.c */
 static constexpr uint32_t SORT_THREADS = 1024, PLACE_THREADS = 256;
 
 extern "C" uint32_t cuda_experts_most_places(uint32_t n_expert, uint32_t n_used, uint32_t rows)

@@ -40,7 +40,7 @@ static struct cuda_span *span_of(struct cuda_queue *q, uint64_t step)
 /* Wait for a step; `stalls`: the host can do nothing else meanwhile. */
 static cudaError_t wait_for(struct cuda_queue *q, uint64_t step, bool stalls)
 {
-    const cudaEvent_t end = span_of(q, step)->end;
+    cudaEvent_t end = span_of(q, step)->end;
     cudaError_t rc = cudaEventQuery(end);
     if (rc != cudaErrorNotReady)
         return rc;

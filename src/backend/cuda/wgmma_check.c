@@ -138,6 +138,13 @@ static cudaError_t multiply(const struct trial *t,
     return rc == cudaSuccess ? cudaMemcpy(got, t->out, bytes, cudaMemcpyDeviceToHost) : rc;
 }
 
+static uint32_t bits_of(float v)
+{
+    uint32_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    return bits;
+}
+
 /* `why` is filled where it does not. */
 static bool agrees(int type, const uint32_t shape[3], uint32_t block_shared, char why[160])
 {
@@ -154,7 +161,7 @@ static bool agrees(int type, const uint32_t shape[3], uint32_t block_shared, cha
     size_t differ = 0;
     const size_t n = (size_t)shape[1] * shape[2];
     for (size_t i = 0; rc == cudaSuccess && i < n; i++)
-        differ += memcmp(&t.got[0][i], &t.got[1][i], sizeof(float)) != 0;
+        differ += bits_of(t.got[0][i]) != bits_of(t.got[1][i]);
     if (rc != cudaSuccess)
         snprintf(why, 160, "%s (WEIR_CUDA_WGMMA=0 leaves it alone)", cudaGetErrorString(rc));
     else if (differ)

@@ -501,6 +501,11 @@ bool reply_reads(const struct reply_parser *p, const char *token, size_t n)
     return false;
 }
 
+bool reply_reasons(const struct reply_parser *p)
+{
+    return p->phase == PHASE_THINKING || (p->phase == PHASE_CALL && p->in_thought);
+}
+
 uint32_t reply_n_calls(const struct reply_parser *p)
 {
     return p->one_call && p->n_calls > 1 ? 1 : p->n_calls;

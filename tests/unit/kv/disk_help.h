@@ -272,4 +272,20 @@ static inline uint64_t real_bytes(const char *dir)
     return real_sum;
 }
 
+/* A test's setup and teardown: *state is a struct disk_test. */
+static inline int disk_test_setup(void **state)
+{
+    struct disk_test *x = malloc(sizeof *x);
+    disk_test_init(x);
+    *state = x;
+    return 0;
+}
+
+static inline int disk_test_teardown(void **state)
+{
+    disk_test_deinit(*state);
+    free(*state);
+    return 0;
+}
+
 #endif

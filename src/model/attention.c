@@ -1,0 +1,242 @@
+/* Attention: Q, K and V of what a layer reads, normalised, rotated, stored and attended to. */
+#include "model/build.h"
+#include "model/keys.h"
+
+/* No file says it: this one does without the norms of Q and K. */
+enum { LLAMA4_MAVERICK_EXPERTS = 128 };
+
+/* Of a layer that attends to K and V of another: its own, which some files have, are left alone. */
+static void leave_kv(struct builder *b)
+{
+    static const char *const stems[] = {"attn_k", "attn_v", "attn_k_norm"};
+    for (int i = 0; i < 3; i++) {
+        const struct gguf_tensor *t =
+            gguf_find_tensor(b->m->gguf, plan_name(b, stems[i], "weight"));
+        if (t)
+            plan_mark(b, t);
+    }
+}
+
+/* Each head's query and, behind it, what will gate what the head gathers. */
+static void add_gate_of_query(struct builder *b)
+{
+    const struct model_layer *l = &b->m->layers[b->layer];
+    for (int i = 0; i < 2; i++) {
+        struct op *op = plan_add(b, OP_HEAD_COPY, BUF_QUERY, i == 0 ? BUF_Q : BUF_HEADS);
+        op->n_head = l->n_head;
+        op->in_step = 2 * l->head_dim;
+        op->out_step = op->n_in = op->n_out = l->head_dim;
+        op->front = i == 0;
+    }
+}
+
+static void add_qkv(struct builder *b, enum model_buf in)
+{
+    static const enum model_buf bufs[] = {BUF_Q, BUF_K, BUF_V};
+    static const char *const stems[] = {"attn_q", "attn_k", "attn_v"};
+    const struct model_layer *l = &b->m->layers[b->layer];
+    const uint32_t dim = l->head_dim;
+    const bool borrowed = l->kv_layer != b->layer;
+    const uint32_t n[] = {l->n_head * dim, l->n_head_kv * dim, l->n_head_kv * dim};
+    const bool gated = b->arch->gate_in_query;
+    if (plan_has(b, "attn_qkv") && !gated) {
+        plan_stacked(b, "attn_qkv", in, bufs, n, 3, b->arch->qkv_bias);
+        return;
+    }
+    const bool same = b->arch->value_of_key && !plan_has(b, "attn_v");
+    for (int i = 0; i < (borrowed ? 1 : same ? 2 : 3); i++)
+        plan_linear(b,
+                    stems[i],
+                    in,
+                    b->m->hp.n_embd,
+                    gated && i == 0 ? BUF_QUERY : bufs[i],
+                    gated && i == 0 ? 2 * n[i] : n[i],
+                    b->arch->qkv_bias);
+    if (gated)
+        add_gate_of_query(b);
+    if (borrowed || !same)
+        return;
+    struct op *op = plan_add(b, OP_HEAD_COPY, BUF_K, BUF_V);
+    op->n_head = l->n_head_kv;
+    op->in_step = op->out_step = op->n_in = op->n_out = dim;
+}
+
+/* Whether the layer is one of the first, which are rotated whatever they see. */
+static bool is_lead(struct builder *b)
+{
+    uint32_t n_lead = 0;
+    if (b->arch->lead_rotated && !b->err)
+        b->err = key_u32(b->m, "leading_dense_block_count", &n_lead, b->e);
+    return b->layer < n_lead;
+}
+
+static enum rope_table rope_of(struct builder *b, bool windowed)
+{
+    const uint32_t step = b->arch->no_rope_step;
+    const struct gguf_kv *pattern =
+        b->arch->rope_pattern ? key_find(b->m, "attention.rope_pattern") : NULL;
+    bool rotates = true;
+    if (pattern && (pattern->kind != GGUF_ARRAY || pattern->elem_kind != GGUF_BOOL ||
+                    pattern->n_elems < b->m->hp.n_layer)) {
+        if (!b->err)
+            b->err = err_set(b->e,
+                             ERR_FORMAT,
+                             "%s.attention.rope_pattern is not %u bools",
+                             b->m->arch,
+                             b->m->hp.n_layer);
+        return ROPE_NONE;
+    }
+    if (pattern && !gguf_elem(pattern, b->layer).b)
+        return ROPE_NONE;
+    if (b->m->hp.alibi > 0.0f && b->arch->alibi_layers)
+        return ROPE_NONE;
+    if (b->arch->rope_switch && !b->err)
+        b->err = key_bool(b->m, "rope.scaling.finetuned", &rotates, b->e);
+    if (!rotates)
+        return ROPE_NONE;
+    if (step && (b->layer + 1) % step == 0)
+        return ROPE_NONE;
+    if (b->arch->full_unrotated && b->m->hp.window && !windowed && !is_lead(b))
+        return ROPE_NONE;
+    return windowed && b->m->ropes[ROPE_WINDOW].inv_freq ? ROPE_WINDOW : ROPE_FULL;
+}
+
+/* Of the n values of Q or K, over each head or over the whole row. */
+static void add_qk_norm(struct builder *b, const char *stem, enum model_buf buf, uint32_t n)
+{
+    const bool rows = b->arch->qk_norm == QK_NORM_ROWS;
+    const bool bare = b->arch->qk_norm == QK_NORM_BARE, each = b->arch->qk_norm == QK_NORM_EACH;
+    const uint32_t dim = b->m->layers[b->layer].head_dim;
+    if (b->arch->qk_norm == QK_PLAIN || (b->arch->qk_norm_optional && !plan_has(b, stem)))
+        return;
+    struct op *op = plan_add(b,
+                             rows   ? OP_NORM
+                             : each ? OP_HEAD_LAYER_NORM
+                                    : OP_HEAD_NORM,
+                             buf,
+                             buf);
+    op->n_in = op->n_out = n;
+    op->w = plan_take(b,
+                      plan_name(b, stem, "weight"),
+                      rows ? n : dim,
+                      each ? n / dim : 1,
+                      F32_ONLY,
+                      bare ? ABSENT : REQUIRED);
+}
+
+/* The norm that only the feed-forward part of a parallel layer reads, once attention's linears have
+ * read theirs: GPT-NeoX's second; of the larger Falcons the first, beside one for attention. */
+static void add_second_norm(struct builder *b, bool own_attention_norm)
+{
+    if (own_attention_norm)
+        plan_norm(b, "attn_norm", BUF_X, BUF_H);
+    else if (b->arch->second == SECOND_FFN)
+        plan_norm(b, "ffn_norm", BUF_X, BUF_H);
+}
+
+void plan_attend(struct builder *b)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const struct model_layer *l = &b->m->layers[b->layer];
+    const uint32_t n_q = l->n_head * l->head_dim, n_kv = l->n_head_kv * l->head_dim;
+    const uint32_t n_value = hp->latent ? hp->latent : l->head_dim;
+    const bool borrowed = l->kv_layer != b->layer;
+    const bool windowed = hparams_windowed(b->m, b->arch, b->layer);
+    const enum rope_table rope = rope_of(b, windowed);
+    const bool bare = b->arch->qk_norm == QK_NORM_BARE;
+    const bool norm_last = b->arch->qk_norm == QK_NORM_ROTATED ||
+                           (bare && rope != ROPE_NONE && hp->n_expert != LLAMA4_MAVERICK_EXPERTS);
+    struct op *op;
+    if (norm_last) {
+        op = plan_add(b, OP_ROPE, BUF_K, BUF_Q);
+        op->rope = rope;
+        op->n_head = l->n_head;
+        op->n_head_kv = l->n_head_kv;
+    }
+    if (norm_last || !bare) {
+        add_qk_norm(b, "attn_q_norm", BUF_Q, n_q);
+        if (!borrowed)
+            add_qk_norm(b, "attn_k_norm", BUF_K, n_kv);
+    }
+    if (b->arch->value_norm && !borrowed)
+        plan_head_norm(b, BUF_V, n_kv, NULL);
+    if (borrowed)
+        leave_kv(b);
+    op = plan_add(b, borrowed ? OP_ROPE : OP_ROPE_STORE, BUF_K, BUF_Q);
+    op->in2 = BUF_V;
+    op->rope = norm_last ? ROPE_NONE : rope;
+    op->temper =
+        hp->temper_scale != 0.0f && (b->arch->temper == TEMPER_BY_KEY || rope == ROPE_NONE);
+    op->n_head = l->n_head;
+    op->n_head_kv = borrowed ? 0 : l->n_head_kv;
+    op = plan_add(b, OP_ATTENTION, BUF_Q, BUF_ATT);
+    op->layer = (uint16_t)l->kv_layer;
+    op->borrowed = borrowed;
+    op->n_in = n_q;
+    op->n_out = l->n_head * n_value;
+    op->n_head = l->n_head;
+    op->n_head_kv = l->n_head_kv;
+    op->scale = hp->attention_scale;
+    op->alibi = hp->alibi;
+    op->cap = hp->attention_cap;
+    op->window = windowed ? hp->window : 0;
+    op->window_kind = b->arch->chunks ? WINDOW_CHUNK : hp->causal ? WINDOW_LAST : WINDOW_AROUND;
+    if (b->arch->sinks)
+        op->w =
+            plan_take(b, plan_name(b, "attn_sinks", "weight"), l->n_head, 1, F32_ONLY, REQUIRED);
+}
+
+static void add_clamps(struct builder *b)
+{
+    static const enum model_buf bufs[] = {BUF_Q, BUF_K, BUF_V};
+    const struct model_layer *l = &b->m->layers[b->layer];
+    for (int i = 0; i < 3 && b->m->hp.qkv_clamp > 0.0f; i++) {
+        struct op *op = plan_add(b, OP_CLAMP, bufs[i], bufs[i]);
+        op->n_in = op->n_out = (i == 0 ? l->n_head : l->n_head_kv) * l->head_dim;
+        op->cap = b->m->hp.qkv_clamp;
+    }
+}
+
+/* Of what attention gathered. */
+static void add_attention_gate(struct builder *b)
+{
+    const struct model_layer *l = &b->m->layers[b->layer];
+    struct op *op = plan_add(b, OP_GATED, BUF_HEADS, BUF_ATT);
+    op->in2 = BUF_ATT;
+    op->n_in = op->n_out = l->n_head * l->head_dim;
+    op->gate = GATE_SIGMOID;
+}
+
+void plan_attention(struct builder *b, bool parallel)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const struct model_layer *l = &b->m->layers[b->layer];
+    const enum presence bias = b->arch->out_bias;
+    const bool own_norm = b->arch->second == SECOND_ATTENTION && plan_has(b, "attn_norm_2");
+    const enum model_buf in = plan_norm_before(b, own_norm ? "attn_norm_2" : "attn_norm");
+    if (hp->latent) {
+        plan_latent_attention(b, in);
+    } else if (l->n_head_kv == 0) { /* a matrix in its place */
+        plan_linear(b, "attn_output", in, hp->n_embd, BUF_OUT, hp->n_embd, bias);
+    } else {
+        add_qkv(b, in);
+        if (b->arch->gated_attention)
+            plan_linear(b, "attn_gate", in, hp->n_embd, BUF_HEADS, l->n_head * l->head_dim, ABSENT);
+        if (b->arch->streams)
+            plan_beside_attention(b, in);
+        if (parallel)
+            add_second_norm(b, own_norm);
+        add_clamps(b);
+        plan_attend(b);
+        if (b->arch->gated_attention || b->arch->gate_in_query)
+            add_attention_gate(b);
+        plan_linear(b, "attn_output", BUF_ATT, l->n_head * l->head_dim, BUF_OUT, hp->n_embd, bias);
+    }
+    if (l->recurrent) {
+        plan_recurrent(b, in, BUF_SHARED);
+        plan_add(b, OP_ADD, BUF_SHARED, BUF_OUT);
+    }
+    plan_result(b, "post_attention_norm", "attn_output_norm");
+    if (b->arch->streams)
+        plan_add_beside(b);
+}

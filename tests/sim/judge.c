@@ -1,0 +1,172 @@
+/* What plans promise, and what is fair. */
+#include "sim/sim.h"
+
+bool decodes(const struct sched_seq *s)
+{
+    uint32_t stored = s->n_computed + s->n_ahead, length = s->n_known + s->n_expected;
+    return stored >= s->n_prompt && length == stored + 1 &&
+           !(s->n_expected > 0 && length == s->n_max);
+}
+
+void check_plan(struct world *w,
+                const struct sched_plan *p,
+                uint32_t row_budget,
+                uint32_t n_decoding,
+                uint32_t n_waiting)
+{
+    uint32_t n_rows = 0, n_logits = 0;
+    for (uint32_t i = 0; i < p->n_items; i++) {
+        const struct sched_item *it = &p->items[i];
+        const struct sched_seq *s = it->seq;
+        CHECK(client_of(s)->alive && s->slot < w->cfg.max_running, "item %u", i);
+        const uint32_t end = it->first + it->n_rows, length = client_of(s)->length;
+        const bool decode = it->n_rows == 1 && it->first >= s->n_prompt && end == length;
+        CHECK(end == s->n_computed + s->n_ahead && it->n_rows > 0, "item %u has no rows", i);
+        CHECK(end <= length, "item %u goes beyond %u", i, length);
+        CHECK(it->samples == (end == length), "item %u samples", i);
+        /* one that came back to all its blocks decodes, although it came in with the prompts */
+        CHECK(i < p->n_decodes ? decode : !decode || s->n_preempted > 0,
+              "item %u is not where it belongs",
+              i);
+        for (uint32_t k = 0; k < i; k++)
+            CHECK(p->items[k].seq != s, "items %u and %u are of one sequence", k, i);
+        n_rows += it->n_rows;
+        CHECK(!s->fetching && !s->leader, "item %u is of one that waits", i);
+        bool all = s->all_logits && it->first < s->n_prompt;
+        n_logits += all ? it->n_rows : it->samples;
+        if (all)
+            client_of(s)->n_logits += it->n_rows;
+    }
+    CHECK(n_rows == p->n_rows && n_rows <= w->cfg.max_rows, "%u rows", n_rows);
+    CHECK(n_logits <= w->cfg.max_logit_rows, "%u logit rows", n_logits);
+    CHECK(!p->waits_for_steps || w->n_steps > 0, "waits for steps");
+    CHECK(w->n_steps == 0 || p->n_preempted == 0, "%u preempted", p->n_preempted);
+    if (p->waits_for_steps && p->n_items == 0)
+        return;
+    CHECK(p->n_decodes + p->n_preempted >= n_decoding, "%u of %u decode", p->n_decodes, n_decoding);
+    CHECK(n_waiting + p->n_preempted - sched_n_waiting(w->sched) == p->n_admitted,
+          "%u admitted",
+          p->n_admitted);
+    CHECK(w->cfg.overcommit > 0 || sched_n_preempted(w->sched) == 0 || w->priorities,
+          "preempted without overcommitment");
+    uint32_t bound = row_budget > p->n_decodes + 4 ? row_budget : p->n_decodes + 4;
+    CHECK(n_rows <= bound, "%u rows in a budget of %u", n_rows, row_budget);
+    CHECK(n_rows > 0 || p->waits_for_tier || w->n_steps > 0 ||
+              sched_n_running(w->sched) + sched_n_waiting(w->sched) == 0,
+          "stuck");
+}
+
+/* Whoever is first in rank gets on in every step, but for the time that it waits for the tier or
+ * for its turn. */
+static void check_first(struct world *w)
+{
+    const struct sched_seq *first = NULL;
+    for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
+        const struct sched_seq *s = &w->clients[i].seq;
+        if (w->n_tenants > 1 && s->slot == SCHED_NO_SLOT)
+            continue; /* it may be another tenant's turn */
+        if (w->clients[i].alive && (!first || s->rank < first->rank ||
+                                    (s->rank == first->rank && s->serial < first->serial)))
+            first = s;
+    }
+    bool same = first && first == w->first && first->n_computed == w->first_computed;
+    w->n_stuck = same ? w->n_stuck + 1 : 0;
+    w->first = first;
+    w->first_computed = first ? first->n_computed : 0;
+    CHECK(w->n_stuck <= 2 * w->cfg.max_running + 80, "the first in rank does not get on");
+}
+
+/* A tenant was served what was computed for it, and what those who run are charged with ahead. */
+static void check_served(const struct world *w)
+{
+    for (uint32_t t = 0; t < w->n_tenants; t++) {
+        int64_t ahead = 0, n = 0;
+        for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
+            const struct sched_seq *s = &w->clients[i].seq;
+            if (!w->clients[i].alive || s->tenant != FIRST_TENANT + t)
+                continue;
+            n++;
+            ahead += s->slot != SCHED_NO_SLOT ? s->n_charged : 0;
+        }
+        CHECK(n == 0 || served(w, t) == w->began[t] + w->worked[t] + ahead,
+              "tenant %u was served %lld, not %lld + %lld + %lld",
+              t,
+              (long long)served(w, t),
+              (long long)w->began[t],
+              (long long)w->worked[t],
+              (long long)ahead);
+    }
+}
+
+static bool came_in(const struct client *c)
+{
+    return c->alive && c->seq.slot != SCHED_NO_SLOT &&
+           (!c->ran || c->seq.n_preempted > c->n_preempted);
+}
+
+/* Nobody came in while the first of another tenant waited that had been served less. */
+static void check_turns(const struct world *w)
+{
+    int64_t least = INT64_MAX, before[N_TENANTS];
+    for (uint32_t t = 0; t < w->n_tenants; t++)
+        before[t] = served(w, t);
+    for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
+        const struct client *c = &w->clients[i];
+        if (c->alive && c->seq.slot == SCHED_NO_SLOT &&
+            served(w, c->seq.tenant - FIRST_TENANT) < least)
+            least = served(w, c->seq.tenant - FIRST_TENANT);
+        if (came_in(c))
+            before[c->seq.tenant - FIRST_TENANT] -= c->seq.n_charged;
+    }
+    for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
+        const struct client *c = &w->clients[i];
+        if (came_in(c) && !w->priorities)
+            CHECK(before[c->seq.tenant - FIRST_TENANT] <= least,
+                  "tenant %u came in at %lld, another waits at %lld",
+                  c->seq.tenant,
+                  (long long)before[c->seq.tenant - FIRST_TENANT],
+                  (long long)least);
+    }
+}
+
+/* Of one tenant, who runs goes before who waits, and nobody who could move is passed over for long.
+ */
+static void check_order(struct world *w, uint32_t tenant)
+{
+    const struct sched_seq *last_running = NULL, *first_waiting = NULL;
+    for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
+        struct client *c = &w->clients[i];
+        const struct sched_seq *s = &c->seq;
+        if (!c->alive || s->tenant != tenant)
+            continue;
+        if (s->slot == SCHED_NO_SLOT) {
+            if (!first_waiting || s->rank < first_waiting->rank ||
+                (s->rank == first_waiting->rank && s->serial < first_waiting->serial))
+                first_waiting = s;
+            c->n_skipped = 0;
+            continue;
+        }
+        if (!last_running || s->rank > last_running->rank ||
+            (s->rank == last_running->rank && s->serial > last_running->serial))
+            last_running = s;
+        if (!s->leader && !s->fetching && !w->priorities)
+            CHECK(++c->n_skipped <= 2 * w->cfg.max_running + 2,
+                  "serial %u starves",
+                  (uint32_t)c->serial);
+    }
+    /* one of higher priority may wait while those before it hold what it needs */
+    CHECK(!last_running || !first_waiting || last_running->rank <= first_waiting->rank ||
+              first_waiting->priority > last_running->priority,
+          "somebody was overtaken");
+}
+
+void check_fairness(struct world *w, const struct sched_plan *p)
+{
+    for (uint32_t t = 0; t < w->n_tenants; t++)
+        check_order(w, FIRST_TENANT + t);
+    check_turns(w);
+    check_served(w);
+    check_first(w);
+    for (uint32_t i = 0; i < p->n_items; i++)
+        client_of(p->items[i].seq)->n_skipped = 0;
+}

@@ -1,0 +1,157 @@
+/* What kernels of every instruction set make of rows value by value, against plain double
+ * arithmetic. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "backend/cpu/kernels.h"
+#include "unit/backend/cpu/isas.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Distance in units of the last place of the right value. */
+static double ulps(float got, double want)
+{
+    int e;
+    frexp(want, &e);
+    return fabs(got - want) / ldexp(1, (e < -125 ? -125 : e) - 24);
+}
+
+static void exp_is_accurate(void **s)
+{
+    (void)s;
+    for (size_t i = 0; i < COUNT(isas); i++) {
+        const struct cpu_kernels *k = cpu_kernels_select(isas[i]);
+        double worst = 0;
+        for (int n = 0; n < 20000; n++) {
+            float x[37], y[37];
+            for (int j = 0; j < 37; j++)
+                x[j] = rnd_float() * (j % 2 ? 87.0f : 3.0f);
+            k->exp(x, y, 37);
+            for (int j = 0; j < 37; j++) {
+                const double u = ulps(y[j], exp((double)x[j]));
+                worst = u > worst ? u : worst;
+            }
+        }
+        print_message("%-9s exp: %.2f ulp\n", isas[i], worst);
+        assert_true(worst < 2);
+        float edge[4] = {-INFINITY, -200, 0, 88.0f}, out[4];
+        k->exp(edge, out, 4);
+        assert_true(out[0] == 0 && out[1] == 0 && out[2] == 1 && isfinite(out[3]));
+    }
+}
+
+static void rows_are_exact(void **s)
+{
+    (void)s;
+    for (size_t i = 0; i < COUNT(isas); i++) {
+        const struct cpu_kernels *kernels = cpu_kernels_select(isas[i]);
+        for (uint32_t n = 1; n <= 140; n += n < 70 ? 1 : 23) {
+            float x[141], w[141], out[141];
+            double sum = 0;
+            for (uint32_t j = 0; j < n; j++) {
+                x[j] = rnd_float() * 4;
+                w[j] = rnd_float();
+                sum += (double)x[j] * x[j];
+            }
+            out[n] = 77;
+            kernels->norm(x, w, out, n, 1e-5f);
+            for (uint32_t j = 0; j < n; j++)
+                assert_true(fabs(out[j] - x[j] / sqrt(sum / n + 1e-5f) * w[j]) < 2e-6);
+            double mean = 0, variance = 0;
+            for (uint32_t j = 0; j < n; j++)
+                mean += ((double)x[j] + 5) / n;
+            for (uint32_t j = 0; j < n; j++)
+                variance += (x[j] + 5 - mean) * (x[j] + 5 - mean) / n;
+            float shifted[141];
+            for (uint32_t j = 0; j < n; j++)
+                shifted[j] = x[j] + 5;
+            shifted[n] = 1e9f; /* behind the end */
+            kernels->layer_norm(shifted, w, x, out, n, 1e-5f);
+            for (uint32_t j = 0; j < n; j++) {
+                const double want = (shifted[j] - mean) / sqrt(variance + 1e-5f) * w[j] + x[j];
+                assert_true(fabs(out[j] - want) < (n < 3 ? 2e-3 : 1e-5));
+            }
+            kernels->layer_norm(shifted, w, x, shifted, n, 1e-5f);
+            assert_memory_equal(shifted, out, n * sizeof *out);
+            kernels->unary[UNARY_GELU](x, out, n);
+            for (uint32_t j = 0; j < n; j++)
+                assert_true(fabs(out[j] - 0.5 * x[j] * erfc(-x[j] / sqrt(2))) < 5e-7);
+            kernels->unary[UNARY_GELU_TANH](x, out, n);
+            for (uint32_t j = 0; j < n; j++) {
+                const double g = x[j], y = sqrt(2 / M_PI) * (g + 0.044715 * g * g * g);
+                assert_true(fabs(out[j] - 0.5 * g * (1 + tanh(y))) < 2e-6);
+            }
+            kernels->unary[UNARY_RELU_SQUARE](x, out, n);
+            for (uint32_t j = 0; j < n; j++)
+                assert_true(fabs(out[j] - (x[j] > 0 ? (double)x[j] * x[j] : 0)) < 2e-6);
+            kernels->silu_mul(x, w, out, n);
+            for (uint32_t j = 0; j < n; j++)
+                assert_true(fabs(out[j] - x[j] / (1 + exp(-(double)x[j])) * w[j]) < 2e-6);
+            kernels->gelu_mul(x, w, out, n);
+            for (uint32_t j = 0; j < n; j++) {
+                const double g = x[j], y = sqrt(2 / M_PI) * (g + 0.044715 * g * g * g);
+                assert_true(fabs(out[j] - 0.5 * g * (1 + tanh(y)) * w[j]) < 2e-6);
+            }
+            kernels->sigmoid_mul(x, w, out, n);
+            for (uint32_t j = 0; j < n; j++)
+                assert_true(fabs(out[j] - w[j] / (1 + exp(-(double)x[j]))) < 1e-6);
+            const struct xielu p = {
+                .positive = 0.8f, .negative = 1.1f, .beta = 0.5f, .eps = -1e-6f};
+            memcpy(out, x, n * sizeof *x);
+            kernels->xielu(out, &p, n);
+            for (uint32_t j = 0; j < n; j++) {
+                const double v = x[j], below = expm1(fmin(v, p.eps)) - v;
+                const double want = p.beta * v + (v > 0 ? p.positive * v * v : p.negative * below);
+                assert_true(fabs(out[j] - want) < 4e-6);
+            }
+            for (uint32_t j = 0; j < n; j++)
+                x[j] *= 3; /* some beyond the limit of 7 */
+            kernels->clamped_mul(x, x, out, n);
+            for (uint32_t j = 0; j < n; j++) {
+                const double g = fmin(x[j], 7), u = fmax(-7, fmin(x[j], 7));
+                assert_true(fabs(out[j] - g / (1 + exp(-1.702 * g)) * (u + 1)) < 2e-5);
+            }
+            memcpy(out, w, n * sizeof *w);
+            kernels->add_scaled(x, 0.7f, out, n);
+            for (uint32_t j = 0; j < n; j++)
+                assert_true(fabs(out[j] - (w[j] + (double)x[j] * 0.7f)) < 2e-6);
+            memcpy(out, x, n * sizeof *x);
+            kernels->cap(out, 1.5f, 5.0f, n);
+            for (uint32_t j = 0; j < n; j++) {
+                const double want = 5 * tanh(x[j] * 1.5 / 5);
+                assert_true(fabs(out[j] - want) <= 5e-7 * fabs(want) + 1e-30);
+            }
+            memcpy(out, w, n * sizeof *w);
+            kernels->cap(out, 0.25f, 0, n);
+            for (uint32_t j = 0; j < n; j++)
+                assert_true(out[j] == w[j] * 0.25f);
+            memcpy(out, w, n * sizeof *w);
+            kernels->add(x, out, n);
+            for (uint32_t j = 0; j < n; j++)
+                assert_true(out[j] == x[j] + w[j]);
+            assert_true(out[n] == 77);
+        }
+    }
+}
+
+static void isas_are_selected(void **s)
+{
+    (void)s;
+    assert_null(cpu_kernels_select("neon"));
+    assert_string_equal(cpu_kernels_select("reference")->name, "reference");
+    assert_ptr_equal(cpu_kernels_select(""), cpu_kernels_select(NULL));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exp_is_accurate),
+        cmocka_unit_test(rows_are_exact),
+        cmocka_unit_test(isas_are_selected),
+    };
+    return cmocka_run_group_tests(tests, start, NULL);
+}

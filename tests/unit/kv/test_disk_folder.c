@@ -1,0 +1,345 @@
+/* What lies in the disk tier's folder: damage, strangers, other models; who may write, and look. */
+#include "base/log.h"
+#include "disk_help.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+static const char *below(const struct disk_test *x, const char *name)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", x->dir, name);
+    return path;
+}
+
+static bool exists(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
+static void damage(const char *path, off_t at)
+{
+    uint8_t byte;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte ^= 4;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+static void test_damaged_segments_are_removed_when_met(void **state)
+{
+    struct disk_test *x = *state;
+    disk_test_open(x);
+    for (uint64_t id = 0; id < 3; id++)
+        assert_true(tier_store(x, x->t, id));
+    damage(segment_path(x, 0), 300);
+    assert_int_equal(truncate(segment_path(x, 1), 900), 0);
+    assert_int_equal(tier_fetch(x, x->t, 0), 0);
+    assert_int_equal(tier_fetch(x, x->t, 1), 0);
+    assert_int_equal(tier_stats(x->t).ignored, 2);
+    assert_int_equal(tier_stats(x->t).entries, 1);
+    assert_false(exists(segment_path(x, 0)));
+    assert_false(exists(segment_path(x, 1)));
+    assert_int_equal(tier_stats(x->t).bytes, real_bytes(x->dir));
+    assert_true(tier_store(x, x->t, 0));
+    assert_int_equal(tier_fetch(x, x->t, 0), 1);
+    assert_int_equal(truncate(segment_path(x, 2), 5), 0);
+    disk_test_open(x); /* a wrong size is seen at once */
+    assert_false(tier_has(x, x->t, 2));
+    assert_int_equal(tier_stats(x->t).ignored, 1);
+    assert_int_equal(tier_stats(x->t).bytes, real_bytes(x->dir));
+    assert_int_equal(tier_fetch(x, x->t, 0), 1);
+}
+
+static void test_other_models_are_kept_apart_and_evicted_alike(void **state)
+{
+    struct disk_test *x = *state;
+    struct kv_key mine = x->cfg.fingerprint;
+    x->cfg.max_bytes = segments(4);
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 1));
+    assert_true(tier_store(x, x->t, 2));
+    x->cfg.fingerprint.bytes[0] ^= 1;
+    disk_test_open(x);
+    assert_false(tier_has(x, x->t, 1));
+    assert_int_equal(tier_stats(x->t).entries, 0);
+    assert_int_equal(tier_stats(x->t).bytes, segments(2));
+    assert_int_equal(tier_fetch(x, x->t, 1), 0);
+    assert_true(tier_store(x, x->t, 1));
+    assert_true(tier_store(x, x->t, 3));
+    assert_true(tier_store(x, x->t, 4)); /* in the place of the other's 1 */
+    assert_false(exists(segment_path(x, 1)));
+    assert_true(exists(segment_path(x, 2)));
+    assert_int_equal(tier_fetch(x, x->t, 1), 1);
+    x->cfg.fingerprint = mine;
+    disk_test_open(x);
+    assert_int_equal(tier_stats(x->t).entries, 1);
+    assert_int_equal(tier_fetch(x, x->t, 2), 1);
+}
+
+/* The folder's name holds only a part of the fingerprint; the segment holds all of it. */
+static void test_foreign_fingerprint_in_our_folder(void **state)
+{
+    struct disk_test *x = *state;
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 1));
+    x->cfg.fingerprint.bytes[31] ^= 1;
+    disk_test_open(x);
+    assert_int_equal(tier_fetch(x, x->t, 1), 0);
+    assert_int_equal(tier_stats(x->t).ignored, 1);
+    assert_true(tier_store(x, x->t, 1));
+    assert_int_equal(tier_fetch(x, x->t, 1), 1);
+}
+
+static void test_models_without_segments_go_away(void **state)
+{
+    struct disk_test *x = *state;
+    x->cfg.about = "one model\nnot this";
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 1));
+    disk_test_close(x);
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = fopen(below(x, "abcd000000000000/about"), "r");
+    assert_true(getline(&text, &n, f) > 0);
+    assert_string_equal(text, "one model\n");
+    free(text);
+    fclose(f);
+    assert_int_equal(unlink(segment_path(x, 1)), 0);
+    x->cfg.fingerprint.bytes[0] = 1;
+    x->cfg.about = "another";
+    disk_test_open(x);
+    assert_false(exists(below(x, "abcd000000000000")));
+    assert_true(exists(below(x, "01cd000000000000/about")));
+    assert_int_equal(tier_stats(x->t).bytes, strlen("another\n"));
+    x->cfg.about = "another, renamed";
+    disk_test_open(x);
+    assert_int_equal(tier_stats(x->t).bytes, strlen("another, renamed\n"));
+    assert_int_equal(tier_stats(x->t).bytes, real_bytes(x->dir));
+}
+
+static void test_strangers_are_counted_and_left_alone(void **state)
+{
+    struct disk_test *x = *state;
+    char path[512];
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 1));
+    disk_test_close(x);
+    write_file(below(x, "notes.txt"), "0123456789", 10);
+    assert_int_equal(mkdir(below(x, "deep"), 0700), 0);
+    assert_int_equal(mkdir(below(x, "deep/er"), 0700), 0);
+    write_file(below(x, "deep/er/file.kv"), "01234", 5);
+    write_file(below(x, "abcd000000000000/README"), "0", 1);
+    snprintf(path, sizeof path, "%s", segment_path(x, 1));
+    snprintf(path + strlen(path) - 3, 8, ".kv~");
+    write_file(path, "012", 3);
+    snprintf(path + strlen(path) - 4, 8, ".tmp"); /* ours: left by a crash */
+    write_file(path, "0123456", 7);
+    char wrong[600]; /* a name of ours in the folder of other names */
+    snprintf(wrong, sizeof wrong, "%s", segment_path(x, 1));
+    char *shard = strstr(wrong, "/abcd") + 18;
+    shard[0] = shard[0] == '0' ? '1' : '0';
+    shard[2] = '\0';
+    assert_int_equal(mkdir(wrong, 0700), 0);
+    snprintf(shard + 2, 128, "%s", strrchr(segment_path(x, 1), '/'));
+    write_file(wrong, "01", 2);
+    disk_test_open(x);
+    assert_false(exists(path));
+    assert_int_equal(tier_stats(x->t).ignored, 5);
+    assert_int_equal(tier_stats(x->t).bytes, segments(1) + 10 + 5 + 1 + 3 + 2);
+    assert_int_equal(tier_stats(x->t).bytes, real_bytes(x->dir));
+    x->cfg.max_bytes = segments(2); /* strangers leave room for one only */
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 2));
+    assert_false(tier_has(x, x->t, 1));
+    assert_int_equal(tier_stats(x->t).bytes, segments(1) + 21);
+    assert_true(exists(below(x, "deep/er/file.kv")));
+    assert_true(exists(below(x, "notes.txt")));
+    x->cfg.max_bytes = segments(1); /* and now for none */
+    disk_test_open(x);
+    assert_false(tier_store(x, x->t, 3));
+    assert_int_equal(tier_stats(x->t).dropped, 1);
+    assert_int_equal(real_bytes(x->dir), 21);
+    assert_true(tier_stats(x->t).on);
+}
+
+static void test_links_are_not_followed(void **state)
+{
+    struct disk_test *x = *state;
+    char outside[] = "/tmp/weir-outside-XXXXXX", inner[64], path[512];
+    assert_non_null(mkdtemp(outside));
+    snprintf(inner, sizeof inner, "%s/file", outside);
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 1));
+    assert_true(tier_store(x, x->t, 2));
+    snprintf(path, sizeof path, "%s", segment_path(x, 1));
+    assert_int_equal(rename(path, inner), 0);
+    assert_int_equal(symlink(inner, path), 0);
+    assert_int_equal(tier_fetch(x, x->t, 1), 0); /* a whole segment, but behind a link */
+    disk_test_open(x);
+    assert_false(tier_has(x, x->t, 1));
+    assert_int_equal(tier_stats(x->t).ignored, 1);
+    assert_true(exists(path));
+    assert_true(tier_store(x, x->t, 1)); /* replaces the link, not what it points to */
+    assert_int_equal(tier_fetch(x, x->t, 1), 1);
+    disk_test_close(x);
+    snprintf(path, sizeof path, "%s", below(x, "abcd000000000000"));
+    assert_int_equal(rename(path, below(x, "elsewhere")), 0);
+    assert_int_equal(symlink(outside, path), 0);
+    log_set_level(LOG_ERROR);
+    disk_test_open(x);
+    assert_int_equal(tier_stats(x->t).entries, 0);
+    assert_false(tier_store(x, x->t, 3));
+    log_set_level(LOG_INFO);
+    assert_int_equal(real_bytes(outside), segments(1));
+    unlink(inner);
+    rmdir(outside);
+}
+
+static bool wait_for(bool (*fn)(struct disk_test *x, struct kv_tier *t),
+                     struct disk_test *x,
+                     struct kv_tier *t)
+{
+    uint64_t limit_us = clock_us() + 20000000;
+    while (!fn(x, t)) {
+        if (clock_us() > limit_us)
+            return false;
+        usleep(10000);
+    }
+    return true;
+}
+
+static bool has_two(struct disk_test *x, struct kv_tier *t)
+{
+    return tier_has(x, t, 2);
+}
+
+static bool writes(struct disk_test *x, struct kv_tier *t)
+{
+    (void)x;
+    return tier_stats(t).writes;
+}
+
+static void test_one_writes_the_other_reads_then_takes_over(void **state)
+{
+    struct disk_test *x = *state;
+    struct kv_tier *reader;
+    log_set_level(LOG_ERROR);
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 1));
+    assert_int_equal(kv_disk_open(&x->cfg, &reader, NULL), OK);
+    assert_true(tier_stats(reader).on && !tier_stats(reader).writes);
+    assert_int_equal(tier_fetch(x, reader, 1), 1);
+    assert_false(tier_queue(x, reader, 3));
+    assert_int_equal(tier_stats(reader).dropped, 0);
+    assert_true(tier_store(x, x->t, 2));
+    assert_true(wait_for(has_two, x, reader));
+    assert_int_equal(tier_fetch(x, reader, 2), 1);
+    assert_int_equal(unlink(segment_path(x, 1)), 0);
+    assert_int_equal(tier_fetch(x, reader, 1), 0);
+    assert_false(tier_has(x, reader, 1));
+    disk_test_close(x);
+    assert_true(wait_for(writes, x, reader));
+    assert_true(tier_store(x, reader, 3));
+    assert_int_equal(tier_fetch(x, reader, 3), 1);
+    assert_int_equal(tier_stats(reader).bytes, real_bytes(x->dir));
+    reader->ops->destroy(reader);
+    log_set_level(LOG_INFO);
+}
+
+/* Somebody empties the folder under a running server. */
+static void test_folder_emptied_while_open(void **state)
+{
+    struct disk_test *x = *state;
+    log_set_level(LOG_ERROR);
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 1));
+    assert_int_equal(nftw(below(x, "abcd000000000000"), scratch_visit, 16, FTW_DEPTH | FTW_PHYS),
+                     0);
+    assert_int_equal(tier_fetch(x, x->t, 1), 0);
+    assert_true(tier_store(x, x->t, 1)); /* folders are made again */
+    assert_int_equal(tier_fetch(x, x->t, 1), 1);
+    assert_int_equal(unlink(below(x, "lock")), 0);
+    assert_false(tier_store(x, x->t, 2)); /* no longer alone */
+    assert_true(wait_for(writes, x, x->t));
+    assert_true(tier_store(x, x->t, 2));
+    assert_true(exists(below(x, "lock")));
+    log_set_level(LOG_INFO);
+}
+
+static void test_only_the_owner_may_look(void **state)
+{
+    struct disk_test *x = *state;
+    struct stat st;
+    char path[512];
+    snprintf(path, sizeof path, "%s/new", x->dir);
+    x->cfg.dir = path;
+    x->cfg.about = "secret";
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 1));
+    disk_test_close(x);
+    const char *folders[] = {"new", "new/abcd000000000000"};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(stat(below(x, folders[i]), &st), 0);
+        assert_int_equal(st.st_mode & 0777, 0700);
+    }
+    const char *files[] = {"new/lock", "new/abcd000000000000/about"};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(stat(below(x, files[i]), &st), 0);
+        assert_int_equal(st.st_mode & 0777, 0600);
+    }
+    x->cfg.dir = x->dir;
+}
+
+static void test_what_cannot_be_opened(void **state)
+{
+    struct disk_test *x = *state;
+    struct kv_disk_config cfg = x->cfg;
+    struct kv_tier *t;
+    struct err_info e = {0};
+    cfg.max_bytes = segments(1) - 1;
+    assert_int_equal(kv_disk_open(&cfg, &t, &e), ERR_INVALID);
+    assert_null(t);
+    cfg.max_bytes = segments(1);
+    cfg.dir = below(x, "no/parent");
+    assert_int_equal(kv_disk_open(&cfg, &t, &e), ERR_IO);
+    assert_non_null(strstr(e.text, "no/parent"));
+    write_file(below(x, "file"), "", 0);
+    cfg.dir = below(x, "file");
+    assert_int_equal(kv_disk_open(&cfg, &t, &e), ERR_IO);
+    assert_non_null(strstr(e.text, "/file"));
+    cfg = x->cfg;
+    cfg.block_tokens = 0;
+    assert_int_equal(kv_disk_open(&cfg, &t, &e), ERR_INVALID);
+    cfg = x->cfg;
+    cfg.block_bytes = SIZE_MAX - 10;
+    cfg.max_bytes = UINT64_MAX;
+    assert_int_equal(kv_disk_open(&cfg, &t, &e), ERR_INVALID);
+    cfg.block_bytes = (size_t)1 << 62; /* times the number of buffers: too large to say */
+    assert_int_equal(kv_disk_open(&cfg, &t, &e), ERR_NOMEM);
+    assert_null(t);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, disk_test_setup, disk_test_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_damaged_segments_are_removed_when_met),
+        TEST(test_other_models_are_kept_apart_and_evicted_alike),
+        TEST(test_foreign_fingerprint_in_our_folder),
+        TEST(test_models_without_segments_go_away),
+        TEST(test_strangers_are_counted_and_left_alone),
+        TEST(test_links_are_not_followed),
+        TEST(test_one_writes_the_other_reads_then_takes_over),
+        TEST(test_folder_emptied_while_open),
+        TEST(test_only_the_owner_may_look),
+        TEST(test_what_cannot_be_opened),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
