@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What --preset sets. An inter-token target of 0 is automatic: twice a quiet step. */
+/* What --preset sets. An inter-token target of 0 is automatic (engine/pace.h). */
 static const struct preset {
     const char *name;
     uint32_t batch_tokens, max_running, itl_target_ms, n_parallel;

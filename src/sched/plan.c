@@ -73,7 +73,6 @@ struct sched_load sched_load(const struct sched *s)
                 load.prefill_depth = sched_stored(seq);
         }
     }
-    load.n_prefills += min_u32(s->n_waiting, s->cfg.max_running - s->n_running);
     return load;
 }
 
