@@ -179,18 +179,26 @@ bool api_reply_cut(const struct api_choice *ch)
     return request_finish(ch->req) != FINISH_STOP;
 }
 
-/* Those of a piece, and those before it that made nothing visible by themselves. */
-static void count_tokens(struct api_choice *ch, const struct api_piece *p)
+/* The first n tokens are read, of which the newest had their turn together: a piece and those
+ * before it that made nothing visible by themselves, or what is left at the end. */
+static void count_tokens(struct api_choice *ch, uint32_t n)
 {
-    const uint32_t n = p->token >= 0 ? (uint32_t)p->token + 1 : ch->n_read;
+    if (n <= ch->n_read)
+        return;
     ch->n_thoughts += reply_reasons(ch->reply) ? n - ch->n_read : 0;
     ch->n_read = n;
+}
+
+static void end_reply(struct api_choice *ch, reply_event_fn fn, void *ctx)
+{
+    count_tokens(ch, request_n_completion(ch->req));
+    reply_finish(ch->reply, api_reply_cut(ch), fn, ctx);
 }
 
 void api_reply_feed(struct api_choice *ch, const struct api_piece *p, reply_event_fn fn, void *ctx)
 {
     if (ch->reply) {
-        count_tokens(ch, p);
+        count_tokens(ch, (uint32_t)(p->token + 1));
         reply_feed(ch->reply, p->text, p->len, fn, ctx);
     } else if (p->len > 0)
         fn(ctx, &(struct reply_event){.kind = REPLY_CONTENT, .text = p->text, .n = p->len});
@@ -199,7 +207,7 @@ void api_reply_feed(struct api_choice *ch, const struct api_piece *p, reply_even
 void api_reply_end(struct api_choice *ch, reply_event_fn fn, void *ctx)
 {
     if (ch->reply)
-        reply_finish(ch->reply, api_reply_cut(ch), fn, ctx);
+        end_reply(ch, fn, ctx);
 }
 
 const char *api_reply_finish_name(const struct api_choice *ch)
@@ -316,7 +324,7 @@ void api_reply_piece(struct api_choice *ch, const struct api_piece *p, struct bu
 void api_reply_close(struct api_choice *ch, struct buf *out)
 {
     struct sink s = {ch, out};
-    reply_finish(ch->reply, api_reply_cut(ch), on_event, &s);
+    end_reply(ch, on_event, &s);
     api_chunk_begin(ch, out);
     buf_str(out, ",\"delta\":{}");
     put_noted(ch, out);
@@ -394,7 +402,7 @@ void api_reply_whole(struct api_choice *ch, struct buf *out)
         note_token(ch, p.token);
         api_reply_feed(ch, &p, gather, &parts);
     }
-    reply_finish(ch->reply, api_reply_cut(ch), gather, &parts);
+    end_reply(ch, gather, &parts);
     close_call(&parts);
     buf_str(out, "{\"index\":");
     api_put_int(out, ch->index);

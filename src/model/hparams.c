@@ -412,7 +412,8 @@ enum norm_kind hparams_norm(const struct model *m, const struct arch *arch)
 {
     const struct gguf_kv *eps =
         arch->norm_by_key ? key_find(m, "attention.layer_norm_rms_epsilon") : NULL;
-    return eps && eps->f != 0.0 ? NORM_RMS : arch->norm;
+    const bool none = eps && (eps->kind == GGUF_F32 || eps->kind == GGUF_F64) && eps->f == 0.0;
+    return eps && !none ? NORM_RMS : arch->norm;
 }
 
 static enum err read_scales(struct model *m, const struct arch *arch, struct err_info *e)

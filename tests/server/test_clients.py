@@ -357,6 +357,12 @@ def test_messages_thinking(start_server, tmp_path):
     assert tokens[0].isspace() and not silent["choices"][0]["message"].get("reasoning_content")
     assert thought > 12 and "</think>" in "".join(tokens[:thought])
     assert "</think>" not in "".join(tokens[:thought - 1])
+    # cut within a character, which nothing shows by itself
+    first = server.json("POST", "/tokenize", {"content": "\u20ac"})["tokens"][0]
+    for more in ({}, {"logprobs": True}):
+        cut = server.json("POST", "/v1/chat/completions", {
+            **chat, **more, "ignore_eos": False, "max_tokens": 1, "logit_bias": {str(first): 100}})
+        assert cut["usage"]["completion_tokens_details"] == {"reasoning_tokens": 1}, cut
     unasked = server.json("POST", "/v1/chat/completions", {**chat, "reasoning_effort": "none"})["usage"]
     assert unasked["completion_tokens_details"] == {"reasoning_tokens": 0}
     with client.messages.stream(**ask, thinking=on) as stream:

@@ -202,3 +202,8 @@ void harmony_finish(struct reply_parser *p)
     if (s->at == IN_ARGUMENTS && !s->json && s->scan.begun && !p->cut)
         reply_end(p); /* the token that ends a call ends the output too, unseen */
 }
+
+bool harmony_reasons(const struct reply_parser *p)
+{
+    return p->harmony.at == IN_REASONING;
+}

@@ -144,7 +144,8 @@ struct reply_format {
     void (*enter)(struct reply_parser *p, const char *mark);
     /* One byte in CALL. False: the format has left CALL, and c is still to be read. */
     bool (*byte)(struct reply_parser *p, char c);
-    void (*finish)(struct reply_parser *p); /* the output ended in CALL */
+    void (*finish)(struct reply_parser *p);        /* the output ended in CALL */
+    bool (*reasons)(const struct reply_parser *p); /* in CALL: is it reasoning? NULL: never */
 };
 
 struct reply_parser {
@@ -267,6 +268,7 @@ void loose_finish(struct reply_parser *p);
 
 bool harmony_byte(struct reply_parser *p, char c);
 void harmony_finish(struct reply_parser *p);
+bool harmony_reasons(const struct reply_parser *p);
 bool functionary_byte(struct reply_parser *p, char c);
 void functionary_finish(struct reply_parser *p);
 void mistral_enter(struct reply_parser *p, const char *mark);

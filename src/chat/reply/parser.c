@@ -503,7 +503,9 @@ bool reply_reads(const struct reply_parser *p, const char *token, size_t n)
 
 bool reply_reasons(const struct reply_parser *p)
 {
-    return p->phase == PHASE_THINKING || (p->phase == PHASE_CALL && p->in_thought);
+    if (p->phase != PHASE_CALL)
+        return p->phase == PHASE_THINKING;
+    return p->in_thought || (p->format->reasons && p->format->reasons(p));
 }
 
 uint32_t reply_n_calls(const struct reply_parser *p)

@@ -256,6 +256,51 @@ static void test_harmony(void **state)
     CHECK_ALL(cases);
 }
 
+/* Which pieces are reasoning is known before each is read, the mark at the end included. */
+static void test_reasons(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *format, *thoughts, *pieces[16];
+        uint32_t n_reasoning;
+    } cases[] = {
+        {"harmony",
+         "harmony",
+         {"<|channel|>",
+          "analysis",
+          "<|message|>",
+          "We",
+          " should",
+          " greet",
+          "<|end|>",
+          "<|start|>",
+          "assistant",
+          "<|channel|>",
+          "final",
+          "<|message|>",
+          "Hello"},
+         4},
+        {"harmony", "harmony", {"<|channel|>", "final", "<|message|>", "Hello"}, 0},
+        {"hermes", "think", {"<think>", "a", " b", "</think>", "c"}, 3},
+        {"hermes", "think", {"a", " b"}, 0},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        struct reply_parser *p = reply_create(&(struct reply_config){
+            .style = {reply_format_find(cases[c].format), reply_thoughts_find(cases[c].thoughts)}});
+        struct transcript t = {.open = -1};
+        uint32_t n = 0;
+        assert_non_null(p);
+        for (const char *const *piece = cases[c].pieces; *piece; piece++) {
+            n += reply_reasons(p);
+            reply_feed(p, *piece, strlen(*piece), transcript_event, &t);
+        }
+        reply_finish(p, false, transcript_event, &t);
+        assert_int_equal(n, cases[c].n_reasoning);
+        reply_destroy(p);
+        buf_deinit(&t.text);
+    }
+}
+
 /* Random texts made of the marks' pieces: splitting never shows, and without calls and marks
  * nothing is lost. */
 static void test_pythonic(void **state)
@@ -506,6 +551,7 @@ int main(void)
         cmocka_unit_test(test_functionary),
         cmocka_unit_test(test_tagged),
         cmocka_unit_test(test_harmony),
+        cmocka_unit_test(test_reasons),
         cmocka_unit_test(test_pythonic),
         cmocka_unit_test(test_gemma),
         cmocka_unit_test(test_relatives),
