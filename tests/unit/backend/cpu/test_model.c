@@ -303,6 +303,51 @@ static void bits_do_not_depend_on_company(void **state)
     }
 }
 
+/* More rows than meet all panels at once, in items of any length, on as many workers. */
+static void check_many_rows(const char *name, const char *isa, uint32_t n_threads)
+{
+    struct model *m = load_golden(name);
+    int32_t texts[MAX_SEQS][N_PROMPT];
+    const int32_t *tokens[MAX_SEQS];
+    float *alone[MAX_SEQS], *together[MAX_SEQS];
+    struct part parts[MAX_SEQS];
+    struct drive a, b;
+    drive_open(&a, m, isa, KV_F16, 1, 16, 0);
+    drive_open(&b, m, isa, KV_F16, n_threads, 16, 3);
+    const size_t n = (size_t)N_PROMPT * a.n_vocab;
+    for (uint32_t s = 0; s < MAX_SEQS; s++) {
+        for (uint32_t i = 0; i < N_PROMPT; i++)
+            texts[s][i] = golden_prompt[(i * (2 * s + 1) + s) % N_PROMPT];
+        tokens[s] = texts[s];
+        parts[s] = (struct part){s, 0, N_PROMPT};
+        alone[s] = mem_zalloc(n, sizeof(float));
+        together[s] = mem_zalloc(n, sizeof(float));
+        drive_run(&a, &parts[s], 1, &tokens[s], &alone[s]);
+    }
+    drive_run(&b, parts, MAX_SEQS, tokens, together);
+    for (uint32_t s = 0; s < MAX_SEQS; s++) {
+        if (memcmp(alone[s], together[s], n * sizeof(float)) != 0)
+            fail_msg("%s %s: sequence %u differs on %u workers", name, isa, s, n_threads);
+        free(alone[s]);
+        free(together[s]);
+    }
+    drive_close(&a);
+    drive_close(&b);
+    model_destroy(m);
+}
+
+static void bits_do_not_depend_on_items(void **state)
+{
+    (void)state;
+    assert_true(MAX_SEQS * N_PROMPT > 2 * LINEAR_MAX_ROWS);
+    for (size_t i = 0; i < COUNT(isas); i++) {
+        check_many_rows("quantised/llama.Q8_0", isas[i], 2);
+        check_many_rows("quantised/llama.Q4_K_M", isas[i], 3);
+        check_many_rows("quantised/llama.F16", isas[i], 5);
+        check_many_rows("architectures/qwen3moe.f32", isas[i], 2);
+    }
+}
+
 /* Only some rows' logits, and none: the same bits as all of them. */
 static void logit_rows_are_picked(void **state)
 {
@@ -483,6 +528,7 @@ int main(void)
         cmocka_unit_test(quantised_match),
         cmocka_unit_test(kv_types_match),
         cmocka_unit_test(bits_do_not_depend_on_company),
+        cmocka_unit_test(bits_do_not_depend_on_items),
         cmocka_unit_test(bits_do_not_depend_on_ranges),
         cmocka_unit_test(logit_rows_are_picked),
         cmocka_unit_test(a_step_allocates_nothing),
