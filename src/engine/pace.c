@@ -13,10 +13,7 @@
 /* A step without decodes to hold up still ends often enough for newcomers to join. */
 #define ALONE_STEP_US 400000.0
 #define ALONE_LEAST_ROWS 64
-/* An automatic target, in steps of the decodes alone; */
-#define LEAST_QUIET_STEPS 2.0
-#define MOST_QUIET_STEPS 4.0
-/* but nobody sees a gap this short. */
+/* Nobody sees a gap this short; an automatic target is never below it. */
 #define MIN_TARGET_US 20000.0
 #define LEAST_ROWS 4
 
@@ -197,17 +194,6 @@ static double expect(const struct pace *p, const struct pace_load *load, uint32_
     return max_double(us, foresee(p, load, seen) * n_rows / (load->n_decodes + seen));
 }
 
-/* Who decodes waits for a step's prompt rows; who is at a prompt, for all its steps, which cost the
- * less a row the larger they are. So where more wait for their first token than decode, steps are
- * longer by as much, up to a limit. */
-static double automatic_target(const struct pace *p, const struct pace_load *load)
-{
-    double steps = LEAST_QUIET_STEPS * load->n_prefills / load->n_decodes;
-    steps = max_double(steps, LEAST_QUIET_STEPS);
-    steps = steps < MOST_QUIET_STEPS ? steps : MOST_QUIET_STEPS;
-    return max_double(steps * foresee(p, load, 0), MIN_TARGET_US);
-}
-
 uint32_t pace_rows(const struct pace *p, const struct pace_load *load, uint32_t max_rows)
 {
     if (load->n_decodes == 0) {
@@ -217,7 +203,7 @@ uint32_t pace_rows(const struct pace *p, const struct pace_load *load, uint32_t 
     }
     double target = p->target_us;
     if (target == 0.0)
-        target = automatic_target(p, load);
+        target = max_double(2.0 * foresee(p, load, 0), MIN_TARGET_US);
     uint32_t rows = load->n_decodes + LEAST_ROWS;
     bool sure = p->widest > 0 && p->n_slow == 0;
     while (sure && rows < max_rows) {

@@ -30,7 +30,6 @@ struct pace_step {
 /* What the next step has to hold, and what may be added to it. */
 struct pace_load {
     uint32_t n_decodes;
-    uint32_t n_prefills; /* sequences that wait for their first token */
     uint64_t decodes_attend;
     uint32_t depth; /* positions before a prompt's next row */
 };
@@ -52,9 +51,8 @@ void pace_init(struct pace *p, uint32_t itl_target_ms);
 double pace_predict(const struct pace *p, const struct pace_step *s);
 
 /* Rows the next step may have, <= max_rows. With decodes: a multiple of 4 that keeps it within the
- * target, which is automatically twice the step without prefill, up to four times it where more
- * wait for their first token than decode, or 20 ms; but 4 beside the decodes always, or prompts
- * would not get on, and no more than that while steps take strangely long.
+ * target, which is automatically twice the step without prefill, or 20 ms; but 4 beside the decodes
+ * always, or prompts would not get on, and no more than that while steps take strangely long.
  * Without: as many as let newcomers in soon enough. */
 uint32_t pace_rows(const struct pace *p, const struct pace_load *load, uint32_t max_rows);
 

@@ -19,7 +19,6 @@ static uint32_t row_budget(const struct engine *eng)
 {
     struct sched_load now = sched_load(eng->sched);
     struct pace_load load = {.n_decodes = now.n_decodes,
-                             .n_prefills = now.n_prefills,
                              .decodes_attend = now.decodes_attend,
                              .depth = now.prefill_depth};
     return pace_rows(&eng->pace, &load, eng->max_rows);

@@ -67,10 +67,8 @@ struct sched_load sched_load(const struct sched *s)
         if (sched_is_decode(seq)) {
             load.n_decodes++;
             load.decodes_attend += sched_length(seq);
-        } else if (can_prefill(seq)) {
-            load.n_prefills++;
-            if (sched_stored(seq) > load.prefill_depth)
-                load.prefill_depth = sched_stored(seq);
+        } else if (can_prefill(seq) && sched_stored(seq) > load.prefill_depth) {
+            load.prefill_depth = sched_stored(seq);
         }
     }
     return load;

@@ -141,11 +141,10 @@ enum err sched_add(struct sched *s, struct sched_seq *seq, struct err_info *e) W
 enum err sched_fits(const struct sched *s, uint32_t n_max, struct err_info *e) WEIR_MUST_USE;
 
 /* What the next step will hold, for choosing its row_budget: the decodes, the positions they attend
- * to, each with its own; how many sequences are at their prompts; and how many positions lie before
- * the prompt that has got furthest. Those that the step admits are not among them, and one that
- * finds a prefix may be further. */
+ * to, each with its own; and how many positions lie before the prompt that has got furthest. One
+ * that the step admits, and that finds a prefix, may be further. */
 struct sched_load {
-    uint32_t n_decodes, n_prefills;
+    uint32_t n_decodes;
     uint64_t decodes_attend;
     uint32_t prefill_depth;
 };

@@ -110,8 +110,7 @@ static uint32_t oracle_rows(const struct world *w, uint32_t first)
 static void prompt(struct world *w, uint32_t first, uint32_t n)
 {
     for (uint32_t end = first + n; first < end;) {
-        struct pace_load load = {
-            .n_decodes = w->n_decodes, .decodes_attend = w->decodes_attend, .depth = first};
+        struct pace_load load = {w->n_decodes, w->decodes_attend, first};
         uint32_t rows = pace_rows(&w->pace, &load, MAX_ROWS);
         assert_true(rows <= MAX_ROWS);
         rows = rows > w->n_decodes + 4 ? rows - w->n_decodes : 4;
@@ -358,17 +357,8 @@ static void test_targets(void **state)
     struct pace p = learnt(0, 100e3, 196e3); /* 84 ms and 4 ms a row */
     assert_int_equal(rows_for(&p, 4, 512), 28);
     assert_int_equal(rows_for(&p, 4, 16), 16);
-    static const struct {
-        uint32_t n_prefills, rows;
-    } crowds[] = {{1, 28}, {4, 28}, {6, 40}, {8, 56}, {100, 56}}; /* 2, 2, 3, 4, 4 quiet steps */
-    for (size_t i = 0; i < sizeof crowds / sizeof crowds[0]; i++) {
-        struct pace_load load = {.n_decodes = 4, .n_prefills = crowds[i].n_prefills};
-        assert_int_equal(pace_rows(&p, &load, 512), crowds[i].rows);
-    }
     p = learnt(165, 100e3, 196e3);
     assert_int_equal(rows_for(&p, 4, 512), 20);
-    assert_int_equal(pace_rows(&p, &(struct pace_load){.n_decodes = 4, .n_prefills = 100}, 512),
-                     20);
     p = learnt(1, 100e3, 196e3); /* not to be had */
     assert_int_equal(rows_for(&p, 4, 512), 8);
     assert_int_equal(rows_for(&p, 5, 512), 9);

@@ -211,11 +211,9 @@ static void test_load(void **state)
     struct fixture *f = start(state, default_config(), 400);
     struct sched_seq *a = add(f, 4, 200), *b = add(f, 6, 200);
     assert_int_equal(sched_load(f->sched).n_decodes, 0);
-    assert_int_equal(sched_load(f->sched).n_prefills, 0); /* they wait */
     step(f, 64);
     struct sched_load load = sched_load(f->sched);
     assert_int_equal(load.n_decodes, 2);
-    assert_int_equal(load.n_prefills, 0);
     assert_int_equal(load.decodes_attend, 5 + 7);
     assert_int_equal(load.prefill_depth, 0);
     add(f, 1000, 1010);
@@ -224,13 +222,11 @@ static void test_load(void **state)
     step(f, 66);
     load = sched_load(f->sched);
     assert_int_equal(load.n_decodes, 2);
-    assert_int_equal(load.n_prefills, 2);
     assert_int_equal(load.decodes_attend, 7 + 9);
     assert_int_equal(load.prefill_depth, 96); /* 64, then half of 64 */
     sched_remove(f->sched, a);
     sched_remove(f->sched, b);
     assert_int_equal(sched_load(f->sched).n_decodes, 0);
-    assert_int_equal(sched_load(f->sched).n_prefills, 2);
 }
 
 /* More prompts than useful chunks: they take turns, so none waits for ever. */
