@@ -199,8 +199,9 @@ static void bench_linear_rows(struct bench *b,
     panel_format_of(formats[f].type, &l.format);
     for (size_t i = 0; i < (size_t)rows * k; i++)
         x[i] = rnd_float();
+    const unsigned kinds = b->k->act_kinds[l.format] | b->k->act_parts(l.format, rows);
     for (uint32_t r = 0; r < rows; r++)
-        b->k->pack(x + (size_t)r * k, &a, r, b->k->act_kinds[l.format], lanes);
+        b->k->pack(x + (size_t)r * k, &a, r, kinds, lanes);
     const size_t bytes = panel_bytes(l.format, k);
     l.n_panels =
         stream ? (uint32_t)(STREAM_BYTES / bytes / CACHED_PANELS * CACHED_PANELS) : CACHED_PANELS;
@@ -408,7 +409,7 @@ static void run_cap(void *ctx)
 static void run_pack(void *ctx)
 {
     struct rows *r = ctx;
-    r->kernels->pack(r->x, &r->act, 0, ACT_INT8, ACT_TILE);
+    r->kernels->pack(r->x, &r->act, 0, ACT_INT8 | ACT_BLOCKS, ACT_TILE);
 }
 
 static void run_exp(void *ctx)

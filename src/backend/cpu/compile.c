@@ -14,8 +14,8 @@ struct compiler {
     const struct model *m;
     uint32_t op;           /* index of the op being compiled */
     enum phase_rows rows;  /* that it is over */
-    enum model_buf packed; /* whose rows the packed activations hold, */
-    unsigned packed_kinds; /* in which forms; 0: nobody's */
+    enum model_buf packed;   /* whose rows the packed activations hold, */
+    uint64_t packed_formats; /* for matrices of which formats; 0: nobody's */
     size_t n_vector_floats;
     uint64_t n_panels; /* of all matrices so far */
     struct err_info *e;
@@ -71,7 +71,7 @@ static struct step *add_step_over(struct compiler *c,
         s->eps = c->m->hp.norm_eps;
         s->recur = op->recur;
         if (c->packed == op->out)
-            c->packed_kinds = 0;
+            c->packed_formats = 0;
     }
     return s;
 }
@@ -157,7 +157,7 @@ static enum err alloc_vectors(struct compiler *c)
 /* Make the packed activations hold the rows of the input of op, for all linears of its group. */
 static enum err pack_for_group(struct compiler *c, const struct op *op)
 {
-    unsigned kinds = 0;
+    uint64_t formats = 0;
     const struct op *end = c->m->ops + c->m->n_ops;
     for (const struct op *o = op; o == op || (o < end && plan_same_input(op, o)); o++) {
         enum panel_format format;
@@ -166,16 +166,16 @@ static enum err pack_for_group(struct compiler *c, const struct op *op)
                            ERR_UNSUPPORTED,
                            "no CPU kernel for matrices of type %s",
                            gguf_type_name(o->w->type));
-        kinds |= c->b->kernels->act_kinds[format];
+        formats |= UINT64_C(1) << format;
     }
-    if (c->packed == op->in && (c->packed_kinds & kinds) == kinds)
+    if (c->packed == op->in && (c->packed_formats & formats) == formats)
         return OK;
     struct step *s = add_step(c, STEP_PACK, NULL);
     s->in = op->in;
     s->n = op->n_in;
-    s->act_kinds = kinds;
+    s->formats = formats;
     c->packed = op->in;
-    c->packed_kinds = kinds;
+    c->packed_formats = formats;
     return OK;
 }
 
@@ -198,7 +198,7 @@ static struct matrix *add_matrix(struct compiler *c,
     p->n_panels += x->n_panels;
     p->panel_bytes = x->panel_bytes > p->panel_bytes ? x->panel_bytes : p->panel_bytes;
     if (c->packed == op->out)
-        c->packed_kinds = 0;
+        c->packed_formats = 0;
     return x;
 }
 
@@ -210,7 +210,7 @@ static enum err compile_linear(struct compiler *c, const struct op *op)
     struct phase *p;
     bool joins = last && last->kind == PHASE_LINEAR && last->rows == c->rows &&
                  !c->b->matrices[last->first].add && c->op > 0 && plan_same_input(op - 1, op) &&
-                 c->packed_kinds;
+                 c->packed_formats;
     if (joins) {
         p = &c->b->phases[c->b->n_phases - 1];
     } else {
@@ -228,7 +228,7 @@ static enum err compile_linear(struct compiler *c, const struct op *op)
         x->out = next->out;
         x->add = true;
         if (c->packed == x->out)
-            c->packed_kinds = 0;
+            c->packed_formats = 0;
         c->op++;
     }
     return OK;
@@ -245,8 +245,8 @@ static enum err compile_head_linear(struct compiler *c, const struct op *op)
                        gguf_type_name(op->w->type));
     struct step *s = add_step(c, STEP_PACK_HEADS, op);
     s->n = op->n_in;
-    s->act_kinds = c->b->kernels->act_kinds[format];
-    c->packed_kinds = 0;
+    s->formats = UINT64_C(1) << format;
+    c->packed_formats = 0;
     struct phase *p = add_phase(c, PHASE_LINEAR);
     for (uint32_t i = 0; i < op->n_head; i++) {
         struct matrix *x = add_matrix(c, p, op, NULL);
@@ -277,13 +277,13 @@ static enum err compile_logits(struct compiler *c, const struct op *op)
     }
     c->rows = p->rows = ROWS_LOGITS;
     p->gather = true;
-    c->packed_kinds = 0;
+    c->packed_formats = 0;
     enum err err = pack_for_group(c, op);
     if (err)
         return err;
     add_matrix(c, add_phase(c, PHASE_LINEAR), op, copy_vector(c, op->bias))->scale =
         copy_vector(c, op->factor);
-    c->packed_kinds = 0;
+    c->packed_formats = 0;
     if (op->scale != 1.0f || op->cap > 0.0f)
         add_step(c, STEP_CAP, op);
     c->rows = ROWS_ALL;
@@ -327,14 +327,14 @@ static void compile_attention(struct compiler *c, const struct op *op)
     p->sinks = copy_vector(c, op->w);
     p->slopes = op->alibi > 0.0f ? slopes(c, op) : NULL;
     if (c->packed == op->out)
-        c->packed_kinds = 0;
+        c->packed_formats = 0;
 }
 
-/* Of the experts' matrices that read the same input, from op on: the forms that they read it in. */
-static enum err expert_kinds(struct compiler *c, const struct op *op, unsigned *kinds)
+/* Of the experts' matrices that read the same input, from op on. */
+static enum err expert_formats(struct compiler *c, const struct op *op, uint64_t *formats)
 {
     const struct op *end = c->m->ops + c->m->n_ops;
-    *kinds = 0;
+    *formats = 0;
     for (const struct op *o = op; o < end && o->kind == OP_EXPERTS && o->in == op->in; o++) {
         enum panel_format format;
         if (!panel_format_of(o->w->type, &format))
@@ -342,7 +342,7 @@ static enum err expert_kinds(struct compiler *c, const struct op *op, unsigned *
                            ERR_UNSUPPORTED,
                            "no CPU kernel for experts of type %s",
                            gguf_type_name(o->w->type));
-        *kinds |= c->b->kernels->act_kinds[format];
+        *formats |= UINT64_C(1) << format;
     }
     return OK;
 }
@@ -352,15 +352,16 @@ static enum err compile_experts(struct compiler *c, const struct op *op)
 {
     struct phase *p = last_phase(c);
     if (!p || p->kind != PHASE_EXPERTS || (op - 1)->in != op->in) {
-        unsigned kinds;
-        enum err err = expert_kinds(c, op, &kinds);
+        uint64_t formats;
+        enum err err = expert_formats(c, op, &formats);
         if (err)
             return err;
         struct step *s = add_step_over(c, STEP_PACK, NULL, true);
         s->in = op->in;
         s->n = op->n_in;
         s->gather = op->in != BUF_EXPERT_GATE;
-        s->act_kinds = kinds;
+        s->formats = formats;
+        s->any_rows = true;
         p = add_phase(c, PHASE_EXPERTS);
     }
     const uint32_t n_panels = p->n_panels, n = c->m->hp.n_expert;
@@ -403,7 +404,7 @@ static void compile_conv(struct compiler *c, const struct op *op)
     p->bias = copy_vector(c, op->bias);
     p->gated = op->gated;
     if (c->packed == op->out)
-        c->packed_kinds = 0;
+        c->packed_formats = 0;
 }
 
 static void compile_recur(struct compiler *c, const struct op *op)
@@ -415,7 +416,7 @@ static void compile_recur(struct compiler *c, const struct op *op)
     p->recur = op->recur;
     p->tiled = op->tiled;
     if (c->packed == op->out)
-        c->packed_kinds = 0;
+        c->packed_formats = 0;
 }
 
 static void compile_head_norm(struct compiler *c, const struct op *op)
@@ -497,7 +498,7 @@ static enum err compile_op(struct compiler *c, const struct op *op)
     case OP_ROPE_STORE:
         add_step(c, op->kind == OP_ROPE ? STEP_ROPE : STEP_ROPE_STORE, op);
         if (c->packed == BUF_K || c->packed == BUF_Q)
-            c->packed_kinds = 0;
+            c->packed_formats = 0;
         return OK;
     case OP_GATED:
         if (op->out == BUF_EXPERT_GATE)

@@ -80,7 +80,8 @@ struct step {
     const struct gguf_tensor *table; /* EMBED: its type and shape */
     const uint8_t *rows;             /* EMBED: a copy of its data, or NULL: */
     const struct matrix *tied;       /* EMBED: whose columns they are */
-    unsigned act_kinds;              /* PACK */
+    uint64_t formats;                /* PACK: of the matrices that read it, a bit each */
+    bool any_rows;                   /* PACK: in jobs of any number of rows */
     struct act act;                  /* PACK */
 };
 

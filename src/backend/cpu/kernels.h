@@ -105,7 +105,17 @@ struct act_block {
     float dsum_half[2];
 };
 
-enum { ACT_F32 = 1, ACT_INT8 = 2, ACT_BF16 = 4, ACT_INT8_128 = 8, ACT_TWO = 16, SUPER_K = 128 };
+/* Forms of activations; then parts of those in int8: b, or s and scale. */
+enum {
+    ACT_F32 = 1,
+    ACT_INT8 = 2,
+    ACT_BF16 = 4,
+    ACT_INT8_128 = 8,
+    ACT_TWO = 16,
+    ACT_BLOCKS = 32,
+    ACT_CLOSE = 64,
+    SUPER_K = 128
+};
 
 /* The same once more, close together: of 128, with sums of each 32; of 32, where lines that hold
  * what is not read would push activations out of the nearest cache. */
@@ -250,7 +260,9 @@ struct recur_job {
 
 struct cpu_kernels {
     const char *name;
-    unsigned act_kinds[N_PANEL_FORMATS]; /* what linear reads: one of ACT_* */
+    unsigned act_kinds[N_PANEL_FORMATS]; /* the form that linear reads: one of ACT_* */
+    /* And of one in int8 the parts, in a job of so many rows: ACT_BLOCKS, ACT_CLOSE or both. */
+    unsigned (*act_parts)(enum panel_format format, uint32_t n_rows);
     void (*linear[N_PANEL_FORMATS])(const struct linear_job *j);
     /* The k weights of column c (0..15) of a panel, bit for bit as gguf_dequantize has them. */
     void (*column[N_PANEL_FORMATS])(const uint8_t *panel, uint32_t k, uint32_t c, float *out);
@@ -269,7 +281,7 @@ struct cpu_kernels {
     void (*add)(const float *x, float *out, uint32_t n);
     void (*add_scaled)(const float *x, float scale, float *out, uint32_t n); /* out += x scale */
     void (*cap)(float *x, float scale, float cap, uint32_t n); /* x scale; capped if cap is not 0 */
-    /* Row `row` of a from x, for tiles of `lanes` rows; kinds: of ACT_* */
+    /* Row `row` of a from x, for tiles of `lanes` rows; kinds: of ACT_*, forms and parts. */
     void (*pack)(const float *x, struct act *a, uint32_t row, unsigned kinds, uint32_t lanes);
     /* Store the K and V of one position of one head; head points at its K in the block. With a
      * latent v is not read. */

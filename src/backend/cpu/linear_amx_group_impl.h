@@ -201,14 +201,18 @@ INLINE void amx_groups_put(const struct linear_job *j,
  * next panel's, of which each 16 rows ask for a part. */
 #define AMX_SOON 8192
 
+INLINE bool amx_q8_0_takes(uint32_t n_rows)
+{
+    return n_rows >= AMX_GROUP_MIN_ROWS || amx_pair_takes(n_rows);
+}
+
 AMX static void amx_q8_0(const struct linear_job *j)
 {
-    const bool pairs = amx_pair_takes(j->n_rows);
-    if (j->n_rows < AMX_GROUP_MIN_ROWS && !pairs) {
+    if (!amx_q8_0_takes(j->n_rows)) {
         run_q8_0(j);
         return;
     }
-    const uint32_t n_done = pairs ? amx_pair_panels(j) : 0;
+    const uint32_t n_done = amx_pair_takes(j->n_rows) ? amx_pair_panels(j) : 0;
     if (n_done == j->n_panels)
         return;
     _Alignas(64) float sums[AMX_ROWS][PANEL_COLS];

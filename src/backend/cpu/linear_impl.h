@@ -322,10 +322,42 @@ DEFINE_RARE(q2_0)
 DEFINE_RUN(BF16_DOT, bf16dot)
 #endif
 
+static unsigned run_act_parts(enum panel_format format, uint32_t n_rows)
+{
+    (void)format;
+    (void)n_rows;
+    return ACT_BLOCKS;
+}
+
 #ifdef WITH_AMX
 #include "backend/cpu/linear_amx_impl.h"
 
 #include "backend/cpu/linear_amx_group_impl.h"
 
 #include "backend/cpu/linear_amx_float_impl.h"
+
+static unsigned amx_act_parts(enum panel_format format, uint32_t n_rows)
+{
+    switch (format) {
+    case PANEL_Q8_0:
+        return amx_q8_0_takes(n_rows) ? ACT_CLOSE : ACT_BLOCKS;
+    case PANEL_Q4_0:
+    case PANEL_Q4_1:
+    case PANEL_Q5_0:
+    case PANEL_Q5_1:
+    case PANEL_IQ4_NL:
+    case PANEL_MXFP4:
+        return n_rows >= AMX_GROUP_MIN_ROWS ? ACT_CLOSE : ACT_BLOCKS;
+    case PANEL_Q3_K:
+    case PANEL_Q4_K:
+    case PANEL_Q5_K:
+    case PANEL_Q6_K:
+    case PANEL_IQ4_XS:
+        return n_rows >= AMX_MIN_ROWS ? ACT_CLOSE : ACT_BLOCKS;
+    case PANEL_Q2_K: /* minima in either half of 32 */
+        return n_rows >= AMX_MIN_ROWS ? ACT_CLOSE | ACT_BLOCKS : ACT_BLOCKS;
+    default:
+        return ACT_BLOCKS;
+    }
+}
 #endif

@@ -89,25 +89,43 @@ static void run_exp(const float *x, float *out, uint32_t n)
 }
 
 /* q = round(x / d) with d = amax / 127, amax = max|x| or more, so q stays in -127..127: also where
- * x is no number, which the bounds, standing second, replace. */
-INLINE void pack_block(const float *x, float amax, int8_t *q, struct act_block *b)
+ * x is no number, which the bounds, standing second, replace. Sums of either half. */
+INLINE void pack_block(const float *x, float amax, int8_t *q, int32_t sum[2])
 {
     const float inverse = amax > 1e-30f ? 127.0f / amax : 0.0f;
-    int32_t sum[2] = {0, 0};
+    sum[0] = sum[1] = 0;
     for (int i = 0; i < 32 / VL; i++) {
         const vf steps = vf_min(vf_mul(vf_load(x + i * VL), vf_set1(inverse)), vf_set1(127.0f));
         vi r = vi_round(vf_max(steps, vf_set1(-127.0f)));
         vi_store_i8(q + i * VL, r);
         sum[i * VL / 16] += vi_sum(r);
     }
-    b->d = amax > 1e-30f ? amax / 127.0f : 0.0f;
-    b->dsum = b->d * (float)(sum[0] + sum[1]);
-    b->n128 = -128 * (sum[0] + sum[1]);
-    b->n8 = -8 * (sum[0] + sum[1]);
-    b->n32[0] = -32 * sum[0];
-    b->n32[1] = -32 * sum[1];
-    b->dsum_half[0] = b->d * (float)sum[0];
-    b->dsum_half[1] = b->d * (float)sum[1];
+}
+
+INLINE struct act_block block_of(float d, const int32_t sum[2])
+{
+    const int32_t all = sum[0] + sum[1];
+    return (struct act_block){.d = d,
+                              .dsum = d * (float)all,
+                              .n128 = -128 * all,
+                              .n8 = -8 * all,
+                              .n32 = {-32 * sum[0], -32 * sum[1]},
+                              .dsum_half = {d * (float)sum[0], d * (float)sum[1]}};
+}
+
+/* The lines written here were last read by another core, and those of x last written there: so
+ * both are asked for so many values ahead. */
+#define PACK_AHEAD 512
+
+INLINE void pack_ask(const float *x, const int8_t *q, const struct act_block *b, uint32_t lanes)
+{
+    for (int l = 0; l < 4; l++)
+        __builtin_prefetch(x + PACK_AHEAD / 2 + l * 16);
+    __builtin_prefetch(q + PACK_AHEAD, 1);
+    if (b) {
+        __builtin_prefetch(b + (size_t)(PACK_AHEAD / 32) * lanes, 1);
+        __builtin_prefetch(b + (size_t)(PACK_AHEAD / 32 + 1) * lanes, 1);
+    }
 }
 
 INLINE void pack_int8(const float *x,
@@ -115,29 +133,36 @@ INLINE void pack_int8(const float *x,
                       const struct act_int8 *to,
                       uint32_t row,
                       uint32_t lanes,
+                      unsigned parts,
                       const uint32_t per)
 {
+    const size_t plane = (size_t)(k / 32) * lanes, tile = row / lanes, lane = row % lanes;
     int8_t *q = to->q + row * act_q_stride(k);
-    struct act_block *b = to->b + (size_t)(row / lanes) * (k / 32) * lanes + row % lanes;
+    struct act_block *b = parts & ACT_BLOCKS ? to->b + tile * plane + lane : NULL;
+    float *scale = to->scale + tile * plane * ACT_PLANES + lane;
+    struct act_super *s = to->s + (size_t)row * k / SUPER_K;
     for (uint32_t i = 0; i < k; i += per) {
+        if (i % 64 == 0)
+            pack_ask(x + i, q + i, b ? b + (size_t)(i / 32) * lanes : NULL, lanes);
         vf top = vf_zero();
         for (uint32_t at = i; at < i + per; at += VL)
             top = vf_max(top, vf_abs(vf_load(x + at)));
-        const float amax = vf_hmax(top);
-        for (uint32_t at = i; at < i + per; at += 32)
-            pack_block(x + at, amax, q + at, b + (size_t)(at / 32) * lanes);
+        const float amax = vf_hmax(top), d = amax > 1e-30f ? amax / 127.0f : 0.0f;
+        struct act_super super = {.d = d};
+        for (uint32_t g = 0; g < per / 32; g++) {
+            int32_t sum[2];
+            pack_block(x + i + g * 32, amax, q + i + g * 32, sum);
+            super.dsum[g] = d * (float)(sum[0] + sum[1]);
+            if (b)
+                b[(size_t)(i / 32 + g) * lanes] = block_of(d, sum);
+        }
+        if (!(parts & ACT_CLOSE))
+            continue;
         if (per == SUPER_K) {
-            struct act_super *s = to->s + ((size_t)row * k + i) / SUPER_K;
-            s->d = b[(size_t)(i / 32) * lanes].d;
-            for (uint32_t g = 0; g < 4; g++)
-                s->dsum[g] = b[(size_t)(i / 32 + g) * lanes].dsum;
+            s[i / SUPER_K] = super;
         } else {
-            const struct act_block *at = b + (size_t)(i / 32) * lanes;
-            const size_t plane = (size_t)(k / 32) * lanes;
-            float *s = to->scale + row / lanes * plane * ACT_PLANES + (size_t)(i / 32) * lanes +
-                       row % lanes;
-            s[ACT_D * plane] = at->d;
-            s[ACT_DSUM * plane] = at->dsum;
+            scale[ACT_D * plane + (size_t)(i / 32) * lanes] = d;
+            scale[ACT_DSUM * plane + (size_t)(i / 32) * lanes] = super.dsum[0];
         }
     }
 }
@@ -166,7 +191,7 @@ static void run_pack(const float *x, struct act *a, uint32_t row, unsigned kinds
         pack_two(x, a->k, a->two + row * act_two_stride(a->k));
 #endif
     if (kinds & ACT_INT8)
-        pack_int8(x, a->k, &a->by32, row, lanes, 32);
+        pack_int8(x, a->k, &a->by32, row, lanes, kinds, 32);
     if (kinds & ACT_INT8_128)
-        pack_int8(x, a->k, &a->by128, row, lanes, SUPER_K);
+        pack_int8(x, a->k, &a->by128, row, lanes, kinds, SUPER_K);
 }

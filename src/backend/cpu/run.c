@@ -183,15 +183,37 @@ static void step_head_copy(const struct cpu_backend *b, const struct step *s, ui
         memcpy(out, in, s->n * sizeof *out);
 }
 
+static uint32_t act_lanes(uint32_t n_rows)
+{
+    return n_rows == 1 ? 1 : ACT_TILE;
+}
+
+/* What the matrices that read row `row` of n_rows want of it. */
+static unsigned pack_kinds(const struct cpu_backend *b,
+                           const struct step *s,
+                           uint32_t row,
+                           uint32_t n_rows)
+{
+    const uint32_t left = n_rows - row / ROW_BLOCK * ROW_BLOCK; /* from its job's first on */
+    unsigned kinds = s->any_rows ? ACT_BLOCKS | ACT_CLOSE : 0;
+    for (uint64_t formats = s->formats; formats; formats &= formats - 1) {
+        const enum panel_format format = (enum panel_format)__builtin_ctzll(formats);
+        kinds |= b->kernels->act_kinds[format];
+        kinds |= b->kernels->act_parts(format, left < ROW_BLOCK ? left : ROW_BLOCK);
+    }
+    return kinds;
+}
+
 static void step_pack_heads(const struct cpu_backend *b,
                             const struct step *s,
                             uint32_t row,
-                            uint32_t lanes)
+                            uint32_t n_rows)
 {
+    const unsigned kinds = pack_kinds(b, s, row, n_rows);
     const float *in = row_of(b, s->in, row);
     for (uint32_t h = 0; h < s->n_head; h++, in += s->in_step) {
         struct act act = cpu_act_of_head(b, s->act, h);
-        b->kernels->pack(in, &act, row, s->act_kinds, lanes);
+        b->kernels->pack(in, &act, row, kinds, act_lanes(n_rows));
     }
 }
 
@@ -209,14 +231,9 @@ static uint32_t n_rows_of(const struct cpu_backend *b, const struct phase *p)
     return b->batch->n_rows;
 }
 
-static uint32_t act_lanes(uint32_t n_rows)
-{
-    return n_rows == 1 ? 1 : ACT_TILE;
-}
-
-/* One step of one row: reads row `from`, writes row `row`. */
+/* One step of one row of n_rows: reads row `from`, writes row `row`. */
 static void run_step(
-    struct cpu_backend *b, struct step *s, uint32_t from, uint32_t row, uint32_t lanes)
+    struct cpu_backend *b, struct step *s, uint32_t from, uint32_t row, uint32_t n_rows)
 {
     const struct cpu_kernels *kernels = b->kernels;
     switch (s->kind) {
@@ -258,7 +275,7 @@ static void run_step(
         step_head_copy(b, s, row);
         break;
     case STEP_PACK_HEADS:
-        step_pack_heads(b, s, row, lanes);
+        step_pack_heads(b, s, row, n_rows);
         break;
     case STEP_ROPE:
     case STEP_ROPE_STORE:
@@ -302,7 +319,11 @@ static void run_step(
         kernels->xielu(row_of(b, s->out, row), &s->xielu, s->n);
         break;
     case STEP_PACK:
-        kernels->pack(row_of(b, s->in, from), &s->act, row, s->act_kinds, lanes);
+        kernels->pack(row_of(b, s->in, from),
+                      &s->act,
+                      row,
+                      pack_kinds(b, s, row, n_rows),
+                      act_lanes(n_rows));
         break;
     }
 }
@@ -314,19 +335,19 @@ static void run_rows(struct cpu_backend *b, const struct phase *p, uint32_t item
     for (uint32_t row = first; row < first + p->chunk && row < n_rows; row++) {
         uint32_t from = p->gather ? rows[row] : row;
         for (uint32_t i = 0; i < p->n; i++, from = row)
-            run_step(b, &b->steps[p->first + i], from, row, act_lanes(n_rows));
+            run_step(b, &b->steps[p->first + i], from, row, n_rows);
     }
 }
 
 /* As run_rows, over places; those that only fill up a tile are left out. */
 static void run_places(struct cpu_backend *b, const struct phase *p, uint32_t item)
 {
-    const uint32_t first = item * p->chunk, lanes = act_lanes(b->batch->n_rows);
+    const uint32_t first = item * p->chunk, n_rows = b->batch->n_rows;
     for (uint32_t place = first; place < first + p->chunk && place < b->n_places; place++) {
         const uint32_t row = b->place_row[place];
         for (uint32_t i = 0; row != NO_ROW && i < p->n; i++) {
             struct step *s = &b->steps[p->first + i];
-            run_step(b, s, s->gather ? row : place, place, lanes);
+            run_step(b, s, s->gather ? row : place, place, n_rows);
         }
     }
 }

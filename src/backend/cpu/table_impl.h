@@ -108,6 +108,7 @@ static uint64_t run_read(const void *p, size_t n, bool four)
                       [PANEL_TQ2_0] = ACT_INT8,                                                    \
                       [PANEL_Q1_0] = ACT_INT8,                                                     \
                       [PANEL_Q2_0] = ACT_INT8},                                                    \
+        .act_parts = many##_act_parts,                                                             \
         .linear = {[PANEL_F32] = run_f32,                                                          \
                    [PANEL_F16] = (f16_linear),                                                     \
                    [PANEL_BF16] = (bf16_linear),                                                   \

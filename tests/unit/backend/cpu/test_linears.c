@@ -24,12 +24,18 @@ static const enum gguf_type types[] = {
     GGUF_TYPE_IQ2_S, GGUF_TYPE_IQ3_XXS, GGUF_TYPE_IQ3_S,  GGUF_TYPE_TQ1_0,   GGUF_TYPE_TQ2_0,
     GGUF_TYPE_Q1_0,  GGUF_TYPE_Q2_0,    GGUF_TYPE_NVFP4};
 
+/* What is not packed is NaN. */
+static void *unpacked(size_t n)
+{
+    return memset(mem_aligned(n), 0xff, n);
+}
+
 static struct act_int8 make_int8(uint32_t k, uint32_t rows, uint32_t padded)
 {
     const size_t groups = (size_t)padded * (k < 32 ? 1 : k / 32);
     return (struct act_int8){mem_aligned(act_q_bytes(k, rows)),
-                             mem_aligned(groups * sizeof(struct act_block)),
-                             {mem_aligned(groups * ACT_PLANES * sizeof(float))}};
+                             unpacked(groups * sizeof(struct act_block)),
+                             {unpacked(groups * ACT_PLANES * sizeof(float))}};
 }
 
 static struct act make_act(uint32_t k, uint32_t rows)
@@ -78,9 +84,10 @@ static void run_linear_from(const struct linear_case *c,
     struct act a = make_act(c->k, n_rows);
     uint8_t *scratch = mem_aligned(LINEAR_SCRATCH_BYTES);
     memset(scratch, 0xff, LINEAR_SCRATCH_BYTES); /* NaN */
+    const unsigned kinds =
+        c->kernels->act_kinds[c->format] | c->kernels->act_parts(c->format, n_rows - skip);
     for (uint32_t r = 0; r < n_rows; r++)
-        c->kernels->pack(
-            c->x + (size_t)(first + r) * c->k, &a, r, c->kernels->act_kinds[c->format], lanes);
+        c->kernels->pack(c->x + (size_t)(first + r) * c->k, &a, r, kinds, lanes);
     const struct linear_job j = {.panels = c->panels,
                                  .panel_bytes = panel_bytes(c->format, c->k),
                                  .n_panels = (c->n + 15) / 16,
