@@ -1,5 +1,5 @@
-/* Between grid.cpp (blocks and threads), host.cpp (memory, errors) and stream.cpp (streams, events,
- * graphs). Everything here runs under emu_lock. */
+/* Between grid.cpp (blocks and threads), host.cpp (memory, errors) and queue.cpp (what is queued).
+ * Everything here runs under emu_lock. */
 #ifndef EMU_INTERNAL_H
 #define EMU_INTERNAL_H
 
@@ -76,7 +76,7 @@ void emu_memory_close(void);
 /* Bytes written beyond allocations since the last time are reported. */
 void emu_check_slack(void);
 
-/* --- stream.cpp --- */
+/* --- queue.cpp --- */
 
 /* Is the call one that a capture under way forbids? Then it is invalidated. */
 bool emu_capture_forbids(void);
