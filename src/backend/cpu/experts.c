@@ -1,5 +1,7 @@
 #include "backend/cpu/experts.h"
 
+#include "backend/cpu/run.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -196,7 +198,7 @@ static void multiply(const struct cpu_backend *b,
         .n_panels = n,
         .n_cols = x->n_out - col < n * PANEL_COLS ? x->n_out - col : n * PANEL_COLS,
         .act = &x->act,
-        .act_lanes = b->batch->n_rows == 1 ? 1 : ACT_TILE,
+        .act_lanes = cpu_act_lanes(b->batch->n_rows),
         .scratch = b->linear_scratch + (size_t)worker * LINEAR_SCRATCH_BYTES,
         .out = b->bufs[x->out] + col,
         .out_stride = b->stride[x->out],

@@ -1,221 +1,16 @@
 /* One step's work: the phases, divided into items for this batch. */
+#include "backend/cpu/run.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/experts.h"
 #include "backend/cpu/recurrent.h"
 
-#include "gguf/gguf.h"
-
 #include <assert.h>
-#include <math.h>
-#include <string.h>
 
 enum {
-    ROW_BLOCK = LINEAR_MAX_ROWS, /* rows that meet all panels before the next */
-    CHUNK_BYTES = 256 * 1024,    /* of panels: they stay in the L2 cache meanwhile */
-    MAX_CHUNK = 8,               /* panels */
-    STREAM_PANELS = 4,           /* that few rows read side by side */
+    CHUNK_BYTES = 256 * 1024, /* of panels: they stay in the L2 cache meanwhile */
+    MAX_CHUNK = 8,            /* panels */
+    STREAM_PANELS = 4,        /* that few rows read side by side */
 };
-
-static inline float *row_of(const struct cpu_backend *b, enum model_buf buf, uint32_t row)
-{
-    return b->bufs[buf] + row * b->stride[buf];
-}
-
-/* Angles in double: at position 100,000 a float's error would be a hundredth of a radian. */
-static void step_angles(const struct cpu_backend *b, uint32_t row)
-{
-    const uint32_t stride = b->model->hp.rope_dims;
-    float *to = b->angles + (size_t)row * stride * N_ROPE_TABLES;
-    const double pos = b->batch->positions[row];
-    for (int t = 0; t < N_ROPE_TABLES; t++, to += stride) {
-        const struct model_rope *rope = &b->model->ropes[t];
-        const uint32_t half = rope->n_dims / 2;
-        for (uint32_t i = 0; rope->inv_freq && i < half; i++) {
-            const double angle = pos * rope->inv_freq[i];
-            to[i] = (float)(cos(angle) * rope->scale);
-            to[half + i] = (float)(sin(angle) * rope->scale);
-        }
-    }
-}
-
-/* No angles: not at all. */
-static void rotate(float *x, const float *angles, uint32_t half, enum rope_kind kind)
-{
-    if (!angles)
-        return;
-    const uint32_t apart = kind == ROPE_HALVES ? half : 1, step = kind == ROPE_HALVES ? 1 : 2;
-    for (uint32_t i = 0; i < half; i++) {
-        float *p = x + (size_t)i * step;
-        const float a = p[0], b = p[apart], c = angles[i], s = angles[half + i];
-        p[0] = a * c - b * s;
-        p[apart] = a * s + b * c;
-    }
-}
-
-/* Where the positions of a sequence lie in a layer. */
-static const uint32_t *table_of(const struct layer_kv *layer, const struct batch_seq *seq)
-{
-    return layer->in_panes ? seq->panes : seq->blocks;
-}
-
-static void step_rope_store(const struct cpu_backend *b, const struct step *s, uint32_t row)
-{
-    const struct model_hparams *hp = &b->model->hp;
-    const bool rotates = s->rope != ROPE_NONE;
-    const uint32_t half = rotates ? b->model->ropes[s->rope].n_dims / 2 : 0, dim = s->head_dim;
-    const float *angles =
-        rotates ? b->angles + ((size_t)row * N_ROPE_TABLES + s->rope) * hp->rope_dims : NULL;
-    float *q = row_of(b, BUF_Q, row), *k = row_of(b, BUF_K, row);
-    const float *v = row_of(b, BUF_V, row);
-    for (uint32_t h = 0; h < s->n_head; h++)
-        rotate(q + (size_t)h * dim + hp->rope_first, angles, half, b->model->rope);
-    for (uint32_t h = 0; h < s->n_head_kv; h++)
-        rotate(k + (size_t)h * dim + hp->rope_first, angles, half, b->model->rope);
-    if (s->kind == STEP_ROPE)
-        return;
-
-    const uint32_t pos = b->batch->positions[row];
-    if (s->temper)
-        b->kernels->cap(q, model_temper(hp, pos), 0.0f, s->n_head * dim);
-    const struct batch_seq *seq = &b->batch->seqs[b->row_seq[row]];
-    const struct layer_kv *layer = &b->layers[s->layer];
-    const struct kv_layout *kv = &layer->kv;
-    uint8_t *block = layer->base + table_of(layer, seq)[pos / kv->block_tokens] * kv->block_bytes;
-    for (uint32_t h = 0; h < s->n_head_kv; h++) {
-        b->kernels->kv_store(kv,
-                             block + h * kv->head_bytes,
-                             pos % kv->block_tokens,
-                             k + (size_t)h * dim,
-                             v + (size_t)h * dim);
-    }
-}
-
-static void step_embed(const struct cpu_backend *b, const struct step *s, uint32_t row)
-{
-    const struct gguf_tensor *t = s->table;
-    const uint32_t token = (uint32_t)b->batch->tokens[row];
-    assert(token < t->ne[1]);
-    float *out = row_of(b, s->out, row);
-    if (s->tied)
-        b->kernels->column[s->tied->format](s->tied->panels +
-                                                token / PANEL_COLS * s->tied->panel_bytes,
-                                            s->n,
-                                            token % PANEL_COLS,
-                                            out);
-    else
-        gguf_dequantize(t->type, s->rows + token * (t->n_bytes / t->ne[1]), out, s->n);
-    for (uint32_t i = 0; s->scale != 1.0f && i < s->n; i++)
-        out[i] *= s->scale;
-}
-
-/* A row of a small table: the position's, or of the text's type. */
-static void step_add_row(const struct cpu_backend *b, const struct step *s, uint32_t row)
-{
-    const uint32_t pos = b->batch->positions[row];
-    const uint32_t second = b->batch->seqs[b->row_seq[row]].second;
-    const bool is_second = s->n_types > 1 && second && pos >= second;
-    assert(s->kind == STEP_ADD_TYPE || pos < b->model->hp.n_positions);
-    const uint32_t i = s->kind == STEP_ADD_POSITION ? pos : is_second;
-    b->kernels->add(s->w + (size_t)i * s->n, row_of(b, s->out, row), s->n);
-}
-
-static void step_gated(const struct cpu_backend *b,
-                       const struct step *s,
-                       uint32_t from,
-                       uint32_t row)
-{
-    float *gate = row_of(b, s->in, from), *up = row_of(b, s->in2, from) + s->in2_first;
-    float *out = row_of(b, s->out, row);
-    if (s->out == BUF_EXPERT_GATE && b->model->hp.expert_input) {
-        experts_weigh(b, row, gate, s->n);
-        experts_weigh(b, row, up, s->n);
-    }
-    switch (s->gate) {
-    case GATE_SILU:
-        b->kernels->silu_mul(gate, up, out, s->n);
-        break;
-    case GATE_GELU:
-        b->kernels->gelu_mul(gate, up, out, s->n);
-        break;
-    case GATE_CLAMPED:
-        b->kernels->clamped_mul(gate, up, out, s->n);
-        break;
-    case GATE_SIGMOID:
-        b->kernels->sigmoid_mul(gate, up, out, s->n);
-        break;
-    case GATE_PLAIN:
-        b->kernels->mul(gate, up, out, s->n);
-        break;
-    }
-}
-
-/* out += in * sigmoid(in2[0]) */
-static void step_add_gated(const struct cpu_backend *b, const struct step *s, uint32_t row)
-{
-    float e = -*row_of(b, s->in2, row);
-    b->kernels->exp(&e, &e, 1);
-    b->kernels->add_scaled(row_of(b, s->in, row), 1.0f / (1.0f + e), row_of(b, s->out, row), s->n);
-}
-
-static void step_head_norm(const struct cpu_backend *b, const struct step *s, uint32_t row)
-{
-    float *x = row_of(b, s->out, row);
-    const uint32_t dim = s->head_dim;
-    const float *w = s->w;
-    for (uint32_t i = 0; i < s->n; i += dim, w += s->w_step)
-        b->kernels->norm(x + i, w, x + i, dim, s->eps);
-}
-
-static void step_head_layer_norm(const struct cpu_backend *b, const struct step *s, uint32_t row)
-{
-    float *x = row_of(b, s->out, row);
-    const uint32_t dim = s->head_dim;
-    for (uint32_t i = 0; i < s->n; i += dim)
-        b->kernels->layer_norm(x + i, s->w + i, s->bias, x + i, dim, b->model->hp.norm_eps);
-}
-
-/* The end of each head's values, or their beginning. */
-static void step_head_copy(const struct cpu_backend *b, const struct step *s, uint32_t row)
-{
-    const float *in = row_of(b, s->in, row) + (s->front ? 0 : s->in_step - s->n);
-    float *out = row_of(b, s->out, row) + s->out_step - s->n;
-    for (uint32_t h = 0; h < s->n_head; h++, in += s->in_step, out += s->out_step)
-        memcpy(out, in, s->n * sizeof *out);
-}
-
-static uint32_t act_lanes(uint32_t n_rows)
-{
-    return n_rows == 1 ? 1 : ACT_TILE;
-}
-
-/* What the matrices that read row `row` of n_rows want of it. */
-static unsigned pack_kinds(const struct cpu_backend *b,
-                           const struct step *s,
-                           uint32_t row,
-                           uint32_t n_rows)
-{
-    const uint32_t left = n_rows - row / ROW_BLOCK * ROW_BLOCK; /* from its job's first on */
-    unsigned kinds = s->any_rows ? ACT_BLOCKS | ACT_CLOSE : 0;
-    for (uint64_t formats = s->formats; formats; formats &= formats - 1) {
-        const enum panel_format format = (enum panel_format)__builtin_ctzll(formats);
-        kinds |= b->kernels->act_kinds[format];
-        kinds |= b->kernels->act_parts(format, left < ROW_BLOCK ? left : ROW_BLOCK);
-    }
-    return kinds;
-}
-
-static void step_pack_heads(const struct cpu_backend *b,
-                            const struct step *s,
-                            uint32_t row,
-                            uint32_t n_rows)
-{
-    const unsigned kinds = pack_kinds(b, s, row, n_rows);
-    const float *in = row_of(b, s->in, row);
-    for (uint32_t h = 0; h < s->n_head; h++, in += s->in_step) {
-        struct act act = cpu_act_of_head(b, s->act, h);
-        b->kernels->pack(in, &act, row, kinds, act_lanes(n_rows));
-    }
-}
 
 /* The rows a phase is over. */
 static uint32_t n_rows_of(const struct cpu_backend *b, const struct phase *p)
@@ -231,103 +26,6 @@ static uint32_t n_rows_of(const struct cpu_backend *b, const struct phase *p)
     return b->batch->n_rows;
 }
 
-/* One step of one row of n_rows: reads row `from`, writes row `row`. */
-static void run_step(
-    struct cpu_backend *b, struct step *s, uint32_t from, uint32_t row, uint32_t n_rows)
-{
-    const struct cpu_kernels *kernels = b->kernels;
-    switch (s->kind) {
-    case STEP_ANGLES:
-        step_angles(b, row);
-        break;
-    case STEP_EMBED:
-        step_embed(b, s, row);
-        break;
-    case STEP_ADD_POSITION:
-    case STEP_ADD_TYPE:
-        step_add_row(b, s, row);
-        break;
-    case STEP_LAYER_NORM:
-        kernels->layer_norm(row_of(b, s->in, from),
-                            s->w,
-                            s->bias,
-                            row_of(b, s->out, row),
-                            s->n,
-                            b->model->hp.norm_eps);
-        break;
-    case STEP_UNARY:
-        kernels->unary[s->unary](row_of(b, s->in, from), row_of(b, s->out, row), s->n);
-        break;
-    case STEP_COPY:
-        memcpy(row_of(b, s->out, row), row_of(b, s->in, from), s->n * sizeof(float));
-        break;
-    case STEP_NORM:
-        kernels->norm(
-            row_of(b, s->in, from), s->w, row_of(b, s->out, row), s->n, b->model->hp.norm_eps);
-        break;
-    case STEP_HEAD_NORM:
-        step_head_norm(b, s, row);
-        break;
-    case STEP_HEAD_LAYER_NORM:
-        step_head_layer_norm(b, s, row);
-        break;
-    case STEP_HEAD_COPY:
-        step_head_copy(b, s, row);
-        break;
-    case STEP_PACK_HEADS:
-        step_pack_heads(b, s, row, n_rows);
-        break;
-    case STEP_ROPE:
-    case STEP_ROPE_STORE:
-        step_rope_store(b, s, row);
-        break;
-    case STEP_GATED:
-        step_gated(b, s, from, row);
-        break;
-    case STEP_ADD:
-        if (s->scale == 1.0f)
-            kernels->add(row_of(b, s->in, from), row_of(b, s->out, row), s->n);
-        else
-            kernels->add_scaled(row_of(b, s->in, from), s->scale, row_of(b, s->out, row), s->n);
-        break;
-    case STEP_ADD_GATED:
-        step_add_gated(b, s, row);
-        break;
-    case STEP_RATES:
-        recurrent_rates(
-            s, row_of(b, s->in, row), row_of(b, BUF_RATE, row), row_of(b, BUF_BETA, row));
-        break;
-    case STEP_SELECT:
-        experts_select(b, s, row);
-        break;
-    case STEP_MIX:
-        experts_mix(b, s, row);
-        break;
-    case STEP_CAP:
-        kernels->cap(row_of(b, s->out, row), s->scale, s->cap, s->n);
-        break;
-    case STEP_CLAMP:
-        for (uint32_t i = 0; i < s->n; i++) {
-            float *x = row_of(b, s->out, row) + i;
-            *x = fmaxf(-s->cap, fminf(*x, s->cap));
-        }
-        break;
-    case STEP_STREAMS:
-        streams_run(s, row_of(b, s->in, row), row_of(b, s->in2, row), row_of(b, s->out, row));
-        break;
-    case STEP_XIELU:
-        kernels->xielu(row_of(b, s->out, row), &s->xielu, s->n);
-        break;
-    case STEP_PACK:
-        kernels->pack(row_of(b, s->in, from),
-                      &s->act,
-                      row,
-                      pack_kinds(b, s, row, n_rows),
-                      act_lanes(n_rows));
-        break;
-    }
-}
-
 static void run_rows(struct cpu_backend *b, const struct phase *p, uint32_t item)
 {
     const uint32_t *rows = p->rows == ROWS_HIDDEN ? b->batch->hidden_rows : b->batch->logit_rows;
@@ -335,7 +33,7 @@ static void run_rows(struct cpu_backend *b, const struct phase *p, uint32_t item
     for (uint32_t row = first; row < first + p->chunk && row < n_rows; row++) {
         uint32_t from = p->gather ? rows[row] : row;
         for (uint32_t i = 0; i < p->n; i++, from = row)
-            run_step(b, &b->steps[p->first + i], from, row, n_rows);
+            cpu_run_step(b, &b->steps[p->first + i], from, row, n_rows);
     }
 }
 
@@ -347,7 +45,7 @@ static void run_places(struct cpu_backend *b, const struct phase *p, uint32_t it
         const uint32_t row = b->place_row[place];
         for (uint32_t i = 0; row != NO_ROW && i < p->n; i++) {
             struct step *s = &b->steps[p->first + i];
-            run_step(b, s, s->gather ? row : place, place, n_rows);
+            cpu_run_step(b, s, s->gather ? row : place, place, n_rows);
         }
     }
 }
@@ -375,7 +73,7 @@ static void run_panels(const struct cpu_backend *b,
             .n_panels = here,
             .n_cols = x->n_out - col < here * PANEL_COLS ? x->n_out - col : here * PANEL_COLS,
             .act = &x->act,
-            .act_lanes = act_lanes(n_rows_of(b, p)),
+            .act_lanes = cpu_act_lanes(n_rows_of(b, p)),
             .first_row = first_row,
             .n_rows = n_rows,
             .prefetch = cpu_kernels_prefetch(n_rows),
@@ -408,7 +106,7 @@ static uint32_t panel_chunk(const struct cpu_backend *b,
     return chunk >= 4 ? chunk / 4 * 4 : chunk ? chunk : 1;
 }
 
-/* ROW_BLOCK rows read each panel once, as one long stream that every item begins anew. So
+/* CPU_ROW_BLOCK rows read each panel once, as one long stream that every item begins anew. So
  * items are long at first, a round of one for each worker taking half of what is left, and p->chunk
  * at last, so that the workers end together. The panels of an item of the round that begins at
  * panel `first`; 0 when only short ones are left. */
@@ -445,11 +143,11 @@ static uint32_t stream_item(const struct phase *p, uint32_t n_workers, uint32_t 
 static void run_linear(struct cpu_backend *b, const struct phase *p, uint32_t item, uint32_t worker)
 {
     const uint32_t n_rows = n_rows_of(b, p), n_workers = pool_size(b->pool);
-    const uint32_t n_items = n_stream_items(p, n_workers); /* of each ROW_BLOCK rows */
-    const uint32_t row = item / n_items * ROW_BLOCK, left = n_rows - row;
+    const uint32_t n_items = n_stream_items(p, n_workers); /* of each CPU_ROW_BLOCK rows */
+    const uint32_t row = item / n_items * CPU_ROW_BLOCK, left = n_rows - row;
     uint32_t n;
     const uint32_t first = stream_item(p, n_workers, item % n_items, &n);
-    run_panels(b, p, first, n, row, left < ROW_BLOCK ? left : ROW_BLOCK, worker);
+    run_panels(b, p, first, n, row, left < CPU_ROW_BLOCK ? left : CPU_ROW_BLOCK, worker);
 }
 
 static uint32_t head_pieces(const struct phase *p)
@@ -513,14 +211,14 @@ static void run_attention(struct cpu_backend *b,
     const struct attn_job job = {
         .kv = &layer->kv,
         .base = layer->base,
-        .blocks = table_of(layer, &b->batch->seqs[tile->seq]),
+        .blocks = cpu_table_of(layer, &b->batch->seqs[tile->seq]),
         .head_kv = head_kv,
         .group = group - skip < ATTN_QUERIES ? group - skip : ATTN_QUERIES,
         .first_pos = tile->first_pos,
         .n_rows = tile->n_rows,
         .n_seen = hp->causal ? 0 : b->batch->seqs[tile->seq].n_rows,
-        .q = row_of(b, BUF_Q, tile->first_row) + head * dim,
-        .out = row_of(b, BUF_ATT, tile->first_row) + head * n_value,
+        .q = cpu_row_of(b, BUF_Q, tile->first_row) + head * dim,
+        .out = cpu_row_of(b, BUF_ATT, tile->first_row) + head * n_value,
         .q_stride = b->stride[BUF_Q],
         .out_stride = b->stride[BUF_ATT],
         .scale = p->scale,
@@ -575,7 +273,7 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
     uint32_t n_rows = n_rows_of(b, p);
     if (p->places)
         n_rows = experts_max_places(hp, n_rows);
-    const uint32_t n_row_blocks = (n_rows + ROW_BLOCK - 1) / ROW_BLOCK;
+    const uint32_t n_row_blocks = (n_rows + CPU_ROW_BLOCK - 1) / CPU_ROW_BLOCK;
     if (n_rows == 0)
         return 0;
     switch (p->kind) {
@@ -672,5 +370,5 @@ enum err cpu_run(struct backend *base,
 const float *cpu_hidden(const struct backend *base, enum model_buf buf, uint32_t i)
 {
     const struct cpu_backend *b = (const struct cpu_backend *)base;
-    return row_of(b, buf, i);
+    return cpu_row_of(b, buf, i);
 }
