@@ -24,12 +24,15 @@ static void launch_norm(const struct cuda_backend *b,
                         const struct cuda_at *at,
                         const struct launch *l)
 {
+    const float eps = b->model->hp.norm_eps;
     const struct cuda_norm op = {.in = b->bufs[l->in],
                                  .out = b->bufs[l->out],
                                  .n = l->n,
                                  .heads = l->heads,
-                                 .eps = b->model->hp.norm_eps,
+                                 .eps = l->unit ? eps / (float)l->n : eps,
+                                 .size = l->unit ? 1.0f / sqrtf((float)l->n) : 1.0f,
                                  .w = vector_at(b, l->w),
+                                 .w_step = l->own_w ? l->n : 0,
                                  .gather = l->gather,
                                  .bare = l->bare};
     cuda_norm(at, &op);
@@ -58,7 +61,8 @@ static void launch_head_copy(const struct cuda_backend *b,
                                       .heads = l->heads,
                                       .n = l->n,
                                       .in_step = l->in_step,
-                                      .out_step = l->out_step};
+                                      .out_step = l->out_step,
+                                      .front = l->front};
     cuda_head_copy(at, &op);
 }
 
@@ -171,7 +175,64 @@ static void launch_unary(const struct cuda_backend *b,
                                   .negative = l->xielu.negative,
                                   .beta = l->xielu.beta,
                                   .eps = l->xielu.eps};
-    cuda_unary(at, &op, b->bufs[l->out], l->n);
+    const struct cuda_experts *x = &b->experts;
+    cuda_unary(at,
+               &op,
+               b->bufs[l->out],
+               l->n,
+               l->places ? x->first + x->n_expert : NULL,
+               l->places ? x->most_places : 0);
+}
+
+static void launch_conv(const struct cuda_backend *b,
+                        const struct cuda_at *at,
+                        const struct launch *l)
+{
+    const struct cuda_conv op = {.x = b->bufs[l->out],
+                                 .states = b->states[l->layer],
+                                 .w = vector_at(b, l->w),
+                                 .bias = vector_at(b, l->bias),
+                                 .n = b->model->hp.conv_channels,
+                                 .width = b->model->hp.conv_width,
+                                 .gated = l->gated};
+    cuda_conv(at, &op);
+}
+
+static void launch_rates(const struct cuda_backend *b,
+                         const struct cuda_at *at,
+                         const struct launch *l)
+{
+    const struct cuda_rates op = {.in = b->bufs[l->in],
+                                  .rate = b->bufs[BUF_RATE],
+                                  .beta = b->bufs[BUF_BETA],
+                                  .a = vector_at(b, l->w),
+                                  .bias = vector_at(b, l->bias),
+                                  .n_head = l->heads,
+                                  .per = l->in_step,
+                                  .delta = l->recur == RECUR_DELTA};
+    cuda_rates(at, &op);
+}
+
+static void launch_recur(const struct cuda_backend *b,
+                         const struct cuda_at *at,
+                         const struct launch *l)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    const bool delta = l->recur == RECUR_DELTA;
+    const struct cuda_recur op = {.mix = b->bufs[l->in],
+                                  .rate = b->bufs[BUF_RATE],
+                                  .beta = b->bufs[BUF_BETA],
+                                  .out = b->bufs[l->out],
+                                  .states = b->states[l->layer],
+                                  .skip = vector_at(b, l->w),
+                                  .n_head = l->heads,
+                                  .n_group = hp->n_rec_group,
+                                  .n_key = hp->rec_key,
+                                  .n_value = hp->rec_value,
+                                  .scale = delta ? 1.0f / sqrtf((float)hp->rec_key) : 1.0f,
+                                  .delta = delta,
+                                  .tiled = l->tiled};
+    cuda_recur(at, &op);
 }
 
 static void launch_streams(const struct cuda_backend *b,
@@ -279,6 +340,15 @@ static void launch_one(const struct cuda_backend *b,
         break;
     case LAUNCH_SPARSE:
         cuda_sparse(at, b->bufs[l->out], l->n, l->scale);
+        break;
+    case LAUNCH_CONV:
+        launch_conv(b, at, l);
+        break;
+    case LAUNCH_RATES:
+        launch_rates(b, at, l);
+        break;
+    case LAUNCH_RECUR:
+        launch_recur(b, at, l);
         break;
     case LAUNCH_SELECT:
         launch_select(b, at, l);
