@@ -1,6 +1,6 @@
 /* The CUDA backend's own state.
  *
- *     plan of ops  --compile.c-->  launches  --run.c-->  on the stream, one by one or as a graph
+ *     plan of ops  --compile.c-->  launches  --launch.c-->  on the stream, one by one or as a graph
  *
  * A launch names the model's buffers; which memory they are is known when a step has borrowed it
  * from the pool. What crosses to the device in a step is one copy from a pinned slot (step.h), what
@@ -282,7 +282,7 @@ enum err cuda_kv_zero(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
 /* Weights and vectors to the device. Errors: ERR_NOMEM, ERR_INTERNAL. */
 enum err cuda_weights_load(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
 
-/* --- steps (step.c, run.c) --- */
+/* --- steps (step.c, launch.c, run.c) --- */
 
 /* The shape that tiles and scratch are made for: they are the same for all layers. */
 struct cuda_attention_shape cuda_attention_most(const struct model *m);

@@ -315,7 +315,9 @@ static enum err count_kv(struct cuda_backend *b, struct err_info *e)
 
 static enum err count_states(struct cuda_backend *b, struct err_info *e)
 {
-    if (!mem_mul(model_state_bytes(b->model), b->cfg.n_states, &b->state_bytes))
+    size_t all;
+    if (!mem_mul(model_state_bytes(b->model), b->cfg.n_states, &b->state_bytes) ||
+        !mem_add(b->kv_bytes, b->state_bytes, &all))
         return err_set(e, ERR_NOMEM, "%u states are too large", b->cfg.n_states);
     return OK;
 }

@@ -23,9 +23,9 @@
  * it is in registers, so no bit knows of chunks, of the batch, or of which states were kept.
  *
  * Operations of the delta rule: 7 a key and column of a row; bytes: the state once in and once out
- * for all rows of a sequence in the step. Bound on an H200: decode by 4.8 TB/s of states, which a
- * few sequences of 32 heads reach; a long chunk of one sequence by the latency of its rows, some
- * 300 cycles each, which the blocks of a multiprocessor hide from each other. */
+ * for all rows of a sequence in the step. Bound on an H200, by estimate: decode by 4.8 TB/s of
+ * states, from a few sequences of 32 heads on; a long chunk of one sequence by the latency of its
+ * rows, some 300 cycles each, which the blocks of a multiprocessor hide from each other. */
 #include "backend/cuda/recurrent.h"
 
 #include "backend/cuda/device.cuh"
