@@ -129,7 +129,7 @@ struct gpu_stats {
     char name[64]; /* "NVIDIA H200" */
     uint32_t index, n_layers;
     uint64_t total_bytes, limit_bytes; /* of the device; that may be taken */
-    uint64_t weights_bytes, kv_bytes, workspace_bytes, pinned_bytes;
+    uint64_t weights_bytes, kv_bytes, workspace_bytes, pinned_bytes; /* KV with all states */
     bool warmed_up;
     struct gpu_class_stats classes[N_GPU_CLASSES];
     uint32_t graphs;         /* captured at the warm-up */

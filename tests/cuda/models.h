@@ -19,9 +19,10 @@ static const char *const checked[] = {
     "families/chatglm",       "families/stablelm-12b",   "families/llama4",
     "families/deepseek2-v3",  "families/llama-by-layer", "families/gemma3n",
     "families/gemma4-moe",    "families/apertus",        "families/afmoe",
-    "families/dbrx",          "quantised/llama.Q8_0",    "quantised/llama.Q4_1",
-    "quantised/llama.Q3_K_M", "quantised/llama.Q4_K_M",  "quantised/llama.BF16",
-    "grids/llama.IQ2_M"};
+    "families/dbrx",          "recurrent/lfm2",          "recurrent/qwen35",
+    "recurrent/mamba2",       "recurrent/nemotron_h",    "quantised/llama.Q8_0",
+    "quantised/llama.Q4_1",   "quantised/llama.Q3_K_M",  "quantised/llama.Q4_K_M",
+    "quantised/llama.BF16",   "grids/llama.IQ2_M"};
 static inline bool is_left_out(const char *name)
 {
     for (size_t i = 0; i < COUNT(checked); i++) {

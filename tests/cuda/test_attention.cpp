@@ -121,7 +121,7 @@ struct world {
             for (uint32_t i = 0; i < from / s.block_tokens; i++)
                 table[i] = NO_BLOCK;
             const uint32_t at = (uint32_t)st->tables.size();
-            cuda_seq seq = {st->counts.n_rows, r.n_rows, r.first_pos, at, at, 0};
+            cuda_seq seq = {st->counts.n_rows, r.n_rows, r.first_pos, at, at, 0, 0, 0, 0, 0};
             if (s.panes)
                 seq.blocks = NO_BLOCK;
             else
@@ -334,7 +334,8 @@ static void test_rotate(void **state)
         st.tables = {2, 0};
         st.tables.resize(2 + 123457 / BLOCK, NO_BLOCK);
         st.tables.push_back(1);
-        st.seqs = {cuda_seq{0, 3, 3, 0, NO_BLOCK, 0}, cuda_seq{3, 1, 123457, 2, NO_BLOCK, 0}};
+        st.seqs = {cuda_seq{0, 3, 3, 0, NO_BLOCK, 0, 0, 0, 0, 0},
+                   cuda_seq{3, 1, 123457, 2, NO_BLOCK, 0, 0, 0, 0, 0}};
         std::vector<double> freq(dims / 2);
         for (uint32_t i = 0; i < dims / 2; i++)
             freq[i] = pow(10000, -2.0 * i / dims);

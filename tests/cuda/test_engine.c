@@ -22,6 +22,7 @@ enum { N_REQUESTS = 16, MOST = 12 };
 
 #define LLAMA TEST_DATA "/golden/quantised/llama.Q8_0.gguf"
 #define WINDOWS TEST_DATA "/golden/variants/gemma2.f32.gguf"
+#define RECURRENT TEST_DATA "/golden/recurrent/qwen35.f32.gguf"
 
 static struct engine_config make_config(const char *model, bool small)
 {
@@ -35,6 +36,8 @@ static struct engine_config make_config(const char *model, bool small)
     cfg.max_queue = 4 * MOST_REQUESTS;
     const uint32_t n_blocks = small ? 10 + crowd_below(12) : 200;
     cfg.kv_bytes = n_blocks * backend_kv_block_bytes(m, cfg.kv_type, 16);
+    if (model_state_bytes(m)) /* of which half at most is for states */
+        cfg.kv_bytes = 2 * n_blocks * (small ? 1 : 2) * model_state_bytes(m);
     cfg.overcommit = 1.0;
     cfg.make_backend = cuda_backend_create;
     cfg.check_always = true;
@@ -125,11 +128,40 @@ static void test_crowd_with_windows(void **state)
     check(WINDOWS, false);
 }
 
+/* States come and go in the order of the device's steps, of which one is begun before the other has
+ * ended. No tiers: they are off for such models. */
+static void test_crowd_of_recurrent(void **state)
+{
+    (void)state;
+    struct engine_config cfg = make_config(RECURRENT, false);
+    struct crowd *c = crowd_create(RECURRENT, &cfg, N_REQUESTS, MOST);
+    cfg = make_config(RECURRENT, true);
+    const struct engine_stats st = crowd_run(RECURRENT, &cfg, c, false);
+    print_message(
+        "%u states, %llu kept, %llu taken back, %u in use at most; %llu steps, %llu begun "
+        "ahead, %llu preemptions\n",
+        st.kv.states.total,
+        (unsigned long long)st.kv.counts.states_kept,
+        (unsigned long long)st.kv.counts.states_evicted,
+        st.kv.states.peak_in_use,
+        (unsigned long long)st.steps,
+        (unsigned long long)st.steps_ahead,
+        (unsigned long long)st.preemptions);
+    assert_true(st.kv.counts.states_kept > 0 && st.steps_ahead > 0);
+    assert_int_equal(st.gpu.queue.completed, st.steps);
+    assert_int_equal(st.n_tiers, 0);
+    assert_true(st.gpu.kv_bytes > st.kv.states.total * st.kv_state_bytes);
+    for (int class = 0; class < N_GPU_CLASSES; class ++)
+        assert_int_equal(st.gpu.classes[class].allocations, 0);
+    crowd_destroy(c);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_crowd),
         cmocka_unit_test(test_crowd_with_windows),
+        cmocka_unit_test(test_crowd_of_recurrent),
     };
     const uint64_t seed =
         argc > 1 ? strtoull(argv[1], NULL, 10) : clock_us() ^ (uint64_t)clock_unix() << 20;

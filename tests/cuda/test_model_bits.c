@@ -81,6 +81,8 @@ static void bits_do_not_depend_on_company(void **state)
     check_invariance("families/llama4.f32", KV_F16, 60);
     check_invariance("families/gemma4.f32", KV_F16, 60);
     check_invariance("families/gemma3n.f32", KV_F16, 60);
+    check_invariance("recurrent/qwen35.f32", KV_F16, 60);
+    check_invariance("recurrent/mamba2.f32", KV_F16, 60);
     if (is_left_out("")) /* the kernels' own tests compare bits too */
         return;
     check_invariance("quantised/llama.Q8_0", KV_F16, 30);
@@ -92,6 +94,10 @@ static void bits_do_not_depend_on_company(void **state)
     check_invariance("families/gemma4-moe.f32", KV_F16, 60);
     check_invariance("families/afmoe.f32", KV_F16, 60);
     check_invariance("variants/qwen2moe.f32", KV_F32, 60);
+    check_invariance("recurrent/lfm2moe.f32", KV_F16, 60);
+    check_invariance("recurrent/qwen3next.f32", KV_F16, 30);
+    check_invariance("recurrent/falcon-h1.f32", KV_F16, 60);
+    check_invariance("recurrent/nemotron_h_moe.f32", KV_F16, 60);
 }
 
 /* Five streams decode together. */
@@ -146,6 +152,95 @@ static void graphs_and_bounds_change_no_bit(void **state)
         free(exact);
         free(most);
         free(prompt);
+        drive_close(&d);
+        model_destroy(m);
+    }
+}
+
+/* --- states of recurrent layers --- */
+
+enum { KEPT_AT = 48, N_FROM_KEPT = 5 };
+
+/* Sequences first .. first + n - 1, each with a token of its own, go on from the state, and the
+ * blocks, that the first of all has left at KEPT_AT. */
+static void run_from_kept(struct drive *d, uint32_t first, uint32_t n, float *out)
+{
+    int32_t tokens[N_FROM_KEPT];
+    uint32_t positions[N_FROM_KEPT], rows[N_FROM_KEPT], tables[N_FROM_KEPT][64];
+    struct batch_seq seqs[N_FROM_KEPT];
+    struct err_info e;
+    float *logits;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t s = first + i, shared = KEPT_AT / d->block_tokens;
+        tokens[i] = golden_prompt[KEPT_AT + s];
+        positions[i] = KEPT_AT;
+        rows[i] = i;
+        memcpy(tables[i], d->tables[s], sizeof tables[i]);
+        memcpy(tables[i], d->tables[0], shared * sizeof tables[i][0]);
+        seqs[i] = (struct batch_seq){.first_row = i,
+                                     .n_rows = 1,
+                                     .first_pos = KEPT_AT,
+                                     .blocks = tables[i],
+                                     .state_from = d->kept[0][shared - 1],
+                                     .state_to = d->states[s]};
+    }
+    const struct batch batch = {.n_rows = n,
+                                .tokens = tokens,
+                                .positions = positions,
+                                .n_seqs = n,
+                                .seqs = seqs,
+                                .n_logit_rows = n,
+                                .logit_rows = rows};
+    if (d->b->ops->run(d->b, &batch, &logits, &e) != OK)
+        fail_msg("%s", e.text);
+    memcpy(out, logits, (size_t)n * d->n_vocab * sizeof *out);
+}
+
+/* A state that was another text's is begun anew; one that is kept serves many at once, and again,
+ * by a graph, by walks, within the largest bounds, and each alone: the same bits. */
+static void states_are_kept_and_begun_anew(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"recurrent/qwen35.f32",
+                                        "recurrent/lfm2.f32",
+                                        "recurrent/granitehybrid.f32",
+                                        "recurrent/mamba2.f32"};
+    for (size_t k = 0; k < COUNT(names); k++) {
+        struct model *m = load_golden(names[k]);
+        const int32_t *tokens = golden_prompt;
+        int32_t other[N_PROMPT];
+        for (uint32_t i = 0; i < N_PROMPT; i++)
+            other[i] = golden_prompt[N_PROMPT - 1 - i];
+        const int32_t *others = other;
+        struct drive d;
+        on_cuda(&d, m, KV_F16, 5);
+        struct cuda_backend *b = cuda_of(&d);
+        const size_t n = (size_t)N_PROMPT * d.n_vocab, one = d.n_vocab;
+        float *want = mem_zalloc(n, sizeof *want), *again = mem_zalloc(n, sizeof *again);
+        float *got[4];
+        drive_run(&d, &(struct part){0, 0, N_PROMPT}, 1, &tokens, &want);
+        for (uint32_t s = 0; s < N_FROM_KEPT; s++)
+            drive_run(&d, &(struct part){s, 0, 50 + s}, 1, &others, &again);
+        drive_run(&d, &(struct part){0, 0, N_PROMPT}, 1, &tokens, &again);
+        assert_memory_equal(want, again, n * sizeof *want);
+        for (int way = 0; way < 4; way++) {
+            got[way] = mem_zalloc(N_FROM_KEPT * one, sizeof(float));
+            const uint64_t replays = b->replays, walks = b->walks;
+            b->no_graphs = way == 1 || way == 2;
+            b->at_most = way == 2;
+            if (way < 3)
+                run_from_kept(&d, 0, N_FROM_KEPT, got[way]);
+            for (uint32_t s = 0; way == 3 && s < N_FROM_KEPT; s++)
+                run_from_kept(&d, s, 1, got[way] + s * one);
+            assert_int_equal(b->replays - replays, way == 0 ? 1 : way == 3 ? N_FROM_KEPT : 0);
+            assert_int_equal(b->walks - walks, way == 1 || way == 2);
+            assert_memory_equal(got[0], got[way], N_FROM_KEPT * one * sizeof(float));
+        }
+        assert_memory_equal(got[0], want + KEPT_AT * one, one * sizeof(float));
+        for (int way = 0; way < 4; way++)
+            free(got[way]);
+        free(want);
+        free(again);
         drive_close(&d);
         model_destroy(m);
     }
@@ -225,6 +320,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_do_not_depend_on_company),
         cmocka_unit_test(graphs_and_bounds_change_no_bit),
+        cmocka_unit_test(states_are_kept_and_begun_anew),
         cmocka_unit_test(shared_memory_changes_no_bit),
         cmocka_unit_test(blocks_move),
     };

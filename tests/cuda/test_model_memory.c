@@ -19,10 +19,9 @@ static void assert_as_free(size_t before, size_t after)
     assert_true((before > after ? before - after : after - before) <= MEMORY_SLACK);
 }
 
-static void a_step_allocates_nothing(void **state)
+static void check_steps(const char *name)
 {
-    (void)state;
-    struct model *m = load_golden("quantised/llama.Q4_K_M");
+    struct model *m = load_golden(name);
     const int32_t *tokens = golden_prompt;
     struct gpu_stats before, after;
     struct drive d;
@@ -56,6 +55,13 @@ static void a_step_allocates_nothing(void **state)
     free(out);
     drive_close(&d);
     model_destroy(m);
+}
+
+static void a_step_allocates_nothing(void **state)
+{
+    (void)state;
+    check_steps("quantised/llama.Q4_K_M");
+    check_steps("recurrent/qwen35.f32");
 }
 
 /* With buffers zeroed after every step: the same bits, and nothing is left in them. */
@@ -94,6 +100,7 @@ static struct backend_config small_config(void)
                                    .n_threads = 1,
                                    .kv_type = KV_F16,
                                    .n_blocks = 4,
+                                   .n_states = 2,
                                    .block_tokens = 16,
                                    .max_rows = 4,
                                    .max_seqs = 1,
@@ -183,12 +190,10 @@ static void heads_of_other_sizes_are_refused(void **state)
     model_destroy(m);
 }
 
-/* What it says is left can be had, all of it, and no more. Of a part of the device that is named:
- * what is free of a real one changes from call to call. */
-static void what_is_left_can_be_had(void **state)
+/* Of a part of the device that is named: what is free of a real one changes from call to call. */
+static void check_left(const char *name)
 {
-    (void)state;
-    struct model *m = load_golden("architectures/llama.f32");
+    struct model *m = load_golden(name);
     struct backend *b;
     struct err_info e = {0};
     struct backend_config cfg = small_config();
@@ -200,13 +205,44 @@ static void what_is_left_can_be_had(void **state)
     assert_int_equal(cuda_room(m, &cfg, &kv_bytes, &e), OK);
     assert_int_equal(cudaMemGetInfo(&free_after, &total), cudaSuccess);
     assert_as_free(free_before, free_after);
-    cfg.n_blocks = (uint32_t)(kv_bytes / backend_kv_block_bytes(m, KV_F16, 16));
+    const size_t states = cfg.n_states * model_state_bytes(m);
+    const size_t block = backend_kv_block_bytes(m, KV_F16, 16);
+    cfg.n_blocks = (uint32_t)((kv_bytes - states) / block);
     assert_int_equal(cuda_backend_create(m, &cfg, &b, &e), OK);
+    struct gpu_stats st;
+    b->ops->gpu_stats(b, &st);
+    assert_int_equal(st.kv_bytes, cfg.n_blocks * block + states);
+    assert_true(b->ops->memory_bytes(b) >= st.kv_bytes + st.weights_bytes);
     b->ops->destroy(b);
     cfg.n_blocks++;
     assert_int_equal(cuda_backend_create(m, &cfg, &b, &e), ERR_NOMEM);
     assert_int_equal(cudaMemGetInfo(&free_after, &total), cudaSuccess);
     assert_as_free(free_before, free_after);
+    model_destroy(m);
+}
+
+/* What it says is left can be had, all of it, and no more. */
+static void what_is_left_can_be_had(void **state)
+{
+    (void)state;
+    check_left("architectures/llama.f32");
+    check_left("recurrent/qwen35.f32");
+}
+
+static void states_are_asked_for(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("recurrent/lfm2.f32");
+    struct backend_config cfg = small_config();
+    struct backend *b;
+    struct err_info e = {0};
+    cfg.n_states = 0;
+    assert_int_equal(cuda_backend_create(m, &cfg, &b, &e), ERR_INVALID);
+    assert_null(b);
+    assert_non_null(strstr(e.text, "states"));
+    cfg.n_states = UINT32_MAX;
+    assert_int_equal(cuda_backend_create(m, &cfg, &b, &e), ERR_NOMEM);
+    assert_null(b);
     model_destroy(m);
 }
 
@@ -255,6 +291,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(heads_of_other_sizes_are_refused),
         cmocka_unit_test(what_is_left_can_be_had),
+        cmocka_unit_test(states_are_asked_for),
         cmocka_unit_test(runs_on_a_device_that_is_not_current),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,7 @@
 #include "model/model.h"
 
 static_assert(GATE_SILU == 0 && GATE_GELU == 1 && GATE_CLAMPED == 2 && GATE_SIGMOID == 3 &&
-                  UNARY_XIELU == 4,
+                  GATE_PLAIN == 4 && UNARY_XIELU == 4,
               "as rows.cu numbers them");
 
 enum { ROWS = 5, MORE = 3 };
@@ -47,7 +47,7 @@ static step_on_device *new_step(uint32_t rows)
         s->positions.push_back(7 + i);
         s->row_seq.push_back(0);
     }
-    s->seqs.push_back(cuda_seq{0, rows, 7, 0, 0, 9}); /* the second text begins at 9 */
+    s->seqs.push_back(cuda_seq{0, rows, 7, 0, 0, 9, 0, 0, 0, 0}); /* its second text is from 9 on */
     s->logit_rows = {1, 3};
     s->hidden_rows = {0, 2, 4};
     return s;
@@ -105,7 +105,7 @@ static void test_norm(void **state)
             std::vector<double> want(ROWS * n);
             for (uint32_t r = 0; r < ROWS; r++)
                 ref_norm(in.row(r), w.data(), n, 1e-5, &want[r * n]);
-            struct cuda_norm op = {in.buf(), out.buf(), n, 1, 1e-5f, dw.p, 0, 0};
+            struct cuda_norm op = {in.buf(), out.buf(), n, 1, 1e-5f, 1.0f, dw.p, 0, 0, 0};
             cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
             cuda_norm(&at, &op);
             check("norm", out, n, ROWS, want, 1e-12);
@@ -115,7 +115,7 @@ static void test_norm(void **state)
             s = new_step(1);
             for (uint32_t r = 0; r < ROWS; r++) {
                 cuda_buf one = {in.dev.p + r * in.stride, in.stride};
-                struct cuda_norm alone = {one, one, n, 1, 1e-5f, dw.p, 0, 0};
+                struct cuda_norm alone = {one, one, n, 1, 1e-5f, 1.0f, dw.p, 0, 0, 0};
                 at = s->at(CUDA_ROWS_ALL);
                 cuda_norm(&at, &alone);
             }
@@ -147,7 +147,8 @@ static void test_gather(void **state)
                 for (uint32_t i = 0; copy && i < n; i++)
                     want[r * n + i] = in.row(rows[r])[i];
             }
-            struct cuda_norm op = {in.buf(), out.buf(), n, 1, 1e-6f, copy ? NULL : dw.p, 1, 0};
+            struct cuda_norm op = {
+                in.buf(), out.buf(), n, 1, 1e-6f, 1.0f, copy ? NULL : dw.p, 0, 1, 0};
             cuda_at at = s->at((cuda_rows)kind, MORE);
             cuda_norm(&at, &op);
             check("gather", out, n, count, want, copy ? 0 : 1e-12);
@@ -169,7 +170,7 @@ static void test_head_norm(void **state)
         std::vector<double> want(ROWS * n);
         for (uint32_t i = 0; i < ROWS * heads; i++)
             ref_norm(buf.row(i / heads) + i % heads * dim, w.data(), dim, 1e-6, &want[i * dim]);
-        struct cuda_norm op = {buf.buf(), buf.buf(), dim, heads, 1e-6f, dw.p, 0, 0};
+        struct cuda_norm op = {buf.buf(), buf.buf(), dim, heads, 1e-6f, 1.0f, dw.p, 0, 0, 0};
         cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
         cuda_norm(&at, &op);
         check("head norm", buf, n, ROWS, want, 1e-12);
@@ -177,7 +178,7 @@ static void test_head_norm(void **state)
     }
 }
 
-/* Without weights; and with a mean taken off, and weights of each head's own. */
+/* Without weights; of length 1; with weights of each head's own; and with a mean taken off. */
 static void test_head_norms_of_other_kinds(void **state)
 {
     (void)state;
@@ -192,9 +193,31 @@ static void test_head_norms_of_other_kinds(void **state)
         std::vector<double> want(ROWS * n);
         for (uint32_t i = 0; i < ROWS * heads; i++)
             ref_norm(bare.row(i / heads) + i % heads * dim, ones.data(), dim, 1e-6, &want[i * dim]);
-        struct cuda_norm op = {bare.buf(), bare.buf(), dim, heads, 1e-6f, NULL, 0, 1};
+        struct cuda_norm op = {bare.buf(), bare.buf(), dim, heads, 1e-6f, 1.0f, NULL, 0, 0, 1};
         cuda_norm(&at, &op);
         check("head norm without weights", bare, n, ROWS, want, 1e-12);
+        rows_buf unit(n, 2), each(n, 5);
+        for (uint32_t i = 0; i < ROWS * heads; i++) {
+            const float *x = unit.row(i / heads) + i % heads * dim;
+            double sum = 1e-6;
+            for (uint32_t d = 0; d < dim; d++)
+                sum += (double)x[d] * x[d];
+            for (uint32_t d = 0; d < dim; d++)
+                want[i * dim + d] = x[d] / sqrt(sum);
+        }
+        const float eps = 1e-6f / (float)dim, size = 1.0f / sqrtf((float)dim);
+        op = {unit.buf(), unit.buf(), dim, heads, eps, size, NULL, 0, 0, 1};
+        cuda_norm(&at, &op);
+        check("heads of length 1", unit, n, ROWS, want, 1e-12);
+        for (uint32_t i = 0; i < ROWS * heads; i++)
+            ref_norm(each.row(i / heads) + i % heads * dim,
+                     w.data() + i % heads * dim,
+                     dim,
+                     1e-6,
+                     &want[i * dim]);
+        op = {each.buf(), each.buf(), dim, heads, 1e-6f, 1.0f, dw.p, dim, 0, 0};
+        cuda_norm(&at, &op);
+        check("head norm with weights of its own", each, n, ROWS, want, 1e-12);
         for (uint32_t i = 0; i < ROWS * heads; i++) {
             const float *x = own.row(i / heads) + i % heads * dim;
             double mean = 0, var = 0;
@@ -217,16 +240,18 @@ static void test_head_copy(void **state)
     const uint32_t HEADS = 5, N = 24, IN = 40, OUT = 64;
     step_on_device *s = new_step(ROWS);
     cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
-    rows_buf in(HEADS * IN, 1), out(HEADS * OUT, 3);
-    std::vector<double> want;
-    for (uint32_t i = 0; i < ROWS * HEADS * OUT; i++) {
-        const uint32_t r = i / (HEADS * OUT), h = i / OUT % HEADS, d = i % OUT;
-        want.push_back(d < OUT - N ? out.row(r)[h * OUT + d]
-                                   : in.row(r)[h * IN + d - (OUT - N) + IN - N]);
+    for (int front = 0; front < 2; front++) {
+        rows_buf in(HEADS * IN, 1), out(HEADS * OUT, 3);
+        std::vector<double> want;
+        for (uint32_t i = 0; i < ROWS * HEADS * OUT; i++) {
+            const uint32_t r = i / (HEADS * OUT), h = i / OUT % HEADS, d = i % OUT;
+            const float *x = in.row(r) + h * IN + (front ? 0 : IN - N);
+            want.push_back(d < OUT - N ? out.row(r)[h * OUT + d] : x[d - (OUT - N)]);
+        }
+        const struct cuda_head_copy op = {in.buf(), out.buf(), HEADS, N, IN, OUT, front};
+        cuda_head_copy(&at, &op);
+        check("head copy", out, HEADS * OUT, ROWS, want, 0);
     }
-    const struct cuda_head_copy op = {in.buf(), out.buf(), HEADS, N, IN, OUT};
-    cuda_head_copy(&at, &op);
-    check("head copy", out, HEADS * OUT, ROWS, want, 0);
     delete s;
 }
 
@@ -302,6 +327,8 @@ static double ref_gate(int kind, double g, double u)
         return g / (1 + exp(-2 * sqrt(2 / M_PI) * (g + 0.044715 * g * g * g))) * u; /* 1 + tanh */
     if (kind == GATE_SIGMOID)
         return u / (1 + exp(-g));
+    if (kind == GATE_PLAIN)
+        return g * u;
     g = fmin(g, 7);
     u = fmax(-7, fmin(u, 7));
     return g / (1 + exp(-1.702 * g)) * (u + 1);
@@ -310,7 +337,7 @@ static double ref_gate(int kind, double g, double u)
 static void test_gated(void **state)
 {
     (void)state;
-    for (int kind = 0; kind <= GATE_SIGMOID; kind++) {
+    for (int kind = 0; kind <= GATE_PLAIN; kind++) {
         for (uint32_t n : widths) {
             for (int places = 0; places < 3; places++) {         /* 2: weighed before */
                 step_on_device *s = new_step(places ? 2 : ROWS); /* places say how many */
@@ -350,11 +377,14 @@ static void test_in_place(void **state)
         std::vector<double> want(ROWS * n);
         cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
         const struct cuda_unary xielu = {4, 0.8f, 0.6f, 0.5f, -1e-6f};
-        for (int kind = 1; kind <= 4; kind++) { /* as enum unary_kind */
+        const device_array<uint32_t> count(std::vector<uint32_t>(1, ROWS));
+        for (int i = 0; i < 8; i++) { /* of rows, and of places, whose number is not the step's */
+            const int kind = 1 + i / 2, places = i % 2; /* as enum unary_kind */
+            cuda_at of = s->at(places ? CUDA_ROWS_HIDDEN : CUDA_ROWS_ALL, MORE);
             rows_buf u(n, 0, 4);
-            for (uint32_t i = 0; i < ROWS * n; i++) {
-                const double x = u.row(i / n)[i % n], above = x > 0 ? x : 0;
-                want[i] =
+            for (uint32_t k = 0; k < ROWS * n; k++) {
+                const double x = u.row(k / n)[k % n], above = x > 0 ? x : 0;
+                want[k] =
                     kind == 1   ? 0.5 * x * erfc(-x / sqrt(2))
                     : kind == 2 ? x / 2 * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)))
                     : kind == 3 ? above * above
@@ -363,7 +393,7 @@ static void test_in_place(void **state)
             }
             struct cuda_unary op = xielu;
             op.kind = kind;
-            cuda_unary(&at, &op, u.buf(), n);
+            cuda_unary(&of, &op, u.buf(), n, places ? count.p : NULL, places ? ROWS + MORE : 0);
             check("unary", u, n, ROWS, want, 1e-11);
         }
         for (uint32_t i = 0; i < ROWS * n; i++)

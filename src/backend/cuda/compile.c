@@ -38,6 +38,10 @@ static struct launch *add_launch(struct compiler *c, enum launch_kind kind, cons
     l->rope = op->rope;
     l->gate = op->gate;
     l->unary = op->unary;
+    l->recur = op->recur;
+    l->front = op->front;
+    l->gated = op->gated;
+    l->tiled = op->tiled;
     l->scale = op->scale;
     l->cap = op->cap;
     l->window = op->window;
@@ -249,11 +253,13 @@ static void compile_norm(struct compiler *c, const struct op *op)
     struct launch *l = add_launch(c, LAUNCH_NORM, op);
     l->w = add_vector(c, op->w);
     l->bare = op->kind != OP_HIDDEN;
-    if (op->kind != OP_HEAD_NORM)
+    if (op->kind != OP_HEAD_NORM && op->kind != OP_HEAD_UNIT)
         return;
     l->in = op->out;
     l->heads = op->n_out / op->head_dim;
     l->n = op->head_dim;
+    l->unit = op->kind == OP_HEAD_UNIT;
+    l->own_w = op->w && op->w->ne[1] > 1;
 }
 
 /* From here on the plan is over the rows whose hidden states are wanted. */
@@ -263,6 +269,25 @@ static void compile_hidden(struct compiler *c, const struct op *op)
     c->packed_forms = 0;
     compile_norm(c, op);
     c->b->launches[c->b->n_launches - 1].gather = true;
+}
+
+static void compile_unary(struct compiler *c, const struct op *op)
+{
+    struct launch *l = add_launch(c, LAUNCH_UNARY, op);
+    l->xielu = op->xielu;
+    l->places = op->out == BUF_EXPERT_GATE;
+    if (l->places)
+        l->n = c->m->hp.n_ff_expert;
+}
+
+/* Convolutions, rates and heads of recurrent layers. */
+static void compile_recurrent(struct compiler *c, enum launch_kind kind, const struct op *op)
+{
+    struct launch *l = add_launch(c, kind, op);
+    l->w = add_vector(c, op->w);
+    l->bias = add_vector(c, op->bias);
+    l->heads = op->n_head;
+    l->in_step = op->in_step;
 }
 
 static void compile_gated(struct compiler *c, const struct op *op)
@@ -290,6 +315,7 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         return OK;
     case OP_NORM:
     case OP_HEAD_NORM:
+    case OP_HEAD_UNIT:
         compile_norm(c, op);
         return OK;
     case OP_LAYER_NORM:
@@ -344,11 +370,15 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         l->stream_op = op->kind;
         l->heads = op->n_head;
         return OK;
-    case OP_HEAD_UNIT:
     case OP_CONV:
+        compile_recurrent(c, LAUNCH_CONV, op);
+        return OK;
     case OP_RATES:
+        compile_recurrent(c, LAUNCH_RATES, op);
+        return OK;
     case OP_RECUR:
-        break; /* cuda_compile has refused these */
+        compile_recurrent(c, LAUNCH_RECUR, op);
+        return OK;
     case OP_ATTENTION:
         l = add_launch(c, LAUNCH_ATTENTION, op);
         l->w = add_vector(c, op->w);
@@ -358,7 +388,7 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         compile_gated(c, op);
         return OK;
     case OP_UNARY:
-        add_launch(c, LAUNCH_UNARY, op)->xielu = op->xielu;
+        compile_unary(c, op);
         return OK;
     case OP_ADD:
         add_launch(c, LAUNCH_ADD, op);
@@ -415,6 +445,11 @@ static void choose_buffers(struct cuda_backend *b)
         [BUF_COEFS] = GPU_HIDDEN,
         [BUF_LOW] = GPU_HIDDEN,
         [BUF_BESIDE] = GPU_HIDDEN,
+        [BUF_RATE] = GPU_HIDDEN,
+        [BUF_BETA] = GPU_HIDDEN,
+        [BUF_MIX] = GPU_INTERMEDIATE,
+        [BUF_REC] = GPU_INTERMEDIATE,
+        [BUF_REC_GATE] = GPU_INTERMEDIATE,
         [BUF_PER_LAYER] = GPU_INTERMEDIATE,
         [BUF_PROJECTED] = GPU_INTERMEDIATE,
         [BUF_STREAMS] = GPU_INTERMEDIATE,
@@ -430,24 +465,15 @@ static void choose_buffers(struct cuda_backend *b)
         b->lent[i] = i != BUF_LOGITS && b->model->buf_width[i] > 0;
 }
 
-/* What no kernel here computes: recurrent layers, slopes of scores, plain products as gates,
- * experts without a gate, and heads that attention has none for. */
+/* What no kernel here computes: slopes of scores, and heads that attention has none for. */
 static enum err check_kernels(const struct model *m, struct err_info *e)
 {
-    if (m->hp.conv_width)
-        return err_set(e, ERR_UNSUPPORTED, "the CUDA backend has no recurrent layers yet");
     const uint32_t latent = m->hp.latent;
     const uint32_t most = latent ? CUDA_ATTN_MOST_KEY : CUDA_ATTN_MOST_DIM;
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const uint32_t dim = m->ops[i].head_dim;
         if (m->ops[i].kind == OP_ATTENTION && m->ops[i].alibi > 0.0f)
             return err_set(e, ERR_UNSUPPORTED, "the CUDA backend has no ALiBi yet");
-        if (m->ops[i].kind == OP_GATED && m->ops[i].gate == GATE_PLAIN)
-            return err_set(
-                e, ERR_UNSUPPORTED, "the CUDA backend has no gates by the error function yet");
-        if (m->ops[i].kind == OP_UNARY && m->ops[i].out == BUF_EXPERT_GATE)
-            return err_set(
-                e, ERR_UNSUPPORTED, "the CUDA backend has no experts without a gate yet");
         if (m->ops[i].kind == OP_ATTENTION &&
             (dim % 8 != 0 || dim > most || latent > CUDA_ATTN_MOST_DIM))
             return err_set(e,

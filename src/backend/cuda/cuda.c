@@ -53,7 +53,8 @@ static void times(const struct backend *base, double *run_us, double *waited_us)
 static size_t memory_bytes(const struct backend *base)
 {
     const struct cuda_backend *b = (const struct cuda_backend *)base;
-    return b->weights_bytes + b->workspace_bytes + b->kv_bytes + cuda_pool_device_bytes(&b->pool);
+    return b->weights_bytes + b->workspace_bytes + b->kv_bytes + b->state_bytes +
+           cuda_pool_device_bytes(&b->pool);
 }
 
 static const char *kernels_name(const struct backend *base)
@@ -74,7 +75,7 @@ static void gpu_stats(const struct backend *base, struct gpu_stats *out)
                               .total_bytes = b->budget.total,
                               .limit_bytes = b->budget.limit,
                               .weights_bytes = b->weights_bytes,
-                              .kv_bytes = b->kv_bytes,
+                              .kv_bytes = b->kv_bytes + b->state_bytes,
                               .workspace_bytes = b->workspace_bytes,
                               .pinned_bytes = b->budget.pinned,
                               .warmed_up = b->warmed_up,
@@ -103,6 +104,7 @@ static void free_plan(struct cuda_backend *b)
     free(b->matrices);
     free(b->vector_list);
     free(b->layers);
+    free(b->states);
     free(b->tiles);
     free(b->seqs);
 }
@@ -211,7 +213,7 @@ enum err cuda_room(const struct model *m,
 {
     struct cuda_backend *b;
     struct backend_config any = *cfg; /* of any number of blocks */
-    any.n_blocks = any.n_panes = 0;
+    any.n_blocks = any.n_panes = any.n_states = 0;
     const uint64_t held = (uint64_t)cfg->n_blocks * cfg->block_tokens;
     if (!any.max_positions)
         any.max_positions = held > UINT32_MAX ? UINT32_MAX : (uint32_t)held;
@@ -287,6 +289,8 @@ enum err cuda_backend_create(const struct model *m,
     *out = NULL;
     if (!cfg->n_blocks)
         return err_set(e, ERR_INVALID, "a backend needs blocks, rows and sequences");
+    if (!cfg->n_states && model_state_bytes(m))
+        return err_set(e, ERR_INVALID, "a backend needs states for a model with recurrent layers");
     enum err err = plan(m, cfg, &b, e);
     if (err)
         return err;

@@ -1,6 +1,6 @@
 /* The CUDA backend's own state.
  *
- *     plan of ops  --compile.c-->  launches  --run.c-->  on the stream, one by one or as a graph
+ *     plan of ops  --compile.c-->  launches  --launch.c-->  on the stream, one by one or as a graph
  *
  * A launch names the model's buffers; which memory they are is known when a step has borrowed it
  * from the pool. What crosses to the device in a step is one copy from a pinned slot (step.h), what
@@ -9,7 +9,7 @@
  *     slot:  prepare (fill the pinned bytes)  ->  submit (copy, launches, copy back, event)
  *            ->  complete (the event has come)  ->  collect
  *
- * Memory is taken once, by cuda_backend_create, in this order: weights, workspace, pool, KV
+ * Memory is taken once, by cuda_backend_create, in this order: weights, workspace, pool, KV, states
  * (memory.c). Nothing is taken afterwards; graphs are captured then too.
  *
  * Thread: the engine's; gpu_stats, times and block_settle any. */
@@ -23,6 +23,7 @@
 #include "backend/cuda/linear.h"
 #include "backend/cuda/pool.h"
 #include "backend/cuda/queue.h"
+#include "backend/cuda/recurrent.h"
 #include "backend/cuda/rows.h"
 #include "backend/cuda/sample.h"
 #include "backend/cuda/streams.h"
@@ -62,6 +63,9 @@ enum launch_kind {
     LAUNCH_MUL,
     LAUNCH_STREAMS, /* which op: stream_op */
     LAUNCH_SPARSE,
+    LAUNCH_CONV,
+    LAUNCH_RATES,
+    LAUNCH_RECUR,
     LAUNCH_SELECT, /* and sort */
     LAUNCH_EXPERT_PACK,
     LAUNCH_EXPERT_LINEAR,
@@ -78,19 +82,26 @@ struct launch {
     uint32_t in2_first;          /* GATED */
     enum op_kind stream_op;      /* STREAMS */
     struct xielu xielu;          /* UNARY */
-    uint32_t in_step, out_step;  /* HEAD_COPY; PACK and LINEAR with heads (else 0): values apart */
+    uint32_t in_step, out_step;  /* HEAD_COPY; PACK and LINEAR with heads (else 0): values apart;
+                                  * RATES */
     uint32_t n_types;            /* ADD_TYPE */
     uint16_t layer;
     enum rope_table rope;
     bool temper; /* ROPE_STORE: queries grow with their position */
     enum gate_kind gate;
     enum unary_kind unary;
+    enum recur_kind recur; /* RATES, RECUR */
     float scale, cap;
     uint32_t window;
     enum window_kind window_kind;
-    bool bare;       /* NORM: without w it is none the less a norm */
+    bool bare;       /* NORM: without w it is none the less a norm, */
+    bool unit;       /* of which the sum of squares is 1, */
+    bool own_w;      /* with a row of w for each head */
+    bool front;      /* HEAD_COPY */
+    bool gated;      /* CONV */
+    bool tiled;      /* RECUR */
     bool gather;     /* NORM: `in` at the rows that are wanted */
-    bool places;     /* GATED: over places; EXPERT_PACK: of a buffer by place */
+    bool places;     /* GATED, UNARY: over places; EXPERT_PACK: of a buffer by place */
     bool add;        /* LINEAR */
     unsigned forms;  /* PACK, LINEAR and of experts: of the activations */
     uint32_t matrix; /* LINEAR, EMBED, EXPERT_LINEAR */
@@ -119,7 +130,7 @@ struct cuda_budget {
     size_t total, free, limit; /* of the device; what may be taken of it */
     size_t weights, workspace, pool, reserve;
     size_t pinned; /* of the host */
-    size_t kv;     /* what is left */
+    size_t kv;     /* what is left, for states too */
 };
 
 /* Where the arrays of a step lie: from the beginning of a slot, and likewise on the device. */
@@ -193,8 +204,8 @@ struct cuda_backend {
     size_t n_vector_floats;
 
     /* Of the device, each one allocation. */
-    uint8_t *weights, *workspace, *kv_memory;
-    size_t weights_bytes, workspace_bytes, kv_bytes;
+    uint8_t *weights, *workspace, *kv_memory, *state_memory;
+    size_t weights_bytes, workspace_bytes, kv_bytes, state_bytes;
 
     /* In the workspace. */
     float *vectors;
@@ -213,11 +224,12 @@ struct cuda_backend {
     void *sample_scratch;
     uint32_t history_tokens; /* that cross at a time: a sequence's */
     size_t step_in_bytes;
-    uint32_t table_entries;  /* of all sequences of a step, blocks and panes together */
+    uint32_t table_entries;  /* of all sequences of a step: blocks, panes, states kept */
     struct cuda_bounds most; /* the largest steps there can be */
     size_t out_offset, hidden_offset, scores_offset; /* in a staging buffer, behind what goes in */
 
     struct cuda_kv *layers;          /* [n_layer] */
+    struct cuda_states *states;      /* [n_layer] of recurrent ones: [n_states] each */
     struct cuda_kv_pool kv_pools[2]; /* blocks; panes */
     struct cuda_pool pool;
     enum gpu_class class_of[N_MODEL_BUFS];
@@ -270,7 +282,7 @@ enum err cuda_kv_zero(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
 /* Weights and vectors to the device. Errors: ERR_NOMEM, ERR_INTERNAL. */
 enum err cuda_weights_load(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
 
-/* --- steps (step.c, run.c) --- */
+/* --- steps (step.c, launch.c, run.c) --- */
 
 /* The shape that tiles and scratch are made for: they are the same for all layers. */
 struct cuda_attention_shape cuda_attention_most(const struct model *m);

@@ -72,10 +72,10 @@ static uint32_t max_positions(const struct cuda_backend *b)
     return held > UINT32_MAX ? UINT32_MAX : (uint32_t)held;
 }
 
-/* The largest group, and the most KV heads, that any layer has. */
+/* The largest group, and the most KV heads, that any layer has; one, where none attends. */
 struct cuda_attention_shape cuda_attention_most(const struct model *m)
 {
-    struct cuda_attention_shape s = {.head_dim = m->hp.head_dim};
+    struct cuda_attention_shape s = {.n_head_kv = 1, .head_dim = m->hp.head_dim};
     uint32_t group = 1;
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const struct op *op = &m->ops[i];
@@ -171,12 +171,20 @@ static void carve_experts(struct cuda_backend *b, struct carver *c)
     b->expert_act.data = carve(c, 1, act_bytes(b, true, x->most_places));
 }
 
+/* The most states that a step can keep: as many as blocks may end in its rows. */
+static uint64_t most_kept(const struct cuda_backend *b)
+{
+    return (uint64_t)b->cfg.max_rows / b->cfg.block_tokens + b->cfg.max_seqs;
+}
+
 static void carve_step(struct cuda_backend *b, struct carver *c)
 {
     struct cuda_layout layout;
     const uint64_t per_seq =
         ((uint64_t)max_positions(b) + b->cfg.block_tokens - 1) / b->cfg.block_tokens;
-    const uint64_t tables = per_seq * b->cfg.max_seqs * (has_windows(b->model) ? 2 : 1);
+    const uint64_t kept = b->model->hp.conv_width ? most_kept(b) : 0;
+    const uint64_t tables = per_seq * b->cfg.max_seqs * (has_windows(b->model) ? 2 : 1) +
+                            kept * (sizeof(struct cuda_kept) / sizeof(uint32_t));
     cuda_layout_of(&b->most, &layout);
     b->table_entries = tables > UINT32_MAX / 4 ? UINT32_MAX / 4 : (uint32_t)tables;
     b->step_in_bytes = layout.tables + (size_t)b->table_entries * sizeof(uint32_t);
@@ -305,6 +313,15 @@ static enum err count_kv(struct cuda_backend *b, struct err_info *e)
     return OK;
 }
 
+static enum err count_states(struct cuda_backend *b, struct err_info *e)
+{
+    size_t all;
+    if (!mem_mul(model_state_bytes(b->model), b->cfg.n_states, &b->state_bytes) ||
+        !mem_add(b->kv_bytes, b->state_bytes, &all))
+        return err_set(e, ERR_NOMEM, "%u states are too large", b->cfg.n_states);
+    return OK;
+}
+
 /* --- the budget --- */
 
 static enum err read_device(struct cuda_backend *b, struct err_info *e)
@@ -343,16 +360,18 @@ static size_t weights_bytes(struct cuda_backend *b)
     return n;
 }
 
-/* KV that there has to be room for: what the configuration says, or enough to be of use. */
+/* KV and states that there has to be room for: what the configuration says, or enough to be of use.
+ */
 static size_t kv_wanted(const struct cuda_backend *b)
 {
     const struct backend_config *cfg = &b->cfg;
     uint32_t positions = max_positions(b);
     if (cfg->n_blocks)
-        return b->kv_bytes;
+        return b->kv_bytes + b->state_bytes;
     positions = positions < LEAST_POSITIONS ? positions : LEAST_POSITIONS;
     return backend_kv_block_bytes(b->model, cfg->kv_type, cfg->block_tokens) *
-           ((positions + cfg->block_tokens - 1) / cfg->block_tokens);
+               ((positions + cfg->block_tokens - 1) / cfg->block_tokens) +
+           model_state_bytes(b->model);
 }
 
 enum err cuda_budget_make(struct cuda_backend *b, struct err_info *e)
@@ -365,6 +384,8 @@ enum err cuda_budget_make(struct cuda_backend *b, struct err_info *e)
     find_most(b);
     shape_kv(b);
     err = count_kv(b, e);
+    if (!err)
+        err = count_states(b, e);
     if (err)
         return err;
     carve_workspace(b, &c);
@@ -421,6 +442,11 @@ static void say(const struct cuda_backend *b)
              b->cfg.n_blocks,
              b->cfg.n_panes,
              b->cfg.block_tokens);
+    if (b->state_bytes)
+        log_info("cuda:%u: states     %9.3f GiB, %u of recurrent layers",
+                 i,
+                 gib(b->state_bytes),
+                 b->cfg.n_states);
     log_info("cuda:%u: pinned     %9.3f GiB of the host", i, gib(g->pinned));
 }
 
@@ -469,9 +495,30 @@ static enum err place_kv(struct cuda_backend *b, struct err_info *e)
     return OK;
 }
 
+/* Those of one layer lie together. */
+static enum err place_states(struct cuda_backend *b, struct err_info *e)
+{
+    const struct model *m = b->model;
+    const size_t floats = model_state_floats(&m->hp);
+    b->states = mem_zalloc(m->hp.n_layer, sizeof *b->states);
+    if (b->state_bytes == 0)
+        return OK;
+    enum err err = take(b->state_bytes, "states", &b->state_memory, e);
+    float *at = (float *)(void *)b->state_memory;
+    for (uint32_t l = 0; l < m->hp.n_layer && !err; l++) {
+        if (!m->layers[l].recurrent)
+            continue;
+        b->states[l] = (struct cuda_states){at, floats, model_conv_state_floats(&m->hp)};
+        at += floats * b->cfg.n_states;
+    }
+    return err;
+}
+
 enum err cuda_kv_zero(struct cuda_backend *b, struct err_info *e)
 {
-    const cudaError_t rc = cudaMemset(b->kv_memory, 0, b->kv_bytes);
+    cudaError_t rc = cudaMemset(b->kv_memory, 0, b->kv_bytes);
+    if (rc == cudaSuccess && b->state_bytes)
+        rc = cudaMemset(b->state_memory, 0, b->state_bytes);
     return rc == cudaSuccess ? OK : cuda_failed(rc, "zeroing KV", e);
 }
 
@@ -485,6 +532,8 @@ enum err cuda_memory_take(struct cuda_backend *b, struct err_info *e)
         err = cuda_pool_warm_up(&b->pool, e);
     if (!err)
         err = place_kv(b, e);
+    if (!err)
+        err = place_states(b, e);
     if (!err)
         err = take_pinned(b->block_bytes_n, &b->block_bytes, e);
     if (!err)
@@ -512,6 +561,7 @@ void cuda_memory_release(struct cuda_backend *b)
     (void)cudaFree(b->weights);
     (void)cudaFree(b->workspace);
     (void)cudaFree(b->kv_memory);
+    (void)cudaFree(b->state_memory);
     (void)cudaFreeHost(b->block_bytes);
     (void)cudaFreeHost(b->jobs_pinned);
     cuda_pool_deinit(&b->pool);

@@ -13,6 +13,7 @@ set(WEIR_CUDA_COPIES
   ${CMAKE_SOURCE_DIR}/src/base/err.c
   ${CMAKE_SOURCE_DIR}/src/gguf/blocks.c
   ${CMAKE_SOURCE_DIR}/src/gguf/grids.c
+  ${CMAKE_SOURCE_DIR}/src/model/state.c
   ${CMAKE_SOURCE_DIR}/src/model/uses.c)
 
 # What a device may be, of what nvcc knows. Code of 8.0 runs on 8.6, 8.7 and 8.9 too, of 10.0 on 10.3;

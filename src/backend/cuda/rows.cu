@@ -24,7 +24,7 @@
 enum { MAP_THREADS = 128, HEAD_WARPS = 8 };
 
 /* As enum gate_kind (model.h). */
-enum { SILU, GELU, CLAMPED, SIGMOID };
+enum { SILU, GELU, CLAMPED, SIGMOID, PLAIN };
 enum { UNARY_NONE, UNARY_GELU, UNARY_GELU_TANH, UNARY_RELU_SQUARE, UNARY_XIELU };
 
 /* --- norms --- */
@@ -55,6 +55,7 @@ static __device__ void norm_values(const float *x,
                                    const float *w,
                                    uint32_t n,
                                    float eps,
+                                   float size,
                                    uint32_t t,
                                    uint32_t threads,
                                    Sum sum)
@@ -62,7 +63,7 @@ static __device__ void norm_values(const float *x,
     float part = 0.0f;
     for (uint32_t i = 4 * t; i < n; i += 4 * threads)
         part = add_squares(load4(x, i, n), part);
-    const float scale = 1.0f / sqrtf(sum(part) / static_cast<float>(n) + eps);
+    const float scale = size / sqrtf(sum(part) / static_cast<float>(n) + eps);
     for (uint32_t i = 4 * t; i < n; i += 4 * threads)
         store4(out, i, n, scaled(load4(x, i, n), scale, w ? load4(w, i, n) : all(1.0f)));
 }
@@ -102,7 +103,8 @@ static __global__ void norm_kernel(cuda_step step, int rows, struct cuda_norm op
     const float *x = op.in.p + (op.gather ? gathered(step, rows, row) : row) * op.in.stride;
     float *out = op.out.p + row * op.out.stride;
     if (op.w || op.bare) {
-        norm_values(x, out, op.w, op.n, op.eps, threadIdx.x, blockDim.x, sum_of_block{part});
+        norm_values(
+            x, out, op.w, op.n, op.eps, op.size, threadIdx.x, blockDim.x, sum_of_block{part});
         return;
     }
     for (uint32_t i = 4 * threadIdx.x; i < op.n; i += 4 * blockDim.x)
@@ -118,9 +120,10 @@ static __global__ void head_norm_kernel(cuda_step step, int rows, struct cuda_no
     const uint32_t from = op.gather ? gathered(step, rows, row) : row;
     norm_values(op.in.p + from * op.in.stride + static_cast<size_t>(head) * op.n,
                 op.out.p + row * op.out.stride + static_cast<size_t>(head) * op.n,
-                op.w,
+                op.w ? op.w + static_cast<size_t>(head) * op.w_step : NULL,
                 op.n,
                 op.eps,
+                op.size,
                 threadIdx.x % WARP,
                 WARP,
                 sum_of_warp{});
@@ -246,7 +249,7 @@ static __global__ void head_copy_kernel(cuda_step step, int rows, struct cuda_he
     const uint32_t row = blockIdx.x;
     if (row >= rows_of(step, rows))
         return;
-    const float *in = op.in.p + row * op.in.stride + op.in_step - op.n;
+    const float *in = op.in.p + row * op.in.stride + (op.front ? 0 : op.in_step - op.n);
     float *out = op.out.p + row * op.out.stride + op.out_step - op.n;
     for (uint32_t i = threadIdx.x; i < op.heads * op.n; i += blockDim.x)
         out[i / op.n * op.out_step + i % op.n] = in[i / op.n * op.in_step + i % op.n];
@@ -380,6 +383,8 @@ struct gate_values {
             return gelu_tanh(g) * u;
         if (kind == SIGMOID)
             return u / (1.0f + expf(-g));
+        if (kind == PLAIN)
+            return g * u;
         g = fminf(g, 7.0f);
         u = fmaxf(fminf(u, 7.0f), -7.0f);
         return g / (1.0f + expf(g * -1.702f)) * (u + 1.0f);
@@ -444,12 +449,14 @@ struct unary_value : in_place {
 void cuda_unary(const struct cuda_at *at,
                 const struct cuda_unary *unary,
                 struct cuda_buf buf,
-                uint32_t n)
+                uint32_t n,
+                const uint32_t *n_places,
+                uint32_t most_places)
 {
     unary_value op;
     op.buf = buf;
     op.u = *unary;
-    map_rows(at, rows_bound(at), NULL, buf, n, op);
+    map_rows(at, n_places ? most_places : rows_bound(at), n_places, buf, n, op);
 }
 
 namespace

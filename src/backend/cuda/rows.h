@@ -23,14 +23,16 @@ struct cuda_at {
     cudaStream_t stream;
 };
 
-/* out[r] = in[r] / rms(in[r]) * w; heads > 1: each of so many heads of n by itself, with one w.
- * gather: in is read at the rows that `rows` names, out written at 0, 1, ...; else both at the row.
- * w NULL: a copy, or, if it is bare, as if w were 1. out may be in without gather. */
+/* out[r] = in[r] / rms(in[r]) * size * w; heads > 1: each of so many heads of n by itself, with one
+ * w, or where w_step is not 0 with w + w_step of the next. gather: in is read at the rows that
+ * `rows` names, out written at 0, 1, ...; else both at the row. w NULL: a copy, or, if it is bare,
+ * as if w were 1. out may be in without gather. */
 struct cuda_norm {
     struct cuda_buf in, out;
     uint32_t n, heads;
-    float eps;
+    float eps, size;
     const float *w;
+    uint32_t w_step;
     int gather, bare;
 };
 void cuda_norm(const struct cuda_at *at, const struct cuda_norm *op);
@@ -52,10 +54,12 @@ void cuda_head_layer_norm(const struct cuda_at *at,
                           uint32_t n,
                           float eps,
                           const float *w);
-/* The last n of each head's in_step values to the last of its out_step. */
+/* The last n of each head's in_step values, or with `front` the first, to the last of its out_step.
+ */
 struct cuda_head_copy {
     struct cuda_buf in, out;
     uint32_t heads, n, in_step, out_step;
+    int front;
 };
 void cuda_head_copy(const struct cuda_at *at, const struct cuda_head_copy *op);
 
@@ -77,7 +81,7 @@ void cuda_gated(const struct cuda_at *at,
                 const uint32_t *n_places,
                 uint32_t most_places,
                 const float *weights);
-/* In place, by enum unary_kind (model.h); for xIELU with its four numbers. */
+/* In place, by enum unary_kind (model.h); for xIELU with its four numbers. Over places as above. */
 struct cuda_unary {
     int kind;
     float positive, negative, beta, eps;
@@ -85,7 +89,9 @@ struct cuda_unary {
 void cuda_unary(const struct cuda_at *at,
                 const struct cuda_unary *op,
                 struct cuda_buf buf,
-                uint32_t n);
+                uint32_t n,
+                const uint32_t *n_places,
+                uint32_t most_places);
 /* In place: within -bound .. bound. */
 void cuda_clamp(const struct cuda_at *at, struct cuda_buf buf, uint32_t n, float bound);
 /* out[r] = in[r] * w. */

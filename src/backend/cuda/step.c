@@ -75,6 +75,24 @@ static uint32_t put_table(
     return at;
 }
 
+/* The states kept of a sequence, behind its tables; struct cuda_kept is two entries. */
+static void put_kept(const struct cuda_backend *b,
+                     const struct batch_seq *s,
+                     uint32_t *tables,
+                     uint32_t *n,
+                     struct cuda_seq *out)
+{
+    const uint32_t size = b->cfg.block_tokens, end = s->first_pos + s->n_rows;
+    out->kept = *n;
+    for (uint32_t k = s->first_pos / size; s->states && (uint64_t)(k + 1) * size <= end; k++) {
+        if (s->states[k] == BATCH_NO_STATE)
+            continue;
+        tables[(*n)++] = (k + 1) * size - s->first_pos;
+        tables[(*n)++] = s->states[k];
+        out->n_kept++;
+    }
+}
+
 /* The first entry of a sequence's panes that any of its rows reads. */
 static uint32_t first_pane(const struct cuda_backend *b, const struct batch_seq *s)
 {
@@ -96,7 +114,8 @@ static enum err put_seqs(struct cuda_backend *b,
         const struct batch_seq *s = &x->seqs[i];
         const uint32_t end =
             (s->first_pos + s->n_rows + b->cfg.block_tokens - 1) / b->cfg.block_tokens;
-        const uint64_t wanted = (uint64_t)end * (b->cfg.n_panes ? 2 : 1);
+        const uint64_t kept = b->state_bytes ? s->n_rows / b->cfg.block_tokens + 1 : 0;
+        const uint64_t wanted = (uint64_t)end * (b->cfg.n_panes ? 2 : 1) + 2 * kept;
         assert(s->first_row + s->n_rows <= x->n_rows);
         assert(b->model->hp.causal || s->first_pos == 0);
         if (n + wanted > b->table_entries)
@@ -109,10 +128,14 @@ static enum err put_seqs(struct cuda_backend *b,
         seqs[i] = (struct cuda_seq){.first_row = s->first_row,
                                     .n_rows = s->n_rows,
                                     .first_pos = s->first_pos,
-                                    .second = s->second};
+                                    .second = s->second,
+                                    .state_from = s->state_from,
+                                    .state_to = s->state_to};
         seqs[i].blocks = seqs[i].panes = put_table(tables, &n, s->blocks, 0, end);
         if (b->cfg.n_panes)
             seqs[i].panes = put_table(tables, &n, s->panes, first_pane(b, s), end);
+        if (b->state_bytes)
+            put_kept(b, s, tables, &n, &seqs[i]);
     }
     *n_entries = n;
     return OK;

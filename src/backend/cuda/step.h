@@ -34,6 +34,14 @@ struct cuda_seq {
     uint32_t blocks; /* where its block table begins in cuda_step.tables, */
     uint32_t panes;  /* and its panes' */
     uint32_t second;
+    uint32_t state_from, state_to; /* of recurrent layers */
+    uint32_t kept, n_kept; /* states kept on the way, likewise in tables: struct cuda_kept, in the
+                            * order of rows */
+};
+
+/* The state behind so many of a sequence's rows is kept as well. */
+struct cuda_kept {
+    uint32_t n_rows, state;
 };
 
 /* Rows of one sequence that attend together. */
@@ -50,7 +58,7 @@ struct cuda_step {
     const uint32_t *positions; /* [n_rows] */
     const uint32_t *row_seq;   /* [n_rows] */
     const struct cuda_seq *seqs;   /* [n_seqs] */
-    const uint32_t *tables;        /* block and pane ids */
+    const uint32_t *tables;        /* block and pane ids; states kept */
     const uint32_t *logit_rows;    /* [n_logit_rows] */
     const uint32_t *hidden_rows;   /* [n_hidden_rows] */
     const struct cuda_tile *tiles; /* [n_tiles] */

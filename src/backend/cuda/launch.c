@@ -1,0 +1,396 @@
+/* The launches of a step, one after the other: what they name becomes addresses. */
+#include "backend/cuda/cuda.h"
+
+#include <math.h>
+
+static const float *vector_at(const struct cuda_backend *b, uint32_t i)
+{
+    return i == NO_VECTOR ? NULL : b->vectors + b->vector_list[i].offset;
+}
+
+static struct cuda_act act_of(struct cuda_act act, const struct launch *l, uint32_t k)
+{
+    act.k = k;
+    act.forms = l->forms;
+    act.heads = l->in_step || l->out_step ? l->heads : 0;
+    act.in_step = l->in_step;
+    return act;
+}
+
+static void launch_norm(const struct cuda_backend *b,
+                        const struct cuda_at *at,
+                        const struct launch *l)
+{
+    const float eps = b->model->hp.norm_eps;
+    const struct cuda_norm op = {.in = b->bufs[l->in],
+                                 .out = b->bufs[l->out],
+                                 .n = l->n,
+                                 .heads = l->heads,
+                                 .eps = l->unit ? eps / (float)l->n : eps,
+                                 .size = l->unit ? 1.0f / sqrtf((float)l->n) : 1.0f,
+                                 .w = vector_at(b, l->w),
+                                 .w_step = l->own_w ? l->n : 0,
+                                 .gather = l->gather,
+                                 .bare = l->bare};
+    cuda_norm(at, &op);
+}
+
+static void launch_layer_norm(const struct cuda_backend *b,
+                              const struct cuda_at *at,
+                              const struct launch *l)
+{
+    const struct cuda_layer_norm op = {.in = b->bufs[l->in],
+                                       .out = b->bufs[l->out],
+                                       .n = l->n,
+                                       .eps = b->model->hp.norm_eps,
+                                       .w = vector_at(b, l->w),
+                                       .bias = vector_at(b, l->bias),
+                                       .gather = l->gather};
+    cuda_layer_norm(at, &op);
+}
+
+static void launch_head_copy(const struct cuda_backend *b,
+                             const struct cuda_at *at,
+                             const struct launch *l)
+{
+    const struct cuda_head_copy op = {.in = b->bufs[l->in],
+                                      .out = b->bufs[l->out],
+                                      .heads = l->heads,
+                                      .n = l->n,
+                                      .in_step = l->in_step,
+                                      .out_step = l->out_step,
+                                      .front = l->front};
+    cuda_head_copy(at, &op);
+}
+
+static struct cuda_linear linear_of(const struct cuda_backend *b,
+                                    const struct launch *l,
+                                    struct cuda_act act)
+{
+    const struct cuda_matrix *w = &b->matrices[l->matrix].m;
+    return (struct cuda_linear){.w = *w,
+                                .act = act_of(act, l, w->n_in),
+                                .bias = vector_at(b, l->bias),
+                                .out = b->bufs[l->out],
+                                .add = l->add,
+                                .scratch = b->linear_scratch,
+                                .out_step = l->out_step};
+}
+
+/* Without `store` K and V stay where they are. */
+static void launch_rope(const struct cuda_backend *b,
+                        const struct cuda_at *at,
+                        const struct launch *l)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    struct cuda_rope_store op = {.q = b->bufs[BUF_Q],
+                                 .k = b->bufs[BUF_K],
+                                 .v = b->bufs[BUF_V],
+                                 .angles = l->rope == ROPE_NONE ? NULL : b->angles[l->rope],
+                                 .n_head = l->heads,
+                                 .dims = l->rope == ROPE_NONE ? 0 : b->model->ropes[l->rope].n_dims,
+                                 .adjacent = b->model->rope == ROPE_ADJACENT,
+                                 .kv = b->layers[l->layer],
+                                 .first = hp->rope_first};
+    if (l->temper) {
+        op.temper_scale = hp->temper_scale;
+        op.temper_length = hp->temper_length;
+        op.temper_offset = hp->temper_offset;
+    }
+    if (l->kind == LAUNCH_ROPE) {
+        if (!op.angles)
+            return;
+        op.kv.base = NULL;
+        op.kv.n_head_kv = l->heads_kv ? l->heads_kv : l->heads;
+        op.kv.head_dim = l->head_dim;
+        if (!l->heads_kv) /* K is another layer's, which has rotated it */
+            op.k.p = NULL;
+    }
+    cuda_rope_store(at, &op);
+}
+
+static void launch_attention(const struct cuda_backend *b,
+                             const struct cuda_at *at,
+                             const struct launch *l)
+{
+    const struct cuda_attention op = {.q = b->bufs[BUF_Q],
+                                      .out = b->bufs[l->out],
+                                      .kv = b->layers[l->layer],
+                                      .n_head = l->heads,
+                                      .scale = l->scale,
+                                      .cap = l->cap,
+                                      .window = l->window,
+                                      .window_kind = (int)l->window_kind,
+                                      .causal = b->model->hp.causal,
+                                      .sinks = vector_at(b, l->w),
+                                      .scratch = b->attention_scratch};
+    cuda_attention(at, &op);
+}
+
+static void launch_gated(const struct cuda_backend *b,
+                         const struct cuda_at *at,
+                         const struct launch *l)
+{
+    const struct cuda_experts *x = &b->experts;
+    const struct cuda_buf in2 = {b->bufs[l->in2].p + l->in2_first, b->bufs[l->in2].stride};
+    cuda_gated(at,
+               (int)l->gate,
+               b->bufs[l->in],
+               in2,
+               b->bufs[l->out],
+               l->n,
+               l->places ? x->first + x->n_expert : NULL,
+               l->places ? x->most_places : 0,
+               l->places ? x->place_weight : NULL);
+}
+
+static void launch_select(const struct cuda_backend *b,
+                          const struct cuda_at *at,
+                          const struct launch *l)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    const struct cuda_gating gating = {
+        .over_all = !hp->expert_norm,
+        .norm = hp->expert_norm,
+        .scale = hp->expert_scale,
+        .sigmoid = hp->expert_sigmoid,
+        .bias = vector_at(b, l->bias),
+        .each = vector_at(b, l->w),
+        .n_groups = hp->n_expert_group,
+        .n_groups_used = hp->n_expert_group_used,
+    };
+    cuda_experts_select(at, &b->experts, b->bufs[l->in], &gating);
+    cuda_experts_sort(at, &b->experts);
+}
+
+static void launch_unary(const struct cuda_backend *b,
+                         const struct cuda_at *at,
+                         const struct launch *l)
+{
+    const struct cuda_unary op = {.kind = (int)l->unary,
+                                  .positive = l->xielu.positive,
+                                  .negative = l->xielu.negative,
+                                  .beta = l->xielu.beta,
+                                  .eps = l->xielu.eps};
+    const struct cuda_experts *x = &b->experts;
+    cuda_unary(at,
+               &op,
+               b->bufs[l->out],
+               l->n,
+               l->places ? x->first + x->n_expert : NULL,
+               l->places ? x->most_places : 0);
+}
+
+static void launch_conv(const struct cuda_backend *b,
+                        const struct cuda_at *at,
+                        const struct launch *l)
+{
+    const struct cuda_conv op = {.x = b->bufs[l->out],
+                                 .states = b->states[l->layer],
+                                 .w = vector_at(b, l->w),
+                                 .bias = vector_at(b, l->bias),
+                                 .n = b->model->hp.conv_channels,
+                                 .width = b->model->hp.conv_width,
+                                 .gated = l->gated};
+    cuda_conv(at, &op);
+}
+
+static void launch_rates(const struct cuda_backend *b,
+                         const struct cuda_at *at,
+                         const struct launch *l)
+{
+    const struct cuda_rates op = {.in = b->bufs[l->in],
+                                  .rate = b->bufs[BUF_RATE],
+                                  .beta = b->bufs[BUF_BETA],
+                                  .a = vector_at(b, l->w),
+                                  .bias = vector_at(b, l->bias),
+                                  .n_head = l->heads,
+                                  .per = l->in_step,
+                                  .delta = l->recur == RECUR_DELTA};
+    cuda_rates(at, &op);
+}
+
+static void launch_recur(const struct cuda_backend *b,
+                         const struct cuda_at *at,
+                         const struct launch *l)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    const bool delta = l->recur == RECUR_DELTA;
+    const struct cuda_recur op = {.mix = b->bufs[l->in],
+                                  .rate = b->bufs[BUF_RATE],
+                                  .beta = b->bufs[BUF_BETA],
+                                  .out = b->bufs[l->out],
+                                  .states = b->states[l->layer],
+                                  .skip = vector_at(b, l->w),
+                                  .n_head = l->heads,
+                                  .n_group = hp->n_rec_group,
+                                  .n_key = hp->rec_key,
+                                  .n_value = hp->rec_value,
+                                  .scale = delta ? 1.0f / sqrtf((float)hp->rec_key) : 1.0f,
+                                  .delta = delta,
+                                  .tiled = l->tiled};
+    cuda_recur(at, &op);
+}
+
+static void launch_streams(const struct cuda_backend *b,
+                           const struct cuda_at *at,
+                           const struct launch *l)
+{
+    const struct cuda_streams op = {.in = b->bufs[l->in],
+                                    .coefs = b->bufs[l->in2],
+                                    .out = b->bufs[l->out],
+                                    .n_part = l->heads,
+                                    .n = l->n,
+                                    .scale = l->scale};
+    switch (l->stream_op) {
+    case OP_MATCH:
+        cuda_streams_match(at, &op);
+        break;
+    case OP_FOLD:
+        cuda_streams_fold(at, &op);
+        break;
+    case OP_PREDICT:
+        cuda_streams_predict(at, &op);
+        break;
+    case OP_CORRECT:
+        cuda_streams_correct(at, &op);
+        break;
+    default: /* OP_SPREAD */
+        cuda_streams_spread(at, &op);
+    }
+}
+
+static void launch_one(const struct cuda_backend *b,
+                       const struct cuda_at *at,
+                       const struct launch *l)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    struct cuda_linear linear;
+    struct cuda_act act;
+    switch (l->kind) {
+    case LAUNCH_ANGLES:
+        cuda_angles(at,
+                    b->inv_freq[l->rope],
+                    b->model->ropes[l->rope].n_dims,
+                    b->model->ropes[l->rope].scale,
+                    b->angles[l->rope]);
+        break;
+    case LAUNCH_EMBED:
+        cuda_embed(at, &b->matrices[l->matrix].m, b->bufs[l->out], l->scale);
+        break;
+    case LAUNCH_ADD_POSITION:
+        cuda_add_position(at, b->bufs[l->out], vector_at(b, l->w), l->n);
+        break;
+    case LAUNCH_ADD_TYPE:
+        cuda_add_type(at, b->bufs[l->out], vector_at(b, l->w), l->n, l->n_types);
+        break;
+    case LAUNCH_NORM:
+        launch_norm(b, at, l);
+        break;
+    case LAUNCH_LAYER_NORM:
+        launch_layer_norm(b, at, l);
+        break;
+    case LAUNCH_HEAD_LAYER_NORM:
+        cuda_head_layer_norm(at, b->bufs[l->out], l->heads, l->n, hp->norm_eps, vector_at(b, l->w));
+        break;
+    case LAUNCH_HEAD_COPY:
+        launch_head_copy(b, at, l);
+        break;
+    case LAUNCH_PACK:
+        act = act_of(b->act, l, l->n);
+        cuda_act_pack(at, b->bufs[l->in], &act);
+        break;
+    case LAUNCH_LINEAR:
+        linear = linear_of(b, l, b->act);
+        cuda_linear(at, &linear);
+        break;
+    case LAUNCH_ROPE:
+    case LAUNCH_ROPE_STORE:
+        launch_rope(b, at, l);
+        break;
+    case LAUNCH_ATTENTION:
+        launch_attention(b, at, l);
+        break;
+    case LAUNCH_GATED:
+        launch_gated(b, at, l);
+        break;
+    case LAUNCH_UNARY:
+        launch_unary(b, at, l);
+        break;
+    case LAUNCH_ADD:
+        cuda_add(at, b->bufs[l->in], b->bufs[l->out], NULL, l->n, l->scale);
+        break;
+    case LAUNCH_ADD_GATED:
+        cuda_add(at, b->bufs[l->in], b->bufs[l->out], &b->bufs[l->in2], l->n, 1.0f);
+        break;
+    case LAUNCH_CAP:
+        cuda_tanh_cap(at, b->bufs[l->out], l->n, l->scale, l->cap);
+        break;
+    case LAUNCH_CLAMP:
+        cuda_clamp(at, b->bufs[l->out], l->n, l->cap);
+        break;
+    case LAUNCH_MUL:
+        cuda_mul(at, b->bufs[l->in], b->bufs[l->out], vector_at(b, l->w), l->n);
+        break;
+    case LAUNCH_STREAMS:
+        launch_streams(b, at, l);
+        break;
+    case LAUNCH_SPARSE:
+        cuda_sparse(at, b->bufs[l->out], l->n, l->scale);
+        break;
+    case LAUNCH_CONV:
+        launch_conv(b, at, l);
+        break;
+    case LAUNCH_RATES:
+        launch_rates(b, at, l);
+        break;
+    case LAUNCH_RECUR:
+        launch_recur(b, at, l);
+        break;
+    case LAUNCH_SELECT:
+        launch_select(b, at, l);
+        break;
+    case LAUNCH_EXPERT_PACK:
+        act = act_of(b->expert_act, l, l->n);
+        cuda_experts_pack(at, &b->experts, b->bufs[l->in], l->places, &act);
+        break;
+    case LAUNCH_EXPERT_LINEAR:
+        linear = linear_of(b, l, b->expert_act);
+        cuda_experts_linear(at, &b->experts, &linear);
+        break;
+    case LAUNCH_MIX:
+        cuda_experts_mix(at, &b->experts, b->bufs[l->in], b->bufs[l->out], l->n);
+        break;
+    }
+}
+
+static uint32_t rows_bound(const struct cuda_bounds *m, enum cuda_rows rows)
+{
+    switch (rows) {
+    case CUDA_ROWS_LOGITS:
+        return m->logit_rows;
+    case CUDA_ROWS_HIDDEN:
+        return m->hidden_rows;
+    case CUDA_ROWS_ALL:
+        break;
+    }
+    return m->rows;
+}
+
+enum err cuda_walk(struct cuda_backend *b, const struct cuda_bounds *bounds, struct err_info *e)
+{
+    struct cuda_at at = {.step = cuda_step_at(b, bounds),
+                         .bounds = *bounds,
+                         .block_shared = b->block_shared,
+                         .wgmma = b->wgmma == GPU_WGMMA_USED,
+                         .stream = b->stream};
+    for (uint32_t i = 0; i < b->n_launches; i++) {
+        const struct launch *l = &b->launches[i];
+        if (rows_bound(bounds, l->rows) == 0)
+            continue; /* nobody wants these rows */
+        at.rows = l->rows;
+        launch_one(b, &at, l);
+    }
+    const cudaError_t rc = cudaGetLastError();
+    return rc == cudaSuccess ? OK : cuda_failed(rc, "a launch", e);
+}

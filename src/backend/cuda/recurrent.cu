@@ -1,0 +1,373 @@
+/* Recurrent layers, row after row.
+ *
+ *      convolution   y[r] = silu(b + sum over i of w[i] x[r - W + 1 + i])      a thread a channel
+ *      delta rule    S = f S + k (v - f S^T k) b;   y = S^T q scale            lanes a column
+ *      scan          S = f S + k v b;               y = S^T q scale + skip v   of S
+ *
+ * A thread of the convolution has its channel's last W - 1 rows in registers. It loads CONV_ROWS
+ * rows before it computes the first, so that as many loads are under way; nothing is summed over
+ * threads.
+ *
+ * Columns of a head's state have nothing to do with one another: a block has one head of one
+ * sequence and 32 of its columns, 8 lanes each, in registers from the first row to the last.
+ *
+ *      keys of a column | 0..3 | 4..7 | .. | 28..31 | 32..35 | ..
+ *      lane                0      1    ..      7        0
+ *
+ *      grid   [sequences][heads][columns / 32]
+ *      rows   | tile 0: q, k, v, rates in shared memory | tile 1 | ..      ROWS of them each
+ *
+ * A sum over keys runs in four chains a lane, one for each of the four values of a load, in order;
+ * then the chains are added, then the lanes in a butterfly: the order is one of n_key alone. What
+ * a row does to a state are the same operations wherever a chunk begins, and a state is stored as
+ * it is in registers, so no bit knows of chunks, of the batch, or of which states were kept.
+ *
+ * Operations of the delta rule: 7 a key and column of a row; bytes: the state once in and once out
+ * for all rows of a sequence in the step. Bound on an H200, by estimate: decode by 4.8 TB/s of
+ * states, from a few sequences of 32 heads on; a long chunk of one sequence by the latency of its
+ * rows, some 300 cycles each, which the blocks of a multiprocessor hide from each other. */
+#include "backend/cuda/recurrent.h"
+
+#include "backend/cuda/device.cuh"
+
+enum {
+    CONV_THREADS = 64,
+    CONV_ROWS = 8,
+    RATE_THREADS = 128,
+    LANES = 8, /* of a column */
+    RECUR_THREADS = 256,
+    COLUMNS = RECUR_THREADS / LANES, /* of a block */
+};
+
+/* --- states --- */
+
+/* The states that a sequence's rows leave on their way. */
+struct kept_states {
+    const uint32_t *next; /* struct cuda_kept */
+    uint32_t left;
+    __device__ __forceinline__ kept_states(const cuda_step &step, const cuda_seq &seq)
+        : next(step.tables + seq.kept), left(seq.n_kept)
+    {
+    }
+    /* Is one kept behind the first n_rows rows? Then it is *state. */
+    __device__ __forceinline__ bool take(uint32_t n_rows, uint32_t *state)
+    {
+        if (left == 0 || next[0] != n_rows)
+            return false;
+        *state = next[1];
+        next += 2;
+        left--;
+        return true;
+    }
+};
+
+static __device__ __forceinline__ float *state_at(const cuda_states &s, uint32_t state)
+{
+    return s.base + state * s.floats;
+}
+
+/* --- convolutions --- */
+
+static __device__ __forceinline__ float silu(float x)
+{
+    return x / (1.0f + expf(-x));
+}
+
+/* The last W - 1 rows of a channel, the oldest first. */
+template <int W> struct conv_rows {
+    float row[W - 1];
+    __device__ __forceinline__ void store(float *to, uint32_t stride) const
+    {
+#pragma unroll
+        for (int i = 0; i < W - 1; i++)
+            to[i * stride] = row[i];
+    }
+    __device__ __forceinline__ float pass(float x, const float *w, float bias)
+    {
+        float sum = bias;
+#pragma unroll
+        for (int i = 0; i < W - 1; i++)
+            sum = __fmaf_rn(row[i], w[i], sum);
+        sum = __fmaf_rn(x, w[W - 1], sum);
+#pragma unroll
+        for (int i = 0; i < W - 2; i++)
+            row[i] = row[i + 1];
+        row[W - 2] = x;
+        return sum;
+    }
+};
+
+/* grid: [sequences][channels / CONV_THREADS] */
+template <int W> static __global__ void conv_kernel(cuda_step step, struct cuda_conv op)
+{
+    const uint32_t c = blockIdx.y * CONV_THREADS + threadIdx.x;
+    if (blockIdx.x >= step.counts->n_seqs || c >= op.n)
+        return;
+    const cuda_seq seq = step.seqs[blockIdx.x];
+    const float bias = op.bias ? op.bias[c] : 0.0f;
+    const float *from = seq.first_pos ? state_at(op.states, seq.state_from) + c : NULL;
+    float *x = op.x.p + seq.first_row * op.x.stride + c;
+    kept_states kept(step, seq);
+    conv_rows<W> last;
+    float w[W];
+    uint32_t state;
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        w[i] = op.w[static_cast<size_t>(c) * W + i];
+#pragma unroll
+    for (int i = 0; i < W - 1; i++)
+        last.row[i] = from ? from[static_cast<size_t>(i) * op.n] : 0.0f;
+    for (uint32_t done = 0; done < seq.n_rows; done += CONV_ROWS) {
+        float in[CONV_ROWS];
+#pragma unroll
+        for (uint32_t r = 0; r < CONV_ROWS; r++)
+            in[r] = done + r < seq.n_rows ? x[(done + r) * op.x.stride] : 0.0f;
+#pragma unroll
+        for (uint32_t r = 0; r < CONV_ROWS; r++) {
+            if (done + r >= seq.n_rows)
+                continue;
+            const float sum = last.pass(in[r], w, bias);
+            x[(done + r) * op.x.stride] = op.gated ? silu(sum) : sum;
+            if (kept.take(done + r + 1, &state))
+                last.store(state_at(op.states, state) + c, op.n);
+        }
+    }
+    last.store(state_at(op.states, seq.state_to) + c, op.n);
+}
+
+template <int W> static void conv_launch(const struct cuda_at *at, const struct cuda_conv *op)
+{
+    const dim3 grid(at->bounds.seqs, (op->n + CONV_THREADS - 1) / CONV_THREADS);
+    CUDA_LAUNCH(conv_kernel<W>, grid, CONV_THREADS, 0, at->stream, at->step, *op);
+}
+
+void cuda_conv(const struct cuda_at *at, const struct cuda_conv *op)
+{
+    static void (*const launches[])(const struct cuda_at *,
+                                    const struct cuda_conv *) = {conv_launch<2>,
+                                                                 conv_launch<3>,
+                                                                 conv_launch<4>,
+                                                                 conv_launch<5>,
+                                                                 conv_launch<6>,
+                                                                 conv_launch<7>,
+                                                                 conv_launch<8>};
+    if (at->bounds.seqs > 0)
+        launches[op->width - 2](at, op);
+}
+
+/* --- rates --- */
+
+/* In double, as a rate is a power of numbers near 1 over a long text. grid: [rows][heads / 128] */
+static __global__ void rates_kernel(cuda_step step, struct cuda_rates op)
+{
+    const uint32_t row = blockIdx.x, h = blockIdx.y * RATE_THREADS + threadIdx.x, per = op.per;
+    if (row >= step.counts->n_rows || h >= op.n_head)
+        return;
+    float *rate = op.rate.p + row * op.rate.stride + h;
+    float *beta = op.beta.p + row * op.beta.stride + h;
+    const float *in = per ? op.in.p + row * op.in.stride + h / per * 2 * per + h % per : NULL;
+    const double x = in ? in[per] : *rate, y = in ? in[0] : *beta;
+    const double z = x + static_cast<double>(op.bias[h]), s = z > 20 ? z : log1p(exp(z));
+    *rate = static_cast<float>(exp(s * static_cast<double>(op.a[h])));
+    *beta = static_cast<float>(op.delta ? 1 / (1 + exp(-y)) : s);
+}
+
+void cuda_rates(const struct cuda_at *at, const struct cuda_rates *op)
+{
+    const dim3 grid(at->bounds.rows, (op->n_head + RATE_THREADS - 1) / RATE_THREADS);
+    if (at->bounds.rows > 0)
+        CUDA_LAUNCH(rates_kernel, grid, RATE_THREADS, 0, at->stream, at->step, *op);
+}
+
+/* --- heads --- */
+
+/* What a block has of some rows. Keys behind n_key are zeros, in states too. */
+template <int G> struct recur_tile {
+    enum { KEYS = 4 * LANES * G, ROWS = G <= 4 ? 16 : 64 / G };
+    float k[ROWS][KEYS], q[ROWS][KEYS];
+    float v[ROWS][COLUMNS], out[ROWS][COLUMNS];
+    float rate[ROWS], beta[ROWS];
+};
+
+/* Where a row has what the block reads. */
+struct recur_places {
+    const float *mix, *rate, *beta;
+    float *out;
+    uint32_t q, k, v, columns; /* of mix; columns: that there are */
+    __device__ __forceinline__ recur_places(const struct cuda_recur &op,
+                                            const cuda_seq &seq,
+                                            uint32_t head,
+                                            uint32_t first)
+    {
+        const uint32_t keys = op.n_group * op.n_key, values = op.n_head * op.n_value;
+        const uint32_t group = op.tiled ? head % op.n_group : head / (op.n_head / op.n_group);
+        const uint32_t own = head * op.n_value + first, left = op.n_value - first;
+        mix = op.mix.p + seq.first_row * op.mix.stride;
+        rate = op.rate.p + seq.first_row * op.rate.stride + head;
+        beta = op.beta.p + seq.first_row * op.beta.stride + head;
+        out = op.out.p + seq.first_row * op.out.stride + own;
+        q = (op.delta ? 0 : values + keys) + group * op.n_key;
+        k = (op.delta ? keys : values) + group * op.n_key;
+        v = (op.delta ? 2 * keys : 0) + own;
+        columns = left < COLUMNS ? left : uint32_t{COLUMNS};
+    }
+};
+
+/* n rows from `done` on, by all threads of the block. */
+template <int G>
+static __device__ __forceinline__ void load_tile(recur_tile<G> *t,
+                                                 const struct cuda_recur &op,
+                                                 const recur_places &at,
+                                                 uint32_t done,
+                                                 uint32_t n)
+{
+    enum { KEYS = recur_tile<G>::KEYS };
+    for (uint32_t i = threadIdx.x; i < n * KEYS; i += RECUR_THREADS) {
+        const uint32_t r = i / KEYS, key = i % KEYS;
+        const float *row = at.mix + (done + r) * op.mix.stride;
+        t->k[r][key] = key < op.n_key ? row[at.k + key] : 0.0f;
+        t->q[r][key] = key < op.n_key ? row[at.q + key] : 0.0f;
+    }
+    for (uint32_t i = threadIdx.x; i < n * COLUMNS; i += RECUR_THREADS) {
+        const uint32_t r = i / COLUMNS, c = i % COLUMNS;
+        t->v[r][c] = c < at.columns ? at.mix[(done + r) * op.mix.stride + at.v + c] : 0.0f;
+    }
+    if (threadIdx.x < n) {
+        t->rate[threadIdx.x] = at.rate[(done + threadIdx.x) * op.rate.stride];
+        t->beta[threadIdx.x] = at.beta[(done + threadIdx.x) * op.beta.stride];
+    }
+}
+
+template <int G>
+static __device__ __forceinline__ void store_tile(const recur_tile<G> &t,
+                                                  const struct cuda_recur &op,
+                                                  const recur_places &at,
+                                                  uint32_t done,
+                                                  uint32_t n)
+{
+    for (uint32_t i = threadIdx.x; i < n * COLUMNS; i += RECUR_THREADS) {
+        const uint32_t r = i / COLUMNS, c = i % COLUMNS;
+        if (c < at.columns)
+            at.out[(done + r) * op.out.stride + c] = t.out[r][c];
+    }
+}
+
+/* A lane's part of a column: of every 32 keys four. */
+template <int G> struct column {
+    float4 s[G];
+
+    __device__ __forceinline__ void load(const float *from, uint32_t n_key)
+    {
+#pragma unroll
+        for (int g = 0; g < G; g++) {
+            const uint32_t i = 4 * (LANES * g + threadIdx.x % LANES);
+            s[g] = from && i < n_key ? load4(from, i, n_key) : make_float4(0, 0, 0, 0);
+        }
+    }
+    __device__ __forceinline__ void store(float *to, uint32_t n_key) const
+    {
+#pragma unroll
+        for (int g = 0; g < G; g++) {
+            const uint32_t i = 4 * (LANES * g + threadIdx.x % LANES);
+            if (i < n_key)
+                store4(to, i, n_key, s[g]);
+        }
+    }
+    static __device__ __forceinline__ float4 keys(const float *x, int g)
+    {
+        return *reinterpret_cast<const float4 *>(x + 4 * (LANES * g + threadIdx.x % LANES));
+    }
+    /* The column times x, in all of its lanes. */
+    __device__ __forceinline__ float read(const float *x) const
+    {
+        float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll
+        for (int g = 0; g < G; g++) {
+            const float4 by = keys(x, g);
+            sum.x = __fmaf_rn(s[g].x, by.x, sum.x);
+            sum.y = __fmaf_rn(s[g].y, by.y, sum.y);
+            sum.z = __fmaf_rn(s[g].z, by.z, sum.z);
+            sum.w = __fmaf_rn(s[g].w, by.w, sum.w);
+        }
+        float all = __fadd_rn(__fadd_rn(sum.x, sum.y), __fadd_rn(sum.z, sum.w));
+        for (int apart = LANES / 2; apart > 0; apart /= 2)
+            all = __fadd_rn(all, __shfl_xor_sync(0xffffffffu, all, apart));
+        return all;
+    }
+    /* s = s f + k d */
+    __device__ __forceinline__ void move(float f, const float *k, float d)
+    {
+#pragma unroll
+        for (int g = 0; g < G; g++) {
+            const float4 by = keys(k, g);
+            s[g].x = __fmaf_rn(by.x, d, __fmul_rn(s[g].x, f));
+            s[g].y = __fmaf_rn(by.y, d, __fmul_rn(s[g].y, f));
+            s[g].z = __fmaf_rn(by.z, d, __fmul_rn(s[g].z, f));
+            s[g].w = __fmaf_rn(by.w, d, __fmul_rn(s[g].w, f));
+        }
+    }
+    /* One row; what is read of the column behind it. */
+    __device__ __forceinline__ float pass(
+        const recur_tile<G> &t, uint32_t r, uint32_t c, const struct cuda_recur &op, float skip)
+    {
+        const float f = t.rate[r], v = t.v[r][c];
+        const float was = op.delta ? __fmul_rn(read(t.k[r]), f) : 0.0f;
+        move(f, t.k[r], __fmul_rn(__fsub_rn(v, was), t.beta[r]));
+        return __fmaf_rn(v, skip, __fmul_rn(read(t.q[r]), op.scale));
+    }
+};
+
+/* grid: [sequences][heads][columns / COLUMNS] */
+template <int G>
+static __global__ void __launch_bounds__(RECUR_THREADS)
+    recur_kernel(cuda_step step, struct cuda_recur op)
+{
+    enum { ROWS = recur_tile<G>::ROWS };
+    __shared__ __align__(16) recur_tile<G> tile;
+    if (blockIdx.x >= step.counts->n_seqs)
+        return;
+    const cuda_seq seq = step.seqs[blockIdx.x];
+    const uint32_t head = blockIdx.y, c = threadIdx.x / LANES;
+    const recur_places at(op, seq, head, blockIdx.z * COLUMNS);
+    const size_t own = head * static_cast<size_t>(op.n_value) + blockIdx.z * COLUMNS + c;
+    const size_t place = op.states.heads + own * op.n_key;
+    const bool mine = c < at.columns; /* else of zeros, and nobody's */
+    const float skip = op.skip ? op.skip[head] : 0.0f;
+    const bool begins = seq.first_pos == 0 || !mine;
+    kept_states kept(step, seq);
+    uint32_t state;
+    column<G> s;
+    s.load(begins ? NULL : state_at(op.states, seq.state_from) + place, op.n_key);
+    for (uint32_t done = 0; done < seq.n_rows; done += ROWS) {
+        const uint32_t left = seq.n_rows - done, n = left < ROWS ? left : uint32_t{ROWS};
+        load_tile(&tile, op, at, done, n);
+        __syncthreads();
+        for (uint32_t r = 0; r < n; r++) {
+            const float y = s.pass(tile, r, c, op, skip);
+            if (threadIdx.x % LANES == 0)
+                tile.out[r][c] = y;
+            if (kept.take(done + r + 1, &state) && mine)
+                s.store(state_at(op.states, state) + place, op.n_key);
+        }
+        __syncthreads();
+        store_tile(tile, op, at, done, n);
+    }
+    if (mine)
+        s.store(state_at(op.states, seq.state_to) + place, op.n_key);
+}
+
+void cuda_recur(const struct cuda_at *at, const struct cuda_recur *op)
+{
+    const dim3 grid(at->bounds.seqs, op->n_head, (op->n_value + COLUMNS - 1) / COLUMNS);
+    void (*kernel)(cuda_step, struct cuda_recur) = recur_kernel<32>;
+    if (op->n_key <= 32)
+        kernel = recur_kernel<1>;
+    else if (op->n_key <= 64)
+        kernel = recur_kernel<2>;
+    else if (op->n_key <= 128)
+        kernel = recur_kernel<4>;
+    else if (op->n_key <= 256)
+        kernel = recur_kernel<8>;
+    if (at->bounds.seqs > 0)
+        CUDA_LAUNCH(kernel, grid, RECUR_THREADS, 0, at->stream, at->step, *op);
+}

@@ -1,0 +1,66 @@
+/* Recurrent layers: convolutions over the rows of a sequence, and heads whose state is a matrix.
+ *
+ *      rows     5 of block 3 | block 4 | 2 of block 5
+ *      state    from --------> kept -------> to           (kept: the step names one for block 4)
+ *
+ * A launch reads each sequence's state once, takes it through the sequence's rows in registers, and
+ * writes it where the step says (cuda_seq). The one it begins with is only read, unless it is
+ * where the last one goes, too; with a sequence's first position it is zeros. Thread and errors as
+ * in rows.h. Oracle: backend/cpu/reference_recurrent.c. */
+#ifndef WEIR_BACKEND_CUDA_RECURRENT_H
+#define WEIR_BACKEND_CUDA_RECURRENT_H
+
+#include "backend/cuda/rows.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { CUDA_CONV_MOST_WIDTH = 8, CUDA_RECUR_MOST_KEY = 1024 }; /* model/recurrent.c */
+
+/* The states of one layer: state i begins at base + i * floats. It has the last width - 1 rows of
+ * the convolution's channels, the oldest first, then from `heads` on each head's matrix, column
+ * after column of n_key values. */
+struct cuda_states {
+    float *base;
+    size_t floats, heads;
+};
+
+/* In place: x[r][c] = sum over i of w[c][i] x[r - width + 1 + i][c] (+ bias[c]), then silu if
+ * gated; rows before the first are the state's. width: 2 .. CUDA_CONV_MOST_WIDTH. */
+struct cuda_conv {
+    struct cuda_buf x;
+    struct cuda_states states;
+    const float *w;    /* [n][width] */
+    const float *bias; /* [n] or NULL */
+    uint32_t n, width;
+    int gated;
+};
+void cuda_conv(const struct cuda_at *at, const struct cuda_conv *op);
+
+/* OP_RATES: rate = e^(s a) with s = softplus(x + bias), beta = sigmoid(y) with delta, else s. x is
+ * rate, y beta, or with `per` a row of `in` has y of so many heads, then their x, and so on. */
+struct cuda_rates {
+    struct cuda_buf in, rate, beta;
+    const float *a, *bias; /* [n_head] */
+    uint32_t n_head, per;
+    int delta;
+};
+void cuda_rates(const struct cuda_at *at, const struct cuda_rates *op);
+
+/* OP_RECUR. A row of mix has q and k of all groups, then v with delta; else v, k and q. */
+struct cuda_recur {
+    struct cuda_buf mix, rate, beta, out;
+    struct cuda_states states;
+    const float *skip;                        /* [n_head] or NULL */
+    uint32_t n_head, n_group, n_key, n_value; /* n_key: at most CUDA_RECUR_MOST_KEY */
+    float scale;                              /* of what is read */
+    int delta, tiled;
+};
+void cuda_recur(const struct cuda_at *at, const struct cuda_recur *op);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
