@@ -199,7 +199,7 @@ static void bench_linear_rows(struct bench *b,
     panel_format_of(formats[f].type, &l.format);
     for (size_t i = 0; i < (size_t)rows * k; i++)
         x[i] = rnd_float();
-    const unsigned kinds = b->k->act_kinds[l.format] | b->k->act_parts(l.format, rows);
+    const unsigned kinds = cpu_act_kinds(b->k, l.format, rows);
     for (uint32_t r = 0; r < rows; r++)
         b->k->pack(x + (size_t)r * k, &a, r, kinds, lanes);
     const size_t bytes = panel_bytes(l.format, k);

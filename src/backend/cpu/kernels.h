@@ -281,7 +281,7 @@ struct cpu_kernels {
     void (*add)(const float *x, float *out, uint32_t n);
     void (*add_scaled)(const float *x, float scale, float *out, uint32_t n); /* out += x scale */
     void (*cap)(float *x, float scale, float cap, uint32_t n); /* x scale; capped if cap is not 0 */
-    /* Row `row` of a from x, for tiles of `lanes` rows; kinds: of ACT_*, forms and parts. */
+    /* Row `row` of a from x, for tiles of `lanes` rows; kinds: cpu_act_kinds of all who read it. */
     void (*pack)(const float *x, struct act *a, uint32_t row, unsigned kinds, uint32_t lanes);
     /* Store the K and V of one position of one head; head points at its K in the block. With a
      * latent v is not read. */
@@ -304,6 +304,14 @@ struct cpu_kernels {
      * from its beginning on or from four places. */
     uint64_t (*read)(const void *p, size_t n, bool four);
 };
+
+/* What pack has to write for linear to read it, in a job of n_rows. */
+static inline unsigned cpu_act_kinds(const struct cpu_kernels *k,
+                                     enum panel_format format,
+                                     uint32_t n_rows)
+{
+    return k->act_kinds[format] | k->act_parts(format, n_rows);
+}
 
 extern const struct cpu_kernels cpu_kernels_plain;
 #if defined(__x86_64__)

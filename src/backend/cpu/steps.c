@@ -179,8 +179,7 @@ static unsigned pack_kinds(const struct cpu_backend *b,
     unsigned kinds = s->any_rows ? ACT_BLOCKS | ACT_CLOSE : 0;
     for (uint64_t formats = s->formats; formats; formats &= formats - 1) {
         const enum panel_format format = (enum panel_format)__builtin_ctzll(formats);
-        kinds |= b->kernels->act_kinds[format];
-        kinds |= b->kernels->act_parts(format, left < CPU_ROW_BLOCK ? left : CPU_ROW_BLOCK);
+        kinds |= cpu_act_kinds(b->kernels, format, left < CPU_ROW_BLOCK ? left : CPU_ROW_BLOCK);
     }
     return kinds;
 }

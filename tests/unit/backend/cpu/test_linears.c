@@ -84,8 +84,7 @@ static void run_linear_from(const struct linear_case *c,
     struct act a = make_act(c->k, n_rows);
     uint8_t *scratch = mem_aligned(LINEAR_SCRATCH_BYTES);
     memset(scratch, 0xff, LINEAR_SCRATCH_BYTES); /* NaN */
-    const unsigned kinds =
-        c->kernels->act_kinds[c->format] | c->kernels->act_parts(c->format, n_rows - skip);
+    const unsigned kinds = cpu_act_kinds(c->kernels, c->format, n_rows - skip);
     for (uint32_t r = 0; r < n_rows; r++)
         c->kernels->pack(c->x + (size_t)(first + r) * c->k, &a, r, kinds, lanes);
     const struct linear_job j = {.panels = c->panels,
