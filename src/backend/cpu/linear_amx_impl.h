@@ -11,6 +11,8 @@
  * two C:
  *
  *     scale * q = 256 * high + low,   high signed, low unsigned
+ *     scale * q = 8 * (scale / 8 * q) + scale % 8 * q      of six bits and up to 31: all unsigned,
+ *                                                          and two bytes are multiplied as one
  *
  *     for each two panels
  *         for each part of K (AMX_K)
@@ -22,7 +24,8 @@
  * Of 16 columns, 32 rows and 128 of K, from the nearest cache: 137 cycles multiply and 50 store C;
  * meeting the sums, 9 operations a vector, takes 175. One after the other these are 375 cycles,
  * taking turns every four rows 290, where vpdpbusd and its float operations take 768 at best.
- * Formats with a scale for 32 of K: linear_amx_group_impl.h.
+ * Up to 32 rows: linear_amx_few_impl.h. Formats with a scale for 32 of K:
+ * linear_amx_group_impl.h.
  *
  * Rows are read 16 at a time: up to 15 of what lies behind the last, for nothing. */
 #include <immintrin.h>
@@ -73,6 +76,12 @@ INLINE int amx_parts(const enum wide_kind kind)
     return kind == SUPER_MIN_HALVES ? 1 : 2;
 }
 
+/* Is scale * q split by the scale's bits? */
+INLINE bool amx_by_bits(const enum wide_kind kind)
+{
+    return kind == SUPER_MIN || kind == SUPER_MIN_31;
+}
+
 INLINE void amx_store_products(uint8_t *low, uint8_t *high, __m512i q, __m512i scale, int offset)
 {
     const __m512i byte = _mm512_set1_epi16(0xff);
@@ -92,28 +101,35 @@ INLINE __m512i amx_twice(__m512i scale)
                            _mm512_slli_epi32(scale, 16));
 }
 
-/* Of 32 of K, the g-th of a part's: what DEFINE_AMX_SUPER's widening stores. */
-INLINE void amx_store_group(struct amx_panel *p,
+/* Of 32 of K, the g-th of b; floats: of its 128 of K. */
+INLINE void amx_store_group(uint8_t (*b)[2][AMX_B_BYTES],
+                            float *floats,
                             uint32_t g,
                             const vb *q,
                             const struct super_scales *scales,
                             vf d,
                             const enum wide_kind kind)
 {
-    uint8_t *low = p->b[g / 2][0] + g % 2 * 512, *high = p->b[g / 2][1] + g % 2 * 512;
-    float *floats = p->scales[g / 4];
+    uint8_t *low = b[g / 2][0] + g % 2 * 512, *high = b[g / 2][1] + g % 2 * 512;
     const int offset = kind == SUPER_PLUS_128 ? 128 : kind == SUPER_HALVES ? 32 : 0;
-    const __m512i first = amx_twice(scales->w);
-    const __m512i second = kind == SUPER_HALVES ? amx_twice(scales->second) : first;
+    const __m512i w = amx_by_bits(kind) ? vi_mask(scales->w, 7) : scales->w;
+    const __m512i first = amx_twice(w);
+    const __m512i second = amx_by_bits(kind)      ? amx_twice(vi_shift(scales->w, -3))
+                           : kind == SUPER_HALVES ? amx_twice(scales->second)
+                                                  : first;
     UNROLL for (int i = 0; i < 8; i++)
     {
-        if (kind == SUPER_MIN_HALVES)
+        if (kind == SUPER_MIN_HALVES) {
             vb_store(low + i * 64, q[i]);
-        else
+        } else if (amx_by_bits(kind)) {
+            vb_store(low + i * 64, vb_times(q[i], first));
+            vb_store(high + i * 64, vb_times(q[i], second));
+        } else {
             amx_store_products(low + i * 64, high + i * 64, q[i], i < 4 ? first : second, offset);
+        }
     }
     vf_store(floats, d);
-    if (kind == SUPER_MIN || kind == SUPER_MIN_31)
+    if (amx_by_bits(kind))
         vf_store(floats + (1 + g % 4) * PANEL_COLS, scales->min);
     if (kind == SUPER_MIN_HALVES) {
         vf_store(floats + (1 + g % 4 * 2) * PANEL_COLS, scales->min);
@@ -158,7 +174,7 @@ AMX_INLINE void amx_sums(const struct amx_products *p,
         }
         vi t = vi_load(low + m * PANEL_COLS);
         if (amx_parts(kind) == 2)
-            t = vi_plus(_mm512_slli_epi32(vi_load(high + m * PANEL_COLS), 8), t);
+            t = vi_plus(vi_shift(vi_load(high + m * PANEL_COLS), amx_by_bits(kind) ? 3 : 8), t);
         vf_store(sum, vf_fma(vf_from_i(t), vf_mul(d, vf_set1(s->d)), acc));
     }
 }
@@ -179,6 +195,15 @@ AMX_INLINE void amx_all_sums(const struct amx_products *p, const enum wide_kind 
     if (p->n > AMX_ROWS)
         amx_sums(p, AMX_ROWS, p->n - AMX_ROWS, mins, kind);
 }
+
+/* C += A B, B the high part. */
+#define AMX_HIGH(kind, c, a, b)                                                                    \
+    {                                                                                              \
+        if (amx_by_bits(kind))                                                                     \
+            _tile_dpbsud(c, a, b);                                                                 \
+        else                                                                                       \
+            _tile_dpbssd(c, a, b);                                                                 \
+    }
 
 /* Between two instructions of the tile unit 4 rows of the products before meet their sums, where
  * compilers must leave them: nothing else fills the time that the unit takes. */
@@ -221,9 +246,9 @@ AMX_INLINE void amx_turn(const int8_t *q,
     _tile_dpbsud(2, 5, 6);
     AMX_FOUR(4);
     _tile_loadd(7, b[0][1], 64);
-    _tile_dpbssd(1, 4, 7);
+    AMX_HIGH(kind, 1, 4, 7)
     AMX_FOUR(8);
-    _tile_dpbssd(3, 5, 7);
+    AMX_HIGH(kind, 3, 5, 7)
     AMX_FOUR(12);
     _tile_loadd(4, q + 64, (int)stride);
     _tile_loadd(6, b[1][0], 64);
@@ -233,19 +258,20 @@ AMX_INLINE void amx_turn(const int8_t *q,
     _tile_dpbsud(2, 5, 6);
     AMX_FOUR(20);
     _tile_loadd(7, b[1][1], 64);
-    _tile_dpbssd(1, 4, 7);
+    AMX_HIGH(kind, 1, 4, 7)
     AMX_FOUR(24);
-    _tile_dpbssd(3, 5, 7);
+    AMX_HIGH(kind, 3, 5, 7)
     AMX_FOUR(28);
 }
 
-/* The same of 16 rows, or of 16 more, by itself; parts: 1 or 2. */
+/* The same of 16 rows, or of 16 more, by itself. */
 AMX_INLINE void amx_dots(const int8_t *q,
                          size_t stride,
                          const uint8_t (*b)[2][AMX_B_BYTES],
                          const bool more,
-                         const int parts)
+                         const enum wide_kind kind)
 {
+    const int parts = amx_parts(kind);
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -261,9 +287,9 @@ AMX_INLINE void amx_dots(const int8_t *q,
         }
         if (parts == 2) {
             _tile_loadd(7, b[i][1], 64);
-            _tile_dpbssd(1, 4, 7);
+            AMX_HIGH(kind, 1, 4, 7)
             if (more)
-                _tile_dpbssd(3, 5, 7);
+                AMX_HIGH(kind, 3, 5, 7)
         }
     }
 }
@@ -317,7 +343,7 @@ AMX_INLINE void amx_rows(const struct linear_job *j,
                         amx_turn(q, stride, b, &before, now.s, false, kind);
                 } else {
                     amx_all_sums(&before, kind);
-                    amx_dots(q, stride, b, now.n > AMX_ROWS, parts);
+                    amx_dots(q, stride, b, now.n > AMX_ROWS, kind);
                 }
                 amx_store(part->c, now.n > AMX_ROWS, parts);
                 before = now;
@@ -337,8 +363,10 @@ INLINE void amx_ask(const struct linear_job *j, const uint8_t *panel, size_t aft
         __builtin_prefetch(panel + after + l);
 }
 
-/* group_bytes: what 32 of K take in a panel, about. */
-#define DEFINE_AMX_SUPER(name, kind, group_bytes)                                                  \
+#include "backend/cpu/linear_amx_few_impl.h"
+
+/* group_bytes: what 32 of K take in a panel, about. few: what takes up to n_few rows. */
+#define DEFINE_AMX_SUPER(name, kind, group_bytes, few, n_few)                                      \
     static void amx_widen_##name(                                                                  \
         const struct linear_job *j, const uint8_t *panel, uint32_t k, struct amx_panel *to)        \
     {                                                                                              \
@@ -350,13 +378,13 @@ INLINE void amx_ask(const struct linear_job *j, const uint8_t *panel, size_t aft
             const struct super_scales scales = scales_##name(head, panel, i, 0);                   \
             vb q[8];                                                                               \
             UNROLL for (int v = 0; v < 8; v++) q[v] = bytes_##name(w, i, v, 0);                    \
-            amx_store_group(to, g, q, &scales, head.d, kind);                                      \
+            amx_store_group(to->b, to->scales[g / 4], g, q, &scales, head.d, kind);                \
         }                                                                                          \
     }                                                                                              \
     AMX static void amx_##name(const struct linear_job *j)                                         \
     {                                                                                              \
-        if (j->n_rows < AMX_MIN_ROWS) {                                                            \
-            run_##name(j);                                                                         \
+        if (j->n_rows <= (n_few)) {                                                                \
+            few(j);                                                                                \
             return;                                                                                \
         }                                                                                          \
         struct amx_part *part = (struct amx_part *)j->scratch;                                     \
@@ -383,12 +411,15 @@ INLINE void amx_ask(const struct linear_job *j, const uint8_t *panel, size_t aft
         _tile_release();                                                                           \
     }
 
-DEFINE_AMX_SUPER(q4_k, SUPER_MIN, PANEL_Q4_K_BYTES / 8)
-DEFINE_AMX_SUPER(q6_k, SUPER_HALVES, PANEL_Q6_K_BYTES / 8)
-DEFINE_AMX_SUPER(q5_k, SUPER_MIN_31, PANEL_Q5_K_BYTES / 8)
-DEFINE_AMX_SUPER(q2_k, SUPER_MIN_HALVES, PANEL_Q2_K_BYTES / 8)
-DEFINE_AMX_SUPER(q3_k, SUPER_HALVES, PANEL_Q3_K_BYTES / 8 + 4)
-DEFINE_AMX_SUPER(iq4_xs, SUPER_PLUS_128, PANEL_IQ4_XS_BYTES / 8 + 4)
+DEFINE_AMX_FEW(q4_k, SUPER_MIN, PANEL_Q4_K_BYTES / 8)
+DEFINE_AMX_FEW(q6_k, SUPER_HALVES, PANEL_Q6_K_BYTES / 8)
+DEFINE_AMX_FEW(q5_k, SUPER_MIN_31, PANEL_Q5_K_BYTES / 8)
+DEFINE_AMX_SUPER(q4_k, SUPER_MIN, PANEL_Q4_K_BYTES / 8, amx_few_q4_k, AMX_FEW_MAX)
+DEFINE_AMX_SUPER(q6_k, SUPER_HALVES, PANEL_Q6_K_BYTES / 8, amx_few_q6_k, AMX_FEW_MAX)
+DEFINE_AMX_SUPER(q5_k, SUPER_MIN_31, PANEL_Q5_K_BYTES / 8, amx_few_q5_k, AMX_FEW_MAX)
+DEFINE_AMX_SUPER(q2_k, SUPER_MIN_HALVES, PANEL_Q2_K_BYTES / 8, run_q2_k, AMX_MIN_ROWS - 1)
+DEFINE_AMX_SUPER(q3_k, SUPER_HALVES, PANEL_Q3_K_BYTES / 8 + 4, run_q3_k, AMX_MIN_ROWS - 1)
+DEFINE_AMX_SUPER(iq4_xs, SUPER_PLUS_128, PANEL_IQ4_XS_BYTES / 8 + 4, run_iq4_xs, AMX_MIN_ROWS - 1)
 
 /* Full tiles, as many independent sums as there are registers. */
 AMX static double amx_peak(uint64_t n)

@@ -10,7 +10,7 @@
  *     linear_super_impl.h  the same where scales are integers
  *     linear_float_impl.h  linear_bf16dot_impl.h
  *     linear_tile_impl.h   many rows, any format; linear_tile_int_impl.h
- *     linear_amx_impl.h    the same by a tile unit
+ *     linear_amx_impl.h    the same by a tile unit; linear_amx_few_impl.h
  *     linear_amx_group_impl.h  linear_amx_pair_impl.h  linear_amx_float_impl.h
  *
  * Every kernel is one template over M, the rows it takes at a time. For each output element all M,

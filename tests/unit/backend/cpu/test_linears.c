@@ -232,8 +232,8 @@ static void linear_shapes(const struct cpu_kernels *kernels, enum gguf_type type
 {
     static const uint32_t ns[] = {1, 15, 16, 17, 40, 100};
     const uint32_t unit = gguf_type_info(type)->block_values;
-    static const uint32_t counts[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 12,
-                                      14, 17, 20, 23, 33, 36, 49, 62, 75, 88, 101};
+    static const uint32_t counts[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 12, 14, 16,
+                                      17, 20, 23, 28, 32, 33, 36, 49, 62, 75, 88, 101};
     for (size_t at = 0; at < COUNT(counts); at++) {
         const uint32_t rows = counts[at];
         struct linear_case c = {.kernels = kernels, .rows = rows, .n = ns[rnd() % COUNT(ns)]};
@@ -410,7 +410,7 @@ static void check_extremes(enum gguf_type type, uint32_t rows, uint32_t n, uint3
 static void extremes_are_exact(void **s)
 {
     (void)s;
-    static const uint32_t rows[] = {17, 31, 33, 64, 85, LINEAR_MAX_ROWS}, ns[] = {16, 17, 40};
+    static const uint32_t rows[] = {10, 17, 31, 33, 64, 85, LINEAR_MAX_ROWS}, ns[] = {16, 17, 40};
     for (size_t t = 0; t < COUNT(types); t++) {
         const uint32_t unit = gguf_type_info(types[t])->block_values;
         for (size_t i = 0; unit > 1 && i < COUNT(rows); i++) {
