@@ -138,6 +138,8 @@ INLINE struct linear_job amx_few_last(const struct linear_job *j)
 /* B[0] holds the first of panels, and at last of `next`. more: than 16 rows, which take C 2 and 3;
  * else those are the second panel's. */
 #define DEFINE_AMX_FEW(name, kind, group_bytes)                                                    \
+    AMX static void amx_many_##name(const struct linear_job *j);                                   \
+                                                                                                   \
     INLINE struct amx_few_at amx_few_at_##name(                                                    \
         const struct linear_job *j, const uint8_t *panel, uint32_t k, float *floats)               \
     {                                                                                              \
@@ -242,6 +244,6 @@ INLINE struct linear_job amx_few_last(const struct linear_job *j)
         _tile_release();                                                                           \
         if (p < j->n_panels) {                                                                     \
             const struct linear_job last = amx_few_last(j);                                        \
-            run_##name(&last);                                                                     \
+            amx_many_##name(&last);                                                                \
         }                                                                                          \
     }

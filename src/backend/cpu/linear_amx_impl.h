@@ -381,12 +381,8 @@ INLINE void amx_ask(const struct linear_job *j, const uint8_t *panel, size_t aft
             amx_store_group(to->b, to->scales[g / 4], g, q, &scales, head.d, kind);                \
         }                                                                                          \
     }                                                                                              \
-    AMX static void amx_##name(const struct linear_job *j)                                         \
+    AMX static void amx_many_##name(const struct linear_job *j)                                    \
     {                                                                                              \
-        if (j->n_rows <= (n_few)) {                                                                \
-            few(j);                                                                                \
-            return;                                                                                \
-        }                                                                                          \
         struct amx_part *part = (struct amx_part *)j->scratch;                                     \
         _tile_loadconfig(&amx_config_64);                                                          \
         for (uint32_t p = 0; p < j->n_panels; p += 2) {                                            \
@@ -409,6 +405,13 @@ INLINE void amx_ask(const struct linear_job *j, const uint8_t *panel, size_t aft
             }                                                                                      \
         }                                                                                          \
         _tile_release();                                                                           \
+    }                                                                                              \
+    static void amx_##name(const struct linear_job *j)                                             \
+    {                                                                                              \
+        if (j->n_rows <= (n_few))                                                                  \
+            few(j);                                                                                \
+        else                                                                                       \
+            amx_many_##name(j);                                                                    \
     }
 
 DEFINE_AMX_FEW(q4_k, SUPER_MIN, PANEL_Q4_K_BYTES / 8)

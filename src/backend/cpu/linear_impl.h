@@ -348,10 +348,11 @@ static unsigned amx_act_parts(enum panel_format format, uint32_t n_rows)
     case PANEL_IQ4_NL:
     case PANEL_MXFP4:
         return n_rows >= AMX_GROUP_MIN_ROWS ? ACT_CLOSE : ACT_BLOCKS;
-    case PANEL_Q3_K:
     case PANEL_Q4_K:
     case PANEL_Q5_K:
     case PANEL_Q6_K:
+        return n_rows >= AMX_FEW_MIN ? ACT_CLOSE : ACT_BLOCKS;
+    case PANEL_Q3_K:
     case PANEL_IQ4_XS:
         return n_rows >= AMX_MIN_ROWS ? ACT_CLOSE : ACT_BLOCKS;
     case PANEL_Q2_K: /* minima in either half of 32 */
