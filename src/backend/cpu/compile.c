@@ -12,8 +12,8 @@
 struct compiler {
     struct cpu_backend *b;
     const struct model *m;
-    uint32_t op;           /* index of the op being compiled */
-    enum phase_rows rows;  /* that it is over */
+    uint32_t op;             /* index of the op being compiled */
+    enum phase_rows rows;    /* that it is over */
     enum model_buf packed;   /* whose rows the packed activations hold, */
     uint64_t packed_formats; /* for matrices of which formats; 0: nobody's */
     size_t n_vector_floats;
