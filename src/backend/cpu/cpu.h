@@ -5,7 +5,7 @@
  * A phase is work whose items are independent; the next begins when all are done (threads.h). The
  * kinds:
  *
- *     ROWS        item: some rows      a list of steps, each row through all of them
+ *     ROWS        item: some rows      a list of steps (steps.c), each row through all of them
  *     LINEAR      item: some panels x a block of rows, over all matrices that read one input
  *     ATTENTION   item: one KV head x a tile of rows of one sequence; where those are few and
  *                 contexts long, x a range of positions, and who ends the last range folds them

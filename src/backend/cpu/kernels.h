@@ -125,6 +125,7 @@ struct act_super {
 
 enum { ACT_D, ACT_DSUM, ACT_PLANES };
 
+/* Of b and the other, pack writes what cpu_act_kinds says. */
 struct act_int8 {
     int8_t *q;
     struct act_block *b;

@@ -24,7 +24,7 @@
  * Of 16 columns, 32 rows and 128 of K, from the nearest cache: 137 cycles multiply and 50 store C;
  * meeting the sums, 9 operations a vector, takes 175. One after the other these are 375 cycles,
  * taking turns every four rows 290, where vpdpbusd and its float operations take 768 at best.
- * Up to 32 rows: linear_amx_few_impl.h. Formats with a scale for 32 of K:
+ * Up to 32 rows of Q4_K, Q5_K and Q6_K: linear_amx_few_impl.h. Formats with a scale for 32 of K:
  * linear_amx_group_impl.h.
  *
  * Rows are read 16 at a time: up to 15 of what lies behind the last, for nothing. */

@@ -113,8 +113,8 @@ INLINE struct act_block block_of(float d, const int32_t sum[2])
                               .dsum_half = {d * (float)sum[0], d * (float)sum[1]}};
 }
 
-/* The lines written here were last read by another core, and those of x last written there: so
- * both are asked for so many values ahead. */
+/* The lines written here were last read by another core, and those of x last written there. So
+ * those of 64 values are asked for so many values ahead, and of x half as many. */
 #define PACK_AHEAD 512
 
 INLINE void pack_ask(const float *x, const int8_t *q, const struct act_block *b, uint32_t lanes)
@@ -142,8 +142,8 @@ INLINE void pack_int8(const float *x,
     float *scale = to->scale + tile * plane * ACT_PLANES + lane;
     struct act_super *s = to->s + (size_t)row * k / SUPER_K;
     for (uint32_t i = 0; i < k; i += per) {
-        if (i % 64 == 0)
-            pack_ask(x + i, q + i, b ? b + (size_t)(i / 32) * lanes : NULL, lanes);
+        for (uint32_t at = i; i % 64 == 0 && at < i + per; at += 64)
+            pack_ask(x + at, q + at, b ? b + (size_t)(at / 32) * lanes : NULL, lanes);
         vf top = vf_zero();
         for (uint32_t at = i; at < i + per; at += VL)
             top = vf_max(top, vf_abs(vf_load(x + at)));

@@ -1,4 +1,4 @@
-/* One step's work: the phases, divided into items for this batch. */
+/* A batch's run: the phases, divided into items for it. */
 #include "backend/cpu/run.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/experts.h"

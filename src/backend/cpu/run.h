@@ -11,6 +11,7 @@ static inline float *cpu_row_of(const struct cpu_backend *b, enum model_buf buf,
     return b->bufs[buf] + row * b->stride[buf];
 }
 
+/* Where the positions of a sequence lie in a layer. */
 static inline const uint32_t *cpu_table_of(const struct layer_kv *layer,
                                            const struct batch_seq *seq)
 {

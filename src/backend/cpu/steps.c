@@ -40,7 +40,6 @@ static void rotate(float *x, const float *angles, uint32_t half, enum rope_kind 
     }
 }
 
-/* Where the positions of a sequence lie in a layer. */
 static void step_rope_store(const struct cpu_backend *b, const struct step *s, uint32_t row)
 {
     const struct model_hparams *hp = &b->model->hp;
@@ -174,9 +173,9 @@ static unsigned pack_kinds(const struct cpu_backend *b,
                            uint32_t row,
                            uint32_t n_rows)
 {
-    const uint32_t left =
-        n_rows - row / CPU_ROW_BLOCK * CPU_ROW_BLOCK; /* from its job's first on */
-    unsigned kinds = s->any_rows ? ACT_BLOCKS | ACT_CLOSE : 0;
+    /* rows of its job, from the job's first on; of experts any number, but of a lone row one */
+    const uint32_t left = s->any_rows ? 1 : n_rows - row / CPU_ROW_BLOCK * CPU_ROW_BLOCK;
+    unsigned kinds = s->any_rows && n_rows > 1 ? ACT_BLOCKS | ACT_CLOSE : 0;
     for (uint64_t formats = s->formats; formats; formats &= formats - 1) {
         const enum panel_format format = (enum panel_format)__builtin_ctzll(formats);
         kinds |= cpu_act_kinds(b->kernels, format, left < CPU_ROW_BLOCK ? left : CPU_ROW_BLOCK);

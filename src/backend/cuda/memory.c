@@ -405,17 +405,18 @@ enum err cuda_budget_make(struct cuda_backend *b, struct err_info *e)
         cuda_pool_pinned_bytes(&b->pool) + b->block_bytes_n + CUDA_SLOTS * cuda_jobs_bytes(b);
     const size_t need = g->weights + g->workspace + g->pool, kv = kv_wanted(b);
     if (c.overflow || need > g->limit || kv > g->limit - need)
-        return err_set(e,
-                       ERR_NOMEM,
-                       "cuda:%u: %.2f GiB of weights, %.2f GiB of workspace and %.2f GiB of KV do "
-                       "not fit into the %.2f GiB that may be taken (%.2f GiB free of %.2f)",
-                       b->cfg.device.index,
-                       gib(g->weights),
-                       gib(g->workspace + g->pool),
-                       gib(kv),
-                       gib(g->limit),
-                       gib(g->free),
-                       gib(g->total));
+        return err_set(
+            e,
+            ERR_NOMEM,
+            "cuda:%u: %.2f GiB of weights, %.2f GiB of workspace and %.2f GiB of KV and states do "
+            "not fit into the %.2f GiB that may be taken (%.2f GiB free of %.2f)",
+            b->cfg.device.index,
+            gib(g->weights),
+            gib(g->workspace + g->pool),
+            gib(kv),
+            gib(g->limit),
+            gib(g->free),
+            gib(g->total));
     g->kv = g->limit - need;
     return OK;
 }
