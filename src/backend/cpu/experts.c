@@ -133,7 +133,7 @@ void experts_select(const struct cpu_backend *b, const struct step *s, uint32_t 
     const uint32_t n_used = b->model->hp.n_expert_used;
     uint32_t *experts = b->experts + (size_t)row * n_used;
     float *weights = b->expert_weights + (size_t)row * n_used;
-    select_for_row(b, s, b->bufs[BUF_ROUTER] + row * b->stride[BUF_ROUTER], experts, weights);
+    select_for_row(b, s, cpu_row_of(b, BUF_ROUTER, row), experts, weights);
     for (uint32_t i = 0; i < n_used && s->w; i++)
         weights[i] *= s->w[experts[i]];
 }
@@ -174,10 +174,10 @@ void experts_weigh(const struct cpu_backend *b, uint32_t place, float *x, uint32
 void experts_mix(const struct cpu_backend *b, const struct step *s, uint32_t row)
 {
     const uint32_t n_used = b->model->hp.n_expert_used;
-    float *out = b->bufs[s->out] + row * b->stride[s->out];
+    float *out = cpu_row_of(b, s->out, row);
     memset(out, 0, s->n * sizeof *out);
     for (uint32_t i = row * n_used; i < (row + 1) * n_used; i++)
-        b->kernels->add_scaled(b->bufs[s->in] + b->places[i] * b->stride[s->in],
+        b->kernels->add_scaled(cpu_row_of(b, s->in, b->places[i]),
                                b->model->hp.expert_input ? 1.0f : b->expert_weights[i],
                                out,
                                s->n);

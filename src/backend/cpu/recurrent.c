@@ -9,6 +9,8 @@
  * nothing, and one that several sequences go on from is only read. */
 #include "backend/cpu/recurrent.h"
 
+#include "backend/cpu/run.h"
+
 #include "gguf/gguf.h"
 
 #include <math.h>
@@ -67,7 +69,7 @@ static void run_conv_item(struct cpu_backend *b, const struct phase *p, uint32_t
     struct stretch s;
     for (uint32_t done = 0; next_stretch(b, l, seq, &done, &s);) {
         const struct conv_job job = {
-            .x = b->bufs[BUF_MIX] + s.first_row * b->stride[BUF_MIX] + c,
+            .x = cpu_row_of(b, BUF_MIX, s.first_row) + c,
             .stride = b->stride[BUF_MIX],
             .n_rows = s.n_rows,
             .n_channels = left < p->chunk ? left : p->chunk,
@@ -96,7 +98,7 @@ static void run_recur_item(struct cpu_backend *b, const struct phase *p, uint32_
     const size_t before = model_conv_state_floats(hp) + own * hp->rec_key;
     struct stretch s;
     for (uint32_t done = 0; next_stretch(b, l, seq, &done, &s);) {
-        const float *mix = b->bufs[BUF_MIX] + s.first_row * b->stride[BUF_MIX];
+        const float *mix = cpu_row_of(b, BUF_MIX, s.first_row);
         const struct recur_job job = {
             .delta = delta,
             .n_rows = s.n_rows,
@@ -108,10 +110,10 @@ static void run_recur_item(struct cpu_backend *b, const struct phase *p, uint32_
             .k = mix + (delta ? keys : values) + shared,
             .v = mix + (delta ? 2 * keys : 0) + own,
             .stride = b->stride[BUF_MIX],
-            .rate = b->bufs[BUF_RATE] + s.first_row * b->stride[BUF_RATE] + head,
-            .beta = b->bufs[BUF_BETA] + s.first_row * b->stride[BUF_BETA] + head,
+            .rate = cpu_row_of(b, BUF_RATE, s.first_row) + head,
+            .beta = cpu_row_of(b, BUF_BETA, s.first_row) + head,
             .rate_stride = b->stride[BUF_RATE],
-            .out = b->bufs[BUF_REC] + s.first_row * b->stride[BUF_REC] + own,
+            .out = cpu_row_of(b, BUF_REC, s.first_row) + own,
             .out_stride = b->stride[BUF_REC],
             .scale = delta ? 1.0f / sqrtf((float)hp->rec_key) : 1.0f,
             .skip = p->w ? p->w[head] : 0.0f,

@@ -1,4 +1,4 @@
-/* Between run.c (phases and items), steps.c (rows) and experts.c. */
+/* Between run.c (phases and items), steps.c (rows), experts.c and recurrent.c. */
 #ifndef WEIR_BACKEND_CPU_RUN_H
 #define WEIR_BACKEND_CPU_RUN_H
 
