@@ -13,6 +13,7 @@
 
 extern "C" {
 #include "backend/backend.h"
+#include "model/model.h"
 }
 
 static_assert(KV_F32 == 0 && KV_F16 == 1 && KV_BF16 == 2 && KV_Q8_0 == 3, "as attention.cuh does");
@@ -26,6 +27,7 @@ struct shape {
     bool causal, sinks, panes;
     window_kind kind = WINDOW_LAST;
     uint32_t latent = 0; /* 0: V is stored */
+    float alibi = 0;     /* exponent of slopes */
     uint32_t n_value() const
     {
         return latent ? latent : dim;
@@ -238,6 +240,8 @@ struct world {
                     w[p] += (double)rounded(like, x[d]) * y[d];
                 w[p] *= scale;
                 w[p] = s.cap > 0 ? s.cap * tanh(w[p] / s.cap) : w[p];
+                if (s.alibi > 0)
+                    w[p] -= (double)model_alibi_slope(s.alibi, s.n_head, h) * fabs((double)pos - p);
                 top = fmax(top, w[p]);
             }
             for (uint32_t p = from; p < end; p++) {
@@ -286,6 +290,7 @@ struct world {
         op.window_kind = s.kind;
         op.causal = s.causal;
         op.sinks = s.sinks ? d_sinks.p : NULL;
+        op.alibi = s.alibi;
         op.scratch = scratch.p;
         cuda_attention(&at, &op);
         std::vector<float> got = out.get();
@@ -301,7 +306,7 @@ static const char *name_of(const shape &s)
     static char text[128];
     snprintf(text,
              sizeof text,
-             "%s %u/%u heads of %u, blocks of %u, window %u%s, cap %g%s%s%s",
+             "%s %u/%u heads of %u, blocks of %u, window %u%s, cap %g%s%s%s%s",
              kv_type_name(s.type),
              s.n_head,
              s.n_head_kv,
@@ -314,7 +319,8 @@ static const char *name_of(const shape &s)
              s.cap,
              s.causal ? "" : ", all seen",
              s.sinks ? ", sinks" : "",
-             s.latent ? ", latent" : "");
+             s.latent ? ", latent" : "",
+             s.alibi > 0 ? ", slopes" : "");
     return text;
 }
 
@@ -510,6 +516,14 @@ static void test_values(void **state)
         {KV_F32, 2, 1, 512, 16, 0, 0, true, false, false},
         {KV_F16, 8, 2, 264, 9, 90, 30, true, true, true},
         {KV_BF16, 20, 1, 392, 16, 0, 0, false, false, false},
+        /* slopes, of heads that are no power of two, too */
+        {KV_F32, 6, 3, 40, 16, 0, 0, true, false, false, WINDOW_LAST, 0, 8},
+        {KV_F32, 2, 1, 264, 16, 0, 0, false, false, false, WINDOW_LAST, 0, 6},
+        {KV_F16, 12, 2, 64, 16, 0, 0, true, false, false, WINDOW_LAST, 0, 8},
+        {KV_F16, 4, 4, 128, 16, 100, 30, true, true, true, WINDOW_LAST, 0, 6},
+        {KV_BF16, 3, 1, 200, 16, 0, 0, false, false, false, WINDOW_LAST, 0, 8},
+        {KV_Q8_0, 5, 1, 128, 16, 0, 0, true, false, false, WINDOW_LAST, 0, 8},
+        {KV_F16, 6, 1, 272, 16, 0, 0, true, false, false, WINDOW_LAST, 0, 8},
     };
     for (const shape &s : shapes) {
         if (few_shapes())
@@ -595,6 +609,11 @@ static void test_bits(void **state)
         {KV_F16, 2, 1, 272, 16, 300, 30, true, true, false},
         {KV_Q8_0, 1, 1, 288, 7, 70, 0, true, false, true},
         {KV_BF16, 17, 1, 144, 16, 0, 0, true, false, false, WINDOW_LAST, 136},
+        {KV_F32, 6, 2, 40, 16, 0, 0, true, false, false, WINDOW_LAST, 0, 8},
+        {KV_F16, 6, 1, 64, 16, 0, 0, true, false, false, WINDOW_LAST, 0, 8},
+        {KV_Q8_0, 2, 1, 128, 16, 300, 30, true, true, false, WINDOW_LAST, 0, 6},
+        {KV_F16, 3, 1, 64, 16, 0, 0, false, false, false, WINDOW_LAST, 0, 8},
+        {KV_F16, 3, 1, 272, 16, 0, 0, true, false, false, WINDOW_LAST, 0, 8},
     };
     for (const shape &s : shapes)
         check_bits(s);

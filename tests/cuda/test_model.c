@@ -27,26 +27,28 @@ static const struct {
     {"grids/llama.IQ3_XXS", 2.7938e-04},       {"grids/llama.TQ1_0", 4.3092e-04},
 };
 static const char *const architectures[] = {
-    "architectures/llama",     "architectures/llama3",    "architectures/qwen2",
-    "architectures/qwen3",     "architectures/qwen3moe",  "architectures/gemma3",
-    "architectures/phi3",      "architectures/olmo2",     "architectures/granite",
-    "variants/gemma2",         "variants/gemma3-linear",  "variants/qwen2moe",
-    "variants/mixtral",        "variants/mistral",        "variants/granitemoe",
-    "variants/smollm3",        "variants/gpt-oss",        "variants/phi3-long",
-    "variants/phi3-short",     "variants/llama-yarn",     "variants/llama-linear",
-    "variants/olmo3",          "families/gpt2",           "families/nemotron",
-    "families/olmo",           "families/deci",           "families/llama-by-layer",
-    "families/phi2",           "families/cohere2",        "families/hunyuan-dense",
-    "families/falcon",         "families/openelm",        "families/minicpm-first",
-    "families/chatglm",        "families/command-r-plus", "families/stablelm-12b",
-    "families/llama4",         "families/deepseek2-lite", "families/deepseek2-v3",
-    "families/gemma3n",        "families/gemma4",         "families/gemma4-moe",
-    "families/apertus",        "families/afmoe",          "families/mistral4",
-    "families/dbrx",           "families/olmo-clamped",   "families/minicpm3",
-    "recurrent/lfm2",          "recurrent/granitehybrid", "recurrent/lfm2moe",
-    "recurrent/qwen35",        "recurrent/qwen35moe",     "recurrent/qwen3next",
-    "recurrent/mamba2",        "recurrent/falcon-h1",     "recurrent/nemotron_h",
-    "recurrent/nemotron_h_moe"};
+    "architectures/llama",  "architectures/llama3",    "architectures/qwen2",
+    "architectures/qwen3",  "architectures/qwen3moe",  "architectures/gemma3",
+    "architectures/phi3",   "architectures/olmo2",     "architectures/granite",
+    "variants/gemma2",      "variants/gemma3-linear",  "variants/qwen2moe",
+    "variants/mixtral",     "variants/mistral",        "variants/granitemoe",
+    "variants/smollm3",     "variants/gpt-oss",        "variants/phi3-long",
+    "variants/phi3-short",  "variants/llama-yarn",     "variants/llama-linear",
+    "variants/olmo3",       "families/gpt2",           "families/nemotron",
+    "families/olmo",        "families/deci",           "families/llama-by-layer",
+    "families/phi2",        "families/cohere2",        "families/hunyuan-dense",
+    "families/falcon",      "families/openelm",        "families/minicpm-first",
+    "families/chatglm",     "families/command-r-plus", "families/stablelm-12b",
+    "families/llama4",      "families/deepseek2-lite", "families/deepseek2-v3",
+    "families/gemma3n",     "families/gemma4",         "families/gemma4-moe",
+    "families/apertus",     "families/afmoe",          "families/mistral4",
+    "families/dbrx",        "families/olmo-clamped",   "families/minicpm3",
+    "families/mpt",         "families/bloom",          "families/jais",
+    "families/refact",      "families/baichuan-13b",   "families/baichuan",
+    "families/jais2",       "recurrent/lfm2",          "recurrent/granitehybrid",
+    "recurrent/lfm2moe",    "recurrent/qwen35",        "recurrent/qwen35moe",
+    "recurrent/qwen3next",  "recurrent/mamba2",        "recurrent/falcon-h1",
+    "recurrent/nemotron_h", "recurrent/nemotron_h_moe"};
 static const struct {
     const char *name;
     uint32_t second; /* as the file's description has it */
@@ -55,6 +57,7 @@ static const struct {
                 {"nomic-bert", 0},
                 {"nomic-bert-moe", 0},
                 {"gemma-embedding", 0},
+                {"jina-bert-v2", 0},
                 {"modern-bert", 0}};
 
 static void read_floats(const char *name, const char *kind, float *out, size_t n)

@@ -60,8 +60,6 @@ def test_logits(model, isa, tmp_path):
 
 def refusal_of(model):
     """What the CUDA backend says that it lacks, or None."""
-    if model.stem.split(".")[0] in ("baichuan-13b", "bloom", "jais", "mpt", "refact"):
-        return "ALiBi"
     return "NVFP4" if "nvfp4" in model.stem else None
 
 

@@ -87,6 +87,8 @@ template <int Q> struct plain_shared {
 /* What a warp keeps of its queries: warp w has queries w, w + 4, ... */
 template <int N> struct plain_state {
     attn_seen sees[N];
+    uint32_t place[N];
+    float slope[N];
     float m[N], l[N];
 };
 
@@ -124,6 +126,8 @@ static __device__ __forceinline__ void plain_weights(const attn_args &a,
         if (a.cap > 0.0f)
             x[i] = __fmul_rn(a.cap, tanhf(x[i] / a.cap));
         x[i] = __fmul_rn(x[i], LOG2_E);
+        if (a.alibi > 0.0f)
+            x[i] = attn_sloped(x[i], st->slope[i], st->place[i], pos + lane);
         if (pos + lane < st->sees[i].from || pos + lane >= st->sees[i].end)
             x[i] = LEAST;
         const float top = fmaxf(st->m[i], warp_max(x[i]));
@@ -245,6 +249,8 @@ static __device__ void plain_begin(const attn_args &a,
     for (int i = 0; i < Q / WARPS; i++) {
         const uint32_t at = q0 + i * WARPS + threadIdx.x / WARP;
         st->sees[i].from = st->sees[i].end = 0;
+        st->place[i] = t.first_pos + at / a.group;
+        st->slope[i] = a.alibi > 0.0f ? attn_slope(a, head_kv * a.group + at % a.group) : 0.0f;
         if (at < t.n_query)
             st->sees[i] = attn_sees(a, t.first_pos + at / a.group, t.all);
         if (threadIdx.x % WARP == 0) {
@@ -423,6 +429,7 @@ void cuda_attention(const struct cuda_at *at, const struct cuda_attention *op)
     a.n_value = op->kv.latent ? op->kv.latent : op->kv.head_dim;
     a.causal = op->causal;
     a.sinks = op->sinks;
+    a.alibi = op->alibi;
     a.n_ranges = b->ranges;
     const bool is_plain = op->kv.type == KV_IS_F32, few = b->rows <= b->seqs;
     const bool is_long = !is_plain && (op->kv.latent || op->kv.head_dim > ATTN_MMA_MOST);

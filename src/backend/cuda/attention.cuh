@@ -41,6 +41,7 @@ struct attn_args {
     int window_kind, causal;
     uint32_t n_value; /* dims of V, and of what comes out */
     const float *sinks;
+    float alibi;       /* as model_alibi_slope (model.h); 0: no slopes */
     float *parts;      /* [rows][n_head][n_ranges] parts, where n_splits > 1 */
     uint32_t n_ranges; /* that parts have room for */
     uint32_t n_splits; /* blocks that share a tile's ranges; 1: they are folded as they come */
@@ -115,6 +116,24 @@ static __device__ __forceinline__ uint8_t *kv_at(const cuda_kv &kv,
 {
     return kv.base + table[pos / kv.block_tokens] * kv.block_stride + head_kv * kv_head_bytes(kv) +
            pos % kv.block_tokens * kv.row_bytes;
+}
+
+/* What a head takes off a score for each position between query and key, in units of log2. */
+static __device__ __forceinline__ float attn_slope(const attn_args &a, uint32_t head)
+{
+    const uint32_t n = 1u << (31 - __clz(static_cast<int>(a.n_head)));
+    const float power =
+        head < n ? static_cast<float>(head + 1) : static_cast<float>(head - n) + 0.5f;
+    return __fmul_rn(exp2f(-__fmul_rn(a.alibi, power) / static_cast<float>(n)), LOG2_E);
+}
+/* The score of a query at `place` with the key at `pos`, less what its head's slope takes off. */
+static __device__ __forceinline__ float attn_sloped(float x,
+                                                    float slope,
+                                                    uint32_t place,
+                                                    uint32_t pos)
+{
+    const uint32_t apart = place > pos ? place - pos : pos - place;
+    return __fmaf_rn(-slope, static_cast<float>(apart), x);
 }
 
 /* The largest score and the sum so far take in a range's; old and more: by what values are

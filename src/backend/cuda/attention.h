@@ -73,6 +73,7 @@ struct cuda_attention {
     int window_kind;    /* enum window_kind (model.h) */
     int causal;         /* else all rows of a sequence see all of it */
     const float *sinks; /* [n_head] or NULL */
+    float alibi;        /* exponent of the slopes of scores (model_alibi_slope); 0: none */
     void *scratch;
 };
 void cuda_attention(const struct cuda_at *at, const struct cuda_attention *op);

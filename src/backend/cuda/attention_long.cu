@@ -39,6 +39,8 @@ template <class T, int TILES> struct long_shared {
     T ring[RING][STEP][PIECE_ROW];
     T e[QUERIES][STEP + PAD];
     float scale[QUERIES];
+    float slope[QUERIES];
+    uint32_t place[QUERIES];
     float meet[WARPS][QUERIES];
     const uint8_t *at[3][STEP]; /* where the rows of three tiles lie: as far ahead as pieces come */
 };
@@ -163,6 +165,7 @@ static __device__ __forceinline__ void sum_range(const attn_args &a,
                 k_of_lane(piece), s, from, static_cast<int>(a.kv.head_dim) - from, n_tiles, scores);
         }
         end_scores(a, s, scores);
+        slope_scores(a, s, n_tiles, pos, scores);
         mask(s, n_tiles, pos, scores, st);
         __syncthreads(); /* maxima are there */
         find_rows(a, t, head_kv, pos + 2 * STEP, s->at[(tile + 2) % 3]);

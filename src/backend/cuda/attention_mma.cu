@@ -84,6 +84,7 @@ static __device__ __forceinline__ void sum_range(const attn_args &a,
         no_scores(x);
         add_scores<T, D>(k_of_lane(s->k[stage]), s, 0, D, n_tiles, x);
         end_scores(a, s, x);
+        slope_scores(a, s, n_tiles, pos, x);
         mask(s, n_tiles, pos, x, st);
         __syncthreads(); /* maxima are there; K has been read */
         find_rows(a, t, head_kv, pos + 2 * STEP, s->at[turn]);

@@ -7,8 +7,8 @@
  *
  * Rows are PAD values longer than a head, so that eight of them lie in all banks (ldmatrix). What
  * rounds where is written out (__fmul_rn, ...) wherever a compiler might fuse in one instance of
- * these templates what it does not in another. Shared: attn_shared, or what has q, e, scale and
- * meet as it does. */
+ * these templates what it does not in another. Shared: attn_shared, or what has q, e, scale, slope,
+ * place and meet as it does. */
 #ifndef WEIR_BACKEND_CUDA_ATTENTION_MMA_CUH
 #define WEIR_BACKEND_CUDA_ATTENTION_MMA_CUH
 
@@ -83,6 +83,8 @@ template <class T, int D, int TILES> struct attn_shared {
     T v[STAGES][STEP][ROW];
     T e[QUERIES][WEIGHT_ROW];
     float scale[QUERIES];       /* of S: the head's power of two undone */
+    float slope[QUERIES];       /* with ALiBi, of a query's head, */
+    uint32_t place[QUERIES];    /* and its position */
     float meet[WARPS][QUERIES]; /* what warps tell each other of rows */
     const uint8_t *at[2][STEP]; /* where a tile's rows lie; NULL: nobody looks there */
 };
@@ -208,6 +210,10 @@ static __device__ void load_queries(
         }
         if (lane == 0)
             s->scale[i] = a.cap > 0.0f ? down * a.scale / a.cap : down * a.scale * LOG2_E;
+        if (lane == 0 && a.alibi > 0.0f) {
+            s->slope[i] = attn_slope(a, head_kv * a.group + at % a.group);
+            s->place[i] = t.first_pos + at / a.group;
+        }
     }
 }
 
@@ -265,6 +271,28 @@ static __device__ __forceinline__ void end_scores(const attn_args &a,
             *y = __fmul_rn(*y, j % 4 < 2 ? upper : lower);
             if (a.cap > 0.0f)
                 *y = __fmul_rn(a.cap * LOG2_E, tanhf(*y));
+        }
+    }
+}
+
+/* With ALiBi: less what the distances from the tile at `pos` take off. */
+template <int TILES, class Shared>
+static __device__ __forceinline__ void slope_scores(
+    const attn_args &a, const Shared *s, int n_tiles, uint32_t pos, float (&x)[TILES][2][4])
+{
+    const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, g = lane / 4;
+    const uint32_t first = pos + warp * 16 + lane % 4 * 2;
+    if (!(a.alibi > 0.0f))
+        return;
+#pragma unroll
+    for (int i = 0; i < TILES; i++) {
+        if (i >= n_tiles)
+            break;
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            const uint32_t row = i * 16 + g + (j % 4 < 2 ? 0 : 8), p = first + j / 4 * 8 + j % 2;
+            float *y = &x[i][j / 4][j % 4];
+            *y = attn_sloped(*y, s->slope[row], s->place[row], p);
         }
     }
 }

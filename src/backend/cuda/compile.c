@@ -383,6 +383,7 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         l = add_launch(c, LAUNCH_ATTENTION, op);
         l->w = add_vector(c, op->w);
         l->heads = op->n_head;
+        l->alibi = op->alibi;
         return OK;
     case OP_GATED:
         compile_gated(c, op);
@@ -465,15 +466,13 @@ static void choose_buffers(struct cuda_backend *b)
         b->lent[i] = i != BUF_LOGITS && b->model->buf_width[i] > 0;
 }
 
-/* What no kernel here computes: slopes of scores, and heads that attention has none for. */
+/* What no kernel here computes: heads that attention has none for. */
 static enum err check_kernels(const struct model *m, struct err_info *e)
 {
     const uint32_t latent = m->hp.latent;
     const uint32_t most = latent ? CUDA_ATTN_MOST_KEY : CUDA_ATTN_MOST_DIM;
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const uint32_t dim = m->ops[i].head_dim;
-        if (m->ops[i].kind == OP_ATTENTION && m->ops[i].alibi > 0.0f)
-            return err_set(e, ERR_UNSUPPORTED, "the CUDA backend has no ALiBi yet");
         if (m->ops[i].kind == OP_ATTENTION &&
             (dim % 8 != 0 || dim > most || latent > CUDA_ATTN_MOST_DIM))
             return err_set(e,

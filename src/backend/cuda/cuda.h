@@ -91,7 +91,7 @@ struct launch {
     enum gate_kind gate;
     enum unary_kind unary;
     enum recur_kind recur; /* RATES, RECUR */
-    float scale, cap;
+    float scale, cap, alibi;
     uint32_t window;
     enum window_kind window_kind;
     bool bare;       /* NORM: without w it is none the less a norm, */

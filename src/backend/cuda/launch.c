@@ -123,6 +123,7 @@ static void launch_attention(const struct cuda_backend *b,
                                       .window_kind = (int)l->window_kind,
                                       .causal = b->model->hp.causal,
                                       .sinks = vector_at(b, l->w),
+                                      .alibi = l->alibi,
                                       .scratch = b->attention_scratch};
     cuda_attention(at, &op);
 }
