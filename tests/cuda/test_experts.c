@@ -311,6 +311,7 @@ struct bank {
     struct cuda_matrix matrix;
     uint32_t n_expert, k, n;
     float *bias, *host_bias;
+    float *factors, *host_factors; /* of each expert */
 };
 
 static struct bank make_bank(enum gguf_type type, uint32_t n_expert, uint32_t k, uint32_t n)
@@ -334,6 +335,10 @@ static struct bank make_bank(enum gguf_type type, uint32_t n_expert, uint32_t k,
     for (uint32_t i = 0; i < n_expert * n; i++)
         b.host_bias[i] = rnd_float();
     b.bias = device_copy(b.host_bias, (size_t)n_expert * n * sizeof(float));
+    b.host_factors = mem_alloc(n_expert * sizeof(float));
+    for (uint32_t i = 0; i < n_expert; i++)
+        b.host_factors[i] = 0.5f + fabsf(rnd_float());
+    b.factors = device_copy(b.host_factors, n_expert * sizeof(float));
     return b;
 }
 
@@ -342,7 +347,9 @@ static void free_bank(struct bank *b)
     free((void *)(uintptr_t)b->w.data);
     cudaFree((void *)(uintptr_t)b->matrix.data);
     cudaFree(b->bias);
+    cudaFree(b->factors);
     free(b->host_bias);
+    free(b->host_factors);
 }
 
 /* Products of each row with its experts, from a row for all ranks; then of these once more from
@@ -358,7 +365,8 @@ static void run_layer(
     struct cuda_buf mixed = {device_bytes((size_t)f->rows * n * sizeof *x), n};
     const struct cuda_act act = {
         .data = device_bytes(cuda_act_bytes(form, f->x.most_places, k)), .k = k, .forms = form};
-    struct cuda_linear op = {.w = b->matrix, .act = act, .bias = b->bias, .out = first};
+    struct cuda_linear op = {
+        .w = b->matrix, .act = act, .bias = b->bias, .factors = b->factors, .out = first};
     cuda_experts_pack(&f->at, &f->x, in, 0, &act);
     cuda_experts_linear(&f->at, &f->x, &op);
     cuda_experts_pack(&f->at, &f->x, first, 1, &act);
@@ -388,6 +396,7 @@ static void multiply_row(const struct bank *b, uint32_t e, const double *x, doub
         out[j] = 0;
         for (uint32_t k = 0; k < b->k; k++)
             out[j] += w[k] * x[k];
+        out[j] *= b->host_factors[e];
     }
     free(w);
 }
@@ -429,7 +438,7 @@ static void places_do_not_know_their_company(void **s)
 {
     (void)s;
     static const enum gguf_type types[] = {
-        GGUF_TYPE_F32, GGUF_TYPE_F16, GGUF_TYPE_BF16, GGUF_TYPE_MXFP4, GGUF_TYPE_Q4_K};
+        GGUF_TYPE_F32, GGUF_TYPE_F16, GGUF_TYPE_BF16, GGUF_TYPE_NVFP4, GGUF_TYPE_Q4_K};
     for (size_t t = few_shapes() ? 3 : 0; t < COUNT(types); t++) {
         for (enum spread spread = DRAWN; spread <= (few_shapes() ? SAME : TIES); spread++) {
             const uint32_t rows = spread == SAME ? 150 : 20, n_expert = 6, n_used = 2;

@@ -27,7 +27,7 @@ static const enum gguf_type types[] = {
     GGUF_TYPE_Q2_K,   GGUF_TYPE_Q3_K,    GGUF_TYPE_Q4_K,  GGUF_TYPE_Q5_K,    GGUF_TYPE_Q6_K,
     GGUF_TYPE_IQ4_XS, GGUF_TYPE_IQ1_S,   GGUF_TYPE_IQ1_M, GGUF_TYPE_IQ2_XXS, GGUF_TYPE_IQ2_XS,
     GGUF_TYPE_IQ2_S,  GGUF_TYPE_IQ3_XXS, GGUF_TYPE_IQ3_S, GGUF_TYPE_TQ1_0,   GGUF_TYPE_TQ2_0,
-    GGUF_TYPE_Q1_0,   GGUF_TYPE_Q2_0};
+    GGUF_TYPE_Q1_0,   GGUF_TYPE_Q2_0,    GGUF_TYPE_NVFP4};
 
 static int start(void **s)
 {
@@ -45,6 +45,8 @@ struct linear_case {
     float *x;         /* [rows][k] */
     float *bias;      /* [n] of the device, or NULL */
     float *host_bias; /* the same */
+    float *factors;   /* [1] of the device, or NULL; */
+    float factor;     /* which is this, or 1 */
 };
 
 /* The matrix as it is laid out on the device, part by part. */
@@ -67,7 +69,8 @@ static struct cuda_matrix upload(const struct gguf_tensor *t, uint32_t k, uint32
 
 static struct linear_case make_case(enum gguf_type type, uint32_t k, uint32_t n, uint32_t rows)
 {
-    struct linear_case c = {.k = k, .n = n, .rows = rows, .w = make_tensor(type, k, n)};
+    struct linear_case c = {
+        .k = k, .n = n, .rows = rows, .w = make_tensor(type, k, n), .factor = 1};
     c.matrix = upload(&c.w, k, n);
     c.x = mem_alloc((size_t)rows * k * sizeof *c.x);
     for (size_t i = 0; i < (size_t)rows * k; i++)
@@ -80,6 +83,7 @@ static void free_case(struct linear_case *c)
     free((void *)(uintptr_t)c->w.data);
     cudaFree((void *)(uintptr_t)c->matrix.data);
     cudaFree(c->bias);
+    cudaFree(c->factors);
     free(c->host_bias);
     free(c->x);
 }
@@ -99,6 +103,7 @@ static void run(const struct linear_case *c, uint32_t first, uint32_t n, uint32_
                 .k = c->k,
                 .forms = forms},
         .bias = c->bias,
+        .factors = c->factors,
         .out = {device_bytes(out_bytes), c->n},
         .scratch = device_bytes(cuda_linear_scratch(bound, c->k, c->n)),
     };
@@ -154,11 +159,12 @@ static struct nmse error_of(const struct linear_case *c, const float *out)
             float largest = 0;
             for (uint32_t k = 0; k < c->k; k++)
                 largest = fabsf(x[k]) > largest ? fabsf(x[k]) : largest;
+            const double f = c->factor;
             double want = c->bias ? c->host_bias[j] : 0, seen = want, size = fabs(want);
             for (uint32_t k = 0; k < c->k; k++) {
-                want += (double)w[k] * x[k];
-                seen += w[k] * rounded(c->w.type, x[k], largest);
-                size += fabs((double)w[k] * x[k]);
+                want += f * w[k] * x[k];
+                seen += f * w[k] * rounded(c->w.type, x[k], largest);
+                size += fabs(f * w[k] * x[k]);
             }
             const double got = out[(size_t)r * c->n + j];
             e.num += (got - want) * (got - want);
@@ -191,6 +197,12 @@ static void give_bias(struct linear_case *c)
     for (uint32_t j = 0; j < c->n; j++)
         c->host_bias[j] = rnd_float();
     c->bias = device_copy(c->host_bias, c->n * sizeof(float));
+}
+
+static void give_factor(struct linear_case *c)
+{
+    c->factor = 0.25f + 3 * fabsf(rnd_float());
+    c->factors = device_copy(&c->factor, sizeof c->factor);
 }
 
 /* All rows at once, then again in other company and for other bounds. */
@@ -237,6 +249,8 @@ static void products_are_right_in_any_company(void **s)
             struct linear_case c = make_case(types[t], k, ns[rnd() % COUNT(ns)], rows[i]);
             if (rnd() % 2)
                 give_bias(&c);
+            if (types[t] == GGUF_TYPE_NVFP4 || rnd() % 4 == 0)
+                give_factor(&c);
             check(&c);
             free_case(&c);
         }
@@ -249,9 +263,10 @@ static void large_launches_give_the_same_bits(void **s)
 {
     (void)s;
     static const enum gguf_type some[] = {
-        GGUF_TYPE_Q8_0, GGUF_TYPE_Q4_K, GGUF_TYPE_Q6_K, GGUF_TYPE_F16, GGUF_TYPE_BF16};
+        GGUF_TYPE_Q8_0, GGUF_TYPE_Q4_K, GGUF_TYPE_Q6_K, GGUF_TYPE_F16, GGUF_TYPE_NVFP4};
     for (size_t t = 0; t < (few_shapes() ? 1 : COUNT(some)); t++) {
         struct linear_case c = make_case(some[t], 1024, 30, 150);
+        give_factor(&c);
         const size_t bytes = (size_t)c.rows * c.n * sizeof(float);
         float *out = mem_alloc(bytes), *again = mem_alloc(bytes);
         run(&c, 0, c.rows, c.rows, out);

@@ -25,6 +25,7 @@ static const struct {
     {"quantised/llama.MXFP4_MOE", 1.4263e-04}, {"grids/llama.IQ1_M", 3.7703e-04},
     {"grids/llama.IQ2_XS", 3.3723e-04},        {"grids/llama.IQ2_M", 2.9646e-04},
     {"grids/llama.IQ3_XXS", 2.7938e-04},       {"grids/llama.TQ1_0", 4.3092e-04},
+    {"variants/qwen3moe-nvfp4", 8.4150e-04},
 };
 static const char *const architectures[] = {
     "architectures/llama",  "architectures/llama3",    "architectures/qwen2",
@@ -245,9 +246,32 @@ static void encoders_match(void **state)
     }
 }
 
+/* What no kernel computes is said before anything is taken. */
+static void refusals_are_one_line(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("architectures/llama.f32");
+    const struct backend_config cfg = {.n_blocks = 4,
+                                       .block_tokens = 16,
+                                       .max_rows = 4,
+                                       .max_seqs = 1,
+                                       .max_logit_rows = 1,
+                                       .kv_type = KV_F16};
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        m->ops[i].head_dim = m->ops[i].kind == OP_ATTENTION ? 520 : m->ops[i].head_dim;
+    struct backend *b;
+    struct err_info e;
+    assert_int_equal(cuda_backend_create(m, &cfg, &b, &e), ERR_UNSUPPORTED);
+    assert_null(b);
+    assert_non_null(strstr(e.text, "heads of 520 values"));
+    assert_null(strchr(e.text, '\n'));
+    model_destroy(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refusals_are_one_line),
         cmocka_unit_test(architectures_match),
         cmocka_unit_test(quantised_match),
         cmocka_unit_test(kv_types_match),

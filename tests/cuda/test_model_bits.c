@@ -94,6 +94,7 @@ static void bits_do_not_depend_on_company(void **state)
     check_invariance("families/gemma4-moe.f32", KV_F16, 60);
     check_invariance("families/afmoe.f32", KV_F16, 60);
     check_invariance("families/bloom.f32", KV_F16, 60);
+    check_invariance("variants/qwen3moe-nvfp4", KV_F16, 60);
     check_invariance("variants/qwen2moe.f32", KV_F32, 60);
     check_invariance("recurrent/lfm2moe.f32", KV_F16, 60);
     check_invariance("recurrent/qwen3next.f32", KV_F16, 30);

@@ -116,6 +116,7 @@ static void every_format_has_the_bits_of_mma(void **s)
                                            GGUF_TYPE_IQ4_NL,
                                            GGUF_TYPE_IQ4_XS,
                                            GGUF_TYPE_MXFP4,
+                                           GGUF_TYPE_NVFP4,
                                            GGUF_TYPE_IQ2_XS,
                                            GGUF_TYPE_TQ1_0};
     static const uint32_t rows[] = {65, 72, 128, 129, 200}, outs[] = {1, 16, 40, 128, 150};

@@ -26,7 +26,8 @@ struct compiler {
 static struct launch *add_launch(struct compiler *c, enum launch_kind kind, const struct op *op)
 {
     struct launch *l = &c->b->launches[c->b->n_launches++];
-    *l = (struct launch){.kind = kind, .rows = c->rows, .w = NO_VECTOR, .bias = NO_VECTOR};
+    *l = (struct launch){
+        .kind = kind, .rows = c->rows, .w = NO_VECTOR, .bias = NO_VECTOR, .factors = NO_VECTOR};
     if (!op)
         return l;
     l->in = op->in;
@@ -135,6 +136,7 @@ static enum err add_product(struct compiler *c, const struct op *op, struct laun
     l->matrix = matrix;
     l->forms = forms;
     l->bias = add_vector(c, op->bias);
+    l->factors = add_vector(c, op->factor);
     *out = l;
     return OK;
 }
@@ -235,6 +237,7 @@ static enum err compile_experts(struct compiler *c, const struct op *op)
     l->matrix = matrix;
     l->forms = forms;
     l->bias = add_vector(c, op->bias);
+    l->factors = add_vector(c, op->factor);
     return OK;
 }
 

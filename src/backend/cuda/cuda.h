@@ -107,6 +107,7 @@ struct launch {
     uint32_t matrix; /* LINEAR, EMBED, EXPERT_LINEAR */
     uint32_t w,
         bias; /* of vectors; NO_VECTOR: none. SELECT: a scale, a correction of each expert */
+    uint32_t factors; /* LINEAR, EXPERT_LINEAR; likewise */
 };
 #define NO_VECTOR UINT32_MAX
 

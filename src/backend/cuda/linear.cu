@@ -85,6 +85,7 @@ static linear_args args_of(const struct cuda_linear *op)
     p.scaled = layout.form == CUDA_ACT_F16 || layout.form == CUDA_ACT_F16_PAIR;
     p.out = op->out;
     p.bias = op->bias;
+    p.factors = op->factors;
     p.add = op->add;
     p.heads = op->act.heads;
     p.out_step = op->out_step;

@@ -68,7 +68,8 @@ void cuda_act_pack(const struct cuda_at *at, struct cuda_buf in, const struct cu
 struct cuda_linear {
     struct cuda_matrix w;
     struct cuda_act act;
-    const float *bias; /* [n_out] or NULL */
+    const float *bias;    /* [n_out] or NULL */
+    const float *factors; /* of w, or of each expert's; or NULL: 1 */
     struct cuda_buf out;
     int add;           /* onto what out holds */
     float *scratch;    /* cuda_linear_scratch bytes; launches in one stream may share it; with heads
@@ -77,7 +78,9 @@ struct cuda_linear {
                         * of head h begin at h * out_step */
 };
 size_t cuda_linear_scratch(uint32_t max_rows, uint32_t n_in, uint32_t n_out);
-/* out[r][j] = sum_k w[j][k] act[r][k] (+ bias[j]) (+ out[r][j]); rows as for cuda_act_pack. */
+/* out[r][j] = factor * sum_k w[j][k] act[r][k] (+ bias[j]) (+ out[r][j]); rows as for
+ * cuda_act_pack.
+ */
 void cuda_linear(const struct cuda_at *at, const struct cuda_linear *op);
 
 /* out[r] = row token[r] of w * scale; w is laid out as for products, so that tied embeddings need

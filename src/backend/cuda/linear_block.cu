@@ -1,5 +1,6 @@
 /* Formats whose blocks of 32 have a scale: Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 IQ4_NL MXFP4, and IQ4_XS; and
- * those of grids (IQ1, IQ2, IQ3), as numbers of 4 bits with a table.
+ * those that have one for 16: NVFP4, and those of grids (IQ1, IQ2, IQ3), as numbers of 4 bits with
+ * a table.
  *
  *      w = d * (q - zero)   or   d * q + m          q as stored: 4, 5 or 8 bits, not negative
  *
@@ -36,6 +37,10 @@
  * each r, of r and r + 8 beside each other | table
  *
  * The file's 1.6 to 3.4 bits a weight become 4.7, all numbers exact.
+ *
+ * NVFP4 has MXFP4's floats and a scale of 16 of them, a float of 4 bits of exponent and 3 of
+ * mantissa, which becomes an f16 by a shift: 2^-7 times the scale. What the sums are multiplied by
+ * besides is of a matrix or expert (linear_args.factors).
  *
  * To add a format: its numbers in linear_layout.h, its packing in pack.c, a struct here, its line
  * in the table at the end and in linear_embed.cu.
@@ -356,14 +361,40 @@ struct iq4_xs {
     }
 };
 
+/* Numbers of a chunk, and a scale of each of its four steps for rows r and r + 8. */
+struct step_weights {
+    uint32_t a[4][4];
+    float scale[4][2];
+};
+
+/* ZERO: what the numbers are counted from. */
+template <class By, int ZERO>
+static __device__ __forceinline__ void multiply_steps(step_weights &w,
+                                                      const uint8_t *act,
+                                                      uint32_t lane,
+                                                      float (*sum)[4])
+{
+    By by(act, lane);
+#pragma unroll
+    for (int step = 0; step < 4; step++) {
+        float part[By::TILES][4] = {};
+        if constexpr (ZERO != 0)
+            begin_step(by, lane, step, -ZERO * SUBNORMAL, part);
+        by.begin(part, w.a[step], 4);
+        by.f16(part, w.a[step], step);
+        by.wait(part);
+#pragma unroll
+        for (uint32_t i = 0; i < By::TILES * 4; i++)
+            sum[i / 4][i % 4] =
+                __fmaf_rn(w.scale[step][i % 4 / 2], part[i / 4][i % 4], sum[i / 4][i % 4]);
+    }
+}
+
 struct grid_table {
     static constexpr uint32_t RUN = CUDA_RUN_TABLE, HEAD = CUDA_HEAD_TABLE,
                               CHUNK = CUDA_CHUNK_TABLE;
     static constexpr bool PAIR = false, SUMS = true, PARTS = false;
-    struct weights {
-        uint32_t a[4][4];
-        float scale[4][2]; /* of each step, d and all */
-    };
+    typedef step_weights weights; /* scale: d and all */
     static __device__ __forceinline__ void unpack(
         const uint8_t *head, const uint8_t *chunk, uint32_t sub, uint32_t lane, weights &w)
     {
@@ -381,19 +412,36 @@ struct grid_table {
                                                     uint32_t lane,
                                                     float (*sum)[4])
     {
-        By by(act, lane);
+        multiply_steps<By, 128>(w, act, lane, sum);
+    }
+};
+
+/* head: for each r the scales' bytes of steps 0 to 3, of r and r + 8 beside each other. */
+struct nvfp4 {
+    static constexpr uint32_t RUN = CUDA_RUN_NVFP4, HEAD = CUDA_HEAD_NVFP4,
+                              CHUNK = CUDA_CHUNK_NVFP4;
+    static constexpr bool PAIR = false, SUMS = false, PARTS = false;
+    typedef step_weights weights;
+    static __device__ __forceinline__ void unpack(
+        const uint8_t *head, const uint8_t *chunk, uint32_t, uint32_t lane, weights &w)
+    {
+        const uint2 s = load<uint2>(head + lane / 4 * 8);
 #pragma unroll
-        for (int step = 0; step < 4; step++) {
-            float part[By::TILES][4];
-            begin_step(by, lane, step, -128 * SUBNORMAL, part);
-            by.begin(part, w.a[step], 4);
-            by.f16(part, w.a[step], step);
-            by.wait(part);
-#pragma unroll
-            for (uint32_t i = 0; i < By::TILES * 4; i++)
-                sum[i / 4][i % 4] =
-                    __fmaf_rn(w.scale[step][i % 4 / 2], part[i / 4][i % 4], sum[i / 4][i % 4]);
+        for (int i = 0; i < 4;
+             i++) { /* two bytes to the upper halves of 16 bits, and down by one */
+            const uint32_t pair = __byte_perm(i < 2 ? s.x : s.y, 0, i % 2 ? 0x3424u : 0x1404u) >> 1;
+            w.scale[i][0] = low_half(pair);
+            w.scale[i][1] = high_half(pair);
         }
+        unpack_fp4(chunk, lane, w.a);
+    }
+    template <class By>
+    static __device__ __forceinline__ void multiply(weights &w,
+                                                    const uint8_t *act,
+                                                    uint32_t lane,
+                                                    float (*sum)[4])
+    {
+        multiply_steps<By, 0>(w, act, lane, sum);
     }
 };
 
@@ -423,10 +471,12 @@ struct mxfp4 {
     }
 };
 
-/* The table of mxfp4 is of doubled values. */
+/* The table of mxfp4 is of doubled values; nvfp4's scales are 2^-7 of what they stand for. */
 extern "C" float linear_block_unit(int type)
 {
-    return type == CUDA_TYPE_MXFP4 ? 32768.0f : 1 / SUBNORMAL;
+    return type == CUDA_TYPE_MXFP4   ? 32768.0f
+           : type == CUDA_TYPE_NVFP4 ? 4194304.0f
+                                     : 1 / SUBNORMAL;
 }
 
 extern "C" void linear_block_launch(int type, const linear_args *p, const linear_grid *g)
@@ -448,6 +498,8 @@ extern "C" void linear_block_launch(int type, const linear_args *p, const linear
         return linear_launch<iq4_xs>(*p, *g);
     case CUDA_TYPE_TABLE:
         return linear_launch<grid_table>(*p, *g);
+    case CUDA_TYPE_NVFP4:
+        return linear_launch<nvfp4>(*p, *g);
     default:
         return linear_launch<mxfp4>(*p, *g);
     }

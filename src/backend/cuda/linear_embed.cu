@@ -90,6 +90,11 @@ static __device__ float weight_of(int type, const weight_at &w)
         const uint32_t e = static_cast<uint32_t>(head_byte(w, 0, block, 2));
         return product(__uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23), fp4_value(w));
     }
+    case CUDA_TYPE_NVFP4: {
+        const int d = head_byte(w, 0, group, 4);
+        const float h = __half2float(__ushort_as_half(static_cast<unsigned short>(d << 7)));
+        return product(__fmul_rn(h, 128.0f), fp4_value(w));
+    }
     case CUDA_TYPE_IQ4_XS:
         return product(product(head_f16(w, 0, 1), head_byte(w, 32 + w.sub * 32, block, 2) - 32),
                        iq4_value(w));

@@ -22,6 +22,7 @@ struct linear_args {
     /* results */
     struct cuda_buf out;
     const float *bias;
+    const float *factors; /* of the matrix, or of each expert; or NULL */
     int add;
     /* rows: how many, or with experts where each one's places begin */
     const uint32_t *n_rows;

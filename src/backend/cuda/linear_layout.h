@@ -46,6 +46,7 @@
     X(Q8_0, 8, 1, 64, 1024, CUDA_ACT_F16)                                                          \
     X(IQ4_NL, 20, 1, 64, 512, CUDA_ACT_F16)                                                        \
     X(MXFP4, 39, 1, 32, 512, CUDA_ACT_F16)                                                         \
+    X(NVFP4, 40, 1, 64, 512, CUDA_ACT_F16)                                                         \
     X(Q2_K, 10, 4, 320, 256, CUDA_ACT_F16)                                                         \
     X(Q3_K, 11, 4, 288, 384, CUDA_ACT_F16)                                                         \
     X(Q4_K, 12, 4, 320, 512, CUDA_ACT_F16)                                                         \

@@ -5,7 +5,7 @@
  *
  *     K is cut into `splits` ranges of whole runs, by n_in and n_out alone
  *     part[s]   = the products of range s, chunk by chunk from the first on    (Format::multiply)
- *     out       = (part[0] + part[1] + ... ) * factor (+ bias) (+ out)         (linear_store)
+ *     out       = (part[0] + part[1] + ... ) * factors (+ bias) (+ out)        (linear_store)
  *
  * and three ways to get it, chosen by the bounds of the launch, all of the same bits:
  *
@@ -162,6 +162,8 @@ static __device__ __forceinline__ void linear_store(
 {
     float *out = p.out.p + row * p.out.stride + j;
     float v = __fmul_rn(__fmul_rn(total, p.unit), factor);
+    if (p.factors)
+        v = __fmul_rn(v, p.factors[expert]);
     if (p.bias)
         v = __fadd_rn(v, p.bias[static_cast<size_t>(expert) * p.n_out + j]);
     *out = p.add ? __fadd_rn(*out, v) : v;

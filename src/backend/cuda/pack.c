@@ -22,6 +22,7 @@ _Static_assert((int)CUDA_TYPE_Q6_K == (int)GGUF_TYPE_Q6_K, "Q6_K");
 _Static_assert((int)CUDA_TYPE_IQ4_NL == (int)GGUF_TYPE_IQ4_NL, "IQ4_NL");
 _Static_assert((int)CUDA_TYPE_IQ4_XS == (int)GGUF_TYPE_IQ4_XS, "IQ4_XS");
 _Static_assert((int)CUDA_TYPE_MXFP4 == (int)GGUF_TYPE_MXFP4, "MXFP4");
+_Static_assert((int)CUDA_TYPE_NVFP4 == (int)GGUF_TYPE_NVFP4, "NVFP4");
 
 int cuda_matrix_known(int type)
 {
@@ -383,6 +384,19 @@ static void pack_few_bits(int type, const uint8_t *src, uint32_t from, const str
     put(to, 0, cuda_at_nibble, 4, 0, q, 64);
 }
 
+/* Scales as kernels read them: without the bit that means nothing, 0 for what would be no number.
+ */
+static void pack_nvfp4(const uint8_t *src, const struct run *to)
+{
+    struct block_nvfp4 b;
+    uint8_t q[64];
+    memcpy(&b, src, sizeof b);
+    block_nvfp4_codes(&b, q);
+    for (uint32_t i = 0; i < 4; i++)
+        put_u8(to, 0, i, 4, b.d[i] == 0x7f ? 0 : b.d[i] & 0x7f);
+    put(to, 0, cuda_at_fp4, 4, 0, q, 64);
+}
+
 static void pack_super_block(int type, const uint8_t *src, const struct run *to)
 {
     if (cuda_stored_as(type) == CUDA_TYPE_TABLE) {
@@ -434,6 +448,8 @@ static void pack_block_of(
         const struct run to = {r, run, run + l.head_bytes, l.chunk_bytes};
         if (values == 32)
             pack_block(type, block, &to, i % 2);
+        else if (type == GGUF_TYPE_NVFP4)
+            pack_nvfp4(block, &to);
         else if (values < 256)
             pack_few_bits(type, block, k, &to);
         else
