@@ -142,6 +142,70 @@ static void check_order(struct fixture *f, uint64_t seed)
     set_order(0);
 }
 
+/* A step behind others that had nothing to wait for, while blocks are on their way: of each of
+ * those, and of none; once over more rounds than there are events for. */
+static void check_bystanders(struct fixture *f, uint64_t seed, uint32_t n_rounds)
+{
+    set_order(seed);
+    run_part(f, 0, false, 0, HELD, f->got);
+    read_all(f, 0);
+    for (uint32_t round = 0; round < n_rounds; round++) {
+        const uint32_t to = 1 + round % 3, beside = 1 + (round + 1) % 3;
+        write_all(f, to);
+        run_part(f, 7, true, HELD, 1, f->got); /* has none of them: goes on */
+        continue_on(f, to, false);
+        read_all(f, to);
+        run_part(f, 6, false, HELD, 1, f->got);
+        run_part(f, beside, true, 0, HELD, f->got); /* over what may have been moved before */
+        run_part(f, to, true, 0, HELD, f->got);     /* over what is being read */
+        write_all(f, beside);
+        continue_on(f, beside, false);
+    }
+    set_order(0);
+}
+
+static void steps_wait_for_their_own_blocks(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"quantised/llama.Q8_0", "variants/gemma2.f32"};
+    for (size_t k = 0; k < 2; k++) {
+        struct model *m = load_golden(names[k]);
+        struct fixture f = open_fixture(m);
+        for (uint64_t seed = 0; seed < (k == 0 ? N_ORDERS : 1); seed++)
+            check_bystanders(&f, k == 0 ? seed : 3, seed == 1 ? CUDA_ROUNDS / 3 + 1 : 3);
+        close_fixture(&f);
+        model_destroy(m);
+    }
+}
+
+/* A step that has nothing to do with a block ends before it has come, where the device does the one
+ * first; a step that has, does not. */
+static void others_do_not_wait(void **state)
+{
+    (void)state;
+#ifdef EMU_CUDA_RUNTIME_API_H
+    struct model *m = load_golden("quantised/llama.Q8_0");
+    struct fixture f = open_fixture(m);
+    unsigned late = 0;
+    for (uint64_t seed = 0; seed < N_ORDERS; seed++) {
+        set_order(seed);
+        memset(f.slots, 0x5a, N_HELD * f.block_bytes);
+        read_all(&f, 6);
+        run_part(&f, 7, true, HELD, 1, f.got);
+        const uint8_t *last = f.slots + N_HELD * f.block_bytes - 1;
+        late += *last == 0x5a && last[-1] == 0x5a && last[-2] == 0x5a;
+        run_part(&f, 6, false, HELD - 1, 1, f.got);
+        assert_false(*last == 0x5a && last[-1] == 0x5a && last[-2] == 0x5a);
+    }
+    assert_true(late > 0);
+    set_order(0);
+    close_fixture(&f);
+    model_destroy(m);
+#else
+    skip();
+#endif
+}
+
 static void nothing_is_early_or_overwritten(void **state)
 {
     (void)state;
@@ -295,6 +359,8 @@ int main(void)
         cmocka_unit_test(pinned_memory_is_freed_behind_its_copies),
         cmocka_unit_test(a_lost_block_ends_it),
         cmocka_unit_test(nothing_is_early_or_overwritten),
+        cmocka_unit_test(steps_wait_for_their_own_blocks),
+        cmocka_unit_test(others_do_not_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

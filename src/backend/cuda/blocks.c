@@ -5,12 +5,19 @@
  *      read    on a stream beside it: of a block whose steps have all ended
  *      write   likewise, behind the last copy: of a block that no step under way was given
  *
- * Into pinned memory and out of it the engine waits for neither; the next step and the next copy
- * are ordered behind all of them by an event, so that a block is not overwritten before it was
- * read, nor read before it was written. Reads and writes are in the order of their stream, so a
- * slot of pinned memory may be filled by another read as soon as it was written from. Who looks at
- * the bytes waits first (block_settle): the disk's thread. Any other memory is copied through one
- * pinned block, which the engine waits for, and that is counted.
+ * Into pinned memory and out of it the engine waits for neither. A step waits, on the device, for
+ * the moves of blocks in its tables and for those before them, so that a block is not overwritten
+ * before it was read, nor read before it was written; so does a copy, of its two blocks. Moves of
+ * blocks that nobody looks at delay nobody:
+ *
+ *      moves    a b | c | d e      | f ..      rounds: one ends where somebody waits for it
+ *      steps        1   2     3                1 has a: behind round 1;  2 has nothing that moved;
+ *                                              3 has c: behind round 2, while d and e go on
+ *
+ * Reads and writes are in the order of their stream, so an event behind a round is behind all
+ * before it, and a slot of pinned memory may be filled by another read as soon as it was written
+ * from. Who looks at the bytes waits first (block_settle): the disk's thread. Any other memory is
+ * copied through one pinned block, which the engine waits for, and that is counted.
  *
  * Where one fails nothing says what the KV memory holds from then on: all of it is lost, so that no
  * step begins again and no tier is given bytes that are not a block's. A copy that fails behind the
@@ -19,7 +26,9 @@
 #include "backend/cuda/cuda.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* In blocks (0), or in panes (1). */
@@ -70,24 +79,110 @@ static void measure_begin(struct cuda_backend *b, bool *fresh)
     *fresh = cudaEventRecord(b->moving, b->copies) == cudaSuccess;
 }
 
-/* Behind a copy: what comes later on the steps' stream waits for it (cuda_blocks_join). */
-static cudaError_t measure_end(struct cuda_backend *b, bool fresh)
+/* Behind a copy of a block: what needs it later waits for it (cuda_blocks_join). */
+static cudaError_t measure_end(struct cuda_backend *b, struct backend_place at, bool fresh)
 {
+    const uint32_t ids[] = {at.block, at.pane};
     cudaError_t rc = cudaEventRecord(b->moved, b->copies);
     if (rc == cudaSuccess && fresh)
         rc = cudaEventRecord(b->measured, b->copies);
     b->measuring = b->measuring || fresh;
-    b->unjoined = true;
+    b->rounds.moved = true;
+    for (int i = 0; i < 2; i++) {
+        if (ids[i] < b->kv_pools[i].n)
+            b->rounds.of[i][ids[i]] = b->rounds.now;
+    }
     return rc;
 }
 
-cudaError_t cuda_blocks_join(struct cuda_backend *b)
+/* --- rounds --- */
+
+/* What is known to have ended needs no event: nobody will wait for it. */
+bool cuda_blocks_moving(struct cuda_backend *b)
 {
-    if (!b->unjoined)
-        return cudaSuccess;
-    const cudaError_t rc = cudaStreamWaitEvent(b->stream, b->moved, 0);
-    b->unjoined = rc != cudaSuccess;
+    struct cuda_rounds *r = &b->rounds;
+    if (r->joined + 1 == r->now && !r->moved)
+        return false;
+    const cudaError_t rc = cudaEventQuery(b->moved);
+    if (rc != cudaSuccess) {
+        (void)cudaGetLastError(); /* some drivers keep it, and the next launch would be blamed */
+        return true;
+    }
+    r->now += r->moved;
+    r->moved = false;
+    r->joined = r->now - 1;
+    return false;
+}
+
+uint64_t cuda_blocks_moved(
+    const struct cuda_backend *b, int pool, const uint32_t *ids, uint32_t n, uint64_t least)
+{
+    const uint64_t *of = b->rounds.of[pool];
+    for (uint32_t i = 0; i < n; i++)
+        least = of[ids[i]] > least ? of[ids[i]] : least;
+    return least;
+}
+
+cudaError_t cuda_blocks_join(struct cuda_backend *b, uint64_t round)
+{
+    struct cuda_rounds *r = &b->rounds;
+    cudaError_t rc = cudaSuccess;
+    if (round <= r->joined)
+        return rc;
+    if (round == r->now) {
+        rc = cudaEventRecord(r->ended[r->now % CUDA_ROUNDS], b->copies);
+        r->now++;
+        r->moved = false;
+    }
+    if (rc == cudaSuccess)
+        rc = cudaStreamWaitEvent(b->stream, r->ended[round % CUDA_ROUNDS], 0);
+    r->joined = rc == cudaSuccess ? round : r->joined;
     return rc;
+}
+
+enum err cuda_blocks_open(struct cuda_backend *b, struct err_info *e)
+{
+    struct cuda_rounds *r = &b->rounds;
+    const uint32_t n[] = {b->cfg.n_blocks, b->cfg.n_panes};
+    r->now = 1;
+    for (int i = 0; i < 2; i++)
+        r->of[i] = mem_zalloc(n[i] ? n[i] : 1, sizeof *r->of[i]);
+    cudaError_t rc = cudaEventCreateWithFlags(&b->copied, cudaEventDisableTiming);
+    if (rc == cudaSuccess)
+        rc = cudaEventCreateWithFlags(&b->moved, cudaEventDisableTiming | cudaEventBlockingSync);
+    if (rc == cudaSuccess)
+        rc = cudaEventCreate(&b->moving);
+    if (rc == cudaSuccess)
+        rc = cudaEventCreate(&b->measured);
+    for (int i = 0; i < CUDA_ROUNDS && rc == cudaSuccess; i++)
+        rc = cudaEventCreateWithFlags(&r->ended[i], cudaEventDisableTiming);
+    return rc == cudaSuccess ? OK : cuda_failed(rc, "events of blocks", e);
+}
+
+void cuda_blocks_close(struct cuda_backend *b)
+{
+    const cudaEvent_t events[] = {b->copied, b->moved, b->moving, b->measured};
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
+        if (events[i])
+            (void)cudaEventDestroy(events[i]);
+    }
+    for (int i = 0; i < CUDA_ROUNDS; i++) {
+        if (b->rounds.ended[i])
+            (void)cudaEventDestroy(b->rounds.ended[i]);
+    }
+    free(b->rounds.of[0]);
+    free(b->rounds.of[1]);
+}
+
+/* The steps' stream comes behind what was moved of a block and its pane. */
+static cudaError_t join_place(struct cuda_backend *b, struct backend_place at)
+{
+    uint64_t round = 0;
+    if (at.block < b->kv_pools[0].n)
+        round = cuda_blocks_moved(b, 0, &at.block, 1, round);
+    if (at.pane < b->kv_pools[1].n)
+        round = cuda_blocks_moved(b, 1, &at.pane, 1, round);
+    return cuda_blocks_join(b, round);
 }
 
 double cuda_block_us(const struct backend *base)
@@ -184,7 +279,9 @@ void cuda_block_copy(struct backend *base, struct backend_place from, struct bac
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
     cuda_device_enter(b);
-    cudaError_t rc = cuda_blocks_join(b);
+    cudaError_t rc = join_place(b, from);
+    if (rc == cudaSuccess)
+        rc = join_place(b, to);
     for (int i = 0; i < 2 && rc == cudaSuccess; i++)
         rc = copy(block_at(b->kv_pools, i, to),
                   block_at(b->kv_pools, i, from),
@@ -213,7 +310,7 @@ bool cuda_block_read(struct backend *base, struct backend_place from, void *byte
         to += n;
     }
     if (rc == cudaSuccess)
-        rc = measure_end(b, fresh);
+        rc = measure_end(b, from, fresh);
     if (rc == cudaSuccess && !direct)
         rc = wait_counted(b);
     check(b, rc, "reading a block");
@@ -242,7 +339,7 @@ void cuda_block_write(struct backend *base, struct backend_place to, const void 
         from += n;
     }
     if (rc == cudaSuccess)
-        rc = measure_end(b, fresh);
+        rc = measure_end(b, to, fresh);
     if (rc == cudaSuccess && !direct)
         rc = wait_counted(b); /* the bytes are the next one's */
     check(b, rc, "writing a block");

@@ -125,11 +125,7 @@ static void destroy(struct backend *base)
         if (b->slots[i].end)
             (void)cudaEventDestroy(b->slots[i].end);
     }
-    const cudaEvent_t events[] = {b->copied, b->moved, b->moving, b->measured};
-    for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
-        if (events[i])
-            (void)cudaEventDestroy(events[i]);
-    }
+    cuda_blocks_close(b);
     cuda_queue_deinit(&b->steps);
     pool_destroy(b->threads);
     cuda_memory_release(b);
@@ -236,17 +232,10 @@ static enum err open_streams(struct cuda_backend *b, struct err_info *e)
         if (rc == cudaSuccess)
             rc = cudaEventCreate(&b->slots[i].end);
     }
-    if (rc == cudaSuccess)
-        rc = cudaEventCreateWithFlags(&b->copied, cudaEventDisableTiming);
-    if (rc == cudaSuccess)
-        rc = cudaEventCreateWithFlags(&b->moved, cudaEventDisableTiming | cudaEventBlockingSync);
-    if (rc == cudaSuccess)
-        rc = cudaEventCreate(&b->moving);
-    if (rc == cudaSuccess)
-        rc = cudaEventCreate(&b->measured);
     if (rc != cudaSuccess)
         return cuda_failed(rc, "streams and events", e);
-    return cuda_queue_init(&b->steps, b->stream, e);
+    const enum err err = cuda_blocks_open(b, e);
+    return err ? err : cuda_queue_init(&b->steps, b->stream, e);
 }
 
 /* The first step of its life: kernels are brought to the device, which takes time and memory. Then

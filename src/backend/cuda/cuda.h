@@ -159,6 +159,7 @@ struct cuda_slot {
     struct cuda_counts counts;
     struct cuda_bounds bounds; /* that its launches are made for */
     size_t in_bytes;           /* of the copy to the device */
+    uint64_t moved;            /* round of the last move of a block in its tables */
     int graph;                 /* that it replays; -1: none */
     bool sampled;              /* its graph has chosen the tokens already */
     cudaEvent_t begin, end;    /* around its work on the device, where it is run at once */
@@ -175,6 +176,16 @@ struct cuda_kv_pool {
     uint8_t *base;
     size_t stride;
     uint32_t n; /* blocks, or panes */
+};
+
+/* Which blocks and panes were read or written when. Moves are told apart by rounds: one ends where
+ * a step, or a copy of a block, has to wait for what was moved in it (blocks.c). */
+enum { CUDA_ROUNDS = 16 };
+struct cuda_rounds {
+    uint64_t *of[2];                /* [n_blocks], [n_panes]: of the last move; 0: of none yet */
+    uint64_t now, joined;           /* the steps' stream is behind all moves of `joined` */
+    bool moved;                     /* something, in this one */
+    cudaEvent_t ended[CUDA_ROUNDS]; /* of round r: r % so many, behind it or a later one */
 };
 
 struct cuda_region {
@@ -240,10 +251,10 @@ struct cuda_backend {
     cudaStream_t stream, copies;
     struct cuda_slot slots[CUDA_SLOTS];
     struct cuda_queue steps;
-    uint8_t *jobs_pinned;         /* [CUDA_SLOTS][cuda_jobs_bytes] */
-    cudaEvent_t copied;           /* behind the last copy of a block */
-    cudaEvent_t moved;            /* behind the last block read or written */
-    bool unjoined;                /* the steps' stream has not been told to wait for it */
+    uint8_t *jobs_pinned; /* [CUDA_SLOTS][cuda_jobs_bytes] */
+    cudaEvent_t copied;   /* behind the last copy of a block */
+    cudaEvent_t moved;    /* behind the last block read or written */
+    struct cuda_rounds rounds;
     cudaEvent_t moving, measured; /* around one of them; measuring: recorded */
     bool measuring;
     atomic_bool lost; /* a block could not be moved: no KV is read, and no step begins, again */
@@ -357,8 +368,16 @@ double cuda_block_us(const struct backend *base);
 bool cuda_block_settle(struct backend *base);
 /* May a step begin? Errors: ERR_INTERNAL, where a block was lost. */
 enum err cuda_blocks_whole(const struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
-/* What comes next on the steps' stream comes behind all blocks read and written so far. */
-cudaError_t cuda_blocks_join(struct cuda_backend *b);
+/* Events, and what says when a block was moved. Errors: ERR_INTERNAL, ERR_NOMEM. */
+enum err cuda_blocks_open(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
+void cuda_blocks_close(struct cuda_backend *b);
+/* Is any block on its way that the steps' stream is not behind? */
+bool cuda_blocks_moving(struct cuda_backend *b);
+/* The round of the last move of n blocks (pool 0) or panes (1), or `least`. */
+uint64_t cuda_blocks_moved(
+    const struct cuda_backend *b, int pool, const uint32_t *ids, uint32_t n, uint64_t least);
+/* What comes next on the steps' stream comes behind all that was moved up to a round. */
+cudaError_t cuda_blocks_join(struct cuda_backend *b, uint64_t round);
 
 /* --- the plugin's entries (cuda.c, device.c) --- */
 

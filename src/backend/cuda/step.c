@@ -101,15 +101,30 @@ static uint32_t first_pane(const struct cuda_backend *b, const struct batch_seq 
     return from / b->cfg.block_tokens;
 }
 
-/* Sequences and their tables; what the largest context is. Errors: ERR_INTERNAL. */
+/* The last move of what a sequence's rows read and write; or `least`. */
+static uint64_t moved_of(const struct cuda_backend *b,
+                         const struct batch_seq *s,
+                         uint32_t end,
+                         uint64_t least)
+{
+    least = cuda_blocks_moved(b, 0, s->blocks, end, least);
+    const uint32_t first = first_pane(b, s);
+    return b->cfg.n_panes ? cuda_blocks_moved(b, 1, s->panes + first, end - first, least) : least;
+}
+
+/* Sequences and their tables; *moved: when any of their blocks was, if some are on their way.
+ * Errors: ERR_INTERNAL. */
 static enum err put_seqs(struct cuda_backend *b,
                          const struct batch *x,
                          struct cuda_seq *seqs,
                          uint32_t *n_entries,
                          uint32_t *tables,
+                         uint64_t *moved,
                          struct err_info *e)
 {
+    const bool moving = cuda_blocks_moving(b);
     uint32_t n = 0;
+    *moved = 0;
     for (uint32_t i = 0; i < x->n_seqs; i++) {
         const struct batch_seq *s = &x->seqs[i];
         const uint32_t end =
@@ -134,6 +149,8 @@ static enum err put_seqs(struct cuda_backend *b,
         seqs[i].blocks = seqs[i].panes = put_table(tables, &n, s->blocks, 0, end);
         if (b->cfg.n_panes)
             seqs[i].panes = put_table(tables, &n, s->panes, first_pane(b, s), end);
+        if (moving)
+            *moved = moved_of(b, s, end, *moved);
         if (b->state_bytes)
             put_kept(b, s, tables, &n, &seqs[i]);
     }
@@ -230,6 +247,7 @@ enum err cuda_slot_prepare(struct cuda_backend *b,
                    (struct cuda_seq *)(void *)(s->pinned + l.seqs),
                    &n_entries,
                    (uint32_t *)(void *)(s->pinned + l.tables),
+                   &s->moved,
                    e);
     s->in_bytes = l.tables + (size_t)n_entries * sizeof(uint32_t);
     if (err)
