@@ -102,6 +102,12 @@ else
     done
 fi
 
+# From how many names on the device finds cached blocks sooner than the host (src/backend/cuda/prefix_mirror.h).
+if [ -x "$build/cuda/bench_prefix" ]; then
+    run "bench prefix" "$build/cuda/bench_prefix"
+    sed 's/^/    /' "$logs/bench-prefix.log"
+fi
+
 echo
 say "$passed passed, ${#failed[@]} failed; logs in $logs"
 for s in "${skipped[@]}"; do say "not run: $s"; done

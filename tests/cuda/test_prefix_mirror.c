@@ -98,6 +98,36 @@ static void test_answers_as_a_list(void **state)
     free(l);
 }
 
+/* One answer on either side of the crossover, with what was changed since the last upload. */
+static void test_the_crossover_changes_no_answer(void **state)
+{
+    static const uint32_t from[] = {1, 7, CUDA_PREFIX_DEVICE_FROM};
+    struct list *l = calloc(1, sizeof *l);
+    uint64_t hashes[40];
+    int32_t values[40];
+    cudaStream_t stream;
+    (void)state;
+    assert_int_equal(cudaStreamCreate(&stream), cudaSuccess);
+    struct cuda_prefix_mirror *m = cuda_prefix_mirror_create(MOST, QUERIES);
+    for (int round = 0; round < ROUNDS; round++) {
+        const uint32_t n = 1 + below(40);
+        change(l, m);
+        for (uint32_t i = 0; i < n; i++)
+            hashes[i] = make_hash();
+        assert_int_equal(cuda_prefix_mirror_answer(m, hashes, n, values, from[round % 3], stream),
+                         cudaSuccess);
+        for (uint32_t i = 0; i < n; i++) {
+            const uint32_t at = find(l, hashes[i]);
+            assert_int_equal(values[i], at < l->n ? l->value[at] : -1);
+        }
+        if (from[round % 3] <= n) /* it was the device that answered: it has all of it */
+            assert_int_equal(cuda_prefix_mirror_sync(m, stream), 0);
+    }
+    cuda_prefix_mirror_destroy(m);
+    assert_int_equal(cudaStreamDestroy(stream), cudaSuccess);
+    free(l);
+}
+
 static void test_uploads_what_changed(void **state)
 {
     cudaStream_t stream;
@@ -121,6 +151,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers_as_a_list),
         cmocka_unit_test(test_uploads_what_changed),
+        cmocka_unit_test(test_the_crossover_changes_no_answer),
     };
     rng = (uint64_t)time(NULL);
     printf("seed %llu\n", (unsigned long long)rng);

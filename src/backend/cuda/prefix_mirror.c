@@ -181,3 +181,19 @@ cudaError_t cuda_prefix_mirror_lookup(struct cuda_prefix_mirror *m,
     memcpy(values, m->values, n * sizeof *values);
     return err;
 }
+
+cudaError_t cuda_prefix_mirror_answer(struct cuda_prefix_mirror *m,
+                                      const uint64_t *hashes,
+                                      uint32_t n,
+                                      int32_t *values,
+                                      uint32_t device_from,
+                                      cudaStream_t stream)
+{
+    if (n >= device_from) {
+        (void)cuda_prefix_mirror_sync(m, stream);
+        return cuda_prefix_mirror_lookup(m, hashes, n, values, stream);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        values[i] = cuda_prefix_mirror_find(m, hashes[i]);
+    return cudaSuccess;
+}

@@ -8,8 +8,10 @@
  * asks compares what it stands for. Removing closes the gap (no tombstones), so a probe ends at the
  * first free place.
  *
- * Nothing looks up here yet: from which size of a batch on it beats the host's index, if any, has
- * to be measured on a device first. An answer takes two copies and a launch, whatever it holds.
+ * An answer of the device's takes two copies, a launch and a wait, whatever it holds, so few hashes
+ * are the host's: cuda_prefix_mirror_answer decides by CUDA_PREFIX_DEVICE_FROM, which
+ * bench/cuda_prefix.c measures on a machine with a GPU. It is none until it was measured, and the
+ * server's own lookups walk kv/prefix.h.
  *
  * Thread: one. Allocates: in create. C and C++. */
 #ifndef WEIR_BACKEND_CUDA_PREFIX_MIRROR_H
@@ -49,6 +51,15 @@ cudaError_t cuda_prefix_mirror_lookup(struct cuda_prefix_mirror *m,
                                       const uint64_t *hashes,
                                       uint32_t n,
                                       int32_t *values,
+                                      cudaStream_t stream);
+/* So many hashes or more are the device's to look up: where it was seen to be sooner. */
+#define CUDA_PREFIX_DEVICE_FROM UINT32_MAX
+/* As cuda_prefix_mirror_lookup, by the host where n is less than device_from; as of now, then. */
+cudaError_t cuda_prefix_mirror_answer(struct cuda_prefix_mirror *m,
+                                      const uint64_t *hashes,
+                                      uint32_t n,
+                                      int32_t *values,
+                                      uint32_t device_from,
                                       cudaStream_t stream);
 /* The same by the host, from its own copy. */
 int32_t cuda_prefix_mirror_find(const struct cuda_prefix_mirror *m, uint64_t hash);
