@@ -131,16 +131,19 @@ static enum err load_vector(struct loader *l, const struct cuda_vector *v, struc
     return OK;
 }
 
+/* Behind the weights: a copy without a stream may return before the bytes are there, and our
+ * streams do not wait for it. */
 static enum err load_angles(struct cuda_backend *b, struct err_info *e)
 {
     for (int t = 0; t < N_ROPE_TABLES; t++) {
         const struct model_rope *rope = &b->model->ropes[t];
         if (!rope->inv_freq)
             continue;
-        const cudaError_t rc = cudaMemcpy(b->inv_freq[t],
-                                          rope->inv_freq,
-                                          rope->n_dims / 2 * sizeof(double),
-                                          cudaMemcpyHostToDevice);
+        const cudaError_t rc = cudaMemcpyAsync(b->inv_freq[t],
+                                               rope->inv_freq,
+                                               rope->n_dims / 2 * sizeof(double),
+                                               cudaMemcpyHostToDevice,
+                                               b->copies);
         if (rc != cudaSuccess)
             return cuda_failed(rc, "loading the angles", e);
     }
