@@ -42,7 +42,8 @@ void cuda_prefix_mirror_put(struct cuda_prefix_mirror *m, uint64_t hash, int32_t
 void cuda_prefix_mirror_remove(struct cuda_prefix_mirror *m, uint64_t hash); /* if it is there */
 uint32_t cuda_prefix_mirror_n(const struct cuda_prefix_mirror *m);
 
-/* Upload what changed; returns the bytes, 0 if nothing did. In the stream's order. */
+/* Upload what changed; returns the bytes, 0 if nothing did. In the stream's order: until it has
+ * come so far, as it has after a lookup, nothing may be put or removed. */
 size_t cuda_prefix_mirror_sync(struct cuda_prefix_mirror *m, cudaStream_t stream);
 
 /* values[i] of hashes[i], or -1, as of the last sync; n at most max_queries. Waits for the answer.
