@@ -43,6 +43,14 @@ static void must(int ok, const char *what)
     exit(1);
 }
 
+static void must_cuda(cudaError_t rc, const char *what)
+{
+    if (rc == cudaSuccess)
+        return;
+    fprintf(stderr, "cuda_prefix: %s: %s\n", what, cudaGetErrorString(rc));
+    exit(1);
+}
+
 static uint64_t name_of(const struct kv_key *key)
 {
     uint64_t name;
@@ -75,7 +83,7 @@ static void fill(struct world *w)
     w->asked = mem_alloc(MOST * sizeof *w->asked);
     must(kv_prefix_create(w->n_blocks, SIZE, &w->index, &e) == OK, "an index");
     must(kv_hasher_create(&w->hasher, &e) == OK, "a hasher");
-    must(cudaStreamCreate(&w->stream) == cudaSuccess, "a stream");
+    must_cuda(cudaStreamCreate(&w->stream), "the device");
     w->mirror = cuda_prefix_mirror_create(w->n_blocks, MOST);
     must(w->mirror != NULL, "a mirror");
     for (uint32_t i = 0; i < w->n_blocks; i++) {
@@ -88,7 +96,7 @@ static void fill(struct world *w)
         cuda_prefix_mirror_put(w->mirror, w->names[i], (int32_t)i);
     }
     (void)cuda_prefix_mirror_sync(w->mirror, w->stream);
-    must(cudaStreamSynchronize(w->stream) == cudaSuccess, "uploading the mirror");
+    must_cuda(cudaStreamSynchronize(w->stream), "uploading the mirror");
 }
 
 /* Blocks first .. first + n - 1, of whole prompts one behind the other; how many were found. */
@@ -114,8 +122,7 @@ static uint32_t ask_device(struct world *w, uint32_t first, uint32_t n, int name
             name_block(w, first + i, &key);
         w->asked[i] = named ? name_of(&key) : w->names[first + i];
     }
-    must(cuda_prefix_mirror_lookup(w->mirror, w->asked, n, w->found, w->stream) == cudaSuccess,
-         "a lookup");
+    must_cuda(cuda_prefix_mirror_lookup(w->mirror, w->asked, n, w->found, w->stream), "a lookup");
     for (uint32_t i = 0; i < n; i++) {
         const int32_t *tokens = w->tokens + (size_t)(first + i) * SIZE;
         found += w->found[i] >= 0 && memcmp(kv_prefix_tokens(w->index, (uint32_t)w->found[i]),
