@@ -1,14 +1,16 @@
 /* Rows on the tile unit, of formats with a scale for 32 of K: a C each. Of 16 columns, 16 rows and
  * 32 of K: an instruction of 16 cycles, 24 lines to load for it, 16 vectors of C to store, and the
- * same 16 to load again, which meet their scales with 3 operations each, 24 cycles on two ports;
- * vpdpbusd and the same operations take 88.
+ * same 16 to load again, which meet their scales: a product of scales and a multiply-add, 32 cycles
+ * on the one port that is left for them while the unit is in use, and two sums to make a float of
+ * an integer, on either of two (amx_float); vpdpbusd and its operations take 88.
  *
  *     for each 16 rows, a panel's groups of 32 of K in a row:
- *         multiply group g            C[g % 4] to memory, at once
+ *         multiply group g            C[g % 4]
+ *         store group g - 1           what waits for the unit is not what comes first
  *         group g - 2 meets its sums  which stay in 16 registers
  *
- * So a store has the time of two groups to reach the cache that it is loaded from again, and the
- * core finds work of three groups to do at a time.
+ * So a product has the time of a group before it is stored, its C that of another before it is
+ * loaded again, and the core finds work of three groups to do at a time.
  *
  * A group of Q8_0 is a B as it lies in its panel, which is read as it is, once for each 16 rows;
  * few rows of it have two panels at a time (linear_amx_pair_impl.h).
@@ -73,6 +75,10 @@ INLINE const uint8_t *amx_group_b(const struct amx_groups *a, uint32_t g, enum a
         AMX_STAY;                                                                                  \
         for (uint32_t l = a->first; l < a->end; l++)                                               \
             __builtin_prefetch(a->ask + (size_t)(g)*a->ask_bytes + (size_t)l * 128, 0, 1);         \
+    }
+
+#define AMX_STORE(c)                                                                               \
+    {                                                                                              \
         _tile_stored(c, ring[c], 64);                                                              \
         AMX_STAY;                                                                                  \
     }
@@ -80,11 +86,20 @@ INLINE const uint8_t *amx_group_b(const struct amx_groups *a, uint32_t g, enum a
 /* Group g, of which C was stored, meets the sums. */
 #define AMX_MEET(g, c)                                                                             \
     {                                                                                              \
-        amx_meet(a, (g), ring[c], acc, kind, M);                                                   \
+        amx_meet(a, s, (g), ring[c], acc, kind, M);                                                \
         AMX_STAY;                                                                                  \
     }
 
+/* x as vf_from_i has it, for x below 2^22, as 32 products of bytes are. Beside the unit's
+ * instructions conversions have one port, which products of floats need; sums have two. */
+INLINE vf amx_float(vi x)
+{
+    const vi biased = vi_plus(x, vi_set1(0x4b400000)); /* the float 1.5 * 2^23 + x */
+    return vf_sub(_mm512_castsi512_ps(biased), vf_set1(0x1.8p23f));
+}
+
 AMX_INLINE void amx_meet(const struct amx_groups *a,
+                         const float *const *s,
                          uint32_t g,
                          const int32_t *c,
                          vf *acc,
@@ -94,14 +109,13 @@ AMX_INLINE void amx_meet(const struct amx_groups *a,
     const vf ws =
         kind == AMX_PANEL ? scales_q8_0(NO_HEAD, a->panel, g, 0).w : vf_load(a->wide->scales[g][0]);
     const vf min = kind == AMX_MIN ? vf_load(a->wide->scales[g][1]) : ws;
-    const float *s = a->s + (size_t)g * ACT_TILE;
     EACH_ROW
     {
-        const float *at = s + m / ACT_TILE * ACT_PLANES * a->plane + m % ACT_TILE;
+        const float *at = s[m / ACT_TILE] + (size_t)g * ACT_TILE + m % ACT_TILE;
         const vi dot = vi_load(c + m * PANEL_COLS);
         if (kind == AMX_MIN)
             acc[m] = vf_fnma(min, vf_set1(at[ACT_DSUM * a->plane]), acc[m]);
-        acc[m] = vf_fma(vf_from_i(dot), vf_mul(ws, vf_set1(at[ACT_D])), acc[m]);
+        acc[m] = vf_fma(amx_float(dot), vf_mul(ws, vf_set1(at[ACT_D])), acc[m]);
     }
 }
 
@@ -112,25 +126,37 @@ AMX_INLINE void amx_groups(const struct amx_groups *of, const enum amx_group_kin
     _Alignas(64) int32_t ring[AMX_RING][AMX_C];
     vf acc[AMX_ROWS];
     EACH_ROW acc[m] = vf_load(a->sums[m]);
+    const float *s[AMX_ROWS / ACT_TILE];
+    UNROLL for (int i = 0; i < M / ACT_TILE; i++)
+    {
+        s[i] = a->s + (size_t)i * ACT_PLANES * a->plane;
+        __asm__("" : "+r"(s[i])); /* each a register: no sums of products in the loop */
+    }
     uint32_t g = 0;
     for (; g + AMX_RING <= a->n; g += AMX_RING) {
         AMX_PRODUCT(g, 0, 4, 6)
+        AMX_STORE(3)
         if (g > 0)
             AMX_MEET(g - 2, 2)
         AMX_PRODUCT(g + 1, 1, 5, 7)
+        AMX_STORE(0)
         if (g > 0)
             AMX_MEET(g - 1, 3)
         AMX_PRODUCT(g + 2, 2, 4, 6)
+        AMX_STORE(1)
         AMX_MEET(g, 0)
         AMX_PRODUCT(g + 3, 3, 5, 7)
+        AMX_STORE(2)
         AMX_MEET(g + 1, 1)
     }
     if (g > 0) {
+        AMX_STORE(3)
         AMX_MEET(g - 2, 2)
         AMX_MEET(g - 1, 3)
     }
     for (; g < a->n; g++) {
         AMX_PRODUCT(g, 0, 4, 6)
+        AMX_STORE(0)
         AMX_MEET(g, 0)
     }
     EACH_ROW vf_store(a->sums[m], acc[m]);
