@@ -276,11 +276,19 @@ INLINE vi vi_add_times(vi sum, vi x, vi scale)
 #define vn_scale(scale) vi_scale(scale)
 #define vn_add_times(sum, x, scale) vi_add_times((sum), (x), (scale))
 #else
+/* A sum that the compiler knows nothing of: it would else add all products of a group as a tree,
+ * for which there are no registers. */
+INLINE vi in_turn(vi sum)
+{
+    __asm__("" : "+x"(sum));
+    return sum;
+}
+
 /* Bytes up to 63: two products of at most 63 * 127 cannot saturate the 16-bit sum of maddubs. */
 INLINE vi vi_dot(vi acc, vb w, int32_t a4)
 {
     __m256i p = _mm256_maddubs_epi16(w, _mm256_set1_epi32(a4));
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(p, _mm256_set1_epi16(1)));
+    return in_turn(_mm256_add_epi32(acc, _mm256_madd_epi16(p, _mm256_set1_epi16(1))));
 }
 
 /* Bytes that are q + 128: |q| <= 128 and the sign moved to the activation (never -128), so two
@@ -292,7 +300,7 @@ INLINE vi vi_dot128(vi acc, vb w, int32_t a4)
     __m256i q = _mm256_xor_si256(w, _mm256_set1_epi8((char)0x80));
     __m256i a = _mm256_sign_epi8(_mm256_set1_epi32(a4), q);
     __m256i p = _mm256_maddubs_epi16(_mm256_abs_epi8(q), a);
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(p, _mm256_set1_epi16(1)));
+    return in_turn(_mm256_add_epi32(acc, _mm256_madd_epi16(p, _mm256_set1_epi16(1))));
 }
 
 /* Bytes up to 15, summed over 32 of K: eight sums of two products of at most 15 * 127 stay below
@@ -303,7 +311,7 @@ typedef __m256i vn;
 
 INLINE vn vn_dot(vn acc, vb w, int32_t a4)
 {
-    return _mm256_add_epi16(acc, _mm256_maddubs_epi16(w, _mm256_set1_epi32(a4)));
+    return in_turn(_mm256_add_epi16(acc, _mm256_maddubs_epi16(w, _mm256_set1_epi32(a4))));
 }
 
 INLINE vi vn_end(vn acc, int32_t n)
