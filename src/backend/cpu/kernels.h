@@ -101,7 +101,7 @@ struct act_block {
     float dsum;     /* d * sum(q) */
     int32_t n128;   /* -128 * sum(q) */
     int32_t n8;     /* -8 * sum(q) */
-    int32_t n32[2]; /* -32 * sum(q), each half of 16 */
+    int32_t n32[2]; /* -32 * sum(q), each half of 16; with AVX2 alone as vn_pairs has it */
     float dsum_half[2];
 };
 

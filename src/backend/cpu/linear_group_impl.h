@@ -82,15 +82,16 @@ struct scales {
 
 #define FEW_HALVES(name)                                                                           \
     {                                                                                              \
-        vi s[LINEAR_M];                                                                            \
+        vn s[LINEAR_M];                                                                            \
         vf t[LINEAR_M];                                                                            \
-        EACH_ROW s[m] = vi_set1(ACT_BLOCK(i, m)->n32[0]);                                          \
-        GROUP_DOTS(name, 0, 4, vi_dot, s)                                                          \
+        EACH_ROW s[m] = vn_begin32(ACT_BLOCK(i, m)->n32[0]);                                       \
+        GROUP_DOTS(name, 0, 4, vn_dot, s)                                                          \
         const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
-        EACH_ROW t[m] = vf_mul(vf_from_i(s[m]), scales.w);                                         \
-        EACH_ROW s[m] = vi_set1(ACT_BLOCK(i, m)->n32[1]);                                          \
-        GROUP_DOTS(name, 4, 8, vi_dot, s)                                                          \
-        EACH_ROW acc[m][p] = add_halves(acc[m][p], t[m], s[m], scales.second, ACT_BLOCK(i, m));    \
+        EACH_ROW t[m] = vf_mul(vf_from_i(vn_end(s[m], 0)), scales.w);                              \
+        EACH_ROW s[m] = vn_begin32(ACT_BLOCK(i, m)->n32[1]);                                       \
+        GROUP_DOTS(name, 4, 8, vn_dot, s)                                                          \
+        EACH_ROW acc[m][p] =                                                                       \
+            add_halves(acc[m][p], t[m], vn_end(s[m], 0), scales.second, ACT_BLOCK(i, m));          \
     }
 
 #define FEW_HALVES_128(name)                                                                       \

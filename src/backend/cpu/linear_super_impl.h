@@ -51,14 +51,15 @@ struct super_scales {
 
 #define SUPER_HALVES_FEW(name)                                                                     \
     {                                                                                              \
-        vi s[LINEAR_M];                                                                            \
-        EACH_ROW s[m] = vi_set1(ACT_BLOCK(i, m)->n32[0]);                                          \
-        GROUP_DOTS(name, 0, 4, vi_dot, s)                                                          \
+        vn s[LINEAR_M];                                                                            \
+        EACH_ROW s[m] = vn_begin32(ACT_BLOCK(i, m)->n32[0]);                                       \
+        GROUP_DOTS(name, 0, 4, vn_dot, s)                                                          \
         const struct super_scales scales = scales_##name(head, panel, i, h * VL);                  \
-        EACH_ROW t[m][p] = vi_plus(t[m][p], vi_times(s[m], scales.w));                             \
-        EACH_ROW s[m] = vi_set1(ACT_BLOCK(i, m)->n32[1]);                                          \
-        GROUP_DOTS(name, 4, 8, vi_dot, s)                                                          \
-        EACH_ROW t[m][p] = vi_plus(t[m][p], vi_times(s[m], scales.second));                        \
+        const vi lanes = vn_lanes(scales.w), second = vn_lanes(scales.second);                     \
+        EACH_ROW t[m][p] = vi_plus(t[m][p], vn_times(s[m], lanes));                                \
+        EACH_ROW s[m] = vn_begin32(ACT_BLOCK(i, m)->n32[1]);                                       \
+        GROUP_DOTS(name, 4, 8, vn_dot, s)                                                          \
+        EACH_ROW t[m][p] = vi_plus(t[m][p], vn_times(s[m], second));                               \
     }
 
 /* The bytes are scale * q already. */
@@ -133,12 +134,12 @@ struct super_scales {
             uint8_t *first = wide + c * 4, *second = wide + WIDE_SECOND + c * 4;                   \
             if (kind == SUPER_MIN_HALVES)                                                          \
                 vf_store((float *)first, scales.min);                                              \
-            else if (kind == SUPER_MIN || kind == SUPER_MIN_31)                                    \
-                vi_store((int32_t *)first, vn_scale(scales.w));                                    \
-            else                                                                                   \
+            else if (kind == SUPER_PLUS_128)                                                       \
                 vi_store((int32_t *)first, vi_scale(scales.w));                                    \
+            else                                                                                   \
+                vi_store((int32_t *)first, vn_scale(scales.w));                                    \
             if (kind == SUPER_HALVES)                                                              \
-                vi_store((int32_t *)second, vi_scale(scales.second));                              \
+                vi_store((int32_t *)second, vn_scale(scales.second));                              \
             else                                                                                   \
                 vf_store((float *)second,                                                          \
                          kind == SUPER_MIN_HALVES ? scales.other_min : scales.min);                \

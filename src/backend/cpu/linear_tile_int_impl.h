@@ -65,6 +65,14 @@ INLINE void tile_step(struct tile_at *at, const int M)
             UNROLL for (int v = 0; v < TILE_VECS; v++) s[m][v] = dot(s[m][v], wv[v], a);           \
         }                                                                                          \
     }
+/* A vn that holds 16 of K of bytes up to 31, and then the other half, as 32 bits. */
+#define DOTS_31(s)                                                                                 \
+    EACH_SUM n[m][v] = vn_begin(0);                                                                \
+    DOTS(0, 4, vn_dot, n)                                                                          \
+    EACH_SUM s[m][v] = vi_plus(s[m][v], vn_end(n[m][v], 0));                                       \
+    EACH_SUM n[m][v] = vn_begin(0);                                                                \
+    DOTS(4, 8, vn_dot, n)                                                                          \
+    EACH_SUM s[m][v] = vi_plus(s[m][v], vn_end(n[m][v], 0));
 #define BLOCK(m) (&at->b[(m) / ACT_TILE][(m) % ACT_TILE])
 #define SCALE_AT(v, where) vi_load((const int32_t *)(at->wide + WIDE_AT(v) + (where)))
 #define FLOAT_AT(v, where) vf_load((const float *)(at->wide + WIDE_AT(v) + (where)))
@@ -91,19 +99,21 @@ INLINE void tile_group(const struct tile_at *at,
         DOTS(0, 8, vi_dot128, s)
         break;
     case WIDE_PLUS_16:
-        EACH_SUM s[m][v] = vi_begin16(BLOCK(m));
-        DOTS(0, 8, vi_dot, s)
-        break;
     case WIDE_MIN_31:
-        EACH_SUM s[m][v] = vi_set1(0);
-        DOTS(0, 8, vi_dot, s)
+        EACH_SUM s[m][v] = kind == WIDE_MIN_31 ? vi_set1(0) : vi_begin16(BLOCK(m));
+        if (VN_MAX >= 31) {
+            DOTS(0, 8, vi_dot, s)
+        } else {
+            DOTS_31(s)
+        }
         break;
     case WIDE_HALVES:
-        EACH_SUM s[m][v] = vi_set1(BLOCK(m)->n32[0]);
-        DOTS(0, 4, vi_dot, s)
-        EACH_SUM first[m][v] = vf_mul(vf_from_i(s[m][v]), ws[v]);
-        EACH_SUM s[m][v] = vi_set1(BLOCK(m)->n32[1]);
-        DOTS(4, 8, vi_dot, s)
+        EACH_SUM n[m][v] = vn_begin32(BLOCK(m)->n32[0]);
+        DOTS(0, 4, vn_dot, n)
+        EACH_SUM first[m][v] = vf_mul(vf_from_i(vn_end(n[m][v], 0)), ws[v]);
+        EACH_SUM n[m][v] = vn_begin32(BLOCK(m)->n32[1]);
+        DOTS(4, 8, vn_dot, n)
+        EACH_SUM s[m][v] = vn_end(n[m][v], 0);
         break;
     case WIDE_HALVES_128:
         EACH_SUM s[m][v] = vi_begin128_half(BLOCK(m), 0);
@@ -166,12 +176,12 @@ INLINE void tile_totals(struct tile_at *at,
             DOTS(0, 8, vi_dot128, s)
             ADD_TIMES(vi_add_times, s, 0)
         } else if (kind == SUPER_HALVES) {
-            EACH_SUM s[m][v] = vi_set1(BLOCK(m)->n32[0]);
-            DOTS(0, 4, vi_dot, s)
-            ADD_TIMES(vi_add_times, s, 0)
-            EACH_SUM s[m][v] = vi_set1(BLOCK(m)->n32[1]);
-            DOTS(4, 8, vi_dot, s)
-            ADD_TIMES(vi_add_times, s, WIDE_SECOND)
+            EACH_SUM n[m][v] = vn_begin32(BLOCK(m)->n32[0]);
+            DOTS(0, 4, vn_dot, n)
+            ADD_TIMES(vn_add_times, n, 0)
+            EACH_SUM n[m][v] = vn_begin32(BLOCK(m)->n32[1]);
+            DOTS(4, 8, vn_dot, n)
+            ADD_TIMES(vn_add_times, n, WIDE_SECOND)
         } else if (kind == SUPER_MIN || VN_MAX >= 31) {
             EACH_SUM n[m][v] = vn_begin(0);
             DOTS(0, 8, vn_dot, n)
@@ -247,6 +257,7 @@ INLINE void tile_int(const struct tile *t, uint32_t row, const int M, const enum
 }
 
 #undef DOTS
+#undef DOTS_31
 #undef ADD_TIMES
 #undef Q_AT
 #undef BLOCK

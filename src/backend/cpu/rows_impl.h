@@ -153,8 +153,13 @@ INLINE void pack_int8(const float *x,
             int32_t sum[2];
             pack_block(x + i + g * 32, amax, q + i + g * 32, sum);
             super.dsum[g] = d * (float)(sum[0] + sum[1]);
-            if (b)
-                b[(size_t)(i / 32 + g) * lanes] = block_of(d, sum);
+            if (b) {
+                struct act_block *block = &b[(size_t)(i / 32 + g) * lanes];
+                *block = block_of(d, sum);
+#ifdef VN_PAIRS
+                vn_pairs(q + i + g * 32, block->n32);
+#endif
+            }
         }
         if (!(parts & ACT_CLOSE))
             continue;

@@ -252,9 +252,10 @@ INLINE vf vf_load_e4m3_half(const uint8_t *p)
 typedef vi vn;
 #define VN_MAX 255 /* bytes, of which vn sums 32 of K */
 #define vn_begin(n) _mm256_set1_epi32(n)
+#define vn_begin32(n32) _mm256_set1_epi32(n32)
 #define vn_dot(acc, w, a4) vi_dot((acc), (w), (a4))
 #define vn_end(acc, n) (acc)
-/* A sum that began with 0 times a scale, which vn_lanes made ready. */
+/* A sum that needs nothing more times a scale, which vn_lanes made ready. */
 #define vn_lanes(scale) (scale)
 #define vn_times(acc, lanes) vi_times((acc), (lanes))
 
@@ -276,11 +277,19 @@ INLINE vi vi_add_times(vi sum, vi x, vi scale)
 #define vn_scale(scale) vi_scale(scale)
 #define vn_add_times(sum, x, scale) vi_add_times((sum), (x), (scale))
 #else
+/* A sum that the compiler knows nothing of: it would else add all products of a group as a tree,
+ * for which there are no registers. */
+INLINE vi in_turn(vi sum)
+{
+    __asm__("" : "+x"(sum));
+    return sum;
+}
+
 /* Bytes up to 63: two products of at most 63 * 127 cannot saturate the 16-bit sum of maddubs. */
 INLINE vi vi_dot(vi acc, vb w, int32_t a4)
 {
     __m256i p = _mm256_maddubs_epi16(w, _mm256_set1_epi32(a4));
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(p, _mm256_set1_epi16(1)));
+    return in_turn(_mm256_add_epi32(acc, _mm256_madd_epi16(p, _mm256_set1_epi16(1))));
 }
 
 /* Bytes that are q + 128: |q| <= 128 and the sign moved to the activation (never -128), so two
@@ -292,18 +301,34 @@ INLINE vi vi_dot128(vi acc, vb w, int32_t a4)
     __m256i q = _mm256_xor_si256(w, _mm256_set1_epi8((char)0x80));
     __m256i a = _mm256_sign_epi8(_mm256_set1_epi32(a4), q);
     __m256i p = _mm256_maddubs_epi16(_mm256_abs_epi8(q), a);
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(p, _mm256_set1_epi16(1)));
+    return in_turn(_mm256_add_epi32(acc, _mm256_madd_epi16(p, _mm256_set1_epi16(1))));
 }
 
 /* Bytes up to 15, summed over 32 of K: eight sums of two products of at most 15 * 127 stay below
- * 2^15, so they are kept in 16 bits and brought to 32 once. */
+ * 2^15, so they are kept in 16 bits and brought to 32 once. So are bytes q + 32 up to 63 over 16 of
+ * K, which begin with -32 * the activations that each 16 bits meet: |q| * 127 * 8 stays below 2^15,
+ * and what was above it on the way is no matter. */
 typedef __m256i vn;
 #define VN_MAX 15 /* or 31 of 16 */
 #define vn_begin(n) ((void)(n), _mm256_setzero_si256())
+#define vn_begin32(n32) _mm256_set1_epi32(n32)
+#define VN_PAIRS
+
+/* n32 of 32 activations: -32 * the sum of those at 4i and 4i + 1, and of the others, as 16 bits
+ * each, of either half. */
+INLINE void vn_pairs(const int8_t *q, int32_t n32[2])
+{
+    vi s = _mm256_maddubs_epi16(_mm256_set1_epi8(1), vb_load(q));
+    s = _mm256_add_epi16(s, _mm256_shuffle_epi32(s, 0x4e));
+    s = _mm256_add_epi16(s, _mm256_shuffle_epi32(s, 0xb1));
+    s = _mm256_sub_epi16(_mm256_setzero_si256(), _mm256_slli_epi16(s, 5));
+    n32[0] = _mm256_extract_epi32(s, 0);
+    n32[1] = _mm256_extract_epi32(s, 4);
+}
 
 INLINE vn vn_dot(vn acc, vb w, int32_t a4)
 {
-    return _mm256_add_epi16(acc, _mm256_maddubs_epi16(w, _mm256_set1_epi32(a4)));
+    return in_turn(_mm256_add_epi16(acc, _mm256_maddubs_epi16(w, _mm256_set1_epi32(a4))));
 }
 
 INLINE vi vn_end(vn acc, int32_t n)
@@ -311,8 +336,9 @@ INLINE vi vn_end(vn acc, int32_t n)
     return _mm256_add_epi32(_mm256_madd_epi16(acc, _mm256_set1_epi16(1)), _mm256_set1_epi32(n));
 }
 
-/* A sum that began with 0 times a scale (below 2^15), which vn_lanes made ready: twice a lane. */
-#define vn_lanes(scale) _mm256_or_si256((scale), _mm256_slli_epi32((scale), 16))
+/* A sum that needs nothing more times a scale (below 2^15), which vn_lanes made ready: twice a
+ * lane. */
+#define vn_lanes(scale) _mm256_blend_epi16((scale), _mm256_slli_epi32((scale), 16), 0xaa)
 #define vn_times(acc, lanes) _mm256_madd_epi16((acc), (lanes))
 
 /* sum + x * scale, |x| below 2^23, of a signed byte that vi_scale made ready; the same of a vn. */

@@ -226,9 +226,10 @@ INLINE vf vf_load_e4m3_half(const uint8_t *p)
 typedef vi vn;
 #define VN_MAX 255 /* bytes, of which vn sums 32 of K */
 #define vn_begin(n) _mm512_set1_epi32(n)
+#define vn_begin32(n32) _mm512_set1_epi32(n32)
 #define vn_dot(acc, w, a4) vi_dot((acc), (w), (a4))
 #define vn_end(acc, n) (acc)
-/* A sum that began with 0 times a scale, which vn_lanes made ready. */
+/* A sum that needs nothing more times a scale, which vn_lanes made ready. */
 #define vn_lanes(scale) (scale)
 #define vn_times(acc, lanes) vi_times((acc), (lanes))
 

@@ -476,9 +476,10 @@ INLINE vi vi_dot(vi acc, vb w, int32_t a4)
 typedef vi vn;
 #define VN_MAX 255 /* bytes, of which vn sums 32 of K */
 #define vn_begin(n) vi_set1(n)
+#define vn_begin32(n32) vi_set1(n32)
 #define vn_dot(acc, w, a4) vi_dot((acc), (w), (a4))
 #define vn_end(acc, n) (acc)
-/* A sum that began with 0 times a scale, which vn_lanes made ready. */
+/* A sum that needs nothing more times a scale, which vn_lanes made ready. */
 #define vn_lanes(scale) (scale)
 #define vn_times(acc, lanes) vi_times((acc), (lanes))
 
