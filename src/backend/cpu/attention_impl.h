@@ -1,9 +1,9 @@
 /* Attention of a few rows over the paged context of their sequence, one KV head at a time.
  *
- * Online softmax (Milakov and Gimelshein 2018; Dao 2022) over tiles of 16 positions aligned to the
- * absolute position, so the tiles, and with them the bits, do not depend on how a prompt was cut.
- * All query heads that share the KV head, of all rows of the item, meet a tile together: it is
- * brought to f32 once. A query's own arithmetic is the same in any company:
+ * Online softmax (Milakov and Gimelshein 2018; Dao 2022) over tiles of ATTN_TILE positions aligned
+ * to the absolute position, so the tiles, and with them the bits, do not depend on how a prompt was
+ * cut. All query heads that share the KV head, of all rows of the item, meet a tile together. A
+ * query's own arithmetic is the same in any company:
  *
  *     s[p] = scale * q . k[p]      m' = max(m, max s)      w[p] = e^(s[p] - m')
  *     c = e^(m - m')               l = l c + w             acc = acc c + sum_p w[p] v[p]
@@ -17,23 +17,37 @@
  *     M' = max(M, m)     L = L e^(M - M') + l e^(m - M')     A = A e^(M - M') + acc e^(m - M') */
 #define QB LINEAR_M /* queries a kernel takes at a time; layouts have this stride */
 
+enum { ATTN_PARTS = ATTN_TILE / KV_TILE };
+
+/* Where KV_TILE positions lie: k[dim][n_slots], v[KV_TILE][dim], and their scales of Q8_0. */
+struct attn_part {
+    const uint8_t *k, *v;
+    const float *k_scales, *v_scales; /* [dim / 32][n_slots], [KV_TILE][dim / 32] */
+    size_t n_slots;
+};
+
 struct attn_state {
     const struct attn_job *j;
-    uint32_t dim;        /* head_dim */
-    uint32_t n_value;    /* of V: head_dim or latent, */
-    uint32_t padded;     /* to a multiple of 16 */
-    uint32_t n_query;    /* rows x heads, row-major */
-    float *q;            /* [n_query / QB][dim][QB] */
-    float *m;            /* [n_query] of the range: its part, */
-    float *sum;          /* [n_query] at its end, */
-    float *acc;          /* [n_query][padded] */
-    float *k;            /* [dim][16] of the tile */
-    float *v;            /* [16][padded] of the tile */
-    float *w;            /* [n_query][16] scores, then weights, of the tile */
-    float *l;            /* [n_query][16] */
-    float *c;            /* [n_query] */
-    const uint8_t *next; /* the block after the one at work, not asked for yet; NULL: none */
-    size_t ask;          /* bytes of it that two dims ask for, a multiple of 64 */
+    uint32_t dim;     /* head_dim */
+    uint32_t n_value; /* of V: head_dim or latent, */
+    uint32_t padded;  /* to a multiple of 16 */
+    uint32_t n_query; /* rows x heads, row-major */
+    float *q;         /* [n_query / QB][dim][QB], zeros beyond n_query */
+    float *m;         /* [n_query] of the range: its part, */
+    float *sum;       /* [n_query] at its end, */
+    float *acc;       /* [n_query][padded] */
+    float *k;         /* [ATTN_PARTS][dim][KV_TILE] of the tile, if it is copied: attn_copy */
+    float *v;         /* [ATTN_TILE][n_value] likewise */
+    float *w;         /* [n_query][ATTN_TILE] scores, then weights, of the tile */
+    float *l;         /* [n_query][KV_TILE] */
+    float *c;         /* [n_query] */
+    struct attn_part parts[ATTN_PARTS]; /* the tile, */
+    struct attn_part next[ATTN_PARTS];  /* the one after it; where there is none, this one */
+};
+
+/* Positions of the tile at work that a query sees: 0..ATTN_TILE; none unless from < end. */
+struct attn_seen {
+    uint32_t from, end;
 };
 
 /* The arrays of a part. */
@@ -46,27 +60,27 @@ static void attn_into(struct attn_state *s, float *part)
 
 static void attn_begin(struct attn_state *s, const struct attn_job *j)
 {
+    const struct kv_layout *kv = j->kv;
     s->j = j;
-    s->dim = j->kv->head_dim;
-    s->n_value = j->kv->latent ? j->kv->latent : s->dim;
+    s->dim = kv->head_dim;
+    s->n_value = kv->latent ? kv->latent : s->dim;
     s->padded = (s->n_value + 15) / 16 * 16;
     s->n_query = j->n_rows * j->group;
-    s->ask = (2 * j->kv->head_bytes / s->dim + 63) / 64 * 64;
     const size_t padded = (s->dim + 15) / 16 * 16;
     s->q = j->scratch;
     s->k = s->q + ATTN_QUERIES * padded;
-    s->v = s->k + KV_TILE * padded;
-    s->w = s->v + (size_t)KV_TILE * s->padded;
-    s->l = s->w + ATTN_QUERIES * KV_TILE;
+    s->v = s->k + ATTN_TILE * padded;
+    s->w = s->v + ATTN_TILE * padded;
+    s->l = s->w + ATTN_QUERIES * ATTN_TILE;
     s->c = s->l + ATTN_QUERIES * KV_TILE;
 }
 
-/* The scratch as attn_range wants it: V's padding zero, queries packed. */
+/* Queries side by side, QB at a time. */
 static void attn_pack(struct attn_state *s)
 {
     const struct attn_job *j = s->j;
-    memset(s->q, 0, sizeof(float) * ATTN_QUERIES * ((s->dim + 15) / 16 * 16));
-    memset(s->v, 0, sizeof(float) * KV_TILE * s->padded);
+    if (s->n_query % QB)
+        memset(s->q + s->n_query / QB * QB * s->dim, 0, sizeof(float) * QB * s->dim);
     for (uint32_t i = 0; i < s->n_query; i++) {
         const float *q = j->q + i / j->group * j->q_stride + (size_t)(i % j->group) * s->dim;
         float *to = s->q + (size_t)(i / QB) * s->dim * QB + i % QB;
@@ -75,257 +89,175 @@ static void attn_pack(struct attn_state *s)
     }
 }
 
-/* Positions from tile_pos on that query i no longer sees, for its window has passed them: 0..16. */
-INLINE uint32_t attn_hidden(const struct attn_state *s, uint32_t i, uint32_t tile_pos)
+INLINE uint32_t attn_within(uint32_t pos, uint32_t tile_pos)
 {
-    const uint32_t first = attn_first_pos(s->j, i / s->j->group);
-    return first <= tile_pos ? 0 : first - tile_pos < KV_TILE ? first - tile_pos : KV_TILE;
+    return pos <= tile_pos ? 0 : pos - tile_pos < ATTN_TILE ? pos - tile_pos : ATTN_TILE;
 }
 
-INLINE const uint8_t *attn_block(const struct attn_job *j, uint32_t pos)
+/* What query i sees of the tile at tile_pos. Later queries see no less at its end, and no more at
+ * its beginning. */
+INLINE struct attn_seen attn_sees(const struct attn_state *s, uint32_t i, uint32_t tile_pos)
 {
-    return j->base + j->blocks[pos / j->kv->block_tokens] * j->kv->block_bytes +
-           j->head_kv * j->kv->head_bytes;
+    const uint32_t row = i / s->j->group;
+    return (struct attn_seen){attn_within(attn_first_pos(s->j, row), tile_pos),
+                              attn_within(attn_end_pos(s->j, row), tile_pos)};
 }
 
-/* 16 (or VL) values of one dim of K, at adjacent positions. */
-INLINE vf kv_load(enum kv_type type, const uint8_t *p, size_t i)
+#include "backend/cpu/attention_kv_impl.h"
+
+/* Tiles that are not read where they lie. */
+INLINE bool attn_copies(const struct attn_job *j)
 {
-    switch (type) {
-    case KV_F32:
-        return vf_load((const float *)p + i);
-    case KV_F16:
-        return vf_load_f16((const uint16_t *)p + i);
-    case KV_BF16:
-        return vf_load_bf16((const uint16_t *)p + i);
-    default:
-        return vf_load_i8((const int8_t *)p + i);
-    }
+    return j->kv->latent || j->kv->block_tokens % KV_TILE != 0;
 }
 
-INLINE float kv_get(enum kv_type type, const uint8_t *p, size_t i)
+/* w[first + m][part ..] = scale * q . k for N parts of the tile.
+ *
+ * Blocks lie anywhere in memory, so no hardware foresees the next ones. What the first queries
+ * read, here and of V, is asked for a tile ahead at the same time: a burst would fill the buffers
+ * that every load needs. */
+INLINE void attn_scores_of(const struct attn_state *s,
+                           uint32_t first,
+                           uint32_t part,
+                           const enum kv_type type,
+                           const int M,
+                           const int N)
 {
-    switch (type) {
-    case KV_F32:
-        return ((const float *)p)[i];
-    case KV_F16:
-        return f16_to_f32(((const uint16_t *)p)[i]);
-    case KV_BF16:
-        return bf16_to_f32(((const uint16_t *)p)[i]);
-    default:
-        return (float)((const int8_t *)p)[i];
-    }
-}
-
-/* K of a tile that lies in one block. */
-INLINE void fetch_k_of(const struct attn_state *s,
-                       const uint8_t *k,
-                       uint32_t slot,
-                       enum kv_type type)
-{
-    const uint32_t n_slots = s->j->kv->block_tokens;
-    const float *scales = (const float *)(k + (size_t)s->dim * n_slots);
-    for (uint32_t d = 0; d < s->dim; d++) {
-        for (int h = 0; h < PARTS; h++) {
-            vf x = kv_load(type, k, (size_t)d * n_slots + slot + h * VL);
-            if (type == KV_Q8_0)
-                x = vf_mul(x, vf_load(scales + (size_t)(d / 32) * n_slots + slot + h * VL));
-            vf_store(s->k + d * KV_TILE + h * VL, x);
-        }
-    }
-}
-
-/* K of a tile that crosses blocks: one position after the other. */
-static void fetch_k_slowly(const struct attn_state *s, uint32_t pos, uint32_t from, uint32_t n)
-{
-    const struct kv_layout *kv = s->j->kv;
-    for (uint32_t i = from; i < n; i++) {
-        const uint8_t *k = attn_block(s->j, pos + i);
-        const uint32_t slot = (pos + i) % kv->block_tokens;
-        const float *scales = (const float *)(k + (size_t)s->dim * kv->block_tokens);
-        for (uint32_t d = 0; d < s->dim; d++) {
-            float x = kv_get(kv->type, k, (size_t)d * kv->block_tokens + slot);
-            if (kv->type == KV_Q8_0)
-                x *= scales[(size_t)(d / 32) * kv->block_tokens + slot];
-            s->k[d * KV_TILE + i] = x;
-        }
-    }
-}
-
-/* Of the tile's positions at least from .. n - 1; others may be of blocks that are gone. */
-static void fetch_k(const struct attn_state *s, uint32_t pos, uint32_t from, uint32_t n)
-{
-    const struct kv_layout *kv = s->j->kv;
-    if (kv->block_tokens % KV_TILE != 0) {
-        fetch_k_slowly(s, pos, from, n);
-        return;
-    }
-    const uint8_t *k = attn_block(s->j, pos);
-    const uint32_t slot = pos % kv->block_tokens;
-    switch (kv->type) {
-    case KV_F32:
-        fetch_k_of(s, k, slot, KV_F32);
-        break;
-    case KV_F16:
-        fetch_k_of(s, k, slot, KV_F16);
-        break;
-    case KV_BF16:
-        fetch_k_of(s, k, slot, KV_BF16);
-        break;
-    case KV_Q8_0:
-        fetch_k_of(s, k, slot, KV_Q8_0);
-        break;
-    }
-}
-
-/* V of one position; head_dim is a multiple of 8 but maybe not of VL. */
-INLINE void fetch_v_of(
-    const struct attn_state *s, const uint8_t *v, uint32_t slot, float *to, enum kv_type type)
-{
-    const uint32_t dim = s->dim, n_scales = (dim + 31) / 32;
-    const float *scales = (const float *)(v + (size_t)dim * s->j->kv->block_tokens);
-    const size_t at = (size_t)slot * dim;
-    uint32_t d = 0;
-    for (; d + VL <= dim; d += VL) {
-        vf x = kv_load(type, v, at + d);
-        if (type == KV_Q8_0)
-            x = vf_mul(x, vf_set1(scales[slot * n_scales + d / 32]));
-        vf_store(to + d, x);
-    }
-    for (; d < dim; d++) {
-        float x = kv_get(type, v, at + d);
-        to[d] = type == KV_Q8_0 ? x * scales[slot * n_scales + d / 32] : x;
-    }
-}
-
-/* V that is the first part of K, which the tile has already. */
-static void fetch_v_of_k(const struct attn_state *s, uint32_t from, uint32_t n)
-{
-    for (uint32_t i = from; i < n; i++) {
-        for (uint32_t d = 0; d < s->n_value; d++)
-            s->v[(size_t)i * s->padded + d] = s->k[(size_t)d * KV_TILE + i];
-    }
-}
-
-static void fetch_v(const struct attn_state *s, uint32_t pos, uint32_t from, uint32_t n)
-{
-    const struct kv_layout *kv = s->j->kv;
-    if (kv->latent) {
-        fetch_v_of_k(s, from, n);
-        return;
-    }
-    for (uint32_t i = from; i < n; i++) {
-        const uint8_t *v = attn_block(s->j, pos + i) + kv->half_bytes;
-        const uint32_t slot = (pos + i) % kv->block_tokens;
-        float *to = s->v + i * s->padded;
-        switch (kv->type) {
-        case KV_F32:
-            fetch_v_of(s, v, slot, to, KV_F32);
-            break;
-        case KV_F16:
-            fetch_v_of(s, v, slot, to, KV_F16);
-            break;
-        case KV_BF16:
-            fetch_v_of(s, v, slot, to, KV_BF16);
-            break;
-        case KV_Q8_0:
-            fetch_v_of(s, v, slot, to, KV_Q8_0);
-            break;
-        }
-    }
-}
-
-/* Blocks lie anywhere in memory, so no hardware foresees the next one. It is asked for evenly while
- * the first queries' scores are computed: a burst would fill the buffers that every load needs. */
-INLINE void attn_ask(const struct attn_state *s, uint32_t d)
-{
-    const uint8_t *at = s->next + d / 2 * s->ask;
-    for (size_t i = 0; i < s->ask; i += 64)
-        __builtin_prefetch(at + i);
-}
-
-/* w[first + m][0..16] = scale * q . k, even and odd dims summed apart. */
-INLINE void attn_scores(const struct attn_state *s, uint32_t first, const int M)
-{
-    const float *queries = s->q + (size_t)(first / QB) * s->dim * QB;
+    const struct attn_part *at = s->parts + part, *next = first == 0 ? s->next + part : at;
+    const size_t step = at->n_slots * KV_SIZE(type);
     const vf scale = vf_set1(s->j->scale);
     for (int h = 0; h < PARTS; h++) {
-        vf even[QB], odd[QB];
-        EACH_ROW even[m] = odd[m] = vf_zero();
-        const float *k = s->k + h * VL, *q = queries;
-        for (uint32_t d = 0; d < s->dim; d += 2, k += 2 * KV_TILE, q += 2 * QB) {
-            if (first == 0 && h == 0 && s->next)
-                attn_ask(s, d);
-            vf k0 = vf_load(k), k1 = vf_load(k + KV_TILE);
-            EACH_ROW even[m] = vf_fma(k0, vf_set1(q[m]), even[m]);
-            EACH_ROW odd[m] = vf_fma(k1, vf_set1(q[QB + m]), odd[m]);
+        const float *q = s->q + (size_t)(first / QB) * s->dim * QB;
+        const uint8_t *k[ATTN_PARTS], *ask[ATTN_PARTS];
+        vf sum[QB][ATTN_PARTS], scales[ATTN_PARTS];
+        UNROLL for (int n = 0; n < N; n++)
+        {
+            k[n] = at[n].k + h * VL * KV_SIZE(type);
+            ask[n] = next[n].k;
         }
-        EACH_ROW vf_store(s->w + (first + m) * KV_TILE + h * VL,
-                          vf_mul(vf_add(even[m], odd[m]), scale));
+        EACH_ROW UNROLL for (int n = 0; n < N; n++) sum[m][n] = vf_zero();
+        for (uint32_t d = 0; d < s->dim;) {
+            UNROLL for (int n = 0; n < N && type == KV_Q8_0; n++)
+            {
+                scales[n] = vf_load(at[n].k_scales + d / 32 * at[n].n_slots + h * VL);
+                __builtin_prefetch(next[n].k_scales + d / 32 * next[n].n_slots);
+            }
+            const uint32_t stop = type == KV_Q8_0 && d + 32 < s->dim ? d + 32 : s->dim;
+            for (; d < stop; d++, q += QB) {
+                vf x[ATTN_PARTS];
+                UNROLL for (int n = 0; n < N; n++)
+                {
+                    x[n] = kv_load_scaled(type, k[n], scales[n]);
+                    __builtin_prefetch(ask[n]);
+                    k[n] += step;
+                    ask[n] += step;
+                }
+                EACH_ROW
+                {
+                    const vf y = vf_set1(q[m]);
+                    UNROLL for (int n = 0; n < N; n++) sum[m][n] = vf_fma(x[n], y, sum[m][n]);
+                }
+            }
+        }
+        EACH_ROW UNROLL for (int n = 0; n < N; n++)
+            vf_store(s->w + (first + m) * ATTN_TILE + (part + n) * KV_TILE + h * VL,
+                     vf_mul(sum[m][n], scale));
     }
 }
 
-/* Lanes from .. n - 1 of part h of a tile keep x, the others become `other`. */
-INLINE vf attn_keep(vf x, vf other, int h, uint32_t from, uint32_t n)
+/* Several parts at once, so that there are enough sums to work on, and few loads a sum. */
+INLINE void attn_scores(const struct attn_state *s,
+                        uint32_t first,
+                        struct attn_seen seen,
+                        const enum kv_type type,
+                        const int M)
 {
-    const uint32_t before = (uint32_t)h * VL;
-    const uint32_t seen = n <= before ? 0 : n - before > VL ? VL : n - before;
-    const uint32_t gone = from <= before ? 0 : from - before > VL ? VL : from - before;
-    x = vf_first_n(x, other, seen);
-    return from ? vf_first_n(other, x, gone) : x;
+    const int N = M == QB ? 2 : ATTN_PARTS;
+    const uint32_t end = (seen.end + KV_TILE - 1) / KV_TILE;
+    uint32_t part = seen.from / KV_TILE;
+    for (; part + N <= end; part += N)
+        attn_scores_of(s, first, part, type, M, N);
+    for (; part < end; part++)
+        attn_scores_of(s, first, part, type, M, 1);
 }
 
-/* Scores x of part h of the tile at `pos`, less what query i's head takes off for their distance.
+/* Of VL positions of the tile from `at` on, those that are seen keep x, the others become `other`.
  */
-INLINE vf attn_slope(const struct attn_state *s, uint32_t i, uint32_t pos, int h, vf x)
+INLINE vf attn_keep(vf x, vf other, uint32_t at, struct attn_seen seen)
 {
-    static const float places[KV_TILE] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const uint32_t n = seen.end <= at ? 0 : seen.end - at > VL ? VL : seen.end - at;
+    const uint32_t gone = seen.from <= at ? 0 : seen.from - at > VL ? VL : seen.from - at;
+    x = vf_first_n(x, other, n);
+    return gone ? vf_first_n(other, x, gone) : x;
+}
+
+/* VL scores x from position pos on, less what query i's head takes off for their distance. */
+INLINE vf attn_slope(const struct attn_state *s, uint32_t i, uint32_t pos, vf x)
+{
+    static const float places[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     const struct attn_job *j = s->j;
     const int32_t at = (int32_t)(j->first_pos + i / j->group) - (int32_t)pos;
-    const vf apart = vf_sub(vf_set1((float)at), vf_load(places + h * VL));
+    const vf apart = vf_sub(vf_set1((float)at), vf_load(places));
     return vf_fnma(vf_set1(j->slopes[i % j->group]), vf_max(apart, vf_sub(vf_zero(), apart)), x);
 }
 
-/* Scores of query i with the tile at `pos` to weights; it sees positions from .. n - 1 of that, at
- * least one. */
-INLINE void attn_softmax(
-    const struct attn_state *s, uint32_t i, uint32_t pos, uint32_t from, uint32_t n)
+/* e^x of x up to 0; far below it is nothing that a sum with 1 in it would notice. */
+INLINE vf attn_exp(vf x)
 {
-    float *w = s->w + i * KV_TILE, *l = s->l + i * KV_TILE;
-    vf x[PARTS], top = vf_set1(-INFINITY);
-    for (int h = 0; h < PARTS; h++) {
+    return vf_exp_within(vf_max(x, vf_set1(-87.3f)));
+}
+
+/* Scores of query i with the tile at `pos` to weights; it sees at least one position of that. What
+ * it does not see may hold anything. */
+INLINE void attn_softmax(const struct attn_state *s,
+                         uint32_t i,
+                         uint32_t pos,
+                         struct attn_seen seen)
+{
+    enum { N = ATTN_TILE / VL };
+    const bool all = seen.from == 0 && seen.end == ATTN_TILE;
+    float *w = s->w + i * ATTN_TILE, *l = s->l + i * KV_TILE;
+    vf x[N], top = vf_set1(-INFINITY);
+    UNROLL for (int h = 0; h < N; h++)
+    {
         x[h] = vf_load(w + h * VL);
         if (s->j->cap > 0.0f)
             x[h] = cap_of(x[h], s->j->cap);
         if (s->j->slopes)
-            x[h] = attn_slope(s, i, pos, h, x[h]);
-        x[h] = attn_keep(x[h], vf_set1(-INFINITY), h, from, n);
+            x[h] = attn_slope(s, i, pos + h * VL, x[h]);
+        if (!all)
+            x[h] = attn_keep(x[h], vf_set1(-INFINITY), h * VL, seen);
         top = vf_max(top, x[h]);
     }
-    float m = s->m[i], m_new = vf_hmax(top);
-    m_new = m_new > m ? m_new : m;
-    vf c = vf_set1(1.0f);
-    if (m_new != m)
-        c = vf_exp(vf_set1(m - m_new));
+    const float m = s->m[i], highest = vf_hmax(top), m_new = highest > m ? highest : m;
+    const vf c = attn_exp(vf_set1(m - m_new));
     vf_store_n(&s->c[i], c, 1);
     s->m[i] = m_new;
-    for (int h = 0; h < PARTS; h++) {
-        vf p = attn_keep(vf_exp(vf_sub(x[h], vf_set1(m_new))), vf_zero(), h, from, n);
+    vf sum[PARTS];
+    UNROLL for (int h = 0; h < PARTS; h++) sum[h] = vf_mul(vf_load(l + h * VL), c);
+    UNROLL for (int h = 0; h < N; h++)
+    {
+        vf p = attn_exp(vf_sub(x[h], vf_set1(m_new)));
+        if (!all)
+            p = attn_keep(p, vf_zero(), h * VL, seen);
         vf_store(w + h * VL, p);
-        vf_store(l + h * VL, vf_fma(vf_load(l + h * VL), c, p));
+        sum[h % PARTS] = vf_add(sum[h % PARTS], p);
     }
+    UNROLL for (int h = 0; h < PARTS; h++) vf_store(l + h * VL, sum[h]);
 }
 
-/* acc[first + m][d..] = acc c + sum over positions from .. n - 1 of w v, N vectors of dims at a
- * time. */
+/* acc[first + m][d..] = acc c + sum over positions seen of w v, N vectors of dims at a time, or
+ * what is left of one. */
 INLINE void attn_values_at(const struct attn_state *s,
                            uint32_t first,
-                           uint32_t from,
-                           uint32_t n,
+                           struct attn_seen seen,
                            uint32_t d,
+                           const enum kv_type type,
                            const int M,
                            const int N)
 {
+    const size_t step = s->n_value * KV_SIZE(type), n_scales = (s->n_value + 31) / 32;
+    const uint32_t left = s->n_value - d;
     vf acc[QB][4];
     EACH_ROW
     {
@@ -333,98 +265,150 @@ INLINE void attn_values_at(const struct attn_state *s,
         UNROLL for (int i = 0; i < N; i++) acc[m][i] =
             vf_mul(vf_load(s->acc + (size_t)(first + m) * s->padded + d + i * VL), c);
     }
-    const float *w = s->w + first * KV_TILE, *end = w + n;
-    const float *values = s->v + d + (size_t)from * s->padded;
-    w += from;
-    for (; w < end; w++, values += s->padded) {
-        vf v[4];
-        UNROLL for (int i = 0; i < N; i++) v[i] = vf_load(values + i * VL);
-        EACH_ROW
-        {
-            vf weight = vf_set1(w[m * KV_TILE]);
-            UNROLL for (int i = 0; i < N; i++) acc[m][i] = vf_fma(weight, v[i], acc[m][i]);
+    const float *w = s->w + first * ATTN_TILE + seen.from, *end = w + (seen.end - seen.from);
+    for (uint32_t p = seen.from; p < seen.end; p = p / KV_TILE * KV_TILE + KV_TILE) {
+        const struct attn_part *at = s->parts + p / KV_TILE;
+        const struct attn_part *next = first == 0 ? s->next + p / KV_TILE : at;
+        const size_t begin = p % KV_TILE * step + d * KV_SIZE(type);
+        const uint8_t *v = at->v + begin, *ask = next->v + begin;
+        const float *scales = at->v_scales + p % KV_TILE * n_scales + d / 32;
+        const float *part_end = w + (KV_TILE - p % KV_TILE);
+        for (; w < (part_end < end ? part_end : end); w++, v += step, ask += step) {
+            vf x[4];
+            UNROLL for (int i = 0; i < N; i++)
+            {
+                vf scale = vf_zero();
+                if (type == KV_Q8_0)
+                    scale = vf_set1(scales[(d % 32 + i * VL) / 32]);
+                x[i] = N == 1 && left < VL
+                           ? kv_load_n(type, v, left, scale)
+                           : kv_load_scaled(type, v + i * VL * KV_SIZE(type), scale);
+                if (i * VL * KV_SIZE(type) % 64 == 0)
+                    __builtin_prefetch(ask + i * VL * KV_SIZE(type));
+            }
+            scales += n_scales;
+            EACH_ROW
+            {
+                const vf y = vf_set1(w[m * ATTN_TILE]);
+                UNROLL for (int i = 0; i < N; i++) acc[m][i] = vf_fma(x[i], y, acc[m][i]);
+            }
         }
     }
     EACH_ROW UNROLL for (int i = 0; i < N; i++)
         vf_store(s->acc + (size_t)(first + m) * s->padded + d + i * VL, acc[m][i]);
 }
 
-INLINE void attn_values(
-    const struct attn_state *s, uint32_t first, uint32_t from, uint32_t n, const int M, const int N)
+INLINE void attn_values(const struct attn_state *s,
+                        uint32_t first,
+                        struct attn_seen seen,
+                        const enum kv_type type,
+                        const int M)
 {
+    const int N = M == QB ? 2 : 4;
     uint32_t d = 0;
-    for (; d + N * VL <= s->padded; d += N * VL)
-        attn_values_at(s, first, from, n, d, M, N);
-    for (; d < s->padded; d += VL)
-        attn_values_at(s, first, from, n, d, M, 1);
+    for (; d + N * VL <= s->n_value; d += N * VL)
+        attn_values_at(s, first, seen, d, type, M, N);
+    for (; d < s->n_value; d += VL)
+        attn_values_at(s, first, seen, d, type, M, 1);
 }
 
-/* Positions of the tile that query i may see: 0..16. */
-INLINE uint32_t attn_visible(const struct attn_state *s, uint32_t i, uint32_t tile_pos)
+/* Values that query i alone sees. */
+INLINE void attn_values_alone(
+    const struct attn_state *s, uint32_t i, uint32_t from, uint32_t end, const enum kv_type type)
 {
-    const uint32_t end = attn_end_pos(s->j, i / s->j->group);
-    return end <= tile_pos ? 0 : end - tile_pos < KV_TILE ? end - tile_pos : KV_TILE;
-}
-
-/* Queries first .. first + M - 1 meet the tile. Rows on the diagonal, and at the window's far end,
- * see different positions; those go one by one, so that nobody touches a value from its own future,
- * or one that its window has passed. */
-INLINE void attn_batch(const struct attn_state *s, uint32_t first, uint32_t tile_pos, const int M)
-{
-    const uint32_t n_first = attn_visible(s, first, tile_pos);
-    const uint32_t n_last = attn_visible(s, first + M - 1, tile_pos);
-    const uint32_t from_first = attn_hidden(s, first, tile_pos);
-    const bool same = n_first == n_last && from_first == attn_hidden(s, first + M - 1, tile_pos);
-    if (n_last == 0 || from_first == KV_TILE)
-        return;
-    attn_scores(s, first, M);
-    for (uint32_t i = first; i < first + M; i++) {
-        const uint32_t n = attn_visible(s, i, tile_pos), from = attn_hidden(s, i, tile_pos);
-        if (from >= n)
-            continue;
-        attn_softmax(s, i, tile_pos, from, n);
-        if (!same)
-            attn_values(s, i, from, n, 1, 4);
+    if (from < end) {
+        attn_values(s, i, (struct attn_seen){from, end}, type, 1);
+        s->c[i] = 1.0f;
     }
-    if (same)
-        attn_values(s, first, from_first, n_last, M, M > 2 ? 2 : 4);
+}
+
+/* Queries first .. last meet the tile, M at a time: behind them are zeros. Rows on the diagonal,
+ * and at the window's far end, see different positions: first each meets what only some of them see
+ * at its beginning, then all what all of them see, then each what is left. So nobody touches a
+ * value from its own future, or one that its window has passed, and everybody adds up in order of
+ * position. */
+INLINE void attn_batch(const struct attn_state *s,
+                       uint32_t first,
+                       uint32_t last,
+                       uint32_t tile_pos,
+                       const enum kv_type type,
+                       const int M)
+{
+    const struct attn_seen a = attn_sees(s, first, tile_pos), z = attn_sees(s, last, tile_pos);
+    const struct attn_seen any = {a.from, z.end}, all = {z.from, a.end};
+    if (any.from >= any.end)
+        return;
+    attn_scores(s, first, any, type, M);
+    if (a.from == z.from && a.end == z.end) {
+        for (uint32_t i = first; i <= last; i++)
+            attn_softmax(s, i, tile_pos, all);
+        attn_values(s, first, all, type, M);
+        return;
+    }
+    const bool together = all.from < all.end;
+    for (uint32_t i = first; i <= last; i++) {
+        const struct attn_seen seen = attn_sees(s, i, tile_pos);
+        if (seen.from < seen.end)
+            attn_softmax(s, i, tile_pos, seen);
+        attn_values_alone(s, i, seen.from, together ? all.from : seen.end, type);
+    }
+    if (!together)
+        return;
+    attn_values(s, first, all, type, M);
+    for (uint32_t i = first; i <= last; i++) {
+        s->c[i] = 1.0f;
+        attn_values_alone(s, i, all.end, attn_sees(s, i, tile_pos).end, type);
+    }
+}
+
+/* Where the tile at `pos` lies, as far as any query sees it, and the next. */
+static void attn_find(struct attn_state *s, uint32_t pos, uint32_t last_pos)
+{
+    const uint32_t from = attn_sees(s, 0, pos).from, end = attn_sees(s, s->n_query - 1, pos).end;
+    for (uint32_t i = 0; i < ATTN_PARTS; i++) {
+        struct attn_part *part = &s->parts[i];
+        const uint32_t first = i * KV_TILE, next = pos + ATTN_TILE + first;
+        const uint32_t f = from > first ? from - first : 0;
+        const uint32_t n = end < first ? 0 : end - first < KV_TILE ? end - first : KV_TILE;
+        if (f >= n)
+            continue;
+        *part =
+            attn_copies(s->j)
+                ? attn_copy(s, pos + first, f, n, s->k + first * s->dim, s->v + first * s->n_value)
+                : attn_part_at(s->j, pos + first);
+        s->next[i] = next <= last_pos && !attn_copies(s->j) ? attn_part_at(s->j, next) : *part;
+    }
+}
+
+INLINE void attn_tile_as(const struct attn_state *s, uint32_t pos, const enum kv_type type)
+{
+    uint32_t i = 0, left;
+    for (; (left = s->n_query - i) > QB / 2; i += left < QB ? left : QB)
+        attn_batch(s, i, i + (left < QB ? left : QB) - 1, pos, type, QB);
+    if (QB == 8 && left > 2)
+        attn_batch(s, i, i + left - 1, pos, type, 4);
+    else if (left == 2)
+        attn_batch(s, i, i + 1, pos, type, 2);
+    else if (left > 0)
+        attn_batch(s, i, i, pos, type, 1);
 }
 
 static void attn_tile(struct attn_state *s, uint32_t pos, uint32_t last_pos)
 {
-    const uint32_t n_slots = s->j->kv->block_tokens, next = pos / n_slots * n_slots + n_slots;
-    const bool first_of_block = pos % n_slots < KV_TILE;
-    s->next = first_of_block && next <= last_pos ? attn_block(s->j, next) : NULL;
-    const uint32_t n = attn_visible(s, s->n_query - 1, pos), from = attn_hidden(s, 0, pos);
-    fetch_k(s, pos, from, n);
-    fetch_v(s, pos, from, n);
-    uint32_t i = 0;
-    for (; i + QB <= s->n_query; i += QB)
-        attn_batch(s, i, pos, QB);
-    switch (s->n_query - i) {
-    case 1:
-        attn_batch(s, i, pos, 1);
+    attn_find(s, pos, last_pos);
+    switch (attn_copies(s->j) ? KV_F32 : s->j->kv->type) {
+    case KV_F32:
+        attn_tile_as(s, pos, KV_F32);
         break;
-    case 2:
-        attn_batch(s, i, pos, 2);
+    case KV_F16:
+        attn_tile_as(s, pos, KV_F16);
         break;
-    case 3:
-        attn_batch(s, i, pos, 3);
+    case KV_BF16:
+        attn_tile_as(s, pos, KV_BF16);
         break;
-#if QB == 8
-    case 4:
-        attn_batch(s, i, pos, 4);
+    case KV_Q8_0:
+        attn_tile_as(s, pos, KV_Q8_0);
         break;
-    case 5:
-        attn_batch(s, i, pos, 5);
-        break;
-    case 6:
-        attn_batch(s, i, pos, 6);
-        break;
-    case 7:
-        attn_batch(s, i, pos, 7);
-        break;
-#endif
     }
 }
 
@@ -433,14 +417,17 @@ static void attn_range(struct attn_state *s, uint32_t range, float *part)
 {
     const uint32_t last_pos = attn_end(s->j) - 1, begin = range * ATTN_RANGE;
     const uint32_t last = last_pos - begin < ATTN_RANGE ? last_pos : begin + ATTN_RANGE - 1;
-    const uint32_t seen = attn_first_pos(s->j, 0) / KV_TILE * KV_TILE;
+    const uint32_t seen = attn_first_pos(s->j, 0) / ATTN_TILE * ATTN_TILE;
     const uint32_t first = seen > begin ? seen : begin;
     attn_into(s, part);
-    memset(s->acc, 0, sizeof(float) * s->n_query * s->padded);
+    const uint32_t n = (s->n_query + QB - 1) / QB * QB; /* with those of padding */
+    memset(s->acc, 0, sizeof(float) * n * s->padded);
     memset(s->l, 0, sizeof(float) * s->n_query * KV_TILE);
-    for (uint32_t i = 0; i < s->n_query; i++)
+    for (uint32_t i = 0; i < n; i++) {
         s->m[i] = -INFINITY;
-    for (uint32_t pos = first; pos <= last; pos += KV_TILE)
+        s->c[i] = 1.0f;
+    }
+    for (uint32_t pos = first; pos <= last; pos += ATTN_TILE)
         attn_tile(s, pos, last_pos);
     for (uint32_t i = 0; i < s->n_query; i++) {
         vf l = vf_load(s->l + i * KV_TILE);
@@ -526,74 +513,4 @@ static void run_attend_merge(const struct attn_job *j, const float *parts, uint3
     for (uint32_t r = 1; r < n_parts; r++)
         attn_fold(&s, total, parts + r * n);
     attn_put(&s, total);
-}
-
-/* 32 (or the head's last) values to int8 with one scale; to[i * stride]. */
-static float kv_quantise(const float *x, uint32_t n, int8_t *to, size_t stride)
-{
-    float amax = 0;
-    for (uint32_t i = 0; i < n; i++)
-        amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
-    if (!(amax > 1e-30f)) {
-        for (uint32_t i = 0; i < n; i++)
-            to[i * stride] = 0;
-        return 0;
-    }
-    const float inverse = 127.0f / amax;
-    for (uint32_t i = 0; i < n; i++)
-        to[i * stride] = (int8_t)lrintf(x[i] * inverse);
-    return amax / 127.0f;
-}
-
-static void kv_store_q8(
-    const struct kv_layout *kv, uint8_t *head, uint32_t slot, const float *k, const float *v)
-{
-    const uint32_t dim = kv->head_dim, n_slots = kv->block_tokens, n_scales = (dim + 31) / 32;
-    float *k_scales = (float *)(head + (size_t)dim * n_slots);
-    float *v_scales = (float *)(head + kv->half_bytes + (size_t)dim * n_slots);
-    for (uint32_t d = 0; d < dim; d += 32) {
-        const uint32_t n = dim - d < 32 ? dim - d : 32;
-        int8_t *k_to = (int8_t *)head + (size_t)d * n_slots + slot;
-        k_scales[(size_t)(d / 32) * n_slots + slot] = kv_quantise(k + d, n, k_to, n_slots);
-        if (kv->latent)
-            continue;
-        int8_t *v_to = (int8_t *)head + kv->half_bytes + (size_t)slot * dim + d;
-        v_scales[(size_t)slot * n_scales + d / 32] = kv_quantise(v + d, n, v_to, 1);
-    }
-}
-
-static void to_half(enum kv_type type, const float *x, uint16_t *to, uint32_t n)
-{
-    if (type == KV_BF16) {
-        for (uint32_t i = 0; i < n; i++)
-            to[i] = f32_to_bf16(x[i]);
-        return;
-    }
-    uint32_t i = 0;
-    for (; i + VL <= n; i += VL)
-        vf_store_f16(to + i, vf_load(x + i));
-    for (; i < n; i++)
-        to[i] = f32_to_f16(x[i]);
-}
-
-static void run_kv_store(
-    const struct kv_layout *kv, uint8_t *head, uint32_t slot, const float *k, const float *v)
-{
-    const uint32_t dim = kv->head_dim;
-    uint8_t *value = head + kv->half_bytes;
-    if (kv->type == KV_Q8_0) {
-        kv_store_q8(kv, head, slot, k, v);
-    } else if (kv->type == KV_F32) {
-        for (uint32_t d = 0; d < dim; d++)
-            ((float *)head)[(size_t)d * kv->block_tokens + slot] = k[d];
-        if (!kv->latent)
-            memcpy((float *)value + (size_t)slot * dim, v, dim * sizeof *v);
-    } else {
-        uint16_t half[MAX_HEAD_DIM];
-        to_half(kv->type, k, half, dim);
-        for (uint32_t d = 0; d < dim; d++)
-            ((uint16_t *)head)[(size_t)d * kv->block_tokens + slot] = half[d];
-        if (!kv->latent)
-            to_half(kv->type, v, (uint16_t *)value + (size_t)slot * dim, dim);
-    }
 }

@@ -32,9 +32,10 @@ enum {
     CONV_MAX_WIDTH = 8,
     CONV_MAX_PART = 512, /* channels whose last rows lie on the stack */
     ACT_TILE = 4,        /* rows that share a tile of packed activations */
-    KV_TILE = 16,        /* positions that attention takes at a time, aligned */
+    KV_TILE = 16,        /* positions of K that lie side by side, aligned */
+    ATTN_TILE = 64,      /* positions that attention takes at a time, aligned */
     MAX_HEAD_DIM = 640,
-    ATTN_RANGE = 512,   /* positions whose softmax is summed by itself, aligned; of KV_TILEs */
+    ATTN_RANGE = 512,   /* positions whose softmax is summed by itself, aligned; of tiles */
     ATTN_QUERIES = 32,  /* rows x heads that an item of attention may hold */
     TILE_K = 512,       /* of K that many rows meet at a time: quantised weights, */
     TILE_FLOAT_K = 256, /* float weights */
@@ -257,7 +258,7 @@ struct recur_job {
 
 /* Raise it with every change of the bits that kernels compute: what is stored on disk says which
  * revision computed it. */
-#define CPU_KERNELS_REVISION "r4"
+#define CPU_KERNELS_REVISION "r5"
 
 struct cpu_kernels {
     const char *name;

@@ -42,14 +42,13 @@ INLINE int32_t load_i32(const void *p)
 #include "backend/cpu/simd_plain.h"
 #endif
 
-/* e^x to 2 units in the last place for x in [-87.3, 88.3]; 0 below, e^88.3 above.
+/* e^x to 2 units in the last place for x in [-87.3, 88.3].
  * x = n ln2 + r with |r| <= ln2 / 2, and the Taylor series of e^r to r^7 (its rest is 5e-9). */
-INLINE vf vf_exp(vf x)
+INLINE vf vf_exp_within(vf x)
 {
-    vf c = vf_min(vf_max(x, vf_set1(-87.3f)), vf_set1(88.3f));
-    vi n = vi_round(vf_mul(c, vf_set1(1.44269504f)));
+    vi n = vi_round(vf_mul(x, vf_set1(1.44269504f)));
     vf nf = vf_from_i(n);
-    vf r = vf_fma(nf, vf_set1(-0.693145752f), c);
+    vf r = vf_fma(nf, vf_set1(-0.693145752f), x);
     r = vf_fma(nf, vf_set1(-1.42860677e-6f), r);
     vf p = vf_set1(1.0f / 5040);
     p = vf_fma(p, r, vf_set1(1.0f / 720));
@@ -59,7 +58,14 @@ INLINE vf vf_exp(vf x)
     p = vf_fma(p, r, vf_set1(0.5f));
     p = vf_fma(p, r, vf_set1(1.0f));
     p = vf_fma(p, r, vf_set1(1.0f));
-    return vf_zero_below(vf_mul(p, vf_exp2_of(n)), x, -87.3f);
+    return vf_mul(p, vf_exp2_of(n));
+}
+
+/* The same; 0 below, e^88.3 above. */
+INLINE vf vf_exp(vf x)
+{
+    const vf c = vf_min(vf_max(x, vf_set1(-87.3f)), vf_set1(88.3f));
+    return vf_zero_below(vf_exp_within(c), x, -87.3f);
 }
 
 /* tanh x = t / (t + 2) with t = e^2x - 1, which is 2^n (e^r - 1) + (2^n - 1): exact to a few units
