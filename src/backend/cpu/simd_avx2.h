@@ -155,6 +155,8 @@ INLINE void vi_store_i8(int8_t *p, vi v)
 #define vb_add(a, x) _mm256_add_epi8((a), _mm256_set1_epi8(x))
 #define vb_xor(a, b) _mm256_xor_si256((a), (b))
 #define vb_flip(a) _mm256_xor_si256((a), _mm256_set1_epi8((char)0x80))
+/* The compiler no longer knows what v holds. */
+#define vb_forget(v) __asm__("" : "+x"(v))
 /* Ask for a line once v is there: a compiler by itself puts all requests first. */
 #define vb_ask(v, line) __asm__ volatile("prefetcht0 %1" : "+x"(v) : "m"(*(const char *)(line)))
 /* Of each byte w, below 16, the table's byte. */

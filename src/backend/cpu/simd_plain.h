@@ -323,6 +323,7 @@ INLINE vb vb_flip(vb a)
     return vb_add(a, 0x80);
 }
 
+#define vb_forget(v) ((void)(v))
 #define vb_ask(v, line) __builtin_prefetch(line)
 /* Of each byte w, below 16, the table's byte. */
 INLINE vb vb_lookup(const uint8_t table[16], vb w)

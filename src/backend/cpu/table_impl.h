@@ -22,13 +22,17 @@ static double run_peak_int8(uint64_t n)
     uint8_t w[4 * VL];
     for (unsigned i = 0; i < sizeof w; i++)
         w[i] = (uint8_t)(i & 31);
-    const vb wv = vb_load(w);
+    vb wv = vb_load(w);
     int32_t a4 = (int32_t)(n & 0x01010101);
     vi s[N_SUMS];
     UNROLL for (int i = 0; i < N_SUMS; i++) s[i] = vi_set1(i); /* each its own */
     for (uint64_t r = 0; r < n; r++) {
         __asm__ volatile("" : "+r"(a4)); /* a new operand each round, or the loop would fold */
-        UNROLL for (int i = 0; i < N_SUMS; i++) s[i] = vi_dot(s[i], wv, a4);
+        UNROLL for (int i = 0; i < N_SUMS; i++)
+        {
+            vb_forget(wv); /* or all sums would share one product */
+            s[i] = vi_dot(s[i], wv, a4);
+        }
     }
     uint32_t total = 0; /* may wrap */
     UNROLL for (int i = 0; i < N_SUMS; i++) total += (uint32_t)vi_sum(s[i]);
