@@ -185,10 +185,9 @@ INLINE void attn_scores(const struct attn_state *s,
  */
 INLINE vf attn_keep(vf x, vf other, uint32_t at, struct attn_seen seen)
 {
-    const uint32_t n = seen.end <= at ? 0 : seen.end - at > VL ? VL : seen.end - at;
-    const uint32_t gone = seen.from <= at ? 0 : seen.from - at > VL ? VL : seen.from - at;
-    x = vf_first_n(x, other, n);
-    return gone ? vf_first_n(other, x, gone) : x;
+    if (seen.end < at + VL)
+        x = vf_first_n(x, other, seen.end - at);
+    return seen.from > at ? vf_first_n(other, x, seen.from - at) : x;
 }
 
 /* VL scores x from position pos on, less what query i's head takes off for their distance. */
@@ -201,33 +200,41 @@ INLINE vf attn_slope(const struct attn_state *s, uint32_t i, uint32_t pos, vf x)
     return vf_fnma(vf_set1(j->slopes[i % j->group]), vf_max(apart, vf_sub(vf_zero(), apart)), x);
 }
 
-/* e^x of x up to 0; far below it is nothing that a sum with 1 in it would notice. */
+/* e^x of x up to 0. Far below it is e^-64, nothing that a sum with 1 in it would notice; of less,
+ * products with values would be subnormal, for which processors take a hundred times as long. */
 INLINE vf attn_exp(vf x)
 {
-    return vf_exp_within(vf_max(x, vf_set1(-87.3f)));
+    return vf_exp_within(vf_max(x, vf_set1(-64.0f)));
 }
 
-/* Scores of query i with the tile at `pos` to weights; it sees at least one position of that. What
- * it does not see may hold anything. */
-INLINE void attn_softmax(const struct attn_state *s,
-                         uint32_t i,
-                         uint32_t pos,
-                         struct attn_seen seen)
+/* The score at vector h of the tile, as the softmax takes it. */
+INLINE vf
+attn_score(const struct attn_state *s, uint32_t i, uint32_t pos, uint32_t h, struct attn_seen seen)
 {
-    enum { N = ATTN_TILE / VL };
-    const bool all = seen.from == 0 && seen.end == ATTN_TILE;
+    vf x = vf_load(s->w + i * ATTN_TILE + h * VL);
+    if (s->j->cap > 0.0f)
+        x = cap_of(x, s->j->cap);
+    if (s->j->slopes)
+        x = attn_slope(s, i, pos + h * VL, x);
+    return attn_keep(x, vf_set1(-INFINITY), h * VL, seen);
+}
+
+/* Scores of query i with the tile at `pos` to weights, vectors first .. end - 1 of them, which hold
+ * all that it sees: at least one position. What it does not see may hold anything. */
+INLINE void attn_softmax_of(const struct attn_state *s,
+                            uint32_t i,
+                            uint32_t pos,
+                            struct attn_seen seen,
+                            const uint32_t first,
+                            const uint32_t end)
+{
     float *w = s->w + i * ATTN_TILE, *l = s->l + i * KV_TILE;
-    vf x[N], top = vf_set1(-INFINITY);
-    UNROLL for (int h = 0; h < N; h++)
+    vf top = vf_set1(-INFINITY);
+    UNROLL_4 for (uint32_t h = first; h < end; h++)
     {
-        x[h] = vf_load(w + h * VL);
-        if (s->j->cap > 0.0f)
-            x[h] = cap_of(x[h], s->j->cap);
-        if (s->j->slopes)
-            x[h] = attn_slope(s, i, pos + h * VL, x[h]);
-        if (!all)
-            x[h] = attn_keep(x[h], vf_set1(-INFINITY), h * VL, seen);
-        top = vf_max(top, x[h]);
+        const vf x = attn_score(s, i, pos, h, seen);
+        vf_store(w + h * VL, x);
+        top = vf_max(top, x);
     }
     const float m = s->m[i], highest = vf_hmax(top), m_new = highest > m ? highest : m;
     const vf c = attn_exp(vf_set1(m - m_new));
@@ -235,15 +242,25 @@ INLINE void attn_softmax(const struct attn_state *s,
     s->m[i] = m_new;
     vf sum[PARTS];
     UNROLL for (int h = 0; h < PARTS; h++) sum[h] = vf_mul(vf_load(l + h * VL), c);
-    UNROLL for (int h = 0; h < N; h++)
+    UNROLL_4 for (uint32_t h = first; h < end; h++)
     {
-        vf p = attn_exp(vf_sub(x[h], vf_set1(m_new)));
-        if (!all)
-            p = attn_keep(p, vf_zero(), h * VL, seen);
+        vf p = attn_exp(vf_sub(vf_load(w + h * VL), vf_set1(m_new)));
+        p = attn_keep(p, vf_zero(), h * VL, seen);
         vf_store(w + h * VL, p);
         sum[h % PARTS] = vf_add(sum[h % PARTS], p);
     }
     UNROLL for (int h = 0; h < PARTS; h++) vf_store(l + h * VL, sum[h]);
+}
+
+INLINE void attn_softmax(const struct attn_state *s,
+                         uint32_t i,
+                         uint32_t pos,
+                         struct attn_seen seen)
+{
+    if (seen.from == 0 && seen.end == ATTN_TILE)
+        attn_softmax_of(s, i, pos, (struct attn_seen){0, ATTN_TILE}, 0, ATTN_TILE / VL);
+    else
+        attn_softmax_of(s, i, pos, seen, seen.from / VL, (seen.end + VL - 1) / VL);
 }
 
 /* acc[first + m][d..] = acc c + sum over positions seen of w v, N vectors of dims at a time, or
