@@ -343,9 +343,10 @@ def test_large_bodies_leave_room_for_small_ones():
     server = Server(body=1 << 20, held=1 << 20)
     half = b"POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 1000000\r\n\r\n"
     small = b"POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 60000\r\n\r\n"
-    end = time.time() + 20 * SLOW
+    wait, end = 0.05, time.time() + 20 * SLOW
     while True:  # until its bytes were there first, and the other one was refused
         holder = server.dial(half + b"x" * 999_999)
+        time.sleep(wait)
         with server.dial(half + b"y" * 200_000) as s:
             s.settimeout(0.2 * SLOW)
             try:
@@ -354,6 +355,7 @@ def test_large_bodies_leave_room_for_small_ones():
             except TimeoutError:
                 assert time.time() < end
                 holder.close()
+                wait *= 2
     with server.dial(small + b"z" * 60_000) as s:
         assert b" 200 " in read_all(s)
     holder.sendall(b"x")

