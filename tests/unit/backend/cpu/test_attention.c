@@ -25,7 +25,7 @@ struct attn_case {
     uint32_t window;
     enum window_kind window_kind;
     float cap;
-    const float *sinks; /* [group] or NULL */
+    const float *sinks, *slopes; /* [group] or NULL */
     uint32_t n_seen, latent;
 };
 
@@ -69,6 +69,7 @@ static struct attn_job job_of(
                              .window_kind = c->window_kind,
                              .n_seen = c->n_seen,
                              .sinks = c->sinks,
+                             .slopes = c->slopes,
                              .scratch = scratch};
 }
 
@@ -135,6 +136,8 @@ static double attn_error(const struct attn_case *c, const float *out)
             for (uint32_t d = 0; d < dim; d++)
                 w[p] += (double)c->q[(size_t)i * dim + d] * c->k[(size_t)p * dim + d] * 0.3f;
             w[p] = c->cap > 0 ? c->cap * tanh(w[p] / c->cap) : w[p];
+            if (c->slopes)
+                w[p] -= c->slopes[i % c->group] * fabs(c->first_pos + i / c->group - (double)p);
             top = w[p] > top ? w[p] : top;
         }
         memset(want, 0, sizeof want);
@@ -219,10 +222,11 @@ static void check_attention(struct attn_case *c, enum kv_type type, uint32_t dim
 static void attention_is_exact(void **s)
 {
     (void)s;
-    static const uint32_t dims[] = {8, 24, 64, 72, 512}, slots[] = {16, 32, 1, 5, 24};
+    static const uint32_t dims[] = {8, 24, 64, 72, 512};
+    static const uint32_t slots[] = {16, 32, 1, 5, 24, 48, 80, 128};
     for (size_t i = 0; i < COUNT(isas); i++) {
         for (int type = KV_F32; type <= KV_Q8_0; type++) {
-            for (uint32_t n = 0; n < 25; n++) {
+            for (uint32_t n = 0; n < 40; n++) {
                 struct attn_case c = {.kernels = cpu_kernels_select(isas[i]),
                                       .group = 1 + rnd() % 9,
                                       .first_pos = rnd() % 3 ? rnd() % 90 : 0};
@@ -256,6 +260,31 @@ static void windows_caps_and_sinks_are_exact(void **s)
                 sinks[h] = rnd_float() * 4;
             c.sinks = n % 2 ? sinks : NULL;
             c.rows = 1 + rnd() % (ATTN_QUERIES / c.group);
+            check_attention(&c, (enum kv_type)(n % 4), dims[n % 3], slots[n / 3 % 3]);
+        }
+    }
+}
+
+/* Slopes that leave positions far away all or nothing, one way and both, beside windows and caps.
+ */
+static void slopes_are_exact(void **s)
+{
+    (void)s;
+    static const uint32_t dims[] = {8, 64, 24}, slots[] = {16, 5, 32};
+    for (size_t i = 0; i < COUNT(isas); i++) {
+        for (uint32_t n = 0; n < 36; n++) {
+            float slopes[ATTN_QUERIES];
+            struct attn_case c = {.kernels = cpu_kernels_select(isas[i]),
+                                  .group = 1 + rnd() % 9,
+                                  .first_pos = rnd() % 2 ? rnd() % 90 : rnd() % 1800,
+                                  .window = n % 6 == 1 ? 1 + rnd() % 700 : 0,
+                                  .cap = n % 6 == 2 ? 0.5f + (float)(rnd() % 40) : 0,
+                                  .slopes = slopes};
+            for (uint32_t h = 0; h < c.group; h++)
+                slopes[h] = exp2f(-(float)(rnd() % 11));
+            c.rows = 1 + rnd() % (ATTN_QUERIES / c.group);
+            if (n % 3 == 0)
+                c.n_seen = c.first_pos + c.rows + rnd() % 150;
             check_attention(&c, (enum kv_type)(n % 4), dims[n % 3], slots[n / 3 % 3]);
         }
     }
@@ -307,6 +336,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_is_exact),
         cmocka_unit_test(windows_caps_and_sinks_are_exact),
+        cmocka_unit_test(slopes_are_exact),
         cmocka_unit_test(latents_and_chunks_are_exact),
         cmocka_unit_test(both_ways_is_exact),
     };
