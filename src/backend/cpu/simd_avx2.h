@@ -308,8 +308,8 @@ INLINE vi vi_dot128(vi acc, vb w, int32_t a4)
 
 /* Bytes up to 15, summed over 32 of K: eight sums of two products of at most 15 * 127 stay below
  * 2^15, so they are kept in 16 bits and brought to 32 once. So are bytes q + 32 up to 63 over 16 of
- * K, which begin with -32 * the activations that each 16 bits meet: |q| * 127 * 8 stays below 2^15,
- * and what was above it on the way is no matter. */
+ * K, which begin with -32 * the activations that each 16 bits meet: what was added counts as q
+ * then, what is to come as -32, and 32 * 127 * 8 stays below 2^15. */
 typedef __m256i vn;
 #define VN_MAX 15 /* or 31 of 16 */
 #define vn_begin(n) ((void)(n), _mm256_setzero_si256())
