@@ -201,10 +201,11 @@ INLINE vf attn_slope(const struct attn_state *s, uint32_t i, uint32_t pos, vf x)
 }
 
 /* e^x of x up to 0. Far below it is e^-64, nothing that a sum with 1 in it would notice; of less,
- * products with values would be subnormal, for which processors take a hundred times as long. */
+ * products with values would be subnormal, for which processors take a hundred times as long. What
+ * is no number stands second, and stays none. */
 INLINE vf attn_exp(vf x)
 {
-    return vf_exp_within(vf_max(x, vf_set1(-64.0f)));
+    return vf_exp_within(vf_max(vf_set1(-64.0f), x));
 }
 
 /* The score at vector h of the tile, as the softmax takes it. */
@@ -429,7 +430,7 @@ static void attn_tile(struct attn_state *s, uint32_t pos, uint32_t last_pos)
     }
 }
 
-/* The part of one range; queries that see none of it have m = -inf. */
+/* The part of one range; queries that see none of it have a sum of 0. */
 static void attn_range(struct attn_state *s, uint32_t range, float *part)
 {
     const uint32_t last_pos = attn_end(s->j) - 1, begin = range * ATTN_RANGE;
@@ -461,7 +462,7 @@ static void attn_fold(const struct attn_state *s, float *total, const float *par
     float *all = total + 2 * ATTN_QUERIES;
     for (uint32_t i = 0; i < s->n_query; i++) {
         const float m = part[i], before = total[i], top = m > before ? m : before;
-        if (m == -INFINITY)
+        if (part[ATTN_QUERIES + i] == 0.0f)
             continue;
         const vf old = vf_exp(vf_set1(before - top)), new = vf_exp(vf_set1(m - top));
         const vf sum = vf_set1(total[ATTN_QUERIES + i]), more = vf_set1(part[ATTN_QUERIES + i]);

@@ -127,13 +127,14 @@ static struct attn_part attn_copy(
     return (struct attn_part){.k = (const uint8_t *)k, .v = (const uint8_t *)v, .n_slots = KV_TILE};
 }
 
-/* 32 (or the head's last) values to int8 with one scale; to[i * stride]. */
+/* 32 (or the head's last) values to int8 with one scale; to[i * stride]. Where one is no number,
+ * neither is the scale. */
 static float kv_quantise(const float *x, uint32_t n, int8_t *to, size_t stride)
 {
     float amax = 0;
     for (uint32_t i = 0; i < n; i++)
-        amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
-    if (!(amax > 1e-30f)) {
+        amax = fabsf(x[i]) > amax || isnan(x[i]) ? fabsf(x[i]) : amax;
+    if (amax <= 1e-30f) {
         for (uint32_t i = 0; i < n; i++)
             to[i * stride] = 0;
         return 0;

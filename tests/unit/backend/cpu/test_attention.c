@@ -331,6 +331,49 @@ static void both_ways_is_exact(void **s)
     }
 }
 
+/* One of 700 keys or values, or a query, holds what is no number, or in f16 a key what is infinite
+ * there: no row that meets it gets numbers, wherever it lies. */
+static void what_is_no_number_stays_none(void **s)
+{
+    (void)s;
+    enum { DIM = 32, N_POS = 700, SLOTS = 16, N_BLOCKS = (N_POS + SLOTS - 1) / SLOTS };
+    for (size_t i = 0; i < COUNT(isas) * 12; i++) {
+        const enum kv_type type = i % 2 ? KV_F16 : KV_Q8_0;
+        const uint32_t where = i / 2 % 3, at = i / 6 % 2 ? 511 + rnd() % 180 : rnd() % 500;
+        const float bad = type == KV_F16 && where == 0 ? 1e6f : NAN;
+        struct attn_case c = {.kernels = cpu_kernels_select(isas[i / 12]),
+                              .kv = {.type = type, .head_dim = DIM, .block_tokens = SLOTS},
+                              .group = 1,
+                              .first_pos = N_POS - 9,
+                              .rows = 9};
+        c.kv.half_bytes = kv_row_bytes(type, DIM) * SLOTS;
+        c.kv.head_bytes = 2 * c.kv.half_bytes;
+        c.kv.block_bytes = 2 * c.kv.head_bytes;
+        uint32_t blocks[N_BLOCKS];
+        for (uint32_t b = 0; b < N_BLOCKS; b++)
+            blocks[b] = b;
+        c.blocks = blocks;
+        c.memory = mem_aligned(N_BLOCKS * c.kv.block_bytes);
+        memset(c.memory, 0xff, N_BLOCKS * c.kv.block_bytes);
+        float out[9 * DIM], *all = mem_alloc((2 * N_POS + 9) * DIM * sizeof *all);
+        for (uint32_t v = 0; v < (2 * N_POS + 9) * DIM; v++)
+            all[v] = rnd_float() + 1.01f; /* all positive */
+        c.k = all;
+        c.v = all + N_POS * DIM;
+        c.q = all + 2 * N_POS * DIM;
+        if (where < 2)
+            (where ? c.v : c.k)[at * DIM + 3] = bad;
+        else
+            c.q[3 * DIM + 3] = bad;
+        store_context(&c, N_POS);
+        attend(&c, 0, 9, out);
+        for (uint32_t r = 0; r < 9; r++)
+            assert_int_equal(isfinite(out[r * DIM + 3]) != 0, where == 2 && r != 3);
+        free(c.memory);
+        free(all);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +382,7 @@ int main(void)
         cmocka_unit_test(slopes_are_exact),
         cmocka_unit_test(latents_and_chunks_are_exact),
         cmocka_unit_test(both_ways_is_exact),
+        cmocka_unit_test(what_is_no_number_stays_none),
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }
