@@ -438,6 +438,7 @@ static void cpu_destroy(struct backend *base)
     unmap(b->state_memory, b->state_bytes);
     unmap(b->workspace, b->workspace_bytes);
     free(b->states);
+    free(b->parts);
     free(b->layers);
     free(b->vectors);
     free(b->phases);
@@ -517,6 +518,8 @@ enum err cpu_backend_create(const struct model *m,
         return err;
     }
     const uint32_t n = pool_size(b->pool);
+    b->parts = mem_zalloc(n, sizeof *b->parts);
+    pool_on_idle(b->pool, cpu_ask_ahead, b);
     snprintf(b->kernels_name, sizeof b->kernels_name, "%s " CPU_KERNELS_REVISION, kernels->name);
     snprintf(b->description,
              sizeof b->description,

@@ -197,6 +197,9 @@ struct cpu_backend {
     uint32_t max_group;         /* query heads that a KV head serves, and */
     uint32_t max_heads;         /* KV heads x their pieces, both of the layer with the most */
 
+    uint64_t n_runs_begun;
+    atomic_uint_least64_t *parts; /* [n_workers] the phase that it was last taken in (run.c) */
+
     /* Of the run in progress. */
     const struct batch *batch;
     uint32_t *n_items;       /* [n_phases] */
@@ -237,6 +240,9 @@ enum err cpu_run(struct backend *base,
                  const struct batch *batch,
                  float **logits,
                  struct err_info *e);
+
+/* A pool_idle_fn: asks memory for what the worker will read first in the next LINEAR phase. */
+bool cpu_ask_ahead(void *backend, uint32_t phase, uint32_t look, uint32_t worker);
 
 /* backend_ops.hidden */
 const float *cpu_hidden(const struct backend *base, enum model_buf buf, uint32_t i);

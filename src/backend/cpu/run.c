@@ -10,6 +10,8 @@ enum {
     CHUNK_BYTES = 256 * 1024, /* of panels: they stay in the L2 cache meanwhile */
     MAX_CHUNK = 8,            /* panels */
     STREAM_PANELS = 4,        /* that few rows read side by side */
+    ASK_BYTES = 256,          /* of each, asked for at a look */
+    MAX_ASK_BYTES = 64 * 1024,
 };
 
 /* The rows a phase is over. */
@@ -106,14 +108,19 @@ static uint32_t panel_chunk(const struct cpu_backend *b,
     return chunk >= 4 ? chunk / 4 * 4 : chunk ? chunk : 1;
 }
 
+/* Of n_panels that are left, what each worker takes in one round. */
+static uint32_t share_of_round(uint32_t n_panels, uint32_t n_workers)
+{
+    return n_panels / (2 * n_workers) / STREAM_PANELS * STREAM_PANELS;
+}
+
 /* CPU_ROW_BLOCK rows read each panel once, as one long stream that every item begins anew. So
  * items are long at first, a round of one for each worker taking half of what is left, and p->chunk
  * at last, so that the workers end together. The panels of an item of the round that begins at
  * panel `first`; 0 when only short ones are left. */
 static uint32_t long_item(const struct phase *p, uint32_t first, uint32_t n_workers)
 {
-    const uint32_t half = (p->n_panels - first) / (2 * n_workers);
-    const uint32_t n = half / STREAM_PANELS * STREAM_PANELS;
+    const uint32_t n = share_of_round(p->n_panels - first, n_workers);
     return n > p->chunk ? n : 0;
 }
 
@@ -140,12 +147,52 @@ static uint32_t stream_item(const struct phase *p, uint32_t n_workers, uint32_t 
     return first;
 }
 
+/* Each worker has its own item of the first round, so that it knows beforehand what it will read,
+ * unless another had to take that. `parts` says in which phase, counted over all runs, each was
+ * taken. */
+static uint32_t own_item(struct cpu_backend *b, const struct phase *p, uint32_t worker)
+{
+    const uint32_t n_workers = pool_size(b->pool);
+    const uint64_t now = b->n_runs_begun * b->n_phases + (uint64_t)(p - b->phases);
+    uint32_t part = worker;
+    while (atomic_exchange_explicit(&b->parts[part], now, memory_order_relaxed) == now)
+        part = part + 1 < n_workers ? part + 1 : 0;
+    return part;
+}
+
+/* The beginning of its own item, some lines of each of the panels that are read side by side. */
+bool cpu_ask_ahead(void *backend, uint32_t phase, uint32_t look, uint32_t worker)
+{
+    const struct cpu_backend *b = backend;
+    const struct phase *p = &b->phases[phase + 1], *end = b->phases + b->n_phases;
+    while (p < end && p->kind != PHASE_LINEAR)
+        p++;
+    const size_t at = (size_t)look * ASK_BYTES;
+    const uint32_t n = p < end ? share_of_round(p->n_panels, pool_size(b->pool)) : 0;
+    if (n == 0 || at >= MAX_ASK_BYTES)
+        return false;
+    const struct matrix *x = &b->matrices[p->first];
+    uint32_t panel = worker * n;
+    for (; panel >= x->n_panels; x++)
+        panel -= x->n_panels;
+    if (at >= x->panel_bytes)
+        return false;
+    const uint8_t *from = x->panels + panel * x->panel_bytes + at;
+    for (uint32_t i = 0; i < STREAM_PANELS && panel + i < x->n_panels; i++) {
+        for (uint32_t l = 0; l < ASK_BYTES; l += 64)
+            __builtin_prefetch(from + i * x->panel_bytes + l, 0, 2);
+    }
+    return true;
+}
+
 static void run_linear(struct cpu_backend *b, const struct phase *p, uint32_t item, uint32_t worker)
 {
     const uint32_t n_rows = n_rows_of(b, p), n_workers = pool_size(b->pool);
     const uint32_t n_items = n_stream_items(p, n_workers); /* of each CPU_ROW_BLOCK rows */
     const uint32_t row = item / n_items * CPU_ROW_BLOCK, left = n_rows - row;
     uint32_t n;
+    if (item < n_workers && long_item(p, 0, n_workers) > 0)
+        item = own_item(b, p, worker);
     const uint32_t first = stream_item(p, n_workers, item % n_items, &n);
     run_panels(b, p, first, n, row, left < CPU_ROW_BLOCK ? left : CPU_ROW_BLOCK, worker);
 }
@@ -360,6 +407,7 @@ enum err cpu_run(struct backend *base,
     if (batch->n_rows == 0)
         return OK;
     prepare(b, batch);
+    b->n_runs_begun++;
     b->n_ranges = split_attention(b);
     for (uint32_t i = 0; i < b->n_phases; i++)
         b->n_items[i] = divide_phase(b, &b->phases[i]);

@@ -139,8 +139,8 @@ INLINE void vi_store_i8(int8_t *p, vi v)
 #define vb_flip(a) _mm512_xor_si512((a), _mm512_set1_epi8((char)0x80))
 /* The compiler no longer knows what v holds. */
 #define vb_forget(v) __asm__("" : "+v"(v))
-/* Ask for a line once v is there: a compiler by itself puts all requests first. */
-#define vb_ask(v, line) __asm__ volatile("prefetcht0 %1" : "+v"(v) : "m"(*(const char *)(line)))
+/* Ask for a line, into L2, once v is there: a compiler by itself puts all requests first. */
+#define vb_ask(v, line) __asm__ volatile("prefetcht1 %1" : "+v"(v) : "m"(*(const char *)(line)))
 /* Of each byte w, below 16, the table's byte. */
 #define vb_lookup(table, w)                                                                        \
     _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(table))), (w))

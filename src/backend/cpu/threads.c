@@ -39,6 +39,8 @@ struct pool { /* NOLINT(clang-analyzer-optin.performance.Padding): see above */
     atomic_uint_least64_t end;                 /* and of the one after its last */
     pool_item_fn fn;                           /* valid while an item is held */
     void *ctx;
+    _Atomic(pool_idle_fn) idle;   /* or NULL */
+    void *idle_ctx;               /* valid once there is idle */
     atomic_uint *n_items;         /* [max_phases] of this walk */
     pthread_t *threads;           /* [n - 1] */
     atomic_uint_least64_t walked; /* ns, of worker 0 */
@@ -178,6 +180,18 @@ static inline void back_off(uint32_t spins)
         sched_yield();
 }
 
+/* Nothing to take in the phase at the cursor `at`. */
+static void wait_in_walk(struct pool *p, uint64_t at, uint32_t worker, struct wait *w)
+{
+    const uint64_t phase =
+        (at >> ITEM_BITS) - atomic_load_explicit(&p->first, memory_order_relaxed);
+    const pool_idle_fn idle = atomic_load_explicit(&p->idle, memory_order_acquire);
+    wait_begin(w);
+    const uint32_t look = w->spins++;
+    if (!idle || phase >= p->max_phases || !idle(p->idle_ctx, (uint32_t)phase, look, worker))
+        back_off(look);
+}
+
 /* Sleep while the cursor stays at `at`, the end of a walk. */
 static void sleep_at(struct pool *p, uint64_t at)
 {
@@ -202,12 +216,13 @@ static void *worker_main(void *arg)
             w.spins = 0;
             continue;
         }
-        if ((at & ITEM_MASK) == NO_ITEM) /* between walks */
-            wait_end(&w, &p->waited[a.index]);
-        else
-            wait_begin(&w);
+        if ((at & ITEM_MASK) != NO_ITEM) {
+            wait_in_walk(p, at, a.index, &w);
+            continue;
+        }
+        wait_end(&w, &p->waited[a.index]);
         back_off(w.spins++);
-        if (w.spins > SPINS_BEFORE_YIELD + YIELDS_BEFORE_SLEEP && (at & ITEM_MASK) == NO_ITEM) {
+        if (w.spins > SPINS_BEFORE_YIELD + YIELDS_BEFORE_SLEEP) {
             sleep_at(p, at);
             w.spins = 0;
         }
@@ -252,8 +267,7 @@ void pool_walk(
         if (do_item(p, at, 0, &w)) {
             w.spins = 0;
         } else {
-            wait_begin(&w);
-            back_off(w.spins++);
+            wait_in_walk(p, at, 0, &w);
         }
     }
     const uint64_t walked = atomic_load_explicit(&p->walked, memory_order_relaxed);
@@ -341,6 +355,12 @@ void pool_destroy(struct pool *p)
     free(p->n_items);
     free(p->waited);
     free(p);
+}
+
+void pool_on_idle(struct pool *p, pool_idle_fn fn, void *ctx)
+{
+    p->idle_ctx = ctx;
+    atomic_store_explicit(&p->idle, fn, memory_order_release);
 }
 
 uint32_t pool_size(const struct pool *p)

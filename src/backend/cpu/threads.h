@@ -16,6 +16,7 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct pool;
@@ -23,11 +24,19 @@ struct pool;
 /* Do one item of one phase, on any worker; sees all that earlier phases wrote. */
 typedef void (*pool_item_fn)(void *ctx, uint32_t phase, uint32_t item, uint32_t worker);
 
+/* What a worker does while it finds nothing to take, since others have the last items of `phase`:
+ * called again and again, `look` counting from 0. It must be short, and may read only what no
+ * thread writes, since the walk may end meanwhile. False: there is nothing to do. */
+typedef bool (*pool_idle_fn)(void *ctx, uint32_t phase, uint32_t look, uint32_t worker);
+
 /* n_threads 0: one for each physical core that this process may use. A walk has at most max_phases.
  */
 enum err pool_create(uint32_t n_threads, uint32_t max_phases, struct pool **out, struct err_info *e)
     WEIR_MUST_USE;
 void pool_destroy(struct pool *p); /* NULL is fine */
+
+/* Once, between walks; ctx must stay as long as the pool. */
+void pool_on_idle(struct pool *p, pool_idle_fn fn, void *ctx);
 
 uint32_t pool_size(const struct pool *p);
 

@@ -123,6 +123,41 @@ static void waiting_is_counted(void **state)
     pool_destroy(p);
 }
 
+struct looks {
+    uint64_t n;
+    uint32_t last, in_phase[2];
+    bool out_of_turn;
+} looks[2]; /* of each worker: its own writes only */
+
+static bool look_on(void *ctx, uint32_t phase, uint32_t look, uint32_t worker)
+{
+    struct looks *l = (struct looks *)ctx + worker;
+    l->out_of_turn |= phase > 1 || (look != 0 && look != l->last + 1);
+    l->n++;
+    l->last = look;
+    l->in_phase[phase & 1]++;
+    return look < 10;
+}
+
+/* Who waits is called, in the phase whose items are under way, look by look. */
+static void waiting_has_its_use(void **state)
+{
+    (void)state;
+    struct pool *p;
+    const uint32_t n_items[2] = {2, 2};
+    memset(looks, 0, sizeof looks);
+    assert_int_equal(pool_create(2, 2, &p, NULL), OK);
+    pool_walk(p, n_items, 2, take_a_moment, NULL);
+    pool_on_idle(p, look_on, looks);
+    for (int i = 0; i < 20; i++)
+        pool_walk(p, n_items, 2, take_a_moment, NULL);
+    pool_destroy(p);
+    assert_true(looks[0].n + looks[1].n > 20);
+    assert_true(looks[0].in_phase[0] + looks[1].in_phase[0] > 0);
+    assert_true(looks[0].in_phase[1] + looks[1].in_phase[1] > 0);
+    assert_false(looks[0].out_of_turn || looks[1].out_of_turn);
+}
+
 enum { SHORT_US = 2000, LONG_US = 100000 };
 
 /* Phase 0: one short item; phase 1: an item for each worker until the same moment. */
@@ -182,6 +217,7 @@ int main(void)
         cmocka_unit_test(empty_phases_and_crowds),
         cmocka_unit_test(creation_has_limits),
         cmocka_unit_test(waiting_is_counted),
+        cmocka_unit_test(waiting_has_its_use),
         cmocka_unit_test(work_is_no_waiting),
         cmocka_unit_test(limits_are_plausible),
     };
