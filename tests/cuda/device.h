@@ -44,6 +44,14 @@ static inline uint32_t device_block_shared(int least)
     return least ? CUDA_SHARED_LEAST : (uint32_t)n;
 }
 
+static inline int device_has_wgmma(void)
+{
+    int major = 0;
+    assert_int_equal(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0),
+                     cudaSuccess);
+    return major == 9;
+}
+
 /* A place in a step of n rows, launched for `bound`; only counts are there. Free by at_free. */
 static inline struct cuda_at at_make(uint32_t n, uint32_t bound)
 {

@@ -95,7 +95,7 @@ static void run(const struct linear_case *c, uint32_t first, uint32_t n, uint32_
     const unsigned forms = rnd() % 2 ? 15 : cuda_act_form(c->matrix.type);
     struct cuda_at at = at_make(n, bound);
     at.block_shared = device_block_shared(rnd() % 2);
-    at.wgmma = rnd() % 2;
+    at.wgmma = rnd() % 2 && device_has_wgmma();
     float *x = device_copy(c->x + (size_t)first * c->k, (size_t)n * c->k * sizeof *x);
     struct cuda_linear op = {
         .w = c->matrix,
@@ -318,7 +318,7 @@ static void heads_have_their_own(void **s)
         }
         const unsigned form = cuda_act_form((int)type);
         struct cuda_at at = at_make(rows, bound);
-        at.wgmma = rnd() % 2;
+        at.wgmma = rnd() % 2 && device_has_wgmma();
         float *in = device_copy(x, rows * width * sizeof *x);
         struct cuda_linear op = {
             .w = {(int)type, k, n, w},

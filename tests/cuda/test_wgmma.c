@@ -32,14 +32,6 @@ static void plant(int difference)
 enum { EMULATED = 0 };
 #endif
 
-static bool has_wgmma(void)
-{
-    int major = 0;
-    assert_int_equal(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0),
-                     cudaSuccess);
-    return major == 9;
-}
-
 /* One matrix and rows for it. */
 struct product {
     struct cuda_at at;
@@ -120,7 +112,7 @@ static void every_format_has_the_bits_of_mma(void **s)
                                            GGUF_TYPE_IQ2_XS,
                                            GGUF_TYPE_TQ1_0};
     static const uint32_t rows[] = {65, 72, 128, 129, 200}, outs[] = {1, 16, 40, 128, 150};
-    if (!EMULATED && !has_wgmma())
+    if (!EMULATED && !device_has_wgmma())
         skip();
     for (size_t t = 0; t < COUNT(types) * 2; t += few_shapes() ? 2 : 1) {
         const uint32_t k = 256 * (1 + (few_shapes() ? 1 : rnd() % 4));
@@ -167,7 +159,7 @@ static void a_backend_uses_it_where_no_bit_differs(void **s)
 {
     (void)s;
     static const char *const names[] = {"quantised/llama.Q4_K_M", "quantised/llama.F16"};
-    if (!has_wgmma() || few_shapes())
+    if (!device_has_wgmma() || few_shapes())
         skip();
     for (size_t i = 0; i < COUNT(names); i++) {
         struct model *m = load_golden(names[i]);
