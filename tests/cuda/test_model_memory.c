@@ -7,6 +7,10 @@
 
 #include "cuda/models.h"
 
+#ifdef EMU_CUDA_RUNTIME_API_H
+#include "emu.h"
+#endif
+
 /* Between what may be read on a device that others use too, or whose driver keeps something back;
  * the emulation's memory is exact. */
 #ifdef EMU_CUDA_RUNTIME_API_H
@@ -246,6 +250,51 @@ static void states_are_asked_for(void **state)
     model_destroy(m);
 }
 
+/* A kernel that the device refuses, of those that only large steps launch, is known at start. */
+static void all_kernels_are_launched_at_start(void **state)
+{
+    (void)state;
+#ifdef EMU_CUDA_RUNTIME_API_H
+    struct model *m = load_golden("quantised/llama.Q8_0");
+    struct backend_config cfg = small_config();
+    struct backend *b;
+    struct err_info e = {0};
+    cfg.max_rows = 128;
+    setenv("WEIR_CUDA_WGMMA", "0", 1);
+    setenv("WEIR_EMU_REFUSE", "linear_many<F, P>", 1);
+    assert_int_equal(cuda_backend_create(m, &cfg, &b, &e), ERR_INTERNAL);
+    assert_non_null(strstr(e.text, "a launch: too many resources requested"));
+    unsetenv("WEIR_EMU_REFUSE");
+    assert_int_equal(cuda_backend_create(m, &cfg, &b, &e), OK);
+    unsetenv("WEIR_CUDA_WGMMA");
+    b->ops->destroy(b);
+    model_destroy(m);
+#else
+    skip();
+#endif
+}
+
+/* The driver is told before it is first looked for: it need not look again. */
+static void kernels_are_loaded_at_once(void **state)
+{
+    (void)state;
+#ifdef EMU_CUDA_RUNTIME_API_H
+    struct device_info info;
+    struct err_info e = {0};
+    uint32_t n;
+    char versions[64];
+    unsetenv("CUDA_MODULE_LOADING");
+    emu_lazy_calls = 0;
+    assert_int_equal(cuda_device_list(&info, 1, &n, versions, &e), OK);
+    assert_int_equal(emu_lazy_calls, 0);
+    unsetenv("CUDA_MODULE_LOADING");
+    assert_int_equal(cuda_device_open(0, &info, &e), OK);
+    assert_int_equal(emu_lazy_calls, 0);
+#else
+    skip();
+#endif
+}
+
 /* The engine's thread is not the one that made the backend: its current device is the first. */
 static void runs_on_a_device_that_is_not_current(void **state)
 {
@@ -292,6 +341,8 @@ int main(void)
         cmocka_unit_test(heads_of_other_sizes_are_refused),
         cmocka_unit_test(what_is_left_can_be_had),
         cmocka_unit_test(states_are_asked_for),
+        cmocka_unit_test(all_kernels_are_launched_at_start),
+        cmocka_unit_test(kernels_are_loaded_at_once),
         cmocka_unit_test(runs_on_a_device_that_is_not_current),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

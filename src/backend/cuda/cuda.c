@@ -238,8 +238,9 @@ static enum err open_streams(struct cuda_backend *b, struct err_info *e)
     return err ? err : cuda_queue_init(&b->steps, b->stream, e);
 }
 
-/* The first step of its life: kernels are brought to the device, which takes time and memory. Then
- * the graphs. */
+/* The first steps of its life, of one row: as such, then by the launches of the largest step, whose
+ * kernels are others, so that what one takes of the device or is refused by it shows now. Then the
+ * graphs. */
 static enum err warm_up(struct cuda_backend *b, struct err_info *e)
 {
     const int32_t token = 0;
@@ -256,6 +257,10 @@ static enum err warm_up(struct cuda_backend *b, struct err_info *e)
                               .hidden_rows = &zero};
     float *logits;
     enum err err = cuda_run(&b->base, &one, &logits, e);
+    b->at_most = true;
+    if (!err)
+        err = cuda_run(&b->base, &one, &logits, e);
+    b->at_most = false;
     if (!err)
         err = cuda_kv_zero(b, e);
     if (!err)

@@ -261,7 +261,8 @@ struct cuda_backend {
     struct cuda_graph graphs[CUDA_MAX_GRAPHS];
     uint32_t n_graphs;
     bool warmed_up;
-    bool no_graphs, at_most; /* for tests: walk all steps; for the largest bounds */
+    bool no_graphs; /* for tests: walk all steps */
+    bool at_most;   /* walk for the largest bounds: when warming up, and for tests */
     struct cuda_buf graph_bufs[N_MODEL_BUFS]; /* with which they were captured */
     int n_lent;                               /* of bufs, up to here: borrowed now */
     struct cuda_tile *tiles;                  /* [max_rows], of the host */

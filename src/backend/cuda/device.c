@@ -52,13 +52,18 @@ static void look_at(int index, struct device_info *out)
         snprintf(out->why_not, sizeof out->why_not, "its compute mode prohibits any use");
 }
 
-/* Before CUDA is first called: kernels come with the context, unless the environment says
- * otherwise. Loaded lazily, each would take memory behind the budget's back, and time, in the step
- * that first needs it; or within a capture. */
+/* Before CUDA is first called, as the driver may look but once: kernels come with the context,
+ * unless the environment says otherwise. Loaded lazily, each would take memory behind the budget's
+ * back, and time, in the step that first needs it; or within a capture. */
+static void load_eagerly(void)
+{
+    (void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
+
 static enum err count_devices(uint32_t *n, struct err_info *e)
 {
     int count = 0, driver = 0;
-    (void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    load_eagerly();
     const cudaError_t rc = cudaGetDeviceCount(&count);
     *n = 0;
     if (rc != cudaSuccess && cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
@@ -100,6 +105,7 @@ enum err cuda_device_list(
     struct device_info *out, uint32_t cap, uint32_t *n, char versions[64], struct err_info *e)
 {
     int driver = 0, runtime = 0;
+    load_eagerly();
     (void)cudaDriverGetVersion(&driver);
     (void)cudaRuntimeGetVersion(&runtime);
     snprintf(versions,

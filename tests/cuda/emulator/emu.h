@@ -30,6 +30,9 @@ struct emu_figures {
 };
 struct emu_figures emu_get_figures(void);
 
+/* How often the driver was looked for while CUDA_MODULE_LOADING did not say EAGER. */
+extern int emu_lazy_calls;
+
 #ifdef __cplusplus
 }
 #endif

@@ -421,8 +421,18 @@ const char *cudaGetErrorString(cudaError_t error)
 
 /* --- the device --- */
 
+/* For tests: how often the driver was looked for before it was told to load kernels at once. */
+int emu_lazy_calls;
+
+static void look_for_driver()
+{
+    const char *loading = getenv("CUDA_MODULE_LOADING");
+    emu_lazy_calls += !loading || strcmp(loading, "EAGER") != 0;
+}
+
 cudaError_t cudaGetDeviceCount(int *count)
 {
+    look_for_driver();
     *count = device_count();
     return emu_result(*count ? cudaSuccess : cudaErrorNoDevice);
 }
@@ -582,6 +592,7 @@ cudaError_t cudaDeviceReset(void)
 
 cudaError_t cudaDriverGetVersion(int *version)
 {
+    look_for_driver();
     *version = device_count() ? CUDART_VERSION : 0;
     return emu_result(cudaSuccess);
 }
