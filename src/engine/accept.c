@@ -60,7 +60,7 @@ static void choose(
                                                      n_vocab,
                                                      r->grammar ? &allowed : NULL,
                                                      eng->scratch[worker]);
-    if (r->params.logprobs && r->params.sampled_logprobs && job->chosen != TOKEN_NONE) {
+    if (r->params.logprobs && r->params.sampled_logprobs && job->chosen >= 0) {
         uint32_t n_top = top ? r->params.n_top_logprobs : 0;
         job->logprob = due != TOKEN_NONE
                            ? certain(top, n_top, due)
@@ -83,7 +83,7 @@ static void do_job(void *ctx, uint32_t i, uint32_t worker)
         job->chosen = w->s->chosen[job->device_job];
     else
         choose(eng, job, r, logits_of(eng, w->s, job->host_row), worker);
-    if (r->params.logprobs && !r->params.sampled_logprobs)
+    if (r->params.logprobs && !r->params.sampled_logprobs && job->chosen >= 0)
         job->logprob = sample_logprobs(logits_of(eng, w->s, job->host_row),
                                        eng->model->hp.n_vocab,
                                        job->chosen,
@@ -191,6 +191,15 @@ static void accept_token(struct engine *eng, struct request *r, const struct sam
             eng,
             r,
             "no token of the model's vocabulary can continue the text as the grammar wants it");
+        return;
+    }
+    if (job->chosen == SAMPLE_NO_NUMBER) {
+        (void)err_set(
+            &r->error,
+            ERR_INTERNAL,
+            "the model computed what is no number: its file may be damaged, or its values "
+            "are too large for the type of the KV cache");
+        step_finish(eng, r, FINISH_ERROR);
         return;
     }
     r->now.n_completion++;

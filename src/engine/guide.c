@@ -200,7 +200,7 @@ bool guide_allows(const struct grammar_mask *m, token_id token)
 
 void guide_release(struct guide *g, struct grammar_mask *mask, token_id *chosen)
 {
-    if (*chosen != TOKEN_NONE && !guide_allows(mask, *chosen)) {
+    if (*chosen >= 0 && !guide_allows(mask, *chosen)) {
         uint32_t id = 0;
         while (id < g->n_vocab && !guide_allows(mask, (token_id)id))
             id++;

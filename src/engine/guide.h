@@ -38,8 +38,8 @@ struct grammar_mask guide_mask(struct guide *g,
                                bool no_end);
 /* Is the token in a mask that is not `none`? */
 bool guide_allows(const struct grammar_mask *m, token_id token);
-/* Give the mask back. A *chosen outside of it (all it allows had no probability) becomes the first
- * that is allowed, or TOKEN_NONE. */
+/* Give the mask back. A *chosen token outside of it (all it allows had no probability) becomes the
+ * first that is allowed, or TOKEN_NONE. */
 void guide_release(struct guide *g, struct grammar_mask *mask, token_id *chosen);
 
 /* Engine thread. Move on by a token of the mask, behind which `left` may come; if the text goes on,

@@ -369,6 +369,8 @@ static int32_t choose_likeliest(float *logits,
                                 struct sample_scratch *s)
 {
     int32_t id = allowed ? sample_argmax_allowed(logits, n, allowed) : sample_argmax(logits, n);
+    if (isnan(logits[id]))
+        return SAMPLE_NO_NUMBER;
     if (!s)
         return id;
     s->n_drawn = 1;

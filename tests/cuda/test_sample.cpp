@@ -111,6 +111,8 @@ static std::vector<int32_t> device_choices(const std::vector<one_case> &cases, u
     ids.resize(n);
     /* what was chosen is in the histories from now on */
     for (uint32_t i = 0; i < n; i++) {
+        if (ids[i] == SAMPLE_NO_NUMBER)
+            continue;
         assert_in_range(ids[i], 0, n_vocab - 1);
         if (jobs[i].slot != UINT32_MAX)
             want[(size_t)i * n_vocab + (uint32_t)ids[i]] += 2;

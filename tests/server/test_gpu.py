@@ -1,6 +1,7 @@
 """Where a model runs: the routes about the GPU, and a whole server on the emulated one."""
 
 import json
+import math
 import os
 import subprocess
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import MODEL, WEIR, Server
+from test_no_numbers import with_values
 
 # built beside the program where there is a C++ compiler (tests/cuda)
 PLUGIN = Path(WEIR).resolve().parent / "tests" / "cuda" / "libweir_cuda_emulated.so"
@@ -54,6 +56,17 @@ def test_a_server_on_the_device(gpu):
     assert first["usage"]["completion_tokens"] == 12
     assert {c["text"] for c in again["choices"]} == {first["choices"][0]["text"]}
     assert gpu.metric("weir_step_allocations_total") == 0
+
+
+@needs_plugin
+@pytest.mark.parametrize("tensor, value", [("output_norm.weight", math.nan), ("blk.0.attn_norm.weight", 1e30)])
+def test_no_text_without_numbers(tensor, value, start_server, tmp_path, monkeypatch):
+    monkeypatch.setenv("WEIR_CUDA_PLUGIN", str(PLUGIN))
+    monkeypatch.setenv("WEIR_EMU_MEMORY_MIB", "256")
+    s = start_server("--device", "cuda", *SMALL, "-m", with_values(tmp_path / "m.gguf", tensor, value))
+    for more in ({}, {"temperature": 1, "top_k": 5}, {"logprobs": 2}):
+        a = s.json("POST", "/v1/completions", {**PROMPT, **more}, status=500)
+        assert "no number" in a["error"]["message"]
 
 
 @needs_plugin

@@ -24,8 +24,8 @@ INLINE vf gelu_mul(vf g, vf u)
 INLINE vf clamped_mul(vf g, vf u)
 {
     const vf limit = vf_set1(7.0f), one = vf_set1(1.0f);
-    g = vf_min(g, limit);
-    u = vf_max(vf_min(u, limit), vf_set1(-7.0f));
+    g = vf_min(limit, g);
+    u = vf_max(vf_set1(-7.0f), vf_min(limit, u));
     const vf e = vf_exp(vf_mul(g, vf_set1(-1.702f)));
     return vf_mul(vf_div(g, vf_add(one, e)), vf_add(u, one));
 }
@@ -53,7 +53,7 @@ INLINE vf gelu_tanh(vf x)
 
 INLINE vf relu_square(vf x)
 {
-    x = vf_max(x, vf_zero());
+    x = vf_max(vf_zero(), x);
     return vf_mul(x, x);
 }
 

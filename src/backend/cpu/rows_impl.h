@@ -89,7 +89,8 @@ static void run_exp(const float *x, float *out, uint32_t n)
 }
 
 /* q = round(x / d) with d = amax / 127, amax = max|x| or more, so q stays in -127..127: also where
- * x is no number, which the bounds, standing second, replace. Sums of either half. */
+ * x is no number, which the bounds, standing second, replace; d is none then. Sums of either half.
+ */
 INLINE void pack_block(const float *x, float amax, int8_t *q, int32_t sum[2])
 {
     const float inverse = amax > 1e-30f ? 127.0f / amax : 0.0f;
@@ -146,8 +147,8 @@ INLINE void pack_int8(const float *x,
             pack_ask(x + at, q + at, b ? b + (size_t)(at / 32) * lanes : NULL, lanes);
         vf top = vf_zero();
         for (uint32_t at = i; at < i + per; at += VL)
-            top = vf_max(top, vf_abs(vf_load(x + at)));
-        const float amax = vf_hmax(top), d = amax > 1e-30f ? amax / 127.0f : 0.0f;
+            top = vf_max_abs(top, vf_load(x + at));
+        const float amax = vf_hmax_abs(top), d = amax <= 1e-30f ? 0.0f : amax / 127.0f;
         struct act_super super = {.d = d};
         for (uint32_t g = 0; g < per / 32; g++) {
             int32_t sum[2];

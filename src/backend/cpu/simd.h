@@ -61,10 +61,11 @@ INLINE vf vf_exp_within(vf x)
     return vf_mul(p, vf_exp2_of(n));
 }
 
-/* The same; 0 below, e^88.3 above. */
+/* The same; 0 below, e^88.3 above. Here and below bounds stand first, as of two the second is taken
+ * where one is no number: so that stays none. */
 INLINE vf vf_exp(vf x)
 {
-    const vf c = vf_min(vf_max(x, vf_set1(-87.3f)), vf_set1(88.3f));
+    const vf c = vf_min(vf_set1(88.3f), vf_max(vf_set1(-87.3f), x));
     return vf_zero_below(vf_exp_within(c), x, -87.3f);
 }
 
@@ -72,7 +73,7 @@ INLINE vf vf_exp(vf x)
  * in the last place near 0 too, where e^2x - 1 would cancel. */
 INLINE vf vf_tanh(vf x)
 {
-    vf c = vf_min(vf_max(vf_add(x, x), vf_set1(-40.0f)), vf_set1(40.0f));
+    vf c = vf_min(vf_set1(40.0f), vf_max(vf_set1(-40.0f), vf_add(x, x)));
     vi n = vi_round(vf_mul(c, vf_set1(1.44269504f)));
     vf nf = vf_from_i(n), power = vf_exp2_of(n);
     vf r = vf_fma(nf, vf_set1(-0.693145752f), c);

@@ -65,6 +65,22 @@ INLINE float vf_hmax(vf a)
     return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
 }
 
+/* The larger of top, not negative, and |x|, ordered as integers: NaN is the largest. */
+INLINE vf vf_max_abs(vf top, vf x)
+{
+    return _mm256_castsi256_ps(
+        _mm256_max_epi32(_mm256_castps_si256(top), _mm256_castps_si256(vf_abs(x))));
+}
+
+INLINE float vf_hmax_abs(vf top)
+{
+    const __m256i t = _mm256_castps_si256(top);
+    __m128i m = _mm_max_epi32(_mm256_castsi256_si128(t), _mm256_extracti128_si256(t, 1));
+    m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4e));
+    m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0xb1));
+    return _mm_cvtss_f32(_mm_castsi128_ps(m));
+}
+
 INLINE vf vf_load_f16(const uint16_t *p)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));

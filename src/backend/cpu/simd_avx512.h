@@ -53,6 +53,19 @@ INLINE float vf_hmax(vf a)
     return _mm512_reduce_max_ps(a);
 }
 
+/* The larger of top, not negative, and |x|, ordered as integers: NaN is the largest. */
+INLINE vf vf_max_abs(vf top, vf x)
+{
+    return _mm512_castsi512_ps(
+        _mm512_max_epi32(_mm512_castps_si512(top), _mm512_castps_si512(vf_abs(x))));
+}
+
+INLINE float vf_hmax_abs(vf top)
+{
+    const __m128i m = _mm_cvtsi32_si128(_mm512_reduce_max_epi32(_mm512_castps_si512(top)));
+    return _mm_cvtss_f32(_mm_castsi128_ps(m));
+}
+
 INLINE vf vf_load_f16(const uint16_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));

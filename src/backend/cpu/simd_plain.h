@@ -121,6 +121,21 @@ INLINE float vf_hmax(vf a)
     return m;
 }
 
+/* The larger of top, not negative, and |x|; NaN is the largest. */
+INLINE vf vf_max_abs(vf top, vf x)
+{
+    vf r;
+    EACH r.x[i_] = top.x[i_] >= fabsf(x.x[i_]) || isnan(top.x[i_]) ? top.x[i_] : fabsf(x.x[i_]);
+    return r;
+}
+
+INLINE float vf_hmax_abs(vf top)
+{
+    float m = top.x[0];
+    EACH m = m >= top.x[i_] || isnan(m) ? m : top.x[i_];
+    return m;
+}
+
 INLINE vf vf_load_f16(const uint16_t *p)
 {
     vf r;

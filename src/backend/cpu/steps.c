@@ -279,7 +279,7 @@ void cpu_run_step(
     case STEP_CLAMP:
         for (uint32_t i = 0; i < s->n; i++) {
             float *x = cpu_row_of(b, s->out, row) + i;
-            *x = fmaxf(-s->cap, fminf(*x, s->cap));
+            *x = *x < -s->cap ? -s->cap : *x > s->cap ? s->cap : *x;
         }
         break;
     case STEP_STREAMS:

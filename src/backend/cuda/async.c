@@ -17,6 +17,8 @@
 #include <assert.h>
 #include <string.h>
 
+static_assert((int)CUDA_NO_NUMBER == (int)SAMPLE_NO_NUMBER, "the engine is told in one way");
+
 /* What a slot's pinned memory for jobs holds. */
 struct parts {
     size_t biases, chosen, host_rows, tokens, late, all;

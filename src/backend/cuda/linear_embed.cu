@@ -139,7 +139,8 @@ static __global__ void __launch_bounds__(256) embed(const cuda_step step,
     if (row >= step.counts->n_rows)
         return;
     const int32_t from = step.token_from ? step.token_from[row] : -1;
-    const uint32_t token = static_cast<uint32_t>(from >= 0 ? step.chosen[from] : step.tokens[row]);
+    const int32_t given = from >= 0 ? step.chosen[from] : step.tokens[row];
+    const uint32_t token = given < 0 ? 0 : static_cast<uint32_t>(given); /* no number was chosen */
     const uint8_t *part = m.data + token / CUDA_PART_ROWS * part_bytes;
     const uint32_t run_bytes = layout.head_bytes + layout.chunks * layout.chunk_bytes;
     weight_at w;

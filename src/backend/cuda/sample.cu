@@ -285,7 +285,7 @@ static __global__ void choose_kernel(struct sample_args a)
     const size_t i = blockIdx.x;
     const job j = job_of(a, blockIdx.x);
     if (threadIdx.x == 0)
-        id = j.max_id == NONE ? 0 : j.max_id;
+        id = j.max_id;
     __syncthreads();
     if (j.kind == AMONG_ALL) {
         draw_among_all(a, j, i, &s, &id);
@@ -297,8 +297,8 @@ static __global__ void choose_kernel(struct sample_args a)
     __syncthreads();
     if (threadIdx.x > 0)
         return;
-    a.chosen[i] = static_cast<int32_t>(id);
-    if (j.p.slot != NONE)
+    a.chosen[i] = id == NONE ? CUDA_NO_NUMBER : static_cast<int32_t>(id);
+    if (j.p.slot != NONE && id != NONE)
         a.history[static_cast<size_t>(j.p.slot) * a.n_vocab + id] += 2;
 }
 

@@ -45,6 +45,9 @@ void cuda_history_add(struct cuda_histories *h,
                       int output,
                       cudaStream_t s);
 
+/* What is chosen where all logits are NaN: SAMPLE_NO_NUMBER (sample/sample.h). */
+enum { CUDA_NO_NUMBER = -2 };
+
 /* chosen[i] for jobs[0 .. counts.n_jobs); each chosen token is added to its history. jobs, biases:
  * of the device. scratch: cuda_sample_scratch bytes. */
 size_t cuda_sample_scratch(uint32_t max_jobs, uint32_t n_vocab);

@@ -138,6 +138,77 @@ static void rows_are_exact(void **s)
     }
 }
 
+/* All kernels that take a value by itself, or a row as a whole, with NaN at place `at` of n. */
+static void rows_keep(const struct cpu_kernels *k, uint32_t n, uint32_t at)
+{
+    const struct xielu xielu = {.positive = 0.8f, .negative = 0.8f, .beta = 0.5f, .eps = -1e-6f};
+    float x[40], ones[40], out[40];
+    void (*const two[])(const float *, const float *, float *, uint32_t) = {
+        k->silu_mul, k->gelu_mul, k->clamped_mul, k->sigmoid_mul, k->mul};
+    for (uint32_t i = 0; i < n; i++) {
+        x[i] = i == at ? NAN : rnd_float();
+        ones[i] = 1;
+    }
+    k->exp(x, out, n);
+    assert_true(isnan(out[at]));
+    for (size_t i = 0; i < COUNT(two); i++) {
+        two[i](x, ones, out, n);
+        assert_true(isnan(out[at]));
+        two[i](ones, x, out, n);
+        assert_true(isnan(out[at]));
+    }
+    for (size_t i = UNARY_NONE + 1; i < N_UNARY_KINDS; i++) {
+        k->unary[i](x, out, n);
+        assert_true(isnan(out[at]));
+    }
+    k->norm(x, ones, out, n, 1e-5f);
+    assert_true(isnan(out[0]) && isnan(out[n - 1]));
+    k->layer_norm(x, ones, ones, out, n, 1e-5f);
+    assert_true(isnan(out[0]) && isnan(out[n - 1]));
+    memcpy(out, x, sizeof out);
+    k->xielu(out, &xielu, n);
+    assert_true(isnan(out[at]));
+    memcpy(out, x, sizeof out);
+    k->cap(out, 0.5f, 30, n);
+    assert_true(isnan(out[at]));
+}
+
+/* A row of activations that holds one is no number by its scale, while its bytes stay in bounds. */
+static void packed_keep(const struct cpu_kernels *k, uint32_t at)
+{
+    enum { K = 256 };
+    static float x[K], scale[ACT_PLANES * K / 32];
+    static int8_t q[(K / 64 | 1) * 64 * 16];
+    static struct act_block b[K / 32];
+    static struct act_super s[K / SUPER_K];
+    struct act a = {
+        .k = K, .by32 = {.q = q, .b = b, .scale = scale}, .by128 = {.q = q, .b = b, .s = s}};
+    for (uint32_t i = 0; i < K; i++)
+        x[i] = i == at ? NAN : rnd_float();
+    for (unsigned kind = ACT_INT8; kind <= ACT_INT8_128; kind += ACT_INT8_128 - ACT_INT8) {
+        const uint32_t per = kind == ACT_INT8 ? 32 : SUPER_K;
+        k->pack(x, &a, 0, kind | ACT_BLOCKS | ACT_CLOSE, 1);
+        for (uint32_t i = 0; i < K / 32; i++)
+            assert_true(isnan(b[i].d) == (i * 32 / per == at / per));
+        for (uint32_t i = 0; i < K / per; i++)
+            assert_true(isnan(per == 32 ? scale[i] : s[i].d) == (i == at / per));
+        for (uint32_t i = 0; i < K; i++)
+            assert_in_range(q[i] + 127, 0, 254);
+    }
+}
+
+static void what_is_no_number_stays_none(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(isas); i++) {
+        const struct cpu_kernels *k = cpu_kernels_select(isas[i]);
+        for (uint32_t at = 0; at < 37; at++)
+            rows_keep(k, 37, at);
+        for (uint32_t at = 0; at < 256; at++)
+            packed_keep(k, at);
+    }
+}
+
 static void isas_are_selected(void **s)
 {
     (void)s;
@@ -151,6 +222,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exp_is_accurate),
         cmocka_unit_test(rows_are_exact),
+        cmocka_unit_test(what_is_no_number_stays_none),
         cmocka_unit_test(isas_are_selected),
     };
     return cmocka_run_group_tests(tests, start, NULL);
