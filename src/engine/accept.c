@@ -260,7 +260,7 @@ void step_accept(struct engine *eng, struct step_batch *s)
     pthread_mutex_lock(&eng->stats_lock);
     for (uint32_t i = 0; i < s->n_jobs; i++)
         if (s->items[s->jobs[i].item].r)
-            stats_token(&eng->stats, s->items[s->jobs[i].item].r, now_us);
+            stats_token(&eng->stats, s->items[s->jobs[i].item].r, now_us, s->jobs[i].chosen >= 0);
     pthread_mutex_unlock(&eng->stats_lock);
     for (uint32_t i = 0; i < s->n_jobs; i++)
         if (s->items[s->jobs[i].item].r)

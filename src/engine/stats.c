@@ -60,15 +60,20 @@ static void note_length(struct engine_stats *s, uint32_t n)
     s->most_tokens = n > s->most_tokens ? n : s->most_tokens;
 }
 
-void stats_token(struct engine_stats *s, struct request *r, uint64_t now_us)
+void stats_token(struct engine_stats *s, struct request *r, uint64_t now_us, bool any)
 {
-    if (r->now.times.first_us == 0) {
-        r->now.times.first_us = now_us;
-        hist_add(&s->ttft, seconds(r->now.times.submit_us, now_us));
+    const bool first = r->now.times.first_us == 0;
+    if (first) {
         hist_add(&s->prefill_time, seconds(r->now.times.admit_us, now_us));
         s->prompt_tokens += r->n_prompt;
         s->cached_tokens += r->seq.n_cached;
         r->now.n_cached = r->seq.n_cached;
+    }
+    if (!any)
+        return;
+    if (first) {
+        r->now.times.first_us = now_us;
+        hist_add(&s->ttft, seconds(r->now.times.submit_us, now_us));
     } else {
         hist_add(&s->itl, seconds(r->now.times.last_us, now_us));
     }

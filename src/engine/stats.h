@@ -9,8 +9,9 @@
 void stats_init(struct engine_stats *s);
 void hist_add(struct engine_hist *h, double value);
 
-/* A request's first token, a later one; its vector; its end. Times are in the request. */
-void stats_token(struct engine_stats *s, struct request *r, uint64_t now_us);
+/* A request's first token, a later one, or, without `any`, that there was none; its vector; its
+ * end. Times are in the request. */
+void stats_token(struct engine_stats *s, struct request *r, uint64_t now_us, bool any);
 void stats_vector(struct engine_stats *s, struct request *r, uint64_t now_us);
 void stats_finished(struct engine_stats *s, const struct request *r, uint64_t now_us);
 

@@ -50,6 +50,8 @@ def damaged(request, start_server, tmp_path):
 def test_no_text_comes_of_it(damaged, more):
     status, _, body = damaged.request("POST", "/v1/chat/completions", {**CHAT, **more})
     assert status == 500 and WHY in json.loads(body)["error"]["message"], body
+    assert damaged.metric("weir_generation_tokens_total") == 0
+    assert damaged.metric("weir_prompt_tokens_total") > 0
 
 
 def test_a_stream_ends_with_the_error(damaged):
