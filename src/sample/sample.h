@@ -60,9 +60,9 @@ struct sample_allowed {
 enum { SAMPLE_NO_NUMBER = -2 };
 
 /* Choose the token for position `pos`, of those that are allowed (NULL: of all). logits[n_vocab]
- * are overwritten. NaN is never chosen: where all is NaN the answer is SAMPLE_NO_NUMBER. Nor is
- * -inf, unless there is nothing else that is allowed; nor what is not allowed, unless nothing is;
- * ids out of range in biases and history are ignored. */
+ * are overwritten. NaN is never chosen: where nothing else is left the answer is SAMPLE_NO_NUMBER.
+ * Nor is -inf, unless there is nothing else that is allowed; nor what is not allowed, unless
+ * nothing is; ids out of range in biases and history are ignored. */
 int32_t sample_token(const struct sample_params *p,
                      const struct sample_history *h,
                      uint64_t pos,
