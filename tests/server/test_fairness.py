@@ -51,6 +51,7 @@ def end_of(server, greedy):
     """What was answered was answered well; the rest is not waited for."""
     assert {g.result() for g in greedy if g.done()} <= {200}
     server.process.kill()
+    server.process.wait(60)  # ended, so nobody asks it to stop
 
 
 def test_polite_keys_are_not_behind_a_greedy_one(start_server, keys):
