@@ -149,6 +149,7 @@ static void carve_workspace(struct cpu_backend *b, struct carver *c)
                           attn_part_floats(hp->head_dim) * sizeof *b->attn_parts);
     b->attn_done = carve(c, (size_t)pool_size(b->pool) * MAX_SPLIT_ITEMS, sizeof *b->attn_done);
     b->linear_scratch = carve(c, pool_size(b->pool), LINEAR_SCRATCH_BYTES);
+    b->shares = carve(c, pool_size(b->pool), sizeof *b->shares);
     b->n_items = carve(c, b->n_phases, sizeof *b->n_items);
     b->row_seq = carve(c, rows, sizeof *b->row_seq);
     b->tiles = carve(c, rows, sizeof *b->tiles);
@@ -438,7 +439,6 @@ static void cpu_destroy(struct backend *base)
     unmap(b->state_memory, b->state_bytes);
     unmap(b->workspace, b->workspace_bytes);
     free(b->states);
-    free(b->parts);
     free(b->layers);
     free(b->vectors);
     free(b->phases);
@@ -518,7 +518,6 @@ enum err cpu_backend_create(const struct model *m,
         return err;
     }
     const uint32_t n = pool_size(b->pool);
-    b->parts = mem_zalloc(n, sizeof *b->parts);
     pool_on_idle(b->pool, cpu_ask_ahead, b);
     snprintf(b->kernels_name, sizeof b->kernels_name, "%s " CPU_KERNELS_REVISION, kernels->name);
     snprintf(b->description,

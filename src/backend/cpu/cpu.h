@@ -159,6 +159,12 @@ struct attn_tile {
     uint32_t seq, first_row, n_rows, first_pos;
 };
 
+/* What a worker has left to take of the phase of matrices at hand, in a cache line of its own
+ * (panels.c). */
+struct cpu_share {
+    _Alignas(64) atomic_uint_least64_t left;
+};
+
 struct cpu_backend {
     struct backend base; /* must be first */
     const struct model *model;
@@ -198,7 +204,7 @@ struct cpu_backend {
     uint32_t max_heads;         /* KV heads x their pieces, both of the layer with the most */
 
     uint64_t n_runs_begun;
-    atomic_uint_least64_t *parts; /* [n_workers] the phase that it was last taken in (run.c) */
+    struct cpu_share *shares; /* [n_workers] of the panels of a phase (panels.c) */
 
     /* Of the run in progress. */
     const struct batch *batch;

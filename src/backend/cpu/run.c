@@ -6,16 +6,7 @@
 
 #include <assert.h>
 
-enum {
-    CHUNK_BYTES = 256 * 1024, /* of panels: they stay in the L2 cache meanwhile */
-    MAX_CHUNK = 8,            /* panels */
-    STREAM_PANELS = 4,        /* that few rows read side by side */
-    ASK_BYTES = 256,          /* of each, asked for at a look */
-    MAX_ASK_BYTES = 64 * 1024,
-};
-
-/* The rows a phase is over. */
-static uint32_t n_rows_of(const struct cpu_backend *b, const struct phase *p)
+uint32_t cpu_phase_rows(const struct cpu_backend *b, const struct phase *p)
 {
     switch (p->rows) {
     case ROWS_LOGITS:
@@ -31,7 +22,7 @@ static uint32_t n_rows_of(const struct cpu_backend *b, const struct phase *p)
 static void run_rows(struct cpu_backend *b, const struct phase *p, uint32_t item)
 {
     const uint32_t *rows = p->rows == ROWS_HIDDEN ? b->batch->hidden_rows : b->batch->logit_rows;
-    const uint32_t n_rows = n_rows_of(b, p), first = item * p->chunk;
+    const uint32_t n_rows = cpu_phase_rows(b, p), first = item * p->chunk;
     for (uint32_t row = first; row < first + p->chunk && row < n_rows; row++) {
         uint32_t from = p->gather ? rows[row] : row;
         for (uint32_t i = 0; i < p->n; i++, from = row)
@@ -50,151 +41,6 @@ static void run_places(struct cpu_backend *b, const struct phase *p, uint32_t it
             cpu_run_step(b, s, s->gather ? row : place, place, n_rows);
         }
     }
-}
-
-/* Panels first .. first + n - 1, counted over all matrices of the phase. */
-static void run_panels(const struct cpu_backend *b,
-                       const struct phase *p,
-                       uint32_t first,
-                       uint32_t n,
-                       uint32_t first_row,
-                       uint32_t n_rows,
-                       uint32_t worker)
-{
-    const struct matrix *x = &b->matrices[p->first];
-    for (; n > 0; x++) {
-        if (first >= x->n_panels) {
-            first -= x->n_panels;
-            continue;
-        }
-        const uint32_t here = n < x->n_panels - first ? n : x->n_panels - first;
-        const uint32_t col = first * PANEL_COLS;
-        const struct linear_job job = {
-            .panels = x->panels + first * x->panel_bytes,
-            .panel_bytes = x->panel_bytes,
-            .n_panels = here,
-            .n_cols = x->n_out - col < here * PANEL_COLS ? x->n_out - col : here * PANEL_COLS,
-            .act = &x->act,
-            .act_lanes = cpu_act_lanes(n_rows_of(b, p)),
-            .first_row = first_row,
-            .n_rows = n_rows,
-            .prefetch = cpu_kernels_prefetch(n_rows),
-            .scratch = b->linear_scratch + (size_t)worker * LINEAR_SCRATCH_BYTES,
-            .out = b->bufs[x->out] + x->out_first + col,
-            .out_stride = b->stride[x->out],
-            .scale = x->scale,
-            .bias = x->bias ? x->bias + col : NULL,
-            .add = x->add,
-        };
-        b->kernels->linear[x->format](&job);
-        n -= here;
-        first = 0;
-    }
-}
-
-/* Panels an item takes: enough items for balance, few enough that taking them costs nothing.
- * n_passes: how often each panel is passed over, by other rows. */
-static uint32_t panel_chunk(const struct cpu_backend *b,
-                            const struct phase *p,
-                            uint32_t n_passes,
-                            uint32_t n_workers)
-{
-    const enum panel_format format = b->matrices[p->first].format;
-    const bool once = b->kernels->act_kinds[format] == ACT_TWO; /* parts of K stay, not panels */
-    uint32_t by_cache = once ? MAX_CHUNK : (uint32_t)(CHUNK_BYTES / p->panel_bytes);
-    uint32_t by_balance = (uint32_t)((uint64_t)p->n_panels * n_passes / (n_workers * 16));
-    uint32_t chunk = by_cache < by_balance ? by_cache : by_balance;
-    chunk = chunk < MAX_CHUNK ? chunk : MAX_CHUNK;
-    return chunk >= 4 ? chunk / 4 * 4 : chunk ? chunk : 1;
-}
-
-/* Of n_panels that are left, what each worker takes in one round. */
-static uint32_t share_of_round(uint32_t n_panels, uint32_t n_workers)
-{
-    return n_panels / (2 * n_workers) / STREAM_PANELS * STREAM_PANELS;
-}
-
-/* CPU_ROW_BLOCK rows read each panel once, as one long stream that every item begins anew. So
- * items are long at first, a round of one for each worker taking half of what is left, and p->chunk
- * at last, so that the workers end together. The panels of an item of the round that begins at
- * panel `first`; 0 when only short ones are left. */
-static uint32_t long_item(const struct phase *p, uint32_t first, uint32_t n_workers)
-{
-    const uint32_t n = share_of_round(p->n_panels - first, n_workers);
-    return n > p->chunk ? n : 0;
-}
-
-static uint32_t n_stream_items(const struct phase *p, uint32_t n_workers)
-{
-    uint32_t n_long = 0, first = 0;
-    for (uint32_t n; (n = long_item(p, first, n_workers)) > 0; first += n * n_workers)
-        n_long += n_workers;
-    return n_long + (p->n_panels - first + p->chunk - 1) / p->chunk;
-}
-
-/* The first panel of an item, and how many. */
-static uint32_t stream_item(const struct phase *p, uint32_t n_workers, uint32_t item, uint32_t *n)
-{
-    uint32_t first = 0;
-    while ((*n = long_item(p, first, n_workers)) > 0) {
-        if (item < n_workers)
-            return first + item * *n;
-        item -= n_workers;
-        first += *n * n_workers;
-    }
-    first += item * p->chunk;
-    *n = p->chunk < p->n_panels - first ? p->chunk : p->n_panels - first;
-    return first;
-}
-
-/* Each worker has its own item of the first round, so that it knows beforehand what it will read,
- * unless another had to take that. `parts` says in which phase, counted over all runs, each was
- * taken. */
-static uint32_t own_item(struct cpu_backend *b, const struct phase *p, uint32_t worker)
-{
-    const uint32_t n_workers = pool_size(b->pool);
-    const uint64_t now = b->n_runs_begun * b->n_phases + (uint64_t)(p - b->phases);
-    uint32_t part = worker;
-    while (atomic_exchange_explicit(&b->parts[part], now, memory_order_relaxed) == now)
-        part = part + 1 < n_workers ? part + 1 : 0;
-    return part;
-}
-
-/* The beginning of its own item, some lines of each of the panels that are read side by side. */
-bool cpu_ask_ahead(void *backend, uint32_t phase, uint32_t look, uint32_t worker)
-{
-    const struct cpu_backend *b = backend;
-    const struct phase *p = &b->phases[phase + 1], *end = b->phases + b->n_phases;
-    while (p < end && p->kind != PHASE_LINEAR)
-        p++;
-    const size_t at = (size_t)look * ASK_BYTES;
-    const uint32_t n = p < end ? share_of_round(p->n_panels, pool_size(b->pool)) : 0;
-    if (n == 0 || at >= MAX_ASK_BYTES)
-        return false;
-    const struct matrix *x = &b->matrices[p->first];
-    uint32_t panel = worker * n;
-    for (; panel >= x->n_panels; x++)
-        panel -= x->n_panels;
-    if (at >= x->panel_bytes)
-        return false;
-    const uint8_t *from = x->panels + panel * x->panel_bytes + at;
-    for (uint32_t i = 0; i < STREAM_PANELS && panel + i < x->n_panels; i++) {
-        for (uint32_t l = 0; l < ASK_BYTES; l += 64)
-            __builtin_prefetch(from + i * x->panel_bytes + l, 0, 2);
-    }
-    return true;
-}
-
-static void run_linear(struct cpu_backend *b, const struct phase *p, uint32_t item, uint32_t worker)
-{
-    const uint32_t n_rows = n_rows_of(b, p), n_workers = pool_size(b->pool);
-    const uint32_t n_items = n_stream_items(p, n_workers); /* of each CPU_ROW_BLOCK rows */
-    const uint32_t row = item / n_items * CPU_ROW_BLOCK, left = n_rows - row;
-    uint32_t n;
-    if (item < n_workers && long_item(p, 0, n_workers) > 0)
-        item = own_item(b, p, worker);
-    const uint32_t first = stream_item(p, n_workers, item % n_items, &n);
-    run_panels(b, p, first, n, row, left < CPU_ROW_BLOCK ? left : CPU_ROW_BLOCK, worker);
 }
 
 static uint32_t head_pieces(const struct phase *p)
@@ -294,7 +140,7 @@ static void run_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
             run_rows(b, p, item);
         break;
     case PHASE_LINEAR:
-        run_linear(b, p, item, worker);
+        cpu_run_panels(b, p, worker);
         break;
     case PHASE_ATTENTION:
         run_attention(b, p, item, worker);
@@ -317,10 +163,9 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
 {
     const struct model_hparams *hp = &b->model->hp;
     const uint32_t n_workers = pool_size(b->pool), n_runs = experts_max_runs(hp, b->batch->n_rows);
-    uint32_t n_rows = n_rows_of(b, p);
+    uint32_t n_rows = cpu_phase_rows(b, p);
     if (p->places)
         n_rows = experts_max_places(hp, n_rows);
-    const uint32_t n_row_blocks = (n_rows + CPU_ROW_BLOCK - 1) / CPU_ROW_BLOCK;
     if (n_rows == 0)
         return 0;
     switch (p->kind) {
@@ -329,16 +174,13 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
         p->chunk = p->chunk ? p->chunk : 1;
         return (n_rows + p->chunk - 1) / p->chunk;
     case PHASE_LINEAR:
-        p->chunk = panel_chunk(b, p, n_row_blocks, n_workers);
-        if (n_rows <= LINEAR_FEW_ROWS && p->chunk < STREAM_PANELS)
-            p->chunk = STREAM_PANELS;
-        return n_stream_items(p, n_workers) * n_row_blocks;
+        return cpu_divide_panels(b, p, n_rows);
     case PHASE_ATTENTION:
         return n_attention_items(b, p) * b->n_ranges;
     case PHASE_SORT:
         return 1;
     case PHASE_EXPERTS: /* for as many experts as can be wanted: how many are is known later */
-        p->chunk = panel_chunk(b, p, n_runs, n_workers);
+        p->chunk = cpu_panel_chunk(b, p, n_runs, n_workers);
         return (p->n_panels + p->chunk - 1) / p->chunk * n_runs;
     case PHASE_CONV:
     case PHASE_RECUR:

@@ -1,4 +1,4 @@
-/* Between run.c (phases and items), steps.c (rows), experts.c and recurrent.c. */
+/* Between run.c (phases and items), panels.c, steps.c (rows), experts.c and recurrent.c. */
 #ifndef WEIR_BACKEND_CPU_RUN_H
 #define WEIR_BACKEND_CPU_RUN_H
 
@@ -23,6 +23,23 @@ static inline uint32_t cpu_act_lanes(uint32_t n_rows)
 {
     return n_rows == 1 ? 1 : ACT_TILE;
 }
+
+/* The rows a phase is over. */
+uint32_t cpu_phase_rows(const struct cpu_backend *b, const struct phase *p);
+
+/* Panels that are worth taking at once: enough such chunks for balance, few enough that taking them
+ * costs nothing. n_passes: how often each panel is passed over, by other rows. */
+uint32_t cpu_panel_chunk(const struct cpu_backend *b,
+                         const struct phase *p,
+                         uint32_t n_passes,
+                         uint32_t n_workers);
+
+/* A LINEAR phase over n_rows: sets its chunk, returns how many items it has, one for each worker
+ * that can find something to do. */
+uint32_t cpu_divide_panels(const struct cpu_backend *b, struct phase *p, uint32_t n_rows);
+
+/* An item: what is left of the worker's share of the panels, then of others' shares. */
+void cpu_run_panels(struct cpu_backend *b, const struct phase *p, uint32_t worker);
 
 /* One step of one row of n_rows: reads row `from`, writes row `row`. */
 void cpu_run_step(

@@ -1,0 +1,134 @@
+/* Phases of matrices: every panel meets every block of rows once, whoever takes it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "backend/cpu/run.h"
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_MATRICES = 3,
+    MAX_PANELS = 300,
+    MAX_PASSES = 3,
+    MAX_PHASES = 4,
+    MAX_WORKERS = 5,
+    PANEL_BYTES = 64,
+    N_CASES = 40,
+};
+
+/* What the kernel saw; panels count over all matrices of all phases. */
+static struct {
+    uint8_t memory[MAX_PHASES * MAX_MATRICES * MAX_PANELS][PANEL_BYTES];
+    atomic_uint times[MAX_PASSES][MAX_PHASES * MAX_MATRICES * MAX_PANELS];
+    atomic_uint wrong;
+    uint32_t n_rows;
+} seen;
+static uint32_t slow_worker;
+
+static void count_panels(const struct linear_job *j)
+{
+    const size_t first = (size_t)(j->panels - &seen.memory[0][0]) / PANEL_BYTES;
+    const uint32_t pass = j->first_row / CPU_ROW_BLOCK, left = seen.n_rows - j->first_row;
+    if (j->first_row % CPU_ROW_BLOCK || j->n_rows != (left < CPU_ROW_BLOCK ? left : CPU_ROW_BLOCK))
+        atomic_fetch_add(&seen.wrong, 1);
+    for (uint32_t i = 0; i < j->n_panels; i++)
+        atomic_fetch_add(&seen.times[pass][first + i], 1);
+}
+
+static void run_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
+{
+    struct cpu_backend *b = ctx;
+    const uint64_t until = clock_us() + 300;
+    (void)item;
+    while (worker == slow_worker && clock_us() < until)
+        ;
+    cpu_run_panels(b, &b->phases[phase], worker);
+}
+
+static uint32_t below(uint32_t n)
+{
+    return (uint32_t)rand() % n; /* NOLINT(cert-msc30-c,cert-msc50-cpp) */
+}
+
+/* Phases of matrices of up to max_panels panels each, one behind the other in memory. */
+static void make_phases(struct cpu_backend *b, uint32_t max_panels)
+{
+    uint32_t at = 0;
+    b->n_matrices = 0;
+    b->n_phases = 1 + below(MAX_PHASES);
+    for (uint32_t i = 0; i < b->n_phases; i++) {
+        struct phase *p = &b->phases[i];
+        *p = (struct phase){.kind = PHASE_LINEAR,
+                            .first = b->n_matrices,
+                            .n = 1 + below(MAX_MATRICES),
+                            .panel_bytes = PANEL_BYTES};
+        for (uint32_t m = 0; m < p->n; m++, b->n_matrices++) {
+            const uint32_t n = 1 + below(max_panels);
+            b->matrices[b->n_matrices] = (struct matrix){.panels = seen.memory[at],
+                                                         .panel_bytes = PANEL_BYTES,
+                                                         .n_panels = n,
+                                                         .n_out = n * PANEL_COLS};
+            p->n_panels += n;
+            at += n;
+        }
+    }
+}
+
+static void run_once(struct cpu_backend *b, uint32_t n_rows)
+{
+    struct batch batch = {.n_rows = n_rows};
+    uint32_t n_items[MAX_PHASES], n_panels = 0;
+    memset(seen.times, 0, sizeof seen.times);
+    seen.n_rows = n_rows;
+    b->batch = &batch;
+    b->n_runs_begun++;
+    for (uint32_t i = 0; i < b->n_phases; i++) {
+        n_items[i] = cpu_divide_panels(b, &b->phases[i], n_rows);
+        assert_in_range(n_items[i], 1, pool_size(b->pool));
+        n_panels += b->phases[i].n_panels;
+    }
+    pool_walk(b->pool, n_items, b->n_phases, run_item, b);
+    assert_int_equal(atomic_load(&seen.wrong), 0);
+    for (uint32_t pass = 0; pass < MAX_PASSES; pass++) {
+        for (uint32_t i = 0; i < n_panels; i++)
+            assert_int_equal(atomic_load(&seen.times[pass][i]), pass * CPU_ROW_BLOCK < n_rows);
+    }
+}
+
+/* Any shapes, rows and workers, also one that comes late to every phase; and while the tags of
+ * shares begin anew. */
+static void every_panel_once(void **state)
+{
+    (void)state;
+    const unsigned seed = 20261;
+    print_message("seed %u\n", seed);
+    srand(seed);
+    for (uint32_t i = 0; i < N_CASES * MAX_WORKERS; i++) {
+        struct cpu_kernels kernels = {.linear = {count_panels}};
+        struct phase phases[MAX_PHASES];
+        struct matrix matrices[MAX_PHASES * MAX_MATRICES];
+        struct cpu_share shares[MAX_WORKERS] = {0};
+        struct cpu_backend b = {
+            .kernels = &kernels, .phases = phases, .matrices = matrices, .shares = shares};
+        make_phases(&b, i % 2 ? MAX_PANELS : 12);
+        b.n_runs_begun = 65536 / b.n_phases - 5;
+        slow_worker = below(2 * MAX_WORKERS);
+        assert_int_equal(pool_create(1 + i / N_CASES, MAX_PHASES, &b.pool, NULL), OK);
+        pool_on_idle(b.pool, cpu_ask_ahead, &b);
+        for (int run = 0; run < 10; run++)
+            run_once(&b, 1 + below(i % 3 ? 16 : MAX_PASSES * CPU_ROW_BLOCK));
+        pool_destroy(b.pool);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_panel_once)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
