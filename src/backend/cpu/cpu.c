@@ -141,7 +141,7 @@ static void carve_workspace(struct cpu_backend *b, struct carver *c)
                  ACT_TILE);
     b->act = carve_act(b, c, b->act_rows, false);
     carve_experts(b, c);
-    b->angles = carve(c, rows * N_ROPE_TABLES, hp->rope_dims * sizeof(float));
+    b->angles = carve(c, rows * N_ROPE_TABLES, hp->rope_dims * 2 * sizeof(float));
     b->attn_scratch_stride = round_up(attn_scratch_floats(hp->head_dim), 16);
     b->attn_scratch = carve(c, pool_size(b->pool), b->attn_scratch_stride * sizeof(float));
     b->attn_parts = carve(c,

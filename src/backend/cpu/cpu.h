@@ -188,7 +188,7 @@ struct cpu_backend {
 
     float *bufs[N_MODEL_BUFS]; /* [max_rows, stride]; logits [max_logit_rows, n_vocab] */
     size_t stride[N_MODEL_BUFS];
-    float *angles;  /* [max_rows][N_ROPE_TABLES][rope_dims]: cosines, then sines */
+    float *angles;  /* [max_rows][N_ROPE_TABLES][2 rope_dims]: see cpu_kernels.rotate */
     struct act act; /* [act_rows], or one such a head behind the other */
     size_t act_rows;
     struct act expert_act; /* by place */

@@ -80,6 +80,31 @@ static void run_add(const float *x, float *out, uint32_t n)
         vf_store_n(out + i, vf_add(vf_load_n(out + i, n - i), vf_load_n(x + i, n - i)), n - i);
 }
 
+/* Each of n dims times its cosine and the one that it turns with times its sine, which is negative
+ * for the first of a pair. No fused sums: a rotation is the same on every instruction set. */
+static void run_rotate(float *x, const float *angles, uint32_t n, enum rope_kind kind)
+{
+    const float *c = angles, *s = angles + n;
+    const uint32_t half = n / 2;
+    if (kind == ROPE_ADJACENT) {
+        for (uint32_t i = 0; i < n; i += VL) {
+            const uint32_t left = n - i < VL ? n - i : VL;
+            const vf a = vf_load_n(x + i, left), b = vf_swap_pairs(a);
+            const vf turned = vf_mul(b, vf_load_n(s + i, left));
+            vf_store_n(x + i, vf_add(vf_mul(a, vf_load_n(c + i, left)), turned), left);
+        }
+        return;
+    }
+    for (uint32_t i = 0; i < half; i += VL) {
+        const uint32_t left = half - i < VL ? half - i : VL, h = half + i;
+        const vf a = vf_load_n(x + i, left), b = vf_load_n(x + h, left);
+        const vf a_turned = vf_mul(a, vf_load_n(s + h, left));
+        const vf b_turned = vf_mul(b, vf_load_n(s + i, left));
+        vf_store_n(x + i, vf_add(vf_mul(a, vf_load_n(c + i, left)), b_turned), left);
+        vf_store_n(x + h, vf_add(vf_mul(b, vf_load_n(c + h, left)), a_turned), left);
+    }
+}
+
 static void run_exp(const float *x, float *out, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i += VL) {

@@ -46,6 +46,12 @@ INLINE vf vf_first_n(vf a, vf b, uint32_t n)
     return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(v_mask_n(n)));
 }
 
+/* Lane i has what lane i ^ 1 had. */
+INLINE vf vf_swap_pairs(vf a)
+{
+    return _mm256_permute_ps(a, 0xb1);
+}
+
 INLINE vf vf_zero_below(vf a, vf x, float bound)
 {
     return _mm256_and_ps(_mm256_cmp_ps(x, _mm256_set1_ps(bound), _CMP_NLT_UQ), a);

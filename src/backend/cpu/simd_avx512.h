@@ -38,6 +38,12 @@ INLINE vf vf_first_n(vf a, vf b, uint32_t n)
     return _mm512_mask_blend_ps((__mmask16)((1u << n) - 1), b, a);
 }
 
+/* Lane i has what lane i ^ 1 had. */
+INLINE vf vf_swap_pairs(vf a)
+{
+    return _mm512_permute_ps(a, 0xb1);
+}
+
 INLINE vf vf_zero_below(vf a, vf x, float bound)
 {
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(bound), _CMP_NLT_UQ), a);

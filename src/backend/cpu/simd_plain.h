@@ -102,6 +102,13 @@ INLINE vf vf_first_n(vf a, vf b, uint32_t n)
     return r;
 }
 
+INLINE vf vf_swap_pairs(vf a)
+{
+    vf r;
+    EACH r.x[i_] = a.x[i_ ^ 1];
+    return r;
+}
+
 INLINE vf vf_zero_below(vf a, vf x, float bound)
 {
     vf r;

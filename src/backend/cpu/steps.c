@@ -9,50 +9,51 @@
 #include <math.h>
 #include <string.h>
 
+/* The angles of a row, of one table. */
+static float *angles_of(const struct cpu_backend *b, uint32_t row, uint32_t table)
+{
+    return b->angles + ((size_t)row * N_ROPE_TABLES + table) * b->model->hp.rope_dims * 2;
+}
+
 /* Angles in double: at position 100,000 a float's error would be a hundredth of a radian. */
 static void step_angles(const struct cpu_backend *b, uint32_t row)
 {
-    const uint32_t stride = b->model->hp.rope_dims;
-    float *to = b->angles + (size_t)row * stride * N_ROPE_TABLES;
     const double pos = b->batch->positions[row];
-    for (int t = 0; t < N_ROPE_TABLES; t++, to += stride) {
+    for (uint32_t t = 0; t < N_ROPE_TABLES; t++) {
         const struct model_rope *rope = &b->model->ropes[t];
-        const uint32_t half = rope->n_dims / 2;
+        const uint32_t n = rope->n_dims, half = n / 2;
+        const bool halves = b->model->rope == ROPE_HALVES;
+        float *c = angles_of(b, row, t), *s = c + n;
         for (uint32_t i = 0; rope->inv_freq && i < half; i++) {
+            const uint32_t first = halves ? i : 2 * i, second = halves ? half + i : 2 * i + 1;
             const double angle = pos * rope->inv_freq[i];
-            to[i] = (float)(cos(angle) * rope->scale);
-            to[half + i] = (float)(sin(angle) * rope->scale);
+            c[first] = c[second] = (float)(cos(angle) * rope->scale);
+            s[second] = (float)(sin(angle) * rope->scale);
+            s[first] = -s[second];
         }
     }
 }
 
-/* No angles: not at all. */
-static void rotate(float *x, const float *angles, uint32_t half, enum rope_kind kind)
+/* Heads of dims each, if the layer rotates at all. */
+static void rotate_heads(
+    const struct cpu_backend *b, const struct step *s, float *x, uint32_t n_head, uint32_t row)
 {
-    if (!angles)
+    if (s->rope == ROPE_NONE)
         return;
-    const uint32_t apart = kind == ROPE_HALVES ? half : 1, step = kind == ROPE_HALVES ? 1 : 2;
-    for (uint32_t i = 0; i < half; i++) {
-        float *p = x + (size_t)i * step;
-        const float a = p[0], b = p[apart], c = angles[i], s = angles[half + i];
-        p[0] = a * c - b * s;
-        p[apart] = a * s + b * c;
-    }
+    const float *angles = angles_of(b, row, s->rope);
+    x += b->model->hp.rope_first;
+    for (uint32_t h = 0; h < n_head; h++, x += s->head_dim)
+        b->kernels->rotate(x, angles, b->model->ropes[s->rope].n_dims, b->model->rope);
 }
 
 static void step_rope_store(const struct cpu_backend *b, const struct step *s, uint32_t row)
 {
     const struct model_hparams *hp = &b->model->hp;
-    const bool rotates = s->rope != ROPE_NONE;
-    const uint32_t half = rotates ? b->model->ropes[s->rope].n_dims / 2 : 0, dim = s->head_dim;
-    const float *angles =
-        rotates ? b->angles + ((size_t)row * N_ROPE_TABLES + s->rope) * hp->rope_dims : NULL;
+    const uint32_t dim = s->head_dim;
     float *q = cpu_row_of(b, BUF_Q, row), *k = cpu_row_of(b, BUF_K, row);
     const float *v = cpu_row_of(b, BUF_V, row);
-    for (uint32_t h = 0; h < s->n_head; h++)
-        rotate(q + (size_t)h * dim + hp->rope_first, angles, half, b->model->rope);
-    for (uint32_t h = 0; h < s->n_head_kv; h++)
-        rotate(k + (size_t)h * dim + hp->rope_first, angles, half, b->model->rope);
+    rotate_heads(b, s, q, s->n_head, row);
+    rotate_heads(b, s, k, s->n_head_kv, row);
     if (s->kind == STEP_ROPE)
         return;
 

@@ -138,6 +138,34 @@ static void rows_are_exact(void **s)
     }
 }
 
+/* Pairs of neighbours, or of either half: the same bits on all, those of two products and a sum. */
+static void rotations_are_exact(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(isas) * 2; i++) {
+        const struct cpu_kernels *k = cpu_kernels_select(isas[i / 2]);
+        for (uint32_t n = 2; n <= 130; n += 2) {
+            float x[131], out[131], angles[260];
+            for (uint32_t j = 0; j < n; j++)
+                out[j] = x[j] = rnd_float() * 4;
+            out[n] = 77;
+            for (uint32_t j = 0; j < n / 2; j++) {
+                const uint32_t a = i % 2 ? j : 2 * j, b = i % 2 ? n / 2 + j : 2 * j + 1;
+                angles[a] = angles[b] = rnd_float();
+                angles[n + b] = rnd_float();
+                angles[n + a] = -angles[n + b];
+            }
+            k->rotate(out, angles, n, i % 2 ? ROPE_HALVES : ROPE_ADJACENT);
+            for (uint32_t j = 0; j < n / 2; j++) {
+                const uint32_t a = i % 2 ? j : 2 * j, b = i % 2 ? n / 2 + j : 2 * j + 1;
+                assert_true(out[a] == x[a] * angles[a] - x[b] * angles[n + b]);
+                assert_true(out[b] == x[a] * angles[n + b] + x[b] * angles[a]);
+            }
+            assert_true(out[n] == 77);
+        }
+    }
+}
+
 /* All kernels that take a value by itself, or a row as a whole, with NaN at place `at` of n. */
 static void rows_keep(const struct cpu_kernels *k, uint32_t n, uint32_t at)
 {
@@ -222,6 +250,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exp_is_accurate),
         cmocka_unit_test(rows_are_exact),
+        cmocka_unit_test(rotations_are_exact),
         cmocka_unit_test(what_is_no_number_stays_none),
         cmocka_unit_test(isas_are_selected),
     };
