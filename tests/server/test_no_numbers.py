@@ -81,6 +81,16 @@ def test_a_stream_ends_with_the_error(damaged):
     assert damaged.request("GET", "/health")[0] == 200
 
 
+@pytest.mark.parametrize("pooling", ["mean", "last", "none"])
+def test_no_vector_comes_of_it(pooling, start_server, tmp_path):
+    s = start_server("-m", with_nan_token(tmp_path / "m.gguf", 1000), "--pooling", pooling)
+    status, _, body = s.request("POST", "/embeddings", {"input": [[7, 8, 9], [5, 1000, 6]]})
+    assert status == 500 and "text 1: the model made a value that is no number" in body.decode(), body
+    assert s.metric("weir_vectors_total") == 1
+    assert s.metric('weir_request_success_total{finished_reason="error"}') == 1
+    assert s.request("POST", "/embeddings", {"input": [[7, 8, 9]]})[0] == 200
+
+
 @pytest.mark.parametrize("kv", ["f16", "bf16", "f32", "q8_0"])
 def test_others_go_on(kv, start_server, tmp_path):
     """Where one token has no number, only who has it in the text ends; also in one step with others, in
