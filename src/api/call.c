@@ -95,19 +95,21 @@ static bool failure_of(const struct api_choice *ch, struct err_info *e)
 {
     if (!ch->done)
         return false;
+    const struct err_info *own = request_error(ch->req);
     /* cancelled while its client is still here: the drain ran out of time */
     switch (request_finish(ch->req)) {
     case FINISH_ERROR:
-        *e = *request_error(ch->req);
-        if (e->code == OK)
+        if (own->code == OK)
             err_set(e, ERR_INTERNAL, "the request failed");
+        else if (ch->call->vectors)
+            err_set(e, own->code, "text %u: %s", ch->index, own->text);
+        else
+            *e = *own;
         return true;
     case FINISH_CANCELLED:
         err_set(e, ERR_DRAINING, "the server is shutting down");
         return true;
     case FINISH_STOP:
-        /* once, when all are there */
-        return ch->call->vectors && ch->call->n_running == 0 && api_vector_fails(ch, e);
     case FINISH_NONE:
     case FINISH_LENGTH:
         break;

@@ -46,8 +46,9 @@ void api_put_timings(const struct api_choice *ch, uint32_t n_out, struct buf *ou
     struct request_times t = request_times(ch->req);
     uint32_t n_prompt;
     request_prompt(ch->req, &n_prompt);
+    const uint64_t read_us = t.first_us ? t.first_us : t.end_us; /* there may be no token at all */
     put_timings(
-        ch, n_prompt - request_n_cached(ch->req), ms_between(t.admit_us, t.first_us), n_out, out);
+        ch, n_prompt - request_n_cached(ch->req), ms_between(t.admit_us, read_us), n_out, out);
 }
 
 /* Of a prompt of which n tokens were there at that time. */

@@ -2,7 +2,6 @@
 
 #include "base/mem.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,17 +147,4 @@ void api_put_text_usage(const struct api_call *c, struct buf *out)
     buf_str(out, ",\"total_tokens\":");
     api_put_int(out, n_tokens);
     buf_char(out, '}');
-}
-
-bool api_vector_fails(const struct api_choice *ch, struct err_info *e)
-{
-    uint32_t n;
-    const float *v = request_vector(ch->req, &n);
-    for (size_t i = 0; i < request_n_vectors(ch->req) * (size_t)n; i++) {
-        if (isfinite(v[i]))
-            continue;
-        err_set(e, ERR_INTERNAL, "the model made a value that is no number of text %u", ch->index);
-        return true;
-    }
-    return false;
 }

@@ -53,8 +53,4 @@ enum err api_vectors_submit(struct api_call *c,
 /* ,"usage":{...} of all texts; with the comma. */
 void api_put_text_usage(const struct api_call *c, struct buf *out);
 
-/* Does the vector of a request that ended well hold a value that is no number? Then *e is
- * ERR_INTERNAL. The answer's writer may take all vectors as they are. */
-bool api_vector_fails(const struct api_choice *ch, struct err_info *e);
-
 #endif

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "engine/stats.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The rows that make the vector: all, or one end's; or each is one. */
@@ -54,6 +55,14 @@ struct work {
     struct step_batch *s;
 };
 
+static bool are_numbers(const float *x, size_t n)
+{
+    size_t i = 0;
+    while (i < n && isfinite(x[i]))
+        i++;
+    return i == n;
+}
+
 /* Any worker, each job once. */
 static void take_rows(void *ctx, uint32_t i, uint32_t worker)
 {
@@ -67,10 +76,12 @@ static void take_rows(void *ctx, uint32_t i, uint32_t worker)
     const enum model_buf buf = scores ? BUF_SCORES : BUF_HIDDEN;
     (void)worker;
     if (rows_of(eng, r->params.output) == ROWS_EACH) {
+        float *out = r->vector + (size_t)job->first * r->n_vector;
         for (uint32_t k = 0; k < job->n_rows; k++)
-            memcpy(r->vector + (size_t)(job->first + k) * r->n_vector,
+            memcpy(out + (size_t)k * r->n_vector,
                    eng->backend->ops->hidden(eng->backend, buf, job->hidden_row + k),
-                   r->n_vector * sizeof *r->vector);
+                   r->n_vector * sizeof *out);
+        r->no_numbers |= !are_numbers(out, (size_t)job->n_rows * r->n_vector);
         return;
     }
     if (job->begins)
@@ -83,6 +94,7 @@ static void take_rows(void *ctx, uint32_t i, uint32_t worker)
     const double n = rows_of(eng, r->params.output) == ROWS_ALL ? r->n_prompt : 1;
     for (uint32_t j = 0; job->ends && j < r->n_vector; j++)
         r->vector[j] = (float)(r->sums[j] / n);
+    r->no_numbers |= job->ends && !are_numbers(r->vector, r->n_vector);
 }
 
 void embed_finish(struct engine *eng, struct step_batch *s)
@@ -96,9 +108,12 @@ void embed_finish(struct engine *eng, struct step_batch *s)
         struct request *r = s->items[s->vectors[i].item].r;
         if (!r || !s->vectors[i].ends)
             continue;
+        const bool any = !r->no_numbers;
         pthread_mutex_lock(&eng->stats_lock);
-        stats_vector(&eng->stats, r, now_us);
+        stats_vector(&eng->stats, r, now_us, any);
         pthread_mutex_unlock(&eng->stats_lock);
-        step_finish(eng, r, FINISH_STOP);
+        if (!any)
+            (void)err_set(&r->error, ERR_INTERNAL, "the model made a value that is no number");
+        step_finish(eng, r, any ? FINISH_STOP : FINISH_ERROR);
     }
 }

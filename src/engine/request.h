@@ -64,6 +64,7 @@ struct request {
     double *sums;                      /* [n_vector] of the rows so far, */
     float *vector;                     /* [n_vectors, n_vector] and what they come to (embed.h) */
     uint32_t n_vector, n_vectors;      /* 0: tokens are wanted */
+    bool no_numbers;                   /* a value of vector is none */
     struct err_info error;
 
     /* under the event lock */

@@ -82,12 +82,12 @@ void stats_token(struct engine_stats *s, struct request *r, uint64_t now_us, boo
     note_length(s, r->n_prompt + r->now.n_out + 1); /* it is appended next */
 }
 
-void stats_vector(struct engine_stats *s, struct request *r, uint64_t now_us)
+void stats_vector(struct engine_stats *s, struct request *r, uint64_t now_us, bool any)
 {
     hist_add(&s->prefill_time, seconds(r->now.times.admit_us, now_us));
     s->prompt_tokens += r->n_prompt;
     s->cached_tokens += r->seq.n_cached;
-    s->vectors++;
+    s->vectors += any;
     note_length(s, r->n_prompt);
     r->now.n_cached = r->seq.n_cached;
 }

@@ -12,7 +12,7 @@ void hist_add(struct engine_hist *h, double value);
 /* A request's first token, a later one, or, without `any`, that there was none; its vector; its
  * end. Times are in the request. */
 void stats_token(struct engine_stats *s, struct request *r, uint64_t now_us, bool any);
-void stats_vector(struct engine_stats *s, struct request *r, uint64_t now_us);
+void stats_vector(struct engine_stats *s, struct request *r, uint64_t now_us, bool any);
 void stats_finished(struct engine_stats *s, const struct request *r, uint64_t now_us);
 
 #endif

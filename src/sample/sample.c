@@ -369,7 +369,7 @@ static int32_t choose_likeliest(float *logits,
                                 struct sample_scratch *s)
 {
     int32_t id = allowed ? sample_argmax_allowed(logits, n, allowed) : sample_argmax(logits, n);
-    if (isnan(logits[id]))
+    if (!(logits[id] < INFINITY))
         return SAMPLE_NO_NUMBER;
     if (!s)
         return id;
@@ -400,7 +400,7 @@ int32_t sample_token(const struct sample_params *p,
     assert(n_vocab <= s->n_vocab);
     float max = find_spans(logits, n_vocab, allowed, s);
     float scale = 1.0f / p->temperature;
-    /* an infinite logit outweighs all others, and so does the largest when it is that cold */
+    /* nothing is weighed by an infinite logit, nor where it is that cold */
     if (!isfinite(max) || !isfinite(scale))
         return choose_likeliest(logits, n_vocab, allowed, s);
     double u = sample_uniform(p->seed, pos);

@@ -56,11 +56,13 @@ struct sample_allowed {
     const uint64_t *bits, *but;
 };
 
-/* Instead of a token: among the logits that count there is no number. */
+/* Instead of a token: among the logits that count there is no number, or one is +inf: what
+ * computed it left the range of numbers. */
 enum { SAMPLE_NO_NUMBER = -2 };
 
 /* Choose the token for position `pos`, of those that are allowed (NULL: of all). logits[n_vocab]
- * are overwritten. NaN is never chosen: where nothing else is left the answer is SAMPLE_NO_NUMBER.
+ * are overwritten. NaN is never chosen: where nothing else is left the answer is SAMPLE_NO_NUMBER,
+ * and also where one of them is +inf, which biases and penalties do not make of a model's logits.
  * Nor is -inf, unless there is nothing else that is allowed; nor what is not allowed, unless
  * nothing is; ids out of range in biases and history are ignored. */
 int32_t sample_token(const struct sample_params *p,

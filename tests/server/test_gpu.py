@@ -59,7 +59,9 @@ def test_a_server_on_the_device(gpu):
 
 
 @needs_plugin
-@pytest.mark.parametrize("tensor, value", [("output_norm.weight", math.nan), ("blk.0.attn_norm.weight", 1e30)])
+@pytest.mark.parametrize("tensor, value", [("output_norm.weight", math.nan),
+                                           ("output_norm.weight", math.inf),
+                                           ("blk.0.attn_norm.weight", 1e30)])
 def test_no_text_without_numbers(tensor, value, start_server, tmp_path, monkeypatch):
     monkeypatch.setenv("WEIR_CUDA_PLUGIN", str(PLUGIN))
     monkeypatch.setenv("WEIR_EMU_MEMORY_MIB", "256")

@@ -205,6 +205,14 @@ def test_parts_of_an_answer(server):
     assert set(stream(server, prompt=PROMPT, response_fields=["stop"])[-1]) == {"stop"}
 
 
+def test_a_prompt_without_an_answer_took_its_time(server):
+    a = complete(server, prompt="A prompt that no other test has: 7301", n_predict=4, grammar='root ::= ""',
+                 ignore_eos=True)
+    t = a["timings"]
+    assert a["tokens_predicted"] == t["predicted_n"] == t["predicted_ms"] == 0
+    assert t["prompt_n"] > 0 and t["prompt_ms"] > 0 and t["prompt_per_second"] > 0
+
+
 def test_timings_and_progress_on_the_way(server):
     events = stream(server, prompt=PROMPT, timings_per_token=True, return_progress=True)
     progress = [e for e in events if "prompt_progress" in e]

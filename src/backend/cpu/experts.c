@@ -96,8 +96,9 @@ static void select_by_probability(const struct cpu_backend *b,
         sum += p[experts[i]];
     }
     sum = hp->expert_norm ? fmaxf(sum, 1e-20f) : 1.0f;
+    /* one that was selected by what is no number has none */
     for (uint32_t i = 0; i < hp->n_expert_used; i++)
-        weights[i] = p[experts[i]] / sum * hp->expert_scale;
+        weights[i] = isnan(corrected[experts[i]]) ? NAN : p[experts[i]] / sum * hp->expert_scale;
 }
 
 static void select_for_row(const struct cpu_backend *b,

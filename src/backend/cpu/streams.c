@@ -86,7 +86,7 @@ static void keep_largest(const struct step *s, float *x)
     const double deviation = s->n > 1 ? sqrt(square / (s->n - 1)) : 0;
     const float cut = (float)(mean + s->scale * deviation);
     for (uint32_t i = 0; i < s->n; i++)
-        x[i] = fmaxf(x[i] - cut, 0.0f);
+        x[i] = x[i] - cut <= 0.0f ? 0.0f : x[i] - cut; /* what is no number stays none */
 }
 
 void streams_run(const struct step *s, const float *in, const float *in2, float *out)

@@ -208,23 +208,26 @@ static void *worker_main(void *arg)
     struct worker_arg a = *(struct worker_arg *)arg;
     struct pool *p = a.pool;
     struct wait w = {0};
+    uint32_t spins = 0; /* between walks */
     free(arg);
     mem_watch(true);
     while (!atomic_load_explicit(&p->stop, memory_order_relaxed)) {
         const uint64_t at = atomic_load_explicit(&p->cursor, memory_order_acquire);
         if (do_item(p, at, a.index, &w)) {
-            w.spins = 0;
+            w.spins = spins = 0;
             continue;
         }
         if ((at & ITEM_MASK) != NO_ITEM) {
             wait_in_walk(p, at, a.index, &w);
+            spins = 0;
             continue;
         }
         wait_end(&w, &p->waited[a.index]);
-        back_off(w.spins++);
-        if (w.spins > SPINS_BEFORE_YIELD + YIELDS_BEFORE_SLEEP) {
+        w.spins = 0;
+        back_off(spins++);
+        if (spins > SPINS_BEFORE_YIELD + YIELDS_BEFORE_SLEEP) {
             sleep_at(p, at);
-            w.spins = 0;
+            spins = 0;
         }
     }
     return NULL;

@@ -285,7 +285,7 @@ static __global__ void choose_kernel(struct sample_args a)
     const size_t i = blockIdx.x;
     const job j = job_of(a, blockIdx.x);
     if (threadIdx.x == 0)
-        id = j.max_id;
+        id = j.max < -LEAST ? j.max_id : NONE;
     __syncthreads();
     if (j.kind == AMONG_ALL) {
         draw_among_all(a, j, i, &s, &id);

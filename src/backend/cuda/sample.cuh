@@ -183,7 +183,7 @@ static __device__ job job_of(const sample_args &a, uint32_t i)
     j.scale = __fdiv_rn(1.0f, j.p.temperature);
     j.cut_scale = j.p.temperature_last ? 1.0f : j.scale;
     const bool top_k = j.p.top_k > 0 && static_cast<uint32_t>(j.p.top_k) < a.n_vocab;
-    /* an infinite logit outweighs all others, and so does the largest when it is that cold */
+    /* nothing is weighed by an infinite logit, nor where it is that cold */
     const bool cold = !(fabsf(j.max) < -LEAST) || !(j.scale < -LEAST);
     if (!(j.p.temperature > 0.0f) || j.p.top_k == 1 || j.p.top_p <= 0.0f || cold)
         j.kind = GREEDY;

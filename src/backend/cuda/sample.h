@@ -45,7 +45,7 @@ void cuda_history_add(struct cuda_histories *h,
                       int output,
                       cudaStream_t s);
 
-/* What is chosen where all logits are NaN: SAMPLE_NO_NUMBER (sample/sample.h). */
+/* What is chosen where all logits are NaN, or one is +inf: SAMPLE_NO_NUMBER (sample/sample.h). */
 enum { CUDA_NO_NUMBER = -2 };
 
 /* chosen[i] for jobs[0 .. counts.n_jobs); each chosen token is added to its history. jobs, biases:

@@ -158,6 +158,24 @@ static void waiting_has_its_use(void **state)
     assert_false(looks[0].out_of_turn || looks[1].out_of_turn);
 }
 
+/* However long a worker had waited for a walk: its first look is number 0 in each. */
+static void looks_begin_anew(void **state)
+{
+    (void)state;
+    struct pool *p;
+    const uint32_t n_items = 1;
+    memset(looks, 0, sizeof looks);
+    assert_int_equal(pool_create(2, 1, &p, NULL), OK);
+    pool_on_idle(p, look_on, looks);
+    for (int i = 0; i < 60; i++) {
+        usleep(i * 50);
+        pool_walk(p, &n_items, 1, take_a_moment, NULL);
+    }
+    pool_destroy(p);
+    assert_true(looks[0].n + looks[1].n > 0);
+    assert_false(looks[0].out_of_turn || looks[1].out_of_turn);
+}
+
 enum { SHORT_US = 2000, LONG_US = 100000 };
 
 /* Phase 0: one short item; phase 1: an item for each worker until the same moment. */
@@ -218,6 +236,7 @@ int main(void)
         cmocka_unit_test(creation_has_limits),
         cmocka_unit_test(waiting_is_counted),
         cmocka_unit_test(waiting_has_its_use),
+        cmocka_unit_test(looks_begin_anew),
         cmocka_unit_test(work_is_no_waiting),
         cmocka_unit_test(limits_are_plausible),
     };
