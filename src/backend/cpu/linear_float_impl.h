@@ -36,6 +36,14 @@ INLINE vf load_bf16_at(const uint8_t *panel, size_t k, int h)
         }                                                                                          \
     }
 
+/* What is asked for at byte `at` of a panel, of P side by side (ASK_FROM, linear_impl.h). */
+INLINE const uint8_t *float_ask(
+    const struct linear_job *j, const uint8_t *panel, size_t at, bool first, const int P)
+{
+    const size_t next = at + (first ? j->prefetch : 0);
+    return panel + next + (next < j->panel_bytes ? 0 : (size_t)(P - 1) * j->panel_bytes);
+}
+
 #define DEFINE_LINEAR_FLOAT(name, value_bytes, load)                                               \
     INLINE void name(const struct linear_job *j,                                                   \
                      uint32_t p0,                                                                  \
@@ -56,7 +64,11 @@ INLINE vf load_bf16_at(const uint8_t *panel, size_t k, int h)
                 UNROLL for (int p = 0; p < P; p++)                                                 \
                 {                                                                                  \
                     const uint8_t *panel = w + p * j->panel_bytes;                                 \
-                    ASK_FROM(panel, panel + (size_t)i * 16 * (value_bytes))                        \
+                    const uint8_t *ask = float_ask(j,                                              \
+                                                   panel,                                          \
+                                                   (size_t)i * 16 * (value_bytes),                 \
+                                                   h == 0 && row == j->first_row,                  \
+                                                   P);                                             \
                     __builtin_prefetch(ask);                                                       \
                     if ((value_bytes) == 4)                                                        \
                         __builtin_prefetch(ask + 64);                                              \

@@ -214,16 +214,16 @@ INLINE vb bytes_iq3_s(const uint8_t *w, uint32_t i, int g, int at)
     return vb_negate(vb_lookup(iq3_s_table, vb_from_i(point)), w + 128 + g * 8 + at / 8);
 }
 
-DEFINE_GROUPED(iq1_s, FEW_PLUS_16, GROUP_iq1_s)
+DEFINE_GROUPED(iq1_s, FEW_PLUS_16)
 
-DEFINE_GROUPED(iq1_m, FEW_HALVES, GROUP_iq1_m)
+DEFINE_GROUPED(iq1_m, FEW_HALVES)
 
-DEFINE_GROUPED(iq2_xxs, FEW_PLUS_128, GROUP_iq2_xxs)
+DEFINE_GROUPED(iq2_xxs, FEW_PLUS_128)
 
-DEFINE_GROUPED(iq2_xs, FEW_HALVES_128, GROUP_iq2_xs)
+DEFINE_GROUPED(iq2_xs, FEW_HALVES_128)
 
-DEFINE_GROUPED(iq2_s, FEW_HALVES_128, GROUP_iq2_s)
+DEFINE_GROUPED(iq2_s, FEW_HALVES_128)
 
-DEFINE_GROUPED(iq3_xxs, FEW_PLUS_128, GROUP_iq3_xxs)
+DEFINE_GROUPED(iq3_xxs, FEW_PLUS_128)
 
-DEFINE_GROUPED(iq3_s, FEW_PLUS_128, GROUP_iq3_s)
+DEFINE_GROUPED(iq3_s, FEW_PLUS_128)

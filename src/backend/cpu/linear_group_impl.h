@@ -107,8 +107,8 @@ struct scales {
         EACH_ROW acc[m][p] = add_halves(acc[m][p], t[m], s[m], scales.second, ACT_BLOCK(i, m));    \
     }
 
-/* few: one of FEW_*; group_bytes: what a group's weights take in a panel. */
-#define DEFINE_GROUPED(name, few, group_bytes)                                                     \
+/* few: one of FEW_*. */
+#define DEFINE_GROUPED(name, few)                                                                  \
     INLINE void linear_##name(const struct linear_job *j,                                          \
                               uint32_t p0,                                                         \
                               uint32_t row,                                                        \
@@ -119,6 +119,7 @@ struct scales {
         ACT_POINTERS(by32);                                                                        \
         const uint8_t *panels = j->panels + p0 * j->panel_bytes;                                   \
         for (int h = 0; h < PARTS; h++) {                                                          \
+            ASK_AHEAD(name)                                                                        \
             vf acc[LINEAR_M][4];                                                                   \
             EACH_ROW UNROLL for (int p = 0; p < P; p++) acc[m][p] = vf_zero();                     \
             for (uint32_t first = 0; first < n_blocks; first += PER_##name) {                      \
@@ -128,8 +129,7 @@ struct scales {
                         const uint8_t *panel = panels + p * j->panel_bytes;                        \
                         const struct head head = head_##name(panel, first, h * VL);                \
                         const uint8_t *w = weights_##name(panel, i);                               \
-                        const int ask_lines = (64 + group_bytes + 63) / 64;                        \
-                        ASK_FROM(panel, w - 64)                                                    \
+                        ASK_FROM(name, panel, i)                                                   \
                         few(name)                                                                  \
                     }                                                                              \
                 }                                                                                  \

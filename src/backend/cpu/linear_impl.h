@@ -57,15 +57,55 @@
 /* Where the pair of groups of 32 lies to which group i belongs: 64 bytes of scales, then both. */
 #define PAIR_AT(i, group_bytes) ((size_t)((i) / 2) * (64 + 2 * (group_bytes)))
 
+/* What TILE_K take in a panel. */
+enum {
+    Q4_1_GROUP = 64 + 256,
+    Q5_1_GROUP = 64 + 320,
+    PART_BYTES_q8_0 = TILE_K / 64 * (64 + 2 * 512),
+    PART_BYTES_q4_0 = TILE_K / 64 * (64 + 2 * 256),
+    PART_BYTES_q4_k = TILE_K / 256 * PANEL_Q4_K_BYTES,
+    PART_BYTES_q6_k = TILE_K / 256 * PANEL_Q6_K_BYTES,
+    PART_BYTES_q4_1 = TILE_K / 32 * Q4_1_GROUP,
+    PART_BYTES_q5_0 = TILE_K / 64 * (64 + 2 * 320),
+    PART_BYTES_q5_1 = TILE_K / 32 * Q5_1_GROUP,
+    PART_BYTES_q5_k = TILE_K / 256 * PANEL_Q5_K_BYTES,
+    PART_BYTES_iq4_nl = PART_BYTES_q4_0,
+    PART_BYTES_iq4_xs = TILE_K / 512 * (64 + 2 * PANEL_IQ4_XS_BYTES),
+    PART_BYTES_mxfp4 = TILE_K / 128 * (64 + 4 * 256),
+    PART_BYTES_nvfp4 = TILE_K / 64 * (64 + 2 * 256),
+    PART_BYTES_q2_k = TILE_K / 256 * PANEL_Q2_K_BYTES,
+    PART_BYTES_q3_k = TILE_K / 512 * (64 + 2 * PANEL_Q3_K_BYTES),
+    PART_BYTES_iq1_s = TILE_K / 512 * (64 + 2 * PANEL_IQ1_S_BYTES),
+    PART_BYTES_iq1_m = TILE_K / 512 * (64 + 2 * PANEL_IQ1_M_BYTES),
+    PART_BYTES_iq2_xxs = TILE_K / 512 * (64 + 2 * PANEL_IQ2_XXS_BYTES),
+    PART_BYTES_iq2_xs = TILE_K / 512 * (64 + 2 * PANEL_IQ2_XS_BYTES),
+    PART_BYTES_iq2_s = TILE_K / 512 * (64 + 2 * PANEL_IQ2_S_BYTES),
+    PART_BYTES_iq3_xxs = TILE_K / 512 * (64 + 2 * PANEL_IQ3_XXS_BYTES),
+    PART_BYTES_iq3_s = TILE_K / 512 * (64 + 2 * PANEL_IQ3_S_BYTES),
+    PART_BYTES_tq1_0 = TILE_K / 512 * (64 + 2 * PANEL_TQ1_0_BYTES),
+    PART_BYTES_tq2_0 = TILE_K / 512 * (64 + 2 * PANEL_TQ2_0_BYTES),
+    PART_BYTES_q1_0 = TILE_K / 256 * (64 + 8 * 64),
+    PART_BYTES_q2_0 = TILE_K / 128 * (64 + 4 * 128),
+};
+
 /* The first rows to meet P panels bring them from memory. Not every processor looks far enough
- * ahead by itself, none with several rows to a weight: so ask for what comes j->prefetch bytes
- * later than `at` of the panel, where it ends for the start of the one P further. Past the last
- * panel a prefetch does no harm. Who is to ask for nothing asks for what he reads. */
-#define ASK_FROM(panel, at)                                                                        \
-    const uint8_t *ask = (at);                                                                     \
-    if (h == 0 && row == j->first_row && j->prefetch) {                                            \
-        const size_t next_ = (size_t)((at) - (panel)) + j->prefetch;                               \
-        ask = (panel) + next_ + (next_ < j->panel_bytes ? 0 : (size_t)(P - 1) * j->panel_bytes);   \
+ * ahead by itself, none with several rows to a weight: so group i asks for the lines that are
+ * `ahead` groups later, its even share of those of TILE_K, in the panel P further where this one
+ * ends. Past the last panel a prefetch does no harm. Who is to ask for nothing asks for what he
+ * reads. */
+#define ASK_AHEAD(name)                                                                            \
+    const uint32_t ahead = h == 0 && row == j->first_row                                           \
+                               ? j->prefetch / (uint32_t)(PART_BYTES_##name / (TILE_K / 32))       \
+                               : 0;                                                                \
+    const int ask_lines = (PART_BYTES_##name / 64 + TILE_K / 32 - 1) / (TILE_K / 32);
+#define ASK_FROM(name, panel, i)                                                                   \
+    const uint8_t *ask = (panel);                                                                  \
+    {                                                                                              \
+        const bool next_ = (i) + ahead >= n_blocks;                                                \
+        const uint32_t g_ = (i) + ahead - (next_ ? n_blocks : 0), in_part_ = g_ % (TILE_K / 32);   \
+        ask += next_ ? P * j->panel_bytes : 0;                                                     \
+        ask += (size_t)(g_ / (TILE_K / 32)) * PART_BYTES_##name;                                   \
+        ask += in_part_ * (PART_BYTES_##name / 64) / (TILE_K / 32) * 64;                           \
     }
 
 /* At step k of 8, which has the weights wv, those of n_lines (at most 16) whose turn it is: all at

@@ -109,6 +109,6 @@ INLINE void widen_scaled_q3_k(const uint8_t *panel, uint32_t i, uint8_t *wide)
 }
 #endif
 
-DEFINE_SUPER(q2_k, SUPER_MIN_HALVES, 128)
+DEFINE_SUPER(q2_k, SUPER_MIN_HALVES)
 
-DEFINE_SUPER(q3_k, SUPER_HALVES, 192)
+DEFINE_SUPER(q3_k, SUPER_HALVES)

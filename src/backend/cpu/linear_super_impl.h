@@ -81,7 +81,7 @@ struct super_scales {
 #define AT_ONCE(m, p) ((m) <= 2 ? (p) : 1)
 
 /* kind: one of the wide kinds that begin with SUPER_. */
-#define DEFINE_SUPER(name, kind, group_bytes)                                                      \
+#define DEFINE_SUPER(name, kind)                                                                   \
     INLINE void linear_##name(const struct linear_job *j,                                          \
                               uint32_t p0,                                                         \
                               uint32_t row,                                                        \
@@ -92,6 +92,7 @@ struct super_scales {
         ACT_POINTERS(by128);                                                                       \
         const uint8_t *panels = j->panels + p0 * j->panel_bytes;                                   \
         for (int h = 0; h < PARTS; h++) {                                                          \
+            ASK_AHEAD(name)                                                                        \
             vf acc[LINEAR_M][4];                                                                   \
             EACH_ROW UNROLL for (int p = 0; p < P; p++) acc[m][p] = vf_zero();                     \
             for (uint32_t first = 0; first < n_blocks; first += SUPER_K / 32) {                    \
@@ -106,8 +107,7 @@ struct super_scales {
                             const uint8_t *panel = panels + p * j->panel_bytes;                    \
                             const struct head head = head_##name(panel, first / 8 * 8, h * VL);    \
                             const uint8_t *w = weights_##name(panel, i);                           \
-                            const int ask_lines = (64 + group_bytes + 63) / 64;                    \
-                            ASK_FROM(panel, w - 64)                                                \
+                            ASK_FROM(name, panel, i)                                               \
                             kind##_FEW(name)                                                       \
                         }                                                                          \
                     }                                                                              \

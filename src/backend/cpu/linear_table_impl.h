@@ -83,10 +83,10 @@ INLINE struct scales scales_nvfp4(struct head head, const uint8_t *panel, uint32
     return (struct scales){vf_load_e4m3_half(at), vf_load_e4m3_half(at + 16)};
 }
 
-DEFINE_GROUPED(iq4_nl, FEW_PLUS_128, 256)
+DEFINE_GROUPED(iq4_nl, FEW_PLUS_128)
 
-DEFINE_SUPER(iq4_xs, SUPER_PLUS_128, 256)
+DEFINE_SUPER(iq4_xs, SUPER_PLUS_128)
 
-DEFINE_GROUPED(mxfp4, FEW_PLUS_16, 256)
+DEFINE_GROUPED(mxfp4, FEW_PLUS_16)
 
-DEFINE_GROUPED(nvfp4, FEW_HALVES, 256)
+DEFINE_GROUPED(nvfp4, FEW_HALVES)

@@ -269,33 +269,6 @@ static void wide_column(const uint8_t *wide, uint32_t c, const enum wide_kind ki
     DEFINE_COLUMN(name, kind)                                                                      \
     DEFINE_TILED(name, widen_##name, kind)
 
-enum {
-    PART_BYTES_q8_0 = TILE_K / 64 * (64 + 2 * 512),
-    PART_BYTES_q4_0 = TILE_K / 64 * (64 + 2 * 256),
-    PART_BYTES_q4_k = TILE_K / 256 * PANEL_Q4_K_BYTES,
-    PART_BYTES_q6_k = TILE_K / 256 * PANEL_Q6_K_BYTES,
-    PART_BYTES_q4_1 = TILE_K / 32 * Q4_1_GROUP,
-    PART_BYTES_q5_0 = TILE_K / 64 * (64 + 2 * 320),
-    PART_BYTES_q5_1 = TILE_K / 32 * Q5_1_GROUP,
-    PART_BYTES_q5_k = TILE_K / 256 * PANEL_Q5_K_BYTES,
-    PART_BYTES_iq4_nl = PART_BYTES_q4_0,
-    PART_BYTES_iq4_xs = TILE_K / 512 * (64 + 2 * PANEL_IQ4_XS_BYTES),
-    PART_BYTES_mxfp4 = TILE_K / 128 * (64 + 4 * 256),
-    PART_BYTES_nvfp4 = TILE_K / 64 * (64 + 2 * 256),
-    PART_BYTES_q2_k = TILE_K / 256 * PANEL_Q2_K_BYTES,
-    PART_BYTES_q3_k = TILE_K / 512 * (64 + 2 * PANEL_Q3_K_BYTES),
-    PART_BYTES_iq1_s = TILE_K / 512 * (64 + 2 * PANEL_IQ1_S_BYTES),
-    PART_BYTES_iq1_m = TILE_K / 512 * (64 + 2 * PANEL_IQ1_M_BYTES),
-    PART_BYTES_iq2_xxs = TILE_K / 512 * (64 + 2 * PANEL_IQ2_XXS_BYTES),
-    PART_BYTES_iq2_xs = TILE_K / 512 * (64 + 2 * PANEL_IQ2_XS_BYTES),
-    PART_BYTES_iq2_s = TILE_K / 512 * (64 + 2 * PANEL_IQ2_S_BYTES),
-    PART_BYTES_iq3_xxs = TILE_K / 512 * (64 + 2 * PANEL_IQ3_XXS_BYTES),
-    PART_BYTES_iq3_s = TILE_K / 512 * (64 + 2 * PANEL_IQ3_S_BYTES),
-    PART_BYTES_tq1_0 = TILE_K / 512 * (64 + 2 * PANEL_TQ1_0_BYTES),
-    PART_BYTES_tq2_0 = TILE_K / 512 * (64 + 2 * PANEL_TQ2_0_BYTES),
-    PART_BYTES_q1_0 = TILE_K / 256 * (64 + 8 * 64),
-    PART_BYTES_q2_0 = TILE_K / 128 * (64 + 4 * 128),
-};
 DEFINE_TILE_INT(q8_0, WIDE_PLUS_128)
 DEFINE_TILE_INT(q4_0, WIDE_PLUS_8)
 DEFINE_TILE_INT(q4_k, SUPER_MIN)
