@@ -188,6 +188,10 @@ struct backend_ops {
     /* Time in which workers worked together so far - loading, runs and parallel - added up over
      * them, and the part of it that they waited for one another; in microseconds. Any thread. */
     void (*times)(const struct backend *b, double *run_us, double *waited_us);
+    /* Bytes a second of reading weights and doing nothing with them, now: what to hold a run beside
+     * that was just timed. Reads all of them, or 1 GiB, twice; as `run`, one call at a time. 0: the
+     * weights are too few to come from memory. NULL where it cannot be measured. */
+    double (*read_rate)(struct backend *b);
     size_t (*memory_bytes)(const struct backend *b);  /* weights, KV and workspace held */
     const char *(*describe)(const struct backend *b); /* "cpu avx512-vnni, 2 threads" */
     /* Of backends on a GPU; else NULL. Any thread. */

@@ -2,7 +2,8 @@
  *
  * Limits: prefill is bound by multiplications, two operations a weight and token; decode by reading
  * every weight once a step, and every sequence's keys and values, or by multiplications if those
- * take longer. Tokens per second are those of all streams together. */
+ * take longer. How fast memory is read is measured again before each run of decode, as a machine
+ * drifts from one minute to the next. Tokens per second are those of all streams together. */
 #include "backend/backend.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -104,8 +105,10 @@ struct bench {
     int32_t *tokens;
     uint32_t *positions, *blocks, *logit_rows;
     struct batch_seq *seqs;
-    double *seconds;          /* [n_repeat] */
-    double run_us, waited_us; /* of the backend's workers, when the test began */
+    double *seconds, *rates;  /* [n_repeat]; bytes a second that memory was read with before each */
+    double run_us, waited_us; /* of the backend's workers in the test's runs, */
+    double run_from, waited_from; /* and when the present run began */
+    uint64_t began_us;
 };
 
 /* What one token costs: multiplications by kind, and bytes read a step. */
@@ -250,15 +253,36 @@ static int by_value(const void *a, const void *b)
 
 static void begin_test(struct bench *b)
 {
-    b->backend->ops->times(b->backend, &b->run_us, &b->waited_us);
+    b->run_us = b->waited_us = 0;
 }
 
-/* The part of the workers' time since begin_test that they waited for one another. */
-static double waited_part(const struct bench *b)
+static void begin_run(struct bench *b)
+{
+    b->backend->ops->times(b->backend, &b->run_from, &b->waited_from);
+    b->began_us = clock_us();
+}
+
+static void end_run(struct bench *b, uint32_t i)
 {
     double run_us, waited_us;
+    b->seconds[i] = (double)(clock_us() - b->began_us + 1) * 1e-6;
     b->backend->ops->times(b->backend, &run_us, &waited_us);
-    return run_us > b->run_us ? (waited_us - b->waited_us) / (run_us - b->run_us) : 0;
+    b->run_us += run_us - b->run_from;
+    b->waited_us += waited_us - b->waited_from;
+}
+
+/* The part of the workers' time in the test's runs that they waited for one another. */
+static double waited_part(const struct bench *b)
+{
+    return b->run_us > 0 ? b->waited_us / b->run_us : 0;
+}
+
+/* Of [n_repeat] values, which are sorted. */
+static double median(const struct bench *b, double *values)
+{
+    const uint32_t n = b->o->n_repeat;
+    qsort(values, n, sizeof *values, by_value);
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 /* Median tokens per second of b->seconds; the spread is (slowest - fastest) / median time. */
@@ -269,12 +293,9 @@ static void report(const struct bench *b,
                    uint32_t depth,
                    double limit)
 {
-    const uint32_t n = b->o->n_repeat;
-    qsort(b->seconds, n, sizeof *b->seconds, by_value);
-    const double median =
-        n % 2 ? b->seconds[n / 2] : (b->seconds[n / 2 - 1] + b->seconds[n / 2]) / 2;
-    const double tok_s = (double)tokens * batch / median;
-    const double spread = (b->seconds[n - 1] - b->seconds[0]) / median;
+    const double seconds = median(b, b->seconds);
+    const double tok_s = (double)tokens * batch / seconds;
+    const double spread = (b->seconds[b->o->n_repeat - 1] - b->seconds[0]) / seconds;
     if (b->o->json)
         printf("{\"test\": \"%s\", \"tokens\": %u, \"batch\": %u, \"depth\": %u, "
                "\"tok_s\": %.3f, \"spread\": %.4f, \"limit\": %.3f, \"limit_fraction\": %.4f, "
@@ -321,9 +342,9 @@ static enum err bench_prefill(struct bench *b, struct err_info *e)
     enum err err = prefill_once(b, n, e); /* warm */
     begin_test(b);
     for (uint32_t i = 0; i < b->o->n_repeat && !err; i++) {
-        const uint64_t begin = clock_us();
+        begin_run(b);
         err = prefill_once(b, n, e);
-        b->seconds[i] = (double)(clock_us() - begin + 1) * 1e-6;
+        end_run(b, i);
     }
     const struct cost c = cost_of(b->m, false), all = cost_of(b->m, true);
     const double last = compute_seconds(b, &all) - compute_seconds(b, &c); /* logits of one row */
@@ -346,11 +367,18 @@ static double kv_read(const struct model *m, enum kv_type type, double at)
     return sum;
 }
 
+/* How fast memory is read now, or was when the machine was measured. */
+static double read_rate(const struct bench *b)
+{
+    const double now = b->backend->ops->read_rate ? b->backend->ops->read_rate(b->backend) : 0;
+    return now > 0 ? now : b->limits.read_bytes_s;
+}
+
 static double decode_limit(const struct bench *b, uint32_t batch, uint32_t depth)
 {
     const struct cost c = cost_of(b->m, true);
     const double kv_bytes = kv_read(b->m, b->o->kv_type, depth + b->o->n_decode / 2.0) * batch;
-    const double by_memory = (c.bytes + kv_bytes) / b->limits.read_bytes_s;
+    const double by_memory = (c.bytes + kv_bytes) / median(b, b->rates);
     const double by_compute = compute_seconds(b, &c) * batch;
     return batch / (by_memory > by_compute ? by_memory : by_compute);
 }
@@ -368,9 +396,10 @@ static enum err bench_decode(struct bench *b, uint32_t batch, uint32_t depth, st
     enum err err = make_depth(b, batch, depth, e);
     begin_test(b);
     for (uint32_t i = 0; i < b->o->n_repeat && !err; i++) {
-        const uint64_t begin = clock_us();
+        b->rates[i] = read_rate(b);
+        begin_run(b);
         err = decode_once(b, batch, depth, e);
-        b->seconds[i] = (double)(clock_us() - begin + 1) * 1e-6;
+        end_run(b, i);
     }
     if (!err)
         report(b, "decode", n, batch, depth, decode_limit(b, batch, depth));
@@ -429,6 +458,7 @@ static enum err open_backend(struct bench *b, struct err_info *e)
     b->seqs = mem_zalloc(rows, sizeof *b->seqs);
     b->blocks = mem_zalloc(b->n_blocks, sizeof *b->blocks);
     b->seconds = mem_zalloc(b->o->n_repeat, sizeof *b->seconds);
+    b->rates = mem_zalloc(b->o->n_repeat, sizeof *b->rates);
     for (uint32_t i = 0; i < b->n_blocks; i++)
         b->blocks[i] = i;
     return OK;
@@ -519,6 +549,7 @@ int cmd_bench(int argc, char **argv)
     free(b.seqs);
     free(b.blocks);
     free(b.seconds);
+    free(b.rates);
     free(o.batches);
     free(o.depths);
     return err ? cli_fail("bench", &e) : EXIT_DONE;

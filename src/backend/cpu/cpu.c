@@ -2,6 +2,7 @@
 #include "backend/cpu/cpu.h"
 
 #include "backend/cpu/experts.h"
+#include "backend/cpu/limits.h"
 #include "backend/cpu/panel.h"
 #include "base/mem.h"
 #include "gguf/gguf.h"
@@ -407,6 +408,12 @@ static void cpu_times(const struct backend *base, double *run_us, double *waited
     *waited_us = t.waited_us;
 }
 
+static double read_rate(struct backend *base)
+{
+    const struct cpu_backend *b = (const struct cpu_backend *)base;
+    return cpu_read_rate(b->pool, b->kernels, b->weights, b->weights_bytes);
+}
+
 static size_t cpu_memory_bytes(const struct backend *base)
 {
     const struct cpu_backend *b = (const struct cpu_backend *)base;
@@ -458,6 +465,7 @@ static const struct backend_ops ops = {
     .block_write = cpu_block_write,
     .kernels_name = cpu_kernels_name,
     .times = cpu_times,
+    .read_rate = read_rate,
     .memory_bytes = cpu_memory_bytes,
     .describe = cpu_describe,
     .destroy = cpu_destroy,

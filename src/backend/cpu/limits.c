@@ -11,13 +11,16 @@
 
 enum { N_ROUNDS = 8, PEAK_SHARES = 8, PEAK_ROUNDS = 1000000 / PEAK_SHARES };
 #define READ_BYTES ((size_t)512 << 20) /* far more than any cache */
-#define SLICE_BYTES ((size_t)1 << 20)
+#define SLICE_BYTES ((size_t)4 << 20)
 #define N_SLICES ((uint32_t)(READ_BYTES / SLICE_BYTES))
+#define MIN_RATE_BYTES ((size_t)256 << 20)
+#define MAX_RATE_BYTES ((size_t)1 << 30)
 
 struct probe {
     const struct cpu_kernels *kernels;
     struct pool *pool;
-    uint8_t *memory;
+    uint8_t *filled;
+    const uint8_t *memory;
     bool four; /* places to read from, else one */
     double (*peak)(uint64_t n);
     double ops[1024 * PEAK_SHARES]; /* of each item */
@@ -28,7 +31,7 @@ static void fill(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
     struct probe *p = ctx;
     (void)phase;
     (void)worker;
-    memset(p->memory + item * SLICE_BYTES, 1, SLICE_BYTES);
+    memset(p->filled + item * SLICE_BYTES, 1, SLICE_BYTES);
 }
 
 static void read_slice(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
@@ -53,6 +56,28 @@ static double timed(struct probe *p, uint32_t n, pool_item_fn fn)
     const uint64_t begin = clock_us();
     pool_walk(p->pool, &n, 1, fn, p);
     return (double)(clock_us() - begin + 1) * 1e-6;
+}
+
+/* Bytes a second of n slices. */
+static double faster_of_two(struct probe *p, uint32_t n)
+{
+    double best = 0;
+    for (int i = 0; i < 2; i++) {
+        p->four = i;
+        const double rate = (double)n * (double)SLICE_BYTES / timed(p, n, read_slice);
+        best = rate > best ? rate : best;
+    }
+    return best;
+}
+
+double cpu_read_rate(struct pool *pool,
+                     const struct cpu_kernels *kernels,
+                     const uint8_t *memory,
+                     size_t n)
+{
+    struct probe p = {.kernels = kernels, .pool = pool, .memory = memory};
+    n = n < MAX_RATE_BYTES ? n : MAX_RATE_BYTES;
+    return n < MIN_RATE_BYTES ? 0 : faster_of_two(&p, (uint32_t)(n / SLICE_BYTES));
 }
 
 static double best_peak(struct probe *p, double (*peak)(uint64_t n))
@@ -102,12 +127,12 @@ enum err cpu_limits_measure(uint32_t n_threads, struct cpu_limits *out, struct e
         return err_set(e, ERR_NOMEM, "no memory for a buffer of %zu MiB", READ_BYTES >> 20);
     }
     (void)madvise(memory, READ_BYTES, MADV_HUGEPAGE);
+    p.filled = memory;
     p.memory = memory;
     timed(&p, N_SLICES, fill);
     *out = (struct cpu_limits){0};
-    for (int i = 0; i < 2 * N_ROUNDS; i++) {
-        p.four = i % 2;
-        const double rate = (double)READ_BYTES / timed(&p, N_SLICES, read_slice);
+    for (int i = 0; i < N_ROUNDS; i++) {
+        const double rate = faster_of_two(&p, N_SLICES);
         out->read_bytes_s = rate > out->read_bytes_s ? rate : out->read_bytes_s;
     }
     munmap(memory, READ_BYTES);

@@ -4,6 +4,8 @@
 
 #include "base/err.h"
 
+#include <stddef.h>
+
 #include <stdint.h>
 
 struct cpu_limits {
@@ -19,5 +21,15 @@ struct cpu_limits {
 enum err cpu_limits_measure(uint32_t n_threads,
                             struct cpu_limits *out,
                             struct err_info *e) WEIR_MUST_USE;
+
+struct cpu_kernels;
+struct pool;
+
+/* Bytes a second that the pool's workers read from memory of n bytes (all, at most 1 GiB), from one
+ * place each or from four, whichever is faster; 0 for less than 256 MiB. Between walks. */
+double cpu_read_rate(struct pool *pool,
+                     const struct cpu_kernels *kernels,
+                     const uint8_t *memory,
+                     size_t n);
 
 #endif

@@ -13,6 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { N_ITEMS = 257, N_PHASES = 20 };
@@ -77,6 +78,25 @@ static void empty_phases_and_crowds(void **state)
         pool_walk(p, n_items, run % 2, count, seen); /* nothing at all, or only an empty phase */
     }
     pool_destroy(p);
+}
+
+/* Memory is read in whole slices, and not behind its end. */
+static void reading_is_timed(void **state)
+{
+    (void)state;
+    const size_t n = ((size_t)256 << 20) + 4096, page = 4096;
+    uint8_t *memory =
+        mmap(NULL, n + page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_true(memory != MAP_FAILED);
+    assert_int_equal(mprotect(memory + n, page, PROT_NONE), 0);
+    struct err_info e;
+    struct pool *pool;
+    assert_int_equal(pool_create(2, 1, &pool, &e), OK);
+    const struct cpu_kernels *kernels = cpu_kernels_select(NULL);
+    assert_true(cpu_read_rate(pool, kernels, memory, n) > 0);
+    assert_true(cpu_read_rate(pool, kernels, memory, ((size_t)256 << 20) - 1) == 0);
+    pool_destroy(pool);
+    munmap(memory, n + page);
 }
 
 static void creation_has_limits(void **state)
@@ -234,6 +254,7 @@ int main(void)
         cmocka_unit_test(phases_see_each_other),
         cmocka_unit_test(empty_phases_and_crowds),
         cmocka_unit_test(creation_has_limits),
+        cmocka_unit_test(reading_is_timed),
         cmocka_unit_test(waiting_is_counted),
         cmocka_unit_test(waiting_has_its_use),
         cmocka_unit_test(looks_begin_anew),
