@@ -180,15 +180,18 @@ static inline void back_off(uint32_t spins)
         sched_yield();
 }
 
-/* Nothing to take in the phase at the cursor `at`. */
+/* Nothing to take in the phase at the cursor `at`; or, for a worker that comes late, its walk has
+ * ended: then nothing is counted, and it looks at the cursor again. */
 static void wait_in_walk(struct pool *p, uint64_t at, uint32_t worker, struct wait *w)
 {
     const uint64_t phase =
         (at >> ITEM_BITS) - atomic_load_explicit(&p->first, memory_order_relaxed);
     const pool_idle_fn idle = atomic_load_explicit(&p->idle, memory_order_acquire);
+    if (phase >= p->max_phases)
+        return;
     wait_begin(w);
     const uint32_t look = w->spins++;
-    if (!idle || phase >= p->max_phases || !idle(p->idle_ctx, (uint32_t)phase, look, worker))
+    if (!idle || !idle(p->idle_ctx, (uint32_t)phase, look, worker))
         back_off(look);
 }
 
