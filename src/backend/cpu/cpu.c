@@ -510,6 +510,8 @@ enum err cpu_backend_create(const struct model *m,
     err = cpu_compile(b, e);
     cpu_measure_heads(b);
     if (!err)
+        err = cpu_check_panels(b, e);
+    if (!err)
         err = pool_create(cfg->n_threads, b->n_phases, &b->pool, e);
     if (!err)
         err = alloc_workspace(b, e);

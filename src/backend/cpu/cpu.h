@@ -247,6 +247,10 @@ enum err cpu_run(struct backend *base,
                  float **logits,
                  struct err_info *e);
 
+/* After cpu_compile. Errors: ERR_UNSUPPORTED, where the largest batch passes over more panels than
+ * can be counted (panels.c). */
+enum err cpu_check_panels(const struct cpu_backend *b, struct err_info *e) WEIR_MUST_USE;
+
 /* A pool_idle_fn: asks memory for what the worker will read first in the next LINEAR phase. */
 bool cpu_ask_ahead(void *backend, uint32_t phase, uint32_t look, uint32_t worker);
 

@@ -15,6 +15,7 @@
 #include "backend/cpu/run.h"
 
 #include <assert.h>
+#include <inttypes.h>
 
 enum {
     CHUNK_BYTES = 256 * 1024, /* of panels: they stay in the L2 cache meanwhile */
@@ -54,7 +55,21 @@ static uint32_t share_begin(uint32_t n_panels, uint32_t worker, uint32_t n_worke
 
 static uint32_t n_passes(uint32_t n_rows)
 {
-    return (n_rows + CPU_ROW_BLOCK - 1) / CPU_ROW_BLOCK;
+    return n_rows / CPU_ROW_BLOCK + (n_rows % CPU_ROW_BLOCK != 0);
+}
+
+enum err cpu_check_panels(const struct cpu_backend *b, struct err_info *e)
+{
+    const uint32_t few = b->cfg.max_logit_rows, n = b->cfg.max_rows > few ? b->cfg.max_rows : few;
+    for (const struct phase *p = b->phases; p < b->phases + b->n_phases; p++) {
+        if (p->kind == PHASE_LINEAR && (uint64_t)p->n_panels * n_passes(n) > PANEL_MASK)
+            return err_set(e,
+                           ERR_UNSUPPORTED,
+                           "steps of %u rows are too many for matrices of %" PRIu64 " columns",
+                           n,
+                           (uint64_t)p->n_panels * PANEL_COLS);
+    }
+    return OK;
 }
 
 uint32_t cpu_divide_panels(const struct cpu_backend *b, struct phase *p, uint32_t n_rows)
@@ -159,7 +174,8 @@ void cpu_run_panels(struct cpu_backend *b, const struct phase *p, uint32_t worke
     }
 }
 
-/* The beginning of its own share, some lines of each of the panels that are read side by side. */
+/* The beginning of its own share, some lines of each of the panels that are read side by side. That
+ * is for steps of one pass: in others it lies elsewhere, but those do not wait for memory. */
 bool cpu_ask_ahead(void *backend, uint32_t phase, uint32_t look, uint32_t worker)
 {
     const struct cpu_backend *b = backend;

@@ -20,6 +20,7 @@ enum {
     MAX_WORKERS = 5,
     PANEL_BYTES = 64,
     N_CASES = 40,
+    MAX_PIECES = 100,
 };
 
 /* What the kernel saw; panels count over all matrices of all phases. */
@@ -29,6 +30,9 @@ static struct {
     atomic_uint wrong;
     uint32_t n_rows;
 } seen;
+static struct {
+    uint32_t first[MAX_PIECES], n[MAX_PIECES], n_pieces;
+} taken; /* by one worker alone */
 static uint32_t slow_worker;
 
 static void count_panels(const struct linear_job *j)
@@ -127,8 +131,127 @@ static void every_panel_once(void **state)
     }
 }
 
+static void note_piece(const struct linear_job *j)
+{
+    assert_true(taken.n_pieces < MAX_PIECES);
+    taken.first[taken.n_pieces] = (uint32_t)((j->panels - &seen.memory[0][0]) / PANEL_BYTES);
+    taken.n[taken.n_pieces++] = j->n_panels;
+}
+
+/* A phase of one matrix, and a worker that takes all of it. */
+static void take_alone(struct cpu_backend *b, uint32_t n_panels, uint32_t worker)
+{
+    struct batch batch = {.n_rows = 1};
+    b->matrices[0] = (struct matrix){.panels = seen.memory[0],
+                                     .panel_bytes = PANEL_BYTES,
+                                     .n_panels = n_panels,
+                                     .n_out = n_panels * PANEL_COLS};
+    b->phases[0] = (struct phase){
+        .kind = PHASE_LINEAR, .n = 1, .n_panels = n_panels, .panel_bytes = PANEL_BYTES};
+    b->batch = &batch;
+    cpu_divide_panels(b, &b->phases[0], 1);
+    taken.n_pieces = 0;
+    cpu_run_panels(b, &b->phases[0], worker);
+}
+
+static uint32_t sum_taken(void)
+{
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < taken.n_pieces; i++)
+        sum += taken.n[i];
+    return sum;
+}
+
+/* The pieces of its own share lie one behind the other, those of another's one before the other,
+ * and none is more than a quarter of what was left, or a chunk. */
+static void pieces_lie_together(void **state)
+{
+    (void)state;
+    enum { SHARE = 96, N_WORKERS = 3 };
+    struct cpu_kernels kernels = {.linear = {note_piece}};
+    struct phase phase;
+    struct matrix matrix;
+    struct cpu_share shares[N_WORKERS] = {0};
+    struct cpu_backend b = {.kernels = &kernels,
+                            .phases = &phase,
+                            .n_phases = 1,
+                            .matrices = &matrix,
+                            .shares = shares,
+                            .n_runs_begun = 1};
+    assert_int_equal(pool_create(N_WORKERS, 1, &b.pool, NULL), OK);
+    for (uint32_t worker = 0; worker < N_WORKERS; worker++, b.n_runs_begun++) {
+        take_alone(&b, SHARE * N_WORKERS, worker);
+        uint32_t piece = 0;
+        for (uint32_t i = 0; i < N_WORKERS; i++) {
+            const uint32_t share = (worker + i) % N_WORKERS;
+            for (uint32_t left = SHARE, n; left > 0; left -= n, piece++) {
+                n = taken.n[piece];
+                assert_true(piece < taken.n_pieces && n <= left);
+                assert_true(n <= left / 4 || n == phase.chunk || n == left);
+                assert_int_equal(taken.first[piece],
+                                 share * SHARE + (i == 0 ? SHARE - left : left - n));
+            }
+        }
+        assert_int_equal(piece, taken.n_pieces);
+    }
+    pool_destroy(b.pool);
+}
+
+/* A phase that leaves most shares empty touches them too: those of long ago had the tag that comes
+ * next. */
+static void empty_shares_are_tagged(void **state)
+{
+    (void)state;
+    enum { N_WORKERS = 70, N_PANELS = 283, N_TAGS = 65536 };
+    struct cpu_kernels kernels = {.linear = {note_piece}};
+    struct phase phase;
+    struct matrix matrix;
+    struct cpu_share shares[N_WORKERS] = {0};
+    struct cpu_backend b = {.kernels = &kernels,
+                            .phases = &phase,
+                            .n_phases = 1,
+                            .matrices = &matrix,
+                            .shares = shares,
+                            .n_runs_begun = 1};
+    assert_int_equal(pool_create(N_WORKERS, 1, &b.pool, NULL), OK);
+    take_alone(&b, N_PANELS, 5);
+    assert_int_equal(sum_taken(), N_PANELS);
+    b.n_runs_begun = N_TAGS;
+    take_alone(&b, 1, 69);
+    assert_int_equal(sum_taken(), 1);
+    b.n_runs_begun = N_TAGS + 1;
+    take_alone(&b, N_PANELS, 30);
+    assert_int_equal(sum_taken(), N_PANELS);
+    pool_destroy(b.pool);
+}
+
+/* As many panels as a share can count. */
+static void counts_have_limits(void **state)
+{
+    (void)state;
+    struct phase phases[2] = {{.kind = PHASE_ROWS, .n_panels = UINT32_MAX},
+                              {.kind = PHASE_LINEAR, .n_panels = 65535}};
+    struct cpu_backend b = {.phases = phases, .n_phases = 2};
+    struct err_info e;
+    b.cfg.max_rows = 256 * CPU_ROW_BLOCK;
+    b.cfg.max_logit_rows = 1;
+    assert_int_equal(cpu_check_panels(&b, &e), OK);
+    phases[1].n_panels = 65536;
+    assert_int_equal(cpu_check_panels(&b, &e), ERR_UNSUPPORTED);
+    assert_string_equal(e.text, "steps of 65536 rows are too many for matrices of 1048576 columns");
+    b.cfg.max_rows--;
+    assert_int_equal(cpu_check_panels(&b, &e), ERR_UNSUPPORTED);
+    b.cfg.max_rows -= CPU_ROW_BLOCK;
+    assert_int_equal(cpu_check_panels(&b, &e), OK);
+    b.cfg.max_logit_rows = UINT32_MAX;
+    assert_int_equal(cpu_check_panels(&b, &e), ERR_UNSUPPORTED);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_panel_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_panel_once),
+                                       cmocka_unit_test(pieces_lie_together),
+                                       cmocka_unit_test(empty_shares_are_tagged),
+                                       cmocka_unit_test(counts_have_limits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
