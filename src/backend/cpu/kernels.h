@@ -283,8 +283,8 @@ struct cpu_kernels {
     void (*add)(const float *x, float *out, uint32_t n);
     void (*add_scaled)(const float *x, float scale, float *out, uint32_t n); /* out += x scale */
     void (*cap)(float *x, float scale, float cap, uint32_t n); /* x scale; capped if cap is not 0 */
-    /* Turns n dims, those of a pair by the same angle: [n] cosines, then [n] sines, negative for the
-     * first of a pair. */
+    /* Turns n dims (even), those of a pair by the same angle: [n] cosines, then [n] sines, negative
+     * for the first of a pair. */
     void (*rotate)(float *x, const float *angles, uint32_t n, enum rope_kind kind);
     /* Row `row` of a from x, for tiles of `lanes` rows; kinds: cpu_act_kinds of all who read it. */
     void (*pack)(const float *x, struct act *a, uint32_t row, unsigned kinds, uint32_t lanes);

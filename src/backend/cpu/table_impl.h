@@ -175,8 +175,8 @@ static uint64_t run_read(const void *p, size_t n, bool four)
                   [UNARY_RELU_SQUARE] = run_relu_square},                                          \
         .silu_mul = run_silu_mul, .add = run_add, .pack = run_pack, .gelu_mul = run_gelu_mul,      \
         .clamped_mul = run_clamped_mul, .sigmoid_mul = run_sigmoid_mul, .xielu = run_xielu,        \
-        .add_scaled = run_add_scaled, .cap = run_cap, .mul = run_mul, .rotate = run_rotate, .conv = run_conv,            \
-        .recur = run_recur,                                                                        \
+        .add_scaled = run_add_scaled, .cap = run_cap, .mul = run_mul, .rotate = run_rotate,        \
+        .conv = run_conv, .recur = run_recur,                                                      \
         .kv_store = run_kv_store, .attend = run_attend, .attend_part = run_attend_part,            \
         .attend_merge = run_attend_merge, .exp = run_exp, .peak_int8 = (int8_peak),                \
         .peak_f32 = run_peak_f32, .peak_bf16 = (bf16_peak), .read = run_read,                      \
