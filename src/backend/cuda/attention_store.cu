@@ -60,8 +60,8 @@ static __device__ __forceinline__ void store_values(const cuda_kv &kv,
     const uint32_t lane = threadIdx.x % WARP, d = g * WARP + lane;
     const float x = d < kv.head_dim ? from[d] : 0.0f;
     if (kv.type == KV_IS_Q8_0) {
-        const float most = warp_max(fabsf(x));
-        const bool some = most > 1e-30f;
+        const float most = warp_max_size(x);
+        const bool some = !(most <= 1e-30f); /* NaN, too: its scale makes all of them NaN */
         if (d < kv.head_dim)
             reinterpret_cast<int8_t *>(row)[d] =
                 static_cast<int8_t>(some ? __float2int_rn(__fmul_rn(x, 127.0f / most)) : 0);

@@ -24,6 +24,17 @@ static __device__ __forceinline__ float warp_max(float x)
     return x;
 }
 
+/* The largest |x|; NaN where there is one, as its bits are above those of infinity. */
+static __device__ __forceinline__ float warp_max_size(float x)
+{
+    uint32_t bits = __float_as_uint(fabsf(x));
+    for (int apart = WARP / 2; apart > 0; apart /= 2) {
+        const uint32_t other = __shfl_xor_sync(0xffffffffu, bits, apart);
+        bits = other > bits ? other : bits;
+    }
+    return __uint_as_float(bits);
+}
+
 /* The sum over a block of whole warps, the same in all threads. part: [WARP] of shared memory. */
 static __device__ __forceinline__ float block_sum(float x, float *part)
 {

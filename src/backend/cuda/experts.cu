@@ -182,9 +182,12 @@ static __global__ void __launch_bounds__(128)
         for (uint32_t i = lane; i < x.n_used; i += 32)
             some = __fadd_rn(some, rank.probability(chosen[i]));
         some = sum_of_warp(some);
-        const float sum = g.norm ? fmaxf(some, 1e-20f) : 1.0f;
-        for (uint32_t i = lane; i < x.n_used; i += 32)
-            weights[i] = weighed(g, chosen[i], __fdiv_rn(rank.probability(chosen[i]), sum));
+        const float sum = !g.norm ? 1.0f : some < 1e-20f ? 1e-20f : some;
+        for (uint32_t i = lane; i < x.n_used; i += 32) {
+            const float by = rank[chosen[i]]; /* what is no number gives no weight that is one */
+            const float weight = __fdiv_rn(rank.probability(chosen[i]), sum);
+            weights[i] = weighed(g, chosen[i], by == by ? weight : by);
+        }
         return;
     }
     for (uint32_t i = lane; g.over_all && i < x.n_expert; i += 32)

@@ -346,6 +346,12 @@ void cuda_add_type(
     map_rows(at, rows_bound(at), NULL, out, n, add_table_row{w, n, n_types, NULL});
 }
 
+/* Within -bound .. bound; NaN stays NaN, of which fminf and fmaxf make a bound. */
+static __device__ __forceinline__ float bounded(float x, float bound)
+{
+    return x > bound ? bound : x < -bound ? -bound : x;
+}
+
 namespace
 {
 /* gelu(g) = g / 2 (1 + tanh y), y = sqrt(2 / pi) (g + 0.044715 g^3); 1 + tanh y is
@@ -385,8 +391,8 @@ struct gate_values {
             return u / (1.0f + expf(-g));
         if (kind == PLAIN)
             return g * u;
-        g = fminf(g, 7.0f);
-        u = fmaxf(fminf(u, 7.0f), -7.0f);
+        g = g > 7.0f ? 7.0f : g;
+        u = bounded(u, 7.0f);
         return g / (1.0f + expf(g * -1.702f)) * (u + 1.0f);
     }
 };
@@ -440,7 +446,7 @@ struct unary_value : in_place {
                 x > 0.0f ? u.positive * x * x : u.negative * (expm1f(fminf(x, u.eps)) - x);
             return fmaf(x, u.beta, bent);
         }
-        x = fmaxf(x, 0.0f);
+        x = x <= 0.0f ? 0.0f : x;
         return x * x;
     }
 };
@@ -465,7 +471,7 @@ struct clamp_value : in_place {
     float bound;
     __device__ __forceinline__ float of(float x, float, float) const
     {
-        return fmaxf(-bound, fminf(x, bound));
+        return bounded(x, bound);
     }
 };
 

@@ -64,7 +64,7 @@ static __global__ void sparse_kernel(
     const float deviation = n > 1 ? sqrtf(sum / static_cast<float>(n - 1)) : 0.0f;
     const float cut = fmaf(scale, deviation, mean);
     for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
-        x[i] = fmaxf(x[i] - cut, 0.0f);
+        x[i] = x[i] - cut <= 0.0f ? 0.0f : x[i] - cut; /* what is no number stays none */
 }
 
 void cuda_sparse(const struct cuda_at *at, struct cuda_buf buf, uint32_t n, float scale)
