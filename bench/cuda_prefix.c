@@ -95,7 +95,8 @@ static void fill(struct world *w)
         kv_prefix_insert(w->index, i % PROMPT ? i - 1 : KV_ROOT, &nobody, i, tokens, SIZE);
         cuda_prefix_mirror_put(w->mirror, w->names[i], (int32_t)i);
     }
-    (void)cuda_prefix_mirror_sync(w->mirror, w->stream);
+    size_t bytes;
+    must_cuda(cuda_prefix_mirror_sync(w->mirror, w->stream, &bytes), "uploading the mirror");
     must_cuda(cudaStreamSynchronize(w->stream), "uploading the mirror");
 }
 

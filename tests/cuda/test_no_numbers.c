@@ -20,12 +20,20 @@ enum { EACH = 3 }; /* of the models */
 enum { EACH = 1 };
 #endif
 
-static const char *const models[] = {
-    "architectures/llama.f32",  "architectures/qwen3moe.f32", "variants/gemma2.f32",
-    "variants/gpt-oss.f32",     "families/nemotron.f32",      "families/olmo-clamped.f32",
-    "families/llama4.f32",      "families/deepseek2-v3.f32",  "families/gemma3n.f32",
-    "families/apertus.f32",     "recurrent/qwen35.f32",       "recurrent/nemotron_h_moe.f32",
-    "quantised/llama.Q4_K_M",   "quantised/llama.BF16"};
+static const char *const models[] = {"architectures/llama.f32",
+                                     "architectures/qwen3moe.f32",
+                                     "variants/gemma2.f32",
+                                     "variants/gpt-oss.f32",
+                                     "families/nemotron.f32",
+                                     "families/olmo-clamped.f32",
+                                     "families/llama4.f32",
+                                     "families/deepseek2-v3.f32",
+                                     "families/gemma3n.f32",
+                                     "families/apertus.f32",
+                                     "recurrent/qwen35.f32",
+                                     "recurrent/nemotron_h_moe.f32",
+                                     "quantised/llama.Q4_K_M",
+                                     "quantised/llama.BF16"};
 
 /* The last of some rows, all in one step or the last in one of its own. */
 static uint32_t count_numbers(const struct model *m, uint32_t round)

@@ -62,6 +62,14 @@ static void change(struct list *l, struct cuda_prefix_mirror *m)
     cuda_prefix_mirror_put(m, hash, l->value[i]);
 }
 
+/* The bytes that were uploaded. */
+static size_t sync(struct cuda_prefix_mirror *m, cudaStream_t stream)
+{
+    size_t bytes = SIZE_MAX;
+    assert_int_equal(cuda_prefix_mirror_sync(m, stream, &bytes), cudaSuccess);
+    return bytes;
+}
+
 static void compare(const struct list *l, struct cuda_prefix_mirror *m, cudaStream_t stream)
 {
     uint64_t hashes[QUERIES];
@@ -90,7 +98,7 @@ static void test_answers_as_a_list(void **state)
         for (uint32_t i = below(60); i > 0; i--)
             change(l, m);
         assert_int_equal(cuda_prefix_mirror_n(m), l->n);
-        cuda_prefix_mirror_sync(m, stream);
+        (void)sync(m, stream);
         compare(l, m, stream);
     }
     cuda_prefix_mirror_destroy(m);
@@ -121,7 +129,7 @@ static void test_the_crossover_changes_no_answer(void **state)
             assert_int_equal(values[i], at < l->n ? l->value[at] : -1);
         }
         if (from[round % 3] <= n) /* it was the device that answered: it has all of it */
-            assert_int_equal(cuda_prefix_mirror_sync(m, stream), 0);
+            assert_int_equal(sync(m, stream), 0);
     }
     cuda_prefix_mirror_destroy(m);
     assert_int_equal(cudaStreamDestroy(stream), cudaSuccess);
@@ -134,13 +142,13 @@ static void test_uploads_what_changed(void **state)
     (void)state;
     assert_int_equal(cudaStreamCreate(&stream), cudaSuccess);
     struct cuda_prefix_mirror *m = cuda_prefix_mirror_create(4096, 1);
-    assert_int_equal(cuda_prefix_mirror_sync(m, stream), 8192 * 16); /* the first: all of it */
-    assert_int_equal(cuda_prefix_mirror_sync(m, stream), 0);
+    assert_int_equal(sync(m, stream), 8192 * 16); /* the first: all of it */
+    assert_int_equal(sync(m, stream), 0);
     cuda_prefix_mirror_put(m, 7, 1);
     cuda_prefix_mirror_put(m, 5000, 2);
-    assert_int_equal(cuda_prefix_mirror_sync(m, stream), 2 * 64 * 16);
+    assert_int_equal(sync(m, stream), 2 * 64 * 16);
     cuda_prefix_mirror_remove(m, 6); /* is not there */
-    assert_int_equal(cuda_prefix_mirror_sync(m, stream), 0);
+    assert_int_equal(sync(m, stream), 0);
     assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
     cuda_prefix_mirror_destroy(m);
     assert_int_equal(cudaStreamDestroy(stream), cudaSuccess);

@@ -77,10 +77,12 @@ static std::vector<int32_t> device_choices(const std::vector<one_case> &cases, u
         sample_history *history = host_history(c);
         if (history) {
             j.slot = i;
-            cuda_history_begin(&h, n_vocab, i, 0);
+            on_device_ok(cuda_history_begin(&h, n_vocab, i, 0));
             device_array<int32_t> prompt(c.prompt), output(c.output);
-            cuda_history_add(&h, n_vocab, i, prompt.p, (uint32_t)c.prompt.size(), 0, 0);
-            cuda_history_add(&h, n_vocab, i, output.p, (uint32_t)c.output.size(), 1, 0);
+            on_device_ok(
+                cuda_history_add(&h, n_vocab, i, prompt.p, (uint32_t)c.prompt.size(), 0, 0));
+            on_device_ok(
+                cuda_history_add(&h, n_vocab, i, output.p, (uint32_t)c.output.size(), 1, 0));
             on_device_ok(cudaDeviceSynchronize());
             uint32_t *held = &want[(size_t)i * n_vocab];
             memset(held, 0, n_vocab * sizeof *held);

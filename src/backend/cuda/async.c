@@ -147,13 +147,13 @@ static cudaError_t count_tokens(struct cuda_backend *b,
                                  cudaMemcpyHostToDevice,
                                  b->stream);
         if (rc == cudaSuccess)
-            cuda_history_add(&b->histories,
-                             b->model->hp.n_vocab,
-                             job->slot,
-                             b->device_tokens,
-                             n,
-                             output,
-                             b->stream);
+            rc = cuda_history_add(&b->histories,
+                                  b->model->hp.n_vocab,
+                                  job->slot,
+                                  b->device_tokens,
+                                  n,
+                                  output,
+                                  b->stream);
     }
     return rc;
 }
@@ -168,8 +168,9 @@ static cudaError_t begin_histories(struct cuda_backend *b,
         const struct async_job *job = &a->jobs[i];
         if (!job->tokens || !penalises(job->params))
             continue;
-        cuda_history_begin(&b->histories, b->model->hp.n_vocab, job->slot, b->stream);
-        if (job->params->repetition_penalty != 1.0f) /* it alone looks at the prompt */
+        rc = cuda_history_begin(&b->histories, b->model->hp.n_vocab, job->slot, b->stream);
+        if (rc == cudaSuccess &&
+            job->params->repetition_penalty != 1.0f) /* it alone looks at the prompt */
             rc = count_tokens(b, s, job, false, &used);
         if (rc == cudaSuccess)
             rc = count_tokens(b, s, job, true, &used);

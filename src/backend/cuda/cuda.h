@@ -299,6 +299,8 @@ enum err cuda_weights_load(struct cuda_backend *b, struct err_info *e) WEIR_MUST
 
 /* The shape that tiles and scratch are made for: they are the same for all layers. */
 struct cuda_attention_shape cuda_attention_most(const struct model *m);
+/* Is every one of them at most the other's? */
+bool cuda_bounds_within(const struct cuda_bounds *m, const struct cuda_bounds *most);
 /* Where the arrays lie of steps within the bounds; *bytes: up to the tables. */
 void cuda_layout_of(const struct cuda_bounds *bounds, struct cuda_layout *out);
 struct cuda_step cuda_step_at(const struct cuda_backend *b, const struct cuda_bounds *bounds);
@@ -342,14 +344,13 @@ bool cuda_can_choose(const struct backend *base, const struct sample_params *p);
 enum err cuda_begin(struct backend *base, const struct async_step *a, struct err_info *e);
 enum err cuda_end(struct backend *base, struct async_result *out, struct err_info *e);
 
-/* All launches for the bounds, on the stream. Errors: ERR_INTERNAL. */
-enum err cuda_walk(struct cuda_backend *b,
-                   const struct cuda_bounds *bounds,
-                   struct err_info *e) WEIR_MUST_USE;
+/* All launches for the bounds, on the stream. */
+cudaError_t cuda_walk(struct cuda_backend *b, const struct cuda_bounds *bounds) WEIR_MUST_USE;
 /* Borrow what a step computes in (b->bufs); give it back in the opposite order. */
 enum err cuda_lease_take(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
 enum err cuda_lease_return(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
-/* Capture the graphs of decode steps. Errors: ERR_INTERNAL, ERR_NOMEM. */
+/* Capture the graphs of decode steps, as many as there are memory and use for; a warning says where
+ * that is fewer. Errors: ERR_INTERNAL (of a launch). */
 enum err cuda_graphs_capture(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
 /* The first graph, which is the smallest, that covers these; -1: none. */
 int cuda_graph_for(const struct cuda_backend *b, const struct cuda_bounds *need);

@@ -58,6 +58,7 @@ struct cuda_prefix_mirror *cuda_prefix_mirror_create(uint32_t max_entries, uint3
     return m;
 fail:
     cuda_prefix_mirror_destroy(m);
+    (void)cudaGetLastError(); /* or the next launch, whoever's it is, would be blamed */
     return NULL;
 }
 
@@ -137,27 +138,47 @@ int32_t cuda_prefix_mirror_find(const struct cuda_prefix_mirror *m, uint64_t has
     return m->table[probe(m, hash)].value;
 }
 
-size_t cuda_prefix_mirror_sync(struct cuda_prefix_mirror *m, cudaStream_t stream)
+cudaError_t cuda_prefix_mirror_sync(struct cuda_prefix_mirror *m,
+                                    cudaStream_t stream,
+                                    size_t *bytes)
 {
-    size_t bytes = 0;
-    uint32_t i = m->first_dirty;
-    while (i < m->end_dirty) {
-        uint32_t end = i;
-        while (end < m->end_dirty && m->dirty[end])
-            m->dirty[end++] = 0;
-        if (end > i) {
-            const size_t n = (size_t)(end - i) * CHUNK * sizeof *m->table;
-            (void)cudaMemcpyAsync(m->device + (size_t)i * CHUNK,
-                                  m->table + (size_t)i * CHUNK,
-                                  n,
-                                  cudaMemcpyHostToDevice,
-                                  stream);
-            bytes += n;
+    *bytes = 0;
+    for (uint32_t i = m->first_dirty, end; i < m->end_dirty; i = end + 1) {
+        for (end = i; end < m->end_dirty && m->dirty[end];)
+            end++;
+        if (end == i)
+            continue;
+        const size_t n = (size_t)(end - i) * CHUNK * sizeof *m->table;
+        const cudaError_t rc = cudaMemcpyAsync(m->device + (size_t)i * CHUNK,
+                                               m->table + (size_t)i * CHUNK,
+                                               n,
+                                               cudaMemcpyHostToDevice,
+                                               stream);
+        if (rc != cudaSuccess) { /* what was not uploaded is as it was: dirty */
+            m->first_dirty = i;
+            (void)cudaGetLastError();
+            return rc;
         }
-        i = end + 1;
+        memset(m->dirty + i, 0, end - i);
+        *bytes += n;
     }
     m->first_dirty = m->end_dirty = 0;
-    return bytes;
+    return cudaSuccess;
+}
+
+/* The stream's part of a lookup. */
+static cudaError_t ask(struct cuda_prefix_mirror *m, uint32_t n, cudaStream_t stream)
+{
+    cudaError_t rc = cudaMemcpyAsync(
+        m->device_hashes, m->hashes, n * sizeof *m->hashes, cudaMemcpyHostToDevice, stream);
+    if (rc != cudaSuccess)
+        return rc;
+    cuda_prefix_lookup(m->device, m->mask, m->device_hashes, n, m->device_values, stream);
+    rc = cudaGetLastError();
+    if (rc != cudaSuccess)
+        return rc;
+    return cudaMemcpyAsync(
+        m->values, m->device_values, n * sizeof *m->values, cudaMemcpyDeviceToHost, stream);
 }
 
 cudaError_t cuda_prefix_mirror_lookup(struct cuda_prefix_mirror *m,
@@ -170,16 +191,14 @@ cudaError_t cuda_prefix_mirror_lookup(struct cuda_prefix_mirror *m,
     if (n == 0)
         return cudaSuccess;
     memcpy(m->hashes, hashes, n * sizeof *hashes);
-    (void)cudaMemcpyAsync(
-        m->device_hashes, m->hashes, n * sizeof *hashes, cudaMemcpyHostToDevice, stream);
-    cuda_prefix_lookup(m->device, m->mask, m->device_hashes, n, m->device_values, stream);
-    (void)cudaMemcpyAsync(
-        m->values, m->device_values, n * sizeof *values, cudaMemcpyDeviceToHost, stream);
-    cudaError_t err = cudaStreamSynchronize(stream);
-    if (err == cudaSuccess)
-        err = cudaGetLastError();
-    memcpy(values, m->values, n * sizeof *values);
-    return err;
+    cudaError_t rc = ask(m, n, stream);
+    const cudaError_t done = cudaStreamSynchronize(stream); /* even so: it reads the hashes */
+    rc = rc == cudaSuccess ? done : rc;
+    if (rc == cudaSuccess)
+        memcpy(values, m->values, n * sizeof *values);
+    else
+        (void)cudaGetLastError();
+    return rc;
 }
 
 cudaError_t cuda_prefix_mirror_answer(struct cuda_prefix_mirror *m,
@@ -190,8 +209,9 @@ cudaError_t cuda_prefix_mirror_answer(struct cuda_prefix_mirror *m,
                                       cudaStream_t stream)
 {
     if (n >= device_from) {
-        (void)cuda_prefix_mirror_sync(m, stream);
-        return cuda_prefix_mirror_lookup(m, hashes, n, values, stream);
+        size_t bytes;
+        const cudaError_t rc = cuda_prefix_mirror_sync(m, stream, &bytes);
+        return rc == cudaSuccess ? cuda_prefix_mirror_lookup(m, hashes, n, values, stream) : rc;
     }
     for (uint32_t i = 0; i < n; i++)
         values[i] = cuda_prefix_mirror_find(m, hashes[i]);

@@ -33,7 +33,8 @@ struct cuda_prefix_entry {
 
 struct cuda_prefix_mirror;
 
-/* Room for max_entries, and max_queries in a lookup. NULL: memory is out, of either kind. */
+/* Room for max_entries, and max_queries in a lookup. NULL: memory is out, of either kind; nothing
+ * of it is kept. No function leaves an error for cudaGetLastError: what fails, it returns. */
 struct cuda_prefix_mirror *cuda_prefix_mirror_create(uint32_t max_entries, uint32_t max_queries);
 void cuda_prefix_mirror_destroy(struct cuda_prefix_mirror *m);
 
@@ -42,9 +43,12 @@ void cuda_prefix_mirror_put(struct cuda_prefix_mirror *m, uint64_t hash, int32_t
 void cuda_prefix_mirror_remove(struct cuda_prefix_mirror *m, uint64_t hash); /* if it is there */
 uint32_t cuda_prefix_mirror_n(const struct cuda_prefix_mirror *m);
 
-/* Upload what changed; returns the bytes, 0 if nothing did. In the stream's order: until it has
- * come so far, as it has after a lookup, nothing may be put or removed. */
-size_t cuda_prefix_mirror_sync(struct cuda_prefix_mirror *m, cudaStream_t stream);
+/* Upload what changed: so many bytes, 0 if nothing did; where one fails the rest is for the next
+ * time. In the stream's order: until it has come so far, as it has after a lookup, nothing may be
+ * put or removed. */
+cudaError_t cuda_prefix_mirror_sync(struct cuda_prefix_mirror *m,
+                                    cudaStream_t stream,
+                                    size_t *bytes);
 
 /* values[i] of hashes[i], or -1, as of the last sync; n at most max_queries. Waits for the answer.
  */

@@ -59,48 +59,95 @@ int cuda_graph_for(const struct cuda_backend *b, const struct cuda_bounds *need)
     return -1;
 }
 
-/* Thread-local: what other threads of the process do on other devices is no business of it. */
+/* Graphs take of what memory.c left to the driver, and of nobody else's. */
+static bool is_within_reserve(const struct cuda_backend *b, size_t free_before)
+{
+    size_t left = 0, total = 0;
+    return cudaMemGetInfo(&left, &total) == cudaSuccess &&
+           (left >= free_before || free_before - left <= b->budget.reserve);
+}
+
+/* A captured graph to one that can be launched. */
+static enum err make_graph(struct cuda_backend *b,
+                           cudaGraph_t graph,
+                           size_t free_before,
+                           cudaGraphExec_t *out,
+                           struct err_info *e)
+{
+    cudaError_t rc = cudaGraphInstantiate(out, graph, 0);
+    if (rc == cudaSuccess)
+        rc = cudaGraphUpload(*out, b->stream); /* no step waits for it */
+    if (rc != cudaSuccess)
+        return cuda_failed(rc, "making a graph", e) == ERR_NOMEM ? ERR_NOMEM : ERR_UNSUPPORTED;
+    if (!is_within_reserve(b, free_before))
+        return err_set(e, ERR_NOMEM, "more than the %zu bytes left for them", b->budget.reserve);
+    return OK;
+}
+
+/* A launch that is refused here would be refused in a step, too; any other failure is of graphs
+ * alone. Errors: ERR_INTERNAL, ERR_UNSUPPORTED, ERR_NOMEM. */
+static enum err capture_failed(cudaError_t rc, const char *what, struct err_info *e)
+{
+    const bool of_capture = rc >= cudaErrorStreamCaptureUnsupported && rc <= cudaErrorCapturedEvent;
+    const enum err err = cuda_failed(rc, what, e);
+    return err == ERR_INTERNAL && of_capture ? ERR_UNSUPPORTED : err;
+}
+
+/* The launches as a graph; the stream captures no more, whatever comes of it. */
+static enum err capture_launches(struct cuda_backend *b,
+                                 const struct cuda_bounds *bounds,
+                                 cudaGraph_t *graph,
+                                 struct err_info *e)
+{
+    const char *what = "a launch";
+    *graph = NULL;
+    cudaError_t rc = cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal);
+    if (rc != cudaSuccess) {
+        (void)cuda_failed(rc, "capturing a graph", e);
+        return ERR_UNSUPPORTED;
+    }
+    rc = cuda_walk(b, bounds);
+    if (rc == cudaSuccess) {
+        what = "capturing the choice of tokens";
+        rc = cuda_jobs_choose(b, bounds);
+    }
+    const cudaError_t end = cudaStreamEndCapture(b->stream, graph);
+    if (rc != cudaSuccess)
+        return capture_failed(rc, what, e);
+    return end == cudaSuccess ? OK : capture_failed(end, "capturing a graph", e);
+}
+
+/* The next graph; where it fails, no call that follows is blamed, and the table is as it was.
+ * Thread-local: what other threads of the process do on other devices is no business of it. Errors:
+ * ERR_NOMEM, ERR_UNSUPPORTED: steps can be walked all the same; ERR_INTERNAL: they cannot. */
 static enum err capture(struct cuda_backend *b,
                         const struct cuda_bounds *bounds,
+                        size_t free_before,
                         struct err_info *e)
 {
-    struct cuda_graph *g = &b->graphs[b->n_graphs];
-    cudaGraph_t graph = NULL;
-    g->bounds = *bounds;
-    cudaError_t rc = cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal);
-    if (rc != cudaSuccess)
-        return cuda_failed(rc, "capturing a graph", e);
-    enum err err = cuda_walk(b, bounds, e);
-    if (!err && (rc = cuda_jobs_choose(b, bounds)) != cudaSuccess)
-        err = cuda_failed(rc, "capturing the choice of tokens", e);
-    rc = cudaStreamEndCapture(b->stream, &graph);
-    if (!err && rc != cudaSuccess)
-        err = cuda_failed(rc, "capturing a graph", e);
-    if (!err &&
-        ((rc = cudaGraphInstantiate(&g->exec, graph, 0)) != cudaSuccess ||
-         (rc = cudaGraphUpload(g->exec, b->stream)) != cudaSuccess)) /* no step waits for it */
-        err = cuda_failed(rc, "making a graph", e);
+    struct cuda_graph g = {.bounds = *bounds};
+    cudaGraph_t graph;
+    if (!cuda_bounds_within(bounds, &b->most))
+        return err_set(e, ERR_INTERNAL, "a graph of larger steps than memory was taken for");
+    enum err err = capture_launches(b, bounds, &graph, e);
+    if (!err)
+        err = make_graph(b, graph, free_before, &g.exec, e);
     if (graph)
         (void)cudaGraphDestroy(graph);
-    if (err && g->exec)
-        (void)cudaGraphExecDestroy(g->exec);
-    b->n_graphs += !err;
+    if (!err)
+        b->graphs[b->n_graphs++] = g;
+    else if (g.exec)
+        (void)cudaGraphExecDestroy(g.exec);
+    if (err)
+        (void)cudaGetLastError();
     return err;
 }
 
-/* A graph for each number of sequences that decode together, up to a power of two, with the choice
- * of their tokens, and each length of the longest context, likewise: the smallest first, so that
- * the first that covers a step is the best. Where they would be too many, or the device has no
- * memory for more, the longest contexts are walked. */
-enum err cuda_graphs_capture(struct cuda_backend *b, struct err_info *e)
+static enum err capture_all(struct cuda_backend *b, size_t free_before, struct err_info *e)
 {
     const uint32_t most_rows =
         b->cfg.max_seqs < b->cfg.max_rows ? b->cfg.max_seqs : b->cfg.max_rows;
-    if (!b->model->generates)
-        return OK;
-    enum err err = cuda_lease_take(b, e);
-    if (err)
-        return err;
+    enum err err = OK;
     for (uint32_t ranges = 1; !err; ranges *= 2) {
         ranges = ranges < b->most.ranges ? ranges : b->most.ranges;
         for (uint32_t rows = 1; !err && b->n_graphs < CUDA_MAX_GRAPHS; rows *= 2) {
@@ -112,19 +159,42 @@ enum err cuda_graphs_capture(struct cuda_backend *b, struct err_info *e)
                                           .tiles = rows < b->most.tiles ? rows : b->most.tiles,
                                           .jobs = logits,
                                           .ranges = ranges};
-            err = capture(b, &m, e);
+            err = capture(b, &m, free_before, e);
             if (rows == most_rows)
                 break;
         }
         if (ranges == b->most.ranges || b->n_graphs == CUDA_MAX_GRAPHS)
             break;
     }
-    if (err == ERR_NOMEM) {
-        log_warn("cuda:%u: no memory for more than %u graphs of steps; larger ones are walked",
+    return err;
+}
+
+/* A graph for each number of sequences that decode together, up to a power of two, with the choice
+ * of their tokens, and each length of the longest context, likewise: the smallest first, so that
+ * the first that covers a step is the best. Where they would be too many, the device has no memory
+ * for more, or cannot make them, the longest contexts are walked. */
+enum err cuda_graphs_capture(struct cuda_backend *b, struct err_info *e)
+{
+    size_t free_before = 0, total = 0;
+    struct err_info why = {0};
+    if (!b->model->generates)
+        return OK;
+    const cudaError_t rc = cudaMemGetInfo(&free_before, &total);
+    if (rc != cudaSuccess)
+        return cuda_failed(rc, "its memory", e);
+    enum err err = cuda_lease_take(b, e);
+    if (err)
+        return err;
+    err = capture_all(b, free_before, &why);
+    if (err == ERR_NOMEM || err == ERR_UNSUPPORTED) {
+        log_warn("cuda:%u: no more than %u graphs of steps (%s); larger ones are walked",
                  b->cfg.device.index,
-                 b->n_graphs);
+                 b->n_graphs,
+                 why.text);
         err = OK;
     }
+    if (err)
+        (void)err_set(e, err, "%s", why.text);
     memcpy(b->graph_bufs, b->bufs, sizeof b->graph_bufs);
     const enum err back = cuda_lease_return(b, err ? NULL : e);
     return err ? err : back;
@@ -171,8 +241,10 @@ enum err cuda_slot_launch(struct cuda_backend *b, struct cuda_slot *s, struct er
     b->replays += replay;
     b->walks += !replay;
     pthread_mutex_unlock(&b->lock);
-    if (!replay)
-        return cuda_walk(b, &s->bounds, e);
+    if (!replay) {
+        rc = cuda_walk(b, &s->bounds);
+        return rc == cudaSuccess ? OK : cuda_failed(rc, "a launch", e);
+    }
     s->sampled = s->jobs.n_host_rows == 0;
     rc = cudaGraphLaunch(b->graphs[s->graph].exec, b->stream);
     return rc == cudaSuccess ? OK : cuda_failed(rc, "a graph", e);

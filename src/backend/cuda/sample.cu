@@ -363,9 +363,12 @@ void cuda_sample(const struct cuda_at *at,
     a.chosen = chosen;
     const dim3 grid(a.n_slices, n);
     CUDA_LAUNCH(scan_kernel, grid, THREADS, 0, at->stream, a);
-    CUDA_LAUNCH(weigh_kernel, grid, THREADS, 0, at->stream, a);
-    CUDA_LAUNCH(collect_kernel, grid, THREADS, 0, at->stream, a);
-    CUDA_LAUNCH(choose_kernel, n, THREADS, 0, at->stream, a);
+    if (cudaPeekAtLastError() == cudaSuccess)
+        CUDA_LAUNCH(weigh_kernel, grid, THREADS, 0, at->stream, a);
+    if (cudaPeekAtLastError() == cudaSuccess)
+        CUDA_LAUNCH(collect_kernel, grid, THREADS, 0, at->stream, a);
+    if (cudaPeekAtLastError() == cudaSuccess)
+        CUDA_LAUNCH(choose_kernel, n, THREADS, 0, at->stream, a);
 }
 
 static __global__ void history_kernel(
@@ -380,22 +383,25 @@ static __global__ void history_kernel(
         atomicOr(&counts[tokens[i]], 1u);
 }
 
-void cuda_history_begin(struct cuda_histories *h, uint32_t n_vocab, uint32_t slot, cudaStream_t s)
+cudaError_t cuda_history_begin(struct cuda_histories *h,
+                               uint32_t n_vocab,
+                               uint32_t slot,
+                               cudaStream_t s)
 {
-    cudaMemsetAsync(
+    return cudaMemsetAsync(
         h->counts + static_cast<size_t>(slot) * n_vocab, 0, n_vocab * sizeof(uint32_t), s);
 }
 
-void cuda_history_add(struct cuda_histories *h,
-                      uint32_t n_vocab,
-                      uint32_t slot,
-                      const int32_t *tokens,
-                      uint32_t n,
-                      int output,
-                      cudaStream_t s)
+cudaError_t cuda_history_add(struct cuda_histories *h,
+                             uint32_t n_vocab,
+                             uint32_t slot,
+                             const int32_t *tokens,
+                             uint32_t n,
+                             int output,
+                             cudaStream_t s)
 {
     if (n == 0)
-        return;
+        return cudaSuccess;
     CUDA_LAUNCH(history_kernel,
                 (n + THREADS - 1) / THREADS,
                 THREADS,
@@ -406,4 +412,5 @@ void cuda_history_add(struct cuda_histories *h,
                 tokens,
                 n,
                 output);
+    return cudaGetLastError();
 }

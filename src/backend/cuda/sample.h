@@ -35,15 +35,19 @@ struct cuda_histories {
     uint32_t *counts; /* [slots][n_vocab]: output count * 2 + (is in the prompt) */
     uint32_t n_slots;
 };
-/* Forget slot's; count n tokens (of the device) of a prompt, or of an output that came back. */
-void cuda_history_begin(struct cuda_histories *h, uint32_t n_vocab, uint32_t slot, cudaStream_t s);
-void cuda_history_add(struct cuda_histories *h,
-                      uint32_t n_vocab,
-                      uint32_t slot,
-                      const int32_t *tokens,
-                      uint32_t n,
-                      int output,
-                      cudaStream_t s);
+/* Forget slot's; count n tokens (of the device) of a prompt, or of an output that came back. No
+ * walk may follow that would look whether they were taken on: they say so. */
+cudaError_t cuda_history_begin(struct cuda_histories *h,
+                               uint32_t n_vocab,
+                               uint32_t slot,
+                               cudaStream_t s);
+cudaError_t cuda_history_add(struct cuda_histories *h,
+                             uint32_t n_vocab,
+                             uint32_t slot,
+                             const int32_t *tokens,
+                             uint32_t n,
+                             int output,
+                             cudaStream_t s);
 
 /* What is chosen where all logits are NaN, or one is +inf: SAMPLE_NO_NUMBER (sample/sample.h). */
 enum { CUDA_NO_NUMBER = -2 };

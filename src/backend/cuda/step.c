@@ -158,6 +158,13 @@ static enum err put_seqs(struct cuda_backend *b,
     return OK;
 }
 
+bool cuda_bounds_within(const struct cuda_bounds *m, const struct cuda_bounds *most)
+{
+    return m->rows <= most->rows && m->seqs <= most->seqs && m->logit_rows <= most->logit_rows &&
+           m->hidden_rows <= most->hidden_rows && m->tiles <= most->tiles &&
+           m->jobs <= most->jobs && m->ranges <= most->ranges;
+}
+
 static uint32_t ranges_of(const struct batch *x)
 {
     uint32_t most = 1;
@@ -235,6 +242,10 @@ enum err cuda_slot_prepare(struct cuda_backend *b,
         return err;
     s->beside = s->sampled = false;
     count(b, x, n_jobs, s);
+    if (!cuda_bounds_within(&s->bounds, &b->most)) {
+        cuda_slot_release(b, s);
+        return err_set(e, ERR_INTERNAL, "a step is larger than the memory that was taken for it");
+    }
     cuda_layout_of(&s->bounds, &l);
     s->logits = (float *)(void *)(s->pinned + b->out_offset);
     s->hidden = (float *)(void *)(s->pinned + b->hidden_offset);

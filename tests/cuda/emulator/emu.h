@@ -24,11 +24,15 @@ uint64_t emu_seed(void);
  * report. Clears the error that stays. */
 const char *emu_take_report(unsigned *n);
 
-/* Since the start of the program. */
+/* Since the start of the program; allocations_now: of either kind, that were not freed. */
 struct emu_figures {
     uint64_t launches, blocks, threads, switches, copies, device_allocations, host_allocations;
+    uint64_t allocations_now;
 };
 struct emu_figures emu_get_figures(void);
+
+/* WEIR_EMU_CAPTURES counts from here on. */
+void emu_count_captures_from_here(void);
 
 /* How often the driver was looked for while CUDA_MODULE_LOADING did not say EAGER. */
 extern int emu_lazy_calls;

@@ -70,6 +70,10 @@ struct emu_range {
 emu_range emu_find(const void *p);
 /* Are [p, p + size) within one allocation, or pageable? Reports if not. */
 bool emu_check(const char *what, const void *p, size_t size);
+/* Of the device's memory, without an address: what the driver keeps there. False: there is not so
+ * much. */
+bool emu_take_device_bytes(size_t n);
+void emu_give_device_bytes(size_t n);
 /* Device memory may be touched between these, and is beyond reach otherwise. */
 void emu_memory_open(void);
 void emu_memory_close(void);

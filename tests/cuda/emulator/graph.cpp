@@ -13,9 +13,16 @@ struct emu_graph {
 
 struct emu_graph_exec {
     std::shared_ptr<std::vector<emu::node>> nodes;
+    size_t device_bytes;
 };
 
-static unsigned graphs_alive;
+static unsigned graphs_alive, n_captures;
+
+static size_t number_of(const char *name, size_t otherwise)
+{
+    const char *text = getenv(name);
+    return text ? strtoull(text, nullptr, 10) : otherwise;
+}
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 {
@@ -31,6 +38,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
     c->origin = s;
     c->mode = mode;
     c->thread = std::this_thread::get_id();
+    /* WEIR_EMU_CAPTURES: so many more succeed */
+    c->invalid = ++n_captures > number_of("WEIR_EMU_CAPTURES", UINT32_MAX);
     s->capturing = c;
     s->tail.clear();
     captures.push_back(c.get());
@@ -93,17 +102,24 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
     return emu_result(cudaSuccess);
 }
 
-/* WEIR_EMU_GRAPHS: so many more can be made, then memory is out. */
+void emu_count_captures_from_here(void)
+{
+    EMU_LOCK();
+    n_captures = 0;
+}
+
+/* WEIR_EMU_GRAPHS: so many more can be made, then memory is out; WEIR_EMU_GRAPH_KIB: what each takes
+ * of the device. */
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
 {
     EMU_LOCK();
-    const char *most = getenv("WEIR_EMU_GRAPHS");
+    const size_t bytes = number_of("WEIR_EMU_GRAPH_KIB", 0) << 10;
     *exec = nullptr;
-    if (most && graphs_alive >= static_cast<unsigned>(atoi(most))) {
+    if (graphs_alive >= number_of("WEIR_EMU_GRAPHS", UINT32_MAX) || !emu_take_device_bytes(bytes)) {
         return emu_result(cudaErrorMemoryAllocation);
     }
     graphs_alive++;
-    *exec = new emu_graph_exec{std::make_shared<std::vector<node>>(graph->nodes)};
+    *exec = new emu_graph_exec{std::make_shared<std::vector<node>>(graph->nodes), bytes};
     return emu_result(cudaSuccess);
 }
 
@@ -165,6 +181,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
     EMU_LOCK();
     graphs_alive -= exec != nullptr;
+    emu_give_device_bytes(exec ? exec->device_bytes : 0);
     delete exec;
     return emu_result(cudaSuccess);
 }

@@ -265,6 +265,20 @@ cudaError_t release(void *p, emu_place place)
 
 } // namespace
 
+bool emu_take_device_bytes(size_t n)
+{
+    if (n > device_total() - device_used) {
+        return false;
+    }
+    device_used += n;
+    return true;
+}
+
+void emu_give_device_bytes(size_t n)
+{
+    device_used -= n;
+}
+
 /* --- orders --- */
 
 void emu_set_seed(uint64_t seed)
@@ -333,6 +347,7 @@ const char *emu_take_report(unsigned *n)
 emu_figures emu_get_figures(void)
 {
     std::lock_guard<std::recursive_mutex> lock(emu_lock);
+    emu_counted.allocations_now = allocations.size();
     return emu_counted;
 }
 

@@ -90,6 +90,9 @@ void emu_enqueue(const emu_config &config,
         return;
     }
     if (is_refused(config.name)) {
+        if (stream_of(config.stream)->capturing) {
+            stream_of(config.stream)->capturing->invalid = true;
+        }
         emu_result(cudaErrorLaunchOutOfResources);
         return;
     }

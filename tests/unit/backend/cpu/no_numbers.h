@@ -61,7 +61,9 @@ static inline struct copy read_copy(const char *path)
 
 /* All bits set are NaN as f32, f16 and bf16, and so as the scales of blocks; MXFP4's are infinite.
  */
-static inline void write_with_nan(const struct copy *c, const struct gguf_tensor *t, const char *path)
+static inline void write_with_nan(const struct copy *c,
+                                  const struct gguf_tensor *t,
+                                  const char *path)
 {
     uint8_t *at = c->first + (t->data - c->first_data), *was = mem_alloc(t->n_bytes);
     memcpy(was, at, t->n_bytes);
