@@ -224,7 +224,7 @@ static void work_is_no_waiting(void **state)
         const double waited = pool_times(p).waited_us - before.waited_us;
         least = waited < least ? waited : least;
     }
-    assert_true(least < LONG_US / 2);
+    assert_true(least < LONG_US / 2.0);
     pool_destroy(p);
 }
 
