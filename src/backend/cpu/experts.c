@@ -83,7 +83,7 @@ static void select_by_probability(const struct cpu_backend *b,
 {
     const struct model_hparams *hp = &b->model->hp;
     const bool grouped = hp->n_expert_group > 1;
-    float p[MAX_EXPERTS] = {0}, corrected[MAX_EXPERTS], sum = 0;
+    float p[MAX_EXPERTS] = {0}, corrected[MAX_EXPERTS] = {0}, sum = 0;
     bool taken[MAX_EXPERTS] = {false};
     probabilities(b, scores, p);
     for (uint32_t i = 0; i < hp->n_expert; i++)
