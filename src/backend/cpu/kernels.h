@@ -43,7 +43,6 @@ enum {
     WIDE_PART_BYTES = 2 * TILE_FLOAT_K * PANEL_COLS * 4, /* two panels, of either */
     LINEAR_MAX_ROWS = 256,                               /* of a job */
     LINEAR_MAX_SUMS = 8, /* panels whose sums a job may hold while parts of K pass by */
-    LINEAR_FEW_ROWS = 8, /* up to so many, weights are taken apart as they come; more are tiled */
     LINEAR_SCRATCH_BYTES =
         WIDE_PART_BYTES + 4096 + LINEAR_MAX_ROWS * LINEAR_MAX_SUMS * PANEL_COLS * 4,
     PANEL_Q4_K_BYTES = 8 * 256 + 128 + 128 + 32 + 32, /* for each 256 of K */

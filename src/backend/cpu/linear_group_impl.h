@@ -80,6 +80,11 @@ struct scales {
             add_group_min(acc[m][p], s[m], scales.w, scales.second, ACT_BLOCK(i, m));              \
     }
 
+/* Sums in two halves fill the registers. */
+#define SUMS_IN_MEMORY                                                                             \
+    if (M > 4)                                                                                     \
+        __asm__("" : "+m"(acc));
+
 #define FEW_HALVES(name)                                                                           \
     {                                                                                              \
         vn s[LINEAR_M];                                                                            \
@@ -92,6 +97,7 @@ struct scales {
         GROUP_DOTS(name, 4, 8, vn_dot, s)                                                          \
         EACH_ROW acc[m][p] =                                                                       \
             add_halves(acc[m][p], t[m], vn_end(s[m], 0), scales.second, ACT_BLOCK(i, m));          \
+        SUMS_IN_MEMORY                                                                             \
     }
 
 #define FEW_HALVES_128(name)                                                                       \
@@ -105,7 +111,14 @@ struct scales {
         EACH_ROW s[m] = vi_begin128_half(ACT_BLOCK(i, m), 1);                                      \
         GROUP_DOTS(name, 4, 8, vi_dot128, s)                                                       \
         EACH_ROW acc[m][p] = add_halves(acc[m][p], t[m], s[m], scales.second, ACT_BLOCK(i, m));    \
+        SUMS_IN_MEMORY                                                                             \
     }
+
+/* Where more than two rows meet the panels, each loads its activations anew: a compiler that knew
+ * them to be the same would keep all eight of each row in memory in between. */
+#define ACT_ANEW                                                                                   \
+    if (M > 2 && VL > 4)                                                                           \
+        __asm__("" : "+r"(q), "+r"(blocks));
 
 /* few: one of FEW_*. */
 #define DEFINE_GROUPED(name, few)                                                                  \
@@ -130,6 +143,7 @@ struct scales {
                         const struct head head = head_##name(panel, first, h * VL);                \
                         const uint8_t *w = weights_##name(panel, i);                               \
                         ASK_FROM(name, panel, i)                                                   \
+                        ACT_ANEW                                                                   \
                         few(name)                                                                  \
                     }                                                                              \
                 }                                                                                  \

@@ -229,7 +229,23 @@ enum wide_kind {
 #include "backend/cpu/linear_bf16dot_impl.h"
 #endif
 
-/* A tile of rows stays in the nearest cache while the job's panels pass by. */
+/* So many panels meet one tile of rows after the other before the next panels come. */
+#define NEAR_PANELS 4
+
+/* Up to so many rows weights are taken apart as they come, for every tile of rows anew; for more
+ * they are widened once, which is a pass of its own. What is costly to take apart is widened
+ * sooner. Two numbers of rows by measurement; the sums are the same. */
+#if VL == 16
+#define FEW_ROWS 32
+#define FEW_COSTLY 16
+#elif VL == 8
+#define FEW_ROWS 4
+#define FEW_COSTLY 4
+#else
+#define FEW_ROWS 8
+#define FEW_COSTLY 8
+#endif
+
 #define EACH_TILE                                                                                  \
     for (uint32_t row = j->first_row, left = j->n_rows; left > 0;                                  \
          row += LINEAR_M, left -= left < LINEAR_M ? left : LINEAR_M)
@@ -287,44 +303,48 @@ enum wide_kind {
             linear_##name(j, p, row, 1, ACT_TILE, 1);                                              \
     }
 
-#define DEFINE_RUN(attribute, name)                                                                \
+#define DEFINE_RUN(attribute, name, few)                                                           \
     DEFINE_LEFT_OVER(attribute, name)                                                              \
     attribute static void run_##name(const struct linear_job *j)                                   \
     {                                                                                              \
-        if (j->n_rows > LINEAR_FEW_ROWS) {                                                         \
+        if (j->n_rows > (few)) {                                                                   \
             tiled_##name(j);                                                                       \
             return;                                                                                \
         }                                                                                          \
-        EACH_TILE                                                                                  \
-        {                                                                                          \
-            const uint32_t rows = left < LINEAR_M ? left : LINEAR_M, n = PANELS_AT_ONCE(rows);     \
-            uint32_t p = 0;                                                                        \
-            for (; p + n <= j->n_panels; p += n)                                                   \
-                SWITCH_ROWS(name, rows)                                                            \
-            for (; p < j->n_panels; p++) {                                                         \
-                for (uint32_t m = 0; m < rows; m++)                                                \
-                    left_over_##name(j, p, row + m);                                               \
+        for (uint32_t begin = 0, end; begin < j->n_panels; begin = end) {                          \
+            end = j->n_panels - begin < NEAR_PANELS ? j->n_panels : begin + NEAR_PANELS;           \
+            EACH_TILE                                                                              \
+            {                                                                                      \
+                const uint32_t rows = left < LINEAR_M ? left : LINEAR_M;                           \
+                const uint32_t n = PANELS_AT_ONCE(rows);                                           \
+                uint32_t p = begin;                                                                \
+                for (; p + n <= end; p += n)                                                       \
+                    SWITCH_ROWS(name, rows)                                                        \
+                for (; p < end; p++) {                                                             \
+                    for (uint32_t m = 0; m < rows; m++)                                            \
+                        left_over_##name(j, p, row + m);                                           \
+                }                                                                                  \
             }                                                                                      \
         }                                                                                          \
     }
 
-DEFINE_RUN(, f32)
-DEFINE_RUN(, f16)
-DEFINE_RUN(, bf16)
-DEFINE_RUN(, q8_0)
-DEFINE_RUN(, q4_0)
-DEFINE_RUN(, q4_1)
-DEFINE_RUN(, q5_0)
-DEFINE_RUN(, q5_1)
-DEFINE_RUN(, q2_k)
-DEFINE_RUN(, q3_k)
-DEFINE_RUN(, q4_k)
-DEFINE_RUN(, q5_k)
-DEFINE_RUN(, q6_k)
-DEFINE_RUN(, iq4_nl)
-DEFINE_RUN(, iq4_xs)
-DEFINE_RUN(, mxfp4)
-DEFINE_RUN(, nvfp4)
+DEFINE_RUN(, f32, FEW_ROWS)
+DEFINE_RUN(, f16, FEW_ROWS)
+DEFINE_RUN(, bf16, FEW_ROWS)
+DEFINE_RUN(, q8_0, FEW_ROWS)
+DEFINE_RUN(, q4_0, FEW_ROWS)
+DEFINE_RUN(, q4_1, FEW_ROWS)
+DEFINE_RUN(, q5_0, FEW_ROWS)
+DEFINE_RUN(, q5_1, FEW_ROWS)
+DEFINE_RUN(, q2_k, FEW_COSTLY)
+DEFINE_RUN(, q3_k, FEW_COSTLY)
+DEFINE_RUN(, q4_k, FEW_ROWS)
+DEFINE_RUN(, q5_k, FEW_ROWS)
+DEFINE_RUN(, q6_k, FEW_COSTLY)
+DEFINE_RUN(, iq4_nl, FEW_ROWS)
+DEFINE_RUN(, iq4_xs, FEW_ROWS)
+DEFINE_RUN(, mxfp4, FEW_ROWS)
+DEFINE_RUN(, nvfp4, FEW_COSTLY)
 
 /* In plain C the rarest formats have one kernel, for a row alone: a copy for each number of rows of
  * each of them would double what it takes to compile. */
@@ -333,7 +353,7 @@ DEFINE_RUN(, nvfp4)
     DEFINE_LEFT_OVER(, name)                                                                       \
     static void run_##name(const struct linear_job *j)                                             \
     {                                                                                              \
-        if (j->n_rows > LINEAR_FEW_ROWS) {                                                         \
+        if (j->n_rows > FEW_COSTLY) {                                                              \
             tiled_##name(j);                                                                       \
             return;                                                                                \
         }                                                                                          \
@@ -343,7 +363,7 @@ DEFINE_RUN(, nvfp4)
         }                                                                                          \
     }
 #else
-#define DEFINE_RARE(name) DEFINE_RUN(, name)
+#define DEFINE_RARE(name) DEFINE_RUN(, name, LINEAR_M)
 #endif
 
 DEFINE_RARE(iq1_s)
@@ -359,7 +379,7 @@ DEFINE_RARE(q1_0)
 DEFINE_RARE(q2_0)
 
 #ifdef WITH_BF16_DOT
-DEFINE_RUN(BF16_DOT, bf16dot)
+DEFINE_RUN(BF16_DOT, bf16dot, FEW_ROWS)
 #endif
 
 static unsigned run_act_parts(enum panel_format format, uint32_t n_rows)

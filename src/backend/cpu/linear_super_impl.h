@@ -77,7 +77,8 @@ struct super_scales {
     }
 
 /* One or two rows meet the panels group by group, as memory brings them; more one panel after the
- * other, for their integers fill the registers. */
+ * other, for their integers fill the registers: the sums of the others are in memory then, which a
+ * compiler would not do by itself. */
 #define AT_ONCE(m, p) ((m) <= 2 ? (p) : 1)
 
 /* kind: one of the wide kinds that begin with SUPER_. */
@@ -93,14 +94,19 @@ struct super_scales {
         const uint8_t *panels = j->panels + p0 * j->panel_bytes;                                   \
         for (int h = 0; h < PARTS; h++) {                                                          \
             ASK_AHEAD(name)                                                                        \
-            vf acc[LINEAR_M][4];                                                                   \
-            EACH_ROW UNROLL for (int p = 0; p < P; p++) acc[m][p] = vf_zero();                     \
+            vf kept[LINEAR_M][4];                                                                  \
+            EACH_ROW UNROLL for (int p = 0; p < P; p++) kept[m][p] = vf_zero();                    \
             for (uint32_t first = 0; first < n_blocks; first += SUPER_K / 32) {                    \
                 UNROLL for (int begin = 0; begin < P; begin += AT_ONCE(M, P))                      \
                 {                                                                                  \
                     const int end = begin + AT_ONCE(M, P);                                         \
                     vi t[LINEAR_M][4];                                                             \
-                    EACH_ROW UNROLL for (int p = begin; p < end; p++) t[m][p] = vi_set1(0);        \
+                    vf acc[LINEAR_M][4];                                                           \
+                    EACH_ROW UNROLL for (int p = begin; p < end; p++)                              \
+                    {                                                                              \
+                        t[m][p] = vi_set1(0);                                                      \
+                        acc[m][p] = kept[m][p];                                                    \
+                    }                                                                              \
                     for (uint32_t i = first; i < first + SUPER_K / 32; i++) {                      \
                         UNROLL for (int p = begin; p < end; p++)                                   \
                         {                                                                          \
@@ -115,13 +121,15 @@ struct super_scales {
                     {                                                                              \
                         const uint8_t *panel = panels + p * j->panel_bytes;                        \
                         const struct head head = head_##name(panel, first / 8 * 8, h * VL);        \
-                        EACH_ROW acc[m][p] =                                                       \
+                        EACH_ROW kept[m][p] =                                                      \
                             add_super(acc[m][p], t[m][p], head.d, ACT_BLOCK(first, m));            \
                     }                                                                              \
+                    if (AT_ONCE(M, P) < P)                                                         \
+                        __asm__("" : "+m"(kept));                                                  \
                 }                                                                                  \
             }                                                                                      \
             EACH_ROW UNROLL for (int p = 0; p < P; p++)                                            \
-                linear_put(j, row + m, (p0 + p) * PANEL_COLS + h * VL, acc[m][p]);                 \
+                linear_put(j, row + m, (p0 + p) * PANEL_COLS + h * VL, kept[m][p]);                \
         }                                                                                          \
     }                                                                                              \
                                                                                                    \

@@ -20,7 +20,8 @@
 enum {
     CHUNK_BYTES = 256 * 1024, /* of panels: they stay in the L2 cache meanwhile */
     MAX_CHUNK = 8,            /* panels */
-    STREAM_PANELS = 4,        /* that few rows read side by side */
+    STREAM_PANELS = 4,        /* that few rows read side by side, */
+    STREAM_ROWS = 8,          /* at most so many */
     ASK_BYTES = 256,          /* of each, asked for at a look */
     MAX_ASK_BYTES = 64 * 1024,
     PANEL_BITS = 24,
@@ -78,7 +79,7 @@ uint32_t cpu_divide_panels(const struct cpu_backend *b, struct phase *p, uint32_
     const uint32_t n = p->n_panels * passes;
     assert(n <= PANEL_MASK);
     p->chunk = cpu_panel_chunk(b, p, passes, n_workers);
-    if (n_rows <= LINEAR_FEW_ROWS && p->chunk < STREAM_PANELS)
+    if (n_rows <= STREAM_ROWS && p->chunk < STREAM_PANELS)
         p->chunk = STREAM_PANELS;
     const uint32_t n_chunks = (n + p->chunk - 1) / p->chunk;
     return n_chunks < n_workers ? n_chunks : n_workers;
