@@ -102,15 +102,18 @@ const struct cpu_kernels *cpu_kernels_select(const char *isa)
     return NULL;
 }
 
-/* With one or two rows to a weight AMD's processors are fastest left alone; Intel's read memory
- * faster when they are told some KiB ahead. With more rows the arithmetic fills the window in which
- * any processor looks for the next load by itself. */
+/* Memory is read faster when the processor is told some KiB ahead; with several rows the arithmetic
+ * fills the window in which it looks for the next load by itself. AMD's processors without AVX-512
+ * are faster left alone with one or two rows. docs/PERFORMANCE.md has the figures. */
 uint32_t cpu_kernels_prefetch(uint32_t n_rows)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (n_rows <= 2 && __builtin_cpu_is("amd"))
-        return 0;
+    if (__builtin_cpu_is("amd")) {
+        if (__builtin_cpu_supports("avx512f"))
+            return 3072;
+        return n_rows <= 2 ? 0 : 2048;
+    }
 #endif
     return n_rows <= 2 ? 3072 : 2048;
 }
