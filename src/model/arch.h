@@ -112,13 +112,14 @@ struct arch {
     bool window_rope;     /* windowed layers have a base of their own, unscaled (10000) */
     bool window_unscaled; /* windowed layers rotate without the scaling of long contexts */
     bool window_heads;    /* windowed layers may have heads of another length */
-    float attention_cap, logit_cap; /* where the file does not say */
-    float attention_scale;          /* of scores, whatever the head's length; 0: by that */
-    bool scale_by_dim;              /* by the inverse of that, not of its root */
-    bool value_norm;                /* V by head, without weights */
-    bool value_of_key;              /* a layer without attn_v: V is what K is made of */
-    bool gated_attention;           /* attn_gate: what attention gathered, times sigmoids of it */
-    bool gate_in_query;             /* or of what attn_q has behind each head's query */
+    float attention_cap, logit_cap; /* where the file does not say; 0: it has none, whatever the */
+    bool logit_cap_by_key; /* file says, unless this; llama.cpp saves both for all models */
+    float attention_scale; /* of scores, whatever the head's length; 0: by that */
+    bool scale_by_dim;     /* by the inverse of that, not of its root */
+    bool value_norm;       /* V by head, without weights */
+    bool value_of_key;     /* a layer without attn_v: V is what K is made of */
+    bool gated_attention;  /* attn_gate: what attention gathered, times sigmoids of it */
+    bool gate_in_query;    /* or of what attn_q has behind each head's query */
     enum recurrence recurrence;
     enum recurrent_layers recurrent_layers;
     bool bare_norms;         /* names of norms may lack "weight" */
@@ -135,9 +136,11 @@ struct arch {
     bool experts_beside;   /* experts add to a dense part, each with its own norms */
     uint32_t by_width_layers; /* with so many layers scores scale by n_embd / n_head */
     enum temper temper;
-    bool yarn_log;         /* knows rope.scaling.yarn_log_multiplier */
-    bool rope_switch;      /* rope.scaling.finetuned false: no layer is rotated */
-    bool rope_pattern;     /* attention.rope_pattern: which layers are */
+    bool yarn_log;    /* knows rope.scaling.yarn_log_multiplier */
+    bool rope_switch; /* rope.scaling.finetuned false: no layer is rotated */
+    bool
+        rope_by_sections; /* with rope.dimension_sections Q and K are in the order of ROPE_HALVES */
+    bool rope_pattern;    /* attention.rope_pattern: which layers are */
     uint32_t no_rope_step; /* every n-th layer is not rotated; 0: all are */
     bool chunks;           /* windows are chunks */
     bool full_unrotated;   /* in models with windows, layers that see everything are not rotated */

@@ -76,8 +76,7 @@ static enum rope_table rope_of(struct builder *b, bool windowed)
     const struct gguf_kv *pattern =
         b->arch->rope_pattern ? key_find(b->m, "attention.rope_pattern") : NULL;
     bool rotates = true;
-    if (pattern && (pattern->kind != GGUF_ARRAY || pattern->elem_kind != GGUF_BOOL ||
-                    pattern->n_elems < b->m->hp.n_layer)) {
+    if (pattern && !key_is_flags(pattern, b->m->hp.n_layer)) {
         if (!b->err)
             b->err = err_set(b->e,
                              ERR_FORMAT,
@@ -86,7 +85,7 @@ static enum rope_table rope_of(struct builder *b, bool windowed)
                              b->m->hp.n_layer);
         return ROPE_NONE;
     }
-    if (pattern && !gguf_elem(pattern, b->layer).b)
+    if (pattern && !key_flag(pattern, b->layer))
         return ROPE_NONE;
     if (b->m->hp.alibi > 0.0f && b->arch->alibi_layers)
         return ROPE_NONE;

@@ -77,7 +77,7 @@ static enum err read_gating(struct model *m, const struct arch *arch, struct err
     m->hp.expert_sigmoid =
         gating == 2 || (gating == 0 && (arch->gating == GATING_SIGMOID ||
                                         (arch->gating == GATING_BY_BIAS && has_select_bias(m))));
-    if ((err = key_bool(m, "expert_weights_norm", &m->hp.expert_norm, e)) ||
+    if ((err = arch->expert_all ? key_bool(m, "expert_weights_norm", &m->hp.expert_norm, e) : OK) ||
         (err = key_f32_in(m, "expert_weights_scale", -1e-30f, 1e6f, &m->hp.expert_scale, e)))
         return err;
     if (gating == 3) /* softmax over the selected */
@@ -117,7 +117,7 @@ enum err experts_read(struct model *m, const struct arch *arch, struct err_info 
     if ((err = key_u32_in(m, "expert_used_count", 1, most, &hp->n_expert_used, e)))
         return err;
     hp->n_ff_expert = arch->expert_ff_by_rank ? hp->n_ff / hp->n_expert_used : hp->n_ff;
-    if ((err = key_u32_in(m, "expert_feed_forward_length", 1, MAX_FF, &hp->n_ff_expert, e)))
+    if ((err = key_u32_or_0(m, "expert_feed_forward_length", 1, MAX_FF, &hp->n_ff_expert, e)))
         return err;
     const uint32_t widest = hp->n_ff_expert > hp->n_embd ? hp->n_ff_expert : hp->n_embd;
     if ((uint64_t)widest * hp->n_expert_used > MAX_EXPERT_WIDTH)
@@ -136,12 +136,12 @@ enum err experts_read(struct model *m, const struct arch *arch, struct err_info 
             return err_set(e, ERR_FORMAT, "%s.expert_shared_count is %u", m->arch, n_shared);
         hp->n_ff_shared = n_shared * hp->n_ff_expert;
     }
-    if (arch->shared != ABSENT && (err = key_u32_in(m,
-                                                    "expert_shared_feed_forward_length",
-                                                    arch->shared == REQUIRED,
-                                                    MAX_FF,
-                                                    &hp->n_ff_shared,
-                                                    e)))
+    if (arch->shared != ABSENT && (err = key_u32_or_0(m,
+                                                      "expert_shared_feed_forward_length",
+                                                      arch->shared == REQUIRED,
+                                                      MAX_FF,
+                                                      &hp->n_ff_shared,
+                                                      e)))
         return err;
     if ((err = read_groups(m, e)) ||
         (err = arch->expert_latent

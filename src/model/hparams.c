@@ -90,7 +90,8 @@ static enum err read_head_dim(struct model *m, struct err_info *e)
 }
 
 /* Keys and values that are made of a latent; K is that and what rotates, of one head for all. Files
- * say how long a head's key is before, or in older ones as if that were what is stored. */
+ * say how long a head's key is before, or in older ones as if that were what is stored; some leave
+ * out how long its value is. */
 static enum err read_latent(struct model *m, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
@@ -98,6 +99,8 @@ static enum err read_latent(struct model *m, struct err_info *e)
     const char *key = old ? "attention.key_length" : "attention.key_length_mla";
     const char *value = old ? "attention.value_length" : "attention.value_length_mla";
     enum err err;
+    if (old) /* of minicpm3's */
+        hp->head_value = hp->n_embd / hp->n_head;
     if ((err = key_u32_in(m, "attention.kv_lora_rank", 2, MAX_HEAD_DIM, &hp->latent, e)) ||
         (err = key_u32_in(m, "attention.q_lora_rank", 0, MAX_EMBD, &hp->q_latent, e)) ||
         (err = key_u32_in(m, "rope.dimension_count", 2, MAX_HEAD_DIM, &hp->rope_dims, e)) ||
@@ -293,7 +296,7 @@ static enum err read_window(struct model *m, const struct arch *arch, struct err
     if (!pattern || !hp->window)
         return OK;
     if (pattern->kind == GGUF_ARRAY) {
-        if (pattern->elem_kind == GGUF_BOOL && pattern->n_elems >= hp->n_layer)
+        if (key_is_flags(pattern, hp->n_layer))
             return OK;
         return err_set(e,
                        ERR_FORMAT,
@@ -311,7 +314,7 @@ bool hparams_windowed(const struct model *m, const struct arch *arch, uint32_t l
         return false;
     const struct gguf_kv *pattern = key_find(m, "attention.sliding_window_pattern");
     if (pattern && pattern->kind == GGUF_ARRAY)
-        return gguf_elem(pattern, layer).b;
+        return key_flag(pattern, layer);
     if (!pattern && arch->window_pattern == NO_WINDOWS) /* the file gave a window all the same */
         return true;
     const uint64_t n = pattern ? pattern->u : (uint64_t)arch->window_pattern;
@@ -329,7 +332,7 @@ static enum err refuse_unknown(const struct model *m, const struct arch *arch, s
         bool known;
     } keys[] = {
         {"attention.alibi_bias_max", false},
-        {"attention.max_alibi_bias", arch->alibi_by_key},
+        {"attention.max_alibi_bias", arch->alibi_by_key || arch->alibi > 0.0f},
         {"attention.clamp_kqv", arch->clamp},
         {"attention.output_scale", false},
         {"attention.value_scale", false},
@@ -443,7 +446,10 @@ static enum err read_scales(struct model *m, const struct arch *arch, struct err
         return err;
     hp->attention_cap = arch->attention_cap;
     hp->logit_cap = arch->logit_cap;
-    if ((err = key_f32_in(m, "attn_logit_softcapping", -1e-30f, 1e6f, &hp->attention_cap, e)) ||
+    if (arch->attention_cap > 0.0f &&
+        (err = key_f32_in(m, "attn_logit_softcapping", -1e-30f, 1e6f, &hp->attention_cap, e)))
+        return err;
+    if ((arch->logit_cap > 0.0f || arch->logit_cap_by_key) &&
         (err = key_f32_in(m, "final_logit_softcapping", -1e-30f, 1e6f, &hp->logit_cap, e)))
         return err;
     hp->norm_eps = 1e-5f;
@@ -465,8 +471,17 @@ static enum err read_pooling(struct model *m, const struct arch *arch, struct er
     enum err err;
     hp->causal = !arch->encoder && !arch->both_ways;
     if ((err = key_bool(m, "attention.causal", &hp->causal, e)) ||
-        (err = key_u32_in(m, "pooling_type", 0, POOLING_RANK, &pooling, e)))
+        (err = key_u32(m, "pooling_type", &pooling, e)))
         return err;
+    if (pooling == UINT32_MAX) /* how llama.cpp writes it in what it saves */
+        pooling = POOLING_UNSPECIFIED;
+    if (pooling > POOLING_RANK)
+        return err_set(e,
+                       ERR_FORMAT,
+                       "%s.pooling_type is %u, expected 0 to %d",
+                       m->arch,
+                       pooling,
+                       POOLING_RANK);
     hp->pooling = (enum pooling)pooling;
     if (arch->both_ways)
         hp->causal = false;

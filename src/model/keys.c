@@ -16,7 +16,7 @@ const struct gguf_kv *key_find(const struct model *m, const char *suffix)
     return gguf_find(m->gguf, name_of(m, suffix, key));
 }
 
-static bool is_integer(enum gguf_kind kind)
+bool key_is_integer(enum gguf_kind kind)
 {
     return kind != GGUF_F32 && kind != GGUF_F64 && kind != GGUF_BOOL && kind != GGUF_STRING &&
            kind != GGUF_ARRAY;
@@ -28,7 +28,7 @@ static enum err uniform(const char *key,
                         uint32_t *out,
                         struct err_info *e)
 {
-    if (!is_integer(kv->elem_kind) || kv->n_elems == 0)
+    if (!key_is_integer(kv->elem_kind) || kv->n_elems == 0)
         return err_set(e, ERR_FORMAT, "key \"%s\" must hold integers", key);
     const struct gguf_kv first = gguf_elem(kv, 0);
     for (uint64_t i = 1; i < kv->n_elems; i++) {
@@ -63,6 +63,19 @@ enum err key_bool(const struct model *m, const char *suffix, bool *out, struct e
     return gguf_get_bool(m->gguf, name_of(m, suffix, key), out, e);
 }
 
+bool key_is_flags(const struct gguf_kv *kv, uint64_t n)
+{
+    const bool list = kv->kind == GGUF_ARRAY;
+    const enum gguf_kind kind = list ? kv->elem_kind : kv->kind;
+    return (!list || kv->n_elems >= n) && (kind == GGUF_BOOL || key_is_integer(kind));
+}
+
+bool key_flag(const struct gguf_kv *kv, uint64_t i)
+{
+    const struct gguf_kv v = kv->kind == GGUF_ARRAY ? gguf_elem(kv, i) : *kv;
+    return v.kind == GGUF_BOOL ? v.b : v.u != 0;
+}
+
 enum err key_u32_in(const struct model *m,
                     const char *suffix,
                     uint32_t lo,
@@ -79,6 +92,17 @@ enum err key_u32_in(const struct model *m,
     if (*v >= lo && *v <= hi)
         return OK;
     return err_set(e, ERR_FORMAT, "%s.%s is %u, expected %u to %u", m->arch, suffix, *v, lo, hi);
+}
+
+enum err key_u32_or_0(const struct model *m,
+                      const char *suffix,
+                      uint32_t lo,
+                      uint32_t hi,
+                      uint32_t *v,
+                      struct err_info *e)
+{
+    const struct gguf_kv *kv = key_find(m, suffix);
+    return kv && key_is_integer(kv->kind) && kv->u == 0 ? OK : key_u32_in(m, suffix, lo, hi, v, e);
 }
 
 enum err key_u32_layers(const struct model *m,
@@ -99,7 +123,7 @@ enum err key_u32_layers(const struct model *m,
             out[i] = out[0];
         return err;
     }
-    if (!is_integer(kv->elem_kind))
+    if (!key_is_integer(kv->elem_kind))
         return err_set(e, ERR_FORMAT, "key \"%s\" must hold integers", key);
     if (kv->n_elems != n && kv->n_elems != (uint64_t)n + m->hp.n_layer_beside)
         return err_set(e,

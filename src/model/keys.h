@@ -12,7 +12,13 @@ enum err key_f32(const struct model *m, const char *suffix, float *out, struct e
     WEIR_MUST_USE;
 enum err key_bool(const struct model *m, const char *suffix, bool *out, struct err_info *e)
     WEIR_MUST_USE;
+bool key_is_integer(enum gguf_kind kind);
 const struct gguf_kv *key_find(const struct model *m, const char *suffix); /* or NULL */
+
+/* Whether kv says yes or no of each of n: a list of bools, or of integers, or one of them for all,
+ * as llama.cpp writes what it saves; and what it says of i. */
+bool key_is_flags(const struct gguf_kv *kv, uint64_t n);
+bool key_flag(const struct gguf_kv *kv, uint64_t i);
 
 /* As key_u32, and the value is from lo to hi; where *v is 0 at first and lo is not, it must be
  * there. */
@@ -22,6 +28,14 @@ enum err key_u32_in(const struct model *m,
                     uint32_t hi,
                     uint32_t *v,
                     struct err_info *e) WEIR_MUST_USE;
+
+/* As key_u32_in, but a 0 is no value: so llama.cpp saves what a model has not. */
+enum err key_u32_or_0(const struct model *m,
+                      const char *suffix,
+                      uint32_t lo,
+                      uint32_t hi,
+                      uint32_t *v,
+                      struct err_info *e) WEIR_MUST_USE;
 
 /* A value for each layer, from lo to hi: one for all, or an array with as many as there are layers
  * (and, if it has those, for the layers beside them).

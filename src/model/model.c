@@ -41,7 +41,6 @@ static enum err find_arch(struct model *m, const struct arch **out, struct err_i
                        shown);
     }
     m->arch = (*out)->name;
-    m->rope = (*out)->rope;
     return OK;
 }
 

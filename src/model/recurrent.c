@@ -26,12 +26,11 @@ static enum err read_interval(struct model *m, struct err_info *e)
     enum err err = key_u32_in(m, "full_attention_interval", 1, 1u << 20, &every, e);
     if (err)
         return err;
-    if (list &&
-        (list->kind != GGUF_ARRAY || list->elem_kind != GGUF_BOOL || list->n_elems < m->hp.n_layer))
+    if (list && !key_is_flags(list, m->hp.n_layer))
         return err_set(
             e, ERR_FORMAT, "%s.attention.recurrent_layers is not %u bools", m->arch, m->hp.n_layer);
     for (uint32_t i = 0; i < m->hp.n_layer; i++)
-        m->layers[i].recurrent = list ? gguf_elem(list, i).b : (i + 1) % every != 0;
+        m->layers[i].recurrent = list ? key_flag(list, i) : (i + 1) % every != 0;
     return OK;
 }
 

@@ -96,10 +96,12 @@ static enum err read_stretch(const struct model *m,
         (err = key_f32_in(m, "rope.scaling.attn_factor", 0.0f, 1e3f, &s->attention, e)) ||
         (err = key_u32_in(
              m, "rope.scaling.original_context_length", 1, 1u << 26, &s->n_ctx_first, e)) ||
-        (err = key_f32_in(m, "rope.scaling.yarn_ext_factor", -1e-30f, 2.0f, &s->yarn_mix, e)) ||
+        (err = key_f32_in(m, "rope.scaling.yarn_ext_factor", -2.0f, 2.0f, &s->yarn_mix, e)) ||
         (err = key_f32_in(m, "rope.scaling.yarn_beta_fast", 0.0f, 1e6f, &s->beta_fast, e)) ||
         (err = key_f32_in(m, "rope.scaling.yarn_beta_slow", 0.0f, 1e6f, &s->beta_slow, e)))
         return err;
+    if (s->yarn_mix < 0.0f) /* how llama.cpp writes in what it saves that nobody said */
+        s->yarn_mix = 1.0f;
     if (s->factor == 0.0f || s->type == SCALING_NONE)
         s->factor = 1.0f;
     if (s->factor < 1e-6f)
@@ -192,6 +194,15 @@ enum err rope_scores(const struct model *m,
     return err;
 }
 
+/* Whether rotations are shared out among positions in time, height and width, which of texts are
+ * one: converters then bring Q and K into the order that this takes. */
+static bool has_sections(const struct model *m)
+{
+    const struct gguf_kv *kv = key_find(m, "rope.dimension_sections");
+    return kv && kv->kind == GGUF_ARRAY && key_is_integer(kv->elem_kind) && kv->n_elems >= 2 &&
+           gguf_elem(kv, 0).u > 0 && gguf_elem(kv, 1).u > 0;
+}
+
 enum err rope_read(struct model *m, const struct arch *arch, uint32_t n_ctx, struct err_info *e)
 {
     struct stretch s;
@@ -199,6 +210,7 @@ enum err rope_read(struct model *m, const struct arch *arch, uint32_t n_ctx, str
     enum err err = read_stretch(m, arch, &s, e);
     if (err || (err = find_factors(m, n_ctx > s.n_ctx_first, &factors, e)))
         return err;
+    m->rope = arch->rope_by_sections && has_sections(m) ? ROPE_HALVES : arch->rope;
     const uint32_t *dims = m->hp.rope_dims_of;
     fill(&m->ropes[ROPE_FULL], dims[ROPE_FULL], m->hp.rope_freq_base, factors, &s);
     if (m->hp.window == 0)

@@ -311,4 +311,12 @@ FAMILIES = {
         keys={"logit_scale": 0.25, "attention.sliding_window": 24, "expert_weights_norm": True,
               "leading_dense_block_count": 0, "attention.layer_norm_epsilon": 0.5,
               "attention.sliding_window_pattern": [True, True, False]}),
+    # Q and K in the order that rotations by place in time, height and width take
+    "glm4-sections": dict(arch="glm4", pair="halves", norms="both", fused_ffn=True, qkv_bias=True,
+                          rope_dims=4, keys={"rope.dimension_sections": [1, 1, 0, 0]}),
+    "minicpm3-unlisted": dict( # without the length of a value
+        arch="minicpm3", pair="halves", latent=24, q_latent=20, rope_dims=8, head_key=24,
+        head_value=8, unlisted_value=True, unsplit=True, heads_kv=2, tied=True, embed_scale=12.0,
+        residual=1.4 / 2 ** 0.5, logit_divisor=16 / 256,
+        keys={"attention.kv_lora_rank": 24, "attention.q_lora_rank": 20}),
 }

@@ -265,7 +265,8 @@ def write_gguf(path, name, c, t):
         w.add_value_length_mla(c["head_value"])
     else:
         w.add_key_length(c.get("head_key", c["dim"]))
-        w.add_value_length(c.get("head_value", c["dim"]))
+        if not c.get("unlisted_value"):
+            w.add_value_length(c.get("head_value", c["dim"]))
     w.add_rope_dimension_count(c.get("rope_dims", c["dim"]))
     if c.get("window_dim"):
         w.add_key_length_swa(c["window_dim"])

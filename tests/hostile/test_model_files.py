@@ -144,7 +144,7 @@ def further():
         ("rope.dimension_count", 0, 1, 7), ("attention.head_count", 0),
         ("attention.head_count_kv", 0), ("expert_count", 0), ("expert_used_count", 0, 5),
         ("expert_group_count", 3, 5), ("expert_group_used_count", 0, 3), ("expert_shared_count", 0),
-        ("expert_feed_forward_length", 0), ("expert_gating_func", 4), ("nextn_predict_layers", 1, 2),
+        ("expert_feed_forward_length",), ("expert_gating_func", 4), ("nextn_predict_layers", 1, 2),
         ("attention.temperature_length", 0), ("feed_forward_length",))
     yield "deepseek2_old_key_length", tiny.deepseek(True, **{
         "deepseek2.attention.key_length": (U32, 8)}), ("deepseek2.attention.key_length is 8",)
@@ -273,15 +273,17 @@ def further():
     for v in (tiny.N_EMBD + 1, *BIG):
         yield f"nemotron_3_latent_{v}", tiny.nemotron(moe_latent_size=(U32, v)), ("moe_latent_size",)
     for key, *values in (("expert_count", 0, 5), ("expert_used_count", 0, 5), ("ssm.group_count", 0),
-                         ("expert_feed_forward_length", 0), ("expert_shared_feed_forward_length", 0)):
+                         ("expert_feed_forward_length",), ("expert_shared_feed_forward_length",)):
         for v in (*values, *BIG):
             yield f"nemotron_3_{key}_{v}", tiny.nemotron(**{key: (U32, v)}), (
                 "ffn_gate_inp.weight has shape" if (key, v) == ("expert_count", 5) else key,)
 
     yield "granite_swa", tiny.granite_windows(), GOOD
-    for name, v in (("short", (BOOL, [])), ("integers", (U32, [1])), ("number", (U32, 1))):
+    for name, v in (("short", (BOOL, [])), ("reals", (F32, [1.0])), ("text", (STRING, "1"))):
         yield f"granite_swa_{name}", tiny.granite_windows(**{"attention.rope_pattern": v}), (
             "rope_pattern is not 1 bools",)
+    for name, v in (("integers", (U32, [1])), ("number", (U32, 0))): # as llama.cpp saves them
+        yield f"granite_swa_{name}", tiny.granite_windows(**{"attention.rope_pattern": v}), GOOD
 
     for v in ("gelu", "silu"): # good, but for other commands
         yield f"modern_bert_{v}", tiny.modern_bert(hidden_activation=(STRING, v)), ("does not continue",)
@@ -324,8 +326,11 @@ def further():
     for v in (math.nan, math.inf):
         yield f"nvfp4_factor_{v}", fp4().replace(number, struct.pack("<f", v)), ("holds what is no number",)
 
+    for v, words in ((5, "pooling_type is 5"), (2**31, "pooling_type"), (2**32 - 1, "does not continue")):
+        yield f"gemma_embedding_pooling_{v}", tiny.gemma_embedding(**{
+            "gemma-embedding.pooling_type": (U32, v)}), (words,)
     yield from integers(
-        tiny.gemma_embedding, "gemma-embedding", {}, ("pooling_type", 5),
+        tiny.gemma_embedding, "gemma-embedding", {},
         ("rope.dimension_count", 0, 7, 16))
     yield "gemma_embedding_short_pattern", tiny.gemma_embedding(**{
         "gemma-embedding.attention.sliding_window_pattern": (BOOL, [])}), ("sliding_window_pattern",)

@@ -278,7 +278,7 @@ static void test_bad_values(void **state)
         {VARIANTS "qwen2moe.f32.gguf", "qwen2moe.expert_shared_feed_forward_length", 1u << 30},
         {VARIANTS "phi3-long.f32.gguf", "phi3.rope.dimension_count", 11},
         {VARIANTS "phi3-long.f32.gguf", "phi3.rope.scaling.original_context_length", 0},
-        {FAMILIES "deepseek.f32.gguf", "deepseek.expert_shared_count", 0},
+        {FAMILIES "deepseek.f32.gguf", "deepseek.expert_shared_count", 1025},
         {FAMILIES "deepseek.f32.gguf", "deepseek.expert_shared_count", 1u << 31},
         {FAMILIES "deepseek2-v3.f32.gguf", "deepseek2.attention.kv_lora_rank", 0},
         {FAMILIES "deepseek2-v3.f32.gguf", "deepseek2.attention.kv_lora_rank", 1u << 16},
@@ -298,8 +298,7 @@ static void test_bad_values(void **state)
         {FAMILIES "deepseek2-v3.f32.gguf", "deepseek2.attention.temperature_length", 0},
         {FAMILIES "glm4moe.f32.gguf", "glm4moe.nextn_predict_layers", 3},
         {FAMILIES "glm4moe.f32.gguf", "glm4moe.nextn_predict_layers", UINT32_MAX},
-        /* of an array: what its elements are, here bytes instead of bools */
-        {FAMILIES "exaone4-windows.f32.gguf", "exaone4.attention.sliding_window_pattern", 0},
+        {FAMILIES "arcee.f32.gguf", "arcee.attention.head_count", 0},
     };
     static const struct {
         const char *file, *key;
@@ -335,6 +334,12 @@ static void test_bad_values(void **state)
         if (!strstr(e.text, strchr(floats[i].key, '.') + 1))
             fail_msg("%s = %g: '%s'", floats[i].key, (double)floats[i].value, e.text);
     }
+    const uint32_t bytes = GGUF_U8; /* of an array: what its elements are, else bools */
+    assert_int_equal(load_with(FAMILIES "exaone4-windows.f32.gguf",
+                               "exaone4.attention.sliding_window_pattern",
+                               &bytes,
+                               &e),
+                     OK);
     const uint32_t window = 0; /* none: fine */
     assert_int_equal(
         load_with(VARIANTS "mistral.f32.gguf", "llama.attention.sliding_window", &window, &e), OK);
@@ -347,8 +352,36 @@ static void put_arch_u32(struct buf *b, const char *arch, const char *suffix, ui
     put_kv_u32(b, key, v);
 }
 
+/* What llama.cpp writes of any model that it saves, where the model has no such thing. */
+enum { N_SAVED = 8 };
+
+static void put_saved(struct buf *b, const char *arch)
+{
+    static const struct {
+        const char *suffix;
+        float value;
+    } floats[] = {{"attn_logit_softcapping", 50},
+                  {"final_logit_softcapping", 30},
+                  {"rope.scaling.yarn_ext_factor", -1}};
+    char key[64];
+    put_arch_u32(b, arch, "expert_feed_forward_length", 0);
+    put_arch_u32(b, arch, "pooling_type", UINT32_MAX);
+    snprintf(key, sizeof key, "%s.expert_weights_norm", arch);
+    put_kv(b, key, GGUF_BOOL, "", 1);
+    snprintf(key, sizeof key, "%s.rope.scaling.type", arch);
+    put_key(b, key, GGUF_STRING);
+    put_str(b, "yarn");
+    for (size_t i = 0; i < sizeof floats / sizeof floats[0]; i++) {
+        snprintf(key, sizeof key, "%s.%s", arch, floats[i].suffix);
+        put_kv(b, key, GGUF_F32, &floats[i].value, sizeof floats[i].value);
+    }
+    snprintf(key, sizeof key, "%s.rope.scaling.factor", arch);
+    const float factor = 4;
+    put_kv(b, key, GGUF_F32, &factor, sizeof factor);
+}
+
 /* One layer whose matrices lie in one where they can, with every bias there may be; it has no
- * experts, though other layers could, and says that it was not trained with rotation. */
+ * experts, though other layers could, and says that it was not trained with rotation, and more. */
 static struct model *load_stacked(struct buf *b, const char *arch)
 {
     static const struct {
@@ -368,7 +401,7 @@ static struct model *load_stacked(struct buf *b, const char *arch)
                    {"blk.0.ffn_down.bias", 16, 1}};
     const size_t n = sizeof tensors / sizeof tensors[0];
     size_t at = 0;
-    put_header(b, 3, n, 9);
+    put_header(b, 3, n, 9 + N_SAVED);
     put_key(b, "general.architecture", GGUF_STRING);
     put_str(b, arch);
     put_arch_u32(b, arch, "block_count", 1);
@@ -381,6 +414,7 @@ static struct model *load_stacked(struct buf *b, const char *arch)
     char key[64];
     snprintf(key, sizeof key, "%s.rope.scaling.finetuned", arch);
     put_kv(b, key, GGUF_BOOL, "", 1);
+    put_saved(b, arch);
     for (size_t i = 0; i < n; i++) {
         put_tensor(b, tensors[i].name, GGUF_TYPE_F32, tensors[i].cols, tensors[i].rows, at);
         at += (size_t)tensors[i].cols * tensors[i].rows * sizeof(float);
@@ -451,6 +485,24 @@ static void test_rope_switch(void **state)
         model_destroy(m);
         buf_deinit(&b);
     }
+}
+
+/* Keys that llama.cpp gives to all models that it saves change those only that have what they name.
+ */
+static void test_saved(void **state)
+{
+    (void)state;
+    struct buf b = {0};
+    struct model *m = load_stacked(&b, "llama");
+    assert_true(m->hp.attention_cap == 0 && m->hp.logit_cap == 0);
+    assert_true(m->hp.expert_norm);
+    assert_int_equal(m->hp.n_ff_expert, 32);
+    assert_int_equal(m->hp.pooling, POOLING_UNSPECIFIED);
+    /* YaRN as if nobody had said how much of it: scores grow, and the first pair keeps its speed */
+    assert_true(m->ropes[ROPE_FULL].scale > 1.1);
+    assert_true(m->ropes[ROPE_FULL].inv_freq[0] > 0.9);
+    model_destroy(m);
+    buf_deinit(&b);
 }
 
 /* What only some layers of an architecture may have, or all must. */
@@ -558,6 +610,7 @@ int main(void)
         cmocka_unit_test(test_bad_values),
         cmocka_unit_test(test_stacked),
         cmocka_unit_test(test_rope_switch),
+        cmocka_unit_test(test_saved),
         cmocka_unit_test(test_second_norms),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_types),
