@@ -319,4 +319,5 @@ FAMILIES = {
         head_value=8, unlisted_value=True, unsplit=True, heads_kv=2, tied=True, embed_scale=12.0,
         residual=1.4 / 2 ** 0.5, logit_divisor=16 / 256,
         keys={"attention.kv_lora_rank": 24, "attention.q_lora_rank": 20}),
+    "llama-heads-of-20": dict(arch="llama", dim=20, embd=40), # as those of 100 of OpenLLaMA 3B
 }

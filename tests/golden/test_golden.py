@@ -58,13 +58,16 @@ def test_logits(model, isa, tmp_path):
     check(model, want, *run_logits(model, want, tmp_path / "out", isa, 2))
 
 
+CUDA_MODELS = [m for m in MODELS if "heads-of-20" not in m.stem] # it takes multiples of 8
+
 # With every access checked an emulated model takes ten times as long; tests/cuda/test_model.c then has
 # one for each op, and here is enough to see the plugin in the program.
 CHECKED = pathlib.Path(WEIR).is_file() and b"libasan.so" in pathlib.Path(WEIR).read_bytes()
 
 
 @pytest.mark.skipif(not PLUGIN.is_file(), reason=f"{PLUGIN} was not built: no C++ compiler")
-@pytest.mark.parametrize("model", MODELS[::13] if CHECKED else MODELS, ids=lambda p: p.stem)
+@pytest.mark.parametrize("model", CUDA_MODELS[::13] if CHECKED else CUDA_MODELS,
+                         ids=lambda p: p.stem)
 def test_logits_of_cuda(model, tmp_path):
     """The whole program with the plugin; each model meets other orders of threads and streams."""
     want = json.loads(model.with_suffix(".json").read_text())

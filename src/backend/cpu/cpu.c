@@ -479,10 +479,10 @@ static enum err check(const struct model *m, const struct backend_config *cfg, s
         return err_set(e, ERR_INVALID, "a backend needs blocks, rows and sequences");
     for (uint32_t i = 0; i < hp->n_layer; i++) {
         const uint32_t dim = m->layers[i].head_dim;
-        if (dim % 8 != 0 || dim > MAX_HEAD_DIM)
+        if (dim % 4 != 0 || dim > MAX_HEAD_DIM)
             return err_set(e,
                            ERR_UNSUPPORTED,
-                           "heads of %u values: the CPU backend takes multiples of 8 up to %d",
+                           "heads of %u values: the CPU backend takes multiples of 4 up to %d",
                            dim,
                            MAX_HEAD_DIM);
     }

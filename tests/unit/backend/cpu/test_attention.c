@@ -222,7 +222,7 @@ static void check_attention(struct attn_case *c, enum kv_type type, uint32_t dim
 static void attention_is_exact(void **s)
 {
     (void)s;
-    static const uint32_t dims[] = {8, 24, 64, 72, 512};
+    static const uint32_t dims[] = {8, 24, 64, 100, 512};
     static const uint32_t slots[] = {16, 32, 1, 5, 24, 48, 80, 128};
     for (size_t i = 0; i < COUNT(isas); i++) {
         for (int type = KV_F32; type <= KV_Q8_0; type++) {
