@@ -373,7 +373,7 @@ static void run_layer(
     op.out = second;
     op.bias = NULL;
     cuda_experts_linear(&f->at, &f->x, &op);
-    cuda_experts_mix(&f->at, &f->x, second, mixed, n);
+    cuda_experts_mix(&f->at, &f->x, &(struct cuda_mix){second, mixed, n});
     float *places = mem_alloc((size_t)f->x.most_places * n * sizeof *places);
     host_copy(places, first.p, (size_t)f->x.most_places * n * sizeof *places);
     for (uint32_t i = 0; i < f->rows * f->x.n_used; i++)

@@ -351,15 +351,15 @@ static void test_gated(void **state)
                     want[i] = ref_gate(kind, in.row(i / n)[i % n] * w, in2.row(i / n)[i % n] * w);
                 }
                 cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
-                cuda_gated(&at,
-                           kind,
-                           in.buf(),
-                           in2.buf(),
-                           out.buf(),
-                           n,
-                           places ? count.p : NULL,
-                           places ? ROWS + MORE : 0,
-                           places == 2 ? dw.p : NULL);
+                const struct cuda_gated op = {kind,
+                                              in.buf(),
+                                              in2.buf(),
+                                              out.buf(),
+                                              n,
+                                              places ? count.p : NULL,
+                                              places ? ROWS + MORE : 0u,
+                                              places == 2 ? dw.p : NULL};
+                cuda_gated(&at, &op);
                 check("gate", out, n, ROWS, want, 1e-11);
                 delete s;
             }
@@ -376,7 +376,7 @@ static void test_in_place(void **state)
         rows_buf b(n, 1, 40), c(n, 0, 4);
         std::vector<double> want(ROWS * n);
         cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
-        const struct cuda_unary xielu = {4, 0.8f, 0.6f, 0.5f, -1e-6f};
+        const struct cuda_unary xielu = {4, 0.8f, 0.6f, 0.5f, -1e-6f, {}, n, NULL, 0};
         const device_array<uint32_t> count(std::vector<uint32_t>(1, ROWS));
         for (int i = 0; i < 8; i++) { /* of rows, and of places, whose number is not the step's */
             const int kind = 1 + i / 2, places = i % 2; /* as enum unary_kind */
@@ -393,7 +393,10 @@ static void test_in_place(void **state)
             }
             struct cuda_unary op = xielu;
             op.kind = kind;
-            cuda_unary(&of, &op, u.buf(), n, places ? count.p : NULL, places ? ROWS + MORE : 0);
+            op.buf = u.buf();
+            op.n_places = places ? count.p : NULL;
+            op.most_places = places ? ROWS + MORE : 0;
+            cuda_unary(&of, &op);
             check("unary", u, n, ROWS, want, 1e-11);
         }
         for (uint32_t i = 0; i < ROWS * n; i++)
@@ -435,8 +438,9 @@ static void test_add(void **state)
                 want[i] = out.row(r)[i % n] + in.row(r)[i % n] * by;
             }
             cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
-            const cuda_buf g = gate.buf();
-            cuda_add(&at, in.buf(), out.buf(), gated ? &g : NULL, n, 0.75f);
+            const struct cuda_add op = {
+                in.buf(), out.buf(), gated ? gate.buf() : cuda_buf{}, n, 0.75f};
+            cuda_add(&at, &op);
             check("add", out, n, ROWS, want, 1e-12);
             delete s;
         }

@@ -3,8 +3,8 @@
  *      plan      norm        linear q, k, v      linear out, add      logits
  *      launches  norm  pack  linear x 3          pack  linear (+add)  norm (gathered)  pack  linear
  *
- * Rows are packed once for all linears of one input. Only sizes are known here; memory.c finds a
- * place for all. */
+ * Rows are packed once for all linears of one input. join.c says which launches become one. Only
+ * sizes are known here; memory.c finds a place for all. */
 #include "backend/cuda/cuda.h"
 #include "base/mem.h"
 #include "model/uses.h"
@@ -497,6 +497,7 @@ enum err cuda_compile(struct cuda_backend *b, struct err_info *e)
     b->vector_list = mem_zalloc(n_ops * 2 + 1, sizeof *b->vector_list);
     for (c.op = 0; !err && c.op < n_ops; c.op++)
         err = compile_op(&c, &b->model->ops[c.op]);
+    cuda_join(b);
     b->n_vector_floats = c.n_vector_floats;
     choose_buffers(b);
     return err;

@@ -25,6 +25,7 @@
 #include "backend/cuda/queue.h"
 #include "backend/cuda/recurrent.h"
 #include "backend/cuda/rows.h"
+#include "backend/cuda/rows_pack.h"
 #include "backend/cuda/sample.h"
 #include "backend/cuda/streams.h"
 
@@ -32,7 +33,7 @@
 #include <stdatomic.h>
 
 /* Changes whenever the bits that any kernel computes do. */
-#define CUDA_KERNELS_REVISION "r2"
+#define CUDA_KERNELS_REVISION "r3"
 
 enum {
     CUDA_MAX_GRAPHS = 128,
@@ -108,6 +109,7 @@ struct launch {
     uint32_t w,
         bias; /* of vectors; NO_VECTOR: none. SELECT: a scale, a correction of each expert */
     uint32_t factors; /* LINEAR, EXPERT_LINEAR; likewise */
+    uint32_t joined;  /* so many that follow are done with it (join.c) */
 };
 #define NO_VECTOR UINT32_MAX
 
@@ -262,6 +264,7 @@ struct cuda_backend {
     uint32_t n_graphs;
     bool warmed_up;
     bool no_graphs; /* for tests: walk all steps */
+    bool apart;     /* for tests: what was joined is launched one by one */
     bool at_most;   /* walk for the largest bounds: when warming up, and for tests */
     struct cuda_buf graph_bufs[N_MODEL_BUFS]; /* with which they were captured */
     int n_lent;                               /* of bufs, up to here: borrowed now */
@@ -282,6 +285,9 @@ struct cuda_backend {
 /* Fill launches, matrices and vectors from the model's plan, without memory for what they hold, and
  * say which buffers a step borrows. Errors: ERR_UNSUPPORTED. */
 enum err cuda_compile(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
+
+/* Say which of them become one. */
+void cuda_join(struct cuda_backend *b);
 
 /* What all of it needs (b->budget), before anything is taken; the pool's plan. The device is
  * current. Errors: ERR_NOMEM (with the numbers). */

@@ -10,7 +10,7 @@
  * place is a row of its product like any other. Counting adds integers, in any order; places are
  * counted in order. All of it is a few bytes: bound by the launches, two or three (select, sort,
  * mix: 3 to 10 us). */
-#include "backend/cuda/experts.h"
+#include "backend/cuda/experts.cuh"
 #include "backend/cuda/linear_launch.h"
 
 static constexpr uint32_t MOST_EXPERTS = 1024; /* model/experts.c */
@@ -331,28 +331,23 @@ static __global__ void __launch_bounds__(256) mix(
     const uint32_t row = blockIdx.x, j = blockIdx.y * 256 + threadIdx.x;
     if (row >= *n_rows || j >= n)
         return;
-    const size_t first = static_cast<size_t>(row) * x.n_used;
-    float sum = 0;
-    for (uint32_t i = 0; i < x.n_used; i++) {
-        const float weight = x.place_weight ? 1.0f : x.weights[first + i];
-        sum = __fmaf_rn(weight, in.p[x.places[first + i] * in.stride + j], sum);
-    }
-    out.p[row * out.stride + j] = sum;
+    out.p[row * out.stride + j] = mixed_value(x, in, row, j);
 }
 
-extern "C" void cuda_experts_mix(
-    const cuda_at *at, const cuda_experts *x, cuda_buf in, cuda_buf out, uint32_t n)
+extern "C" void cuda_experts_mix(const cuda_at *at,
+                                 const cuda_experts *x,
+                                 const struct cuda_mix *op)
 {
     const uint32_t rows = linear_row_bound(at);
     if (rows > 0)
         CUDA_LAUNCH(mix,
-                    dim3(rows, (n + 255) / 256),
+                    dim3(rows, (op->n + 255) / 256),
                     256,
                     0,
                     at->stream,
                     linear_row_count(at),
                     *x,
-                    in,
-                    out,
-                    n);
+                    op->in,
+                    op->out,
+                    op->n);
 }

@@ -59,11 +59,13 @@ void cuda_experts_linear(const struct cuda_at *at,
                          const struct cuda_experts *x,
                          const struct cuda_linear *op);
 /* OP_MIX: out[r] = sum over ranks, from the first, of weight (1 with place_weight) * in[place]. */
+struct cuda_mix {
+    struct cuda_buf in, out;
+    uint32_t n;
+};
 void cuda_experts_mix(const struct cuda_at *at,
                       const struct cuda_experts *x,
-                      struct cuda_buf in,
-                      struct cuda_buf out,
-                      uint32_t n);
+                      const struct cuda_mix *op);
 
 #ifdef __cplusplus
 }

@@ -17,36 +17,30 @@ static struct cuda_act act_of(struct cuda_act act, const struct launch *l, uint3
     return act;
 }
 
-static void launch_norm(const struct cuda_backend *b,
-                        const struct cuda_at *at,
-                        const struct launch *l)
+static struct cuda_norm norm_of(const struct cuda_backend *b, const struct launch *l)
 {
     const float eps = b->model->hp.norm_eps;
-    const struct cuda_norm op = {.in = b->bufs[l->in],
-                                 .out = b->bufs[l->out],
-                                 .n = l->n,
-                                 .heads = l->heads,
-                                 .eps = l->unit ? eps / (float)l->n : eps,
-                                 .size = l->unit ? 1.0f / sqrtf((float)l->n) : 1.0f,
-                                 .w = vector_at(b, l->w),
-                                 .w_step = l->own_w ? l->n : 0,
-                                 .gather = l->gather,
-                                 .bare = l->bare};
-    cuda_norm(at, &op);
+    return (struct cuda_norm){.in = b->bufs[l->in],
+                              .out = b->bufs[l->out],
+                              .n = l->n,
+                              .heads = l->heads,
+                              .eps = l->unit ? eps / (float)l->n : eps,
+                              .size = l->unit ? 1.0f / sqrtf((float)l->n) : 1.0f,
+                              .w = vector_at(b, l->w),
+                              .w_step = l->own_w ? l->n : 0,
+                              .gather = l->gather,
+                              .bare = l->bare};
 }
 
-static void launch_layer_norm(const struct cuda_backend *b,
-                              const struct cuda_at *at,
-                              const struct launch *l)
+static struct cuda_layer_norm layer_norm_of(const struct cuda_backend *b, const struct launch *l)
 {
-    const struct cuda_layer_norm op = {.in = b->bufs[l->in],
-                                       .out = b->bufs[l->out],
-                                       .n = l->n,
-                                       .eps = b->model->hp.norm_eps,
-                                       .w = vector_at(b, l->w),
-                                       .bias = vector_at(b, l->bias),
-                                       .gather = l->gather};
-    cuda_layer_norm(at, &op);
+    return (struct cuda_layer_norm){.in = b->bufs[l->in],
+                                    .out = b->bufs[l->out],
+                                    .n = l->n,
+                                    .eps = b->model->hp.norm_eps,
+                                    .w = vector_at(b, l->w),
+                                    .bias = vector_at(b, l->bias),
+                                    .gather = l->gather};
 }
 
 static void launch_head_copy(const struct cuda_backend *b,
@@ -129,21 +123,44 @@ static void launch_attention(const struct cuda_backend *b,
     cuda_attention(at, &op);
 }
 
-static void launch_gated(const struct cuda_backend *b,
-                         const struct cuda_at *at,
-                         const struct launch *l)
+static struct cuda_gated gated_of(const struct cuda_backend *b, const struct launch *l)
 {
     const struct cuda_experts *x = &b->experts;
-    const struct cuda_buf in2 = {b->bufs[l->in2].p + l->in2_first, b->bufs[l->in2].stride};
-    cuda_gated(at,
-               (int)l->gate,
-               b->bufs[l->in],
-               in2,
-               b->bufs[l->out],
-               l->n,
-               l->places ? x->first + x->n_expert : NULL,
-               l->places ? x->most_places : 0,
-               l->places ? x->place_weight : NULL);
+    return (struct cuda_gated){
+        .kind = (int)l->gate,
+        .in = b->bufs[l->in],
+        .in2 = {b->bufs[l->in2].p + l->in2_first, b->bufs[l->in2].stride},
+        .out = b->bufs[l->out],
+        .n = l->n,
+        .n_places = l->places ? x->first + x->n_expert : NULL,
+        .most_places = l->places ? x->most_places : 0,
+        .weights = l->places ? x->place_weight : NULL,
+    };
+}
+
+static struct cuda_unary unary_of(const struct cuda_backend *b, const struct launch *l)
+{
+    const struct cuda_experts *x = &b->experts;
+    return (struct cuda_unary){
+        .kind = (int)l->unary,
+        .positive = l->xielu.positive,
+        .negative = l->xielu.negative,
+        .beta = l->xielu.beta,
+        .eps = l->xielu.eps,
+        .buf = b->bufs[l->out],
+        .n = l->n,
+        .n_places = l->places ? x->first + x->n_expert : NULL,
+        .most_places = l->places ? x->most_places : 0,
+    };
+}
+
+static struct cuda_add add_of(const struct cuda_backend *b, const struct launch *l)
+{
+    struct cuda_add op = {
+        .in = b->bufs[l->in], .out = b->bufs[l->out], .n = l->n, .scale = l->scale};
+    if (l->kind == LAUNCH_ADD_GATED)
+        op.gate = b->bufs[l->in2];
+    return op;
 }
 
 static void launch_select(const struct cuda_backend *b,
@@ -163,24 +180,6 @@ static void launch_select(const struct cuda_backend *b,
     };
     cuda_experts_select(at, &b->experts, b->bufs[l->in], &gating);
     cuda_experts_sort(at, &b->experts);
-}
-
-static void launch_unary(const struct cuda_backend *b,
-                         const struct cuda_at *at,
-                         const struct launch *l)
-{
-    const struct cuda_unary op = {.kind = (int)l->unary,
-                                  .positive = l->xielu.positive,
-                                  .negative = l->xielu.negative,
-                                  .beta = l->xielu.beta,
-                                  .eps = l->xielu.eps};
-    const struct cuda_experts *x = &b->experts;
-    cuda_unary(at,
-               &op,
-               b->bufs[l->out],
-               l->n,
-               l->places ? x->first + x->n_expert : NULL,
-               l->places ? x->most_places : 0);
 }
 
 static void launch_conv(const struct cuda_backend *b,
@@ -262,6 +261,71 @@ static void launch_streams(const struct cuda_backend *b,
     }
 }
 
+static struct cuda_stage stage_of(const struct cuda_backend *b, const struct launch *l)
+{
+    switch (l->kind) {
+    case LAUNCH_NORM:
+        return (struct cuda_stage){.kind = CUDA_STAGE_NORM, .norm = norm_of(b, l)};
+    case LAUNCH_LAYER_NORM:
+        return (struct cuda_stage){.kind = CUDA_STAGE_LAYER_NORM,
+                                   .layer_norm = layer_norm_of(b, l)};
+    case LAUNCH_GATED:
+        return (struct cuda_stage){.kind = CUDA_STAGE_GATED, .gated = gated_of(b, l)};
+    case LAUNCH_UNARY:
+        return (struct cuda_stage){.kind = CUDA_STAGE_UNARY, .unary = unary_of(b, l)};
+    case LAUNCH_MIX:
+        return (struct cuda_stage){.kind = CUDA_STAGE_MIX,
+                                   .mix = {b->bufs[l->in], b->bufs[l->out], l->n}};
+    default: /* LAUNCH_ADD, LAUNCH_ADD_GATED */
+        return (struct cuda_stage){.kind = CUDA_STAGE_ADD, .add = add_of(b, l)};
+    }
+}
+
+/* A stage by itself. */
+static void launch_stage(const struct cuda_backend *b,
+                         const struct cuda_at *at,
+                         const struct launch *l)
+{
+    const struct cuda_stage s = stage_of(b, l);
+    switch (s.kind) {
+    case CUDA_STAGE_NORM:
+        cuda_norm(at, &s.norm);
+        break;
+    case CUDA_STAGE_LAYER_NORM:
+        cuda_layer_norm(at, &s.layer_norm);
+        break;
+    case CUDA_STAGE_GATED:
+        cuda_gated(at, &s.gated);
+        break;
+    case CUDA_STAGE_UNARY:
+        cuda_unary(at, &s.unary);
+        break;
+    case CUDA_STAGE_MIX:
+        cuda_experts_mix(at, &b->experts, &s.mix);
+        break;
+    case CUDA_STAGE_ADD:
+        cuda_add(at, &s.add);
+        break;
+    }
+}
+
+/* Stages, and packing behind the last of them: launches l, l + 1, ... */
+static void launch_stages(const struct cuda_backend *b,
+                          const struct cuda_at *at,
+                          const struct launch *l)
+{
+    const struct launch *last = l + l->joined;
+    const bool packs = last->kind == LAUNCH_PACK || last->kind == LAUNCH_EXPERT_PACK;
+    const struct cuda_act act =
+        act_of(last->kind == LAUNCH_EXPERT_PACK ? b->expert_act : b->act, last, last->n);
+    struct cuda_stages s = {.n = l->joined + !packs,
+                            .act = packs ? &act : NULL,
+                            .experts = b->experts.n_expert ? &b->experts : NULL};
+    for (uint32_t i = 0; i < s.n; i++)
+        s.of[i] = stage_of(b, &l[i]);
+    cuda_rows_stages(at, &s);
+}
+
 static void launch_one(const struct cuda_backend *b,
                        const struct cuda_at *at,
                        const struct launch *l)
@@ -287,10 +351,13 @@ static void launch_one(const struct cuda_backend *b,
         cuda_add_type(at, b->bufs[l->out], vector_at(b, l->w), l->n, l->n_types);
         break;
     case LAUNCH_NORM:
-        launch_norm(b, at, l);
-        break;
     case LAUNCH_LAYER_NORM:
-        launch_layer_norm(b, at, l);
+    case LAUNCH_GATED:
+    case LAUNCH_UNARY:
+    case LAUNCH_ADD:
+    case LAUNCH_ADD_GATED:
+    case LAUNCH_MIX:
+        launch_stage(b, at, l);
         break;
     case LAUNCH_HEAD_LAYER_NORM:
         cuda_head_layer_norm(at, b->bufs[l->out], l->heads, l->n, hp->norm_eps, vector_at(b, l->w));
@@ -312,18 +379,6 @@ static void launch_one(const struct cuda_backend *b,
         break;
     case LAUNCH_ATTENTION:
         launch_attention(b, at, l);
-        break;
-    case LAUNCH_GATED:
-        launch_gated(b, at, l);
-        break;
-    case LAUNCH_UNARY:
-        launch_unary(b, at, l);
-        break;
-    case LAUNCH_ADD:
-        cuda_add(at, b->bufs[l->in], b->bufs[l->out], NULL, l->n, l->scale);
-        break;
-    case LAUNCH_ADD_GATED:
-        cuda_add(at, b->bufs[l->in], b->bufs[l->out], &b->bufs[l->in2], l->n, 1.0f);
         break;
     case LAUNCH_CAP:
         cuda_tanh_cap(at, b->bufs[l->out], l->n, l->scale, l->cap);
@@ -360,9 +415,6 @@ static void launch_one(const struct cuda_backend *b,
         linear = linear_of(b, l, b->expert_act);
         cuda_experts_linear(at, &b->experts, &linear);
         break;
-    case LAUNCH_MIX:
-        cuda_experts_mix(at, &b->experts, b->bufs[l->in], b->bufs[l->out], l->n);
-        break;
     }
 }
 
@@ -387,12 +439,17 @@ cudaError_t cuda_walk(struct cuda_backend *b, const struct cuda_bounds *bounds)
                          .wgmma = b->wgmma == GPU_WGMMA_USED,
                          .stream = b->stream};
     /* up to one that is refused: what a capture says of those behind it would hide why */
-    for (uint32_t i = 0; i < b->n_launches && cudaPeekAtLastError() == cudaSuccess; i++) {
+    uint32_t done = 0; /* by this launch */
+    for (uint32_t i = 0; i < b->n_launches && cudaPeekAtLastError() == cudaSuccess; i += done) {
         const struct launch *l = &b->launches[i];
+        done = b->apart ? 1 : 1 + l->joined;
         if (rows_bound(bounds, l->rows) == 0)
             continue; /* nobody wants these rows */
         at.rows = l->rows;
-        launch_one(b, &at, l);
+        if (done == 1)
+            launch_one(b, &at, l);
+        else
+            launch_stages(b, &at, l);
     }
     return cudaGetLastError();
 }

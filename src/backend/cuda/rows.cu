@@ -19,79 +19,11 @@
  * time of a launch, 2 to 3 us, which graphs hide in part. */
 #include "backend/cuda/rows.h"
 
-#include "backend/cuda/device.cuh"
+#include "backend/cuda/rows.cuh"
 
 enum { MAP_THREADS = 128, HEAD_WARPS = 8 };
 
-/* As enum gate_kind (model.h). */
-enum { SILU, GELU, CLAMPED, SIGMOID, PLAIN };
-enum { UNARY_NONE, UNARY_GELU, UNARY_GELU_TANH, UNARY_RELU_SQUARE, UNARY_XIELU };
-
 /* --- norms --- */
-
-/* Four squares onto a sum, in order. */
-static __device__ __forceinline__ float add_squares(float4 v, float sum)
-{
-    sum = fmaf(v.x, v.x, sum);
-    sum = fmaf(v.y, v.y, sum);
-    sum = fmaf(v.z, v.z, sum);
-    return fmaf(v.w, v.w, sum);
-}
-
-static __device__ __forceinline__ float4 all(float x)
-{
-    return make_float4(x, x, x, x);
-}
-
-static __device__ __forceinline__ float4 scaled(float4 v, float scale, float4 w)
-{
-    return make_float4(v.x * scale * w.x, v.y * scale * w.y, v.z * scale * w.z, v.w * scale * w.w);
-}
-
-/* Norm by `threads` threads of which this is number `t`; sum: what adds over them. */
-template <class Sum>
-static __device__ void norm_values(const float *x,
-                                   float *out,
-                                   const float *w,
-                                   uint32_t n,
-                                   float eps,
-                                   float size,
-                                   uint32_t t,
-                                   uint32_t threads,
-                                   Sum sum)
-{
-    float part = 0.0f;
-    for (uint32_t i = 4 * t; i < n; i += 4 * threads)
-        part = add_squares(load4(x, i, n), part);
-    const float scale = size / sqrtf(sum(part) / static_cast<float>(n) + eps);
-    for (uint32_t i = 4 * t; i < n; i += 4 * threads)
-        store4(out, i, n, scaled(load4(x, i, n), scale, w ? load4(w, i, n) : all(1.0f)));
-}
-
-namespace
-{
-struct sum_of_block {
-    float *part;
-    __device__ __forceinline__ float operator()(float x) const
-    {
-        return block_sum(x, part);
-    }
-};
-
-struct sum_of_warp {
-    __device__ __forceinline__ float operator()(float x) const
-    {
-        return warp_sum(x);
-    }
-};
-} // namespace
-
-static __device__ __forceinline__ uint32_t gathered(const cuda_step &step, int rows, uint32_t row)
-{
-    return rows == CUDA_ROWS_LOGITS   ? step.logit_rows[row]
-           : rows == CUDA_ROWS_HIDDEN ? step.hidden_rows[row]
-                                      : row;
-}
 
 /* grid: [rows]. */
 static __global__ void norm_kernel(cuda_step step, int rows, struct cuda_norm op)
@@ -100,15 +32,8 @@ static __global__ void norm_kernel(cuda_step step, int rows, struct cuda_norm op
     const uint32_t row = blockIdx.x;
     if (row >= rows_of(step, rows))
         return;
-    const float *x = op.in.p + (op.gather ? gathered(step, rows, row) : row) * op.in.stride;
-    float *out = op.out.p + row * op.out.stride;
-    if (op.w || op.bare) {
-        norm_values(
-            x, out, op.w, op.n, op.eps, op.size, threadIdx.x, blockDim.x, sum_of_block{part});
-        return;
-    }
-    for (uint32_t i = 4 * threadIdx.x; i < op.n; i += 4 * blockDim.x)
-        store4(out, i, op.n, load4(x, i, op.n));
+    put_values put;
+    norm_row(op, op.gather ? gathered(step, rows, row) : row, row, part, put);
 }
 
 /* grid: [rows][heads / HEAD_WARPS]; a warp a head. */
@@ -118,6 +43,7 @@ static __global__ void head_norm_kernel(cuda_step step, int rows, struct cuda_no
     if (row >= rows_of(step, rows) || head >= op.heads)
         return;
     const uint32_t from = op.gather ? gathered(step, rows, row) : row;
+    put_values put;
     norm_values(op.in.p + from * op.in.stride + static_cast<size_t>(head) * op.n,
                 op.out.p + row * op.out.stride + static_cast<size_t>(head) * op.n,
                 op.w ? op.w + static_cast<size_t>(head) * op.w_step : NULL,
@@ -126,7 +52,8 @@ static __global__ void head_norm_kernel(cuda_step step, int rows, struct cuda_no
                 op.size,
                 threadIdx.x % WARP,
                 WARP,
-                sum_of_warp{});
+                sum_of_warp{},
+                put);
 }
 
 void cuda_norm(const struct cuda_at *at, const struct cuda_norm *op)
@@ -145,42 +72,15 @@ void cuda_norm(const struct cuda_at *at, const struct cuda_norm *op)
     CUDA_LAUNCH(norm_kernel, rows, sum_threads(all.n), 0, at->stream, at->step, at->rows, all);
 }
 
-/* The mean first, then squares of what is left, so that a large mean costs no digits. */
+/* grid: [rows]. */
 static __global__ void layer_norm_kernel(cuda_step step, int rows, struct cuda_layer_norm op)
 {
     __shared__ float part[WARP];
-    const uint32_t row = blockIdx.x, n = op.n, stride = 4 * blockDim.x;
+    const uint32_t row = blockIdx.x;
     if (row >= rows_of(step, rows))
         return;
-    const float *x = op.in.p + (op.gather ? gathered(step, rows, row) : row) * op.in.stride;
-    float *out = op.out.p + row * op.out.stride;
-    float sum = 0.0f;
-    for (uint32_t i = 4 * threadIdx.x; i < n; i += stride) {
-        const float4 v = load4(x, i, n); /* zeros behind the end */
-        sum = sum + v.x + v.y + v.z + v.w;
-    }
-    const float mean = block_sum(sum, part) / static_cast<float>(n);
-    sum = 0.0f;
-    for (uint32_t i = 4 * threadIdx.x; i < n; i += stride) {
-        const float4 v = load4(x, i, n);
-        sum = add_squares(make_float4(v.x - mean,
-                                      i + 1 < n ? v.y - mean : 0.0f,
-                                      i + 2 < n ? v.z - mean : 0.0f,
-                                      i + 3 < n ? v.w - mean : 0.0f),
-                          sum);
-    }
-    const float scale = 1.0f / sqrtf(block_sum(sum, part) / static_cast<float>(n) + op.eps);
-    for (uint32_t i = 4 * threadIdx.x; i < n; i += stride) {
-        const float4 v = load4(x, i, n), w = op.w ? load4(op.w, i, n) : all(1.0f);
-        const float4 b = op.bias ? load4(op.bias, i, n) : all(0.0f);
-        store4(out,
-               i,
-               n,
-               make_float4(fmaf((v.x - mean) * scale, w.x, b.x),
-                           fmaf((v.y - mean) * scale, w.y, b.y),
-                           fmaf((v.z - mean) * scale, w.z, b.z),
-                           fmaf((v.w - mean) * scale, w.w, b.w)));
-    }
+    put_values put;
+    layer_norm_row(op, op.gather ? gathered(step, rows, row) : row, row, part, put);
 }
 
 void cuda_layer_norm(const struct cuda_at *at, const struct cuda_layer_norm *op)
@@ -261,11 +161,9 @@ void cuda_head_copy(const struct cuda_at *at, const struct cuda_head_copy *op)
         CUDA_LAUNCH(head_copy_kernel, rows_bound(at), 256, 0, at->stream, at->step, at->rows, *op);
 }
 
-/* --- maps ---
- *
- * An Op says where a row's input lies and what becomes of a value: of(a, b, c) with a of the input,
- * b of the second input where `two` is set, c of the output as it was where `adds` is. */
+/* --- maps --- */
 
+/* grid: [rows][4 * MAP_THREADS values]. */
 template <class Op>
 static __global__ void map_kernel(
     cuda_step step, int rows, const uint32_t *n_places, cuda_buf out, uint32_t n, Op op)
@@ -273,18 +171,9 @@ static __global__ void map_kernel(
     const uint32_t row = blockIdx.x, i = 4 * (blockIdx.y * MAP_THREADS + threadIdx.x);
     if (row >= (n_places ? *n_places : rows_of(step, rows)) || i >= n)
         return;
+    put_values put;
     op.begin(step, row);
-    float *to = out.p + row * out.stride;
-    const float4 a = load4(op.input(row), i, n);
-    const float4 b = Op::two ? load4(op.second(row), i, n) : a;
-    const float4 c = Op::adds ? load4(to, i, n) : a;
-    store4(to,
-           i,
-           n,
-           make_float4(op.of(a.x, b.x, c.x),
-                       op.of(a.y, b.y, c.y),
-                       op.of(a.z, b.z, c.z),
-                       op.of(a.w, b.w, c.w)));
+    map_four(op, row, out.p + row * out.stride, i, n, put);
 }
 
 template <class Op>
@@ -346,123 +235,16 @@ void cuda_add_type(
     map_rows(at, rows_bound(at), NULL, out, n, add_table_row{w, n, n_types, NULL});
 }
 
-/* Within -bound .. bound; NaN stays NaN, of which fminf and fmaxf make a bound. */
-static __device__ __forceinline__ float bounded(float x, float bound)
+void cuda_gated(const struct cuda_at *at, const struct cuda_gated *op)
 {
-    return x > bound ? bound : x < -bound ? -bound : x;
+    const uint32_t rows = op->n_places ? op->most_places : rows_bound(at);
+    map_rows(at, rows, op->n_places, op->out, op->n, gate_values{*op, 1.0f});
 }
 
-namespace
+void cuda_unary(const struct cuda_at *at, const struct cuda_unary *op)
 {
-/* gelu(g) = g / 2 (1 + tanh y), y = sqrt(2 / pi) (g + 0.044715 g^3); 1 + tanh y is
- * 2 / (1 + e^-2y), in which nothing cancels. */
-__device__ __forceinline__ float gelu_tanh(float g)
-{
-    return g / (1.0f + expf(fmaf(g * g * g, 0.044715f, g) * -1.5957691216057308f));
-}
-
-struct gate_values {
-    enum { two = 1, adds = 0 };
-    int kind;
-    cuda_buf in, in2;
-    const float *weights; /* of places, or NULL */
-    float weight;
-    __device__ __forceinline__ void begin(const cuda_step &, uint32_t row)
-    {
-        weight = weights ? weights[row] : 1.0f;
-    }
-    __device__ __forceinline__ const float *input(uint32_t row) const
-    {
-        return in.p + row * in.stride;
-    }
-    __device__ __forceinline__ const float *second(uint32_t row) const
-    {
-        return in2.p + row * in2.stride;
-    }
-    __device__ __forceinline__ float of(float g, float u, float) const
-    {
-        g = __fmul_rn(g, weight);
-        u = __fmul_rn(u, weight);
-        if (kind == SILU)
-            return g / (1.0f + expf(-g)) * u;
-        if (kind == GELU)
-            return gelu_tanh(g) * u;
-        if (kind == SIGMOID)
-            return u / (1.0f + expf(-g));
-        if (kind == PLAIN)
-            return g * u;
-        g = g > 7.0f ? 7.0f : g;
-        u = bounded(u, 7.0f);
-        return g / (1.0f + expf(g * -1.702f)) * (u + 1.0f);
-    }
-};
-} // namespace
-
-void cuda_gated(const struct cuda_at *at,
-                int gate,
-                struct cuda_buf in,
-                struct cuda_buf in2,
-                struct cuda_buf out,
-                uint32_t n,
-                const uint32_t *n_places,
-                uint32_t most_places,
-                const float *weights)
-{
-    const uint32_t rows = n_places ? most_places : rows_bound(at);
-    map_rows(at, rows, n_places, out, n, gate_values{gate, in, in2, weights, 1.0f});
-}
-
-namespace
-{
-/* Of one row, mostly in place: what a value becomes depends on itself alone. */
-struct in_place {
-    enum { two = 0, adds = 0 };
-    cuda_buf buf;
-    __device__ __forceinline__ void begin(const cuda_step &, uint32_t)
-    {
-    }
-    __device__ __forceinline__ const float *input(uint32_t row) const
-    {
-        return buf.p + row * buf.stride;
-    }
-    __device__ __forceinline__ const float *second(uint32_t row) const
-    {
-        return input(row);
-    }
-};
-
-/* x Phi(x) = x / 2 erfc(-x / sqrt 2): exact in both tails; its tanh form as the gate's; xIELU; or
- * the square of what is above 0. */
-struct unary_value : in_place {
-    struct cuda_unary u;
-    __device__ __forceinline__ float of(float x, float, float) const
-    {
-        if (u.kind == UNARY_GELU)
-            return 0.5f * x * erfcf(x * -0.70710678118654752f);
-        if (u.kind == UNARY_GELU_TANH)
-            return gelu_tanh(x);
-        if (u.kind == UNARY_XIELU) {
-            const float bent =
-                x > 0.0f ? u.positive * x * x : u.negative * (expm1f(fminf(x, u.eps)) - x);
-            return fmaf(x, u.beta, bent);
-        }
-        x = x <= 0.0f ? 0.0f : x;
-        return x * x;
-    }
-};
-} // namespace
-
-void cuda_unary(const struct cuda_at *at,
-                const struct cuda_unary *unary,
-                struct cuda_buf buf,
-                uint32_t n,
-                const uint32_t *n_places,
-                uint32_t most_places)
-{
-    unary_value op;
-    op.buf = buf;
-    op.u = *unary;
-    map_rows(at, n_places ? most_places : rows_bound(at), n_places, buf, n, op);
+    const uint32_t rows = op->n_places ? op->most_places : rows_bound(at);
+    map_rows(at, rows, op->n_places, op->buf, op->n, unary_value_of(*op));
 }
 
 namespace
@@ -528,36 +310,7 @@ void cuda_tanh_cap(
     map_rows(at, rows_bound(at), NULL, buf, n, op);
 }
 
-namespace
+void cuda_add(const struct cuda_at *at, const struct cuda_add *op)
 {
-struct add_scaled : in_place {
-    enum { adds = 1 };
-    float scale;
-    const float *gate; /* or NULL */
-    size_t gate_stride;
-    __device__ __forceinline__ void begin(const cuda_step &, uint32_t row)
-    {
-        if (gate)
-            scale = 1.0f / (1.0f + expf(-gate[row * gate_stride]));
-    }
-    __device__ __forceinline__ float of(float a, float, float c) const
-    {
-        return fmaf(a, scale, c);
-    }
-};
-} // namespace
-
-void cuda_add(const struct cuda_at *at,
-              struct cuda_buf in,
-              struct cuda_buf out,
-              const struct cuda_buf *gate,
-              uint32_t n,
-              float scale)
-{
-    add_scaled op;
-    op.buf = in;
-    op.scale = scale;
-    op.gate = gate ? gate->p : NULL;
-    op.gate_stride = gate ? gate->stride : 0;
-    map_rows(at, rows_bound(at), NULL, out, n, op);
+    map_rows(at, rows_bound(at), NULL, op->out, op->n, add_scaled_of(*op));
 }

@@ -1,6 +1,6 @@
 /* What is done to rows of activations one by one: norms, gates, sums.
  *
- * One launch an op, or a fused one where it saves a pass. Grids come from bounds; rows beyond the
+ * One launch an op; several of a row in one: rows_pack.h. Grids come from bounds; rows beyond the
  * step's counts are left alone. Thread: the engine's. Errors: those of the launch, by
  * cudaGetLastError at the end of the walk. Oracle: backend/cpu/reference.c and rows_impl.h. */
 #ifndef WEIR_BACKEND_CUDA_ROWS_H
@@ -72,26 +72,25 @@ void cuda_add_type(
 /* out[r] = act(in[r]) * in2[r], by enum gate_kind (model.h); over places where n_places is not NULL
  * (experts.h): as many as it says; there both are first multiplied by weights[place], unless that
  * is NULL. */
-void cuda_gated(const struct cuda_at *at,
-                int gate,
-                struct cuda_buf in,
-                struct cuda_buf in2,
-                struct cuda_buf out,
-                uint32_t n,
-                const uint32_t *n_places,
-                uint32_t most_places,
-                const float *weights);
+struct cuda_gated {
+    int kind;
+    struct cuda_buf in, in2, out;
+    uint32_t n;
+    const uint32_t *n_places;
+    uint32_t most_places;
+    const float *weights;
+};
+void cuda_gated(const struct cuda_at *at, const struct cuda_gated *op);
 /* In place, by enum unary_kind (model.h); for xIELU with its four numbers. Over places as above. */
 struct cuda_unary {
     int kind;
     float positive, negative, beta, eps;
+    struct cuda_buf buf;
+    uint32_t n;
+    const uint32_t *n_places;
+    uint32_t most_places;
 };
-void cuda_unary(const struct cuda_at *at,
-                const struct cuda_unary *op,
-                struct cuda_buf buf,
-                uint32_t n,
-                const uint32_t *n_places,
-                uint32_t most_places);
+void cuda_unary(const struct cuda_at *at, const struct cuda_unary *op);
 /* In place: within -bound .. bound. */
 void cuda_clamp(const struct cuda_at *at, struct cuda_buf buf, uint32_t n, float bound);
 /* out[r] = in[r] * w. */
@@ -100,13 +99,13 @@ void cuda_mul(
 /* x * scale, then capped: cap tanh(x / cap), unless cap is 0. */
 void cuda_tanh_cap(
     const struct cuda_at *at, struct cuda_buf buf, uint32_t n, float scale, float cap);
-/* out[r] += in[r] * scale, and with gate: * sigmoid(gate[r][0]) instead. */
-void cuda_add(const struct cuda_at *at,
-              struct cuda_buf in,
-              struct cuda_buf out,
-              const struct cuda_buf *gate,
-              uint32_t n,
-              float scale);
+/* out[r] += in[r] * scale, or with gate.p not NULL * sigmoid(gate[r][0]). */
+struct cuda_add {
+    struct cuda_buf in, out, gate;
+    uint32_t n;
+    float scale;
+};
+void cuda_add(const struct cuda_at *at, const struct cuda_add *op);
 
 #ifdef __cplusplus
 }
