@@ -1,8 +1,8 @@
-/* Launches that become one: what is done to a row between two products. compile.c has put them
- * behind each other; nothing is reordered here.
+/* Launches that become one: what is done to a row between two products, and products of the same
+ * rows. compile.c has put them behind each other; nothing is reordered here.
  *
  *      compiled   add  norm  pack  q  k  v  rope  attention  pack  out+  norm  pack  gate  up  ..
- *      launched   [add norm  pack]  q  k  v  rope  attention  pack  out+ [norm  pack] gate  up  ..
+ *      launched   [add norm  pack][q  k  v] rope  attention  pack  out+ [norm  pack][gate  up] ..
  *
  * The first says how many that follow are done with it, and launch.c does so. All stay in the list:
  * what memory they need, and what they compute, is what it was, so the one is no more than a
@@ -54,8 +54,31 @@ static uint32_t joined_stages(const struct launch *l, uint32_t n)
     return stages - 1 + (stages < n && packs(&l[stages], &l[stages - 1]));
 }
 
+/* Matrices that read the rows that were packed last, and each write a buffer of its own. */
+static uint32_t joined_linears(const struct cuda_backend *b, const struct launch *l, uint32_t n)
+{
+    uint32_t group = 0;
+    for (; group < n && group < CUDA_LINEAR_GROUP; group++) {
+        const struct launch *s = &l[group];
+        if (s->kind != l->kind || s->rows != l->rows || s->in_step || s->out_step ||
+            s->forms != l->forms || b->matrices[s->matrix].m.n_in != b->matrices[l->matrix].m.n_in)
+            break;
+        for (uint32_t i = 0; i < group; i++) {
+            if (l[i].out == s->out)
+                return group - 1;
+        }
+    }
+    return group > 0 ? group - 1 : 0;
+}
+
 void cuda_join(struct cuda_backend *b)
 {
-    for (uint32_t i = 0; i < b->n_launches; i += 1 + b->launches[i].joined)
-        b->launches[i].joined = joined_stages(&b->launches[i], b->n_launches - i);
+    for (uint32_t i = 0; i < b->n_launches; i += 1 + b->launches[i].joined) {
+        struct launch *l = &b->launches[i];
+        const uint32_t n = b->n_launches - i;
+        if (l->kind == LAUNCH_LINEAR || l->kind == LAUNCH_EXPERT_LINEAR)
+            l->joined = joined_linears(b, l, n);
+        else
+            l->joined = joined_stages(l, n);
+    }
 }

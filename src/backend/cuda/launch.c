@@ -326,6 +326,20 @@ static void launch_stages(const struct cuda_backend *b,
     cuda_rows_stages(at, &s);
 }
 
+static void launch_linears(const struct cuda_backend *b,
+                           const struct cuda_at *at,
+                           const struct launch *l)
+{
+    const bool experts = l->kind == LAUNCH_EXPERT_LINEAR;
+    struct cuda_linear ops[CUDA_LINEAR_GROUP];
+    for (uint32_t i = 0; i <= l->joined; i++)
+        ops[i] = linear_of(b, &l[i], experts ? b->expert_act : b->act);
+    if (experts)
+        cuda_experts_linear_group(at, &b->experts, ops, l->joined + 1);
+    else
+        cuda_linear_group(at, ops, l->joined + 1);
+}
+
 static void launch_one(const struct cuda_backend *b,
                        const struct cuda_at *at,
                        const struct launch *l)
@@ -448,6 +462,8 @@ cudaError_t cuda_walk(struct cuda_backend *b, const struct cuda_bounds *bounds)
         at.rows = l->rows;
         if (done == 1)
             launch_one(b, &at, l);
+        else if (l->kind == LAUNCH_LINEAR || l->kind == LAUNCH_EXPERT_LINEAR)
+            launch_linears(b, &at, l);
         else
             launch_stages(b, &at, l);
     }

@@ -105,18 +105,38 @@ static void launch(int type, const linear_args *p, const linear_grid *g)
         linear_block_launch(type, p, g);
 }
 
-/* The grid of a kernel that takes 8 rows a block. */
-static linear_grid few_grid(const cuda_at *at, int type, const linear_args *p, uint32_t tiles)
+/* Blocks of a product in a grid of those that take 8 rows a block. */
+static uint32_t few_blocks(int type, const linear_args *p)
 {
-    linear_grid g = {};
-    g.kernel = LINEAR_FEW;
-    g.x = type == CUDA_TYPE_F32 ? groups_of(p->n_out, LINEAR_WARPS)
-                                : groups_of(p->n_parts, LINEAR_WARPS / p->splits);
-    g.y = tiles;
-    g.z = 1;
-    g.wide = is_wide(at);
-    g.stream = at->stream;
-    return g;
+    return type == CUDA_TYPE_F32 ? groups_of(p->n_out, LINEAR_WARPS)
+                                 : groups_of(p->n_parts, LINEAR_WARPS / p->splits);
+}
+
+/* Products of so many tiles of 8 rows: a grid for those that lie alike. */
+static void launch_few(
+    const cuda_at *at, const int *types, const linear_args *all, uint32_t n, uint32_t tiles)
+{
+    bool done[CUDA_LINEAR_GROUP] = {};
+    for (uint32_t i = 0; i < n; i++) {
+        linear_args p[CUDA_LINEAR_GROUP];
+        linear_grid g = {};
+        for (uint32_t j = i; j < n && !done[i]; j++) {
+            if (done[j] || !cuda_matrix_alike(types[i], types[j]))
+                continue;
+            done[j] = j > i;
+            p[g.n] = all[j];
+            g.x += few_blocks(types[j], &all[j]);
+            g.end[g.n++] = g.x;
+        }
+        if (g.n == 0)
+            continue;
+        g.kernel = LINEAR_FEW;
+        g.y = tiles;
+        g.z = p[0].heads ? p[0].heads : 1;
+        g.wide = is_wide(at);
+        g.stream = at->stream;
+        launch(types[i], p, &g);
+    }
 }
 
 /* That of linear_many, for matrices that meet about so many rows. */
@@ -127,26 +147,15 @@ static linear_grid many_grid(const cuda_at *at, const linear_args *p, uint32_t r
                : at->wgmma               ? LINEAR_WGMMA_128
                                          : LINEAR_MANY_128;
     g.x = groups_of(p->n_parts, MANY_PARTS);
-    g.y = g.z = 1;
+    g.y = g.z = g.n = 1;
     g.wide = is_wide(at);
     g.stream = at->stream;
     return g;
 }
 
-extern "C" void cuda_linear(const cuda_at *at, const struct cuda_linear *op)
+static void linear_many_rows(const cuda_at *at, const struct cuda_linear *op, linear_args p)
 {
     const uint32_t rows = linear_row_bound(at);
-    linear_args p = args_of(op);
-    p.n_rows = linear_row_count(at);
-    p.act_head_bytes = op->act.in_step ? cuda_act_bytes(op->act.forms, rows, op->act.k) : 0;
-    if (rows == 0)
-        return;
-    if (rows <= FEW_ROWS || op->w.type == CUDA_TYPE_F32) {
-        linear_grid g = few_grid(at, op->w.type, &p, groups_of(rows, CUDA_ACT_ROWS));
-        g.z = p.heads ? p.heads : 1;
-        launch(op->w.type, &p, &g);
-        return;
-    }
     linear_grid g = many_grid(at, &p, rows);
     g.y = groups_of(rows, many_rows(at, rows));
     if (p.heads > 0) {
@@ -161,24 +170,62 @@ extern "C" void cuda_linear(const cuda_at *at, const struct cuda_linear *op)
         CUDA_LAUNCH(linear_merge, dim3(groups_of(p.n_out, 256), rows), 256, 0, at->stream, p);
 }
 
+extern "C" void cuda_linear_group(const cuda_at *at, const struct cuda_linear *ops, uint32_t n)
+{
+    const uint32_t rows = linear_row_bound(at);
+    linear_args few[CUDA_LINEAR_GROUP];
+    int types[CUDA_LINEAR_GROUP];
+    uint32_t n_few = 0;
+    for (uint32_t i = 0; i < n && rows > 0; i++) {
+        linear_args p = args_of(&ops[i]);
+        p.n_rows = linear_row_count(at);
+        p.act_head_bytes =
+            ops[i].act.in_step ? cuda_act_bytes(ops[i].act.forms, rows, ops[i].act.k) : 0;
+        if (rows <= FEW_ROWS || ops[i].w.type == CUDA_TYPE_F32) {
+            types[n_few] = ops[i].w.type;
+            few[n_few++] = p;
+        } else {
+            linear_many_rows(at, &ops[i], p);
+        }
+    }
+    launch_few(at, types, few, n_few, groups_of(rows, CUDA_ACT_ROWS));
+}
+
+extern "C" void cuda_linear(const cuda_at *at, const struct cuda_linear *op)
+{
+    cuda_linear_group(at, op, 1);
+}
+
+extern "C" void cuda_experts_linear_group(const cuda_at *at,
+                                          const cuda_experts *x,
+                                          const struct cuda_linear *ops,
+                                          uint32_t n)
+{
+    const uint32_t places = linear_place_bound(at, x);
+    const uint32_t given = linear_row_bound(at) * x->n_used / x->n_expert; /* rows of an expert */
+    linear_args few[CUDA_LINEAR_GROUP];
+    int types[CUDA_LINEAR_GROUP];
+    uint32_t n_few = 0;
+    for (uint32_t i = 0; i < n && places > 0; i++) {
+        linear_args p = args_of(&ops[i]);
+        p.first = x->first;
+        p.n_expert = x->n_expert;
+        if (given <= CUDA_ACT_ROWS || ops[i].w.type == CUDA_TYPE_F32) {
+            types[n_few] = ops[i].w.type;
+            few[n_few++] = p;
+            continue;
+        }
+        linear_grid g = many_grid(at, &p, given);
+        g.y = x->n_expert;
+        g.z = given / many_rows(at, given) + 1;
+        launch(ops[i].w.type, &p, &g);
+    }
+    launch_few(at, types, few, n_few, groups_of(places, CUDA_ACT_ROWS));
+}
+
 extern "C" void cuda_experts_linear(const cuda_at *at,
                                     const cuda_experts *x,
                                     const struct cuda_linear *op)
 {
-    const uint32_t places = linear_place_bound(at, x);
-    const uint32_t given = linear_row_bound(at) * x->n_used / x->n_expert; /* rows of an expert */
-    linear_args p = args_of(op);
-    p.first = x->first;
-    p.n_expert = x->n_expert;
-    if (places == 0)
-        return;
-    linear_grid g;
-    if (given <= CUDA_ACT_ROWS || op->w.type == CUDA_TYPE_F32) {
-        g = few_grid(at, op->w.type, &p, groups_of(places, CUDA_ACT_ROWS));
-    } else {
-        g = many_grid(at, &p, given);
-        g.y = x->n_expert;
-        g.z = given / many_rows(at, given) + 1;
-    }
-    launch(op->w.type, &p, &g);
+    cuda_experts_linear_group(at, x, op, 1);
 }

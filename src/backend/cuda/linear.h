@@ -82,6 +82,10 @@ size_t cuda_linear_scratch(uint32_t max_rows, uint32_t n_in, uint32_t n_out);
  * cuda_act_pack.
  */
 void cuda_linear(const struct cuda_at *at, const struct cuda_linear *op);
+/* Of n products, at most CUDA_LINEAR_GROUP, that read the same rows and write different places:
+ * where rows are few, weights that lie alike share a launch. None has heads, or it is alone. */
+enum { CUDA_LINEAR_GROUP = 4 };
+void cuda_linear_group(const struct cuda_at *at, const struct cuda_linear *ops, uint32_t n);
 
 /* out[r] = row token[r] of w * scale; w is laid out as for products, so that tied embeddings need
  * no second copy. */

@@ -483,24 +483,24 @@ extern "C" void linear_block_launch(int type, const linear_args *p, const linear
 {
     switch (type) {
     case CUDA_TYPE_Q8_0:
-        return linear_launch<q8_0>(*p, *g);
+        return linear_launch<q8_0>(p, *g);
     case CUDA_TYPE_Q4_0:
-        return linear_launch<q4_0>(*p, *g);
+        return linear_launch<q4_0>(p, *g);
     case CUDA_TYPE_Q4_1:
-        return linear_launch<q4_1>(*p, *g);
+        return linear_launch<q4_1>(p, *g);
     case CUDA_TYPE_Q5_0:
-        return linear_launch<q5_0>(*p, *g);
+        return linear_launch<q5_0>(p, *g);
     case CUDA_TYPE_Q5_1:
-        return linear_launch<q5_1>(*p, *g);
+        return linear_launch<q5_1>(p, *g);
     case CUDA_TYPE_IQ4_NL:
-        return linear_launch<iq4_nl>(*p, *g);
+        return linear_launch<iq4_nl>(p, *g);
     case CUDA_TYPE_IQ4_XS:
-        return linear_launch<iq4_xs>(*p, *g);
+        return linear_launch<iq4_xs>(p, *g);
     case CUDA_TYPE_TABLE:
-        return linear_launch<grid_table>(*p, *g);
+        return linear_launch<grid_table>(p, *g);
     case CUDA_TYPE_NVFP4:
-        return linear_launch<nvfp4>(*p, *g);
+        return linear_launch<nvfp4>(p, *g);
     default:
-        return linear_launch<mxfp4>(*p, *g);
+        return linear_launch<mxfp4>(p, *g);
     }
 }

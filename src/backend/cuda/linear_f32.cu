@@ -35,11 +35,12 @@ static __device__ __forceinline__ uint32_t sum_lanes(float sum[CUDA_ACT_ROWS], u
     return lane / 4;
 }
 
-static __global__ void __launch_bounds__(256) linear_f32(const linear_args given)
+static __global__ void __launch_bounds__(256) linear_f32(const linear_group given)
 {
-    const linear_args p = linear_of_head(given);
+    uint32_t block;
+    const linear_args p = linear_of_group(given, block);
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const uint32_t j = blockIdx.x * LINEAR_WARPS + warp;
+    const uint32_t j = block * LINEAR_WARPS + warp;
     const uint32_t row = blockIdx.y * CUDA_ACT_ROWS, n_rows = linear_rows(p);
     if (row >= n_rows)
         return;
@@ -70,5 +71,10 @@ static __global__ void __launch_bounds__(256) linear_f32(const linear_args given
 
 extern "C" void linear_f32_launch(const linear_args *p, const linear_grid *g)
 {
-    CUDA_LAUNCH(linear_f32, dim3(g->x, g->y, g->z), LINEAR_WARPS * 32, 0, g->stream, *p);
+    CUDA_LAUNCH(linear_f32,
+                dim3(g->x, g->y, g->z),
+                LINEAR_WARPS * 32,
+                0,
+                g->stream,
+                linear_group_of(p, *g));
 }

@@ -10,8 +10,8 @@
  *                                lane 0 | lane 1 | ... | lane 31, 16 bytes: registers 0..3
  *
  * Numbers: a chunk is 2048 bytes and 8 mma; memory needs 111 clocks for it, so few rows are bound
- * by memory alone. Many rows: two products for each one wanted, so half of the dense rate at most; of
- * mma.sync, which makes about two thirds of the peak on a Hopper, a third.
+ * by memory alone. Many rows: two products for each one wanted, so half of the dense rate at most;
+ * of mma.sync, which makes about two thirds of the peak on a Hopper, a third.
  */
 #include "backend/cuda/linear_tiles.cuh"
 
@@ -84,7 +84,7 @@ struct bf16 {
 extern "C" void linear_half_launch(int type, const linear_args *p, const linear_grid *g)
 {
     if (type == CUDA_TYPE_BF16)
-        linear_launch<bf16>(*p, *g);
+        linear_launch<bf16>(p, *g);
     else
-        linear_launch<f16>(*p, *g);
+        linear_launch<f16>(p, *g);
 }

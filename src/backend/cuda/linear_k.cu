@@ -348,14 +348,14 @@ extern "C" void linear_k_launch(int type, const linear_args *p, const linear_gri
 {
     switch (type) {
     case CUDA_TYPE_Q2_K:
-        return linear_launch<q2_k>(*p, *g);
+        return linear_launch<q2_k>(p, *g);
     case CUDA_TYPE_Q3_K:
-        return linear_launch<q3_k>(*p, *g);
+        return linear_launch<q3_k>(p, *g);
     case CUDA_TYPE_Q4_K:
-        return linear_launch<q4_k>(*p, *g);
+        return linear_launch<q4_k>(p, *g);
     case CUDA_TYPE_Q5_K:
-        return linear_launch<q5_k>(*p, *g);
+        return linear_launch<q5_k>(p, *g);
     default:
-        return linear_launch<q6_k>(*p, *g);
+        return linear_launch<q6_k>(p, *g);
     }
 }

@@ -35,6 +35,13 @@ struct linear_args {
     float *scratch;
     uint32_t scratch_rows;
 };
+/* What a launch of few rows is given: products of the same rows by weights that lie alike, of which
+ * one follows the other in blocks. */
+struct linear_group {
+    struct linear_args of[CUDA_LINEAR_GROUP];
+    uint32_t end[CUDA_LINEAR_GROUP]; /* of blockIdx.x, behind each */
+};
+
 enum linear_kernel { /* rows a block */
                      LINEAR_FEW,
                      LINEAR_MANY_64,
@@ -43,6 +50,8 @@ enum linear_kernel { /* rows a block */
 };
 struct linear_grid {
     uint32_t x, y, z;
+    uint32_t n; /* products: 1, but for LINEAR_FEW */
+    uint32_t end[CUDA_LINEAR_GROUP];
     enum linear_kernel kernel;
     int wide; /* blocks may have CUDA_SHARED_WIDE bytes; those of 128 rows need them */
     cudaStream_t stream;
@@ -77,7 +86,7 @@ static inline uint32_t linear_place_bound(const struct cuda_at *at, const struct
     return most < x->most_places ? most : x->most_places;
 }
 
-/* By type. unit: what the numbers multiplied are 1 / unit of. */
+/* By type; p: of each product (g->n). unit: what the numbers multiplied are 1 / unit of. */
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -18,6 +18,9 @@
  *                        warp 0  1  2  3         4 5 6 7
  *                   K   |--0--|--1--|--2--|--3--|
  *
+ *                 Matrices that read the same rows (q, k, v; gate, up) are one grid, first all
+ *                 blocks of the first.
+ *
  *     many rows   a block for 128 outputs x 128 rows (or 64) goes through all ranges, 8 warps of 32
  * x 64 (16 x 64) each; at the end of a range the part is added to totals in shared memory. in
  * between, where that would leave processors idle: the same, but each range has its own block,
@@ -145,6 +148,17 @@ static __device__ __forceinline__ linear_args linear_of_head(linear_args p)
     return p;
 }
 
+/* The product of the group that block x is of, and which of its blocks that is. */
+static __device__ __forceinline__ linear_args linear_of_group(const linear_group &g,
+                                                              uint32_t &block)
+{
+    uint32_t i = 0;
+    while (blockIdx.x >= g.end[i])
+        i++;
+    block = blockIdx.x - (i > 0 ? g.end[i - 1] : 0);
+    return linear_of_head(g.of[i]);
+}
+
 /* The expert whose places `place` is among; all threads of the block call. */
 static __device__ __forceinline__ uint32_t linear_expert_at(const linear_args &p, uint32_t place)
 {
@@ -177,19 +191,21 @@ static __device__ __forceinline__ float linear_factor(const linear_args &p, uint
     return load<float>(tile + row % CUDA_ACT_ROWS * sizeof(float));
 }
 
-/* grid: (groups of 8 / splits x 16 outputs, tiles of 8 rows, 1 or heads); block: 8 warps. */
+/* grid: (groups of 8 / splits x 16 outputs of each product, tiles of 8 rows, 1 or heads); block: 8
+ * warps. */
 template <class F, uint32_t DEPTH>
-static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const linear_args given)
+static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const linear_group given)
 {
     CUDA_SHARED(uint8_t, shared);
-    const linear_args p = linear_of_head(given);
+    uint32_t block;
+    const linear_args p = linear_of_group(given, block);
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const uint32_t row = blockIdx.y * CUDA_ACT_ROWS, n_rows = linear_rows(p);
     if (row >= n_rows)
         return;
     const uint32_t expert = p.first ? linear_expert_at(p, row) : 0;
     const uint32_t per_block = LINEAR_WARPS / p.splits, split = warp % p.splits;
-    const uint32_t tile = blockIdx.x * per_block + warp / p.splits;
+    const uint32_t tile = block * per_block + warp / p.splits;
     const uint32_t begin = p.runs * split / p.splits, end = p.runs * (split + 1) / p.splits;
 
     const uint32_t rows = n_rows - row < CUDA_ACT_ROWS ? n_rows - row : CUDA_ACT_ROWS;
@@ -247,7 +263,7 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const lin
         const uint32_t output = e % 16, column = e / 16 % 8, part = e / 128;
         const uint32_t from = output % 8 * 4 + column / 2;
         const uint32_t reg = output / 8 * 2 + column % 2;
-        const uint32_t j = (blockIdx.x * per_block + part) * CUDA_PART_ROWS + output;
+        const uint32_t j = (block * per_block + part) * CUDA_PART_ROWS + output;
         float total = parts[(part * p.splits * 4 + reg) * 32 + from];
         for (uint32_t i = 1; i < p.splits; i++)
             total = __fadd_rn(total, parts[((part * p.splits + i) * 4 + reg) * 32 + from]);
@@ -555,23 +571,37 @@ template <class F> static void linear_launch_wgmma(const linear_args &p, const l
     linear_allow(linear_wgmma<F>, bytes);
     CUDA_LAUNCH(linear_wgmma<F>, dim3(g.x, g.y, g.z), LINEAR_WARPS * 32, bytes, g.stream, p);
 }
+static inline linear_group linear_group_of(const linear_args *p, const linear_grid &g)
+{
+    linear_group group = {};
+    for (uint32_t i = 0; i < g.n; i++) {
+        group.of[i] = p[i];
+        group.end[i] = g.end[i];
+    }
+    return group;
+}
 template <class F, uint32_t DEPTH>
-static void linear_launch_few(const linear_args &p, const linear_grid &g)
+static void linear_launch_few(const linear_args *p, const linear_grid &g)
 {
     constexpr uint32_t bytes = linear_few_shared_bytes<F, DEPTH>();
     static_assert(bytes <= (DEPTH < 4 ? CUDA_SHARED_LEAST : CUDA_SHARED_WIDE) - 16,
                   "what a device has, beside linear_expert_at's");
     linear_allow(linear_few<F, DEPTH>, bytes);
-    CUDA_LAUNCH((linear_few<F, DEPTH>), dim3(g.x, g.y, g.z), LINEAR_WARPS * 32, bytes, g.stream, p);
+    CUDA_LAUNCH((linear_few<F, DEPTH>),
+                dim3(g.x, g.y, g.z),
+                LINEAR_WARPS * 32,
+                bytes,
+                g.stream,
+                linear_group_of(p, g));
 }
-template <class F> static void linear_launch(const linear_args &p, const linear_grid &g)
+template <class F> static void linear_launch(const linear_args *p, const linear_grid &g)
 {
     if (g.kernel == LINEAR_WGMMA_128)
-        return linear_launch_wgmma<F>(p, g);
+        return linear_launch_wgmma<F>(*p, g);
     if (g.kernel == LINEAR_MANY_128)
-        return linear_launch_many<F, 2>(p, g);
+        return linear_launch_many<F, 2>(*p, g);
     if (g.kernel == LINEAR_MANY_64)
-        return linear_launch_many<F, 1>(p, g);
+        return linear_launch_many<F, 1>(*p, g);
     if constexpr (linear_few_shared_bytes<F, 4>() + 16 > CUDA_SHARED_LEAST) {
         if (!g.wide)
             return linear_launch_few<F, 3>(p, g);
