@@ -269,7 +269,7 @@ static enum err put_on_stream(struct cuda_backend *b,
                               struct err_info *e)
 {
     struct cuda_slot *s = &b->slots[slot];
-    cudaError_t rc = cuda_blocks_join(b, s->moved); /* what it waits for is not its own time */
+    cudaError_t rc = cuda_moves_join(b, &s->moved); /* what it waits for is not its own time */
     if (rc != cudaSuccess)
         return cuda_failed(rc, "blocks on their way", e);
     enum err err = cuda_queue_mark(&b->steps, slot, e);

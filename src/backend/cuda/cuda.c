@@ -115,8 +115,7 @@ static void destroy(struct backend *base)
     cuda_device_enter(b);
     if (b->stream)
         (void)cudaStreamSynchronize(b->stream);
-    if (b->copies)
-        (void)cudaStreamSynchronize(b->copies);
+    cuda_moves_drain(b);
     for (uint32_t i = 0; i < b->n_graphs; i++)
         (void)cudaGraphExecDestroy(b->graphs[i].exec);
     for (int i = 0; i < CUDA_SLOTS; i++) {
@@ -126,11 +125,10 @@ static void destroy(struct backend *base)
             (void)cudaEventDestroy(b->slots[i].end);
     }
     cuda_blocks_close(b);
+    cuda_moves_close(b);
     cuda_queue_deinit(&b->steps);
     pool_destroy(b->threads);
     cuda_memory_release(b);
-    if (b->copies)
-        (void)cudaStreamDestroy(b->copies);
     if (b->stream)
         (void)cudaStreamDestroy(b->stream);
     free_plan(b);
@@ -224,8 +222,6 @@ enum err cuda_room(const struct model *m,
 static enum err open_streams(struct cuda_backend *b, struct err_info *e)
 {
     cudaError_t rc = cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking);
-    if (rc == cudaSuccess)
-        rc = cudaStreamCreateWithFlags(&b->copies, cudaStreamNonBlocking);
     for (int i = 0; i < CUDA_SLOTS && rc == cudaSuccess; i++) {
         b->slots[i].graph = -1;
         rc = cudaEventCreate(&b->slots[i].begin);
@@ -234,7 +230,9 @@ static enum err open_streams(struct cuda_backend *b, struct err_info *e)
     }
     if (rc != cudaSuccess)
         return cuda_failed(rc, "streams and events", e);
-    const enum err err = cuda_blocks_open(b, e);
+    enum err err = cuda_moves_open(b, e);
+    if (!err)
+        err = cuda_blocks_open(b, e);
     return err ? err : cuda_queue_init(&b->steps, b->stream, e);
 }
 

@@ -136,6 +136,25 @@ struct cuda_budget {
     size_t kv;     /* what is left, for states too */
 };
 
+/* What goes on at once: blocks on their way out, into memory of the host, those on their way in,
+ * and steps. */
+enum cuda_lane { CUDA_OUT, CUDA_IN, CUDA_STEPS, CUDA_LANES };
+enum { CUDA_WAYS = 2, CUDA_MOVES = 32 };
+
+/* The moves of blocks in one direction, which are numbered from 1 on (moves.c). */
+struct cuda_way {
+    cudaStream_t stream;
+    atomic_ullong n;                   /* so far; the engine's thread counts */
+    uint64_t *of[2];                   /* [n_blocks], [n_panes]: the last of each; 0: none */
+    uint64_t *of_slot[BACKEND_PINNED]; /* likewise of what lies in pinned memory, block by block */
+    uint64_t joined[CUDA_LANES];       /* that lane is behind all up to here */
+    cudaEvent_t ended[CUDA_MOVES];     /* of move m: m % so many, behind it or a later one */
+};
+/* The last moves of some blocks, either way. */
+struct cuda_moved {
+    uint64_t by[CUDA_WAYS];
+};
+
 /* Where the arrays of a step lie: from the beginning of a slot, and likewise on the device. */
 struct cuda_layout {
     size_t counts, seqs, tokens, token_from, positions, row_seq, logit_rows, hidden_rows, tiles,
@@ -161,7 +180,7 @@ struct cuda_slot {
     struct cuda_counts counts;
     struct cuda_bounds bounds; /* that its launches are made for */
     size_t in_bytes;           /* of the copy to the device */
-    uint64_t moved;            /* round of the last move of a block in its tables */
+    struct cuda_moved moved;   /* of blocks in its tables */
     int graph;                 /* that it replays; -1: none */
     bool sampled;              /* its graph has chosen the tokens already */
     cudaEvent_t begin, end;    /* around its work on the device, where it is run at once */
@@ -178,16 +197,6 @@ struct cuda_kv_pool {
     uint8_t *base;
     size_t stride;
     uint32_t n; /* blocks, or panes */
-};
-
-/* Which blocks and panes were read or written when. Moves are told apart by rounds: one ends where
- * a step, or a copy of a block, has to wait for what was moved in it (blocks.c). */
-enum { CUDA_ROUNDS = 16 };
-struct cuda_rounds {
-    uint64_t *of[2];                /* [n_blocks], [n_panes]: of the last move; 0: of none yet */
-    uint64_t now, joined;           /* the steps' stream is behind all moves of `joined` */
-    bool moved;                     /* something, in this one */
-    cudaEvent_t ended[CUDA_ROUNDS]; /* of round r: r % so many, behind it or a later one */
 };
 
 struct cuda_region {
@@ -250,14 +259,13 @@ struct cuda_backend {
     bool lent[N_MODEL_BUFS];            /* whether a step borrows it */
     struct cuda_buf bufs[N_MODEL_BUFS]; /* of the step at hand; logits always */
 
-    cudaStream_t stream, copies;
+    cudaStream_t stream;
     struct cuda_slot slots[CUDA_SLOTS];
     struct cuda_queue steps;
     uint8_t *jobs_pinned; /* [CUDA_SLOTS][cuda_jobs_bytes] */
     cudaEvent_t copied;   /* behind the last copy of a block */
-    cudaEvent_t moved;    /* behind the last block read or written */
-    struct cuda_rounds rounds;
-    cudaEvent_t moving, measured; /* around one of them; measuring: recorded */
+    struct cuda_way ways[CUDA_WAYS];
+    cudaEvent_t moving, measured; /* around a move; measuring: recorded */
     bool measuring;
     atomic_bool lost; /* a block could not be moved: no KV is read, and no step begins, again */
     struct cuda_graph graphs[CUDA_MAX_GRAPHS];
@@ -376,16 +384,47 @@ double cuda_block_us(const struct backend *base);
 bool cuda_block_settle(struct backend *base);
 /* May a step begin? Errors: ERR_INTERNAL, where a block was lost. */
 enum err cuda_blocks_whole(const struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
-/* Events, and what says when a block was moved. Errors: ERR_INTERNAL, ERR_NOMEM. */
+/* Events of blocks. Errors: ERR_INTERNAL. */
 enum err cuda_blocks_open(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
 void cuda_blocks_close(struct cuda_backend *b);
+
+/* --- moves of blocks (moves.c); all but settle: the engine's thread --- */
+
+/* Streams, events, and what says when a block was moved. Errors: ERR_INTERNAL, ERR_NOMEM. */
+enum err cuda_moves_open(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
+/* Behind cuda_moves_drain. */
+void cuda_moves_close(struct cuda_backend *b);
 /* Is any block on its way that the steps' stream is not behind? */
-bool cuda_blocks_moving(struct cuda_backend *b);
-/* The round of the last move of n blocks (pool 0) or panes (1), or `least`. */
-uint64_t cuda_blocks_moved(
-    const struct cuda_backend *b, int pool, const uint32_t *ids, uint32_t n, uint64_t least);
-/* What comes next on the steps' stream comes behind all that was moved up to a round. */
-cudaError_t cuda_blocks_join(struct cuda_backend *b, uint64_t round);
+bool cuda_moves_pending(struct cuda_backend *b);
+/* Raise `last` to the last moves of n blocks (pool 0) or panes (1), or of both of a place. */
+void cuda_moves_of(const struct cuda_backend *b,
+                   int pool,
+                   const uint32_t *ids,
+                   uint32_t n,
+                   struct cuda_moved *last);
+void cuda_moves_of_place(const struct cuda_backend *b,
+                         struct backend_place at,
+                         struct cuda_moved *last);
+/* What comes next on the steps' stream comes behind those. */
+cudaError_t cuda_moves_join(struct cuda_backend *b, const struct cuda_moved *last);
+/* Around a copy of a place on the way's stream: it waits for what the other way does with the same
+ * block, or the same bytes; then it has a number. */
+cudaError_t cuda_moves_begin(struct cuda_backend *b,
+                             enum cuda_lane way,
+                             struct backend_place at,
+                             const void *bytes);
+cudaError_t cuda_moves_end(struct cuda_backend *b,
+                           enum cuda_lane way,
+                           struct backend_place at,
+                           const void *bytes);
+/* Are the bytes a block's in pinned_alloc's memory? */
+bool cuda_moves_direct(const struct cuda_backend *b, const void *bytes);
+/* A region of it is new: nothing was moved there. */
+void cuda_moves_new_slots(struct cuda_backend *b, int region, size_t n_bytes);
+/* Until all that was moved before has been; any thread. */
+cudaError_t cuda_moves_settle(struct cuda_backend *b);
+/* Until nothing is on its way, whatever has failed. */
+void cuda_moves_drain(struct cuda_backend *b);
 
 /* --- the plugin's entries (cuda.c, device.c) --- */
 

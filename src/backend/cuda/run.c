@@ -255,7 +255,7 @@ enum err cuda_slot_submit(struct cuda_backend *b, struct cuda_slot *s, struct er
     enum err err = cuda_lease_take(b, e);
     if (err)
         return err;
-    cudaError_t rc = cuda_blocks_join(b, s->moved);
+    cudaError_t rc = cuda_moves_join(b, &s->moved);
     if (rc == cudaSuccess && !s->beside)
         rc = cudaEventRecord(s->begin, b->stream);
     if (rc == cudaSuccess)

@@ -101,15 +101,16 @@ static uint32_t first_pane(const struct cuda_backend *b, const struct batch_seq 
     return from / b->cfg.block_tokens;
 }
 
-/* The last move of what a sequence's rows read and write; or `least`. */
-static uint64_t moved_of(const struct cuda_backend *b,
-                         const struct batch_seq *s,
-                         uint32_t end,
-                         uint64_t least)
+/* Raise `last` to the last moves of what a sequence's rows read and write. */
+static void moved_of(const struct cuda_backend *b,
+                     const struct batch_seq *s,
+                     uint32_t end,
+                     struct cuda_moved *last)
 {
-    least = cuda_blocks_moved(b, 0, s->blocks, end, least);
     const uint32_t first = first_pane(b, s);
-    return b->cfg.n_panes ? cuda_blocks_moved(b, 1, s->panes + first, end - first, least) : least;
+    cuda_moves_of(b, 0, s->blocks, end, last);
+    if (b->cfg.n_panes)
+        cuda_moves_of(b, 1, s->panes + first, end - first, last);
 }
 
 /* Sequences and their tables; *moved: when any of their blocks was, if some are on their way.
@@ -119,12 +120,12 @@ static enum err put_seqs(struct cuda_backend *b,
                          struct cuda_seq *seqs,
                          uint32_t *n_entries,
                          uint32_t *tables,
-                         uint64_t *moved,
+                         struct cuda_moved *moved,
                          struct err_info *e)
 {
-    const bool moving = cuda_blocks_moving(b);
+    const bool moving = cuda_moves_pending(b);
     uint32_t n = 0;
-    *moved = 0;
+    *moved = (struct cuda_moved){{0}};
     for (uint32_t i = 0; i < x->n_seqs; i++) {
         const struct batch_seq *s = &x->seqs[i];
         const uint32_t end =
@@ -150,7 +151,7 @@ static enum err put_seqs(struct cuda_backend *b,
         if (b->cfg.n_panes)
             seqs[i].panes = put_table(tables, &n, s->panes, first_pane(b, s), end);
         if (moving)
-            *moved = moved_of(b, s, end, *moved);
+            moved_of(b, s, end, moved);
         if (b->state_bytes)
             put_kept(b, s, tables, &n, &seqs[i]);
     }

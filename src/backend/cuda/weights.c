@@ -61,9 +61,10 @@ static enum err next_buffer(struct loader *l, uint8_t **out, struct err_info *e)
 static enum err send(struct loader *l, void *to, size_t n, struct err_info *e)
 {
     const unsigned i = l->next;
-    cudaError_t rc = cudaMemcpyAsync(to, l->pinned[i], n, cudaMemcpyHostToDevice, l->b->copies);
+    cudaError_t rc =
+        cudaMemcpyAsync(to, l->pinned[i], n, cudaMemcpyHostToDevice, l->b->ways[CUDA_IN].stream);
     if (rc == cudaSuccess)
-        rc = cudaEventRecord(l->sent[i], l->b->copies);
+        rc = cudaEventRecord(l->sent[i], l->b->ways[CUDA_IN].stream);
     l->used[i] = true;
     l->next = 1 - i;
     return rc == cudaSuccess ? OK : cuda_failed(rc, "loading weights", e);
@@ -143,7 +144,7 @@ static enum err load_angles(struct cuda_backend *b, struct err_info *e)
                                                rope->inv_freq,
                                                rope->n_dims / 2 * sizeof(double),
                                                cudaMemcpyHostToDevice,
-                                               b->copies);
+                                               b->ways[CUDA_IN].stream);
         if (rc != cudaSuccess)
             return cuda_failed(rc, "loading the angles", e);
     }
@@ -177,7 +178,7 @@ static enum err open_loader(struct loader *l, struct err_info *e)
 
 static void close_loader(struct loader *l)
 {
-    (void)cudaStreamSynchronize(l->b->copies);
+    (void)cudaStreamSynchronize(l->b->ways[CUDA_IN].stream);
     for (int i = 0; i < 2; i++) {
         if (l->sent[i])
             (void)cudaEventDestroy(l->sent[i]);
@@ -198,7 +199,7 @@ enum err cuda_weights_load(struct cuda_backend *b, struct err_info *e)
     if (!err)
         err = load_angles(b, e);
     if (!err) {
-        const cudaError_t rc = cudaStreamSynchronize(b->copies);
+        const cudaError_t rc = cudaStreamSynchronize(b->ways[CUDA_IN].stream);
         err = rc == cudaSuccess ? OK : cuda_failed(rc, "loading weights", e);
     }
     close_loader(&l);
