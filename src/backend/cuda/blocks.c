@@ -192,7 +192,7 @@ static cudaError_t move(struct cuda_backend *b,
                         struct backend_place at,
                         uint8_t *bytes)
 {
-    const cudaStream_t stream = b->ways[way].stream;
+    cudaStream_t stream = b->ways[way].stream;
     bool fresh;
     cudaError_t rc = cuda_moves_begin(b, way, at, bytes);
     measure_begin(b, stream, &fresh);
@@ -233,7 +233,7 @@ bool cuda_block_read(struct backend *base, struct backend_place from, void *byte
 void cuda_block_write(struct backend *base, struct backend_place to, const void *bytes)
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
-    const cudaStream_t stream = b->ways[CUDA_IN].stream;
+    cudaStream_t stream = b->ways[CUDA_IN].stream;
     const bool direct = cuda_moves_direct(b, bytes);
     cuda_device_enter(b);
     cudaError_t rc = cudaStreamWaitEvent(stream, b->copied, 0);

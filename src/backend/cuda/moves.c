@@ -26,7 +26,7 @@ static cudaError_t join(struct cuda_backend *b, enum cuda_lane way, enum cuda_la
     const uint64_t by = m > oldest ? m : oldest;
     if (m <= w->joined[who])
         return cudaSuccess;
-    const cudaStream_t waits = who == CUDA_STEPS ? b->stream : b->ways[who].stream;
+    cudaStream_t waits = who == CUDA_STEPS ? b->stream : b->ways[who].stream;
     const cudaError_t rc = cudaStreamWaitEvent(waits, w->ended[by % CUDA_MOVES], 0);
     w->joined[who] = rc == cudaSuccess ? by : w->joined[who];
     return rc;
