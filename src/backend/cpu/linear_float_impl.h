@@ -27,12 +27,13 @@ INLINE vf load_bf16_at(const uint8_t *panel, size_t k, int h)
 
 #define FLOAT_STEP(load, k)                                                                        \
     {                                                                                              \
-        vf wv[4];                                                                                  \
-        UNROLL for (int p = 0; p < P; p++) wv[p] = load(w + (size_t)p * j->panel_bytes, (k), h);   \
+        vf wv[4 * PARTS_AT_ONCE(1)];                                                               \
+        EACH_FEW_SUM                                                                               \
+        wv[v] = load(w + (size_t)(v / at_once) * j->panel_bytes, (k), begin + v % at_once);        \
         EACH_ROW                                                                                   \
         {                                                                                          \
             vf a = vf_set1(x[(m) / T * x_tile + (size_t)(k)*T + (m) % T]);                         \
-            UNROLL for (int p = 0; p < P; p++) acc[m][p] = vf_fma(wv[p], a, acc[m][p]);            \
+            EACH_FEW_SUM acc[m][v] = vf_fma(wv[v], a, acc[m][v]);                                  \
         }                                                                                          \
     }
 
@@ -56,9 +57,10 @@ INLINE const uint8_t *float_ask(
         const size_t x_tile = (size_t)k * T;                                                       \
         const float *x = j->act->x + row / T * x_tile + row % T;                                   \
         const uint8_t *w = j->panels + p0 * j->panel_bytes;                                        \
-        for (int h = 0; h < PARTS; h++) {                                                          \
-            vf acc[LINEAR_M][4];                                                                   \
-            EACH_ROW UNROLL for (int p = 0; p < P; p++) acc[m][p] = vf_zero();                     \
+        FEW_SUMS;                                                                                  \
+        for (int begin = 0; begin < PARTS; begin += at_once) {                                     \
+            vf acc[LINEAR_M][4 * PARTS_AT_ONCE(1)];                                                \
+            EACH_ROW EACH_FEW_SUM acc[m][v] = vf_zero();                                           \
             uint32_t i = 0;                                                                        \
             for (; i + 2 <= k; i += 2) {                                                           \
                 UNROLL for (int p = 0; p < P; p++)                                                 \
@@ -67,7 +69,7 @@ INLINE const uint8_t *float_ask(
                     const uint8_t *ask = float_ask(j,                                              \
                                                    panel,                                          \
                                                    (size_t)i * 16 * (value_bytes),                 \
-                                                   h == 0 && row == j->first_row,                  \
+                                                   begin == 0 && row == j->first_row,              \
                                                    P);                                             \
                     __builtin_prefetch(ask);                                                       \
                     if ((value_bytes) == 4)                                                        \
@@ -78,8 +80,7 @@ INLINE const uint8_t *float_ask(
             }                                                                                      \
             if (i < k)                                                                             \
                 FLOAT_STEP(load, i)                                                                \
-            EACH_ROW UNROLL for (int p = 0; p < P; p++)                                            \
-                linear_put(j, row + m, (p0 + p) * PANEL_COLS + h * VL, acc[m][p]);                 \
+            PUT_SUMS(acc)                                                                          \
         }                                                                                          \
     }
 

@@ -38,7 +38,7 @@ struct scales {
         EACH_ROW s[m] = vi_begin128(ACT_BLOCK(i, m)->n128);                                        \
         GROUP_DOTS(name, 0, 8, vi_dot128, s)                                                       \
         const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
-        EACH_ROW acc[m][p] = add_group(acc[m][p], s[m], scales.w, ACT_BLOCK(i, m));                \
+        EACH_ROW acc[m][v] = add_group(acc[m][v], s[m], scales.w, ACT_BLOCK(i, m));                \
     }
 
 #define FEW_PLUS_8(name)                                                                           \
@@ -47,8 +47,8 @@ struct scales {
         EACH_ROW s[m] = vn_begin(ACT_BLOCK(i, m)->n8);                                             \
         GROUP_DOTS(name, 0, 8, vn_dot, s)                                                          \
         const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
-        EACH_ROW acc[m][p] =                                                                       \
-            add_group(acc[m][p], vn_end(s[m], ACT_BLOCK(i, m)->n8), scales.w, ACT_BLOCK(i, m));    \
+        EACH_ROW acc[m][v] =                                                                       \
+            add_group(acc[m][v], vn_end(s[m], ACT_BLOCK(i, m)->n8), scales.w, ACT_BLOCK(i, m));    \
     }
 
 #define FEW_PLUS_16(name)                                                                          \
@@ -57,7 +57,7 @@ struct scales {
         EACH_ROW s[m] = vi_begin16(ACT_BLOCK(i, m));                                               \
         GROUP_DOTS(name, 0, 8, vi_dot, s)                                                          \
         const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
-        EACH_ROW acc[m][p] = add_group(acc[m][p], s[m], scales.w, ACT_BLOCK(i, m));                \
+        EACH_ROW acc[m][v] = add_group(acc[m][v], s[m], scales.w, ACT_BLOCK(i, m));                \
     }
 
 #define FEW_MIN(name)                                                                              \
@@ -66,8 +66,8 @@ struct scales {
         EACH_ROW s[m] = vn_begin(0);                                                               \
         GROUP_DOTS(name, 0, 8, vn_dot, s)                                                          \
         const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
-        EACH_ROW acc[m][p] =                                                                       \
-            add_group_min(acc[m][p], vn_end(s[m], 0), scales.w, scales.second, ACT_BLOCK(i, m));   \
+        EACH_ROW acc[m][v] =                                                                       \
+            add_group_min(acc[m][v], vn_end(s[m], 0), scales.w, scales.second, ACT_BLOCK(i, m));   \
     }
 
 #define FEW_MIN_31(name)                                                                           \
@@ -76,8 +76,8 @@ struct scales {
         EACH_ROW s[m] = vi_set1(0);                                                                \
         GROUP_DOTS(name, 0, 8, vi_dot, s)                                                          \
         const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
-        EACH_ROW acc[m][p] =                                                                       \
-            add_group_min(acc[m][p], s[m], scales.w, scales.second, ACT_BLOCK(i, m));              \
+        EACH_ROW acc[m][v] =                                                                       \
+            add_group_min(acc[m][v], s[m], scales.w, scales.second, ACT_BLOCK(i, m));              \
     }
 
 /* Sums in two halves fill the registers. */
@@ -95,8 +95,8 @@ struct scales {
         EACH_ROW t[m] = vf_mul(vf_from_i(vn_end(s[m], 0)), scales.w);                              \
         EACH_ROW s[m] = vn_begin32(ACT_BLOCK(i, m)->n32[1]);                                       \
         GROUP_DOTS(name, 4, 8, vn_dot, s)                                                          \
-        EACH_ROW acc[m][p] =                                                                       \
-            add_halves(acc[m][p], t[m], vn_end(s[m], 0), scales.second, ACT_BLOCK(i, m));          \
+        EACH_ROW acc[m][v] =                                                                       \
+            add_halves(acc[m][v], t[m], vn_end(s[m], 0), scales.second, ACT_BLOCK(i, m));          \
         SUMS_IN_MEMORY                                                                             \
     }
 
@@ -110,7 +110,7 @@ struct scales {
         EACH_ROW t[m] = vf_mul(vf_from_i(s[m]), scales.w);                                         \
         EACH_ROW s[m] = vi_begin128_half(ACT_BLOCK(i, m), 1);                                      \
         GROUP_DOTS(name, 4, 8, vi_dot128, s)                                                       \
-        EACH_ROW acc[m][p] = add_halves(acc[m][p], t[m], s[m], scales.second, ACT_BLOCK(i, m));    \
+        EACH_ROW acc[m][v] = add_halves(acc[m][v], t[m], s[m], scales.second, ACT_BLOCK(i, m));    \
         SUMS_IN_MEMORY                                                                             \
     }
 
@@ -131,14 +131,16 @@ struct scales {
     {                                                                                              \
         ACT_POINTERS(by32);                                                                        \
         const uint8_t *panels = j->panels + p0 * j->panel_bytes;                                   \
-        for (int h = 0; h < PARTS; h++) {                                                          \
+        FEW_SUMS;                                                                                  \
+        for (int begin = 0; begin < PARTS; begin += at_once) {                                     \
             ASK_AHEAD(name)                                                                        \
-            vf acc[LINEAR_M][4];                                                                   \
-            EACH_ROW UNROLL for (int p = 0; p < P; p++) acc[m][p] = vf_zero();                     \
+            vf acc[LINEAR_M][4 * PARTS_AT_ONCE(1)];                                                \
+            EACH_ROW EACH_FEW_SUM acc[m][v] = vf_zero();                                           \
             for (uint32_t first = 0; first < n_blocks; first += PER_##name) {                      \
                 for (uint32_t i = first; i < first + PER_##name; i++) {                            \
-                    UNROLL for (int p = 0; p < P; p++)                                             \
+                    EACH_FEW_SUM                                                                   \
                     {                                                                              \
+                        const int p = v / at_once, h = begin + v % at_once;                        \
                         const uint8_t *panel = panels + p * j->panel_bytes;                        \
                         const struct head head = head_##name(panel, first, h * VL);                \
                         const uint8_t *w = weights_##name(panel, i);                               \
@@ -148,8 +150,7 @@ struct scales {
                     }                                                                              \
                 }                                                                                  \
             }                                                                                      \
-            EACH_ROW UNROLL for (int p = 0; p < P; p++)                                            \
-                linear_put(j, row + m, (p0 + p) * PANEL_COLS + h * VL, acc[m][p]);                 \
+            PUT_SUMS(acc)                                                                          \
         }                                                                                          \
     }                                                                                              \
                                                                                                    \

@@ -41,6 +41,19 @@
 #endif
 #define EACH_ROW UNROLL for (int m = 0; m < M; m++)
 
+/* One or two rows meet a line of weights once, whole: were each half of the columns a pass of its
+ * own, memory would rest in every other one. The sums of P panels, part by part. */
+#if VL == 8
+#define PARTS_AT_ONCE(m) ((m) <= 2 ? PARTS : 1)
+#else
+#define PARTS_AT_ONCE(m) 1
+#endif
+#define FEW_SUMS const int at_once = PARTS_AT_ONCE(M), n_sums = P * at_once
+#define EACH_FEW_SUM UNROLL for (int v = 0; v < n_sums; v++)
+#define PUT_SUMS(sums)                                                                             \
+    EACH_ROW EACH_FEW_SUM linear_put(                                                              \
+        j, row + m, (p0 + v / at_once) * PANEL_COLS + (begin + v % at_once) * VL, sums[m][v]);
+
 /* Packed activations of row `row` + m; those that lie in tiles are at [m / T] tiles further, lane
  * m % T, T = job's act_lanes. A lone row may lie anywhere in its tile, several begin one. */
 #define Q4(k4, m) load_i32(q + (size_t)(m)*q_stride + (size_t)(k4)*4)
@@ -94,11 +107,12 @@ enum {
  * ends. Past the last panel a prefetch does no harm. Who is to ask for nothing asks for what he
  * reads. */
 #define ASK_AHEAD(name)                                                                            \
-    const uint32_t ahead = h == 0 && row == j->first_row                                           \
+    const uint32_t ahead = begin == 0 && row == j->first_row                                       \
                                ? j->prefetch / (uint32_t)(PART_BYTES_##name / (TILE_K / 32))       \
                                : 0;                                                                \
-    const int ask_lines = (PART_BYTES_##name / 64 + TILE_K / 32 - 1) / (TILE_K / 32);
+    const int ask_all = (PART_BYTES_##name / 64 + TILE_K / 32 - 1) / (TILE_K / 32);
 #define ASK_FROM(name, panel, i)                                                                   \
+    const int ask_lines = h == begin ? ask_all : 0;                                                \
     const uint8_t *ask = (panel);                                                                  \
     {                                                                                              \
         const bool next_ = (i) + ahead >= n_blocks;                                                \

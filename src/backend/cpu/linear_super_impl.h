@@ -25,7 +25,7 @@ struct super_scales {
         EACH_ROW s[m] = vi_begin128(ACT_BLOCK(i, m)->n128);                                        \
         GROUP_DOTS(name, 0, 8, vi_dot128, s)                                                       \
         const struct super_scales scales = scales_##name(head, panel, i, h * VL);                  \
-        EACH_ROW t[m][p] = vi_plus(t[m][p], vi_times(s[m], scales.w));                             \
+        EACH_ROW t[m][v] = vi_plus(t[m][v], vi_times(s[m], scales.w));                             \
     }
 
 #define SUPER_MIN_FEW(name)                                                                        \
@@ -35,8 +35,8 @@ struct super_scales {
         GROUP_DOTS(name, 0, 8, vn_dot, s)                                                          \
         const struct super_scales scales = scales_##name(head, panel, i, h * VL);                  \
         const vi lanes = vn_lanes(scales.w);                                                       \
-        EACH_ROW t[m][p] = vi_plus(t[m][p], vn_times(s[m], lanes));                                \
-        EACH_ROW acc[m][p] = vf_fnma(scales.min, vf_set1(ACT_BLOCK(i, m)->dsum), acc[m][p]);       \
+        EACH_ROW t[m][v] = vi_plus(t[m][v], vn_times(s[m], lanes));                                \
+        EACH_ROW acc[m][v] = vf_fnma(scales.min, vf_set1(ACT_BLOCK(i, m)->dsum), acc[m][v]);       \
     }
 
 #define SUPER_MIN_31_FEW(name)                                                                     \
@@ -45,8 +45,8 @@ struct super_scales {
         EACH_ROW s[m] = vi_set1(0);                                                                \
         GROUP_DOTS(name, 0, 8, vi_dot, s)                                                          \
         const struct super_scales scales = scales_##name(head, panel, i, h * VL);                  \
-        EACH_ROW t[m][p] = vi_plus(t[m][p], vi_times(s[m], scales.w));                             \
-        EACH_ROW acc[m][p] = vf_fnma(scales.min, vf_set1(ACT_BLOCK(i, m)->dsum), acc[m][p]);       \
+        EACH_ROW t[m][v] = vi_plus(t[m][v], vi_times(s[m], scales.w));                             \
+        EACH_ROW acc[m][v] = vf_fnma(scales.min, vf_set1(ACT_BLOCK(i, m)->dsum), acc[m][v]);       \
     }
 
 #define SUPER_HALVES_FEW(name)                                                                     \
@@ -56,30 +56,29 @@ struct super_scales {
         GROUP_DOTS(name, 0, 4, vn_dot, s)                                                          \
         const struct super_scales scales = scales_##name(head, panel, i, h * VL);                  \
         const vi lanes = vn_lanes(scales.w), second = vn_lanes(scales.second);                     \
-        EACH_ROW t[m][p] = vi_plus(t[m][p], vn_times(s[m], lanes));                                \
+        EACH_ROW t[m][v] = vi_plus(t[m][v], vn_times(s[m], lanes));                                \
         EACH_ROW s[m] = vn_begin32(ACT_BLOCK(i, m)->n32[1]);                                       \
         GROUP_DOTS(name, 4, 8, vn_dot, s)                                                          \
-        EACH_ROW t[m][p] = vi_plus(t[m][p], vn_times(s[m], second));                               \
+        EACH_ROW t[m][v] = vi_plus(t[m][v], vn_times(s[m], second));                               \
     }
 
 /* The bytes are scale * q already. */
 #define SUPER_MIN_HALVES_FEW(name)                                                                 \
     {                                                                                              \
         vi s[LINEAR_M];                                                                            \
-        EACH_ROW s[m] = t[m][p];                                                                   \
+        EACH_ROW s[m] = t[m][v];                                                                   \
         GROUP_DOTS(name, 0, 8, vi_dot, s)                                                          \
-        EACH_ROW t[m][p] = s[m];                                                                   \
+        EACH_ROW t[m][v] = s[m];                                                                   \
         const struct super_scales scales = scales_##name(head, panel, i, h * VL);                  \
-        EACH_ROW acc[m][p] =                                                                       \
-            vf_fnma(scales.min, vf_set1(ACT_BLOCK(i, m)->dsum_half[0]), acc[m][p]);                \
-        EACH_ROW acc[m][p] =                                                                       \
-            vf_fnma(scales.other_min, vf_set1(ACT_BLOCK(i, m)->dsum_half[1]), acc[m][p]);          \
+        EACH_ROW acc[m][v] =                                                                       \
+            vf_fnma(scales.min, vf_set1(ACT_BLOCK(i, m)->dsum_half[0]), acc[m][v]);                \
+        EACH_ROW acc[m][v] =                                                                       \
+            vf_fnma(scales.other_min, vf_set1(ACT_BLOCK(i, m)->dsum_half[1]), acc[m][v]);          \
     }
 
 /* One or two rows meet the panels group by group, as memory brings them; more one panel after the
  * other, for their integers fill the registers: the sums of the others are in memory then, which a
  * compiler would not do by itself. */
-#define AT_ONCE(m, p) ((m) <= 2 ? (p) : 1)
 
 /* kind: one of the wide kinds that begin with SUPER_. */
 #define DEFINE_SUPER(name, kind)                                                                   \
@@ -92,24 +91,27 @@ struct super_scales {
     {                                                                                              \
         ACT_POINTERS(by128);                                                                       \
         const uint8_t *panels = j->panels + p0 * j->panel_bytes;                                   \
-        for (int h = 0; h < PARTS; h++) {                                                          \
+        FEW_SUMS;                                                                                  \
+        const int sums_at_once = M <= 2 ? n_sums : 1;                                              \
+        for (int begin = 0; begin < PARTS; begin += at_once) {                                     \
             ASK_AHEAD(name)                                                                        \
-            vf kept[LINEAR_M][4];                                                                  \
-            EACH_ROW UNROLL for (int p = 0; p < P; p++) kept[m][p] = vf_zero();                    \
+            vf kept[LINEAR_M][4 * PARTS_AT_ONCE(1)];                                               \
+            EACH_ROW EACH_FEW_SUM kept[m][v] = vf_zero();                                          \
             for (uint32_t first = 0; first < n_blocks; first += SUPER_K / 32) {                    \
-                UNROLL for (int begin = 0; begin < P; begin += AT_ONCE(M, P))                      \
+                UNROLL for (int v0 = 0; v0 < n_sums; v0 += sums_at_once)                           \
                 {                                                                                  \
-                    const int end = begin + AT_ONCE(M, P);                                         \
-                    vi t[LINEAR_M][4];                                                             \
-                    vf acc[LINEAR_M][4];                                                           \
-                    EACH_ROW UNROLL for (int p = begin; p < end; p++)                              \
+                    const int v1 = v0 + sums_at_once;                                              \
+                    vi t[LINEAR_M][4 * PARTS_AT_ONCE(1)];                                          \
+                    vf acc[LINEAR_M][4 * PARTS_AT_ONCE(1)];                                        \
+                    EACH_ROW UNROLL for (int v = v0; v < v1; v++)                                  \
                     {                                                                              \
-                        t[m][p] = vi_set1(0);                                                      \
-                        acc[m][p] = kept[m][p];                                                    \
+                        t[m][v] = vi_set1(0);                                                      \
+                        acc[m][v] = kept[m][v];                                                    \
                     }                                                                              \
                     for (uint32_t i = first; i < first + SUPER_K / 32; i++) {                      \
-                        UNROLL for (int p = begin; p < end; p++)                                   \
+                        UNROLL for (int v = v0; v < v1; v++)                                       \
                         {                                                                          \
+                            const int p = v / at_once, h = begin + v % at_once;                    \
                             const uint8_t *panel = panels + p * j->panel_bytes;                    \
                             const struct head head = head_##name(panel, first / 8 * 8, h * VL);    \
                             const uint8_t *w = weights_##name(panel, i);                           \
@@ -117,19 +119,19 @@ struct super_scales {
                             kind##_FEW(name)                                                       \
                         }                                                                          \
                     }                                                                              \
-                    UNROLL for (int p = begin; p < end; p++)                                       \
+                    UNROLL for (int v = v0; v < v1; v++)                                           \
                     {                                                                              \
+                        const int p = v / at_once, h = begin + v % at_once;                        \
                         const uint8_t *panel = panels + p * j->panel_bytes;                        \
                         const struct head head = head_##name(panel, first / 8 * 8, h * VL);        \
-                        EACH_ROW kept[m][p] =                                                      \
-                            add_super(acc[m][p], t[m][p], head.d, ACT_BLOCK(first, m));            \
+                        EACH_ROW kept[m][v] =                                                      \
+                            add_super(acc[m][v], t[m][v], head.d, ACT_BLOCK(first, m));            \
                     }                                                                              \
-                    if (AT_ONCE(M, P) < P)                                                         \
+                    if (sums_at_once == 1)                                                         \
                         __asm__("" : "+m"(kept));                                                  \
                 }                                                                                  \
             }                                                                                      \
-            EACH_ROW UNROLL for (int p = 0; p < P; p++)                                            \
-                linear_put(j, row + m, (p0 + p) * PANEL_COLS + h * VL, kept[m][p]);                \
+            PUT_SUMS(kept)                                                                         \
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
