@@ -269,6 +269,80 @@ static void linears_are_exact(void **s)
     }
 }
 
+/* The first `rows` rows from `skip` on and the first n columns, of panels that end where memory
+ * does, against what each row has alone: all [c->rows][c->n]. */
+static void check_among(
+    const struct linear_case *c, uint32_t skip, uint32_t rows, uint32_t n, const float *all)
+{
+    const size_t bytes = panel_bytes(c->format, c->k) * ((n + 15) / 16);
+    struct linear_case part = *c;
+    part.n = n;
+    part.panels = memcpy(mem_aligned(bytes), c->panels, bytes);
+    const size_t size = (size_t)(skip + rows) * n;
+    float *out = mem_zalloc(size + 1, sizeof *out);
+    memset(out, 0xff, (size + 1) * sizeof *out); /* NaN */
+    run_linear_from(&part, 0, skip + rows, skip, rows == 1 && !skip ? 1 : ACT_TILE, false, out);
+    for (uint32_t r = 0; r < skip + rows; r++) {
+        for (uint32_t j = 0; j < n; j++) {
+            const float got = out[(size_t)r * n + j], want = all[(size_t)r * c->n + j];
+            if (r < skip ? got == got : memcmp(&got, &want, sizeof got) != 0)
+                fail_msg("%s %s k %u: column %u of row %u, of %u columns of rows %u to %u",
+                         c->kernels->name,
+                         gguf_type_name(c->w.type),
+                         c->k,
+                         j,
+                         r,
+                         n,
+                         skip,
+                         skip + rows - 1);
+        }
+    }
+    assert_true(out[size] != out[size]);
+    free(part.panels);
+    free(out);
+}
+
+/* Every number of rows up to more than any kernel takes before it widens weights, beside numbers of
+ * panels that leave some over, whichever are taken at a time: a row's bits are those that it has
+ * alone. */
+static void any_rows_and_panels_are_exact(void **s)
+{
+    (void)s;
+    enum { MOST_ROWS = 40, MOST_PANELS = 9, SKIP = ACT_TILE };
+    for (size_t i = 0; i < COUNT(isas) * COUNT(types); i++) {
+        const size_t isa = i / COUNT(types), type = i % COUNT(types);
+        const uint32_t unit = gguf_type_info(types[type])->block_values;
+        struct linear_case c = {.kernels = cpu_kernels_select(isas[isa]),
+                                .rows = MOST_ROWS + SKIP,
+                                .n = MOST_PANELS * PANEL_COLS,
+                                .k = unit == 1    ? 33
+                                     : unit < 256 ? 3 * unit
+                                                  : unit};
+        assert_true(panel_format_of(types[type], &c.format));
+        c.w = make_tensor(types[type], c.k, c.n);
+        const size_t bytes = panel_bytes(c.format, c.k);
+        c.panels = mem_aligned(bytes * MOST_PANELS);
+        for (uint32_t p = 0; p < MOST_PANELS; p++)
+            panel_pack(c.format, &c.w, p, c.panels + p * bytes);
+        c.x = mem_alloc((size_t)c.rows * c.k * sizeof *c.x);
+        for (size_t at = 0; at < (size_t)c.rows * c.k; at++)
+            c.x[at] = rnd_float();
+        float *all = mem_alloc((size_t)c.rows * c.n * sizeof *all);
+        for (uint32_t r = 0; r < c.rows; r++)
+            run_linear(&c, r, 1, 1, false, all);
+        const bool plain = strcmp(c.kernels->name, "reference") == 0; /* slow, and up to 8 alike */
+        for (uint32_t rows = 1; rows <= (plain ? 12 : MOST_ROWS); rows++) {
+            const uint32_t panels = 1 + (uint32_t)(rows + i) % MOST_PANELS;
+            const uint32_t n = panels * PANEL_COLS - rnd() % PANEL_COLS;
+            check_among(&c, rnd() % 3 ? 0 : SKIP, rows, n, all);
+        }
+        free((void *)(uintptr_t)c.w.data);
+        free(c.panels);
+        free(c.x);
+        free(all);
+    }
+}
+
 /* A tensor's panels, and activations, for the formats of two bytes. */
 static struct linear_case make_halves(enum gguf_type type, uint32_t k, uint32_t n, uint32_t rows)
 {
@@ -438,6 +512,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(linears_are_exact),
+        cmocka_unit_test(any_rows_and_panels_are_exact),
         cmocka_unit_test(subnormal_halves_are_exact),
         cmocka_unit_test(large_activations_stay_finite),
         cmocka_unit_test(extremes_are_exact),
