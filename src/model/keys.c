@@ -102,7 +102,8 @@ enum err key_u32_or_0(const struct model *m,
                       struct err_info *e)
 {
     const struct gguf_kv *kv = key_find(m, suffix);
-    return kv && key_is_integer(kv->kind) && kv->u == 0 ? OK : key_u32_in(m, suffix, lo, hi, v, e);
+    const bool none = kv && key_is_integer(kv->kind) && kv->u == 0;
+    return none && *v > 0 ? OK : key_u32_in(m, suffix, lo, hi, v, e);
 }
 
 enum err key_u32_layers(const struct model *m,

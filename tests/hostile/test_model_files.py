@@ -278,6 +278,10 @@ def further():
             yield f"nemotron_3_{key}_{v}", tiny.nemotron(**{key: (U32, v)}), (
                 "ffn_gate_inp.weight has shape" if (key, v) == ("expert_count", 5) else key,)
 
+    for key in ("expert_feed_forward_length", "expert_shared_feed_forward_length"):
+        yield f"nemotron_3_no_{key}", tiny.nemotron(**{ # 0: as feed_forward_length, which says nothing here
+            "feed_forward_length": (I32, [0, 0]), key: (U32, 0)}), (f"{key} is missing or 0",)
+
     yield "granite_swa", tiny.granite_windows(), GOOD
     for name, v in (("short", (BOOL, [])), ("reals", (F32, [1.0])), ("text", (STRING, "1"))):
         yield f"granite_swa_{name}", tiny.granite_windows(**{"attention.rope_pattern": v}), (
