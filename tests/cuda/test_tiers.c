@@ -292,6 +292,30 @@ static void a_place_is_left_before_it_is_taken(void **state)
     model_destroy(m);
 }
 
+/* What a copy put into a block leaves with it, though the copy has only been asked for. */
+static void a_copy_is_there_before_its_block_leaves(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("quantised/llama.Q8_0");
+    struct fixture f = open_fixture(m);
+    struct backend *b = f.d.b;
+    uint8_t *want[2] = {mem_alloc(f.block_bytes), mem_alloc(f.block_bytes)};
+    for (uint32_t i = 0; i < 2; i++)
+        assert_true(b->ops->block_read(b, place(&f.d, 6, i), want[i]));
+    for (uint64_t seed = 0; seed < 2 * N_ORDERS; seed++) {
+        set_order(seed);
+        b->ops->block_copy(b, place(&f.d, 6, seed % 2), place(&f.d, 5, 0));
+        assert_true(b->ops->block_read(b, place(&f.d, 5, 0), f.slots));
+        assert_true(b->ops->block_settle(b));
+        assert_memory_equal(f.slots, want[seed % 2], f.block_bytes);
+    }
+    set_order(0);
+    free(want[0]);
+    free(want[1]);
+    close_fixture(&f);
+    model_destroy(m);
+}
+
 static void nothing_is_early_or_overwritten(void **state)
 {
     (void)state;
@@ -446,6 +470,7 @@ int main(void)
         cmocka_unit_test(pinned_memory_is_freed_behind_its_copies),
         cmocka_unit_test(a_lost_block_ends_it),
         cmocka_unit_test(a_place_is_left_before_it_is_taken),
+        cmocka_unit_test(a_copy_is_there_before_its_block_leaves),
         cmocka_unit_test(nothing_is_early_or_overwritten),
         cmocka_unit_test(steps_wait_for_their_own_blocks),
         cmocka_unit_test(others_do_not_wait),

@@ -2,8 +2,8 @@
  * cuda_kv_pool), and behind it what layers with windows have in its pane.
  *
  *      copy    on the stream of the steps: behind those that are there, before those to come
- *      read    on a stream beside it: of a block whose steps have all ended
- *      write   on another, behind the last copy: of a block that no step under way was given
+ *      read    on a stream beside it, behind the last copy: of a block whose steps have all ended
+ *      write   on another, likewise: of a block that no step under way was given
  *
  * Into pinned memory and out of it the engine waits for neither. Whoever reads or writes a block,
  * or bytes of pinned memory, comes behind what was moved there, on the device, and behind nothing
@@ -195,6 +195,8 @@ static cudaError_t move(struct cuda_backend *b,
     cudaStream_t stream = b->ways[way].stream;
     bool fresh;
     cudaError_t rc = cuda_moves_begin(b, way, at, bytes);
+    if (rc == cudaSuccess)
+        rc = cudaStreamWaitEvent(stream, b->copied, 0);
     measure_begin(b, stream, &fresh);
     for (int i = 0; i < 2 && rc == cudaSuccess; i++) {
         const size_t n = b->kv_pools[i].stride;
@@ -233,16 +235,13 @@ bool cuda_block_read(struct backend *base, struct backend_place from, void *byte
 void cuda_block_write(struct backend *base, struct backend_place to, const void *bytes)
 {
     struct cuda_backend *b = (struct cuda_backend *)base;
-    cudaStream_t stream = b->ways[CUDA_IN].stream;
     const bool direct = cuda_moves_direct(b, bytes);
     cuda_device_enter(b);
-    cudaError_t rc = cudaStreamWaitEvent(stream, b->copied, 0);
     if (!direct)
         memcpy(b->block_bytes, bytes, b->block_bytes_n);
-    if (rc == cudaSuccess)
-        rc = move(b, CUDA_IN, to, direct ? (uint8_t *)(uintptr_t)bytes : b->block_bytes);
+    cudaError_t rc = move(b, CUDA_IN, to, direct ? (uint8_t *)(uintptr_t)bytes : b->block_bytes);
     if (rc == cudaSuccess && !direct)
-        rc = wait_counted(b, stream); /* the bytes are the next one's */
+        rc = wait_counted(b, b->ways[CUDA_IN].stream); /* the bytes are the next one's */
     check(b, rc, "writing a block");
     if (rc == cudaSuccess)
         count(b, &b->moves.written);
