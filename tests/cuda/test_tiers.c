@@ -292,6 +292,58 @@ static void a_place_is_left_before_it_is_taken(void **state)
     model_destroy(m);
 }
 
+/* Nor is a pane, whichever block it comes to next. */
+static void a_pane_is_left_before_it_is_taken(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("variants/gemma2.f32");
+    struct fixture f = open_fixture(m);
+    struct backend *b = f.d.b;
+    uint8_t *want[2] = {mem_alloc(f.block_bytes), mem_alloc(f.block_bytes)};
+    const struct backend_place from = place(&f.d, 5, 0), to = {place(&f.d, 4, 0).block, from.pane};
+    for (uint32_t i = 0; i < 2; i++)
+        assert_true(b->ops->block_read(b, place(&f.d, 6, i), want[i]));
+    for (uint64_t seed = 0; seed < 2 * N_ORDERS; seed++) {
+        set_order(seed);
+        b->ops->block_write(b, from, want[seed % 2]);
+        assert_true(b->ops->block_read(b, from, f.slots));
+        b->ops->block_write(b, to, want[(seed + 1) % 2]);
+        assert_true(b->ops->block_settle(b));
+        assert_memory_equal(f.slots, want[seed % 2], f.block_bytes);
+    }
+    set_order(0);
+    free(want[0]);
+    free(want[1]);
+    close_fixture(&f);
+    model_destroy(m);
+}
+
+/* Who has waited may change the bytes of a slot that a block comes from, as the disk's thread does.
+ */
+static void a_slot_is_free_when_settled(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("quantised/llama.Q8_0");
+    struct fixture f = open_fixture(m);
+    struct backend *b = f.d.b;
+    uint8_t *want = mem_alloc(f.block_bytes), *bytes = mem_alloc(f.block_bytes);
+    assert_true(b->ops->block_read(b, place(&f.d, 6, 0), want));
+    for (uint64_t seed = 0; seed < N_ORDERS; seed++) {
+        set_order(seed);
+        memcpy(f.slots, want, f.block_bytes);
+        b->ops->block_write(b, place(&f.d, 5, 0), f.slots);
+        assert_true(b->ops->block_settle(b));
+        memset(f.slots, 0x5a, f.block_bytes);
+        assert_true(b->ops->block_read(b, place(&f.d, 5, 0), bytes));
+        assert_memory_equal(bytes, want, f.block_bytes);
+    }
+    set_order(0);
+    free(want);
+    free(bytes);
+    close_fixture(&f);
+    model_destroy(m);
+}
+
 /* What a copy put into a block leaves with it, though the copy has only been asked for. */
 static void a_copy_is_there_before_its_block_leaves(void **state)
 {
@@ -470,6 +522,8 @@ int main(void)
         cmocka_unit_test(pinned_memory_is_freed_behind_its_copies),
         cmocka_unit_test(a_lost_block_ends_it),
         cmocka_unit_test(a_place_is_left_before_it_is_taken),
+        cmocka_unit_test(a_pane_is_left_before_it_is_taken),
+        cmocka_unit_test(a_slot_is_free_when_settled),
         cmocka_unit_test(a_copy_is_there_before_its_block_leaves),
         cmocka_unit_test(nothing_is_early_or_overwritten),
         cmocka_unit_test(steps_wait_for_their_own_blocks),
