@@ -29,8 +29,8 @@ enum err key_u32_in(const struct model *m,
                     uint32_t *v,
                     struct err_info *e) WEIR_MUST_USE;
 
-/* As key_u32_in, but a 0 is no value, and *v stays if it is another: so llama.cpp saves what a model
- * has not. */
+/* As key_u32_in, but a 0 is no value, and *v stays if it is another: so llama.cpp saves what a
+ * model has not. */
 enum err key_u32_or_0(const struct model *m,
                       const char *suffix,
                       uint32_t lo,
