@@ -104,7 +104,7 @@ const struct cpu_kernels *cpu_kernels_select(const char *isa)
 
 /* Memory is read faster when the processor is told some KiB ahead; with several rows the arithmetic
  * fills the window in which it looks for the next load by itself. AMD's processors without AVX-512
- * are faster left alone with one or two rows. docs/PERFORMANCE.md has the figures. */
+ * are left alone with one or two rows, and were not measured. docs/PERFORMANCE.md has the rest. */
 uint32_t cpu_kernels_prefetch(uint32_t n_rows)
 {
 #if defined(__x86_64__)
