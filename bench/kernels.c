@@ -191,6 +191,7 @@ static void bench_linear_rows(struct bench *b,
     a.by32.q = mem_aligned(act_q_bytes(k, MAX_ROWS));
     a.by32.b = mem_aligned((size_t)MAX_ROWS * (k / 32) * sizeof *a.by32.b);
     a.by32.scale = mem_aligned((size_t)MAX_ROWS * (k / 32) * ACT_PLANES * sizeof *a.by32.scale);
+    a.by32.words = mem_aligned(act_q_bytes(k, MAX_ROWS) * sizeof *a.by32.words);
     a.by128 = a.by32; /* one of them is packed */
     a.bf16 = mem_aligned((size_t)MAX_ROWS * k * sizeof *a.bf16);
     a.two = mem_aligned(act_two_bytes(k, MAX_ROWS));
@@ -240,6 +241,7 @@ static void bench_linear_rows(struct bench *b,
     free(a.by32.q);
     free(a.by32.b);
     free(a.by32.scale);
+    free(a.by32.words);
     free(a.bf16);
     free(a.two);
     free(x);
@@ -264,6 +266,7 @@ static void bench_linear(struct bench *b, size_t f)
     const bool slow = b->k == &cpu_kernels_plain;
     for (uint32_t rows = 1; rows <= (slow ? 4u : 64u); rows *= rows < 4 ? 4 : 2)
         bench_linear_rows(b, f, &w, panels, rows, true);
+    bench_linear_rows(b, f, &w, panels, 1, false); /* what is left when memory is no bound */
     for (uint32_t rows = slow ? 8 : 32; rows <= (slow ? 8u : MAX_ROWS); rows *= 8)
         bench_linear_rows(b, f, &w, panels, rows, false);
     free((void *)w.data);

@@ -67,7 +67,7 @@ static struct act carve_act(struct cpu_backend *b, struct carver *c, size_t rows
         q_row = q > q_row ? q : q_row;
         const size_t two = (x->head + 1) * act_two_stride(x->n_in) * sizeof *b->act.two;
         two_row = two > two_row ? two : two_row;
-        kinds |= b->kernels->act_kinds[x->format];
+        kinds |= cpu_act_kinds(b->kernels, x->format, LINEAR_MAX_ROWS);
     }
     rows = round_up(rows, ACT_TILE);
     const size_t q_rows = act_q_rows(rows);
@@ -75,6 +75,9 @@ static struct act carve_act(struct cpu_backend *b, struct carver *c, size_t rows
     a.x = carve(c, rows, kinds & ACT_F32 ? (size_t)k * sizeof(float) : 0);
     a.by32.q = carve(c, q_rows, kinds & ACT_INT8 ? q_row : 0);
     a.by128.q = carve(c, q_rows, kinds & ACT_INT8_128 ? q_row : 0);
+    const size_t words_row = kinds & ACT_WORDS ? q_row * sizeof *a.by32.words : 0;
+    a.by32.words = carve(c, q_rows, kinds & ACT_INT8 ? words_row : 0);
+    a.by128.words = carve(c, q_rows, kinds & ACT_INT8_128 ? words_row : 0);
     a.two = carve(c, q_rows, kinds & ACT_TWO ? two_row : 0);
     a.bf16 = carve(c, rows, kinds & ACT_BF16 ? (size_t)(k + 1) * sizeof *a.bf16 : 0);
     a.by32.b = carve(c, rows, kinds & ACT_INT8 ? (size_t)(k / 32) * sizeof *a.by32.b : 0);
@@ -92,6 +95,8 @@ struct act cpu_act_of_head(const struct cpu_backend *b, struct act a, uint32_t h
     a.x += before * a.k;
     a.by32.q += head * act_q_bytes(a.k, b->act_rows);
     a.by128.q += head * act_q_bytes(a.k, b->act_rows);
+    a.by32.words += head * act_q_bytes(a.k, b->act_rows);
+    a.by128.words += head * act_q_bytes(a.k, b->act_rows);
     a.bf16 += before * (a.k + a.k % 2);
     a.two += head * (act_two_bytes(a.k, b->act_rows) / sizeof *a.two);
     a.by32.b += before * (a.k / 32);

@@ -105,7 +105,7 @@ struct act_block {
     float dsum_half[2];
 };
 
-/* Forms of activations; then parts of those in int8: b, or s and scale. */
+/* Forms of activations; then parts of those in int8: b, or s and scale, words. */
 enum {
     ACT_F32 = 1,
     ACT_INT8 = 2,
@@ -114,6 +114,7 @@ enum {
     ACT_TWO = 16,
     ACT_BLOCKS = 32,
     ACT_CLOSE = 64,
+    ACT_WORDS = 128,
     SUPER_K = 128
 };
 
@@ -125,7 +126,7 @@ struct act_super {
 
 enum { ACT_D, ACT_DSUM, ACT_PLANES };
 
-/* Of b and the other, pack writes what cpu_act_kinds says. */
+/* Of all but q, pack writes what cpu_act_kinds says. */
 struct act_int8 {
     int8_t *q;
     struct act_block *b;
@@ -133,6 +134,7 @@ struct act_int8 {
         struct act_super *s; /* [row][k/128], by128 */
         float *scale;        /* [row/L][ACT_PLANES][k/32][L], by32 */
     };
+    int16_t *words; /* q once more, as wide apart; or NULL where no kernel reads it */
 };
 
 struct act {
@@ -262,7 +264,7 @@ struct recur_job {
 struct cpu_kernels {
     const char *name;
     unsigned act_kinds[N_PANEL_FORMATS]; /* the form that linear reads: one of ACT_* */
-    /* And of one in int8 the parts, in a job of so many rows: ACT_BLOCKS, ACT_CLOSE or both. */
+    /* And of one in int8 the parts, in a job of so many rows: of ACT_BLOCKS .. ACT_WORDS. */
     unsigned (*act_parts)(enum panel_format format, uint32_t n_rows);
     void (*linear[N_PANEL_FORMATS])(const struct linear_job *j);
     /* The k weights of column c (0..15) of a panel, bit for bit as gguf_dequantize has them. */

@@ -195,8 +195,9 @@ INLINE vi vi_begin128_half(const struct act_block *b, int half)
     return vi_begin128((int32_t)(4 * (uint32_t)b->n32[half]));
 }
 
-/* The wide form of a group (linear_tile_impl.h), and what it holds. */
-enum { WIDE_SECOND = 64, WIDE_Q = 128, WIDE_THIRD = 640 };
+/* The wide form of a group (linear_tile_impl.h), and what it holds. Where words are multiplied they
+ * follow it. */
+enum { WIDE_SECOND = 64, WIDE_Q = 128, WIDE_THIRD = 640, WORDS_BYTES = 1024 };
 enum wide_kind {
     WIDE_PLUS_128,    /* q + 128; scale */
     WIDE_PLUS_8,      /* q + 8, at most 15; scale */
@@ -396,11 +397,33 @@ DEFINE_RARE(q2_0)
 DEFINE_RUN(BF16_DOT, bf16dot, FEW_ROWS)
 #endif
 
+/* Whether many rows meet words (linear_tile_int_impl.h). */
+static bool tiles_words(enum panel_format format)
+{
+#ifdef DOT_WORDS
+    switch (format) {
+    case PANEL_Q8_0:
+    case PANEL_IQ4_NL:
+    case PANEL_IQ4_XS:
+    case PANEL_IQ2_XXS:
+    case PANEL_IQ2_XS:
+    case PANEL_IQ2_S:
+    case PANEL_IQ3_XXS:
+    case PANEL_IQ3_S:
+    case PANEL_Q1_0:
+        return true;
+    default:
+        return false;
+    }
+#else
+    (void)format;
+    return false;
+#endif
+}
+
 static unsigned run_act_parts(enum panel_format format, uint32_t n_rows)
 {
-    (void)format;
-    (void)n_rows;
-    return ACT_BLOCKS;
+    return tiles_words(format) && n_rows > FEW_ROWS ? ACT_BLOCKS | ACT_WORDS : ACT_BLOCKS;
 }
 
 #ifdef WITH_AMX

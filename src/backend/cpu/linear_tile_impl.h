@@ -34,6 +34,9 @@ struct tile {
 
 /* Where vector v of a group is, from the first one. */
 #define WIDE_AT(v) ((v) / PARTS * TILE_GROUPS * WIDE_BYTES + (v) % PARTS * VL * 4)
+#ifdef DOT_WORDS
+_Static_assert(TILE_PANELS == 1, "words have no place between panels");
+#endif
 
 /* Weights of the next part are on their way while this one is multiplied, evenly: a burst of
  * prefetches would fill the buffers that every load needs. `at` of the first panel on, t->ask bytes
@@ -246,14 +249,33 @@ static void wide_column(const uint8_t *wide, uint32_t c, const enum wide_kind ki
         }                                                                                          \
     }
 
+/* The words of a group, behind its bytes. */
+INLINE void widen_words(uint8_t *wide)
+{
+#ifdef DOT_WORDS
+    for (int g = 0; g < 8; g++) {
+        for (int c = 0; c < 64; c += VL * 4) {
+            const vb bytes = vb_load(wide + WIDE_Q + g * 64 + c);
+            vb_store(wide + WIDE_BYTES + 2 * g * 64 + c, vb_words_of(bytes, 0));
+            vb_store(wide + WIDE_BYTES + (2 * g + 1) * 64 + c, vb_words_of(bytes, 2));
+        }
+    }
+#else
+    (void)wide;
+#endif
+}
+
 /* widen: to the form that the kind says. */
 #define DEFINE_TILED(name, widen_group, kind)                                                      \
     static void widen_part_##name(const struct tile *t, uint32_t panel)                            \
     {                                                                                              \
-        uint8_t *to = t->wide + (size_t)panel * TILE_GROUPS * WIDE_BYTES;                          \
-        for (uint32_t i = 0; i < t->n_k / 32; i++)                                                 \
-            widen_group(                                                                           \
-                t->panels + panel * t->j->panel_bytes, t->first_k / 32 + i, to + i * WIDE_BYTES);  \
+        const uint8_t *from = t->panels + panel * t->j->panel_bytes;                               \
+        uint8_t *to = t->wide + (size_t)panel * TILE_GROUPS * WIDE_STRIDE(kind);                   \
+        for (uint32_t i = 0; i < t->n_k / 32; i++, to += WIDE_STRIDE(kind)) {                      \
+            widen_group(from, t->first_k / 32 + i, to);                                            \
+            if (IN_WORDS(kind))                                                                    \
+                widen_words(to);                                                                   \
+        }                                                                                          \
     }                                                                                              \
     static void tiled_##name(const struct linear_job *j)                                           \
     {                                                                                              \

@@ -9,12 +9,23 @@
  *     19  with a scale for either half of 32
  *      3  where the scale is in the bytes: SUPER_SCALED
  *
- * so 73, 74, 68, 63 and 91 % of the integer peak are what is possible. */
+ * so 73, 74, 68, 63 and 91 % of the integer peak are what is possible.
+ *
+ * With AVX2 alone bytes up to 15, or 31 over 16 of K, are summed in 16 bits: a multiplication for
+ * 4 of K. Other bytes would take three, of which one moves a sign, and take two as words. */
+
+#ifdef DOT_WORDS
+#define IN_WORDS(kind)                                                                             \
+    ((kind) == WIDE_PLUS_128 || (kind) == WIDE_HALVES_128 || (kind) == SUPER_PLUS_128)
+#else
+#define IN_WORDS(kind) ((void)(kind), false)
+#endif
+#define WIDE_STRIDE(kind) (WIDE_BYTES + (IN_WORDS(kind) ? WORDS_BYTES : 0))
 
 /* Where M rows and a group are. Of four rows every address is made of one, as a processor adds them
  * up in a load. */
 struct tile_at {
-    const int8_t *q[TILE_INT_M / ACT_TILE]; /* activations of the i-th four rows */
+    const int8_t *q[TILE_INT_M / ACT_TILE]; /* activations of the i-th four rows, or their words */
     size_t stride, stride_3;                /* to the next row's, and three times that */
     const struct act_block *b[TILE_INT_M / ACT_TILE];
     const uint8_t *wide; /* the first panel's */
@@ -27,44 +38,72 @@ struct tile_at {
 INLINE struct tile_at tile_begin(const struct tile *t,
                                  const struct act_int8 *acts,
                                  uint32_t row,
-                                 const int M)
+                                 const int M,
+                                 const enum wide_kind kind)
 {
-    const uint32_t k = t->j->act->k;
-    struct tile_at at = {.stride = act_q_stride(k), .wide = t->wide};
+    const uint32_t k = t->j->act->k, each = IN_WORDS(kind) ? sizeof *acts->words : 1;
+    const int8_t *q = IN_WORDS(kind) ? (const int8_t *)acts->words : acts->q;
+    struct tile_at at = {.stride = act_q_stride(k) * each, .wide = t->wide};
     at.stride_3 = at.stride * 3;
     for (uint32_t i = 0; i < (uint32_t)M / ACT_TILE; i++) {
-        at.q[i] = acts->q + (row + i * ACT_TILE) * at.stride + t->first_k;
+        at.q[i] = q + (row + i * ACT_TILE) * at.stride + t->first_k * each;
         at.b[i] = acts->b + ((size_t)(row / ACT_TILE + i) * k + t->first_k) / 32 * ACT_TILE;
     }
     return at;
 }
 
 /* To the next 32 of K. */
-INLINE void tile_step(struct tile_at *at, const int M)
+INLINE void tile_step(struct tile_at *at, const int M, const enum wide_kind kind)
 {
     for (int i = 0; i < M / ACT_TILE; i++) {
-        at->q[i] += 32;
+        at->q[i] += IN_WORDS(kind) ? 64 : 32;
         at->b[i] += ACT_TILE;
         APART(at->b[i]);
     }
-    at->wide += WIDE_BYTES;
+    at->wide += WIDE_STRIDE(kind);
     APART_3(at->q[0], at->stride, at->stride_3);
     APART(at->q[M / ACT_TILE - 1]);
 }
 
 #define Q_AT(m) ((m) % 4 == 3 ? at->stride_3 : (size_t)((m) % 4) * at->stride)
-#define DOTS(begin, end, dot, s)                                                                   \
+#define DOTS_AT(begin, end, where, dot, s)                                                         \
     UNROLL for (int g = begin; g < end; g++)                                                       \
     {                                                                                              \
         vb wv[TILE_VECS];                                                                          \
         UNROLL for (int v = 0; v < TILE_VECS; v++) wv[v] =                                         \
-            vb_load(at->wide + WIDE_AT(v) + WIDE_Q + g * 64);                                      \
+            vb_load(at->wide + WIDE_AT(v) + where + g * 64);                                       \
         EACH_ROW                                                                                   \
         {                                                                                          \
             const int32_t a = load_i32(at->q[(m) / 4] + Q_AT(m) + g * 4);                          \
             UNROLL for (int v = 0; v < TILE_VECS; v++) s[m][v] = dot(s[m][v], wv[v], a);           \
         }                                                                                          \
     }
+#define DOTS(begin, end, dot, s) DOTS_AT(begin, end, WIDE_Q, dot, s)
+#ifdef DOT_WORDS
+#define DOTS_128(begin, end, s) DOTS_AT(2 * begin, 2 * end, WIDE_BYTES, vi_dot_words, s)
+#else
+#define DOTS_128(begin, end, s) DOTS(begin, end, vi_dot128, s)
+#endif
+/* Bytes up to 63. */
+#ifdef DOT_TWO
+#define WEIGHTS_AT(v, g) vb_load(at->wide + WIDE_AT(v) + WIDE_Q + (g)*64)
+#define DOTS_63(s)                                                                                 \
+    UNROLL for (int g = 0; g < 8; g += 2)                                                          \
+    {                                                                                              \
+        vb w0[TILE_VECS], w1[TILE_VECS];                                                           \
+        UNROLL for (int v = 0; v < TILE_VECS; v++) w0[v] = WEIGHTS_AT(v, g);                       \
+        UNROLL for (int v = 0; v < TILE_VECS; v++) w1[v] = WEIGHTS_AT(v, g + 1);                   \
+        EACH_ROW                                                                                   \
+        {                                                                                          \
+            const int8_t *a = at->q[(m) / 4] + Q_AT(m) + g * 4;                                    \
+            const int32_t a0 = load_i32(a), a1 = load_i32(a + 4);                                  \
+            UNROLL for (int v = 0; v < TILE_VECS; v++) s[m][v] =                                   \
+                vi_dot_two(s[m][v], w0[v], a0, w1[v], a1);                                         \
+        }                                                                                          \
+    }
+#else
+#define DOTS_63(s) DOTS(0, 8, vi_dot, s)
+#endif
 /* A vn that holds 16 of K of bytes up to 31, and then the other half, as 32 bits. */
 #define DOTS_31(s)                                                                                 \
     EACH_SUM n[m][v] = vn_begin(0);                                                                \
@@ -96,7 +135,7 @@ INLINE void tile_group(const struct tile_at *at,
     switch (kind) {
     case WIDE_PLUS_128:
         EACH_SUM s[m][v] = vi_begin128(BLOCK(m)->n128);
-        DOTS(0, 8, vi_dot128, s)
+        DOTS_128(0, 8, s)
         break;
     case WIDE_PLUS_16:
     case WIDE_MIN_31:
@@ -117,10 +156,10 @@ INLINE void tile_group(const struct tile_at *at,
         break;
     case WIDE_HALVES_128:
         EACH_SUM s[m][v] = vi_begin128_half(BLOCK(m), 0);
-        DOTS(0, 4, vi_dot128, s)
+        DOTS_128(0, 4, s)
         EACH_SUM first[m][v] = vf_mul(vf_from_i(s[m][v]), ws[v]);
         EACH_SUM s[m][v] = vi_begin128_half(BLOCK(m), 1);
-        DOTS(4, 8, vi_dot128, s)
+        DOTS_128(4, 8, s)
         break;
     default: /* WIDE_PLUS_8, WIDE_MIN */
         EACH_SUM n[m][v] = vn_begin(kind == WIDE_MIN ? 0 : BLOCK(m)->n8);
@@ -170,10 +209,10 @@ INLINE void tile_totals(struct tile_at *at,
         if (kind == SUPER_SCALED) {
             DOTS(0, 8, vi_dot128, total)
         } else if (kind == SUPER_MIN_HALVES) {
-            DOTS(0, 8, vi_dot, total)
+            DOTS_63(total)
         } else if (kind == SUPER_PLUS_128) {
             EACH_SUM s[m][v] = vi_begin128(BLOCK(m)->n128);
-            DOTS(0, 8, vi_dot128, s)
+            DOTS_128(0, 8, s)
             ADD_TIMES(vi_add_times, s, 0)
         } else if (kind == SUPER_HALVES) {
             EACH_SUM n[m][v] = vn_begin32(BLOCK(m)->n32[0]);
@@ -194,7 +233,7 @@ INLINE void tile_totals(struct tile_at *at,
             DOTS(4, 8, vn_dot, n)
             ADD_TIMES(vn_add_times, n, 0)
         }
-        tile_step(at, M);
+        tile_step(at, M, kind);
     }
 }
 
@@ -205,7 +244,7 @@ INLINE void tile_super(struct tile_at *next, float *sums, const int M, const enu
     vi total[TILE_INT_M][TILE_VECS];
     tile_totals(next, total, M, kind);
     struct tile_at begin = *next, *at = &begin;
-    begin.wide -= SUPER_K / 32 * WIDE_BYTES;
+    begin.wide -= SUPER_K / 32 * WIDE_STRIDE(kind);
     for (int i = 0; i < M / ACT_TILE; i++)
         begin.b[i] -= SUPER_K / 32 * ACT_TILE;
     vf d[TILE_VECS], min[4][TILE_VECS], other[4][TILE_VECS];
@@ -214,8 +253,8 @@ INLINE void tile_super(struct tile_at *next, float *sums, const int M, const enu
         d[v] = FLOAT_AT(v, WIDE_THIRD);
         UNROLL for (int g = 0; g < SUPER_K / 32; g++)
         {
-            other[g][v] = FLOAT_AT(v, g * WIDE_BYTES);
-            min[g][v] = FLOAT_AT(v, g * WIDE_BYTES + WIDE_SECOND);
+            other[g][v] = FLOAT_AT(v, g * WIDE_STRIDE(kind));
+            min[g][v] = FLOAT_AT(v, g * WIDE_STRIDE(kind) + WIDE_SECOND);
         }
     }
     EACH_SUM
@@ -238,8 +277,9 @@ INLINE void tile_super(struct tile_at *next, float *sums, const int M, const enu
 INLINE void tile_int(const struct tile *t, uint32_t row, const int M, const enum wide_kind kind)
 {
     const bool super = kind >= SUPER_PLUS_128;
-    struct tile_at at = tile_begin(t, super ? &t->j->act->by128 : &t->j->act->by32, row, M);
-    const uint8_t *end = t->wide + t->n_k / 32 * WIDE_BYTES;
+    const struct act_int8 *acts = super ? &t->j->act->by128 : &t->j->act->by32;
+    struct tile_at at = tile_begin(t, acts, row, M, kind);
+    const uint8_t *end = t->wide + t->n_k / 32 * WIDE_STRIDE(kind);
     const uint8_t *ask = tile_asks(t, row, TILE_INT_M);
     float *sums = tile_sums(t, row);
     while (at.wide < end) {
@@ -251,12 +291,15 @@ INLINE void tile_int(const struct tile *t, uint32_t row, const int M, const enum
         }
         for (int i = 0; i < ASK_K / 32 && at.wide < end; i++) {
             tile_group(&at, sums, M, kind);
-            tile_step(&at, M);
+            tile_step(&at, M, kind);
         }
     }
 }
 
+#undef DOTS_AT
 #undef DOTS
+#undef DOTS_128
+#undef DOTS_63
 #undef DOTS_31
 #undef ADD_TIMES
 #undef Q_AT

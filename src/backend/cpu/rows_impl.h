@@ -139,6 +139,14 @@ INLINE struct act_block block_of(float d, const int32_t sum[2])
                               .dsum_half = {d * (float)sum[0], d * (float)sum[1]}};
 }
 
+#ifdef DOT_WORDS
+INLINE void pack_words(const int8_t *q, int16_t *words)
+{
+    for (int i = 0; i < 32; i += 2 * VL)
+        vb_store(words + i, vb_words(q + i));
+}
+#endif
+
 /* The lines written here were last read by another core, and those of x last written there. So
  * those of 64 values are asked for so many values ahead, and of x half as many. */
 #define PACK_AHEAD 512
@@ -178,6 +186,10 @@ INLINE void pack_int8(const float *x,
         for (uint32_t g = 0; g < per / 32; g++) {
             int32_t sum[2];
             pack_block(x + i + g * 32, amax, q + i + g * 32, sum);
+#ifdef DOT_WORDS
+            if (parts & ACT_WORDS)
+                pack_words(q + i + g * 32, to->words + row * act_q_stride(k) + i + g * 32);
+#endif
             super.dsum[g] = d * (float)(sum[0] + sum[1]);
             if (b) {
                 struct act_block *block = &b[(size_t)(i / 32 + g) * lanes];

@@ -316,6 +316,15 @@ INLINE vi vi_dot(vi acc, vb w, int32_t a4)
     return in_turn(_mm256_add_epi32(acc, _mm256_madd_epi16(p, _mm256_set1_epi16(1))));
 }
 
+/* Two of them: nor can the sum of two such sums. */
+#define DOT_TWO
+INLINE vi vi_dot_two(vi acc, vb w0, int32_t a0, vb w1, int32_t a1)
+{
+    const __m256i p = _mm256_add_epi16(_mm256_maddubs_epi16(w0, _mm256_set1_epi32(a0)),
+                                       _mm256_maddubs_epi16(w1, _mm256_set1_epi32(a1)));
+    return in_turn(_mm256_add_epi32(acc, _mm256_madd_epi16(p, _mm256_set1_epi16(1))));
+}
+
 /* Bytes that are q + 128: |q| <= 128 and the sign moved to the activation (never -128), so two
  * products reach at most 32512 and nothing saturates. No offset remains to be taken off. */
 #define vi_begin128(n128) ((void)(n128), _mm256_setzero_si256())
@@ -326,6 +335,25 @@ INLINE vi vi_dot128(vi acc, vb w, int32_t a4)
     __m256i a = _mm256_sign_epi8(_mm256_set1_epi32(a4), q);
     __m256i p = _mm256_maddubs_epi16(_mm256_abs_epi8(q), a);
     return in_turn(_mm256_add_epi32(acc, _mm256_madd_epi16(p, _mm256_set1_epi16(1))));
+}
+
+/* The same of words, as they come of pairs of bytes: what many rows meet, where a conversion of
+ * each weight does not count and every other instruction does. */
+#define DOT_WORDS
+#define vb_words(q) _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(q)))
+
+INLINE vi vi_dot_words(vi acc, vb w, int32_t a2)
+{
+    return in_turn(_mm256_add_epi32(acc, _mm256_madd_epi16(w, _mm256_set1_epi32(a2))));
+}
+
+/* Of bytes q + 128, four to a lane, those at n and n + 1 as words q. */
+INLINE vb vb_words_of(vb w, int n)
+{
+    const vb twice = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13));
+    const vb bytes = _mm256_add_epi8(twice, _mm256_set1_epi8((char)n));
+    return _mm256_srai_epi16(_mm256_shuffle_epi8(vb_flip(w), bytes), 8);
 }
 
 /* Bytes up to 15, summed over 32 of K: eight sums of two products of at most 15 * 127 stay below

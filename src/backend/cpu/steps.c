@@ -176,10 +176,12 @@ static unsigned pack_kinds(const struct cpu_backend *b,
 {
     /* rows of its job, from the job's first on; of experts any number, but of a lone row one */
     const uint32_t left = s->any_rows ? 1 : n_rows - row / CPU_ROW_BLOCK * CPU_ROW_BLOCK;
-    unsigned kinds = s->any_rows && n_rows > 1 ? ACT_BLOCKS | ACT_CLOSE : 0;
+    unsigned kinds = 0;
     for (uint64_t formats = s->formats; formats; formats &= formats - 1) {
         const enum panel_format format = (enum panel_format)__builtin_ctzll(formats);
         kinds |= cpu_act_kinds(b->kernels, format, left < CPU_ROW_BLOCK ? left : CPU_ROW_BLOCK);
+        if (s->any_rows && n_rows > 1)
+            kinds |= cpu_act_kinds(b->kernels, format, CPU_ROW_BLOCK);
     }
     return kinds;
 }

@@ -35,7 +35,8 @@ static struct act_int8 make_int8(uint32_t k, uint32_t rows, uint32_t padded)
     const size_t groups = (size_t)padded * (k < 32 ? 1 : k / 32);
     return (struct act_int8){mem_aligned(act_q_bytes(k, rows)),
                              unpacked(groups * sizeof(struct act_block)),
-                             {unpacked(groups * ACT_PLANES * sizeof(float))}};
+                             {unpacked(groups * ACT_PLANES * sizeof(float))},
+                             unpacked(act_q_bytes(k, rows) * sizeof(int16_t))};
 }
 
 static struct act make_act(uint32_t k, uint32_t rows)
@@ -60,6 +61,8 @@ static void free_act(struct act *a)
     free(a->by128.b);
     free(a->by32.s);
     free(a->by128.s);
+    free(a->by32.words);
+    free(a->by128.words);
 }
 
 struct linear_case {
