@@ -123,8 +123,7 @@ INLINE void pack_block(const float *x, float amax, int8_t *q, int32_t sum[2])
     for (int i = 0; i < 32 / VL; i++) {
         const vf steps = vf_min(vf_mul(vf_load(x + i * VL), vf_set1(inverse)), vf_set1(127.0f));
         vi r = vi_round(vf_max(steps, vf_set1(-127.0f)));
-        vi_store_i8(q + i * VL, r);
-        sum[i * VL / 16] += vi_sum(r);
+        sum[i * VL / 16] += vi_store_i8(q + i * VL, r);
     }
 }
 

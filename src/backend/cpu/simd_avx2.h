@@ -140,10 +140,15 @@ INLINE vf vf_exp2_of(vi n)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
 }
 
-INLINE void vi_store_i8(int8_t *p, vi v)
+/* As bytes, -128..127; their sum. */
+INLINE int32_t vi_store_i8(int8_t *p, vi v)
 {
-    __m128i h = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-    _mm_storel_epi64((__m128i *)p, _mm_packs_epi16(h, h));
+    const __m128i h = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    const __m128i b = _mm_packs_epi16(h, h);
+    _mm_storel_epi64((__m128i *)p, b);
+    const __m128i s =
+        _mm_sad_epu8(_mm_xor_si128(b, _mm_set1_epi8((char)0x80)), _mm_setzero_si128());
+    return _mm_cvtsi128_si32(s) - 8 * 128;
 }
 
 #define vb_load(p) _mm256_loadu_si256((const __m256i *)(p))

@@ -119,9 +119,14 @@ INLINE vf vf_exp2_of(vi n)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(127)), 23));
 }
 
-INLINE void vi_store_i8(int8_t *p, vi v)
+/* As bytes, -128..127; their sum. */
+INLINE int32_t vi_store_i8(int8_t *p, vi v)
 {
-    _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(v));
+    const __m128i b = _mm512_cvtepi32_epi8(v);
+    _mm_storeu_si128((__m128i *)p, b);
+    const __m128i s =
+        _mm_sad_epu8(_mm_xor_si128(b, _mm_set1_epi8((char)0x80)), _mm_setzero_si128());
+    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_unpackhi_epi64(s, s))) - 16 * 128;
 }
 
 #define vb_load(p) _mm512_loadu_si512((const void *)(p))

@@ -264,9 +264,12 @@ INLINE vf vf_exp2_of(vi n)
     return r;
 }
 
-INLINE void vi_store_i8(int8_t *p, vi v)
+/* As bytes, -128..127; their sum. */
+INLINE int32_t vi_store_i8(int8_t *p, vi v)
 {
-    EACH p[i_] = (int8_t)v.x[i_];
+    int32_t sum = 0;
+    EACH sum += p[i_] = (int8_t)v.x[i_];
+    return sum;
 }
 
 INLINE vb vb_load(const uint8_t *p)
