@@ -289,6 +289,16 @@ def further():
     for name, v in (("integers", (U32, [1])), ("number", (U32, 0))): # as llama.cpp saves them
         yield f"granite_swa_{name}", tiny.granite_windows(**{"attention.rope_pattern": v}), GOOD
 
+    def biased(name, n, arch="qwen3"):
+        return tiny.small(arch, set_tensors={f"blk.0.{name}.bias": (0, (n,))})
+
+    q, kv = tiny.N_HEAD * tiny.HEAD, tiny.N_KV * tiny.HEAD
+    for name, n in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
+        yield f"qwen3_{name}_bias", biased(name, n), GOOD
+        yield f"qwen3_{name}_wide_bias", biased(name, n + 1), (f"{name}.bias has shape {n + 1}",)
+    for name in ("attn_output", "ffn_down"):
+        yield f"qwen3_{name}_bias", biased(name, tiny.N_EMBD), (f"{name}.bias has no place",)
+
     yield "bitnet", tiny.bitnet(), GOOD
     yield "bitnet_no_scale", tiny.bitnet(drop=["blk.0.attn_v.scale"]), GOOD
     for name in ("attn_sub_norm.weight", "ffn_sub_norm.weight"):
