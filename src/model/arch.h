@@ -122,7 +122,9 @@ struct arch {
     bool gate_in_query;    /* or of what attn_q has behind each head's query */
     enum recurrence recurrence;
     enum recurrent_layers recurrent_layers;
-    bool bare_norms;         /* names of norms may lack "weight" */
+    bool sub_norms;  /* what attention gathered is normalised, and what the gate let through */
+    bool scaled;     /* matrices may have a scale beside them: NAME.scale */
+    bool bare_norms; /* names of norms may lack "weight" */
     const char *output_norm; /* name of the last norm; NULL: output_norm */
     bool clamp;              /* knows attention.clamp_kqv */
     bool half_ff;            /* feed_forward_length counts gate and up together */

@@ -4,6 +4,7 @@
 static const struct arch rows[] = {
     {.name = "lfm2",
      .rope = ROPE_HALVES,
+     .qkv_bias = OPTIONAL,
      .qk_norm = QK_NORM_HEADS,
      .norms = NORM_BEFORE,
      .recurrence = RECURRENCE_CONV,
@@ -11,6 +12,7 @@ static const struct arch rows[] = {
      .window_pattern = NO_WINDOWS},
     {.name = "lfm2moe",
      .rope = ROPE_HALVES,
+     .qkv_bias = OPTIONAL,
      .qk_norm = QK_NORM_HEADS,
      .norms = NORM_BEFORE,
      .experts = REQUIRED,

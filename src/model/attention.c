@@ -229,6 +229,8 @@ void plan_attention(struct builder *b, bool parallel)
         plan_attend(b);
         if (b->arch->gated_attention || b->arch->gate_in_query)
             add_attention_gate(b);
+        if (b->arch->sub_norms)
+            plan_part_norm(b, "attn_sub_norm", BUF_ATT, l->n_head * l->head_dim);
         plan_linear(b, "attn_output", BUF_ATT, l->n_head * l->head_dim, BUF_OUT, hp->n_embd, bias);
     }
     if (l->recurrent) {

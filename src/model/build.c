@@ -75,7 +75,7 @@ const struct gguf_tensor *plan_factor(struct builder *b, const struct gguf_tenso
 {
     static const char weight[] = ".weight";
     char name[96];
-    if (!w || w->type != GGUF_TYPE_NVFP4 || w->name.len < sizeof weight)
+    if (!w || (w->type != GGUF_TYPE_NVFP4 && !b->arch->scaled) || w->name.len < sizeof weight)
         return NULL;
     const int stem = (int)(w->name.len - (sizeof weight - 1));
     snprintf(name, sizeof name, "%.*s.input_scale", stem, w->name.data);

@@ -36,9 +36,9 @@ const struct gguf_tensor *plan_take(struct builder *b,
                                     enum values values,
                                     enum presence presence);
 
-/* What products with a tensor of NVFP4 are multiplied by, n values: NAME.scale of its name without
- * "weight", or NULL if there is none. NAME.input_scale, by which others quantise what it is
- * multiplied with, is left alone. */
+/* What products with a tensor of NVFP4, or of an architecture that has scales, are multiplied by, n
+ * values: NAME.scale of its name without "weight", or NULL if there is none. NAME.input_scale, by
+ * which others quantise what it is multiplied with, is left alone. */
 const struct gguf_tensor *plan_factor(struct builder *b, const struct gguf_tensor *w, uint64_t n);
 
 /* Name of a tensor of the layer under construction; valid until the next call. */
@@ -77,6 +77,8 @@ struct op *plan_head_norm(struct builder *b,
                           const struct gguf_tensor *w);
 /* The norm of the layer under construction, of rows of n_embd values. */
 void plan_norm(struct builder *b, const char *stem, enum model_buf in, enum model_buf out);
+/* By RMS, of the first n values of a buffer, in place. */
+void plan_part_norm(struct builder *b, const char *stem, enum model_buf buf, uint32_t n);
 /* The norm before a sub-layer, where there is one; returns what the sub-layer reads. */
 enum model_buf plan_norm_before(struct builder *b, const char *stem);
 /* What a sub-layer put in OUT, normalised where the architecture does so, joins the residual

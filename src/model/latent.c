@@ -8,14 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A norm of the first n values of a buffer, in place. */
-static void add_part_norm(struct builder *b, const char *stem, enum model_buf buf, uint32_t n)
-{
-    struct op *op = plan_add(b, OP_NORM, buf, buf);
-    op->n_in = op->n_out = n;
-    op->w = plan_take(b, plan_name(b, stem, "weight"), n, 1, F32_ONLY, REQUIRED);
-}
-
 static void add_linear_by_head(struct builder *b,
                                const struct gguf_tensor *w,
                                enum model_buf in,
@@ -145,14 +137,14 @@ void plan_latent_attention(struct builder *b, enum model_buf in)
     if (hp->q_latent) {
         plan_linear(b, "attn_q_a", in, n_embd, BUF_QUERY, hp->q_latent, ABSENT);
         plan_linear(b, "attn_kv_a_mqa", in, n_embd, BUF_K, hp->head_dim, ABSENT);
-        add_part_norm(b, "attn_q_a_norm", BUF_QUERY, hp->q_latent);
+        plan_part_norm(b, "attn_q_a_norm", BUF_QUERY, hp->q_latent);
         plan_linear(
             b, "attn_q_b", BUF_QUERY, hp->q_latent, BUF_HEADS, n_head * hp->head_key, ABSENT);
     } else {
         plan_linear(b, "attn_q", in, n_embd, BUF_HEADS, n_head * hp->head_key, ABSENT);
         plan_linear(b, "attn_kv_a_mqa", in, n_embd, BUF_K, hp->head_dim, ABSENT);
     }
-    add_part_norm(b, "attn_kv_a_norm", BUF_K, hp->latent);
+    plan_part_norm(b, "attn_kv_a_norm", BUF_K, hp->latent);
     add_linear_by_head(b, to_latent, BUF_HEADS, hp->head_key, BUF_Q, hp->head_dim);
     struct op *op = plan_add(b, OP_HEAD_COPY, BUF_HEADS, BUF_Q);
     op->n_head = n_head;

@@ -51,6 +51,13 @@ void plan_norm(struct builder *b, const char *stem, enum model_buf in, enum mode
     add_norm(b, take_norm(b, name), in, out);
 }
 
+void plan_part_norm(struct builder *b, const char *stem, enum model_buf buf, uint32_t n)
+{
+    struct op *op = plan_add(b, OP_NORM, buf, buf);
+    op->n_in = op->n_out = n;
+    op->w = plan_take(b, plan_name(b, stem, "weight"), n, 1, F32_ONLY, REQUIRED);
+}
+
 struct op *plan_head_norm(struct builder *b,
                           enum model_buf buf,
                           uint32_t n,
@@ -206,6 +213,8 @@ static void add_dense(struct builder *b, enum model_buf in)
     if (b->arch->streams)
         plan_sparse(b, BUF_GATE, n_ff);
     plan_gated(b, BUF_GATE, BUF_UP, n_ff);
+    if (b->arch->sub_norms)
+        plan_part_norm(b, "ffn_sub_norm", BUF_GATE, n_ff);
     plan_linear(b, "ffn_down", BUF_GATE, n_ff, BUF_OUT, n_embd, bias);
 }
 

@@ -441,6 +441,13 @@ def granite_windows(**more):
     return small("granite_swa", set_keys=k, set_tensors={"blk.0.attn_sinks.weight": (0, (N_HEAD,))})
 
 
+def bitnet(tensors=(), drop=()):
+    """What attention gathered and what the gate let through are normalised, and one matrix has a scale."""
+    return small("bitnet", drop=drop, set_tensors={
+        "blk.0.attn_sub_norm.weight": (0, (N_HEAD * HEAD,)), "blk.0.ffn_sub_norm.weight": (0, (N_FF,)),
+        "blk.0.attn_v.scale": (0, (1,)), **dict(tensors)})
+
+
 def modern_bert(tensors=(), **more):
     k = {f"modern-bert.{n}": v for n, v in {
         LN: (F32, 1e-5), "attention.sliding_window": (U32, 4), "pooling_type": (U32, 1), **more}.items()}
@@ -467,7 +474,7 @@ SEEDS |= {"short_convolution": lfm2(),
           "delta_fused": delta("qwen35", 16, 4, 2, 1, fused=True),
           "scan": mamba2(), "all_in_one": all_in_one(), "ungated_experts": nemotron(),
           "latent_experts": nemotron(moe_latent_size=(U32, 4)), "slopes": sloped(),
-          "unrotated": granite_windows(), "bare_first": modern_bert(),
+          "unrotated": granite_windows(), "bare_first": modern_bert(), "sub_norms": bitnet(),
           "fp4": small("llama", set_keys={"llama.feed_forward_length": (U32, 64)}, set_tensors={
               "blk.0.ffn_gate.weight": (0, (N_EMBD, 64)), "blk.0.ffn_up.weight": (0, (N_EMBD, 64)),
               "blk.0.ffn_down.weight": (40, (64, N_EMBD)), "blk.0.ffn_down.scale": (0, (1,))})}

@@ -320,4 +320,15 @@ FAMILIES = {
         residual=1.4 / 2 ** 0.5, logit_divisor=16 / 256,
         keys={"attention.kv_lora_rank": 24, "attention.q_lora_rank": 20}),
     "llama-heads-of-20": dict(arch="llama", dim=20, embd=40), # as those of 100 of OpenLLaMA 3B
+    "bitnet": dict(arch="bitnet", pair="halves", tied=True, sub_norms=True),
+    "bitnet-scaled": dict( # in one of its layers all matrices, in the other some
+        arch="bitnet", pair="halves", tied=True, sub_norms=True,
+        scaled=["blk.0." + x for x in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up",
+                                       "ffn_down")] + ["blk.1.attn_v", "blk.1.ffn_up"]),
+    # biases that files of their architectures may have and usually have not
+    "qwen3-biased": dict(arch="qwen3", pair="halves", qk_norm="heads", tied=True, qkv_bias=True),
+    "olmo2-biased": dict(arch="olmo2", pair="halves", norms="after", qk_norm="rows", qkv_bias=True),
+    "olmo-biased": dict( # and only then clamped
+        arch="olmo", norm="bare", tied=True, heads_kv=2, clamp=1.5, qkv_bias=True,
+        keys={"attention.clamp_kqv": 1.5}),
 }

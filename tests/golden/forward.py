@@ -188,7 +188,8 @@ def forward(c, t, ids):
 
         def linear(y, name):
             b = t.get(f"blk.{i}.{name}.bias")
-            return y @ w(name).T + (0 if b is None else b)
+            scale = t[f"blk.{i}.{name}.scale"] if f"blk.{i}.{name}" in c.get("scaled", []) else 1
+            return y @ w(name).T * scale + (0 if b is None else b)
 
         def attend_latent(y):
             """As DeepSeek-V2 defines it: each head's keys and values made of the latent."""
@@ -285,6 +286,8 @@ def forward(c, t, ids):
             gathered = np.einsum("hqk,khd->qhd", s, v).reshape(n, h * dim)
             if gate is not None:
                 gathered = gathered / (1 + np.exp(-gate))
+            if c.get("sub_norms"):
+                gathered = norm_here(gathered, "attn_sub_norm")
             return linear(gathered, "attn_output")
 
         before = x
@@ -376,7 +379,8 @@ def forward(c, t, ids):
             if c.get("sparse", [-np.inf] * (i + 1))[i] > -np.inf:
                 cut = g.std(-1, ddof=1, keepdims=True) * np.float64(np.float32(c["sparse"][i]))
                 g = np.maximum(g - g.mean(-1, keepdims=True) - cut, 0)
-            y = linear(gate(g, u), "ffn_down")
+            y = gate(g, u)
+            y = linear(norm_here(y, "ffn_sub_norm") if c.get("sub_norms") else y, "ffn_down")
         if c.get("norms") in ("both", "after"):
             y = norm_here(y, "post_ffw_norm")
         x = x + y * residual

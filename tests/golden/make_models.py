@@ -115,6 +115,9 @@ def tensors_of(c, rng):
         if h:
             q = h * c["head_value"] if c.get("latent") else q
             mat(p + "attn_output", d, q if hk else d)
+        if c.get("sub_norms"):
+            norm(p + "attn_sub_norm", q)
+            norm(p + "ffn_sub_norm", ff)
         if c.get("out_bias"):
             vec(p + "attn_output.bias", d)
         if c.get("sinks"):
@@ -192,6 +195,8 @@ def tensors_of(c, rng):
             mat(p + "ffn_down_shexp", d, c["ff_shared"])
         if c.get("shared_gate"):
             vec(p + "ffn_gate_inp_shexp.weight", d)
+    for name in c.get("scaled", []): # matrices with a scale beside them
+        vec(name + ".scale", 1, 0.8, 0.2)
     if c.get("norm") != "bare":
         norm(c.get("output_norm", "output_norm"), d)
     if not c.get("tied"):

@@ -289,6 +289,30 @@ def further():
     for name, v in (("integers", (U32, [1])), ("number", (U32, 0))): # as llama.cpp saves them
         yield f"granite_swa_{name}", tiny.granite_windows(**{"attention.rope_pattern": v}), GOOD
 
+    def biased(name, n, arch="qwen3"):
+        return tiny.small(arch, set_tensors={f"blk.0.{name}.bias": (0, (n,))})
+
+    q, kv = tiny.N_HEAD * tiny.HEAD, tiny.N_KV * tiny.HEAD
+    for name, n in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
+        yield f"qwen3_{name}_bias", biased(name, n), GOOD
+        yield f"qwen3_{name}_wide_bias", biased(name, n + 1), (f"{name}.bias has shape {n + 1}",)
+    for name in ("attn_output", "ffn_down"):
+        yield f"qwen3_{name}_bias", biased(name, tiny.N_EMBD), (f"{name}.bias has no place",)
+
+    yield "bitnet", tiny.bitnet(), GOOD
+    yield "bitnet_no_scale", tiny.bitnet(drop=["blk.0.attn_v.scale"]), GOOD
+    for name in ("attn_sub_norm.weight", "ffn_sub_norm.weight"):
+        yield f"bitnet_no_{name}", tiny.bitnet(drop=["blk.0." + name]), (f"{name} is missing",)
+        yield f"bitnet_short_{name}", tiny.bitnet({"blk.0." + name: (0, (4,))}), (f"{name} has shape 4",)
+    yield "bitnet_scales", tiny.bitnet({"blk.0.attn_v.scale": (0, (2,))}), ("attn_v.scale has shape 2",)
+    yield "bitnet_other_scale", tiny.bitnet({"blk.0.attn_norm.scale": (0, (1,))}), ("has no place",)
+    yield "scale_of_llama", tiny.small("llama", set_tensors={"blk.0.attn_v.scale": (0, (1,))}), (
+        "attn_v.scale has no place",)
+    scale = struct.pack("<f", random.Random("blk.0.attn_v.scale").uniform(-0.3, 0.3))
+    for v in (math.nan, -math.inf):
+        yield f"bitnet_scale_{v}", tiny.bitnet().replace(scale, struct.pack("<f", v)), (
+            "attn_v.scale holds what is no number",)
+
     for v in ("gelu", "silu"): # good, but for other commands
         yield f"modern_bert_{v}", tiny.modern_bert(hidden_activation=(STRING, v)), ("does not continue",)
     for v in ((STRING, "relu"), (STRING, ""), (U32, 1), (STRING, "x" * 99)):
