@@ -80,7 +80,8 @@ struct arch {
     const char *ffn_norm; /* name of the norm before the feed-forward part; NULL: ffn_norm */
     enum gate_kind gate;
     enum unary_kind gate_unary; /* before that; NONE: nothing is */
-    bool gate_by_key;           /* unless hidden_activation says silu */
+    bool gate_by_key;           /* unless hidden_activation says silu, */
+    bool gate_by_heads;         /* or, without that, every head has keys of its own */
     enum unary_kind unary;   /* a feed-forward part, or expert, is this of `up` alone; NONE: it has
                               * a gate */
     bool both_ways;          /* not causal, with windows to either side; no logits */

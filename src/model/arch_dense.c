@@ -298,9 +298,15 @@ static const struct arch rows[] = {
      .norms = NORM_BEFORE,
      .unary = UNARY_XIELU,
      .window_pattern = NO_WINDOWS},
-    {.name = "bitnet", /* b1.58 */
+    /* b1.58: the first models, whose files do not name the gate, have SiLU, and no grouped heads;
+     * 2B-4T has those, and the square of what is above 0 */
+    {.name = "bitnet",
      .rope = ROPE_HALVES,
      .norms = NORM_BEFORE,
+     .gate = GATE_PLAIN,
+     .gate_unary = UNARY_RELU_SQUARE,
+     .gate_by_key = true,
+     .gate_by_heads = true,
      .sub_norms = true,
      .scaled = true,
      .window_pattern = NO_WINDOWS},

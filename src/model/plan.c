@@ -160,19 +160,29 @@ void plan_unary(struct builder *b, enum model_buf buf, uint32_t n, enum unary_ki
         op->xielu = plan_xielu(b);
 }
 
-/* What a file says that the gate is, of "gelu" and "silu". */
+static bool key_says(const struct gguf_kv *kv, const char *text)
+{
+    return kv->kind == GGUF_STRING && kv->s.len == strlen(text) &&
+           memcmp(kv->s.data, text, kv->s.len) == 0;
+}
+
+/* What a file says that the gate is, of silu and what the architecture has in its place. */
 static bool gate_is_silu(struct builder *b)
 {
     const struct gguf_kv *kv = key_find(b->m, "hidden_activation");
-    if (!b->arch->gate_by_key || !kv)
+    const char *other = b->arch->gate_unary == UNARY_RELU_SQUARE ? "relu2" : "gelu";
+    const struct model_layer *layer = &b->m->layers[b->layer];
+    if (!b->arch->gate_by_key)
         return false;
-    if (kv->kind == GGUF_STRING && kv->s.len == 4 && memcmp(kv->s.data, "silu", 4) == 0)
-        return true;
-    if ((kv->kind != GGUF_STRING || kv->s.len != 4 || memcmp(kv->s.data, "gelu", 4) != 0) &&
-        !b->err)
-        b->err = err_set(
-            b->e, ERR_UNSUPPORTED, "%s.hidden_activation is neither gelu nor silu", b->m->arch);
-    return false;
+    if (!kv)
+        return b->arch->gate_by_heads && layer->n_head == layer->n_head_kv;
+    if (!key_says(kv, "silu") && !key_says(kv, other) && !b->err)
+        b->err = err_set(b->e,
+                         ERR_UNSUPPORTED,
+                         "%s.hidden_activation is neither %s nor silu",
+                         b->m->arch,
+                         other);
+    return key_says(kv, "silu");
 }
 
 void plan_gated(struct builder *b, enum model_buf out, enum model_buf up, uint32_t n)

@@ -441,9 +441,9 @@ def granite_windows(**more):
     return small("granite_swa", set_keys=k, set_tensors={"blk.0.attn_sinks.weight": (0, (N_HEAD,))})
 
 
-def bitnet(tensors=(), drop=()):
+def bitnet(tensors=(), drop=(), keys=()):
     """What attention gathered and what the gate let through are normalised, and one matrix has a scale."""
-    return small("bitnet", drop=drop, set_tensors={
+    return small("bitnet", set_keys=dict(keys), drop=drop, set_tensors={
         "blk.0.attn_sub_norm.weight": (0, (N_HEAD * HEAD,)), "blk.0.ffn_sub_norm.weight": (0, (N_FF,)),
         "blk.0.attn_v.scale": (0, (1,)), **dict(tensors)})
 

@@ -320,9 +320,13 @@ FAMILIES = {
         residual=1.4 / 2 ** 0.5, logit_divisor=16 / 256,
         keys={"attention.kv_lora_rank": 24, "attention.q_lora_rank": 20}),
     "llama-heads-of-20": dict(arch="llama", dim=20, embd=40), # as those of 100 of OpenLLaMA 3B
-    "bitnet": dict(arch="bitnet", pair="halves", tied=True, sub_norms=True),
+    "bitnet": dict(arch="bitnet", pair="halves", tied=True, sub_norms=True, act="relu2"),
+    "bitnet-silu": dict(arch="bitnet", pair="halves", tied=True, sub_norms=True,
+                        keys={"hidden_activation": "silu"}),
+    "bitnet-relu2": dict(arch="bitnet", pair="halves", tied=True, sub_norms=True, act="relu2",
+                         heads_kv=2, keys={"hidden_activation": "relu2"}),
     "bitnet-scaled": dict( # in one of its layers all matrices, in the other some
-        arch="bitnet", pair="halves", tied=True, sub_norms=True,
+        arch="bitnet", pair="halves", tied=True, sub_norms=True, heads_kv=2,
         scaled=["blk.0." + x for x in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up",
                                        "ffn_down")] + ["blk.1.attn_v", "blk.1.ffn_up"]),
     # biases that files of their architectures may have and usually have not

@@ -123,6 +123,8 @@ def forward(c, t, ids):
             return 0.5 * g * (1 + np.tanh(np.sqrt(2 / np.pi) * (g + 0.044715 * g ** 3))) * u
         if c.get("act") == "gelu_exact":
             return 0.5 * g * (1 + np.vectorize(math.erf)(g / np.sqrt(2))) * u
+        if c.get("act") == "relu2":
+            return np.maximum(g, 0) ** 2 * u
         if c.get("act") == "clamped":
             g, u = np.minimum(g, 7), np.clip(u, -7, 7)
             return g / (1 + np.exp(-1.702 * g)) * (u + 1)

@@ -313,6 +313,12 @@ def further():
         yield f"bitnet_scale_{v}", tiny.bitnet().replace(scale, struct.pack("<f", v)), (
             "attn_v.scale holds what is no number",)
 
+    for v in ("silu", "relu2"):
+        yield f"bitnet_{v}", tiny.bitnet(keys={"bitnet.hidden_activation": (STRING, v)}), GOOD
+    for v in ((STRING, "gelu"), (STRING, "relu"), (STRING, "relu22"), (U32, 2)):
+        yield f"bitnet_{v}", tiny.bitnet(keys={"bitnet.hidden_activation": v}), (
+            "hidden_activation is neither relu2 nor silu",)
+
     for v in ("gelu", "silu"): # good, but for other commands
         yield f"modern_bert_{v}", tiny.modern_bert(hidden_activation=(STRING, v)), ("does not continue",)
     for v in ((STRING, "relu"), (STRING, ""), (U32, 1), (STRING, "x" * 99)):

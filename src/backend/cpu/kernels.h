@@ -134,7 +134,7 @@ struct act_int8 {
         struct act_super *s; /* [row][k/128], by128 */
         float *scale;        /* [row/L][ACT_PLANES][k/32][L], by32 */
     };
-    int16_t *words; /* q once more, as wide apart; or NULL where no kernel reads it */
+    int16_t *words; /* q once more, as wide apart; where no kernel reads it there is no room */
 };
 
 struct act {

@@ -5,6 +5,7 @@
  *         for each part of K (TILE_K, TILE_FLOAT_K)
  *             widen: panel -> [panel][group] { f32 scale[16], second[16], u8 q[8][16][4],
  *                                                      f32 third[16] }
+ *                                    and the words of some (linear_tile_int_impl.h),
  *                    or, for float weights,    [panel][k] f32[16]
  *             for each M rows
  *                 M x TILE_VECS sums, from and to memory: [row][vector]
@@ -36,7 +37,9 @@ struct tile {
 #define WIDE_AT(v) ((v) / PARTS * TILE_GROUPS * WIDE_BYTES + (v) % PARTS * VL * 4)
 #ifdef DOT_WORDS
 _Static_assert(TILE_PANELS == 1, "words have no place between panels");
+_Static_assert(TILE_GROUPS *(WIDE_BYTES + WORDS_BYTES) <= WIDE_PART_BYTES, "sums lie behind them");
 #endif
+_Static_assert(TILE_PANELS *TILE_GROUPS *WIDE_BYTES <= WIDE_PART_BYTES, "sums lie behind them");
 
 /* Weights of the next part are on their way while this one is multiplied, evenly: a burst of
  * prefetches would fill the buffers that every load needs. `at` of the first panel on, t->ask bytes

@@ -11,8 +11,9 @@
  *
  * so 73, 74, 68, 63 and 91 % of the integer peak are what is possible.
  *
- * With AVX2 alone bytes up to 15, or 31 over 16 of K, are summed in 16 bits: a multiplication for
- * 4 of K. Other bytes would take three, of which one moves a sign, and take two as words. */
+ * With AVX2 alone bytes up to 15, or up to 31 or q + 32 over 16 of K, are summed in 16 bits: a
+ * multiplication for 4 of K; of others up to 63 (Q2_K) two such sums, three for 8. Those that are
+ * left, q + 128, would take three, of which one moves a sign, and take two as words. */
 
 #ifdef DOT_WORDS
 #define IN_WORDS(kind)                                                                             \

@@ -199,15 +199,15 @@ static void looks_begin_anew(void **state)
     struct pool *p;
     const uint32_t n_items = 1;
     memset(looks, 0, sizeof looks);
-    assert_int_equal(pool_create(2, 1, &p, NULL), OK);
-    pool_on_idle(p, look_on, looks);
-    for (int i = 0; i < 60; i++) {
-        usleep(i * 50);
-        pool_walk(p, &n_items, 1, take_a_moment, NULL);
+    for (int times = 0; times < MAX_TIMES && looks[0].n + looks[1].n == 0; times++) {
+        assert_int_equal(pool_create(2, 1, &p, NULL), OK);
+        pool_on_idle(p, look_on, looks);
+        for (int i = 0; i < 60; i++) {
+            usleep(i * 50);
+            pool_walk(p, &n_items, 1, take_a_moment, NULL);
+        }
+        pool_destroy(p);
     }
-    pool_destroy(p);
-    for (int i = 0; i < MAX_TIMES && looks[0].n + looks[1].n == 0; i++)
-        look_for_a_while();
     assert_true(looks[0].n + looks[1].n > 0);
     assert_false(looks[0].out_of_turn || looks[1].out_of_turn);
 }
