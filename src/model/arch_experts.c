@@ -95,6 +95,7 @@ static const struct arch rows[] = {
      .window_pattern = NO_WINDOWS},
     {.name = "ernie4_5-moe",
      .rope = ROPE_ADJACENT,
+     .qkv_bias = OPTIONAL,
      .out_bias = OPTIONAL,
      .norms = NORM_BEFORE,
      .experts = REQUIRED,

@@ -335,4 +335,8 @@ FAMILIES = {
     "olmo-biased": dict( # and only then clamped
         arch="olmo", norm="bare", tied=True, heads_kv=2, clamp=1.5, qkv_bias=True,
         keys={"attention.clamp_kqv": 1.5}),
+    "ernie4_5-moe-biased": dict(
+        arch="ernie4_5-moe", experts=6, used=2, ff_expert=24, expert_length=24, ff_shared=40,
+        select_bias=True, weights_norm=True, dense_first=1, tied=True, qkv_bias=True,
+        keys={"leading_dense_block_count": 1, "interleave_moe_layer_step": 1}),
 }
