@@ -171,6 +171,7 @@ struct scales {
 /* Vector g of a group's nibbles at `w`. */
 INLINE vb nibble_bytes(const uint8_t *w, int g, int at)
 {
-    const vb both = vb_load(w + g % 4 * 64 + at);
+    vb both = vb_load(w + g % 4 * 64 + at);
+    vb_load_once(both);
     return g < 4 ? vb_low4(both) : vb_high4(both);
 }

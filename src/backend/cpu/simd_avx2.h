@@ -184,6 +184,8 @@ INLINE int32_t vi_store_i8(int8_t *p, vi v)
 #define vb_flip(a) _mm256_xor_si256((a), _mm256_set1_epi8((char)0x80))
 /* The compiler no longer knows what v holds. */
 #define vb_forget(v) __asm__("" : "+x"(v))
+/* v, which two instructions need, is loaded and kept, not an operand in memory of either. */
+#define vb_load_once(v) vb_forget(v)
 /* Ask for a line once v is there: a compiler by itself puts all requests first. */
 #define vb_ask(v, line) __asm__ volatile("prefetcht0 %1" : "+x"(v) : "m"(*(const char *)(line)))
 /* Of each byte w, below 16, the table's byte. */

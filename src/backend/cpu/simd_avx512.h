@@ -163,6 +163,7 @@ INLINE int32_t vi_store_i8(int8_t *p, vi v)
 #define vb_flip(a) _mm512_xor_si512((a), _mm512_set1_epi8((char)0x80))
 /* The compiler no longer knows what v holds. */
 #define vb_forget(v) __asm__("" : "+v"(v))
+#define vb_load_once(v) ((void)(v)) /* slower */
 /* Ask for a line, into L2, once v is there: a compiler by itself puts all requests first. */
 #define vb_ask(v, line) __asm__ volatile("prefetcht1 %1" : "+v"(v) : "m"(*(const char *)(line)))
 /* Of each byte w, below 16, the table's byte. */
