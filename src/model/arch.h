@@ -101,8 +101,9 @@ struct arch {
     enum presence shared_gate; /* and what weighs it */
     bool shared_average;       /* it and what was selected count half */
     bool expert_input;         /* what is weighed is what an expert reads */
-    bool expert_latent;        /* experts may stand between two matrices that all share */
-    enum gating gating;        /* where the file does not say */
+    bool router_first;  /* the router reads the stream as the layer finds it, before attention */
+    bool expert_latent; /* experts may stand between two matrices that all share */
+    enum gating gating; /* where the file does not say */
     enum presence select_bias; /* exp_probs_b.bias: what scores are added to for the selection */
     enum scales scales;
     bool embed_sqrt;      /* embeddings times sqrt(n_embd) */

@@ -97,6 +97,7 @@ void plan_attend(struct builder *b);
 
 /* experts.c: the router, the experts and the one that all rows share, to OUT; or, beside a dense
  * part whose result OUT holds, normalised and added to it. */
+void plan_router(struct builder *b, enum model_buf in);
 void plan_experts(struct builder *b, enum model_buf in);
 void plan_experts_beside(struct builder *b);
 

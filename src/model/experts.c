@@ -237,13 +237,21 @@ static void add_shared_inputs(struct builder *b, enum model_buf in)
         plan_linear(b, "ffn_gate_inp_shexp", in, n_embd, BUF_SHARED_GATE, 1, ABSENT);
 }
 
+void plan_router(struct builder *b, enum model_buf in)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const enum presence bias = b->arch->expert_bias;
+    plan_linear(b, "ffn_gate_inp", in, hp->n_embd, BUF_ROUTER, hp->n_expert, bias);
+}
+
 /* The first linears of the shared expert stand beside the router: they read the same rows. */
 void plan_experts(struct builder *b, enum model_buf in)
 {
     const struct model_hparams *hp = &b->m->hp;
     const struct arch *arch = b->arch;
     const uint32_t n_embd = hp->n_embd, n_shared = hp->n_ff_shared;
-    plan_linear(b, "ffn_gate_inp", in, n_embd, BUF_ROUTER, hp->n_expert, arch->expert_bias);
+    if (!arch->router_first)
+        plan_router(b, in);
     if (n_shared)
         add_shared_inputs(b, in);
     struct op *op = plan_add(b, OP_SELECT, BUF_ROUTER, BUF_ROUTER);

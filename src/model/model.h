@@ -288,13 +288,14 @@ enum rope_kind { ROPE_ADJACENT, ROPE_HALVES };
 enum gate_kind { GATE_SILU, GATE_GELU, GATE_CLAMPED, GATE_SIGMOID, GATE_PLAIN };
 
 /* What stands between the two matrices of a feed-forward part without a gate: gelu by the error
- * function; gelu by its tanh form; max(x, 0)^2; or, of parameters that differ from layer to layer,
- * xIELU (Huang and Schlag 2024). */
+ * function; gelu by its tanh form; max(x, 0)^2; max(x, 0); or, of parameters that differ from layer
+ * to layer, xIELU (Huang and Schlag 2024). */
 enum unary_kind {
     UNARY_NONE,
     UNARY_GELU,
     UNARY_GELU_TANH,
     UNARY_RELU_SQUARE,
+    UNARY_RELU,
     N_UNARY_KINDS,
     UNARY_XIELU = N_UNARY_KINDS,
 };

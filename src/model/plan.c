@@ -232,8 +232,11 @@ static void add_layer(struct builder *b)
 {
     const struct model_layer *l = &b->m->layers[b->layer];
     const bool parallel = is_parallel(b);
+    const bool experts = b->m->hp.n_expert && plan_has(b, "ffn_gate_inp");
     if (b->arch->streams)
         plan_streams_predict(b);
+    if (experts && b->arch->router_first)
+        plan_router(b, BUF_X);
     if (l->n_head) {
         plan_attention(b, parallel);
     } else if (l->recurrent) {
@@ -244,7 +247,6 @@ static void add_layer(struct builder *b)
         return;
     const enum model_buf in =
         parallel ? BUF_H : plan_norm_before(b, b->arch->ffn_norm ? b->arch->ffn_norm : "ffn_norm");
-    const bool experts = b->m->hp.n_expert && plan_has(b, "ffn_gate_inp");
     if (experts && !b->arch->experts_beside)
         plan_experts(b, in);
     else

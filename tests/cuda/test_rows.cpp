@@ -5,7 +5,7 @@
 #include "model/model.h"
 
 static_assert(GATE_SILU == 0 && GATE_GELU == 1 && GATE_CLAMPED == 2 && GATE_SIGMOID == 3 &&
-                  GATE_PLAIN == 4 && UNARY_XIELU == 4,
+                  GATE_PLAIN == 4 && UNARY_RELU == 4 && UNARY_XIELU == 5,
               "as rows.cu numbers them");
 
 enum { ROWS = 5, MORE = 3 };
@@ -376,9 +376,9 @@ static void test_in_place(void **state)
         rows_buf b(n, 1, 40), c(n, 0, 4);
         std::vector<double> want(ROWS * n);
         cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
-        const struct cuda_unary xielu = {4, 0.8f, 0.6f, 0.5f, -1e-6f, {}, n, NULL, 0};
+        const struct cuda_unary xielu = {5, 0.8f, 0.6f, 0.5f, -1e-6f, {}, n, NULL, 0};
         const device_array<uint32_t> count(std::vector<uint32_t>(1, ROWS));
-        for (int i = 0; i < 8; i++) { /* of rows, and of places, whose number is not the step's */
+        for (int i = 0; i < 10; i++) { /* of rows, and of places, whose number is not the step's */
             const int kind = 1 + i / 2, places = i % 2; /* as enum unary_kind */
             cuda_at of = s->at(places ? CUDA_ROWS_HIDDEN : CUDA_ROWS_ALL, MORE);
             rows_buf u(n, 0, 4);
@@ -388,6 +388,7 @@ static void test_in_place(void **state)
                     kind == 1   ? 0.5 * x * erfc(-x / sqrt(2))
                     : kind == 2 ? x / 2 * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)))
                     : kind == 3 ? above * above
+                    : kind == 4 ? above
                     : x > 0     ? xielu.positive * x * x + xielu.beta * x
                                 : xielu.negative * (expm1(fmin(x, xielu.eps)) - x) + xielu.beta * x;
             }

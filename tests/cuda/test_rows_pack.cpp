@@ -215,7 +215,7 @@ static std::vector<cuda_stage> chain(const trial &t, const draw &d, int which, i
     case GATE_PACK:
     case PLACES_PACK:
         if (d.gated)
-            s.push_back(unary(t, which, 1 + d.kind % 4, d.chain == PLACES_PACK));
+            s.push_back(unary(t, which, 1 + d.kind % 5, d.chain == PLACES_PACK));
         if (d.w > 0 || !d.gated)
             s.push_back(gate(t, which, d.kind, d.chain == PLACES_PACK));
         *packs = GATE;

@@ -335,6 +335,16 @@ FAMILIES = {
     "olmo-biased": dict( # and only then clamped
         arch="olmo", norm="bare", tied=True, heads_kv=2, clamp=1.5, qkv_bias=True,
         keys={"attention.clamp_kqv": 1.5}),
+    # the router reads what the layer was given; 2 is sigmoid
+    "smallthinker": dict(
+        arch="smallthinker", pair="halves", layers=5, experts=6, used=2, ff_expert=24, expert_length=24,
+        act="relu", router_first=True, weights_norm=True, sigmoid=True, window=24, full_unrotated=True,
+        windowed=[False, True, True, True, False],
+        keys={"attention.sliding_window": 24, "expert_gating_func": 2}),
+    "smallthinker-softmax": dict( # without windows all layers are rotated
+        arch="smallthinker", pair="halves", layers=5, experts=6, used=2, ff_expert=24, expert_length=24,
+        act="relu", router_first=True, weights_norm=True, tied=True,
+        keys={"expert_gating_func": 1}),
     "ernie4_5-moe-biased": dict(
         arch="ernie4_5-moe", experts=6, used=2, ff_expert=24, expert_length=24, ff_shared=40,
         select_bias=True, weights_norm=True, dense_first=1, tied=True, qkv_bias=True,

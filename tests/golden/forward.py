@@ -125,6 +125,8 @@ def forward(c, t, ids):
             return 0.5 * g * (1 + np.vectorize(math.erf)(g / np.sqrt(2))) * u
         if c.get("act") == "relu2":
             return np.maximum(g, 0) ** 2 * u
+        if c.get("act") == "relu":
+            return np.maximum(g, 0) * u
         if c.get("act") == "clamped":
             g, u = np.minimum(g, 7), np.clip(u, -7, 7)
             return g / (1 + np.exp(-1.702 * g)) * (u + 1)
@@ -320,7 +322,7 @@ def forward(c, t, ids):
                 dense = norm_here(linear(gate(linear(y, "ffn_gate"), linear(y, "ffn_up")), "ffn_down"),
                                   "post_ffw_norm_1")
                 y = rms(x, w("ffn_gate_inp", "scale")) * c["embd"] ** -0.5
-            scores = linear(y, "ffn_gate_inp")
+            scores = linear(before if c.get("router_first") else y, "ffn_gate_inp")
             if c.get("beside_dense"):
                 y = norm_here(x, "pre_ffw_norm_2")
             for r in range(n):

@@ -51,9 +51,14 @@ INLINE vf gelu_tanh(vf x)
     return gelu_mul(x, vf_set1(1.0f));
 }
 
+INLINE vf relu(vf x)
+{
+    return vf_max(vf_zero(), x);
+}
+
 INLINE vf relu_square(vf x)
 {
-    x = vf_max(vf_zero(), x);
+    x = relu(x);
     return vf_mul(x, x);
 }
 
@@ -75,6 +80,7 @@ INLINE vf sigmoid_mul(vf g, vf u)
 DEFINE_MAP1(run_gelu, gelu)
 DEFINE_MAP1(run_gelu_tanh, gelu_tanh)
 DEFINE_MAP1(run_relu_square, relu_square)
+DEFINE_MAP1(run_relu, relu)
 
 DEFINE_MAP2(run_gelu_mul, gelu_mul)
 DEFINE_MAP2(run_clamped_mul, clamped_mul)

@@ -172,7 +172,8 @@ static uint64_t run_read(const void *p, size_t n, bool four)
         .layer_norm = run_layer_norm, .norm = run_norm,                                            \
         .unary = {[UNARY_GELU] = run_gelu,                                                         \
                   [UNARY_GELU_TANH] = run_gelu_tanh,                                               \
-                  [UNARY_RELU_SQUARE] = run_relu_square},                                          \
+                  [UNARY_RELU_SQUARE] = run_relu_square,                                           \
+                  [UNARY_RELU] = run_relu},                                                        \
         .silu_mul = run_silu_mul, .add = run_add, .pack = run_pack, .gelu_mul = run_gelu_mul,      \
         .clamped_mul = run_clamped_mul, .sigmoid_mul = run_sigmoid_mul, .xielu = run_xielu,        \
         .add_scaled = run_add_scaled, .cap = run_cap, .mul = run_mul, .rotate = run_rotate,        \

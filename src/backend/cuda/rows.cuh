@@ -11,7 +11,7 @@
 
 /* As enum gate_kind (model.h). */
 enum { SILU, GELU, CLAMPED, SIGMOID, PLAIN };
-enum { UNARY_NONE, UNARY_GELU, UNARY_GELU_TANH, UNARY_RELU_SQUARE, UNARY_XIELU };
+enum { UNARY_NONE, UNARY_GELU, UNARY_GELU_TANH, UNARY_RELU_SQUARE, UNARY_RELU, UNARY_XIELU };
 
 namespace
 {
@@ -257,8 +257,8 @@ struct in_place {
     }
 };
 
-/* x Phi(x) = x / 2 erfc(-x / sqrt 2): exact in both tails; its tanh form as the gate's; xIELU; or
- * the square of what is above 0. */
+/* x Phi(x) = x / 2 erfc(-x / sqrt 2): exact in both tails; its tanh form as the gate's; xIELU; what
+ * is above 0, or its square. */
 struct unary_value : in_place {
     struct cuda_unary u;
     __device__ __forceinline__ float of(float x, float, float) const
@@ -273,7 +273,7 @@ struct unary_value : in_place {
             return fmaf(x, u.beta, bent);
         }
         x = x <= 0.0f ? 0.0f : x;
-        return x * x;
+        return u.kind == UNARY_RELU ? x : x * x;
     }
 };
 

@@ -88,6 +88,9 @@ static void rows_are_exact(void **s)
             kernels->unary[UNARY_RELU_SQUARE](x, out, n);
             for (uint32_t j = 0; j < n; j++)
                 assert_true(fabs(out[j] - (x[j] > 0 ? (double)x[j] * x[j] : 0)) < 2e-6);
+            kernels->unary[UNARY_RELU](x, out, n);
+            for (uint32_t j = 0; j < n; j++)
+                assert_true(out[j] == (x[j] > 0 ? x[j] : 0));
             kernels->silu_mul(x, w, out, n);
             for (uint32_t j = 0; j < n; j++)
                 assert_true(fabs(out[j] - x[j] / (1 + exp(-(double)x[j])) * w[j]) < 2e-6);
