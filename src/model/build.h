@@ -95,8 +95,9 @@ void plan_gated(struct builder *b, enum model_buf out, enum model_buf up, uint32
 void plan_attention(struct builder *b, bool parallel);
 void plan_attend(struct builder *b);
 
-/* experts.c: the router, the experts and the one that all rows share, to OUT; or, beside a dense
- * part whose result OUT holds, normalised and added to it. */
+/* experts.c: scores for the experts, where they are not of what these read; else those too, the
+ * experts and the one that all rows share, to OUT; or, beside a dense part whose result OUT holds,
+ * normalised and added to it. */
 void plan_router(struct builder *b, enum model_buf in);
 void plan_experts(struct builder *b, enum model_buf in);
 void plan_experts_beside(struct builder *b);

@@ -244,7 +244,8 @@ void plan_router(struct builder *b, enum model_buf in)
     plan_linear(b, "ffn_gate_inp", in, hp->n_embd, BUF_ROUTER, hp->n_expert, bias);
 }
 
-/* The first linears of the shared expert stand beside the router: they read the same rows. */
+/* The first linears of the shared expert stand beside the router, where that reads the same rows.
+ */
 void plan_experts(struct builder *b, enum model_buf in)
 {
     const struct model_hparams *hp = &b->m->hp;

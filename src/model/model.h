@@ -287,9 +287,9 @@ enum rope_kind { ROPE_ADJACENT, ROPE_HALVES };
  * 7) and u' = u within -7..7; sigmoid(g) u; g u. */
 enum gate_kind { GATE_SILU, GATE_GELU, GATE_CLAMPED, GATE_SIGMOID, GATE_PLAIN };
 
-/* What stands between the two matrices of a feed-forward part without a gate: gelu by the error
- * function; gelu by its tanh form; max(x, 0)^2; max(x, 0); or, of parameters that differ from layer
- * to layer, xIELU (Huang and Schlag 2024). */
+/* What stands between the two matrices of a feed-forward part without a gate, or before one: gelu
+ * by the error function; gelu by its tanh form; max(x, 0)^2; max(x, 0); or, of parameters that
+ * differ from layer to layer, xIELU (Huang and Schlag 2024). */
 enum unary_kind {
     UNARY_NONE,
     UNARY_GELU,

@@ -177,7 +177,7 @@ enum {
     N_CHAINS
 };
 struct draw {
-    int chain, kind, w, gather;
+    int chain, kind, unary, w, gather;
     bool layer, gated;
     float scale;
 };
@@ -187,6 +187,7 @@ static draw draw_chain(int chain)
     draw d;
     d.chain = chain;
     d.kind = (int)random_below(5);
+    d.unary = 1 + (int)random_below(5); /* as enum unary_kind */
     d.w = (int)random_below(3);
     d.gather = (int)random_below(2);
     d.layer = random_below(2);
@@ -215,7 +216,7 @@ static std::vector<cuda_stage> chain(const trial &t, const draw &d, int which, i
     case GATE_PACK:
     case PLACES_PACK:
         if (d.gated)
-            s.push_back(unary(t, which, 1 + d.kind % 5, d.chain == PLACES_PACK));
+            s.push_back(unary(t, which, d.unary, d.chain == PLACES_PACK));
         if (d.w > 0 || !d.gated)
             s.push_back(gate(t, which, d.kind, d.chain == PLACES_PACK));
         *packs = GATE;
@@ -223,7 +224,7 @@ static std::vector<cuda_stage> chain(const trial &t, const draw &d, int which, i
     case MIX_ADD:
         s.push_back(mix(t, which));
         s.push_back(add(t, which, OUT, X, false, d.scale));
-        *packs = N_BUFS;
+        *packs = d.layer ? X : N_BUFS; /* a router may read the stream itself */
         break;
     default: /* MIX_ALL: a shared expert beside them, norms before and after */
         s.push_back(mix(t, which));

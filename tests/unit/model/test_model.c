@@ -519,6 +519,11 @@ static void test_second_norms(void **state)
         {"falcon-large", "blk.0.attn_norm_2.w", "blk.0.attn_norm_3.w", ERR_UNSUPPORTED, "norm_3"},
         {"falcon", "blk.0.attn_norm.w", "blk.0.attn_norn.w", ERR_FORMAT, "attn_norm.weight is"},
         {"stablelm", "blk.0.ffn_norm.w", "blk.0.ffn_morm.w", ERR_UNSUPPORTED, "no place"},
+        {"smallthinker",
+         "blk.1.ffn_gate_inp.w",
+         "blk.1.ffn_gate_imp.w",
+         ERR_FORMAT,
+         "blk.1.ffn_gate.weight is missing"},
         {"phi2", "output.bias", "output.bia2", ERR_FORMAT, "output.bias is missing"},
         {"openelm", "blk.2.attn_qkv.w", "blk.2.attn_xkv.w", ERR_FORMAT, "blk.2.attn_q.weight"},
     };
