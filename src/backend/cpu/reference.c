@@ -250,7 +250,7 @@ static double unary(enum unary_kind kind, double x)
         return 0.5 * x * erfc(-x / sqrt(2));
     if (kind == UNARY_GELU_TANH)
         return gated(GATE_GELU, x, 1);
-    x = x > 0 ? x : 0;
+    x = x <= 0 ? 0 : x; /* what is no number stays none */
     return kind == UNARY_RELU ? x : x * x;
 }
 
