@@ -1,6 +1,7 @@
 /* What a request's headers must be before anything is done for it, and the answers to those that
  * are not. Framing that two readers could understand differently (a length given twice, a length
- * and chunks, an unknown coding) is refused, since a proxy in front may be the other reader. */
+ * and chunks, an unknown coding; names that are no names, such as "Content-Length ", values with
+ * controls, two hosts) is refused, since a proxy in front may be the other reader. */
 #include "http/internal.h"
 
 #include <stdio.h>
@@ -8,18 +9,44 @@
 #include <string.h>
 #include <strings.h>
 
+/* A token (RFC 9110, 5.6.2). */
+static bool is_name(const char *s, size_t n)
+{
+    static const char marks[] = "!#$%&'*+-.^_`|~";
+    for (size_t i = 0; i < n; i++) {
+        const char c = s[i], low = (char)(c | 0x20);
+        if (!(low >= 'a' && low <= 'z') && !(c >= '0' && c <= '9') &&
+            (c == '\0' || !strchr(marks, c)))
+            return false;
+    }
+    return n > 0;
+}
+
+static bool has_controls(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if ((unsigned char)s[i] < 0x20 && s[i] != '\t')
+            return true;
+    }
+    return false;
+}
+
 static enum MHD_Result on_header(void *cls,
                                  enum MHD_ValueKind kind,
                                  const char *key,
-                                 const char *value)
+                                 size_t n_key,
+                                 const char *value,
+                                 size_t n_value)
 {
     (void)kind;
     struct header_facts *f = cls;
-    if (!key)
-        return MHD_YES;
     if (!value)
         value = "";
+    f->odd |= !key || !is_name(key, n_key) || has_controls(value, n_value);
+    if (f->odd)
+        return MHD_NO;
     if (!strcasecmp(key, "Host")) {
+        f->odd = f->host != NULL;
         f->host = value;
     } else if (!strcasecmp(key, "Authorization")) {
         f->authorization = value;
@@ -68,7 +95,7 @@ static void drop_unless(const char **value, unsigned char lo, size_t max)
 void header_facts_read(struct MHD_Connection *mhd, struct header_facts *f)
 {
     *f = (struct header_facts){0};
-    (void)MHD_get_connection_values(mhd, MHD_HEADER_KIND, on_header, f);
+    (void)MHD_get_connection_values_n(mhd, MHD_HEADER_KIND, on_header, f);
     drop_unless(&f->request_id, 0x21, 128);
     drop_unless(&f->authorization, 0x20, SIZE_MAX);
     drop_unless(&f->api_key, 0x20, SIZE_MAX);
@@ -107,6 +134,10 @@ int header_refusal(struct exchange *ex,
     }
     if (!all_between(method, 0x21, 0x7e, 32) || target_is_odd(ex->target)) {
         *why = "the request line is malformed";
+        return 400;
+    }
+    if (f->odd) {
+        *why = "a header is malformed, or there are two hosts";
         return 400;
     }
     if (!strcmp(version, "HTTP/1.1") && !f->host) {

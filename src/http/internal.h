@@ -207,6 +207,7 @@ struct header_facts {
     const char *host, *authorization, *request_id, *content_length, *transfer_encoding;
     const char *content_type, *api_key, *traceparent, *origin, *cors_method, *cors_headers;
     uint32_t n_content_length;
+    bool odd; /* no further header was read than one that is malformed, or a second host */
 };
 void header_facts_read(struct MHD_Connection *mhd, struct header_facts *f);
 /* 0, or the status to refuse the request with and why. */

@@ -305,6 +305,18 @@ def test_header_values_do_not_come_back_unchecked(serve):
         assert b"X-Request-Id: r-1\r\n" in read_all(s)
 
 
+@pytest.mark.parametrize("line", [
+    b"Content-Length : 5", b"Content-Length\t: 5", b"Host : y", b"Host: y", b"X-\x7f: 1", b"X(: 1",
+    b"X-A: b\x01c"])
+def test_headers_that_two_readers_could_read_differently(serve, line):
+    """Refused, and what follows is nobody's request."""
+    server = serve()
+    text = b"POST /facts HTTP/1.1\r\nHost: x\r\n" + line + b"\r\n\r\nGET /facts HTTP/1.1\r\nHost: x\r\n\r\n"
+    with server.dial(text) as s:
+        answer = read_all(s)
+    assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1 ") == 1, answer
+
+
 def test_pipelined_requests_and_junk(serve):
     server = serve()
     n = 200
