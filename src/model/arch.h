@@ -82,6 +82,8 @@ struct arch {
     enum unary_kind gate_unary; /* before that; NONE: nothing is */
     bool gate_by_key;           /* unless hidden_activation says silu, */
     bool gate_by_heads;         /* or, without that, every head has keys of its own */
+    bool gate_limits;           /* knows swiglu_clamp_exp and _shexp: experts, and what is not of
+                                 * them, may keep the gate and what it multiplies within a limit */
     enum unary_kind unary;   /* a feed-forward part, or expert, is this of `up` alone; NONE: it has
                               * a gate */
     bool both_ways;          /* not causal, with windows to either side; no logits */
@@ -107,21 +109,26 @@ struct arch {
     enum presence select_bias; /* exp_probs_b.bias: what scores are added to for the selection */
     enum scales scales;
     bool embed_sqrt;      /* embeddings times sqrt(n_embd) */
-    bool sinks;           /* attn_sinks.weight */
+    enum presence sinks;  /* attn_sinks.weight */
     int window_pattern;   /* where the file does not say */
     bool window_last;     /* of n layers the first sees everything, not the last */
     uint32_t window;      /* likewise */
     bool window_rope;     /* windowed layers have a base of their own, unscaled (10000) */
     bool window_unscaled; /* windowed layers rotate without the scaling of long contexts */
+    bool window_turns;    /* other layers may rotate fewer values of a head than windowed ones; */
+    bool full_half;       /* half as many as the file says */
     bool window_heads;    /* windowed layers may have heads of another length */
     float attention_cap, logit_cap; /* where the file does not say; 0: it has none, whatever the */
     bool logit_cap_by_key; /* file says, unless this; llama.cpp saves both for all models */
     float attention_scale; /* of scores, whatever the head's length; 0: by that */
     bool scale_by_dim;     /* by the inverse of that, not of its root */
     bool value_norm;       /* V by head, without weights */
+    bool value_shorter;    /* a head's V may be shorter than its K; and what attention adds may have
+                            * a scale, attention.value_scale */
     bool value_of_key;     /* a layer without attn_v: V is what K is made of */
-    bool gated_attention;  /* attn_gate: what attention gathered, times sigmoids of it */
-    bool gate_in_query;    /* or of what attn_q has behind each head's query */
+    enum unary_kind attention_gate; /* attn_gate: what attention gathered, times this of it, by
+                                     * value or, of a matrix that has as many rows, by head */
+    bool gate_in_query;             /* or of what attn_q has behind each head's query */
     enum recurrence recurrence;
     enum recurrent_layers recurrent_layers;
     bool sub_norms;  /* what attention gathered is normalised, and what the gate let through */

@@ -32,12 +32,13 @@ static void add_gate_of_query(struct builder *b)
 
 static void add_qkv(struct builder *b, enum model_buf in)
 {
-    static const enum model_buf bufs[] = {BUF_Q, BUF_K, BUF_V};
     static const char *const stems[] = {"attn_q", "attn_k", "attn_v"};
     const struct model_layer *l = &b->m->layers[b->layer];
-    const uint32_t dim = l->head_dim;
+    const uint32_t dim = l->head_dim, value = b->m->hp.head_value;
+    const enum model_buf bufs[] = {BUF_Q, BUF_K, value ? BUF_HEADS : BUF_V};
     const bool borrowed = l->kv_layer != b->layer;
-    const uint32_t n[] = {l->n_head * dim, l->n_head_kv * dim, l->n_head_kv * dim};
+    const uint32_t n[] = {
+        l->n_head * dim, l->n_head_kv * dim, l->n_head_kv * (value ? value : dim)};
     const bool gated = b->arch->gate_in_query;
     if (plan_has(b, "attn_qkv") && !gated) {
         plan_stacked(b, "attn_qkv", in, bufs, n, 3, b->arch->qkv_bias);
@@ -180,9 +181,8 @@ void plan_attend(struct builder *b)
     op->cap = hp->attention_cap;
     op->window = windowed ? hp->window : 0;
     op->window_kind = b->arch->chunks ? WINDOW_CHUNK : hp->causal ? WINDOW_LAST : WINDOW_AROUND;
-    if (b->arch->sinks)
-        op->w =
-            plan_take(b, plan_name(b, "attn_sinks", "weight"), l->n_head, 1, F32_ONLY, REQUIRED);
+    op->w =
+        plan_take(b, plan_name(b, "attn_sinks", "weight"), l->n_head, 1, F32_ONLY, b->arch->sinks);
 }
 
 static void add_clamps(struct builder *b)
@@ -196,14 +196,49 @@ static void add_clamps(struct builder *b)
     }
 }
 
-/* Of what attention gathered. */
-static void add_attention_gate(struct builder *b)
+/* A head's values, where these are shorter than keys, behind zeros; and of what attention gathered
+ * what it gathered of them. */
+static void add_value_copy(struct builder *b, bool gathered)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const struct model_layer *l = &b->m->layers[b->layer];
+    struct op *op = gathered ? plan_add(b, OP_HEAD_COPY, BUF_ATT, BUF_HEADS)
+                             : plan_add(b, OP_HEAD_COPY, BUF_HEADS, BUF_V);
+    op->n_head = gathered ? l->n_head : l->n_head_kv;
+    op->in_step = gathered ? l->head_dim : hp->head_value;
+    op->out_step = gathered ? hp->head_value : l->head_dim;
+    op->n_in = op->n_out = hp->head_value;
+    op->zero = !gathered;
+}
+
+/* What attn_gate has for each row: a value for each that attention gathers, or one a head. */
+static uint32_t gate_width(struct builder *b)
 {
     const struct model_layer *l = &b->m->layers[b->layer];
+    const struct gguf_tensor *t =
+        b->arch->attention_gate ? gguf_find_tensor(b->m->gguf, plan_name(b, "attn_gate", "weight"))
+                                : NULL;
+    return t && t->ne[1] == l->n_head ? l->n_head : l->n_head * l->head_dim;
+}
+
+/* Of what attention gathered, by n values of HEADS. */
+static void add_attention_gate(struct builder *b, enum unary_kind kind, uint32_t n)
+{
+    const struct model_layer *l = &b->m->layers[b->layer];
+    const bool by_head = n == l->n_head, sigmoid = kind == UNARY_SIGMOID;
+    if (by_head || !sigmoid)
+        plan_unary(b, BUF_HEADS, n, kind);
+    if (by_head) {
+        struct op *op = plan_add(b, OP_HEAD_SCALE, BUF_HEADS, BUF_ATT);
+        op->n_in = n;
+        op->n_head = l->n_head;
+        op->n_out = l->n_head * l->head_dim;
+        return;
+    }
     struct op *op = plan_add(b, OP_GATED, BUF_HEADS, BUF_ATT);
     op->in2 = BUF_ATT;
-    op->n_in = op->n_out = l->n_head * l->head_dim;
-    op->gate = GATE_SIGMOID;
+    op->n_in = op->n_out = n;
+    op->gate = sigmoid ? GATE_SIGMOID : GATE_PLAIN;
 }
 
 void plan_attention(struct builder *b, bool parallel)
@@ -211,6 +246,8 @@ void plan_attention(struct builder *b, bool parallel)
     const struct model_hparams *hp = &b->m->hp;
     const struct model_layer *l = &b->m->layers[b->layer];
     const enum presence bias = b->arch->out_bias;
+    const enum unary_kind gate = b->arch->gate_in_query ? UNARY_SIGMOID : b->arch->attention_gate;
+    const uint32_t n_gate = gate_width(b);
     const bool own_norm = b->arch->second == SECOND_ATTENTION && plan_has(b, "attn_norm_2");
     const enum model_buf in = plan_norm_before(b, own_norm ? "attn_norm_2" : "attn_norm");
     if (hp->latent) {
@@ -219,19 +256,31 @@ void plan_attention(struct builder *b, bool parallel)
         plan_linear(b, "attn_output", in, hp->n_embd, BUF_OUT, hp->n_embd, bias);
     } else {
         add_qkv(b, in);
-        if (b->arch->gated_attention)
-            plan_linear(b, "attn_gate", in, hp->n_embd, BUF_HEADS, l->n_head * l->head_dim, ABSENT);
+        if (b->arch->attention_gate)
+            plan_linear(b, "attn_gate", in, hp->n_embd, BUF_HEADS, n_gate, ABSENT);
+        if (hp->head_value)
+            add_value_copy(b, false);
         if (b->arch->streams)
             plan_beside_attention(b, in);
         if (parallel)
             add_second_norm(b, own_norm);
         add_clamps(b);
         plan_attend(b);
-        if (b->arch->gated_attention || b->arch->gate_in_query)
-            add_attention_gate(b);
+        if (gate)
+            add_attention_gate(b, gate, n_gate);
         if (b->arch->sub_norms)
             plan_part_norm(b, "attn_sub_norm", BUF_ATT, l->n_head * l->head_dim);
-        plan_linear(b, "attn_output", BUF_ATT, l->n_head * l->head_dim, BUF_OUT, hp->n_embd, bias);
+        if (hp->head_value)
+            add_value_copy(b, true);
+        plan_linear(b,
+                    "attn_output",
+                    hp->head_value ? BUF_HEADS : BUF_ATT,
+                    l->n_head * (hp->head_value ? hp->head_value : l->head_dim),
+                    BUF_OUT,
+                    hp->n_embd,
+                    bias);
+        if (hp->value_scale > 0.0f)
+            plan_add(b, OP_SCALE, BUF_OUT, BUF_OUT)->scale = hp->value_scale;
     }
     if (l->recurrent) {
         plan_recurrent(b, in, BUF_SHARED);

@@ -167,7 +167,32 @@ static enum err read_same(struct model *m, const char *key, uint32_t dim, struct
     return err;
 }
 
-/* Values as long as keys, and heads that rotate whole or in front; those of windowed layers may be
+/* Values as long as keys, or where the architecture has that, shorter, and with a scale; 0: none.
+ */
+static enum err read_values(struct model *m, const struct arch *arch, struct err_info *e)
+{
+    struct model_hparams *hp = &m->hp;
+    uint32_t value = hp->head_dim;
+    if (!arch->value_shorter)
+        return read_same(m, "attention.value_length", hp->head_dim, e);
+    enum err err = key_u32_in(m, "attention.value_length", 2, hp->head_dim, &value, e);
+    hp->head_value = value < hp->head_dim ? value : 0;
+    if (!err)
+        err = key_f32_in(m, "attention.value_scale", -1e-30f, 1e6f, &hp->value_scale, e);
+    return err;
+}
+
+/* Of layers that see everything. */
+static enum err halve_rope_dims(struct model *m, const char *key, struct err_info *e)
+{
+    uint32_t *n = &m->hp.rope_dims_of[ROPE_FULL];
+    if (*n % 4 != 0)
+        return err_set(e, ERR_FORMAT, "%s.%s is %u: half of it is odd", m->arch, key, *n);
+    *n /= 2;
+    return OK;
+}
+
+/* Values, and heads that rotate whole or in front; those of windowed layers may be
  * of another length where the architecture has that. */
 static enum err read_heads(struct model *m, const struct arch *arch, struct err_info *e)
 {
@@ -176,12 +201,13 @@ static enum err read_heads(struct model *m, const struct arch *arch, struct err_
     struct model_hparams *hp = &m->hp;
     const uint32_t full = hp->head_dim;
     uint32_t dims[] = {[ROPE_FULL] = full, [ROPE_WINDOW] = full};
-    enum err err = read_same(m, "attention.value_length", full, e);
+    enum err err = read_values(m, arch, e);
     if (!err && arch->window_heads)
         err = key_u32_in(m, "attention.key_length_swa", 2, MAX_HEAD_DIM, &dims[ROPE_WINDOW], e);
     else if (!err)
         err = read_same(m, "attention.key_length_swa", full, e);
-    if (err || (err = read_same(m, "attention.value_length_swa", dims[ROPE_WINDOW], e)))
+    const uint32_t value = hp->head_value ? hp->head_value : dims[ROPE_WINDOW];
+    if (err || (err = read_same(m, "attention.value_length_swa", value, e)))
         return err;
     for (int t = 0; t < N_ROPE_TABLES; t++) {
         uint32_t *n = &hp->rope_dims_of[t];
@@ -190,15 +216,19 @@ static enum err read_heads(struct model *m, const struct arch *arch, struct err_
             return err;
         if (*n % 2 != 0)
             return err_set(e, ERR_FORMAT, "%s.%s is odd: %u", m->arch, rope_keys[t], *n);
-        hp->rope_dims = *n > hp->rope_dims ? *n : hp->rope_dims;
     }
-    if (!arch->window_heads && hp->rope_dims_of[ROPE_WINDOW] != hp->rope_dims_of[ROPE_FULL])
+    if (arch->full_half && (err = halve_rope_dims(m, rope_keys[ROPE_FULL], e)))
+        return err;
+    if (!arch->window_heads && !arch->window_turns &&
+        hp->rope_dims_of[ROPE_WINDOW] != hp->rope_dims_of[ROPE_FULL])
         return err_set(e,
                        ERR_UNSUPPORTED,
                        "%s.rope.dimension_count_swa is %u, not %u as in other layers",
                        m->arch,
                        hp->rope_dims_of[ROPE_WINDOW],
                        hp->rope_dims_of[ROPE_FULL]);
+    for (int t = 0; t < N_ROPE_TABLES; t++)
+        hp->rope_dims = hp->rope_dims_of[t] > hp->rope_dims ? hp->rope_dims_of[t] : hp->rope_dims;
     for (uint32_t i = 0; i < hp->n_layer; i++)
         m->layers[i].head_dim = dims[hparams_windowed(m, arch, i) ? ROPE_WINDOW : ROPE_FULL];
     hp->head_dim = dims[ROPE_WINDOW] > full ? dims[ROPE_WINDOW] : full;
@@ -335,7 +365,7 @@ static enum err refuse_unknown(const struct model *m, const struct arch *arch, s
         {"attention.max_alibi_bias", arch->alibi_by_key || arch->alibi > 0.0f},
         {"attention.clamp_kqv", arch->clamp},
         {"attention.output_scale", false},
-        {"attention.value_scale", false},
+        {"attention.value_scale", arch->value_shorter},
         {"attention.temperature_scale", arch->temper == TEMPER_BY_KEY},
         {"attention.shared_kv_layers", arch->borrows},
         {"embedding_length_per_layer_input", arch->per_layer},

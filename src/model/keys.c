@@ -158,3 +158,32 @@ enum err key_f32_in(
                    (double)lo,
                    (double)hi);
 }
+
+enum err key_f32_layer(const struct model *m,
+                       const char *suffix,
+                       uint32_t layer,
+                       float lo,
+                       float hi,
+                       float *v,
+                       struct err_info *e)
+{
+    const struct gguf_kv *kv = key_find(m, suffix);
+    const uint32_t n = m->hp.n_layer;
+    if (!kv || kv->kind != GGUF_ARRAY)
+        return key_f32_in(m, suffix, lo, hi, v, e);
+    if (kv->elem_kind != GGUF_F32 ||
+        (kv->n_elems != n && kv->n_elems != (uint64_t)n + m->hp.n_layer_beside))
+        return err_set(e, ERR_FORMAT, "%s.%s is not %u values of F32", m->arch, suffix, n);
+    *v = (float)gguf_elem(kv, layer).f;
+    if (*v > lo && *v < hi)
+        return OK;
+    return err_set(e,
+                   ERR_FORMAT,
+                   "%s.%s[%u] is %g, expected more than %g and less than %g",
+                   m->arch,
+                   suffix,
+                   layer,
+                   (double)*v,
+                   (double)lo,
+                   (double)hi);
+}

@@ -56,6 +56,18 @@ enum err key_f32_in(const struct model *m,
                     float *v,
                     struct err_info *e) WEIR_MUST_USE;
 
+/* The layer's value: one f32 for all, or an array with as many as there are layers (and, if it has
+ * those, for the layers beside them); lo < value < hi. Without the key *v stays. Errors:
+ * ERR_FORMAT.
+ */
+enum err key_f32_layer(const struct model *m,
+                       const char *suffix,
+                       uint32_t layer,
+                       float lo,
+                       float hi,
+                       float *v,
+                       struct err_info *e) WEIR_MUST_USE;
+
 /* Values of a feed-forward part: far above any real model. */
 #define MAX_FF (1u << 20)
 

@@ -133,11 +133,13 @@ struct model_hparams {
     uint32_t n_head, n_head_kv; /* of the layer with the most */
     uint32_t head_dim; /* of Q and K as they meet, in the layer with the most; of V too, unless: */
     uint32_t latent;   /* of the head_dim values of K the first so many are V, and no V is stored
-                        * beside it; 0: V is stored, as long as K */
+                        * beside it; 0: V is stored, as long as K, the last head_value of it where
+                        * that is not 0 behind zeros */
     uint32_t q_latent; /* models with a latent: queries are made of so many values; 0: of H */
     uint32_t head_key; /* likewise: a head's query, before it is brought to the latent space, */
-    uint32_t head_value;              /* and what it gathered, once it is brought back */
-    uint32_t n_ff;                    /* likewise */
+    uint32_t head_value; /* and what it gathered, once it is brought back; without a latent: 0, or
+                          * how long a head's values are, which is less than head_dim */
+    uint32_t n_ff;       /* of the layer with the most */
     uint32_t n_expert, n_expert_used; /* 0: no experts */
     uint32_t n_expert_group;          /* of equal size, of which the best n_expert_group_used are */
     uint32_t n_expert_group_used;     /* selected from; 1 or 0: no groups */
@@ -164,6 +166,7 @@ struct model_hparams {
     float attention_cap, logit_cap;                     /* x to cap tanh(x / cap); 0: none */
     float alibi;        /* the exponent of scores' slopes (model_alibi_slope); 0: none */
     float qkv_clamp;    /* Q, K and V within -it .. it; 0: none */
+    float value_scale;  /* of what attention adds; 0: none */
     float expert_scale; /* of the selection's weights */
     float temper_scale; /* queries times 1 + this log(1 + floor((position + temper_offset) / */
     uint32_t temper_length, temper_offset; /* temper_length)), where an op says so */
@@ -216,7 +219,7 @@ enum op_kind {
                      * of n_in]: of the first n_in of in_step values to the first n_out of out_step
                      */
     OP_HEAD_COPY,   /* the last n_out of each head's in_step values, or with `front` the first, to
-                     * the last of its out_step */
+                     * the last of its out_step; with `zero` what stands before these is 0 */
     OP_HEAD_NORM,   /* as OP_NORM over each head of head_dim of buffer `out`, in place; a w may be
                      * missing, or have a row for each head */
     OP_HEAD_UNIT,   /* each head of head_dim of the first n_out values of `out`: x / sqrt(sum(x^2) +
@@ -256,22 +259,23 @@ enum op_kind {
     OP_GATED,   /* out[r] = act(in[r]) * in2[r], from value in2_first on; with expert_input of
                  * experts' buffers, after both were multiplied by the rank's weight */
     OP_UNARY,   /* out[r] = unary(in[r]); out is in */
-    OP_ADD,     /* out[r] += in[r] * scale */
-    OP_ADD_GATED, /* out[r] += in[r] * sigmoid(in2[r][0]) */
-    OP_SELECT,    /* the n_expert_used largest of in[r], in order, with weights: the softmax, or
-                   * the sigmoid, of in[r]. With a bias: the largest of these plus bias. With a w,
-                   * f32 [n_expert]: weights times it */
-    OP_EXPERTS,   /* as OP_LINEAR for each rank of the selection, with that expert's part of w
-                   * [n_expert][rows of n_in], of which its n_out begin at first_row, and bias
-                   * [n_expert][n_out]; in: a row of H for all ranks, or n_in by rank; out: n_out by
-                   * rank */
-    OP_MIX,       /* out[r] = sum over ranks, from the first, of weight * in[r][rank]; with
-                   * expert_input of in[r][rank] alone */
-    OP_LOGITS,    /* as OP_LINEAR, only for the rows whose logits are wanted, into BUF_LOGITS,
-                   * then * scale, then capped */
-    OP_HIDDEN,    /* HIDDEN = in of the rows whose hidden states are wanted, as OP_NORM if there
-                   * is a w; linears that read it or HEAD follow */
-    OP_TANH,      /* HEAD = tanh(HEAD) */
+    OP_HEAD_SCALE, /* each of the n_head heads of head_dim of out[r] *= in[r][head] */
+    OP_ADD,        /* out[r] += in[r] * scale */
+    OP_ADD_GATED,  /* out[r] += in[r] * sigmoid(in2[r][0]) */
+    OP_SELECT,     /* the n_expert_used largest of in[r], in order, with weights: the softmax, or
+                    * the sigmoid, of in[r]. With a bias: the largest of these plus bias. With a w,
+                    * f32 [n_expert]: weights times it */
+    OP_EXPERTS,    /* as OP_LINEAR for each rank of the selection, with that expert's part of w
+                    * [n_expert][rows of n_in], of which its n_out begin at first_row, and bias
+                    * [n_expert][n_out]; in: a row of H for all ranks, or n_in by rank; out: n_out by
+                    * rank */
+    OP_MIX,        /* out[r] = sum over ranks, from the first, of weight * in[r][rank]; with
+                    * expert_input of in[r][rank] alone */
+    OP_LOGITS,     /* as OP_LINEAR, only for the rows whose logits are wanted, into BUF_LOGITS,
+                    * then * scale, then capped */
+    OP_HIDDEN,     /* HIDDEN = in of the rows whose hidden states are wanted, as OP_NORM if there
+                    * is a w; linears that read it or HEAD follow */
+    OP_TANH,       /* HEAD = tanh(HEAD) */
 };
 
 /* What recurrent heads do, and where a row of MIX has what they read. DELTA is the gated delta rule
@@ -284,18 +288,22 @@ enum recur_kind { RECUR_DELTA, RECUR_SCAN };
 enum rope_kind { ROPE_ADJACENT, ROPE_HALVES };
 
 /* What gates: silu(g) u; gelu(g) u by its tanh form; g' sigmoid(1.702 g') (u' + 1) with g' = min(g,
- * 7) and u' = u within -7..7; sigmoid(g) u; g u. */
-enum gate_kind { GATE_SILU, GATE_GELU, GATE_CLAMPED, GATE_SIGMOID, GATE_PLAIN };
+ * 7) and u' = u within -7..7; sigmoid(g) u; g u; min(silu(g), c) u' with u' = u within -c..c, of
+ * the op's cap c (Step 3.5). */
+enum gate_kind { GATE_SILU, GATE_GELU, GATE_CLAMPED, GATE_SIGMOID, GATE_PLAIN, GATE_SILU_CAPPED };
 
 /* What stands between the two matrices of a feed-forward part without a gate, or before one: gelu
- * by the error function; gelu by its tanh form; max(x, 0)^2; max(x, 0); or, of parameters that
- * differ from layer to layer, xIELU (Huang and Schlag 2024). */
+ * by the error function; gelu by its tanh form; max(x, 0)^2; max(x, 0); 1 / (1 + e^-x);
+ * log(1 + e^x); or, of parameters that differ from layer to layer, xIELU (Huang and Schlag 2024).
+ */
 enum unary_kind {
     UNARY_NONE,
     UNARY_GELU,
     UNARY_GELU_TANH,
     UNARY_RELU_SQUARE,
     UNARY_RELU,
+    UNARY_SIGMOID,
+    UNARY_SOFTPLUS,
     N_UNARY_KINDS,
     UNARY_XIELU = N_UNARY_KINDS,
 };
@@ -325,13 +333,13 @@ struct op {
     const struct gguf_tensor *factor; /* LINEAR, LOGITS, EXPERTS: f32 [1], of EXPERTS [n_expert], or
                                        * NULL: products times it, before a bias */
     float scale;                      /* EMBED, ATTENTION, ADD, SCALE, LOGITS; else 1 */
-    float cap;                        /* ATTENTION, LOGITS; 0: none; CLAMP */
+    float cap;                        /* ATTENTION, LOGITS; 0: none; CLAMP; GATED of such a kind */
     float alibi;                      /* ATTENTION: the slopes' exponent; 0: slopes are 0 */
     uint32_t window;                  /* ATTENTION; 0: all */
     enum window_kind window_kind;     /* likewise */
     bool borrowed;                    /* ATTENTION: an op of another layer stores K and V */
     bool temper;                      /* ROPE_STORE: queries are made to grow (temper_scale) */
-    bool front;                       /* HEAD_COPY */
+    bool front, zero;                 /* HEAD_COPY */
     bool gated;                       /* CONV */
     bool tiled;                       /* RECUR */
     enum recur_kind recur;            /* RATES, RECUR */

@@ -185,15 +185,27 @@ static bool gate_is_silu(struct builder *b)
     return key_says(kv, "silu");
 }
 
+/* What keeps the layer's gate and what it multiplies small; 0: nothing does. */
+static float gate_limit(struct builder *b, bool experts)
+{
+    const char *key = experts ? "swiglu_clamp_exp" : "swiglu_clamp_shexp";
+    float limit = 0.0f;
+    if (b->arch->gate_limits && !b->err)
+        b->err = key_f32_layer(b->m, key, b->layer, -1e-30f, 1e6f, &limit, b->e);
+    return limit;
+}
+
 void plan_gated(struct builder *b, enum model_buf out, enum model_buf up, uint32_t n)
 {
     const bool silu = gate_is_silu(b);
+    const float limit = gate_limit(b, out == BUF_EXPERT_GATE);
     if (b->arch->gate_unary != UNARY_NONE && !silu)
         plan_unary(b, out, n, b->arch->gate_unary);
     struct op *op = plan_add(b, OP_GATED, out, out);
     op->in2 = up;
     op->n_in = op->n_out = n;
-    op->gate = silu ? GATE_SILU : b->arch->gate;
+    op->gate = silu ? GATE_SILU : limit > 0.0f ? GATE_SILU_CAPPED : b->arch->gate;
+    op->cap = limit;
 }
 
 static void add_dense(struct builder *b, enum model_buf in)
@@ -339,7 +351,7 @@ static void set_widths(struct model *m, const struct arch *arch)
         w[BUF_Q] = w[BUF_ATT] = q > w[BUF_Q] ? q : w[BUF_Q];
         w[BUF_K] = w[BUF_V] = kv > w[BUF_K] ? kv : w[BUF_K];
     }
-    w[BUF_HEADS] = arch->gated_attention || arch->gate_in_query ? w[BUF_Q] : 0;
+    w[BUF_HEADS] = arch->attention_gate || arch->gate_in_query || hp->head_value ? w[BUF_Q] : 0;
     w[BUF_QUERY] = arch->gate_in_query ? 2 * w[BUF_Q] : 0;
     if (hp->latent) {
         const uint32_t longer = hp->head_key > hp->head_value ? hp->head_key : hp->head_value;

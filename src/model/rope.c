@@ -121,13 +121,15 @@ static enum err find_factors(const struct model *m,
                              struct err_info *e)
 {
     const char *name = "rope_freqs.weight";
-    const uint32_t n = m->hp.rope_dims_of[ROPE_FULL] / 2;
+    uint32_t n = m->hp.rope_dims_of[ROPE_FULL] / 2;
     *out = gguf_find_tensor(m->gguf, name);
     if (!*out) {
         name = is_long ? "rope_factors_long.weight" : "rope_factors_short.weight";
         *out = gguf_find_tensor(m->gguf, name);
     }
     const struct gguf_tensor *t = *out;
+    if (t && t->ne[0] == m->hp.rope_dims / 2) /* as many as windowed layers would take */
+        n = m->hp.rope_dims / 2;
     if (t && (t->type != GGUF_TYPE_F32 || t->ne[0] != n || t->ne[1] != 1 || t->ne[2] != 1))
         return err_set(e, ERR_FORMAT, "tensor %s is not %u values of F32", name, n);
     for (uint32_t i = 0; t && i < n; i++) {

@@ -10,7 +10,8 @@ bool plan_reads_later(const struct model *m, uint32_t i, enum model_buf buf)
             op->kind == OP_HEAD_LINEAR || op->kind == OP_HEAD_COPY || op->kind == OP_ADD_POSITION ||
             op->kind == OP_ADD_TYPE || op->kind == OP_MATCH || op->kind == OP_FOLD ||
             op->kind == OP_PREDICT || op->kind == OP_CORRECT || op->kind == OP_SPREAD ||
-            op->kind == OP_CONV || op->kind == OP_HEAD_UNIT || op->kind == OP_RATES;
+            op->kind == OP_CONV || op->kind == OP_HEAD_UNIT || op->kind == OP_RATES ||
+            op->kind == OP_HEAD_SCALE;
         if (op->kind != OP_EMBED && op->in == buf)
             return true;
         if ((op->kind == OP_GATED || op->kind == OP_ROPE_STORE || op->kind == OP_ADD_GATED ||

@@ -19,6 +19,7 @@ static const char *const checked[] = {
     "families/chatglm",       "families/stablelm-12b",   "families/llama4",
     "families/deepseek2-v3",  "families/llama-by-layer", "families/gemma3n",
     "families/gemma4-moe",    "families/apertus",        "families/afmoe",
+    "families/laguna",        "families/step35",         "families/mimo2",
     "families/dbrx",          "recurrent/lfm2",          "recurrent/qwen35",
     "recurrent/mamba2",       "recurrent/nemotron_h",    "quantised/llama.Q8_0",
     "quantised/llama.Q4_1",   "quantised/llama.Q3_K_M",  "quantised/llama.Q4_K_M",

@@ -242,6 +242,7 @@ static void joining_changes_no_bit(void **state)
         "families/phi2.f32",         "families/nemotron.f32",      "families/llama4.f32",
         "families/deepseek2-v3.f32", "families/gemma3n.f32",       "families/gemma4-moe.f32",
         "families/apertus.f32",      "families/afmoe.f32",         "families/dbrx.f32",
+        "families/laguna.f32",       "families/step35.f32",        "families/mimo2.f32",
         "families/bloom.f32",        "recurrent/qwen35moe.f32",    "recurrent/lfm2moe.f32",
         "recurrent/falcon-h1.f32",   "recurrent/nemotron_h.f32",   "recurrent/granitehybrid.f32"};
     for (size_t k = 0; k < COUNT(names); k++) {

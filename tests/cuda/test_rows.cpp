@@ -5,12 +5,14 @@
 #include "model/model.h"
 
 static_assert(GATE_SILU == 0 && GATE_GELU == 1 && GATE_CLAMPED == 2 && GATE_SIGMOID == 3 &&
-                  GATE_PLAIN == 4 && UNARY_RELU == 4 && UNARY_XIELU == 5,
+                  GATE_PLAIN == 4 && GATE_SILU_CAPPED == 5 && UNARY_RELU == 4 &&
+                  UNARY_SIGMOID == 5 && UNARY_SOFTPLUS == 6 && UNARY_XIELU == 7,
               "as rows.cu numbers them");
 
 enum { ROWS = 5, MORE = 3 };
 static const uint32_t widths[] = {1, 3, 31, 64, 100, 127, 130, 257, 1000, 1024, 2050, 5000};
 #define BEYOND 12345.5f
+#define GATE_CAP 1.5f
 
 /* A buffer of ROWS and MORE rows, those beyond filled with what must stay. */
 struct rows_buf {
@@ -240,19 +242,39 @@ static void test_head_copy(void **state)
     const uint32_t HEADS = 5, N = 24, IN = 40, OUT = 64;
     step_on_device *s = new_step(ROWS);
     cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
-    for (int front = 0; front < 2; front++) {
+    for (int i = 0; i < 4; i++) {
+        const int front = i % 2, zero = i / 2;
         rows_buf in(HEADS * IN, 1), out(HEADS * OUT, 3);
         std::vector<double> want;
         for (uint32_t i = 0; i < ROWS * HEADS * OUT; i++) {
             const uint32_t r = i / (HEADS * OUT), h = i / OUT % HEADS, d = i % OUT;
             const float *x = in.row(r) + h * IN + (front ? 0 : IN - N);
-            want.push_back(d < OUT - N ? out.row(r)[h * OUT + d] : x[d - (OUT - N)]);
+            want.push_back(d >= OUT - N ? x[d - (OUT - N)] : zero ? 0 : out.row(r)[h * OUT + d]);
         }
-        const struct cuda_head_copy op = {in.buf(), out.buf(), HEADS, N, IN, OUT, front};
+        const struct cuda_head_copy op = {in.buf(), out.buf(), HEADS, N, IN, OUT, front, zero};
         cuda_head_copy(&at, &op);
         check("head copy", out, HEADS * OUT, ROWS, want, 0);
     }
     delete s;
+}
+
+static void test_head_scale(void **state)
+{
+    (void)state;
+    for (uint32_t n : {2u, 24u, 129u}) {
+        const uint32_t HEADS = 5;
+        step_on_device *s = new_step(ROWS);
+        cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
+        rows_buf in(HEADS, 2), out(HEADS * n, 3);
+        std::vector<double> want;
+        for (uint32_t i = 0; i < ROWS * HEADS * n; i++) {
+            const uint32_t r = i / (HEADS * n), k = i % (HEADS * n);
+            want.push_back(static_cast<double>(out.row(r)[k]) * in.row(r)[k / n]);
+        }
+        cuda_head_scale(&at, in.buf(), out.buf(), HEADS, n);
+        check("head scale", out, HEADS * n, ROWS, want, 1e-13);
+        delete s;
+    }
 }
 
 static void test_layer_norm(void **state)
@@ -329,6 +351,8 @@ static double ref_gate(int kind, double g, double u)
         return u / (1 + exp(-g));
     if (kind == GATE_PLAIN)
         return g * u;
+    if (kind == GATE_SILU_CAPPED)
+        return fmin(g / (1 + exp(-g)), GATE_CAP) * fmax(-GATE_CAP, fmin(u, GATE_CAP));
     g = fmin(g, 7);
     u = fmax(-7, fmin(u, 7));
     return g / (1 + exp(-1.702 * g)) * (u + 1);
@@ -337,7 +361,7 @@ static double ref_gate(int kind, double g, double u)
 static void test_gated(void **state)
 {
     (void)state;
-    for (int kind = 0; kind <= GATE_PLAIN; kind++) {
+    for (int kind = 0; kind <= GATE_SILU_CAPPED; kind++) {
         for (uint32_t n : widths) {
             for (int places = 0; places < 3; places++) {         /* 2: weighed before */
                 step_on_device *s = new_step(places ? 2 : ROWS); /* places say how many */
@@ -352,6 +376,7 @@ static void test_gated(void **state)
                 }
                 cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
                 const struct cuda_gated op = {kind,
+                                              GATE_CAP,
                                               in.buf(),
                                               in2.buf(),
                                               out.buf(),
@@ -376,9 +401,10 @@ static void test_in_place(void **state)
         rows_buf b(n, 1, 40), c(n, 0, 4);
         std::vector<double> want(ROWS * n);
         cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
-        const struct cuda_unary xielu = {5, 0.8f, 0.6f, 0.5f, -1e-6f, {}, n, NULL, 0};
+        const struct cuda_unary xielu = {UNARY_XIELU, 0.8f, 0.6f, 0.5f, -1e-6f, {}, n, NULL, 0};
         const device_array<uint32_t> count(std::vector<uint32_t>(1, ROWS));
-        for (int i = 0; i < 10; i++) { /* of rows, and of places, whose number is not the step's */
+        for (int i = 0; i < 2 * UNARY_XIELU;
+             i++) { /* of rows, and of places, whose number is not the step's */
             const int kind = 1 + i / 2, places = i % 2; /* as enum unary_kind */
             cuda_at of = s->at(places ? CUDA_ROWS_HIDDEN : CUDA_ROWS_ALL, MORE);
             rows_buf u(n, 0, 4);
@@ -389,6 +415,8 @@ static void test_in_place(void **state)
                     : kind == 2 ? x / 2 * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)))
                     : kind == 3 ? above * above
                     : kind == 4 ? above
+                    : kind == 5 ? 1 / (1 + exp(-x))
+                    : kind == 6 ? above + log1p(exp(-fabs(x)))
                     : x > 0     ? xielu.positive * x * x + xielu.beta * x
                                 : xielu.negative * (expm1(fmin(x, xielu.eps)) - x) + xielu.beta * x;
             }
@@ -456,6 +484,7 @@ int main(void)
         cmocka_unit_test(test_head_norm),
         cmocka_unit_test(test_head_norms_of_other_kinds),
         cmocka_unit_test(test_head_copy),
+        cmocka_unit_test(test_head_scale),
         cmocka_unit_test(test_layer_norm),
         cmocka_unit_test(test_tables),
         cmocka_unit_test(test_gated),

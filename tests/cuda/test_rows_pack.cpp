@@ -139,6 +139,7 @@ static cuda_stage gate(const trial &t, int which, int kind, bool places)
 {
     cuda_stage s = stage(CUDA_STAGE_GATED);
     s.gated = {kind,
+               1.5f,
                t.buf(which, GATE),
                t.buf(which, UP),
                t.buf(which, GATE),
@@ -186,8 +187,8 @@ static draw draw_chain(int chain)
 {
     draw d;
     d.chain = chain;
-    d.kind = (int)random_below(5);
-    d.unary = 1 + (int)random_below(5); /* as enum unary_kind */
+    d.kind = (int)random_below(6); /* as enum gate_kind and enum unary_kind */
+    d.unary = 1 + (int)random_below(7);
     d.w = (int)random_below(3);
     d.gather = (int)random_below(2);
     d.layer = random_below(2);

@@ -441,6 +441,41 @@ def granite_windows(**more):
     return small("granite_swa", set_keys=k, set_tensors={"blk.0.attn_sinks.weight": (0, (N_HEAD,))})
 
 
+def laguna(tensors=(), **more):
+    """A softplus for each head, a router, an expert for all; the layer sees everything or, by a
+    pattern, a window."""
+    k, t = experts("laguna")
+    k |= {"laguna.attention.sliding_window": (U32, 4), "laguna.rope.dimension_count_swa": (U32, HEAD),
+          "laguna.rope.dimension_count": (U32, 4), "laguna.expert_shared_feed_forward_length": (U32, 8)}
+    t |= {"blk.0." + n: (0, s) for n, s in {
+        "exp_probs_b.bias": (4,), "attn_q_norm.weight": (HEAD,), "attn_k_norm.weight": (HEAD,),
+        "attn_gate.weight": (N_EMBD, N_HEAD)}.items()}
+    return small("laguna", set_keys=k | {f"laguna.{n}": v for n, v in more.items()},
+                 set_tensors={**t, **dict(tensors)}, drop=DENSE)
+
+
+def step35(tensors=(), **more):
+    """Gates within a limit; of heads, half turn where everything is seen."""
+    k, t = experts("step35")
+    k |= {"step35.attention.sliding_window": (U32, 4), "step35.swiglu_clamp_exp": (F32, [0.5]),
+          "step35.attention.sliding_window_pattern": (BOOL, [0]), "step35.swiglu_clamp_shexp": (F32, 0.5)}
+    t["blk.0.attn_gate.weight"] = (0, (N_EMBD, N_HEAD))
+    return small("step35", set_keys=k | {f"step35.{n}": v for n, v in more.items()},
+                 set_tensors={**t, **dict(tensors)}, drop=DENSE)
+
+
+def mimo2(tensors=(), **more):
+    """Values of 4 beside keys of 8."""
+    k, t = experts("mimo2", shared=False)
+    k |= {"mimo2.attention.sliding_window": (U32, 4), "mimo2.attention.value_length": (U32, 4),
+          "mimo2.attention.sliding_window_pattern": (I32, [1]), "mimo2.attention.value_scale": (F32, 0.7)}
+    t |= {"blk.0." + n: (0, s) for n, s in {
+        "attn_sinks.weight": (N_HEAD,), "attn_v.weight": (N_EMBD, N_KV * 4),
+        "attn_output.weight": (N_HEAD * 4, N_EMBD)}.items()}
+    return small("mimo2", set_keys=k | {f"mimo2.{n}": v for n, v in more.items()},
+                 set_tensors={**t, **dict(tensors)}, drop=DENSE)
+
+
 def bitnet(tensors=(), drop=(), keys=()):
     """What attention gathered and what the gate let through are normalised, and one matrix has a scale."""
     return small("bitnet", set_keys=dict(keys), drop=drop, set_tensors={
@@ -474,6 +509,7 @@ SEEDS |= {"short_convolution": lfm2(),
           "delta_fused": delta("qwen35", 16, 4, 2, 1, fused=True),
           "scan": mamba2(), "all_in_one": all_in_one(), "ungated_experts": nemotron(),
           "latent_experts": nemotron(moe_latent_size=(U32, 4)), "slopes": sloped(),
+          "head_gates": laguna(), "limits": step35(), "short_values": mimo2(),
           "unrotated": granite_windows(), "bare_first": modern_bert(), "sub_norms": bitnet(),
           "fp4": small("llama", set_keys={"llama.feed_forward_length": (U32, 64)}, set_tensors={
               "blk.0.ffn_gate.weight": (0, (N_EMBD, 64)), "blk.0.ffn_up.weight": (0, (N_EMBD, 64)),

@@ -345,6 +345,47 @@ FAMILIES = {
         arch="smallthinker", pair="halves", layers=5, experts=6, used=2, ff_expert=24, expert_length=24,
         act="relu", router_first=True, weights_norm=True, tied=True,
         keys={"expert_gating_func": 1}),
+    # a factor for each head or each value, windows that turn whole heads and other layers half of them
+    "laguna": dict(
+        arch="laguna", pair="halves", layers=5, heads=[2, 4, 4, 4, 2], qk_norm="heads", full_rope_dims=4,
+        listed_rope_dims=4, gated_attention="softplus", gate_heads=True, gate_std=2.0, window=24,
+        windowed=[False, True, True, True, False], window_base=500.0, scaling="yarn", factor=4.0,
+        first_ctx=32, dense_first=1, experts=6, used=2, ff_expert=24, expert_length=24, ff_shared=16,
+        sigmoid=True, select_bias=True, weights_norm=True, weights_scale=2.5,
+        keys={"attention.sliding_window": 24, "rope.freq_base_swa": 500.0, "rope.dimension_count_swa": 8,
+              "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
+              "rope.scaling.original_context_length": 32, "leading_dense_block_count": 1,
+              "expert_gating_func": 2, "expert_weights_norm": True, "expert_weights_scale": 2.5}),
+    "laguna-values": dict( # without windows, and one expert for all as wide as the others
+        arch="laguna", pair="halves", layers=3, qk_norm="heads", rope_dims=4, gated_attention="softplus",
+        gate_std=2.0, dense_first=1, experts=6, used=2, ff_expert=24, expert_length=24, ff_shared=24,
+        unlisted_shared=True, sigmoid=True, select_bias=True, weights_norm=True, tied=True,
+        keys={"leading_dense_block_count": 1, "expert_weights_norm": True}),
+    "step35": dict(
+        arch="step35", pair="halves", layers=4, heads=[2, 4, 4, 2, 2], heads_kv=[1, 2, 2, 1, 1],
+        qk_norm="heads", full_rope_dims=4, gated_attention="sigmoid", gate_heads=True, window=24,
+        windowed=[False, True, True, False], window_base=500.0, turning=1, dense_first=1, experts=6,
+        used=2, ff_expert=24, expert_length=24, ff_shared=16, sigmoid=True, select_bias=True,
+        weights_norm=True, weights_scale=3.0, beside=1, limits=[(0, 0.4), (0, 0), (0.5, 0), (0.3, 0.6)],
+        keys={"attention.sliding_window": 24, "rope.freq_base_swa": 500.0,
+              "attention.sliding_window_pattern": [False, True, True, False, False],
+              "leading_dense_block_count": 1, "expert_weights_norm": True, "expert_weights_scale": 3.0,
+              "swiglu_clamp_exp": [0.0, 0.0, 0.5, 0.3, 0.0], "swiglu_clamp_shexp": [0.4, 0.0, 0.0, 0.6, 0.0],
+              "nextn_predict_layers": 1}),
+    # values shorter than keys
+    "mimo2": dict(
+        arch="mimo2", pair="halves", layers=4, heads=4, heads_kv=[1, 2, 2, 1, 2], dim=16, value_dim=8,
+        rope_dims=4, window=24, windowed=[False, True, True, False], window_base=500.0, sinks="windowed",
+        value_scale=0.7, dense_first=1, experts=6, used=2, ff_expert=24, expert_length=24, sigmoid=True,
+        select_bias=True, weights_norm=True, beside=1,
+        keys={"attention.sliding_window": 24, "rope.freq_base_swa": 500.0,
+              "attention.sliding_window_pattern": [0, 1, 1, 0, 1], "attention.value_scale": 0.7,
+              "nextn_predict_layers": 1}),
+    "mimo2-fused": dict(
+        arch="mimo2", pair="halves", layers=3, heads=4, dim=16, value_dim=8, fused_qkv=True, rope_dims=4,
+        window=24, windowed=[False, True, False], dense_first=1, experts=6, used=2, ff_expert=24,
+        expert_length=24, sigmoid=True, weights_norm=True,
+        keys={"attention.sliding_window": 24, "attention.sliding_window_pattern": [0, 1, 0]}),
     "ernie4_5-moe-biased": dict(
         arch="ernie4_5-moe", experts=6, used=2, ff_expert=24, expert_length=24, ff_shared=40,
         select_bias=True, weights_norm=True, dense_first=1, tied=True, qkv_bias=True,

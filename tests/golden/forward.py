@@ -46,6 +46,7 @@ def ffn_norm_of(c):
 def frequencies(c, t, windowed):
     """Radians a position for each pair, and the factor of cosines and sines."""
     n = c.get("rope_dims", c.get("window_dim", c["dim"]) if windowed else c["dim"])
+    n = c.get("full_rope_dims", n) if not windowed else n
     base = c.get("window_base", c["base"]) if windowed else c["base"]
     f = base ** (-np.arange(0, n, 2) / n)
     plain = windowed and ("window_base" in c or c.get("window_unscaled"))
@@ -53,7 +54,7 @@ def frequencies(c, t, windowed):
     if plain:
         return f, 1.0
     if c.get("turning"):
-        return f / t["rope_freqs.weight"], 1.0
+        return f / t["rope_freqs.weight"][:n // 2], 1.0
     if c.get("factors"):
         return f / t[f"rope_factors_{c['factors']}.weight"], np.float64(np.float32(scale))
     if c.get("scaling") == "linear":
@@ -118,7 +119,10 @@ def forward(c, t, ids):
         out[..., two] = x[..., one] * sin + x[..., two] * cos
         return out
 
-    def gate(g, u):
+    def gate(g, u, limit=0):
+        if limit:
+            limit = np.float64(np.float32(limit))
+            return np.minimum(g / (1 + np.exp(-g)), limit) * np.clip(u, -limit, limit)
         if c.get("act") == "gelu":
             return 0.5 * g * (1 + np.tanh(np.sqrt(2 / np.pi) * (g + 0.044715 * g ** 3))) * u
         if c.get("act") == "gelu_exact":
@@ -228,6 +232,7 @@ def forward(c, t, ids):
             if kv_layer(c, i) != i: # only queries
                 q = rms(linear(y, "attn_q").reshape(n, h, dim), w("attn_q_norm"))
                 return weigh(rotate(q, windowed), *stored[kv_layer(c, i)], windowed)
+            value = c.get("value_dim", dim)
             if c.get("fused") or c.get("fused_qkv"):
                 q, k, v = np.split(linear(y, "attn_qkv"), [h * dim, (h + hk) * dim], -1)
             elif c.get("value_of_key") and not windowed:
@@ -241,7 +246,7 @@ def forward(c, t, ids):
                 q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
             if c.get("gate_in_query"):
                 q, in_query = np.split(q.reshape(n, h, 2 * dim), 2, -1)
-            q, k, v = q.reshape(n, h, dim), k.reshape(n, hk, dim), v.reshape(n, hk, dim)
+            q, k, v = q.reshape(n, h, dim), k.reshape(n, hk, dim), v.reshape(n, hk, value)
             if c.get("qk_norm") == "each":
                 q, k = (rms(z - z.mean(-1, keepdims=True), w(f"attn_{x}_norm"))
                         for z, x in ((q, "q"), (k, "k")))
@@ -266,6 +271,11 @@ def forward(c, t, ids):
                 return weigh(q, k, v, windowed, in_query.reshape(n, -1))
             return weigh(q, k, v, windowed, linear(y, "attn_gate") if c.get("gated_attention") else None)
 
+        def gate_of(z):
+            """What the heads are multiplied by: a factor for each value, or each head."""
+            z = np.repeat(z, h * dim // z.shape[1], 1)
+            return np.log1p(np.exp(z)) if c.get("gated_attention") == "softplus" else 1 / (1 + np.exp(-z))
+
         def weigh(q, k, v, windowed, gate=None):
             k, v = np.repeat(k, h // hk, 1), np.repeat(v, h // hk, 1)
             s = np.einsum("qhd,khd->hqk", q, k) * np.float64(
@@ -283,16 +293,16 @@ def forward(c, t, ids):
             else:
                 hidden = (apart < 0) | (windowed & (apart >= window))
             s = np.where(hidden, -np.inf, s)
-            if c.get("sinks"):
+            if c.get("sinks") and (windowed or c["sinks"] != "windowed"):
                 sinks = np.broadcast_to(w("attn_sinks")[:, None, None], (h, n, 1))
                 s = np.concatenate([s, sinks], -1)
             s = softmax(s)[..., :n]
-            gathered = np.einsum("hqk,khd->qhd", s, v).reshape(n, h * dim)
+            gathered = np.einsum("hqk,khd->qhd", s, v).reshape(n, -1)
             if gate is not None:
-                gathered = gathered / (1 + np.exp(-gate))
+                gathered = gathered * gate_of(gate)
             if c.get("sub_norms"):
                 gathered = norm_here(gathered, "attn_sub_norm")
-            return linear(gathered, "attn_output")
+            return linear(gathered, "attn_output") * np.float64(np.float32(c.get("value_scale", 1.0)))
 
         before = x
         if is_recurrent and not h:
@@ -318,6 +328,7 @@ def forward(c, t, ids):
             y = x if c.get("norms") == "after" else norm_here(x, ffn_norm_of(c))
         if is_expert_layer(c, i):
             out = np.zeros_like(x)
+            limit, shared_limit = c.get("limits", [(0, 0)] * (i + 1))[i]
             if c.get("beside_dense"):
                 dense = norm_here(linear(gate(linear(y, "ffn_gate"), linear(y, "ffn_up")), "ffn_down"),
                                   "post_ffw_norm_1")
@@ -360,14 +371,14 @@ def forward(c, t, ids):
                         out[r] += weight * one(gate(g, u), "ffn_down_exps")
                         continue
                     out[r] += (1.0 if c.get("expert_input") else weight) * one(
-                        gate(one(z, "ffn_gate_exps"), one(z, "ffn_up_exps")), "ffn_down_exps")
+                        gate(one(z, "ffn_gate_exps"), one(z, "ffn_up_exps"), limit), "ffn_down_exps")
             if c.get("ff_shared"):
                 if c.get("unary"):
                     mid = unary(linear(y, "ffn_up_shexp"), i)
                 elif c.get("fused_shared"):
                     mid = gate(*np.split(linear(y, "ffn_up_shexp"), 2, -1))
                 else:
-                    mid = gate(linear(y, "ffn_gate_shexp"), linear(y, "ffn_up_shexp"))
+                    mid = gate(linear(y, "ffn_gate_shexp"), linear(y, "ffn_up_shexp"), shared_limit)
                 shared = linear(mid, "ffn_down_shexp")
                 if c.get("shared_gate"):
                     shared /= 1 + np.exp(-(y @ w("ffn_gate_inp_shexp")))[:, None]
@@ -383,7 +394,7 @@ def forward(c, t, ids):
             if c.get("sparse", [-np.inf] * (i + 1))[i] > -np.inf:
                 cut = g.std(-1, ddof=1, keepdims=True) * np.float64(np.float32(c["sparse"][i]))
                 g = np.maximum(g - g.mean(-1, keepdims=True) - cut, 0)
-            y = gate(g, u)
+            y = gate(g, u, c.get("limits", [(0, 0)] * (i + 1))[i][1])
             y = linear(norm_here(y, "ffn_sub_norm") if c.get("sub_norms") else y, "ffn_down")
         if c.get("norms") in ("both", "after"):
             y = norm_here(y, "post_ffw_norm")

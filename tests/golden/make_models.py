@@ -71,6 +71,7 @@ def tensors_of(c, rng):
         if c.get("recurrent") and not hk or is_recurrent and not c.get("both"):
             h = hk = 0
         q, kv = h * dim, hk * dim
+        v = hk * c.get("value_dim", dim)
         first, last = norm_names(c)
         if is_recurrent:
             recurrent.tensors(c, i, t, mat, vec, norm)
@@ -93,11 +94,11 @@ def tensors_of(c, rng):
                     kv_b[:, :dk - dr].transpose(0, 2, 1))
                 t[p + "attn_v_b.weight"] = np.ascontiguousarray(kv_b[:, dk - dr:])
         elif c.get("fused") or c.get("fused_qkv"):
-            mat(p + "attn_qkv", q + 2 * kv, d, std=1.5)
+            mat(p + "attn_qkv", q + kv + v, d, std=1.5)
             if c.get("qkv_bias"):
-                vec(p + "attn_qkv.bias", q + 2 * kv)
+                vec(p + "attn_qkv.bias", q + kv + v)
         else:
-            for x, n in (("q", q), ("k", kv), ("v", kv)):
+            for x, n in (("q", q), ("k", kv), ("v", v)):
                 if hk and not (x != "q" and kv_layer(c, i) != i and not c.get("spare_kv")) and not (
                         x == "v" and not is_windowed(c, i) and c.get("value_of_key")):
                     mat(p + "attn_" + x, 2 * n if x == "q" and c.get("gate_in_query") else n, d,
@@ -111,16 +112,16 @@ def tensors_of(c, rng):
             if kv_layer(c, i) == i or c.get("spare_kv"): # which nobody reads
                 norm(p + "attn_k_norm", (hk, dim) if each else kv if rows else dim, False)
         if c.get("gated_attention"):
-            mat(p + "attn_gate", q, d)
+            mat(p + "attn_gate", h if c.get("gate_heads") else q, d, std=c.get("gate_std", 1.0))
         if h:
-            q = h * c["head_value"] if c.get("latent") else q
+            q = h * c["head_value"] if c.get("latent") else h * c.get("value_dim", dim)
             mat(p + "attn_output", d, q if hk else d)
         if c.get("sub_norms"):
             norm(p + "attn_sub_norm", q)
             norm(p + "ffn_sub_norm", ff)
         if c.get("out_bias"):
             vec(p + "attn_output.bias", d)
-        if c.get("sinks"):
+        if c.get("sinks") and (is_windowed(c, i) or c["sinks"] != "windowed"):
             vec(p + "attn_sinks.weight", c["heads"], std=1.5)
         if c.get("unary") is None and c.get("ffn_bias"):
             for x, n in (("gate", ff), ("up", ff), ("down", d)):
@@ -271,8 +272,8 @@ def write_gguf(path, name, c, t):
     else:
         w.add_key_length(c.get("head_key", c["dim"]))
         if not c.get("unlisted_value"):
-            w.add_value_length(c.get("head_value", c["dim"]))
-    w.add_rope_dimension_count(c.get("rope_dims", c["dim"]))
+            w.add_value_length(c.get("value_dim", c.get("head_value", c["dim"])))
+    w.add_rope_dimension_count(c.get("listed_rope_dims", c.get("rope_dims", c["dim"])))
     if c.get("window_dim"):
         w.add_key_length_swa(c["window_dim"])
         w.add_value_length_swa(c["window_dim"])

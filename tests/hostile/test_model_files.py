@@ -133,6 +133,9 @@ def further():
             for v in (math.nan, math.inf, -math.inf, -1.0, 3e38):
                 yield f"{arch}_{key}_{v}", make(**{f"{arch}.{key}": (F32, v)}), (f"{arch}.{key}",)
 
+    def tiny_mimo2(**more):
+        return tiny.mimo2(**{key.removeprefix("mimo2."): v for key, v in more.items()})
+
     def latent(**more):
         return tiny.deepseek(False, **{**tiny.GROUPS, **more})
 
@@ -298,6 +301,35 @@ def further():
         yield f"qwen3_{name}_wide_bias", biased(name, n + 1), (f"{name}.bias has shape {n + 1}",)
     for name in ("attn_output", "ffn_down"):
         yield f"qwen3_{name}_bias", biased(name, tiny.N_EMBD), (f"{name}.bias has no place",)
+
+    gate = "blk.0.attn_gate.weight"
+    yield "laguna", tiny.laguna(), GOOD
+    yield "laguna_by_value", tiny.laguna({gate: (0, (tiny.N_EMBD, tiny.N_HEAD * tiny.HEAD))}), GOOD
+    yield "laguna_other_gate", tiny.laguna({gate: (0, (tiny.N_EMBD, tiny.HEAD))}), (f"{gate} has shape",)
+    yield "laguna_gate_elsewhere", tiny.laguna({gate.replace("gate", "gats"): (0, (tiny.N_EMBD, 2))}), (
+        "attn_gats.weight has no place",)
+    yield "laguna_odd_windows", tiny.laguna(**{"rope.dimension_count_swa": (U32, 5)}), (
+        "rope.dimension_count_swa is odd",)
+    yield "step35", tiny.step35(), GOOD
+    for n in (2, 6): # half of it is odd
+        yield f"step35_turns_{n}", tiny.step35(**{"rope.dimension_count": (U32, n)}), (
+            f"rope.dimension_count is {n}",)
+    for n, good in ((2, True), (4, True), (1, False), (3, False), (8, False)): # of either kind of layer
+        yield f"step35_factors_{n}", tiny.step35({"rope_freqs.weight": (0, (n,))}), GOOD if good else (
+            "rope_freqs.weight is not",)
+    for name in ("swiglu_clamp_exp", "swiglu_clamp_shexp"):
+        for v in ((F32, [0.5, 0.5]), (F32, []), (U32, [1]), (STRING, "1"), (F32, [math.nan]), (F32, -1.0)):
+            yield f"step35_{name}_{v}", tiny.step35(**{name: v}), (name,)
+        for v in ((F32, 0.0), (F32, [0.0]), (F32, 7.0)):
+            yield f"step35_{name}_{v}", tiny.step35(**{name: v}), GOOD
+    yield "mimo2", tiny.mimo2(), GOOD
+    yield from integers(tiny_mimo2, "mimo2", {}, ("attention.value_length", 0, 1, tiny.HEAD + 1))
+    yield "mimo2_length_2", tiny.mimo2(**{"attention.value_length": (U32, 2)}), ("attn_v.weight has shape",)
+    yield "mimo2_windows_of_others", tiny.mimo2(**{"attention.value_length_swa": (U32, 8)}), (
+        "attention.value_length_swa of 8",)
+    yield from reals(tiny_mimo2, "mimo2", "attention.value_scale")
+    yield "llama_value_scale", tiny.small("llama", set_keys={"llama.attention.value_scale": (F32, 0.7)}), (
+        "attention.value_scale are not supported",)
 
     yield "bitnet", tiny.bitnet(), GOOD
     yield "bitnet_no_scale", tiny.bitnet(drop=["blk.0.attn_v.scale"]), GOOD

@@ -125,6 +125,9 @@ static void test_architectures(void **state)
     check_model(TEST_DATA "/golden/families/gemma4-moe.f32.gguf", KV_Q8_0);
     check_model(TEST_DATA "/golden/families/afmoe.f32.gguf", KV_F16);
     check_model(TEST_DATA "/golden/families/apertus.f32.gguf", KV_BF16);
+    check_model(TEST_DATA "/golden/families/laguna.f32.gguf", KV_F16);
+    check_model(TEST_DATA "/golden/families/step35.f32.gguf", KV_Q8_0);
+    check_model(TEST_DATA "/golden/families/mimo2.f32.gguf", KV_F16);
     check_model(TEST_DATA "/golden/families/bloom.f32.gguf", KV_F16);
     check_model(TEST_DATA "/golden/families/mpt.f32.gguf", KV_Q8_0);
 }

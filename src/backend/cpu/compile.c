@@ -68,6 +68,7 @@ static struct step *add_step_over(struct compiler *c,
         s->gate = op->gate;
         s->unary = op->unary;
         s->front = op->front;
+        s->zero = op->zero;
         s->eps = c->m->hp.norm_eps;
         s->recur = op->recur;
         if (c->packed == op->out)
@@ -493,6 +494,9 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         return compile_head_linear(c, op);
     case OP_HEAD_COPY:
         add_step(c, STEP_HEAD_COPY, op);
+        return OK;
+    case OP_HEAD_SCALE:
+        add_step(c, STEP_HEAD_SCALE, op);
         return OK;
     case OP_ROPE:
     case OP_ROPE_STORE:

@@ -36,6 +36,7 @@ enum step_kind {
     STEP_HEAD_NORM,
     STEP_HEAD_LAYER_NORM,
     STEP_HEAD_COPY,
+    STEP_HEAD_SCALE,
     STEP_ROPE,
     STEP_ROPE_STORE,
     STEP_GATED,
@@ -60,19 +61,19 @@ struct step {
     uint32_t n;       /* values of a row */
     uint32_t n_types; /* ADD_TYPE: rows of w */
     uint16_t layer;
-    uint32_t n_head, n_head_kv;      /* ROPE, ROPE_STORE, HEAD_COPY, PACK_HEADS */
-    uint32_t head_dim;               /* ROPE, ROPE_STORE, HEAD_NORM, HEAD_LAYER_NORM */
+    uint32_t n_head, n_head_kv;      /* ROPE, ROPE_STORE, HEAD_COPY, HEAD_SCALE, PACK_HEADS */
+    uint32_t head_dim;               /* ROPE, ROPE_STORE, HEAD_NORM, HEAD_LAYER_NORM, HEAD_SCALE */
     uint32_t in2_first;              /* GATED */
     uint32_t in_step, out_step;      /* HEAD_COPY, PACK_HEADS */
     enum rope_table rope;            /* likewise */
     bool temper;                     /* ROPE_STORE */
     enum gate_kind gate;             /* GATED */
     enum unary_kind unary;           /* UNARY */
-    float scale, cap;                /* EMBED, ADD, CAP, CLAMP */
+    float scale, cap;                /* EMBED, ADD, CAP, CLAMP, GATED */
     struct xielu xielu;              /* XIELU */
     float eps;                       /* HEAD_NORM */
     uint32_t w_step;                 /* likewise: from one head's w to the next's */
-    bool front;                      /* HEAD_COPY */
+    bool front, zero;                /* HEAD_COPY */
     enum recur_kind recur;           /* RATES */
     enum op_kind op;                 /* STREAMS */
     bool gather;                     /* PACK of places: from the rows that they belong to */

@@ -67,6 +67,27 @@ INLINE vf sigmoid_mul(vf g, vf u)
     return vf_div(u, vf_add(vf_set1(1.0f), vf_exp(vf_sub(vf_zero(), g))));
 }
 
+INLINE vf sigmoid(vf x)
+{
+    return sigmoid_mul(x, vf_set1(1.0f));
+}
+
+/* log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), of which log(1 + t) = 2 artanh z with z = t / (2 +
+ * t), at most 1/3: by its series, to 3e-8 of it. */
+INLINE vf softplus(vf x)
+{
+    const vf t = vf_exp(vf_sub(vf_zero(), vf_abs(x)));
+    const vf z = vf_div(t, vf_add(vf_set1(2.0f), t)), square = vf_mul(z, z);
+    vf p = vf_set1(2.0f / 13);
+    p = vf_fma(p, square, vf_set1(2.0f / 11));
+    p = vf_fma(p, square, vf_set1(2.0f / 9));
+    p = vf_fma(p, square, vf_set1(2.0f / 7));
+    p = vf_fma(p, square, vf_set1(2.0f / 5));
+    p = vf_fma(p, square, vf_set1(2.0f / 3));
+    p = vf_fma(p, square, vf_set1(2.0f));
+    return vf_fma(p, z, vf_max(vf_zero(), x));
+}
+
 /* f(x) of each of n values. */
 #define DEFINE_MAP1(name, f)                                                                       \
     static void name(const float *x, float *out, uint32_t n)                                       \
@@ -81,11 +102,25 @@ DEFINE_MAP1(run_gelu, gelu)
 DEFINE_MAP1(run_gelu_tanh, gelu_tanh)
 DEFINE_MAP1(run_relu_square, relu_square)
 DEFINE_MAP1(run_relu, relu)
+DEFINE_MAP1(run_sigmoid, sigmoid)
+DEFINE_MAP1(run_softplus, softplus)
 
 DEFINE_MAP2(run_gelu_mul, gelu_mul)
 DEFINE_MAP2(run_clamped_mul, clamped_mul)
 DEFINE_MAP2(run_sigmoid_mul, sigmoid_mul)
 DEFINE_MAP2(run_mul, vf_mul)
+
+/* min(silu(g), cap) u' with u' = u within -cap..cap. */
+static void run_capped_mul(const float *gate, const float *up, float *out, uint32_t n, float cap)
+{
+    const vf limit = vf_set1(cap), least = vf_set1(-cap), one = vf_set1(1.0f);
+    for (uint32_t i = 0; i < n; i += VL) {
+        const uint32_t left = n - i < VL ? n - i : VL;
+        const vf g = vf_min(limit, silu_mul(vf_load_n(gate + i, left), one));
+        const vf u = vf_max(least, vf_min(limit, vf_load_n(up + i, left)));
+        vf_store_n(out + i, vf_mul(g, u), left);
+    }
+}
 
 /* Both sides are computed; of the one above 0 nothing is left below it, nor the other way round. */
 static void run_xielu(float *x, const struct xielu *p, uint32_t n)

@@ -279,6 +279,7 @@ struct cpu_kernels {
     void (*gelu_mul)(const float *gate, const float *up, float *out, uint32_t n);
     void (*clamped_mul)(const float *gate, const float *up, float *out, uint32_t n);
     void (*sigmoid_mul)(const float *gate, const float *up, float *out, uint32_t n);
+    void (*capped_mul)(const float *gate, const float *up, float *out, uint32_t n, float cap);
     void (*mul)(const float *x, const float *y, float *out, uint32_t n);
     void (*xielu)(float *x, const struct xielu *p, uint32_t n);
     void (*add)(const float *x, float *out, uint32_t n);

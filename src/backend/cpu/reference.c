@@ -224,8 +224,10 @@ static void mix(
     }
 }
 
-static double gated(enum gate_kind kind, double g, double u)
+static double gated(enum gate_kind kind, double g, double u, double cap)
 {
+    if (kind == GATE_SILU_CAPPED)
+        return fmin(g / (1 + exp(-g)), cap) * fmax(-cap, fmin(u, cap));
     if (kind == GATE_SILU)
         return g / (1 + exp(-g)) * u;
     if (kind == GATE_GELU)
@@ -249,7 +251,11 @@ static double unary(enum unary_kind kind, double x)
     if (kind == UNARY_GELU)
         return 0.5 * x * erfc(-x / sqrt(2));
     if (kind == UNARY_GELU_TANH)
-        return gated(GATE_GELU, x, 1);
+        return gated(GATE_GELU, x, 1, 0);
+    if (kind == UNARY_SIGMOID)
+        return 1 / (1 + exp(-x));
+    if (kind == UNARY_SOFTPLUS)
+        return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
     x = x <= 0 ? 0 : x; /* what is no number stays none */
     return kind == UNARY_RELU ? x : x * x;
 }
@@ -361,6 +367,8 @@ static void heads(const struct eval *v, const struct op *op)
                 memcpy(out + op->out_step - op->n_out,
                        in + (op->front ? 0 : op->in_step - op->n_out),
                        op->n_out * sizeof *out);
+                for (uint32_t i = 0; op->zero && i < op->out_step - op->n_out; i++)
+                    out[i] = 0;
                 continue;
             }
             w = *op->w;
@@ -482,8 +490,12 @@ static void each_row(const struct eval *v, const struct op *op)
         case OP_GATED:
             for (uint32_t i = 0; i < n; i++) {
                 const double w = input_weight(v, op, r, i);
-                out[i] = gated(op->gate, in[i] * w, in2[op->in2_first + i] * w);
+                out[i] = gated(op->gate, in[i] * w, in2[op->in2_first + i] * w, (double)op->cap);
             }
+            break;
+        case OP_HEAD_SCALE:
+            for (uint32_t i = 0; i < op->n_head * op->head_dim; i++)
+                out[i] *= in[i / op->head_dim];
             break;
         case OP_MUL:
             for (uint32_t i = 0; i < n; i++)

@@ -130,6 +130,9 @@ static void step_gated(const struct cpu_backend *b,
     case GATE_PLAIN:
         b->kernels->mul(gate, up, out, s->n);
         break;
+    case GATE_SILU_CAPPED:
+        b->kernels->capped_mul(gate, up, out, s->n, s->cap);
+        break;
     }
 }
 
@@ -163,9 +166,21 @@ static void step_head_layer_norm(const struct cpu_backend *b, const struct step 
 static void step_head_copy(const struct cpu_backend *b, const struct step *s, uint32_t row)
 {
     const float *in = cpu_row_of(b, s->in, row) + (s->front ? 0 : s->in_step - s->n);
-    float *out = cpu_row_of(b, s->out, row) + s->out_step - s->n;
-    for (uint32_t h = 0; h < s->n_head; h++, in += s->in_step, out += s->out_step)
+    const uint32_t before = s->out_step - s->n;
+    float *out = cpu_row_of(b, s->out, row) + before;
+    for (uint32_t h = 0; h < s->n_head; h++, in += s->in_step, out += s->out_step) {
         memcpy(out, in, s->n * sizeof *out);
+        if (s->zero)
+            memset(out - before, 0, before * sizeof *out);
+    }
+}
+
+static void step_head_scale(const struct cpu_backend *b, const struct step *s, uint32_t row)
+{
+    const float *scale = cpu_row_of(b, s->in, row);
+    float *x = cpu_row_of(b, s->out, row);
+    for (uint32_t h = 0; h < s->n_head; h++) /* as no cap */
+        b->kernels->cap(x + (size_t)h * s->head_dim, scale[h], 0.0f, s->head_dim);
 }
 
 /* What the matrices that read row `row` of n_rows want of it. */
@@ -243,6 +258,9 @@ void cpu_run_step(
         break;
     case STEP_HEAD_COPY:
         step_head_copy(b, s, row);
+        break;
+    case STEP_HEAD_SCALE:
+        step_head_scale(b, s, row);
         break;
     case STEP_PACK_HEADS:
         step_pack_heads(b, s, row, n_rows);

@@ -173,9 +173,12 @@ static uint64_t run_read(const void *p, size_t n, bool four)
         .unary = {[UNARY_GELU] = run_gelu,                                                         \
                   [UNARY_GELU_TANH] = run_gelu_tanh,                                               \
                   [UNARY_RELU_SQUARE] = run_relu_square,                                           \
-                  [UNARY_RELU] = run_relu},                                                        \
+                  [UNARY_RELU] = run_relu,                                                         \
+                  [UNARY_SIGMOID] = run_sigmoid,                                                   \
+                  [UNARY_SOFTPLUS] = run_softplus},                                                \
         .silu_mul = run_silu_mul, .add = run_add, .pack = run_pack, .gelu_mul = run_gelu_mul,      \
         .clamped_mul = run_clamped_mul, .sigmoid_mul = run_sigmoid_mul, .xielu = run_xielu,        \
+        .capped_mul = run_capped_mul,                                                              \
         .add_scaled = run_add_scaled, .cap = run_cap, .mul = run_mul, .rotate = run_rotate,        \
         .conv = run_conv, .recur = run_recur,                                                      \
         .kv_store = run_kv_store, .attend = run_attend, .attend_part = run_attend_part,            \

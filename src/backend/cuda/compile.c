@@ -41,6 +41,7 @@ static struct launch *add_launch(struct compiler *c, enum launch_kind kind, cons
     l->unary = op->unary;
     l->recur = op->recur;
     l->front = op->front;
+    l->zero = op->zero;
     l->gated = op->gated;
     l->tiled = op->tiled;
     l->scale = op->scale;
@@ -346,6 +347,11 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         return OK;
     case OP_HEAD_LINEAR:
         return compile_head_linear(c, op);
+    case OP_HEAD_SCALE:
+        l = add_launch(c, LAUNCH_HEAD_SCALE, op);
+        l->heads = op->n_head;
+        l->n = op->head_dim;
+        return OK;
     case OP_HEAD_COPY:
         l = add_launch(c, LAUNCH_HEAD_COPY, op);
         l->heads = op->n_head;

@@ -50,6 +50,7 @@ enum launch_kind {
     LAUNCH_LAYER_NORM,
     LAUNCH_HEAD_LAYER_NORM,
     LAUNCH_HEAD_COPY,
+    LAUNCH_HEAD_SCALE,
     LAUNCH_PACK,   /* `in` to the prepared activations that the next LINEARs read */
     LAUNCH_LINEAR, /* and what follows it in `add` */
     LAUNCH_ROPE,
@@ -95,17 +96,17 @@ struct launch {
     float scale, cap, alibi;
     uint32_t window;
     enum window_kind window_kind;
-    bool bare;       /* NORM: without w it is none the less a norm, */
-    bool unit;       /* of which the sum of squares is 1, */
-    bool own_w;      /* with a row of w for each head */
-    bool front;      /* HEAD_COPY */
-    bool gated;      /* CONV */
-    bool tiled;      /* RECUR */
-    bool gather;     /* NORM: `in` at the rows that are wanted */
-    bool places;     /* GATED, UNARY: over places; EXPERT_PACK: of a buffer by place */
-    bool add;        /* LINEAR */
-    unsigned forms;  /* PACK, LINEAR and of experts: of the activations */
-    uint32_t matrix; /* LINEAR, EMBED, EXPERT_LINEAR */
+    bool bare;        /* NORM: without w it is none the less a norm, */
+    bool unit;        /* of which the sum of squares is 1, */
+    bool own_w;       /* with a row of w for each head */
+    bool front, zero; /* HEAD_COPY */
+    bool gated;       /* CONV */
+    bool tiled;       /* RECUR */
+    bool gather;      /* NORM: `in` at the rows that are wanted */
+    bool places;      /* GATED, UNARY: over places; EXPERT_PACK: of a buffer by place */
+    bool add;         /* LINEAR */
+    unsigned forms;   /* PACK, LINEAR and of experts: of the activations */
+    uint32_t matrix;  /* LINEAR, EMBED, EXPERT_LINEAR */
     uint32_t w,
         bias; /* of vectors; NO_VECTOR: none. SELECT: a scale, a correction of each expert */
     uint32_t factors; /* LINEAR, EXPERT_LINEAR; likewise */

@@ -53,7 +53,8 @@ static void launch_head_copy(const struct cuda_backend *b,
                                       .n = l->n,
                                       .in_step = l->in_step,
                                       .out_step = l->out_step,
-                                      .front = l->front};
+                                      .front = l->front,
+                                      .zero = l->zero};
     cuda_head_copy(at, &op);
 }
 
@@ -128,6 +129,7 @@ static struct cuda_gated gated_of(const struct cuda_backend *b, const struct lau
     const struct cuda_experts *x = &b->experts;
     return (struct cuda_gated){
         .kind = (int)l->gate,
+        .cap = l->cap,
         .in = b->bufs[l->in],
         .in2 = {b->bufs[l->in2].p + l->in2_first, b->bufs[l->in2].stride},
         .out = b->bufs[l->out],
@@ -378,6 +380,9 @@ static void launch_one(const struct cuda_backend *b,
         break;
     case LAUNCH_HEAD_COPY:
         launch_head_copy(b, at, l);
+        break;
+    case LAUNCH_HEAD_SCALE:
+        cuda_head_scale(at, b->bufs[l->in], b->bufs[l->out], l->heads, l->n);
         break;
     case LAUNCH_PACK:
         act = act_of(b->act, l, l->n);

@@ -153,12 +153,45 @@ static __global__ void head_copy_kernel(cuda_step step, int rows, struct cuda_he
     float *out = op.out.p + row * op.out.stride + op.out_step - op.n;
     for (uint32_t i = threadIdx.x; i < op.heads * op.n; i += blockDim.x)
         out[i / op.n * op.out_step + i % op.n] = in[i / op.n * op.in_step + i % op.n];
+    const uint32_t before = op.zero ? op.out_step - op.n : 0;
+    for (uint32_t i = threadIdx.x; i < op.heads * before; i += blockDim.x)
+        (out - before)[i / before * op.out_step + i % before] = 0.0f;
 }
 
 void cuda_head_copy(const struct cuda_at *at, const struct cuda_head_copy *op)
 {
     if (rows_bound(at) > 0)
         CUDA_LAUNCH(head_copy_kernel, rows_bound(at), 256, 0, at->stream, at->step, at->rows, *op);
+}
+
+/* grid: [rows] */
+static __global__ void head_scale_kernel(
+    cuda_step step, int rows, cuda_buf in, cuda_buf out, uint32_t n, uint32_t heads)
+{
+    const uint32_t row = blockIdx.x;
+    if (row >= rows_of(step, rows))
+        return;
+    const float *scale = in.p + row * in.stride;
+    float *x = out.p + row * out.stride;
+    for (uint32_t i = threadIdx.x; i < heads * n; i += blockDim.x)
+        x[i] *= scale[i / n];
+}
+
+void cuda_head_scale(
+    const struct cuda_at *at, struct cuda_buf in, struct cuda_buf out, uint32_t heads, uint32_t n)
+{
+    if (rows_bound(at) > 0)
+        CUDA_LAUNCH(head_scale_kernel,
+                    rows_bound(at),
+                    256,
+                    0,
+                    at->stream,
+                    at->step,
+                    at->rows,
+                    in,
+                    out,
+                    n,
+                    heads);
 }
 
 /* --- maps --- */

@@ -10,8 +10,17 @@
 #include "backend/cuda/device.cuh"
 
 /* As enum gate_kind (model.h). */
-enum { SILU, GELU, CLAMPED, SIGMOID, PLAIN };
-enum { UNARY_NONE, UNARY_GELU, UNARY_GELU_TANH, UNARY_RELU_SQUARE, UNARY_RELU, UNARY_XIELU };
+enum { SILU, GELU, CLAMPED, SIGMOID, PLAIN, SILU_CAPPED };
+enum {
+    UNARY_NONE,
+    UNARY_GELU,
+    UNARY_GELU_TANH,
+    UNARY_RELU_SQUARE,
+    UNARY_RELU,
+    UNARY_SIGMOID,
+    UNARY_SOFTPLUS,
+    UNARY_XIELU
+};
 
 namespace
 {
@@ -234,6 +243,10 @@ struct gate_values {
             return u / one_and_exp(-x);
         if (g.kind == PLAIN)
             return x * u;
+        if (g.kind == SILU_CAPPED) {
+            x = x / one_and_exp(-x);
+            return (x > g.cap ? g.cap : x) * bounded(u, g.cap);
+        }
         x = x > 7.0f ? 7.0f : x;
         u = bounded(u, 7.0f);
         return x / one_and_exp(x * -1.702f) * (u + 1.0f);
@@ -257,8 +270,9 @@ struct in_place {
     }
 };
 
-/* x Phi(x) = x / 2 erfc(-x / sqrt 2): exact in both tails; its tanh form as the gate's; xIELU; what
- * is above 0, or its square. */
+/* x Phi(x) = x / 2 erfc(-x / sqrt 2): exact in both tails; its tanh form as the gate's; xIELU;
+ * 1 / (1 + e^-x); log(1 + e^x), of e^-|x| so that nothing overflows; what is above 0, or its
+ * square. */
 struct unary_value : in_place {
     struct cuda_unary u;
     __device__ __forceinline__ float of(float x, float, float) const
@@ -272,6 +286,10 @@ struct unary_value : in_place {
                 x > 0.0f ? u.positive * x * x : u.negative * __fsub_rn(expm1f(fminf(x, u.eps)), x);
             return fmaf(x, u.beta, bent);
         }
+        if (u.kind == UNARY_SIGMOID)
+            return 1.0f / one_and_exp(-x);
+        if (u.kind == UNARY_SOFTPLUS)
+            return __fadd_rn(x <= 0.0f ? 0.0f : x, log1pf(expf(-fabsf(x))));
         x = x <= 0.0f ? 0.0f : x;
         return u.kind == UNARY_RELU ? x : x * x;
     }

@@ -54,12 +54,12 @@ void cuda_head_layer_norm(const struct cuda_at *at,
                           uint32_t n,
                           float eps,
                           const float *w);
-/* The last n of each head's in_step values, or with `front` the first, to the last of its out_step.
- */
+/* The last n of each head's in_step values, or with `front` the first, to the last of its out_step;
+ * with `zero` what stands before these is 0. */
 struct cuda_head_copy {
     struct cuda_buf in, out;
     uint32_t heads, n, in_step, out_step;
-    int front;
+    int front, zero;
 };
 void cuda_head_copy(const struct cuda_at *at, const struct cuda_head_copy *op);
 
@@ -74,6 +74,7 @@ void cuda_add_type(
  * is NULL. */
 struct cuda_gated {
     int kind;
+    float cap; /* of the kind that has one */
     struct cuda_buf in, in2, out;
     uint32_t n;
     const uint32_t *n_places;
@@ -91,6 +92,9 @@ struct cuda_unary {
     uint32_t most_places;
 };
 void cuda_unary(const struct cuda_at *at, const struct cuda_unary *op);
+/* Each of `heads` heads of n values of out[r] *= in[r][head]. */
+void cuda_head_scale(
+    const struct cuda_at *at, struct cuda_buf in, struct cuda_buf out, uint32_t heads, uint32_t n);
 /* In place: within -bound .. bound. */
 void cuda_clamp(const struct cuda_at *at, struct cuda_buf buf, uint32_t n, float bound);
 /* out[r] = in[r] * w. */

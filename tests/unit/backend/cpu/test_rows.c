@@ -91,6 +91,18 @@ static void rows_are_exact(void **s)
             kernels->unary[UNARY_RELU](x, out, n);
             for (uint32_t j = 0; j < n; j++)
                 assert_true(out[j] == (x[j] > 0 ? x[j] : 0));
+            kernels->unary[UNARY_SIGMOID](x, out, n);
+            for (uint32_t j = 0; j < n; j++)
+                assert_true(fabs(out[j] - 1 / (1 + exp(-(double)x[j]))) < 3e-7);
+            for (int far = 1; far <= 16; far *= 4) {
+                for (uint32_t j = 0; j < n; j++)
+                    shifted[j] = x[j] * (float)far;
+                kernels->unary[UNARY_SOFTPLUS](shifted, out, n);
+                for (uint32_t j = 0; j < n; j++) {
+                    const double y = shifted[j], want = fmax(y, 0) + log1p(exp(-fabs(y)));
+                    assert_true(fabs(out[j] - want) <= 4e-7 * want);
+                }
+            }
             kernels->silu_mul(x, w, out, n);
             for (uint32_t j = 0; j < n; j++)
                 assert_true(fabs(out[j] - x[j] / (1 + exp(-(double)x[j])) * w[j]) < 2e-6);
@@ -117,6 +129,11 @@ static void rows_are_exact(void **s)
             for (uint32_t j = 0; j < n; j++) {
                 const double g = fmin(x[j], 7), u = fmax(-7, fmin(x[j], 7));
                 assert_true(fabs(out[j] - g / (1 + exp(-1.702 * g)) * (u + 1)) < 2e-5);
+            }
+            kernels->capped_mul(x, x, out, n, 2.0f);
+            for (uint32_t j = 0; j < n; j++) {
+                const double g = x[j] / (1 + exp(-(double)x[j])), u = fmax(-2, fmin(x[j], 2));
+                assert_true(fabs(out[j] - fmin(g, 2) * u) < 5e-6);
             }
             memcpy(out, w, n * sizeof *w);
             kernels->add_scaled(x, 0.7f, out, n);
@@ -188,6 +205,10 @@ static void rows_keep(const struct cpu_kernels *k, uint32_t n, uint32_t at)
         two[i](ones, x, out, n);
         assert_true(isnan(out[at]));
     }
+    k->capped_mul(x, ones, out, n, 7);
+    assert_true(isnan(out[at]));
+    k->capped_mul(ones, x, out, n, 7);
+    assert_true(isnan(out[at]));
     for (size_t i = UNARY_NONE + 1; i < N_UNARY_KINDS; i++) {
         k->unary[i](x, out, n);
         assert_true(isnan(out[at]));
