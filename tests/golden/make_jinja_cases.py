@@ -422,6 +422,15 @@ b{% endfilter %}
 {{ none.x }}{{ none.x is defined }}{{ none['x'] }}{{ 5 .x }}
 {{ none|upper }}{{ 5|upper }}{{ true|lower }}{{ none|trim }}{{ l|trim }}{{ l|replace('1','x') }}
 {{ 'a'|join('b') }}{{ {'a':1}|join }}{{ 'abc'|join(',') }}{{ [1,[2]]|join }}
+{% for x in l %}{% with r = x %}{% if r == 1 %}{% continue %}{% endif %}{% endwith %}{{ x }},{% endfor %}
+{% for x in l %}{% with %}{% break %}{% endwith %}a{% endfor %}b
+{% for x in l %}{% for y in [] %}{% else %}{% break %}{% endfor %}{{ x }}{% else %}c{% endfor %}
+{% for x in l %}{% for y in [] %}{% else %}{% continue %}{% endfor %}{{ x }}{% else %}c{% endfor %}
+{% for x in l %}{% autoescape true %}{{ '<' }}{% break %}{% endautoescape %}a{% endfor %}{{ '<' ~ x }}
+{% for x in l %}{% filter upper %}b{% if x == 1 %}{% continue %}{% endif %}{% endfilter %}a{% endfor %}
+{% set q = 1 %}{% for x in l %}{% set q %}a{% if x == 1 %}{% break %}{% endif %}{% endset %}{{ q }}{% endfor %}{{ q }}
+{{ range(6000)|unique|list|length }}
+{{ '\x7f\x80'|tojson(ensure_ascii=true) }}{{ '\x7f'|tojson }}
 """
 
 

@@ -250,7 +250,7 @@ static struct jval call_loop(struct jrun *r, const struct jloop *l, const struct
     if (args->n != 1 || args->n_keywords > 0)
         jrun_fail(r, "loop() takes one argument");
     struct jsb out = JSB(r);
-    jexec_for(r, l->outer, l->node, args->items[0], l->depth0 + 1, &out);
+    (void)jexec_for(r, l->outer, l->node, args->items[0], l->depth0 + 1, &out);
     return jval_str(jsb_done(&out));
 }
 

@@ -56,13 +56,14 @@ enum jflow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
 
 struct jval jeval(struct jrun *r, struct jscope *s, const struct jnode *n);
 enum jflow jexec(struct jrun *r, struct jscope *s, const struct jnodes *body, struct jsb *out);
-/* A for statement; *out gets its text. Also what loop(items) does. */
-void jexec_for(struct jrun *r,
-               struct jscope *s,
-               const struct jnode *n,
-               struct jval iterable,
-               int64_t depth0,
-               struct jsb *out);
+/* A for statement; *out gets its text. Also what loop(items) does. A jump in its `else` is one of
+ * the loop around it. */
+enum jflow jexec_for(struct jrun *r,
+                     struct jscope *s,
+                     const struct jnode *n,
+                     struct jval iterable,
+                     int64_t depth0,
+                     struct jsb *out);
 void jassign(struct jrun *r, struct jscope *s, const struct jnode *target, struct jval v);
 
 struct jargs jeval_args(struct jrun *r, struct jscope *s, const struct jarg_nodes *nodes);

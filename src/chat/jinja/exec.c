@@ -119,12 +119,12 @@ struct jval jloop_attr(struct jrun *r, struct jval loop, const struct jstr *name
     return (struct jval){.kind = J_MISSING};
 }
 
-void jexec_for(struct jrun *r,
-               struct jscope *outer,
-               const struct jnode *n,
-               struct jval iterable,
-               int64_t depth0,
-               struct jsb *out)
+enum jflow jexec_for(struct jrun *r,
+                     struct jscope *outer,
+                     const struct jnode *n,
+                     struct jval iterable,
+                     int64_t depth0,
+                     struct jsb *out)
 {
     struct jloop *l = jrun_alloc(r, sizeof *l);
     *l = (struct jloop){.node = n,
@@ -148,18 +148,20 @@ void jexec_for(struct jrun *r,
         if (flow == FLOW_BREAK)
             break;
     }
-    if (!completed && n->otherwise.n > 0)
-        (void)jexec(r, jscope_new(r, outer), &n->otherwise, out);
+    if (completed || n->otherwise.n == 0)
+        return FLOW_ON;
+    return jexec(r, jscope_new(r, outer), &n->otherwise, out);
 }
 
 /* ---- the rest ---- */
 
-/* What a body renders, in a scope of its own, as a string. */
-static struct jval render(struct jrun *r, struct jscope *s, const struct jnode *n)
+/* What a body renders, in a scope of its own, as a string; nothing where it jumps away. */
+static enum jflow render(struct jrun *r, struct jscope *s, const struct jnode *n, struct jval *out)
 {
     struct jsb b = JSB(r);
-    (void)jexec(r, jscope_new(r, s), &n->items, &b);
-    return jval_str(jsb_done(&b));
+    const enum jflow flow = jexec(r, jscope_new(r, s), &n->items, &b);
+    *out = jval_str(jsb_done(&b));
+    return flow;
 }
 
 static void exec_output(struct jrun *r, struct jscope *s, const struct jnode *n, struct jsb *out)
@@ -173,12 +175,15 @@ static void exec_output(struct jrun *r, struct jscope *s, const struct jnode *n,
     }
 }
 
-static void exec_with(struct jrun *r, struct jscope *s, const struct jnode *n, struct jsb *out)
+static enum jflow exec_with(struct jrun *r,
+                            struct jscope *s,
+                            const struct jnode *n,
+                            struct jsb *out)
 {
     struct jscope *inner = jscope_new(r, s);
     for (size_t i = 0; i < n->args->n; i++)
         jassign(r, inner, n->targets[i], jeval(r, s, n->args->items[i].value));
-    (void)jexec(r, inner, &n->items, out);
+    return jexec(r, inner, &n->items, out);
 }
 
 static struct jval new_macro(struct jrun *r, struct jscope *s, const struct jnode *n)
@@ -207,13 +212,38 @@ static void exec_call_block(struct jrun *r,
     jval_print(out, jval_call(r, callee, &args));
 }
 
-static void exec_scope(struct jrun *r, struct jscope *s, const struct jnode *n, struct jsb *out)
+static enum jflow exec_scope(struct jrun *r,
+                             struct jscope *s,
+                             const struct jnode *n,
+                             struct jsb *out)
 {
     bool before = r->autoescape;
     if (n->a)
         r->autoescape = jval_true(r, jeval(r, s, n->a));
-    (void)jexec(r, jscope_new(r, s), &n->items, out);
+    const enum jflow flow = jexec(r, jscope_new(r, s), &n->items, out);
     r->autoescape = before;
+    return flow;
+}
+
+static enum jflow exec_set_block(struct jrun *r, struct jscope *s, const struct jnode *n)
+{
+    struct jval text;
+    const enum jflow flow = render(r, s, n, &text);
+    if (flow == FLOW_ON)
+        jassign(r, s, n->a, jeval_filters(r, s, n->b, text));
+    return flow;
+}
+
+static enum jflow exec_filter_block(struct jrun *r,
+                                    struct jscope *s,
+                                    const struct jnode *n,
+                                    struct jsb *out)
+{
+    struct jval text;
+    const enum jflow flow = render(r, s, n, &text);
+    if (flow == FLOW_ON)
+        jval_print(out, jeval_filters(r, s, n->a, text));
+    return flow;
 }
 
 /* A block sees what the template set at its top; a scoped one what is around it. */
@@ -224,7 +254,9 @@ static void exec_block(struct jrun *r, struct jscope *s, const struct jnode *n, 
 
 struct jval jblock_call(struct jrun *r, const struct jnode *block)
 {
-    return render(r, r->root, block);
+    struct jval text;
+    (void)render(r, r->root, block, &text);
+    return text;
 }
 
 static enum jflow exec_if(struct jrun *r, struct jscope *s, const struct jnode *n, struct jsb *out)
@@ -244,17 +276,14 @@ static enum jflow exec(struct jrun *r, struct jscope *s, const struct jnode *n, 
     case N_IF:
         return exec_if(r, s, n, out);
     case N_FOR:
-        jexec_for(r, s, n, jeval(r, s, n->b), 0, out);
-        break;
+        return jexec_for(r, s, n, jeval(r, s, n->b), 0, out);
     case N_SET:
         jassign(r, s, n->a, jeval(r, s, n->b));
         break;
     case N_SET_BLOCK:
-        jassign(r, s, n->a, jeval_filters(r, s, n->b, render(r, s, n)));
-        break;
+        return exec_set_block(r, s, n);
     case N_WITH:
-        exec_with(r, s, n, out);
-        break;
+        return exec_with(r, s, n, out);
     case N_MACRO:
         jscope_set(r, s, n->text, new_macro(r, s, n));
         break;
@@ -262,14 +291,12 @@ static enum jflow exec(struct jrun *r, struct jscope *s, const struct jnode *n, 
         exec_call_block(r, s, n, out);
         break;
     case N_FILTER_BLOCK:
-        jval_print(out, jeval_filters(r, s, n->a, render(r, s, n)));
-        break;
+        return exec_filter_block(r, s, n, out);
     case N_BLOCK:
         exec_block(r, s, n, out);
         break;
     case N_SCOPE:
-        exec_scope(r, s, n, out);
-        break;
+        return exec_scope(r, s, n, out);
     case N_BREAK:
         return FLOW_BREAK;
     case N_CONTINUE:

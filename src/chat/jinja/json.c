@@ -123,8 +123,6 @@ static void put_string(struct dump *d, const struct jstr *s)
         uint32_t c = jstr_next(s, &next);
         if (c >= 0x20 && c != '"' && c != '\\' && !(d->ascii && c >= 0x7f))
             continue;
-        if (c == 0x7f) /* which only looks special */
-            continue;
         jsb_sub(&d->b, s, from, at);
         put_escape(&d->b, c, jstr_trusted_at(s, at));
         from = next;

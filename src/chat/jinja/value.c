@@ -436,7 +436,8 @@ static uint64_t hash_of(struct jrun *r, struct jval v)
         double f = jval_as_float(v);
         uint64_t bits;
         memcpy(&bits, &f, sizeof bits);
-        return mix(h, f == 0.0 ? 0 : bits);
+        h = mix(h, f == 0.0 ? 0 : bits); /* whose low bits are 0 of small integers: mixed again */
+        return mix(h, 0);
     }
     if (v.kind == J_STR) {
         jrun_charge(r, v.s->len / 64);
