@@ -13,6 +13,8 @@
  * predictions further ahead, for texts of another length. */
 static const char *const unused[] = {"families/gemma3n.f32:blk.[23].attn_[kv]*",
                                      "families/glm4moe.f32:blk.*.nextn.*",
+                                     "families/step35.f32:blk.*.nextn.*",
+                                     "families/mimo2.f32:blk.*.nextn.*",
                                      "*:rope_factors_*"};
 
 static inline bool is_unused(const char *model, const struct gguf_str *tensor)
