@@ -118,8 +118,9 @@ struct api_answer {
     size_t n_headers;
 };
 
-/* API_CUT: the rest cannot be had, and the client must see that it is missing. */
-enum api_pull { API_WAIT, API_MORE, API_DONE, API_CUT };
+/* API_CUT: the rest cannot be had, and the client must see that it is missing. API_WORK: the answer
+ * takes long to write; api_work does it on a thread that may, then it is pulled again. */
+enum api_pull { API_WAIT, API_MORE, API_DONE, API_CUT, API_WORK };
 
 /* Extra lines for /metrics from the layers above (connections and so on). */
 typedef void (*api_extra_metrics_fn)(void *ctx, struct buf *out);
@@ -162,10 +163,12 @@ void api_destroy(struct api *a); /* after the last api_end and engine_stop, befo
 
 struct api_call *api_begin(struct api *a, const struct api_input *in); /* never NULL */
 
-/* Append what is new to *out. API_WAIT: nothing was appended, *answer is untouched. Otherwise
- * *answer is filled in, its strings living until api_end. API_MORE may have appended nothing the
- * first time: then only the head of a stream is ready to go. */
+/* Append what is new to *out. API_WAIT, API_WORK: nothing was appended, *answer is untouched.
+ * Otherwise *answer is filled in, its strings living until api_end. API_MORE may have appended
+ * nothing the first time: then only the head of a stream is ready to go. */
 enum api_pull api_pull(struct api_call *c, struct api_answer *answer, struct buf *out);
+/* Any thread, between two pulls of which the first said API_WORK. */
+void api_work(struct api_call *c);
 void api_end(struct api_call *c);
 
 /* The names of calls with news, each once; drains the engine's events. Loop thread. NULL at the

@@ -12,6 +12,8 @@
 
 /* One pull writes about this much at most, so that a reader who was slow gets the rest later. */
 #define PULL_BYTES (64u << 10)
+/* Answers with more log-probabilities are written by another thread. */
+#define LONG_LOGPROBS 4096
 
 const char *api_finish_name(enum finish f)
 {
@@ -146,14 +148,43 @@ static enum api_pull pull_body(struct api_call *c, struct api_answer *answer, st
     return c->file_fd >= 0 ? api_pull_file(c, out) : API_DONE;
 }
 
+/* Whether the loop thread, and all streams, would wait for it: some 2 microseconds each. */
+static bool takes_long(const struct api_call *c)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; c->logprobs && i < c->n_choices; i++) {
+        uint32_t n_prompt = 0;
+        (void)request_prompt_logprobs(c->choices[i].req, &n_prompt);
+        n += n_prompt + request_n_completion(c->choices[i].req);
+    }
+    return n * (1 + c->n_top) > LONG_LOGPROBS;
+}
+
 /* One object once all choices have ended; nothing is written before. */
 static enum api_pull pull_whole(struct api_call *c, struct api_answer *answer, struct buf *out)
 {
     if (c->n_running > 0)
         return API_WAIT;
-    c->dialect->whole(c, out);
+    if (!c->written && takes_long(c))
+        return API_WORK;
+    if (!c->written) {
+        c->dialect->whole(c, out);
+    } else if (out->len > 0) {
+        buf_add(out, c->body.data, c->body.len);
+    } else { /* not copied: it may be hundreds of megabytes */
+        buf_deinit(out);
+        *out = c->body;
+        c->body = (struct buf){0};
+    }
     fill_answer(c, answer);
     return API_DONE;
+}
+
+/* All requests have ended, so nobody else writes what this reads. */
+void api_work(struct api_call *c)
+{
+    c->dialect->whole(c, &c->body);
+    c->written = true;
 }
 
 void api_put_choices(struct api_call *c,

@@ -138,6 +138,7 @@ struct api_call {
     uint64_t begin_us, end_us;
     uint64_t bytes_in, bytes_out;
     bool timeline; /* asked for in the answer */
+    bool written;  /* api_work has: the answer is `body` */
     bool whole;    /* the answer was given to its end */
     bool ended;    /* api_end was called */
     bool listed;   /* on the api's list of news */

@@ -80,7 +80,8 @@ struct slot {
     uint32_t line;   /* index into its lines */
     char *custom_id; /* its JSON text */
     struct api_call *call;
-    bool known; /* loop thread: api_begin has returned it */
+    bool known; /* loop thread: api_begin has returned it, and no other thread has it */
+    bool work;  /* it is handed back for api_work, and will be handed over again */
     /* the answer, handed back with the slot */
     struct buf body;
     int status;

@@ -1,7 +1,8 @@
 /* The batch thread, and the calls that are under way.
  *
  * A slot goes round: free -> begun (batch thread, then handed to the loop thread) -> ended (handed
- * back with its answer) -> free. The two queues are all that both threads touch. */
+ * back with its answer) -> free; a large answer is handed back to be written, and then over again.
+ * The two queues are all that both threads touch. */
 #include "api/json.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -37,6 +38,16 @@ int batches_event_fd(const struct batches *b)
     return b->event_fd;
 }
 
+static void hand_back(struct batches *b, struct slot *s)
+{
+    s->known = false;
+    pthread_mutex_lock(&b->queue_lock);
+    s->next = b->ended;
+    b->ended = s;
+    pthread_cond_signal(&b->more);
+    pthread_mutex_unlock(&b->queue_lock);
+}
+
 /* Its answer, if it is there; then the call ends, and the slot goes back. */
 static void pull(struct batches *b, struct slot *s)
 {
@@ -47,18 +58,18 @@ static void pull(struct batches *b, struct slot *s)
     while (pulled == API_MORE);
     if (pulled == API_WAIT)
         return;
+    s->work = pulled == API_WORK;
+    if (s->work) {
+        hand_back(b, s);
+        return;
+    }
     s->status = answer.status;
     snprintf(s->request_id, sizeof s->request_id, "%s", answer.request_id);
     s->key_limit = answer.key_limit;
     s->retry_s = answer.key_wait_s;
     api_end(s->call);
     s->call = NULL;
-    s->known = false;
-    pthread_mutex_lock(&b->queue_lock);
-    s->next = b->ended;
-    b->ended = s;
-    pthread_cond_signal(&b->more);
-    pthread_mutex_unlock(&b->queue_lock);
+    hand_back(b, s);
 }
 
 void batches_collect(struct batches *b)
@@ -276,6 +287,11 @@ static void take_ended(struct batches *b)
     for (struct slot *next; s; s = next) {
         struct job *j = s->job;
         next = s->next;
+        if (s->work) {
+            api_work(s->call);
+            hand_over(b, s);
+            continue;
+        }
         if (s->status == 429 || s->status == 503) {
             reopen(j, s->line);
             if (s->key_limit)

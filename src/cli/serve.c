@@ -122,8 +122,17 @@ static enum http_pull app_pull(void *ctx, void *call, struct http_answer *answer
     enum api_pull pulled = api_pull(c->call, &a, out);
     if (pulled == API_WAIT)
         return HTTP_WAIT;
+    if (pulled == API_WORK)
+        return HTTP_WORK;
     fill_answer(c, &a, answer);
     return pulled == API_DONE ? HTTP_DONE : pulled == API_CUT ? HTTP_CUT : HTTP_MORE;
+}
+
+static void app_work(void *ctx, void *call)
+{
+    (void)ctx;
+    struct served_call *c = call;
+    api_work(c->call);
 }
 
 static void app_end(void *ctx, void *call)
@@ -444,6 +453,7 @@ static enum err open_server(struct server *s, struct err_info *e)
     s->app = (struct http_app){.ctx = s,
                                .begin = app_begin,
                                .pull = app_pull,
+                               .work = app_work,
                                .end = app_end,
                                .next = app_next,
                                .error_body = app_error_body,

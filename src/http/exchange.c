@@ -385,6 +385,11 @@ static void gather_answer(struct exchange *ex)
         r = s->app->pull(s->app->ctx, ex->call, &ex->answer, &ex->out);
         if (r == HTTP_WAIT)
             return;
+        if (r == HTTP_WORK) {
+            ex->state = EX_QUEUED;
+            worker_pool_submit(s, ex);
+            return;
+        }
         if (ex->answer.stream)
             break;
     }

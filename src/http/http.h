@@ -72,6 +72,8 @@ enum http_pull {
                 * been appended once *answer is filled in: that saves the question whether there are
                 * more */
     HTTP_MORE, /* bytes were appended; ask again when they are sent */
+    HTTP_WORK, /* of an answer that is no stream: to make it takes long. Nothing was appended; a
+                * worker does that (work), then it is pulled again */
     HTTP_DONE, /* bytes may have been appended; the answer is complete */
     HTTP_CUT,  /* of a stream: the rest cannot be had. The connection ends without the stream's end,
                 * which tells the client */
@@ -86,6 +88,8 @@ struct http_app {
      * been filled in. A non-stream answer is pulled until HTTP_DONE before anything is sent. Events
      * of a text/event-stream are appended whole, as a keep-alive comment may come between pulls. */
     enum http_pull (*pull)(void *ctx, void *call, struct http_answer *answer, struct buf *out);
+    /* Worker thread, after HTTP_WORK and before the next pull. NULL: no pull says so. */
+    void (*work)(void *ctx, void *call);
     /* Loop thread, exactly once for each begin. The call stops what still runs. */
     void (*end)(void *ctx, void *call);
     /* Readable when some call has news; then next() yields each such call's name once, NULL at the
@@ -116,7 +120,7 @@ struct http_config {
     size_t max_held_bytes;    /* of all bodies, each beyond its first 64 KiB: 503; 0: 1 GiB, or four
                                * largest bodies if that is more */
     size_t max_header_bytes;  /* over it: 431; a connection takes up to twice that and 16 KiB */
-    uint32_t n_workers;       /* threads that run begin */
+    uint32_t n_workers;       /* threads that run begin and work */
     uint32_t
         keepalive_comment_ms; /* an idle event stream gets ": keep-alive" this often; 0: never */
     /* Limits of patience; 0 means the default. None of them ends an answer that is being made. */

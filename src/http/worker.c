@@ -1,4 +1,5 @@
-/* Threads that run app.begin: parsing, templates and tokenizing take too long for the loop. */
+/* Threads that run app.begin and app.work: parsing, templates, tokenizing and large answers take
+ * too long for the loop. */
 #include "base/mem.h"
 #include "http/internal.h"
 
@@ -19,6 +20,14 @@ static struct exchange *take_job(struct worker_pool *p)
     return ex;
 }
 
+/* Others begin what comes meanwhile. */
+static void work(struct http_server *s, void *call)
+{
+    http_server_worker_slow(s, true);
+    s->app->work(s->app->ctx, call);
+    http_server_worker_slow(s, false);
+}
+
 static void *worker_main(void *arg)
 {
     struct http_server *s = arg;
@@ -34,8 +43,11 @@ static void *worker_main(void *arg)
         }
         p->n_active++;
         pthread_mutex_unlock(&p->mutex);
-        void *call = NULL;
-        if (!atomic_load_explicit(&ex->cancelled, memory_order_relaxed))
+        void *call = ex->call;
+        const bool wanted = !atomic_load_explicit(&ex->cancelled, memory_order_relaxed);
+        if (wanted && call)
+            work(s, call);
+        else if (wanted)
             call = s->app->begin(s->app->ctx, &ex->req, ex);
         pthread_mutex_lock(&p->mutex);
         p->n_active--;

@@ -10,6 +10,7 @@
  *      GET  /silent                       an event stream that says nothing
  *      GET  /slow?ms=                     begin takes ms
  *      GET  /late?ms=                     answers after ms
+ *      GET  /work                         an answer that a worker makes, once /stats was asked for
  *      GET  /stats                        the counters as JSON
  *
  * Header-only, so that the unit tests and the program use the same one. */
@@ -27,7 +28,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum fake_kind { FAKE_TEXT, FAKE_STREAM, FAKE_FLOOD, FAKE_HANG, FAKE_SILENT, FAKE_LATE };
+enum fake_kind { FAKE_TEXT, FAKE_STREAM, FAKE_FLOOD, FAKE_HANG, FAKE_SILENT, FAKE_LATE, FAKE_WORK };
 
 struct fake_call {
     enum fake_kind kind;
@@ -53,7 +54,7 @@ struct fake {
     pthread_t thread;
     bool stop;
     struct fake_call *calls, *named;
-    uint64_t n_begin, n_end, n_pull, n_double_end;
+    uint64_t n_begin, n_end, n_pull, n_double_end, n_stats;
 };
 
 static inline char fake_pattern(uint64_t i)
@@ -76,6 +77,7 @@ static inline void fake_stats(struct fake *f, struct buf *out)
 {
     struct http_stats st = http_server_stats(f->server);
     pthread_mutex_lock(&f->lock);
+    f->n_stats++;
     buf_printf(out,
                "{\"begin\": %llu, \"end\": %llu, \"pull\": %llu, \"double_end\": %llu, "
                "\"connections\": %u, \"accepted\": %llu, \"requests\": %llu, \"gone\": %llu}\n",
@@ -179,6 +181,11 @@ static inline void fake_get(struct fake *f, struct fake_call *c, const struct ht
         c->n = 1;
         c->due_us = clock_us() + fake_arg(r->query, "ms", 300) * 1000;
         fake_text(c, 200, "late\n");
+    } else if (!strcmp(p, "/work")) {
+        c->kind = FAKE_WORK;
+        pthread_mutex_lock(&f->lock);
+        c->n = f->n_stats;
+        pthread_mutex_unlock(&f->lock);
     } else if (!strcmp(p, "/facts")) {
         buf_printf(&c->text,
                    "%s|%s|%s|%s\n",
@@ -271,6 +278,8 @@ static inline enum http_pull fake_pull(void *ctx,
     pthread_mutex_unlock(&f->lock);
     if (c->kind == FAKE_HANG || late)
         return HTTP_WAIT;
+    if (c->kind == FAKE_WORK && c->text.len == 0)
+        return HTTP_WORK;
     fake_fill(c, a);
     switch (c->kind) {
     case FAKE_STREAM: {
@@ -285,6 +294,20 @@ static inline enum http_pull fake_pull(void *ctx,
         buf_add(out, c->text.data, c->text.len);
         return HTTP_DONE;
     }
+}
+
+/* Ends when somebody else was answered: on the loop thread nobody would be. */
+static inline void fake_work(void *ctx, void *call)
+{
+    struct fake *f = ctx;
+    struct fake_call *c = call;
+    for (bool asked = false; !asked;) {
+        usleep(1000);
+        pthread_mutex_lock(&f->lock);
+        asked = f->n_stats > c->n || f->stop;
+        pthread_mutex_unlock(&f->lock);
+    }
+    buf_str(&c->text, "worked\n");
 }
 
 static inline void fake_end(void *ctx, void *call)
@@ -349,6 +372,7 @@ static inline void fake_start(struct fake *f)
     f->app = (struct http_app){.ctx = f,
                                .begin = fake_begin,
                                .pull = fake_pull,
+                               .work = fake_work,
                                .end = fake_end,
                                .news_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
                                .next = fake_next,

@@ -317,6 +317,19 @@ def test_headers_that_two_readers_could_read_differently(serve, line):
     assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1 ") == 1, answer
 
 
+def test_answers_that_take_long_are_made_beside_the_loop(serve):
+    """One whose client stays, and one whose client leaves meanwhile."""
+    server = serve()
+    get = "GET {} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    with server.dial(get.format("/work")) as stays, server.dial(get.format("/work")) as leaves:
+        time.sleep(0.2)
+        leaves.close()
+        time.sleep(0.2)
+        with server.dial(get.format("/stats")) as other:
+            assert b'"end": 0' in read_all(other)
+        assert read_all(stays).endswith(b"\r\n\r\nworked\n")
+
+
 def test_pipelined_requests_and_junk(serve):
     server = serve()
     n = 200

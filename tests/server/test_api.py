@@ -162,6 +162,18 @@ def test_prompts_of_every_form(server):
     assert lists["usage"]["prompt_tokens"] == 3
 
 
+def test_large_answers_are_those_of_small_ones(server):
+    """A choice by itself is written at once, three of them by another thread."""
+    own = {"messages": [{"role": "user", "content": "Say much."}], "max_tokens": 80, "seed": 9,
+           "ignore_eos": True, "logprobs": True, "top_logprobs": 20}
+    for more in ({}, {"return_tokens": True}):
+        large = server.json("POST", "/v1/chat/completions", {**own, **more, "n": 3})
+        assert large["usage"]["completion_tokens"] == 240
+        for i, choice in enumerate(large["choices"]):
+            small = server.json("POST", "/v1/chat/completions", {**own, **more, "seed": 9 + i})
+            assert {**small["choices"][0], "index": i} == choice
+
+
 def test_echo_and_logprobs(server):
     choice = server.json("POST", COMPLETIONS,
                          completion(echo=True, logprobs=3, max_tokens=4))["choices"][0]

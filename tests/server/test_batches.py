@@ -127,6 +127,20 @@ def test_a_batch_from_upload_to_results(batches):
     assert batches.metric('weir_http_requests_total{status="200"}') < 200 + 30
 
 
+def test_a_line_whose_answer_is_large(batches):
+    """So large that another thread writes it: 3 choices, 80 tokens, 21 log-probabilities each."""
+    body = {"max_tokens": 80, "temperature": 1, "seed": 5}
+    lines = [line(f"l{i}", n=3, logprobs=20, **body) for i in range(3)]
+    over = wait_over(batches, create(batches, upload(batches, jsonl(lines))["id"]))
+    assert over["request_counts"] == {"total": 3, "completed": 3, "failed": 0}
+    for r in results(batches, over["output_file_id"]):
+        own = next(x["body"] for x in lines if x["custom_id"] == r["custom_id"])
+        assert r["response"]["body"]["choices"] == batches.json("POST", COMPLETIONS, own)["choices"]
+        for i, choice in enumerate(r["response"]["body"]["choices"]):
+            small = batches.json("POST", COMPLETIONS, {**own, "n": 1, "seed": 5 + i})["choices"][0]
+            assert {**small, "index": i} == choice and len(choice["logprobs"]["tokens"]) == 80
+
+
 def test_bad_lines_go_to_the_error_file(batches):
     good = line("good")
     lines = ["not json", good, "", "[1]", "   \t", json.dumps({**good, "custom_id": 7}),
