@@ -320,7 +320,8 @@ static enum err read_window(struct model *m, const struct arch *arch, struct err
     enum err err = key_u32(m, "attention.sliding_window", &hp->window, e);
     if (err)
         return err;
-    if (hp->window >= hp->n_ctx_train && arch->window_pattern == NO_WINDOWS)
+    const bool turns = arch->window_rope || arch->window_unscaled; /* windowed layers otherwise */
+    if (hp->window >= hp->n_ctx_train && arch->window_pattern == NO_WINDOWS && !turns)
         hp->window = 0;
     const struct gguf_kv *pattern = key_find(m, "attention.sliding_window_pattern");
     if (!pattern || !hp->window)

@@ -192,7 +192,7 @@ static float gate_limit(struct builder *b, bool experts)
     float limit = 0.0f;
     if (b->arch->gate_limits && !b->err)
         b->err = key_f32_layer(b->m, key, b->layer, -1e-30f, 1e6f, &limit, b->e);
-    return limit;
+    return limit > 1e-6f ? limit : 0.0f;
 }
 
 void plan_gated(struct builder *b, enum model_buf out, enum model_buf up, uint32_t n)

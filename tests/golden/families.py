@@ -383,9 +383,14 @@ FAMILIES = {
               "nextn_predict_layers": 1}),
     "mimo2-fused": dict(
         arch="mimo2", pair="halves", layers=3, heads=4, dim=16, value_dim=8, fused_qkv=True, rope_dims=4,
-        window=24, windowed=[False, True, False], dense_first=1, experts=6, used=2, ff_expert=24,
-        expert_length=24, sigmoid=True, weights_norm=True,
+        window=24, windowed=[False, True, False], base=5000.0, window_base=10000.0, dense_first=1,
+        experts=6, used=2, ff_expert=24, expert_length=24, sigmoid=True, weights_norm=True,
         keys={"attention.sliding_window": 24, "attention.sliding_window_pattern": [0, 1, 0]}),
+    "mimo2-long-windows": dict( # as long as the context: they rotate as windowed layers do
+        arch="mimo2", pair="halves", layers=3, dim=16, value_dim=8, ctx=96, rope_dims=4, window=96,
+        windowed=[False, True, True], window_base=10000.0, base=5000.0, dense_first=1, experts=6, used=2,
+        ff_expert=24, expert_length=24, sigmoid=True, weights_norm=True,
+        keys={"attention.sliding_window": 96, "attention.sliding_window_pattern": [0, 1, 1]}),
     "ernie4_5-moe-biased": dict(
         arch="ernie4_5-moe", experts=6, used=2, ff_expert=24, expert_length=24, ff_shared=40,
         select_bias=True, weights_norm=True, dense_first=1, tied=True, qkv_bias=True,
