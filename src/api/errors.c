@@ -217,9 +217,10 @@ void api_put_error(enum api_shape shape,
     }
 }
 
-void api_error_body(int status, const struct err_info *e, const char *path, struct buf *out)
+void api_error_body(
+    int status, const struct err_info *e, const char *path, const char *request_id, struct buf *out)
 {
     char route[64]; /* longer than every path that is not OpenAI's */
     snprintf(route, sizeof route, "%.*s", path ? (int)strcspn(path, "?") : 0, path ? path : "");
-    api_put_error(api_shape_of(route), status, e, NULL, out);
+    api_put_error(api_shape_of(route), status, e, request_id, out);
 }

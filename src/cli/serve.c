@@ -156,13 +156,19 @@ static void *app_next(void *ctx)
     return NULL;
 }
 
-static void app_error_body(
-    void *ctx, int status, const char *text, const char *target, struct buf *out)
+static void app_error_body(void *ctx,
+                           int status,
+                           const char *text,
+                           const char *target,
+                           char id[HTTP_ID_BYTES],
+                           struct buf *out)
 {
     const struct server *s = ctx;
     struct err_info e;
     err_set(&e, ERR_INVALID, "%s", text);
-    api_error_body(status, &e, target ? api_path_below(s->opt.api_prefix, target) : NULL, out);
+    if (!id[0])
+        api_new_id("req-", id, HTTP_ID_BYTES);
+    api_error_body(status, &e, target ? api_path_below(s->opt.api_prefix, target) : NULL, id, out);
 }
 
 static void app_refused(void *ctx, int status, const char *client)

@@ -173,11 +173,11 @@ static enum MHD_Result on_headers(struct exchange *ex,
 {
     struct header_facts f;
     header_facts_read(ex->conn->mhd, &f);
+    keep_request(ex, url, method, &f);
     const char *why = NULL;
     int status = header_refusal(ex, &f, method, version, &why);
     if (status)
         return refuse(ex, status, why);
-    keep_request(ex, url, method, &f);
     if (!form_begin(ex, f.content_type, &why))
         return refuse(ex, 400, why);
     return MHD_YES;

@@ -164,10 +164,12 @@ int header_refusal(struct exchange *ex,
     return 0;
 }
 
-static void put_error(struct exchange *ex, int status, const char *why, struct buf *out)
+static void put_error(
+    struct exchange *ex, int status, const char *why, char id[HTTP_ID_BYTES], struct buf *out)
 {
     const struct http_app *app = ex->s->app;
-    app->error_body(app->ctx, status, why, ex->target, out);
+    snprintf(id, HTTP_ID_BYTES, "%s", ex->req.request_id ? ex->req.request_id : "");
+    app->error_body(app->ctx, status, why, ex->target, id, out);
     if (app->refused)
         app->refused(app->ctx, status, ex->conn->client);
 }
@@ -175,13 +177,15 @@ static void put_error(struct exchange *ex, int status, const char *why, struct b
 struct MHD_Response *response_of_error(struct exchange *ex, int status, const char *why)
 {
     struct buf b = {0};
-    put_error(ex, status, why, &b);
+    char id[HTTP_ID_BYTES];
+    put_error(ex, status, why, id, &b);
     struct MHD_Response *r = MHD_create_response_from_buffer(b.len, b.data, MHD_RESPMEM_MUST_FREE);
     if (!r) {
         buf_deinit(&b);
         return NULL;
     }
     (void)MHD_add_response_header(r, "Content-Type", "application/json");
+    (void)MHD_add_response_header(r, "X-Request-Id", id);
     (void)MHD_add_response_header(r, "Connection", "close");
     return r;
 }
@@ -191,12 +195,14 @@ struct MHD_Response *response_of_error(struct exchange *ex, int status, const ch
 void send_error_raw(struct exchange *ex, int status, const char *why)
 {
     struct buf body = {0}, msg = {0};
-    put_error(ex, status, why, &body);
+    char id[HTTP_ID_BYTES];
+    put_error(ex, status, why, id, &body);
     buf_printf(&msg,
-               "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nConnection: close\r\n"
-               "Content-Length: %zu\r\n\r\n",
+               "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nX-Request-Id: %s\r\n"
+               "Connection: close\r\nContent-Length: %zu\r\n\r\n",
                status,
                MHD_get_reason_phrase_for((unsigned)status),
+               id,
                body.len);
     buf_add(&msg, body.data, body.len);
     conn_send_raw(ex->conn, msg.data, msg.len);

@@ -25,6 +25,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define HTTP_ID_BYTES 132 /* room for an X-Request-Id */
+
 /* A part of a multipart/form-data body. */
 struct http_part {
     const char *name;
@@ -100,9 +102,14 @@ struct http_app {
     int news_fd;
     void *(*next)(void *ctx);
     /* Loop thread: an answer to a request that never became a call (bad HTTP, too large, too many
-     * connections): the JSON body for this status. `target` is the request's, path and query. */
-    void (*error_body)(
-        void *ctx, int status, const char *text, const char *target, struct buf *out);
+     * connections): the JSON body for this status. `target` is the request's, path and query; `id`
+     * the answer's X-Request-Id: the request's own, or "", which is made another. */
+    void (*error_body)(void *ctx,
+                       int status,
+                       const char *text,
+                       const char *target,
+                       char id[HTTP_ID_BYTES],
+                       struct buf *out);
     /* Loop thread: such an answer was given to this client. May be NULL. */
     void (*refused)(void *ctx, int status, const char *client);
 };

@@ -357,11 +357,17 @@ static inline void *fake_next(void *ctx)
     return name;
 }
 
-static inline void fake_error_body(
-    void *ctx, int status, const char *text, const char *target, struct buf *out)
+static inline void fake_error_body(void *ctx,
+                                   int status,
+                                   const char *text,
+                                   const char *target,
+                                   char id[HTTP_ID_BYTES],
+                                   struct buf *out)
 {
     (void)target;
     (void)ctx;
+    if (!id[0])
+        strcpy(id, "made-up");
     buf_printf(out, "{\"error\": {\"code\": %d, \"message\": \"%s\"}}", status, text);
 }
 

@@ -295,6 +295,24 @@ def test_refusals_can_be_read(serve, request_, status):
     assert server.stats()["begin"] == 1
 
 
+@pytest.mark.parametrize("request_, status", [
+    (b"GET /%00 HTTP/1.1\r\nHost: x\r\n", 400),
+    (POST + b"Content-Length: 20000000\r\n", 413),
+    (POST + CHUNKED, 413),
+    (b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 17_000 + b"\r\n", 431),
+    (POST + b"Transfer-Encoding: gzip\r\n", 501),
+], ids=range(5))
+def test_refusals_have_an_id(serve, request_, status):
+    server = serve()
+    for line, want in ((b"", b"made-up"), (b"X-Request-Id: r-1\r\n", b"r-1")):
+        body = b"2000000\r\n" + b"a" * 0x2000000 if CHUNKED in request_ else b""
+        with server.dial() as s:
+            s.sendall(request_ + line + b"\r\n" + body)
+            answer = read_all(s)
+        assert int(answer.split()[1]) == status
+        assert b"\r\nX-Request-Id: " + want + b"\r\n" in answer, answer
+
+
 def test_header_values_do_not_come_back_unchecked(serve):
     server = serve()
     for value in ("a b", "a\tb", "\x7f", "x" * 129, "\xff"):
