@@ -1,5 +1,8 @@
-/* GET /openapi.json: docs/openapi.json, which the assembler puts into the program as it is. */
+/* GET /openapi.json: docs/openapi.json, which the assembler puts into the program as it is, with
+ * the prefix of all routes as its server. */
 #include "api/call.h"
+
+#include <string.h>
 
 extern const char weir_openapi_begin[], weir_openapi_end[];
 
@@ -13,7 +16,17 @@ __asm__(".pushsection .rodata\n"
 
 void api_openapi(struct api_call *c, const struct api_input *in)
 {
+    static const char server[] = "\"servers\": [{\"url\": ";
+    const char *prefix = c->api->cfg.prefix, *at = strstr(weir_openapi_begin, server);
     (void)in;
-    buf_add(&c->body, weir_openapi_begin, (size_t)(weir_openapi_end - weir_openapi_begin));
+    if (prefix && at) {
+        at += strlen(server);
+        buf_add(&c->body, weir_openapi_begin, (size_t)(at - weir_openapi_begin));
+        api_put_text(&c->body, prefix, strlen(prefix));
+        at = strchr(at, '}');
+    } else {
+        at = weir_openapi_begin;
+    }
+    buf_add(&c->body, at, (size_t)(weir_openapi_end - at));
     api_answer_json(c, 200);
 }

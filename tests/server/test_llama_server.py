@@ -269,6 +269,7 @@ def test_a_prefix_of_all_routes(start_server):
     try:
         s._wait(lambda: s.request("GET", "/llm/a/health")[0] == 200, "to be ready")
         assert s.json("GET", "/llm/a/v1/models")["object"] == "list"
+        assert s.json("GET", "/llm/a/openapi.json")["servers"] == [{"url": "/llm/a"}]
         for path in ("/health", "/v1/models", "/llm/ab/health", "/llm/a"):
             status, _, data = s.request("GET", path)
             assert status == 404 and "below /llm/a" in json.loads(data)["error"]["message"], path
