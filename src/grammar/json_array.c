@@ -315,7 +315,13 @@ static grammar_node one_order(struct schema *s,
     struct grammar_builder *b = s->b;
     uint32_t most = t->max < n ? t->max : n, width = most + 1;
     if ((uint64_t)(n + 1) * width > MAX_CONTAINED)
-        return schema_fail(s, "uniqueItems", "there are too many values");
+        return schema_fail(s,
+                           "uniqueItems",
+                           "%u values for up to %u elements are too many: (values + 1) times "
+                           "(maxItems + 1) may be %u",
+                           n,
+                           most,
+                           MAX_CONTAINED);
     grammar_node comma =
         grammar_seq(b, 2, (grammar_node[]){grammar_literal(b, ",", 1), grammar_json_space(b)});
     grammar_node *rules = mem_alloc((n + 1) * width * sizeof *rules);

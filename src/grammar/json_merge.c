@@ -40,6 +40,7 @@ enum join {
     JOIN_NOT, /* only equal ones */
 };
 #define MAX_OPTIONS 1000u
+#define MAX_DEPTH 60 /* of references and allOf within one another */
 static const struct {
     const char *name;
     enum join join;
@@ -157,13 +158,20 @@ static json_t *join_types(const json_t *x, const json_t *y)
     return out;
 }
 
-/* Each option of x together with each of y. */
+/* Each option of x together with each of y, new; NULL: too many. */
 static json_t *join_options(struct schema *s, json_t *x, json_t *y)
 {
     json_t *out = json_array();
     size_t n = json_array_size(x), k = json_array_size(y);
     if (n > MAX_OPTIONS || k > MAX_OPTIONS || n * k > MAX_OPTIONS) {
         json_decref(out);
+        schema_fail(s,
+                    "anyOf",
+                    "%zu options combined with %zu others (by allOf, $ref or dependentRequired) "
+                    "are more than %u",
+                    n,
+                    k,
+                    MAX_OPTIONS);
         return NULL;
     }
     s->work += (uint32_t)(n * k);
@@ -253,12 +261,10 @@ static json_t *join(struct schema *s, const char *key, enum join how, json_t *x,
         return json_boolean(json_is_true(x) || json_is_true(y));
     case JOIN_FALSE:
         return json_boolean(json_is_true(x) && json_is_true(y));
-    case JOIN_OPTIONS: {
-        json_t *all = json_is_array(x) && json_is_array(y) ? join_options(s, x, y) : NULL;
-        if (all)
-            return all;
+    case JOIN_OPTIONS:
+        if (json_is_array(x) && json_is_array(y))
+            return join_options(s, x, y);
         break;
-    }
     case JOIN_PATTERNS:
         return join_patterns(x, y);
     case JOIN_LISTS:
@@ -494,11 +500,16 @@ static bool flatten(struct schema *s, const json_t *schema, json_t *m, bool *nev
         *never = true;
         return true;
     }
-    if (!json_is_object(schema) || depth > 60) {
-        schema_fail(s,
-                    NULL,
-                    depth > 60 ? "refers to itself without an end"
-                               : "a schema is an object, true or false");
+    if (!json_is_object(schema)) {
+        schema_fail(s, NULL, "a schema is an object, true or false");
+        return false;
+    }
+    if (depth > MAX_DEPTH) {
+        schema_fail(
+            s,
+            NULL,
+            "refers to itself without an end, or to others through more than %d of allOf and $ref",
+            MAX_DEPTH);
         return false;
     }
     json_t *part = modernised((json_t *)schema);

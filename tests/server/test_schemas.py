@@ -57,6 +57,32 @@ def validator_of(schema):
     return kind(schema, format_checker=kind.FORMAT_CHECKER)
 
 
+def pairs(n):
+    return {"type": "object", "dependentRequired": {f"a{i}": [f"b{i}"] for i in range(n)}}
+
+
+def chain(n):
+    links = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}]} for i in range(n)}
+    return {"$ref": "#/$defs/d0", "$defs": {**links, f"d{n}": {"type": "integer"}}}
+
+
+def unique(n, **more):
+    return {"type": "array", "uniqueItems": True, "items": {"enum": list(range(n))}, **more}
+
+
+@pytest.mark.parametrize("fits, over, words", [
+    (unique(62), unique(63), "63 values for up to 63 elements are too many: (values + 1) times (maxItems + 1) may be 4000"),
+    (unique(199, maxItems=19), unique(200, maxItems=19), "200 values for up to 19 elements"),
+    (pairs(9), pairs(10), "512 options combined with 2 others (by allOf, $ref or dependentRequired) are more than 1000"),
+    (chain(30), chain(31), "more than 60 of allOf and $ref"),
+], ids=["uniqueItems", "uniqueItems, maxItems", "dependentRequired", "allOf"])
+def test_limits(server, fits, over, words):
+    body = {"prompt": "Once", "max_tokens": 1}
+    server.json("POST", "/v1/completions", {**body, "json_schema": fits})
+    error = server.json("POST", "/v1/completions", {**body, "json_schema": over}, status=400)["error"]
+    assert words in error["message"] and error["param"] == "json_schema", error
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_schema(server, name):
     schema = ALL[name]
