@@ -385,8 +385,12 @@ static enum err adapt_rest(const json_t *body, json_t *b, struct err_info *e)
 {
     json_t *max = json_object_get(body, "max_output_tokens");
     json_t *reasoning = json_object_get(body, "reasoning");
-    const char *truncation = string_at(body, "truncation");
-    if (truncation[0] && strcmp(truncation, "disabled") != 0)
+    struct gguf_str truncation = {"disabled", 8}, user;
+    enum err err;
+    if ((err = api_get_str(body, "truncation", &truncation, e)) ||
+        (err = api_get_str(body, "user", &user, e)))
+        return err;
+    if (strcmp(truncation.data, "disabled") != 0)
         return err_set_field(
             e,
             ERR_INVALID,
@@ -441,22 +445,35 @@ static void write_echo(struct responses *r, const json_t *body)
     buf_str(&r->echo, ",\"background\":false,\"max_tool_calls\":null,\"service_tier\":\"default\"");
 }
 
+static enum err check_metadata(const json_t *v, struct err_info *e)
+{
+    static const char what[] = "an object of strings";
+    const char *key;
+    json_t *x;
+    if (v && !json_is_null(v) && !json_is_object(v))
+        return api_wrong_type("metadata", what, v, e);
+    json_object_foreach((json_t *)v, key, x)
+    {
+        if (!json_is_string(x))
+            return api_wrong_type("metadata", what, x, e);
+    }
+    return OK;
+}
+
 /* include: only the log-probabilities are something that we could leave out. */
 static enum err read_flags(struct api_call *c, const json_t *body, struct err_info *e)
 {
     struct responses *r = c->state;
-    const json_t *include = json_object_get(body, "include"), *metadata;
+    const json_t *include = json_object_get(body, "include");
     int64_t n_top = 0;
     enum err err;
     r->store = true;
     if ((err = api_get_bool(body, "store", &r->store, e)) ||
-        (err = api_get_int(body, "top_logprobs", 0, REQUEST_MAX_TOP_LOGPROBS, &n_top, e)))
+        (err = api_get_int(body, "top_logprobs", 0, REQUEST_MAX_TOP_LOGPROBS, &n_top, e)) ||
+        (err = check_metadata(json_object_get(body, "metadata"), e)))
         return err;
     if (include && !json_is_null(include) && !json_is_array(include))
         return api_wrong_type("include", "an array of strings", include, e);
-    metadata = json_object_get(body, "metadata");
-    if (metadata && !json_is_null(metadata) && !json_is_object(metadata))
-        return api_wrong_type("metadata", "an object", metadata, e);
     for (size_t i = 0; i < json_array_size(include); i++) {
         const char *name = json_string_value(json_array_get(include, i));
         if (!name)
