@@ -166,7 +166,7 @@ struct api_job {
     uint32_t n_prompts;
 };
 
-/* What a dialect calls a field that params.c and chat.c know by another name. */
+/* What a dialect calls a field that params.c and chat.c know by another name; "x.y": a member. */
 struct api_rename {
     const char *from, *to;
 };

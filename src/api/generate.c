@@ -194,24 +194,29 @@ enum err api_submit(struct api_call *c,
     return err;
 }
 
-/* Say a field by the dialect's own name: the error was found in the body that adapt made. */
-static void rename_field(const struct api_dialect *d, struct err_info *e)
+/* Does the client's body have the field, or what it is in? */
+static bool has(const json_t *own, const char *path)
 {
+    return json_object_getn(own, path, strcspn(path, ".")) != NULL;
+}
+
+/* The client's name for the field at fault: what it sent, or the first of the dialect's. */
+static void rename_field(const struct api_dialect *d, const json_t *own, struct err_info *e)
+{
+    const struct api_rename *use = NULL;
     for (const struct api_rename *r = d->renames; r && r->from; r++) {
-        char quoted[80];
         size_t n = strlen(r->from);
-        if (strcmp(e->field, r->from) != 0)
+        if (strncmp(e->field, r->from, n) != 0 || (e->field[n] != '\0' && e->field[n] != '['))
             continue;
-        snprintf(e->field, sizeof e->field, "%s", r->to);
-        snprintf(quoted, sizeof quoted, "'%s'", r->from);
-        char *at = strstr(e->text, quoted);
-        if (at) { /* 'from' becomes 'to' */
-            char rest[sizeof e->text];
-            snprintf(rest, sizeof rest, "%s", at + n + 2);
-            snprintf(at, sizeof e->text - (size_t)(at - e->text), "'%s'%s", r->to, rest);
+        if (!use && !json_object_get(own, r->from))
+            use = r;
+        if (has(own, r->to)) {
+            use = r;
+            break;
         }
-        return;
     }
+    if (use)
+        api_rename_field(e, use->from, use->to);
 }
 
 static bool is_null(const json_t *v)
@@ -270,7 +275,7 @@ void api_generate(struct api_call *c, const struct api_dialect *d, const struct 
     enum err err;
     if ((err = read_body(c, d, in, &bodies, &job, &e)) || (err = create_choices(c, d, &job, &e)) ||
         (err = api_charge_job(c, &job, &e)) || (err = api_submit(c, d, job.params.stream, &e))) {
-        rename_field(d, &e);
+        rename_field(d, bodies.own, &e);
         api_choices_destroy(c);
         api_answer_error(c, &e);
     }
@@ -290,7 +295,7 @@ enum err api_read_prompt(struct api_call *c,
     c->prompt_only = true;
     enum err err = read_body(c, d, in, &bodies, &job, e);
     if (err) {
-        rename_field(d, e);
+        rename_field(d, bodies.own, e);
     } else {
         *ids = job.prompts[0].ids;
         job.prompts[0].ids = (struct token_list){0};

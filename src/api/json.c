@@ -66,6 +66,23 @@ enum err api_wrong_type(const char *field, const char *wanted, const json_t *v, 
         e, ERR_INVALID, field, "'%s' must be %s, not %s", field, wanted, api_json_kind(v));
 }
 
+void api_rename_field(struct err_info *e, const char *from, const char *to)
+{
+    char rest[sizeof e->text], element[16];
+    const size_t n = strlen(from);
+    if (strncmp(e->field, from, n) != 0)
+        return;
+    snprintf(element, sizeof element, "%.15s", e->field + n);
+    snprintf(rest, sizeof rest, "'%s'", e->field);
+    char *at = strstr(e->text, rest);
+    const size_t n_quoted = strlen(rest);
+    snprintf(e->field, sizeof e->field, "%.40s%s", to, element);
+    if (!at)
+        return;
+    snprintf(rest, sizeof rest, "%s", at + n_quoted);
+    snprintf(at, sizeof e->text - (size_t)(at - e->text), "'%s'%s", e->field, rest);
+}
+
 /* The field, or NULL when it is absent or null: clients write null for "your default". */
 static const json_t *get(const json_t *o, const char *name)
 {

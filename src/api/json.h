@@ -26,6 +26,8 @@ const char *api_json_kind(const json_t *v); /* "a string", "null" */
 /* "FIELD must be WANTED, not a KIND" */
 enum err api_wrong_type(const char *field, const char *wanted, const json_t *v, struct err_info *e)
     WEIR_MUST_USE;
+/* If an error is of the field `from`, or an element of it, let it speak of `to`. */
+void api_rename_field(struct err_info *e, const char *from, const char *to);
 
 enum err api_get_bool(const json_t *o, const char *name, bool *out, struct err_info *e)
     WEIR_MUST_USE;

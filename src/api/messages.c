@@ -339,8 +339,10 @@ static void whole(struct api_call *c, struct buf *out)
     buf_deinit(&t.input);
 }
 
-static const struct api_rename renames[] = {
-    {"stop", "stop_sequences"}, {"response_format", "output_format"}, {0}};
+static const struct api_rename renames[] = {{"stop", "stop_sequences"},
+                                            {"response_format", "output_format"},
+                                            {"response_format", "output_config.format"},
+                                            {0}};
 
 const struct api_dialect api_messages = {
     .id_prefix = "msg_",

@@ -476,8 +476,10 @@ static enum err adapt_thinking(const json_t *body, json_t *b, struct err_info *e
                              "between_tools");
     int64_t budget = -1;
     enum err err = api_get_int(v, "budget_tokens", 1, INT32_MAX, &budget, e);
-    if (err)
+    if (err) {
+        api_rename_field(e, "budget_tokens", "thinking.budget_tokens");
         return err;
+    }
     if (on && budget > 0)
         json_object_set_new(b, "thinking_budget_tokens", json_integer(budget));
     json_t *kwargs = api_own_object(b, "chat_template_kwargs");

@@ -204,7 +204,7 @@ static enum err add_stop(const json_t *v,
     if (!json_is_string(v))
         return api_wrong_type(field, "a string or an array of strings", v, e);
     if (json_string_length(v) == 0)
-        return err_set_field(e, ERR_INVALID, "stop", "'%s' must not be empty", field);
+        return err_set_field(e, ERR_INVALID, field, "'%s' must not be empty", field);
     p->stops[p->n_stops++] = (struct gguf_str){json_string_value(v), json_string_length(v)};
     return OK;
 }
@@ -301,7 +301,9 @@ static enum err parse_stream(const json_t *body, struct api_params *out, struct 
         return err;
     if (!json_is_object(options))
         return api_wrong_type("stream_options", "an object", options, e);
-    return api_get_bool(options, "include_usage", &out->include_usage, e);
+    if ((err = api_get_bool(options, "include_usage", &out->include_usage, e)))
+        api_rename_field(e, "include_usage", "stream_options.include_usage");
+    return err;
 }
 
 static enum err parse_counts(const json_t *body,

@@ -355,6 +355,12 @@ static enum err adapt_format(const json_t *body, json_t *b, struct err_info *e)
     json_t *out = json_object();
     json_object_set(out, "type", json_object_get(format, "type"));
     if (strcmp(string_at(format, "type"), "json_schema") == 0) {
+        const json_t *given = json_object_get(format, "schema");
+        if (!given || json_is_null(given)) {
+            json_decref(out);
+            return err_set_field(
+                e, ERR_INVALID, "text.format", "'text.format' has no 'schema' for its json_schema");
+        }
         json_t *schema = json_copy(format);
         json_object_del(schema, "type");
         json_object_set_new(out, "json_schema", schema);

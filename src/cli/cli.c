@@ -127,8 +127,12 @@ const char *cli_model_path(const char *given, struct err_info *e)
         "../models/weir-nano.gguf", "models/weir-nano.gguf", "../share/weir/weir-nano.gguf"};
     static char path[PATH_MAX + 64];
     char dir[PATH_MAX];
-    if (given)
+    if (given && given[0])
         return given;
+    if (given) {
+        err_set_field(e, ERR_INVALID, "-m", "the model's path is empty");
+        return NULL;
+    }
     ssize_t n = readlink("/proc/self/exe", dir, sizeof dir - 1);
     if (n > 0) {
         dir[n] = '\0';

@@ -57,7 +57,7 @@ def test_environment_is_checked_like_flags():
     ["run", "-m", "/nonexistent.gguf", "-p", "x"], ["serve", "--port", "0", "-m", "/nonexistent"],
     ["logits", "-m", NANO, "--tokens", "999999"], ["logits", "-m", NANO, "--tokens", "1,x"],
     ["logits", "-m", NANO, "--tokens", "1,2", "--rows", "2"], ["logits", "-m", NANO, "--tokens", ""],
-    ["inspect", "/dev/null"], ["tokenize", "-m", "/etc/passwd"], ["run", "-m", "/", "-p", "x"],
+    ["serve", "-m", ""], ["run", "-m", "", "-p", "x"], ["inspect", "/dev/null"], ["tokenize", "-m", "/etc/passwd"], ["run", "-m", "/", "-p", "x"],
     ["run", "-m", NANO, "-n", "5000", "-p", "x"],
 ])
 def test_failure_is_1_and_one_line(args):
@@ -65,6 +65,7 @@ def test_failure_is_1_and_one_line(args):
     lines = [x for x in r.stderr.decode().splitlines() if not x.startswith("weir: info: ")]
     assert r.returncode == 1 and len(lines) == 1, r
     assert lines[0].startswith("weir "), lines
+    assert "" not in args or args[-1] == "" and args[-2] == "--tokens" or "path is empty" in lines[0], lines
 
 
 def test_run_answers():

@@ -88,7 +88,7 @@ def check(server, route, body, field):
     if field is None:
         assert param is None, error
     else: # a part of the field, or the option of stream_options
-        assert param == field or param.startswith((field + "[", field + ".")), error
+        assert param == field or param.startswith((field + "[", field + ".")) or param.endswith("." + field), error
 
 
 @pytest.mark.parametrize("route,field", CASES)
@@ -157,6 +157,29 @@ def test_ten_megabytes(server):
     check(server, COMPLETIONS, {"prompt": "a", "logit_bias": bias}, "logit_bias")
     server.json("POST", COMPLETIONS, {"prompt": "a", "max_tokens": 1,
                                       **{f"unknown{i}": [] for i in range(100000)}})
+
+
+TURN = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1}
+BAD = {"type": "json_schema", "schema": {"type": "x"}}
+BUDGET = {"type": "enabled", "budget_tokens": 0}
+
+
+@pytest.mark.parametrize("path, body, field", [
+    ("/completion", {"prompt": "a", "max_tokens": -5}, "max_tokens"),
+    ("/completion", {"prompt": "a", "n_predict": -5}, "n_predict"),
+    ("/v1/messages", {**TURN, "stop_sequences": [1]}, "stop_sequences[0]"),
+    ("/v1/messages", {**TURN, "stop_sequences": ["a", ""]}, "stop_sequences[1]"),
+    ("/v1/messages", {**TURN, "thinking": BUDGET}, "thinking.budget_tokens"),
+    ("/v1/messages", {**TURN, "output_format": BAD}, "output_format"),
+    ("/v1/messages", {**TURN, "output_config": {"format": BAD}}, "output_config.format"),
+    ("/v1/chat/completions", {**TURN, "stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
+    ("/v1/responses", {"input": "a", "max_output_tokens": 0}, "max_output_tokens"),
+    ("/v1/responses", {"input": "a", "text": {"format": {"type": "json_schema"}}}, "text.format"),
+])
+def test_errors_name_the_field_that_was_sent(server, path, body, field):
+    error = server.json("POST", path, body, status=400)["error"]
+    assert f"'{field}'" in error["message"] and error.get("param", field) == field, error
+    assert "'json_schema'" not in error["message"]
 
 
 def test_still_well(server):

@@ -123,7 +123,7 @@ static void test_refused(void **state)
         {"{\"frequency_penalty\": -3}", "frequency_penalty"},
         {"{\"seed\": 1.5}", "seed"},
         {"{\"stop\": \"\"}", "stop"},
-        {"{\"stop\": [\"a\", \"\"]}", "stop"},
+        {"{\"stop\": [\"a\", \"\"]}", "stop[1]"},
         {"{\"stop\": 1}", "stop"},
         {"{\"stop\": [1]}", "stop[0]"},
         {"{\"stop\": [\"1\",\"1\",\"1\",\"1\",\"1\",\"1\",\"1\",\"1\",\"1\",\"1\",\"1\",\"1\","
@@ -141,7 +141,7 @@ static void test_refused(void **state)
         {"{\"logit_bias\": {\"1\": null}}", "logit_bias"},
         {"{\"stream\": 1}", "stream"},
         {"{\"stream_options\": true}", "stream_options"},
-        {"{\"stream_options\": {\"include_usage\": 1}}", "include_usage"},
+        {"{\"stream_options\": {\"include_usage\": 1}}", "stream_options.include_usage"},
         {"{\"cache_prompt\": 1}", "cache_prompt"},
         {"{\"cache_salt\": 1}", "cache_salt"},
         {"{\"priority\": 101}", "priority"},
