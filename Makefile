@@ -5,9 +5,9 @@
 JOBS := $(shell nproc)
 C_FILES = $(shell git ls-files 'src/*.c' 'src/*.h' 'tests/*.c' 'tests/*.h' 'bench/*.c')
 
-all: deps            ## build the release; the program is build/weir
+all: deps            ## build the program, build/weir
 	@cmake --preset release >/dev/null
-	@cmake --build --preset release -j $(JOBS)
+	@cmake --build --preset release -j $(JOBS) --target weir
 
 deps:
 	@scripts/deps.sh
@@ -15,7 +15,8 @@ deps:
 demo: all            ## set up, build, and watch eight chats stream at once
 	@/usr/bin/python3 scripts/demo.py build/weir
 
-test: all            ## set up, build, and run all tests
+test: deps           ## set up, build, and run all tests
+	@cmake --preset release >/dev/null && cmake --build --preset release -j $(JOBS)
 	@scripts/test.sh build
 
 serve: all           ## build and keep the server running
