@@ -71,7 +71,7 @@ static enum err read_response_format(const json_t *body, struct wish *w, struct 
 {
     const char *name = "response_format";
     const json_t *v = json_object_get(body, name);
-    if (!is_given(v))
+    if (!v || json_is_null(v))
         return OK;
     if (!json_is_object(v))
         return api_wrong_type(name, "an object", v, e);

@@ -48,7 +48,7 @@ FIELDS = {
     "cache_prompt": (BOTH, NOT_BOOLEANS),
     "cache_salt": (BOTH, [*NOT_STRINGS, "x" * 1025, "x" * 100000]),
     "priority": (BOTH, [*NOT_INTEGERS, 101, -101, *HUGE]),
-    "response_format": (BOTH, [1, "text", [], {}, {"type": 1}, {"type": "json_object\x1b[2J"}]),
+    "response_format": (BOTH, [1, "", "text", [], {}, {"type": 1}, {"type": "json_object\x1b[2J"}]),
     "grammar": (BOTH, [1, "x", ["x"], {"a": 1}, True, [], {}]),
     "guided_grammar": (BOTH, [1, "root ::= root", ["x"], False]),
     "regex": (BOTH, [1, "(", ["x"], {}, "[a", "a{5,1}"]),
