@@ -435,8 +435,16 @@ static bool forget_one(struct batches *b, const char *owner)
 
 static enum err enter_new(struct batches *b, struct job *like, struct job **out, struct err_info *e)
 {
-    if (!files_find(b, like->input, like->entry.owner))
+    const struct batch_file *f = files_find(b, like->input, like->entry.owner);
+    if (!f)
         return err_set_field(e, ERR_INVALID, "input_file_id", "there is no file '%s'", like->input);
+    if (strcmp(f->purpose, "batch") != 0)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "input_file_id",
+                             "'%s' has no requests: its purpose is %s, not batch",
+                             like->input,
+                             f->purpose);
     if (b->jobs.n >= BATCH_MAX_JOBS && !forget_one(b, like->entry.owner))
         return err_set(e, ERR_QUEUE_FULL, "%u batches are under way already", b->jobs.n);
     struct job *j = mem_zalloc(1, sizeof *j);

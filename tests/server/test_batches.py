@@ -91,6 +91,8 @@ def test_a_batch_of_embeddings(batches):
              for i in range(4)]
     over = wait_over(batches, create(batches, upload(batches, jsonl(lines))["id"], endpoint=url))
     assert over["request_counts"] == {"total": 4, "completed": 4, "failed": 0}
+    refused = create(batches, over["output_file_id"], endpoint=url, status=400)["error"]
+    assert refused["param"] == "input_file_id" and "batch_output" in refused["message"]
     for r in results(batches, over["output_file_id"]):
         body = next(x["body"] for x in lines if x["custom_id"] == r["custom_id"])
         assert r["response"]["body"]["data"] == batches.json("POST", url, body)["data"]
