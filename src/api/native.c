@@ -67,8 +67,6 @@ static void progress(struct api_choice *ch, const char *fields, struct buf *out)
 static void piece(struct api_choice *ch, const struct api_piece *p, struct buf *out)
 {
     const struct native *s = ch->call->state;
-    if (s->no_output)
-        return;
     *has_new_line(ch) |= p->len > 0 && memchr(p->text, '\n', p->len);
     buf_printf(out, "data: {\"index\":%u,\"content\":", ch->index);
     api_put_str(out, p->text, p->len);
@@ -120,7 +118,7 @@ static void put_end(const struct api_choice *ch, struct buf *out)
     const struct api_call *c = ch->call;
     const struct native *s = c->state;
     const struct buf *prompt = &c->echoes[ch->index / c->n_per_prompt];
-    uint32_t n_out = s->no_output ? 0 : request_n_completion(ch->req);
+    uint32_t n_out = request_n_completion(ch->req);
     buf_str(out, ",\"id_slot\":");
     api_put_int(out, s->id_slot);
     buf_str(out, ",\"stop\":true,\"model\":");
@@ -135,11 +133,10 @@ static void put_end(const struct api_choice *ch, struct buf *out)
     buf_printf(out,
                ",\"has_new_line\":%s,\"truncated\":%s,\"stop_type\":\"%s\",\"stopping_word\":",
                *has_new_line(ch) ? "true" : "false",
-               truncated(ch) && !s->no_output ? "true" : "false",
-               s->no_output ? "limit" : api_stop_type(ch));
-    const char *word = !s->no_output && request_stop(ch->req) == STOP_TEXT
-                           ? s->stops[request_stop_text(ch->req)]
-                           : "";
+               truncated(ch) ? "true" : "false",
+               api_stop_type(ch));
+    const char *word =
+        request_stop(ch->req) == STOP_TEXT ? s->stops[request_stop_text(ch->req)] : "";
     api_put_text(out, word, strlen(word));
     buf_printf(out, ",\"tokens_cached\":%u,\"timings\":", request_n_cached(ch->req));
     api_put_timings(ch, n_out, out);
@@ -204,8 +201,6 @@ static void put_choice(struct api_choice *ch, struct buf *out)
     struct api_piece p;
     buf_printf(&all, "{\"index\":%u,\"content\":\"", ch->index);
     while (api_next_piece(ch, &p)) {
-        if (s->no_output)
-            continue;
         *has_new_line(ch) |= p.len > 0 && memchr(p.text, '\n', p.len);
         api_put_escaped(&all, p.text, p.len);
         if (p.token < 0)

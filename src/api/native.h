@@ -13,7 +13,6 @@ struct native {
     uint32_t n_fields;
     int64_t n_predict; /* as asked for; -1: no limit */
     int64_t id_slot;
-    bool no_output;     /* n_predict 0: the prompt is computed, its first token not shown */
     bool tokens;        /* name them in answers */
     bool post_sampling; /* probabilities are those that tokens were drawn by */
     int64_t n_indent, max_ms;

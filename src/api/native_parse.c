@@ -88,7 +88,6 @@ static enum err adapt_counts(const struct api_call *c,
     json_object_del(body, "max_tokens");
     json_object_del(body, "max_completion_tokens");
     s->n_predict = n;
-    s->no_output = n == 0;
     if (n >= 0)
         json_object_set_new(body, "max_tokens", json_integer(n > 0 ? n : 1));
     if (json_object_get(body, "n_cmpl"))
@@ -607,6 +606,7 @@ void native_parse_settings(struct api_call *c, const json_t *body, struct api_jo
 {
     struct native *s = c->state;
     struct request_params *p = &job->params.request;
+    p->no_output = s->n_predict == 0;
     job->params.max_tokens_gives = true;
     job->params.bias = s->bias.items; /* params.c saw none; freed with the job */
     p->sample.bias = s->bias.items;

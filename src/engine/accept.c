@@ -186,6 +186,10 @@ static enum stop_kind end_of_lines(
 /* Append a chosen token to its request and see whether the request is done. */
 static void accept_token(struct engine *eng, struct request *r, const struct sample_job *job)
 {
+    if (r->params.no_output && job->chosen != SAMPLE_NO_NUMBER) {
+        step_finish(eng, r, FINISH_LENGTH);
+        return;
+    }
     if (job->chosen == TOKEN_NONE) {
         finish_without_token(
             eng,

@@ -82,6 +82,8 @@ struct request_params {
         n_first; /* of a pair of texts: tokens before the second begins; 0: there is one text */
     struct sample_params sample;
     uint32_t max_tokens;   /* 0: as many as the context holds */
+    bool no_output;        /* the prompt alone is computed: its first token is neither shown nor
+                            * counted */
     bool ignore_eos;       /* end-of-generation tokens are ordinary output */
     bool logprobs;         /* of every output token */
     bool sampled_logprobs; /* and these of the draw, not of the model itself */

@@ -78,8 +78,9 @@ void stats_token(struct engine_stats *s, struct request *r, uint64_t now_us, boo
         hist_add(&s->itl, seconds(r->now.times.last_us, now_us));
     }
     r->now.times.last_us = now_us;
-    s->output_tokens++;
-    note_length(s, r->n_prompt + r->now.n_out + 1); /* it is appended next */
+    const uint32_t n = !r->params.no_output;
+    s->output_tokens += n;
+    note_length(s, r->n_prompt + r->now.n_out + n); /* it is appended next */
 }
 
 void stats_vector(struct engine_stats *s, struct request *r, uint64_t now_us, bool any)
