@@ -12,8 +12,9 @@
 
 /* One pull writes about this much at most, so that a reader who was slow gets the rest later. */
 #define PULL_BYTES (64u << 10)
-/* Answers with more log-probabilities are written by another thread. */
+/* Answers with more log-probabilities, or values of vectors, are written by another thread. */
 #define LONG_LOGPROBS 4096
+#define LONG_VALUES 16384
 
 const char *api_finish_name(enum finish f)
 {
@@ -148,7 +149,17 @@ static enum api_pull pull_body(struct api_call *c, struct api_answer *answer, st
     return c->file_fd >= 0 ? api_pull_file(c, out) : API_DONE;
 }
 
-/* Whether the loop thread, and all streams, would wait for it: some 2 microseconds each. */
+/* Of all vectors; none of what is ranked is shown. */
+static uint64_t n_values(const struct api_call *c)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; c->vectors && i < c->n_choices; i++)
+        n += request_n_vectors(c->choices[i].req) * (uint64_t)c->vectors->n_dims;
+    return n;
+}
+
+/* Whether the loop thread, and all streams, would wait for it: some 2 microseconds for each
+ * log-probability. */
 static bool takes_long(const struct api_call *c)
 {
     uint64_t n = 0;
@@ -157,7 +168,7 @@ static bool takes_long(const struct api_call *c)
         (void)request_prompt_logprobs(c->choices[i].req, &n_prompt);
         n += n_prompt + request_n_completion(c->choices[i].req);
     }
-    return n * (1 + c->n_top) > LONG_LOGPROBS;
+    return n * (1 + c->n_top) > LONG_LOGPROBS || n_values(c) > LONG_VALUES;
 }
 
 /* One object once all choices have ended; nothing is written before. */

@@ -212,6 +212,16 @@ def test_command_line(serve):
     assert long.returncode == 1 and "text 2" in long.stderr and "97" in long.stderr
 
 
+@pytest.mark.parametrize("form", ["float", "base64"])
+def test_large_answers_are_those_of_small_ones(serve, form):
+    """So many values that another thread writes them."""
+    s = serve("bert")
+    n = 16384 // len(embed(s, "stone")[0]) + 1
+    texts = [TEXTS[i % len(TEXTS)] for i in range(min(n, 2048))]
+    small = [embed(s, text, encoding_format=form)[0] for text in TEXTS]
+    assert embed(s, texts, encoding_format=form) == [small[i % len(TEXTS)] for i in range(len(texts))]
+
+
 # --- what is refused ---------------------------------------------------------------------------
 
 def test_too_long_names_both_numbers(serve):
