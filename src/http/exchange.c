@@ -10,7 +10,9 @@
 #define CHUNK_BYTES                                                                                \
     2048 /* per read of a stream in HTTP/1.0; chunked ones use the library's pool                  \
           */
-#define BAD_FORM "the multipart form is malformed, cut short, or has too many parts"
+#define BAD_FORM                                                                                   \
+    "the multipart form is malformed, cut short, has too many parts, or an escaped quote in a "    \
+    "name"
 #define SMALL_BODY_BYTES 65536 /* there is always room for these */
 #define WHOLE_BYTES 65536      /* of an answer with a length that are handed over at once */
 

@@ -21,13 +21,21 @@ struct form {
     char *names[MAX_PARTS], *filenames[MAX_PARTS];
     struct http_part parts[MAX_PARTS];
     size_t n;
-    bool over; /* too many parts, or a name that is too long */
+    bool over; /* too many parts, or a name that is not to be had whole */
 };
 
 /* The library may call for a part before it has any byte of it, and then again from the start. */
 static bool goes_on(const struct form *f, const char *key)
 {
     return f->n > 0 && f->data[f->n - 1].len == 0 && key && strcmp(f->names[f->n - 1], key) == 0;
+}
+
+/* The library ends a quoted name at its first quote, also at an escaped one: what is left then ends
+ * in a backslash, and is not what was sent. (RFC 7578 has quotes sent as %22.) */
+static bool name_ok(const char *name)
+{
+    size_t n = strlen(name);
+    return n <= MAX_NAME_BYTES && (n == 0 || name[n - 1] != '\\');
 }
 
 /* The library calls this for each run of bytes of a part; off is 0 for its first. */
@@ -46,8 +54,7 @@ static enum MHD_Result on_part(void *cls,
     (void)transfer_encoding;
     struct form *f = cls;
     if (off == 0 && !goes_on(f, key)) {
-        if (f->n == MAX_PARTS || !key || strlen(key) > MAX_NAME_BYTES ||
-            (filename && strlen(filename) > MAX_NAME_BYTES)) {
+        if (f->n == MAX_PARTS || !key || !name_ok(key) || (filename && !name_ok(filename))) {
             f->over = true;
             return MHD_NO;
         }

@@ -192,6 +192,7 @@ def test_hostile_uploads(batches):
     refused([purpose, file], "cut short", end=False)
     refused([purpose, file], "malformed", content_type="multipart/form-data; boundary=other")
     refused([("p", None, b"1")] * 40, "too many parts")
+    refused([purpose, ("file", 'a\\"b', ok)], "an escaped quote in a name")
     status, _, data = batches.request("POST", "/v1/files", {"purpose": "batch"})
     assert status == 400 and b"multipart/form-data" in data
     status, _, _ = batches.request("POST", "/v1/files", b"")
