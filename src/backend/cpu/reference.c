@@ -168,9 +168,12 @@ static void select_experts(const struct eval *v, const struct op *op)
         const double *score = row_of(v, op->in, r);
         uint32_t *chosen = v->experts + (size_t)r * hp->n_expert_used;
         double *w = v->weights + (size_t)r * hp->n_expert_used, sum = 0;
+        bool no_number = false;
         gate_all(hp, score, p);
-        for (uint32_t x = 0; x < hp->n_expert; x++)
+        for (uint32_t x = 0; x < hp->n_expert; x++) {
             rank[x] = op->bias ? p[x] + value_of(op->bias, x) : score[x];
+            no_number |= isnan(rank[x]) != 0;
+        }
         if (hp->n_expert_group > 1)
             drop_groups(hp, op->bias ? rank : p, rank, op->bias ? 2 : 1);
         for (uint32_t i = 0; i < hp->n_expert_used; i++) {
@@ -185,8 +188,9 @@ static void select_experts(const struct eval *v, const struct op *op)
             sum += p[chosen[i]];
         }
         for (uint32_t i = 0; i < hp->n_expert_used; i++)
-            w[i] = p[chosen[i]] / (hp->expert_norm ? sum : 1) * hp->expert_scale *
-                   (op->w ? value_of(op->w, chosen[i]) : 1);
+            w[i] = no_number ? NAN
+                             : p[chosen[i]] / (hp->expert_norm ? sum : 1) * hp->expert_scale *
+                                   (op->w ? value_of(op->w, chosen[i]) : 1);
     }
     free(p);
 }
@@ -224,10 +228,21 @@ static void mix(
     }
 }
 
+/* NaN stays NaN, of which fmin and fmax make a bound. */
+static double at_most(double x, double bound)
+{
+    return x > bound ? bound : x;
+}
+
+static double within(double x, double bound)
+{
+    return x < -bound ? -bound : at_most(x, bound);
+}
+
 static double gated(enum gate_kind kind, double g, double u, double cap)
 {
     if (kind == GATE_SILU_CAPPED)
-        return fmin(g / (1 + exp(-g)), cap) * fmax(-cap, fmin(u, cap));
+        return at_most(g / (1 + exp(-g)), cap) * within(u, cap);
     if (kind == GATE_SILU)
         return g / (1 + exp(-g)) * u;
     if (kind == GATE_GELU)
@@ -236,8 +251,8 @@ static double gated(enum gate_kind kind, double g, double u, double cap)
         return u / (1 + exp(-g));
     if (kind == GATE_PLAIN)
         return g * u;
-    g = fmin(g, 7);
-    u = fmax(-7, fmin(u, 7));
+    g = at_most(g, 7);
+    u = within(u, 7);
     return g / (1 + exp(-1.702 * g)) * (u + 1);
 }
 
@@ -429,8 +444,10 @@ static void keep_largest(const struct op *op, double *x)
         mean += x[i] / n;
     for (uint32_t i = 0; i < n && n > 1; i++)
         variance += (x[i] - mean) * (x[i] - mean) / (n - 1);
-    for (uint32_t i = 0; i < n; i++)
-        x[i] = fmax(x[i] - mean - op->scale * sqrt(variance), 0);
+    for (uint32_t i = 0; i < n; i++) {
+        x[i] -= mean + op->scale * sqrt(variance);
+        x[i] = x[i] < 0 ? 0 : x[i];
+    }
 }
 
 static void match(const struct op *op, const double *in, double *out)
@@ -522,7 +539,7 @@ static void each_row(const struct eval *v, const struct op *op)
             break;
         case OP_CLAMP:
             for (uint32_t i = 0; i < n; i++)
-                out[i] = fmax(-op->cap, fmin(out[i], op->cap));
+                out[i] = within(out[i], op->cap);
             break;
         case OP_SCALE:
             for (uint32_t i = 0; i < n; i++)
