@@ -111,6 +111,7 @@ struct arch {
     bool embed_sqrt;      /* embeddings times sqrt(n_embd) */
     enum presence sinks;  /* attn_sinks.weight */
     int window_pattern;   /* where the file does not say */
+    bool window_by_file;  /* the file has to say: its windowed layers are other layers */
     bool window_last;     /* of n layers the first sees everything, not the last */
     uint32_t window;      /* likewise */
     bool window_rope;     /* windowed layers have a base of their own, unscaled (10000) */

@@ -324,6 +324,12 @@ static enum err read_window(struct model *m, const struct arch *arch, struct err
     if (hp->window >= hp->n_ctx_train && arch->window_pattern == NO_WINDOWS && !turns)
         hp->window = 0;
     const struct gguf_kv *pattern = key_find(m, "attention.sliding_window_pattern");
+    if (arch->window_by_file && (!pattern || pattern->kind != GGUF_ARRAY || !hp->window))
+        return err_set(e,
+                       ERR_FORMAT,
+                       "metadata key %s.attention.sliding_window%s",
+                       m->arch,
+                       hp->window ? "_pattern is missing, or no array" : " is missing or 0");
     if (!pattern || !hp->window)
         return OK;
     if (pattern->kind == GGUF_ARRAY) {

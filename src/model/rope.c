@@ -116,6 +116,7 @@ static enum err read_stretch(const struct model *m,
 
 /* The file's table of factors for this context, or NULL. */
 static enum err find_factors(const struct model *m,
+                             const struct arch *arch,
                              bool is_long,
                              const struct gguf_tensor **out,
                              struct err_info *e)
@@ -128,7 +129,7 @@ static enum err find_factors(const struct model *m,
         *out = gguf_find_tensor(m->gguf, name);
     }
     const struct gguf_tensor *t = *out;
-    if (t && t->ne[0] == m->hp.rope_dims / 2) /* as many as windowed layers would take */
+    if (t && arch->window_turns && t->ne[0] == m->hp.rope_dims / 2) /* as windowed layers would */
         n = m->hp.rope_dims / 2;
     if (t && (t->type != GGUF_TYPE_F32 || t->ne[0] != n || t->ne[1] != 1 || t->ne[2] != 1))
         return err_set(e, ERR_FORMAT, "tensor %s is not %u values of F32", name, n);
@@ -210,7 +211,7 @@ enum err rope_read(struct model *m, const struct arch *arch, uint32_t n_ctx, str
     struct stretch s;
     const struct gguf_tensor *factors;
     enum err err = read_stretch(m, arch, &s, e);
-    if (err || (err = find_factors(m, n_ctx > s.n_ctx_first, &factors, e)))
+    if (err || (err = find_factors(m, arch, n_ctx > s.n_ctx_first, &factors, e)))
         return err;
     m->rope = arch->rope_by_sections && has_sections(m) ? ROPE_HALVES : arch->rope;
     const uint32_t *dims = m->hp.rope_dims_of;

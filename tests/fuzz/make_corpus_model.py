@@ -270,7 +270,7 @@ def llama4(**more):
                  set_tensors=t, drop=DENSE)
 
 
-def gemma4(**more):
+def gemma4(n_factors=None, **more):
     """Two layers with windows and one that sees everything; the third attends to the second's KV."""
     p, n = "gemma4.", 4
     k = {p + "block_count": (U32, 3), p + "attention.sliding_window": (U32, 2),
@@ -289,6 +289,8 @@ def gemma4(**more):
          if not (i == 1 and x == "attn_v") and not (i == 2 and x in ("attn_k", "attn_v", "attn_k_norm"))}
     t |= {"per_layer_token_embd.weight": (0, (3 * n, 4)), "per_layer_proj_norm.weight": (0, (n,)),
           "per_layer_model_proj.weight": (0, (N_EMBD, 3 * n))}
+    if n_factors:
+        t["rope_freqs.weight"] = (0, (n_factors,))
     return small("gemma4", set_keys=k | more, set_tensors=t)
 
 

@@ -205,6 +205,9 @@ def further():
         yield f"gemma4_{key}_{v}", tiny.gemma4(**{"gemma4." + key: (U32, v)}), (words,)
     yield "gemma4_other_heads", tiny.gemma4(**{
         "gemma4.attention.head_count_kv": (I32, [1, 1, 2])}), ("layer 2 has 2 KV heads",)
+    for n, good in ((2, True), (1, False), (4, False)): # of layers that see everything, not of windowed ones
+        yield f"gemma4_factors_{n}", tiny.gemma4(n, **{"gemma4.rope.dimension_count": (U32, 4)}), GOOD if good else (
+            "rope_freqs.weight is not 2",)
     yield "gemma4_experts", tiny.gemma4_experts(), GOOD
     yield from integers(tiny.gemma4_experts, "gemma4", {}, ("expert_used_count", 0, 5))
     for v, words in ((0, "ffn_gate_inp.weight has no place"), (3, "ffn_gate_inp.weight has shape")):
@@ -322,6 +325,11 @@ def further():
             yield f"step35_{name}_{v}", tiny.step35(**{name: v}), (name,)
         for v in ((F32, 0.0), (F32, [0.0]), (F32, 7.0)):
             yield f"step35_{name}_{v}", tiny.step35(**{name: v}), GOOD
+    for tiny_windowed in (tiny.step35, tiny.mimo2):
+        arch = tiny_windowed.__name__
+        for name, v, words in (("", (U32, 0), "sliding_window is missing or 0"), ("_pattern", (U32, 1), "no array"),
+                               ("_pattern", (BOOL, []), "_pattern is not 1 bools")):
+            yield f"{arch}{name}_{v}", tiny_windowed(**{"attention.sliding_window" + name: v}), (words,)
     yield "mimo2", tiny.mimo2(), GOOD
     yield from integers(tiny_mimo2, "mimo2", {}, ("attention.value_length", 0, 1, tiny.HEAD + 1))
     yield "mimo2_length_2", tiny.mimo2(**{"attention.value_length": (U32, 2)}), ("attn_v.weight has shape",)
