@@ -184,8 +184,9 @@ void api_new_id(const char *prefix, char *id, size_t cap);
  * is no route. A view. */
 const char *api_path_below(const char *prefix, const char *path);
 /* The body of an error, for any layer: in the shape of the routes at `path`, OpenAI's where that is
- * NULL or no route of another. request_id: NULL if there is none. */
-void api_error_body(int status,
+ * NULL or no route of another. request_id: NULL if there is none. True: the answer's id belongs in
+ * a header Request-Id too. */
+bool api_error_body(int status,
                     const struct err_info *e,
                     const char *path,
                     const char *request_id,

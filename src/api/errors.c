@@ -217,10 +217,12 @@ void api_put_error(enum api_shape shape,
     }
 }
 
-void api_error_body(
+bool api_error_body(
     int status, const struct err_info *e, const char *path, const char *request_id, struct buf *out)
 {
     char route[64]; /* longer than every path that is not OpenAI's */
     snprintf(route, sizeof route, "%.*s", path ? (int)strcspn(path, "?") : 0, path ? path : "");
-    api_put_error(api_shape_of(route), status, e, request_id, out);
+    const enum api_shape shape = api_shape_of(route);
+    api_put_error(shape, status, e, request_id, out);
+    return shape == API_ANTHROPIC;
 }

@@ -156,19 +156,20 @@ static void *app_next(void *ctx)
     return NULL;
 }
 
-static void app_error_body(void *ctx,
-                           int status,
-                           const char *text,
-                           const char *target,
-                           char id[HTTP_ID_BYTES],
-                           struct buf *out)
+static const char *app_error_body(void *ctx,
+                                  int status,
+                                  const char *text,
+                                  const char *target,
+                                  char id[HTTP_ID_BYTES],
+                                  struct buf *out)
 {
     const struct server *s = ctx;
     struct err_info e;
     err_set(&e, ERR_INVALID, "%s", text);
     if (!id[0])
         api_new_id("req-", id, HTTP_ID_BYTES);
-    api_error_body(status, &e, target ? api_path_below(s->opt.api_prefix, target) : NULL, id, out);
+    const char *path = target ? api_path_below(s->opt.api_prefix, target) : NULL;
+    return api_error_body(status, &e, path, id, out) ? "Request-Id" : NULL;
 }
 
 static void app_refused(void *ctx, int status, const char *client)

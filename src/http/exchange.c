@@ -10,9 +10,6 @@
 #define CHUNK_BYTES                                                                                \
     2048 /* per read of a stream in HTTP/1.0; chunked ones use the library's pool                  \
           */
-#define BAD_FORM                                                                                   \
-    "the multipart form is malformed, cut short, has too many parts, or an escaped quote in a "    \
-    "name"
 #define SMALL_BODY_BYTES 65536 /* there is always room for these */
 #define WHOLE_BYTES 65536      /* of an answer with a length that are handed over at once */
 
@@ -230,9 +227,10 @@ static enum MHD_Result on_body(struct exchange *ex, const char *data, size_t *n_
     ex->spoke_us = ex->s->now_us;
     *n_bytes = 0;
     if (ex->form) {
-        if (form_feed(ex, data, n))
+        const char *why = form_feed(ex, data, n);
+        if (!why)
             return MHD_YES;
-        send_error_raw(ex, 400, BAD_FORM);
+        send_error_raw(ex, 400, why);
         return MHD_NO;
     }
     if (!grow_body(ex, have + n)) {
@@ -253,8 +251,9 @@ static enum MHD_Result on_complete(struct exchange *ex)
         return MHD_NO;
     if (ex->state == EX_READING && ex->form) {
         ex->req.body_len = 0;
-        if (!form_end(ex))
-            return refuse(ex, 400, BAD_FORM);
+        const char *why = form_end(ex);
+        if (why)
+            return refuse(ex, 400, why);
     }
     if (ex->state == EX_READING) {
         atomic_fetch_add_explicit(&s->stat_requests, 1, memory_order_relaxed);

@@ -21,7 +21,7 @@ struct form {
     char *names[MAX_PARTS], *filenames[MAX_PARTS];
     struct http_part parts[MAX_PARTS];
     size_t n;
-    bool over; /* too many parts, or a name that is not to be had whole */
+    const char *why; /* it is refused, or NULL */
 };
 
 /* The library may call for a part before it has any byte of it, and then again from the start. */
@@ -32,10 +32,24 @@ static bool goes_on(const struct form *f, const char *key)
 
 /* The library ends a quoted name at its first quote, also at an escaped one: what is left then ends
  * in a backslash, and is not what was sent. (RFC 7578 has quotes sent as %22.) */
-static bool name_ok(const char *name)
+static const char *refusal_of_name(const char *name)
 {
     size_t n = strlen(name);
-    return n <= MAX_NAME_BYTES && (n == 0 || name[n - 1] != '\\');
+    if (n > MAX_NAME_BYTES)
+        return "a name in the multipart form is too long";
+    if (n > 0 && name[n - 1] == '\\')
+        return "the multipart form has an escaped quote, or a backslash at the end, in a name";
+    return NULL;
+}
+
+static const char *refusal_of_part(const struct form *f, const char *key, const char *filename)
+{
+    if (f->n == MAX_PARTS)
+        return "the multipart form has too many parts";
+    if (!key)
+        return "a part of the multipart form has no name";
+    const char *why = refusal_of_name(key);
+    return why || !filename ? why : refusal_of_name(filename);
 }
 
 /* The library calls this for each run of bytes of a part; off is 0 for its first. */
@@ -54,10 +68,9 @@ static enum MHD_Result on_part(void *cls,
     (void)transfer_encoding;
     struct form *f = cls;
     if (off == 0 && !goes_on(f, key)) {
-        if (f->n == MAX_PARTS || !key || !name_ok(key) || (filename && !name_ok(filename))) {
-            f->over = true;
+        f->why = refusal_of_part(f, key, filename);
+        if (f->why)
             return MHD_NO;
-        }
         f->names[f->n] = mem_strdup(key);
         f->filenames[f->n] = filename ? mem_strdup(filename) : NULL;
         f->n++;
@@ -95,18 +108,28 @@ bool form_begin(struct exchange *ex, const char *content_type, const char **why)
     return true;
 }
 
-bool form_feed(struct exchange *ex, const char *data, size_t n)
+static const char *refusal(const struct form *f, bool fine)
 {
-    return MHD_post_process(ex->form->processor, data, n) == MHD_YES && !ex->form->over;
+    if (f->why || fine)
+        return f->why;
+    return "the multipart form is malformed or cut short";
 }
 
-bool form_end(struct exchange *ex)
+const char *form_feed(struct exchange *ex, const char *data, size_t n)
+{
+    struct form *f = ex->form;
+    const bool fine = MHD_post_process(f->processor, data, n) == MHD_YES;
+    return refusal(f, fine);
+}
+
+const char *form_end(struct exchange *ex)
 {
     struct form *f = ex->form;
     enum MHD_Result whole = MHD_destroy_post_processor(f->processor);
     f->processor = NULL;
-    if (whole != MHD_YES || f->over || f->n == 0)
-        return false;
+    const char *why = refusal(f, whole == MHD_YES && f->n > 0);
+    if (why)
+        return why;
     for (size_t i = 0; i < f->n; i++) {
         const char *data = buf_cstr(&f->data[i]);
         f->parts[i] = (struct http_part){.name = f->names[i],
@@ -116,7 +139,7 @@ bool form_end(struct exchange *ex)
     }
     ex->req.parts = f->parts;
     ex->req.n_parts = f->n;
-    return true;
+    return NULL;
 }
 
 void form_free(struct exchange *ex)

@@ -164,21 +164,23 @@ int header_refusal(struct exchange *ex,
     return 0;
 }
 
-static void put_error(
+/* Returns the name of a header that has the id too, or NULL. */
+static const char *put_error(
     struct exchange *ex, int status, const char *why, char id[HTTP_ID_BYTES], struct buf *out)
 {
     const struct http_app *app = ex->s->app;
     snprintf(id, HTTP_ID_BYTES, "%s", ex->req.request_id ? ex->req.request_id : "");
-    app->error_body(app->ctx, status, why, ex->target, id, out);
+    const char *also = app->error_body(app->ctx, status, why, ex->target, id, out);
     if (app->refused)
         app->refused(app->ctx, status, ex->conn->client);
+    return also;
 }
 
 struct MHD_Response *response_of_error(struct exchange *ex, int status, const char *why)
 {
     struct buf b = {0};
     char id[HTTP_ID_BYTES];
-    put_error(ex, status, why, id, &b);
+    const char *also = put_error(ex, status, why, id, &b);
     struct MHD_Response *r = MHD_create_response_from_buffer(b.len, b.data, MHD_RESPMEM_MUST_FREE);
     if (!r) {
         buf_deinit(&b);
@@ -186,6 +188,8 @@ struct MHD_Response *response_of_error(struct exchange *ex, int status, const ch
     }
     (void)MHD_add_response_header(r, "Content-Type", "application/json");
     (void)MHD_add_response_header(r, "X-Request-Id", id);
+    if (also)
+        (void)MHD_add_response_header(r, also, id);
     (void)MHD_add_response_header(r, "Connection", "close");
     return r;
 }
@@ -196,14 +200,15 @@ void send_error_raw(struct exchange *ex, int status, const char *why)
 {
     struct buf body = {0}, msg = {0};
     char id[HTTP_ID_BYTES];
-    put_error(ex, status, why, id, &body);
+    const char *also = put_error(ex, status, why, id, &body);
     buf_printf(&msg,
-               "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nX-Request-Id: %s\r\n"
-               "Connection: close\r\nContent-Length: %zu\r\n\r\n",
+               "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nX-Request-Id: %s\r\n",
                status,
                MHD_get_reason_phrase_for((unsigned)status),
-               id,
-               body.len);
+               id);
+    if (also)
+        buf_printf(&msg, "%s: %s\r\n", also, id);
+    buf_printf(&msg, "Connection: close\r\nContent-Length: %zu\r\n\r\n", body.len);
     buf_add(&msg, body.data, body.len);
     conn_send_raw(ex->conn, msg.data, msg.len);
     buf_deinit(&body);

@@ -103,13 +103,14 @@ struct http_app {
     void *(*next)(void *ctx);
     /* Loop thread: an answer to a request that never became a call (bad HTTP, too large, too many
      * connections): the JSON body for this status. `target` is the request's, path and query; `id`
-     * the answer's X-Request-Id: the request's own, or "", which is made another. */
-    void (*error_body)(void *ctx,
-                       int status,
-                       const char *text,
-                       const char *target,
-                       char id[HTTP_ID_BYTES],
-                       struct buf *out);
+     * the answer's X-Request-Id: the request's own, or "", which is made another. Returns the name
+     * of a header that has the id too, or NULL. */
+    const char *(*error_body)(void *ctx,
+                              int status,
+                              const char *text,
+                              const char *target,
+                              char id[HTTP_ID_BYTES],
+                              struct buf *out);
     /* Loop thread: such an answer was given to this client. May be NULL. */
     void (*refused)(void *ctx, int status, const char *client);
 };

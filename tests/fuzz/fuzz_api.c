@@ -81,7 +81,7 @@ static void check_error(enum err err, const struct err_info *e)
     for (const char *c = e->text; *c; c++)
         must((unsigned char)*c >= ' ' && *c != 127);
     must(status >= 400 && status < 500);
-    api_error_body(status, e, NULL, NULL, &out);
+    must(!api_error_body(status, e, NULL, NULL, &out));
     json_t *v = json_loadb(out.data, out.len, 0, &je);
     must(v && json_is_string(json_object_get(json_object_get(v, "error"), "message")));
     json_decref(v);

@@ -357,18 +357,19 @@ static inline void *fake_next(void *ctx)
     return name;
 }
 
-static inline void fake_error_body(void *ctx,
-                                   int status,
-                                   const char *text,
-                                   const char *target,
-                                   char id[HTTP_ID_BYTES],
-                                   struct buf *out)
+/* Below /also/ the id has another header. */
+static inline const char *fake_error_body(void *ctx,
+                                          int status,
+                                          const char *text,
+                                          const char *target,
+                                          char id[HTTP_ID_BYTES],
+                                          struct buf *out)
 {
-    (void)target;
     (void)ctx;
     if (!id[0])
         strcpy(id, "made-up");
     buf_printf(out, "{\"error\": {\"code\": %d, \"message\": \"%s\"}}", status, text);
+    return target && strncmp(target, "/also/", 6) == 0 ? "Also-Id" : NULL;
 }
 
 static inline void fake_start(struct fake *f)

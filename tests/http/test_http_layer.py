@@ -311,6 +311,11 @@ def test_refusals_have_an_id(serve, request_, status):
             answer = read_all(s)
         assert int(answer.split()[1]) == status
         assert b"\r\nX-Request-Id: " + want + b"\r\n" in answer, answer
+        assert b"Also-Id" not in answer
+        with server.dial() as s:  # where the application has a second name for it
+            s.sendall(request_.replace(b" /", b" /also/", 1) + line + b"\r\n" + body)
+            answer = read_all(s)
+        assert b"\r\nX-Request-Id: " + want + b"\r\nAlso-Id: " + want + b"\r\n" in answer, answer
 
 
 def test_header_values_do_not_come_back_unchecked(serve):

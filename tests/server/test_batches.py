@@ -96,6 +96,13 @@ def test_a_batch_of_embeddings(batches):
     for r in results(batches, over["output_file_id"]):
         body = next(x["body"] for x in lines if x["custom_id"] == r["custom_id"])
         assert r["response"]["body"]["data"] == batches.json("POST", url, body)["data"]
+    # so many values that another thread writes them
+    large = {**lines[0], "body": {"input": [f"{text} {i}" for i in range(200)]}}
+    over = wait_over(batches, create(batches, upload(batches, jsonl([large]))["id"], endpoint=url))
+    assert over["request_counts"] == {"total": 1, "completed": 1, "failed": 0}
+    [r] = results(batches, over["output_file_id"])
+    assert sum(len(d["embedding"]) for d in r["response"]["body"]["data"]) > 16384
+    assert r["response"]["body"]["data"] == batches.json("POST", url, large["body"])["data"]
 
 
 def test_a_batch_from_upload_to_results(batches):
@@ -192,7 +199,13 @@ def test_hostile_uploads(batches):
     refused([purpose, file], "cut short", end=False)
     refused([purpose, file], "malformed", content_type="multipart/form-data; boundary=other")
     refused([("p", None, b"1")] * 40, "too many parts")
-    refused([purpose, ("file", 'a\\"b', ok)], "an escaped quote in a name")
+    refused([purpose, ("file", 'a\\"b', ok)], "an escaped quote, or a backslash at the end, in a name")
+    refused([purpose, ("file", "n" * 1100, ok)], "a name in the multipart form is too long")
+    refused([purpose, ("n" * 1100, None, ok)], "a name in the multipart form is too long")
+    nameless = form([purpose, ("x", None, ok)]).replace(b'; name="x"', b"")
+    status, _, data = batches.request("POST", "/v1/files", nameless, headers={
+        "Content-Type": "multipart/form-data; boundary=b0undary"})
+    assert status == 400 and "no name" in json.loads(data)["error"]["message"]
     status, _, data = batches.request("POST", "/v1/files", {"purpose": "batch"})
     assert status == 400 and b"multipart/form-data" in data
     status, _, _ = batches.request("POST", "/v1/files", b"")

@@ -270,8 +270,11 @@ def test_errors_of_the_transport_in_the_same_shape(start_server):
     for h in ({"X-Api-Key": "secret", "anthropic-version": "2023-06-01"}, {"Authorization": "Bearer secret"}):
         assert server.request("POST", PATH, {"messages": ASK, "max_tokens": 1}, headers=h)[0] == 200
     key = {"X-Api-Key": "secret"}
-    status, _, data = server.request("POST", PATH, {"messages": ASK, "x": "x" * 2000}, headers=key)
+    status, head, data = server.request("POST", PATH, {"messages": ASK, "x": "x" * 2000}, headers=key)
     assert status == 413 and json.loads(data)["error"]["type"] == "request_too_large"
+    assert head["Request-Id"] == head["X-Request-Id"] == json.loads(data)["request_id"]
+    status, head, _ = server.request("POST", "/v1/completions", {"x": "x" * 2000}, headers=key)
+    assert status == 413 and head["X-Request-Id"] and "Request-Id" not in head
     long = [{"role": "user", "content": "word " * 100}]
     assert "context" in error(server, 400, headers=key, messages=long, max_tokens=1)["message"]
     status, _, data = server.request("GET", PATH, headers=key)
