@@ -194,21 +194,35 @@ enum err api_submit(struct api_call *c,
     return err;
 }
 
-/* Does the client's body have the field, or what it is in? */
+/* The client's body, and the one that is read: the same, or what adapt made of it. */
+struct bodies {
+    json_t *own, *read; /* read: NULL until adapt has let the body pass */
+};
+
+/* Does the client's body say something at "a.b"? */
 static bool has(const json_t *own, const char *path)
 {
-    return json_object_getn(own, path, strcspn(path, ".")) != NULL;
+    for (;;) {
+        const size_t n = strcspn(path, ".");
+        own = json_object_getn(own, path, n);
+        if (path[n] == '\0')
+            return own && !json_is_null(own);
+        path += n + 1;
+    }
 }
 
 /* The client's name for the field at fault: what it sent, or the first of the dialect's. */
-static void rename_field(const struct api_dialect *d, const json_t *own, struct err_info *e)
+static void rename_field(const struct api_dialect *d, const struct bodies *b, struct err_info *e)
 {
+    const json_t *own = b->own;
     const struct api_rename *use = NULL;
+    if (!b->read)
+        return; /* adapt speaks of the client's fields */
     for (const struct api_rename *r = d->renames; r && r->from; r++) {
         size_t n = strlen(r->from);
         if (strncmp(e->field, r->from, n) != 0 || (e->field[n] != '\0' && e->field[n] != '['))
             continue;
-        if (!use && !json_object_get(own, r->from))
+        if (!use && !has(own, r->from))
             use = r;
         if (has(own, r->to)) {
             use = r;
@@ -223,11 +237,6 @@ static bool is_null(const json_t *v)
 {
     return !v || json_is_null(v);
 }
-
-/* The client's body, and the one that is read: the same, or what adapt made of it. */
-struct bodies {
-    json_t *own, *read;
-};
 
 /* The operator's defaults (weir serve --temperature ...) come before the dialect's; variables of
  * the template behind all that a request says (chat.c). */
@@ -256,8 +265,11 @@ static enum err read_body(struct api_call *c,
     add_defaults(c->api, b->own);
     if (!d->adapt)
         b->read = json_incref(b->own);
-    else if ((err = d->adapt(c, b->own, &b->read, e)))
+    else if ((err = d->adapt(c, b->own, &b->read, e))) {
+        json_decref(b->read);
+        b->read = NULL;
         return err;
+    }
     return parse(c, d, b->read, job, e);
 }
 
@@ -275,7 +287,7 @@ void api_generate(struct api_call *c, const struct api_dialect *d, const struct 
     enum err err;
     if ((err = read_body(c, d, in, &bodies, &job, &e)) || (err = create_choices(c, d, &job, &e)) ||
         (err = api_charge_job(c, &job, &e)) || (err = api_submit(c, d, job.params.stream, &e))) {
-        rename_field(d, bodies.own, &e);
+        rename_field(d, &bodies, &e);
         api_choices_destroy(c);
         api_answer_error(c, &e);
     }
@@ -295,7 +307,7 @@ enum err api_read_prompt(struct api_call *c,
     c->prompt_only = true;
     enum err err = read_body(c, d, in, &bodies, &job, e);
     if (err) {
-        rename_field(d, bodies.own, e);
+        rename_field(d, &bodies, e);
     } else {
         *ids = job.prompts[0].ids;
         job.prompts[0].ids = (struct token_list){0};

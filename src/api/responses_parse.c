@@ -453,15 +453,16 @@ static void write_echo(struct responses *r, const json_t *body)
 
 static enum err check_metadata(const json_t *v, struct err_info *e)
 {
-    static const char what[] = "an object of strings";
     const char *key;
     json_t *x;
     if (v && !json_is_null(v) && !json_is_object(v))
-        return api_wrong_type("metadata", what, v, e);
+        return api_wrong_type("metadata", "an object of strings", v, e);
     json_object_foreach((json_t *)v, key, x)
     {
+        char field[64];
+        snprintf(field, sizeof field, "metadata.%.40s", key);
         if (!json_is_string(x))
-            return api_wrong_type("metadata", what, x, e);
+            return api_wrong_type(field, "a string", x, e);
     }
     return OK;
 }

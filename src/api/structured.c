@@ -83,13 +83,19 @@ static enum err read_response_format(const json_t *body, struct wish *w, struct 
         schema = NULL;
     if (type && strcmp(type, "json_object") == 0)
         return schema ? want(w, FORM_SCHEMA, name, schema, e) : want(w, FORM_OBJECT, name, v, e);
-    if (!type || strcmp(type, "json_schema") != 0)
+    if (!type)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             name,
+                             "'response_format' must have a 'type': 'text', 'json_object' or "
+                             "'json_schema'");
+    if (strcmp(type, "json_schema") != 0)
         return err_set_field(e,
                              ERR_INVALID,
                              name,
                              "'response_format' must have the type 'text', 'json_object' or "
                              "'json_schema', not '%.40s'",
-                             type ? type : "?");
+                             type);
     const json_t *inner = json_object_get(v, "json_schema");
     if (json_is_object(inner))
         schema = json_object_get(inner, "schema");

@@ -167,13 +167,18 @@ BUDGET = {"type": "enabled", "budget_tokens": 0}
 @pytest.mark.parametrize("path, body, field", [
     ("/completion", {"prompt": "a", "max_tokens": -5}, "max_tokens"),
     ("/completion", {"prompt": "a", "n_predict": -5}, "n_predict"),
+    ("/completion", {"prompt": "a", "max_tokens": -5, "n_predict": 10}, "max_tokens"),
+    ("/completion", {"prompt": "a", "max_tokens": -5, "n_predict": None}, "max_tokens"),
     ("/v1/messages", {**TURN, "stop_sequences": [1]}, "stop_sequences[0]"),
     ("/v1/messages", {**TURN, "stop_sequences": ["a", ""]}, "stop_sequences[1]"),
     ("/v1/messages", {**TURN, "thinking": BUDGET}, "thinking.budget_tokens"),
     ("/v1/messages", {**TURN, "output_format": BAD}, "output_format"),
     ("/v1/messages", {**TURN, "output_config": {"format": BAD}}, "output_config.format"),
+    ("/v1/messages", {**TURN, "output_format": None, "output_config": {"format": BAD}}, "output_config.format"),
+    ("/v1/messages", {**TURN, "response_format": {"type": "json_object", "schema": {"type": "x"}}, "output_config": {"effort": "low"}}, "response_format"),
     ("/v1/chat/completions", {**TURN, "stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
     ("/v1/responses", {"input": "a", "max_output_tokens": 0}, "max_output_tokens"),
+    ("/v1/responses", {"input": "a", "messages": [{"role": "user", "content": "a"}]}, "messages"),
     ("/v1/responses", {"input": "a", "text": {"format": {"type": "json_schema"}}}, "text.format"),
 ])
 def test_errors_name_the_field_that_was_sent(server, path, body, field):

@@ -191,6 +191,19 @@ def test_refusals_are_described(server, body):
     validator({"$ref": "#/components/schemas/AnthropicError"}).validate(refusal)
 
 
+@pytest.mark.parametrize("path, schema, good, wrong", [
+    ("/v1/responses", "ResponseRequest", {"input": "a", "max_output_tokens": 1, "metadata": {"a": "1"}},
+     [{"truncation": ""}, {"truncation": "auto"}, {"metadata": {"a": 1}}, {"metadata": []}]),
+])
+def test_what_the_schema_refuses_is_refused(server, path, schema, good, wrong):
+    valid = validator({"$ref": f"#/components/schemas/{schema}"})
+    valid.validate(good)
+    server.json("POST", path, good)
+    for more in wrong:
+        assert not valid.is_valid({**good, **more}), more
+        server.json("POST", path, {**good, **more}, status=400)
+
+
 def failures(server):
     text = server.request("GET", "/metrics", headers={"Authorization": "Bearer k"})[2].decode()
     return re.findall(r'weir_http_requests_total\{status="5\d\d"\} \d+', text)

@@ -210,7 +210,7 @@ def test_fields_that_are_taken(server):
     ("instructions", {"instructions": 1}), ("max_output_tokens", {"max_output_tokens": 0}),
     ("max_output_tokens", {"max_output_tokens": "1"}), ("temperature", {"temperature": -1}),
     ("previous_response_id", {"previous_response_id": 1}), ("metadata", {"metadata": "x"}),
-    ("metadata", {"metadata": {"a": "b", "c": 1}}), ("user", {"user": {"id": 1}}), ("truncation", {"truncation": 1}),
+    ("'metadata.c'", {"metadata": {"a": "b", "c": 1}}), ("user", {"user": {"id": 1}}), ("truncation", {"truncation": 1}),
     ("truncation", {"truncation": {"type": "auto"}}), ("truncation", {"truncation": ""}),
     ("store", {"store": 1}), ("include", {"include": "x"}), ("include", {"include": [1]}),
     ("top_logprobs", {"top_logprobs": 21}), ("truncation", {"truncation": "auto"}),

@@ -199,6 +199,8 @@ def test_preempted(server, start_server):
 BAD = [({"json_schema": {"properties": {"a": {"type": "strin"}}}}, "/properties/a/type"),
        ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {"format": "date"}}}}}, "/not"),
        ({"response_format": {"type": "json_schema"}}, "schema"),
+       ({"response_format": {}}, "'response_format' must have a 'type'"),
+       ({"response_format": {"type": "jsn"}}, "not 'jsn'"),
        ({"grammar": 'root ::= "a"\nx ::= ('}, "line 2, column 7"),
        ({"grammar": 'root ::= root "a" | "b"'}, "left recursion"),
        ({"regex": "a(?=b)"}, "offset 1"),
