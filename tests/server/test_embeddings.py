@@ -5,9 +5,11 @@ import base64
 import json
 import math
 import re
+import socket
 import struct
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -220,6 +222,18 @@ def test_large_answers_are_those_of_small_ones(serve, form):
     texts = [TEXTS[i % len(TEXTS)] for i in range(min(n, 2048))]
     small = [embed(s, text, encoding_format=form)[0] for text in TEXTS]
     assert embed(s, texts, encoding_format=form) == [small[i % len(TEXTS)] for i in range(len(texts))]
+
+
+def test_a_client_that_leaves_while_its_answer_is_made(serve):
+    s = serve("bert")
+    host, port = s.url.removeprefix("http://").rsplit(":", 1)
+    body = json.dumps({"input": ["stone"] * 2048}).encode()
+    request = b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    for wait in (0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.5):
+        with socket.create_connection((host, int(port)), timeout=60) as c:
+            c.sendall(request)
+            time.sleep(wait)
+    assert len(embed(s, ["stone"] * 2048)) == 2048
 
 
 # --- what is refused ---------------------------------------------------------------------------

@@ -28,7 +28,8 @@ struct server {
 struct reply {
     struct api_answer answer; /* strings are gone, but for the two below */
     char allow[32], retry_after[16];
-    struct buf body; /* NUL-terminated */
+    struct buf body;  /* NUL-terminated */
+    uint32_t n_works; /* how often a worker was asked for */
 };
 
 typedef enum err (*server_backend_fn)(const struct model *m,
@@ -94,6 +95,11 @@ static inline void server_finish(struct server *s, struct api_call *c, struct re
     while ((pulled = api_pull(c, &r->answer, &r->body)) != API_DONE) {
         if (pulled == API_MORE)
             continue;
+        if (pulled == API_WORK) {
+            api_work(c);
+            r->n_works++;
+            continue;
+        }
         server_wait(s);
         while (api_next(s->api)) {
         }
