@@ -83,7 +83,7 @@ struct request_params {
     struct sample_params sample;
     uint32_t max_tokens;   /* 0: as many as the context holds */
     bool no_output;        /* the prompt alone is computed: its first token is neither shown nor
-                            * counted */
+                            * counted, not as time to a first token either */
     bool ignore_eos;       /* end-of-generation tokens are ordinary output */
     bool logprobs;         /* of every output token */
     bool sampled_logprobs; /* and these of the draw, not of the model itself */

@@ -69,7 +69,7 @@ void stats_token(struct engine_stats *s, struct request *r, uint64_t now_us, boo
         s->cached_tokens += r->seq.n_cached;
         r->now.n_cached = r->seq.n_cached;
     }
-    if (!any)
+    if (!any || r->params.no_output)
         return;
     if (first) {
         r->now.times.first_us = now_us;
@@ -78,9 +78,8 @@ void stats_token(struct engine_stats *s, struct request *r, uint64_t now_us, boo
         hist_add(&s->itl, seconds(r->now.times.last_us, now_us));
     }
     r->now.times.last_us = now_us;
-    const uint32_t n = !r->params.no_output;
-    s->output_tokens += n;
-    note_length(s, r->n_prompt + r->now.n_out + n); /* it is appended next */
+    s->output_tokens++;
+    note_length(s, r->n_prompt + r->now.n_out + 1); /* it is appended next */
 }
 
 void stats_vector(struct engine_stats *s, struct request *r, uint64_t now_us, bool any)
