@@ -166,9 +166,9 @@ static json_t *join_options(struct schema *s, json_t *x, json_t *y)
     if (n > MAX_OPTIONS || k > MAX_OPTIONS || n * k > MAX_OPTIONS) {
         json_decref(out);
         schema_fail(s,
-                    "anyOf",
-                    "%zu options combined with %zu others (by allOf, $ref or dependentRequired) "
-                    "are more than %u",
+                    NULL,
+                    "%zu options combined with %zu others (by allOf, $ref, oneOf, if or "
+                    "dependentRequired) are more than %u",
                     n,
                     k,
                     MAX_OPTIONS);

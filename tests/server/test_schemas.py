@@ -61,6 +61,15 @@ def pairs(n):
     return {"type": "object", "dependentRequired": {f"a{i}": [f"b{i}"] for i in range(n)}}
 
 
+def lists(keyword, n):
+    """n lists of two options beside one another."""
+    one = {"if": lambda i: {"if": {"properties": {f"a{i}": {"const": 1}}}, "then": {"required": [f"b{i}"]},
+                            "else": {"required": [f"c{i}"]}},
+           "oneOf": lambda i: {"oneOf": [{"required": [f"a{i}"], "properties": {f"a{i}": {"const": k}}} for k in (1, 2)]}}
+    members = {f"{x}{i}": {"type": "integer"} for x in "abc" for i in range(n)}
+    return {"type": "object", "properties": members, "allOf": [one[keyword](i) for i in range(n)]}
+
+
 def chain(n):
     links = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}]} for i in range(n)}
     return {"$ref": "#/$defs/d0", "$defs": {**links, f"d{n}": {"type": "integer"}}}
@@ -70,12 +79,15 @@ def unique(n, **more):
     return {"type": "array", "uniqueItems": True, "items": {"enum": list(range(n))}, **more}
 
 
+OPTIONS = "512 options combined with 2 others (by allOf, $ref, oneOf, if or dependentRequired) are more than 1000"
+
+
 @pytest.mark.parametrize("fits, over, words", [
     (unique(62), unique(63), "63 values for up to 63 elements are too many: (values + 1) times (maxItems + 1) may be 4000"),
     (unique(199, maxItems=19), unique(200, maxItems=19), "200 values for up to 19 elements"),
-    (pairs(9), pairs(10), "512 options combined with 2 others (by allOf, $ref or dependentRequired) are more than 1000"),
+    (pairs(9), pairs(10), OPTIONS), (lists("oneOf", 8), lists("oneOf", 10), OPTIONS), (lists("if", 8), lists("if", 10), OPTIONS),
     (chain(30), chain(31), "more than 60 of allOf and $ref"),
-], ids=["uniqueItems", "uniqueItems, maxItems", "dependentRequired", "allOf"])
+], ids=["uniqueItems", "uniqueItems, maxItems", "dependentRequired", "oneOf", "if", "allOf"])
 def test_limits(server, fits, over, words):
     body = {"prompt": "Once", "max_tokens": 1}
     server.json("POST", "/v1/completions", {**body, "json_schema": fits})
