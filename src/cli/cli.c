@@ -130,7 +130,7 @@ const char *cli_model_path(const char *given, struct err_info *e)
     if (given && given[0])
         return given;
     if (given) {
-        err_set_field(e, ERR_INVALID, "-m", "the model's path is empty");
+        err_set(e, ERR_INVALID, "the model's path is empty");
         return NULL;
     }
     ssize_t n = readlink("/proc/self/exe", dir, sizeof dir - 1);

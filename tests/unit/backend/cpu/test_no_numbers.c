@@ -1,6 +1,6 @@
 /* What is no number stays none on its whole way: of each small model, a tensor at a time is made
  * NaN, and no logit is a number then, whatever the instruction set, the KV type and the division
- * into steps. */
+ * into steps; nor one of the reference's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,12 +35,9 @@ static uint32_t count_numbers_of_reference(const struct model *m)
     return n;
 }
 
-/* The logits behind the prompt that are numbers; the last position is one of many rows, or a row by
- * itself. */
-static uint32_t count_numbers(const struct model *m, uint32_t round)
+/* Of the backend; the last position is one of many rows, or a row by itself. */
+static uint32_t count_numbers_of_backend(const struct model *m, uint32_t round)
 {
-    if (round % (2 * COUNT(isas) + 1) == 0)
-        return count_numbers_of_reference(m);
     const uint32_t apart = round % 2;
     const int32_t *tokens = golden_prompt;
     struct drive d;
@@ -54,6 +51,12 @@ static uint32_t count_numbers(const struct model *m, uint32_t round)
     free(out);
     drive_close(&d);
     return n;
+}
+
+static uint32_t count_numbers(const struct model *m, uint32_t round)
+{
+    const uint32_t n = round % 4 == 0 ? count_numbers_of_reference(m) : 0; /* it is slow */
+    return n + count_numbers_of_backend(m, round);
 }
 
 static void nan_of_any_tensor_arrives(void **state)
