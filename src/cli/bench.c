@@ -4,7 +4,7 @@
  * every weight once a step, and every sequence's keys and values, or by multiplications if those
  * take longer. How fast memory is read is measured again before each run of decode, as a machine
  * drifts from one minute to the next. Tokens per second are those of all streams together. */
-#include "backend/backend.h"
+#include "backend/async.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -105,6 +105,8 @@ struct bench {
     int32_t *tokens;
     uint32_t *positions, *blocks, *logit_rows;
     struct batch_seq *seqs;
+    int32_t *token_from;    /* of backends that run beside the host: for each of a step's streams */
+    struct async_job *jobs; /* likewise */
     double *seconds, *rates;  /* [n_repeat]; bytes a second that memory was read with before each */
     double run_us, waited_us; /* of the backend's workers in the test's runs, */
     double run_from, waited_from; /* and when the present run began */
@@ -232,8 +234,60 @@ static enum err make_depth(struct bench *b, uint32_t batch, uint32_t depth, stru
     return x.n_rows ? run_batch(b, &x, e) : OK;
 }
 
+/* Row s of x is stream s, and so is job s, which chooses the likeliest. */
+static enum err begin_decode(struct bench *b, const struct batch *x, bool first, struct err_info *e)
+{
+    static const struct sample_params greedy = {.top_p = 1.0f, .repetition_penalty = 1.0f};
+    for (uint32_t s = 0; s < x->n_seqs; s++) {
+        b->token_from[s] = first ? -1 : (int32_t)s;
+        b->jobs[s] = (struct async_job){.logit_row = s,
+                                        .slot = s,
+                                        .position = b->positions[s] + 1,
+                                        .params = &greedy,
+                                        .tokens = first ? b->tokens : NULL,
+                                        .n_tokens = first};
+    }
+    const struct async_step step = {.batch = x,
+                                    .token_from = b->token_from,
+                                    .jobs = b->jobs,
+                                    .n_jobs = x->n_seqs,
+                                    .follows = !first};
+    return b->backend->ops->async->begin(b->backend, &step, e);
+}
+
+static enum err end_decode(struct bench *b, struct err_info *e)
+{
+    struct async_result unused;
+    return b->backend->ops->async->end(b->backend, &unused, e);
+}
+
+/* As a server does it where steps run beside the host: the next one is begun before this one is
+ * over, each token being what the step before chose; no logits come back. */
+static enum err decode_beside(struct bench *b, uint32_t batch, uint32_t depth, struct err_info *e)
+{
+    uint32_t n_begun = 0, n_ended = 0;
+    enum err err = OK;
+    for (; n_begun < b->o->n_decode && !err; n_begun += !err) {
+        struct batch x = empty_batch(b);
+        for (uint32_t s = 0; s < batch; s++)
+            push_seq(b, &x, s, depth + n_begun, 1, true);
+        err = begin_decode(b, &x, n_begun == 0, e);
+        if (!err && n_begun > 0) {
+            err = end_decode(b, e);
+            n_ended++;
+        }
+    }
+    for (; n_ended < n_begun; n_ended++) {
+        const enum err last = end_decode(b, err ? NULL : e);
+        err = err ? err : last;
+    }
+    return err;
+}
+
 static enum err decode_once(struct bench *b, uint32_t batch, uint32_t depth, struct err_info *e)
 {
+    if (b->backend->ops->async && b->m->generates)
+        return decode_beside(b, batch, depth, e);
     for (uint32_t i = 0; i < b->o->n_decode; i++) {
         struct batch x = empty_batch(b);
         for (uint32_t s = 0; s < batch; s++)
@@ -456,6 +510,8 @@ static enum err open_backend(struct bench *b, struct err_info *e)
     b->positions = mem_zalloc(rows, sizeof *b->positions);
     b->logit_rows = mem_zalloc(rows, sizeof *b->logit_rows);
     b->seqs = mem_zalloc(rows, sizeof *b->seqs);
+    b->token_from = mem_zalloc(rows, sizeof *b->token_from);
+    b->jobs = mem_zalloc(rows, sizeof *b->jobs);
     b->blocks = mem_zalloc(b->n_blocks, sizeof *b->blocks);
     b->seconds = mem_zalloc(b->o->n_repeat, sizeof *b->seconds);
     b->rates = mem_zalloc(b->o->n_repeat, sizeof *b->rates);
@@ -547,6 +603,8 @@ int cmd_bench(int argc, char **argv)
     free(b.positions);
     free(b.logit_rows);
     free(b.seqs);
+    free(b.token_from);
+    free(b.jobs);
     free(b.blocks);
     free(b.seconds);
     free(b.rates);
