@@ -108,6 +108,59 @@ static void graphs_keep_to_what_was_left_for_them(void **state)
     model_destroy(m);
 }
 
+/* So many rows of one sequence, from its beginning; of the last the logits are asked for. */
+static void run_a_chunk(struct backend *b, uint32_t n)
+{
+    static const int32_t tokens[8];
+    static const uint32_t positions[8] = {0, 1, 2, 3, 4, 5, 6, 7}, zero;
+    const uint32_t last = n - 1;
+    const struct batch_seq seq = {.n_rows = n, .blocks = &zero, .panes = &zero};
+    const struct batch chunk = {.n_rows = n,
+                                .tokens = tokens,
+                                .positions = positions,
+                                .n_seqs = 1,
+                                .seqs = &seq,
+                                .n_logit_rows = 1,
+                                .logit_rows = &last};
+    struct err_info e = {0};
+    float *logits;
+    assert_int_equal(b->ops->run(b, &chunk, &logits, &e), OK);
+}
+
+/* With room for few, those of any context; in the order in which the first that covers a step is
+ * the smallest. What computes a prompt has none. */
+static void graphs_of_long_contexts_come_first(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("quantised/llama.Q8_0");
+    struct backend_config cfg = config();
+    struct backend *b;
+    struct err_info e = {0};
+    cfg.n_blocks = 64;
+    for (int few = 0; few < 2; few++) {
+        if (few)
+            setenv("WEIR_EMU_GRAPHS", "4", 1);
+        assert_int_equal(cuda_backend_create(m, &cfg, &b, &e), OK);
+        unsetenv("WEIR_EMU_GRAPHS");
+        struct cuda_backend *c = (struct cuda_backend *)b;
+        assert_true(c->most.ranges > 1);
+        assert_true(few ? c->n_graphs == 4 : c->n_graphs > 4);
+        for (uint32_t i = 0; i < c->n_graphs; i++) {
+            const struct cuda_bounds *g = &c->graphs[i].bounds;
+            assert_true(!few || (g->rows == 1u << i && g->ranges == c->most.ranges));
+            const struct cuda_bounds *before = &c->graphs[i > 0 ? i - 1 : 0].bounds;
+            assert_true(i == 0 || g->ranges > before->ranges || g->rows > before->rows);
+        }
+        run_a_chunk(b, 8);
+        assert_int_equal(c->replays, 0);
+        assert_int_equal(c->walks, 1);
+        run_a_chunk(b, 1);
+        assert_int_equal(c->replays, 1);
+        b->ops->destroy(b);
+    }
+    model_destroy(m);
+}
+
 /* One that no step before it has launched. */
 static void a_kernel_refused_while_capturing_is_named(void **state)
 {
@@ -222,6 +275,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_capture_that_fails_leaves_the_others),
         cmocka_unit_test(graphs_keep_to_what_was_left_for_them),
+        cmocka_unit_test(graphs_of_long_contexts_come_first),
         cmocka_unit_test(a_kernel_refused_while_capturing_is_named),
         cmocka_unit_test(a_history_that_is_refused_fails_its_own_step),
         cmocka_unit_test(a_mirror_without_memory_leaves_nothing),

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* --- what a step computes in --- */
@@ -41,10 +42,13 @@ enum err cuda_lease_return(struct cuda_backend *b, struct err_info *e)
 
 /* --- graphs --- */
 
+/* A graph is of a row a sequence, and so are the kernels that it has: a chunk of a prompt, whose
+ * rows read the same KV and whose steps are long, is walked. A few rows of one beside many that
+ * decode change little. */
 static bool covers(const struct cuda_bounds *have, const struct cuda_bounds *need)
 {
-    return have->rows >= need->rows && have->seqs >= need->seqs && have->tiles >= need->tiles &&
-           have->logit_rows >= need->logit_rows &&
+    return need->rows <= 2 * need->seqs && have->rows >= need->rows && have->seqs >= need->seqs &&
+           have->tiles >= need->tiles && have->logit_rows >= need->logit_rows &&
            (have->logit_rows == 0) == (need->logit_rows == 0) &&
            have->hidden_rows == need->hidden_rows && have->jobs >= need->jobs &&
            have->ranges >= need->ranges;
@@ -143,36 +147,57 @@ static enum err capture(struct cuda_backend *b,
     return err;
 }
 
-static enum err capture_all(struct cuda_backend *b, size_t free_before, struct err_info *e)
+/* One for each number of sequences, up to a power of two, whose contexts have at most so many
+ * ranges. */
+static enum err capture_rows(struct cuda_backend *b,
+                             uint32_t ranges,
+                             size_t free_before,
+                             struct err_info *e)
 {
     const uint32_t most_rows =
         b->cfg.max_seqs < b->cfg.max_rows ? b->cfg.max_seqs : b->cfg.max_rows;
     enum err err = OK;
-    for (uint32_t ranges = 1; !err; ranges *= 2) {
-        ranges = ranges < b->most.ranges ? ranges : b->most.ranges;
-        for (uint32_t rows = 1; !err && b->n_graphs < CUDA_MAX_GRAPHS; rows *= 2) {
-            rows = rows < most_rows ? rows : most_rows;
-            const uint32_t logits = rows < b->cfg.max_logit_rows ? rows : b->cfg.max_logit_rows;
-            const struct cuda_bounds m = {.rows = rows,
-                                          .seqs = rows,
-                                          .logit_rows = logits,
-                                          .tiles = rows < b->most.tiles ? rows : b->most.tiles,
-                                          .jobs = logits,
-                                          .ranges = ranges};
-            err = capture(b, &m, free_before, e);
-            if (rows == most_rows)
-                break;
-        }
-        if (ranges == b->most.ranges || b->n_graphs == CUDA_MAX_GRAPHS)
+    for (uint32_t rows = 1; !err && b->n_graphs < CUDA_MAX_GRAPHS; rows *= 2) {
+        rows = rows < most_rows ? rows : most_rows;
+        const uint32_t logits = rows < b->cfg.max_logit_rows ? rows : b->cfg.max_logit_rows;
+        const struct cuda_bounds m = {.rows = rows,
+                                      .seqs = rows,
+                                      .logit_rows = logits,
+                                      .tiles = rows < b->most.tiles ? rows : b->most.tiles,
+                                      .jobs = logits,
+                                      .ranges = ranges};
+        err = capture(b, &m, free_before, e);
+        if (rows == most_rows)
             break;
     }
     return err;
 }
 
-/* A graph for each number of sequences that decode together, up to a power of two, with the choice
- * of their tokens, and each length of the longest context, likewise: the smallest first, so that
- * the first that covers a step is the best. Where they would be too many, the device has no memory
- * for more, or cannot make them, the longest contexts are walked. */
+static int by_ranges_and_rows(const void *x, const void *y)
+{
+    const struct cuda_bounds *a = &((const struct cuda_graph *)x)->bounds;
+    const struct cuda_bounds *b = &((const struct cuda_graph *)y)->bounds;
+    if (a->ranges != b->ranges)
+        return a->ranges < b->ranges ? -1 : 1;
+    return a->rows < b->rows ? -1 : a->rows > b->rows;
+}
+
+/* The longest contexts first, whose graphs are for all shorter ones too: where there is no room for
+ * all, every step has one. Then a quarter as long, and so on, as blocks that split attention are
+ * fewer, and what they leave for each other less. */
+static enum err capture_all(struct cuda_backend *b, size_t free_before, struct err_info *e)
+{
+    enum err err = OK;
+    for (uint32_t ranges = b->most.ranges; !err && ranges > 0; ranges /= 4)
+        err = capture_rows(b, ranges, free_before, e);
+    qsort(b->graphs, b->n_graphs, sizeof *b->graphs, by_ranges_and_rows);
+    return err;
+}
+
+/* A graph for each number of sequences that decode together, with the choice of their tokens, and
+ * each of some lengths of the longest context; in the order in which the first that covers a step
+ * is the best. Where they would be too many, the device has no memory for more, or cannot make
+ * them, a step has the graph of longer contexts, or is walked. */
 enum err cuda_graphs_capture(struct cuda_backend *b, struct err_info *e)
 {
     size_t free_before = 0, total = 0;
