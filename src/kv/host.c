@@ -1,6 +1,7 @@
 #include "kv/host.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "kv/disk_index.h"
 
@@ -300,14 +301,29 @@ static const struct kv_tier_ops host_ops = {
     .destroy = host_destroy,
 };
 
+/* Of the kind that moves without the host, if the system gives so much of it. */
+static bool alloc_blocks(struct host *h, size_t n_bytes)
+{
+    h->memory = h->cfg.alloc ? h->cfg.alloc(h->cfg.alloc_ctx, n_bytes) : NULL;
+    if (h->memory)
+        return true;
+    if (h->cfg.alloc)
+        log_warn(
+            "host-cache: %zu MiB of pinned memory were refused: ordinary memory is used, which "
+            "moves more slowly",
+            n_bytes >> 20);
+    h->cfg.free = NULL;
+    h->memory = mem_aligned(n_bytes);
+    return h->memory != NULL;
+}
+
 static enum err alloc(struct host *h, struct err_info *e)
 {
     size_t n_bytes;
-    bool ok =
-        mem_mul(h->n_slots, h->stride, &n_bytes) &&
-        (h->slots = calloc(h->n_slots, sizeof *h->slots)) &&
-        (h->tokens = calloc((size_t)h->n_slots * h->cfg.block_tokens, sizeof *h->tokens)) &&
-        (h->memory = h->cfg.alloc ? h->cfg.alloc(h->cfg.alloc_ctx, n_bytes) : mem_aligned(n_bytes));
+    bool ok = mem_mul(h->n_slots, h->stride, &n_bytes) &&
+              (h->slots = calloc(h->n_slots, sizeof *h->slots)) &&
+              (h->tokens = calloc((size_t)h->n_slots * h->cfg.block_tokens, sizeof *h->tokens)) &&
+              alloc_blocks(h, n_bytes);
     if (!ok)
         return err_set(e,
                        ERR_NOMEM,
