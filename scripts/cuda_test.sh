@@ -34,7 +34,7 @@ if [ ${#tests[@]} -eq 0 ]; then
 fi
 logs=${OUT:-$build/cuda/logs}
 mkdir -p "$logs"
-export LD_LIBRARY_PATH=$PWD/$build/cuda/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH=$(realpath "$build")/cuda/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 echo "$gpus" | sed 's/^/device /' | tee "$logs/devices.txt"
 
 passed=0 failed=() skipped=()
@@ -43,17 +43,17 @@ run() {
     local name=$1 log rc=0 start=$SECONDS
     log=$logs/${name// /-}.log
     shift
-    timeout "$seconds" "$@" >"$log" 2>&1 || rc=$?
+    timeout -k 10 "$seconds" "$@" >"$log" 2>&1 || rc=$?
     if [ $rc -eq 0 ]; then
         passed=$((passed + 1))
         printf 'pass   %-44s %4d s\n' "$name" $((SECONDS - start))
-    elif [ $rc -eq 124 ] && [[ $name == *" memcheck" || $name == *" racecheck" ]]; then # ten times as slow
+    elif { [ $rc -eq 124 ] || [ $rc -eq 137 ]; } && [[ $name == *" memcheck" || $name == *" racecheck" ]]; then # ten times as slow
         skipped+=("$name: it was not over after $seconds s (--seconds)")
         printf 'slow   %-44s %4d s  %s\n' "$name" $((SECONDS - start)) "$log"
     else
         failed+=("$name")
         printf 'FAIL   %-44s %4d s  status %d, %s\n' "$name" $((SECONDS - start)) $rc "$log"
-        [ $rc -ne 124 ] || echo "       | it was not over after $seconds s (--seconds)"
+        [ $rc -ne 124 ] && [ $rc -ne 137 ] || echo "       | it was not over after $seconds s (--seconds)"
         grep -E 'FAILED|error|fail|=========' "$log" | tail -n 8 | sed 's/^/       | /'
     fi
 }
@@ -86,7 +86,8 @@ fi
 if [ ! -x "$build/weir" ] || [ ! -f "$build/libweir_cuda.so" ]; then
     skipped+=("weir bench: $build/weir or $build/libweir_cuda.so is not here")
 else
-    export WEIR_CUDA_PLUGIN=$PWD/$build/libweir_cuda.so
+    WEIR_CUDA_PLUGIN=$(realpath "$build/libweir_cuda.so")
+    export WEIR_CUDA_PLUGIN
     if [ ${#models[@]} -eq 0 ]; then
         models=(models/weir-nano.gguf)
         skipped+=("speeds that mean something: no model was named")

@@ -53,11 +53,12 @@ static void look_at(int index, struct device_info *out)
 }
 
 /* Before CUDA is first called, as the driver may look but once: kernels come with the context,
- * unless the environment says otherwise. Loaded lazily, each would take memory behind the budget's
- * back, and time, in the step that first needs it; or within a capture. */
+ * whatever the environment says (some images of containers set LAZY for all programs). Loaded
+ * lazily, each would take memory behind the budget's back, and time, in the step that first needs
+ * it; or within a capture. */
 static void load_eagerly(void)
 {
-    (void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    (void)setenv("CUDA_MODULE_LOADING", "EAGER", 1);
 }
 
 static enum err count_devices(uint32_t *n, struct err_info *e)
