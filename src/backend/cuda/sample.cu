@@ -135,6 +135,8 @@ static __global__ void weigh_kernel(struct sample_args a)
     if (blockIdx.y >= a.counts->n_jobs)
         return;
     const size_t i = blockIdx.y;
+    if (asks_for_largest(a.jobs[i]))
+        return;
     const job j = job_of(a, blockIdx.y);
     if (j.kind == GREEDY)
         return;
@@ -192,6 +194,8 @@ static __global__ void collect_kernel(struct sample_args a)
     if (blockIdx.y >= a.counts->n_jobs)
         return;
     const size_t i = blockIdx.y;
+    if (asks_for_largest(a.jobs[i]))
+        return;
     const job j = job_of(a, blockIdx.y);
     if (j.kind == GREEDY || j.kind == AMONG_ALL)
         return;

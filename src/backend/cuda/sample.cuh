@@ -165,6 +165,12 @@ static __device__ __forceinline__ void warp_larger(float *x, uint32_t *id)
     }
 }
 
+/* By what was asked for; one may turn out to be greedy by its logits, too. */
+static __device__ __forceinline__ bool asks_for_largest(const cuda_sample_job &p)
+{
+    return !(p.temperature > 0.0f) || p.top_k == 1 || p.top_p <= 0.0f;
+}
+
 /* The largest of all slices, which every warp finds for itself. */
 static __device__ job job_of(const sample_args &a, uint32_t i)
 {
@@ -185,7 +191,7 @@ static __device__ job job_of(const sample_args &a, uint32_t i)
     const bool top_k = j.p.top_k > 0 && static_cast<uint32_t>(j.p.top_k) < a.n_vocab;
     /* nothing is weighed by an infinite logit, nor where it is that cold */
     const bool cold = !(fabsf(j.max) < -LEAST) || !(j.scale < -LEAST);
-    if (!(j.p.temperature > 0.0f) || j.p.top_k == 1 || j.p.top_p <= 0.0f || cold)
+    if (asks_for_largest(j.p) || cold)
         j.kind = GREEDY;
     else
         j.kind = top_k ? TOP_K : j.p.top_p < 1.0f ? TOP_P : AMONG_ALL;
@@ -196,8 +202,10 @@ static __device__ job job_of(const sample_args &a, uint32_t i)
 
 /* --- sums over a block --- */
 
+/* Masses by halves: processors add 32 bits in shared memory at once, 64 by trying again while another
+ * thread was sooner. */
 struct block_shared {
-    mass hist[COPIES][BUCKETS];
+    uint32_t low[COPIES][BUCKETS], high[COPIES][BUCKETS];
     mass warps[WARPS];
     mass above, own;
     uint32_t bucket;
@@ -222,6 +230,15 @@ static __device__ mass block_total(mass x, block_shared *s)
     for (int i = 0; i < WARPS; i++)
         x += s->warps[i];
     return x;
+}
+
+/* Whoever makes the lower half wrap carries. */
+static __device__ __forceinline__ void add_mass(uint32_t *low, uint32_t *high, mass m)
+{
+    const uint32_t part = static_cast<uint32_t>(m), before = atomicAdd(low, part);
+    const uint32_t carry = before + part < before, more = static_cast<uint32_t>(m >> 32) + carry;
+    if (more)
+        atomicAdd(high, more);
 }
 
 /* The sum over the threads before this one. */
@@ -253,20 +270,22 @@ select_key(F f, uint32_t n, int digits, mass goal, mass *above, mass *own, block
     *above = 0;
     for (int shift = 8 * (digits - 1); shift >= 0; shift -= 8) {
         for (uint32_t b = threadIdx.x; b < COPIES * BUCKETS; b += THREADS)
-            s->hist[b / BUCKETS][b % BUCKETS] = 0;
+            s->low[b / BUCKETS][b % BUCKETS] = s->high[b / BUCKETS][b % BUCKETS] = 0;
         __syncthreads();
-        mass *hist = s->hist[threadIdx.x / WARP % COPIES];
+        const uint32_t copy = threadIdx.x / WARP % COPIES;
         for (uint32_t i = threadIdx.x; i < n; i += THREADS) {
             uint32_t key;
             mass m;
-            if (f(i, &key, &m) && (key & known) == prefix && m)
-                atomicAdd(&hist[key >> shift & (BUCKETS - 1)], m);
+            if (!f(i, &key, &m) || (key & known) != prefix || !m)
+                continue;
+            const uint32_t b = key >> shift & (BUCKETS - 1);
+            add_mass(&s->low[copy][b], &s->high[copy][b], m);
         }
         __syncthreads();
         const uint32_t bucket = BUCKETS - 1 - threadIdx.x; /* the largest first */
         mass m = 0;
         for (int c = 0; c < COPIES; c++)
-            m += s->hist[c][bucket];
+            m += static_cast<mass>(s->high[c][bucket]) << 32 | s->low[c][bucket];
         const mass before = *above + block_before(m, s);
         if (before < goal && before + m >= goal) { /* one thread's */
             s->bucket = bucket;
