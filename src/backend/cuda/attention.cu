@@ -36,6 +36,7 @@ enum {
     STEP = 32,          /* positions a tile */
     SPLIT_BLOCKS = 528, /* as many blocks as keep 132 multiprocessors busy */
     MERGE_THREADS = 128,
+    MERGE_AHEAD = 8, /* parts of a row that are asked for at once */
 };
 #define MOST_PARTS_BYTES ((size_t)256 << 20)
 
@@ -323,14 +324,27 @@ static __global__ void attn_merge_kernel(struct attn_args a)
     const cuda_seq seq = a.step.seqs[a.step.row_seq[row]];
     const attn_seen sees = attn_sees(a, a.step.positions[row], seq.first_pos + seq.n_rows);
     const uint32_t r0 = sees.from / CUDA_ATTN_RANGE, r1 = (sees.end - 1) / CUDA_ATTN_RANGE;
+    const size_t step = dim + PART_HEAD;
     for (uint32_t d = threadIdx.x; d < dim; d += MERGE_THREADS) {
+        const float *part = attn_part(a, row, head, r0);
         float m = LEAST, l = 0.0f, total = 0.0f;
-        for (uint32_t r = r0; r <= r1; r++) {
-            const float *part = attn_part(a, row, head, r);
-            float old, more;
-            attn_fold(&m, &l, part[0], part[1], &old, &more);
-            total = r == r0 ? part[PART_HEAD + d]
-                            : attn_fold_value(total, part[PART_HEAD + d], old, more);
+        for (uint32_t r = r0; r <= r1; r += MERGE_AHEAD, part += MERGE_AHEAD * step) {
+            float range_m[MERGE_AHEAD], range_l[MERGE_AHEAD], value[MERGE_AHEAD];
+#pragma unroll
+            for (uint32_t i = 0; i < MERGE_AHEAD; i++) { /* of all before the first is needed */
+                const float *p = part + (r + i <= r1 ? i : 0) * step;
+                range_m[i] = p[0];
+                range_l[i] = p[1];
+                value[i] = p[PART_HEAD + d];
+            }
+#pragma unroll
+            for (uint32_t i = 0; i < MERGE_AHEAD; i++) {
+                float old, more;
+                if (r + i > r1)
+                    break;
+                attn_fold(&m, &l, range_m[i], range_l[i], &old, &more);
+                total = r + i == r0 ? value[i] : attn_fold_value(total, value[i], old, more);
+            }
         }
         a.out.p[row * a.out.stride + (size_t)head * dim + d] =
             attn_end_value(total, attn_inverse(a, head, m, l));
