@@ -1,9 +1,10 @@
 /* Matrix products: which kernel, how many blocks, and the sum of ranges that had blocks of their
  * own.
  *
- *      rows <= 16     linear_few: memory's speed is all there is (a second tile of 8 rows finds the
- * weights in the second-level cache) more           linear_many; with a block for each range of K
- * where there would be less than half as many blocks as processors
+ *      rows <= 16     linear_few: memory's speed is all there is (a second tile of 8 rows, begun at
+ *                     the same time, finds the weights in the second-level cache)
+ *      more           linear_many; with a block for each range of K where there would be less than
+ *                     half as many blocks as processors
  *
  * All give the same bits (linear_tiles.cuh), so the bounds of the launch may decide. Experts:
  * linear_few as long as an expert has about one tile of rows. */
@@ -209,6 +210,7 @@ extern "C" void cuda_experts_linear_group(const cuda_at *at,
     for (uint32_t i = 0; i < n && places > 0; i++) {
         linear_args p = args_of(&ops[i]);
         p.first = x->first;
+        p.place_row = x->place_row;
         p.n_expert = x->n_expert;
         if (given <= CUDA_ACT_ROWS || ops[i].w.type == CUDA_TYPE_F32) {
             types[n_few] = ops[i].w.type;

@@ -6,7 +6,7 @@
  *
  *      part of 16 outputs: [16][K padded to 64] f32, one row after the other
  *
- * grid: (groups of 8 outputs, tiles of 8 rows, 1 or heads); block: 8 warps, of which each reads its
+ * grid: (groups of 8 outputs x tiles of 8 rows, 1, 1 or heads); block: 8 warps, of which each reads its
  * output's weights in order, 512 bytes at a time, while all read the same activations.
  *
  * Numbers: 4 bytes and 8 fma a weight for 8 rows: bound by memory for a few rows, by arithmetic (67
@@ -37,11 +37,11 @@ static __device__ __forceinline__ uint32_t sum_lanes(float sum[CUDA_ACT_ROWS], u
 
 static __global__ void __launch_bounds__(256) linear_f32(const linear_group given)
 {
-    uint32_t block;
-    const linear_args p = linear_of_group(given, block);
+    uint32_t block, act_tile;
+    const linear_args p = linear_of_group(given, block, act_tile);
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const uint32_t j = block * LINEAR_WARPS + warp;
-    const uint32_t row = blockIdx.y * CUDA_ACT_ROWS, n_rows = linear_rows(p);
+    const uint32_t row = act_tile * CUDA_ACT_ROWS, n_rows = linear_rows(p);
     if (row >= n_rows)
         return;
     const uint32_t expert = p.first ? linear_expert_at(p, row) : 0;
@@ -51,7 +51,7 @@ static __global__ void __launch_bounds__(256) linear_f32(const linear_group give
     const float *w =
         reinterpret_cast<const float *>(p.w + expert * p.matrix_bytes) + static_cast<size_t>(j) * k;
     const float *x =
-        reinterpret_cast<const float *>(p.act + blockIdx.y * p.act_tile_bytes + p.act_offset);
+        reinterpret_cast<const float *>(p.act + act_tile * p.act_tile_bytes + p.act_offset);
     float sum[CUDA_ACT_ROWS] = {};
     for (uint32_t i = lane * 4; i < k; i += 128) {
         const float4 a = *reinterpret_cast<const float4 *>(w + i);
@@ -72,7 +72,7 @@ static __global__ void __launch_bounds__(256) linear_f32(const linear_group give
 extern "C" void linear_f32_launch(const linear_args *p, const linear_grid *g)
 {
     CUDA_LAUNCH(linear_f32,
-                dim3(g->x, g->y, g->z),
+                dim3(g->x * g->y, 1, g->z),
                 LINEAR_WARPS * 32,
                 0,
                 g->stream,

@@ -26,7 +26,8 @@ struct linear_args {
     int add;
     /* rows: how many, or with experts where each one's places begin */
     const uint32_t *n_rows;
-    const uint32_t *first; /* [n_expert + 1] or NULL */
+    const uint32_t *first;     /* [n_expert + 1] or NULL */
+    const uint32_t *place_row; /* of each place: UINT32_MAX where it has none; NULL: no experts */
     uint32_t n_expert;
     /* heads, of which blockIdx.z says one; 0: none. All have the same rows */
     uint32_t heads, out_step;
@@ -36,10 +37,12 @@ struct linear_args {
     uint32_t scratch_rows;
 };
 /* What a launch of few rows is given: products of the same rows by weights that lie alike, of which
- * one follows the other in blocks. */
+ * one follows the other in blocks. Tiles of rows that meet the same weights are blocks beside each
+ * other: what the first reads from memory the others find in the second-level cache. */
 struct linear_group {
     struct linear_args of[CUDA_LINEAR_GROUP];
-    uint32_t end[CUDA_LINEAR_GROUP]; /* of blockIdx.x, behind each */
+    uint32_t end[CUDA_LINEAR_GROUP]; /* of blockIdx.x / tiles, behind each */
+    uint32_t tiles;                  /* of 8 rows */
 };
 
 enum linear_kernel { /* rows a block */
@@ -49,8 +52,8 @@ enum linear_kernel { /* rows a block */
                      LINEAR_WGMMA_128,
 };
 struct linear_grid {
-    uint32_t x, y, z;
-    uint32_t n; /* products: 1, but for LINEAR_FEW */
+    uint32_t x, y, z; /* y of LINEAR_FEW: its tiles */
+    uint32_t n;       /* products: 1, but for LINEAR_FEW */
     uint32_t end[CUDA_LINEAR_GROUP];
     enum linear_kernel kernel;
     int wide; /* blocks may have CUDA_SHARED_WIDE bytes; those of 128 rows need them */

@@ -148,14 +148,17 @@ static __device__ __forceinline__ linear_args linear_of_head(linear_args p)
     return p;
 }
 
-/* The product of the group that block x is of, and which of its blocks that is. */
+/* The product of the group that block x is of, which of its blocks that is, and of which rows. */
 static __device__ __forceinline__ linear_args linear_of_group(const linear_group &g,
-                                                              uint32_t &block)
+                                                              uint32_t &block,
+                                                              uint32_t &act_tile)
 {
+    const uint32_t at = blockIdx.x / g.tiles;
     uint32_t i = 0;
-    while (blockIdx.x >= g.end[i])
+    while (at >= g.end[i])
         i++;
-    block = blockIdx.x - (i > 0 ? g.end[i - 1] : 0);
+    block = at - (i > 0 ? g.end[i - 1] : 0);
+    act_tile = blockIdx.x % g.tiles;
     return linear_of_head(g.of[i]);
 }
 
@@ -171,15 +174,19 @@ static __device__ __forceinline__ uint32_t linear_expert_at(const linear_args &p
     return expert;
 }
 
+static __device__ __forceinline__ float linear_value(
+    const linear_args &p, uint32_t expert, uint32_t j, float total, float factor)
+{
+    float v = __fmul_rn(__fmul_rn(total, p.unit), factor);
+    if (p.factors)
+        v = __fmul_rn(v, p.factors[expert]);
+    return p.bias ? __fadd_rn(v, p.bias[static_cast<size_t>(expert) * p.n_out + j]) : v;
+}
 static __device__ __forceinline__ void linear_store(
     const linear_args &p, uint32_t expert, uint32_t row, uint32_t j, float total, float factor)
 {
     float *out = p.out.p + row * p.out.stride + j;
-    float v = __fmul_rn(__fmul_rn(total, p.unit), factor);
-    if (p.factors)
-        v = __fmul_rn(v, p.factors[expert]);
-    if (p.bias)
-        v = __fadd_rn(v, p.bias[static_cast<size_t>(expert) * p.n_out + j]);
+    const float v = linear_value(p, expert, j, total, factor);
     *out = p.add ? __fadd_rn(*out, v) : v;
 }
 /* What undoes the scale of a row. */
@@ -191,16 +198,16 @@ static __device__ __forceinline__ float linear_factor(const linear_args &p, uint
     return load<float>(tile + row % CUDA_ACT_ROWS * sizeof(float));
 }
 
-/* grid: (groups of 8 / splits x 16 outputs of each product, tiles of 8 rows, 1 or heads); block: 8
+/* grid: (groups of 8 / splits x 16 outputs of each product x tiles of 8 rows, 1, 1 or heads); block: 8
  * warps. */
 template <class F, uint32_t DEPTH>
 static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const linear_group given)
 {
     CUDA_SHARED(uint8_t, shared);
-    uint32_t block;
-    const linear_args p = linear_of_group(given, block);
+    uint32_t block, act_tile;
+    const linear_args p = linear_of_group(given, block, act_tile);
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const uint32_t row = blockIdx.y * CUDA_ACT_ROWS, n_rows = linear_rows(p);
+    const uint32_t row = act_tile * CUDA_ACT_ROWS, n_rows = linear_rows(p);
     if (row >= n_rows)
         return;
     const uint32_t expert = p.first ? linear_expert_at(p, row) : 0;
@@ -212,17 +219,17 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_few(const lin
     few_stream<F, DEPTH> s;
     s.weights = p.w + expert * p.matrix_bytes + tile * p.part_bytes +
                 static_cast<size_t>(begin) * linear_ring<F>::RUN_BYTES + lane * 16;
-    s.act = p.act + blockIdx.y * p.act_tile_bytes + p.act_offset +
+    s.act = p.act + act_tile * p.act_tile_bytes + p.act_offset +
             static_cast<size_t>(begin) * F::RUN * linear_ring<F>::ACT_STRIDE + lane * 16;
     s.chunks = shared + warp * linear_few_warp_bytes<F, DEPTH>();
     s.acts = s.chunks + DEPTH * F::CHUNK;
     s.heads = s.acts + DEPTH * linear_ring<F>::ACT_BYTES;
     s.lane = lane;
-    s.has_row = lane % 8 < rows;
+    s.has_row = lane % 8 < rows && (!p.place_row || p.place_row[row + lane % 8] != UINT32_MAX);
     /* a row's sums are 16 bytes, and so are its sums in parts */
-    s.has_sums = lane % 8 < rows && (lane < 8 ? F::SUMS : lane < 16 && F::PARTS);
+    s.has_sums = s.has_row && (lane < 8 ? F::SUMS : lane < 16 && F::PARTS);
     s.left = tile < p.n_parts ? (end - begin) * F::RUN : 0;
-    if (rows < CUDA_ACT_ROWS) { /* of rows that are not there zeros are multiplied */
+    if (!__all_sync(0xffffffffu, s.has_row)) { /* zeros are multiplied where there is no row */
         for (uint32_t i = lane * 16; i < DEPTH * linear_ring<F>::ACT_BYTES; i += 512)
             *reinterpret_cast<uint4 *>(s.acts + i) = make_uint4(0, 0, 0, 0);
         __syncwarp();
@@ -454,6 +461,52 @@ static __device__ __forceinline__ uint32_t many_row(const many_share &mine, uint
     return (mine.tile + c) * CUDA_ACT_ROWS + threadIdx.x % 4 * 2 + i % 2;
 }
 
+/* Results of a lane from `e` on. What they are multiplied by and added to is asked for before the
+ * first is stored: behind a store a load would have to wait. */
+static constexpr uint32_t MANY_AT_ONCE = 16;
+template <class M>
+static __device__ __forceinline__ void many_store(const linear_args &p,
+                                                  const many_share &mine,
+                                                  const float *totals,
+                                                  uint32_t expert,
+                                                  uint32_t first,
+                                                  uint32_t n,
+                                                  bool alone,
+                                                  uint32_t e)
+{
+    float v[MANY_AT_ONCE], old[MANY_AT_ONCE];
+    const uint32_t r = e / (M::TILES * 4), c = e / 4 % M::TILES;
+    static_assert(M::TILES * 4 % MANY_AT_ONCE == 0, "all of one part");
+    if (r >= mine.parts)
+        return;
+    const uint32_t part = blockIdx.x * MANY_PARTS * CUDA_PART_ROWS;
+#pragma unroll
+    for (uint32_t i = 0; i < MANY_AT_ONCE; i++) {
+        const uint32_t j = part + many_output(mine, r, i % 4);
+        const uint32_t row = many_row(mine, c + i / 4, i % 4);
+        const bool is_there = c + i / 4 < mine.tiles && j < p.n_out && row < n;
+        v[i] = totals[(e + i) * (LINEAR_WARPS * 32) + threadIdx.x];
+        old[i] = 0;
+        if (is_there && !alone) {
+            v[i] = linear_value(p, expert, j, v[i], linear_factor(p, first + row));
+            if (p.add)
+                old[i] = p.out.p[(first + row) * p.out.stride + j];
+        }
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < MANY_AT_ONCE; i++) {
+        const uint32_t j = part + many_output(mine, r, i % 4);
+        const uint32_t row = many_row(mine, c + i / 4, i % 4);
+        if (c + i / 4 >= mine.tiles || j >= p.n_out || row >= n)
+            continue;
+        if (alone)
+            p.scratch[(static_cast<size_t>(blockIdx.z) * p.scratch_rows + row + first) * p.n_out +
+                      j] = v[i];
+        else
+            p.out.p[(first + row) * p.out.stride + j] = p.add ? __fadd_rn(old[i], v[i]) : v[i];
+    }
+}
+
 /* Rows [first, first + n) of a matrix (or an expert's places), outputs from part blockIdx.x * 8 on.
  */
 template <class F, class M>
@@ -495,20 +548,8 @@ static __device__ __forceinline__ void many_block(
             *total = alone || split == 0 ? part_sum : __fadd_rn(*total, part_sum);
         }
     }
-#pragma unroll 1
-    for (uint32_t e = 0; e < PER_WARP; e++) {
-        const uint32_t r = e / (M::TILES * 4), c = e / 4 % M::TILES;
-        const uint32_t j = part * CUDA_PART_ROWS + many_output(mine, r, e % 4);
-        const uint32_t row = many_row(mine, c, e % 4);
-        if (r >= mine.parts || c >= mine.tiles || j >= p.n_out || row >= n)
-            continue;
-        const float total = totals[e * (LINEAR_WARPS * 32) + threadIdx.x];
-        if (alone)
-            p.scratch[(static_cast<size_t>(blockIdx.z) * p.scratch_rows + row + first) * p.n_out +
-                      j] = total;
-        else
-            linear_store(p, expert, first + row, j, total, linear_factor(p, first + row));
-    }
+    for (uint32_t e = 0; e < PER_WARP; e += MANY_AT_ONCE)
+        many_store<M>(p, mine, totals, expert, first, n, alone, e);
 }
 
 template <class F, class M>
@@ -549,12 +590,15 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32) linear_wgmma(const l
 
 /* --- launches --- */
 
-/* Bytes beyond 48 KB have to be asked for. */
+/* Bytes beyond 48 KB have to be asked for; and that a processor has as many as can be, which decides
+ * how many blocks it takes, is not left to the driver. */
 template <class K> static void linear_allow(K *kernel, uint32_t shared_bytes)
 {
-    cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
-                         cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         static_cast<int>(shared_bytes));
+    const void *f = reinterpret_cast<const void *>(kernel);
+    cudaFuncSetAttribute(
+        f, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
+    cudaFuncSetAttribute(
+        f, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
 }
 
 template <class F, uint32_t P>
@@ -578,6 +622,7 @@ static inline linear_group linear_group_of(const linear_args *p, const linear_gr
         group.of[i] = p[i];
         group.end[i] = g.end[i];
     }
+    group.tiles = g.y;
     return group;
 }
 template <class F, uint32_t DEPTH>
@@ -588,7 +633,7 @@ static void linear_launch_few(const linear_args *p, const linear_grid &g)
                   "what a device has, beside linear_expert_at's");
     linear_allow(linear_few<F, DEPTH>, bytes);
     CUDA_LAUNCH((linear_few<F, DEPTH>),
-                dim3(g.x, g.y, g.z),
+                dim3(g.x * g.y, 1, g.z),
                 LINEAR_WARPS * 32,
                 bytes,
                 g.stream,
