@@ -461,8 +461,9 @@ static __device__ __forceinline__ uint32_t many_row(const many_share &mine, uint
     return (mine.tile + c) * CUDA_ACT_ROWS + threadIdx.x % 4 * 2 + i % 2;
 }
 
-/* Results of a lane from `e` on (twice as many at once cost wgmma of NVFP4 260 bytes of spills). What they are multiplied by and added to is asked for before the
- * first is stored: behind a store a load would have to wait. */
+/* Results of a lane from `e` on. What they are multiplied by and added to is asked for before the
+ * first is stored: behind a store a load would have to wait. (Of twice as many at once 260 bytes of
+ * wgmma's registers for NVFP4 are spilled.) */
 static constexpr uint32_t MANY_AT_ONCE = 8;
 template <class M>
 static __device__ __forceinline__ void many_store(const linear_args &p,
