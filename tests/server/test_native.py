@@ -154,6 +154,12 @@ def test_no_output_but_a_warm_cache(server):
     assert cold["timings"]["cache_n"] == 0 and cold["content"] == again["content"]
 
 
+def test_the_longest_request_may_have_no_output(start_server):
+    server = start_server()
+    a = complete(server, prompt="A prompt of some words.", n_predict=0)
+    assert server.metric("llamacpp:n_tokens_max") == a["tokens_evaluated"] > 4
+
+
 def test_probabilities(server):
     a = complete(server, prompt=PROMPT, n_probs=4, return_tokens=True)
     probs = a["completion_probabilities"]
