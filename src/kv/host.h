@@ -19,7 +19,7 @@ struct kv_host_config {
     uint32_t block_tokens;
     size_t block_bytes;
     struct kv_tier *below; /* or NULL; owned from here on, if this succeeds */
-    /* Memory that the device copies from fast; NULL: any. Returns NULL when memory is out. */
+    /* Memory that the device copies from fast; NULL: any. Where it returns NULL it is any, too. */
     void *(*alloc)(void *ctx, size_t n_bytes);
     void (*free)(void *ctx, void *p);
     /* Microseconds that a block takes where it is moved beside the host, 0: not known; NULL: it is

@@ -112,7 +112,21 @@ static void wake(void *ctx)
     ++*(uint32_t *)ctx;
 }
 
-static int setup(void **state)
+/* Of a device whose system gives no pinned memory. */
+static void *refuse(void *ctx, size_t n_bytes)
+{
+    (void)ctx;
+    (void)n_bytes;
+    return NULL;
+}
+
+static void never_freed(void *ctx, void *p)
+{
+    (void)ctx;
+    fail_msg("%p is not of the device", p);
+}
+
+static int setup_with(void **state, void *(*alloc)(void *, size_t), void (*release)(void *, void *))
 {
     struct fixture *f = calloc(1, sizeof *f);
     f->below.base.ops = &below_ops;
@@ -120,12 +134,24 @@ static int setup(void **state)
     struct kv_host_config cfg = {.max_bytes = SLOTS * 128 + 5,
                                  .block_tokens = TOKENS,
                                  .block_bytes = BYTES,
+                                 .alloc = alloc,
+                                 .free = release,
                                  .below = &f->below.base,
                                  .wake = wake,
                                  .wake_ctx = &f->n_wakes};
     assert_int_equal(kv_host_open(&cfg, &f->tier, NULL), OK);
     *state = f;
     return 0;
+}
+
+static int setup(void **state)
+{
+    return setup_with(state, NULL, NULL);
+}
+
+static int setup_refused(void **state)
+{
+    return setup_with(state, refuse, never_freed);
 }
 
 static int teardown(void **state)
@@ -350,6 +376,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_what_is_lent_is_not_evicted, setup, teardown),
         cmocka_unit_test_setup_teardown(test_compares_texts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_passes_on, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_gives_back_what_was_evicted, setup_refused, teardown),
         cmocka_unit_test(test_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
