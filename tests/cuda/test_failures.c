@@ -139,12 +139,12 @@ static void graphs_of_long_contexts_come_first(void **state)
     cfg.n_blocks = 64;
     for (int few = 0; few < 2; few++) {
         if (few)
-            setenv("WEIR_EMU_GRAPHS", "4", 1);
+            setenv("WEIR_EMU_GRAPHS", "3", 1);
         assert_int_equal(cuda_backend_create(m, &cfg, &b, &e), OK);
         unsetenv("WEIR_EMU_GRAPHS");
         struct cuda_backend *c = (struct cuda_backend *)b;
-        assert_true(c->most.ranges > 1);
-        assert_true(few ? c->n_graphs == 4 : c->n_graphs > 4);
+        assert_int_equal(c->most.ranges, 4);
+        assert_int_equal(c->n_graphs, few ? 3 : 12); /* of 1, 2, 4 and 8 rows, 1, 2 and 4 ranges */
         for (uint32_t i = 0; i < c->n_graphs; i++) {
             const struct cuda_bounds *g = &c->graphs[i].bounds;
             assert_true(!few || (g->rows == 1u << i && g->ranges == c->most.ranges));
@@ -156,6 +156,12 @@ static void graphs_of_long_contexts_come_first(void **state)
         assert_int_equal(c->walks, 1);
         run_a_chunk(b, 1);
         assert_int_equal(c->replays, 1);
+        const struct cuda_bounds four = {
+            .rows = 4, .seqs = 4, .tiles = 4, .logit_rows = 4, .jobs = 4, .ranges = 1};
+        const struct cuda_bounds eight = {
+            .rows = 8, .seqs = 8, .tiles = 8, .logit_rows = 8, .jobs = 8, .ranges = 1};
+        assert_int_equal(cuda_graph_for(c, &four), 2); /* the smallest that there is */
+        assert_int_equal(cuda_graph_for(c, &eight), few ? -1 : 3);
         b->ops->destroy(b);
     }
     model_destroy(m);

@@ -182,14 +182,28 @@ static int by_ranges_and_rows(const void *x, const void *y)
     return a->rows < b->rows ? -1 : a->rows > b->rows;
 }
 
-/* The longest contexts first, whose graphs are for all shorter ones too: where there is no room for
- * all, every step has one. Then a quarter as long, and so on, as blocks that split attention are
- * fewer, and what they leave for each other less. */
+static bool has_graphs_of(const struct cuda_backend *b, uint32_t ranges)
+{
+    for (uint32_t i = 0; i < b->n_graphs; i++) {
+        if (b->graphs[i].bounds.ranges == ranges)
+            return true;
+    }
+    return false;
+}
+
+/* The longest contexts first, whose graphs serve shorter ones too, should there be no room for
+ * more; then a quarter as long, and so on down to one range, which takes no merge; then what lies
+ * halfway between. */
 static enum err capture_all(struct cuda_backend *b, size_t free_before, struct err_info *e)
 {
     enum err err = OK;
-    for (uint32_t ranges = b->most.ranges; !err && ranges > 0; ranges /= 4)
-        err = capture_rows(b, ranges, free_before, e);
+    for (int halfway = 0; halfway < 2; halfway++) {
+        uint32_t ranges = b->most.ranges >> halfway;
+        for (; !err && ranges > 0; ranges = ranges > 4 ? ranges / 4 : ranges > 1) {
+            if (!has_graphs_of(b, ranges))
+                err = capture_rows(b, ranges, free_before, e);
+        }
+    }
     qsort(b->graphs, b->n_graphs, sizeof *b->graphs, by_ranges_and_rows);
     return err;
 }
@@ -212,7 +226,8 @@ enum err cuda_graphs_capture(struct cuda_backend *b, struct err_info *e)
         return err;
     err = capture_all(b, free_before, &why);
     if (err == ERR_NOMEM || err == ERR_UNSUPPORTED) {
-        log_warn("cuda:%u: no more than %u graphs of steps (%s); larger ones are walked",
+        log_warn("cuda:%u: no more than %u graphs of steps (%s); other steps have those of longer "
+                 "contexts, or are walked",
                  b->cfg.device.index,
                  b->n_graphs,
                  why.text);
