@@ -362,8 +362,9 @@ uint32_t cuda_attention_tiles(const struct cuda_attention_shape *s,
     const uint32_t rows = group < queries ? queries / group : 1;
     uint32_t n = 0;
     for (uint32_t i = 0; i < n_seqs; i++) {
-        for (uint32_t r = 0; r < seqs[i].n_rows; r += rows) {
-            const uint32_t left = seqs[i].n_rows - r;
+        const uint32_t of_seq = (seqs[i].n_rows + rows - 1) / rows;
+        for (uint32_t k = of_seq; k-- > 0;) { /* the last first: it sees most, and takes longest */
+            const uint32_t r = k * rows, left = seqs[i].n_rows - r;
             tiles[n++] = cuda_tile{
                 i, seqs[i].first_row + r, left < rows ? left : rows, seqs[i].first_pos + r};
         }

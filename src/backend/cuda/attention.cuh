@@ -88,11 +88,9 @@ struct attn_tile {
     attn_seen seen;
     const uint32_t *table;
 };
-/* The i-th to be begun: from the last of a sequence, which sees most, so that no long one is left for
- * the end. */
 static __device__ __forceinline__ attn_tile attn_tile_of(const attn_args &a, uint32_t i)
 {
-    const cuda_tile t = a.step.tiles[a.step.counts->n_tiles - 1 - i];
+    const cuda_tile t = a.step.tiles[i];
     const cuda_seq s = a.step.seqs[t.seq];
     attn_tile x;
     x.first_row = t.first_row;

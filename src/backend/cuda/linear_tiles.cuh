@@ -5,7 +5,7 @@
  *
  *     K is cut into `splits` ranges of whole runs, by n_in and n_out alone
  *     part[s]   = the products of range s, chunk by chunk from the first on    (Format::multiply)
- *     out       = (part[0] + part[1] + ... ) * factors (+ bias) (+ out)        (linear_store)
+ *     out       = (part[0] + part[1] + ... ) * factors (+ bias) (+ out)        (linear_value)
  *
  * and three ways to get it, chosen by the bounds of the launch, all of the same bits:
  *
