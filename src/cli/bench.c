@@ -244,7 +244,7 @@ static enum err begin_decode(struct bench *b, const struct batch *x, bool first,
                                         .slot = s,
                                         .position = b->positions[s] + 1,
                                         .params = &greedy,
-                                        .tokens = first ? b->tokens : NULL,
+                                        .tokens = first ? b->tokens + s : NULL,
                                         .n_tokens = first};
     }
     const struct async_step step = {.batch = x,
@@ -267,12 +267,13 @@ static enum err decode_beside(struct bench *b, uint32_t batch, uint32_t depth, s
 {
     uint32_t n_begun = 0, n_ended = 0;
     enum err err = OK;
-    for (; n_begun < b->o->n_decode && !err; n_begun += !err) {
+    while (n_begun < b->o->n_decode && !err) {
         struct batch x = empty_batch(b);
         for (uint32_t s = 0; s < batch; s++)
             push_seq(b, &x, s, depth + n_begun, 1, true);
         err = begin_decode(b, &x, n_begun == 0, e);
-        if (!err && n_begun > 0) {
+        n_begun += !err;
+        if (!err && n_begun > 1) {
             err = end_decode(b, e);
             n_ended++;
         }
@@ -286,7 +287,7 @@ static enum err decode_beside(struct bench *b, uint32_t batch, uint32_t depth, s
 
 static enum err decode_once(struct bench *b, uint32_t batch, uint32_t depth, struct err_info *e)
 {
-    if (b->backend->ops->async && b->m->generates)
+    if (b->backend->ops->async)
         return decode_beside(b, batch, depth, e);
     for (uint32_t i = 0; i < b->o->n_decode; i++) {
         struct batch x = empty_batch(b);
