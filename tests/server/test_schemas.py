@@ -85,9 +85,9 @@ OPTIONS = "512 options combined with 2 others (by allOf, $ref, oneOf, if or depe
 @pytest.mark.parametrize("fits, over, words", [
     (unique(62), unique(63), "63 values for up to 63 elements are too many: (values + 1) times (maxItems + 1) may be 4000"),
     (unique(199, maxItems=19), unique(200, maxItems=19), "200 values for up to 19 elements"),
-    (pairs(9), pairs(10), OPTIONS), (lists("oneOf", 5), lists("oneOf", 11), OPTIONS), (lists("if", 8), lists("if", 10), OPTIONS),
+    (pairs(9), pairs(10), OPTIONS), (lists("oneOf", 5), lists("oneOf", 11), OPTIONS), (lists("oneOf", 5), lists("oneOf", 6), "combines too many of its parts"), (lists("if", 8), lists("if", 10), OPTIONS),
     (chain(30), chain(31), "more than 60 of allOf and $ref"),
-], ids=["uniqueItems", "uniqueItems, maxItems", "dependentRequired", "oneOf", "if", "allOf"])
+], ids=["uniqueItems", "uniqueItems, maxItems", "dependentRequired", "oneOf", "oneOf, parts", "if", "allOf"])
 def test_limits(server, fits, over, words):
     body = {"prompt": "Once", "max_tokens": 1}
     server.json("POST", "/v1/completions", {**body, "json_schema": fits})
