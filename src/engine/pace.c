@@ -13,6 +13,9 @@
 /* A step without decodes to hold up still ends often enough for newcomers to join. */
 #define ALONE_STEP_US 400000.0
 #define ALONE_LEAST_ROWS 64
+/* Of a step without prefill, as long as one with it is to be at most; so that what is foreseen
+ * wrongly, and what else the machine does, leaves no gap of two and a half. */
+#define AUTOMATIC 1.75
 /* Nobody sees a gap this short; an automatic target is never below it. */
 #define MIN_TARGET_US 20000.0
 #define LEAST_ROWS 4
@@ -203,7 +206,7 @@ uint32_t pace_rows(const struct pace *p, const struct pace_load *load, uint32_t 
     }
     double target = p->target_us;
     if (target == 0.0)
-        target = max_double(2.0 * foresee(p, load, 0), MIN_TARGET_US);
+        target = max_double(AUTOMATIC * foresee(p, load, 0), MIN_TARGET_US);
     uint32_t rows = load->n_decodes + LEAST_ROWS;
     bool sure = p->widest > 0 && p->n_slow == 0;
     while (sure && rows < max_rows) {

@@ -51,9 +51,9 @@ void pace_init(struct pace *p, uint32_t itl_target_ms);
 double pace_predict(const struct pace *p, const struct pace_step *s);
 
 /* Rows the next step may have, <= max_rows. With decodes: a multiple of 4 that keeps it within the
- * target, which is automatically twice the step without prefill, or 20 ms; but 4 beside the decodes
- * always, or prompts would not get on, and no more than that while steps take strangely long.
- * Without: as many as let newcomers in soon enough. */
+ * target, which is automatically 1.75 times the step without prefill, or 20 ms; but 4 beside the
+ * decodes always, or prompts would not get on, and no more than that while steps take strangely
+ * long. Without: as many as let newcomers in soon enough. */
 uint32_t pace_rows(const struct pace *p, const struct pace_load *load, uint32_t max_rows);
 
 /* A step ran, and took so long. */

@@ -96,7 +96,7 @@ static void quiet(struct world *w, uint32_t n)
 static uint32_t oracle_rows(const struct world *w, uint32_t first)
 {
     struct pace_step s = step_of(w, 0, 0);
-    double target = fmax(1.95 * true_us(w, &s), 20000.0);
+    double target = fmax(1.7 * true_us(w, &s), 20000.0);
     uint32_t n = 4;
     for (; n + 1 + w->n_decodes <= MAX_ROWS; n++) {
         s = step_of(w, first, n + 1);
@@ -149,7 +149,7 @@ static void judge(const struct scene *sc, uint64_t seed, double most_error)
         w.n_decodes = sc->n_decodes_later;
     quiet(&w, sc->n_quiet);
     prompt(&w, sc->depth, 1500);
-    if (first_gap > 2.25 || w.worst_gap > 2.25 || w.us > 1.15 * w.oracle_us ||
+    if (first_gap > 2.0 || w.worst_gap > 2.0 || w.us > 1.2 * w.oracle_us ||
         w.worst_error > most_error)
         fail_msg(
             "seed %llu: gaps %.2f and %.2f times the quiet one, %.2f times as long as need be; "
@@ -200,7 +200,7 @@ static void test_rows_in_eights(void **state)
     struct scene sc = {.m = plain, .n_decodes = 4, .n_quiet = 20};
     sc.m.together = 8;
     sc.m.per_row = 4e3;
-    judge(&sc, 1, 0.1);
+    judge(&sc, 1, 0.2); /* four more cost nothing, or as much as eight */
 }
 
 /* Sixteen rows cost no more than one, and then each costs: the line has to bend. */
@@ -355,7 +355,7 @@ static void test_targets(void **state)
 {
     (void)state;
     struct pace p = learnt(0, 100e3, 196e3); /* 84 ms and 4 ms a row */
-    assert_int_equal(rows_for(&p, 4, 512), 28);
+    assert_int_equal(rows_for(&p, 4, 512), 20);
     assert_int_equal(rows_for(&p, 4, 16), 16);
     p = learnt(165, 100e3, 196e3);
     assert_int_equal(rows_for(&p, 4, 512), 20);
