@@ -199,6 +199,11 @@ struct bodies {
     json_t *own, *read; /* read: NULL until adapt has let the body pass */
 };
 
+static bool is_null(const json_t *v)
+{
+    return !v || json_is_null(v);
+}
+
 /* Does the client's body say something at "a.b"? */
 static bool has(const json_t *own, const char *path)
 {
@@ -206,7 +211,7 @@ static bool has(const json_t *own, const char *path)
         const size_t n = strcspn(path, ".");
         own = json_object_getn(own, path, n);
         if (path[n] == '\0')
-            return own && !json_is_null(own);
+            return !is_null(own);
         path += n + 1;
     }
 }
@@ -231,11 +236,6 @@ static void rename_field(const struct api_dialect *d, const struct bodies *b, st
     }
     if (use)
         api_rename_field(e, use->from, use->to);
-}
-
-static bool is_null(const json_t *v)
-{
-    return !v || json_is_null(v);
 }
 
 /* The operator's defaults (weir serve --temperature ...) come before the dialect's; variables of

@@ -69,10 +69,12 @@ void stats_token(struct engine_stats *s, struct request *r, uint64_t now_us, boo
         s->cached_tokens += r->seq.n_cached;
         r->now.n_cached = r->seq.n_cached;
     }
-    if (any && r->params.no_output)
-        note_length(s, r->n_prompt);
-    if (!any || r->params.no_output)
+    if (!any)
         return;
+    if (r->params.no_output) {
+        note_length(s, r->n_prompt);
+        return;
+    }
     if (first) {
         r->now.times.first_us = now_us;
         hist_add(&s->ttft, seconds(r->now.times.submit_us, now_us));

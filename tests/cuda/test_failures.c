@@ -37,23 +37,30 @@ static void assert_nothing_is_left_behind(void)
 }
 
 /* A step of one row, whose logits are the caller's. */
+/* So many rows of one sequence, from its beginning; the logits of the last, the backend's. */
+static const float *run_a_chunk(struct backend *b, uint32_t n)
+{
+    static const int32_t tokens[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    static const uint32_t positions[8] = {0, 1, 2, 3, 4, 5, 6, 7}, zero;
+    const uint32_t last = n - 1;
+    const struct batch_seq seq = {.n_rows = n, .blocks = &zero, .panes = &zero};
+    const struct batch chunk = {.n_rows = n,
+                                .tokens = tokens,
+                                .positions = positions,
+                                .n_seqs = 1,
+                                .seqs = &seq,
+                                .n_logit_rows = 1,
+                                .logit_rows = &last};
+    struct err_info e = {0};
+    float *logits;
+    assert_int_equal(b->ops->run(b, &chunk, &logits, &e), OK);
+    return logits;
+}
+
 static float *run_a_step(struct backend *b, uint32_t n_vocab)
 {
-    const int32_t token = 1;
-    const uint32_t zero = 0;
-    const struct batch_seq seq = {.n_rows = 1, .blocks = &zero, .panes = &zero};
-    const struct batch one = {.n_rows = 1,
-                              .tokens = &token,
-                              .positions = &zero,
-                              .n_seqs = 1,
-                              .seqs = &seq,
-                              .n_logit_rows = 1,
-                              .logit_rows = &zero};
-    struct err_info e = {0};
-    float *logits, *out = mem_alloc(n_vocab * sizeof *out);
-    assert_int_equal(b->ops->run(b, &one, &logits, &e), OK);
-    memcpy(out, logits, n_vocab * sizeof *out);
-    return out;
+    const float *logits = run_a_chunk(b, 1);
+    return memcpy(mem_alloc(n_vocab * sizeof *logits), logits, n_vocab * sizeof *logits);
 }
 
 /* With a variable of the emulation set while the backend starts: so many graphs, and the same bits
@@ -106,25 +113,6 @@ static void graphs_keep_to_what_was_left_for_them(void **state)
     starts_with_graphs(m, "WEIR_EMU_GRAPH_KIB", "8193", 1);
     starts_with_graphs(m, "WEIR_EMU_GRAPH_KIB", "16385", 0);
     model_destroy(m);
-}
-
-/* So many rows of one sequence, from its beginning; of the last the logits are asked for. */
-static void run_a_chunk(struct backend *b, uint32_t n)
-{
-    static const int32_t tokens[8];
-    static const uint32_t positions[8] = {0, 1, 2, 3, 4, 5, 6, 7}, zero;
-    const uint32_t last = n - 1;
-    const struct batch_seq seq = {.n_rows = n, .blocks = &zero, .panes = &zero};
-    const struct batch chunk = {.n_rows = n,
-                                .tokens = tokens,
-                                .positions = positions,
-                                .n_seqs = 1,
-                                .seqs = &seq,
-                                .n_logit_rows = 1,
-                                .logit_rows = &last};
-    struct err_info e = {0};
-    float *logits;
-    assert_int_equal(b->ops->run(b, &chunk, &logits, &e), OK);
 }
 
 /* With room for few, those of any context; in the order in which the first that covers a step is
