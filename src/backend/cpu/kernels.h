@@ -98,14 +98,18 @@ enum panel_format {
  * whose scales are integers 128 share a d, so that what is summed up to there stays an integer. */
 struct act_block {
     float d;
-    float dsum;     /* d * sum(q) */
-    int32_t n128;   /* -128 * sum(q) */
-    int32_t n8;     /* -8 * sum(q) */
+    float dsum;   /* d * sum(q) */
+    int32_t n128; /* -128 * sum(q) */
+    union {
+        int32_t n8;    /* -8 * sum(q), by32 */
+        int32_t pairs; /* by128, with ACT_PAIRS (linear_pairs_impl.h) */
+    };
     int32_t n32[2]; /* -32 * sum(q), each half of 16; with AVX2 alone as vn_pairs has it */
     float dsum_half[2];
 };
 
-/* Forms of activations; then parts of those in int8: b, or s and scale, words. */
+/* Forms of activations; then parts of those in int8: b, or s and scale, words, and what all of an
+ * input is where one of its matrices wants it. */
 enum {
     ACT_F32 = 1,
     ACT_INT8 = 2,
@@ -115,7 +119,9 @@ enum {
     ACT_BLOCKS = 32,
     ACT_CLOSE = 64,
     ACT_WORDS = 128,
-    SUPER_K = 128
+    ACT_PAIRS = 256, /* beside ACT_INT8_128: no |q| above PAIRS_MOST */
+    SUPER_K = 128,
+    PAIRS_MOST = 120
 };
 
 /* The same once more, close together: of 128, with sums of each 32; of 32, where lines that hold
@@ -259,11 +265,11 @@ struct recur_job {
 
 /* Raise it with every change of the bits that kernels compute: what is stored on disk says which
  * revision computed it. */
-#define CPU_KERNELS_REVISION "r5"
+#define CPU_KERNELS_REVISION "r6"
 
 struct cpu_kernels {
     const char *name;
-    unsigned act_kinds[N_PANEL_FORMATS]; /* the form that linear reads: one of ACT_* */
+    unsigned act_kinds[N_PANEL_FORMATS]; /* the form that linear reads: one of ACT_*, and PAIRS */
     /* And of one in int8 the parts, in a job of so many rows: of ACT_BLOCKS .. ACT_WORDS. */
     unsigned (*act_parts)(enum panel_format format, uint32_t n_rows);
     void (*linear[N_PANEL_FORMATS])(const struct linear_job *j);
@@ -325,7 +331,8 @@ extern const struct cpu_kernels cpu_kernels_plain;
 extern const struct cpu_kernels cpu_kernels_avx2;
 extern const struct cpu_kernels cpu_kernels_avxvnni;
 extern const struct cpu_kernels cpu_kernels_avx512;
-extern const struct cpu_kernels cpu_kernels_avx512_bf16; /* the same but for BF16 weights */
+extern const struct cpu_kernels cpu_kernels_avx512_bf16; /* the same but for BF16 and Q4_K, as AMD's
+                                                          * processors are fastest */
 extern const struct cpu_kernels cpu_kernels_amx;      /* avx512's bits, many rows on a tile unit */
 extern const struct cpu_kernels cpu_kernels_amx_bf16; /* the same but for F16 and BF16 weights */
 #endif

@@ -10,6 +10,7 @@
  *     linear_super_impl.h  the same where scales are integers
  *     linear_float_impl.h  linear_bf16dot_impl.h
  *     linear_tile_impl.h   many rows, any format; linear_tile_int_impl.h
+ *     linear_pairs_impl.h  the same with half the multiplications
  *     linear_amx_impl.h    the same by a tile unit; linear_amx_few_impl.h
  *     linear_amx_group_impl.h  linear_amx_pair_impl.h  linear_amx_float_impl.h
  *
@@ -395,6 +396,10 @@ DEFINE_RARE(q2_0)
 
 #ifdef WITH_BF16_DOT
 DEFINE_RUN(BF16_DOT, bf16dot, FEW_ROWS)
+#endif
+
+#ifdef DOT_BYTES
+#include "backend/cpu/linear_pairs_impl.h"
 #endif
 
 /* Whether many rows meet words (linear_tile_int_impl.h). */

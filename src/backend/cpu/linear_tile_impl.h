@@ -25,6 +25,7 @@ enum { TILE_VECS = TILE_PANELS * PARTS, TILE_GROUPS = TILE_K / 32, ASK_K = 128 }
 struct tile {
     const struct linear_job *j;
     const uint8_t *panels; /* the first one's beginning */
+    uint32_t panel;        /* which it is */
     uint32_t n_panels;     /* 1..TILE_PANELS */
     uint32_t first_k, n_k; /* the part of K at hand */
     uint8_t *wide;         /* [TILE_PANELS][TILE_GROUPS][WIDE_BYTES] */
@@ -107,7 +108,6 @@ INLINE void tile_float(const struct tile *t, uint32_t row, const int M)
 }
 
 #undef EACH_SUM
-#undef SUM_AT
 
 INLINE void tile_put(const struct tile *t, uint32_t panel)
 {
@@ -127,14 +127,27 @@ struct tile_format {
     void (*multiply[3])(const struct tile *t, uint32_t row); /* 4, 8, 12 rows from `row` on */
 };
 
+/* Where sums of these rows will be put is asked for while they are multiplied for the last time:
+ * every row is a place of its own, which another worker may have had. */
+INLINE void tile_ask_out(const struct tile *t, uint32_t row, uint32_t n_rows)
+{
+    const struct linear_job *j = t->j;
+    for (uint32_t r = row; r < row + n_rows; r++) {
+        for (uint32_t p = 0; p < TILE_PANELS; p++)
+            __builtin_prefetch(j->out + r * j->out_stride + (t->panel + p) * PANEL_COLS, 1);
+    }
+}
+
 /* One part of K of some panels meets all rows. */
-static void tile_rows(struct tile *t, const struct tile_format *f)
+static void tile_rows(struct tile *t, const struct tile_format *f, bool last)
 {
     const struct linear_job *j = t->j;
     const uint32_t n_asks = (j->n_rows + f->max_rows - 1) / f->max_rows * TILE_ASKS(t->n_k);
     t->ask = n_asks ? f->part_bytes / n_asks + 1 : 0;
     for (uint32_t done = 0; done < j->n_rows; done += f->max_rows) {
         const uint32_t left = j->n_rows - done, m = left < f->max_rows ? left : f->max_rows;
+        if (last)
+            tile_ask_out(t, j->first_row + done, m);
         f->multiply[(m - 1) / 4](t, j->first_row + done);
     }
 }
@@ -147,6 +160,7 @@ static void run_tiled(const struct linear_job *j, const struct tile_format *f)
     const size_t n_sums = (size_t)(j->n_rows + 3) / 4 * 4 * TILE_VECS * VL;
     const uint32_t n_k = j->act->k;
     for (uint32_t p = 0; p < j->n_panels; p += TILE_PANELS) {
+        t.panel = p;
         t.panels = j->panels + p * j->panel_bytes;
         t.n_panels = j->n_panels - p < TILE_PANELS ? j->n_panels - p : TILE_PANELS;
         memset(t.sums, 0, n_sums * sizeof *t.sums);
@@ -158,7 +172,7 @@ static void run_tiled(const struct linear_job *j, const struct tile_format *f)
             const bool last = t.first_k + t.n_k == n_k;
             t.next = last ? t.panels + TILE_PANELS * j->panel_bytes
                           : t.panels + (size_t)(part + 1) * f->part_bytes;
-            tile_rows(&t, f);
+            tile_rows(&t, f, last);
         }
         tile_put(&t, p);
     }

@@ -113,16 +113,16 @@ static void run_exp(const float *x, float *out, uint32_t n)
     }
 }
 
-/* q = round(x / d) with d = amax / 127, amax = max|x| or more, so q stays in -127..127: also where
- * x is no number, which the bounds, standing second, replace; d is none then. Sums of either half.
- */
-INLINE void pack_block(const float *x, float amax, int8_t *q, int32_t sum[2])
+/* q = round(x / d) with d = amax / most, amax = max|x| or more, so q stays in -most..most: also
+ * where x is no number, which the bounds, standing second, replace; d is none then. Sums of either
+ * half. */
+INLINE void pack_block(const float *x, float amax, float most, int8_t *q, int32_t sum[2])
 {
-    const float inverse = amax > 1e-30f ? 127.0f / amax : 0.0f;
+    const float inverse = amax > 1e-30f ? most / amax : 0.0f;
     sum[0] = sum[1] = 0;
     for (int i = 0; i < 32 / VL; i++) {
-        const vf steps = vf_min(vf_mul(vf_load(x + i * VL), vf_set1(inverse)), vf_set1(127.0f));
-        vi r = vi_round(vf_max(steps, vf_set1(-127.0f)));
+        const vf steps = vf_min(vf_mul(vf_load(x + i * VL), vf_set1(inverse)), vf_set1(most));
+        vi r = vi_round(vf_max(steps, vf_set1(-most)));
         sum[i * VL / 16] += vi_store_i8(q + i * VL, r);
     }
 }
@@ -174,17 +174,19 @@ INLINE void pack_int8(const float *x,
     struct act_block *b = parts & ACT_BLOCKS ? to->b + tile * plane + lane : NULL;
     float *scale = to->scale + tile * plane * ACT_PLANES + lane;
     struct act_super *s = to->s + (size_t)row * k / SUPER_K;
+    const bool pairs = per == SUPER_K && parts & ACT_PAIRS;
+    const float most = pairs ? PAIRS_MOST : 127.0f;
     for (uint32_t i = 0; i < k; i += per) {
         for (uint32_t at = i; i % 64 == 0 && at < i + per; at += 64)
             pack_ask(x + at, q + at, b ? b + (size_t)(at / 32) * lanes : NULL, lanes);
         vf top = vf_zero();
         for (uint32_t at = i; at < i + per; at += VL)
             top = vf_max_abs(top, vf_load(x + at));
-        const float amax = vf_hmax_abs(top), d = amax <= 1e-30f ? 0.0f : amax / 127.0f;
+        const float amax = vf_hmax_abs(top), d = amax <= 1e-30f ? 0.0f : amax / most;
         struct act_super super = {.d = d};
         for (uint32_t g = 0; g < per / 32; g++) {
             int32_t sum[2];
-            pack_block(x + i + g * 32, amax, q + i + g * 32, sum);
+            pack_block(x + i + g * 32, amax, most, q + i + g * 32, sum);
 #ifdef DOT_WORDS
             if (parts & ACT_WORDS)
                 pack_words(q + i + g * 32, to->words + row * act_q_stride(k) + i + g * 32);
@@ -193,6 +195,10 @@ INLINE void pack_int8(const float *x,
             if (b) {
                 struct act_block *block = &b[(size_t)(i / 32 + g) * lanes];
                 *block = block_of(d, sum);
+#ifdef DOT_BYTES
+                if (pairs)
+                    block->pairs = pairs_of_row(q + i + g * 32);
+#endif
 #ifdef VN_PAIRS
                 vn_pairs(q + i + g * 32, block->n32);
 #endif

@@ -107,6 +107,7 @@ INLINE void vf_store_f16(uint16_t *p, vf v)
 #define vi_round(a) _mm512_cvtps_epi32(a) /* to nearest even */
 #define vf_from_i(a) _mm512_cvtepi32_ps(a)
 #define vi_sum(a) _mm512_reduce_add_epi32(a)
+#define vi_minus(a, b) _mm512_sub_epi32((a), (b))
 #define vi_plus(a, b) _mm512_add_epi32((a), (b))
 #define vi_times(a, b) _mm512_mullo_epi32((a), (b)) /* the low 32 bits */
 #define vi_load(p) vb_load(p)
@@ -244,6 +245,24 @@ INLINE vf vf_load_e4m3_half(const uint8_t *p)
 }
 
 #define vi_dot(acc, w, a4) _mm512_dpbusd_epi32((acc), (w), _mm512_set1_epi32(a4))
+
+/* The same of two vectors, of u8 and of i8 (linear_pairs_impl.h). */
+#define DOT_BYTES
+#define vi_dot_bytes(acc, w, a) _mm512_dpbusd_epi32((acc), (w), (a))
+#define vb_set4(a4) _mm512_set1_epi32(a4)
+
+/* The sum of (x1 + o) (x2 + h) over 32 bytes, eight at a time: x1 the first four, x2 the others.
+ * x + o is not negative. */
+INLINE int32_t sum_of_pairs(const int8_t *x, int o, int h)
+{
+    const __m256i all = _mm256_loadu_si256((const __m256i *)x);
+    const __m256i first = _mm256_add_epi8(all, _mm256_set1_epi8((char)o));
+    const __m256i second = _mm256_srli_epi64(_mm256_add_epi8(all, _mm256_set1_epi8((char)h)),
+                                             32); /* beside x2 zeros */
+    const __m256i s = _mm256_dpbusd_epi32(_mm256_setzero_si256(), first, second);
+    const __m128i half = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+    return _mm_cvtsi128_si32(_mm_add_epi32(half, _mm_unpackhi_epi64(half, half)));
+}
 
 /* For bytes that are q + 128: begin with -128 * (sum of the activations). */
 #define vi_begin128(n128) _mm512_set1_epi32(n128)

@@ -81,7 +81,7 @@ static uint64_t run_read(const void *p, size_t n, bool four)
 
 /* A line a kernel. */
 /* clang-format off */
-#define KERNELS_ALL(label, f16_acts, f16_linear, bf16_acts, bf16_linear, bf16_peak, many, int8_peak) \
+#define KERNELS_ALL(label, f16_acts, f16_linear, bf16_acts, bf16_linear, bf16_peak, q4_k_acts, q4_k_linear, many, int8_peak) \
     {                                                                                              \
         .name = (label),                                                                           \
         .act_kinds = {[PANEL_F32] = ACT_F32,                                                       \
@@ -89,7 +89,7 @@ static uint64_t run_read(const void *p, size_t n, bool four)
                       [PANEL_BF16] = (bf16_acts),                                                  \
                       [PANEL_Q8_0] = ACT_INT8,                                                     \
                       [PANEL_Q4_0] = ACT_INT8,                                                     \
-                      [PANEL_Q4_K] = ACT_INT8_128,                                                     \
+                      [PANEL_Q4_K] = (q4_k_acts),                                                      \
                       [PANEL_Q6_K] = ACT_INT8_128,                                                     \
                       [PANEL_Q4_1] = ACT_INT8,                                                     \
                       [PANEL_Q5_0] = ACT_INT8,                                                     \
@@ -118,7 +118,7 @@ static uint64_t run_read(const void *p, size_t n, bool four)
                    [PANEL_BF16] = (bf16_linear),                                                   \
                    [PANEL_Q8_0] = many##_q8_0,                                                        \
                    [PANEL_Q4_0] = many##_q4_0,                                                        \
-                   [PANEL_Q4_K] = many##_q4_k,                                                        \
+                   [PANEL_Q4_K] = (q4_k_linear),                                                   \
                    [PANEL_Q6_K] = many##_q6_k,                                                        \
                    [PANEL_Q4_1] = many##_q4_1,                                                        \
                    [PANEL_Q5_0] = many##_q5_0,                                                        \
@@ -187,5 +187,13 @@ static uint64_t run_read(const void *p, size_t n, bool four)
     }
 /* clang-format on */
 
-const struct cpu_kernels KERNELS_TABLE =
-    KERNELS_ALL(KERNELS_NAME, ACT_F32, run_f16, ACT_F32, run_bf16, NULL, run, run_peak_int8);
+const struct cpu_kernels KERNELS_TABLE = KERNELS_ALL(KERNELS_NAME,
+                                                     ACT_F32,
+                                                     run_f16,
+                                                     ACT_F32,
+                                                     run_bf16,
+                                                     NULL,
+                                                     ACT_INT8_128,
+                                                     run_q4_k,
+                                                     run,
+                                                     run_peak_int8);

@@ -237,15 +237,18 @@ static void packed_keep(const struct cpu_kernels *k, uint32_t at)
         .k = K, .by32 = {.q = q, .b = b, .scale = scale}, .by128 = {.q = q, .b = b, .s = s}};
     for (uint32_t i = 0; i < K; i++)
         x[i] = i == at ? NAN : rnd_float();
-    for (unsigned kind = ACT_INT8; kind <= ACT_INT8_128; kind += ACT_INT8_128 - ACT_INT8) {
+    static const unsigned kinds[] = {ACT_INT8, ACT_INT8_128, ACT_INT8_128 | ACT_PAIRS};
+    for (size_t at_kind = 0; at_kind < COUNT(kinds); at_kind++) {
+        const unsigned kind = kinds[at_kind];
         const uint32_t per = kind == ACT_INT8 ? 32 : SUPER_K;
+        const int most = kind & ACT_PAIRS ? PAIRS_MOST : 127;
         k->pack(x, &a, 0, kind | ACT_BLOCKS | ACT_CLOSE, 1);
         for (uint32_t i = 0; i < K / 32; i++)
             assert_true(isnan(b[i].d) == (i * 32 / per == at / per));
         for (uint32_t i = 0; i < K / per; i++)
             assert_true(isnan(per == 32 ? scale[i] : s[i].d) == (i == at / per));
         for (uint32_t i = 0; i < K; i++)
-            assert_in_range(q[i] + 127, 0, 254);
+            assert_in_range(q[i] + most, 0, 2 * most);
     }
 }
 

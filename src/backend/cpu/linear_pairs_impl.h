@@ -1,0 +1,178 @@
+/* Many rows of weights of four bits with half the multiplications (Winograd 1968, "A New Algorithm
+ * for Inner Product"), where additions of bytes have ports of their own: on AMD's processors.
+ *
+ * Eight of K are two words of four bytes each, x1 x2 of a row and w1 w2 of a column. Byte by byte
+ *
+ *     (x1 + o + w2) (x2 + w1 - h) =   x1 w1 + x2 w2           what is wanted
+ *      0 .. 255      -128 .. 127    + x1 x2 - h x1 + o x2     of the row alone
+ *                                   + w1 w2 - h w2 + o w1 - o h     of the column alone
+ *
+ * with o = PAIRS_MOST, h = 8, |x| <= o and w in 0..15: both factors are bytes, so one vpdpbusd of
+ * them is worth two. Sums begin with what they will have too much of, taken off, and may wrap on
+ * the way: what 128 of K come to is the same integer that SUPER_MIN makes, and so is every bit.
+ *
+ *     pack     act_block.pairs, of each 32 of a row
+ *     widen    128 of K: | begin i32[16] | d f32[16] | group 0 | group 1 | group 2 | group 3 |
+ *              group:    | scale i32[16] | min f32[16] | w1 - h | w2 + o | w1 - h | w2 + o | ... |
+ *                          64 bytes        64            64 each, words 0 .. 7 of its K
+ *
+ * begin: the columns' terms of all four groups times their scales. Of one row, 16 columns and 128
+ * of K there are 16 vpdpbusd and 32 additions, four shuffles and vpdpwssd for scales, four
+ * multiply-adds for minima and three operations at the end: 63 on four ports that do one every
+ * other cycle each, of which 26 on the two that multiply, where SUPER_MIN has 42 on those. The
+ * price is activations in 241 steps instead of 255: 1.12 times the error of rounding them. */
+enum {
+    PAIRS_H = 8,
+    PAIRS_GROUP_BYTES = 128 + 8 * 64,
+    PAIRS_SUPER_BYTES = 128 + SUPER_K / 32 * PAIRS_GROUP_BYTES,
+    PAIRS_PART_BYTES = TILE_K / SUPER_K * PAIRS_SUPER_BYTES,
+};
+_Static_assert(TILE_PANELS *PAIRS_PART_BYTES <= WIDE_PART_BYTES, "sums lie behind them");
+
+/* What sums over 32 of K begin with for a row that has these q: of (x1 + o) (x2 - h) + o h. */
+INLINE int32_t pairs_of_row(const int8_t *q)
+{
+    return -16 * PAIRS_MOST * PAIRS_H - sum_of_pairs(q, PAIRS_MOST, -PAIRS_H);
+}
+
+/* The weights of a group; begin: so far. */
+INLINE vi widen_pairs(const vb q[8], vi begin, vi scale, uint8_t *to)
+{
+    vi off = vi_set1(0);
+    UNROLL for (int g = 0; g < 8; g += 2)
+    {
+        const vb w1 = vb_add(q[g], -PAIRS_H), w2 = vb_add(q[g + 1], PAIRS_MOST);
+        off = vi_dot_bytes(off, w2, w1);
+        vb_store(to + g * 64, w1);
+        vb_store(to + g * 64 + 64, w2);
+    }
+    return vi_minus(begin, vi_times(off, scale));
+}
+
+/* Where four rows of a tile are; of their addresses one is kept, and strides. */
+struct pairs_at {
+    const int8_t *q;
+    size_t stride, stride_3;
+    const struct act_block *b;
+    const uint8_t *wide; /* of the first panel */
+};
+
+#define PAIRS_ROW(m) ((m) == 3 ? at->stride_3 : (size_t)(m)*at->stride)
+#define PAIRS_WIDE(v, where) (at->wide + (v)*PAIRS_PART_BYTES + (where))
+#define EACH_PAIRS_SUM                                                                             \
+    UNROLL for (int m = 0; m < ACT_TILE; m++) UNROLL for (int v = 0; v < TILE_VECS; v++)
+
+/* A group meets four rows; minima go with its second word, so that they do not stand in a line. */
+INLINE void pairs_group(const struct pairs_at *at,
+                        vi total[ACT_TILE][TILE_VECS],
+                        vf sum[ACT_TILE][TILE_VECS])
+{
+    vi s[ACT_TILE][TILE_VECS];
+    EACH_PAIRS_SUM s[m][v] = vi_set1(at->b[m].pairs);
+    UNROLL for (int g = 0; g < 8; g += 2)
+    {
+        vb w1[TILE_VECS], w2[TILE_VECS];
+        UNROLL for (int v = 0; v < TILE_VECS; v++)
+        {
+            w1[v] = vb_load(PAIRS_WIDE(v, 128 + g * 64));
+            w2[v] = vb_load(PAIRS_WIDE(v, 192 + g * 64));
+        }
+        UNROLL for (int m = 0; m < ACT_TILE; m++)
+        {
+            const int8_t *q = at->q + PAIRS_ROW(m) + g * 4;
+            const vb x1 = vi_set1(load_i32(q)), x2 = vi_set1(load_i32(q + 4));
+            UNROLL for (int v = 0; v < TILE_VECS; v++) s[m][v] =
+                vi_dot_bytes(s[m][v], vb_plus(x1, w2[v]), vb_plus(x2, w1[v]));
+        }
+        if (g == 0)
+            EACH_PAIRS_SUM sum[m][v] = vf_fnma(
+                vf_load((const float *)PAIRS_WIDE(v, 64)), vf_set1(at->b[m].dsum), sum[m][v]);
+    }
+    EACH_PAIRS_SUM total[m][v] =
+        vi_add_times(total[m][v], s[m][v], vi_load((const int32_t *)PAIRS_WIDE(v, 0)));
+}
+
+/* 128 of K meet four rows. */
+INLINE void pairs_super(struct pairs_at *at, float *sums)
+{
+    vi total[ACT_TILE][TILE_VECS];
+    vf sum[ACT_TILE][TILE_VECS];
+    const uint8_t *begin = at->wide;
+    const struct act_block *b = at->b;
+    EACH_PAIRS_SUM total[m][v] = vi_load((const int32_t *)PAIRS_WIDE(v, 0));
+    EACH_PAIRS_SUM sum[m][v] = vf_load(SUM_AT(m, v));
+    at->wide += 128;
+    for (int g = 0; g < SUPER_K / 32; g++) {
+        __asm__(""
+                : "+r"(at->q), "+r"(at->stride), "+r"(at->stride_3), "+r"(at->b), "+r"(at->wide));
+        pairs_group(at, total, sum);
+        at->q += 32;
+        at->b += ACT_TILE;
+        at->wide += PAIRS_GROUP_BYTES;
+    }
+    __asm__("" : "+r"(begin), "+r"(b), "+r"(sums));
+    EACH_PAIRS_SUM
+    {
+        const vf d = vf_load((const float *)(begin + v * PAIRS_PART_BYTES + 64));
+        vf_store(SUM_AT(m, v), add_super(sum[m][v], total[m][v], d, &b[m]));
+    }
+}
+
+static void multiply4_pairs(const struct tile *t, uint32_t row)
+{
+    const struct act_int8 *acts = &t->j->act->by128;
+    const uint32_t k = t->j->act->k;
+    struct pairs_at at = {
+        .q = acts->q + row * act_q_stride(k) + t->first_k,
+        .stride = act_q_stride(k),
+        .stride_3 = act_q_stride(k) * 3,
+        .b = acts->b + ((size_t)(row / ACT_TILE) * k + t->first_k) / 32 * ACT_TILE,
+        .wide = t->wide,
+    };
+    const uint8_t *ask = tile_asks(t, row, ACT_TILE);
+    for (uint32_t i = 0; i < t->n_k; i += SUPER_K, ask += t->ask) {
+        tile_ask(t, ask);
+        pairs_super(&at, tile_sums(t, row));
+    }
+}
+
+#define DEFINE_PAIRS(name)                                                                         \
+    static void widen_pairs_##name(const struct tile *t, uint32_t p)                               \
+    {                                                                                              \
+        const uint8_t *panel = t->panels + p * t->j->panel_bytes;                                  \
+        uint8_t *to = t->wide + (size_t)p * PAIRS_PART_BYTES;                                      \
+        for (uint32_t k = t->first_k; k < t->first_k + t->n_k; k += SUPER_K) {                     \
+            const struct head head = head_##name(panel, k / 256 * 8, 0);                           \
+            uint8_t *group = to + 128;                                                             \
+            vi begin = vi_set1(0);                                                                 \
+            for (uint32_t i = k / 32; i < (k + SUPER_K) / 32; i++, group += PAIRS_GROUP_BYTES) {   \
+                const uint8_t *w = weights_##name(panel, i);                                       \
+                const struct super_scales scales = scales_##name(head, panel, i, 0);               \
+                vb q[8];                                                                           \
+                UNROLL for (int g = 0; g < 8; g++) q[g] = bytes_##name(w, i, g, 0);                \
+                vi_store((int32_t *)group, vi_scale(scales.w));                                    \
+                vf_store((float *)(group + 64), scales.min);                                       \
+                begin = widen_pairs(q, begin, scales.w, group + 128);                              \
+            }                                                                                      \
+            vi_store((int32_t *)to, begin);                                                        \
+            vf_store((float *)(to + 64), head.d);                                                  \
+            to += PAIRS_SUPER_BYTES;                                                               \
+        }                                                                                          \
+    }                                                                                              \
+    static void pairs_##name(const struct linear_job *j)                                           \
+    {                                                                                              \
+        static const struct tile_format format = {.part_k = TILE_K,                                \
+                                                  .part_bytes = PART_BYTES_##name,                 \
+                                                  .max_rows = ACT_TILE,                            \
+                                                  .widen = widen_pairs_##name,                     \
+                                                  .multiply = {multiply4_pairs}};                  \
+        if (j->n_rows < PAIRS_MIN_ROWS)                                                            \
+            run_##name(j);                                                                         \
+        else                                                                                       \
+            run_tiled(j, &format);                                                                 \
+    }
+
+/* From so many rows on making them wide pays. */
+#define PAIRS_MIN_ROWS 17
+
+DEFINE_PAIRS(q4_k)
