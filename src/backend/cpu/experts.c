@@ -210,6 +210,7 @@ static void multiply(const struct cpu_backend *b,
         job.first_row = run->first + row;
         job.n_rows = run->n - row < LINEAR_MAX_ROWS ? run->n - row : LINEAR_MAX_ROWS;
         job.prefetch = cpu_kernels_prefetch(job.n_rows);
+        job.tile_rows = cpu_kernels_tile_rows();
         b->kernels->linear[x->format](&job);
     }
 }

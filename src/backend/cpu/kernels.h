@@ -108,8 +108,8 @@ struct act_block {
     float dsum_half[2];
 };
 
-/* Forms of activations; then parts of those in int8: b, or s and scale, words, and what all of an
- * input is where one of its matrices wants it. */
+/* Forms of activations; then parts of those in int8: b, or s and scale, words; and how they are
+ * rounded if any of an input's matrices wants it. */
 enum {
     ACT_F32 = 1,
     ACT_INT8 = 2,
@@ -190,6 +190,7 @@ struct linear_job {
     uint32_t first_row; /* a multiple of act_lanes */
     uint32_t n_rows;    /* at most LINEAR_MAX_ROWS */
     uint32_t prefetch;  /* bytes ahead that weights are asked for */
+    uint32_t tile_rows; /* of tiles where scales are integers: 4, or 0 for as many as there are */
     uint8_t *scratch;   /* LINEAR_SCRATCH_BYTES, aligned to 64 */
     float *out;         /* of row 0, at the first panel's first column */
     size_t out_stride;
@@ -269,7 +270,7 @@ struct recur_job {
 
 struct cpu_kernels {
     const char *name;
-    unsigned act_kinds[N_PANEL_FORMATS]; /* the form that linear reads: one of ACT_*, and PAIRS */
+    unsigned act_kinds[N_PANEL_FORMATS]; /* what linear reads: of ACT_F32 .. ACT_TWO, PAIRS */
     /* And of one in int8 the parts, in a job of so many rows: of ACT_BLOCKS .. ACT_WORDS. */
     unsigned (*act_parts)(enum panel_format format, uint32_t n_rows);
     void (*linear[N_PANEL_FORMATS])(const struct linear_job *j);
@@ -345,6 +346,9 @@ const struct cpu_kernels *cpu_kernels_select(const char *isa);
 
 /* How far ahead this machine's processor wants to be told what a job of n_rows will read. */
 uint32_t cpu_kernels_prefetch(uint32_t n_rows);
+
+/* linear_job.tile_rows as this machine's processor is fastest. */
+uint32_t cpu_kernels_tile_rows(void);
 
 /* The first position that row i of the job sees. */
 static inline uint32_t attn_first_pos(const struct attn_job *j, uint32_t i)

@@ -10,7 +10,7 @@
 
 struct cpu_limits {
     double read_bytes_s; /* streaming from memory */
-    double int8_ops_s;   /* multiplications and additions, in the best instructions we have */
+    double int8_ops_s;   /* multiplications and additions, a dot product's all counted */
     double f16_ops_s;    /* of F16 weights: as f32, or of bf16 a third, as each takes three, */
     double bf16_ops_s;   /* of BF16 weights: likewise, of bf16 a half, or all with one each */
     double f32_ops_s;

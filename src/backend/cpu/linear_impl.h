@@ -22,7 +22,8 @@
  *
  * Bounds: M = 1 reads each weight once and is bound by memory. With many rows a VNNI kernel does 8
  * vpdpbusd of 128 operations for each row, 16 columns and 32 of K, beside three float operations:
- * on the same ports (Intel) that leaves 73 % of the integer peak, else (AMD) 80 to 100 %. */
+ * on the same ports (Intel) that leaves 73 % of the integer peak, else (AMD) 80 to 100 %; in pairs
+ * (linear_pairs_impl.h) half of them. */
 #define PARTS (PANEL_COLS / VL)
 #if VL == 16
 #define LINEAR_M 8

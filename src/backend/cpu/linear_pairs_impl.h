@@ -8,26 +8,28 @@
  *                                   + w1 w2 - h w2 + o w1 - o h     of the column alone
  *
  * with o = PAIRS_MOST, h = 8, |x| <= o and w in 0..15: both factors are bytes, so one vpdpbusd of
- * them is worth two. Sums begin with what they will have too much of, taken off, and may wrap on
- * the way: what 128 of K come to is the same integer that SUPER_MIN makes, and so is every bit.
+ * them is worth two. Sums begin with what they will have too much of, taken off (those of rows of
+ * padding with anything, so they may wrap): what 128 of K come to is the same integer that
+ * SUPER_MIN makes, and so is every bit.
  *
  *     pack     act_block.pairs, of each 32 of a row
  *     widen    128 of K: | begin i32[16] | d f32[16] | group 0 | group 1 | group 2 | group 3 |
  *              group:    | scale i32[16] | min f32[16] | w1 - h | w2 + o | w1 - h | w2 + o | ... |
  *                          64 bytes        64            64 each, words 0 .. 7 of its K
  *
- * begin: the columns' terms of all four groups times their scales. Of one row, 16 columns and 128
- * of K there are 16 vpdpbusd and 32 additions, four shuffles and vpdpwssd for scales, four
- * multiply-adds for minima and three operations at the end: 63 on four ports that do one every
- * other cycle each, of which 26 on the two that multiply, where SUPER_MIN has 42 on those. The
- * price is activations in 241 steps instead of 255: 1.12 times the error of rounding them. */
+ * begin: the columns' terms of all four groups times their scales, taken off; so what meets a scale
+ * is the dot product of a group and its column's term, 57,600 + 17,280 at most. Of one row, 16
+ * columns and 128 of K there are 16 vpdpbusd and 32 additions, four shuffles and vpdpwssd for
+ * scales, four multiply-adds for minima and three operations at the end: 63 on four ports that do
+ * one every other cycle each, of which 26 on the two that multiply, where SUPER_MIN has 42 on
+ * those. The price is activations in 241 steps instead of 255: 1.12 times the mean square error. */
 enum {
     PAIRS_H = 8,
     PAIRS_GROUP_BYTES = 128 + 8 * 64,
     PAIRS_SUPER_BYTES = 128 + SUPER_K / 32 * PAIRS_GROUP_BYTES,
     PAIRS_PART_BYTES = TILE_K / SUPER_K * PAIRS_SUPER_BYTES,
 };
-_Static_assert(TILE_PANELS *PAIRS_PART_BYTES <= WIDE_PART_BYTES, "sums lie behind them");
+_Static_assert(TILE_PANELS *PAIRS_PART_BYTES <= WIDE_PART_BYTES && PARTS == 1, "wide parts");
 
 /* What sums over 32 of K begin with for a row that has these q: of (x1 + o) (x2 - h) + o h. */
 INLINE int32_t pairs_of_row(const int8_t *q)
@@ -35,7 +37,7 @@ INLINE int32_t pairs_of_row(const int8_t *q)
     return -16 * PAIRS_MOST * PAIRS_H - sum_of_pairs(q, PAIRS_MOST, -PAIRS_H);
 }
 
-/* The weights of a group; begin: so far. */
+/* The weights of a group; begin: what totals begin with, of the groups before. */
 INLINE vi widen_pairs(const vb q[8], vi begin, vi scale, uint8_t *to)
 {
     vi off = vi_set1(0);
@@ -62,7 +64,8 @@ struct pairs_at {
 #define EACH_PAIRS_SUM                                                                             \
     UNROLL for (int m = 0; m < ACT_TILE; m++) UNROLL for (int v = 0; v < TILE_VECS; v++)
 
-/* A group meets four rows; minima go with its second word, so that they do not stand in a line. */
+/* A group meets four rows; minima come after its first two words, so that they do not stand in a
+ * line. */
 INLINE void pairs_group(const struct pairs_at *at,
                         vi total[ACT_TILE][TILE_VECS],
                         vf sum[ACT_TILE][TILE_VECS])
@@ -80,7 +83,7 @@ INLINE void pairs_group(const struct pairs_at *at,
         UNROLL for (int m = 0; m < ACT_TILE; m++)
         {
             const int8_t *q = at->q + PAIRS_ROW(m) + g * 4;
-            const vb x1 = vi_set1(load_i32(q)), x2 = vi_set1(load_i32(q + 4));
+            const vb x1 = vb_set4(load_i32(q)), x2 = vb_set4(load_i32(q + 4));
             UNROLL for (int v = 0; v < TILE_VECS; v++) s[m][v] =
                 vi_dot_bytes(s[m][v], vb_plus(x1, w2[v]), vb_plus(x2, w1[v]));
         }
@@ -129,7 +132,7 @@ static void multiply4_pairs(const struct tile *t, uint32_t row)
         .b = acts->b + ((size_t)(row / ACT_TILE) * k + t->first_k) / 32 * ACT_TILE,
         .wide = t->wide,
     };
-    const uint8_t *ask = tile_asks(t, row, ACT_TILE);
+    const uint8_t *ask = tile_asks(t, row);
     for (uint32_t i = 0; i < t->n_k; i += SUPER_K, ask += t->ask) {
         tile_ask(t, ask);
         pairs_super(&at, tile_sums(t, row));
@@ -176,3 +179,8 @@ static void multiply4_pairs(const struct tile *t, uint32_t row)
 #define PAIRS_MIN_ROWS 17
 
 DEFINE_PAIRS(q4_k)
+
+#undef PAIRS_ROW
+#undef PAIRS_WIDE
+#undef EACH_PAIRS_SUM
+#undef SUM_AT

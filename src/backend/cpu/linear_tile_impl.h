@@ -5,7 +5,8 @@
  *         for each part of K (TILE_K, TILE_FLOAT_K)
  *             widen: panel -> [panel][group] { f32 scale[16], second[16], u8 q[8][16][4],
  *                                                      f32 third[16] }
- *                                    and the words of some (linear_tile_int_impl.h),
+ *                                    and the words of some (linear_tile_int_impl.h); Q4_K on some
+ *                                    processors as linear_pairs_impl.h has it,
  *                    or, for float weights,    [panel][k] f32[16]
  *             for each M rows
  *                 M x TILE_VECS sums, from and to memory: [row][vector]
@@ -28,7 +29,8 @@ struct tile {
     uint32_t panel;        /* which it is */
     uint32_t n_panels;     /* 1..TILE_PANELS */
     uint32_t first_k, n_k; /* the part of K at hand */
-    uint8_t *wide;         /* [TILE_PANELS][TILE_GROUPS][WIDE_BYTES] */
+    uint32_t max_rows;     /* that meet a part at a time */
+    uint8_t *wide;         /* what was widened, of TILE_PANELS */
     float *sums;           /* [row of the job][TILE_VECS][VL] */
     const uint8_t *next;   /* the weights needed next, of the first panel, and */
     uint32_t ask;          /* how many bytes of them each 128 of K of each tile asks for */
@@ -60,9 +62,9 @@ INLINE void tile_ask(const struct tile *t, const uint8_t *at)
 #define TILE_ASKS(n_k) (((n_k) + ASK_K - 1) / ASK_K)
 
 /* What the tile at `row` asks for first. */
-INLINE const uint8_t *tile_asks(const struct tile *t, uint32_t row, uint32_t max_rows)
+INLINE const uint8_t *tile_asks(const struct tile *t, uint32_t row)
 {
-    const size_t calls = (size_t)((row - t->j->first_row) / max_rows) * TILE_ASKS(t->n_k);
+    const size_t calls = (size_t)((row - t->j->first_row) / t->max_rows) * TILE_ASKS(t->n_k);
     return t->next + calls * t->ask;
 }
 
@@ -85,7 +87,7 @@ INLINE void tile_float(const struct tile *t, uint32_t row, const int M)
     float *sums = tile_sums(t, row);
     vf acc[TILE_FLOAT_M][TILE_VECS];
     EACH_SUM acc[m][v] = vf_load(SUM_AT(m, v));
-    const uint8_t *ask = tile_asks(t, row, TILE_FLOAT_M);
+    const uint8_t *ask = tile_asks(t, row);
     for (uint32_t k = 0; k < t->n_k; k += ASK_K) {
         const uint32_t end = t->n_k - k < ASK_K ? t->n_k : k + ASK_K;
         tile_ask(t, ask);
@@ -123,6 +125,7 @@ INLINE void tile_put(const struct tile *t, uint32_t panel)
 struct tile_format {
     uint32_t part_k, part_bytes; /* K that is widened at a time, and what it takes in a panel */
     uint32_t max_rows;           /* 4, 8 or 12 */
+    bool job_rows;               /* or as many as the job says */
     void (*widen)(const struct tile *t, uint32_t panel);     /* NULL: multiply reads the panels */
     void (*multiply[3])(const struct tile *t, uint32_t row); /* 4, 8, 12 rows from `row` on */
 };
@@ -133,7 +136,7 @@ INLINE void tile_ask_out(const struct tile *t, uint32_t row, uint32_t n_rows)
 {
     const struct linear_job *j = t->j;
     for (uint32_t r = row; r < row + n_rows; r++) {
-        for (uint32_t p = 0; p < TILE_PANELS; p++)
+        for (uint32_t p = 0; p < t->n_panels; p++)
             __builtin_prefetch(j->out + r * j->out_stride + (t->panel + p) * PANEL_COLS, 1);
     }
 }
@@ -142,10 +145,10 @@ INLINE void tile_ask_out(const struct tile *t, uint32_t row, uint32_t n_rows)
 static void tile_rows(struct tile *t, const struct tile_format *f, bool last)
 {
     const struct linear_job *j = t->j;
-    const uint32_t n_asks = (j->n_rows + f->max_rows - 1) / f->max_rows * TILE_ASKS(t->n_k);
+    const uint32_t most = t->max_rows, n_asks = (j->n_rows + most - 1) / most * TILE_ASKS(t->n_k);
     t->ask = n_asks ? f->part_bytes / n_asks + 1 : 0;
-    for (uint32_t done = 0; done < j->n_rows; done += f->max_rows) {
-        const uint32_t left = j->n_rows - done, m = left < f->max_rows ? left : f->max_rows;
+    for (uint32_t done = 0; done < j->n_rows; done += most) {
+        const uint32_t left = j->n_rows - done, m = left < most ? left : most;
         if (last)
             tile_ask_out(t, j->first_row + done, m);
         f->multiply[(m - 1) / 4](t, j->first_row + done);
@@ -157,6 +160,7 @@ static void tile_rows(struct tile *t, const struct tile_format *f, bool last)
 static void run_tiled(const struct linear_job *j, const struct tile_format *f)
 {
     struct tile t = {.j = j, .wide = j->scratch, .sums = (float *)(j->scratch + WIDE_PART_BYTES)};
+    t.max_rows = f->job_rows && j->tile_rows ? j->tile_rows : f->max_rows;
     const size_t n_sums = (size_t)(j->n_rows + 3) / 4 * 4 * TILE_VECS * VL;
     const uint32_t n_k = j->act->k;
     for (uint32_t p = 0; p < j->n_panels; p += TILE_PANELS) {
@@ -299,6 +303,7 @@ INLINE void widen_words(uint8_t *wide)
         static const struct tile_format format = {.part_k = TILE_K,                                \
                                                   .part_bytes = PART_BYTES_##name,                 \
                                                   .max_rows = TILE_INT_M,                          \
+                                                  .job_rows = (kind) >= SUPER_PLUS_128,            \
                                                   .widen = widen_part_##name,                      \
                                                   .multiply = {MULTIPLY_INT(kind)}};               \
         run_tiled(j, &format);                                                                     \

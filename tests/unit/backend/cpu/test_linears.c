@@ -33,7 +33,7 @@ static void *unpacked(size_t n)
 static struct act_int8 make_int8(uint32_t k, uint32_t rows, uint32_t padded)
 {
     const size_t groups = (size_t)padded * (k < 32 ? 1 : k / 32);
-    return (struct act_int8){mem_aligned(act_q_bytes(k, rows)),
+    return (struct act_int8){unpacked(act_q_bytes(k, rows)),
                              unpacked(groups * sizeof(struct act_block)),
                              {unpacked(groups * ACT_PLANES * sizeof(float))},
                              unpacked(act_q_bytes(k, rows) * sizeof(int16_t))};
@@ -100,6 +100,7 @@ static void run_linear_from(const struct linear_case *c,
                                  .n_rows = n_rows - skip,
                                  .scratch = scratch,
                                  .prefetch = cpu_kernels_prefetch(n_rows),
+                                 .tile_rows = rnd() % 2 * 4,
                                  .out = out + (size_t)first * c->n,
                                  .out_stride = c->n,
                                  .bias = c->bias,
