@@ -213,7 +213,7 @@ static void bench_linear_rows(struct bench *b,
                                 .act_lanes = lanes,
                                 .n_rows = rows,
                                 .prefetch = cpu_kernels_prefetch(rows),
-                                .tile_rows = cpu_kernels_tile_rows(),
+                                .four_rows = cpu_kernels_four_rows(),
                                 .scratch = scratch,
                                 .out = out,
                                 .out_stride = CACHED_PANELS * PANEL_COLS};

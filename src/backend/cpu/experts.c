@@ -200,6 +200,7 @@ static void multiply(const struct cpu_backend *b,
         .n_cols = x->n_out - col < n * PANEL_COLS ? x->n_out - col : n * PANEL_COLS,
         .act = &x->act,
         .act_lanes = cpu_act_lanes(b->batch->n_rows),
+        .four_rows = cpu_kernels_four_rows(),
         .scratch = b->linear_scratch + (size_t)worker * LINEAR_SCRATCH_BYTES,
         .out = b->bufs[x->out] + col,
         .out_stride = b->stride[x->out],
@@ -210,7 +211,6 @@ static void multiply(const struct cpu_backend *b,
         job.first_row = run->first + row;
         job.n_rows = run->n - row < LINEAR_MAX_ROWS ? run->n - row : LINEAR_MAX_ROWS;
         job.prefetch = cpu_kernels_prefetch(job.n_rows);
-        job.tile_rows = cpu_kernels_tile_rows();
         b->kernels->linear[x->format](&job);
     }
 }

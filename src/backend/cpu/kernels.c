@@ -118,16 +118,17 @@ uint32_t cpu_kernels_prefetch(uint32_t n_rows)
     return n_rows <= 2 ? 3072 : 2048;
 }
 
-/* AMD's processors store sums that do not fit the registers at a quarter of the rate at which they
- * load; Intel's were faster with eight rows (docs/PERFORMANCE.md). */
-uint32_t cpu_kernels_tile_rows(void)
+/* What eight rows come to fills the registers of AVX-512 twice over, and Zen 4 stores a vector
+ * every other cycle only. Intel's Xeon was faster with eight, others of AMD's were not measured
+ * (docs/PERFORMANCE.md). */
+bool cpu_kernels_four_rows(void)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (__builtin_cpu_is("amd"))
-        return 4;
+    return __builtin_cpu_is("amd");
+#else
+    return false;
 #endif
-    return 0;
 }
 
 /* Packed queries, a tile of K and one of V for copies, small arrays, and two parts. */

@@ -190,7 +190,7 @@ struct linear_job {
     uint32_t first_row; /* a multiple of act_lanes */
     uint32_t n_rows;    /* at most LINEAR_MAX_ROWS */
     uint32_t prefetch;  /* bytes ahead that weights are asked for */
-    uint32_t tile_rows; /* of tiles where scales are integers: 4, or 0 for as many as there are */
+    bool four_rows;     /* to a tile where scales are integers, for eight; the bits are the same */
     uint8_t *scratch;   /* LINEAR_SCRATCH_BYTES, aligned to 64 */
     float *out;         /* of row 0, at the first panel's first column */
     size_t out_stride;
@@ -347,8 +347,8 @@ const struct cpu_kernels *cpu_kernels_select(const char *isa);
 /* How far ahead this machine's processor wants to be told what a job of n_rows will read. */
 uint32_t cpu_kernels_prefetch(uint32_t n_rows);
 
-/* linear_job.tile_rows as this machine's processor is fastest. */
-uint32_t cpu_kernels_tile_rows(void);
+/* linear_job.four_rows as this machine's processor is fastest. */
+bool cpu_kernels_four_rows(void);
 
 /* The first position that row i of the job sees. */
 static inline uint32_t attn_first_pos(const struct attn_job *j, uint32_t i)

@@ -22,8 +22,8 @@
  *
  * Bounds: M = 1 reads each weight once and is bound by memory. With many rows a VNNI kernel does 8
  * vpdpbusd of 128 operations for each row, 16 columns and 32 of K, beside three float operations:
- * on the same ports (Intel) that leaves 73 % of the integer peak, else (AMD) 80 to 100 %; in pairs
- * (linear_pairs_impl.h) half of them. */
+ * on the same ports (Intel) that leaves 73 % of the integer peak, else (AMD) 80 to 100 %. In pairs
+ * (linear_pairs_impl.h) it does four for those eight. */
 #define PARTS (PANEL_COLS / VL)
 #if VL == 16
 #define LINEAR_M 8
@@ -197,8 +197,9 @@ INLINE vi vi_begin128_half(const struct act_block *b, int half)
     return vi_begin128((int32_t)(4 * (uint32_t)b->n32[half]));
 }
 
-/* The wide form of a group (linear_tile_impl.h), and what it holds. Where words are multiplied they
- * follow it. */
+/* The wide form of a group (linear_tile_impl.h), and what it holds: first the kinds that have one
+ * scale and nothing else (SUMS_STAY), last those whose scales are integers. Where words are
+ * multiplied they follow it. */
 enum { WIDE_SECOND = 64, WIDE_Q = 128, WIDE_THIRD = 640, WORDS_BYTES = 1024 };
 enum wide_kind {
     WIDE_PLUS_128,    /* q + 128; scale */
@@ -402,6 +403,7 @@ DEFINE_RUN(BF16_DOT, bf16dot, FEW_ROWS)
 #ifdef DOT_BYTES
 #include "backend/cpu/linear_pairs_impl.h"
 #endif
+#undef SUM_AT
 
 /* Whether many rows meet words (linear_tile_int_impl.h). */
 static bool tiles_words(enum panel_format format)

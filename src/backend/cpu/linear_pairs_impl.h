@@ -29,7 +29,8 @@ enum {
     PAIRS_SUPER_BYTES = 128 + SUPER_K / 32 * PAIRS_GROUP_BYTES,
     PAIRS_PART_BYTES = TILE_K / SUPER_K * PAIRS_SUPER_BYTES,
 };
-_Static_assert(TILE_PANELS *PAIRS_PART_BYTES <= WIDE_PART_BYTES && PARTS == 1, "wide parts");
+_Static_assert(TILE_PANELS *PAIRS_PART_BYTES <= WIDE_PART_BYTES && PARTS == 1,
+               "sums lie behind wide parts");
 
 /* What sums over 32 of K begin with for a row that has these q: of (x1 + o) (x2 - h) + o h. */
 INLINE int32_t pairs_of_row(const int8_t *q)
@@ -183,4 +184,3 @@ DEFINE_PAIRS(q4_k)
 #undef PAIRS_ROW
 #undef PAIRS_WIDE
 #undef EACH_PAIRS_SUM
-#undef SUM_AT

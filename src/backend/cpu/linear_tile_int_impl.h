@@ -117,9 +117,9 @@ INLINE void tile_step(struct tile_at *at, const int M, const enum wide_kind kind
 #define SCALE_AT(v, where) vi_load((const int32_t *)(at->wide + WIDE_AT(v) + (where)))
 #define FLOAT_AT(v, where) vf_load((const float *)(at->wide + WIDE_AT(v) + (where)))
 
-/* Where 32 of K have one scale and nothing else, sums stay in registers for 128 of K, as far as
- * there are any: the others' groups need more of them, and keep sums in memory. By measurement, on
- * AMD's processors. */
+/* Where 32 of K have one scale and nothing else, sums stay in registers for 128 of K, all but a
+ * few. Groups of other kinds need the registers themselves, so their sums are in memory. Measured
+ * on Zen 4 alone. */
 #define SUMS_STAY(kind) (VL == 16 && (kind) <= WIDE_PLUS_16)
 
 /* A group of 32 of K meets M rows; sums: of the first row, where they do not stay. */
