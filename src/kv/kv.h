@@ -207,7 +207,7 @@ struct kv_peek kv_peek(const struct kv *kv,
  * last token, which must be computed so that there are logits, and not beyond the last position
  * behind which a window of panes is there, or a state; with states also the part of a block where
  * somebody left off. Returns the positions stored now: n_computed or more.
- * Nothing happens in the middle of a block. */
+ * Nothing happens in the middle of a block. The table has no rows under way. */
 uint32_t kv_attach(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint32_t n_known);
 /* Likewise the tokens that the next block shares with one that matches only in part; with states
  * there is nothing to be had. */

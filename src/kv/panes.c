@@ -159,22 +159,32 @@ static void let_go(struct kv *kv, uint32_t pane)
 }
 
 /* The table's pane i. */
-static void pass(struct kv *kv, struct kv_table *t, uint32_t i)
+static void pass(struct kv *kv,
+                 struct kv_table *t,
+                 uint32_t i,
+                 void (*give)(struct kv *kv, uint32_t pane))
 {
     const uint32_t pane = t->panes[i];
     t->panes[i] = KV_NO_PANE;
-    let_go(kv, pane);
+    give(kv, pane);
+}
+
+static void pass_until(struct kv *kv,
+                       struct kv_table *t,
+                       uint32_t n,
+                       void (*give)(struct kv *kv, uint32_t pane))
+{
+    const uint32_t first = kv_first_pane(kv, n);
+    for (; t->first_pane < first && t->first_pane < t->end_pane; t->first_pane++) {
+        pass(kv, t, t->first_pane, give);
+        kv->counts.panes_passed++;
+    }
 }
 
 void kv_panes_pass(struct kv *kv, struct kv_table *t, uint32_t n)
 {
-    uint32_t first = kv_first_pane(kv, n);
-    if (!kv->panes)
-        return;
-    for (; t->first_pane < first && t->first_pane < t->end_pane; t->first_pane++) {
-        pass(kv, t, t->first_pane);
-        kv->counts.panes_passed++;
-    }
+    if (kv->panes)
+        pass_until(kv, t, n, let_go);
 }
 
 void kv_panes_attach(struct kv *kv, struct kv_table *t, uint32_t n)
@@ -182,7 +192,9 @@ void kv_panes_attach(struct kv *kv, struct kv_table *t, uint32_t n)
     if (!kv->panes)
         return;
     hold(kv, t, n); /* first: what others have passed might be taken back */
-    kv_panes_pass(kv, t, n);
+    /* At once: no step under way was given what this table holds, and who admits a sequence counts
+     * on its having no more than one window's panes. */
+    pass_until(kv, t, n, kv_pane_give_back);
     uint32_t first = kv_first_pane(kv, n);
     t->first_pane = first > t->first_pane ? first : t->first_pane;
     t->end_pane = t->n_blocks;
@@ -193,7 +205,7 @@ void kv_panes_attach(struct kv *kv, struct kv_table *t, uint32_t n)
 void kv_panes_release(struct kv *kv, struct kv_table *t)
 {
     while (t->end_pane > t->first_pane)
-        pass(kv, t, --t->end_pane);
+        pass(kv, t, --t->end_pane, let_go);
     t->first_pane = t->end_pane = 0;
 }
 

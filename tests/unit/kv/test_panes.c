@@ -239,6 +239,25 @@ static void test_shares_panes(void **state)
     assert_sound(f);
 }
 
+/* Of a prefix whose end lies in the middle of a block a table needs fewer panes than of its full
+ * blocks. What it does not need is to be had at once, although a step is under way: it counts on
+ * no more than one window. */
+static void test_a_hit_holds_no_more_than_a_window(void **state)
+{
+    struct fixture *f = *state;
+    attach(f, &f->tables[0], f->text, 13);
+    compute(f, &f->tables[0], 0, 12, 4);
+    kv_table_release(f->kv, &f->tables[0], 12);
+    kv_step_begun(f->kv);
+    struct kv_table *t = &f->tables[1];
+    assert_int_equal(attach(f, t, f->text, 12), 11);
+    assert_int_equal(t->first_pane, 1);
+    assert_int_equal(t->end_pane, 3);
+    assert_int_equal(kv_panes_available(f->kv), N_PANES - 2);
+    kv_step_ended(f->kv);
+    assert_sound(f);
+}
+
 /* What two computed side by side: the copy that stays has a pane, one of the two. */
 static void test_merging_leaves_one_pane(void **state)
 {
@@ -337,6 +356,7 @@ int main(void)
         TEST(test_a_prefix_needs_its_last_window),
         TEST(test_a_hit_is_as_long_as_its_panes),
         TEST(test_shares_panes),
+        TEST(test_a_hit_holds_no_more_than_a_window),
         TEST(test_merging_leaves_one_pane),
         TEST(test_a_block_takes_its_pane_along),
         TEST(test_check_finds_what_is_broken),
