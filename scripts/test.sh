@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Run every test against one build folder: scripts/test.sh [build]
+# Run every test against one build folder: scripts/test.sh [build]. Sanitized, those that take
+# longest run over few shapes; over all with WEIR_ALL_SHAPES=1.
 # Unit tests and simulations through ctest; golden files, server and hostile input through pytest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,6 +9,7 @@ export WEIR_BIN=$PWD/$build/weir WEIR_FAKE_APP=$PWD/$build/tests/http/fake_app
 [ -z "${WEIR_FIXTURES:-}" ] && [ -d ../shared/fixtures ] && export WEIR_FIXTURES=$PWD/../shared/fixtures
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=0:abort_on_error=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
+[[ $build != *san ]] || [ -n "${WEIR_ALL_SHAPES:-}" ] || export WEIR_FEW_SHAPES=1 # tests/few.h
 export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
 
 /usr/bin/python3 tests/include_graph.py

@@ -3,7 +3,7 @@
  *
  * What nobody has stored is NaN throughout, and block tables hold no valid id where nothing may be
  * read. */
-#include "few.h"
+#include "../few.h"
 #include "on_device.h"
 
 #include "backend/cuda/attention.h"

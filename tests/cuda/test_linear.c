@@ -11,7 +11,7 @@
 #include "backend/cpu/panel.h"
 #include "backend/cuda/linear_layout.h"
 #include "cuda/device.h"
-#include "cuda/few.h"
+#include "few.h"
 #include "unit/backend/cpu/weights.h"
 
 #include <math.h>

@@ -10,7 +10,7 @@
 #include "backend/cuda/experts.h"
 #include "backend/cuda/linear_layout.h"
 #include "cuda/device.h"
-#include "cuda/few.h"
+#include "few.h"
 #include "unit/backend/cpu/weights.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * double, over sizes that no tile divides; three sequences of a step at once, with states between,
  * behind and before their rows; what is nobody's stays as it is; and the same bits in parts, alone,
  * within larger bounds, and with whatever states kept. */
-#include "few.h"
+#include "../few.h"
 #include "on_device.h"
 
 #include "backend/cuda/recurrent.h"

@@ -3,7 +3,7 @@
 #include "on_device.h"
 
 #include "backend/cuda/rows_pack.h"
-#include "few.h"
+#include "../few.h"
 #include "model/model.h"
 
 /* What a trial reads and writes: once for launches that are one, once for launches each. */

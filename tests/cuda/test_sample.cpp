@@ -1,6 +1,6 @@
 /* Choosing on the device what the host would choose: random cases over small vocabularies against
  * sample_token, corners, large rows, and the same token whoever chooses beside. */
-#include "few.h"
+#include "../few.h"
 #include "on_device.h"
 
 #include "backend/cuda/sample.h"

@@ -9,7 +9,7 @@
 
 #include "backend/cuda/cuda.h"
 #include "cuda/device.h"
-#include "cuda/few.h"
+#include "few.h"
 #include "unit/backend/cpu/drive.h"
 #include "unit/backend/cpu/weights.h"
 

@@ -9,6 +9,7 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/panel.h"
 #include "base/mem.h"
+#include "few.h"
 #include "unit/backend/cpu/isas.h"
 
 #include <float.h>
@@ -241,6 +242,8 @@ static void linear_shapes(const struct cpu_kernels *kernels, enum gguf_type type
                                       17, 20, 23, 28, 32, 33, 36, 49, 62, 75, 88, 101};
     for (size_t at = 0; at < COUNT(counts); at++) {
         const uint32_t rows = counts[at];
+        if (few_leave_out(at + type, 3))
+            continue;
         struct linear_case c = {.kernels = kernels, .rows = rows, .n = ns[rnd() % COUNT(ns)]};
         const uint32_t most = rows % 2 ? 150 : 1200; /* longer than a part, TILE_K */
         c.k = unit == 1 ? 1 + rnd() % most : unit * (1 + rnd() % (most / unit + 1));
@@ -337,6 +340,8 @@ static void any_rows_and_panels_are_exact(void **s)
             run_linear(&c, r, 1, 1, false, all);
         const bool plain = strcmp(c.kernels->name, "reference") == 0; /* slow, and up to 8 alike */
         for (uint32_t rows = 1; rows <= (plain ? 12 : MOST_ROWS); rows++) {
+            if (few_leave_out(rows + i, 3))
+                continue;
             const uint32_t panels = 1 + (uint32_t)(rows + i) % MOST_PANELS;
             const uint32_t n = panels * PANEL_COLS - rnd() % PANEL_COLS;
             check_among(&c, rnd() % 3 ? 0 : SKIP, rows, n, all);
@@ -500,6 +505,8 @@ static void extremes_are_exact(void **s)
     for (size_t t = 0; t < COUNT(types); t++) {
         const uint32_t unit = gguf_type_info(types[t])->block_values;
         for (size_t i = 0; unit > 1 && i < COUNT(rows); i++) {
+            if (few_leave_out(i + t, 3))
+                continue;
             /* a part of TILE_K and more, of which every number of groups may be left */
             const uint32_t k = unit < 256 ? (TILE_K + 32 * (1 + rnd() % 9)) / unit * unit : 768;
             check_extremes(types[t], rows[i], ns[(t + i) % COUNT(ns)], k);

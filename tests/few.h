@@ -1,0 +1,22 @@
+/* Where every access is watched a test takes ten to a hundred times as long. With WEIR_FEW_SHAPES
+ * each kernel, and each way through it, is still run, over few shapes: in the checks for races
+ * (`make cuda-races` has all), and under sanitizers (scripts/test.sh; conftest.py likewise). */
+#ifndef WEIR_TESTS_FEW_H
+#define WEIR_TESTS_FEW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+static inline bool few_shapes(void)
+{
+    return getenv("WEIR_FEW_SHAPES") != NULL;
+}
+
+/* Of equals, is i one to leave out then? One of `each` is not. */
+static inline bool few_leave_out(size_t i, size_t each)
+{
+    return few_shapes() && i % each != 0;
+}
+
+#endif
