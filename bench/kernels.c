@@ -213,7 +213,7 @@ static void bench_linear_rows(struct bench *b,
                                 .act_lanes = lanes,
                                 .n_rows = rows,
                                 .prefetch = cpu_kernels_prefetch(rows),
-                                .four_rows = cpu_kernels_four_rows(),
+                                .zen4 = cpu_kernels_zen4(),
                                 .scratch = scratch,
                                 .out = out,
                                 .out_stride = CACHED_PANELS * PANEL_COLS};

@@ -119,9 +119,9 @@ uint32_t cpu_kernels_prefetch(uint32_t n_rows)
 }
 
 /* What eight rows come to fills the registers of AVX-512 twice over, and Zen 4 stores a vector
- * every other cycle only. Intel's Xeon was faster with eight, others of AMD's were not measured
- * (docs/PERFORMANCE.md). */
-bool cpu_kernels_four_rows(void)
+ * every other cycle only, widened weights among them. Intel's Xeon was faster with eight, others of
+ * AMD's were not measured (docs/PERFORMANCE.md). */
+bool cpu_kernels_zen4(void)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();

@@ -190,9 +190,10 @@ struct linear_job {
     uint32_t first_row; /* a multiple of act_lanes */
     uint32_t n_rows;    /* at most LINEAR_MAX_ROWS */
     uint32_t prefetch;  /* bytes ahead that weights are asked for */
-    bool four_rows;     /* to a tile where scales are integers, for eight; the bits are the same */
-    uint8_t *scratch;   /* LINEAR_SCRATCH_BYTES, aligned to 64 */
-    float *out;         /* of row 0, at the first panel's first column */
+    bool zen4; /* four rows to a tile where scales are integers, for eight, and up to twice as many
+                * rows without tiles where there is little to take apart; the bits are the same */
+    uint8_t *scratch; /* LINEAR_SCRATCH_BYTES, aligned to 64 */
+    float *out;       /* of row 0, at the first panel's first column */
     size_t out_stride;
     const float *scale; /* one for all, or NULL */
     const float *bias;  /* at the first panel's first column, or NULL */
@@ -347,8 +348,8 @@ const struct cpu_kernels *cpu_kernels_select(const char *isa);
 /* How far ahead this machine's processor wants to be told what a job of n_rows will read. */
 uint32_t cpu_kernels_prefetch(uint32_t n_rows);
 
-/* linear_job.four_rows as this machine's processor is fastest. */
-bool cpu_kernels_four_rows(void);
+/* linear_job.zen4 as this machine's processor is fastest. */
+bool cpu_kernels_zen4(void);
 
 /* The first position that row i of the job sees. */
 static inline uint32_t attn_first_pos(const struct attn_job *j, uint32_t i)

@@ -160,7 +160,7 @@ static void tile_rows(struct tile *t, const struct tile_format *f, bool last)
 static void run_tiled(const struct linear_job *j, const struct tile_format *f)
 {
     struct tile t = {.j = j, .wide = j->scratch, .sums = (float *)(j->scratch + WIDE_PART_BYTES)};
-    t.max_rows = f->fewer && j->four_rows ? 4 : f->max_rows;
+    t.max_rows = f->fewer && j->zen4 ? 4 : f->max_rows;
     const size_t n_sums = (size_t)(j->n_rows + 3) / 4 * 4 * TILE_VECS * VL;
     const uint32_t n_k = j->act->k;
     for (uint32_t p = 0; p < j->n_panels; p += TILE_PANELS) {
