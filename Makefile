@@ -39,11 +39,11 @@ cuda-races: deps     ## the kernels' tests with every access checked for races; 
 	@cmake --build --preset release -j $(JOBS) --target cuda_races
 	@for t in build/tests/cuda/cuda_races_*; do [ ! -f $$t ] || $$t || exit 1; done
 
-asan: deps           ## all tests under AddressSanitizer and UBSan
+asan: deps           ## the tests under AddressSanitizer and UBSan (WEIR_ALL_SHAPES=1: over all shapes)
 	@cmake --preset asan >/dev/null && cmake --build --preset asan -j $(JOBS)
 	@scripts/test.sh build-asan
 
-tsan: deps           ## all tests under ThreadSanitizer
+tsan: deps           ## the same under ThreadSanitizer
 	@cmake --preset tsan >/dev/null && cmake --build --preset tsan -j $(JOBS)
 	@scripts/test.sh build-tsan
 

@@ -4,6 +4,7 @@ import collections
 import os
 import signal
 import threading
+import zlib
 
 # As a terminal leaves them, whoever starts the tests: a program inherits what its parent ignores
 # (nohup, a job in the background), and some tests send signals.
@@ -13,16 +14,13 @@ if threading.current_thread() is threading.main_thread():
 
 
 def pytest_collection_modifyitems(config, items):
-    """With WEIR_FEW_SHAPES (few.h), of a test that has a hundred inputs and more every third."""
-    if "WEIR_FEW_SHAPES" not in os.environ:
+    """With WEIR_FEW_SHAPES (few.h), a third of a test that has a hundred inputs and more, but for
+    hostile files; by hash, for inputs come in turns of kinds."""
+    if not os.environ.get("WEIR_FEW_SHAPES"):
         return
     n_inputs = collections.Counter(item.function for item in items)
-    n_seen = collections.Counter()
-    left_out = []
-    for item in items:
-        n_seen[item.function] += 1
-        if n_inputs[item.function] >= 100 and n_seen[item.function] % 3:
-            left_out.append(item)
-    config.hook.pytest_deselected(items=left_out)
-    left_out = set(left_out)
+    left_out = {item for item in items
+                if n_inputs[item.function] >= 100 and "/hostile/" not in str(item.path)
+                and zlib.crc32(item.nodeid.encode()) % 3}
+    config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]

@@ -10,7 +10,8 @@
 
 static inline bool few_shapes(void)
 {
-    return getenv("WEIR_FEW_SHAPES") != NULL;
+    const char *few = getenv("WEIR_FEW_SHAPES");
+    return few && *few;
 }
 
 /* Of equals, is i one to leave out then? One of `each` is not. */

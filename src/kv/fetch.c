@@ -199,7 +199,8 @@ static void take_arrival(struct kv *kv, const struct kv_tier_done *done)
     f->since_us = kv->now_us;
     t->n_attached += size;
     kv->counts.hit_tokens += size;
-    kv_publish(kv, t, f->arrived * size, false);
+    kv_publish_blocks(kv, t, f->arrived * size, false);
+    kv_panes_pass_now(kv, t, f->arrived * size); /* for those that arrive next */
 }
 
 bool kv_poll(struct kv *kv)

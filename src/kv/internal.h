@@ -64,6 +64,8 @@ enum err kv_leaving_check(const struct kv *kv,
                           uint32_t *held,
                           struct err_info *e) WEIR_MUST_USE;
 
+/* kv_publish, but for the panes that the window has passed. */
+void kv_publish_blocks(struct kv *kv, struct kv_table *t, uint32_t n_computed, bool tail);
 /* Publish the first n tokens of the table's block i. */
 void kv_publish_block(struct kv *kv, struct kv_table *t, uint32_t i, uint32_t n);
 
@@ -79,8 +81,10 @@ void kv_panes_destroy(struct kv *kv);
 void kv_pane_take(struct kv *kv, struct kv_table *t);
 /* The table attached to blocks, up to n positions: hold the panes that lie in the window now. */
 void kv_panes_attach(struct kv *kv, struct kv_table *t, uint32_t n);
-/* n positions are stored: let go of the panes that the window has passed. */
+/* n positions are stored: let go of the panes that the window has passed; at once, of a table that
+ * has no rows under way. */
 void kv_panes_pass(struct kv *kv, struct kv_table *t, uint32_t n);
+void kv_panes_pass_now(struct kv *kv, struct kv_table *t, uint32_t n);
 void kv_panes_release(struct kv *kv, struct kv_table *t);
 /* The table's block i, which it has just computed, gives way to another of equal content. */
 void kv_pane_merge(struct kv *kv, struct kv_table *t, uint32_t i, uint32_t other);

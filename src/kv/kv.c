@@ -442,7 +442,7 @@ void kv_publish_block(struct kv *kv, struct kv_table *t, uint32_t i, uint32_t n)
     }
 }
 
-void kv_publish(struct kv *kv, struct kv_table *t, uint32_t n_computed, bool tail)
+void kv_publish_blocks(struct kv *kv, struct kv_table *t, uint32_t n_computed, bool tail)
 {
     uint32_t size = kv->cfg.block_tokens;
     assert(n_computed <= (uint64_t)t->n_blocks * size);
@@ -450,6 +450,11 @@ void kv_publish(struct kv *kv, struct kv_table *t, uint32_t n_computed, bool tai
         kv_publish_block(kv, t, t->n_published / size, size);
     if (t->shares && tail && n_computed > t->n_published)
         kv_publish_block(kv, t, t->n_published / size, n_computed - t->n_published);
+}
+
+void kv_publish(struct kv *kv, struct kv_table *t, uint32_t n_computed, bool tail)
+{
+    kv_publish_blocks(kv, t, n_computed, tail);
     kv_panes_pass(kv, t, n_computed);
     kv_states_pass(kv, t, n_computed);
 }

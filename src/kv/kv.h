@@ -239,9 +239,9 @@ void kv_count_misses(struct kv *kv, uint32_t n_tokens);
 
 /* --- steps that run while the host goes on --- */
 
-/* From here on the blocks of all tables may be in use by one more step; by the oldest no more.
- * Steps end in the order in which they began. Where they end before anything else happens these
- * need not be called. */
+/* From here on the blocks of all tables that have rows in it may be in use by one more step; by the
+ * oldest no more. Steps end in the order in which they began. Where they end before anything else
+ * happens these need not be called. */
 void kv_step_begun(struct kv *kv);
 void kv_step_ended(struct kv *kv);
 bool kv_has_steps(const struct kv *kv);       /* some are under way */

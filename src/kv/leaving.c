@@ -1,5 +1,6 @@
-/* Blocks, panes and states that were let go while steps are under way. A device may still read and
- * write what those steps were given, so the references outlive the tables that gave them up:
+/* Blocks, panes and states that were let go while steps are under way, but for panes of a table
+ * that has no rows in any. A device may still read and write what those steps were given, so the
+ * references outlive the tables that gave them up:
  *
  *      steps begun      1     2     3
  *      let go              a     b  c        (a after 1 was begun, b and c after 2 or 3)

@@ -187,14 +187,19 @@ void kv_panes_pass(struct kv *kv, struct kv_table *t, uint32_t n)
         pass_until(kv, t, n, let_go);
 }
 
+/* For other tables' rows their own references stand, here or on the list of what leaves. */
+void kv_panes_pass_now(struct kv *kv, struct kv_table *t, uint32_t n)
+{
+    if (kv->panes)
+        pass_until(kv, t, n, kv_pane_give_back);
+}
+
 void kv_panes_attach(struct kv *kv, struct kv_table *t, uint32_t n)
 {
     if (!kv->panes)
         return;
-    hold(kv, t, n); /* first: what others have passed might be taken back */
-    /* At once: no step under way was given what this table holds, and who admits a sequence counts
-     * on its having no more than one window's panes. */
-    pass_until(kv, t, n, kv_pane_give_back);
+    hold(kv, t, n);              /* first: what others have passed might be taken back */
+    kv_panes_pass_now(kv, t, n); /* who admits a sequence counts on one window's panes */
     uint32_t first = kv_first_pane(kv, n);
     t->first_pane = first > t->first_pane ? first : t->first_pane;
     t->end_pane = t->n_blocks;

@@ -124,6 +124,11 @@ static enum err check_tenants(const struct sched *s, struct err_info *e)
 enum err sched_check(const struct sched *s, struct err_info *e)
 {
     uint64_t expected = 0, panes = 0;
+    if (s->n_broken > 0)
+        return err_set(e,
+                       ERR_INTERNAL,
+                       "%llu times less memory was there than was promised",
+                       (unsigned long long)s->n_broken);
     for (uint32_t i = 0; i < s->n_running; i++) {
         enum err err = check_running(s, i, e);
         if (err == OK)

@@ -35,6 +35,7 @@ static void add_item(struct sched *s, struct sched_plan *plan, struct sched_seq 
     /* sched_make_room and rows_in_memory saw to it that this cannot fail */
     if (kv_table_grow(s->kv, &seq->table, first + n, NULL) != OK) {
         log_error("slot %u: no KV block although one was promised", seq->slot);
+        s->n_broken++;
         assert(!"promise broken");
         return;
     }
@@ -197,6 +198,7 @@ void sched_plan_step(struct sched *s, uint32_t row_budget, struct sched_plan *ou
         return;
     }
     sched_admit(s, prefill_budget(s, row_budget));
+    s->n_broken += s->n_promised > kv_room(s->kv);
     out->waits_for_steps = s->waits_for_steps;
     out->n_admitted = (uint32_t)(s->n_entered - n_entered);
     out->n_preempted = (uint32_t)(s->n_preempted - n_preempted);

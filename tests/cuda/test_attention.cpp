@@ -440,8 +440,11 @@ static void check_values(const shape &s, const std::vector<uint32_t> &lengths)
         runs.push_back(run{i, lengths[i] - n, n});
     }
     const std::vector<float> got = w.attend(runs, random_below(3), 0);
-    if (few_shapes()) /* of which only the launches count: what they give is known */
+    if (few_shapes()) { /* of which only the launches count: what they give is known */
+        if (s.causal) /* and a row alone, as others decode */
+            w.attend({run{0, lengths[0] - 1, 1}}, 0, 0);
         return;
+    }
     double worst = 0, ours = 0, theirs = 0, all = 0;
     size_t row = 0;
     for (const run &r : runs) {
