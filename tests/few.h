@@ -1,6 +1,6 @@
 /* Where every access is watched a test takes ten to a hundred times as long. With WEIR_FEW_SHAPES
- * each kernel, and each way through it, is still run, over few shapes: in the checks for races
- * (`make cuda-races` has all), and under sanitizers (scripts/test.sh; conftest.py likewise). */
+ * it looks at what it is for over few shapes: in the checks for races (`make cuda-races` has all),
+ * and under sanitizers (scripts/test.sh; conftest.py likewise). */
 #ifndef WEIR_TESTS_FEW_H
 #define WEIR_TESTS_FEW_H
 

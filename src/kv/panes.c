@@ -158,21 +158,17 @@ static void let_go(struct kv *kv, uint32_t pane)
         kv_pane_give_back(kv, pane);
 }
 
+typedef void (*give_fn)(struct kv *kv, uint32_t pane); /* let_go or kv_pane_give_back */
+
 /* The table's pane i. */
-static void pass(struct kv *kv,
-                 struct kv_table *t,
-                 uint32_t i,
-                 void (*give)(struct kv *kv, uint32_t pane))
+static void pass(struct kv *kv, struct kv_table *t, uint32_t i, give_fn give)
 {
     const uint32_t pane = t->panes[i];
     t->panes[i] = KV_NO_PANE;
     give(kv, pane);
 }
 
-static void pass_until(struct kv *kv,
-                       struct kv_table *t,
-                       uint32_t n,
-                       void (*give)(struct kv *kv, uint32_t pane))
+static void pass_until(struct kv *kv, struct kv_table *t, uint32_t n, give_fn give)
 {
     const uint32_t first = kv_first_pane(kv, n);
     for (; t->first_pane < first && t->first_pane < t->end_pane; t->first_pane++) {

@@ -202,6 +202,36 @@ static void test_takes_what_is_still_there(void **state)
     assert_int_equal(f->table.n_blocks, 1);
 }
 
+/* Panes for one window and the block that comes: what the window passes while a step is under way
+ * is there for the next arrival at once. */
+static void test_a_window_moves_on_beside_a_step(void **state)
+{
+    struct fixture *f = *state;
+    static const struct kv_key nobody;
+    struct kv_config kc = {.n_blocks = 8,
+                           .block_tokens = SIZE,
+                           .mover = {.write = write_block},
+                           .tier = &f->tier.base,
+                           .window = SIZE,
+                           .n_panes = 2};
+    struct kv *kv;
+    struct kv_table t;
+    assert_int_equal(kv_create(&kc, &kv, NULL), OK);
+    assert_int_equal(kv_table_init(kv, &t, 6, NULL), OK);
+    kv_table_begin(&t, text, &nobody, true);
+    kv_step_begun(kv);
+    assert_true(kv_fetch_begin(kv, &t, 0, N_TOKENS));
+    assert_false(kv_poll(kv));
+    assert_int_equal(kv_fetched(kv, &t), 12);
+    assert_int_equal(kv_panes_available(kv), 1);
+    kv_step_ended(kv);
+    const struct kv_table *all[] = {&t};
+    assert_int_equal(kv_check(kv, all, 1, NULL), OK);
+    kv_table_release(kv, &t, 12);
+    kv_table_deinit(&t);
+    kv_destroy(kv);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -212,6 +242,7 @@ int main(void)
         TEST(test_gives_up_on_silence),
         TEST(test_gives_up_on_what_is_out_of_order),
         TEST(test_takes_what_is_still_there),
+        TEST(test_a_window_moves_on_beside_a_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
