@@ -318,6 +318,28 @@ static void test_counts_shared_panes_once(void **state)
     assert_true(kv_stats(f->kv).panes.in_use <= 24);
 }
 
+/* Beside a step under way one is admitted who counts on two panes, which is what there is: one of a
+ * prefix, that its window has passed then, and of the block that the prefix ends in. */
+static void test_a_hit_beside_a_step_takes_no_more_than_promised(void **state)
+{
+    struct fixture *f = start_with_windows(state, optimistic(), 40, 2, 3);
+    struct sched_seq *before = add(f, 28, 28), *other;
+    step(f, 256);
+    sched_remove(f->sched, before);
+    other = add(f, 5, 8);
+    step(f, 256);
+    sched_plan_step(f->sched, 256, &f->plan);
+    kv_step_begun(f->kv);
+    assert_int_equal(rows_of(f, other), 1);
+    struct sched_seq *hit = add_like(f, before, 28, 60, 62);
+    assert_int_equal(kv_panes_available(f->kv), 2);
+    sched_plan_step(f->sched, 256, &f->plan);
+    check(f);
+    assert_int_equal(hit->n_cached, 28);
+    assert_true(rows_of(f, hit) >= 16);
+    kv_step_ended(f->kv);
+}
+
 /* What had been promised to those who make way is promised to nobody: else more is than there is,
  * and the next one's chunk is not cut to what is left. */
 static void test_promises_end_with_who_makes_way(void **state)
@@ -391,6 +413,7 @@ int main(void)
         TEST(test_admits_as_many_as_have_windows),
         TEST(test_a_window_must_fit),
         TEST(test_counts_shared_panes_once),
+        TEST(test_a_hit_beside_a_step_takes_no_more_than_promised),
         TEST(test_promises_end_with_who_makes_way),
         TEST(test_looks_again_after_a_copied_beginning),
         TEST(test_priority_is_a_head_start),
