@@ -89,7 +89,8 @@ static void free_product(struct product *p)
     at_free(&p->at);
 }
 
-/* Of every layout. A difference that is planted shows, so it was wgmma that multiplied. */
+/* Of every layout. A difference that is planted shows, so it was wgmma that multiplied; in one column
+ * of few values it may be rounded away. */
 static void every_format_has_the_bits_of_mma(void **s)
 {
     (void)s;
@@ -116,17 +117,15 @@ static void every_format_has_the_bits_of_mma(void **s)
         skip();
     for (size_t t = 0; t < COUNT(types) * 2; t += few_shapes() ? 2 : 1) {
         const uint32_t k = 256 * (1 + (few_shapes() ? 1 : rnd() % 4));
-        struct product p = make_product(types[t / 2],
-                                        k,
-                                        outs[few_shapes() ? 2 : rnd() % COUNT(outs)],
-                                        rows[rnd() % COUNT(rows)]);
+        const uint32_t n = outs[few_shapes() ? 2 : rnd() % COUNT(outs)];
+        struct product p = make_product(types[t / 2], k, n, rows[rnd() % COUNT(rows)]);
         float *mma = run_product(&p, 0), *wgmma = run_product(&p, 1);
         assert_memory_equal(mma, wgmma, p.out_bytes);
         free(wgmma);
         plant(1);
         wgmma = run_product(&p, 1);
         plant(0);
-        if (EMULATED)
+        if (EMULATED && n > 1)
             assert_memory_not_equal(mma, wgmma, p.out_bytes);
         free(wgmma);
         free(mma);
