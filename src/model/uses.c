@@ -28,6 +28,38 @@ bool plan_reads_later(const struct model *m, uint32_t i, enum model_buf buf)
     return false;
 }
 
+/* Choices of experts are kept by row, too: between SELECT and MIX no row may move. */
+uint32_t plan_last_mixing(const struct model *m)
+{
+    uint32_t last = 0;
+    bool selected = false;
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        switch (m->ops[i].kind) {
+        case OP_EMBED:
+        case OP_ADD_POSITION:
+        case OP_ADD_TYPE:
+        case OP_ROPE:
+        case OP_ROPE_STORE:
+        case OP_ATTENTION:
+        case OP_CONV:
+        case OP_RECUR:
+            last = i;
+            selected = false;
+            break;
+        case OP_SELECT:
+            selected = true;
+            break;
+        case OP_EXPERTS:
+        case OP_MIX:
+            last = selected ? last : i;
+            break;
+        default:
+            break;
+        }
+    }
+    return last;
+}
+
 bool plan_same_input(const struct op *a, const struct op *b)
 {
     return b->kind == OP_LINEAR && a->kind == OP_LINEAR && b->in == a->in && b->n_in == a->n_in &&

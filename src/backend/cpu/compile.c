@@ -32,7 +32,7 @@ static struct phase *add_phase(struct compiler *c, enum phase_kind kind)
     struct phase *p = &b->phases[b->n_phases++];
     /* NOLINTNEXTLINE(clang-analyzer-core.*): ops make room for their phases */
     *p = (struct phase){.kind = kind, .rows = c->rows};
-    p->first = kind == PHASE_ROWS ? b->n_steps : b->n_matrices;
+    p->first = kind == PHASE_ROWS || kind == PHASE_KEEP ? b->n_steps : b->n_matrices;
     return p;
 }
 
@@ -264,13 +264,14 @@ static enum err compile_head_linear(struct compiler *c, const struct op *op)
 static enum err compile_logits(struct compiler *c, const struct op *op)
 {
     struct cpu_backend *b = c->b;
+    const enum phase_rows rows = c->rows;
     struct phase *p = last_phase(c);
     struct step *norm = b->n_steps ? &b->steps[b->n_steps - 1] : NULL;
     if (!p || !norm || p->kind != PHASE_ROWS ||
         (norm->kind != STEP_NORM && norm->kind != STEP_LAYER_NORM) || norm->out != op->in ||
         norm->in == norm->out)
         return err_set(c->e, ERR_UNSUPPORTED, "a plan whose logits do not follow a norm");
-    if (p->n > 1) { /* the steps before it stay for all rows */
+    if (p->n > 1) { /* the steps before it stay for all rows there are */
         p->n--;
         p = add_phase(c, PHASE_ROWS);
         p->first--;
@@ -287,7 +288,7 @@ static enum err compile_logits(struct compiler *c, const struct op *op)
     c->packed_formats = 0;
     if (op->scale != 1.0f || op->cap > 0.0f)
         add_step(c, STEP_CAP, op);
-    c->rows = ROWS_ALL;
+    c->rows = rows;
     return OK;
 }
 
@@ -297,6 +298,21 @@ static void compile_hidden(struct compiler *c, const struct op *op)
     c->rows = ROWS_HIDDEN;
     add_phase(c, PHASE_ROWS)->gather = true;
     add_step(c, op->w ? STEP_NORM : STEP_COPY, op)->w = copy_vector(c, op->w);
+}
+
+/* From here on it is over the rows that are wanted for anything. */
+static void compile_keep(struct compiler *c)
+{
+    struct phase *p = add_phase(c, PHASE_KEEP);
+    for (int buf = 0; buf < N_MODEL_BUFS; buf++) {
+        if (plan_reads_later(c->m, c->op, (enum model_buf)buf)) {
+            c->b->steps[c->b->n_steps++] = (struct step){
+                .kind = STEP_COPY, .in = (enum model_buf)buf, .out = (enum model_buf)buf};
+            p->n++;
+        }
+    }
+    c->rows = ROWS_KEPT;
+    c->packed_formats = 0;
 }
 
 static void compile_layer_norm(struct compiler *c, const struct op *op)
@@ -558,16 +574,20 @@ enum err cpu_compile(struct cpu_backend *b, struct err_info *e)
 {
     struct compiler c = {.b = b, .m = b->model, .e = e};
     const uint32_t n_ops = b->model->n_ops; /* an op makes at most two steps and three phases */
+    const uint32_t last_mixing = plan_last_mixing(b->model);
     size_t n_matrices = 1;
     for (uint32_t i = 0; i < n_ops; i++)
         n_matrices += b->model->ops[i].kind == OP_EXPERTS       ? b->model->hp.n_expert
                       : b->model->ops[i].kind == OP_HEAD_LINEAR ? b->model->ops[i].n_head
                                                                 : 1;
     b->phases = mem_zalloc((size_t)n_ops * 3 + 1, sizeof *b->phases);
-    b->steps = mem_zalloc((size_t)n_ops * 2 + 1, sizeof *b->steps);
+    b->steps = mem_zalloc((size_t)n_ops * 2 + N_MODEL_BUFS, sizeof *b->steps);
     b->matrices = mem_zalloc(n_matrices, sizeof *b->matrices);
     enum err err = alloc_vectors(&c);
-    for (c.op = 0; !err && c.op < n_ops; c.op++)
+    for (c.op = 0; !err && c.op < n_ops; c.op++) {
         err = compile_op(&c, &b->model->ops[c.op]);
+        if (!err && c.op == last_mixing)
+            compile_keep(&c);
+    }
     return err;
 }

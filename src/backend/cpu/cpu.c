@@ -159,6 +159,9 @@ static void carve_workspace(struct cpu_backend *b, struct carver *c)
     b->n_items = carve(c, b->n_phases, sizeof *b->n_items);
     b->row_seq = carve(c, rows, sizeof *b->row_seq);
     b->tiles = carve(c, rows, sizeof *b->tiles);
+    b->kept = carve(c, rows, sizeof *b->kept);
+    b->logit_at = carve(c, b->cfg.max_logit_rows, sizeof *b->logit_at);
+    b->hidden_at = carve(c, rows, sizeof *b->hidden_at);
 }
 
 static enum err alloc_workspace(struct cpu_backend *b, struct err_info *e)

@@ -15,6 +15,9 @@
  *
  *     CONV, RECUR item: some channels, or a head, of one sequence, over its rows (recurrent.h)
  *
+ *     KEEP        item: a buffer; its rows that are wanted move to its front. Behind the last op
+ *                 that mixes rows all others are done with: a prompt needs its last one only
+ *
  * so a layer is seven phases: [norm, pack] [q k v] [rope, store] [attention] [pack] [output + add]
  * [norm, pack] [gate, up] [gated, pack] [down + add], ten with the packs between. */
 #ifndef WEIR_BACKEND_CPU_CPU_H
@@ -50,7 +53,7 @@ enum step_kind {
     STEP_CLAMP,      /* in place */
     STEP_XIELU,      /* likewise */
     STEP_STREAMS,    /* one of the ops on residual streams (streams.c): `op` */
-    STEP_COPY,       /* in to out */
+    STEP_COPY,       /* in to out; of a phase KEEP, within one buffer */
     STEP_PACK,       /* `in` to the packed activations that the next LINEAR reads, */
     STEP_PACK_HEADS, /* or those of each of its heads */
 };
@@ -114,17 +117,19 @@ enum phase_kind {
     PHASE_EXPERTS,
     PHASE_CONV,
     PHASE_RECUR,
+    PHASE_KEEP,
 };
 
-/* The rows that a phase is over: all, or those whose logits, or hidden states, are wanted. */
-enum phase_rows { ROWS_ALL, ROWS_LOGITS, ROWS_HIDDEN };
+/* The rows that a phase is over: all, those that are kept, or those whose logits, or hidden states,
+ * are wanted. */
+enum phase_rows { ROWS_ALL, ROWS_KEPT, ROWS_LOGITS, ROWS_HIDDEN };
 
 struct phase {
     enum phase_kind kind;
     enum phase_rows rows;
-    bool gather; /* the first step reads row logit_rows[i], or hidden_rows[i], all else row i */
-    bool places; /* over places instead of rows (experts.h) */
-    uint32_t first, n;  /* into steps or matrices */
+    bool gather;        /* the first step reads row logit_at[i], or hidden_at[i], all else row i */
+    bool places;        /* over places instead of rows (experts.h) */
+    uint32_t first, n;  /* into steps (ROWS, KEEP) or matrices */
     uint32_t n_panels;  /* LINEAR: of all its matrices; EXPERTS: of all of one expert */
     uint32_t chunk;     /* rows, or panels, an item holds; set for each batch */
     size_t panel_bytes; /* LINEAR: of the largest */
@@ -213,7 +218,11 @@ struct cpu_backend {
     uint32_t *row_seq;       /* [max_rows] */
     struct attn_tile *tiles; /* [max_rows] */
     uint32_t n_tiles;
-    uint32_t n_ranges; /* that an item of attention is split into; 1: not */
+    uint32_t n_ranges;   /* that an item of attention is split into; 1: not */
+    uint32_t *kept;      /* [n_kept] of max_rows, ascending: rows that are wanted; where those */
+    uint32_t *logit_at;  /* [max_logit_rows] whose logits are, are among them, */
+    uint32_t *hidden_at; /* [max_rows] and those whose hidden states are */
+    uint32_t n_kept;
 
     /* Of the layer at work (experts.h). */
     uint32_t *experts;       /* [max_rows][n_expert_used] by rank */

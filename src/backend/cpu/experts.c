@@ -139,11 +139,11 @@ void experts_select(const struct cpu_backend *b, const struct step *s, uint32_t 
         weights[i] *= s->w[experts[i]];
 }
 
-void experts_sort(struct cpu_backend *b)
+void experts_sort(struct cpu_backend *b, uint32_t n_rows)
 {
     const struct model_hparams *hp = &b->model->hp;
-    const uint32_t n_used = hp->n_expert_used, n = b->batch->n_rows * n_used;
-    const uint32_t unit = b->batch->n_rows == 1 ? 1 : ACT_TILE;
+    const uint32_t n_used = hp->n_expert_used, n = n_rows * n_used;
+    const uint32_t unit = cpu_act_lanes(n_rows);
     uint32_t count[MAX_EXPERTS] = {0}, next[MAX_EXPERTS];
     for (uint32_t i = 0; i < n; i++)
         count[b->experts[i]]++;
@@ -184,10 +184,11 @@ void experts_mix(const struct cpu_backend *b, const struct step *s, uint32_t row
                                s->n);
 }
 
-/* Panels first .. first + n - 1 of a matrix, for all places of a run. */
+/* Panels first .. first + n - 1 of a matrix, for all places of a run, in a step of n_rows. */
 static void multiply(const struct cpu_backend *b,
                      const struct matrix *x,
                      const struct expert_run *run,
+                     uint32_t n_rows,
                      uint32_t first,
                      uint32_t n,
                      uint32_t worker)
@@ -199,7 +200,7 @@ static void multiply(const struct cpu_backend *b,
         .n_panels = n,
         .n_cols = x->n_out - col < n * PANEL_COLS ? x->n_out - col : n * PANEL_COLS,
         .act = &x->act,
-        .act_lanes = cpu_act_lanes(b->batch->n_rows),
+        .act_lanes = cpu_act_lanes(n_rows),
         .zen4 = cpu_kernels_zen4(),
         .scratch = b->linear_scratch + (size_t)worker * LINEAR_SCRATCH_BYTES,
         .out = b->bufs[x->out] + col,
@@ -232,7 +233,7 @@ void experts_run(struct cpu_backend *b, const struct phase *p, uint32_t item, ui
             continue;
         }
         const uint32_t here = left < x->n_panels - first ? left : x->n_panels - first;
-        multiply(b, x, run, first, here, worker);
+        multiply(b, x, run, cpu_phase_rows(b, p), first, here, worker);
         left -= here;
         first = 0;
     }

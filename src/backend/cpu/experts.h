@@ -30,8 +30,8 @@ uint32_t experts_max_runs(const struct model_hparams *hp, uint32_t n_rows);
 /* OP_SELECT for one row. */
 void experts_select(const struct cpu_backend *b, const struct step *s, uint32_t row);
 
-/* Places for all rows of the batch, once all are selected; a phase of one item. */
-void experts_sort(struct cpu_backend *b);
+/* Places for all n_rows of the step, once all are selected; a phase of one item. */
+void experts_sort(struct cpu_backend *b, uint32_t n_rows);
 
 /* Multiplies n values of a place by the weight that its expert has for its row. */
 void experts_weigh(const struct cpu_backend *b, uint32_t place, float *x, uint32_t n);

@@ -5,10 +5,13 @@
 #include "backend/cpu/recurrent.h"
 
 #include <assert.h>
+#include <string.h>
 
 uint32_t cpu_phase_rows(const struct cpu_backend *b, const struct phase *p)
 {
     switch (p->rows) {
+    case ROWS_KEPT:
+        return b->n_kept;
     case ROWS_LOGITS:
         return b->batch->n_logit_rows;
     case ROWS_HIDDEN:
@@ -21,7 +24,7 @@ uint32_t cpu_phase_rows(const struct cpu_backend *b, const struct phase *p)
 
 static void run_rows(struct cpu_backend *b, const struct phase *p, uint32_t item)
 {
-    const uint32_t *rows = p->rows == ROWS_HIDDEN ? b->batch->hidden_rows : b->batch->logit_rows;
+    const uint32_t *rows = p->rows == ROWS_HIDDEN ? b->hidden_at : b->logit_at;
     const uint32_t n_rows = cpu_phase_rows(b, p), first = item * p->chunk;
     for (uint32_t row = first; row < first + p->chunk && row < n_rows; row++) {
         uint32_t from = p->gather ? rows[row] : row;
@@ -33,13 +36,25 @@ static void run_rows(struct cpu_backend *b, const struct phase *p, uint32_t item
 /* As run_rows, over places; those that only fill up a tile are left out. */
 static void run_places(struct cpu_backend *b, const struct phase *p, uint32_t item)
 {
-    const uint32_t first = item * p->chunk, n_rows = b->batch->n_rows;
+    const uint32_t first = item * p->chunk, n_rows = cpu_phase_rows(b, p);
     for (uint32_t place = first; place < first + p->chunk && place < b->n_places; place++) {
         const uint32_t row = b->place_row[place];
         for (uint32_t i = 0; row != NO_ROW && i < p->n; i++) {
             struct step *s = &b->steps[p->first + i];
             cpu_run_step(b, s, s->gather ? row : place, place, n_rows);
         }
+    }
+}
+
+/* Of one buffer; in place, for none moves up. */
+static void keep_rows(const struct cpu_backend *b, const struct phase *p, uint32_t item)
+{
+    const enum model_buf buf = b->steps[p->first + item].out;
+    for (uint32_t i = 0; i < b->n_kept; i++) {
+        if (b->kept[i] != i)
+            memcpy(cpu_row_of(b, buf, i),
+                   cpu_row_of(b, buf, b->kept[i]),
+                   b->stride[buf] * sizeof(float));
     }
 }
 
@@ -146,7 +161,7 @@ static void run_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
         run_attention(b, p, item, worker);
         break;
     case PHASE_SORT:
-        experts_sort(b);
+        experts_sort(b, cpu_phase_rows(b, p));
         break;
     case PHASE_EXPERTS:
         experts_run(b, p, item, worker);
@@ -155,6 +170,9 @@ static void run_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
     case PHASE_RECUR:
         recurrent_run(b, p, item);
         break;
+    case PHASE_KEEP:
+        keep_rows(b, p, item);
+        break;
     }
 }
 
@@ -162,8 +180,9 @@ static void run_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
 static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
 {
     const struct model_hparams *hp = &b->model->hp;
-    const uint32_t n_workers = pool_size(b->pool), n_runs = experts_max_runs(hp, b->batch->n_rows);
+    const uint32_t n_workers = pool_size(b->pool);
     uint32_t n_rows = cpu_phase_rows(b, p);
+    const uint32_t n_runs = experts_max_runs(hp, n_rows);
     if (p->places)
         n_rows = experts_max_places(hp, n_rows);
     if (n_rows == 0)
@@ -185,6 +204,8 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
     case PHASE_CONV:
     case PHASE_RECUR:
         return recurrent_items(b, p);
+    case PHASE_KEEP:
+        return b->n_kept == b->batch->n_rows ? 0 : p->n;
     }
     return 0;
 }
@@ -209,6 +230,24 @@ static void prepare(struct cpu_backend *b, const struct batch *batch)
             b->tiles[b->n_tiles++] = (struct attn_tile){
                 i, seq->first_row + r, left < tile_rows ? left : tile_rows, seq->first_pos + r};
         }
+    }
+}
+
+/* Which rows somebody wants something of. */
+static void find_kept(struct cpu_backend *b, const struct batch *batch)
+{
+    uint32_t logits = 0, hidden = 0;
+    b->n_kept = 0;
+    while (logits < batch->n_logit_rows || hidden < batch->n_hidden_rows) {
+        const uint32_t l = logits < batch->n_logit_rows ? batch->logit_rows[logits] : UINT32_MAX;
+        const uint32_t h = hidden < batch->n_hidden_rows ? batch->hidden_rows[hidden] : UINT32_MAX;
+        const uint32_t row = l < h ? l : h;
+        assert(row < batch->n_rows && (b->n_kept == 0 || row > b->kept[b->n_kept - 1]));
+        if (l == row)
+            b->logit_at[logits++] = b->n_kept;
+        if (h == row)
+            b->hidden_at[hidden++] = b->n_kept;
+        b->kept[b->n_kept++] = row;
     }
 }
 
@@ -249,6 +288,7 @@ enum err cpu_run(struct backend *base,
     if (batch->n_rows == 0)
         return OK;
     prepare(b, batch);
+    find_kept(b, batch);
     b->n_runs_begun++;
     b->n_ranges = split_attention(b);
     for (uint32_t i = 0; i < b->n_phases; i++)

@@ -244,7 +244,7 @@ static void every_row_has_its_places(void **s)
             f.batch.n_rows = 1;
         for (uint32_t row = 0; row < f.batch.n_rows; row++)
             experts_select(&f.b, &f.step, row);
-        experts_sort(&f.b);
+        experts_sort(&f.b, f.batch.n_rows);
         check_places(&f);
         close_fixture(&f);
     }
