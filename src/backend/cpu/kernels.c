@@ -104,7 +104,7 @@ const struct cpu_kernels *cpu_kernels_select(const char *isa)
 
 /* Memory is read faster when the processor is told some KiB ahead; with several rows the arithmetic
  * fills the window in which it looks for the next load by itself. AMD's processors without AVX-512
- * are left alone with one or two rows, and were not measured. docs/PERFORMANCE.md has the rest. */
+ * are left alone with one or two rows, and were not measured. docs/EXPERIMENTS.md has the rest. */
 uint32_t cpu_kernels_prefetch(uint32_t n_rows)
 {
 #if defined(__x86_64__)
@@ -120,7 +120,7 @@ uint32_t cpu_kernels_prefetch(uint32_t n_rows)
 
 /* What eight rows come to fills the registers of AVX-512 twice over, and Zen 4 stores a vector
  * every other cycle only, widened weights among them. Intel's Xeon was faster with eight, others of
- * AMD's were not measured (docs/PERFORMANCE.md). */
+ * AMD's were not measured (docs/EXPERIMENTS.md). */
 bool cpu_kernels_zen4(void)
 {
 #if defined(__x86_64__)
