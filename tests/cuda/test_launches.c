@@ -8,11 +8,11 @@
 
 #include "cuda/models.h"
 
-/* Of a step of so many rows, each a sequence's next. */
-static uint32_t count_launches(struct cuda_backend *b, uint32_t rows, bool apart)
+/* Of a step of so many rows, each a sequence's next, of which so many want logits. */
+static uint32_t count_launches(struct cuda_backend *b, uint32_t rows, uint32_t logits, bool apart)
 {
     const struct cuda_bounds bounds = {
-        .rows = rows, .seqs = rows, .logit_rows = rows, .tiles = rows, .ranges = 1};
+        .rows = rows, .seqs = rows, .logit_rows = logits, .tiles = rows, .ranges = 1};
     struct err_info e;
     cudaGraph_t graph;
     size_t n = 0;
@@ -38,8 +38,8 @@ static void check_count(const char *name, uint32_t rows, uint32_t most)
     struct drive d;
     on_cuda(&d, m, KV_F16, 0);
     const uint32_t n_layer = m->hp.n_layer;
-    const uint32_t joined = count_launches(cuda_of(&d), rows, false);
-    const uint32_t apart = count_launches(cuda_of(&d), rows, true);
+    const uint32_t joined = count_launches(cuda_of(&d), rows, rows, false);
+    const uint32_t apart = count_launches(cuda_of(&d), rows, rows, true);
     if (joined > AROUND_LAYERS + most * n_layer)
         fail_msg("%s, %u rows: %u launches for %u layers, %u a layer allowed",
                  name,
@@ -58,6 +58,28 @@ static void a_layer_takes_few_launches(void **state)
     check_count("quantised/llama.Q8_0", 1, 10);
     check_count("quantised/llama.Q8_0", 8, 10);
     check_count("architectures/llama.f32", 1, 10);
+}
+
+/* In the middle of a prompt nothing is wanted of any row: behind the last layer's attention there
+ * is nothing to do, of ten launches a layer for six, nor for the logits. */
+static void rows_that_nobody_wants_end_at_the_last_attention(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"quantised/llama.Q8_0", "recurrent/qwen3next.f32"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct model *m = load_golden(names[i]);
+        struct drive d;
+        on_cuda(&d, m, KV_F16, 0);
+        struct cuda_backend *b = cuda_of(&d);
+        const uint32_t n_launches = b->n_launches, without = count_launches(b, 8, 0, true);
+        assert_true(without + 6 < count_launches(b, 8, 8, true));
+        while (b->launches[b->n_launches - 1].last)
+            b->n_launches--;
+        assert_int_equal(without, count_launches(b, 8, 8, true));
+        b->n_launches = n_launches;
+        drive_close(&d);
+        model_destroy(m);
+    }
 }
 
 /* --- what is joined --- */
@@ -271,6 +293,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_layer_takes_few_launches),
+        cmocka_unit_test(rows_that_nobody_wants_end_at_the_last_attention),
         cmocka_unit_test(stages_are_joined_with_care),
         cmocka_unit_test(products_are_joined_with_care),
         cmocka_unit_test(joining_changes_no_bit),

@@ -16,6 +16,7 @@ struct compiler {
     const struct model *m;
     uint32_t op;           /* index of the op being compiled */
     enum cuda_rows rows;   /* that it is over */
+    bool last;             /* it is behind the last that mixes rows */
     enum model_buf packed; /* whose rows the prepared activations hold, */
     uint32_t packed_k;     /* so many values of each, */
     unsigned packed_forms; /* in these forms; 0: nobody's */
@@ -26,8 +27,12 @@ struct compiler {
 static struct launch *add_launch(struct compiler *c, enum launch_kind kind, const struct op *op)
 {
     struct launch *l = &c->b->launches[c->b->n_launches++];
-    *l = (struct launch){
-        .kind = kind, .rows = c->rows, .w = NO_VECTOR, .bias = NO_VECTOR, .factors = NO_VECTOR};
+    *l = (struct launch){.kind = kind,
+                         .rows = c->rows,
+                         .last = c->last,
+                         .w = NO_VECTOR,
+                         .bias = NO_VECTOR,
+                         .factors = NO_VECTOR};
     if (!op)
         return l;
     l->in = op->in;
@@ -497,12 +502,15 @@ enum err cuda_compile(struct cuda_backend *b, struct err_info *e)
 {
     struct compiler c = {.b = b, .m = b->model, .e = e};
     const size_t n_ops = b->model->n_ops; /* an op makes at most three launches */
+    const uint32_t last_mixing = plan_last_mixing(b->model);
     enum err err = check_kernels(b->model, e);
     b->launches = mem_zalloc(n_ops * 3 + N_ROPE_TABLES, sizeof *b->launches);
     b->matrices = mem_zalloc(n_ops + 1, sizeof *b->matrices);
     b->vector_list = mem_zalloc(n_ops * 2 + 1, sizeof *b->vector_list);
-    for (c.op = 0; !err && c.op < n_ops; c.op++)
+    for (c.op = 0; !err && c.op < n_ops; c.op++) {
+        c.last = c.op > last_mixing;
         err = compile_op(&c, &b->model->ops[c.op]);
+    }
     cuda_join(b);
     b->n_vector_floats = c.n_vector_floats;
     choose_buffers(b);

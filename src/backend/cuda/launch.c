@@ -458,11 +458,12 @@ cudaError_t cuda_walk(struct cuda_backend *b, const struct cuda_bounds *bounds)
                          .wgmma = b->wgmma == GPU_WGMMA_USED,
                          .stream = b->stream};
     /* up to one that is refused: what a capture says of those behind it would hide why */
+    const bool anything_wanted = bounds->logit_rows > 0 || bounds->hidden_rows > 0;
     uint32_t done = 0; /* by this launch */
     for (uint32_t i = 0; i < b->n_launches && cudaPeekAtLastError() == cudaSuccess; i += done) {
         const struct launch *l = &b->launches[i];
         done = b->apart ? 1 : 1 + l->joined;
-        if (rows_bound(bounds, l->rows) == 0)
+        if (rows_bound(bounds, l->rows) == 0 || (l->last && !anything_wanted))
             continue; /* nobody wants these rows */
         at.rows = l->rows;
         if (done == 1)
