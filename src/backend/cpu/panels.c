@@ -22,6 +22,7 @@ enum {
     MAX_CHUNK = 8,            /* panels */
     STREAM_PANELS = 4,        /* that few rows read side by side, */
     STREAM_ROWS = 8,          /* at most so many */
+    EXPERT_PIECES = 4,        /* a worker, of experts that few rows meet, at least */
     ASK_BYTES = 256,          /* of each, asked for at a look */
     MAX_ASK_BYTES = 64 * 1024,
     PANEL_BITS = 24,
@@ -45,6 +46,22 @@ uint32_t cpu_panel_chunk(const struct cpu_backend *b,
     uint32_t chunk = by_cache < by_balance ? by_cache : by_balance;
     chunk = chunk < MAX_CHUNK ? chunk : MAX_CHUNK;
     return chunk >= 4 ? chunk / 4 * 4 : chunk ? chunk : 1;
+}
+
+/* Where few rows meet each expert memory decides, and nobody has asked for what a piece begins
+ * with: so pieces are as long as balance allows. */
+uint32_t cpu_expert_chunk(const struct cpu_backend *b,
+                          const struct phase *p,
+                          uint32_t n_rows,
+                          uint32_t n_runs,
+                          uint32_t n_workers)
+{
+    const uint32_t chunk = cpu_panel_chunk(b, p, n_runs, n_workers);
+    const uint64_t n_panels = (uint64_t)p->n_panels * n_runs;
+    uint64_t longest = n_panels / (n_workers * EXPERT_PIECES) / STREAM_PANELS * STREAM_PANELS;
+    longest = longest < p->n_panels ? longest : p->n_panels;
+    const bool few = (uint64_t)n_rows * b->model->hp.n_expert_used <= STREAM_ROWS * n_runs;
+    return few && longest > chunk ? (uint32_t)longest : chunk;
 }
 
 /* Where the share of a worker begins, and the one before it ends. */

@@ -199,7 +199,7 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
     case PHASE_SORT:
         return 1;
     case PHASE_EXPERTS: /* for as many experts as can be wanted: how many are is known later */
-        p->chunk = cpu_panel_chunk(b, p, n_runs, n_workers);
+        p->chunk = cpu_expert_chunk(b, p, n_rows, n_runs, n_workers);
         return (p->n_panels + p->chunk - 1) / p->chunk * n_runs;
     case PHASE_CONV:
     case PHASE_RECUR:
