@@ -10,7 +10,9 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/device_options.h"
+#include "model/uses.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -118,8 +120,8 @@ struct cost {
     double quant_ops, f16_ops, bf16_ops, f32_ops, bytes;
 };
 
-/* share: of the matrix that one token meets. */
-static void cost_add(struct cost *c, const struct op *op, double share)
+/* share: of the matrix that one token meets; read: that a step of some does. */
+static void cost_add(struct cost *c, const struct op *op, double share, double read)
 {
     const double ops = 2.0 * op->n_in * op->n_out * (double)op->w->ne[2] * share;
     switch (op->w->type) {
@@ -137,19 +139,22 @@ static void cost_add(struct cost *c, const struct op *op, double share)
         break;
     }
     const uint64_t part = op->kind == OP_EXPERTS ? op->w->ne[1] : op->n_out; /* others' rows too */
-    c->bytes += (double)op->w->n_bytes * share * op->n_out / (double)part;
+    c->bytes += (double)op->w->n_bytes * read * op->n_out / (double)part;
 }
 
-static struct cost cost_of(const struct model *m, bool with_logits)
+/* Of the first n_ops. A step of n_tokens reads an expert once, if any of them is given to it; as if
+ * all were as likely. */
+static struct cost cost_of(const struct model *m, uint32_t n_ops, uint32_t n_tokens)
 {
+    const double used = m->hp.n_expert ? (double)m->hp.n_expert_used / m->hp.n_expert : 0;
+    const double read = 1 - pow(1 - used, n_tokens);
     struct cost c = {0};
-    for (uint32_t i = 0; i < m->n_ops; i++) {
+    for (uint32_t i = 0; i < n_ops; i++) {
         const struct op *op = &m->ops[i];
-        if (op->kind == OP_LINEAR || op->kind == OP_HEAD_LINEAR ||
-            (op->kind == OP_LOGITS && with_logits))
-            cost_add(&c, op, 1);
+        if (op->kind == OP_LINEAR || op->kind == OP_HEAD_LINEAR || op->kind == OP_LOGITS)
+            cost_add(&c, op, 1, 1);
         else if (op->kind == OP_EXPERTS)
-            cost_add(&c, op, (double)m->hp.n_expert_used / m->hp.n_expert);
+            cost_add(&c, op, used, read);
     }
     return c;
 }
@@ -401,8 +406,9 @@ static enum err bench_prefill(struct bench *b, struct err_info *e)
         err = prefill_once(b, n, e);
         end_run(b, i);
     }
-    const struct cost c = cost_of(b->m, false), all = cost_of(b->m, true);
-    const double last = compute_seconds(b, &all) - compute_seconds(b, &c); /* logits of one row */
+    const struct cost c = cost_of(b->m, plan_last_mixing(b->m) + 1, n);
+    const struct cost all = cost_of(b->m, b->m->n_ops, n);
+    const double last = compute_seconds(b, &all) - compute_seconds(b, &c); /* for one row alone */
     if (!err)
         report(b, "prefill", n, 1, 0, n / (n * compute_seconds(b, &c) + last));
     return err;
@@ -431,7 +437,7 @@ static double read_rate(const struct bench *b)
 
 static double decode_limit(const struct bench *b, uint32_t batch, uint32_t depth)
 {
-    const struct cost c = cost_of(b->m, true);
+    const struct cost c = cost_of(b->m, b->m->n_ops, batch);
     const double kv_bytes = kv_read(b->m, b->o->kv_type, depth + b->o->n_decode / 2.0) * batch;
     const double by_memory = (c.bytes + kv_bytes) / median(b, b->rates);
     const double by_compute = compute_seconds(b, &c) * batch;
