@@ -376,36 +376,102 @@ static void bits_do_not_depend_on_items(void **state)
     }
 }
 
-/* Only some rows' logits, and none: the same bits as all of them. */
-static void logit_rows_are_picked(void **state)
+/* What is wanted of some rows of a prompt; out has room for that of all. */
+static void run_wanted(struct drive *d,
+                       uint32_t n_logits,
+                       const uint32_t *logit_rows,
+                       uint32_t n_hidden,
+                       const uint32_t *hidden_rows,
+                       uint32_t n_embd,
+                       float *logits,
+                       float *hidden)
 {
-    (void)state;
-    struct model *m = load_golden("quantised/llama.Q8_0");
-    struct drive d;
-    drive_open(&d, m, "", KV_F16, 2, 16, 0);
-    float *all = whole_prompt(&d);
     uint32_t positions[N_PROMPT];
     for (uint32_t i = 0; i < N_PROMPT; i++)
         positions[i] = i;
-    struct batch_seq seq = {.n_rows = N_PROMPT, .blocks = d.tables[0]};
-    struct batch batch = {.n_rows = N_PROMPT,
-                          .tokens = golden_prompt,
-                          .positions = positions,
-                          .n_seqs = 1,
-                          .seqs = &seq,
-                          .n_logit_rows = 3,
-                          .logit_rows = (uint32_t[]){4, 5, 69}};
-    float *logits;
-    assert_int_equal(d.b->ops->run(d.b, &batch, &logits, NULL), OK);
-    for (uint32_t i = 0; i < 3; i++)
-        assert_memory_equal(logits + (size_t)i * d.n_vocab,
-                            all + (size_t)batch.logit_rows[i] * d.n_vocab,
-                            d.n_vocab * 4);
-    batch.n_logit_rows = 0;
-    assert_int_equal(d.b->ops->run(d.b, &batch, &logits, NULL), OK);
-    free(all);
+    struct batch_seq seq = {.n_rows = N_PROMPT,
+                            .blocks = d->tables[0],
+                            .panes = d->panes[0],
+                            .state_from = d->states[0],
+                            .state_to = d->states[0]};
+    const struct batch batch = {.n_rows = N_PROMPT,
+                                .tokens = golden_prompt,
+                                .positions = positions,
+                                .n_seqs = 1,
+                                .seqs = &seq,
+                                .n_logit_rows = n_logits,
+                                .logit_rows = logit_rows,
+                                .n_hidden_rows = n_hidden,
+                                .hidden_rows = hidden_rows};
+    float *made;
+    assert_int_equal(d->b->ops->run(d->b, &batch, &made, NULL), OK);
+    memcpy(logits, made, (size_t)n_logits * d->n_vocab * sizeof *made);
+    for (uint32_t i = 0; i < n_hidden; i++)
+        memcpy(hidden + (size_t)i * n_embd,
+               d->b->ops->hidden(d->b, BUF_HIDDEN, i),
+               n_embd * sizeof *hidden);
+}
+
+/* Each row with a chance of one in `one_in`; 0: none. */
+static uint32_t pick_rows(uint32_t *rows, uint32_t one_in)
+{
+    static uint32_t state = 1;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < N_PROMPT && one_in; i++) {
+        state = state * 1664525 + 1013904223;
+        if ((state >> 16) % one_in == 0)
+            rows[n++] = i;
+    }
+    return n;
+}
+
+static void check_picked(const char *name)
+{
+    static const uint32_t chances[][2] = {{1, 1}, {20, 0}, {9, 9}, {0, 0}, {0, 5}, {40, 2}};
+    struct model *m = load_golden(name);
+    struct drive d;
+    drive_open(&d, m, "", KV_F16, 2, 16, 0);
+    const uint32_t n_embd = m->buf_width[BUF_HIDDEN];
+    float *logits[2], *hidden[2];
+    for (int i = 0; i < 2; i++) {
+        logits[i] = mem_zalloc((size_t)N_PROMPT * d.n_vocab, sizeof(float));
+        hidden[i] = mem_zalloc((size_t)N_PROMPT * n_embd + 1, sizeof(float));
+    }
+    for (size_t k = 0; k < COUNT(chances); k++) {
+        uint32_t rows[N_PROMPT], hidden_rows[N_PROMPT];
+        const uint32_t n_rows = pick_rows(rows, chances[k][0]);
+        const uint32_t n_hidden = n_embd ? pick_rows(hidden_rows, chances[k][1]) : 0;
+        const int to = k > 0; /* the first has all */
+        run_wanted(&d, n_rows, rows, n_hidden, hidden_rows, n_embd, logits[to], hidden[to]);
+        for (uint32_t i = 0; i < n_rows; i++)
+            if (memcmp(logits[to] + (size_t)i * d.n_vocab,
+                       logits[0] + (size_t)rows[i] * d.n_vocab,
+                       d.n_vocab * sizeof(float)) != 0)
+                fail_msg("%s: logits of row %u among %u", name, rows[i], n_rows);
+        for (uint32_t i = 0; i < n_hidden; i++)
+            if (memcmp(hidden[to] + (size_t)i * n_embd,
+                       hidden[0] + (size_t)hidden_rows[i] * n_embd,
+                       n_embd * sizeof(float)) != 0)
+                fail_msg("%s: hidden state of row %u among %u", name, hidden_rows[i], n_hidden);
+    }
+    for (int i = 0; i < 2; i++) {
+        free(logits[i]);
+        free(hidden[i]);
+    }
     drive_close(&d);
     model_destroy(m);
+}
+
+/* Logits and hidden states of some rows, and none: the same bits as of all of them. */
+static void rows_are_picked(void **state)
+{
+    (void)state;
+    check_picked("quantised/llama.Q8_0");
+    for (size_t i = 0; i < COUNT(architectures); i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s.f32", architectures[i]);
+        check_picked(name);
+    }
 }
 
 static void a_step_allocates_nothing(void **state)
@@ -558,7 +624,7 @@ int main(void)
         cmocka_unit_test(bits_do_not_depend_on_company),
         cmocka_unit_test(bits_do_not_depend_on_items),
         cmocka_unit_test(bits_do_not_depend_on_ranges),
-        cmocka_unit_test(logit_rows_are_picked),
+        cmocka_unit_test(rows_are_picked),
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(parallel_covers_every_item),
         cmocka_unit_test(bad_configurations_are_refused),
