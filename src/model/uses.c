@@ -53,7 +53,32 @@ uint32_t plan_last_mixing(const struct model *m)
         case OP_MIX:
             last = selected ? last : i;
             break;
-        default:
+        case OP_NORM:
+        case OP_LAYER_NORM:
+        case OP_LINEAR:
+        case OP_HEAD_LINEAR:
+        case OP_HEAD_COPY:
+        case OP_HEAD_NORM:
+        case OP_HEAD_UNIT:
+        case OP_HEAD_LAYER_NORM:
+        case OP_RATES:
+        case OP_SCALE:
+        case OP_CLAMP:
+        case OP_MUL:
+        case OP_SPARSE:
+        case OP_MATCH:
+        case OP_FOLD:
+        case OP_PREDICT:
+        case OP_CORRECT:
+        case OP_SPREAD:
+        case OP_GATED:
+        case OP_UNARY:
+        case OP_HEAD_SCALE:
+        case OP_ADD:
+        case OP_ADD_GATED:
+        case OP_LOGITS:
+        case OP_HIDDEN:
+        case OP_TANH:
             break;
         }
     }

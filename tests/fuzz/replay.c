@@ -3,8 +3,8 @@
  *     replay [-mutate SECONDS] FILE|FOLDER ...
  *
  * each file once, the corpus as a test; then for SECONDS files that were damaged by chance, a short
- * run of what the fuzzer does for hours. SEED=n repeats a run (it is printed). What a target does
- * not survive, or takes longer over than INPUT_SECONDS, is left in the file replay-SEED of the
+ * run of what the fuzzer does for hours. SEED=n gives the same damage again (it is printed). What a
+ * target aborts at, or takes longer over than INPUT_SECONDS, is left in the file TARGET-SEED of the
  * current folder, for the corpus. Exit status 1 if there was nothing to run. */
 #include <dirent.h>
 #include <fcntl.h>
@@ -32,9 +32,9 @@ static size_t n_inputs;
 static struct input now; /* what the target has just now */
 static char left_in[64];
 
-static void die(const char *what)
+static void die(const char *what, const char *why)
 {
-    fprintf(stderr, "replay: %s\n", what);
+    fprintf(stderr, "replay: %s: %s\n", what, why);
     exit(1);
 }
 
@@ -42,8 +42,10 @@ static void read_file(const char *path, size_t n_bytes)
 {
     FILE *f = fopen(path, "rb");
     uint8_t *data = malloc(n_bytes ? n_bytes : 1);
-    if (!f || !data || fread(data, 1, n_bytes, f) != n_bytes || n_inputs == MAX_INPUTS)
-        die(path);
+    if (n_inputs == MAX_INPUTS)
+        die(path, "too many inputs");
+    if (!f || !data || fread(data, 1, n_bytes, f) != n_bytes)
+        die(path, "cannot be read");
     fclose(f);
     inputs[n_inputs++] = (struct input){data, n_bytes};
 }
@@ -52,21 +54,22 @@ static void read_all(const char *path)
 {
     struct stat st;
     if (stat(path, &st) != 0)
-        die(path);
+        die(path, "cannot be read");
     if (!S_ISDIR(st.st_mode)) {
         read_file(path, (size_t)st.st_size);
         return;
     }
-    DIR *dir = opendir(path);
-    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+    struct dirent **entries; /* in one order wherever it is, for a SEED to mean the same */
+    const int n = scandir(path, &entries, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
         char inner[4096];
-        if (entry->d_name[0] == '.')
-            continue;
-        snprintf(inner, sizeof inner, "%s/%s", path, entry->d_name);
-        read_all(inner);
+        snprintf(inner, sizeof inner, "%s/%s", path, entries[i]->d_name);
+        if (entries[i]->d_name[0] != '.')
+            read_all(inner);
+        free(entries[i]);
     }
-    if (dir)
-        closedir(dir);
+    if (n >= 0)
+        free(entries);
 }
 
 /* A copy of exactly so many bytes, so that ASan sees one too far. */
@@ -74,7 +77,7 @@ static void run(const uint8_t *data, size_t n_bytes)
 {
     now = (struct input){malloc(n_bytes ? n_bytes : 1), n_bytes};
     if (!now.data)
-        die("no memory");
+        die("an input", "no memory");
     memcpy(now.data, data, n_bytes);
     alarm(INPUT_SECONDS);
     LLVMFuzzerTestOneInput(now.data, n_bytes);
@@ -83,7 +86,7 @@ static void run(const uint8_t *data, size_t n_bytes)
     now = (struct input){0};
 }
 
-/* Sanitizers abort, too (abort_on_error). */
+/* What a sanitizer finds ends here, too (abort_on_error): signals of the processor are its own. */
 static void on_death(int sig)
 {
     const int fd = now.data ? open(left_in, O_WRONLY | O_CREAT | O_TRUNC, 0644) : -1;
@@ -177,10 +180,11 @@ int main(int argc, char **argv)
         read_all(argv[i]);
     const char *given = getenv("SEED");
     const unsigned long long seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
-    state = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15);
-    snprintf(left_in, sizeof left_in, "replay-%llu", seed);
-    for (const int *sig = (const int[]){SIGABRT, SIGSEGV, SIGFPE, SIGILL, SIGALRM, 0}; *sig; sig++)
-        signal(*sig, on_death);
+    const char *name = strrchr(argv[0], '/');
+    state = (seed << 1 | 1) * UINT64_C(0x9e3779b97f4a7c15);
+    snprintf(left_in, sizeof left_in, "%s-%llu", name ? name + 1 : argv[0], seed);
+    signal(SIGABRT, on_death);
+    signal(SIGALRM, on_death);
     printf("%zu inputs, SEED=%llu\n", n_inputs, seed);
     fflush(stdout);
     for (size_t i = 0; i < n_inputs; i++)

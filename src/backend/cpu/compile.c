@@ -32,7 +32,7 @@ static struct phase *add_phase(struct compiler *c, enum phase_kind kind)
     struct phase *p = &b->phases[b->n_phases++];
     /* NOLINTNEXTLINE(clang-analyzer-core.*): ops make room for their phases */
     *p = (struct phase){.kind = kind, .rows = c->rows};
-    p->first = kind == PHASE_ROWS || kind == PHASE_KEEP ? b->n_steps : b->n_matrices;
+    p->first = kind == PHASE_ROWS ? b->n_steps : b->n_matrices;
     return p;
 }
 
@@ -304,13 +304,8 @@ static void compile_hidden(struct compiler *c, const struct op *op)
 static void compile_keep(struct compiler *c)
 {
     struct phase *p = add_phase(c, PHASE_KEEP);
-    for (int buf = 0; buf < N_MODEL_BUFS; buf++) {
-        if (plan_reads_later(c->m, c->op, (enum model_buf)buf)) {
-            c->b->steps[c->b->n_steps++] = (struct step){
-                .kind = STEP_COPY, .in = (enum model_buf)buf, .out = (enum model_buf)buf};
-            p->n++;
-        }
-    }
+    for (int buf = 0; buf < N_MODEL_BUFS; buf++)
+        p->keeps |= (uint64_t)plan_reads_later(c->m, c->op, (enum model_buf)buf) << buf;
     c->rows = ROWS_KEPT;
     c->packed_formats = 0;
 }
@@ -581,7 +576,7 @@ enum err cpu_compile(struct cpu_backend *b, struct err_info *e)
                       : b->model->ops[i].kind == OP_HEAD_LINEAR ? b->model->ops[i].n_head
                                                                 : 1;
     b->phases = mem_zalloc((size_t)n_ops * 3 + 1, sizeof *b->phases);
-    b->steps = mem_zalloc((size_t)n_ops * 2 + N_MODEL_BUFS, sizeof *b->steps);
+    b->steps = mem_zalloc((size_t)n_ops * 2 + 1, sizeof *b->steps);
     b->matrices = mem_zalloc(n_matrices, sizeof *b->matrices);
     enum err err = alloc_vectors(&c);
     for (c.op = 0; !err && c.op < n_ops; c.op++) {

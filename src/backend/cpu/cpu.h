@@ -53,7 +53,7 @@ enum step_kind {
     STEP_CLAMP,      /* in place */
     STEP_XIELU,      /* likewise */
     STEP_STREAMS,    /* one of the ops on residual streams (streams.c): `op` */
-    STEP_COPY,       /* in to out; of a phase KEEP, within one buffer */
+    STEP_COPY,       /* in to out */
     STEP_PACK,       /* `in` to the packed activations that the next LINEAR reads, */
     STEP_PACK_HEADS, /* or those of each of its heads */
 };
@@ -124,15 +124,17 @@ enum phase_kind {
  * are wanted. */
 enum phase_rows { ROWS_ALL, ROWS_KEPT, ROWS_LOGITS, ROWS_HIDDEN };
 
+_Static_assert(N_MODEL_BUFS <= 64, "phase.keeps");
 struct phase {
     enum phase_kind kind;
     enum phase_rows rows;
     bool gather;        /* the first step reads row logit_at[i], or hidden_at[i], all else row i */
     bool places;        /* over places instead of rows (experts.h) */
-    uint32_t first, n;  /* into steps (ROWS, KEEP) or matrices */
+    uint32_t first, n;  /* into steps or matrices */
     uint32_t n_panels;  /* LINEAR: of all its matrices; EXPERTS: of all of one expert */
     uint32_t chunk;     /* rows, or panels, an item holds; set for each batch */
     size_t panel_bytes; /* LINEAR: of the largest */
+    uint64_t keeps;     /* KEEP: the buffers that are read later, a bit each */
     /* ATTENTION */
     uint16_t layer;
     uint32_t n_head, n_head_kv;

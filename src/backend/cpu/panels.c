@@ -12,6 +12,7 @@
  * slower or put aside by the system, and nobody waits for more than the piece another has in hand.
  */
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/experts.h"
 #include "backend/cpu/run.h"
 
 #include <assert.h>
@@ -49,18 +50,19 @@ uint32_t cpu_panel_chunk(const struct cpu_backend *b,
 }
 
 /* Where few rows meet each expert memory decides, and nobody has asked for what a piece begins
- * with: so pieces are as long as balance allows. */
+ * with: so pieces are as long as balance allows, however few experts the rows share. */
 uint32_t cpu_expert_chunk(const struct cpu_backend *b,
                           const struct phase *p,
                           uint32_t n_rows,
-                          uint32_t n_runs,
                           uint32_t n_workers)
 {
+    const struct model_hparams *hp = &b->model->hp;
+    const uint32_t n_runs = experts_max_runs(hp, n_rows);
     const uint32_t chunk = cpu_panel_chunk(b, p, n_runs, n_workers);
-    const uint64_t n_panels = (uint64_t)p->n_panels * n_runs;
-    uint64_t longest = n_panels / (n_workers * EXPERT_PIECES) / STREAM_PANELS * STREAM_PANELS;
+    const uint64_t fewest = (uint64_t)p->n_panels * hp->n_expert_used; /* panels that there are */
+    uint64_t longest = fewest / (n_workers * EXPERT_PIECES) / STREAM_PANELS * STREAM_PANELS;
     longest = longest < p->n_panels ? longest : p->n_panels;
-    const bool few = (uint64_t)n_rows * b->model->hp.n_expert_used <= STREAM_ROWS * n_runs;
+    const bool few = (uint64_t)n_rows * hp->n_expert_used <= (uint64_t)STREAM_ROWS * n_runs;
     return few && longest > chunk ? (uint32_t)longest : chunk;
 }
 
@@ -199,7 +201,7 @@ bool cpu_ask_ahead(void *backend, uint32_t phase, uint32_t look, uint32_t worker
 {
     const struct cpu_backend *b = backend;
     const struct phase *p = &b->phases[phase + 1], *end = b->phases + b->n_phases;
-    while (p < end && p->kind != PHASE_LINEAR)
+    while (p < end && (p->kind != PHASE_LINEAR || b->n_items[p - b->phases] == 0))
         p++;
     const size_t at = (size_t)look * ASK_BYTES;
     if (p == end || at >= MAX_ASK_BYTES)

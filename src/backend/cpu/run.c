@@ -49,8 +49,8 @@ static void run_places(struct cpu_backend *b, const struct phase *p, uint32_t it
 /* Of one buffer; in place, for none moves up. */
 static void keep_rows(const struct cpu_backend *b, const struct phase *p, uint32_t item)
 {
-    const enum model_buf buf = b->steps[p->first + item].out;
-    for (uint32_t i = 0; i < b->n_kept; i++) {
+    const enum model_buf buf = (enum model_buf)item;
+    for (uint32_t i = 0; p->keeps >> buf & 1 && i < b->n_kept; i++) {
         if (b->kept[i] != i)
             memcpy(cpu_row_of(b, buf, i),
                    cpu_row_of(b, buf, b->kept[i]),
@@ -199,13 +199,13 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
     case PHASE_SORT:
         return 1;
     case PHASE_EXPERTS: /* for as many experts as can be wanted: how many are is known later */
-        p->chunk = cpu_expert_chunk(b, p, n_rows, n_runs, n_workers);
+        p->chunk = cpu_expert_chunk(b, p, n_rows, n_workers);
         return (p->n_panels + p->chunk - 1) / p->chunk * n_runs;
     case PHASE_CONV:
     case PHASE_RECUR:
         return recurrent_items(b, p);
     case PHASE_KEEP:
-        return b->n_kept == b->batch->n_rows ? 0 : p->n;
+        return b->n_kept == 0 || b->n_kept == b->batch->n_rows ? 0 : N_MODEL_BUFS;
     }
     return 0;
 }

@@ -34,11 +34,10 @@ uint32_t cpu_panel_chunk(const struct cpu_backend *b,
                          uint32_t n_passes,
                          uint32_t n_workers);
 
-/* The same of experts that n_rows are given to, n_runs of them at most. */
+/* The same of experts that n_rows are given to. */
 uint32_t cpu_expert_chunk(const struct cpu_backend *b,
                           const struct phase *p,
                           uint32_t n_rows,
-                          uint32_t n_runs,
                           uint32_t n_workers);
 
 /* A LINEAR phase over n_rows: sets its chunk, returns how many items it has, one for each worker

@@ -91,6 +91,7 @@ static void run_once(struct cpu_backend *b, uint32_t n_rows)
     memset(seen.times, 0, sizeof seen.times);
     seen.n_rows = n_rows;
     b->batch = &batch;
+    b->n_items = n_items;
     b->n_runs_begun++;
     for (uint32_t i = 0; i < b->n_phases; i++) {
         n_items[i] = cpu_divide_panels(b, &b->phases[i], n_rows);
@@ -225,6 +226,30 @@ static void empty_shares_are_tagged(void **state)
     pool_destroy(b.pool);
 }
 
+/* However few experts the rows share, and there are as many as a row is given to: long pieces leave
+ * every worker its part, or are no longer than those of many rows. */
+static void experts_are_shared_out(void **state)
+{
+    (void)state;
+    static struct cpu_kernels kernels;
+    static struct matrix matrix;
+    for (int i = 0; i < 3000; i++) {
+        const uint32_t n_expert = 1 + below(130), n_used = 1 + below(n_expert < 9 ? n_expert : 9);
+        const uint32_t n_workers = 1 + below(33), n_rows = 1 + below(70);
+        const uint32_t n_runs = n_rows * n_used < n_expert ? n_rows * n_used : n_expert;
+        const struct phase p = {.n_panels = 1 + below(200), .panel_bytes = 1000 + below(100000)};
+        struct model m = {.hp = {.n_expert = n_expert, .n_expert_used = n_used}};
+        const struct cpu_backend b = {.model = &m, .kernels = &kernels, .matrices = &matrix};
+        const uint32_t chunk = cpu_expert_chunk(&b, &p, n_rows, n_workers);
+        const uint32_t usual = cpu_panel_chunk(&b, &p, n_runs, n_workers);
+        const uint32_t n_pieces = (p.n_panels + chunk - 1) / chunk * n_used;
+        assert_in_range(chunk, 1, p.n_panels > usual ? p.n_panels : usual);
+        assert_true(chunk >= usual);
+        if (chunk > usual && n_pieces < 4 * n_workers)
+            fail_msg("%u pieces for %u workers", n_pieces, n_workers);
+    }
+}
+
 /* As many panels as a share can count. */
 static void counts_have_limits(void **state)
 {
@@ -252,6 +277,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_panel_once),
                                        cmocka_unit_test(pieces_lie_together),
                                        cmocka_unit_test(empty_shares_are_tagged),
+                                       cmocka_unit_test(experts_are_shared_out),
                                        cmocka_unit_test(counts_have_limits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
