@@ -406,7 +406,7 @@ static enum err bench_prefill(struct bench *b, struct err_info *e)
         err = prefill_once(b, n, e);
         end_run(b, i);
     }
-    const struct cost c = cost_of(b->m, plan_last_mixing(b->m) + 1, n);
+    const struct cost c = cost_of(b->m, plan_last_storing(b->m) + 1, n);
     const struct cost all = cost_of(b->m, b->m->n_ops, n);
     const double last = compute_seconds(b, &all) - compute_seconds(b, &c); /* for one row alone */
     if (!err)

@@ -29,7 +29,7 @@ bool plan_reads_later(const struct model *m, uint32_t i, enum model_buf buf)
 }
 
 /* Choices of experts are kept by row, too: between SELECT and MIX no row may move. */
-uint32_t plan_last_mixing(const struct model *m)
+uint32_t plan_last_storing(const struct model *m)
 {
     uint32_t last = 0;
     bool selected = false;
@@ -38,9 +38,7 @@ uint32_t plan_last_mixing(const struct model *m)
         case OP_EMBED:
         case OP_ADD_POSITION:
         case OP_ADD_TYPE:
-        case OP_ROPE:
         case OP_ROPE_STORE:
-        case OP_ATTENTION:
         case OP_CONV:
         case OP_RECUR:
             last = i;
@@ -53,6 +51,8 @@ uint32_t plan_last_mixing(const struct model *m)
         case OP_MIX:
             last = selected ? last : i;
             break;
+        case OP_ROPE:
+        case OP_ATTENTION:
         case OP_NORM:
         case OP_LAYER_NORM:
         case OP_LINEAR:

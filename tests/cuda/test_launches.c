@@ -60,12 +60,13 @@ static void a_layer_takes_few_launches(void **state)
     check_count("architectures/llama.f32", 1, 10);
 }
 
-/* In the middle of a prompt nothing is wanted of any row: behind the last layer's attention there
- * is nothing to do, of ten launches a layer for six, nor for the logits. */
-static void rows_that_nobody_wants_end_at_the_last_attention(void **state)
+/* In the middle of a prompt nothing is wanted of any row: behind the last keys and values there is
+ * nothing to do, of ten launches a layer for seven, nor for the logits. */
+static void rows_that_nobody_wants_end_at_the_last_keys(void **state)
 {
     (void)state;
-    static const char *const names[] = {"quantised/llama.Q8_0", "recurrent/qwen3next.f32"};
+    static const char *const names[] = {
+        "quantised/llama.Q8_0", "recurrent/qwen3next.f32", "families/gemma3n.f32"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct model *m = load_golden(names[i]);
         struct drive d;
@@ -295,7 +296,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_layer_takes_few_launches),
-        cmocka_unit_test(rows_that_nobody_wants_end_at_the_last_attention),
+        cmocka_unit_test(rows_that_nobody_wants_end_at_the_last_keys),
         cmocka_unit_test(stages_are_joined_with_care),
         cmocka_unit_test(products_are_joined_with_care),
         cmocka_unit_test(joining_changes_no_bit),

@@ -569,7 +569,7 @@ enum err cpu_compile(struct cpu_backend *b, struct err_info *e)
 {
     struct compiler c = {.b = b, .m = b->model, .e = e};
     const uint32_t n_ops = b->model->n_ops; /* an op makes at most two steps and three phases */
-    const uint32_t last_mixing = plan_last_mixing(b->model);
+    const uint32_t last_storing = plan_last_storing(b->model);
     size_t n_matrices = 1;
     for (uint32_t i = 0; i < n_ops; i++)
         n_matrices += b->model->ops[i].kind == OP_EXPERTS       ? b->model->hp.n_expert
@@ -581,7 +581,7 @@ enum err cpu_compile(struct cpu_backend *b, struct err_info *e)
     enum err err = alloc_vectors(&c);
     for (c.op = 0; !err && c.op < n_ops; c.op++) {
         err = compile_op(&c, &b->model->ops[c.op]);
-        if (!err && c.op == last_mixing)
+        if (!err && c.op == last_storing)
             compile_keep(&c);
     }
     return err;

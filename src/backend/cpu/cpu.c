@@ -158,7 +158,8 @@ static void carve_workspace(struct cpu_backend *b, struct carver *c)
     b->shares = carve(c, pool_size(b->pool), sizeof *b->shares);
     b->n_items = carve(c, b->n_phases, sizeof *b->n_items);
     b->row_seq = carve(c, rows, sizeof *b->row_seq);
-    b->tiles = carve(c, rows, sizeof *b->tiles);
+    b->all_tiles.tiles = carve(c, rows, sizeof *b->all_tiles.tiles);
+    b->kept_tiles.tiles = carve(c, rows, sizeof *b->kept_tiles.tiles);
     b->kept = carve(c, rows, sizeof *b->kept);
     b->logit_at = carve(c, b->cfg.max_logit_rows, sizeof *b->logit_at);
     b->hidden_at = carve(c, rows, sizeof *b->hidden_at);

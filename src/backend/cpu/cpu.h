@@ -16,7 +16,7 @@
  *     CONV, RECUR item: some channels, or a head, of one sequence, over its rows (recurrent.h)
  *
  *     KEEP        item: a buffer; its rows that are wanted move to its front. Behind the last op
- *                 that mixes rows all others are done with: a prompt needs its last one only
+ *                 that stores K, V or a state all others are done with: a prompt needs its last
  *
  * so a layer is seven phases: [norm, pack] [q k v] [rope, store] [attention] [pack] [output + add]
  * [norm, pack] [gate, up] [gated, pack] [down + add], ten with the packs between. */
@@ -167,6 +167,13 @@ struct attn_tile {
     uint32_t seq, first_row, n_rows, first_pos;
 };
 
+/* How attention is divided. */
+struct attn_tiles {
+    struct attn_tile *tiles; /* [max_rows] */
+    uint32_t n_tiles;
+    uint32_t n_ranges; /* that an item is split into; 1: not */
+};
+
 /* What a worker has left to take of the phase of matrices at hand, in a cache line of its own
  * (panels.c). */
 struct cpu_share {
@@ -216,11 +223,9 @@ struct cpu_backend {
 
     /* Of the run in progress. */
     const struct batch *batch;
-    uint32_t *n_items;       /* [n_phases] */
-    uint32_t *row_seq;       /* [max_rows] */
-    struct attn_tile *tiles; /* [max_rows] */
-    uint32_t n_tiles;
-    uint32_t n_ranges;   /* that an item of attention is split into; 1: not */
+    uint32_t *n_items;                       /* [n_phases] */
+    uint32_t *row_seq;                       /* [max_rows] */
+    struct attn_tiles all_tiles, kept_tiles; /* of all rows, of those that are kept */
     uint32_t *kept;      /* [n_kept] of max_rows, ascending: rows that are wanted; where those */
     uint32_t *logit_at;  /* [max_logit_rows] whose logits are, are among them, */
     uint32_t *hidden_at; /* [max_rows] and those whose hidden states are */

@@ -46,15 +46,17 @@ static void run_places(struct cpu_backend *b, const struct phase *p, uint32_t it
     }
 }
 
-/* Of one buffer; in place, for none moves up. */
+/* Of one buffer, or behind the last of the angles; in place, for none moves up. */
 static void keep_rows(const struct cpu_backend *b, const struct phase *p, uint32_t item)
 {
-    const enum model_buf buf = (enum model_buf)item;
-    for (uint32_t i = 0; p->keeps >> buf & 1 && i < b->n_kept; i++) {
+    const bool angles = item == N_MODEL_BUFS;
+    float *rows = angles ? b->angles : b->bufs[item];
+    const size_t n = angles ? (size_t)N_ROPE_TABLES * b->model->hp.rope_dims * 2 : b->stride[item];
+    if (!angles && !(p->keeps >> item & 1))
+        return;
+    for (uint32_t i = 0; i < b->n_kept; i++) {
         if (b->kept[i] != i)
-            memcpy(cpu_row_of(b, buf, i),
-                   cpu_row_of(b, buf, b->kept[i]),
-                   b->stride[buf] * sizeof(float));
+            memcpy(rows + i * n, rows + b->kept[i] * n, n * sizeof *rows);
     }
 }
 
@@ -76,14 +78,21 @@ void cpu_measure_heads(struct cpu_backend *b)
     }
 }
 
-/* One range of an item; the worker that ends the last one folds them all, in order. */
+static const struct attn_tiles *tiles_of(const struct cpu_backend *b, const struct phase *p)
+{
+    return p->rows == ROWS_KEPT ? &b->kept_tiles : &b->all_tiles;
+}
+
+/* One range, of n_ranges, of an item; the worker that ends the last one folds them all, in order.
+ */
 static void run_attention_range(struct cpu_backend *b,
                                 const struct attn_job *job,
+                                uint32_t n_ranges,
                                 uint32_t item,
                                 uint32_t range)
 {
     const size_t part = attn_part_floats(job->kv->head_dim);
-    float *parts = b->attn_parts + (size_t)item * b->n_ranges * part;
+    float *parts = b->attn_parts + (size_t)item * n_ranges * part;
     const uint32_t first = attn_first_pos(job, 0) / ATTN_RANGE;
     const uint32_t n = (attn_end(job) - 1) / ATTN_RANGE + 1 - first;
     if (range >= n)
@@ -97,7 +106,7 @@ static void run_attention_range(struct cpu_backend *b,
 
 static uint32_t n_attention_items(const struct cpu_backend *b, const struct phase *p)
 {
-    return b->n_tiles * p->n_head_kv * head_pieces(p);
+    return tiles_of(b, p)->n_tiles * p->n_head_kv * head_pieces(p);
 }
 
 /* Items count down: late rows of a prompt have most to read, so they go first. */
@@ -109,10 +118,11 @@ static void run_attention(struct cpu_backend *b,
     const struct model_hparams *hp = &b->model->hp;
     const struct layer_kv *layer = &b->layers[p->layer];
     const uint32_t group = p->n_head / p->n_head_kv, n_pieces = head_pieces(p);
-    const uint32_t range = item % b->n_ranges;
-    item = n_attention_items(b, p) - 1 - item / b->n_ranges;
+    const struct attn_tiles *tiles = tiles_of(b, p);
+    const uint32_t range = item % tiles->n_ranges;
+    item = n_attention_items(b, p) - 1 - item / tiles->n_ranges;
     const uint32_t piece = item % n_pieces, head_kv = item / n_pieces % p->n_head_kv;
-    const struct attn_tile *tile = &b->tiles[item / n_pieces / p->n_head_kv];
+    const struct attn_tile *tile = &tiles->tiles[item / n_pieces / p->n_head_kv];
     const uint32_t skip = piece * ATTN_QUERIES;
     const size_t head = head_kv * group + skip;
     const uint32_t dim = layer->kv.head_dim, n_value = hp->latent ? hp->latent : dim;
@@ -137,8 +147,8 @@ static void run_attention(struct cpu_backend *b,
         .slopes = p->slopes ? p->slopes + head_kv * group + skip : NULL,
         .scratch = b->attn_scratch + worker * b->attn_scratch_stride,
     };
-    if (b->n_ranges > 1)
-        run_attention_range(b, &job, item, range);
+    if (tiles->n_ranges > 1)
+        run_attention_range(b, &job, tiles->n_ranges, item, range);
     else
         b->kernels->attend(&job);
 }
@@ -195,7 +205,7 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
     case PHASE_LINEAR:
         return cpu_divide_panels(b, p, n_rows);
     case PHASE_ATTENTION:
-        return n_attention_items(b, p) * b->n_ranges;
+        return n_attention_items(b, p) * tiles_of(b, p)->n_ranges;
     case PHASE_SORT:
         return 1;
     case PHASE_EXPERTS: /* for as many experts as can be wanted: how many are is known later */
@@ -205,18 +215,14 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
     case PHASE_RECUR:
         return recurrent_items(b, p);
     case PHASE_KEEP:
-        return b->n_kept == 0 || b->n_kept == b->batch->n_rows ? 0 : N_MODEL_BUFS;
+        return b->n_kept == 0 || b->n_kept == b->batch->n_rows ? 0 : N_MODEL_BUFS + 1;
     }
     return 0;
 }
 
-/* Which sequence each row belongs to, and the tiles of rows that attend together. */
-static void prepare(struct cpu_backend *b, const struct batch *batch)
+/* Which sequence each row belongs to. */
+static void find_sequences(struct cpu_backend *b, const struct batch *batch)
 {
-    const uint32_t group = b->max_group ? b->max_group : 1;
-    const uint32_t tile_rows = group < ATTN_QUERIES ? ATTN_QUERIES / group : 1;
-    b->batch = batch;
-    b->n_tiles = 0;
     for (uint32_t i = 0; i < batch->n_seqs; i++) {
         const struct batch_seq *seq = &batch->seqs[i];
         assert(seq->first_row + seq->n_rows <= batch->n_rows);
@@ -224,11 +230,6 @@ static void prepare(struct cpu_backend *b, const struct batch *batch)
         for (uint32_t r = 0; r < seq->n_rows; r++) {
             b->row_seq[seq->first_row + r] = i;
             assert(batch->positions[seq->first_row + r] == seq->first_pos + r);
-        }
-        for (uint32_t r = 0; r < seq->n_rows; r += tile_rows) {
-            const uint32_t left = seq->n_rows - r;
-            b->tiles[b->n_tiles++] = (struct attn_tile){
-                i, seq->first_row + r, left < tile_rows ? left : tile_rows, seq->first_pos + r};
         }
     }
 }
@@ -253,12 +254,12 @@ static void find_kept(struct cpu_backend *b, const struct batch *batch)
 
 /* Few items over long contexts are split, so that all workers have their part. That changes no bit:
  * ranges are folded in any case. */
-static uint32_t split_attention(const struct cpu_backend *b)
+static uint32_t split_attention(const struct cpu_backend *b, const struct attn_tiles *tiles)
 {
-    const uint32_t n_workers = pool_size(b->pool), n_items = b->n_tiles * b->max_heads;
+    const uint32_t n_workers = pool_size(b->pool), n_items = tiles->n_tiles * b->max_heads;
     uint32_t n_ranges = 1;
-    for (uint32_t i = 0; i < b->n_tiles; i++) {
-        const struct attn_tile *t = &b->tiles[i];
+    for (uint32_t i = 0; i < tiles->n_tiles; i++) {
+        const struct attn_tile *t = &tiles->tiles[i];
         const uint32_t end =
             b->model->hp.causal ? t->first_pos + t->n_rows : b->batch->seqs[t->seq].n_rows;
         const uint32_t n = (end - 1) / ATTN_RANGE + 1;
@@ -266,6 +267,40 @@ static uint32_t split_attention(const struct cpu_backend *b)
     }
     const bool few = n_workers > 1 && n_items < n_workers * 8;
     return few && n_items * n_ranges <= n_workers * MAX_SPLIT_ITEMS ? n_ranges : 1;
+}
+
+/* Of rows[0 .. n - 1], ascending, or where that is NULL of all n: those that attend together follow
+ * each other in a sequence. */
+static void make_tiles(struct cpu_backend *b,
+                       const uint32_t *rows,
+                       uint32_t n,
+                       struct attn_tiles *tiles)
+{
+    const uint32_t group = b->max_group ? b->max_group : 1;
+    const uint32_t tile_rows = group < ATTN_QUERIES ? ATTN_QUERIES / group : 1;
+    uint32_t last_row = 0;
+    tiles->n_tiles = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t row = rows ? rows[i] : i, seq = b->row_seq[row];
+        struct attn_tile *t = tiles->n_tiles ? &tiles->tiles[tiles->n_tiles - 1] : NULL;
+        if (t && t->seq == seq && row == last_row + 1 && t->n_rows < tile_rows)
+            t->n_rows++;
+        else
+            tiles->tiles[tiles->n_tiles++] =
+                (struct attn_tile){seq, i, 1, b->batch->positions[row]};
+        last_row = row;
+    }
+    tiles->n_ranges = split_attention(b, tiles);
+}
+
+/* Which rows there are, which of them are wanted, and how they attend. */
+static void prepare(struct cpu_backend *b, const struct batch *batch)
+{
+    b->batch = batch;
+    find_sequences(b, batch);
+    find_kept(b, batch);
+    make_tiles(b, NULL, batch->n_rows, &b->all_tiles);
+    make_tiles(b, b->kept, b->n_kept, &b->kept_tiles);
 }
 
 enum err cpu_run(struct backend *base,
@@ -288,9 +323,7 @@ enum err cpu_run(struct backend *base,
     if (batch->n_rows == 0)
         return OK;
     prepare(b, batch);
-    find_kept(b, batch);
     b->n_runs_begun++;
-    b->n_ranges = split_attention(b);
     for (uint32_t i = 0; i < b->n_phases; i++)
         b->n_items[i] = divide_phase(b, &b->phases[i]);
     pool_walk(b->pool, b->n_items, b->n_phases, run_item, b);

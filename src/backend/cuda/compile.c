@@ -16,7 +16,7 @@ struct compiler {
     const struct model *m;
     uint32_t op;           /* index of the op being compiled */
     enum cuda_rows rows;   /* that it is over */
-    bool last;             /* it is behind the last that mixes rows */
+    bool last;             /* it is behind the last that stores */
     enum model_buf packed; /* whose rows the prepared activations hold, */
     uint32_t packed_k;     /* so many values of each, */
     unsigned packed_forms; /* in these forms; 0: nobody's */
@@ -502,13 +502,13 @@ enum err cuda_compile(struct cuda_backend *b, struct err_info *e)
 {
     struct compiler c = {.b = b, .m = b->model, .e = e};
     const size_t n_ops = b->model->n_ops; /* an op makes at most three launches */
-    const uint32_t last_mixing = plan_last_mixing(b->model);
+    const uint32_t last_storing = plan_last_storing(b->model);
     enum err err = check_kernels(b->model, e);
     b->launches = mem_zalloc(n_ops * 3 + N_ROPE_TABLES, sizeof *b->launches);
     b->matrices = mem_zalloc(n_ops + 1, sizeof *b->matrices);
     b->vector_list = mem_zalloc(n_ops * 2 + 1, sizeof *b->vector_list);
     for (c.op = 0; !err && c.op < n_ops; c.op++) {
-        c.last = c.op > last_mixing;
+        c.last = c.op > last_storing;
         err = compile_op(&c, &b->model->ops[c.op]);
     }
     cuda_join(b);

@@ -103,7 +103,7 @@ struct launch {
     bool gated;       /* CONV */
     bool tiled;       /* RECUR */
     bool gather;      /* NORM: `in` at the rows that are wanted */
-    bool last;        /* behind the last op that mixes rows: not where no row is wanted */
+    bool last;        /* behind the last op that stores: not where no row is wanted */
     bool places;      /* GATED, UNARY: over places; EXPERT_PACK: of a buffer by place */
     bool add;         /* LINEAR */
     unsigned forms;   /* PACK, LINEAR and of experts: of the activations */

@@ -585,7 +585,7 @@ static uint32_t run_long(const struct model *m, uint32_t threads, uint32_t chunk
                                     .logit_rows = rows};
         float *logits;
         assert_int_equal(b->ops->run(b, &batch, &logits, NULL), OK);
-        n_split += ((struct cpu_backend *)b)->n_ranges > 1;
+        n_split += ((struct cpu_backend *)b)->all_tiles.n_ranges > 1;
         for (uint32_t r = 0; r < LONG_SEQS * n; r++)
             memcpy(out + ((size_t)(r / n) * LONG + positions[r]) * m->hp.n_vocab,
                    logits + (size_t)r * m->hp.n_vocab,
