@@ -111,6 +111,12 @@ INLINE bool attn_copies(const struct attn_job *j)
     return j->kv->latent || j->kv->block_tokens % KV_TILE != 0;
 }
 
+/* What a tile's keys and values are where they are read. */
+INLINE enum kv_type attn_read_as(const struct attn_job *j)
+{
+    return attn_copies(j) ? KV_F32 : j->kv->type;
+}
+
 /* w[first + m][part ..] = scale * q . k for N parts of the tile.
  *
  * Blocks lie anywhere in memory, so no hardware foresees the next ones. What the first queries
@@ -253,14 +259,14 @@ INLINE void attn_softmax_of(const struct attn_state *s,
     UNROLL for (int h = 0; h < PARTS; h++) vf_store(l + h * VL, sum[h]);
 }
 
-INLINE void attn_softmax(const struct attn_state *s,
-                         uint32_t i,
-                         uint32_t pos,
-                         struct attn_seen seen)
+/* Of queries first .. last, all of which see the same. */
+NOT_INLINE static void attn_softmax(
+    const struct attn_state *s, uint32_t first, uint32_t last, uint32_t pos, struct attn_seen seen)
 {
-    if (seen.from == 0 && seen.end == ATTN_TILE)
+    const bool whole = seen.from == 0 && seen.end == ATTN_TILE;
+    for (uint32_t i = first; whole && i <= last; i++)
         attn_softmax_of(s, i, pos, (struct attn_seen){0, ATTN_TILE}, 0, ATTN_TILE / VL);
-    else
+    for (uint32_t i = first; !whole && i <= last; i++)
         attn_softmax_of(s, i, pos, seen, seen.from / VL, (seen.end + VL - 1) / VL);
 }
 
@@ -331,13 +337,29 @@ INLINE void attn_values(const struct attn_state *s,
 }
 
 /* Values that query i alone sees. */
-INLINE void attn_values_alone(
-    const struct attn_state *s, uint32_t i, uint32_t from, uint32_t end, const enum kv_type type)
+NOT_INLINE static void attn_values_alone(const struct attn_state *s,
+                                         uint32_t i,
+                                         uint32_t from,
+                                         uint32_t end)
 {
-    if (from < end) {
-        attn_values(s, i, (struct attn_seen){from, end}, type, 1);
-        s->c[i] = 1.0f;
+    if (from >= end)
+        return;
+    const struct attn_seen seen = {from, end};
+    switch (attn_read_as(s->j)) {
+    case KV_F32:
+        attn_values(s, i, seen, KV_F32, 1);
+        break;
+    case KV_F16:
+        attn_values(s, i, seen, KV_F16, 1);
+        break;
+    case KV_BF16:
+        attn_values(s, i, seen, KV_BF16, 1);
+        break;
+    case KV_Q8_0:
+        attn_values(s, i, seen, KV_Q8_0, 1);
+        break;
     }
+    s->c[i] = 1.0f;
 }
 
 /* Queries first .. last meet the tile, M at a time: behind them are zeros. Rows on the diagonal,
@@ -358,8 +380,7 @@ INLINE void attn_batch(const struct attn_state *s,
         return;
     attn_scores(s, first, any, type, M);
     if (a.from == z.from && a.end == z.end) {
-        for (uint32_t i = first; i <= last; i++)
-            attn_softmax(s, i, tile_pos, all);
+        attn_softmax(s, first, last, tile_pos, all);
         attn_values(s, first, all, type, M);
         return;
     }
@@ -367,15 +388,15 @@ INLINE void attn_batch(const struct attn_state *s,
     for (uint32_t i = first; i <= last; i++) {
         const struct attn_seen seen = attn_sees(s, i, tile_pos);
         if (seen.from < seen.end)
-            attn_softmax(s, i, tile_pos, seen);
-        attn_values_alone(s, i, seen.from, together ? all.from : seen.end, type);
+            attn_softmax(s, i, i, tile_pos, seen);
+        attn_values_alone(s, i, seen.from, together ? all.from : seen.end);
     }
     if (!together)
         return;
     attn_values(s, first, all, type, M);
     for (uint32_t i = first; i <= last; i++) {
         s->c[i] = 1.0f;
-        attn_values_alone(s, i, all.end, attn_sees(s, i, tile_pos).end, type);
+        attn_values_alone(s, i, all.end, attn_sees(s, i, tile_pos).end);
     }
 }
 
@@ -414,7 +435,7 @@ INLINE void attn_tile_as(const struct attn_state *s, uint32_t pos, const enum kv
 static void attn_tile(struct attn_state *s, uint32_t pos, uint32_t last_pos)
 {
     attn_find(s, pos, last_pos);
-    switch (attn_copies(s->j) ? KV_F32 : s->j->kv->type) {
+    switch (attn_read_as(s->j)) {
     case KV_F32:
         attn_tile_as(s, pos, KV_F32);
         break;

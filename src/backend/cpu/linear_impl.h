@@ -368,34 +368,44 @@ DEFINE_RUN(, iq4_xs, FEW_ROWS)
 DEFINE_RUN(, mxfp4, FEW_SIMPLE)
 DEFINE_RUN(, nvfp4, FEW_COSTLY)
 
-/* In plain C the rarest formats have one kernel, for a row alone: a copy for each number of rows of
- * each of them would double what it takes to compile. */
+/* What is taken apart by lookups has a kernel for a row alone, and several rows have it widened: a
+ * copy for each number of rows would double what all this takes to compile, and be no faster. In
+ * plain C the rarest formats are like that, too, and widened later. */
 #if VL == 4
-#define DEFINE_RARE(name)                                                                          \
+#define ALONE_ROWS FEW_COSTLY
+#define ALONE_PANELS 1
+#define DEFINE_RARE DEFINE_ALONE
+#else
+#define ALONE_ROWS 1
+#define ALONE_PANELS PANELS_AT_ONCE(1)
+#define DEFINE_RARE(name) DEFINE_RUN(, name, LINEAR_M)
+#endif
+#define DEFINE_ALONE(name)                                                                         \
     DEFINE_LEFT_OVER(, name)                                                                       \
     static void run_##name(const struct linear_job *j)                                             \
     {                                                                                              \
-        if (j->n_rows > FEW_COSTLY) {                                                              \
+        if (j->n_rows > ALONE_ROWS) {                                                              \
             tiled_##name(j);                                                                       \
             return;                                                                                \
         }                                                                                          \
-        for (uint32_t p = 0; p < j->n_panels; p++) {                                               \
+        uint32_t p = 0;                                                                            \
+        for (; ALONE_PANELS > 1 && j->act_lanes == 1 && p + ALONE_PANELS <= j->n_panels;           \
+             p += ALONE_PANELS)                                                                    \
+            linear_##name(j, p, j->first_row, 1, 1, ALONE_PANELS);                                 \
+        for (; p < j->n_panels; p++) {                                                             \
             for (uint32_t row = j->first_row; row < j->first_row + j->n_rows; row++)               \
                 left_over_##name(j, p, row);                                                       \
         }                                                                                          \
     }
-#else
-#define DEFINE_RARE(name) DEFINE_RUN(, name, LINEAR_M)
-#endif
 
-DEFINE_RARE(iq1_s)
-DEFINE_RARE(iq1_m)
-DEFINE_RARE(iq2_xxs)
-DEFINE_RARE(iq2_xs)
-DEFINE_RARE(iq2_s)
-DEFINE_RARE(iq3_xxs)
-DEFINE_RARE(iq3_s)
-DEFINE_RARE(tq1_0)
+DEFINE_ALONE(iq1_s)
+DEFINE_ALONE(iq1_m)
+DEFINE_ALONE(iq2_xxs)
+DEFINE_ALONE(iq2_xs)
+DEFINE_ALONE(iq2_s)
+DEFINE_ALONE(iq3_xxs)
+DEFINE_ALONE(iq3_s)
+DEFINE_ALONE(tq1_0)
 DEFINE_RARE(tq2_0)
 DEFINE_RARE(q1_0)
 DEFINE_RARE(q2_0)
@@ -409,33 +419,34 @@ DEFINE_RUN(BF16_DOT, bf16dot, FEW_SIMPLE)
 #endif
 #undef SUM_AT
 
-/* Whether many rows meet words (linear_tile_int_impl.h). */
-static bool tiles_words(enum panel_format format)
+/* With more rows than this they meet words (linear_tile_int_impl.h). */
+static uint32_t rows_without_words(enum panel_format format)
 {
 #ifdef DOT_WORDS
     switch (format) {
     case PANEL_Q8_0:
     case PANEL_IQ4_NL:
     case PANEL_IQ4_XS:
+    case PANEL_Q1_0:
+        return FEW_ROWS;
     case PANEL_IQ2_XXS:
     case PANEL_IQ2_XS:
     case PANEL_IQ2_S:
     case PANEL_IQ3_XXS:
     case PANEL_IQ3_S:
-    case PANEL_Q1_0:
-        return true;
+        return ALONE_ROWS;
     default:
-        return false;
+        return UINT32_MAX;
     }
 #else
     (void)format;
-    return false;
+    return UINT32_MAX;
 #endif
 }
 
 static unsigned run_act_parts(enum panel_format format, uint32_t n_rows)
 {
-    return tiles_words(format) && n_rows > FEW_ROWS ? ACT_BLOCKS | ACT_WORDS : ACT_BLOCKS;
+    return n_rows > rows_without_words(format) ? ACT_BLOCKS | ACT_WORDS : ACT_BLOCKS;
 }
 
 #ifdef WITH_AMX

@@ -26,6 +26,8 @@
 #else
 #define INLINE static inline __attribute__((always_inline))
 #endif
+/* What many kernels call, once in their file. */
+#define NOT_INLINE __attribute__((noinline))
 
 INLINE int32_t load_i32(const void *p)
 {
