@@ -389,6 +389,20 @@ static void skipped(const char *test, uint32_t batch, uint32_t depth, const char
     fprintf(stderr, "weir bench: skipped %s, batch %u, depth %u: %s\n", test, batch, depth, why);
 }
 
+/* The multiplications of a prompt of n tokens. Behind the last keys and values there is its last
+ * row alone, or on a GPU the whole last chunk, of which again the last alone has logits. */
+static double prefill_seconds(const struct bench *b, uint32_t n)
+{
+    uint32_t to_logits = 0;
+    while (to_logits < b->m->n_ops && b->m->ops[to_logits].kind != OP_LOGITS)
+        to_logits++;
+    const struct cost stored = cost_of(b->m, plan_last_storing(b->m) + 1, n);
+    const struct cost layers = cost_of(b->m, to_logits, n), all = cost_of(b->m, b->m->n_ops, n);
+    const double a = compute_seconds(b, &stored), z = compute_seconds(b, &layers);
+    const uint32_t behind = b->backend->ops->gpu_stats ? (n - 1) % CHUNK_ROWS + 1 : 1;
+    return n * a + behind * (z - a) + compute_seconds(b, &all) - z;
+}
+
 static enum err bench_prefill(struct bench *b, struct err_info *e)
 {
     const uint32_t n = b->o->n_prefill;
@@ -406,11 +420,8 @@ static enum err bench_prefill(struct bench *b, struct err_info *e)
         err = prefill_once(b, n, e);
         end_run(b, i);
     }
-    const struct cost c = cost_of(b->m, plan_last_storing(b->m) + 1, n);
-    const struct cost all = cost_of(b->m, b->m->n_ops, n);
-    const double last = compute_seconds(b, &all) - compute_seconds(b, &c); /* for one row alone */
     if (!err)
-        report(b, "prefill", n, 1, 0, n / (n * compute_seconds(b, &c) + last));
+        report(b, "prefill", n, 1, 0, n / prefill_seconds(b, n));
     return err;
 }
 

@@ -6,6 +6,10 @@
  *      read all weights      multiply        read keys and values: what makes the later chunks of
  *                                            a long prompt dearer
  *
+ * A row counts as one whatever is wanted of it. Where many layers borrow others' keys and values, a
+ * prompt all of whose rows are wanted (its log-probabilities) costs more than was learnt: for some
+ * steps the target is passed, then there are fewer rows.
+ *
  * The three are states of a Kalman filter, so every step corrects each of them as far as it says
  * something of it: steps of decodes alone and steps with a chunk beside them tell base from
  * per_row, growing prompts tell per_attended. Steps without decodes are apart, in an average:

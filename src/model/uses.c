@@ -1,29 +1,72 @@
 #include "model/uses.h"
 
+/* What an op reads: its `in`, its `in2`, of its `out` what it changes or leaves as it is, and RATE
+ * and BETA, which it does not name. */
+enum { READS_IN = 1, READS_IN2 = 2, READS_OUT = 4, READS_RATES = 8 };
+
+static unsigned reads_of(enum op_kind kind)
+{
+    switch (kind) {
+    case OP_EMBED:
+        return 0;
+    case OP_ADD_POSITION:
+    case OP_ADD_TYPE:
+    case OP_HEAD_NORM:
+    case OP_HEAD_UNIT:
+    case OP_HEAD_LAYER_NORM:
+    case OP_CONV:
+    case OP_SCALE:
+    case OP_CLAMP:
+    case OP_SPARSE:
+    case OP_UNARY:
+    case OP_TANH:
+        return READS_OUT;
+    case OP_NORM:
+    case OP_LAYER_NORM:
+    case OP_LINEAR:
+    case OP_MUL:
+    case OP_ATTENTION:
+    case OP_EXPERTS:
+    case OP_MIX:
+    case OP_LOGITS:
+    case OP_HIDDEN:
+        return READS_IN;
+    case OP_HEAD_LINEAR:
+    case OP_HEAD_COPY:
+    case OP_HEAD_SCALE:
+    case OP_MATCH:
+    case OP_FOLD:
+    case OP_SPREAD:
+    case OP_ADD:
+    case OP_SELECT: /* writes none */
+    case OP_ROPE:   /* K and Q */
+        return READS_IN | READS_OUT;
+    case OP_GATED:
+        return READS_IN | READS_IN2;
+    case OP_ROPE_STORE:
+    case OP_ADD_GATED:
+    case OP_PREDICT:
+    case OP_CORRECT:
+        return READS_IN | READS_IN2 | READS_OUT;
+    case OP_RATES:
+        return READS_IN | READS_OUT | READS_RATES;
+    case OP_RECUR:
+        return READS_IN | READS_RATES;
+    }
+    return ~0u;
+}
+
 bool plan_reads_later(const struct model *m, uint32_t i, enum model_buf buf)
 {
     for (uint32_t n = i + 1; n < m->n_ops; n++) {
         const struct op *op = &m->ops[n];
-        bool in_place =
-            op->kind == OP_ADD || op->kind == OP_ADD_GATED || op->kind == OP_HEAD_NORM ||
-            op->kind == OP_HEAD_LAYER_NORM || op->kind == OP_ROPE_STORE || op->kind == OP_ROPE ||
-            op->kind == OP_HEAD_LINEAR || op->kind == OP_HEAD_COPY || op->kind == OP_ADD_POSITION ||
-            op->kind == OP_ADD_TYPE || op->kind == OP_MATCH || op->kind == OP_FOLD ||
-            op->kind == OP_PREDICT || op->kind == OP_CORRECT || op->kind == OP_SPREAD ||
-            op->kind == OP_CONV || op->kind == OP_HEAD_UNIT || op->kind == OP_RATES ||
-            op->kind == OP_HEAD_SCALE;
-        if (op->kind != OP_EMBED && op->in == buf)
-            return true;
-        if ((op->kind == OP_GATED || op->kind == OP_ROPE_STORE || op->kind == OP_ADD_GATED ||
-             op->kind == OP_PREDICT || op->kind == OP_CORRECT) &&
-            op->in2 == buf)
-            return true;
-        if (op->kind == OP_ATTENTION && buf == BUF_Q)
-            return true;
-        if ((op->kind == OP_RATES || op->kind == OP_RECUR) && (buf == BUF_RATE || buf == BUF_BETA))
+        const unsigned reads = reads_of(op->kind);
+        if ((reads & READS_IN && op->in == buf) || (reads & READS_IN2 && op->in2 == buf) ||
+            (reads & READS_OUT && op->out == buf) ||
+            (reads & READS_RATES && (buf == BUF_RATE || buf == BUF_BETA)))
             return true;
         if (op->out == buf)
-            return in_place;
+            return false;
     }
     return false;
 }

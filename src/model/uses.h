@@ -7,10 +7,12 @@
 /* Is `buf` read by an op after op i before another op writes all of it? */
 bool plan_reads_later(const struct model *m, uint32_t i, enum model_buf buf);
 
-/* The last op that reads a row's token, or leaves behind what other rows read: K and V, a state.
- * From there on only those rows need go on whose logits or hidden states are wanted: of a prompt
- * its last, through the last layer's attention and feed-forward part, or through all layers that
- * borrow another's K and V. A row's angles go with it, and attention has to know its position. */
+/* The last op that needs all rows: it reads a row's token or its place in the text, or leaves
+ * behind what other rows read, K and V or a state; or the MIX of experts that were selected before
+ * such an op. From there on only those rows need go on whose logits or hidden states are wanted: of
+ * a prompt its last, through the last layer's attention and feed-forward part, or through all
+ * layers that borrow another's K and V. A row's angles go with it, and attention has to know its
+ * position. */
 uint32_t plan_last_storing(const struct model *m);
 
 /* Two linears of the same rows, the first of which leaves them as they are. */

@@ -15,8 +15,9 @@
  *
  *     CONV, RECUR item: some channels, or a head, of one sequence, over its rows (recurrent.h)
  *
- *     KEEP        item: a buffer; its rows that are wanted move to its front. Behind the last op
- *                 that stores K, V or a state all others are done with: a prompt needs its last
+ *     KEEP        item: a buffer, the last one the rows' angles; rows that are wanted move to its
+ *                 front. Behind the last op that stores K, V or a state all others are done with:
+ *                 a prompt needs its last
  *
  * so a layer is seven phases: [norm, pack] [q k v] [rope, store] [attention] [pack] [output + add]
  * [norm, pack] [gate, up] [gated, pack] [down + add], ten with the packs between. */
@@ -162,7 +163,8 @@ struct layer_state {
     size_t floats;
 };
 
-/* Rows of one sequence that attend together. */
+/* Rows of one sequence that attend together; first_row is where they lie in the buffers, of kept
+ * rows among those. */
 struct attn_tile {
     uint32_t seq, first_row, n_rows, first_pos;
 };

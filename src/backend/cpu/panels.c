@@ -201,7 +201,8 @@ bool cpu_ask_ahead(void *backend, uint32_t phase, uint32_t look, uint32_t worker
 {
     const struct cpu_backend *b = backend;
     const struct phase *p = &b->phases[phase + 1], *end = b->phases + b->n_phases;
-    while (p < end && (p->kind != PHASE_LINEAR || b->n_items[p - b->phases] == 0))
+    while (p < end &&
+           (p->kind != PHASE_LINEAR || !pool_has_items(b->pool, (uint32_t)(p - b->phases))))
         p++;
     const size_t at = (size_t)look * ASK_BYTES;
     if (p == end || at >= MAX_ASK_BYTES)

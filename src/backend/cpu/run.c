@@ -66,7 +66,8 @@ static uint32_t head_pieces(const struct phase *p)
     return (group + ATTN_QUERIES - 1) / ATTN_QUERIES;
 }
 
-/* Tiles are the same for all layers: the largest group says how many rows fit an item. */
+/* Tiles are the same for all layers, but for those behind PHASE_KEEP: the largest group says how
+ * many rows fit an item. */
 void cpu_measure_heads(struct cpu_backend *b)
 {
     for (const struct phase *p = b->phases; p < b->phases + b->n_phases; p++) {

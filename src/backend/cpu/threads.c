@@ -247,6 +247,14 @@ static void wake_workers(struct pool *p)
     }
 }
 
+bool pool_has_items(const struct pool *p, uint32_t phase)
+{
+    const uint64_t first = atomic_load_explicit(&p->first, memory_order_relaxed);
+    const uint64_t end = atomic_load_explicit(&p->end, memory_order_relaxed);
+    return phase < p->max_phases && first + phase < end &&
+           atomic_load_explicit(&p->n_items[phase], memory_order_relaxed) > 0;
+}
+
 void pool_walk(
     struct pool *p, const uint32_t *n_items, uint32_t n_phases, pool_item_fn fn, void *ctx)
 {

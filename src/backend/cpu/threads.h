@@ -26,7 +26,8 @@ typedef void (*pool_item_fn)(void *ctx, uint32_t phase, uint32_t item, uint32_t 
 
 /* What a worker does while it finds nothing to take, since others have the last items of `phase`:
  * called again and again, `look` counting from 0. It must be short, and may read only what no
- * thread writes, since the walk may end meanwhile. False: there is nothing to do. */
+ * thread writes, and pool_has_items, since the walk may end meanwhile. False: there is nothing to
+ * do. */
 typedef bool (*pool_idle_fn)(void *ctx, uint32_t phase, uint32_t look, uint32_t worker);
 
 /* n_threads 0: one for each physical core that this process may use. A walk has at most max_phases.
@@ -39,6 +40,10 @@ void pool_destroy(struct pool *p); /* NULL is fine */
 void pool_on_idle(struct pool *p, pool_idle_fn fn, void *ctx);
 
 uint32_t pool_size(const struct pool *p);
+
+/* Whether the walk under way has items in this phase; for a pool_idle_fn, and a guess there: it may
+ * be another walk's when it is used. On any thread. */
+bool pool_has_items(const struct pool *p, uint32_t phase);
 
 /* Every item of every phase; n_items[n_phases] may hold zeros. Returns when all are done. Allocates
  * nothing. */
