@@ -14,13 +14,13 @@ if threading.current_thread() is threading.main_thread():
 
 
 def pytest_collection_modifyitems(config, items):
-    """With WEIR_FEW_SHAPES (few.h), a third of a test that has a hundred inputs and more, but for
+    """With WEIR_FEW_SHAPES (few.h), a fifth of a test that has a hundred inputs and more, but for
     hostile files; by hash, for inputs come in turns of kinds."""
     if not os.environ.get("WEIR_FEW_SHAPES"):
         return
     n_inputs = collections.Counter(item.function for item in items)
     left_out = {item for item in items
                 if n_inputs[item.function] >= 100 and "/hostile/" not in str(item.path)
-                and zlib.crc32(item.nodeid.encode()) % 3}
+                and zlib.crc32(item.nodeid.encode()) % 5}
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]

@@ -67,6 +67,8 @@ def test_released_templates(tmp_path):
     for line in (folder / "expected.jsonl").open():
         row = json.loads(line)
         n += 1
+        if os.environ.get("WEIR_FEW_SHAPES") and n % 3:
+            continue
         r = render((folder / row["template"]).read_bytes(), row["context"], tmp_path)
         same = r.returncode == 1 if "error" in row else r.stdout.decode() == row["text"]
         if not same:

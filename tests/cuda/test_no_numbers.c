@@ -89,7 +89,7 @@ static void nan_of_any_tensor_arrives(void **state)
         no_logit_is_a_number(models[i], path, &round, count_numbers);
     close(fd);
     unlink(path);
-    assert_true(round > (few_shapes() ? 40u : 200u) / EACH);
+    assert_true(round > (few_shapes() ? 14u : 200u) / EACH);
 }
 
 int main(void)

@@ -19,6 +19,11 @@ MODEL = os.environ.get("WEIR_TEST_MODEL", str(ROOT / "models" / "weir-nano.gguf"
 START_SECONDS = 60
 
 
+def few(n, least):
+    """So many, or where every access is watched so few (tests/few.h)."""
+    return least if os.environ.get("WEIR_FEW_SHAPES") else n
+
+
 class Server:
     """One process. `url` is known once it listens; `log` is its stderr so far."""
 

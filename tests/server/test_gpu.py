@@ -124,7 +124,7 @@ def test_commands_on_the_device():
 @needs_plugin
 def test_auto_takes_the_device_if_the_model_fits():
     env = {"WEIR_CUDA_PLUGIN": str(PLUGIN)}
-    bench = ("bench", "-m", MODEL, "-p", 8, "-n", 3, "-b", "1,2", "-d", "0,5", "-r", 1)
+    bench = ("bench", "-m", MODEL, "-p", 8, "-n", 3, "-b", 2, "-d", 5, "-r", 1)
     assert "cuda:0 " in weir(*bench, **env).stdout.splitlines()[0]
     assert "cpu " in weir(*bench, "--gpu-memory", "1M", **env).stdout.splitlines()[0]
     refused = weir(*bench, "--gpu-memory", "1M", "--device", "cuda", **env)

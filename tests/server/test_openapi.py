@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Server
+from conftest import Server, few
 from test_batches import form as make_form
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -225,7 +225,7 @@ def test_schemathesis(start_server, tmp_path):
         [program, "run", server.url + "/openapi.json", "-H", "Authorization: Bearer k",
          "--checks", ",".join(checks),
          "--phases", os.environ.get("WEIR_SCHEMATHESIS_PHASES", "examples,fuzzing"),
-         "--max-examples", os.environ.get("WEIR_SCHEMATHESIS_EXAMPLES", "12"),
+         "--max-examples", os.environ.get("WEIR_SCHEMATHESIS_EXAMPLES", few("12", "4")),
          "--suppress-health-check", "too_slow",  # of its own making of data, on a busy machine
          *[x for name in ("setProps", "slotAction", "createInfill") for x in ("--exclude-operation-id", name)],
          *left_out,
@@ -235,5 +235,5 @@ def test_schemathesis(start_server, tmp_path):
     print(r.stdout[-1500:])
     assert r.returncode == 0, r.stdout[-20000:] + r.stderr[-2000:]
     generated = re.search(r"(\d+) generated", r.stdout)
-    assert generated and int(generated.group(1)) > 300, r.stdout[-2000:]
+    assert generated and int(generated.group(1)) > few(300, 100), r.stdout[-2000:]
     assert failures(server) == before

@@ -26,6 +26,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <stdint.h>
+#include <type_traits>
 
 #if defined(__CUDACC__)
 
@@ -151,19 +152,15 @@ struct mma_operands {
     const uint32_t *a, *b;
 };
 
-template <class T> static inline float mma_half_of(uint16_t bits);
-template <> inline float mma_half_of<__half>(uint16_t bits)
+template <class T> EMU_REGISTERS static inline float mma_half_of(uint16_t bits)
 {
-    return emu_f16_to_f32(bits);
-}
-template <> inline float mma_half_of<__nv_bfloat16>(uint16_t bits)
-{
-    return emu_bf16_to_f32(bits);
+    return std::is_same<T, __half>::value ? emu_f16_to_f32(bits) : emu_bf16_to_f32(bits);
 }
 
 /* d[m][n] += a[m][k] * b[k][n] by rising k. */
 template <int K>
-static inline void mma_sum(void *const slots[32], const float (&a)[16][K], const float (&b)[K][8])
+EMU_REGISTERS static inline void
+mma_sum(void *const slots[32], const float (&a)[16][K], const float (&b)[K][8])
 {
     float d[16][8];
     for (int lane = 0; lane < 32; lane++) {
@@ -189,7 +186,7 @@ static inline void mma_sum(void *const slots[32], const float (&a)[16][K], const
     }
 }
 
-template <class T> static void mma_16_all(void *const slots[32], unsigned)
+template <class T> EMU_REGISTERS static void mma_16_all(void *const slots[32], unsigned)
 {
     uint16_t ah[16][16], bh[8][16]; /* bh: [n][k] */
     for (int lane = 0; lane < 32; lane++) {
@@ -214,7 +211,7 @@ template <class T> static void mma_16_all(void *const slots[32], unsigned)
     mma_sum<16>(slots, a, b);
 }
 
-static inline void mma_tf32_all(void *const slots[32], unsigned)
+EMU_REGISTERS static inline void mma_tf32_all(void *const slots[32], unsigned)
 {
     float a[16][8], b[8][8];
     for (int lane = 0; lane < 32; lane++) {
@@ -230,7 +227,7 @@ static inline void mma_tf32_all(void *const slots[32], unsigned)
     mma_sum<8>(slots, a, b);
 }
 
-static inline void mma_s8_all(void *const slots[32], unsigned)
+EMU_REGISTERS static inline void mma_s8_all(void *const slots[32], unsigned)
 {
     int32_t a[16][32], b[32][8];
     for (int lane = 0; lane < 32; lane++) {

@@ -151,6 +151,21 @@ static inline uint32_t wgmma_address(const void *p)
                                  static_cast<const uint8_t *>(emu_shared_memory()));
 }
 
+/* d[m][n] += a[m][k] * b[k][n] by rising k. */
+template <int N>
+EMU_REGISTERS static void
+wgmma_sum(float (&d)[16][N], const float (&a)[16][16], const float (&b)[16][N])
+{
+    for (int m = 0; m < 16; m++) {
+        for (int i = 0; i < 16; i++) {
+            const int k = emu_wgmma_backwards ? 15 - i : i;
+            for (int n = 0; n < N; n++) {
+                d[m][n] += a[m][k] * b[k][n];
+            }
+        }
+    }
+}
+
 /* The 16 x 16 of A that a warp has and the 16 x 128 of B, added to the lanes' d by rising k. */
 static void wgmma_all(void *const slots[32], unsigned)
 {
@@ -188,14 +203,7 @@ static void wgmma_all(void *const slots[32], unsigned)
         const uint16_t h = ah[i / 16][i % 16];
         a[i / 16][i % 16] = first->bf16 ? mma_half_of<__nv_bfloat16>(h) : mma_half_of<__half>(h);
     }
-    for (int m = 0; m < 16; m++) {
-        for (int i = 0; i < 16; i++) {
-            const int k = emu_wgmma_backwards ? 15 - i : i;
-            for (int n = 0; n < ROWS; n++) {
-                d[m][n] += a[m][k] * b[k][n];
-            }
-        }
-    }
+    wgmma_sum(d, a, b);
     for (int lane = 0; lane < 32; lane++) {
         const wgmma_product *p = static_cast<const wgmma_product *>(slots[lane]);
         for (int i = 0; i < ROWS / 8 * 4; i++) {

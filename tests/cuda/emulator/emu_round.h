@@ -6,13 +6,16 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t emu_f32_bits(float v)
+/* What an instruction does to registers alone, which sanitizers need not watch. */
+#define EMU_REGISTERS __attribute__((no_sanitize("address", "undefined", "thread")))
+
+EMU_REGISTERS static inline uint32_t emu_f32_bits(float v)
 {
     uint32_t u;
     memcpy(&u, &v, sizeof u);
     return u;
 }
-static inline float emu_f32_of(uint32_t u)
+EMU_REGISTERS static inline float emu_f32_of(uint32_t u)
 {
     float v;
     memcpy(&v, &u, sizeof v);
@@ -36,7 +39,7 @@ static inline uint16_t emu_f32_to_f16(float v)
     return static_cast<uint16_t>(sign | ((a - 0x38000000u) >> 13));
 }
 
-static inline float emu_f16_to_f32(uint16_t h)
+EMU_REGISTERS static inline float emu_f16_to_f32(uint16_t h)
 {
     uint32_t sign = (h & 0x8000u) << 16, a = (h & 0x7fffu) << 13;
     /* below 2^-14: what lies above 2^-14 when the bits are put there */
@@ -54,7 +57,7 @@ static inline uint16_t emu_f32_to_bf16(float v)
     return static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1)) >> 16);
 }
 
-static inline float emu_bf16_to_f32(uint16_t h)
+EMU_REGISTERS static inline float emu_bf16_to_f32(uint16_t h)
 {
     return emu_f32_of(static_cast<uint32_t>(h) << 16);
 }

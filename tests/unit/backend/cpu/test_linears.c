@@ -243,7 +243,7 @@ static void linear_shapes(const struct cpu_kernels *kernels, enum gguf_type type
     static size_t n_seen;
     for (size_t at = 0; at < COUNT(counts); at++) {
         const uint32_t rows = counts[at];
-        if (few_leave_out(n_seen++, 3))
+        if (few_leave_out(n_seen++, 7))
             continue;
         struct linear_case c = {.kernels = kernels, .rows = rows, .n = ns[rnd() % COUNT(ns)]};
         const uint32_t most = rows % 2 ? 150 : 1200; /* longer than a part, TILE_K */
@@ -506,7 +506,7 @@ static void extremes_are_exact(void **s)
     for (size_t t = 0; t < COUNT(types); t++) {
         const uint32_t unit = gguf_type_info(types[t])->block_values;
         for (size_t i = 0; unit > 1 && i < COUNT(rows); i++) {
-            if (few_leave_out(i + t, 3))
+            if (few_leave_out(i + t, 7))
                 continue;
             /* a part of TILE_K and more, of which every number of groups may be left */
             const uint32_t k = unit < 256 ? (TILE_K + 32 * (1 + rnd() % 9)) / unit * unit : 768;
