@@ -71,7 +71,9 @@ struct job {
     uint32_t n_total, n_completed, n_failed;
     char problem[320];   /* why it failed as a whole */
     struct lines *lines; /* the batch thread's; NULL: not opened yet, or over */
-    uint64_t hold_us;    /* likewise: until then its key allows no more */
+    uint64_t hold_us;    /* likewise: until then its key allows no more, */
+    uint64_t place_us;   /* or has no place free, unless a line of its own ends before */
+    uint32_t n_refused;  /* for want of one, in a row */
 };
 
 /* One call under way. */

@@ -23,9 +23,8 @@
 #define IDLE_S 60
 #define HOLD_US 250000 /* doubled each time in a row, up to 2^MAX_HELD times */
 #define MAX_HELD 7
-#define PLACE_US                                                                                   \
-    10000 /* a place of the key's may be free again: when one ends this thread wakes               \
-           */
+/* A place of the key's may be free again, which others of its requests had. Doubled likewise. */
+#define PLACE_US 10000
 /* Batches whose lines are held at a time, of all and of one owner: each takes three files, and
  * memory for its lines. The others wait as they are. */
 #define MAX_OPEN 256
@@ -265,25 +264,62 @@ static void hold(struct batches *b)
         b->n_held++;
 }
 
-/* Its key allows no more for now: all batches of that key wait, others go on. */
+/* Its key allows no more for so long, or 0: has no place free. All batches of that key wait, others
+ * go on. */
 static void hold_owner(struct batches *b, const struct job *refused, uint32_t retry_s)
 {
-    uint64_t until_us = clock_us() + (retry_s ? retry_s * 1000000ull : PLACE_US);
+    const uint32_t n_refused = refused->n_refused;
+    const uint64_t now_us = clock_us();
     pthread_mutex_lock(&b->lock);
     for (uint32_t i = 0; i < b->jobs.n; i++) {
         struct job *j = job_at(b, i);
-        if (strcmp(j->entry.owner, refused->entry.owner) == 0 && j->hold_us < until_us)
-            j->hold_us = until_us;
+        if (strcmp(j->entry.owner, refused->entry.owner) != 0)
+            continue;
+        if (retry_s && j->hold_us < now_us + retry_s * 1000000ull)
+            j->hold_us = now_us + retry_s * 1000000ull;
+        if (!retry_s && j->place_us < now_us) {
+            j->place_us = now_us + (PLACE_US << n_refused);
+            j->n_refused = n_refused < MAX_HELD ? n_refused + 1 : n_refused;
+        }
     }
     pthread_mutex_unlock(&b->lock);
 }
 
-static void take_ended(struct batches *b)
+/* A line has ended, so its key has a place. */
+static void free_place(struct batches *b, const struct job *ended)
+{
+    pthread_mutex_lock(&b->lock);
+    for (uint32_t i = 0; i < b->jobs.n; i++) {
+        struct job *j = job_at(b, i);
+        if (strcmp(j->entry.owner, ended->entry.owner) == 0)
+            j->place_us = j->n_refused = 0;
+    }
+    pthread_mutex_unlock(&b->lock);
+}
+
+static uint64_t held_until(const struct job *j)
+{
+    return j->hold_us > j->place_us ? j->hold_us : j->place_us;
+}
+
+/* Those that were handed back, the first first: a refusal comes before the end that mends it. */
+static struct slot *ended_in_order(struct batches *b)
 {
     pthread_mutex_lock(&b->queue_lock);
-    struct slot *s = b->ended;
+    struct slot *last = b->ended, *first = NULL;
     b->ended = NULL;
     pthread_mutex_unlock(&b->queue_lock);
+    for (struct slot *before; last; last = before) {
+        before = last->next;
+        last->next = first;
+        first = last;
+    }
+    return first;
+}
+
+static void take_ended(struct batches *b)
+{
+    struct slot *s = ended_in_order(b);
     for (struct slot *next; s; s = next) {
         struct job *j = s->job;
         next = s->next;
@@ -305,6 +341,7 @@ static void take_ended(struct batches *b)
                                     .body = s->body.data,
                                     .n_body = s->body.len};
             finish(b, j, s->line, &r);
+            free_place(b, j);
             b->n_held = 0;
         }
         free(s->custom_id);
@@ -490,18 +527,29 @@ static void begin_lines(struct batches *b, const struct live *ready, uint32_t n)
     while (n > 0 && n_empty < n && (s = free_slot(b)) && may_begin(b)) {
         b->turn = (b->turn + 1) % n;
         struct job *j = ready[b->turn].job;
-        n_empty = clock_us() >= j->hold_us && begin_next(b, s, j) ? 0 : n_empty + 1;
+        n_empty = clock_us() >= held_until(j) && begin_next(b, s, j) ? 0 : n_empty + 1;
         take_ended(b);
     }
 }
 
-/* Until something ended, or came, or a time is over. */
+/* us, or as long as it is until then if that is less and not over. */
+static uint64_t until_sooner(uint64_t us, uint64_t now_us, uint64_t then_us)
+{
+    return then_us > now_us && then_us - now_us < us ? then_us - now_us : us;
+}
+
+/* Until something ended, or came, or a time is over: one to sync at, or at which lines may be begun
+ * again. */
 static void wait_for_more(struct batches *b, bool any_live)
 {
     struct timespec until;
     uint64_t now_us = clock_us(), us = any_live ? SYNC_US : (uint64_t)IDLE_S * 1000000;
-    if (b->hold_us > now_us && b->hold_us - now_us < us)
-        us = b->hold_us - now_us;
+    us = until_sooner(us, now_us, b->hold_us);
+    pthread_mutex_lock(&b->lock);
+    for (uint32_t i = 0; i < b->jobs.n; i++)
+        if (job_at(b, i)->status < JOB_COMPLETED)
+            us = until_sooner(us, now_us, held_until(job_at(b, i)));
+    pthread_mutex_unlock(&b->lock);
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += (time_t)(us / 1000000);
     until.tv_nsec += (long)(us % 1000000) * 1000;
@@ -556,7 +604,7 @@ static uint32_t look_after_all(struct batches *b, struct live *live, uint32_t n)
                 continue;
             open[n_open++] = now.job;
         }
-        if (look_after(b, &now) && clock_us() >= now.job->hold_us)
+        if (look_after(b, &now) && clock_us() >= held_until(now.job))
             live[n_ready++] = now;
     }
     return n_ready;
