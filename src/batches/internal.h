@@ -73,13 +73,15 @@ struct job {
     struct lines *lines; /* the batch thread's; NULL: not opened yet, or over */
     uint64_t hold_us;    /* likewise: until then its key allows no more, */
     uint64_t place_us;   /* or has no place free, unless a line of its own ends before */
-    uint32_t n_refused;  /* for want of one, in a row */
+    bool bound;          /* it had none once: since then lines are begun one by one */
+    uint32_t n_refused;  /* of those, in a row */
 };
 
 /* One call under way. */
 struct slot {
     struct job *job; /* NULL: free. The batch thread's */
     uint32_t line;   /* index into its lines */
+    bool bound;      /* begun when its job was */
     char *custom_id; /* its JSON text */
     struct api_call *call;
     bool known; /* loop thread: api_begin has returned it, and no other thread has it */

@@ -264,36 +264,51 @@ static void hold(struct batches *b)
         b->n_held++;
 }
 
-/* Its key allows no more for so long, or 0: has no place free. All batches of that key wait, others
- * go on. */
-static void hold_owner(struct batches *b, const struct job *refused, uint32_t retry_s)
+static bool is_sibling(const struct job *a, const struct job *b)
 {
-    const uint32_t n_refused = refused->n_refused;
+    return strcmp(a->entry.owner, b->entry.owner) == 0;
+}
+
+/* The key of the slot's job allows no more for so long, or 0: has no place free. All batches of
+ * that key wait, others go on. A place is tried again after a while, by one line. */
+static void hold_owner(struct batches *b, const struct slot *s)
+{
     const uint64_t now_us = clock_us();
     pthread_mutex_lock(&b->lock);
     for (uint32_t i = 0; i < b->jobs.n; i++) {
         struct job *j = job_at(b, i);
-        if (strcmp(j->entry.owner, refused->entry.owner) != 0)
+        if (!is_sibling(j, s->job))
             continue;
-        if (retry_s && j->hold_us < now_us + retry_s * 1000000ull)
-            j->hold_us = now_us + retry_s * 1000000ull;
-        if (!retry_s && j->place_us < now_us) {
-            j->place_us = now_us + (PLACE_US << n_refused);
-            j->n_refused = n_refused < MAX_HELD ? n_refused + 1 : n_refused;
+        if (s->retry_s) {
+            const uint64_t until_us = now_us + s->retry_s * 1000000ull;
+            j->hold_us = j->hold_us < until_us ? until_us : j->hold_us;
+            continue;
         }
+        j->bound = true;
+        j->place_us = now_us + (PLACE_US << j->n_refused);
+        j->n_refused += s->bound && j->n_refused < MAX_HELD;
     }
     pthread_mutex_unlock(&b->lock);
 }
 
-/* A line has ended, so its key has a place. */
+/* A line of a bound job was begun: the next one when it has ended, or has run for a while. */
+static void take_place(struct batches *b, const struct job *begun)
+{
+    const uint64_t now_us = clock_us();
+    pthread_mutex_lock(&b->lock);
+    for (uint32_t i = 0; i < b->jobs.n; i++)
+        if (is_sibling(job_at(b, i), begun))
+            job_at(b, i)->place_us = now_us + (PLACE_US << job_at(b, i)->n_refused);
+    pthread_mutex_unlock(&b->lock);
+}
+
+/* A line of a bound job has ended, so its key has a place. */
 static void free_place(struct batches *b, const struct job *ended)
 {
     pthread_mutex_lock(&b->lock);
-    for (uint32_t i = 0; i < b->jobs.n; i++) {
-        struct job *j = job_at(b, i);
-        if (strcmp(j->entry.owner, ended->entry.owner) == 0)
-            j->place_us = j->n_refused = 0;
-    }
+    for (uint32_t i = 0; i < b->jobs.n; i++)
+        if (is_sibling(job_at(b, i), ended))
+            job_at(b, i)->place_us = job_at(b, i)->n_refused = 0;
     pthread_mutex_unlock(&b->lock);
 }
 
@@ -302,7 +317,7 @@ static uint64_t held_until(const struct job *j)
     return j->hold_us > j->place_us ? j->hold_us : j->place_us;
 }
 
-/* Those that were handed back, the first first: a refusal comes before the end that mends it. */
+/* Those that were handed back, the first first. */
 static struct slot *ended_in_order(struct batches *b)
 {
     pthread_mutex_lock(&b->queue_lock);
@@ -331,7 +346,7 @@ static void take_ended(struct batches *b)
         if (s->status == 429 || s->status == 503) {
             reopen(j, s->line);
             if (s->key_limit)
-                hold_owner(b, j, s->retry_s);
+                hold_owner(b, s);
             else
                 hold(b);
         } else {
@@ -341,7 +356,8 @@ static void take_ended(struct batches *b)
                                     .body = s->body.data,
                                     .n_body = s->body.len};
             finish(b, j, s->line, &r);
-            free_place(b, j);
+            if (j->bound)
+                free_place(b, j);
             b->n_held = 0;
         }
         free(s->custom_id);
@@ -527,28 +543,36 @@ static void begin_lines(struct batches *b, const struct live *ready, uint32_t n)
     while (n > 0 && n_empty < n && (s = free_slot(b)) && may_begin(b)) {
         b->turn = (b->turn + 1) % n;
         struct job *j = ready[b->turn].job;
-        n_empty = clock_us() >= held_until(j) && begin_next(b, s, j) ? 0 : n_empty + 1;
+        s->bound = j->bound;
+        const bool begun = clock_us() >= held_until(j) && begin_next(b, s, j);
+        if (begun && s->job && j->bound) /* not refused by ourselves */
+            take_place(b, j);
+        n_empty = begun ? 0 : n_empty + 1;
         take_ended(b);
     }
 }
 
-/* us, or as long as it is until then if that is less and not over. */
-static uint64_t until_sooner(uint64_t us, uint64_t now_us, uint64_t then_us)
+/* us, or as long as it is until then if that is less. What was over at from_us has been looked at.
+ */
+static uint64_t until_sooner(uint64_t us, uint64_t from_us, uint64_t now_us, uint64_t then_us)
 {
-    return then_us > now_us && then_us - now_us < us ? then_us - now_us : us;
+    if (then_us <= from_us)
+        return us;
+    const uint64_t left_us = then_us > now_us ? then_us - now_us : 0;
+    return left_us < us ? left_us : us;
 }
 
 /* Until something ended, or came, or a time is over: one to sync at, or at which lines may be begun
- * again. */
-static void wait_for_more(struct batches *b, bool any_live)
+ * again, if it was not over at from_us. */
+static void wait_for_more(struct batches *b, bool any_live, uint64_t from_us)
 {
     struct timespec until;
     uint64_t now_us = clock_us(), us = any_live ? SYNC_US : (uint64_t)IDLE_S * 1000000;
-    us = until_sooner(us, now_us, b->hold_us);
+    us = until_sooner(us, from_us, now_us, b->hold_us);
     pthread_mutex_lock(&b->lock);
     for (uint32_t i = 0; i < b->jobs.n; i++)
-        if (job_at(b, i)->status < JOB_COMPLETED)
-            us = until_sooner(us, now_us, held_until(job_at(b, i)));
+        if (!job_is_over(job_at(b, i)))
+            us = until_sooner(us, from_us, now_us, held_until(job_at(b, i)));
     pthread_mutex_unlock(&b->lock);
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += (time_t)(us / 1000000);
@@ -619,6 +643,7 @@ static void *run_main(void *arg)
         stopping = is_stopping(b);
         take_ended(b);
         uint32_t n = list_live(b, &live);
+        const uint64_t from_us = clock_us();
         if (stopping || clock_us() - synced_us >= SYNC_US) {
             sync_all(b, live, n);
             synced_us = clock_us();
@@ -627,7 +652,7 @@ static void *run_main(void *arg)
             begin_lines(b, live, look_after_all(b, live, n));
         free(live);
         if (!stopping)
-            wait_for_more(b, n > 0);
+            wait_for_more(b, n > 0, from_us);
     }
     return NULL;
 }

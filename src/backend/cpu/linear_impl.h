@@ -294,8 +294,9 @@ enum wide_kind {
 #else
 #define MORE_CASES(name)
 #endif
+#define NO_MORE_CASES(name)
 
-#define SWITCH_ROWS(name, rows)                                                                    \
+#define SWITCH_ROWS(name, rows, MORE)                                                              \
     switch (rows) {                                                                                \
     case 1:                                                                                        \
         if (j->act_lanes == 1)                                                                     \
@@ -312,7 +313,7 @@ enum wide_kind {
     case 4:                                                                                        \
         FEW(name, 4, ACT_TILE);                                                                    \
         break;                                                                                     \
-        MORE_CASES(name)                                                                           \
+        MORE(name)                                                                                 \
     }
 
 /* Panels that are left over meet one row after the other. */
@@ -325,7 +326,8 @@ enum wide_kind {
             linear_##name(j, p, row, 1, ACT_TILE, 1);                                              \
     }
 
-#define DEFINE_RUN(attribute, name, few)                                                           \
+#define DEFINE_RUN(attribute, name, few) DEFINE_RUN_OF(attribute, name, few, MORE_CASES)
+#define DEFINE_RUN_OF(attribute, name, few, MORE)                                                  \
     DEFINE_LEFT_OVER(attribute, name)                                                              \
     attribute static void run_##name(const struct linear_job *j)                                   \
     {                                                                                              \
@@ -341,7 +343,7 @@ enum wide_kind {
                 const uint32_t n = PANELS_AT_ONCE(rows);                                           \
                 uint32_t p = begin;                                                                \
                 for (; p + n <= end; p += n)                                                       \
-                    SWITCH_ROWS(name, rows)                                                        \
+                    SWITCH_ROWS(name, rows, MORE)                                                  \
                 for (; p < end; p++) {                                                             \
                     for (uint32_t m = 0; m < rows; m++)                                            \
                         left_over_##name(j, p, row + m);                                           \
@@ -368,9 +370,31 @@ DEFINE_RUN(, iq4_xs, FEW_ROWS)
 DEFINE_RUN(, mxfp4, FEW_SIMPLE)
 DEFINE_RUN(, nvfp4, FEW_COSTLY)
 
-/* What is taken apart by lookups has a kernel for a row alone, and several rows have it widened: a
- * copy for each number of rows would double what all this takes to compile, and be no faster. In
- * plain C the rarest formats are like that, too, and widened later. */
+/* What is taken apart by lookups is widened sooner, and has no kernels for more rows: a copy for
+ * each number would double what all this takes to compile. With AVX-512 up to 4 rows meet weights
+ * as they come, with AVX2 a row alone, which in plain C other rare formats do, too. */
+#define DEFINE_ALONE(name)                                                                         \
+    DEFINE_LEFT_OVER(, name)                                                                       \
+    static void run_##name(const struct linear_job *j)                                             \
+    {                                                                                              \
+        if (j->n_rows > ALONE_ROWS) {                                                              \
+            tiled_##name(j);                                                                       \
+            return;                                                                                \
+        }                                                                                          \
+        for (uint32_t i = 0; i < j->n_rows; i++) {                                                 \
+            const uint32_t row = j->first_row + i;                                                 \
+            uint32_t p = 0;                                                                        \
+            for (; ALONE_PANELS > 1 && p + ALONE_PANELS <= j->n_panels; p += ALONE_PANELS) {       \
+                if (j->act_lanes == 1)                                                             \
+                    linear_##name(j, p, row, 1, 1, ALONE_PANELS);                                  \
+                else                                                                               \
+                    linear_##name(j, p, row, 1, ACT_TILE, ALONE_PANELS);                           \
+            }                                                                                      \
+            for (; p < j->n_panels; p++)                                                           \
+                left_over_##name(j, p, row);                                                       \
+        }                                                                                          \
+    }
+
 #if VL == 4
 #define ALONE_ROWS FEW_COSTLY
 #define ALONE_PANELS 1
@@ -380,31 +404,19 @@ DEFINE_RUN(, nvfp4, FEW_COSTLY)
 #define ALONE_PANELS PANELS_AT_ONCE(1)
 #define DEFINE_RARE(name) DEFINE_RUN(, name, LINEAR_M)
 #endif
-#define DEFINE_ALONE(name)                                                                         \
-    DEFINE_LEFT_OVER(, name)                                                                       \
-    static void run_##name(const struct linear_job *j)                                             \
-    {                                                                                              \
-        if (j->n_rows > ALONE_ROWS) {                                                              \
-            tiled_##name(j);                                                                       \
-            return;                                                                                \
-        }                                                                                          \
-        uint32_t p = 0;                                                                            \
-        for (; ALONE_PANELS > 1 && j->act_lanes == 1 && p + ALONE_PANELS <= j->n_panels;           \
-             p += ALONE_PANELS)                                                                    \
-            linear_##name(j, p, j->first_row, 1, 1, ALONE_PANELS);                                 \
-        for (; p < j->n_panels; p++) {                                                             \
-            for (uint32_t row = j->first_row; row < j->first_row + j->n_rows; row++)               \
-                left_over_##name(j, p, row);                                                       \
-        }                                                                                          \
-    }
+#if VL == 16
+#define DEFINE_GRID(name) DEFINE_RUN_OF(, name, 4, NO_MORE_CASES)
+#else
+#define DEFINE_GRID DEFINE_ALONE
+#endif
 
-DEFINE_ALONE(iq1_s)
-DEFINE_ALONE(iq1_m)
-DEFINE_ALONE(iq2_xxs)
-DEFINE_ALONE(iq2_xs)
-DEFINE_ALONE(iq2_s)
-DEFINE_ALONE(iq3_xxs)
-DEFINE_ALONE(iq3_s)
+DEFINE_GRID(iq1_s)
+DEFINE_GRID(iq1_m)
+DEFINE_GRID(iq2_xxs)
+DEFINE_GRID(iq2_xs)
+DEFINE_GRID(iq2_s)
+DEFINE_GRID(iq3_xxs)
+DEFINE_GRID(iq3_s)
 DEFINE_ALONE(tq1_0)
 DEFINE_RARE(tq2_0)
 DEFINE_RARE(q1_0)

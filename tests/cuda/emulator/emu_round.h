@@ -6,7 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* What an instruction does to registers alone, which sanitizers need not watch. */
+/* What an instruction does to registers, which here are arrays that lanes hand in: sanitizers need
+ * not watch it. */
 #define EMU_REGISTERS __attribute__((no_sanitize("address", "undefined", "thread")))
 
 EMU_REGISTERS static inline uint32_t emu_f32_bits(float v)

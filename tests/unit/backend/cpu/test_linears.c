@@ -243,7 +243,7 @@ static void linear_shapes(const struct cpu_kernels *kernels, enum gguf_type type
     static size_t n_seen;
     for (size_t at = 0; at < COUNT(counts); at++) {
         const uint32_t rows = counts[at];
-        if (few_leave_out(n_seen++, 7))
+        if (few_leave_out(n_seen++, 9))
             continue;
         struct linear_case c = {.kernels = kernels, .rows = rows, .n = ns[rnd() % COUNT(ns)]};
         const uint32_t most = rows % 2 ? 150 : 1200; /* longer than a part, TILE_K */

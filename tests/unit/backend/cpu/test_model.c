@@ -321,7 +321,7 @@ static void bits_do_not_depend_on_company(void **state)
 static void check_many_rows(const char *name, const char *isa, uint32_t n_threads, uint32_t n_rows)
 {
     static size_t n_checked;
-    if (few_leave_out(n_checked++, 7))
+    if (few_leave_out(n_checked++, 5))
         return;
     struct model *m = load_golden(name);
     int32_t texts[MAX_SEQS][N_PROMPT];
