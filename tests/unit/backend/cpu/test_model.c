@@ -548,8 +548,9 @@ static bool is_wanted(uint32_t seq, uint32_t pos, uint32_t one_in)
     return (pos + seq) % one_in == 0;
 }
 
-/* Two sequences of LONG positions in turns of `chunk` rows each; logits of one_in rows one, zeros
- * for the others. Returns the steps in which the wanted rows' attention was split into ranges. */
+/* Two sequences of LONG positions in turns of `chunk` rows each; logits of every one_in-th row,
+ * `out` as it was for the others. Returns the steps in which the wanted rows' attention was split
+ * into ranges. */
 static uint32_t run_long(
     const struct model *m, uint32_t threads, uint32_t chunk, uint32_t one_in, float *out)
 {
