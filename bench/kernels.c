@@ -213,7 +213,7 @@ static void bench_linear_rows(struct bench *b,
                                 .act_lanes = lanes,
                                 .n_rows = rows,
                                 .prefetch = cpu_kernels_prefetch(rows),
-                                .zen4 = cpu_kernels_zen4(),
+                                .tuning = cpu_kernels_tuning(),
                                 .scratch = scratch,
                                 .out = out,
                                 .out_stride = CACHED_PANELS * PANEL_COLS};

@@ -102,33 +102,40 @@ const struct cpu_kernels *cpu_kernels_select(const char *isa)
     return NULL;
 }
 
+/* Zen 4 executes vectors of 512 bits in two turns, stores one every other cycle only, widened
+ * weights among them, and what eight rows come to fills its registers twice over. Zen 5 has whole
+ * ones. A compiler older than Zen 5 knows the families before it by name. Other processors go by
+ * Intel's Xeon, AMD's without AVX-512 by Zen 4, and were not measured (docs/EXPERIMENTS.md). */
+enum cpu_tuning cpu_kernels_tuning(void)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_is("amd")) {
+        const bool before_zen5 = __builtin_cpu_is("amdfam17h") || __builtin_cpu_is("amdfam19h");
+        return before_zen5 || !__builtin_cpu_supports("avx512f") ? TUNED_ZEN4 : TUNED_ZEN5;
+    }
+#endif
+    return TUNED_XEON;
+}
+
 /* Memory is read faster when the processor is told some KiB ahead; with several rows the arithmetic
  * fills the window in which it looks for the next load by itself. AMD's processors without AVX-512
  * are left alone with one or two rows, and were not measured. docs/EXPERIMENTS.md has the rest. */
 uint32_t cpu_kernels_prefetch(uint32_t n_rows)
 {
 #if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_is("amd")) {
+    switch (cpu_kernels_tuning()) {
+    case TUNED_ZEN5:
+        return n_rows <= 2 ? 3072 : 6144;
+    case TUNED_ZEN4:
         if (__builtin_cpu_supports("avx512f"))
             return 3072;
         return n_rows <= 2 ? 0 : 2048;
+    default:
+        break;
     }
 #endif
     return n_rows <= 2 ? 3072 : 2048;
-}
-
-/* What eight rows come to fills the registers of AVX-512 twice over, and Zen 4 stores a vector
- * every other cycle only, widened weights among them. Intel's Xeon was faster with eight, others of
- * AMD's were not measured (docs/EXPERIMENTS.md). */
-bool cpu_kernels_zen4(void)
-{
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    return __builtin_cpu_is("amd");
-#else
-    return false;
-#endif
 }
 
 /* Packed queries, a tile of K and one of V for copies, small arrays, and two parts. */

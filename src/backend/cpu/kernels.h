@@ -178,6 +178,10 @@ static inline size_t act_two_bytes(uint32_t k, size_t rows)
     return act_q_rows(rows) * act_two_stride(k) * sizeof(uint16_t);
 }
 
+/* Whose measured numbers of rows a kernel goes by: up to how many it takes weights apart as they
+ * come, how many meet a tile. The bits are the same. */
+enum cpu_tuning { TUNED_XEON, TUNED_ZEN4, TUNED_ZEN5, N_TUNED };
+
 /* out[r][c] (+)= sum_k w[c][k] act[r][k] (* scale) (+ bias[c]) for rows first_row.. and columns of
  * panels. */
 struct linear_job {
@@ -190,8 +194,7 @@ struct linear_job {
     uint32_t first_row; /* a multiple of act_lanes */
     uint32_t n_rows;    /* at most LINEAR_MAX_ROWS */
     uint32_t prefetch;  /* bytes ahead that weights are asked for */
-    bool zen4; /* four rows to a tile where scales are integers, for eight, and up to twice as many
-                * rows without tiles where there is little to take apart; the bits are the same */
+    enum cpu_tuning tuning;
     uint8_t *scratch; /* LINEAR_SCRATCH_BYTES, aligned to 64 */
     float *out;       /* of row 0, at the first panel's first column */
     size_t out_stride;
@@ -348,8 +351,8 @@ const struct cpu_kernels *cpu_kernels_select(const char *isa);
 /* How far ahead this machine's processor wants to be told what a job of n_rows will read. */
 uint32_t cpu_kernels_prefetch(uint32_t n_rows);
 
-/* linear_job.zen4 as this machine's processor is fastest. */
-bool cpu_kernels_zen4(void);
+/* linear_job.tuning of this machine's processor. */
+enum cpu_tuning cpu_kernels_tuning(void);
 
 /* The first position that row i of the job sees. */
 static inline uint32_t attn_first_pos(const struct attn_job *j, uint32_t i)

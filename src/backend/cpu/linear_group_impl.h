@@ -21,63 +21,100 @@ struct scales {
 
 #define NO_HEAD ((struct head){vf_zero(), vf_zero()})
 
+/* From five rows on an activation that was loaded meets two panels: with one, two loads for each
+ * product would keep the multipliers waiting, and eight sums are too few to hide what a product
+ * takes. */
+#define BESIDE_OF(m, p) (VL == 16 && (m) > 4 && (p) == 2 ? 2 : 1)
+#define EACH_BESIDE UNROLL for (int u = 0; u < beside; u++)
+
+struct beside {
+    const uint8_t *panel, *w; /* its group's weights */
+    struct head head;
+};
+
+/* The panels of sum v and of those beside it, at group i; head_i: where its head begins. */
+#define BESIDE_AT(name, v, i, head_i)                                                              \
+    const int h = begin + (v) % at_once;                                                           \
+    struct beside of[2];                                                                           \
+    EACH_BESIDE                                                                                    \
+    {                                                                                              \
+        of[u].panel = panels + ((v) / at_once + u) * j->panel_bytes;                               \
+        of[u].w = weights_##name(of[u].panel, i);                                                  \
+        of[u].head = head_##name(of[u].panel, head_i, h * VL);                                     \
+    }
+
 /* Of a whole group in the order of nibbles, so that a vector of them is taken apart at once. */
 #define GROUP_DOTS(name, begin, end, dot, s)                                                       \
     UNROLL for (int k = begin; k < end; k++)                                                       \
     {                                                                                              \
         const int g = end - begin == 8 ? k % 2 * 4 + k / 2 : k;                                    \
-        vb wv = bytes_##name(w, i, g, h * VL * 4);                                                 \
-        ASK_EVENLY(k, ask_lines, wv)                                                               \
-        EACH_ROW s[m] = dot(s[m], wv, Q4(i * 8 + (uint32_t)g, m));                                 \
+        vb wv[2];                                                                                  \
+        EACH_BESIDE                                                                                \
+        {                                                                                          \
+            wv[u] = bytes_##name(of[u].w, i, g, h * VL * 4);                                       \
+            ASK_EVENLY(k, ask_lines, wv[u], ask + u * j->panel_bytes)                              \
+        }                                                                                          \
+        EACH_ROW                                                                                   \
+        {                                                                                          \
+            const int32_t a = Q4(i * 8 + (uint32_t)g, m);                                          \
+            EACH_BESIDE s[m][u] = dot(s[m][u], wv[u], a);                                          \
+        }                                                                                          \
     }
 
-/* Scales come after the dot products, which need the registers. */
+/* Scales come after the dot products, which need the registers. kind: struct scales or, where they
+ * are integers, super_scales. */
+#define SCALES_BESIDE(name, kind)                                                                  \
+    struct kind scales[2];                                                                         \
+    EACH_BESIDE scales[u] = scales_##name(of[u].head, of[u].panel, i, h * VL);
+
 #define FEW_PLUS_128(name)                                                                         \
     {                                                                                              \
-        vi s[LINEAR_M];                                                                            \
-        EACH_ROW s[m] = vi_begin128(ACT_BLOCK(i, m)->n128);                                        \
+        vi s[LINEAR_M][2];                                                                         \
+        EACH_ROW EACH_BESIDE s[m][u] = vi_begin128(ACT_BLOCK(i, m)->n128);                         \
         GROUP_DOTS(name, 0, 8, vi_dot128, s)                                                       \
-        const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
-        EACH_ROW acc[m][v] = add_group(acc[m][v], s[m], scales.w, ACT_BLOCK(i, m));                \
+        SCALES_BESIDE(name, scales)                                                                \
+        EACH_ROW EACH_BESIDE acc[m][v + u] =                                                       \
+            add_group(acc[m][v + u], s[m][u], scales[u].w, ACT_BLOCK(i, m));                       \
     }
 
 #define FEW_PLUS_8(name)                                                                           \
     {                                                                                              \
-        vn s[LINEAR_M];                                                                            \
-        EACH_ROW s[m] = vn_begin(ACT_BLOCK(i, m)->n8);                                             \
+        vn s[LINEAR_M][2];                                                                         \
+        EACH_ROW EACH_BESIDE s[m][u] = vn_begin(ACT_BLOCK(i, m)->n8);                              \
         GROUP_DOTS(name, 0, 8, vn_dot, s)                                                          \
-        const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
-        EACH_ROW acc[m][v] =                                                                       \
-            add_group(acc[m][v], vn_end(s[m], ACT_BLOCK(i, m)->n8), scales.w, ACT_BLOCK(i, m));    \
+        SCALES_BESIDE(name, scales)                                                                \
+        EACH_ROW EACH_BESIDE acc[m][v + u] = add_group(                                            \
+            acc[m][v + u], vn_end(s[m][u], ACT_BLOCK(i, m)->n8), scales[u].w, ACT_BLOCK(i, m));    \
     }
 
 #define FEW_PLUS_16(name)                                                                          \
     {                                                                                              \
-        vi s[LINEAR_M];                                                                            \
-        EACH_ROW s[m] = vi_begin16(ACT_BLOCK(i, m));                                               \
+        vi s[LINEAR_M][2];                                                                         \
+        EACH_ROW EACH_BESIDE s[m][u] = vi_begin16(ACT_BLOCK(i, m));                                \
         GROUP_DOTS(name, 0, 8, vi_dot, s)                                                          \
-        const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
-        EACH_ROW acc[m][v] = add_group(acc[m][v], s[m], scales.w, ACT_BLOCK(i, m));                \
+        SCALES_BESIDE(name, scales)                                                                \
+        EACH_ROW EACH_BESIDE acc[m][v + u] =                                                       \
+            add_group(acc[m][v + u], s[m][u], scales[u].w, ACT_BLOCK(i, m));                       \
     }
 
 #define FEW_MIN(name)                                                                              \
     {                                                                                              \
-        vn s[LINEAR_M];                                                                            \
-        EACH_ROW s[m] = vn_begin(0);                                                               \
+        vn s[LINEAR_M][2];                                                                         \
+        EACH_ROW EACH_BESIDE s[m][u] = vn_begin(0);                                                \
         GROUP_DOTS(name, 0, 8, vn_dot, s)                                                          \
-        const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
-        EACH_ROW acc[m][v] =                                                                       \
-            add_group_min(acc[m][v], vn_end(s[m], 0), scales.w, scales.second, ACT_BLOCK(i, m));   \
+        SCALES_BESIDE(name, scales)                                                                \
+        EACH_ROW EACH_BESIDE acc[m][v + u] = add_group_min(                                        \
+            acc[m][v + u], vn_end(s[m][u], 0), scales[u].w, scales[u].second, ACT_BLOCK(i, m));    \
     }
 
 #define FEW_MIN_31(name)                                                                           \
     {                                                                                              \
-        vi s[LINEAR_M];                                                                            \
-        EACH_ROW s[m] = vi_set1(0);                                                                \
+        vi s[LINEAR_M][2];                                                                         \
+        EACH_ROW EACH_BESIDE s[m][u] = vi_set1(0);                                                 \
         GROUP_DOTS(name, 0, 8, vi_dot, s)                                                          \
-        const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
-        EACH_ROW acc[m][v] =                                                                       \
-            add_group_min(acc[m][v], s[m], scales.w, scales.second, ACT_BLOCK(i, m));              \
+        SCALES_BESIDE(name, scales)                                                                \
+        EACH_ROW EACH_BESIDE acc[m][v + u] =                                                       \
+            add_group_min(acc[m][v + u], s[m][u], scales[u].w, scales[u].second, ACT_BLOCK(i, m)); \
     }
 
 /* Sums in two halves fill the registers. */
@@ -87,30 +124,31 @@ struct scales {
 
 #define FEW_HALVES(name)                                                                           \
     {                                                                                              \
-        vn s[LINEAR_M];                                                                            \
-        vf t[LINEAR_M];                                                                            \
-        EACH_ROW s[m] = vn_begin32(ACT_BLOCK(i, m)->n32[0]);                                       \
+        vn s[LINEAR_M][2];                                                                         \
+        vf t[LINEAR_M][2];                                                                         \
+        EACH_ROW EACH_BESIDE s[m][u] = vn_begin32(ACT_BLOCK(i, m)->n32[0]);                        \
         GROUP_DOTS(name, 0, 4, vn_dot, s)                                                          \
-        const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
-        EACH_ROW t[m] = vf_mul(vf_from_i(vn_end(s[m], 0)), scales.w);                              \
-        EACH_ROW s[m] = vn_begin32(ACT_BLOCK(i, m)->n32[1]);                                       \
+        SCALES_BESIDE(name, scales)                                                                \
+        EACH_ROW EACH_BESIDE t[m][u] = vf_mul(vf_from_i(vn_end(s[m][u], 0)), scales[u].w);         \
+        EACH_ROW EACH_BESIDE s[m][u] = vn_begin32(ACT_BLOCK(i, m)->n32[1]);                        \
         GROUP_DOTS(name, 4, 8, vn_dot, s)                                                          \
-        EACH_ROW acc[m][v] =                                                                       \
-            add_halves(acc[m][v], t[m], vn_end(s[m], 0), scales.second, ACT_BLOCK(i, m));          \
+        EACH_ROW EACH_BESIDE acc[m][v + u] = add_halves(                                           \
+            acc[m][v + u], t[m][u], vn_end(s[m][u], 0), scales[u].second, ACT_BLOCK(i, m));        \
         SUMS_IN_MEMORY                                                                             \
     }
 
 #define FEW_HALVES_128(name)                                                                       \
     {                                                                                              \
-        vi s[LINEAR_M];                                                                            \
-        vf t[LINEAR_M];                                                                            \
-        EACH_ROW s[m] = vi_begin128_half(ACT_BLOCK(i, m), 0);                                      \
+        vi s[LINEAR_M][2];                                                                         \
+        vf t[LINEAR_M][2];                                                                         \
+        EACH_ROW EACH_BESIDE s[m][u] = vi_begin128_half(ACT_BLOCK(i, m), 0);                       \
         GROUP_DOTS(name, 0, 4, vi_dot128, s)                                                       \
-        const struct scales scales = scales_##name(head, panel, i, h * VL);                        \
-        EACH_ROW t[m] = vf_mul(vf_from_i(s[m]), scales.w);                                         \
-        EACH_ROW s[m] = vi_begin128_half(ACT_BLOCK(i, m), 1);                                      \
+        SCALES_BESIDE(name, scales)                                                                \
+        EACH_ROW EACH_BESIDE t[m][u] = vf_mul(vf_from_i(s[m][u]), scales[u].w);                    \
+        EACH_ROW EACH_BESIDE s[m][u] = vi_begin128_half(ACT_BLOCK(i, m), 1);                       \
         GROUP_DOTS(name, 4, 8, vi_dot128, s)                                                       \
-        EACH_ROW acc[m][v] = add_halves(acc[m][v], t[m], s[m], scales.second, ACT_BLOCK(i, m));    \
+        EACH_ROW EACH_BESIDE acc[m][v + u] =                                                       \
+            add_halves(acc[m][v + u], t[m][u], s[m][u], scales[u].second, ACT_BLOCK(i, m));        \
         SUMS_IN_MEMORY                                                                             \
     }
 
@@ -132,19 +170,17 @@ struct scales {
         ACT_POINTERS(by32);                                                                        \
         const uint8_t *panels = j->panels + p0 * j->panel_bytes;                                   \
         FEW_SUMS;                                                                                  \
+        const int beside = BESIDE_OF(M, P);                                                        \
         for (int begin = 0; begin < PARTS; begin += at_once) {                                     \
             ASK_AHEAD(name)                                                                        \
             vf acc[LINEAR_M][4 * PARTS_AT_ONCE(1)];                                                \
             EACH_ROW EACH_FEW_SUM acc[m][v] = vf_zero();                                           \
             for (uint32_t first = 0; first < n_blocks; first += PER_##name) {                      \
                 for (uint32_t i = first; i < first + PER_##name; i++) {                            \
-                    EACH_FEW_SUM                                                                   \
+                    UNROLL for (int v = 0; v < n_sums; v += beside)                                \
                     {                                                                              \
-                        const int p = v / at_once, h = begin + v % at_once;                        \
-                        const uint8_t *panel = panels + p * j->panel_bytes;                        \
-                        const struct head head = head_##name(panel, first, h * VL);                \
-                        const uint8_t *w = weights_##name(panel, i);                               \
-                        ASK_FROM(name, panel, i)                                                   \
+                        BESIDE_AT(name, v, i, first)                                               \
+                        ASK_FROM(name, of[0].panel, i)                                             \
                         ACT_ANEW                                                                   \
                         few(name)                                                                  \
                     }                                                                              \

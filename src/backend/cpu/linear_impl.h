@@ -106,11 +106,12 @@ enum {
 /* The first rows to meet P panels bring them from memory. Not every processor looks far enough
  * ahead by itself, none with several rows to a weight: so group i asks for the lines that are
  * `ahead` groups later, its even share of those of TILE_K, in the panel P further where this one
- * ends. Past the last panel a prefetch does no harm. Who is to ask for nothing asks for what he
- * reads. */
+ * ends. Past the last panel a prefetch does no harm. One panel alone is asked for twice as far
+ * ahead, for it passes as much sooner. Who is to ask for nothing asks for what he reads. */
 #define ASK_AHEAD(name)                                                                            \
+    const uint32_t ahead_bytes = j->prefetch * (P == 1 ? 2 : 1);                                   \
     const uint32_t ahead = begin == 0 && row == j->first_row                                       \
-                               ? j->prefetch / (uint32_t)(PART_BYTES_##name / (TILE_K / 32))       \
+                               ? ahead_bytes / (uint32_t)(PART_BYTES_##name / (TILE_K / 32))       \
                                : 0;                                                                \
     const int ask_all = (PART_BYTES_##name / 64 + TILE_K / 32 - 1) / (TILE_K / 32);
 #define ASK_FROM(name, panel, i)                                                                   \
@@ -126,13 +127,13 @@ enum {
 
 /* At step k of 8, which has the weights wv, those of n_lines (at most 16) whose turn it is: all at
  * once would fill the buffers that loads need. */
-#define ASK_EVENLY(k, n_lines, wv)                                                                 \
+#define ASK_EVENLY(k, n_lines, wv, at)                                                             \
     {                                                                                              \
         const int now_ = (k) * (n_lines) / 8, then_ = ((k) + 1) * (n_lines) / 8;                   \
         if (then_ > now_)                                                                          \
-            vb_ask(wv, ask + (size_t)now_ * 64);                                                   \
+            vb_ask(wv, (at) + (size_t)now_ * 64);                                                  \
         if (then_ > now_ + 1)                                                                      \
-            vb_ask(wv, ask + (size_t)(now_ + 1) * 64);                                             \
+            vb_ask(wv, (at) + (size_t)(now_ + 1) * 64);                                            \
     }
 
 INLINE void linear_put(const struct linear_job *j, uint32_t row, uint32_t col, vf sum)
@@ -252,16 +253,19 @@ enum wide_kind {
 
 /* Up to so many rows weights are taken apart as they come, for every tile of rows anew; for more
  * they are widened once, which is a pass of its own. What is costly to take apart is widened
- * sooner, what is hardly later where a processor stores slowly. Numbers of rows by measurement;
- * the sums are the same. */
+ * sooner, what is hardly later where a processor stores slowly, or never where additions of bytes
+ * have ports of their own. Numbers of rows by measurement; the sums are the same. */
 #if VL == 16
 #define FEW_ROWS 32
-#define FEW_COSTLY 16
-#define FEW_SIMPLE (j->zen4 ? 2 * FEW_ROWS : FEW_ROWS)
+#define FEW_COSTLY (j->tuning == TUNED_ZEN5 ? 8 : 16)
+#define FEW_SIMPLE                                                                                 \
+    (j->tuning == TUNED_ZEN5 ? UINT32_MAX : j->tuning == TUNED_ZEN4 ? 2 * FEW_ROWS : FEW_ROWS)
+#define FEW_RARE (j->tuning == TUNED_ZEN5 ? UINT32_MAX : LINEAR_M)
 #elif VL == 8
 #define FEW_ROWS 4
 #define FEW_COSTLY 4
 #define FEW_SIMPLE FEW_ROWS
+#define FEW_RARE LINEAR_M
 #else
 #define FEW_ROWS 8
 #define FEW_COSTLY 8
@@ -273,8 +277,11 @@ enum wide_kind {
          row += LINEAR_M, left -= left < LINEAR_M ? left : LINEAR_M)
 
 /* Panels that M rows take at a time, as many streams from memory: one place alone is not read as
- * fast as memory can. */
+ * fast as memory can. On Zen 5 it is, so a lone row takes one panel after the other, where the sum
+ * of one is not a chain of as many links as there are lines (floats, Q2_K) and taking weights apart
+ * is no work. */
 #define PANELS_AT_ONCE(m) ((m) <= 2 ? 4 : 2)
+#define ONE_AT_ONCE (j->tuning == TUNED_ZEN5)
 #define FEW(name, m, t) linear_##name(j, p, row, (m), (t), PANELS_AT_ONCE(m))
 
 #if LINEAR_M == 8
@@ -326,8 +333,9 @@ enum wide_kind {
             linear_##name(j, p, row, 1, ACT_TILE, 1);                                              \
     }
 
-#define DEFINE_RUN(attribute, name, few) DEFINE_RUN_OF(attribute, name, few, MORE_CASES)
-#define DEFINE_RUN_OF(attribute, name, few, MORE)                                                  \
+/* few: a number of rows, above; lone: whether a lone row takes one panel after the other. */
+#define DEFINE_RUN(attribute, name, few, lone) DEFINE_RUN_OF(attribute, name, few, lone, MORE_CASES)
+#define DEFINE_RUN_OF(attribute, name, few, lone, MORE)                                            \
     DEFINE_LEFT_OVER(attribute, name)                                                              \
     attribute static void run_##name(const struct linear_job *j)                                   \
     {                                                                                              \
@@ -340,9 +348,9 @@ enum wide_kind {
             EACH_TILE                                                                              \
             {                                                                                      \
                 const uint32_t rows = left < LINEAR_M ? left : LINEAR_M;                           \
-                const uint32_t n = PANELS_AT_ONCE(rows);                                           \
+                const uint32_t n = rows == 1 && (lone) ? UINT32_MAX : PANELS_AT_ONCE(rows);        \
                 uint32_t p = begin;                                                                \
-                for (; p + n <= end; p += n)                                                       \
+                for (; n <= end - p; p += n)                                                       \
                     SWITCH_ROWS(name, rows, MORE)                                                  \
                 for (; p < end; p++) {                                                             \
                     for (uint32_t m = 0; m < rows; m++)                                            \
@@ -352,23 +360,23 @@ enum wide_kind {
         }                                                                                          \
     }
 
-DEFINE_RUN(, f32, FEW_ROWS)
-DEFINE_RUN(, f16, FEW_SIMPLE)
-DEFINE_RUN(, bf16, FEW_SIMPLE)
-DEFINE_RUN(, q8_0, FEW_SIMPLE)
-DEFINE_RUN(, q4_0, FEW_SIMPLE)
-DEFINE_RUN(, q4_1, FEW_SIMPLE)
-DEFINE_RUN(, q5_0, FEW_SIMPLE)
-DEFINE_RUN(, q5_1, FEW_SIMPLE)
-DEFINE_RUN(, q2_k, FEW_COSTLY)
-DEFINE_RUN(, q3_k, FEW_COSTLY)
-DEFINE_RUN(, q4_k, FEW_ROWS)
-DEFINE_RUN(, q5_k, FEW_ROWS)
-DEFINE_RUN(, q6_k, FEW_COSTLY)
-DEFINE_RUN(, iq4_nl, FEW_SIMPLE)
-DEFINE_RUN(, iq4_xs, FEW_ROWS)
-DEFINE_RUN(, mxfp4, FEW_SIMPLE)
-DEFINE_RUN(, nvfp4, FEW_COSTLY)
+DEFINE_RUN(, f32, FEW_SIMPLE, false)
+DEFINE_RUN(, f16, FEW_SIMPLE, false)
+DEFINE_RUN(, bf16, FEW_SIMPLE, false)
+DEFINE_RUN(, q8_0, FEW_SIMPLE, ONE_AT_ONCE)
+DEFINE_RUN(, q4_0, FEW_SIMPLE, ONE_AT_ONCE)
+DEFINE_RUN(, q4_1, FEW_SIMPLE, ONE_AT_ONCE)
+DEFINE_RUN(, q5_0, FEW_SIMPLE, ONE_AT_ONCE)
+DEFINE_RUN(, q5_1, FEW_SIMPLE, ONE_AT_ONCE)
+DEFINE_RUN(, q2_k, FEW_COSTLY, false)
+DEFINE_RUN(, q3_k, FEW_COSTLY, ONE_AT_ONCE)
+DEFINE_RUN(, q4_k, FEW_ROWS, ONE_AT_ONCE)
+DEFINE_RUN(, q5_k, FEW_ROWS, ONE_AT_ONCE)
+DEFINE_RUN(, q6_k, FEW_COSTLY, ONE_AT_ONCE)
+DEFINE_RUN(, iq4_nl, FEW_SIMPLE, ONE_AT_ONCE)
+DEFINE_RUN(, iq4_xs, FEW_ROWS, ONE_AT_ONCE)
+DEFINE_RUN(, mxfp4, FEW_SIMPLE, ONE_AT_ONCE)
+DEFINE_RUN(, nvfp4, FEW_COSTLY, ONE_AT_ONCE)
 
 /* What is taken apart by lookups is widened sooner, and has no kernels for more rows: a copy for
  * each number would double what all this takes to compile. With AVX-512 up to 4 rows meet weights
@@ -402,10 +410,10 @@ DEFINE_RUN(, nvfp4, FEW_COSTLY)
 #else
 #define ALONE_ROWS 1
 #define ALONE_PANELS PANELS_AT_ONCE(1)
-#define DEFINE_RARE(name) DEFINE_RUN(, name, LINEAR_M)
+#define DEFINE_RARE(name) DEFINE_RUN(, name, FEW_RARE, false)
 #endif
 #if VL == 16
-#define DEFINE_GRID(name) DEFINE_RUN_OF(, name, 4, NO_MORE_CASES)
+#define DEFINE_GRID(name) DEFINE_RUN_OF(, name, 4, false, NO_MORE_CASES)
 #else
 #define DEFINE_GRID DEFINE_ALONE
 #endif
@@ -423,7 +431,7 @@ DEFINE_RARE(q1_0)
 DEFINE_RARE(q2_0)
 
 #ifdef WITH_BF16_DOT
-DEFINE_RUN(BF16_DOT, bf16dot, FEW_SIMPLE)
+DEFINE_RUN(BF16_DOT, bf16dot, FEW_SIMPLE, false)
 #endif
 
 #ifdef DOT_BYTES

@@ -21,64 +21,69 @@ struct super_scales {
 
 #define SUPER_PLUS_128_FEW(name)                                                                   \
     {                                                                                              \
-        vi s[LINEAR_M];                                                                            \
-        EACH_ROW s[m] = vi_begin128(ACT_BLOCK(i, m)->n128);                                        \
+        vi s[LINEAR_M][2];                                                                         \
+        EACH_ROW EACH_BESIDE s[m][u] = vi_begin128(ACT_BLOCK(i, m)->n128);                         \
         GROUP_DOTS(name, 0, 8, vi_dot128, s)                                                       \
-        const struct super_scales scales = scales_##name(head, panel, i, h * VL);                  \
-        EACH_ROW t[m][v] = vi_plus(t[m][v], vi_times(s[m], scales.w));                             \
+        SCALES_BESIDE(name, super_scales)                                                          \
+        EACH_ROW EACH_BESIDE t[m][v + u] = vi_plus(t[m][v + u], vi_times(s[m][u], scales[u].w));   \
     }
 
 #define SUPER_MIN_FEW(name)                                                                        \
     {                                                                                              \
-        vn s[LINEAR_M];                                                                            \
-        EACH_ROW s[m] = vn_begin(0);                                                               \
+        vn s[LINEAR_M][2];                                                                         \
+        EACH_ROW EACH_BESIDE s[m][u] = vn_begin(0);                                                \
         GROUP_DOTS(name, 0, 8, vn_dot, s)                                                          \
-        const struct super_scales scales = scales_##name(head, panel, i, h * VL);                  \
-        const vi lanes = vn_lanes(scales.w);                                                       \
-        EACH_ROW t[m][v] = vi_plus(t[m][v], vn_times(s[m], lanes));                                \
-        EACH_ROW acc[m][v] = vf_fnma(scales.min, vf_set1(ACT_BLOCK(i, m)->dsum), acc[m][v]);       \
+        SCALES_BESIDE(name, super_scales)                                                          \
+        vi lanes[2];                                                                               \
+        EACH_BESIDE lanes[u] = vn_lanes(scales[u].w);                                              \
+        EACH_ROW EACH_BESIDE t[m][v + u] = vi_plus(t[m][v + u], vn_times(s[m][u], lanes[u]));      \
+        EACH_ROW EACH_BESIDE acc[m][v + u] =                                                       \
+            vf_fnma(scales[u].min, vf_set1(ACT_BLOCK(i, m)->dsum), acc[m][v + u]);                 \
     }
 
 #define SUPER_MIN_31_FEW(name)                                                                     \
     {                                                                                              \
-        vi s[LINEAR_M];                                                                            \
-        EACH_ROW s[m] = vi_set1(0);                                                                \
+        vi s[LINEAR_M][2];                                                                         \
+        EACH_ROW EACH_BESIDE s[m][u] = vi_set1(0);                                                 \
         GROUP_DOTS(name, 0, 8, vi_dot, s)                                                          \
-        const struct super_scales scales = scales_##name(head, panel, i, h * VL);                  \
-        EACH_ROW t[m][v] = vi_plus(t[m][v], vi_times(s[m], scales.w));                             \
-        EACH_ROW acc[m][v] = vf_fnma(scales.min, vf_set1(ACT_BLOCK(i, m)->dsum), acc[m][v]);       \
+        SCALES_BESIDE(name, super_scales)                                                          \
+        EACH_ROW EACH_BESIDE t[m][v + u] = vi_plus(t[m][v + u], vi_times(s[m][u], scales[u].w));   \
+        EACH_ROW EACH_BESIDE acc[m][v + u] =                                                       \
+            vf_fnma(scales[u].min, vf_set1(ACT_BLOCK(i, m)->dsum), acc[m][v + u]);                 \
     }
 
 #define SUPER_HALVES_FEW(name)                                                                     \
     {                                                                                              \
-        vn s[LINEAR_M];                                                                            \
-        EACH_ROW s[m] = vn_begin32(ACT_BLOCK(i, m)->n32[0]);                                       \
+        vn s[LINEAR_M][2];                                                                         \
+        EACH_ROW EACH_BESIDE s[m][u] = vn_begin32(ACT_BLOCK(i, m)->n32[0]);                        \
         GROUP_DOTS(name, 0, 4, vn_dot, s)                                                          \
-        const struct super_scales scales = scales_##name(head, panel, i, h * VL);                  \
-        const vi lanes = vn_lanes(scales.w), second = vn_lanes(scales.second);                     \
-        EACH_ROW t[m][v] = vi_plus(t[m][v], vn_times(s[m], lanes));                                \
-        EACH_ROW s[m] = vn_begin32(ACT_BLOCK(i, m)->n32[1]);                                       \
+        SCALES_BESIDE(name, super_scales)                                                          \
+        vi lanes[2], second[2];                                                                    \
+        EACH_BESIDE lanes[u] = vn_lanes(scales[u].w);                                              \
+        EACH_BESIDE second[u] = vn_lanes(scales[u].second);                                        \
+        EACH_ROW EACH_BESIDE t[m][v + u] = vi_plus(t[m][v + u], vn_times(s[m][u], lanes[u]));      \
+        EACH_ROW EACH_BESIDE s[m][u] = vn_begin32(ACT_BLOCK(i, m)->n32[1]);                        \
         GROUP_DOTS(name, 4, 8, vn_dot, s)                                                          \
-        EACH_ROW t[m][v] = vi_plus(t[m][v], vn_times(s[m], second));                               \
+        EACH_ROW EACH_BESIDE t[m][v + u] = vi_plus(t[m][v + u], vn_times(s[m][u], second[u]));     \
     }
 
 /* The bytes are scale * q already. */
 #define SUPER_MIN_HALVES_FEW(name)                                                                 \
     {                                                                                              \
-        vi s[LINEAR_M];                                                                            \
-        EACH_ROW s[m] = t[m][v];                                                                   \
+        vi s[LINEAR_M][2];                                                                         \
+        EACH_ROW EACH_BESIDE s[m][u] = t[m][v + u];                                                \
         GROUP_DOTS(name, 0, 8, vi_dot, s)                                                          \
-        EACH_ROW t[m][v] = s[m];                                                                   \
-        const struct super_scales scales = scales_##name(head, panel, i, h * VL);                  \
-        EACH_ROW acc[m][v] =                                                                       \
-            vf_fnma(scales.min, vf_set1(ACT_BLOCK(i, m)->dsum_half[0]), acc[m][v]);                \
-        EACH_ROW acc[m][v] =                                                                       \
-            vf_fnma(scales.other_min, vf_set1(ACT_BLOCK(i, m)->dsum_half[1]), acc[m][v]);          \
+        EACH_ROW EACH_BESIDE t[m][v + u] = s[m][u];                                                \
+        SCALES_BESIDE(name, super_scales)                                                          \
+        EACH_ROW EACH_BESIDE acc[m][v + u] =                                                       \
+            vf_fnma(scales[u].min, vf_set1(ACT_BLOCK(i, m)->dsum_half[0]), acc[m][v + u]);         \
+        EACH_ROW EACH_BESIDE acc[m][v + u] =                                                       \
+            vf_fnma(scales[u].other_min, vf_set1(ACT_BLOCK(i, m)->dsum_half[1]), acc[m][v + u]);   \
     }
 
 /* One or two rows meet the panels group by group, as memory brings them; more one panel after the
- * other, for their integers fill the registers: the sums of the others are in memory then, which a
- * compiler would not do by itself. */
+ * other, for their integers fill the registers (but for SUPER_PLUS_128, which needs the fewest):
+ * the sums of the others are in memory then, which a compiler would not do by itself. */
 
 /* kind: one of the wide kinds that begin with SUPER_. */
 #define DEFINE_SUPER(name, kind)                                                                   \
@@ -92,7 +97,8 @@ struct super_scales {
         ACT_POINTERS(by128);                                                                       \
         const uint8_t *panels = j->panels + p0 * j->panel_bytes;                                   \
         FEW_SUMS;                                                                                  \
-        const int sums_at_once = M <= 2 ? n_sums : 1;                                              \
+        const int beside = (kind) == SUPER_PLUS_128 ? BESIDE_OF(M, P) : 1;                         \
+        const int sums_at_once = M <= 2 ? n_sums : beside;                                         \
         for (int begin = 0; begin < PARTS; begin += at_once) {                                     \
             ASK_AHEAD(name)                                                                        \
             vf kept[LINEAR_M][4 * PARTS_AT_ONCE(1)];                                               \
@@ -109,13 +115,10 @@ struct super_scales {
                         acc[m][v] = kept[m][v];                                                    \
                     }                                                                              \
                     for (uint32_t i = first; i < first + SUPER_K / 32; i++) {                      \
-                        UNROLL for (int v = v0; v < v1; v++)                                       \
+                        UNROLL for (int v = v0; v < v1; v += beside)                               \
                         {                                                                          \
-                            const int p = v / at_once, h = begin + v % at_once;                    \
-                            const uint8_t *panel = panels + p * j->panel_bytes;                    \
-                            const struct head head = head_##name(panel, first / 8 * 8, h * VL);    \
-                            const uint8_t *w = weights_##name(panel, i);                           \
-                            ASK_FROM(name, panel, i)                                               \
+                            BESIDE_AT(name, v, i, first / 8 * 8)                                   \
+                            ASK_FROM(name, of[0].panel, i)                                         \
                             kind##_FEW(name)                                                       \
                         }                                                                          \
                     }                                                                              \
@@ -127,7 +130,7 @@ struct super_scales {
                         EACH_ROW kept[m][v] =                                                      \
                             add_super(acc[m][v], t[m][v], head.d, ACT_BLOCK(first, m));            \
                     }                                                                              \
-                    if (sums_at_once == 1)                                                         \
+                    if (M > 2)                                                                     \
                         __asm__("" : "+m"(kept));                                                  \
                 }                                                                                  \
             }                                                                                      \

@@ -125,7 +125,7 @@ INLINE void tile_put(const struct tile *t, uint32_t panel)
 struct tile_format {
     uint32_t part_k, part_bytes; /* K that is widened at a time, and what it takes in a panel */
     uint32_t max_rows;           /* 4, 8 or 12 */
-    bool fewer;                  /* or 4 if the job says so */
+    uint32_t four_rows_on;       /* 4 where the job's tuning is one of these, 1 << each */
     void (*widen)(const struct tile *t, uint32_t panel);     /* NULL: multiply reads the panels */
     void (*multiply[3])(const struct tile *t, uint32_t row); /* 4, 8, 12 rows from `row` on */
 };
@@ -160,7 +160,7 @@ static void tile_rows(struct tile *t, const struct tile_format *f, bool last)
 static void run_tiled(const struct linear_job *j, const struct tile_format *f)
 {
     struct tile t = {.j = j, .wide = j->scratch, .sums = (float *)(j->scratch + WIDE_PART_BYTES)};
-    t.max_rows = f->fewer && j->zen4 ? 4 : f->max_rows;
+    t.max_rows = f->four_rows_on >> j->tuning & 1 ? 4 : f->max_rows;
     const size_t n_sums = (size_t)(j->n_rows + 3) / 4 * 4 * TILE_VECS * VL;
     const uint32_t n_k = j->act->k;
     for (uint32_t p = 0; p < j->n_panels; p += TILE_PANELS) {
@@ -286,6 +286,10 @@ INLINE void widen_words(uint8_t *wide)
 #endif
 }
 
+/* Where four rows of integer scales are faster than eight. */
+#define FOUR_ROWS_ON(kind)                                                                         \
+    (((kind) >= SUPER_PLUS_128) << TUNED_ZEN4 | ((kind) == SUPER_HALVES) << TUNED_ZEN5)
+
 /* widen: to the form that the kind says. */
 #define DEFINE_TILED(name, widen_group, kind)                                                      \
     static void widen_part_##name(const struct tile *t, uint32_t panel)                            \
@@ -303,7 +307,7 @@ INLINE void widen_words(uint8_t *wide)
         static const struct tile_format format = {.part_k = TILE_K,                                \
                                                   .part_bytes = PART_BYTES_##name,                 \
                                                   .max_rows = TILE_INT_M,                          \
-                                                  .fewer = (kind) >= SUPER_PLUS_128,               \
+                                                  .four_rows_on = FOUR_ROWS_ON(kind),              \
                                                   .widen = widen_part_##name,                      \
                                                   .multiply = {MULTIPLY_INT(kind)}};               \
         run_tiled(j, &format);                                                                     \
