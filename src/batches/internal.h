@@ -75,6 +75,7 @@ struct job {
     uint64_t place_us;   /* or has no place free, unless a line of its own ends before */
     bool bound;          /* it had none once: since then lines are begun one by one */
     uint32_t n_refused;  /* of those, in a row */
+    uint32_t n_free;     /* lines of its key that ended, each of which lets one begin at once */
 };
 
 /* One call under way. */

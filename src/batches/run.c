@@ -287,28 +287,58 @@ static void hold_owner(struct batches *b, const struct slot *s)
         j->bound = true;
         j->place_us = now_us + (PLACE_US << j->n_refused);
         j->n_refused += s->bound && j->n_refused < MAX_HELD;
+        j->n_free = 0;
     }
     pthread_mutex_unlock(&b->lock);
 }
 
-/* A line of a bound job was begun: the next one when it has ended, or has run for a while. */
+/* A line of a bound job was begun, in a place that one left or else to find one: then the next when
+ * a line has ended, or this one has run for a while. */
 static void take_place(struct batches *b, const struct job *begun)
 {
     const uint64_t now_us = clock_us();
     pthread_mutex_lock(&b->lock);
-    for (uint32_t i = 0; i < b->jobs.n; i++)
-        if (is_sibling(job_at(b, i), begun))
-            job_at(b, i)->place_us = now_us + (PLACE_US << job_at(b, i)->n_refused);
+    for (uint32_t i = 0; i < b->jobs.n; i++) {
+        struct job *j = job_at(b, i);
+        if (!is_sibling(j, begun))
+            continue;
+        j->n_free -= j->n_free > 0;
+        if (j->n_free == 0)
+            j->place_us = now_us + (PLACE_US << j->n_refused);
+    }
     pthread_mutex_unlock(&b->lock);
 }
 
-/* A line of a bound job has ended, so its key has a place. */
+/* A line of a bound job has ended, so its key has a place, as of now: who looked at its jobs before
+ * has to look again (until_sooner). */
 static void free_place(struct batches *b, const struct job *ended)
 {
+    const uint64_t now_us = clock_us();
     pthread_mutex_lock(&b->lock);
-    for (uint32_t i = 0; i < b->jobs.n; i++)
-        if (is_sibling(job_at(b, i), ended))
-            job_at(b, i)->place_us = job_at(b, i)->n_refused = 0;
+    for (uint32_t i = 0; i < b->jobs.n; i++) {
+        struct job *j = job_at(b, i);
+        if (!is_sibling(j, ended))
+            continue;
+        j->place_us = now_us;
+        j->n_refused = 0;
+        j->n_free++;
+    }
+    pthread_mutex_unlock(&b->lock);
+}
+
+/* A job that begins late is bound as those of its key are. */
+static void bind_as_siblings(struct batches *b, struct job *late)
+{
+    pthread_mutex_lock(&b->lock);
+    for (uint32_t i = 0; i < b->jobs.n && !late->bound; i++) {
+        const struct job *j = job_at(b, i);
+        if (!j->bound || !is_sibling(j, late))
+            continue;
+        late->bound = true;
+        late->place_us = j->place_us;
+        late->n_refused = j->n_refused;
+        late->n_free = j->n_free;
+    }
     pthread_mutex_unlock(&b->lock);
 }
 
@@ -556,7 +586,7 @@ static void begin_lines(struct batches *b, const struct live *ready, uint32_t n)
  */
 static uint64_t until_sooner(uint64_t us, uint64_t from_us, uint64_t now_us, uint64_t then_us)
 {
-    if (then_us <= from_us)
+    if (then_us < from_us)
         return us;
     const uint64_t left_us = then_us > now_us ? then_us - now_us : 0;
     return left_us < us ? left_us : us;
@@ -627,6 +657,7 @@ static uint32_t look_after_all(struct batches *b, struct live *live, uint32_t n)
             if (!may_open(now.job, open, n_open))
                 continue;
             open[n_open++] = now.job;
+            bind_as_siblings(b, now.job);
         }
         if (look_after(b, &now) && clock_us() >= held_until(now.job))
             live[n_ready++] = now;

@@ -102,17 +102,17 @@ const struct cpu_kernels *cpu_kernels_select(const char *isa)
     return NULL;
 }
 
-/* Zen 4 executes vectors of 512 bits in two turns, stores one every other cycle only, widened
- * weights among them, and what eight rows come to fills its registers twice over. Zen 5 has whole
- * ones. A compiler older than Zen 5 knows the families before it by name. Other processors go by
- * Intel's Xeon, AMD's without AVX-512 by Zen 4, and were not measured (docs/EXPERIMENTS.md). */
+/* Zen 4 executes vectors of 512 bits in two turns and stores one every other cycle only, widened
+ * weights among them; an EPYC of Zen 5 does so in one, every cycle. A compiler older than Zen 5
+ * knows the family before it by name. Other processors go by Intel's Xeon, AMD's without AVX-512 by
+ * Zen 4, and were not measured (docs/EXPERIMENTS.md). */
 enum cpu_tuning cpu_kernels_tuning(void)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_is("amd")) {
-        const bool before_zen5 = __builtin_cpu_is("amdfam17h") || __builtin_cpu_is("amdfam19h");
-        return before_zen5 || !__builtin_cpu_supports("avx512f") ? TUNED_ZEN4 : TUNED_ZEN5;
+        const bool zen4 = __builtin_cpu_is("amdfam19h") || !__builtin_cpu_supports("avx512f");
+        return zen4 ? TUNED_ZEN4 : TUNED_ZEN5;
     }
 #endif
     return TUNED_XEON;

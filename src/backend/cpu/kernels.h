@@ -178,8 +178,8 @@ static inline size_t act_two_bytes(uint32_t k, size_t rows)
     return act_q_rows(rows) * act_two_stride(k) * sizeof(uint16_t);
 }
 
-/* Whose measured numbers of rows a kernel goes by: up to how many it takes weights apart as they
- * come, how many meet a tile. The bits are the same. */
+/* Whose measured numbers a kernel goes by: up to how many rows it takes weights apart as they come,
+ * how many meet a tile, how many panels lie side by side. The bits are the same. */
 enum cpu_tuning { TUNED_XEON, TUNED_ZEN4, TUNED_ZEN5, N_TUNED };
 
 /* out[r][c] (+)= sum_k w[c][k] act[r][k] (* scale) (+ bias[c]) for rows first_row.. and columns of

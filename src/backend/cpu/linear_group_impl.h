@@ -21,9 +21,8 @@ struct scales {
 
 #define NO_HEAD ((struct head){vf_zero(), vf_zero()})
 
-/* From five rows on an activation that was loaded meets two panels: with one, two loads for each
- * product would keep the multipliers waiting, and eight sums are too few to hide what a product
- * takes. */
+/* From five rows on an activation that was loaded meets two panels: with one, every product has a
+ * load of its own, and up to eight sums are too few to hide how long a product takes. */
 #define BESIDE_OF(m, p) (VL == 16 && (m) > 4 && (p) == 2 ? 2 : 1)
 #define EACH_BESIDE UNROLL for (int u = 0; u < beside; u++)
 
@@ -32,7 +31,8 @@ struct beside {
     struct head head;
 };
 
-/* The panels of sum v and of those beside it, at group i; head_i: where its head begins. */
+/* The panels of sum v and of those beside it, at group i, as `of`, and h, the part of their
+ * columns; head_i: where the group's head begins. */
 #define BESIDE_AT(name, v, i, head_i)                                                              \
     const int h = begin + (v) % at_once;                                                           \
     struct beside of[2];                                                                           \

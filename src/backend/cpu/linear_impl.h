@@ -248,13 +248,17 @@ enum wide_kind {
 #include "backend/cpu/linear_bf16dot_impl.h"
 #endif
 
-/* So many panels meet one tile of rows after the other before the next panels come. */
-#define NEAR_PANELS 4
+/* So many panels meet one tile of rows after the other before the next panels come: as few as rows
+ * take at a time where more would not stay in the second cache beside activations. */
+enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
+#define NEAR_OF(j)                                                                                 \
+    ((j)->n_rows > LINEAR_M && NEAR_PANELS * (j)->panel_bytes > NEAR_BYTES ? 2 : NEAR_PANELS)
 
 /* Up to so many rows weights are taken apart as they come, for every tile of rows anew; for more
  * they are widened once, which is a pass of its own. What is costly to take apart is widened
- * sooner, what is hardly later where a processor stores slowly, or never where additions of bytes
- * have ports of their own. Numbers of rows by measurement; the sums are the same. */
+ * sooner, what is hardly later where a processor stores slowly, and on Zen 5 never: there tiles win
+ * nothing for the pass that stores every weight. Numbers of rows by measurement; the sums are the
+ * same. */
 #if VL == 16
 #define FEW_ROWS 32
 #define FEW_COSTLY (j->tuning == TUNED_ZEN5 ? 8 : 16)
@@ -277,9 +281,9 @@ enum wide_kind {
          row += LINEAR_M, left -= left < LINEAR_M ? left : LINEAR_M)
 
 /* Panels that M rows take at a time, as many streams from memory: one place alone is not read as
- * fast as memory can. On Zen 5 it is, so a lone row takes one panel after the other, where the sum
- * of one is not a chain of as many links as there are lines (floats, Q2_K) and taking weights apart
- * is no work. */
+ * fast as memory can. On Zen 5 it is, so a lone row takes one panel after the other; but not where
+ * the sum of one is a chain of as many links as there are lines (floats, Q2_K), nor where what is
+ * done to a weight takes longer than to read it (grids, TQ, Q1_0, Q2_0). */
 #define PANELS_AT_ONCE(m) ((m) <= 2 ? 4 : 2)
 #define ONE_AT_ONCE (j->tuning == TUNED_ZEN5)
 #define FEW(name, m, t) linear_##name(j, p, row, (m), (t), PANELS_AT_ONCE(m))
@@ -343,8 +347,9 @@ enum wide_kind {
             tiled_##name(j);                                                                       \
             return;                                                                                \
         }                                                                                          \
+        const uint32_t near = NEAR_OF(j);                                                          \
         for (uint32_t begin = 0, end; begin < j->n_panels; begin = end) {                          \
-            end = j->n_panels - begin < NEAR_PANELS ? j->n_panels : begin + NEAR_PANELS;           \
+            end = j->n_panels - begin < near ? j->n_panels : begin + near;                         \
             EACH_TILE                                                                              \
             {                                                                                      \
                 const uint32_t rows = left < LINEAR_M ? left : LINEAR_M;                           \

@@ -82,8 +82,9 @@ struct super_scales {
     }
 
 /* One or two rows meet the panels group by group, as memory brings them; more one panel after the
- * other, for their integers fill the registers (but for SUPER_PLUS_128, which needs the fewest):
- * the sums of the others are in memory then, which a compiler would not do by itself. */
+ * other, for their integers fill the registers (but for five rows and more of SUPER_PLUS_128, which
+ * needs the fewest: BESIDE_OF): the sums of the others are in memory then, which a compiler would
+ * not do by itself. */
 
 /* kind: one of the wide kinds that begin with SUPER_. */
 #define DEFINE_SUPER(name, kind)                                                                   \

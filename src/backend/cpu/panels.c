@@ -46,7 +46,9 @@ uint32_t cpu_panel_chunk(const struct cpu_backend *b,
     uint32_t by_balance = (uint32_t)((uint64_t)p->n_panels * n_passes / (n_workers * 16));
     uint32_t chunk = by_cache < by_balance ? by_cache : by_balance;
     chunk = chunk < MAX_CHUNK ? chunk : MAX_CHUNK;
-    return chunk >= 4 ? chunk / 4 * 4 : chunk ? chunk : 1;
+    if (chunk < 4)
+        return chunk > 1 || by_balance > 1 ? 2 : 1; /* kernels of many rows take two at a time */
+    return chunk / 4 * 4;
 }
 
 /* Where few rows meet each expert memory decides, and nobody has asked for what a piece begins

@@ -89,6 +89,7 @@ static void run_linear_from(const struct linear_case *c,
     uint8_t *scratch = mem_aligned(LINEAR_SCRATCH_BYTES);
     memset(scratch, 0xff, LINEAR_SCRATCH_BYTES); /* NaN */
     const unsigned kinds = cpu_act_kinds(c->kernels, c->format, n_rows - skip);
+    static uint32_t n_jobs;
     for (uint32_t r = 0; r < n_rows; r++)
         c->kernels->pack(c->x + (size_t)(first + r) * c->k, &a, r, kinds, lanes);
     const struct linear_job j = {.panels = c->panels,
@@ -101,7 +102,7 @@ static void run_linear_from(const struct linear_case *c,
                                  .n_rows = n_rows - skip,
                                  .scratch = scratch,
                                  .prefetch = cpu_kernels_prefetch(n_rows),
-                                 .tuning = (enum cpu_tuning)(rnd() % N_TUNED),
+                                 .tuning = (enum cpu_tuning)(n_jobs++ % N_TUNED),
                                  .out = out + (size_t)first * c->n,
                                  .out_stride = c->n,
                                  .bias = c->bias,
@@ -238,8 +239,8 @@ static void linear_shapes(const struct cpu_kernels *kernels, enum gguf_type type
 {
     static const uint32_t ns[] = {1, 15, 16, 17, 40, 100};
     const uint32_t unit = gguf_type_info(type)->block_values;
-    static const uint32_t counts[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 12, 14, 16,
-                                      17, 20, 23, 28, 32, 33, 36, 49, 62, 75, 88, 101};
+    static const uint32_t counts[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 12, 14, 16, 17,
+                                      20, 23, 28, 32, 33, 36, 49, 62, 64, 65, 73, 88, 201};
     static size_t n_seen;
     for (size_t at = 0; at < COUNT(counts); at++) {
         const uint32_t rows = counts[at];
@@ -311,7 +312,7 @@ static void check_among(
     free(out);
 }
 
-/* Every number of rows up to more than any kernel takes before it widens weights, beside numbers of
+/* Numbers of rows up to more than most kernels take before they widen weights, beside numbers of
  * panels that leave some over, whichever are taken at a time: a row's bits are those that it has
  * alone. */
 static void any_rows_and_panels_are_exact(void **s)
