@@ -73,8 +73,9 @@ struct job {
     struct lines *lines; /* the batch thread's; NULL: not opened yet, or over */
     uint64_t hold_us;    /* likewise: until then its key allows no more, */
     uint64_t place_us;   /* or has no place free, unless a line of its own ends before */
-    bool bound;          /* it had none once: since then lines are begun one by one */
-    uint32_t n_refused;  /* of those, in a row */
+    bool bound;          /* it had none once: since then a line is begun where one has ended, */
+    uint32_t n_refused;  /* or after a while, longer by how many such were refused in a row, */
+    uint64_t refused_us; /* the last then; others that were under way do not count */
     uint32_t n_free;     /* lines of its key that ended, each of which lets one begin at once */
 };
 
@@ -82,7 +83,8 @@ struct job {
 struct slot {
     struct job *job; /* NULL: free. The batch thread's */
     uint32_t line;   /* index into its lines */
-    bool bound;      /* begun when its job was */
+    bool bound;      /* begun when its job was, */
+    uint64_t begun_us;
     char *custom_id; /* its JSON text */
     struct api_call *call;
     bool known; /* loop thread: api_begin has returned it, and no other thread has it */

@@ -286,7 +286,8 @@ static void hold_owner(struct batches *b, const struct slot *s)
         }
         j->bound = true;
         j->place_us = now_us + (PLACE_US << j->n_refused);
-        j->n_refused += s->bound && j->n_refused < MAX_HELD;
+        j->n_refused += s->bound && s->begun_us >= j->refused_us && j->n_refused < MAX_HELD;
+        j->refused_us = now_us;
         j->n_free = 0;
     }
     pthread_mutex_unlock(&b->lock);
@@ -326,17 +327,21 @@ static void free_place(struct batches *b, const struct job *ended)
     pthread_mutex_unlock(&b->lock);
 }
 
-/* A job that begins late is bound as those of its key are. */
+/* A job that begins late is held, and bound, as those of its key are. */
 static void bind_as_siblings(struct batches *b, struct job *late)
 {
     pthread_mutex_lock(&b->lock);
-    for (uint32_t i = 0; i < b->jobs.n && !late->bound; i++) {
+    for (uint32_t i = 0; i < b->jobs.n; i++) {
         const struct job *j = job_at(b, i);
-        if (!j->bound || !is_sibling(j, late))
+        if (!is_sibling(j, late))
+            continue;
+        late->hold_us = late->hold_us < j->hold_us ? j->hold_us : late->hold_us;
+        if (!j->bound || late->bound)
             continue;
         late->bound = true;
         late->place_us = j->place_us;
         late->n_refused = j->n_refused;
+        late->refused_us = j->refused_us;
         late->n_free = j->n_free;
     }
     pthread_mutex_unlock(&b->lock);
@@ -574,6 +579,7 @@ static void begin_lines(struct batches *b, const struct live *ready, uint32_t n)
         b->turn = (b->turn + 1) % n;
         struct job *j = ready[b->turn].job;
         s->bound = j->bound;
+        s->begun_us = clock_us();
         const bool begun = clock_us() >= held_until(j) && begin_next(b, s, j);
         if (begun && s->job && j->bound) /* not refused by ourselves */
             take_place(b, j);

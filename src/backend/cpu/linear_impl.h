@@ -248,8 +248,8 @@ enum wide_kind {
 #include "backend/cpu/linear_bf16dot_impl.h"
 #endif
 
-/* So many panels meet one tile of rows after the other before the next panels come: as few as rows
- * take at a time where more would not stay in the second cache beside activations. */
+/* So many panels meet one tile of rows after the other before the next panels come: as few as many
+ * rows take at a time where more would not stay in the second cache beside activations. */
 enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
 #define NEAR_OF(j)                                                                                 \
     ((j)->n_rows > LINEAR_M && NEAR_PANELS * (j)->panel_bytes > NEAR_BYTES ? 2 : NEAR_PANELS)

@@ -23,6 +23,7 @@ enum {
     MAX_CHUNK = 8,            /* panels */
     STREAM_PANELS = 4,        /* that few rows read side by side, */
     STREAM_ROWS = 8,          /* at most so many */
+    PAIR_PANELS = 2,          /* that more rows take at a time: one alone takes as long */
     EXPERT_PIECES = 4,        /* a worker, of experts that few rows meet, at least */
     ASK_BYTES = 256,          /* of each, asked for at a look */
     MAX_ASK_BYTES = 64 * 1024,
@@ -46,9 +47,7 @@ uint32_t cpu_panel_chunk(const struct cpu_backend *b,
     uint32_t by_balance = (uint32_t)((uint64_t)p->n_panels * n_passes / (n_workers * 16));
     uint32_t chunk = by_cache < by_balance ? by_cache : by_balance;
     chunk = chunk < MAX_CHUNK ? chunk : MAX_CHUNK;
-    if (chunk < 4)
-        return chunk > 1 || by_balance > 1 ? 2 : 1; /* kernels of many rows take two at a time */
-    return chunk / 4 * 4;
+    return chunk >= 4 ? chunk / 4 * 4 : chunk >= 2 ? 2 : 1;
 }
 
 /* Where few rows meet each expert memory decides, and nobody has asked for what a piece begins
@@ -100,8 +99,8 @@ uint32_t cpu_divide_panels(const struct cpu_backend *b, struct phase *p, uint32_
     const uint32_t n = p->n_panels * passes;
     assert(n <= PANEL_MASK);
     p->chunk = cpu_panel_chunk(b, p, passes, n_workers);
-    if (n_rows <= STREAM_ROWS && p->chunk < STREAM_PANELS)
-        p->chunk = STREAM_PANELS;
+    const uint32_t least = n_rows <= STREAM_ROWS ? STREAM_PANELS : PAIR_PANELS;
+    p->chunk = p->chunk < least ? least : p->chunk;
     const uint32_t n_chunks = (n + p->chunk - 1) / p->chunk;
     return n_chunks < n_workers ? n_chunks : n_workers;
 }
