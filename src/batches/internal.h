@@ -5,6 +5,7 @@
  *      files.c     the index of files and its routes
  *      jobs.c      the index of batches and its routes
  *      lines.c     a batch's input and results, line by line
+ *      places.c    when a key's lines may begin
  *      run.c       the thread, and the calls that are under way
  *      service.c   create, destroy, and which route is whose
  *
@@ -69,21 +70,26 @@ struct job {
     int64_t created_at, expires_at;
     int64_t at[N_JOB_STATUS]; /* when it got there; 0: not yet */
     uint32_t n_total, n_completed, n_failed;
-    char problem[320];   /* why it failed as a whole */
-    struct lines *lines; /* the batch thread's; NULL: not opened yet, or over */
-    uint64_t hold_us;    /* likewise: until then its key allows no more, */
-    uint64_t place_us;   /* or has no place free, unless a line of its own ends before */
-    bool bound;          /* it had none once: since then a line is begun where one has ended, */
-    uint32_t n_refused;  /* or after a while, longer by how many such were refused in a row, */
-    uint64_t refused_us; /* the last then; others that were under way do not count */
-    uint32_t n_free;     /* lines of its key that ended, each of which lets one begin at once */
+    char problem[320];     /* why it failed as a whole */
+    struct lines *lines;   /* the batch thread's; NULL: not opened yet, or over */
+    struct places *places; /* likewise: of its key; NULL: not looked after yet */
+};
+
+/* What the batches of one key share (places.c). The batch thread's. */
+struct places {
+    struct places *next;
+    char *owner;
+    uint64_t rate_us;    /* until then the key allows no more */
+    uint64_t probe_us;   /* until then it is taken to have no place free */
+    uint64_t refused_us; /* when a line was last refused for want of one; 0: never */
+    uint32_t n_refused;  /* probes in a row */
+    uint32_t n_free;     /* lines that ended since, each of which lets one begin at once */
 };
 
 /* One call under way. */
 struct slot {
     struct job *job; /* NULL: free. The batch thread's */
     uint32_t line;   /* index into its lines */
-    bool bound;      /* begun when its job was, */
     uint64_t begun_us;
     char *custom_id; /* its JSON text */
     struct api_call *call;
@@ -118,9 +124,10 @@ struct batches {
     struct slot *slots; /* [n_parallel] */
     pthread_t thread;
     bool started;
-    uint32_t turn;    /* of the jobs: where the next line is looked for first */
-    uint64_t hold_us; /* until then nothing is begun: the server was full */
-    uint32_t n_held;  /* times in a row */
+    struct places *places; /* of every key that had a batch since the start; the thread's */
+    uint32_t turn;         /* of the jobs: where the next line is looked for first */
+    uint64_t hold_us;      /* until then nothing is begun: the server was full */
+    uint32_t n_held;       /* times in a row */
 };
 
 /* disk.c. Names are of files in the folder fd. */
@@ -139,6 +146,16 @@ enum err disk_each(int fd,
                    void (*fn)(void *ctx, const char *stem),
                    void *ctx,
                    struct err_info *e) WEIR_MUST_USE;
+
+/* places.c; times are of clock_us. places_of makes those of a key that has none. */
+struct places *places_of(struct places **all, const char *owner);
+void places_free(struct places *all);
+uint64_t places_held_until(const struct places *p);
+/* A line was begun; one that began at begun_us was refused, for retry_s or, 0, until a place is
+ * free; one has ended. */
+void places_begun(struct places *p, uint64_t now_us);
+void places_refused(struct places *p, uint32_t retry_s, uint64_t begun_us, uint64_t now_us);
+void places_ended(struct places *p, uint64_t now_us);
 
 /* index.c; the lock is held. find: owner NULL is anybody's; NULL if there is none. */
 void index_add(struct index *x, struct entry *e);

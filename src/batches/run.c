@@ -23,8 +23,6 @@
 #define IDLE_S 60
 #define HOLD_US 250000 /* doubled each time in a row, up to 2^MAX_HELD times */
 #define MAX_HELD 7
-/* A place of the key's may be free again, which others of its requests had. Doubled likewise. */
-#define PLACE_US 10000
 /* Batches whose lines are held at a time, of all and of one owner: each takes three files, and
  * memory for its lines. The others wait as they are. */
 #define MAX_OPEN 256
@@ -264,94 +262,6 @@ static void hold(struct batches *b)
         b->n_held++;
 }
 
-static bool is_sibling(const struct job *a, const struct job *b)
-{
-    return strcmp(a->entry.owner, b->entry.owner) == 0;
-}
-
-/* The key of the slot's job allows no more for so long, or 0: has no place free. All batches of
- * that key wait, others go on. A place is tried again after a while, by one line. */
-static void hold_owner(struct batches *b, const struct slot *s)
-{
-    const uint64_t now_us = clock_us();
-    pthread_mutex_lock(&b->lock);
-    for (uint32_t i = 0; i < b->jobs.n; i++) {
-        struct job *j = job_at(b, i);
-        if (!is_sibling(j, s->job))
-            continue;
-        if (s->retry_s) {
-            const uint64_t until_us = now_us + s->retry_s * 1000000ull;
-            j->hold_us = j->hold_us < until_us ? until_us : j->hold_us;
-            continue;
-        }
-        j->bound = true;
-        j->place_us = now_us + (PLACE_US << j->n_refused);
-        j->n_refused += s->bound && s->begun_us >= j->refused_us && j->n_refused < MAX_HELD;
-        j->refused_us = now_us;
-        j->n_free = 0;
-    }
-    pthread_mutex_unlock(&b->lock);
-}
-
-/* A line of a bound job was begun, in a place that one left or else to find one: then the next when
- * a line has ended, or this one has run for a while. */
-static void take_place(struct batches *b, const struct job *begun)
-{
-    const uint64_t now_us = clock_us();
-    pthread_mutex_lock(&b->lock);
-    for (uint32_t i = 0; i < b->jobs.n; i++) {
-        struct job *j = job_at(b, i);
-        if (!is_sibling(j, begun))
-            continue;
-        j->n_free -= j->n_free > 0;
-        if (j->n_free == 0)
-            j->place_us = now_us + (PLACE_US << j->n_refused);
-    }
-    pthread_mutex_unlock(&b->lock);
-}
-
-/* A line of a bound job has ended, so its key has a place, as of now: who looked at its jobs before
- * has to look again (until_sooner). */
-static void free_place(struct batches *b, const struct job *ended)
-{
-    const uint64_t now_us = clock_us();
-    pthread_mutex_lock(&b->lock);
-    for (uint32_t i = 0; i < b->jobs.n; i++) {
-        struct job *j = job_at(b, i);
-        if (!is_sibling(j, ended))
-            continue;
-        j->place_us = now_us;
-        j->n_refused = 0;
-        j->n_free++;
-    }
-    pthread_mutex_unlock(&b->lock);
-}
-
-/* A job that begins late is held, and bound, as those of its key are. */
-static void bind_as_siblings(struct batches *b, struct job *late)
-{
-    pthread_mutex_lock(&b->lock);
-    for (uint32_t i = 0; i < b->jobs.n; i++) {
-        const struct job *j = job_at(b, i);
-        if (!is_sibling(j, late))
-            continue;
-        late->hold_us = late->hold_us < j->hold_us ? j->hold_us : late->hold_us;
-        if (!j->bound || late->bound)
-            continue;
-        late->bound = true;
-        late->place_us = j->place_us;
-        late->n_refused = j->n_refused;
-        late->refused_us = j->refused_us;
-        late->n_free = j->n_free;
-    }
-    pthread_mutex_unlock(&b->lock);
-}
-
-static uint64_t held_until(const struct job *j)
-{
-    return j->hold_us > j->place_us ? j->hold_us : j->place_us;
-}
-
 /* Those that were handed back, the first first. */
 static struct slot *ended_in_order(struct batches *b)
 {
@@ -381,7 +291,7 @@ static void take_ended(struct batches *b)
         if (s->status == 429 || s->status == 503) {
             reopen(j, s->line);
             if (s->key_limit)
-                hold_owner(b, s);
+                places_refused(j->places, s->retry_s, s->begun_us, clock_us());
             else
                 hold(b);
         } else {
@@ -391,8 +301,7 @@ static void take_ended(struct batches *b)
                                     .body = s->body.data,
                                     .n_body = s->body.len};
             finish(b, j, s->line, &r);
-            if (j->bound)
-                free_place(b, j);
+            places_ended(j->places, clock_us());
             b->n_held = 0;
         }
         free(s->custom_id);
@@ -578,11 +487,10 @@ static void begin_lines(struct batches *b, const struct live *ready, uint32_t n)
     while (n > 0 && n_empty < n && (s = free_slot(b)) && may_begin(b)) {
         b->turn = (b->turn + 1) % n;
         struct job *j = ready[b->turn].job;
-        s->bound = j->bound;
         s->begun_us = clock_us();
-        const bool begun = clock_us() >= held_until(j) && begin_next(b, s, j);
-        if (begun && s->job && j->bound) /* not refused by ourselves */
-            take_place(b, j);
+        const bool begun = s->begun_us >= places_held_until(j->places) && begin_next(b, s, j);
+        if (begun && s->job) /* not refused by ourselves */
+            places_begun(j->places, s->begun_us);
         n_empty = begun ? 0 : n_empty + 1;
         take_ended(b);
     }
@@ -605,11 +513,8 @@ static void wait_for_more(struct batches *b, bool any_live, uint64_t from_us)
     struct timespec until;
     uint64_t now_us = clock_us(), us = any_live ? SYNC_US : (uint64_t)IDLE_S * 1000000;
     us = until_sooner(us, from_us, now_us, b->hold_us);
-    pthread_mutex_lock(&b->lock);
-    for (uint32_t i = 0; i < b->jobs.n; i++)
-        if (!job_is_over(job_at(b, i)))
-            us = until_sooner(us, from_us, now_us, held_until(job_at(b, i)));
-    pthread_mutex_unlock(&b->lock);
+    for (const struct places *p = b->places; p; p = p->next)
+        us = until_sooner(us, from_us, now_us, places_held_until(p));
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += (time_t)(us / 1000000);
     until.tv_nsec += (long)(us % 1000000) * 1000;
@@ -663,9 +568,10 @@ static uint32_t look_after_all(struct batches *b, struct live *live, uint32_t n)
             if (!may_open(now.job, open, n_open))
                 continue;
             open[n_open++] = now.job;
-            bind_as_siblings(b, now.job);
         }
-        if (look_after(b, &now) && clock_us() >= held_until(now.job))
+        if (!now.job->places)
+            now.job->places = places_of(&b->places, now.job->entry.owner);
+        if (look_after(b, &now) && clock_us() >= places_held_until(now.job->places))
             live[n_ready++] = now;
     }
     return n_ready;

@@ -202,6 +202,7 @@ void batches_destroy(struct batches *b)
         free(b->slots[i].custom_id);
     }
     free(b->slots);
+    places_free(b->places);
     close_fd(b->event_fd);
     close_fd(b->jobs_fd);
     close_fd(b->files_fd);
