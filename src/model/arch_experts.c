@@ -37,11 +37,12 @@ static const struct arch rows[] = {
      .shared = REQUIRED,
      .shared_by_count = true,
      .window_pattern = NO_WINDOWS},
-    {.name = "deepseek2", /* DeepSeek-V2 to R1, Kimi-K2, GLM-4.7-Flash */
+    {.name =
+         "deepseek2", /* DeepSeek-V2 to R1, Kimi-K2, GLM-4.7-Flash; Youtu-LLM, without experts */
      .rope = ROPE_ADJACENT,
      .norms = NORM_BEFORE,
      .latent = true,
-     .experts = REQUIRED,
+     .experts = OPTIONAL,
      .expert_all = true,
      .shared = REQUIRED,
      .shared_by_count = true,

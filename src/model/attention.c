@@ -40,8 +40,12 @@ static void add_qkv(struct builder *b, enum model_buf in)
     const uint32_t n[] = {
         l->n_head * dim, l->n_head_kv * dim, l->n_head_kv * (value ? value : dim)};
     const bool gated = b->arch->gate_in_query;
-    if (plan_has(b, "attn_qkv") && !gated) {
-        plan_stacked(b, "attn_qkv", in, bufs, n, 3, b->arch->qkv_bias);
+    if (plan_has(b, "attn_qkv")) {
+        const enum model_buf to[] = {gated ? BUF_QUERY : bufs[0], bufs[1], bufs[2]};
+        const uint32_t rows[] = {gated ? 2 * n[0] : n[0], n[1], n[2]};
+        plan_stacked(b, "attn_qkv", in, to, rows, 3, b->arch->qkv_bias);
+        if (gated)
+            add_gate_of_query(b);
         return;
     }
     const bool same = b->arch->value_of_key && !plan_has(b, "attn_v");
@@ -109,8 +113,10 @@ static void add_qk_norm(struct builder *b, const char *stem, enum model_buf buf,
     const uint32_t dim = b->m->layers[b->layer].head_dim;
     if (b->arch->qk_norm == QK_PLAIN || (b->arch->qk_norm_optional && !plan_has(b, stem)))
         return;
+    const bool layer = rows && b->norm == NORM_LAYER;
     struct op *op = plan_add(b,
-                             rows   ? OP_NORM
+                             layer  ? OP_LAYER_NORM
+                             : rows ? OP_NORM
                              : each ? OP_HEAD_LAYER_NORM
                                     : OP_HEAD_NORM,
                              buf,
@@ -122,6 +128,7 @@ static void add_qk_norm(struct builder *b, const char *stem, enum model_buf buf,
                       each ? n / dim : 1,
                       F32_ONLY,
                       bare ? ABSENT : REQUIRED);
+    op->bias = plan_take(b, plan_name(b, stem, "bias"), n, 1, F32_ONLY, layer ? REQUIRED : ABSENT);
 }
 
 /* The norm that only the feed-forward part of a parallel layer reads, once attention's linears have
@@ -241,6 +248,20 @@ static void add_attention_gate(struct builder *b, enum unary_kind kind, uint32_t
     op->gate = sigmoid ? GATE_SIGMOID : GATE_PLAIN;
 }
 
+/* It joins the residual stream; in some encoders (jina-embeddings-v2-base-code) its sum with what
+ * it read does so once more, each time under a norm. */
+static void add_result(struct builder *b)
+{
+    if (!(b->arch->norms & NORM_OF_SUM) || !plan_has(b, "attn_norm_2")) {
+        plan_result(b, "post_attention_norm", "attn_output_norm");
+        return;
+    }
+    plan_add(b, OP_ADD, BUF_X, BUF_OUT);
+    plan_norm(b, "attn_output_norm", BUF_OUT, BUF_OUT);
+    plan_add(b, OP_ADD, BUF_OUT, BUF_X);
+    plan_norm(b, "attn_norm_2", BUF_X, BUF_X);
+}
+
 void plan_attention(struct builder *b, bool parallel)
 {
     const struct model_hparams *hp = &b->m->hp;
@@ -286,7 +307,7 @@ void plan_attention(struct builder *b, bool parallel)
         plan_recurrent(b, in, BUF_SHARED);
         plan_add(b, OP_ADD, BUF_SHARED, BUF_OUT);
     }
-    plan_result(b, "post_attention_norm", "attn_output_norm");
+    add_result(b);
     if (b->arch->streams)
         plan_add_beside(b);
 }

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool *used_at(struct builder *b, const struct gguf_tensor *t)
@@ -147,6 +148,48 @@ struct gguf_tensor *plan_part(struct builder *b, const struct gguf_tensor *of)
     return p;
 }
 
+struct gguf_tensor *plan_make(struct builder *b,
+                              const struct gguf_tensor *of,
+                              enum gguf_type type,
+                              const uint64_t ne[3],
+                              size_t row_bytes,
+                              uint8_t **data)
+{
+    char shown[96];
+    struct gguf_tensor *p = plan_part(b, of);
+    if (b->err)
+        return NULL;
+    const size_t n_bytes = row_bytes * ne[1] * ne[2];
+    uint8_t *bytes = malloc(n_bytes);
+    if (!bytes) {
+        b->err = err_set(b->e,
+                         ERR_NOMEM,
+                         "no memory for the matrices that are made of tensor %s",
+                         gguf_show(of->name, shown, sizeof shown));
+        return NULL;
+    }
+    p->type = type;
+    memcpy(p->ne, ne, 3 * sizeof *ne);
+    p->n_bytes = n_bytes;
+    p->data = *data = b->m->made[b->m->n_made++] = bytes;
+    return p;
+}
+
+struct op *plan_linear_of(struct builder *b,
+                          const struct gguf_tensor *w,
+                          enum model_buf in,
+                          uint32_t n_in,
+                          enum model_buf out,
+                          uint32_t n_out)
+{
+    struct op *op = plan_add(b, OP_LINEAR, in, out);
+    op->n_in = n_in;
+    op->n_out = n_out;
+    op->w = w;
+    op->factor = plan_factor(b, w, 1);
+    return op;
+}
+
 struct op *plan_linear(struct builder *b,
                        const char *stem,
                        enum model_buf in,
@@ -155,11 +198,9 @@ struct op *plan_linear(struct builder *b,
                        uint32_t n_out,
                        enum presence bias)
 {
-    struct op *op = plan_add(b, OP_LINEAR, in, out);
-    op->n_in = n_in;
-    op->n_out = n_out;
-    op->w = plan_take(b, plan_name(b, stem, "weight"), n_in, n_out, ANY_TYPE, REQUIRED);
-    op->factor = plan_factor(b, op->w, 1);
+    const struct gguf_tensor *w =
+        plan_take(b, plan_name(b, stem, "weight"), n_in, n_out, ANY_TYPE, REQUIRED);
+    struct op *op = plan_linear_of(b, w, in, n_in, out, n_out);
     op->bias = plan_take(b, plan_name(b, stem, "bias"), n_out, 1, F32_ONLY, bias);
     return op;
 }

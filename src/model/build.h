@@ -58,6 +58,24 @@ struct op *plan_linear(struct builder *b,
                        uint32_t n_out,
                        enum presence bias);
 
+/* The same with a tensor that was taken, and no bias. */
+struct op *plan_linear_of(struct builder *b,
+                          const struct gguf_tensor *w,
+                          enum model_buf in,
+                          uint32_t n_in,
+                          enum model_buf out,
+                          uint32_t n_out);
+
+/* A tensor that no file has as it is needed, made of another: of ne[2] matrices of ne[1] rows, a
+ * row of ne[0] values in row_bytes; the caller fills in its bytes, *data. The product fits size_t.
+ * NULL on error (b->err). */
+struct gguf_tensor *plan_make(struct builder *b,
+                              const struct gguf_tensor *of,
+                              enum gguf_type type,
+                              const uint64_t ne[3],
+                              size_t row_bytes,
+                              uint8_t **data);
+
 /* The next tensor of m->parts, a copy to be changed; without room as plan_add. */
 struct gguf_tensor *plan_part(struct builder *b, const struct gguf_tensor *of);
 

@@ -106,6 +106,8 @@ enum err experts_read(struct model *m, const struct arch *arch, struct err_info 
         key_u32_in(m, "expert_count", arch->experts == REQUIRED, MAX_EXPERTS, &hp->n_expert, e);
     if (err)
         return err;
+    if (hp->n_expert == 1 && arch->experts == ABSENT) /* how some files say that there are none */
+        hp->n_expert = 0;
     if (hp->n_expert && arch->experts == ABSENT)
         return err_set(e, ERR_UNSUPPORTED, "%s: models with experts are not supported", m->arch);
     hp->expert_norm = !arch->expert_all;

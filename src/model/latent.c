@@ -24,37 +24,6 @@ static void add_linear_by_head(struct builder *b,
     op->w = w;
 }
 
-/* A tensor [n_head][rows of cols] of the layer's own making, its bytes still to be filled in; NULL
- * on error (b->err). */
-static struct gguf_tensor *make(struct builder *b,
-                                const struct gguf_tensor *of,
-                                enum gguf_type type,
-                                uint64_t cols,
-                                uint64_t rows,
-                                size_t row_bytes,
-                                uint8_t **data)
-{
-    const uint64_t n_head = b->m->layers[b->layer].n_head;
-    struct gguf_tensor *p = plan_part(b, of);
-    if (b->err)
-        return NULL;
-    uint8_t *bytes = malloc(row_bytes * rows * n_head); /* at most 4 GiB */
-    if (!bytes) {
-        b->err = err_set(b->e,
-                         ERR_NOMEM,
-                         "no memory for the matrices that layer %u makes of attn_kv_b",
-                         b->layer);
-        return NULL;
-    }
-    p->type = type;
-    p->ne[0] = cols;
-    p->ne[1] = rows;
-    p->ne[2] = n_head;
-    p->n_bytes = row_bytes * rows * n_head;
-    p->data = *data = b->m->made[b->m->n_made++] = bytes;
-    return p;
-}
-
 static void put_value(enum gguf_type type, uint8_t *data, size_t i, float v)
 {
     const uint16_t half = type == GGUF_TYPE_BF16 ? f32_to_bf16(v) : f32_to_f16(v);
@@ -80,9 +49,10 @@ static void split_latent_matrices(struct builder *b,
     const uint8_t *from = both->data;
     uint8_t *k, *v;
     const size_t value_bytes = type == GGUF_TYPE_F32 ? 4 : 2;
-    *to_latent = make(b, both, type, n_key, n_latent, n_key * value_bytes, &k);
+    const uint64_t ne_k[3] = {n_key, n_latent, n_head}, ne_v[3] = {n_latent, n_value, n_head};
+    *to_latent = plan_make(b, both, type, ne_k, n_key * value_bytes, &k);
     if (*to_latent)
-        *from_latent = make(b, both, both->type, n_latent, n_value, row_bytes, &v);
+        *from_latent = plan_make(b, both, both->type, ne_v, row_bytes, &v);
     if (!*from_latent)
         return;
     float *row = mem_alloc(n_latent * sizeof *row);

@@ -7,6 +7,7 @@
 #include "model/keys.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Far above any real model; products stay inside 64 bits. */
 #define MIN_CONV_WIDTH 2
@@ -183,13 +184,66 @@ static void add_rec_norm(struct builder *b, uint32_t n, uint32_t n_rows, enum pr
     plan_head_norm(b, BUF_REC, b->m->buf_width[BUF_REC], w)->head_dim = n;
 }
 
+/* The first files of Qwen3-Next have one matrix in place of attn_qkv and attn_gate. Its rows are,
+ * of each group of heads, the query, the key, the values of its heads and their gates; they are
+ * copied as they are. */
+static void split_mixed(struct builder *b,
+                        const struct gguf_tensor **qkv,
+                        const struct gguf_tensor **gate)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const uint64_t n_group = hp->n_rec_group, n_gate = b->m->buf_width[BUF_REC];
+    const struct gguf_tensor *all = plan_take(b,
+                                              plan_name(b, "ssm_in", "weight"),
+                                              hp->n_embd,
+                                              hp->conv_channels + n_gate,
+                                              ANY_TYPE,
+                                              REQUIRED);
+    if (!all)
+        return;
+    const size_t row_bytes = all->n_bytes / all->ne[1];
+    const uint64_t ne_qkv[3] = {hp->n_embd, hp->conv_channels, 1};
+    const uint64_t ne_gate[3] = {hp->n_embd, n_gate, 1};
+    uint8_t *to[4]; /* queries, keys, values, gates */
+    *qkv = plan_make(b, all, all->type, ne_qkv, row_bytes, &to[0]);
+    if (*qkv)
+        *gate = plan_make(b, all, all->type, ne_gate, row_bytes, &to[3]);
+    if (!*gate)
+        return;
+    const size_t n_key = hp->rec_key * row_bytes, n_value = n_gate / n_group * row_bytes;
+    const size_t n[4] = {n_key, n_key, n_value, n_value};
+    const uint8_t *from = all->data;
+    to[1] = to[0] + n_group * n_key;
+    to[2] = to[1] + n_group * n_key;
+    for (uint64_t g = 0; g < n_group; g++) {
+        for (int i = 0; i < 4; from += n[i++])
+            memcpy(to[i] + g * n[i], from, n[i]);
+    }
+    gguf_drop_pages(b->m->gguf, all, 0, all->n_bytes);
+}
+
+/* What is convolved, and what gates the result. */
+static void add_delta_inputs(struct builder *b, enum model_buf in)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const uint32_t n_embd = hp->n_embd, n = b->m->buf_width[BUF_REC];
+    if (b->arch->recurrence == RECURRENCE_DELTA_MIXED && plan_has(b, "ssm_in")) {
+        const struct gguf_tensor *qkv = NULL, *gate = NULL;
+        split_mixed(b, &qkv, &gate);
+        plan_linear_of(b, qkv, in, n_embd, BUF_MIX, hp->conv_channels);
+        plan_linear_of(b, gate, in, n_embd, BUF_REC_GATE, n);
+        return;
+    }
+    plan_linear(b, "attn_qkv", in, n_embd, BUF_MIX, hp->conv_channels, ABSENT);
+    plan_linear(b, "attn_gate", in, n_embd, BUF_REC_GATE, n, ABSENT);
+}
+
 static void add_delta(struct builder *b, enum model_buf in, enum model_buf out)
 {
     const struct model_hparams *hp = &b->m->hp;
     const uint32_t n_embd = hp->n_embd, n_head = hp->n_rec_head, n = b->m->buf_width[BUF_REC];
     const bool mixed = b->arch->recurrence == RECURRENCE_DELTA_MIXED;
-    plan_linear(b, "attn_qkv", in, n_embd, BUF_MIX, hp->conv_channels, ABSENT);
-    plan_linear(b, "attn_gate", in, n_embd, BUF_REC_GATE, n, ABSENT);
+    add_delta_inputs(b, in);
     if (mixed) { /* two a head, into a buffer that is not in use yet */
         plan_linear(b, "ssm_ba", in, n_embd, BUF_REC, 2 * n_head, ABSENT);
     } else {

@@ -61,6 +61,7 @@ static const struct {
                 {"nomic-bert-moe", 0},
                 {"gemma-embedding", 0},
                 {"jina-bert-v2", 0},
+                {"jina-bert-v2-code", 0},
                 {"modern-bert", 0}};
 
 static void read_floats(const char *name, const char *kind, float *out, size_t n)

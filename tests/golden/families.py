@@ -395,4 +395,9 @@ FAMILIES = {
         arch="ernie4_5-moe", experts=6, used=2, ff_expert=24, expert_length=24, ff_shared=40,
         select_bias=True, weights_norm=True, dense_first=1, tied=True, qkv_bias=True,
         keys={"leading_dense_block_count": 1, "interleave_moe_layer_step": 1}),
+    "deepseek2-dense": dict( # as Youtu-LLM
+        arch="deepseek2", latent=24, q_latent=20, rope_dims=8, head_key=24, head_value=16, heads=4,
+        heads_kv=1, tied=True, expert_length=32,
+        keys={"expert_shared_count": 0, "leading_dense_block_count": 2, "attention.kv_lora_rank": 24,
+              "attention.q_lora_rank": 20}),
 }

@@ -234,7 +234,8 @@ def forward(c, t, ids):
                 return weigh(rotate(q, windowed), *stored[kv_layer(c, i)], windowed)
             value = c.get("value_dim", dim)
             if c.get("fused") or c.get("fused_qkv"):
-                q, k, v = np.split(linear(y, "attn_qkv"), [h * dim, (h + hk) * dim], -1)
+                of_q = 2 * h * dim if c.get("gate_in_query") else h * dim
+                q, k, v = np.split(linear(y, "attn_qkv"), [of_q, of_q + hk * dim], -1)
             elif c.get("value_of_key") and not windowed:
                 q, k = linear(y, "attn_q"), linear(y, "attn_k")
                 v = k

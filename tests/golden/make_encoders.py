@@ -32,6 +32,9 @@ MODELS = {
     "nomic-bert-moe": dict(arch="nomic-bert-moe", pooling=1, labels=0, base=1000.0, fused=True,
                            biased=True, experts=4, used=2, keys={"moe_every_n_layers": 2}),
     "jina-bert-v2": dict(arch="jina-bert-v2", pooling=1, labels=0, biased=True, gate="gelu", alibi=8.0),
+    # jina-embeddings-v2-base-code
+    "jina-bert-v2-code": dict(arch="jina-bert-v2", pooling=1, labels=0, biased=True, gate="gelu",
+                              alibi=8.0, normed=True),
     "jina-bert-v3": dict(arch="jina-bert-v3", pooling=1, labels=0, base=20000.0, fused=True, biased=True),
 }
 
@@ -82,6 +85,9 @@ def make_weights(m, rng):
             for name in ("attn_q", "attn_k", "attn_v"):
                 add(at + name, EMBD, EMBD, 2 * EMBD ** -0.5)
                 add_bias(at + name, EMBD)
+        if m.get("normed"):
+            for name in ("attn_q_norm", "attn_k_norm", "attn_norm_2"):
+                add_norm(at + name)
         if gate_of(m):
             add(at + "ffn_gate", FF, EMBD)
         add(at + "attn_output", EMBD, EMBD)
@@ -159,8 +165,12 @@ def attention(q, k, v, alibi=0):
 def project(m, w, at, xs):
     """q, k, v of all rows."""
     if "base" not in m:
-        return [[times(w[f"{at}attn_{c}.weight"], x, w[f"{at}attn_{c}.bias"]) for x in xs]
-                for c in "qkv"]
+        q, k, v = ([times(w[f"{at}attn_{c}.weight"], x, w[f"{at}attn_{c}.bias"]) for x in xs]
+                   for c in "qkv")
+        if m.get("normed"):
+            q = [layer_norm(x, w, at + "attn_q_norm") for x in q]
+            k = [layer_norm(x, w, at + "attn_k_norm") for x in k]
+        return q, k, v
     qkv = [times(w[at + "attn_qkv.weight"], x, w.get(at + "attn_qkv.bias")) for x in xs]
     q, k, v = [[row[i * EMBD:(i + 1) * EMBD] for row in qkv] for i in range(3)]
     return ([rotate(x, p, m["base"]) for p, x in enumerate(q)],
@@ -206,7 +216,8 @@ def forward(m, w, ids, second=0):
         found = attention(*project(m, w, at, xs), m.get("alibi", 0))
         for r, x in enumerate(xs):
             out = times(w[at + "attn_output.weight"], found[r], w.get(at + "attn_output.bias"))
-            x = layer_norm(plus(x, out), w, at + "attn_output_norm")
+            y = layer_norm(plus(x, out), w, at + "attn_output_norm")
+            x = layer_norm(plus(x, y), w, at + "attn_norm_2") if m.get("normed") else y
             xs[r] = layer_norm(plus(x, feed_forward(m, w, at, x)), w, at + "layer_output_norm")
     return xs
 
@@ -310,7 +321,7 @@ def stacked(w):
 
 
 def vector(name):
-    return name.endswith(".bias") or name.endswith("_norm.weight")
+    return name.endswith((".bias", "_norm.weight", "_norm_2.weight"))
 
 
 def floats(path, values):

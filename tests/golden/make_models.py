@@ -93,8 +93,8 @@ def tensors_of(c, rng):
                 t[p + "attn_k_b.weight"] = np.ascontiguousarray(
                     kv_b[:, :dk - dr].transpose(0, 2, 1))
                 t[p + "attn_v_b.weight"] = np.ascontiguousarray(kv_b[:, dk - dr:])
-        elif c.get("fused") or c.get("fused_qkv"):
-            mat(p + "attn_qkv", q + kv + v, d, std=1.5)
+        elif (c.get("fused") or c.get("fused_qkv")) and not is_recurrent:
+            mat(p + "attn_qkv", (2 * q if c.get("gate_in_query") else q) + kv + v, d, std=1.5)
             if c.get("qkv_bias"):
                 vec(p + "attn_qkv.bias", q + kv + v)
         else:

@@ -81,6 +81,10 @@ RECURRENT = {
         weights_norm=True, expert_latent=12,
         keys={**ssm(4, 64, 16, 4, 2), "attention.layer_norm_epsilon": 1e-5, "moe_latent_size": 12,
               "expert_weights_norm": True}),
+    # as its first files are, and as a converter may write those of today
+    "qwen3next-first": dict(
+        arch="qwen3next", kind="delta", width=4, inner=96, state=16, rank=6, group=2, mixed=True,
+        in_one=True, fused_qkv=True, keys=ssm(4, 96, 16, 6, 2), **QWEN, **EXPERTS),
 }
 
 
@@ -99,8 +103,11 @@ def tensors(c, i, t, mat, vec, norm):
     inner, rank, keys = c["inner"], c["rank"], c["group"] * c["state"]
     channels = inner + 2 * keys
     if c["kind"] == "delta":
-        mat(p + "attn_qkv", channels, d)
-        mat(p + "attn_gate", inner, d)
+        if c.get("in_one"):
+            mat(p + "ssm_in", channels + inner, d)
+        else:
+            mat(p + "attn_qkv", channels, d)
+            mat(p + "attn_gate", inner, d)
         if c.get("mixed"):
             mat(p + "ssm_ba", 2 * rank, d)
         else:
@@ -150,8 +157,14 @@ def layer(c, i, t, y, eps):
     inner, rank, group, state = c["inner"], c["rank"], c["group"], c["state"]
     keys, dim = group * state, inner // rank
     delta = c["kind"] == "delta"
-    if delta:
+    if delta and c.get("in_one"): # of each group its query, its key, its heads' values and gates
+        both = np.split(linear(y, "ssm_in").reshape(n, group, -1),
+                        np.cumsum([state, state, inner // group]), -1)
+        mix, gate = (np.concatenate([z.reshape(n, -1) for z in zs], -1)
+                     for zs in (both[:3], both[3:]))
+    elif delta:
         mix, gate = linear(y, "attn_qkv"), linear(y, "attn_gate")
+    if delta:
         if c.get("mixed"):
             both = linear(y, "ssm_ba").reshape(n, group, 2, rank // group)
             beta, step = both[:, :, 0].reshape(n, rank), both[:, :, 1].reshape(n, rank)

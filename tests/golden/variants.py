@@ -62,4 +62,6 @@ MODELS = {
         arch="qwen3moe", embd=64, heads_kv=2, dim=16, base=1e6, pair="halves", qk_norm="heads",
         experts=6, used=2, ff=64, ff_expert=64, expert_length=64, quantised="nvfp4",
         nmse_llama_cpp=7.65e-4),
+    "qwen2-unbiased": dict( # with a key that says "no experts" in some files
+        arch="qwen2", dim=8, base=1e6, pair="halves", logit_bias=True, keys={"expert_count": 1}),
 }

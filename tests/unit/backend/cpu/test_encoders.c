@@ -22,6 +22,7 @@ static const struct {
                 {"gemma-embedding", 0},
                 {"nomic-bert-moe", 0},
                 {"jina-bert-v2", 0},
+                {"jina-bert-v2-code", 0},
                 {"jina-bert-v3", 0},
                 {"llama-embed", 0},
                 {"eurobert", 0},
