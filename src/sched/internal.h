@@ -17,7 +17,8 @@ struct sched_tenant {
     uint32_t id;
     uint32_t n_seqs;    /* waiting and running */
     uint32_t n_waiting; /* of them */
-    int64_t served;     /* rows computed, or charged ahead */
+    int64_t served;     /* rows computed, and what it was lifted by */
+    int64_t ahead;      /* rows charged that are still to be computed */
 };
 
 struct sched {
@@ -33,7 +34,6 @@ struct sched {
     uint32_t n_waiting;           /* with those preempted, up to max_waiting + max_running */
     struct sched_tenant *tenants; /* [n_tenants] room for max_waiting + max_running */
     uint32_t n_tenants;
-    int64_t served_level; /* the most that one had been served when it was its turn */
     uint64_t next_serial;
     uint64_t n_preempted;
     uint64_t n_entered; /* sequences that ever took a slot, plus one */
@@ -76,6 +76,9 @@ struct sched_seq *sched_first_waiting(const struct sched *s);
 /* A new sequence's tenant is found or begins; it leaves with the last. */
 void sched_join_tenant(struct sched *s, struct sched_seq *seq);
 void sched_quit_tenant(struct sched *s, struct sched_seq *seq);
+/* Before a sequence is put into the queue: if its tenant had nothing there, it begins where the
+ * others are. */
+void sched_lift_tenant(struct sched *s, const struct sched_seq *seq);
 /* It was its turn: its tenant is charged with what it has to compute. */
 void sched_charge_entry(struct sched *s, struct sched_seq *seq);
 /* Rows were computed; those charged ahead do not count again. */

@@ -188,6 +188,7 @@ static uint32_t place_of(const struct sched *s, const struct sched_seq *seq)
 
 void sched_enqueue(struct sched *s, struct sched_seq *seq)
 {
+    sched_lift_tenant(s, seq);
     uint32_t i = place_of(s, seq);
     memmove(&s->waiting[i + 1], &s->waiting[i], (s->n_waiting - i) * sizeof(struct sched_seq *));
     s->waiting[i] = seq;

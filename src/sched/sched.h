@@ -8,10 +8,12 @@
  *
  * Sequences of several tenants are admitted by turns: of the first in rank of each tenant, the one
  * whose tenant has had the fewest rows computed goes first (Sheng et al., "Fairness in Serving
- * Large Language Models", 2024: virtual token counters). A tenant that asks after it had
- * nothing waiting begins where the others are, so nobody saves up turns by asking for little, and
- * nobody owes for what it took while there was no one else. Between tenants a step of priority is
- * worth SCHED_PRIORITY_ROWS rows. Memory is given in the order of rank alone, whosever it is.
+ * Large Language Models", 2024: virtual token counters). Between tenants a step of priority is
+ * worth SCHED_PRIORITY_ROWS rows. A tenant that asks after it had nothing waiting begins level
+ * with who has had most, so nobody owes for what it took while nobody waited; but not behind those
+ * that wait, neither in rows nor, where they have a lower priority, in turns. So nobody saves up
+ * turns by asking for little, a tenant owes only to those that waited meanwhile, and a head start
+ * over them is used up once. Memory is given in the order of rank alone, whosever it is.
  *
  *      waiting --(a slot, and blocks)--> prefill --> decode --> removed
  *         ^---------- preempted ------------/------------/

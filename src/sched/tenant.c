@@ -5,9 +5,11 @@
  *        7        900    a b c d e
  *        3        700    x y            x is next; its prompt of 300 counts at once, so then a is
  *
- * Prompts are charged when they come in, so that tenants take turns within a step too; what was not
- * computed after all (found later, or removed) is given back. So `served` is what was computed, and
- * what those who run have still to compute of their prompts. Pure counting: no clock. */
+ * Prompts are charged ahead when they come in, so that tenants take turns within a step too; what
+ * was not computed after all (found later, or removed) is given back.
+ *
+ * Counts only grow, and who joins is lifted to no more than another has: so none is larger than all
+ * rows that were ever computed. Pure counting: no clock. */
 #include "sched/internal.h"
 
 #include <assert.h>
@@ -15,7 +17,8 @@
 /* Lower is sooner. What one that runs was charged with ahead would be given back if it waited. */
 static int64_t turn_of(const struct sched *s, const struct sched_seq *seq)
 {
-    return s->tenants[seq->tenant_at].served - seq->n_charged - seq->priority * SCHED_PRIORITY_ROWS;
+    const struct sched_tenant *t = &s->tenants[seq->tenant_at];
+    return t->served + t->ahead - seq->n_charged - seq->priority * SCHED_PRIORITY_ROWS;
 }
 
 bool sched_has_turn_before(const struct sched *s,
@@ -72,13 +75,44 @@ void sched_join_tenant(struct sched *s, struct sched_seq *seq)
     uint32_t at = find_place(s, seq->tenant);
     if (at == s->n_tenants) {
         at = take_place(s);
-        s->tenants[at] = (struct sched_tenant){.id = seq->tenant, .served = s->served_level};
+        s->tenants[at] = (struct sched_tenant){.id = seq->tenant};
     }
-    struct sched_tenant *t = &s->tenants[at];
-    if (t->n_waiting == 0 && t->served < s->served_level)
-        t->served = s->served_level;
-    t->n_seqs++;
+    s->tenants[at].n_seqs++;
     seq->tenant_at = at;
+}
+
+/* Where one that had nothing waiting begins, if it asks at `priority`: level with the one that was
+ * served most, for what that took it took from nobody who waits. But where somebody waits, no
+ * further than level with that one: in rows, so that who has the higher priority has its head
+ * start; or in turns, where the one that waits has the lower priority and let pass what it had to.
+ */
+static int64_t level_at(const struct sched *s, int32_t priority)
+{
+    int64_t most = 0, level = INT64_MAX;
+    uint32_t end = 0;
+    for (uint32_t i = 0; i < s->n_tenants; i++) {
+        const struct sched_tenant *t = &s->tenants[i];
+        if (t->served > most)
+            most = t->served;
+        end += t->n_waiting;
+        if (t->n_waiting == 0)
+            continue;
+        int64_t above = (int64_t)priority - s->waiting[end - 1]->priority;
+        int64_t at = t->served + (above > 0 ? above * SCHED_PRIORITY_ROWS : 0);
+        if (at < level)
+            level = at;
+    }
+    return level < most ? level : most;
+}
+
+void sched_lift_tenant(struct sched *s, const struct sched_seq *seq)
+{
+    struct sched_tenant *t = &s->tenants[seq->tenant_at];
+    if (t->n_waiting > 0)
+        return;
+    int64_t level = level_at(s, seq->priority);
+    if (t->served < level)
+        t->served = level;
 }
 
 void sched_quit_tenant(struct sched *s, struct sched_seq *seq)
@@ -89,30 +123,29 @@ void sched_quit_tenant(struct sched *s, struct sched_seq *seq)
 
 void sched_charge_entry(struct sched *s, struct sched_seq *seq)
 {
-    struct sched_tenant *t = &s->tenants[seq->tenant_at];
-    if (t->served > s->served_level)
-        s->served_level = t->served;
     seq->n_charged = sched_rest(seq);
-    t->served += seq->n_charged;
+    s->tenants[seq->tenant_at].ahead += seq->n_charged;
 }
 
 void sched_charge_rows(struct sched *s, struct sched_seq *seq, uint32_t n_rows)
 {
+    struct sched_tenant *t = &s->tenants[seq->tenant_at];
     uint32_t ahead = n_rows < seq->n_charged ? n_rows : seq->n_charged;
     seq->n_charged -= ahead;
-    s->tenants[seq->tenant_at].served += n_rows - ahead;
+    t->ahead -= ahead;
+    t->served += n_rows;
     if (seq->n_computed == seq->n_known)
         sched_refund(s, seq);
 }
 
 void sched_refund(struct sched *s, struct sched_seq *seq)
 {
-    s->tenants[seq->tenant_at].served -= seq->n_charged;
+    s->tenants[seq->tenant_at].ahead -= seq->n_charged;
     seq->n_charged = 0;
 }
 
 int64_t sched_served(const struct sched *s, uint32_t tenant)
 {
     uint32_t at = find_place(s, tenant);
-    return at < s->n_tenants ? s->tenants[at].served : 0;
+    return at < s->n_tenants ? s->tenants[at].served + s->tenants[at].ahead : 0;
 }

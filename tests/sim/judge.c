@@ -76,26 +76,85 @@ static void check_first(struct world *w)
     CHECK(w->n_stuck <= 2 * w->cfg.max_running + 80, "the first in rank does not get on");
 }
 
+static bool is_of(const struct client *c, uint32_t tenant)
+{
+    return c->alive && c->seq.tenant == FIRST_TENANT + tenant;
+}
+
+static bool waits(const struct world *w, uint32_t tenant)
+{
+    for (uint32_t i = 0; i < MAX_CLIENTS; i++)
+        if (is_of(&w->clients[i], tenant) && w->clients[i].seq.slot == SCHED_NO_SLOT)
+            return true;
+    return false;
+}
+
+void note_waiting(struct world *w)
+{
+    for (uint32_t t = 0; t < w->n_tenants; t++)
+        w->waited[t] = waits(w, t);
+}
+
+/* What those who run are charged with ahead. */
+static int64_t ahead(const struct world *w, uint32_t tenant)
+{
+    int64_t n = 0;
+    for (uint32_t i = 0; i < MAX_CLIENTS; i++)
+        if (is_of(&w->clients[i], tenant) && w->clients[i].seq.slot != SCHED_NO_SLOT)
+            n += w->clients[i].seq.n_charged;
+    return n;
+}
+
+static bool is_here(const struct world *w, uint32_t tenant)
+{
+    for (uint32_t i = 0; i < MAX_CLIENTS; i++)
+        if (is_of(&w->clients[i], tenant))
+            return true;
+    return false;
+}
+
+void check_lift(const struct world *w, uint32_t tenant, int64_t lift)
+{
+    int64_t has = served(w, tenant) - ahead(w, tenant), most = 0, least = INT64_MAX;
+    for (uint32_t t = 0; t < w->n_tenants; t++) {
+        int64_t other = served(w, t) - ahead(w, t);
+        if (t != tenant && other > most)
+            most = other;
+        if (t != tenant && w->waited[t] && other < least)
+            least = other;
+    }
+    CHECK(lift >= 0 && (lift == 0 || has <= most), "tenant %u was lifted too far", tenant);
+    if (w->priorities)
+        return;
+    CHECK(lift == 0 || has <= least, "tenant %u was lifted behind one that waits", tenant);
+    CHECK(has >= (least < most ? least : most), "tenant %u has saved up turns", tenant);
+}
+
+void check_lifts(struct world *w)
+{
+    for (uint32_t t = 0; t < w->n_tenants; t++) {
+        if (!is_here(w, t))
+            continue;
+        int64_t lift = served(w, t) - ahead(w, t) - w->began[t] - w->worked[t];
+        /* with priorities, one that was taken out of the queue may be put back at once */
+        CHECK(lift == 0 || !w->waited[t] || w->priorities, "tenant %u was lifted", t);
+        if (!w->waited[t] && waits(w, t))
+            check_lift(w, t, lift);
+        w->began[t] += lift;
+    }
+}
+
 /* A tenant was served what was computed for it, and what those who run are charged with ahead. */
 static void check_served(const struct world *w)
 {
-    for (uint32_t t = 0; t < w->n_tenants; t++) {
-        int64_t ahead = 0, n = 0;
-        for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
-            const struct sched_seq *s = &w->clients[i].seq;
-            if (!w->clients[i].alive || s->tenant != FIRST_TENANT + t)
-                continue;
-            n++;
-            ahead += s->slot != SCHED_NO_SLOT ? s->n_charged : 0;
-        }
-        CHECK(n == 0 || served(w, t) == w->began[t] + w->worked[t] + ahead,
+    for (uint32_t t = 0; t < w->n_tenants; t++)
+        CHECK(!is_here(w, t) || served(w, t) == w->began[t] + w->worked[t] + ahead(w, t),
               "tenant %u was served %lld, not %lld + %lld + %lld",
               t,
               (long long)served(w, t),
               (long long)w->began[t],
               (long long)w->worked[t],
-              (long long)ahead);
-    }
+              (long long)ahead(w, t));
 }
 
 static bool came_in(const struct client *c)

@@ -97,6 +97,7 @@ struct world {
     uint32_t n_tenants;
     int64_t worked[N_TENANTS]; /* rows computed for each since it came */
     int64_t began[N_TENANTS];  /* what it began with then, and was lifted by */
+    bool waited[N_TENANTS];    /* before this operation */
     uint64_t now_us;
     double us_per_token;
     const struct sched_seq *first; /* in rank, of all that are alive */
@@ -176,6 +177,13 @@ void check_plan(struct world *w,
                 uint32_t row_budget,
                 uint32_t n_decoding,
                 uint32_t n_waiting);
+/* For what follows: who has something waiting now. */
+void note_waiting(struct world *w);
+/* One had nothing waiting before, and was lifted by this: it is level now with who has most, or
+ * with one that waited. */
+void check_lift(const struct world *w, uint32_t tenant, int64_t lift);
+/* Take in what those that were preempted were lifted by. After every plan. */
+void check_lifts(struct world *w);
 /* Who gets on, who has to wait, and what tenants are served: after every plan that waits for no
  * step. */
 void check_fairness(struct world *w, const struct sched_plan *p);

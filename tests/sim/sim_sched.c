@@ -95,16 +95,6 @@ static uint32_t n_alive_of(const struct world *w, uint32_t tenant)
     return n;
 }
 
-static uint32_t n_waiting_of(const struct world *w, uint32_t tenant)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
-        const struct client *c = &w->clients[i];
-        n += c->alive && c->seq.tenant == FIRST_TENANT + tenant && c->seq.slot == SCHED_NO_SLOT;
-    }
-    return n;
-}
-
 static void op_add(struct world *w)
 {
     struct client *c = &w->clients[below(MAX_CLIENTS)];
@@ -134,11 +124,12 @@ static void op_add(struct world *w)
     bool room = sched_n_waiting(w->sched) < w->cfg.max_waiting;
     enum err want = !fits ? ERR_TOO_LONG : !room ? ERR_QUEUE_FULL : OK;
     uint32_t tenant = c->seq.tenant - FIRST_TENANT;
-    bool comes = n_alive_of(w, tenant) == 0, waits = n_waiting_of(w, tenant) > 0;
+    bool comes = n_alive_of(w, tenant) == 0;
+    note_waiting(w);
     int64_t had = served(w, tenant);
     enum err got = sched_add(w->sched, &c->seq, NULL);
     int64_t lifted = served(w, tenant) - had;
-    CHECK(lifted == 0 || (lifted > 0 && got == OK && !waits), "tenant %u was lifted", tenant);
+    CHECK(lifted == 0 || (got == OK && !w->waited[tenant]), "tenant %u was lifted", tenant);
     if (got == OK && comes) {
         w->began[tenant] = served(w, tenant);
         w->worked[tenant] = 0;
@@ -149,6 +140,8 @@ static void op_add(struct world *w)
     c->alive = got == OK;
     c->serial = ++w->next_serial;
     c->n_skipped = 0;
+    if (got == OK && !w->waited[tenant])
+        check_lift(w, tenant, lifted);
     count.added += got == OK;
     count.refused += got != OK;
 }
@@ -221,6 +214,7 @@ static bool begin_step(struct world *w)
         c->length = c->seq.n_known + c->seq.n_expected;
         n_decoding += c->alive && c->seq.slot != SCHED_NO_SLOT && decodes(&c->seq);
     }
+    note_waiting(w);
     uint32_t row_budget = below(w->cfg.max_rows + 1);
     struct sched_plan plan;
     w->now_us += 20000;
@@ -229,6 +223,7 @@ static bool begin_step(struct world *w)
     check_plan(w, &plan, row_budget, n_decoding, n_waiting);
     w->holds = plan.waits_for_steps;
     count.held += plan.waits_for_steps;
+    check_lifts(w);
     if (!plan.waits_for_steps)
         check_fairness(w, &plan);
     struct err_info e;

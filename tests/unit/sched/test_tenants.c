@@ -33,7 +33,7 @@ static struct sched_seq *run_one(struct fixture *f)
     return s;
 }
 
-/* One key floods the queue; two others ask one thing at a time, and are next each time. */
+/* One key floods the queue; two others ask one thing at a time, and all have turns. */
 static void test_a_greedy_tenant_starves_nobody(void **state)
 {
     struct fixture *f = start(state, one_slot(), 100);
@@ -43,15 +43,16 @@ static void test_a_greedy_tenant_starves_nobody(void **state)
     assert_ptr_equal(run_one(f), greedy[0]);
     polite[0] = add_of(f, 3, 20, 30);
     other[0] = add_of(f, 9, 20, 30);
-    assert_ptr_equal(run_one(f), polite[0]); /* behind the first of 7, level with it otherwise */
+    assert_ptr_equal(run_one(f), greedy[1]); /* all are level: the order of arrival */
+    assert_ptr_equal(run_one(f), polite[0]);
     polite[1] = add_of(f, 3, 20, 30);
     assert_ptr_equal(run_one(f), other[0]);
     other[1] = add_of(f, 9, 20, 30);
-    assert_ptr_equal(run_one(f), greedy[1]); /* all have had as much: the order of arrival */
+    assert_ptr_equal(run_one(f), greedy[2]);
     assert_ptr_equal(run_one(f), polite[1]);
     assert_ptr_equal(run_one(f), other[1]);
-    assert_ptr_equal(run_one(f), greedy[2]);
-    assert_ptr_equal(run_one(f), greedy[3]); /* alone: nothing is left idle */
+    assert_ptr_equal(run_one(f), greedy[3]);
+    assert_ptr_equal(run_one(f), greedy[4]); /* alone: nothing is left idle */
 }
 
 /* Turns are counted in rows, not in requests. */
@@ -101,12 +102,11 @@ static void test_turns_are_not_saved_up(void **state)
         a[i] = add_of(f, 1, 20, 30);
     for (int i = 0; i < 2; i++)
         b[i] = add_of(f, 2, 20, 30);
-    /* 1 is ahead by its last answer, as it was its turn before that was computed */
-    assert_int_equal(sched_served(f->sched, 1) - sched_served(f->sched, 2), 29);
-    assert_ptr_equal(run_one(f), b[0]);
+    assert_int_equal(sched_served(f->sched, 1), sched_served(f->sched, 2));
     assert_ptr_equal(run_one(f), a[0]);
-    assert_ptr_equal(run_one(f), b[1]);
+    assert_ptr_equal(run_one(f), b[0]);
     assert_ptr_equal(run_one(f), a[1]);
+    assert_ptr_equal(run_one(f), b[1]);
 }
 
 /* The one beside `other`, run to its end. */
@@ -137,10 +137,53 @@ static void test_a_long_answer_saves_up_nothing(void **state)
         a[i] = add_of(f, 1, 20, 30);
     for (int i = 0; i < 3; i++)
         b[i] = add_of(f, 2, 20, 30);
-    assert_true(sched_served(f->sched, 1) - sched_served(f->sched, 2) <= 29); /* a last answer */
-    assert_ptr_equal(run_beside(f, lasting), b[0]);
+    assert_int_equal(sched_served(f->sched, 1), sched_served(f->sched, 2));
     assert_ptr_equal(run_beside(f, lasting), a[0]);
+    assert_ptr_equal(run_beside(f, lasting), b[0]);
     assert_true(a[2]->n_known == 20 && b[2]->n_known == 20);
+}
+
+/* An answer that ran alone for long is not owed for, neither when it has ended nor while it runs.
+ */
+static void test_who_was_alone_owes_nothing(void **state)
+{
+    struct fixture *f = start(state, one_slot(), 100);
+    add_of(f, 1, 20, 1000);
+    run_one(f);
+    struct sched_seq *b = add_of(f, 2, 20, 30), *a = add_of(f, 1, 20, 30);
+    struct sched_seq *b2 = add_of(f, 2, 20, 30);
+    assert_int_equal(sched_served(f->sched, 2), 999);
+    assert_ptr_equal(run_one(f), b);
+    assert_ptr_equal(run_one(f), a);
+    assert_ptr_equal(run_one(f), b2);
+    struct sched_seq *runs = add_of(f, 1, 20, 1000);
+    while (runs->n_known < 900)
+        step(f, 256);
+    b = add_of(f, 3, 20, 30);
+    assert_int_equal(sched_served(f->sched, 3), sched_served(f->sched, 1));
+    sched_remove(f->sched, runs);
+    assert_ptr_equal(run_one(f), b);
+}
+
+/* Nor does one owe to whoever is here and never had to wait. */
+static void test_who_need_not_wait_is_owed_nothing(void **state)
+{
+    struct sched_config c = one_slot();
+    c.max_running = 3;
+    struct fixture *f = start(state, c, 200);
+    struct sched_seq *lasting[2] = {add_of(f, 1, 20, 1000), add_of(f, 1, 20, 1000)};
+    step(f, 256);
+    for (int i = 0; i < 8; i++) {
+        struct sched_seq *b = add_of(f, 2, 20, 30);
+        while (b->n_known < b->n_max)
+            step(f, 256);
+        sched_remove(f->sched, b);
+    }
+    add_of(f, 2, 20, 30);
+    add_of(f, 1, 20, 30);
+    assert_int_equal(sched_served(f->sched, 1), sched_served(f->sched, 2));
+    sched_remove(f->sched, lasting[0]);
+    sched_remove(f->sched, lasting[1]);
 }
 
 /* What was found, or not computed because it was cancelled, is not charged. */
@@ -181,6 +224,68 @@ static void test_priority_between_tenants(void **state)
     assert_ptr_equal(run_one(f), low);
 }
 
+static struct sched_seq *add_at(struct fixture *f, uint32_t tenant, int32_t priority, uint32_t n)
+{
+    if (f->n_seqs == MAX_SEQS)
+        f->n_seqs = MAX_SEQS / 2; /* places of those that have ended */
+    struct sched_seq *s = seq(f, n, n + 2);
+    s->tenant = tenant;
+    s->priority = priority;
+    s->shares = false; /* texts come again */
+    assert_int_equal(sched_add(f->sched, s, NULL), OK);
+    return s;
+}
+
+/* What one of higher priority took is not the level of those below it. */
+static void test_priority_stays_out_of_the_level(void **state)
+{
+    struct fixture *f = start(state, one_slot(), 100);
+    struct sched_seq *low = add_at(f, 2, 0, 20);
+    for (int i = 0; i < 3; i++) {
+        struct sched_seq *high = add_at(f, 1, 1, 1000);
+        assert_ptr_equal(run_one(f), high);
+    }
+    struct sched_seq *late = add_at(f, 3, 0, 20), *low2 = add_at(f, 2, 0, 20);
+    assert_int_equal(sched_served(f->sched, 3), sched_served(f->sched, 2));
+    assert_ptr_equal(run_one(f), low);
+    assert_ptr_equal(run_one(f), late);
+    assert_ptr_equal(run_one(f), low2);
+}
+
+/* A head start over one that waits is used up once by all that have it. */
+static void test_a_head_start_is_used_once(void **state)
+{
+    struct fixture *f = start(state, one_slot(), 100);
+    struct sched_seq *low = add_at(f, 2, 0, 20), *next = add_at(f, 2, 0, 20), *high;
+    do
+        high = add_at(f, 1, 1, 1000);
+    while (run_one(f) != low);
+    assert_in_range(sched_served(f->sched, 1), SCHED_PRIORITY_ROWS, SCHED_PRIORITY_ROWS + 1001);
+    sched_remove(f->sched, high);
+    high = add_at(f, 3, 1, 20);
+    int64_t turn = sched_served(f->sched, 3) - SCHED_PRIORITY_ROWS;
+    assert_int_equal(turn, sched_served(f->sched, 2));
+    assert_ptr_equal(run_one(f), next); /* it came sooner */
+    assert_ptr_equal(run_one(f), high);
+}
+
+/* One that comes below others leaves them their head start, whatever they had before. */
+static void test_who_comes_below_others(void **state)
+{
+    struct fixture *f = start(state, one_slot(), 100);
+    for (int i = 0; i < 3; i++) {
+        add_at(f, 1, 0, 1000);
+        run_one(f);
+    }
+    struct sched_seq *low = add_at(f, 2, -1, 20);
+    assert_int_equal(sched_served(f->sched, 2), sched_served(f->sched, 1));
+    for (int i = 0; i < 3; i++) {
+        struct sched_seq *high = add_at(f, i % 2 ? 1 : 3, 0, 1000);
+        assert_ptr_equal(run_one(f), high);
+    }
+    assert_ptr_equal(run_one(f), low);
+}
+
 /* More tenants than there is room to remember: who left is forgotten, nobody who is here. */
 static void test_many_tenants(void **state)
 {
@@ -205,8 +310,13 @@ int main(void)
         TEST(test_turns_within_a_step),
         TEST(test_turns_are_not_saved_up),
         TEST(test_a_long_answer_saves_up_nothing),
+        TEST(test_who_was_alone_owes_nothing),
+        TEST(test_who_need_not_wait_is_owed_nothing),
         TEST(test_only_what_is_computed_counts),
         TEST(test_priority_between_tenants),
+        TEST(test_priority_stays_out_of_the_level),
+        TEST(test_a_head_start_is_used_once),
+        TEST(test_who_comes_below_others),
         TEST(test_many_tenants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
