@@ -204,32 +204,45 @@ static void displace(struct sched *s, const struct sched_seq *seq)
     }
 }
 
-/* Would another prompt have rows? One that goes before all who prefill always has, and a second
- * one, so that a short prompt behind a long one moves. */
-static bool has_rows(const struct sched *s, const struct sched_seq *seq, uint32_t budget)
+static void see_prefills(struct sched *s, uint32_t budget)
 {
-    uint32_t rows = sched_least_rows(s, seq), n = 0;
+    struct sched_prefills p = {.budget = budget, .shortest = UINT32_MAX};
+    for (uint32_t i = 0; i < s->n_tenants; i++)
+        s->tenants[i].prefills = false;
     for (uint32_t i = 0; i < s->n_running; i++) {
-        const struct sched_seq *a = s->running[i];
-        if (!sched_is_prefill(a) || !sched_is_ready(a))
+        const struct sched_seq *seq = s->running[i];
+        if (!sched_is_prefill(seq) || !sched_is_ready(seq))
             continue;
-        if (n == 0 && sched_goes_before(seq, a))
-            return true;
-        rows += sched_least_rows(s, a);
-        n++;
+        if (p.n++ == 0)
+            p.first = seq;
+        p.rows += sched_least_rows(s, seq);
+        if (sched_rest(seq) < p.shortest)
+            p.shortest = sched_rest(seq);
+        s->tenants[seq->tenant_at].prefills = true;
     }
-    return n < 2 || rows <= budget;
+    s->prefills = p;
 }
 
-/* Strictly in the order of turns: when the first does not fit, nobody overtakes it, although a
- * shorter one behind might fit. Overtaking would fill every gap with short requests and a long one
- * could wait for ever; so it waits at most until those now running have ended. */
+/* Prompts at once each take the longer, so beyond two they come in only while all have a useful
+ * chunk in every step. But turns are taken anyway, so that keeps out nobody who goes before all of
+ * them in rank, not the first of a tenant, and none that is shorter than what is left of any: it
+ * delays each by less than each would delay it. */
+bool sched_has_rows(const struct sched *s, const struct sched_seq *seq)
+{
+    const struct sched_prefills *p = &s->prefills;
+    return p->n < 2 || p->rows + sched_least_rows(s, seq) <= p->budget ||
+           sched_goes_before(seq, p->first) || !s->tenants[seq->tenant_at].prefills ||
+           sched_rest(seq) < p->shortest;
+}
+
+/* Strictly in the order of turns, of those that have rows: when the first does not fit, nobody
+ * overtakes it, although a shorter one behind might fit. Overtaking would fill every gap with short
+ * requests and a long one could wait for ever; so it waits at most until those now running have
+ * ended. One without rows waits until enough of those before it have computed their prompts. */
 void sched_admit(struct sched *s, uint32_t row_budget)
 {
     struct sched_seq *seq;
-    while ((seq = sched_first_waiting(s))) {
-        if (!has_rows(s, seq, row_budget))
-            return;
+    while (see_prefills(s, row_budget), (seq = sched_first_waiting(s))) {
         if (!has_room(s, seq)) {
             displace(s, seq);
             if (!has_room(s, seq))

@@ -19,6 +19,16 @@ struct sched_tenant {
     uint32_t n_waiting; /* of them */
     int64_t served;     /* rows computed, and what it was lifted by */
     int64_t ahead;      /* rows charged that are still to be computed */
+    bool prefills;      /* one of its prompts is among sched.prefills */
+};
+
+/* The prompts that are computed now, as admission sees them. */
+struct sched_prefills {
+    uint32_t n;
+    uint32_t rows;                 /* that they need at least */
+    uint32_t budget;               /* that there are */
+    uint32_t shortest;             /* rest of one */
+    const struct sched_seq *first; /* in rank */
 };
 
 struct sched {
@@ -42,6 +52,7 @@ struct sched {
     const struct sched_seq *refused;
     uint32_t refused_available, refused_panes, refused_states, refused_running;
     bool waits_for_steps; /* of the plan in the making */
+    struct sched_prefills prefills;
     /* Blocks, with panes where there are windows, that this step's items are sure to need, and have
      * not taken yet. */
     uint32_t n_promised;
@@ -71,7 +82,9 @@ bool sched_goes_before(const struct sched_seq *a, const struct sched_seq *b);
 bool sched_has_turn_before(const struct sched *s,
                            const struct sched_seq *a,
                            const struct sched_seq *b);
-/* The one to be admitted next; NULL if none waits. */
+/* Would there be rows for it beside the prompts that are computed now? */
+bool sched_has_rows(const struct sched *s, const struct sched_seq *seq);
+/* The one to be admitted next, of those that have rows; NULL if there is none. */
 struct sched_seq *sched_first_waiting(const struct sched *s);
 /* A new sequence's tenant is found or begins; it leaves with the last. */
 void sched_join_tenant(struct sched *s, struct sched_seq *seq);
@@ -91,8 +104,8 @@ void sched_enqueue(struct sched *s, struct sched_seq *seq);
 void sched_dequeue(struct sched *s, struct sched_seq *seq);
 void sched_leave_slot(struct sched *s, struct sched_seq *seq);
 
-/* Move those who wait into slots, first in rank first, while there are slots, blocks for what they
- * are counted on to need, and rows for them beside the others who prefill. */
+/* Move those who wait into slots, by turns, while there are slots, blocks for what they are counted
+ * on to need, and rows for them beside the others who prefill. */
 void sched_admit(struct sched *s, uint32_t row_budget);
 /* Preempt the last in rank until every other that can move has blocks to do so. Sets n_promised.
  * False: somebody would have to go, but steps are under way. */

@@ -3,8 +3,9 @@
  *
  * Every sequence has a rank: its place in the order of arrival, moved forward by a fixed number of
  * places for each step of priority. Who waits is admitted, and who runs is served with memory, in
- * the order of rank; when KV blocks run out, the last in rank is preempted. So a sequence yields
- * only to those before it, of which there is a limited number, and none starves.
+ * the order of rank (but see below for long prompts); when KV blocks run out, the last in rank is
+ * preempted. So a sequence yields only to those before it, of which there is a limited number, and
+ * none starves.
  *
  * Sequences of several tenants are admitted by turns: of the first in rank of each tenant, the one
  * whose tenant has had the fewest rows computed goes first (Sheng et al., "Fairness in Serving
@@ -20,7 +21,9 @@
  *
  * A step holds first one token of every decoding sequence, then chunks of the prompts of several
  * prefilling sequences up to the row budget, shared out so that a short prompt behind a long one
- * still moves; then waiting ones are admitted while a slot, rows and blocks last.
+ * still moves; then waiting ones are admitted while a slot, rows and blocks last. Where rows are
+ * few, long prompts of a tenant come in two by two, and shorter ones, and those of others, pass who
+ * waits for rows.
  *
  * A prompt's beginning that is in KV memory is not computed again; one that another sequence is
  * computing right now is waited for; one that lies in the tier below is fetched.

@@ -31,16 +31,23 @@ bool sched_has_turn_before(const struct sched *s,
     return at_a != at_b ? at_a < at_b : sched_goes_before(a, b);
 }
 
+/* The first in rank that has rows, of waiting[end - n..end). */
+static struct sched_seq *first_with_rows(const struct sched *s, uint32_t end, uint32_t n)
+{
+    for (uint32_t i = 1; i <= n; i++)
+        if (sched_has_rows(s, s->waiting[end - i]))
+            return s->waiting[end - i];
+    return NULL;
+}
+
 struct sched_seq *sched_first_waiting(const struct sched *s)
 {
     struct sched_seq *first = NULL;
     uint32_t end = 0;
     for (uint32_t i = 0; i < s->n_tenants && end < s->n_waiting; i++) {
         end += s->tenants[i].n_waiting;
-        if (s->tenants[i].n_waiting == 0)
-            continue;
-        struct sched_seq *seq = s->waiting[end - 1];
-        if (!first || sched_has_turn_before(s, seq, first))
+        struct sched_seq *seq = first_with_rows(s, end, s->tenants[i].n_waiting);
+        if (seq && (!first || sched_has_turn_before(s, seq, first)))
             first = seq;
     }
     return first;

@@ -1,11 +1,15 @@
 /* What plans promise, and what is fair. */
 #include "sim/sim.h"
 
-bool decodes(const struct sched_seq *s)
+uint32_t rest(const struct sched_seq *s)
 {
     uint32_t stored = s->n_computed + s->n_ahead, length = s->n_known + s->n_expected;
-    return stored >= s->n_prompt && length == stored + 1 &&
-           !(s->n_expected > 0 && length == s->n_max);
+    return s->n_expected > 0 && length == s->n_max ? 0 : length - stored;
+}
+
+bool decodes(const struct sched_seq *s)
+{
+    return rest(s) == 1 && s->n_computed + s->n_ahead >= s->n_prompt;
 }
 
 void check_plan(struct world *w,
@@ -163,6 +167,32 @@ static bool came_in(const struct client *c)
            (!c->ran || c->seq.n_preempted > c->n_preempted);
 }
 
+/* The most that was left of its prompt in this step, while it ran; it may have been preempted. */
+static uint32_t prompt_rest(const struct client *c)
+{
+    bool entered = came_in(c) || (!c->ran && c->seq.n_preempted > c->n_preempted);
+    return !c->alive ? 0 : entered ? c->length : c->rest;
+}
+
+static uint32_t least_rows(uint32_t n)
+{
+    return n < 16 ? n : 16;
+}
+
+/* May one that waits have had no rows beside the prompts that were there, or came in? Its tenant
+ * has one of them, and there are not as many rows as all could use. */
+static bool has_no_rows(const struct world *w, const struct client *waiting)
+{
+    uint32_t n = 0, n_own = 0, rows = least_rows(waiting->length);
+    for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
+        const struct client *c = &w->clients[i];
+        n += prompt_rest(c) > 0;
+        n_own += prompt_rest(c) > 0 && c->seq.tenant == waiting->seq.tenant;
+        rows += least_rows(prompt_rest(c));
+    }
+    return n >= 2 && n_own > 0 && rows > w->budget;
+}
+
 /* Nobody came in while the first of another tenant waited that had been served less. */
 static void check_turns(const struct world *w)
 {
@@ -172,7 +202,7 @@ static void check_turns(const struct world *w)
     for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
         const struct client *c = &w->clients[i];
         if (c->alive && c->seq.slot == SCHED_NO_SLOT &&
-            served(w, c->seq.tenant - FIRST_TENANT) < least)
+            served(w, c->seq.tenant - FIRST_TENANT) < least && !has_no_rows(w, c))
             least = served(w, c->seq.tenant - FIRST_TENANT);
         if (came_in(c))
             before[c->seq.tenant - FIRST_TENANT] -= c->seq.n_charged;
@@ -188,41 +218,45 @@ static void check_turns(const struct world *w)
     }
 }
 
-/* Of one tenant, who runs goes before who waits, and nobody who could move is passed over for long.
- */
-static void check_order(struct world *w, uint32_t tenant)
+static bool goes_before(const struct sched_seq *a, const struct sched_seq *b)
 {
-    const struct sched_seq *last_running = NULL, *first_waiting = NULL;
+    return a->rank != b->rank ? a->rank < b->rank : a->serial < b->serial;
+}
+
+/* Nobody comes in before one of its tenant that is before it in rank, except a shorter one where
+ * the other has no rows. */
+static void check_order(const struct world *w, const struct client *entered)
+{
     for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
-        struct client *c = &w->clients[i];
-        const struct sched_seq *s = &c->seq;
-        if (!c->alive || s->tenant != tenant)
+        const struct client *c = &w->clients[i];
+        if (!c->alive || c->seq.slot != SCHED_NO_SLOT || c->seq.tenant != entered->seq.tenant ||
+            goes_before(&entered->seq, &c->seq))
             continue;
-        if (s->slot == SCHED_NO_SLOT) {
-            if (!first_waiting || s->rank < first_waiting->rank ||
-                (s->rank == first_waiting->rank && s->serial < first_waiting->serial))
-                first_waiting = s;
-            c->n_skipped = 0;
-            continue;
-        }
-        if (!last_running || s->rank > last_running->rank ||
-            (s->rank == last_running->rank && s->serial > last_running->serial))
-            last_running = s;
-        if (!s->leader && !s->fetching && !w->priorities)
-            CHECK(++c->n_skipped <= 2 * w->cfg.max_running + 2,
-                  "serial %u starves",
-                  (uint32_t)c->serial);
+        CHECK(entered->length < c->length && has_no_rows(w, c),
+              "serial %u was overtaken",
+              (uint32_t)c->serial);
     }
-    /* one of higher priority may wait while those before it hold what it needs */
-    CHECK(!last_running || !first_waiting || last_running->rank <= first_waiting->rank ||
-              first_waiting->priority > last_running->priority,
-          "somebody was overtaken");
+}
+
+/* Nobody who could move is passed over for long. */
+static void check_moves(struct world *w, struct client *c)
+{
+    const struct sched_seq *s = &c->seq;
+    if (s->slot == SCHED_NO_SLOT)
+        c->n_skipped = 0;
+    else if (!s->leader && !s->fetching && !w->priorities)
+        CHECK(
+            ++c->n_skipped <= 2 * w->cfg.max_running + 2, "serial %u starves", (uint32_t)c->serial);
 }
 
 void check_fairness(struct world *w, const struct sched_plan *p)
 {
-    for (uint32_t t = 0; t < w->n_tenants; t++)
-        check_order(w, FIRST_TENANT + t);
+    for (uint32_t i = 0; i < MAX_CLIENTS; i++) {
+        if (came_in(&w->clients[i]))
+            check_order(w, &w->clients[i]);
+        if (w->clients[i].alive)
+            check_moves(w, &w->clients[i]);
+    }
     check_turns(w);
     check_served(w);
     check_first(w);

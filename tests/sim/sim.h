@@ -34,6 +34,7 @@ struct client {
     bool all_logits;
     uint32_t n_logits;  /* prompt rows whose logits it got */
     uint32_t length;    /* tokens known or expected, before this step */
+    uint32_t rest;      /* of its prompt, or what it has to compute again, before this step */
     uint32_t chosen_by; /* its item in the newest step */
     int32_t tokens[MAX_TOKENS];
 };
@@ -98,6 +99,7 @@ struct world {
     int64_t worked[N_TENANTS]; /* rows computed for each since it came */
     int64_t began[N_TENANTS];  /* what it began with then, and was lifted by */
     bool waited[N_TENANTS];    /* before this operation */
+    uint32_t budget;           /* rows for prompts in this step, at least */
     uint64_t now_us;
     double us_per_token;
     const struct sched_seq *first; /* in rank, of all that are alive */
@@ -170,6 +172,7 @@ void verify(struct world *w, const struct client *c);
 /* --- the judge (judge.c) ---------------------------------------------------------------------- */
 
 /* As if the rows under way had run. */
+uint32_t rest(const struct sched_seq *s);
 bool decodes(const struct sched_seq *s);
 /* Everything a plan promises. Called before any of it is run. */
 void check_plan(struct world *w,

@@ -212,10 +212,14 @@ static bool begin_step(struct world *w)
         c->ran = c->seq.slot != SCHED_NO_SLOT;
         c->n_preempted = c->seq.n_preempted;
         c->length = c->seq.n_known + c->seq.n_expected;
+        c->rest = c->ran && !decodes(&c->seq) ? rest(&c->seq) : 0;
         n_decoding += c->alive && c->seq.slot != SCHED_NO_SLOT && decodes(&c->seq);
     }
     note_waiting(w);
     uint32_t row_budget = below(w->cfg.max_rows + 1);
+    w->budget = row_budget > n_decoding + 4 ? row_budget - n_decoding : 4;
+    if (w->budget > w->cfg.max_rows - n_decoding)
+        w->budget = w->cfg.max_rows - n_decoding;
     struct sched_plan plan;
     w->now_us += 20000;
     kv_set_pace(w->kv, w->now_us, w->us_per_token);
