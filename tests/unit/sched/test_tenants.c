@@ -286,6 +286,29 @@ static void test_who_comes_below_others(void **state)
     assert_ptr_equal(run_one(f), low);
 }
 
+/* One that is put back into the queue has saved up nothing meanwhile. */
+static void test_the_displaced_begin_level(void **state)
+{
+    struct sched_config c = one_slot();
+    c.max_running = 2;
+    struct fixture *f = start(state, c, 30);
+    struct sched_seq *low = seq(f, 20, 320);
+    low->tenant = 2;
+    low->priority = -1;
+    assert_int_equal(sched_add(f->sched, low, NULL), OK);
+    step(f, 256);
+    for (int i = 0; i < 8; i++) {
+        add_of(f, 1, 20, 30);
+        run_beside(f, low);
+    }
+    int64_t had = sched_served(f->sched, 1);
+    assert_true(sched_served(f->sched, 2) < had);
+    struct sched_seq *high = add_of(f, 1, 200, 240); /* beside low there is no memory for it */
+    step(f, 256);
+    assert_true(high->slot != SCHED_NO_SLOT && low->slot == SCHED_NO_SLOT);
+    assert_int_equal(sched_served(f->sched, 2), had);
+}
+
 /* More tenants than there is room to remember: who left is forgotten, nobody who is here. */
 static void test_many_tenants(void **state)
 {
@@ -317,6 +340,7 @@ int main(void)
         TEST(test_priority_stays_out_of_the_level),
         TEST(test_a_head_start_is_used_once),
         TEST(test_who_comes_below_others),
+        TEST(test_the_displaced_begin_level),
         TEST(test_many_tenants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
