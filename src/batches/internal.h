@@ -6,7 +6,8 @@
  *      jobs.c      the index of batches and its routes
  *      lines.c     a batch's input and results, line by line
  *      places.c    when a key's lines may begin
- *      run.c       the thread, and the calls that are under way
+ *      calls.c     the calls that are under way
+ *      run.c       the thread: batches as a whole, and whose line is next
  *      service.c   create, destroy, and which route is whose
  *
  * `lock` guards the index of files and of jobs and what is in them, but for a job's lines, which
@@ -268,6 +269,23 @@ struct line_result {
 enum err lines_finish(struct job *j, uint32_t i, const struct line_result *r, struct err_info *e)
     WEIR_MUST_USE;
 enum err lines_sync(struct job *j, struct err_info *e) WEIR_MUST_USE;
+
+/* calls.c: batch thread. */
+/* This went wrong, and may pass: the batch is left alone for a while. */
+void job_hold(struct batches *b, struct job *j, const struct err_info *e);
+/* Record that line i has no answer, and why. custom_id: JSON, or NULL. */
+void calls_refuse(struct batches *b,
+                  struct job *j,
+                  uint32_t i,
+                  const char *custom_id,
+                  const char *code,
+                  const char *message);
+struct slot *calls_free_slot(struct batches *b); /* NULL: all calls are under way */
+/* Begin the next open line of this job in a free slot, or record what is wrong with it, which
+ * leaves the slot free. False: there is none. */
+bool calls_begin_next(struct batches *b, struct slot *s, struct job *j);
+/* Record the answers that came meanwhile; lines that were refused for now are open again. */
+void calls_take_ended(struct batches *b);
 
 /* run.c */
 void run_wake(struct batches *b);
