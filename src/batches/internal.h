@@ -74,6 +74,7 @@ struct job {
     char problem[320];     /* why it failed as a whole */
     struct lines *lines;   /* the batch thread's; NULL: not opened yet, or over */
     struct places *places; /* likewise: of its key; NULL: not looked after yet */
+    struct job *next;      /* of those that were forgotten */
 };
 
 /* What the batches of one key share (places.c). The batch thread's. */
@@ -112,6 +113,7 @@ struct batches {
 
     pthread_mutex_t lock;
     struct index files, jobs; /* of struct batch_file and struct job */
+    struct job *forgotten;    /* out of the index, but the batch thread may work with them still */
     uint64_t next_serial;
 
     pthread_mutex_t queue_lock;
@@ -206,6 +208,8 @@ struct job *job_at(const struct batches *b, uint32_t i);
  * the next. */
 void job_enter(struct batches *b, struct job *j, enum job_status status);
 bool jobs_use_file(const struct batches *b, const char *file_id);
+/* Batch thread, where it has no pointer to a job that is over. */
+void jobs_free_forgotten(struct batches *b);
 enum err jobs_route(struct batches *b,
                     const struct api_input *in,
                     const char *rest,

@@ -229,8 +229,17 @@ enum err jobs_load(struct batches *b, struct err_info *e)
     return disk_each(b->jobs_fd, ".json", load_one, b, e);
 }
 
+void jobs_free_forgotten(struct batches *b)
+{
+    for (struct job *next; b->forgotten; b->forgotten = next) {
+        next = b->forgotten->next;
+        job_free(b->forgotten);
+    }
+}
+
 void jobs_unload(struct batches *b)
 {
+    jobs_free_forgotten(b);
     for (uint32_t i = 0; i < b->jobs.n; i++)
         job_free(job_at(b, i));
     index_deinit(&b->jobs);
@@ -429,7 +438,8 @@ static bool forget_one(struct batches *b, const char *owner)
     file_name(oldest->entry.id, ".json", name);
     (void)unlinkat(b->jobs_fd, name, 0);
     index_remove(&b->jobs, &oldest->entry);
-    job_free(oldest);
+    oldest->next = b->forgotten;
+    b->forgotten = oldest;
     return true;
 }
 

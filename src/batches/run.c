@@ -32,6 +32,7 @@ static uint32_t list_live(struct batches *b, struct live **out)
 {
     uint32_t n = 0;
     pthread_mutex_lock(&b->lock);
+    jobs_free_forgotten(b);
     files_remove_expired(b, clock_unix());
     *out = mem_alloc((b->jobs.n + 1) * sizeof **out);
     for (uint32_t i = 0; i < b->jobs.n; i++)
@@ -90,7 +91,7 @@ static void finalize(struct batches *b, struct live *live)
     lines_close(j);
     log_info(
         "batch: %s is over: %u completed, %u failed", j->entry.id, j->n_completed, j->n_failed);
-    enter(b, /* from then on *j may be forgotten */
+    enter(b,
           live,
           j->at[JOB_CANCELLING] ? JOB_CANCELLED
           : j->at[JOB_EXPIRED]  ? JOB_EXPIRED
