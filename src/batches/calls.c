@@ -87,10 +87,10 @@ bool batches_take_news(struct batches *b, void *name)
 
 /* --- batch thread ----------------------------------------------------------------------------- */
 
-void job_hold(struct batches *b, struct job *j, const struct err_info *e)
+void job_hold(struct job *j, const struct err_info *e)
 {
     log_error("batch: %s waits: %s", j->entry.id, e->text);
-    b->hold_us = clock_us() + (HOLD_US << MAX_HELD);
+    j->hold_us = clock_us() + (HOLD_US << MAX_HELD);
 }
 
 /* A line that was begun is to be begun again. */
@@ -111,7 +111,7 @@ static void finish(struct batches *b, struct job *j, uint32_t i, const struct li
     struct err_info e = {0};
     if (lines_finish(j, i, r, &e) != OK) {
         reopen(j, i);
-        job_hold(b, j, &e);
+        job_hold(j, &e);
         return;
     }
     pthread_mutex_lock(&b->lock);
@@ -215,7 +215,7 @@ static void begin_line(struct batches *b, struct slot *s, struct job *j, uint32_
     char message[256];
     char *text = lines_read(j->lines, i, &e);
     if (!text) {
-        job_hold(b, j, &e);
+        job_hold(j, &e);
         return;
     }
     json_error_t where;

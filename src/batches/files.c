@@ -156,11 +156,6 @@ static enum err adopt(struct batches *b,
                       struct batch_file **out,
                       struct err_info *e)
 {
-    if (b->files.n >= BATCH_MAX_FILES)
-        return err_set(e,
-                       ERR_INVALID,
-                       "there are %u files already; delete some that are not needed any more",
-                       b->files.n);
     struct batch_file *f = mem_zalloc(1, sizeof *f);
     *f = *like;
     f->name = mem_strdup(like->name);
@@ -195,6 +190,25 @@ enum err files_adopt(struct batches *b,
     snprintf(f.purpose, sizeof f.purpose, "%s", purpose);
     f.bytes = (uint64_t)st.st_size;
     return adopt(b, &f, &made, e);
+}
+
+enum err files_check_share(const struct batches *b, const char *owner, struct err_info *e)
+{
+    const uint32_t n_own = index_count(&b->files, owner), n_jobs = jobs_under_way(b, owner);
+    const uint32_t n_taken = b->files.n + BATCH_RESULTS * jobs_under_way(b, NULL);
+    const uint32_t n_free = BATCH_MAX_FILES > n_taken ? BATCH_MAX_FILES - n_taken : 0;
+    const bool in_share = owner[0] == '\0' || n_own + BATCH_RESULTS * n_jobs < 4 * n_free;
+    if (n_free > 0 && in_share)
+        return OK;
+    return err_set(e,
+                   n_jobs > 0 ? ERR_QUEUE_FULL : ERR_INVALID,
+                   "this %s has %u files, and %u batches under way that keep room for their "
+                   "results; there is room for %u more in all: delete some that are not needed any "
+                   "more",
+                   owner[0] ? "key" : "server",
+                   n_own,
+                   n_jobs,
+                   n_free);
 }
 
 void files_remove_expired(struct batches *b, int64_t now)
@@ -288,22 +302,6 @@ static enum err check_upload(const struct batches *b,
     return lines_check(&b->cfg, (*file)->data, (*file)->n_data, e);
 }
 
-/* Of several keys none takes all the places: each may hold four times what it leaves free. (Results
- * of batches have a place in any case.) */
-static enum err check_share(const struct batches *b, const char *owner, struct err_info *e)
-{
-    uint32_t n_free = BATCH_MAX_FILES > b->files.n ? BATCH_MAX_FILES - b->files.n : 0;
-    uint32_t n_own = index_count(&b->files, owner);
-    if (owner[0] == '\0' || n_own < 4 * n_free)
-        return OK;
-    return err_set(e,
-                   ERR_INVALID,
-                   "this key has %u files, and there is room for %u more of all keys; delete some "
-                   "that are not needed any more",
-                   n_own,
-                   n_free);
-}
-
 static enum err upload(struct batches *b,
                        const struct api_input *in,
                        struct api_reply *out,
@@ -322,7 +320,7 @@ static enum err upload(struct batches *b,
     if ((err = disk_write(b->files_fd, name, file->data, file->n_data, e)))
         return err;
     pthread_mutex_lock(&b->lock);
-    if (!(err = check_share(b, in->owner, e)))
+    if (!(err = files_check_share(b, in->owner, e)))
         err = adopt(b, &f, &made, e);
     /* NOLINTNEXTLINE(clang-analyzer-core.*): adopt made it, or there is an error */
     json_t *v = err ? NULL : describe(made);

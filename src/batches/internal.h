@@ -25,6 +25,7 @@
 #define BATCH_ID_BYTES 40
 #define BATCH_MAX_FILES 10000
 #define BATCH_MAX_JOBS 10000
+#define BATCH_RESULTS 2 /* files that a batch makes: answers and errors */
 /* Below all who wait for an answer: places of head start are 1,024 a step (sched.h). */
 #define BATCH_PRIORITY (-50)
 
@@ -74,6 +75,7 @@ struct job {
     char problem[320];     /* why it failed as a whole */
     struct lines *lines;   /* the batch thread's; NULL: not opened yet, or over */
     struct places *places; /* likewise: of its key; NULL: not looked after yet */
+    uint64_t hold_us;      /* likewise: until then it is left alone: something went wrong */
     struct job *next;      /* of those that were forgotten */
 };
 
@@ -183,6 +185,13 @@ enum err index_list(const struct index *x,
 enum err files_load(struct batches *b, struct err_info *e) WEIR_MUST_USE;
 void files_unload(struct batches *b);
 struct batch_file *files_find(const struct batches *b, const char *id, const char *owner);
+/* May this owner have one more file, or batch? Of several keys none takes all the places: each may
+ * hold four times what it leaves free. A batch that is under way holds those of its results, which
+ * are therefore never refused. Errors: ERR_INVALID, or ERR_QUEUE_FULL while a batch of the owner
+ * may leave some free. */
+enum err files_check_share(const struct batches *b,
+                           const char *owner,
+                           struct err_info *e) WEIR_MUST_USE;
 /* Take a file that is in its place already into the index, and write what it is. */
 enum err files_adopt(struct batches *b,
                      const char *id,
@@ -203,6 +212,7 @@ void file_name(const char *id, const char *suffix, char *name);
 enum err jobs_load(struct batches *b, struct err_info *e) WEIR_MUST_USE;
 void jobs_unload(struct batches *b);
 bool job_is_over(const struct job *j);
+uint32_t jobs_under_way(const struct batches *b, const char *owner); /* NULL: of all */
 struct job *job_at(const struct batches *b, uint32_t i);
 /* Enter a state now, and write it down; one that cannot be written is logged and tried again with
  * the next. */
@@ -276,7 +286,7 @@ enum err lines_sync(struct job *j, struct err_info *e) WEIR_MUST_USE;
 
 /* calls.c: batch thread. */
 /* This went wrong, and may pass: the batch is left alone for a while. */
-void job_hold(struct batches *b, struct job *j, const struct err_info *e);
+void job_hold(struct job *j, const struct err_info *e);
 /* Record that line i has no answer, and why. custom_id: JSON, or NULL. */
 void calls_refuse(struct batches *b,
                   struct job *j,

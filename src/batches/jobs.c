@@ -54,6 +54,16 @@ static void add(struct batches *b, struct job *j)
         b->next_serial = j->entry.serial + 1;
 }
 
+uint32_t jobs_under_way(const struct batches *b, const char *owner)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < b->jobs.n; i++) {
+        const struct job *j = job_at(b, i);
+        n += !job_is_over(j) && (!owner || strcmp(j->entry.owner, owner) == 0);
+    }
+    return n;
+}
+
 bool jobs_use_file(const struct batches *b, const char *file_id)
 {
     for (uint32_t i = 0; i < b->jobs.n; i++) {
@@ -455,6 +465,9 @@ static enum err enter_new(struct batches *b, struct job *like, struct job **out,
                              "'%s' has no requests: its purpose is %s, not batch",
                              like->input,
                              f->purpose);
+    enum err err = files_check_share(b, like->entry.owner, e);
+    if (err)
+        return err;
     if (b->jobs.n >= BATCH_MAX_JOBS && !forget_one(b, like->entry.owner))
         return err_set(e, ERR_QUEUE_FULL, "%u batches are under way already", b->jobs.n);
     struct job *j = mem_zalloc(1, sizeof *j);
@@ -466,8 +479,7 @@ static enum err enter_new(struct batches *b, struct job *like, struct job **out,
     api_new_id("batch_", j->entry.id, sizeof j->entry.id);
     api_new_id("file-", j->output, sizeof j->output);
     api_new_id("file-", j->errors, sizeof j->errors);
-    enum err err = save(b, j, e);
-    if (err) {
+    if ((err = save(b, j, e))) {
         job_free(j);
         return err;
     }

@@ -71,7 +71,7 @@ static enum err publish(struct batches *b, struct job *j, const char *id, const 
     }
     pthread_mutex_unlock(&b->lock);
     if (err)
-        job_hold(b, j, &e);
+        job_hold(j, &e);
     return err;
 }
 
@@ -81,7 +81,7 @@ static void finalize(struct batches *b, struct live *live)
     struct job *j = live->job;
     struct err_info e = {0};
     if (lines_sync(j, &e) != OK) {
-        job_hold(b, j, &e);
+        job_hold(j, &e);
         return;
     }
     if (live->status != JOB_FINALIZING)
@@ -114,7 +114,7 @@ static void fail(struct batches *b, struct live *live, const struct err_info *e)
 static void close_open(struct batches *b, struct job *j, const char *code, const char *message)
 {
     struct lines *l = j->lines;
-    for (uint32_t i = 0; i < l->n && clock_us() >= b->hold_us; i++) {
+    for (uint32_t i = 0; i < l->n && clock_us() >= j->hold_us; i++) {
         struct err_info e = {0};
         if (l->lines[i].state != LINE_OPEN)
             continue;
@@ -134,13 +134,11 @@ static bool look_after(struct batches *b, struct live *live)
 {
     struct job *j = live->job;
     struct err_info e = {0};
-    if (!j->lines && clock_us() < b->hold_us)
-        return false;
     enum err err = j->lines ? OK : lines_open(b, j, &e);
     if (err == ERR_INVALID)
         fail(b, live, &e);
     else if (err)
-        job_hold(b, j, &e);
+        job_hold(j, &e);
     if (err)
         return false;
     if (live->status == JOB_VALIDATING)
@@ -182,7 +180,8 @@ static void begin_lines(struct batches *b, const struct live *ready, uint32_t n)
         b->turn = (b->turn + 1) % n;
         struct job *j = ready[b->turn].job;
         s->begun_us = clock_us();
-        const bool begun = s->begun_us >= places_held_until(j->places) && calls_begin_next(b, s, j);
+        const bool begun = s->begun_us >= places_held_until(j->places) &&
+                           s->begun_us >= j->hold_us && calls_begin_next(b, s, j);
         if (begun && s->job) /* not refused by ourselves */
             places_begun(j->places, s->begun_us);
         n_empty = begun ? 0 : n_empty + 1;
@@ -202,11 +201,13 @@ static uint64_t until_sooner(uint64_t us, uint64_t from_us, uint64_t now_us, uin
 
 /* Until something ended, or came, or a time is over: one to sync at, or at which lines may be begun
  * again, if it was not over at from_us. */
-static void wait_for_more(struct batches *b, bool any_live, uint64_t from_us)
+static void wait_for_more(struct batches *b, const struct live *live, uint32_t n, uint64_t from_us)
 {
     struct timespec until;
-    uint64_t now_us = clock_us(), us = any_live ? SYNC_US : (uint64_t)IDLE_S * 1000000;
+    uint64_t now_us = clock_us(), us = n > 0 ? SYNC_US : (uint64_t)IDLE_S * 1000000;
     us = until_sooner(us, from_us, now_us, b->hold_us);
+    for (uint32_t i = 0; i < n; i++)
+        us = until_sooner(us, from_us, now_us, live[i].job->hold_us);
     for (const struct places *p = b->places; p; p = p->next)
         us = until_sooner(us, from_us, now_us, places_held_until(p));
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -230,12 +231,12 @@ static bool is_stopping(struct batches *b)
     return stopping;
 }
 
-static void sync_all(struct batches *b, const struct live *live, uint32_t n)
+static void sync_all(const struct live *live, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         struct err_info e = {0};
         if (live[i].job->lines && lines_sync(live[i].job, &e) != OK)
-            job_hold(b, live[i].job, &e);
+            job_hold(live[i].job, &e);
     }
 }
 
@@ -258,6 +259,8 @@ static uint32_t look_after_all(struct batches *b, struct live *live, uint32_t n)
             open[n_open++] = live[i].job;
     for (uint32_t i = 0; i < n; i++) {
         struct live now = live[i];
+        if (clock_us() < now.job->hold_us)
+            continue;
         if (!now.job->lines) {
             if (!may_open(now.job, open, n_open))
                 continue;
@@ -265,8 +268,10 @@ static uint32_t look_after_all(struct batches *b, struct live *live, uint32_t n)
         }
         if (!now.job->places)
             now.job->places = places_of(&b->places, now.job->entry.owner);
-        if (look_after(b, &now) && clock_us() >= places_held_until(now.job->places))
+        if (look_after(b, &now) && clock_us() >= places_held_until(now.job->places)) {
+            live[i] = live[n_ready];
             live[n_ready++] = now;
+        }
     }
     return n_ready;
 }
@@ -282,14 +287,14 @@ static void *run_main(void *arg)
         uint32_t n = list_live(b, &live);
         const uint64_t from_us = clock_us();
         if (stopping || clock_us() - synced_us >= SYNC_US) {
-            sync_all(b, live, n);
+            sync_all(live, n);
             synced_us = clock_us();
         }
         if (!stopping)
             begin_lines(b, live, look_after_all(b, live, n));
-        free(live);
         if (!stopping)
-            wait_for_more(b, n > 0, from_us);
+            wait_for_more(b, live, n, from_us);
+        free(live);
     }
     return NULL;
 }

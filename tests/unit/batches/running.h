@@ -30,7 +30,10 @@ static inline void running_write(const char *path, const char *text)
 }
 
 /* An uploaded file "file-N". */
-static inline void running_put_file(const struct running *r, int n, const char *owner, char *text)
+static inline void running_put_file(const struct running *r,
+                                    int n,
+                                    const char *owner,
+                                    const char *text)
 {
     char path[160], state[400];
     snprintf(path, sizeof path, "%s/files/file-%d.jsonl", r->dir, n);
@@ -106,12 +109,17 @@ static inline int running_remove_one(const char *path,
     return remove(path);
 }
 
+static inline void running_remove(const struct running *r)
+{
+    nftw(r->dir, running_remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
 static inline void running_stop(struct running *r)
 {
     batches_stop(r->b);
     server_stop(&r->server);
     batches_destroy(r->b);
-    nftw(r->dir, running_remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    running_remove(r);
 }
 
 /* What a route answers; the caller's reference. */

@@ -16,6 +16,14 @@ static void *post(void *arg)
     return NULL;
 }
 
+static uint32_t n_under_way(struct running *r)
+{
+    pthread_mutex_lock(&r->b->lock);
+    const uint32_t n = jobs_under_way(r->b, NULL);
+    pthread_mutex_unlock(&r->b->lock);
+    return n;
+}
+
 /* Each that ends is the oldest that is over, and is forgotten for the next that a worker makes. */
 static void batches_are_forgotten_while_others_are_looked_after(void **state)
 {
@@ -23,13 +31,61 @@ static void batches_are_forgotten_while_others_are_looked_after(void **state)
     struct running r;
     pthread_t worker;
     running_make_folder(&r);
-    running_put_file(&r, 0, "", (char *)"not json\n");
+    running_put_file(&r, 0, "", "not json\n");
     for (int i = 1; i <= BATCH_MAX_JOBS; i++)
         running_put_batch(&r, i, "", 0, i <= N_FIRST ? "validating" : "completed");
     running_start(&r, NULL, 4);
     pthread_create(&worker, NULL, post, &r);
     pthread_join(worker, NULL);
-    running_wait(&r, BATCH_MAX_JOBS, "", "completed", 60);
+    while (n_under_way(&r) > 0)
+        running_turn(&r);
+    running_stop(&r);
+}
+
+/* --- batches that cannot go on ---------------------------------------------------------------- */
+
+/* A file of one good line. */
+static void put_line(const struct running *r, int n, const char *owner)
+{
+    char text[256];
+    snprintf(text, sizeof text, RUNNING_LINE, 0, 2);
+    running_put_file(r, n, owner, text);
+}
+
+static void what_one_batch_waits_for_holds_no_other(void **state)
+{
+    (void)state;
+    struct running r;
+    char path[96];
+    running_make_folder(&r);
+    put_line(&r, 0, "a");
+    put_line(&r, 1, "b");
+    running_put_batch(&r, 1, "a", 0, "validating");
+    running_put_batch(&r, 2, "b", 1, "validating");
+    snprintf(path, sizeof path, "%s/files/file-o1.jsonl", r.dir);
+    assert_int_equal(mkdir(path, 0700), 0); /* where its results should go */
+    running_start(&r, NULL, 4);
+    running_wait(&r, 2, "b", "completed", 20);
+    assert_int_equal(running_count(&r, 2, "b", false), 1);
+    assert_true(running_is(&r, 1, "a", "validating"));
+    running_stop(&r);
+}
+
+/* However many files there are when a batch ends. */
+static void results_have_a_place(void **state)
+{
+    (void)state;
+    struct running r;
+    running_make_folder(&r);
+    for (int i = 0; i < BATCH_MAX_FILES; i++)
+        put_line(&r, i, "a");
+    running_put_batch(&r, 1, "a", 0, "validating");
+    running_start(&r, NULL, 4);
+    running_wait(&r, 1, "a", "completed", 20);
+    json_t *v = running_ask(&r, "GET", "/v1/batches/batch_1", "a", 200);
+    assert_string_equal(str_at(v, "output_file_id"), "file-o1");
+    json_decref(v);
+    json_decref(running_ask(&r, "GET", "/v1/files/file-o1", "a", 200));
     running_stop(&r);
 }
 
@@ -38,6 +94,8 @@ int main(void)
     log_set_level(LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(batches_are_forgotten_while_others_are_looked_after),
+        cmocka_unit_test(what_one_batch_waits_for_holds_no_other),
+        cmocka_unit_test(results_have_a_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
