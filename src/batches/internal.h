@@ -76,6 +76,7 @@ struct job {
     struct lines *lines;   /* the batch thread's; NULL: not opened yet, or over */
     struct places *places; /* likewise: of its key; NULL: not looked after yet */
     uint64_t hold_us;      /* likewise: until then it is left alone: something went wrong */
+    uint64_t turn;         /* likewise: how many lines had begun when one of it last did */
     struct job *next;      /* of those that were forgotten */
 };
 
@@ -88,6 +89,7 @@ struct places {
     uint64_t refused_us; /* when a line was last refused for want of one; 0: never */
     uint32_t n_refused;  /* probes in a row */
     uint32_t n_free;     /* lines that ended since, each of which lets one begin at once */
+    uint64_t turn;       /* how many lines had begun when one of the key last did */
 };
 
 /* One call under way. */
@@ -130,7 +132,7 @@ struct batches {
     pthread_t thread;
     bool started;
     struct places *places; /* of every key that had a batch since the start; the thread's */
-    uint32_t turn;         /* of the jobs: where the next line is looked for first */
+    uint64_t turn;         /* how many lines have begun */
     uint64_t hold_us;      /* until then nothing is begun: the server was full */
     uint32_t n_held;       /* times in a row */
 };

@@ -171,20 +171,43 @@ static bool may_begin(struct batches *b)
     return may && clock_us() >= b->hold_us;
 }
 
-/* Jobs take turns, a line each. */
-static void begin_lines(struct batches *b, const struct live *ready, uint32_t n)
+/* Keys take turns, a line each, and so do the jobs of a key. */
+static bool is_before(const struct job *a, const struct job *b)
+{
+    return a->places->turn != b->places->turn ? a->places->turn < b->places->turn
+                                              : a->turn < b->turn;
+}
+
+/* The one of ready[n] whose turn it is, if a line of it may begin now; n: there is none. */
+static uint32_t next_in_turn(const struct live *ready, uint32_t n, uint64_t now_us)
+{
+    uint32_t next = n;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct job *j = ready[i].job;
+        const bool may = now_us >= j->hold_us && now_us >= places_held_until(j->places);
+        if (may && (next == n || is_before(j, ready[next].job)))
+            next = i;
+    }
+    return next;
+}
+
+static void begin_lines(struct batches *b, struct live *ready, uint32_t n)
 {
     struct slot *s;
-    uint32_t n_empty = 0;
-    while (n > 0 && n_empty < n && (s = calls_free_slot(b)) && may_begin(b)) {
-        b->turn = (b->turn + 1) % n;
-        struct job *j = ready[b->turn].job;
+    while ((s = calls_free_slot(b)) && may_begin(b)) {
         s->begun_us = clock_us();
-        const bool begun = s->begun_us >= places_held_until(j->places) &&
-                           s->begun_us >= j->hold_us && calls_begin_next(b, s, j);
-        if (begun && s->job) /* not refused by ourselves */
-            places_begun(j->places, s->begun_us);
-        n_empty = begun ? 0 : n_empty + 1;
+        const uint32_t i = next_in_turn(ready, n, s->begun_us);
+        if (i == n)
+            return;
+        struct live now = ready[i];
+        if (calls_begin_next(b, s, now.job)) {
+            now.job->turn = now.job->places->turn = ++b->turn;
+            if (s->job) /* not refused by ourselves */
+                places_begun(now.job->places, s->begun_us);
+        } else { /* it has no open line */
+            ready[i] = ready[--n];
+            ready[n] = now;
+        }
         calls_take_ended(b);
     }
 }

@@ -89,6 +89,40 @@ static void results_have_a_place(void **state)
     running_stop(&r);
 }
 
+/* --- whose line is next ----------------------------------------------------------------------- */
+
+enum { N_LINES = 400, N_OF_A = 12, ENOUGH = 40, AT_A_TIME = 4 };
+
+/* A key with many batches has as many of its lines done as one with one. */
+static void keys_take_turns_then_their_batches(void **state)
+{
+    (void)state;
+    struct running r;
+    struct buf text = {0};
+    long long of_a = 0, least = N_LINES, most = 0;
+    for (int i = 0; i < N_LINES; i++)
+        buf_printf(&text, RUNNING_LINE, i, 4);
+    running_make_folder(&r);
+    running_put_file(&r, 0, "a", buf_cstr(&text));
+    running_put_file(&r, 1, "b", buf_cstr(&text));
+    for (int i = 1; i <= N_OF_A; i++)
+        running_put_batch(&r, i, "a", 0, "validating");
+    running_put_batch(&r, N_OF_A + 1, "b", 1, "validating");
+    running_start(&r, NULL, AT_A_TIME);
+    while (running_count(&r, N_OF_A + 1, "b", true) < ENOUGH)
+        running_turn(&r);
+    for (int i = 1; i <= N_OF_A; i++) {
+        const long long n = running_count(&r, i, "a", true);
+        of_a += n;
+        least = n < least ? n : least;
+        most = n > most ? n : most;
+    }
+    running_stop(&r);
+    buf_deinit(&text);
+    assert_true(of_a >= ENOUGH - 2 * AT_A_TIME && of_a <= ENOUGH + 2 * AT_A_TIME);
+    assert_true(most - least <= 2);
+}
+
 int main(void)
 {
     log_set_level(LOG_ERROR);
@@ -96,6 +130,7 @@ int main(void)
         cmocka_unit_test(batches_are_forgotten_while_others_are_looked_after),
         cmocka_unit_test(what_one_batch_waits_for_holds_no_other),
         cmocka_unit_test(results_have_a_place),
+        cmocka_unit_test(keys_take_turns_then_their_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
