@@ -175,6 +175,8 @@ void api_end(struct api_call *c);
  * end. One may be named before its api_begin has returned. */
 void *api_next(struct api *a);
 
+/* OK, or why the engine's last step failed, as /health says it. Any thread. */
+enum err api_working(const struct api *a, struct err_info *e);
 /* Can the lines of a batch go to this route? */
 bool api_is_batch_endpoint(const char *path);
 /* "PREFIX" and 24 random hex digits into id[cap]. */

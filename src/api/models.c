@@ -12,6 +12,12 @@ static void put_unavailable(const char *message, struct buf *out)
     buf_str(out, ",\"type\":\"unavailable_error\"}");
 }
 
+enum err api_working(const struct api *a, struct err_info *e)
+{
+    const struct engine *eng = atomic_load_explicit(&a->engine, memory_order_acquire);
+    return eng ? engine_working(eng, e) : OK;
+}
+
 void api_health(struct api_call *c, const struct api_input *in)
 {
     (void)in;

@@ -49,6 +49,7 @@ static void pull(struct batches *b, struct slot *s)
         return;
     }
     s->status = answer.status;
+    s->device = answer.status == 500 && api_working(b->api, NULL) != OK;
     snprintf(s->request_id, sizeof s->request_id, "%s", answer.request_id);
     s->key_limit = answer.key_limit;
     s->retry_s = answer.key_wait_s;
@@ -240,7 +241,8 @@ static void begin_line(struct batches *b, struct slot *s, struct job *j, uint32_
     free(text);
 }
 
-/* The server was full, or is about to end: the line is tried again after a while. */
+/* The server was full, or cannot work, or is about to end: the line is tried again after a while.
+ */
 static void hold(struct batches *b)
 {
     if (clock_us() < b->hold_us)
@@ -276,7 +278,7 @@ void calls_take_ended(struct batches *b)
             hand_over(b, s);
             continue;
         }
-        if (s->status == 429 || s->status == 503) {
+        if (s->status == 429 || s->status == 503 || s->device) {
             reopen(j, s->line);
             if (s->key_limit)
                 places_refused(j->places, s->retry_s, s->begun_us, clock_us());

@@ -105,6 +105,7 @@ struct slot {
     struct buf body;
     int status;
     char request_id[160];
+    bool device;       /* its step failed, and none has worked since */
     bool key_limit;    /* it was refused by a limit of its key, */
     uint32_t retry_s;  /* for so long; 0: until another of its requests ends */
     struct slot *next; /* of a queue */
@@ -133,8 +134,8 @@ struct batches {
     bool started;
     struct places *places; /* of every key that had a batch since the start; the thread's */
     uint64_t turn;         /* how many lines have begun */
-    uint64_t hold_us;      /* until then nothing is begun: the server was full */
-    uint32_t n_held;       /* times in a row */
+    uint64_t hold_us; /* until then nothing is begun: the server was full, or its device failed */
+    uint32_t n_held;  /* times in a row */
 };
 
 /* disk.c. Names are of files in the folder fd. */

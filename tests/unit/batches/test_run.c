@@ -1,4 +1,5 @@
 /* The batch thread, with workers, a device and keys that make it hard. */
+#include "backend/backend.h"
 #include "unit/batches/running.h"
 
 #include <pthread.h>
@@ -123,6 +124,62 @@ static void keys_take_turns_then_their_batches(void **state)
     assert_true(most - least <= 2);
 }
 
+/* --- a device that dies ----------------------------------------------------------------------- */
+
+static struct backend_ops mortal;
+static const struct backend_ops *immortal;
+static _Atomic bool device_is_dead;
+static _Atomic uint32_t n_deaths; /* steps that it failed */
+
+static enum err mortal_run(struct backend *b,
+                           const struct batch *batch,
+                           float **logits,
+                           struct err_info *e)
+{
+    if (!atomic_load(&device_is_dead))
+        return immortal->run(b, batch, logits, e);
+    atomic_fetch_add(&n_deaths, 1);
+    return err_set(e, ERR_INTERNAL, "the device has fallen off the bus");
+}
+
+static enum err make_mortal(const struct model *m,
+                            const struct backend_config *cfg,
+                            struct backend **out,
+                            struct err_info *e)
+{
+    enum err err = cpu_backend_create(m, cfg, out, e);
+    if (err)
+        return err;
+    immortal = (*out)->ops;
+    mortal = *immortal;
+    mortal.run = mortal_run;
+    (*out)->ops = &mortal;
+    return OK;
+}
+
+/* What it takes with it is done again when it is back, and is no result. */
+static void a_dead_device_uses_no_line_up(void **state)
+{
+    (void)state;
+    struct running r;
+    struct buf text = {0};
+    for (int i = 0; i < 20; i++)
+        buf_printf(&text, RUNNING_LINE, i, 4);
+    running_make_folder(&r);
+    running_put_file(&r, 0, "a", buf_cstr(&text));
+    running_put_batch(&r, 1, "a", 0, "validating");
+    atomic_store(&device_is_dead, true);
+    running_start(&r, make_mortal, AT_A_TIME);
+    while (atomic_load(&n_deaths) < 3)
+        running_turn(&r);
+    assert_int_equal(running_count(&r, 1, "a", true), 0);
+    atomic_store(&device_is_dead, false);
+    running_wait(&r, 1, "a", "completed", 30);
+    assert_int_equal(running_count(&r, 1, "a", false), 20);
+    running_stop(&r);
+    buf_deinit(&text);
+}
+
 int main(void)
 {
     log_set_level(LOG_ERROR);
@@ -131,6 +188,7 @@ int main(void)
         cmocka_unit_test(what_one_batch_waits_for_holds_no_other),
         cmocka_unit_test(results_have_a_place),
         cmocka_unit_test(keys_take_turns_then_their_batches),
+        cmocka_unit_test(a_dead_device_uses_no_line_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
