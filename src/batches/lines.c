@@ -162,23 +162,24 @@ char *lines_read(const struct lines *l, uint32_t i, struct err_info *e)
 
 /* --- results ---------------------------------------------------------------------------------- */
 
-/* "batch_req_DIGITS_" of the job. */
-static void id_prefix(const struct job *j, char out[64])
+/* "batch_req_", the job's own digits, and the line's number. */
+static void result_id(const struct job *j, uint32_t number, char out[80])
 {
-    snprintf(out, 64, "batch_req_%s_", j->entry.id + strlen("batch_"));
+    snprintf(out, 80, "batch_req_%s_%08u", j->entry.id + strlen("batch_"), number);
 }
 
 /* The line of the input whose result this is, or -1. */
 static int64_t result_of(const struct job *j, const struct lines *l, const char *text, size_t n)
 {
-    char prefix[64];
-    id_prefix(j, prefix);
-    size_t n_prefix = strlen(prefix);
+    char want[80];
     json_t *v = json_loadb(text, n, JSON_ALLOW_NUL, NULL); /* models may write NULs */
     const char *id = json_string_value(json_object_get(v, "id"));
+    const char *digits = id ? strrchr(id, '_') : NULL;
+    const uint32_t number = digits ? (uint32_t)strtoul(digits + 1, NULL, 10) : 0;
     int64_t found = -1;
-    if (id && strncmp(id, prefix, n_prefix) == 0 && strlen(id + n_prefix) == 8) {
-        uint32_t number = (uint32_t)strtoul(id + n_prefix, NULL, 10), lo = 0, hi = l->n;
+    result_id(j, number, want);
+    if (id && strcmp(id, want) == 0) {
+        uint32_t lo = 0, hi = l->n;
         while (lo < hi) {
             uint32_t mid = lo + (hi - lo) / 2;
             if (l->lines[mid].number < number)
@@ -285,9 +286,9 @@ static void put_result(const struct job *j,
                        const struct line_result *r,
                        struct buf *out)
 {
-    char prefix[64];
-    id_prefix(j, prefix);
-    buf_printf(out, "{\"id\":\"%s%08u\",\"custom_id\":", prefix, line->number);
+    char id[80];
+    result_id(j, line->number, id);
+    buf_printf(out, "{\"id\":\"%s\",\"custom_id\":", id);
     buf_str(out, r->custom_id);
     if (r->body) {
         buf_printf(out, ",\"response\":{\"status_code\":%d,\"request_id\":", r->status);

@@ -231,6 +231,28 @@ static void test_a_result_twice(void **state)
     assert_int_equal(size_of(f, "out"), n);
 }
 
+/* Behind so many blank lines that a number has more digits than others. */
+static void test_numbers_of_nine_digits(void **state)
+{
+    struct fixture *f = *state;
+    const size_t n_blank = 99999999;
+    const char text[] = "{\"custom_id\":\"a\"}\n{\"custom_id\":\"b\"}\n";
+    char *data = malloc(n_blank + sizeof text - 1);
+    assert_non_null(data);
+    memset(data, '\n', n_blank);
+    memcpy(data + n_blank, text, sizeof text - 1);
+    write_file(f, "in", data, n_blank + sizeof text - 1);
+    free(data);
+    open_lines(f);
+    assert_int_equal(f->j.lines->lines[0].number, n_blank + 1);
+    finish(f, 0, true);
+    lines_close(&f->j);
+    open_lines(f);
+    assert_int_equal(f->j.n_completed, 1);
+    assert_int_equal(f->j.lines->n_open, 1);
+    assert_int_equal(f->j.lines->lines[0].state, LINE_DONE);
+}
+
 /* What may pass is told from what will not. */
 static void test_files_that_cannot_be_opened(void **state)
 {
@@ -259,6 +281,7 @@ int main(void)
         TEST(test_repeated_names),
         TEST(test_torn_results),
         TEST(test_a_result_twice),
+        TEST(test_numbers_of_nine_digits),
         TEST(test_files_that_cannot_be_opened),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
