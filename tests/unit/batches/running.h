@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "batches/internal.h"
 #include "unit/api/server.h"
 
@@ -88,14 +89,48 @@ static inline void running_make_folder(struct running *r)
     assert_int_equal(mkdir(path, 0700), 0);
 }
 
-/* backend: NULL for the usual one. */
-static inline void running_start(struct running *r, server_backend_fn backend, uint32_t n_parallel)
+/* Then running_start. backend: NULL for the usual one. */
+static inline void running_open(struct running *r, server_backend_fn backend, uint32_t n_parallel)
 {
     struct err_info e;
     const struct batches_config cfg = {.dir = r->dir, .n_parallel = n_parallel};
     server_start_on(&r->server, backend, POOLING_UNSPECIFIED, 8, 64);
-    if (batches_create(&cfg, r->server.api, &r->b, &e) != OK || batches_start(r->b, &e) != OK)
+    if (batches_create(&cfg, r->server.api, &r->b, &e) != OK)
         fail_msg("%s", e.text);
+}
+
+static inline void running_start(struct running *r)
+{
+    struct err_info e;
+    if (batches_start(r->b, &e) != OK)
+        fail_msg("%s", e.text);
+}
+
+/* Before the start: files and batches, the latest of all, that are in the index alone. */
+static inline void running_add_files(struct running *r, int n, const char *owner)
+{
+    for (int i = 0; i < n; i++) {
+        struct batch_file *f = mem_zalloc(1, sizeof *f);
+        snprintf(f->entry.id, sizeof f->entry.id, "file-x%d", i);
+        f->entry.owner = mem_strdup(owner);
+        f->entry.serial = r->b->next_serial++;
+        index_add(&r->b->files, &f->entry);
+    }
+}
+
+static inline void running_add_batches(struct running *r,
+                                       int n,
+                                       const char *owner,
+                                       enum job_status status)
+{
+    for (int i = 0; i < n; i++) {
+        struct job *j = mem_zalloc(1, sizeof *j);
+        snprintf(j->entry.id, sizeof j->entry.id, "batch_x%d", i);
+        j->entry.owner = mem_strdup(owner);
+        j->entry.serial = r->b->next_serial++;
+        j->status = status;
+        index_add(&r->b->jobs, &j->entry);
+    }
 }
 
 static inline int running_remove_one(const char *path,

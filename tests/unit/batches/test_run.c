@@ -33,9 +33,11 @@ static void batches_are_forgotten_while_others_are_looked_after(void **state)
     pthread_t worker;
     running_make_folder(&r);
     running_put_file(&r, 0, "", "not json\n");
-    for (int i = 1; i <= BATCH_MAX_JOBS; i++)
-        running_put_batch(&r, i, "", 0, i <= N_FIRST ? "validating" : "completed");
-    running_start(&r, NULL, 4);
+    for (int i = 1; i <= N_FIRST; i++)
+        running_put_batch(&r, i, "", 0, "validating");
+    running_open(&r, NULL, 4);
+    running_add_batches(&r, BATCH_MAX_JOBS - N_FIRST, "", JOB_COMPLETED);
+    running_start(&r);
     pthread_create(&worker, NULL, post, &r);
     pthread_join(worker, NULL);
     while (n_under_way(&r) > 0)
@@ -65,7 +67,8 @@ static void what_one_batch_waits_for_holds_no_other(void **state)
     running_put_batch(&r, 2, "b", 1, "validating");
     snprintf(path, sizeof path, "%s/files/file-o1.jsonl", r.dir);
     assert_int_equal(mkdir(path, 0700), 0); /* where its results should go */
-    running_start(&r, NULL, 4);
+    running_open(&r, NULL, 4);
+    running_start(&r);
     running_wait(&r, 2, "b", "completed", 20);
     assert_int_equal(running_count(&r, 2, "b", false), 1);
     assert_true(running_is(&r, 1, "a", "validating"));
@@ -78,10 +81,11 @@ static void results_have_a_place(void **state)
     (void)state;
     struct running r;
     running_make_folder(&r);
-    for (int i = 0; i < BATCH_MAX_FILES; i++)
-        put_line(&r, i, "a");
+    put_line(&r, 0, "a");
     running_put_batch(&r, 1, "a", 0, "validating");
-    running_start(&r, NULL, 4);
+    running_open(&r, NULL, 4);
+    running_add_files(&r, BATCH_MAX_FILES - 1, "a");
+    running_start(&r);
     running_wait(&r, 1, "a", "completed", 20);
     json_t *v = running_ask(&r, "GET", "/v1/batches/batch_1", "a", 200);
     assert_string_equal(str_at(v, "output_file_id"), "file-o1");
@@ -109,7 +113,8 @@ static void keys_take_turns_then_their_batches(void **state)
     for (int i = 1; i <= N_OF_A; i++)
         running_put_batch(&r, i, "a", 0, "validating");
     running_put_batch(&r, N_OF_A + 1, "b", 1, "validating");
-    running_start(&r, NULL, AT_A_TIME);
+    running_open(&r, NULL, AT_A_TIME);
+    running_start(&r);
     while (running_count(&r, N_OF_A + 1, "b", true) < ENOUGH)
         running_turn(&r);
     for (int i = 1; i <= N_OF_A; i++) {
@@ -169,7 +174,8 @@ static void a_dead_device_uses_no_line_up(void **state)
     running_put_file(&r, 0, "a", buf_cstr(&text));
     running_put_batch(&r, 1, "a", 0, "validating");
     atomic_store(&device_is_dead, true);
-    running_start(&r, make_mortal, AT_A_TIME);
+    running_open(&r, make_mortal, AT_A_TIME);
+    running_start(&r);
     while (atomic_load(&n_deaths) < 3)
         running_turn(&r);
     assert_int_equal(running_count(&r, 1, "a", true), 0);

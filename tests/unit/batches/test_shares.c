@@ -1,5 +1,4 @@
 /* What one key may take of the places for files and batches. No engine: nothing is begun. */
-#include "base/mem.h"
 #include "unit/batches/running.h"
 
 #define PART(n, v)                                                                                 \
@@ -52,28 +51,6 @@ static void open_folder(struct running *r)
         fail_msg("%s", e.text);
 }
 
-/* Files and batches that are in the index alone, the oldest of all. */
-static void add_files(struct running *r, int n, const char *owner)
-{
-    for (int i = 0; i < n; i++) {
-        struct batch_file *f = mem_zalloc(1, sizeof *f);
-        snprintf(f->entry.id, sizeof f->entry.id, "file-x%d", i);
-        f->entry.owner = mem_strdup(owner);
-        index_add(&r->b->files, &f->entry);
-    }
-}
-
-static void add_batches(struct running *r, int n, const char *owner, enum job_status status)
-{
-    for (int i = 0; i < n; i++) {
-        struct job *j = mem_zalloc(1, sizeof *j);
-        snprintf(j->entry.id, sizeof j->entry.id, "batch_%d", i);
-        j->entry.owner = mem_strdup(owner);
-        j->status = status;
-        index_add(&r->b->jobs, &j->entry);
-    }
-}
-
 static void close_folder(struct running *r)
 {
     batches_destroy(r->b);
@@ -90,7 +67,7 @@ static void batches_of_one_key_leave_room_for_others(void **state)
     running_put_file(&r, 1, "b", "{}\n");
     open_folder(&r);
     /* all but one: with the files they leave 2,000 places, and a has 7,999 */
-    add_batches(&r, 3999, "a", JOB_IN_PROGRESS);
+    running_add_batches(&r, 3999, "a", JOB_IN_PROGRESS);
     assert_int_equal(create(&r, "a", "file-0"), OK);
     assert_int_equal(create(&r, "a", "file-0"), ERR_QUEUE_FULL);
     assert_int_equal(upload(&r, "a"), ERR_QUEUE_FULL);
@@ -107,7 +84,7 @@ static void room_is_kept_for_results(void **state)
     running_make_folder(&r);
     running_put_file(&r, 0, "", "{}\n");
     open_folder(&r);
-    add_files(&r, BATCH_MAX_FILES - 4, "");
+    running_add_files(&r, BATCH_MAX_FILES - 4, "");
     assert_int_equal(create(&r, "", "file-0"), OK);
     assert_int_equal(upload(&r, ""), OK);
     assert_int_equal(upload(&r, ""), ERR_QUEUE_FULL);
@@ -126,7 +103,7 @@ static void files_of_one_key_leave_room_for_others(void **state)
     running_make_folder(&r);
     running_put_file(&r, 0, "a", "{}\n");
     open_folder(&r);
-    add_files(&r, 7999, "a");
+    running_add_files(&r, 7999, "a");
     assert_int_equal(upload(&r, "a"), ERR_INVALID);
     assert_int_equal(create(&r, "a", "file-0"), ERR_INVALID);
     assert_int_equal(upload(&r, "b"), OK);
@@ -141,12 +118,12 @@ static void a_batch_that_is_forgotten_is_not_free_yet(void **state)
     running_make_folder(&r);
     running_put_file(&r, 0, "", "{}\n");
     open_folder(&r);
-    add_batches(&r, BATCH_MAX_JOBS, "", JOB_COMPLETED);
+    running_add_batches(&r, BATCH_MAX_JOBS, "", JOB_COMPLETED);
     struct job *oldest = job_at(r.b, 0);
     assert_int_equal(create(&r, "", "file-0"), OK);
     assert_int_equal(r.b->jobs.n, BATCH_MAX_JOBS);
     assert_ptr_equal(r.b->forgotten, oldest);
-    assert_string_equal(oldest->entry.id, "batch_0");
+    assert_string_equal(oldest->entry.id, "batch_x0");
     jobs_free_forgotten(r.b);
     assert_null(r.b->forgotten);
     close_folder(&r);
