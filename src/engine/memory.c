@@ -1,5 +1,6 @@
 #include "engine/memory.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "kv/disk.h"
@@ -15,8 +16,10 @@
  * index memory too. */
 #define BLOCKS_MAX ((uint64_t)1 << 20)
 #define DEFAULT_CACHE_BYTES ((uint64_t)8 << 30)
-/* Blocks on their way to and from the disk. */
-#define TIER_BUFFER_BYTES ((uint64_t)64 << 20)
+/* Blocks on their way to and from the disk: as many as one step can fill, and as many again. */
+#define TIER_BUFFER_BYTES_MIN ((uint64_t)64 << 20)
+#define TIER_BUFFER_BYTES_MAX ((uint64_t)256 << 20)
+#define STORE_REST_US 3000000 /* at the end, for what had no buffer before */
 
 static uint64_t physical_memory(void)
 {
@@ -340,6 +343,14 @@ static bool settle(void *ctx)
     return b->ops->block_settle(b);
 }
 
+static uint64_t buffer_bytes(const struct engine *eng, uint64_t block_bytes)
+{
+    const uint64_t n = 2 * (uint64_t)(eng->max_rows / eng->cfg.block_tokens + 1);
+    if (n * block_bytes < TIER_BUFFER_BYTES_MIN)
+        return TIER_BUFFER_BYTES_MIN;
+    return min_u64(n * block_bytes, TIER_BUFFER_BYTES_MAX);
+}
+
 static enum err open_disk_tier(struct engine *eng, struct err_info *e)
 {
     const struct engine_config *cfg = &eng->cfg;
@@ -351,9 +362,9 @@ static enum err open_disk_tier(struct engine *eng, struct err_info *e)
         .about = about,
         .block_tokens = cfg->block_tokens,
         .block_bytes = backend_kv_block_bytes(eng->model, cfg->kv_type, cfg->block_tokens),
-        .buffer_bytes = TIER_BUFFER_BYTES,
         .wake = wake,
         .wake_ctx = eng};
+    dc.buffer_bytes = buffer_bytes(eng, dc.block_bytes);
     if (eng->backend->ops->pinned_alloc && eng->backend->ops->block_settle) {
         dc.alloc = alloc_pinned;
         dc.free = free_pinned;
@@ -423,8 +434,17 @@ enum err memory_open(struct engine *eng, struct err_info *e)
     return kv_create(&kc, &eng->kv, e);
 }
 
+/* What waits for a buffer goes to the disk, too, if that does not take long. */
+static void store_rest(struct engine *eng)
+{
+    const uint64_t until_us = clock_us() + STORE_REST_US;
+    while (eng->kv && kv_store_rest(eng->kv) && clock_us() < until_us)
+        usleep(1000);
+}
+
 void memory_close(struct engine *eng)
 {
+    store_rest(eng);
     kv_destroy(eng->kv);
     if (eng->tier)
         eng->tier->ops->destroy(eng->tier);

@@ -163,6 +163,8 @@ enum err kv_check(const struct kv *kv,
         err = kv_pool_check(kv->states, held_states, e);
     if (err == OK && kv->states)
         err = kv_states_check(kv, e);
+    if (err == OK && kv->cfg.tier)
+        err = kv_waiting_check(kv, children, e);
     for (uint32_t id = 0; id < kv->cfg.n_blocks && err == OK; id++)
         err = check_block(kv, id, e);
     return err == OK ? check_order(kv, children, e) : err;

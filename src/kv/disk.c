@@ -154,6 +154,22 @@ static void disk_release(struct kv_tier *t, const void *bytes)
     pthread_mutex_unlock(&d->mutex);
 }
 
+/* The mutex is held. */
+static bool has_no_buffer(const struct disk *d)
+{
+    return d->idle.n == 0 || d->n_storing == d->max_stores;
+}
+
+static bool disk_busy(struct kv_tier *t)
+{
+    struct disk *d = disk_of(t);
+    pthread_mutex_lock(&d->mutex);
+    const bool busy = d->writes && has_no_buffer(d);
+    d->awaited |= busy;
+    pthread_mutex_unlock(&d->mutex);
+    return busy;
+}
+
 static void *disk_store_begin(struct kv_tier *t, const struct kv_key *key, enum kv_tier_reason why)
 {
     (void)why; /* the sooner it is written the better */
@@ -162,7 +178,7 @@ static void *disk_store_begin(struct kv_tier *t, const struct kv_key *key, enum 
     pthread_mutex_lock(&d->mutex);
     bool wanted = d->writes && !kv_disk_index_find(&d->held, d->model, key) &&
                   !kv_disk_index_find(&d->pending, d->model, key);
-    if (wanted && (d->idle.n == 0 || d->n_storing == d->max_stores)) {
+    if (wanted && has_no_buffer(d)) {
         d->stats.dropped++;
     } else if (wanted) {
         uint32_t id = disk_ring_pop(&d->idle);
@@ -258,6 +274,7 @@ static const struct kv_tier_ops disk_ops = {
     .fetch = disk_fetch,
     .poll = disk_poll,
     .release = disk_release,
+    .busy = disk_busy,
     .store_begin = disk_store_begin,
     .store = disk_store,
     .store_abandon = disk_store_abandon,

@@ -34,8 +34,8 @@ struct kv_disk_config {
      * blocks are there when the mover returns. */
     bool (*settle)(void *ctx);
     void *alloc_ctx;
-    /* Called on the tier's thread when poll has something; for the last time before destroy
-     * returns. May be NULL. */
+    /* Called on the tier's thread when poll has something, or there is a buffer for who was told
+     * that the tier is busy; for the last time before destroy returns. May be NULL. */
     void (*wake)(void *ctx);
     void *wake_ctx;
 };

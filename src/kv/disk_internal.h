@@ -77,6 +77,7 @@ struct disk {
     uint64_t fetch_us, store_us;  /* learned; of one block */
     uint32_t n_storing;           /* slots that are FILLING or STORE */
     bool fetching, storing;       /* a job is being done right now */
+    bool awaited;                 /* somebody waits for a store to end */
     bool reads, writes;           /* still possible; writes: and the lock is ours */
     bool stopping;
 

@@ -367,7 +367,11 @@ static void store(struct disk *d, uint32_t id)
     kv_disk_index_remove(&d->pending,
                          kv_disk_index_find(&d->pending, d->model, &d->slots[id].segment.key));
     disk_slot_free(d, id);
+    const bool awaited = d->awaited;
+    d->awaited = false;
     pthread_mutex_unlock(&d->mutex);
+    if (awaited && d->wake)
+        d->wake(d->wake_ctx);
 }
 
 /* --- the thread ------------------------------------------------------------------------------- */

@@ -43,26 +43,6 @@ void kv_name_block(struct kv *kv, const struct kv_table *t, uint32_t i)
                   &kv->keys[t->blocks[i]]);
 }
 
-void kv_store(struct kv *kv, uint32_t block, enum kv_tier_reason why)
-{
-    struct kv_tier *tier = kv->cfg.tier;
-    if (!tier || kv_prefix_n_tokens(kv->prefix, block) < kv->cfg.block_tokens ||
-        kv_lacks_pane(kv, block))
-        return;
-    void *bytes = tier->ops->store_begin(tier, &kv->keys[block], why);
-    if (!bytes)
-        return;
-    uint32_t parent = kv_prefix_parent(kv->prefix, block);
-    struct kv_tier_block b = {.key = kv->keys[block],
-                              .parent = parent == KV_ROOT ? *kv_prefix_space(kv->prefix, block)
-                                                          : kv->keys[parent],
-                              .tokens = kv_prefix_tokens(kv->prefix, block)};
-    if (kv->cfg.mover.read(kv->cfg.mover.ctx, kv_place_of(kv, block), bytes))
-        tier->ops->store(tier, &b, bytes);
-    else
-        tier->ops->store_abandon(tier, &b.key, bytes);
-}
-
 bool kv_fetching(const struct kv_table *t)
 {
     return t->fetch.serial != 0;
@@ -224,5 +204,6 @@ bool kv_poll(struct kv *kv)
         if (t->fetch.arrived == t->fetch.end)
             kv_fetch_end(kv, t);
     }
+    kv_store_waiting(kv); /* behind the fetches: they are waited for */
     return kv->fetching != NULL;
 }

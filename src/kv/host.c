@@ -201,6 +201,12 @@ static uint32_t evict(struct host *h)
     return NO_SLOT;
 }
 
+/* What is full goes below. */
+static bool host_busy(struct kv_tier *t)
+{
+    return t->below && t->below->ops->busy && t->below->ops->busy(t->below);
+}
+
 static void *host_store_begin(struct kv_tier *t, const struct kv_key *key, enum kv_tier_reason why)
 {
     struct host *h = host_of(t);
@@ -294,6 +300,7 @@ static const struct kv_tier_ops host_ops = {
     .fetch = host_fetch,
     .poll = host_poll,
     .release = host_release,
+    .busy = host_busy,
     .store_begin = host_store_begin,
     .store = host_store,
     .store_abandon = host_store_abandon,

@@ -1,5 +1,6 @@
 /* The fields behind struct kv, shared by kv.c (tables and sharing), leaving.c (what steps under way
- * may still use), panes.c (windows), states.c (recurrent layers), fetch.c (the tier) and check.c.
+ * may still use), panes.c (windows), states.c (recurrent layers), store.c and fetch.c (the tier)
+ * and check.c.
  */
 #ifndef WEIR_KV_INTERNAL_H
 #define WEIR_KV_INTERNAL_H
@@ -18,6 +19,14 @@ struct kv_leaving {
     uint32_t oldest, newest;
 };
 
+/* Full blocks that are yet to be offered to the tier: a list through the places, oldest first. */
+struct kv_waiting {
+    struct kv_waiting_place {
+        uint32_t older, newer;
+    } * places; /* [n_blocks] by id */
+    uint32_t oldest, newest;
+};
+
 struct kv {
     struct kv_config cfg;
     struct kv_pool *pool;
@@ -33,6 +42,7 @@ struct kv {
     } * states_info;           /* [n_states] */
     struct kv_hasher *hasher;  /* with a tier */
     struct kv_key *keys;       /* [n_blocks] with a tier: of full published blocks */
+    struct kv_waiting waiting; /* with a tier */
     struct kv_table *fetching; /* tables that wait for the tier */
     uint64_t next_serial;
     double compute_us; /* a token */
@@ -125,12 +135,25 @@ enum err kv_states_check_table(const struct kv *kv,
                                struct err_info *e) WEIR_MUST_USE;
 enum err kv_states_check(const struct kv *kv, struct err_info *e) WEIR_MUST_USE;
 
+/* --- store.c --- */
+
+/* With a tier. */
+enum err kv_waiting_init(struct kv *kv, struct err_info *e) WEIR_MUST_USE;
+void kv_waiting_deinit(struct kv *kv);
+/* With a tier: a full block was published and named; it goes there when the tier has a buffer. */
+void kv_store(struct kv *kv, uint32_t block);
+/* With a tier: offer what waits, as far as there are buffers. */
+void kv_store_waiting(struct kv *kv);
+/* A published block, or its pane, is about to be taken back: this is the last chance to store it.
+ * Nothing happens without a tier. */
+void kv_store_evicted(struct kv *kv, uint32_t block);
+/* seen: [n_blocks] to work in. */
+enum err kv_waiting_check(const struct kv *kv, uint32_t *seen, struct err_info *e) WEIR_MUST_USE;
+
 /* --- fetch.c --- */
 
 /* With a tier: name the table's full block i, whose predecessors are named. */
 void kv_name_block(struct kv *kv, const struct kv_table *t, uint32_t i);
-/* Offer a full published block to the tier, if there is one; it may not want it. */
-void kv_store(struct kv *kv, uint32_t block, enum kv_tier_reason why);
 /* Stop fetching into a table: blocks that did not arrive are given back. */
 void kv_fetch_end(struct kv *kv, struct kv_table *t);
 

@@ -27,8 +27,9 @@ static enum err create_parts(struct kv *kv, struct err_info *e)
     if (!kv->cfg.tier)
         return OK;
     kv->keys = calloc(n, sizeof *kv->keys);
-    return kv->keys ? kv_hasher_create(&kv->hasher, e)
-                    : err_set(e, ERR_NOMEM, "no memory to name %u KV blocks", n);
+    err = kv->keys ? kv_waiting_init(kv, e)
+                   : err_set(e, ERR_NOMEM, "no memory to name %u KV blocks", n);
+    return err == OK ? kv_hasher_create(&kv->hasher, e) : err;
 }
 
 enum err kv_create(const struct kv_config *cfg, struct kv **out, struct err_info *e)
@@ -71,6 +72,7 @@ void kv_destroy(struct kv *kv)
     kv_panes_destroy(kv);
     kv_states_destroy(kv);
     kv_leaving_deinit(&kv->leaving);
+    kv_waiting_deinit(kv);
     kv_pool_destroy(kv->pool);
     free(kv->keys);
     free(kv->scratch);
@@ -180,7 +182,7 @@ static void evict(struct kv *kv)
 {
     uint32_t id = kv_pool_oldest(kv->pool);
     assert(id != KV_NO_BLOCK);
-    kv_store(kv, id, KV_TIER_EVICTED);
+    kv_store_evicted(kv, id);
     kv_prefix_remove(kv->prefix, id);
     kv_pane_drop(kv, id);
     kv_state_drop(kv, id);
@@ -430,7 +432,7 @@ void kv_publish_block(struct kv *kv, struct kv_table *t, uint32_t i, uint32_t n)
         kv_prefix_insert(kv->prefix, parent, &t->space, id, tokens, n);
         if (n == size && kv->cfg.tier) {
             kv_name_block(kv, t, i);
-            kv_store(kv, id, KV_TIER_FULL);
+            kv_store(kv, id);
         }
     } else if (n == size) { /* computed twice: equal tokens have equal bits, one copy is enough */
         kv_pane_merge(kv, t, i, other);

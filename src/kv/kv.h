@@ -6,6 +6,7 @@
  *      states  what recurrent layers keep of sequences                 states.c
  *      leaving what was let go while steps that may use it are under way   leaving.c
  *      tier    bytes of full blocks below this memory, by key              tier.h
+ *      waiting full blocks that the tier had no buffer for yet             store.c
  *
  * A sequence holds blocks through its table. Positions whose K and V are stored are published; a
  * sequence that begins with the same tokens attaches to them:
@@ -260,9 +261,11 @@ bool kv_fetch_begin(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint
 bool kv_fetching(const struct kv_table *t);
 /* Positions stored so far in a table that is, or was, being fetched into. */
 uint32_t kv_fetched(const struct kv *kv, const struct kv_table *t);
-/* Take what has arrived, ask for more, and give up on what does not come within a second. True
- * while any table waits for the tier. */
+/* Take what has arrived, ask for more, and give up on what does not come within a second; then
+ * offer the tier what it had no buffer for before. True while any table waits for the tier. */
 bool kv_poll(struct kv *kv);
+/* For who closes it all: offer again what waits to be stored. False: nothing does any more. */
+bool kv_store_rest(struct kv *kv);
 
 /* Walk everything: the pool's sum and lists, each block's references equal to the tables (of the n
  * given: all there are) that hold it, every published block reachable from the root and with the

@@ -101,7 +101,7 @@ static void evict_pane(struct kv *kv)
 {
     uint32_t pane = kv_pool_oldest(kv->panes);
     assert(pane != KV_NO_BLOCK);
-    kv_store(kv, kv->block_of[pane], KV_TIER_EVICTED); /* without its pane it cannot be */
+    kv_store_evicted(kv, kv->block_of[pane]); /* without its pane it cannot be */
     unbind(kv, pane);
     kv_pool_drop(kv->panes, pane);
     kv->counts.panes_evicted++;

@@ -73,6 +73,9 @@ struct kv_tier_ops {
     /* Fetches that have ended, one a call; false when there is none now. */
     bool (*poll)(struct kv_tier *t, struct kv_tier_done *out);
     void (*release)(struct kv_tier *t, const void *bytes);
+    /* Has it no buffer for a full block just now? Then store_begin would refuse any; who waits for
+     * one is woken, as for poll. NULL: never. */
+    bool (*busy)(struct kv_tier *t);
     /* A buffer of block_bytes to fill and hand to store, which must follow, or store_abandon, where
      * it could not be filled: it is given back, and nothing is stored. NULL: do not store it
      * (it is there already or on its way, no buffer is free, or nothing can be written). */

@@ -202,6 +202,48 @@ static void test_bytes_that_come_late_are_waited_for(void **state)
 }
 
 /* A key is a name: the same one with other tokens, or behind another parent, is another block. */
+static void count_wake(void *ctx)
+{
+    __atomic_add_fetch((uint32_t *)ctx, 1, __ATOMIC_SEQ_CST);
+}
+
+static uint32_t n_wakes(const uint32_t *wakes)
+{
+    return __atomic_load_n(wakes, __ATOMIC_SEQ_CST);
+}
+
+/* Who is told that there is no buffer for a store is woken when there is one; nobody else is. */
+static void test_who_waits_for_a_buffer_is_woken(void **state)
+{
+    struct disk_test *x = *state;
+    struct late l = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    uint32_t wakes = 0;
+    x->cfg.settle = late_settle;
+    x->cfg.alloc_ctx = &l;
+    x->cfg.wake = count_wake;
+    x->cfg.wake_ctx = &wakes;
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 0));
+    assert_false(x->t->ops->busy(x->t));
+    pthread_mutex_lock(&l.mutex); /* the thread stands still */
+    for (uint64_t id = 1; id <= 4; id++)
+        assert_true(tier_queue(x, x->t, id)); /* half of the buffers */
+    assert_true(x->t->ops->busy(x->t));
+    assert_int_equal(n_wakes(&wakes), 0);
+    pthread_mutex_unlock(&l.mutex);
+    while (n_wakes(&wakes) == 0)
+        usleep(50);
+    assert_false(x->t->ops->busy(x->t));
+    assert_true(tier_queue(x, x->t, 5));
+    while (tier_stats(x->t).stored < 6)
+        usleep(50);
+    assert_int_equal(n_wakes(&wakes), 1);
+    assert_int_equal(tier_stats(x->t).dropped, 0);
+    disk_test_close(x);
+    x->cfg.settle = NULL;
+    x->cfg.wake = NULL;
+}
+
 static void test_tokens_and_parent_are_compared(void **state)
 {
     struct disk_test *x = *state;
@@ -349,6 +391,7 @@ int main(void)
         TEST(test_a_block_is_taken_once),
         TEST(test_an_abandoned_block_is_not_stored),
         TEST(test_bytes_that_come_late_are_waited_for),
+        TEST(test_who_waits_for_a_buffer_is_woken),
         TEST(test_tokens_and_parent_are_compared),
         TEST(test_thousand_blocks),
         TEST(test_fetches_end_in_order),

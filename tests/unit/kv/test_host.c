@@ -21,7 +21,7 @@ struct below {
     char buffer[BYTES];
     uint64_t ticket;
     uint32_t n_fetches, n_stores, n_releases, n_destroyed, n_begun;
-    bool waiting;
+    bool waiting, busy;
 };
 
 static uint32_t below_has(struct kv_tier *t, const struct kv_key *key)
@@ -62,6 +62,11 @@ static void below_release(struct kv_tier *t, const void *bytes)
     x->n_releases++;
 }
 
+static bool below_busy(struct kv_tier *t)
+{
+    return ((struct below *)t)->busy;
+}
+
 static void *below_store_begin(struct kv_tier *t, const struct kv_key *key, enum kv_tier_reason why)
 {
     struct below *x = (struct below *)t;
@@ -96,6 +101,7 @@ static const struct kv_tier_ops below_ops = {.name = "below",
                                              .fetch = below_fetch,
                                              .poll = below_poll,
                                              .release = below_release,
+                                             .busy = below_busy,
                                              .store_begin = below_store_begin,
                                              .store = below_store,
                                              .stats = below_stats,
@@ -334,6 +340,10 @@ static void test_passes_on(void **state)
     assert_false(fetch(f, 0xee));
     assert_int_equal(f->below.n_fetches, 1);
     assert_int_equal(f->below.n_releases, 1);
+    f->below.busy = true;
+    assert_true(f->tier->ops->busy(f->tier));
+    f->below.busy = false;
+    assert_false(f->tier->ops->busy(f->tier));
     void *bytes = f->tier->ops->store_begin(f->tier, &m.b.key, KV_TIER_FULL);
     assert_ptr_equal(bytes, f->below.buffer);
     f->tier->ops->store(f->tier, &m.b, bytes);
