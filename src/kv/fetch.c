@@ -1,19 +1,22 @@
-/* The tier below: full blocks written behind when they are published, and fetched back ahead of
- * computing them. A fetch belongs to a table:
+/* The tier below: full blocks fetched back ahead of computing them. A fetch belongs to a table:
  *
  *      blocks  | in place  | arrived | asked for |        |
  *                                    ^arrived    ^asked   ^end
  *
  * Blocks arrive in order; the first that does not ends the fetch, and the rest is computed. The
- * blocks are taken when it begins, each pane when its block is there, for the window moves on. */
+ * blocks are taken when it begins, each pane when its block is there, for the window moves on.
+ *
+ * Fetches from one tier are served in the order in which they began, so each is there as early as
+ * it can be; and they are judged by what the tier gives to any of them. */
 #include "base/mem.h"
 #include "kv/internal.h"
 #include "kv/kv.h"
 
 #include <assert.h>
 
-/* A ticket names the fetch and the index in its table. */
+/* A ticket names the fetch, the tier, and the index in the table. */
 #define TICKET_INDEX_BITS 24
+#define TICKET_LEVEL_BITS 1
 /* Far more than any disk takes for a block; a tier that is silent for so long is not waited for. */
 #define PATIENCE_US 1000000
 
@@ -75,12 +78,22 @@ static uint32_t count_on_tier(
     return n;
 }
 
-static bool is_worth_it(struct kv *kv, struct kv_tier *tier, uint32_t n_blocks)
+/* Blocks that others will ask for before a fetch that begins now. */
+static uint32_t n_unasked(const struct kv *kv, uint32_t level)
 {
+    uint32_t n = 0;
+    for (const struct kv_table *t = kv->fetching; t; t = t->fetch.next)
+        n += t->fetch.level == level ? t->fetch.end - t->fetch.asked : 0;
+    return n;
+}
+
+static bool is_worth_it(struct kv *kv, uint32_t level, uint32_t n_blocks)
+{
+    struct kv_tier *tier = level ? kv->cfg.tier->below : kv->cfg.tier;
     double compute_us = kv->compute_us * n_blocks * kv->cfg.block_tokens;
     if (compute_us <= 0.0)
         return true;
-    return (double)tier->ops->estimate_us(tier, n_blocks) < compute_us;
+    return (double)tier->ops->estimate_us(tier, n_unasked(kv, level) + n_blocks) < compute_us;
 }
 
 /* What did not come is computed, and not asked for again by this sequence. */
@@ -88,6 +101,16 @@ static void give_up(struct kv_table *t)
 {
     t->fetch.end = t->fetch.asked = t->fetch.arrived;
     t->no_fetch = true;
+}
+
+static uint64_t ticket_of(const struct kv_fetch *f, uint32_t i)
+{
+    return (f->serial << TICKET_LEVEL_BITS | f->level) << TICKET_INDEX_BITS | i;
+}
+
+static uint32_t level_of(uint64_t ticket)
+{
+    return ticket >> TICKET_INDEX_BITS & ((1u << TICKET_LEVEL_BITS) - 1);
 }
 
 static void ask(struct kv *kv, struct kv_table *t)
@@ -102,9 +125,34 @@ static void ask(struct kv *kv, struct kv_table *t)
         const uint32_t here = tier->ops->has(tier, &b.key);
         if (here != f->level + 1) /* forgotten meanwhile, or left to the tier below */
             f->end = f->asked;
-        else if (!tier->ops->fetch(tier, &b, f->serial << TICKET_INDEX_BITS | f->asked))
+        else if (!tier->ops->fetch(tier, &b, ticket_of(f, f->asked))) {
+            kv->seen[f->level].refused = true;
             return;
+        }
     }
+}
+
+/* Has the tier been asked for something that has not come? */
+static bool owes(const struct kv *kv, uint32_t level)
+{
+    for (const struct kv_table *t = kv->fetching; t; t = t->fetch.next)
+        if (t->fetch.level == level && t->fetch.asked > t->fetch.arrived)
+            return true;
+    return false;
+}
+
+/* Nobody is to blame the tier for the time before. */
+static void note_idle(struct kv *kv, uint32_t level)
+{
+    if (!owes(kv, level) && !kv->seen[level].refused)
+        kv->seen[level].since_us = kv->now_us;
+}
+
+static void join(struct kv *kv, struct kv_table *t)
+{
+    t->fetch.prev = kv->last_fetching;
+    *(kv->last_fetching ? &kv->last_fetching->fetch.next : &kv->fetching) = t;
+    kv->last_fetching = t;
 }
 
 bool kv_fetch_begin(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint32_t n_known)
@@ -116,7 +164,7 @@ bool kv_fetch_begin(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint
     uint32_t level = 0, n = count_on_tier(kv, t, first, n_known, &level);
     if (n == 0 || first + n >= 1u << TICKET_INDEX_BITS)
         return false;
-    if (!is_worth_it(kv, level ? kv->cfg.tier->below : kv->cfg.tier, n)) {
+    if (!is_worth_it(kv, level, n)) {
         kv->counts.fetches_declined[level]++;
         t->no_fetch = true;
         return false;
@@ -127,12 +175,9 @@ bool kv_fetch_begin(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint
                                  .asked = first,
                                  .arrived = first,
                                  .end = first + n,
-                                 .level = level,
-                                 .since_us = kv->now_us,
-                                 .next = kv->fetching};
-    if (kv->fetching)
-        kv->fetching->fetch.prev = t;
-    kv->fetching = t;
+                                 .level = level};
+    note_idle(kv, level);
+    join(kv, t);
     ask(kv, t);
     if (t->fetch.end > first)
         return true;
@@ -144,8 +189,7 @@ void kv_fetch_end(struct kv *kv, struct kv_table *t)
 {
     struct kv_fetch *f = &t->fetch;
     *(f->prev ? &f->prev->fetch.next : &kv->fetching) = f->next;
-    if (f->next)
-        f->next->fetch.prev = f->prev;
+    *(f->next ? &f->next->fetch.prev : &kv->last_fetching) = f->prev;
     f->prev = f->next = NULL;
     f->serial = 0;
     while (t->n_blocks > f->arrived)
@@ -163,7 +207,7 @@ static struct kv_table *table_of(const struct kv *kv, uint64_t serial)
 /* A block came, or it did not. Late ones, of a fetch that was given up, are nobody's. */
 static void take_arrival(struct kv *kv, const struct kv_tier_done *done)
 {
-    struct kv_table *t = table_of(kv, done->ticket >> TICKET_INDEX_BITS);
+    struct kv_table *t = table_of(kv, done->ticket >> (TICKET_INDEX_BITS + TICKET_LEVEL_BITS));
     if (!t || t->fetch.arrived == t->fetch.end)
         return;
     struct kv_fetch *f = &t->fetch;
@@ -176,11 +220,19 @@ static void take_arrival(struct kv *kv, const struct kv_tier_done *done)
     kv_pane_take(kv, t);
     kv->cfg.mover.write(kv->cfg.mover.ctx, kv_place_of(kv, t->blocks[f->arrived]), done->bytes);
     f->arrived++;
-    f->since_us = kv->now_us;
     t->n_attached += size;
     kv->counts.hit_tokens += size;
     kv_publish_blocks(kv, t, f->arrived * size, false);
     kv_panes_pass_now(kv, t, f->arrived * size); /* for those that arrive next */
+}
+
+static void judge(struct kv *kv, struct kv_table *t)
+{
+    if (t->fetch.arrived == t->fetch.end ||
+        kv->now_us - kv->seen[t->fetch.level].since_us <= PATIENCE_US)
+        return;
+    kv->counts.fetches_abandoned[t->fetch.level]++;
+    give_up(t);
 }
 
 bool kv_poll(struct kv *kv)
@@ -190,17 +242,20 @@ bool kv_poll(struct kv *kv)
     if (!tier)
         return false;
     while (tier->ops->poll(tier, &done)) {
+        kv->seen[level_of(done.ticket)].since_us = kv->now_us;
         take_arrival(kv, &done);
         if (done.bytes)
             tier->ops->release(tier, done.bytes);
     }
+    for (uint32_t level = 0; level < KV_MAX_TIERS; level++)
+        kv->seen[level].refused = false;
+    for (struct kv_table *t = kv->fetching; t; t = t->fetch.next)
+        ask(kv, t);
+    for (uint32_t level = 0; level < KV_MAX_TIERS; level++)
+        note_idle(kv, level);
     for (struct kv_table *t = kv->fetching, *next; t; t = next) {
         next = t->fetch.next;
-        ask(kv, t);
-        if (t->fetch.arrived < t->fetch.end && kv->now_us - t->fetch.since_us > PATIENCE_US) {
-            kv->counts.fetches_abandoned[t->fetch.level]++;
-            give_up(t);
-        }
+        judge(kv, t);
         if (t->fetch.arrived == t->fetch.end)
             kv_fetch_end(kv, t);
     }

@@ -43,7 +43,12 @@ struct kv {
     struct kv_hasher *hasher;  /* with a tier */
     struct kv_key *keys;       /* [n_blocks] with a tier: of full published blocks */
     struct kv_waiting waiting; /* with a tier */
-    struct kv_table *fetching; /* tables that wait for the tier */
+    struct kv_table *fetching; /* tables that wait for the tier, in the order in which they began */
+    struct kv_table *last_fetching;
+    struct kv_tier_seen {
+        uint64_t since_us; /* something came last, or there was nothing to do */
+        bool refused;      /* had no buffer, when asked last */
+    } seen[KV_MAX_TIERS];  /* by what fetches saw of it */
     uint64_t next_serial;
     double compute_us; /* a token */
     uint64_t now_us;

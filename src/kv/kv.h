@@ -94,8 +94,7 @@ struct kv_config {
 struct kv_fetch {
     uint64_t serial; /* 0: none is */
     uint32_t asked, arrived, end;
-    uint32_t level;    /* of the tier that they come from: 0, the first */
-    uint64_t since_us; /* when it began, or the last one came */
+    uint32_t level; /* of the tier that they come from: 0, the first */
     struct kv_table *prev, *next;
 };
 
@@ -261,8 +260,9 @@ bool kv_fetch_begin(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint
 bool kv_fetching(const struct kv_table *t);
 /* Positions stored so far in a table that is, or was, being fetched into. */
 uint32_t kv_fetched(const struct kv *kv, const struct kv_table *t);
-/* Take what has arrived, ask for more, and give up on what does not come within a second; then
- * offer the tier what it had no buffer for before. True while any table waits for the tier. */
+/* Take what has arrived, ask for more, and give up on a tier that sends nobody anything for a
+ * second; then offer the tier what it had no buffer for before. True while any table waits for the
+ * tier. */
 bool kv_poll(struct kv *kv);
 /* For who closes it all: offer again what waits to be stored. False: nothing does any more. */
 bool kv_store_rest(struct kv *kv);

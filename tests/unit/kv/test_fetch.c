@@ -18,8 +18,12 @@ struct tier {
     struct kv_tier base;
     uint64_t us_per_block;
     bool silent, empty, backwards;
-    uint64_t tickets[8];
+    bool one_by_one;    /* sends one a poll */
+    bool sent;          /* it, in this one */
+    uint32_t n_buffers; /* 0: as many as there are tickets */
+    uint64_t tickets[16];
     uint32_t n_asked, n_answered;
+    uint32_t estimated;       /* blocks, at last */
     uint32_t n_has, moves_at; /* 0: never */
 };
 
@@ -38,13 +42,17 @@ static uint32_t has(struct kv_tier *t, const struct kv_key *key)
 
 static uint64_t estimate_us(struct kv_tier *t, uint32_t n)
 {
-    return n * ((struct tier *)t)->us_per_block;
+    struct tier *x = (struct tier *)t;
+    x->estimated = n;
+    return n * x->us_per_block;
 }
 
 static bool fetch(struct kv_tier *t, const struct kv_tier_block *b, uint64_t ticket)
 {
     struct tier *x = (struct tier *)t;
     (void)b;
+    if (x->n_buffers > 0 && x->n_asked - x->n_answered == x->n_buffers)
+        return false;
     x->tickets[x->n_asked++] = ticket;
     return true;
 }
@@ -53,8 +61,11 @@ static bool poll(struct kv_tier *t, struct kv_tier_done *out)
 {
     static const char bytes[1];
     struct tier *x = (struct tier *)t;
-    if (x->silent || x->n_answered == x->n_asked)
+    if (x->silent || x->n_answered == x->n_asked || (x->one_by_one && x->sent)) {
+        x->sent = false;
         return false;
+    }
+    x->sent = true;
     const uint32_t i = x->n_answered++;
     const uint64_t ticket = x->tickets[x->backwards ? x->n_asked - 1 - i : i];
     *out = (struct kv_tier_done){ticket, x->empty ? NULL : bytes};
@@ -91,6 +102,7 @@ static const struct kv_tier_ops ops = {.name = "told",
                                        .store_begin = store_begin};
 
 static const int32_t text[N_TOKENS] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13};
+static const int32_t other[N_TOKENS] = {51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
 
 static int setup(void **state)
 {
@@ -202,6 +214,69 @@ static void test_takes_what_is_still_there(void **state)
     assert_int_equal(f->table.n_blocks, 1);
 }
 
+/* A second fetch begins when the first has most of its blocks still to ask for. */
+static void begin_two(struct fixture *f, struct kv_table *second)
+{
+    static const struct kv_key nobody;
+    f->tier.n_buffers = 1;
+    f->tier.one_by_one = true;
+    assert_int_equal(kv_table_init(f->kv, second, 6, NULL), OK);
+    kv_table_begin(second, other, &nobody, true);
+    assert_true(kv_fetch_begin(f->kv, &f->table, 0, N_TOKENS));
+    assert_int_equal(f->tier.n_asked, 1);
+}
+
+static void end_second(struct fixture *f, struct kv_table *second)
+{
+    kv_table_release(f->kv, second, kv_fetched(f->kv, second));
+    kv_table_deinit(second);
+}
+
+/* Buffers that come free are for the first, and the second waits for as long as anything comes. */
+static void test_the_first_is_served_first(void **state)
+{
+    struct fixture *f = *state;
+    struct kv_table second;
+    begin_two(f, &second);
+    assert_true(kv_fetch_begin(f->kv, &second, 0, N_TOKENS));
+    for (uint32_t i = 1; i <= 6; i++) {
+        kv_set_pace(f->kv, i * 600000, 0.0);
+        assert_int_equal(kv_poll(f->kv), i < 6);
+        assert_int_equal(kv_fetched(f->kv, &f->table), SIZE * (i < 3 ? i : 3));
+        assert_int_equal(kv_fetched(f->kv, &second), SIZE * (i < 3 ? 0 : i - 3));
+    }
+    assert_int_equal(kv_stats(f->kv).counts.fetches_abandoned[0], 0);
+    end_second(f, &second);
+}
+
+/* Also one that could not ask for anything. */
+static void test_nobody_waits_for_a_silent_tier(void **state)
+{
+    struct fixture *f = *state;
+    struct kv_table second;
+    begin_two(f, &second);
+    assert_true(kv_fetch_begin(f->kv, &second, 0, N_TOKENS));
+    f->tier.silent = true;
+    kv_set_pace(f->kv, 1000000, 0.0);
+    assert_true(kv_poll(f->kv));
+    kv_set_pace(f->kv, 1000001, 0.0);
+    assert_false(kv_poll(f->kv));
+    assert_int_equal(kv_stats(f->kv).counts.fetches_abandoned[0], 2);
+    end_second(f, &second);
+}
+
+static void test_who_is_before_counts(void **state)
+{
+    struct fixture *f = *state;
+    struct kv_table second;
+    begin_two(f, &second);
+    kv_set_pace(f->kv, 0, 10.1); /* in time for its own three blocks */
+    assert_false(kv_fetch_begin(f->kv, &second, 0, N_TOKENS));
+    assert_int_equal(f->tier.estimated, 2 + 3);
+    assert_int_equal(kv_stats(f->kv).counts.fetches_declined[0], 1);
+    end_second(f, &second);
+}
+
 /* Panes for one window and the block that comes: what the window passes while a step is under way
  * is there for the next arrival at once. */
 static void test_a_window_moves_on_beside_a_step(void **state)
@@ -242,6 +317,9 @@ int main(void)
         TEST(test_gives_up_on_silence),
         TEST(test_gives_up_on_what_is_out_of_order),
         TEST(test_takes_what_is_still_there),
+        TEST(test_the_first_is_served_first),
+        TEST(test_nobody_waits_for_a_silent_tier),
+        TEST(test_who_is_before_counts),
         TEST(test_a_window_moves_on_beside_a_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
