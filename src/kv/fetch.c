@@ -19,6 +19,9 @@
 #define TICKET_LEVEL_BITS 1
 /* Far more than any disk takes for a block; a tier that is silent for so long is not waited for. */
 #define PATIENCE_US 1000000
+/* What the tier says of itself counts as much as so many blocks that were seen to come: one that
+ * hangs for a moment is not given up on, a slow one costs no more than they take to compute. */
+#define TRUST_BLOCKS 32
 
 void kv_set_pace(struct kv *kv, uint64_t now_us, double us_per_token)
 {
@@ -87,13 +90,16 @@ static uint32_t n_unasked(const struct kv *kv, uint32_t level)
     return n;
 }
 
-static bool is_worth_it(struct kv *kv, uint32_t level, uint32_t n_blocks)
+static double computing_us(const struct kv *kv, uint32_t n_blocks)
+{
+    return kv->compute_us * n_blocks * kv->cfg.block_tokens;
+}
+
+/* What a fetch of so many that begins now would take, by what the tier says of itself. */
+static double estimate_us(const struct kv *kv, uint32_t level, uint32_t n_blocks)
 {
     struct kv_tier *tier = level ? kv->cfg.tier->below : kv->cfg.tier;
-    double compute_us = kv->compute_us * n_blocks * kv->cfg.block_tokens;
-    if (compute_us <= 0.0)
-        return true;
-    return (double)tier->ops->estimate_us(tier, n_unasked(kv, level) + n_blocks) < compute_us;
+    return (double)tier->ops->estimate_us(tier, n_unasked(kv, level) + n_blocks);
 }
 
 /* What did not come is computed, and not asked for again by this sequence. */
@@ -141,11 +147,30 @@ static bool owes(const struct kv *kv, uint32_t level)
     return false;
 }
 
+/* n blocks came from the tier since something did last. Where it sent all that it was asked for, it
+ * may have waited for us. */
+static void note_came(struct kv *kv, uint32_t level, uint32_t n)
+{
+    struct kv_tier_seen *seen = &kv->seen[level];
+    const double block_us = (double)(kv->now_us - seen->since_us) / n;
+    if (block_us < seen->block_us || owes(kv, level))
+        seen->block_us += (block_us - seen->block_us) * n / (n + TRUST_BLOCKS);
+    seen->since_us = kv->now_us;
+}
+
 /* Nobody is to blame the tier for the time before. */
 static void note_idle(struct kv *kv, uint32_t level)
 {
     if (!owes(kv, level) && !kv->seen[level].refused)
         kv->seen[level].since_us = kv->now_us;
+}
+
+static bool serves_any(const struct kv *kv, uint32_t level)
+{
+    const struct kv_table *t = kv->fetching;
+    while (t && t->fetch.level != level)
+        t = t->fetch.next;
+    return t != NULL;
 }
 
 static void join(struct kv *kv, struct kv_table *t)
@@ -164,7 +189,8 @@ bool kv_fetch_begin(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint
     uint32_t level = 0, n = count_on_tier(kv, t, first, n_known, &level);
     if (n == 0 || first + n >= 1u << TICKET_INDEX_BITS)
         return false;
-    if (!is_worth_it(kv, level, n)) {
+    const double fetch_us = estimate_us(kv, level, n), compute_us = computing_us(kv, n);
+    if (compute_us > 0.0 && fetch_us >= compute_us) {
         kv->counts.fetches_declined[level]++;
         t->no_fetch = true;
         return false;
@@ -177,6 +203,8 @@ bool kv_fetch_begin(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint
                                  .end = first + n,
                                  .level = level};
     note_idle(kv, level);
+    if (!serves_any(kv, level))
+        kv->seen[level].block_us = fetch_us / n;
     join(kv, t);
     ask(kv, t);
     if (t->fetch.end > first)
@@ -226,36 +254,70 @@ static void take_arrival(struct kv *kv, const struct kv_tier_done *done)
     kv_panes_pass_now(kv, t, f->arrived * size); /* for those that arrive next */
 }
 
-static void judge(struct kv *kv, struct kv_table *t)
+/* Would computing the rest of a fetch take less than waiting for it, behind n_before blocks? The
+ * time since something came last counts as that of a block. */
+static bool is_too_slow(const struct kv *kv, const struct kv_fetch *f, uint32_t n_before)
 {
-    if (t->fetch.arrived == t->fetch.end ||
-        kv->now_us - kv->seen[t->fetch.level].since_us <= PATIENCE_US)
-        return;
-    kv->counts.fetches_abandoned[t->fetch.level]++;
-    give_up(t);
+    const struct kv_tier_seen *seen = &kv->seen[f->level];
+    const uint32_t n = f->end - f->arrived;
+    const double waited_us = (double)(kv->now_us - seen->since_us);
+    const double compute_us = computing_us(kv, n);
+    double block_us = (seen->block_us * TRUST_BLOCKS + waited_us) / (TRUST_BLOCKS + 1);
+    if (block_us < seen->block_us)
+        block_us = seen->block_us;
+    return compute_us > 0.0 && block_us * (n_before + n) > compute_us;
 }
 
-bool kv_poll(struct kv *kv)
+/* Those that take too long are given up on. */
+static void judge_all(struct kv *kv)
+{
+    uint32_t n_before[KV_MAX_TIERS] = {0};
+    for (struct kv_table *t = kv->fetching; t; t = t->fetch.next) {
+        const struct kv_fetch *f = &t->fetch;
+        if (f->arrived < f->end && (kv->now_us - kv->seen[f->level].since_us > PATIENCE_US ||
+                                    is_too_slow(kv, f, n_before[f->level]))) {
+            kv->counts.fetches_abandoned[f->level]++;
+            give_up(t);
+        }
+        n_before[f->level] += f->end - f->arrived;
+    }
+}
+
+static void take_arrivals(struct kv *kv)
 {
     struct kv_tier *tier = kv->cfg.tier;
     struct kv_tier_done done;
-    if (!tier)
-        return false;
+    uint32_t n_came[KV_MAX_TIERS] = {0};
     while (tier->ops->poll(tier, &done)) {
-        kv->seen[level_of(done.ticket)].since_us = kv->now_us;
+        n_came[level_of(done.ticket)]++;
         take_arrival(kv, &done);
         if (done.bytes)
             tier->ops->release(tier, done.bytes);
     }
+    for (uint32_t level = 0; level < KV_MAX_TIERS; level++)
+        if (n_came[level] > 0)
+            note_came(kv, level, n_came[level]);
+}
+
+static void ask_all(struct kv *kv)
+{
     for (uint32_t level = 0; level < KV_MAX_TIERS; level++)
         kv->seen[level].refused = false;
     for (struct kv_table *t = kv->fetching; t; t = t->fetch.next)
         ask(kv, t);
     for (uint32_t level = 0; level < KV_MAX_TIERS; level++)
         note_idle(kv, level);
+}
+
+bool kv_poll(struct kv *kv)
+{
+    if (!kv->cfg.tier)
+        return false;
+    take_arrivals(kv);
+    ask_all(kv);
+    judge_all(kv);
     for (struct kv_table *t = kv->fetching, *next; t; t = next) {
         next = t->fetch.next;
-        judge(kv, t);
         if (t->fetch.arrived == t->fetch.end)
             kv_fetch_end(kv, t);
     }

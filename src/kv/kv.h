@@ -140,7 +140,7 @@ struct kv_counts {
     uint64_t merged;            /* blocks given back because another had the same content */
     uint64_t
         fetches_declined[KV_MAX_TIERS]; /* by tier: because computing was estimated to be faster */
-    uint64_t fetches_abandoned[KV_MAX_TIERS]; /* because nothing came for too long */
+    uint64_t fetches_abandoned[KV_MAX_TIERS]; /* because nothing came for too long, or too slowly */
 };
 
 struct kv_stats {

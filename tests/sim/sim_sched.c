@@ -383,7 +383,8 @@ static struct world *world_create(void)
         count.failed_allocations++;
     }
     CHECK(world_open(w, &e) == OK, "%s", e.text);
-    w->us_per_token = below(3) ? 10.0 : 0.0;
+    const double paces[] = {0.0, 10.0, 20000.0}; /* the tier is seldom faster at the second */
+    w->us_per_token = paces[below(3)];
     return w;
 }
 

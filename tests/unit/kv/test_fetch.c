@@ -277,6 +277,52 @@ static void test_who_is_before_counts(void **state)
     end_second(f, &second);
 }
 
+/* A block takes 4,000 us to compute, and 40 to fetch, by what the tier says. */
+static void begin_at_4000_us(struct fixture *f)
+{
+    f->tier.one_by_one = true;
+    kv_set_pace(f->kv, 0, 1000.0);
+    assert_true(kv_fetch_begin(f->kv, &f->table, 0, N_TOKENS));
+}
+
+static void test_gives_up_on_what_comes_slowly(void **state)
+{
+    struct fixture *f = *state;
+    begin_at_4000_us(f);
+    kv_set_pace(f->kv, 900000, 1000.0);
+    assert_false(kv_poll(f->kv));
+    assert_int_equal(kv_fetched(f->kv, &f->table), SIZE); /* which is kept */
+    assert_int_equal(f->table.n_blocks, 1);
+    assert_int_equal(kv_stats(f->kv).counts.fetches_abandoned[0], 1);
+    assert_false(kv_fetch_begin(f->kv, &f->table, SIZE, N_TOKENS));
+}
+
+/* Before anything has come, too. */
+static void test_gives_up_when_waiting_takes_longer(void **state)
+{
+    struct fixture *f = *state;
+    f->tier.silent = true;
+    begin_at_4000_us(f);
+    kv_set_pace(f->kv, 100000, 1000.0); /* once is no habit */
+    assert_true(kv_poll(f->kv));
+    kv_set_pace(f->kv, 200000, 1000.0);
+    assert_false(kv_poll(f->kv));
+    assert_int_equal(kv_stats(f->kv).counts.fetches_abandoned[0], 1);
+}
+
+/* Steps that take long are not the tier's fault: it sent all that it was asked for. */
+static void test_waits_for_a_tier_that_waits_for_us(void **state)
+{
+    struct fixture *f = *state;
+    f->tier.n_buffers = 1;
+    begin_at_4000_us(f);
+    for (uint32_t i = 1; i <= 3; i++) {
+        kv_set_pace(f->kv, i * 900000, 1000.0);
+        assert_int_equal(kv_poll(f->kv), i < 3);
+    }
+    assert_int_equal(kv_fetched(f->kv, &f->table), 3 * SIZE);
+}
+
 /* Panes for one window and the block that comes: what the window passes while a step is under way
  * is there for the next arrival at once. */
 static void test_a_window_moves_on_beside_a_step(void **state)
@@ -320,6 +366,9 @@ int main(void)
         TEST(test_the_first_is_served_first),
         TEST(test_nobody_waits_for_a_silent_tier),
         TEST(test_who_is_before_counts),
+        TEST(test_gives_up_on_what_comes_slowly),
+        TEST(test_gives_up_when_waiting_takes_longer),
+        TEST(test_waits_for_a_tier_that_waits_for_us),
         TEST(test_a_window_moves_on_beside_a_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
