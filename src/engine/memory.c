@@ -19,6 +19,8 @@
 /* Blocks on their way to and from the disk: as many as one step can fill, and as many again. */
 #define TIER_BUFFER_BYTES_MIN ((uint64_t)64 << 20)
 #define TIER_BUFFER_BYTES_MAX ((uint64_t)256 << 20)
+/* What fetches copy before one step where the engine's thread does it: some 10 ms of it. */
+#define MOVE_BYTES ((uint64_t)64 << 20)
 #define STORE_REST_US 3000000 /* at the end, for what had no buffer before */
 
 static uint64_t physical_memory(void)
@@ -410,6 +412,14 @@ static enum err open_host_tier(struct engine *eng, struct err_info *e)
     return err;
 }
 
+static uint32_t most_moves(const struct engine *eng)
+{
+    if (!eng->tier || eng->backend->ops->block_settle) /* which moves them beside it */
+        return 0;
+    const uint64_t n = MOVE_BYTES / (eng->memory.block_bytes + eng->memory.pane_bytes);
+    return n > 2 ? to_count(n) : 2; /* one out, one in */
+}
+
 enum err memory_open(struct engine *eng, struct err_info *e)
 {
     const bool states = eng->memory.n_states > 0, host = eng->cfg.host_cache_bytes > 0;
@@ -428,6 +438,7 @@ enum err memory_open(struct engine *eng, struct err_info *e)
                                      .read = read_block,
                                      .write = write_block},
                            .tier = eng->tier,
+                           .most_moves = most_moves(eng),
                            .window = eng->memory.window,
                            .n_states = eng->memory.n_states,
                            .n_panes = eng->memory.n_panes};

@@ -83,7 +83,8 @@ static enum err check_table(const struct kv *kv,
             return err_set(e, ERR_INTERNAL, "KV block %u in a table does not exist", t->blocks[i]);
         held[t->blocks[i]]++;
     }
-    if (t->fetch.serial && (t->fetch.arrived > t->fetch.asked || t->fetch.asked > t->n_blocks))
+    if (t->fetch.serial && (t->fetch.arrived > t->fetch.asked || t->fetch.asked > t->n_blocks ||
+                            t->fetch.asked > t->fetch.end))
         return err_set(e,
                        ERR_INTERNAL,
                        "a fetch has %u of %u blocks, asked for %u",

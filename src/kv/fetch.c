@@ -4,7 +4,8 @@
  *                                    ^arrived    ^asked   ^end
  *
  * Blocks arrive in order; the first that does not ends the fetch, and the rest is computed. The
- * blocks are taken when it begins, each pane when its block is there, for the window moves on.
+ * block is taken when its bytes are asked for, each pane when they are there, for the window moves
+ * on. How much is asked for at a time may be limited, for who copies it makes steps wait.
  *
  * Fetches from one tier are served in the order in which they began, so each is there as early as
  * it can be; and they are judged by what the tier gives to any of them. */
@@ -119,22 +120,49 @@ static uint32_t level_of(uint64_t ticket)
     return ticket >> TICKET_INDEX_BITS & ((1u << TICKET_LEVEL_BITS) - 1);
 }
 
+/* May a fetch copy one more block in, and out what is in its place? */
+static bool may_move(const struct kv *kv)
+{
+    return kv->cfg.most_moves == 0 || kv->moves_left > 0;
+}
+
+static void count_moves(struct kv *kv, uint64_t n)
+{
+    kv->moves_left -= n < kv->moves_left ? (uint32_t)n : kv->moves_left;
+}
+
+/* The place of the block to be asked for next; false: nothing is to be had. */
+static bool take_place(struct kv *kv, struct kv_table *t)
+{
+    const uint64_t evicted = kv->counts.evicted;
+    const uint32_t n_tokens = (t->fetch.asked + 1) * kv->cfg.block_tokens;
+    const bool taken = kv_grow_blocks(kv, t, n_tokens, NULL) == OK;
+    count_moves(kv, kv->counts.evicted - evicted);
+    return taken;
+}
+
 static void ask(struct kv *kv, struct kv_table *t)
 {
     struct kv_tier *tier = kv->cfg.tier;
     struct kv_fetch *f = &t->fetch;
-    for (; f->asked < f->end; f->asked++) {
+    for (; f->asked < f->end && may_move(kv); f->asked++) {
+        if (!take_place(kv, t)) {
+            f->end = f->asked;
+            return;
+        }
         kv_name_block(kv, t, f->asked);
         struct kv_tier_block b = {.key = kv->keys[t->blocks[f->asked]],
                                   .parent = *key_before(kv, t, f->asked),
                                   .tokens = tokens_at(kv, t, f->asked)};
-        const uint32_t here = tier->ops->has(tier, &b.key);
-        if (here != f->level + 1) /* forgotten meanwhile, or left to the tier below */
+        if (tier->ops->has(tier, &b.key) != f->level + 1) { /* forgotten meanwhile, or left below */
             f->end = f->asked;
-        else if (!tier->ops->fetch(tier, &b, ticket_of(f, f->asked))) {
+            return;
+        }
+        if (!tier->ops->fetch(tier, &b, ticket_of(f, f->asked))) {
             kv->seen[f->level].refused = true;
             return;
         }
+        count_moves(kv, 1);
     }
 }
 
@@ -195,8 +223,6 @@ bool kv_fetch_begin(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint
         t->no_fetch = true;
         return false;
     }
-    if (kv_grow_blocks(kv, t, (first + n) * size, NULL) != OK)
-        return false;
     t->fetch = (struct kv_fetch){.serial = kv->next_serial++,
                                  .asked = first,
                                  .arrived = first,
@@ -314,6 +340,7 @@ bool kv_poll(struct kv *kv)
     if (!kv->cfg.tier)
         return false;
     take_arrivals(kv);
+    kv->moves_left = kv->cfg.most_moves;
     ask_all(kv);
     judge_all(kv);
     for (struct kv_table *t = kv->fetching, *next; t; t = next) {

@@ -53,6 +53,7 @@ enum err kv_create(const struct kv_config *cfg, struct kv **out, struct err_info
     struct kv *kv = mem_zalloc(1, sizeof *kv);
     kv->cfg = *cfg;
     kv->next_serial = 1;
+    kv->moves_left = cfg->most_moves;
     kv->panes_leaving.oldest = kv->states_leaving.oldest = KV_NO_BLOCK;
     enum err err = create_parts(kv, e);
     if (err != OK) {

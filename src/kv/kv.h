@@ -85,6 +85,8 @@ struct kv_config {
     uint32_t block_tokens; /* at most KV_MAX_BLOCK_TOKENS */
     struct kv_mover mover;
     struct kv_tier *tier; /* or NULL; must outlive the kv */
+    uint32_t most_moves;  /* blocks between two calls of kv_poll that fetches copy, out to the tier
+                           * to  make room and in from it; 0: any number */
     uint32_t window;      /* positions that windowed layers see, a row's own included; 0: none do */
     uint32_t n_panes;     /* with a window */
     uint32_t n_states;    /* of recurrent layers; 0: there are none. Not with a window or a tier */
@@ -254,8 +256,9 @@ uint32_t kv_coming_free(const struct kv *kv); /* blocks that nobody else holds; 
 void kv_set_pace(struct kv *kv, uint64_t now_us, double us_per_token);
 
 /* Fetch the full blocks that follow n_computed and that the tier has, if that is estimated to be
- * faster than computing them. Takes their blocks; false if there is nothing to fetch. Until
- * kv_fetching says no, the table must neither be grown nor attached. */
+ * faster than computing them; false if there is nothing to fetch. Takes blocks as it asks for their
+ * bytes, and ends where there are none to be had. Until kv_fetching says no, the table must neither
+ * be grown nor attached. */
 bool kv_fetch_begin(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint32_t n_known);
 bool kv_fetching(const struct kv_table *t);
 /* Positions stored so far in a table that is, or was, being fetched into. */

@@ -77,6 +77,7 @@ struct world {
     struct order orders[MAX_ORDERS];
     uint32_t n_orders;
     uint32_t n_blocks, block_tokens;
+    uint32_t most_moves;      /* of fetches in a plan; 0: any number */
     uint32_t window, n_panes; /* 0: no layers with windows */
     bool all_windowed;        /* no others */
     uint32_t n_states;        /* 0: no recurrent layers */

@@ -297,6 +297,7 @@ static void world_draw(struct world *w)
     w->n_blocks = skewed(1, 2 + 3200 / w->block_tokens);
     w->cfg.max_running = skewed(1, MAX_RUNNING);
     w->ahead = below(2);
+    w->most_moves = below(2) ? between(2, 9) : 0;
     w->cfg.max_waiting = between(1, 40);
     w->cfg.max_rows = w->cfg.max_running + skewed(0, 300);
     w->cfg.max_logit_rows = w->cfg.max_running + skewed(0, 60);
@@ -334,6 +335,7 @@ static enum err world_open(struct world *w, struct err_info *e)
                            .tier = w->host   ? w->host
                                    : w->tier ? fake_tier_base(w->tier)
                                              : NULL,
+                           .most_moves = w->most_moves,
                            .window = w->window,
                            .n_panes = w->n_panes,
                            .n_states = w->n_states};

@@ -323,6 +323,83 @@ static void test_waits_for_a_tier_that_waits_for_us(void **state)
     assert_int_equal(kv_fetched(f->kv, &f->table), 3 * SIZE);
 }
 
+enum { LONG = 8 * SIZE };
+
+/* Another memory of eight blocks, which copies so many at a time; texts begin like the long one. */
+struct bounded {
+    struct kv *kv;
+    struct kv_table table, second;
+    int32_t text[LONG + 1], other[LONG + 1];
+};
+
+static void bounded_open(struct bounded *b, struct tier *tier, uint32_t most_moves)
+{
+    static const struct kv_key nobody;
+    struct kv_config kc = {.n_blocks = 8,
+                           .block_tokens = SIZE,
+                           .mover = {.write = write_block},
+                           .tier = &tier->base,
+                           .most_moves = most_moves};
+    assert_int_equal(kv_create(&kc, &b->kv, NULL), OK);
+    for (int32_t i = 0; i <= LONG; i++) {
+        b->text[i] = i;
+        b->other[i] = 100 + i;
+    }
+    struct kv_table *const tables[] = {&b->table, &b->second};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(kv_table_init(b->kv, tables[i], 8, NULL), OK);
+        kv_table_begin(tables[i], i ? b->other : b->text, &nobody, true);
+    }
+}
+
+static void bounded_close(struct bounded *b)
+{
+    const struct kv_table *all[] = {&b->table, &b->second};
+    struct err_info e = {0};
+    if (kv_check(b->kv, all, 2, &e) != OK)
+        fail_msg("%s", e.text);
+    kv_table_release(b->kv, &b->table, kv_fetched(b->kv, &b->table));
+    kv_table_release(b->kv, &b->second, 0);
+    kv_table_deinit(&b->table);
+    kv_table_deinit(&b->second);
+    kv_destroy(b->kv);
+}
+
+/* In memory that is full of what others left each block that comes drives one out. */
+static void test_a_plan_copies_so_many_blocks(void **state)
+{
+    struct fixture *f = *state;
+    struct bounded b;
+    bounded_open(&b, &f->tier, 4);
+    assert_int_equal(kv_table_grow(b.kv, &b.second, LONG, NULL), OK);
+    kv_table_release(b.kv, &b.second, LONG);
+    assert_true(kv_fetch_begin(b.kv, &b.table, 0, 6 * SIZE + 1));
+    for (uint32_t n = 2; n <= 6; n += 2) {
+        assert_int_equal(f->tier.n_asked, n);
+        assert_int_equal(kv_stats(b.kv).counts.evicted, n);
+        assert_int_equal(kv_poll(b.kv), n < 6);
+        assert_int_equal(kv_fetched(b.kv, &b.table), n * SIZE);
+    }
+    bounded_close(&b);
+}
+
+/* The places for the rest are taken later, and may be gone then: it is computed. */
+static void test_a_fetch_ends_where_memory_does(void **state)
+{
+    struct fixture *f = *state;
+    struct bounded b;
+    bounded_open(&b, &f->tier, 2);
+    assert_true(kv_fetch_begin(b.kv, &b.table, 0, 6 * SIZE + 1));
+    assert_int_equal(kv_table_grow(b.kv, &b.second, 6 * SIZE, NULL), OK);
+    assert_false(kv_poll(b.kv));
+    assert_int_equal(kv_fetched(b.kv, &b.table), 2 * SIZE);
+    assert_int_equal(b.table.n_blocks, 2);
+    assert_false(b.table.no_fetch);
+    assert_int_equal(kv_stats(b.kv).counts.fetches_abandoned[0], 0);
+    assert_false(kv_fetch_begin(b.kv, &b.table, 2 * SIZE, 6 * SIZE + 1));
+    bounded_close(&b);
+}
+
 /* Panes for one window and the block that comes: what the window passes while a step is under way
  * is there for the next arrival at once. */
 static void test_a_window_moves_on_beside_a_step(void **state)
@@ -369,6 +446,8 @@ int main(void)
         TEST(test_gives_up_on_what_comes_slowly),
         TEST(test_gives_up_when_waiting_takes_longer),
         TEST(test_waits_for_a_tier_that_waits_for_us),
+        TEST(test_a_plan_copies_so_many_blocks),
+        TEST(test_a_fetch_ends_where_memory_does),
         TEST(test_a_window_moves_on_beside_a_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
