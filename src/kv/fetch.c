@@ -3,8 +3,8 @@
  *      blocks  | in place  | arrived | asked for |        |
  *                                    ^arrived    ^asked   ^end
  *
- * Blocks arrive in order; the first that does not ends the fetch, and the rest is computed. The
- * block is taken when its bytes are asked for, each pane when they are there, for the window moves
+ * Blocks arrive in order; the first that does not ends the fetch, and the rest is computed. A
+ * block is taken when its bytes are asked for, its pane when they are there, for the window moves
  * on. How much is asked for at a time may be limited, for who copies it makes steps wait.
  *
  * Fetches from one tier are served in the order in which they began, so each is there as early as
@@ -281,7 +281,8 @@ static void take_arrival(struct kv *kv, const struct kv_tier_done *done)
 }
 
 /* Would computing the rest of a fetch take less than waiting for it, behind n_before blocks? The
- * time since something came last counts as that of a block. */
+ * time since something came last counts as that of a block. What ends within the patience that
+ * there is for a block anyway is waited for: there is little to be gained. */
 static bool is_too_slow(const struct kv *kv, const struct kv_fetch *f, uint32_t n_before)
 {
     const struct kv_tier_seen *seen = &kv->seen[f->level];
@@ -291,7 +292,8 @@ static bool is_too_slow(const struct kv *kv, const struct kv_fetch *f, uint32_t 
     double block_us = (seen->block_us * TRUST_BLOCKS + waited_us) / (TRUST_BLOCKS + 1);
     if (block_us < seen->block_us)
         block_us = seen->block_us;
-    return compute_us > 0.0 && block_us * (n_before + n) > compute_us;
+    const double fetch_us = block_us * (n_before + n);
+    return compute_us > 0.0 && fetch_us > compute_us && fetch_us > PATIENCE_US;
 }
 
 /* Those that take too long are given up on. */

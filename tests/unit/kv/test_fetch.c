@@ -277,52 +277,6 @@ static void test_who_is_before_counts(void **state)
     end_second(f, &second);
 }
 
-/* A block takes 4,000 us to compute, and 40 to fetch, by what the tier says. */
-static void begin_at_4000_us(struct fixture *f)
-{
-    f->tier.one_by_one = true;
-    kv_set_pace(f->kv, 0, 1000.0);
-    assert_true(kv_fetch_begin(f->kv, &f->table, 0, N_TOKENS));
-}
-
-static void test_gives_up_on_what_comes_slowly(void **state)
-{
-    struct fixture *f = *state;
-    begin_at_4000_us(f);
-    kv_set_pace(f->kv, 900000, 1000.0);
-    assert_false(kv_poll(f->kv));
-    assert_int_equal(kv_fetched(f->kv, &f->table), SIZE); /* which is kept */
-    assert_int_equal(f->table.n_blocks, 1);
-    assert_int_equal(kv_stats(f->kv).counts.fetches_abandoned[0], 1);
-    assert_false(kv_fetch_begin(f->kv, &f->table, SIZE, N_TOKENS));
-}
-
-/* Before anything has come, too. */
-static void test_gives_up_when_waiting_takes_longer(void **state)
-{
-    struct fixture *f = *state;
-    f->tier.silent = true;
-    begin_at_4000_us(f);
-    kv_set_pace(f->kv, 100000, 1000.0); /* once is no habit */
-    assert_true(kv_poll(f->kv));
-    kv_set_pace(f->kv, 200000, 1000.0);
-    assert_false(kv_poll(f->kv));
-    assert_int_equal(kv_stats(f->kv).counts.fetches_abandoned[0], 1);
-}
-
-/* Steps that take long are not the tier's fault: it sent all that it was asked for. */
-static void test_waits_for_a_tier_that_waits_for_us(void **state)
-{
-    struct fixture *f = *state;
-    f->tier.n_buffers = 1;
-    begin_at_4000_us(f);
-    for (uint32_t i = 1; i <= 3; i++) {
-        kv_set_pace(f->kv, i * 900000, 1000.0);
-        assert_int_equal(kv_poll(f->kv), i < 3);
-    }
-    assert_int_equal(kv_fetched(f->kv, &f->table), 3 * SIZE);
-}
-
 enum { LONG = 8 * SIZE };
 
 /* Another memory of eight blocks, which copies so many at a time; texts begin like the long one. */
@@ -400,6 +354,77 @@ static void test_a_fetch_ends_where_memory_does(void **state)
     bounded_close(&b);
 }
 
+/* Six blocks, each of which takes 310 ms to compute, and 300 to fetch, by what the tier says. */
+static void begin_slowly(struct fixture *f, struct bounded *b)
+{
+    bounded_open(b, &f->tier, 0);
+    f->tier.us_per_block = 300000;
+    f->tier.one_by_one = true;
+    kv_set_pace(b->kv, 0, 310000.0 / SIZE);
+    assert_true(kv_fetch_begin(b->kv, &b->table, 0, 6 * SIZE + 1));
+}
+
+static bool poll_at(struct bounded *b, uint64_t now_us)
+{
+    kv_set_pace(b->kv, now_us, 310000.0 / SIZE);
+    return kv_poll(b->kv);
+}
+
+static void test_gives_up_on_what_comes_slowly(void **state)
+{
+    struct fixture *f = *state;
+    struct bounded b;
+    begin_slowly(f, &b);
+    assert_true(poll_at(&b, 600000)); /* once is no habit */
+    assert_false(poll_at(&b, 1200000));
+    assert_int_equal(kv_fetched(b.kv, &b.table), 2 * SIZE); /* which are kept */
+    assert_int_equal(b.table.n_blocks, 2);
+    assert_int_equal(kv_stats(b.kv).counts.fetches_abandoned[0], 1);
+    assert_false(kv_fetch_begin(b.kv, &b.table, 2 * SIZE, 6 * SIZE + 1));
+    bounded_close(&b);
+}
+
+/* Before anything has come, too. */
+static void test_gives_up_when_waiting_takes_longer(void **state)
+{
+    struct fixture *f = *state;
+    struct bounded b;
+    f->tier.silent = true;
+    begin_slowly(f, &b);
+    assert_true(poll_at(&b, 600000));
+    assert_false(poll_at(&b, 700000));
+    assert_int_equal(kv_stats(b.kv).counts.fetches_abandoned[0], 1);
+    bounded_close(&b);
+}
+
+/* Steps that take long are not the tier's fault: it sent all that it was asked for. */
+static void test_waits_for_a_tier_that_waits_for_us(void **state)
+{
+    struct fixture *f = *state;
+    struct bounded b;
+    f->tier.n_buffers = 1;
+    begin_slowly(f, &b);
+    for (uint32_t i = 1; i <= 6; i++)
+        assert_int_equal(poll_at(&b, i * 900000), i < 6);
+    assert_int_equal(kv_fetched(b.kv, &b.table), 6 * SIZE);
+    bounded_close(&b);
+}
+
+/* A second at most is not worth a judgement: where little is to come, a thread that was not woken
+ * in time would decide. */
+static void test_waits_for_what_will_soon_be_there(void **state)
+{
+    struct fixture *f = *state;
+    f->tier.one_by_one = true;
+    kv_set_pace(f->kv, 0, 10.1);
+    assert_true(kv_fetch_begin(f->kv, &f->table, 0, N_TOKENS));
+    for (uint32_t i = 1; i <= 3; i++) {
+        kv_set_pace(f->kv, i * 900000, 10.1);
+        assert_int_equal(kv_poll(f->kv), i < 3);
+    }
+    assert_int_equal(kv_fetched(f->kv, &f->table), 3 * SIZE);
+}
+
 /* Panes for one window and the block that comes: what the window passes while a step is under way
  * is there for the next arrival at once. */
 static void test_a_window_moves_on_beside_a_step(void **state)
@@ -446,6 +471,7 @@ int main(void)
         TEST(test_gives_up_on_what_comes_slowly),
         TEST(test_gives_up_when_waiting_takes_longer),
         TEST(test_waits_for_a_tier_that_waits_for_us),
+        TEST(test_waits_for_what_will_soon_be_there),
         TEST(test_a_plan_copies_so_many_blocks),
         TEST(test_a_fetch_ends_where_memory_does),
         TEST(test_a_window_moves_on_beside_a_step),
