@@ -114,6 +114,7 @@ struct api_answer {
     bool anthropic;          /* which also wants it as Request-Id */
     bool www_authenticate;   /* for 401 */
     bool stream;
+    uint64_t n_bytes;                 /* of a stream: its length, 0 if that is not known */
     const struct api_header *headers; /* [n_headers] others, at most API_MAX_HEADERS */
     size_t n_headers;
 };

@@ -16,7 +16,8 @@ void api_serve(struct api_call *c, const struct api_input *in)
     struct api_input asked = *in;
     const struct api_service *s = &c->api->service;
     enum err err;
-    if (strcmp(in->method, "HEAD") == 0)
+    const bool head = strcmp(in->method, "HEAD") == 0;
+    if (head)
         asked.method = "GET";
     asked.owner = c->key ? api_key_name(c->key) : "";
     if (!s->handle)
@@ -39,9 +40,10 @@ void api_serve(struct api_call *c, const struct api_input *in)
     api_answer_json(c, 200);
     if (reply.fd >= 0) {
         c->file_fd = reply.fd;
-        c->file_due = reply.n_bytes;
+        c->file_due = head ? 0 : reply.n_bytes;
         c->answer.content_type = reply.content_type;
-        c->answer.stream = true;
+        c->answer.stream = reply.n_bytes > 0; /* with nothing to read the answer is whole */
+        c->answer.n_bytes = reply.n_bytes;
     }
 }
 

@@ -111,7 +111,8 @@ static void fill_answer(struct served_call *c, const struct api_answer *in, stru
                                 .content_type = in->content_type,
                                 .headers = c->headers,
                                 .n_headers = n,
-                                .stream = in->stream};
+                                .stream = in->stream,
+                                .n_bytes = in->n_bytes};
 }
 
 static enum http_pull app_pull(void *ctx, void *call, struct http_answer *answer, struct buf *out)

@@ -352,12 +352,27 @@ static struct MHD_Response *response_of_whole(struct exchange *ex)
     return r;
 }
 
+/* The library ends an answer of unknown size with its last chunk, also one to HEAD, which has no
+ * body: the next answer on the connection would begin with that. Such an answer tells no length,
+ * and the connection ends with it. */
+static struct MHD_Response *response_of_stream(struct exchange *ex)
+{
+    const uint64_t n = ex->answer.n_bytes;
+    if (n > 0)
+        return MHD_create_response_from_callback(n, WHOLE_BYTES, read_stream, ex, NULL);
+    struct MHD_Response *r =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, CHUNK_BYTES, read_stream, ex, NULL);
+    if (r && !strcmp(ex->req.method, "HEAD"))
+        (void)MHD_set_response_options(r, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
+    return r;
+}
+
 static void start_answer(struct exchange *ex)
 {
     struct MHD_Response *r;
     if (ex->answer.stream) {
         ex->state = EX_STREAMING;
-        r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, CHUNK_BYTES, read_stream, ex, NULL);
+        r = response_of_stream(ex);
         const char *type = ex->answer.content_type;
         ex->comments = ex->s->cfg.keepalive_comment_ms > 0 && type &&
                        !strncmp(type, "text/event-stream", strlen("text/event-stream"));

@@ -66,7 +66,8 @@ struct http_answer {
     const char *content_type;
     const struct http_header *headers; /* [n_headers] */
     size_t n_headers;
-    bool stream; /* chunked, flushed as it comes; otherwise the body is sent whole with a length */
+    bool stream;      /* flushed as it comes; otherwise the body is sent whole with a length */
+    uint64_t n_bytes; /* of a stream: its length, 0 if that is not known: then it is chunked */
 };
 
 enum http_pull {

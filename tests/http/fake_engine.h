@@ -2,7 +2,8 @@
  *
  *      GET  /stream?n=&hz=&size=&spread=  n events of about size bytes, hz a second (0: at once);
  *                                         spread=1: streams not in step with each other
- *      GET  /flood?n=                     n bytes as fast as the reader takes them, a known pattern
+ *      GET  /flood?n=&length=             n bytes as fast as the reader takes them, a pattern;
+ *                                         length=1: with a length
  *      GET  /big?n=                       the same bytes, as one answer with a length
  *      POST /echo                         the body
  *      GET  /facts                        path, query, authorization, request id as text
@@ -39,6 +40,7 @@ struct fake_call {
     struct buf text; /* a FAKE_TEXT answer */
     uint64_t serial;
     uint64_t n, sent; /* events, or bytes of a flood */
+    uint64_t n_bytes; /* of a flood, if they are told */
     uint64_t made;    /* events the engine has made; under the lock */
     uint64_t due_us, period_us;
     size_t size;
@@ -165,6 +167,7 @@ static inline void fake_get(struct fake *f, struct fake_call *c, const struct ht
         fake_stream(c, r->query);
     } else if (!strcmp(p, "/flood")) {
         c->kind = FAKE_FLOOD;
+        c->n_bytes = fake_arg(r->query, "length", 0) ? c->n : 0;
     } else if (!strcmp(p, "/big")) {
         for (uint64_t i = 0; i < c->n; i++)
             buf_char(&c->text, fake_pattern(i));
@@ -212,7 +215,7 @@ static inline void *fake_begin(void *ctx, const struct http_request *r, void *na
     pthread_mutex_unlock(&f->lock);
     if (!strcmp(r->path, "/echo") && !strcmp(r->method, "POST"))
         buf_add(&c->text, r->body, r->body_len);
-    else if (strcmp(r->method, "GET") != 0)
+    else if (strcmp(r->method, "GET") != 0 && strcmp(r->method, "HEAD") != 0)
         fake_text(c, 405, "only GET\n");
     else
         fake_get(f, c, r);
@@ -234,7 +237,8 @@ static inline void fake_fill(struct fake_call *c, struct http_answer *a)
                               .content_type = stream ? "text/event-stream" : "text/plain",
                               .headers = c->headers,
                               .n_headers = 1,
-                              .stream = stream};
+                              .stream = stream,
+                              .n_bytes = c->n_bytes};
 }
 
 static inline enum http_pull fake_pull_stream(struct fake *f, struct fake_call *c, struct buf *out)

@@ -182,6 +182,33 @@ def test_big_answers_arrive_whole(serve):
             assert body == pattern(n)
 
 
+@pytest.mark.parametrize("path, length", [
+    ("/big?n=5", 5), ("/big?n=300000", 300_000), ("/flood?n=300000&length=1", 300_000),
+    ("/flood?n=300000", None), ("/stream?n=3&hz=50", None), ("/silent", None)])
+def test_head_is_a_head_alone(serve, path, length):
+    """No byte behind it, so that the next answer on the connection begins where it should."""
+    server = serve()
+    with server.dial(f"HEAD {path} HTTP/1.1\r\nHost: x\r\n\r\n"
+                     "GET /facts HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") as s:
+        head, rest = read_all(s).split(b"\r\n\r\n", 1)
+    assert head.startswith(b"HTTP/1.1 200 ") and b"Transfer-Encoding" not in head
+    if length is None:  # how long it is nobody knows; the connection ends with it
+        assert b"Content-Length" not in head and b"\r\nConnection: close" in head and rest == b""
+    else:
+        assert b"\r\nContent-Length: %d" % length in head and rest.startswith(b"HTTP/1.1 200 ")
+        assert rest.endswith(b"/facts||-|-\n")
+    assert server.wait_open(0)
+
+
+def test_a_stream_may_have_a_length(serve):
+    server = serve()
+    with server.dial("GET /flood?n=3000000&length=1 HTTP/1.1\r\nHost: x\r\n\r\n"
+                     "GET /facts HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") as s:
+        head, rest = read_all(s).split(b"\r\n\r\n", 1)
+    assert b"\r\nContent-Length: 3000000" in head and b"Transfer-Encoding" not in head
+    assert rest[:3_000_000] == pattern(3_000_000) and rest[3_000_000:].startswith(b"HTTP/1.1 200 ")
+
+
 def test_bodies_go_round(serve):
     server = serve()
     rng = random.Random(1)

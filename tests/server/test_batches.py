@@ -249,6 +249,21 @@ def test_an_upload_in_small_pieces(batches):
         assert batches.request("GET", f"/v1/files/{made['id']}/content")[2] == data
 
 
+def test_head_of_a_file(batches):
+    """What GET would say of it and no body, so that the connection can be used again."""
+    data = jsonl([line(f"r{i}") for i in range(2000)])
+    file = upload(batches, data)
+    c = http.client.HTTPConnection(batches.url.split("//")[1], timeout=60)
+    for method in ("HEAD", "GET", "HEAD"):
+        c.request(method, f"/v1/files/{file['id']}/content")
+        r = c.getresponse()
+        assert r.status == 200 and r.headers["Content-Length"] == str(len(data)) and not r.will_close
+        assert r.read() == (data if method == "GET" else b"")
+    c.request("GET", "/health")
+    assert c.getresponse().status == 200
+    c.close()
+
+
 @pytest.mark.parametrize("left", [70000, 0])
 def test_a_file_cut_short_on_disk_is_not_passed_off_as_whole(batches, tmp_path, left):
     file = upload(batches, jsonl([line(f"r{i}") for i in range(2000)]))
