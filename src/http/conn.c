@@ -1,8 +1,8 @@
 /* Connections. The library owns their sockets; this file accepts them, watches each in the loop's
  * own epoll set for its client leaving (which the library cannot see while a connection is
- * suspended), and times them out: the library's timeout knows one limit for all, and would end a
- * stream whose reader is slow. A connection is ended by shutting its socket down, which the library
- * notices like any hang-up. */
+ * suspended, and misses where bytes come with it), and times them out: the library's timeout knows
+ * one limit for all, and would end a stream whose reader is slow. A connection is ended by shutting
+ * its socket down, which the library notices like any hang-up. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "http/internal.h"
@@ -21,6 +21,7 @@
 #define MAX_OVER 64       /* connections beyond the limit that are told 503 */
 #define MAX_LINGERS 256   /* beyond: closed at once, at the risk of a reset */
 #define LINGER_US 5000000 /* for a peer that never stops sending */
+#define LEAVING_US 20000  /* to read what came before the end, and to refuse it */
 
 /* ---- accepting --------------------------------------------------------------------------- */
 
@@ -198,13 +199,25 @@ void conn_cut(struct conn *c)
 
 /* ---- leaving and patience ---------------------------------------------------------------- */
 
+/* Between requests, or with a part of one: nobody waits for an answer. */
+static bool is_unasked(const struct conn *c)
+{
+    return !c->ex || c->ex->state == EX_READING;
+}
+
+/* A request that is not whole by now never will be. The library misses that where data and the end
+ * of the stream came together: one event to it, which it forgets when it has read the data. */
 void conn_peer_left(struct http_server *s, struct conn *c, bool both_ways)
 {
-    (void)s;
     c->peer_left = true;
     struct exchange *ex = c->ex;
-    if (!ex || ex->state == EX_READING || ex->gone)
-        return; /* the library reads the end of the stream itself */
+    if (is_unasked(c)) { /* the next tick cuts it */
+        if (s->next_tick_us > s->now_us + LEAVING_US)
+            s->next_tick_us = s->now_us + LEAVING_US;
+        return;
+    }
+    if (ex->gone)
+        return;
     if (both_ways || (ex->state != EX_SENDING && !ex->done))
         exchange_abandon(ex);
 }
@@ -228,8 +241,8 @@ static bool out_of_patience(const struct http_server *s, const struct conn *c)
 void conn_check_patience(struct http_server *s)
 {
     for (struct conn *c = s->conns; c; c = c->next) {
-        bool idle = !c->ex || c->ex->state == EX_READING;
-        if (!c->cut && (out_of_patience(s, c) || (s->draining && idle)))
+        bool over = is_unasked(c) && (s->draining || c->peer_left);
+        if (!c->cut && (over || out_of_patience(s, c)))
             conn_cut(c);
     }
     if (!s->accepting && !s->draining) {

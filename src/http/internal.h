@@ -157,7 +157,7 @@ void conn_notify(void *cls,
                  enum MHD_ConnectionNotificationCode code);
 void conn_peer_left(struct http_server *s, struct conn *c, bool both_ways);
 void conn_cut(struct conn *c);                   /* the library notices and closes it */
-void conn_check_patience(struct http_server *s); /* cut those whose time is over */
+void conn_check_patience(struct http_server *s); /* cut those whose time is over, or who left */
 void conn_linger_drain(struct http_server *s, struct farewell *l);
 void conn_linger_expire(struct http_server *s, bool all);
 

@@ -357,9 +357,9 @@ enum err http_server_run(struct http_server *s, struct err_info *e)
         for (int i = 0; i < n; i++)
             on_event(s, &events[i]);
         hand_out_news(s);
-        tick(s);
         bool busy = run_library(s, n_busy > MAX_BUSY_TURNS ? 2 : MAX_LIBRARY_RUNS);
         n_busy = busy ? n_busy + 1 : 0;
+        tick(s); /* behind the library, which has read what those who left sent before */
     }
     worker_pool_stop(s);
     return OK;

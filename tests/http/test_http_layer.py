@@ -269,6 +269,41 @@ def test_leaving_while_queued_for_begin(serve):
     assert server.wait_open(0)
 
 
+@pytest.mark.parametrize("part", [
+    b"", b"\r\n", b"POST /echo HTTP/1.1\r\nHo", b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n",
+    b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n" + b"x" * 100_000,
+    b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc",
+    b"GET /facts HTTP/1.1\r\nHost: x\r\n\r\nGET /fa"], ids=range(7))
+@pytest.mark.parametrize("how", ["close", "half"])
+def test_leaving_amid_a_request_leaves_nothing_behind(serve, part, how):
+    """Its last bytes and the end of the stream come at once; nobody may have to wait for its place."""
+    server = serve(body=4 << 20, connections=50)
+    clients = []
+    for _ in range(10):
+        for _ in range(10):
+            s = server.dial(part)
+            clients.append(s)
+            s.shutdown(socket.SHUT_WR) if how == "half" else s.close()
+        time.sleep(0.02)
+    end = time.time() + 0.5 * SLOW
+    while (left := server.stats()["connections"]) > 1 and time.time() < end:
+        time.sleep(0.01)
+    assert left == 1
+    for s in clients:
+        s.close()
+
+
+def test_half_closed_can_read_why_it_was_refused(serve):
+    server = serve()
+    for request in (b"GET / HTTP/1.1\r\n\r\n", b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5000000\r\n\r\nab"):
+        for wait in (0, 0.01, 0.1):
+            with server.dial(request[:-4]) as s:
+                time.sleep(wait)
+                s.sendall(request[-4:])
+                s.shutdown(socket.SHUT_WR)
+                assert read_all(s).startswith(b"HTTP/1.1 4")
+
+
 def test_half_closed_does_no_harm_to_a_complete_answer(serve):
     server = serve()
     s = server.get("/big?n=3000000")
