@@ -157,7 +157,7 @@ void api_set_service(struct api *a, const struct api_service *s);              /
 enum err api_load_keys(
     struct api *a, const char *text, size_t n, uint32_t *n_plain, struct err_info *e) WEIR_MUST_USE;
 void api_set_admin_key(struct api *a, const char *key); /* any thread */
-/* A request that never became a call was answered. Any thread. */
+/* A request that never became a call was answered: it is counted and logged. Any thread. */
 void api_note_refused(struct api *a, int status, const char *client);
 void api_set_draining(struct api *a); /* /health and new requests: 503. Any thread */
 void api_destroy(struct api *a); /* after the last api_end and engine_stop, before engine_destroy */

@@ -133,11 +133,9 @@ static bool failed(const struct api_call *c, struct err_info *e)
 static void fill_answer(struct api_call *c, struct api_answer *answer)
 {
     *answer = c->answer;
-    if (c->counted)
-        return;
+    if (!c->counted)
+        api_count_answer(c->api, c->answer.status);
     c->counted = true;
-    if (c->answer.status > 0 && c->answer.status < API_MAX_STATUS)
-        atomic_fetch_add_explicit(&c->api->n_answers[c->answer.status], 1, memory_order_relaxed);
 }
 
 /* An answer that was complete from the start, or an error. */

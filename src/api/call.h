@@ -233,6 +233,7 @@ bool api_cors_preflight(struct api_call *c, const struct api_input *in);
 /* What remains of a call (record.c). */
 void api_record_begin(struct api_call *c, const struct api_input *in);
 void api_record_end(const struct api_call *c);
+void api_count_answer(struct api *a, int status);
 void api_put_timeline(const struct api_call *c, struct buf *out); /* an object; all finished */
 /* ,"timeline":{...} of all choices, or of one; with the comma, and nothing if it was not asked for.
  * Those it tells of have finished. */

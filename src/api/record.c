@@ -251,8 +251,15 @@ void api_record_end(const struct api_call *c)
     buf_deinit(&b);
 }
 
+void api_count_answer(struct api *a, int status)
+{
+    if (status > 0 && status < API_MAX_STATUS)
+        atomic_fetch_add_explicit(&a->n_answers[status], 1, memory_order_relaxed);
+}
+
 void api_note_refused(struct api *a, int status, const char *client)
 {
+    api_count_answer(a, status);
     if (!a->cfg.write_line || !a->cfg.log_all)
         return;
     struct buf b = {0};

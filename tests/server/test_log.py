@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import time
 
 import pytest
@@ -77,6 +78,22 @@ def test_those_who_never_became_calls(start_server, tmp_path):
     line = wait_lines(log, 1)[-1]
     assert line["status"] == 413 and line["route"] is None
     assert line["client"].startswith("127.0.0.1:")
+    refused = {413: b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+                    b"800\r\n" + b"x" * 2048,
+               414: b"GET /" + b"x" * 40_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+               431: b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 40_000 + b"\r\n\r\n",
+               400: b"GET / HTTP/1.1\r\n\r\n",
+               501: b"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n"}
+    host, port = server.url.removeprefix("http://").split(":")
+    for status, request in refused.items():
+        with socket.create_connection((host, int(port)), 60) as s:
+            s.sendall(request)
+            assert int(s.recv(4096).split()[1]) == status
+    lines = wait_lines(log, 1 + len(refused))
+    for status in refused:  # counted as often as logged
+        n = sum(line["status"] == status for line in lines)
+        assert n == (2 if status == 413 else 1)
+        assert server.metric(f'weir_http_requests_total{{status="{status}"}}') == n
 
 
 def test_a_client_that_leaves(start_server, tmp_path):
