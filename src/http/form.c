@@ -101,7 +101,8 @@ bool form_begin(struct exchange *ex, const char *content_type, const char **why)
     f->processor = MHD_create_post_processor(ex->conn->mhd, PROCESSOR_BYTES, on_part, f);
     if (!f->processor) {
         free(f);
-        *why = "the Content-Type of the form names no boundary";
+        *why = "the Content-Type of the form names no boundary, or one of a single character that "
+               "is not in quotes";
         return false;
     }
     ex->form = f;

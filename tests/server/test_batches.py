@@ -196,6 +196,7 @@ def test_hostile_uploads(batches):
     refused([("purpose", None, b"fine-tune"), file], "'purpose' must be batch")
     refused([purpose, ("file", "n" * 300, ok)], "name is longer")
     refused([purpose, file], "no boundary", content_type="multipart/form-data")
+    refused([purpose, file], "a single character", content_type="multipart/form-data; boundary=b", boundary="b")
     refused([purpose, file], "cut short", end=False)
     refused([purpose, file], "malformed", content_type="multipart/form-data; boundary=other")
     refused([("p", None, b"1")] * 40, "too many parts")
@@ -213,6 +214,10 @@ def test_hostile_uploads(batches):
     # nothing of all this was kept, and the server goes on
     assert batches.json("GET", "/v1/files")["data"] == []
     upload(batches, ok)
+    for boundary in ("b", "b" * 70):
+        got, _, data = post_form(batches, [purpose, file], f'multipart/form-data; boundary="{boundary}"',
+                                 boundary=boundary)
+        assert got == 200, data
 
 
 def test_an_upload_whose_client_leaves(batches):
