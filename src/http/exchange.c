@@ -103,7 +103,8 @@ void *exchange_on_target(void *cls, const char *uri, struct MHD_Connection *mhd)
     ex->s = s;
     ex->conn = c;
     ex->active_us = ex->spoke_us = s->now_us;
-    ex->target = mem_strdup(uri ? uri : "");
+    ex->target = target_copy(uri ? uri : "");
+    ex->target_end = uri ? uri + strlen(uri) : NULL;
     c->ex = ex;
     c->clean = false;
     return ex;
@@ -119,16 +120,20 @@ static char *keep(char **at, const char *s)
     return copy;
 }
 
+static const char *decode_path(char *target)
+{
+    target[strcspn(target, "?")] = '\0';
+    (void)MHD_http_unescape(target);
+    return target;
+}
+
 /* The views of the request must outlive the library's buffers, so they are copied: one block. */
-static void keep_request(struct exchange *ex,
-                         const char *url,
-                         const char *method,
-                         const struct header_facts *f)
+static void keep_request(struct exchange *ex, const char *method, const struct header_facts *f)
 {
     const char *query = strchr(ex->target, '?');
     query = query ? query + 1 : "";
     const char *parts[] = {method,
-                           url,
+                           ex->target,
                            query,
                            f->authorization,
                            f->api_key,
@@ -142,7 +147,7 @@ static void keep_request(struct exchange *ex,
         n += parts[i] ? strlen(parts[i]) + 1 : 0;
     char *at = ex->text = mem_alloc(n);
     ex->req.method = keep(&at, method);
-    ex->req.path = keep(&at, url);
+    ex->req.path = decode_path(keep(&at, ex->target));
     ex->req.query = keep(&at, query);
     ex->req.authorization = keep(&at, f->authorization);
     ex->req.api_key = keep(&at, f->api_key);
@@ -165,14 +170,11 @@ static enum MHD_Result refuse(struct exchange *ex, int status, const char *why)
     return rc;
 }
 
-static enum MHD_Result on_headers(struct exchange *ex,
-                                  const char *url,
-                                  const char *method,
-                                  const char *version)
+static enum MHD_Result on_headers(struct exchange *ex, const char *method, const char *version)
 {
     struct header_facts f;
-    header_facts_read(ex->conn->mhd, &f);
-    keep_request(ex, url, method, &f);
+    header_facts_read(ex->conn->mhd, method, &f);
+    keep_request(ex, method, &f);
     const char *why = NULL;
     int status = header_refusal(ex, &f, method, version, &why);
     if (status)
@@ -276,12 +278,13 @@ enum MHD_Result exchange_on_request(void *cls,
 {
     (void)cls;
     (void)mhd;
+    (void)url; /* the target, decoded */
     struct exchange *ex = *ctx;
     if (!ex)
         return MHD_NO;
     if (!ex->have_headers) {
         ex->have_headers = true;
-        return on_headers(ex, url, method, version);
+        return on_headers(ex, method, version);
     }
     if (*n_bytes > 0)
         return on_body(ex, data, n_bytes);

@@ -1,7 +1,9 @@
 /* What a request's headers must be before anything is done for it, and the answers to those that
  * are not. Framing that two readers could understand differently (a length given twice, a length
  * and chunks, an unknown coding; names that are no names, such as "Content-Length ", values with
- * controls, two hosts) is refused, since a proxy in front may be the other reader. */
+ * controls or NULs, folded lines, two hosts) is refused, since a proxy in front may be the other
+ * reader. */
+#include "base/mem.h"
 #include "http/internal.h"
 
 #include <stdio.h>
@@ -31,6 +33,20 @@ static bool has_controls(const char *s, size_t n)
     return false;
 }
 
+/* Is there nothing from the end of one part of the head to the next but the line's end (n NULs: the
+ * library ends strings where they stand)? It takes a NUL for a string's end too, and joins a folded
+ * line to the name before it; neither can be seen in what it gives, but here. */
+static bool is_gap(const char *end, const char *next, int n)
+{
+    if ((uintptr_t)next < (uintptr_t)end)
+        return false;
+    for (; end < next; end++) {
+        if (*end == '\0' ? --n < 0 : !strchr(" \t\r\n", *end))
+            return false;
+    }
+    return true;
+}
+
 static enum MHD_Result on_header(void *cls,
                                  enum MHD_ValueKind kind,
                                  const char *key,
@@ -40,11 +56,11 @@ static enum MHD_Result on_header(void *cls,
 {
     (void)kind;
     struct header_facts *f = cls;
-    if (!value)
-        value = "";
-    f->odd |= !key || !is_name(key, n_key) || has_controls(value, n_value);
+    f->odd |= !key || !value || !is_name(key, n_key) || has_controls(value, n_value) ||
+              (f->end && !is_gap(f->end, key, 2));
     if (f->odd)
         return MHD_NO;
+    f->end = value + n_value;
     if (!strcasecmp(key, "Host")) {
         f->odd = f->host != NULL;
         f->host = value;
@@ -91,11 +107,21 @@ static void drop_unless(const char **value, unsigned char lo, size_t max)
         *value = NULL;
 }
 
+/* Of the whole head; 0 if the library does not say. */
+static size_t header_size(struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *size =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    return size ? size->header_size : 0;
+}
+
 /* Values that may come back in an answer or a log are dropped unless harmless. */
-void header_facts_read(struct MHD_Connection *mhd, struct header_facts *f)
+void header_facts_read(struct MHD_Connection *mhd, const char *head, struct header_facts *f)
 {
     *f = (struct header_facts){0};
     (void)MHD_get_connection_values_n(mhd, MHD_HEADER_KIND, on_header, f);
+    size_t n = header_size(mhd);
+    f->odd |= f->end && n > 0 && !is_gap(f->end, head + n, 4);
     drop_unless(&f->request_id, 0x21, 128);
     drop_unless(&f->authorization, 0x20, SIZE_MAX);
     drop_unless(&f->api_key, 0x20, SIZE_MAX);
@@ -103,6 +129,26 @@ void header_facts_read(struct MHD_Connection *mhd, struct header_facts *f)
     drop_unless(&f->origin, 0x21, 256);
     drop_unless(&f->cors_method, 0x21, 256);
     drop_unless(&f->cors_headers, 0x20, 1024);
+}
+
+char *target_copy(const char *target)
+{
+    static const char host_chars[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+        "-._~!$&'()*+,;=:@[]";
+    size_t scheme = 0;
+    if (!strncasecmp(target, "http://", 7))
+        scheme = 7;
+    else if (!strncasecmp(target, "https://", 8))
+        scheme = 8;
+    const size_t n_host = scheme ? strspn(target + scheme, host_chars) : 0;
+    const char *rest = target + scheme + n_host;
+    if (n_host == 0 || !strchr("/?", *rest))
+        return mem_strdup(target);
+    const size_t n = strlen(rest) + 2;
+    char *copy = mem_alloc(n);
+    snprintf(copy, n, "%s%s", *rest == '/' ? "" : "/", rest);
+    return copy;
 }
 
 static bool target_is_odd(const char *target)
@@ -121,18 +167,17 @@ int header_refusal(struct exchange *ex,
                    const char **why)
 {
     const struct http_config *cfg = &ex->s->cfg;
-    const union MHD_ConnectionInfo *size =
-        MHD_get_connection_info(ex->conn->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
     if (ex->conn->over) {
         *why = "too many connections";
         return 503;
     }
-    if (size && size->header_size > cfg->max_header_bytes) {
+    if (header_size(ex->conn->mhd) > cfg->max_header_bytes) {
         bool target = strlen(ex->target) > cfg->max_header_bytes / 2;
         *why = target ? "the request's target is too long" : "the request's headers are too large";
         return target ? 414 : 431;
     }
-    if (!all_between(method, 0x21, 0x7e, 32) || target_is_odd(ex->target)) {
+    if (!all_between(method, 0x21, 0x7e, 32) || target_is_odd(ex->target) ||
+        !is_gap(ex->target_end, version, 1)) {
         *why = "the request line is malformed";
         return 400;
     }

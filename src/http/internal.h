@@ -70,8 +70,9 @@ struct exchange {
     void *call;            /* the application's, between begin and end */
     struct http_answer answer;
     struct http_request req;
-    char *text; /* the strings of req, one block */
-    char *target;
+    char *text;             /* the strings of req, one block */
+    char *target;           /* in its origin form, as it came */
+    const char *target_end; /* in the head as it came, which is there until it was read */
     char *body;
     struct form *form;         /* a body in parts, or NULL */
     size_t body_cap, body_due; /* due: Content-Length, or 0 */
@@ -207,10 +208,14 @@ void conn_send_raw(struct conn *c, const void *bytes, size_t n);
 struct header_facts {
     const char *host, *authorization, *request_id, *content_length, *transfer_encoding;
     const char *content_type, *api_key, *traceparent, *origin, *cors_method, *cors_headers;
+    const char *end; /* of the last value, in the head as it came */
     uint32_t n_content_length;
     bool odd; /* no further header was read than one that is malformed, or a second host */
 };
-void header_facts_read(struct MHD_Connection *mhd, struct header_facts *f);
+/* A copy of a target in its origin form: that of an absolute one is what stands behind the host. */
+char *target_copy(const char *target);
+/* `head`: where the library keeps the request's head, whose first word is the method. */
+void header_facts_read(struct MHD_Connection *mhd, const char *head, struct header_facts *f);
 /* 0, or the status to refuse the request with and why. */
 int header_refusal(struct exchange *ex,
                    const struct header_facts *f,

@@ -392,7 +392,8 @@ def test_header_values_do_not_come_back_unchecked(serve):
 
 @pytest.mark.parametrize("line", [
     b"Content-Length : 5", b"Content-Length\t: 5", b"Host : y", b"Host: y", b"X-\x7f: 1", b"X(: 1",
-    b"X-A: b\x01c"])
+    b"X-A: b\x01c", b"X-Request-Id: a\0b", b"X-Request-Id: a\0", b"X-A: a\0b\r\nX-B: c",
+    b"Content-: 5\r\n Length", b"X-A: b\r\n c\r\nX-B: d", b"X-A: b\r\n\tc"])
 def test_headers_that_two_readers_could_read_differently(serve, line):
     """Refused, and what follows is nobody's request."""
     server = serve()
@@ -400,6 +401,43 @@ def test_headers_that_two_readers_could_read_differently(serve, line):
     with server.dial(text) as s:
         answer = read_all(s)
     assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1 ") == 1, answer
+
+
+def test_heads_that_are_odd_but_plain(serve):
+    server = serve()
+    for lines in (b"X-A:\r\n", b"X-A:b\r\nCookie: a=b; c=\"d\"; e\r\nX-B: c\r\n", b"X-A: b  \t\r\nX-B:\t c \r\n",
+                  b"X-A: b\nX-B: c\n", b"Cookie: a=b\n", b"".join(b"X-%d: %d\r\n" % (i, i) for i in range(500))):
+        for end in (b"\r\n", b"\n"):
+            text = b"GET /facts?a=b&c HTTP/1.1" + end + b"Host: x\r\n" + lines + end
+            with server.dial() as s:
+                s.sendall(text * 2 + text[:40])
+                time.sleep(0.01)
+                s.sendall(text[40:])
+                answer = b""
+                while answer.count(b"|-|-\n") < 3 and (piece := s.recv(65536)):
+                    answer += piece
+                assert answer.count(b"HTTP/1.1 200 ") == answer.count(b"/facts|a=b&c|-|-\n") == 3, answer
+
+
+@pytest.mark.parametrize("target, path, query", [
+    ("http://x/facts", "/facts", ""), ("HTTP://[::1]:80/facts?a=/b?", "/facts", "a=/b?"),
+    ("https://me@x/%66acts?%66", "/facts", "%66")])
+def test_a_target_may_name_the_host(serve, target, path, query):
+    """What proxies are sent; a server has to take it (RFC 9112, 3.2.2)."""
+    server = serve()
+    with server.dial(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") as s:
+        answer = read_all(s)
+    assert answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(f"\r\n\r\n{path}|{query}|-|-\n".encode())
+
+
+@pytest.mark.parametrize("target, status", [
+    ("http://x", 404), ("http://x?q", 404), ("http:///facts", 404), ("http:/facts", 404), ("ftp://x/facts", 404),
+    ("http://x%2Ffacts", 404), ("http://x y/facts", 400), ("http://x/%00", 400), ("/facts\0", 400),
+    ("/facts\0x", 400)])
+def test_targets_that_are_nothing(serve, target, status):
+    server = serve()
+    with server.dial(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") as s:
+        assert read_all(s).startswith(b"HTTP/1.1 %d " % status)
 
 
 def test_answers_that_take_long_are_made_beside_the_loop(serve):
