@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,6 +30,7 @@ struct line_log {
     struct buf pending;
     uint64_t n_pending; /* lines */
     uint64_t n_dropped, n_dropped_said, said_us;
+    int why; /* the errno of a write that has dropped lines not yet said, or 0 */
     bool reopen, closing, ended;
     bool torn; /* the writer's: the file ends in a part of a line */
 };
@@ -60,8 +62,18 @@ static int write_whole(int fd, const char *data, size_t n, size_t *n_written)
     return 0;
 }
 
+/* Takes the part of a line that the last write left, of n_bytes, off the end of the file, unless
+ * somebody else has written behind it. With O_APPEND the next write begins at the new end. */
+static bool take_back(const struct line_log *l, size_t n_bytes)
+{
+    const off_t end = l->path ? lseek(l->fd, 0, SEEK_CUR) : -1;
+    struct stat st;
+    return end >= (off_t)n_bytes && fstat(l->fd, &st) == 0 && st.st_size == end &&
+           ftruncate(l->fd, end - (off_t)n_bytes) == 0;
+}
+
 /* Whole lines; *n_lines becomes how many of them are not there. What a full disk has cut off does
- * not become the beginning of the next line. */
+ * not become the beginning of the next line: it is taken back, or where that cannot be, ended. */
 static int write_lines(struct line_log *l, const struct buf *lines, uint64_t *n_lines)
 {
     size_t n = 0;
@@ -70,9 +82,14 @@ static int write_lines(struct line_log *l, const struct buf *lines, uint64_t *n_
         return failed;
     l->torn = false;
     failed = write_whole(l->fd, lines->data, lines->len, &n);
-    for (size_t i = 0; i < n; i++)
-        *n_lines -= lines->data[i] == '\n';
-    l->torn = n > 0 && lines->data[n - 1] != '\n';
+    size_t n_whole = 0; /* bytes */
+    for (size_t i = 0; i < n; i++) {
+        if (lines->data[i] == '\n') {
+            n_whole = i + 1;
+            --*n_lines;
+        }
+    }
+    l->torn = n > n_whole && !take_back(l, n - n_whole);
     return failed;
 }
 
@@ -91,15 +108,26 @@ static void open_again(struct line_log *l)
     }
 }
 
-/* Under the lock: what was dropped and is to be said now. */
-static uint64_t take_dropped(struct line_log *l)
+/* Under the lock: what was dropped and is to be said now, and why. */
+static uint64_t take_dropped(struct line_log *l, int *why)
 {
     uint64_t n = l->n_dropped - l->n_dropped_said, now_us = clock_us();
     if (n == 0 || (now_us - l->said_us < SAY_EVERY_US && !l->closing))
         return 0;
     l->n_dropped_said = l->n_dropped;
     l->said_us = now_us;
+    *why = l->why;
+    l->why = 0;
     return n;
+}
+
+static void say_dropped(const struct line_log *l, uint64_t n, int why)
+{
+    if (n > 0)
+        log_warn("%s: %llu lines were dropped: %s",
+                 l->name,
+                 (unsigned long long)n,
+                 why ? strerror(why) : "the file is too slow");
 }
 
 static void *writer_main(void *arg)
@@ -126,13 +154,11 @@ static void *writer_main(void *arg)
             open_again(l);
         pthread_mutex_lock(&l->lock);
         l->n_dropped += n_lines;
-        uint64_t n_dropped = take_dropped(l);
+        l->why = failed ? failed : l->why;
+        int why = 0;
+        uint64_t n_dropped = take_dropped(l, &why);
         pthread_mutex_unlock(&l->lock);
-        if (n_dropped > 0)
-            log_warn("%s: %llu lines were dropped: %s",
-                     l->name,
-                     (unsigned long long)n_dropped,
-                     failed ? strerror(failed) : "the file is too slow");
+        say_dropped(l, n_dropped, why);
         pthread_mutex_lock(&l->lock);
     }
     l->ended = true;
@@ -237,10 +263,10 @@ void line_log_close(struct line_log *l)
     while (!l->ended && rc == 0)
         rc = pthread_cond_timedwait(&l->changed, &l->lock, &until);
     bool ended = l->ended;
-    uint64_t n_dropped = take_dropped(l);
+    int why = 0;
+    uint64_t n_dropped = take_dropped(l, &why);
     pthread_mutex_unlock(&l->lock);
-    if (n_dropped > 0)
-        log_warn("%s: %llu lines were dropped", l->name, (unsigned long long)n_dropped);
+    say_dropped(l, n_dropped, why);
     if (!ended) {
         pthread_detach(l->thread);
         log_warn("%s: not all lines could be written", l->name);

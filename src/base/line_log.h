@@ -2,8 +2,10 @@
  *
  *      line_log_write (any thread) -> pending, at most 1 MiB -> writer thread -> the file
  *
- * When the file is slower than those who write, lines are dropped whole; the writer says on stderr
- * how many, once a second at most. Lines appear in the order of the calls. */
+ * When the file is slower than those who write, or cannot grow, lines are dropped whole; the writer
+ * says on stderr how many and why, once a second at most. A part of one is left, as a line of its
+ * own, only where it cannot be taken back: in a pipe, or a file that others write too. Lines appear
+ * in the order of the calls. */
 #ifndef WEIR_BASE_LINE_LOG_H
 #define WEIR_BASE_LINE_LOG_H
 

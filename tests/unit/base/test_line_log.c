@@ -141,7 +141,47 @@ static void test_a_stuck_file(void **state)
     close(reader);
 }
 
-/* A file that cannot grow: what was cut off is a line of its own, and counted. */
+/* Lines until one more is dropped. */
+static void write_in_vain(struct line_log *l, const char *line)
+{
+    uint64_t n = line_log_dropped(l);
+    line_log_write(l, line, strlen(line));
+    while (line_log_dropped(l) == n)
+        sched_yield();
+}
+
+/* What is said of lines that a file had no room for is that, also when it is said later, with lines
+ * that it has room for again. */
+static void test_why_lines_were_dropped(void **state)
+{
+    (void)state;
+    struct rlimit old, small;
+    char said[1024] = {0};
+    int pipe_fds[2], old_stderr = dup(STDERR_FILENO);
+    assert_int_equal(pipe(pipe_fds), 0);
+    assert_true(dup2(pipe_fds[1], STDERR_FILENO) >= 0);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small = (struct rlimit){.rlim_cur = 10, .rlim_max = old.rlim_max};
+    struct line_log *l = open_log();
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    write_in_vain(l, "aaaaaaaaaaaa");
+    write_in_vain(l, "bbbbbbbbbbbb");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    line_log_write(l, "cc", 2);
+    line_log_close(l);
+    dup2(old_stderr, STDERR_FILENO);
+    close(old_stderr);
+    close(pipe_fds[1]);
+    assert_true(read(pipe_fds[0], said, sizeof said - 1) > 0);
+    close(pipe_fds[0]);
+    int n = 0;
+    for (const char *at = said; (at = strstr(at, "dropped: ")); at++, n++)
+        assert_int_equal(strncmp(at, "dropped: File too large\n", 24), 0);
+    assert_int_equal(n, 2);
+}
+
+/* A file that cannot grow: what was cut off is taken back, and counted. */
 static void test_a_torn_line(void **state)
 {
     (void)state;
@@ -161,9 +201,9 @@ static void test_a_torn_line(void **state)
     line_log_close(l);
     FILE *file = fopen(path, "r");
     assert_non_null(file);
-    assert_int_equal(fread(text, 1, sizeof text - 1, file), 14);
+    assert_int_equal(fread(text, 1, sizeof text - 1, file), 12);
     fclose(file);
-    assert_string_equal(text, "aaaaaaaa\nb\ncc\n");
+    assert_string_equal(text, "aaaaaaaa\ncc\n");
 }
 
 static void test_a_folder_that_is_not_there(void **state)
@@ -183,6 +223,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_order_and_reopening, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_stuck_file, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_torn_line, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_why_lines_were_dropped, setup, teardown),
         cmocka_unit_test(test_a_folder_that_is_not_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
