@@ -428,10 +428,10 @@ struct number_bounds {
 };
 grammar_node json_integer_between(
     struct grammar_builder *b, bool has_lo, int64_t lo, bool has_hi, int64_t hi);
-/* Decimal numbers within bounds; fails the builder at `where` if a bound has too many digits. */
-grammar_node json_number_between(struct grammar_builder *b,
-                                 const struct number_bounds *n,
-                                 const char *where);
+#define NUMBERS_END 1e18 /* answers have at most 18 digits before the point */
+/* Decimal numbers within bounds. One that leaves no answer (beyond NUMBERS_END) is the caller's to
+ * refuse. */
+grammar_node json_number_between(struct grammar_builder *b, const struct number_bounds *n);
 /* The language of a JSON schema "format", unquoted; false if Weir does not know it. */
 bool json_format(struct grammar_builder *b, const char *name, grammar_node *out);
 

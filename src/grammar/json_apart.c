@@ -35,10 +35,8 @@ static bool values_apart(struct schema *s, const json_t *x, const json_t *y)
         const json_t *v = json_array_get(lists[0], i);
         for (size_t k = 0; apart && k < json_array_size(lists[1]); k++) {
             const json_t *w = json_array_get(lists[1], k);
-            bool numbers = json_is_number(v) && json_is_number(w);
             apart = schema_works(s) && !json_is_object(v) && /* numbers within are not compared */
-                    !json_is_array(v) && !json_equal(v, w) &&
-                    !(numbers && json_number_value(v) == json_number_value(w));
+                    !json_is_array(v) && !schema_same_value(v, w);
         }
     }
     json_decref(lists[0]);

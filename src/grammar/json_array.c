@@ -221,11 +221,9 @@ static json_t *listed_values(struct schema *s, const json_t *items)
         out = values_of_texts(s, m);
     for (size_t i = 0; i < json_array_size(out); i++) /* equal ones once */
         for (size_t k = json_array_size(out) - 1; k > i; k--) {
-            const json_t *x = json_array_get(out, i), *y = json_array_get(out, k);
-            bool numbers = json_is_number(x) && json_is_number(y);
             if (!schema_works(s))
                 break;
-            if (json_equal(x, y) || (numbers && json_number_value(x) == json_number_value(y)))
+            if (schema_same_value(json_array_get(out, i), json_array_get(out, k)))
                 json_array_remove(out, k);
         }
     json_decref(m);

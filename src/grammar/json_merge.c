@@ -236,11 +236,11 @@ static json_t *join(struct schema *s, const char *key, enum join how, json_t *x,
     switch (how) {
     case JOIN_LARGER:
         if (numbers)
-            return json_incref(json_number_value(x) > json_number_value(y) ? x : y);
+            return json_incref(schema_compare_numbers(x, y) > 0 ? x : y);
         break;
     case JOIN_SMALLER:
         if (numbers)
-            return json_incref(json_number_value(x) < json_number_value(y) ? x : y);
+            return json_incref(schema_compare_numbers(x, y) < 0 ? x : y);
         break;
     case JOIN_MEMBERS:
         if (json_is_object(x) && json_is_object(y))
@@ -355,8 +355,7 @@ static bool add_keyword(struct schema *s, json_t *m, const char *key, json_t *v,
         return is_foreign(s, key);
     json_t *old = json_object_get(m, key);
     if (old && keywords[i].join == JOIN_CONST && !json_equal(old, v)) {
-        bool numbers = json_is_number(old) && json_is_number(v);
-        *never |= !(numbers && json_number_value(old) == json_number_value(v));
+        *never |= !schema_same_value(old, v);
         return true;
     }
     if (old && strcmp(key, "oneOf") == 0 && !json_equal(old, v)) {

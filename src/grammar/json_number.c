@@ -104,19 +104,20 @@ struct decimal {
     bool excluded;
 };
 
-/* |v| in digits; false when they are too many. */
-static bool to_decimal(double v, bool excluded, struct decimal *d)
+/* |v|, which is less than NUMBERS_END, in digits. What has no digit that is kept is 0, and where it
+ * is the least of what may come, that is excluded. */
+static void to_decimal(double v, bool excluded, bool least, struct decimal *d)
 {
     char s[512];
     int precision = 0;
     v = fabs(v);
-    if (!(v < 1e18))
-        return false;
     do /* the fewest digits behind the point that read back as v */
         snprintf(s, sizeof s, "%.*f", precision, v);
     while (strtod(s, NULL) != v && precision++ < MAX_FRACTION);
-    if (precision > MAX_FRACTION)
-        return false;
+    if (precision > MAX_FRACTION) {
+        *d = (struct decimal){.excluded = least};
+        return;
+    }
     char *point = strpbrk(s, ".,");
     *d = (struct decimal){.whole = strtoull(s, NULL, 10), .excluded = excluded};
     if (point)
@@ -124,7 +125,6 @@ static bool to_decimal(double v, bool excluded, struct decimal *d)
     size_t n = strlen(d->fraction);
     while (n > 0 && d->fraction[n - 1] == '0')
         d->fraction[--n] = '\0';
-    return true;
 }
 
 /* What a bound still says at a digit: nothing once it is free. */
@@ -219,17 +219,18 @@ static void include(double *bound, bool *excluded, double towards)
     *excluded = false;
 }
 
-grammar_node json_number_between(struct grammar_builder *b,
-                                 const struct number_bounds *given,
-                                 const char *where)
+grammar_node json_number_between(struct grammar_builder *b, const struct number_bounds *given)
 {
     struct decimal lo = {0}, hi = {0}, zero = {0};
     struct number_bounds bounds = *given, *n = &bounds;
     include(&n->lo, &n->lo_excluded, INFINITY);
     include(&n->hi, &n->hi_excluded, -INFINITY);
-    if ((n->has_lo && !to_decimal(n->lo, n->lo_excluded, &lo)) ||
-        (n->has_hi && !to_decimal(n->hi, n->hi_excluded, &hi)))
-        return builder_fail(b, "%s: a bound of this number has too many digits", where);
+    n->has_lo &= n->lo > -NUMBERS_END; /* beyond all answers a bound says nothing */
+    n->has_hi &= n->hi < NUMBERS_END;
+    if (n->has_lo)
+        to_decimal(n->lo, n->lo_excluded, n->lo >= 0, &lo);
+    if (n->has_hi)
+        to_decimal(n->hi, n->hi_excluded, n->hi < 0, &hi);
     grammar_node below = grammar_never(b), above = grammar_never(b);
     if (!n->has_lo || n->lo < 0) { /* turned round: from -hi up to -lo, less than 0 at least */
         struct decimal least = {.excluded = true};

@@ -53,9 +53,7 @@ bool schema_refuses(const json_t *m, const json_t *value)
 {
     const json_t *list = json_object_get(json_object_get(m, "not"), "enum");
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *v = json_array_get(list, i);
-        bool numbers = json_is_number(v) && json_is_number(value);
-        if (json_equal(v, value) || (numbers && json_number_value(v) == json_number_value(value)))
+        if (schema_same_value(json_array_get(list, i), value))
             return true;
     }
     return false;
@@ -219,43 +217,45 @@ grammar_node schema_string(struct schema *s, const json_t *m)
 
 /* ---- numbers ---- */
 
-/* The narrower of two bounds on one side. */
-static bool add_bound(struct schema *s,
-                      const json_t *m,
-                      const char *key,
-                      bool excluded,
-                      bool *has,
-                      double *bound,
-                      bool *is_excluded)
+/* A bound as the schema has it, with the keyword that it comes from. */
+struct bound {
+    const json_t *value; /* NULL: there is none */
+    const char *key;
+    bool lower, excluded;
+};
+struct bounds {
+    struct bound lo, hi;
+};
+
+/* The narrower of two bounds on one side: an excluded one where both are the same double, as it
+ * then excludes what reads as the other. */
+static bool add_bound(
+    struct schema *s, const json_t *m, const char *key, bool excluded, struct bound *b)
 {
     const json_t *v = json_object_get(m, key);
-    double x = json_number_value(v);
-    bool lower = key[0] == 'm' ? key[1] == 'i' : strstr(key, "Min") != NULL;
     if (!v || (excluded && json_is_false(v)))
         return true;
-    if (excluded && json_is_true(v) && *has) { /* draft 4: the bound beside it is excluded */
-        *is_excluded = true;
+    if (excluded && json_is_true(v) && b->value) { /* draft 4: the bound beside it is excluded */
+        b->excluded = true;
         return true;
     }
     if (!json_is_number(v)) {
         schema_fail(s, key, "must be a number");
         return false;
     }
-    if (!*has || (lower ? x > *bound : x < *bound) || (x == *bound && excluded)) {
-        *bound = x;
-        *is_excluded = excluded;
-    }
-    *has = true;
+    double x = json_number_value(v), at = json_number_value(b->value);
+    if (!b->value || (b->lower ? x > at : x < at) || (x == at && excluded))
+        *b = (struct bound){v, key, b->lower, excluded};
     return true;
 }
 
-static bool read_bounds(struct schema *s, const json_t *m, struct number_bounds *n)
+static bool read_bounds(struct schema *s, const json_t *m, struct bounds *n)
 {
-    *n = (struct number_bounds){0};
-    return add_bound(s, m, "minimum", false, &n->has_lo, &n->lo, &n->lo_excluded) &&
-           add_bound(s, m, "exclusiveMinimum", true, &n->has_lo, &n->lo, &n->lo_excluded) &&
-           add_bound(s, m, "maximum", false, &n->has_hi, &n->hi, &n->hi_excluded) &&
-           add_bound(s, m, "exclusiveMaximum", true, &n->has_hi, &n->hi, &n->hi_excluded);
+    *n = (struct bounds){.lo.lower = true};
+    return add_bound(s, m, "minimum", false, &n->lo) &&
+           add_bound(s, m, "exclusiveMinimum", true, &n->lo) &&
+           add_bound(s, m, "maximum", false, &n->hi) &&
+           add_bound(s, m, "exclusiveMaximum", true, &n->hi);
 }
 
 /* multipleOf as step_by / 10^places; 0: absent, or false with an error. */
@@ -355,6 +355,11 @@ static grammar_node fractions_of(struct schema *s, grammar_node node)
     return finish(s, d, "not");
 }
 
+struct whole_bounds {
+    bool has_lo, has_hi;
+    int64_t lo, hi;
+};
+
 /* Multiples one by one, from the bound that is nearer to 0. */
 static grammar_node some_multiples(struct schema *s, int64_t lo, int64_t hi, int64_t by)
 {
@@ -387,30 +392,52 @@ static grammar_node integer_multiples(struct schema *s, int64_t lo, int64_t hi, 
     return some_multiples(s, lo < 0 && hi > 0 ? 0 : lo, hi, (int64_t)by);
 }
 
-/* The first or last integer within a bound. A schema's integers are exact where doubles are. */
-static bool whole_bound(struct schema *s, double x, bool excluded, bool lower, int64_t *out)
+/* Integers lo..hi that are multiples. Validators divide doubles, so beyond 2^53 none is sure. */
+static grammar_node multiples_within(struct schema *s, const struct whole_bounds *n, uint64_t by)
 {
-    double whole = lower ? ceil(x) : floor(x);
-    if (excluded && whole == x)
-        whole += lower ? 1 : -1;
-    if (fabs(whole) > 9007199254740992.0) {
-        schema_fail(s, lower ? "minimum" : "maximum", "is beyond 2^53");
-        return false;
+    static const int64_t beyond = INT64_C(9007199254740991);
+    if ((n->has_lo && n->lo > beyond) || (n->has_hi && n->hi < -beyond))
+        return schema_fail(s, "multipleOf", "is not supported of numbers beyond 2^53");
+    int64_t lo = n->has_lo && n->lo > -beyond ? n->lo : -beyond;
+    int64_t hi = n->has_hi && n->hi < beyond ? n->hi : beyond;
+    return lo > hi ? grammar_never(s->b) : integer_multiples(s, lo, hi, by);
+}
+
+/* The first or last integer within a bound; *has becomes false where all answers are. False with an
+ * error where none is. Readers of doubles do not tell integers beyond 2^53 apart: there those that
+ * are the same double as an excluded bound are excluded with it. */
+static bool whole_bound(struct schema *s, const struct bound *b, bool *has, int64_t *out)
+{
+    static const double two_53 = 9007199254740992.0, two_63 = 9223372036854775808.0;
+    double x = json_number_value(b->value), whole = b->lower ? ceil(x) : floor(x);
+    *has = b->value != NULL;
+    if (!*has)
+        return true;
+    if (json_is_integer(b->value) && !b->excluded) {
+        *out = json_integer_value(b->value);
+        return true;
     }
-    *out = (int64_t)whole;
-    return true;
+    if (b->excluded && whole == x && fabs(x) < two_53)
+        whole += b->lower ? 1 : -1;
+    else if (b->excluded && whole == x)
+        whole = nextafter(x, b->lower ? INFINITY : -INFINITY);
+    *has = whole >= -two_63 && whole < two_63;
+    if (*has)
+        *out = (int64_t)whole;
+    else if (b->lower == (whole > 0))
+        schema_fail(s, b->key, "is beyond 64 bits, and so would be the answer");
+    return !builder_failed(s->b);
 }
 
 static grammar_node integer_within(struct schema *s, const json_t *m)
 {
-    static const int64_t beyond = INT64_C(9007199254740991);
-    struct number_bounds n;
-    int64_t lo = -beyond, hi = beyond;
+    struct bounds given;
+    struct whole_bounds n = {0};
     uint64_t by, ten = 1;
     uint32_t places;
-    if (!read_multiple(s, m, &by, &places) || !read_bounds(s, m, &n) ||
-        (n.has_lo && !whole_bound(s, n.lo, n.lo_excluded, true, &lo)) ||
-        (n.has_hi && !whole_bound(s, n.hi, n.hi_excluded, false, &hi)))
+    if (!read_multiple(s, m, &by, &places) || !read_bounds(s, m, &given) ||
+        !whole_bound(s, &given.lo, &n.has_lo, &n.lo) ||
+        !whole_bound(s, &given.hi, &n.has_hi, &n.hi))
         return grammar_never(s->b);
     for (; places > 0; places--)
         ten *= 10;
@@ -424,10 +451,10 @@ static grammar_node integer_within(struct schema *s, const json_t *m)
         a = rest;
     }
     if (by > 1)
-        return lo > hi ? grammar_never(s->b) : integer_multiples(s, lo, hi, by);
+        return multiples_within(s, &n, by);
     if (!n.has_lo && !n.has_hi)
         return json_text_integer(s->b);
-    return json_integer_between(s->b, n.has_lo, lo, n.has_hi, hi);
+    return json_integer_between(s->b, n.has_lo, n.lo, n.has_hi, n.hi);
 }
 
 grammar_node schema_integer(struct schema *s, const json_t *m)
@@ -480,21 +507,43 @@ static grammar_node decimal_multiples(
     return node;
 }
 
+/* A bound as a double; one that had to be moved inwards excludes the bound by itself. */
+static void take_double(const struct bound *b, bool *has, double *out, bool *excluded)
+{
+    *has = b->value != NULL;
+    *out = schema_inner_double(b->value, b->lower);
+    *excluded = b->excluded && *out == json_number_value(b->value);
+}
+
+static grammar_node number_within(struct schema *s,
+                                  const struct bounds *given,
+                                  const struct number_bounds *n)
+{
+    bool above = n->has_lo && n->lo >= NUMBERS_END;
+    if (above || (n->has_hi && n->hi <= -NUMBERS_END))
+        return schema_fail(s,
+                           above ? given->lo.key : given->hi.key,
+                           "needs an answer of more than 18 digits before the point");
+    return json_number_between(s->b, n);
+}
+
 grammar_node schema_number(struct schema *s, const json_t *m)
 {
-    struct number_bounds n;
+    struct bounds given;
     uint64_t by;
     uint32_t places;
-    if (!read_multiple(s, m, &by, &places) || !read_bounds(s, m, &n))
+    if (!read_multiple(s, m, &by, &places) || !read_bounds(s, m, &given))
         return grammar_never(s->b);
     if (by > 0 && places == 0)
         return schema_integer(s, m);
+    struct number_bounds n;
+    take_double(&given.lo, &n.has_lo, &n.lo, &n.lo_excluded);
+    take_double(&given.hi, &n.has_hi, &n.hi, &n.hi_excluded);
     grammar_node node;
     if (by > 0)
         node = decimal_multiples(s, m, &n, by, places);
     else
-        node = n.has_lo || n.has_hi ? json_number_between(s->b, &n, s->b->field)
-                                    : json_text_number(s->b);
+        node = n.has_lo || n.has_hi ? number_within(s, &given, &n) : json_text_number(s->b);
     if (refuses_integers(m))
         return without_numbers(s, m, false, fractions_of(s, node));
     if (!json_object_get(json_object_get(m, "not"), "multipleOf"))

@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -235,8 +236,29 @@ static const char *only_ref(const json_t *schema)
 
 /* ---- enum, const ---- */
 
+/* A number beyond 64 bits was read as a double (grammar_json_schema_text): it may have been
+ * another. */
+static bool has_inexact(const json_t *v)
+{
+    const char *key;
+    json_t *x;
+    if (json_is_real(v))
+        return fabs(json_real_value(v)) >= 9223372036854775808.0; /* 2^63 */
+    json_object_foreach((json_t *)v, key, x)
+    {
+        if (has_inexact(x))
+            return true;
+    }
+    for (size_t i = 0; i < json_array_size(v); i++)
+        if (has_inexact(json_array_get(v, i)))
+            return true;
+    return false;
+}
+
 static grammar_node literal_value(struct schema *s, const json_t *v)
 {
+    if (has_inexact(v))
+        return schema_fail(s, NULL, "a value with a number beyond 64 bits is not supported");
     char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(17));
     if (!text)
         return schema_fail(s, NULL, "a value cannot be written");
@@ -312,9 +334,7 @@ static grammar_node compile_values(struct schema *s, const json_t *m, uint32_t t
     json_t *rest = beside_values(m);
     for (size_t i = 0; i < n && !builder_failed(s->b); i++) {
         const json_t *x = list ? json_array_get(list, i) : one;
-        bool equal = !one || json_equal(x, one) ||
-                     (json_is_number(x) && json_is_number(one) &&
-                      json_number_value(x) == json_number_value(one));
+        bool equal = !one || schema_same_value(x, one);
         if (is_of(x, types) && equal && !schema_refuses(m, x) && keeps_value(s, rest, x, of_type))
             nodes[kept++] = literal_value(s, x);
     }

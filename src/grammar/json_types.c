@@ -58,6 +58,44 @@ const char *schema_type_name(uint32_t types)
     return "null";
 }
 
+/* i and d, exactly: a double has no room for all integers. */
+static int compare_integer(json_int_t i, double d)
+{
+    const double beyond = 9223372036854775808.0; /* 2^63 */
+    if (d >= beyond || d < -beyond)
+        return d < 0 ? 1 : -1;
+    json_int_t whole = (json_int_t)d;
+    double rest = d - trunc(d);
+    return i != whole ? (i > whole) - (i < whole) : (rest < 0) - (rest > 0);
+}
+
+int schema_compare_numbers(const json_t *x, const json_t *y)
+{
+    if (json_is_integer(x) && json_is_integer(y))
+        return (json_integer_value(x) > json_integer_value(y)) -
+               (json_integer_value(x) < json_integer_value(y));
+    if (json_is_integer(x))
+        return compare_integer(json_integer_value(x), json_real_value(y));
+    if (json_is_integer(y))
+        return -compare_integer(json_integer_value(y), json_real_value(x));
+    return (json_real_value(x) > json_real_value(y)) - (json_real_value(x) < json_real_value(y));
+}
+
+bool schema_same_value(const json_t *x, const json_t *y)
+{
+    return json_equal(x, y) ||
+           (json_is_number(x) && json_is_number(y) && schema_compare_numbers(x, y) == 0);
+}
+
+double schema_inner_double(const json_t *bound, bool lower)
+{
+    double x = json_number_value(bound);
+    int order = json_is_integer(bound) ? compare_integer(json_integer_value(bound), x) : 0;
+    if (lower ? order > 0 : order < 0)
+        return nextafter(x, lower ? INFINITY : -INFINITY);
+    return x;
+}
+
 /* The type that a keyword speaks of; 0: of none. */
 static uint32_t type_of_keyword(const char *key)
 {

@@ -105,6 +105,18 @@ static bool bound(const json_t *s, const char *key, double x, int sign, bool str
     return !b || (strict ? d > 0 : d >= 0);
 }
 
+/* The same of a number: exactly, and as those have it who read doubles. A long double has room for
+ * all integers of 64 bits. */
+static bool bounds_number(const json_t *s, const char *key, const json_t *v, int sign, bool strict)
+{
+    const json_t *b = json_object_get(s, key);
+    long double at = json_is_integer(b) ? (long double)json_integer_value(b) : json_number_value(b);
+    long double x = json_is_integer(v) ? (long double)json_integer_value(v) : json_number_value(v);
+    int order = sign * ((x > at) - (x < at));
+    return bound(s, key, json_number_value(v), sign, strict) &&
+           (!b || (strict ? order > 0 : order >= 0));
+}
+
 static bool is_multiple(const json_t *s, double x)
 {
     const json_t *by = json_object_get(s, "multipleOf");
@@ -116,9 +128,10 @@ static bool check_plain(const json_t *s, const json_t *v)
 {
     if (json_is_number(v)) {
         double x = json_number_value(v);
-        return bound(s, "minimum", x, 1, false) && bound(s, "maximum", x, -1, false) &&
-               bound(s, "exclusiveMinimum", x, 1, true) &&
-               bound(s, "exclusiveMaximum", x, -1, true) && is_multiple(s, x);
+        return bounds_number(s, "minimum", v, 1, false) &&
+               bounds_number(s, "maximum", v, -1, false) &&
+               bounds_number(s, "exclusiveMinimum", v, 1, true) &&
+               bounds_number(s, "exclusiveMaximum", v, -1, true) && is_multiple(s, x);
     }
     if (json_is_string(v)) {
         const char *text = json_string_value(v);
