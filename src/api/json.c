@@ -1,9 +1,10 @@
 /* jansson on the way in, plain appends on the way out.
  *
- * What jansson refuses (nesting over 2048, integers over 64 bits, \u0000, bad UTF-8) comes out as a
- * 400 with its place in the body. Its strings carry no NUL, so they serve as C strings too. */
+ * What jansson refuses (nesting over 2048, numbers that no double is, \u0000, bad UTF-8) comes out
+ * as a 400 with its place in the body. Its strings carry no NUL, so they serve as C strings too. */
 #include "api/json.h"
 
+#include "base/json_text.h"
 #include "base/utf8.h"
 
 #include <math.h>
@@ -11,10 +12,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+json_t *api_json_load(const char *text, size_t n_bytes, size_t flags, json_error_t *je)
+{
+    json_t *v = json_loadb(text, n_bytes, flags, je);
+    struct buf wide = {0};
+    if (!v && json_error_code(je) == json_error_numeric_overflow &&
+        json_text_widen(text, n_bytes, &wide))
+        v = json_loadb(wide.data, wide.len, flags, je);
+    buf_deinit(&wide);
+    return v;
+}
+
 enum err api_json_parse(const char *body, size_t n_bytes, json_t **out, struct err_info *e)
 {
     json_error_t je;
-    *out = json_loadb(body, n_bytes, 0, &je);
+    *out = api_json_load(body, n_bytes, 0, &je);
     if (!*out) {
         enum json_error_code code = json_error_code(&je);
         if (code == json_error_out_of_memory)
@@ -50,7 +62,8 @@ const char *api_json_kind(const json_t *v)
     case JSON_INTEGER:
         return "an integer";
     case JSON_REAL:
-        return "a number with a fraction";
+        return json_real_value(v) == floor(json_real_value(v)) ? "a number"
+                                                               : "a number with a fraction";
     case JSON_TRUE:
     case JSON_FALSE:
         return "a boolean";
@@ -109,8 +122,19 @@ enum err api_int_of(
         i = json_integer_value(v);
     } else {
         double d = json_is_real(v) ? json_real_value(v) : 0.5;
-        if (d != floor(d) || fabs(d) > 9007199254740992.0) /* 2^53: exact until there */
+        if (d != floor(d))
             return api_wrong_type(field, "an integer", v, e);
+        if (d < (double)lo || d > (double)hi || d >= 9223372036854775808.0) /* 2^63 */
+            return err_set_field(e,
+                                 ERR_INVALID,
+                                 field,
+                                 "'%s' must be from %lld to %lld, not %.17g",
+                                 field,
+                                 (long long)lo,
+                                 (long long)hi,
+                                 d);
+        if (fabs(d) > 9007199254740992.0) /* 2^53: exact until there */
+            return api_wrong_type(field, "written as an integer", v, e);
         i = (int64_t)d;
     }
     if (i < lo || i > hi)

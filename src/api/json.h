@@ -21,6 +21,9 @@
 enum err api_json_parse(const char *body, size_t n_bytes, json_t **out, struct err_info *e)
     WEIR_MUST_USE;
 
+/* json_loadb, but an integer beyond 64 bits is the nearest double and no error. je is not NULL. */
+json_t *api_json_load(const char *text, size_t n_bytes, size_t flags, json_error_t *je);
+
 const char *api_json_kind(const json_t *v); /* "a string", "null" */
 
 /* "FIELD must be WANTED, not a KIND" */

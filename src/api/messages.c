@@ -262,10 +262,11 @@ static void end_block(struct content *t)
     } else if (t->open == BLOCK_THINKING) {
         buf_str(&t->blocks, "\",\"signature\":\"\"}");
     } else if (t->open == BLOCK_TOOL) {
-        json_t *v = json_loadb(t->input.data ? t->input.data : "",
-                               t->input.len,
-                               JSON_DECODE_ANY | JSON_ALLOW_NUL,
-                               NULL);
+        json_error_t je;
+        json_t *v = api_json_load(t->input.data ? t->input.data : "",
+                                  t->input.len,
+                                  JSON_DECODE_ANY | JSON_ALLOW_NUL,
+                                  &je);
         if (v)
             buf_add(&t->blocks, t->input.data, t->input.len);
         else

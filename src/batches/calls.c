@@ -220,7 +220,7 @@ static void begin_line(struct batches *b, struct slot *s, struct job *j, uint32_
         return;
     }
     json_error_t where;
-    json_t *v = json_loadb(text, line->n_bytes, 0, &where);
+    json_t *v = api_json_load(text, line->n_bytes, 0, &where);
     if (!v) {
         snprintf(message,
                  sizeof message,

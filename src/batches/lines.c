@@ -111,7 +111,8 @@ static void mark_repeats(struct lines *l, const char *data)
     struct named *names = mem_zalloc(l->n + 1, sizeof *names);
     uint32_t n = 0;
     for (uint32_t i = 0; i < l->n; i++) {
-        json_t *v = json_loadb(data + l->lines[i].at, l->lines[i].n_bytes, 0, NULL);
+        json_error_t je;
+        json_t *v = api_json_load(data + l->lines[i].at, l->lines[i].n_bytes, 0, &je);
         const char *id = json_string_value(json_object_get(v, "custom_id"));
         if (id)
             names[n++] = (struct named){.custom_id = mem_strdup(id), .line = i};

@@ -6,9 +6,9 @@
  * done nor an annotation is an error with its pointer. */
 #include "grammar/json_schema.h"
 
+#include "base/json_text.h"
 #include "base/mem.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -236,28 +236,9 @@ static const char *only_ref(const json_t *schema)
 
 /* ---- enum, const ---- */
 
-/* A number beyond 64 bits was read as a double (grammar_json_schema_text): it may have been
- * another. */
-static bool has_inexact(const json_t *v)
-{
-    const char *key;
-    json_t *x;
-    if (json_is_real(v))
-        return fabs(json_real_value(v)) >= 9223372036854775808.0; /* 2^63 */
-    json_object_foreach((json_t *)v, key, x)
-    {
-        if (has_inexact(x))
-            return true;
-    }
-    for (size_t i = 0; i < json_array_size(v); i++)
-        if (has_inexact(json_array_get(v, i)))
-            return true;
-    return false;
-}
-
 static grammar_node literal_value(struct schema *s, const json_t *v)
 {
-    if (has_inexact(v))
+    if (schema_is_inexact(v))
         return schema_fail(s, NULL, "a value with a number beyond 64 bits is not supported");
     char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(17));
     if (!text)
@@ -653,7 +634,12 @@ grammar_node grammar_json_schema(struct grammar_builder *b, const json_t *schema
 grammar_node grammar_json_schema_text(struct grammar_builder *b, const char *s, size_t n)
 {
     json_error_t at;
+    struct buf wide = {0};
     json_t *schema = json_loadb(s, n, JSON_DECODE_ANY, &at);
+    if (!schema && json_error_code(&at) == json_error_numeric_overflow &&
+        json_text_widen(s, n, &wide)) /* as the body of a request is read */
+        schema = json_loadb(wide.data, wide.len, JSON_DECODE_ANY, &at);
+    buf_deinit(&wide);
     if (!schema)
         return builder_fail(
             b, "'%s' is no JSON: line %d, column %d: %s", b->field, at.line, at.column, at.text);

@@ -109,6 +109,9 @@ int schema_compare_numbers(const json_t *x, const json_t *y);
 bool schema_same_value(const json_t *x, const json_t *y); /* 1 and 1.0 are the same */
 /* The double next to a bound on its inner side: what keeps to that keeps to the bound. */
 double schema_inner_double(const json_t *bound, bool lower);
+/* Has it a number that may stand for an integer beyond 64 bits (json_text_widen), and so for
+ * another than itself? */
+bool schema_is_inexact(const json_t *v);
 /* json_scalars.c */
 grammar_node schema_string(struct schema *s, const json_t *m);
 grammar_node schema_integer(struct schema *s, const json_t *m);

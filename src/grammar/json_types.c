@@ -96,6 +96,23 @@ double schema_inner_double(const json_t *bound, bool lower)
     return x;
 }
 
+bool schema_is_inexact(const json_t *v)
+{
+    const char *key;
+    json_t *x;
+    if (json_is_real(v))
+        return fabs(json_real_value(v)) >= 9223372036854775808.0; /* 2^63 */
+    json_object_foreach((json_t *)v, key, x)
+    {
+        if (schema_is_inexact(x))
+            return true;
+    }
+    for (size_t i = 0; i < json_array_size(v); i++)
+        if (schema_is_inexact(json_array_get(v, i)))
+            return true;
+    return false;
+}
+
 /* The type that a keyword speaks of; 0: of none. */
 static uint32_t type_of_keyword(const char *key)
 {

@@ -159,10 +159,10 @@ def test_bad_lines_go_to_the_error_file(batches):
              json.dumps({**line("body"), "body": "x"}), json.dumps(line("stream", stream=True)),
              json.dumps(line("field", max_tokens="many")), json.dumps(line("model", model="other")),
              json.dumps(line("rank", priority=5)), '{"custom_id": "nul\\u0000"}', "\x00\x01",
-             json.dumps(line("ünï ☃ \"quoted\""))]
+             json.dumps(line("ünï ☃ \"quoted\"")), json.dumps(line("long", seed=2 ** 64 - 1))]
     over = wait_over(batches, create(batches, upload(batches, jsonl(lines))["id"]))
     assert over["status"] == "completed"
-    assert over["request_counts"] == {"total": 15, "completed": 2, "failed": 13}
+    assert over["request_counts"] == {"total": 16, "completed": 2, "failed": 14}
     ok = results(batches, over["output_file_id"])
     assert sorted(r["custom_id"] for r in ok) == ["good", 'ünï ☃ "quoted"']
     bad = results(batches, over["error_file_id"])
@@ -174,8 +174,9 @@ def test_bad_lines_go_to_the_error_file(batches):
                        15: (None, "invalid_json_line"), 16: (None, "invalid_json_line")}
     refused = {r["custom_id"]: r["response"] for r in bad if r["response"]}
     assert {k: v["status_code"] for k, v in refused.items()} == {"field": 400, "model": 404,
-                                                                 "rank": 400}
+                                                                 "rank": 400, "long": 400}
     assert refused["field"]["body"]["error"]["param"] == "max_tokens"
+    assert refused["long"]["body"]["error"]["param"] == "seed"
 
 
 def test_hostile_uploads(batches):

@@ -207,8 +207,20 @@ BAD = [({"json_schema": {"properties": {"a": {"type": "strin"}}}}, "/properties/
        ({"regex": "a", "choice": ["b"]}, "cannot be combined"),
        ({"regex": "a", "response_format": {"type": "json_object"}}, "cannot be combined"),
        ({"structured_outputs": {"json": {}, "regex": "a"}}, "cannot be combined"),
-       ({"regex": "a{2000000}"}, "too long"),
+       ({"regex": "a{2000000}"}, "too long"), ({"guided_choice": []}, "'guided_choice' is empty"),
+       ({"json_schema": {"type": "integer", "minimum": 2 ** 64 - 1}}, '"/minimum": is beyond 64 bits'),
+       ({"json_schema": {"type": "object", "properties": {"a": {"const": 2 ** 64}}}}, "/properties/a"),
        ({"grammar": "root ::= " + "(" * 60000}, "nested too deeply")]
+
+
+@pytest.mark.parametrize("bounds", [
+    {"type": "integer", "minimum": -2 ** 63, "maximum": 2 ** 63 - 1}, {"type": "integer", "minimum": 0, "maximum": 2 ** 64 - 1},
+    {"type": "number", "minimum": -1.7976931348623157e308, "maximum": 1.7976931348623157e308},
+    {"type": "number", "minimum": -3.4028234663852886e38, "maximum": 3.4028234663852886e38}], ids=str)
+def test_bounds_of_whole_types(server, bounds):
+    for schema in (bounds, json.dumps(bounds)):
+        for text, reason in ask(server, n=4, temperature=1, seed=5, guided_json=schema, max_tokens=60):
+            assert reason == "stop" and bounds["minimum"] <= json.loads(text) <= bounds["maximum"], text
 
 
 @pytest.mark.parametrize("fields,says", BAD, ids=lambda x: x if isinstance(x, str) else "")

@@ -122,6 +122,7 @@ static void test_refused(void **state)
         {"{\"presence_penalty\": 2.5}", "presence_penalty"},
         {"{\"frequency_penalty\": -3}", "frequency_penalty"},
         {"{\"seed\": 1.5}", "seed"},
+        {"{\"seed\": 18446744073709551615}", "seed"},
         {"{\"stop\": \"\"}", "stop"},
         {"{\"stop\": [\"a\", \"\"]}", "stop[1]"},
         {"{\"stop\": 1}", "stop"},
