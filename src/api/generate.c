@@ -117,6 +117,7 @@ static enum err create_choice(struct api_call *c,
     struct api_choice *ch = &c->choices[index];
     uint32_t n_ctx = engine_n_ctx(c->engine);
     p.sample.seed += index % job->params.n;
+    p.same_prompt = index % job->params.n > 0;
     /* the default gives way to what fits; a number that was asked for does not */
     uint32_t usual = default_max_tokens(c, d);
     if (!job->params.max_tokens_given && usual > 0 && ids->n < n_ctx) {

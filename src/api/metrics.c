@@ -92,7 +92,10 @@ static void requests(const struct engine_stats *s, struct buf *out)
     counter(out, "prompt_tokens_total", "Prompt tokens of admitted requests.", s->prompt_tokens);
     counter(out, "vectors_total", "Texts that became embeddings or scores.", s->vectors);
     counter(out, "generation_tokens_total", "Tokens generated.", s->output_tokens);
-    counter(out, "prefix_cache_queries_total", "Prompt tokens looked up.", s->prompt_tokens);
+    counter(out,
+            "prefix_cache_queries_total",
+            "Prompt tokens looked up, by each answer.",
+            s->looked_up_tokens);
     counter(out, "prefix_cache_hits_total", "Prompt tokens found computed.", s->cached_tokens);
     counter(out, "grammar_mask_hits_total", "Masks of grammars found computed.", s->masks.hits);
     counter(out, "grammar_mask_misses_total", "Masks of grammars computed.", s->masks.misses);

@@ -35,7 +35,7 @@ static double per(double n, double of)
 
 void api_metrics_llama(const struct engine_stats *s, struct buf *out)
 {
-    const double computed = (double)(s->prompt_tokens - s->cached_tokens);
+    const double computed = (double)(s->looked_up_tokens - s->cached_tokens);
     const double later = (double)s->itl.count; /* tokens but the first of each answer */
     const struct figure figures[] = {
         {"prompt_tokens_total", "Prompt tokens computed.", COUNTER, computed},

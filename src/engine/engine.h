@@ -81,11 +81,12 @@ struct request_params {
     uint32_t
         n_first; /* of a pair of texts: tokens before the second begins; 0: there is one text */
     struct sample_params sample;
-    uint32_t max_tokens;   /* 0: as many as the context holds */
-    bool no_output;        /* the prompt alone is computed: its first token is neither shown nor
-                            * counted, not as time to a first token either */
-    bool ignore_eos;       /* end-of-generation tokens are ordinary output */
-    bool logprobs;         /* of every output token */
+    uint32_t max_tokens; /* 0: as many as the context holds */
+    bool no_output;      /* the prompt alone is computed: its first token is neither shown nor
+                          * counted, not as time to a first token either */
+    bool same_prompt; /* as another request's, an answer more to it: its tokens are not counted */
+    bool ignore_eos;  /* end-of-generation tokens are ordinary output */
+    bool logprobs;    /* of every output token */
     bool sampled_logprobs; /* and these of the draw, not of the model itself */
     uint32_t n_top_logprobs;
     bool prompt_logprobs; /* of every prompt token but the first */
@@ -285,9 +286,10 @@ struct engine_hist {
 struct engine_stats {
     uint32_t running, waiting, max_running, max_queue;
     uint64_t requests_by_finish[FINISH_ERROR + 1]; /* ended, by enum finish */
-    uint64_t prompt_tokens, output_tokens, cached_tokens;
-    uint64_t vectors;     /* texts that became embeddings or scores */
-    uint32_t most_tokens; /* that a request had, prompt and output */
+    uint64_t prompt_tokens, output_tokens;         /* a prompt once, however many answers */
+    uint64_t looked_up_tokens, cached_tokens;      /* of each answer's prompt; found computed */
+    uint64_t vectors;                              /* texts that became embeddings or scores */
+    uint32_t most_tokens;                          /* that a request had, prompt and output */
     uint64_t steps, steps_with_prefill;
     uint64_t steps_ahead;      /* begun while another was under way */
     uint64_t rows_dropped;     /* computed for requests that had ended meanwhile */

@@ -55,6 +55,15 @@ static double seconds(uint64_t from_us, uint64_t to_us)
     return to_us > from_us ? (double)(to_us - from_us) * 1e-6 : 0.0;
 }
 
+/* Each answer looks for its prompt in the cache; the prompt is said once. */
+static void note_prompt(struct engine_stats *s, struct request *r)
+{
+    s->prompt_tokens += r->params.same_prompt ? 0 : r->n_prompt;
+    s->looked_up_tokens += r->n_prompt;
+    s->cached_tokens += r->seq.n_cached;
+    r->now.n_cached = r->seq.n_cached;
+}
+
 static void note_length(struct engine_stats *s, uint32_t n)
 {
     s->most_tokens = n > s->most_tokens ? n : s->most_tokens;
@@ -65,9 +74,7 @@ void stats_token(struct engine_stats *s, struct request *r, uint64_t now_us, boo
     const bool first = r->now.times.first_us == 0;
     if (first) {
         hist_add(&s->prefill_time, seconds(r->now.times.admit_us, now_us));
-        s->prompt_tokens += r->n_prompt;
-        s->cached_tokens += r->seq.n_cached;
-        r->now.n_cached = r->seq.n_cached;
+        note_prompt(s, r);
     }
     if (!any)
         return;
@@ -89,11 +96,9 @@ void stats_token(struct engine_stats *s, struct request *r, uint64_t now_us, boo
 void stats_vector(struct engine_stats *s, struct request *r, uint64_t now_us, bool any)
 {
     hist_add(&s->prefill_time, seconds(r->now.times.admit_us, now_us));
-    s->prompt_tokens += r->n_prompt;
-    s->cached_tokens += r->seq.n_cached;
+    note_prompt(s, r);
     s->vectors += any;
     note_length(s, r->n_prompt);
-    r->now.n_cached = r->seq.n_cached;
 }
 
 void stats_finished(struct engine_stats *s, const struct request *r, uint64_t now_us)

@@ -109,6 +109,8 @@ def test_tokens_a_minute(start_server, keys_file):
     assert headers["Retry-After"] is None and "41" in error["error"]["message"]
     text = server.request("GET", "/metrics", headers=bearer("kb"))[2].decode()
     assert f'weir_key_prompt_tokens_total{{key="a"}} {n}\n' in text
+    of_keys = re.findall(r"^weir_key_prompt_tokens_total\S+ (\d+)$", text, re.M)
+    assert f"weir_prompt_tokens_total {sum(map(int, of_keys))}\n" in text
     assert 'weir_key_generation_tokens_total{key="a"} 60\n' in text
     assert 'weir_key_refused_total{key="a",limit="tokens"} 2\n' in text
     assert 'weir_key_requests_running{key="a"} 0\n' in text

@@ -608,6 +608,14 @@ int main(void)
         cmocka_unit_test(test_chat_logprobs),
         cmocka_unit_test(test_stop_never_leaks),
         cmocka_unit_test(test_errors),
+    /* a prompt of four answers counts once, as in the usage, and is looked up four times */
+    engine_stats_get(server.engine, &before);
+    json_t *v = post(COMPLETIONS, "{" PROMPT ",\"max_tokens\":2,\"ignore_eos\":true,\"n\":4}");
+    uint64_t n_prompt = (uint64_t)json_integer_value(at(v, "usage.prompt_tokens"));
+    engine_stats_get(server.engine, &after);
+    assert_int_equal(after.prompt_tokens - before.prompt_tokens, n_prompt);
+    assert_int_equal(after.looked_up_tokens - before.looked_up_tokens, 4 * n_prompt);
+    json_decref(v);
         cmocka_unit_test(test_context_exceeded),
         cmocka_unit_test(test_queue_full),
         cmocka_unit_test(test_large_answers_are_a_workers),
