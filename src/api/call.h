@@ -290,10 +290,12 @@ enum err api_read_prompt(struct api_call *c,
                          struct token_list *ids,
                          struct err_info *e) WEIR_MUST_USE;
 struct api_prompt *api_job_prompts(struct api_job *job, uint32_t n); /* take n empty ones */
-/* [{"type": "text", "text": TEXT}, ...], joined. (chat.c) Errors: ERR_INVALID. */
+/* [{"type": "text", "text": TEXT}, ...], joined; may_refuse: and {"type": "refusal", "refusal":
+ * TEXT}. (chat.c) Errors: ERR_INVALID. */
 enum err api_join_parts(const json_t *parts,
                         const char *field,
                         const char *between,
+                        bool may_refuse,
                         struct buf *out,
                         struct err_info *e) WEIR_MUST_USE;
 /* A prompt of token ids, taken as it is. (completions.c) */

@@ -37,16 +37,16 @@ static enum err check_modalities(const json_t *body, struct err_info *e)
     return OK;
 }
 
-/* Content in parts: the texts, one after the other. */
+/* Content in parts: the texts, one after the other; may_refuse: refusals are texts too. */
 enum err api_join_parts(const json_t *parts,
                         const char *field,
                         const char *between,
+                        bool may_refuse,
                         struct buf *out,
                         struct err_info *e)
 {
     for (size_t i = 0; i < json_array_size(parts); i++) {
         const json_t *part = json_array_get(parts, i);
-        const json_t *text = json_object_get(part, "text");
         const char *type = json_string_value(json_object_get(part, "type"));
         if (!json_is_object(part) || !type)
             return err_set_field(e,
@@ -54,7 +54,9 @@ enum err api_join_parts(const json_t *parts,
                                  field,
                                  "'%s' must hold parts like {\"type\": \"text\", \"text\": ...}",
                                  field);
-        if (strcmp(type, "text") != 0)
+        const bool refusal = may_refuse && strcmp(type, "refusal") == 0;
+        const json_t *text = json_object_get(part, refusal ? type : "text");
+        if (strcmp(type, "text") != 0 && !refusal)
             return err_set_field(
                 e,
                 ERR_INVALID,
@@ -66,29 +68,35 @@ enum err api_join_parts(const json_t *parts,
                 field,
                 type);
         if (!json_is_string(text))
-            return err_set_field(
-                e, ERR_INVALID, field, "'%s' has a text part without a 'text' string", field);
+            return err_set_field(e,
+                                 ERR_INVALID,
+                                 field,
+                                 "'%s' has a part without the string '%s'",
+                                 field,
+                                 refusal ? type : "text");
         buf_str(out, i > 0 ? between : "");
         buf_add(out, json_string_value(text), json_string_length(text));
     }
     return OK;
 }
 
-/* Content as templates expect it: one string; parts each on a line, but for the
- * assistant's, which are pieces of one text. Null, which assistants that
- * call tools have, is "".
- */
+/* Content as templates expect it: one string; parts each on a line, but for the assistant's, which
+ * are pieces of one text. Null, which assistants that call tools have, is "", or what one said that
+ * refused. */
 static enum err parse_content(
-    const json_t *v, const char *field, bool may_be_null, json_t **out, struct err_info *e)
+    const json_t *message, const char *field, bool assistant, json_t **out, struct err_info *e)
 {
+    const json_t *v = json_object_get(message, "content");
     struct buf joined = {0};
     enum err err = OK;
+    if (assistant && (!v || json_is_null(v)) && json_is_string(json_object_get(message, "refusal")))
+        v = json_object_get(message, "refusal");
     if (json_is_string(v))
         *out = json_incref((json_t *)v);
     else if (json_is_array(v)) {
-        err = api_join_parts(v, field, may_be_null ? "" : "\n", &joined, e);
+        err = api_join_parts(v, field, assistant ? "" : "\n", assistant, &joined, e);
         *out = err ? NULL : json_stringn(joined.len ? joined.data : "", joined.len);
-    } else if ((!v || json_is_null(v)) && may_be_null)
+    } else if ((!v || json_is_null(v)) && assistant)
         *out = json_string("");
     else if (!v)
         err = err_set_field(e, ERR_INVALID, field, "'%s' is required", field);
@@ -124,11 +132,7 @@ static enum err parse_message(const json_t *v, size_t i, json_t *all, struct err
     if ((err = api_tools_check_message(message, field, e)))
         return err;
     snprintf(field, sizeof field, "messages[%zu].content", i);
-    err = parse_content(json_object_get(v, "content"),
-                        field,
-                        strcmp(json_string_value(role), "assistant") == 0,
-                        &content,
-                        e);
+    err = parse_content(v, field, strcmp(json_string_value(role), "assistant") == 0, &content, e);
     if (!err && json_object_set_new(message, "content", content) != 0)
         err = err_set(e, ERR_NOMEM, "no memory for a message");
     return err;

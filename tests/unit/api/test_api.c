@@ -163,6 +163,25 @@ static void test_chat_messages(void **state)
                         str_at(parts, "choices.0.message.content"));
     json_decref(plain);
     json_decref(parts);
+    static const char *const said[] = {
+        "\"content\":\"No, sorry.\"",
+        "\"content\":[{\"type\":\"refusal\",\"refusal\":\"No, sorry.\"}]",
+        "\"content\":null,\"refusal\":\"No, sorry.\""};
+    int n_prompt[3];
+    for (int i = 0; i < 3; i++) { /* what refused is a turn like another */
+        char body[512];
+        snprintf(
+            body,
+            sizeof body,
+            "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":\"assistant\",%s},"
+            "{\"role\":\"user\",\"content\":\"Why?\"}],\"max_tokens\":1}",
+            said[i]);
+        json_t *v = post(CHAT, body);
+        n_prompt[i] = (int)json_integer_value(at(v, "usage.prompt_tokens"));
+        json_decref(v);
+    }
+    assert_int_equal(n_prompt[1], n_prompt[0]);
+    assert_int_equal(n_prompt[2], n_prompt[0]);
     json_decref(post(CHAT,
                      "{\"messages\":[{\"role\":\"developer\",\"content\":\"Be brief.\"},"
                      "{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":\"assistant\",\"content\":"
@@ -406,6 +425,12 @@ static void test_errors(void **state)
          400,
          "messages[0].content",
          NULL},
+        {CHAT,
+         "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"refusal\",\"refusal\":\"x\"}]}"
+         "]}",
+         400,
+         "messages[0].content",
+         NULL},
         {CHAT, "{" QUESTION ",\"tools\":{}}", 400, "tools", NULL},
         {CHAT, "{" QUESTION ",\"functions\":[{\"name\":\"f\"}]}", 400, "functions", NULL},
         {CHAT,
@@ -581,7 +606,16 @@ static void test_metrics(void **state)
         "weir_http_requests_total{status=\"200\"} ",
     };
     struct reply r;
+    struct engine_stats before, after;
     json_decref(post(COMPLETIONS, "{" PROMPT ",\"max_tokens\":2,\"ignore_eos\":true}"));
+    /* a prompt of four answers counts once, as in the usage, and is looked up four times */
+    engine_stats_get(server.engine, &before);
+    json_t *v = post(COMPLETIONS, "{" PROMPT ",\"max_tokens\":2,\"ignore_eos\":true,\"n\":4}");
+    uint64_t n_prompt = (uint64_t)json_integer_value(at(v, "usage.prompt_tokens"));
+    engine_stats_get(server.engine, &after);
+    assert_int_equal(after.prompt_tokens - before.prompt_tokens, n_prompt);
+    assert_int_equal(after.looked_up_tokens - before.looked_up_tokens, 4 * n_prompt);
+    json_decref(v);
     server_talk(&server, "GET", "/metrics", "", &r);
     assert_int_equal(r.answer.status, 200);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -608,14 +642,6 @@ int main(void)
         cmocka_unit_test(test_chat_logprobs),
         cmocka_unit_test(test_stop_never_leaks),
         cmocka_unit_test(test_errors),
-    /* a prompt of four answers counts once, as in the usage, and is looked up four times */
-    engine_stats_get(server.engine, &before);
-    json_t *v = post(COMPLETIONS, "{" PROMPT ",\"max_tokens\":2,\"ignore_eos\":true,\"n\":4}");
-    uint64_t n_prompt = (uint64_t)json_integer_value(at(v, "usage.prompt_tokens"));
-    engine_stats_get(server.engine, &after);
-    assert_int_equal(after.prompt_tokens - before.prompt_tokens, n_prompt);
-    assert_int_equal(after.looked_up_tokens - before.looked_up_tokens, 4 * n_prompt);
-    json_decref(v);
         cmocka_unit_test(test_context_exceeded),
         cmocka_unit_test(test_queue_full),
         cmocka_unit_test(test_large_answers_are_a_workers),
