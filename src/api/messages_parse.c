@@ -310,6 +310,12 @@ static enum err take_prefill(struct messages *m, json_t *all, struct err_info *e
                              "messages",
                              "a last message of the assistant is continued, so it can have nothing "
                              "but text");
+    if (n == 1) /* as Anthropic has it */
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "messages",
+                             "'messages' has only the beginning of the assistant's answer: what "
+                             "the user says must come before it");
     add_string(&m->prefill, json_object_get(last, "content"));
     json_array_remove(all, n - 1);
     return OK;

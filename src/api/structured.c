@@ -142,8 +142,11 @@ static enum err check_type(const struct wish *w, struct err_info *e)
         return api_wrong_type(w->field, "a JSON schema (an object)", v, e);
     if (w->form != FORM_CHOICE)
         return OK;
-    if (!json_is_array(v) || json_array_size(v) == 0)
-        return api_wrong_type(w->field, "an array of strings that is not empty", v, e);
+    if (!json_is_array(v))
+        return api_wrong_type(w->field, "an array of strings", v, e);
+    if (json_array_size(v) == 0)
+        return err_set_field(
+            e, ERR_INVALID, w->field, "'%s' is empty: no text could be the answer", w->field);
     for (size_t i = 0; i < json_array_size(v); i++) {
         const json_t *x = json_array_get(v, i);
         if (!json_is_string(x) || json_string_length(x) == 0)

@@ -224,6 +224,7 @@ def test_fields_that_are_taken(server):
 @pytest.mark.parametrize("word, body", [
     ("max_tokens", {"max_tokens": None}), ("max_tokens", {"max_tokens": 0}), ("max_tokens", {"max_tokens": "9"}),
     ("messages", {"messages": None}), ("messages", {"messages": []}), ("messages", {"messages": "hi"}),
+    ("must come before it", {"messages": [{"role": "assistant", "content": "I"}]}),
     ("messages[0]", {"messages": [1]}), ("messages[0].role", {"messages": [{"role": "tool", "content": "a"}]}),
     ("messages[1].content", {"messages": [*ASK, {"role": "system"}]}),
     ("messages[1].content", {"messages": [*ASK, {"role": "system", "content": 1}]}),
