@@ -138,6 +138,8 @@ static enum err create_backend(struct engine *eng, struct err_info *e)
     enum err err = OK;
     if (!eng->cfg.make_backend)
         err = backend_choose(eng->model, &bc, eng->cfg.kv_bytes, &room, e);
+    if (err == OK && room.kv_bytes == 0)
+        err = memory_check_asked(eng, e);
     if (err == OK)
         err = memory_divide(eng, room.kv_bytes, e);
     if (err)

@@ -155,6 +155,19 @@ static void limit_context(struct engine *eng)
     log_warn("KV memory holds %u tokens: the context is limited to that", eng->n_ctx);
 }
 
+enum err memory_check_asked(const struct engine *eng, struct err_info *e)
+{
+    const double gib = 1u << 30, asked = (double)eng->cfg.kv_bytes;
+    const double most = (double)physical_memory();
+    if (asked <= most)
+        return OK;
+    return err_set(e,
+                   ERR_INVALID,
+                   "kv-memory: %.1f GiB were asked for, this machine has %.1f GiB of memory",
+                   asked / gib,
+                   most / gib);
+}
+
 enum err memory_divide(struct engine *eng, uint64_t room_bytes, struct err_info *e)
 {
     const struct engine_config *cfg = &eng->cfg;

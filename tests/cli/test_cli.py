@@ -48,6 +48,11 @@ def test_wrong_use_is_2(args):
     assert r.returncode == 2 and r.stderr and not r.stdout, r
 
 
+def test_more_kv_memory_than_there_is():
+    r = weir("serve", "-m", NANO, "--port", "0", "--device", "cpu", "--kv-memory", "99999G")
+    assert r.returncode == 1 and b"99999.0 GiB were asked for, this machine has" in r.stderr, r
+
+
 def test_environment_is_checked_like_flags():
     r = weir("serve", env={"WEIR_KV_MEMORY": "many"})
     assert r.returncode == 2 and b"--kv-memory" in r.stderr
