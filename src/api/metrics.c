@@ -260,7 +260,10 @@ static void tiers(const struct engine_stats *s, struct buf *out)
         double (*value)(const struct engine_stats *s, uint32_t i);
     } figures[] = {
         {"tier_on", true, "0: turned off by an error.", tier_on},
-        {"tier_writes", true, "0: another process writes here.", tier_writes},
+        {"tier_writes",
+         true,
+         "0: another process writes here, or writing failed; then nothing more until a restart.",
+         tier_writes},
         {"tier_entries", true, "Blocks held.", tier_entries},
         {"tier_bytes", true, "Bytes held.", tier_bytes},
         {"tier_max_bytes", true, "Bytes that may be held.", tier_max_bytes},
