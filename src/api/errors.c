@@ -34,6 +34,8 @@ int api_status_of(enum err code)
     case ERR_DRAINING:
     case ERR_NOMEM:
         return 503;
+    case ERR_FULL:
+        return 507;
     case ERR_IO:
     case ERR_INTERNAL:
         break;
@@ -69,6 +71,8 @@ static const char *code_of(int status, const struct err_info *e)
         return "unsupported";
     case 503:
         return "unavailable";
+    case 507:
+        return "disk_full";
     default:
         return NULL;
     }

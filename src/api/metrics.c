@@ -89,7 +89,10 @@ static void requests(const struct engine_stats *s, struct buf *out)
     sample(out, name, "{finished_reason=\"length\"}", (double)n[FINISH_LENGTH]);
     sample(out, name, "{finished_reason=\"abort\"}", (double)n[FINISH_CANCELLED]);
     sample(out, name, "{finished_reason=\"error\"}", (double)n[FINISH_ERROR]);
-    counter(out, "prompt_tokens_total", "Prompt tokens of admitted requests.", s->prompt_tokens);
+    counter(out,
+            "prompt_tokens_total",
+            "Prompt tokens, once however many answers there are.",
+            s->prompt_tokens);
     counter(out, "vectors_total", "Texts that became embeddings or scores.", s->vectors);
     counter(out, "generation_tokens_total", "Tokens generated.", s->output_tokens);
     counter(out,

@@ -12,6 +12,7 @@ enum err {
     OK = 0,
     ERR_NOMEM,       /* an allocation sized by input or configuration failed */
     ERR_IO,          /* the operating system refused a file or socket */
+    ERR_FULL,        /* the same, as the disk or the quota is full */
     ERR_FORMAT,      /* bytes that are not what they claim to be (a model file, JSON) */
     ERR_UNSUPPORTED, /* well-formed, but Weir does not do it */
     ERR_INVALID,     /* a value of the wrong type or out of range; `field` names it */

@@ -47,13 +47,21 @@ static bool write_all(int fd, const char *data, size_t n)
     return true;
 }
 
+/* Clients may read of a full disk: it says nothing of our files. */
+static enum err not_written(const char *name, int why, struct err_info *e)
+{
+    if (why == ENOSPC || why == EDQUOT)
+        return err_set(e, ERR_FULL, "the disk that files and batches are kept on is full");
+    return err_set(e, ERR_IO, "%s: %s", name, strerror(why));
+}
+
 enum err disk_write(int fd, const char *name, const void *data, size_t n, struct err_info *e)
 {
     char aside[80];
     snprintf(aside, sizeof aside, "%s.tmp", name);
     int f = openat(fd, aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (f < 0)
-        return err_set(e, ERR_IO, "%s: %s", aside, strerror(errno));
+        return not_written(aside, errno, e);
     bool ok = write_all(f, data, n) && fsync(f) == 0;
     int why = errno;
     if (close(f) != 0 && ok) {
@@ -67,7 +75,7 @@ enum err disk_write(int fd, const char *name, const void *data, size_t n, struct
     if (ok)
         return OK;
     (void)unlinkat(fd, aside, 0);
-    return err_set(e, ERR_IO, "%s: %s", name, strerror(why));
+    return not_written(name, why, e);
 }
 
 enum err disk_write_json(int fd, const char *name, const json_t *v, struct err_info *e)

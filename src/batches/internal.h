@@ -141,7 +141,7 @@ struct batches {
 /* disk.c. Names are of files in the folder fd. */
 enum err disk_open_folder(int at, const char *path, int *fd, struct err_info *e) WEIR_MUST_USE;
 enum err disk_lock(int at, const char *dir, int *fd, struct err_info *e) WEIR_MUST_USE;
-/* Either all of it is there after a crash, or what was there before. */
+/* Either all of it is there after a crash, or what was there before. Errors: ERR_FULL, ERR_IO. */
 enum err disk_write(int fd, const char *name, const void *data, size_t n, struct err_info *e)
     WEIR_MUST_USE;
 enum err disk_write_json(int fd, const char *name, const json_t *v, struct err_info *e)
