@@ -431,6 +431,22 @@ b{% endfilter %}
 {% set q = 1 %}{% for x in l %}{% set q %}a{% if x == 1 %}{% break %}{% endif %}{% endset %}{{ q }}{% endfor %}{{ q }}
 {{ range(6000)|unique|list|length }}
 {{ '\x7f\x80'|tojson(ensure_ascii=true) }}{{ '\x7f'|tojson }}
+{% macro f() %}{{ tools }}{% endmacro %}{{ f() }}{% set tools = 'T' %}{{ f() }}
+{% macro f() %}{{ tools }}{% endmacro %}{{ f() }}{% if t %}{% set tools = 'T' %}{% endif %}{{ f() }}
+{{ s }}{% macro f() %}{{ s }}{% endmacro %}{{ f() }}{% set s = 'T' %}{{ f() }}
+{% for x in l %}{% set s %}{{ s }}x{% endset %}{{ s }}{% endfor %}{{ s }}
+{% for x in l %}{{ s }}{% endfor %}{% set s = 1 %}{% for x in l %}{{ s }}{% endfor %}
+{% for x in l if s %}{{ x }}{% endfor %}{% for x in el %}{% else %}{{ s }}{% endfor %}{% set s, i = 1, 2 %}
+{% with x = s %}{{ x }}{{ i }}{% endwith %}{% filter upper %}{{ i }}{% endfilter %}{% set i = 1 %}
+{% generation %}{{ s }}{% endgeneration %}{% set x | replace('a', 'b') %}a{{ s }}{% endset %}{{ x }}{% set s = 1 %}
+{% block a %}{{ s }}{% endblock %}{% block b scoped %}{{ s }}{% for x in l %}{{ i }}{% endfor %}{% set i = 1 %}{% endblock %}{% set s = 1 %}{{ self.a() }}
+{% for x in el %}{% else %}{% for y in [1] %}{{ s }}{% endfor %}{% set s = 1 %}{{ s }}{% endfor %}{{ s }}
+{% macro f(s=i, i=s) %}{{ s }},{{ i }};{% endmacro %}{{ f() }}{{ f(1) }}{{ f(i=1) }}
+{% macro f() %}{% for x in l %}{{ s }}{{ caller() }}{% endfor %}{% set s = 1 %}{% endmacro %}{% call f() %}{% with %}{{ q }}{% endwith %}{% set q = 1 %}{% endcall %}
+{% for x in l %}{% macro f() %}{{ s }}{% endmacro %}{{ f() }}{% set s = x %}{{ f() }}{% endfor %}
+{% if no %}{% set s = 1 %}{% else %}{% for x in l %}{{ s }}{% endfor %}{% endif %}{% set s = 2 %}{{ s }}
+{% for x in [1] %}{% macro i() %}{% endmacro %}{% endfor %}{% with %}{{ s is defined }}{% endwith %}{% macro s() %}S{% endmacro %}{{ s() }}
+{% for x in l %}{% set ns.z = 1 %}{% endfor %}{% set ns = namespace() %}
 """
 
 
@@ -513,6 +529,55 @@ def random_cases(seed, n):
     return [("{{ " + expression(3) + " }}", CONTEXT) for _ in range(n)]
 
 
+def random_scopes(seed, n):
+    """Statements put together at random that set and read a few names at all levels."""
+    rng = random.Random(seed)
+    numbers = itertools.count()
+
+    def name():
+        return rng.choice(["s", "i", "q", "new"])
+
+    def body(depth):
+        return "".join(statement(depth - 1) for _ in range(rng.choice([1, 2, 2, 3])))
+
+    def signature():
+        a, b = name(), name()
+        return rng.choice(["", "x", a, f"{a}=5", f"x={a}", f"x={a}, y={b}", "s=i, i=2", "q=1, new=q"])
+
+    def statement(depth):
+        a, b, c = name(), name(), name()
+        kind = rng.randrange(13) if depth > 0 else rng.randrange(3)
+        if kind < 3:
+            return rng.choice(["{{ %s }}", "{{ %s is defined }}", "{{ [%s] }}"]) % a
+        if kind < 5:
+            return "{%% set %s = %s %%}" % (a, rng.choice(["1", b, f"{b} ~ 'x'", f"{b} if {c} else 3"]))
+        if kind < 7:
+            items = rng.choice(["l", "el", f"[{b}]"]) + rng.choice(["", "", f" if {c}"])
+            other = rng.choice(["", "{% else %}" + body(depth)])
+            return "{%% for %s in %s %%}%s%s{%% endfor %%}" % (rng.choice(["x", a]), items, body(depth), other)
+        if kind == 7:
+            other = rng.choice(["", "{% else %}", "{%% elif %s %%}" % c]) + body(depth)
+            return "{%% if %s %%}%s%s{%% endif %%}" % (rng.choice(["t", "no", b]), body(depth), other)
+        if kind == 8:
+            return "{%% with %s %%}%s{%% endwith %%}" % (rng.choice(["", f"{a}={b}, {b}=3"]), body(depth))
+        if kind == 9:
+            m = f"m{next(numbers)}"
+            call = "{{ %s(%s) }}" % (m, rng.choice(["", "7", b]))
+            return "{%% macro %s(%s) %%}%s{%% endmacro %%}" % (m, signature(), body(depth)) + body(depth) + call
+        if kind == 10:
+            m = f"m{next(numbers)}"
+            return "{%% macro %s() %%}%s{{ caller() }}%s{%% endmacro %%}{%% call(%s) %s() %%}%s{%% endcall %%}" % (
+                m, body(depth), body(depth), signature(), m, body(depth))
+        if kind == 11:
+            return rng.choice(["{%% set %s %%}%s{%% endset %%}" % (a, body(depth)),
+                               "{%% filter replace(%s ~ '', 'r') %%}%s{%% endfilter %%}" % (a, body(depth))])
+        return rng.choice(["{%% generation %%}%s{%% endgeneration %%}" % body(depth),
+                           "{%% block b%d %s%%}%s{%% endblock %%}" % (
+                               next(numbers), rng.choice(["", "scoped "]), body(depth))])
+
+    return [("".join(statement(3) for _ in range(3)), CONTEXT) for _ in range(n)]
+
+
 def is_comparable(row):
     """Addresses, random choices and integers of any length are not."""
     text = row.get("text", row.get("error", ""))
@@ -523,7 +588,7 @@ def is_comparable(row):
 
 def main():
     with open(sys.argv[1], "w") as out:
-        for template, context in itertools.chain(cases(), random_cases(1, 400)):
+        for template, context in itertools.chain(cases(), random_cases(1, 400), random_scopes(1, 150)):
             row = {"template": template, **expected(template, context)}
             if is_comparable(row):
                 out.write(json.dumps(row) + "\n")

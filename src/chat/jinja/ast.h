@@ -114,6 +114,11 @@ struct jarg_nodes {
     struct jnode *star, *star_star; /* *args, **kwargs, or NULL */
 };
 
+struct jnames {
+    const struct jstr **items;
+    size_t n, cap;
+};
+
 struct jnode {
     enum jnode_kind kind;
     enum jop op;
@@ -126,23 +131,24 @@ struct jnode {
     const struct jstr *text, *attr;
     struct jval value;
     struct jarg_nodes *args;
-    struct jnode **targets;         /* of with */
+    struct jnode **targets;     /* of with */
+    const struct jnames *unset; /* of a scope: undefined from its start; NULL: none */
+    const struct jnames *unset_otherwise;
     const struct jbuiltin *builtin; /* of a filter or test; NULL: none, an error when reached */
-};
-
-struct jnames {
-    const struct jstr **items;
-    size_t n, cap;
 };
 
 struct jinja_template {
     struct jarena arena;
     struct jnodes body;
+    const struct jnames *unset; /* of the body */
     struct jnames names;
     /* interned, whether the template has them or not */
     const struct jstr *loop, *caller, *varargs, *kwargs, *self;
     struct jnodes blocks; /* N_BLOCK by name, the last of each in the source first */
 };
+
+/* Fill in `unset` of the template and of its scopes (symbols.c). Fails with ERR_TOO_LARGE. */
+void jinja_find_symbols(struct jrun *r, struct jinja_template *t);
 
 /* Parse into t, whose memory r->arena is. Fails with ERR_FORMAT or ERR_UNSUPPORTED. */
 void jinja_parse(struct jrun *r, const char *source, size_t n, struct jinja_template *t);

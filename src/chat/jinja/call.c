@@ -161,8 +161,7 @@ static void bind_params(struct jrun *r, struct macro_call *c)
     for (size_t i = 0; i < params->n; i++) {
         const struct jstr *name = params->items[i].name;
         values[i] = i < c->args->n ? c->args->items[i] : take_keyword(r, c, name);
-        if (values[i].kind != J_MISSING)
-            jscope_set(r, c->scope, name, values[i]);
+        jscope_set(r, c->scope, name, values[i]); /* missing: undefined to other defaults */
     }
     for (size_t i = 0; i < params->n; i++) {
         const struct jstr *name = params->items[i].name;
@@ -231,7 +230,7 @@ static void bind_rest(struct jrun *r, struct macro_call *c)
 
 struct jval jmacro_call(struct jrun *r, const struct jmacro *m, const struct jargs *args)
 {
-    struct macro_call c = {m, args, NULL, jscope_new(r, m->scope)};
+    struct macro_call c = {m, args, NULL, jscope_new(r, m->scope, m->node->unset)};
     c.taken = jrun_alloc(r, args->n_keywords);
     bind_params(r, &c);
     bind_caller(r, &c);

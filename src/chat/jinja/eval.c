@@ -6,10 +6,21 @@
 
 /* ---- scopes ---- */
 
-struct jscope *jscope_new(struct jrun *r, struct jscope *parent)
+void jscope_restart(struct jrun *r, struct jscope *s, const struct jnames *unset)
+{
+    s->n = unset ? unset->n : 0;
+    jrun_charge(r, s->n / 16);
+    s->vars = jrun_grow(r, s->vars, 0, s->n, &s->cap, sizeof *s->vars);
+    for (size_t i = 0; i < s->n; i++)
+        s->vars[i] = (struct jvar){unset->items[i], {.kind = J_MISSING}};
+}
+
+struct jscope *jscope_new(struct jrun *r, struct jscope *parent, const struct jnames *unset)
 {
     struct jscope *s = jrun_alloc(r, sizeof *s);
     s->parent = parent;
+    if (unset)
+        jscope_restart(r, s, unset);
     return s;
 }
 
@@ -33,14 +44,25 @@ static struct jval undefined_name(struct jrun *r, const struct jstr *name)
     return (struct jval){.kind = J_UNDEFINED, .undefined = u};
 }
 
-struct jval jscope_get(struct jrun *r, const struct jscope *s, const struct jstr *name)
+/* The innermost that is there; NULL: none. */
+static const struct jvar *find_var(struct jrun *r, const struct jscope *s, const struct jstr *name)
 {
+    bool in_block = false;
     for (; s; s = s->parent) {
         jrun_charge(r, s->n / 16);
         for (size_t i = 0; i < s->n; i++)
-            if (s->vars[i].name == name)
-                return s->vars[i].value;
+            if (s->vars[i].name == name && !(in_block && s->vars[i].value.kind == J_MISSING))
+                return &s->vars[i];
+        in_block |= s->block;
     }
+    return NULL;
+}
+
+struct jval jscope_get(struct jrun *r, const struct jscope *s, const struct jstr *name)
+{
+    const struct jvar *var = find_var(r, s, name);
+    if (var)
+        return var->value.kind == J_MISSING ? undefined_name(r, name) : var->value;
     if (name == r->tmpl->self)
         return (struct jval){.kind = J_BLOCKS};
     const struct jval *v = jdict_get_str(r, r->context, name);

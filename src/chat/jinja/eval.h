@@ -10,16 +10,18 @@ struct jvar {
     struct jval value;
 };
 
-/* Names set at one level. The root's parent is the context; a loop has one scope, emptied for each
- * item, unless a macro in it keeps it. */
+/* Names set at one level, and those that are going to be: J_MISSING until then. The root's parent
+ * is the context; a loop has one scope, emptied for each item, unless a macro in it keeps it. */
 struct jscope {
     struct jscope *parent;
     struct jvar *vars;
     size_t n, cap;
     bool captured;
+    bool block; /* what is missing around it is looked for further out */
 };
 
-struct jscope *jscope_new(struct jrun *r, struct jscope *parent);
+struct jscope *jscope_new(struct jrun *r, struct jscope *parent, const struct jnames *unset);
+void jscope_restart(struct jrun *r, struct jscope *s, const struct jnames *unset);
 void jscope_set(struct jrun *r, struct jscope *s, const struct jstr *name, struct jval v);
 struct jval jscope_get(struct jrun *r, const struct jscope *s, const struct jstr *name);
 

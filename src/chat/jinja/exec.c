@@ -33,7 +33,7 @@ static bool next_item(struct jrun *r, struct jloop *l, struct jval *out)
     while (jwalk_next(r, &l->walk, out)) {
         if (!l->node->c || l->ended)
             return true;
-        struct jscope *s = jscope_new(r, l->outer);
+        struct jscope *s = jscope_new(r, l->outer, NULL);
         jassign(r, s, l->node->a, *out);
         if (jval_true(r, jeval(r, s, l->node->c)))
             return true;
@@ -135,12 +135,12 @@ enum jflow jexec_for(struct jrun *r,
                         .depth0 = depth0,
                         .length = -1};
     struct jval loop = {.kind = J_LOOP, .loop = l}, item;
-    struct jscope *s = jscope_new(r, outer);
+    struct jscope *s = jscope_new(r, outer, NULL);
     bool completed = false; /* some body ran to its end */
     while (advance(r, l, &item)) {
         if (s->captured)
-            s = jscope_new(r, outer);
-        s->n = 0;
+            s = jscope_new(r, outer, NULL);
+        jscope_restart(r, s, n->unset);
         jscope_set(r, s, r->tmpl->loop, loop);
         jassign(r, s, n->a, item);
         enum jflow flow = jexec(r, s, &n->items, out);
@@ -150,16 +150,16 @@ enum jflow jexec_for(struct jrun *r,
     }
     if (completed || n->otherwise.n == 0)
         return FLOW_ON;
-    return jexec(r, jscope_new(r, outer), &n->otherwise, out);
+    return jexec(r, jscope_new(r, outer, n->unset_otherwise), &n->otherwise, out);
 }
 
 /* ---- the rest ---- */
 
-/* What a body renders, in a scope of its own, as a string; nothing where it jumps away. */
+/* What a body renders in the scope that is its own, as a string; nothing where it jumps away. */
 static enum jflow render(struct jrun *r, struct jscope *s, const struct jnode *n, struct jval *out)
 {
     struct jsb b = JSB(r);
-    const enum jflow flow = jexec(r, jscope_new(r, s), &n->items, &b);
+    const enum jflow flow = jexec(r, s, &n->items, &b);
     *out = jval_str(jsb_done(&b));
     return flow;
 }
@@ -180,7 +180,7 @@ static enum jflow exec_with(struct jrun *r,
                             const struct jnode *n,
                             struct jsb *out)
 {
-    struct jscope *inner = jscope_new(r, s);
+    struct jscope *inner = jscope_new(r, s, n->unset);
     for (size_t i = 0; i < n->args->n; i++)
         jassign(r, inner, n->targets[i], jeval(r, s, n->args->items[i].value));
     return jexec(r, inner, &n->items, out);
@@ -220,7 +220,7 @@ static enum jflow exec_scope(struct jrun *r,
     bool before = r->autoescape;
     if (n->a)
         r->autoescape = jval_true(r, jeval(r, s, n->a));
-    const enum jflow flow = jexec(r, jscope_new(r, s), &n->items, out);
+    const enum jflow flow = jexec(r, jscope_new(r, s, n->unset), &n->items, out);
     r->autoescape = before;
     return flow;
 }
@@ -228,9 +228,10 @@ static enum jflow exec_scope(struct jrun *r,
 static enum jflow exec_set_block(struct jrun *r, struct jscope *s, const struct jnode *n)
 {
     struct jval text;
-    const enum jflow flow = render(r, s, n, &text);
+    struct jscope *inner = jscope_new(r, s, n->unset);
+    const enum jflow flow = render(r, inner, n, &text);
     if (flow == FLOW_ON)
-        jassign(r, s, n->a, jeval_filters(r, s, n->b, text));
+        jassign(r, s, n->a, jeval_filters(r, inner, n->b, text));
     return flow;
 }
 
@@ -240,22 +241,39 @@ static enum jflow exec_filter_block(struct jrun *r,
                                     struct jsb *out)
 {
     struct jval text;
-    const enum jflow flow = render(r, s, n, &text);
+    struct jscope *inner = jscope_new(r, s, n->unset);
+    const enum jflow flow = render(r, inner, n, &text);
     if (flow == FLOW_ON)
-        jval_print(out, jeval_filters(r, s, n->a, text));
+        jval_print(out, jeval_filters(r, inner, n->a, text));
     return flow;
 }
 
-/* A block sees what the template set at its top; a scoped one what is around it. */
+/* What a block that is no scoped one sees: what the template set at its top, or what the block that
+ * it is in sees of its surroundings. */
+static struct jscope *around_block(struct jrun *r, struct jscope *s)
+{
+    for (; s; s = s->parent)
+        if (s->block)
+            return s->parent;
+    return r->root;
+}
+
+static struct jscope *block_scope(struct jrun *r, struct jscope *around, const struct jnode *n)
+{
+    struct jscope *s = jscope_new(r, around, n->unset);
+    s->block = true;
+    return s;
+}
+
 static void exec_block(struct jrun *r, struct jscope *s, const struct jnode *n, struct jsb *out)
 {
-    (void)jexec(r, jscope_new(r, n->flag ? s : r->root), &n->items, out);
+    (void)jexec(r, block_scope(r, n->flag ? s : around_block(r, s), n), &n->items, out);
 }
 
 struct jval jblock_call(struct jrun *r, const struct jnode *block)
 {
     struct jval text;
-    (void)render(r, r->root, block, &text);
+    (void)render(r, block_scope(r, r->root, block), block, &text);
     return text;
 }
 

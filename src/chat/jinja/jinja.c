@@ -117,7 +117,7 @@ static void render(struct jrun *r, void *arg)
     add_vars(r, c->in->own, true);
     add_vars(r, c->in->vars, false);
     add_vars(r, c->in->more, false);
-    r->root = jscope_new(r, NULL);
+    r->root = jscope_new(r, NULL, c->t->unset);
     (void)jexec(r, r->root, &c->t->body, &c->out);
 }
 

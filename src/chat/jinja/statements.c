@@ -409,4 +409,5 @@ void jinja_parse(struct jrun *r, const char *source, size_t n, struct jinja_temp
     t->self = intern_literal(&p, "self");
     jinja_lex(r, source, n, &p.tokens);
     jparse_template(&p, &t->body);
+    jinja_find_symbols(r, t);
 }
