@@ -447,6 +447,9 @@ b{% endfilter %}
 {% if no %}{% set s = 1 %}{% else %}{% for x in l %}{{ s }}{% endfor %}{% endif %}{% set s = 2 %}{{ s }}
 {% for x in [1] %}{% macro i() %}{% endmacro %}{% endfor %}{% with %}{{ s is defined }}{% endwith %}{% macro s() %}S{% endmacro %}{{ s() }}
 {% for x in l %}{% set ns.z = 1 %}{% endfor %}{% set ns = namespace() %}
+{{ dict(nothing) }}
+{{ namespace(nothing) }}
+{{ dict(nothing, a=1) }}
 """
 
 

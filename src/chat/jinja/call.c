@@ -298,6 +298,8 @@ static struct jdict *make_dict(struct jrun *r, const struct jargs *args)
     struct jdict *d = jdict_new(r);
     if (args->n > 1)
         jrun_fail(r, "dict expected at most 1 argument, got %zu", args->n);
+    if (args->n == 1 && args->items[0].kind == J_UNDEFINED)
+        jval_fail_undefined(r, args->items[0]);
     if (args->n == 1 && args->items[0].kind == J_DICT) {
         const struct jdict *from = args->items[0].dict;
         for (size_t i = 0; i < from->n; i++)
