@@ -1,6 +1,7 @@
 /* str.format() and the % operator. */
 #include "chat/jinja/spec.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- str.format ---- */
@@ -146,7 +147,10 @@ static void put_field(struct format *f, struct jsb *b, size_t begin, size_t end,
         v = jval_str(jval_to_str(f->r, v));
     if (conversion == 'r' || conversion == 'a') {
         struct jsb repr = JSB(f->r);
-        jval_repr(&repr, v);
+        if (conversion == 'a')
+            jval_ascii(&repr, v);
+        else
+            jval_repr(&repr, v);
         v = jval_str(jsb_done(&repr));
     }
     struct jsb text = JSB(f->r);
@@ -231,7 +235,11 @@ static void put_integer(struct percent *p, struct jsb *b, struct jspec *f, struc
     if (v.kind == J_UNDEFINED)
         jval_fail_undefined(p->r, v);
     bool decimal = f->type == 'd' || f->type == 'i' || f->type == 'u';
-    if (v.kind == J_FLOAT && decimal && v.f > -9.2e18 && v.f < 9.2e18)
+    if (v.kind == J_FLOAT && decimal && !isfinite(v.f))
+        jrun_fail(p->r, "cannot convert float %s to integer", isnan(v.f) ? "NaN" : "infinity");
+    if (v.kind == J_FLOAT && decimal && !(fabs(v.f) < 9.2e18))
+        jrun_fail(p->r, "an integer has more than 64 bits");
+    if (v.kind == J_FLOAT && decimal)
         v = (struct jval){.kind = J_INT, .input = v.input, .i = (int64_t)v.f};
     if (!jval_is_int(v))
         jrun_fail(p->r, "%%%c format: a real number is required, not %s", f->type, jval_type(v));
@@ -244,10 +252,12 @@ static void put_text_value(const struct percent *p,
                            struct jval v)
 {
     struct jsb text = JSB(b->r);
-    if (f->type != 's')
+    if (f->type == 's')
+        jval_print(&text, v);
+    else if (f->type == 'r')
         jval_repr(&text, v);
     else
-        jval_print(&text, v);
+        jval_ascii(&text, v);
     const struct jstr *s = jsb_done(&text);
     if (p->markup && !(f->type == 's' && v.kind == J_STR && v.s->markup))
         s = jstr_escape(b->r, s);

@@ -237,6 +237,20 @@ void jval_repr(struct jsb *b, struct jval v)
     }
 }
 
+void jval_ascii(struct jsb *b, struct jval v)
+{
+    struct jsb text = JSB(b->r);
+    jval_repr(&text, v);
+    const struct jstr *s = jsb_done(&text);
+    for (size_t at = 0, from = 0; from < s->len; from = at) {
+        uint32_t c = jstr_next(s, &at);
+        if (c < 0x80)
+            jsb_sub(b, s, from, at);
+        else
+            put_escaped_char(b, c, jstr_trusted_at(s, from));
+    }
+}
+
 void jval_print(struct jsb *b, struct jval v)
 {
     if (v.kind == J_STR)

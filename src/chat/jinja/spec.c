@@ -27,7 +27,7 @@ static bool is_align(char c)
     return c == '<' || c == '>' || c == '=' || c == '^';
 }
 
-struct jspec jspec_parse(struct jrun *r, const struct jstr *spec)
+struct jspec jspec_parse(struct jrun *r, const struct jstr *spec, char align)
 {
     bool trusted = jstr_trusted(spec);
     struct jspec f = {.fill = jstr_new(r, " ", 1, trusted), .width = -1, .precision = -1};
@@ -51,7 +51,8 @@ struct jspec jspec_parse(struct jrun *r, const struct jstr *spec)
     if (at < end && *at == '0') {
         f.fill =
             f.align && s + next < end && is_align(s[next]) ? f.fill : jstr_new(r, "0", 1, trusted);
-        f.align = f.align ? f.align : '=';
+        if (!f.align && align == '>')
+            f.align = '=';
         at++;
     }
     f.width = read_number(r, &at, end);
@@ -70,18 +71,23 @@ struct jspec jspec_parse(struct jrun *r, const struct jstr *spec)
     return f;
 }
 
-/* `digits` of a number, with a separator every `every` digits before the point. */
-static void put_grouped(struct jsb *b, const char *digits, char group, size_t every, bool trusted)
+/* `digits` of a number, with a separator every few digits before the point. Zeros in front of them
+ * fill up to n_min characters, and are grouped with them. */
+static void put_grouped(
+    struct jsb *b, const struct jspec *f, const char *digits, int64_t n_min, bool trusted)
 {
-    size_t whole = strcspn(digits, ".e%inf");
-    if (every == 4)
-        whole = strlen(digits);
-    for (size_t i = 0; i < whole; i++) {
-        if (i > 0 && group && (whole - i) % every == 0)
-            jsb_add(b, &group, 1, trusted);
-        jsb_add(b, digits + i, 1, trusted);
+    bool radix = f->type && strchr("xXbo", f->type);
+    size_t every = radix ? 4 : 3, n = strlen(digits), n_zeros = 0;
+    size_t whole = radix ? n : strspn(digits, "0123456789");
+    while (whole > 0 && (int64_t)(n_zeros + n + (n_zeros + whole - 1) / every) < n_min)
+        n_zeros++;
+    jrun_charge(b->r, n_zeros / 4);
+    for (size_t left = n_zeros + whole; left > 0; left--) {
+        if (left < n_zeros + whole && left % every == 0)
+            jsb_add(b, &f->group, 1, trusted);
+        jsb_add(b, left > whole ? "0" : digits + whole - left, 1, trusted);
     }
-    jsb_add(b, digits + whole, strlen(digits + whole), trusted);
+    jsb_add(b, digits + whole, n - whole, trusted);
 }
 
 void jspec_put_number(struct jsb *b,
@@ -93,11 +99,19 @@ void jspec_put_number(struct jsb *b,
 {
     struct jrun *r = b->r;
     struct jsb head = JSB(r), body = JSB(r), all = JSB(r);
-    bool radix = f->type == 'x' || f->type == 'X' || f->type == 'b' || f->type == 'o';
     jsb_add(&head, sign, strlen(sign), trusted);
     jsb_add(&head, prefix, strlen(prefix), trusted);
-    put_grouped(&body, digits, f->group, radix ? 4 : 3, trusted);
-    const struct jstr *front = jsb_done(&head), *rest = jsb_done(&body);
+    const struct jstr *front = jsb_done(&head);
+    bool zeros = f->align == '=' && jstr_is(f->fill, "0");
+    if (f->group)
+        put_grouped(&body,
+                    f,
+                    digits,
+                    zeros ? f->width - (int64_t)front->n_chars : 0,
+                    trusted && jstr_trusted(f->fill));
+    else
+        jsb_add(&body, digits, strlen(digits), trusted);
+    const struct jstr *rest = jsb_done(&body);
     if (f->align == '=') {
         jsb_str(&all, front);
         jsb_str(&all, jstr_pad(r, rest, f->width - (int64_t)front->n_chars, f->fill, '>'));
@@ -152,7 +166,36 @@ void jspec_put_int(struct jsb *b, const struct jspec *f, int64_t i, bool trusted
     jspec_put_number(b, f, sign_of(i < 0, f->sign), prefix, whole, trusted);
 }
 
-/* "1.50e+10" and so on; a point without digits behind it stays with '#'. */
+/* As 'g' has it, but so that it can be told from an integer: "2.0", "1e+01". */
+static void print_general(char *digits, size_t cap, int precision, bool alternate, double m)
+{
+    precision = precision > 0 ? precision : 1;
+    snprintf(digits, cap, "%.*e", precision - 1, m);
+    char *e = strchr(digits, 'e');
+    if (atoi(e + 1) != precision - 1) {
+        snprintf(digits, cap, alternate ? "%#.*g" : "%.*g", precision, m);
+        if (!strpbrk(digits, ".e"))
+            memcpy(digits + strlen(digits), ".0", 3);
+        return;
+    }
+    char *end = e;
+    while (!alternate && precision > 1 && end[-1] == '0')
+        end--;
+    end -= !alternate && end[-1] == '.';
+    memmove(end, e, strlen(e) + 1);
+}
+
+/* '#' keeps the point, also where no digit follows it. */
+static void keep_point(char *digits)
+{
+    char *at = digits + strspn(digits, "0123456789");
+    if (*at == '.')
+        return;
+    memmove(at + 1, at, strlen(at) + 1);
+    *at = '.';
+}
+
+/* "1.50e+10" and so on. */
 void jspec_put_float(struct jsb *b, const struct jspec *f, double v, bool trusted)
 {
     char type = f->type ? f->type : 'r';
@@ -176,11 +219,11 @@ void jspec_put_float(struct jsb *b, const struct jspec *f, double v, bool truste
     else if (f->precision < 0)
         jfloat_repr(m, digits);
     else
-        snprintf(digits, cap, "%.*g", precision, m);
-    const char *tail = percent ? "%" : "";
-    if (type == 'r' && f->precision >= 0 && isfinite(v) && !strpbrk(digits, ".e"))
-        tail = ".0";
-    memcpy(digits + strlen(digits), tail, strlen(tail) + 1);
+        print_general(digits, cap, precision, f->alternate, m);
+    if (f->alternate && isfinite(v))
+        keep_point(digits);
+    if (percent)
+        memcpy(digits + strlen(digits), "%", 2);
     bool minus = signbit(v) && !isnan(v);
     jspec_put_number(b, f, sign_of(minus, f->sign), "", digits, trusted);
 }
@@ -204,10 +247,14 @@ void jval_format_spec(struct jsb *b, struct jval v, const struct jstr *spec)
         jval_print(b, v);
         return;
     }
-    struct jspec f = jspec_parse(r, spec);
+    struct jspec f = jspec_parse(r, spec, v.kind == J_STR ? '<' : '>');
+    if (f.group && f.type && !strchr(f.group == ',' ? "deEfFgG%" : "deEfFgG%boxX", f.type))
+        jrun_fail(r, "Cannot specify '%c' with '%c'.", f.group, f.type);
     if (v.kind == J_STR) {
-        if ((f.type && f.type != 's') || f.sign || f.align == '=')
-            fail_type(r, f.type ? f.type : '=', v);
+        if (f.type && f.type != 's')
+            fail_type(r, f.type, v);
+        if (f.sign || f.alternate || f.group || f.align == '=')
+            jrun_fail(r, "a string has no sign, '#', ',', '_' or '=' in its format");
         put_str(b, &f, v.s);
     } else if (v.kind == J_FLOAT) {
         if (f.type && !strchr("eEfFgGn%", f.type))
@@ -218,6 +265,8 @@ void jval_format_spec(struct jsb *b, struct jval v, const struct jstr *spec)
         if (f.type && strchr("eEfFgG%", f.type)) {
             jspec_put_float(b, &f, (double)i, !v.input);
         } else if (f.type == 'c') {
+            if (f.sign || f.alternate || f.precision >= 0)
+                jrun_fail(r, "a character has no sign, '#' or precision in its format");
             if (i < 0 || i > 0x10FFFF || (i >= 0xD800 && i < 0xE000))
                 jrun_fail(r, "%%c arg not in range(0x110000)");
             struct jsb one = JSB(r);

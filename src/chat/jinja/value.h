@@ -221,6 +221,7 @@ bool jval_hashable(struct jrun *r, struct jval v);
 const struct jstr *jval_to_str(struct jrun *r, struct jval v); /* str(v), which keeps markup */
 void jval_print(struct jsb *b, struct jval v);                 /* str(v) */
 void jval_repr(struct jsb *b, struct jval v);                  /* repr(v) */
+void jval_ascii(struct jsb *b, struct jval v);                 /* ascii(v) */
 /* The shortest decimal that reads back as f, as Python writes it. */
 void jfloat_repr(double f, char out[32]);
 
