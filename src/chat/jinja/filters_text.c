@@ -25,17 +25,27 @@ static bool begins_word(uint32_t c)
     return c == '-' || juni_space(c) || c == '(' || c == '{' || c == '[' || c == '<';
 }
 
-/* Words begin after white space, dashes and brackets. */
+static size_t word_end(const struct jstr *s, size_t at)
+{
+    for (size_t next = at; at < s->len; at = next)
+        if (begins_word(jstr_next(s, &next)))
+            break;
+    return at;
+}
+
+/* Words begin after white space, dashes and brackets. The rest of one is put in lower case as if it
+ * stood alone. */
 static struct jval filter_title(struct jrun *r, struct jval v, const struct jval *a)
 {
     (void)a;
     const struct jstr *s = jval_to_str(r, v);
     struct jsb b = JSB(r);
-    bool first = true;
     for (size_t at = 0, next = 0; at < s->len; at = next) {
-        uint32_t c = jstr_next(s, &next);
-        juni_put_case(&b, s, at, first ? JCASE_UPPER : JCASE_LOWER);
-        first = begins_word(c);
+        bool word = !begins_word(jstr_next(s, &next));
+        size_t end = word ? word_end(s, next) : next;
+        juni_put_case(&b, s, at, JCASE_UPPER);
+        jsb_str(&b, juni_to_case(r, jstr_sub(r, s, next, end), JCASE_LOWER));
+        next = end;
     }
     return jval_str(jstr_as_markup(r, jsb_done(&b), s->markup));
 }

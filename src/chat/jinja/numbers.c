@@ -1,6 +1,7 @@
 #include "chat/jinja/numbers.h"
 
 #include "chat/jinja/strings.h"
+#include "chat/jinja/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,22 @@
 double jnumber_of(const char *s)
 {
     return strtod(s, NULL);
+}
+
+/* Without white space at its ends, and with the decimals of all scripts as ASCII's. */
+static const struct jstr *plain(struct jrun *r, const struct jstr *s)
+{
+    s = jstr_strip(r, s, NULL, true, true);
+    jrun_charge(r, s->len / 64);
+    if (s->n_chars == s->len)
+        return s;
+    struct jsb b = JSB(r);
+    for (size_t at = 0; at < s->len;) {
+        uint32_t c = jstr_next(s, &at);
+        int digit = juni_decimal_value(c);
+        jsb_char(&b, digit >= 0 ? '0' + (uint32_t)digit : c, true);
+    }
+    return jsb_done(&b);
 }
 
 static int digit_value(char c)
@@ -29,8 +46,7 @@ static int prefix_base(const char *s, size_t n)
 
 bool jnumber_parse_int(struct jrun *r, const struct jstr *s, int64_t base, int64_t *out)
 {
-    const struct jstr *t = jstr_strip(r, s, NULL, true, true);
-    jrun_charge(r, t->len / 64);
+    const struct jstr *t = plain(r, s);
     const char *at = t->data, *end = at + t->len;
     if (base != 0 && (base < 2 || base > 36))
         return false;
@@ -109,8 +125,7 @@ static bool is_float(const char *at, const char *end)
 
 bool jnumber_parse_float(struct jrun *r, const struct jstr *s, double *out)
 {
-    const struct jstr *t = jstr_strip(r, s, NULL, true, true);
-    jrun_charge(r, t->len / 64);
+    const struct jstr *t = plain(r, s);
     if (!is_float(t->data, t->data + t->len))
         return false;
     char *copy = jrun_alloc(r, t->len + 1), *to = copy;

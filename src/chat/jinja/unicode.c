@@ -51,6 +51,14 @@ bool juni_decimal(uint32_t c)
     return c < 0x80 ? c >= '0' && c <= '9' : category(c) == UTF8PROC_CATEGORY_ND;
 }
 
+int juni_decimal_value(uint32_t c)
+{
+    uint32_t zero = c;
+    while (zero > 0 && juni_decimal(zero - 1))
+        zero--;
+    return juni_decimal(c) ? (int)((c - zero) % 10) : -1;
+}
+
 /* Digits that are no decimals: superscripts, subscripts, circled and such. */
 bool juni_digit(uint32_t c)
 {
@@ -156,18 +164,60 @@ static const struct special *special_of(uint32_t c)
     return NULL;
 }
 
-/* A sigma that ends a word is written otherwise: a letter before, none behind. */
-static bool is_final_sigma(const struct jstr *s, size_t at)
+/* Marks, and punctuation that stands inside of words. */
+static bool is_case_ignorable(uint32_t c)
 {
-    size_t before = at, after = at;
-    jstr_next(s, &after);
-    if (before == 0)
+    static const uint32_t inside[] = {'\'',
+                                      '.',
+                                      ':',
+                                      0xB7,
+                                      0x387,
+                                      0x55F,
+                                      0x5F4,
+                                      0x2018,
+                                      0x2019,
+                                      0x2024,
+                                      0x2027,
+                                      0xFE13,
+                                      0xFE52,
+                                      0xFE55,
+                                      0xFF07,
+                                      0xFF0E,
+                                      0xFF1A};
+    for (size_t i = 0; i < sizeof inside / sizeof inside[0]; i++)
+        if (c == inside[i])
+            return true;
+    utf8proc_category_t cat = category(c);
+    return cat == UTF8PROC_CATEGORY_MN || cat == UTF8PROC_CATEGORY_ME ||
+           cat == UTF8PROC_CATEGORY_CF || cat == UTF8PROC_CATEGORY_LM ||
+           cat == UTF8PROC_CATEGORY_SK;
+}
+
+/* A sigma that ends a word is written otherwise: a letter before, none behind. */
+static bool is_final_sigma(struct jrun *r, const struct jstr *s, size_t at)
+{
+    size_t next = at;
+    uint32_t c = 0;
+    while (at > 0) {
+        jrun_charge(r, 1);
+        do
+            at--;
+        while (at > 0 && ((unsigned char)s->data[at] & 0xC0) == 0x80);
+        size_t from = at;
+        c = jstr_next(s, &from);
+        if (!is_case_ignorable(c))
+            break;
+    }
+    if (!juni_cased(c) || is_case_ignorable(c))
         return false;
-    do
-        before--;
-    while (before > 0 && ((unsigned char)s->data[before] & 0xC0) == 0x80);
-    bool ends = after >= s->len;
-    return juni_cased(jstr_next(s, &before)) && (ends || !juni_cased(jstr_next(s, &after)));
+    jstr_next(s, &next);
+    while (next < s->len) {
+        jrun_charge(r, 1);
+        c = jstr_next(s, &next);
+        if (!is_case_ignorable(c))
+            return !juni_cased(c);
+    }
+    return true;
 }
 
 void juni_put_case(struct jsb *b, const struct jstr *s, size_t at, enum jcase to)
@@ -183,7 +233,7 @@ void juni_put_case(struct jsb *b, const struct jstr *s, size_t at, enum jcase to
         return;
     }
     if (to == JCASE_LOWER && c == 0x3A3) {
-        jsb_char(b, is_final_sigma(s, at) ? 0x3C2 : 0x3C3, trusted);
+        jsb_char(b, is_final_sigma(b->r, s, at) ? 0x3C2 : 0x3C3, trusted);
         return;
     }
     if (to != JCASE_UPPER && to != JCASE_TITLE && c == 0x130) {

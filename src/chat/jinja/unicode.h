@@ -7,9 +7,10 @@
 bool juni_printable(uint32_t c);
 bool juni_space(uint32_t c);
 bool juni_alpha(uint32_t c);
-bool juni_digit(uint32_t c);   /* isdigit: decimals and things like superscripts */
-bool juni_decimal(uint32_t c); /* isdecimal */
-bool juni_numeric(uint32_t c); /* isnumeric */
+bool juni_digit(uint32_t c);        /* isdigit: decimals and things like superscripts */
+bool juni_decimal(uint32_t c);      /* isdecimal */
+int juni_decimal_value(uint32_t c); /* 0 to 9; -1: no decimal */
+bool juni_numeric(uint32_t c);      /* isnumeric */
 bool juni_alnum(uint32_t c);
 bool juni_upper(uint32_t c);
 bool juni_lower(uint32_t c);
