@@ -131,6 +131,27 @@ static int64_t floor_div(struct jrun *r, int64_t a, int64_t b, int64_t *rest)
     return q;
 }
 
+static int n_bits(uint64_t v)
+{
+    return v ? 64 - __builtin_clzll(v) : 0;
+}
+
+/* a / b, rounded once: doubles do not hold all the integers. The quotient is taken to 56 bits or
+ * more, of which the last stands for all that follow. */
+static double int_div(int64_t a, int64_t b)
+{
+    const int64_t exact = (int64_t)1 << 53;
+    if (a >= -exact && a <= exact && b >= -exact && b <= exact)
+        return (double)a / (double)b;
+    uint64_t x = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, y = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
+    int shift = 56 + n_bits(y) - n_bits(x);
+    shift = shift > 0 ? shift : 0;
+    unsigned __int128 wide = (unsigned __int128)x << shift;
+    uint64_t q = (uint64_t)(wide / y) | (wide % y != 0);
+    double v = ldexp((double)q, -shift);
+    return (a < 0) != (b < 0) ? -v : v;
+}
+
 static struct jval int_binary(struct jrun *r, enum jop op, int64_t a, int64_t b)
 {
     int64_t v = 0, rest;
@@ -148,7 +169,7 @@ static struct jval int_binary(struct jrun *r, enum jop op, int64_t a, int64_t b)
     case OP_DIV:
         if (b == 0)
             jrun_fail(r, "division by zero");
-        return jval_float((double)a / (double)b);
+        return jval_float(int_div(a, b));
     case OP_FLOORDIV:
         v = floor_div(r, a, b, &rest);
         break;

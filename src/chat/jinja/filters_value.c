@@ -128,7 +128,7 @@ static struct jval filter_round(struct jrun *r, struct jval v, const struct jval
         double unit = pow(10.0, (double)precision), f = jval_as_float(v) * unit;
         if (!isfinite(f))
             jrun_fail(r, "cannot convert float to integer");
-        out = jval_float((up ? ceil(f) : floor(f)) / unit);
+        out = jval_float(((up ? ceil(f) : floor(f)) + 0.0) / unit); /* never -0.0 */
     } else if (jval_is_int(v)) {
         out = jval_int(round_int(r, jval_as_int(v), precision));
     } else {
@@ -152,7 +152,7 @@ static struct jval filter_filesizeformat(struct jrun *r, struct jval v, const st
     if (bytes == 1.0) {
         snprintf(s, sizeof s, "1 Byte");
     } else if (bytes < base) {
-        snprintf(s, sizeof s, "%.0f Bytes", trunc(bytes));
+        snprintf(s, sizeof s, "%.0f Bytes", trunc(bytes) + 0.0);
     } else {
         int i = 0;
         for (unit = base * base; i < 7 && !(bytes < unit); i++)
