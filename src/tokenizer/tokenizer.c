@@ -325,12 +325,14 @@ const char *tokenizer_bytes(const struct tokenizer *t, token_id id, bool special
     return token->bytes;
 }
 
-/* Is id one that encoding finds as special, and puts SPM's space behind? (The unknown token mostly
- * stands within a text.) */
+/* Is id one that encoding finds as special, and puts SPM's space behind? Where bytes have no
+ * tokens, the unknown token mostly stands within a text. */
 static bool is_special(const struct tokenizer *t, token_id id)
 {
     const struct vocab_token *token = token_of(t, id);
-    return token && (token->type == TOKEN_CONTROL || token->type == TOKEN_USER_DEFINED);
+    bool has_bytes = t->vocab.family == VOCAB_SPM && t->vocab.byte_ids[0xff] != TOKEN_NONE;
+    return token && (token->type == TOKEN_CONTROL || token->type == TOKEN_USER_DEFINED ||
+                     (token->type == TOKEN_UNKNOWN && has_bytes));
 }
 
 void tokenizer_decode(
