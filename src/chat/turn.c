@@ -4,7 +4,9 @@
  * conversation. */
 #include "chat/turn.h"
 
+#include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +33,43 @@ static json_t *string_of(const struct buf *b)
     return json_stringn(b->len ? b->data : "", b->len);
 }
 
+/* What is too large for jansson's integers becomes a real, what is too large for that the largest.
+ */
+static void put_number(struct buf *out, const char *s, size_t n)
+{
+    char *end, *end_int;
+    double v = strtod(s, &end);
+    errno = 0;
+    (void)strtoll(s, &end_int, 10);
+    bool is_large = errno == ERANGE && end_int == s + n;
+    if (isinf(v) && end == s + n) {
+        buf_str(out, v < 0 ? "-1.7976931348623157e308" : "1.7976931348623157e308");
+    } else {
+        buf_add(out, s, n);
+        buf_str(out, is_large ? "e0" : "");
+    }
+}
+
+/* JSON with the numbers in reach; what is in strings stays. */
+static json_t *read_large_numbers(const char *s, size_t n)
+{
+    struct buf text = {0};
+    bool in_string = false;
+    for (size_t at = 0, len; at < n; at += len) {
+        bool number = !in_string && ((s[at] >= '0' && s[at] <= '9') || s[at] == '-');
+        in_string ^= s[at] == '"';
+        len = number ? strspn(s + at, "+-.0123456789eE") : in_string && s[at] == '\\' ? 2 : 1;
+        len = len < n - at ? len : n - at;
+        if (number)
+            put_number(&text, s + at, len);
+        else
+            buf_add(&text, s + at, len);
+    }
+    json_t *v = json_loadb(text.data, text.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    buf_deinit(&text);
+    return v;
+}
+
 /* Arguments given as text, read; NULL where they are no JSON. No arguments at all are none. */
 static json_t *read_arguments(const json_t *v)
 {
@@ -38,7 +77,8 @@ static json_t *read_arguments(const json_t *v)
     size_t n = json_string_length(v);
     if (strspn(s, " \t\r\n") == n)
         return json_object();
-    return json_loadb(s, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    json_t *read = json_loadb(s, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    return read ? read : read_large_numbers(s, n);
 }
 
 /* The form that the template wants. Text that is no JSON stays text. */

@@ -107,6 +107,50 @@ static void test_known(void **state)
         "{% for m in messages %}{{ 'tool_calls' in m }} {% endfor %}", given, NULL, "True False ");
 }
 
+/* Arguments are read whatever the size of their numbers, and texts in them stay as they are. */
+static void test_large_numbers(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"{'a': 18446744073709551616, 'b': -9223372036854775809, 'c': 9223372036854775807}",
+         "{'a': 1.8446744073709552e+19, 'b': -9.223372036854776e+18, 'c': 9223372036854775807}"},
+        {"{'a': 1e400, 'b': [-1.5e999, 1e-400, 2.5]}",
+         "{'a': 1.7976931348623157e+308, 'b': [-1.7976931348623157e+308, 0.0, 2.5]}"},
+        {"{'a 99999999999999999999': '1e999 \\\\', 'b': 99999999999999999999}",
+         "{'a 99999999999999999999': '1e999 \\\\', 'b': 1e+20}"},
+        {"{'a': 99999999999999999999", "{'a': 99999999999999999999"},
+        {"1e999-1", "1e999-1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *text = strdup(cases[i][0]);
+        for (char *s = text; *s; s++)
+            *s = *s == '\'' ? '"' : *s;
+        json_t *m = json_pack("[{s:s,s:s,s:[{s:{s:s,s:s}}]}]",
+                              "role",
+                              "assistant",
+                              "content",
+                              "",
+                              "tool_calls",
+                              "function",
+                              "name",
+                              "f",
+                              "arguments",
+                              text);
+        char *messages = json_dumps(m, 0);
+        char *got = render("{% for m in messages %}{% for c in m.tool_calls %}{% if c.function."
+                           "arguments is string %}{{ c.function.arguments | replace('\"', \"'\") }}"
+                           "{% else %}{{ c.function.arguments }}{% for k, v in c.function.arguments"
+                           ".items() %}{% endfor %}{% endif %}{% endfor %}{% endfor %}",
+                           messages,
+                           NULL);
+        assert_string_equal(got, cases[i][1]);
+        free(got);
+        free(messages);
+        free(text);
+        json_decref(m);
+    }
+}
+
 /* One that does not gets text: calls, results in one turn of the user, and the list of tools. */
 static void test_unknown(void **state)
 {
@@ -317,6 +361,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_list),
         cmocka_unit_test(test_known),
+        cmocka_unit_test(test_large_numbers),
         cmocka_unit_test(test_unknown),
         cmocka_unit_test(test_no_system),
         cmocka_unit_test(test_half_known),
