@@ -110,8 +110,7 @@ static struct jnode *parse_dict(struct jparser *p)
 
 static struct jnode *parse_tuple_of(struct jparser *p,
                                     struct jnode *(*one)(struct jparser *),
-                                    bool in_parentheses,
-                                    const char *stop);
+                                    bool in_parentheses);
 
 static struct jnode *parse_primary_of(struct jparser *p, bool with_namespace)
 {
@@ -128,7 +127,7 @@ static struct jnode *parse_primary_of(struct jparser *p, bool with_namespace)
         return n;
     }
     if (jparse_skip_op(p, "(")) {
-        n = parse_tuple_of(p, jparse_expression, true, NULL);
+        n = parse_tuple_of(p, jparse_expression, true);
         jparse_expect_op(p, ")");
         return n;
     }
@@ -521,21 +520,19 @@ struct jnode *jparse_expression(struct jparser *p)
 
 /* ---- tuples and targets ---- */
 
-static bool at_tuple_end(const struct jparser *p, const char *stop)
+static bool at_tuple_end(const struct jparser *p)
 {
     const struct jtoken *t = jparse_now(p);
-    return t->kind == T_VARIABLE_END || t->kind == T_BLOCK_END || jparse_is_op(p, ")") ||
-           (stop && jparse_is_name(p, stop));
+    return t->kind == T_VARIABLE_END || t->kind == T_BLOCK_END || jparse_is_op(p, ")");
 }
 
 static struct jnode *parse_tuple_of(struct jparser *p,
                                     struct jnode *(*one)(struct jparser *),
-                                    bool in_parentheses,
-                                    const char *stop)
+                                    bool in_parentheses)
 {
     char got[64];
     struct jnode *first = NULL, *tuple = NULL;
-    while (!at_tuple_end(p, stop)) {
+    while (!at_tuple_end(p)) {
         struct jnode *n = one(p);
         if (tuple)
             jparse_add(p, &tuple->items, n);
@@ -556,9 +553,9 @@ static struct jnode *parse_tuple_of(struct jparser *p,
     return first ? first : jparse_node(p, N_TUPLE);
 }
 
-struct jnode *jparse_tuple(struct jparser *p, bool with_condition, const char *stop)
+struct jnode *jparse_tuple(struct jparser *p, bool with_condition)
 {
-    return parse_tuple_of(p, with_condition ? jparse_expression : jparse_no_condition, false, stop);
+    return parse_tuple_of(p, with_condition ? jparse_expression : jparse_no_condition, false);
 }
 
 static bool can_assign(const struct jnode *n)
@@ -577,10 +574,9 @@ static struct jnode *parse_target_item(struct jparser *p)
     return parse_primary_of(p, true);
 }
 
-struct jnode *jparse_target(struct jparser *p, bool with_namespace, const char *stop)
+struct jnode *jparse_target(struct jparser *p, bool with_namespace)
 {
-    struct jnode *n =
-        parse_tuple_of(p, with_namespace ? parse_target_item : parse_primary, false, stop);
+    struct jnode *n = parse_tuple_of(p, with_namespace ? parse_target_item : parse_primary, false);
     if (!can_assign(n))
         jparse_fail(p, "cannot assign to that");
     return n;

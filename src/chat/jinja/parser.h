@@ -39,9 +39,9 @@ const struct jstr *jparse_intern(struct jparser *p, const struct jstr *name);
 
 struct jnode *jparse_expression(struct jparser *p);
 struct jnode *jparse_no_condition(struct jparser *p); /* without "x if y" */
-/* One expression, or several with commas, which are a tuple. Ends before the name `stop`. */
-struct jnode *jparse_tuple(struct jparser *p, bool with_condition, const char *stop);
-struct jnode *jparse_target(struct jparser *p, bool with_namespace, const char *stop);
+/* One expression, or several with commas, which are a tuple. */
+struct jnode *jparse_tuple(struct jparser *p, bool with_condition);
+struct jnode *jparse_target(struct jparser *p, bool with_namespace);
 /* Filters on `operand` (NULL: on what a block renders); the first without '|' where `inline_`. */
 struct jnode *jparse_filters(struct jparser *p, struct jnode *operand, bool inline_);
 void jparse_add_arg(struct jparser *p,

@@ -40,10 +40,10 @@ static struct jnode *parse_for(struct jparser *p)
     struct jnode *n = jparse_node(p, N_FOR);
     bool lenient = p->lenient;
     jparse_step(p);
-    n->a = jparse_target(p, false, "in");
+    n->a = jparse_target(p, false);
     if (!jparse_skip_name(p, "in"))
         jparse_fail(p, "expected 'in'");
-    n->b = jparse_tuple(p, false, "recursive");
+    n->b = jparse_tuple(p, false);
     p->lenient = false;
     if (jparse_skip_name(p, "if"))
         n->c = jparse_expression(p);
@@ -68,7 +68,7 @@ static struct jnode *parse_if(struct jparser *p)
     p->lenient = true;
     jparse_step(p);
     for (;;) {
-        n->a = jparse_tuple(p, false, NULL);
+        n->a = jparse_tuple(p, false);
         parse_statements(p, &n->items, ends);
         if (!jparse_skip_name(p, "elif"))
             break;
@@ -89,9 +89,9 @@ static struct jnode *parse_set(struct jparser *p)
 {
     struct jnode *n = jparse_node(p, N_SET);
     jparse_step(p);
-    n->a = jparse_target(p, true, NULL);
+    n->a = jparse_target(p, true);
     if (jparse_skip_op(p, "=")) {
-        n->b = jparse_tuple(p, true, NULL);
+        n->b = jparse_tuple(p, true);
         return n;
     }
     n->kind = N_SET_BLOCK;
@@ -109,7 +109,7 @@ static struct jnode *parse_with(struct jparser *p)
     while (jparse_now(p)->kind != T_BLOCK_END) {
         if (targets.n > 0)
             jparse_expect_op(p, ",");
-        jparse_add(p, &targets, jparse_target(p, false, NULL));
+        jparse_add(p, &targets, jparse_target(p, false));
         jparse_expect_op(p, "=");
         jparse_add_arg(p, n->args, NULL, jparse_expression(p));
     }
@@ -218,12 +218,15 @@ static struct jnode *parse_block(struct jparser *p)
     return n;
 }
 
-/* Marks what an assistant wrote: the text itself. The body is a scope. */
+/* Marks what an assistant wrote: the text itself. The body is a scope that no jump leaves. */
 static struct jnode *parse_generation(struct jparser *p)
 {
     struct jnode *n = jparse_node(p, N_SCOPE);
+    uint32_t loops = p->loops;
     jparse_step(p);
+    p->loops = 0;
     parse_until(p, &n->items, "endgeneration");
+    p->loops = loops;
     return n;
 }
 
@@ -345,7 +348,7 @@ static struct jnode *parse_output(struct jparser *p)
 {
     struct jnode *n = jparse_node(p, N_OUTPUT);
     jparse_step(p);
-    add_output(p, n, jparse_tuple(p, true, NULL));
+    add_output(p, n, jparse_tuple(p, true));
     if (jparse_now(p)->kind != T_VARIABLE_END)
         jparse_fail(p, "expected '}}'");
     jparse_step(p);

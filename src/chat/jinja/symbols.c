@@ -12,6 +12,7 @@ struct frame {
     struct jrun *r;
     struct jinja_template *t;
     const struct frame *outer; /* NULL: none; blocks begin anew */
+    bool in_loop;              /* where `loop` may not be set */
     struct jnames known;       /* what it reads or sets itself */
     struct jnames *unset;      /* or NULL */
 };
@@ -92,6 +93,10 @@ static void note_expression(struct frame *f, const struct jnode *n)
 static void note_target(struct frame *f, const struct jnode *n, bool always)
 {
     jrun_enter(f->r);
+    if (n->text == f->t->loop && n->kind == N_NAME && f->in_loop) {
+        f->r->line = n->line;
+        jrun_fail_as(f->r, ERR_FORMAT, "in a loop, 'loop' cannot be assigned to");
+    }
     if (n->kind == N_NAME)
         note_set(f, n->text, always);
     else if (n->kind == N_NSREF)
@@ -99,12 +104,6 @@ static void note_target(struct frame *f, const struct jnode *n, bool always)
     for (size_t i = 0; i < n->items.n; i++)
         note_target(f, n->items.items[i], always);
     jrun_leave(f->r);
-}
-
-/* Of a loop or with: set before the scope begins. */
-static void note_param(struct frame *f, const struct jnode *n)
-{
-    note_target(f, n, false);
 }
 
 /* ---- what a scope does itself ---- */
@@ -168,14 +167,16 @@ static const struct jnames *finish(struct frame *f, const struct jnodes *body)
 
 static struct frame inside(const struct frame *outer)
 {
-    return (struct frame){.r = outer->r, .t = outer->t, .outer = outer};
+    return (struct frame){.r = outer->r, .t = outer->t, .outer = outer, .in_loop = outer->in_loop};
 }
 
 static void open_for(struct frame *outer, struct jnode *n)
 {
     struct frame f = inside(outer), otherwise = inside(outer);
+    otherwise.in_loop = true;
+    f.in_loop = true;
     note(&f, f.t->loop);
-    note_param(&f, n->a);
+    note_target(&f, n->a, false);
     n->unset = finish(&f, &n->items);
     n->unset_otherwise = finish(&otherwise, &n->otherwise);
 }
@@ -183,8 +184,10 @@ static void open_for(struct frame *outer, struct jnode *n)
 static void open_with(struct frame *outer, struct jnode *n)
 {
     struct frame f = inside(outer);
+    f.in_loop = false;
     for (size_t i = 0; i < n->args->n; i++)
-        note_param(&f, n->targets[i]);
+        note_target(&f, n->targets[i], false);
+    f.in_loop = outer->in_loop;
     n->unset = finish(&f, &n->items);
 }
 
@@ -205,7 +208,7 @@ static void open_macro(struct frame *outer, struct jnode *n)
 
 static void open_block(struct frame *outer, struct jnode *n)
 {
-    struct frame f = {.r = outer->r, .t = outer->t};
+    struct frame f = {.r = outer->r, .t = outer->t, .in_loop = outer->in_loop};
     note(&f, f.t->self);
     n->unset = finish(&f, &n->items);
 }
