@@ -469,6 +469,22 @@ b{% endfilter %}
 {{ 'ΑΣ'|title }}{{ 'ΑΑΣ ΣΑΣ-ΣΣ(ΑΑΣ'|title }}{{ "ΑΣ'Α ΑΣ. ΑΣ.Α Α\u0301Σ Σ"|lower }}{{ 'ΑΑΣ'.title() }}{{ 'ΑΣ'|capitalize }}{{ 'foo-bar (baz) "x'|title }}
 {{ 10 / 9007199254740993 }}|{{ 9007199254740993 / 3 }}|{{ -9223372036854775807 / 9007199254740995 }}|{{ 9223372036854775807 / 7 }}|{{ 1 / -9223372036854775807 }}
 {{ (-2)|round(-1, 'ceil') }}{{ (-0.5)|round(method='ceil') }}{{ (-0.5)|round }}{{ (0.5)|round(0, 'floor') }}{{ (-0.5)|filesizeformat }}{{ (-1.5)|filesizeformat }}
+{% for x in l %}{{ loop }}{% endfor %}{% for x in l if x > 1 %}{{ [loop] }}{% endfor %}{% for x in l|map('string') %}{{ loop }}{% endfor %}
+{% macro m() %}{{ caller }}{% endmacro %}{{ m }}{{ [m] }}{% call m() %}{% endcall %}
+{% for x, y in m if x %}{{ loop.nextitem }}{{ loop.previtem }}|{% endfor %}{% for x, y in m %}{{ loop.nextitem }}{{ loop.previtem }}|{% endfor %}
+{% for x, (y, z) in [[1, [2, 3]], [4, 'ab']] if x %}{{ loop.nextitem }}{{ loop.previtem }}{{ y }}|{% endfor %}
+{% autoescape true %}{% set x %}<{% endset %}{{ x }}{{ '<' ~ x }}{{ x ~ '<' }}{{ html ~ '>' }}{% set y | upper %}<a{% endset %}{{ y }}{{ y + '<' }}{% endautoescape %}{{ x ~ '<' }}
+{% autoescape true %}{% block a %}<{{ html }}{% endblock %}{{ self.a() }}{{ html }}{% endautoescape %}|{{ self.a() }}
+{% autoescape true %}{% for x in [['<'], '<'] recursive %}{% if x is string %}{{ x }}{% else %}<i>{{ loop(x) }}{% endif %}{% endfor %}{% endautoescape %}
+{% for x, in [[1], [2]] %}{{ x }}{% endfor %}
+{% for x, y, in m %}{{ x }}{% endfor %}
+{% for x in l %}{% generation %}{% break %}{% endgeneration %}{% endfor %}
+{% for x in l %}{% generation %}{% for y in l %}{{ y }}{% break %}{% endfor %}b{% endgeneration %}{% endfor %}
+{% for x in l %}{% set loop = 1 %}{% endfor %}
+{% for loop in l %}{% endfor %}
+{% for x in el %}{% else %}{% set loop %}{% endset %}{% endfor %}
+{% for x in l %}{% macro f(loop) %}{{ loop }}{% endmacro %}{{ f(1) }}{% with loop = 2 %}{{ loop }}{% endwith %}{% macro loop() %}{% endmacro %}{% endfor %}
+{% set loop = 1 %}{{ loop }}{% for x in l %}{{ loop.index }}{% endfor %}
 """
 
 

@@ -250,7 +250,7 @@ static struct jval call_loop(struct jrun *r, const struct jloop *l, const struct
         jrun_fail(r, "loop() takes one argument");
     struct jsb out = JSB(r);
     (void)jexec_for(r, l->outer, l->node, args->items[0], l->depth0 + 1, &out);
-    return jval_str(jsb_done(&out));
+    return jval_str(jstr_as_markup(r, jsb_done(&out), r->autoescape));
 }
 
 static struct jval call_joiner(struct jrun *r, struct jjoiner *j)

@@ -374,14 +374,20 @@ static struct jval eval_compare(struct jrun *r, struct jscope *s, const struct j
     return jval_bool(true);
 }
 
-/* What is joined is text, whatever it was. */
+/* What is joined is text, whatever it was; but that under autoescape markup is joined as such. */
 static struct jval eval_concat(struct jrun *r, struct jscope *s, const struct jnode *n)
 {
-    const struct jstr *all = jval_to_str(r, jeval(r, s, n->items.items[0]));
+    const struct jstr **parts = jrun_alloc_n(r, n->items.n, sizeof *parts), *all;
+    bool markup = false;
+    for (size_t i = 0; i < n->items.n; i++) {
+        parts[i] = jval_to_str(r, jeval(r, s, n->items.items[i]));
+        markup |= r->autoescape && parts[i]->markup;
+    }
+    all = markup ? jstr_escape(r, parts[0]) : parts[0];
     all = jstr_as_markup(r, all, false);
     for (size_t i = 1; i < n->items.n; i++)
-        all = jstr_concat(r, all, jval_to_str(r, jeval(r, s, n->items.items[i])));
-    return jval_str(jstr_as_markup(r, all, false));
+        all = jstr_concat(r, all, markup ? jstr_escape(r, parts[i]) : parts[i]);
+    return jval_str(jstr_as_markup(r, all, markup));
 }
 
 static struct jval eval_item(struct jrun *r, struct jscope *s, const struct jnode *n)

@@ -53,6 +53,7 @@ struct jloop {
 
 /* loop.NAME (exec.c). J_MISSING: no such name. */
 struct jval jloop_attr(struct jrun *r, struct jval loop, const struct jstr *name);
+void jloop_repr(struct jsb *b, struct jval loop); /* "<LoopContext 1/3>" */
 
 enum jflow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
 

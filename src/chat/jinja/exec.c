@@ -1,6 +1,8 @@
 /* Statements. */
 #include "chat/jinja/eval.h"
 
+#include <stdio.h>
+
 void jassign(struct jrun *r, struct jscope *s, const struct jnode *target, struct jval v)
 {
     if (target->kind == N_NAME) {
@@ -27,7 +29,19 @@ void jassign(struct jrun *r, struct jscope *s, const struct jnode *target, struc
 
 /* ---- loops ---- */
 
-/* The next item for which the condition, if there is one, holds. */
+/* What was assigned to a target, put together again. */
+static struct jval assigned(struct jrun *r, const struct jscope *s, const struct jnode *target)
+{
+    if (target->kind == N_NAME)
+        return jscope_get(r, s, target->text);
+    struct jval *items = jrun_alloc_n(r, target->items.n, sizeof *items);
+    for (size_t i = 0; i < target->items.n; i++)
+        items[i] = assigned(r, s, target->items.items[i]);
+    return jval_tuple(r, items, target->items.n);
+}
+
+/* The next item for which the condition, if there is one, holds. It went through the target then,
+ * and is a tuple where that is one. */
 static bool next_item(struct jrun *r, struct jloop *l, struct jval *out)
 {
     while (jwalk_next(r, &l->walk, out)) {
@@ -35,8 +49,11 @@ static bool next_item(struct jrun *r, struct jloop *l, struct jval *out)
             return true;
         struct jscope *s = jscope_new(r, l->outer, NULL);
         jassign(r, s, l->node->a, *out);
-        if (jval_true(r, jeval(r, s, l->node->c)))
-            return true;
+        if (!jval_true(r, jeval(r, s, l->node->c)))
+            continue;
+        if (l->node->a->kind == N_TUPLE)
+            *out = assigned(r, s, l->node->a);
+        return true;
     }
     return false;
 }
@@ -78,6 +95,14 @@ static int64_t length_of(struct jrun *r, struct jloop *l)
         l->length = (int64_t)rest.n + l->index0 + 1 + (l->has_after && l->after.kind != J_MISSING);
     }
     return l->length;
+}
+
+void jloop_repr(struct jsb *b, struct jval loop)
+{
+    char s[64];
+    long long length = length_of(b->r, loop.loop);
+    snprintf(s, sizeof s, "<LoopContext %lld/%lld>", (long long)loop.loop->index0 + 1, length);
+    jsb_lit(b, s);
 }
 
 struct jval jloop_attr(struct jrun *r, struct jval loop, const struct jstr *name)
@@ -160,7 +185,7 @@ static enum jflow render(struct jrun *r, struct jscope *s, const struct jnode *n
 {
     struct jsb b = JSB(r);
     const enum jflow flow = jexec(r, s, &n->items, &b);
-    *out = jval_str(jsb_done(&b));
+    *out = jval_str(jstr_as_markup(r, jsb_done(&b), r->autoescape));
     return flow;
 }
 
@@ -231,7 +256,11 @@ static enum jflow exec_set_block(struct jrun *r, struct jscope *s, const struct 
     struct jscope *inner = jscope_new(r, s, n->unset);
     const enum jflow flow = render(r, inner, n, &text);
     if (flow == FLOW_ON)
-        jassign(r, s, n->a, jeval_filters(r, inner, n->b, text));
+        text = jeval_filters(r, inner, n->b, text);
+    if (flow == FLOW_ON && r->autoescape)
+        text = jval_str(jstr_as_markup(r, jval_to_str(r, text), true));
+    if (flow == FLOW_ON)
+        jassign(r, s, n->a, text);
     return flow;
 }
 
@@ -248,6 +277,20 @@ static enum jflow exec_filter_block(struct jrun *r,
     return flow;
 }
 
+/* Blocks stand for themselves: no autoescape around them counts inside. */
+static void exec_block_body(struct jrun *r,
+                            struct jscope *around,
+                            const struct jnode *n,
+                            struct jsb *out)
+{
+    bool before = r->autoescape;
+    struct jscope *s = jscope_new(r, around, n->unset);
+    s->block = true;
+    r->autoescape = false;
+    (void)jexec(r, s, &n->items, out);
+    r->autoescape = before;
+}
+
 /* What a block that is no scoped one sees: what the template set at its top, or what the block that
  * it is in sees of its surroundings. */
 static struct jscope *around_block(struct jrun *r, struct jscope *s)
@@ -258,23 +301,11 @@ static struct jscope *around_block(struct jrun *r, struct jscope *s)
     return r->root;
 }
 
-static struct jscope *block_scope(struct jrun *r, struct jscope *around, const struct jnode *n)
-{
-    struct jscope *s = jscope_new(r, around, n->unset);
-    s->block = true;
-    return s;
-}
-
-static void exec_block(struct jrun *r, struct jscope *s, const struct jnode *n, struct jsb *out)
-{
-    (void)jexec(r, block_scope(r, n->flag ? s : around_block(r, s), n), &n->items, out);
-}
-
 struct jval jblock_call(struct jrun *r, const struct jnode *block)
 {
-    struct jval text;
-    (void)render(r, block_scope(r, r->root, block), block, &text);
-    return text;
+    struct jsb b = JSB(r);
+    exec_block_body(r, r->root, block, &b);
+    return jval_str(jstr_as_markup(r, jsb_done(&b), r->autoescape));
 }
 
 static enum jflow exec_if(struct jrun *r, struct jscope *s, const struct jnode *n, struct jsb *out)
@@ -311,7 +342,7 @@ static enum jflow exec(struct jrun *r, struct jscope *s, const struct jnode *n, 
     case N_FILTER_BLOCK:
         return exec_filter_block(r, s, n, out);
     case N_BLOCK:
-        exec_block(r, s, n, out);
+        exec_block_body(r, n->flag ? s : around_block(r, s), n, out);
         break;
     case N_SCOPE:
         return exec_scope(r, s, n, out);

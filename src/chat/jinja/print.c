@@ -1,6 +1,6 @@
 /* str() and repr() of every kind of value. */
+#include "chat/jinja/eval.h"
 #include "chat/jinja/unicode.h"
-#include "chat/jinja/value.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -229,6 +229,15 @@ void jval_repr(struct jsb *b, struct jval v)
         jrun_enter(b->r);
         repr_container(b, v);
         jrun_leave(b->r);
+        break;
+    case J_LOOP:
+        jloop_repr(b, v);
+        break;
+    case J_MACRO:
+        jsb_lit(b, v.macro->node->text ? "<Macro '" : "<Macro anonymous");
+        if (v.macro->node->text)
+            jsb_str(b, v.macro->node->text);
+        jsb_lit(b, v.macro->node->text ? "'>" : ">");
         break;
     default: /* Python would add an address, which nobody can rely on */
         jsb_lit(b, "<");
