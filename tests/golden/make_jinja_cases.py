@@ -485,6 +485,7 @@ b{% endfilter %}
 {% for x in el %}{% else %}{% set loop %}{% endset %}{% endfor %}
 {% for x in l %}{% macro f(loop) %}{{ loop }}{% endmacro %}{{ f(1) }}{% with loop = 2 %}{{ loop }}{% endwith %}{% macro loop() %}{% endmacro %}{% endfor %}
 {% set loop = 1 %}{{ loop }}{% for x in l %}{{ loop.index }}{% endfor %}
+{{ '{:#.2g}|{:#.2}|{:#.3G}|{:G}|{:.3g}|{:.0g}|{:.17g}'.format(99.99, 99.99, 1e-7, 1e20, 99999, 15.0, 0.1) }}{{ '%#.2g|%g|%G|%.10g' % (9.99, 1e6, 1e-5, 100) }}
 """
 
 

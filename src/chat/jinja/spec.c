@@ -166,23 +166,28 @@ void jspec_put_int(struct jsb *b, const struct jspec *f, int64_t i, bool trusted
     jspec_put_number(b, f, sign_of(i < 0, f->sign), prefix, whole, trusted);
 }
 
-/* As 'g' has it, but so that it can be told from an integer: "2.0", "1e+01". */
-static void print_general(char *digits, size_t cap, int precision, bool alternate, double m)
+/* 'g', and what a type of none is with a precision: that can be told from an integer ("2.0"). Not
+ * printf's, which counts the digits before it rounds where '#' is given. */
+static void print_general(char *digits, size_t cap, const struct jspec *f, int precision, double m)
 {
+    bool shows_float = !f->type;
     precision = precision > 0 ? precision : 1;
     snprintf(digits, cap, "%.*e", precision - 1, m);
-    char *e = strchr(digits, 'e');
-    if (atoi(e + 1) != precision - 1) {
-        snprintf(digits, cap, alternate ? "%#.*g" : "%.*g", precision, m);
-        if (!strpbrk(digits, ".e"))
-            memcpy(digits + strlen(digits), ".0", 3);
-        return;
+    int exponent = atoi(strchr(digits, 'e') + 1);
+    bool plain = exponent >= -4 && exponent < precision - shows_float;
+    if (plain)
+        snprintf(digits, cap, "%.*f", precision - 1 - exponent, m);
+    char *e = digits + strcspn(digits, "e"), *end = e;
+    if (!f->alternate && memchr(digits, '.', (size_t)(e - digits))) {
+        while (end[-1] == '0')
+            end--;
+        end -= end[-1] == '.';
     }
-    char *end = e;
-    while (!alternate && precision > 1 && end[-1] == '0')
-        end--;
-    end -= !alternate && end[-1] == '.';
     memmove(end, e, strlen(e) + 1);
+    if (shows_float && plain && !strchr(digits, '.'))
+        memcpy(digits + strlen(digits), ".0", 3);
+    if (f->type == 'G' && !plain)
+        *strchr(digits, 'e') = 'E';
 }
 
 /* '#' keeps the point, also where no digit follows it. */
@@ -210,17 +215,11 @@ void jspec_put_float(struct jsb *b, const struct jspec *f, double v, bool truste
         snprintf(digits, cap, upper ? "%.*E" : "%.*e", precision, m);
     else if (type == 'f' || type == 'F' || percent)
         snprintf(digits, cap, "%.*f", precision, m);
-    else if (type != 'r')
-        snprintf(digits,
-                 cap,
-                 f->alternate ? (upper ? "%#.*G" : "%#.*g") : (upper ? "%.*G" : "%.*g"),
-                 precision,
-                 m);
-    else if (f->precision < 0)
+    else if (type == 'r' && f->precision < 0)
         jfloat_repr(m, digits);
     else
-        print_general(digits, cap, precision, f->alternate, m);
-    if (f->alternate && isfinite(v))
+        print_general(digits, cap, f, precision, m);
+    if (f->alternate && isfinite(m))
         keep_point(digits);
     if (percent)
         memcpy(digits + strlen(digits), "%", 2);
