@@ -110,6 +110,23 @@ static void note_target(struct frame *f, const struct jnode *n, bool always)
 
 static void note_body(struct frame *f, const struct jnodes *body, bool always);
 
+/* An if that is all there is in the other branch. Chains of them may be long. */
+static struct jnode *elif_of(const struct jnode *n)
+{
+    const struct jnodes *l = &n->otherwise;
+    return l->n == 1 && l->items[0]->kind == N_IF ? l->items[0] : NULL;
+}
+
+static void note_if(struct frame *f, const struct jnode *n)
+{
+    for (; n; n = elif_of(n)) {
+        note_expression(f, n->a);
+        note_body(f, &n->items, false);
+        if (!elif_of(n))
+            note_body(f, &n->otherwise, false);
+    }
+}
+
 static void note_statement(struct frame *f, const struct jnode *n, bool always)
 {
     switch (n->kind) {
@@ -118,9 +135,7 @@ static void note_statement(struct frame *f, const struct jnode *n, bool always)
             note_expression(f, n->items.items[i]);
         break;
     case N_IF:
-        note_expression(f, n->a);
-        note_body(f, &n->items, false);
-        note_body(f, &n->otherwise, false);
+        note_if(f, n);
         break;
     case N_FOR:
         note_expression(f, n->b);
@@ -221,12 +236,20 @@ static void open_other(struct frame *outer, struct jnode *n)
     n->unset = finish(&f, &n->items);
 }
 
+static void open_if(struct frame *f, const struct jnode *n)
+{
+    for (; n; n = elif_of(n)) {
+        open_scopes(f, &n->items);
+        if (!elif_of(n))
+            open_scopes(f, &n->otherwise);
+    }
+}
+
 static void open_scope(struct frame *f, struct jnode *n)
 {
     switch (n->kind) {
     case N_IF:
-        open_scopes(f, &n->items);
-        open_scopes(f, &n->otherwise);
+        open_if(f, n);
         break;
     case N_FOR:
         open_for(f, n);

@@ -168,6 +168,22 @@ static void test_long_tags(void **state)
     free(chain);
 }
 
+/* Branches in a row are no nesting. */
+static void test_many_branches(void **state)
+{
+    (void)state;
+    char *source = nest(3000, "{% elif 0 %}{% set x = 1 %}", "{% endif %}", "");
+    struct buf whole = {0};
+    struct jinja_text out = {0};
+    buf_str(&whole, "{% if 1 %}a");
+    buf_str(&whole, source);
+    assert_int_equal(run(whole.data, whole.len, NULL, NULL, &out), OK);
+    assert_string_equal(buf_cstr(&out.text), "a");
+    jinja_text_deinit(&out);
+    buf_deinit(&whole);
+    free(source);
+}
+
 static void test_striptags_is_linear(void **state)
 {
     (void)state;
@@ -236,6 +252,7 @@ int main(void)
         cmocka_unit_test(test_too_much),
         cmocka_unit_test(test_deep_sources),
         cmocka_unit_test(test_long_tags),
+        cmocka_unit_test(test_many_branches),
         cmocka_unit_test(test_striptags_is_linear),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_long_text),
