@@ -20,7 +20,9 @@
  * at -32 * sum x, and scale and d are applied in f32.
  *
  * Integers are f16 subnormals as they are, 2^-24 each (linear_block.cu); what stays in the upper
- * half of a byte, or further up in two-bit fields, has its scale divided instead.
+ * half of a byte, or further up in two-bit fields, has its scale divided instead. Mins are not: a
+ * device aligns what it adds by the exponents that operands have, and a subnormal has one for all;
+ * so the lower of two sums, beside the upper, would lose the bits that it is there for.
  *
  *      head   d of r: row r | dmin ... : 64 bytes (32 without mins), r = l / 4 = 0..7, f16
  *                     | d r | d r + 8 | dmin r | dmin r + 8 |
@@ -71,14 +73,15 @@ static __device__ __forceinline__ void multiply_k(k_weights &w,
     }
 }
 
-/* Byte i of a word as an integer in both halves: f16 subnormals; or plus 1024. */
-static __device__ __forceinline__ uint32_t twice(uint32_t word, uint32_t i)
-{
-    return __byte_perm(word, 0, 0x4040u + i * 0x101u);
-}
+/* Byte i of a word, in both halves, as an integer plus 1024. */
 static __device__ __forceinline__ uint32_t twice_1024(uint32_t word, uint32_t i)
 {
     return __byte_perm(word, 0x64u, 0x4040u + i * 0x101u);
+}
+/* The same as an integer. */
+static __device__ __forceinline__ uint32_t twice_normal(uint32_t word, uint32_t i)
+{
+    return half2_fma(twice_1024(word, i), 0x3c003c00u, 0xe400e400u);
 }
 /* f16 pairs: 4^-i, and -1024 and -1056 times it. */
 static __device__ __forceinline__ uint32_t quarter(uint32_t i)
@@ -116,8 +119,8 @@ static __device__ __forceinline__ void unpack_d(const uint8_t *head, uint32_t la
     const uint2 d = load<uint2>(head + lane / 4 * 8);
     w.d[0] = low_half(d.x);
     w.d[1] = high_half(d.x);
-    w.dmin[0] = -low_half(d.y);
-    w.dmin[1] = -high_half(d.y);
+    w.dmin[0] = -SUBNORMAL * low_half(d.y); /* mins count 2^24 times as much as q */
+    w.dmin[1] = -SUBNORMAL * high_half(d.y);
 }
 static __device__ __forceinline__ void scale_by_32(const uint8_t *head,
                                                    uint32_t sub,
@@ -126,8 +129,8 @@ static __device__ __forceinline__ void scale_by_32(const uint8_t *head,
 {
     const uint2 s = load<uint2>(head + 64 + sub * 64 + lane / 4 * 8);
     unpack_d(head, lane, w);
-    w.mins[0] = twice(s.y, lane % 4 / 2 * 2);
-    w.mins[1] = twice(s.y, lane % 4 / 2 * 2 + 1);
+    w.mins[0] = twice_normal(s.y, lane % 4 / 2 * 2);
+    w.mins[1] = twice_normal(s.y, lane % 4 / 2 * 2 + 1);
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++) { /* block i / 2 (the second 16 times as large), row i % 2 */
         const uint32_t by =
@@ -216,8 +219,8 @@ struct q2_k {
         const uint2 scales = make_uint2(s.x & 0x0f0f0f0fu, s.y & 0x0f0f0f0fu);
         const uint32_t mins = ((lane % 4 < 2 ? s.x : s.y) >> 4) & 0x0f0f0f0fu;
         unpack_d(head, lane, w);
-        w.mins[0] = twice(mins, lane % 2 * 2);
-        w.mins[1] = twice(mins, lane % 2 * 2 + 1);
+        w.mins[0] = twice_normal(mins, lane % 2 * 2);
+        w.mins[1] = twice_normal(mins, lane % 2 * 2 + 1);
         unpack_twos(chunk, lane, w.a);
 #pragma unroll
         for (uint32_t i = 0; i < 8; i++) { /* step i / 2, row i % 2 */

@@ -157,10 +157,12 @@ template <class T> EMU_REGISTERS static inline float mma_half_of(uint16_t bits)
     return std::is_same<T, __half>::value ? emu_f16_to_f32(bits) : emu_bf16_to_f32(bits);
 }
 
-/* d[m][n] += a[m][k] * b[k][n] by rising k. */
+/* d[m][n] += a[m][k] * b[k][n] by rising k, or as devices add; least: emu_tensor_sum. */
 template <int K>
-EMU_REGISTERS static inline void
-mma_sum(void *const slots[32], const float (&a)[16][K], const float (&b)[K][8])
+EMU_REGISTERS static inline void mma_sum(void *const slots[32],
+                                         const float (&a)[16][K],
+                                         const float (&b)[K][8],
+                                         int least)
 {
     float d[16][8];
     for (int lane = 0; lane < 32; lane++) {
@@ -169,7 +171,11 @@ mma_sum(void *const slots[32], const float (&a)[16][K], const float (&b)[K][8])
             d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] = o->d[i];
         }
     }
-    for (int m = 0; m < 16; m += 8) { /* eight sums at a time, or each would wait for itself */
+    for (int i = 0; emu_cuts_off() && i < 16 * 8; i++) {
+        d[i / 8][i % 8] = emu_tensor_sum(d[i / 8][i % 8], a[i / 8], 1, &b[0][i % 8], 8, K, least);
+    }
+    /* eight sums at a time, or each would wait for itself */
+    for (int m = 0; m < 16 && !emu_cuts_off(); m += 8) {
         for (int k = 0; k < K; k++) {
             for (int i = m; i < m + 8; i++) {
                 for (int n = 0; n < 8; n++) {
@@ -208,7 +214,7 @@ template <class T> EMU_REGISTERS static void mma_16_all(void *const slots[32], u
             b[k][n] = mma_half_of<T>(bh[n][k]);
         }
     }
-    mma_sum<16>(slots, a, b);
+    mma_sum<16>(slots, a, b, std::is_same<T, __half>::value ? -14 : -126);
 }
 
 EMU_REGISTERS static inline void mma_tf32_all(void *const slots[32], unsigned)
@@ -224,7 +230,7 @@ EMU_REGISTERS static inline void mma_tf32_all(void *const slots[32], unsigned)
             b[t + i * 4][g] = __uint_as_float(o->b[i] & 0xffffe000u);
         }
     }
-    mma_sum<8>(slots, a, b);
+    mma_sum<8>(slots, a, b, -126);
 }
 
 EMU_REGISTERS static inline void mma_s8_all(void *const slots[32], unsigned)

@@ -151,12 +151,17 @@ static inline uint32_t wgmma_address(const void *p)
                                  static_cast<const uint8_t *>(emu_shared_memory()));
 }
 
-/* d[m][n] += a[m][k] * b[k][n] by rising k. */
+/* d[m][n] += a[m][k] * b[k][n] by rising k, or as devices add; least: emu_tensor_sum. */
 template <int N>
-EMU_REGISTERS static void
-wgmma_sum(float (&d)[16][N], const float (&a)[16][16], const float (&b)[16][N])
+EMU_REGISTERS static void wgmma_sum(float (&d)[16][N],
+                                    const float (&a)[16][16],
+                                    const float (&b)[16][N],
+                                    int least)
 {
-    for (int m = 0; m < 16; m++) {
+    for (int i = 0; emu_cuts_off() && i < 16 * N; i++) {
+        d[i / N][i % N] = emu_tensor_sum(d[i / N][i % N], a[i / N], 1, &b[0][i % N], N, 16, least);
+    }
+    for (int m = 0; m < 16 && !emu_cuts_off(); m++) {
         for (int i = 0; i < 16; i++) {
             const int k = emu_wgmma_backwards ? 15 - i : i;
             for (int n = 0; n < N; n++) {
@@ -203,7 +208,7 @@ static void wgmma_all(void *const slots[32], unsigned)
         const uint16_t h = ah[i / 16][i % 16];
         a[i / 16][i % 16] = first->bf16 ? mma_half_of<__nv_bfloat16>(h) : mma_half_of<__half>(h);
     }
-    wgmma_sum(d, a, b);
+    wgmma_sum(d, a, b, first->bf16 ? -126 : -14);
     for (int lane = 0; lane < 32; lane++) {
         const wgmma_product *p = static_cast<const wgmma_product *>(slots[lane]);
         for (int i = 0; i < ROWS / 8 * 4; i++) {

@@ -66,6 +66,13 @@ void emu_meet(const char *what, unsigned mask, void *slot, emu_meet_fn fn);
 /* For tests: the sum of a wgmma runs the other way, as a device's might (wgmma.cuh). */
 extern "C" int emu_wgmma_backwards;
 
+/* A sum of a tensor core's product: c + a[0] b[0] + .. + a[n-1] b[n-1], 8 or 16 of them; least: the
+ * exponent of the operands' subnormals, -14 or -126. Without WEIR_EMU_SUMS emu_cuts_off is 0, and
+ * sums are mma.cuh's and wgmma.cuh's own, rounded by rising k (tensor.cpp). */
+extern "C" int emu_cuts_off(void);
+float emu_tensor_sum(
+    float c, const float *a, size_t a_step, const float *b, size_t b_step, int n, int least);
+
 /* All threads of the block meet; how many predicates are true. */
 int emu_barrier(const char *what, int predicate);
 
