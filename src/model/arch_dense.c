@@ -430,6 +430,19 @@ static const struct arch rows[] = {
      .norms = NORM_BEFORE,
      .unary = UNARY_GELU_TANH,
      .window_pattern = NO_WINDOWS},
+    {.name = "deepseek2", /* DeepSeek-V2 to R1, Kimi-K2, GLM-4.7-Flash, Youtu-LLM */
+     .rope = ROPE_ADJACENT,
+     .norms = NORM_BEFORE,
+     .latent = true,
+     .experts = OPTIONAL,
+     .expert_all = true,
+     .shared = REQUIRED,
+     .shared_by_count = true,
+     .gating = GATING_BY_BIAS,
+     .select_bias = OPTIONAL,
+     .yarn_log = true,
+     .temper = TEMPER_BY_KEY,
+     .window_pattern = NO_WINDOWS},
 };
 
 const struct arch_table arch_dense = {rows, sizeof rows / sizeof rows[0]};

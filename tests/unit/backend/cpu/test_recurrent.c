@@ -379,14 +379,14 @@ static void assert_refused(const char *path, enum err want, const char *what)
     free(b.data);
 }
 
-/* Two rates a head would not fit in the row of what heads read; nothing would have written the gate
- * of what was attended to; a convolution of rows to either side is another. */
+/* Two rates a head would not fit in the row of what heads read; where Q, K and V are one matrix, the
+ * gate of what is attended to is missing from it; a convolution of rows to either side is another. */
 static void what_would_come_out_wrong_is_refused(void **state)
 {
     (void)state;
     assert_refused(FUZZ_SEEDS "delta_narrow.gguf", ERR_UNSUPPORTED, "heads of one value");
     assert_refused(FUZZ_SEEDS "convolution_both_ways.gguf", ERR_UNSUPPORTED, "look both ways");
-    assert_refused(FUZZ_SEEDS "delta_fused.gguf", ERR_FORMAT, "blk.1.attn_q.weight is missing");
+    assert_refused(FUZZ_SEEDS "delta_fused.gguf", ERR_FORMAT, "blk.1.attn_qkv.weight has shape");
 }
 
 int main(void)
