@@ -145,7 +145,7 @@ def further():
         ("attention.kv_lora_rank", 0, 1), ("attention.q_lora_rank",),
         ("attention.key_length_mla", 0, 8), ("attention.value_length_mla", 0),
         ("rope.dimension_count", 0, 1, 7), ("attention.head_count", 0),
-        ("attention.head_count_kv", 0), ("expert_count", 0), ("expert_used_count", 0, 5),
+        ("attention.head_count_kv", 0), ("expert_used_count", 0, 5),
         ("expert_group_count", 3, 5), ("expert_group_used_count", 0, 3), ("expert_shared_count", 0),
         ("expert_feed_forward_length",), ("expert_gating_func", 4), ("nextn_predict_layers", 1, 2),
         ("attention.temperature_length", 0), ("feed_forward_length",))
@@ -159,6 +159,7 @@ def further():
                           ("attention.head_count_kv", 3, "no multiple of head_count_kv, 3"),
                           ("rope.dimension_count", 16, "key_length_mla is 16, expected 17"),
                           ("expert_used_count", 3, "expert_group_used_count is 1: of 2"),
+                          ("expert_count", 0, "ffn_gate.weight is missing"),
                           ("expert_shared_count", 2, "ffn_gate_shexp.weight has shape")):
         yield f"deepseek2_{key}_{v}", latent(**{"deepseek2." + key: (U32, v)}), (words,)
     yield from reals(latent, "deepseek2", "expert_weights_scale", "attention.temperature_scale",
