@@ -124,7 +124,7 @@ enum err api_int_of(
         double d = json_is_real(v) ? json_real_value(v) : 0.5;
         if (d != floor(d))
             return api_wrong_type(field, "an integer", v, e);
-        if (d < (double)lo || d > (double)hi || d >= 9223372036854775808.0) /* 2^63 */
+        if (d < (double)lo || d > (double)hi || fabs(d) >= 9223372036854775808.0) /* 2^63 */
             return err_set_field(e,
                                  ERR_INVALID,
                                  field,

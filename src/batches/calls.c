@@ -107,12 +107,25 @@ static void reopen(struct job *j, uint32_t i)
         l->next = i;
 }
 
+/* The server was full, or its disk, or it cannot work, or is about to end: lines are tried again
+ * after a while. */
+static void hold(struct batches *b)
+{
+    if (clock_us() < b->hold_us)
+        return; /* another line's answer said so already */
+    b->hold_us = clock_us() + (HOLD_US << b->n_held);
+    if (b->n_held < MAX_HELD)
+        b->n_held++;
+}
+
 static void finish(struct batches *b, struct job *j, uint32_t i, const struct line_result *r)
 {
     struct err_info e = {0};
     if (lines_finish(j, i, r, &e) != OK) {
         reopen(j, i);
         job_hold(j, &e);
+        if (e.code == ERR_FULL) /* the others' results have no room either */
+            hold(b);
         return;
     }
     pthread_mutex_lock(&b->lock);
@@ -239,17 +252,6 @@ static void begin_line(struct batches *b, struct slot *s, struct job *j, uint32_
     }
     json_decref(v);
     free(text);
-}
-
-/* The server was full, or cannot work, or is about to end: the line is tried again after a while.
- */
-static void hold(struct batches *b)
-{
-    if (clock_us() < b->hold_us)
-        return; /* another line's answer said so already */
-    b->hold_us = clock_us() + (HOLD_US << b->n_held);
-    if (b->n_held < MAX_HELD)
-        b->n_held++;
 }
 
 /* Those that were handed back, the first first. */

@@ -192,20 +192,23 @@ enum err files_adopt(struct batches *b,
     return adopt(b, &f, &made, e);
 }
 
-enum err files_check_share(const struct batches *b, const char *owner, struct err_info *e)
+enum err files_check_share(const struct batches *b,
+                           const char *owner,
+                           uint32_t n,
+                           struct err_info *e)
 {
     const uint32_t n_own = index_count(&b->files, owner), n_jobs = jobs_under_way(b, owner);
-    const uint32_t n_taken = b->files.n + BATCH_RESULTS * jobs_under_way(b, NULL);
+    const uint32_t n_all_jobs = jobs_under_way(b, NULL);
+    const uint32_t n_taken = b->files.n + BATCH_RESULTS * n_all_jobs;
     const uint32_t n_free = BATCH_MAX_FILES > n_taken ? BATCH_MAX_FILES - n_taken : 0;
     const bool in_share = owner[0] == '\0' || n_own + BATCH_RESULTS * n_jobs < 4 * n_free;
-    if (n_free > 0 && in_share)
+    if (n_free >= n && in_share)
         return OK;
     return err_set(e,
-                   n_jobs > 0 ? ERR_QUEUE_FULL : ERR_INVALID,
-                   "this %s has %u files, and %u batches under way that keep room for their "
-                   "results; there is room for %u more in all: delete some that are not needed any "
-                   "more",
-                   owner[0] ? "key" : "server",
+                   n_jobs > 0 || (n_free < n && n_all_jobs > 0) ? ERR_QUEUE_FULL : ERR_INVALID,
+                   "%s %u files, and %u batches under way that keep room for their results; there "
+                   "is room for %u more in all: delete some that are not needed any more",
+                   owner[0] ? "this key has" : "without a key there are",
                    n_own,
                    n_jobs,
                    n_free);
@@ -320,7 +323,7 @@ static enum err upload(struct batches *b,
     if ((err = disk_write(b->files_fd, name, file->data, file->n_data, e)))
         return err;
     pthread_mutex_lock(&b->lock);
-    if (!(err = files_check_share(b, in->owner, e)))
+    if (!(err = files_check_share(b, in->owner, 1, e)))
         err = adopt(b, &f, &made, e);
     /* NOLINTNEXTLINE(clang-analyzer-core.*): adopt made it, or there is an error */
     json_t *v = err ? NULL : describe(made);

@@ -188,12 +188,13 @@ enum err index_list(const struct index *x,
 enum err files_load(struct batches *b, struct err_info *e) WEIR_MUST_USE;
 void files_unload(struct batches *b);
 struct batch_file *files_find(const struct batches *b, const char *id, const char *owner);
-/* May this owner have one more file, or batch? Of several keys none takes all the places: each may
- * hold four times what it leaves free. A batch that is under way holds those of its results, which
- * are therefore never refused. Errors: ERR_INVALID, or ERR_QUEUE_FULL while a batch of the owner
- * may leave some free. */
+/* May this owner have n more files, which a batch will? Of several keys none takes all the places:
+ * each may hold four times what it leaves free. A batch that is under way holds those of its
+ * results, which are therefore never refused. Errors: ERR_INVALID, or ERR_QUEUE_FULL where a batch
+ * that ends may leave enough free. */
 enum err files_check_share(const struct batches *b,
                            const char *owner,
+                           uint32_t n,
                            struct err_info *e) WEIR_MUST_USE;
 /* Take a file that is in its place already into the index, and write what it is. */
 enum err files_adopt(struct batches *b,

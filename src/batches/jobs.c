@@ -465,7 +465,7 @@ static enum err enter_new(struct batches *b, struct job *like, struct job **out,
                              "'%s' has no requests: its purpose is %s, not batch",
                              like->input,
                              f->purpose);
-    enum err err = files_check_share(b, like->entry.owner, e);
+    enum err err = files_check_share(b, like->entry.owner, BATCH_RESULTS, e);
     if (err)
         return err;
     if (b->jobs.n >= BATCH_MAX_JOBS && !forget_one(b, like->entry.owner))

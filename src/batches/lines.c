@@ -315,9 +315,11 @@ static enum err append(int fd, const struct buf *text, struct err_info *e)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {
-            int why = errno;
+            const int why = errno;
+            const bool full = why == ENOSPC || why == EDQUOT;
             (void)!ftruncate(fd, st.st_size);
-            return err_set(e, ERR_IO, "a result cannot be written: %s", strerror(why));
+            return err_set(
+                e, full ? ERR_FULL : ERR_IO, "a result cannot be written: %s", strerror(why));
         }
         done += (size_t)n;
     }

@@ -1,4 +1,5 @@
 /* The batch thread: what is done with each batch as a whole, and whose line begins next. */
+#include "api/json.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -116,10 +117,11 @@ static void close_open(struct batches *b, struct job *j, const char *code, const
     struct lines *l = j->lines;
     for (uint32_t i = 0; i < l->n && clock_us() >= j->hold_us; i++) {
         struct err_info e = {0};
+        json_error_t where;
         if (l->lines[i].state != LINE_OPEN)
             continue;
         char *text = lines_read(l, i, &e);
-        json_t *v = text ? json_loadb(text, l->lines[i].n_bytes, 0, NULL) : NULL;
+        json_t *v = text ? api_json_load(text, l->lines[i].n_bytes, 0, &where) : NULL;
         const json_t *id = json_object_get(v, "custom_id");
         char *quoted = json_is_string(id) ? json_dumps(id, JSON_ENCODE_ANY) : NULL;
         calls_refuse(b, j, i, quoted, code, message);

@@ -104,7 +104,7 @@ struct decimal {
     bool excluded;
 };
 
-/* |v|, which is less than NUMBERS_END, in digits. What has no digit that is kept is 0, and where it
+/* |v|, at most NUMBERS_END, in digits. What has no digit that is kept is 0, and where it
  * is the least of what may come, that is excluded. */
 static void to_decimal(double v, bool excluded, bool least, struct decimal *d)
 {

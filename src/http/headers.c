@@ -33,16 +33,20 @@ static bool has_controls(const char *s, size_t n)
     return false;
 }
 
-/* Is there nothing from the end of one part of the head to the next but the line's end (n NULs: the
- * library ends strings where they stand)? It takes a NUL for a string's end too, and joins a folded
- * line to the name before it; neither can be seen in what it gives, but here. */
+/* Is there nothing from the end of one part of the head to the next but blanks and the line's end
+ * (n NULs: the library ends strings where they stand)? It takes a NUL for a string's end too, and
+ * joins a folded line to the name before it; neither can be seen in what it gives, but here. (A NUL
+ * right before a bare LF cannot: together they are what it leaves of CR and LF.) */
 static bool is_gap(const char *end, const char *next, int n)
 {
+    bool ended = false;
     if ((uintptr_t)next < (uintptr_t)end)
         return false;
     for (; end < next; end++) {
-        if (*end == '\0' ? --n < 0 : !strchr(" \t\r\n", *end))
+        const bool nul = *end == '\0';
+        if (nul ? --n < 0 : ended || !strchr(" \t", *end))
             return false;
+        ended |= nul;
     }
     return true;
 }

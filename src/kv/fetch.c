@@ -134,10 +134,10 @@ static void count_moves(struct kv *kv, uint64_t n)
 /* The place of the block to be asked for next; false: nothing is to be had. */
 static bool take_place(struct kv *kv, struct kv_table *t)
 {
-    const uint64_t evicted = kv->counts.evicted;
+    const uint64_t n_copied = kv->n_copied_out;
     const uint32_t n_tokens = (t->fetch.asked + 1) * kv->cfg.block_tokens;
     const bool taken = kv_grow_blocks(kv, t, n_tokens, NULL) == OK;
-    count_moves(kv, kv->counts.evicted - evicted);
+    count_moves(kv, kv->n_copied_out - n_copied);
     return taken;
 }
 
@@ -145,7 +145,7 @@ static void ask(struct kv *kv, struct kv_table *t)
 {
     struct kv_tier *tier = kv->cfg.tier;
     struct kv_fetch *f = &t->fetch;
-    for (; f->asked < f->end && may_move(kv); f->asked++) {
+    for (; f->asked < f->end && may_move(kv) && !kv->seen[f->level].refused; f->asked++) {
         if (!take_place(kv, t)) {
             f->end = f->asked;
             return;
@@ -316,12 +316,14 @@ static void take_arrivals(struct kv *kv)
     struct kv_tier *tier = kv->cfg.tier;
     struct kv_tier_done done;
     uint32_t n_came[KV_MAX_TIERS] = {0};
+    kv->taking_arrivals = true;
     while (tier->ops->poll(tier, &done)) {
         n_came[level_of(done.ticket)]++;
         take_arrival(kv, &done);
         if (done.bytes)
             tier->ops->release(tier, done.bytes);
     }
+    kv->taking_arrivals = false;
     for (uint32_t level = 0; level < KV_MAX_TIERS; level++)
         if (n_came[level] > 0)
             note_came(kv, level, n_came[level]);

@@ -45,7 +45,9 @@ struct kv {
     struct kv_waiting waiting; /* with a tier */
     struct kv_table *fetching; /* tables that wait for the tier, in the order in which they began */
     struct kv_table *last_fetching;
-    uint32_t moves_left; /* until kv_poll is called again */
+    uint32_t moves_left;   /* until kv_poll is called again */
+    uint64_t n_copied_out; /* blocks, to the tier */
+    bool taking_arrivals;  /* what becomes full waits until fetches have what buffers they need */
     struct kv_tier_seen {
         uint64_t since_us; /* something came last, or there was nothing to do */
         double block_us;   /* what a block takes, the tier's own word to begin with */

@@ -85,8 +85,8 @@ struct kv_config {
     uint32_t block_tokens; /* at most KV_MAX_BLOCK_TOKENS */
     struct kv_mover mover;
     struct kv_tier *tier; /* or NULL; must outlive the kv */
-    uint32_t most_moves;  /* blocks between two calls of kv_poll that fetches copy, out to the tier
-                           * to  make room and in from it; 0: any number */
+    uint32_t most_moves;  /* blocks that fetches ask for between two calls of kv_poll, with those
+                           * that  are copied out to the tier to make room; 0: any number */
     uint32_t window;      /* positions that windowed layers see, a row's own included; 0: none do */
     uint32_t n_panes;     /* with a window */
     uint32_t n_states;    /* of recurrent layers; 0: there are none. Not with a window or a tier */
@@ -263,9 +263,9 @@ bool kv_fetch_begin(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint
 bool kv_fetching(const struct kv_table *t);
 /* Positions stored so far in a table that is, or was, being fetched into. */
 uint32_t kv_fetched(const struct kv *kv, const struct kv_table *t);
-/* Take what has arrived, ask for more, and give up on a tier that sends nobody anything for a
- * second; then offer the tier what it had no buffer for before. True while any table waits for the
- * tier. */
+/* Take what has arrived, ask for more, and give up fetches that computing the rest would beat, and
+ * all from a tier that sends nobody anything for a second; then offer the tier what it had no
+ * buffer for before. True while any table waits for the tier. */
 bool kv_poll(struct kv *kv);
 /* For who closes it all: offer again what waits to be stored. False: nothing does any more. */
 bool kv_store_rest(struct kv *kv);

@@ -59,6 +59,7 @@ static void offer(struct kv *kv, uint32_t block, enum kv_tier_reason why)
                               .parent = parent == KV_ROOT ? *kv_prefix_space(kv->prefix, block)
                                                           : kv->keys[parent],
                               .tokens = kv_prefix_tokens(kv->prefix, block)};
+    kv->n_copied_out++;
     if (kv->cfg.mover.read(kv->cfg.mover.ctx, kv_place_of(kv, block), bytes))
         tier->ops->store(tier, &b, bytes);
     else
@@ -68,7 +69,8 @@ static void offer(struct kv *kv, uint32_t block, enum kv_tier_reason why)
 void kv_store(struct kv *kv, uint32_t block)
 {
     append(&kv->waiting, block);
-    kv_store_waiting(kv);
+    if (!kv->taking_arrivals)
+        kv_store_waiting(kv);
 }
 
 void kv_store_waiting(struct kv *kv)
@@ -84,8 +86,14 @@ void kv_store_waiting(struct kv *kv)
 
 bool kv_store_rest(struct kv *kv)
 {
-    if (!kv->cfg.tier)
+    struct kv_tier *tier = kv->cfg.tier;
+    struct kv_tier_done done;
+    if (!tier)
         return false;
+    while (tier->ops->poll(tier, &done)) { /* for nobody any more, in buffers that stores can use */
+        if (done.bytes)
+            tier->ops->release(tier, done.bytes);
+    }
     kv_store_waiting(kv);
     return kv->waiting.oldest != NONE;
 }

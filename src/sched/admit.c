@@ -87,7 +87,7 @@ static struct spare spare_beside(const struct sched *s, const struct sched_seq *
     return spare;
 }
 
-/* Would the first of the queue fit beside what the running ones are counted on to need? */
+/* Would the first that has rows fit beside what the running ones are counted on to need? */
 static bool fits_beside(const struct sched *s, const struct sched_seq *seq)
 {
     struct spare spare = spare_beside(s, seq);

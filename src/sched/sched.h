@@ -14,7 +14,9 @@
  * with who has had most, so nobody owes for what it took while nobody waited; but not behind those
  * that wait, neither in rows nor, where they have a lower priority, in turns. So nobody saves up
  * turns by asking for little, a tenant owes only to those that waited meanwhile, and a head start
- * over them is used up once. Memory is given in the order of rank alone, whosever it is.
+ * over them is used up once. (A tenant has one count for all its priorities: lifted for one
+ * request, it begins there with those of a lower priority, too.) Memory is given in the order of
+ * rank alone, whosever it is.
  *
  *      waiting --(a slot, and blocks)--> prefill --> decode --> removed
  *         ^---------- preempted ------------/------------/
@@ -22,8 +24,8 @@
  * A step holds first one token of every decoding sequence, then chunks of the prompts of several
  * prefilling sequences up to the row budget, shared out so that a short prompt behind a long one
  * still moves; then waiting ones are admitted while a slot, rows and blocks last. Where rows are
- * few, long prompts of a tenant come in two by two, and shorter ones, and those of others, pass who
- * waits for rows.
+ * few, long prompts of a tenant come in two by two, and shorter ones (of its first 64 in rank), and
+ * those of others, pass who waits for rows.
  *
  * A prompt's beginning that is in KV memory is not computed again; one that another sequence is
  * computing right now is waited for; one that lies in the tier below is fetched.

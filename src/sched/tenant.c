@@ -31,10 +31,15 @@ bool sched_has_turn_before(const struct sched *s,
     return at_a != at_b ? at_a < at_b : sched_goes_before(a, b);
 }
 
+enum {
+    MOST_SEEN = 64
+}; /* of a tenant, for one that has rows: a plan must not take longer with its
+    * queue */
+
 /* The first in rank that has rows, of waiting[end - n..end). */
 static struct sched_seq *first_with_rows(const struct sched *s, uint32_t end, uint32_t n)
 {
-    for (uint32_t i = 1; i <= n; i++)
+    for (uint32_t i = 1; i <= n && i <= MOST_SEEN; i++)
         if (sched_has_rows(s, s->waiting[end - i]))
             return s->waiting[end - i];
     return NULL;
@@ -112,10 +117,23 @@ static int64_t level_at(const struct sched *s, int32_t priority)
     return level < most ? level : most;
 }
 
+/* Of the tenant's requests that wait, does one ask at this priority or a higher one? One that waits
+ * at a lower one, such as a line of a batch, misses no turns of this one. */
+static bool has_asked(const struct sched *s, const struct sched_tenant *t, int32_t priority)
+{
+    uint32_t end = 0;
+    for (const struct sched_tenant *u = s->tenants; u <= t; u++)
+        end += u->n_waiting;
+    for (uint32_t i = end - t->n_waiting; i < end; i++)
+        if (s->waiting[i]->priority >= priority)
+            return true;
+    return false;
+}
+
 void sched_lift_tenant(struct sched *s, const struct sched_seq *seq)
 {
     struct sched_tenant *t = &s->tenants[seq->tenant_at];
-    if (t->n_waiting > 0)
+    if (has_asked(s, t, seq->priority))
         return;
     int64_t level = level_at(s, seq->priority);
     if (t->served < level)

@@ -392,7 +392,7 @@ def test_header_values_do_not_come_back_unchecked(serve):
 
 @pytest.mark.parametrize("line", [
     b"Content-Length : 5", b"Content-Length\t: 5", b"Host : y", b"Host: y", b"X-\x7f: 1", b"X(: 1",
-    b"X-A: b\x01c", b"X-Request-Id: a\0b", b"X-Request-Id: a\0", b"X-A: a\0b\r\nX-B: c",
+    b"X-A: b\x01c", b"X-Request-Id: a\0b", b"X-Request-Id: a\0", b"X-A: a\0b\r\nX-B: c", b"X-A: a\0 \t\nX-B: c",
     b"Content-: 5\r\n Length", b"X-A: b\r\n c\r\nX-B: d", b"X-A: b\r\n\tc"])
 def test_headers_that_two_readers_could_read_differently(serve, line):
     """Refused, and what follows is nobody's request."""

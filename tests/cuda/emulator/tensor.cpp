@@ -66,7 +66,8 @@ static float sum_of(
     for (int i = 0; i < n; i++) {
         sum += cut(static_cast<double>(a[i * a_step]) * b[i * b_step], last);
     }
-    return sum == 0 ? 0.0f : static_cast<float>(cut(sum, exponent_of(float(sum), -126) - 23));
+    const int e = sum == 0 || ilogb(sum) < -126 ? -126 : ilogb(sum);
+    return static_cast<float>(cut(sum, e - 23));
 }
 
 float emu_tensor_sum(

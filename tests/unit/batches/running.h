@@ -20,6 +20,7 @@ struct running {
     struct server server;
     struct batches *b;
     char dir[64];
+    uint64_t end_us; /* what takes longer fails */
 };
 
 static inline void running_write(const char *path, const char *text)
@@ -101,6 +102,7 @@ static inline void running_open(struct running *r, server_backend_fn backend, ui
 
 static inline void running_start(struct running *r)
 {
+    r->end_us = clock_us() + 60000000;
     struct err_info e;
     if (batches_start(r->b, &e) != OK)
         fail_msg("%s", e.text);
@@ -186,6 +188,8 @@ static inline void running_turn(struct running *r)
     struct pollfd p[] = {{.fd = engine_event_fd(r->server.engine), .events = POLLIN},
                          {.fd = batches_event_fd(r->b), .events = POLLIN}};
     void *name;
+    if (clock_us() > r->end_us)
+        fail_msg("a minute was not enough");
     poll(p, 2, 5);
     batches_collect(r->b);
     while ((name = api_next(r->server.api)))

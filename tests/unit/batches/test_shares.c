@@ -86,6 +86,8 @@ static void room_is_kept_for_results(void **state)
     open_folder(&r);
     running_add_files(&r, BATCH_MAX_FILES - 4, "");
     assert_int_equal(create(&r, "", "file-0"), OK);
+    assert_int_equal(create(&r, "", "file-0"),
+                     ERR_QUEUE_FULL); /* room for one file is not enough */
     assert_int_equal(upload(&r, ""), OK);
     assert_int_equal(upload(&r, ""), ERR_QUEUE_FULL);
     assert_int_equal(create(&r, "", "file-0"), ERR_QUEUE_FULL);

@@ -201,7 +201,6 @@ static void test_bytes_that_come_late_are_waited_for(void **state)
     assert_int_equal(tier_fetch(x, x->t, 1000), 0);
 }
 
-/* A key is a name: the same one with other tokens, or behind another parent, is another block. */
 static void count_wake(void *ctx)
 {
     __atomic_add_fetch((uint32_t *)ctx, 1, __ATOMIC_SEQ_CST);
@@ -244,6 +243,7 @@ static void test_who_waits_for_a_buffer_is_woken(void **state)
     x->cfg.wake = NULL;
 }
 
+/* A key is a name: the same one with other tokens, or behind another parent, is another block. */
 static void test_tokens_and_parent_are_compared(void **state)
 {
     struct disk_test *x = *state;

@@ -25,6 +25,8 @@ struct tier {
     uint32_t n_asked, n_answered;
     uint32_t estimated;       /* blocks, at last */
     uint32_t n_has, moves_at; /* 0: never */
+    bool keeps;               /* what is evicted */
+    uint32_t n_kept;
 };
 
 struct fixture {
@@ -80,10 +82,24 @@ static void release(struct kv_tier *t, const void *bytes)
 
 static void *store_begin(struct kv_tier *t, const struct kv_key *key, enum kv_tier_reason why)
 {
-    (void)why;
-    (void)t;
+    struct tier *x = (struct tier *)t;
     (void)key;
-    return NULL;
+    return x->keeps && why == KV_TIER_EVICTED ? x : NULL;
+}
+
+static void store(struct kv_tier *t, const struct kv_tier_block *b, void *bytes)
+{
+    (void)b;
+    assert_ptr_equal(bytes, t);
+    ((struct tier *)t)->n_kept++;
+}
+
+static bool read_block(void *ctx, struct kv_place from, void *bytes)
+{
+    (void)ctx;
+    (void)from;
+    (void)bytes;
+    return true;
 }
 
 static void write_block(void *ctx, struct kv_place to, const void *bytes)
@@ -99,7 +115,8 @@ static const struct kv_tier_ops ops = {.name = "told",
                                        .fetch = fetch,
                                        .poll = poll,
                                        .release = release,
-                                       .store_begin = store_begin};
+                                       .store_begin = store_begin,
+                                       .store = store};
 
 static const int32_t text[N_TOKENS] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13};
 static const int32_t other[N_TOKENS] = {51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
@@ -291,7 +308,7 @@ static void bounded_open(struct bounded *b, struct tier *tier, uint32_t most_mov
     static const struct kv_key nobody;
     struct kv_config kc = {.n_blocks = 8,
                            .block_tokens = SIZE,
-                           .mover = {.write = write_block},
+                           .mover = {.read = read_block, .write = write_block},
                            .tier = &tier->base,
                            .most_moves = most_moves};
     assert_int_equal(kv_create(&kc, &b->kv, NULL), OK);
@@ -319,22 +336,33 @@ static void bounded_close(struct bounded *b)
     kv_destroy(b->kv);
 }
 
-/* In memory that is full of what others left each block that comes drives one out. */
-static void test_a_plan_copies_so_many_blocks(void **state)
+/* In memory that is full of what others left each block that comes drives one out, which is copied
+ * only where the tier keeps it. */
+static void copies_of_plans(struct fixture *f, bool keeps, uint32_t a_plan)
 {
-    struct fixture *f = *state;
     struct bounded b;
     bounded_open(&b, &f->tier, 4);
     assert_int_equal(kv_table_grow(b.kv, &b.second, LONG, NULL), OK);
     kv_table_release(b.kv, &b.second, LONG);
+    f->tier.keeps = keeps;
+    f->tier.n_kept = 0;
+    const uint32_t before = f->tier.n_asked;
     assert_true(kv_fetch_begin(b.kv, &b.table, 0, 6 * SIZE + 1));
-    for (uint32_t n = 2; n <= 6; n += 2) {
-        assert_int_equal(f->tier.n_asked, n);
-        assert_int_equal(kv_stats(b.kv).counts.evicted, n);
-        assert_int_equal(kv_poll(b.kv), n < 6);
-        assert_int_equal(kv_fetched(b.kv, &b.table), n * SIZE);
+    for (uint32_t n = a_plan; n < 6 + a_plan; n += a_plan) {
+        const uint32_t all = n < 6 ? n : 6;
+        assert_int_equal(f->tier.n_asked - before, all);
+        assert_int_equal(kv_stats(b.kv).counts.evicted, all);
+        assert_int_equal(f->tier.n_kept, keeps ? all : 0);
+        assert_int_equal(kv_poll(b.kv), all < 6);
+        assert_int_equal(kv_fetched(b.kv, &b.table), all * SIZE);
     }
     bounded_close(&b);
+}
+
+static void test_a_plan_copies_so_many_blocks(void **state)
+{
+    copies_of_plans(*state, true, 2);
+    copies_of_plans(*state, false, 4);
 }
 
 /* The places for the rest are taken later, and may be gone then: it is computed. */

@@ -16,6 +16,7 @@ enum { SIZE = 4, MOST = 64, N_TEXT = 12 * SIZE + 1 };
 struct tier {
     struct kv_tier base;
     uint32_t n_buffers, n_taken, n_dropped;
+    uint32_t n_arrived; /* of n_taken: hold what came for who asked for it */
     struct kv_tier_block stored[MOST];
     int32_t first[MOST]; /* tokens */
     uint32_t n_stored, n_evicted;
@@ -44,9 +45,18 @@ static uint32_t has(struct kv_tier *t, const struct kv_key *key)
 
 static bool poll(struct kv_tier *t, struct kv_tier_done *out)
 {
-    (void)t;
-    (void)out;
-    return false;
+    struct tier *x = of(t);
+    if (x->n_arrived == 0)
+        return false;
+    x->n_arrived--;
+    *out = (struct kv_tier_done){.bytes = x->bytes};
+    return true;
+}
+
+static void release(struct kv_tier *t, const void *bytes)
+{
+    assert_ptr_equal(bytes, of(t)->bytes);
+    of(t)->n_taken--;
 }
 
 static bool busy(struct kv_tier *t)
@@ -91,6 +101,7 @@ static bool read_block(void *ctx, struct kv_place from, void *bytes)
 static const struct kv_tier_ops ops = {.name = "few",
                                        .has = has,
                                        .poll = poll,
+                                       .release = release,
                                        .busy = busy,
                                        .store_begin = store_begin,
                                        .store = store};
@@ -193,6 +204,16 @@ static void test_the_rest_is_stored(void **state)
     check_chain(f, 5);
 }
 
+/* What had been asked for comes to nobody then, and its buffers are free. */
+static void test_the_rest_has_the_buffers_of_fetches(void **state)
+{
+    struct fixture *f = *state;
+    run(f, f->text, 4);
+    f->tier.n_arrived = 2;
+    assert_false(kv_store_rest(f->kv));
+    check_chain(f, 4);
+}
+
 /* Who publishes more helps those that wait, and stands behind them. */
 static void test_others_wait_behind(void **state)
 {
@@ -244,6 +265,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_a_burst_is_stored_in_order),
         TEST(test_the_rest_is_stored),
+        TEST(test_the_rest_has_the_buffers_of_fetches),
         TEST(test_others_wait_behind),
         TEST(test_what_is_evicted_waits_no_longer),
         TEST(test_the_last_offer_is_to_both),

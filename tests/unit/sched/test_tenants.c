@@ -269,6 +269,20 @@ static void test_a_head_start_is_used_once(void **state)
     assert_ptr_equal(run_one(f), high);
 }
 
+/* What waits all the time at a low priority saves up no turns for what asks at a higher one. */
+static void test_what_waits_below_saves_up_nothing(void **state)
+{
+    struct fixture *f = start(state, one_slot(), 100);
+    add_at(f, 1, -50, 20);
+    for (int i = 0; i < 3; i++) {
+        struct sched_seq *s = add_at(f, 2, 0, 1000);
+        assert_ptr_equal(run_one(f), s);
+    }
+    struct sched_seq *one = add_at(f, 2, 0, 20), *other = add_at(f, 1, 0, 20);
+    assert_ptr_equal(run_one(f), one); /* they are level, and it came sooner */
+    assert_ptr_equal(run_one(f), other);
+}
+
 /* One that comes below others leaves them their head start, whatever they had before. */
 static void test_who_comes_below_others(void **state)
 {
@@ -340,6 +354,7 @@ int main(void)
         TEST(test_priority_stays_out_of_the_level),
         TEST(test_a_head_start_is_used_once),
         TEST(test_who_comes_below_others),
+        TEST(test_what_waits_below_saves_up_nothing),
         TEST(test_the_displaced_begin_level),
         TEST(test_many_tenants),
     };
