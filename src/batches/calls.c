@@ -118,7 +118,8 @@ static void hold(struct batches *b)
         b->n_held++;
 }
 
-static void finish(struct batches *b, struct job *j, uint32_t i, const struct line_result *r)
+/* False: its result could not be written, and it is to be begun again. */
+static bool finish(struct batches *b, struct job *j, uint32_t i, const struct line_result *r)
 {
     struct err_info e = {0};
     if (lines_finish(j, i, r, &e) != OK) {
@@ -126,7 +127,7 @@ static void finish(struct batches *b, struct job *j, uint32_t i, const struct li
         job_hold(j, &e);
         if (e.code == ERR_FULL) /* the others' results have no room either */
             hold(b);
-        return;
+        return false;
     }
     pthread_mutex_lock(&b->lock);
     if (r->body && r->status == 200)
@@ -134,6 +135,7 @@ static void finish(struct batches *b, struct job *j, uint32_t i, const struct li
     else
         j->n_failed++;
     pthread_mutex_unlock(&b->lock);
+    return true;
 }
 
 void calls_refuse(struct batches *b,
@@ -145,7 +147,7 @@ void calls_refuse(struct batches *b,
 {
     struct line_result r = {
         .custom_id = custom_id ? custom_id : "null", .code = code, .message = message};
-    finish(b, j, i, &r);
+    (void)finish(b, j, i, &r);
 }
 
 /* What is wrong with a line, or NULL; its code into *code. */
@@ -292,9 +294,9 @@ void calls_take_ended(struct batches *b)
                                     .request_id = s->request_id,
                                     .body = s->body.data,
                                     .n_body = s->body.len};
-            finish(b, j, s->line, &r);
+            if (finish(b, j, s->line, &r))
+                b->n_held = 0;
             places_ended(j->places, clock_us());
-            b->n_held = 0;
         }
         free(s->custom_id);
         s->custom_id = NULL;

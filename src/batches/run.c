@@ -162,8 +162,7 @@ static bool look_after(struct batches *b, struct live *live)
     return live->status == JOB_IN_PROGRESS && !late;
 }
 
-/* --- the thread --------------------------------------------------------------------------------
- */
+/* --- the thread ------------------------------------------------------------------------------- */
 
 static bool may_begin(struct batches *b)
 {

@@ -120,6 +120,17 @@ static inline struct sched_seq *add(struct fixture *f, uint32_t n_prompt, uint32
     return s;
 }
 
+static inline struct sched_seq *add_of(struct fixture *f,
+                                       uint32_t tenant,
+                                       uint32_t n_prompt,
+                                       uint32_t n_max)
+{
+    struct sched_seq *s = seq(f, n_prompt, n_max);
+    s->tenant = tenant;
+    assert_int_equal(sched_add(f->sched, s, NULL), OK);
+    return s;
+}
+
 /* Plan a step and run it: every item computed, every sample appended while there is room. */
 static inline void step(struct fixture *f, uint32_t row_budget)
 {

@@ -12,17 +12,6 @@ static struct sched_config config(uint32_t max_running)
     return c;
 }
 
-static struct sched_seq *add_of(struct fixture *f,
-                                uint32_t tenant,
-                                uint32_t n_prompt,
-                                uint32_t n_max)
-{
-    struct sched_seq *s = seq(f, n_prompt, n_max);
-    s->tenant = tenant;
-    assert_int_equal(sched_add(f->sched, s, NULL), OK);
-    return s;
-}
-
 static bool runs(const struct sched_seq *s)
 {
     return s->slot != SCHED_NO_SLOT;

@@ -9,17 +9,6 @@ static struct sched_config one_slot(void)
     return c;
 }
 
-static struct sched_seq *add_of(struct fixture *f,
-                                uint32_t tenant,
-                                uint32_t n_prompt,
-                                uint32_t n_max)
-{
-    struct sched_seq *s = seq(f, n_prompt, n_max);
-    s->tenant = tenant;
-    assert_int_equal(sched_add(f->sched, s, NULL), OK);
-    return s;
-}
-
 /* The sequence in slot 0, run to its end. */
 static struct sched_seq *run_one(struct fixture *f)
 {
