@@ -212,27 +212,36 @@ static bool may_be_string(const json_t *schema, int depth)
     return depth == 0 || json_array_size(any) == 0;
 }
 
+/* Is the text read as the string that it is? */
+static bool reads_as_string(const struct maker *m, const json_t *schema, const char *s, size_t n)
+{
+    struct buf json = {0};
+    bool ok = !strstr(s, m->f->value_end[0]);
+    for (size_t i = 0; i < MAX_BANS; i++)
+        ok = ok && !(m->f->ban[i] && strstr(s, m->f->ban[i]));
+    reply_value_json(schema, schema, s, n, &json);
+    ok = ok && json.data[0] == '"';
+    buf_deinit(&json);
+    return ok;
+}
+
 /* One of the values of an enumeration, strings as plain text; false if that cannot be. A string
- * that reads as something else is left out where there is something else. */
+ * that reads as something else is left out. */
 static bool choice_of(const struct maker *m, const json_t *schema, grammar_node *out)
 {
     json_t *one = json_object_get(schema, "const"), *list = json_object_get(schema, "enum");
     json_t *values = one ? json_pack("[O]", one) : json_incref(list);
-    size_t n = json_array_size(values), kept = 0, n_strings = 0;
+    size_t n = json_array_size(values), kept = 0;
     grammar_node *nodes = mem_zalloc(n + 1, sizeof *nodes);
-    for (size_t i = 0; i < n; i++)
-        n_strings += json_is_string(json_array_get(values, i));
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(values, i);
         const char *s = json_string_value(v);
-        json_t *read = s && n_strings < n ? json_loads(s, JSON_DECODE_ANY, NULL) : NULL;
         char *text = s ? NULL : json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
-        if (s && !read && !strstr(s, m->f->value_end[0]))
+        if (s && reads_as_string(m, schema, s, json_string_length(v)))
             nodes[kept++] = grammar_literal(m->b, s, json_string_length(v));
         else if (text)
             nodes[kept++] = grammar_literal(m->b, text, strlen(text));
         free(text);
-        json_decref(read);
     }
     *out = grammar_alt(m->b, (uint32_t)kept, nodes);
     free(nodes);
@@ -248,7 +257,7 @@ static grammar_node tagged_text(const struct maker *m, const struct argument *a,
     const char *end = m->f->value_end[0];
     grammar_node text;
     snprintf(where, sizeof where, "/tools/%zu/function/parameters/properties/%.64s", tool, a->key);
-    if (!m->f->ban && grammar_plain_string(m->b, a->schema, where, end, &text))
+    if (!m->f->cdata && grammar_plain_string(m->b, a->schema, where, end, &text))
         return SEQ(m->b, text, frame_piece(m, end));
     return frame_text_until(m, end, m->f->ban);
 }

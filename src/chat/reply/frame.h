@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #define MAX_PIECES 6
+#define MAX_BANS 2
 
 /* One way to write a block of calls. "#" is a number. */
 struct frame {
@@ -20,7 +21,8 @@ struct frame {
     const char *end[MAX_PIECES];   /* of the block */
     /* of arguments with tags: in front of a key, of a string, of another value, behind a value */
     const char *key[MAX_PIECES], *text[MAX_PIECES], *json[MAX_PIECES], *value_end[MAX_PIECES];
-    const char *ban; /* must not come in such a string */
+    const char *ban[MAX_BANS]; /* must not come in such a string, but where the schema bounds it */
+    bool cdata;                /* where the schema bounds it neither */
     /* arguments as a=1, b="x"; or as {a:1,b:<|"|>x<|"|>} */
     bool named, gemma;
 };
@@ -43,8 +45,9 @@ grammar_node frame_piece(const struct maker *m, const char *s);
 /* Pieces, from the one numbered `from` on. */
 grammar_node frame_pieces_from(const struct maker *m, const char *const *texts, size_t from);
 grammar_node frame_pieces(const struct maker *m, const char *const *texts);
-/* Free text without `ban`, which may be NULL, up to the mark that closes it, and the mark. */
-grammar_node frame_text_until(const struct maker *m, const char *mark, const char *ban);
+/* Free text without any of ban[MAX_BANS], which may be NULL and may have NULLs in it, up to the
+ * mark that closes it, and the mark. */
+grammar_node frame_text_until(const struct maker *m, const char *mark, const char *const *ban);
 
 /* The arguments of tool number `tool`, by its schema; `free`: any. (arguments.c) */
 grammar_node frame_arguments(const struct maker *m, const json_t *schema, size_t tool, bool free);

@@ -77,7 +77,8 @@ static const struct frame frames[] = {
      .key = {"<parameter="},
      .text = {">\n"},
      .json = {">\n"},
-     .value_end = {"\n</parameter>", "\n"}},
+     .value_end = {"\n</parameter>", "\n"},
+     .ban = {"\n</function>\n</tool_call>", "\n<parameter="}},
     {.format = "glm",
      .name = {"<tool_call>"},
      .args = {"\n"},
@@ -116,7 +117,8 @@ static const struct frame frames[] = {
      .text = {"\">"},
      .json = {"\">"},
      .value_end = {"</param>"},
-     .ban = "<![CDATA["},
+     .ban = {"<![CDATA["},
+     .cdata = true},
     {.format = "lfm2",
      .open = {"<|tool_call_start|>", "["},
      .args = {"("},
@@ -223,29 +225,36 @@ grammar_node frame_pieces(const struct maker *m, const char *const *texts)
     return frame_pieces_from(m, texts, 0);
 }
 
-/* Free text in which neither of two marks comes, which may be NULL. A mark that is a control token
- * could be spelt out in other tokens, and would be read as the mark. */
-static grammar_node text_without(const struct maker *m, const char *mark, const char *ban)
+/* Free text without any of ban[MAX_BANS] up to a mark, behind which `tail` comes; `ends`: it may
+ * end without. */
+static grammar_node scan_until(
+    const struct maker *m, const char *mark, grammar_node tail, const char *const *ban, bool ends)
 {
-    struct grammar_text triggers[2];
-    const grammar_node never = grammar_never(m->b), tails[2] = {never, never};
-    uint32_t n = 0;
-    if (mark)
-        triggers[n++] = (struct grammar_text){mark, strlen(mark)};
-    if (ban)
-        triggers[n++] = (struct grammar_text){ban, strlen(ban)};
-    return grammar_scan(m->b, n, triggers, tails, true);
+    struct grammar_text triggers[1 + MAX_BANS] = {{mark, strlen(mark)}};
+    grammar_node tails[1 + MAX_BANS] = {tail};
+    uint32_t n = 1;
+    for (size_t i = 0; ban && i < MAX_BANS; i++) {
+        if (!ban[i])
+            continue;
+        triggers[n] = (struct grammar_text){ban[i], strlen(ban[i])};
+        tails[n++] = grammar_never(m->b);
+    }
+    return grammar_scan(m->b, n, triggers, tails, ends);
 }
 
-/* Free text without `ban` up to the mark that closes it, and the mark. */
-grammar_node frame_text_until(const struct maker *m, const char *mark, const char *ban)
+/* The same in which the mark does not come. One that is a control token could be spelt out in other
+ * tokens, and would be read as the mark. */
+static grammar_node text_without(const struct maker *m, const char *mark, const char *const *ban)
+{
+    return scan_until(m, mark, grammar_never(m->b), ban, true);
+}
+
+grammar_node frame_text_until(const struct maker *m, const char *mark, const char *const *ban)
 {
     int32_t id = frame_token_of(m, mark);
     if (id >= 0)
         return SEQ(m->b, text_without(m, mark, ban), grammar_token(m->b, id));
-    const struct grammar_text triggers[2] = {{mark, strlen(mark)}, {ban, ban ? strlen(ban) : 0}};
-    const grammar_node tails[2] = {grammar_empty(m->b), grammar_never(m->b)};
-    return grammar_scan(m->b, ban ? 2 : 1, triggers, tails, false);
+    return scan_until(m, mark, grammar_empty(m->b), ban, false);
 }
 
 /* ---- calls ---- */
@@ -401,8 +410,15 @@ static grammar_node thoughts_before(const struct maker *m)
                                     frame_piece(m, "<|start|>"),
                                     frame_piece(m, "assistant")));
     grammar_node newlines = grammar_repeat(m->b, grammar_literal(m->b, "\n", 1), 0, 2);
-    grammar_node closed = SEQ(
-        m->b, frame_text_until(m, reply_thoughts_mark(s->thoughts, false), call_mark(m)), newlines);
+    const char *const ban[MAX_BANS] = {call_mark(m)};
+    grammar_node closed =
+        SEQ(m->b, frame_text_until(m, reply_thoughts_mark(s->thoughts, false), ban), newlines);
+    if (strcmp(reply_thoughts_name(s->thoughts), "solar") == 0) /* the next message */
+        closed =
+            SEQ(m->b,
+                closed,
+                grammar_optional(
+                    m->b, SEQ(m->b, frame_piece(m, "<|begin|>"), frame_piece(m, "assistant"))));
     if (m->r->start.thinking)
         return closed;
     return grammar_optional(
@@ -454,11 +470,12 @@ static grammar_node message_then(const struct maker *m, grammar_node calls)
         const struct grammar_text mark = {">>>", 3};
         return SEQ(m->b, frame_piece(m, "all\n"), grammar_scan(m->b, 1, &mark, &calls, true));
     }
+    static const char *const channel[MAX_BANS] = {"<|channel|>"};
     grammar_node preamble = SEQ(m->b,
                                 frame_piece(m, "<|channel|>"),
                                 frame_piece(m, "commentary"),
                                 frame_piece(m, "<|message|>"),
-                                frame_text_until(m, "<|end|>", "<|channel|>"),
+                                frame_text_until(m, "<|end|>", channel),
                                 frame_piece(m, "<|start|>"),
                                 frame_piece(m, "assistant"));
     grammar_node text = SEQ(m->b, content_opens(m), text_without(m, "<|", NULL));

@@ -210,8 +210,17 @@ const json_t *reply_parameters(const struct reply_parser *p, const char *tool); 
 json_t *reply_all_properties(const json_t *root);
 /* What the schema refers to by $ref, within root; itself where it does not. */
 const json_t *reply_resolve(const json_t *root, const json_t *schema);
-/* The types that a schema allows, a bit each, by which values in tags are read. (tagged.c) */
+
+/* ---- values in tags (values.c) ---- */
+
+/* The types that a schema allows, a bit each, by which values are read. */
 uint32_t reply_types(const json_t *root, const json_t *schema);
+bool reply_only_string(const json_t *root, const json_t *schema);
+/* Fill *out, which is empty, with the JSON that s[0..n) means. What fits no type of the schema is
+ * kept as it came: as JSON if it is JSON and no string is allowed, else as a string. Python's True,
+ * False and None, lists and dicts become JSON where the schema has their type. */
+void reply_value_json(
+    const json_t *root, const json_t *schema, const char *s, size_t n, struct buf *out);
 
 /* Does raw end with s? */
 bool reply_raw_ends(const struct reply_parser *p, const char *s);

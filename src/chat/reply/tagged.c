@@ -5,9 +5,12 @@
  *
  * Values are plain text; what JSON they mean follows from the type that the tool's schema gives the
  * argument: a string goes out as it comes, anything else when it is whole. Where the schema does
- * not say, what reads as JSON is JSON. A value ends at the first closing tag, whatever it means. */
+ * not say, what reads as JSON is JSON. A value ends at the first closing tag behind which the call
+ * goes on as a call does: others are text of the value. Where values have lines of their own, the
+ * next argument of the tool and the end of the call end one too that was never closed. */
 #include "chat/reply/internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum at { BEFORE_NAME, IN_NAME, IN_CALL, IN_KEY, BEFORE_VALUE, IN_VALUE, AFTER };
@@ -41,14 +44,6 @@ void tagged_enter(struct reply_parser *p, const char *mark)
     go(p, named || !spec_of(p)->name_open ? IN_NAME : BEFORE_NAME);
 }
 
-/* The byte at hand, last in raw, cannot stand here: what is not part of a call is text again. */
-static bool fail_at_last(struct reply_parser *p)
-{
-    p->raw.len--;
-    reply_give_back(p);
-    return false;
-}
-
 /* Of several marks, white space before them: which is there? `waits`: one may come yet. */
 static const char *next_mark(struct reply_parser *p,
                              const char *const *marks,
@@ -71,89 +66,6 @@ static const char *next_mark(struct reply_parser *p,
 
 /* ---- values ---- */
 
-static const char *type_name(const json_t *v)
-{
-    static const char *const names[] = {[JSON_OBJECT] = "object",
-                                        [JSON_ARRAY] = "array",
-                                        [JSON_STRING] = "string",
-                                        [JSON_INTEGER] = "integer",
-                                        [JSON_REAL] = "number",
-                                        [JSON_TRUE] = "boolean",
-                                        [JSON_FALSE] = "boolean",
-                                        [JSON_NULL] = "null"};
-    return names[json_typeof(v)];
-}
-
-static bool has_value_of(const json_t *list, const char *type)
-{
-    for (size_t i = 0; i < json_array_size(list); i++)
-        if (strcmp(type_name(json_array_get(list, i)), type) == 0)
-            return true;
-    return false;
-}
-
-/* Does a schema allow this type? What says nothing of types allows all; *told says which. Types
- * follow from "type", else from the values of enum or const, else from the options of anyOf. *left
- * more schemas are looked at. */
-static bool allows_within(const json_t *root,
-                          const json_t *schema,
-                          const char *type,
-                          bool *told,
-                          int depth,
-                          uint32_t *left)
-{
-    *told = false;
-    if (*left == 0)
-        return true;
-    --*left;
-    schema = reply_resolve(root, schema);
-    const json_t *v = json_object_get(schema, "type"), *list = json_object_get(schema, "enum");
-    const json_t *one = json_object_get(schema, "const"), *any = json_object_get(schema, "anyOf");
-    bool found = false;
-    *told = true;
-    if (json_is_string(v))
-        return strcmp(json_string_value(v), type) == 0;
-    for (size_t i = 0; i < json_array_size(v); i++) {
-        const char *s = json_string_value(json_array_get(v, i));
-        found |= s && strcmp(s, type) == 0;
-    }
-    if (json_is_array(v))
-        return found;
-    if (json_array_size(list) > 0)
-        return has_value_of(list, type);
-    if (one)
-        return strcmp(type_name(one), type) == 0;
-    any = any ? any : json_object_get(schema, "oneOf");
-    if (!any && json_array_size(json_object_get(schema, "allOf")) == 1)
-        any = json_object_get(schema, "allOf");
-    for (size_t i = 0; depth > 0 && i < json_array_size(any); i++) {
-        bool one_told = false;
-        found |= allows_within(root, json_array_get(any, i), type, &one_told, depth - 1, left);
-        *told &= one_told;
-    }
-    if (depth > 0 && json_array_size(any) > 0)
-        return found;
-    *told = false;
-    return true;
-}
-
-static bool allows(const json_t *root, const json_t *schema, const char *type, bool *told)
-{
-    uint32_t left = REPLY_MAX_SCHEMAS;
-    return allows_within(root, schema, type, told, 4, &left);
-}
-
-uint32_t reply_types(const json_t *root, const json_t *schema)
-{
-    static const char *const names[] = {
-        "string", "object", "array", "integer", "number", "boolean", "null"};
-    uint32_t types = 0;
-    bool told = false;
-    for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        types |= (uint32_t)allows(root, schema, names[i], &told) << i;
-    return types << 1 | told;
-}
-
 static const json_t *root_of(const struct reply_parser *p)
 {
     return reply_parameters(p, buf_cstr((struct buf *)&p->tagged.name));
@@ -164,42 +76,6 @@ static const json_t *schema_of(struct reply_parser *p)
     return reply_parameter(p, buf_cstr(&p->tagged.name), buf_cstr(&p->tagged.key));
 }
 
-/* A string and nothing else. */
-static bool only_string(const json_t *root, const json_t *schema)
-{
-    static const char *const others[] = {"object", "array", "integer", "number", "boolean", "null"};
-    bool told, string = allows(root, schema, "string", &told);
-    for (size_t i = 0; told && string && i < sizeof others / sizeof others[0]; i++) {
-        bool unused;
-        string = !allows(root, schema, others[i], &unused);
-    }
-    return told && string;
-}
-
-/* Is v, which a value reads as, of a type that the schema asks for? */
-static bool fits(const json_t *root, const json_t *schema, const json_t *v)
-{
-    bool told;
-    switch (json_typeof(v)) {
-    case JSON_OBJECT:
-        return allows(root, schema, "object", &told);
-    case JSON_ARRAY:
-        return allows(root, schema, "array", &told);
-    case JSON_STRING:
-        return !allows(root, schema, "string", &told) || !told;
-    case JSON_INTEGER:
-        return allows(root, schema, "integer", &told) || allows(root, schema, "number", &told);
-    case JSON_REAL:
-        return allows(root, schema, "number", &told);
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return allows(root, schema, "boolean", &told);
-    case JSON_NULL:
-        break;
-    }
-    return allows(root, schema, "null", &told);
-}
-
 static void put_string(struct reply_parser *p, const char *s, size_t n)
 {
     struct buf escaped = {0};
@@ -208,37 +84,13 @@ static void put_string(struct reply_parser *p, const char *s, size_t n)
     buf_deinit(&escaped);
 }
 
-/* Digits, with a sign or not, more of them than the JSON library's integers have. */
-static bool is_long_integer(const struct buf *v)
-{
-    size_t from = v->len > 0 && v->data[0] == '-';
-    if (v->len - from < 19 || v->data[from] == '0')
-        return false;
-    for (size_t i = from; i < v->len; i++)
-        if (v->data[i] < '0' || v->data[i] > '9')
-            return false;
-    return true;
-}
-
-/* A whole value whose type had to wait for its end. What fits no type of the schema is kept as it
- * came: as JSON if it is JSON and no string is allowed, else as a string. */
+/* A whole value whose type had to wait for its end. */
 static void put_value(struct reply_parser *p)
 {
-    const struct buf *v = &p->tagged.value;
-    const json_t *root = root_of(p), *schema = schema_of(p);
-    bool told;
-    json_t *read = v->len ? json_loadb(v->data, v->len, JSON_DECODE_ANY, NULL) : NULL;
-    if (!read && is_long_integer(v)) /* its digits go out as they are */
-        read = json_integer(1);
-    bool is_json = read && (fits(root, schema, read) || !allows(root, schema, "string", &told));
-    json_decref(read);
-    if (is_json) {
-        reply_arguments(p, v->data, v->len);
-        return;
-    }
-    reply_arguments(p, "\"", 1);
-    put_string(p, v->data, v->len);
-    reply_arguments(p, "\"", 1);
+    struct buf json = {0};
+    reply_value_json(root_of(p), schema_of(p), p->tagged.value.data, p->tagged.value.len, &json);
+    reply_arguments(p, json.data, json.len);
+    buf_deinit(&json);
 }
 
 static void value_begins(struct reply_parser *p, bool is_text)
@@ -277,13 +129,99 @@ static bool may_quote(const struct reply_parser *p, bool *whole)
     return reply_starts(open, p->raw.data, p->raw.len);
 }
 
-/* Is raw the beginning of the closing tag, with the newline that belongs to it? */
-static bool may_close(const struct reply_parser *p, bool *whole)
+enum ending { NO_END, MAY_END, ENDS };
+
+static enum ending later(enum ending a, enum ending b)
 {
-    const char *close = p->tagged.in_cdata ? "]]></param>" : spec_of(p)->value_close;
-    size_t skip = spec_of(p)->lines && p->raw.data[0] == '\n';
-    *whole = p->raw.len - skip == strlen(close);
-    return reply_starts(close, p->raw.data + skip, p->raw.len - skip);
+    return a > b ? a : b;
+}
+
+/* Of marks, white space before them: is one at s[0..n)? `last`: nothing more comes. */
+static enum ending marks_at(
+    const char *const *marks, size_t n_marks, const char *s, size_t n, bool last)
+{
+    enum ending best = NO_END;
+    size_t at = 0;
+    while (at < n && reply_is_space(s[at]))
+        at++;
+    for (size_t i = 0; i < n_marks; i++) {
+        if (!marks[i] || !reply_starts(marks[i], s + at, n - at))
+            continue;
+        if (strlen(marks[i]) == n - at)
+            return ENDS;
+        best = MAY_END;
+    }
+    return best == MAY_END && (last || at >= REPLY_MAX_HEAD) ? ENDS : best;
+}
+
+/* Is `tag` at s[0..n), and then one of the marks? */
+static enum ending tag_at(
+    const char *tag, const char *const *marks, size_t n_marks, const char *s, size_t n, bool last)
+{
+    size_t n_tag = strlen(tag);
+    if (n < n_tag)
+        return reply_starts(tag, s, n) ? MAY_END : NO_END;
+    return memcmp(s, tag, n_tag) == 0 ? marks_at(marks, n_marks, s + n_tag, n - n_tag, last)
+                                      : NO_END;
+}
+
+/* Is the beginning of another argument at s[0..n), one that the tool has? */
+static enum ending key_at(const struct reply_parser *p, const char *s, size_t n)
+{
+    const struct tagged_spec *spec = spec_of(p);
+    size_t n_open = strlen(spec->key_open), n_close = strlen(spec->key_close);
+    if (n <= n_open)
+        return reply_starts(spec->key_open, s, n) ? MAY_END : NO_END;
+    if (memcmp(s, spec->key_open, n_open) != 0)
+        return NO_END;
+    s += n_open;
+    n -= n_open;
+    if (n < n_close || memcmp(s + n - n_close, spec->key_close, n_close) != 0)
+        return n <= REPLY_MAX_NAME && s[n - 1] != '\n' ? MAY_END : NO_END;
+    char key[REPLY_MAX_NAME + 8];
+    snprintf(key, sizeof key, "%.*s", (int)(n - n_close), s);
+    return reply_parameter(p, buf_cstr((struct buf *)&p->tagged.name), key) ? ENDS : NO_END;
+}
+
+/* Does the value end where raw begins? Behind *n bytes the call goes on. */
+static enum ending ending(const struct reply_parser *p, bool last, size_t *n)
+{
+    const struct tagged_spec *spec = spec_of(p);
+    const char *const marks[] = {
+        spec->key_open, spec->call_close, spec->close, spec->open, spec->name_open};
+    const char *close = p->tagged.in_cdata ? "]]></param>" : spec->value_close;
+    size_t line = spec->lines && p->raw.data[0] == '\n';
+    const char *s = p->raw.data + line;
+    size_t n_s = p->raw.len - line;
+    enum ending got = tag_at(close, marks, sizeof marks / sizeof marks[0], s, n_s, last);
+    *n = line + strlen(close);
+    if (got == ENDS || !line)
+        return got;
+    enum ending open = later(tag_at(spec->call_close, &spec->close, 1, s, n_s, last),
+                             key_at(p, s, n_s)); /* never closed */
+    if (open == ENDS)
+        *n = line;
+    return later(got, open);
+}
+
+static void end_value(struct reply_parser *p)
+{
+    if (p->tagged.is_text)
+        reply_arguments(p, "\"", 1);
+    else
+        put_value(p);
+    go(p, IN_CALL);
+}
+
+/* The value ends behind n bytes of raw, and the others are of the call. */
+static void value_ends(struct reply_parser *p, size_t n)
+{
+    struct buf rest = {0};
+    buf_add(&rest, p->raw.data + n, p->raw.len - n);
+    end_value(p);
+    for (size_t i = 0; i < rest.len; i++)
+        (void)tagged_byte(p, rest.data[i]);
+    buf_deinit(&rest);
 }
 
 static bool value_byte(struct reply_parser *p, char c)
@@ -291,22 +229,18 @@ static bool value_byte(struct reply_parser *p, char c)
     buf_char(&p->raw, c);
     while (p->raw.len > 0) {
         bool whole;
+        size_t n;
         if (may_quote(p, &whole)) {
             p->tagged.in_cdata = whole;
             if (whole)
                 buf_clear(&p->raw);
             return true;
         }
-        if (may_close(p, &whole)) {
-            if (!whole)
-                return true;
-            if (p->tagged.is_text)
-                reply_arguments(p, "\"", 1);
-            else
-                put_value(p);
-            go(p, IN_CALL);
+        enum ending end = ending(p, false, &n);
+        if (end == ENDS)
+            value_ends(p, n);
+        if (end != NO_END)
             return true;
-        }
         add_value(p, p->raw.data[0]);
         p->raw.len--;
         memmove(p->raw.data, p->raw.data + 1, p->raw.len);
@@ -333,6 +267,16 @@ static void end_call(struct reply_parser *p)
     reset(&p->tagged);
 }
 
+/* The byte at hand, last in raw, cannot stand here: what is not part of a call is text again. */
+static bool fail_at_last(struct reply_parser *p)
+{
+    p->raw.len--;
+    if (p->tagged.begun)
+        end_call(p);
+    reply_give_back(p);
+    return false;
+}
+
 /* Take the name in front of its closing mark, or in front of the first byte that is of no name. */
 static bool name_byte(struct reply_parser *p, char c)
 {
@@ -357,14 +301,19 @@ static bool name_byte(struct reply_parser *p, char c)
     return tagged_byte(p, c);
 }
 
-/* In a call: an argument, or its end. A call begins here, for only now it is sure to be one. */
+/* In a call: an argument, or its end, or the next call. A call begins here, for only now it is sure
+ * to be one. */
 static bool call_byte(struct reply_parser *p, char c)
 {
     const struct tagged_spec *spec = spec_of(p);
-    const char *const marks[] = {spec->key_open, spec->call_close, spec->close};
-    bool waits;
+    bool begun = p->tagged.begun, waits;
+    const char *const marks[] = {spec->key_open,
+                                 spec->call_close,
+                                 spec->close,
+                                 begun ? spec->open : NULL,
+                                 begun ? spec->name_open : NULL};
     buf_char(&p->raw, c);
-    const char *mark = next_mark(p, marks, 3, &waits);
+    const char *mark = next_mark(p, marks, 5, &waits);
     if (!mark)
         return waits || fail_at_last(p);
     begin_call(p);
@@ -376,8 +325,10 @@ static bool call_byte(struct reply_parser *p, char c)
     end_call(p);
     if (mark == spec->close)
         reply_leave(p);
-    else
+    else if (mark == spec->call_close)
         go(p, AFTER);
+    else
+        tagged_enter(p, mark);
     return true;
 }
 
@@ -392,7 +343,7 @@ static bool key_byte(struct reply_parser *p, char c)
     if (spec->value_open || spec->typed)
         go(p, BEFORE_VALUE);
     else
-        value_begins(p, only_string(root_of(p), schema_of(p)));
+        value_begins(p, reply_only_string(root_of(p), schema_of(p)));
     return true;
 }
 
@@ -406,7 +357,7 @@ static bool before_value_byte(struct reply_parser *p, char c)
     const char *mark = next_mark(p, spec->typed ? typed : open, spec->typed ? 2 : 1, &waits);
     if (!mark)
         return waits || fail_at_last(p);
-    value_begins(p, spec->typed ? mark == is_string : only_string(root_of(p), schema_of(p)));
+    value_begins(p, spec->typed ? mark == is_string : reply_only_string(root_of(p), schema_of(p)));
     return true;
 }
 
@@ -450,6 +401,9 @@ bool tagged_byte(struct reply_parser *p, char c)
 void tagged_finish(struct reply_parser *p)
 {
     struct tagged_state *t = &p->tagged;
+    size_t n;
+    if (t->begun && t->at == IN_VALUE && p->raw.len > 0 && ending(p, true, &n) == ENDS)
+        end_value(p);
     if (t->begun && t->at == IN_VALUE) { /* what there is of a value */
         if (!t->is_text)
             reply_arguments(p, t->value.data, t->value.len);

@@ -150,71 +150,6 @@ static void test_functionary(void **state)
     CHECK_ALL(cases);
 }
 
-static void test_tagged(void **state)
-{
-    (void)state;
-    static const struct reply_case cases[] = {
-        {"qwen-xml",
-         NULL,
-         "Ok.\n<tool_call>\n<function=f>\n<parameter=s>\nline 1\n\"2\"\\ <b>\n</parameter>\n"
-         "<parameter=n>\n-1.50\n</parameter>\n<parameter=b>\ntrue\n</parameter>\n</function>\n"
-         "</tool_call>",
-         "C'Ok.' B0 f A'{\"s\": \"line 1\\n\\\"2\\\"\\\\ <b>\", \"n\": -1.50, \"b\": true}' E",
-         0},
-        /* types: what fits the schema is JSON, what does not stays a string */
-        {"qwen-xml",
-         NULL,
-         "<tool_call>\n<function=f>\n<parameter=i>\nnull\n</parameter>\n<parameter=sn>\n12\n"
-         "</parameter>\n<parameter=sn>\nnull\n</parameter>\n<parameter=o>\n{\"a\": [1]}\n"
-         "</parameter>\n<parameter=n>\nmany\n</parameter>\n<parameter=free>\n[1]\n</parameter>\n"
-         "<parameter=free>\nwords\n</parameter>\n</function>\n</tool_call>",
-         "B0 f A'{\"i\": null, \"sn\": \"12\", \"sn\": null, \"o\": {\"a\": [1]}, \"n\": \"many\", "
-         "\"free\": [1], \"free\": \"words\"}' E",
-         0},
-        {"qwen-xml",
-         NULL,
-         "<tool_call>\n<function=get_weather>\n</function>\n</tool_call>\n<tool_call>\n"
-         "<function=f>\n<parameter=s>\n\n</parameter>\n</function>\n</tool_call>",
-         "B0 get_weather A'{}' E B1 f A'{\"s\": \"\"}' E",
-         0},
-        {"qwen-xml",
-         NULL,
-         "<function=f>\n<parameter=s>\nx\n</parameter>\n</function>",
-         "B0 f A'{\"s\": \"x\"}' E",
-         0},
-        {"qwen-xml", NULL, "<tool_call>\n{\"name\": 1}", "C'<tool_call>\n{\"name\": 1}'", 0},
-        {"qwen-xml",
-         NULL,
-         "<tool_call>\n<function=f> is how",
-         "C'<tool_call>\n<function=f> is how'",
-         0},
-        {"glm",
-         "think",
-         "<think>a</think><tool_call>f\n<arg_key>s</arg_key>\n<arg_value>x\ny</arg_value>\n"
-         "<arg_key>n</arg_key>\n<arg_value>3</arg_value>\n</tool_call><tool_call>get_weather"
-         "</tool_call>",
-         "R'a' B0 f A'{\"s\": \"x\\ny\", \"n\": 3}' E B1 get_weather A'{}' E",
-         0},
-        {"glm", NULL, "<tool_call> of the wild", "C'<tool_call> of the wild'", 0},
-        {"deepseek-v3.2",
-         NULL,
-         "\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"s\" "
-         "string=\"true\">12</｜DSML｜parameter>\n<｜DSML｜parameter name=\"x\" string=\"false\">12"
-         "</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke name=\"get_weather\">\n"
-         "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
-         "B0 f A'{\"s\": \"12\", \"x\": 12}' E B1 get_weather A'{}' E",
-         0},
-        {"minimax",
-         NULL,
-         "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter "
-         "name=\"s\">x</parameter>\n</invoke>\n"
-         "</minimax:tool_call>",
-         "B0 f A'{\"s\": \"x\"}' E",
-         0},
-    };
-    CHECK_ALL(cases);
-}
-
 static void test_harmony(void **state)
 {
     (void)state;
@@ -485,78 +420,19 @@ static void test_calls_end_thoughts(void **state)
     CHECK_ALL(cases);
 }
 
-/* What a value in a tag is follows from the schema, also where it names no type. */
-static void test_tagged_types(void **state)
-{
-    (void)state;
-    static const struct reply_case cases[] = {
-        {"qwen-xml",
-         NULL,
-         "<function=typed>\n<parameter=e>\n1\n</parameter>\n<parameter=c>\ntrue\n</parameter>\n"
-         "<parameter=a>\n7\n</parameter>\n<parameter=big>\n123456789012345678901234567890\n"
-         "</parameter>\n</function>",
-         "B0 typed A'{\"e\": \"1\", \"c\": \"true\", \"a\": 7, \"big\": "
-         "123456789012345678901234567890}' E",
-         0},
-    };
-    CHECK_ALL(cases);
-}
-
-/* Options that refer to one another: as many ways through them as 2000 to the power of 4. */
-static void test_options_in_a_circle(void **state)
-{
-    (void)state;
-    static const char call[] =
-        "<function=f>\n<parameter=s>\n1\n</parameter>\n<parameter=x>\n1\n</parameter>\n"
-        "</function>";
-    json_t *list = json_array(), *ref = json_pack("{s:s}", "$ref", "#/$defs/a");
-    for (int i = 0; i < 2000; i++)
-        json_array_append(list, ref);
-    json_t *tools = json_pack("[{s:{s:s, s:{s:{s:o}, s:{s:{s:O}}, s:O}}}]",
-                              "function",
-                              "name",
-                              "f",
-                              "parameters",
-                              "properties",
-                              "s",
-                              ref,
-                              "$defs",
-                              "a",
-                              "anyOf",
-                              list,
-                              "oneOf",
-                              list);
-    assert_non_null(tools);
-    struct transcript t = {.open = -1};
-    const struct reply_config cfg = {.style = {reply_format_find("qwen-xml"), NULL},
-                                     .tools = tools};
-    struct reply_parser *p = reply_create(&cfg);
-    reply_feed(p, call, sizeof call - 1, transcript_event, &t);
-    reply_finish(p, false, transcript_event, &t);
-    transcript_close(&t);
-    assert_string_equal(buf_cstr(&t.text), "B0 f A'{\"s\": 1, \"x\": 1}' E");
-    reply_destroy(p);
-    buf_deinit(&t.text);
-    json_decref(tools);
-    json_decref(list);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_options_in_a_circle),
         cmocka_unit_test(test_llama),
         cmocka_unit_test(test_mistral),
         cmocka_unit_test(test_named),
         cmocka_unit_test(test_functionary),
-        cmocka_unit_test(test_tagged),
         cmocka_unit_test(test_harmony),
         cmocka_unit_test(test_reasons),
         cmocka_unit_test(test_pythonic),
         cmocka_unit_test(test_gemma),
         cmocka_unit_test(test_relatives),
         cmocka_unit_test(test_calls_end_thoughts),
-        cmocka_unit_test(test_tagged_types),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
