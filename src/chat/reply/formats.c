@@ -20,35 +20,44 @@ static void trim(const char **s, size_t *n)
     }
 }
 
-/* function SEP name ```json, or name SEP */
+static bool ends_with(const char *s, size_t n, const char *end)
+{
+    size_t len = strlen(end);
+    return n >= len && memcmp(s + n - len, end, len) == 0;
+}
+
+/* function SEP name ```json, or name SEP; a fence without arguments is closed */
 static bool deepseek_head(const char *s, size_t n, struct reply_head *out)
 {
+    static const char *const fences[] = {"```", "```json"};
     const char *sep = memmem(s, n, TOOL_SEP, strlen(TOOL_SEP));
     if (!sep)
         return false;
     const char *after = sep + strlen(TOOL_SEP);
-    size_t n_after = n - (size_t)(after - s);
+    size_t n_after = n - (size_t)(after - s), n_before = (size_t)(sep - s);
+    trim(&s, &n_before);
     trim(&after, &n_after);
-    static const char fence[] = "```json";
-    if (n_after >= sizeof fence - 1 &&
-        memcmp(after + n_after - (sizeof fence - 1), fence, sizeof fence - 1) == 0)
-        n_after -= sizeof fence - 1;
-    trim(&after, &n_after);
+    for (size_t i = 0; i < sizeof fences / sizeof fences[0]; i++) {
+        if (ends_with(after, n_after, fences[i]))
+            n_after -= strlen(fences[i]);
+        trim(&after, &n_after);
+    }
     out->name = n_after ? after : s;
-    out->n_name = n_after ? n_after : (size_t)(sep - s);
-    trim(&out->name, &out->n_name);
-    return true;
+    out->n_name = n_after ? n_after : n_before;
+    return n_after == 0 || (n_before == 8 && memcmp(s, "function", 8) == 0);
 }
 
 /* functions.name:0 MARK; all of it is the id */
 static bool kimi_head(const char *s, size_t n, struct reply_head *out)
 {
     static const char mark[] = "<|tool_call_argument_begin|>", prefix[] = "functions.";
-    const char *end = memmem(s, n, mark, sizeof mark - 1);
-    size_t n_id = end ? (size_t)(end - s) : 0;
-    if (!end)
+    trim(&s, &n);
+    if (!ends_with(s, n, mark))
         return false;
+    size_t n_id = n - (sizeof mark - 1);
     trim(&s, &n_id);
+    if (memchr(s, '<', n_id))
+        return false;
     const char *colon = memrchr(s, ':', n_id);
     size_t n_name = colon ? (size_t)(colon - s) : n_id;
     size_t skip = n_name > sizeof prefix - 1 && memcmp(s, prefix, sizeof prefix - 1) == 0
@@ -62,9 +71,12 @@ static bool kimi_head(const char *s, size_t n, struct reply_head *out)
 static bool solar_head(const char *s, size_t n, struct reply_head *out)
 {
     static const char name[] = "<|tool_call:name|>", args[] = "<|tool_call:args|>";
-    const char *at = memmem(s, n, name, sizeof name - 1),
-               *end = memmem(s, n, args, sizeof args - 1);
-    if (!at || !end || end < at)
+    const char *at = memmem(s, n, name, sizeof name - 1);
+    trim(&s, &n);
+    if (!at || !ends_with(s, n, args))
+        return false;
+    const char *end = s + n - (sizeof args - 1);
+    if (end < at + sizeof name - 1)
         return false;
     *out = (struct reply_head){
         at + sizeof name - 1, s, (size_t)(end - at) - (sizeof name - 1), (size_t)(at - s)};
@@ -296,7 +308,8 @@ const struct reply_format reply_formats[] = {
     {.name = "solar",
      .spec = &solar,
      .open = {{"<|tool_calls|>", false}, {"<|tool_call:begin|>", false}},
-     .tokens = {"<|tool_call:name|>", "<|tool_call:args|>", "<|tool_call:end|>"},
+     .tokens = {"<|tool_call:name|>", "<|tool_call:args|>", "<|tool_call:end|>", "<|begin|>"},
+     .drop = {"<|begin|>assistant", "<|content|>", "<|end|>"},
      NAMED},
     {.name = "json", .spec = &bare, .open = {{"{", true}, {"[", true}, {"```json", true}}, OBJECT},
 };

@@ -3,7 +3,8 @@
  *
  *      SECTION CALL head {...} CLOSE CALL head {...} CLOSE SECTION_CLOSE
  *
- * The head is everything up to the arguments' first bracket; the format takes the name out. */
+ * The head is everything up to the arguments' first bracket; the format takes the name out. Where
+ * CLOSE comes before a bracket there are no arguments. */
 #include "chat/reply/internal.h"
 
 #include <string.h>
@@ -80,28 +81,53 @@ static bool section_byte(struct reply_parser *p, char c)
     return true;
 }
 
-static bool head_byte(struct reply_parser *p, char c)
+/* Does the head of n bytes say which call it is? Then it begins. */
+static bool begin_call(struct reply_parser *p, size_t n)
 {
-    struct named_state *s = &p->named;
     struct reply_head head = {0};
-    size_t n = p->raw.len - s->head_at;
-    if (c != '{') {
-        if (n >= REPLY_MAX_HEAD)
-            return fail(p);
-        buf_char(&p->raw, c);
-        return true;
-    }
-    if (!spec_of(p)->head(p->raw.data + s->head_at, n, &head) ||
+    if (!spec_of(p)->head(p->raw.data + p->named.head_at, n, &head) ||
         !reply_is_name(head.name, head.n_name))
-        return fail(p);
+        return false;
     /* the head lies in raw, which ends with the call's beginning */
     char name[REPLY_MAX_NAME], id[REPLY_MAX_HEAD];
     memcpy(name, head.name, head.n_name);
     if (head.n_id)
         memcpy(id, head.id, head.n_id);
     reply_begin(p, name, head.n_name, id, head.n_id);
-    s->at = IN_ARGUMENTS;
-    return named_byte(p, c);
+    return true;
+}
+
+/* The call ends behind n bytes of head. */
+static bool no_arguments(struct reply_parser *p, size_t n)
+{
+    if (!begin_call(p, n)) {
+        p->raw.len--;
+        return fail(p);
+    }
+    reply_arguments(p, "{}", 2);
+    reply_end(p);
+    p->named.at = AFTER;
+    if (!spec_of(p)->section)
+        reply_leave(p);
+    return true;
+}
+
+static bool head_byte(struct reply_parser *p, char c)
+{
+    const char *close = spec_of(p)->close;
+    size_t n = p->raw.len - p->named.head_at;
+    if (c == '{') {
+        if (!begin_call(p, n))
+            return fail(p);
+        p->named.at = IN_ARGUMENTS;
+        return named_byte(p, c);
+    }
+    if (n >= REPLY_MAX_HEAD)
+        return fail(p);
+    buf_char(&p->raw, c);
+    if (close && n + 1 >= strlen(close) && reply_raw_ends(p, close))
+        return no_arguments(p, n + 1 - strlen(close));
+    return true;
 }
 
 static bool arguments_byte(struct reply_parser *p, char c)
