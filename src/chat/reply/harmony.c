@@ -6,7 +6,8 @@
  *      <|start|>assistant<|channel|>final<|message|>content<|return|>
  *
  * The prompt ends with "<|start|>assistant", so a reply begins in a header. The recipient may also
- * stand before the channel. Within a string of JSON arguments no mark is looked for. */
+ * stand before the channel; of two channels in a header the last counts. Within a string of JSON
+ * arguments no mark is looked for. */
 #include "chat/reply/internal.h"
 
 #include <string.h>
@@ -28,14 +29,15 @@ static bool opens_header(const char *s, size_t n)
     return false;
 }
 
-/* The word behind `key` in raw: up to white space or a mark. False: not there. */
+/* The word behind the last `key` in raw: up to white space or a mark. False: not there. */
 static bool find_word(const struct reply_parser *p, const char *key, const char **word, size_t *n)
 {
-    const char *at = memmem(p->raw.data, p->raw.len, key, strlen(key));
+    const char *at = NULL, *stop = p->raw.data + p->raw.len;
+    for (const char *s = p->raw.data; (s = memmem(s, (size_t)(stop - s), key, strlen(key)));)
+        at = s += strlen(key);
     if (!at)
         return false;
-    at += strlen(key);
-    const char *end = at, *stop = p->raw.data + p->raw.len;
+    const char *end = at;
     while (end < stop && !reply_is_space(*end) && *end != '<')
         end++;
     *word = at;

@@ -230,6 +230,12 @@ static void test_harmony(void **state)
          "to=functions.python code<|message|>print(1)<|call|>",
          "C'I look.' B0 python A'print(1)' E",
          0},
+        {"harmony",
+         "harmony",
+         "<|channel|>commentary to=assistant<|channel|>analysis<|message|>Hm.<|end|><|start|>"
+         "assistant<|channel|>final<|message|>Hi",
+         "R'Hm.' C'Hi'",
+         0},
         {"harmony", NULL, "<|channel|>analysis<|message|>a<|end|>", "C'a'", 0},
         {"harmony", "harmony", "No channel at all", "C'No channel at all'", 0},
         {"harmony", "harmony", "to", "C'to'", 0},
