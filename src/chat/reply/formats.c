@@ -362,6 +362,7 @@ static const struct {
     {"apriel", {"<tool_calls>", NULL}},
     {"hermes", {"<tool_call>", "arguments"}},
     {"llama3", {"<|start_header_id|>ipython", NULL}},
+    {"llama3", {"<|header_start|>ipython", NULL}},
 };
 
 static bool has(const char *s, size_t n, const char *what)
