@@ -260,7 +260,12 @@ const struct reply_format reply_formats[] = {
      .tokens = {"<|END_ACTION|>"},
      .drop = {"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"},
      OBJECT},
-    {.name = "apriel", .spec = &in_tool_calls, .open = {{"<tool_calls>", false}}, OBJECT},
+    {.name = "apriel",
+     .calls_end_thoughts = true,
+     .spec = &in_tool_calls,
+     .open = {{"<tool_calls>", false}},
+     .drop = {"[END FINAL RESPONSE]"},
+     OBJECT},
     {.name = "firefunction", .spec = &unclosed, .open = {{"functools[", true}}, OBJECT},
     {.name = "lfm2",
      .spec = &lfm2,
@@ -323,6 +328,8 @@ static const struct reply_thoughts all_thoughts[] = {
     {"gemma", "<|channel>thought", "<channel|>"},
     {"minimax-m3", "<mm:think>", "</mm:think>"},
     {"apertus", "<|inner_prefix|>", "<|inner_suffix|>"},
+    {"apriel", "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"},
+    {"solar", "<|think|>", "<|end|>"},
     {"thinking", "<thinking>", "</thinking>"},
     {"harmony", "<|channel|>analysis<|message|>", "<|end|>"},
 };
@@ -370,6 +377,14 @@ static bool has(const char *s, size_t n, const char *what)
     return !what || memmem(s, n, what, strlen(what)) != NULL;
 }
 
+/* The closing mark is enough: templates cut reasoning of earlier turns off with it. But some close
+ * more than reasoning. */
+static bool reasons_so(const struct reply_thoughts *t, const char *source, size_t n)
+{
+    bool shared = strcmp(t->close, "<|end|>") == 0;
+    return has(source, n, t->close) && (!shared || has(source, n, t->open));
+}
+
 struct reply_style reply_style_detect(const char *source, size_t n)
 {
     struct reply_style style = {NULL, NULL};
@@ -381,10 +396,8 @@ struct reply_style reply_style_detect(const char *source, size_t n)
             style.format = reply_format_find(signs[i].format);
     if (style.format && strcmp(style.format->name, "harmony") == 0)
         style.thoughts = reply_thoughts_find("harmony");
-    /* the closing mark is enough: templates cut reasoning of earlier turns off with it */
     for (size_t i = 0; source && i < sizeof all_thoughts / sizeof all_thoughts[0]; i++)
-        if (!style.thoughts && has(source, n, all_thoughts[i].close) &&
-            strcmp(all_thoughts[i].name, "harmony") != 0)
+        if (!style.thoughts && reasons_so(&all_thoughts[i], source, n))
             style.thoughts = &all_thoughts[i];
     return style;
 }

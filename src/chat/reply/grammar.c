@@ -387,6 +387,7 @@ static const char *call_mark(const struct maker *m)
     } marks[] = {{"qwen-xml", "<function="},
                  {"glm", "<tool_call>"},
                  {"kimi", "<|tool_call_begin|>"},
+                 {"apriel", "<tool_calls>"},
                  {"deepseek-v4", "<｜DSML｜tool_calls>"}};
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
         if (strcmp(marks[i].format, reply_format_name(m->r->style.format)) == 0)
@@ -460,6 +461,8 @@ static grammar_node content_opens(const struct maker *m)
                    frame_piece(m, "<|channel|>"),
                    frame_piece(m, "final"),
                    frame_piece(m, "<|message|>"));
+    if (strcmp(name, "solar") == 0)
+        return grammar_optional(m->b, frame_piece(m, "<|content|>"));
     return strcmp(name, "functionary-v3.2") == 0 ? frame_piece(m, "all\n") : grammar_empty(m->b);
 }
 

@@ -362,11 +362,15 @@ static enum match try_open(struct reply_parser *p)
 {
     enum match best = MATCH_NONE;
     if (may_think(p)) {
-        best = match(&p->held, p->thoughts->open);
-        if (best == MATCH_WHOLE) {
+        enum match opens = match(&p->held, p->thoughts->open);
+        enum match closes = match(&p->held, p->thoughts->close); /* what was not opened */
+        if (opens == MATCH_WHOLE)
             open_thoughts(p);
+        else if (closes == MATCH_WHOLE)
+            close_thoughts(p);
+        best = better(opens, closes);
+        if (best == MATCH_WHOLE)
             return best;
-        }
     }
     best = better(best, try_drop(p));
     return best == MATCH_WHOLE ? best : better(best, try_call(p));
@@ -377,6 +381,10 @@ static enum match try_close(struct reply_parser *p)
     enum match got = match(&p->held, p->thoughts->close);
     if (got == MATCH_WHOLE)
         close_thoughts(p);
+    enum match again = p->thought ? MATCH_NONE : match(&p->held, p->thoughts->open);
+    if (again == MATCH_WHOLE) /* it is open already */
+        open_thoughts(p);
+    got = better(got, again);
     bool calls = got != MATCH_WHOLE && p->format && p->format->calls_end_thoughts;
     return calls ? better(got, try_call(p)) : got;
 }

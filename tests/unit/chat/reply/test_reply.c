@@ -201,6 +201,11 @@ static void test_thoughts(void **state)
         {NULL, "think", " \n<think>a</think>b", "R'a' C'b'", 0},
         {NULL, "think", "  indented", "C'  indented'", 0},
         {NULL, "mistral", "[THINK]a[/THINK]b", "R'a' C'b'", 0},
+        /* closed without having been opened; opened twice */
+        {NULL, "minimax-m3", "</mm:think>Hello", "C'Hello'", 0},
+        {NULL, "think", "\n</think>\n\nA </think>", "C'A </think>'", 0},
+        {NULL, "think", "<think>\na</think>b", "R'a' C'b'", THINKING},
+        {NULL, "think", "<think><think>a <think></think>b", "R'a <think>' C'b'", 0},
         {"hermes",
          "think",
          "<think>\nI call <tool_call>.\n</think>\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": "
@@ -369,6 +374,10 @@ static void test_styles(void **state)
         {"[TOOL_CALLS] [THINK] [/THINK]", "mistral", "mistral"},
         {"<|channel|> <|message|> </think>", "harmony", "harmony"},
         {"<|start_header_id|>ipython", "llama3", "none"},
+        {"<|header_start|>ipython<|header_end|>", "llama3", "none"},
+        {"<tool_calls> </thinking> [BEGIN FINAL RESPONSE]", "apriel", "apriel"},
+        {"<|tool_call:begin|> <|think|> <|end|>", "solar", "solar"},
+        {"<|user|> <|end|>", "none", "none"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct reply_style s = reply_style_detect(cases[i].source, strlen(cases[i].source));
@@ -379,6 +388,9 @@ static void test_styles(void **state)
     assert_true(reply_start_of(think, "x<think>\n", 9).thinking);
     assert_false(reply_start_of(think, "<think></think>", 15).thinking);
     assert_false(reply_start_of(think, NULL, 0).thinking);
+    struct reply_style apriel = {NULL, reply_thoughts_find("apriel")};
+    static const char opened[] = "<|begin_assistant|>\nHere are my reasoning steps:\n";
+    assert_true(reply_start_of(apriel, opened, sizeof opened - 1).thinking);
     assert_null(reply_create(&(struct reply_config){0}));
     assert_null(reply_format_find("nothing"));
     size_t n = 0;
