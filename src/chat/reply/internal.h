@@ -138,6 +138,7 @@ struct reply_format {
     struct reply_mark open[REPLY_MAX_MARKS];
     const char *tokens[REPLY_MAX_MARKS]; /* other marks that may be control tokens */
     const char *drop[REPLY_MAX_DROPS];   /* marks around content, which are no part of it */
+    const char *answer[2];               /* marks around what follows reasoning, no part of it */
     bool short_ids, no_text;             /* no_text: in CALL from the first byte */
     bool calls_end_thoughts;             /* an opening mark counts in reasoning too */
     /* A mark was matched, and is the whole of raw; the phase is CALL. NULL: nothing to do. */
@@ -151,7 +152,7 @@ struct reply_format {
 struct reply_parser {
     const struct reply_format *format; /* NULL: no calls */
     const struct reply_thoughts *thoughts;
-    const char *const *drop; /* the format's; also where calls are not looked for */
+    const char *const *drop, *const *answer; /* the format's; also where calls are not looked for */
     const json_t *tools;
     bool one_call, calls_wanted;
 
@@ -162,10 +163,11 @@ struct reply_parser {
 
     enum phase phase;
     struct buf held, space, raw;
-    bool begun;      /* there was content, or a call */
-    bool after_call; /* and no content since the last call */
-    bool thought;    /* there was reasoning: white space before the content goes */
-    bool may_think;  /* reasoning has not been opened yet */
+    bool begun;               /* there was content, or a call */
+    bool after_call;          /* and no content since the last call */
+    bool thought;             /* there was reasoning: white space before the content goes */
+    bool may_think;           /* reasoning has not been opened yet */
+    bool in_answer, answered; /* the mark before it was read; the one behind it waits in space */
     bool in_thought; /* in CALL: the mark came in reasoning, which goes on if it is no call */
     bool cut;        /* when finishing: by a limit */
     uint32_t n_calls, n_whole;

@@ -54,7 +54,7 @@ void reply_reasoning(struct reply_parser *p, const char *s, size_t n)
 void reply_content(struct reply_parser *p, const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        bool waits = !p->begun || p->calls_wanted;
+        bool waits = !p->begun || p->calls_wanted || p->in_answer;
         if (waits && reply_is_space(s[i])) {
             buf_char(&p->space, s[i]);
             continue;
@@ -63,6 +63,7 @@ void reply_content(struct reply_parser *p, const char *s, size_t n)
             put(p, REPLY_CONTENT, p->space.data, p->space.len);
         buf_clear(&p->space);
         p->begun = true;
+        p->answered = false;
         p->after_call = false;
         put(p, REPLY_CONTENT, s + i, 1);
     }
@@ -334,6 +335,24 @@ static enum match try_drop(struct reply_parser *p)
     return best;
 }
 
+/* Is what is held a mark around the answer? MATCH_WHOLE: it was, and is gone; the one behind the
+ * answer comes back if the answer goes on. */
+static enum match try_answer(struct reply_parser *p)
+{
+    bool opens = p->thought && !p->begun && !p->in_answer;
+    if (!p->answer || !p->answer[0] || !(opens || p->in_answer))
+        return MATCH_NONE;
+    enum match got = match(&p->held, p->answer[!opens]);
+    if (got != MATCH_WHOLE)
+        return got;
+    p->answered = p->in_answer;
+    p->in_answer = true;
+    if (p->answered)
+        buf_add(&p->space, p->held.data, p->held.len);
+    buf_clear(&p->held);
+    return got;
+}
+
 /* Does what is held open a call? MATCH_WHOLE: it did, and the phase is another. */
 static enum match try_call(struct reply_parser *p)
 {
@@ -372,7 +391,8 @@ static enum match try_open(struct reply_parser *p)
         if (best == MATCH_WHOLE)
             return best;
     }
-    best = better(best, try_drop(p));
+    best = better(best, try_answer(p));
+    best = best == MATCH_WHOLE ? best : better(best, try_drop(p));
     return best == MATCH_WHOLE ? best : better(best, try_call(p));
 }
 
@@ -438,7 +458,7 @@ void reply_finish(struct reply_parser *p, bool cut, reply_event_fn fn, void *ctx
             put(p, REPLY_REASONING, p->space.data, p->space.len);
     } else {
         reply_content(p, p->held.data, p->held.len);
-        if (p->begun ? !p->after_call : !p->thought)
+        if (!p->answered && (p->begun ? !p->after_call : !p->thought))
             put(p, REPLY_CONTENT, p->space.data, p->space.len);
     }
     buf_clear(&p->held);
@@ -458,6 +478,7 @@ struct reply_parser *reply_create(const struct reply_config *cfg)
     p->calls_wanted = wanted;
     p->format = wanted || (f && f->no_text) ? f : NULL;
     p->drop = f ? f->drop : NULL;
+    p->answer = f ? f->answer : NULL;
     p->thoughts = cfg->style.thoughts;
     p->tools = cfg->tools;
     p->one_call = cfg->one_call;
