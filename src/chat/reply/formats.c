@@ -174,6 +174,17 @@ static const struct tagged_spec minimax = {.open = "<minimax:tool_call>",
     }
 static const struct tagged_spec dsml_3 = DSML("function_calls"), dsml_4 = DSML("tool_calls");
 
+#define HY3(tag) "<" tag ":opensource>"
+static const struct tagged_spec hy3 = {.open = HY3("tool_calls"),
+                                       .close = HY3("/tool_calls"),
+                                       .name_open = HY3("tool_call"),
+                                       .name_close = HY3("tool_sep"),
+                                       .call_close = HY3("/tool_call"),
+                                       .key_open = HY3("arg_key"),
+                                       .key_close = HY3("/arg_key"),
+                                       .value_open = HY3("arg_value"),
+                                       .value_close = HY3("/arg_value")};
+
 #define OBJECT .enter = object_enter, .byte = object_byte, .finish = object_finish
 #define NAMED .enter = named_enter, .byte = named_byte, .finish = named_finish
 #define LOOSE .enter = loose_enter, .byte = loose_byte, .finish = loose_finish
@@ -320,6 +331,17 @@ const struct reply_format reply_formats[] = {
      .tokens = {"<|tool_call:name|>", "<|tool_call:args|>", "<|tool_call:end|>", "<|begin|>"},
      .drop = {"<|begin|>assistant", "<|content|>", "<|end|>"},
      NAMED},
+    {.name = "hy3",
+     .spec = &hy3,
+     .open = {{HY3("tool_calls"), false}, {HY3("tool_call"), false}},
+     .tokens = {HY3("/tool_calls"),
+                HY3("/tool_call"),
+                HY3("tool_sep"),
+                HY3("arg_key"),
+                HY3("/arg_key"),
+                HY3("arg_value"),
+                HY3("/arg_value")},
+     TAGGED},
     {.name = "json", .spec = &bare, .open = {{"{", true}, {"[", true}, {"```json", true}}, OBJECT},
 };
 const size_t reply_n_formats = sizeof reply_formats / sizeof reply_formats[0];
@@ -335,6 +357,7 @@ static const struct reply_thoughts all_thoughts[] = {
     {"apriel", "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"},
     {"solar", "<|think|>", "<|end|>"},
     {"thinking", "<thinking>", "</thinking>"},
+    {"hy3", HY3("think"), HY3("/think")},
     {"harmony", "<|channel|>analysis<|message|>", "<|end|>"},
 };
 
@@ -344,6 +367,7 @@ static const struct {
     const char *format, *texts[2];
 } signs[] = {
     {"harmony", {"<|channel|>", "<|message|>"}},
+    {"hy3", {":opensource", "<tool_sep{}>"}},
     {"functionary-v3.2", {">>>all"}},
     {"seed", {"<seed:tool_call>", "<parameter="}},
     {"qwen-xml", {"<function=", "<parameter="}},
@@ -398,8 +422,9 @@ struct reply_style reply_style_detect(const char *source, size_t n)
          i++)
         if (has(source, n, signs[i].texts[0]) && has(source, n, signs[i].texts[1]))
             style.format = reply_format_find(signs[i].format);
-    if (style.format && strcmp(style.format->name, "harmony") == 0)
-        style.thoughts = reply_thoughts_find("harmony");
+    const char *name = reply_format_name(style.format);
+    if (strcmp(name, "harmony") == 0 || strcmp(name, "hy3") == 0)
+        style.thoughts = reply_thoughts_find(name); /* hy3's template puts its marks together */
     for (size_t i = 0; source && i < sizeof all_thoughts / sizeof all_thoughts[0]; i++)
         if (!style.thoughts && reasons_so(&all_thoughts[i], source, n))
             style.thoughts = &all_thoughts[i];

@@ -455,6 +455,16 @@ static void test_relatives(void **state)
          "R'Hm.' C'Hello'",
          NO_TOOLS},
         {"solar", "solar", "<|content|>Hello<|end|>", "C'Hello'", 0},
+        {"hy3",
+         "hy3",
+         "<think:opensource>Hm.</think:opensource><tool_calls:opensource>\n<tool_call:opensource>f"
+         "<tool_sep:opensource>\n<arg_key:opensource>s</arg_key:opensource>\n"
+         "<arg_value:opensource>x\ny</arg_value:opensource>\n<arg_key:opensource>n"
+         "</arg_key:opensource>\n<arg_value:opensource>3</arg_value:opensource>\n"
+         "</tool_call:opensource>\n<tool_call:opensource>python<tool_sep:opensource>\n"
+         "</tool_call:opensource>\n</tool_calls:opensource>",
+         "R'Hm.' B0 f A'{\"s\": \"x\\ny\", \"n\": 3}' E B1 python A'{}' E",
+         0},
         {"granite",
          "think",
          "<think>Hm.</think>\n<response>Hi </response> there\n</response>\n",

@@ -378,6 +378,7 @@ static void test_styles(void **state)
         {"<tool_calls> </thinking> [BEGIN FINAL RESPONSE]", "apriel", "apriel"},
         {"<|tool_call:begin|> <|think|> <|end|>", "solar", "solar"},
         {"<|user|> <|end|>", "none", "none"},
+        {"':opensource' '<tool_sep{}>'.format()", "hy3", "hy3"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct reply_style s = reply_style_detect(cases[i].source, strlen(cases[i].source));
@@ -399,7 +400,7 @@ static void test_styles(void **state)
                          reply_format_find(reply_format_list(n)));
         n++;
     }
-    assert_int_equal(n, 28);
+    assert_int_equal(n, 29);
 }
 
 int main(void)

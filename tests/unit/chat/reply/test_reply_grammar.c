@@ -19,8 +19,15 @@ static const char closed_json[] =
     "\"properties\":{\"s\":{\"enum\":[\"\",\"a\"]},\"b\":{\"type\":\"boolean\"},\"e\":{\"enum\":["
     "\"one\",\"two\"]}},\"required\":[\"s\",\"e\"]}}},"
     "{\"type\":\"function\",\"function\":{\"name\":\"get\",\"parameters\":{}}}]";
-static const char *const with_tags[] = {
-    "qwen-xml", "glm", "minimax", "deepseek-v3.2", "deepseek-v4", "seed", "minicpm", "gemma"};
+static const char *const with_tags[] = {"qwen-xml",
+                                        "glm",
+                                        "minimax",
+                                        "deepseek-v3.2",
+                                        "deepseek-v4",
+                                        "seed",
+                                        "minicpm",
+                                        "hy3",
+                                        "gemma"};
 
 static int32_t channel_token(const void *ctx, const char *s, size_t n)
 {
