@@ -35,16 +35,14 @@ void api_put_usage(const struct api_call *c, struct buf *out)
             cached += request_n_cached(r);
         }
     }
-    buf_str(out, "{\"prompt_tokens\":");
-    api_put_int(out, (int64_t)prompt);
-    buf_str(out, ",\"completion_tokens\":");
-    api_put_int(out, (int64_t)completion);
-    buf_str(out, ",\"total_tokens\":");
-    api_put_int(out, (int64_t)(prompt + completion));
-    buf_str(out, ",\"prompt_tokens_details\":{\"cached_tokens\":");
-    api_put_int(out, (int64_t)cached);
-    buf_str(out, "},\"completion_tokens_details\":{\"reasoning_tokens\":");
-    api_put_int(out, (int64_t)thoughts);
+    buf_char(out, '{');
+    api_field_int(out, "prompt_tokens", (int64_t)prompt);
+    api_field_int(out, "completion_tokens", (int64_t)completion);
+    api_field_int(out, "total_tokens", (int64_t)(prompt + completion));
+    buf_str(out, ",\"prompt_tokens_details\":{");
+    api_field_int(out, "cached_tokens", (int64_t)cached);
+    buf_str(out, "},\"completion_tokens_details\":{");
+    api_field_int(out, "reasoning_tokens", (int64_t)thoughts);
     buf_str(out, "}}");
 }
 
@@ -74,14 +72,8 @@ void api_openai_progress(struct api_choice *ch, const char *fields, struct buf *
 
 void api_chunk_end(const struct api_choice *ch, const char *finish, struct buf *out)
 {
-    buf_str(out, ",\"finish_reason\":");
-    if (finish) {
-        buf_char(out, '"');
-        buf_str(out, finish);
-        buf_str(out, "\"}]");
-    } else {
-        buf_str(out, "null}]");
-    }
+    api_field_text(out, "finish_reason", finish);
+    buf_str(out, "}]");
     if (ch->call->include_usage)
         buf_str(out, ",\"usage\":null");
     if (finish && !has_last_chunk(ch->call)) {

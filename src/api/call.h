@@ -264,6 +264,7 @@ void api_plain_models(struct api_call *c, const struct api_input *in);
 void api_gpu_warmup(struct api_call *c, const struct api_input *in);
 void api_gpu_status(struct api_call *c, const struct api_input *in);
 uint64_t api_gpu_buffers(const struct gpu_stats *g); /* bytes of the pool's, of the device */
+double api_share(double part, double rest);          /* of both together; 0 where both are 0 */
 
 /* errors.c, routes.c. request_id: NULL if there is none. */
 int api_shape_status(enum api_shape shape, enum err code);

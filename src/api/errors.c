@@ -146,12 +146,6 @@ int api_shape_status(enum api_shape shape, enum err code)
     return api_status_of(code);
 }
 
-static void put_message(const struct err_info *e, struct buf *out)
-{
-    buf_str(out, "\"message\":");
-    api_put_text(out, e->text, strlen(e->text));
-}
-
 /* What llama-server's clients read of a prompt that is too long. */
 static void put_lengths(const struct err_info *e, struct buf *out)
 {
@@ -161,19 +155,11 @@ static void put_lengths(const struct err_info *e, struct buf *out)
 
 static void openai_error(int status, const char *type, const struct err_info *e, struct buf *out)
 {
-    const char *code = code_of(status, e);
     buf_str(out, "{\"error\":{");
-    put_message(e, out);
-    buf_printf(out, ",\"type\":\"%s\",\"param\":", type);
-    if (e->field[0])
-        api_put_text(out, e->field, strlen(e->field));
-    else
-        buf_str(out, "null");
-    buf_str(out, ",\"code\":");
-    if (code)
-        api_put_str(out, code, strlen(code));
-    else
-        buf_str(out, "null");
+    api_field_text(out, "message", e->text);
+    api_field_text(out, "type", type);
+    api_field_text(out, "param", e->field[0] ? e->field : NULL);
+    api_field_text(out, "code", code_of(status, e));
     put_lengths(e, out);
     buf_str(out, "}}");
 }
@@ -193,29 +179,28 @@ void api_put_error(enum api_shape shape,
             status, e->code == ERR_TOO_LONG ? llama_type(status, e) : openai_type(status), e, out);
         break;
     case API_ANTHROPIC:
-        buf_printf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",", anthropic_type(status));
-        put_message(e, out);
+        buf_str(out, "{\"type\":\"error\",\"error\":{");
+        api_field_text(out, "type", anthropic_type(status));
+        api_field_text(out, "message", e->text);
         if (strcmp(e->field, "thread") == 0) /* its clients send the whole conversation then */
             buf_str(out,
                     ",\"details\":{\"error_code\":\"thread_unsupported_request\","
                     "\"unsupported\":[\"thread\"]}");
-        buf_str(out, "},\"request_id\":");
-        if (request_id)
-            api_put_text(out, request_id, strlen(request_id));
-        else
-            buf_str(out, "null");
+        buf_char(out, '}');
+        api_field_text(out, "request_id", request_id);
         buf_char(out, '}');
         break;
     case API_LLAMA:
-        buf_printf(out, "{\"error\":{\"code\":%d,", status);
-        put_message(e, out);
-        buf_printf(out, ",\"type\":\"%s\"", llama_type(status, e));
+        buf_str(out, "{\"error\":{");
+        api_field_int(out, "code", status);
+        api_field_text(out, "message", e->text);
+        api_field_text(out, "type", llama_type(status, e));
         put_lengths(e, out);
         buf_str(out, "}}");
         break;
     case API_PLAIN:
-        buf_str(out, "{\"error\":");
-        api_put_text(out, e->text, strlen(e->text));
+        buf_char(out, '{');
+        api_field_text(out, "error", e->text);
         buf_char(out, '}');
         break;
     }

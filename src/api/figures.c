@@ -3,12 +3,9 @@
 #include "api/call.h"
 #include "base/clock.h"
 
-#include <string.h>
-
-static void real(struct buf *out, const char *name, double v)
+double api_share(double part, double rest)
 {
-    buf_printf(out, ",\"%s\":", name);
-    api_put_double(out, v);
+    return part + rest > 0 ? part / (part + rest) : 0.0;
 }
 
 static double mean(const struct engine_hist *h)
@@ -33,20 +30,19 @@ void api_batch_stats(struct api_call *c, const struct api_input *in)
 {
     (void)in;
     struct engine_stats s;
+    struct buf *out = &c->body;
     engine_stats_get(c->engine, &s);
     const struct engine_hist *h = &s.batch_seqs;
     uint64_t single = h->counts[0]; /* its bound is 1 */
-    buf_printf(&c->body,
-               "{\"object\":\"batch.stats\",\"queued\":%u,\"running\":%u,\"steps\":%llu,"
-               "\"single_steps\":%llu,\"batched_steps\":%llu",
-               s.waiting,
-               s.running,
-               (unsigned long long)h->count,
-               (unsigned long long)single,
-               (unsigned long long)(h->count - single));
-    real(&c->body, "average_batch", mean(h));
-    real(&c->body, "average_wait_ms", mean(&s.queue_time) * 1e3);
-    buf_char(&c->body, '}');
+    buf_str(out, "{\"object\":\"batch.stats\"");
+    api_field_int(out, "queued", s.waiting);
+    api_field_int(out, "running", s.running);
+    api_field_int(out, "steps", h->count);
+    api_field_int(out, "single_steps", single);
+    api_field_int(out, "batched_steps", h->count - single);
+    api_field_real(out, "average_batch", mean(h));
+    api_field_real(out, "average_wait_ms", mean(&s.queue_time) * 1e3);
+    buf_char(out, '}');
     api_answer_json(c, 200);
 }
 
@@ -62,29 +58,26 @@ void api_figures(struct api_call *c, const struct api_input *in)
     buf_str(out, "{\"model_name\":");
     buf_add(out, c->api->model_json.data, c->api->model_json.len);
     /* of the time that steps took, so an idle server does not get slower */
-    real(out,
-         "throughput_tok_per_sec",
-         s.step_time.sum > 0 ? (double)s.output_tokens / s.step_time.sum : 0.0);
-    real(out, "latency_p50_ms", percentile(&s.e2e, 0.50) * 1e3);
-    real(out, "latency_p95_ms", percentile(&s.e2e, 0.95) * 1e3);
-    real(out, "latency_p99_ms", percentile(&s.e2e, 0.99) * 1e3);
+    api_field_real(out,
+                   "throughput_tok_per_sec",
+                   s.step_time.sum > 0 ? (double)s.output_tokens / s.step_time.sum : 0.0);
+    api_field_real(out, "latency_p50_ms", percentile(&s.e2e, 0.50) * 1e3);
+    api_field_real(out, "latency_p95_ms", percentile(&s.e2e, 0.95) * 1e3);
+    api_field_real(out, "latency_p99_ms", percentile(&s.e2e, 0.99) * 1e3);
     const struct gpu_queue_stats *q = &s.gpu.queue; /* all 0 where there is no GPU */
     const double device_us = q->busy_us + q->idle_us;
-    real(out, "gpu_utilization_percent", device_us > 0 ? 100.0 * q->busy_us / device_us : 0.0);
-    buf_printf(out,
-               ",\"memory_used_bytes\":%llu,\"gpu_memory_used_bytes\":%llu,"
-               "\"gpu_memory_total_bytes\":%llu,\"cuda_path_active\":%s,\"batch_size\":%u,"
-               "\"queue_depth\":%u,\"total_tokens\":%llu,\"total_requests\":%llu,"
-               "\"uptime_secs\":%lld}",
-               (unsigned long long)s.memory_bytes,
-               (unsigned long long)(s.on_gpu ? s.memory_bytes : 0),
-               (unsigned long long)s.gpu.total_bytes,
-               s.on_gpu ? "true" : "false",
-               s.running,
-               s.waiting,
-               (unsigned long long)s.output_tokens,
-               (unsigned long long)n_requests,
-               (long long)((clock_us() - c->api->began_us) / 1000000));
+    api_field_real(
+        out, "gpu_utilization_percent", device_us > 0 ? 100.0 * q->busy_us / device_us : 0.0);
+    api_field_int(out, "memory_used_bytes", s.memory_bytes);
+    api_field_int(out, "gpu_memory_used_bytes", s.on_gpu ? s.memory_bytes : 0);
+    api_field_int(out, "gpu_memory_total_bytes", s.gpu.total_bytes);
+    api_field_bool(out, "cuda_path_active", s.on_gpu);
+    api_field_int(out, "batch_size", s.running);
+    api_field_int(out, "queue_depth", s.waiting);
+    api_field_int(out, "total_tokens", s.output_tokens);
+    api_field_int(out, "total_requests", n_requests);
+    api_field_int(out, "uptime_secs", (clock_us() - c->api->began_us) / 1000000);
+    buf_char(out, '}');
     api_answer_json(c, 200);
 }
 
@@ -98,7 +91,6 @@ void api_plain_models(struct api_call *c, const struct api_input *in)
     buf_add(out, id, n);
     buf_str(out, ",\"name\":");
     buf_add(out, id, n);
-    buf_str(out, ",\"description\":");
     if (c->engine) {
         struct buf text = {0};
         const struct model *m = engine_model(c->engine);
@@ -107,14 +99,14 @@ void api_plain_models(struct api_call *c, const struct api_input *in)
                    m->arch,
                    engine_describe(c->engine),
                    engine_n_ctx(c->engine));
-        api_put_text(out, text.data, text.len);
+        api_field_text(out, "description", buf_cstr(&text));
         buf_deinit(&text);
     } else {
-        buf_str(out, "\"\"");
+        api_field_text(out, "description", "");
     }
-    buf_printf(out,
-               ",\"format\":\"gguf\",\"loaded\":%s}],\"object\":\"list\",\"data\":[",
-               c->engine ? "true" : "false");
+    api_field_text(out, "format", "gguf");
+    api_field_bool(out, "loaded", c->engine);
+    buf_str(out, "}],\"object\":\"list\",\"data\":[");
     api_put_model(c, out); /* llama-server's clients look here */
     buf_str(out, "]}");
     api_answer_json(c, 200);

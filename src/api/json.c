@@ -338,3 +338,46 @@ void api_put_value(struct buf *b, float v)
         s[--at] = '-';
     buf_add(b, s + at, sizeof s - at);
 }
+
+void api_field(struct buf *b, const char *name)
+{
+    if (b->data[b->len - 1] != '{')
+        buf_char(b, ',');
+    buf_char(b, '"');
+    buf_str(b, name);
+    buf_str(b, "\":");
+}
+
+void api_field_int(struct buf *b, const char *name, int64_t v)
+{
+    api_field(b, name);
+    api_put_int(b, v);
+}
+
+void api_field_real(struct buf *b, const char *name, double v)
+{
+    api_field(b, name);
+    api_put_double(b, v);
+}
+
+void api_field_bool(struct buf *b, const char *name, bool v)
+{
+    api_field(b, name);
+    buf_str(b, v ? "true" : "false");
+}
+
+void api_field_text(struct buf *b, const char *name, const char *s)
+{
+    if (!s) {
+        api_field_null(b, name);
+        return;
+    }
+    api_field(b, name);
+    api_put_text(b, s, strlen(s));
+}
+
+void api_field_null(struct buf *b, const char *name)
+{
+    api_field(b, name);
+    buf_str(b, "null");
+}

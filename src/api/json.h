@@ -78,4 +78,13 @@ void api_put_double(struct buf *b, double v);
  * of thousands. */
 void api_put_value(struct buf *b, float v);
 
+/* A field of an object that is being written. A comma goes first unless the object has just been
+ * opened: the last byte is '{'. */
+void api_field(struct buf *b, const char *name); /* the value is still to come */
+void api_field_int(struct buf *b, const char *name, int64_t v);
+void api_field_real(struct buf *b, const char *name, double v);
+void api_field_bool(struct buf *b, const char *name, bool v);
+void api_field_text(struct buf *b, const char *name, const char *s); /* NULL: null */
+void api_field_null(struct buf *b, const char *name);
+
 #endif

@@ -2,63 +2,35 @@
  * walked and compared; that happens between two steps, and a later answer tells. */
 #include "api/call.h"
 
-#include <string.h>
-
-static void field(struct buf *out, const char *name, uint64_t v)
-{
-    if (out->data[out->len - 1] != '{')
-        buf_char(out, ',');
-    buf_char(out, '"');
-    buf_str(out, name);
-    buf_str(out, "\":");
-    api_put_int(out, (int64_t)v);
-}
-
-static void real_field(struct buf *out, const char *name, double v)
-{
-    buf_str(out, ",\"");
-    buf_str(out, name);
-    buf_str(out, "\":");
-    api_put_double(out, v);
-}
-
-static double ratio(uint64_t part, uint64_t rest)
-{
-    return part + rest > 0 ? (double)part / (double)(part + rest) : 0.0;
-}
-
 static void latency(struct buf *out, const char *name, const struct kv_tier_latency *l)
 {
-    buf_str(out, ",\"");
-    buf_str(out, name);
-    buf_str(out, "\":{");
-    field(out, "count", l->count);
-    real_field(out, "mean_ms", l->count ? (double)l->sum_us / (double)l->count * 1e-3 : 0.0);
-    real_field(out, "max_ms", (double)l->max_us * 1e-3);
+    api_field(out, name);
+    buf_char(out, '{');
+    api_field_int(out, "count", l->count);
+    api_field_real(out, "mean_ms", l->count ? (double)l->sum_us / (double)l->count * 1e-3 : 0.0);
+    api_field_real(out, "max_ms", (double)l->max_us * 1e-3);
     buf_char(out, '}');
 }
 
 static void tier(const struct engine_stats *s, uint32_t i, struct buf *out)
 {
     const struct kv_tier_stats *t = &s->tiers[i].stats;
-    buf_str(out, "{\"name\":\"");
-    buf_str(out, s->tiers[i].name);
-    buf_str(out, "\",\"on\":");
-    buf_str(out, t->on ? "true" : "false");
-    buf_str(out, ",\"writes\":");
-    buf_str(out, t->writes ? "true" : "false");
-    field(out, "entries", t->entries);
-    field(out, "bytes", t->bytes);
-    field(out, "max_bytes", t->max_bytes);
-    field(out, "hits", t->fetched);
-    field(out, "misses", t->missed);
-    field(out, "declined", s->kv.counts.fetches_declined[i]);
-    field(out, "abandoned", s->kv.counts.fetches_abandoned[i]);
-    field(out, "stored", t->stored);
-    field(out, "dropped", t->dropped);
-    field(out, "evicted", t->evicted);
-    field(out, "ignored", t->ignored);
-    field(out, "errors", t->errors);
+    buf_char(out, '{');
+    api_field_text(out, "name", s->tiers[i].name);
+    api_field_bool(out, "on", t->on);
+    api_field_bool(out, "writes", t->writes);
+    api_field_int(out, "entries", t->entries);
+    api_field_int(out, "bytes", t->bytes);
+    api_field_int(out, "max_bytes", t->max_bytes);
+    api_field_int(out, "hits", t->fetched);
+    api_field_int(out, "misses", t->missed);
+    api_field_int(out, "declined", s->kv.counts.fetches_declined[i]);
+    api_field_int(out, "abandoned", s->kv.counts.fetches_abandoned[i]);
+    api_field_int(out, "stored", t->stored);
+    api_field_int(out, "dropped", t->dropped);
+    api_field_int(out, "evicted", t->evicted);
+    api_field_int(out, "ignored", t->ignored);
+    api_field_int(out, "errors", t->errors);
     latency(out, "fetch", &t->fetch);
     latency(out, "store", &t->store);
     buf_char(out, '}');
@@ -67,59 +39,52 @@ static void tier(const struct engine_stats *s, uint32_t i, struct buf *out)
 static void checks(const struct engine_stats *s, struct buf *out)
 {
     buf_str(out, ",\"checks\":{");
-    field(out, "made", s->checks);
-    buf_str(out, ",\"last\":");
-    if (s->checks == 0)
-        buf_str(out, "null");
-    else if (s->check_ok)
-        buf_str(out, "\"ok\"");
-    else
-        api_put_text(out, s->check_error.text, strlen(s->check_error.text));
+    api_field_int(out, "made", s->checks);
+    const char *said = s->check_ok ? "ok" : s->check_error.text;
+    api_field_text(out, "last", s->checks > 0 ? said : NULL);
     buf_char(out, '}');
 }
 
 /* The pool of the layers with windows; null where there is none. */
 static void windows(const struct engine_stats *s, struct buf *out)
 {
-    buf_str(out, ",\"windows\":");
     if (s->kv.panes.total == 0) {
-        buf_str(out, "null");
+        api_field_null(out, "windows");
         return;
     }
-    buf_char(out, '{');
-    field(out, "tokens", s->kv_window);
-    field(out, "pane_bytes", s->kv_pane_bytes);
+    buf_str(out, ",\"windows\":{");
+    api_field_int(out, "tokens", s->kv_window);
+    api_field_int(out, "pane_bytes", s->kv_pane_bytes);
     buf_str(out, ",\"panes\":{");
-    field(out, "total", s->kv.panes.total);
-    field(out, "free", s->kv.panes.free);
-    field(out, "in_use", s->kv.panes.in_use);
-    field(out, "cached", s->kv.panes.cached);
-    field(out, "peak_in_use", s->kv.panes.peak_in_use);
+    api_field_int(out, "total", s->kv.panes.total);
+    api_field_int(out, "free", s->kv.panes.free);
+    api_field_int(out, "in_use", s->kv.panes.in_use);
+    api_field_int(out, "cached", s->kv.panes.cached);
+    api_field_int(out, "peak_in_use", s->kv.panes.peak_in_use);
     buf_char(out, '}');
-    field(out, "passed", s->kv.counts.panes_passed);
-    field(out, "evicted", s->kv.counts.panes_evicted);
-    field(out, "miss_tokens", s->kv.counts.pane_miss_tokens);
+    api_field_int(out, "passed", s->kv.counts.panes_passed);
+    api_field_int(out, "evicted", s->kv.counts.panes_evicted);
+    api_field_int(out, "miss_tokens", s->kv.counts.pane_miss_tokens);
     buf_char(out, '}');
 }
 
 /* The pool of recurrent layers' states, likewise. */
 static void states(const struct engine_stats *s, struct buf *out)
 {
-    buf_str(out, ",\"states\":");
     if (s->kv.states.total == 0) {
-        buf_str(out, "null");
+        api_field_null(out, "states");
         return;
     }
-    buf_char(out, '{');
-    field(out, "bytes", s->kv_state_bytes);
-    field(out, "total", s->kv.states.total);
-    field(out, "free", s->kv.states.free);
-    field(out, "in_use", s->kv.states.in_use);
-    field(out, "cached", s->kv.states.cached);
-    field(out, "peak_in_use", s->kv.states.peak_in_use);
-    field(out, "kept", s->kv.counts.states_kept);
-    field(out, "evicted", s->kv.counts.states_evicted);
-    field(out, "miss_tokens", s->kv.counts.state_miss_tokens);
+    buf_str(out, ",\"states\":{");
+    api_field_int(out, "bytes", s->kv_state_bytes);
+    api_field_int(out, "total", s->kv.states.total);
+    api_field_int(out, "free", s->kv.states.free);
+    api_field_int(out, "in_use", s->kv.states.in_use);
+    api_field_int(out, "cached", s->kv.states.cached);
+    api_field_int(out, "peak_in_use", s->kv.states.peak_in_use);
+    api_field_int(out, "kept", s->kv.counts.states_kept);
+    api_field_int(out, "evicted", s->kv.counts.states_evicted);
+    api_field_int(out, "miss_tokens", s->kv.counts.state_miss_tokens);
     buf_char(out, '}');
 }
 
@@ -136,28 +101,29 @@ void api_kv(struct api_call *c, const struct api_input *in)
     engine_stats_get(c->engine, &s);
     if (check)
         engine_want_check(c->engine);
-    buf_str(out, "{\"object\":\"kv\",\"block_tokens\":");
-    api_put_int(out, s.kv_block_tokens);
-    field(out, "block_bytes", s.kv_block_bytes);
+    buf_str(out, "{\"object\":\"kv\"");
+    api_field_int(out, "block_tokens", s.kv_block_tokens);
+    api_field_int(out, "block_bytes", s.kv_block_bytes);
     buf_str(out, ",\"blocks\":{");
-    field(out, "total", s.kv.total);
-    field(out, "free", s.kv.free);
-    field(out, "in_use", s.kv.in_use);
-    field(out, "cached", s.kv.cached);
-    field(out, "peak_in_use", s.kv.peak_in_use);
-    field(out, "published", s.kv.published);
+    api_field_int(out, "total", s.kv.total);
+    api_field_int(out, "free", s.kv.free);
+    api_field_int(out, "in_use", s.kv.in_use);
+    api_field_int(out, "cached", s.kv.cached);
+    api_field_int(out, "peak_in_use", s.kv.peak_in_use);
+    api_field_int(out, "published", s.kv.published);
     buf_char(out, '}');
     windows(&s, out);
     states(&s, out);
     buf_str(out, ",\"prefix\":{");
-    field(out, "hit_tokens", s.kv.counts.hit_tokens);
-    field(out, "miss_tokens", s.kv.counts.miss_tokens);
-    real_field(out, "hit_rate", ratio(s.kv.counts.hit_tokens, s.kv.counts.miss_tokens));
-    field(out, "evicted_blocks", s.kv.counts.evicted);
-    field(out, "copied_blocks", s.kv.counts.copied);
-    field(out, "merged_blocks", s.kv.counts.merged);
+    api_field_int(out, "hit_tokens", s.kv.counts.hit_tokens);
+    api_field_int(out, "miss_tokens", s.kv.counts.miss_tokens);
+    const double hit = (double)s.kv.counts.hit_tokens, miss = (double)s.kv.counts.miss_tokens;
+    api_field_real(out, "hit_rate", api_share(hit, miss));
+    api_field_int(out, "evicted_blocks", s.kv.counts.evicted);
+    api_field_int(out, "copied_blocks", s.kv.counts.copied);
+    api_field_int(out, "merged_blocks", s.kv.counts.merged);
     buf_char(out, '}');
-    field(out, "preemptions", s.preemptions);
+    api_field_int(out, "preemptions", s.preemptions);
     checks(&s, out);
     buf_str(out, ",\"tiers\":[");
     for (uint32_t i = 0; i < s.n_tiers; i++) {

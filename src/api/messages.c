@@ -70,13 +70,9 @@ static const char *stop_reason(const struct api_choice *ch)
 static void put_stop(const struct api_choice *ch, struct buf *out)
 {
     const struct messages *m = ch->call->state;
-    buf_printf(out, "\"stop_reason\":\"%s\",\"stop_sequence\":", stop_reason(ch));
-    if (request_stop(ch->req) == STOP_TEXT) {
-        const char *word = m->stops[request_stop_text(ch->req)];
-        api_put_text(out, word, strlen(word));
-    } else {
-        buf_str(out, "null");
-    }
+    const bool stopped = request_stop(ch->req) == STOP_TEXT;
+    api_field_text(out, "stop_reason", stop_reason(ch));
+    api_field_text(out, "stop_sequence", stopped ? m->stops[request_stop_text(ch->req)] : NULL);
 }
 
 static void open_stream(struct api_call *c, struct buf *out)
@@ -330,7 +326,7 @@ static void whole(struct api_call *c, struct buf *out)
     end_block(&t);
     put_head(c, out);
     buf_add(out, t.blocks.data, t.blocks.len);
-    buf_str(out, "],");
+    buf_char(out, ']');
     put_stop(ch, out);
     buf_char(out, ',');
     put_usage(ch, request_n_completion(ch->req), out);

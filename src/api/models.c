@@ -7,8 +7,8 @@
 /* As llama-server has it; its clients wait for this one while a model loads. */
 static void put_unavailable(const char *message, struct buf *out)
 {
-    buf_str(out, ",\"error\":{\"code\":503,\"message\":");
-    api_put_text(out, message, strlen(message));
+    buf_str(out, ",\"error\":{\"code\":503");
+    api_field_text(out, "message", message);
     buf_str(out, ",\"type\":\"unavailable_error\"}");
 }
 
@@ -32,9 +32,8 @@ void api_health(struct api_call *c, const struct api_input *in)
         status = "failing";
         message = e.text;
     }
-    buf_str(&c->body, "{\"status\":\"");
-    buf_str(&c->body, status);
-    buf_char(&c->body, '"');
+    buf_char(&c->body, '{');
+    api_field_text(&c->body, "status", status);
     if (message)
         put_unavailable(message, &c->body);
     buf_char(&c->body, '}');

@@ -130,14 +130,12 @@ static void put_end(const struct api_choice *ch, struct buf *out)
     buf_add(out, s->settings.data, s->settings.len);
     buf_str(out, ",\"prompt\":");
     api_put_text(out, prompt->data, prompt->len);
-    buf_printf(out,
-               ",\"has_new_line\":%s,\"truncated\":%s,\"stop_type\":\"%s\",\"stopping_word\":",
-               *has_new_line(ch) ? "true" : "false",
-               truncated(ch) ? "true" : "false",
-               api_stop_type(ch));
     const char *word =
         request_stop(ch->req) == STOP_TEXT ? s->stops[request_stop_text(ch->req)] : "";
-    api_put_text(out, word, strlen(word));
+    api_field_bool(out, "has_new_line", *has_new_line(ch));
+    api_field_bool(out, "truncated", truncated(ch));
+    api_field_text(out, "stop_type", api_stop_type(ch));
+    api_field_text(out, "stopping_word", word);
     buf_printf(out, ",\"tokens_cached\":%u,\"timings\":", request_n_cached(ch->req));
     api_put_timings(ch, n_out, out);
     api_add_own_timeline(ch, out);

@@ -488,12 +488,6 @@ static enum err parse_prompts(struct api_call *c,
 
 /* --- parse ---------------------------------------------------------------------------------- */
 
-static void put_setting(struct buf *out, const char *name, double v)
-{
-    buf_printf(out, ",\"%s\":", name);
-    api_put_double(out, v);
-}
-
 static void put_stops(const struct request_params *p, struct buf *out)
 {
     buf_str(out, ",\"stop\":[");
@@ -512,11 +506,6 @@ static void put_stops(const struct request_params *p, struct buf *out)
         buf_char(out, '}');
     }
     buf_char(out, ']');
-}
-
-static const char *name_of(bool b)
-{
-    return b ? "true" : "false";
 }
 
 static float number_of(const json_t *o, const char *name, float otherwise)
@@ -561,21 +550,20 @@ void native_put_settings(const struct api_call *c,
         p.sample.seed = RANDOM_SEED;
         put_defaults(c->api, &p.sample);
     }
-    buf_str(out, "{\"n_ctx\":");
-    api_put_int(out, engine_n_ctx(c->engine));
-    buf_str(out, ",\"model\":");
+    buf_char(out, '{');
+    api_field_int(out, "n_ctx", engine_n_ctx(c->engine));
+    api_field(out, "model");
     buf_add(out, c->api->model_json.data, c->api->model_json.len);
-    buf_str(out, ",\"seed\":");
-    api_put_int(out, (int64_t)p.sample.seed);
-    put_setting(out, "temperature", (double)p.sample.temperature);
-    put_setting(out, "top_k", p.sample.top_k);
-    put_setting(out, "top_p", (double)p.sample.top_p);
-    put_setting(out, "min_p", (double)p.sample.min_p);
+    api_field_int(out, "seed", (int64_t)p.sample.seed);
+    api_field_real(out, "temperature", (double)p.sample.temperature);
+    api_field_real(out, "top_k", p.sample.top_k);
+    api_field_real(out, "top_p", (double)p.sample.top_p);
+    api_field_real(out, "min_p", (double)p.sample.min_p);
     uint32_t window = p.sample.penalty_window;
-    put_setting(out, "repeat_last_n", window == 0 || window == UINT32_MAX ? -1 : (double)window);
-    put_setting(out, "repeat_penalty", (double)p.sample.repetition_penalty);
-    put_setting(out, "presence_penalty", (double)p.sample.presence_penalty);
-    put_setting(out, "frequency_penalty", (double)p.sample.frequency_penalty);
+    api_field_real(out, "repeat_last_n", window == 0 || window == UINT32_MAX ? -1 : (double)window);
+    api_field_real(out, "repeat_penalty", (double)p.sample.repetition_penalty);
+    api_field_real(out, "presence_penalty", (double)p.sample.presence_penalty);
+    api_field_real(out, "frequency_penalty", (double)p.sample.frequency_penalty);
     buf_str(out,
             ",\"dynatemp_range\":0,\"dynatemp_exponent\":1,\"top_n_sigma\":-1,"
             "\"xtc_probability\":0,\"xtc_threshold\":0.1,\"typical_p\":1,\"dry_multiplier\":0,"
@@ -584,20 +572,18 @@ void native_put_settings(const struct api_call *c,
             "\"adaptive_target\":-1,\"adaptive_decay\":0.9,\"min_keep\":0,\"n_discard\":0");
     put_stops(&p, out);
     double most = s ? (double)s->n_predict : job && p.max_tokens > 0 ? (double)p.max_tokens : -1.0;
-    put_setting(out, "max_tokens", most);
-    put_setting(out, "n_predict", most);
-    put_setting(out, "n_keep", -1);
-    put_setting(out, "n_probs", c->n_top);
-    put_setting(out, "n_indent", p.min_indent);
-    put_setting(out, "t_max_predict_ms", p.max_line_ms ? (double)p.max_line_ms : -1);
+    api_field_real(out, "max_tokens", most);
+    api_field_real(out, "n_predict", most);
+    api_field_real(out, "n_keep", -1);
+    api_field_real(out, "n_probs", c->n_top);
+    api_field_real(out, "n_indent", p.min_indent);
+    api_field_real(out, "t_max_predict_ms", p.max_line_ms ? (double)p.max_line_ms : -1);
+    api_field_bool(out, "ignore_eos", p.ignore_eos);
+    api_field_bool(out, "stream", job && job->params.stream);
+    api_field_bool(out, "timings_per_token", c->timings_per_token);
+    api_field_bool(out, "post_sampling_probs", p.sampled_logprobs);
     buf_printf(out,
-               ",\"ignore_eos\":%s,\"stream\":%s,\"timings_per_token\":%s,"
-               "\"post_sampling_probs\":%s,\"samplers\":[\"penalties\",%s\"top_k\",\"top_p\","
-               "\"min_p\"%s],\"lora\":[]}",
-               name_of(p.ignore_eos),
-               name_of(job && job->params.stream),
-               name_of(c->timings_per_token),
-               name_of(p.sampled_logprobs),
+               ",\"samplers\":[\"penalties\",%s\"top_k\",\"top_p\",\"min_p\"%s],\"lora\":[]}",
                p.sample.temperature_last || !job ? "" : "\"temperature\",",
                p.sample.temperature_last || !job ? ",\"temperature\"" : "");
 }

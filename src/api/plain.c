@@ -278,15 +278,12 @@ static void whole_batch(struct api_call *c, struct buf *out)
     const struct plain *s = c->state;
     double ms = (double)(clock_us() - s->begin_us) * 1e-3;
     put_results(c, out);
-    buf_printf(out,
-               ",\"stats\":{\"batch_size\":%u,\"gpu_used\":%s,\"total_tokens\":%u,"
-               "\"processing_time_ms\":",
-               c->n_choices,
-               engine_on_gpu(c->engine) ? "true" : "false",
-               s->n_generated);
-    api_put_double(out, ms);
-    buf_str(out, ",\"throughput_tps\":");
-    api_put_double(out, ms > 0 ? s->n_generated / ms * 1e3 : 0);
+    buf_str(out, ",\"stats\":{");
+    api_field_int(out, "batch_size", c->n_choices);
+    api_field_bool(out, "gpu_used", engine_on_gpu(c->engine));
+    api_field_int(out, "total_tokens", s->n_generated);
+    api_field_real(out, "processing_time_ms", ms);
+    api_field_real(out, "throughput_tps", ms > 0 ? s->n_generated / ms * 1e3 : 0);
     buf_char(out, '}');
     api_add_timeline(c, out);
     buf_char(out, '}');

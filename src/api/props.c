@@ -7,25 +7,19 @@
 
 #include <string.h>
 
-static const char *name_of(bool b)
-{
-    return b ? "true" : "false";
-}
-
 static void put_template(const struct api_call *c, struct buf *out)
 {
     size_t n;
     const char *source = chat_template_source(c->api->tmpl, &n);
     const struct chat_traits *traits = chat_template_traits(c->api->tmpl);
-    buf_str(out, ",\"chat_template\":");
+    api_field(out, "chat_template");
     api_put_text(out, source, n);
-    buf_printf(out,
-               ",\"chat_template_caps\":{\"supports_system_role\":%s,\"supports_tools\":%s,"
-               "\"supports_tool_calls\":%s,\"supports_object_arguments\":%s}",
-               name_of(traits->system),
-               name_of(traits->tools),
-               name_of(traits->calls),
-               name_of(traits->calls && !traits->text_arguments));
+    buf_str(out, ",\"chat_template_caps\":{");
+    api_field_bool(out, "supports_system_role", traits->system);
+    api_field_bool(out, "supports_tools", traits->tools);
+    api_field_bool(out, "supports_tool_calls", traits->calls);
+    api_field_bool(out, "supports_object_arguments", traits->calls && !traits->text_arguments);
+    buf_char(out, '}');
 }
 
 /* The text of a token, "" where the model has none. */
@@ -33,7 +27,7 @@ static void put_token(const struct api_call *c, const char *name, token_id id, s
 {
     struct buf text = {0};
     const char *s = chat_token_text(engine_tokenizer(c->engine), id, &text);
-    buf_printf(out, ",\"%s\":", name);
+    api_field(out, name);
     api_put_text(out, s ? s : "", s ? text.len : 0);
     buf_deinit(&text);
 }
@@ -55,16 +49,15 @@ void api_props(struct api_call *c, const struct api_input *in)
                "\"model_alias\":",
                s.max_running);
     buf_add(out, c->api->model_json.data, c->api->model_json.len);
-    buf_str(out, ",\"model_path\":");
-    api_put_text(out, c->api->model_path, strlen(c->api->model_path));
+    api_field_text(out, "model_path", c->api->model_path);
     put_template(c, out);
     put_token(c, "bos_token", tokenizer_bos(engine_tokenizer(c->engine)), out);
     put_token(c, "eos_token", tokenizer_eos(engine_tokenizer(c->engine)), out);
-    buf_printf(out,
-               ",\"modalities\":{\"vision\":false,\"audio\":false},\"endpoint_slots\":%s,"
-               "\"endpoint_props\":false,\"endpoint_metrics\":true,"
-               "\"build_info\":\"weir " WEIR_VERSION "\",\"is_sleeping\":false}",
-               name_of(!c->api->cfg.no_slots));
+    buf_str(out, ",\"modalities\":{\"vision\":false,\"audio\":false}");
+    api_field_bool(out, "endpoint_slots", !c->api->cfg.no_slots);
+    buf_str(out,
+            ",\"endpoint_props\":false,\"endpoint_metrics\":true,"
+            "\"build_info\":\"weir " WEIR_VERSION "\",\"is_sleeping\":false}");
     api_answer_json(c, 200);
 }
 
@@ -99,15 +92,17 @@ void api_slots(struct api_call *c, const struct api_input *in)
         api_answer_error(c, &e);
         return;
     }
-    buf_char(&c->body, '[');
-    for (uint32_t i = 0; i < s.max_running; i++)
-        buf_printf(&c->body,
-                   "%s{\"id\":%u,\"n_ctx\":%u,\"speculative\":false,\"is_processing\":%s}",
-                   i ? "," : "",
-                   i,
-                   engine_n_ctx(c->engine),
-                   i < s.running ? "true" : "false");
-    buf_char(&c->body, ']');
+    struct buf *out = &c->body;
+    buf_char(out, '[');
+    for (uint32_t i = 0; i < s.max_running; i++) {
+        buf_str(out, i ? ",{" : "{");
+        api_field_int(out, "id", i);
+        api_field_int(out, "n_ctx", engine_n_ctx(c->engine));
+        api_field_bool(out, "speculative", false);
+        api_field_bool(out, "is_processing", i < s.running);
+        buf_char(out, '}');
+    }
+    buf_char(out, ']');
     api_answer_json(c, 200);
 }
 

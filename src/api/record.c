@@ -64,14 +64,15 @@ static const char *finish_word(enum finish f)
 static void put_ms(const struct api_call *c, const char *name, uint64_t us, struct buf *out)
 {
     uint64_t since_us = us > c->begin_us ? us - c->begin_us : 0;
-    buf_printf(out, "\"%s\":%.3f", name, (double)since_us * 1e-3);
+    api_field(out, name);
+    buf_printf(out, "%.3f", (double)since_us * 1e-3);
 }
 
 static void put_event(const struct api_call *c, const char *name, uint64_t us, struct buf *out)
 {
     if (out->data[out->len - 1] != '[')
         buf_char(out, ',');
-    buf_printf(out, "{\"event\":\"%s\",", name);
+    buf_printf(out, "{\"event\":\"%s\"", name);
     put_ms(c, "ms", us, out);
 }
 
@@ -155,18 +156,10 @@ static void put_time(int64_t unix_ms, struct buf *out)
     buf_printf(out, "{\"time\":\"%s.%03dZ\"", text, (int)(unix_ms % 1000));
 }
 
-static void put_text(const char *name, const char *value, struct buf *out)
+/* "" is not known, as NULL is not. */
+static void put_text(struct buf *out, const char *name, const char *value)
 {
-    buf_printf(out, ",\"%s\":", name);
-    if (value && value[0])
-        api_put_text(out, value, strlen(value));
-    else
-        buf_str(out, "null");
-}
-
-static void put_number(const char *name, uint64_t v, struct buf *out)
-{
-    buf_printf(out, ",\"%s\":%llu", name, (unsigned long long)v);
+    api_field_text(out, name, value && value[0] ? value : NULL);
 }
 
 static uint64_t sooner(uint64_t a, uint64_t b)
@@ -191,19 +184,15 @@ static void put_requests(const struct api_call *c, struct buf *out)
         first_us = sooner(first_us, t.first_us);
         finish = request_finish(r) > finish ? request_finish(r) : finish;
     }
-    put_text("finish", finish_word(finish), out);
-    put_number("choices", c->n_choices, out);
-    put_number("prompt_tokens", prompt, out);
-    put_number("cached_tokens", cached, out);
-    put_number("completion_tokens", completion, out);
-    if (admit_us) {
-        buf_char(out, ',');
+    put_text(out, "finish", finish_word(finish));
+    api_field_int(out, "choices", c->n_choices);
+    api_field_int(out, "prompt_tokens", prompt);
+    api_field_int(out, "cached_tokens", cached);
+    api_field_int(out, "completion_tokens", completion);
+    if (admit_us)
         put_ms(c, "admitted_ms", admit_us, out);
-    }
-    if (first_us) {
-        buf_char(out, ',');
+    if (first_us)
         put_ms(c, "first_token_ms", first_us, out);
-    }
 }
 
 static bool is_slow(const struct api_call *c)
@@ -221,26 +210,23 @@ void api_record_end(const struct api_call *c)
         return;
     struct buf b = {0};
     put_time(c->begin_unix_ms, &b);
-    put_text("id", c->id, &b);
-    put_text("request_id", c->request_id, &b);
-    put_text("trace_id", c->trace_id, &b);
-    put_text("client", c->client, &b);
-    put_text("key", c->key ? api_key_name(c->key) : NULL, &b);
-    put_text("method", c->method, &b);
-    put_text("route", c->route, &b);
+    put_text(&b, "id", c->id);
+    put_text(&b, "request_id", c->request_id);
+    put_text(&b, "trace_id", c->trace_id);
+    put_text(&b, "client", c->client);
+    put_text(&b, "key", c->key ? api_key_name(c->key) : NULL);
+    put_text(&b, "method", c->method);
+    put_text(&b, "route", c->route);
     if (c->counted)
-        put_number("status", (uint64_t)c->answer.status, &b);
+        api_field_int(&b, "status", c->answer.status);
     else
-        buf_str(&b, ",\"status\":null"); /* the client left before there was an answer */
-    buf_printf(&b,
-               ",\"stream\":%s,\"complete\":%s",
-               c->answer.stream ? "true" : "false",
-               c->whole ? "true" : "false");
-    put_number("bytes_in", c->bytes_in, &b);
-    put_number("bytes_out", c->bytes_out, &b);
+        api_field_null(&b, "status"); /* the client left before there was an answer */
+    api_field_bool(&b, "stream", c->answer.stream);
+    api_field_bool(&b, "complete", c->whole);
+    api_field_int(&b, "bytes_in", c->bytes_in);
+    api_field_int(&b, "bytes_out", c->bytes_out);
     if (c->n_choices > 0)
         put_requests(c, &b);
-    buf_char(&b, ',');
     put_ms(c, "total_ms", c->end_us, &b);
     if (slow) {
         buf_str(&b, ",\"timeline\":");
@@ -264,7 +250,7 @@ void api_note_refused(struct api *a, int status, const char *client)
         return;
     struct buf b = {0};
     put_time(clock_unix_ms(), &b);
-    put_text("client", client, &b);
+    put_text(&b, "client", client);
     buf_printf(&b, ",\"route\":null,\"status\":%d,\"complete\":true}", status);
     a->cfg.write_line(a->cfg.line_ctx, b.data, b.len);
     buf_deinit(&b);

@@ -48,19 +48,17 @@ static void put_head(const struct api_call *c,
     api_put_int(out, c->created);
     buf_printf(out, ",\"status\":\"%s\",\"model\":", status);
     buf_add(out, c->api->model_json.data, c->api->model_json.len);
-    buf_str(out, ",\"error\":");
     if (failure) {
-        buf_str(out, "{\"code\":\"server_error\",\"message\":");
-        api_put_text(out, failure->text, strlen(failure->text));
+        buf_str(out, ",\"error\":{\"code\":\"server_error\"");
+        api_field_text(out, "message", failure->text);
         buf_char(out, '}');
     } else {
-        buf_str(out, "null");
+        api_field_null(out, "error");
     }
-    buf_str(out, ",\"completed_at\":");
     if (r->completed_at)
-        api_put_int(out, r->completed_at);
+        api_field_int(out, "completed_at", r->completed_at);
     else
-        buf_str(out, "null");
+        api_field_null(out, "completed_at");
     buf_str(out, ",\"incomplete_details\":");
     buf_str(out, strcmp(status, "incomplete") == 0 ? "{\"reason\":\"max_output_tokens\"}" : "null");
     buf_add(out, r->echo.data, r->echo.len);

@@ -142,9 +142,8 @@ void api_put_text_usage(const struct api_call *c, struct buf *out)
         request_prompt(c->choices[i].req, &n);
         n_tokens += n;
     }
-    buf_str(out, ",\"usage\":{\"prompt_tokens\":");
-    api_put_int(out, n_tokens);
-    buf_str(out, ",\"total_tokens\":");
-    api_put_int(out, n_tokens);
+    buf_str(out, ",\"usage\":{");
+    api_field_int(out, "prompt_tokens", n_tokens);
+    api_field_int(out, "total_tokens", n_tokens);
     buf_char(out, '}');
 }

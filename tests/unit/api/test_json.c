@@ -275,10 +275,38 @@ static void test_values(void **state)
     }
 }
 
+/* Commas stand between fields, and nowhere else. */
+static void test_fields(void **state)
+{
+    (void)state;
+    struct buf b = {0};
+    buf_char(&b, '{');
+    api_field_int(&b, "least", INT64_MIN);
+    api_field_real(&b, "tenth", 0.1);
+    api_field(&b, "inner");
+    buf_char(&b, '{');
+    api_field_bool(&b, "yes", true);
+    api_field_bool(&b, "no", false);
+    buf_char(&b, '}');
+    api_field_text(&b, "brace", "{");
+    api_field_text(&b, "bytes", "a\"\xff");
+    api_field_text(&b, "empty", "");
+    api_field_text(&b, "none", NULL);
+    api_field_null(&b, "null");
+    buf_char(&b, '}');
+    assert_string_equal(buf_cstr(&b),
+                        "{\"least\":-9223372036854775808,\"tenth\":0.1,"
+                        "\"inner\":{\"yes\":true,\"no\":false},\"brace\":\"{\","
+                        "\"bytes\":\"a\\\"\xef\xbf\xbd\",\"empty\":\"\",\"none\":null,"
+                        "\"null\":null}");
+    buf_deinit(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),
+        cmocka_unit_test(test_fields),
         cmocka_unit_test(test_parse_errors),
         cmocka_unit_test(test_long_integers),
         cmocka_unit_test(test_int),
