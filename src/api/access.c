@@ -171,8 +171,7 @@ enum err api_apply_terms(const struct api_call *c,
             p->priority = terms->priority;
         return OK;
     }
-    const json_t *given = json_object_get(body, "priority");
-    if (!given || json_is_null(given))
+    if (!api_get(body, "priority"))
         p->priority = terms->priority;
     if (p->priority > terms->priority)
         return err_set_field(e,

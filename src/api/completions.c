@@ -109,8 +109,8 @@ static enum err parse_prompt(struct api_call *c,
                              struct api_job *job,
                              struct err_info *e)
 {
-    const json_t *v = json_object_get(body, "prompt");
-    if (!v || json_is_null(v))
+    const json_t *v = api_get(body, "prompt");
+    if (!v)
         return err_set_field(e, ERR_INVALID, "prompt", "'prompt' is required");
     if (json_is_string(v))
         return text_prompt(c, v, "prompt", api_job_prompts(job, 1), e);

@@ -165,8 +165,8 @@ static enum err parse(struct api_call *c,
                       struct err_info *e)
 {
     struct api_vectors *v = c->vectors;
-    const json_t *input = json_object_get(body, "input");
-    const json_t *content = json_object_get(body, "content");
+    const json_t *input = api_get(body, "input");
+    const json_t *content = api_get(body, "content");
     const char *name = "input";
     int64_t n_dims = engine_model(c->engine)->hp.n_embd;
     enum err err;
@@ -176,14 +176,14 @@ static enum err parse(struct api_call *c,
                        ERR_INVALID,
                        "this route gives one vector of a text, but the server runs with --pooling "
                        "none, which makes one of each token: /embeddings gives those");
-    if (!v->openai && input && content && !json_is_null(input) && !json_is_null(content))
+    if (!v->openai && input && content)
         return err_set_field(e, ERR_INVALID, "content", "'content' cannot stand beside 'input'");
-    if (!input || json_is_null(input)) { /* llama-server's word for it, and its shape */
+    if (!input) { /* llama-server's word for it, and its shape */
         input = content;
         name = "content";
         v->openai = false;
     }
-    if (!input || json_is_null(input))
+    if (!input)
         return err_set_field(e, ERR_INVALID, "input", "'input' is required");
     v->norm = v->each ? NORM_NONE : NORM_EUCLIDEAN;
     job->params.request.output = OUTPUT_EMBEDDING;

@@ -200,21 +200,15 @@ struct bodies {
     json_t *own, *read; /* read: NULL until adapt has let the body pass */
 };
 
-static bool is_null(const json_t *v)
-{
-    return !v || json_is_null(v);
-}
-
 /* Does the client's body say something at "a.b"? */
 static bool has(const json_t *own, const char *path)
 {
-    for (;;) {
-        const size_t n = strcspn(path, ".");
-        own = json_object_getn(own, path, n);
-        if (path[n] == '\0')
-            return !is_null(own);
-        path += n + 1;
+    const char *dot;
+    while ((dot = strchr(path, '.'))) {
+        own = json_object_getn(own, path, (size_t)(dot - path));
+        path = dot + 1;
     }
+    return api_get(own, path);
 }
 
 /* The client's name for the field at fault: what it sent, or the first of the dialect's. */
@@ -247,7 +241,7 @@ static void add_defaults(const struct api *a, json_t *body)
     json_t *v;
     json_object_foreach(a->defaults, name, v)
     {
-        if (strcmp(name, "chat_template_kwargs") != 0 && is_null(json_object_get(body, name)))
+        if (strcmp(name, "chat_template_kwargs") != 0 && !api_get(body, name))
             json_object_set(body, name, v);
     }
 }

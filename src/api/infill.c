@@ -83,9 +83,7 @@ static bool add_mark(const struct api_call *c, enum fim_part part, struct token_
 static enum err text_field(
     const json_t *body, const char *name, bool required, const json_t **out, struct err_info *e)
 {
-    *out = json_object_get(body, name);
-    if (json_is_null(*out))
-        *out = NULL;
+    *out = api_get(body, name);
     if (!*out && required)
         return err_set_field(e, ERR_INVALID, name, "'%s' is required", name);
     return *out && !json_is_string(*out) ? api_wrong_type(name, "a string", *out, e) : OK;
@@ -185,10 +183,10 @@ static enum err add_before(const struct api_call *c,
                            struct token_list *out,
                            struct err_info *e)
 {
-    const json_t *extra = json_object_get(body, "input_extra");
+    const json_t *extra = api_get(body, "input_extra");
     const struct tokenizer *t = c->tokenizer;
     enum err err = OK;
-    if (extra && !json_is_null(extra) && !json_is_array(extra))
+    if (extra && !json_is_array(extra))
         return api_wrong_type("input_extra", "an array of objects", extra, e);
     if (json_array_size(extra) > MAX_EXTRA)
         return err_set_field(

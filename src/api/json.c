@@ -96,16 +96,23 @@ void api_rename_field(struct err_info *e, const char *from, const char *to)
     snprintf(at, sizeof e->text - (size_t)(at - e->text), "'%s'%s", e->field, rest);
 }
 
-/* The field, or NULL when it is absent or null: clients write null for "your default". */
-static const json_t *get(const json_t *o, const char *name)
+const json_t *api_get(const json_t *o, const char *name)
 {
     const json_t *v = json_object_get(o, name);
     return v && !json_is_null(v) ? v : NULL;
 }
 
+void api_set_default(json_t *body, const char *name, json_t *value)
+{
+    if (!api_get(body, name))
+        json_object_set_new(body, name, value);
+    else
+        json_decref(value);
+}
+
 enum err api_get_bool(const json_t *o, const char *name, bool *out, struct err_info *e)
 {
-    const json_t *v = get(o, name);
+    const json_t *v = api_get(o, name);
     if (!v)
         return OK;
     if (!json_is_boolean(v))
@@ -153,14 +160,14 @@ enum err api_int_of(
 enum err api_get_int(
     const json_t *o, const char *name, int64_t lo, int64_t hi, int64_t *out, struct err_info *e)
 {
-    const json_t *v = get(o, name);
+    const json_t *v = api_get(o, name);
     return v ? api_int_of(v, name, lo, hi, out, e) : OK;
 }
 
 enum err api_get_real(
     const json_t *o, const char *name, double lo, double hi, double *out, struct err_info *e)
 {
-    const json_t *v = get(o, name);
+    const json_t *v = api_get(o, name);
     if (!v)
         return OK;
     if (!json_is_number(v))
@@ -175,7 +182,7 @@ enum err api_get_real(
 
 json_t *api_own_object(json_t *body, const char *name)
 {
-    const json_t *v = get(body, name);
+    const json_t *v = api_get(body, name);
     if (v && !json_is_object(v))
         return NULL;
     json_t *own = v ? json_copy((json_t *)v) : json_object();
@@ -184,7 +191,7 @@ json_t *api_own_object(json_t *body, const char *name)
 
 enum err api_get_str(const json_t *o, const char *name, struct gguf_str *out, struct err_info *e)
 {
-    const json_t *v = get(o, name);
+    const json_t *v = api_get(o, name);
     if (!v)
         return OK;
     if (!json_is_string(v))

@@ -32,6 +32,11 @@ enum err api_wrong_type(const char *field, const char *wanted, const json_t *v, 
 /* If an error is of the field `from`, or an element of it, let it speak of `to`. */
 void api_rename_field(struct err_info *e, const char *from, const char *to);
 
+/* The field, or NULL when it is absent or null: clients write null for "your default". */
+const json_t *api_get(const json_t *o, const char *name);
+/* Where api_get has nothing, value, which is body's or gone. */
+void api_set_default(json_t *body, const char *name, json_t *value);
+
 enum err api_get_bool(const json_t *o, const char *name, bool *out, struct err_info *e)
     WEIR_MUST_USE;
 /* A real without a fraction serves, as clients in some languages have no other numbers. */

@@ -62,15 +62,6 @@ void native_text(const struct tokenizer *t, const token_id *ids, size_t n, struc
 
 /* --- adapt ---------------------------------------------------------------------------------- */
 
-static void set_default(json_t *body, const char *name, json_t *value)
-{
-    const json_t *v = json_object_get(body, name);
-    if (!v || json_is_null(v))
-        json_object_set_new(body, name, value);
-    else
-        json_decref(value);
-}
-
 /* n_predict, of which max_tokens is another name: -1 is no limit, 0 no output. */
 static enum err adapt_counts(const struct api_call *c,
                              struct native *s,
@@ -103,11 +94,11 @@ static enum err adapt_numbers(json_t *body, struct err_info *e)
     uint32_t random;
     if (json_is_number(t) && json_number_value(t) < 0)
         json_object_set_new(body, "temperature", json_integer(0));
-    set_default(body, "temperature", json_real(0.8));
-    set_default(body, "top_k", json_integer(40));
-    set_default(body, "top_p", json_real(0.95));
-    set_default(body, "min_p", json_real(0.05));
-    set_default(body, "repeat_last_n", json_integer(64));
+    api_set_default(body, "temperature", json_real(0.8));
+    api_set_default(body, "top_k", json_integer(40));
+    api_set_default(body, "top_p", json_real(0.95));
+    api_set_default(body, "min_p", json_real(0.05));
+    api_set_default(body, "repeat_last_n", json_integer(64));
     enum err err = api_get_int(body, "seed", INT64_MIN, INT64_MAX, &seed, e);
     if (err || (seed != -1 && seed != RANDOM_SEED))
         return err;
@@ -172,11 +163,11 @@ static enum err drop_unnamed(json_t *body, const bool named[5], struct err_info 
 /* *last: the temperature comes after the truncations, which is the default. */
 static enum err adapt_samplers(json_t *body, bool *last, struct err_info *e)
 {
-    const json_t *v = json_object_get(body, "samplers");
+    const json_t *v = api_get(body, "samplers");
     bool named[5] = {false};
     int at = -1; /* the last of the four that have an order */
     *last = true;
-    if (!v || json_is_null(v))
+    if (!v)
         return OK;
     if (!json_is_array(v))
         return api_wrong_type("samplers", "an array of names", v, e);
@@ -259,7 +250,7 @@ static enum err read_bias_key(
 /* [[ID or TEXT, BIAS], ...] or {"ID or TEXT": BIAS}. */
 static enum err adapt_bias(struct api_call *c, struct native *s, json_t *body, struct err_info *e)
 {
-    json_t *o = json_object_get(body, "logit_bias"), *v;
+    json_t *o = (json_t *)api_get(body, "logit_bias"), *v;
     const char *key;
     enum err err = OK;
     if (json_is_object(o)) {
@@ -276,7 +267,7 @@ static enum err adapt_bias(struct api_call *c, struct native *s, json_t *body, s
             if ((err = read_bias(c, s, json_array_get(v, 0), json_array_get(v, 1), e)))
                 return err;
         }
-    } else if (o && !json_is_null(o)) {
+    } else if (o) {
         return api_wrong_type("logit_bias", "an array of pairs, or an object", o, e);
     }
     json_object_del(body, "logit_bias");
@@ -300,8 +291,8 @@ static enum err forbid_ends(struct api_call *c,
 /* response_fields: which parts of the answer are wanted. */
 static enum err read_fields(struct native *s, const json_t *body, struct err_info *e)
 {
-    const json_t *v = json_object_get(body, "response_fields");
-    if (!v || json_is_null(v))
+    const json_t *v = api_get(body, "response_fields");
+    if (!v)
         return OK;
     if (!json_is_array(v))
         return api_wrong_type("response_fields", "an array of names", v, e);
@@ -460,9 +451,9 @@ static enum err parse_prompts(struct api_call *c,
                               struct api_job *job,
                               struct err_info *e)
 {
-    const json_t *v = json_object_get(body, "prompt");
+    const json_t *v = api_get(body, "prompt");
     size_t n = json_array_size(v), max = c->api->max_choices / job->params.n;
-    if (!v || json_is_null(v))
+    if (!v)
         return err_set_field(e, ERR_INVALID, "prompt", "'prompt' is required");
     if (is_one_prompt(v))
         return one_prompt(c, v, "prompt", api_job_prompts(job, 1), e);

@@ -44,10 +44,10 @@ static const struct api_refused refused[] = {
     {"dry_multiplier", NEUTRAL_NUMBER, 0},
 };
 
-/* Does v say what would be so without it? */
+/* Does v, NULL or not, say what would be so without it? */
 static bool is_neutral(const struct api_refused *f, const json_t *v)
 {
-    if (!v || json_is_null(v))
+    if (!v)
         return true;
     switch (f->neutral) {
     case NEUTRAL_NOTHING:
@@ -72,7 +72,7 @@ enum err api_refuse_fields(const json_t *body,
                            struct err_info *e)
 {
     for (size_t i = 0; i < n; i++) {
-        if (!is_neutral(&fields[i], json_object_get(body, fields[i].name)))
+        if (!is_neutral(&fields[i], api_get(body, fields[i].name)))
             return err_set_field(e,
                                  ERR_INVALID,
                                  fields[i].name,
@@ -126,8 +126,7 @@ enum err api_params_sampling(const json_t *body, struct sample_params *s, struct
 /* Absent: a new one each time, so that the same question has different answers. */
 static enum err parse_seed(const json_t *body, uint64_t *seed, struct err_info *e)
 {
-    const json_t *v = json_object_get(body, "seed");
-    if (v && !json_is_null(v)) {
+    if (api_get(body, "seed")) {
         int64_t given = 0;
         enum err err = api_get_int(body, "seed", INT64_MIN, INT64_MAX, &given, e);
         *seed = (uint64_t)given;
@@ -161,8 +160,8 @@ static enum err parse_logit_bias(const json_t *body,
 {
     const char *name = "logit_bias", *key;
     json_t *v;
-    json_t *o = json_object_get(body, name);
-    if (!o || json_is_null(o))
+    json_t *o = (json_t *)api_get(body, name);
+    if (!o)
         return OK;
     if (!json_is_object(o))
         return api_wrong_type(name, "an object of token ids and numbers", o, e);
@@ -211,8 +210,8 @@ static enum err add_stop(const json_t *v,
 
 static enum err parse_stop(const json_t *body, struct request_params *p, struct err_info *e)
 {
-    const json_t *v = json_object_get(body, "stop");
-    if (!v || json_is_null(v))
+    const json_t *v = api_get(body, "stop");
+    if (!v)
         return OK;
     if (!json_is_array(v))
         return add_stop(v, "stop", p, e);
@@ -240,8 +239,8 @@ static enum err parse_stop_ids(const json_t *body,
                                struct err_info *e)
 {
     const char *name = "stop_token_ids";
-    const json_t *v = json_object_get(body, name);
-    if (!v || json_is_null(v))
+    const json_t *v = api_get(body, name);
+    if (!v)
         return OK;
     if (!json_is_array(v))
         return api_wrong_type(name, "an array of token ids", v, e);
@@ -296,8 +295,8 @@ enum err api_params_cache(const json_t *body, struct request_params *p, struct e
 static enum err parse_stream(const json_t *body, struct api_params *out, struct err_info *e)
 {
     enum err err = api_get_bool(body, "stream", &out->stream, e);
-    const json_t *options = json_object_get(body, "stream_options");
-    if (err || !options || json_is_null(options))
+    const json_t *options = api_get(body, "stream_options");
+    if (err || !options)
         return err;
     if (!json_is_object(options))
         return api_wrong_type("stream_options", "an object", options, e);

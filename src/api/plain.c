@@ -90,8 +90,8 @@ static enum err check_types(const struct api_input *in, const char *prompts, str
     if (err == ERR_INVALID)
         err = e->code = ERR_FORMAT;
     for (size_t i = 0; !err && i < sizeof types / sizeof types[0]; i++) {
-        const json_t *v = json_object_get(body, types[i].name);
-        if (v && !json_is_null(v) && !(types[i].number ? json_is_number(v) : json_is_string(v)))
+        const json_t *v = api_get(body, types[i].name);
+        if (v && !(types[i].number ? json_is_number(v) : json_is_string(v)))
             err = wrong_type(types[i].name, types[i].wanted, v, e);
     }
     if (!err && prompts)
@@ -104,21 +104,12 @@ static enum err check_types(const struct api_input *in, const char *prompts, str
     return err;
 }
 
-static void set_default(json_t *body, const char *name, json_t *value)
-{
-    const json_t *v = json_object_get(body, name);
-    if (!v || json_is_null(v))
-        json_object_set_new(body, name, value);
-    else
-        json_decref(value);
-}
-
 /* strategy decides which of temperature, top_k and top_p count; those that do not are checked all
  * the same. */
 static enum err apply_strategy(json_t *body, struct err_info *e)
 {
-    const json_t *v = json_object_get(body, "strategy");
-    const char *strategy = v && !json_is_null(v) ? json_string_value(v) : "greedy";
+    const json_t *v = api_get(body, "strategy");
+    const char *strategy = v ? json_string_value(v) : "greedy";
     int64_t top_k = 0;
     double top_p = 1, temperature = 1;
     enum err err;
@@ -131,10 +122,10 @@ static enum err apply_strategy(json_t *body, struct err_info *e)
         json_object_del(body, "top_k");
         json_object_del(body, "top_p");
     } else if (strcmp(strategy, "top_k") == 0) {
-        set_default(body, "top_k", json_integer(DEFAULT_TOP_K));
+        api_set_default(body, "top_k", json_integer(DEFAULT_TOP_K));
         json_object_del(body, "top_p");
     } else if (strcmp(strategy, "top_p") == 0) {
-        set_default(body, "top_p", json_real(DEFAULT_TOP_P));
+        api_set_default(body, "top_p", json_real(DEFAULT_TOP_P));
         json_object_del(body, "top_k");
     } else {
         return err_set_field(e,
@@ -153,17 +144,17 @@ static enum err adapt(struct api_call *c, const json_t *body, json_t **out, stru
     if (err)
         return err;
     json_t *v = *out = json_copy((json_t *)body); /* its members are shared, not changed */
-    const json_t *max = json_object_get(v, "max_tokens"), *id = json_object_get(v, "model_id");
-    s->max_tokens_given = max && !json_is_null(max);
-    set_default(v, "max_tokens", json_integer(DEFAULT_MAX_TOKENS));
+    const json_t *id = api_get(v, "model_id");
+    s->max_tokens_given = api_get(v, "max_tokens");
+    api_set_default(v, "max_tokens", json_integer(DEFAULT_MAX_TOKENS));
     json_object_set_new(v, "return_tokens", json_true());
     json_object_set_new(v, "stream", json_boolean(s->stream));
-    if (id && !json_is_null(id))
+    if (id)
         json_object_set(v, "model", (json_t *)id);
     if (!s->bare)
         return apply_strategy(v, e);
-    set_default(v, "temperature", json_integer(0));
-    set_default(v, "top_k", json_integer(DEFAULT_TOP_K));
+    api_set_default(v, "temperature", json_integer(0));
+    api_set_default(v, "top_k", json_integer(DEFAULT_TOP_K));
     return OK;
 }
 

@@ -70,17 +70,15 @@ static enum err read_fields(
 static enum err read_response_format(const json_t *body, struct wish *w, struct err_info *e)
 {
     const char *name = "response_format";
-    const json_t *v = json_object_get(body, name);
-    if (!v || json_is_null(v))
+    const json_t *v = api_get(body, name);
+    if (!v)
         return OK;
     if (!json_is_object(v))
         return api_wrong_type(name, "an object", v, e);
     const char *type = json_string_value(json_object_get(v, "type"));
     if (type && strcmp(type, "text") == 0)
         return OK;
-    const json_t *schema = json_object_get(v, "schema");
-    if (json_is_null(schema))
-        schema = NULL;
+    const json_t *schema = api_get(v, "schema");
     if (type && strcmp(type, "json_object") == 0)
         return schema ? want(w, FORM_SCHEMA, name, schema, e) : want(w, FORM_OBJECT, name, v, e);
     if (!type)
@@ -98,8 +96,8 @@ static enum err read_response_format(const json_t *body, struct wish *w, struct 
                              type);
     const json_t *inner = json_object_get(v, "json_schema");
     if (json_is_object(inner))
-        schema = json_object_get(inner, "schema");
-    if (!schema || json_is_null(schema))
+        schema = api_get(inner, "schema");
+    if (!schema)
         return err_set_field(
             e, ERR_INVALID, name, "'response_format' has no 'json_schema' with a 'schema'");
     return want(w, FORM_SCHEMA, name, schema, e);

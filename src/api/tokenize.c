@@ -73,14 +73,14 @@ static enum err encode_content(const struct api_call *c,
 static enum err tokenize_content(struct api_call *c, const json_t *body, struct err_info *e)
 {
     bool add_special = false, parse_special = true, with_pieces = false;
-    const json_t *content = json_object_get(body, "content");
+    const json_t *content = api_get(body, "content");
     struct token_list ids = {0};
     enum err err;
     if ((err = api_get_bool(body, "add_special", &add_special, e)) ||
         (err = api_get_bool(body, "parse_special", &parse_special, e)) ||
         (err = api_get_bool(body, "with_pieces", &with_pieces, e)))
         return err;
-    if (!content || json_is_null(content))
+    if (!content)
         return err_set_field(
             e, ERR_INVALID, "content", "'content' is required (or 'text', for token_ids)");
     err = encode_content(c, content, add_special, parse_special, &ids, e);
@@ -146,11 +146,11 @@ static enum err detokenize(struct api_call *c, const json_t *body, struct err_in
 {
     bool by_text = json_object_get(body, "token_ids") && !json_object_get(body, "tokens");
     const char *field = by_text ? "token_ids" : "tokens";
-    const json_t *v = json_object_get(body, field);
+    const json_t *v = api_get(body, field);
     struct token_list ids = {0};
     struct buf text = {0};
     enum err err = OK;
-    if (!v || json_is_null(v))
+    if (!v)
         return err_set_field(e, ERR_INVALID, field, "'%s' is required", field);
     if (!json_is_array(v))
         return api_wrong_type(field, "an array of token ids", v, e);
