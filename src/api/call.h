@@ -291,6 +291,19 @@ enum err api_read_prompt(struct api_call *c,
                          struct token_list *ids,
                          struct err_info *e) WEIR_MUST_USE;
 struct api_prompt *api_job_prompts(struct api_job *job, uint32_t n); /* take n empty ones */
+/* Reads a prompt; its errors speak of field. */
+typedef enum err (*api_prompt_fn)(struct api_call *c,
+                                  const json_t *v,
+                                  const char *field,
+                                  struct api_prompt *p,
+                                  struct err_info *e);
+/* A prompt of each element of list, an array in the field `name`, whose elements are NAME[i]. */
+enum err api_read_prompts(struct api_call *c,
+                          const json_t *list,
+                          const char *name,
+                          api_prompt_fn read,
+                          struct api_job *job,
+                          struct err_info *e) WEIR_MUST_USE;
 /* [{"type": "text", "text": TEXT}, ...], joined; may_refuse: and {"type": "refusal", "refusal":
  * TEXT}. (chat.c) Errors: ERR_INVALID. */
 enum err api_join_parts(const json_t *parts,

@@ -2,7 +2,7 @@
  *
  * The one dialect with several prompts, with echo, and with log-probabilities as parallel lists,
  * which are gathered in buffers of their own and written behind the text. */
-#include "api/call.h"
+#include "api/native.h"
 #include "api/text.h"
 
 #include <stdio.h>
@@ -20,16 +20,12 @@ static enum err text_prompt(struct api_call *c,
                             struct api_prompt *p,
                             struct err_info *e)
 {
-    const struct tokenizer *t = c->tokenizer;
-    struct text_piece piece = {.text = json_string_value(v), .n_bytes = json_string_length(v)};
-    if (tokenizer_adds_bos(t) && tokenizer_bos(t) != TOKEN_NONE)
-        token_list_add(&p->ids, tokenizer_bos(t));
-    if (tokenizer_encode(t, &piece, 1, &p->ids, e) != OK)
+    if (native_encode(c->tokenizer, v, true, false, &p->ids, e) != OK)
         return err_set_field(e, ERR_INVALID, field, "'%s' cannot be tokenized", field);
     if (p->ids.n == 0)
         return err_set_field(e, ERR_INVALID, field, "'%s' is empty", field);
     if (c->echo)
-        buf_add(&p->text, piece.text, piece.n_bytes);
+        buf_add(&p->text, json_string_value(v), json_string_length(v));
     return OK;
 }
 
@@ -68,6 +64,19 @@ enum err api_ids_prompt(struct api_call *c,
     return OK;
 }
 
+static enum err one_prompt(struct api_call *c,
+                           const json_t *v,
+                           const char *field,
+                           struct api_prompt *p,
+                           struct err_info *e)
+{
+    if (json_is_string(v))
+        return text_prompt(c, v, field, p, e);
+    if (json_is_array(v))
+        return api_ids_prompt(c, v, field, p, e);
+    return api_wrong_type(field, "a string or an array of token ids", v, e);
+}
+
 /* An array of texts, or of arrays of ids: one prompt each. */
 static enum err many_prompts(struct api_call *c,
                              const json_t *v,
@@ -85,22 +94,7 @@ static enum err many_prompts(struct api_call *c,
                              n,
                              job->params.n,
                              max);
-    struct api_prompt *prompts = api_job_prompts(job, (uint32_t)n);
-    for (size_t i = 0; i < n; i++) {
-        const json_t *item = json_array_get(v, i);
-        enum err err;
-        char field[32];
-        snprintf(field, sizeof field, "prompt[%zu]", i);
-        if (json_is_string(item))
-            err = text_prompt(c, item, field, &prompts[i], e);
-        else if (json_is_array(item))
-            err = api_ids_prompt(c, item, field, &prompts[i], e);
-        else
-            err = api_wrong_type(field, "a string or an array of token ids", item, e);
-        if (err)
-            return err;
-    }
-    return OK;
+    return api_read_prompts(c, v, "prompt", one_prompt, job, e);
 }
 
 /* Which of the four forms: the first element decides between ids and several prompts. */

@@ -1,11 +1,11 @@
 /* POST /v1/embeddings, and llama-server's /embedding and /embeddings: a vector of each text. */
+#include "api/native.h"
 #include "api/vectors.h"
 
 #include "base/mem.h"
 
 #include <math.h>
 #include <openssl/evp.h>
-#include <stdio.h>
 #include <string.h>
 
 /* Norms that a client may ask for, as llama-server numbers them. */
@@ -36,18 +36,7 @@ static enum err mixed_input(struct api_call *c,
                             struct api_prompt *p,
                             struct err_info *e)
 {
-    const int64_t last = (int64_t)tokenizer_n_vocab(c->tokenizer) - 1;
-    enum err err = OK;
-    for (size_t i = 0; !err && i < json_array_size(v); i++) {
-        const json_t *item = json_array_get(v, i);
-        struct text_piece piece = {.text = json_string_value(item),
-                                   .n_bytes = json_string_length(item)};
-        int64_t id;
-        if (json_is_string(item))
-            err = tokenizer_encode(c->tokenizer, &piece, 1, &p->ids, e);
-        else if (!(err = api_int_of(item, field, 0, last, &id, e)))
-            token_list_add(&p->ids, (token_id)id);
-    }
+    enum err err = native_encode_list(c->tokenizer, v, field, false, false, &p->ids, e);
     if (!err && p->ids.n == 0)
         err = err_set_field(e, ERR_INVALID, field, "'%s' holds no token", field);
     return err;
@@ -132,15 +121,7 @@ static enum err parse_input(
     if (n > API_MAX_TEXTS)
         return err_set_field(
             e, ERR_INVALID, name, "%zu texts at once; at most %d are allowed", n, API_MAX_TEXTS);
-    struct api_prompt *prompts = api_job_prompts(job, (uint32_t)n);
-    for (size_t i = 0; i < n; i++) {
-        char field[48];
-        snprintf(field, sizeof field, "%s[%zu]", name, i);
-        enum err err = one_input(c, json_array_get(v, i), field, &prompts[i], e);
-        if (err)
-            return err;
-    }
-    return OK;
+    return api_read_prompts(c, v, name, one_input, job, e);
 }
 
 static enum err parse_format(const json_t *body, struct api_vectors *v, struct err_info *e)

@@ -22,6 +22,25 @@ struct api_prompt *api_job_prompts(struct api_job *job, uint32_t n)
     return job->prompts;
 }
 
+enum err api_read_prompts(struct api_call *c,
+                          const json_t *list,
+                          const char *name,
+                          api_prompt_fn read,
+                          struct api_job *job,
+                          struct err_info *e)
+{
+    const size_t n = json_array_size(list);
+    struct api_prompt *prompts = api_job_prompts(job, (uint32_t)n);
+    for (size_t i = 0; i < n; i++) {
+        char field[48];
+        snprintf(field, sizeof field, "%s[%zu]", name, i);
+        enum err err = read(c, json_array_get(list, i), field, &prompts[i], e);
+        if (err)
+            return err;
+    }
+    return OK;
+}
+
 void api_job_deinit(struct api_job *job)
 {
     for (uint32_t i = 0; i < job->n_prompts; i++) {

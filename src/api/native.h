@@ -59,5 +59,13 @@ enum err native_encode(const struct tokenizer *t,
                        bool parse_special,
                        struct token_list *ids,
                        struct err_info *e) WEIR_MUST_USE;
+/* An array of ids, and of texts that are read so; `first` is of one at its beginning. */
+enum err native_encode_list(const struct tokenizer *t,
+                            const json_t *list,
+                            const char *field,
+                            bool first,
+                            bool parse_special,
+                            struct token_list *ids,
+                            struct err_info *e) WEIR_MUST_USE;
 
 #endif

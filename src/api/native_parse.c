@@ -7,7 +7,6 @@
 #include "base/mem.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -49,6 +48,27 @@ enum err native_encode(const struct tokenizer *t,
     if (first && tokenizer_adds_bos(t) && tokenizer_bos(t) != TOKEN_NONE)
         token_list_add(ids, tokenizer_bos(t));
     return tokenizer_encode(t, &piece, 1, ids, e);
+}
+
+enum err native_encode_list(const struct tokenizer *t,
+                            const json_t *list,
+                            const char *field,
+                            bool first,
+                            bool parse_special,
+                            struct token_list *ids,
+                            struct err_info *e)
+{
+    const int64_t last = (int64_t)tokenizer_n_vocab(t) - 1;
+    enum err err = OK;
+    for (size_t i = 0; !err && i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i);
+        int64_t id;
+        if (json_is_string(item))
+            err = native_encode(t, item, first && i == 0, parse_special, ids, e);
+        else if (!(err = api_int_of(item, field, 0, last, &id, e)))
+            token_list_add(ids, (token_id)id);
+    }
+    return err;
 }
 
 void native_text(const struct tokenizer *t, const token_id *ids, size_t n, struct buf *out)
@@ -466,15 +486,7 @@ static enum err parse_prompts(struct api_call *c,
                              "%zu prompts, but at most %zu are allowed in one request",
                              n,
                              max);
-    struct api_prompt *prompts = api_job_prompts(job, (uint32_t)n);
-    for (size_t i = 0; i < n; i++) {
-        char field[32];
-        snprintf(field, sizeof field, "prompt[%zu]", i);
-        enum err err = one_prompt(c, json_array_get(v, i), field, &prompts[i], e);
-        if (err)
-            return err;
-    }
-    return OK;
+    return api_read_prompts(c, v, "prompt", one_prompt, job, e);
 }
 
 /* --- parse ---------------------------------------------------------------------------------- */

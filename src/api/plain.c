@@ -190,15 +190,7 @@ static enum err parse(struct api_call *c,
                              "'prompts' has %zu prompts; 1 to %u are allowed",
                              n,
                              c->api->max_choices);
-    struct api_prompt *prompts = api_job_prompts(job, (uint32_t)n);
-    for (size_t i = 0; i < n; i++) {
-        char field[32];
-        snprintf(field, sizeof field, "prompts[%zu]", i);
-        enum err err = parse_one(c, json_array_get(list, i), field, &prompts[i], e);
-        if (err)
-            return err;
-    }
-    return OK;
+    return api_read_prompts(c, list, "prompts", parse_one, job, e);
 }
 
 /* --- answers -------------------------------------------------------------------------------- */

@@ -54,20 +54,11 @@ static enum err encode_content(const struct api_call *c,
                                struct err_info *e)
 {
     const struct tokenizer *t = c->tokenizer;
-    int64_t id;
-    enum err err = OK;
     if (json_is_string(v))
         return native_encode(t, v, add_special, parse_special, ids, e);
     if (!json_is_array(v))
         return api_wrong_type("content", "a string", v, e);
-    for (size_t i = 0; !err && i < json_array_size(v); i++) {
-        const json_t *item = json_array_get(v, i);
-        if (json_is_string(item))
-            err = native_encode(t, item, add_special && i == 0, parse_special, ids, e);
-        else if (!(err = api_int_of(item, "content", 0, (int64_t)tokenizer_n_vocab(t) - 1, &id, e)))
-            token_list_add(ids, (token_id)id);
-    }
-    return err;
+    return native_encode_list(t, v, "content", add_special, parse_special, ids, e);
 }
 
 static enum err tokenize_content(struct api_call *c, const json_t *body, struct err_info *e)
