@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_MAX_TOKENS 50
+#define DEFAULT_MAX_TOKENS 50 /* where the operator gave none */
 #define DEFAULT_TOP_K 50
 #define DEFAULT_TOP_P 0.9
 
@@ -105,8 +105,8 @@ static enum err check_types(const struct api_input *in, const char *prompts, str
 }
 
 /* strategy decides which of temperature, top_k and top_p count; those that do not are checked all
- * the same. */
-static enum err apply_strategy(json_t *body, struct err_info *e)
+ * the same. Without one it is greedy, but where the operator gave a temperature, all count. */
+static enum err apply_strategy(const struct api *a, json_t *body, struct err_info *e)
 {
     const json_t *v = api_get(body, "strategy");
     const char *strategy = v ? json_string_value(v) : "greedy";
@@ -117,6 +117,8 @@ static enum err apply_strategy(json_t *body, struct err_info *e)
         (err = api_get_real(body, "top_p", 0, 1, &top_p, e)) ||
         (err = api_get_real(body, "temperature", 0, 2, &temperature, e)))
         return err;
+    if (!v && json_object_get(a->defaults, "temperature"))
+        return OK;
     if (strcmp(strategy, "greedy") == 0) {
         json_object_set_new(body, "temperature", json_integer(0));
         json_object_del(body, "top_k");
@@ -146,13 +148,14 @@ static enum err adapt(struct api_call *c, const json_t *body, json_t **out, stru
     json_t *v = *out = json_copy((json_t *)body); /* its members are shared, not changed */
     const json_t *id = api_get(v, "model_id");
     s->max_tokens_given = api_get(v, "max_tokens");
-    api_set_default(v, "max_tokens", json_integer(DEFAULT_MAX_TOKENS));
+    const uint32_t usual = c->api->cfg.max_tokens; /* the operator's, or 0 */
+    api_set_default(v, "max_tokens", json_integer(usual ? usual : DEFAULT_MAX_TOKENS));
     json_object_set_new(v, "return_tokens", json_true());
     json_object_set_new(v, "stream", json_boolean(s->stream));
     if (id)
         json_object_set(v, "model", (json_t *)id);
     if (!s->bare)
-        return apply_strategy(v, e);
+        return apply_strategy(c->api, v, e);
     api_set_default(v, "temperature", json_integer(0));
     api_set_default(v, "top_k", json_integer(DEFAULT_TOP_K));
     return OK;

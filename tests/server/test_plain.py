@@ -58,6 +58,37 @@ def test_the_default_length_gives_way(start_server):
     s.json("POST", "/generate", {"prompt": "one two", "max_tokens": 50}, status=400)
 
 
+def test_the_operator_has_the_defaults(start_server):
+    s = start_server("--max-tokens", 7, "--temperature", 1.5, "--top-k", 20, "--top-p", 0.9, "--seed", 3)
+    body = {"prompt": "Tell me", "ignore_eos": True}
+    many = {"prompts": ["Tell me"] * 2, "ignore_eos": True}
+
+    def tokens(**more):
+        got = s.json("POST", "/generate", {**body, **more})
+        return got["token_ids"][-got["num_generated"]:]
+
+    def same(**more):
+        more = {"max_tokens": 7, "return_tokens": True, **more}
+        return s.json("POST", "/v1/completions", {**body, **more})["choices"][0]["tokens"]
+
+    assert tokens() == same() != same(temperature=0)
+    assert len(tokens()) == 7 and len(tokens(max_tokens=9)) == 9
+    assert tokens(temperature=0.5, top_k=3) == same(temperature=0.5, top_k=3)
+    assert tokens(strategy="greedy") == same(temperature=0)
+    assert tokens(strategy="top_k") == same(top_p=1)
+    assert tokens(strategy="top_p", top_p=0.5) == same(top_k=0, top_p=0.5)
+    s.json("POST", "/generate", {**body, "top_p": 2}, status=400)
+    for path in "/batch/generate", "/v1/batch/completions":
+        got = s.json("POST", path, many)["results"]
+        assert [r["token_ids"][-7:] for r in got] == [same()] * 2
+        assert [r["num_generated"] for r in got] == [7] * 2
+    events = sse(s.request("POST", "/stream/generate", body)[2])
+    assert [o["token_id"] for e, o in events if e == "token"] == same()
+    # the operator's length, as the route's own, gives way to what fits
+    s = start_server("--max-tokens", 30, "--context", 24)
+    assert len(s.json("POST", "/generate", {**body, "prompt": "one two"})["token_ids"]) <= 24
+
+
 @pytest.mark.parametrize("path", ["/batch/generate", "/realize/batch"])
 def test_generate_many(server, path):
     prompts = ["Once", "What is 2 + 3?", "The capital of France is"]
