@@ -388,20 +388,33 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     }
 }
 
-/* "--max-queue=5" if WEIR_MAX_QUEUE=5 is set, else NULL. malloc'd. */
-static char *flag_from_env(const char *name)
+/* Is a flag without a value set? Ends the process, as for a wrong option, on any other word. */
+static bool is_set(const char *env, const char *value)
 {
+    static const char *const words[] = {"1", "on", "true", "0", "off", "false"};
+    for (size_t i = 0; i < 6; i++)
+        if (strcmp(value, words[i]) == 0)
+            return i < 3;
+    fprintf(stderr, "weir: %s=%s: not 1, on, true, 0, off or false\n", env, value);
+    exit(EXIT_USAGE);
+}
+
+/* "--max-queue=5" if WEIR_MAX_QUEUE=5 is set, "--gpu-zero-buffers" if WEIR_GPU_ZERO_BUFFERS=1 is,
+ * else NULL. malloc'd. */
+static char *flag_from_env(const struct argp_option *o)
+{
+    const char *name = o->name;
     char env[64] = "WEIR_";
     size_t n = 5;
     for (const char *c = name; *c && n < sizeof env - 1; c++)
         env[n++] = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
     env[n] = '\0';
     const char *value = getenv(env);
-    if (!value || !*value)
+    if (!value || !*value || (!o->arg && !is_set(env, value)))
         return NULL;
     size_t size = strlen(name) + strlen(value) + 4;
     char *flag = mem_alloc(size);
-    snprintf(flag, size, "--%s=%s", name, value);
+    snprintf(flag, size, "--%s%s%s", name, o->arg ? "=" : "", o->arg ? value : "");
     return flag;
 }
 
@@ -428,7 +441,7 @@ void serve_parse(int argc, char **argv, struct serve_options *o)
     int n = 0;
     all[n++] = argv[0];
     for (size_t i = 0; i < n_options; i++) {
-        char *flag = serve_flags[i].name ? flag_from_env(serve_flags[i].name) : NULL;
+        char *flag = serve_flags[i].name ? flag_from_env(&serve_flags[i]) : NULL;
         if (flag)
             all[n++] = o->env_argv[o->n_env++] = flag;
     }

@@ -58,6 +58,16 @@ def test_environment_is_checked_like_flags():
     assert r.returncode == 2 and b"--kv-memory" in r.stderr
 
 
+@pytest.mark.parametrize("value, status", [("1", 1), ("on", 1), ("true", 1), ("0", 1), ("off", 1),
+                                           ("false", 1), ("", 1), ("yes please", 2)])
+def test_a_flag_without_a_value_in_the_environment(value, status):
+    """1: it came as far as the model's file, which is not there; 2: the flag is wrong."""
+    r = weir("serve", "--port", "0", "-m", "/nonexistent", env={"WEIR_GPU_ZERO_BUFFERS": value})
+    lines = [x for x in r.stderr.splitlines() if not x.startswith(b"weir: info: ")]
+    assert r.returncode == status and len(lines) == 1, r
+    assert (b"WEIR_GPU_ZERO_BUFFERS=yes please: " in r.stderr) == (status == 2)
+
+
 @pytest.mark.parametrize("args", [
     ["run", "-m", "/nonexistent.gguf", "-p", "x"], ["serve", "--port", "0", "-m", "/nonexistent"],
     ["logits", "-m", NANO, "--tokens", "999999"], ["logits", "-m", NANO, "--tokens", "1,x"],
