@@ -336,7 +336,9 @@ void api_choices_destroy(struct api_call *c); /* requests not submitted, or ende
 void api_health(struct api_call *c, const struct api_input *in); /* models.c */
 void api_models(struct api_call *c, const struct api_input *in);
 void api_model(struct api_call *c, const struct api_input *in);
-void api_put_model(const struct api_call *c, struct buf *out);         /* its object */
+void api_put_model(const struct api_call *c, struct buf *out); /* its object */
+/* The model's id, as a field. */
+void api_field_model(const struct api_call *c, const char *name, struct buf *out);
 void api_metrics(struct api_call *c, const struct api_input *in);      /* metrics.c */
 void api_metrics_llama(const struct engine_stats *s, struct buf *out); /* metrics_llama.c */
 void api_kv(struct api_call *c, const struct api_input *in);           /* kv.c */

@@ -257,8 +257,7 @@ static void whole(struct api_call *c, struct buf *out)
     buf_char(out, ']');
     if (!c->vectors->openai)
         return;
-    buf_str(out, ",\"model\":");
-    buf_add(out, c->api->model_json.data, c->api->model_json.len);
+    api_field_model(c, "model", out);
     api_put_text_usage(c, out);
     api_add_timeline(c, out);
     buf_char(out, '}');

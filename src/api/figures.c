@@ -55,8 +55,8 @@ void api_figures(struct api_call *c, const struct api_input *in)
     engine_stats_get(c->engine, &s);
     for (int i = FINISH_NONE; i <= FINISH_ERROR; i++)
         n_requests += s.requests_by_finish[i];
-    buf_str(out, "{\"model_name\":");
-    buf_add(out, c->api->model_json.data, c->api->model_json.len);
+    buf_char(out, '{');
+    api_field_model(c, "model_name", out);
     /* of the time that steps took, so an idle server does not get slower */
     api_field_real(out,
                    "throughput_tok_per_sec",
@@ -85,12 +85,9 @@ void api_plain_models(struct api_call *c, const struct api_input *in)
 {
     (void)in;
     struct buf *out = &c->body;
-    const char *id = c->api->model_json.data;
-    size_t n = c->api->model_json.len;
-    buf_str(out, "{\"models\":[{\"id\":");
-    buf_add(out, id, n);
-    buf_str(out, ",\"name\":");
-    buf_add(out, id, n);
+    buf_str(out, "{\"models\":[{");
+    api_field_model(c, "id", out);
+    api_field_model(c, "name", out);
     if (c->engine) {
         struct buf text = {0};
         const struct model *m = engine_model(c->engine);

@@ -116,10 +116,9 @@ static void write_prefix(struct api_call *c, const struct api_dialect *d, bool s
     buf_str(b, c->id);
     buf_str(b, "\",\"object\":\"");
     buf_str(b, stream ? d->chunk_object : d->object);
-    buf_str(b, "\",\"created\":");
-    api_put_int(b, c->created);
-    buf_str(b, ",\"model\":");
-    buf_add(b, c->api->model_json.data, c->api->model_json.len);
+    buf_char(b, '"');
+    api_field_int(b, "created", c->created);
+    api_field_model(c, "model", b);
     buf_str(b, ",\"system_fingerprint\":\"build-" WEIR_VERSION "\"");
     buf_str(b, ",\"choices\":[");
 }

@@ -43,8 +43,8 @@ static void put_head(const struct api_call *c, struct buf *out)
 {
     buf_str(out, "{\"id\":\"");
     buf_str(out, c->id);
-    buf_str(out, "\",\"type\":\"message\",\"role\":\"assistant\",\"model\":");
-    buf_add(out, c->api->model_json.data, c->api->model_json.len);
+    buf_str(out, "\",\"type\":\"message\",\"role\":\"assistant\"");
+    api_field_model(c, "model", out);
     buf_str(out, ",\"content\":[");
 }
 

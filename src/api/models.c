@@ -80,8 +80,8 @@ static void put_for_anthropic(const struct api_call *c, struct buf *out)
     struct tm utc;
     char when[32];
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&created, &utc));
-    buf_str(out, ",\"type\":\"model\",\"display_name\":");
-    buf_add(out, c->api->model_json.data, c->api->model_json.len);
+    buf_str(out, ",\"type\":\"model\"");
+    api_field_model(c, "display_name", out);
     buf_printf(out, ",\"created_at\":\"%s\",\"lifecycle\":\"active\"", when);
     if (c->engine)
         buf_printf(out,
@@ -90,19 +90,24 @@ static void put_for_anthropic(const struct api_call *c, struct buf *out)
                    engine_n_ctx(c->engine));
 }
 
+void api_field_model(const struct api_call *c, const char *name, struct buf *out)
+{
+    api_field(out, name);
+    buf_add(out, c->api->model_json.data, c->api->model_json.len);
+}
+
 void api_put_model(const struct api_call *c, struct buf *out)
 {
-    buf_str(out, "{\"id\":");
-    buf_add(out, c->api->model_json.data, c->api->model_json.len);
-    buf_str(out, ",\"object\":\"model\",\"created\":");
-    api_put_int(out, c->api->created);
+    buf_char(out, '{');
+    api_field_model(c, "id", out);
+    buf_str(out, ",\"object\":\"model\"");
+    api_field_int(out, "created", c->api->created);
     buf_str(out, ",\"owned_by\":\"weir\"");
     put_for_anthropic(c, out);
     put_names(c->api->cfg.names, c->api->cfg.n_names, ",\"aliases\":[", out);
     put_names(c->api->cfg.tags, c->api->cfg.n_tags, ",\"tags\":[", out);
     if (c->engine) { /* known once it is loaded */
-        buf_str(out, ",\"max_model_len\":");
-        api_put_int(out, engine_n_ctx(c->engine));
+        api_field_int(out, "max_model_len", engine_n_ctx(c->engine));
         put_meta(c, out);
     }
     buf_char(out, '}');
@@ -113,10 +118,9 @@ void api_models(struct api_call *c, const struct api_input *in)
     (void)in;
     buf_str(&c->body, "{\"object\":\"list\",\"data\":[");
     api_put_model(c, &c->body);
-    buf_str(&c->body, "],\"has_more\":false,\"first_id\":");
-    buf_add(&c->body, c->api->model_json.data, c->api->model_json.len);
-    buf_str(&c->body, ",\"last_id\":");
-    buf_add(&c->body, c->api->model_json.data, c->api->model_json.len);
+    buf_str(&c->body, "],\"has_more\":false");
+    api_field_model(c, "first_id", &c->body);
+    api_field_model(c, "last_id", &c->body);
     buf_char(&c->body, '}');
     api_answer_json(c, 200);
 }

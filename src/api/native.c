@@ -121,8 +121,8 @@ static void put_end(const struct api_choice *ch, struct buf *out)
     uint32_t n_out = request_n_completion(ch->req);
     buf_str(out, ",\"id_slot\":");
     api_put_int(out, s->id_slot);
-    buf_str(out, ",\"stop\":true,\"model\":");
-    buf_add(out, c->api->model_json.data, c->api->model_json.len);
+    buf_str(out, ",\"stop\":true");
+    api_field_model(c, "model", out);
     buf_printf(out,
                ",\"tokens_predicted\":%u,\"tokens_evaluated\":%u,\"generation_settings\":",
                n_out,

@@ -555,8 +555,7 @@ void native_put_settings(const struct api_call *c,
     }
     buf_char(out, '{');
     api_field_int(out, "n_ctx", engine_n_ctx(c->engine));
-    api_field(out, "model");
-    buf_add(out, c->api->model_json.data, c->api->model_json.len);
+    api_field_model(c, "model", out);
     api_field_int(out, "seed", (int64_t)p.sample.seed);
     api_field_real(out, "temperature", (double)p.sample.temperature);
     api_field_real(out, "top_k", p.sample.top_k);

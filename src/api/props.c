@@ -45,10 +45,9 @@ void api_props(struct api_call *c, const struct api_input *in)
     native_put_settings(c, NULL, NULL, out);
     buf_printf(out,
                ",\"prompt\":\"\",\"next_token\":{\"has_next_token\":true,\"has_new_line\":false,"
-               "\"n_remain\":-1,\"n_decoded\":0,\"stopping_word\":\"\"}},\"total_slots\":%u,"
-               "\"model_alias\":",
+               "\"n_remain\":-1,\"n_decoded\":0,\"stopping_word\":\"\"}},\"total_slots\":%u",
                s.max_running);
-    buf_add(out, c->api->model_json.data, c->api->model_json.len);
+    api_field_model(c, "model_alias", out);
     api_field_text(out, "model_path", c->api->model_path);
     put_template(c, out);
     put_token(c, "bos_token", tokenizer_bos(engine_tokenizer(c->engine)), out);

@@ -239,8 +239,8 @@ static void whole(struct api_call *c, struct buf *out)
     if (!v->plain) {
         buf_str(out, "{\"id\":\"");
         buf_str(out, c->id);
-        buf_str(out, "\",\"object\":\"list\",\"model\":");
-        buf_add(out, c->api->model_json.data, c->api->model_json.len);
+        buf_str(out, "\",\"object\":\"list\"");
+        api_field_model(c, "model", out);
         api_put_text_usage(c, out);
         api_add_timeline(c, out);
         buf_str(out, ",\"results\":");

@@ -44,10 +44,10 @@ static void put_head(const struct api_call *c,
     const struct responses *r = c->state;
     buf_str(out, "{\"id\":\"");
     buf_str(out, c->id);
-    buf_str(out, "\",\"object\":\"response\",\"created_at\":");
-    api_put_int(out, c->created);
-    buf_printf(out, ",\"status\":\"%s\",\"model\":", status);
-    buf_add(out, c->api->model_json.data, c->api->model_json.len);
+    buf_str(out, "\",\"object\":\"response\"");
+    api_field_int(out, "created_at", c->created);
+    api_field_text(out, "status", status);
+    api_field_model(c, "model", out);
     if (failure) {
         buf_str(out, ",\"error\":{\"code\":\"server_error\"");
         api_field_text(out, "message", failure->text);
