@@ -36,6 +36,25 @@ def test_every_file_of_the_flow_exists():
     assert not [p for p in sorted(paths) if not (ROOT / p).exists()]
 
 
+def test_every_file_that_a_contributor_is_sent_to_exists():
+    rows = re.findall(r"^\| (?:a|an) .*", (ROOT / "CONTRIBUTING.md").read_text(), re.M)
+    files = set(re.findall(r"[\w./]+\.(?:c|h|cu|cuh|py|json|md)\b", "\n".join(rows)))
+    folders = [ROOT / f for f in ("src", "tests", "docs")]
+    there = {str(p.relative_to(ROOT)) for f in folders for p in f.rglob("*.*")} | {"README.md"}
+    names = {pathlib.Path(p).name for p in there}
+    files.remove("linear_FAMILY_impl.h")
+    assert len(rows) > 10 and len(files) > 40
+    assert not [f for f in sorted(files) if f not in there and ("/" in f or f not in names)]
+
+
+def test_every_format_of_tool_calls_is_listed():
+    source = (ROOT / "src/chat/reply/formats.c").read_text()
+    table = source.split("reply_formats[] = {")[1].split("};\nconst")[0]
+    names = re.findall(r'^    \{\.name = "([^"]+)"', table, re.M)
+    text = (ROOT / "docs/API.md").read_text().split("`weir serve --tool-format`")[1].split("\n\n")[0]
+    assert len(names) > 20 and set(re.findall(r"`([a-z][a-z0-9.-]+)`", text)) >= set(names)
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_lead_somewhere(document):
     path = ROOT / document
