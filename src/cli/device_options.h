@@ -16,7 +16,7 @@
      "NAME",                                                                                       \
      0,                                                                                            \
      "cpu, cuda or cuda:N (see weir devices), or auto: a GPU if there is one that the model fits " \
-     "on (default auto)",                                                                          \
+     "on (default: what WEIR_DEVICE says, else auto)",                                             \
      group},                                                                                       \
         {"gpu-memory",                                                                             \
          CLI_KEY_GPU_MEMORY,                                                                       \
