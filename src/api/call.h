@@ -312,6 +312,9 @@ enum err api_join_parts(const json_t *parts,
                         bool may_refuse,
                         struct buf *out,
                         struct err_info *e) WEIR_MUST_USE;
+/* Whether the model is to think, by both names that templates have for it, into vars, unless
+ * `given`, the client's own variables or NULL, has the name. (chat.c) */
+void api_say_thinking(json_t *vars, const json_t *given, bool on);
 /* A prompt of token ids, taken as it is. (completions.c) */
 enum err api_ids_prompt(struct api_call *c,
                         const json_t *v,

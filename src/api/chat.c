@@ -174,6 +174,14 @@ static enum err check_var_name(const char *name,
         e, ERR_INVALID, "chat_template_kwargs", "'chat_template_kwargs' may not set '%s'", name);
 }
 
+void api_say_thinking(json_t *vars, const json_t *given, bool on)
+{
+    static const char *const names[] = {"enable_thinking", "thinking"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (!json_object_get(given, names[i]))
+            json_object_set_new(vars, names[i], json_boolean(on));
+}
+
 /* How hard to think, as OpenAI's clients ask: a variable, of templates that have it. Not at all is
  * something that those know too which can be told whether to think; others do not think. */
 static enum err parse_effort(const struct api_call *c,
@@ -188,8 +196,8 @@ static enum err parse_effort(const struct api_call *c,
     if (!json_is_string(v))
         return api_wrong_type(field, "a string", v, e);
     const bool none = strcmp(json_string_value(v), "none") == 0;
-    if (none && !json_object_get(json_object_get(body, "chat_template_kwargs"), "enable_thinking"))
-        json_object_set_new(vars, "enable_thinking", json_false());
+    if (none)
+        api_say_thinking(vars, json_object_get(body, "chat_template_kwargs"), false);
     if (none && !chat_template_traits(c->api->tmpl)->effort)
         return OK;
     if (!chat_template_traits(c->api->tmpl)->effort)

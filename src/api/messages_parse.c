@@ -489,8 +489,8 @@ static enum err adapt_thinking(const json_t *body, json_t *b, struct err_info *e
     if (on && budget > 0)
         json_object_set_new(b, "thinking_budget_tokens", json_integer(budget));
     json_t *kwargs = api_own_object(b, "chat_template_kwargs");
-    if (kwargs && !json_object_get(kwargs, "enable_thinking"))
-        json_object_set_new(kwargs, "enable_thinking", json_boolean(on));
+    if (kwargs)
+        api_say_thinking(kwargs, kwargs, on);
     return OK; /* what is no object is refused where it is read */
 }
 

@@ -381,9 +381,8 @@ static enum err adapt_effort(json_t *effort, json_t *b, struct err_info *e)
         return OK; /* refused where it is read */
     if (!json_object_get(kwargs, "reasoning_effort"))
         json_object_set(kwargs, "reasoning_effort", effort);
-    if (strcmp(json_string_value(effort), "none") == 0 &&
-        !json_object_get(kwargs, "enable_thinking"))
-        json_object_set_new(kwargs, "enable_thinking", json_false());
+    if (strcmp(json_string_value(effort), "none") == 0)
+        api_say_thinking(kwargs, kwargs, false);
     return OK;
 }
 

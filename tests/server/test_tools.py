@@ -467,6 +467,9 @@ def test_templates_of_the_operator(start_server, tmp_path):
     def prompt(server, **more):
         return server.json("POST", "/apply-template", {**ask, **more})["prompt"]
 
+    def n_input(server, **more):
+        return server.json("POST", "/v1/chat/completions/input_tokens", {**ask, **more})["input_tokens"]
+
     for flag, default in (("on", "True"), ("off", "False"), ("auto", "")):
         server = start_server("--chat-template-file", file, "--reasoning", flag)
         # a template that never asks whether enable_thinking is defined has it as true
@@ -476,8 +479,18 @@ def test_templates_of_the_operator(start_server, tmp_path):
             assert prompt(server, **kwargs) == f"[hi]{given} {default}"
             kind = {"type": "enabled" if given else "disabled"}
             shown = server.json("POST", "/v1/messages/count_tokens", {**ask, "thinking": kind})
-            plain = server.json("POST", "/v1/chat/completions/input_tokens", {**ask, **kwargs})
-            assert shown["input_tokens"] == plain["input_tokens"]
+            both = {"chat_template_kwargs": {"enable_thinking": given, "thinking": given}}
+            assert shown["input_tokens"] == n_input(server, **both)
+            kept = {"thinking": {"type": "disabled"}, "chat_template_kwargs": {"thinking": given}}
+            shown = server.json("POST", "/v1/messages/count_tokens", {**ask, **kept})
+            both = {"chat_template_kwargs": {"enable_thinking": False, "thinking": given}}
+            assert shown["input_tokens"] == n_input(server, **both)
+        # not to think at all is said by both names, but for what the client says itself
+        assert prompt(server, reasoning_effort="none") == "[hi]False False"
+        said = {"reasoning_effort": "none", "chat_template_kwargs": {"thinking": "yes"}}
+        assert prompt(server, **said) == "[hi]False yes"
+        shown = server.json("POST", "/v1/responses/input_tokens", {"input": "hi", "reasoning": {"effort": "none"}})
+        assert shown["input_tokens"] == n_input(server, reasoning_effort="none")
         assert server.json("GET", "/props")["chat_template"] == file.read_text()
     for text, words in (("{% if %}", "1"), ("", "empty")):
         file.write_text(text)
