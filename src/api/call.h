@@ -312,6 +312,8 @@ enum err api_join_parts(const json_t *parts,
                         bool may_refuse,
                         struct buf *out,
                         struct err_info *e) WEIR_MUST_USE;
+/* What the request is rendered with, once c->tools is read. (reply.c) */
+const struct chat_template *api_template(const struct api_call *c);
 /* Whether the model is to think, by both names that templates have for it, into vars, unless
  * `given`, the client's own variables or NULL, has the name. (chat.c) */
 void api_say_thinking(json_t *vars, const json_t *given, bool on);

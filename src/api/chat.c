@@ -198,9 +198,9 @@ static enum err parse_effort(const struct api_call *c,
     const bool none = strcmp(json_string_value(v), "none") == 0;
     if (none)
         api_say_thinking(vars, json_object_get(body, "chat_template_kwargs"), false);
-    if (none && !chat_template_traits(c->api->tmpl)->effort)
+    if (none && !chat_template_traits(api_template(c))->effort)
         return OK;
-    if (!chat_template_traits(c->api->tmpl)->effort)
+    if (!chat_template_traits(api_template(c))->effort)
         return err_set_field(
             e, ERR_INVALID, field, "'reasoning_effort' is not supported by this model's template");
     if (json_object_get(vars, field))
@@ -259,7 +259,7 @@ static enum err parse_vars(const struct api_call *c,
             return err;
     }
     json_object_update_missing(*out, json_object_get(c->api->defaults, "chat_template_kwargs"));
-    if (chat_template_traits(c->api->tmpl)->wants_thinking &&
+    if (chat_template_traits(api_template(c))->wants_thinking &&
         !json_object_get(*out, "enable_thinking"))
         json_object_set_new(*out, "enable_thinking", json_true());
     add_dates(*out);

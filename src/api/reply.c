@@ -12,6 +12,11 @@
 #include <string.h>
 #include <sys/random.h>
 
+const struct chat_template *api_template(const struct api_call *c)
+{
+    return chat_template_for(c->api->tmpl, chat_tools_wanted(&c->tools));
+}
+
 enum err api_reply_encode(struct api_call *c,
                           const json_t *messages,
                           const json_t *vars,
@@ -26,7 +31,7 @@ enum err api_reply_encode(struct api_call *c,
                                    add_generation_prompt,
                                    json_string_value(begun),
                                    json_string_length(begun)};
-    c->reply = (struct reply_config){.style = chat_template_style(c->api->tmpl),
+    c->reply = (struct reply_config){.style = chat_template_style(api_template(c)),
                                      .one_call = !c->tools.parallel};
     if (chat_tools_wanted(&c->tools))
         c->reply.tools = c->tools.list;

@@ -15,7 +15,8 @@ struct chat_template {
     struct err_info problem; /* of compiling */
     struct chat_traits traits;
     struct reply_style detected, style;
-    bool format_off; /* calls are not to be looked for */
+    bool format_off;                /* calls are not to be looked for */
+    struct chat_template *tool_use; /* for requests with tools; NULL: itself */
 };
 
 /* Render messages, given as JSON of our own, into *out. */
@@ -39,23 +40,124 @@ static bool shows(const struct chat_template *t, const char *messages, const cha
     return found;
 }
 
-#define PROBE_CALL(arguments)                                                                      \
-    "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"\",\"tool_"      \
-    "calls\":"                                                                                     \
-    "[{\"id\":\"abcdefghi\",\"type\":\"function\",\"function\":{\"name\":\"f\","                   \
-    "\"arguments\":" arguments                                                                     \
-    "}}]},{\"role\":\"tool\",\"tool_call_id\":\"abcdefghi\",\"name\":\"f\",\"content\":"           \
-    "\"r\"}]"
+/* A conversation in which the assistant calls a tool and has its result. */
+struct call_probe {
+    const char *id;
+    const char *content; /* the assistant's, as JSON */
+    const char *field;   /* NULL, or another of its message; its value is "zr" */
+    bool as_text;        /* the arguments, which are {"zq":"zv"}, are given as text */
+    bool second;         /* there is another call, with {"zg":"zv"} */
+};
+
+static void put_call(struct buf *out, const char *id, const char *key, bool as_text)
+{
+    const char *quote = as_text ? "\"" : "", *mark = as_text ? "\\\"" : "\"";
+    buf_printf(out,
+               "{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":%s",
+               id,
+               quote);
+    buf_printf(out, "{%s%s%s:%szv%s}%s}}", mark, key, mark, mark, mark, quote);
+}
+
+static void put_result(struct buf *out, const char *id)
+{
+    buf_printf(
+        out, ",{\"role\":\"tool\",\"tool_call_id\":\"%s\",\"name\":\"f\",\"content\":\"r\"}", id);
+}
+
+static bool call_shows(const struct chat_template *t, struct call_probe p, const char *text)
+{
+    static const char second[] = "abcdefghj";
+    struct buf all = {0};
+    buf_printf(&all,
+               "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":%s",
+               p.content);
+    if (p.field)
+        buf_printf(&all, ",\"%s\":\"zr\"", p.field);
+    buf_str(&all, ",\"tool_calls\":[");
+    put_call(&all, p.id, "zq", p.as_text);
+    if (p.second) {
+        buf_char(&all, ',');
+        put_call(&all, second, "zg", p.as_text);
+    }
+    buf_str(&all, "]}");
+    put_result(&all, p.id);
+    if (p.second)
+        put_result(&all, second);
+    buf_char(&all, ']');
+    bool found = shows(t, buf_cstr(&all), text);
+    buf_deinit(&all);
+    return found;
+}
 
 /* Of arguments given as an object and as text, which come out as JSON? Printed as Python's own
  * dictionaries they have single quotes; JSON text printed as JSON has escaped ones. */
-static bool wants_text(const struct chat_template *t)
+static bool wants_text(const struct chat_template *t, struct call_probe p)
 {
-    static const char object[] = PROBE_CALL("{\"zq\":\"zv\"}");
-    static const char text[] = PROBE_CALL("\"{\\\"zq\\\":\\\"zv\\\"}\"");
-    if (shows(t, object, "zq") && !shows(t, object, "'zq'"))
+    if (call_shows(t, p, "zq") && !call_shows(t, p, "'zq'"))
         return false;
-    return shows(t, text, "\"zq\"");
+    p.as_text = true;
+    return call_shows(t, p, "\"zq\"");
+}
+
+/* Does it write calls at all, whatever it makes of their arguments? */
+static bool shows_call(const struct chat_template *t, struct call_probe p)
+{
+    if (call_shows(t, p, "zq"))
+        return true;
+    p.as_text = true;
+    return call_shows(t, p, "zq");
+}
+
+/* Where it looks for reasoning. */
+static void find_reasoning(struct chat_template *t, struct call_probe p, bool mentioned)
+{
+    static const char parts[] = "[{\"type\":\"thinking\",\"thinking\":\"zr\",\"zother\":1},"
+                                "{\"type\":\"text\",\"text\":\"zt\"}]";
+    struct call_probe in_parts = p, with_words = p;
+    p.field = "reasoning_content";
+    if (call_shows(t, p, "zr"))
+        return;
+    p.field = with_words.field = "thinking";
+    t->traits.thinking = mentioned || call_shows(t, p, "zr");
+    if (t->traits.thinking) {
+        with_words.content = "\"w\"";
+        t->traits.thinking_alone = call_shows(t, p, "") && !call_shows(t, with_words, "");
+        return;
+    }
+    in_parts.content = parts;
+    t->traits.thinking_parts = call_shows(t, in_parts, "zr") && call_shows(t, in_parts, "zt") &&
+                               !call_shows(t, in_parts, "zother"); /* it would print them as JSON */
+}
+
+/* Does it refuse empty messages of the assistant, but not such a part? */
+static bool wants_empty_parts(const struct chat_template *t)
+{
+    static const char empty[] = "[{\"role\":\"user\",\"content\":\"q\"},"
+                                "{\"role\":\"assistant\",\"content\":\"\"},"
+                                "{\"role\":\"user\",\"content\":\"q\"}]";
+    static const char part[] =
+        "[{\"role\":\"user\",\"content\":\"q\"},"
+        "{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"\"}]},"
+        "{\"role\":\"user\",\"content\":\"q\"}]";
+    return !shows(t, empty, "") && shows(t, part, "");
+}
+
+/* What it wants of messages of the assistant; mentioned: its source reads `message.thinking`. */
+static void find_call_traits(struct chat_template *t, bool mentioned)
+{
+    struct call_probe p = {.id = "abcdefghi", .content = "\"\""}, null = p;
+    null.content = "null";
+    t->traits.null_content = !shows_call(t, p) && shows_call(t, null);
+    p = t->traits.null_content ? null : p;
+    struct call_probe long_id = p, two = p;
+    p.as_text = long_id.as_text = two.as_text = t->traits.text_arguments = wants_text(t, p);
+    long_id.id = "call_abcdefghi";
+    two.second = true;
+    t->traits.short_ids = call_shows(t, p, "") && !call_shows(t, long_id, "");
+    t->traits.one_call = call_shows(t, p, "zq") && !call_shows(t, two, "zg");
+    t->traits.empty_parts = wants_empty_parts(t);
+    find_reasoning(t, p, mentioned);
 }
 
 /* Does it read `enable_thinking` and never ask whether that is defined, nor give it a default? Such
@@ -101,12 +203,12 @@ static void find_traits(struct chat_template *t, const char *source, size_t n)
 {
     static const char calls[] = "tool_calls", thinking[] = "message.thinking";
     t->traits.effort = jinja_reads(t->jinja, "reasoning_effort");
-    t->traits.thinking = memmem(source, n, thinking, sizeof thinking - 1) != NULL;
     t->traits.wants_thinking = reads_thinking(t, source, n);
     t->traits.functions = jinja_reads(t->jinja, "functions") && !jinja_reads(t->jinja, "tools");
     t->traits.tools = t->traits.functions || jinja_reads(t->jinja, "tools");
     t->traits.calls = memmem(source, n, calls, sizeof calls - 1) != NULL;
-    t->traits.text_arguments = t->traits.calls && wants_text(t);
+    if (t->traits.calls)
+        find_call_traits(t, memmem(source, n, thinking, sizeof thinking - 1) != NULL);
     t->traits.system = shows(t,
                              "[{\"role\":\"system\",\"content\":\"zq\"},"
                              "{\"role\":\"user\",\"content\":\"q\"}]",
@@ -143,9 +245,26 @@ void chat_template_destroy(struct chat_template *t)
 {
     if (!t)
         return;
+    chat_template_destroy(t->tool_use);
     jinja_destroy(t->jinja);
     free(t->source);
     free(t);
+}
+
+bool chat_template_add_tool_use(struct chat_template *t, const char *source, size_t n_bytes)
+{
+    struct chat_template *other = chat_template_create(source, n_bytes);
+    if (!other->jinja) {
+        chat_template_destroy(other);
+        return false;
+    }
+    t->tool_use = other;
+    return true;
+}
+
+const struct chat_template *chat_template_for(const struct chat_template *t, bool tools)
+{
+    return tools && t->tool_use ? t->tool_use : t;
 }
 
 const char *chat_template_source(const struct chat_template *t, size_t *n_bytes)
@@ -198,7 +317,7 @@ enum err chat_template_set_style(struct chat_template *t,
         t->style.format = no_format ? NULL : reply_format_find(format);
     if (own_thoughts)
         t->style.thoughts = no_thoughts ? NULL : reply_thoughts_find(thoughts);
-    return OK;
+    return t->tool_use ? chat_template_set_style(t->tool_use, format, thoughts, e) : OK;
 }
 
 /* {"bos_token": ..., "eos_token": ...}; NULL without memory. */

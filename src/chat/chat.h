@@ -22,6 +22,13 @@ struct chat_template;
 struct chat_template *chat_template_create(const char *source, size_t n_bytes);
 void chat_template_destroy(struct chat_template *t);
 
+/* Another template for requests with tools (the GGUF's tokenizer.chat_template.tool_use), once,
+ * before styles are set. False: it cannot be run, and is not used. */
+bool chat_template_add_tool_use(struct chat_template *t, const char *source, size_t n_bytes);
+
+/* The one that a request is rendered with: t itself where there is no other. */
+const struct chat_template *chat_template_for(const struct chat_template *t, bool tools);
+
 /* What it was made of: [*n_bytes], empty if the model has none; lives as long as t. */
 const char *chat_template_source(const struct chat_template *t, size_t *n_bytes);
 
@@ -37,12 +44,19 @@ struct chat_traits {
     bool functions;      /* `functions`, which is their JSON as text */
     bool calls;          /* it writes tool_calls of messages */
     bool text_arguments; /* it wants their arguments as JSON text, not as an object */
+    bool null_content;   /* it writes calls only of messages whose content is null */
+    bool one_call;       /* it refuses a message's second call, or drops it */
+    bool short_ids;      /* it refuses ids of calls other than nine letters and digits */
     bool system;         /* it takes messages of the system; */
     bool no_system;      /* it does not, and takes the user's: that is where they go */
     bool drops_system;   /* it takes the first, and says nothing of later ones: likewise */
     bool effort;         /* it reads the variable `reasoning_effort` */
     bool wants_thinking; /* it reads `enable_thinking` as if that were always there */
-    bool thinking;       /* it reads reasoning as `thinking` of messages with calls (gpt-oss) */
+    bool empty_parts;    /* it refuses "" as what the assistant says, not a part of no text */
+    /* Of messages of the assistant it reads reasoning not as `reasoning_content`, but */
+    bool thinking;       /* as `thinking`, */
+    bool thinking_alone; /* which it refuses beside content in messages with calls (gpt-oss), */
+    bool thinking_parts; /* or as parts of the content, {"type": "thinking", "thinking": ...} */
 };
 const struct chat_traits *chat_template_traits(const struct chat_template *t);
 

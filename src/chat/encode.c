@@ -98,6 +98,7 @@ enum err chat_encode_turn(const struct chat_template *tmpl,
 {
     json_t *messages = NULL, *vars = NULL;
     *start = (struct reply_start){0};
+    tmpl = chat_template_for(tmpl, chat_tools_wanted(turn->tools));
     enum err err = chat_turn_prepare(tmpl, turn, &messages, &vars, e);
     if (!err) {
         struct chat_input in = {.messages = messages,

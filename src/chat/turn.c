@@ -4,6 +4,8 @@
  * conversation. */
 #include "chat/turn.h"
 
+#include "chat/split.h"
+
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -19,6 +21,8 @@
 #define DEEPSEEK_CLOSE "<｜tool▁calls▁end｜>"
 #define RESULT_OPEN "<tool_response>\n"
 #define RESULT_CLOSE "\n</tool_response>"
+
+static const char id_digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /* JSON as templates print it. */
 static void put_json(struct buf *out, const json_t *v)
@@ -81,6 +85,28 @@ static json_t *read_arguments(const json_t *v)
     return read ? read : read_large_numbers(s, n);
 }
 
+static bool is_short_id(const char *id)
+{
+    size_t n = strlen(id);
+    return n == 9 && strspn(id, id_digits) == n;
+}
+
+/* Another id becomes nine letters or digits, the same ones wherever it stands: 62^9 are enough for
+ * the ids of one conversation. */
+static void shorten_id(json_t *o, const char *key)
+{
+    const char *id = json_string_value(json_object_get(o, key));
+    char made[9];
+    uint64_t h = 14695981039346656037u; /* FNV-1a */
+    if (!id || is_short_id(id))
+        return;
+    for (; *id; id++)
+        h = (h ^ (unsigned char)*id) * 1099511628211u;
+    for (size_t i = 0; i < sizeof made; i++, h /= 62)
+        made[i] = id_digits[h % 62];
+    json_object_set_new(o, key, json_stringn(made, sizeof made));
+}
+
 /* The form that the template wants. Text that is no JSON stays text. */
 static json_t *arguments_for(const struct chat_traits *traits, const json_t *v)
 {
@@ -107,6 +133,8 @@ static json_t *calls_for(const struct chat_traits *traits, const json_t *calls)
             json_object_set_new(function, "arguments", arguments_for(traits, arguments));
         if (function)
             json_object_set_new(call, "function", function);
+        if (traits->short_ids)
+            shorten_id(call, "id");
         json_array_append_new(all, call);
     }
     return all;
@@ -130,7 +158,39 @@ static bool has_role(const json_t *m, const char *role)
     return its && strcmp(its, role) == 0;
 }
 
+static bool is_empty(const json_t *content)
+{
+    return json_is_string(content) && json_string_length(content) == 0;
+}
+
 /* ---- templates that know calls ---- */
+
+/* Content of one part, or of that and what is said. */
+static json_t *parts_of(const char *type, json_t *text, json_t *words)
+{
+    json_t *parts = json_pack("[{s:s, s:O}]", "type", type, type, text);
+    if (json_string_length(words) > 0)
+        json_array_append_new(parts, json_pack("{s:s, s:O}", "type", "text", "text", words));
+    return parts;
+}
+
+/* What the assistant thought, where the template looks for it, and what it said beside, which is
+ * not to be refused. copy: of m. */
+static void set_reasoning(const struct chat_traits *traits, const json_t *m, json_t *copy)
+{
+    json_t *reasoning = json_object_get(m, "reasoning_content");
+    json_t *words = json_object_get(m, "content");
+    const bool calls = json_array_size(json_object_get(m, "tool_calls")) > 0;
+    const bool reasons = json_string_length(reasoning) > 0;
+    if (reasons && traits->thinking)
+        json_object_set(copy, "thinking", reasoning);
+    if (reasons && traits->thinking_alone && calls)
+        json_object_set_new(copy, "content", json_string(""));
+    if (reasons && traits->thinking_parts)
+        json_object_set_new(copy, "content", parts_of("thinking", reasoning, words));
+    else if (traits->empty_parts && has_role(m, "assistant") && !calls && is_empty(words))
+        json_object_set_new(copy, "content", parts_of("text", words, NULL));
+}
 
 /* names: of the calls so far. */
 static json_t *known_message(const struct chat_traits *traits, const json_t *m, json_t *names)
@@ -141,15 +201,17 @@ static json_t *known_message(const struct chat_traits *traits, const json_t *m, 
         json_object_set_new(copy, "tool_calls", calls_for(traits, calls));
     else
         json_object_del(copy, "tool_calls"); /* templates ask whether it is there */
-    json_t *reasoning = json_object_get(m, "reasoning_content");
-    if (traits->thinking && reasoning && json_array_size(calls) > 0 &&
-        json_string_length(json_object_get(m, "content")) == 0)
-        json_object_set(copy, "thinking", reasoning);
+    if (traits->null_content && json_array_size(calls) > 0 &&
+        is_empty(json_object_get(m, "content")))
+        json_object_set_new(copy, "content", json_null());
+    set_reasoning(traits, m, copy);
     note_names(names, calls);
     const char *id = json_string_value(json_object_get(m, "tool_call_id"));
     json_t *name = id ? json_object_get(names, id) : NULL;
     if (name && has_role(m, "tool") && !json_object_get(m, "name"))
         json_object_set(copy, "name", name);
+    if (traits->short_ids)
+        shorten_id(copy, "tool_call_id");
     return copy;
 }
 
@@ -399,7 +461,11 @@ enum err chat_turn_prepare(const struct chat_template *tmpl,
     const struct chat_traits *traits = chat_template_traits(tmpl);
     bool wanted = chat_tools_wanted(turn->tools);
     bool python = traits->tools && chat_template_style(tmpl).format == reply_format_find("lfm2");
-    *messages = messages_for(traits, turn->messages, python);
+    json_t *split = traits->one_call || traits->null_content
+                        ? chat_split_messages(traits, turn->messages)
+                        : NULL;
+    *messages = messages_for(traits, split ? split : turn->messages, python);
+    json_decref(split);
     *vars = turn->vars ? json_copy((json_t *)turn->vars) : json_object();
     if (wanted && chat_template_calls_unknown(tmpl))
         return err_set_field(e,

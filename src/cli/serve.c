@@ -297,7 +297,7 @@ static enum err make_template(struct server *s, struct gguf_str own, struct err_
 
 static enum err load(struct server *s, struct err_info *e)
 {
-    struct gguf_str source = {NULL, 0};
+    struct gguf_str source = {NULL, 0}, tool_use = {NULL, 0};
     struct engine *eng = NULL;
     const char *path = cli_model_path(s->opt.model, e);
     enum err err;
@@ -306,10 +306,13 @@ static enum err load(struct server *s, struct err_info *e)
     if ((err = model_load(path, &s->model, e)) ||
         (err = model_set_context(s->model, s->opt.engine.n_ctx, e)) ||
         (err = tokenizer_create(s->model->gguf, &s->tokenizer, e)) ||
-        (err = gguf_get_str(s->model->gguf, "tokenizer.chat_template", &source, e)))
+        (err = gguf_get_str(s->model->gguf, "tokenizer.chat_template", &source, e)) ||
+        (err = gguf_get_str(s->model->gguf, "tokenizer.chat_template.tool_use", &tool_use, e)) ||
+        (err = make_template(s, source, e)))
         return err;
-    if ((err = make_template(s, source, e)))
-        return err;
+    if (tool_use.len > 0 && !s->opt.chat_template && !s->opt.chat_template_file &&
+        !chat_template_add_tool_use(s->template, tool_use.data, tool_use.len))
+        log_warn("the model's chat template for tools cannot be run: the other one is used");
     if ((err =
              chat_template_set_style(s->template, s->opt.tool_format, s->opt.reasoning_format, e)))
         return err;
@@ -332,7 +335,7 @@ static enum err load(struct server *s, struct err_info *e)
              engine_n_ctx(eng),
              (unsigned long long)tokens_held(&st),
              chat_template_name(s->template),
-             reply_format_name(chat_template_style(s->template).format),
+             reply_format_name(chat_template_style(chat_template_for(s->template, true)).format),
              reply_thoughts_name(chat_template_style(s->template).thoughts));
     log_windows(&st);
     log_states(&st);

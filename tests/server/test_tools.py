@@ -253,6 +253,22 @@ def with_template(path, template):
     return str(path)
 
 
+def with_tool_use(path, template):
+    """The file with a template for requests with tools behind the other."""
+    data = Path(path).read_bytes()
+    key, more = b"tokenizer.chat_template", b"tokenizer.chat_template.tool_use"
+    at = data.index(struct.pack("<Q", len(key)) + key) + 8 + len(key) + 4
+    at += 8 + struct.unpack_from("<Q", data, at)[0]
+    text = template.encode()
+    entry = 8 + len(more) + 4 + 8
+    text += b"{#" + b" " * ((-(entry + len(text)) - 4) % 32) + b"#}"
+    (n,) = struct.unpack_from("<Q", data, 16)
+    Path(path).write_bytes(
+        data[:16] + struct.pack("<Q", n + 1) + data[24:at] + struct.pack("<Q", len(more)) + more
+        + struct.pack("<IQ", 8, len(text)) + text + data[at:])
+    return str(path)
+
+
 CHATML = ("{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + "
           "'<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}"
           "{{ '<|im_start|>assistant\\n' }}{% endif %}")
@@ -497,6 +513,31 @@ def test_templates_of_the_operator(start_server, tmp_path):
         done = subprocess.run([WEIR, "serve", "-m", MODEL, "--port", "0", "--chat-template-file", file],
                               capture_output=True, text=True, timeout=60)
         assert done.returncode == 1 and "--chat-template-file" in done.stderr and words in done.stderr
+
+
+def test_template_for_tools(start_server, tmp_path):
+    """A file may have a second template: that of requests which may call tools."""
+    path = with_template(tmp_path / "m.gguf", "plain{{ messages[-1].content }}")
+    with_tool_use(path, "{% for t in tools %}{{ t.function.name }}{% endfor %}{# [TOOL_CALLS] #}"
+                        "{{ reasoning_effort }}{{ messages[-1].content }}")
+    tools = ask()["tools"]
+
+    def prompt(server, **more):
+        return server.json("POST", "/apply-template", {"messages": [{"role": "user", "content": "hi"}], **more})["prompt"]
+
+    server = start_server("-m", path)
+    names = "".join(t["function"]["name"] for t in tools)
+    assert prompt(server) == prompt(server, tools=[]) == prompt(server, tools=tools, tool_choice="none") == "plainhi"
+    assert prompt(server, tools=tools) == names + "hi"
+    assert prompt(server, tools=tools, reasoning_effort="low") == names + "lowhi"  # a variable of this one alone
+    server.json("POST", "/apply-template", {"messages": ask()["messages"], "reasoning_effort": "low"}, status=400)
+    (choice,) = server.json("POST", CHAT, ask(tool_choice="required", max_tokens=200))["choices"]
+    assert len(choice["message"]["tool_calls"][0]["id"]) == 9  # as the second's format has them
+    server = start_server("-m", path, "--chat-template", "own {{ messages[-1].content }}")
+    assert prompt(server) == "own hi" and prompt(server, tools=tools).startswith("own You have these tools")
+    with_tool_use(with_template(path, "plain{{ messages[-1].content }}"), "{% if %}")
+    server = start_server("-m", path)
+    assert prompt(server, tools=tools).startswith("plainYou have these tools")
 
 
 def test_unknown_format(start_server, tmp_path):

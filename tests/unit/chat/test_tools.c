@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include <cmocka.h>
+#include <ctype.h>
 #include <dirent.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -105,6 +106,176 @@ static void test_known(void **state)
     check(text, given, NULL, "[{\"a\": [1, \"x\"]}]");
     check(
         "{% for m in messages %}{{ 'tool_calls' in m }} {% endfor %}", given, NULL, "True False ");
+}
+
+/* A template that insists on ids of nine letters and digits gets such, the same for call and
+ * result; one that does not gets the client's. */
+static void test_short_ids(void **state)
+{
+    (void)state;
+    static const char strict[] =
+        "{% for m in messages %}{% for c in m.tool_calls %}{% if c.id|length != 9 %}"
+        "{{ raise_exception('nine') }}{% endif %}{{ c.id + ' ' }}{% endfor %}"
+        "{% if m.role == 'tool' %}{% if m.tool_call_id|length != 9 %}{{ raise_exception('nine') }}"
+        "{% endif %}{{ m.tool_call_id + ' ' }}{% endif %}{% endfor %}";
+    static const char any[] =
+        "{% for m in messages %}{% for c in m.tool_calls %}{{ c.id + ' ' }}{% endfor %}"
+        "{{ m.tool_call_id + ' ' if m.tool_call_id }}{% endfor %}";
+    static const char *const ids[] = {
+        "call_abc123", "toolu_01A", "", "nine-long", "a", "b", "functions.f:0", "0123456789"};
+    const size_t n = sizeof ids / sizeof ids[0];
+    json_t *calls = json_array(), *messages = json_array();
+    struct buf plain = {0};
+    json_array_append_new(
+        messages,
+        json_pack("{s:s,s:s,s:O}", "role", "assistant", "content", "", "tool_calls", calls));
+    for (size_t i = 0; i < n; i++) {
+        json_array_append_new(calls,
+                              json_pack("{s:s,s:s,s:{s:s,s:s}}",
+                                        "id",
+                                        ids[i],
+                                        "type",
+                                        "function",
+                                        "function",
+                                        "name",
+                                        "f",
+                                        "arguments",
+                                        "{}"));
+        json_array_append_new(
+            messages,
+            json_pack("{s:s,s:s,s:s}", "role", "tool", "tool_call_id", ids[i], "content", "r"));
+    }
+    json_array_append_new(
+        messages,
+        json_pack("{s:s,s:s,s:s}", "role", "tool", "tool_call_id", "abcDEF019", "content", "r"));
+    char *text = json_dumps(messages, 0), *got = render(strict, text, NULL);
+    assert_int_equal(strlen(got), (2 * n + 1) * 10);
+    assert_memory_equal(got, got + n * 10, n * 10);
+    assert_string_equal(got + 2 * n * 10, "abcDEF019 ");
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < 9; k++) {
+            assert_true(isalnum((unsigned char)got[i * 10 + k]));
+            assert_true(i == 0 || memcmp(got + i * 10, got + (i - 1) * 10, 9) != 0);
+        }
+    free(got);
+    for (size_t i = 0; i < n; i++)
+        buf_printf(&plain, "%s ", ids[i]);
+    got = render(any, text, NULL);
+    assert_memory_equal(got, plain.data, plain.len);
+    buf_deinit(&plain);
+    free(got);
+    free(text);
+    json_decref(calls);
+    json_decref(messages);
+}
+
+/* Where a template takes one call a message, or writes only the first, each is one of its own, its
+ * results behind it; what was said with them is said once, and no result is lost. */
+static void test_one_call(void **state)
+{
+    (void)state;
+    static const char refuses[] =
+        "{% for m in messages %}{% if m.tool_calls %}{% if m.tool_calls|length != 1 %}"
+        "{{ raise_exception('one') }}{% endif %}{{ m.content + m.reasoning_content|default('') + "
+        "'>' + m.tool_calls[0].function.name + '(' + m.tool_calls[0].function.arguments|tojson + "
+        "') ' }}{% else %}{{ m.role + ':' + m.content + ' ' }}{% endif %}{% endfor %}";
+    static const char drops[] =
+        "{% for m in messages %}{% if m.tool_calls %}{{ m.tool_calls[0].function.name + '(' + "
+        "m.tool_calls[0].function.arguments|tojson + ') ' }}{% else %}"
+        "{{ m.name + ':' if m.name }}{{ m.content + ' ' }}{% endif %}{% endfor %}";
+    static const char takes[] =
+        "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.name + ' ' + "
+        "c.function.arguments|tojson }}{% endfor %}{{ m.content + ' ' }}{% endfor %}";
+    check(refuses,
+          conversation,
+          NULL,
+          "user:q I look.hm>f({\"a\": 1}) tool:r1 >g({}) tool:<|im_end|> ");
+    check(drops, conversation, NULL, "q f({\"a\": 1}) f:r1 g({}) g:<|im_end|> ");
+    check(takes, conversation, NULL, "q f {\"a\": 1}g {}I look. r1 <|im_end|> ");
+    static const char mixed[] = "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":["
+                                "{\"id\":\"1\",\"function\":{\"name\":\"f\",\"arguments\":\"\"}},"
+                                "{\"id\":\"2\",\"function\":{\"name\":\"g\",\"arguments\":\"\"}},"
+                                "{\"function\":{\"name\":\"h\",\"arguments\":\"\"}}]},"
+                                "{\"role\":\"tool\",\"tool_call_id\":\"x\",\"content\":\"lost\"},"
+                                "{\"role\":\"tool\",\"tool_call_id\":\"2\",\"content\":\"b\"},"
+                                "{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":\"a\"},"
+                                "{\"role\":\"tool\",\"content\":\"none\"},"
+                                "{\"role\":\"tool\",\"tool_call_id\":\"2\",\"content\":\"bb\"},"
+                                "{\"role\":\"user\",\"content\":\"u\"},"
+                                "{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":\"late\"}]";
+    check(refuses,
+          mixed,
+          NULL,
+          ">f({}) tool:a >g({}) tool:b tool:bb >h({}) tool:lost tool:none user:u tool:late ");
+}
+
+/* Where a template writes calls only of messages without content, that is null, and what was said
+ * with the calls is a message of its own. */
+static void test_null_content(void **state)
+{
+    (void)state;
+    static const char null_only[] =
+        "{% for m in messages %}{% if m.content is none %}{% for c in m.tool_calls %}"
+        "{{ c.function.name + '(' + c.function.arguments + ') ' }}{% endfor %}"
+        "{% else %}{{ m.role + ':' + m.content + ' ' }}{% endif %}{% endfor %}";
+    static const char any[] =
+        "{% for m in messages %}{{ m.content is none }}{{ m.tool_calls|length if m.tool_calls }} "
+        "{% endfor %}";
+    static const char silent[] =
+        "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"\","
+        "\"tool_calls\":[{\"id\":\"1\",\"function\":{\"name\":\"f\",\"arguments\":"
+        "{\"a\":1}}}]},{\"role\":\"assistant\",\"content\":\"\"}]";
+    check(null_only, silent, NULL, "user:q f({\"a\": 1}) assistant: ");
+    check(null_only,
+          conversation,
+          NULL,
+          "user:q assistant:I look. f({\"a\": 1}) g() tool:r1 tool:<|im_end|> ");
+    check(any, silent, NULL, "False False1 False ");
+}
+
+/* Reasoning of earlier steps reaches the model wherever a template looks for it, beside words and
+ * calls too, and empty turns are none that it refuses. */
+static void test_reasoning(void **state)
+{
+    (void)state;
+    static const char calls[] =
+        "{% for c in m.tool_calls %}{{ '>' + c.function.name + c.function.arguments|tojson }}"
+        "{% endfor %} {% endfor %}";
+    static const char *const templates[][3] = {
+        {"{% for m in messages %}{% if m.reasoning_content %}{{ '<' + m.reasoning_content + '>' }}"
+         "{% elif m.thinking %}{{ '(' + m.thinking + ')' }}{% endif %}{{ m.content }}",
+         "q <hm>I look.>f{\"a\": 1}>g{} r1 <|im_end|> ",
+         "q <so>a  r"},
+        {"{% for m in messages %}{{ '(' + m['thinking'] + ')' if m.thinking is defined }}"
+         "{{ m.content }}",
+         "q (hm)I look.>f{\"a\": 1}>g{} r1 <|im_end|> ",
+         "q (so)a  r"},
+        {"{% for m in messages %}{% if m.content and m.thinking and m.tool_calls %}"
+         "{{ raise_exception('both') }}{% endif %}{{ '(' + m.thinking + ')' if m.thinking }}"
+         "{{ m.content }}",
+         "q (hm)>f{\"a\": 1}>g{} r1 <|im_end|> ",
+         "q (so)a  r"},
+        {"{% for m in messages %}{% if m.role == 'assistant' and not m.content and not "
+         "m.tool_calls %}{{ raise_exception('empty') }}{% endif %}{% if m.content is string %}"
+         "{{ m.content }}{% else %}{% for b in m.content %}{{ '[' + b.thinking + ']' if b.type == "
+         "'thinking' else b['text'] }}{% endfor %}{% endif %}",
+         "q [hm]I look.>f{\"a\": 1}>g{} r1 <|im_end|> ",
+         "q [so]a  r"},
+        {"{% for m in messages %}{{ m.content if m.content is string else m.content|tojson }}",
+         "q I look.>f{\"a\": 1}>g{} r1 <|im_end|> ",
+         "q a  r"},
+    };
+    static const char talk[] =
+        "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"a\","
+        "\"reasoning_content\":\"so\"},{\"role\":\"assistant\",\"content\":\"\","
+        "\"reasoning_content\":\"\"},{\"role\":\"user\",\"content\":\"r\"}]";
+    for (size_t i = 0; i < sizeof templates / sizeof templates[0]; i++) {
+        char source[800], want[200];
+        snprintf(source, sizeof source, "%s%s", templates[i][0], calls);
+        check(source, conversation, NULL, templates[i][1]);
+        snprintf(want, sizeof want, "%s ", templates[i][2]);
+        check(source, talk, NULL, want);
+    }
 }
 
 /* Arguments are read whatever the size of their numbers, and texts in them stay as they are. */
@@ -267,6 +438,27 @@ static void test_half_known(void **state)
     chat_tools_deinit(&t);
 }
 
+/* Where it is, else the test is skipped. */
+static struct chat_template *read_released(const char *file)
+{
+    static char source[1 << 18];
+    const char *root = getenv("WEIR_FIXTURES");
+    char path[500];
+    snprintf(path,
+             sizeof path,
+             "%s/templates/%s",
+             root ? root : TEST_DATA "/../../../shared/fixtures",
+             file);
+    FILE *f = fopen(path, "rb");
+    if (!f) {
+        print_message("no %s: released templates are not tested here\n", path);
+        skip();
+    }
+    size_t n = fread(source, 1, sizeof source, f);
+    fclose(f);
+    return chat_template_create(source, n);
+}
+
 /* Released templates, where they are: all take a conversation with a call or say why not, and what
  * they want is found out. */
 static void test_released(void **state)
@@ -303,24 +495,10 @@ static void test_released(void **state)
         {"openbmb-MiniCPM5-1B.jinja", "minicpm", "think", true, false},
         {"GigaChat3.1-10B-A1.8B.jinja", "gigachat", "none", true, false},
         {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B.jinja", "deepseek", "think", false, false},
+        {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B.jinja", "deepseek", "think", false, true},
     };
-    const char *root = getenv("WEIR_FIXTURES");
-    char path[500];
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        static char source[1 << 18];
-        snprintf(path,
-                 sizeof path,
-                 "%s/templates/%s",
-                 root ? root : TEST_DATA "/../../../shared/fixtures",
-                 known[i].file);
-        FILE *f = fopen(path, "rb");
-        if (!f) {
-            print_message("no %s: released templates are not tested here\n", path);
-            skip();
-        }
-        size_t n = fread(source, 1, sizeof source, f);
-        fclose(f);
-        struct chat_template *t = chat_template_create(source, n);
+        struct chat_template *t = read_released(known[i].file);
         struct reply_style s = chat_template_style(t);
         const struct chat_traits *traits = chat_template_traits(t);
         if (strcmp(reply_format_name(s.format), known[i].format) != 0 ||
@@ -332,6 +510,41 @@ static void test_released(void **state)
                      reply_thoughts_name(s.thoughts),
                      traits->tools,
                      traits->text_arguments);
+        chat_template_destroy(t);
+    }
+}
+
+/* What released templates refuse or lose is found out; of most that is nothing. */
+static void test_released_wants(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file;
+        bool one_call, short_ids, null_content;
+    } known[] = {
+        {"meta-llama-Llama-3.1-8B-Instruct.jinja", true, false, false},
+        {"meta-llama-Llama-3.2-3B-Instruct.jinja", true, false, false},
+        {"mistralai-Mistral-Nemo-Instruct-2407.jinja", false, true, false},
+        {"Mistral-Small-3.2-24B-Instruct-2506.jinja", false, true, false},
+        {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B.jinja", false, false, true},
+        {"llama-cpp-deepseek-r1.jinja", false, false, false},
+        {"Qwen-Qwen3-0.6B.jinja", false, false, false},
+        {"GLM-4.7-Flash.jinja", false, false, false},
+        {"Kimi-K2-Instruct.jinja", false, false, false},
+        {"Cohere2MoE.jinja", false, false, false},
+        {"google-gemma-4-31B-it-interleaved.jinja", false, false, false},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        struct chat_template *t = read_released(known[i].file);
+        const struct chat_traits *traits = chat_template_traits(t);
+        if (traits->one_call != known[i].one_call || traits->short_ids != known[i].short_ids ||
+            traits->null_content != known[i].null_content)
+            fail_msg("%s: one call %d, short ids %d, null content %d",
+                     known[i].file,
+                     traits->one_call,
+                     traits->short_ids,
+                     traits->null_content);
+        assert_false(traits->thinking || traits->thinking_parts || traits->empty_parts);
         chat_template_destroy(t);
     }
 }
@@ -361,11 +574,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_list),
         cmocka_unit_test(test_known),
+        cmocka_unit_test(test_short_ids),
+        cmocka_unit_test(test_one_call),
+        cmocka_unit_test(test_null_content),
+        cmocka_unit_test(test_reasoning),
         cmocka_unit_test(test_large_numbers),
         cmocka_unit_test(test_unknown),
         cmocka_unit_test(test_no_system),
         cmocka_unit_test(test_half_known),
         cmocka_unit_test(test_released),
+        cmocka_unit_test(test_released_wants),
         cmocka_unit_test(test_style),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
