@@ -39,11 +39,6 @@ static int64_t level_of(uint64_t n)
     return n > (uint64_t)(MAX_DEBT / ONE) ? MAX_DEBT : (int64_t)n * ONE;
 }
 
-bool bucket_has(struct bucket *b, uint64_t n, uint64_t now_us)
-{
-    return bucket_wait_us(b, n, now_us) == 0;
-}
-
 void bucket_take(struct bucket *b, uint64_t n, uint64_t now_us)
 {
     catch_up(b, now_us);

@@ -9,7 +9,6 @@
 #ifndef WEIR_API_BUCKET_H
 #define WEIR_API_BUCKET_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #define BUCKET_MAX_PER_MINUTE 10000000000ull
@@ -23,7 +22,6 @@ struct bucket {
 /* Another limit, at most BUCKET_MAX_PER_MINUTE: what was used stays used. A new bucket is full. */
 void bucket_set(struct bucket *b, uint64_t per_minute, uint64_t now_us);
 
-bool bucket_has(struct bucket *b, uint64_t n, uint64_t now_us);
 void bucket_take(struct bucket *b, uint64_t n, uint64_t now_us);
 void bucket_give_back(struct bucket *b, uint64_t n, uint64_t now_us);
 

@@ -126,8 +126,7 @@ struct gpu_move_stats {
 enum gpu_wgmma { GPU_WGMMA_NONE, GPU_WGMMA_OFF, GPU_WGMMA_USED };
 
 struct gpu_stats {
-    char name[64]; /* "NVIDIA H200" */
-    uint32_t index, n_layers;
+    uint32_t n_layers;
     uint64_t total_bytes, limit_bytes; /* of the device; that may be taken */
     uint64_t weights_bytes, kv_bytes, workspace_bytes, pinned_bytes; /* KV with all states */
     bool warmed_up;

@@ -79,11 +79,6 @@ static const char *const pooling_names[] = {[POOLING_UNSPECIFIED] = "unspecified
                                             [POOLING_RANK] = "rank",
                                             [POOLING_NONE] = "none"};
 
-const char *pooling_name(enum pooling p)
-{
-    return pooling_names[p];
-}
-
 enum err pooling_parse(const char *s, enum pooling *out)
 {
     static const enum pooling chosen[] = {POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_NONE};

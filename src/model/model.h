@@ -387,8 +387,6 @@ enum err model_from_gguf(struct gguf *g, const char *name, struct model **out, s
  * copy of them: no further one can be made. Idempotent. */
 void model_drop_made(struct model *m);
 
-/* "mean", "cls", "last", "rank", "none", or "unspecified". */
-const char *pooling_name(enum pooling p);
 /* What an operator may choose: mean, cls, last or none. OK or ERR_INVALID. */
 enum err pooling_parse(const char *s, enum pooling *out);
 

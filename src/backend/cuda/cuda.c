@@ -70,8 +70,7 @@ static const char *describe(const struct backend *base)
 static void gpu_stats(const struct backend *base, struct gpu_stats *out)
 {
     const struct cuda_backend *b = (const struct cuda_backend *)base;
-    *out = (struct gpu_stats){.index = b->cfg.device.index,
-                              .n_layers = b->model->hp.n_layer,
+    *out = (struct gpu_stats){.n_layers = b->model->hp.n_layer,
                               .total_bytes = b->budget.total,
                               .limit_bytes = b->budget.limit,
                               .weights_bytes = b->weights_bytes,
@@ -81,7 +80,6 @@ static void gpu_stats(const struct backend *base, struct gpu_stats *out)
                               .warmed_up = b->warmed_up,
                               .wgmma = b->wgmma,
                               .graphs = b->n_graphs};
-    snprintf(out->name, sizeof out->name, "%s", b->device_name);
     cuda_pool_stats((struct cuda_pool *)&b->pool, out->classes);
     pthread_mutex_lock(lock_of(b));
     for (int i = 0; i < BACKEND_PINNED; i++)

@@ -499,14 +499,6 @@ struct jval *jdict_get_str(struct jrun *r, const struct jdict *d, const struct j
     return jdict_get(r, d, jval_str(key));
 }
 
-struct jval *jdict_get_lit(struct jrun *r, const struct jdict *d, const char *key)
-{
-    struct jstr s = jstr_empty;
-    s.data = key;
-    s.len = strlen(key);
-    return jdict_get(r, d, jval_str(&s));
-}
-
 void jdict_set(struct jrun *r, struct jdict *d, struct jval key, struct jval value)
 {
     struct jval *there = jdict_get(r, d, key);

@@ -213,7 +213,6 @@ void jdict_set(struct jrun *r, struct jdict *d, struct jval key, struct jval val
 /* NULL: not there. Fails for keys that have no hash. */
 struct jval *jdict_get(struct jrun *r, const struct jdict *d, struct jval key);
 struct jval *jdict_get_str(struct jrun *r, const struct jdict *d, const struct jstr *key);
-struct jval *jdict_get_lit(struct jrun *r, const struct jdict *d, const char *key);
 bool jval_hashable(struct jrun *r, struct jval v);
 
 /* ---- as text (print.c) ---- */

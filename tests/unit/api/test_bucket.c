@@ -3,6 +3,7 @@
 
 #include "unit/api/cmocka_all.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -16,15 +17,14 @@ static void test_a_minutes_worth_at_once(void **state)
     struct bucket b = {0};
     bucket_set(&b, 3, 100);
     for (uint64_t left = 3; left-- > 0;) {
-        assert_true(bucket_has(&b, 1, 100));
+        assert_int_equal(bucket_wait_us(&b, 1, 100), 0);
         bucket_take(&b, 1, 100);
         assert_int_equal(bucket_left(&b, 100), left);
     }
-    assert_false(bucket_has(&b, 1, 100));
     assert_int_equal(bucket_wait_us(&b, 3, 100), MINUTE);
     assert_int_equal(bucket_wait_us(&b, 1, 100), 20 * SECOND);
-    assert_false(bucket_has(&b, 1, 100 + 20 * SECOND - 1));
-    assert_true(bucket_has(&b, 1, 100 + 20 * SECOND));
+    assert_int_equal(bucket_wait_us(&b, 1, 100 + 20 * SECOND - 1), 1);
+    assert_int_equal(bucket_wait_us(&b, 1, 100 + 20 * SECOND), 0);
     assert_int_equal(bucket_left(&b, 100 + MINUTE), 3);
     assert_int_equal(bucket_left(&b, 100 + 10 * MINUTE), 3); /* never more */
 }
@@ -33,7 +33,7 @@ static void test_no_limit(void **state)
 {
     (void)state;
     struct bucket b = {0};
-    assert_true(bucket_has(&b, UINT64_MAX, 0));
+    assert_int_equal(bucket_wait_us(&b, UINT64_MAX, 0), 0);
     bucket_take(&b, UINT64_MAX, 5);
     bucket_give_back(&b, 7, 5);
     assert_true(bucket_left(&b, 5) == UINT64_MAX);
@@ -49,7 +49,7 @@ static void test_debt_is_paid_back(void **state)
     assert_int_equal(bucket_left(&b, 0), 0);
     assert_int_equal(bucket_wait_us(&b, 1, 0), 41 * SECOND);
     assert_int_equal(bucket_wait_us(&b, 60, 0), 100 * SECOND);
-    assert_true(bucket_has(&b, 1, 41 * SECOND));
+    assert_int_equal(bucket_wait_us(&b, 1, 41 * SECOND), 0);
     bucket_give_back(&b, 100, 0);
     assert_int_equal(bucket_left(&b, 0), 60);
     bucket_give_back(&b, 1000, 0); /* not more than full */
@@ -78,7 +78,7 @@ static void test_another_limit_keeps_what_was_used(void **state)
     assert_int_equal(bucket_left(&b, 0), 0);
     assert_int_equal(bucket_wait_us(&b, 1, 0), 90 * SECOND);
     bucket_set(&b, 0, 0);
-    assert_true(bucket_has(&b, 1000, 0));
+    assert_int_equal(bucket_wait_us(&b, 1000, 0), 0);
     bucket_set(&b, 5, 0); /* from no limit: full */
     assert_int_equal(bucket_left(&b, 0), 5);
 }
@@ -119,7 +119,8 @@ static void test_random(void **state)
             for (int look = rand() % 3; look > 0; look--)
                 (void)bucket_left(&b, now);
             assert_int_equal(bucket_left(&b, now), level > 0 ? (uint64_t)(level / MINUTE) : 0);
-            assert_int_equal(bucket_has(&b, n, now), n <= limit && level >= (__int128)n * MINUTE);
+            const bool has = n <= limit && level >= (__int128)n * MINUTE;
+            assert_int_equal(bucket_wait_us(&b, n, now) == 0, has);
             if (n <= limit) {
                 uint64_t wait = bucket_wait_us(&b, n, now);
                 assert_true(level + (__int128)wait * limit >= (__int128)n * MINUTE);
