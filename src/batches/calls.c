@@ -15,6 +15,9 @@
 
 #define HOLD_US 250000 /* doubled each time in a row, up to 2^MAX_HELD times */
 #define MAX_HELD 7
+#define MAX_CUSTOM_ID_BYTES 512
+#define TEXT_OF(number) #number
+#define TEXT_OF_VALUE(number) TEXT_OF(number)
 
 /* --- loop thread ------------------------------------------------------------------------------ */
 
@@ -164,9 +167,10 @@ static const char *problem_of(const struct job *j,
         *code = "invalid_json_line";
         return "the line is not a JSON object";
     }
-    if (!json_is_string(id) || json_string_length(id) == 0 || json_string_length(id) > 512) {
+    if (!json_is_string(id) || json_string_length(id) == 0 ||
+        json_string_length(id) > MAX_CUSTOM_ID_BYTES) {
         *code = "invalid_custom_id";
-        return "'custom_id' must be a string of 1 to 512 bytes";
+        return "'custom_id' must be a string of 1 to " TEXT_OF_VALUE(MAX_CUSTOM_ID_BYTES) " bytes";
     }
     if (line->repeats) {
         *code = "duplicate_custom_id";

@@ -22,8 +22,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_CUSTOM_ID_BYTES 512
-
 /* --- input ------------------------------------------------------------------------------------ */
 
 static bool is_blank(const char *s, size_t n)
