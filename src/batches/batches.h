@@ -22,12 +22,14 @@
 
 #include "api/api.h"
 
+#define BATCHES_FILE_BYTES ((uint64_t)100 << 20) /* of an uploaded file, if no other is set */
+
 struct batches;
 
 struct batches_config {
     const char *dir;
     uint32_t n_parallel;     /* calls at a time; 0: 16 */
-    uint64_t max_file_bytes; /* 0: 100 MiB */
+    uint64_t max_file_bytes; /* 0: BATCHES_FILE_BYTES */
     uint32_t max_lines;      /* of a file; 0: 50,000 */
     uint32_t max_line_bytes; /* 0: 1 MiB */
 };

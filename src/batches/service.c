@@ -150,7 +150,7 @@ static enum err load(struct batches *b, struct err_info *e)
 static void set_defaults(struct batches_config *c)
 {
     c->n_parallel = c->n_parallel ? c->n_parallel : 16;
-    c->max_file_bytes = c->max_file_bytes ? c->max_file_bytes : (uint64_t)100 << 20;
+    c->max_file_bytes = c->max_file_bytes ? c->max_file_bytes : BATCHES_FILE_BYTES;
     c->max_lines = c->max_lines ? c->max_lines : 50000;
     c->max_line_bytes = c->max_line_bytes ? c->max_line_bytes : 1u << 20;
 }

@@ -228,7 +228,7 @@ static error_t parse_default(int key, char *arg, struct argp_state *s, struct se
  * one, so that a file that is too large is told so and not only cut off. */
 static void take_uploads(struct serve_options *o)
 {
-    uint64_t largest = o->batches.max_file_bytes ? o->batches.max_file_bytes : (uint64_t)100 << 20;
+    uint64_t largest = o->batches.max_file_bytes ? o->batches.max_file_bytes : BATCHES_FILE_BYTES;
     o->http.n_workers++; /* while one waits for the disk with an upload */
     o->http.max_form_bytes = (size_t)largest + (64u << 10);
 }
