@@ -144,13 +144,16 @@ static bool finish(struct batches *b, struct job *j, uint32_t i, const struct li
 void calls_refuse(struct batches *b,
                   struct job *j,
                   uint32_t i,
-                  const char *custom_id,
+                  const json_t *v,
                   const char *code,
                   const char *message)
 {
+    const json_t *id = json_object_get(v, "custom_id");
+    char *quoted = json_is_string(id) ? json_dumps(id, JSON_ENCODE_ANY) : NULL;
     struct line_result r = {
-        .custom_id = custom_id ? custom_id : "null", .code = code, .message = message};
+        .custom_id = quoted ? quoted : "null", .code = code, .message = message};
     (void)finish(b, j, i, &r);
+    free(quoted);
 }
 
 /* What is wrong with a line, or NULL; its code into *code. */
@@ -249,10 +252,7 @@ static void begin_line(struct batches *b, struct slot *s, struct job *j, uint32_
         err_one_line(message);
         calls_refuse(b, j, i, NULL, "invalid_json_line", message);
     } else if ((problem = problem_of(j, line, v, &code))) {
-        const json_t *id = json_object_get(v, "custom_id");
-        char *quoted = json_is_string(id) ? json_dumps(id, JSON_ENCODE_ANY) : NULL;
-        calls_refuse(b, j, i, quoted, code, problem);
-        free(quoted);
+        calls_refuse(b, j, i, v, code, problem);
     } else {
         begin_call(b, s, j, i, v);
     }

@@ -291,11 +291,11 @@ enum err lines_sync(struct job *j, struct err_info *e) WEIR_MUST_USE;
 /* calls.c: batch thread. */
 /* This went wrong, and may pass: the batch is left alone for a while. */
 void job_hold(struct job *j, const struct err_info *e);
-/* Record that line i has no answer, and why. custom_id: JSON, or NULL. */
+/* Record that line i has no answer, and why. v: its JSON, or NULL if it is none. */
 void calls_refuse(struct batches *b,
                   struct job *j,
                   uint32_t i,
-                  const char *custom_id,
+                  const json_t *v,
                   const char *code,
                   const char *message);
 struct slot *calls_free_slot(struct batches *b); /* NULL: all calls are under way */

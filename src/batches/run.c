@@ -122,10 +122,7 @@ static void close_open(struct batches *b, struct job *j, const char *code, const
             continue;
         char *text = lines_read(l, i, &e);
         json_t *v = text ? api_json_load(text, l->lines[i].n_bytes, 0, &where) : NULL;
-        const json_t *id = json_object_get(v, "custom_id");
-        char *quoted = json_is_string(id) ? json_dumps(id, JSON_ENCODE_ANY) : NULL;
-        calls_refuse(b, j, i, quoted, code, message);
-        free(quoted);
+        calls_refuse(b, j, i, v, code, message);
         json_decref(v);
         free(text);
     }
