@@ -340,11 +340,11 @@ enum err engine_create(const struct model *m,
     eng->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     enum err err = eng->event_fd < 0 ? err_set(e, ERR_IO, "cannot create an eventfd") : OK;
     if (err || (err = check_config(eng, e)) || (err = create_backend(eng, e)) ||
-        (err = create_workspace(eng, e)) ||
-        (err = guide_create(t, m->hp.n_vocab, cfg->max_running, &eng->guide, e))) {
+        (err = create_workspace(eng, e))) {
         engine_destroy(eng);
         return err;
     }
+    eng->guide = guide_create(t, m->hp.n_vocab, cfg->max_running);
     pace_init(&eng->pace, eng->cfg.itl_target_ms);
     stats_init(&eng->stats);
     eng->stats.max_running = cfg->max_running;

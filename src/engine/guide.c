@@ -90,21 +90,15 @@ static void order_mask(struct guide *g, const struct grammar_state *s, uint32_t 
 
 /* ---- life ---- */
 
-enum err guide_create(const struct tokenizer *t,
-                      uint32_t n_vocab,
-                      uint32_t max_running,
-                      struct guide **out,
-                      struct err_info *e)
+struct guide *guide_create(const struct tokenizer *t, uint32_t n_vocab, uint32_t max_running)
 {
     struct guide *g = mem_zalloc(1, sizeof *g);
-    (void)e;
     g->tokenizer = t;
     g->n_vocab = n_vocab;
     g->n_places = max_running < MAX_ORDERS ? max_running : MAX_ORDERS;
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->cond, NULL);
-    *out = g;
-    return OK;
+    return g;
 }
 
 void guide_destroy(struct guide *g)

@@ -15,11 +15,7 @@
 struct guide;
 
 /* n_vocab: of the model, at least the tokenizer's. */
-enum err guide_create(const struct tokenizer *t,
-                      uint32_t n_vocab,
-                      uint32_t max_running,
-                      struct guide **out,
-                      struct err_info *e) WEIR_MUST_USE;
+struct guide *guide_create(const struct tokenizer *t, uint32_t n_vocab, uint32_t max_running);
 void guide_destroy(struct guide *g); /* no request with a grammar is left */
 
 /* Any thread. */

@@ -107,13 +107,13 @@ struct line {
     float step, offset;
 };
 
-/* Step and offset for q in 0..m; with `below` the offset is at most 0. Least squares for two
- * unknowns, in double where differences of large terms remain. */
-static struct line fit_line(const float *x, int n, float m, bool below)
+/* Step and offset for x[32] by q in 0..m; with `below` the offset is at most 0. Least squares for
+ * two unknowns, in double where differences of large terms remain. */
+static struct line fit_line(const float *x, float m, bool below)
 {
     double sum = 0, squares = 0, best = INFINITY;
     float lo = x[0], hi = x[0];
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < 32; i++) {
         lo = x[i] < lo ? x[i] : lo;
         hi = x[i] > hi ? x[i] : hi;
         sum += x[i];
@@ -125,18 +125,18 @@ static struct line fit_line(const float *x, int n, float m, bool below)
         return line;
     for (int i = 0; i <= 20; i++) {
         const struct sums s =
-            sums_of(x, n, lo, (m - 1 + 0.1f * (float)i) / (hi - lo), (struct range){0, m});
-        const double q = s.q, qq = s.qq, xq = s.xq, det = n * qq - q * q;
+            sums_of(x, 32, lo, (m - 1 + 0.1f * (float)i) / (hi - lo), (struct range){0, m});
+        const double q = s.q, qq = s.qq, xq = s.xq, det = 32 * qq - q * q;
         double step = 0, offset = 1;
         if (det > 0) {
-            step = (n * xq - sum * q) / det;
+            step = (32 * xq - sum * q) / det;
             offset = (qq * sum - q * xq) / det;
         }
         if (below && offset > 0) { /* also where all numbers are the same */
             offset = 0;
             step = qq > 0 ? xq / qq : 0;
         }
-        const double error = squares + step * step * qq + n * offset * offset - 2 * step * xq -
+        const double error = squares + step * step * qq + 32 * offset * offset - 2 * step * xq -
                              2 * offset * sum + 2 * step * offset * q;
         if (step > 0 && error < best) {
             best = error;
@@ -200,7 +200,7 @@ static void quantize_q5_1(const float *x, void *out)
 {
     struct block_q5_1 b;
     int8_t q[32];
-    const struct line line = fit_line(x, 32, 31, false);
+    const struct line line = fit_line(x, 31, false);
     b.d = half_of(line.step);
     b.m = half_of(line.offset);
     numbers_of(x, 32, f16_to_f32(b.d), f16_to_f32(b.m), (struct range){0, 31}, q);
@@ -248,7 +248,7 @@ static void choose_k_block(const float *x, float top, struct k_block *b)
     struct line lines[8];
     float max_step = 0, max_min = 0;
     for (size_t g = 0; g < 8; g++) {
-        lines[g] = fit_line(x + g * 32, 32, top, true);
+        lines[g] = fit_line(x + g * 32, top, true);
         max_step = lines[g].step > max_step ? lines[g].step : max_step;
         max_min = -lines[g].offset > max_min ? -lines[g].offset : max_min;
     }

@@ -457,12 +457,11 @@ struct regex_part {
 uint32_t regex_parts(const char *s, size_t n, struct regex_part parts[REGEX_MAX_PARTS]);
 /* Where the group that begins at s[at] ends, behind its bracket; n + 1: nowhere. */
 size_t regex_group_end(const char *s, size_t n, size_t at);
-/* One part, as a search. Where languages differ it has what all of them take, or `over`, to be
- * taken out of something, what any of them does. */
+/* One part, as a search in a JSON string. Where languages differ it has what all of them take, or
+ * `over`, to be taken out of something, what any of them does. */
 grammar_node regex_part_node(struct grammar_builder *b,
                              const char *s,
                              const struct regex_part *part,
-                             bool in_json,
                              bool over,
                              const char *where);
 

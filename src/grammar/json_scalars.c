@@ -89,7 +89,7 @@ grammar_node schema_pattern(struct schema *s, const char *key, const json_t *pat
     struct buf where = where_is(s, key);
     const struct regex_part whole = {0, json_string_length(pattern), false, false, false};
     grammar_node node =
-        regex_part_node(s->b, json_string_value(pattern), &whole, true, over, buf_cstr(&where));
+        regex_part_node(s->b, json_string_value(pattern), &whole, over, buf_cstr(&where));
     buf_deinit(&where);
     return node;
 }
@@ -117,8 +117,7 @@ static void add_pattern(struct schema *s, const json_t *pattern, struct string_p
     struct buf where = where_is(s, "pattern");
     for (uint32_t i = 0; i < n; i++) {
         bool negative = parts[i].negative;
-        grammar_node node =
-            regex_part_node(s->b, text, &parts[i], true, negative, buf_cstr(&where));
+        grammar_node node = regex_part_node(s->b, text, &parts[i], negative, buf_cstr(&where));
         *(negative ? &t->is_not[t->n_not++] : &t->is[t->n++]) = node;
     }
     buf_deinit(&where);

@@ -288,7 +288,6 @@ static grammar_node parse_alternatives(struct regex *r, bool top)
 grammar_node regex_part_node(struct grammar_builder *b,
                              const char *s,
                              const struct regex_part *part,
-                             bool in_json,
                              bool over,
                              const char *where)
 {
@@ -297,7 +296,7 @@ grammar_node regex_part_node(struct grammar_builder *b,
                       .n = part->to,
                       .at = part->from,
                       .where = where,
-                      .in_json = in_json,
+                      .in_json = true,
                       .search = true,
                       .over = over,
                       .anchored = part->anchored,

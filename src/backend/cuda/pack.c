@@ -96,9 +96,9 @@ static inline void put(const struct run *to,
     }
 }
 
-static void put_u16(const struct run *to, uint32_t byte, uint32_t e, uint32_t n, uint16_t v)
+static void put_u16(const struct run *to, uint32_t e, uint32_t n, uint16_t v)
 {
-    memcpy(to->head + byte + (size_t)cuda_head_index(to->row, e, n) * 2, &v, 2);
+    memcpy(to->head + (size_t)cuda_head_index(to->row, e, n) * 2, &v, 2);
 }
 
 static void put_u8(const struct run *to, uint32_t byte, uint32_t e, uint32_t n, uint8_t v)
@@ -145,36 +145,36 @@ static void pack_block(int type, const uint8_t *src, const struct run *to, uint3
     case GGUF_TYPE_Q8_0:
         for (uint32_t i = 0; i < 32; i++)
             q[i] = src[2 + i] ^ 0x80; /* q + 128 */
-        put_u16(to, 0, b, 2, d);
+        put_u16(to, b, 2, d);
         put(to, 0, cuda_at_byte, 8, b * 32, q, 32);
         return;
     case GGUF_TYPE_Q4_0:
         nibbles(src + 2, q);
-        put_u16(to, 0, b, 2, d);
+        put_u16(to, b, 2, d);
         put(to, 0, cuda_at_nibble, 4, b * 32, q, 32);
         return;
     case GGUF_TYPE_Q4_1:
         nibbles(src + 4, q);
-        put_u16(to, 0, b, 4, d);
-        put_u16(to, 0, 2 + b, 4, m);
+        put_u16(to, b, 4, d);
+        put_u16(to, 2 + b, 4, m);
         put(to, 0, cuda_at_nibble, 4, b * 32, q, 32);
         return;
     case GGUF_TYPE_Q5_0:
         nibbles(src + 6, q);
         fifth_bits(src + 2, q);
-        put_u16(to, 0, b, 2, d);
+        put_u16(to, b, 2, d);
         put_five_bits(to, b * 32, q, 32);
         return;
     case GGUF_TYPE_Q5_1:
         nibbles(src + 8, q);
         fifth_bits(src + 4, q);
-        put_u16(to, 0, b, 4, d);
-        put_u16(to, 0, 2 + b, 4, m);
+        put_u16(to, b, 4, d);
+        put_u16(to, 2 + b, 4, m);
         put_five_bits(to, b * 32, q, 32);
         return;
     case GGUF_TYPE_IQ4_NL:
         nibbles(src + 2, q);
-        put_u16(to, 0, b, 2, d);
+        put_u16(to, b, 2, d);
         put(to, 0, cuda_at_index, 4, b * 32, q, 32);
         return;
     default: /* MXFP4 */
@@ -187,8 +187,8 @@ static void pack_block(int type, const uint8_t *src, const struct run *to, uint3
 /* d and dmin; then, for each chunk, its scales and mins. */
 static void put_k_scales(const struct run *to, uint16_t d, uint16_t dmin, const uint8_t scales[12])
 {
-    put_u16(to, 0, 0, 2, d);
-    put_u16(to, 0, 1, 2, dmin);
+    put_u16(to, 0, 2, d);
+    put_u16(to, 1, 2, dmin);
     for (uint32_t g = 0; g < 8; g++) {
         uint8_t scale, min;
         block_k_scale_min(scales, (int)g, &scale, &min);
@@ -203,8 +203,8 @@ static void pack_q2_k(const uint8_t *src, const struct run *to)
     uint8_t q[256];
     memcpy(&b, src, sizeof b);
     block_q2_k_codes(&b, q);
-    put_u16(to, 0, 0, 2, b.d);
-    put_u16(to, 0, 1, 2, b.dmin);
+    put_u16(to, 0, 2, b.d);
+    put_u16(to, 1, 2, b.dmin);
     for (uint32_t g = 0; g < 16; g++)
         put_u8(to, 64 + g / 4 * 64, g % 4, 4, b.scales[g]);
     put(to, 0, cuda_at_two, 2, 0, q, 256);
@@ -217,7 +217,7 @@ static void pack_q3_k(const uint8_t *src, const struct run *to)
     memcpy(&b, src, sizeof b);
     block_q3_k_codes(&b, q);
     high_bits(q, 256, 2, high);
-    put_u16(to, 0, 0, 1, b.d);
+    put_u16(to, 0, 1, b.d);
     for (uint32_t g = 0; g < 16; g++)
         put_u8(to, 32 + g / 4 * 64, g % 4, 4, (uint8_t)(block_q3_k_scale(&b, (int)g) + 32));
     put(to, 0, cuda_at_two, 2, 0, q, 256);
@@ -259,7 +259,7 @@ static void pack_q6_k(const uint8_t *src, const struct run *to)
         q[i] = b.ql[half * 64 + run % 2 * 32 + j] >> (run / 2 * 4) & 15;
         high[i] = b.qh[half * 32 + j] >> (run * 2) & 3;
     }
-    put_u16(to, 0, 0, 1, b.d);
+    put_u16(to, 0, 1, b.d);
     for (uint32_t g = 0; g < 16; g++)
         put_u8(to, 32 + g / 4 * 64, g % 4, 4, (uint8_t)(b.scales[g] + 128));
     put(to, 0, cuda_at_nibble, 4, 0, q, 256);
@@ -270,7 +270,7 @@ static void pack_iq4_xs(const uint8_t *src, const struct run *to)
 {
     struct block_iq4_xs b;
     memcpy(&b, src, sizeof b);
-    put_u16(to, 0, 0, 1, b.d);
+    put_u16(to, 0, 1, b.d);
     for (uint32_t g = 0; g < 8; g++) {
         uint8_t q[32];
         nibbles(b.qs + (size_t)g * 16, q);
@@ -360,8 +360,8 @@ static void pack_ternary(int type, const uint8_t *src, const struct run *to)
         block_tq2_0_codes(&b, q);
         d = b.d;
     }
-    put_u16(to, 0, 0, 2, d);
-    put_u16(to, 0, 1, 2, d);
+    put_u16(to, 0, 2, d);
+    put_u16(to, 1, 2, d);
     for (uint32_t g = 0; g < 16; g++)
         put_u8(to, 64 + g / 4 * 64, g % 4, 4, 0x11);
     put(to, 0, cuda_at_two, 2, 0, q, 256);
@@ -379,8 +379,8 @@ static void pack_few_bits(int type, const uint8_t *src, uint32_t from, const str
         q[i] = (uint8_t)(type == GGUF_TYPE_Q1_0 ? 7 + (qs[at / 8] >> (at % 8) & 1) * 2
                                                 : 7 + (qs[at / 4] >> (at % 4 * 2) & 3));
     }
-    put_u16(to, 0, 0, 2, d);
-    put_u16(to, 0, 1, 2, d);
+    put_u16(to, 0, 2, d);
+    put_u16(to, 1, 2, d);
     put(to, 0, cuda_at_nibble, 4, 0, q, 64);
 }
 

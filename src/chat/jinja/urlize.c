@@ -168,17 +168,16 @@ static bool is_ipv4(struct span w)
     return w.begin == w.end;
 }
 
-/* Hexadecimal digits, at most `most`. */
-static size_t skip_hex(struct span *w, size_t most)
+/* At most four hexadecimal digits. */
+static void skip_hex(struct span *w)
 {
-    size_t n = 0;
-    for (size_t at = w->begin; n < most && at < w->end; n++) {
+    size_t at = w->begin;
+    for (int n = 0; n < 4 && at < w->end; n++) {
         const uint32_t c = jstr_next(w->s, &at);
         if (!juni_decimal(c) && !(letter(c) && letter(c) <= 'f'))
             break;
         w->begin = at;
     }
-    return n;
 }
 
 /* \[([\da-f]{0,4}:){2}([\da-f]{0,4}:?){1,6}] at the beginning; moves behind it. */
@@ -187,12 +186,12 @@ static bool skip_ipv6(struct span *w)
     if (!skip(w, "["))
         return false;
     for (int i = 0; i < 2; i++) {
-        skip_hex(w, 4);
+        skip_hex(w);
         if (!skip(w, ":"))
             return false;
     }
     for (int i = 0; i < 6; i++) {
-        skip_hex(w, 4);
+        skip_hex(w);
         (void)skip(w, ":");
     }
     return skip(w, "]");
