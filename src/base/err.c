@@ -15,17 +15,24 @@ void err_one_line(char *text)
     }
 }
 
+WEIR_PRINTF(4, 0)
+static void fill(struct err_info *e, enum err code, const char *field, const char *fmt, va_list ap)
+{
+    vsnprintf(e->text, sizeof e->text, fmt, ap);
+    err_one_line(e->text);
+    e->code = code;
+    e->n_prompt = e->n_ctx = 0;
+    snprintf(e->field, sizeof e->field, "%s", field);
+    err_one_line(e->field);
+}
+
 enum err err_set(struct err_info *e, enum err code, const char *fmt, ...)
 {
     if (e) {
         va_list ap;
         va_start(ap, fmt);
-        vsnprintf(e->text, sizeof e->text, fmt, ap);
+        fill(e, code, "", fmt, ap);
         va_end(ap);
-        err_one_line(e->text);
-        e->code = code;
-        e->n_prompt = e->n_ctx = 0;
-        e->field[0] = '\0';
     }
     return code;
 }
@@ -35,13 +42,8 @@ enum err err_set_field(struct err_info *e, enum err code, const char *field, con
     if (e) {
         va_list ap;
         va_start(ap, fmt);
-        vsnprintf(e->text, sizeof e->text, fmt, ap);
+        fill(e, code, field, fmt, ap);
         va_end(ap);
-        err_one_line(e->text);
-        e->code = code;
-        e->n_prompt = e->n_ctx = 0;
-        snprintf(e->field, sizeof e->field, "%s", field);
-        err_one_line(e->field);
     }
     return code;
 }

@@ -154,20 +154,32 @@ static bool has_byte_tokens(const struct vocab *v)
            (v->family == VOCAB_BPE && v->rule->raw_text);
 }
 
-static enum err read_types(const struct gguf *g, struct vocab *v, struct err_info *e)
+/* A value of a token each; *out is NULL where the file has none. */
+static enum err read_each(const struct gguf *g,
+                          const char *key,
+                          enum gguf_kind kind,
+                          uint32_t n_tokens,
+                          const struct gguf_kv **out,
+                          struct err_info *e)
 {
-    const char *key = "tokenizer.ggml.token_type";
-    const struct gguf_kv *kv;
-    enum err err = vocab_array(g, key, GGUF_I32, &kv, e);
-    if (err)
-        return err;
-    if (kv && kv->n_elems != v->n)
+    enum err err = vocab_array(g, key, kind, out, e);
+    if (!err && *out && (*out)->n_elems != n_tokens)
         return err_set_field(e,
                              ERR_FORMAT,
                              key,
                              "has %llu entries for %u tokens",
-                             (unsigned long long)kv->n_elems,
-                             v->n);
+                             (unsigned long long)(*out)->n_elems,
+                             n_tokens);
+    return err;
+}
+
+static enum err read_types(const struct gguf *g, struct vocab *v, struct err_info *e)
+{
+    const char *key = "tokenizer.ggml.token_type";
+    const struct gguf_kv *kv;
+    enum err err = read_each(g, key, GGUF_I32, v->n, &kv, e);
+    if (err)
+        return err;
     for (uint32_t i = 0; i < v->n; i++) {
         int32_t type = TOKEN_NORMAL;
         if (kv)
@@ -186,18 +198,11 @@ static enum err read_scores(const struct gguf *g, struct vocab *v, struct err_in
 {
     const char *key = "tokenizer.ggml.scores";
     const struct gguf_kv *kv;
-    enum err err = vocab_array(g, key, GGUF_F32, &kv, e);
+    enum err err = read_each(g, key, GGUF_F32, v->n, &kv, e);
     if (err)
         return err;
     if (!kv)
         return err_set_field(e, ERR_FORMAT, key, "is missing");
-    if (kv->n_elems != v->n)
-        return err_set_field(e,
-                             ERR_FORMAT,
-                             key,
-                             "has %llu entries for %u tokens",
-                             (unsigned long long)kv->n_elems,
-                             v->n);
     for (uint32_t i = 0; i < v->n; i++) {
         float score;
         memcpy(&score, kv->elems + 4 * (size_t)i, 4);
