@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define MAX_WAITING 64u
 #define N_SHARES 256u /* of those whose numbers end alike it is one */
@@ -39,12 +38,8 @@ struct api_gate {
 struct api_gate *api_gate_create(void)
 {
     struct api_gate *g = mem_zalloc(1, sizeof *g);
-    pthread_condattr_t monotonic;
     pthread_mutex_init(&g->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&g->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_cond_init(&g->changed);
     return g;
 }
 
@@ -127,13 +122,7 @@ static uint32_t seconds_of_turn(const struct api_gate *g)
 /* Until something has changed, or it is time to look again. */
 static void wait_a_while(struct api_gate *g)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += LOOK_MS * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
+    const struct timespec until = clock_spec(clock_us() + LOOK_MS * 1000);
     pthread_cond_timedwait(&g->changed, &g->lock, &until);
 }
 

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MAX_PENDING_BYTES ((size_t)1 << 20)
@@ -205,11 +204,7 @@ enum err line_log_open(const char *path,
     l->name = mem_strdup(name);
     l->fd = fd;
     pthread_mutex_init(&l->lock, NULL);
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&l->changed, &clock);
-    pthread_condattr_destroy(&clock);
+    clock_cond_init(&l->changed);
     if (!start_writer(l)) {
         destroy(l);
         return err_set(e, ERR_NOMEM, "cannot start a thread");
@@ -251,11 +246,9 @@ uint64_t line_log_dropped(struct line_log *l)
 /* A file that takes nothing any more keeps its writer, and what they share. */
 void line_log_close(struct line_log *l)
 {
-    struct timespec until;
     if (!l)
         return;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += CLOSE_SECONDS;
+    const struct timespec until = clock_spec(clock_us() + CLOSE_SECONDS * 1000000ull);
     pthread_mutex_lock(&l->lock);
     l->closing = true;
     pthread_cond_broadcast(&l->changed);

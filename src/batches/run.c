@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define SYNC_US 1000000
@@ -224,18 +223,13 @@ static uint64_t until_sooner(uint64_t us, uint64_t from_us, uint64_t now_us, uin
  * again, if it was not over at from_us. */
 static void wait_for_more(struct batches *b, const struct live *live, uint32_t n, uint64_t from_us)
 {
-    struct timespec until;
     uint64_t now_us = clock_us(), us = n > 0 ? SYNC_US : (uint64_t)IDLE_S * 1000000;
     us = until_sooner(us, from_us, now_us, b->hold_us);
     for (uint32_t i = 0; i < n; i++)
         us = until_sooner(us, from_us, now_us, live[i].job->hold_us);
     for (const struct places *p = b->places; p; p = p->next)
         us = until_sooner(us, from_us, now_us, places_held_until(p));
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)(us / 1000000);
-    until.tv_nsec += (long)(us % 1000000) * 1000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    const struct timespec until = clock_spec(now_us + us);
     pthread_mutex_lock(&b->queue_lock);
     while (!b->ended && !b->wake && !b->stopping)
         if (pthread_cond_timedwait(&b->more, &b->queue_lock, &until) == ETIMEDOUT)

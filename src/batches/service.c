@@ -1,4 +1,5 @@
 /* Create and destroy, and which route is whose. */
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "batches/internal.h"
@@ -168,11 +169,7 @@ enum err batches_create(const struct batches_config *cfg,
     b->dir_fd = b->files_fd = b->jobs_fd = b->lock_fd = -1;
     pthread_mutex_init(&b->lock, NULL);
     pthread_mutex_init(&b->queue_lock, NULL);
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&b->more, &clock);
-    pthread_condattr_destroy(&clock);
+    clock_cond_init(&b->more);
     b->slots = mem_zalloc(b->cfg.n_parallel, sizeof *b->slots);
     b->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     enum err err = b->event_fd < 0 ? err_set(e, ERR_IO, "cannot create an eventfd") : OK;

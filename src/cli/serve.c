@@ -394,9 +394,7 @@ static void cut_off(struct server *s, const char *why)
 static struct timespec grace_left(const struct server *s)
 {
     uint64_t end_us = s->drain_us + s->opt.drain_timeout_s * 1000000ull, now_us = clock_us();
-    uint64_t left_us = end_us > now_us ? end_us - now_us : 0;
-    return (struct timespec){.tv_sec = (time_t)(left_us / 1000000),
-                             .tv_nsec = (long)(left_us % 1000000) * 1000};
+    return clock_spec(end_us > now_us ? end_us - now_us : 0);
 }
 
 static void *signal_main(void *arg)

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Logits of all prompt rows are asked for rarely, but should not come one row a step. */
@@ -200,11 +199,7 @@ static void note_queues(struct engine *eng)
  */
 static void wait_for_work(struct engine *eng)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += TIER_PATIENCE_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
+    const struct timespec until = clock_spec(clock_us() + TIER_PATIENCE_MS * 1000);
     while (!eng->submit_head && !eng->any_cancel && !eng->stopping && !eng->tier_news &&
            !eng->check_wanted) {
         if (!eng->waits_for_tier)
@@ -218,13 +213,7 @@ static void wait_for_work(struct engine *eng)
  * to the first step, for as long as the window is. */
 static void wait_for_company(struct engine *eng)
 {
-    const uint32_t ms = eng->cfg.batch_window_ms;
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += ms % 1000 * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
+    const struct timespec until = clock_spec(clock_us() + eng->cfg.batch_window_ms * 1000ull);
     while (eng->quota.n_all < eng->cfg.max_running && !eng->any_cancel && !eng->draining &&
            !eng->stopping)
         if (pthread_cond_timedwait(&eng->submit_cond, &eng->submit_lock, &until) != 0)
@@ -330,11 +319,7 @@ enum err engine_create(const struct model *m,
     eng->tokenizer = t;
     eng->cfg = *cfg;
     pthread_mutex_init(&eng->submit_lock, NULL);
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&eng->submit_cond, &clock);
-    pthread_condattr_destroy(&clock);
+    clock_cond_init(&eng->submit_cond);
     pthread_mutex_init(&eng->event_lock, NULL);
     pthread_mutex_init(&eng->stats_lock, NULL);
     eng->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);

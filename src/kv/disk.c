@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -348,17 +347,6 @@ static enum err slots_init(struct disk *d, const struct kv_disk_config *cfg, str
     return kv_disk_index_init(&d->pending, d->n_slots, e);
 }
 
-/* Its waits are timed by the clock that nobody sets. */
-static void sync_init(struct disk *d)
-{
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&d->work, &attr);
-    pthread_condattr_destroy(&attr);
-    pthread_mutex_init(&d->mutex, NULL);
-}
-
 /* Signals are for other threads. That includes SIGXFSZ: a limit on the size of files is an error
  * of write here, not the end of the process. */
 static enum err start(struct disk *d, struct err_info *e)
@@ -401,7 +389,8 @@ enum err kv_disk_open(const struct kv_disk_config *cfg, struct kv_tier **out, st
     d->wake_ctx = cfg->wake_ctx;
     d->reads = true;
     d->root = d->lock = -1;
-    sync_init(d);
+    clock_cond_init(&d->work);
+    pthread_mutex_init(&d->mutex, NULL);
     d->settle = cfg->settle;
     d->alloc_ctx = cfg->alloc_ctx;
     err = slots_init(d, cfg, e);

@@ -383,8 +383,7 @@ static void wait_for_work(struct disk *d)
         pthread_cond_wait(&d->work, &d->mutex);
         return;
     }
-    struct timespec until = {.tv_sec = (time_t)(d->rescan_at_us / 1000000),
-                             .tv_nsec = (long)(d->rescan_at_us % 1000000 * 1000)};
+    const struct timespec until = clock_spec(d->rescan_at_us);
     pthread_cond_timedwait(&d->work, &d->mutex, &until);
 }
 

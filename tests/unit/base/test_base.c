@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -163,6 +164,27 @@ static void test_clock(void **state)
     assert_true(clock_unix() > 1700000000);
 }
 
+static void test_clock_waits(void **state)
+{
+    (void)state;
+    const struct timespec at = clock_spec(5999999);
+    assert_int_equal(at.tv_sec, 5);
+    assert_int_equal(at.tv_nsec, 999999000);
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t cond;
+    clock_cond_init(&cond);
+    const uint64_t until_us = clock_us() + 20000;
+    const struct timespec until = clock_spec(until_us);
+    pthread_mutex_lock(&lock);
+    int rc = 0;
+    while (rc == 0)
+        rc = pthread_cond_timedwait(&cond, &lock, &until);
+    pthread_mutex_unlock(&lock);
+    assert_int_equal(rc, ETIMEDOUT);
+    assert_true(clock_us() >= until_us);
+    pthread_cond_destroy(&cond);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -175,6 +197,7 @@ int main(void)
         cmocka_unit_test(test_allocates),
         cmocka_unit_test(test_watch_counts),
         cmocka_unit_test(test_clock),
+        cmocka_unit_test(test_clock_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
