@@ -45,6 +45,16 @@ bool utf8_valid(const char *s, size_t n)
     return true;
 }
 
+size_t utf8_encode(uint32_t c, char out[4])
+{
+    static const unsigned lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    const size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = n - 1; i > 0; i--, c >>= 6)
+        out[i] = (char)(0x80 | (c & 0x3f));
+    out[0] = (char)(lead[n] | c);
+    return n;
+}
+
 /* How many bytes at s, which begins no valid character, one U+FFFD stands for: the longest run
  * that could have begun one, at least a byte (Unicode 15, section 3.9, "maximal subpart"). */
 static size_t bad_len(const char *s, size_t n)

@@ -4,22 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The code point of a valid sequence of n bytes. */
-static uint32_t code_point(const char *s, int n)
-{
-    const uint8_t *b = (const uint8_t *)s;
-    switch (n) {
-    case 1:
-        return b[0];
-    case 2:
-        return (b[0] & 0x1fu) << 6 | (b[1] & 0x3fu);
-    case 3:
-        return (b[0] & 0xfu) << 12 | (b[1] & 0x3fu) << 6 | (b[2] & 0x3fu);
-    default:
-        return (b[0] & 7u) << 18 | (b[1] & 0x3fu) << 12 | (b[2] & 0x3fu) << 6 | (b[3] & 0x3fu);
-    }
-}
-
 /* Characters that move the cursor, start an escape sequence, or change how the rest of a line is
  * laid out: C0, DEL, C1, line separators, bidirectional marks, the byte-order mark. */
 static bool is_unsafe(uint32_t c)
@@ -33,14 +17,15 @@ static bool is_unsafe(uint32_t c)
  * that it used and sets *n_text. */
 static size_t show_one(const char *s, size_t n, char text[17], size_t *n_text)
 {
-    int len = utf8_len(s, n);
+    const int len = utf8_len(s, n);
+    size_t n_char;
     if (len == 1 && (*s == '\n' || *s == '\t' || *s == '\r' || *s == '"' || *s == '\\')) {
         text[0] = '\\';
         text[1] = *s == '\n' ? 'n' : *s == '\t' ? 't' : *s == '\r' ? 'r' : *s;
         *n_text = 2;
         return 1;
     }
-    if (len > 0 && !is_unsafe(code_point(s, len))) {
+    if (len > 0 && !is_unsafe(utf8_decode(s, &n_char))) {
         memcpy(text, s, (size_t)len);
         *n_text = (size_t)len;
         return (size_t)len;

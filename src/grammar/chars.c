@@ -4,6 +4,7 @@
  * ranges, one a byte: U+0800..U+FFFF less the surrogates is E0 A0-BF 80-BF, E1-EC 80-BF 80-BF, ...
  */
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "grammar/internal.h"
 
 #include <stdlib.h>
@@ -86,20 +87,6 @@ void char_set_invert(struct char_set *s)
     char_set_normalise(s);
 }
 
-static uint32_t encode(uint32_t c, uint8_t out[4])
-{
-    if (c < 0x80) {
-        out[0] = (uint8_t)c;
-        return 1;
-    }
-    uint32_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    static const uint8_t lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    for (uint32_t i = n - 1; i > 0; i--, c >>= 6)
-        out[i] = (uint8_t)(0x80 | (c & 0x3f));
-    out[0] = (uint8_t)(lead[n] | c);
-    return n;
-}
-
 struct pieces {
     grammar_node *nodes;
     uint32_t n, cap;
@@ -107,12 +94,12 @@ struct pieces {
 
 static void add_piece(struct grammar_builder *b, struct pieces *p, uint32_t lo, uint32_t hi)
 {
-    uint8_t first[4], last[4];
+    char first[4], last[4];
     grammar_node bytes[4];
-    uint32_t n = encode(lo, first);
-    encode(hi, last);
+    const uint32_t n = (uint32_t)utf8_encode(lo, first);
+    (void)utf8_encode(hi, last);
     for (uint32_t i = 0; i < n; i++)
-        bytes[i] = grammar_byte_range(b, first[i], last[i]);
+        bytes[i] = grammar_byte_range(b, (uint8_t)first[i], (uint8_t)last[i]);
     p->nodes = grow(p->nodes, &p->cap, p->n + 1, sizeof *p->nodes);
     p->nodes[p->n++] = grammar_seq(b, n, bytes);
 }

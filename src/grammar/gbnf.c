@@ -168,35 +168,14 @@ static bool parse_char(struct gbnf *g, uint32_t *out)
 {
     if (peek(g) == '\\')
         return parse_escape(g, out);
-    int n = utf8_len(g->s + g->at, g->n - g->at);
-    if (n <= 0) {
+    size_t n;
+    if (utf8_len(g->s + g->at, g->n - g->at) <= 0) {
         fail_at(g, g->at, "this is not UTF-8");
         return false;
     }
-    static const uint8_t lead[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
-    *out = (uint8_t)g->s[g->at] & lead[n];
-    for (int i = 1; i < n; i++)
-        *out = *out << 6 | ((uint8_t)g->s[g->at + (size_t)i] & 0x3f);
-    g->at += (size_t)n;
+    *out = utf8_decode(g->s + g->at, &n);
+    g->at += n;
     return true;
-}
-
-static void add_utf8(struct buf *text, uint32_t c)
-{
-    if (c < 0x80) {
-        buf_char(text, (char)c);
-    } else if (c < 0x800) {
-        buf_char(text, (char)(0xc0 | c >> 6));
-    } else if (c < 0x10000) {
-        buf_char(text, (char)(0xe0 | c >> 12));
-        buf_char(text, (char)(0x80 | (c >> 6 & 0x3f)));
-    } else {
-        buf_char(text, (char)(0xf0 | c >> 18));
-        buf_char(text, (char)(0x80 | (c >> 12 & 0x3f)));
-        buf_char(text, (char)(0x80 | (c >> 6 & 0x3f)));
-    }
-    if (c >= 0x80)
-        buf_char(text, (char)(0x80 | (c & 0x3f)));
 }
 
 static grammar_node parse_text(struct gbnf *g)
@@ -204,11 +183,12 @@ static grammar_node parse_text(struct gbnf *g)
     struct buf text = {0};
     size_t from = g->at++;
     uint32_t c;
+    char bytes[4];
     while (!failed(g) && peek(g) != '"') {
         if (g->at >= g->n)
             fail_at(g, from, "this text has no end");
         else if (parse_char(g, &c))
-            add_utf8(&text, c);
+            buf_add(&text, bytes, utf8_encode(c, bytes));
     }
     g->at++;
     grammar_node node = grammar_literal(g->b, text.data, text.len);

@@ -8,6 +8,7 @@
 #include "grammar/json_schema.h"
 
 #include "base/mem.h"
+#include "base/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -103,17 +104,6 @@ static grammar_node plain_char(struct schema *s)
     return schema_shared(s, node);
 }
 
-static uint32_t char_at(const char *s, size_t *len)
-{
-    static const uint8_t lead[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
-    uint8_t c = (uint8_t)s[0];
-    *len = c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
-    uint32_t out = c & lead[*len];
-    for (size_t i = 1; i < *len; i++)
-        out = out << 6 | ((uint8_t)s[i] & 0x3f);
-    return out;
-}
-
 /* What may follow byte `at`, in which names[n], sorted, agree, so that the whole is none of them.
  * any: the rule for any further text. */
 static grammar_node other_names(struct schema *s,
@@ -138,7 +128,7 @@ static grammar_node other_names(struct schema *s,
     bool may_end = i == 0;
     while (i < n && !builder_failed(b)) {
         size_t len, to = i;
-        uint32_t c = char_at(names[i].s + at, &len);
+        uint32_t c = utf8_decode(names[i].s + at, &len);
         while (to < n && strncmp(names[to].s + at, names[i].s + at, len) == 0)
             to++;
         char_set_add(&taken, c, c);

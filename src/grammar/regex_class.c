@@ -200,16 +200,13 @@ static bool parse_escape(struct regex *r, size_t from, uint32_t *out)
 
 bool regex_char(struct regex *r, uint32_t *out)
 {
-    int n = utf8_len(r->s + r->at, r->n - r->at);
-    if (n <= 0) {
+    size_t n;
+    if (utf8_len(r->s + r->at, r->n - r->at) <= 0) {
         fail_at(r, r->at, "this is not UTF-8");
         return false;
     }
-    static const uint8_t lead[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
-    *out = (uint8_t)r->s[r->at] & lead[n];
-    for (int i = 1; i < n; i++)
-        *out = *out << 6 | ((uint8_t)r->s[r->at + (size_t)i] & 0x3f);
-    r->at += (size_t)n;
+    *out = utf8_decode(r->s + r->at, &n);
+    r->at += n;
     return true;
 }
 

@@ -12,6 +12,8 @@
 #ifndef WEIR_TOKENIZER_CHARCLASS_H
 #define WEIR_TOKENIZER_CHARCLASS_H
 
+#include "base/utf8.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -66,26 +68,6 @@ struct charclass_table {
 
 const struct charclass_table *charclass_table(void);
 
-/* The code point at s, which begins a valid character of *len bytes. */
-static inline uint32_t charclass_decode(const char *str, size_t *len)
-{
-    const unsigned char *s = (const unsigned char *)str;
-    if (s[0] < 0x80) {
-        *len = 1;
-        return s[0];
-    }
-    if (s[0] < 0xe0) {
-        *len = 2;
-        return (s[0] & 0x1fu) << 6 | (s[1] & 0x3fu);
-    }
-    if (s[0] < 0xf0) {
-        *len = 3;
-        return (s[0] & 0xfu) << 12 | (s[1] & 0x3fu) << 6 | (s[2] & 0x3fu);
-    }
-    *len = 4;
-    return (s[0] & 7u) << 18 | (s[1] & 0x3fu) << 12 | (s[2] & 0x3fu) << 6 | (s[3] & 0x3fu);
-}
-
 static inline uint32_t charclass_of(const struct charclass_table *t, uint32_t code_point)
 {
     return t->pages[t->page_of[code_point >> 8]][code_point & 0xff];
@@ -94,7 +76,7 @@ static inline uint32_t charclass_of(const struct charclass_table *t, uint32_t co
 /* The class of the character at s, and its length. */
 static inline uint32_t charclass_at(const struct charclass_table *t, const char *s, size_t *len)
 {
-    return charclass_of(t, charclass_decode(s, len));
+    return charclass_of(t, utf8_decode(s, len));
 }
 
 #endif

@@ -151,7 +151,7 @@ enum err wpm_encode(
             continue;
         }
         size_t n_char;
-        uint32_t c = charclass_decode(text + at, &n_char);
+        uint32_t c = utf8_decode(text + at, &n_char);
         at += n_char;
         enum action action = normalise(w->v, t, &c);
         if (action == CHAR_DROPPED)

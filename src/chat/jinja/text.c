@@ -1,5 +1,7 @@
 #include "chat/jinja/text.h"
 
+#include "base/utf8.h"
+
 #include <string.h>
 
 static const struct jmark trusted_mark = {0, true}, input_mark = {0, false};
@@ -133,25 +135,12 @@ size_t jstr_byte_at(struct jrun *r, const struct jstr *s, size_t i)
     return at;
 }
 
-/* Strings are valid UTF-8, so the length of a character is in its first byte. */
 uint32_t jstr_next(const struct jstr *s, size_t *at)
 {
-    const unsigned char *p = (const unsigned char *)s->data + *at;
-    if (p[0] < 0x80) {
-        *at += 1;
-        return p[0];
-    }
-    if (p[0] < 0xE0) {
-        *at += 2;
-        return (uint32_t)(p[0] & 0x1F) << 6 | (p[1] & 0x3F);
-    }
-    if (p[0] < 0xF0) {
-        *at += 3;
-        return (uint32_t)(p[0] & 0x0F) << 12 | (uint32_t)(p[1] & 0x3F) << 6 | (p[2] & 0x3F);
-    }
-    *at += 4;
-    return (uint32_t)(p[0] & 0x07) << 18 | (uint32_t)(p[1] & 0x3F) << 12 |
-           (uint32_t)(p[2] & 0x3F) << 6 | (p[3] & 0x3F);
+    size_t n;
+    const uint32_t c = utf8_decode(s->data + *at, &n);
+    *at += n;
+    return c;
 }
 
 size_t jstr_find(
@@ -233,26 +222,7 @@ void jsb_str(struct jsb *b, const struct jstr *s)
 void jsb_char(struct jsb *b, uint32_t c, bool trusted)
 {
     char s[4];
-    size_t n;
-    if (c < 0x80) {
-        s[0] = (char)c;
-        n = 1;
-    } else if (c < 0x800) {
-        s[0] = (char)(0xC0 | c >> 6);
-        s[1] = (char)(0x80 | (c & 0x3F));
-        n = 2;
-    } else if (c < 0x10000) {
-        s[0] = (char)(0xE0 | c >> 12);
-        s[1] = (char)(0x80 | (c >> 6 & 0x3F));
-        s[2] = (char)(0x80 | (c & 0x3F));
-        n = 3;
-    } else {
-        s[0] = (char)(0xF0 | c >> 18);
-        s[1] = (char)(0x80 | (c >> 12 & 0x3F));
-        s[2] = (char)(0x80 | (c >> 6 & 0x3F));
-        s[3] = (char)(0x80 | (c & 0x3F));
-        n = 4;
-    }
+    const size_t n = utf8_encode(c, s);
     jsb_add(b, s, n, trusted);
 }
 

@@ -46,6 +46,12 @@ static void test_every_code_point(void **state)
         bool surrogate = c >= 0xd800 && c < 0xe000;
         assert_int_equal(utf8_len(s, n), surrogate ? 0 : (int)n);
         assert_int_equal(utf8_valid(s, n), !surrogate);
+        char own[4];
+        size_t n_read;
+        assert_int_equal(utf8_encode(c, own), n);
+        assert_memory_equal(own, s, n);
+        assert_int_equal(utf8_decode(s, &n_read), c);
+        assert_int_equal(n_read, n);
         for (size_t k = 0; k < n && !surrogate; k++)
             assert_int_equal(utf8_len(s, k), -1);
     }
