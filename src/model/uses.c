@@ -128,6 +128,15 @@ uint32_t plan_last_storing(const struct model *m)
     return last;
 }
 
+const struct op *plan_joined_add(const struct model *m, uint32_t i)
+{
+    const struct op *op = &m->ops[i], *next = op + 1;
+    if (i + 1 >= m->n_ops || next->kind != OP_ADD || next->scale != 1.0f || next->in != op->out ||
+        next->out == op->in || next->out == op->out || plan_reads_later(m, i + 1, op->out))
+        return NULL;
+    return next;
+}
+
 bool plan_same_input(const struct op *a, const struct op *b)
 {
     return b->kind == OP_LINEAR && a->kind == OP_LINEAR && b->in == a->in && b->n_in == a->n_in &&

@@ -15,6 +15,10 @@ bool plan_reads_later(const struct model *m, uint32_t i, enum model_buf buf);
  * position. */
 uint32_t plan_last_storing(const struct model *m);
 
+/* The add that follows op i, a linear, if nothing else uses what that puts out: then the linear can
+ * add by itself, to the add's `out`. Else NULL. */
+const struct op *plan_joined_add(const struct model *m, uint32_t i);
+
 /* Two linears of the same rows, the first of which leaves them as they are. */
 bool plan_same_input(const struct op *a, const struct op *b);
 

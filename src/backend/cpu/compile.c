@@ -203,8 +203,8 @@ static struct matrix *add_matrix(struct compiler *c,
     return x;
 }
 
-/* A linear joins the phase before it if both read the same rows; the add that follows it, and
- * nothing else, uses what it puts out: then it adds by itself. */
+/* A linear joins the phase before it if both read the same rows; one that does not may do the add
+ * that follows it. */
 static enum err compile_linear(struct compiler *c, const struct op *op)
 {
     const struct phase *last = last_phase(c);
@@ -222,11 +222,9 @@ static enum err compile_linear(struct compiler *c, const struct op *op)
     }
     struct matrix *x = add_matrix(c, p, op, copy_vector(c, op->bias));
     x->scale = copy_vector(c, op->factor);
-    const struct op *next = c->op + 1 < c->m->n_ops ? op + 1 : NULL;
-    if (!joins && next && next->kind == OP_ADD && next->scale == 1.0f && next->in == op->out &&
-        next->out != op->in && next->out != op->out &&
-        !plan_reads_later(c->m, c->op + 1, op->out)) {
-        x->out = next->out;
+    const struct op *add = joins ? NULL : plan_joined_add(c->m, c->op);
+    if (add) {
+        x->out = add->out;
         x->add = true;
         if (c->packed == x->out)
             c->packed_formats = 0;

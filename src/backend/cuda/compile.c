@@ -147,18 +147,15 @@ static enum err add_product(struct compiler *c, const struct op *op, struct laun
     return OK;
 }
 
-/* The add that follows a linear, if nothing else uses what it puts out, is done by it. */
 static enum err compile_linear(struct compiler *c, const struct op *op)
 {
     struct launch *l;
-    const struct op *next = c->op + 1 < c->m->n_ops ? op + 1 : NULL;
+    const struct op *add = plan_joined_add(c->m, c->op);
     enum err err = add_product(c, op, &l);
     if (err)
         return err;
-    if (next && next->kind == OP_ADD && next->scale == 1.0f && next->in == op->out &&
-        next->out != op->in && next->out != op->out &&
-        !plan_reads_later(c->m, c->op + 1, op->out)) {
-        l->out = next->out;
+    if (add) {
+        l->out = add->out;
         l->add = true;
         if (c->packed == l->out)
             c->packed_forms = 0;

@@ -112,12 +112,39 @@ static void a_buffer_is_read_until_all_of_it_is_written(void **state)
     assert_true(plan_reads_later(&m, 1, BUF_BETA) && plan_reads_later(&m, 1, BUF_RATE));
 }
 
+static void an_add_joins_the_linear_that_alone_feeds_it(void **state)
+{
+    (void)state;
+    struct op ops[3];
+    struct model m = {.ops = ops, .n_ops = 3};
+    set_op(&ops[0], OP_LINEAR, BUF_H, BUF_OUT);
+    set_op(&ops[1], OP_ADD, BUF_OUT, BUF_X);
+    set_op(&ops[2], OP_NORM, BUF_X, BUF_H);
+    ops[1].scale = 1.0f;
+    assert_ptr_equal(plan_joined_add(&m, 0), &ops[1]);
+    ops[1].scale = 0.5f;
+    assert_null(plan_joined_add(&m, 0));
+    ops[1].scale = 1.0f;
+    ops[2].in = BUF_OUT; /* somebody else reads it */
+    assert_null(plan_joined_add(&m, 0));
+    ops[2].in = BUF_X;
+    ops[1].in = BUF_UP;
+    assert_null(plan_joined_add(&m, 0));
+    ops[1].in = BUF_OUT;
+    ops[1].out = BUF_H; /* what the linear still reads */
+    assert_null(plan_joined_add(&m, 0));
+    ops[1].out = BUF_X;
+    m.n_ops = 1;
+    assert_null(plan_joined_add(&m, 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_op_behind_the_last_needs_all_rows),
         cmocka_unit_test(wanted_rows_alone_attend_behind_the_last_keys),
         cmocka_unit_test(a_buffer_is_read_until_all_of_it_is_written),
+        cmocka_unit_test(an_add_joins_the_linear_that_alone_feeds_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
