@@ -106,6 +106,12 @@ enum model_buf {
     N_MODEL_BUFS,
 };
 
+/* Is it by ranks of the selection, n_expert_used in a row? */
+static inline bool model_buf_of_experts(enum model_buf buf)
+{
+    return buf >= BUF_EXPERT_GATE && buf <= BUF_EXPERT_OUT;
+}
+
 /* How the hidden states of a text become one vector; numbered as in files, but for the last. */
 enum pooling {
     POOLING_UNSPECIFIED, /* a file's 0: it names none */

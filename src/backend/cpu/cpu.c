@@ -1,6 +1,7 @@
 /* Making and ending the backend: memory, repacking, the table of operations. */
 #include "backend/cpu/cpu.h"
 
+#include "backend/carver.h"
 #include "backend/cpu/experts.h"
 #include "backend/cpu/limits.h"
 #include "backend/cpu/panel.h"
@@ -14,6 +15,7 @@
 #include <sys/mman.h>
 
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
+#define CARVE_BYTES 64 /* a line of the cache */
 
 /* Zeroed memory, in huge pages where the system has them: weights are read from end to end for
  * every token, and with small pages each 4 KiB would cost a walk. */
@@ -31,23 +33,6 @@ static enum err map_memory(size_t n, const char *what, uint8_t **out, struct err
 static size_t round_up(size_t n, size_t unit)
 {
     return (n + unit - 1) / unit * unit;
-}
-
-/* Hands out aligned parts of one region: first with base NULL to learn the size, then for real. */
-struct carver {
-    uint8_t *base;
-    size_t used;
-    bool overflow;
-};
-
-static void *carve(struct carver *c, size_t n, size_t size)
-{
-    size_t bytes;
-    void *p = c->base ? c->base + c->used : NULL;
-    if (!mem_mul(n, size, &bytes) || !mem_add(bytes, 127, &bytes) ||
-        !mem_add(c->used, bytes / 64 * 64, &c->used))
-        c->overflow = true;
-    return p;
 }
 
 /* Packed activations of so many rows, in all forms that the experts' matrices, or all the others,
@@ -123,7 +108,7 @@ static void carve_buffers(struct cpu_backend *b, struct carver *c)
 {
     const struct model_hparams *hp = &b->model->hp;
     for (int i = 0; i < N_MODEL_BUFS; i++) {
-        const bool expert = i >= BUF_EXPERT_GATE && i <= BUF_EXPERT_OUT;
+        const bool expert = model_buf_of_experts((enum model_buf)i);
         const uint32_t width = b->model->buf_width[i];
         size_t rows = round_up(b->cfg.max_rows, ACT_TILE);
         if (i == BUF_LOGITS)
@@ -167,7 +152,7 @@ static void carve_workspace(struct cpu_backend *b, struct carver *c)
 
 static enum err alloc_workspace(struct cpu_backend *b, struct err_info *e)
 {
-    struct carver c = {0};
+    struct carver c = {.align = CARVE_BYTES};
     carve_workspace(b, &c);
     if (c.overflow)
         return err_set(e, ERR_NOMEM, "a workspace for %u rows is too large", b->cfg.max_rows);
@@ -175,7 +160,7 @@ static enum err alloc_workspace(struct cpu_backend *b, struct err_info *e)
     enum err err = map_memory(c.used, "workspace", &b->workspace, e);
     if (err)
         return err;
-    c = (struct carver){.base = b->workspace};
+    c = (struct carver){.base = b->workspace, .align = CARVE_BYTES};
     carve_workspace(b, &c);
     for (uint32_t i = 0; i < b->n_matrices; i++) {
         struct matrix *x = &b->matrices[i];

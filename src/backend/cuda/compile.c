@@ -218,7 +218,7 @@ static enum err compile_experts(struct compiler *c, const struct op *op)
 {
     const struct op *end = c->m->ops + c->m->n_ops;
     const bool joins = c->op > 0 && op[-1].kind == OP_EXPERTS && op[-1].in == op->in;
-    const bool by_place = op->in >= BUF_EXPERT_GATE && op->in <= BUF_EXPERT_OUT;
+    const bool by_place = model_buf_of_experts(op->in);
     unsigned forms = 0;
     const struct op *first = op;
     while (first > c->m->ops && first[-1].kind == OP_EXPERTS && first[-1].in == op->in)

@@ -1,4 +1,5 @@
 /* What is needed, and where it lies. All is counted before anything is taken. */
+#include "backend/carver.h"
 #include "backend/cuda/cuda.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -13,6 +14,7 @@
 #define LEAST_POSITIONS 4096
 /* Of a grid's second and third dimension: the tiles of attention, and those of experts' rows. */
 #define MOST_TILES 65535
+#define CARVE_BYTES 256 /* as the device aligns what it gives */
 
 static size_t round_up(size_t n, size_t unit)
 {
@@ -24,34 +26,12 @@ static double gib(size_t n)
     return (double)n / (1 << 30);
 }
 
-/* Hands out aligned parts of one region: first with base NULL to learn the size, then for real. */
-struct carver {
-    uint8_t *base;
-    size_t used;
-    bool overflow;
-};
-
-static void *carve(struct carver *c, size_t n, size_t size)
-{
-    size_t bytes;
-    void *p = c->base ? c->base + c->used : NULL;
-    if (!mem_mul(n, size, &bytes) || !mem_add(bytes, 511, &bytes) ||
-        !mem_add(c->used, bytes / 256 * 256, &c->used))
-        c->overflow = true;
-    return p;
-}
-
 /* Rows are computed in tiles; those that fill up the last one have a place too. */
 static size_t padded_rows(const struct cuda_backend *b)
 {
     const uint32_t rows =
         b->cfg.max_rows > b->cfg.max_logit_rows ? b->cfg.max_rows : b->cfg.max_logit_rows;
     return round_up(rows, 64);
-}
-
-static bool is_expert(enum model_buf buf)
-{
-    return buf >= BUF_EXPERT_GATE && buf <= BUF_EXPERT_OUT;
 }
 
 static bool has_windows(const struct model *m)
@@ -234,7 +214,7 @@ static void carve_workspace(struct cuda_backend *b, struct carver *c)
 static size_t buffer_bytes(struct cuda_backend *b, enum model_buf buf)
 {
     const uint32_t width = b->model->buf_width[buf];
-    const bool expert = is_expert(buf);
+    const bool expert = model_buf_of_experts(buf);
     const size_t per_row = expert ? width / b->model->hp.n_expert_used : width;
     const size_t rows = expert ? b->experts.most_places : padded_rows(b);
     b->bufs[buf].stride = round_up(per_row, 16);
@@ -377,7 +357,7 @@ static size_t kv_wanted(const struct cuda_backend *b)
 enum err cuda_budget_make(struct cuda_backend *b, struct err_info *e)
 {
     struct cuda_budget *g = &b->budget;
-    struct carver c = {0};
+    struct carver c = {.align = CARVE_BYTES};
     enum err err = read_device(b, e);
     if (err)
         return err;
@@ -542,7 +522,7 @@ enum err cuda_memory_take(struct cuda_backend *b, struct err_info *e)
     if (err)
         return err;
     cuda_jobs_place(b);
-    struct carver c = {.base = b->workspace};
+    struct carver c = {.base = b->workspace, .align = CARVE_BYTES};
     carve_workspace(b, &c);
     for (uint32_t i = 0; i < b->n_matrices; i++)
         b->matrices[i].m.data = b->weights + b->matrices[i].offset;
