@@ -36,7 +36,7 @@ static const struct argp_option options[] = {
     {"depth", 'd', "LIST", 0, "positions each stream holds already (default 0,1500)", 0},
     {"threads", 'j', "N", 0, "worker threads (default: one a core)", 0},
     {"repeat", 'r', "N", 0, "runs of each test; the median counts (default 3)", 0},
-    {"kv-type", 'k', "TYPE", 0, "f32, f16, bf16 or q8_0 (default f16)", 0},
+    {"kv-type", 'k', "TYPE", 0, "f16, f32, bf16 or q8_0 (default f16)", 0},
     CLI_DEVICE_OPTIONS(0),
     {"json", 'J', NULL, 0, "one JSON object a line", 0},
     {0},
@@ -70,8 +70,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         o->n_repeat = (uint32_t)cli_number(s, "--repeat", arg, 1, 1000);
         return 0;
     case 'k':
-        if (kv_type_parse(arg, &o->kv_type) != OK)
-            argp_error(s, "--kv-type: '%s' is not f32, f16, bf16 or q8_0", arg);
+        o->kv_type = cli_kv_type(s, arg);
         return 0;
     case 'J':
         o->json = true;
@@ -568,10 +567,9 @@ static void print_head(const struct bench *b)
 
 static enum err bench_all(struct bench *b, struct err_info *e)
 {
-    struct err_info ignored;
-    const char *path = cli_model_path(b->o->model, &ignored);
+    const char *path = cli_model_path(b->o->model, e);
     if (!path)
-        return err_set(e, ERR_NOT_FOUND, "%s", ignored.text);
+        return e->code;
     enum err err = model_load(path, &b->m, e);
     if (!err)
         err = model_must_generate(b->m, e);

@@ -95,7 +95,17 @@ uint64_t cli_size(struct argp_state *s, const char *name, const char *arg)
     }
     if (!ok)
         argp_error(s, "%s: '%s' is not a size such as 512M or 2G", name, arg);
+    if (v == 0)
+        argp_error(s, "%s: must be more than 0", name);
     return v;
+}
+
+enum kv_type cli_kv_type(struct argp_state *s, const char *arg)
+{
+    enum kv_type type = KV_F16;
+    if (kv_type_parse(arg, &type) != OK)
+        argp_error(s, "--kv-type: '%s' is not f16, f32, bf16 or q8_0", arg);
+    return type;
 }
 
 uint32_t *cli_list(

@@ -5,6 +5,7 @@
 #ifndef WEIR_CLI_CLI_H
 #define WEIR_CLI_CLI_H
 
+#include "backend/kv_type.h"
 #include "base/err.h"
 
 #include <argp.h>
@@ -37,13 +38,14 @@ int cli_fail(const char *cmd, const struct err_info *e);
 /* argp_parse with our exit codes: usage errors exit with EXIT_USAGE, --help with 0. */
 void cli_parse(const struct argp *argp, int argc, char **argv, void *input);
 
-/* The argument of option `name` as a number or real in [lo, hi], a size ("512M", "2G", "65536";
- * 1024-based), or a comma- or blank-separated list of numbers; anything else is a usage error
- * (argp_error). */
+/* The argument of option `name` as a number or real in [lo, hi], a size above 0 ("512M", "2G",
+ * "65536"; 1024-based), that of --kv-type, or a comma- or blank-separated list of numbers; anything
+ * else is a usage error (argp_error). */
 uint64_t cli_number(
     struct argp_state *s, const char *name, const char *arg, uint64_t lo, uint64_t hi);
 double cli_real(struct argp_state *s, const char *name, const char *arg, double lo, double hi);
 uint64_t cli_size(struct argp_state *s, const char *name, const char *arg);
+enum kv_type cli_kv_type(struct argp_state *s, const char *arg);
 uint32_t *cli_list(struct argp_state *s,
                    const char *name,
                    const char *arg,

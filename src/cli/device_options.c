@@ -27,8 +27,6 @@ static void parse_gpu_memory(struct argp_state *s, const char *arg, struct devic
         d->memory_share = share;
     else
         d->memory_bytes = cli_size(s, "--gpu-memory", arg);
-    if (d->memory_share == 0 && d->memory_bytes == 0)
-        argp_error(s, "--gpu-memory: must be more than 0");
 }
 
 error_t cli_device_option(int key, char *arg, struct argp_state *s, struct device *d)

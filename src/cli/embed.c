@@ -65,8 +65,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
             argp_error(s, "--pooling: '%s' is not mean, cls, last or none", arg);
         return 0;
     case KEY_KV_TYPE:
-        if (kv_type_parse(arg, &o->engine.kv_type) != OK)
-            argp_error(s, "--kv-type: '%s' is not f16, f32, bf16 or q8_0", arg);
+        o->engine.kv_type = cli_kv_type(s, arg);
         return 0;
     case KEY_RAW:
         o->raw = true;

@@ -31,7 +31,7 @@ static const struct argp_option options[] = {
     {"rows", 'r', "LIST", 0, "prompt positions whose logits are written (default: the last)", 0},
     {"out", 'o', "FILE", 0, "write float32 rows [rows, n_vocab], little endian", 0},
     {"greedy", 'g', "N", 0, "continue greedily for N tokens (default 0)", 0},
-    {"kv-type", 'k', "TYPE", 0, "f32, f16, bf16 or q8_0 (default f16)", 0},
+    {"kv-type", 'k', "TYPE", 0, "f16, f32, bf16 or q8_0 (default f16)", 0},
     {"context", 'c', "N", 0, "positions to choose rotation factors for (default: as trained)", 0},
     {"threads", 'j', "N", 0, "worker threads (default: one a core)", 0},
     CLI_DEVICE_OPTIONS(0),
@@ -65,8 +65,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         o->n_threads = (uint32_t)cli_number(s, "--threads", arg, 1, 1024);
         return 0;
     case 'k':
-        if (kv_type_parse(arg, &o->kv_type) != OK)
-            argp_error(s, "--kv-type: '%s' is not f32, f16, bf16 or q8_0", arg);
+        o->kv_type = cli_kv_type(s, arg);
         return 0;
     case ARGP_KEY_ARG:
         argp_error(s, "unexpected argument '%s'", arg);

@@ -61,12 +61,9 @@ static error_t parse_engine(
         return 0;
     case KEY_KV_MEMORY:
         c->kv_bytes = cli_size(s, "--kv-memory", arg);
-        if (c->kv_bytes == 0)
-            argp_error(s, "--kv-memory: must be more than 0");
         return 0;
     case KEY_KV_TYPE:
-        if (kv_type_parse(arg, &c->kv_type) != OK)
-            argp_error(s, "--kv-type: '%s' is not f16, f32, bf16 or q8_0", arg);
+        c->kv_type = cli_kv_type(s, arg);
         return 0;
     case KEY_MAX_RUNNING:
         c->max_running = (uint32_t)cli_number(s, "--max-running", arg, 1, 1 << 16);
@@ -82,8 +79,6 @@ static error_t parse_engine(
         return 0;
     case KEY_HOST_CACHE:
         c->host_cache_bytes = cli_size(s, "--host-cache", arg);
-        if (c->host_cache_bytes == 0)
-            argp_error(s, "--host-cache: must be more than 0");
         return 0;
     case KEY_CACHE_DIR:
         if (arg[0] == '\0')
@@ -92,8 +87,6 @@ static error_t parse_engine(
         return 0;
     case KEY_CACHE_DISK:
         c->cache_bytes = cli_size(s, "--cache-disk", arg);
-        if (c->cache_bytes == 0)
-            argp_error(s, "--cache-disk: must be more than 0");
         return 0;
     case KEY_BATCH_WINDOW:
         c->batch_window_ms = (uint32_t)cli_number(s, "--batch-window-ms", arg, 0, 10000);
@@ -346,8 +339,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         return 0;
     case KEY_MAX_BODY:
         o->http.max_body_bytes = cli_size(s, "--max-body", arg);
-        if (o->http.max_body_bytes == 0)
-            argp_error(s, "--max-body: must be more than 0");
         return 0;
     case KEY_MAX_CONNECTIONS:
         o->http.max_connections = (uint32_t)cli_number(s, "--max-connections", arg, 1, 1 << 20);
@@ -367,8 +358,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         return 0;
     case KEY_BATCH_FILE:
         o->batches.max_file_bytes = cli_size(s, "--batch-file", arg);
-        if (o->batches.max_file_bytes == 0)
-            argp_error(s, "--batch-file: must be more than 0");
         return 0;
     case KEY_DRAIN_TIMEOUT:
         o->drain_timeout_s = (uint32_t)cli_number(s, "--drain-timeout", arg, 0, 86400);

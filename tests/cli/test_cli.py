@@ -48,6 +48,20 @@ def test_wrong_use_is_2(args):
     assert r.returncode == 2 and r.stderr and not r.stdout, r
 
 
+@pytest.mark.parametrize("flag", ["--kv-memory", "--host-cache", "--cache-disk", "--max-body",
+                                  "--batch-file", "--gpu-memory"])
+@pytest.mark.parametrize("none", ["0", "0G"])
+def test_a_size_is_more_than_nothing(flag, none):
+    r = weir("serve", flag, none)
+    assert r.returncode == 2 and f"{flag}: must be more than 0" in r.stderr.decode(), r
+
+
+@pytest.mark.parametrize("command", ["serve", "embed", "bench", "logits"])
+def test_types_of_kv_memory_are_named_alike(command):
+    r = weir(command, "--kv-type", "f8")
+    assert r.returncode == 2 and b"--kv-type: 'f8' is not f16, f32, bf16 or q8_0" in r.stderr, r
+
+
 def test_more_kv_memory_than_there_is():
     r = weir("serve", "-m", NANO, "--port", "0", "--device", "cpu", "--kv-memory", "99999G")
     assert r.returncode == 1 and b"99999.0 GiB were asked for, this machine has" in r.stderr, r
