@@ -191,8 +191,7 @@ static enum err add_before(const struct api_call *c,
     if (json_array_size(extra) > MAX_EXTRA)
         return err_set_field(
             e, ERR_INVALID, "input_extra", "'input_extra' has more than %d files", MAX_EXTRA);
-    if (tokenizer_adds_bos(t) && tokenizer_bos(t) != TOKEN_NONE)
-        token_list_add(out, tokenizer_bos(t));
+    tokenizer_add_begin(t, out);
     if (tokenizer_fim(t, FIM_REPO) != TOKEN_NONE) {
         add_mark(c, FIM_REPO, out);
         err = add_literal(c, THE_REPO, out, e);

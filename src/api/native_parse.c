@@ -45,8 +45,8 @@ enum err native_encode(const struct tokenizer *t,
     struct text_piece piece = {.text = json_string_value(text),
                                .n_bytes = json_string_length(text),
                                .parse_special = parse_special};
-    if (first && tokenizer_adds_bos(t) && tokenizer_bos(t) != TOKEN_NONE)
-        token_list_add(ids, tokenizer_bos(t));
+    if (first)
+        tokenizer_add_begin(t, ids);
     return tokenizer_encode(t, &piece, 1, ids, e);
 }
 

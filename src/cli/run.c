@@ -152,8 +152,7 @@ static enum err encode_prompt(struct session *s, struct token_list *ids, struct 
     const struct chat_message *last = &s->messages[s->n_messages - 1];
     if (!s->o->raw)
         return chat_encode_plain(s->template, s->tokenizer, s->messages, s->n_messages, ids, e);
-    if (tokenizer_adds_bos(s->tokenizer) && tokenizer_bos(s->tokenizer) != TOKEN_NONE)
-        token_list_add(ids, tokenizer_bos(s->tokenizer));
+    tokenizer_add_begin(s->tokenizer, ids);
     struct text_piece piece = {last->content, last->content_len, false};
     return tokenizer_encode(s->tokenizer, &piece, 1, ids, e);
 }
