@@ -80,7 +80,7 @@ static void slot_describe(struct disk *d, uint32_t id, const struct kv_tier_bloc
 
 const struct slot *disk_queued(const struct disk *d, const struct kv_key *key)
 {
-    const struct kv_disk_entry *entry = kv_disk_index_find(&d->pending, d->model, key);
+    const struct kv_tier_entry *entry = kv_tier_index_find(&d->pending, d->model, key);
     const struct slot *s = entry ? &d->slots[entry->value] : NULL;
     return s && s->state == SLOT_STORE ? s : NULL;
 }
@@ -91,7 +91,7 @@ static uint32_t disk_has(struct kv_tier *t, const struct kv_key *key)
 {
     struct disk *d = disk_of(t);
     pthread_mutex_lock(&d->mutex);
-    bool has = d->reads && (kv_disk_index_find(&d->held, d->model, key) || disk_queued(d, key));
+    bool has = d->reads && (kv_tier_index_find(&d->held, d->model, key) || disk_queued(d, key));
     pthread_mutex_unlock(&d->mutex);
     return has;
 }
@@ -175,15 +175,15 @@ static void *disk_store_begin(struct kv_tier *t, const struct kv_key *key, enum 
     struct disk *d = disk_of(t);
     void *bytes = NULL;
     pthread_mutex_lock(&d->mutex);
-    bool wanted = d->writes && !kv_disk_index_find(&d->held, d->model, key) &&
-                  !kv_disk_index_find(&d->pending, d->model, key);
+    bool wanted = d->writes && !kv_tier_index_find(&d->held, d->model, key) &&
+                  !kv_tier_index_find(&d->pending, d->model, key);
     if (wanted && has_no_buffer(d)) {
         d->stats.dropped++;
     } else if (wanted) {
         uint32_t id = disk_ring_pop(&d->idle);
         d->slots[id].state = SLOT_FILLING;
         d->n_storing++;
-        kv_disk_index_put(&d->pending, d->model, key, id);
+        kv_tier_index_put(&d->pending, d->model, key, id);
         bytes = d->slots[id].bytes;
     }
     pthread_mutex_unlock(&d->mutex);
@@ -196,7 +196,7 @@ static void disk_store(struct kv_tier *t, const struct kv_tier_block *b, void *b
     pthread_mutex_lock(&d->mutex);
     uint32_t id = slot_of(d, bytes);
     assert(d->slots[id].state == SLOT_FILLING);
-    assert(kv_disk_index_find(&d->pending, d->model, &b->key)->value == id);
+    assert(kv_tier_index_find(&d->pending, d->model, &b->key)->value == id);
     slot_describe(d, id, b);
     d->slots[id].state = SLOT_STORE;
     disk_ring_push(&d->stores, id);
@@ -209,9 +209,9 @@ static void disk_store_abandon(struct kv_tier *t, const struct kv_key *key, void
     struct disk *d = disk_of(t);
     pthread_mutex_lock(&d->mutex);
     const uint32_t id = slot_of(d, bytes);
-    struct kv_disk_entry *entry = kv_disk_index_find(&d->pending, d->model, key);
+    struct kv_tier_entry *entry = kv_tier_index_find(&d->pending, d->model, key);
     assert(d->slots[id].state == SLOT_FILLING && entry && entry->value == id);
-    kv_disk_index_remove(&d->pending, entry);
+    kv_tier_index_remove(&d->pending, entry);
     disk_slot_free(d, id);
     d->stats.dropped++;
     pthread_mutex_unlock(&d->mutex);
@@ -235,8 +235,8 @@ static void disk_free(struct disk *d)
         close(d->root);
     if (d->lock >= 0)
         close(d->lock);
-    kv_disk_index_deinit(&d->held);
-    kv_disk_index_deinit(&d->pending);
+    kv_tier_index_deinit(&d->held);
+    kv_tier_index_deinit(&d->pending);
     pthread_cond_destroy(&d->work);
     pthread_mutex_destroy(&d->mutex);
     free(d->idle.ids);
@@ -344,7 +344,7 @@ static enum err slots_init(struct disk *d, const struct kv_disk_config *cfg, str
         d->slots[i].bytes = d->memory + i * d->stride;
         disk_ring_push(&d->idle, i);
     }
-    return kv_disk_index_init(&d->pending, d->n_slots, e);
+    return kv_tier_index_init(&d->pending, d->n_slots, e);
 }
 
 /* Signals are for other threads. That includes SIGXFSZ: a limit on the size of files is an error
@@ -395,7 +395,7 @@ enum err kv_disk_open(const struct kv_disk_config *cfg, struct kv_tier **out, st
     d->alloc_ctx = cfg->alloc_ctx;
     err = slots_init(d, cfg, e);
     if (!err)
-        err = kv_disk_index_init(&d->held, 0, e);
+        err = kv_tier_index_init(&d->held, 0, e);
     if (!err)
         err = kv_files_open(cfg->dir, true, &d->root, e);
     if (!err)

@@ -11,8 +11,8 @@
 #define WEIR_KV_DISK_INTERNAL_H
 
 #include "kv/disk.h"
-#include "kv/disk_index.h"
 #include "kv/segment.h"
+#include "kv/tier_index.h"
 
 #include <pthread.h>
 
@@ -68,8 +68,8 @@ struct disk {
      * may therefore read them without it */
     struct slot *slots; /* [n_slots] */
     struct ring idle, fetches, stores, done;
-    struct kv_disk_index held;    /* key -> bytes of the file, of every model */
-    struct kv_disk_index pending; /* key -> slot, FILLING or STORE; room for n_slots */
+    struct kv_tier_index held;    /* key -> bytes of the file, of every model */
+    struct kv_tier_index pending; /* key -> slot, FILLING or STORE; room for n_slots */
     struct kv_tier_stats stats;   /* but entries, ignored, on and writes */
     uint64_t n_own;               /* entries of `held` that are of our model */
     uint64_t ignored_found;       /* by the last scan */

@@ -48,11 +48,11 @@ void disk_subtract_bytes(struct disk *d, uint64_t n)
 static void forget(struct disk *d, uint64_t model, const struct kv_key *key)
 {
     pthread_mutex_lock(&d->mutex);
-    struct kv_disk_entry *entry = kv_disk_index_find(&d->held, model, key);
+    struct kv_tier_entry *entry = kv_tier_index_find(&d->held, model, key);
     if (entry) {
         d->stats.bytes -= entry->value < d->stats.bytes ? entry->value : d->stats.bytes;
         d->n_own -= model == d->model;
-        kv_disk_index_remove(&d->held, entry);
+        kv_tier_index_remove(&d->held, entry);
     }
     pthread_mutex_unlock(&d->mutex);
 }
@@ -134,7 +134,7 @@ static bool remove_segment(struct disk *d, uint64_t model, const struct kv_key *
 bool disk_make_room(struct disk *d, uint64_t need)
 {
     while (need > d->max_bytes || d->stats.bytes > d->max_bytes - need) {
-        const struct kv_disk_entry *entry = kv_disk_index_oldest(&d->held);
+        const struct kv_tier_entry *entry = kv_tier_index_oldest(&d->held);
         if (!entry)
             return false;
         uint64_t model = entry->model;
@@ -223,9 +223,9 @@ static void note_read(struct disk *d, const struct kv_key *key, uint64_t us)
 {
     d->failed_reads = 0;
     pthread_mutex_lock(&d->mutex);
-    struct kv_disk_entry *entry = kv_disk_index_find(&d->held, d->model, key);
+    struct kv_tier_entry *entry = kv_tier_index_find(&d->held, d->model, key);
     if (entry)
-        kv_disk_index_touch(&d->held, entry);
+        kv_tier_index_touch(&d->held, entry);
     note_us(&d->stats.fetch, &d->fetch_us, us);
     pthread_mutex_unlock(&d->mutex);
 }
@@ -304,16 +304,16 @@ static enum err write_segment(struct disk *d, const struct slot *s, struct err_i
  * old one. */
 static bool reserve_entry(struct disk *d)
 {
-    struct kv_disk_index larger, old = d->held;
+    struct kv_tier_index larger, old = d->held;
     if (old.n < old.cap)
         return true;
     if (old.cap > UINT32_MAX / 4 ||
-        kv_disk_index_copy(&old, old.cap * 2 + SPARE_ENTRIES, &larger, NULL))
+        kv_tier_index_copy(&old, old.cap * 2 + SPARE_ENTRIES, &larger, NULL))
         return false;
     pthread_mutex_lock(&d->mutex);
     d->held = larger;
     pthread_mutex_unlock(&d->mutex);
-    kv_disk_index_deinit(&old);
+    kv_tier_index_deinit(&old);
     return true;
 }
 
@@ -333,7 +333,7 @@ static bool can_store(struct disk *d, const struct slot *s)
     if (d->lock >= 0 && !kv_files_lock_valid(d->lock))
         become_reader(d);
     return d->lock >= 0 && !d->write_failed &&
-           !kv_disk_index_find(&d->held, d->model, &s->segment.key) && reserve_entry(d) &&
+           !kv_tier_index_find(&d->held, d->model, &s->segment.key) && reserve_entry(d) &&
            disk_make_room(d, d->segment_bytes);
 }
 
@@ -350,7 +350,7 @@ static bool store_segment(struct disk *d, const struct slot *s)
         return false;
     }
     pthread_mutex_lock(&d->mutex);
-    kv_disk_index_put(&d->held, d->model, &s->segment.key, d->segment_bytes);
+    kv_tier_index_put(&d->held, d->model, &s->segment.key, d->segment_bytes);
     d->n_own++;
     note_us(&d->stats.store, &d->store_us, clock_us() - start_us);
     pthread_mutex_unlock(&d->mutex);
@@ -364,8 +364,8 @@ static void store(struct disk *d, uint32_t id)
     d->stats.stored += stored;
     d->stats.dropped += !stored;
     d->storing = false;
-    kv_disk_index_remove(&d->pending,
-                         kv_disk_index_find(&d->pending, d->model, &d->slots[id].segment.key));
+    kv_tier_index_remove(&d->pending,
+                         kv_tier_index_find(&d->pending, d->model, &d->slots[id].segment.key));
     disk_slot_free(d, id);
     const bool awaited = d->awaited;
     d->awaited = false;

@@ -126,15 +126,15 @@ static int by_last_use(const void *a, const void *b)
 /* Let the index say what the scan found. */
 static enum err scan_take(struct disk *d, const struct scan *s, struct err_info *e)
 {
-    struct kv_disk_index found, old;
+    struct kv_tier_index found, old;
     uint64_t n_own = 0;
-    enum err err = kv_disk_index_init(&found, (uint32_t)(s->n + s->n / 2) + SPARE_ENTRIES, e);
+    enum err err = kv_tier_index_init(&found, (uint32_t)(s->n + s->n / 2) + SPARE_ENTRIES, e);
     if (err)
         return err;
     for (size_t i = 0; i < s->n; i++) {
         uint32_t n_before = found.n;
         /* a folder that changes while it is listed may show a file twice */
-        kv_disk_index_put(&found, s->segments[i].model, &s->segments[i].key, s->segments[i].bytes);
+        kv_tier_index_put(&found, s->segments[i].model, &s->segments[i].key, s->segments[i].bytes);
         n_own += found.n > n_before && s->segments[i].model == d->model;
     }
     if (s->n > 0 && s->segments[s->n - 1].mtime_ns > d->newest_ns)
@@ -146,7 +146,7 @@ static enum err scan_take(struct disk *d, const struct scan *s, struct err_info 
     d->stats.bytes = s->bytes;
     d->ignored_found = s->ignored;
     pthread_mutex_unlock(&d->mutex);
-    kv_disk_index_deinit(&old);
+    kv_tier_index_deinit(&old);
     return OK;
 }
 

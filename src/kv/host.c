@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "kv/disk_index.h"
+#include "kv/tier_index.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -45,7 +45,7 @@ struct host {
     struct slot *slots;        /* [n_slots] */
     int32_t *tokens;           /* [n_slots][block_tokens] */
     uint8_t *memory;           /* [n_slots * stride] */
-    struct kv_disk_index held; /* key -> slot, HELD */
+    struct kv_tier_index held; /* key -> slot, HELD */
     struct ended ended[MAX_ENDED];
     uint32_t ended_head, n_ended;
     uint64_t fetch_us; /* of one block, learned */
@@ -102,9 +102,9 @@ static void free_slot(struct host *h, uint32_t id)
 static uint32_t host_has(struct kv_tier *t, const struct kv_key *key)
 {
     struct host *h = host_of(t);
-    struct kv_disk_entry *entry = kv_disk_index_find(&h->held, 0, key);
+    struct kv_tier_entry *entry = kv_tier_index_find(&h->held, 0, key);
     if (entry) { /* who asks will fetch it, and may have to evict others to here first */
-        kv_disk_index_touch(&h->held, entry);
+        kv_tier_index_touch(&h->held, entry);
         return 1;
     }
     return t->below && t->below->ops->has(t->below, key) ? 2 : 0;
@@ -118,7 +118,7 @@ static uint64_t host_estimate_us(struct kv_tier *t, uint32_t n)
 /* The slot that has the block; NO_SLOT: none, or the key stands for another text. */
 static uint32_t find(struct host *h, const struct kv_tier_block *b)
 {
-    struct kv_disk_entry *entry = kv_disk_index_find(&h->held, 0, &b->key);
+    struct kv_tier_entry *entry = kv_tier_index_find(&h->held, 0, &b->key);
     if (!entry)
         return NO_SLOT;
     const uint32_t id = (uint32_t)entry->value, n = h->cfg.block_tokens;
@@ -127,7 +127,7 @@ static uint32_t find(struct host *h, const struct kv_tier_block *b)
         count(h, &h->stats.ignored);
         return NO_SLOT;
     }
-    kv_disk_index_touch(&h->held, entry);
+    kv_tier_index_touch(&h->held, entry);
     return id;
 }
 
@@ -187,16 +187,16 @@ static void host_release(struct kv_tier *t, const void *bytes)
 /* The oldest that nobody has been lent makes room. NO_SLOT: all are lent. */
 static uint32_t evict(struct host *h)
 {
-    struct kv_disk_entry *entry = kv_disk_index_oldest(&h->held);
+    struct kv_tier_entry *entry = kv_tier_index_oldest(&h->held);
     for (uint32_t i = 0; entry && i < h->held.n; i++) {
         const uint32_t id = (uint32_t)entry->value;
         if (h->slots[id].n_lent == 0) {
-            kv_disk_index_remove(&h->held, entry);
+            kv_tier_index_remove(&h->held, entry);
             count(h, &h->stats.evicted);
             return id;
         }
-        kv_disk_index_touch(&h->held, entry);
-        entry = kv_disk_index_oldest(&h->held);
+        kv_tier_index_touch(&h->held, entry);
+        entry = kv_tier_index_oldest(&h->held);
     }
     return NO_SLOT;
 }
@@ -210,11 +210,11 @@ static bool host_busy(struct kv_tier *t)
 static void *host_store_begin(struct kv_tier *t, const struct kv_key *key, enum kv_tier_reason why)
 {
     struct host *h = host_of(t);
-    struct kv_disk_entry *entry = kv_disk_index_find(&h->held, 0, key);
+    struct kv_tier_entry *entry = kv_tier_index_find(&h->held, 0, key);
     if (why == KV_TIER_FULL)
         return t->below ? t->below->ops->store_begin(t->below, key, why) : NULL;
     if (entry) {
-        kv_disk_index_touch(&h->held, entry);
+        kv_tier_index_touch(&h->held, entry);
         return NULL;
     }
     uint32_t id = h->free;
@@ -240,14 +240,14 @@ static void host_store(struct kv_tier *t, const struct kv_tier_block *b, void *b
         return;
     }
     assert(h->slots[id].state == SLOT_FILLING);
-    if (kv_disk_index_find(&h->held, 0, &b->key)) { /* it came twice in between */
+    if (kv_tier_index_find(&h->held, 0, &b->key)) { /* it came twice in between */
         free_slot(h, id);
         return;
     }
     h->slots[id].state = SLOT_HELD;
     h->slots[id].parent = b->parent;
     memcpy(h->tokens + (size_t)id * n, b->tokens, n * sizeof *b->tokens);
-    kv_disk_index_put(&h->held, 0, &b->key, id);
+    kv_tier_index_put(&h->held, 0, &b->key, id);
     count(h, &h->stats.stored);
     count_latency(h, &h->stats.store, copy_us(h, h->slots[id].since_us));
 }
@@ -275,7 +275,7 @@ static void host_stats(struct kv_tier *t, struct kv_tier_stats *out)
 
 static void host_free(struct host *h)
 {
-    kv_disk_index_deinit(&h->held);
+    kv_tier_index_deinit(&h->held);
     pthread_mutex_destroy(&h->mutex);
     if (h->memory && h->cfg.free)
         h->cfg.free(h->cfg.alloc_ctx, h->memory);
@@ -340,7 +340,7 @@ static enum err alloc(struct host *h, struct err_info *e)
     h->free = NO_SLOT;
     for (uint32_t i = h->n_slots; i-- > 0;)
         free_slot(h, i);
-    return kv_disk_index_init(&h->held, h->n_slots, e);
+    return kv_tier_index_init(&h->held, h->n_slots, e);
 }
 
 enum err kv_host_open(const struct kv_host_config *cfg, struct kv_tier **out, struct err_info *e)

@@ -1,6 +1,6 @@
 /* The index of segments against a plain list: random operations, and growing meanwhile. */
 #include "disk_help.h"
-#include "kv/disk_index.h"
+#include "kv/tier_index.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,18 +12,18 @@ enum { N_KEYS = 300 };
 
 /* What the index must say: entries from the least recently used on. */
 struct expected {
-    struct kv_disk_entry list[N_KEYS];
+    struct kv_tier_entry list[N_KEYS];
     uint32_t n;
 };
 
-static struct kv_disk_entry name_of(uint64_t i)
+static struct kv_tier_entry name_of(uint64_t i)
 {
-    struct kv_disk_entry name = {.model = i % 3};
+    struct kv_tier_entry name = {.model = i % 3};
     random_fill(i / 3, name.key.bytes, sizeof name.key.bytes);
     return name;
 }
 
-static uint32_t position(const struct expected *x, const struct kv_disk_entry *name)
+static uint32_t position(const struct expected *x, const struct kv_tier_entry *name)
 {
     uint32_t at = 0;
     while (at < x->n &&
@@ -37,7 +37,7 @@ static void drop(struct expected *x, uint32_t at)
     memmove(x->list + at, x->list + at + 1, (--x->n - at) * sizeof *x->list);
 }
 
-static void put(struct expected *x, struct kv_disk_entry entry)
+static void put(struct expected *x, struct kv_tier_entry entry)
 {
     uint32_t at = position(x, &entry);
     if (at < x->n)
@@ -45,67 +45,67 @@ static void put(struct expected *x, struct kv_disk_entry entry)
     x->list[x->n++] = entry;
 }
 
-static void assert_same(const struct kv_disk_index *ix, const struct expected *x)
+static void assert_same(const struct kv_tier_index *ix, const struct expected *x)
 {
-    const struct kv_disk_entry *entry = kv_disk_index_oldest(ix);
+    const struct kv_tier_entry *entry = kv_tier_index_oldest(ix);
     assert_int_equal(ix->n, x->n);
     for (uint32_t i = 0; i < x->n; i++) {
         assert_non_null(entry);
-        assert_true(entry == kv_disk_index_find(ix, x->list[i].model, &x->list[i].key));
+        assert_true(entry == kv_tier_index_find(ix, x->list[i].model, &x->list[i].key));
         assert_int_equal(entry->value, x->list[i].value);
         entry = i + 1 < x->n ? &ix->entries[entry->newer] : NULL;
     }
-    assert_true(x->n > 0 || !kv_disk_index_oldest(ix));
+    assert_true(x->n > 0 || !kv_tier_index_oldest(ix));
     for (uint64_t i = 0; i < N_KEYS; i++) {
-        struct kv_disk_entry name = name_of(i);
-        assert_int_equal(kv_disk_index_find(ix, name.model, &name.key) != NULL,
+        struct kv_tier_entry name = name_of(i);
+        assert_int_equal(kv_tier_index_find(ix, name.model, &name.key) != NULL,
                          position(x, &name) < x->n);
     }
 }
 
-static void grow(struct kv_disk_index *ix)
+static void grow(struct kv_tier_index *ix)
 {
-    struct kv_disk_index larger;
-    assert_int_equal(kv_disk_index_copy(ix, ix->cap + 1 + ix->cap / 2, &larger, NULL), OK);
-    kv_disk_index_deinit(ix);
+    struct kv_tier_index larger;
+    assert_int_equal(kv_tier_index_copy(ix, ix->cap + 1 + ix->cap / 2, &larger, NULL), OK);
+    kv_tier_index_deinit(ix);
     *ix = larger;
 }
 
 static void test_random_operations(void **state)
 {
-    struct kv_disk_index ix;
+    struct kv_tier_index ix;
     struct expected x = {.n = 0};
     uint64_t seed = test_seed();
     (void)state;
-    assert_int_equal(kv_disk_index_init(&ix, 0, NULL), OK);
+    assert_int_equal(kv_tier_index_init(&ix, 0, NULL), OK);
     for (int i = 0; i < 20000; i++) {
         uint64_t r = random_next(&seed);
-        struct kv_disk_entry name = name_of((r >> 8) % N_KEYS);
-        struct kv_disk_entry *entry = kv_disk_index_find(&ix, name.model, &name.key);
+        struct kv_tier_entry name = name_of((r >> 8) % N_KEYS);
+        struct kv_tier_entry *entry = kv_tier_index_find(&ix, name.model, &name.key);
         name.value = r >> 20;
         if (r % 4 < 2) {
             if (ix.n == ix.cap)
                 grow(&ix);
-            kv_disk_index_put(&ix, name.model, &name.key, name.value);
+            kv_tier_index_put(&ix, name.model, &name.key, name.value);
             put(&x, name);
         } else if (entry && r % 4 == 2) {
             name.value = entry->value;
-            kv_disk_index_touch(&ix, entry);
+            kv_tier_index_touch(&ix, entry);
             put(&x, name);
         } else if (entry) {
             drop(&x, position(&x, &name));
-            kv_disk_index_remove(&ix, entry);
+            kv_tier_index_remove(&ix, entry);
         }
         if (i % 100 == 0)
             assert_same(&ix, &x);
     }
     while (x.n > 0) {
         assert_same(&ix, &x);
-        kv_disk_index_remove(&ix, kv_disk_index_oldest(&ix));
+        kv_tier_index_remove(&ix, kv_tier_index_oldest(&ix));
         drop(&x, 0);
     }
     assert_same(&ix, &x);
-    kv_disk_index_deinit(&ix);
+    kv_tier_index_deinit(&ix);
 }
 
 int main(void)

@@ -1,78 +1,76 @@
-#include "kv/disk_index.h"
+#include "kv/tier_index.h"
 
 #include "base/mem.h"
+#include "base/seed.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <xxhash.h>
 
 #define NONE UINT32_MAX
 
-enum err kv_disk_index_init(struct kv_disk_index *ix, uint32_t cap, struct err_info *e)
+enum err kv_tier_index_init(struct kv_tier_index *ix, uint32_t cap, struct err_info *e)
 {
     uint32_t n_buckets = 16;
     while (n_buckets < cap && n_buckets < UINT32_MAX / 2 + 1)
         n_buckets *= 2;
-    *ix = (struct kv_disk_index){
+    *ix = (struct kv_tier_index){
         .mask = n_buckets - 1, .cap = cap, .oldest = NONE, .newest = NONE, .free = cap ? 0 : NONE};
     ix->entries = calloc(cap ? cap : 1, sizeof *ix->entries);
     ix->buckets = malloc(n_buckets * sizeof *ix->buckets);
     if (!ix->entries || !ix->buckets) {
-        kv_disk_index_deinit(ix);
+        kv_tier_index_deinit(ix);
         return err_set(e, ERR_NOMEM, "no memory for an index of %u segments", cap);
     }
-    /* a seed that could not be had is 0: slower under attack, right all the same */
-    if (getrandom(&ix->seed, sizeof ix->seed, GRND_NONBLOCK) < 0)
-        ix->seed = 0;
+    ix->seed = seed_random();
     memset(ix->buckets, 0xff, n_buckets * sizeof *ix->buckets); /* NONE */
     for (uint32_t i = 0; i < cap; i++)
         ix->entries[i].next = i + 1 < cap ? i + 1 : NONE;
     return OK;
 }
 
-void kv_disk_index_deinit(struct kv_disk_index *ix)
+void kv_tier_index_deinit(struct kv_tier_index *ix)
 {
     free(ix->entries);
     free(ix->buckets);
-    *ix = (struct kv_disk_index){0};
+    *ix = (struct kv_tier_index){0};
 }
 
-enum err kv_disk_index_copy(const struct kv_disk_index *from,
+enum err kv_tier_index_copy(const struct kv_tier_index *from,
                             uint32_t cap,
-                            struct kv_disk_index *out,
+                            struct kv_tier_index *out,
                             struct err_info *e)
 {
-    enum err err = kv_disk_index_init(out, cap, e);
+    enum err err = kv_tier_index_init(out, cap, e);
     if (err)
         return err;
     for (uint32_t i = from->oldest; i != NONE; i = from->entries[i].newer) {
-        const struct kv_disk_entry *entry = &from->entries[i];
-        kv_disk_index_put(out, entry->model, &entry->key, entry->value);
+        const struct kv_tier_entry *entry = &from->entries[i];
+        kv_tier_index_put(out, entry->model, &entry->key, entry->value);
     }
     return OK;
 }
 
-static uint32_t *bucket_of(const struct kv_disk_index *ix, uint64_t model, const struct kv_key *key)
+static uint32_t *bucket_of(const struct kv_tier_index *ix, uint64_t model, const struct kv_key *key)
 {
     uint64_t hash = XXH3_64bits_withSeed(key->bytes, sizeof key->bytes, ix->seed ^ model);
     return &ix->buckets[hash & ix->mask];
 }
 
-struct kv_disk_entry *kv_disk_index_find(const struct kv_disk_index *ix,
+struct kv_tier_entry *kv_tier_index_find(const struct kv_tier_index *ix,
                                          uint64_t model,
                                          const struct kv_key *key)
 {
     for (uint32_t i = *bucket_of(ix, model, key); i != NONE; i = ix->entries[i].next) {
-        struct kv_disk_entry *entry = &ix->entries[i];
+        struct kv_tier_entry *entry = &ix->entries[i];
         if (entry->model == model && kv_key_equal(&entry->key, key))
             return entry;
     }
     return NULL;
 }
 
-static void list_append(struct kv_disk_index *ix, struct kv_disk_entry *entry)
+static void list_append(struct kv_tier_index *ix, struct kv_tier_entry *entry)
 {
     uint32_t id = (uint32_t)(entry - ix->entries);
     entry->older = ix->newest;
@@ -84,7 +82,7 @@ static void list_append(struct kv_disk_index *ix, struct kv_disk_entry *entry)
     ix->newest = id;
 }
 
-static void list_unlink(struct kv_disk_index *ix, const struct kv_disk_entry *entry)
+static void list_unlink(struct kv_tier_index *ix, const struct kv_tier_entry *entry)
 {
     if (entry->older != NONE)
         ix->entries[entry->older].newer = entry->newer;
@@ -96,15 +94,15 @@ static void list_unlink(struct kv_disk_index *ix, const struct kv_disk_entry *en
         ix->newest = entry->older;
 }
 
-void kv_disk_index_put(struct kv_disk_index *ix,
+void kv_tier_index_put(struct kv_tier_index *ix,
                        uint64_t model,
                        const struct kv_key *key,
                        uint64_t value)
 {
-    struct kv_disk_entry *entry = kv_disk_index_find(ix, model, key);
+    struct kv_tier_entry *entry = kv_tier_index_find(ix, model, key);
     if (entry) {
         entry->value = value;
-        kv_disk_index_touch(ix, entry);
+        kv_tier_index_touch(ix, entry);
         return;
     }
     assert(ix->n < ix->cap);
@@ -120,13 +118,13 @@ void kv_disk_index_put(struct kv_disk_index *ix,
     list_append(ix, entry);
 }
 
-void kv_disk_index_touch(struct kv_disk_index *ix, struct kv_disk_entry *entry)
+void kv_tier_index_touch(struct kv_tier_index *ix, struct kv_tier_entry *entry)
 {
     list_unlink(ix, entry);
     list_append(ix, entry);
 }
 
-void kv_disk_index_remove(struct kv_disk_index *ix, struct kv_disk_entry *entry)
+void kv_tier_index_remove(struct kv_tier_index *ix, struct kv_tier_entry *entry)
 {
     uint32_t id = (uint32_t)(entry - ix->entries);
     uint32_t *at = bucket_of(ix, entry->model, &entry->key);
@@ -139,7 +137,7 @@ void kv_disk_index_remove(struct kv_disk_index *ix, struct kv_disk_entry *entry)
     ix->n--;
 }
 
-struct kv_disk_entry *kv_disk_index_oldest(const struct kv_disk_index *ix)
+struct kv_tier_entry *kv_tier_index_oldest(const struct kv_tier_index *ix)
 {
     return ix->oldest == NONE ? NULL : &ix->entries[ix->oldest];
 }

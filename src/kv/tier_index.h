@@ -6,12 +6,12 @@
  *
  * Room is made in advance (init, copy), so adding cannot fail and allocates nothing. Thread: none
  * of its own; the tier changes it under its mutex. Private to the tiers. */
-#ifndef WEIR_KV_DISK_INDEX_H
-#define WEIR_KV_DISK_INDEX_H
+#ifndef WEIR_KV_TIER_INDEX_H
+#define WEIR_KV_TIER_INDEX_H
 
 #include "kv/key.h"
 
-struct kv_disk_entry {
+struct kv_tier_entry {
     struct kv_key key;
     uint64_t model; /* as in kv_file */
     uint64_t value; /* the user's: bytes of the file, or a slot */
@@ -19,8 +19,8 @@ struct kv_disk_entry {
     uint32_t next; /* in the bucket, or of the free ones */
 };
 
-struct kv_disk_index {
-    struct kv_disk_entry *entries; /* [cap] */
+struct kv_tier_index {
+    struct kv_tier_entry *entries; /* [cap] */
     uint32_t *buckets;             /* [mask + 1] */
     uint32_t mask;
     uint32_t cap, n;
@@ -30,30 +30,30 @@ struct kv_disk_index {
 };
 
 /* Errors: ERR_NOMEM, and nothing to deinit. */
-enum err kv_disk_index_init(struct kv_disk_index *ix,
+enum err kv_tier_index_init(struct kv_tier_index *ix,
                             uint32_t cap,
                             struct err_info *e) WEIR_MUST_USE;
-void kv_disk_index_deinit(struct kv_disk_index *ix);
+void kv_tier_index_deinit(struct kv_tier_index *ix);
 
 /* The same entries in the same order, with more room; reads only `from`. */
-enum err kv_disk_index_copy(const struct kv_disk_index *from,
+enum err kv_tier_index_copy(const struct kv_tier_index *from,
                             uint32_t cap,
-                            struct kv_disk_index *out,
+                            struct kv_tier_index *out,
                             struct err_info *e) WEIR_MUST_USE;
 
 /* NULL: not there. An entry stays where it is until it is removed. */
-struct kv_disk_entry *kv_disk_index_find(const struct kv_disk_index *ix,
+struct kv_tier_entry *kv_tier_index_find(const struct kv_tier_index *ix,
                                          uint64_t model,
                                          const struct kv_key *key);
 
 /* Add as the newest, or make newest with a new value what is there. Needs n < cap. */
-void kv_disk_index_put(struct kv_disk_index *ix,
+void kv_tier_index_put(struct kv_tier_index *ix,
                        uint64_t model,
                        const struct kv_key *key,
                        uint64_t value);
 
-void kv_disk_index_touch(struct kv_disk_index *ix, struct kv_disk_entry *entry); /* now newest */
-void kv_disk_index_remove(struct kv_disk_index *ix, struct kv_disk_entry *entry);
-struct kv_disk_entry *kv_disk_index_oldest(const struct kv_disk_index *ix); /* NULL: none */
+void kv_tier_index_touch(struct kv_tier_index *ix, struct kv_tier_entry *entry); /* now newest */
+void kv_tier_index_remove(struct kv_tier_index *ix, struct kv_tier_entry *entry);
+struct kv_tier_entry *kv_tier_index_oldest(const struct kv_tier_index *ix); /* NULL: none */
 
 #endif
