@@ -91,7 +91,6 @@ static bool failure_of(const struct api_choice *ch, struct err_info *e)
     if (!ch->done)
         return false;
     const struct err_info *own = request_error(ch->req);
-    /* cancelled while its client is still here: the drain ran out of time */
     switch (request_finish(ch->req)) {
     case FINISH_ERROR:
         if (own->code == OK)
@@ -101,7 +100,7 @@ static bool failure_of(const struct api_choice *ch, struct err_info *e)
         else
             *e = *own;
         return true;
-    case FINISH_CANCELLED:
+    case FINISH_CANCELLED: /* its client is still here: the drain ran out of time */
         err_set(e, ERR_DRAINING, "the server is shutting down");
         return true;
     case FINISH_STOP:

@@ -331,7 +331,7 @@ static enum err upload(struct batches *b,
     if (err)
         (void)unlinkat(b->files_fd, name, 0);
     else
-        reply_json(out, v);
+        batches_reply_json(out, v);
     return err;
 }
 
@@ -353,7 +353,7 @@ static enum err list(struct batches *b,
 {
     char purpose[32];
     struct list_item item = {.ctx = purpose, .describe = describe_entry};
-    if (query_get(in->query, "purpose", purpose, sizeof purpose))
+    if (batches_query_get(in->query, "purpose", purpose, sizeof purpose))
         item.wanted = has_purpose;
     pthread_mutex_lock(&b->lock);
     enum err err = index_list(&b->files, in, "file", &item, out, e);
@@ -390,7 +390,7 @@ static enum err remove_file(struct batches *b,
     if (jobs_use_file(b, id))
         return err_set_field(
             e, ERR_INVALID, "file_id", "a batch that is not over works with the file '%s'", id);
-    reply_json(out, json_pack("{s:s, s:s, s:b}", "id", id, "object", "file", "deleted", 1));
+    batches_reply_json(out, json_pack("{s:s, s:s, s:b}", "id", id, "object", "file", "deleted", 1));
     erase(b, f);
     return OK;
 }
@@ -420,7 +420,7 @@ enum err files_route(struct batches *b,
         out->allow = is_content ? "GET, HEAD" : "GET, HEAD, DELETE";
         return err_set(e, ERR_METHOD, "this route answers %s", out->allow);
     }
-    path_id(rest + 1, id);
+    batches_path_id(rest + 1, id);
     pthread_mutex_lock(&b->lock);
     struct batch_file *f = files_find(b, id, in->owner);
     enum err err;
@@ -431,7 +431,7 @@ enum err files_route(struct batches *b,
     else if (!get)
         err = remove_file(b, f, out, e);
     else
-        reply_json(out, describe(f)), err = OK;
+        batches_reply_json(out, describe(f)), err = OK;
     pthread_mutex_unlock(&b->lock);
     return err;
 }

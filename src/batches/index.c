@@ -86,7 +86,7 @@ enum err index_list(const struct index *x,
                     struct err_info *e)
 {
     struct page page;
-    enum err err = page_parse(in->query, &page, e);
+    enum err err = batches_page_parse(in->query, &page, e);
     bool more = false, past = page.after[0] == '\0';
     if (err)
         return err;
@@ -107,6 +107,6 @@ enum err index_list(const struct index *x,
         if (!more)
             json_array_append_new(data, item->describe(item->ctx, at));
     }
-    reply_list(out, data, more);
+    batches_reply_list(out, data, more);
     return OK;
 }

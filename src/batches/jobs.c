@@ -502,7 +502,7 @@ static enum err create(struct batches *b,
         pthread_mutex_lock(&b->lock);
         err = enter_new(b, &like, &j, e);
         if (!err)
-            reply_json(out, describe(b, j));
+            batches_reply_json(out, describe(b, j));
         pthread_mutex_unlock(&b->lock);
     }
     json_decref(body);
@@ -562,7 +562,7 @@ enum err jobs_route(struct batches *b,
     }
     if (rest[0] == '\0')
         return get ? list(b, in, out, e) : create(b, in, out, e);
-    path_id(rest + 1, id);
+    batches_path_id(rest + 1, id);
     enum err err = OK;
     pthread_mutex_lock(&b->lock);
     struct job *j = (struct job *)index_find(&b->jobs, id, in->owner);
@@ -571,7 +571,7 @@ enum err jobs_route(struct batches *b,
     else if (is_cancel)
         err = cancel(b, j, e);
     if (!err)
-        reply_json(out, describe(b, j));
+        batches_reply_json(out, describe(b, j));
     pthread_mutex_unlock(&b->lock);
     if (is_cancel && !err)
         run_wake(b);

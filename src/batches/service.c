@@ -16,7 +16,7 @@
 #define DEFAULT_PAGE 20
 #define MAX_PAGE 100
 
-bool query_get(const char *query, const char *name, char *out, size_t cap)
+bool batches_query_get(const char *query, const char *name, char *out, size_t cap)
 {
     size_t n = strlen(name);
     for (const char *at = query ? query : ""; *at;) {
@@ -30,7 +30,7 @@ bool query_get(const char *query, const char *name, char *out, size_t cap)
     return false;
 }
 
-void path_id(const char *part, char *id)
+void batches_path_id(const char *part, char *id)
 {
     size_t n = strcspn(part, "/");
     n = n < BATCH_ID_BYTES ? n : BATCH_ID_BYTES - 1;
@@ -38,17 +38,17 @@ void path_id(const char *part, char *id)
     id[n] = '\0';
 }
 
-enum err page_parse(const char *query, struct page *out, struct err_info *e)
+enum err batches_page_parse(const char *query, struct page *out, struct err_info *e)
 {
     char text[BATCH_ID_BYTES];
     *out = (struct page){.limit = DEFAULT_PAGE};
-    (void)query_get(query, "after", out->after, sizeof out->after);
-    if (query_get(query, "order", text, sizeof text)) {
+    (void)batches_query_get(query, "after", out->after, sizeof out->after);
+    if (batches_query_get(query, "order", text, sizeof text)) {
         out->ascending = strcmp(text, "asc") == 0;
         if (!out->ascending && strcmp(text, "desc") != 0)
             return err_set_field(e, ERR_INVALID, "order", "'order' must be asc or desc");
     }
-    if (query_get(query, "limit", text, sizeof text)) {
+    if (batches_query_get(query, "limit", text, sizeof text)) {
         char *end;
         long limit = strtol(text, &end, 10);
         if (*end || end == text || limit < 1 || limit > MAX_PAGE)
@@ -58,7 +58,7 @@ enum err page_parse(const char *query, struct page *out, struct err_info *e)
     return OK;
 }
 
-void reply_json(struct api_reply *out, json_t *v)
+void batches_reply_json(struct api_reply *out, json_t *v)
 {
     char *text = v ? json_dumps(v, JSON_COMPACT) : NULL;
     buf_str(&out->body, text ? text : "{}");
@@ -66,23 +66,23 @@ void reply_json(struct api_reply *out, json_t *v)
     json_decref(v);
 }
 
-void reply_list(struct api_reply *out, json_t *data, bool more)
+void batches_reply_list(struct api_reply *out, json_t *data, bool more)
 {
     size_t n = json_array_size(data);
     json_t *first = n ? json_object_get(json_array_get(data, 0), "id") : NULL;
     json_t *last = n ? json_object_get(json_array_get(data, n - 1), "id") : NULL;
-    reply_json(out,
-               json_pack("{s:s, s:o, s:O?, s:O?, s:b}",
-                         "object",
-                         "list",
-                         "data",
-                         data,
-                         "first_id",
-                         first,
-                         "last_id",
-                         last,
-                         "has_more",
-                         (int)more));
+    batches_reply_json(out,
+                       json_pack("{s:s, s:o, s:O?, s:O?, s:b}",
+                                 "object",
+                                 "list",
+                                 "data",
+                                 data,
+                                 "first_id",
+                                 first,
+                                 "last_id",
+                                 last,
+                                 "has_more",
+                                 (int)more));
 }
 
 static enum err handle(void *ctx,

@@ -122,12 +122,12 @@ struct request_token {
     uint32_t text_bytes;
 };
 
+struct engine;
 struct request; /* engine/request.h has the fields; the API reads it through these */
 
 /* prompt[n_prompt] is copied. user: the owner's own. Any thread. Errors: ERR_INVALID (empty prompt,
  * id out of range, an output that the model does not have), ERR_TOO_LONG (context; names both
  * numbers, or blocks), ERR_NOMEM. */
-struct engine;
 enum err request_create(const struct engine *eng,
                         const struct request_params *p,
                         const token_id *prompt,
@@ -222,7 +222,11 @@ struct engine_config {
 };
 struct engine_config engine_config_default(void);
 
-/* Loads nothing: model and tokenizer must outlive it. Starts the engine thread. */
+/* Packs the weights for the device (progress says how far that is), takes the workspace and all KV
+ * memory, tiers included, and starts the engine thread. Model and tokenizer must outlive it.
+ * Errors: ERR_INVALID (what *cfg says, also more KV memory than there is, or too little),
+ * ERR_FORMAT (more tokens in the tokenizer than in the model), ERR_NOMEM, ERR_IO (cache_dir),
+ * ERR_NOT_FOUND (no such device, or no plugin), ERR_UNSUPPORTED, ERR_INTERNAL (the device). */
 enum err engine_create(const struct model *m,
                        const struct tokenizer *t,
                        const struct engine_config *cfg,

@@ -3,7 +3,7 @@
  *      pool    ids, references, free and cached blocks                     pool.h
  *      prefix  the tree of published blocks, found by their tokens         prefix.h
  *      panes   the windowed layers' part of blocks, while it is needed     panes.c
- *      states  what recurrent layers keep of sequences                 states.c
+ *      states  what recurrent layers keep of sequences                     states.c
  *      leaving what was let go while steps that may use it are under way   leaving.c
  *      tier    bytes of full blocks below this memory, by key              tier.h
  *      waiting full blocks that the tier had no buffer for yet             store.c
@@ -86,7 +86,7 @@ struct kv_config {
     struct kv_mover mover;
     struct kv_tier *tier; /* or NULL; must outlive the kv */
     uint32_t most_moves;  /* blocks that fetches ask for between two calls of kv_poll, with those
-                           * that  are copied out to the tier to make room; 0: any number */
+                           * that are copied out to the tier to make room; 0: any number */
     uint32_t window;      /* positions that windowed layers see, a row's own included; 0: none do */
     uint32_t n_panes;     /* with a window */
     uint32_t n_states;    /* of recurrent layers; 0: there are none. Not with a window or a tier */
