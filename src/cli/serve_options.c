@@ -275,13 +275,10 @@ static void check_template(struct argp_state *s, const char *arg)
     buf_deinit(&names);
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *s)
+/* What the model is called, and how its chats are written and read. */
+static error_t parse_model(int key, char *arg, struct argp_state *s, struct serve_options *o)
 {
-    struct serve_options *o = s->input;
     switch (key) {
-    case 'm':
-        o->model = arg;
-        return 0;
     case KEY_ALIAS:
         take_names(s, "--alias", arg, &o->aliases);
         return 0;
@@ -314,6 +311,18 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         o->reasoning_format = arg;
         if (strcmp(arg, "auto") != 0 && strcmp(arg, "none") != 0 && !reply_thoughts_find(arg))
             argp_error(s, "--reasoning-format: there is no format '%s'", arg);
+        return 0;
+    default:
+        return parse_default(key, arg, s, o);
+    }
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *s)
+{
+    struct serve_options *o = s->input;
+    switch (key) {
+    case 'm':
+        o->model = arg;
         return 0;
     case KEY_EMBEDDINGS:
         o->no_embeddings = !on_or_off(s, "--embeddings", arg);
@@ -373,7 +382,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         argp_error(s, "unexpected argument '%s'", arg);
         return 0;
     default:
-        return parse_default(key, arg, s, o);
+        return parse_model(key, arg, s, o);
     }
 }
 
