@@ -258,6 +258,25 @@ void thread_ends(emu_thread *t)
     w->waits[t->lane] = "its end";
 }
 
+/* The fiber whose thread has ended becomes that of the lane that the scheduler would go on with.
+ * False: that is none, one that has a fiber, or another warp's. */
+bool take_next_lane()
+{
+    emu_thread *ended = emu_self;
+    const unsigned ready = now.warps[ended->index / 32].ready;
+    if (!ready || now.order == EMU_DRAWN) {
+        return false;
+    }
+    emu_thread *next = ended - ended->lane + choose_lane(ready, now.order);
+    if (next->fiber) {
+        return false;
+    }
+    next->fiber = ended->fiber;
+    ended->fiber = nullptr;
+    emu_self = next;
+    return true;
+}
+
 void fiber_main()
 {
     if (from_scheduler) {
@@ -268,7 +287,9 @@ void fiber_main()
     for (;;) {
         now.work->run(now.work->arguments);
         thread_ends(emu_self);
-        to_scheduler();
+        if (!take_next_lane()) {
+            to_scheduler();
+        }
     }
 }
 
@@ -402,7 +423,8 @@ void report_stuck()
                text);
 }
 
-void block_begin()
+/* Of each block of a launch. */
+void threads_begin()
 {
     const dim3 d = emu_here.block_dim;
     for (unsigned i = 0; i < now.n_threads; i++) {
@@ -412,6 +434,10 @@ void block_begin()
         t->lane = i % 32;
         t->fiber = nullptr;
     }
+}
+
+void block_begin()
+{
     for (unsigned w = 0; w < now.n_warps; w++) {
         unsigned n = now.n_threads - w * 32;
         unsigned all = n >= 32 ? 0xffffffffu : (1u << n) - 1;
@@ -558,6 +584,7 @@ cudaError_t emu_run_grid(const emu_work &work)
     emu_here.block_dim = c.block;
     emu_here.grid_dim = c.grid;
     set_shared(c.shared_bytes);
+    threads_begin();
     emu_counted.launches++;
 
     uint64_t n = static_cast<uint64_t>(c.grid.x) * c.grid.y * c.grid.z;

@@ -6,6 +6,7 @@
  * be touched at all: a host that follows a device's pointer faults. */
 #include "emu_internal.h"
 
+#include <algorithm>
 #include <errno.h>
 #include <map>
 #include <pthread.h>
@@ -792,15 +793,14 @@ void emu_check_slack(void)
             continue;
         }
         slack(a, [](char *p, size_t n) {
-            for (size_t i = 0; i < n; i++) {
-                if (static_cast<unsigned char>(p[i]) != SLACK) {
-                    emu_report("bytes beside an allocation were written, at %p",
-                               static_cast<void *>(p + i));
-                    emu_sticky = cudaErrorIllegalAddress;
-                    memset(p, SLACK, n);
-                    return;
-                }
+            const auto is_slack = [](char c) { return static_cast<unsigned char>(c) == SLACK; };
+            if (n == 0 || (is_slack(p[0]) && memcmp(p, p + 1, n - 1) == 0)) {
+                return;
             }
+            emu_report("bytes beside an allocation were written, at %p",
+                       static_cast<void *>(std::find_if_not(p, p + n, is_slack)));
+            emu_sticky = cudaErrorIllegalAddress;
+            memset(p, SLACK, n);
         });
     }
 #endif

@@ -42,21 +42,25 @@ constexpr uintptr_t PAGE = 1024;
 typedef cell page[PAGE];
 
 std::unordered_map<uintptr_t, cell *> &pages = *new std::unordered_map<uintptr_t, cell *>;
-uintptr_t last_page = ~static_cast<uintptr_t>(0);
-cell *last_cells;
+/* of pages seen lately, each at its number's place; a kernel goes from one array to the next */
+struct recent {
+    uintptr_t number;
+    cell *cells; /* or null */
+} recently[256];
 uint32_t reported_work;
 
 cell *cell_of(uintptr_t p)
 {
-    if (p / PAGE != last_page) {
-        cell *&cells = pages[p / PAGE];
+    const uintptr_t number = p / PAGE;
+    recent *r = &recently[number % 256];
+    if (!r->cells || r->number != number) {
+        cell *&cells = pages[number];
         if (!cells) {
             cells = new cell[PAGE];
         }
-        last_page = p / PAGE;
-        last_cells = cells;
+        *r = {number, cells};
     }
-    return &last_cells[p % PAGE];
+    return &r->cells[p % PAGE];
 }
 
 bool ordered(const moment &before, const moment &now, bool shared)
@@ -233,7 +237,9 @@ void forget(const void *p, size_t size)
             pages.erase(found);
         }
     }
-    last_page = ~static_cast<uintptr_t>(0);
+    for (recent &r : recently) {
+        r.cells = nullptr;
+    }
 }
 
 struct install {
