@@ -229,19 +229,21 @@ struct world {
     {
         const uint32_t group = s.n_head / s.n_head_kv, n_value = s.n_value();
         const uint32_t from = s.from(pos), end = s.end(pos, lengths[seq]);
-        std::vector<double> out(s.n_head * n_value), w(lengths[seq]);
+        std::vector<double> out(s.n_head * n_value), w(lengths[seq]), x(s.dim);
         for (uint32_t h = 0; h < s.n_head; h++) {
-            const float *x = &q[seq][((size_t)pos * s.n_head + h) * s.dim];
+            const double slope = s.alibi > 0 ? model_alibi_slope(s.alibi, s.n_head, h) : 0;
+            for (uint32_t d = 0; d < s.dim; d++)
+                x[d] = rounded(like, q[seq][((size_t)pos * s.n_head + h) * s.dim + d]);
             double top = s.sinks ? sinks[h] : -INFINITY, sum = 0;
             for (uint32_t p = from; p < end; p++) {
                 const T *y = &ks[((size_t)p * s.n_head_kv + h / group) * s.dim];
                 w[p] = 0;
                 for (uint32_t d = 0; d < s.dim; d++)
-                    w[p] += (double)rounded(like, x[d]) * y[d];
+                    w[p] += x[d] * y[d];
                 w[p] *= scale;
                 w[p] = s.cap > 0 ? s.cap * tanh(w[p] / s.cap) : w[p];
                 if (s.alibi > 0)
-                    w[p] -= (double)model_alibi_slope(s.alibi, s.n_head, h) * fabs((double)pos - p);
+                    w[p] -= slope * fabs((double)pos - p);
                 top = fmax(top, w[p]);
             }
             for (uint32_t p = from; p < end; p++) {
@@ -249,11 +251,12 @@ struct world {
                 sum += w[p];
             }
             sum += s.sinks ? exp(sinks[h] - top) : 0;
-            for (uint32_t p = from; p < end; p++)
+            for (uint32_t p = from; p < end; p++) {
+                const double weight = rounded(like, (float)(w[p] / sum));
                 for (uint32_t d = 0; d < n_value; d++)
                     out[h * n_value + d] +=
-                        rounded(like, (float)(w[p] / sum)) *
-                        (double)vs[((size_t)p * s.n_head_kv + h / group) * s.dim + d];
+                        weight * (double)vs[((size_t)p * s.n_head_kv + h / group) * s.dim + d];
+            }
         }
         return out;
     }

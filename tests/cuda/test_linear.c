@@ -128,13 +128,16 @@ static void run(const struct linear_case *c, uint32_t first, uint32_t n, uint32_
     at_free(&at);
 }
 
-/* x as it is multiplied: f16 after a scale of a power of two for the row, or as it is. */
-static double rounded(enum gguf_type type, float x, float largest)
+/* A row as it is multiplied: f16 after a scale of a power of two for the row, or as it is. */
+static void see(enum gguf_type type, const float *x, uint32_t n, double *seen)
 {
-    if (cuda_act_form((int)type) != CUDA_ACT_F16 || largest == 0)
-        return x;
-    const float scale = ldexpf(1, 10 - ilogbf(largest));
-    return (double)f16_to_f32(f32_to_f16(x * scale)) / scale;
+    float largest = 0;
+    for (uint32_t k = 0; k < n; k++)
+        largest = fabsf(x[k]) > largest ? fabsf(x[k]) : largest;
+    const bool as_it_is = cuda_act_form((int)type) != CUDA_ACT_F16 || largest == 0;
+    const float scale = as_it_is ? 1 : ldexpf(1, 10 - ilogbf(largest));
+    for (uint32_t k = 0; k < n; k++)
+        seen[k] = as_it_is ? x[k] : (double)f16_to_f32(f32_to_f16(x[k] * scale)) / scale;
 }
 
 #ifdef EMU_CUDA_RUNTIME_API_H
@@ -152,18 +155,18 @@ static struct nmse error_of(const struct linear_case *c, const float *out)
 {
     struct nmse e = {0, 0}, exact = {0, 0};
     float *w = mem_alloc(c->k * sizeof *w);
+    double *all = mem_alloc((size_t)c->rows * c->k * sizeof *all);
+    for (uint32_t r = 0; r < c->rows; r++)
+        see(c->w.type, c->x + (size_t)r * c->k, c->k, all + (size_t)r * c->k);
     for (uint32_t j = 0; j < c->n; j++) {
         gguf_dequantize(c->w.type, c->w.data + j * (c->w.n_bytes / c->n), w, c->k);
         for (uint32_t r = 0; r < c->rows; r++) {
             const float *x = c->x + (size_t)r * c->k;
-            float largest = 0;
-            for (uint32_t k = 0; k < c->k; k++)
-                largest = fabsf(x[k]) > largest ? fabsf(x[k]) : largest;
-            const double f = c->factor;
+            const double f = c->factor, *as_seen = all + (size_t)r * c->k;
             double want = c->bias ? c->host_bias[j] : 0, seen = want, size = fabs(want);
             for (uint32_t k = 0; k < c->k; k++) {
                 want += f * w[k] * x[k];
-                seen += f * w[k] * rounded(c->w.type, x[k], largest);
+                seen += f * w[k] * as_seen[k];
                 size += fabs(f * w[k] * x[k]);
             }
             const double got = out[(size_t)r * c->n + j];
@@ -174,6 +177,7 @@ static struct nmse error_of(const struct linear_case *c, const float *out)
         }
     }
     free(w);
+    free(all);
     /* bf16: 16 bits of each x. A device's tensor cores cut off what is below the last bit of the
      * largest term, of 16 and the sum so far, where the emulation rounds unless it is told to do as
      * they do (WEIR_EMU_SUMS): some 2^-20 of the terms' size. */

@@ -133,33 +133,48 @@ static double left_out(enum panel_format format, float w, float x)
     return (double)w * ((double)x - hi - lo) + part;
 }
 
-/* The exact sum, over activations as the kernel sees them: rounded to 8 bits for quantised weights,
- * to bf16 where pairs of that are multiplied; without what is left out where it is two.
- * *size is the sum of magnitudes: what rounding errors are in proportion to, however much of the
- * sum itself cancels out. */
-static double exact(const struct linear_case *c, const float *w, const float *x, double *size)
+/* A row of activations as the kernel sees it: rounded to 8 bits for quantised weights, to bf16
+ * where pairs of that are multiplied. */
+static void see(const struct linear_case *c, const float *x, double *a)
 {
-    double sum = 0;
     float amax = 0;
-    *size = 0;
     for (uint32_t k = 0; k < c->k; k++) {
-        double a = x[k];
+        a[k] = x[k];
         if (c->kernels->act_kinds[c->format] == ACT_BF16)
-            a = bf16_to_f32(f32_to_bf16(x[k]));
+            a[k] = bf16_to_f32(f32_to_bf16(x[k]));
         if (c->kernels->act_kinds[c->format] & (ACT_INT8 | ACT_INT8_128)) {
             const uint32_t per = c->kernels->act_kinds[c->format] == ACT_INT8 ? 32 : SUPER_K;
             amax = k % per ? amax : 0;
             for (uint32_t i = k; k % per == 0 && i < k + per; i++)
                 amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
             const float most = c->kernels->act_kinds[c->format] & ACT_PAIRS ? PAIRS_MOST : 127;
-            a = amax > 0 ? nearbyintf(x[k] * (most / amax)) * (amax / most) : 0;
+            a[k] = amax > 0 ? nearbyintf(x[k] * (most / amax)) * (amax / most) : 0;
         }
-        if (c->kernels->act_kinds[c->format] == ACT_TWO)
-            sum -= left_out(c->format, w[k], x[k]);
-        sum += w[k] * a;
-        *size += fabs(w[k] * a);
     }
-    return sum;
+}
+
+/* size: the sum of magnitudes, what rounding errors are in proportion to, however much of the sum
+ * itself cancels out; lost: what is left out where activations are two bf16. */
+struct exact {
+    double sum, size, lost;
+};
+
+/* The exact sum over what the kernel sees of x, a; without what is left out. */
+static struct exact exact(const struct linear_case *c,
+                          const float *w,
+                          const float *x,
+                          const double *a)
+{
+    struct exact e = {0};
+    const bool two = c->kernels->act_kinds[c->format] == ACT_TWO;
+    for (uint32_t k = 0; k < c->k; k++) {
+        if (two)
+            e.lost += left_out(c->format, w[k], x[k]);
+        e.sum += w[k] * a[k];
+        e.size += fabs(w[k] * a[k]);
+    }
+    e.sum -= e.lost;
+    return e;
 }
 
 /* The most that any product may lack, of itself: 2^-15 and 2^-17, 2^-17. */
@@ -175,6 +190,9 @@ static void check_linear(const struct linear_case *c)
     float *out = mem_zalloc((size_t)c->rows * c->n + 1, sizeof *out);
     float *alone = mem_zalloc((size_t)c->rows * c->n + 1, sizeof *out);
     float *row = mem_alloc(c->k * sizeof *row);
+    double *seen = mem_alloc((size_t)c->rows * c->k * sizeof *seen);
+    for (uint32_t r = 0; r < c->rows; r++)
+        see(c, c->x + (size_t)r * c->k, seen + (size_t)r * c->k);
     out[(size_t)c->rows * c->n] = 77; /* a guard */
     run_linear(c, 0, c->rows, ACT_TILE, false, out);
     double num = 0, den = 0;
@@ -182,14 +200,11 @@ static void check_linear(const struct linear_case *c)
         gguf_dequantize(c->w.type, c->w.data + j * (c->w.n_bytes / c->n), row, c->k);
         for (uint32_t r = 0; r < c->rows; r++) {
             const double bias = c->bias ? c->bias[j] : 0;
-            double size;
-            const double want = exact(c, row, c->x + (size_t)r * c->k, &size) + bias;
+            const size_t at = (size_t)r * c->k;
+            const struct exact e = exact(c, row, c->x + at, seen + at);
+            const double want = e.sum + bias, size = e.size + fabs(bias);
             const double got = out[(size_t)r * c->n + j];
-            double lost = 0;
-            for (uint32_t i = 0; most_left_out(c) > 0 && i < c->k; i++)
-                lost += left_out(c->format, row[i], c->x[(size_t)r * c->k + i]);
-            assert_true(fabs(lost) <= most_left_out(c) * size);
-            size += fabs(bias);
+            assert_true(fabs(e.lost) <= most_left_out(c) * e.size);
             num += (got - want) * (got - want);
             den += size * size;
         }
@@ -218,6 +233,7 @@ static void check_linear(const struct linear_case *c)
     free(out);
     free(alone);
     free(row);
+    free(seen);
 }
 
 /* What was packed, read back column by column, is what the file's blocks say. */
