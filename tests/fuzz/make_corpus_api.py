@@ -4,8 +4,8 @@
 """
 
 import json
-import pathlib
-import sys
+
+import seeds
 
 COMPLETIONS, CHAT = b"0", b"1"
 PROMPT = {"prompt": "a"}
@@ -49,15 +49,5 @@ SEEDS = {
     "empty": COMPLETIONS,
 }
 
-
-def main():
-    here = pathlib.Path(__file__).parent
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else here / "corpus" / "api"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, data in SEEDS.items():
-        (folder / f"{name}.bin").write_bytes(data)
-    print(f"{len(SEEDS)} seeds in {folder}")
-
-
 if __name__ == "__main__":
-    main()
+    seeds.write("api", ".bin", SEEDS)

@@ -3,9 +3,9 @@
     python3 make_corpus_gguf.py [FOLDER]        (default: corpus/gguf beside this file)
 """
 
-import pathlib
 import struct
-import sys
+
+import seeds
 
 U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
 PACK = {U8: "B", I8: "b", U16: "H", I16: "h", U32: "I", I32: "i", F32: "f", BOOL: "B",
@@ -87,15 +87,5 @@ SEEDS = {
                   + struct.pack("<IQQIQ", 2, 2**32, 2**32, 0, 0) + bytes(64),
 }
 
-
-def main():
-    here = pathlib.Path(__file__).parent
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else here / "corpus" / "gguf"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, data in SEEDS.items():
-        (folder / f"{name}.gguf").write_bytes(data)
-    print(f"{len(SEEDS)} seeds in {folder}")
-
-
 if __name__ == "__main__":
-    main()
+    seeds.write("gguf", ".gguf", SEEDS)

@@ -10,6 +10,7 @@ import random
 import struct
 import sys
 
+import seeds
 from make_corpus_gguf import (BOOL, F32, I32, STRING, U8, U32, array, scalar, string)
 
 TEMPLATE = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + "
@@ -528,15 +529,5 @@ def write_encoders(folder):
     return len(e.MODELS)
 
 
-def main():
-    here = pathlib.Path(__file__).parent
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else here / "corpus" / "model"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, data in SEEDS.items():
-        (folder / f"{name}.gguf").write_bytes(data)
-    n_encoders = write_encoders(folder)
-    print(f"{len(SEEDS) + n_encoders} seeds in {folder}")
-
-
 if __name__ == "__main__":
-    main()
+    print(f"and {write_encoders(seeds.write('model', '.gguf', SEEDS))} encoders")

@@ -7,9 +7,9 @@ tests that need segments use it too.
 import ctypes
 import ctypes.util
 import hashlib
-import pathlib
 import struct
-import sys
+
+import seeds
 
 _xxhash = ctypes.CDLL(ctypes.util.find_library("xxhash") or "libxxhash.so.0")
 _xxhash.XXH3_64bits.restype = ctypes.c_uint64
@@ -64,15 +64,5 @@ SEEDS = {
     "zeros": b"\1" + bytes(len(GOOD)),
 }
 
-
-def main():
-    here = pathlib.Path(__file__).parent
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else here / "corpus" / "segment"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, data in SEEDS.items():
-        (folder / f"{name}.bin").write_bytes(data)
-    print(f"{len(SEEDS)} seeds in {folder}")
-
-
 if __name__ == "__main__":
-    main()
+    seeds.write("segment", ".bin", SEEDS)

@@ -3,10 +3,9 @@
     python3 make_corpus_split.py [FOLDER]        (default: corpus/split beside this file)
 """
 
-import pathlib
 import struct
-import sys
 
+import seeds
 from make_corpus_gguf import I32, STRING, U16, gguf, scalar
 
 
@@ -38,15 +37,5 @@ SEEDS = {
     "second_empty": pair(part(0, tensors=A), b""),
 }
 
-
-def main():
-    here = pathlib.Path(__file__).parent
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else here / "corpus" / "split"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, data in SEEDS.items():
-        (folder / f"{name}.bin").write_bytes(data)
-    print(f"{len(SEEDS)} seeds in {folder}")
-
-
 if __name__ == "__main__":
-    main()
+    seeds.write("split", ".bin", SEEDS)
