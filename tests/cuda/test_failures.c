@@ -36,7 +36,6 @@ static void assert_nothing_is_left_behind(void)
     assert_null(emu_take_report(NULL));
 }
 
-/* A step of one row, whose logits are the caller's. */
 /* So many rows of one sequence, from its beginning; the logits of the last, the backend's. */
 static const float *run_a_chunk(struct backend *b, uint32_t n)
 {
@@ -57,6 +56,7 @@ static const float *run_a_chunk(struct backend *b, uint32_t n)
     return logits;
 }
 
+/* A step of one row, whose logits are the caller's. */
 static float *run_a_step(struct backend *b, uint32_t n_vocab)
 {
     const float *logits = run_a_chunk(b, 1);

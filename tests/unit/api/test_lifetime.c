@@ -1,4 +1,5 @@
 /* Calls that end early, many at once, before the model is there and while the server drains. */
+#include "unit/api/mortal.h"
 #include "unit/api/server.h"
 
 #include "api/vectors.h"
@@ -150,36 +151,6 @@ static void test_loading(void **state)
     api_destroy(s.api);
 }
 
-/* A device that fails and comes back: its ops with a run of our own. */
-static struct backend_ops mortal;
-static const struct backend_ops *immortal;
-static _Atomic bool device_is_dead;
-
-static enum err mortal_run(struct backend *b,
-                           const struct batch *batch,
-                           float **logits,
-                           struct err_info *e)
-{
-    if (atomic_load(&device_is_dead))
-        return err_set(e, ERR_INTERNAL, "the device has fallen off \"the bus\"");
-    return immortal->run(b, batch, logits, e);
-}
-
-static enum err make_mortal(const struct model *m,
-                            const struct backend_config *cfg,
-                            struct backend **out,
-                            struct err_info *e)
-{
-    enum err err = cpu_backend_create(m, cfg, out, e);
-    if (err)
-        return err;
-    immortal = (*out)->ops;
-    mortal = *immortal;
-    mortal.run = mortal_run;
-    (*out)->ops = &mortal;
-    return OK;
-}
-
 static void test_device_dies(void **state)
 {
     (void)state;
@@ -192,7 +163,7 @@ static void test_device_dies(void **state)
     json_decref(server_json(&s, "POST", COMPLETIONS, body, 500));
     json_t *v = server_json(&s, "GET", "/health", "", 503);
     assert_string_equal(str_at(v, "status"), "failing");
-    assert_string_equal(str_at(v, "error.message"), "the device has fallen off \"the bus\"");
+    assert_string_equal(str_at(v, "error.message"), MORTAL_SAYS);
     assert_int_equal(int_at(v, "error.code"), 503);
     json_decref(v);
     struct reply r;

@@ -7,9 +7,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "batches/internal.h"
+#include "scratch.h"
 #include "unit/api/server.h"
 
-#include <ftw.h>
 #include <sys/stat.h>
 
 #define RUNNING_LINE                                                                               \
@@ -135,20 +135,9 @@ static inline void running_add_batches(struct running *r,
     }
 }
 
-static inline int running_remove_one(const char *path,
-                                     const struct stat *st,
-                                     int kind,
-                                     struct FTW *at)
-{
-    (void)st;
-    (void)kind;
-    (void)at;
-    return remove(path);
-}
-
 static inline void running_remove(const struct running *r)
 {
-    nftw(r->dir, running_remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    remove_folder(r->dir);
 }
 
 static inline void running_stop(struct running *r)

@@ -1,5 +1,6 @@
 /* The batch thread, with workers, a device and keys that make it hard. */
 #include "backend/backend.h"
+#include "unit/api/mortal.h"
 #include "unit/batches/running.h"
 
 #include <pthread.h>
@@ -130,37 +131,6 @@ static void keys_take_turns_then_their_batches(void **state)
 }
 
 /* --- a device that dies ----------------------------------------------------------------------- */
-
-static struct backend_ops mortal;
-static const struct backend_ops *immortal;
-static _Atomic bool device_is_dead;
-static _Atomic uint32_t n_deaths; /* steps that it failed */
-
-static enum err mortal_run(struct backend *b,
-                           const struct batch *batch,
-                           float **logits,
-                           struct err_info *e)
-{
-    if (!atomic_load(&device_is_dead))
-        return immortal->run(b, batch, logits, e);
-    atomic_fetch_add(&n_deaths, 1);
-    return err_set(e, ERR_INTERNAL, "the device has fallen off the bus");
-}
-
-static enum err make_mortal(const struct model *m,
-                            const struct backend_config *cfg,
-                            struct backend **out,
-                            struct err_info *e)
-{
-    enum err err = cpu_backend_create(m, cfg, out, e);
-    if (err)
-        return err;
-    immortal = (*out)->ops;
-    mortal = *immortal;
-    mortal.run = mortal_run;
-    (*out)->ops = &mortal;
-    return OK;
-}
 
 /* What it takes with it is done again when it is back, and is no result. */
 static void a_dead_device_uses_no_line_up(void **state)

@@ -1,6 +1,7 @@
 /* The life of requests in a real engine on the built-in model: every one ends exactly once, its
  * blocks come back, steps allocate nothing, limits are named. */
 #include "engine/engine.h"
+#include "scratch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -350,7 +351,7 @@ static void test_batch_window(void **state)
 /* RAM above the disk. An engine that could not have the one lets go of the other. */
 static void test_two_tiers(void **state)
 {
-    char dir[] = "/tmp/weir-test-XXXXXX", command[64];
+    char dir[] = "/tmp/weir-test-XXXXXX";
     struct engine_config cfg = engine_config_default();
     struct engine *eng;
     struct engine_stats st;
@@ -372,8 +373,7 @@ static void test_two_tiers(void **state)
     assert_string_equal(st.tiers[1].name, "disk");
     assert_true(st.tiers[1].stats.writes); /* nobody else does */
     engine_destroy(eng);
-    snprintf(command, sizeof command, "rm -rf %s", dir);
-    assert_int_equal(system(command), 0);
+    assert_int_equal(remove_folder(dir), 0);
 }
 
 int main(void)

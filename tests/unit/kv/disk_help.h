@@ -6,10 +6,10 @@
 #include "base/clock.h"
 #include "kv/disk.h"
 #include "kv/segment.h"
+#include "scratch.h"
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,17 +70,9 @@ static inline char *scratch_make(void)
     return mkdtemp(path);
 }
 
-static inline int scratch_visit(const char *path, const struct stat *st, int kind, struct FTW *ftw)
-{
-    (void)st;
-    (void)kind;
-    (void)ftw;
-    return remove(path);
-}
-
 static inline void scratch_remove(char *path)
 {
-    nftw(path, scratch_visit, 16, FTW_DEPTH | FTW_PHYS);
+    remove_folder(path);
     free(path);
 }
 

@@ -11,10 +11,9 @@
 
 #include <cmocka.h>
 
+#include "unit/backend/cpu/patched.h"
+
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define SEEDS TEST_DATA "/golden/recurrent/"
 #define FUZZ_SEEDS TEST_DATA "/../fuzz/corpus/model/"
@@ -199,67 +198,11 @@ static void heads(void **state)
 
 /* --- hostile files --------------------------------------------------------------------------- */
 
-struct bytes {
-    uint8_t *data;
-    size_t n;
-};
-
-static struct bytes read_file(const char *path)
-{
-    FILE *f = fopen(path, "rb");
-    assert_non_null(f);
-    assert_int_equal(fseek(f, 0, SEEK_END), 0);
-    struct bytes b = {.n = (size_t)ftell(f)};
-    rewind(f);
-    b.data = malloc(b.n);
-    assert_int_equal(fread(b.data, 1, b.n, f), b.n);
-    fclose(f);
-    return b;
-}
-
 static struct bytes read_seed(const char *name)
 {
     char path[512];
     snprintf(path, sizeof path, SEEDS "%s.f32.gguf", name);
     return read_file(path);
-}
-
-/* Where the entry with this key or name goes on behind its name. */
-static uint8_t *behind(struct bytes b, const char *name)
-{
-    uint64_t len = strlen(name);
-    for (size_t at = 0; at + sizeof len + len + 64 < b.n; at++) {
-        uint8_t *p = b.data + at;
-        if (memcmp(p, &len, sizeof len) == 0 && memcmp(p + sizeof len, name, len) == 0)
-            return p + sizeof len + len;
-    }
-    fail_msg("no %s in the seed", name);
-    return NULL;
-}
-
-static enum err load_all(struct bytes b, struct err_info *e)
-{
-    struct gguf *g;
-    struct model *m = NULL;
-    struct backend *backend;
-    const struct backend_config cfg = {.n_threads = 1,
-                                       .kv_type = KV_F32,
-                                       .n_blocks = 1,
-                                       .n_states = 1,
-                                       .block_tokens = 16,
-                                       .max_rows = 1,
-                                       .max_seqs = 1,
-                                       .max_logit_rows = 1};
-    *e = (struct err_info){0};
-    enum err err = gguf_open_memory(b.data, b.n, &g, e);
-    if (!err)
-        err = model_from_gguf(g, "patched", &m, e);
-    if (!err)
-        err = cpu_backend_create(m, &cfg, &backend, e);
-    if (!err)
-        backend->ops->destroy(backend);
-    model_destroy(m);
-    return err;
 }
 
 /* Every size: 0, far too large, negative, no integer, and one more than it is, which no tensor has.
@@ -315,7 +258,6 @@ static void sizes_are_refused(void **state)
     }
 }
 
-/* Rates of two values a head go through the buffer of what heads read. */
 /* Each tensor shorter than it should be, or of integers. */
 static void check_shapes(const char *seed)
 {
@@ -379,8 +321,9 @@ static void assert_refused(const char *path, enum err want, const char *what)
     free(b.data);
 }
 
-/* Two rates a head would not fit in the row of what heads read; where Q, K and V are one matrix, the
- * gate of what is attended to is missing from it; a convolution of rows to either side is another. */
+/* Two rates a head would not fit in the row of what heads read; where Q, K and V are one matrix,
+ * the gate of what is attended to is missing from it; a convolution of rows to either side is
+ * another. */
 static void what_would_come_out_wrong_is_refused(void **state)
 {
     (void)state;
