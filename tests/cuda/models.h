@@ -1,14 +1,11 @@
-/* What tests of whole models on a device, or its emulation, share: models on a CUDA backend, the
- * golden prompt, and which models are left out where every access is checked. */
+/* What tests of whole models on a device, or its emulation, share: models on a CUDA backend, and
+ * which models are left out where every access is checked. */
 #ifndef WEIR_TESTS_CUDA_MODELS_H
 #define WEIR_TESTS_CUDA_MODELS_H
 
 #include "backend/cuda/cuda.h"
-#include "base/mem.h"
 #include "cuda/device.h"
-#include "unit/backend/cpu/drive.h"
-
-#define COUNT(a) (sizeof(a) / sizeof(a)[0])
+#include "unit/backend/cpu/golden.h"
 
 /* With every access checked a model takes ten times as long: then these, which have each op and
  * each kind of layer between them. */
@@ -51,15 +48,6 @@ static inline void on_cuda(struct drive *d,
 static inline struct cuda_backend *cuda_of(const struct drive *d)
 {
     return (struct cuda_backend *)d->b;
-}
-
-/* All logits of the golden prompt in one batch. */
-static inline float *whole_prompt(struct drive *d)
-{
-    float *out = mem_zalloc((size_t)N_PROMPT * d->n_vocab, sizeof *out);
-    const int32_t *tokens = golden_prompt;
-    drive_run(d, &(struct part){0, 0, N_PROMPT}, 1, &tokens, &out);
-    return out;
 }
 
 #endif

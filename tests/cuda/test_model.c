@@ -7,26 +7,10 @@
 
 #include "backend/cpu/reference.h"
 #include "cuda/models.h"
+#include "few.h"
 
 #include <math.h>
 
-/* The limit: 1.1 times how far llama.cpp lands from the exact logits. */
-static const struct {
-    const char *name;
-    double limit;
-} quantised[] = {
-    {"quantised/llama.F16", 1.6479e-07},       {"quantised/llama.BF16", 1.0591e-05},
-    {"quantised/llama.Q8_0", 1.4318e-04},      {"quantised/llama.Q4_0", 1.4584e-04},
-    {"quantised/llama.Q4_1", 1.5164e-04},      {"quantised/llama.Q5_0", 1.4670e-04},
-    {"quantised/llama.Q5_1", 1.4643e-04},      {"quantised/llama.Q2_K", 3.0067e-04},
-    {"quantised/llama.Q3_K_M", 2.6545e-04},    {"quantised/llama.Q4_K_M", 2.8527e-04},
-    {"quantised/llama.Q5_K_M", 2.9306e-04},    {"quantised/llama.Q6_K", 3.0544e-04},
-    {"quantised/llama.IQ4_NL", 1.4200e-04},    {"quantised/llama.IQ4_XS", 2.9246e-04},
-    {"quantised/llama.MXFP4_MOE", 1.4263e-04}, {"grids/llama.IQ1_M", 3.7703e-04},
-    {"grids/llama.IQ2_XS", 3.3723e-04},        {"grids/llama.IQ2_M", 2.9646e-04},
-    {"grids/llama.IQ3_XXS", 2.7938e-04},       {"grids/llama.TQ1_0", 4.3092e-04},
-    {"variants/qwen3moe-nvfp4", 8.4150e-04},
-};
 static const char *const architectures[] = {
     "architectures/llama",     "architectures/llama3",    "architectures/qwen2",
     "architectures/qwen3",     "architectures/qwen3moe",  "architectures/gemma3",
@@ -63,32 +47,6 @@ static const struct {
                 {"jina-bert-v2", 0},
                 {"jina-bert-v2-code", 0},
                 {"modern-bert", 0}};
-
-static void read_floats(const char *name, const char *kind, float *out, size_t n)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/golden/%s.%s", TEST_DATA, name, kind);
-    FILE *f = fopen(path, "rb");
-    assert_non_null(f);
-    assert_int_equal(fread(out, sizeof *out, n, f), n);
-    fclose(f);
-}
-
-/* The rows that were computed elsewhere. */
-static double nmse_of_file(const char *name, const float *logits, uint32_t n_vocab)
-{
-    const size_t n = n_vocab * COUNT(golden_rows);
-    float *want = mem_alloc(n * sizeof *want), *got = mem_alloc(n * sizeof *got);
-    read_floats(name, "logits", want, n);
-    for (uint32_t i = 0; i < COUNT(golden_rows); i++)
-        memcpy(got + (size_t)i * n_vocab,
-               logits + (size_t)golden_rows[i] * n_vocab,
-               n_vocab * sizeof *got);
-    const double r = nmse(got, want, n);
-    free(want);
-    free(got);
-    return r;
-}
 
 static void architectures_match(void **state)
 {
@@ -139,7 +97,8 @@ static void quantised_match(void **state)
         if (is_left_out(name))
             continue;
         struct model *m = load_golden(name);
-        const double f32 = golden_error(name, m, KV_F32), f16 = golden_error(name, m, KV_F16);
+        const double f32 = few_leave_out(q, 2) ? 0 : golden_error(name, m, KV_F32);
+        const double f16 = golden_error(name, m, KV_F16);
         print_message(
             "%-24s nmse %.2e, kv f16 %.2e, of %.2e\n", name, f32, f16, quantised[q].limit);
         bad += !(f32 < quantised[q].limit && f16 < quantised[q].limit + 1e-7);
@@ -161,6 +120,8 @@ static void kv_types_match(void **state)
         uint32_t block_tokens;
     } cases[] = {{KV_F32, 36}, {KV_F16, 8}, {KV_F16, 64}, {KV_BF16, 36}, {KV_Q8_0, 8}};
     for (size_t i = 0; i < COUNT(cases); i++) { /* test_attention.cpp has all kinds of blocks */
+        if (few_leave_out(i, 2))
+            continue;
         const enum kv_type kv = cases[i].kv;
         struct drive d;
         drive_open_on(&d, m, cuda_backend_create, kv, 1, cases[i].block_tokens, 1);
@@ -222,6 +183,8 @@ static void encoders_match(void **state)
 {
     (void)state;
     for (size_t a = 0; a < COUNT(encoders); a++) {
+        if (few_leave_out(a + 1, 2))
+            continue;
         char name[64];
         snprintf(name, sizeof name, "encoders/%s.f32", encoders[a].name);
         struct model *m = load_golden(name);

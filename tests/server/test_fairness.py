@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import WEIR
+from conftest import WEIR, few
 
 COMPLETIONS = "/v1/completions"
 NAMES = ("greedy", "alice", "bob")
@@ -39,7 +39,7 @@ def metric(server, name):
 
 def fill(server, pool, n, waiting):
     """n requests of the greedy key, so long that so many wait, however slow this program is."""
-    greedy = [pool.submit(ask, server, "greedy", i, 1200) for i in range(n)]
+    greedy = [pool.submit(ask, server, "greedy", i, few(1200, 500)) for i in range(n)]
     end = time.monotonic() + 60
     while metric(server, "weir_requests_waiting") < waiting:
         assert time.monotonic() < end
@@ -71,7 +71,7 @@ def test_a_greedy_key_does_not_fill_the_queue(start_server, keys):
     s = start_server("--api-keys", keys, "--max-running", "1", "--max-queue", "19", "--threads",
                      "1")
     with concurrent.futures.ThreadPoolExecutor(40) as pool:
-        greedy = [pool.submit(ask, s, "greedy", i, 400) for i in range(32)]
+        greedy = [pool.submit(ask, s, "greedy", i, few(400, 150)) for i in range(32)]
         end = time.monotonic() + 30
         while sum(g.done() for g in greedy) < 16:  # 429: four fifths of the twenty places
             assert time.monotonic() < end

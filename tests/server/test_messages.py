@@ -85,8 +85,9 @@ def test_more_tokens_than_fit_are_what_fits(server):
     assert message(server, max_tokens=1000000)["stop_reason"] == "end_turn"
 
 
-def test_the_context_as_a_limit(server):
+def test_the_context_as_a_limit(start_server):
     """It is told apart from max_tokens."""
+    server = start_server("--context", 1000)
     long = [{"role": "user", "content": "word " * 500}]
     a = message(server, long, max_tokens=1000000, ignore_eos=True)
     n = server.json("GET", "/v1/models")["data"][0]["max_input_tokens"]

@@ -28,6 +28,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "few.h"
 #include "kv/host.h"
 
 #include <stdarg.h>
@@ -480,7 +481,7 @@ static void world_run(uint64_t end)
 int main(int argc, char **argv)
 {
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : clock_us() ^ (uint64_t)clock_unix() << 20;
-    uint64_t end = argc > 2 ? strtoull(argv[2], NULL, 10) + 1 : 1000000;
+    uint64_t end = argc > 2 ? strtoull(argv[2], NULL, 10) + 1 : few_shapes() ? 300000 : 1000000;
     uint64_t start_us = clock_us(), worlds = 0;
     rng_state = seed;
     printf("seed %llu\n", (unsigned long long)seed);

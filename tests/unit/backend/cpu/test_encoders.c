@@ -8,7 +8,7 @@
 
 #include "backend/cpu/reference.h"
 #include "base/mem.h"
-#include "unit/backend/cpu/drive.h"
+#include "unit/backend/cpu/golden.h"
 
 #include <math.h>
 
@@ -29,7 +29,6 @@ static const struct {
                 {"modern-bert", 0},
                 {"modern-bert-silu", 0}};
 
-#define COUNT(a) (sizeof(a) / sizeof(a)[0])
 #define LONG 1300
 
 /* One text of a batch. */
@@ -77,16 +76,6 @@ static void run_texts(struct backend *b,
     }
     if (score)
         *score = *b->ops->hidden(b, BUF_SCORES, 0);
-}
-
-static void read_floats(const char *name, const char *kind, float *out, size_t n)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/golden/%s.%s", TEST_DATA, name, kind);
-    FILE *f = fopen(path, "rb");
-    assert_non_null(f);
-    assert_int_equal(fread(out, sizeof *out, n, f), n);
-    fclose(f);
 }
 
 static void encoders_match(void **state)
