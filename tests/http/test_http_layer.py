@@ -88,13 +88,13 @@ def serve():
 
 
 def read_all(s):
-    data = b""
+    pieces = []
     try:
         while piece := s.recv(65536):
-            data += piece
+            pieces.append(piece)
     except ConnectionResetError:
         pass
-    return data
+    return b"".join(pieces)
 
 
 def read_until(s, what):
