@@ -190,6 +190,7 @@ static void bench_linear_rows(struct bench *b,
     a.x = mem_aligned((size_t)MAX_ROWS * k * sizeof *a.x);
     a.by32.q = mem_aligned(act_q_bytes(k, MAX_ROWS));
     a.by32.b = mem_aligned((size_t)MAX_ROWS * (k / 32) * sizeof *a.by32.b);
+    a.by32.halves = mem_aligned((size_t)MAX_ROWS * (k / 32) * sizeof *a.by32.halves);
     a.by32.scale = mem_aligned((size_t)MAX_ROWS * (k / 32) * ACT_PLANES * sizeof *a.by32.scale);
     a.by32.words = mem_aligned(act_q_bytes(k, MAX_ROWS) * sizeof *a.by32.words);
     a.by128 = a.by32; /* one of them is packed */
@@ -241,6 +242,7 @@ static void bench_linear_rows(struct bench *b,
     free(a.x);
     free(a.by32.q);
     free(a.by32.b);
+    free(a.by32.halves);
     free(a.by32.scale);
     free(a.by32.words);
     free(a.bf16);
@@ -496,6 +498,7 @@ static void bench_rows(struct bench *b)
         .k = n,
         .by32 = {mem_aligned(act_q_bytes(n, ACT_TILE)),
                  mem_aligned((size_t)n / 32 * ACT_TILE * sizeof *r.act.by32.b),
+                 mem_aligned((size_t)n / 32 * ACT_TILE * sizeof *r.act.by32.halves),
                  {mem_aligned((size_t)n / 32 * ACT_TILE * ACT_PLANES * sizeof(float))}}};
     for (uint32_t i = 0; i < n; i++) {
         r.x[i] = rnd_float() * 4;
@@ -515,6 +518,7 @@ static void bench_rows(struct bench *b)
     free(r.out);
     free(r.act.by32.q);
     free(r.act.by32.b);
+    free(r.act.by32.halves);
     free(r.act.by32.scale);
 }
 

@@ -366,6 +366,7 @@ static void run_cpu(const struct linear_case *c, float *out)
         .bf16 = mem_aligned((size_t)padded * (c->k + 1) * 2),
         .by32 = {mem_aligned(act_q_bytes(c->k, padded)),
                  mem_aligned((size_t)padded * (c->k / 32 + 1) * sizeof(struct act_block)),
+                 mem_aligned((size_t)padded * (c->k / 32 + 1) * sizeof(struct act_halves)),
                  {mem_aligned((size_t)padded * (c->k / 32 + 1) * ACT_PLANES * sizeof(float))}}};
     a.by128 = a.by32; /* one of them is packed */
     const unsigned kinds = cpu_act_kinds(kernels, format, c->rows);
@@ -389,6 +390,7 @@ static void run_cpu(const struct linear_case *c, float *out)
     free(a.by32.q);
     free(a.bf16);
     free(a.by32.b);
+    free(a.by32.halves);
     free(a.by32.s);
 }
 

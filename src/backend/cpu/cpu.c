@@ -69,6 +69,9 @@ static struct act carve_act(struct cpu_backend *b, struct carver *c, size_t rows
     a.by32.scale =
         carve(c, rows, kinds & ACT_INT8 ? (size_t)(k / 32) * ACT_PLANES * sizeof *a.by32.scale : 0);
     a.by128.b = carve(c, rows, kinds & ACT_INT8_128 ? (size_t)(k / 32) * sizeof *a.by128.b : 0);
+    const size_t halves_row = (size_t)(k / 32) * sizeof(struct act_halves);
+    a.by32.halves = carve(c, rows, kinds & ACT_INT8 ? halves_row : 0);
+    a.by128.halves = carve(c, rows, kinds & ACT_INT8_128 ? halves_row : 0);
     a.by128.s =
         carve(c, rows, kinds & ACT_INT8_128 ? (size_t)(k / SUPER_K) * sizeof *a.by128.s : 0);
     return a;
@@ -87,6 +90,8 @@ struct act cpu_act_of_head(const struct cpu_backend *b, struct act a, uint32_t h
     a.by32.b += before * (a.k / 32);
     a.by32.scale += before * (a.k / 32) * ACT_PLANES;
     a.by128.b += before * (a.k / 32);
+    a.by32.halves += before * (a.k / 32);
+    a.by128.halves += before * (a.k / 32);
     a.by128.s += before * (a.k / SUPER_K);
     return a;
 }

@@ -9,7 +9,7 @@
  * Activations are packed once for all matrices that read them, L rows to a tile:
  *
  *     x  [row/L][k][L] f32          bf16  [row/L][k/2][L][2], an odd k's last one zero
- *     q  [row][stride of k] int8    b     [row/L][k/32][L] act_block
+ *     q  [row][stride of k] int8    b     [row/L][k/32][L] act_block, and act_halves
  *     two [row][stride of k][hi 32, lo 32] bf16, whose sum is x; zeros behind k
  *
  * L is 4, so that a kernel needs one pointer for four rows; but 1 for a row that is alone: its long
@@ -104,8 +104,13 @@ struct act_block {
         int32_t n8;    /* -8 * sum(q), by32 */
         int32_t pairs; /* by128, with ACT_PAIRS (linear_pairs_impl.h) */
     };
-    int32_t n32[2]; /* -32 * sum(q), each half of 16; with AVX2 alone as vn_pairs has it */
-    float dsum_half[2];
+};
+
+/* What either half of it comes to, for formats with a scale or a minimum for each. Apart, because
+ * others would read it in vain. */
+struct act_halves {
+    int32_t n32[2]; /* -32 * sum(q); with AVX2 alone as vn_pairs has it */
+    float dsum[2];
 };
 
 /* Forms of activations; then parts of those in int8: b, or s and scale, words; and how they are
@@ -136,6 +141,7 @@ enum { ACT_D, ACT_DSUM, ACT_PLANES };
 struct act_int8 {
     int8_t *q;
     struct act_block *b;
+    struct act_halves *halves; /* beside b, in the same order */
     union {
         struct act_super *s; /* [row][k/128], by128 */
         float *scale;        /* [row/L][ACT_PLANES][k/32][L], by32 */

@@ -142,11 +142,11 @@ struct amx_products {
     const int32_t (*c)[AMX_C];
     const float *scales;
     float (*sums)[PANEL_COLS];
-    const struct act_super *s; /* of the first row; */
-    size_t s_stride;           /* to the next one's */
-    const struct act_block *b; /* [k/32][ACT_TILE] of the first four rows; */
-    size_t b_stride;           /* to the next four's */
-    uint32_t n;                /* rows */
+    const struct act_super *s;       /* of the first row; */
+    size_t s_stride;                 /* to the next one's */
+    const struct act_halves *halves; /* [k/32][ACT_TILE] of the first four rows; */
+    size_t halves_stride;            /* to the next four's */
+    uint32_t n;                      /* rows */
 };
 
 /* Rows first .. first + n - 1 of that; mins: from scales. */
@@ -168,9 +168,10 @@ AMX_INLINE void amx_sums(const struct amx_products *p,
             UNROLL for (int g = 0; g < 4; g++) acc = vf_fnma(mins[g], vf_set1(s->dsum[g]), acc);
         } else if (kind == SUPER_MIN_HALVES) {
             const uint32_t row = first + m;
-            const struct act_block *b = p->b + row / ACT_TILE * p->b_stride + row % ACT_TILE;
+            const struct act_halves *h =
+                p->halves + row / ACT_TILE * p->halves_stride + row % ACT_TILE;
             UNROLL for (int i = 0; i < 8; i++) acc =
-                vf_fnma(mins[i], vf_set1(b[i / 2 * ACT_TILE].dsum_half[i % 2]), acc);
+                vf_fnma(mins[i], vf_set1(h[i / 2 * ACT_TILE].dsum[i % 2]), acc);
         }
         vi t = vi_load(low + m * PANEL_COLS);
         if (amx_parts(kind) == 2)
@@ -333,8 +334,8 @@ AMX_INLINE void amx_rows(const struct linear_job *j,
                     .sums = p->sums + done,
                     .s = acts->s + ((size_t)row * k + at_k) / SUPER_K,
                     .s_stride = k / SUPER_K,
-                    .b = acts->b + ((size_t)(row / ACT_TILE) * k + at_k) / 32 * ACT_TILE,
-                    .b_stride = (size_t)k / 32 * ACT_TILE,
+                    .halves = acts->halves + ((size_t)(row / ACT_TILE) * k + at_k) / 32 * ACT_TILE,
+                    .halves_stride = (size_t)k / 32 * ACT_TILE,
                     .n = left < 2 * AMX_ROWS ? left : 2 * AMX_ROWS};
                 if (parts == 2 && now.n == 2 * AMX_ROWS && before.n == now.n) {
                     if (i == 0)

@@ -126,11 +126,11 @@ struct beside {
     {                                                                                              \
         vn s[LINEAR_M][2];                                                                         \
         vf t[LINEAR_M][2];                                                                         \
-        EACH_ROW EACH_BESIDE s[m][u] = vn_begin32(ACT_BLOCK(i, m)->n32[0]);                        \
+        EACH_ROW EACH_BESIDE s[m][u] = vn_begin32(ACT_HALVES(i, m)->n32[0]);                       \
         GROUP_DOTS(name, 0, 4, vn_dot, s)                                                          \
         SCALES_BESIDE(name, scales)                                                                \
         EACH_ROW EACH_BESIDE t[m][u] = vf_mul(vf_from_i(vn_end(s[m][u], 0)), scales[u].w);         \
-        EACH_ROW EACH_BESIDE s[m][u] = vn_begin32(ACT_BLOCK(i, m)->n32[1]);                        \
+        EACH_ROW EACH_BESIDE s[m][u] = vn_begin32(ACT_HALVES(i, m)->n32[1]);                       \
         GROUP_DOTS(name, 4, 8, vn_dot, s)                                                          \
         EACH_ROW EACH_BESIDE acc[m][v + u] = add_halves(                                           \
             acc[m][v + u], t[m][u], vn_end(s[m][u], 0), scales[u].second, ACT_BLOCK(i, m));        \
@@ -141,11 +141,11 @@ struct beside {
     {                                                                                              \
         vi s[LINEAR_M][2];                                                                         \
         vf t[LINEAR_M][2];                                                                         \
-        EACH_ROW EACH_BESIDE s[m][u] = vi_begin128_half(ACT_BLOCK(i, m), 0);                       \
+        EACH_ROW EACH_BESIDE s[m][u] = vi_begin128_half(ACT_HALVES(i, m), 0);                      \
         GROUP_DOTS(name, 0, 4, vi_dot128, s)                                                       \
         SCALES_BESIDE(name, scales)                                                                \
         EACH_ROW EACH_BESIDE t[m][u] = vf_mul(vf_from_i(s[m][u]), scales[u].w);                    \
-        EACH_ROW EACH_BESIDE s[m][u] = vi_begin128_half(ACT_BLOCK(i, m), 1);                       \
+        EACH_ROW EACH_BESIDE s[m][u] = vi_begin128_half(ACT_HALVES(i, m), 1);                      \
         GROUP_DOTS(name, 4, 8, vi_dot128, s)                                                       \
         EACH_ROW EACH_BESIDE acc[m][v + u] =                                                       \
             add_halves(acc[m][v + u], t[m][u], s[m][u], scales[u].second, ACT_BLOCK(i, m));        \

@@ -59,7 +59,9 @@
 /* Packed activations of row `row` + m; those that lie in tiles are at [m / T] tiles further, lane
  * m % T, T = job's act_lanes. A lone row may lie anywhere in its tile, several begin one. */
 #define Q4(k4, m) load_i32(q + (size_t)(m)*q_stride + (size_t)(k4)*4)
-#define ACT_BLOCK(i, m) (&blocks[(size_t)((m) / T) * b_tile + (size_t)(i)*T + (m) % T])
+#define ACT_AT(i, m) ((size_t)((m) / T) * b_tile + (size_t)(i)*T + (m) % T)
+#define ACT_BLOCK(i, m) (&blocks[ACT_AT(i, m)])
+#define ACT_HALVES(i, m) (&halves[ACT_AT(i, m)])
 
 /* The packed activations from `row` on, a multiple of T; by: by32 or by128. */
 #define ACT_POINTERS(by)                                                                           \
@@ -67,7 +69,9 @@
     const size_t q_stride = act_q_stride(j->act->k);                                               \
     const size_t b_tile = (size_t)n_blocks * T;                                                    \
     const int8_t *q = j->act->by.q + row * q_stride;                                               \
-    const struct act_block *blocks = j->act->by.b + row / T * b_tile + row % T
+    const struct act_block *blocks = j->act->by.b + row / T * b_tile + row % T;                    \
+    const struct act_halves *halves = j->act->by.halves + row / T * b_tile + row % T;              \
+    (void)halves
 
 /* Where the pair of groups of 32 lies to which group i belongs: 64 bytes of scales, then both. */
 #define PAIR_AT(i, group_bytes) ((size_t)((i) / 2) * (64 + 2 * (group_bytes)))
@@ -193,9 +197,9 @@ INLINE vi vi_begin16(const struct act_block *b)
 
 /* What a half's sum over q + 128 begins with, where vi_begin128 says that it begins with anything.
  */
-INLINE vi vi_begin128_half(const struct act_block *b, int half)
+INLINE vi vi_begin128_half(const struct act_halves *h, int half)
 {
-    return vi_begin128((int32_t)(4 * (uint32_t)b->n32[half]));
+    return vi_begin128((int32_t)(4 * (uint32_t)h->n32[half]));
 }
 
 /* The wide form of a group (linear_tile_impl.h), and what it holds: first the kinds that have one

@@ -55,14 +55,14 @@ struct super_scales {
 #define SUPER_HALVES_FEW(name)                                                                     \
     {                                                                                              \
         vn s[LINEAR_M][2];                                                                         \
-        EACH_ROW EACH_BESIDE s[m][u] = vn_begin32(ACT_BLOCK(i, m)->n32[0]);                        \
+        EACH_ROW EACH_BESIDE s[m][u] = vn_begin32(ACT_HALVES(i, m)->n32[0]);                       \
         GROUP_DOTS(name, 0, 4, vn_dot, s)                                                          \
         SCALES_BESIDE(name, super_scales)                                                          \
         vi lanes[2], second[2];                                                                    \
         EACH_BESIDE lanes[u] = vn_lanes(scales[u].w);                                              \
         EACH_BESIDE second[u] = vn_lanes(scales[u].second);                                        \
         EACH_ROW EACH_BESIDE t[m][v + u] = vi_plus(t[m][v + u], vn_times(s[m][u], lanes[u]));      \
-        EACH_ROW EACH_BESIDE s[m][u] = vn_begin32(ACT_BLOCK(i, m)->n32[1]);                        \
+        EACH_ROW EACH_BESIDE s[m][u] = vn_begin32(ACT_HALVES(i, m)->n32[1]);                       \
         GROUP_DOTS(name, 4, 8, vn_dot, s)                                                          \
         EACH_ROW EACH_BESIDE t[m][v + u] = vi_plus(t[m][v + u], vn_times(s[m][u], second[u]));     \
     }
@@ -76,9 +76,9 @@ struct super_scales {
         EACH_ROW EACH_BESIDE t[m][v + u] = s[m][u];                                                \
         SCALES_BESIDE(name, super_scales)                                                          \
         EACH_ROW EACH_BESIDE acc[m][v + u] =                                                       \
-            vf_fnma(scales[u].min, vf_set1(ACT_BLOCK(i, m)->dsum_half[0]), acc[m][v + u]);         \
+            vf_fnma(scales[u].min, vf_set1(ACT_HALVES(i, m)->dsum[0]), acc[m][v + u]);             \
         EACH_ROW EACH_BESIDE acc[m][v + u] =                                                       \
-            vf_fnma(scales[u].other_min, vf_set1(ACT_BLOCK(i, m)->dsum_half[1]), acc[m][v + u]);   \
+            vf_fnma(scales[u].other_min, vf_set1(ACT_HALVES(i, m)->dsum[1]), acc[m][v + u]);       \
     }
 
 /* One or two rows meet the panels group by group, as memory brings them; more one panel after the

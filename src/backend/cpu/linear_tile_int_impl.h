@@ -21,6 +21,9 @@
 #else
 #define IN_WORDS(kind) ((void)(kind), false)
 #endif
+#define IN_HALVES(kind)                                                                            \
+    ((kind) == WIDE_HALVES || (kind) == WIDE_HALVES_128 || (kind) == SUPER_HALVES ||               \
+     (kind) == SUPER_MIN_HALVES)
 #define WIDE_STRIDE(kind) (WIDE_BYTES + (IN_WORDS(kind) ? WORDS_BYTES : 0))
 
 /* Where M rows and a group are. Of four rows every address is made of one, as a processor adds them
@@ -29,7 +32,8 @@ struct tile_at {
     const int8_t *q[TILE_INT_M / ACT_TILE]; /* activations of the i-th four rows, or their words */
     size_t stride, stride_3;                /* to the next row's, and three times that */
     const struct act_block *b[TILE_INT_M / ACT_TILE];
-    const uint8_t *wide; /* the first panel's */
+    const struct act_halves *halves[TILE_INT_M / ACT_TILE]; /* of kinds that have any */
+    const uint8_t *wide;                                    /* the first panel's */
 };
 
 /* A compiler that knew how these hang together would keep an address of each row and vector. */
@@ -48,7 +52,9 @@ INLINE struct tile_at tile_begin(const struct tile *t,
     at.stride_3 = at.stride * 3;
     for (uint32_t i = 0; i < (uint32_t)M / ACT_TILE; i++) {
         at.q[i] = q + (row + i * ACT_TILE) * at.stride + t->first_k * each;
-        at.b[i] = acts->b + ((size_t)(row / ACT_TILE + i) * k + t->first_k) / 32 * ACT_TILE;
+        const size_t block = ((size_t)(row / ACT_TILE + i) * k + t->first_k) / 32 * ACT_TILE;
+        at.b[i] = acts->b + block;
+        at.halves[i] = acts->halves + block;
     }
     return at;
 }
@@ -60,6 +66,10 @@ INLINE void tile_step(struct tile_at *at, const int M, const enum wide_kind kind
         at->q[i] += IN_WORDS(kind) ? 64 : 32;
         at->b[i] += ACT_TILE;
         APART(at->b[i]);
+        if (IN_HALVES(kind)) {
+            at->halves[i] += ACT_TILE;
+            APART(at->halves[i]);
+        }
     }
     at->wide += WIDE_STRIDE(kind);
     APART_3(at->q[0], at->stride, at->stride_3);
@@ -114,6 +124,7 @@ INLINE void tile_step(struct tile_at *at, const int M, const enum wide_kind kind
     DOTS(4, 8, vn_dot, n)                                                                          \
     EACH_SUM s[m][v] = vi_plus(s[m][v], vn_end(n[m][v], 0));
 #define BLOCK(m) (&at->b[(m) / ACT_TILE][(m) % ACT_TILE])
+#define HALVES(m) (&at->halves[(m) / ACT_TILE][(m) % ACT_TILE])
 #define SCALE_AT(v, where) vi_load((const int32_t *)(at->wide + WIDE_AT(v) + (where)))
 #define FLOAT_AT(v, where) vf_load((const float *)(at->wide + WIDE_AT(v) + (where)))
 
@@ -154,18 +165,18 @@ INLINE void tile_group(const struct tile_at *at,
         }
         break;
     case WIDE_HALVES:
-        EACH_SUM n[m][v] = vn_begin32(BLOCK(m)->n32[0]);
+        EACH_SUM n[m][v] = vn_begin32(HALVES(m)->n32[0]);
         DOTS(0, 4, vn_dot, n)
         EACH_SUM first[m][v] = vf_mul(vf_from_i(vn_end(n[m][v], 0)), ws[v]);
-        EACH_SUM n[m][v] = vn_begin32(BLOCK(m)->n32[1]);
+        EACH_SUM n[m][v] = vn_begin32(HALVES(m)->n32[1]);
         DOTS(4, 8, vn_dot, n)
         EACH_SUM s[m][v] = vn_end(n[m][v], 0);
         break;
     case WIDE_HALVES_128:
-        EACH_SUM s[m][v] = vi_begin128_half(BLOCK(m), 0);
+        EACH_SUM s[m][v] = vi_begin128_half(HALVES(m), 0);
         DOTS_128(0, 4, s)
         EACH_SUM first[m][v] = vf_mul(vf_from_i(s[m][v]), ws[v]);
-        EACH_SUM s[m][v] = vi_begin128_half(BLOCK(m), 1);
+        EACH_SUM s[m][v] = vi_begin128_half(HALVES(m), 1);
         DOTS_128(4, 8, s)
         break;
     default: /* WIDE_PLUS_8, WIDE_MIN */
@@ -225,10 +236,10 @@ INLINE void tile_totals(struct tile_at *at,
             DOTS_128(0, 8, s)
             ADD_TIMES(vi_add_times, s, 0)
         } else if (kind == SUPER_HALVES) {
-            EACH_SUM n[m][v] = vn_begin32(BLOCK(m)->n32[0]);
+            EACH_SUM n[m][v] = vn_begin32(HALVES(m)->n32[0]);
             DOTS(0, 4, vn_dot, n)
             ADD_TIMES(vn_add_times, n, 0)
-            EACH_SUM n[m][v] = vn_begin32(BLOCK(m)->n32[1]);
+            EACH_SUM n[m][v] = vn_begin32(HALVES(m)->n32[1]);
             DOTS(4, 8, vn_dot, n)
             ADD_TIMES(vn_add_times, n, WIDE_SECOND)
         } else if (kind == SUPER_MIN || VN_MAX >= 31) {
@@ -257,6 +268,8 @@ INLINE void tile_super(struct tile_at *next, float *sums, const int M, const enu
     begin.wide -= SUPER_K / 32 * WIDE_STRIDE(kind);
     for (int i = 0; i < M / ACT_TILE; i++)
         begin.b[i] -= SUPER_K / 32 * ACT_TILE;
+    for (int i = 0; IN_HALVES(kind) && i < M / ACT_TILE; i++)
+        begin.halves[i] -= SUPER_K / 32 * ACT_TILE;
     vf d[TILE_VECS], min[4][TILE_VECS], other[4][TILE_VECS];
     UNROLL for (int v = 0; v < TILE_VECS; v++)
     {
@@ -274,8 +287,9 @@ INLINE void tile_super(struct tile_at *next, float *sums, const int M, const enu
         {
             const struct act_block *b = BLOCK(m) + g * ACT_TILE;
             if (kind == SUPER_MIN_HALVES) {
-                sum = vf_fnma(other[g][v], vf_set1(b->dsum_half[0]), sum);
-                sum = vf_fnma(min[g][v], vf_set1(b->dsum_half[1]), sum);
+                const struct act_halves *h = HALVES(m) + g * ACT_TILE;
+                sum = vf_fnma(other[g][v], vf_set1(h->dsum[0]), sum);
+                sum = vf_fnma(min[g][v], vf_set1(h->dsum[1]), sum);
             } else if (kind == SUPER_MIN || kind == SUPER_MIN_31) {
                 sum = vf_fnma(min[g][v], vf_set1(b->dsum), sum);
             }
@@ -318,6 +332,7 @@ INLINE void tile_int(const struct tile *t, uint32_t row, const int M, const enum
 #undef ADD_TIMES
 #undef Q_AT
 #undef BLOCK
+#undef HALVES
 #undef SCALE_AT
 #undef SUMS_STAY
 #undef FLOAT_AT

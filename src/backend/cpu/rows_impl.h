@@ -130,12 +130,13 @@ INLINE void pack_block(const float *x, float amax, float most, int8_t *q, int32_
 INLINE struct act_block block_of(float d, const int32_t sum[2])
 {
     const int32_t all = sum[0] + sum[1];
-    return (struct act_block){.d = d,
-                              .dsum = d * (float)all,
-                              .n128 = -128 * all,
-                              .n8 = -8 * all,
-                              .n32 = {-32 * sum[0], -32 * sum[1]},
-                              .dsum_half = {d * (float)sum[0], d * (float)sum[1]}};
+    return (struct act_block){.d = d, .dsum = d * (float)all, .n128 = -128 * all, .n8 = -8 * all};
+}
+
+INLINE struct act_halves halves_of(float d, const int32_t sum[2])
+{
+    return (struct act_halves){.n32 = {-32 * sum[0], -32 * sum[1]},
+                               .dsum = {d * (float)sum[0], d * (float)sum[1]}};
 }
 
 #ifdef DOT_WORDS
@@ -150,14 +151,18 @@ INLINE void pack_words(const int8_t *q, int16_t *words)
  * those of 64 values are asked for so many values ahead, and of x half as many. */
 #define PACK_AHEAD 512
 
-INLINE void pack_ask(const float *x, const int8_t *q, const struct act_block *b, uint32_t lanes)
+INLINE void pack_ask(const float *x,
+                     const int8_t *q,
+                     const struct act_block *b,
+                     const struct act_halves *halves,
+                     uint32_t lanes)
 {
     for (int l = 0; l < 4; l++)
         __builtin_prefetch(x + PACK_AHEAD / 2 + l * 16);
     __builtin_prefetch(q + PACK_AHEAD, 1);
-    if (b) {
-        __builtin_prefetch(b + (size_t)(PACK_AHEAD / 32) * lanes, 1);
-        __builtin_prefetch(b + (size_t)(PACK_AHEAD / 32 + 1) * lanes, 1);
+    for (uint32_t g = PACK_AHEAD / 32; b && g < PACK_AHEAD / 32 + 2; g++) {
+        __builtin_prefetch(b + (size_t)g * lanes, 1);
+        __builtin_prefetch(halves + (size_t)g * lanes, 1);
     }
 }
 
@@ -172,13 +177,18 @@ INLINE void pack_int8(const float *x,
     const size_t plane = (size_t)(k / 32) * lanes, tile = row / lanes, lane = row % lanes;
     int8_t *q = to->q + row * act_q_stride(k);
     struct act_block *b = parts & ACT_BLOCKS ? to->b + tile * plane + lane : NULL;
+    struct act_halves *halves = b ? to->halves + tile * plane + lane : NULL;
     float *scale = to->scale + tile * plane * ACT_PLANES + lane;
     struct act_super *s = to->s + (size_t)row * k / SUPER_K;
     const bool pairs = per == SUPER_K && parts & ACT_PAIRS;
     const float most = pairs ? PAIRS_MOST : 127.0f;
     for (uint32_t i = 0; i < k; i += per) {
         for (uint32_t at = i; i % 64 == 0 && at < i + per; at += 64)
-            pack_ask(x + at, q + at, b ? b + (size_t)(at / 32) * lanes : NULL, lanes);
+            pack_ask(x + at,
+                     q + at,
+                     b ? b + (size_t)(at / 32) * lanes : NULL,
+                     b ? halves + (size_t)(at / 32) * lanes : NULL,
+                     lanes);
         vf top = vf_zero();
         for (uint32_t at = i; at < i + per; at += VL)
             top = vf_max_abs(top, vf_load(x + at));
@@ -193,14 +203,15 @@ INLINE void pack_int8(const float *x,
 #endif
             super.dsum[g] = d * (float)(sum[0] + sum[1]);
             if (b) {
-                struct act_block *block = &b[(size_t)(i / 32 + g) * lanes];
-                *block = block_of(d, sum);
+                const size_t at = (size_t)(i / 32 + g) * lanes;
+                b[at] = block_of(d, sum);
+                halves[at] = halves_of(d, sum);
 #ifdef DOT_BYTES
                 if (pairs)
-                    block->pairs = pairs_of_row(q + i + g * 32);
+                    b[at].pairs = pairs_of_row(q + i + g * 32);
 #endif
 #ifdef VN_PAIRS
-                vn_pairs(q + i + g * 32, block->n32);
+                vn_pairs(q + i + g * 32, halves[at].n32);
 #endif
             }
         }

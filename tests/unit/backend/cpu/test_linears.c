@@ -36,6 +36,7 @@ static struct act_int8 make_int8(uint32_t k, uint32_t rows, uint32_t padded)
     const size_t groups = (size_t)padded * (k < 32 ? 1 : k / 32);
     return (struct act_int8){unpacked(act_q_bytes(k, rows)),
                              unpacked(groups * sizeof(struct act_block)),
+                             unpacked(groups * sizeof(struct act_halves)),
                              {unpacked(groups * ACT_PLANES * sizeof(float))},
                              unpacked(act_q_bytes(k, rows) * sizeof(int16_t))};
 }
@@ -58,8 +59,10 @@ static void free_act(struct act *a)
     free(a->two);
     free(a->by32.q);
     free(a->by32.b);
+    free(a->by32.halves);
     free(a->by128.q);
     free(a->by128.b);
+    free(a->by128.halves);
     free(a->by32.s);
     free(a->by128.s);
     free(a->by32.words);

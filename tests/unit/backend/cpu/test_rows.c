@@ -232,9 +232,11 @@ static void packed_keep(const struct cpu_kernels *k, uint32_t at)
     static float x[K], scale[ACT_PLANES * K / 32];
     static int8_t q[(K / 64 | 1) * 64 * 16];
     static struct act_block b[K / 32];
+    static struct act_halves h[K / 32];
     static struct act_super s[K / SUPER_K];
-    struct act a = {
-        .k = K, .by32 = {.q = q, .b = b, .scale = scale}, .by128 = {.q = q, .b = b, .s = s}};
+    struct act a = {.k = K,
+                    .by32 = {.q = q, .b = b, .halves = h, .scale = scale},
+                    .by128 = {.q = q, .b = b, .halves = h, .s = s}};
     for (uint32_t i = 0; i < K; i++)
         x[i] = i == at ? NAN : rnd_float();
     static const unsigned kinds[] = {ACT_INT8, ACT_INT8_128, ACT_INT8_128 | ACT_PAIRS};
