@@ -219,11 +219,8 @@ static enum err convert(struct job *j, struct err_info *e)
 static enum err choose_types(struct job *j, struct err_info *e)
 {
     const uint64_t n = gguf_n_tensors(j->g);
-    enum err err = OK;
     j->types = mem_alloc((n ? n : 1) * sizeof *j->types);
-    for (uint64_t i = 0; i < n && !err; i++)
-        err = gguf_recipe_type(j->o->recipe, j->g, gguf_tensor_at(j->g, i), &j->types[i], e);
-    return err;
+    return gguf_recipe_types(j->o->recipe, j->g, j->types, e);
 }
 
 /* "Q4_K_M: 667814464 bytes of 2201016832; Q4_K 135, Q6_K 21, F32 45 tensors" */
@@ -254,7 +251,7 @@ static enum err run(struct job *j, struct err_info *e)
     if (err)
         return err;
     n_bytes = gguf_write_bytes(j->writer);
-    j->out = mem_alloc(bytes_of(GGUF_TYPE_Q8_0, PART)); /* the largest that is written */
+    j->out = mem_alloc(bytes_of(GGUF_TYPE_F16, PART)); /* the largest that is written */
     err = convert(j, e);
     if (err)
         gguf_write_abort(j->writer);

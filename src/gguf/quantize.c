@@ -361,11 +361,19 @@ static void quantize_q6_k(const float *x, void *out)
     memcpy(out, &b, sizeof b);
 }
 
+static void quantize_f16(const float *x, void *out)
+{
+    const uint16_t half = half_of(*x);
+    memcpy(out, &half, sizeof half);
+}
+
 typedef void (*block_fn)(const float *x, void *out);
 
 static block_fn block_fn_of(enum gguf_type type)
 {
     switch (type) {
+    case GGUF_TYPE_F16:
+        return quantize_f16;
     case GGUF_TYPE_Q4_0:
         return quantize_q4_0;
     case GGUF_TYPE_Q5_0:
@@ -394,6 +402,8 @@ float gguf_quantize_limit(enum gguf_type type)
 {
     const float half = 65504.0f; /* the largest scale, or offset */
     switch (type) {
+    case GGUF_TYPE_F16:
+        return half;
     case GGUF_TYPE_Q8_0:
         return 127 * half;
     case GGUF_TYPE_Q4_0:

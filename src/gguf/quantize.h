@@ -10,7 +10,7 @@
 
 #include "gguf/blocks.h"
 
-/* Whether gguf_quantize knows the type: Q4_0, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K. */
+/* Whether gguf_quantize knows the type: F16, Q4_0, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K. */
 bool gguf_can_quantize(enum gguf_type type);
 
 /* The magnitude up to which all values find a scale that their block can store: 8e6 for Q8_0.

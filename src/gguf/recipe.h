@@ -2,9 +2,9 @@
  *
  * A recipe has one type for most matrices and gives more bits where an error costs most: the output
  * matrix, and in the _M mixes attn_v and ffn_down of the first and last eighth of the layers and of
- * every third between. Vectors, norms and the routers of experts stay as they are. These are the
- * choices of llama.cpp's quantiser without an importance matrix, so that a file by that name has
- * the same tensors in the same types. */
+ * every third between. Vectors, norms, the routers of experts and other small matrices stay as they
+ * are. These are the choices of llama.cpp's quantiser without an importance matrix, so that a file
+ * by that name has the same tensors in the same types. */
 #ifndef WEIR_GGUF_RECIPE_H
 #define WEIR_GGUF_RECIPE_H
 
@@ -21,14 +21,13 @@ struct gguf_recipe {
 #define GGUF_RECIPES "Q8_0, Q6_K, Q5_K_M, Q4_K_M or Q4_0"
 const struct gguf_recipe *gguf_find_recipe(const char *name);
 
-/* The type of t, a tensor of g: its own if it stays as it is. A row that is no multiple of 256
- * values falls back to the nearest type with blocks of 32 and no fewer bits; of those neither fits,
- * it stays. Errors: ERR_UNSUPPORTED for a tensor that is quantised already; ERR_FORMAT for metadata
- * of the wrong kind. */
-enum err gguf_recipe_type(const struct gguf_recipe *r,
-                          const struct gguf *g,
-                          const struct gguf_tensor *t,
-                          enum gguf_type *out,
-                          struct err_info *e) WEIR_MUST_USE;
+/* out[i] = the type of tensor i of g: its own if it stays as it is. A row that is no multiple of
+ * 256 values falls back to the nearest type with blocks of 32 and no fewer bits; one that is no
+ * multiple of 32 to F16. Allocates. Errors: ERR_UNSUPPORTED for a tensor that is quantised already;
+ * ERR_FORMAT for metadata of the wrong kind. */
+enum err gguf_recipe_types(const struct gguf_recipe *r,
+                           const struct gguf *g,
+                           enum gguf_type *out, /* [n_tensors] */
+                           struct err_info *e) WEIR_MUST_USE;
 
 #endif

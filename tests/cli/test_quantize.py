@@ -35,8 +35,8 @@ def failed(r, word):
     assert lines[0].startswith("weir quantize: ") and not r.stdout
 
 
-def logits(model, tmp_path):
-    want = json.loads((GOLDEN / "llama.F16.json").read_text())
+def logits(model, tmp_path, like=GOLDEN / "llama.F16.json"):
+    want = json.loads(like.read_text())
     out = tmp_path / "logits"
     r = weir("logits", "-m", model, "--tokens", ",".join(map(str, want["prompt"])), "--rows",
              ",".join(map(str, want["logit_rows"])), "--out", out, "--greedy", "1")
@@ -55,6 +55,20 @@ def test_quantized_files_compute(kind, tmp_path):
     got = logits(out, tmp_path)
     error = sum((x - y) ** 2 for x, y in zip(got, exact)) / sum(y * y for y in exact)
     assert 0 < error < MOST[kind], error
+
+
+# Kept matrices, tied embeddings, layers without attn_v; in all, rows that fit no block
+@pytest.mark.parametrize("family", ["families/gemma3n", "families/gemma4", "families/falcon",
+                                    "families/glm4moe", "recurrent/nemotron_h"])
+def test_families_compute(family, tmp_path):
+    model = GOLDEN.parent / (family + ".f32.gguf")
+    out = tmp_path / "out.gguf"
+    r = weir("quantize", model, out, "Q8_0")
+    assert r.returncode == 0 and " F16 " in r.stdout, r
+    exact = array.array("f", model.with_suffix(".logits").read_bytes())
+    got = logits(out, tmp_path, model.with_suffix(".json"))
+    error = sum((x - y) ** 2 for x, y in zip(got, exact)) / sum(y * y for y in exact)
+    assert 0 < error < 1e-2, error
 
 
 def test_metadata_is_kept(tmp_path):
@@ -105,6 +119,19 @@ def test_failures(tmp_path):
     bad.write_bytes(data)
     failed(weir("quantize", bad, out, "Q8_0"), "blk.0.ffn_up.weight")
     assert [p.name for p in tmp_path.iterdir()] == ["bad.gguf"]
+
+
+def test_rows_of_no_block_become_f16(tmp_path):
+    model = GOLDEN.parent / "families/olmo-clamped.f32.gguf"
+    r = weir("quantize", model, tmp_path / "out", "Q4_0")
+    assert r.returncode == 0 and " F16 13" in r.stdout, r
+    at = next(int(line.split()[-1]) for line in weir("inspect", model).stdout.splitlines()
+              if "blk.1.attn_q.weight" in line)
+    data = bytearray(model.read_bytes())
+    data[at:at + 4] = struct.pack("<f", 7e4)
+    large = tmp_path / "large.gguf"
+    large.write_bytes(data)
+    failed(weir("quantize", large, tmp_path / "no", "Q4_0"), "above 6.55e+04, more than F16")
 
 
 def test_values_that_no_scale_reaches_are_refused(tmp_path):

@@ -1,6 +1,7 @@
 /* Quantising: never a larger error than that of llama.cpp's quantiser over the same tensors, a
  * value alone as among others, and blocks of zeros, of one value and of extremes; which tensor gets
  * which type; and files written and read back. */
+#include "file_builder.h"
 #include "gguf/quantize.h"
 #include "gguf/recipe.h"
 #include "gguf/write.h"
@@ -19,7 +20,8 @@
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
-static const enum gguf_type types[] = {GGUF_TYPE_Q4_0,
+static const enum gguf_type types[] = {GGUF_TYPE_F16,
+                                       GGUF_TYPE_Q4_0,
                                        GGUF_TYPE_Q5_0,
                                        GGUF_TYPE_Q5_1,
                                        GGUF_TYPE_Q8_0,
@@ -186,50 +188,173 @@ static void limits_are_kept(void **state)
     assert_true(gguf_quantize_limit(GGUF_TYPE_F32) == 0.0f);
 }
 
-static enum gguf_type type_of(
-    const char *recipe, const struct gguf *g, const char *name, uint64_t ne0, uint32_t n_dims)
+/* A file of F32 matrices of two rows. */
+struct file {
+    const char *arch;
+    uint32_t n_layers, n_experts;
+    struct {
+        const char *name;
+        uint64_t ne0;
+    } tensors[16];
+};
+
+static void build(struct buf *b, const struct file *f)
 {
-    const struct gguf_tensor t = {.name = {name, strlen(name)},
-                                  .type = GGUF_TYPE_F16,
-                                  .n_dims = n_dims,
-                                  .ne = {ne0, n_dims > 1 ? 64 : 1, 1, 1}};
-    enum gguf_type out;
-    assert_int_equal(gguf_recipe_type(gguf_find_recipe(recipe), g, &t, &out, NULL), OK);
-    return out;
+    uint64_t n = 0, offset = 0;
+    char key[64];
+    while (n < COUNT(f->tensors) && f->tensors[n].name)
+        n++;
+    put_header(b, 3, n, 3);
+    put_key(b, "general.architecture", GGUF_STRING);
+    put_str(b, f->arch);
+    snprintf(key, sizeof key, "%s.block_count", f->arch);
+    put_kv_u32(b, key, f->n_layers);
+    snprintf(key, sizeof key, "%s.expert_count", f->arch);
+    put_kv_u32(b, key, f->n_experts);
+    for (uint64_t i = 0; i < n; i++) {
+        put_tensor(b, f->tensors[i].name, GGUF_TYPE_F32, f->tensors[i].ne0, 2, offset);
+        offset += (f->tensors[i].ne0 * 8 + 31) / 32 * 32;
+    }
+    put_padding(b, 32);
+    put_data(b, offset);
+}
+
+/* `want` holds the names of the types, as llama.cpp's quantiser gives them. */
+static void check_types(const char *recipe, const struct file *f, const char *const *want)
+{
+    struct buf b = {0};
+    struct gguf *g;
+    struct err_info e = {0};
+    enum gguf_type got[COUNT(f->tensors)];
+    build(&b, f);
+    if (gguf_open_memory(b.data, b.len, &g, &e) ||
+        gguf_recipe_types(gguf_find_recipe(recipe), g, got, &e))
+        fail_msg("%s", e.text);
+    for (uint64_t i = 0; i < gguf_n_tensors(g); i++) {
+        if (strcmp(gguf_type_name((uint32_t)got[i]), want[i]) != 0)
+            fail_msg("%s of %s: %s is %s, not %s",
+                     recipe,
+                     f->arch,
+                     f->tensors[i].name,
+                     gguf_type_name((uint32_t)got[i]),
+                     want[i]);
+    }
+    gguf_close(g);
+    buf_deinit(&b);
 }
 
 static void recipes_choose(void **state)
 {
     (void)state;
-    struct gguf *g = open_golden("F16"); /* one layer, output apart */
-    assert_int_equal(type_of("q4_k_m", g, "output.weight", 256, 2), GGUF_TYPE_Q6_K);
-    assert_int_equal(type_of("Q4_0", g, "output.weight", 256, 2), GGUF_TYPE_Q6_K);
-    assert_int_equal(type_of("Q8_0", g, "output.weight", 256, 2), GGUF_TYPE_Q8_0);
-    assert_int_equal(type_of("Q4_K_M", g, "token_embd.weight", 256, 2), GGUF_TYPE_Q4_K);
-    assert_int_equal(type_of("Q4_K_M", g, "blk.0.attn_q.weight", 256, 2), GGUF_TYPE_Q4_K);
-    assert_int_equal(type_of("Q5_K_M", g, "blk.0.ffn_up.weight", 256, 2), GGUF_TYPE_Q5_K);
-    assert_int_equal(type_of("Q5_K_M", g, "blk.0.ffn_down.weight", 256, 2), GGUF_TYPE_Q6_K);
-    assert_int_equal(type_of("Q6_K", g, "blk.0.ffn_down.weight", 256, 2), GGUF_TYPE_Q6_K);
-    /* rows that do not divide */
-    assert_int_equal(type_of("Q4_K_M", g, "blk.0.attn_q.weight", 288, 2), GGUF_TYPE_Q5_0);
-    assert_int_equal(type_of("Q5_K_M", g, "blk.0.attn_q.weight", 288, 2), GGUF_TYPE_Q5_1);
-    assert_int_equal(type_of("Q6_K", g, "blk.0.attn_q.weight", 288, 2), GGUF_TYPE_Q8_0);
-    assert_int_equal(type_of("Q4_0", g, "output.weight", 288, 2), GGUF_TYPE_Q8_0);
-    assert_int_equal(type_of("Q8_0", g, "blk.0.attn_q.weight", 40, 2), GGUF_TYPE_F16);
-    /* what stays */
-    assert_int_equal(type_of("Q8_0", g, "blk.0.attn_q.bias", 256, 1), GGUF_TYPE_F16);
-    assert_int_equal(type_of("Q8_0", g, "blk.0.attn_norm.weight", 256, 2), GGUF_TYPE_F16);
-    assert_int_equal(type_of("Q8_0", g, "blk.0.ffn_gate_inp.weight", 256, 2), GGUF_TYPE_F16);
+    static const struct file f = {"llama",
+                                  1,
+                                  0,
+                                  {{"output.weight", 256},
+                                   {"token_embd.weight", 256},
+                                   {"blk.0.attn_q.weight", 256},
+                                   {"blk.0.ffn_down.weight", 256},
+                                   {"blk.0.attn_k.weight", 288},
+                                   {"blk.0.attn_output.weight", 40},
+                                   {"blk.0.attn_q.bias", 256},
+                                   {"blk.0.attn_norm.weight", 256},
+                                   {"blk.0.ffn_gate_inp.weight", 256}}};
+    static const struct {
+        const char *recipe, *want[9];
+    } cases[] = {
+        {"q4_k_m", {"Q6_K", "Q4_K", "Q4_K", "Q6_K", "Q5_0", "F16", "F32", "F32", "F32"}},
+        {"Q5_K_M", {"Q6_K", "Q5_K", "Q5_K", "Q6_K", "Q5_1", "F16", "F32", "F32", "F32"}},
+        {"Q6_K", {"Q6_K", "Q6_K", "Q6_K", "Q6_K", "Q8_0", "F16", "F32", "F32", "F32"}},
+        {"Q8_0", {"Q8_0", "Q8_0", "Q8_0", "Q8_0", "Q8_0", "F16", "F32", "F32", "F32"}},
+        {"Q4_0", {"Q6_K", "Q4_0", "Q4_0", "Q4_0", "Q4_0", "F16", "F32", "F32", "F32"}},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++)
+        check_types(cases[i].recipe, &f, cases[i].want);
     assert_null(gguf_find_recipe("Q9"));
-    gguf_close(g);
 
-    g = open_golden("Q4_0"); /* quantised already */
-    enum gguf_type out;
+    struct gguf *g = open_golden("Q4_0"); /* quantised already */
+    enum gguf_type out[64];
     struct err_info e = {0};
-    const struct gguf_tensor *t = gguf_find_tensor(g, "blk.0.attn_q.weight");
-    assert_int_equal(gguf_recipe_type(gguf_find_recipe("Q8_0"), g, t, &out, &e), ERR_UNSUPPORTED);
-    assert_non_null(strstr(e.text, "blk.0.attn_q.weight"));
+    assert_int_equal(gguf_recipe_types(gguf_find_recipe("Q8_0"), g, out, &e), ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.text, " is Q4_0: "));
     gguf_close(g);
+}
+
+/* What is kept; embeddings that are the output too, Falcon's of fewer bits in ffn_down; and
+ * matrices that are counted, where some layers have none, but ffn_down with experts. */
+static void families_have_their_own(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *recipe;
+        struct file f;
+        const char *want[16];
+    } cases[] = {
+        {"Q4_K_M",
+         {"gemma3n",
+          1,
+          0,
+          {{"token_embd.weight", 256},
+           {"per_layer_token_embd.weight", 256},
+           {"per_layer_model_proj.weight", 256},
+           {"altup_proj.weight", 256},
+           {"blk.0.altup_router.weight", 256},
+           {"blk.0.laurel_l.weight", 256},
+           {"blk.0.inp_gate.weight", 256}}},
+         {"Q6_K", "Q6_K", "F32", "F32", "F32", "F32", "Q4_K"}},
+        {"Q8_0",
+         {"gemma4",
+          1,
+          0,
+          {{"per_layer_model_proj.weight", 256}, {"per_layer_token_embd.weight", 256}}},
+         {"F32", "Q8_0"}},
+        {"Q4_K_M",
+         {"falcon",
+          2,
+          0,
+          {{"token_embd.weight", 256},
+           {"blk.0.attn_qkv.weight", 256},
+           {"blk.0.ffn_down.weight", 256},
+           {"blk.1.attn_qkv.weight", 256},
+           {"blk.1.ffn_down.weight", 256}}},
+         {"Q8_0", "Q4_K", "Q4_K", "Q6_K", "Q5_K"}},
+        {"Q5_K_M",
+         {"falcon", 1, 0, {{"output.weight", 256}, {"blk.0.ffn_down.weight", 256}}},
+         {"Q8_0", "Q6_K"}},
+        {"Q4_K_M",
+         {"nemotron_h",
+          5,
+          0,
+          {{"output.weight", 256},
+           {"blk.4.ffn_down.weight", 256},
+           {"blk.1.attn_v.weight", 256},
+           {"blk.2.ffn_down.weight", 256},
+           {"blk.3.attn_v.weight", 256}}},
+         {"Q6_K", "Q4_K", "Q4_K", "Q4_K", "Q6_K"}},
+        {"Q4_K_M",
+         {"glm4moe",
+          3,
+          4,
+          {{"blk.0.attn_v.weight", 256},
+           {"blk.0.ffn_down.weight", 256},
+           {"blk.1.attn_v.weight", 256},
+           {"blk.1.ffn_down_exps.weight", 256},
+           {"blk.1.ffn_down_shexp.weight", 256},
+           {"blk.2.ffn_down_exps.weight", 256}}},
+         {"Q4_K", "Q4_K", "Q6_K", "Q4_K", "Q4_K", "Q6_K"}},
+        {"Q4_0",
+         {"llama",
+          2,
+          8,
+          {{"blk.0.attn_v.weight", 256},
+           {"blk.0.attn_k.weight", 256},
+           {"blk.0.attn_output.weight", 256}}},
+         {"Q8_0", "Q8_0", "Q4_0"}},
+        {"Q4_K_M",
+         {"qwen2", 80, 0, {{"blk.0.attn_v.weight", 256}, {"blk.1.attn_v.weight", 256}}},
+         {"Q5_K", "Q6_K"}},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++)
+        check_types(cases[i].recipe, &cases[i].f, cases[i].want);
 }
 
 /* A file rewritten with the same types holds the same tensors and metadata. */
@@ -287,6 +412,7 @@ int main(void)
         cmocka_unit_test(extremes_stay_finite),
         cmocka_unit_test(limits_are_kept),
         cmocka_unit_test(recipes_choose),
+        cmocka_unit_test(families_have_their_own),
         cmocka_unit_test(files_are_copied),
     };
     return cmocka_run_group_tests_name("quantize", tests, start, NULL);
