@@ -200,6 +200,23 @@ static enum err write_rows(const char *path, const float *rows, size_t n, struct
     return ok ? OK : err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
 }
 
+/* The last token that is chosen is not computed with. */
+static enum err check_positions(const struct model *m,
+                                uint32_t n_prompt,
+                                uint32_t n_greedy,
+                                struct err_info *e)
+{
+    const uint64_t n = (uint64_t)n_prompt + (n_greedy ? n_greedy - 1 : 0);
+    if (m->hp.n_positions == 0 || n <= m->hp.n_positions)
+        return OK;
+    return err_set_field(e,
+                         ERR_TOO_LONG,
+                         "--tokens",
+                         "%llu with those of --greedy, but the model has learned %u positions",
+                         (unsigned long long)n,
+                         m->hp.n_positions);
+}
+
 static enum err check_input(
     const struct model *m, struct options *o, const uint32_t *ids, uint32_t n, struct err_info *e)
 {
@@ -222,7 +239,7 @@ static enum err check_input(
             return err_set_field(
                 e, ERR_INVALID, "--rows", "%u is past the prompt of %u tokens", o->rows[i], n);
     }
-    return OK;
+    return check_positions(m, n, o->n_greedy, e);
 }
 
 static enum err open_backend(struct session *s, struct backend_config *cfg, struct err_info *e)

@@ -137,6 +137,18 @@ def test_logits_rows(tmp_path):
     assert got[:n_vocab] == want == got[2 * n_vocab:] and got[n_vocab: 2 * n_vocab] != want
 
 
+@pytest.mark.parametrize("name", ["gpt2", "starcoder"])
+def test_logits_within_the_learned_positions(tmp_path, name):
+    """96 rows of positions: what has none is refused, and not read from behind the table."""
+    model = ROOT / f"tests/data/golden/families/{name}.f32.gguf"
+    for n_prompt, n_greedy, status in ((96, 1, 0), (90, 7, 0), (97, 0, 1), (90, 8, 1), (5000, 3, 1)):
+        ids = tmp_path / "ids"
+        ids.write_text(",".join(["5"] * n_prompt))
+        r = weir("logits", "-m", model, "--tokens", f"@{ids}", "--greedy", n_greedy)
+        assert r.returncode == status, r
+        assert status == 0 or b"96 positions" in r.stderr and r.stderr.count(b"\n") == 1, r
+
+
 def test_bench_json():
     r = weir("bench", "-m", NANO, "--prefill", 32, "--decode", 4, "--batch", "1,3", "--depth", "0,64",
              "--repeat", 2, "--json")
