@@ -99,6 +99,10 @@ static void divide_with_panes(
         blocks = all;
         panes = min_u64(blocks, (bytes - blocks * m->block_bytes) / m->pane_bytes);
     }
+    if (eng->cfg.kv_bytes == 0 || m->block_bytes == 0) {
+        blocks = min_u64(blocks, BLOCKS_MAX);
+        panes = min_u64(panes, BLOCKS_MAX);
+    }
     m->n_blocks = to_count(blocks);
     m->n_panes = to_count(panes);
 }

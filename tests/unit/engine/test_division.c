@@ -120,6 +120,26 @@ static void test_all_windowed(void **state)
     assert_in_range(m.n_blocks, m.n_panes / w * 2048, (m.n_panes / w + 1) * 2048);
 }
 
+/* A file of a few kilobytes may call its context 2^26 long: blocks without bytes, and those of tiny
+ * models, cost the host's index all the same. */
+static void test_tiny_blocks_are_bounded(void **state)
+{
+    (void)state;
+    for (uint32_t full_every = 0; full_every <= 2; full_every += 2) {
+        const struct shape tiny = {2, full_every, 16, 1 << 26, 256, 8, 1};
+        for (uint64_t bytes = 0; bytes <= 4096 * MIB; bytes += 4096 * MIB) {
+            uint32_t n_ctx;
+            struct memory m = divide(&tiny, bytes, &n_ctx);
+            assert_true(m.pane_bytes > 0 && m.n_panes > 0);
+            if (bytes == 0 || m.block_bytes == 0) {
+                assert_in_range(m.n_blocks, 1, 1 << 20);
+                assert_in_range(m.n_panes, 1, m.n_blocks);
+            }
+            assert_true(n_ctx <= (uint64_t)m.n_blocks * 16);
+        }
+    }
+}
+
 /* Little memory: the context becomes as long as what can be held, to the last pane. */
 static void test_little_memory(void **state)
 {
@@ -208,6 +228,7 @@ int main(void)
         cmocka_unit_test(test_gemma3_1b),
         cmocka_unit_test(test_loses_alike),
         cmocka_unit_test(test_all_windowed),
+        cmocka_unit_test(test_tiny_blocks_are_bounded),
         cmocka_unit_test(test_little_memory),
         cmocka_unit_test(test_without_windows),
         cmocka_unit_test(test_states),
