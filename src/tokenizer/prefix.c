@@ -12,7 +12,9 @@ bool prefix_init(struct prefix_set *s, uint32_t n)
 
 void prefix_add(struct prefix_set *s, const struct vocab_token *t, token_id id)
 {
-    if (t->text_len > 0)
+    if (t->text_len > PREFIX_MAX_BYTES)
+        s->n_too_long++;
+    else if (t->text_len > 0)
         s->entries[s->n++] = (struct prefix_entry){t->text, t->text_len, id};
 }
 

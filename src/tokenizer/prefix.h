@@ -3,7 +3,8 @@
  * The strings lie sorted, so those with a common beginning lie together, and each byte of the text
  * narrows the range that is left. As in a trie, the work is the length walked, times the logarithm
  * of what is left. Of equal strings the last one added counts: however many a file has, each is
- * walked past once.
+ * walked past once. Longer strings than PREFIX_MAX_BYTES are left out: a walk begins at each byte
+ * of a text, so a file with one that long could make it quadratic.
  *
  *     struct prefix_walk w = {0};
  *     while (n-- > 0 && prefix_step(&set, &w, *text++))
@@ -16,6 +17,9 @@
 
 #include "tokenizer/vocab.h"
 
+/* No vocabulary comes near: the longest are runs of spaces and names of a few dozen bytes. */
+#define PREFIX_MAX_BYTES 255
+
 struct prefix_set {
     struct prefix_entry {
         const char *text; /* not owned */
@@ -23,6 +27,7 @@ struct prefix_set {
         token_id id;
     } * entries;
     uint32_t n;
+    uint32_t n_too_long; /* left out */
     uint32_t first[257]; /* entries that begin with byte b: first[b] .. first[b + 1] */
 };
 

@@ -1,5 +1,7 @@
 #include "tokenizer/special.h"
 
+#include "base/log.h"
+
 static bool is_special(const struct vocab_token *t)
 {
     return t->text_len > 0 &&
@@ -18,6 +20,10 @@ enum err special_init(struct special_set *s, const struct vocab *v, struct err_i
         if (is_special(&v->tokens[i]))
             prefix_add(&s->set, &v->tokens[i], (token_id)i);
     prefix_sort(&s->set);
+    if (s->set.n_too_long > 0)
+        log_warn("%u special tokens of more than %d bytes are not looked for in texts",
+                 s->set.n_too_long,
+                 PREFIX_MAX_BYTES);
     return OK;
 }
 

@@ -1,5 +1,6 @@
 #include "tokenizer/ugm.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "tokenizer/prefix.h"
@@ -88,6 +89,10 @@ static bool fill_sets(struct ugm *u)
     }
     prefix_sort(&u->tokens);
     prefix_sort(&u->user_defined);
+    if (u->tokens.n_too_long > u->user_defined.n_too_long) /* of which special_init tells */
+        log_warn("%u tokens of more than %d bytes are not looked for in texts",
+                 u->tokens.n_too_long - u->user_defined.n_too_long,
+                 PREFIX_MAX_BYTES);
     u->unknown_score = (double)(min_score - UNKNOWN_PENALTY);
     return true;
 }

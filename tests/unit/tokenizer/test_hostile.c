@@ -263,6 +263,47 @@ static void test_equal_texts(void **state)
     }
 }
 
+/* One token nearly as long as the text, which all of its bytes seem to begin: what each place costs
+ * is bounded, and what lies within the bound is found. */
+static void test_long_texts(void **state)
+{
+    (void)state;
+    enum { N_LONG = 65530, N_TEXT = 1 << 17 };
+    static const char *const models[] = {"gpt2", "t5", "t5"};
+    static const int types[] = {3, 4, 1};
+    static char text[N_TEXT], longest[N_LONG + 2], some[256], more[257];
+    const char *const none[] = {NULL};
+    memset(text, 'a', N_TEXT);
+    memset(longest, 'a', N_LONG);
+    memset(some, 'b', 255);
+    memset(more, 'b', 256);
+    longest[N_LONG] = 'b';
+    for (size_t k = 0; k < 3; k++) {
+        const struct toy_token tokens[] = {{"b", 0, -1},
+                                           {"a", 0, -1},
+                                           {"<unk>", 2, 0},
+                                           {longest, types[k], 0},
+                                           {some, types[k], 0},
+                                           {more, types[k], 0},
+                                           {NULL, 0, 0}};
+        struct toy toy = {
+            .model = models[k], .tokens = tokens, .merges = none, .no_space_prefix = true};
+        struct loaded l = load_toy(&toy);
+        uint64_t begin_us = clock_us();
+        struct token_list ids = encode(l.t, text, N_TEXT, true);
+        if (clock_us() - begin_us > 10 * 1000 * 1000)
+            fail_msg("%zu: %llu ms", k, (unsigned long long)(clock_us() - begin_us) / 1000);
+        token_list_deinit(&ids);
+        ids = encode(l.t, some, 255, true);
+        assert_int_equal(ids.ids[ids.n - 1], 4);
+        token_list_deinit(&ids);
+        ids = encode(l.t, more, 256, true);
+        assert_in_range(ids.n, 2, 3);
+        token_list_deinit(&ids);
+        unload(&l);
+    }
+}
+
 /* Where tokens lie in a table is not for the file to know: it could make all of them collide. */
 static void test_tables_are_seeded(void **state)
 {
@@ -304,6 +345,7 @@ int main(void)
         cmocka_unit_test(test_ids_out_of_range),
         cmocka_unit_test(test_odd_texts),
         cmocka_unit_test(test_equal_texts),
+        cmocka_unit_test(test_long_texts),
         cmocka_unit_test(test_tables_are_seeded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
