@@ -116,20 +116,30 @@ static void add_origin(struct serve_options *o, const char *arg)
     o->cors_origins[o->n_cors_origins++] = arg;
 }
 
+static void must_name(struct argp_state *s, const char *flag, const char *arg)
+{
+    if (arg[0] == '\0')
+        argp_error(s, "%s: the file's name is empty", flag);
+}
+
 /* Who may, and what is written down of it. */
 static error_t parse_access(int key, char *arg, struct argp_state *s, struct serve_options *o)
 {
     switch (key) {
     case KEY_API_KEYS:
+        must_name(s, "--api-keys", arg);
         o->api_keys_file = arg;
         return 0;
     case KEY_ADMIN_KEY_FILE:
+        must_name(s, "--admin-key-file", arg);
         o->admin_key_file = arg;
         return 0;
     case KEY_TLS_CERT:
+        must_name(s, "--tls-cert", arg);
         o->tls_cert_file = arg;
         return 0;
     case KEY_TLS_KEY:
+        must_name(s, "--tls-key", arg);
         o->tls_key_file = arg;
         return 0;
     case KEY_CORS_ORIGIN:
@@ -386,6 +396,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     }
 }
 
+/* Does the server let everybody in, or speak openly, without the option? */
+static bool is_guard(int key)
+{
+    return key == KEY_API_KEY || key == KEY_API_KEYS || key == KEY_ADMIN_KEY_FILE ||
+           key == KEY_TLS_CERT || key == KEY_TLS_KEY;
+}
+
 /* Is a flag without a value set? Ends the process, as for a wrong option, on any other word. */
 static bool is_set(const char *env, const char *value)
 {
@@ -398,7 +415,8 @@ static bool is_set(const char *env, const char *value)
 }
 
 /* "--max-queue=5" if WEIR_MAX_QUEUE=5 is set, "--gpu-zero-buffers" if WEIR_GPU_ZERO_BUFFERS=1 is,
- * else NULL. malloc'd. */
+ * else NULL. Set to nothing is not set, as compose files have it, but for what guards the server: an
+ * empty secret is a mistake. malloc'd. */
 static char *flag_from_env(const struct argp_option *o)
 {
     const char *name = o->name;
@@ -408,7 +426,7 @@ static char *flag_from_env(const struct argp_option *o)
         env[n++] = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
     env[n] = '\0';
     const char *value = getenv(env);
-    if (!value || !*value || (!o->arg && !is_set(env, value)))
+    if (!value || (!*value && !is_guard(o->key)) || (!o->arg && !is_set(env, value)))
         return NULL;
     size_t size = strlen(name) + strlen(value) + 4;
     char *flag = mem_alloc(size);

@@ -80,6 +80,13 @@ def test_a_flag_without_a_value_in_the_environment(value, status):
     lines = [x for x in r.stderr.splitlines() if not x.startswith(b"weir: info: ")]
     assert r.returncode == status and len(lines) == 1, r
     assert (b"WEIR_GPU_ZERO_BUFFERS=yes please: " in r.stderr) == (status == 2)
+@pytest.mark.parametrize("flag", ["api-key", "api-keys", "admin-key-file", "tls-cert", "tls-key"])
+def test_an_empty_secret_never_opens_the_server(flag):
+    """As a compose file passes on a variable that nobody set. What guards nothing is then not set."""
+    env = {"WEIR_" + flag.upper().replace("-", "_"): "", "WEIR_MAX_QUEUE": "", "WEIR_CACHE_DIR": ""}
+    for args, more in (((), env), ((f"--{flag}=",), {})):
+        r = weir("serve", "-m", "/nonexistent", *args, env=more)
+        assert r.returncode == 2 and f"--{flag}: the ".encode() in r.stderr and b"empty" in r.stderr, r
 
 
 @pytest.mark.parametrize("args", [
