@@ -222,12 +222,17 @@ static enum err embed_lines(const struct session *s, struct err_info *e)
     for (char *at = text, *end; at < text + n; at = end + 1) {
         end = memchr(at, '\n', (size_t)(text + n - at));
         end = end ? end : text + n;
+        if (memchr(at, '\0', (size_t)(end - at))) {
+            err = err_set(e, ERR_INVALID, "text %zu: it holds a NUL byte", n_lines + 1);
+            break;
+        }
         *end = '\0';
         if (n_lines == cap)
             lines = mem_realloc(lines, (cap *= 2) * sizeof *lines);
         lines[n_lines++] = at;
     }
-    err = embed_all(s, lines, n_lines, e);
+    if (!err)
+        err = embed_all(s, lines, n_lines, e);
     free(lines);
     free(text);
     return err;

@@ -104,6 +104,12 @@ def test_failure_is_1_and_one_line(args):
     assert "" not in args or args[-1] == "" and args[-2] == "--tokens" or "path is empty" in lines[0], lines
 
 
+def test_a_line_with_a_nul_is_no_text():
+    r = weir("embed", data=b"one\ntwo\0three\n")
+    assert r.returncode == 1 and not r.stdout and b"text 2: it holds a NUL byte" in r.stderr, r
+    assert weir("embed", data=b"one\ntwo three").stdout.count(b"\n") == 2
+
+
 def test_run_answers():
     r = weir("run", "-p", "What is the capital of France?")
     assert r.returncode == 0, r.stderr
