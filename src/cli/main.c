@@ -1,8 +1,10 @@
 /* weir SUBCOMMAND ...: the table. */
 #include "cli/cli.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct {
     const char *name;
@@ -49,8 +51,21 @@ static int checked(int status)
     return status == EXIT_DONE ? EXIT_FAILED : status;
 }
 
+/* Else the first file opened would get the number of a stream that is closed, and what is written
+ * to the stream. Writing to one fails as before. */
+static void take_standard_streams(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDONLY);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
+    take_standard_streams();
     if (argc < 2) {
         usage(stderr);
         return EXIT_USAGE;

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import subprocess
+import time
 
 import pytest
 
@@ -108,6 +109,30 @@ def test_a_line_with_a_nul_is_no_text():
     r = weir("embed", data=b"one\ntwo\0three\n")
     assert r.returncode == 1 and not r.stdout and b"text 2: it holds a NUL byte" in r.stderr, r
     assert weir("embed", data=b"one\ntwo three").stdout.count(b"\n") == 2
+
+
+def test_a_closed_stderr_is_no_file(tmp_path):
+    """The server's lines are not for whichever file is opened first."""
+    log = tmp_path / "access.log"
+    p = subprocess.Popen([WEIR, "serve", "-m", NANO, "--port", "0", "--device", "cpu", "--access-log", log],
+                         preexec_fn=lambda: os.close(2), stdout=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 60
+        while not log.exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        assert os.readlink(f"/proc/{p.pid}/fd/2") == "/dev/null"
+    finally:
+        p.terminate()
+        p.wait(60)
+    assert log.read_text() == ""
+
+
+def test_a_closed_stdout_is_a_failure():
+    r = subprocess.run([WEIR, "--version"], preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE)
+    assert r.returncode in (0, 1) and b"weir 0" not in r.stderr, r
+    r = subprocess.run([WEIR, "tokenize", "--file", "/etc/hostname"], preexec_fn=lambda: os.close(1),
+                       stderr=subprocess.PIPE)
+    assert r.returncode == 1 and b"standard output" in r.stderr, r
 
 
 def test_run_answers():
