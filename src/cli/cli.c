@@ -71,11 +71,21 @@ uint64_t cli_number(
     return v;
 }
 
-double cli_real(struct argp_state *s, const char *name, const char *arg, double lo, double hi)
+/* strtod reads more: blanks before it, hexadecimal, names. */
+bool cli_decimal(const char *arg, double *out)
 {
     char *end;
-    double v = strtod(arg, &end);
-    if (end == arg || *end || !(v >= lo && v <= hi))
+    const char *digits = arg + (*arg == '-' || *arg == '+');
+    if (digits[strspn(digits, "0123456789.eE+-")] != '\0' || *digits == '-' || *digits == '+')
+        return false;
+    *out = strtod(arg, &end);
+    return end != arg && *end == '\0';
+}
+
+double cli_real(struct argp_state *s, const char *name, const char *arg, double lo, double hi)
+{
+    double v = 0;
+    if (!cli_decimal(arg, &v) || !(v >= lo && v <= hi))
         argp_error(s, "%s: '%s' is not a number from %g to %g", name, arg, lo, hi);
     return v;
 }

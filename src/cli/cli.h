@@ -43,6 +43,7 @@ void cli_parse(const struct argp *argp, int argc, char **argv, void *input);
  * else is a usage error (argp_error). */
 uint64_t cli_number(
     struct argp_state *s, const char *name, const char *arg, uint64_t lo, uint64_t hi);
+bool cli_decimal(const char *arg, double *out); /* "-0.5", "2", "1e-3": all of it */
 double cli_real(struct argp_state *s, const char *name, const char *arg, double lo, double hi);
 uint64_t cli_size(struct argp_state *s, const char *name, const char *arg);
 enum kv_type cli_kv_type(struct argp_state *s, const char *arg);

@@ -19,11 +19,10 @@ struct device cli_device_default(void)
 /* "0.8", or a size; a number without a unit that is not above 1 is a share. */
 static void parse_gpu_memory(struct argp_state *s, const char *arg, struct device *d)
 {
-    char *end;
-    const double share = strtod(arg, &end);
+    double share = 0;
     d->memory_bytes = 0;
     d->memory_share = 0;
-    if (end != arg && *end == '\0' && share > 0.0 && share <= 1.0)
+    if (cli_decimal(arg, &share) && share > 0.0 && share <= 1.0)
         d->memory_share = share;
     else
         d->memory_bytes = cli_size(s, "--gpu-memory", arg);

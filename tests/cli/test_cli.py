@@ -63,6 +63,15 @@ def test_types_of_kv_memory_are_named_alike(command):
     assert r.returncode == 2 and b"--kv-type: 'f8' is not f16, f32, bf16 or q8_0" in r.stderr, r
 
 
+@pytest.mark.parametrize("number", ["0x1", " 1", "1 ", "nan", "inf", "", ".", "--1", "+-1", "1e", "1f", "1,5"])
+def test_reals_are_decimal(number):
+    for flag in ("--temperature", "--gpu-memory"):
+        r = weir("serve", "-m", "/nonexistent", f"{flag}={number}")
+        assert r.returncode == 2 and flag.encode() in r.stderr, r
+    for good in ("1", "+1", "1.", ".5", "5e-1", "1E0"):
+        assert weir("serve", "-m", "/nonexistent", f"--temperature={good}").returncode == 1
+
+
 def test_more_kv_memory_than_there_is():
     r = weir("serve", "-m", NANO, "--port", "0", "--device", "cpu", "--kv-memory", "99999G")
     assert r.returncode == 1 and b"99999.0 GiB were asked for, this machine has" in r.stderr, r
