@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/seed.h"
 #include "gguf/file.h"
 
 #include <assert.h>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { QUANTIZATION_VERSION = 2 }; /* of the blocks: what blocks.h describes */
@@ -19,7 +21,7 @@ enum { QUANTIZATION_VERSION = 2 }; /* of the blocks: what blocks.h describes */
 #define VERSION_KEY "general.quantization_version"
 
 struct gguf_writer {
-    char *path, *part;
+    char *path, *target, *part; /* as given; links followed; what is written, beside it */
     int fd;
     bool created;
     uint32_t alignment;
@@ -177,12 +179,34 @@ static enum err put_head(struct gguf_writer *w,
     return OK;
 }
 
-static enum err open_part(struct gguf_writer *w, const char *path, struct err_info *e)
+/* Where the links of path lead: to a regular file, or to what does not exist yet. The rename at the
+ * end would replace anything else, a device or a pipe. */
+static enum err find_target(struct gguf_writer *w, struct err_info *e)
 {
-    const size_t n = strlen(path) + 32;
-    w->path = mem_strdup(path);
+    struct stat st;
+    w->target = realpath(w->path, NULL);
+    if (w->target ? stat(w->target, &st) != 0 : errno != ENOENT || !w->path[0])
+        return io_error(w, "create", e);
+    if (w->target ? !S_ISREG(st.st_mode) : lstat(w->path, &st) == 0) /* a link to nothing */
+        return err_set(e, ERR_IO, "%s: exists, and is no regular file", w->path);
+    if (!w->target)
+        w->target = mem_strdup(w->path);
+    return OK;
+}
+
+/* In the same folder; its name is short, for that of the file may be as long as names can be. */
+static enum err open_part(struct gguf_writer *w, struct err_info *e)
+{
+    const char *slash = strrchr(w->target, '/');
+    const int n_folder = slash ? (int)(slash + 1 - w->target) : 0;
+    const size_t n = (size_t)n_folder + 32;
     w->part = mem_alloc(n);
-    snprintf(w->part, n, "%s.%ld.part", path, (long)getpid());
+    snprintf(w->part,
+             n,
+             "%.*sweir-%016llx.part",
+             n_folder,
+             w->target,
+             (unsigned long long)seed_random());
     w->fd = open(w->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     w->created = w->fd >= 0;
     return w->created ? OK : io_error(w, "create", e);
@@ -212,15 +236,18 @@ enum err gguf_write_begin(const char *path,
     struct gguf_writer *w = mem_zalloc(1, sizeof *w);
     struct buf head = {0};
     *out = NULL;
+    w->path = mem_strdup(path);
     w->fd = -1;
     w->alignment = 32;
     w->n_tensors = g->n_tensors;
     w->left = mem_zalloc(g->n_tensors ? g->n_tensors : 1, sizeof *w->left);
     enum err err = gguf_get_u32(g, "general.alignment", &w->alignment, e);
     if (!err)
-        err = open_part(w, path, e);
+        err = find_target(w, e);
     if (!err)
-        err = put_head(w, g, types, file_type, &head, e);
+        err = put_head(w, g, types, file_type, &head, e); /* the last that is read of g here */
+    if (!err)
+        err = open_part(w, e);
     if (!err)
         err = take_room(w, e);
     if (!err)
@@ -236,6 +263,11 @@ enum err gguf_write_begin(const char *path,
 size_t gguf_write_bytes(const struct gguf_writer *w)
 {
     return (size_t)w->n_bytes;
+}
+
+const char *gguf_write_part(const struct gguf_writer *w)
+{
+    return w->part;
 }
 
 /* Zeros up to the next tensor's place. */
@@ -264,6 +296,7 @@ enum err gguf_write_data(struct gguf_writer *w, const void *bytes, size_t n, str
 static void free_writer(struct gguf_writer *w)
 {
     free(w->path);
+    free(w->target);
     free(w->part);
     free(w->left);
     free(w);
@@ -278,7 +311,7 @@ enum err gguf_write_end(struct gguf_writer *w, struct err_info *e)
     if (close(w->fd) != 0 && !err)
         err = io_error(w, "write", e);
     w->fd = -1;
-    if (!err && rename(w->part, w->path) != 0)
+    if (!err && rename(w->part, w->target) != 0)
         err = io_error(w, "rename to it", e);
     if (err)
         gguf_write_abort(w);

@@ -1,11 +1,12 @@
 /* A new GGUF file, like a given one but for the types of its tensors.
  *
- *     begin    metadata and tensors' places into PATH.PID.part
+ *     begin    metadata and tensors' places into a new weir-*.part in the folder of PATH
  *     data     the tensors' bytes, in the order of the given file's tensors
  *     end      to the disk, and renamed to PATH; or abort, and nothing is left
  *
  * All metadata is copied, in its order, but for what numbers the files of a split model: PATH holds
  * it whole. general.file_type and general.quantization_version are set.
+ * Links are followed; what exists there and is no regular file is refused.
  * PATH may be the given file itself: it is replaced by the rename, while the mapping stays.
  *
  * Thread: one at a time. */
@@ -27,6 +28,9 @@ enum err gguf_write_begin(const char *path,
 
 /* Bytes that the whole file will have. */
 size_t gguf_write_bytes(const struct gguf_writer *w);
+
+/* The path of what is written until the end, for who must remove it from a signal handler. */
+const char *gguf_write_part(const struct gguf_writer *w);
 
 /* The next n bytes; a call may not go past the end of a tensor. Padding is put by itself. */
 enum err gguf_write_data(struct gguf_writer *w, const void *bytes, size_t n, struct err_info *e)

@@ -6,6 +6,7 @@ import os
 import pathlib
 import resource
 import shutil
+import stat
 import struct
 import subprocess
 
@@ -132,6 +133,35 @@ def test_rows_of_no_block_become_f16(tmp_path):
     large = tmp_path / "large.gguf"
     large.write_bytes(data)
     failed(weir("quantize", large, tmp_path / "no", "Q4_0"), "above 6.55e+04, more than F16")
+
+
+def test_only_regular_files_are_replaced(tmp_path):
+    fifo, folder, link = tmp_path / "fifo", tmp_path / "folder", tmp_path / "link"
+    os.mkfifo(fifo)
+    folder.mkdir()
+    link.symlink_to(tmp_path / "nothing")
+    to_fifo = tmp_path / "to_fifo"
+    to_fifo.symlink_to(fifo)
+    for out in (fifo, folder, link, to_fifo):
+        failed(weir("quantize", F16, out, "Q8_0"), f"{out}: exists, and is no regular file")
+    failed(weir("quantize", F16, "", "Q8_0"), "cannot create")
+    assert stat.S_ISFIFO(fifo.stat().st_mode) and folder.is_dir() and link.is_symlink()
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_links_are_followed(tmp_path):
+    real, link = tmp_path / "folder" / "real.gguf", tmp_path / "link"
+    real.parent.mkdir()
+    real.write_text("before")
+    link.symlink_to("folder/real.gguf")
+    assert weir("quantize", F16, link, "Q8_0").returncode == 0
+    assert link.is_symlink() and real.read_bytes()[:4] == b"GGUF" and len(list(real.parent.iterdir())) == 1
+
+
+def test_the_longest_name(tmp_path):
+    assert weir("quantize", F16, tmp_path / ("x" * 255), "Q8_0").returncode == 0
+    failed(weir("quantize", F16, tmp_path / ("x" * 256), "Q8_0"), "x: cannot")
+    assert [p.name for p in tmp_path.iterdir()] == ["x" * 255]
 
 
 def test_values_that_no_scale_reaches_are_refused(tmp_path):
