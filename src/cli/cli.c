@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,9 @@ int cli_fail(const char *cmd, const struct err_info *e)
     return EXIT_FAILED;
 }
 
-/* In a signal handler only what is async-signal-safe: write and _exit. */
+static const char *_Atomic half_file;
+
+/* In a signal handler only what is async-signal-safe: write, unlink and _exit. */
 static void on_lost_page(int sig)
 {
     static const char text[] = "weir: a model file lost its pages while it was read: it was "
@@ -29,7 +32,15 @@ static void on_lost_page(int sig)
     (void)sig;
     ssize_t n = write(STDERR_FILENO, text, sizeof text - 1);
     (void)n;
+    const char *path = atomic_load(&half_file);
+    if (path)
+        unlink(path);
     _exit(EXIT_FAILED);
+}
+
+void cli_remove_on_lost_page(const char *path)
+{
+    atomic_store(&half_file, path);
 }
 
 void cli_guard_mappings(void)

@@ -32,6 +32,9 @@ int cmd_devices(int argc, char **argv);
  * is loaded nothing reads its file any more (gguf.h, backend/cpu/cpu.c). */
 void cli_guard_mappings(void);
 
+/* Then remove this file, too, which is only half written; NULL: none any more. Not copied. */
+void cli_remove_on_lost_page(const char *path);
+
 /* Print "weir NAME: field: text" for e and return EXIT_FAILED. */
 int cli_fail(const char *cmd, const struct err_info *e);
 

@@ -39,6 +39,20 @@ static void on_signal(int signal)
     interrupted = 1;
 }
 
+/* What would end the process, and leave the half file, ends the work instead. Who began it with
+ * nohup wants it to go on. */
+static void catch_signals(void)
+{
+    const struct sigaction stop = {.sa_handler = on_signal};
+    struct sigaction before;
+    sigaction(SIGINT, &stop, NULL);
+    sigaction(SIGTERM, &stop, NULL);
+    if (sigaction(SIGHUP, NULL, &before) != 0 || before.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &stop, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a write past a limit shall fail, not kill */
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
@@ -250,9 +264,11 @@ static enum err run(struct job *j, struct err_info *e)
         err = gguf_write_begin(j->o->out, j->g, j->types, j->o->recipe->file_type, &j->writer, e);
     if (err)
         return err;
+    cli_remove_on_lost_page(gguf_write_part(j->writer));
     n_bytes = gguf_write_bytes(j->writer);
     j->out = mem_alloc(bytes_of(GGUF_TYPE_F16, PART)); /* the largest that is written */
     err = convert(j, e);
+    cli_remove_on_lost_page(NULL);
     if (err)
         gguf_write_abort(j->writer);
     else
@@ -277,10 +293,7 @@ int cmd_quantize(int argc, char **argv)
     struct job j = {.o = &o};
     struct err_info e = {0};
     cli_parse(&argp, argc, argv, &o);
-    const struct sigaction stop = {.sa_handler = on_signal};
-    sigaction(SIGINT, &stop, NULL);
-    sigaction(SIGTERM, &stop, NULL);
-    signal(SIGXFSZ, SIG_IGN); /* a write past a limit shall fail, not kill */
+    catch_signals();
     enum err err = run(&j, &e);
     gguf_close(j.g);
     free(j.types);

@@ -6,13 +6,18 @@ import os
 import pathlib
 import resource
 import shutil
+import signal
 import stat
 import struct
 import subprocess
+import sys
+import time
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
+import make_corpus_model as tiny  # noqa: E402
 WEIR = os.environ.get("WEIR_BIN", str(ROOT / "build/weir"))
 GOLDEN = ROOT / "tests/data/golden/quantised"
 F16 = GOLDEN / "llama.F16.gguf"
@@ -162,6 +167,30 @@ def test_the_longest_name(tmp_path):
     assert weir("quantize", F16, tmp_path / ("x" * 255), "Q8_0").returncode == 0
     failed(weir("quantize", F16, tmp_path / ("x" * 256), "Q8_0"), "x: cannot")
     assert [p.name for p in tmp_path.iterdir()] == ["x" * 255]
+
+
+@pytest.mark.parametrize("end", [signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE, signal.SIGBUS, None])
+def test_no_half_file_is_left(tmp_path, end):
+    """However it ends: by a signal, or (None) since its input is cut short."""
+    shape = (4096, 8192)
+    data = tiny.write(tiny.keys(), {"blk.0.ffn_up.weight": (1, shape)})
+    model, out = tmp_path / "in.gguf", tmp_path / "out" / "out.gguf"
+    n_bytes = 2 * shape[0] * shape[1]
+    model.write_bytes(data[:-n_bytes] + struct.pack("<8e", 1, -2, 0.3, 4, -0.5, 0.06, 7, -8) * (n_bytes // 16))
+    out.parent.mkdir()
+    # AddressSanitizer would catch SIGBUS first
+    env = {**os.environ, "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":handle_sigbus=0"}
+    p = subprocess.Popen([WEIR, "quantize", model, out, "Q4_K_M", "--threads", "1"], env=env)
+    while not list(out.parent.glob("*.part")):
+        assert p.poll() is None
+        time.sleep(0.001)
+    time.sleep(0.05)  # it is past its first lines, and far from its last
+    if end:
+        p.send_signal(end)
+    else:
+        os.truncate(model, 4096)
+    assert p.wait(120) == (0 if end == signal.SIGPIPE else 1)
+    assert [f.name for f in out.parent.iterdir()] == (["out.gguf"] if end == signal.SIGPIPE else [])
 
 
 def test_values_that_no_scale_reaches_are_refused(tmp_path):
