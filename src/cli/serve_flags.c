@@ -201,7 +201,8 @@ const struct argp_option serve_flags[] = {
 
 const char serve_doc[] =
     "Serve a model over HTTP, with the OpenAI API, to many clients at once. Every flag can also be "
-    "set in the environment: --max-queue as WEIR_MAX_QUEUE, and one without a value by 1 or 0."
+    "set in the environment: --max-queue as WEIR_MAX_QUEUE, and one without a value by 1 or 0. One "
+    "set to nothing counts as not set; for keys and certificates it is an error."
     "\vExamples:\n"
     "  weir serve\n"
     "  weir serve -m llama-3.2-1b.Q8_0.gguf --port 9000 --kv-memory 2G\n"

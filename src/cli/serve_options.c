@@ -415,8 +415,8 @@ static bool is_set(const char *env, const char *value)
 }
 
 /* "--max-queue=5" if WEIR_MAX_QUEUE=5 is set, "--gpu-zero-buffers" if WEIR_GPU_ZERO_BUFFERS=1 is,
- * else NULL. Set to nothing is not set, as compose files have it, but for what guards the server: an
- * empty secret is a mistake. malloc'd. */
+ * else NULL. Set to nothing is not set, as compose files have it, but for what guards the server:
+ * an empty secret is a mistake. malloc'd. */
 static char *flag_from_env(const struct argp_option *o)
 {
     const char *name = o->name;
