@@ -1,5 +1,6 @@
 #include "tokenizer/wpm.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "tokenizer/prefix.h"
@@ -29,6 +30,10 @@ enum err wpm_create(const struct vocab *v, struct wpm **out, struct err_info *e)
         if (v->tokens[i].plain)
             prefix_add(&w->tokens, &v->tokens[i], (token_id)i);
     prefix_sort(&w->tokens);
+    if (w->tokens.n_too_long > 0)
+        log_warn("%u tokens of more than %d bytes are not looked for in texts",
+                 w->tokens.n_too_long,
+                 PREFIX_MAX_BYTES);
     return OK;
 }
 
