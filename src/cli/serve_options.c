@@ -176,7 +176,7 @@ static long long whole(struct argp_state *s, const char *flag, const char *arg, 
     char *end;
     errno = 0;
     long long v = strtoll(arg, &end, 10);
-    if (errno || end == arg || *end || v < lo || v > INT32_MAX)
+    if (errno || !isdigit((unsigned char)arg[*arg == '-']) || *end || v < lo || v > INT32_MAX)
         argp_error(s, "%s: '%s' is not a whole number from %lld to %d", flag, arg, lo, INT32_MAX);
     return v;
 }

@@ -68,6 +68,7 @@ def test_reals_are_decimal(number):
     for flag in ("--temperature", "--gpu-memory"):
         r = weir("serve", "-m", "/nonexistent", f"{flag}={number}")
         assert r.returncode == 2 and flag.encode() in r.stderr, r
+    assert weir("serve", "-m", "/nonexistent", f"--top-k={number}").returncode == 2
     for good in ("1", "+1", "1.", ".5", "5e-1", "1E0"):
         assert weir("serve", "-m", "/nonexistent", f"--temperature={good}").returncode == 1
 
