@@ -52,13 +52,17 @@ static int checked(int status)
 }
 
 /* Else the first file opened would get the number of a stream that is closed, and what is written
- * to the stream. Writing to one fails as before. */
+ * to the stream. To read or write one fails as before: each is open the wrong way. */
 static void take_standard_streams(void)
 {
     int fd;
-    do
-        fd = open("/dev/null", O_RDONLY);
-    while (fd >= 0 && fd <= STDERR_FILENO);
+    do {
+        fd = open("/dev/null", O_WRONLY);
+        if (fd > STDIN_FILENO && fd <= STDERR_FILENO) {
+            close(fd);
+            fd = open("/dev/null", O_RDONLY);
+        }
+    } while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd >= 0)
         close(fd);
 }
@@ -73,11 +77,11 @@ int main(int argc, char **argv)
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         usage(stdout);
-        return EXIT_DONE;
+        return checked(EXIT_DONE);
     }
     if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0) {
         puts("weir " WEIR_VERSION);
-        return EXIT_DONE;
+        return checked(EXIT_DONE);
     }
     for (size_t i = 0; i < N_COMMANDS; i++) {
         if (strcmp(name, commands[i].name) == 0) {

@@ -15,6 +15,7 @@
 /* Of tiny models, or of a device all of whose memory is for the cache: each block costs the host's
  * index memory too. */
 #define BLOCKS_MAX ((uint64_t)1 << 20)
+#define DEVICE_BLOCKS_MAX ((uint64_t)1 << 24)
 #define DEFAULT_CACHE_BYTES ((uint64_t)8 << 30)
 /* Blocks on their way to and from the disk: as many as one step can fill, and as many again. */
 #define TIER_BUFFER_BYTES_MIN ((uint64_t)64 << 20)
@@ -56,6 +57,13 @@ static uint32_t window_of(const struct model *m, uint32_t n_ctx)
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
+}
+
+/* Blocks at most where nobody said how much memory: the host accounts for each, however small it
+ * is. A device may hold `all` that run, within reason. */
+static uint64_t most_blocks(bool on_device, uint64_t all)
+{
+    return on_device && all > BLOCKS_MAX ? min_u64(all, DEVICE_BLOCKS_MAX) : BLOCKS_MAX;
 }
 
 static uint32_t to_count(uint64_t n)
@@ -100,8 +108,9 @@ static void divide_with_panes(
         panes = min_u64(blocks, (bytes - blocks * m->block_bytes) / m->pane_bytes);
     }
     if (eng->cfg.kv_bytes == 0 || m->block_bytes == 0) {
-        blocks = min_u64(blocks, BLOCKS_MAX);
-        panes = min_u64(panes, BLOCKS_MAX);
+        const uint64_t most = most_blocks(on_device && m->block_bytes > 0, all);
+        blocks = min_u64(blocks, most);
+        panes = min_u64(panes, most);
     }
     m->n_blocks = to_count(blocks);
     m->n_panes = to_count(panes);
@@ -207,7 +216,7 @@ enum err memory_divide(struct engine *eng, uint64_t room_bytes, struct err_info 
         if (cfg->kv_bytes == 0 && room_bytes == 0)
             n = n == 0 ? 1 : min_u64(min_u64(n, all), BLOCKS_MAX);
         if (cfg->kv_bytes == 0 && room_bytes > 0)
-            n = min_u64(n, all > BLOCKS_MAX ? all : BLOCKS_MAX);
+            n = min_u64(n, most_blocks(true, all));
         if (n == 0)
             return err_set(e,
                            ERR_NOMEM,

@@ -137,12 +137,15 @@ def test_a_closed_stderr_is_no_file(tmp_path):
     assert log.read_text() == ""
 
 
-def test_a_closed_stdout_is_a_failure():
-    r = subprocess.run([WEIR, "--version"], preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE)
-    assert r.returncode in (0, 1) and b"weir 0" not in r.stderr, r
-    r = subprocess.run([WEIR, "tokenize", "--file", "/etc/hostname"], preexec_fn=lambda: os.close(1),
-                       stderr=subprocess.PIPE)
+@pytest.mark.parametrize("args", [["--version"], ["--help"], ["tokenize", "--file", "/etc/hostname"]])
+def test_a_closed_stdout_is_a_failure(args):
+    r = subprocess.run([WEIR, *args], preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE)
     assert r.returncode == 1 and b"standard output" in r.stderr, r
+
+
+def test_a_closed_stdin_is_a_failure():
+    r = subprocess.run([WEIR, "embed"], preexec_fn=lambda: os.close(0), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert r.returncode == 1 and b"Bad file descriptor" in r.stderr, r
 
 
 def test_run_answers():

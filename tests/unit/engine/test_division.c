@@ -45,19 +45,28 @@ static void engine_of(struct engine *eng, struct model *m, const struct shape *s
     eng->cfg.max_running = s->max_running;
 }
 
-static struct memory divide(const struct shape *s, uint64_t bytes, uint32_t *n_ctx)
+/* room: what a device has, 0: none. */
+static struct memory divide_on(const struct shape *s,
+                               uint64_t room,
+                               uint64_t bytes,
+                               uint32_t *n_ctx)
 {
     struct engine *eng = mem_zalloc(1, sizeof *eng);
     struct model m;
     engine_of(eng, &m, s, bytes);
     struct err_info e;
-    if (memory_divide(eng, 0, &e) != OK)
+    if (memory_divide(eng, room, &e) != OK)
         fail_msg("%s", e.text);
     struct memory memory = eng->memory;
     *n_ctx = eng->n_ctx;
     free(m.ops);
     free(eng);
     return memory;
+}
+
+static struct memory divide(const struct shape *s, uint64_t bytes, uint32_t *n_ctx)
+{
+    return divide_on(s, 0, bytes, n_ctx);
 }
 
 static uint64_t bytes_of(const struct memory *m)
@@ -137,6 +146,22 @@ static void test_tiny_blocks_are_bounded(void **state)
             }
             assert_true(n_ctx <= (uint64_t)m.n_blocks * 16);
         }
+    }
+}
+
+/* A device is not left half empty for it: 1,024 sequences may hold two million blocks of 64 KiB.
+ * But no file makes the host account for more than 2^24. */
+static void test_devices_hold_more(void **state)
+{
+    (void)state;
+    uint32_t n_ctx;
+    const struct shape many = {26, 6, 512, 32768, 1024, 256, 1};
+    struct memory m = divide_on(&many, 131072 * MIB, 0, &n_ctx);
+    assert_true(m.n_blocks > 3 << 19 && bytes_of(&m) > 131072 * MIB / 100 * 99);
+    for (uint32_t full_every = 1; full_every <= 2; full_every++) {
+        const struct shape tiny = {2, full_every, 16, 1 << 26, 256, 8, 1};
+        m = divide_on(&tiny, 131072 * MIB, 0, &n_ctx);
+        assert_int_equal(m.n_blocks, 1 << 24);
     }
 }
 
@@ -229,6 +254,7 @@ int main(void)
         cmocka_unit_test(test_loses_alike),
         cmocka_unit_test(test_all_windowed),
         cmocka_unit_test(test_tiny_blocks_are_bounded),
+        cmocka_unit_test(test_devices_hold_more),
         cmocka_unit_test(test_little_memory),
         cmocka_unit_test(test_without_windows),
         cmocka_unit_test(test_states),
