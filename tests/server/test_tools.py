@@ -577,7 +577,7 @@ def is_call(name, arguments):
 
 
 def test_the_formats_are_known():
-    assert len(ALL_FORMATS) == 28 == len(set(ALL_FORMATS)), ALL_FORMATS
+    assert len(ALL_FORMATS) == 29 == len(set(ALL_FORMATS)), ALL_FORMATS
 
 
 @pytest.mark.parametrize("name", ALL_FORMATS)
