@@ -182,13 +182,15 @@ static void set_reasoning(const struct chat_traits *traits, const json_t *m, jso
     json_t *words = json_object_get(m, "content");
     const bool calls = json_array_size(json_object_get(m, "tool_calls")) > 0;
     const bool reasons = json_string_length(reasoning) > 0;
+    if (!has_role(m, "assistant"))
+        return;
     if (reasons && traits->thinking)
         json_object_set(copy, "thinking", reasoning);
     if (reasons && traits->thinking_alone && calls)
         json_object_set_new(copy, "content", json_string(""));
     if (reasons && traits->thinking_parts)
         json_object_set_new(copy, "content", parts_of("thinking", reasoning, words));
-    else if (traits->empty_parts && has_role(m, "assistant") && !calls && is_empty(words))
+    else if (traits->empty_parts && !calls && is_empty(words))
         json_object_set_new(copy, "content", parts_of("text", words, NULL));
 }
 

@@ -207,6 +207,17 @@ static void test_one_call(void **state)
           mixed,
           NULL,
           ">f({}) tool:a >g({}) tool:b tool:bb >h({}) tool:lost tool:none user:u tool:late ");
+    /* nor is what else a message holds said again with each call, of which there may be many */
+    static const char marked[] =
+        "{% for m in messages %}{% if m.tool_calls|length > 1 %}{{ raise_exception('one') }}"
+        "{% endif %}{% for c in m.tool_calls %}{{ c.function.name + c.function.arguments|tojson }}"
+        "{% endfor %}{{ m.mark|default('') }}{% endfor %}";
+    check(marked,
+          "[{\"role\":\"assistant\",\"content\":\"\",\"mark\":\"!\",\"tool_calls\":["
+          "{\"id\":\"1\",\"function\":{\"name\":\"f\",\"arguments\":\"\"}},"
+          "{\"id\":\"2\",\"function\":{\"name\":\"g\",\"arguments\":\"\"}}]}]",
+          NULL,
+          "f{}!g{}");
 }
 
 /* Where a template writes calls only of messages without content, that is null, and what was said
@@ -231,6 +242,14 @@ static void test_null_content(void **state)
           NULL,
           "user:q assistant:I look. f({\"a\": 1}) g() tool:r1 tool:<|im_end|> ");
     check(any, silent, NULL, "False False1 False ");
+    static const char first[] =
+        "{% for m in messages %}{% if m.content is none %}{{ m.tool_calls[0].function.name + "
+        "m.tool_calls[0].function.arguments + ' ' }}{% else %}{{ m.role + ':' + m.content + ' ' }}"
+        "{% endif %}{% endfor %}";
+    check(first,
+          conversation,
+          NULL,
+          "user:q assistant:I look. f{\"a\": 1} tool:r1 g tool:<|im_end|> ");
 }
 
 /* Reasoning of earlier steps reaches the model wherever a template looks for it, beside words and
@@ -276,6 +295,17 @@ static void test_reasoning(void **state)
         snprintf(want, sizeof want, "%s ", templates[i][2]);
         check(source, talk, NULL, want);
     }
+    /* it is the assistant's alone */
+    char source[800];
+    snprintf(
+        source,
+        sizeof source,
+        "{%% for m in messages %%}{%% if m.content is string %%}{{ m.content }}{%% elif m.role =="
+        " 'user' %%}{{ raise_exception('text') }}{%% else %%}{%% for b in m.content %%}"
+        "{{ b.thinking if b.type == 'thinking' else b['text'] }}{%% endfor %%}{%% endif %%}%s",
+        calls);
+    check(
+        source, "[{\"role\":\"user\",\"content\":\"q\",\"reasoning_content\":\"hm\"}]", NULL, "q ");
 }
 
 /* Arguments are read whatever the size of their numbers, and texts in them stay as they are. */
