@@ -514,10 +514,11 @@ void reply_destroy(struct reply_parser *p)
 
 bool reply_reads(const struct reply_parser *p, const char *token, size_t n)
 {
-    const char *marks[2 * REPLY_MAX_MARKS + REPLY_MAX_DROPS + 2] = {0};
+    const char *marks[2 * REPLY_MAX_MARKS + 2] = {0};
     size_t n_marks = 0;
-    for (size_t i = 0; p->drop && i < REPLY_MAX_DROPS; i++)
-        marks[n_marks++] = p->drop[i];
+    for (size_t i = 0; p->drop && i < REPLY_MAX_DROPS && p->drop[i]; i++)
+        if (n > 0 && reply_starts(p->drop[i], token, n)) /* more tokens may make up the rest */
+            return true;
     for (size_t i = 0; p->format && i < REPLY_MAX_MARKS; i++) {
         marks[n_marks++] = p->format->open[i].text;
         marks[n_marks++] = p->format->tokens[i];

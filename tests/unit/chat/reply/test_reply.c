@@ -362,6 +362,28 @@ static void test_nothing_is_held_longer(void **state)
     buf_deinit(&t.text);
 }
 
+/* Control tokens that begin marks around content are wanted also where no calls are. */
+static void test_tokens_of_drops(void **state)
+{
+    (void)state;
+    static const char *const pieces[] = {
+        "<|think|>", "a", "<|end|>", "<|begin|>", "assistant", "<|content|>", "b"};
+    const struct reply_config cfg = {
+        .style = {reply_format_find("solar"), reply_thoughts_find("solar")}};
+    struct reply_parser *p = reply_create(&cfg);
+    struct transcript t = {.open = -1};
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++)
+        if (pieces[i][0] != '<' || reply_reads(p, pieces[i], strlen(pieces[i])))
+            reply_feed(p, pieces[i], strlen(pieces[i]), transcript_event, &t);
+    assert_false(reply_reads(p, "<|tool_call:end|>", 17));
+    assert_false(reply_reads(p, "", 0));
+    reply_finish(p, false, transcript_event, &t);
+    transcript_close(&t);
+    assert_string_equal(buf_cstr(&t.text), "R'a' C'b'");
+    reply_destroy(p);
+    buf_deinit(&t.text);
+}
+
 static void test_styles(void **state)
 {
     (void)state;
@@ -413,6 +435,7 @@ int main(void)
         cmocka_unit_test(test_random_splits),
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_nothing_is_held_longer),
+        cmocka_unit_test(test_tokens_of_drops),
         cmocka_unit_test(test_styles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
