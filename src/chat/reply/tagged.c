@@ -7,7 +7,8 @@
  * argument: a string goes out as it comes, anything else when it is whole. Where the schema does
  * not say, what reads as JSON is JSON. A value ends at the first closing tag behind which the call
  * goes on as a call does: others are text of the value. Where values have lines of their own, the
- * next argument of the tool and the end of the call end one too that was never closed. */
+ * next argument of the tool and the end of the call end one too that was never closed, from its
+ * second line on. grammar.c keeps texts free of all that ends a value. */
 #include "chat/reply/internal.h"
 
 #include <stdio.h>
@@ -195,7 +196,7 @@ static enum ending ending(const struct reply_parser *p, bool last, size_t *n)
     size_t n_s = p->raw.len - line;
     enum ending got = tag_at(close, marks, sizeof marks / sizeof marks[0], s, n_s, last);
     *n = line + strlen(close);
-    if (got == ENDS || !line)
+    if (got == ENDS || !line || !p->tagged.value_begun)
         return got;
     enum ending open = later(tag_at(spec->call_close, &spec->close, 1, s, n_s, last),
                              key_at(p, s, n_s)); /* never closed */
@@ -267,11 +268,12 @@ static void end_call(struct reply_parser *p)
     reset(&p->tagged);
 }
 
-/* The byte at hand, last in raw, cannot stand here: what is not part of a call is text again. */
+/* The byte at hand, last in raw, cannot stand here: what is not part of a call is text again. A
+ * call of which an argument was begun is not whole. */
 static bool fail_at_last(struct reply_parser *p)
 {
     p->raw.len--;
-    if (p->tagged.begun)
+    if (p->tagged.begun && p->tagged.at == IN_CALL)
         end_call(p);
     reply_give_back(p);
     return false;
@@ -323,12 +325,14 @@ static bool call_byte(struct reply_parser *p, char c)
         return true;
     }
     end_call(p);
-    if (mark == spec->close)
+    if (mark == spec->close) {
         reply_leave(p);
-    else if (mark == spec->call_close)
+    } else if (mark == spec->call_close) {
+        buf_clear(&p->raw);
         go(p, AFTER);
-    else
+    } else {
         tagged_enter(p, mark);
+    }
     return true;
 }
 
@@ -405,6 +409,8 @@ void tagged_finish(struct reply_parser *p)
     if (t->begun && t->at == IN_VALUE && p->raw.len > 0 && ending(p, true, &n) == ENDS)
         end_value(p);
     if (t->begun && t->at == IN_VALUE) { /* what there is of a value */
+        for (size_t i = 0; i < p->raw.len; i++)
+            add_value(p, p->raw.data[i]);
         if (!t->is_text)
             reply_arguments(p, t->value.data, t->value.len);
     } else if (t->begun && t->at == IN_CALL && !p->cut) {

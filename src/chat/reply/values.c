@@ -223,7 +223,7 @@ void reply_value_json(
     bool told;
     if (is_json(root, schema, s, n)) {
         buf_add(out, s, n);
-    } else if (word && allows(root, schema, word[0] == 'n' ? "null" : "boolean", &told)) {
+    } else if (word && allows(root, schema, word[0] == 'n' ? "null" : "boolean", &told) && told) {
         buf_str(out, word);
     } else if (!from_python(root, schema, s, n, out)) {
         buf_char(out, '"');

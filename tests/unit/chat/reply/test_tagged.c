@@ -106,6 +106,11 @@ static void test_tagged_types(void **state)
          "</seed:tool_call>",
          "B0 f A'{\"b\": true}' E",
          0},
+        {"qwen-xml",
+         NULL,
+         CALL(ARG("free", "True") ARG("free", "None") ARG("free", "true")),
+         "B0 f A'{\"free\": \"True\", \"free\": \"None\", \"free\": true}' E",
+         0},
     };
     CHECK_ALL(cases);
 }
@@ -167,7 +172,7 @@ static void test_closing_tags_in_values(void **state)
          "<tool_call>\n<function=f>\n" ARG("s", "x") CALL(ARG("n", "1")),
          "B0 f A'{\"s\": \"x\"}' E B1 f A'{\"n\": 1}' E",
          0},
-        /* what cannot stand between arguments leaves the call whole */
+        /* what cannot stand between arguments leaves the call whole, but not within one */
         {"qwen-xml",
          NULL,
          "<tool_call>\n<function=f>\n" ARG("s", "x") "<function=a b",
@@ -176,8 +181,31 @@ static void test_closing_tags_in_values(void **state)
         {"glm",
          NULL,
          "<tool_call>f\n<arg_key>n</arg_key>\n<arg_value>1</arg_value>\n<arg_key>s</arg_key> and",
-         "B0 f A'{\"n\": 1}' E C' and'",
+         "B0 f A'{\"n\": 1' C' and'",
          0},
+        {"glm",
+         NULL,
+         "<tool_call>f\n<arg_key>s</arg_key> and\n</tool_call>",
+         "B0 f C' and\n</tool_call>'",
+         0},
+        /* what follows the end of a call is content alone */
+        {"minicpm",
+         NULL,
+         "<function name=\"f\"><param name=\"s\">x</param></function>Done.",
+         "B0 f A'{\"s\": \"x\"}' E C'Done.'",
+         0},
+        {"qwen-xml",
+         NULL,
+         "<tool_call>\n<function=f>\n" ARG("s", "x") "</function>\nDone.",
+         "B0 f A'{\"s\": \"x\"}' E C'\nDone.'",
+         0},
+        /* what looked like the end of a value when the output ended */
+        {"qwen-xml", NULL, "<function=f>\n<parameter=s>\na\n<par", "B0 f A'{\"s\": \"a\\n<par'", 0},
+        {"qwen-xml",
+         NULL,
+         "<function=f>\n<parameter=n>\n1</param",
+         "B0 f A'{\"n\": 1</param'",
+         CUT},
     };
     CHECK_ALL(cases);
 }
@@ -203,6 +231,11 @@ static void test_values_never_closed(void **state)
          NULL,
          "<function=f>\n<parameter=s>\nOslo\n</function>\n",
          "B0 f A'{\"s\": \"Oslo\"}' E",
+         0},
+        {"qwen-xml",
+         NULL,
+         CALL(ARG("s", "</function>\n</tool_call>") ARG("n", "1")),
+         "B0 f A'{\"s\": \"</function>\\n</tool_call>\", \"n\": 1}' E",
          0},
         {"qwen-xml",
          NULL,
