@@ -1,6 +1,12 @@
 /* The language of a reply that makes calls, as a grammar (grammar/): the frame that the model's
  * format has, with the names of the tools and, by their schemas, the arguments. What conforms is
- * read back by reply.h as calls and nothing else, after reasoning where the model has any. */
+ * read back by reply.h as calls and nothing else, after reasoning where the model has any. But in
+ * formats with a tag for each argument
+ * - JSON ends at a closing tag within one of its strings behind which the call seems to go on;
+ * - in qwen-xml, a string with a length, pattern or format ends at a line within it with which
+ *   the call would end, or go on with another of the tool's arguments;
+ * - an enumeration none of whose strings reads as a string is read as what they read as, and one
+ *   all of whose strings have what ends a value in them is any string. */
 #ifndef WEIR_CHAT_REPLY_GRAMMAR_H
 #define WEIR_CHAT_REPLY_GRAMMAR_H
 

@@ -212,41 +212,67 @@ static bool may_be_string(const json_t *schema, int depth)
     return depth == 0 || json_array_size(any) == 0;
 }
 
+/* Is it an enumeration without a string in it? */
+static bool lists_no_string(const json_t *schema)
+{
+    const json_t *one = json_object_get(schema, "const"), *list = json_object_get(schema, "enum");
+    bool any = json_is_string(one);
+    for (size_t i = 0; !one && i < json_array_size(list); i++)
+        any |= json_is_string(json_array_get(list, i));
+    return (one || json_array_size(list) > 0) && !any;
+}
+
+/* Can the text stand in a tag, up to its end? */
+static bool stands(const struct maker *m, const char *s)
+{
+    bool ok = !strstr(s, m->f->value_end[0]);
+    for (size_t i = 0; i < MAX_BANS; i++)
+        ok = ok && !(m->f->ban[i] && strstr(s, m->f->ban[i]));
+    return ok;
+}
+
+/* Do tags say of a value whether it is a string? */
+static bool is_typed(const struct maker *m)
+{
+    return strcmp(m->f->text[0], m->f->json[0]) != 0;
+}
+
 /* Is the text read as the string that it is? */
 static bool reads_as_string(const struct maker *m, const json_t *schema, const char *s, size_t n)
 {
     struct buf json = {0};
-    bool ok = !strstr(s, m->f->value_end[0]);
-    for (size_t i = 0; i < MAX_BANS; i++)
-        ok = ok && !(m->f->ban[i] && strstr(s, m->f->ban[i]));
     reply_value_json(schema, schema, s, n, &json);
-    ok = ok && json.data[0] == '"';
+    bool ok = is_typed(m) || json.data[0] == '"';
     buf_deinit(&json);
     return ok;
 }
 
-/* One of the values of an enumeration, strings as plain text; false if that cannot be. A string
- * that reads as something else is left out. */
+/* One of the values of an enumeration, strings as plain text; false if none can stand in a tag.
+ * What reads as something else is left out, but where nothing would be left. */
 static bool choice_of(const struct maker *m, const json_t *schema, grammar_node *out)
 {
     json_t *one = json_object_get(schema, "const"), *list = json_object_get(schema, "enum");
     json_t *values = one ? json_pack("[O]", one) : json_incref(list);
-    size_t n = json_array_size(values), kept = 0;
-    grammar_node *nodes = mem_zalloc(n + 1, sizeof *nodes);
+    size_t n = json_array_size(values), kept = 0, n_misread = 0;
+    grammar_node *nodes = mem_zalloc(2 * n + 1, sizeof *nodes), *misread = nodes + n;
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(values, i);
         const char *s = json_string_value(v);
         char *text = s ? NULL : json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
-        if (s && reads_as_string(m, schema, s, json_string_length(v)))
-            nodes[kept++] = grammar_literal(m->b, s, json_string_length(v));
-        else if (text)
-            nodes[kept++] = grammar_literal(m->b, text, strlen(text));
+        if (text || stands(m, s)) {
+            size_t n_s = text ? strlen(text) : json_string_length(v);
+            bool ok = text ? !is_typed(m) : reads_as_string(m, schema, s, n_s);
+            *(ok ? &nodes[kept++] : &misread[n_misread++]) =
+                grammar_literal(m->b, text ? text : s, n_s);
+        }
         free(text);
     }
-    *out = grammar_alt(m->b, (uint32_t)kept, nodes);
+    bool any = kept + n_misread > 0;
+    *out = kept ? grammar_alt(m->b, (uint32_t)kept, nodes)
+                : grammar_alt(m->b, (uint32_t)n_misread, misread);
     free(nodes);
     json_decref(values);
-    return kept > 0;
+    return any;
 }
 
 /* Plain text that ends with the closing tag, kept to what the schema says of strings where an
@@ -254,10 +280,10 @@ static bool choice_of(const struct maker *m, const json_t *schema, grammar_node 
 static grammar_node tagged_text(const struct maker *m, const struct argument *a, size_t tool)
 {
     char where[160];
-    const char *end = m->f->value_end[0];
+    const char *end = m->f->value_end[0], *without = m->f->ban[0] ? m->f->ban[0] : end;
     grammar_node text;
     snprintf(where, sizeof where, "/tools/%zu/function/parameters/properties/%.64s", tool, a->key);
-    if (!m->f->cdata && grammar_plain_string(m->b, a->schema, where, end, &text))
+    if (!m->f->cdata && grammar_plain_string(m->b, a->schema, where, without, &text))
         return SEQ(m->b, text, frame_piece(m, end));
     return frame_text_until(m, end, m->f->ban);
 }
@@ -267,7 +293,7 @@ static grammar_node tagged_argument(const struct maker *m, const struct argument
 {
     const char *const *end = m->f->value_end;
     grammar_node value;
-    bool text = may_be_string(a->schema, 4);
+    bool text = may_be_string(a->schema, 4) && !lists_no_string(a->schema);
     if (text && choice_of(m, a->schema, &value))
         value = SEQ(m->b, value, frame_pieces(m, end));
     else if (text)
@@ -289,7 +315,7 @@ static grammar_node any_tagged(const struct maker *m)
     const struct frame *f = m->f;
     grammar_node key = grammar_repeat(m->b, grammar_chars(m->b, 4, plain), 1, MAX_KEY);
     grammar_node open = frame_pieces(m, f->text);
-    if (strcmp(f->text[0], f->json[0]) != 0)
+    if (is_typed(m))
         open = grammar_alt(m->b, 2, (grammar_node[]){open, frame_pieces(m, f->json)});
     grammar_node value = SEQ(
         m->b, frame_text_until(m, f->value_end[0], f->ban), frame_pieces_from(m, f->value_end, 1));

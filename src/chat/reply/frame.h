@@ -7,7 +7,7 @@
 #include <jansson.h>
 
 #define MAX_PIECES 6
-#define MAX_BANS 2
+#define MAX_BANS 3
 
 /* One way to write a block of calls. "#" is a number. */
 struct frame {
@@ -21,8 +21,10 @@ struct frame {
     const char *end[MAX_PIECES];   /* of the block */
     /* of arguments with tags: in front of a key, of a string, of another value, behind a value */
     const char *key[MAX_PIECES], *text[MAX_PIECES], *json[MAX_PIECES], *value_end[MAX_PIECES];
-    const char *ban[MAX_BANS]; /* must not come in such a string, but where the schema bounds it */
-    bool cdata;                /* where the schema bounds it neither */
+    /* must not come in such a string; where the schema bounds it, only the first must not, which
+     * then is part of the closing tag */
+    const char *ban[MAX_BANS];
+    bool cdata; /* all of them, so that the schema cannot bound it */
     /* arguments as a=1, b="x"; or as {a:1,b:<|"|>x<|"|>} */
     bool named, gemma;
 };

@@ -78,7 +78,7 @@ static const struct frame frames[] = {
      .text = {">\n"},
      .json = {">\n"},
      .value_end = {"\n</parameter>", "\n"},
-     .ban = {"\n</function>\n</tool_call>", "\n<parameter="}},
+     .ban = {"</parameter>", "\n</function>", "\n<parameter="}},
     {.format = "glm",
      .name = {"<tool_call>"},
      .args = {"\n"},

@@ -53,7 +53,8 @@ struct counts {
     bool bad;
 };
 
-static const json_t *must_satisfy; /* arguments of any call, or NULL */
+/* Of the arguments of any call; or NULL. */
+static const json_t *must_satisfy, *must_be;
 
 static void on_event(void *ctx, const struct reply_event *ev)
 {
@@ -78,7 +79,9 @@ static void on_event(void *ctx, const struct reply_event *ev)
         json_t *v = json_loadb(c->arguments.data, c->arguments.len, JSON_ALLOW_NUL, NULL);
         const char *e = json_string_value(json_object_get(v, "e"));
         c->bad |= !json_is_object(v);
-        if (must_satisfy)
+        if (must_be)
+            c->bad |= !json_equal(must_be, v);
+        else if (must_satisfy)
             c->bad |= !v || !check(must_satisfy, must_satisfy, v);
         else if (json_object_size(v) > 0)
             c->bad |= !json_is_string(json_object_get(v, "s")) || !e ||
@@ -350,6 +353,128 @@ static void test_tagged_schemas(void **state)
     json_decref(tools);
 }
 
+/* A string that conforms in a tag is read back as it is: what would end it does not conform. */
+static void test_tagged_texts(void **state)
+{
+    (void)state;
+    static const char *const values[] = {"a\n</function></tool_call> b",
+                                         "a\n</function>\n</tool_call>",
+                                         "a\n</function> \n </tool_call> b",
+                                         "a\n<parameter=s>\n b",
+                                         "a</parameter></function> b",
+                                         "a</parameter>\n<parameter=s>",
+                                         "</parameter></function>",
+                                         "</function>\n</tool_call>",
+                                         "<parameter=s>\n",
+                                         "a <parameter=s> </function>"};
+    json_t *tools =
+        json_loads("[{\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\","
+                   "\"properties\":{\"s\":{\"type\":\"string\"}},\"required\":[\"s\"]}}}]",
+                   0,
+                   NULL);
+    const struct reply_grammar r = {
+        .style = {reply_format_find("qwen-xml"), NULL}, .tools = tools, .required = true};
+    struct grammar *g = compile(&r, NULL);
+    assert_non_null(g);
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        char text[256];
+        int n = snprintf(text, sizeof text, CALL("<parameter=s>\n%s\n</parameter>\n"), values[i]);
+        bool conforms = accepts(g, text);
+        assert_true(conforms == (i >= 7));
+        if (!conforms)
+            continue;
+        json_t *v = json_pack("{s:s}", "s", values[i]);
+        struct counts c;
+        must_be = v;
+        read_back(&r, text, (size_t)n, &c);
+        must_be = NULL;
+        if (c.bad || c.content || c.calls != 1 || c.whole != 1)
+            fail_msg("%s", text);
+        json_decref(v);
+    }
+    grammar_release(g);
+    json_decref(tools);
+}
+
+/* A bounded string has no closing tag in it, in lines of its own or not. */
+static void test_bounded_texts(void **state)
+{
+    (void)state;
+    json_t *tools = json_loads("[{\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\","
+                               "\"properties\":{\"s\":{\"type\":\"string\",\"maxLength\":40}}}}}]",
+                               0,
+                               NULL);
+    const struct reply_grammar r = {
+        .style = {reply_format_find("qwen-xml"), NULL}, .tools = tools, .required = true};
+    struct grammar *g = compile(&r, NULL);
+    assert_non_null(g);
+    assert_true(accepts(g, CALL(ARG("s", "a\n<b></param>"))));
+    assert_false(accepts(g, CALL(ARG("s", "a</parameter></function> b"))));
+    assert_false(accepts(g, CALL(ARG("s", "</parameter>"))));
+    grammar_release(g);
+    json_decref(tools);
+}
+
+/* An enumeration never becomes free text because its strings could be read as something else. */
+static void test_tagged_choices(void **state)
+{
+    (void)state;
+    static const char mixed[] = "{\"type\":[\"string\",\"integer\"],\"enum\":[\"1\",\"2\"]}";
+    static const char partly[] = "{\"type\":[\"string\",\"integer\"],\"enum\":[\"1\",\"a\"]}";
+    static const char ints[] = "{\"enum\":[1,2]}", both[] = "{\"enum\":[\"1\",2]}";
+#define DSML_CALL(kind, value)                                                                     \
+    "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"k\" "      \
+    "string=\"" kind "\">" value "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>"
+    static const struct {
+        const char *format, *schema, *text, *want; /* NULL: it does not conform */
+    } cases[] = {
+        {"qwen-xml", mixed, CALL(ARG("k", "1")), "{\"k\":1}"},
+        {"qwen-xml", mixed, CALL(ARG("k", "words")), NULL},
+        {"qwen-xml", ints, CALL(ARG("k", "1")), "{\"k\":1}"},
+        {"deepseek-v4", mixed, DSML_CALL("true", "1"), "{\"k\":\"1\"}"},
+        {"deepseek-v4", mixed, DSML_CALL("true", "3"), NULL},
+        {"qwen-xml", partly, CALL(ARG("k", "1")), NULL},
+        {"deepseek-v4", partly, DSML_CALL("true", "1"), "{\"k\":\"1\"}"},
+        {"deepseek-v4", ints, DSML_CALL("false", "2"), "{\"k\":2}"},
+        {"deepseek-v4", ints, DSML_CALL("true", "2"), NULL},
+        {"deepseek-v4", both, DSML_CALL("true", "1"), "{\"k\":\"1\"}"},
+        {"deepseek-v4", both, DSML_CALL("true", "2"), NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        json_t *tools = json_pack("[{s:{s:s, s:{s:s, s:{s:o}, s:[s]}}}]",
+                                  "function",
+                                  "name",
+                                  "f",
+                                  "parameters",
+                                  "type",
+                                  "object",
+                                  "properties",
+                                  "k",
+                                  json_loads(cases[i].schema, 0, NULL),
+                                  "required",
+                                  "k");
+        assert_non_null(tools);
+        const struct reply_grammar r = {
+            .style = {reply_format_find(cases[i].format), NULL}, .tools = tools, .required = true};
+        struct grammar *g = compile(&r, NULL);
+        assert_non_null(g);
+        if (accepts(g, cases[i].text) != (cases[i].want != NULL))
+            fail_msg("%s: %s", cases[i].schema, cases[i].text);
+        if (cases[i].want) {
+            json_t *v = json_loads(cases[i].want, 0, NULL);
+            struct counts c;
+            must_be = v;
+            read_back(&r, cases[i].text, strlen(cases[i].text), &c);
+            must_be = NULL;
+            if (c.bad || c.content || c.whole != 1)
+                fail_msg("%s: %s", cases[i].schema, cases[i].text);
+            json_decref(v);
+        }
+        grammar_release(g);
+        json_decref(tools);
+    }
+}
+
 /* The same where arguments have tags; what only a strict tool's schema refers to is refused. */
 static void test_optional_tags(void **state)
 {
@@ -582,6 +707,9 @@ int main(void)
         cmocka_unit_test(test_optional_bare),
         cmocka_unit_test(test_content_or_calls),
         cmocka_unit_test(test_tagged_schemas),
+        cmocka_unit_test(test_tagged_texts),
+        cmocka_unit_test(test_bounded_texts),
+        cmocka_unit_test(test_tagged_choices),
         cmocka_unit_test(test_optional_tags),
         cmocka_unit_test(test_root_options),
         cmocka_unit_test(test_options_read_alike),
