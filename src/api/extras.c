@@ -159,7 +159,7 @@ static enum err read_budget(const json_t *body, int64_t *n, const char **field, 
         enum err err = api_get_int(body, names[i], -1, INT32_MAX, n, e);
         if (err)
             return err;
-        if (json_object_get(body, names[i]))
+        if (api_get(body, names[i]))
             *field = names[i];
     }
     return OK;

@@ -101,7 +101,7 @@ static enum err adapt_counts(const struct api_call *c,
     s->n_predict = n;
     if (n >= 0)
         json_object_set_new(body, "max_tokens", json_integer(n > 0 ? n : 1));
-    if (json_object_get(body, "n_cmpl"))
+    if (api_get(body, "n_cmpl"))
         json_object_set_new(body, "n", json_integer(n_cmpl));
     return OK;
 }

@@ -112,6 +112,7 @@ def test_forms_of_prompts(server):
     assert "".join(e["content"] for e in events if e["index"] == 0) == want
     assert sorted(e["index"] for e in events if e["stop"]) == [0, 1]
     assert len(complete(server, prompt="a", n_cmpl=3)) == 3
+    assert len(complete(server, prompt="a", n=3, n_cmpl=None)) == 3
 
 
 def test_why_it_stopped(server):
