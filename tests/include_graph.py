@@ -38,7 +38,7 @@ LIBRARIES = {
     "gnutls/": "http",
     "jansson.h": "api batches chat grammar",
     "utf8proc.h": "tokenizer chat grammar",
-    "xxhash.h": "gguf grammar tokenizer kv",
+    "xxhash.h": "api chat gguf grammar kv tokenizer",
     "openssl/": "api kv",
     "editline/": "cli",
     "histedit.h": "cli",

@@ -3,6 +3,7 @@
 #include "api/gate.h"
 
 #include <string.h>
+#include <xxhash.h>
 
 static struct grammar *find(struct api_call *c, const struct api_grammar_source *s)
 {
@@ -41,12 +42,7 @@ static uint64_t who(const struct api_call *c)
 {
     const char *port = strrchr(c->client, ':');
     size_t n = port ? (size_t)(port - c->client) : strlen(c->client);
-    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
-    if (api_owner(c))
-        return api_owner(c);
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ (uint8_t)c->client[i]) * 0x100000001b3u;
-    return hash;
+    return api_owner(c) ? api_owner(c) : XXH3_64bits(c->client, n);
 }
 
 static void tell_slow(const struct api_call *c, bool slow)

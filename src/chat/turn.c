@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #define CALL_OPEN "<tool_call>\n"
 #define CALL_CLOSE "\n</tool_call>"
@@ -97,11 +98,9 @@ static void shorten_id(json_t *o, const char *key)
 {
     const char *id = json_string_value(json_object_get(o, key));
     char made[9];
-    uint64_t h = 14695981039346656037u; /* FNV-1a */
     if (!id || is_short_id(id))
         return;
-    for (; *id; id++)
-        h = (h ^ (unsigned char)*id) * 1099511628211u;
+    uint64_t h = XXH3_64bits(id, strlen(id));
     for (size_t i = 0; i < sizeof made; i++, h /= 62)
         made[i] = id_digits[h % 62];
     json_object_set_new(o, key, json_stringn(made, sizeof made));

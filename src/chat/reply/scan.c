@@ -1,5 +1,6 @@
 /* JSON by its borders: where a value ends, what a string says. Nothing is built, and nothing is
  * recursive. */
+#include "base/utf8.h"
 #include "chat/reply/internal.h"
 
 #include <string.h>
@@ -55,21 +56,8 @@ enum scan json_scan_byte(struct json_scan *s, char c)
 
 static void put_char(struct buf *out, uint32_t c)
 {
-    if (c < 0x80) {
-        buf_char(out, (char)c);
-    } else if (c < 0x800) {
-        buf_char(out, (char)(0xc0 | c >> 6));
-        buf_char(out, (char)(0x80 | (c & 0x3f)));
-    } else if (c < 0x10000) {
-        buf_char(out, (char)(0xe0 | c >> 12));
-        buf_char(out, (char)(0x80 | (c >> 6 & 0x3f)));
-        buf_char(out, (char)(0x80 | (c & 0x3f)));
-    } else {
-        buf_char(out, (char)(0xf0 | c >> 18));
-        buf_char(out, (char)(0x80 | (c >> 12 & 0x3f)));
-        buf_char(out, (char)(0x80 | (c >> 6 & 0x3f)));
-        buf_char(out, (char)(0x80 | (c & 0x3f)));
-    }
+    char bytes[4];
+    buf_add(out, bytes, utf8_encode(c, bytes));
 }
 
 static const uint32_t replacement = 0xfffd;

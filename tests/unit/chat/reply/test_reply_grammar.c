@@ -104,6 +104,19 @@ static void read_back(const struct reply_grammar *r, const char *text, size_t n,
     buf_deinit(&out->arguments);
 }
 
+/* text, which conforms, is read back as one call with these arguments, which are taken over. */
+static void must_be_read_as(const struct reply_grammar *r, const char *text, json_t *arguments)
+{
+    struct counts c;
+    assert_non_null(arguments);
+    must_be = arguments;
+    read_back(r, text, strlen(text), &c);
+    must_be = NULL;
+    if (c.bad || c.content || c.calls != 1 || c.whole != 1)
+        fail_msg("%s", text);
+    json_decref(arguments);
+}
+
 /* Answers by chance, in every format, with reasoning, alone and several. */
 static void test_random_answers(void **state)
 {
@@ -378,19 +391,11 @@ static void test_tagged_texts(void **state)
     assert_non_null(g);
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         char text[256];
-        int n = snprintf(text, sizeof text, CALL("<parameter=s>\n%s\n</parameter>\n"), values[i]);
+        snprintf(text, sizeof text, CALL("<parameter=s>\n%s\n</parameter>\n"), values[i]);
         bool conforms = accepts(g, text);
         assert_true(conforms == (i >= 7));
-        if (!conforms)
-            continue;
-        json_t *v = json_pack("{s:s}", "s", values[i]);
-        struct counts c;
-        must_be = v;
-        read_back(&r, text, (size_t)n, &c);
-        must_be = NULL;
-        if (c.bad || c.content || c.calls != 1 || c.whole != 1)
-            fail_msg("%s", text);
-        json_decref(v);
+        if (conforms)
+            must_be_read_as(&r, text, json_pack("{s:s}", "s", values[i]));
     }
     grammar_release(g);
     json_decref(tools);
@@ -460,16 +465,8 @@ static void test_tagged_choices(void **state)
         assert_non_null(g);
         if (accepts(g, cases[i].text) != (cases[i].want != NULL))
             fail_msg("%s: %s", cases[i].schema, cases[i].text);
-        if (cases[i].want) {
-            json_t *v = json_loads(cases[i].want, 0, NULL);
-            struct counts c;
-            must_be = v;
-            read_back(&r, cases[i].text, strlen(cases[i].text), &c);
-            must_be = NULL;
-            if (c.bad || c.content || c.whole != 1)
-                fail_msg("%s: %s", cases[i].schema, cases[i].text);
-            json_decref(v);
-        }
+        if (cases[i].want)
+            must_be_read_as(&r, cases[i].text, json_loads(cases[i].want, 0, NULL));
         grammar_release(g);
         json_decref(tools);
     }
