@@ -21,7 +21,8 @@ const char *api_finish_name(enum finish f)
     return f == FINISH_LENGTH ? "length" : "stop";
 }
 
-void api_put_usage(const struct api_call *c, struct buf *out)
+/* The usage object of the call, all requests finished. */
+static void put_usage(const struct api_call *c, struct buf *out)
 {
     uint64_t prompt = 0, cached = 0, completion = 0, thoughts = 0;
     for (uint32_t i = 0; i < c->n_choices; i++) {
@@ -198,7 +199,7 @@ void api_put_choices(struct api_call *c,
         choice(&c->choices[i], out);
     }
     buf_str(out, "],\"usage\":");
-    api_put_usage(c, out);
+    put_usage(c, out);
     api_add_timeline(c, out);
     api_put_extras(&c->choices[0], out);
     buf_char(out, '}');
@@ -220,7 +221,7 @@ void api_openai_end(struct api_call *c, struct buf *out)
         buf_char(out, ']');
         if (c->include_usage) {
             buf_str(out, ",\"usage\":");
-            api_put_usage(c, out);
+            put_usage(c, out);
         }
         api_add_timeline(c, out);
         api_put_extras(&c->choices[0], out);

@@ -234,7 +234,6 @@ bool api_cors_preflight(struct api_call *c, const struct api_input *in);
 void api_record_begin(struct api_call *c, const struct api_input *in);
 void api_record_end(const struct api_call *c);
 void api_count_answer(struct api *a, int status);
-void api_put_timeline(const struct api_call *c, struct buf *out); /* an object; all finished */
 /* ,"timeline":{...} of all choices, or of one; with the comma, and nothing if it was not asked for.
  * Those it tells of have finished. */
 void api_add_timeline(const struct api_call *c, struct buf *out);
@@ -378,9 +377,6 @@ enum err api_structured_parse(struct api_call *c,
 
 /* "stop" or "length". */
 const char *api_finish_name(enum finish f);
-
-/* The usage object of the call, all requests finished. */
-void api_put_usage(const struct api_call *c, struct buf *out);
 
 /* The parts that OpenAI's two completion routes share (call.c). `choice` writes an element of
  * "choices". */

@@ -116,7 +116,8 @@ static void put_choice(const struct api_call *c, const struct api_choice *ch, st
                n_omitted);
 }
 
-void api_put_timeline(const struct api_call *c, struct buf *out)
+/* An object; all choices have finished. */
+static void put_timeline(const struct api_call *c, struct buf *out)
 {
     buf_str(out, "{\"choices\":[");
     for (uint32_t i = 0; i < c->n_choices; i++) {
@@ -132,7 +133,7 @@ void api_add_timeline(const struct api_call *c, struct buf *out)
     if (!c->timeline)
         return;
     buf_str(out, ",\"timeline\":");
-    api_put_timeline(c, out);
+    put_timeline(c, out);
 }
 
 void api_add_own_timeline(const struct api_choice *ch, struct buf *out)
@@ -230,7 +231,7 @@ void api_record_end(const struct api_call *c)
     put_ms(c, "total_ms", c->end_us, &b);
     if (slow) {
         buf_str(&b, ",\"timeline\":");
-        api_put_timeline(c, &b);
+        put_timeline(c, &b);
     }
     buf_char(&b, '}');
     cfg->write_line(cfg->line_ctx, b.data, b.len);

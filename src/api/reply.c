@@ -179,7 +179,8 @@ void api_reply_call_id(const struct api_call *c,
     put_random(out + n, is_short ? 9 : 24);
 }
 
-bool api_reply_cut(const struct api_choice *ch)
+/* Was the output ended by a limit? (reply_finish) */
+static bool was_cut(const struct api_choice *ch)
 {
     return request_finish(ch->req) != FINISH_STOP;
 }
@@ -197,7 +198,7 @@ static void count_tokens(struct api_choice *ch, uint32_t n)
 static void end_reply(struct api_choice *ch, reply_event_fn fn, void *ctx)
 {
     count_tokens(ch, request_n_completion(ch->req));
-    reply_finish(ch->reply, api_reply_cut(ch), fn, ctx);
+    reply_finish(ch->reply, was_cut(ch), fn, ctx);
 }
 
 void api_reply_feed(struct api_choice *ch, const struct api_piece *p, reply_event_fn fn, void *ctx)
@@ -217,7 +218,7 @@ void api_reply_end(struct api_choice *ch, reply_event_fn fn, void *ctx)
 
 const char *api_reply_finish_name(const struct api_choice *ch)
 {
-    bool called = ch->reply && !api_reply_cut(ch) && reply_called(ch->reply);
+    bool called = ch->reply && !was_cut(ch) && reply_called(ch->reply);
     return called ? "tool_calls" : api_finish_name(request_finish(ch->req));
 }
 

@@ -45,9 +45,6 @@ void api_reply_call_id(const struct api_call *c,
                        const char *prefix,
                        char out[API_CALL_ID_BYTES]);
 
-/* Was the output ended by a limit? (reply_finish) */
-bool api_reply_cut(const struct api_choice *ch);
-
 /* "tool_calls", else what api_finish_name says. After reply_finish. */
 const char *api_reply_finish_name(const struct api_choice *ch);
 

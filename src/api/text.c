@@ -132,7 +132,8 @@ void api_put_token(const struct tokenizer *t, token_id id, bool as_bytes, struct
     buf_char(out, '"');
 }
 
-void api_put_token_bytes(const struct tokenizer *t, token_id id, struct buf *out)
+/* [a, b, ...] of the raw bytes of a token. */
+static void put_bytes(const struct tokenizer *t, token_id id, struct buf *out)
 {
     size_t n;
     const char *s = tokenizer_bytes(t, id, true, &n);
@@ -160,7 +161,7 @@ static void put_one(
     buf_str(out, ",\"logprob\":");
     api_put_float(out, logprob);
     buf_str(out, ",\"bytes\":");
-    api_put_token_bytes(t, id, out);
+    put_bytes(t, id, out);
 }
 
 static void put_prob(const struct tokenizer *t, token_id id, float logprob, struct buf *out)
@@ -170,7 +171,7 @@ static void put_prob(const struct tokenizer *t, token_id id, float logprob, stru
     buf_str(out, ",\"token\":");
     api_put_token(t, id, false, out);
     buf_str(out, ",\"bytes\":");
-    api_put_token_bytes(t, id, out);
+    put_bytes(t, id, out);
     buf_str(out, ",\"prob\":");
     api_put_float(out, expf(logprob));
 }

@@ -109,8 +109,6 @@ void reply_finish(struct reply_parser *p, bool cut, reply_event_fn fn, void *ctx
 /* Is what comes next reasoning, or the mark at its end, or what may yet prove to be? */
 bool reply_reasons(const struct reply_parser *p);
 
-uint32_t reply_n_calls(const struct reply_parser *p); /* begun so far */
-
 /* After reply_finish: there were calls, and the arguments of each are whole. */
 bool reply_called(const struct reply_parser *p);
 

@@ -1,6 +1,6 @@
 #include "engine/timeline.h"
 
-void timeline_add(struct request *r, enum request_event_kind kind, uint64_t us, uint32_t n_tokens)
+static void add(struct request *r, enum request_event_kind kind, uint64_t us, uint32_t n_tokens)
 {
     if (r->n_events == REQUEST_MAX_EVENTS) {
         r->n_events_omitted++;
@@ -14,7 +14,7 @@ static void note_waiting(struct request *r, uint64_t now_us)
     if (r->n_preempted_seen != r->seq.n_preempted) {
         r->n_preempted_seen = r->seq.n_preempted;
         r->in_step = false;
-        timeline_add(r, REQUEST_PREEMPTED, now_us, 0);
+        add(r, REQUEST_PREEMPTED, now_us, 0);
     }
     if (r->fetching_seen == r->seq.fetching)
         return;
@@ -22,9 +22,9 @@ static void note_waiting(struct request *r, uint64_t now_us)
     if (r->seq.fetching)
         r->n_before_fetch = r->seq.n_computed;
     else if (r->seq.n_computed > r->n_before_fetch)
-        timeline_add(r, REQUEST_FETCHED, now_us, r->seq.n_computed - r->n_before_fetch);
+        add(r, REQUEST_FETCHED, now_us, r->seq.n_computed - r->n_before_fetch);
     if (r->seq.fetching)
-        timeline_add(r, REQUEST_FETCHING, now_us, 0);
+        add(r, REQUEST_FETCHING, now_us, 0);
 }
 
 void timeline_planned(struct engine *eng, const struct sched_plan *plan, uint64_t now_us)
@@ -37,7 +37,7 @@ void timeline_planned(struct engine *eng, const struct sched_plan *plan, uint64_
     for (uint32_t i = 0; i < plan->n_items; i++) {
         struct request *r = plan->items[i].seq->user;
         if (!r->in_step)
-            timeline_add(r, REQUEST_ADMITTED, now_us, plan->items[i].first);
+            add(r, REQUEST_ADMITTED, now_us, plan->items[i].first);
         r->in_step = true;
     }
 }
@@ -46,5 +46,5 @@ void timeline_computed(const struct step_batch *s, uint64_t now_us)
 {
     for (uint32_t i = s->n_decodes; i < s->n_items; i++)
         if (s->items[i].r)
-            timeline_add(s->items[i].r, REQUEST_PREFILL, now_us, s->items[i].plan.n_rows);
+            add(s->items[i].r, REQUEST_PREFILL, now_us, s->items[i].plan.n_rows);
 }

@@ -6,8 +6,6 @@
 
 #include "engine/step.h"
 
-void timeline_add(struct request *r, enum request_event_kind kind, uint64_t us, uint32_t n_tokens);
-
 /* A step was planned: who came in, was put back, or began or ended to wait for the tier. */
 void timeline_planned(struct engine *eng, const struct sched_plan *plan, uint64_t now_us);
 

@@ -26,9 +26,12 @@ _Static_assert(sizeof(struct block_q2_0) == 18, "q2_0");
 _Static_assert(sizeof(struct block_tq1_0) == 54, "tq1_0");
 _Static_assert(sizeof(struct block_tq2_0) == 66, "tq2_0");
 
-const int8_t block_iq4_values[16] = {
+/* What the four bits of iq4_nl and iq4_xs mean: steps that are finer near zero. */
+static const int8_t iq4_values[16] = {
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-const int8_t block_fp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+/* What the four bits of mxfp4 and nvfp4 mean, doubled: a sign, two bits of exponent, one of
+ * mantissa. */
+static const int8_t fp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 /* Every type of the format by its number; gaps were types that have been withdrawn. */
 static const struct gguf_type_info types[] = {
@@ -317,7 +320,7 @@ static void expand_iq4_nl(const void *src, float *out)
 {
     struct block_iq4_nl b;
     memcpy(&b, src, sizeof b);
-    expand_table(b.qs, f16_to_f32(b.d), block_iq4_values, out);
+    expand_table(b.qs, f16_to_f32(b.d), iq4_values, out);
 }
 
 static void expand_iq4_xs(const void *src, float *out)
@@ -326,7 +329,7 @@ static void expand_iq4_xs(const void *src, float *out)
     memcpy(&b, src, sizeof b);
     for (int g = 0; g < 8; g++) {
         float d = f16_to_f32(b.d) * (float)block_iq4_xs_scale(&b, g);
-        expand_table(b.qs + g * 16, d, block_iq4_values, out + (size_t)g * 32);
+        expand_table(b.qs + g * 16, d, iq4_values, out + (size_t)g * 32);
     }
 }
 
@@ -334,7 +337,7 @@ static void expand_mxfp4(const void *src, float *out)
 {
     struct block_mxfp4 b;
     memcpy(&b, src, sizeof b);
-    expand_table(b.qs, block_mxfp4_scale(b.e), block_fp4_values, out);
+    expand_table(b.qs, block_mxfp4_scale(b.e), fp4_values, out);
 }
 
 static void expand_nvfp4(const void *src, float *out)
@@ -344,7 +347,7 @@ static void expand_nvfp4(const void *src, float *out)
     memcpy(&b, src, sizeof b);
     block_nvfp4_codes(&b, q);
     for (int j = 0; j < 64; j++)
-        out[j] = block_nvfp4_scale(b.d[j / 16]) * (float)block_fp4_values[q[j]];
+        out[j] = block_nvfp4_scale(b.d[j / 16]) * (float)fp4_values[q[j]];
 }
 
 static void expand_q8_0(const void *src, float *out)

@@ -64,15 +64,15 @@ struct block_q5_1 { /* w = d * q + m, q five bits */
     uint8_t qh[4];
     uint8_t qs[16];
 };
-struct block_iq4_nl { /* w = d * block_iq4_values[q] */
+struct block_iq4_nl { /* w = d * iq4_values[q] */
     uint16_t d;
     uint8_t qs[16];
 };
-struct block_mxfp4 { /* w = 2^(e - 128) * block_fp4_values[q] */
+struct block_mxfp4 { /* w = 2^(e - 128) * fp4_values[q] */
     uint8_t e;
     uint8_t qs[16];
 };
-struct block_nvfp4 { /* 4 groups of 16: w = block_nvfp4_scale(d) * block_fp4_values[q] */
+struct block_nvfp4 { /* 4 groups of 16: w = block_nvfp4_scale(d) * fp4_values[q] */
     uint8_t d[4];
     uint8_t qs[32]; /* of each group 8: value j low, j + 8 high */
 };
@@ -111,7 +111,7 @@ struct block_q6_k { /* 16 groups of 16: w = d * scale * (q - 32) */
     int8_t scales[16];
     uint16_t d;
 };
-struct block_iq4_xs { /* 8 groups of 32: w = d * scale * block_iq4_values[q], scale -32..31 */
+struct block_iq4_xs { /* 8 groups of 32: w = d * scale * iq4_values[q], scale -32..31 */
     uint16_t d;
     uint16_t scales_high;
     uint8_t scales_low[4];
@@ -174,12 +174,6 @@ struct block_iq3_s {
     uint8_t signs[32];
     uint8_t scales[4];
 };
-
-/* What the four bits of iq4_nl and iq4_xs mean: steps that are finer near zero. */
-extern const int8_t block_iq4_values[16];
-/* What the four bits of mxfp4 and nvfp4 mean, doubled: a sign, two bits of exponent, one of
- * mantissa. */
-extern const int8_t block_fp4_values[16];
 
 struct gguf_type_info {
     const char *name;      /* "Q8_0" */

@@ -56,9 +56,8 @@ size_t gguf_kind_bytes(uint32_t kind);
 void gguf_decode(struct gguf_kv *kv, const uint8_t *b);
 
 /* Fill *g, zero but for base and n_bytes, from the bytes at base. `label` begins every error text.
- * After a failure *g holds what has been allocated so far, for gguf_unparse to free. */
+ * After a failure *g holds what has been allocated so far, for gguf.c to free. */
 enum err gguf_parse(struct gguf *g, const char *label, struct err_info *e) WEIR_MUST_USE;
-void gguf_unparse(struct gguf *g);
 
 enum {
     GGUF_LABEL_BYTES = 96,

@@ -25,7 +25,7 @@ const char *gguf_label(const char *path, char out[GGUF_LABEL_BYTES])
         GGUF_LABEL_BYTES);
 }
 
-void gguf_unparse(struct gguf *g)
+static void unparse(struct gguf *g)
 {
     gguf_index_deinit(&g->kv_index);
     gguf_index_deinit(&g->tensor_index);
@@ -95,7 +95,7 @@ static enum err open_mapped(struct gguf *g, const char *label, struct err_info *
     if (err || (err = gguf_parse(g, label, e)) || (err = own_metadata(g, label, e)))
         return err;
     const size_t n_copied = g->n_meta_bytes;
-    gguf_unparse(g);
+    unparse(g);
     err = gguf_parse(g, label, e);
     if (!err && g->n_meta_bytes > n_copied)
         err = err_set(e, ERR_IO, "%s: the file changed while it was opened", label);
@@ -156,7 +156,7 @@ void gguf_close(struct gguf *g)
         gguf_close(g->parts[i - 1]);
     if (g->map)
         munmap(g->map, g->n_bytes);
-    gguf_unparse(g);
+    unparse(g);
     free(g->parts);
     free(g->path);
     free(g);

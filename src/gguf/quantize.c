@@ -393,11 +393,6 @@ static block_fn block_fn_of(enum gguf_type type)
     }
 }
 
-bool gguf_can_quantize(enum gguf_type type)
-{
-    return block_fn_of(type) != NULL;
-}
-
 float gguf_quantize_limit(enum gguf_type type)
 {
     const float half = 65504.0f; /* the largest scale, or offset */

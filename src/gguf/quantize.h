@@ -10,11 +10,9 @@
 
 #include "gguf/blocks.h"
 
-/* Whether gguf_quantize knows the type: F16, Q4_0, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K. */
-bool gguf_can_quantize(enum gguf_type type);
-
 /* The magnitude up to which all values find a scale that their block can store: 8e6 for Q8_0.
- * Larger ones may come out smaller. 0 for types that gguf_quantize does not know. */
+ * Larger ones may come out smaller. 0 for types that gguf_quantize does not know; it knows F16,
+ * Q4_0, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K. */
 float gguf_quantize_limit(enum gguf_type type);
 
 /* out = the blocks of n finite values, n a multiple of the type's block_values. Any thread;

@@ -191,8 +191,6 @@ struct grammar_scratch *grammar_scratch_create(void);
 void grammar_scratch_destroy(struct grammar_scratch *x);
 enum grammar_step grammar_accept(struct grammar_state *s, int32_t token, struct grammar_scratch *x);
 bool grammar_complete(const struct grammar_state *s); /* the text so far is in the language */
-/* Bytes, and tokens that are named by id, on the shortest way to where it is. */
-uint32_t grammar_shortest(const struct grammar_state *s);
 
 /* ---- Masks. Any thread; calls for one grammar wait for one another. Allocates: never. ---- */
 

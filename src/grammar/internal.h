@@ -412,7 +412,6 @@ grammar_node json_text_char(struct grammar_builder *b);   /* one character insid
 grammar_node json_text_string(struct grammar_builder *b); /* any string, quoted */
 grammar_node json_text_integer(struct grammar_builder *b);
 grammar_node json_text_number(struct grammar_builder *b);
-grammar_node json_text_array(struct grammar_builder *b);
 /* The characters of `set`, as they are written inside a string. */
 grammar_node json_text_chars(struct grammar_builder *b, struct char_set *set);
 /* s as the inside of a string, the way it is usually written; and quoted. */

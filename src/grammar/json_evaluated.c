@@ -21,7 +21,8 @@ static bool is_plain(const char *name)
     return (uint8_t)name[0] > 1;
 }
 
-bool schema_is_ours(const struct schema *s, const json_t *part)
+/* Is the part marked with what it evaluates? */
+static bool is_ours(const struct schema *s, const json_t *part)
 {
     return s->mark && json_object_get(json_object_get(part, EVALUATED), "") == s->mark;
 }
@@ -55,7 +56,7 @@ bool schema_read_unevaluated(
                                            {"unevaluatedItems", "items"}};
     for (int i = 0; i < 2; i++) {
         json_t *v = json_object_get(part, keys[i][0]);
-        if (!v || schema_is_ours(s, part))
+        if (!v || is_ours(s, part))
             continue;
         if (is_alone(part) && !(i == 1 && contains)) {
             if (!json_object_get(part, keys[i][1]))
@@ -81,7 +82,7 @@ bool schema_note_evaluated(struct schema *s, const json_t *part, json_t *m)
         "additionalProperties", "patternProperties", "items", "prefixItems"};
     json_t *all = json_object_get(m, EVALUATED), *v;
     const char *key;
-    if (schema_is_ours(s, part)) {
+    if (is_ours(s, part)) {
         if (!all)
             json_object_set_new(m, EVALUATED, all = json_object());
         json_object_update(all, json_object_get(part, EVALUATED));
@@ -133,7 +134,7 @@ void schema_settle_evaluated(struct schema *s, json_t *m)
     json_t *of_properties = json_object_get(m, "unevaluatedProperties");
     json_t *of_items = json_object_get(m, "unevaluatedItems");
     const char *key;
-    if (!schema_is_ours(s, m) || json_object_get(m, "anyOf") || json_object_get(m, "oneOf"))
+    if (!is_ours(s, m) || json_object_get(m, "anyOf") || json_object_get(m, "oneOf"))
         return; /* each option has more to say */
     if (of_properties && !json_object_get(m, "additionalProperties")) {
         properties = json_object();
@@ -167,5 +168,5 @@ bool schema_has_unevaluated(const json_t *m)
 
 bool schema_is_evaluated_list(const struct schema *s, const json_t *part, const char *key)
 {
-    return strcmp(key, EVALUATED) == 0 && schema_is_ours(s, part);
+    return strcmp(key, EVALUATED) == 0 && is_ours(s, part);
 }

@@ -66,7 +66,6 @@ bool schema_is_ignored(struct schema *s, const char *key, const json_t *v);
 /* json_evaluated.c: what merging asks of unevaluatedProperties and -Items. `part` is to become a
  * part of m; it is a copy where it has one of them. */
 bool schema_has_unevaluated(const json_t *m);
-bool schema_is_ours(const struct schema *s, const json_t *part); /* with what it evaluates */
 bool schema_is_evaluated_list(const struct schema *s, const json_t *part, const char *key);
 /* False with an error. */
 bool schema_read_unevaluated(

@@ -175,7 +175,7 @@ static grammar_node make_array(struct grammar_builder *b)
     return list(b, "[", grammar_json_value(b), "]");
 }
 
-grammar_node json_text_array(struct grammar_builder *b)
+static grammar_node array(struct grammar_builder *b)
 {
     return once(b, &b->json_array, "array", make_array);
 }
@@ -197,7 +197,7 @@ grammar_node grammar_json_object(struct grammar_builder *b)
 static grammar_node make_value(struct grammar_builder *b)
 {
     grammar_node some[] = {grammar_json_object(b),
-                           json_text_array(b),
+                           array(b),
                            json_text_string(b),
                            json_text_number(b),
                            text(b, "true"),

@@ -175,11 +175,6 @@ bool grammar_complete(const struct grammar_state *s)
     return s->complete;
 }
 
-uint32_t grammar_shortest(const struct grammar_state *s)
-{
-    return s->way;
-}
-
 void grammar_state_copy(struct grammar_state *to, const struct grammar_state *from)
 {
     to->g = from->g;

@@ -65,9 +65,7 @@ struct kv {
 /* The block before index i of a table, or KV_ROOT. */
 uint32_t kv_parent_of(const struct kv_table *t, uint32_t i);
 
-/* A reference that a table had is given up: given back now, or when the steps under way have ended.
- * Content that is published stays, cached. */
-void kv_block_let_go(struct kv *kv, uint32_t id);
+/* A reference is given back. Content that is published stays, cached. */
 void kv_block_give_back(struct kv *kv, uint32_t id);
 
 /* --- leaving.c --- */
@@ -85,8 +83,6 @@ enum err kv_leaving_check(const struct kv *kv,
 
 /* kv_publish, but for the panes that the window has passed. */
 void kv_publish_blocks(struct kv *kv, struct kv_table *t, uint32_t n_computed, bool tail);
-/* Publish the first n tokens of the table's block i. */
-void kv_publish_block(struct kv *kv, struct kv_table *t, uint32_t i, uint32_t n);
 
 /* All missing blocks of the first n_tokens or none, without panes. */
 enum err kv_grow_blocks(struct kv *kv, struct kv_table *t, uint32_t n_tokens, struct err_info *e)

@@ -242,7 +242,8 @@ void kv_block_give_back(struct kv *kv, uint32_t id)
     kv_pool_unref(kv->pool, id, kv_prefix_n_tokens(kv->prefix, id) > 0);
 }
 
-void kv_block_let_go(struct kv *kv, uint32_t id)
+/* A table gives up a reference: it is given back now, or when the steps under way have ended. */
+static void let_go(struct kv *kv, uint32_t id)
 {
     if (kv_has_steps(kv))
         kv_leave(kv, &kv->leaving, id);
@@ -260,7 +261,7 @@ void kv_table_release(struct kv *kv, struct kv_table *t, uint32_t n_computed)
     kv_panes_release(kv, t);
     kv_states_release(kv, t, n_computed);
     while (t->n_blocks > 0)
-        kv_block_let_go(kv, t->blocks[--t->n_blocks]);
+        let_go(kv, t->blocks[--t->n_blocks]);
     t->tokens = NULL;
 }
 
@@ -419,7 +420,8 @@ uint32_t kv_attach_part(struct kv *kv, struct kv_table *t, uint32_t n_computed, 
     return note_attached(kv, t, n_computed, n_computed + common);
 }
 
-void kv_publish_block(struct kv *kv, struct kv_table *t, uint32_t i, uint32_t n)
+/* Publish the first n tokens of the table's block i. */
+static void publish_block(struct kv *kv, struct kv_table *t, uint32_t i, uint32_t n)
 {
     uint32_t id = t->blocks[i], parent = kv_parent_of(t, i), size = kv->cfg.block_tokens;
     const int32_t *tokens = t->tokens + (size_t)i * size;
@@ -439,7 +441,7 @@ void kv_publish_block(struct kv *kv, struct kv_table *t, uint32_t i, uint32_t n)
         kv_pane_merge(kv, t, i, other);
         kv_state_merge(kv, t, i, other);
         kv_pool_ref(kv->pool, other);
-        kv_block_let_go(kv, id);
+        let_go(kv, id);
         t->blocks[i] = other;
         kv->counts.merged++;
     }
@@ -450,9 +452,9 @@ void kv_publish_blocks(struct kv *kv, struct kv_table *t, uint32_t n_computed, b
     uint32_t size = kv->cfg.block_tokens;
     assert(n_computed <= (uint64_t)t->n_blocks * size);
     for (; t->shares && t->n_published + size <= n_computed; t->n_published += size)
-        kv_publish_block(kv, t, t->n_published / size, size);
+        publish_block(kv, t, t->n_published / size, size);
     if (t->shares && tail && n_computed > t->n_published)
-        kv_publish_block(kv, t, t->n_published / size, n_computed - t->n_published);
+        publish_block(kv, t, t->n_published / size, n_computed - t->n_published);
 }
 
 void kv_publish(struct kv *kv, struct kv_table *t, uint32_t n_computed, bool tail)

@@ -141,7 +141,8 @@ bool sched_goes_before(const struct sched_seq *a, const struct sched_seq *b)
     return a->rank != b->rank ? a->rank < b->rank : a->serial < b->serial;
 }
 
-enum err sched_fits(const struct sched *s, uint32_t n_max, struct err_info *e)
+/* Could n_max tokens ever be held? */
+static enum err fits(const struct sched *s, uint32_t n_max, struct err_info *e)
 {
     uint32_t need = kv_blocks_for(s->kv, n_max);
     uint32_t total = kv_stats(s->kv).total;
@@ -216,7 +217,7 @@ enum err sched_add(struct sched *s, struct sched_seq *seq, struct err_info *e)
                        "a sequence of at most %u tokens cannot begin with a prompt of %u",
                        seq->n_max,
                        seq->n_prompt);
-    enum err err = sched_fits(s, seq->n_max, e);
+    enum err err = fits(s, seq->n_max, e);
     if (err != OK)
         return err;
     if (s->n_waiting >= s->cfg.max_waiting)

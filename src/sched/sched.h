@@ -144,9 +144,6 @@ void sched_destroy(struct sched *s);
  * n_max < n_prompt. */
 enum err sched_add(struct sched *s, struct sched_seq *seq, struct err_info *e) WEIR_MUST_USE;
 
-/* Could n_max tokens ever be held? The same test as sched_add's. */
-enum err sched_fits(const struct sched *s, uint32_t n_max, struct err_info *e) WEIR_MUST_USE;
-
 /* What the next step will hold, for choosing its row_budget: the decodes, the positions they attend
  * to, each with its own; and how many positions lie before the prompt that has got furthest. One
  * that the step admits, and that finds a prefix, may be further. */

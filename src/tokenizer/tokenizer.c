@@ -80,11 +80,6 @@ token_id tokenizer_eos(const struct tokenizer *t)
     return t->vocab.eos;
 }
 
-token_id tokenizer_sep(const struct tokenizer *t)
-{
-    return t->vocab.sep;
-}
-
 token_id tokenizer_fim(const struct tokenizer *t, enum fim_part part)
 {
     return t->vocab.fim[part];
@@ -93,16 +88,6 @@ token_id tokenizer_fim(const struct tokenizer *t, enum fim_part part)
 bool tokenizer_adds_bos(const struct tokenizer *t)
 {
     return t->vocab.add_bos && t->vocab.bos != TOKEN_NONE;
-}
-
-bool tokenizer_adds_eos(const struct tokenizer *t)
-{
-    return t->vocab.add_eos && t->vocab.eos != TOKEN_NONE;
-}
-
-bool tokenizer_adds_sep(const struct tokenizer *t)
-{
-    return t->vocab.add_sep && t->vocab.sep != TOKEN_NONE;
 }
 
 /* NULL for an id out of range. */
@@ -286,7 +271,12 @@ enum err tokenizer_encode(const struct tokenizer *t,
 /* BERT's texts end with a SEP, whatever its EOS; those of others with an EOS, if they do. */
 static bool ends_with_eos(const struct tokenizer *t)
 {
-    return t->vocab.family != VOCAB_WPM && tokenizer_adds_eos(t);
+    return t->vocab.family != VOCAB_WPM && t->vocab.add_eos && t->vocab.eos != TOKEN_NONE;
+}
+
+static bool adds_sep(const struct tokenizer *t)
+{
+    return t->vocab.add_sep && t->vocab.sep != TOKEN_NONE;
 }
 
 void tokenizer_add_begin(const struct tokenizer *t, struct token_list *out)
@@ -299,7 +289,7 @@ void tokenizer_add_between(const struct tokenizer *t, struct token_list *out)
 {
     if (ends_with_eos(t))
         token_list_add(out, t->vocab.eos);
-    if (tokenizer_adds_sep(t))
+    if (adds_sep(t))
         token_list_add(out, t->vocab.sep);
 }
 
@@ -307,7 +297,7 @@ void tokenizer_add_end(const struct tokenizer *t, struct token_list *out)
 {
     if (ends_with_eos(t))
         token_list_add(out, t->vocab.eos);
-    else if (t->vocab.family == VOCAB_WPM && tokenizer_adds_sep(t))
+    else if (t->vocab.family == VOCAB_WPM && adds_sep(t))
         token_list_add(out, t->vocab.sep);
 }
 

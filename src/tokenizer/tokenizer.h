@@ -47,10 +47,7 @@ void tokenizer_destroy(struct tokenizer *t);
 uint32_t tokenizer_n_vocab(const struct tokenizer *t);
 token_id tokenizer_bos(const struct tokenizer *t); /* TOKEN_NONE if the model has none */
 token_id tokenizer_eos(const struct tokenizer *t);
-token_id tokenizer_sep(const struct tokenizer *t);
 bool tokenizer_adds_bos(const struct tokenizer *t); /* the model wants BOS before a prompt */
-bool tokenizer_adds_eos(const struct tokenizer *t); /* and these behind a text */
-bool tokenizer_adds_sep(const struct tokenizer *t);
 
 /* What marks the parts of a text with a gap (fill in the middle), for models taught so. */
 enum fim_part {

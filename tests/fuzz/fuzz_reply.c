@@ -77,7 +77,7 @@ static void run(const struct reply_config *cfg,
     for (size_t at = 0; at < n; at += step)
         reply_feed(p, s + at, n - at < step ? n - at : step, on_event, r);
     reply_finish(p, cut, on_event, r);
-    must(reply_n_calls(p) == r->n_begun);
+    must(!cfg->one_call || r->n_begun <= 1);
     reply_destroy(p);
 }
 

@@ -228,7 +228,7 @@ static void bind_rest(struct jrun *r, struct macro_call *c)
     jscope_set(r, c->scope, r->tmpl->varargs, jval_tuple(r, items, n_more));
 }
 
-struct jval jmacro_call(struct jrun *r, const struct jmacro *m, const struct jargs *args)
+static struct jval call_macro(struct jrun *r, const struct jmacro *m, const struct jargs *args)
 {
     struct macro_call c = {m, args, NULL, jscope_new(r, m->scope, m->node->unset)};
     c.taken = jrun_alloc(r, args->n_keywords);
@@ -267,7 +267,7 @@ static struct jval call(struct jrun *r, struct jval callee, const struct jargs *
     case J_UNDEFINED:
         jval_fail_undefined(r, callee);
     case J_MACRO:
-        return jmacro_call(r, callee.macro, args);
+        return call_macro(r, callee.macro, args);
     case J_METHOD:
     case J_FUNCTION:
         return jbuiltin_call(r, callee.method->builtin, callee.method->self, args);

@@ -67,11 +67,9 @@ enum jflow jexec_for(struct jrun *r,
                      struct jval iterable,
                      int64_t depth0,
                      struct jsb *out);
-void jassign(struct jrun *r, struct jscope *s, const struct jnode *target, struct jval v);
 
 struct jargs jeval_args(struct jrun *r, struct jscope *s, const struct jarg_nodes *nodes);
 struct jval jeval_filters(struct jrun *r, struct jscope *s, const struct jnode *n, struct jval v);
-struct jval jmacro_call(struct jrun *r, const struct jmacro *m, const struct jargs *args);
 struct jval jblock_call(struct jrun *r, const struct jnode *block);
 
 #endif

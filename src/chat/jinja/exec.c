@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-void jassign(struct jrun *r, struct jscope *s, const struct jnode *target, struct jval v)
+static void assign(struct jrun *r, struct jscope *s, const struct jnode *target, struct jval v)
 {
     if (target->kind == N_NAME) {
         jscope_set(r, s, target->text, v);
@@ -24,7 +24,7 @@ void jassign(struct jrun *r, struct jscope *s, const struct jnode *target, struc
     if (l->n < target->items.n)
         jrun_fail(r, "not enough values to unpack (expected %zu, got %zu)", target->items.n, l->n);
     for (size_t i = 0; i < l->n; i++)
-        jassign(r, s, target->items.items[i], l->items[i]);
+        assign(r, s, target->items.items[i], l->items[i]);
 }
 
 /* ---- loops ---- */
@@ -48,7 +48,7 @@ static bool next_item(struct jrun *r, struct jloop *l, struct jval *out)
         if (!l->node->c || l->ended)
             return true;
         struct jscope *s = jscope_new(r, l->outer, NULL);
-        jassign(r, s, l->node->a, *out);
+        assign(r, s, l->node->a, *out);
         if (!jval_true(r, jeval(r, s, l->node->c)))
             continue;
         if (l->node->a->kind == N_TUPLE)
@@ -167,7 +167,7 @@ enum jflow jexec_for(struct jrun *r,
             s = jscope_new(r, outer, NULL);
         jscope_restart(r, s, n->unset);
         jscope_set(r, s, r->tmpl->loop, loop);
-        jassign(r, s, n->a, item);
+        assign(r, s, n->a, item);
         enum jflow flow = jexec(r, s, &n->items, out);
         completed |= flow == FLOW_ON;
         if (flow == FLOW_BREAK)
@@ -207,7 +207,7 @@ static enum jflow exec_with(struct jrun *r,
 {
     struct jscope *inner = jscope_new(r, s, n->unset);
     for (size_t i = 0; i < n->args->n; i++)
-        jassign(r, inner, n->targets[i], jeval(r, s, n->args->items[i].value));
+        assign(r, inner, n->targets[i], jeval(r, s, n->args->items[i].value));
     return jexec(r, inner, &n->items, out);
 }
 
@@ -260,7 +260,7 @@ static enum jflow exec_set_block(struct jrun *r, struct jscope *s, const struct 
     if (flow == FLOW_ON && r->autoescape)
         text = jval_str(jstr_as_markup(r, jval_to_str(r, text), true));
     if (flow == FLOW_ON)
-        jassign(r, s, n->a, text);
+        assign(r, s, n->a, text);
     return flow;
 }
 
@@ -327,7 +327,7 @@ static enum jflow exec(struct jrun *r, struct jscope *s, const struct jnode *n, 
     case N_FOR:
         return jexec_for(r, s, n, jeval(r, s, n->b), 0, out);
     case N_SET:
-        jassign(r, s, n->a, jeval(r, s, n->b));
+        assign(r, s, n->a, jeval(r, s, n->b));
         break;
     case N_SET_BLOCK:
         return exec_set_block(r, s, n);

@@ -466,7 +466,8 @@ static struct jnode *parse_and(struct jparser *p)
     return left;
 }
 
-struct jnode *jparse_no_condition(struct jparser *p)
+/* Without "x if y". */
+static struct jnode *parse_no_condition(struct jparser *p)
 {
     struct jnode *left = parse_and(p);
     while (jparse_skip_name(p, "or"))
@@ -504,10 +505,10 @@ struct jnode *jparse_expression(struct jparser *p)
     struct jnode *n;
     if (!lenient && condition_ahead(p))
         p->lenient = true;
-    n = jparse_no_condition(p);
+    n = parse_no_condition(p);
     while (jparse_skip_name(p, "if")) {
         struct jnode *choice = binary(p, N_IF_ELSE, OP_ADD, NULL, n);
-        choice->a = jparse_no_condition(p);
+        choice->a = parse_no_condition(p);
         if (jparse_skip_name(p, "else"))
             choice->c = jparse_expression(p);
         n = choice;
@@ -555,7 +556,7 @@ static struct jnode *parse_tuple_of(struct jparser *p,
 
 struct jnode *jparse_tuple(struct jparser *p, bool with_condition)
 {
-    return parse_tuple_of(p, with_condition ? jparse_expression : jparse_no_condition, false);
+    return parse_tuple_of(p, with_condition ? jparse_expression : parse_no_condition, false);
 }
 
 static bool can_assign(const struct jnode *n)

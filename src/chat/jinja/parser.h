@@ -38,7 +38,6 @@ void jparse_add(struct jparser *p, struct jnodes *l, struct jnode *n);
 const struct jstr *jparse_intern(struct jparser *p, const struct jstr *name);
 
 struct jnode *jparse_expression(struct jparser *p);
-struct jnode *jparse_no_condition(struct jparser *p); /* without "x if y" */
 /* One expression, or several with commas, which are a tuple. */
 struct jnode *jparse_tuple(struct jparser *p, bool with_condition);
 struct jnode *jparse_target(struct jparser *p, bool with_namespace);
@@ -48,8 +47,5 @@ void jparse_add_arg(struct jparser *p,
                     struct jarg_nodes *l,
                     const struct jstr *name,
                     struct jnode *value);
-
-/* Statements up to the end of the source (statements.c). */
-void jparse_template(struct jparser *p, struct jnodes *out);
 
 #endif

@@ -27,7 +27,9 @@ static bool is_align(char c)
     return c == '<' || c == '>' || c == '=' || c == '^';
 }
 
-struct jspec jspec_parse(struct jrun *r, const struct jstr *spec, char align)
+/* `align` is the type's own: a width that begins with 0 pads behind the sign only if that is '>'.
+ */
+static struct jspec parse(struct jrun *r, const struct jstr *spec, char align)
 {
     bool trusted = jstr_trusted(spec);
     struct jspec f = {.fill = jstr_new(r, " ", 1, trusted), .width = -1, .precision = -1};
@@ -90,12 +92,12 @@ static void put_grouped(
     jsb_add(b, digits + whole, n - whole, trusted);
 }
 
-void jspec_put_number(struct jsb *b,
-                      const struct jspec *f,
-                      const char *sign,
-                      const char *prefix,
-                      const char *digits,
-                      bool trusted)
+static void put_number(struct jsb *b,
+                       const struct jspec *f,
+                       const char *sign,
+                       const char *prefix,
+                       const char *digits,
+                       bool trusted)
 {
     struct jrun *r = b->r;
     struct jsb head = JSB(r), body = JSB(r), all = JSB(r);
@@ -163,7 +165,7 @@ void jspec_put_int(struct jsb *b, const struct jspec *f, int64_t i, bool trusted
     char *whole = jrun_alloc(b->r, n_zeros + n + 1);
     memset(whole, '0', n_zeros);
     memcpy(whole + n_zeros, digits, n);
-    jspec_put_number(b, f, sign_of(i < 0, f->sign), prefix, whole, trusted);
+    put_number(b, f, sign_of(i < 0, f->sign), prefix, whole, trusted);
 }
 
 /* 'g', and what a type of none is with a precision: that can be told from an integer ("2.0"). Not
@@ -224,7 +226,7 @@ void jspec_put_float(struct jsb *b, const struct jspec *f, double v, bool truste
     if (percent)
         memcpy(digits + strlen(digits), "%", 2);
     bool minus = signbit(v) && !isnan(v);
-    jspec_put_number(b, f, sign_of(minus, f->sign), "", digits, trusted);
+    put_number(b, f, sign_of(minus, f->sign), "", digits, trusted);
 }
 
 static _Noreturn void fail_type(struct jrun *r, char type, struct jval v)
@@ -246,7 +248,7 @@ void jval_format_spec(struct jsb *b, struct jval v, const struct jstr *spec)
         jval_print(b, v);
         return;
     }
-    struct jspec f = jspec_parse(r, spec, v.kind == J_STR ? '<' : '>');
+    struct jspec f = parse(r, spec, v.kind == J_STR ? '<' : '>');
     if (f.group && f.type && !strchr(f.group == ',' ? "deEfFgG%" : "deEfFgG%boxX", f.type))
         jrun_fail(r, "Cannot specify '%c' with '%c'.", f.group, f.type);
     if (v.kind == J_STR) {

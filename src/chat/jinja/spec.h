@@ -14,16 +14,7 @@ struct jspec {
     int64_t width, precision; /* -1: none */
 };
 
-/* `align` is the type's own: a width that begins with 0 pads behind the sign only if that is '>'.
- */
-struct jspec jspec_parse(struct jrun *r, const struct jstr *spec, char align);
 void jspec_put_padded(struct jsb *b, const struct jspec *f, const struct jstr *s, char align);
-void jspec_put_number(struct jsb *b,
-                      const struct jspec *f,
-                      const char *sign,
-                      const char *prefix,
-                      const char *digits,
-                      bool trusted);
 void jspec_put_int(struct jsb *b, const struct jspec *f, int64_t i, bool trusted);
 void jspec_put_float(struct jsb *b, const struct jspec *f, double v, bool trusted);
 

@@ -392,11 +392,6 @@ static void parse_body(struct jparser *p, struct jnodes *out, const char *const 
     jrun_leave(p->r);
 }
 
-void jparse_template(struct jparser *p, struct jnodes *out)
-{
-    parse_body(p, out, NULL);
-}
-
 static const struct jstr *intern_literal(struct jparser *p, const char *name)
 {
     return jparse_intern(p, jstr_lit(p->r, name));
@@ -411,6 +406,6 @@ void jinja_parse(struct jrun *r, const char *source, size_t n, struct jinja_temp
     t->kwargs = intern_literal(&p, "kwargs");
     t->self = intern_literal(&p, "self");
     jinja_lex(r, source, n, &p.tokens);
-    jparse_template(&p, &t->body);
+    parse_body(&p, &t->body, NULL);
     jinja_find_symbols(r, t);
 }

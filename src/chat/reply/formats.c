@@ -383,7 +383,6 @@ static const struct {
     {"lfm2", {"<|tool_list_start|>", NULL}},
     {"lfm2", {"<|tool_call_start|>", NULL}},
     {"lfm2", {"List of tools: [", NULL}},
-    {"gemma", {"<|tool_call>call:", NULL}},
     {"minicpm", {"<function name=", "<param name="}},
     {"nemotron", {"<TOOLCALL>", NULL}},
     {"apertus", {"<|tools_prefix|>", NULL}},

@@ -41,8 +41,6 @@ struct maker {
                 sizeof((grammar_node[]){__VA_ARGS__}) / sizeof(grammar_node),                      \
                 (grammar_node[]){__VA_ARGS__})
 
-/* The control token with exactly this text, or -1. */
-int32_t frame_token_of(const struct maker *m, const char *s);
 grammar_node frame_piece(const struct maker *m, const char *s);
 /* Pieces, from the one numbered `from` on. */
 grammar_node frame_pieces_from(const struct maker *m, const char *const *texts, size_t from);

@@ -206,14 +206,15 @@ static const struct frame frames[] = {
 };
 enum { N_FRAMES = sizeof frames / sizeof frames[0] };
 
-int32_t frame_token_of(const struct maker *m, const char *s)
+/* The control token with exactly this text, or -1. */
+static int32_t token_of(const struct maker *m, const char *s)
 {
     return m->r->token ? m->r->token(m->r->ctx, s, strlen(s)) : -1;
 }
 
 grammar_node frame_piece(const struct maker *m, const char *s)
 {
-    int32_t id = frame_token_of(m, s);
+    int32_t id = token_of(m, s);
     if (id >= 0)
         return grammar_token(m->b, id);
     if (strcmp(s, "#") == 0)
@@ -262,7 +263,7 @@ static grammar_node text_without(const struct maker *m, const char *mark, const 
 
 grammar_node frame_text_until(const struct maker *m, const char *mark, const char *const *ban)
 {
-    int32_t id = frame_token_of(m, mark);
+    int32_t id = token_of(m, mark);
     if (id >= 0)
         return SEQ(m->b, text_without(m, mark, ban), grammar_token(m->b, id));
     return scan_until(m, mark, grammar_empty(m->b), ban, false);
@@ -355,7 +356,7 @@ static grammar_node optional_block(const struct maker *m)
     grammar_node rest = block_behind_first(m), tails[REPLY_MAX_MARKS + 1];
     struct grammar_text triggers[REPLY_MAX_MARKS + 1];
     uint32_t n = other_marks(m, first, triggers);
-    int32_t id = frame_token_of(m, first);
+    int32_t id = token_of(m, first);
     for (uint32_t i = 0; i <= n; i++)
         tails[i] = grammar_never(m->b);
     triggers[n] = (struct grammar_text){first, strlen(first)};
@@ -515,7 +516,7 @@ static grammar_node all_frames(struct maker *m, grammar_node (*make)(const struc
         m->f = &frames[i];
         if (strcmp(m->f->format, reply_format_name(m->r->style.format)) != 0)
             continue;
-        if (m->f->needs && frame_token_of(m, m->f->needs) < 0)
+        if (m->f->needs && token_of(m, m->f->needs) < 0)
             continue;
         blocks[n++] = make(m);
         if (m->f->needs)

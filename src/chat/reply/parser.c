@@ -538,11 +538,6 @@ bool reply_reasons(const struct reply_parser *p)
     return p->in_thought || (p->format->reasons && p->format->reasons(p));
 }
 
-uint32_t reply_n_calls(const struct reply_parser *p)
-{
-    return p->one_call && p->n_calls > 1 ? 1 : p->n_calls;
-}
-
 bool reply_called(const struct reply_parser *p)
 {
     return p->n_calls > 0 && (p->n_whole == p->n_calls || (p->one_call && p->n_whole > 0));

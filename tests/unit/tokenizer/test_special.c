@@ -102,7 +102,10 @@ static void test_bos_by_name(void **state)
         put_kv_u32(&l.file, "tokenizer.ggml.seperator_token_id", 0);
         load_file(&l);
         assert_int_equal(tokenizer_adds_bos(l.t), want[i].bos);
-        assert_int_equal(tokenizer_adds_sep(l.t), want[i].sep);
+        struct token_list between = {0};
+        tokenizer_add_between(l.t, &between);
+        assert_int_equal(between.n, want[i].sep);
+        token_list_deinit(&between);
         unload(&l);
     }
 }

@@ -182,6 +182,16 @@ static inline void assert_encodes(const struct tokenizer *t,
     token_list_deinit(&ids);
 }
 
+/* What the model wants behind a text: this token, or nothing (TOKEN_NONE). */
+static inline void assert_ends_with(const struct tokenizer *t, token_id want)
+{
+    struct token_list ids = {0};
+    tokenizer_add_end(t, &ids);
+    assert_int_equal(ids.n, want != TOKEN_NONE);
+    assert_int_equal(ids.n > 0 ? ids.ids[0] : TOKEN_NONE, want);
+    token_list_deinit(&ids);
+}
+
 static inline void assert_same_ids(const struct token_list *a, const struct token_list *b)
 {
     assert_int_equal(a->n, b->n);
