@@ -205,12 +205,17 @@ void api_put_choices(struct api_call *c,
     buf_char(out, '}');
 }
 
-/* The status is long sent, so the error is an event, and the end mark is missing. */
 void api_openai_fail(struct api_call *c, const struct err_info *e, struct buf *out)
 {
     buf_str(out, "data: ");
     api_put_error(c->shape, api_shape_status(c->shape, e->code), e, c->answer.request_id, out);
     buf_str(out, "\n\n");
+}
+
+void api_named_fail(struct api_call *c, const struct err_info *e, struct buf *out)
+{
+    buf_str(out, "event: error\n");
+    api_openai_fail(c, e, out);
 }
 
 /* The chunk of usage and timeline, if there is one, and the end mark. */
@@ -261,7 +266,8 @@ static enum api_pull pull_stream(struct api_call *c, struct api_answer *answer, 
     uint32_t n_closed = 0;
     if (opening) {
         c->opened = true;
-        c->dialect->open(c, out);
+        if (c->dialect->open)
+            c->dialect->open(c, out);
     }
     for (uint32_t i = 0; i < c->n_choices && !broken; i++)
         n_closed += stream_choice(&c->choices[i], out, begin + PULL_BYTES);
@@ -270,7 +276,7 @@ static enum api_pull pull_stream(struct api_call *c, struct api_answer *answer, 
     fill_answer(c, answer);
     if (broken)
         c->dialect->fail(c, &e, out);
-    else if (n_closed == c->n_choices)
+    else if (n_closed == c->n_choices && c->dialect->end)
         c->dialect->end(c, out);
     return broken || n_closed == c->n_choices ? API_DONE : API_MORE;
 }

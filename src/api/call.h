@@ -189,13 +189,13 @@ struct api_dialect {
                       const json_t *body,
                       struct api_job *job,
                       struct err_info *e);
-    void (*open)(struct api_call *c, struct buf *out); /* first chunks of a stream, or none */
+    void (*open)(struct api_call *c, struct buf *out); /* first chunks of a stream; or NULL */
     void (*piece)(struct api_choice *ch, const struct api_piece *p, struct buf *out);
     /* A chunk without text; `fields` go behind those that all chunks have. NULL: none is written.
      */
     void (*progress)(struct api_choice *ch, const char *fields, struct buf *out);
     void (*close)(struct api_choice *ch, struct buf *out); /* the choice's last chunk */
-    void (*end)(struct api_call *c, struct buf *out);      /* of the stream, all choices closed */
+    void (*end)(struct api_call *c, struct buf *out);      /* behind the last choice's; or NULL */
     void (*fail)(struct api_call *c, const struct err_info *e, struct buf *out); /* instead */
     void (*whole)(struct api_call *c, struct buf *out); /* the answer, all choices finished */
 };
@@ -384,7 +384,11 @@ void api_put_choices(struct api_call *c,
                      void (*choice)(struct api_choice *ch, struct buf *out),
                      struct buf *out);
 void api_openai_end(struct api_call *c, struct buf *out);
+
+/* The status is long sent, so the error is an event, and the end mark is missing: without a name,
+ * and with the name `error`. (call.c) */
 void api_openai_fail(struct api_call *c, const struct err_info *e, struct buf *out);
+void api_named_fail(struct api_call *c, const struct err_info *e, struct buf *out);
 
 /* What llama-server adds (extras.c). timings: {"cache_n", "prompt_n", ...} after n_out tokens.
  * extras: the fields of the end, each with a comma before it. */

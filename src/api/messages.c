@@ -75,12 +75,6 @@ static void put_stop(const struct api_choice *ch, struct buf *out)
     api_field_text(out, "stop_sequence", stopped ? m->stops[request_stop_text(ch->req)] : NULL);
 }
 
-static void open_stream(struct api_call *c, struct buf *out)
-{
-    (void)c;
-    (void)out;
-}
-
 static void start_message(struct api_choice *ch, struct buf *out)
 {
     struct messages *m = ch->call->state;
@@ -232,14 +226,6 @@ static void end_stream(struct api_call *c, struct buf *out)
     end_event(out);
 }
 
-/* The status is long sent: the error is an event, and message_stop is missing. */
-static void fail(struct api_call *c, const struct err_info *e, struct buf *out)
-{
-    buf_str(out, "event: error\ndata: ");
-    api_put_error(c->shape, api_shape_status(c->shape, e->code), e, c->answer.request_id, out);
-    buf_str(out, "\n\n");
-}
-
 /* --- whole ---------------------------------------------------------------------------------- */
 
 /* The content of an answer that is not streamed. */
@@ -349,10 +335,9 @@ const struct api_dialect api_messages = {
     .renames = renames,
     .adapt = messages_adapt,
     .parse = messages_parse,
-    .open = open_stream,
     .piece = piece,
     .close = close_choice,
     .end = end_stream,
-    .fail = fail,
+    .fail = api_named_fail,
     .whole = whole,
 };

@@ -45,12 +45,6 @@ static uint32_t n_prompt_of(const struct api_choice *ch)
     return n;
 }
 
-static void open_stream(struct api_call *c, struct buf *out)
-{
-    (void)c;
-    (void)out; /* nothing is said before the first token */
-}
-
 /* Events without text, while the prompt is computed. */
 static void progress(struct api_choice *ch, const char *fields, struct buf *out)
 {
@@ -185,12 +179,6 @@ static void close_choice(struct api_choice *ch, struct buf *out)
     buf_deinit(&all);
 }
 
-static void end_stream(struct api_call *c, struct buf *out)
-{
-    (void)c;
-    (void)out; /* the last event with "stop": true is the end */
-}
-
 static void put_choice(struct api_choice *ch, struct buf *out)
 {
     struct api_call *c = ch->call;
@@ -242,36 +230,13 @@ static void whole(struct api_call *c, struct buf *out)
 
 static const struct api_rename renames[] = {{"max_tokens", "n_predict"}, {"n", "n_cmpl"}, {0}};
 
-const struct api_dialect api_native = {
-    .id_prefix = "cmpl-",
-    .prompt_field = "prompt",
-    .whole_context = true,
-    .any_model = true,
-    .renames = renames,
-    .adapt = native_adapt,
-    .parse = native_parse,
-    .open = open_stream,
-    .piece = piece,
-    .progress = progress,
-    .close = close_choice,
-    .end = end_stream,
-    .fail = api_openai_fail,
-    .whole = whole,
-};
+/* The last event, which has "stop": true, is the end. */
+#define NATIVE_DIALECT(field, adapts, parses)                                                      \
+    {                                                                                              \
+        .id_prefix = "cmpl-", .prompt_field = (field), .whole_context = true, .any_model = true,   \
+        .renames = renames, .adapt = (adapts), .parse = (parses), .piece = piece,                  \
+        .progress = progress, .close = close_choice, .fail = api_openai_fail, .whole = whole       \
+    }
 
-const struct api_dialect api_infill = {
-    .id_prefix = "cmpl-",
-    .prompt_field = "input_prefix",
-    .whole_context = true,
-    .any_model = true,
-    .renames = renames,
-    .adapt = infill_adapt,
-    .parse = infill_parse,
-    .open = open_stream,
-    .piece = piece,
-    .progress = progress,
-    .close = close_choice,
-    .end = end_stream,
-    .fail = api_openai_fail,
-    .whole = whole,
-};
+const struct api_dialect api_native = NATIVE_DIALECT("prompt", native_adapt, native_parse);
+const struct api_dialect api_infill = NATIVE_DIALECT("input_prefix", infill_adapt, infill_parse);

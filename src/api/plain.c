@@ -275,12 +275,6 @@ static void whole_batch(struct api_call *c, struct buf *out)
     buf_char(out, '}');
 }
 
-static void open_stream(struct api_call *c, struct buf *out)
-{
-    (void)c;
-    (void)out; /* nothing is said before the first token */
-}
-
 /* Text that the end released without a token of its own has no id. */
 static void piece(struct api_choice *ch, const struct api_piece *p, struct buf *out)
 {
@@ -304,24 +298,12 @@ static void close_choice(struct api_choice *ch, struct buf *out)
     buf_str(out, "}\n\n");
 }
 
-static void end_stream(struct api_call *c, struct buf *out)
-{
-    (void)c;
-    (void)out; /* `done` is the end */
-}
-
-static void fail(struct api_call *c, const struct err_info *e, struct buf *out)
-{
-    buf_str(out, "event: error\ndata: ");
-    api_put_error(c->shape, api_shape_status(c->shape, e->code), e, c->answer.request_id, out);
-    buf_str(out, "\n\n");
-}
-
+/* `done` is the end. */
 #define PLAIN_DIALECT(writes_whole)                                                                \
     {                                                                                              \
         .id_prefix = "gen-", .prompt_field = "prompt", .whole_context = true, .adapt = adapt,      \
-        .parse = parse, .open = open_stream, .piece = piece, .close = close_choice,                \
-        .end = end_stream, .fail = fail, .whole = (writes_whole)                                   \
+        .parse = parse, .piece = piece, .close = close_choice, .fail = api_named_fail,             \
+        .whole = (writes_whole)                                                                    \
     }
 
 static const struct api_dialect one = PLAIN_DIALECT(whole_one);

@@ -407,12 +407,6 @@ static void close_choice(struct api_choice *ch, struct buf *out)
     end_event(out);
 }
 
-static void end_stream(struct api_call *c, struct buf *out)
-{
-    (void)c;
-    (void)out; /* the event with the whole response is the end */
-}
-
 static void fail(struct api_call *c, const struct err_info *e, struct buf *out)
 {
     begin_event(c->state, "response.failed", out);
@@ -447,7 +441,6 @@ const struct api_dialect api_responses = {
     .piece = take_piece,
     .progress = progress,
     .close = close_choice,
-    .end = end_stream,
     .fail = fail,
     .whole = whole,
 };

@@ -15,36 +15,6 @@ enum need {
 #define GET "GET, HEAD"
 #define POST "POST"
 
-static void completions(struct api_call *c, const struct api_input *in)
-{
-    api_generate(c, &api_completions, in);
-}
-
-static void chat(struct api_call *c, const struct api_input *in)
-{
-    api_generate(c, &api_chat, in);
-}
-
-static void messages(struct api_call *c, const struct api_input *in)
-{
-    api_generate(c, &api_messages, in);
-}
-
-static void responses(struct api_call *c, const struct api_input *in)
-{
-    api_generate(c, &api_responses, in);
-}
-
-static void native(struct api_call *c, const struct api_input *in)
-{
-    api_generate(c, &api_native, in);
-}
-
-static void infill(struct api_call *c, const struct api_input *in)
-{
-    api_generate(c, &api_infill, in);
-}
-
 /* A path may have several rows, each with methods of its own. A star stands for a part without
  * slashes; a path that ends in a slash, for all that are longer. */
 static const struct route {
@@ -53,77 +23,78 @@ static const struct route {
     enum api_shape shape;
     enum need need;
     void (*run)(struct api_call *c, const struct api_input *in);
+    const struct api_dialect *dialect; /* of api_generate, which runs where `run` is NULL */
 } routes[] = {
-    {"/health", GET, API_OPENAI, NEEDS_NOTHING, api_health},
-    {"/v1/health", GET, API_OPENAI, NEEDS_NOTHING, api_health},
-    {"/metrics", GET, API_OPENAI, NEEDS_ADMIN, api_metrics},
-    {"/v1/models", GET, API_OPENAI, NEEDS_NOTHING, api_models},
-    {"/v1/models/", GET, API_OPENAI, NEEDS_NOTHING, api_model},
-    {"/openapi.json", GET, API_OPENAI, NEEDS_NOTHING, api_openapi},
-    {"/v1/kv", GET, API_OPENAI, NEEDS_ADMIN, api_kv},
+    {"/health", GET, API_OPENAI, NEEDS_NOTHING, .run = api_health},
+    {"/v1/health", GET, API_OPENAI, NEEDS_NOTHING, .run = api_health},
+    {"/metrics", GET, API_OPENAI, NEEDS_ADMIN, .run = api_metrics},
+    {"/v1/models", GET, API_OPENAI, NEEDS_NOTHING, .run = api_models},
+    {"/v1/models/", GET, API_OPENAI, NEEDS_NOTHING, .run = api_model},
+    {"/openapi.json", GET, API_OPENAI, NEEDS_NOTHING, .run = api_openapi},
+    {"/v1/kv", GET, API_OPENAI, NEEDS_ADMIN, .run = api_kv},
     /* OpenAI's */
-    {"/v1/completions", POST, API_OPENAI, NEEDS_OPEN, completions},
-    {"/v1/chat/completions", POST, API_OPENAI, NEEDS_OPEN, chat},
-    {"/chat/completions", POST, API_BARE, NEEDS_OPEN, chat},
-    {"/v1/chat/completions/input_tokens", POST, API_OPENAI, NEEDS_MODEL, api_count_chat},
-    {"/chat/completions/input_tokens", POST, API_BARE, NEEDS_MODEL, api_count_chat},
-    {"/v1/embeddings", POST, API_OPENAI, NEEDS_OPEN, api_embeddings},
-    {"/v1/responses", POST, API_OPENAI, NEEDS_OPEN, responses},
-    {"/responses", POST, API_BARE, NEEDS_OPEN, responses},
-    {"/v1/responses/input_tokens", POST, API_OPENAI, NEEDS_MODEL, api_count_responses},
-    {"/responses/input_tokens", POST, API_BARE, NEEDS_MODEL, api_count_responses},
-    {"/v1/responses/*", GET, API_OPENAI, NEEDS_NOTHING, api_response_get},
-    {"/v1/responses/*", "DELETE", API_OPENAI, NEEDS_NOTHING, api_response_delete},
-    {"/responses/*", GET, API_BARE, NEEDS_NOTHING, api_response_get},
-    {"/responses/*", "DELETE", API_BARE, NEEDS_NOTHING, api_response_delete},
+    {"/v1/completions", POST, API_OPENAI, NEEDS_OPEN, .dialect = &api_completions},
+    {"/v1/chat/completions", POST, API_OPENAI, NEEDS_OPEN, .dialect = &api_chat},
+    {"/chat/completions", POST, API_BARE, NEEDS_OPEN, .dialect = &api_chat},
+    {"/v1/chat/completions/input_tokens", POST, API_OPENAI, NEEDS_MODEL, .run = api_count_chat},
+    {"/chat/completions/input_tokens", POST, API_BARE, NEEDS_MODEL, .run = api_count_chat},
+    {"/v1/embeddings", POST, API_OPENAI, NEEDS_OPEN, .run = api_embeddings},
+    {"/v1/responses", POST, API_OPENAI, NEEDS_OPEN, .dialect = &api_responses},
+    {"/responses", POST, API_BARE, NEEDS_OPEN, .dialect = &api_responses},
+    {"/v1/responses/input_tokens", POST, API_OPENAI, NEEDS_MODEL, .run = api_count_responses},
+    {"/responses/input_tokens", POST, API_BARE, NEEDS_MODEL, .run = api_count_responses},
+    {"/v1/responses/*", GET, API_OPENAI, NEEDS_NOTHING, .run = api_response_get},
+    {"/v1/responses/*", "DELETE", API_OPENAI, NEEDS_NOTHING, .run = api_response_delete},
+    {"/responses/*", GET, API_BARE, NEEDS_NOTHING, .run = api_response_get},
+    {"/responses/*", "DELETE", API_BARE, NEEDS_NOTHING, .run = api_response_delete},
     /* Jina's and Cohere's */
-    {"/v1/rerank", POST, API_OPENAI, NEEDS_OPEN, api_rerank},
-    {"/v1/reranking", POST, API_OPENAI, NEEDS_OPEN, api_rerank},
-    {"/v2/rerank", POST, API_OPENAI, NEEDS_OPEN, api_rerank},
+    {"/v1/rerank", POST, API_OPENAI, NEEDS_OPEN, .run = api_rerank},
+    {"/v1/reranking", POST, API_OPENAI, NEEDS_OPEN, .run = api_rerank},
+    {"/v2/rerank", POST, API_OPENAI, NEEDS_OPEN, .run = api_rerank},
     /* another folder's */
-    {"/v1/files", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
-    {"/v1/files", POST, API_OPENAI, NEEDS_NOTHING, api_serve},
-    {"/v1/files/*/content", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
-    {"/v1/files/", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
-    {"/v1/files/", "DELETE", API_OPENAI, NEEDS_NOTHING, api_serve},
-    {"/v1/batches", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
-    {"/v1/batches", POST, API_OPENAI, NEEDS_NOTHING, api_serve},
-    {"/v1/batches/*/cancel", POST, API_OPENAI, NEEDS_NOTHING, api_serve},
-    {"/v1/batches/", GET, API_OPENAI, NEEDS_NOTHING, api_serve},
+    {"/v1/files", GET, API_OPENAI, NEEDS_NOTHING, .run = api_serve},
+    {"/v1/files", POST, API_OPENAI, NEEDS_NOTHING, .run = api_serve},
+    {"/v1/files/*/content", GET, API_OPENAI, NEEDS_NOTHING, .run = api_serve},
+    {"/v1/files/", GET, API_OPENAI, NEEDS_NOTHING, .run = api_serve},
+    {"/v1/files/", "DELETE", API_OPENAI, NEEDS_NOTHING, .run = api_serve},
+    {"/v1/batches", GET, API_OPENAI, NEEDS_NOTHING, .run = api_serve},
+    {"/v1/batches", POST, API_OPENAI, NEEDS_NOTHING, .run = api_serve},
+    {"/v1/batches/*/cancel", POST, API_OPENAI, NEEDS_NOTHING, .run = api_serve},
+    {"/v1/batches/", GET, API_OPENAI, NEEDS_NOTHING, .run = api_serve},
     /* earlier engines' */
-    {"/models", GET, API_PLAIN, NEEDS_NOTHING, api_plain_models},
-    {"/v1/metrics", GET, API_PLAIN, NEEDS_ADMIN, api_figures},
-    {"/v1/batch/stats", GET, API_PLAIN, NEEDS_ADMIN, api_batch_stats},
-    {"/v1/gpu/warmup", POST, API_PLAIN, NEEDS_ADMIN, api_gpu_warmup},
-    {"/v1/gpu/status", GET, API_PLAIN, NEEDS_ADMIN, api_gpu_status},
-    {"/v1/batch/completions", POST, API_PLAIN, NEEDS_OPEN, api_plain_batch},
-    {"/generate", POST, API_PLAIN, NEEDS_OPEN, api_plain},
-    {"/batch/generate", POST, API_PLAIN, NEEDS_OPEN, api_plain_many},
-    {"/realize/batch", POST, API_PLAIN, NEEDS_OPEN, api_plain_many},
-    {"/stream/generate", POST, API_PLAIN, NEEDS_OPEN, api_plain_stream},
-    {"/realize/generate", POST, API_PLAIN, NEEDS_OPEN, api_plain_stream},
-    {"/batch/tokenize", POST, API_PLAIN, NEEDS_MODEL, api_tokenize_batch},
-    {"/v1/chat/completions/stream", POST, API_OPENAI, NEEDS_OPEN, api_chat_stream},
+    {"/models", GET, API_PLAIN, NEEDS_NOTHING, .run = api_plain_models},
+    {"/v1/metrics", GET, API_PLAIN, NEEDS_ADMIN, .run = api_figures},
+    {"/v1/batch/stats", GET, API_PLAIN, NEEDS_ADMIN, .run = api_batch_stats},
+    {"/v1/gpu/warmup", POST, API_PLAIN, NEEDS_ADMIN, .run = api_gpu_warmup},
+    {"/v1/gpu/status", GET, API_PLAIN, NEEDS_ADMIN, .run = api_gpu_status},
+    {"/v1/batch/completions", POST, API_PLAIN, NEEDS_OPEN, .run = api_plain_batch},
+    {"/generate", POST, API_PLAIN, NEEDS_OPEN, .run = api_plain},
+    {"/batch/generate", POST, API_PLAIN, NEEDS_OPEN, .run = api_plain_many},
+    {"/realize/batch", POST, API_PLAIN, NEEDS_OPEN, .run = api_plain_many},
+    {"/stream/generate", POST, API_PLAIN, NEEDS_OPEN, .run = api_plain_stream},
+    {"/realize/generate", POST, API_PLAIN, NEEDS_OPEN, .run = api_plain_stream},
+    {"/batch/tokenize", POST, API_PLAIN, NEEDS_MODEL, .run = api_tokenize_batch},
+    {"/v1/chat/completions/stream", POST, API_OPENAI, NEEDS_OPEN, .run = api_chat_stream},
     /* Anthropic's */
-    {"/v1/messages", POST, API_ANTHROPIC, NEEDS_OPEN, messages},
-    {"/v1/messages/count_tokens", POST, API_ANTHROPIC, NEEDS_MODEL, api_count_messages},
+    {"/v1/messages", POST, API_ANTHROPIC, NEEDS_OPEN, .dialect = &api_messages},
+    {"/v1/messages/count_tokens", POST, API_ANTHROPIC, NEEDS_MODEL, .run = api_count_messages},
     /* llama-server's */
-    {"/completion", POST, API_LLAMA, NEEDS_OPEN, native},
-    {"/completions", POST, API_LLAMA, NEEDS_OPEN, native},
-    {"/embedding", POST, API_LLAMA, NEEDS_OPEN, api_llama_embeddings},
-    {"/embeddings", POST, API_LLAMA, NEEDS_OPEN, api_llama_embeddings},
-    {"/rerank", POST, API_LLAMA, NEEDS_OPEN, api_rerank},
-    {"/reranking", POST, API_LLAMA, NEEDS_OPEN, api_rerank},
-    {"/tokenize", POST, API_LLAMA, NEEDS_MODEL, api_tokenize},
-    {"/detokenize", POST, API_LLAMA, NEEDS_MODEL, api_detokenize},
-    {"/apply-template", POST, API_LLAMA, NEEDS_MODEL, api_apply_template},
-    {"/props", GET, API_LLAMA, NEEDS_MODEL, api_props},
-    {"/props", POST, API_LLAMA, NEEDS_ADMIN, api_props_set},
-    {"/slots", GET, API_LLAMA, NEEDS_ADMIN, api_slots},
-    {"/slots/", POST, API_LLAMA, NEEDS_ADMIN, api_slot_action},
-    {"/lora-adapters", GET, API_LLAMA, NEEDS_NOTHING, api_lora},
-    {"/lora-adapters", POST, API_LLAMA, NEEDS_ADMIN, api_lora_set},
-    {"/infill", POST, API_LLAMA, NEEDS_OPEN, infill},
+    {"/completion", POST, API_LLAMA, NEEDS_OPEN, .dialect = &api_native},
+    {"/completions", POST, API_LLAMA, NEEDS_OPEN, .dialect = &api_native},
+    {"/embedding", POST, API_LLAMA, NEEDS_OPEN, .run = api_llama_embeddings},
+    {"/embeddings", POST, API_LLAMA, NEEDS_OPEN, .run = api_llama_embeddings},
+    {"/rerank", POST, API_LLAMA, NEEDS_OPEN, .run = api_rerank},
+    {"/reranking", POST, API_LLAMA, NEEDS_OPEN, .run = api_rerank},
+    {"/tokenize", POST, API_LLAMA, NEEDS_MODEL, .run = api_tokenize},
+    {"/detokenize", POST, API_LLAMA, NEEDS_MODEL, .run = api_detokenize},
+    {"/apply-template", POST, API_LLAMA, NEEDS_MODEL, .run = api_apply_template},
+    {"/props", GET, API_LLAMA, NEEDS_MODEL, .run = api_props},
+    {"/props", POST, API_LLAMA, NEEDS_ADMIN, .run = api_props_set},
+    {"/slots", GET, API_LLAMA, NEEDS_ADMIN, .run = api_slots},
+    {"/slots/", POST, API_LLAMA, NEEDS_ADMIN, .run = api_slot_action},
+    {"/lora-adapters", GET, API_LLAMA, NEEDS_NOTHING, .run = api_lora},
+    {"/lora-adapters", POST, API_LLAMA, NEEDS_ADMIN, .run = api_lora_set},
+    {"/infill", POST, API_LLAMA, NEEDS_OPEN, .dialect = &api_infill},
 };
 #define N_ROUTES (sizeof routes / sizeof routes[0])
 
@@ -285,6 +256,8 @@ void api_route(struct api_call *c, const struct api_input *in)
     api_cors(c, in);
     if (admit(c, in, first, r, &e) != OK)
         api_answer_error(c, &e);
-    else
+    else if (r->run)
         r->run(c, in);
+    else
+        api_generate(c, r->dialect, in);
 }
