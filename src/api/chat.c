@@ -4,7 +4,6 @@
  * never the text of a message. */
 #include "api/call.h"
 #include "api/reply.h"
-#include "api/text.h"
 #include "api/tools.h"
 
 #include <stdio.h>
@@ -401,89 +400,9 @@ static void open_stream(struct api_call *c, struct buf *out)
     }
 }
 
-/* The hot path of streams: one of these a token and client. */
-static void piece(struct api_choice *ch, const struct api_piece *p, struct buf *out)
-{
-    const struct api_call *c = ch->call;
-    if (ch->reply) {
-        api_reply_piece(ch, p, out);
-        return;
-    }
-    api_chunk_begin(ch, out);
-    buf_str(out, ",\"delta\":{\"content\":");
-    api_put_str(out, p->text, p->len);
-    if (c->logprobs && p->token >= 0) {
-        buf_str(out, "},\"logprobs\":{\"content\":[");
-        api_put_logprob(ch, (uint32_t)p->token, false, out);
-        buf_str(out, "],\"refusal\":null}");
-    } else {
-        buf_str(out, "},\"logprobs\":null");
-    }
-    if (c->return_tokens) {
-        buf_str(out, ",\"tokens\":[");
-        if (p->token >= 0)
-            api_put_int(out, request_out(ch->req)[p->token].id);
-        buf_char(out, ']');
-    }
-    api_chunk_end(ch, NULL, out);
-}
-
-/* An empty delta carries the reason, as clients expect. */
-static void close_choice(struct api_choice *ch, struct buf *out)
-{
-    if (ch->reply) {
-        api_reply_close(ch, out);
-        return;
-    }
-    api_chunk_begin(ch, out);
-    buf_str(out, ",\"delta\":{},\"logprobs\":null");
-    api_chunk_end(ch, api_finish_name(request_finish(ch->req)), out);
-}
-
-static void put_choice(struct api_choice *ch, struct buf *out)
-{
-    const struct api_call *c = ch->call;
-    struct buf logprobs = {0}, tokens = {0};
-    struct api_piece p;
-    if (ch->reply) {
-        api_reply_whole(ch, out);
-        return;
-    }
-    buf_str(out, "{\"index\":");
-    api_put_int(out, ch->index);
-    buf_str(out, ",\"message\":{\"role\":\"assistant\",\"content\":\"");
-    while (api_next_piece(ch, &p)) {
-        api_put_escaped(out, p.text, p.len);
-        if (p.token < 0)
-            continue;
-        if (c->logprobs) {
-            buf_str(&logprobs, logprobs.len ? "," : "");
-            api_put_logprob(ch, (uint32_t)p.token, false, &logprobs);
-        }
-        if (c->return_tokens) {
-            buf_str(&tokens, tokens.len ? "," : "");
-            api_put_int(&tokens, request_out(ch->req)[p.token].id);
-        }
-    }
-    buf_str(out, "\",\"refusal\":null},\"logprobs\":");
-    buf_str(out, c->logprobs ? "{\"content\":[" : "null");
-    buf_add(out, logprobs.data, logprobs.len);
-    buf_str(out, c->logprobs ? "],\"refusal\":null}" : "");
-    if (c->return_tokens) {
-        buf_str(out, ",\"tokens\":[");
-        buf_add(out, tokens.data, tokens.len);
-        buf_char(out, ']');
-    }
-    buf_str(out, ",\"finish_reason\":\"");
-    buf_str(out, api_finish_name(request_finish(ch->req)));
-    buf_str(out, "\"}");
-    buf_deinit(&logprobs);
-    buf_deinit(&tokens);
-}
-
 static void whole(struct api_call *c, struct buf *out)
 {
-    api_put_choices(c, put_choice, out);
+    api_put_choices(c, api_reply_whole, out);
 }
 
 const struct api_dialect api_chat = {
@@ -494,9 +413,9 @@ const struct api_dialect api_chat = {
     .whole_context = true,
     .parse = parse,
     .open = open_stream,
-    .piece = piece,
+    .piece = api_reply_piece,
     .progress = api_openai_progress,
-    .close = close_choice,
+    .close = api_reply_close,
     .end = api_openai_end,
     .fail = api_openai_fail,
     .whole = whole,

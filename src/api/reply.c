@@ -195,12 +195,6 @@ static void count_tokens(struct api_choice *ch, uint32_t n)
     ch->n_read = n;
 }
 
-static void end_reply(struct api_choice *ch, reply_event_fn fn, void *ctx)
-{
-    count_tokens(ch, request_n_completion(ch->req));
-    reply_finish(ch->reply, was_cut(ch), fn, ctx);
-}
-
 void api_reply_feed(struct api_choice *ch, const struct api_piece *p, reply_event_fn fn, void *ctx)
 {
     if (ch->reply) {
@@ -212,8 +206,10 @@ void api_reply_feed(struct api_choice *ch, const struct api_piece *p, reply_even
 
 void api_reply_end(struct api_choice *ch, reply_event_fn fn, void *ctx)
 {
-    if (ch->reply)
-        end_reply(ch, fn, ctx);
+    if (!ch->reply)
+        return;
+    count_tokens(ch, request_n_completion(ch->req));
+    reply_finish(ch->reply, was_cut(ch), fn, ctx);
 }
 
 const char *api_reply_finish_name(const struct api_choice *ch)
@@ -239,10 +235,11 @@ static void note_token(struct api_choice *ch, int64_t token)
     }
 }
 
-/* Behind a delta or a message: what was noted of tokens since the last time. */
-static void put_noted(struct api_choice *ch, struct buf *out)
+/* Behind a delta or a message: what was noted of tokens since the last time. `list`: a list of
+ * log-probabilities also if there are none. */
+static void put_noted(struct api_choice *ch, bool list, struct buf *out)
 {
-    if (ch->logprobs.len > 0) {
+    if (list || ch->logprobs.len > 0) {
         buf_str(out, ",\"logprobs\":{\"content\":[");
         buf_add(out, ch->logprobs.data, ch->logprobs.len);
         buf_str(out, "],\"refusal\":null}");
@@ -316,24 +313,33 @@ static void on_event(void *ctx, const struct reply_event *ev)
         break;
     }
     buf_char(out, '}');
-    put_noted(s->ch, out);
+    put_noted(s->ch, false, out);
     api_chunk_end(s->ch, NULL, out);
 }
 
+/* The hot path of streams: one of these a token and client. Where all is content a piece is a
+ * chunk, also one without text, which is there for its token. */
 void api_reply_piece(struct api_choice *ch, const struct api_piece *p, struct buf *out)
 {
     struct sink s = {ch, out};
     note_token(ch, p->token);
-    api_reply_feed(ch, p, on_event, &s);
+    if (ch->reply)
+        api_reply_feed(ch, p, on_event, &s);
+    else
+        on_event(&s, &(struct reply_event){.kind = REPLY_CONTENT, .text = p->text, .n = p->len});
 }
 
+/* An empty delta carries the reason, as clients expect. */
 void api_reply_close(struct api_choice *ch, struct buf *out)
 {
     struct sink s = {ch, out};
-    end_reply(ch, on_event, &s);
+    api_reply_end(ch, on_event, &s);
     api_chunk_begin(ch, out);
     buf_str(out, ",\"delta\":{}");
-    put_noted(ch, out);
+    if (ch->reply)
+        put_noted(ch, false, out);
+    else
+        buf_str(out, ",\"logprobs\":null"); /* each piece had its token's */
     api_chunk_end(ch, api_reply_finish_name(ch), out);
 }
 
@@ -408,12 +414,12 @@ void api_reply_whole(struct api_choice *ch, struct buf *out)
         note_token(ch, p.token);
         api_reply_feed(ch, &p, gather, &parts);
     }
-    end_reply(ch, gather, &parts);
+    api_reply_end(ch, gather, &parts);
     close_call(&parts);
     buf_str(out, "{\"index\":");
     api_put_int(out, ch->index);
     put_message(&parts, out);
-    put_noted(ch, out);
+    put_noted(ch, ch->call->logprobs, out);
     buf_str(out, ",\"finish_reason\":\"");
     buf_str(out, api_reply_finish_name(ch));
     buf_str(out, "\"}");

@@ -53,7 +53,7 @@ const char *api_reply_finish_name(const struct api_choice *ch);
 void api_reply_feed(struct api_choice *ch, const struct api_piece *p, reply_event_fn fn, void *ctx);
 void api_reply_end(struct api_choice *ch, reply_event_fn fn, void *ctx);
 
-/* OpenAI's chat chunks and message, of a choice with a reply (chat.c has those without). */
+/* OpenAI's chat chunks and message. */
 void api_reply_piece(struct api_choice *ch, const struct api_piece *p, struct buf *out);
 void api_reply_close(struct api_choice *ch, struct buf *out);
 void api_reply_whole(struct api_choice *ch, struct buf *out);
