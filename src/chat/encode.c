@@ -1,7 +1,7 @@
 #include "chat/encode.h"
 
 #include "base/mem.h"
-#include "chat/turn.h"
+#include "chat/internal.h"
 
 #include <jansson.h>
 #include <stdlib.h>

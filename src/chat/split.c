@@ -1,4 +1,4 @@
-#include "chat/split.h"
+#include "chat/internal.h"
 
 #include <jansson.h>
 #include <string.h>

@@ -2,9 +2,7 @@
  * text, names on results; and many know nothing of tools. For those the calls and results become
  * texts in the manner of Hermes, which most models have seen, and the tools are listed before the
  * conversation. */
-#include "chat/turn.h"
-
-#include "chat/split.h"
+#include "chat/internal.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -7,7 +7,6 @@
 
 #include "backend/async.h"
 #include "engine/engine.h"
-#include "engine/lines.h"
 #include "engine/stop.h"
 #include "engine/thought.h"
 #include "sched/sched.h"

@@ -1,7 +1,8 @@
-/* Stop strings: found in output that arrives in pieces, without ever showing the beginning of one.
+/* Ends that the output itself brings: a stop string, or a line with too little indentation.
  *
- * One Knuth-Morris-Pratt automaton a string, advanced byte by byte; the longest partial match at
- * the end of the output is what has to be held back. Constant time a byte, and no copy of the
+ * Stop strings are found in output that arrives in pieces, without ever showing the beginning of
+ * one. One Knuth-Morris-Pratt automaton a string, advanced byte by byte; the longest partial match
+ * at the end of the output is what has to be held back. Constant time a byte, and no copy of the
  * output is kept. Source: Knuth, Morris, Pratt 1977. */
 #ifndef WEIR_ENGINE_STOP_H
 #define WEIR_ENGINE_STOP_H
@@ -30,5 +31,19 @@ bool stop_feed(
 
 /* How many of the last bytes may yet become part of a stop string. */
 size_t stop_held(const struct stop_matcher *s);
+
+/* Lines, for ends by too little indentation and by too much time:
+ *
+ *      "    if x:\n        return 1\n\ndef"     min_indent 4: ends at the second newline
+ */
+struct lines {
+    bool in_indent; /* at the beginning of a line, behind n_indent spaces and tabs */
+    uint32_t n_indent;
+};
+
+/* The output goes on with bytes[n]. Where a line that is not the first begins with less than
+ * min_indent, *at is the offset in `bytes` of what follows its spaces, and the answer is true.
+ * Allocates: never. */
+bool lines_feed(struct lines *l, const char *bytes, size_t n, uint32_t min_indent, size_t *at);
 
 #endif

@@ -8,6 +8,8 @@
 
 #include "chat/jinja/value.h"
 
+struct json_t;
+
 struct jkeyword {
     const struct jstr *name;
     struct jval value;
@@ -41,7 +43,7 @@ struct jval jbuiltin_call(struct jrun *r,
                           struct jval self,
                           const struct jargs *args);
 
-/* ---- what several of them share (arguments.c) ---- */
+/* ---- what several of them share (call.c) ---- */
 
 int64_t jarg_int(struct jrun *r, struct jval v, int64_t missing);
 bool jarg_bool(struct jrun *r, struct jval v, bool missing);
@@ -64,13 +66,40 @@ struct jval jval_add(struct jrun *r, struct jval a, struct jval b);  /* strings 
 struct jval jval_plus(struct jrun *r, struct jval a, struct jval b); /* anything */
 struct jval jval_call(struct jrun *r, struct jval callee, const struct jargs *args);
 const struct jstr *jstr_escape(struct jrun *r, const struct jstr *s); /* HTML */
-/* template % values, as Python's str % (percent.c) */
+/* template % values, as Python's str % (format.c) */
 struct jval jval_percent(struct jrun *r, const struct jstr *format, struct jval values);
 /* format.format(...) (format.c) */
 struct jval jval_format(struct jrun *r, const struct jstr *format, const struct jargs *args);
 /* One value by a format spec: "08.3f"; the empty one is str(). */
 void jval_format_spec(struct jsb *b, struct jval v, const struct jstr *spec);
-/* json.dumps (tojson.c). */
+/* json.dumps (json.c). */
 struct jval jval_tojson(struct jrun *r, struct jval v, const struct jval *a);
+/* A copy of jansson's value, whose texts and numbers are trusted or input; of a "role", the usual
+ * names are trusted. (json.c) */
+struct jval jval_from_json(struct jrun *r, const struct json_t *v, bool trusted);
+
+/* ---- numbers from text, as Python's int() and float() read them (numbers.c) ---- */
+
+/* False if s is no number. Base 0 or 2 to 36; fails for integers of more than 64 bits. */
+bool jnumber_parse_int(struct jrun *r, const struct jstr *s, int64_t base, int64_t *out);
+bool jnumber_parse_float(struct jrun *r, const struct jstr *s, double *out);
+/* A decimal that printf wrote, in whatever locale. */
+double jnumber_of(const char *s);
+
+/* ---- how a value is written: what format specs and the conversions of % share (spec.c) ---- */
+
+struct jspec {
+    const struct jstr *fill; /* one character */
+    char align;              /* '<' '>' '=' '^', 0: the type's own */
+    char sign;               /* '+' '-' ' ', 0 */
+    char group;              /* ',' '_', 0 */
+    char type;               /* 0: none */
+    bool alternate;
+    int64_t width, precision; /* -1: none */
+};
+
+void jspec_put_padded(struct jsb *b, const struct jspec *f, const struct jstr *s, char align);
+void jspec_put_int(struct jsb *b, const struct jspec *f, int64_t i, bool trusted);
+void jspec_put_float(struct jsb *b, const struct jspec *f, double v, bool trusted);
 
 #endif

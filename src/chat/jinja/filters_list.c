@@ -1,6 +1,5 @@
 /* Filters on things that have items. */
 #include "chat/jinja/builtins.h"
-#include "chat/jinja/sort.h"
 #include "chat/jinja/unicode.h"
 
 #include <string.h>
@@ -203,6 +202,45 @@ static struct jval filter_join(struct jrun *r, struct jval v, const struct jval 
     return jval_str(jsb_done(&b));
 }
 
+/* ---- sorting ---- */
+
+struct keyed {
+    struct jval key, item;
+};
+
+/* Merge [0, mid) and [mid, n); the second goes first only where it must. */
+static void merge(
+    struct jrun *r, struct keyed *items, struct keyed *room, size_t mid, size_t n, bool down)
+{
+    size_t a = 0, b = mid, to = 0;
+    while (a < mid && b < n) {
+        bool second = down ? jval_less(r, items[a].key, items[b].key)
+                           : jval_less(r, items[b].key, items[a].key);
+        room[to++] = items[second ? b++ : a++];
+    }
+    while (a < mid)
+        room[to++] = items[a++];
+    while (b < n)
+        room[to++] = items[b++];
+    memcpy(items, room, n * sizeof *items);
+}
+
+static void sort(struct jrun *r, struct keyed *items, struct keyed *room, size_t n, bool down)
+{
+    if (n < 2)
+        return;
+    sort(r, items, room, n / 2, down);
+    sort(r, items + n / 2, room, n - n / 2, down);
+    merge(r, items, room, n / 2, n, down);
+}
+
+/* In place, stable, by Python's <; fails where keys cannot be compared. `down`: the largest first,
+ * equal ones in order. */
+static void sort_keyed(struct jrun *r, struct keyed *items, size_t n, bool down)
+{
+    sort(r, items, jrun_alloc_n(r, n, sizeof *items), n, down);
+}
+
 /* ---- lists of them ---- */
 
 static struct jval filter_list(struct jrun *r, struct jval v, const struct jval *a)
@@ -216,11 +254,11 @@ static struct jval filter_sort(struct jrun *r, struct jval v, const struct jval 
 {
     bool ignore_case = !jarg_bool(r, a[1], false);
     const struct jlist *l = jval_items(r, v);
-    struct jkeyed *items = jrun_alloc_n(r, l->n, sizeof *items);
+    struct keyed *items = jrun_alloc_n(r, l->n, sizeof *items);
     struct jval *sorted = jrun_alloc_n(r, l->n, sizeof *sorted);
     for (size_t i = 0; i < l->n; i++)
-        items[i] = (struct jkeyed){get_several(r, a[2], ignore_case, l->items[i]), l->items[i]};
-    jsort(r, items, l->n, jarg_bool(r, a[0], false));
+        items[i] = (struct keyed){get_several(r, a[2], ignore_case, l->items[i]), l->items[i]};
+    sort_keyed(r, items, l->n, jarg_bool(r, a[0], false));
     for (size_t i = 0; i < l->n; i++)
         sorted[i] = items[i].item;
     return jval_list(r, sorted, l->n);
@@ -238,16 +276,16 @@ static struct jval filter_dictsort(struct jrun *r, struct jval v, const struct j
     if (v.kind != J_DICT)
         jrun_fail(r, "'%s' object has no attribute 'items'", jval_type(v));
     size_t n = v.dict->n;
-    struct jkeyed *items = jrun_alloc_n(r, n, sizeof *items);
+    struct keyed *items = jrun_alloc_n(r, n, sizeof *items);
     struct jval *sorted = jrun_alloc_n(r, n, sizeof *sorted);
     for (size_t i = 0; i < n; i++) {
         const struct jpair *p = &v.dict->pairs[i];
         struct jval key = by_value ? p->value : p->key;
         if (ignore_case && key.kind == J_STR)
             key = jval_str(juni_to_case(r, key.s, JCASE_LOWER));
-        items[i] = (struct jkeyed){key, jval_pair(r, p->key, p->value)};
+        items[i] = (struct keyed){key, jval_pair(r, p->key, p->value)};
     }
-    jsort(r, items, n, jarg_bool(r, a[2], false));
+    sort_keyed(r, items, n, jarg_bool(r, a[2], false));
     for (size_t i = 0; i < n; i++)
         sorted[i] = items[i].item;
     return jval_list(r, sorted, n);
@@ -269,7 +307,7 @@ static struct jval filter_unique(struct jrun *r, struct jval v, const struct jva
     return jval_iter(r, kept.items, kept.n, "generator");
 }
 
-static struct jval group_of(struct jrun *r, struct jval key, const struct jkeyed *items, size_t n)
+static struct jval group_of(struct jrun *r, struct jval key, const struct keyed *items, size_t n)
 {
     struct jval *list = jrun_alloc_n(r, n, sizeof *list);
     for (size_t i = 0; i < n; i++)
@@ -287,11 +325,11 @@ static struct jval filter_groupby(struct jrun *r, struct jval v, const struct jv
     struct getter g = make_getter(r, a[0], ignore_case);
     g.fallback = a[1].kind == J_NONE ? g.fallback : a[1];
     const struct jlist *l = jval_items(r, v);
-    struct jkeyed *items = jrun_alloc_n(r, l->n, sizeof *items);
+    struct keyed *items = jrun_alloc_n(r, l->n, sizeof *items);
     struct jitems groups = {0};
     for (size_t i = 0; i < l->n; i++)
-        items[i] = (struct jkeyed){get(r, &g, l->items[i]), l->items[i]};
-    jsort(r, items, l->n, false);
+        items[i] = (struct keyed){get(r, &g, l->items[i]), l->items[i]};
+    sort_keyed(r, items, l->n, false);
     g.ignore_case = false;
     for (size_t i = 0, end; i < l->n; i = end) {
         for (end = i + 1; end < l->n && jval_eq(r, items[i].key, items[end].key);)

@@ -1,6 +1,5 @@
 /* Filters on numbers and on values of any kind, and the table of all filters. */
 #include "chat/jinja/builtins.h"
-#include "chat/jinja/numbers.h"
 #include "chat/jinja/strings.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* str.format() and the % operator. */
-#include "chat/jinja/spec.h"
+#include "chat/jinja/builtins.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "chat/jinja/builtins.h"
 #include "chat/jinja/eval.h"
-#include "chat/jinja/json.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,6 +1,4 @@
 /* JSON in, from jansson's values, and out, as Python's json.dumps writes it. */
-#include "chat/jinja/json.h"
-
 #include "chat/jinja/builtins.h"
 
 #include <jansson.h>

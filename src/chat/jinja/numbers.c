@@ -1,5 +1,4 @@
-#include "chat/jinja/numbers.h"
-
+#include "chat/jinja/builtins.h"
 #include "chat/jinja/strings.h"
 #include "chat/jinja/unicode.h"
 

@@ -1,6 +1,5 @@
 /* One value by a format spec: [[fill]align][sign][#][0][width][,][.precision][type]. */
-#include "chat/jinja/spec.h"
-
+#include "chat/jinja/builtins.h"
 #include "chat/jinja/strings.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Indentation of lines, against a look at the whole text, over random texts cut at random places.
  */
-#include "engine/lines.h"
+#include "engine/stop.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
