@@ -185,67 +185,66 @@ const json_t *reply_resolve(const json_t *root, const json_t *schema)
     return schema;
 }
 
-/* The schema of a property, by the schema itself or what it is made of. *left more are looked at:
- * options that refer to one another are many more than they are long. */
-static const json_t *find_property(
-    const json_t *root, const json_t *schema, const char *key, int depth, uint32_t *left)
-{
-    static const char *const parts[] = {"allOf", "anyOf", "oneOf"}, *const more[] = {"then",
-                                                                                     "else"};
-    if (*left == 0)
-        return NULL;
-    --*left;
-    schema = reply_resolve(root, schema);
-    const json_t *found = json_object_get(json_object_get(schema, "properties"), key);
-    for (size_t k = 0; k < 3 && !found && depth > 0; k++) {
-        const json_t *list = json_object_get(schema, parts[k]);
-        for (size_t i = 0; i < json_array_size(list) && !found; i++)
-            found = find_property(root, json_array_get(list, i), key, depth - 1, left);
-    }
-    for (size_t k = 0; k < 2 && !found && depth > 0; k++)
-        if (json_object_get(schema, more[k]))
-            found = find_property(root, json_object_get(schema, more[k]), key, depth - 1, left);
-    return found ? reply_resolve(root, found) : NULL;
-}
-
 enum { FIND_DEPTH = 4 };
 
-/* The order is find_property's, so the first of a name is what that finds. */
-static void gather_properties(
-    const json_t *root, const json_t *schema, int depth, uint32_t *left, json_t *all)
+/* A search for properties in a schema or in what it is made of. */
+struct search {
+    const json_t *root;
+    const char *key;     /* the property's name; NULL: all of them */
+    uint32_t left;       /* more schemas to look at: options that refer to one another are many more
+                            than they are long */
+    const json_t *found; /* the first with the name */
+    json_t *all;         /* the first of each name, without a name */
+};
+
+/* What a property found `depth` above the last level refers to. */
+static const json_t *resolve_found(const struct search *s, const json_t *found, int depth)
+{
+    for (int i = depth; i <= FIND_DEPTH; i++)
+        found = reply_resolve(s->root, found);
+    return found;
+}
+
+static void search_own(struct search *s, const json_t *properties, int depth)
+{
+    const char *key;
+    json_t *v;
+    if (s->key) {
+        v = json_object_get(properties, s->key);
+        s->found = v ? resolve_found(s, v, depth) : NULL;
+        return;
+    }
+    json_object_foreach((json_t *)properties, key, v)
+    {
+        if (!json_object_get(s->all, key))
+            json_object_set(s->all, key, (json_t *)resolve_found(s, v, depth));
+    }
+}
+
+static void search(struct search *s, const json_t *schema, int depth)
 {
     static const char *const parts[] = {"allOf", "anyOf", "oneOf"}, *const more[] = {"then",
                                                                                      "else"};
-    const char *key;
-    json_t *v;
-    if (*left == 0)
+    if (s->left == 0 || s->found)
         return;
-    --*left;
-    schema = reply_resolve(root, schema);
-    json_object_foreach(json_object_get(schema, "properties"), key, v)
-    {
-        const json_t *found = v;
-        for (int i = depth; i <= FIND_DEPTH; i++)
-            found = reply_resolve(root, found);
-        if (!json_object_get(all, key))
-            json_object_set(all, key, (json_t *)found);
-    }
+    s->left--;
+    schema = reply_resolve(s->root, schema);
+    search_own(s, json_object_get(schema, "properties"), depth);
     for (size_t k = 0; k < 3 && depth > 0; k++) {
         const json_t *list = json_object_get(schema, parts[k]);
         for (size_t i = 0; i < json_array_size(list); i++)
-            gather_properties(root, json_array_get(list, i), depth - 1, left, all);
+            search(s, json_array_get(list, i), depth - 1);
     }
     for (size_t k = 0; k < 2 && depth > 0; k++)
         if (json_object_get(schema, more[k]))
-            gather_properties(root, json_object_get(schema, more[k]), depth - 1, left, all);
+            search(s, json_object_get(schema, more[k]), depth - 1);
 }
 
 json_t *reply_all_properties(const json_t *root)
 {
-    uint32_t left = REPLY_MAX_SCHEMAS;
-    json_t *all = json_object();
-    gather_properties(root, root, FIND_DEPTH, &left, all);
-    return all;
+    struct search s = {.root = root, .left = REPLY_MAX_SCHEMAS, .all = json_object()};
+    search(&s, root, FIND_DEPTH);
+    return s.all;
 }
 
 const json_t *reply_parameters(const struct reply_parser *p, const char *tool)
@@ -255,9 +254,9 @@ const json_t *reply_parameters(const struct reply_parser *p, const char *tool)
 
 const json_t *reply_parameter(const struct reply_parser *p, const char *tool, const char *key)
 {
-    const json_t *root = reply_parameters(p, tool);
-    uint32_t left = REPLY_MAX_SCHEMAS;
-    return find_property(root, root, key, FIND_DEPTH, &left);
+    struct search s = {.root = reply_parameters(p, tool), .key = key, .left = REPLY_MAX_SCHEMAS};
+    search(&s, s.root, FIND_DEPTH);
+    return s.found;
 }
 
 /* ---- marks ---- */
