@@ -351,10 +351,10 @@ static void put_choice(struct api_choice *ch, struct buf *out)
     buf_str(out, ",\"text\":\"");
     if (c->echo) {
         const struct buf *text = take_echo(ch, &l);
-        api_put_escaped(out, text->data, text->len);
+        json_text_escape(out, text->data, text->len);
     }
     while (api_next_piece(ch, &p)) {
-        api_put_escaped(out, p.text, p.len);
+        json_text_escape(out, p.text, p.len);
         if (c->logprobs)
             add_piece_logprob(ch, p.token, &l);
         if (c->return_tokens && p.token >= 0) {

@@ -4,7 +4,6 @@
  * as a 400 with its place in the body. Its strings carry no NUL, so they serve as C strings too. */
 #include "api/json.h"
 
-#include "base/json_text.h"
 #include "base/utf8.h"
 
 #include <math.h>
@@ -200,47 +199,10 @@ enum err api_get_str(const json_t *o, const char *name, struct gguf_str *out, st
     return OK;
 }
 
-/* Bytes that cannot stand for themselves inside a JSON string. */
-static inline bool needs_escape(unsigned char c)
-{
-    return c < 0x20 || c == '"' || c == '\\';
-}
-
-/* The short form where JSON has one, else \u00xx. */
-static void put_escape(struct buf *b, unsigned char c)
-{
-    static const char hex[] = "0123456789abcdef";
-    char s[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
-    const char *from = "\"\\\n\r\t\b\f", *to = "\"\\nrtbf";
-    const char *at = strchr(from, c);
-    if (c != 0 && at) {
-        s[1] = to[at - from];
-        buf_add(b, s, 2);
-    } else {
-        buf_add(b, s, 6);
-    }
-}
-
-/* Text is mostly free of escapes, so it is copied in runs. */
-void api_put_escaped(struct buf *b, const char *s, size_t n)
-{
-    size_t from = 0;
-    if (n == 0)
-        return;
-    for (size_t i = 0; i < n; i++) {
-        if (!needs_escape((unsigned char)s[i]))
-            continue;
-        buf_add(b, s + from, i - from);
-        put_escape(b, (unsigned char)s[i]);
-        from = i + 1;
-    }
-    buf_add(b, s + from, n - from);
-}
-
 void api_put_str(struct buf *b, const char *s, size_t n)
 {
     buf_char(b, '"');
-    api_put_escaped(b, s, n);
+    json_text_escape(b, s, n);
     buf_char(b, '"');
 }
 

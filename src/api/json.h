@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/json_text.h"
 #include "gguf/gguf.h"
 
 #include <jansson.h>
@@ -68,9 +69,8 @@ enum err api_int_of(const json_t *v,
                     int64_t *out,
                     struct err_info *e) WEIR_MUST_USE;
 
-/* s as a JSON string with its quotes, or only what goes between them. s is valid UTF-8. */
+/* s as a JSON string with its quotes (without: json_text_escape). s is valid UTF-8. */
 void api_put_str(struct buf *b, const char *s, size_t n);
-void api_put_escaped(struct buf *b, const char *s, size_t n);
 /* The same for any bytes: what is not UTF-8 becomes U+FFFD. */
 void api_put_text(struct buf *b, const char *s, size_t n);
 

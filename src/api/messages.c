@@ -287,7 +287,7 @@ static void gather(void *ctx, const struct reply_event *ev)
     case REPLY_REASONING:
         if (t->open != kind)
             begin_block(t, kind, ev);
-        api_put_escaped(&t->blocks, ev->text, ev->n);
+        json_text_escape(&t->blocks, ev->text, ev->n);
         break;
     case REPLY_CALL_BEGIN:
         begin_block(t, BLOCK_TOOL, ev);

@@ -188,7 +188,7 @@ static void put_choice(struct api_choice *ch, struct buf *out)
     buf_printf(&all, "{\"index\":%u,\"content\":\"", ch->index);
     while (api_next_piece(ch, &p)) {
         *has_new_line(ch) |= p.len > 0 && memchr(p.text, '\n', p.len);
-        api_put_escaped(&all, p.text, p.len);
+        json_text_escape(&all, p.text, p.len);
         if (p.token < 0)
             continue;
         buf_str(&tokens, tokens.len ? "," : "");

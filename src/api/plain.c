@@ -211,7 +211,7 @@ static void put_result(struct api_choice *ch, struct buf *out)
     for (uint32_t i = 0; i < n_prompt && !s->bare; i++)
         buf_printf(out, "%s%d", i ? "," : "", ids[i]);
     while (api_next_piece(ch, &p)) {
-        api_put_escaped(&text, p.text, p.len);
+        json_text_escape(&text, p.text, p.len);
         if (p.token < 0)
             continue;
         buf_printf(out,
@@ -222,7 +222,7 @@ static void put_result(struct api_choice *ch, struct buf *out)
     }
     buf_str(out, "],\"text\":\"");
     if (!s->bare)
-        api_put_escaped(out, prompt->data, prompt->len);
+        json_text_escape(out, prompt->data, prompt->len);
     buf_add(out, text.data, text.len);
     buf_printf(out, "\",\"num_generated\":%u", n);
     s->n_generated += n;

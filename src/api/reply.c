@@ -363,10 +363,10 @@ static void gather(void *ctx, const struct reply_event *ev)
     struct parts *p = ctx;
     switch (ev->kind) {
     case REPLY_CONTENT:
-        api_put_escaped(&p->content, ev->text, ev->n);
+        json_text_escape(&p->content, ev->text, ev->n);
         break;
     case REPLY_REASONING:
-        api_put_escaped(&p->reasoning, ev->text, ev->n);
+        json_text_escape(&p->reasoning, ev->text, ev->n);
         break;
     case REPLY_CALL_BEGIN:
         close_call(p);
@@ -375,7 +375,7 @@ static void gather(void *ctx, const struct reply_event *ev)
         p->open = true;
         break;
     case REPLY_CALL_ARGUMENTS:
-        api_put_escaped(&p->calls, ev->text, ev->n);
+        json_text_escape(&p->calls, ev->text, ev->n);
         break;
     case REPLY_CALL_END:
         break;

@@ -295,7 +295,7 @@ static void add_text(const struct sink *s, const struct reply_event *ev)
     struct responses *r = s->call->state;
     struct buf *out = s->out;
     bool message = r->open == ITEM_MESSAGE;
-    api_put_escaped(&r->text, ev->text, ev->n);
+    json_text_escape(&r->text, ev->text, ev->n);
     if (out) {
         begin_text_event(r, false, out);
         buf_str(out, ",\"delta\":");
@@ -333,7 +333,7 @@ static void on_event(void *ctx, const struct reply_event *ev)
         break;
     case REPLY_CALL_BEGIN:
         buf_clear(&r->name);
-        api_put_escaped(&r->name, ev->text, ev->n);
+        json_text_escape(&r->name, ev->text, ev->n);
         api_reply_call_id(s->call, ev, "call_", r->call_id);
         begin_item(r, ITEM_CALL, s->out);
         break;

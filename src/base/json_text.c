@@ -60,3 +60,40 @@ bool json_text_widen(const char *s, size_t n, struct buf *out)
     buf_add(out, s + done, n - done);
     return true;
 }
+
+/* Bytes that cannot stand for themselves inside a JSON string. */
+static inline bool needs_escape(unsigned char c)
+{
+    return c < 0x20 || c == '"' || c == '\\';
+}
+
+/* The short form where JSON has one, else \u00xx. */
+static void put_escape(struct buf *out, unsigned char c)
+{
+    static const char hex[] = "0123456789abcdef";
+    char s[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+    const char *from = "\"\\\n\r\t\b\f", *to = "\"\\nrtbf";
+    const char *at = strchr(from, c);
+    if (c != 0 && at) {
+        s[1] = to[at - from];
+        buf_add(out, s, 2);
+    } else {
+        buf_add(out, s, 6);
+    }
+}
+
+/* Text is mostly free of escapes, so it is copied in runs. */
+void json_text_escape(struct buf *out, const char *s, size_t n)
+{
+    size_t from = 0;
+    if (n == 0)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        if (!needs_escape((unsigned char)s[i]))
+            continue;
+        buf_add(out, s + from, i - from);
+        put_escape(out, (unsigned char)s[i]);
+        from = i + 1;
+    }
+    buf_add(out, s + from, n - from);
+}

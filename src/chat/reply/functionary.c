@@ -92,7 +92,7 @@ static bool arguments_byte(struct reply_parser *p, char c)
 static bool code_byte(struct reply_parser *p, char c)
 {
     struct buf escaped = {0};
-    json_escape_add(&escaped, &c, 1);
+    json_text_escape(&escaped, &c, 1);
     reply_arguments(p, escaped.data, escaped.len);
     buf_deinit(&escaped);
     return true;

@@ -15,7 +15,7 @@
 #ifndef WEIR_CHAT_REPLY_INTERNAL_H
 #define WEIR_CHAT_REPLY_INTERNAL_H
 
-#include "base/buf.h"
+#include "base/json_text.h"
 #include "chat/reply.h"
 
 #include <jansson.h>
@@ -47,9 +47,6 @@ struct json_unescape {
 
 /* Append what c completes. True at the closing quote. What is no escape stays as it is. */
 bool json_unescape_byte(struct json_unescape *u, char c, struct buf *out);
-
-/* s as the inside of a JSON string. */
-void json_escape_add(struct buf *out, const char *s, size_t n);
 
 bool reply_is_space(char c);
 

@@ -193,7 +193,7 @@ static bool wants_key(const struct reply_parser *p)
 static void put_text(struct reply_parser *p, const char *s, size_t n)
 {
     struct buf escaped = {0};
-    json_escape_add(&escaped, s, n);
+    json_text_escape(&escaped, s, n);
     reply_arguments(p, escaped.data, escaped.len);
     buf_deinit(&escaped);
 }

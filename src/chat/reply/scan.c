@@ -132,23 +132,3 @@ bool json_unescape_byte(struct json_unescape *u, char c, struct buf *out)
         buf_char(out, c);
     return c == '"';
 }
-
-void json_escape_add(struct buf *out, const char *s, size_t n)
-{
-    static const char digits[] = "0123456789abcdef";
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)s[i];
-        if (c == '"' || c == '\\') {
-            buf_char(out, '\\');
-            buf_char(out, (char)c);
-        } else if (c == '\n') {
-            buf_str(out, "\\n");
-        } else if (c < 0x20) {
-            buf_str(out, "\\u00");
-            buf_char(out, digits[c >> 4]);
-            buf_char(out, digits[c & 15]);
-        } else {
-            buf_char(out, (char)c);
-        }
-    }
-}

@@ -80,7 +80,7 @@ static const json_t *schema_of(struct reply_parser *p)
 static void put_string(struct reply_parser *p, const char *s, size_t n)
 {
     struct buf escaped = {0};
-    json_escape_add(&escaped, s, n);
+    json_text_escape(&escaped, s, n);
     reply_arguments(p, escaped.data, escaped.len);
     buf_deinit(&escaped);
 }

@@ -221,7 +221,7 @@ void reply_value_json(
         buf_str(out, word);
     } else if (!from_python(root, schema, s, n, out)) {
         buf_char(out, '"');
-        json_escape_add(out, s, n);
+        json_text_escape(out, s, n);
         buf_char(out, '"');
     }
 }

@@ -62,12 +62,24 @@ static void test_bounds(void **state)
     }
 }
 
+static void test_escape(void **state)
+{
+    (void)state;
+    struct buf b = {0};
+    json_text_escape(&b, "", 0);
+    assert_int_equal(b.len, 0);
+    json_text_escape(&b, "a\0\x1f\"\\/\n\r\t\b\f\x7f\xc3\xa9", 14);
+    assert_string_equal(buf_cstr(&b), "a\\u0000\\u001f\\\"\\\\/\\n\\r\\t\\b\\f\x7f\xc3\xa9");
+    buf_deinit(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_long),
         cmocka_unit_test(test_others),
         cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_escape),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
