@@ -345,8 +345,9 @@ void api_put_model(const struct api_call *c, struct buf *out); /* its object */
 void api_field_model(const struct api_call *c, const char *name, struct buf *out);
 void api_metrics(struct api_call *c, const struct api_input *in);      /* metrics.c */
 void api_metrics_llama(const struct engine_stats *s, struct buf *out); /* metrics_llama.c */
-void api_kv(struct api_call *c, const struct api_input *in);           /* kv.c */
-void api_tokenize(struct api_call *c, const struct api_input *in);     /* tokenize.c */
+void api_put_figure(struct buf *out, double v); /* a value of /metrics, whole where it is */
+void api_kv(struct api_call *c, const struct api_input *in);       /* kv.c */
+void api_tokenize(struct api_call *c, const struct api_input *in); /* tokenize.c */
 void api_detokenize(struct api_call *c, const struct api_input *in);
 void api_apply_template(struct api_call *c, const struct api_input *in);
 void api_props(struct api_call *c, const struct api_input *in); /* props.c */

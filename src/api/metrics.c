@@ -10,15 +10,15 @@
 
 static void head(struct buf *out, const char *name, const char *type, const char *help)
 {
-    buf_str(out, "# HELP weir_");
-    buf_str(out, name);
-    buf_char(out, ' ');
-    buf_str(out, help);
-    buf_str(out, "\n# TYPE weir_");
-    buf_str(out, name);
-    buf_char(out, ' ');
-    buf_str(out, type);
-    buf_char(out, '\n');
+    buf_printf(out, "# HELP weir_%s %s\n# TYPE weir_%s %s\n", name, help, name, type);
+}
+
+void api_put_figure(struct buf *out, double v)
+{
+    if (v == floor(v) && fabs(v) < 9e15)
+        api_put_int(out, (int64_t)v);
+    else
+        api_put_double(out, v);
 }
 
 /* One sample; `rest` follows the name: a suffix, labels or nothing. */
@@ -28,10 +28,7 @@ static void sample(struct buf *out, const char *name, const char *rest, double v
     buf_str(out, name);
     buf_str(out, rest);
     buf_char(out, ' ');
-    if (v == floor(v) && fabs(v) < 9e15)
-        api_put_int(out, (int64_t)v);
-    else
-        api_put_double(out, v);
+    api_put_figure(out, v);
     buf_char(out, '\n');
 }
 
@@ -336,40 +333,27 @@ static void by_class(struct buf *out,
                      const char *name,
                      const char *type,
                      const char *help,
-                     uint64_t (*value)(const struct gpu_class_stats *c))
+                     double (*value)(const struct gpu_class_stats *c))
 {
     char label[64];
     head(out, name, type, help);
     for (int c = 0; c < N_GPU_CLASSES; c++) {
         snprintf(label, sizeof label, "{class=\"%s\"}", gpu_class_name((enum gpu_class)c));
-        sample(out, name, label, (double)value(&g->classes[c]));
+        sample(out, name, label, value(&g->classes[c]));
     }
 }
 
-static uint64_t class_borrows(const struct gpu_class_stats *c)
-{
-    return c->borrows;
-}
-
-static uint64_t class_returns(const struct gpu_class_stats *c)
-{
-    return c->returns;
-}
-
-static uint64_t class_allocations(const struct gpu_class_stats *c)
-{
-    return c->allocations;
-}
-
-static uint64_t class_held(const struct gpu_class_stats *c)
-{
-    return c->held;
-}
-
-static uint64_t class_peak(const struct gpu_class_stats *c)
-{
-    return c->peak;
-}
+#define CLASS_FIGURE(field)                                                                        \
+    static double class_##field(const struct gpu_class_stats *c)                                   \
+    {                                                                                              \
+        return (double)c->field;                                                                   \
+    }
+CLASS_FIGURE(borrows)
+CLASS_FIGURE(returns)
+CLASS_FIGURE(allocations)
+CLASS_FIGURE(held)
+CLASS_FIGURE(peak)
+#undef CLASS_FIGURE
 
 static void gpu_queue(const struct gpu_stats *g, struct buf *out)
 {

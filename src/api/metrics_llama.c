@@ -2,8 +2,6 @@
  * figure means what it does there; weir_... says the same more finely (metrics.c). */
 #include "api/call.h"
 
-#include <math.h>
-
 enum kind { COUNTER, GAUGE };
 
 struct figure {
@@ -21,10 +19,7 @@ static void put(const struct figure *f, struct buf *out)
                f->name,
                f->kind == GAUGE ? "gauge" : "counter",
                f->name);
-    if (f->value == floor(f->value) && f->value < 9e15)
-        api_put_int(out, (int64_t)f->value);
-    else
-        api_put_double(out, f->value);
+    api_put_figure(out, f->value);
     buf_char(out, '\n');
 }
 
