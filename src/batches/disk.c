@@ -1,4 +1,5 @@
 /* Folders, and small files that are there whole or not at all. */
+#include "base/mem.h"
 #include "batches/internal.h"
 
 #include <dirent.h>
@@ -107,6 +108,69 @@ enum err disk_read_json(int fd, const char *name, json_t **out, struct err_info 
     }
     *out = v;
     return OK;
+}
+
+static json_t *value_of(const struct disk_field *f, const void *from)
+{
+    const void *at = (const char *)from + f->at;
+    switch (f->kind) {
+    case DISK_TEXT:
+        return json_string(at);
+    case DISK_OWN:
+        return json_string(*(char *const *)at);
+    case DISK_COUNT:
+        return json_integer(*(const uint32_t *)at);
+    case DISK_LONG:
+        return json_integer(*(const int64_t *)at);
+    case DISK_JSON:
+        break;
+    }
+    return json_incref(*(json_t *const *)at);
+}
+
+json_t *disk_pack(const struct disk_field *fields, size_t n, const void *from)
+{
+    json_t *v = json_object();
+    for (size_t i = 0; v && i < n; i++) {
+        if (json_object_set_new(v, fields[i].name, value_of(&fields[i], from)) != 0) {
+            json_decref(v);
+            v = NULL;
+        }
+    }
+    return v;
+}
+
+static bool read_field(const struct disk_field *f, json_t *v, void *to)
+{
+    void *at = (char *)to + f->at;
+    switch (f->kind) {
+    case DISK_TEXT:
+        if (json_is_string(v))
+            snprintf(at, f->cap, "%s", json_string_value(v));
+        return json_is_string(v);
+    case DISK_OWN:
+        if (json_is_string(v))
+            *(char **)at = mem_strdup(json_string_value(v));
+        return json_is_string(v);
+    case DISK_COUNT:
+        *(uint32_t *)at = (uint32_t)json_integer_value(v);
+        return json_is_integer(v);
+    case DISK_LONG:
+        *(int64_t *)at = json_integer_value(v);
+        return json_is_integer(v);
+    case DISK_JSON:
+        break;
+    }
+    *(json_t **)at = json_incref(v);
+    return v;
+}
+
+bool disk_unpack(const struct disk_field *fields, size_t n, const json_t *v, void *to)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!read_field(&fields[i], json_object_get(v, fields[i].name), to))
+            return false;
+    return true;
 }
 
 enum err disk_each(int fd,

@@ -42,27 +42,23 @@ struct batch_file *files_find(const struct batches *b, const char *id, const cha
     return (struct batch_file *)index_find(&b->files, id, owner);
 }
 
+static const struct disk_field fields[] = {
+    DISK_FIELD("id", DISK_TEXT, batch_file, entry.id),
+    DISK_FIELD("filename", DISK_OWN, batch_file, name),
+    DISK_FIELD("purpose", DISK_TEXT, batch_file, purpose),
+    DISK_FIELD("owner", DISK_OWN, batch_file, entry.owner),
+    DISK_FIELD("bytes", DISK_LONG, batch_file, bytes),
+    DISK_FIELD("serial", DISK_LONG, batch_file, entry.serial),
+    DISK_FIELD("created_at", DISK_LONG, batch_file, created_at),
+    DISK_FIELD("expires_at", DISK_LONG, batch_file, expires_at),
+};
+#define N_FIELDS (sizeof fields / sizeof fields[0])
+
 static enum err save(struct batches *b, const struct batch_file *f, struct err_info *e)
 {
     char name[64];
     file_name(f->entry.id, ".json", name);
-    json_t *v = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}",
-                          "id",
-                          f->entry.id,
-                          "filename",
-                          f->name,
-                          "purpose",
-                          f->purpose,
-                          "owner",
-                          f->entry.owner,
-                          "bytes",
-                          (json_int_t)f->bytes,
-                          "serial",
-                          (json_int_t)f->entry.serial,
-                          "created_at",
-                          (json_int_t)f->created_at,
-                          "expires_at",
-                          (json_int_t)f->expires_at);
+    json_t *v = disk_pack(fields, N_FIELDS, f);
     enum err err = v ? disk_write_json(b->files_fd, name, v, e)
                      : err_set(e, ERR_NOMEM, "no memory to write %s", name);
     json_decref(v);
@@ -81,62 +77,41 @@ static void erase(struct batches *b, struct batch_file *f)
     file_free(f);
 }
 
-static void load_one(void *ctx, const char *stem)
+/* Into *f what is kept of the file; false, with a line in the log, if it is none. */
+static bool load(struct batches *b, const char *stem, struct batch_file *f)
 {
-    struct batches *b = ctx;
     struct err_info e = {0};
     char name[64];
-    const char *id, *own_name, *purpose, *owner;
-    json_int_t bytes, serial, created_at, expires_at;
     struct stat st;
     json_t *v;
     file_name(stem, ".json", name);
     if (disk_read_json(b->files_fd, name, &v, &e) != OK) {
         log_warn("batch: a file is left out: %s", e.text);
-        return;
+        return false;
     }
-    if (json_unpack(v,
-                    "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}",
-                    "id",
-                    &id,
-                    "filename",
-                    &own_name,
-                    "purpose",
-                    &purpose,
-                    "owner",
-                    &owner,
-                    "bytes",
-                    &bytes,
-                    "serial",
-                    &serial,
-                    "created_at",
-                    &created_at,
-                    "expires_at",
-                    &expires_at) != 0 ||
-        strcmp(id, stem) != 0) {
+    bool read = disk_unpack(fields, N_FIELDS, v, f) && strcmp(f->entry.id, stem) == 0;
+    json_decref(v);
+    if (!read) {
         log_warn("batch: a file is left out: %s is not what it should be", name);
-        json_decref(v);
-        return;
+        return false;
     }
     file_name(stem, ".jsonl", name);
-    if (fstatat(b->files_fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode) ||
-        st.st_size != (off_t)bytes) {
-        log_warn(
-            "batch: a file is left out: %s does not have its %lld bytes", name, (long long)bytes);
-        json_decref(v);
-        return;
-    }
+    if (fstatat(b->files_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+        st.st_size == (off_t)f->bytes)
+        return true;
+    log_warn(
+        "batch: a file is left out: %s does not have its %lld bytes", name, (long long)f->bytes);
+    return false;
+}
+
+static void load_one(void *ctx, const char *stem)
+{
+    struct batches *b = ctx;
     struct batch_file *f = mem_zalloc(1, sizeof *f);
-    snprintf(f->entry.id, sizeof f->entry.id, "%s", id);
-    snprintf(f->purpose, sizeof f->purpose, "%s", purpose);
-    f->name = mem_strdup(own_name);
-    f->entry.owner = mem_strdup(owner);
-    f->bytes = (uint64_t)bytes;
-    f->entry.serial = (uint64_t)serial;
-    f->created_at = created_at;
-    f->expires_at = expires_at;
-    add(b, f);
-    json_decref(v);
+    if (load(b, stem, f))
+        add(b, f);
+    else
+        file_free(f);
 }
 
 enum err files_load(struct batches *b, struct err_info *e)

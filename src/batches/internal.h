@@ -148,6 +148,28 @@ enum err disk_write_json(int fd, const char *name, const json_t *v, struct err_i
     WEIR_MUST_USE;
 /* An object, the caller's reference. */
 enum err disk_read_json(int fd, const char *name, json_t **out, struct err_info *e) WEIR_MUST_USE;
+/* A member of a struct that a small file keeps, as a field of its object. */
+enum disk_kind {
+    DISK_TEXT,  /* char[cap] */
+    DISK_OWN,   /* char *, malloc'd */
+    DISK_COUNT, /* uint32_t */
+    DISK_LONG,  /* int64_t or uint64_t */
+    DISK_JSON,  /* json_t *, a reference */
+};
+struct disk_field {
+    const char *name;
+    enum disk_kind kind;
+    size_t at, cap;
+};
+#define DISK_FIELD(name, kind, of, member)                                                         \
+    {                                                                                              \
+        name, kind, offsetof(struct of, member), sizeof(((struct of *)0)->member)                  \
+    }
+/* fields[n] of *from as an object, the caller's reference; NULL: no memory. */
+json_t *disk_pack(const struct disk_field *fields, size_t n, const void *from);
+/* The way back, into *to, which is zero but for what others free. False, with a part of them read:
+ * a field is missing or of another type. Texts that are too long are cut. */
+bool disk_unpack(const struct disk_field *fields, size_t n, const json_t *v, void *to);
 /* Calls fn with each name in the folder that ends in `suffix`, without the suffix. */
 enum err disk_each(int fd,
                    const char *suffix,

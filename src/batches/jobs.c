@@ -75,53 +75,38 @@ bool jobs_use_file(const struct batches *b, const char *file_id)
     return false;
 }
 
+/* Beside "status" and "at". */
+static const struct disk_field fields[] = {
+    DISK_FIELD("id", DISK_TEXT, job, entry.id),
+    DISK_FIELD("input", DISK_TEXT, job, input),
+    DISK_FIELD("output", DISK_TEXT, job, output),
+    DISK_FIELD("errors", DISK_TEXT, job, errors),
+    DISK_FIELD("owner", DISK_OWN, job, entry.owner),
+    DISK_FIELD("tenant", DISK_COUNT, job, tenant),
+    DISK_FIELD("endpoint", DISK_TEXT, job, endpoint),
+    DISK_FIELD("window", DISK_TEXT, job, window),
+    DISK_FIELD("metadata", DISK_JSON, job, metadata),
+    DISK_FIELD("serial", DISK_LONG, job, entry.serial),
+    DISK_FIELD("created_at", DISK_LONG, job, created_at),
+    DISK_FIELD("expires_at", DISK_LONG, job, expires_at),
+    DISK_FIELD("total", DISK_COUNT, job, n_total),
+    DISK_FIELD("completed", DISK_COUNT, job, n_completed),
+    DISK_FIELD("failed", DISK_COUNT, job, n_failed),
+    DISK_FIELD("problem", DISK_TEXT, job, problem),
+};
+#define N_FIELDS (sizeof fields / sizeof fields[0])
+
 static enum err save(struct batches *b, const struct job *j, struct err_info *e)
 {
     char name[64];
-    json_t *at = json_array();
+    json_t *at = json_array(), *v = disk_pack(fields, N_FIELDS, j);
     for (int i = 0; i < N_JOB_STATUS; i++)
         json_array_append_new(at, json_integer(j->at[i]));
-    json_t *v = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:O, s:s, s:I, s:I, s:I, s:o, "
-                          "s:I, s:I, s:I, s:s}",
-                          "id",
-                          j->entry.id,
-                          "input",
-                          j->input,
-                          "output",
-                          j->output,
-                          "errors",
-                          j->errors,
-                          "owner",
-                          j->entry.owner,
-                          "tenant",
-                          (json_int_t)j->tenant,
-                          "endpoint",
-                          j->endpoint,
-                          "window",
-                          j->window,
-                          "metadata",
-                          j->metadata,
-                          "status",
-                          status_names[j->status],
-                          "serial",
-                          (json_int_t)j->entry.serial,
-                          "created_at",
-                          (json_int_t)j->created_at,
-                          "expires_at",
-                          (json_int_t)j->expires_at,
-                          "at",
-                          at,
-                          "total",
-                          (json_int_t)j->n_total,
-                          "completed",
-                          (json_int_t)j->n_completed,
-                          "failed",
-                          (json_int_t)j->n_failed,
-                          "problem",
-                          j->problem);
     file_name(j->entry.id, ".json", name);
-    enum err err = v ? disk_write_json(b->jobs_fd, name, v, e)
-                     : err_set(e, ERR_NOMEM, "no memory to write %s", name);
+    bool packed = json_object_set_new(v, "at", at) == 0 &&
+                  json_object_set_new(v, "status", json_string(status_names[j->status])) == 0;
+    enum err err = packed ? disk_write_json(b->jobs_fd, name, v, e)
+                          : err_set(e, ERR_NOMEM, "no memory to write %s", name);
     json_decref(v);
     return err;
 }
@@ -149,66 +134,11 @@ static bool parse_status(const char *name, enum job_status *out)
 /* From a state file; false if it is not one. */
 static bool read_state(struct job *j, const json_t *v)
 {
-    const char *id, *input, *output, *errors, *owner, *endpoint, *window, *status, *problem;
-    json_int_t tenant, serial, created_at, expires_at, total, completed, failed;
-    json_t *metadata, *at;
-    if (json_unpack((json_t *)v,
-                    "{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:o, s:s, s:I, s:I, s:I, s:o, s:I, "
-                    "s:I, s:I, s:s}",
-                    "id",
-                    &id,
-                    "input",
-                    &input,
-                    "output",
-                    &output,
-                    "errors",
-                    &errors,
-                    "owner",
-                    &owner,
-                    "tenant",
-                    &tenant,
-                    "endpoint",
-                    &endpoint,
-                    "window",
-                    &window,
-                    "metadata",
-                    &metadata,
-                    "status",
-                    &status,
-                    "serial",
-                    &serial,
-                    "created_at",
-                    &created_at,
-                    "expires_at",
-                    &expires_at,
-                    "at",
-                    &at,
-                    "total",
-                    &total,
-                    "completed",
-                    &completed,
-                    "failed",
-                    &failed,
-                    "problem",
-                    &problem) != 0 ||
-        !parse_status(status, &j->status) || strncmp(id, "batch_", strlen("batch_")) != 0)
+    const json_t *at = json_object_get(v, "at");
+    const char *status = json_string_value(json_object_get(v, "status"));
+    if (!disk_unpack(fields, N_FIELDS, v, j) || !at || !status ||
+        !parse_status(status, &j->status) || strncmp(j->entry.id, "batch_", strlen("batch_")) != 0)
         return false;
-    snprintf(j->entry.id, sizeof j->entry.id, "%s", id);
-    snprintf(j->input, sizeof j->input, "%s", input);
-    snprintf(j->output, sizeof j->output, "%s", output);
-    snprintf(j->errors, sizeof j->errors, "%s", errors);
-    snprintf(j->endpoint, sizeof j->endpoint, "%s", endpoint);
-    snprintf(j->window, sizeof j->window, "%s", window);
-    snprintf(j->problem, sizeof j->problem, "%s", problem);
-    j->entry.owner = mem_strdup(owner);
-    j->metadata = json_incref(metadata);
-    j->tenant = (uint32_t)tenant;
-    j->entry.serial = (uint64_t)serial;
-    j->created_at = created_at;
-    j->expires_at = expires_at;
-    j->n_total = (uint32_t)total;
-    j->n_completed = (uint32_t)completed;
-    j->n_failed = (uint32_t)failed;
     for (int i = 0; i < N_JOB_STATUS; i++)
         j->at[i] = json_integer_value(json_array_get(at, (size_t)i));
     return true;

@@ -1,4 +1,4 @@
-/* Small files on a disk that has no room. */
+/* Small files: on a disk that has no room, and what their fields may be. */
 #include "batches/internal.h"
 
 #include <errno.h>
@@ -72,10 +72,68 @@ static void test_full(void **state)
     close(fd);
 }
 
+struct kept {
+    char text[5];
+    char *own;
+    uint32_t count;
+    uint64_t large;
+    json_t *any;
+};
+
+static const struct disk_field fields[] = {
+    DISK_FIELD("text", DISK_TEXT, kept, text),
+    DISK_FIELD("own", DISK_OWN, kept, own),
+    DISK_FIELD("count", DISK_COUNT, kept, count),
+    DISK_FIELD("large", DISK_LONG, kept, large),
+    DISK_FIELD("any", DISK_JSON, kept, any),
+};
+enum { N_FIELDS = sizeof fields / sizeof fields[0] };
+
+static bool unpacks(const json_t *v, struct kept *out)
+{
+    free(out->own);
+    json_decref(out->any);
+    *out = (struct kept){0};
+    return disk_unpack(fields, N_FIELDS, v, out);
+}
+
+/* Out and back again. Too long a text is cut; a field that is missing or of another type is not
+ * taken. */
+static void test_fields(void **state)
+{
+    (void)state;
+    struct kept from = {"abcd", (char *)"xyz", UINT32_MAX, INT64_MAX, json_null()}, to = {0};
+    json_t *v = disk_pack(fields, N_FIELDS, &from);
+    assert_non_null(v);
+    assert_true(unpacks(v, &to));
+    assert_string_equal(to.text, "abcd");
+    assert_string_equal(to.own, "xyz");
+    assert_int_equal(to.count, UINT32_MAX);
+    assert_int_equal(to.large, INT64_MAX);
+    assert_true(json_is_null(to.any));
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        json_t *without = json_copy(v);
+        json_object_del(without, fields[i].name);
+        assert_false(unpacks(without, &to));
+        json_object_set_new(without, fields[i].name, json_real(1.5));
+        assert_int_equal(unpacks(without, &to), fields[i].kind == DISK_JSON);
+        json_decref(without);
+    }
+    json_object_set_new(v, "text", json_string("abcdefg"));
+    assert_true(unpacks(v, &to));
+    assert_string_equal(to.text, "abcd");
+    json_decref(v);
+    from.own = (char *)"\xff"; /* no UTF-8, so no JSON */
+    assert_null(disk_pack(fields, N_FIELDS, &from));
+    free(to.own);
+    json_decref(to.any);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_full),
+        cmocka_unit_test(test_fields),
     };
     if (!mkdtemp(dir))
         return 1;
