@@ -1,201 +1,328 @@
 #include "cli/serve_flags.h"
 
+#include "base/mem.h"
+#include "chat/builtin.h"
+#include "chat/reply.h"
+#include "cli/cli.h"
 #include "cli/device_options.h"
 
-const struct argp_option serve_flags[] = {
-    {"model", 'm', "FILE", 0, "GGUF file (default: the built-in model)", 0},
+#include <string.h>
+
+/* --- flags that are read in a way of their own ------------------------------------------------ */
+
+static void take_names(struct argp_state *s,
+                       const char *flag,
+                       const char *arg,
+                       struct serve_names *names)
+{
+    struct err_info e;
+    serve_names_deinit(names); /* the last one given holds */
+    if (serve_names_parse(arg, names, &e) != OK)
+        argp_error(s, "%s: %s", flag, e.text);
+}
+
+static void take_aliases(struct argp_state *s, const char *flag, const char *arg)
+{
+    struct serve_options *o = s->input;
+    take_names(s, flag, arg, &o->aliases);
+}
+
+static void take_tags(struct argp_state *s, const char *flag, const char *arg)
+{
+    struct serve_options *o = s->input;
+    take_names(s, flag, arg, &o->tags);
+}
+
+static void take_any_model(struct argp_state *s, const char *flag, const char *arg)
+{
+    struct serve_options *o = s->input;
+    if (arg && strcmp(arg, "yes") != 0 && strcmp(arg, "no") != 0)
+        argp_error(s, "%s: '%s' is not yes or no", flag, arg);
+    o->any_model = !arg || strcmp(arg, "yes") == 0;
+}
+
+/* A single word that is no template's name is a misspelt one, and not a template. */
+static void take_template(struct argp_state *s, const char *flag, const char *arg)
+{
+    struct serve_options *o = s->input;
+    struct buf names = {0};
+    o->chat_template = arg;
+    if (strcmp(arg, "none") == 0 || chat_builtin_source(arg) || strpbrk(arg, " {\n"))
+        return;
+    for (size_t i = 0; chat_builtin_name(i); i++)
+        buf_printf(&names, " %s", chat_builtin_name(i));
+    argp_error(s, "%s: there is no '%s', but: none%s", flag, arg, buf_cstr(&names));
+    buf_deinit(&names);
+}
+
+static void take_reasoning(struct argp_state *s, const char *flag, const char *arg)
+{
+    struct serve_options *o = s->input;
+    if (strcmp(arg, "on") != 0 && strcmp(arg, "off") != 0 && strcmp(arg, "auto") != 0)
+        argp_error(s, "%s: '%s' is not on, off or auto", flag, arg);
+    o->reasoning = arg;
+}
+
+static void take_tool_format(struct argp_state *s, const char *flag, const char *arg)
+{
+    struct serve_options *o = s->input;
+    if (strcmp(arg, "auto") != 0 && strcmp(arg, "none") != 0 && !reply_format_find(arg))
+        argp_error(s, "%s: there is no format '%s'", flag, arg);
+    o->tool_format = arg;
+}
+
+static void take_reasoning_format(struct argp_state *s, const char *flag, const char *arg)
+{
+    struct serve_options *o = s->input;
+    if (strcmp(arg, "auto") != 0 && strcmp(arg, "none") != 0 && !reply_thoughts_find(arg))
+        argp_error(s, "%s: there is no format '%s'", flag, arg);
+    o->reasoning_format = arg;
+}
+
+static void take_pooling(struct argp_state *s, const char *flag, const char *arg)
+{
+    struct serve_options *o = s->input;
+    if (pooling_parse(arg, &o->engine.pooling) != OK)
+        argp_error(s, "%s: '%s' is not mean, cls, last or none", flag, arg);
+}
+
+static void take_prefix(struct argp_state *s, const char *flag, const char *arg)
+{
+    struct serve_options *o = s->input;
+    if (arg[0] != '/' || arg[1] == '\0' || arg[strlen(arg) - 1] == '/' || strchr(arg, '?'))
+        argp_error(s, "%s: '%s' is not like /path", flag, arg);
+    o->api_prefix = arg;
+}
+
+/* SCHEME://HOST[:PORT] as browsers write it, or "*", or "localhost" for this machine's. */
+static bool is_origin(const char *s)
+{
+    const char *host = strstr(s, "://");
+    if (strcmp(s, "*") == 0 || strcmp(s, "localhost") == 0)
+        return true;
+    return host && host != s && host[3] && !strpbrk(host + 3, "/ \t\"<>\\") && strlen(s) <= 256;
+}
+
+static void take_origin(struct argp_state *s, const char *flag, const char *arg)
+{
+    struct serve_options *o = s->input;
+    if (!is_origin(arg))
+        argp_error(s, "%s: '%s' is not like https://host:port, nor localhost, nor *", flag, arg);
+    o->cors_origins =
+        mem_realloc(o->cors_origins, (o->n_cors_origins + 1) * sizeof *o->cors_origins);
+    o->cors_origins[o->n_cors_origins++] = arg;
+}
+
+static void take_slow_log(struct argp_state *s, const char *flag, const char *arg)
+{
+    struct serve_options *o = s->input;
+    o->log_slow = true;
+    o->slow_ms = (uint32_t)cli_number(s, flag, arg, 0, 86400000);
+}
+
+static void take_kv_type(struct argp_state *s, const char *flag, const char *arg)
+{
+    struct serve_options *o = s->input;
+    (void)flag;
+    o->engine.kv_type = cli_kv_type(s, arg);
+}
+
+static void take_preset(struct argp_state *s, const char *flag, const char *arg)
+{
+    struct serve_options *o = s->input;
+    o->preset = serve_preset_find(arg);
+    if (!o->preset)
+        argp_error(s, "%s: '%s' is not low-latency, balanced or throughput", flag, arg);
+}
+
+static void take_itl_target(struct argp_state *s, const char *flag, const char *arg)
+{
+    struct serve_options *o = s->input;
+    o->itl_given = true;
+    o->engine.itl_target_ms = (uint32_t)cli_number(s, flag, arg, 0, 1 << 20);
+}
+
+/* --- all of them ------------------------------------------------------------------------------ */
+
+#define INTO(member)                                                                               \
+    .at = offsetof(struct serve_options, member),                                                  \
+    .size = sizeof(((struct serve_options *)0)->member)
+#define NUMBER(member, least, most) .kind = FLAG_NUMBER, INTO(member), .lo = (least), .hi = (most)
+#define SIZE(member) .kind = FLAG_SIZE, INTO(member)
+#define REAL(member, least, most) .kind = FLAG_REAL, INTO(member), .lo = (least), .hi = (most)
+#define TEXT(member) .kind = FLAG_TEXT, INTO(member)
+#define GUARD(member, why) TEXT(member), .empty = (why), .guard = true
+#define NO_FILE "the file's name is empty"
+#define UNLESS(member) .kind = FLAG_UNLESS, INTO(member)
+#define DEVICE(device_key) .kind = FLAG_DEVICE, .key = (device_key)
+#define DEFAULT_REAL(least, most) .kind = FLAG_DEFAULT_REAL, .lo = (least), .hi = (most)
+#define DEFAULT_WHOLE(least) .kind = FLAG_DEFAULT_WHOLE, .lo = (least)
+#define TAKE(fn) .take = (fn)
+
+const struct serve_flag serve_flags[] = {
+    {"model", "FILE", "GGUF file (default: the built-in model)", TEXT(model), .key = 'm'},
     {"alias",
-     KEY_ALIAS,
      "NAME[,NAME...]",
-     0,
      "what clients call the model; the first in the alphabet is its id (default: from the file)",
-     0},
-    {"tags", KEY_TAGS, "TAG[,TAG...]", 0, "shown with the model, and nothing else", 0},
+     TAKE(take_aliases)},
+    {"tags", "TAG[,TAG...]", "shown with the model, and nothing else", TAKE(take_tags)},
     {"any-model",
-     KEY_ANY_MODEL,
      "yes|no",
-     OPTION_ARG_OPTIONAL,
      "answer requests whatever model they name (default: no)",
-     0},
+     TAKE(take_any_model),
+     .flags = OPTION_ARG_OPTIONAL},
     {"chat-template",
-     KEY_CHAT_TEMPLATE_NAME,
      "NAME|TEXT",
-     0,
      "chatml, llama3 or another that docs/API.md lists, or a template's text, in the place of the "
      "model's own; none: chats are refused (default: the model's own, chatml where it has none)",
-     0},
-    {"chat-template-file", KEY_CHAT_TEMPLATE, "FILE", 0, "the same from a file (Jinja)", 0},
+     TAKE(take_template)},
+    {"chat-template-file", "FILE", "the same from a file (Jinja)", TEXT(chat_template_file)},
     {"reasoning",
-     KEY_REASONING,
      "on|off|auto",
-     0,
      "whether the template has the model reason where a request does not say (default auto: as the "
      "template has it)",
-     0},
+     TAKE(take_reasoning)},
     {"tool-format",
-     KEY_TOOL_FORMAT,
      "NAME",
-     0,
      "how the model writes calls of tools: auto (by its chat template), none, or a name that "
      "docs/API.md lists (default auto)",
-     0},
+     TAKE(take_tool_format)},
     {"reasoning-format",
-     KEY_REASONING_FORMAT,
      "NAME",
-     0,
      "how it marks reasoning: auto, none, or a name (default auto)",
-     0},
+     TAKE(take_reasoning_format)},
     {"pooling",
-     KEY_POOLING,
      "TYPE",
-     0,
      "embeddings: mean, cls, last, or none: one of each token (default: as the file says)",
-     0},
-    {"embeddings", KEY_EMBEDDINGS, "on|off", 0, "serve embeddings and reranking (default on)", 0},
-    {0, 0, 0, 0, "Network:", 1},
+     TAKE(take_pooling)},
+    {"embeddings", "on|off", "serve embeddings and reranking (default on)", UNLESS(no_embeddings)},
+    {.doc = "Network:", .group = 1},
     {"host",
-     KEY_HOST,
      "ADDR[,ADDR...]",
-     0,
      "addresses to listen on, 16 at most (default 127.0.0.1)",
-     0},
-    {"port", KEY_PORT, "N", 0, "port; 0 lets the system choose (default 8080)", 0},
-    {"api-prefix", KEY_API_PREFIX, "/PATH", 0, "all routes are below this path", 0},
-    {"slots", KEY_SLOTS, "on|off", 0, "answer /slots (default on)", 0},
-    {"api-key", KEY_API_KEY, "KEY", 0, "ask clients for this bearer token", 0},
+     TEXT(http.host)},
+    {"port", "N", "port; 0 lets the system choose (default 8080)", NUMBER(http.port, 0, 65535)},
+    {"api-prefix", "/PATH", "all routes are below this path", TAKE(take_prefix)},
+    {"slots", "on|off", "answer /slots (default on)", UNLESS(no_slots)},
+    {"api-key", "KEY", "ask clients for this bearer token", GUARD(api_key, "the key is empty")},
     {"api-keys",
-     KEY_API_KEYS,
      "FILE",
-     0,
      "clients' keys with their limits, as JSON (docs/API.md); read again on SIGHUP",
-     0},
+     GUARD(api_keys_file, NO_FILE)},
     {"admin-key-file",
-     KEY_ADMIN_KEY_FILE,
      "FILE",
-     0,
      "its first line is the key that /metrics, /v1/kv and the administrator's other routes "
      "(docs/API.md) want; read again on SIGHUP",
-     0},
+     GUARD(admin_key_file, NO_FILE)},
     {"tls-cert",
-     KEY_TLS_CERT,
      "FILE",
-     0,
      "serve TLS with this certificate and chain (PEM); read again on SIGHUP",
-     0},
-    {"tls-key", KEY_TLS_KEY, "FILE", 0, "the certificate's key (PEM)", 0},
+     GUARD(tls_cert_file, NO_FILE)},
+    {"tls-key", "FILE", "the certificate's key (PEM)", GUARD(tls_key_file, NO_FILE)},
     {"cors-origin",
-     KEY_CORS_ORIGIN,
      "ORIGIN",
-     0,
      "web pages of this origin may call (repeatable; localhost: those of this machine; *: all; "
      "default: none)",
-     0},
+     TAKE(take_origin)},
     {"access-log",
-     KEY_ACCESS_LOG,
      "FILE",
-     0,
      "a line of JSON for each request, without contents; -: stdout; opened again on SIGHUP",
-     0},
+     TEXT(access_log)},
     {"slow-log",
-     KEY_SLOW_LOG,
      "MS",
-     0,
      "log the timeline of requests that take so long (to the access log, or stderr)",
-     0},
+     TAKE(take_slow_log)},
     {"max-body",
-     KEY_MAX_BODY,
      "SIZE",
-     0,
      "largest request body, but for files of requests (default 16M)",
-     0},
-    {"max-connections", KEY_MAX_CONNECTIONS, "N", 0, "open connections (default 8192)", 0},
+     SIZE(http.max_body_bytes)},
+    {"max-connections",
+     "N",
+     "open connections (default 8192)",
+     NUMBER(http.max_connections, 1, 1 << 20)},
     {"drain-timeout",
-     KEY_DRAIN_TIMEOUT,
      "SECONDS",
-     0,
      "how long SIGTERM lets requests finish (default 30)",
-     0},
-    {0, 0, 0, 0, "Compute and memory:", 2},
-    CLI_DEVICE_OPTIONS(0),
-    {"threads", KEY_THREADS, "N", 0, "worker threads (default: one a core)", 0},
-    {"context", KEY_CONTEXT, "N", 0, "longest prompt + answer (default: as trained)", 0},
+     NUMBER(drain_timeout_s, 0, 86400)},
+    {.doc = "Compute and memory:", .group = 2},
+    {"device", "NAME", CLI_DEVICE_DOC, DEVICE(CLI_KEY_DEVICE)},
+    {"gpu-memory", "SHARE|SIZE", CLI_GPU_MEMORY_DOC, DEVICE(CLI_KEY_GPU_MEMORY)},
+    {"gpu-zero-buffers", NULL, CLI_GPU_ZERO_DOC, DEVICE(CLI_KEY_GPU_ZERO)},
+    {"threads", "N", "worker threads (default: one a core)", NUMBER(engine.n_threads, 1, 1024)},
+    {"context",
+     "N",
+     "longest prompt + answer (default: as trained)",
+     NUMBER(engine.n_ctx, 2, 1 << 26)},
     {"kv-memory",
-     KEY_KV_MEMORY,
      "SIZE",
-     0,
      "memory for the KV cache (default: a quarter of RAM, at most 4G; on a GPU what is left of "
      "--gpu-memory)",
-     0},
-    {"kv-type", KEY_KV_TYPE, "TYPE", 0, "f16, f32, bf16 or q8_0 (default f16)", 0},
+     SIZE(engine.kv_bytes)},
+    {"kv-type", "TYPE", "f16, f32, bf16 or q8_0 (default f16)", TAKE(take_kv_type)},
     {"host-cache",
-     KEY_HOST_CACHE,
      "SIZE",
-     0,
      "RAM that keeps computed prefixes when the KV cache needs their place (default: none)",
-     0},
+     SIZE(engine.host_cache_bytes)},
     {"cache-dir",
-     KEY_CACHE_DIR,
      "DIR",
-     0,
      "keep computed prefixes on disk too, where they survive a restart (default: none)",
-     0},
-    {"cache-disk", KEY_CACHE_DISK, "SIZE", 0, "disk that --cache-dir may take (default 8G)", 0},
-    {0, 0, 0, 0, "Batches in the background:", 3},
+     TEXT(engine.cache_dir),
+     .empty = "the name is empty"},
+    {"cache-disk", "SIZE", "disk that --cache-dir may take (default 8G)", SIZE(engine.cache_bytes)},
+    {.doc = "Batches in the background:", .group = 3},
     {"batch-dir",
-     KEY_BATCH_DIR,
      "DIR",
-     0,
      "where /v1/files and /v1/batches keep what they have (default: none, and they answer 501)",
-     0},
+     TEXT(batches.dir),
+     .empty = "the name is empty"},
     {"batch-parallel",
-     KEY_BATCH_PARALLEL,
      "N",
-     0,
      "requests of batches under way at a time (default 16)",
-     0},
-    {"batch-file", KEY_BATCH_FILE, "SIZE", 0, "largest file of requests (default 100M)", 0},
-    {0, 0, 0, 0, "Scheduling:", 4},
+     NUMBER(batches.n_parallel, 1, 4096)},
+    {"batch-file", "SIZE", "largest file of requests (default 100M)", SIZE(batches.max_file_bytes)},
+    {.doc = "Scheduling:", .group = 4},
     {"preset",
-     KEY_PRESET,
      "NAME",
-     0,
      "what --batch-tokens, --max-running, --itl-target-ms and --batch-parallel are where they are "
      "not given: low-latency (256, 32, 20, 4), balanced (512, 256, automatic, 16) or throughput "
      "(2048, 512, 1000, 64) (default balanced)",
-     0},
-    {"max-running", KEY_MAX_RUNNING, "N", 0, "sequences computed together (default 256)", 0},
-    {"max-queue", KEY_MAX_QUEUE, "N", 0, "requests waiting beyond them (default 2048)", 0},
-    {"batch-tokens", KEY_BATCH_TOKENS, "N", 0, "tokens in one step (default 512)", 0},
+     TAKE(take_preset)},
+    {"max-running",
+     "N",
+     "sequences computed together (default 256)",
+     NUMBER(engine.max_running, 1, 1 << 16)},
+    {"max-queue",
+     "N",
+     "requests waiting beyond them (default 2048)",
+     NUMBER(engine.max_queue, 0, 1 << 20)},
+    {"batch-tokens",
+     "N",
+     "tokens in one step (default 512)",
+     NUMBER(engine.batch_tokens, 1, 1 << 16)},
     {"itl-target-ms",
-     KEY_ITL_TARGET,
      "MS",
-     0,
      "how long a step may keep running answers waiting (default: automatic)",
-     0},
+     TAKE(take_itl_target)},
     {"batch-window-ms",
-     KEY_BATCH_WINDOW,
      "MS",
-     0,
      "how long a first request waits for others when nothing runs (default 0: it does not)",
-     0},
+     NUMBER(engine.batch_window_ms, 0, 10000)},
     {"overcommit",
-     KEY_OVERCOMMIT,
      "SHARE",
-     0,
      "how much of the longest possible answers admission does not count on, 0 to 1; at 0 those who "
      "run "
      "never lack memory (default 0.9)",
-     0},
-    {0, 0, 0, 0, "Requests that do not say (default: as their API has it, docs/API.md):", 5},
-    {"temperature", KEY_TEMPERATURE, "T", 0, "0 to 2; 0 always takes the likeliest", 0},
-    {"top-p", KEY_TOP_P, "P", 0, "0 to 1; 1 is off", 0},
-    {"top-k", KEY_TOP_K, "N", 0, "0 is off", 0},
-    {"min-p", KEY_MIN_P, "P", 0, "0 to 1; 0 is off", 0},
-    {"repeat-penalty", KEY_REPEAT_PENALTY, "X", 0, "0.01 to 100; 1 is off", 0},
-    {"repeat-last-n", KEY_REPEAT_LAST_N, "N", 0, "tokens that penalties look at; -1: all", 0},
-    {"seed", KEY_SEED, "N", 0, "of the random draws", 0},
-    {"max-tokens", KEY_MAX_TOKENS, "N", 0, "the longest answer", 0},
-    {"verbose", KEY_VERBOSE, "on|off", 0, "add __verbose to answers (default off)", 0},
+     REAL(engine.overcommit, 0.0, 1.0)},
+    {.doc = "Requests that do not say (default: as their API has it, docs/API.md):", .group = 5},
+    {"temperature", "T", "0 to 2; 0 always takes the likeliest", DEFAULT_REAL(0.0, 2.0)},
+    {"top-p", "P", "0 to 1; 1 is off", DEFAULT_REAL(0.0, 1.0)},
+    {"top-k", "N", "0 is off", DEFAULT_WHOLE(0)},
+    {"min-p", "P", "0 to 1; 0 is off", DEFAULT_REAL(0.0, 1.0)},
+    {"repeat-penalty", "X", "0.01 to 100; 1 is off", DEFAULT_REAL(0.01, 100.0)},
+    {"repeat-last-n", "N", "tokens that penalties look at; -1: all", DEFAULT_WHOLE(-1)},
+    {"seed", "N", "of the random draws", DEFAULT_WHOLE(0)},
+    {"max-tokens", "N", "the longest answer", NUMBER(max_tokens, 1, INT32_MAX)},
+    {"verbose", "on|off", "add __verbose to answers (default off)", .kind = FLAG_DEFAULT_BOOL},
     {0},
 };
 

@@ -1,64 +1,45 @@
-/* What weir serve takes: the table that argp reads and --help shows. For serve_options.c. */
+/* What weir serve takes: one row a flag, with its help and what it sets. For serve_options.c. */
 #ifndef WEIR_CLI_SERVE_FLAGS_H
 #define WEIR_CLI_SERVE_FLAGS_H
 
-#include <argp.h>
+#include "cli/serve_options.h"
 
-enum key {
-    KEY_HOST = 256,
-    KEY_PORT,
-    KEY_THREADS,
-    KEY_KV_MEMORY,
-    KEY_KV_TYPE,
-    KEY_CONTEXT,
-    KEY_POOLING,
-    KEY_EMBEDDINGS,
-    KEY_MAX_RUNNING,
-    KEY_MAX_QUEUE,
-    KEY_BATCH_TOKENS,
-    KEY_ITL_TARGET,
-    KEY_BATCH_WINDOW,
-    KEY_OVERCOMMIT,
-    KEY_HOST_CACHE,
-    KEY_CACHE_DIR,
-    KEY_CACHE_DISK,
-    KEY_ALIAS,
-    KEY_TAGS,
-    KEY_ANY_MODEL,
-    KEY_CHAT_TEMPLATE_NAME,
-    KEY_CHAT_TEMPLATE,
-    KEY_REASONING,
-    KEY_TOOL_FORMAT,
-    KEY_REASONING_FORMAT,
-    KEY_API_PREFIX,
-    KEY_SLOTS,
-    KEY_API_KEY,
-    KEY_API_KEYS,
-    KEY_ADMIN_KEY_FILE,
-    KEY_TLS_CERT,
-    KEY_TLS_KEY,
-    KEY_CORS_ORIGIN,
-    KEY_ACCESS_LOG,
-    KEY_SLOW_LOG,
-    KEY_DRAIN_TIMEOUT,
-    KEY_MAX_BODY,
-    KEY_MAX_CONNECTIONS,
-    KEY_PRESET,
-    KEY_BATCH_DIR,
-    KEY_BATCH_PARALLEL,
-    KEY_BATCH_FILE,
-    KEY_TEMPERATURE,
-    KEY_TOP_P,
-    KEY_TOP_K,
-    KEY_MIN_P,
-    KEY_REPEAT_PENALTY,
-    KEY_REPEAT_LAST_N,
-    KEY_SEED,
-    KEY_MAX_TOKENS,
-    KEY_VERBOSE,
+#include <argp.h>
+#include <stddef.h>
+
+enum flag_kind {
+    FLAG_OTHER,  /* as `take` reads it */
+    FLAG_NUMBER, /* an unsigned member of any size, from lo to hi */
+    FLAG_SIZE,   /* the same, as 512M */
+    FLAG_REAL,   /* double, from lo to hi */
+    FLAG_TEXT,   /* const char *; `empty` says why it may not be empty */
+    FLAG_UNLESS, /* bool: true for off, false for on */
+    FLAG_DEVICE, /* by device_options.h */
+    /* what requests are taken to say, under the flag's name with _ for -: */
+    FLAG_DEFAULT_REAL,  /* from lo to hi */
+    FLAG_DEFAULT_WHOLE, /* from lo to INT32_MAX */
+    FLAG_DEFAULT_BOOL,  /* on, off */
 };
 
-extern const struct argp_option serve_flags[]; /* up to one without name and doc */
+struct serve_flag {
+    const char *name; /* NULL: doc is the title of a group, up to the next one */
+    const char *arg, *doc;
+    enum flag_kind kind;
+    size_t at, size; /* the member of struct serve_options */
+    double lo, hi;
+    const char *empty;
+    bool guard; /* without it the server lets everybody in, or speaks openly */
+    /* flag: "--name" */
+    void (*take)(struct argp_state *s, const char *flag, const char *arg);
+    int key;   /* its letter, or that of device_options.h; 0: none */
+    int flags; /* argp's */
+    int group;
+};
+
+extern const struct serve_flag serve_flags[]; /* up to one without name and doc */
 extern const char serve_doc[];
+
+/* NULL: there is none. (serve_options.c) */
+const struct preset *serve_preset_find(const char *name);
 
 #endif
