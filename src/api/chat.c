@@ -313,7 +313,8 @@ static enum err take_begun(
     return OK;
 }
 
-/* Could the answer have begun with a text? asked: the client said continue_final_message. */
+/* Could the answer have begun with a text? asked: the client said continue_final_message, which
+ * Anthropic's need not. */
 static enum err check_begun(const struct api_call *c, bool asked, struct err_info *e)
 {
     const char *why = c->reply.start.thinking
@@ -355,7 +356,8 @@ static enum err parse_prompt(struct api_call *c,
         if (err && e && e->field[0] == '\0')
             snprintf(e->field, sizeof e->field, "messages");
         if (!err && begun)
-            err = check_begun(c, has(body, "continue_final_message"), e);
+            err =
+                check_begun(c, has(body, "continue_final_message") && c->shape != API_ANTHROPIC, e);
     }
     json_decref(begun);
     json_decref(messages);

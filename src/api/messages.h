@@ -9,7 +9,6 @@ enum block { BLOCK_NONE, BLOCK_TEXT, BLOCK_THINKING, BLOCK_TOOL };
 
 /* Behind api_call.state. */
 struct messages {
-    struct buf prefill; /* what the answer begins with, said by the client */
     char *stops[REQUEST_MAX_STOPS];
     uint32_t n_stops;
     int64_t max_tokens; /* as asked for */

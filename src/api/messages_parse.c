@@ -296,13 +296,19 @@ static void add_system(struct turn *t, const struct buf *text)
         add_message(t, "system", to_json(text));
 }
 
-/* A last message of the assistant's is the beginning of the answer, to be continued. */
-static enum err take_prefill(struct messages *m, json_t *all, struct err_info *e)
+static bool is_of(const json_t *message, const char *role)
 {
-    size_t n = json_array_size(all);
-    const json_t *last = n ? json_array_get(all, n - 1) : NULL;
-    const char *role = json_string_value(json_object_get(last, "role"));
-    if (!role || strcmp(role, "assistant") != 0)
+    return strcmp(json_string_value(json_object_get(message, "role")), role) == 0;
+}
+
+/* A last message of the assistant's is the beginning of the answer, to be continued: chat.c knows
+ * how. An empty one begins nothing. */
+static enum err ask_to_continue(json_t *all, json_t *b, struct err_info *e)
+{
+    const size_t n = json_array_size(all);
+    const json_t *last = json_array_get(all, n - 1);
+    bool asked = false;
+    if (api_get(b, "continue_final_message") || !is_of(last, "assistant"))
         return OK;
     if (json_object_get(last, "tool_calls") || json_object_get(last, "reasoning_content"))
         return err_set_field(e,
@@ -310,21 +316,23 @@ static enum err take_prefill(struct messages *m, json_t *all, struct err_info *e
                              "messages",
                              "a last message of the assistant is continued, so it can have nothing "
                              "but text");
-    if (n == 1) /* as Anthropic has it */
+    for (size_t i = 0; i < n; i++)
+        asked |=
+            !is_of(json_array_get(all, i), "assistant") && !is_of(json_array_get(all, i), "system");
+    if (!asked) /* as Anthropic has it */
         return err_set_field(e,
                              ERR_INVALID,
                              "messages",
                              "'messages' has only the beginning of the assistant's answer: what "
                              "the user says must come before it");
-    add_string(&m->prefill, json_object_get(last, "content"));
-    json_array_remove(all, n - 1);
+    if (json_string_length(json_object_get(last, "content")) == 0)
+        json_array_remove(all, n - 1);
+    else
+        json_object_set_new(b, "continue_final_message", json_true());
     return OK;
 }
 
-static enum err adapt_messages(struct messages *m,
-                               const json_t *body,
-                               json_t *b,
-                               struct err_info *e)
+static enum err adapt_messages(const json_t *body, json_t *b, struct err_info *e)
 {
     const json_t *v = json_object_get(body, "messages"), *system = json_object_get(body, "system");
     struct turn t = {.all = json_array(), .names = json_object()};
@@ -344,7 +352,7 @@ static enum err adapt_messages(struct messages *m,
     for (size_t i = 0; !err && i < json_array_size(v); i++)
         err = read_message(&t, json_array_get(v, i), i, e);
     if (!err)
-        err = take_prefill(m, t.all, e);
+        err = ask_to_continue(t.all, b, e);
     json_decref(t.names);
     json_decref(t.calls);
     buf_deinit(&t.text);
@@ -554,7 +562,6 @@ static enum err adapt_output(const json_t *body, json_t *b, struct err_info *e)
 static void messages_free(void *state)
 {
     struct messages *m = state;
-    buf_deinit(&m->prefill);
     for (uint32_t i = 0; i < m->n_stops; i++)
         free(m->stops[i]);
     free(m);
@@ -573,7 +580,7 @@ enum err messages_adapt(struct api_call *c, const json_t *body, json_t **out, st
     if (!c->prompt_only && (!max_tokens || json_is_null(max_tokens)))
         return err_set_field(e, ERR_INVALID, "max_tokens", "'max_tokens' is required");
     if ((err = api_refuse_fields(body, refused, sizeof refused / sizeof *refused, e)) ||
-        (err = adapt_messages(m, body, b, e)) || (err = adapt_tools(body, b, e)) ||
+        (err = adapt_messages(body, b, e)) || (err = adapt_tools(body, b, e)) ||
         (err = adapt_tool_choice(body, b, e)) || (err = adapt_stops(body, b, e)) ||
         (err = adapt_thinking(body, b, e)) || (err = adapt_output(body, b, e)))
         return err;
@@ -587,14 +594,11 @@ enum err messages_parse(struct api_call *c,
 {
     struct messages *m = c->state;
     const struct request_params *p = &job->params.request;
-    struct text_piece prefill = {.text = m->prefill.data, .n_bytes = m->prefill.len};
     job->params.max_tokens_gives = true;
     for (uint32_t i = 0; i < p->n_stops; i++)
         m->stops[m->n_stops++] = mem_strdup(p->stops[i].data); /* JSON's strings have no NUL */
     enum err err = api_chat.parse(c, body, job, e);
     if (!err)
         err = api_get_int(body, "max_tokens", 0, INT64_MAX, &m->max_tokens, e);
-    if (!err && prefill.n_bytes > 0)
-        err = tokenizer_encode(c->tokenizer, &prefill, 1, &job->prompts[0].ids, e);
     return err;
 }
