@@ -81,7 +81,7 @@ struct exchange {
     size_t out_pos;
     uint64_t active_us;           /* request line came; later: bytes were last handed over */
     uint64_t spoke_us;            /* last bytes of the body; a stream's last bytes or comment */
-    struct exchange *next_job;    /* queue of jobs or results */
+    struct exchange *next_job;    /* a queue of jobs, or results */
     struct exchange *prev, *next; /* event streams, the longest idle first */
 };
 
@@ -93,14 +93,19 @@ struct farewell {
     struct farewell *next;
 };
 
+struct job_queue {
+    struct exchange *head, *tail; /* in order of arrival; tail: only where there is a head */
+};
+
 struct worker_pool {
     pthread_mutex_t mutex;
     pthread_cond_t more;
-    struct exchange *jobs, *jobs_tail; /* in order of arrival */
+    struct job_queue small, large; /* large: to begin what has a body of more than 64 KiB */
     struct exchange *results;
     pthread_t *threads; /* [n_threads] */
     uint32_t n_threads;
     uint32_t n_active; /* of them: at work, and not slow; */
+    uint32_t n_large;  /* of these: with a large body; */
     uint32_t n_slow;   /* slow */
     bool stopping;
 };

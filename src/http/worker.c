@@ -9,15 +9,35 @@
 
 #define MAX_SLOW 65u
 
-static struct exchange *take_job(struct worker_pool *p)
+/* Of the thread: it counts in n_large. */
+static _Thread_local bool is_large;
+
+/* One is left to small bodies, which would else wait for large ones, some seconds each. */
+static uint32_t max_large(const struct http_server *s)
 {
-    struct exchange *ex = p->jobs;
-    if (ex) {
-        p->jobs = ex->next_job;
-        if (!p->jobs)
-            p->jobs_tail = NULL;
-    }
+    return s->cfg.n_workers > 1 ? s->cfg.n_workers - 1 : 1;
+}
+
+/* Under the lock, as is what follows a job's end. NULL: none may begin now. */
+static struct exchange *take_job(struct http_server *s)
+{
+    struct worker_pool *p = &s->pool;
+    if (p->n_active >= s->cfg.n_workers)
+        return NULL;
+    is_large = p->large.head && p->n_large < max_large(s);
+    struct job_queue *q = is_large ? &p->large : &p->small;
+    struct exchange *ex = q->head;
+    if (!ex)
+        return NULL;
+    q->head = ex->next_job;
+    p->n_active++;
+    p->n_large += is_large;
     return ex;
+}
+
+static bool has_jobs(const struct worker_pool *p)
+{
+    return p->small.head || p->large.head;
 }
 
 /* Others begin what comes meanwhile. */
@@ -34,14 +54,13 @@ static void *worker_main(void *arg)
     struct worker_pool *p = &s->pool;
     pthread_mutex_lock(&p->mutex);
     for (;;) {
-        struct exchange *ex = p->n_active < s->cfg.n_workers ? take_job(p) : NULL;
+        struct exchange *ex = take_job(s);
         if (!ex) {
-            if (p->stopping && !p->jobs)
+            if (p->stopping && !has_jobs(p))
                 break;
             pthread_cond_wait(&p->more, &p->mutex);
             continue;
         }
-        p->n_active++;
         pthread_mutex_unlock(&p->mutex);
         void *call = ex->call;
         const bool wanted = !atomic_load_explicit(&ex->cancelled, memory_order_relaxed);
@@ -51,7 +70,8 @@ static void *worker_main(void *arg)
             call = s->app->begin(s->app->ctx, &ex->req, ex);
         pthread_mutex_lock(&p->mutex);
         p->n_active--;
-        if (p->jobs)
+        p->n_large -= is_large;
+        if (has_jobs(p))
             pthread_cond_signal(&p->more);
         else if (p->stopping)
             pthread_cond_broadcast(&p->more);
@@ -98,6 +118,7 @@ void http_server_worker_slow(struct http_server *s, bool slow)
     pthread_mutex_lock(&p->mutex);
     p->n_slow = slow ? p->n_slow + 1 : p->n_slow - 1;
     p->n_active = slow ? p->n_active - 1 : p->n_active + 1;
+    p->n_large = slow ? p->n_large - is_large : p->n_large + is_large;
     if (slow && !p->stopping && p->n_threads < s->cfg.n_workers + p->n_slow &&
         p->n_threads < s->cfg.n_workers + MAX_SLOW)
         add_worker(s);
@@ -129,13 +150,11 @@ void worker_pool_stop(struct http_server *s)
 void worker_pool_submit(struct http_server *s, struct exchange *ex)
 {
     struct worker_pool *p = &s->pool;
+    struct job_queue *q = ex->n_held > 0 && !ex->call ? &p->large : &p->small;
     ex->next_job = NULL;
     pthread_mutex_lock(&p->mutex);
-    if (p->jobs_tail)
-        p->jobs_tail->next_job = ex;
-    else
-        p->jobs = ex;
-    p->jobs_tail = ex;
+    *(q->head ? &q->tail->next_job : &q->head) = ex;
+    q->tail = ex;
     pthread_cond_signal(&p->more);
     pthread_mutex_unlock(&p->mutex);
 }

@@ -9,6 +9,7 @@ import json
 import os
 import random
 import resource
+import select
 import signal
 import socket
 import subprocess
@@ -266,6 +267,24 @@ def test_leaving_while_queued_for_begin(serve):
     first.close()
     st = server.stats()
     assert st["begin"] < 10  # most were never begun
+    assert server.wait_open(0)
+
+
+def test_large_bodies_leave_a_worker_to_others(serve):
+    """One after the other they have the other one; what has begun with one is answered in its turn."""
+    server = serve()
+    body = b"x" * 100_000
+    large = [server.dial(b"GET /slow?ms=%d HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" % (400 * SLOW) + body)
+             for _ in range(3)]
+    n_asked = 1
+    while server.stats()["requests"] < 3 + n_asked:
+        n_asked += 1
+    with server.get("/facts") as s:
+        assert b"200 OK" in read_until(s, b"/facts|")
+    assert select.select(large, [], [], 0)[0] == []  # it waited for none of them
+    for s in large:
+        assert b"slow" in read_until(s, b"slow\n")
+        s.close()
     assert server.wait_open(0)
 
 
