@@ -235,6 +235,12 @@ void api_openai_end(struct api_call *c, struct buf *out)
     buf_str(out, "data: [DONE]\n\n");
 }
 
+/* An echo with log-probabilities waits for them, and they are there with the first token. */
+static bool echo_is_due(const struct api_choice *ch)
+{
+    return ch->call->echo && !ch->echoed && (ch->done || request_n_out(ch->req) > 0);
+}
+
 /* Write what one choice has; true when its last chunk is written. */
 static bool stream_choice(struct api_choice *ch, struct buf *out, size_t full)
 {
@@ -243,6 +249,10 @@ static bool stream_choice(struct api_choice *ch, struct buf *out, size_t full)
         return true;
     api_tell_progress(ch, out);
     while (out->len < full) {
+        if (echo_is_due(ch)) {
+            ch->call->dialect->echo(ch, out);
+            continue;
+        }
         if (api_next_piece(ch, &p)) {
             ch->call->dialect->piece(ch, &p, out);
             continue;

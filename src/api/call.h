@@ -67,6 +67,10 @@ struct api_choice {
     uint32_t n_told; /* of its prompt: how much was told to be there (extras.c) */
     bool echoed;     /* the prompt, where it is wanted, is written */
     bool ended;      /* the text is flushed: no more pieces */
+    /* log-probabilities of the echoed prompt (completions.c): */
+    uint32_t n_echoed;   /* tokens that are written */
+    uint32_t echo_chars; /* characters of these */
+    bool echo_begun;     /* one of these had a text */
     /* the text cursor (text.c): */
     uint32_t n_taken; /* output tokens that became pieces */
     uint32_t tok_at;  /* next byte to write: of output tok_at, at tok_off */
@@ -190,6 +194,9 @@ struct api_dialect {
                       struct api_job *job,
                       struct err_info *e);
     void (*open)(struct api_call *c, struct buf *out); /* first chunks of a stream; or NULL */
+    /* With api_call.echo: some of the prompt, before the first piece, until the choice is echoed.
+     */
+    void (*echo)(struct api_choice *ch, struct buf *out);
     void (*piece)(struct api_choice *ch, const struct api_piece *p, struct buf *out);
     /* A chunk without text; `fields` go behind those that all chunks have. NULL: none is written.
      */

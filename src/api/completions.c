@@ -8,6 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
+/* In one chunk of a stream, those of the most likely tokens included: some milliseconds of the loop
+ * thread. */
+#define ECHO_LOGPROBS 2048
+
 static const struct api_refused refused[] = {
     {"suffix", NEUTRAL_EMPTY, 0},
     {"messages", NEUTRAL_NOTHING, 0},
@@ -215,28 +219,36 @@ static void add_logprob(const struct api_call *c,
     put_top(c, top, own, &l->top);
 }
 
-/* Where the characters of the echoed prompt's tokens begin. A space that the vocabulary puts before
- * a text is not in the text. */
-static void add_prompt_logprobs(struct api_choice *ch, const struct buf *text, struct lists *l)
+static const struct buf *echo_of(const struct api_choice *ch)
+{
+    return &ch->call->echoes[ch->index / ch->call->n_per_prompt];
+}
+
+/* The next `most` tokens of the echoed prompt, and where their characters begin. A space that the
+ * vocabulary puts before a text is not in the text. */
+static void add_prompt_logprobs(struct api_choice *ch, uint32_t most, struct lists *l)
 {
     struct api_call *c = ch->call;
-    uint32_t n, n_prompt, offset = 0;
+    const struct buf *text = echo_of(ch);
+    uint32_t n, n_prompt;
     const float *logprobs = request_prompt_logprobs(ch->req, &n);
     const token_id *ids = request_prompt(ch->req, &n_prompt);
-    bool at_start = true;
-    for (uint32_t i = 0; i < n_prompt && i < n; i++) {
+    n = n < n_prompt ? n : n_prompt;
+    for (; most > 0 && ch->n_echoed < n; most--) {
+        const uint32_t i = ch->n_echoed++;
         size_t len;
         const char *s = tokenizer_bytes(c->tokenizer, ids[i], false, &len);
         struct token_logprob own = {.id = ids[i], .logprob = logprobs[i]};
-        add_logprob(c, l, own, request_prompt_top(ch->req, i), i == 0, offset);
-        if (at_start && len > 0) {
+        add_logprob(c, l, own, request_prompt_top(ch->req, i), i == 0, ch->echo_chars);
+        if (!ch->echo_begun && len > 0) {
             bool added = s[0] == ' ' && (text->len == 0 || text->data[0] != ' ');
             s += added;
             len -= added;
-            at_start = false;
+            ch->echo_begun = true;
         }
-        offset += api_count_chars(s, len);
+        ch->echo_chars += api_count_chars(s, len);
     }
+    ch->echoed = ch->n_echoed >= n;
 }
 
 static void add_piece_logprob(struct api_choice *ch, int64_t token, struct lists *l)
@@ -271,27 +283,24 @@ static void put_lists(const struct api_call *c, const struct lists *l, struct bu
     buf_char(out, '}');
 }
 
-/* The prompt, as the first part of the choice's text. */
-static const struct buf *take_echo(struct api_choice *ch, struct lists *l)
-{
-    struct api_call *c = ch->call;
-    const struct buf *text = &c->echoes[ch->index / c->n_per_prompt];
-    if (c->logprobs)
-        add_prompt_logprobs(ch, text, l);
-    ch->n_chars += api_count_chars(text->data, text->len);
-    ch->echoed = true;
-    return text;
-}
-
+/* The prompt, as the first part of the choice's text: all of the text, then its log-probabilities,
+ * so many to a chunk. */
 static void echo_chunk(struct api_choice *ch, struct buf *out)
 {
+    struct api_call *c = ch->call;
     struct lists l = {0};
-    const struct buf *text = take_echo(ch, &l);
+    const struct buf *text = echo_of(ch);
+    const bool first = ch->n_echoed == 0;
+    if (c->logprobs)
+        add_prompt_logprobs(ch, ECHO_LOGPROBS / (1 + c->n_top), &l);
+    else
+        ch->echoed = true;
     api_chunk_begin(ch, out);
     buf_str(out, ",\"text\":");
-    api_put_text(out, text->data, text->len);
-    put_lists(ch->call, &l, out);
+    api_put_text(out, text->data, first ? text->len : 0);
+    put_lists(c, &l, out);
     api_chunk_end(ch, NULL, out);
+    ch->n_chars += first ? api_count_chars(text->data, text->len) : 0;
     lists_deinit(&l);
 }
 
@@ -306,8 +315,6 @@ static void open_stream(struct api_call *c, struct buf *out)
 static void piece(struct api_choice *ch, const struct api_piece *p, struct buf *out)
 {
     struct api_call *c = ch->call;
-    if (c->echo && !ch->echoed)
-        echo_chunk(ch, out);
     api_chunk_begin(ch, out);
     buf_str(out, ",\"text\":");
     api_put_str(out, p->text, p->len);
@@ -329,11 +336,8 @@ static void piece(struct api_choice *ch, const struct api_piece *p, struct buf *
     ch->n_chars += api_count_chars(p->text, p->len);
 }
 
-/* A choice may end without a piece: then its echo is still to come. */
 static void close_choice(struct api_choice *ch, struct buf *out)
 {
-    if (ch->call->echo && !ch->echoed)
-        echo_chunk(ch, out);
     api_chunk_begin(ch, out);
     buf_str(out, ",\"text\":\"\",\"logprobs\":null");
     api_chunk_end(ch, api_finish_name(request_finish(ch->req)), out);
@@ -350,8 +354,11 @@ static void put_choice(struct api_choice *ch, struct buf *out)
     api_put_int(out, ch->index);
     buf_str(out, ",\"text\":\"");
     if (c->echo) {
-        const struct buf *text = take_echo(ch, &l);
+        const struct buf *text = echo_of(ch);
+        if (c->logprobs)
+            add_prompt_logprobs(ch, UINT32_MAX, &l);
         json_text_escape(out, text->data, text->len);
+        ch->n_chars += api_count_chars(text->data, text->len);
     }
     while (api_next_piece(ch, &p)) {
         json_text_escape(out, p.text, p.len);
@@ -387,6 +394,7 @@ const struct api_dialect api_completions = {
     .whole_context = false,
     .parse = parse,
     .open = open_stream,
+    .echo = echo_chunk,
     .piece = piece,
     .progress = api_openai_progress,
     .close = close_choice,

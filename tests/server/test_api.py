@@ -193,6 +193,23 @@ def test_echo_and_logprobs(server):
     assert tokens == lp["tokens"]
 
 
+def test_a_long_echo_comes_in_parts(server):
+    """Its log-probabilities, that is; all streams would wait for those of a whole prompt."""
+    body = completion(prompt="  a cat and a dog 🤗媽" * 80, echo=True, logprobs=7, max_tokens=4, n=2, ignore_eos=True)
+    whole = server.json("POST", COMPLETIONS, body)
+    events = server.events(COMPLETIONS, body)
+    for index, want in enumerate(whole["choices"]):
+        got = {name: [] for name in want["logprobs"]}
+        chunks = [e["choices"][0] for e in events if e["choices"][0]["index"] == index]
+        for c in chunks[:-1]:
+            for name, values in c["logprobs"].items():
+                got[name] += values
+                assert len(values) <= 256
+        assert got == want["logprobs"] and len(got["tokens"]) > 600
+        assert "".join(c["text"] for c in chunks) == want["text"]
+        assert chunks[-1]["finish_reason"] == "length" and len(chunks) > 7
+
+
 def test_logit_bias(server):
     first = server.json("POST", COMPLETIONS, completion(max_tokens=1, return_tokens=True))
     token = first["choices"][0]["tokens"][0]
