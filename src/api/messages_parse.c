@@ -459,11 +459,13 @@ static enum err adapt_tool_choice(const json_t *body, json_t *b, struct err_info
 
 static enum err adapt_stops(const json_t *body, json_t *b, struct err_info *e)
 {
-    json_t *v = json_object_get(body, "stop_sequences");
-    json_object_del(b, "stop");
+    json_t *v = (json_t *)api_get(body, "stop_sequences");
     json_object_del(b, "stop_sequences");
-    if (!v || json_is_null(v))
+    if (!v)
         return OK;
+    if (api_get(body, "stop"))
+        return err_set_field(
+            e, ERR_INVALID, "stop", "'stop' and 'stop_sequences' are two names of the same");
     if (!json_is_array(v))
         return api_wrong_type("stop_sequences", "an array of strings", v, e);
     json_object_set(b, "stop", v);

@@ -82,7 +82,8 @@ void native_text(const struct tokenizer *t, const token_id *ids, size_t n, struc
 
 /* --- adapt ---------------------------------------------------------------------------------- */
 
-/* n_predict, of which max_tokens is another name: -1 is no limit, 0 no output. */
+/* n_predict, of which max_tokens and max_completion_tokens are other names: -1 is no limit, 0 no
+ * output. */
 static enum err adapt_counts(const struct api_call *c,
                              struct native *s,
                              json_t *body,
@@ -92,6 +93,7 @@ static enum err adapt_counts(const struct api_call *c,
     n = n > 0 ? n : -1;
     enum err err;
     if ((err = api_get_int(body, "max_tokens", -1, INT32_MAX, &n, e)) ||
+        (err = api_get_int(body, "max_completion_tokens", -1, INT32_MAX, &n, e)) ||
         (err = api_get_int(body, "n_predict", -1, INT32_MAX, &n, e)) ||
         (err = api_get_int(body, "n_cmpl", 1, INT32_MAX, &n_cmpl, e)))
         return err;

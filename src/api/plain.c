@@ -49,6 +49,8 @@ static const struct {
     bool number; /* else a string */
 } types[] = {{"prompt", "a string", false},
              {"max_tokens", "a number", true},
+             {"max_completion_tokens", "a number", true},
+             {"n_predict", "a number", true},
              {"temperature", "a number", true},
              {"top_k", "a number", true},
              {"top_p", "a number", true},
@@ -147,9 +149,10 @@ static enum err adapt(struct api_call *c, const json_t *body, json_t **out, stru
         return err;
     json_t *v = *out = json_copy((json_t *)body); /* its members are shared, not changed */
     const json_t *id = api_get(v, "model_id");
-    s->max_tokens_given = api_get(v, "max_tokens");
+    s->max_tokens_given = api_get(v, "max_tokens") || api_get(v, "max_completion_tokens");
     const uint32_t usual = c->api->cfg.max_tokens; /* the operator's, or 0 */
-    api_set_default(v, "max_tokens", json_integer(usual ? usual : DEFAULT_MAX_TOKENS));
+    if (!s->max_tokens_given && !api_get(v, "n_predict"))
+        json_object_set_new(v, "max_tokens", json_integer(usual ? usual : DEFAULT_MAX_TOKENS));
     json_object_set_new(v, "return_tokens", json_true());
     json_object_set_new(v, "stream", json_boolean(s->stream));
     if (id)

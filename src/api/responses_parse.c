@@ -388,7 +388,7 @@ static enum err adapt_effort(json_t *effort, json_t *b, struct err_info *e)
 
 static enum err adapt_rest(const json_t *body, json_t *b, struct err_info *e)
 {
-    json_t *max = json_object_get(body, "max_output_tokens");
+    json_t *max = (json_t *)api_get(body, "max_output_tokens");
     json_t *reasoning = json_object_get(body, "reasoning");
     struct gguf_str truncation = {"disabled", 8}, user;
     enum err err;
@@ -403,10 +403,10 @@ static enum err adapt_rest(const json_t *body, json_t *b, struct err_info *e)
             "'truncation' must be disabled: nothing is left out of a conversation");
     if (reasoning && !json_is_null(reasoning) && !json_is_object(reasoning))
         return api_wrong_type("reasoning", "an object", reasoning, e);
-    json_object_del(b, "max_tokens");
-    json_object_del(b, "max_completion_tokens");
-    if (max)
+    if (max) { /* before the names that other routes have for it */
+        json_object_del(b, "max_completion_tokens");
         json_object_set(b, "max_tokens", max);
+    }
     json_object_del(b, "text");
     return adapt_effort(json_object_get(reasoning, "effort"), b, e);
 }

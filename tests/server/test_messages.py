@@ -73,6 +73,9 @@ def test_why_it_stopped(server):
     a = message(server, stop_sequences=["xyz", " of"])
     assert (a["stop_reason"], a["stop_sequence"]) == ("stop_sequence", " of")
     assert a["content"] == [{"type": "text", "text": "The capital"}]
+    for alike in ([" of"], " of"):
+        a = message(server, stop=alike)  # as other routes call it
+        assert (a["stop_reason"], a["stop_sequence"]) == ("stop_sequence", " of")
     assert message(server, max_tokens=3)["stop_reason"] == "max_tokens"
     e = events(server, stop_sequences=["Par"])
     assert e[-2][1]["delta"] == {"stop_reason": "stop_sequence", "stop_sequence": "Par"}
@@ -271,7 +274,8 @@ def test_fields_that_are_taken(server):
         {"type": "tool_use", "id": "a", "name": "b", "input": {}}]}]}),
     ("system", {"system": 1}), ("system[0]", {"system": [{"type": "image"}]}),
     ("stop_sequences", {"stop_sequences": "a"}), ("stop_sequences", {"stop_sequences": ["a"] * 17}),
-    ("stop", {"stop_sequences": [""]}), ("stop", {"stop_sequences": [1]}),
+    ("stop", {"stop_sequences": [""]}), ("stop", {"stop_sequences": [1]}), ("'stop[0]'", {"stop": [1]}),
+    ("'stop' and 'stop_sequences'", {"stop": "a", "stop_sequences": ["a"]}),
     ("temperature", {"temperature": 3}), ("top_p", {"top_p": 2}), ("top_k", {"top_k": "a"}),
     ("tools", {"tools": {}}), ("tools[0]", {"tools": [1]}), ("tools[0]", {"tools": [{"name": "a"}]}),
     ("web_search", {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),

@@ -90,6 +90,8 @@ def test_a_whole_prompt_may_hold_control_tokens_but_not_on_the_openai_route(serv
     text = server.json("POST", "/apply-template", {"messages": [{"role": "user", "content": PROMPT}]})
     assert text == {"prompt": ASKED}
     assert complete(server, prompt=ASKED, n_predict=-1)["content"] == PARIS
+    for name in ("n_predict", "max_tokens", "max_completion_tokens"):
+        assert complete(server, prompt=ASKED, **{"n_predict": None, name: 3})["tokens_predicted"] == 3
     chat = server.json("POST", "/v1/chat/completions",
                        {"messages": [{"role": "user", "content": PROMPT}], "temperature": 0})
     n = chat["usage"]["prompt_tokens"]

@@ -58,6 +58,24 @@ def test_the_default_length_gives_way(start_server):
     s.json("POST", "/generate", {"prompt": "one two", "max_tokens": 50}, status=400)
 
 
+def test_other_names_of_the_length(start_server):
+    s = start_server("--context", "64")
+    body = {"prompt": "Tell me", "ignore_eos": True}
+    n_prompt = len(tokens_of(s, "Tell me"))
+    for name in ("max_tokens", "max_completion_tokens", "n_predict"):
+        for n in (5, 55):
+            assert s.json("POST", "/generate", {**body, name: n})["num_generated"] == n
+        many = s.json("POST", "/v1/batch/completions", {"prompts": ["Tell me"], "ignore_eos": True, name: 5})
+        assert many["results"][0]["num_generated"] == 5
+        s.json("POST", "/generate", {**body, name: "5"}, status=422)
+        if name != "n_predict":  # of which more than fits means what fits
+            s.json("POST", "/generate", {**body, name: 500}, status=400)
+    assert s.json("POST", "/generate", {**body, "max_tokens": 6, "n_predict": 5})["num_generated"] == 6
+    for n in (-1, 500):
+        got = s.json("POST", "/generate", {**body, "n_predict": n})
+        assert got["num_generated"] == 64 - n_prompt
+
+
 def test_the_operator_has_the_defaults(start_server):
     s = start_server("--max-tokens", 7, "--temperature", 1.5, "--top-k", 20, "--top-p", 0.9, "--seed", 3)
     body = {"prompt": "Tell me", "ignore_eos": True}
