@@ -170,6 +170,7 @@ struct api_call *api_begin(struct api *a, const struct api_input *in); /* never 
 enum api_pull api_pull(struct api_call *c, struct api_answer *answer, struct buf *out);
 /* Any thread, between two pulls of which the first said API_WORK. */
 void api_work(struct api_call *c);
+void api_cut(struct api_call *c); /* before api_end: its client did not get all that was pulled */
 void api_end(struct api_call *c);
 
 /* The names of calls with news, each once; drains the engine's events. Loop thread. NULL at the

@@ -355,6 +355,11 @@ static void call_destroy(struct api_call *c)
     free(c);
 }
 
+void api_cut(struct api_call *c)
+{
+    c->whole = false;
+}
+
 /* Requests that still run are cancelled and keep the call alive; api_next frees it after the last
  * terminal event. */
 void api_end(struct api_call *c)

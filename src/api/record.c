@@ -225,7 +225,7 @@ void api_record_end(const struct api_call *c)
     api_field_bool(&b, "stream", c->answer.stream);
     api_field_bool(&b, "complete", c->whole);
     api_field_int(&b, "bytes_in", c->bytes_in);
-    api_field_int(&b, "bytes_out", c->bytes_out);
+    api_field_int(&b, "bytes_out", strcmp(c->method, "HEAD") == 0 ? 0 : c->bytes_out);
     if (c->n_choices > 0)
         put_requests(c, &b);
     put_ms(c, "total_ms", c->end_us, &b);

@@ -136,10 +136,12 @@ static void app_work(void *ctx, void *call)
     api_work(c->call);
 }
 
-static void app_end(void *ctx, void *call)
+static void app_end(void *ctx, void *call, bool whole)
 {
     (void)ctx;
     struct served_call *c = call;
+    if (!whole)
+        api_cut(c->call);
     api_end(c->call);
     free(c);
 }

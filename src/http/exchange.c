@@ -13,11 +13,11 @@
 #define SMALL_BODY_BYTES 65536 /* there is always room for these */
 #define WHOLE_BYTES 65536      /* of an answer with a length that are handed over at once */
 
-static void end_call(struct exchange *ex)
+static void end_call(struct exchange *ex, bool whole)
 {
     if (!ex->call)
         return;
-    ex->s->app->end(ex->s->app->ctx, ex->call);
+    ex->s->app->end(ex->s->app->ctx, ex->call, whole);
     ex->call = NULL;
 }
 
@@ -84,7 +84,7 @@ void exchange_abandon(struct exchange *ex)
     atomic_store_explicit(&ex->cancelled, true, memory_order_relaxed);
     if (ex->state == EX_QUEUED)
         return; /* a worker has it: exchange_begun comes back here */
-    end_call(ex);
+    end_call(ex, false);
     if (ex->suspended)
         resume(ex);
     else
@@ -469,7 +469,7 @@ void exchange_on_completed(void *cls,
     bool begun = ex->state != EX_READING;
     if (begun && !whole && (ex->conn->peer_left || (!ex->conn->cut && !ex->gone)))
         atomic_fetch_add_explicit(&s->stat_gone, 1, memory_order_relaxed);
-    end_call(ex);
+    end_call(ex, whole);
     if (ex->comments)
         stream_unlink(ex);
     if (begun)

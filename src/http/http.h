@@ -93,8 +93,9 @@ struct http_app {
     enum http_pull (*pull)(void *ctx, void *call, struct http_answer *answer, struct buf *out);
     /* Worker thread, after HTTP_WORK and before the next pull. NULL: no pull says so. */
     void (*work)(void *ctx, void *call);
-    /* Loop thread, exactly once for each begin. The call stops what still runs. */
-    void (*end)(void *ctx, void *call);
+    /* Loop thread, exactly once for each begin. The call stops what still runs. whole: all of the
+     * answer was handed to the system. */
+    void (*end)(void *ctx, void *call, bool whole);
     /* Readable when some call has news; then next() yields each such call's name once, NULL at the
      * end, and makes it unreadable again; watched edge-triggered, so news after that NULL must
      * write to it. A call that has ended may still be named only if end() has not been called for

@@ -56,7 +56,7 @@ struct fake {
     pthread_t thread;
     bool stop;
     struct fake_call *calls, *named;
-    uint64_t n_begin, n_end, n_pull, n_double_end, n_stats;
+    uint64_t n_begin, n_end, n_whole, n_pull, n_double_end, n_stats;
 };
 
 static inline char fake_pattern(uint64_t i)
@@ -81,10 +81,12 @@ static inline void fake_stats(struct fake *f, struct buf *out)
     pthread_mutex_lock(&f->lock);
     f->n_stats++;
     buf_printf(out,
-               "{\"begin\": %llu, \"end\": %llu, \"pull\": %llu, \"double_end\": %llu, "
+               "{\"begin\": %llu, \"end\": %llu, \"whole\": %llu, \"pull\": %llu, "
+               "\"double_end\": %llu, "
                "\"connections\": %u, \"accepted\": %llu, \"requests\": %llu, \"gone\": %llu}\n",
                (unsigned long long)f->n_begin,
                (unsigned long long)f->n_end,
+               (unsigned long long)f->n_whole,
                (unsigned long long)f->n_pull,
                (unsigned long long)f->n_double_end,
                st.connections,
@@ -314,12 +316,13 @@ static inline void fake_work(void *ctx, void *call)
     buf_str(&c->text, "worked\n");
 }
 
-static inline void fake_end(void *ctx, void *call)
+static inline void fake_end(void *ctx, void *call, bool whole)
 {
     struct fake *f = ctx;
     struct fake_call *c = call, *x;
     pthread_mutex_lock(&f->lock);
     f->n_end++;
+    f->n_whole += whole;
     for (x = f->calls; x && x != c; x = x->next)
         ;
     f->n_double_end += x == NULL;

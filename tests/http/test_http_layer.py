@@ -12,6 +12,7 @@ import resource
 import select
 import signal
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -268,6 +269,22 @@ def test_leaving_while_queued_for_begin(serve):
     st = server.stats()
     assert st["begin"] < 10  # most were never begun
     assert server.wait_open(0)
+
+
+def test_whether_all_of_an_answer_went_out(serve):
+    """The application is told when a call ends."""
+    server = serve()
+    asked = [("/facts", b"-|-\n", 0), ("/stream?n=3", b"[DONE]\n\n", 0), ("/big?n=200000", pattern(200_000)[-99:], 0),
+             ("/big?n=20000000", b"a", 1), ("/flood?n=20000000", b"a", 2), ("/hang", b"", 3), ("/silent", b"", 4)]
+    for path, last, n_cut in asked:
+        s = server.get(path)
+        read_until(s, b"\r\n\r\n" if last == b"a" else last)
+        server.stats()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # leaves with a reset
+        s.close()
+        assert server.wait_open(0)
+        st = server.stats()
+        assert st["end"] - st["whole"] == n_cut, path
 
 
 def test_large_bodies_leave_a_worker_to_others(serve):

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import time
 
 import pytest
@@ -108,6 +109,27 @@ def test_a_client_that_leaves(start_server, tmp_path):
     line = wait_lines(log, 1)[-1]
     assert line["status"] == 200 and line["complete"] is False and line["finish"] == "abort"
     assert 0 < line["completion_tokens"] < 900
+
+
+def test_a_client_that_leaves_amid_an_answer_that_is_ready(start_server, tmp_path):
+    """It was made to its end, but the client has not got it."""
+    log = tmp_path / "access.log"
+    server = start_server("--access-log", log)
+    host, port = server.url.removeprefix("http://").split(":")
+    body = json.dumps({**ASK, "max_tokens": 400, "logprobs": 20, "n": 16}).encode()
+    request = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (COMPLETIONS.encode(), len(body))
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.connect((host, int(port)))
+    s.sendall(request + body)
+    assert s.recv(100).startswith(b"HTTP/1.1 200")
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    s.close()
+    line = wait_lines(log, 1)[-1]
+    assert line["status"] == 200 and line["finish"] == "length" and line["complete"] is False
+    server.request("HEAD", "/v1/models")
+    line = wait_lines(log, 2)[-1]
+    assert (line["method"], line["status"], line["complete"], line["bytes_out"]) == ("HEAD", 200, True, 0)
 
 
 def test_the_log_is_opened_again(start_server, tmp_path):
