@@ -96,8 +96,9 @@ enum err api_charge(struct api_call *c, uint64_t n_prompt, struct err_info *e)
     enum err err =
         api_keys_take_prompt(c->api->keys, c->key, c->internal, n_prompt, now_us, &retry_s, e);
     c->n_charged = err ? 0 : n_prompt;
+    c->refused = err != OK;
     if (err == ERR_RATE_LIMIT) /* nothing was done for it */
-        api_keys_undo(c->api->keys, c->key, c->internal, 0, now_us);
+        api_keys_undo(c->api->keys, c->key, 0, now_us);
     come_back_in(c, retry_s);
     put_limits(c);
     return err;
@@ -107,8 +108,9 @@ void api_uncharge(struct api_call *c)
 {
     if (!c->entered)
         return;
-    api_keys_undo(c->api->keys, c->key, c->internal, c->n_charged, clock_us());
+    api_keys_undo(c->api->keys, c->key, c->n_charged, clock_us());
     c->n_charged = 0;
+    c->refused = true;
     put_limits(c);
 }
 
@@ -117,7 +119,7 @@ void api_settle(struct api_call *c)
     if (!c->entered || c->n_running > 0)
         return;
     c->entered = false;
-    struct api_key_usage u = {.n_prompt = c->n_charged};
+    struct api_key_usage u = {.refused = c->refused, .n_prompt = c->n_charged};
     for (uint32_t i = 0; i < c->n_choices; i++) {
         const struct request *r = c->choices[i].req;
         u.n_generated += request_n_completion(r);

@@ -128,6 +128,7 @@ struct api_call {
     struct api_key *key; /* or NULL */
     const char *gone;    /* internal: the owner, if its key is not there any more; while parsing */
     bool entered;        /* counts among the key's running requests */
+    bool refused;        /* after that, by a limit or by the engine */
     bool internal;       /* api_input's, and so are the next two */
     int32_t rank;
     uint32_t tenant;

@@ -433,7 +433,6 @@ enum err api_keys_enter(struct api_keys *k,
                       *retry_s);
     } else {
         bucket_take(&key->requests, 1, now_us);
-        key->n_requests++;
         key->n_running++;
     }
     pthread_mutex_unlock(&k->lock);
@@ -477,11 +476,9 @@ enum err api_keys_take_prompt(struct api_keys *k,
     return err;
 }
 
-void api_keys_undo(
-    struct api_keys *k, struct api_key *key, bool background, uint64_t n_prompt, uint64_t now_us)
+void api_keys_undo(struct api_keys *k, struct api_key *key, uint64_t n_prompt, uint64_t now_us)
 {
     pthread_mutex_lock(&k->lock);
-    key->n_requests -= background;
     bucket_give_back(&key->requests, 1, now_us);
     bucket_give_back(&key->tokens, n_prompt, now_us);
     pthread_mutex_unlock(&k->lock);
@@ -494,6 +491,7 @@ void api_keys_leave(struct api_keys *k,
 {
     pthread_mutex_lock(&k->lock);
     key->n_running--;
+    key->n_requests += !u->refused;
     key->n_prompt += u->n_prompt;
     key->n_cached += u->n_cached;
     key->n_generated += u->n_generated;
@@ -583,7 +581,7 @@ void api_keys_metrics(struct api_keys *k, struct buf *out)
         put_column(k,
                    "key_requests_total",
                    c,
-                   "Requests that the key's limits let in.",
+                   "Requests that were let in, once they have ended.",
                    offsetof(struct api_key, n_requests),
                    out);
         put_column(k,

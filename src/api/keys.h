@@ -65,7 +65,7 @@ struct api_key_terms api_keys_terms(struct api_keys *k, const struct api_key *ke
 /* Of work whose key is not in the file any more, nor what its salt was: it shares with itself. */
 struct api_key_terms api_keys_terms_gone(const char *name);
 
-/* A request begins: it counts, and takes a place of the concurrent ones. A refusal is counted,
+/* A request begins, and takes a place of the concurrent ones. A refusal is counted,
  * takes nothing, and says after how many seconds to come back (0: that is not known). Work of the
  * background leaves half of every limit to the key's other requests, and its refusals are not
  * counted, as nobody sees them. Error: ERR_RATE_LIMIT. */
@@ -84,11 +84,11 @@ enum err api_keys_take_prompt(struct api_keys *k,
                               uint32_t *retry_s,
                               struct err_info *e) WEIR_MUST_USE;
 /* It was refused after all, by the engine: its limits are as if it had never come. It still has to
- * leave. Work of the background, which comes again, is not counted either. */
-void api_keys_undo(
-    struct api_keys *k, struct api_key *key, bool background, uint64_t n_prompt, uint64_t now_us);
-/* What it came to, and its place is free. */
+ * leave. */
+void api_keys_undo(struct api_keys *k, struct api_key *key, uint64_t n_prompt, uint64_t now_us);
+/* What it came to, and its place is free. It counts, unless it was refused meanwhile. */
 struct api_key_usage {
+    bool refused;
     uint64_t n_prompt, n_cached, n_generated; /* tokens */
 };
 void api_keys_leave(struct api_keys *k,

@@ -114,6 +114,7 @@ def test_tokens_a_minute(start_server, keys_file):
     assert 'weir_key_generation_tokens_total{key="a"} 60\n' in text
     assert 'weir_key_refused_total{key="a",limit="tokens"} 2\n' in text
     assert 'weir_key_requests_running{key="a"} 0\n' in text
+    assert 'weir_key_requests_total{key="a"} 1\n' in text  # neither of those that were refused
 
 
 def test_refused_and_failed_requests_take_no_tokens(start_server, keys_file):
