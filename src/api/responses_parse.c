@@ -93,6 +93,20 @@ static json_t *to_json(const struct buf *b)
     return json_stringn(b->len ? b->data : "", b->len);
 }
 
+/* The reasoning under way is the assistant's message's, behind what that has of it. */
+static void give_thoughts(struct talk *t, json_t *m)
+{
+    const json_t *before = json_object_get(m, "reasoning_content");
+    struct buf all = {0};
+    if (t->thoughts.len > 0) {
+        buf_add(&all, json_string_value(before), json_string_length(before));
+        buf_add(&all, t->thoughts.data, t->thoughts.len);
+        json_object_set_new(m, "reasoning_content", to_json(&all));
+    }
+    buf_clear(&t->thoughts);
+    buf_deinit(&all);
+}
+
 /* The assistant's last message if it is the last of all, else a new, empty one; with the reasoning
  * that came before it. */
 static json_t *assistant_of(struct talk *t)
@@ -101,9 +115,7 @@ static json_t *assistant_of(struct talk *t)
     json_t *m = n ? json_array_get(t->all, n - 1) : NULL;
     if (strcmp(string_at(m, "role"), "assistant") != 0)
         m = new_message(t->all, "assistant", json_string(""));
-    if (t->thoughts.len > 0)
-        json_object_set_new(m, "reasoning_content", to_json(&t->thoughts));
-    buf_clear(&t->thoughts);
+    give_thoughts(t, m);
     return m;
 }
 
@@ -127,8 +139,8 @@ static enum err add_message(struct talk *t,
     enum err err = join_parts(json_object_get(item, "content"), field, &text, e);
     if (!err) {
         json_t *m = new_message(t->all, role, to_json(&text));
-        if (strcmp(role, "assistant") == 0 && t->thoughts.len > 0)
-            json_object_set_new(m, "reasoning_content", to_json(&t->thoughts));
+        if (strcmp(role, "assistant") == 0)
+            give_thoughts(t, m);
         buf_clear(&t->thoughts);
     }
     buf_deinit(&text);

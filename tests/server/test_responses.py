@@ -77,6 +77,28 @@ def test_events_of_a_stream(server):
     assert without_ids(done) == without_ids(whole)
 
 
+def test_reasoning_that_comes_back_is_all_there(start_server):
+    """Before a message and before a call behind it, which is the same message of the chat."""
+    s = start_server("--chat-template", "{% for m in messages %}{{ m.reasoning_content }}|{{ m.content }}|"
+                                        "{{ m.tool_calls | length if m.tool_calls }};{% endfor %}")
+
+    def n(*items):
+        return s.json("POST", PATH + "/input_tokens", {"input": [{"role": "user", "content": "x"}, *items]})["input_tokens"]
+
+    def thought(text):
+        return {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": text}]}
+
+    says = {"role": "assistant", "content": "so"}
+    call = {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}
+    one, two = "first of all a cat", " and then a dog"
+    want = s.json("POST", "/v1/chat/completions/input_tokens", {"messages": [{"role": "user", "content": "x"}, {
+        "role": "assistant", "content": "so", "reasoning_content": one + two, "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}]})["input_tokens"]
+    assert n(thought(one), says, thought(two), call) == want
+    assert n(says, thought(one), thought(two), call) == want == n(thought(one + two), says, call)
+    assert n(says, thought(two), call) < want
+
+
 def test_it_ends_at_a_limit(server):
     r = respond(server, max_output_tokens=3)
     assert r["status"] == "incomplete" and r["incomplete_details"] == {"reason": "max_output_tokens"}
