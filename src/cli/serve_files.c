@@ -41,6 +41,14 @@ static void wipe(char **text)
     *text = NULL;
 }
 
+bool serve_is_key(const char *s)
+{
+    const char *c = s;
+    while (*c > 0x20 && *c < 0x7f)
+        c++;
+    return c > s && *c == '\0';
+}
+
 /* The first line, which must be a key. */
 static enum err read_admin_key(const struct serve_options *o, char **out, struct err_info *e)
 {
@@ -50,11 +58,7 @@ static enum err read_admin_key(const struct serve_options *o, char **out, struct
         return err;
     /* NOLINTNEXTLINE(clang-analyzer-core.*): without an error there is a text */
     (*out)[strcspn(*out, "\r\n")] = '\0';
-    for (const char *c = *out; *c; c++) {
-        if (*c <= 0x20 || *c >= 0x7f)
-            err = ERR_FORMAT;
-    }
-    if (err || !**out) {
+    if (!serve_is_key(*out)) {
         wipe(out);
         return err_set_field(e,
                              ERR_FORMAT,

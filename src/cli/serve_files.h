@@ -26,6 +26,9 @@ enum err serve_files_load_keys(const struct serve_files *f,
 void serve_files_forget(struct serve_files *f); /* secrets that are in force by now */
 void serve_files_close(struct serve_files *f);
 
+/* Can a client send it as a key: visible ASCII without blanks? */
+bool serve_is_key(const char *s);
+
 bool serve_files_any(const struct serve_options *o); /* is there anything to read again? */
 void serve_files_reload(struct serve_files *f, struct api *api, struct http_server *http);
 

@@ -5,6 +5,7 @@
 #include "chat/reply.h"
 #include "cli/cli.h"
 #include "cli/device_options.h"
+#include "cli/serve_files.h"
 
 #include <string.h>
 
@@ -92,6 +93,16 @@ static void take_prefix(struct argp_state *s, const char *flag, const char *arg)
     if (arg[0] != '/' || arg[1] == '\0' || arg[strlen(arg) - 1] == '/' || strchr(arg, '?'))
         argp_error(s, "%s: '%s' is not like /path", flag, arg);
     o->api_prefix = arg;
+}
+
+static void take_api_key(struct argp_state *s, const char *flag, const char *arg)
+{
+    struct serve_options *o = s->input;
+    if (arg[0] == '\0')
+        argp_error(s, "%s: the key is empty", flag);
+    if (!serve_is_key(arg))
+        argp_error(s, "%s: the key must be visible ASCII without blanks", flag);
+    o->api_key = arg;
 }
 
 /* SCHEME://HOST[:PORT] as browsers write it, or "*", or "localhost" for this machine's. */
@@ -204,7 +215,7 @@ const struct serve_flag serve_flags[] = {
     {"port", "N", "port; 0 lets the system choose (default 8080)", NUMBER(http.port, 0, 65535)},
     {"api-prefix", "/PATH", "all routes are below this path", TAKE(take_prefix)},
     {"slots", "on|off", "answer /slots (default on)", UNLESS(no_slots)},
-    {"api-key", "KEY", "ask clients for this bearer token", GUARD(api_key, "the key is empty")},
+    {"api-key", "KEY", "ask clients for this bearer token", TAKE(take_api_key), .guard = true},
     {"api-keys",
      "FILE",
      "clients' keys with their limits, as JSON (docs/API.md); read again on SIGHUP",

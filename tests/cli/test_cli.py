@@ -100,6 +100,14 @@ def test_an_empty_secret_never_opens_the_server(flag):
         assert r.returncode == 2 and f"--{flag}: the ".encode() in r.stderr and b"empty" in r.stderr, r
 
 
+@pytest.mark.parametrize("key", ["two words", " a", "a ", "a\n", "a\tb", "schlüssel", "\x7f"])
+def test_a_key_that_no_client_can_send(key):
+    for args, more in (((), {"WEIR_API_KEY": key}), ((f"--api-key={key}",), {})):
+        r = weir("serve", "-m", "/nonexistent", *args, env=more)
+        assert r.returncode == 2 and b"--api-key: the key must be visible ASCII" in r.stderr, r
+        assert len(key) < 3 or key.encode() not in r.stderr, r
+
+
 @pytest.mark.parametrize("args", [
     ["run", "-m", "/nonexistent.gguf", "-p", "x"], ["serve", "--port", "0", "-m", "/nonexistent"],
     ["logits", "-m", NANO, "--tokens", "999999"], ["logits", "-m", NANO, "--tokens", "1,x"],
