@@ -398,7 +398,7 @@ void api_tokenize_batch(struct api_call *c, const struct api_input *in)
 void api_chat_stream(struct api_call *c, const struct api_input *in)
 {
     enum { CAP = 4096 };
-    static const char *const limits[] = {"max_tokens", "max_completion_tokens"};
+    static const char *const limits[] = {"max_tokens", "max_completion_tokens", "n_predict"};
     struct err_info e = {0};
     json_t *body = NULL;
     if (api_json_parse(in->body, in->body_len, &body, &e) != OK) {
@@ -408,7 +408,8 @@ void api_chat_stream(struct api_call *c, const struct api_input *in)
     json_object_set_new(body, "stream", json_true());
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         const json_t *v = json_object_get(body, limits[i]);
-        if (json_is_integer(v) && json_integer_value(v) > CAP)
+        int64_t n; /* 5000.0 is a whole number too; what is none is refused where it is read */
+        if (v && api_int_of(v, limits[i], CAP + 1, INT64_MAX, &n, &e) == OK)
             json_object_set_new(body, limits[i], json_integer(CAP));
     }
     char *text = json_dumps(body, JSON_COMPACT);

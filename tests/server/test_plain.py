@@ -203,6 +203,15 @@ def test_chat_stream(server):
     text = ""
     status, headers, data = server.request("POST", "/v1/chat/completions/stream", body)
     assert status == 400 and b"4096" in data  # the cap, and this model's context is shorter
+    for value in (5000.0, 1e15):
+        status, _, data = server.request("POST", "/v1/chat/completions/stream", {**body, "max_tokens": value})
+        assert status == 400 and b"4096" in data
+    for name in ("max_tokens", "max_completion_tokens", "n_predict"):
+        capped = {**body, "max_tokens": None, name: 5000.5}
+        status, _, data = server.request("POST", "/v1/chat/completions/stream", capped)
+        assert status == 400 and json.loads(data)["error"]["param"] == name
+    end = server.events("/v1/chat/completions/stream", {**body, "max_tokens": None, "n_predict": 5000, "verbose": True})[-1]
+    assert end["__verbose"]["generation_settings"]["n_predict"] == 4096
     body["max_tokens"] = 20
     chunks = server.events("/v1/chat/completions/stream", body)
     text = "".join(c["choices"][0]["delta"].get("content") or "" for c in chunks)
