@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const char exposed[] =
-    "X-Request-Id, Retry-After, Traceparent, X-RateLimit-Limit-Requests, "
+    "X-Request-Id, Request-Id, Retry-After, Traceparent, X-RateLimit-Limit-Requests, "
     "X-RateLimit-Remaining-Requests, X-RateLimit-Reset-Requests, X-RateLimit-Limit-Tokens, "
     "X-RateLimit-Remaining-Tokens, X-RateLimit-Reset-Tokens";
 

@@ -402,6 +402,10 @@ def test_cors(start_server):
         got, headers, _ = server.request("GET", "/v1/models", headers={"Origin": PAGE, **more})
         assert got == status and headers["access-control-allow-origin"] == PAGE
         assert "Retry-After" in headers["access-control-expose-headers"]
+    _, headers, _ = server.request("POST", "/v1/messages", {}, headers={"Origin": PAGE, "traceparent": PARENT, **key})
+    exposed = headers["access-control-expose-headers"].lower().split(", ")
+    hidden = {name.lower() for name in headers} - set(exposed)
+    assert "request-id" in exposed and not any("-id" in name or "trace" in name for name in hidden)
     for origin in ("https://evil.example", PAGE + ".evil", "null", PAGE.upper()):
         status, headers, _ = server.request("OPTIONS", COMPLETIONS, headers={**ASKS, "Origin": origin})
         assert status == 200 and cors_of(headers) == {"vary": "Origin"}
