@@ -187,7 +187,7 @@ enum err disk_each(int fd,
         return err_set(e, ERR_IO, "cannot list a folder: %s", strerror(errno));
     }
     rewinddir(d);
-    for (const struct dirent *entry; (entry = readdir(d));) {
+    for (const struct dirent *entry; errno = 0, (entry = readdir(d));) {
         char stem[BATCH_ID_BYTES];
         size_t n = strlen(entry->d_name), n_suffix = strlen(suffix);
         if (n <= n_suffix || n - n_suffix >= sizeof stem ||
@@ -197,6 +197,7 @@ enum err disk_each(int fd,
         stem[n - n_suffix] = '\0';
         fn(ctx, stem);
     }
+    const int why = errno;
     closedir(d);
-    return OK;
+    return why ? err_set(e, ERR_IO, "cannot list a folder: %s", strerror(why)) : OK;
 }

@@ -120,6 +120,7 @@ struct batches {
     struct index files, jobs; /* of struct batch_file and struct job */
     struct job *forgotten;    /* out of the index, but the batch thread may work with them still */
     uint64_t next_serial;
+    bool left_out; /* the state of some batch could not be read at the start */
 
     pthread_mutex_t queue_lock;
     pthread_cond_t more; /* with queue_lock; CLOCK_MONOTONIC */

@@ -152,11 +152,12 @@ static void load_one(void *ctx, const char *stem)
     json_t *v = NULL;
     struct job *j = mem_zalloc(1, sizeof *j);
     file_name(stem, ".json", name);
-    if (disk_read_json(b->jobs_fd, name, &v, &e) != OK) {
+    enum err err = disk_read_json(b->jobs_fd, name, &v, &e);
+    if (!err && (!read_state(j, v) || strcmp(j->entry.id, stem) != 0))
+        err = err_set(&e, ERR_FORMAT, "%s is not what it should be", name);
+    if (err) {
         log_warn("batch: a batch is left out: %s", e.text);
-        free(j);
-    } else if (!read_state(j, v) || strcmp(j->entry.id, stem) != 0) {
-        log_warn("batch: a batch is left out: %s is not what it should be", name);
+        b->left_out = true;
         job_free(j);
     } else {
         add(b, j);

@@ -127,7 +127,9 @@ static void mark_repeats(struct lines *l, const char *data)
 static enum err read_input(const struct batches_config *cfg, struct lines *l, struct err_info *e)
 {
     struct stat st;
-    if (fstat(l->in_fd, &st) != 0 || st.st_size == 0)
+    if (fstat(l->in_fd, &st) != 0)
+        return err_set(e, ERR_IO, "the input file cannot be read: %s", strerror(errno));
+    if (st.st_size == 0)
         return err_set(e, ERR_INVALID, "the input file cannot be read: it is empty");
     size_t size = (size_t)st.st_size;
     char *data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, l->in_fd, 0);
@@ -240,7 +242,7 @@ enum err lines_open(struct batches *b, struct job *j, struct err_info *e)
     j->lines = l;
     if ((l->in_fd = openat(b->files_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) < 0)
         err = err_set(e,
-                      errno == EMFILE || errno == ENFILE || errno == ENOMEM ? ERR_IO : ERR_INVALID,
+                      errno == ENOENT || errno == ELOOP ? ERR_INVALID : ERR_IO,
                       "the input file cannot be read: %s",
                       strerror(errno));
     else if ((l->out_fd = open_results(b, j->output)) < 0 ||

@@ -101,9 +101,9 @@ static void finalize(struct batches *b, struct live *live)
 static void fail(struct batches *b, struct live *live, const struct err_info *e)
 {
     struct job *j = live->job;
+    if (publish(b, j, j->output, "output") != OK || publish(b, j, j->errors, "errors") != OK)
+        return;
     log_error("batch: %s fails: %s", j->entry.id, e->text);
-    (void)publish(b, j, j->output, "output");
-    (void)publish(b, j, j->errors, "errors");
     pthread_mutex_lock(&b->lock);
     snprintf(j->problem, sizeof j->problem, "%s", e->text);
     pthread_mutex_unlock(&b->lock);

@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "batches/internal.h"
 
-#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,15 +102,16 @@ struct api_service batches_service(struct batches *b)
     return (struct api_service){.ctx = b, .handle = handle};
 }
 
-/* What a crash left behind: bytes that no file and no batch has. */
+/* What a crash left behind: bytes that no file and no batch has. They may be the results of a batch
+ * that was left out. */
 static void sweep_one(void *ctx, const char *stem)
 {
     struct batches *b = ctx;
     char name[64];
-    if (files_find(b, stem, NULL) || jobs_use_file(b, stem))
+    if (b->left_out || files_find(b, stem, NULL) || jobs_use_file(b, stem))
         return;
     file_name(stem, ".json", name);
-    if (faccessat(b->files_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+    if (faccessat(b->files_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
         return; /* it was left out with a warning: that is for the operator to look at */
     file_name(stem, ".jsonl", name);
     (void)unlinkat(b->files_fd, name, 0);

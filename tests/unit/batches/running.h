@@ -140,11 +140,17 @@ static inline void running_remove(const struct running *r)
     remove_folder(r->dir);
 }
 
-static inline void running_stop(struct running *r)
+/* The folder stays, for another running_open. */
+static inline void running_close(struct running *r)
 {
     batches_stop(r->b);
     server_stop(&r->server);
     batches_destroy(r->b);
+}
+
+static inline void running_stop(struct running *r)
+{
+    running_close(r);
     running_remove(r);
 }
 

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 /* --- batches that are forgotten while the thread works ---------------------------------------- */
 
@@ -73,6 +74,64 @@ static void what_one_batch_waits_for_holds_no_other(void **state)
     running_wait(&r, 2, "b", "completed", 20);
     assert_int_equal(running_count(&r, 2, "b", false), 1);
     assert_true(running_is(&r, 1, "a", "validating"));
+    running_stop(&r);
+}
+
+static bool is_there(const struct running *r, const char *name)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s/%s", r->dir, name);
+    return access(path, F_OK) == 0;
+}
+
+/* Its answers are kept, as those of a batch are that can be read again. */
+static void a_batch_that_cannot_be_read_keeps_its_results(void **state)
+{
+    (void)state;
+    static const char *const states[] = {"{\"id\":", "{\"id\":\"batch_1\"}"};
+    struct running r;
+    char path[96];
+    for (int i = 0; i < 2; i++) {
+        running_make_folder(&r);
+        snprintf(path, sizeof path, "%s/files/file-o1.jsonl", r.dir);
+        running_write(path, "an answer\n");
+        snprintf(path, sizeof path, "%s/batches/batch_1.json", r.dir);
+        running_write(path, states[i]);
+        running_open(&r, NULL, 4);
+        assert_true(is_there(&r, "files/file-o1.jsonl"));
+        running_close(&r);
+        assert_int_equal(unlink(path), 0); /* it is nobody's any more */
+        running_open(&r, NULL, 4);
+        assert_false(is_there(&r, "files/file-o1.jsonl"));
+        running_stop(&r);
+    }
+}
+
+/* A batch that fails is over when what it did can be asked for. */
+static void a_batch_that_fails_shows_its_results_first(void **state)
+{
+    (void)state;
+    struct running r;
+    char path[96];
+    running_make_folder(&r);
+    for (int i = 1; i <= 2; i++) {
+        running_put_batch(&r, i, "a", 0, "in_progress"); /* whose input is gone */
+        snprintf(path, sizeof path, "%s/files/file-o%d.jsonl", r.dir, i);
+        running_write(path, "an answer\n");
+    }
+    running_open(&r, NULL, 4);
+    snprintf(path, sizeof path, "%s/files/file-o1.json", r.dir);
+    assert_int_equal(mkdir(path, 0700), 0); /* where its name should go */
+    running_start(&r);
+    running_wait(&r, 2, "a", "failed", 20);
+    json_decref(running_ask(&r, "GET", "/v1/files/file-o2", "a", 200));
+    assert_true(running_is(&r, 1, "a", "in_progress"));
+    running_close(&r);
+    assert_int_equal(rmdir(path), 0);
+    running_open(&r, NULL, 4);
+    running_start(&r);
+    running_wait(&r, 1, "a", "failed", 20);
+    json_decref(running_ask(&r, "GET", "/v1/files/file-o1", "a", 200));
     running_stop(&r);
 }
 
@@ -162,6 +221,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(batches_are_forgotten_while_others_are_looked_after),
         cmocka_unit_test(what_one_batch_waits_for_holds_no_other),
+        cmocka_unit_test(a_batch_that_cannot_be_read_keeps_its_results),
+        cmocka_unit_test(a_batch_that_fails_shows_its_results_first),
         cmocka_unit_test(results_have_a_place),
         cmocka_unit_test(keys_take_turns_then_their_batches),
         cmocka_unit_test(a_dead_device_uses_no_line_up),
