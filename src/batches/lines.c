@@ -163,36 +163,58 @@ char *lines_read(const struct lines *l, uint32_t i, struct err_info *e)
 
 /* --- results ---------------------------------------------------------------------------------- */
 
-/* "batch_req_", the job's own digits, and the line's number. */
-static void result_id(const struct job *j, uint32_t number, char out[80])
+/* How the result of a line begins: its id is "batch_req_", the job's own digits, and the line's
+ * number. */
+static int result_start(const struct job *j, uint32_t number, char out[112])
 {
-    snprintf(out, 80, "batch_req_%s_%08u", j->entry.id + strlen("batch_"), number);
+    const char *digits = j->entry.id + strlen("batch_");
+    return snprintf(out, 112, "{\"id\":\"batch_req_%s_%08u\",\"custom_id\":", digits, number);
+}
+
+/* Does what was begun with a { end with the last byte? An answer may be nested deeper than a parser
+ * goes. A NUL is what a disk has in place of bytes that were not written. */
+static bool is_whole(const char *text, size_t n)
+{
+    size_t depth = 0;
+    bool quoted = false;
+    for (size_t i = 0; i < n && text[i]; i++) {
+        const char c = text[i];
+        if (quoted) {
+            quoted = c != '"';
+            i += c == '\\';
+        } else if (c == '"') {
+            quoted = true;
+        } else if (c == '{' || c == '[') {
+            depth++;
+        } else if ((c == '}' || c == ']') && --depth == 0) {
+            return i + 1 == n;
+        }
+    }
+    return false;
 }
 
 /* The line of the input whose result this is, or -1. */
 static int64_t result_of(const struct job *j, const struct lines *l, const char *text, size_t n)
 {
-    char want[80];
-    json_t *v = json_loadb(text, n, JSON_ALLOW_NUL, NULL); /* models may write NULs */
-    const char *id = json_string_value(json_object_get(v, "id"));
-    const char *digits = id ? strrchr(id, '_') : NULL;
-    const uint32_t number = digits ? (uint32_t)strtoul(digits + 1, NULL, 10) : 0;
-    int64_t found = -1;
-    result_id(j, number, want);
-    if (id && strcmp(id, want) == 0) {
-        uint32_t lo = 0, hi = l->n;
-        while (lo < hi) {
-            uint32_t mid = lo + (hi - lo) / 2;
-            if (l->lines[mid].number < number)
-                lo = mid + 1;
-            else
-                hi = mid;
-        }
-        if (lo < l->n && l->lines[lo].number == number && l->lines[lo].state == LINE_OPEN)
-            found = lo;
+    char want[112];
+    uint32_t number = 0, lo = 0, hi = l->n;
+    /* all that comes before the number is as long whatever that is */
+    const size_t at = (size_t)result_start(j, 0, want) - strlen("00000000\",\"custom_id\":");
+    for (size_t i = at; i < n && text[i] >= '0' && text[i] <= '9'; i++)
+        number = number * 10 + (uint32_t)(text[i] - '0');
+    const size_t n_want = (size_t)result_start(j, number, want);
+    if (n < n_want || memcmp(text, want, n_want) != 0 || !is_whole(text, n))
+        return -1;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (l->lines[mid].number < number)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
-    json_decref(v);
-    return found;
+    const bool found =
+        lo < l->n && l->lines[lo].number == number && l->lines[lo].state == LINE_OPEN;
+    return found ? (int64_t)lo : -1;
 }
 
 /* Mark what the file says is done; cut off what is not whole. */
@@ -287,9 +309,9 @@ static void put_result(const struct job *j,
                        const struct line_result *r,
                        struct buf *out)
 {
-    char id[80];
-    result_id(j, line->number, id);
-    buf_printf(out, "{\"id\":\"%s\",\"custom_id\":", id);
+    char start[112];
+    (void)result_start(j, line->number, start);
+    buf_str(out, start);
     buf_str(out, r->custom_id);
     if (r->body) {
         buf_printf(out, ",\"response\":{\"status_code\":%d,\"request_id\":", r->status);

@@ -225,6 +225,54 @@ static void test_torn_results(void **state)
     }
 }
 
+/* However deep: an answer may hold what came with its request, which was as deep as a text may be
+ * that is read. */
+static void test_a_deep_result(void **state)
+{
+    enum { DEPTH = 5000 };
+    struct fixture *f = *state;
+    char *body = malloc(2 * DEPTH);
+    memset(body, '[', DEPTH);
+    memset(body + DEPTH, ']', DEPTH);
+    const struct line_result r = {.custom_id = "\"x\"",
+                                  .status = 200,
+                                  .request_id = "req",
+                                  .body = body,
+                                  .n_body = 2 * DEPTH};
+    write_input(f);
+    open_lines(f);
+    finish(f, 1, true);
+    assert_int_equal(lines_finish(&f->j, 0, &r, NULL), OK);
+    finish(f, 2, true);
+    free(body);
+    lines_close(&f->j);
+    const off_t size = size_of(f, "out");
+    open_lines(f);
+    assert_int_equal(f->j.n_completed, 3);
+    assert_int_equal(size_of(f, "out"), size);
+}
+
+/* A line of which the middle was not written. */
+static void test_a_result_with_a_hole(void **state)
+{
+    struct fixture *f = *state;
+    char path[160];
+    write_input(f);
+    open_lines(f);
+    finish(f, 0, true);
+    const off_t size = size_of(f, "out");
+    finish(f, 1, true);
+    finish(f, 2, true);
+    lines_close(&f->j);
+    path_of(f, "out", path);
+    int fd = open(path, O_WRONLY);
+    assert_int_equal(pwrite(fd, "\0\0\0\0", 4, size + 80), 4);
+    close(fd);
+    open_lines(f);
+    assert_int_equal(f->j.n_completed, 1);
+    assert_int_equal(size_of(f, "out"), size);
+}
+
 /* The same result twice: the second is cut off with all behind it. */
 static void test_a_result_twice(void **state)
 {
@@ -298,6 +346,8 @@ int main(void)
         TEST(test_numbers_count_blank_lines),
         TEST(test_repeated_names),
         TEST(test_torn_results),
+        TEST(test_a_deep_result),
+        TEST(test_a_result_with_a_hole),
         TEST(test_a_result_twice),
         TEST(test_numbers_of_nine_digits),
         TEST(test_files_that_cannot_be_opened),
