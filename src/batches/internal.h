@@ -241,9 +241,9 @@ void jobs_unload(struct batches *b);
 bool job_is_over(const struct job *j);
 uint32_t jobs_under_way(const struct batches *b, const char *owner); /* NULL: of all */
 struct job *job_at(const struct batches *b, uint32_t i);
-/* Enter a state now, and write it down; one that cannot be written is logged and tried again with
- * the next. */
-void job_enter(struct batches *b, struct job *j, enum job_status status);
+/* Enter a state now, and write it down; one that cannot be written is not entered. */
+enum err job_enter(struct batches *b, struct job *j, enum job_status status, struct err_info *e)
+    WEIR_MUST_USE;
 bool jobs_use_file(const struct batches *b, const char *file_id);
 /* Batch thread, where it has no pointer to a job that is over. */
 void jobs_free_forgotten(struct batches *b);

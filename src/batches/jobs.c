@@ -111,13 +111,18 @@ static enum err save(struct batches *b, const struct job *j, struct err_info *e)
     return err;
 }
 
-void job_enter(struct batches *b, struct job *j, enum job_status status)
+enum err job_enter(struct batches *b, struct job *j, enum job_status status, struct err_info *e)
 {
-    struct err_info e = {0};
+    const enum job_status was = j->status;
+    const int64_t was_at = j->at[status];
     j->status = status;
     j->at[status] = clock_unix();
-    if (save(b, j, &e) != OK)
-        log_error("batch: the state of %s is not kept: %s", j->entry.id, e.text);
+    enum err err = save(b, j, e);
+    if (err) {
+        j->status = was;
+        j->at[status] = was_at;
+    }
+    return err;
 }
 
 static bool parse_status(const char *name, enum job_status *out)
@@ -469,9 +474,7 @@ static enum err cancel(struct batches *b, struct job *j, struct err_info *e)
                              "the batch '%s' is %s and cannot be cancelled",
                              j->entry.id,
                              status_names[j->status]);
-    if (j->status != JOB_CANCELLING)
-        job_enter(b, j, JOB_CANCELLING);
-    return OK;
+    return j->status == JOB_CANCELLING ? OK : job_enter(b, j, JOB_CANCELLING, e);
 }
 
 /* rest: what comes behind /v1/batches: "", "/ID" or "/ID/cancel". */

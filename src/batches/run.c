@@ -42,15 +42,22 @@ static uint32_t list_live(struct batches *b, struct live **out)
     return n;
 }
 
-static void enter(struct batches *b, struct live *live, enum job_status status)
+/* False: the state could not be written, and is to be entered later. */
+static bool enter(struct batches *b, struct live *live, enum job_status status)
 {
+    struct err_info e = {0};
+    enum err err = OK;
     pthread_mutex_lock(&b->lock);
     if (status == JOB_IN_PROGRESS && live->job->status == JOB_CANCELLING)
         status = JOB_CANCELLING; /* its client was faster */
     else
-        job_enter(b, live->job, status);
+        err = job_enter(b, live->job, status, &e);
     pthread_mutex_unlock(&b->lock);
-    live->status = status;
+    if (err)
+        job_hold(live->job, &e);
+    else
+        live->status = status;
+    return !err;
 }
 
 /* A result file with lines becomes a file that can be asked for; an empty one goes. */
@@ -84,18 +91,18 @@ static void finalize(struct batches *b, struct live *live)
         job_hold(j, &e);
         return;
     }
-    if (live->status != JOB_FINALIZING)
-        enter(b, live, JOB_FINALIZING);
-    if (publish(b, j, j->output, "output") != OK || publish(b, j, j->errors, "errors") != OK)
+    if (live->status != JOB_FINALIZING && !enter(b, live, JOB_FINALIZING))
+        return;
+    if (publish(b, j, j->output, "output") != OK || publish(b, j, j->errors, "errors") != OK ||
+        !enter(b,
+               live,
+               j->at[JOB_CANCELLING] ? JOB_CANCELLED
+               : j->at[JOB_EXPIRED]  ? JOB_EXPIRED
+                                     : JOB_COMPLETED))
         return;
     lines_close(j);
     log_info(
         "batch: %s is over: %u completed, %u failed", j->entry.id, j->n_completed, j->n_failed);
-    enter(b,
-          live,
-          j->at[JOB_CANCELLING] ? JOB_CANCELLED
-          : j->at[JOB_EXPIRED]  ? JOB_EXPIRED
-                                : JOB_COMPLETED);
 }
 
 static void fail(struct batches *b, struct live *live, const struct err_info *e)
@@ -103,11 +110,11 @@ static void fail(struct batches *b, struct live *live, const struct err_info *e)
     struct job *j = live->job;
     if (publish(b, j, j->output, "output") != OK || publish(b, j, j->errors, "errors") != OK)
         return;
-    log_error("batch: %s fails: %s", j->entry.id, e->text);
     pthread_mutex_lock(&b->lock);
     snprintf(j->problem, sizeof j->problem, "%s", e->text);
     pthread_mutex_unlock(&b->lock);
-    enter(b, live, JOB_FAILED);
+    if (enter(b, live, JOB_FAILED))
+        log_error("batch: %s fails: %s", j->entry.id, e->text);
 }
 
 /* Lines that will not be begun any more end with an error that says why. */
@@ -139,11 +146,12 @@ static bool look_after(struct batches *b, struct live *live)
         job_hold(j, &e);
     if (err)
         return false;
-    if (live->status == JOB_VALIDATING)
-        enter(b, live, JOB_IN_PROGRESS);
+    if (live->status == JOB_VALIDATING && !enter(b, live, JOB_IN_PROGRESS))
+        return false;
     struct lines *l = j->lines;
-    if (live->status == JOB_FINALIZING && l->n_open > 0) /* what was done was lost meanwhile */
-        enter(b, live, j->at[JOB_CANCELLING] ? JOB_CANCELLING : JOB_IN_PROGRESS);
+    if (live->status == JOB_FINALIZING && l->n_open > 0 && /* what was done was lost meanwhile */
+        !enter(b, live, j->at[JOB_CANCELLING] ? JOB_CANCELLING : JOB_IN_PROGRESS))
+        return false;
     if (live->status == JOB_CANCELLING && l->n_running == 0)
         close_open(b, j, "batch_cancelled", "the batch was cancelled before this request began");
     bool late = clock_unix() >= j->expires_at;

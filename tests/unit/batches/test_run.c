@@ -135,6 +135,59 @@ static void a_batch_that_fails_shows_its_results_first(void **state)
     running_stop(&r);
 }
 
+/* What is not written would be undone by the next start: a batch is over, or to be cancelled, when
+ * its folder says so. */
+static void a_state_that_is_not_written_is_not_entered(void **state)
+{
+    (void)state;
+    struct running r;
+    char path[96], aside[96];
+    running_make_folder(&r);
+    put_line(&r, 0, "a");
+    running_put_batch(&r, 1, "a", 0, "finalizing");
+    running_put_batch(&r, 2, "a", 0, "validating");
+    snprintf(path, sizeof path, "%s/files/file-o1.jsonl", r.dir);
+    running_write(path,
+                  "{\"id\":\"batch_req_1_00000001\",\"custom_id\":\"0\",\"response\":{\"status_"
+                  "code\":200,\"request_id\":\"r\",\"body\":{}},\"error\":null}\n");
+    running_open(&r, NULL, 4);
+    snprintf(path, sizeof path, "%s/batches/batch_1.json", r.dir);
+    snprintf(aside, sizeof aside, "%s/batches/aside", r.dir);
+    assert_int_equal(rename(path, aside), 0);
+    assert_int_equal(mkdir(path, 0700), 0); /* where its state should go */
+    running_start(&r);
+    running_wait(&r, 2, "a", "completed", 20);
+    assert_true(running_is(&r, 1, "a", "finalizing"));
+    running_close(&r);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(rename(aside, path), 0);
+    running_open(&r, NULL, 4);
+    running_start(&r);
+    running_wait(&r, 1, "a", "completed", 20);
+    assert_int_equal(running_count(&r, 1, "a", false), 1);
+    running_stop(&r);
+}
+
+static void a_cancellation_that_is_not_written_is_refused(void **state)
+{
+    (void)state;
+    struct running r;
+    char path[96];
+    running_make_folder(&r);
+    put_line(&r, 0, "a");
+    running_put_batch(&r, 1, "a", 0, "validating");
+    running_open(&r, NULL, 4);
+    snprintf(path, sizeof path, "%s/batches/batch_1.json", r.dir);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0); /* where its state should go */
+    json_decref(running_ask(&r, "POST", "/v1/batches/batch_1/cancel", "a", 500));
+    assert_true(running_is(&r, 1, "a", "validating"));
+    assert_int_equal(rmdir(path), 0);
+    json_decref(running_ask(&r, "POST", "/v1/batches/batch_1/cancel", "a", 200));
+    assert_true(running_is(&r, 1, "a", "cancelling"));
+    running_stop(&r);
+}
+
 /* However many files there are when a batch ends. */
 static void results_have_a_place(void **state)
 {
@@ -223,6 +276,8 @@ int main(void)
         cmocka_unit_test(what_one_batch_waits_for_holds_no_other),
         cmocka_unit_test(a_batch_that_cannot_be_read_keeps_its_results),
         cmocka_unit_test(a_batch_that_fails_shows_its_results_first),
+        cmocka_unit_test(a_state_that_is_not_written_is_not_entered),
+        cmocka_unit_test(a_cancellation_that_is_not_written_is_refused),
         cmocka_unit_test(results_have_a_place),
         cmocka_unit_test(keys_take_turns_then_their_batches),
         cmocka_unit_test(a_dead_device_uses_no_line_up),
