@@ -29,7 +29,10 @@ enum err disk_lock(int at, const char *dir, int *fd, struct err_info *e)
     *fd = openat(at, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (*fd < 0)
         return err_set(e, ERR_IO, "%s/lock: %s", dir, strerror(errno));
-    if (flock(*fd, LOCK_EX | LOCK_NB) != 0)
+    /* Where one server works, the file may be removed and made again: so the folder is locked too,
+     * which network file systems refuse. */
+    if (flock(*fd, LOCK_EX | LOCK_NB) != 0 ||
+        (flock(at, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK))
         return err_set(e, ERR_IO, "%s: another server works there", dir);
     return OK;
 }
