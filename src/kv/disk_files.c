@@ -258,10 +258,11 @@ enum err kv_files_walk(int root, const char *dir, kv_file_fn fn, void *ctx, stru
 
 /* --- the lock --------------------------------------------------------------------------------- */
 
-bool kv_files_lock_valid(int lock)
+bool kv_files_lock_valid(int root, int lock)
 {
-    struct stat st;
-    return fstat(lock, &st) == 0 && st.st_nlink > 0;
+    struct stat ours, named;
+    return fstat(lock, &ours) == 0 && fstatat(root, lock_name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           ours.st_dev == named.st_dev && ours.st_ino == named.st_ino;
 }
 
 /* flock, not fcntl: fcntl's locks vanish when any descriptor of the file is closed anywhere in the
@@ -279,9 +280,9 @@ int kv_files_lock(int root, bool create)
             errno = saved;
             return -1;
         }
-        if (kv_files_lock_valid(fd))
+        if (kv_files_lock_valid(root, fd))
             return fd;
-        close(fd); /* removed between opening and locking: there may be a new one */
+        close(fd); /* gone between opening and locking: there may be a new one */
     }
 }
 

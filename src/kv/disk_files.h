@@ -54,8 +54,8 @@ int kv_files_key_folder(int root, uint64_t model, const struct kv_key *key, bool
  * made if `create`. -1: another has it (errno EWOULDBLOCK), there is no such file (ENOENT), or none
  * can be locked here (any other). */
 int kv_files_lock(int root, bool create);
-/* false: somebody removed the file, so the lock no longer keeps others out. */
-bool kv_files_lock_valid(int lock);
+/* false: the file no longer has its name, so the lock does not keep others out. */
+bool kv_files_lock_valid(int root, int lock);
 
 /* Remove the folders of models that hold no segment any more, with their about line; not that of
  * *keep (NULL: none is kept). Needs the lock. */

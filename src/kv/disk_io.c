@@ -324,13 +324,13 @@ static void become_reader(struct disk *d)
     pthread_mutex_unlock(&d->mutex);
     close(d->lock);
     d->lock = -1;
-    log_warn("disk cache %s: its lock was removed; reading only until there is another", d->dir);
+    log_warn("disk cache %s: its lock is gone; reading only until there is another", d->dir);
 }
 
 /* May this store go on? Much may have changed since it was queued. */
 static bool can_store(struct disk *d, const struct slot *s)
 {
-    if (d->lock >= 0 && !kv_files_lock_valid(d->lock))
+    if (d->lock >= 0 && !kv_files_lock_valid(d->root, d->lock))
         become_reader(d);
     return d->lock >= 0 && !d->write_failed &&
            !kv_tier_index_find(&d->held, d->model, &s->segment.key) && reserve_entry(d) &&

@@ -269,6 +269,13 @@ static void test_folder_emptied_while_open(void **state)
     assert_true(wait_for(writes, x, x->t));
     assert_true(tier_store(x, x->t, 2));
     assert_true(exists(below(x, "lock")));
+    char away[512];
+    snprintf(away, sizeof away, "%s", below(x, "away"));
+    assert_int_equal(rename(below(x, "lock"), away), 0);
+    assert_false(tier_store(x, x->t, 3));
+    assert_true(wait_for(writes, x, x->t));
+    assert_true(tier_store(x, x->t, 3));
+    assert_true(exists(below(x, "lock")));
     log_set_level(LOG_INFO);
 }
 
