@@ -27,6 +27,8 @@
 #define MAX_LIBRARY_RUNS 8 /* a turn */
 #define MAX_BUSY_TURNS 64
 #define HELD_BYTES ((size_t)1 << 30)
+/* Beside connections: 768 of batches (run.c), some 40 of the disk cache, and what else there is. */
+#define OTHER_FILES 1344
 
 /* ---- create and destroy ------------------------------------------------------------------ */
 
@@ -40,7 +42,7 @@ static void raise_file_limit(const struct http_config *cfg)
         if (setrlimit(RLIMIT_NOFILE, &r) != 0)
             (void)getrlimit(RLIMIT_NOFILE, &r);
     }
-    if (r.rlim_cur < (rlim_t)cfg->max_connections + 512)
+    if (r.rlim_cur < (rlim_t)cfg->max_connections + OTHER_FILES)
         log_warn("http: only %llu files may be open: that is too few for %u connections",
                  (unsigned long long)r.rlim_cur,
                  cfg->max_connections);

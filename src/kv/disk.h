@@ -9,7 +9,8 @@
  *
  * Several processes may open one folder: the first writes, the others read what is there and look
  * again every few seconds; when the writer is gone, one of them takes its place. When writing fails
- * (a full disk), what is there is still read; when nothing can be read any more, all is off.
+ * (a full disk), what is there is still read; when nothing can be read any more, all is off. Where
+ * only a descriptor is wanting, a block is not written, or not found, and nothing else changes.
  *
  * Files of other names are never touched, but their sizes, as of the last listing, are counted. */
 #ifndef WEIR_KV_DISK_H

@@ -57,6 +57,19 @@ static void forget(struct disk *d, uint64_t model, const struct kv_key *key)
     pthread_mutex_unlock(&d->mutex);
 }
 
+/* Want of descriptors or of the kernel's memory: the disk is as good as it was. */
+static bool may_pass(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOMEM;
+}
+
+static void note_error(struct disk *d)
+{
+    pthread_mutex_lock(&d->mutex);
+    d->stats.errors++;
+    pthread_mutex_unlock(&d->mutex);
+}
+
 static void stop_writing(struct disk *d, const char *what)
 {
     pthread_mutex_lock(&d->mutex);
@@ -119,7 +132,9 @@ static bool remove_segment(struct disk *d, uint64_t model, const struct kv_key *
     kv_file_segment_name(key, name);
     int folder = kv_files_key_folder(d->root, model, key, false);
     bool removed = folder >= 0 && unlinkat(folder, name, 0) == 0;
-    if (!removed && !is_gone(errno)) {
+    if (!removed && may_pass(errno)) {
+        note_error(d);
+    } else if (!removed && !is_gone(errno)) {
         char what[128];
         snprintf(what, sizeof what, "cannot remove a segment: %s", strerror(errno));
         stop_writing(d, what);
@@ -158,7 +173,7 @@ static void discard(struct disk *d, const struct kv_key *key)
 
 /* --- fetching --------------------------------------------------------------------------------- */
 
-enum outcome { READ_DONE, READ_GONE, READ_BAD, READ_FAILED };
+enum outcome { READ_DONE, READ_GONE, READ_BAD, READ_FAILED, READ_NOT_NOW };
 
 /* What moved into buffers and out of them has been moved. */
 static bool settled(const struct disk *d)
@@ -191,7 +206,7 @@ static enum outcome read_segment(struct disk *d, struct slot *s, struct err_info
     /* not blocking: a FIFO of that name is refused, not waited for */
     int fd = folder < 0 ? -1 : openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
-        outcome = is_gone(errno) ? READ_GONE : READ_FAILED;
+        outcome = is_gone(errno) ? READ_GONE : may_pass(errno) ? READ_NOT_NOW : READ_FAILED;
         err_set(e, ERR_IO, "cannot open a segment: %s", strerror(errno));
     } else {
         enum err err = kv_segment_read(fd, &s->segment, s->bytes, e);
@@ -245,6 +260,8 @@ static void fetch(struct disk *d, uint32_t id)
         note_read(d, &s->segment.key, clock_us() - start_us);
     if (outcome == READ_FAILED || (outcome == READ_BAD && e.code == ERR_IO))
         note_failed_read(d, e.text);
+    if (outcome == READ_NOT_NOW)
+        note_error(d);
     if (outcome == READ_GONE)
         forget(d, d->model, &s->segment.key);
     if (outcome == READ_BAD) {
@@ -266,7 +283,11 @@ enum err disk_write_file(struct disk *d,
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     int fd = openat(folder, f->temporary, flags, 0600);
     if (fd < 0)
-        return err_set(e, ERR_IO, "cannot create %s: %s", f->temporary, strerror(errno));
+        return err_set(e,
+                       may_pass(errno) ? ERR_NOMEM : ERR_IO,
+                       "cannot create %s: %s",
+                       f->temporary,
+                       strerror(errno));
     enum err err = f->fill(fd, f->ctx, e);
     if (!err)
         stamp(d, fd);
@@ -293,7 +314,8 @@ static enum err write_segment(struct disk *d, const struct slot *s, struct err_i
     kv_file_segment_name(&s->segment.key, name);
     int folder = kv_files_key_folder(d->root, d->model, &s->segment.key, true);
     if (folder < 0)
-        return err_set(e, ERR_IO, "cannot create a folder: %s", strerror(errno));
+        return err_set(
+            e, may_pass(errno) ? ERR_NOMEM : ERR_IO, "cannot create a folder: %s", strerror(errno));
     struct disk_new_file f = {temporary, name, fill_segment, s};
     enum err err = disk_write_file(d, folder, &f, e);
     close(folder);
@@ -344,9 +366,13 @@ static bool store_segment(struct disk *d, const struct slot *s)
         return false;
     uint64_t start_us = clock_us();
     disk_add_bytes(d, d->segment_bytes);
-    if (write_segment(d, s, &e)) {
+    enum err err = write_segment(d, s, &e);
+    if (err) {
         disk_subtract_bytes(d, d->segment_bytes);
-        stop_writing(d, e.text);
+        if (err == ERR_NOMEM)
+            note_error(d);
+        else
+            stop_writing(d, e.text);
         return false;
     }
     pthread_mutex_lock(&d->mutex);

@@ -604,6 +604,16 @@ def test_out_of_descriptors_does_not_spin():
     server.stop()
 
 
+@pytest.mark.parametrize("limit, said", [(2343, True), (2344, False)])
+def test_too_few_descriptors_are_told(limit, said):
+    """Beside connections there are those of batches and of the disk cache."""
+    args = ["/bin/sh", "-c", f"ulimit -n {limit}; exec {APP} connections=1000"]
+    process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.readline()
+    process.terminate()
+    assert ("too few for 1000 connections" in process.communicate()[1]) == said
+
+
 def test_idle_costs_nothing(serve):
     server = serve()
     clients = [server.get("/silent") for _ in range(500)] + [server.dial() for _ in range(500)]

@@ -21,7 +21,8 @@
 #include <cmocka.h>
 
 static _Atomic int writev_errno, writev_bytes, pread_errno, open_errno, unlink_errno, rename_errno;
-static _Atomic int list_errno; /* of a model's folder */
+static _Atomic int list_errno;   /* of a model's folder */
+static _Atomic int create_errno; /* of any file */
 static _Atomic uint64_t n_writev, n_pread;
 /* the folder whose size is watched, its limit, and the largest size seen */
 static const char *_Atomic watched_dir;
@@ -89,6 +90,10 @@ int openat(int dir, const char *name, int flags, ...)
         errno = list_errno;
         return -1;
     }
+    if (create_errno && flags & O_CREAT) {
+        errno = create_errno;
+        return -1;
+    }
     int fd = (int)syscall(SYS_openat, dir, name, flags, mode);
     if (flags & O_CREAT)
         look();
@@ -123,7 +128,7 @@ static int setup(void **state)
     disk_test_init(x);
     log_set_level(LOG_ERROR);
     writev_errno = writev_bytes = pread_errno = open_errno = unlink_errno = rename_errno =
-        list_errno = 0;
+        list_errno = create_errno = 0;
     watched_dir = NULL;
     *state = x;
     return 0;
@@ -339,7 +344,7 @@ static void test_nothing_can_be_read(void **state)
 {
     struct disk_test *x = *state;
     open_with_two(x);
-    open_errno = EMFILE;
+    open_errno = EACCES;
     for (int i = 0; i < 7; i++)
         assert_int_equal(tier_fetch(x, x->t, 1), 0);
     assert_true(tier_stats(x->t).on);
@@ -358,6 +363,33 @@ static void test_nothing_can_be_read(void **state)
     open_errno = 0;
     disk_test_open(x);
     assert_int_equal(tier_fetch(x, x->t, 1), 1);
+}
+
+/* What is wanting is not the disk's: it is as good as before when there are some again. */
+static void test_no_descriptor_left(void **state)
+{
+    struct disk_test *x = *state;
+    x->cfg.max_bytes = segments(2);
+    open_with_two(x);
+    open_errno = EMFILE;
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(tier_fetch(x, x->t, 2), 0);
+    open_errno = 0;
+    list_errno = ENFILE; /* 1 cannot be removed to make room */
+    assert_false(tier_store(x, x->t, 3));
+    assert_int_equal(tier_fetch(x, x->t, 2), 0);
+    list_errno = 0;
+    create_errno = EMFILE; /* it can, but nothing comes into its place */
+    assert_false(tier_store(x, x->t, 3));
+    create_errno = 0;
+    struct kv_tier_stats s = tier_stats(x->t);
+    assert_true(s.on && s.writes);
+    assert_int_equal(s.errors, 23);
+    assert_int_equal(s.entries, 1);
+    assert_int_equal(s.bytes, real_bytes(x->dir));
+    assert_int_equal(tier_fetch(x, x->t, 2), 1);
+    assert_true(tier_store(x, x->t, 3));
+    assert_int_equal(tier_fetch(x, x->t, 3), 1);
 }
 
 /* A folder of segments that cannot be listed would not be in the sum, so it is not done without. */
@@ -672,6 +704,7 @@ int main(void)
         TEST(test_folder_replaced_by_a_file),
         TEST(test_unreadable_sectors),
         TEST(test_nothing_can_be_read),
+        TEST(test_no_descriptor_left),
         TEST(test_unlisted_folder),
         TEST(test_buffers_are_bounded_and_shared_fairly),
         TEST(test_fetches_go_first),
