@@ -83,7 +83,7 @@ struct disk {
 
     /* of the tier's thread alone */
     int root;
-    int lock;                /* -1: another process writes */
+    int lock;                /* -1: another process writes, or may */
     int64_t newest_ns;       /* the latest mtime given or seen */
     uint32_t failed_reads;   /* in a row */
     bool write_failed;       /* for good */

@@ -70,6 +70,14 @@ static void note_error(struct disk *d)
     pthread_mutex_unlock(&d->mutex);
 }
 
+/* For another process to write, if it can. */
+static void give_up_lock(struct disk *d)
+{
+    if (d->lock >= 0)
+        close(d->lock);
+    d->lock = -1;
+}
+
 static void stop_writing(struct disk *d, const char *what)
 {
     pthread_mutex_lock(&d->mutex);
@@ -79,6 +87,7 @@ static void stop_writing(struct disk *d, const char *what)
     if (!d->write_failed)
         log_warn("disk cache %s: %s; nothing more is written to it", d->dir, what);
     d->write_failed = true;
+    give_up_lock(d);
 }
 
 static void note_failed_read(struct disk *d, const char *what)
@@ -92,6 +101,8 @@ static void note_failed_read(struct disk *d, const char *what)
     if (off)
         log_warn("disk cache %s: %s; it is turned off", d->dir, what);
     d->write_failed |= off;
+    if (off)
+        give_up_lock(d);
 }
 
 static void note_us(struct kv_tier_latency *all, uint64_t *learned_us, uint64_t us)
@@ -344,8 +355,7 @@ static void become_reader(struct disk *d)
     pthread_mutex_lock(&d->mutex);
     d->writes = false;
     pthread_mutex_unlock(&d->mutex);
-    close(d->lock);
-    d->lock = -1;
+    give_up_lock(d);
     log_warn("disk cache %s: its lock is gone; reading only until there is another", d->dir);
 }
 

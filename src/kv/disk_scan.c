@@ -172,7 +172,7 @@ enum err disk_scan(struct disk *d, struct err_info *e)
     bool first = d->rescan_at_us == 0;
     uint64_t start_us = clock_us();
     /* the lock first: what is listed under it changes by our hand only */
-    d->lock = kv_files_lock(d->root, true);
+    d->lock = d->write_failed ? -1 : kv_files_lock(d->root, true);
     if (first && d->lock < 0)
         log_info("disk cache %s: reading only: %s",
                  d->dir,
@@ -189,7 +189,8 @@ enum err disk_scan(struct disk *d, struct err_info *e)
     if (!first)
         log_info("disk cache %s: writing to it from now on", d->dir);
     (void)disk_make_room(d, 0);
-    write_about(d);
+    if (d->lock >= 0) /* still: something could not be removed */
+        write_about(d);
     pthread_mutex_lock(&d->mutex);
     d->writes = !d->write_failed;
     pthread_mutex_unlock(&d->mutex);

@@ -262,6 +262,44 @@ static void test_full_disk(void **state)
     assert_true(tier_store(x, x->t, 3));
 }
 
+/* Who cannot write lets another, and does not come back when that is gone. */
+static void another_may_write(struct disk_test *x)
+{
+    struct kv_tier *others[2];
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(kv_disk_open(&x->cfg, &others[i], NULL), OK);
+        assert_true(tier_stats(others[i]).writes);
+        assert_true(tier_store(x, others[i], (uint64_t)(10 + i)));
+        const bool on = tier_stats(x->t).on; /* then it looks again every few seconds */
+        for (int n = 0; on && n < 2000 && !tier_has(x, x->t, (uint64_t)(10 + i)); n++)
+            usleep(10000);
+        assert_int_equal(tier_has(x, x->t, (uint64_t)(10 + i)), on);
+        others[i]->ops->destroy(others[i]);
+    }
+    assert_false(tier_stats(x->t).writes);
+}
+
+static void test_another_writes_after_a_full_disk(void **state)
+{
+    struct disk_test *x = *state;
+    open_with_two(x);
+    writev_errno = ENOSPC;
+    writing_fails(x);
+    writev_errno = 0;
+    another_may_write(x);
+}
+
+static void test_another_writes_after_unreadable_files(void **state)
+{
+    struct disk_test *x = *state;
+    open_with_two(x);
+    open_errno = EIO;
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(tier_fetch(x, x->t, 1), 0);
+    open_errno = 0;
+    another_may_write(x);
+}
+
 static void test_failing_disk(void **state)
 {
     struct disk_test *x = *state;
@@ -704,6 +742,8 @@ int main(void)
         TEST(test_folder_replaced_by_a_file),
         TEST(test_unreadable_sectors),
         TEST(test_nothing_can_be_read),
+        TEST(test_another_writes_after_a_full_disk),
+        TEST(test_another_writes_after_unreadable_files),
         TEST(test_no_descriptor_left),
         TEST(test_unlisted_folder),
         TEST(test_buffers_are_bounded_and_shared_fairly),
