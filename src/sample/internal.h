@@ -72,8 +72,8 @@ struct sample_sum {
 };
 void sample_sum_add(struct sample_sum *sum, const float *w, uint32_t n);
 double sample_sum_total(struct sample_sum *sum); /* once */
-/* sample_argmax of what is allowed: of that the first where all are NaN or -inf, and 0 where
- * nothing is. Changes logits as above. */
+/* sample_argmax of what is allowed: of that the first where all are NaN, and 0 where nothing is.
+ * Changes logits as above. */
 int32_t sample_argmax_allowed(float *logits,
                               uint32_t n_vocab,
                               const struct sample_allowed *allowed);

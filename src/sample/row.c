@@ -110,6 +110,11 @@ int32_t sample_argmax(const float *logits, uint32_t n_vocab)
     return id < n_vocab ? (int32_t)id : 0; /* all are NaN */
 }
 
+static bool is_allowed(const struct sample_allowed *allowed, uint32_t id)
+{
+    return sample_word(allowed, id / SAMPLE_BLOCK) >> id % SAMPLE_BLOCK & 1;
+}
+
 int32_t sample_argmax_allowed(float *logits, uint32_t n_vocab, const struct sample_allowed *allowed)
 {
     enum { BLOCKS = 32, PART = BLOCKS * SAMPLE_BLOCK };
@@ -126,8 +131,10 @@ int32_t sample_argmax_allowed(float *logits, uint32_t n_vocab, const struct samp
         }
     }
     for (uint32_t i = best_part; i < n_vocab; i++)
-        if ((logits[i] == best || best == -INFINITY) &&
-            (sample_word(allowed, i / SAMPLE_BLOCK) >> i % SAMPLE_BLOCK & 1))
+        if (logits[i] == best && is_allowed(allowed, i))
+            return (int32_t)i;
+    for (uint32_t i = 0; i < n_vocab; i++) /* all are NaN */
+        if (is_allowed(allowed, i))
             return (int32_t)i;
     return 0;
 }
