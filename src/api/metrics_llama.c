@@ -30,10 +30,9 @@ static double per(double n, double of)
 
 void api_metrics_llama(const struct engine_stats *s, struct buf *out)
 {
-    const double computed = (double)(s->looked_up_tokens - s->cached_tokens);
     const double later = (double)s->itl.count; /* tokens but the first of each answer */
     const struct figure figures[] = {
-        {"prompt_tokens_total", "Prompt tokens computed.", COUNTER, computed},
+        {"prompt_tokens_total", "Prompt tokens computed.", COUNTER, (double)s->computed_tokens},
         {"prompt_tokens_cached_total",
          "Prompt tokens found computed.",
          COUNTER,
@@ -59,7 +58,7 @@ void api_metrics_llama(const struct engine_stats *s, struct buf *out)
         {"prompt_tokens_seconds",
          "Prompt tokens computed in a second, by one request.",
          GAUGE,
-         per(computed, s->prefill_time.sum)},
+         per((double)s->computed_tokens, s->prefill_time.sum)},
         {"predicted_tokens_seconds",
          "Tokens generated in a second, by one request.",
          GAUGE,

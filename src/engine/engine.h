@@ -291,7 +291,8 @@ struct engine_stats {
     uint32_t running, waiting, max_running, max_queue;
     uint64_t requests_by_finish[FINISH_ERROR + 1]; /* ended, by enum finish */
     uint64_t prompt_tokens, output_tokens;         /* a prompt once, however many answers */
-    uint64_t looked_up_tokens, cached_tokens;      /* of each answer's prompt; found computed */
+    uint64_t looked_up_tokens, cached_tokens;      /* of each prompt that looks; found computed */
+    uint64_t computed_tokens;                      /* of each answer's prompt: the others */
     uint64_t vectors;                              /* texts that became embeddings or scores */
     uint32_t most_tokens;                          /* that a request had, prompt and output */
     uint64_t steps, steps_with_prefill;

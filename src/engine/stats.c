@@ -55,12 +55,13 @@ static double seconds(uint64_t from_us, uint64_t to_us)
     return to_us > from_us ? (double)(to_us - from_us) * 1e-6 : 0.0;
 }
 
-/* Each answer looks for its prompt in the cache; the prompt is said once. */
+/* Each answer looks for its prompt in the cache, or computes all of it; the prompt is said once. */
 static void note_prompt(struct engine_stats *s, struct request *r)
 {
     s->prompt_tokens += r->params.same_prompt ? 0 : r->n_prompt;
-    s->looked_up_tokens += r->n_prompt;
+    s->looked_up_tokens += sched_looks(&r->seq) ? r->n_prompt : 0;
     s->cached_tokens += r->seq.n_cached;
+    s->computed_tokens += r->n_prompt - r->seq.n_cached;
     r->now.n_cached = r->seq.n_cached;
 }
 

@@ -93,7 +93,7 @@ static bool fits_beside(const struct sched *s, const struct sched_seq *seq)
     struct spare spare = spare_beside(s, seq);
     if (is_enough(&spare))
         return true;
-    if (!seq->shares || seq->all_logits)
+    if (!sched_looks(seq))
         return false;
     struct kv_peek found = kv_peek(s->kv, &seq->space, seq->tokens, seq->n_known);
     spare.blocks += found.n_blocks - found.n_cached;

@@ -247,7 +247,7 @@ void sched_computed(struct sched *s, const struct sched_item *item)
     seq->n_ahead -= item->n_rows;
     assert(seq->n_computed <= seq->n_known);
     sched_charge_rows(s, seq, item->n_rows);
-    if (prefill && seq->shares)
+    if (prefill && sched_looks(seq))
         kv_count_misses(s->kv, item->n_rows);
     kv_publish(s->kv, &seq->table, seq->n_computed, prefill);
 }

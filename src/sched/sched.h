@@ -107,6 +107,12 @@ struct sched_seq {
     uint32_t n_charged;       /* rows that its tenant was charged with ahead */
 };
 
+/* Does it look for what is computed? Only of those that do are hits and misses counted. */
+static inline bool sched_looks(const struct sched_seq *seq)
+{
+    return seq->shares && !seq->all_logits;
+}
+
 /* One sequence's share of a step: rows for positions first..first+n_rows-1. */
 struct sched_item {
     struct sched_seq *seq;

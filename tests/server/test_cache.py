@@ -111,6 +111,28 @@ def test_echoed_logprobs_are_computed(server):
     assert ask(server, prompt)[1] == 39
 
 
+def test_prompts_that_do_not_look_are_neither_found_nor_missed(start_server):
+    server = start_server("--pooling", "mean")
+
+    def figures():
+        return [server.metric(f"weir_{x}_total") for x in (
+            "prefix_cache_queries", "prefix_cache_hits", "kv_hit_tokens", "kv_miss_tokens", "prompt_tokens")]
+
+    def since(before):
+        return [now - then for now, then in zip(figures(), before)]
+
+    before, computed = figures(), server.metric("llamacpp:prompt_tokens_total")
+    ask(server, ids(10, 40), cache_prompt=False)
+    ask(server, ids(11, 40), echo=True, logprobs=1)
+    server.json("POST", "/v1/embeddings", {"input": ids(12, 40)})
+    assert since(before) == [0, 0, 0, 0, 120]
+    assert server.metric("llamacpp:prompt_tokens_total") == computed + 120
+    before = figures()
+    ask(server, ids(10, 40))
+    ask(server, ids(10, 40))
+    assert since(before) == [80, 39, 39, 41, 80]
+
+
 def test_choices_of_one_prompt_compute_it_once(server):
     before = kv(server)["prefix"]["miss_tokens"]
     body = {"prompt": ids(6, 200), "n": 4, "max_tokens": 4, "seed": 1, "ignore_eos": True}
