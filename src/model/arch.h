@@ -75,6 +75,7 @@ struct arch {
     enum norm_kind norm;
     bool norm_by_key; /* by RMS where the file has an epsilon for that */
     enum norm_place norms;
+    float after_eps; /* of norms after a sub-layer; 0: as of the others */
     enum parallel parallel;
     enum second_norm second;
     const char *ffn_norm; /* name of the norm before the feed-forward part; NULL: ffn_norm */
@@ -89,8 +90,10 @@ struct arch {
     bool both_ways;          /* not causal, with windows to either side; no logits */
     bool encoder;            /* a norm over the embeddings too; no logits */
     bool embed_norm;         /* a norm over the embeddings */
+    bool embed_bare;         /* likewise by RMS, without weights */
     bool first_bare;         /* the first layer may lack attn_norm */
     bool gaps;               /* layers may lack attention, or the feed-forward part */
+    bool loops;              /* num_loops: so often all layers are gone through */
     enum presence positions; /* position_embd.weight */
     bool label_softmax;      /* a head's scores are logits of one choice */
     bool other_head;         /* what scores labels here is not supported */
@@ -153,6 +156,7 @@ struct arch {
     bool
         rope_by_sections; /* with rope.dimension_sections Q and K are in the order of ROPE_HALVES */
     bool rope_pattern;    /* attention.rope_pattern: which layers are */
+    bool rope_alpha;      /* rope.scaling.alpha: by how much the base grows */
     uint32_t no_rope_step; /* every n-th layer is not rotated; 0: all are */
     bool chunks;           /* windows are chunks */
     bool full_unrotated;   /* in models with windows, layers that see everything are not rotated */

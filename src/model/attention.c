@@ -30,9 +30,25 @@ static void add_gate_of_query(struct builder *b)
     }
 }
 
+static const char *const qkv_stems[] = {"attn_q", "attn_k", "attn_v"};
+
+/* Of one matrix, whose biases some files have by themselves. */
+static void add_fused_qkv(struct builder *b,
+                          enum model_buf in,
+                          const enum model_buf to[3],
+                          const uint32_t rows[3])
+{
+    const bool apart = !gguf_find_tensor(b->m->gguf, plan_name(b, "attn_qkv", "bias")) &&
+                       gguf_find_tensor(b->m->gguf, plan_name(b, "attn_q", "bias"));
+    const uint32_t first = b->m->n_ops;
+    plan_stacked(b, "attn_qkv", in, to, rows, 3, apart ? ABSENT : b->arch->qkv_bias);
+    for (uint32_t i = 0; i < 3 && apart && !b->err; i++)
+        b->m->ops[first + i].bias = plan_take(
+            b, plan_name(b, qkv_stems[i], "bias"), rows[i], 1, F32_ONLY, b->arch->qkv_bias);
+}
+
 static void add_qkv(struct builder *b, enum model_buf in)
 {
-    static const char *const stems[] = {"attn_q", "attn_k", "attn_v"};
     const struct model_layer *l = &b->m->layers[b->layer];
     const uint32_t dim = l->head_dim, value = b->m->hp.head_value;
     const enum model_buf bufs[] = {BUF_Q, BUF_K, value ? BUF_HEADS : BUF_V};
@@ -43,7 +59,7 @@ static void add_qkv(struct builder *b, enum model_buf in)
     if (plan_has(b, "attn_qkv")) {
         const enum model_buf to[] = {gated ? BUF_QUERY : bufs[0], bufs[1], bufs[2]};
         const uint32_t rows[] = {gated ? 2 * n[0] : n[0], n[1], n[2]};
-        plan_stacked(b, "attn_qkv", in, to, rows, 3, b->arch->qkv_bias);
+        add_fused_qkv(b, in, to, rows);
         if (gated)
             add_gate_of_query(b);
         return;
@@ -51,7 +67,7 @@ static void add_qkv(struct builder *b, enum model_buf in)
     const bool same = b->arch->value_of_key && !plan_has(b, "attn_v");
     for (int i = 0; i < (borrowed ? 1 : same ? 2 : 3); i++)
         plan_linear(b,
-                    stems[i],
+                    qkv_stems[i],
                     in,
                     b->m->hp.n_embd,
                     gated && i == 0 ? BUF_QUERY : bufs[i],

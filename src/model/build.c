@@ -97,14 +97,14 @@ const struct gguf_tensor *plan_factor(struct builder *b, const struct gguf_tenso
 const char *plan_name(const struct builder *b, const char *stem, const char *kind)
 {
     static _Thread_local char name[96];
-    snprintf(name, sizeof name, "blk.%u.%s.%s", b->layer, stem, kind);
+    snprintf(name, sizeof name, "blk.%u.%s.%s", b->layer % b->n_named, stem, kind);
     return name;
 }
 
 const char *plan_bare_name(const struct builder *b, const char *stem)
 {
     static _Thread_local char name[96];
-    snprintf(name, sizeof name, "blk.%u.%s", b->layer, stem);
+    snprintf(name, sizeof name, "blk.%u.%s", b->layer % b->n_named, stem);
     return name;
 }
 

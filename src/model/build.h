@@ -11,7 +11,8 @@ struct builder {
     enum norm_kind norm;
     uint32_t most_ops, most_parts; /* that m->ops and m->parts have room for, at least 1 */
     uint32_t layer;
-    bool *used; /* [gguf_n_tensors] whether the tensor found its place */
+    uint32_t n_named; /* layers that the file has: behind them it begins again */
+    bool *used;       /* [gguf_n_tensors] whether the tensor found its place */
     enum err err;
     struct err_info *e;
 };

@@ -130,6 +130,22 @@ static void set_unused_heads(struct model *m)
         m->layers[i].head_dim = UNUSED_HEAD_DIM;
 }
 
+uint32_t hparams_loops(const struct model *m, const struct arch *arch)
+{
+    uint32_t n = 1;
+    struct err_info ignored;
+    return arch->loops && !key_u32(m, "num_loops", &n, &ignored) ? n : 1;
+}
+
+static enum err read_loops(struct model *m, const struct arch *arch, struct err_info *e)
+{
+    uint32_t n_loops = 1;
+    enum err err =
+        arch->loops ? key_u32_in(m, "num_loops", 1, MAX_LAYERS / m->hp.n_layer, &n_loops, e) : OK;
+    m->hp.n_layer *= n_loops;
+    return err;
+}
+
 static enum err read_sizes(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
@@ -140,6 +156,8 @@ static enum err read_sizes(struct model *m, const struct arch *arch, struct err_
         (err = key_u32_in(m, "context_length", 1, MAX_CTX, &hp->n_ctx_train, e)))
         return err;
     hp->n_layer -= hp->n_layer_beside;
+    if ((err = read_loops(m, arch, e)))
+        return err;
     m->layers = mem_zalloc(hp->n_layer, sizeof *m->layers);
     err = read_layers(m, arch, e);
     if (err)
@@ -376,7 +394,7 @@ static enum err refuse_unknown(const struct model *m, const struct arch *arch, s
         {"attention.temperature_scale", arch->temper == TEMPER_BY_KEY},
         {"attention.shared_kv_layers", arch->borrows},
         {"embedding_length_per_layer_input", arch->per_layer},
-        {"rope.scaling.alpha", false},
+        {"rope.scaling.alpha", arch->rope_alpha},
         {"rope.scaling.yarn_log_multiplier", arch->yarn_log},
         {"embedding_scale", scales},
         {"residual_scale", scales},
@@ -492,12 +510,14 @@ static enum err read_scales(struct model *m, const struct arch *arch, struct err
     hp->norm_eps = 1e-5f;
     hp->rope_freq_base = 10000.0f;
     const char *eps = "attention.layer_norm_epsilon"; /* which some call it, whatever the norm */
-    if (hparams_norm(m, arch) == NORM_RMS &&
-        (!arch->recurrence || !key_find(m, eps) || key_find(m, "attention.layer_norm_rms_epsilon")))
+    const bool rms = hparams_norm(m, arch) == NORM_RMS;
+    if (!key_find(m, eps) ||
+        (rms && (!arch->recurrence || key_find(m, "attention.layer_norm_rms_epsilon"))))
         eps = "attention.layer_norm_rms_epsilon";
-    if ((err = key_f32_in(m, eps, -1e-30f, 1.0f, &hp->norm_eps, e)))
+    if ((err = key_f32_in(m, eps, -1e-30f, 1.0f, &hp->norm_eps, e)) ||
+        (err = key_f32_in(m, "rope.freq_base", 1.0f, 1e12f, &hp->rope_freq_base, e)))
         return err;
-    return key_f32_in(m, "rope.freq_base", 1.0f, 1e12f, &hp->rope_freq_base, e);
+    return arch->rope_alpha ? rope_grow_base(m, e) : OK;
 }
 
 /* What a row sees, and what becomes of a text's hidden states. */
@@ -526,7 +546,8 @@ static enum err read_pooling(struct model *m, const struct arch *arch, struct er
         return err_set(e, ERR_UNSUPPORTED, "%s: windows that look both ways", m->arch);
     if (!hp->causal && arch->recurrence)
         return err_set(e, ERR_UNSUPPORTED, "%s: recurrent layers that look both ways", m->arch);
-    if (arch->positions == REQUIRED)
+    const bool learned = gguf_find_tensor(m->gguf, "position_embd.weight");
+    if (arch->positions == REQUIRED || (arch->positions == OPTIONAL && learned))
         hp->n_positions = hp->n_ctx_train;
     if (!gguf_find_tensor(m->gguf, "cls.output.weight"))
         return OK;

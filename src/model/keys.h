@@ -76,6 +76,8 @@ enum err hparams_read(struct model *m, const struct arch *arch, struct err_info 
 
 /* How this file's rows are normalised. */
 enum norm_kind hparams_norm(const struct model *m, const struct arch *arch);
+/* How often the file's layers are gone through; n_layer counts them each time. */
+uint32_t hparams_loops(const struct model *m, const struct arch *arch);
 
 /* Whether the layer sees hp.window positions only. */
 bool hparams_windowed(const struct model *m, const struct arch *arch, uint32_t layer);
@@ -102,6 +104,10 @@ enum err rope_scores(const struct model *m,
                      const struct arch *arch,
                      double *out,
                      struct err_info *e) WEIR_MUST_USE;
+
+/* The base grows by alpha to the power of d / (d - 2): of the pairs of d values the slowest then
+ * turns alpha times slower. Errors: ERR_FORMAT. */
+enum err rope_grow_base(struct model *m, struct err_info *e) WEIR_MUST_USE;
 
 /* The tensors that rope_read knows: the file's, or NULL where it has none. i < N_ROPE_TENSORS. */
 enum { N_ROPE_TENSORS = 3 };

@@ -4,6 +4,7 @@
 #include "model/build.h"
 #include "model/keys.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,9 +47,7 @@ static void add_norm(struct builder *b,
 
 void plan_norm(struct builder *b, const char *stem, enum model_buf in, enum model_buf out)
 {
-    char name[64];
-    snprintf(name, sizeof name, "blk.%u.%s", b->layer, stem);
-    add_norm(b, take_norm(b, name), in, out);
+    add_norm(b, take_norm(b, plan_bare_name(b, stem)), in, out);
 }
 
 void plan_part_norm(struct builder *b, const char *stem, enum model_buf buf, uint32_t n)
@@ -125,6 +124,9 @@ enum model_buf plan_norm_before(struct builder *b, const char *stem)
 
 void plan_result(struct builder *b, const char *norm, const char *norm_of_sum)
 {
+    const float eps = b->arch->after_eps;
+    if (b->arch->norms & NORM_AFTER && eps > 0.0f) /* what makes the one epsilon the other */
+        plan_add(b, OP_SCALE, BUF_OUT, BUF_OUT)->scale = sqrtf(b->m->hp.norm_eps / eps);
     if (b->arch->norms & NORM_AFTER)
         plan_norm(b, norm, BUF_OUT, BUF_OUT);
     plan_add(b, OP_ADD, BUF_OUT, BUF_X)->scale = b->m->hp.residual_scale;
@@ -272,6 +274,18 @@ static void add_layer(struct builder *b)
         plan_per_layer(b);
 }
 
+/* Behind each pass over the layers but the last one: what the next one reads. */
+static void end_loop(struct builder *b)
+{
+    bool skips = false;
+    if ((b->layer + 1) % b->n_named != 0 || b->layer + 1 == b->m->hp.n_layer)
+        return;
+    if (!b->err)
+        b->err = key_bool(b->m, "skip_loop_final_norm", &skips, b->e);
+    if (!skips)
+        add_norm(b, take_norm(b, "output_norm"), BUF_X, BUF_X);
+}
+
 /* The embedding, and the output matrix, which may be the same one. */
 static const struct gguf_tensor *add_embed(struct builder *b)
 {
@@ -293,11 +307,13 @@ static void add_places(struct builder *b)
     if (types && encoder)
         plan_add(b, OP_ADD_TYPE, BUF_X, BUF_X)->w =
             plan_take(b, "token_types.weight", hp->n_embd, types->ne[1], ANY_TYPE, REQUIRED);
-    if (b->arch->positions == REQUIRED)
+    if (hp->n_positions)
         plan_add(b, OP_ADD_POSITION, BUF_X, BUF_X)->w =
             plan_take(b, "position_embd.weight", hp->n_embd, hp->n_positions, ANY_TYPE, REQUIRED);
     if (encoder || b->arch->embed_norm)
         add_norm(b, take_norm(b, "token_embd_norm"), BUF_X, BUF_X);
+    if (b->arch->embed_bare)
+        plan_head_norm(b, BUF_X, hp->n_embd, NULL)->head_dim = hp->n_embd;
 }
 
 /* A linear of the head, over the rows whose hidden states are wanted. */
@@ -429,6 +445,7 @@ enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e
     struct builder b = {.m = m,
                         .arch = arch,
                         .norm = hparams_norm(m, arch),
+                        .n_named = m->hp.n_layer / hparams_loops(m, arch),
                         .most_ops = m->hp.n_layer * OPS_PER_LAYER + OPS_BESIDE,
                         .most_parts = m->hp.n_layer * PARTS_PER_LAYER,
                         .e = e};
@@ -444,8 +461,10 @@ enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e
         plan_per_layer_inputs(&b);
     if (arch->streams)
         plan_streams(&b);
-    for (b.layer = 0; b.layer < m->hp.n_layer && !b.err; b.layer++)
+    for (b.layer = 0; b.layer < m->hp.n_layer && !b.err; b.layer++) {
         add_layer(&b);
+        end_loop(&b);
+    }
     b.layer = 0;
     if (arch->streams)
         plan_streams_fold(&b);

@@ -197,6 +197,19 @@ enum err rope_scores(const struct model *m,
     return err;
 }
 
+enum err rope_grow_base(struct model *m, struct err_info *e)
+{
+    struct model_hparams *hp = &m->hp;
+    float alpha = 0.0f;
+    enum err err = key_f32_in(m, "rope.scaling.alpha", -1e-30f, 1e6f, &alpha, e);
+    if (err || alpha <= 0.0f || hp->head_dim <= 2)
+        return err;
+    hp->rope_freq_base *= powf(alpha, (float)hp->head_dim / (float)(hp->head_dim - 2));
+    if (hp->rope_freq_base >= 1.0f && hp->rope_freq_base < 1e12f)
+        return OK;
+    return err_set(e, ERR_FORMAT, "%s.rope.scaling.alpha is %g", m->arch, (double)alpha);
+}
+
 /* Whether rotations are shared out among positions in time, height and width, which of texts are
  * one: converters then bring Q and K into the order that this takes. */
 static bool has_sections(const struct model *m)
@@ -222,7 +235,8 @@ enum err rope_read(struct model *m, const struct arch *arch, uint32_t n_ctx, str
     float base = arch->window_rope ? 10000.0f : m->hp.rope_freq_base;
     if ((err = key_f32_in(m, "rope.freq_base_swa", 1.0f, 1e12f, &base, e)))
         return err;
-    if (base == m->hp.rope_freq_base && !arch->window_rope && !arch->window_unscaled)
+    if (base == m->hp.rope_freq_base && dims[ROPE_WINDOW] == dims[ROPE_FULL] &&
+        !arch->window_rope && !arch->window_unscaled)
         return OK;
     if (arch->window_rope || arch->window_unscaled) {
         s.type = SCALING_NONE;

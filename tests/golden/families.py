@@ -400,4 +400,35 @@ FAMILIES = {
         heads_kv=1, tied=True, expert_length=32,
         keys={"expert_shared_count": 0, "leading_dense_block_count": 2, "attention.kv_lora_rank": 24,
               "attention.q_lora_rank": 20}),
+    "plamo": dict(arch="plamo", pair="halves", parallel=True, embd=32, heads=4, heads_kv=2),
+    "hunyuan_vl": dict(
+        arch="hunyuan_vl", pair="halves", qk_norm="rotated", tied=True, listed_base=1000.0,
+        base=1000.0 * 30.0 ** (8 / 6),
+        keys={"rope.scaling.alpha": 30.0, "rope.scaling.type": "none", "rope.scaling.factor": 1.0,
+              "rope.dimension_sections": [1, 1, 1, 1]}),
+    "paddleocr": dict(arch="paddleocr", pair="halves", keys={"rope.dimension_sections": [2, 1, 1, 0]}),
+    "deepseek2-ocr": dict(
+        arch="deepseek2-ocr", pair="halves", heads_kv=2, experts=4, used=2, ff_expert=24, expert_length=24,
+        ff_shared=48, over_all=True, dense_first=1, unlisted_shared=True, layers=3,
+        keys={"expert_shared_count": 2, "leading_dense_block_count": 1, "expert_weights_norm": False}),
+    "nanbeige": dict(arch="nanbeige", loops=2, keys={"num_loops": 2}),
+    "nanbeige-unbroken": dict(arch="nanbeige", loops=3, unbroken=True, tied=True,
+                              keys={"num_loops": 3, "skip_loop_final_norm": True}),
+    "muse-glimmer": dict(
+        arch="muse-glimmer", embed_bare=True, qk_norm="heads", norms="both", after_eps=1e-8, eps=1e-2,
+        gated_attention="sigmoid", layers=4, window=24, full_every=4, full_unrotated=True, logit_factor=0.25,
+        final_cap=4.0,
+        keys={"logit_scale": 0.25, "final_logit_softcapping": 4.0, "attention.sliding_window": 24}),
+    # layers of windows and others turn different parts of a head, by the same base
+    "spark2_5": dict(
+        arch="spark2_5", pair="halves", layers=4, act="gelu_exact", fused_qkv=True, gated_attention="sigmoid",
+        gate_heads=True, gate_std=2.0, heads=[2, 4, 4, 2], heads_kv=[1, 2, 2, 1], window=24,
+        windowed=[True, False, True, False], full_rope_dims=4, listed_rope_dims=4,
+        keys={"attention.sliding_window": 24, "rope.dimension_count_swa": 8,
+              "attention.sliding_window_pattern": [True, False, True, False]}),
+    "mpt-learned": dict(arch="mpt", norm="unbiased", tied=True, unary="gelu", fused=True, embd=32, heads=4,
+                        heads_kv=4, positions=True, ctx=96, no_rope_every=1),
+    # one matrix, and a bias for each of Q, K and V
+    "qwen2-biases-apart": dict(arch="qwen2", pair="halves", tied=True, fused_qkv=True, qkv_bias=True,
+                               biases_apart=True),
 }

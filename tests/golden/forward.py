@@ -98,7 +98,7 @@ def forward(c, t, ids):
     pos = np.arange(n)
     eps = np.float64(np.float32(c["eps"]))
 
-    def rms(x, w):
+    def rms(x, w, eps=eps):
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * w
 
     def norm(x, name):
@@ -156,11 +156,19 @@ def forward(c, t, ids):
         e = np.exp(x - x.max(-1, keepdims=True))
         return e / e.sum(-1, keepdims=True)
 
+    if c.get("loops"): # the same layers again
+        n_layers = c["layers"]
+        c = dict(c, layers=n_layers * c["loops"])
+        for i in range(n_layers, c["layers"]):
+            p = f"blk.{i % n_layers}."
+            t.update({f"blk.{i}." + k[len(p):]: v for k, v in t.items() if k.startswith(p)})
     x = t["token_embd.weight"][ids] * np.float64(np.float32(c.get("embed_scale", 1.0)))
     if c.get("positions"):
         x = x + t["position_embd.weight"][:n]
     if c.get("embed_norm"):
         x = norm(x, "token_embd_norm")
+    if c.get("embed_bare"):
+        x = rms(x, 1.0)
     residual = np.float64(np.float32(c.get("residual", 1.0)))
     stored = {} # keys and values by layer
     if c.get("per_layer"):
@@ -191,11 +199,16 @@ def forward(c, t, ids):
         def norm_here(y, name):
             return norm(y, f"blk.{i}.{name}")
 
+        def norm_after(y, name):
+            return rms(y, w(name), c["after_eps"]) if c.get("after_eps") else norm_here(y, name)
+
         def w(name, kind="weight"):
             return t[f"blk.{i}.{name}.{kind}"]
 
         def linear(y, name):
             b = t.get(f"blk.{i}.{name}.bias")
+            if name == "attn_qkv" and c.get("biases_apart"):
+                b = np.concatenate([w("attn_" + z, "bias") for z in "qkv"])
             scale = t[f"blk.{i}.{name}.scale"] if f"blk.{i}.{name}" in c.get("scaled", []) else 1
             return y @ w(name).T * scale + (0 if b is None else b)
 
@@ -315,7 +328,7 @@ def forward(c, t, ids):
             if is_recurrent:
                 y = y + recurrent.layer(c, i, t, norm_here(x, name), eps)
             if c.get("norms") in ("both", "after"):
-                y = norm_here(y, "post_attention_norm")
+                y = norm_after(y, "post_attention_norm")
             x = x + y * residual
             if c.get("streams"):
                 low = norm_here(before, "attn_norm")
@@ -398,7 +411,7 @@ def forward(c, t, ids):
             y = gate(g, u, c.get("limits", [(0, 0)] * (i + 1))[i][1])
             y = linear(norm_here(y, "ffn_sub_norm") if c.get("sub_norms") else y, "ffn_down")
         if c.get("norms") in ("both", "after"):
-            y = norm_here(y, "post_ffw_norm")
+            y = norm_after(y, "post_ffw_norm")
         x = x + y * residual
         if c.get("streams"):
             coefs = modes(x, i) @ w("altup_correct_coef").T
@@ -411,6 +424,8 @@ def forward(c, t, ids):
             x = x + norm_here(y, "post_norm")
         if c.get("layer_scale"):
             x = x * w("layer_output_scale")
+        if c.get("loops") and (i + 1) % n_layers == 0 and i + 1 < c["layers"] and not c.get("unbroken"):
+            x = norm(x, "output_norm")
     if c.get("streams"):
         x = streams[0] + sum(matched(s @ m.T, streams[0])
                              for s, m in zip(streams[1:], t["altup_unembd_proj.weight"]))

@@ -95,8 +95,10 @@ def tensors_of(c, rng):
                 t[p + "attn_v_b.weight"] = np.ascontiguousarray(kv_b[:, dk - dr:])
         elif (c.get("fused") or c.get("fused_qkv")) and not is_recurrent:
             mat(p + "attn_qkv", (2 * q if c.get("gate_in_query") else q) + kv + v, d, std=1.5)
-            if c.get("qkv_bias"):
+            if c.get("qkv_bias") and not c.get("biases_apart"):
                 vec(p + "attn_qkv.bias", q + kv + v)
+            for x, n in (("q", q), ("k", kv), ("v", v)) if c.get("biases_apart") else ():
+                vec(p + f"attn_{x}.bias", n)
         else:
             for x, n in (("q", q), ("k", kv), ("v", v)):
                 if hk and not (x != "q" and kv_layer(c, i) != i and not c.get("spare_kv")) and not (
@@ -282,7 +284,7 @@ def write_gguf(path, name, c, t):
         w.add_layer_norm_eps(c["eps"])
     else:
         w.add_layer_norm_rms_eps(c["eps"])
-    w.add_rope_freq_base(c["base"])
+    w.add_rope_freq_base(c.get("listed_base", c["base"]))
     w.add_vocab_size(N_VOCAB)
     if c.get("experts"):
         w.add_expert_count(c["experts"])

@@ -17,7 +17,7 @@ static void test_ops_stay_in_their_room(void **state)
     struct model_layer layer = {.head_dim = 8};
     struct model m = {.arch = "llama", .layers = &layer, .ops = calloc(ROOM, sizeof *m.ops)};
     struct err_info e;
-    struct builder b = {.m = &m, .most_ops = ROOM, .most_parts = 1, .e = &e};
+    struct builder b = {.m = &m, .most_ops = ROOM, .most_parts = 1, .n_named = 1, .e = &e};
     for (uint32_t i = 0; i < ROOM; i++)
         assert_ptr_equal(plan_add(&b, OP_ADD, BUF_OUT, BUF_X), &m.ops[i]);
     assert_int_equal(b.err, OK);
@@ -35,7 +35,8 @@ static void test_parts_stay_in_their_room(void **state)
     (void)state;
     struct model m = {.arch = "llama", .parts = calloc(ROOM, sizeof *m.parts)};
     struct err_info e;
-    struct builder b = {.m = &m, .most_ops = 1, .most_parts = ROOM, .layer = 7, .e = &e};
+    struct builder b = {
+        .m = &m, .most_ops = 1, .most_parts = ROOM, .layer = 7, .n_named = 8, .e = &e};
     for (uint64_t i = 0; i < ROOM; i++) {
         const struct gguf_tensor t = {.n_bytes = i};
         assert_ptr_equal(plan_part(&b, &t), &m.parts[i]);
@@ -51,11 +52,21 @@ static void test_parts_stay_in_their_room(void **state)
     free(m.parts);
 }
 
+/* Where layers are gone through more than once, each time by the same names. */
+static void test_names_begin_again(void **state)
+{
+    (void)state;
+    struct builder b = {.layer = 7, .n_named = 3};
+    assert_string_equal(plan_name(&b, "attn_q", "weight"), "blk.1.attn_q.weight");
+    assert_string_equal(plan_bare_name(&b, "attn_q"), "blk.1.attn_q");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ops_stay_in_their_room),
         cmocka_unit_test(test_parts_stay_in_their_room),
+        cmocka_unit_test(test_names_begin_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
