@@ -109,6 +109,7 @@ struct arch {
     bool router_first;  /* the router reads the stream as the layer finds it, before attention */
     bool expert_latent; /* experts may stand between two matrices that all share */
     enum gating gating; /* where the file does not say */
+    bool expert_mixer;  /* a weight is a softmax over what comes close to the score (SparseMixer) */
     enum presence select_bias; /* exp_probs_b.bias: what scores are added to for the selection */
     enum scales scales;
     bool embed_sqrt;      /* embeddings times sqrt(n_embd) */

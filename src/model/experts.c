@@ -112,6 +112,7 @@ enum err experts_read(struct model *m, const struct arch *arch, struct err_info 
         return err_set(e, ERR_UNSUPPORTED, "%s: models with experts are not supported", m->arch);
     hp->expert_norm = !arch->expert_all;
     hp->expert_input = arch->expert_input;
+    hp->expert_mixer = arch->expert_mixer;
     hp->expert_scale = 1.0f;
     if (!hp->n_expert)
         return check_dense(m, arch, e);

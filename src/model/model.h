@@ -186,6 +186,9 @@ struct model_hparams {
     enum pooling pooling; /* as the file says */
     uint32_t n_labels;    /* scores of a text; 0: the model has no head for them */
     bool label_softmax;   /* they are logits of one choice among the labels */
+    bool expert_mixer; /* the selection's weights: of each score that of its softmax among those not
+                        * selected before it that are within a fiftieth of it, at least by the
+                        * larger of it and their own magnitude (SparseMixer; Liu et al. 2024) */
 };
 
 /* What an op with `temper` multiplies queries at a position by. */

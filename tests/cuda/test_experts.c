@@ -305,6 +305,36 @@ static void choices_by_probability(void **state)
     }
 }
 
+/* Of scores a little above 50 those count that are at most two steps lower. */
+static void choices_are_mixed(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n < 200; n += 33) {
+        const uint32_t n_used = n < 4 ? 2 : 2 + rnd() % 3, rows = 37;
+        struct fixture f = make_fixture(n, n_used, rows, rows);
+        float *scores = mem_alloc((size_t)rows * n * sizeof *scores);
+        for (uint32_t i = 0; i < rows * n; i++)
+            scores[i] = 50 + 0.4f * (float)(rnd() % 9);
+        select_and_sort(&f, scores, &(struct cuda_gating){.mixer = 1, .norm = 1, .scale = 1.5f});
+        for (uint32_t i = 0; i < rows * f.x.n_used; i++) {
+            const uint32_t r = i / f.x.n_used, rank = i % f.x.n_used;
+            const float *score = scores + (size_t)r * n;
+            double sum = 0;
+            for (uint32_t e = 0; e < n; e++) {
+                const double apart = score[f.chosen[i]] - score[e];
+                bool before = false;
+                for (uint32_t k = 1; k <= rank; k++)
+                    before |= f.chosen[i - k] == e;
+                sum += before || apart > 1 ? 0 : exp(-apart);
+            }
+            assert_true(fabs(f.weights[i] - 1.5 / sum) < 1e-5);
+        }
+        check_places(&f);
+        free(scores);
+        free_fixture(&f);
+    }
+}
+
 /* Matrices of experts, one behind the other. */
 struct bank {
     struct gguf_tensor w; /* n_expert * n rows of k */
@@ -480,6 +510,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choices_and_places),
         cmocka_unit_test(choices_by_probability),
+        cmocka_unit_test(choices_are_mixed),
         cmocka_unit_test(places_do_not_know_their_company),
     };
     return cmocka_run_group_tests(tests, start, NULL);

@@ -431,4 +431,9 @@ FAMILIES = {
     # one matrix, and a bias for each of Q, K and V
     "qwen2-biases-apart": dict(arch="qwen2", pair="halves", tied=True, fused_qkv=True, qkv_bias=True,
                                biases_apart=True),
+    "phimoe": dict(
+        arch="phimoe", pair="halves", norm="layer", rms_key=True, qkv_bias=True, out_bias=True,
+        logit_bias=True, experts=16, used=2, ff=16, ff_expert=16, mixer=True, factors="long", first_ctx=32,
+        attn_factor=1.19,
+        keys={"rope.scaling.original_context_length": 32, "rope.scaling.attn_factor": 1.19}),
 }

@@ -78,6 +78,16 @@ def best_groups(c, rank):
     return np.where(np.isin(np.arange(c["groups"]), kept)[:, None], groups, -np.inf).reshape(-1)
 
 
+def mixed(scores, top):
+    """SparseMixer's weights as Phi-3.5-MoE's code has them: a softmax over what comes close."""
+    weights = []
+    for i, e in enumerate(top):
+        left = np.delete(scores, top[:i])
+        close = (scores[e] - left) / np.maximum(np.abs(left), scores[e]) <= 0.02
+        weights.append(1 / np.exp(left - scores[e])[close].sum())
+    return np.array(weights)
+
+
 def temper(c, pos):
     """What queries are multiplied by."""
     scale, length, offset = c.get("temper", (0.0, 1, 0))
@@ -357,7 +367,9 @@ def forward(c, t, ids):
                 if c.get("groups"):
                     rank = best_groups(c, rank if c.get("select_bias") else weights)
                 top = np.argsort(-rank, kind="stable")[:c["used"]]
-                if c.get("expert_input"):
+                if c.get("mixer"):
+                    weights = mixed(scores[r], top)
+                elif c.get("expert_input"):
                     weights = weights[top]
                 elif c.get("over_all"):
                     weights = weights[top] * c.get("weights_scale", 1.0)

@@ -280,7 +280,7 @@ def write_gguf(path, name, c, t):
         w.add_key_length_swa(c["window_dim"])
         w.add_value_length_swa(c["window_dim"])
         w.add_rope_dimension_count_swa(c["window_dim"])
-    if c.get("norm"):
+    if c.get("norm") and not c.get("rms_key"):
         w.add_layer_norm_eps(c["eps"])
     else:
         w.add_layer_norm_rms_eps(c["eps"])

@@ -7,6 +7,8 @@
 
 enum { MAX_EXPERTS = 1024 }; /* model/experts.c */
 
+#define MIXER_REACH 0.02f /* model/model.h, expert_mixer */
+
 uint32_t experts_max_runs(const struct model_hparams *hp, uint32_t n_rows)
 {
     const uint64_t n = (uint64_t)n_rows * hp->n_expert_used;
@@ -101,6 +103,30 @@ static void select_by_probability(const struct cpu_backend *b,
         weights[i] = isnan(corrected[experts[i]]) ? NAN : p[experts[i]] / sum * hp->expert_scale;
 }
 
+/* Of those that were selected, in order (model.h, expert_mixer). */
+static void mix_sparsely(const struct cpu_backend *b,
+                         const float *scores,
+                         const uint32_t *experts,
+                         float *weights)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    bool taken[MAX_EXPERTS] = {false};
+    float e[MAX_EXPERTS];
+    for (uint32_t i = 0; i < hp->n_expert_used; i++) {
+        const float top = scores[experts[i]];
+        float sum = 0;
+        for (uint32_t x = 0; x < hp->n_expert; x++)
+            e[x] = scores[x] - top;
+        b->kernels->exp(e, e, hp->n_expert);
+        for (uint32_t x = 0; x < hp->n_expert; x++) {
+            const bool far = (top - scores[x]) / fmaxf(fabsf(scores[x]), top) > MIXER_REACH;
+            sum += taken[x] || far ? 0 : e[x];
+        }
+        weights[i] = hp->expert_scale / sum;
+        taken[experts[i]] = true;
+    }
+}
+
 static void select_for_row(const struct cpu_backend *b,
                            const struct step *s,
                            const float *scores,
@@ -117,6 +143,10 @@ static void select_for_row(const struct cpu_backend *b,
     for (uint32_t i = 0; i < hp->n_expert_used; i++) {
         experts[i] = best_of(scores, taken, hp->n_expert);
         taken[experts[i]] = true;
+    }
+    if (hp->expert_mixer) {
+        mix_sparsely(b, scores, experts, weights);
+        return;
     }
     for (uint32_t i = 0; i < hp->n_expert; i++)
         e[i] = scores[i] - scores[experts[0]];

@@ -158,6 +158,23 @@ static void drop_groups(const struct model_hparams *hp,
     free(worth);
 }
 
+/* Weight of the i-th of those chosen (model.h, expert_mixer). */
+static double mixed(const struct model_hparams *hp,
+                    const double *score,
+                    const uint32_t *chosen,
+                    uint32_t i)
+{
+    const double top = score[chosen[i]];
+    double sum = 0;
+    for (uint32_t x = 0; x < hp->n_expert; x++) {
+        bool out = (top - score[x]) / fmax(fabs(score[x]), top) > 0.02;
+        for (uint32_t k = 0; k < i; k++)
+            out |= chosen[k] == x;
+        sum += out ? 0 : exp(score[x] - top);
+    }
+    return 1 / sum;
+}
+
 /* The most probable first (corrected by a bias where there is one), the first of equals before the
  * others. */
 static void select_experts(const struct eval *v, const struct op *op)
@@ -189,8 +206,9 @@ static void select_experts(const struct eval *v, const struct op *op)
         }
         for (uint32_t i = 0; i < hp->n_expert_used; i++)
             w[i] = no_number ? NAN
-                             : p[chosen[i]] / (hp->expert_norm ? sum : 1) * hp->expert_scale *
-                                   (op->w ? value_of(op->w, chosen[i]) : 1);
+                             : (hp->expert_mixer ? mixed(hp, score, chosen, i)
+                                                 : p[chosen[i]] / (hp->expert_norm ? sum : 1)) *
+                                   hp->expert_scale * (op->w ? value_of(op->w, chosen[i]) : 1);
     }
     free(p);
 }

@@ -147,6 +147,31 @@ static __device__ __forceinline__ float weighed(const cuda_gating &g, uint32_t e
     return g.each ? __fmul_rn(weight, g.each[expert]) : weight;
 }
 
+/* The weights of those that were chosen, in order (model/model.h, expert_mixer). */
+static __device__ void mix_sparsely(const cuda_experts &x,
+                                    const cuda_gating &g,
+                                    const float *scores,
+                                    const uint32_t *chosen,
+                                    float *weights,
+                                    uint32_t lane)
+{
+    uint32_t taken = 0;
+    for (uint32_t i = 0; i < x.n_used; i++) {
+        const float top = scores[chosen[i]];
+        float sum = 0;
+        for (uint32_t k = 0; lane + 32 * k < x.n_expert; k++) {
+            const float score = scores[lane + 32 * k];
+            const float apart = __fdiv_rn(__fsub_rn(top, score), fmaxf(fabsf(score), top));
+            if (!((taken >> k) & 1) && !(apart > 0.02f))
+                sum = __fadd_rn(sum, expf(score - top));
+        }
+        sum = sum_of_warp(sum);
+        taken |= chosen[i] % 32 == lane ? 1u << chosen[i] / 32 : 0;
+        if (lane == 0)
+            weights[i] = weighed(g, chosen[i], __fdiv_rn(1.0f, sum));
+    }
+}
+
 static __global__ void __launch_bounds__(128)
     select(const uint32_t *n_rows, const cuda_experts x, const cuda_buf in, const cuda_gating g)
 {
@@ -188,6 +213,10 @@ static __global__ void __launch_bounds__(128)
             const float weight = __fdiv_rn(rank.probability(chosen[i]), sum);
             weights[i] = weighed(g, chosen[i], by == by ? weight : by);
         }
+        return;
+    }
+    if (g.mixer) {
+        mix_sparsely(x, g, scores, chosen, weights, lane);
         return;
     }
     for (uint32_t i = lane; g.over_all && i < x.n_expert; i += 32)

@@ -37,6 +37,7 @@ struct cuda_gating {
      * added for the selection alone; from the n_groups_used best of n_groups (1: no groups), each
      * worth its largest value, or with a bias the sum of its two largest. */
     int sigmoid;
+    int mixer;         /* or, without any, each by a softmax over what comes close (expert_mixer) */
     const float *bias; /* [n_expert] or NULL */
     const float *each; /* [n_expert]: in the end times an expert's own; or NULL */
     uint32_t n_groups, n_groups_used;

@@ -180,6 +180,39 @@ static void chooses_by_probability(void **s)
     }
 }
 
+/* Of scores a little above 50, of which those count that are at most two steps lower, and of
+ * others, of which equal ones do. */
+static void mixes_what_comes_close(void **s)
+{
+    (void)s;
+    for (int n = 0; n < 200; n++) {
+        struct fixture f;
+        open_fixture(&f);
+        const struct model_hparams *hp = &f.model.hp;
+        f.model.hp.expert_mixer = true;
+        for (uint32_t i = 0; i < f.batch.n_rows * f.b.stride[BUF_ROUTER] && n % 2; i++)
+            f.b.bufs[BUF_ROUTER][i] = 50 + 0.4f * (float)(rnd() % 9);
+        for (uint32_t row = 0; row < f.batch.n_rows; row++) {
+            const float *score = f.b.bufs[BUF_ROUTER] + row * f.b.stride[BUF_ROUTER];
+            const uint32_t *chosen = f.b.experts + (size_t)row * hp->n_expert_used;
+            const float *weight = f.b.expert_weights + (size_t)row * hp->n_expert_used;
+            bool before[40] = {false};
+            experts_select(&f.b, &f.step, row);
+            for (uint32_t i = 0; i < hp->n_expert_used; i++) {
+                double sum = 0;
+                for (uint32_t x = 0; x < hp->n_expert; x++) {
+                    const double apart = score[chosen[i]] - score[x];
+                    if (!before[x] && apart < (n % 2 ? 1.0 : 0.1))
+                        sum += exp(-apart);
+                }
+                before[chosen[i]] = true;
+                assert_true(fabs(weight[i] - hp->expert_scale / sum) < 1e-5);
+            }
+        }
+        close_fixture(&f);
+    }
+}
+
 /* Scores that are no numbers must not lead anywhere else: as many experts as ever, all different.
  */
 static void survives_scores_that_are_no_numbers(void **s)
@@ -255,6 +288,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chooses_the_largest),
         cmocka_unit_test(chooses_by_probability),
+        cmocka_unit_test(mixes_what_comes_close),
         cmocka_unit_test(survives_scores_that_are_no_numbers),
         cmocka_unit_test(every_row_has_its_places),
     };
