@@ -61,7 +61,7 @@ static bool stays(const struct gguf_tensor *t)
 /* What of the model decides beside the tensor's name, and what was counted so far. */
 struct model {
     struct gguf_str arch;
-    uint32_t n_layers, n_experts, n_heads, n_kv_heads;
+    uint32_t n_layers, n_loops, n_experts, n_heads, n_kv_heads;
     uint32_t n_values; /* matrices that make values, kept ones too */
     bool tied;         /* the embeddings are the output matrix too */
     uint32_t at_value, at_down;
@@ -85,6 +85,7 @@ static enum err read_model(const struct gguf *g, struct model *m, struct err_inf
         const char *key;
         uint32_t *to;
     } keys[] = {{"block_count", &m->n_layers},
+                {"num_loops", &m->n_loops},
                 {"expert_count", &m->n_experts},
                 {"attention.head_count", &m->n_heads},
                 {"attention.head_count_kv", &m->n_kv_heads}};
@@ -101,6 +102,8 @@ static enum err read_model(const struct gguf *g, struct model *m, struct err_inf
         if (kv && kv->kind != GGUF_ARRAY) /* some have a number for each layer */
             err = gguf_get_u32(g, key, keys[i].to, e);
     }
+    if (m->n_loops > 0 && m->n_layers < UINT16_MAX && m->n_loops < UINT16_MAX)
+        m->n_layers *= m->n_loops; /* each layer counts as often as it is gone through */
     m->tied = !gguf_find_tensor(g, "output.weight");
     for (uint64_t i = 0; i < gguf_n_tensors(g); i++)
         m->n_values += makes_values(gguf_tensor_at(g, i));

@@ -188,7 +188,7 @@ static void limits_are_kept(void **state)
     assert_true(gguf_quantize_limit(GGUF_TYPE_F32) == 0.0f);
 }
 
-/* A file of F32 matrices of two rows. */
+/* A file of F32 matrices of two rows; of nanbeige one that goes through its layers twice. */
 struct file {
     const char *arch;
     uint32_t n_layers, n_experts;
@@ -200,17 +200,21 @@ struct file {
 
 static void build(struct buf *b, const struct file *f)
 {
+    const bool loops = strcmp(f->arch, "nanbeige") == 0;
     uint64_t n = 0, offset = 0;
     char key[64];
     while (n < COUNT(f->tensors) && f->tensors[n].name)
         n++;
-    put_header(b, 3, n, 3);
+    put_header(b, 3, n, loops ? 4 : 3);
     put_key(b, "general.architecture", GGUF_STRING);
     put_str(b, f->arch);
     snprintf(key, sizeof key, "%s.block_count", f->arch);
     put_kv_u32(b, key, f->n_layers);
     snprintf(key, sizeof key, "%s.expert_count", f->arch);
     put_kv_u32(b, key, f->n_experts);
+    snprintf(key, sizeof key, "%s.num_loops", f->arch);
+    if (loops)
+        put_kv_u32(b, key, 2);
     for (uint64_t i = 0; i < n; i++) {
         put_tensor(b, f->tensors[i].name, GGUF_TYPE_F32, f->tensors[i].ne0, 2, offset);
         offset += (f->tensors[i].ne0 * 8 + 31) / 32 * 32;
@@ -352,6 +356,15 @@ static void families_have_their_own(void **state)
         {"Q4_K_M",
          {"qwen2", 80, 0, {{"blk.0.attn_v.weight", 256}, {"blk.1.attn_v.weight", 256}}},
          {"Q5_K", "Q6_K"}},
+        {"Q4_K_M", /* layers count as often as they are gone through */
+         {"nanbeige",
+          4,
+          0,
+          {{"blk.0.ffn_down.weight", 256},
+           {"blk.1.ffn_down.weight", 256},
+           {"blk.2.ffn_down.weight", 256},
+           {"blk.3.ffn_down.weight", 256}}},
+         {"Q6_K", "Q4_K", "Q4_K", "Q6_K"}},
     };
     for (size_t i = 0; i < COUNT(cases); i++)
         check_types(cases[i].recipe, &cases[i].f, cases[i].want);
