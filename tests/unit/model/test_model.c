@@ -299,6 +299,9 @@ static void test_bad_values(void **state)
         {FAMILIES "glm4moe.f32.gguf", "glm4moe.nextn_predict_layers", 3},
         {FAMILIES "glm4moe.f32.gguf", "glm4moe.nextn_predict_layers", UINT32_MAX},
         {FAMILIES "arcee.f32.gguf", "arcee.attention.head_count", 0},
+        {FAMILIES "nanbeige.f32.gguf", "nanbeige.num_loops", 0},
+        {FAMILIES "nanbeige.f32.gguf", "nanbeige.num_loops", 513}, /* of 2 layers */
+        {FAMILIES "nanbeige.f32.gguf", "nanbeige.num_loops", UINT32_MAX},
     };
     static const struct {
         const char *file, *key;
@@ -320,6 +323,13 @@ static void test_bad_values(void **state)
          INFINITY},
         {FAMILIES "command-r.f32.gguf", "command-r.logit_scale", -INFINITY},
         {FAMILIES "gpt2.f32.gguf", "gpt2.attention.layer_norm_epsilon", 2.0f},
+        {FAMILIES "phimoe.f32.gguf", "phimoe.attention.layer_norm_rms_epsilon", NAN},
+        {FAMILIES "hunyuan_vl.f32.gguf", "hunyuan_vl.rope.scaling.alpha", -1.0f},
+        {FAMILIES "hunyuan_vl.f32.gguf", "hunyuan_vl.rope.scaling.alpha", NAN},
+        {FAMILIES "hunyuan_vl.f32.gguf",
+         "hunyuan_vl.rope.scaling.alpha",
+         1e-20f}, /* base below 1 */
+        {FAMILIES "muse-glimmer.f32.gguf", "muse-glimmer.logit_scale", INFINITY},
     };
     struct err_info e;
     for (size_t i = 0; i < sizeof integers / sizeof integers[0]; i++) {
