@@ -549,8 +549,11 @@ static enum err read_pooling(struct model *m, const struct arch *arch, struct er
     const bool learned = gguf_find_tensor(m->gguf, "position_embd.weight");
     if (arch->positions == REQUIRED || (arch->positions == OPTIONAL && learned))
         hp->n_positions = hp->n_ctx_train;
-    if (!gguf_find_tensor(m->gguf, "cls.output.weight"))
+    const struct gguf_tensor *cls = gguf_find_tensor(m->gguf, "cls.weight");
+    if (!gguf_find_tensor(m->gguf, "cls.output.weight")) {
+        hp->n_labels = arch->encoder && cls && cls->ne[1] == 1; /* one matrix, of one row */
         return OK;
+    }
     if (arch->other_head)
         return err_set(
             e, ERR_UNSUPPORTED, "%s: models that score labels are not supported", m->arch);

@@ -284,7 +284,7 @@ enum op_kind {
                     * then * scale, then capped */
     OP_HIDDEN,     /* HIDDEN = in of the rows whose hidden states are wanted, as OP_NORM if there
                     * is a w; linears that read it or HEAD follow */
-    OP_TANH,       /* HEAD = tanh(HEAD) */
+    OP_TANH,       /* out[r] = tanh(in[r]), HEAD or SCORES; out is in */
 };
 
 /* What recurrent heads do, and where a row of MIX has what they read. DELTA is the gated delta rule

@@ -335,6 +335,11 @@ static void add_hidden(struct builder *b, struct norm_parts norm)
     enum model_buf in = BUF_HIDDEN;
     if (!b->m->hp.n_labels)
         return;
+    if (!gguf_find_tensor(b->m->gguf, "cls.output.weight")) { /* jina-reranker-v1 */
+        add_head_linear(b, "cls.weight", "cls.bias", BUF_HIDDEN, BUF_SCORES);
+        plan_add(b, OP_TANH, BUF_SCORES, BUF_SCORES);
+        return;
+    }
     if (gguf_find_tensor(b->m->gguf, "cls.weight")) {
         add_head_linear(b, "cls.weight", "cls.bias", BUF_HIDDEN, BUF_HEAD);
         in = BUF_HEAD;

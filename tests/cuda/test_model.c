@@ -46,6 +46,7 @@ static const struct {
                 {"gemma-embedding", 0},
                 {"jina-bert-v2", 0},
                 {"jina-bert-v2-code", 0},
+                {"jina-bert-v2-rank", 31},
                 {"modern-bert", 0}};
 
 static void architectures_match(void **state)

@@ -35,6 +35,9 @@ MODELS = {
     # jina-embeddings-v2-base-code
     "jina-bert-v2-code": dict(arch="jina-bert-v2", pooling=1, labels=0, biased=True, gate="gelu",
                               alibi=8.0, normed=True),
+    # jina-reranker-v1: a head of one matrix
+    "jina-bert-v2-rank": dict(arch="jina-bert-v2", pooling=4, labels=1, biased=True, gate="gelu",
+                              alibi=8.0, alone=True),
     "jina-bert-v3": dict(arch="jina-bert-v3", pooling=1, labels=0, base=20000.0, fused=True, biased=True),
 }
 
@@ -108,8 +111,9 @@ def make_weights(m, rng):
         add_norm(at + "attn_output_norm")
         add_norm(at + "layer_output_norm")
     if m["labels"]:
-        add("cls", EMBD, EMBD)
-        add_bias("cls", EMBD)
+        add("cls", 1 if m.get("alone") else EMBD, EMBD)
+        add_bias("cls", 1 if m.get("alone") else EMBD)
+    if m["labels"] and not m.get("alone"):
         add("cls.output", m["labels"], EMBD)
         add_bias("cls.output", m["labels"])
     return w
@@ -225,6 +229,8 @@ def forward(m, w, ids, second=0):
 def scores(w, x):
     """What the head makes of a hidden state."""
     mid = [math.tanh(v) for v in times(w["cls.weight"], x, w["cls.bias"])]
+    if "cls.output.weight" not in w:
+        return mid
     return times(w["cls.output.weight"], mid, w["cls.output.bias"])
 
 

@@ -23,6 +23,7 @@ static const struct {
                 {"nomic-bert-moe", 0},
                 {"jina-bert-v2", 0},
                 {"jina-bert-v2-code", 0},
+                {"jina-bert-v2-rank", 31},
                 {"jina-bert-v3", 0},
                 {"llama-embed", 0},
                 {"eurobert", 0},
