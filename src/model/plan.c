@@ -124,9 +124,9 @@ enum model_buf plan_norm_before(struct builder *b, const char *stem)
 
 void plan_result(struct builder *b, const char *norm, const char *norm_of_sum)
 {
-    const float eps = b->arch->after_eps;
-    if (b->arch->norms & NORM_AFTER && eps > 0.0f) /* what makes the one epsilon the other */
-        plan_add(b, OP_SCALE, BUF_OUT, BUF_OUT)->scale = sqrtf(b->m->hp.norm_eps / eps);
+    const float eps = b->m->hp.norm_eps, other = b->arch->after_eps;
+    if (b->arch->norms & NORM_AFTER && other > 0.0f && eps > 0.0f) /* what makes one the other */
+        plan_add(b, OP_SCALE, BUF_OUT, BUF_OUT)->scale = sqrtf(eps / other);
     if (b->arch->norms & NORM_AFTER)
         plan_norm(b, norm, BUF_OUT, BUF_OUT);
     plan_add(b, OP_ADD, BUF_OUT, BUF_X)->scale = b->m->hp.residual_scale;

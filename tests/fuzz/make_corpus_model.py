@@ -513,7 +513,8 @@ SEEDS |= {"short_convolution": lfm2(),
           "scan": mamba2(), "all_in_one": all_in_one(), "ungated_experts": nemotron(),
           "latent_experts": nemotron(moe_latent_size=(U32, 4)), "slopes": sloped(),
           "head_gates": laguna(), "limits": step35(), "short_values": mimo2(),
-          "unrotated": granite_windows(), "bare_first": modern_bert(), "sub_norms": bitnet(),
+          "unrotated": granite_windows(), "bare_first": modern_bert(),
+          "loops": small("nanbeige", set_keys={"nanbeige.num_loops": (U32, 2)}), "sub_norms": bitnet(),
           "fp4": small("llama", set_keys={"llama.feed_forward_length": (U32, 64)}, set_tensors={
               "blk.0.ffn_gate.weight": (0, (N_EMBD, 64)), "blk.0.ffn_up.weight": (0, (N_EMBD, 64)),
               "blk.0.ffn_down.weight": (40, (64, N_EMBD)), "blk.0.ffn_down.scale": (0, (1,))})}

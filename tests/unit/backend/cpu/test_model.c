@@ -76,6 +76,11 @@ static const char *const architectures[] = {"architectures/llama",
                                             "families/granite_swa",
                                             "families/bloom",
                                             "families/refact",
+                                            "families/phimoe",
+                                            "families/muse-glimmer",
+                                            "families/spark2_5",
+                                            "families/nanbeige",
+                                            "families/hunyuan_vl",
                                             "recurrent/nemotron_h_moe-latent"};
 
 static void architectures_match(void **state)
