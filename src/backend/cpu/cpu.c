@@ -269,6 +269,18 @@ static const struct matrix *matrix_from(const struct cpu_backend *b, const struc
     return NULL;
 }
 
+/* An earlier matrix of the same weights, where layers are gone through more than once; or NULL. */
+static const struct matrix *packed_with(const struct cpu_backend *b, uint32_t i)
+{
+    const struct matrix *x = &b->matrices[i];
+    for (uint32_t k = 0; k < i && !x->expert && x->head == 0; k++) {
+        const struct matrix *y = &b->matrices[k];
+        if (y->tensor.data == x->tensor.data && y->n_out == x->n_out && y->format == x->format)
+            return y;
+    }
+    return NULL;
+}
+
 /* The embeddings' rows are read one by one. Where they are a matrix too its panels have them, else
  * they stay as they are, but are copied, for the same reason that weights are packed before
  * anything runs: no change of the file reaches an answer, and no page can go missing. */
@@ -336,7 +348,8 @@ static void repack_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worke
     for (uint64_t here; left > 0; x++, left -= here, panel += here) {
         const uint64_t first = panel - x->first_panel, rest = x->n_panels - first;
         here = left < rest ? left : rest;
-        repack_panels(r->b, x, (uint32_t)first, (uint32_t)here);
+        if (!x->packed)
+            repack_panels(r->b, x, (uint32_t)first, (uint32_t)here);
     }
     const uint64_t done = atomic_fetch_add(&r->n_done, REPACK_CHUNK) + REPACK_CHUNK;
     if (worker == 0 && cfg->progress && done < r->n_panels)
@@ -347,19 +360,22 @@ static enum err load_weights(struct cpu_backend *b, struct err_info *e)
 {
     struct repack r = {.b = b};
     for (uint32_t i = 0; i < b->n_matrices; i++) {
+        struct matrix *x = &b->matrices[i];
         size_t bytes;
-        if (!mem_mul(b->matrices[i].panel_bytes, b->matrices[i].n_panels, &bytes) ||
-            !mem_add(b->weights_bytes, bytes, &b->weights_bytes))
+        x->packed = packed_with(b, i) != NULL;
+        if (!mem_mul(x->panel_bytes, x->n_panels, &bytes) ||
+            !mem_add(b->weights_bytes, x->packed ? 0 : bytes, &b->weights_bytes))
             return err_set(e, ERR_NOMEM, "the weights are too large");
-        r.n_panels += b->matrices[i].n_panels;
+        r.n_panels += x->n_panels;
     }
     enum err err = map_memory(b->weights_bytes, "weights", &b->weights, e);
     if (err)
         return err;
     uint8_t *at = b->weights;
     for (uint32_t i = 0; i < b->n_matrices; i++) {
-        b->matrices[i].panels = at;
-        at += b->matrices[i].panel_bytes * b->matrices[i].n_panels;
+        struct matrix *x = &b->matrices[i];
+        x->panels = x->packed ? packed_with(b, i)->panels : at;
+        at += x->packed ? 0 : x->panel_bytes * x->n_panels;
     }
     const uint32_t n_items = (uint32_t)((r.n_panels + REPACK_CHUNK - 1) / REPACK_CHUNK);
     pool_walk(b->pool, &n_items, 1, repack_item, &r);

@@ -100,8 +100,9 @@ struct matrix {
     uint32_t n_in, n_out;
     const float *bias, *scale; /* or NULL */
     enum model_buf in, out;
-    bool add;                 /* onto out: the ADD op that follows is done here */
-    bool expert;              /* multiplied with places */
+    bool add;    /* onto out: the ADD op that follows is done here */
+    bool expert; /* multiplied with places */
+    bool packed; /* with an earlier one, of the same tensor: it has that one's panels */
     uint32_t head, out_first; /* of a head: which one, and its first column of out */
     struct act act;
 };

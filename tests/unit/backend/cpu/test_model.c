@@ -428,6 +428,30 @@ static void a_step_allocates_nothing(void **state)
     model_destroy(m);
 }
 
+/* Two layers of seven matrices, gone through twice, have their panels once. */
+static void layers_gone_through_again_are_packed_once(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("families/nanbeige.f32");
+    struct drive d;
+    drive_open(&d, m, "", KV_F32, 1, 16, 0);
+    const struct cpu_backend *b = (const struct cpu_backend *)d.b;
+    uint32_t n_packed = 0;
+    size_t bytes = 0;
+    assert_int_equal(b->n_matrices, 2 * 14 + 1);
+    for (uint32_t i = 0; i < b->n_matrices; i++) {
+        const struct matrix *x = &b->matrices[i];
+        bytes += x->packed ? 0 : x->panel_bytes * x->n_panels;
+        n_packed += x->packed;
+        assert_int_equal(x->packed, i >= 14 && i < 28);
+        assert_true(!x->packed || x->panels == b->matrices[i - 14].panels);
+    }
+    assert_int_equal(n_packed, 14);
+    assert_int_equal(b->weights_bytes, bytes);
+    drive_close(&d);
+    model_destroy(m);
+}
+
 static void count_item(void *ctx, uint32_t i, uint32_t w)
 {
     (void)w;
@@ -579,6 +603,7 @@ int main(void)
         cmocka_unit_test(bits_do_not_depend_on_ranges),
         cmocka_unit_test(rows_are_picked),
         cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(layers_gone_through_again_are_packed_once),
         cmocka_unit_test(parallel_covers_every_item),
         cmocka_unit_test(bad_configurations_are_refused),
     };
