@@ -212,8 +212,9 @@ static enum err check_positions(const struct model *m,
     return err_set_field(e,
                          ERR_TOO_LONG,
                          "--tokens",
-                         "%llu with those of --greedy, but the model has learned %u positions",
+                         "%llu with those of --greedy, but the model%s %u positions",
                          (unsigned long long)n,
+                         model_positions_verb(m),
                          m->hp.n_positions);
 }
 

@@ -63,12 +63,21 @@ static enum err check_config(struct engine *eng, struct err_info *e)
         return err_set(e, ERR_INVALID, "max-running and batch-tokens must be at least 1");
     uint32_t trained = eng->model->hp.n_ctx_train, n_positions = eng->model->hp.n_positions;
     eng->n_ctx = cfg->n_ctx ? cfg->n_ctx : trained;
+    if (!cfg->n_ctx && n_positions && trained > n_positions) {
+        eng->n_ctx = n_positions;
+        log_warn("a context of %u tokens, not %u: the model%s %u positions",
+                 n_positions,
+                 trained,
+                 model_positions_verb(eng->model),
+                 n_positions);
+    }
     if (n_positions && eng->n_ctx > n_positions)
         return err_set_field(e,
                              ERR_INVALID,
                              "context",
-                             "%u tokens, but the model has learned %u positions",
+                             "%u tokens, but the model%s %u positions",
                              eng->n_ctx,
+                             model_positions_verb(eng->model),
                              n_positions);
     if (eng->n_ctx > trained)
         log_warn("a context of %u tokens is longer than the %u the model was trained on",

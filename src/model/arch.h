@@ -68,6 +68,8 @@ struct arch {
     enum rope_kind rope;
     enum presence qkv_bias;   /* attn_{q,k,v}.bias */
     bool latent;              /* attention over a latent: attn_kv_a_mqa and what follows */
+    bool indexed;             /* an index picks which positions a row attends to, which no op here
+                               * computes: texts may be as long as what it picks, which is all */
     enum presence out_bias;   /* attn_output.bias, and those of a dense feed-forward part */
     enum presence logit_bias; /* output.bias */
     enum qk_norm qk_norm;     /* attn_{q,k}_norm.weight */

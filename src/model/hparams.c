@@ -549,6 +549,10 @@ static enum err read_pooling(struct model *m, const struct arch *arch, struct er
     const bool learned = gguf_find_tensor(m->gguf, "position_embd.weight");
     if (arch->positions == REQUIRED || (arch->positions == OPTIONAL && learned))
         hp->n_positions = hp->n_ctx_train;
+    hp->indexed = arch->indexed;
+    if (arch->indexed &&
+        (err = key_u32_in(m, "attention.indexer.top_k", 1, MAX_CTX, &hp->n_positions, e)))
+        return err;
     const struct gguf_tensor *cls = gguf_find_tensor(m->gguf, "cls.weight");
     if (!gguf_find_tensor(m->gguf, "cls.output.weight")) {
         hp->n_labels = arch->encoder && cls && cls->ne[1] == 1; /* one matrix, of one row */

@@ -98,12 +98,29 @@ static void take_latent_matrices(struct builder *b,
                               REQUIRED);
 }
 
+/* What would pick positions, were there more of them (hp.n_positions). */
+static void leave_index(struct builder *b)
+{
+    static const char *const names[] = {"indexer.attn_q_b.weight",
+                                        "indexer.attn_k.weight",
+                                        "indexer.k_norm.weight",
+                                        "indexer.k_norm.bias",
+                                        "indexer.proj.weight"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const struct gguf_tensor *t = gguf_find_tensor(b->m->gguf, plan_bare_name(b, names[i]));
+        if (t)
+            plan_mark(b, t);
+    }
+}
+
 void plan_latent_attention(struct builder *b, enum model_buf in)
 {
     const struct model_hparams *hp = &b->m->hp;
     const uint32_t n_head = b->m->layers[b->layer].n_head, n_embd = hp->n_embd;
     const struct gguf_tensor *to_latent = NULL, *from_latent = NULL;
     take_latent_matrices(b, &to_latent, &from_latent);
+    if (b->arch->indexed)
+        leave_index(b);
     if (hp->q_latent) {
         plan_linear(b, "attn_q_a", in, n_embd, BUF_QUERY, hp->q_latent, ABSENT);
         plan_linear(b, "attn_kv_a_mqa", in, n_embd, BUF_K, hp->head_dim, ABSENT);

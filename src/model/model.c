@@ -102,6 +102,12 @@ enum err model_must_generate(const struct model *m, struct err_info *e)
                    m->hp.n_labels ? "scores and embeddings" : "embeddings");
 }
 
+const char *model_positions_verb(const struct model *m)
+{
+    return m->hp.indexed ? ", whose sparse attention is not supported, takes up to"
+                         : " has learned";
+}
+
 enum err model_set_context(struct model *m, uint32_t n_ctx, struct err_info *e)
 {
     const struct arch *arch = arch_find(m->arch, strlen(m->arch));
@@ -109,8 +115,9 @@ enum err model_set_context(struct model *m, uint32_t n_ctx, struct err_info *e)
         return err_set_field(e,
                              ERR_INVALID,
                              "context",
-                             "%u tokens, but the model has learned %u positions",
+                             "%u tokens, but the model%s %u positions",
                              n_ctx,
+                             model_positions_verb(m),
                              m->hp.n_positions);
     return rope_read(m, arch, n_ctx ? n_ctx : m->hp.n_ctx_train, e);
 }

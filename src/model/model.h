@@ -176,13 +176,15 @@ struct model_hparams {
     float expert_scale; /* of the selection's weights */
     float temper_scale; /* queries times 1 + this log(1 + floor((position + temper_offset) / */
     uint32_t temper_length, temper_offset; /* temper_length)), where an op says so */
-    bool expert_norm;    /* the selection's weights sum to 1 (before expert_scale) */
-    bool expert_input;   /* they multiply what an expert reads, not what it gives */
-    bool expert_sigmoid; /* they are sigmoids of the scores instead of their softmax */
-    bool causal;         /* a row sees the positions up to its own; else all of its text, which
-                          * therefore has to lie in one batch, whole */
-    uint32_t
-        n_positions; /* that the model has learned, each its own row; 0: as many as one likes */
+    bool expert_norm;     /* the selection's weights sum to 1 (before expert_scale) */
+    bool expert_input;    /* they multiply what an expert reads, not what it gives */
+    bool expert_sigmoid;  /* they are sigmoids of the scores instead of their softmax */
+    bool causal;          /* a row sees the positions up to its own; else all of its text, which
+                           * therefore has to lie in one batch, whole */
+    uint32_t n_positions; /* that a text may have: those the model has learned, each its own row;
+                           * or, where `indexed`, those up to which rows attend to all before them;
+                           * 0: as many as one likes */
+    bool indexed;         /* with more an index would pick some, which no op computes */
     enum pooling pooling; /* as the file says */
     uint32_t n_labels;    /* scores of a text; 0: the model has no head for them */
     bool label_softmax;   /* they are logits of one choice among the labels */
@@ -404,6 +406,9 @@ enum err pooling_parse(const char *s, enum pooling *out);
  * with 0, n_ctx_train decides. Before a backend is made. Errors: ERR_FORMAT (of the factors),
  * ERR_INVALID (more than the positions that the model has learned). */
 enum err model_set_context(struct model *m, uint32_t n_ctx, struct err_info *e) WEIR_MUST_USE;
+
+/* What stands between "the model" and n_positions where a text would be too long. */
+const char *model_positions_verb(const struct model *m);
 
 /* ERR_INVALID, with the reason, if the model does not continue texts. */
 enum err model_must_generate(const struct model *m, struct err_info *e) WEIR_MUST_USE;

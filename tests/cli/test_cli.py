@@ -196,9 +196,10 @@ def test_logits_rows(tmp_path):
     assert got[:n_vocab] == want == got[2 * n_vocab:] and got[n_vocab: 2 * n_vocab] != want
 
 
-@pytest.mark.parametrize("name", ["gpt2", "starcoder"])
+@pytest.mark.parametrize("name", ["gpt2", "starcoder", "glm-dsa"])
 def test_logits_within_the_learned_positions(tmp_path, name):
-    """96 rows of positions: what has none is refused, and not read from behind the table."""
+    """96 rows of positions: what has none is refused, and not read from behind the table; or as many
+    positions as an index would pick."""
     model = ROOT / f"tests/data/golden/families/{name}.f32.gguf"
     for n_prompt, n_greedy, status in ((96, 1, 0), (90, 7, 0), (97, 0, 1), (90, 8, 1), (5000, 3, 1)):
         ids = tmp_path / "ids"
@@ -206,6 +207,18 @@ def test_logits_within_the_learned_positions(tmp_path, name):
         r = weir("logits", "-m", model, "--tokens", f"@{ids}", "--greedy", n_greedy)
         assert r.returncode == status, r
         assert status == 0 or b"96 positions" in r.stderr and r.stderr.count(b"\n") == 1, r
+
+
+def test_a_sparse_model_says_how_long_its_texts_may_be():
+    """Without --context the file's 512 become the 96 that its index would pick; more is refused."""
+    model = ROOT / "tests/data/golden/families/glm-dsa.f32.gguf"
+    r = weir("embed", "-m", model, data=b"a\n")
+    assert r.returncode == 0 and b"a context of 96 tokens, not 512: the model, whose sparse" in r.stderr, r
+    r = weir("embed", "-m", model, "--context", 97, data=b"a\n")
+    assert r.returncode == 1 and b"takes up to 96 positions" in r.stderr, r
+    assert r.stderr.count(b"\n") == 1, r
+    r = weir("bench", "-m", model, "--prefill", 97, "--decode", 1, "--depth", 96, "--batch", 1)
+    assert r.returncode == 0 and r.stderr.count(b"longer than the model's context") == 2, r
 
 
 def test_bench_json():

@@ -219,6 +219,16 @@ def deepseek(old, **more):
         *DENSE, "blk.0.attn_k.weight", "blk.0.attn_v.weight"])
 
 
+def sparse(**more):
+    """A latent, and what picks positions of more than eight, which is left alone."""
+    (ke, te), (kl, tl) = experts("glm-dsa"), latent("glm-dsa", False)
+    index = {"glm-dsa.attention.indexer.top_k": (U32, 8)}
+    t = {"blk.0.indexer." + n: (0, s) for n, s in {
+        "proj.weight": (N_EMBD, 2), "k_norm.weight": (8,), "k_norm.bias": (8,)}.items()}
+    return small("glm-dsa", set_keys=ke | kl | index | more, set_tensors=te | tl | t, drop=[
+        *DENSE, "blk.0.attn_k.weight", "blk.0.attn_v.weight"])
+
+
 GROUPS = {"deepseek2.expert_group_count": (U32, 2), "deepseek2.expert_group_used_count": (U32, 1),
           "deepseek2.expert_gating_func": (U32, 2),
           "deepseek2.attention.temperature_scale": (F32, 0.1),
@@ -228,6 +238,7 @@ GROUPS = {"deepseek2.expert_group_count": (U32, 2), "deepseek2.expert_group_used
 SEEDS |= {
     "latent": deepseek(False, **GROUPS),
     "latent_old": deepseek(True),
+    "sparse": sparse(),
     "each_head": small("command-r", set_keys={
         "command-r." + LN: (F32, 1e-5), "command-r.logit_scale": (F32, 0.5)}, set_tensors={
             "blk.0.attn_q_norm.weight": (0, (HEAD, 2)), "blk.0.attn_k_norm.weight": (0, (HEAD, 1))},

@@ -93,6 +93,12 @@ def tensors_of(c, rng):
                 t[p + "attn_k_b.weight"] = np.ascontiguousarray(
                     kv_b[:, :dk - dr].transpose(0, 2, 1))
                 t[p + "attn_v_b.weight"] = np.ascontiguousarray(kv_b[:, dk - dr:])
+            if c.get("indexer") and c["indexed"][i]: # which is left alone
+                n_head, key = c["indexer"]
+                mat(p + "indexer.proj", n_head, d)
+                mat(p + "indexer.attn_k", key, d)
+                mat(p + "indexer.attn_q_b", n_head * key, c["q_latent"])
+                norm(p + "indexer.k_norm", key, True)
         elif (c.get("fused") or c.get("fused_qkv")) and not is_recurrent:
             mat(p + "attn_qkv", (2 * q if c.get("gate_in_query") else q) + kv + v, d, std=1.5)
             if c.get("qkv_bias") and not c.get("biases_apart"):

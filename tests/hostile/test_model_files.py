@@ -166,6 +166,14 @@ def further():
                      "rope.scaling.yarn_log_multiplier")
 
     yield from integers(
+        tiny.sparse, "glm-dsa", {"attention.indexer.top_k": (3, 2**26)},
+        ("attention.indexer.top_k", 0), ("attention.kv_lora_rank", 0, 1))
+    yield "glm-dsa_no_top_k", tiny.sparse(**{
+        "glm-dsa.attention.indexer.top_k": (STRING, "8")}), ("attention.indexer.top_k", "integer")
+    yield "glm-dsa_longer_than_picked", tiny.sparse(**{
+        "glm-dsa.attention.indexer.top_k": (U32, 2)}), ("sparse attention", "2 positions")
+
+    yield from integers(
         tiny.llama4, "llama4",
         {"attention.sliding_window": (0, 1, *BIG), "interleave_moe_layer_step": (0, *BIG),
          "attention.chunk_size": (0, *BIG), "attention.sliding_window_pattern": (0, 1, *BIG)},

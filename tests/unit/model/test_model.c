@@ -148,6 +148,24 @@ static void test_experts(void **state)
     model_destroy(m);
 }
 
+/* Positions of which an index would pick fewer are refused. */
+static void test_indexed(void **state)
+{
+    (void)state;
+    struct err_info e = {0};
+    struct model *m = load(FAMILIES "glm-dsa.f32.gguf");
+    assert_true(m->hp.indexed);
+    assert_int_equal(m->hp.n_positions, 96);
+    assert_int_equal(model_set_context(m, 96, &e), OK);
+    assert_int_equal(model_set_context(m, 97, &e), ERR_INVALID);
+    assert_non_null(strstr(e.text, "sparse attention is not supported, takes up to 96 positions"));
+    model_destroy(m);
+    m = load(FAMILIES "deepseek2-v3.f32.gguf");
+    assert_false(m->hp.indexed);
+    assert_int_equal(m->hp.n_positions, 0);
+    model_destroy(m);
+}
+
 /* Two tables of factors: the context that the model is used for decides. */
 static void test_long_rope(void **state)
 {
@@ -621,6 +639,7 @@ int main(void)
         cmocka_unit_test(test_encoders),
         cmocka_unit_test(test_encoder_keys),
         cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_indexed),
         cmocka_unit_test(test_long_rope),
         cmocka_unit_test(test_bad_values),
         cmocka_unit_test(test_stacked),
