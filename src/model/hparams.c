@@ -113,7 +113,7 @@ static enum err read_latent(struct model *m, struct err_info *e)
     hp->rope_first = hp->latent;
     hp->rope_dims_of[ROPE_FULL] = hp->rope_dims_of[ROPE_WINDOW] = hp->rope_dims;
     for (uint32_t i = 0; i < hp->n_layer; i++) {
-        m->layers[i].n_head_kv = 1;
+        m->layers[i].n_head_kv = m->layers[i].n_head ? 1 : 0;
         m->layers[i].head_dim = hp->head_dim;
     }
     hp->n_head_kv = 1;

@@ -48,6 +48,7 @@
  *
  *      MIX [conv_channels]                 what is convolved: queries, keys and values in one
  *      RATE, BETA [n_rec_head]             how fast a head forgets, and how much it takes in
+ *                                          (RATE [n_rec_head][rec_key] where each key has its own)
  *      REC [n_rec_head][rec_value]         what heads read from their states
  *      REC_GATE [n_rec_head][rec_value]    and what that is gated by
  *
@@ -254,7 +255,8 @@ enum op_kind {
     OP_RECUR,   /* per head, of a state S [rec_key][rec_value], with k, q of the head's group and v
                  * its own, all in MIX; f = RATE[h], b = BETA[h]:
                  *   RECUR_DELTA: S = f S + k (v - f S^T k) b; out = S^T q / sqrt(rec_key)
-                 *   RECUR_SCAN:  S = f S + k v b;             out = S^T q + w[h] v */
+                 *   RECUR_SCAN:  S = f S + k v b;             out = S^T q + w[h] v
+                 * RECUR_DELTA_EACH is RECUR_DELTA with a diagonal f, RATE[h][rec_key] */
     OP_SCALE,   /* out[r] *= scale */
     OP_CLAMP,   /* out[r] within -cap .. cap */
     OP_MUL,     /* out[r] = in[r] * w; w: f32 [n] */
@@ -291,9 +293,10 @@ enum op_kind {
 
 /* What recurrent heads do, and where a row of MIX has what they read. DELTA is the gated delta rule
  * (Yang, Kautz and Hatamizadeh 2024): q and k of all groups, then v; head h is of group
- * h / (n_head / n_group), or where `tiled` h % n_group. SCAN is Mamba-2's (Dao and Gu 2024): v,
- * then k and q of all groups. */
-enum recur_kind { RECUR_DELTA, RECUR_SCAN };
+ * h / (n_head / n_group), or where `tiled` h % n_group. DELTA_EACH forgets at a rate for each key
+ * (Kimi Delta Attention, 2025). SCAN is Mamba-2's (Dao and Gu 2024): v, then k and q of all groups.
+ */
+enum recur_kind { RECUR_DELTA, RECUR_DELTA_EACH, RECUR_SCAN };
 
 /* How adjacent dims pair up in rotation: (2i, 2i+1) or (i, i + rope_dims/2). */
 enum rope_kind { ROPE_ADJACENT, ROPE_HALVES };
@@ -305,7 +308,8 @@ enum gate_kind { GATE_SILU, GATE_GELU, GATE_CLAMPED, GATE_SIGMOID, GATE_PLAIN, G
 
 /* What stands between the two matrices of a feed-forward part without a gate, or before one: gelu
  * by the error function; gelu by its tanh form; max(x, 0)^2; max(x, 0); 1 / (1 + e^-x);
- * log(1 + e^x); or, of parameters that differ from layer to layer, xIELU (Huang and Schlag 2024).
+ * log(1 + e^x); e^x; or, of parameters that differ from layer to layer, xIELU (Huang and Schlag
+ * 2024).
  */
 enum unary_kind {
     UNARY_NONE,
@@ -315,6 +319,7 @@ enum unary_kind {
     UNARY_RELU,
     UNARY_SIGMOID,
     UNARY_SOFTPLUS,
+    UNARY_EXP,
     N_UNARY_KINDS,
     UNARY_XIELU = N_UNARY_KINDS,
 };

@@ -2,6 +2,7 @@
  *
  *      LFM2          B, C, x = in_proj(h);  out_proj(C conv(B x))
  *      delta rule    MIX = conv(attn_qkv(h)), with rates; ssm_out(norm by head(REC) silu(gate(h)))
+ *      for each key  MIX = conv(attn_q, _k, _v(h)); attn_output(norm by head(REC) sigmoid(gate(h)))
  *      Mamba-2       gate, MIX, rates = ssm_in(h);  ssm_out(norm by group(REC silu(gate))) */
 #include "model/build.h"
 #include "model/keys.h"
@@ -83,6 +84,17 @@ static enum err read_heads(struct model *m, const struct arch *arch, struct err_
     return OK;
 }
 
+/* Heads that are square, as many as attend, none of which share keys and queries (Kimi Linear). */
+static enum err read_square_heads(struct model *m, struct err_info *e)
+{
+    struct model_hparams *hp = &m->hp;
+    enum err err = key_u32_in(m, "kda.head_dim", 1, MAX_REC_DIM, &hp->rec_key, e);
+    hp->rec_value = hp->rec_key;
+    hp->n_rec_head = hp->n_rec_group = hp->n_head;
+    hp->conv_channels = 3 * hp->n_head * hp->rec_key;
+    return err;
+}
+
 enum err recurrent_read(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
@@ -97,7 +109,8 @@ enum err recurrent_read(struct model *m, const struct arch *arch, struct err_inf
                               e);
     hp->conv_channels = hp->n_embd;
     if (!err && !conv)
-        err = read_heads(m, arch, e);
+        err = arch->recurrence == RECURRENCE_DELTA_EACH ? read_square_heads(m, e)
+                                                        : read_heads(m, arch, e);
     if (!err && hp->conv_channels > MAX_CONV_CHANNELS)
         err = err_set(e,
                       ERR_FORMAT,
@@ -120,6 +133,10 @@ void recurrent_widths(struct model *m, const struct arch *arch)
     w[BUF_MIX] = hp->conv_channels;
     w[BUF_RATE] = w[BUF_BETA] = hp->n_rec_head;
     w[BUF_REC] = w[BUF_REC_GATE] = conv ? hp->n_embd : hp->n_rec_head * hp->rec_value;
+    if (arch->recurrence == RECURRENCE_DELTA_EACH) {
+        w[BUF_RATE] = w[BUF_REC];
+        w[BUF_LOW] = hp->rec_key;
+    }
     if (arch->recurrent_layers == RECURRENT_BESIDE)
         w[BUF_SHARED] = hp->n_embd;
 }
@@ -265,6 +282,89 @@ static void add_delta(struct builder *b, enum model_buf in, enum model_buf out)
     plan_linear(b, "ssm_out", BUF_REC, n, out, n_embd, ABSENT);
 }
 
+/* The weights of three convolutions as those of one. */
+static const struct gguf_tensor *join_convs(struct builder *b, uint32_t n)
+{
+    static const char *const stems[] = {"ssm_conv1d_q", "ssm_conv1d_k", "ssm_conv1d_v"};
+    const uint32_t width = b->m->hp.conv_width;
+    const uint64_t ne[3] = {width, 3 * (uint64_t)n, 1};
+    const size_t row_bytes = width * sizeof(float);
+    const struct gguf_tensor *all = NULL;
+    uint8_t *data = NULL;
+    for (size_t i = 0; i < 3; i++) {
+        const struct gguf_tensor *w =
+            plan_take3(b, plan_name(b, stems[i], "weight"), width, 1, n, F32_ONLY, REQUIRED);
+        if (w && i == 0)
+            all = plan_make(b, w, GGUF_TYPE_F32, ne, row_bytes, &data);
+        if (w && data)
+            memcpy(data + i * n * row_bytes, w->data, n * row_bytes);
+    }
+    return all;
+}
+
+/* Queries, keys and values, of matrices of their own or of one, to MIX, and what rates are made of,
+ * beside one another: they read the same. */
+static void add_apart(struct builder *b, enum model_buf in)
+{
+    static const char *const stems[] = {"attn_q", "attn_k", "attn_v"};
+    static const enum model_buf bufs[] = {BUF_REC, BUF_REC_GATE, BUF_RATE}; /* as wide, and free */
+    const struct model_hparams *hp = &b->m->hp;
+    const uint32_t n_embd = hp->n_embd, n = b->m->buf_width[BUF_REC];
+    const bool fused = plan_has(b, "attn_qkv");
+    if (fused)
+        plan_linear(b, "attn_qkv", in, n_embd, BUF_MIX, 3 * n, ABSENT);
+    for (size_t i = 0; !fused && i < 3; i++)
+        plan_linear(b, stems[i], in, n_embd, bufs[i], n, ABSENT);
+    plan_linear(b, "ssm_f_a", in, n_embd, BUF_LOW, hp->rec_key, ABSENT);
+    plan_linear(b, "ssm_beta", in, n_embd, BUF_BETA, hp->n_rec_head, ABSENT);
+    for (uint32_t i = 0; !fused && i < 3; i++) {
+        struct op *op = plan_add(b, OP_HEAD_COPY, bufs[i], BUF_MIX);
+        op->n_head = 1;
+        op->in_step = op->n_in = op->n_out = n;
+        op->out_step = (i + 1) * n; /* whose last n */
+    }
+}
+
+/* RATE = e^(a softplus(ssm_f_b(LOW) + ssm_dt)), with an a for each head; BETA = sigmoid(BETA). By
+ * ops on vectors: there are n_key times as many as where OP_RATES computes them in double. */
+static void add_rates_of_keys(struct builder *b)
+{
+    const uint32_t n_head = b->m->hp.n_rec_head, n_key = b->m->hp.rec_key, n = n_head * n_key;
+    struct op *op = plan_linear(b, "ssm_f_b", BUF_LOW, n_key, BUF_RATE, n, ABSENT);
+    op->bias = plan_take(b, plan_name(b, "ssm_dt", "bias"), n, 1, F32_ONLY, REQUIRED);
+    plan_unary(b, BUF_RATE, n, UNARY_SOFTPLUS);
+    const struct gguf_tensor *a = take_bare(b, "ssm_a", 1, n_head);
+    const uint64_t ne[3] = {n, 1, 1};
+    uint8_t *data = NULL;
+    op = plan_add(b, OP_MUL, BUF_RATE, BUF_RATE);
+    op->w = a ? plan_make(b, a, GGUF_TYPE_F32, ne, n * sizeof(float), &data) : NULL;
+    for (uint32_t i = 0; op->w && i < n; i++)
+        memcpy(data + i * sizeof(float), a->data + i / n_key * sizeof(float), sizeof(float));
+    plan_unary(b, BUF_RATE, n, UNARY_EXP);
+    plan_unary(b, BUF_BETA, n_head, UNARY_SIGMOID);
+}
+
+/* Kimi Delta Attention. */
+static void add_delta_each(struct builder *b, enum model_buf in, enum model_buf out)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const uint32_t n_embd = hp->n_embd, n = b->m->buf_width[BUF_REC];
+    add_apart(b, in);
+    struct op *op = plan_add(b, OP_CONV, BUF_MIX, BUF_MIX);
+    op->w = join_convs(b, n);
+    op->gated = true;
+    add_rates_of_keys(b);
+    op = plan_add(b, OP_HEAD_UNIT, BUF_MIX, BUF_MIX);
+    op->head_dim = hp->rec_key;
+    op->n_in = op->n_out = 2 * n;
+    add_heads(b, OP_RECUR, RECUR_DELTA_EACH);
+    add_rec_norm(b, hp->rec_value, 1, REQUIRED);
+    plan_linear(b, "ssm_g_a", in, n_embd, BUF_LOW, hp->rec_key, ABSENT);
+    plan_linear(b, "ssm_g_b", BUF_LOW, hp->rec_key, BUF_REC_GATE, n, ABSENT);
+    add_product(b, GATE_SIGMOID, BUF_REC_GATE, BUF_REC, BUF_REC);
+    plan_linear(b, "attn_output", BUF_REC, n, out, n_embd, ABSENT);
+}
+
 static void add_scan(struct builder *b, enum model_buf in, enum model_buf out)
 {
     const struct model_hparams *hp = &b->m->hp;
@@ -292,6 +392,9 @@ void plan_recurrent(struct builder *b, enum model_buf in, enum model_buf out)
     case RECURRENCE_DELTA:
     case RECURRENCE_DELTA_MIXED:
         add_delta(b, in, out);
+        break;
+    case RECURRENCE_DELTA_EACH:
+        add_delta_each(b, in, out);
         break;
     case RECURRENCE_MAMBA2:
         add_scan(b, in, out);

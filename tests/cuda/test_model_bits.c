@@ -83,6 +83,7 @@ static void bits_do_not_depend_on_company(void **state)
     check_invariance("recurrent/qwen3next.f32", KV_F16, 30);
     check_invariance("recurrent/falcon-h1.f32", KV_F16, 60);
     check_invariance("recurrent/nemotron_h_moe.f32", KV_F16, 60);
+    check_invariance("recurrent/kimi-linear.f32", KV_F16, 60);
 }
 
 /* Five streams decode together. */
@@ -191,7 +192,8 @@ static void states_are_kept_and_begun_anew(void **state)
     static const char *const names[] = {"recurrent/qwen35.f32",
                                         "recurrent/lfm2.f32",
                                         "recurrent/granitehybrid.f32",
-                                        "recurrent/mamba2.f32"};
+                                        "recurrent/mamba2.f32",
+                                        "recurrent/kimi-linear.f32"};
     for (size_t k = 0; k < COUNT(names); k++) {
         if (few_leave_out(k, 2))
             continue;

@@ -286,13 +286,17 @@ static void test_rates(void **state)
 
 struct heads_case {
     uint32_t n_head, n_group, n_key, n_value;
-    bool delta, tiled;
+    bool delta, tiled, each;
+    uint32_t rates() const
+    {
+        return each ? n_head * n_key : n_head;
+    }
 };
 
 struct heads_rows {
     rows mix, rate, beta, out;
     heads_rows(const heads_case &h, uint32_t n)
-        : mix(n, 2 * h.n_group * h.n_key + h.n_head * h.n_value, 3, 0.5f), rate(n, h.n_head, 1),
+        : mix(n, 2 * h.n_group * h.n_key + h.n_head * h.n_value, 3, 0.5f), rate(n, h.rates(), 1),
           beta(n, h.n_head, 0), out(n, h.n_head * h.n_value, 2)
     {
         for (uint32_t i = 0; i < n * rate.stride; i++)
@@ -317,13 +321,14 @@ static void pass_row(const heads_case &h,
     const float *q = mix + (h.delta ? 0 : all + keys) + group * h.n_key;
     const float *k = mix + (h.delta ? keys : all) + group * h.n_key;
     const float *v = mix + (h.delta ? 2 * keys : 0) + head * h.n_value;
-    const double f = b.rate.row(r)[head], by = b.beta.row(r)[head];
+    const float *f = b.rate.row(r) + (h.each ? head * h.n_key : head);
+    const double by = b.beta.row(r)[head];
     for (uint32_t c = 0; c < h.n_value; c++) {
         double *col = &(*s)[(size_t)c * h.n_key], held = 0, y = 0;
         for (uint32_t i = 0; h.delta && i < h.n_key; i++)
-            held += f * col[i] * k[i];
+            held += (double)f[h.each ? i : 0] * col[i] * k[i];
         for (uint32_t i = 0; i < h.n_key; i++) {
-            col[i] = col[i] * f + k[i] * (v[c] - held) * by;
+            col[i] = col[i] * f[h.each ? i : 0] + k[i] * (v[c] - held) * by;
             y += col[i] * q[i];
         }
         out[c] = h.delta ? y * 0.25 : y + skip * v[c];
@@ -349,6 +354,7 @@ static struct cuda_recur recur_of(const heads_case &h,
     op.n_value = h.n_value;
     op.scale = h.delta ? 0.25f : 1.0f;
     op.delta = h.delta;
+    op.each = h.each;
     op.tiled = h.tiled;
     return op;
 }
@@ -422,17 +428,22 @@ static void test_heads(void **state)
 {
     (void)state;
     static const heads_case cases[] = {
-        {2, 1, 128, 128, true, false},
-        {3, 1, 128, 64, false, false},
-        {4, 2, 16, 32, true, true},
-        {4, 2, 5, 7, true, false},
-        {4, 2, 33, 65, false, false},
-        {6, 3, 64, 1, true, true},
-        {2, 2, 256, 40, false, false},
-        {2, 1, 130, 33, true, false},
-        {1, 1, 1, 1, false, false},
-        {2, 1, 300, 9, true, false},
-        {1, 1, 1024, 3, false, false},
+        {2, 1, 128, 128, true, false, false},
+        {3, 1, 128, 64, false, false, false},
+        {4, 2, 16, 32, true, true, false},
+        {4, 2, 5, 7, true, false, false},
+        {4, 2, 33, 65, false, false, false},
+        {6, 3, 64, 1, true, true, false},
+        {2, 2, 256, 40, false, false, false},
+        {2, 1, 130, 33, true, false, false},
+        {1, 1, 1, 1, false, false, false},
+        {2, 1, 300, 9, true, false, false},
+        {1, 1, 1024, 3, false, false, false},
+        {2, 2, 128, 128, true, false, true},
+        {3, 3, 13, 13, true, false, true},
+        {2, 2, 33, 7, true, false, true},
+        {1, 1, 256, 32, true, false, true},
+        {1, 1, 1024, 3, true, false, true},
     };
     static const uint32_t many[N_SEQS] = {21, 1, 17}, few[N_SEQS] = {3, 1, 6};
     for (const heads_case &h : cases)

@@ -6,7 +6,7 @@
 
 static_assert(GATE_SILU == 0 && GATE_GELU == 1 && GATE_CLAMPED == 2 && GATE_SIGMOID == 3 &&
                   GATE_PLAIN == 4 && GATE_SILU_CAPPED == 5 && UNARY_RELU == 4 &&
-                  UNARY_SIGMOID == 5 && UNARY_SOFTPLUS == 6 && UNARY_XIELU == 7,
+                  UNARY_SIGMOID == 5 && UNARY_SOFTPLUS == 6 && UNARY_EXP == 7 && UNARY_XIELU == 8,
               "as rows.cu numbers them");
 
 enum { ROWS = 5, MORE = 3 };
@@ -417,6 +417,7 @@ static void test_in_place(void **state)
                     : kind == 4 ? above
                     : kind == 5 ? 1 / (1 + exp(-x))
                     : kind == 6 ? above + log1p(exp(-fabs(x)))
+                    : kind == 7 ? exp(x)
                     : x > 0     ? xielu.positive * x * x + xielu.beta * x
                                 : xielu.negative * (expm1(fmin(x, xielu.eps)) - x) + xielu.beta * x;
             }

@@ -407,6 +407,24 @@ def delta(arch, inner, state, rank, group, fused=False):
     return bare_model(arch, k, {n: s for n, s in t.items() if not (next_ and n in DENSE)})
 
 
+def kimi(**more):
+    """A layer with a latent and experts, and one that forgets each key at a rate of its own."""
+    arch, key = "kimi-linear", 4
+    n = N_HEAD * key
+    (ke, te), (kl, tl) = experts(arch), latent(arch, False)
+    k = ke | kl | {f"{arch}.{name}": v for name, v in {
+        "block_count": (U32, 2), "attention.head_count_kv": (I32, [1, 0]), "ssm.conv_kernel": (U32, 4),
+        "kda.head_dim": (U32, key), "expert_gating_func": (U32, 2)}.items()}
+    t = {f"attn_{x}.weight": (N_EMBD, n) for x in "qkv"}
+    t |= {f"ssm_conv1d_{x}.weight": (4, 1, n) for x in "qkv"}
+    for x in "fg":
+        t |= {f"ssm_{x}_a.weight": (N_EMBD, key), f"ssm_{x}_b.weight": (key, n)}
+    t |= {"ssm_beta.weight": (N_EMBD, N_HEAD), "ssm_dt.bias": (n,), "ssm_a": (1, N_HEAD),
+          "ssm_norm.weight": (key,), "attn_output.weight": (n, N_EMBD)}
+    return small(arch, set_keys=k | more, set_tensors=te | tl | layer_of(1, t) | dense_of(1), drop=[
+        *DENSE, "blk.0.attn_k.weight", "blk.0.attn_v.weight"])
+
+
 def scan(arch, more, inner=16, state=4, rank=2, group=1):
     channels = inner + 2 * group * state
     return ssm(arch, inner, state, rank, group), layer_of(0, {
@@ -521,7 +539,7 @@ SEEDS |= {"short_convolution": lfm2(),
           "delta_mixed": delta("qwen3next", 16, 4, 4, 2),
           "delta_narrow": delta("qwen3next", 4, 4, 4, 2),
           "delta_fused": delta("qwen35", 16, 4, 2, 1, fused=True),
-          "scan": mamba2(), "all_in_one": all_in_one(), "ungated_experts": nemotron(),
+          "delta_of_keys": kimi(), "scan": mamba2(), "all_in_one": all_in_one(), "ungated_experts": nemotron(),
           "latent_experts": nemotron(moe_latent_size=(U32, 4)), "slopes": sloped(),
           "head_gates": laguna(), "limits": step35(), "short_values": mimo2(),
           "unrotated": granite_windows(), "bare_first": modern_bert(),

@@ -238,9 +238,11 @@ def forward(c, t, ids):
                 k_b, v_b = w("attn_k_b").transpose(0, 2, 1), w("attn_v_b")
             k = np.einsum("nr,hkr->nhk", latent, k_b)
             v = np.einsum("nr,hvr->nhv", latent, v_b)
-            turned = rotate(kv[:, None, r:], False)
+            turned = kv[:, None, r:]
+            if not c.get("unrotated"):
+                turned = rotate(turned, False)
+                q = np.concatenate([q[..., :dk - dr], rotate(q[..., dk - dr:], False)], -1)
             k = np.concatenate([k, np.repeat(turned, h, 1)], -1)
-            q = np.concatenate([q[..., :dk - dr], rotate(q[..., dk - dr:], False)], -1)
             s = np.einsum("qhd,khd->hqk", q * temper(c, pos)[:, None, None], k)
             s = s * dk ** -0.5 * c.get("yarn_scores", 1.0)
             s = softmax(np.where(pos[:, None] < pos[None, :], -np.inf, s))

@@ -77,7 +77,7 @@ def tensors_of(c, rng):
             recurrent.tensors(c, i, t, mat, vec, norm)
         for name in first if (h or is_recurrent) and not (c.get("first_bare") and i == 0) else []:
             norm(p + name, d)
-        if c.get("latent"):
+        if c.get("latent") and h:
             r, dr, dk, dv = c["latent"], c["rope_dims"], c["head_key"], c["head_value"]
             if c.get("q_latent"):
                 mat(p + "attn_q_a", c["q_latent"], d)
@@ -99,6 +99,8 @@ def tensors_of(c, rng):
                 mat(p + "indexer.attn_k", key, d)
                 mat(p + "indexer.attn_q_b", n_head * key, c["q_latent"])
                 norm(p + "indexer.k_norm", key, True)
+        elif c.get("latent"):
+            pass
         elif (c.get("fused") or c.get("fused_qkv")) and not is_recurrent:
             mat(p + "attn_qkv", (2 * q if c.get("gate_in_query") else q) + kv + v, d, std=1.5)
             if c.get("qkv_bias") and not c.get("biases_apart"):

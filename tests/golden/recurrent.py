@@ -1,8 +1,8 @@
 """Models with recurrent layers for make_models.py: their tensors, and what such a layer computes.
 
 In float64, row by row, from the papers: LFM2's short convolution (Liquid AI 2025), the gated delta
-rule (Yang, Kautz and Hatamizadeh 2024) as Qwen3-Next and Qwen3.5 have it, and Mamba-2 (Dao and Gu
-2024) with the norm of groups.
+rule (Yang, Kautz and Hatamizadeh 2024) as Qwen3-Next and Qwen3.5 have it, Kimi Delta Attention (Kimi
+Team 2025), and Mamba-2 (Dao and Gu 2024) with the norm of groups.
 """
 import numpy as np
 
@@ -85,6 +85,24 @@ RECURRENT = {
     "qwen3next-first": dict(
         arch="qwen3next", kind="delta", width=4, inner=96, state=16, rank=6, group=2, mixed=True,
         in_one=True, fused_qkv=True, keys=ssm(4, 96, 16, 6, 2), **QWEN, **EXPERTS),
+    # layers of latent attention have no positions
+    "kimi-linear": dict(
+        arch="kimi-linear", kind="kimi", width=4, rank=3, state=16, heads=3, heads_kv=[0, 0, 1, 0],
+        recurrent=[True, True, False, True], latent=24, rope_dims=8, head_key=24, head_value=16,
+        unrotated=True, experts=6, used=2, ff_expert=16, expert_length=16, ff_shared=16,
+        unlisted_shared=True, sigmoid=True, select_bias=True, weights_norm=True, weights_scale=2.4,
+        dense_first=1,
+        keys={"ssm.conv_kernel": 4, "kda.head_dim": 16, "attention.kv_lora_rank": 24,
+              "expert_shared_count": 1, "leading_dense_block_count": 1, "expert_gating_func": 2,
+              "expert_weights_scale": 2.4}),
+    "kimi-linear-fused": dict( # and with heads of an odd length
+        arch="kimi-linear", kind="kimi", width=3, rank=2, state=13, heads=2, heads_kv=[0, 1],
+        layers=2, recurrent=[True, False], latent=24, rope_dims=8, head_key=24, head_value=16,
+        unrotated=True, fused_qkv=True, experts=4, used=2, ff_expert=16,
+        expert_length=16, ff_shared=16, unlisted_shared=True, sigmoid=True, select_bias=True,
+        weights_norm=True,
+        keys={"ssm.conv_kernel": 3, "kda.head_dim": 13, "attention.kv_lora_rank": 24,
+              "expert_shared_count": 1, "expert_gating_func": 2}),
 }
 
 
@@ -99,6 +117,25 @@ def tensors(c, i, t, mat, vec, norm):
         mat(p + "shortconv.in_proj", 3 * d, d)
         vec(p + "shortconv.conv.weight", (d, c["width"]), 0.0, 0.7)
         mat(p + "shortconv.out_proj", d, d)
+        return
+    if c["kind"] == "kimi":
+        rank, key = c["rank"], c["state"]
+        n = rank * key
+        if c.get("fused_qkv"):
+            mat(p + "attn_qkv", 3 * n, d, std=1.5)
+        for x in "qkv":
+            if not c.get("fused_qkv"):
+                mat(p + "attn_" + x, n, d, std=1.5)
+            vec(p + f"ssm_conv1d_{x}.weight", (1, n, 1, c["width"]), 0.0, 0.7)
+        for x in "fg":
+            mat(p + f"ssm_{x}_a", key, d)
+            mat(p + f"ssm_{x}_b", n, key)
+        mat(p + "ssm_beta", rank, d)
+        vec(p + "ssm_dt.bias", n, -1.0, 1.0)
+        vec(p + "ssm_a", (rank, 1), 0.0, 1.0)
+        t[p + "ssm_a"] = -np.exp(t[p + "ssm_a"])
+        norm(p + "ssm_norm", key, False)
+        mat(p + "attn_output", d, n)
         return
     inner, rank, keys = c["inner"], c["rank"], c["group"] * c["state"]
     channels = inner + 2 * keys
@@ -154,6 +191,27 @@ def layer(c, i, t, y, eps):
     if c["kind"] == "conv":
         b, gate, x = np.split(linear(y, "shortconv.in_proj"), 3, -1)
         return linear(gate * convolve(b * x, w("shortconv.conv.weight")), "shortconv.out_proj")
+    if c["kind"] == "kimi":
+        rank, key = c["rank"], c["state"]
+        if c.get("fused_qkv"):
+            mix = np.split(linear(y, "attn_qkv"), 3, -1)
+        else:
+            mix = [linear(y, "attn_" + x) for x in "qkv"]
+        q, k, v = (silu(convolve(z, w(f"ssm_conv1d_{x}.weight").reshape(rank * key, -1))).reshape(
+            n, rank, key) for x, z in zip("qkv", mix))
+        q, k = (z / np.sqrt((z * z).sum(-1, keepdims=True) + eps) for z in (q, k))
+        step = np.log1p(np.exp(linear(linear(y, "ssm_f_a"), "ssm_f_b") + w("ssm_dt.bias")))
+        forget = np.exp(step.reshape(n, rank, key) * w("ssm_a").reshape(rank, 1))
+        take = 1 / (1 + np.exp(-linear(y, "ssm_beta")))
+        s, out = np.zeros((rank, key, key)), np.zeros((n, rank, key))
+        for r in range(n):
+            s = s * forget[r, :, :, None]
+            new = v[r] - np.einsum("hkv,hk->hv", s, k[r])
+            s = s + np.einsum("hk,hv->hkv", k[r], new * take[r, :, None])
+            out[r] = np.einsum("hkv,hk->hv", s, q[r]) * key ** -0.5
+        gate = linear(linear(y, "ssm_g_a"), "ssm_g_b").reshape(n, rank, key)
+        out = rms(out) * w("ssm_norm.weight") / (1 + np.exp(-gate))
+        return linear(out.reshape(n, -1), "attn_output")
     inner, rank, group, state = c["inner"], c["rank"], c["group"], c["state"]
     keys, dim = group * state, inner // rank
     delta = c["kind"] == "delta"

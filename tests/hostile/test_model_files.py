@@ -174,6 +174,16 @@ def further():
         "glm-dsa.attention.indexer.top_k": (U32, 2)}), ("sparse attention", "2 positions")
 
     yield from integers(
+        tiny.kimi, "kimi-linear", {}, ("kda.head_dim", 0, 1025), ("ssm.conv_kernel", 0, 1, 9),
+        ("attention.kv_lora_rank", 0, 1))
+    for key, v, words in (("kda.head_dim", 5, "attn_q.weight has shape"),
+                          ("ssm.conv_kernel", 3, "ssm_conv1d_q.weight has shape")):
+        yield f"kimi-linear_{key}_{v}", tiny.kimi(**{"kimi-linear." + key: (U32, v)}), (words,)
+    for heads, words in (([0, 0], "attention.head_count"), ([1, 1], "blk.1.attn_"), ([0, 1], "blk.0.")):
+        yield f"kimi-linear_heads_{heads}", tiny.kimi(**{
+            "kimi-linear.attention.head_count_kv": (I32, heads)}), (words,)
+
+    yield from integers(
         tiny.llama4, "llama4",
         {"attention.sliding_window": (0, 1, *BIG), "interleave_moe_layer_step": (0, *BIG),
          "attention.chunk_size": (0, *BIG), "attention.sliding_window_pattern": (0, 1, *BIG)},

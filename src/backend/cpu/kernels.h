@@ -261,14 +261,14 @@ struct conv_job {
 
 /* Rows of one head of one sequence through its state (OP_RECUR). */
 struct recur_job {
-    bool delta;
+    bool delta, each; /* each: a row's rate has n_key values, one for each key; with delta */
     uint32_t n_rows, n_key, n_value;
     const float *from; /* [n_key * n_value] as recurrent_impl.h has them; NULL: zeros */
     float *to;         /* likewise; may be from */
     const float *q, *k, *v;
     size_t stride; /* of q, k, v from row to row */
     const float *rate, *beta;
-    size_t rate_stride;
+    size_t rate_stride, beta_stride;
     float *out;
     size_t out_stride;
     float scale, skip; /* out is the sum times scale, plus skip v */

@@ -92,7 +92,7 @@ static void run_recur_item(struct cpu_backend *b, const struct phase *p, uint32_
     const struct batch_seq *seq = &b->batch->seqs[item / p->n_head];
     const uint32_t head = item % p->n_head, n_group = hp->n_rec_group;
     const uint32_t group = p->tiled ? head % n_group : head / (p->n_head / n_group);
-    const bool delta = p->recur == RECUR_DELTA;
+    const bool delta = p->recur != RECUR_SCAN, each = p->recur == RECUR_DELTA_EACH;
     const size_t keys = (size_t)n_group * hp->rec_key, own = (size_t)head * hp->rec_value;
     const size_t values = (size_t)p->n_head * hp->rec_value, shared = (size_t)group * hp->rec_key;
     const size_t before = model_conv_state_floats(hp) + own * hp->rec_key;
@@ -101,6 +101,7 @@ static void run_recur_item(struct cpu_backend *b, const struct phase *p, uint32_
         const float *mix = cpu_row_of(b, BUF_MIX, s.first_row);
         const struct recur_job job = {
             .delta = delta,
+            .each = each,
             .n_rows = s.n_rows,
             .n_key = hp->rec_key,
             .n_value = hp->rec_value,
@@ -110,9 +111,10 @@ static void run_recur_item(struct cpu_backend *b, const struct phase *p, uint32_
             .k = mix + (delta ? keys : values) + shared,
             .v = mix + (delta ? 2 * keys : 0) + own,
             .stride = b->stride[BUF_MIX],
-            .rate = cpu_row_of(b, BUF_RATE, s.first_row) + head,
+            .rate = cpu_row_of(b, BUF_RATE, s.first_row) + (each ? head * hp->rec_key : head),
             .beta = cpu_row_of(b, BUF_BETA, s.first_row) + head,
             .rate_stride = b->stride[BUF_RATE],
+            .beta_stride = b->stride[BUF_BETA],
             .out = cpu_row_of(b, BUF_REC, s.first_row) + own,
             .out_stride = b->stride[BUF_REC],
             .scale = delta ? 1.0f / sqrtf((float)hp->rec_key) : 1.0f,

@@ -63,9 +63,15 @@ INLINE vf rec_fold(const vf *sum, int step)
     return all;
 }
 
-/* f S^T k of a tile of nv vectors, as it is; out may not be S. */
-INLINE void read_tile(
-    const float *s, const float *k, uint32_t n_key, float f, vf *out, const int nv)
+/* f S^T k of a tile of nv vectors, as it is, with one f for all of its rows or one for each; out
+ * may not be S. */
+INLINE void read_tile(const float *s,
+                      const float *k,
+                      const float *f,
+                      uint32_t n_key,
+                      const bool each,
+                      vf *out,
+                      const int nv)
 {
     vf sum[REC_CHAINS * REC_TILE / VL];
     UNROLL for (int i = 0; i < REC_CHAINS * nv; i++) sum[i] = vf_zero();
@@ -73,16 +79,22 @@ INLINE void read_tile(
     for (; i + REC_CHAINS <= n_key; i += REC_CHAINS) {
         UNROLL for (int c = 0; c < REC_CHAINS; c++)
         {
-            const vf by = vf_set1(k[i + c]);
+            const vf by = vf_set1(each ? k[i + c] * f[i + c] : k[i + c]);
             UNROLL for (int v = 0; v < nv; v++) sum[c * nv + v] =
                 vf_fma(vf_load(s + ((i + c) * nv + v) * VL), by, sum[c * nv + v]);
         }
     }
     for (; i < n_key; i++) {
+        const vf by = vf_set1(each ? k[i] * f[i] : k[i]);
         UNROLL for (int v = 0; v < nv; v++) sum[v] =
-            vf_fma(vf_load(s + (i * nv + v) * VL), vf_set1(k[i]), sum[v]);
+            vf_fma(vf_load(s + (i * nv + v) * VL), by, sum[v]);
     }
-    UNROLL for (int v = 0; v < nv; v++) out[v] = vf_mul(rec_fold(sum + v, nv), vf_set1(f));
+    UNROLL for (int v = 0; v < nv; v++)
+    {
+        out[v] = rec_fold(sum + v, nv);
+        if (!each)
+            out[v] = vf_mul(out[v], vf_set1(f[0]));
+    }
 }
 
 /* One row of a tile: to = f from + k d, added up times q. */
@@ -102,14 +114,15 @@ INLINE void move_tile(const float *from,
                       float *to,
                       const float *k,
                       const float *q,
+                      const float *f,
                       uint32_t n_key,
-                      float f,
+                      const bool each,
                       const vf *d,
                       vf *out,
                       const int nv)
 {
     vf sum[REC_CHAINS * REC_TILE / VL];
-    const vf by = vf_set1(f);
+    const vf by = vf_set1(f[0]);
     UNROLL for (int i = 0; i < REC_CHAINS * nv; i++) sum[i] = vf_zero();
     uint32_t i = 0;
     for (; i + REC_CHAINS <= n_key; i += REC_CHAINS) {
@@ -118,7 +131,7 @@ INLINE void move_tile(const float *from,
             const size_t at = (size_t)(i + c) * nv * VL;
             move_row(from ? from + at : NULL,
                      to + at,
-                     by,
+                     each ? vf_set1(f[i + c]) : by,
                      vf_set1(k[i + c]),
                      vf_set1(q[i + c]),
                      d,
@@ -128,13 +141,21 @@ INLINE void move_tile(const float *from,
     }
     for (; i < n_key; i++) {
         const size_t at = (size_t)i * nv * VL;
-        move_row(from ? from + at : NULL, to + at, by, vf_set1(k[i]), vf_set1(q[i]), d, sum, nv);
+        move_row(from ? from + at : NULL,
+                 to + at,
+                 each ? vf_set1(f[i]) : by,
+                 vf_set1(k[i]),
+                 vf_set1(q[i]),
+                 d,
+                 sum,
+                 nv);
     }
     UNROLL for (int v = 0; v < nv; v++) out[v] = rec_fold(sum + v, nv);
 }
 
 /* A tile of nv vectors, of columns from c on, over all rows. */
-INLINE void recur_tile(const struct recur_job *j, uint32_t c, const bool delta, const int nv)
+INLINE void recur_tile(
+    const struct recur_job *j, uint32_t c, const bool delta, const bool each, const int nv)
 {
     const size_t at = (size_t)c * j->n_key;
     const float *from = j->from ? j->from + at : NULL;
@@ -142,19 +163,20 @@ INLINE void recur_tile(const struct recur_job *j, uint32_t c, const bool delta, 
     for (uint32_t r = 0; r < j->n_rows; r++, from = to) {
         const float *k = j->k + r * j->stride, *q = j->q + r * j->stride;
         const float *value = j->v + r * j->stride + c;
-        const float f = j->rate[r * j->rate_stride], b = j->beta[r * j->rate_stride];
+        const float *f = j->rate + r * j->rate_stride;
+        const float b = j->beta[r * j->beta_stride];
         float *out = j->out + r * j->out_stride + c;
         vf d[REC_TILE / VL], read[REC_TILE / VL];
         UNROLL for (int v = 0; v < nv; v++) d[v] = vf_load(value + v * VL);
         if (delta && from) {
-            read_tile(from, k, j->n_key, f, read, nv);
+            read_tile(from, k, f, j->n_key, each, read, nv);
             UNROLL for (int v = 0; v < nv; v++) d[v] = vf_sub(d[v], read[v]);
         }
         UNROLL for (int v = 0; v < nv; v++) d[v] = vf_mul(d[v], vf_set1(b));
         if (from)
-            move_tile(from, to, k, q, j->n_key, f, d, read, nv);
+            move_tile(from, to, k, q, f, j->n_key, each, d, read, nv);
         else
-            move_tile(NULL, to, k, q, j->n_key, f, d, read, nv);
+            move_tile(NULL, to, k, q, f, j->n_key, each, d, read, nv);
         UNROLL for (int v = 0; v < nv; v++)
         {
             vf y = vf_mul(read[v], vf_set1(j->scale));
@@ -174,13 +196,14 @@ static void recur_column(const struct recur_job *j, uint32_t c)
     for (uint32_t r = 0; r < j->n_rows; r++, from = to) {
         const float *k = j->k + r * j->stride, *q = j->q + r * j->stride;
         const float value = j->v[r * j->stride + c];
-        const float f = j->rate[r * j->rate_stride], b = j->beta[r * j->rate_stride];
+        const float *f = j->rate + r * j->rate_stride;
+        const float b = j->beta[r * j->beta_stride];
         float read = 0, y = 0;
         for (uint32_t i = 0; from && j->delta && i < j->n_key; i++)
-            read += from[i] * k[i];
-        const float d = (value - read * f) * b;
+            read += from[i] * (j->each ? k[i] * f[i] : k[i]);
+        const float d = (value - (j->each ? read : read * f[0])) * b;
         for (uint32_t i = 0; i < j->n_key; i++) {
-            to[i] = (from ? from[i] * f : 0.0f) + k[i] * d;
+            to[i] = (from ? from[i] * f[j->each ? i : 0] : 0.0f) + k[i] * d;
             y += to[i] * q[i];
         }
         j->out[r * j->out_stride + c] = y * j->scale + (j->delta ? 0.0f : value * j->skip);
@@ -196,13 +219,15 @@ static void run_recur(const struct recur_job *j)
         return;
     }
     for (; c + REC_TILE <= j->n_value; c += REC_TILE) {
-        if (j->delta)
-            recur_tile(j, c, true, REC_TILE / VL);
+        if (j->each)
+            recur_tile(j, c, true, true, REC_TILE / VL);
+        else if (j->delta)
+            recur_tile(j, c, true, false, REC_TILE / VL);
         else
-            recur_tile(j, c, false, REC_TILE / VL);
+            recur_tile(j, c, false, false, REC_TILE / VL);
     }
     if (c + REC_TILE / 2 <= j->n_value) {
-        recur_tile(j, c, j->delta, REC_TILE / 2 / VL);
+        recur_tile(j, c, j->delta, j->each, REC_TILE / 2 / VL);
         c += REC_TILE / 2;
     }
     for (; c < j->n_value; c++)

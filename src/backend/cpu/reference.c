@@ -289,6 +289,8 @@ static double unary(enum unary_kind kind, double x)
         return 1 / (1 + exp(-x));
     if (kind == UNARY_SOFTPLUS)
         return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+    if (kind == UNARY_EXP)
+        return exp(x);
     x = x <= 0 ? 0 : x; /* what is no number stays none */
     return kind == UNARY_RELU ? x : x * x;
 }

@@ -175,7 +175,8 @@ static uint64_t run_read(const void *p, size_t n, bool four)
                   [UNARY_RELU_SQUARE] = run_relu_square,                                           \
                   [UNARY_RELU] = run_relu,                                                         \
                   [UNARY_SIGMOID] = run_sigmoid,                                                   \
-                  [UNARY_SOFTPLUS] = run_softplus},                                                \
+                  [UNARY_SOFTPLUS] = run_softplus,                                                 \
+                  [UNARY_EXP] = run_exp},                                                          \
         .silu_mul = run_silu_mul, .add = run_add, .pack = run_pack, .gelu_mul = run_gelu_mul,      \
         .clamped_mul = run_clamped_mul, .sigmoid_mul = run_sigmoid_mul, .xielu = run_xielu,        \
         .capped_mul = run_capped_mul,                                                              \

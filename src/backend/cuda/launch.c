@@ -219,7 +219,7 @@ static void launch_recur(const struct cuda_backend *b,
                          const struct launch *l)
 {
     const struct model_hparams *hp = &b->model->hp;
-    const bool delta = l->recur == RECUR_DELTA;
+    const bool delta = l->recur != RECUR_SCAN;
     const struct cuda_recur op = {.mix = b->bufs[l->in],
                                   .rate = b->bufs[BUF_RATE],
                                   .beta = b->bufs[BUF_BETA],
@@ -232,6 +232,7 @@ static void launch_recur(const struct cuda_backend *b,
                                   .n_value = hp->rec_value,
                                   .scale = delta ? 1.0f / sqrtf((float)hp->rec_key) : 1.0f,
                                   .delta = delta,
+                                  .each = l->recur == RECUR_DELTA_EACH,
                                   .tiled = l->tiled};
     cuda_recur(at, &op);
 }

@@ -2,6 +2,7 @@
  *
  *      convolution   y[r] = silu(b + sum over i of w[i] x[r - W + 1 + i])      a thread a channel
  *      delta rule    S = f S + k (v - f S^T k) b;   y = S^T q scale            lanes a column
+ *                    (or f for each key)
  *      scan          S = f S + k v b;               y = S^T q scale + skip v   of S
  *
  * A thread of the convolution has its channel's last W - 1 rows in registers. It loads CONV_ROWS
@@ -181,12 +182,14 @@ void cuda_rates(const struct cuda_at *at, const struct cuda_rates *op)
 
 /* --- heads --- */
 
-/* What a block has of some rows. Keys behind n_key are zeros, in states too. */
-template <int G> struct recur_tile {
-    enum { KEYS = 4 * LANES * G, ROWS = G <= 4 ? 16 : 64 / G };
+/* What a block has of some rows. Keys behind n_key are zeros, in states too. EACH: rates are of
+ * keys. */
+template <int G, bool EACH> struct recur_tile {
+    enum { KEYS = 4 * LANES * G, ROWS = G <= 4 ? 16 : 64 / G, RATES = EACH ? KEYS : 1 };
     float k[ROWS][KEYS], q[ROWS][KEYS];
+    float rate[ROWS][RATES];
     float v[ROWS][COLUMNS], out[ROWS][COLUMNS];
-    float rate[ROWS], beta[ROWS];
+    float beta[ROWS];
 };
 
 /* Where a row has what the block reads. */
@@ -203,7 +206,7 @@ struct recur_places {
         const uint32_t group = op.tiled ? head % op.n_group : head / (op.n_head / op.n_group);
         const uint32_t own = head * op.n_value + first, left = op.n_value - first;
         mix = op.mix.p + seq.first_row * op.mix.stride;
-        rate = op.rate.p + seq.first_row * op.rate.stride + head;
+        rate = op.rate.p + seq.first_row * op.rate.stride + (op.each ? head * op.n_key : head);
         beta = op.beta.p + seq.first_row * op.beta.stride + head;
         out = op.out.p + seq.first_row * op.out.stride + own;
         q = (op.delta ? 0 : values + keys) + group * op.n_key;
@@ -214,14 +217,14 @@ struct recur_places {
 };
 
 /* n rows from `done` on, by all threads of the block. */
-template <int G>
-static __device__ __forceinline__ void load_tile(recur_tile<G> *t,
+template <int G, bool EACH>
+static __device__ __forceinline__ void load_tile(recur_tile<G, EACH> *t,
                                                  const struct cuda_recur &op,
                                                  const recur_places &at,
                                                  uint32_t done,
                                                  uint32_t n)
 {
-    enum { KEYS = recur_tile<G>::KEYS };
+    enum { KEYS = recur_tile<G, EACH>::KEYS, RATES = recur_tile<G, EACH>::RATES };
     for (uint32_t i = threadIdx.x; i < n * KEYS; i += RECUR_THREADS) {
         const uint32_t r = i / KEYS, key = i % KEYS;
         const float *row = at.mix + (done + r) * op.mix.stride;
@@ -232,14 +235,16 @@ static __device__ __forceinline__ void load_tile(recur_tile<G> *t,
         const uint32_t r = i / COLUMNS, c = i % COLUMNS;
         t->v[r][c] = c < at.columns ? at.mix[(done + r) * op.mix.stride + at.v + c] : 0.0f;
     }
-    if (threadIdx.x < n) {
-        t->rate[threadIdx.x] = at.rate[(done + threadIdx.x) * op.rate.stride];
-        t->beta[threadIdx.x] = at.beta[(done + threadIdx.x) * op.beta.stride];
+    for (uint32_t i = threadIdx.x; i < n * RATES; i += RECUR_THREADS) {
+        const uint32_t r = i / RATES, key = i % RATES;
+        t->rate[r][key] = key < op.n_key ? at.rate[(done + r) * op.rate.stride + key] : 0.0f;
     }
+    if (threadIdx.x < n)
+        t->beta[threadIdx.x] = at.beta[(done + threadIdx.x) * op.beta.stride];
 }
 
-template <int G>
-static __device__ __forceinline__ void store_tile(const recur_tile<G> &t,
+template <int G, bool EACH>
+static __device__ __forceinline__ void store_tile(const recur_tile<G, EACH> &t,
                                                   const struct cuda_recur &op,
                                                   const recur_places &at,
                                                   uint32_t done,
@@ -253,7 +258,7 @@ static __device__ __forceinline__ void store_tile(const recur_tile<G> &t,
 }
 
 /* A lane's part of a column: of every 32 keys four. */
-template <int G> struct column {
+template <int G, bool EACH> struct column {
     float4 s[G];
 
     __device__ __forceinline__ void load(const float *from, uint32_t n_key)
@@ -277,13 +282,26 @@ template <int G> struct column {
     {
         return *reinterpret_cast<const float4 *>(x + 4 * (LANES * g + threadIdx.x % LANES));
     }
-    /* The column times x, in all of its lanes. */
-    __device__ __forceinline__ float read(const float *x) const
+    /* How the lane's keys are forgotten. */
+    static __device__ __forceinline__ float4 rates(const float *f, int g)
+    {
+        return EACH ? keys(f, g) : make_float4(f[0], f[0], f[0], f[0]);
+    }
+    /* The column times x, or where rates are of keys and f is not NULL times f x, in all of its
+     * lanes. */
+    __device__ __forceinline__ float read(const float *x, const float *f = NULL) const
     {
         float4 sum = make_float4(0, 0, 0, 0);
 #pragma unroll
         for (int g = 0; g < G; g++) {
-            const float4 by = keys(x, g);
+            float4 by = keys(x, g);
+            if (EACH && f) {
+                const float4 left = rates(f, g);
+                by = make_float4(__fmul_rn(by.x, left.x),
+                                 __fmul_rn(by.y, left.y),
+                                 __fmul_rn(by.z, left.z),
+                                 __fmul_rn(by.w, left.w));
+            }
             sum.x = __fmaf_rn(s[g].x, by.x, sum.x);
             sum.y = __fmaf_rn(s[g].y, by.y, sum.y);
             sum.z = __fmaf_rn(s[g].z, by.z, sum.z);
@@ -295,35 +313,43 @@ template <int G> struct column {
         return all;
     }
     /* s = s f + k d */
-    __device__ __forceinline__ void move(float f, const float *k, float d)
+    __device__ __forceinline__ void move(const float *f, const float *k, float d)
     {
 #pragma unroll
         for (int g = 0; g < G; g++) {
-            const float4 by = keys(k, g);
-            s[g].x = __fmaf_rn(by.x, d, __fmul_rn(s[g].x, f));
-            s[g].y = __fmaf_rn(by.y, d, __fmul_rn(s[g].y, f));
-            s[g].z = __fmaf_rn(by.z, d, __fmul_rn(s[g].z, f));
-            s[g].w = __fmaf_rn(by.w, d, __fmul_rn(s[g].w, f));
+            const float4 by = keys(k, g), left = rates(f, g);
+            s[g].x = __fmaf_rn(by.x, d, __fmul_rn(s[g].x, left.x));
+            s[g].y = __fmaf_rn(by.y, d, __fmul_rn(s[g].y, left.y));
+            s[g].z = __fmaf_rn(by.z, d, __fmul_rn(s[g].z, left.z));
+            s[g].w = __fmaf_rn(by.w, d, __fmul_rn(s[g].w, left.w));
         }
     }
     /* One row; what is read of the column behind it. */
-    __device__ __forceinline__ float pass(
-        const recur_tile<G> &t, uint32_t r, uint32_t c, const struct cuda_recur &op, float skip)
+    __device__ __forceinline__ float pass(const recur_tile<G, EACH> &t,
+                                          uint32_t r,
+                                          uint32_t c,
+                                          const struct cuda_recur &op,
+                                          float skip)
     {
-        const float f = t.rate[r], v = t.v[r][c];
-        const float was = op.delta ? __fmul_rn(read(t.k[r]), f) : 0.0f;
+        const float *f = t.rate[r];
+        const float v = t.v[r][c];
+        float was = 0.0f;
+        if (EACH)
+            was = read(t.k[r], f);
+        else if (op.delta)
+            was = __fmul_rn(read(t.k[r]), f[0]);
         move(f, t.k[r], __fmul_rn(__fsub_rn(v, was), t.beta[r]));
         return __fmaf_rn(v, skip, __fmul_rn(read(t.q[r]), op.scale));
     }
 };
 
 /* grid: [sequences][heads][columns / COLUMNS] */
-template <int G>
+template <int G, bool EACH>
 static __global__ void __launch_bounds__(RECUR_THREADS)
     recur_kernel(cuda_step step, struct cuda_recur op)
 {
-    enum { ROWS = recur_tile<G>::ROWS };
-    __shared__ __align__(16) recur_tile<G> tile;
+    enum { ROWS = recur_tile<G, EACH>::ROWS };
+    __shared__ __align__(16) recur_tile<G, EACH> tile;
     if (blockIdx.x >= step.counts->n_seqs)
         return;
     const cuda_seq seq = step.seqs[blockIdx.x];
@@ -336,7 +362,7 @@ static __global__ void __launch_bounds__(RECUR_THREADS)
     const bool begins = seq.first_pos == 0 || !mine;
     kept_states kept(step, seq);
     uint32_t state;
-    column<G> s;
+    column<G, EACH> s;
     s.load(begins ? NULL : state_at(op.states, seq.state_from) + place, op.n_key);
     for (uint32_t done = 0; done < seq.n_rows; done += ROWS) {
         const uint32_t left = seq.n_rows - done, n = left < ROWS ? left : uint32_t{ROWS};
@@ -356,18 +382,23 @@ static __global__ void __launch_bounds__(RECUR_THREADS)
         s.store(state_at(op.states, seq.state_to) + place, op.n_key);
 }
 
-void cuda_recur(const struct cuda_at *at, const struct cuda_recur *op)
+template <bool EACH> static void recur_launch(const struct cuda_at *at, const struct cuda_recur *op)
 {
     const dim3 grid(at->bounds.seqs, op->n_head, (op->n_value + COLUMNS - 1) / COLUMNS);
-    void (*kernel)(cuda_step, struct cuda_recur) = recur_kernel<32>;
+    void (*kernel)(cuda_step, struct cuda_recur) = recur_kernel<32, EACH>;
     if (op->n_key <= 32)
-        kernel = recur_kernel<1>;
+        kernel = recur_kernel<1, EACH>;
     else if (op->n_key <= 64)
-        kernel = recur_kernel<2>;
+        kernel = recur_kernel<2, EACH>;
     else if (op->n_key <= 128)
-        kernel = recur_kernel<4>;
+        kernel = recur_kernel<4, EACH>;
     else if (op->n_key <= 256)
-        kernel = recur_kernel<8>;
+        kernel = recur_kernel<8, EACH>;
+    CUDA_LAUNCH(kernel, grid, RECUR_THREADS, 0, at->stream, at->step, *op);
+}
+
+void cuda_recur(const struct cuda_at *at, const struct cuda_recur *op)
+{
     if (at->bounds.seqs > 0)
-        CUDA_LAUNCH(kernel, grid, RECUR_THREADS, 0, at->stream, at->step, *op);
+        (op->each ? recur_launch<true> : recur_launch<false>)(at, op);
 }

@@ -48,14 +48,15 @@ struct cuda_rates {
 };
 void cuda_rates(const struct cuda_at *at, const struct cuda_rates *op);
 
-/* OP_RECUR. A row of mix has q and k of all groups, then v with delta; else v, k and q. */
+/* OP_RECUR. A row of mix has q and k of all groups, then v with delta; else v, k and q. With each,
+ * which goes with delta, a row of rate has n_key values of each head. */
 struct cuda_recur {
     struct cuda_buf mix, rate, beta, out;
     struct cuda_states states;
     const float *skip;                        /* [n_head] or NULL */
     uint32_t n_head, n_group, n_key, n_value; /* n_key: at most CUDA_RECUR_MOST_KEY */
     float scale;                              /* of what is read */
-    int delta, tiled;
+    int delta, each, tiled;
 };
 void cuda_recur(const struct cuda_at *at, const struct cuda_recur *op);
 

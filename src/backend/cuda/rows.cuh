@@ -19,6 +19,7 @@ enum {
     UNARY_RELU,
     UNARY_SIGMOID,
     UNARY_SOFTPLUS,
+    UNARY_EXP,
     UNARY_XIELU
 };
 
@@ -271,8 +272,8 @@ struct in_place {
 };
 
 /* x Phi(x) = x / 2 erfc(-x / sqrt 2): exact in both tails; its tanh form as the gate's; xIELU;
- * 1 / (1 + e^-x); log(1 + e^x), of e^-|x| so that nothing overflows; what is above 0, or its
- * square. */
+ * 1 / (1 + e^-x); log(1 + e^x), of e^-|x| so that nothing overflows; e^x; what is above 0, or
+ * its square. */
 struct unary_value : in_place {
     struct cuda_unary u;
     __device__ __forceinline__ float of(float x, float, float) const
@@ -290,6 +291,8 @@ struct unary_value : in_place {
             return 1.0f / one_and_exp(-x);
         if (u.kind == UNARY_SOFTPLUS)
             return __fadd_rn(x <= 0.0f ? 0.0f : x, log1pf(expf(-fabsf(x))));
+        if (u.kind == UNARY_EXP)
+            return expf(x);
         x = x <= 0.0f ? 0.0f : x;
         return u.kind == UNARY_RELU ? x : x * x;
     }

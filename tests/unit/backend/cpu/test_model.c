@@ -83,7 +83,9 @@ static const char *const architectures[] = {"architectures/llama",
                                             "families/spark2_5",
                                             "families/nanbeige",
                                             "families/hunyuan_vl",
-                                            "recurrent/nemotron_h_moe-latent"};
+                                            "recurrent/nemotron_h_moe-latent",
+                                            "recurrent/kimi-linear",
+                                            "recurrent/kimi-linear-fused"};
 
 static void architectures_match(void **state)
 {
@@ -249,6 +251,7 @@ static void bits_do_not_depend_on_company(void **state)
         check_invariance("recurrent/granitehybrid.f32", isas[i], KV_F16);
         check_invariance("recurrent/falcon-h1.f32", isas[i], KV_F16);
         check_invariance("recurrent/mamba2.f32", isas[i], KV_F16);
+        check_invariance("recurrent/kimi-linear.f32", isas[i], KV_F16);
     }
 }
 

@@ -110,14 +110,16 @@ static void convolutions(void **state)
 
 /* --- heads ----------------------------------------------------------------------------------- */
 
-static void check_heads(const struct cpu_kernels *kernels, uint32_t n_key, uint32_t n, bool delta)
+static void check_heads(
+    const struct cpu_kernels *kernels, uint32_t n_key, uint32_t n, bool delta, bool each)
 {
     enum { ROWS = 9 };
+    const uint32_t n_rate = each ? n_key : 1;
     uint64_t seed = n_key * 1000 + n;
     float *k = random_floats((size_t)ROWS * n_key, &seed);
     float *q = random_floats((size_t)ROWS * n_key, &seed),
           *v = random_floats((size_t)ROWS * n, &seed);
-    float *rate = random_floats(ROWS, &seed), *beta = random_floats(ROWS, &seed);
+    float *rate = random_floats((size_t)ROWS * n_rate, &seed), *beta = random_floats(ROWS, &seed);
     float *to = mem_zalloc((size_t)n_key * n + 64, sizeof *to),
           *kept = mem_zalloc((size_t)n_key * n + 64, sizeof *to);
     float *out = mem_zalloc((size_t)ROWS * n + 64, sizeof *out), *mix = NULL;
@@ -126,17 +128,19 @@ static void check_heads(const struct cpu_kernels *kernels, uint32_t n_key, uint3
     const size_t stride = 2 * (size_t)n_key + n;
     mix = mem_alloc((ROWS * stride + 64) * sizeof *mix);
     for (uint32_t r = 0; r < ROWS; r++) {
-        rate[r] = 0.5f + 0.4f * rate[r];
+        float *f = rate + (size_t)r * n_rate;
+        for (uint32_t i = 0; i < n_rate; i++)
+            f[i] = 0.5f + 0.4f * f[i];
         memcpy(mix + r * stride, q + (size_t)r * n_key, n_key * sizeof *mix);
         memcpy(mix + r * stride + n_key, k + (size_t)r * n_key, n_key * sizeof *mix);
         memcpy(mix + r * stride + 2 * n_key, v + (size_t)r * n, n * sizeof *mix);
         for (uint32_t c = 0; c < n; c++) {
             double held = 0, y = 0;
             for (uint32_t i = 0; delta && i < n_key; i++)
-                held += rate[r] * s[(size_t)i * n + c] * k[(size_t)r * n_key + i];
+                held += f[each ? i : 0] * s[(size_t)i * n + c] * k[(size_t)r * n_key + i];
             for (uint32_t i = 0; i < n_key; i++) {
                 double *at = &s[(size_t)i * n + c];
-                *at = *at * rate[r] +
+                *at = *at * f[each ? i : 0] +
                       k[(size_t)r * n_key + i] * (v[(size_t)r * n + c] - held) * beta[r];
                 y += *at * q[(size_t)r * n_key + i];
             }
@@ -144,6 +148,7 @@ static void check_heads(const struct cpu_kernels *kernels, uint32_t n_key, uint3
         }
     }
     struct recur_job job = {.delta = delta,
+                            .each = each,
                             .n_key = n_key,
                             .n_value = n,
                             .q = mix,
@@ -152,7 +157,8 @@ static void check_heads(const struct cpu_kernels *kernels, uint32_t n_key, uint3
                             .stride = stride,
                             .rate = rate,
                             .beta = beta,
-                            .rate_stride = 1,
+                            .rate_stride = n_rate,
+                            .beta_stride = 1,
                             .out = out,
                             .out_stride = n,
                             .scale = delta ? 0.25f : 1.0f,
@@ -163,7 +169,7 @@ static void check_heads(const struct cpu_kernels *kernels, uint32_t n_key, uint3
         job.q = mix + done * stride;
         job.k = job.q + n_key;
         job.v = job.k + n_key;
-        job.rate = rate + done;
+        job.rate = rate + (size_t)done * n_rate;
         job.beta = beta + done;
         job.out = out + (size_t)done * n;
         job.to = i == 1 ? kept : to; /* copied, gone on from, then in place */
@@ -191,8 +197,9 @@ static void heads(void **state)
     for (size_t k = 0; k < COUNT(isas); k++)
         for (size_t i = 0; i < COUNT(keys); i++)
             for (size_t j = 0; j < COUNT(values); j++) {
-                check_heads(cpu_kernels_select(isas[k]), keys[i], values[j], true);
-                check_heads(cpu_kernels_select(isas[k]), keys[i], values[j], false);
+                check_heads(cpu_kernels_select(isas[k]), keys[i], values[j], true, false);
+                check_heads(cpu_kernels_select(isas[k]), keys[i], values[j], false, false);
+                check_heads(cpu_kernels_select(isas[k]), keys[i], values[j], true, true);
             }
 }
 
@@ -224,6 +231,8 @@ static void sizes_are_refused(void **state)
         {"granitehybrid", "granitehybrid.ssm.time_step_rank"},
         {"falcon-h1", "falcon-h1.ssm.state_size"},
         {"nemotron_h", "nemotron_h.ssm.group_count"},
+        {"kimi-linear", "kimi-linear.ssm.conv_kernel"},
+        {"kimi-linear", "kimi-linear.kda.head_dim"},
     };
     static const struct {
         uint32_t kind, value;
@@ -297,6 +306,7 @@ static void shapes_are_refused(void **state)
     check_shapes("qwen3next");
     check_shapes("nemotron_h");
     check_shapes("falcon-h1");
+    check_shapes("kimi-linear");
 }
 
 /* A layer that attends beside its scan has more tensors of several matrices than any other. */

@@ -103,6 +103,9 @@ static void rows_are_exact(void **s)
                     assert_true(fabs(out[j] - want) <= 4e-7 * want);
                 }
             }
+            kernels->unary[UNARY_EXP](x, out, n);
+            for (uint32_t j = 0; j < n; j++)
+                assert_true(fabs(out[j] - exp(x[j])) < 4e-7 * exp(x[j]));
             kernels->silu_mul(x, w, out, n);
             for (uint32_t j = 0; j < n; j++)
                 assert_true(fabs(out[j] - x[j] / (1 + exp(-(double)x[j])) * w[j]) < 2e-6);
