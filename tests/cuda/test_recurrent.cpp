@@ -1,7 +1,7 @@
-/* Recurrent layers on a device, or its emulation: convolutions, rates and heads against the same in
- * double, over sizes that no tile divides; three sequences of a step at once, with states between,
- * behind and before their rows; what is nobody's stays as it is; and the same bits in parts, alone,
- * within larger bounds, and with whatever states kept. */
+/* Recurrent layers on a device, or its emulation: convolutions, rates, heads and channels against
+ * the same in double, over sizes that no tile divides; three sequences of a step at once, with
+ * states between, behind and before their rows; what is nobody's stays as it is; and the same bits
+ * in parts, alone, within larger bounds, and with whatever states kept. */
 #include "../few.h"
 #include "on_device.h"
 
@@ -450,12 +450,137 @@ static void test_heads(void **state)
         check_heads(h, few_shapes() || h.n_key > 256 ? few : many);
 }
 
+/* --- channels --- */
+
+struct channels_rows {
+    rows x, step, k, q, out;
+    channels_rows(uint32_t n, uint32_t n_key, uint32_t n_rows)
+        : x(n_rows, n, 3), step(n_rows, n, 1), k(n_rows, n_key, 0), q(n_rows, n_key, 2),
+          out(n_rows, n, 1)
+    {
+        for (uint32_t i = 0; i < n_rows * step.stride; i++)
+            if (i % step.stride < n)
+                step.host[i] = (float)random_unit();
+        step.dev.put(step.host);
+    }
+};
+
+static struct cuda_selective selective_of(const channels_rows &b,
+                                          uint32_t first,
+                                          const states_buf &states,
+                                          const float *a,
+                                          const float *skip)
+{
+    struct cuda_selective op = {};
+    op.x = b.x.buf(first);
+    op.step = b.step.buf(first);
+    op.k = b.k.buf(first);
+    op.q = b.q.buf(first);
+    op.out = b.out.buf(first);
+    op.states = states.get();
+    op.a = a;
+    op.skip = skip;
+    op.n = b.x.n;
+    op.n_key = b.k.n;
+    return op;
+}
+
+/* A row through the states [n][n_key] in double. */
+static void pass_channels(const channels_rows &b,
+                          uint32_t r,
+                          const std::vector<float> &a,
+                          const std::vector<float> &skip,
+                          std::vector<double> *s,
+                          double *out)
+{
+    const uint32_t n_key = b.k.n;
+    for (uint32_t c = 0; c < b.x.n; c++) {
+        const double x = b.x.row(r)[c], step = b.step.row(r)[c];
+        out[c] = skip[c] * x;
+        for (uint32_t i = 0; i < n_key; i++) {
+            double *at = &(*s)[c * n_key + i];
+            *at = *at * exp(step * a[c * n_key + i]) + b.k.row(r)[i] * step * x;
+            out[c] += *at * b.q.row(r)[i];
+        }
+    }
+}
+
+static void check_channels(uint32_t n, uint32_t n_key, const uint32_t *counts)
+{
+    const std::vector<part> parts = three_parts(counts);
+    step_on_device s;
+    put_parts(&s, parts);
+    const uint32_t n_rows = s.counts.n_rows;
+    const size_t all = (size_t)n_key * n, before = 4;
+    channels_rows b(n, n_key, n_rows + MORE);
+    states_buf states(before + all + 4, before), alone(1, before);
+    std::vector<float> a = random_floats(all);
+    const std::vector<float> skip = random_floats(n);
+    for (float &v : a)
+        v = -4.0f * fabsf(v);
+    const device_array<float> da(a), dskip(skip);
+    const cuda_at at = s.at(CUDA_ROWS_ALL, MORE);
+    struct cuda_selective op = selective_of(b, 0, states, da.p, dskip.p);
+    cuda_selective(&at, &op);
+    const std::vector<float> got = values(b.out, n_rows, "channels");
+    std::vector<double> want(got.size());
+    for (size_t i = 0; i < parts.size(); i++) {
+        const part &p = parts[i];
+        const float *from = states.at(p.from) + before;
+        std::vector<cuda_kept> kept = p.kept;
+        std::vector<double> m(all);
+        kept.push_back(cuda_kept{p.n, p.to});
+        for (size_t k = 0; k < all; k++)
+            m[k] = p.pos ? from[k] : 0;
+        for (uint32_t r = 0; r < p.n; r++) {
+            const uint32_t row = s.seqs[i].first_row + r;
+            pass_channels(b, row, a, skip, &m, &want[(size_t)row * n]);
+            for (const cuda_kept &k : kept)
+                if (k.n_rows == r + 1)
+                    check_near("state", n_key, m, states.state(k.state, before, all), 1e-11);
+        }
+    }
+    check_near("channels", n_key, want, got, 1e-11);
+    states.check_others(parts, before, all);
+    /* in parts, each alone in its step, and none kept: the same bits */
+    alone.floats = states.floats;
+    alone.host = states.host;
+    alone.dev.put(alone.host);
+    b.out.dev.put(std::vector<float>(b.out.host.size(), BEYOND));
+    uint32_t first = 0;
+    for (const std::vector<part> &step : in_steps(parts, 5)) {
+        step_on_device in_part;
+        put_parts(&in_part, step);
+        const cuda_at here = in_part.at(CUDA_ROWS_ALL);
+        op = selective_of(b, first, alone, da.p, dskip.p);
+        cuda_selective(&here, &op);
+        on_device_ok(cudaDeviceSynchronize());
+        first += step[0].n;
+    }
+    const std::vector<float> now = b.out.dev.get();
+    for (uint32_t r = 0; r < n_rows; r++)
+        assert_memory_equal(&now[r * b.out.stride], &got[r * n], n * sizeof(float));
+    for (const part &p : parts)
+        assert_true(alone.state(p.to, before, all) == states.state(p.to, before, all));
+}
+
+/* Each kernel; as models have it, and such as nothing divides. */
+static void test_channels(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[][2] = {{128, 16}, {70, 10}, {1, 1}, {65, 33}, {9, 256}};
+    static const uint32_t many[N_SEQS] = {21, 1, 17}, few[N_SEQS] = {3, 1, 6};
+    for (const uint32_t *size : sizes)
+        check_channels(size[0], size[1], few_shapes() || size[1] > 64 ? few : many);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_convolutions),
         cmocka_unit_test(test_rates),
         cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_channels),
     };
     random_begin();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
  *      delta rule    S = f S + k (v - f S^T k) b;   y = S^T q scale            lanes a column
  *                    (or f for each key)
  *      scan          S = f S + k v b;               y = S^T q scale + skip v   of S
+ *      selective     s[i] = e^(d a[i]) s[i] + k[i] d x;   y = s q + skip x     4 lanes a channel
  *
  * A thread of the convolution has its channel's last W - 1 rows in registers. It loads CONV_ROWS
  * rows before it computes the first, so that as many loads are under way; nothing is summed over
@@ -23,6 +24,9 @@
  * a row does to a state are the same operations wherever a chunk begins, and a state is stored as
  * it is in registers, so no bit knows of chunks, of the batch, or of which states were kept.
  *
+ * A channel of the selective scan is such a column, whose keys each have a rate of their own; the
+ * groups of keys are 16 wide, which is as many as models have.
+ *
  * Operations of the delta rule: 7 a key and column of a row; bytes: the state once in and once out
  * for all rows of a sequence in the step. Bound on an H200, by estimate: decode by 4.8 TB/s of
  * states, from a few sequences of 32 heads on; a long chunk of one sequence by the latency of its
@@ -38,6 +42,9 @@ enum {
     LANES = 8, /* of a column */
     RECUR_THREADS = 256,
     COLUMNS = RECUR_THREADS / LANES, /* of a block */
+    CHANNEL_LANES = 4,
+    CHANNELS = RECUR_THREADS / CHANNEL_LANES,
+    CHANNEL_ROWS = 16, /* of a tile */
 };
 
 /* --- states --- */
@@ -401,4 +408,135 @@ void cuda_recur(const struct cuda_at *at, const struct cuda_recur *op)
 {
     if (at->bounds.seqs > 0)
         (op->each ? recur_launch<true> : recur_launch<false>)(at, op);
+}
+
+/* --- channels --- */
+
+/* What a block has of some rows. Keys behind n_key are zeros, in states too. */
+template <int G> struct channel_tile {
+    enum { KEYS = 4 * CHANNEL_LANES * G };
+    float k[CHANNEL_ROWS][KEYS], q[CHANNEL_ROWS][KEYS];
+    float x[CHANNEL_ROWS][CHANNELS], step[CHANNEL_ROWS][CHANNELS];
+};
+
+/* n rows from `row` on, of channels from `first` on, by all threads of the block. */
+template <int G>
+static __device__ __forceinline__ void load_channels(
+    channel_tile<G> *t, const struct cuda_selective &op, uint32_t row, uint32_t first, uint32_t n)
+{
+    enum { KEYS = channel_tile<G>::KEYS };
+    for (uint32_t i = threadIdx.x; i < n * KEYS; i += RECUR_THREADS) {
+        const uint32_t r = i / KEYS, key = i % KEYS;
+        t->k[r][key] = key < op.n_key ? op.k.p[(row + r) * op.k.stride + key] : 0.0f;
+        t->q[r][key] = key < op.n_key ? op.q.p[(row + r) * op.q.stride + key] : 0.0f;
+    }
+    for (uint32_t i = threadIdx.x; i < n * CHANNELS; i += RECUR_THREADS) {
+        const uint32_t r = i / CHANNELS, c = i % CHANNELS;
+        const bool there = first + c < op.n;
+        t->x[r][c] = there ? op.x.p[(row + r) * op.x.stride + first + c] : 0.0f;
+        t->step[r][c] = there ? op.step.p[(row + r) * op.step.stride + first + c] : 0.0f;
+    }
+}
+
+/* A lane's part of a channel: of every 16 keys four. */
+template <int G> struct channel {
+    float4 s[G], a[G];
+
+    static __device__ __forceinline__ uint32_t key(int g)
+    {
+        return 4 * (CHANNEL_LANES * g + threadIdx.x % CHANNEL_LANES);
+    }
+    static __device__ __forceinline__ void load(float4 *to, const float *from, uint32_t n_key)
+    {
+#pragma unroll
+        for (int g = 0; g < G; g++)
+            to[g] = from && key(g) < n_key ? load4(from, key(g), n_key) : make_float4(0, 0, 0, 0);
+    }
+    __device__ __forceinline__ void store(float *to, uint32_t n_key) const
+    {
+#pragma unroll
+        for (int g = 0; g < G; g++) {
+            if (key(g) < n_key)
+                store4(to, key(g), n_key, s[g]);
+        }
+    }
+    static __device__ __forceinline__ float moved(float s, float a, float step, float k, float d)
+    {
+        return __fmaf_rn(k, d, __fmul_rn(s, expf(__fmul_rn(step, a))));
+    }
+    /* One row; what is read of the channel behind it, in all of its lanes. */
+    __device__ __forceinline__ float pass(const channel_tile<G> &t, uint32_t r, uint32_t c)
+    {
+        const float step = t.step[r][c], d = __fmul_rn(step, t.x[r][c]);
+        float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll
+        for (int g = 0; g < G; g++) {
+            const float4 k = *reinterpret_cast<const float4 *>(&t.k[r][key(g)]);
+            const float4 q = *reinterpret_cast<const float4 *>(&t.q[r][key(g)]);
+            s[g].x = moved(s[g].x, a[g].x, step, k.x, d);
+            s[g].y = moved(s[g].y, a[g].y, step, k.y, d);
+            s[g].z = moved(s[g].z, a[g].z, step, k.z, d);
+            s[g].w = moved(s[g].w, a[g].w, step, k.w, d);
+            sum.x = __fmaf_rn(s[g].x, q.x, sum.x);
+            sum.y = __fmaf_rn(s[g].y, q.y, sum.y);
+            sum.z = __fmaf_rn(s[g].z, q.z, sum.z);
+            sum.w = __fmaf_rn(s[g].w, q.w, sum.w);
+        }
+        float all = __fadd_rn(__fadd_rn(sum.x, sum.y), __fadd_rn(sum.z, sum.w));
+        for (int apart = CHANNEL_LANES / 2; apart > 0; apart /= 2)
+            all = __fadd_rn(all, __shfl_xor_sync(0xffffffffu, all, apart));
+        return all;
+    }
+};
+
+/* grid: [sequences][channels / CHANNELS] */
+template <int G>
+static __global__ void __launch_bounds__(RECUR_THREADS)
+    selective_kernel(cuda_step step, struct cuda_selective op)
+{
+    __shared__ __align__(16) channel_tile<G> tile;
+    if (blockIdx.x >= step.counts->n_seqs)
+        return;
+    const cuda_seq seq = step.seqs[blockIdx.x];
+    const uint32_t first = blockIdx.y * CHANNELS, c = threadIdx.x / CHANNEL_LANES;
+    const bool mine = first + c < op.n; /* else of zeros, and nobody's */
+    const size_t own = static_cast<size_t>(first + c) * op.n_key;
+    const float skip = mine ? op.skip[first + c] : 0.0f;
+    const bool begins = seq.first_pos == 0 || !mine;
+    kept_states kept(step, seq);
+    uint32_t state;
+    channel<G> ch;
+    ch.load(ch.a, mine ? op.a + own : NULL, op.n_key);
+    ch.load(ch.s,
+            begins ? NULL : state_at(op.states, seq.state_from) + op.states.heads + own,
+            op.n_key);
+    for (uint32_t done = 0; done < seq.n_rows; done += CHANNEL_ROWS) {
+        const uint32_t left = seq.n_rows - done,
+                       n = left < CHANNEL_ROWS ? left : uint32_t{CHANNEL_ROWS};
+        load_channels(&tile, op, seq.first_row + done, first, n);
+        __syncthreads();
+        for (uint32_t r = 0; r < n; r++) {
+            const float y = ch.pass(tile, r, c);
+            if (mine && threadIdx.x % CHANNEL_LANES == 0)
+                op.out.p[(seq.first_row + done + r) * op.out.stride + first + c] =
+                    __fmaf_rn(tile.x[r][c], skip, y);
+            if (kept.take(done + r + 1, &state) && mine)
+                ch.store(state_at(op.states, state) + op.states.heads + own, op.n_key);
+        }
+        __syncthreads();
+    }
+    if (mine)
+        ch.store(state_at(op.states, seq.state_to) + op.states.heads + own, op.n_key);
+}
+
+void cuda_selective(const struct cuda_at *at, const struct cuda_selective *op)
+{
+    const dim3 grid(at->bounds.seqs, (op->n + CHANNELS - 1) / CHANNELS);
+    void (*kernel)(cuda_step, struct cuda_selective) = selective_kernel<16>;
+    if (op->n_key <= 16)
+        kernel = selective_kernel<1>;
+    else if (op->n_key <= 64)
+        kernel = selective_kernel<4>;
+    if (at->bounds.seqs > 0)
+        CUDA_LAUNCH(kernel, grid, RECUR_THREADS, 0, at->stream, at->step, *op);
 }

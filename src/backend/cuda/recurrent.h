@@ -1,4 +1,5 @@
-/* Recurrent layers: convolutions over the rows of a sequence, and heads whose state is a matrix.
+/* Recurrent layers: convolutions over the rows of a sequence, heads whose state is a matrix, and
+ * channels whose state is a vector.
  *
  *      rows     5 of block 3 | block 4 | 2 of block 5
  *      state    from --------> kept -------> to           (kept: the step names one for block 4)
@@ -16,7 +17,11 @@
 extern "C" {
 #endif
 
-enum { CUDA_CONV_MOST_WIDTH = 8, CUDA_RECUR_MOST_KEY = 1024 }; /* model/recurrent.c */
+enum { /* model/recurrent.c */
+       CUDA_CONV_MOST_WIDTH = 8,
+       CUDA_RECUR_MOST_KEY = 1024,
+       CUDA_SELECTIVE_MOST_KEY = 256
+};
 
 /* The states of one layer: state i begins at base + i * floats. It has the last width - 1 rows of
  * the convolution's channels, the oldest first, then from `heads` on each head's matrix, column
@@ -59,6 +64,16 @@ struct cuda_recur {
     int delta, each, tiled;
 };
 void cuda_recur(const struct cuda_at *at, const struct cuda_recur *op);
+
+/* OP_RECUR of RECUR_SELECTIVE: channels of the layer's n, each a column of n_key values. */
+struct cuda_selective {
+    struct cuda_buf x, step, k, q, out;
+    struct cuda_states states;
+    const float *a;    /* [n][n_key] */
+    const float *skip; /* [n] */
+    uint32_t n, n_key; /* n_key: at most CUDA_SELECTIVE_MOST_KEY */
+};
+void cuda_selective(const struct cuda_at *at, const struct cuda_selective *op);
 
 #ifdef __cplusplus
 }
