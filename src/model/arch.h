@@ -42,14 +42,17 @@ enum gating { GATING_SOFTMAX, GATING_SIGMOID, GATING_BY_BIAS };
 enum temper { TEMPER_NONE, TEMPER_BY_KEY, TEMPER_UNROTATED };
 
 /* What recurrent layers are: a convolution between two gates (LFM2); heads by the gated delta rule,
- * with rates of their own, mixed by group, or for each key; Mamba-2's. */
+ * with rates of their own, mixed by group, or for each key; Mamba-2's; the first Mamba's channels,
+ * or these with norms of their steps, keys and queries (Jamba). */
 enum recurrence {
     RECURRENCE_NONE,
     RECURRENCE_CONV,
     RECURRENCE_DELTA,
     RECURRENCE_DELTA_MIXED,
     RECURRENCE_DELTA_EACH,
-    RECURRENCE_MAMBA2
+    RECURRENCE_MAMBA2,
+    RECURRENCE_MAMBA,
+    RECURRENCE_MAMBA_NORMED
 };
 
 /* Which layers are: those without KV heads (and, where layers have gaps, no feed-forward part); all

@@ -121,6 +121,20 @@ static const struct arch rows[] = {
      .recurrence = RECURRENCE_MAMBA2,
      .recurrent_layers = RECURRENT_ALL,
      .window_pattern = NO_WINDOWS},
+    {.name = "mamba", /* and Falcon-Mamba */
+     .norms = NORM_BEFORE,
+     .gaps = true,
+     .recurrence = RECURRENCE_MAMBA,
+     .recurrent_layers = RECURRENT_ALL,
+     .window_pattern = NO_WINDOWS},
+    {.name = "jamba",
+     .rope = ROPE_HALVES,
+     .norms = NORM_BEFORE,
+     .experts = OPTIONAL,
+     .expert_all = true,
+     .recurrence = RECURRENCE_MAMBA_NORMED,
+     .window_pattern = NO_WINDOWS,
+     .no_rope_step = 1},
 };
 
 const struct arch_table arch_recurrent = {rows, sizeof rows / sizeof rows[0]};

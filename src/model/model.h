@@ -51,6 +51,8 @@
  *                                          (RATE [n_rec_head][rec_key] where each key has its own)
  *      REC [n_rec_head][rec_value]         what heads read from their states
  *      REC_GATE [n_rec_head][rec_value]    and what that is gated by
+ *      REC_KEY, REC_QUERY [rec_key]        in the first Mamba, whose heads are channels: RATE
+ *                                          has a step for each, made of BETA [rec_rank]
  *
  * What comes out is of some rows only, which the batch names:
  *
@@ -100,6 +102,8 @@ enum model_buf {
     BUF_BETA,
     BUF_REC,
     BUF_REC_GATE,
+    BUF_REC_KEY,
+    BUF_REC_QUERY,
     BUF_LOGITS, /* [n_vocab], only for the rows that need logits */
     BUF_HIDDEN, /* from here on: only for the rows whose hidden states are wanted */
     BUF_HEAD,
@@ -166,6 +170,7 @@ struct model_hparams {
     uint32_t n_rec_head;    /* of a recurrent layer; 0: it has a convolution alone */
     uint32_t n_rec_group;   /* heads share keys and queries, n_rec_head / n_rec_group of them */
     uint32_t rec_key, rec_value; /* a head's state is a matrix of rec_key by rec_value */
+    uint32_t rec_rank;           /* values that the heads' steps are made of; 0: each has its own */
     float norm_eps;
     float rope_freq_base;
     float embedding_scale, residual_scale, logit_scale; /* multiply; 1: none */
@@ -256,7 +261,10 @@ enum op_kind {
                  * its own, all in MIX; f = RATE[h], b = BETA[h]:
                  *   RECUR_DELTA: S = f S + k (v - f S^T k) b; out = S^T q / sqrt(rec_key)
                  *   RECUR_SCAN:  S = f S + k v b;             out = S^T q + w[h] v
-                 * RECUR_DELTA_EACH is RECUR_DELTA with a diagonal f, RATE[h][rec_key] */
+                 * RECUR_DELTA_EACH is RECUR_DELTA with a diagonal f, RATE[h][rec_key].
+                 * RECUR_SELECTIVE: of heads of one value, v in MIX, that share k and q, REC_KEY and
+                 * REC_QUERY; s = RATE[h]; w: f32 [n_head of rec_key]
+                 *   S[i] = e^(s w[h][i]) S[i] + k[i] s v;     out = S . q + bias[h] v */
     OP_SCALE,   /* out[r] *= scale */
     OP_CLAMP,   /* out[r] within -cap .. cap */
     OP_MUL,     /* out[r] = in[r] * w; w: f32 [n] */
@@ -295,8 +303,8 @@ enum op_kind {
  * (Yang, Kautz and Hatamizadeh 2024): q and k of all groups, then v; head h is of group
  * h / (n_head / n_group), or where `tiled` h % n_group. DELTA_EACH forgets at a rate for each key
  * (Kimi Delta Attention, 2025). SCAN is Mamba-2's (Dao and Gu 2024): v, then k and q of all groups.
- */
-enum recur_kind { RECUR_DELTA, RECUR_DELTA_EACH, RECUR_SCAN };
+ * SELECTIVE is the first Mamba's (Gu and Dao 2023). */
+enum recur_kind { RECUR_DELTA, RECUR_DELTA_EACH, RECUR_SCAN, RECUR_SELECTIVE };
 
 /* How adjacent dims pair up in rotation: (2i, 2i+1) or (i, i + rope_dims/2). */
 enum rope_kind { ROPE_ADJACENT, ROPE_HALVES };

@@ -3,7 +3,9 @@
  *      LFM2          B, C, x = in_proj(h);  out_proj(C conv(B x))
  *      delta rule    MIX = conv(attn_qkv(h)), with rates; ssm_out(norm by head(REC) silu(gate(h)))
  *      for each key  MIX = conv(attn_q, _k, _v(h)); attn_output(norm by head(REC) sigmoid(gate(h)))
- *      Mamba-2       gate, MIX, rates = ssm_in(h);  ssm_out(norm by group(REC silu(gate))) */
+ *      Mamba-2       gate, MIX, rates = ssm_in(h);  ssm_out(norm by group(REC silu(gate)))
+ *      Mamba         x, gate = ssm_in(h);  MIX = conv(x);  r, key, query = ssm_x(MIX);
+ *                    steps = softplus(ssm_dt(r));  ssm_out(REC silu(gate)) */
 #include "model/build.h"
 #include "model/keys.h"
 
@@ -16,6 +18,8 @@
 #define MAX_INNER (1u << 20)
 #define MAX_REC_HEADS 1024
 #define MAX_REC_DIM 1024
+#define MAX_REC_RANK (1u << 14)
+#define MAX_CHANNEL_KEY 256 /* as many as kernels have registers for */
 #define MAX_CONV_CHANNELS (1u << 21)
 
 /* --- what the file says ---------------------------------------------------------------------- */
@@ -95,6 +99,25 @@ static enum err read_square_heads(struct model *m, struct err_info *e)
     return err;
 }
 
+static bool by_channels(const struct arch *arch)
+{
+    return arch->recurrence == RECURRENCE_MAMBA || arch->recurrence == RECURRENCE_MAMBA_NORMED;
+}
+
+/* Channels are heads of one value each, in one group. */
+static enum err read_channels(struct model *m, struct err_info *e)
+{
+    struct model_hparams *hp = &m->hp;
+    enum err err;
+    if ((err = key_u32_in(m, "ssm.inner_size", 1, MAX_INNER, &hp->n_rec_head, e)) ||
+        (err = key_u32_in(m, "ssm.state_size", 1, MAX_CHANNEL_KEY, &hp->rec_key, e)) ||
+        (err = key_u32_in(m, "ssm.time_step_rank", 1, MAX_REC_RANK, &hp->rec_rank, e)))
+        return err;
+    hp->n_rec_group = hp->rec_value = 1;
+    hp->conv_channels = hp->n_rec_head;
+    return OK;
+}
+
 enum err recurrent_read(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
@@ -109,8 +132,9 @@ enum err recurrent_read(struct model *m, const struct arch *arch, struct err_inf
                               e);
     hp->conv_channels = hp->n_embd;
     if (!err && !conv)
-        err = arch->recurrence == RECURRENCE_DELTA_EACH ? read_square_heads(m, e)
-                                                        : read_heads(m, arch, e);
+        err = by_channels(arch)                           ? read_channels(m, e)
+              : arch->recurrence == RECURRENCE_DELTA_EACH ? read_square_heads(m, e)
+                                                          : read_heads(m, arch, e);
     if (!err && hp->conv_channels > MAX_CONV_CHANNELS)
         err = err_set(e,
                       ERR_FORMAT,
@@ -136,6 +160,10 @@ void recurrent_widths(struct model *m, const struct arch *arch)
     if (arch->recurrence == RECURRENCE_DELTA_EACH) {
         w[BUF_RATE] = w[BUF_REC];
         w[BUF_LOW] = hp->rec_key;
+    }
+    if (by_channels(arch)) {
+        w[BUF_BETA] = hp->rec_rank;
+        w[BUF_REC_KEY] = w[BUF_REC_QUERY] = hp->rec_key;
     }
     if (arch->recurrent_layers == RECURRENT_BESIDE)
         w[BUF_SHARED] = hp->n_embd;
@@ -383,6 +411,45 @@ static void add_scan(struct builder *b, enum model_buf in, enum model_buf out)
     plan_linear(b, "ssm_out", BUF_REC, n, out, hp->n_embd, ABSENT);
 }
 
+/* Of keys, queries and what steps are made of: with weights, or bare where the file says so. */
+static void add_channel_norms(struct builder *b)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    bool bare = false;
+    if (b->arch->recurrence == RECURRENCE_MAMBA_NORMED) {
+        plan_part_norm(b, "ssm_dt_norm", BUF_BETA, hp->rec_rank);
+        plan_part_norm(b, "ssm_b_norm", BUF_REC_KEY, hp->rec_key);
+        plan_part_norm(b, "ssm_c_norm", BUF_REC_QUERY, hp->rec_key);
+        return;
+    }
+    if (!b->err)
+        b->err = key_bool(b->m, "ssm.dt_b_c_rms", &bare, b->e);
+    if (!bare)
+        return;
+    plan_head_norm(b, BUF_BETA, hp->rec_rank, NULL)->head_dim = hp->rec_rank;
+    plan_head_norm(b, BUF_REC_KEY, hp->rec_key, NULL)->head_dim = hp->rec_key;
+    plan_head_norm(b, BUF_REC_QUERY, hp->rec_key, NULL)->head_dim = hp->rec_key;
+}
+
+static void add_channels(struct builder *b, enum model_buf in, enum model_buf out)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const uint32_t n = hp->n_rec_head, rank = hp->rec_rank, n_key = hp->rec_key;
+    const enum model_buf bufs[] = {BUF_MIX, BUF_REC_GATE};
+    const enum model_buf parts[] = {BUF_BETA, BUF_REC_KEY, BUF_REC_QUERY};
+    plan_stacked(b, "ssm_in", in, bufs, (const uint32_t[]){n, n}, 2, ABSENT);
+    add_conv(b, "ssm_conv1d", true, OPTIONAL);
+    plan_stacked(b, "ssm_x", BUF_MIX, parts, (const uint32_t[]){rank, n_key, n_key}, 3, ABSENT);
+    add_channel_norms(b);
+    plan_linear(b, "ssm_dt", BUF_BETA, rank, BUF_RATE, n, REQUIRED);
+    plan_unary(b, BUF_RATE, n, UNARY_SOFTPLUS);
+    struct op *op = add_heads(b, OP_RECUR, RECUR_SELECTIVE);
+    op->w = take_bare(b, "ssm_a", n_key, n);
+    op->bias = take_bare(b, "ssm_d", n, 1);
+    add_product(b, GATE_SILU, BUF_REC_GATE, BUF_REC, BUF_REC);
+    plan_linear(b, "ssm_out", BUF_REC, n, out, hp->n_embd, ABSENT);
+}
+
 void plan_recurrent(struct builder *b, enum model_buf in, enum model_buf out)
 {
     switch (b->arch->recurrence) {
@@ -398,6 +465,10 @@ void plan_recurrent(struct builder *b, enum model_buf in, enum model_buf out)
         break;
     case RECURRENCE_MAMBA2:
         add_scan(b, in, out);
+        break;
+    case RECURRENCE_MAMBA:
+    case RECURRENCE_MAMBA_NORMED:
+        add_channels(b, in, out);
         break;
     case RECURRENCE_NONE:
         break;

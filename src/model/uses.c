@@ -1,8 +1,8 @@
 #include "model/uses.h"
 
 /* What an op reads: its `in`, its `in2`, of its `out` what it changes or leaves as it is, and RATE
- * and BETA, which it does not name. */
-enum { READS_IN = 1, READS_IN2 = 2, READS_OUT = 4, READS_RATES = 8 };
+ * and BETA, REC_KEY and REC_QUERY, which it does not name. */
+enum { READS_IN = 1, READS_IN2 = 2, READS_OUT = 4, READS_RATES = 8, READS_KEYS = 16 };
 
 static unsigned reads_of(enum op_kind kind)
 {
@@ -51,7 +51,7 @@ static unsigned reads_of(enum op_kind kind)
     case OP_RATES:
         return READS_IN | READS_OUT | READS_RATES;
     case OP_RECUR:
-        return READS_IN | READS_RATES;
+        return READS_IN | READS_RATES | READS_KEYS;
     }
     return ~0u;
 }
@@ -63,7 +63,8 @@ bool plan_reads_later(const struct model *m, uint32_t i, enum model_buf buf)
         const unsigned reads = reads_of(op->kind);
         if ((reads & READS_IN && op->in == buf) || (reads & READS_IN2 && op->in2 == buf) ||
             (reads & READS_OUT && op->out == buf) ||
-            (reads & READS_RATES && (buf == BUF_RATE || buf == BUF_BETA)))
+            (reads & READS_RATES && (buf == BUF_RATE || buf == BUF_BETA)) ||
+            (reads & READS_KEYS && (buf == BUF_REC_KEY || buf == BUF_REC_QUERY)))
             return true;
         if (op->out == buf)
             return false;

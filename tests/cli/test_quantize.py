@@ -65,7 +65,8 @@ def test_quantized_files_compute(kind, tmp_path):
 
 # Kept matrices, tied embeddings, layers without attn_v; in all, rows that fit no block
 @pytest.mark.parametrize("family", ["families/gemma3n", "families/gemma4", "families/falcon",
-                                    "families/glm4moe", "recurrent/nemotron_h"])
+                                    "families/glm4moe", "recurrent/nemotron_h",
+                                    "recurrent/mamba"])
 def test_families_compute(family, tmp_path):
     model = GOLDEN.parent / (family + ".f32.gguf")
     out = tmp_path / "out.gguf"

@@ -439,6 +439,23 @@ def mamba2():
         "attention.head_count", "attention.head_count_kv", "feed_forward_length")])
 
 
+def channels(arch, norms=(), **more):
+    """The first Mamba's layer, alone or, in jamba, with what others have behind it."""
+    k = {n: v for n, v in ssm(arch, 16, 4, 2, 1).items() if "group" not in n}
+    k |= {f"{arch}.{n}": v for n, v in more.items()}
+    t = layer_of(0, {
+        "ssm_in.weight": (N_EMBD, 32), "ssm_conv1d.weight": (4, 16), "ssm_conv1d.bias": (16,),
+        "ssm_x.weight": (16, 10), "ssm_dt.weight": (2, 16), "ssm_dt.bias": (16,), "ssm_a": (4, 16),
+        "ssm_d": (16,), "ssm_out.weight": (16, N_EMBD)})
+    if arch == "mamba":
+        return bare_model(arch, k, t, drop=[f"{arch}.{n}" for n in (
+            "attention.head_count", "attention.head_count_kv", "feed_forward_length")])
+    t |= layer_of(0, {f"ssm_{n}_norm.weight": (2 if n == "dt" else 4,) for n in norms})
+    t |= {n: s for n, s in heads_of(1).items() if "_norm" not in n or "attn_norm" in n}
+    k |= {f"{arch}.block_count": (U32, 2), f"{arch}.attention.head_count_kv": (I32, [0, 1])}
+    return bare_model(arch, k, t | dense_of(0) | dense_of(1))
+
+
 def nemotron(**more):
     """A layer with experts, and one that attends; or with a latent between the experts' matrices."""
     arch = "nemotron_h_moe"
@@ -539,7 +556,12 @@ SEEDS |= {"short_convolution": lfm2(),
           "delta_mixed": delta("qwen3next", 16, 4, 4, 2),
           "delta_narrow": delta("qwen3next", 4, 4, 4, 2),
           "delta_fused": delta("qwen35", 16, 4, 2, 1, fused=True),
-          "delta_of_keys": kimi(), "scan": mamba2(), "all_in_one": all_in_one(), "ungated_experts": nemotron(),
+          "delta_of_keys": kimi(),
+          "scan": mamba2(), "channels": channels("mamba", **{"ssm.dt_b_c_rms": (BOOL, 1)}),
+          "channels_normed": channels("jamba", ("dt", "b", "c")),
+          "channels_half": channels("jamba", ("dt", "c")), # one norm is missing
+          "channels_unsaid": channels("mamba", **{"ssm.dt_b_c_rms": (F32, 1.0)}), # neither yes nor no
+          "all_in_one": all_in_one(), "ungated_experts": nemotron(),
           "latent_experts": nemotron(moe_latent_size=(U32, 4)), "slopes": sloped(),
           "head_gates": laguna(), "limits": step35(), "short_values": mimo2(),
           "unrotated": granite_windows(), "bare_first": modern_bert(),

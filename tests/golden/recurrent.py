@@ -2,7 +2,8 @@
 
 In float64, row by row, from the papers: LFM2's short convolution (Liquid AI 2025), the gated delta
 rule (Yang, Kautz and Hatamizadeh 2024) as Qwen3-Next and Qwen3.5 have it, Kimi Delta Attention (Kimi
-Team 2025), and Mamba-2 (Dao and Gu 2024) with the norm of groups.
+Team 2025), Mamba-2 (Dao and Gu 2024) with the norm of groups, and Mamba (Gu and Dao 2023) as Falcon-Mamba
+and Jamba have it too.
 """
 import numpy as np
 
@@ -12,9 +13,10 @@ QWEN = dict(pair="halves", qk_norm="heads", gate_in_query=True, ffn_norm="post_a
 EXPERTS = dict(experts=4, used=2, ff_expert=24, expert_length=24, ff_shared=40, shared_gate=True)
 
 
-def ssm(conv, inner, state, rank, group):
-    return {"ssm.conv_kernel": conv, "ssm.inner_size": inner, "ssm.state_size": state,
-            "ssm.time_step_rank": rank, "ssm.group_count": group}
+def ssm(conv, inner, state, rank, group=None):
+    sizes = {"ssm.conv_kernel": conv, "ssm.inner_size": inner, "ssm.state_size": state,
+             "ssm.time_step_rank": rank}
+    return sizes if group is None else {**sizes, "ssm.group_count": group}
 
 
 RECURRENT = {
@@ -103,6 +105,24 @@ RECURRENT = {
         weights_norm=True,
         keys={"ssm.conv_kernel": 3, "kda.head_dim": 13, "attention.kv_lora_rank": 24,
               "expert_shared_count": 1, "expert_gating_func": 2}),
+    "mamba": dict(
+        arch="mamba", kind="channels", width=4, inner=64, state=16, rank=12, layers=2, heads=0,
+        heads_kv=0, ff=0, conv_bias=True, recurrent=[True, True], tied=True,
+        keys=ssm(4, 64, 16, 12)),
+    "falcon-mamba": dict( # of sizes that no vector and no tile divides
+        arch="mamba", kind="channels", width=4, inner=72, state=10, rank=8, layers=3, heads=0,
+        embd=36, heads_kv=0, ff=0, conv_bias=True, recurrent=[True] * 3, channel_norms="bare",
+        keys={**ssm(4, 72, 10, 8), "ssm.dt_b_c_rms": True}),
+    "jamba": dict(
+        arch="jamba", kind="channels", width=4, inner=64, state=16, rank=8, heads_kv=[0, 0, 1, 0],
+        conv_bias=True, recurrent=[True, True, False, True], channel_norms="weights",
+        no_rope_every=1, experts=4, used=2, ff_expert=48, experts_every=2, over_all=True,
+        keys=ssm(4, 64, 16, 8)),
+    "jamba-dense": dict( # as Jamba Reasoning 3B, which says that it has one expert
+        arch="jamba", kind="channels", width=4, inner=64, state=16, rank=8, heads_kv=[0, 1, 0],
+        layers=3, conv_bias=True, recurrent=[True, False, True], channel_norms="weights",
+        no_rope_every=1, tied=True,
+        keys={**ssm(4, 64, 16, 8), "expert_count": 1, "expert_used_count": 1}),
 }
 
 
@@ -136,6 +156,22 @@ def tensors(c, i, t, mat, vec, norm):
         t[p + "ssm_a"] = -np.exp(t[p + "ssm_a"])
         norm(p + "ssm_norm", key, False)
         mat(p + "attn_output", d, n)
+        return
+    if c["kind"] == "channels":
+        inner, state, rank = c["inner"], c["state"], c["rank"]
+        mat(p + "ssm_in", 2 * inner, d)
+        vec(p + "ssm_conv1d.weight", (inner, c["width"]), 0.0, 0.7)
+        vec(p + "ssm_conv1d.bias", inner)
+        mat(p + "ssm_x", rank + 2 * state, inner)
+        if c.get("channel_norms") == "weights":
+            for name, n in (("dt", rank), ("b", state), ("c", state)):
+                norm(p + f"ssm_{name}_norm", n, False)
+        mat(p + "ssm_dt", inner, rank)
+        vec(p + "ssm_dt.bias", inner, -1.0, 1.0)
+        vec(p + "ssm_a", (inner, state), 0.0, 1.0)
+        t[p + "ssm_a"] = -np.exp(t[p + "ssm_a"])
+        vec(p + "ssm_d", inner, 1.0, 0.3)
+        mat(p + "ssm_out", d, inner)
         return
     inner, rank, keys = c["inner"], c["rank"], c["group"] * c["state"]
     channels = inner + 2 * keys
@@ -212,6 +248,20 @@ def layer(c, i, t, y, eps):
         gate = linear(linear(y, "ssm_g_a"), "ssm_g_b").reshape(n, rank, key)
         out = rms(out) * w("ssm_norm.weight") / (1 + np.exp(-gate))
         return linear(out.reshape(n, -1), "attn_output")
+    if c["kind"] == "channels":
+        x, gate = np.split(linear(y, "ssm_in"), 2, -1)
+        x = silu(convolve(x, w("ssm_conv1d.weight"), w("ssm_conv1d.bias")))
+        parts = np.split(linear(x, "ssm_x"), [c["rank"], c["rank"] + c["state"]], -1)
+        if c.get("channel_norms"):
+            parts = [rms(z) * t.get(f"blk.{i}.ssm_{name}_norm.weight", 1.0)
+                     for z, name in zip(parts, ("dt", "b", "c"))]
+        step = np.log1p(np.exp(linear(parts[0], "ssm_dt") + w("ssm_dt.bias")))
+        s, out = np.zeros((c["inner"], c["state"])), np.zeros_like(x)
+        for r in range(n): # a row of s for each channel
+            s = s * np.exp(step[r, :, None] * w("ssm_a"))
+            s = s + parts[1][r] * (step[r] * x[r])[:, None]
+            out[r] = s @ parts[2][r] + w("ssm_d") * x[r]
+        return linear(out * silu(gate), "ssm_out")
     inner, rank, group, state = c["inner"], c["rank"], c["group"], c["state"]
     keys, dim = group * state, inner // rank
     delta = c["kind"] == "delta"

@@ -196,12 +196,20 @@ static void scans(void **state)
     check_all("mamba2", KV_F16, 1); /* no layer attends: blocks have no bytes */
 }
 
+static void channels(void **state)
+{
+    (void)state;
+    check_all("falcon-mamba", KV_F16, 2);
+    check_all("jamba", KV_F16, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(short_convolutions),
         cmocka_unit_test(delta_rules),
         cmocka_unit_test(scans),
+        cmocka_unit_test(channels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,7 +135,7 @@ static enum err alloc_vectors(struct compiler *c)
         if (has_vector(op))
             n += op->w->n_bytes / sizeof(float) + 16;
         if (op->kind == OP_HEAD_LAYER_NORM || (op->kind == OP_HEAD_NORM && !op->w))
-            n += c->m->hp.head_dim + 16;
+            n += op->head_dim + 16;
         if (op->kind == OP_HEAD_UNIT)
             n += op->head_dim + 16;
         if (op->kind == OP_ATTENTION)
@@ -417,12 +417,30 @@ static void compile_conv(struct compiler *c, const struct op *op)
         c->packed_formats = 0;
 }
 
+/* What channels forget by lies by channel in the file, by tiles here, as their states do. */
+static const float *copy_tiles(struct compiler *c, const struct op *op)
+{
+    const uint32_t n = op->n_head, n_key = c->m->hp.rec_key;
+    float *to = c->b->vectors + c->n_vector_floats;
+    copy_vector(c, op->w);
+    for (uint32_t k = 0; k < n; k++) {
+        const uint32_t first = k / SELECTIVE_TILE * SELECTIVE_TILE, left = n - first;
+        const uint32_t width = left < SELECTIVE_TILE ? left : SELECTIVE_TILE;
+        for (uint32_t i = 0; i < n_key; i++)
+            memcpy(&to[(size_t)first * n_key + (size_t)i * width + k - first],
+                   op->w->data + ((size_t)k * n_key + i) * sizeof *to,
+                   sizeof *to);
+    }
+    return to;
+}
+
 static void compile_recur(struct compiler *c, const struct op *op)
 {
     struct phase *p = add_phase(c, PHASE_RECUR);
     p->layer = op->layer;
     p->n_head = op->n_head;
-    p->w = copy_vector(c, op->w);
+    p->w = op->recur == RECUR_SELECTIVE ? copy_tiles(c, op) : copy_vector(c, op->w);
+    p->bias = copy_vector(c, op->bias);
     p->recur = op->recur;
     p->tiled = op->tiled;
     if (c->packed == op->out)

@@ -144,7 +144,8 @@ struct phase {
     uint32_t window;
     enum window_kind window_kind;
     const float *sinks, *slopes; /* [n_head] or NULL */
-    /* CONV: [conv_width][conv_channels], [conv_channels] or NULL; RECUR: [n_head] or NULL */
+    /* CONV: [conv_width][conv_channels], [conv_channels] or NULL; RECUR: [n_head] or NULL; of
+     * channels as in struct selective_job, and [n_head] */
     const float *w, *bias;
     bool gated, tiled;
     enum recur_kind recur;

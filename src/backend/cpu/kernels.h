@@ -274,6 +274,23 @@ struct recur_job {
     float scale, skip; /* out is the sum times scale, plus skip v */
 };
 
+/* Rows of some channels of one sequence through their states (RECUR_SELECTIVE). States, and a, lie
+ * in tiles of SELECTIVE_TILE channels, the last one narrower: n_key rows of them. */
+enum { SELECTIVE_TILE = 16 };
+struct selective_job {
+    uint32_t n_rows, n_key, n_channels;
+    const float *from; /* [n_key * n_channels]; NULL: zeros */
+    float *to;         /* likewise; may be from */
+    const float *a;    /* [n_key * n_channels] */
+    const float *skip; /* [n_channels] */
+    const float *x, *step;
+    size_t x_stride, step_stride;
+    const float *k, *q; /* [n_key] */
+    size_t k_stride, q_stride;
+    float *out;
+    size_t out_stride;
+};
+
 /* Raise it with every change of the bits that kernels compute: what is stored on disk says which
  * revision computed it. */
 #define CPU_KERNELS_REVISION "r6"
@@ -319,6 +336,7 @@ struct cpu_kernels {
     void (*attend_merge)(const struct attn_job *j, const float *parts, uint32_t n_parts);
     void (*conv)(const struct conv_job *j);
     void (*recur)(const struct recur_job *j);
+    void (*selective)(const struct selective_job *j);
     void (*exp)(const float *x, float *out, uint32_t n); /* for tests: what softmax and silu use */
     /* Busy loops of n rounds for limits.c; the operations done are returned. */
     double (*peak_int8)(uint64_t n);

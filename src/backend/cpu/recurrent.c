@@ -16,6 +16,7 @@
 #include <math.h>
 
 enum { CONV_PART = 64 }; /* channels: an item takes a multiple */
+_Static_assert(CONV_PART % SELECTIVE_TILE == 0, "parts are of whole tiles");
 
 /* Rows of one sequence between two states. */
 struct stretch {
@@ -124,10 +125,45 @@ static void run_recur_item(struct cpu_backend *b, const struct phase *p, uint32_
     }
 }
 
+static void run_selective_item(struct cpu_backend *b, const struct phase *p, uint32_t item)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    const struct layer_state *l = &b->states[p->layer];
+    const uint32_t n_parts = (p->n_head + p->chunk - 1) / p->chunk;
+    const struct batch_seq *seq = &b->batch->seqs[item / n_parts];
+    const uint32_t c = item % n_parts * p->chunk, left = p->n_head - c;
+    const size_t own = (size_t)c * hp->rec_key, before = model_conv_state_floats(hp) + own;
+    struct stretch s;
+    for (uint32_t done = 0; next_stretch(b, l, seq, &done, &s);) {
+        const struct selective_job job = {
+            .n_rows = s.n_rows,
+            .n_key = hp->rec_key,
+            .n_channels = left < p->chunk ? left : p->chunk,
+            .from = s.from ? s.from + before : NULL,
+            .to = s.to + before,
+            .a = p->w + own,
+            .skip = p->bias + c,
+            .x = cpu_row_of(b, BUF_MIX, s.first_row) + c,
+            .x_stride = b->stride[BUF_MIX],
+            .step = cpu_row_of(b, BUF_RATE, s.first_row) + c,
+            .step_stride = b->stride[BUF_RATE],
+            .k = cpu_row_of(b, BUF_REC_KEY, s.first_row),
+            .k_stride = b->stride[BUF_REC_KEY],
+            .q = cpu_row_of(b, BUF_REC_QUERY, s.first_row),
+            .q_stride = b->stride[BUF_REC_QUERY],
+            .out = cpu_row_of(b, BUF_REC, s.first_row) + c,
+            .out_stride = b->stride[BUF_REC],
+        };
+        b->kernels->selective(&job);
+    }
+}
+
 void recurrent_run(struct cpu_backend *b, const struct phase *p, uint32_t item)
 {
     if (p->kind == PHASE_CONV)
         run_conv_item(b, p, item);
+    else if (p->recur == RECUR_SELECTIVE)
+        run_selective_item(b, p, item);
     else
         run_recur_item(b, p, item);
 }
@@ -136,7 +172,7 @@ void recurrent_run(struct cpu_backend *b, const struct phase *p, uint32_t item)
 uint32_t recurrent_items(const struct cpu_backend *b, struct phase *p)
 {
     const uint32_t n_seqs = b->batch->n_seqs, n = b->model->hp.conv_channels;
-    if (p->kind == PHASE_RECUR)
+    if (p->kind == PHASE_RECUR && p->recur != RECUR_SELECTIVE)
         return n_seqs * p->n_head;
     const uint32_t want = pool_size(b->pool) * 8 / n_seqs + 1;
     p->chunk = (n / want + CONV_PART - 1) / CONV_PART * CONV_PART;

@@ -1,6 +1,7 @@
-/* Recurrent layers: convolutions over the rows of a sequence, and heads whose state is a matrix.
+/* Recurrent layers: convolutions over the rows of a sequence, heads whose state is a matrix, and
+ * channels whose state is a vector.
  *
- * Both run row by row, first to last. Vectors hold channels, or columns of a state, which have
+ * All run row by row, first to last. Vectors hold channels, or columns of a state, which have
  * nothing to do with one another; what is summed - rows of the convolution, rows of a state - is
  * summed in one order, whoever computes it and however the rows came. */
 
@@ -232,4 +233,46 @@ static void run_recur(const struct recur_job *j)
     }
     for (; c < j->n_value; c++)
         recur_column(j, c);
+}
+
+/* A tile of n channels, over all rows: s[i] = e^(step a[i]) s[i] + k[i] step x, read times q. */
+INLINE void selective_tile(const struct selective_job *j, uint32_t c, const uint32_t n)
+{
+    const size_t first = (size_t)c * j->n_key;
+    const float *from = j->from ? j->from + first : NULL;
+    float *to = j->to + first;
+    for (uint32_t r = 0; r < j->n_rows; r++, from = to) {
+        const float *k = j->k + r * j->k_stride, *q = j->q + r * j->q_stride;
+        for (uint32_t at = 0; at < n; at += VL) {
+            const uint32_t left = n - at < VL ? n - at : VL;
+            const vf x = vf_load_n(j->x + r * j->x_stride + c + at, left);
+            const vf step = vf_load_n(j->step + r * j->step_stride + c + at, left);
+            const vf d = vf_mul(step, x);
+            vf sum = vf_zero();
+            for (uint32_t i = 0; i < j->n_key; i++) {
+                const size_t own = (size_t)i * n + at;
+                const vf f = vf_exp(vf_mul(step, vf_load_n(j->a + first + own, left)));
+                const vf was = from ? vf_load_n(from + own, left) : vf_zero();
+                const vf now = vf_fma(vf_set1(k[i]), d, vf_mul(was, f));
+                vf_store_n(to + own, now, left);
+                sum = vf_fma(now, vf_set1(q[i]), sum);
+            }
+            sum = vf_fma(x, vf_load_n(j->skip + c + at, left), sum);
+            vf_store_n(j->out + r * j->out_stride + c + at, sum, left);
+        }
+    }
+}
+
+static void run_selective(const struct selective_job *j)
+{
+    uint32_t c = 0;
+    if (j->n_rows == 0) {
+        if (j->from && j->from != j->to)
+            memcpy(j->to, j->from, (size_t)j->n_key * j->n_channels * sizeof(float));
+        return;
+    }
+    for (; c + SELECTIVE_TILE <= j->n_channels; c += SELECTIVE_TILE)
+        selective_tile(j, c, SELECTIVE_TILE);
+    if (c < j->n_channels)
+        selective_tile(j, c, j->n_channels - c);
 }

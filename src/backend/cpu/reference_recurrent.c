@@ -97,6 +97,25 @@ static void recur(const struct rows *v, const struct op *op, uint32_t h)
     free(state);
 }
 
+/* One channel, likewise. */
+static void recur_channel(const struct rows *v, const struct op *op, uint32_t c)
+{
+    const uint32_t n_key = v->m->hp.rec_key;
+    double *state = mem_zalloc(n_key, sizeof *state);
+    for (uint32_t r = 0; r < v->n; r++) {
+        const double *k = row_of(v, BUF_REC_KEY, r), *q = row_of(v, BUF_REC_QUERY, r);
+        const double x = row_of(v, op->in, r)[c], step = row_of(v, BUF_RATE, r)[c];
+        double out = value_of(op->bias, c) * x;
+        for (uint32_t i = 0; i < n_key; i++) {
+            state[i] =
+                exp(step * value_of(op->w, (uint64_t)c * n_key + i)) * state[i] + k[i] * step * x;
+            out += state[i] * q[i];
+        }
+        row_of(v, op->out, r)[c] = out;
+    }
+    free(state);
+}
+
 bool reference_recurrent(const struct model *m,
                          const struct op *op,
                          double *const *bufs,
@@ -109,7 +128,7 @@ bool reference_recurrent(const struct model *m,
         return true;
     case OP_RECUR:
         for (uint32_t h = 0; h < op->n_head; h++)
-            recur(&v, op, h);
+            (op->recur == RECUR_SELECTIVE ? recur_channel : recur)(&v, op, h);
         return true;
     case OP_HEAD_UNIT:
         for (uint32_t r = 0; r < n; r++)

@@ -462,6 +462,8 @@ static void choose_buffers(struct cuda_backend *b)
         [BUF_MIX] = GPU_INTERMEDIATE,
         [BUF_REC] = GPU_INTERMEDIATE,
         [BUF_REC_GATE] = GPU_INTERMEDIATE,
+        [BUF_REC_KEY] = GPU_HIDDEN,
+        [BUF_REC_QUERY] = GPU_HIDDEN,
         [BUF_PER_LAYER] = GPU_INTERMEDIATE,
         [BUF_PROJECTED] = GPU_INTERMEDIATE,
         [BUF_STREAMS] = GPU_INTERMEDIATE,
@@ -473,6 +475,8 @@ static void choose_buffers(struct cuda_backend *b)
         [BUF_EXPERT_OUT] = GPU_INTERMEDIATE,
     };
     memcpy(b->class_of, classes, sizeof classes);
+    if (b->model->hp.rec_rank) /* a step for each channel */
+        b->class_of[BUF_RATE] = GPU_INTERMEDIATE;
     for (int i = 0; i < N_MODEL_BUFS; i++)
         b->lent[i] = i != BUF_LOGITS && b->model->buf_width[i] > 0;
 }

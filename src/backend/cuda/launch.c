@@ -237,6 +237,23 @@ static void launch_recur(const struct cuda_backend *b,
     cuda_recur(at, &op);
 }
 
+static void launch_selective(const struct cuda_backend *b,
+                             const struct cuda_at *at,
+                             const struct launch *l)
+{
+    const struct cuda_selective op = {.x = b->bufs[l->in],
+                                      .step = b->bufs[BUF_RATE],
+                                      .k = b->bufs[BUF_REC_KEY],
+                                      .q = b->bufs[BUF_REC_QUERY],
+                                      .out = b->bufs[l->out],
+                                      .states = b->states[l->layer],
+                                      .a = vector_at(b, l->w),
+                                      .skip = vector_at(b, l->bias),
+                                      .n = l->heads,
+                                      .n_key = b->model->hp.rec_key};
+    cuda_selective(at, &op);
+}
+
 static void launch_streams(const struct cuda_backend *b,
                            const struct cuda_at *at,
                            const struct launch *l)
@@ -423,7 +440,10 @@ static void launch_one(const struct cuda_backend *b,
         launch_rates(b, at, l);
         break;
     case LAUNCH_RECUR:
-        launch_recur(b, at, l);
+        if (l->recur == RECUR_SELECTIVE)
+            launch_selective(b, at, l);
+        else
+            launch_recur(b, at, l);
         break;
     case LAUNCH_SELECT:
         launch_select(b, at, l);

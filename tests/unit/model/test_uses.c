@@ -110,6 +110,7 @@ static void a_buffer_is_read_until_all_of_it_is_written(void **state)
     assert_false(plan_reads_later(&m, 1, BUF_X));
     set_op(&ops[2], OP_RECUR, BUF_MIX, BUF_REC);
     assert_true(plan_reads_later(&m, 1, BUF_BETA) && plan_reads_later(&m, 1, BUF_RATE));
+    assert_true(plan_reads_later(&m, 1, BUF_REC_KEY) && plan_reads_later(&m, 1, BUF_REC_QUERY));
 }
 
 static void an_add_joins_the_linear_that_alone_feeds_it(void **state)

@@ -73,6 +73,10 @@ static const char *const architectures[] = {"architectures/llama",
                                             "recurrent/nemotron_h",
                                             "recurrent/granitehybrid-dense",
                                             "recurrent/mamba2",
+                                            "recurrent/mamba",
+                                            "recurrent/falcon-mamba",
+                                            "recurrent/jamba",
+                                            "recurrent/jamba-dense",
                                             "recurrent/nemotron_h_moe",
                                             "families/mellum",
                                             "families/granite_swa",
@@ -252,6 +256,8 @@ static void bits_do_not_depend_on_company(void **state)
         check_invariance("recurrent/falcon-h1.f32", isas[i], KV_F16);
         check_invariance("recurrent/mamba2.f32", isas[i], KV_F16);
         check_invariance("recurrent/kimi-linear.f32", isas[i], KV_F16);
+        check_invariance("recurrent/falcon-mamba.f32", isas[i], KV_F16);
+        check_invariance("recurrent/jamba.f32", isas[i], KV_F16);
     }
 }
 

@@ -203,6 +203,101 @@ static void heads(void **state)
             }
 }
 
+/* --- channels -------------------------------------------------------------------------------- */
+
+/* Where value i of channel c of n lies in a state, or in what channels forget by. */
+static size_t in_tiles(uint32_t n, uint32_t n_key, uint32_t c, uint32_t i)
+{
+    const uint32_t first = c / SELECTIVE_TILE * SELECTIVE_TILE, left = n - first;
+    const uint32_t width = left < SELECTIVE_TILE ? left : SELECTIVE_TILE;
+    return (size_t)first * n_key + (size_t)i * width + c - first;
+}
+
+/* What a row makes of the states s [n][n_key]. */
+static void pass_channels(
+    const struct selective_job *j, const float *x, const float *k, double *s, double *out)
+{
+    const float *step = x + j->n_channels, *q = k + j->n_key;
+    for (uint32_t c = 0; c < j->n_channels; c++) {
+        double y = (double)j->skip[c] * x[c];
+        for (uint32_t i = 0; i < j->n_key; i++) {
+            double *at = &s[(size_t)c * j->n_key + i];
+            *at = *at * exp((double)step[c] * j->a[in_tiles(j->n_channels, j->n_key, c, i)]) +
+                  (double)k[i] * step[c] * x[c];
+            y += *at * q[i];
+        }
+        out[c] = y;
+    }
+}
+
+static void check_channels(const struct cpu_kernels *kernels, uint32_t n_key, uint32_t n)
+{
+    enum { ROWS = 9 };
+    uint64_t seed = n_key * 1000 + n;
+    const size_t size = (size_t)n_key * n, x_stride = 2 * (size_t)n, k_stride = 2 * (size_t)n_key;
+    float *x = random_floats(ROWS * x_stride, &seed), *k = random_floats(ROWS * k_stride, &seed);
+    float *a = random_floats(size, &seed), *skip = random_floats(n, &seed);
+    float *from = random_floats(size, &seed), *to = mem_zalloc(size + 64, sizeof *to);
+    float *kept = mem_zalloc(size + 64, sizeof *kept);
+    float *out = mem_zalloc((size_t)ROWS * n + 64, sizeof *out);
+    double *s = mem_zalloc(size, sizeof *s), *want = mem_zalloc((size_t)ROWS * n, sizeof *want);
+    struct selective_job job = {.n_key = n_key,
+                                .n_channels = n,
+                                .a = a,
+                                .skip = skip,
+                                .x_stride = x_stride,
+                                .step_stride = x_stride,
+                                .k_stride = k_stride,
+                                .q_stride = k_stride,
+                                .out_stride = n};
+    for (size_t i = 0; i < size; i++)
+        a[i] = -8.0f * fabsf(a[i]);
+    for (size_t i = 0; i < ROWS * x_stride; i++)
+        x[i] = i % x_stride < n ? x[i] : fabsf(x[i]);
+    for (uint32_t c = 0; n % 2 && c < n; c++)
+        for (uint32_t i = 0; i < n_key; i++)
+            s[(size_t)c * n_key + i] = from[in_tiles(n, n_key, c, i)];
+    for (uint32_t r = 0; r < ROWS; r++)
+        pass_channels(&job, x + r * x_stride, k + r * k_stride, s, want + (size_t)r * n);
+    job.from = n % 2 ? from : NULL;
+    static const uint32_t parts[] = {3, 0, 1, 5};
+    for (uint32_t i = 0, done = 0; i < COUNT(parts); done += parts[i++]) {
+        job.n_rows = parts[i];
+        job.x = x + done * x_stride;
+        job.step = job.x + n;
+        job.k = k + done * k_stride;
+        job.q = job.k + n_key;
+        job.out = out + (size_t)done * n;
+        job.to = i == 1 ? kept : to; /* copied, gone on from, then in place */
+        kernels->selective(&job);
+        job.from = job.to;
+    }
+    assert_near(out, want, (size_t)ROWS * n, kernels->name);
+    for (uint32_t c = 0; c < n; c++)
+        for (uint32_t i = 0; i < n_key; i++)
+            assert_true(fabs(to[in_tiles(n, n_key, c, i)] - s[(size_t)c * n_key + i]) < 1e-5);
+    free(x);
+    free(k);
+    free(a);
+    free(skip);
+    free(from);
+    free(to);
+    free(kept);
+    free(out);
+    free(s);
+    free(want);
+}
+
+static void channels(void **state)
+{
+    (void)state;
+    static const uint32_t keys[] = {1, 7, 16, 64}, sizes[] = {1, 8, 16, 29, 64, 131};
+    for (size_t k = 0; k < COUNT(isas); k++)
+        for (size_t i = 0; i < COUNT(keys); i++)
+            for (size_t j = 0; j < COUNT(sizes); j++)
+                check_channels(cpu_kernels_select(isas[k]), keys[i], sizes[j]);
+}
+
 /* --- hostile files --------------------------------------------------------------------------- */
 
 static struct bytes read_seed(const char *name)
@@ -233,6 +328,10 @@ static void sizes_are_refused(void **state)
         {"nemotron_h", "nemotron_h.ssm.group_count"},
         {"kimi-linear", "kimi-linear.ssm.conv_kernel"},
         {"kimi-linear", "kimi-linear.kda.head_dim"},
+        {"mamba", "mamba.ssm.conv_kernel"},
+        {"mamba", "mamba.ssm.inner_size"},
+        {"mamba", "mamba.ssm.state_size"},
+        {"jamba", "jamba.ssm.time_step_rank"},
     };
     static const struct {
         uint32_t kind, value;
@@ -307,6 +406,8 @@ static void shapes_are_refused(void **state)
     check_shapes("nemotron_h");
     check_shapes("falcon-h1");
     check_shapes("kimi-linear");
+    check_shapes("mamba");
+    check_shapes("jamba");
 }
 
 /* A layer that attends beside its scan has more tensors of several matrices than any other. */
@@ -333,13 +434,15 @@ static void assert_refused(const char *path, enum err want, const char *what)
 
 /* Two rates a head would not fit in the row of what heads read; where Q, K and V are one matrix,
  * the gate of what is attended to is missing from it; a convolution of rows to either side is
- * another. */
+ * another. Norms that a model has are all there, and are or are not. */
 static void what_would_come_out_wrong_is_refused(void **state)
 {
     (void)state;
     assert_refused(FUZZ_SEEDS "delta_narrow.gguf", ERR_UNSUPPORTED, "heads of one value");
     assert_refused(FUZZ_SEEDS "convolution_both_ways.gguf", ERR_UNSUPPORTED, "look both ways");
     assert_refused(FUZZ_SEEDS "delta_fused.gguf", ERR_FORMAT, "blk.1.attn_qkv.weight has shape");
+    assert_refused(FUZZ_SEEDS "channels_half.gguf", ERR_FORMAT, "blk.0.ssm_b_norm.weight");
+    assert_refused(FUZZ_SEEDS "channels_unsaid.gguf", ERR_FORMAT, "mamba.ssm.dt_b_c_rms");
 }
 
 int main(void)
@@ -347,6 +450,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions),
         cmocka_unit_test(heads),
+        cmocka_unit_test(channels),
         cmocka_unit_test(sizes_are_refused),
         cmocka_unit_test(shapes_are_refused),
         cmocka_unit_test(parts_of_all_tensors_have_room),
