@@ -195,10 +195,9 @@ struct api_dialect {
                       struct api_job *job,
                       struct err_info *e);
     void (*open)(struct api_call *c, struct buf *out); /* first chunks of a stream; or NULL */
-    /* With api_call.echo: some of the prompt, before the first piece, until the choice is echoed.
-     */
-    void (*echo)(struct api_choice *ch, struct buf *out);
     void (*piece)(struct api_choice *ch, const struct api_piece *p, struct buf *out);
+    /* With api_call.echo, before the first piece: a part of the prompt, until it is `echoed`. */
+    void (*echo)(struct api_choice *ch, struct buf *out);
     /* A chunk without text; `fields` go behind those that all chunks have. NULL: none is written.
      */
     void (*progress)(struct api_choice *ch, const char *fields, struct buf *out);

@@ -283,8 +283,17 @@ static void put_lists(const struct api_call *c, const struct lists *l, struct bu
     buf_char(out, '}');
 }
 
-/* The prompt, as the first part of the choice's text: all of the text, then its log-probabilities,
- * so many to a chunk. */
+/* The prompt, as the first part of the choice's text. */
+static const struct buf *take_echo(struct api_choice *ch, struct lists *l)
+{
+    const struct buf *text = echo_of(ch);
+    if (ch->call->logprobs)
+        add_prompt_logprobs(ch, UINT32_MAX, l);
+    ch->n_chars += api_count_chars(text->data, text->len);
+    return text;
+}
+
+/* The same in a stream: all of the text, then its log-probabilities, so many to a chunk. */
 static void echo_chunk(struct api_choice *ch, struct buf *out)
 {
     struct api_call *c = ch->call;
@@ -354,11 +363,8 @@ static void put_choice(struct api_choice *ch, struct buf *out)
     api_put_int(out, ch->index);
     buf_str(out, ",\"text\":\"");
     if (c->echo) {
-        const struct buf *text = echo_of(ch);
-        if (c->logprobs)
-            add_prompt_logprobs(ch, UINT32_MAX, &l);
+        const struct buf *text = take_echo(ch, &l);
         json_text_escape(out, text->data, text->len);
-        ch->n_chars += api_count_chars(text->data, text->len);
     }
     while (api_next_piece(ch, &p)) {
         json_text_escape(out, p.text, p.len);

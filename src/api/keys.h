@@ -65,10 +65,10 @@ struct api_key_terms api_keys_terms(struct api_keys *k, const struct api_key *ke
 /* Of work whose key is not in the file any more, nor what its salt was: it shares with itself. */
 struct api_key_terms api_keys_terms_gone(const char *name);
 
-/* A request begins, and takes a place of the concurrent ones. A refusal is counted,
- * takes nothing, and says after how many seconds to come back (0: that is not known). Work of the
- * background leaves half of every limit to the key's other requests, and its refusals are not
- * counted, as nobody sees them. Error: ERR_RATE_LIMIT. */
+/* A request begins, and takes a place of the concurrent ones. A refusal is counted, takes nothing,
+ * and says after how many seconds to come back (0: that is not known). Work of the background
+ * leaves half of every limit to the key's other requests, and its refusals are not counted, as
+ * nobody sees them. Error: ERR_RATE_LIMIT. */
 enum err api_keys_enter(struct api_keys *k,
                         struct api_key *key,
                         bool background,

@@ -175,6 +175,9 @@ def test_an_answer_that_the_client_began(server):
     a = message(server, begun)
     assert a["content"] == [{"type": "text", "text": " France is Paris."}]
     assert count(server, messages=begun) == count(server, messages=ASK) + 3
+    chat = {"messages": begun, "continue_final_message": True}
+    n = server.json("POST", "/v1/chat/completions/input_tokens", chat)["input_tokens"]
+    assert count(server, messages=begun) == n
     assert count(server, messages=begun, continue_final_message=False) > count(server, messages=begun) + 3
     assert message(server, [*ASK, {"role": "assistant", "content": ""}])["content"][0]["text"] == PARIS
     halves = [*ASK, {"role": "assistant", "content": "The"}, {"role": "assistant", "content": "The capital of"}]
