@@ -157,7 +157,6 @@ enum err api_apply_terms(const struct api_call *c,
     enum err err = c->internal ? rank_internal(c, p, e) : OK;
     if (err)
         return err;
-    p->tenant = c->tenant;
     if (!c->key && !c->gone)
         return OK;
     *terms = c->key ? api_keys_terms(c->api->keys, c->key) : api_keys_terms_gone(c->gone);

@@ -188,7 +188,6 @@ struct api_call *api_begin(struct api *a, const struct api_input *in)
     c->answer.request_id = c->request_id[0] ? c->request_id : c->id;
     c->internal = in->internal;
     c->rank = in->priority;
-    c->tenant = in->tenant;
     struct api_input below = *in;
     below.path = api_path_below(in->internal ? NULL : a->cfg.prefix, in->path);
     api_route(c, &below);

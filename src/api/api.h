@@ -90,12 +90,11 @@ struct api_input {
     const struct api_part *parts; /* [n_parts] of a form; then there is no body */
     size_t n_parts;
     /* The server's own, not from a socket: no key is asked for, of the key's limits it leaves half
-     * to requests from outside, it is not counted as an HTTP request, and these three say whose it
-     * is and how it ranks. Of others they are filled in. */
+     * to requests from outside, it is not counted as an HTTP request, and these two say how it
+     * ranks and whose it is. Of others a service (service.c) is told the owner. */
     bool internal;
     int32_t priority;  /* added to what the body asks for, which may not be above 0 */
-    uint32_t tenant;   /* whose turns it takes (sched.h), where the owner has no key */
-    const char *owner; /* the name of the key, or "": its salt and its tenant */
+    const char *owner; /* the name of the key, or "": its salt, and its turns (sched.h) */
 };
 
 struct api_header {

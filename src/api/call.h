@@ -129,9 +129,8 @@ struct api_call {
     const char *gone;    /* internal: the owner, if its key is not there any more; while parsing */
     bool entered;        /* counts among the key's running requests */
     bool refused;        /* after that, by a limit or by the engine */
-    bool internal;       /* api_input's, and so are the next two */
+    bool internal;       /* api_input's, and so is the next */
     int32_t rank;
-    uint32_t tenant;
     uint64_t n_charged; /* prompt tokens taken from the key's limit */
     char limits[6][24]; /* values of x-ratelimit headers */
     const char *route;  /* of the table, or NULL */

@@ -221,7 +221,6 @@ static void begin_call(
                            .body_len = body ? strlen(body) : 0,
                            .internal = true,
                            .priority = BATCH_PRIORITY,
-                           .tenant = j->tenant,
                            .owner = j->entry.owner,
                            .name = s};
     s->call = api_begin(b->api, &in);

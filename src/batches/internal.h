@@ -65,7 +65,6 @@ enum job_status {
 struct job {
     struct entry entry;
     char input[BATCH_ID_BYTES], output[BATCH_ID_BYTES], errors[BATCH_ID_BYTES];
-    uint32_t tenant;
     char endpoint[32], window[16];
     json_t *metadata;
     enum job_status status;

@@ -82,7 +82,6 @@ static const struct disk_field fields[] = {
     DISK_FIELD("output", DISK_TEXT, job, output),
     DISK_FIELD("errors", DISK_TEXT, job, errors),
     DISK_FIELD("owner", DISK_OWN, job, entry.owner),
-    DISK_FIELD("tenant", DISK_COUNT, job, tenant),
     DISK_FIELD("endpoint", DISK_TEXT, job, endpoint),
     DISK_FIELD("window", DISK_TEXT, job, window),
     DISK_FIELD("metadata", DISK_JSON, job, metadata),
@@ -429,7 +428,7 @@ static enum err create(struct batches *b,
                        struct api_reply *out,
                        struct err_info *e)
 {
-    struct job like = {.entry.owner = (char *)in->owner, .tenant = in->tenant}, *j = NULL;
+    struct job like = {.entry.owner = (char *)in->owner}, *j = NULL;
     json_t *body = NULL;
     enum err err = api_json_parse(in->body, in->body_len, &body, e);
     if (!err)

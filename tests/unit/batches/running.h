@@ -52,7 +52,8 @@ static inline void running_put_file(const struct running *r,
     running_write(path, state);
 }
 
-/* A batch "batch_N" whose input is "file-INPUT", and whose results "file-oN" and "file-eN". */
+/* A batch "batch_N" whose input is "file-INPUT", and whose results "file-oN" and "file-eN". States
+ * that were written earlier have a "tenant", and are read like others. */
 static inline void running_put_batch(
     const struct running *r, int n, const char *owner, int input, const char *status)
 {
@@ -61,7 +62,7 @@ static inline void running_put_batch(
     snprintf(state,
              sizeof state,
              "{\"id\":\"batch_%d\",\"input\":\"file-%d\",\"output\":\"file-o%d\",\"errors\":"
-             "\"file-e%d\",\"owner\":\"%s\",\"tenant\":0,\"endpoint\":\"/v1/completions\","
+             "\"file-e%d\",\"owner\":\"%s\",%s\"endpoint\":\"/v1/completions\","
              "\"window\":\"24h\",\"metadata\":null,\"status\":\"%s\",\"serial\":%d,"
              "\"created_at\":%lld,\"expires_at\":%lld,\"at\":[1,0,0,0,0,0,0,0],\"total\":0,"
              "\"completed\":0,\"failed\":0,\"problem\":\"\"}",
@@ -70,6 +71,7 @@ static inline void running_put_batch(
              n,
              n,
              owner,
+             n % 2 ? "" : "\"tenant\":0,",
              status,
              n,
              now,
