@@ -29,8 +29,8 @@ enum err disk_lock(int at, const char *dir, int *fd, struct err_info *e)
     *fd = openat(at, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (*fd < 0)
         return err_set(e, ERR_IO, "%s/lock: %s", dir, strerror(errno));
-    /* Where one server works, the file may be removed and made again: so the folder is locked too,
-     * which network file systems refuse. */
+    /* The file may be removed while one server works: so the folder is locked as well, where the
+     * file system locks folders (NFS does not). */
     if (flock(*fd, LOCK_EX | LOCK_NB) != 0 ||
         (flock(at, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK))
         return err_set(e, ERR_IO, "%s: another server works there", dir);

@@ -27,7 +27,7 @@
 #define MAX_LIBRARY_RUNS 8 /* a turn */
 #define MAX_BUSY_TURNS 64
 #define HELD_BYTES ((size_t)1 << 30)
-/* Beside connections: 768 of batches (run.c), some 40 of the disk cache, and what else there is. */
+/* Beside connections: 768 of batches (batches/run.c), some 40 of the disk cache, and others. */
 #define OTHER_FILES 1344
 
 /* ---- create and destroy ------------------------------------------------------------------ */

@@ -40,6 +40,27 @@ static int open_dir(void)
     return fd;
 }
 
+/* Whatever happens to the file that says so. */
+static void test_one_server_at_a_time(void **state)
+{
+    (void)state;
+    int dirs[2] = {open_dir(), open_dir()}, locks[2];
+    struct err_info e;
+    assert_int_equal(disk_lock(dirs[0], dir, &locks[0], &e), OK);
+    assert_int_equal(disk_lock(dirs[1], dir, &locks[1], &e), ERR_IO);
+    assert_non_null(strstr(e.text, "another server works there"));
+    close(locks[1]);
+    assert_int_equal(unlinkat(dirs[0], "lock", 0), 0);
+    assert_int_equal(disk_lock(dirs[1], dir, &locks[1], &e), ERR_IO);
+    close(locks[1]);
+    close(locks[0]);
+    close(dirs[0]);
+    assert_int_equal(disk_lock(dirs[1], dir, &locks[0], &e), OK);
+    assert_int_equal(unlinkat(dirs[1], "lock", 0), 0);
+    close(locks[0]);
+    close(dirs[1]);
+}
+
 /* A full disk is told as one, without the names that files have there, and leaves what was. */
 static void test_full(void **state)
 {
@@ -129,33 +150,12 @@ static void test_fields(void **state)
     json_decref(to.any);
 }
 
-/* Whatever happens to the file that says so. */
-static void test_one_server_at_a_time(void **state)
-{
-    (void)state;
-    int dirs[2] = {open_dir(), open_dir()}, locks[2];
-    struct err_info e;
-    assert_int_equal(disk_lock(dirs[0], dir, &locks[0], &e), OK);
-    assert_int_equal(disk_lock(dirs[1], dir, &locks[1], &e), ERR_IO);
-    assert_non_null(strstr(e.text, "another server works there"));
-    close(locks[1]);
-    assert_int_equal(unlinkat(dirs[0], "lock", 0), 0);
-    assert_int_equal(disk_lock(dirs[1], dir, &locks[1], &e), ERR_IO);
-    close(locks[1]);
-    close(locks[0]);
-    close(dirs[0]);
-    assert_int_equal(disk_lock(dirs[1], dir, &locks[0], &e), OK);
-    assert_int_equal(unlinkat(dirs[1], "lock", 0), 0);
-    close(locks[0]);
-    close(dirs[1]);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_server_at_a_time),
         cmocka_unit_test(test_full),
         cmocka_unit_test(test_fields),
-        cmocka_unit_test(test_one_server_at_a_time),
     };
     if (!mkdtemp(dir))
         return 1;
