@@ -1,6 +1,6 @@
 /* Conversations with tools, in the form that templates want, and without templates' help. */
-#include "chat/tools.h"
 #include "chat/internal.h"
+#include "chat/tools.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
