@@ -307,7 +307,7 @@ static void add_places(struct builder *b)
     if (types && encoder)
         plan_add(b, OP_ADD_TYPE, BUF_X, BUF_X)->w =
             plan_take(b, "token_types.weight", hp->n_embd, types->ne[1], ANY_TYPE, REQUIRED);
-    if (hp->n_positions)
+    if (hp->n_positions && !hp->indexed)
         plan_add(b, OP_ADD_POSITION, BUF_X, BUF_X)->w =
             plan_take(b, "position_embd.weight", hp->n_embd, hp->n_positions, ANY_TYPE, REQUIRED);
     if (encoder || b->arch->embed_norm)
