@@ -19,7 +19,7 @@ enum norm_kind { NORM_RMS, NORM_LAYER, NORM_LAYER_UNBIASED, NORM_LAYER_BARE };
 
 /* Where the norms of a sub-layer stand: before it; after it, before it is added; both; or over the
  * sum with what it added to. */
-enum norm_place { NORM_BEFORE = 1, NORM_AFTER = 2, NORM_BOTH = 3, NORM_OF_SUM = 4 };
+enum norm_place { NORM_BEFORE, NORM_AFTER, NORM_BOTH, NORM_OF_SUM };
 
 /* Whether attention and feed-forward part read the same residual stream: not; always; if the key
  * use_parallel_residual says so; where there is no norm before the second. */
@@ -65,7 +65,7 @@ enum recurrent_layers {
 };
 
 /* How layers of windows alternate with layers that see everything. */
-enum { NO_WINDOWS = -1, ALL_WINDOWED = 0 }; /* else every n-th layer sees everything */
+enum { NO_WINDOWS, ALL_WINDOWED = -1 }; /* else every n-th layer sees everything */
 
 struct arch {
     const char *name; /* general.architecture, and the prefix of its metadata keys */

@@ -268,7 +268,7 @@ static void add_attention_gate(struct builder *b, enum unary_kind kind, uint32_t
  * it read does so once more, each time under a norm. */
 static void add_result(struct builder *b)
 {
-    if (!(b->arch->norms & NORM_OF_SUM) || !plan_has(b, "attn_norm_2")) {
+    if (b->arch->norms != NORM_OF_SUM || !plan_has(b, "attn_norm_2")) {
         plan_result(b, "post_attention_norm", "attn_output_norm");
         return;
     }

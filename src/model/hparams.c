@@ -372,7 +372,8 @@ bool hparams_windowed(const struct model *m, const struct arch *arch, uint32_t l
         return key_flag(pattern, layer);
     if (!pattern && arch->window_pattern == NO_WINDOWS) /* the file gave a window all the same */
         return true;
-    const uint64_t n = pattern ? pattern->u : (uint64_t)arch->window_pattern;
+    const uint64_t own = arch->window_pattern == ALL_WINDOWED ? 0 : (uint64_t)arch->window_pattern;
+    const uint64_t n = pattern ? pattern->u : own;
     if (arch->window_last && n != 0)
         return layer % n != 0;
     return n == 0 || layer % n < n - 1;

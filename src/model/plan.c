@@ -113,7 +113,7 @@ void plan_stacked(struct builder *b,
 
 enum model_buf plan_norm_before(struct builder *b, const char *stem)
 {
-    if (!(b->arch->norms & NORM_BEFORE))
+    if (b->arch->norms == NORM_AFTER || b->arch->norms == NORM_OF_SUM)
         return BUF_X;
     if (b->arch->first_bare && b->layer == 0 && strcmp(stem, "attn_norm") == 0 &&
         !plan_has(b, stem))
@@ -125,12 +125,13 @@ enum model_buf plan_norm_before(struct builder *b, const char *stem)
 void plan_result(struct builder *b, const char *norm, const char *norm_of_sum)
 {
     const float eps = b->m->hp.norm_eps, other = b->arch->after_eps;
-    if (b->arch->norms & NORM_AFTER && other > 0.0f && eps > 0.0f) /* what makes one the other */
+    const bool after = b->arch->norms == NORM_AFTER || b->arch->norms == NORM_BOTH;
+    if (after && other > 0.0f && eps > 0.0f) /* what makes one the other */
         plan_add(b, OP_SCALE, BUF_OUT, BUF_OUT)->scale = sqrtf(eps / other);
-    if (b->arch->norms & NORM_AFTER)
+    if (after)
         plan_norm(b, norm, BUF_OUT, BUF_OUT);
     plan_add(b, OP_ADD, BUF_OUT, BUF_X)->scale = b->m->hp.residual_scale;
-    if (b->arch->norms & NORM_OF_SUM)
+    if (b->arch->norms == NORM_OF_SUM)
         plan_norm(b, norm_of_sum, BUF_X, BUF_X);
 }
 
