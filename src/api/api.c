@@ -157,6 +157,7 @@ void api_answer_error(struct api_call *c, const struct err_info *e)
     c->answer.www_authenticate = status == 401;
     c->answer.key_limit = e->code == ERR_RATE_LIMIT;
     bool later = e->code == ERR_QUEUE_FULL || e->code == ERR_RATE_LIMIT;
+    c->refused |= later || e->code == ERR_DRAINING;
     if (later && c->engine && !c->answer.retry_after)
         set_retry_after(c);
 }

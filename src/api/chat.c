@@ -317,7 +317,10 @@ static enum err take_begun(
  * Anthropic's need not. */
 static enum err check_begun(const struct api_call *c, bool asked, struct err_info *e)
 {
-    const char *why = c->reply.start.thinking
+    const char *why = c->reply.start.thinking && c->shape == API_ANTHROPIC
+                          ? "the template has the model reason first ('thinking' of the type "
+                            "disabled may turn that off)"
+                      : c->reply.start.thinking
                           ? "the template has the model reason first (enable_thinking in "
                             "'chat_template_kwargs' may turn that off)"
                       : reply_is_framed(c->reply.style.format)

@@ -581,7 +581,7 @@ void api_keys_metrics(struct api_keys *k, struct buf *out)
         put_column(k,
                    "key_requests_total",
                    c,
-                   "Requests that were let in, once they have ended.",
+                   "Requests that were let in, whatever they were answered, once they have ended.",
                    offsetof(struct api_key, n_requests),
                    out);
         put_column(k,

@@ -306,9 +306,9 @@ static bool is_of(const json_t *message, const char *role)
 static enum err ask_to_continue(json_t *all, json_t *b, struct err_info *e)
 {
     const size_t n = json_array_size(all);
-    const json_t *last = json_array_get(all, n - 1);
+    const json_t *last = json_array_get(all, n - 1), *said = api_get(b, "continue_final_message");
     bool asked = false;
-    if (api_get(b, "continue_final_message") || !is_of(last, "assistant"))
+    if ((said && !json_is_true(said)) || !is_of(last, "assistant"))
         return OK;
     if (json_object_get(last, "tool_calls") || json_object_get(last, "reasoning_content"))
         return err_set_field(e,

@@ -154,8 +154,10 @@ static void prefixes(const struct engine_stats *s, struct buf *out)
             "kv_hit_tokens_total",
             "Positions found instead of computed.",
             s->kv.counts.hit_tokens);
-    counter(
-        out, "kv_miss_tokens_total", "Positions of prompts computed.", s->kv.counts.miss_tokens);
+    counter(out,
+            "kv_miss_tokens_total",
+            "Positions computed, of prompts that look for what is computed.",
+            s->kv.counts.miss_tokens);
     counter(out, "kv_evictions_total", "Cached blocks taken back.", s->kv.counts.evicted);
     counter(out, "kv_copies_total", "Blocks copied for a partial match.", s->kv.counts.copied);
     counter(out,

@@ -435,13 +435,23 @@ static void put_field(struct buf *out, const char *name, const json_t *v, const 
     free(text);
 }
 
+/* The limit that holds, by whichever of its names. */
+static const json_t *limit_of(const json_t *body)
+{
+    static const char *const names[] = {
+        "max_output_tokens", "max_completion_tokens", "max_tokens", "n_predict"};
+    const json_t *v = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !v; i++)
+        v = api_get(body, names[i]);
+    return v && json_number_value(v) > 0 ? v : NULL; /* -1: there is none */
+}
+
 static void write_echo(struct responses *r, const json_t *body)
 {
     static const struct {
         const char *name, *otherwise;
     } fields[] = {
         {"instructions", "null"},
-        {"max_output_tokens", "null"},
         {"metadata", "{}"},
         {"parallel_tool_calls", "true"},
         {"previous_response_id", "null"},
@@ -456,6 +466,7 @@ static void write_echo(struct responses *r, const json_t *body)
         {"truncation", "\"disabled\""},
         {"user", "null"},
     };
+    put_field(&r->echo, "max_output_tokens", limit_of(body), "null");
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         put_field(
             &r->echo, fields[i].name, json_object_get(body, fields[i].name), fields[i].otherwise);

@@ -164,11 +164,17 @@ char *lines_read(const struct lines *l, uint32_t i, struct err_info *e)
 /* --- results ---------------------------------------------------------------------------------- */
 
 /* How the result of a line begins: its id is "batch_req_", the job's own digits, and the line's
- * number. */
-static int result_start(const struct job *j, uint32_t number, char out[112])
+ * number. The first is what comes before that, as long whatever it is. */
+static size_t result_prefix(const struct job *j, char out[112])
 {
     const char *digits = j->entry.id + strlen("batch_");
-    return snprintf(out, 112, "{\"id\":\"batch_req_%s_%08u\",\"custom_id\":", digits, number);
+    return (size_t)snprintf(out, 112, "{\"id\":\"batch_req_%s_", digits);
+}
+
+static size_t result_start(const struct job *j, uint32_t number, char out[112])
+{
+    const size_t at = result_prefix(j, out);
+    return at + (size_t)snprintf(out + at, 112 - at, "%08u\",\"custom_id\":", number);
 }
 
 /* Does what was begun with a { end with the last byte? An answer may be nested deeper than a parser
@@ -198,11 +204,9 @@ static int64_t result_of(const struct job *j, const struct lines *l, const char 
 {
     char want[112];
     uint32_t number = 0, lo = 0, hi = l->n;
-    /* all that comes before the number is as long whatever that is */
-    const size_t at = (size_t)result_start(j, 0, want) - strlen("00000000\",\"custom_id\":");
-    for (size_t i = at; i < n && text[i] >= '0' && text[i] <= '9'; i++)
+    for (size_t i = result_prefix(j, want); i < n && text[i] >= '0' && text[i] <= '9'; i++)
         number = number * 10 + (uint32_t)(text[i] - '0');
-    const size_t n_want = (size_t)result_start(j, number, want);
+    const size_t n_want = result_start(j, number, want);
     if (n < n_want || memcmp(text, want, n_want) != 0 || !is_whole(text, n))
         return -1;
     while (lo < hi) {

@@ -12,7 +12,9 @@
 /* Of the thread: it counts in n_large. */
 static _Thread_local bool is_large;
 
-/* One is left to small bodies, which would else wait for large ones, some seconds each. */
+/* One is left to small bodies, which would else wait for large ones, some seconds each; large ones
+ * go before small ones otherwise. One that was slow meanwhile (http_server_worker_slow) may make it
+ * one more, until it ends. */
 static uint32_t max_large(const struct http_server *s)
 {
     return s->cfg.n_workers > 1 ? s->cfg.n_workers - 1 : 1;

@@ -270,7 +270,7 @@ bool kv_files_lock_valid(int root, int lock)
 int kv_files_lock(int root, bool create)
 {
     const int flags = O_RDWR | (create ? O_CREAT : 0) | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
-    for (;;) {
+    for (int tries = 0; tries < 100; tries++) {
         int fd = openat(root, lock_name, flags, 0600);
         if (fd < 0)
             return -1;
@@ -284,6 +284,8 @@ int kv_files_lock(int root, bool create)
             return fd;
         close(fd); /* gone between opening and locking: there may be a new one */
     }
+    errno = ESTALE; /* a file system that does not know its own files again */
+    return -1;
 }
 
 /* Only an empty folder can be removed, so trying is how to look. */

@@ -291,7 +291,7 @@ def test_large_bodies_leave_a_worker_to_others(serve):
     """One after the other they have the other one; what has begun with one is answered in its turn."""
     server = serve()
     body = b"x" * 100_000
-    large = [server.dial(b"GET /slow?ms=%d HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" % (400 * SLOW) + body)
+    large = [server.dial(b"GET /slow?ms=%d HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" % (1000 * SLOW) + body)
              for _ in range(3)]
     n_asked = 1
     while server.stats()["requests"] < 3 + n_asked:

@@ -190,13 +190,13 @@ def test_an_answer_that_cannot_have_begun_so(start_server):
     begun = [*ASK, {"role": "assistant", "content": "The capital of"}]
     thinks = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
               "{% if add_generation_prompt %}<|im_start|>assistant\n{{ '<think>\\n' }}{% endif %}{# </think> #}")
-    for flags, why in ((("--chat-template", thinks), "reason first"), (("--tool-format", "harmony"), "format")):
+    for flags, why in ((("--chat-template", thinks), "reason first ('thinking'"), (("--tool-format", "harmony"), "format")):
         server = start_server(*flags)
         for path in (PATH, PATH + "/count_tokens"):
             said = error(server, 400, path, messages=begun, max_tokens=9)["message"]
             assert why in said and "last message" in said, said
         chat = {"messages": begun, "continue_final_message": True}
-        assert why in server.json("POST", "/v1/chat/completions", chat, status=400)["error"]["message"]
+        assert why.split(" (")[0] in server.json("POST", "/v1/chat/completions", chat, status=400)["error"]["message"]
         assert message(server, ASK)["type"] == "message"
 
 
@@ -252,6 +252,7 @@ def test_fields_that_are_taken(server):
     ("max_tokens", {"max_tokens": None}), ("max_tokens", {"max_tokens": 0}), ("max_tokens", {"max_tokens": "9"}),
     ("messages", {"messages": None}), ("messages", {"messages": []}), ("messages", {"messages": "hi"}),
     ("must come before it", {"messages": [{"role": "assistant", "content": "I"}]}),
+    ("must come before it", {"messages": [{"role": "assistant", "content": "I"}], "continue_final_message": True}),
     ("must come before it", {"system": "Be brief.", "messages": [{"role": "assistant", "content": "I"}]}),
     ("must come before it", {"messages": [{"role": "system", "content": "a"}, {"role": "assistant", "content": "I"}]}),
     ("messages[0]", {"messages": [1]}), ("messages[0].role", {"messages": [{"role": "tool", "content": "a"}]}),

@@ -107,7 +107,7 @@ def test_it_ends_at_a_limit(server):
     assert last["type"] == "response.incomplete" and last["response"]["status"] == "incomplete"
     for name in ("max_tokens", "max_completion_tokens", "n_predict"):  # as other routes call it
         r = respond(server, **{"max_output_tokens": None, name: 3})
-        assert (r["status"], r["usage"]["output_tokens"]) == ("incomplete", 3)
+        assert (r["status"], r["usage"]["output_tokens"], r["max_output_tokens"]) == ("incomplete", 3, 3)
         assert respond(server, **{"max_output_tokens": 2, name: 3})["usage"]["output_tokens"] == 2
         e = server.json("POST", PATH, {"input": ASK, name: "x"}, status=400)["error"]
         assert e["param"] == name
