@@ -402,20 +402,12 @@ static double prefill_seconds(const struct bench *b, uint32_t n)
     return n * a + behind * (z - a) + compute_seconds(b, &all) - z;
 }
 
-/* Positions that the model was trained on, or fewer, if it takes no more. */
-static uint32_t most_positions(const struct bench *b)
-{
-    const struct model_hparams *hp = &b->m->hp;
-    const bool fewer = hp->n_positions && hp->n_positions < hp->n_ctx_train;
-    return fewer ? hp->n_positions : hp->n_ctx_train;
-}
-
 static enum err bench_prefill(struct bench *b, struct err_info *e)
 {
     const uint32_t n = b->o->n_prefill;
     if (n == 0)
         return OK;
-    if (n > most_positions(b)) {
+    if (n > model_default_context(b->m)) {
         skipped("prefill", 1, 0, "longer than the model's context");
         return OK;
     }
@@ -467,7 +459,7 @@ static enum err bench_decode(struct bench *b, uint32_t batch, uint32_t depth, st
     const uint32_t n = b->o->n_decode;
     if (n == 0)
         return OK;
-    if ((uint64_t)depth + n > most_positions(b)) {
+    if ((uint64_t)depth + n > model_default_context(b->m)) {
         skipped("decode", batch, depth, "longer than the model's context");
         return OK;
     }
@@ -493,7 +485,7 @@ static uint32_t blocks_needed(const struct bench *b)
         for (uint32_t d = 0; d < b->o->n_depths; d++) {
             const uint64_t len = (uint64_t)b->o->depths[d] + b->o->n_decode;
             const uint64_t n = (len + BLOCK_TOKENS - 1) / BLOCK_TOKENS * b->o->batches[i];
-            if (len <= most_positions(b))
+            if (len <= model_default_context(b->m))
                 need = n > need ? n : need;
         }
     }

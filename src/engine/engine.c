@@ -62,15 +62,13 @@ static enum err check_config(struct engine *eng, struct err_info *e)
     if (cfg->max_running == 0 || cfg->batch_tokens == 0)
         return err_set(e, ERR_INVALID, "max-running and batch-tokens must be at least 1");
     uint32_t trained = eng->model->hp.n_ctx_train, n_positions = eng->model->hp.n_positions;
-    eng->n_ctx = cfg->n_ctx ? cfg->n_ctx : trained;
-    if (!cfg->n_ctx && n_positions && trained > n_positions) {
-        eng->n_ctx = n_positions;
+    eng->n_ctx = cfg->n_ctx ? cfg->n_ctx : model_default_context(eng->model);
+    if (!cfg->n_ctx && eng->n_ctx < trained)
         log_warn("a context of %u tokens, not %u: the model%s %u positions",
                  n_positions,
                  trained,
                  model_positions_verb(eng->model),
                  n_positions);
-    }
     if (n_positions && eng->n_ctx > n_positions)
         return err_set_field(e,
                              ERR_INVALID,

@@ -14,8 +14,7 @@
 
 enum {
     RESCAN_US = 2000000,
-    READER_RESCAN_US = 60000000, /* of one that cannot write, and so takes nobody's place */
-    RESCAN_SHARE = 20,           /* a reader spends at most 1/20 of its time listing the folder */
+    RESCAN_SHARE = 20, /* a reader spends at most 1/20 of its time listing the folder */
     ABOUT_BYTES = 512,
     SPARE_ENTRIES = 1024,
 };
@@ -183,9 +182,8 @@ enum err disk_scan(struct disk *d, struct err_info *e)
         close(d->lock);
         d->lock = -1;
     }
-    const uint64_t least_us = d->write_failed ? READER_RESCAN_US : RESCAN_US;
     uint64_t now_us = clock_us(), pause_us = (now_us - start_us) * RESCAN_SHARE;
-    d->rescan_at_us = now_us + (pause_us > least_us ? pause_us : least_us);
+    d->rescan_at_us = now_us + (pause_us > RESCAN_US ? pause_us : RESCAN_US);
     if (err || d->lock < 0)
         return err;
     if (!first)

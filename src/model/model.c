@@ -102,6 +102,12 @@ enum err model_must_generate(const struct model *m, struct err_info *e)
                    m->hp.n_labels ? "scores and embeddings" : "embeddings");
 }
 
+uint32_t model_default_context(const struct model *m)
+{
+    const uint32_t trained = m->hp.n_ctx_train, most = m->hp.n_positions;
+    return most && most < trained ? most : trained;
+}
+
 const char *model_positions_verb(const struct model *m)
 {
     return m->hp.indexed ? ", whose sparse attention is not supported, takes up to"
@@ -119,7 +125,7 @@ enum err model_set_context(struct model *m, uint32_t n_ctx, struct err_info *e)
                              n_ctx,
                              model_positions_verb(m),
                              m->hp.n_positions);
-    return rope_read(m, arch, n_ctx ? n_ctx : m->hp.n_ctx_train, e);
+    return rope_read(m, arch, n_ctx ? n_ctx : model_default_context(m), e);
 }
 
 float model_temper(const struct model_hparams *hp, uint32_t position)

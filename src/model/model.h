@@ -188,8 +188,8 @@ struct model_hparams {
     bool causal;          /* a row sees the positions up to its own; else all of its text, which
                            * therefore has to lie in one batch, whole */
     uint32_t n_positions; /* that a text may have: those the model has learned, each its own row;
-                           * or, where `indexed`, those up to which rows attend to all before them;
-                           * 0: as many as one likes */
+                           * or, where `indexed`, those up to which rows attend to all before them,
+                           * of which there is no table; 0: as many as one likes */
     bool indexed;         /* with more an index would pick some, which no op computes */
     enum pooling pooling; /* as the file says */
     uint32_t n_labels;    /* scores of a text; 0: the model has no head for them */
@@ -419,6 +419,9 @@ enum err pooling_parse(const char *s, enum pooling *out);
  * with 0, n_ctx_train decides. Before a backend is made. Errors: ERR_FORMAT (of the factors),
  * ERR_INVALID (more than the positions that the model has learned). */
 enum err model_set_context(struct model *m, uint32_t n_ctx, struct err_info *e) WEIR_MUST_USE;
+
+/* Positions where nobody says how many: those of training, or fewer if the model takes no more. */
+uint32_t model_default_context(const struct model *m);
 
 /* What stands between "the model" and n_positions where a text would be too long. */
 const char *model_positions_verb(const struct model *m);

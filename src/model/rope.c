@@ -243,6 +243,13 @@ enum err rope_read(struct model *m, const struct arch *arch, uint32_t n_ctx, str
         s.factor = s.attention = 1.0f;
         factors = NULL;
     }
+    if (factors && factors->ne[0] < dims[ROPE_WINDOW] / 2)
+        return err_set(e,
+                       ERR_FORMAT,
+                       "tensor %.*s is not %u values of F32",
+                       (int)factors->name.len,
+                       factors->name.data,
+                       dims[ROPE_WINDOW] / 2);
     fill(&m->ropes[ROPE_WINDOW], dims[ROPE_WINDOW], base, factors, &s);
     return OK;
 }

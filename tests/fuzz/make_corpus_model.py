@@ -513,6 +513,15 @@ def step35(tensors=(), **more):
                  set_tensors={**t, **dict(tensors)}, drop=DENSE)
 
 
+def spark2_5(tensors=(), **more):
+    """Layers of windows turn whole heads, others half of them."""
+    k = {"spark2_5.attention.sliding_window": (U32, 4), "spark2_5.rope.dimension_count": (U32, 4),
+         "spark2_5.rope.dimension_count_swa": (U32, HEAD), "spark2_5.attention.sliding_window_pattern": (BOOL, [0])}
+    t = {"blk.0.attn_gate.weight": (0, (N_EMBD, N_HEAD))}
+    return small("spark2_5", set_keys=k | {f"spark2_5.{n}": v for n, v in more.items()},
+                 set_tensors={**t, **dict(tensors)})
+
+
 def mimo2(tensors=(), **more):
     """Values of 4 beside keys of 8."""
     k, t = experts("mimo2", shared=False)

@@ -339,6 +339,10 @@ def further():
     for n, good in ((2, True), (4, True), (1, False), (3, False), (8, False)): # of either kind of layer
         yield f"step35_factors_{n}", tiny.step35({"rope_freqs.weight": (0, (n,))}), GOOD if good else (
             "rope_freqs.weight is not",)
+    yield "spark2_5", tiny.spark2_5(), GOOD
+    for n in (1, 2, 3, 4, 8): # the layers of windows read 4
+        yield f"spark2_5_factors_{n}", tiny.spark2_5({"rope_freqs.weight": (0, (n,))}), GOOD if n == 4 else (
+            "rope_freqs.weight is not",)
     for name in ("swiglu_clamp_exp", "swiglu_clamp_shexp"):
         for v in ((F32, [0.5, 0.5]), (F32, []), (U32, [1]), (STRING, "1"), (F32, [math.nan]), (F32, -1.0)):
             yield f"step35_{name}_{v}", tiny.step35(**{name: v}), (name,)

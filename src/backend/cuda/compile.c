@@ -475,7 +475,7 @@ static void choose_buffers(struct cuda_backend *b)
         [BUF_EXPERT_OUT] = GPU_INTERMEDIATE,
     };
     memcpy(b->class_of, classes, sizeof classes);
-    if (b->model->hp.rec_rank) /* a step for each channel */
+    if (b->model->buf_width[BUF_RATE] > b->model->hp.n_embd) /* for each channel or key */
         b->class_of[BUF_RATE] = GPU_INTERMEDIATE;
     for (int i = 0; i < N_MODEL_BUFS; i++)
         b->lent[i] = i != BUF_LOGITS && b->model->buf_width[i] > 0;

@@ -11,9 +11,12 @@
 #include <fnmatch.h>
 
 /* Tensors that nothing is computed from: of layers that use another's keys and values, of
- * predictions further ahead, for texts of another length. */
+ * predictions further ahead, of an index that has all positions to pick, for texts of another
+ * length. */
 static const char *const unused[] = {"families/gemma3n.f32:blk.[23].attn_[kv]*",
                                      "families/glm4moe.f32:blk.*.nextn.*",
+                                     "families/deepseek32.f32:blk.*.nextn.*",
+                                     "families/*:blk.*.indexer.*",
                                      "families/step35.f32:blk.*.nextn.*",
                                      "families/mimo2.f32:blk.*.nextn.*",
                                      "*:rope_factors_*"};
