@@ -55,42 +55,6 @@ const struct gguf_type_info *gguf_type_info(enum gguf_type type)
     return i < sizeof types / sizeof types[0] && types[i].name ? &types[i] : NULL;
 }
 
-bool gguf_type_is_computed(enum gguf_type type)
-{
-    switch (type) {
-    case GGUF_TYPE_F32:
-    case GGUF_TYPE_F16:
-    case GGUF_TYPE_Q4_0:
-    case GGUF_TYPE_Q4_1:
-    case GGUF_TYPE_Q5_0:
-    case GGUF_TYPE_Q5_1:
-    case GGUF_TYPE_Q8_0:
-    case GGUF_TYPE_Q2_K:
-    case GGUF_TYPE_Q3_K:
-    case GGUF_TYPE_Q4_K:
-    case GGUF_TYPE_Q5_K:
-    case GGUF_TYPE_Q6_K:
-    case GGUF_TYPE_IQ4_NL:
-    case GGUF_TYPE_IQ4_XS:
-    case GGUF_TYPE_BF16:
-    case GGUF_TYPE_MXFP4:
-    case GGUF_TYPE_NVFP4:
-    case GGUF_TYPE_IQ1_S:
-    case GGUF_TYPE_IQ1_M:
-    case GGUF_TYPE_IQ2_XXS:
-    case GGUF_TYPE_IQ2_XS:
-    case GGUF_TYPE_IQ2_S:
-    case GGUF_TYPE_IQ3_XXS:
-    case GGUF_TYPE_IQ3_S:
-    case GGUF_TYPE_TQ1_0:
-    case GGUF_TYPE_TQ2_0:
-    case GGUF_TYPE_Q1_0:
-    case GGUF_TYPE_Q2_0:
-        return true;
-    }
-    return false;
-}
-
 const char *gguf_type_name(uint32_t type)
 {
     const struct gguf_type_info *info = gguf_type_info((enum gguf_type)type);
@@ -483,95 +447,60 @@ static void expand_halves(const uint8_t *src, float *out, size_t n, float (*wide
     }
 }
 
-static void expand_blocks(enum gguf_type type,
-                          const uint8_t *src,
-                          float *out,
-                          size_t n,
-                          void (*expand)(const void *, float *))
+#define EXPAND_GRID(name, type)                                                                    \
+    static void expand_##name(const void *src, float *out)                                         \
+    {                                                                                              \
+        block_grid_expand(type, src, out);                                                         \
+    }
+EXPAND_GRID(iq1_s, GGUF_TYPE_IQ1_S)
+EXPAND_GRID(iq1_m, GGUF_TYPE_IQ1_M)
+EXPAND_GRID(iq2_xxs, GGUF_TYPE_IQ2_XXS)
+EXPAND_GRID(iq2_xs, GGUF_TYPE_IQ2_XS)
+EXPAND_GRID(iq2_s, GGUF_TYPE_IQ2_S)
+EXPAND_GRID(iq3_xxs, GGUF_TYPE_IQ3_XXS)
+EXPAND_GRID(iq3_s, GGUF_TYPE_IQ3_S)
+
+/* One block, of the types that have any. */
+static void (*const expands[])(const void *src, float *out) = {
+    [GGUF_TYPE_Q4_0] = expand_q4_0,       [GGUF_TYPE_Q4_1] = expand_q4_1,
+    [GGUF_TYPE_Q5_0] = expand_q5_0,       [GGUF_TYPE_Q5_1] = expand_q5_1,
+    [GGUF_TYPE_Q8_0] = expand_q8_0,       [GGUF_TYPE_Q2_K] = expand_q2_k,
+    [GGUF_TYPE_Q3_K] = expand_q3_k,       [GGUF_TYPE_Q4_K] = expand_q4_k,
+    [GGUF_TYPE_Q5_K] = expand_q5_k,       [GGUF_TYPE_Q6_K] = expand_q6_k,
+    [GGUF_TYPE_IQ4_NL] = expand_iq4_nl,   [GGUF_TYPE_IQ4_XS] = expand_iq4_xs,
+    [GGUF_TYPE_MXFP4] = expand_mxfp4,     [GGUF_TYPE_NVFP4] = expand_nvfp4,
+    [GGUF_TYPE_Q1_0] = expand_q1_0,       [GGUF_TYPE_Q2_0] = expand_q2_0,
+    [GGUF_TYPE_TQ1_0] = expand_tq1_0,     [GGUF_TYPE_TQ2_0] = expand_tq2_0,
+    [GGUF_TYPE_IQ1_S] = expand_iq1_s,     [GGUF_TYPE_IQ1_M] = expand_iq1_m,
+    [GGUF_TYPE_IQ2_XXS] = expand_iq2_xxs, [GGUF_TYPE_IQ2_XS] = expand_iq2_xs,
+    [GGUF_TYPE_IQ2_S] = expand_iq2_s,     [GGUF_TYPE_IQ3_XXS] = expand_iq3_xxs,
+    [GGUF_TYPE_IQ3_S] = expand_iq3_s,
+};
+
+static bool is_float(enum gguf_type type)
 {
-    const struct gguf_type_info *info = &types[type];
-    for (size_t i = 0; i < n / info->block_values; i++)
-        expand(src + i * info->block_bytes, out + i * info->block_values);
+    return type == GGUF_TYPE_F32 || type == GGUF_TYPE_F16 || type == GGUF_TYPE_BF16;
+}
+
+bool gguf_type_is_computed(enum gguf_type type)
+{
+    const size_t i = (uint32_t)type;
+    return is_float(type) || (i < sizeof expands / sizeof expands[0] && expands[i]);
 }
 
 void gguf_dequantize(enum gguf_type type, const void *src, float *out, size_t n)
 {
-    switch (type) {
-    case GGUF_TYPE_F32:
+    const struct gguf_type_info *info = gguf_type_info(type);
+    if (type == GGUF_TYPE_F32) {
         memcpy(out, src, n * sizeof *out);
-        return;
-    case GGUF_TYPE_F16:
-        expand_halves(src, out, n, f16_to_f32);
-        return;
-    case GGUF_TYPE_BF16:
-        expand_halves(src, out, n, bf16_to_f32);
-        return;
-    case GGUF_TYPE_Q4_0:
-        expand_blocks(type, src, out, n, expand_q4_0);
-        return;
-    case GGUF_TYPE_Q4_1:
-        expand_blocks(type, src, out, n, expand_q4_1);
-        return;
-    case GGUF_TYPE_Q5_0:
-        expand_blocks(type, src, out, n, expand_q5_0);
-        return;
-    case GGUF_TYPE_Q5_1:
-        expand_blocks(type, src, out, n, expand_q5_1);
-        return;
-    case GGUF_TYPE_Q8_0:
-        expand_blocks(type, src, out, n, expand_q8_0);
-        return;
-    case GGUF_TYPE_Q2_K:
-        expand_blocks(type, src, out, n, expand_q2_k);
-        return;
-    case GGUF_TYPE_Q3_K:
-        expand_blocks(type, src, out, n, expand_q3_k);
-        return;
-    case GGUF_TYPE_Q4_K:
-        expand_blocks(type, src, out, n, expand_q4_k);
-        return;
-    case GGUF_TYPE_Q5_K:
-        expand_blocks(type, src, out, n, expand_q5_k);
-        return;
-    case GGUF_TYPE_Q6_K:
-        expand_blocks(type, src, out, n, expand_q6_k);
-        return;
-    case GGUF_TYPE_IQ4_NL:
-        expand_blocks(type, src, out, n, expand_iq4_nl);
-        return;
-    case GGUF_TYPE_IQ4_XS:
-        expand_blocks(type, src, out, n, expand_iq4_xs);
-        return;
-    case GGUF_TYPE_MXFP4:
-        expand_blocks(type, src, out, n, expand_mxfp4);
-        return;
-    case GGUF_TYPE_NVFP4:
-        expand_blocks(type, src, out, n, expand_nvfp4);
-        return;
-    case GGUF_TYPE_Q1_0:
-        expand_blocks(type, src, out, n, expand_q1_0);
-        return;
-    case GGUF_TYPE_Q2_0:
-        expand_blocks(type, src, out, n, expand_q2_0);
-        return;
-    case GGUF_TYPE_TQ1_0:
-        expand_blocks(type, src, out, n, expand_tq1_0);
-        return;
-    case GGUF_TYPE_TQ2_0:
-        expand_blocks(type, src, out, n, expand_tq2_0);
-        return;
-    case GGUF_TYPE_IQ1_S:
-    case GGUF_TYPE_IQ1_M:
-    case GGUF_TYPE_IQ2_XXS:
-    case GGUF_TYPE_IQ2_XS:
-    case GGUF_TYPE_IQ2_S:
-    case GGUF_TYPE_IQ3_XXS:
-    case GGUF_TYPE_IQ3_S:
-        for (size_t i = 0; i < n / 256; i++)
-            block_grid_expand(
-                type, (const uint8_t *)src + i * types[type].block_bytes, out + i * 256);
-        return;
+    } else if (is_float(type)) {
+        expand_halves(src, out, n, type == GGUF_TYPE_F16 ? f16_to_f32 : bf16_to_f32);
+    } else if (!gguf_type_is_computed(type)) {
+        for (size_t i = 0; i < n; i++)
+            out[i] = NAN; /* not computed: must not pass for a value */
+    } else {
+        for (size_t i = 0; i < n / info->block_values; i++)
+            expands[type]((const uint8_t *)src + i * info->block_bytes,
+                          out + i * info->block_values);
     }
-    for (size_t i = 0; i < n; i++)
-        out[i] = NAN;
 }

@@ -367,60 +367,32 @@ static void quantize_f16(const float *x, void *out)
     memcpy(out, &half, sizeof half);
 }
 
-typedef void (*block_fn)(const float *x, void *out);
+#define LARGEST_HALF 65504.0f /* scale, or offset */
 
-static block_fn block_fn_of(enum gguf_type type)
-{
-    switch (type) {
-    case GGUF_TYPE_F16:
-        return quantize_f16;
-    case GGUF_TYPE_Q4_0:
-        return quantize_q4_0;
-    case GGUF_TYPE_Q5_0:
-        return quantize_q5_0;
-    case GGUF_TYPE_Q5_1:
-        return quantize_q5_1;
-    case GGUF_TYPE_Q8_0:
-        return quantize_q8_0;
-    case GGUF_TYPE_Q4_K:
-        return quantize_q4_k;
-    case GGUF_TYPE_Q5_K:
-        return quantize_q5_k;
-    case GGUF_TYPE_Q6_K:
-        return quantize_q6_k;
-    default:
-        return NULL;
-    }
-}
+/* One block, and the largest value that finds a place in it. */
+static const struct {
+    void (*quantize)(const float *x, void *out);
+    float limit;
+} types[] = {
+    [GGUF_TYPE_F16] = {quantize_f16, LARGEST_HALF},
+    [GGUF_TYPE_Q4_0] = {quantize_q4_0, 7 * LARGEST_HALF},
+    [GGUF_TYPE_Q5_0] = {quantize_q5_0, 15 * LARGEST_HALF},
+    [GGUF_TYPE_Q5_1] = {quantize_q5_1, LARGEST_HALF},
+    [GGUF_TYPE_Q8_0] = {quantize_q8_0, 127 * LARGEST_HALF},
+    [GGUF_TYPE_Q4_K] = {quantize_q4_k, 63 * LARGEST_HALF},
+    [GGUF_TYPE_Q5_K] = {quantize_q5_k, 63 * LARGEST_HALF},
+    [GGUF_TYPE_Q6_K] = {quantize_q6_k, 31 * 127 * LARGEST_HALF},
+};
+enum { N_TYPES = sizeof types / sizeof types[0] };
 
 float gguf_quantize_limit(enum gguf_type type)
 {
-    const float half = 65504.0f; /* the largest scale, or offset */
-    switch (type) {
-    case GGUF_TYPE_F16:
-        return half;
-    case GGUF_TYPE_Q8_0:
-        return 127 * half;
-    case GGUF_TYPE_Q4_0:
-        return 7 * half;
-    case GGUF_TYPE_Q5_0:
-        return 15 * half;
-    case GGUF_TYPE_Q5_1:
-        return half;
-    case GGUF_TYPE_Q4_K:
-    case GGUF_TYPE_Q5_K:
-        return 63 * half;
-    case GGUF_TYPE_Q6_K:
-        return 31 * 127 * half;
-    default:
-        return 0.0f;
-    }
+    return (size_t)type < N_TYPES ? types[type].limit : 0.0f;
 }
 
 void gguf_quantize(enum gguf_type type, const float *x, void *out, size_t n)
 {
     const struct gguf_type_info *info = gguf_type_info(type);
-    const block_fn fn = block_fn_of(type);
-    for (size_t i = 0; fn && i < n / info->block_values; i++)
-        fn(x + i * info->block_values, (uint8_t *)out + i * info->block_bytes);
+    for (size_t i = 0; i < n / info->block_values; i++)
+        types[type].quantize(x + i * info->block_values, (uint8_t *)out + i * info->block_bytes);
 }
