@@ -186,7 +186,7 @@ static const struct arch rows[] = {
      .rope = ROPE_ADJACENT,
      .qkv_bias = OPTIONAL,
      .alibi = 8.0f,
-     .alibi_layers = 40} /* of the 13B ones */,
+     .alibi_layers = 40}, /* of the 13B ones */
     {.name = "xverse", .rope = ROPE_ADJACENT, .qkv_bias = OPTIONAL},
     {.name = "orion", .rope = ROPE_HALVES, .qkv_bias = OPTIONAL, .norm = NORM_LAYER},
     {.name = "smollm3", .rope = ROPE_ADJACENT, .qkv_bias = OPTIONAL, .no_rope_step = 4},
