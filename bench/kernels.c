@@ -196,6 +196,7 @@ static void bench_linear_rows(struct bench *b,
     a.by128 = a.by32; /* one of them is packed */
     a.bf16 = mem_aligned((size_t)MAX_ROWS * k * sizeof *a.bf16);
     a.two = mem_aligned(act_two_bytes(k, MAX_ROWS));
+    a.hi = mem_aligned(act_high_bytes(k, MAX_ROWS));
     float *x = mem_alloc((size_t)rows * k * sizeof *x);
     struct linear l = {.kernels = b->k, .first = panels};
     panel_format_of(formats[f].type, &l.format);
@@ -232,10 +233,10 @@ static void bench_linear_rows(struct bench *b,
            shape,
            seconds,
            2.0 * rows * k * CACHED_PANELS * PANEL_COLS * n,
-           kind == ACT_F32    ? b->f32
-           : kind == ACT_BF16 ? b->bf16
-           : kind == ACT_TWO  ? b->bf16 / (l.format == PANEL_F16 ? 3 : 2)
-                              : b->int8,
+           kind == ACT_F32                ? b->f32
+           : kind & (ACT_BF16 | ACT_HIGH) ? b->bf16
+           : kind == ACT_TWO              ? b->bf16 / (l.format == PANEL_F16 ? 3 : 2)
+                                          : b->int8,
            stream ? (double)bytes * CACHED_PANELS * n : 0,
            error,
            formats[f].max_error);
@@ -247,6 +248,7 @@ static void bench_linear_rows(struct bench *b,
     free(a.by32.words);
     free(a.bf16);
     free(a.two);
+    free(a.hi);
     free(x);
 }
 

@@ -40,7 +40,7 @@ static size_t round_up(size_t n, size_t unit)
 static struct act carve_act(struct cpu_backend *b, struct carver *c, size_t rows, bool expert)
 {
     uint32_t k = 0;
-    size_t q_row = 0, two_row = 0; /* bytes of a row of all heads */
+    size_t q_row = 0, two_row = 0, high_row = 0; /* bytes of a row of all heads */
     unsigned kinds = 0;
     for (uint32_t i = 0; i < b->n_matrices; i++) {
         const struct matrix *x = &b->matrices[i];
@@ -52,6 +52,8 @@ static struct act carve_act(struct cpu_backend *b, struct carver *c, size_t rows
         q_row = q > q_row ? q : q_row;
         const size_t two = (x->head + 1) * act_two_stride(x->n_in) * sizeof *b->act.two;
         two_row = two > two_row ? two : two_row;
+        const size_t high = (x->head + 1) * act_high_stride(x->n_in) * sizeof *b->act.hi;
+        high_row = high > high_row ? high : high_row;
         kinds |= cpu_act_kinds(b->kernels, x->format, LINEAR_MAX_ROWS);
     }
     rows = round_up(rows, ACT_TILE);
@@ -64,6 +66,7 @@ static struct act carve_act(struct cpu_backend *b, struct carver *c, size_t rows
     a.by32.words = carve(c, q_rows, kinds & ACT_INT8 ? words_row : 0);
     a.by128.words = carve(c, q_rows, kinds & ACT_INT8_128 ? words_row : 0);
     a.two = carve(c, q_rows, kinds & ACT_TWO ? two_row : 0);
+    a.hi = carve(c, q_rows, kinds & ACT_HIGH ? high_row : 0);
     a.bf16 = carve(c, rows, kinds & ACT_BF16 ? (size_t)(k + 1) * sizeof *a.bf16 : 0);
     a.by32.b = carve(c, rows, kinds & ACT_INT8 ? (size_t)(k / 32) * sizeof *a.by32.b : 0);
     a.by32.scale =
@@ -87,6 +90,7 @@ struct act cpu_act_of_head(const struct cpu_backend *b, struct act a, uint32_t h
     a.by128.words += head * act_q_bytes(a.k, b->act_rows);
     a.bf16 += before * (a.k + a.k % 2);
     a.two += head * (act_two_bytes(a.k, b->act_rows) / sizeof *a.two);
+    a.hi += head * (act_high_bytes(a.k, b->act_rows) / sizeof *a.hi);
     a.by32.b += before * (a.k / 32);
     a.by32.scale += before * (a.k / 32) * ACT_PLANES;
     a.by128.b += before * (a.k / 32);

@@ -32,26 +32,19 @@ static bool has_avx_vnni(void)
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 4);
 }
 
-/* The tile unit's registers are large, so the system gives them to those who ask. */
+/* A tile unit with integers and bf16, and what makes bf16 of floats: no processor has some of them.
+ * The unit's registers are large, so the system gives them to those who ask. */
 static bool has_amx(void)
 {
 #if defined(__linux__)
     enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
     unsigned a, b, c, d;
-    const unsigned tile = 1u << 24, int8 = 1u << 25;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & tile) && (d & int8) &&
-           syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+    const unsigned tile = 1u << 24, int8 = 1u << 25, bf16 = 1u << 22, all = tile | int8 | bf16;
+    return __builtin_cpu_supports("avx512bf16") && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+           (d & all) == all && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 #else
     return false;
 #endif
-}
-
-/* Products of bf16 on it, and what makes bf16 of floats. */
-static bool has_amx_bf16(void)
-{
-    unsigned a, b, c, d;
-    return __builtin_cpu_supports("avx512bf16") && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
-           (d & 1u << 22) && has_amx();
 }
 
 /* Intel's processors execute a bf16 dot product at half the rate of f32 multiply-adds or less. */
@@ -66,8 +59,6 @@ static const struct cpu_kernels *best_of(bool any, int level)
     if (has_avx512() && (any ? has_fast_bf16() : level == 4) &&
         __builtin_cpu_supports("avx512bf16"))
         return &cpu_kernels_avx512_bf16;
-    if (has_avx512() && level >= 5 && has_amx_bf16())
-        return &cpu_kernels_amx_bf16;
     if (has_avx512() && level >= 5 && has_amx())
         return &cpu_kernels_amx;
     if (has_avx512() && level >= 3)

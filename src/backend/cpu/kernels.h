@@ -11,6 +11,7 @@
  *     x  [row/L][k][L] f32          bf16  [row/L][k/2][L][2], an odd k's last one zero
  *     q  [row][stride of k] int8    b     [row/L][k/32][L] act_block, and act_halves
  *     two [row][stride of k][hi 32, lo 32] bf16, whose sum is x; zeros behind k
+ *     hi  [row][stride of k] bf16, of k's a multiple of 32
  *
  * L is 4, so that a kernel needs one pointer for four rows; but 1 for a row that is alone: its long
  * inputs would else not fit the nearest cache, and the weights' stream would suffer. The stride is
@@ -125,6 +126,7 @@ enum {
     ACT_CLOSE = 64,
     ACT_WORDS = 128,
     ACT_PAIRS = 256, /* beside ACT_INT8_128: no |q| above PAIRS_MOST */
+    ACT_HIGH = 512,
     SUPER_K = 128,
     PAIRS_MOST = 120
 };
@@ -152,7 +154,7 @@ struct act_int8 {
 struct act {
     uint32_t k;
     float *x;
-    uint16_t *bf16, *two;
+    uint16_t *bf16, *two, *hi;
     struct act_int8 by32, by128; /* ACT_INT8, ACT_INT8_128 */
 };
 
@@ -182,6 +184,17 @@ static inline size_t act_two_stride(uint32_t k)
 static inline size_t act_two_bytes(uint32_t k, size_t rows)
 {
     return act_q_rows(rows) * act_two_stride(k) * sizeof(uint16_t);
+}
+
+/* Likewise of hi. */
+static inline size_t act_high_stride(uint32_t k)
+{
+    return (((size_t)k + 31) / 32 | 1) * 32;
+}
+
+static inline size_t act_high_bytes(uint32_t k, size_t rows)
+{
+    return act_q_rows(rows) * act_high_stride(k) * sizeof(uint16_t);
 }
 
 /* Whose measured numbers a kernel goes by: up to how many rows it takes weights apart as they come,
@@ -293,7 +306,7 @@ struct selective_job {
 
 /* Raise it with every change of the bits that kernels compute: what is stored on disk says which
  * revision computed it. */
-#define CPU_KERNELS_REVISION "r6"
+#define CPU_KERNELS_REVISION "r7"
 
 struct cpu_kernels {
     const char *name;
@@ -362,13 +375,12 @@ extern const struct cpu_kernels cpu_kernels_avxvnni;
 extern const struct cpu_kernels cpu_kernels_avx512;
 extern const struct cpu_kernels cpu_kernels_avx512_bf16; /* the same but for BF16 and Q4_K, as AMD's
                                                           * processors are fastest */
-extern const struct cpu_kernels cpu_kernels_amx;      /* avx512's bits, many rows on a tile unit */
-extern const struct cpu_kernels cpu_kernels_amx_bf16; /* the same but for F16 and BF16 weights */
+extern const struct cpu_kernels cpu_kernels_amx; /* many rows on a tile unit; avx512's bits but for
+                                                  * Q8_0, F16 and BF16 */
 #endif
 
 /* The best that this machine has, or what `isa`, one of CPU_ISAS, limits it to; NULL if isa is none
- * of these. A set that the machine lacks falls back to the next lower, amx to avx512, whose bits it
- * has but for F16 and BF16 weights. */
+ * of these. A set that the machine lacks falls back to the next lower. */
 #define CPU_ISAS "reference, avx2, avx-vnni, avx512, avx512-bf16 or amx"
 const struct cpu_kernels *cpu_kernels_select(const char *isa);
 

@@ -1,6 +1,6 @@
 /* The kernels for AVX-512 with VNNI; once more with dot products of bf16 for BF16 weights and half
- * the multiplications for Q4_K, as is fastest on AMD's processors, and once more with a tile unit
- * for many rows of quantised ones, and of F16 and BF16 where it has those. */
+ * the multiplications for Q4_K, as is fastest on AMD's processors, and once more with a tile unit.
+ */
 #if defined(__AVX512VNNI__)
 #define KERNELS_TABLE cpu_kernels_avx512
 #define KERNELS_NAME "avx512-vnni"
@@ -14,32 +14,23 @@ const struct cpu_kernels cpu_kernels_avx512_bf16 = KERNELS_ALL("avx512-vnni-bf16
                                                                ACT_BF16,
                                                                run_bf16dot,
                                                                run_peak_bf16,
+                                                               ACT_INT8,
                                                                ACT_INT8_128 | ACT_PAIRS,
                                                                pairs_q4_k,
                                                                run,
                                                                run_peak_int8);
 
 const struct cpu_kernels cpu_kernels_amx = KERNELS_ALL("avx512-vnni-amx",
-                                                       ACT_F32,
-                                                       run_f16,
-                                                       ACT_F32,
-                                                       run_bf16,
-                                                       NULL,
+                                                       ACT_TWO,
+                                                       amx_f16,
+                                                       ACT_TWO,
+                                                       amx_bf16,
+                                                       amx_peak_bf16,
+                                                       ACT_HIGH,
                                                        ACT_INT8_128,
                                                        amx_q4_k,
                                                        amx,
                                                        amx_peak);
-
-const struct cpu_kernels cpu_kernels_amx_bf16 = KERNELS_ALL("avx512-vnni-amx-bf16",
-                                                            ACT_TWO,
-                                                            amx_f16,
-                                                            ACT_TWO,
-                                                            amx_bf16,
-                                                            amx_peak_bf16,
-                                                            ACT_INT8_128,
-                                                            amx_q4_k,
-                                                            amx,
-                                                            amx_peak);
 #else
 typedef int kernels_avx512_unused; /* another processor */
 #endif

@@ -71,8 +71,8 @@ AMX_FLOAT static void pack_two(const float *x, uint32_t k, uint16_t *to)
     }
 }
 
-/* u of an f16, as f32. */
-INLINE vf amx_f16_high(vf w)
+/* The upper 16 bits of a float: what a bf16 has of it, such as u of an f16. */
+INLINE vf amx_upper(vf w)
 {
     const __m512i upper = _mm512_set1_epi32((int)0xffff0000);
     return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(w), upper));
@@ -95,9 +95,8 @@ INLINE void amx_split(const uint8_t *w, uint8_t *to)
         const vf first = load_f16_at(w, (size_t)i * 2, 0);
         const vf second = load_f16_at(w, (size_t)i * 2 + 1, 0);
         vb_store(to + i * 64, amx_pairs(first, second));
-        vb_store(
-            to + AMX_TILE_BYTES + i * 64,
-            amx_pairs(vf_sub(first, amx_f16_high(first)), vf_sub(second, amx_f16_high(second))));
+        vb_store(to + AMX_TILE_BYTES + i * 64,
+                 amx_pairs(vf_sub(first, amx_upper(first)), vf_sub(second, amx_upper(second))));
     }
 }
 
@@ -129,7 +128,7 @@ INLINE void amx_alone_products(vf (*s)[AMX_ALONE_PANELS],
     {
         const uint8_t *panel = panels + p * panel_bytes;
         const vf w = kind == AMX_F16 ? load_f16_at(panel, at, 0) : load_bf16_at(panel, at, 0);
-        const vf u = kind == AMX_F16 ? amx_f16_high(w) : w;
+        const vf u = kind == AMX_F16 ? amx_upper(w) : w;
         s[0][p] = vf_fma(u, lo, s[0][p]);
         s[1][p] = vf_fma(u, hi, s[1][p]);
         if (kind == AMX_F16)

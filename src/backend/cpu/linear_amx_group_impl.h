@@ -12,10 +12,8 @@
  * So a product has the time of a group before it is stored, its C that of another before it is
  * loaded again, and the core finds work of three groups to do at a time.
  *
- * A group of Q8_0 is a B as it lies in its panel, which is read as it is, once for each 16 rows;
- * few rows of it have two panels at a time (linear_amx_pair_impl.h).
- * Those of other formats are widened, 512 of K of two panels at a time, which all rows meet then.
- */
+ * Groups are widened, 512 of K of two panels at a time, which all rows meet then. (Q8_0:
+ * linear_amx_q8_impl.h.) */
 enum { AMX_RING = 4 /* C */ };
 
 /* 512 of K of a panel, widened. */
@@ -40,15 +38,13 @@ static const struct amx_config amx_config_32 = {
 
 /* How a group's B lies, and what is made of C. */
 enum amx_group_kind {
-    AMX_PANEL,  /* in a panel of Q8_0 */
-    AMX_SIGNED, /* widened */
-    AMX_MIN,    /* widened; there is something to take off, times the activations' sum */
+    AMX_SIGNED,
+    AMX_MIN, /* there is something to take off, times the activations' sum */
 };
 
 /* Groups of one panel, and the up to 16 rows that meet them. */
 struct amx_groups {
-    const struct amx_group_panel *wide; /* or, of AMX_PANEL, */
-    const uint8_t *panel;
+    const struct amx_group_panel *wide;
     uint32_t n;
     const int8_t *q; /* activations of the first row */
     size_t q_stride;
@@ -60,17 +56,12 @@ struct amx_groups {
     float (*sums)[PANEL_COLS];
 };
 
-INLINE const uint8_t *amx_group_b(const struct amx_groups *a, uint32_t g, enum amx_group_kind kind)
-{
-    return kind == AMX_PANEL ? weights_q8_0(a->panel, g) : a->wide->b[g];
-}
-
 /* Group g is multiplied: C[c] = A B. */
 #define AMX_PRODUCT(g, c, t_a, t_b)                                                                \
     {                                                                                              \
         _tile_zero(c);                                                                             \
         _tile_loadd(t_a, a->q + (size_t)(g)*32, (int)a->q_stride);                                 \
-        _tile_loadd(t_b, amx_group_b(a, (g), kind), 64);                                           \
+        _tile_loadd(t_b, a->wide->b[g], 64);                                                       \
         _tile_dpbssd(c, t_a, t_b);                                                                 \
         AMX_STAY;                                                                                  \
         for (uint32_t l = a->first; l < a->end; l++)                                               \
@@ -106,8 +97,7 @@ AMX_INLINE void amx_meet(const struct amx_groups *a,
                          const enum amx_group_kind kind,
                          const int M)
 {
-    const vf ws =
-        kind == AMX_PANEL ? scales_q8_0(NO_HEAD, a->panel, g, 0).w : vf_load(a->wide->scales[g][0]);
+    const vf ws = vf_load(a->wide->scales[g][0]);
     const vf min = kind == AMX_MIN ? vf_load(a->wide->scales[g][1]) : ws;
     EACH_ROW
     {
@@ -192,7 +182,6 @@ AMX_INLINE void amx_groups(const struct amx_groups *of, const enum amx_group_kin
             amx_groups_##name##_16(a);                                                             \
     }
 
-DEFINE_AMX_GROUPS(panel, AMX_PANEL)
 DEFINE_AMX_GROUPS(signed, AMX_SIGNED)
 DEFINE_AMX_GROUPS(min, AMX_MIN)
 
@@ -219,46 +208,6 @@ INLINE void amx_groups_put(const struct linear_job *j,
 {
     for (uint32_t m = 0; m < n_rows; m++)
         linear_put(j, j->first_row + row + m, panel * PANEL_COLS, vf_load(sums[m]));
-}
-
-#include "backend/cpu/linear_amx_pair_impl.h"
-
-/* Where rows are few the memory that comes next lies soon behind; where there are more it is the
- * next panel's, of which each 16 rows ask for a part. */
-#define AMX_SOON 8192
-
-INLINE bool amx_q8_0_takes(uint32_t n_rows)
-{
-    return n_rows >= AMX_GROUP_MIN_ROWS || amx_pair_takes(n_rows);
-}
-
-AMX static void amx_q8_0(const struct linear_job *j)
-{
-    if (!amx_q8_0_takes(j->n_rows)) {
-        run_q8_0(j);
-        return;
-    }
-    const uint32_t n_done = amx_pair_takes(j->n_rows) ? amx_pair_panels(j) : 0;
-    if (n_done == j->n_panels)
-        return;
-    _Alignas(64) float sums[AMX_ROWS][PANEL_COLS];
-    _tile_loadconfig(&amx_config_32);
-    for (uint32_t p = n_done; p < j->n_panels; p++) {
-        const uint8_t *panel = j->panels + p * j->panel_bytes;
-        struct amx_groups a = {.panel = panel,
-                               .n = j->act->k / 32,
-                               .ask = panel + (j->n_rows > AMX_ROWS ? j->panel_bytes : AMX_SOON),
-                               .ask_bytes = Q8_0_GROUP,
-                               .sums = sums};
-        for (uint32_t done = 0; done < j->n_rows; done += AMX_ROWS) {
-            const uint32_t left = j->n_rows - done, n = left < AMX_ROWS ? left : AMX_ROWS;
-            memset(sums, 0, sizeof sums);
-            amx_groups_rows(&a, j, done, 0, (Q8_0_GROUP + 127) / 128);
-            amx_groups_panel(&a, n);
-            amx_groups_put(j, p, done, n, (const float(*)[PANEL_COLS])sums);
-        }
-    }
-    _tile_release();
 }
 
 /* What is widened, as signed bytes. */

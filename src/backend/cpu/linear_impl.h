@@ -12,7 +12,7 @@
  *     linear_tile_impl.h   many rows, any format; linear_tile_int_impl.h
  *     linear_pairs_impl.h  the same with half the multiplications
  *     linear_amx_impl.h    the same by a tile unit; linear_amx_few_impl.h
- *     linear_amx_group_impl.h  linear_amx_pair_impl.h  linear_amx_float_impl.h
+ *     linear_amx_group_impl.h  linear_amx_float_impl.h  linear_amx_q8_impl.h
  *
  * Every kernel is one template over M, the rows it takes at a time. For each output element all M,
  * and all ways, do the same operations in the same order: over groups of 32 of K, an exact integer
@@ -487,11 +487,11 @@ static unsigned run_act_parts(enum panel_format format, uint32_t n_rows)
 
 #include "backend/cpu/linear_amx_float_impl.h"
 
+#include "backend/cpu/linear_amx_q8_impl.h"
+
 static unsigned amx_act_parts(enum panel_format format, uint32_t n_rows)
 {
     switch (format) {
-    case PANEL_Q8_0:
-        return amx_q8_0_takes(n_rows) ? ACT_CLOSE : ACT_BLOCKS;
     case PANEL_Q4_0:
     case PANEL_Q4_1:
     case PANEL_Q5_0:

@@ -9,7 +9,7 @@
  *
  * A line of scales precedes what it scales, so the panel is one stream. (An odd number of groups
  * ends with half a pair.) */
-enum { PER_q8_0 = 1 };
+enum { PER_q8_0 = 1, Q8_0_GROUP = 544 /* bytes, with its scales */ };
 #define head_q8_0(panel, i, c) NO_HEAD
 #define weights_q8_0(panel, i) ((panel) + PAIR_AT(i, 512) + 64 + (i) % 2 * 512)
 #define bytes_q8_0(w, i, g, at) vb_flip(vb_load((w) + (g)*64 + (at)))

@@ -42,7 +42,7 @@ uint32_t cpu_panel_chunk(const struct cpu_backend *b,
                          uint32_t n_workers)
 {
     const enum panel_format format = b->matrices[p->first].format;
-    const bool once = b->kernels->act_kinds[format] == ACT_TWO; /* parts of K stay, not panels */
+    const bool once = b->kernels->act_kinds[format] & (ACT_TWO | ACT_HIGH); /* parts of K stay */
     uint32_t by_cache = once ? MAX_CHUNK : (uint32_t)(CHUNK_BYTES / p->panel_bytes);
     uint32_t by_balance = (uint32_t)((uint64_t)p->n_panels * n_passes / (n_workers * 16));
     uint32_t chunk = by_cache < by_balance ? by_cache : by_balance;

@@ -248,6 +248,8 @@ static void run_pack(const float *x, struct act *a, uint32_t row, unsigned kinds
 #ifdef WITH_AMX
     if (kinds & ACT_TWO)
         pack_two(x, a->k, a->two + row * act_two_stride(a->k));
+    if (kinds & ACT_HIGH)
+        pack_high(x, a->k, a->hi + row * act_high_stride(a->k));
 #endif
     if (kinds & ACT_INT8)
         pack_int8(x, a->k, &a->by32, row, lanes, kinds, 32);

@@ -81,13 +81,13 @@ static uint64_t run_read(const void *p, size_t n, bool four)
 
 /* A line a kernel. */
 /* clang-format off */
-#define KERNELS_ALL(label, f16_acts, f16_linear, bf16_acts, bf16_linear, bf16_peak, q4_k_acts, q4_k_linear, many, int8_peak) \
+#define KERNELS_ALL(label, f16_acts, f16_linear, bf16_acts, bf16_linear, bf16_peak, q8_0_acts, q4_k_acts, q4_k_linear, many, int8_peak) \
     {                                                                                              \
         .name = (label),                                                                           \
         .act_kinds = {[PANEL_F32] = ACT_F32,                                                       \
                       [PANEL_F16] = (f16_acts),                                                    \
                       [PANEL_BF16] = (bf16_acts),                                                  \
-                      [PANEL_Q8_0] = ACT_INT8,                                                     \
+                      [PANEL_Q8_0] = (q8_0_acts),                                                     \
                       [PANEL_Q4_0] = ACT_INT8,                                                     \
                       [PANEL_Q4_K] = (q4_k_acts),                                                      \
                       [PANEL_Q6_K] = ACT_INT8_128,                                                     \
@@ -194,6 +194,7 @@ const struct cpu_kernels KERNELS_TABLE = KERNELS_ALL(KERNELS_NAME,
                                                      ACT_F32,
                                                      run_bf16,
                                                      NULL,
+                                                     ACT_INT8,
                                                      ACT_INT8_128,
                                                      run_q4_k,
                                                      run,

@@ -48,6 +48,7 @@ static struct act make_act(uint32_t k, uint32_t rows)
                         .x = mem_aligned((size_t)padded * k * 4),
                         .bf16 = mem_aligned((size_t)padded * (k + 1) * 2),
                         .two = mem_aligned(act_two_bytes(k, rows)),
+                        .hi = mem_aligned(act_high_bytes(k, rows)),
                         .by32 = make_int8(k, rows, padded),
                         .by128 = make_int8(k, rows, padded)};
 }
@@ -57,6 +58,7 @@ static void free_act(struct act *a)
     free(a->x);
     free(a->bf16);
     free(a->two);
+    free(a->hi);
     free(a->by32.q);
     free(a->by32.b);
     free(a->by32.halves);
@@ -137,13 +139,13 @@ static double left_out(enum panel_format format, float w, float x)
 }
 
 /* A row of activations as the kernel sees it: rounded to 8 bits for quantised weights, to bf16
- * where pairs of that are multiplied. */
+ * where those are multiplied. */
 static void see(const struct linear_case *c, const float *x, double *a)
 {
     float amax = 0;
     for (uint32_t k = 0; k < c->k; k++) {
         a[k] = x[k];
-        if (c->kernels->act_kinds[c->format] == ACT_BF16)
+        if (c->kernels->act_kinds[c->format] & (ACT_BF16 | ACT_HIGH))
             a[k] = bf16_to_f32(f32_to_bf16(x[k]));
         if (c->kernels->act_kinds[c->format] & (ACT_INT8 | ACT_INT8_128)) {
             const uint32_t per = c->kernels->act_kinds[c->format] == ACT_INT8 ? 32 : SUPER_K;
@@ -153,6 +155,25 @@ static void see(const struct linear_case *c, const float *x, double *a)
             const float most = c->kernels->act_kinds[c->format] & ACT_PAIRS ? PAIRS_MOST : 127;
             a[k] = amax > 0 ? nearbyintf(x[k] * (most / amax)) * (amax / most) : 0;
         }
+    }
+}
+
+/* Weights of Q8_0 as the kernel sees them where they become bf16: d q is cut to 8 bits, from a
+ * slightly larger d of 15. */
+static void see_weights(const struct linear_case *c, const uint8_t *blocks, float *w)
+{
+    if (c->kernels->act_kinds[c->format] != ACT_HIGH)
+        return;
+    for (uint32_t k = 0; k < c->k; k++) {
+        const struct block_q8_0 *block = (const struct block_q8_0 *)blocks + k / 32;
+        union {
+            float f;
+            uint32_t bits;
+        } x = {f16_to_f32(block->d) * (1.0f + 1.0f / 384)};
+        x.bits &= ~UINT32_C(0x1ff);
+        x.f *= (float)block->qs[k % 32];
+        x.bits &= ~UINT32_C(0xffff);
+        w[k] = x.f;
     }
 }
 
@@ -200,7 +221,9 @@ static void check_linear(const struct linear_case *c)
     run_linear(c, 0, c->rows, ACT_TILE, false, out);
     double num = 0, den = 0;
     for (uint32_t j = 0; j < c->n; j++) {
-        gguf_dequantize(c->w.type, c->w.data + j * (c->w.n_bytes / c->n), row, c->k);
+        const uint8_t *blocks = c->w.data + j * (c->w.n_bytes / c->n);
+        gguf_dequantize(c->w.type, blocks, row, c->k);
+        see_weights(c, blocks, row);
         for (uint32_t r = 0; r < c->rows; r++) {
             const double bias = c->bias ? c->bias[j] : 0;
             const size_t at = (size_t)r * c->k;
@@ -502,7 +525,8 @@ static void check_extremes(enum gguf_type type, uint32_t rows, uint32_t n, uint3
     for (size_t i = 0; i < COUNT(isas); i++) {
         const struct cpu_kernels *kernels = cpu_kernels_select(isas[i]);
         struct cpu_kernels alike = *cpu_kernels_select("avx2");
-        if (i < 2 || strcmp(alike.name, "reference") == 0)
+        if (i < 2 || strcmp(alike.name, "reference") == 0 ||
+            kernels->act_kinds[c.format] == ACT_HIGH) /* no integers */
             alike = *kernels;
         alike.act_kinds[c.format] = kernels->act_kinds[c.format];
         c.kernels = &alike;
