@@ -21,6 +21,7 @@
 #ifndef WEIR_BACKEND_CPU_KERNELS_H
 #define WEIR_BACKEND_CPU_KERNELS_H
 
+#include "backend/cpu/formats.h"
 #include "backend/kv_type.h"
 #include "model/model.h"
 
@@ -46,54 +47,13 @@ enum {
     LINEAR_MAX_SUMS = 8, /* panels whose sums a job may hold while parts of K pass by */
     LINEAR_SCRATCH_BYTES =
         WIDE_PART_BYTES + 4096 + LINEAR_MAX_ROWS * LINEAR_MAX_SUMS * PANEL_COLS * 4,
-    PANEL_Q4_K_BYTES = 8 * 256 + 128 + 128 + 32 + 32, /* for each 256 of K */
-    PANEL_Q6_K_BYTES = 8 * 384 + 256 + 32 + 32,
-    PANEL_Q5_K_BYTES = PANEL_Q4_K_BYTES + 8 * 64,
-    PANEL_Q2_K_BYTES = 8 * 128 + 256 + 32 + 32,
-    PANEL_Q3_K_BYTES = 8 * 192 + 256,   /* beside 64 for two of them */
-    PANEL_IQ4_XS_BYTES = 8 * 256 + 128, /* likewise */
-    PANEL_IQ1_S_BYTES = 8 * 64 + 256,
-    PANEL_IQ1_M_BYTES = 8 * 64 + 256 + 128,
-    PANEL_IQ2_XXS_BYTES = 8 * 128 + 64,
-    PANEL_IQ2_XS_BYTES = 8 * 128 + 64 + 128,
-    PANEL_IQ2_S_BYTES = 8 * 128 + 128 + 128,
-    PANEL_IQ3_XXS_BYTES = 8 * 192 + 64,
-    PANEL_IQ3_S_BYTES = 8 * 192 + 128 + 64,
-    PANEL_TQ1_0_BYTES = 13 * 64,
-    PANEL_TQ2_0_BYTES = 8 * 128,
 };
 
-enum panel_format {
-    PANEL_F32,
-    PANEL_F16,
-    PANEL_BF16,
-    PANEL_Q8_0,
-    PANEL_Q4_0,
-    PANEL_Q4_K,
-    PANEL_Q6_K,
-    PANEL_Q4_1,
-    PANEL_Q5_0,
-    PANEL_Q5_1,
-    PANEL_Q5_K,
-    PANEL_IQ4_NL,
-    PANEL_IQ4_XS,
-    PANEL_MXFP4,
-    PANEL_NVFP4,
-    PANEL_Q2_K,
-    PANEL_Q3_K,
-    PANEL_IQ1_S,
-    PANEL_IQ1_M,
-    PANEL_IQ2_XXS,
-    PANEL_IQ2_XS,
-    PANEL_IQ2_S,
-    PANEL_IQ3_XXS,
-    PANEL_IQ3_S,
-    PANEL_TQ1_0,
-    PANEL_TQ2_0,
-    PANEL_Q1_0,
-    PANEL_Q2_0,
-    N_PANEL_FORMATS
-};
+/* Of each row there PANEL_NAME, and PANEL_NAME_BYTES, of a unit. */
+#define PANEL_FORMAT(NAME, ...) PANEL_##NAME,
+#define PANEL_UNIT_BYTES(NAME, name, k, bytes, ...) PANEL_##NAME##_BYTES = (bytes),
+enum panel_format { CPU_FORMATS(PANEL_FORMAT) N_PANEL_FORMATS };
+enum { CPU_FORMATS(PANEL_UNIT_BYTES) };
 
 /* 32 quantised activations: x = d * q. The sums undo the offsets of unsigned weights. For formats
  * whose scales are integers 128 share a d, so that what is summed up to there stays an integer. */

@@ -84,10 +84,6 @@ INLINE const uint8_t *float_ask(
         }                                                                                          \
     }
 
-DEFINE_LINEAR_FLOAT(linear_f32, 4, load_f32_at)
-DEFINE_LINEAR_FLOAT(linear_f16, 2, load_f16_at)
-DEFINE_LINEAR_FLOAT(linear_bf16, 2, load_bf16_at)
-
 /* n of K from k on (even), of one panel, to f32 [n][16]. */
 #define DEFINE_WIDEN_FLOAT(name, load)                                                             \
     INLINE void name(const uint8_t *panel, uint32_t k, uint32_t n, float *wide)                    \
@@ -98,6 +94,14 @@ DEFINE_LINEAR_FLOAT(linear_bf16, 2, load_bf16_at)
         }                                                                                          \
     }
 
-DEFINE_WIDEN_FLOAT(widen_f32, load_f32_at)
-DEFINE_WIDEN_FLOAT(widen_f16, load_f16_at)
-DEFINE_WIDEN_FLOAT(widen_bf16, load_bf16_at)
+#define DEFINE_FLOAT(name, value_bytes)                                                            \
+    DEFINE_LINEAR_FLOAT(linear_##name, value_bytes, load_##name##_at)                              \
+    DEFINE_WIDEN_FLOAT(widen_##name, load_##name##_at)                                             \
+    DEFINE_TILE_FLOAT(name, value_bytes)                                                           \
+    DEFINE_RUN(, name, FEW_FLOAT, false)
+
+DEFINE_FLOAT(f32, 4)
+
+DEFINE_FLOAT(f16, 2)
+
+DEFINE_FLOAT(bf16, 2)

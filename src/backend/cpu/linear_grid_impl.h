@@ -70,13 +70,14 @@ INLINE vb grid_digits8(vi point, int g)
 }
 
 /* Where things are: BLOCK of group i, and from w of group i its group's block. */
-#define GRID_FORMAT(name, scale_bytes, upper_bytes, points_bytes, signs_bytes, step)               \
+#define GRID_FORMAT(NAME, name, scale_bytes, upper_bytes, points_bytes, signs_bytes, step)         \
     enum {                                                                                         \
         PER_##name = 8,                                                                            \
         GROUP_##name = (points_bytes) + (signs_bytes),                                             \
         UPPER_##name = (scale_bytes),                                                              \
         BLOCK_##name = (scale_bytes) + (upper_bytes) + 8 * GROUP_##name                            \
     };                                                                                             \
+    _Static_assert((int)BLOCK_##name == PANEL_##NAME##_BYTES, "as formats.h has it");              \
     INLINE const uint8_t *block_##name(const uint8_t *panel, uint32_t i)                           \
     {                                                                                              \
         return panel + (size_t)(i / 16) * (64 + 2 * BLOCK_##name) + 64 + i / 8 % 2 * BLOCK_##name; \
@@ -96,20 +97,13 @@ INLINE vb grid_digits8(vi point, int g)
         return (struct head){vf_mul(vf_load_f16(at), vf_set1(step)), vf_zero()};                   \
     }
 
-GRID_FORMAT(iq1_s, 0, 256, 64, 0, 0.25f)
-GRID_FORMAT(iq1_m, 128, 256, 64, 0, 0.25f)
-GRID_FORMAT(iq2_xxs, 64, 0, 64, 64, 0.25f)
-GRID_FORMAT(iq2_xs, 128, 64, 64, 64, 0.25f)
-GRID_FORMAT(iq2_s, 128, 128, 64, 64, 0.25f)
-GRID_FORMAT(iq3_xxs, 64, 0, 128, 64, 0.5f)
-GRID_FORMAT(iq3_s, 64, 128, 128, 64, 2.0f)
-_Static_assert((int)BLOCK_iq1_s == PANEL_IQ1_S_BYTES && (int)BLOCK_iq1_m == PANEL_IQ1_M_BYTES &&
-                   (int)BLOCK_iq2_xxs == PANEL_IQ2_XXS_BYTES &&
-                   (int)BLOCK_iq2_xs == PANEL_IQ2_XS_BYTES &&
-                   (int)BLOCK_iq2_s == PANEL_IQ2_S_BYTES &&
-                   (int)BLOCK_iq3_xxs == PANEL_IQ3_XXS_BYTES &&
-                   (int)BLOCK_iq3_s == PANEL_IQ3_S_BYTES,
-               "panels are as long as panel.c makes them");
+GRID_FORMAT(IQ1_S, iq1_s, 0, 256, 64, 0, 0.25f)
+GRID_FORMAT(IQ1_M, iq1_m, 128, 256, 64, 0, 0.25f)
+GRID_FORMAT(IQ2_XXS, iq2_xxs, 64, 0, 64, 64, 0.25f)
+GRID_FORMAT(IQ2_XS, iq2_xs, 128, 64, 64, 64, 0.25f)
+GRID_FORMAT(IQ2_S, iq2_s, 128, 128, 64, 64, 0.25f)
+GRID_FORMAT(IQ3_XXS, iq3_xxs, 64, 0, 128, 64, 0.5f)
+GRID_FORMAT(IQ3_S, iq3_s, 64, 128, 128, 64, 2.0f)
 
 /* IQ1_S: 8 * (digit - 1) +- 1 + 16 */
 INLINE struct scales scales_iq1_s(struct head head, const uint8_t *panel, uint32_t i, int c)
@@ -214,16 +208,16 @@ INLINE vb bytes_iq3_s(const uint8_t *w, uint32_t i, int g, int at)
     return vb_negate(vb_lookup(iq3_s_table, vb_from_i(point)), w + 128 + g * 8 + at / 8);
 }
 
-DEFINE_GROUPED(iq1_s, FEW_PLUS_16)
+DEFINE_GROUPED(iq1_s, WIDE_PLUS_16, RUN_GRID)
 
-DEFINE_GROUPED(iq1_m, FEW_HALVES)
+DEFINE_GROUPED(iq1_m, WIDE_HALVES, RUN_GRID)
 
-DEFINE_GROUPED(iq2_xxs, FEW_PLUS_128)
+DEFINE_GROUPED(iq2_xxs, WIDE_PLUS_128, RUN_GRID)
 
-DEFINE_GROUPED(iq2_xs, FEW_HALVES_128)
+DEFINE_GROUPED(iq2_xs, WIDE_HALVES_128, RUN_GRID)
 
-DEFINE_GROUPED(iq2_s, FEW_HALVES_128)
+DEFINE_GROUPED(iq2_s, WIDE_HALVES_128, RUN_GRID)
 
-DEFINE_GROUPED(iq3_xxs, FEW_PLUS_128)
+DEFINE_GROUPED(iq3_xxs, WIDE_PLUS_128, RUN_GRID)
 
-DEFINE_GROUPED(iq3_s, FEW_PLUS_128)
+DEFINE_GROUPED(iq3_s, WIDE_PLUS_128, RUN_GRID)

@@ -8,8 +8,9 @@
  *     bytes_NAME(w, i, g, at)      its K = 4g .. 4g + 3, g = 0..7, as the unsigned bytes that the
  *                                  kind wants; w: where they begin, at: first column times 4
  *
- * and DEFINE_GROUPED makes linear_NAME, for few rows, and widen_NAME, for the tiles. The kinds are
- * those of the tiles (enum wide_kind), and so is the arithmetic. */
+ * and DEFINE_GROUPED makes linear_NAME, for few rows, widen_NAME, for the tiles, and by that all
+ * else that the tables want. The kinds are those of the tiles (enum wide_kind), and so is the
+ * arithmetic. */
 
 struct head {
     vf d, dmin;
@@ -67,7 +68,7 @@ struct beside {
     struct kind scales[2];                                                                         \
     EACH_BESIDE scales[u] = scales_##name(of[u].head, of[u].panel, i, h * VL);
 
-#define FEW_PLUS_128(name)                                                                         \
+#define WIDE_PLUS_128_FEW(name)                                                                    \
     {                                                                                              \
         vi s[LINEAR_M][2];                                                                         \
         EACH_ROW EACH_BESIDE s[m][u] = vi_begin128(ACT_BLOCK(i, m)->n128);                         \
@@ -77,7 +78,7 @@ struct beside {
             add_group(acc[m][v + u], s[m][u], scales[u].w, ACT_BLOCK(i, m));                       \
     }
 
-#define FEW_PLUS_8(name)                                                                           \
+#define WIDE_PLUS_8_FEW(name)                                                                      \
     {                                                                                              \
         vn s[LINEAR_M][2];                                                                         \
         EACH_ROW EACH_BESIDE s[m][u] = vn_begin(ACT_BLOCK(i, m)->n8);                              \
@@ -87,7 +88,7 @@ struct beside {
             acc[m][v + u], vn_end(s[m][u], ACT_BLOCK(i, m)->n8), scales[u].w, ACT_BLOCK(i, m));    \
     }
 
-#define FEW_PLUS_16(name)                                                                          \
+#define WIDE_PLUS_16_FEW(name)                                                                     \
     {                                                                                              \
         vi s[LINEAR_M][2];                                                                         \
         EACH_ROW EACH_BESIDE s[m][u] = vi_begin16(ACT_BLOCK(i, m));                                \
@@ -97,7 +98,7 @@ struct beside {
             add_group(acc[m][v + u], s[m][u], scales[u].w, ACT_BLOCK(i, m));                       \
     }
 
-#define FEW_MIN(name)                                                                              \
+#define WIDE_MIN_FEW(name)                                                                         \
     {                                                                                              \
         vn s[LINEAR_M][2];                                                                         \
         EACH_ROW EACH_BESIDE s[m][u] = vn_begin(0);                                                \
@@ -107,7 +108,7 @@ struct beside {
             acc[m][v + u], vn_end(s[m][u], 0), scales[u].w, scales[u].second, ACT_BLOCK(i, m));    \
     }
 
-#define FEW_MIN_31(name)                                                                           \
+#define WIDE_MIN_31_FEW(name)                                                                      \
     {                                                                                              \
         vi s[LINEAR_M][2];                                                                         \
         EACH_ROW EACH_BESIDE s[m][u] = vi_set1(0);                                                 \
@@ -122,7 +123,7 @@ struct beside {
     if (M > 4)                                                                                     \
         __asm__("" : "+m"(acc));
 
-#define FEW_HALVES(name)                                                                           \
+#define WIDE_HALVES_FEW(name)                                                                      \
     {                                                                                              \
         vn s[LINEAR_M][2];                                                                         \
         vf t[LINEAR_M][2];                                                                         \
@@ -137,7 +138,7 @@ struct beside {
         SUMS_IN_MEMORY                                                                             \
     }
 
-#define FEW_HALVES_128(name)                                                                       \
+#define WIDE_HALVES_128_FEW(name)                                                                  \
     {                                                                                              \
         vi s[LINEAR_M][2];                                                                         \
         vf t[LINEAR_M][2];                                                                         \
@@ -158,8 +159,9 @@ struct beside {
     if (M > 2 && VL > 4)                                                                           \
         __asm__("" : "+r"(q), "+r"(blocks));
 
-/* few: one of FEW_*. */
-#define DEFINE_GROUPED(name, few)                                                                  \
+/* kind: one of the wide kinds that begin with WIDE_; run: how many rows meet it so (RUN_SIMPLE ...,
+ * linear_impl.h). */
+#define DEFINE_GROUPED(name, kind, run)                                                            \
     INLINE void linear_##name(const struct linear_job *j,                                          \
                               uint32_t p0,                                                         \
                               uint32_t row,                                                        \
@@ -182,7 +184,7 @@ struct beside {
                         BESIDE_AT(name, v, i, first)                                               \
                         ASK_FROM(name, of[0].panel, i)                                             \
                         ACT_ANEW                                                                   \
-                        few(name)                                                                  \
+                        kind##_FEW(name)                                                           \
                     }                                                                              \
                 }                                                                                  \
             }                                                                                      \
@@ -202,7 +204,9 @@ struct beside {
             UNROLL for (int g = 0; g < 8; g++) q[g] = bytes_##name(w, i, g, c * 4);                \
             UNROLL for (int g = 0; g < 8; g++) vb_store(wide + WIDE_Q + g * 64 + c * 4, q[g]);     \
         }                                                                                          \
-    }
+    }                                                                                              \
+    DEFINE_TILE_INT(name, kind)                                                                    \
+    run(name)
 
 /* Vector g of a group's nibbles at `w`. */
 INLINE vb nibble_bytes(const uint8_t *w, int g, int at)

@@ -77,35 +77,9 @@
 #define PAIR_AT(i, group_bytes) ((size_t)((i) / 2) * (64 + 2 * (group_bytes)))
 
 /* What TILE_K take in a panel. */
-enum {
-    Q4_1_GROUP = 64 + 256,
-    Q5_1_GROUP = 64 + 320,
-    PART_BYTES_q8_0 = TILE_K / 64 * (64 + 2 * 512),
-    PART_BYTES_q4_0 = TILE_K / 64 * (64 + 2 * 256),
-    PART_BYTES_q4_k = TILE_K / 256 * PANEL_Q4_K_BYTES,
-    PART_BYTES_q6_k = TILE_K / 256 * PANEL_Q6_K_BYTES,
-    PART_BYTES_q4_1 = TILE_K / 32 * Q4_1_GROUP,
-    PART_BYTES_q5_0 = TILE_K / 64 * (64 + 2 * 320),
-    PART_BYTES_q5_1 = TILE_K / 32 * Q5_1_GROUP,
-    PART_BYTES_q5_k = TILE_K / 256 * PANEL_Q5_K_BYTES,
-    PART_BYTES_iq4_nl = PART_BYTES_q4_0,
-    PART_BYTES_iq4_xs = TILE_K / 512 * (64 + 2 * PANEL_IQ4_XS_BYTES),
-    PART_BYTES_mxfp4 = TILE_K / 128 * (64 + 4 * 256),
-    PART_BYTES_nvfp4 = TILE_K / 64 * (64 + 2 * 256),
-    PART_BYTES_q2_k = TILE_K / 256 * PANEL_Q2_K_BYTES,
-    PART_BYTES_q3_k = TILE_K / 512 * (64 + 2 * PANEL_Q3_K_BYTES),
-    PART_BYTES_iq1_s = TILE_K / 512 * (64 + 2 * PANEL_IQ1_S_BYTES),
-    PART_BYTES_iq1_m = TILE_K / 512 * (64 + 2 * PANEL_IQ1_M_BYTES),
-    PART_BYTES_iq2_xxs = TILE_K / 512 * (64 + 2 * PANEL_IQ2_XXS_BYTES),
-    PART_BYTES_iq2_xs = TILE_K / 512 * (64 + 2 * PANEL_IQ2_XS_BYTES),
-    PART_BYTES_iq2_s = TILE_K / 512 * (64 + 2 * PANEL_IQ2_S_BYTES),
-    PART_BYTES_iq3_xxs = TILE_K / 512 * (64 + 2 * PANEL_IQ3_XXS_BYTES),
-    PART_BYTES_iq3_s = TILE_K / 512 * (64 + 2 * PANEL_IQ3_S_BYTES),
-    PART_BYTES_tq1_0 = TILE_K / 512 * (64 + 2 * PANEL_TQ1_0_BYTES),
-    PART_BYTES_tq2_0 = TILE_K / 512 * (64 + 2 * PANEL_TQ2_0_BYTES),
-    PART_BYTES_q1_0 = TILE_K / 256 * (64 + 8 * 64),
-    PART_BYTES_q2_0 = TILE_K / 128 * (64 + 4 * 128),
-};
+#define PART_BYTES(NAME, name, k, bytes, line, ...)                                                \
+    PART_BYTES_##name = TILE_K / (k) * ((bytes) + (line)),
+enum { CPU_FORMATS(PART_BYTES) };
 
 /* The first rows to meet P panels bring them from memory. Not every processor looks far enough
  * ahead by itself, none with several rows to a weight: so group i asks for the lines that are
@@ -222,35 +196,20 @@ enum wide_kind {
     SUPER_SCALED,     /* 128 - scale * q; -d third */
 };
 
+/* For run_act_parts: of a format whether many rows meet words, and how many are few. */
+#ifdef DOT_WORDS
+#define NOTE_WORDS(name, kind) enum { WORDS_##name = IN_WORDS(kind) };
+#define NOTE_FEW(name, few) enum { FEW_##name = (few) };
+#else
+#define NOTE_WORDS(name, kind)
+#define NOTE_FEW(name, few)
+#endif
+
 #include "backend/cpu/linear_group_impl.h"
 
 #include "backend/cpu/linear_super_impl.h"
 
-#include "backend/cpu/linear_q8_0_impl.h"
-
-#include "backend/cpu/linear_q4_0_impl.h"
-
-#include "backend/cpu/linear_q4_k_impl.h"
-
-#include "backend/cpu/linear_q5_impl.h"
-
-#include "backend/cpu/linear_q6_k_impl.h"
-
-#include "backend/cpu/linear_table_impl.h"
-
-#include "backend/cpu/linear_q2_q3_impl.h"
-
-#include "backend/cpu/linear_grid_impl.h"
-
-#include "backend/cpu/linear_ternary_impl.h"
-
-#include "backend/cpu/linear_float_impl.h"
-
 #include "backend/cpu/linear_tile_impl.h"
-
-#ifdef WITH_BF16_DOT
-#include "backend/cpu/linear_bf16dot_impl.h"
-#endif
 
 /* So many panels meet one tile of rows after the other before the next panels come: as few as many
  * rows take at a time where more would not stay in the second cache beside activations. */
@@ -346,6 +305,7 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
 /* few: a number of rows, above; lone: whether a lone row takes one panel after the other. */
 #define DEFINE_RUN(attribute, name, few, lone) DEFINE_RUN_OF(attribute, name, few, lone, MORE_CASES)
 #define DEFINE_RUN_OF(attribute, name, few, lone, MORE)                                            \
+    NOTE_FEW(name, few)                                                                            \
     DEFINE_LEFT_OVER(attribute, name)                                                              \
     attribute static void run_##name(const struct linear_job *j)                                   \
     {                                                                                              \
@@ -371,28 +331,18 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
         }                                                                                          \
     }
 
-DEFINE_RUN(, f32, FEW_FLOAT, false)
-DEFINE_RUN(, f16, FEW_FLOAT, false)
-DEFINE_RUN(, bf16, FEW_FLOAT, false)
-DEFINE_RUN(, q8_0, FEW_SIMPLE, ONE_AT_ONCE)
-DEFINE_RUN(, q4_0, FEW_SIMPLE, ONE_AT_ONCE)
-DEFINE_RUN(, q4_1, FEW_SIMPLE, ONE_AT_ONCE)
-DEFINE_RUN(, q5_0, FEW_SIMPLE, ONE_AT_ONCE)
-DEFINE_RUN(, q5_1, FEW_SIMPLE, ONE_AT_ONCE)
-DEFINE_RUN(, q2_k, FEW_COSTLY, false)
-DEFINE_RUN(, q3_k, FEW_COSTLY, ONE_AT_ONCE)
-DEFINE_RUN(, q4_k, FEW_ROWS, ONE_AT_ONCE)
-DEFINE_RUN(, q5_k, FEW_ROWS, ONE_AT_ONCE)
-DEFINE_RUN(, q6_k, FEW_COSTLY, ONE_AT_ONCE)
-DEFINE_RUN(, iq4_nl, FEW_SIMPLE, ONE_AT_ONCE)
-DEFINE_RUN(, iq4_xs, FEW_ROWS, ONE_AT_ONCE)
-DEFINE_RUN(, mxfp4, FEW_SIMPLE, ONE_AT_ONCE)
-DEFINE_RUN(, nvfp4, FEW_COSTLY, ONE_AT_ONCE)
+/* run_NAME of weights that are simple to take apart, usual, or costly; CHAIN: costly ones whose sum
+ * is a chain. */
+#define RUN_SIMPLE(name) DEFINE_RUN(, name, FEW_SIMPLE, ONE_AT_ONCE)
+#define RUN_USUAL(name) DEFINE_RUN(, name, FEW_ROWS, ONE_AT_ONCE)
+#define RUN_COSTLY(name) DEFINE_RUN(, name, FEW_COSTLY, ONE_AT_ONCE)
+#define RUN_CHAIN(name) DEFINE_RUN(, name, FEW_COSTLY, false)
 
 /* What is taken apart by lookups is widened sooner, and has no kernels for more rows: a copy for
  * each number would double what all this takes to compile. With AVX-512 up to 4 rows meet weights
  * as they come, with AVX2 a row alone, which in plain C other rare formats do, too. */
-#define DEFINE_ALONE(name)                                                                         \
+#define RUN_ALONE(name)                                                                            \
+    NOTE_FEW(name, ALONE_ROWS)                                                                     \
     DEFINE_LEFT_OVER(, name)                                                                       \
     static void run_##name(const struct linear_job *j)                                             \
     {                                                                                              \
@@ -417,31 +367,40 @@ DEFINE_RUN(, nvfp4, FEW_COSTLY, ONE_AT_ONCE)
 #if VL == 4
 #define ALONE_ROWS FEW_COSTLY
 #define ALONE_PANELS 1
-#define DEFINE_RARE DEFINE_ALONE
+#define RUN_RARE RUN_ALONE
 #else
 #define ALONE_ROWS 1
 #define ALONE_PANELS PANELS_AT_ONCE(1)
-#define DEFINE_RARE(name) DEFINE_RUN(, name, FEW_RARE, false)
+#define RUN_RARE(name) DEFINE_RUN(, name, FEW_RARE, false)
 #endif
 #if VL == 16
-#define DEFINE_GRID(name) DEFINE_RUN_OF(, name, 4, false, NO_MORE_CASES)
+#define RUN_GRID(name) DEFINE_RUN_OF(, name, 4, false, NO_MORE_CASES)
 #else
-#define DEFINE_GRID DEFINE_ALONE
+#define RUN_GRID RUN_ALONE
 #endif
 
-DEFINE_GRID(iq1_s)
-DEFINE_GRID(iq1_m)
-DEFINE_GRID(iq2_xxs)
-DEFINE_GRID(iq2_xs)
-DEFINE_GRID(iq2_s)
-DEFINE_GRID(iq3_xxs)
-DEFINE_GRID(iq3_s)
-DEFINE_ALONE(tq1_0)
-DEFINE_RARE(tq2_0)
-DEFINE_RARE(q1_0)
-DEFINE_RARE(q2_0)
+#include "backend/cpu/linear_q8_0_impl.h"
+
+#include "backend/cpu/linear_q4_0_impl.h"
+
+#include "backend/cpu/linear_q4_k_impl.h"
+
+#include "backend/cpu/linear_q5_impl.h"
+
+#include "backend/cpu/linear_q6_k_impl.h"
+
+#include "backend/cpu/linear_table_impl.h"
+
+#include "backend/cpu/linear_q2_q3_impl.h"
+
+#include "backend/cpu/linear_grid_impl.h"
+
+#include "backend/cpu/linear_ternary_impl.h"
+
+#include "backend/cpu/linear_float_impl.h"
 
 #ifdef WITH_BF16_DOT
+#include "backend/cpu/linear_bf16dot_impl.h"
 DEFINE_RUN(BF16_DOT, bf16dot, FEW_FLOAT, false)
 #endif
 
@@ -450,35 +409,22 @@ DEFINE_RUN(BF16_DOT, bf16dot, FEW_FLOAT, false)
 #endif
 #undef SUM_AT
 
-/* With more rows than this they meet words (linear_tile_int_impl.h). */
-static uint32_t rows_without_words(enum panel_format format)
-{
 #ifdef DOT_WORDS
-    switch (format) {
-    case PANEL_Q8_0:
-    case PANEL_IQ4_NL:
-    case PANEL_IQ4_XS:
-    case PANEL_Q1_0:
-        return FEW_ROWS;
-    case PANEL_IQ2_XXS:
-    case PANEL_IQ2_XS:
-    case PANEL_IQ2_S:
-    case PANEL_IQ3_XXS:
-    case PANEL_IQ3_S:
-        return ALONE_ROWS;
-    default:
-        return UINT32_MAX;
-    }
-#else
-    (void)format;
-    return UINT32_MAX;
-#endif
-}
-
+/* With more rows than few they meet words, where their kind does (linear_tile_int_impl.h). */
+#define WORDS_BEYOND(NAME, name, ...) [PANEL_##NAME] = WORDS_##name ? FEW_##name : 0,
 static unsigned run_act_parts(enum panel_format format, uint32_t n_rows)
 {
-    return n_rows > rows_without_words(format) ? ACT_BLOCKS | ACT_WORDS : ACT_BLOCKS;
+    static const uint32_t beyond[N_PANEL_FORMATS] = {CPU_BLOCK_FORMATS(WORDS_BEYOND)};
+    return beyond[format] && n_rows > beyond[format] ? ACT_BLOCKS | ACT_WORDS : ACT_BLOCKS;
 }
+#else
+static unsigned run_act_parts(enum panel_format format, uint32_t n_rows)
+{
+    (void)format;
+    (void)n_rows;
+    return ACT_BLOCKS;
+}
+#endif
 
 #ifdef WITH_AMX
 #include "backend/cpu/linear_amx_impl.h"

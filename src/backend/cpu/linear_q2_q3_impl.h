@@ -109,6 +109,13 @@ INLINE void widen_scaled_q3_k(const uint8_t *panel, uint32_t i, uint8_t *wide)
 }
 #endif
 
-DEFINE_SUPER(q2_k, SUPER_MIN_HALVES)
+DEFINE_SUPER(q2_k, SUPER_MIN_HALVES, RUN_CHAIN)
 
-DEFINE_SUPER(q3_k, SUPER_HALVES)
+DEFINE_SUPER_FEW(q3_k, SUPER_HALVES)
+DEFINE_COLUMN(q3_k, SUPER_HALVES)
+#ifdef VI_PRODUCT_16
+DEFINE_TILED(q3_k, widen_scaled_q3_k, SUPER_SCALED)
+#else
+DEFINE_TILED(q3_k, widen_q3_k, SUPER_HALVES)
+#endif
+RUN_COSTLY(q3_k)

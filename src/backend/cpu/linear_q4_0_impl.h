@@ -20,4 +20,4 @@ INLINE struct scales scales_q4_0(struct head head, const uint8_t *panel, uint32_
     return (struct scales){vf_load_f16(at), head.d};
 }
 
-DEFINE_GROUPED(q4_0, FEW_PLUS_8)
+DEFINE_GROUPED(q4_0, WIDE_PLUS_8, RUN_SIMPLE)

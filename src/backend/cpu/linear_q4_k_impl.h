@@ -27,4 +27,4 @@ INLINE struct super_scales scales_q4_k(struct head head, const uint8_t *panel, u
         vi_load_u8(at), NO_SCALE, vf_mul(head.dmin, vf_load_u8(at + 16)), head.d};
 }
 
-DEFINE_SUPER(q4_k, SUPER_MIN)
+DEFINE_SUPER(q4_k, SUPER_MIN, RUN_USUAL)

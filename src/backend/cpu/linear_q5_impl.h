@@ -22,7 +22,7 @@ INLINE vb five_bit_bytes(const uint8_t *w, int g, int at)
 }
 
 /* Q4_1 */
-enum { PER_q4_1 = 1 };
+enum { PER_q4_1 = 1, Q4_1_GROUP = PANEL_Q4_1_BYTES };
 #define head_q4_1(panel, i, c) NO_HEAD
 #define weights_q4_1(panel, i) ((panel) + (size_t)(i)*Q4_1_GROUP + 64)
 #define bytes_q4_1(w, i, g, at) nibble_bytes(w, g, at)
@@ -47,7 +47,7 @@ INLINE struct scales scales_q5_0(struct head head, const uint8_t *panel, uint32_
 }
 
 /* Q5_1 */
-enum { PER_q5_1 = 1 };
+enum { PER_q5_1 = 1, Q5_1_GROUP = PANEL_Q5_1_BYTES };
 #define head_q5_1(panel, i, c) NO_HEAD
 #define weights_q5_1(panel, i) ((panel) + (size_t)(i)*Q5_1_GROUP + 64)
 #define bytes_q5_1(w, i, g, at) five_bit_bytes(w, g, at)
@@ -78,10 +78,10 @@ INLINE struct super_scales scales_q5_k(struct head head, const uint8_t *panel, u
         vi_load_u8(at), NO_SCALE, vf_mul(head.dmin, vf_load_u8(at + 16)), head.d};
 }
 
-DEFINE_GROUPED(q4_1, FEW_MIN)
+DEFINE_GROUPED(q4_1, WIDE_MIN, RUN_SIMPLE)
 
-DEFINE_GROUPED(q5_0, FEW_PLUS_16)
+DEFINE_GROUPED(q5_0, WIDE_PLUS_16, RUN_SIMPLE)
 
-DEFINE_GROUPED(q5_1, FEW_MIN_31)
+DEFINE_GROUPED(q5_1, WIDE_MIN_31, RUN_SIMPLE)
 
-DEFINE_SUPER(q5_k, SUPER_MIN_31)
+DEFINE_SUPER(q5_k, SUPER_MIN_31, RUN_USUAL)

@@ -33,4 +33,4 @@ INLINE struct super_scales scales_q6_k(struct head head, const uint8_t *panel, u
     return (struct super_scales){vi_load_i8(at), vi_load_i8(at + 16), head.dmin, head.dmin};
 }
 
-DEFINE_SUPER(q6_k, SUPER_HALVES)
+DEFINE_SUPER(q6_k, SUPER_HALVES, RUN_COSTLY)

@@ -86,8 +86,13 @@ struct super_scales {
  * needs the fewest: BESIDE_OF): the sums of the others are in memory then, which a compiler would
  * not do by itself. */
 
-/* kind: one of the wide kinds that begin with SUPER_. */
-#define DEFINE_SUPER(name, kind)                                                                   \
+/* kind: one of the wide kinds that begin with SUPER_; run: as in DEFINE_GROUPED. */
+#define DEFINE_SUPER(name, kind, run)                                                              \
+    DEFINE_SUPER_FEW(name, kind)                                                                   \
+    DEFINE_TILE_INT(name, kind)                                                                    \
+    run(name)
+
+#define DEFINE_SUPER_FEW(name, kind)                                                               \
     INLINE void linear_##name(const struct linear_job *j,                                          \
                               uint32_t p0,                                                         \
                               uint32_t row,                                                        \

@@ -83,10 +83,10 @@ INLINE struct scales scales_nvfp4(struct head head, const uint8_t *panel, uint32
     return (struct scales){vf_load_e4m3_half(at), vf_load_e4m3_half(at + 16)};
 }
 
-DEFINE_GROUPED(iq4_nl, FEW_PLUS_128)
+DEFINE_GROUPED(iq4_nl, WIDE_PLUS_128, RUN_SIMPLE)
 
-DEFINE_SUPER(iq4_xs, SUPER_PLUS_128)
+DEFINE_SUPER(iq4_xs, SUPER_PLUS_128, RUN_USUAL)
 
-DEFINE_GROUPED(mxfp4, FEW_PLUS_16)
+DEFINE_GROUPED(mxfp4, WIDE_PLUS_16, RUN_SIMPLE)
 
-DEFINE_GROUPED(nvfp4, FEW_HALVES)
+DEFINE_GROUPED(nvfp4, WIDE_HALVES, RUN_COSTLY)

@@ -292,6 +292,7 @@ INLINE void widen_words(uint8_t *wide)
 
 /* widen: to the form that the kind says. */
 #define DEFINE_TILED(name, widen_group, kind)                                                      \
+    NOTE_WORDS(name, kind)                                                                         \
     static void widen_part_##name(const struct tile *t, uint32_t panel)                            \
     {                                                                                              \
         const uint8_t *from = t->panels + panel * t->j->panel_bytes;                               \
@@ -316,37 +317,6 @@ INLINE void widen_words(uint8_t *wide)
 #define DEFINE_TILE_INT(name, kind)                                                                \
     DEFINE_COLUMN(name, kind)                                                                      \
     DEFINE_TILED(name, widen_##name, kind)
-
-DEFINE_TILE_INT(q8_0, WIDE_PLUS_128)
-DEFINE_TILE_INT(q4_0, WIDE_PLUS_8)
-DEFINE_TILE_INT(q4_k, SUPER_MIN)
-DEFINE_TILE_INT(q6_k, SUPER_HALVES)
-DEFINE_TILE_INT(q4_1, WIDE_MIN)
-DEFINE_TILE_INT(q5_0, WIDE_PLUS_16)
-DEFINE_TILE_INT(q5_1, WIDE_MIN_31)
-DEFINE_TILE_INT(q5_k, SUPER_MIN_31)
-DEFINE_TILE_INT(iq4_nl, WIDE_PLUS_128)
-DEFINE_TILE_INT(iq4_xs, SUPER_PLUS_128)
-DEFINE_TILE_INT(mxfp4, WIDE_PLUS_16)
-DEFINE_TILE_INT(nvfp4, WIDE_HALVES)
-DEFINE_TILE_INT(q2_k, SUPER_MIN_HALVES)
-DEFINE_COLUMN(q3_k, SUPER_HALVES)
-#ifdef VI_PRODUCT_16
-DEFINE_TILED(q3_k, widen_scaled_q3_k, SUPER_SCALED)
-#else
-DEFINE_TILED(q3_k, widen_q3_k, SUPER_HALVES)
-#endif
-DEFINE_TILE_INT(iq1_s, WIDE_PLUS_16)
-DEFINE_TILE_INT(iq1_m, WIDE_HALVES)
-DEFINE_TILE_INT(iq2_xxs, WIDE_PLUS_128)
-DEFINE_TILE_INT(iq2_xs, WIDE_HALVES_128)
-DEFINE_TILE_INT(iq2_s, WIDE_HALVES_128)
-DEFINE_TILE_INT(iq3_xxs, WIDE_PLUS_128)
-DEFINE_TILE_INT(iq3_s, WIDE_PLUS_128)
-DEFINE_TILE_INT(tq1_0, WIDE_PLUS_8)
-DEFINE_TILE_INT(tq2_0, WIDE_PLUS_8)
-DEFINE_TILE_INT(q1_0, WIDE_PLUS_128)
-DEFINE_TILE_INT(q2_0, WIDE_PLUS_8)
 
 static void multiply4_float(const struct tile *t, uint32_t row)
 {
@@ -394,7 +364,3 @@ static void multiply12_float(const struct tile *t, uint32_t row)
                                                   .multiply = {MULTIPLY_FLOAT}};                   \
         run_tiled(j, &format);                                                                     \
     }
-
-DEFINE_TILE_FLOAT(f32, 4)
-DEFINE_TILE_FLOAT(f16, 2)
-DEFINE_TILE_FLOAT(bf16, 2)

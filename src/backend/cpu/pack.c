@@ -5,19 +5,25 @@
 
 #include <string.h>
 
-static void pack_floats(const uint8_t *row, uint32_t k, size_t size, uint32_t c, uint8_t *out)
+void pack_f32(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
 {
     for (uint32_t i = 0; i < k; i++)
-        memcpy(out + ((size_t)i * PANEL_COLS + c) * size, row + i * size, size);
+        memcpy(out + ((size_t)i * PANEL_COLS + c) * 4, row + (size_t)i * 4, 4);
 }
 
-static void pack_bf16(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+void pack_f16(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+{
+    for (uint32_t i = 0; i < k; i++)
+        memcpy(out + ((size_t)i * PANEL_COLS + c) * 2, row + (size_t)i * 2, 2);
+}
+
+void pack_bf16(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
 {
     for (uint32_t i = 0; i < k; i++)
         memcpy(out + ((size_t)(i / 2) * PANEL_COLS + c) * 4 + i % 2 * 2, row + (size_t)i * 2, 2);
 }
 
-static void pack_q8_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+void pack_q8_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
 {
     for (uint32_t b = 0; b < k / 32; b++) {
         const uint8_t *block = row + (size_t)b * sizeof(struct block_q8_0);
@@ -30,7 +36,7 @@ static void pack_q8_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
 }
 
 /* The file's q4_0 pairs value j with j + 16, which is just our pairing of k4 and k4 + 4. */
-static void pack_q4_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+void pack_q4_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
 {
     for (uint32_t b = 0; b < k / 32; b++) {
         const uint8_t *block = row + (size_t)b * sizeof(struct block_q4_0);
@@ -42,6 +48,11 @@ static void pack_q4_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
     }
 }
 
+void pack_iq4_nl(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+{
+    pack_q4_0(row, k, c, out); /* as it lies, that is Q4_0 */
+}
+
 /* 32 values below 16 of column c to four vectors of nibbles. */
 static void pack_nibbles(const uint8_t *q, uint32_t c, uint8_t *out)
 {
@@ -51,7 +62,7 @@ static void pack_nibbles(const uint8_t *q, uint32_t c, uint8_t *out)
     }
 }
 
-static void pack_q4_k(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+void pack_q4_k(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
 {
     for (uint32_t s = 0; s < k / 256; s++) {
         struct block_q4_k block;
@@ -86,7 +97,7 @@ static void unpack_q6_k(const struct block_q6_k *b, uint8_t q[256])
     }
 }
 
-static void pack_q6_k(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+void pack_q6_k(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
 {
     for (uint32_t s = 0; s < k / 256; s++) {
         struct block_q6_k block;
@@ -145,7 +156,7 @@ static void pack_scale_min(uint16_t d, uint16_t m, uint32_t c, uint8_t *out)
     memcpy(out + 32 + c * 2, &m, 2);
 }
 
-static void pack_q4_1(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+void pack_q4_1(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
 {
     for (uint32_t b = 0; b < k / 32; b++, out += 64 + 256) {
         struct block_q4_1 block;
@@ -155,7 +166,7 @@ static void pack_q4_1(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
     }
 }
 
-static void pack_q5_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+void pack_q5_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
 {
     for (uint32_t b = 0; b < k / 32; b++) {
         struct block_q5_0 block;
@@ -166,7 +177,7 @@ static void pack_q5_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
     }
 }
 
-static void pack_q5_1(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+void pack_q5_1(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
 {
     for (uint32_t b = 0; b < k / 32; b++, out += 64 + 320) {
         struct block_q5_1 block;
@@ -176,7 +187,7 @@ static void pack_q5_1(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
     }
 }
 
-static void pack_q5_k(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+void pack_q5_k(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
 {
     for (uint32_t s = 0; s < k / 256; s++, out += PANEL_Q5_K_BYTES) {
         struct block_q5_k block;
@@ -194,7 +205,7 @@ static void pack_q5_k(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
     }
 }
 
-static void pack_iq4_xs(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+void pack_iq4_xs(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
 {
     for (uint32_t s = 0; s < k / 256; s++) {
         struct block_iq4_xs block;
@@ -209,7 +220,7 @@ static void pack_iq4_xs(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out
     }
 }
 
-static void pack_mxfp4(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+void pack_mxfp4(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
 {
     for (uint32_t b = 0; b < k / 32; b++) {
         struct block_mxfp4 block;
@@ -226,7 +237,7 @@ static uint8_t nvfp4_scale(uint8_t d)
     return d == 0x7f ? 0 : d & 0x7f;
 }
 
-static void pack_nvfp4(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+void pack_nvfp4(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
 {
     for (uint32_t b = 0; b < k / 64; b++, out += 64 + 2 * 256) {
         struct block_nvfp4 block;
@@ -247,7 +258,7 @@ static void pack_two_bits(const uint8_t *q, uint32_t c, uint8_t *out)
         out[i / 16 * 64 + c * 4 + i % 4] |= (uint8_t)((q[i] & 3) << (i / 4 % 4 * 2));
 }
 
-static void pack_q2_k(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+void pack_q2_k(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
 {
     for (uint32_t s = 0; s < k / 256; s++, out += PANEL_Q2_K_BYTES) {
         struct block_q2_k block;
@@ -265,7 +276,7 @@ static void pack_q2_k(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
     }
 }
 
-static void pack_q3_k(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+void pack_q3_k(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
 {
     for (uint32_t s = 0; s < k / 256; s++) {
         struct block_q3_k block;
@@ -286,7 +297,7 @@ static void pack_q3_k(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
     }
 }
 
-static void pack_tq2_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+void pack_tq2_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
 {
     for (uint32_t s = 0; s < k / 256; s++) {
         struct block_tq2_0 block;
@@ -310,7 +321,7 @@ static uint8_t ternary_byte(const uint8_t *q, uint32_t n)
     return (uint8_t)((sum * 256 + 242) / 243);
 }
 
-static void pack_tq1_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+void pack_tq1_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
 {
     for (uint32_t s = 0; s < k / 256; s++) {
         struct block_tq1_0 block;
@@ -327,7 +338,7 @@ static void pack_tq1_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
     }
 }
 
-static void pack_q2_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+void pack_q2_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
 {
     for (uint32_t s = 0; s < k / 64; s++) {
         struct block_q2_0 block;
@@ -341,7 +352,7 @@ static void pack_q2_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
     }
 }
 
-static void pack_q1_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
+void pack_q1_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
 {
     for (uint32_t s = 0; s < k / 128; s++) {
         struct block_q1_0 block;
@@ -350,85 +361,5 @@ static void pack_q1_0(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
         memcpy(two + s % 2 * 32 + c * 2, &block.d, 2);
         for (uint32_t g = 0; g < 4; g++)
             pack_signs(block.qs + (size_t)g * 4, c, two + 64 + s % 2 * 256 + (size_t)g * 64);
-    }
-}
-
-void pack_column(enum panel_format format, const uint8_t *row, uint32_t k, uint32_t c, uint8_t *out)
-{
-    switch (format) {
-    case PANEL_F32:
-        pack_floats(row, k, 4, c, out);
-        break;
-    case PANEL_F16:
-        pack_floats(row, k, 2, c, out);
-        break;
-    case PANEL_IQ4_NL: /* as it lies, that is Q4_0 */
-        pack_q4_0(row, k, c, out);
-        break;
-    case PANEL_BF16:
-        pack_bf16(row, k, c, out);
-        break;
-    case PANEL_Q8_0:
-        pack_q8_0(row, k, c, out);
-        break;
-    case PANEL_Q4_0:
-        pack_q4_0(row, k, c, out);
-        break;
-    case PANEL_Q4_K:
-        pack_q4_k(row, k, c, out);
-        break;
-    case PANEL_Q6_K:
-        pack_q6_k(row, k, c, out);
-        break;
-    case PANEL_Q4_1:
-        pack_q4_1(row, k, c, out);
-        break;
-    case PANEL_Q5_0:
-        pack_q5_0(row, k, c, out);
-        break;
-    case PANEL_Q5_1:
-        pack_q5_1(row, k, c, out);
-        break;
-    case PANEL_Q5_K:
-        pack_q5_k(row, k, c, out);
-        break;
-    case PANEL_IQ4_XS:
-        pack_iq4_xs(row, k, c, out);
-        break;
-    case PANEL_MXFP4:
-        pack_mxfp4(row, k, c, out);
-        break;
-    case PANEL_NVFP4:
-        pack_nvfp4(row, k, c, out);
-        break;
-    case PANEL_Q2_K:
-        pack_q2_k(row, k, c, out);
-        break;
-    case PANEL_Q3_K:
-        pack_q3_k(row, k, c, out);
-        break;
-    case PANEL_TQ1_0:
-        pack_tq1_0(row, k, c, out);
-        break;
-    case PANEL_TQ2_0:
-        pack_tq2_0(row, k, c, out);
-        break;
-    case PANEL_Q1_0:
-        pack_q1_0(row, k, c, out);
-        break;
-    case PANEL_Q2_0:
-        pack_q2_0(row, k, c, out);
-        break;
-    case PANEL_IQ1_S:
-    case PANEL_IQ1_M:
-    case PANEL_IQ2_XXS:
-    case PANEL_IQ2_XS:
-    case PANEL_IQ2_S:
-    case PANEL_IQ3_XXS:
-    case PANEL_IQ3_S:
-        pack_grid_column(format, row, k, c, out);
-        break;
-    case N_PANEL_FORMATS:
-        break;
     }
 }

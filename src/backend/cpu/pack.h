@@ -7,12 +7,9 @@
 /* A row of k weights, as the file's format has them, to column c (0..15) of the panel at `panel`,
  * panel_bytes(format, k) that were zero before. Touches that column's bytes only, so columns may be
  * packed in any order, but one panel's by one thread. */
-void pack_column(
-    enum panel_format format, const uint8_t *row, uint32_t k, uint32_t c, uint8_t *panel);
-
-/* The same of formats with grids (linear_grid_impl.h). */
-void pack_grid_column(
-    enum panel_format format, const uint8_t *row, uint32_t k, uint32_t c, uint8_t *panel);
+#define PACK_FORMAT(NAME, name, ...)                                                               \
+    void pack_##name(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *panel);
+CPU_FORMATS(PACK_FORMAT)
 
 /* 32 bits of column c to a group's 64 bytes: bit k is bit 4c + k % 4 of word k / 4. */
 void pack_signs(const uint8_t bits[4], uint32_t c, uint8_t *out);

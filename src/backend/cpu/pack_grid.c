@@ -16,26 +16,6 @@ struct shape {
     bool has_signs;
 };
 
-static struct shape shape_of(enum panel_format format)
-{
-    switch ((int)format) {
-    case PANEL_IQ1_S:
-        return (struct shape){GGUF_TYPE_IQ1_S, PANEL_IQ1_S_BYTES, 0, 32, 3, 4, false};
-    case PANEL_IQ1_M:
-        return (struct shape){GGUF_TYPE_IQ1_M, PANEL_IQ1_M_BYTES, 128, 32, 3, 4, false};
-    case PANEL_IQ2_XXS:
-        return (struct shape){GGUF_TYPE_IQ2_XXS, PANEL_IQ2_XXS_BYTES, 64, 0, 0, 4, true};
-    case PANEL_IQ2_XS:
-        return (struct shape){GGUF_TYPE_IQ2_XS, PANEL_IQ2_XS_BYTES, 128, 8, 1, 4, true};
-    case PANEL_IQ2_S:
-        return (struct shape){GGUF_TYPE_IQ2_S, PANEL_IQ2_S_BYTES, 128, 16, 2, 4, true};
-    case PANEL_IQ3_XXS:
-        return (struct shape){GGUF_TYPE_IQ3_XXS, PANEL_IQ3_XXS_BYTES, 64, 0, 0, 8, true};
-    default: /* IQ3_S */
-        return (struct shape){GGUF_TYPE_IQ3_S, PANEL_IQ3_S_BYTES, 64, 16, 1, 8, true};
-    }
-}
-
 void pack_signs(const uint8_t bits[4], uint32_t c, uint8_t *out)
 {
     for (uint32_t g = 0; g < 8; g++)
@@ -80,10 +60,8 @@ static void pack_scales(const struct shape *s,
     }
 }
 
-void pack_grid_column(
-    enum panel_format format, const uint8_t *row, uint32_t k, uint32_t c, uint8_t *panel)
+static void pack_grid(struct shape s, const uint8_t *row, uint32_t k, uint32_t c, uint8_t *panel)
 {
-    const struct shape s = shape_of(format);
     const size_t block_bytes = gguf_type_info(s.type)->block_bytes;
     const size_t group_bytes = (size_t)s.n_points * 16 + (s.has_signs ? 64 : 0);
     for (uint32_t b = 0; b < k / 256; b++) {
@@ -104,3 +82,18 @@ void pack_grid_column(
         }
     }
 }
+
+#define DEFINE_PACK(NAME, name, ...)                                                               \
+    void pack_##name(const uint8_t *row, uint32_t k, uint32_t c, uint8_t *panel)                   \
+    {                                                                                              \
+        const struct shape s = {GGUF_TYPE_##NAME, PANEL_##NAME##_BYTES, __VA_ARGS__};              \
+        pack_grid(s, row, k, c, panel);                                                            \
+    }
+
+DEFINE_PACK(IQ1_S, iq1_s, 0, 32, 3, 4, false)
+DEFINE_PACK(IQ1_M, iq1_m, 128, 32, 3, 4, false)
+DEFINE_PACK(IQ2_XXS, iq2_xxs, 64, 0, 0, 4, true)
+DEFINE_PACK(IQ2_XS, iq2_xs, 128, 8, 1, 4, true)
+DEFINE_PACK(IQ2_S, iq2_s, 128, 16, 2, 4, true)
+DEFINE_PACK(IQ3_XXS, iq3_xxs, 64, 0, 0, 8, true)
+DEFINE_PACK(IQ3_S, iq3_s, 64, 16, 1, 8, true)

@@ -79,96 +79,32 @@ static uint64_t run_read(const void *p, size_t n, bool four)
     return bits;
 }
 
-/* A line a kernel. */
+/* Of a format's row (formats.h): what it reads, its kernels; nothing for what is given here. */
+#define IF_run(...) __VA_ARGS__,
+#define IF_amx(...) __VA_ARGS__,
+#define IF_own(...)
+#define ACTS_OF(NAME, name, k, bytes, line, acts, many) IF_##many([PANEL_##NAME] = (acts))
+#define LINEAR_OF_run(NAME, name, k, bytes, line, acts, many) IF_##many([PANEL_##NAME] = run_##name)
+#define LINEAR_OF_amx(NAME, name, k, bytes, line, acts, many)                                      \
+    IF_##many([PANEL_##NAME] = many##_##name)
+#define COLUMN_OF(NAME, name, ...) [PANEL_##NAME] = column_##name,
+
 /* clang-format off */
 #define KERNELS_ALL(label, f16_acts, f16_linear, bf16_acts, bf16_linear, bf16_peak, q8_0_acts, q4_k_acts, q4_k_linear, many, int8_peak) \
     {                                                                                              \
         .name = (label),                                                                           \
-        .act_kinds = {[PANEL_F32] = ACT_F32,                                                       \
+        .act_kinds = {CPU_FORMATS(ACTS_OF)                                                         \
                       [PANEL_F16] = (f16_acts),                                                    \
                       [PANEL_BF16] = (bf16_acts),                                                  \
-                      [PANEL_Q8_0] = (q8_0_acts),                                                     \
-                      [PANEL_Q4_0] = ACT_INT8,                                                     \
-                      [PANEL_Q4_K] = (q4_k_acts),                                                      \
-                      [PANEL_Q6_K] = ACT_INT8_128,                                                     \
-                      [PANEL_Q4_1] = ACT_INT8,                                                     \
-                      [PANEL_Q5_0] = ACT_INT8,                                                     \
-                      [PANEL_Q5_1] = ACT_INT8,                                                     \
-                      [PANEL_Q5_K] = ACT_INT8_128,                                                     \
-                      [PANEL_IQ4_NL] = ACT_INT8,                                                   \
-                      [PANEL_IQ4_XS] = ACT_INT8_128,                                                   \
-                      [PANEL_MXFP4] = ACT_INT8,                                                    \
-                      [PANEL_NVFP4] = ACT_INT8,                                                    \
-                      [PANEL_Q2_K] = ACT_INT8_128,                                                     \
-                      [PANEL_Q3_K] = ACT_INT8_128,                                                     \
-                      [PANEL_IQ1_S] = ACT_INT8,                                                    \
-                      [PANEL_IQ1_M] = ACT_INT8,                                                    \
-                      [PANEL_IQ2_XXS] = ACT_INT8,                                                  \
-                      [PANEL_IQ2_XS] = ACT_INT8,                                                   \
-                      [PANEL_IQ2_S] = ACT_INT8,                                                    \
-                      [PANEL_IQ3_XXS] = ACT_INT8,                                                  \
-                      [PANEL_IQ3_S] = ACT_INT8,                                                    \
-                      [PANEL_TQ1_0] = ACT_INT8,                                                    \
-                      [PANEL_TQ2_0] = ACT_INT8,                                                    \
-                      [PANEL_Q1_0] = ACT_INT8,                                                     \
-                      [PANEL_Q2_0] = ACT_INT8},                                                    \
+                      [PANEL_Q8_0] = (q8_0_acts),                                                  \
+                      [PANEL_Q4_K] = (q4_k_acts)},                                                 \
         .act_parts = many##_act_parts,                                                             \
-        .linear = {[PANEL_F32] = run_f32,                                                          \
+        .linear = {CPU_FORMATS(LINEAR_OF_##many)                                                   \
                    [PANEL_F16] = (f16_linear),                                                     \
                    [PANEL_BF16] = (bf16_linear),                                                   \
-                   [PANEL_Q8_0] = many##_q8_0,                                                        \
-                   [PANEL_Q4_0] = many##_q4_0,                                                        \
-                   [PANEL_Q4_K] = (q4_k_linear),                                                   \
-                   [PANEL_Q6_K] = many##_q6_k,                                                        \
-                   [PANEL_Q4_1] = many##_q4_1,                                                        \
-                   [PANEL_Q5_0] = many##_q5_0,                                                        \
-                   [PANEL_Q5_1] = many##_q5_1,                                                        \
-                   [PANEL_Q5_K] = many##_q5_k,                                                        \
-                   [PANEL_IQ4_NL] = many##_iq4_nl,                                                    \
-                   [PANEL_IQ4_XS] = many##_iq4_xs,                                                    \
-                   [PANEL_MXFP4] = many##_mxfp4,                                                      \
-                   [PANEL_NVFP4] = run_nvfp4,                                                         \
-                   [PANEL_Q2_K] = many##_q2_k,                                                        \
-                   [PANEL_Q3_K] = many##_q3_k,                                                        \
-                   [PANEL_IQ1_S] = run_iq1_s,                                                      \
-                   [PANEL_IQ1_M] = run_iq1_m,                                                      \
-                   [PANEL_IQ2_XXS] = run_iq2_xxs,                                                  \
-                   [PANEL_IQ2_XS] = run_iq2_xs,                                                    \
-                   [PANEL_IQ2_S] = run_iq2_s,                                                      \
-                   [PANEL_IQ3_XXS] = run_iq3_xxs,                                                  \
-                   [PANEL_IQ3_S] = run_iq3_s,                                                      \
-                   [PANEL_TQ1_0] = run_tq1_0,                                                      \
-                   [PANEL_TQ2_0] = run_tq2_0,                                                      \
-                   [PANEL_Q1_0] = run_q1_0,                                                        \
-                   [PANEL_Q2_0] = run_q2_0},                                                       \
-        .column = {[PANEL_F32] = column_f32,                                                       \
-                   [PANEL_F16] = column_f16,                                                       \
-                   [PANEL_BF16] = column_bf16,                                                     \
-                   [PANEL_Q8_0] = column_q8_0,                                                     \
-                   [PANEL_Q4_0] = column_q4_0,                                                     \
-                   [PANEL_Q4_K] = column_q4_k,                                                     \
-                   [PANEL_Q6_K] = column_q6_k,                                                     \
-                   [PANEL_Q4_1] = column_q4_1,                                                     \
-                   [PANEL_Q5_0] = column_q5_0,                                                     \
-                   [PANEL_Q5_1] = column_q5_1,                                                     \
-                   [PANEL_Q5_K] = column_q5_k,                                                     \
-                   [PANEL_IQ4_NL] = column_iq4_nl,                                                 \
-                   [PANEL_IQ4_XS] = column_iq4_xs,                                                 \
-                   [PANEL_MXFP4] = column_mxfp4,                                                   \
-                   [PANEL_NVFP4] = column_nvfp4,                                                   \
-                   [PANEL_Q2_K] = column_q2_k,                                                     \
-                   [PANEL_Q3_K] = column_q3_k,                                                     \
-                   [PANEL_IQ1_S] = column_iq1_s,                                                   \
-                   [PANEL_IQ1_M] = column_iq1_m,                                                   \
-                   [PANEL_IQ2_XXS] = column_iq2_xxs,                                               \
-                   [PANEL_IQ2_XS] = column_iq2_xs,                                                 \
-                   [PANEL_IQ2_S] = column_iq2_s,                                                   \
-                   [PANEL_IQ3_XXS] = column_iq3_xxs,                                               \
-                   [PANEL_IQ3_S] = column_iq3_s,                                                   \
-                   [PANEL_TQ1_0] = column_tq1_0,                                                   \
-                   [PANEL_TQ2_0] = column_tq2_0,                                                   \
-                   [PANEL_Q1_0] = column_q1_0,                                                     \
-                   [PANEL_Q2_0] = column_q2_0},                                                    \
+                   [PANEL_Q8_0] = many##_q8_0,                                                     \
+                   [PANEL_Q4_K] = (q4_k_linear)},                                                  \
+        .column = {CPU_FORMATS(COLUMN_OF)},                                                        \
         .layer_norm = run_layer_norm, .norm = run_norm,                                            \
         .unary = {[UNARY_GELU] = run_gelu,                                                         \
                   [UNARY_GELU_TANH] = run_gelu_tanh,                                               \

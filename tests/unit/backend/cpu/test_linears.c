@@ -24,6 +24,7 @@ static const enum gguf_type types[] = {
     GGUF_TYPE_Q3_K,  GGUF_TYPE_IQ1_S,   GGUF_TYPE_IQ1_M,  GGUF_TYPE_IQ2_XXS, GGUF_TYPE_IQ2_XS,
     GGUF_TYPE_IQ2_S, GGUF_TYPE_IQ3_XXS, GGUF_TYPE_IQ3_S,  GGUF_TYPE_TQ1_0,   GGUF_TYPE_TQ2_0,
     GGUF_TYPE_Q1_0,  GGUF_TYPE_Q2_0,    GGUF_TYPE_NVFP4};
+_Static_assert(COUNT(types) == N_PANEL_FORMATS, "every format of formats.h");
 
 /* What is not packed is NaN. */
 static void *unpacked(size_t n)
