@@ -30,38 +30,26 @@ struct options {
 };
 
 static const char *const isas[] = {"reference", "avx2", "avx-vnni", "avx512", "avx512-bf16", "amx"};
+
+#define FORMAT(NAME, name, ...) {#name, GGUF_TYPE_##NAME},
 static const struct {
     const char *name;
     enum gguf_type type;
-    double max_error;
-} formats[] = {{"f32", GGUF_TYPE_F32, 1e-12},
-               {"f16", GGUF_TYPE_F16, 1e-10},
-               {"bf16", GGUF_TYPE_BF16, 1e-5} /* rounded activations, with dot products of them */,
-               {"q8_0", GGUF_TYPE_Q8_0, 1e-4},
-               {"q4_0", GGUF_TYPE_Q4_0, 1e-4},
-               {"q4_k", GGUF_TYPE_Q4_K, 1e-4},
-               {"q6_k", GGUF_TYPE_Q6_K, 1e-4},
-               {"q4_1", GGUF_TYPE_Q4_1, 1e-4},
-               {"q5_0", GGUF_TYPE_Q5_0, 1e-4},
-               {"q5_1", GGUF_TYPE_Q5_1, 1e-4},
-               {"q5_k", GGUF_TYPE_Q5_K, 1e-4},
-               {"iq4_nl", GGUF_TYPE_IQ4_NL, 1e-4},
-               {"iq4_xs", GGUF_TYPE_IQ4_XS, 1e-4},
-               {"mxfp4", GGUF_TYPE_MXFP4, 1e-4},
-               {"nvfp4", GGUF_TYPE_NVFP4, 1e-4},
-               {"q2_k", GGUF_TYPE_Q2_K, 1e-4},
-               {"q3_k", GGUF_TYPE_Q3_K, 1e-4},
-               {"iq1_s", GGUF_TYPE_IQ1_S, 1e-4},
-               {"iq1_m", GGUF_TYPE_IQ1_M, 1e-4},
-               {"iq2_xxs", GGUF_TYPE_IQ2_XXS, 1e-4},
-               {"iq2_xs", GGUF_TYPE_IQ2_XS, 1e-4},
-               {"iq2_s", GGUF_TYPE_IQ2_S, 1e-4},
-               {"iq3_xxs", GGUF_TYPE_IQ3_XXS, 1e-4},
-               {"iq3_s", GGUF_TYPE_IQ3_S, 1e-4},
-               {"tq1_0", GGUF_TYPE_TQ1_0, 1e-4},
-               {"tq2_0", GGUF_TYPE_TQ2_0, 1e-4},
-               {"q1_0", GGUF_TYPE_Q1_0, 1e-4},
-               {"q2_0", GGUF_TYPE_Q2_0, 1e-4}};
+} formats[N_PANEL_FORMATS] = {CPU_FORMATS(FORMAT)};
+
+static double max_error(enum panel_format format)
+{
+    switch (format) {
+    case PANEL_F32:
+        return 1e-12;
+    case PANEL_F16:
+        return 1e-10;
+    case PANEL_BF16: /* rounded activations, with dot products of them */
+        return 1e-5;
+    default:
+        return 1e-4;
+    }
+}
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
@@ -177,7 +165,7 @@ static double linear_error(const struct gguf_tensor *w, const float *x, const st
 }
 
 static void bench_linear_rows(struct bench *b,
-                              size_t f,
+                              enum panel_format format,
                               const struct gguf_tensor *w,
                               uint8_t *panels,
                               uint32_t rows,
@@ -198,14 +186,13 @@ static void bench_linear_rows(struct bench *b,
     a.two = mem_aligned(act_two_bytes(k, MAX_ROWS));
     a.hi = mem_aligned(act_high_bytes(k, MAX_ROWS));
     float *x = mem_alloc((size_t)rows * k * sizeof *x);
-    struct linear l = {.kernels = b->k, .first = panels};
-    panel_format_of(formats[f].type, &l.format);
+    struct linear l = {.kernels = b->k, .format = format, .first = panels};
     for (size_t i = 0; i < (size_t)rows * k; i++)
         x[i] = rnd_float();
-    const unsigned kinds = cpu_act_kinds(b->k, l.format, rows);
+    const unsigned kinds = cpu_act_kinds(b->k, format, rows);
     for (uint32_t r = 0; r < rows; r++)
         b->k->pack(x + (size_t)r * k, &a, r, kinds, lanes);
-    const size_t bytes = panel_bytes(l.format, k);
+    const size_t bytes = panel_bytes(format, k);
     l.n_panels =
         stream ? (uint32_t)(STREAM_BYTES / bytes / CACHED_PANELS * CACHED_PANELS) : CACHED_PANELS;
     l.job = (struct linear_job){.panel_bytes = bytes,
@@ -223,10 +210,10 @@ static void bench_linear_rows(struct bench *b,
     l.n_panels = CACHED_PANELS;
     run_linear(&l);
     const double error = linear_error(w, x, &l);
-    const unsigned kind = b->k->act_kinds[l.format];
+    const unsigned kind = b->k->act_kinds[format];
     const uint32_t n = stream ? (uint32_t)(STREAM_BYTES / bytes / CACHED_PANELS) : 1;
     char name[32], shape[48];
-    snprintf(name, sizeof name, "linear/%s", formats[f].name);
+    snprintf(name, sizeof name, "linear/%s", formats[format].name);
     snprintf(shape, sizeof shape, "%u rows x %u, %s", rows, k, stream ? "stream" : "cached");
     report(b,
            name,
@@ -239,7 +226,7 @@ static void bench_linear_rows(struct bench *b,
                                           : b->int8,
            stream ? (double)bytes * CACHED_PANELS * n : 0,
            error,
-           formats[f].max_error);
+           max_error(format));
     free(a.x);
     free(a.by32.q);
     free(a.by32.b);
@@ -252,14 +239,13 @@ static void bench_linear_rows(struct bench *b,
     free(x);
 }
 
-static void bench_linear(struct bench *b, size_t f)
+static void bench_linear(struct bench *b, enum panel_format format)
 {
-    enum panel_format format;
     char name[32];
-    snprintf(name, sizeof name, "linear/%s", formats[f].name);
-    if (!wanted(b, name) || !panel_format_of(formats[f].type, &format))
+    snprintf(name, sizeof name, "linear/%s", formats[format].name);
+    if (!wanted(b, name))
         return;
-    struct gguf_tensor w = make_tensor(formats[f].type, b->o->k, CACHED_PANELS * PANEL_COLS);
+    struct gguf_tensor w = make_tensor(formats[format].type, b->o->k, CACHED_PANELS * PANEL_COLS);
     const size_t bytes = panel_bytes(format, b->o->k);
     uint8_t *panels = mem_aligned(STREAM_BYTES + bytes);
     for (size_t p = 0; p < STREAM_BYTES / bytes; p++) {
@@ -270,10 +256,10 @@ static void bench_linear(struct bench *b, size_t f)
     }
     const bool slow = b->k == &cpu_kernels_plain;
     for (uint32_t rows = 1; rows <= (slow ? 4u : 64u); rows *= rows < 4 ? 4 : 2)
-        bench_linear_rows(b, f, &w, panels, rows, true);
-    bench_linear_rows(b, f, &w, panels, 1, false); /* what is left when memory is no bound */
+        bench_linear_rows(b, format, &w, panels, rows, true);
+    bench_linear_rows(b, format, &w, panels, 1, false); /* what is left when memory is no bound */
     for (uint32_t rows = slow ? 8 : 32; rows <= (slow ? 8u : MAX_ROWS); rows *= 8)
-        bench_linear_rows(b, f, &w, panels, rows, false);
+        bench_linear_rows(b, format, &w, panels, rows, false);
     free((void *)w.data);
     free(panels);
 }
@@ -565,8 +551,8 @@ static void bench_isa(struct bench *b)
            b->f32 * 1e-9,
            b->bf16 * 1e-9,
            b->read * 1e-9);
-    for (size_t f = 0; f < COUNT(formats); f++)
-        bench_linear(b, f);
+    for (int format = 0; format < N_PANEL_FORMATS; format++)
+        bench_linear(b, (enum panel_format)format);
     for (int type = KV_F32; type <= KV_Q8_0; type++) {
         bench_attention(b, (enum kv_type)type, 64, 1);
         bench_attention(b, (enum kv_type)type, 128, 4);
