@@ -155,19 +155,28 @@ static enum err alloc_vectors(struct compiler *c)
     return OK;
 }
 
+/* Add the format of op's matrices to those that read packed activations. */
+static enum err add_format(struct compiler *c, const struct op *op, uint64_t *formats)
+{
+    enum panel_format format;
+    if (!panel_format_of(op->w->type, &format))
+        return err_set(c->e,
+                       ERR_UNSUPPORTED,
+                       "no CPU kernel for matrices of type %s",
+                       gguf_type_name(op->w->type));
+    *formats |= UINT64_C(1) << format;
+    return OK;
+}
+
 /* Make the packed activations hold the rows of the input of op, for all linears of its group. */
 static enum err pack_for_group(struct compiler *c, const struct op *op)
 {
     uint64_t formats = 0;
     const struct op *end = c->m->ops + c->m->n_ops;
     for (const struct op *o = op; o == op || (o < end && plan_same_input(op, o)); o++) {
-        enum panel_format format;
-        if (!panel_format_of(o->w->type, &format))
-            return err_set(c->e,
-                           ERR_UNSUPPORTED,
-                           "no CPU kernel for matrices of type %s",
-                           gguf_type_name(o->w->type));
-        formats |= UINT64_C(1) << format;
+        enum err err = add_format(c, o, &formats);
+        if (err)
+            return err;
     }
     if (c->packed == op->in && (c->packed_formats & formats) == formats)
         return OK;
@@ -236,15 +245,13 @@ static enum err compile_linear(struct compiler *c, const struct op *op)
 /* A matrix for each head, of its own columns to its own. */
 static enum err compile_head_linear(struct compiler *c, const struct op *op)
 {
-    enum panel_format format;
-    if (!panel_format_of(op->w->type, &format))
-        return err_set(c->e,
-                       ERR_UNSUPPORTED,
-                       "no CPU kernel for heads of type %s",
-                       gguf_type_name(op->w->type));
+    uint64_t formats = 0;
+    enum err err = add_format(c, op, &formats);
+    if (err)
+        return err;
     struct step *s = add_step(c, STEP_PACK_HEADS, op);
     s->n = op->n_in;
-    s->formats = UINT64_C(1) << format;
+    s->formats = formats;
     c->packed_formats = 0;
     struct phase *p = add_phase(c, PHASE_LINEAR);
     for (uint32_t i = 0; i < op->n_head; i++) {
@@ -340,32 +347,18 @@ static void compile_attention(struct compiler *c, const struct op *op)
         c->packed_formats = 0;
 }
 
-/* Of the experts' matrices that read the same input, from op on. */
-static enum err expert_formats(struct compiler *c, const struct op *op, uint64_t *formats)
-{
-    const struct op *end = c->m->ops + c->m->n_ops;
-    *formats = 0;
-    for (const struct op *o = op; o < end && o->kind == OP_EXPERTS && o->in == op->in; o++) {
-        enum panel_format format;
-        if (!panel_format_of(o->w->type, &format))
-            return err_set(c->e,
-                           ERR_UNSUPPORTED,
-                           "no CPU kernel for experts of type %s",
-                           gguf_type_name(o->w->type));
-        *formats |= UINT64_C(1) << format;
-    }
-    return OK;
-}
-
 /* A matrix for each expert; those of gate and up share a phase. */
 static enum err compile_experts(struct compiler *c, const struct op *op)
 {
     struct phase *p = last_phase(c);
     if (!p || p->kind != PHASE_EXPERTS || (op - 1)->in != op->in) {
-        uint64_t formats;
-        enum err err = expert_formats(c, op, &formats);
-        if (err)
-            return err;
+        const struct op *end = c->m->ops + c->m->n_ops;
+        uint64_t formats = 0;
+        for (const struct op *o = op; o < end && o->kind == OP_EXPERTS && o->in == op->in; o++) {
+            enum err err = add_format(c, o, &formats);
+            if (err)
+                return err;
+        }
         struct step *s = add_step_over(c, STEP_PACK, NULL, true);
         s->in = op->in;
         s->n = op->n_in;
