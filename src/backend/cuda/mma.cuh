@@ -7,13 +7,7 @@
  *     m16n8k16 (16 bits)   A 16 x 16   a[0]: row g,     columns 2t, 2t + 1    a[2]: columns + 8
  *                                      a[1]: row g + 8, columns 2t, 2t + 1    a[3]: columns + 8
  *                          B 16 x 8    b[0]: rows 2t, 2t + 1, column g        b[1]: rows + 8
- *     m16n8k8 (tf32)       A 16 x 8    a[0]: row g, column t                  a[2]: column + 4
- *                                      a[1]: row g + 8, column t              a[3]: column + 4
- *                          B 8 x 8     b[0]: row t, column g                  b[1]: row + 4
- *     m16n8k32 (8 bits)    A 16 x 32   a[0]: row g,     columns 4t .. 4t + 3  a[2]: columns + 16
- *                                      a[1]: row g + 8, columns 4t .. 4t + 3  a[3]: columns + 16
- *                          B 32 x 8    b[0]: rows 4t .. 4t + 3, column g      b[1]: rows + 16
- *     all                  D 16 x 8    d[0], d[1]: row g, columns 2t, 2t + 1  d[2], d[3]: row g + 8
+ *                          D 16 x 8    d[0], d[1]: row g, columns 2t, 2t + 1  d[2], d[3]: row g + 8
  *
  * d += A B. The lower half of a register is the lower column (of A) or row (of B). All 32 lanes
  * call. The device adds a product's terms in an order of its own that depends on nothing but the
@@ -48,64 +42,15 @@ static __device__ __forceinline__ void mma_bf16(float d[4],
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* Of each f32 the device reads the upper 19 bits. */
-static __device__ __forceinline__ void mma_tf32(float d[4],
-                                                const uint32_t a[4],
-                                                const uint32_t b[2])
-{
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, "
-                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
-static __device__ __forceinline__ void mma_s8(int32_t d[4],
-                                              const uint32_t a[4],
-                                              const uint32_t b[2])
-{
-    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, "
-                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
 static __device__ __forceinline__ uint32_t mma_shared_address(const void *p)
 {
     return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
-static __device__ __forceinline__ void ldmatrix_x1(uint32_t r[1], const void *row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];"
-                 : "=r"(r[0])
-                 : "r"(mma_shared_address(row))
-                 : "memory");
-}
-static __device__ __forceinline__ void ldmatrix_x2(uint32_t r[2], const void *row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-                 : "=r"(r[0]), "=r"(r[1])
-                 : "r"(mma_shared_address(row))
-                 : "memory");
-}
 static __device__ __forceinline__ void ldmatrix_x4(uint32_t r[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(mma_shared_address(row))
-                 : "memory");
-}
-static __device__ __forceinline__ void ldmatrix_x1_trans(uint32_t r[1], const void *row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];"
-                 : "=r"(r[0])
-                 : "r"(mma_shared_address(row))
-                 : "memory");
-}
-static __device__ __forceinline__ void ldmatrix_x2_trans(uint32_t r[2], const void *row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
-                 : "=r"(r[0]), "=r"(r[1])
                  : "r"(mma_shared_address(row))
                  : "memory");
 }
@@ -148,7 +93,6 @@ template <int groups_left> static __device__ __forceinline__ void cp_async_wait(
 
 struct mma_operands {
     float *d;
-    int32_t *di;
     const uint32_t *a, *b;
 };
 
@@ -158,10 +102,9 @@ template <class T> EMU_REGISTERS static inline float mma_half_of(uint16_t bits)
 }
 
 /* d[m][n] += a[m][k] * b[k][n] by rising k, or as devices add; least: emu_tensor_sum. */
-template <int K>
 EMU_REGISTERS static inline void mma_sum(void *const slots[32],
-                                         const float (&a)[16][K],
-                                         const float (&b)[K][8],
+                                         const float (&a)[16][16],
+                                         const float (&b)[16][8],
                                          int least)
 {
     float d[16][8];
@@ -172,11 +115,11 @@ EMU_REGISTERS static inline void mma_sum(void *const slots[32],
         }
     }
     for (int i = 0; emu_cuts_off() && i < 16 * 8; i++) {
-        d[i / 8][i % 8] = emu_tensor_sum(d[i / 8][i % 8], a[i / 8], 1, &b[0][i % 8], 8, K, least);
+        d[i / 8][i % 8] = emu_tensor_sum(d[i / 8][i % 8], a[i / 8], 1, &b[0][i % 8], 8, 16, least);
     }
     /* eight sums at a time, or each would wait for itself */
     for (int m = 0; m < 16 && !emu_cuts_off(); m += 8) {
-        for (int k = 0; k < K; k++) {
+        for (int k = 0; k < 16; k++) {
             for (int i = m; i < m + 8; i++) {
                 for (int n = 0; n < 8; n++) {
                     d[i][n] += a[i][k] * b[k][n];
@@ -214,81 +157,28 @@ template <class T> EMU_REGISTERS static void mma_16_all(void *const slots[32], u
             b[k][n] = mma_half_of<T>(bh[n][k]);
         }
     }
-    mma_sum<16>(slots, a, b, std::is_same<T, __half>::value ? -14 : -126);
-}
-
-EMU_REGISTERS static inline void mma_tf32_all(void *const slots[32], unsigned)
-{
-    float a[16][8], b[8][8];
-    for (int lane = 0; lane < 32; lane++) {
-        const mma_operands *o = static_cast<const mma_operands *>(slots[lane]);
-        int g = lane / 4, t = lane % 4;
-        for (int i = 0; i < 4; i++) {
-            a[g + i % 2 * 8][t + i / 2 * 4] = __uint_as_float(o->a[i] & 0xffffe000u);
-        }
-        for (int i = 0; i < 2; i++) {
-            b[t + i * 4][g] = __uint_as_float(o->b[i] & 0xffffe000u);
-        }
-    }
-    mma_sum<8>(slots, a, b, -126);
-}
-
-EMU_REGISTERS static inline void mma_s8_all(void *const slots[32], unsigned)
-{
-    int32_t a[16][32], b[32][8];
-    for (int lane = 0; lane < 32; lane++) {
-        const mma_operands *o = static_cast<const mma_operands *>(slots[lane]);
-        int g = lane / 4, t = lane % 4;
-        for (int i = 0; i < 16; i++) {
-            a[g + i / 4 % 2 * 8][t * 4 + i % 4 + i / 8 * 16] =
-                static_cast<int8_t>(o->a[i / 4] >> (8 * (i % 4)));
-        }
-        for (int i = 0; i < 8; i++) {
-            b[t * 4 + i % 4 + i / 4 * 16][g] = static_cast<int8_t>(o->b[i / 4] >> (8 * (i % 4)));
-        }
-    }
-    for (int lane = 0; lane < 32; lane++) {
-        const mma_operands *o = static_cast<const mma_operands *>(slots[lane]);
-        for (int i = 0; i < 4; i++) {
-            int m = lane / 4 + i / 2 * 8, n = lane % 4 * 2 + i % 2;
-            uint32_t sum = static_cast<uint32_t>(o->di[i]);
-            for (int k = 0; k < 32; k++) {
-                sum += static_cast<uint32_t>(a[m][k] * b[k][n]);
-            }
-            o->di[i] = static_cast<int32_t>(sum);
-        }
-    }
+    mma_sum(slots, a, b, std::is_same<T, __half>::value ? -14 : -126);
 }
 
 static inline void mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])
 {
-    mma_operands o = {d, nullptr, a, b};
+    mma_operands o = {d, a, b};
     emu_meet("mma f16", 0xffffffffu, &o, mma_16_all<__half>);
 }
 static inline void mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
 {
-    mma_operands o = {d, nullptr, a, b};
+    mma_operands o = {d, a, b};
     emu_meet("mma bf16", 0xffffffffu, &o, mma_16_all<__nv_bfloat16>);
 }
-static inline void mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2])
-{
-    mma_operands o = {d, nullptr, a, b};
-    emu_meet("mma tf32", 0xffffffffu, &o, mma_tf32_all);
-}
-static inline void mma_s8(int32_t d[4], const uint32_t a[4], const uint32_t b[2])
-{
-    mma_operands o = {nullptr, d, a, b};
-    emu_meet("mma s8", 0xffffffffu, &o, mma_s8_all);
-}
 
-/* The rows of matrix i come from lanes 8i .. 8i + 7; other lanes' pointers are not read. */
+/* The rows of matrix i come from lanes 8i .. 8i + 7. */
 struct mma_rows {
     uint32_t *r;
     const void *row;
 };
-template <int n, bool trans> static void ldmatrix_all(void *const slots[32], unsigned)
+template <bool trans> static void ldmatrix_all(void *const slots[32], unsigned)
 {
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < 4; i++) {
         uint16_t m[8][8];
         for (int j = 0; j < 8; j++) {
             const void *row = static_cast<const mma_rows *>(slots[i * 8 + j])->row;
@@ -304,34 +194,15 @@ template <int n, bool trans> static void ldmatrix_all(void *const slots[32], uns
         }
     }
 }
-template <int n, bool trans> static inline void ldmatrix_meet(uint32_t *r, const void *row)
-{
-    mma_rows m = {r, row};
-    emu_meet("ldmatrix", 0xffffffffu, &m, ldmatrix_all<n, trans>);
-}
-static inline void ldmatrix_x1(uint32_t r[1], const void *row)
-{
-    ldmatrix_meet<1, false>(r, row);
-}
-static inline void ldmatrix_x2(uint32_t r[2], const void *row)
-{
-    ldmatrix_meet<2, false>(r, row);
-}
 static inline void ldmatrix_x4(uint32_t r[4], const void *row)
 {
-    ldmatrix_meet<4, false>(r, row);
-}
-static inline void ldmatrix_x1_trans(uint32_t r[1], const void *row)
-{
-    ldmatrix_meet<1, true>(r, row);
-}
-static inline void ldmatrix_x2_trans(uint32_t r[2], const void *row)
-{
-    ldmatrix_meet<2, true>(r, row);
+    mma_rows m = {r, row};
+    emu_meet("ldmatrix", 0xffffffffu, &m, ldmatrix_all<false>);
 }
 static inline void ldmatrix_x4_trans(uint32_t r[4], const void *row)
 {
-    ldmatrix_meet<4, true>(r, row);
+    mma_rows m = {r, row};
+    emu_meet("ldmatrix", 0xffffffffu, &m, ldmatrix_all<true>);
 }
 
 static inline void cp_async_16_fill(void *shared, const void *global, uint32_t from_global)
