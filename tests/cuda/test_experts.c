@@ -398,11 +398,11 @@ static void run_layer(
     struct cuda_linear op = {
         .w = b->matrix, .act = act, .bias = b->bias, .factors = b->factors, .out = first};
     cuda_experts_pack(&f->at, &f->x, in, 0, &act);
-    cuda_experts_linear(&f->at, &f->x, &op);
+    cuda_experts_linear(&f->at, &f->x, &op, 1);
     cuda_experts_pack(&f->at, &f->x, first, 1, &act);
     op.out = second;
     op.bias = NULL;
-    cuda_experts_linear(&f->at, &f->x, &op);
+    cuda_experts_linear(&f->at, &f->x, &op, 1);
     cuda_experts_mix(&f->at, &f->x, &(struct cuda_mix){second, mixed, n});
     float *places = mem_alloc((size_t)f->x.most_places * n * sizeof *places);
     host_copy(places, first.p, (size_t)f->x.most_places * n * sizeof *places);

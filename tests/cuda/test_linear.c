@@ -53,7 +53,7 @@ struct linear_case {
 static struct cuda_matrix upload(const struct gguf_tensor *t, uint32_t k, uint32_t n)
 {
     const int type = (int)t->type;
-    const uint32_t step = cuda_part_rows(type);
+    const uint32_t step = CUDA_PART_ROWS;
     const size_t part = cuda_part_bytes(type, k), row_bytes = t->n_bytes / n;
     const size_t bytes = cuda_matrix_bytes(type, k, n);
     uint8_t *data = mem_alloc(bytes);
@@ -108,12 +108,12 @@ static void run(const struct linear_case *c, uint32_t first, uint32_t n, uint32_
         .scratch = device_bytes(cuda_linear_scratch(bound, c->k, c->n)),
     };
     cuda_act_pack(&at, (struct cuda_buf){x, c->k}, &op.act);
-    cuda_linear(&at, &op);
+    cuda_linear(&at, &op, 1);
     host_copy(out + (size_t)first * c->n, op.out.p, out_bytes);
     if (rnd() % 8 == 0) { /* once more, added on */
         float *twice = mem_alloc(out_bytes);
         op.add = 1;
-        cuda_linear(&at, &op);
+        cuda_linear(&at, &op, 1);
         host_copy(twice, op.out.p, out_bytes);
         for (size_t i = 0; i < (size_t)n * c->n; i++) {
             const float once = out[(size_t)first * c->n + i];
@@ -332,7 +332,7 @@ static void heads_have_their_own(void **s)
         op.act.heads = same ? 0 : HEADS;
         cuda_act_pack(&at, (struct cuda_buf){in, width}, &op.act);
         op.act.heads = HEADS;
-        cuda_linear(&at, &op);
+        cuda_linear(&at, &op, 1);
         host_copy(out, op.out.p, out_bytes);
         for (uint32_t i = 0; i < rows * HEADS; i++)
             assert_memory_equal(

@@ -49,7 +49,7 @@ static float *random_on_device(size_t n)
 /* n_matrices behind each other. */
 static struct cuda_matrix upload(enum gguf_type type, uint32_t k, uint32_t n, uint32_t n_matrices)
 {
-    const uint32_t step = cuda_part_rows((int)type);
+    const uint32_t step = CUDA_PART_ROWS;
     const size_t part = cuda_part_bytes((int)type, k), bytes = cuda_matrix_bytes((int)type, k, n);
     uint8_t *data = mem_alloc(bytes * n_matrices);
     for (uint32_t i = 0; i < n_matrices; i++) {
@@ -140,7 +140,7 @@ static void free_group(struct group *g)
     cudaFree(g->ops[0].act.data);
 }
 
-/* How many launches cuda_linear_group makes: of a capture, whose work is not done. */
+/* How many launches cuda_linear makes: of a capture, whose work is not done. */
 static size_t count_launches(const struct cuda_at *at, const struct group *g)
 {
     struct cuda_at captured = *at;
@@ -149,7 +149,7 @@ static size_t count_launches(const struct cuda_at *at, const struct group *g)
     assert_int_equal(cudaStreamCreate(&captured.stream), cudaSuccess);
     assert_int_equal(cudaStreamBeginCapture(captured.stream, cudaStreamCaptureModeThreadLocal),
                      cudaSuccess);
-    cuda_linear_group(&captured, g->ops, g->n);
+    cuda_linear(&captured, g->ops, g->n);
     assert_int_equal(cudaStreamEndCapture(captured.stream, &graph), cudaSuccess);
     assert_int_equal(cudaGraphGetNodes(graph, NULL, &n), cudaSuccess);
     assert_int_equal(cudaGraphDestroy(graph), cudaSuccess);
@@ -171,7 +171,7 @@ static void check_rows(const enum gguf_type *of, uint32_t n, uint32_t k, uint32_
         g.ops[i] = make_product(of[i], k, bound, 1, act);
     give_outputs(&g);
     set_outputs(&g, 0);
-    cuda_linear_group(&at, g.ops, n);
+    cuda_linear(&at, g.ops, n);
     bool alike = true;
     for (uint32_t i = 1; i < n; i++)
         alike = alike && cuda_matrix_alike((int)of[0], (int)of[i]);
@@ -179,7 +179,7 @@ static void check_rows(const enum gguf_type *of, uint32_t n, uint32_t k, uint32_
         assert_int_equal(count_launches(&at, &g), 1);
     set_outputs(&g, 1);
     for (uint32_t i = 0; i < n; i++)
-        cuda_linear(&at, &g.ops[i]);
+        cuda_linear(&at, &g.ops[i], 1);
     compare(&g, "rows");
     cudaFree(x);
     free_group(&g);
@@ -246,10 +246,10 @@ static void check_experts(enum gguf_type a, enum gguf_type b, uint32_t rows)
     g.ops[1] = make_product(b, k, most, N_EXPERT, act);
     give_outputs(&g);
     set_outputs(&g, 0);
-    cuda_experts_linear_group(&at, &x, g.ops, 2);
+    cuda_experts_linear(&at, &x, g.ops, 2);
     set_outputs(&g, 1);
     for (uint32_t i = 0; i < 2; i++)
-        cuda_experts_linear(&at, &x, &g.ops[i]);
+        cuda_experts_linear(&at, &x, &g.ops[i], 1);
     compare(&g, "experts");
     cudaFree(in);
     cudaFree(x.chosen);

@@ -42,7 +42,7 @@ struct product {
 static struct product make_product(enum gguf_type type, uint32_t k, uint32_t n, uint32_t rows)
 {
     const struct gguf_tensor w = make_tensor(type, k, n);
-    const uint32_t step = cuda_part_rows((int)type), bound = rows + rnd() % 3 * 70;
+    const uint32_t step = CUDA_PART_ROWS, bound = rows + rnd() % 3 * 70;
     const size_t part = cuda_part_bytes((int)type, k), bytes = cuda_matrix_bytes((int)type, k, n);
     const unsigned form = cuda_act_form((int)type);
     uint8_t *packed = mem_alloc(bytes);
@@ -75,7 +75,7 @@ static float *run_product(struct product *p, int wgmma)
 {
     float *out = mem_alloc(p->out_bytes);
     p->at.wgmma = wgmma;
-    cuda_linear(&p->at, &p->op);
+    cuda_linear(&p->at, &p->op, 1);
     host_copy(out, p->op.out.p, p->out_bytes);
     return out;
 }
@@ -89,8 +89,8 @@ static void free_product(struct product *p)
     at_free(&p->at);
 }
 
-/* Of every layout. A difference that is planted shows, so it was wgmma that multiplied; in one column
- * of few values it may be rounded away. */
+/* Of every layout. A difference that is planted shows, so it was wgmma that multiplied; in one
+ * column of few values it may be rounded away. */
 static void every_format_has_the_bits_of_mma(void **s)
 {
     (void)s;

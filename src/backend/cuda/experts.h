@@ -55,15 +55,12 @@ void cuda_experts_pack(const struct cuda_at *at,
                        struct cuda_buf in,
                        int by_place,
                        const struct cuda_act *act);
-/* OP_EXPERTS: w is [n_expert] matrices behind each other; bias [n_expert][n_out] or NULL. */
+/* OP_EXPERTS, of n as in cuda_linear: w is [n_expert] matrices behind each other; bias
+ * [n_expert][n_out] or NULL. */
 void cuda_experts_linear(const struct cuda_at *at,
                          const struct cuda_experts *x,
-                         const struct cuda_linear *op);
-/* Of several, at most CUDA_LINEAR_GROUP, as cuda_linear_group. */
-void cuda_experts_linear_group(const struct cuda_at *at,
-                               const struct cuda_experts *x,
-                               const struct cuda_linear *ops,
-                               uint32_t n);
+                         const struct cuda_linear *ops,
+                         uint32_t n);
 /* OP_MIX: out[r] = sum over ranks, from the first, of weight (1 with place_weight) * in[place]. */
 struct cuda_mix {
     struct cuda_buf in, out;

@@ -349,16 +349,17 @@ static void launch_stages(const struct cuda_backend *b,
 
 static void launch_linears(const struct cuda_backend *b,
                            const struct cuda_at *at,
-                           const struct launch *l)
+                           const struct launch *l,
+                           uint32_t n)
 {
     const bool experts = l->kind == LAUNCH_EXPERT_LINEAR;
     struct cuda_linear ops[CUDA_LINEAR_GROUP];
-    for (uint32_t i = 0; i <= l->joined; i++)
+    for (uint32_t i = 0; i < n; i++)
         ops[i] = linear_of(b, &l[i], experts ? b->expert_act : b->act);
     if (experts)
-        cuda_experts_linear_group(at, &b->experts, ops, l->joined + 1);
+        cuda_experts_linear(at, &b->experts, ops, n);
     else
-        cuda_linear_group(at, ops, l->joined + 1);
+        cuda_linear(at, ops, n);
 }
 
 static void launch_one(const struct cuda_backend *b,
@@ -366,7 +367,6 @@ static void launch_one(const struct cuda_backend *b,
                        const struct launch *l)
 {
     const struct model_hparams *hp = &b->model->hp;
-    struct cuda_linear linear;
     struct cuda_act act;
     switch (l->kind) {
     case LAUNCH_ANGLES:
@@ -408,8 +408,8 @@ static void launch_one(const struct cuda_backend *b,
         cuda_act_pack(at, b->bufs[l->in], &act);
         break;
     case LAUNCH_LINEAR:
-        linear = linear_of(b, l, b->act);
-        cuda_linear(at, &linear);
+    case LAUNCH_EXPERT_LINEAR:
+        launch_linears(b, at, l, 1);
         break;
     case LAUNCH_ROPE:
     case LAUNCH_ROPE_STORE:
@@ -452,10 +452,6 @@ static void launch_one(const struct cuda_backend *b,
         act = act_of(b->expert_act, l, l->n);
         cuda_experts_pack(at, &b->experts, b->bufs[l->in], l->places, &act);
         break;
-    case LAUNCH_EXPERT_LINEAR:
-        linear = linear_of(b, l, b->expert_act);
-        cuda_experts_linear(at, &b->experts, &linear);
-        break;
     }
 }
 
@@ -491,7 +487,7 @@ cudaError_t cuda_walk(struct cuda_backend *b, const struct cuda_bounds *bounds)
         if (done == 1)
             launch_one(b, &at, l);
         else if (l->kind == LAUNCH_LINEAR || l->kind == LAUNCH_EXPERT_LINEAR)
-            launch_linears(b, &at, l);
+            launch_linears(b, &at, l, done);
         else
             launch_stages(b, &at, l);
     }

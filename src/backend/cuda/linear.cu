@@ -171,7 +171,7 @@ static void linear_many_rows(const cuda_at *at, const struct cuda_linear *op, li
         CUDA_LAUNCH(linear_merge, dim3(groups_of(p.n_out, 256), rows), 256, 0, at->stream, p);
 }
 
-extern "C" void cuda_linear_group(const cuda_at *at, const struct cuda_linear *ops, uint32_t n)
+extern "C" void cuda_linear(const cuda_at *at, const struct cuda_linear *ops, uint32_t n)
 {
     const uint32_t rows = linear_row_bound(at);
     linear_args few[CUDA_LINEAR_GROUP];
@@ -192,12 +192,7 @@ extern "C" void cuda_linear_group(const cuda_at *at, const struct cuda_linear *o
     launch_few(at, types, few, n_few, groups_of(rows, CUDA_ACT_ROWS));
 }
 
-extern "C" void cuda_linear(const cuda_at *at, const struct cuda_linear *op)
-{
-    cuda_linear_group(at, op, 1);
-}
-
-extern "C" void cuda_experts_linear_group(const cuda_at *at,
+extern "C" void cuda_experts_linear(const cuda_at *at,
                                           const cuda_experts *x,
                                           const struct cuda_linear *ops,
                                           uint32_t n)
@@ -223,11 +218,4 @@ extern "C" void cuda_experts_linear_group(const cuda_at *at,
         launch(ops[i].w.type, &p, &g);
     }
     launch_few(at, types, few, n_few, groups_of(places, CUDA_ACT_ROWS));
-}
-
-extern "C" void cuda_experts_linear(const cuda_at *at,
-                                    const cuda_experts *x,
-                                    const struct cuda_linear *op)
-{
-    cuda_experts_linear_group(at, x, op, 1);
 }

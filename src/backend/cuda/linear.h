@@ -32,9 +32,9 @@ int cuda_matrix_alike(int a, int b); /* they lie as one type does, which one ker
 size_t cuda_matrix_bytes(int type, uint32_t n_in, uint32_t n_out);
 /* Output rows that are laid out at a time, and the bytes that they take; parts follow each other.
  */
-uint32_t cuda_part_rows(int type);
+#define CUDA_PART_ROWS 16u
 size_t cuda_part_bytes(int type, uint32_t n_in);
-/* src: n rows as in the file, n at most cuda_part_rows; dst: cuda_part_bytes, missing rows zero. */
+/* src: n rows as in the file, n at most CUDA_PART_ROWS; dst: cuda_part_bytes, missing rows zero. */
 void cuda_part_pack(int type, uint32_t n_in, uint32_t n, const uint8_t *src, uint8_t *dst);
 
 /* --- activations --- */
@@ -79,13 +79,11 @@ struct cuda_linear {
 };
 size_t cuda_linear_scratch(uint32_t max_rows, uint32_t n_in, uint32_t n_out);
 /* out[r][j] = factor * sum_k w[j][k] act[r][k] (+ bias[j]) (+ out[r][j]); rows as for
- * cuda_act_pack.
- */
-void cuda_linear(const struct cuda_at *at, const struct cuda_linear *op);
-/* Of n products, at most CUDA_LINEAR_GROUP, that read the same rows and write different places:
- * where rows are few, weights that lie alike share a launch. None has heads, or it is alone. */
+ * cuda_act_pack. Of n products, at most CUDA_LINEAR_GROUP, that read the same rows and write
+ * different places: where rows are few, weights that lie alike share a launch. None has heads, or
+ * it is alone. */
 enum { CUDA_LINEAR_GROUP = 4 };
-void cuda_linear_group(const struct cuda_at *at, const struct cuda_linear *ops, uint32_t n);
+void cuda_linear(const struct cuda_at *at, const struct cuda_linear *ops, uint32_t n);
 
 /* out[r] = row token[r] of w * scale; w is laid out as for products, so that tied embeddings need
  * no second copy. */

@@ -32,7 +32,6 @@
 #define CUDA_ANY static inline
 #endif
 
-#define CUDA_PART_ROWS 16u
 #define CUDA_CHUNK_K 64u
 
 /* name, number (enum gguf_type), chunks of a run, bytes of a head, bytes of a chunk, activations */

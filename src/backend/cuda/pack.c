@@ -39,12 +39,6 @@ unsigned cuda_act_form(int type)
     return cuda_layout_of(type).form;
 }
 
-uint32_t cuda_part_rows(int type)
-{
-    (void)type;
-    return CUDA_PART_ROWS;
-}
-
 size_t cuda_part_bytes(int type, uint32_t n_in)
 {
     const struct cuda_layout l = cuda_layout_of(type);

@@ -17,7 +17,6 @@ struct packing {
     const struct cuda_backend *b;
     const struct cuda_weights *w;
     uint32_t matrix, first;
-    uint32_t part_rows;
     size_t part_bytes, row_bytes; /* packed; of the file */
     uint8_t *to;
 };
@@ -35,13 +34,13 @@ static void pack_part(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
 {
     const struct packing *p = ctx;
     const struct cuda_matrix *m = &p->w->m;
-    const uint32_t row = (p->first + item) * p->part_rows, left = m->n_out - row;
+    const uint32_t row = (p->first + item) * CUDA_PART_ROWS, left = m->n_out - row;
     const size_t at = ((size_t)p->matrix * p->w->file_rows + p->w->first_row + row) * p->row_bytes;
     (void)phase;
     (void)worker;
     cuda_part_pack(m->type,
                    m->n_in,
-                   left < p->part_rows ? left : p->part_rows,
+                   left < CUDA_PART_ROWS ? left : CUDA_PART_ROWS,
                    p->w->tensor.data + at,
                    p->to + (size_t)item * p->part_bytes);
 }
@@ -74,8 +73,8 @@ static void drop_pages(const struct packing *p, uint32_t n_parts)
 {
     const struct gguf_tensor *t = &p->w->tensor;
     const size_t at =
-        (size_t)p->matrix * p->w->file_rows + p->w->first_row + (size_t)p->first * p->part_rows;
-    const size_t from = at * p->row_bytes, n = (size_t)n_parts * p->part_rows * p->row_bytes;
+        (size_t)p->matrix * p->w->file_rows + p->w->first_row + (size_t)p->first * CUDA_PART_ROWS;
+    const size_t from = at * p->row_bytes, n = (size_t)n_parts * CUDA_PART_ROWS * p->row_bytes;
     gguf_drop_pages(p->b->model->gguf, t, from, n < t->n_bytes - from ? n : t->n_bytes - from);
 }
 
@@ -88,10 +87,9 @@ static enum err load_matrix(struct loader *l,
     struct packing p = {.b = l->b,
                         .w = w,
                         .matrix = matrix,
-                        .part_rows = cuda_part_rows(w->m.type),
                         .part_bytes = cuda_part_bytes(w->m.type, w->m.n_in),
                         .row_bytes = w->tensor.n_bytes / ((size_t)w->file_rows * w->n)};
-    const uint32_t n_parts = (w->m.n_out + p.part_rows - 1) / p.part_rows;
+    const uint32_t n_parts = (w->m.n_out + CUDA_PART_ROWS - 1) / CUDA_PART_ROWS;
     const uint32_t most = (uint32_t)(l->bytes / p.part_bytes);
     uint8_t *to = l->b->weights + w->offset + matrix * w->matrix_bytes;
     enum err err = OK;

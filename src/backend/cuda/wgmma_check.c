@@ -64,7 +64,7 @@ static void fill_weights(struct trial *t, int type, uint32_t n_in, uint32_t n_ou
 {
     const struct gguf_type_info *info = gguf_type_info((enum gguf_type)type);
     const size_t row_bytes = (size_t)n_in / info->block_values * info->block_bytes;
-    const uint32_t step = cuda_part_rows(type);
+    const uint32_t step = CUDA_PART_ROWS;
     const size_t part = cuda_part_bytes(type, n_in);
     uint8_t *rows = mem_alloc(row_bytes * step);
     for (uint32_t r = 0; r < n_out; r += step) {
@@ -131,7 +131,7 @@ static cudaError_t multiply(const struct trial *t,
     if (rc != cudaSuccess)
         return rc;
     cuda_act_pack(at, (struct cuda_buf){t->in, shape[0]}, &op.act);
-    cuda_linear(at, &op);
+    cuda_linear(at, &op, 1);
     rc = cudaGetLastError();
     if (rc == cudaSuccess)
         rc = cudaStreamSynchronize(at->stream);
