@@ -270,7 +270,7 @@ struct selective_job {
 
 struct cpu_kernels {
     const char *name;
-    unsigned act_kinds[N_PANEL_FORMATS]; /* what linear reads: of ACT_F32 .. ACT_TWO, PAIRS */
+    unsigned act_kinds[N_PANEL_FORMATS]; /* what linear reads: of ACT_F32 .. ACT_TWO, PAIRS, HIGH */
     /* And of one in int8 the parts, in a job of so many rows: of ACT_BLOCKS .. ACT_WORDS. */
     unsigned (*act_parts)(enum panel_format format, uint32_t n_rows);
     void (*linear[N_PANEL_FORMATS])(const struct linear_job *j);

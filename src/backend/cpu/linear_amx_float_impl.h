@@ -413,8 +413,6 @@ AMX_FLOAT_INLINE void amx_float_flat(const struct amx_float *f,
 }
 
 #undef AMX_FLOAT_TWO
-#undef AMX_C_AT
-#undef AMX_BEGIN
 #undef AMX_QUARTER
 #undef AMX_A_AT
 

@@ -36,7 +36,7 @@ static const struct amx_config amx_config_32 = {
     .rows = {16, 16, 16, 16, 16, 16, 8, 8},
 };
 
-/* How a group's B lies, and what is made of C. */
+/* What is made of C. */
 enum amx_group_kind {
     AMX_SIGNED,
     AMX_MIN, /* there is something to take off, times the activations' sum */

@@ -17,8 +17,9 @@
  * Every kernel is one template over M, the rows it takes at a time. For each output element all M,
  * and all ways, do the same operations in the same order: over groups of 32 of K, an exact integer
  * dot product, then one product of scales and one fused multiply-add (add_group and its sisters);
- * over 128 of K where scales are integers (add_super); float formats one fused multiply-add a k. So
- * the bits of a row do not depend on its neighbours.
+ * over 128 of K where scales are integers (add_super); float formats one fused multiply-add a k, on
+ * a tile unit they and Q8_0 its sums of 32 of K. So the bits of a row do not depend on its
+ * neighbours.
  *
  * Bounds: M = 1 reads each weight once and is bound by memory. With many rows a VNNI kernel does 8
  * vpdpbusd of 128 operations for each row, 16 columns and 32 of K, beside three float operations:
@@ -438,6 +439,8 @@ static unsigned run_act_parts(enum panel_format format, uint32_t n_rows)
 static unsigned amx_act_parts(enum panel_format format, uint32_t n_rows)
 {
     switch (format) {
+    case PANEL_Q8_0: /* bf16 */
+        return 0;
     case PANEL_Q4_0:
     case PANEL_Q4_1:
     case PANEL_Q5_0:

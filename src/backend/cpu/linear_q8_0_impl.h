@@ -3,8 +3,8 @@
  *     panel    [K/64] pairs of groups, 1088 bytes each:
  *              | f16 d[2][16] | group 0 | group 1 |
  *                64 bytes       512       512
- *     group    eight vectors; vector v holds K = 4v .. 4v + 3 of all columns, signed, as a tile
- *              unit wants them (linear_amx_group_impl.h); others take q + 128:
+ *     group    eight vectors; vector v holds K = 4v .. 4v + 3 of all columns, signed; kernels
+ *              take q + 128:
  *              | column 0: k0 k1 k2 k3 | column 1: k0 k1 k2 k3 | ... column 15 |
  *
  * A line of scales precedes what it scales, so the panel is one stream. (An odd number of groups

@@ -470,6 +470,61 @@ static void large_activations_stay_finite(void **s)
     }
 }
 
+/* Likewise of weights that are all 64 / 128. */
+static void large_activations_meet_q8_0(void **s)
+{
+    (void)s;
+    static const float large[] = {FLT_MAX, -FLT_MAX, INFINITY, -INFINITY, NAN};
+    const struct block_q8_0 ones = {.d = f32_to_f16(1.0f / 128)};
+    for (size_t i = 0; i < COUNT(isas) * COUNT(large) * 2; i++) {
+        struct linear_case c = make_halves(GGUF_TYPE_Q8_0, 64, 16, i % 2 ? 5 : 1);
+        c.kernels = cpu_kernels_select(isas[i / 2 / COUNT(large)]);
+        for (size_t at = 0; at < c.w.n_bytes; at += sizeof ones) {
+            struct block_q8_0 *block = (struct block_q8_0 *)(uintptr_t)(c.w.data + at);
+            *block = ones;
+            memset(block->qs, 64, sizeof block->qs);
+        }
+        pack_halves(&c);
+        const float x = large[i / 2 % COUNT(large)];
+        float out[5 * 16];
+        c.x[33] = x;
+        run_linear(&c, 0, c.rows, ACT_TILE, false, out);
+        for (int j = 0; j < 16; j++) {
+            assert_int_equal(isfinite(out[j]) != 0, isfinite(x) != 0);
+            if (isfinite(x))
+                assert_true(fabs(out[j] - 0.5 * x) <= FLT_MAX * 0.005);
+        }
+        free_halves(&c);
+    }
+}
+
+/* A sum too small for the normal exponents, here a bias that meets nothing, is the same in a row
+ * alone and among others, whether an instruction set keeps it or not. */
+static void subnormal_sums_do_not_depend_on_rows(void **s)
+{
+    (void)s;
+    static const enum gguf_type some[] = {GGUF_TYPE_F16, GGUF_TYPE_BF16, GGUF_TYPE_Q8_0};
+    enum { ROWS = 33, N = 17 };
+    float bias[N], out[ROWS * N] = {0}, alone[ROWS * N];
+    for (int j = 0; j < N; j++)
+        bias[j] = 1e-40f * (float)(j + 1);
+    for (size_t i = 0; i < COUNT(isas) * COUNT(some); i++) {
+        struct linear_case c = make_halves(some[i % COUNT(some)], 64, N, ROWS);
+        c.kernels = cpu_kernels_select(isas[i / COUNT(some)]);
+        c.bias = bias;
+        memset((uint8_t *)(uintptr_t)c.w.data, 0, c.w.n_bytes);
+        pack_halves(&c);
+        for (int add = 0; add < 2; add++) {
+            memcpy(alone, out, sizeof out); /* what is added to */
+            run_linear(&c, 0, ROWS, ACT_TILE, add, out);
+            for (uint32_t r = 0; r < ROWS; r += r ? 2 : 1) /* one, then two at a time */
+                run_linear(&c, r, r ? 2 : 1, r ? ACT_TILE : 1, add, alone);
+            assert_memory_equal(alone, out, sizeof out);
+        }
+        free_halves(&c);
+    }
+}
+
 /* Bytes of blocks as runs of extremes, so that weights, and scales, are as large as they may be. */
 static void put_extremes(const struct gguf_tensor *w)
 {
@@ -580,6 +635,8 @@ int main(void)
         cmocka_unit_test(any_rows_and_panels_are_exact),
         cmocka_unit_test(subnormal_halves_are_exact),
         cmocka_unit_test(large_activations_stay_finite),
+        cmocka_unit_test(large_activations_meet_q8_0),
+        cmocka_unit_test(subnormal_sums_do_not_depend_on_rows),
         cmocka_unit_test(extremes_are_exact),
         cmocka_unit_test(panels_are_as_small_as_files),
     };
