@@ -70,14 +70,13 @@ struct api_choice {
     /* log-probabilities of the echoed prompt (completions.c): */
     uint32_t n_echoed;   /* tokens that are written */
     uint32_t echo_chars; /* characters of these */
-    bool echo_begun;     /* one of these had a text */
     /* the text cursor (text.c): */
     uint32_t n_taken; /* output tokens that became pieces */
     uint32_t tok_at;  /* next byte to write: of output tok_at, at tok_off */
     uint32_t tok_off;
-    uint32_t n_bytes; /* raw bytes written so far */
-    uint32_t n_chars; /* characters written so far, prompt included if echoed */
-    struct utf8_stream utf8;
+    uint32_t n_bytes;        /* raw bytes written so far */
+    uint32_t n_chars;        /* characters written so far, prompt included if echoed */
+    struct utf8_stream utf8; /* of the echoed prompt before, which leaves nothing in it */
     /* a reply in parts (reply.c): */
     struct reply_parser *reply;  /* NULL: all of the output is content */
     struct buf logprobs, tokens; /* of tokens that no chunk has told of yet */
@@ -159,7 +158,7 @@ struct api_piece {
 /* One prompt ready for the engine. */
 struct api_prompt {
     struct token_list ids;
-    struct buf text; /* for echo */
+    struct buf text; /* for echo; of completions and of plain.c UTF-8 */
 };
 
 /* What a body became. */

@@ -63,8 +63,13 @@ enum err api_ids_prompt(struct api_call *c,
                                  (long long)n_vocab);
         token_list_add(&p->ids, (token_id)id);
     }
-    if (c->echo)
-        tokenizer_decode(c->tokenizer, p->ids.ids, p->ids.n, false, &p->text);
+    if (c->echo) {
+        struct utf8_stream u = {0};
+        struct buf bytes = {0};
+        tokenizer_decode(c->tokenizer, p->ids.ids, p->ids.n, false, &bytes);
+        utf8_feed(&u, bytes.data, bytes.len, true, &p->text);
+        buf_deinit(&bytes);
+    }
     return OK;
 }
 
@@ -224,12 +229,10 @@ static const struct buf *echo_of(const struct api_choice *ch)
     return &ch->call->echoes[ch->index / ch->call->n_per_prompt];
 }
 
-/* The next `most` tokens of the echoed prompt, and where their characters begin. A space that the
- * vocabulary puts before a text is not in the text. */
+/* The next `most` tokens of the echoed prompt, and where their characters begin. */
 static void add_prompt_logprobs(struct api_choice *ch, uint32_t most, struct lists *l)
 {
     struct api_call *c = ch->call;
-    const struct buf *text = echo_of(ch);
     uint32_t n, n_prompt;
     const float *logprobs = request_prompt_logprobs(ch->req, &n);
     const token_id *ids = request_prompt(ch->req, &n_prompt);
@@ -237,16 +240,12 @@ static void add_prompt_logprobs(struct api_choice *ch, uint32_t most, struct lis
     for (; most > 0 && ch->n_echoed < n; most--) {
         const uint32_t i = ch->n_echoed++;
         size_t len;
-        const char *s = tokenizer_bytes(c->tokenizer, ids[i], false, &len);
+        const char *s = tokenizer_bytes_at(c->tokenizer, ids, i, false, &len);
         struct token_logprob own = {.id = ids[i], .logprob = logprobs[i]};
         add_logprob(c, l, own, request_prompt_top(ch->req, i), i == 0, ch->echo_chars);
-        if (!ch->echo_begun && len > 0) {
-            bool added = s[0] == ' ' && (text->len == 0 || text->data[0] != ' ');
-            s += added;
-            len -= added;
-            ch->echo_begun = true;
-        }
-        ch->echo_chars += api_count_chars(s, len);
+        buf_clear(&c->text);
+        utf8_feed(&ch->utf8, s, len, ch->n_echoed == n, &c->text);
+        ch->echo_chars += api_count_chars(c->text.data, c->text.len);
     }
     ch->echoed = ch->n_echoed >= n;
 }
@@ -306,7 +305,7 @@ static void echo_chunk(struct api_choice *ch, struct buf *out)
         ch->echoed = true;
     api_chunk_begin(ch, out);
     buf_str(out, ",\"text\":");
-    api_put_text(out, text->data, first ? text->len : 0);
+    api_put_str(out, text->data, first ? text->len : 0);
     put_lists(c, &l, out);
     api_chunk_end(ch, NULL, out);
     ch->n_chars += first ? api_count_chars(text->data, text->len) : 0;

@@ -325,20 +325,24 @@ static bool is_special(const struct tokenizer *t, token_id id)
                      (token->type == TOKEN_UNKNOWN && has_bytes));
 }
 
+const char *tokenizer_bytes_at(
+    const struct tokenizer *t, const token_id *ids, size_t i, bool special, size_t *n_bytes)
+{
+    const char *bytes = tokenizer_bytes(t, ids[i], special, n_bytes);
+    const bool spaced = t->vocab.family == VOCAB_SPM || t->vocab.family == VOCAB_UGM;
+    const bool run_begins = i == 0 || is_special(t, ids[i - 1]);
+    const bool added = spaced && t->vocab.add_space_prefix && run_begins && *n_bytes > 0 &&
+                       bytes[0] == ' ' && !is_special(t, ids[i]);
+    *n_bytes -= added;
+    return bytes + added;
+}
+
 void tokenizer_decode(
     const struct tokenizer *t, const token_id *ids, size_t n, bool special, struct buf *out)
 {
-    bool spaced = t->vocab.family == VOCAB_SPM || t->vocab.family == VOCAB_UGM;
-    bool prefixed = spaced && t->vocab.add_space_prefix;
-    bool run_begins = true;
     for (size_t i = 0; i < n; i++) {
         size_t n_bytes;
-        const char *bytes = tokenizer_bytes(t, ids[i], special, &n_bytes);
-        if (prefixed && run_begins && n_bytes > 0 && bytes[0] == ' ' && !is_special(t, ids[i])) {
-            bytes++;
-            n_bytes--;
-        }
+        const char *bytes = tokenizer_bytes_at(t, ids, i, special, &n_bytes);
         buf_add(out, bytes, n_bytes);
-        run_begins = is_special(t, ids[i]);
     }
 }

@@ -98,8 +98,12 @@ void tokenizer_add_end(const struct tokenizer *t, struct token_list *out);
  * allocates: the engine calls it in a step. SPM: a leading space is part of the bytes. */
 const char *tokenizer_bytes(const struct tokenizer *t, token_id id, bool special, size_t *n_bytes);
 
-/* Append the text of ids[0..n) as UTF-8. At the start of an SPM or UGM text the space that encoding
- * put there is dropped, so that with SPM decode(encode(x)) == x. */
+/* Those that ids[i] adds to the text of ids: at the start of an SPM or UGM text, and behind what is
+ * special, without the space that encoding put there. */
+const char *tokenizer_bytes_at(
+    const struct tokenizer *t, const token_id *ids, size_t i, bool special, size_t *n_bytes);
+
+/* Append those of ids[0..n), maybe no UTF-8. With SPM decode(encode(x)) == x. */
 void tokenizer_decode(
     const struct tokenizer *t, const token_id *ids, size_t n, bool special, struct buf *out);
 

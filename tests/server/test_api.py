@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import pathlib
 import re
 import socket
 import time
@@ -10,6 +11,7 @@ import pytest
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
+SPM = pathlib.Path(__file__).parents[1] / "data/golden/architectures/llama.f32.gguf"
 CAPITAL = [{"role": "user", "content": "What is the capital of France?"}]
 
 
@@ -191,6 +193,44 @@ def test_echo_and_logprobs(server):
     tokens = [t for e in events if e["choices"][0]["logprobs"]
               for t in e["choices"][0]["logprobs"]["tokens"]]
     assert tokens == lp["tokens"]
+
+
+@pytest.mark.parametrize("prompt, shown, offsets", [
+    ([180, 72], "\ufffdi", [0, 1]),  # bytes f8 69
+    ([94, 94, 72, 73], "\ufffd\ufffdij", [0, 1, 2, 3]),  # a1 a1 69 6a
+    ([72, 94], "i\ufffd", [0, 1]),
+])
+def test_an_echo_of_broken_characters(server, prompt, shown, offsets):
+    """Ids that spell no UTF-8 are answered in UTF-8, and their places are those of the text."""
+    assert server.json("POST", "/detokenize", {"tokens": prompt})["content"] == shown
+    for more in ({}, {"n": 2}, {"logprobs": 0}):
+        body = completion(prompt=prompt, echo=True, max_tokens=2, ignore_eos=True, **more)
+        whole = server.json("POST", COMPLETIONS, body)["choices"]
+        events = [e["choices"][0] for e in server.events(COMPLETIONS, body)]
+        for i, choice in enumerate(whole):
+            chunks = [c for c in events if c["index"] == i]
+            assert choice["text"].startswith(shown) and len(choice["text"]) > len(shown)
+            assert "".join(c["text"] for c in chunks) == choice["text"]
+            if "logprobs" in more:
+                got = choice["logprobs"]["text_offset"]
+                assert got[:len(prompt) + 1] == offsets + [len(shown)]
+                assert got == [o for c in chunks if c["logprobs"]
+                               for o in c["logprobs"]["text_offset"]]
+    both = server.json("POST", COMPLETIONS, completion(prompt=[prompt, [72]], echo=True))["choices"]
+    assert both[0]["text"].startswith(shown) and both[1]["text"].startswith("i")
+
+
+def test_places_in_an_echo_where_encoding_puts_a_space(start_server):
+    """At the start of such a text, and behind a control token: neither is in the text."""
+    server = start_server("-m", SPM)
+    c, at = server.json("POST", "/tokenize", {"content": "cat"})["tokens"]
+    eos = 2
+    for prompt, pieces in (("cat", ["", "c", "at"]), (" cat", ["", " ", "c", "at"]),
+                           ([c, at, eos, c, c], ["c", "at", "", "c", " c"])):
+        body = completion(prompt=prompt, echo=True, logprobs=0, max_tokens=1, ignore_eos=True)
+        choice = server.json("POST", COMPLETIONS, body)["choices"][0]
+        places = choice["logprobs"]["text_offset"]
+        assert [choice["text"][a:b] for a, b in zip(places, places[1:])] == pieces
 
 
 def test_a_long_echo_comes_in_parts(server):
