@@ -125,17 +125,13 @@ static enum err check_ids(const struct engine *eng,
     return OK;
 }
 
-static bool has_penalties(const struct sample_params *p)
+/* All that depends on how long the request may become. */
+static bool take_arrays(struct request *r, const struct request_params *p, uint32_t n_vocab)
 {
-    return p->repetition_penalty != 1.0f || p->presence_penalty != 0.0f ||
-           p->frequency_penalty != 0.0f;
-}
-
-static bool take_arrays(struct request *r, const struct request_params *p)
-{
+    size_t n_tokens = (size_t)r->n_prompt + r->max_new;
     size_t n_top = p->n_top_logprobs;
     size_t n_lp = p->prompt_logprobs ? r->n_prompt : 0;
-    return take_array((void **)&r->tokens, (size_t)r->n_prompt + r->max_new, sizeof *r->tokens) &&
+    return take_array((void **)&r->tokens, n_tokens, sizeof *r->tokens) &&
            take_array((void **)&r->out, r->max_new, sizeof *r->out) &&
            take_array((void **)&r->top, p->logprobs ? r->max_new * n_top : 0, sizeof *r->top) &&
            take_array((void **)&r->progress,
@@ -146,7 +142,8 @@ static bool take_arrays(struct request *r, const struct request_params *p)
            take_array((void **)&r->sums, r->n_vector, sizeof *r->sums) &&
            take_array((void **)&r->vector, (size_t)r->n_vectors * r->n_vector, sizeof *r->vector) &&
            take_array((void **)&r->bias, p->sample.n_bias, sizeof *r->bias) &&
-           take_array((void **)&r->stop_ids, p->n_stop_ids, sizeof *r->stop_ids);
+           take_array((void **)&r->stop_ids, p->n_stop_ids, sizeof *r->stop_ids) &&
+           sample_history_create(&p->sample, n_tokens, n_vocab, &r->history);
 }
 
 static void copy_params(struct request *r, const struct request_params *p)
@@ -197,7 +194,7 @@ enum err request_create(const struct engine *eng,
     r->n_vector = n_vector;
     r->n_vectors = !n_vector ? 0 : embed_each(eng, p->output) ? n_prompt : 1;
     r->user = user;
-    if (!take_arrays(r, p)) {
+    if (!take_arrays(r, p, engine_model(eng)->hp.n_vocab)) {
         request_destroy(r);
         return err_set(
             e, ERR_NOMEM, "no memory for a request of %u + %u tokens", n_prompt, max_new);
@@ -212,11 +209,8 @@ enum err request_create(const struct engine *eng,
         r->grammar = guide_begin(eng->guide, p->grammar);
     r->params.grammar = NULL; /* the state has it */
     thought_begin(&r->thought, &p->thought);
-    if (has_penalties(&p->sample)) {
-        r->history = sample_history_create(&p->sample, (size_t)n_prompt + max_new);
-        for (uint32_t i = 0; r->history && i < n_prompt; i++)
-            sample_history_add(r->history, prompt[i], false);
-    }
+    for (uint32_t i = 0; r->history && i < n_prompt; i++)
+        sample_history_add(r->history, prompt[i], false);
     r->seq = (struct sched_seq){.user = r,
                                 .slot = SCHED_NO_SLOT,
                                 .tokens = r->tokens,

@@ -1,8 +1,8 @@
 /* Which tokens a sequence holds: a list of distinct tokens, which the penalties walk, and an
  * open-addressed table of places in it.
  *
- *      table   | 0 | . | 2 | . | . | 1 | . | . |      place + 1; 0 is empty
- *      entries | 17: prompt, 3 in output | 4: 1 in output | 250: prompt |
+ *      table   | 3 | . | 2 | . | . | 1 | . | . |      place + 1; 0 is empty
+ *      entries | 17: 3 in output | 4: 1 in output | 250: none, so in the prompt |
  *
  * With a window, a ring of the newest tokens says which one leaves; an entry counts those inside,
  * of the prompt too, and stays with a count of 0. */
@@ -15,7 +15,6 @@
 
 struct entry {
     int32_t id;
-    bool in_prompt;
     uint32_t n_output; /* with a window: in it */
 };
 
@@ -36,23 +35,31 @@ static bool repeats(const struct sample_params *p)
     return p->repetition_penalty != 1.0f;
 }
 
-struct sample_history *sample_history_create(const struct sample_params *p, size_t max_tokens)
+bool sample_history_create(const struct sample_params *p,
+                           size_t max_tokens,
+                           uint32_t n_vocab,
+                           struct sample_history **out)
 {
+    *out = NULL;
     if (!repeats(p) && p->presence_penalty == 0.0f && p->frequency_penalty == 0.0f)
-        return NULL;
+        return true;
     struct sample_history *h = mem_zalloc(1, sizeof *h);
     h->counts_prompt = repeats(p) || p->penalty_window > 0;
-    h->max_entries = max_tokens ? max_tokens : 1;
-    h->window = p->penalty_window < h->max_entries ? p->penalty_window : h->max_entries;
+    h->max_entries = max_tokens < n_vocab ? max_tokens : n_vocab;
+    h->window = p->penalty_window < max_tokens ? p->penalty_window : max_tokens;
     uint32_t n_bits = 1;
     while (((size_t)1 << n_bits) < 2 * h->max_entries)
         n_bits++;
     h->shift = 64 - n_bits;
-    h->entries = mem_zalloc(h->max_entries, sizeof *h->entries);
-    h->table = mem_zalloc((size_t)1 << n_bits, sizeof *h->table);
-    if (h->window > 0)
-        h->ring = mem_zalloc(h->window, sizeof *h->ring);
-    return h;
+    h->entries = calloc(h->max_entries, sizeof *h->entries);
+    h->table = calloc((size_t)1 << n_bits, sizeof *h->table);
+    h->ring = h->window > 0 ? calloc(h->window, sizeof *h->ring) : NULL;
+    if (!h->entries || !h->table || (h->window > 0 && !h->ring)) {
+        sample_history_destroy(h);
+        return false;
+    }
+    *out = h;
+    return true;
 }
 
 void sample_history_destroy(struct sample_history *h)
@@ -105,8 +112,6 @@ void sample_history_add(struct sample_history *h, int32_t id, bool output)
         slide(h, id);
     if (output || h->window > 0)
         e->n_output++;
-    else
-        e->in_prompt = true;
 }
 
 void sample_penalise(const struct sample_params *p,

@@ -37,11 +37,14 @@ struct sample_params {
 };
 struct sample_params sample_params_default(void);
 
-/* Which tokens a sequence holds, for the penalties, up to max_tokens distinct ones. create returns
- * NULL when no penalty is on, and the other functions accept it. Adding never allocates. With a
- * window at most max_tokens are added in all. */
+/* Which tokens a sequence of at most max_tokens > 0 holds, for the penalties; at most n_vocab > 0
+ * distinct ones. *out is NULL when no penalty is on, and the other functions accept it. create
+ * returns false, and *out is NULL, when memory is out; adding never allocates. */
 struct sample_history;
-struct sample_history *sample_history_create(const struct sample_params *p, size_t max_tokens);
+bool sample_history_create(const struct sample_params *p,
+                           size_t max_tokens,
+                           uint32_t n_vocab,
+                           struct sample_history **out);
 void sample_history_destroy(struct sample_history *h);
 void sample_history_add(struct sample_history *h, int32_t id, bool output);
 

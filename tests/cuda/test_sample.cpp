@@ -20,7 +20,10 @@ struct one_case {
 
 static sample_history *host_history(const one_case &c)
 {
-    sample_history *h = sample_history_create(&c.p, c.prompt.size() + c.output.size() + 1);
+    sample_history *h;
+    const size_t n = c.prompt.size() + c.output.size() + 1;
+    if (!sample_history_create(&c.p, n, UINT32_MAX, &h))
+        abort();
     for (int32_t id : c.prompt)
         sample_history_add(h, id, false);
     for (int32_t id : c.output)

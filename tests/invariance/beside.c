@@ -112,7 +112,8 @@ static struct sample_history *history_of(struct beside *b, const struct async_jo
     if (!job->tokens)
         return *h;
     sample_history_destroy(*h);
-    *h = sample_history_create(job->params, b->most_tokens);
+    const bool made = sample_history_create(job->params, b->most_tokens, b->model->hp.n_vocab, h);
+    RULE(made, "no memory");
     for (uint32_t i = 0; i < job->n_tokens; i++)
         sample_history_add(*h, job->tokens[i], i >= job->n_prompt);
     return *h;

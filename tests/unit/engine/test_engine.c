@@ -1,5 +1,6 @@
 /* The life of requests in a real engine on the built-in model: every one ends exactly once, its
  * blocks come back, steps allocate nothing, limits are named. */
+#include "base/mem.h"
 #include "engine/engine.h"
 #include "scratch.h"
 
@@ -250,6 +251,41 @@ static void test_limits(void **state)
     engine_destroy(eng);
 }
 
+/* Each allocation of a request that has everything is refused once: an error, and no abort. */
+static void test_memory_refused(void **state)
+{
+    (void)state;
+    struct engine *eng = open_engine(1, 1, 0);
+    struct request_params p = request_params_default();
+    const struct logit_bias bias = {1, 1.0f};
+    const token_id ids[] = {20, 21, 22}, stop_id = 3;
+    struct request *r;
+    struct err_info e;
+    uint64_t nth = 1;
+    p.max_tokens = 100;
+    p.logprobs = p.prompt_logprobs = p.progress = true;
+    p.n_top_logprobs = 2;
+    p.sample.repetition_penalty = 1.1f;
+    p.sample.penalty_window = 64;
+    p.sample.bias = &bias;
+    p.sample.n_bias = 1;
+    p.stop_ids = &stop_id;
+    p.n_stop_ids = 1;
+    p.stops[p.n_stops++] = (struct gguf_str){"end", 3};
+    while (true) {
+        mem_fail_nth(nth);
+        enum err err = request_create(eng, &p, ids, 3, NULL, &r, &e);
+        if (!mem_fail_nth(0))
+            break;
+        assert_int_equal(err, ERR_NOMEM);
+        assert_null(r);
+        nth++;
+    }
+    request_destroy(r);
+    assert_true(nth > 12);
+    engine_destroy(eng);
+}
+
 static void test_stop_string_is_cut(void **state)
 {
     (void)state;
@@ -384,6 +420,7 @@ int main(void)
         cmocka_unit_test(test_cancel_random),
         cmocka_unit_test(test_serial_at_the_limit),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_memory_refused),
         cmocka_unit_test(test_stop_string_is_cut),
         cmocka_unit_test(test_drain_and_stop),
         cmocka_unit_test(test_batch_window),

@@ -1,6 +1,7 @@
 /* What is done to logits before a token is chosen: biases, and penalties for what has come. */
 #include "sample/sample.h"
 
+#include "base/mem.h"
 #include "unit/sample/chance.h"
 
 #include <math.h>
@@ -30,18 +31,27 @@ static void test_bias(void **state)
     sample_scratch_destroy(s);
 }
 
+static struct sample_history *new_history(const struct sample_params *p,
+                                          size_t max_tokens,
+                                          uint32_t n_vocab)
+{
+    struct sample_history *h;
+    assert_true(sample_history_create(p, max_tokens, n_vocab, &h));
+    return h;
+}
+
 static void test_penalties(void **state)
 {
     (void)state;
     struct sample_params p = sample_params_default();
-    assert_null(sample_history_create(&p, 10));
+    assert_null(new_history(&p, 10, 5));
     sample_history_add(NULL, 1, true);
     sample_history_destroy(NULL);
     p.temperature = 0;
     p.repetition_penalty = 2;
     p.presence_penalty = 0.5f;
     p.frequency_penalty = 0.25f;
-    struct sample_history *h = sample_history_create(&p, 6);
+    struct sample_history *h = new_history(&p, 8, 6);
     sample_history_add(h, 0, false); /* prompt only */
     sample_history_add(h, 0, false);
     sample_history_add(h, 1, true); /* output twice */
@@ -64,7 +74,7 @@ static void test_presence_ignores_prompt(void **state)
     struct sample_params p = sample_params_default();
     p.temperature = 0;
     p.presence_penalty = -1;
-    struct sample_history *h = sample_history_create(&p, 2);
+    struct sample_history *h = new_history(&p, 2, 3);
     sample_history_add(h, 0, false);
     sample_history_add(h, 1, true);
     float x[] = {1, 1, 1};
@@ -81,7 +91,7 @@ static void test_history_counts(void **state)
     struct sample_params p = sample_params_default();
     p.temperature = 0;
     p.frequency_penalty = 1;
-    struct sample_history *h = sample_history_create(&p, N);
+    struct sample_history *h = new_history(&p, ADDS, N);
     float *x = calloc(N, sizeof *x), *want = calloc(N, sizeof *want);
     uint64_t c = 1u << 27;
     for (int i = 0; i < ADDS; i++) {
@@ -110,7 +120,7 @@ static void test_window(void **state)
         p.presence_penalty = 0.5f;
         p.frequency_penalty = 0.25f;
         p.penalty_window = windows[w];
-        struct sample_history *h = sample_history_create(&p, ADDS);
+        struct sample_history *h = new_history(&p, ADDS, N);
         int32_t ids[ADDS];
         for (uint32_t n = 1; n <= ADDS; n++) {
             ids[n - 1] = (int32_t)(rnd(&c) * N);
@@ -134,6 +144,30 @@ static void test_window(void **state)
     }
 }
 
+/* It is as large as the vocabulary, not as what is asked for; memory that is refused is told. */
+static void test_history_memory(void **state)
+{
+    (void)state;
+    struct sample_params p = sample_params_default();
+    struct sample_history *h;
+    p.repetition_penalty = 2;
+    sample_history_destroy(new_history(&p, (size_t)1 << 50, 1000));
+    p.penalty_window = 64;
+    sample_history_destroy(new_history(&p, (size_t)1 << 50, 1000));
+    uint64_t nth = 1;
+    while (true) {
+        mem_fail_nth(nth);
+        bool made = sample_history_create(&p, 100, 1000, &h);
+        if (!mem_fail_nth(0))
+            break;
+        assert_false(made);
+        assert_null(h);
+        nth++;
+    }
+    sample_history_destroy(h);
+    assert_int_equal(nth, 4); /* entries, table, ring */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -142,6 +176,7 @@ int main(void)
         cmocka_unit_test(test_presence_ignores_prompt),
         cmocka_unit_test(test_history_counts),
         cmocka_unit_test(test_window),
+        cmocka_unit_test(test_history_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
