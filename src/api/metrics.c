@@ -75,9 +75,9 @@ static void histogram(struct buf *out,
 
 static void requests(const struct engine_stats *s, struct buf *out)
 {
-    gauge(out, "requests_running", "Sequences in the current step.", s->running);
+    gauge(out, "requests_running", "Sequences admitted.", s->running);
     gauge(out, "requests_waiting", "Requests in the queue.", s->waiting);
-    gauge(out, "requests_running_max", "Sequences a step may have.", s->max_running);
+    gauge(out, "requests_running_max", "Sequences that may be admitted at once.", s->max_running);
     gauge(out, "requests_waiting_max", "Requests the queue may hold.", s->max_queue);
     head(out, "request_success_total", "counter", "Requests that ended, by what ended them.");
     const char *name = "request_success_total";
@@ -88,7 +88,7 @@ static void requests(const struct engine_stats *s, struct buf *out)
     sample(out, name, "{finished_reason=\"error\"}", (double)n[FINISH_ERROR]);
     counter(out,
             "prompt_tokens_total",
-            "Prompt tokens, once however many answers there are.",
+            "Tokens of prompts that were computed or found, once however many answers there are.",
             s->prompt_tokens);
     counter(out, "vectors_total", "Texts that became embeddings or scores.", s->vectors);
     counter(out, "generation_tokens_total", "Tokens generated.", s->output_tokens);
@@ -306,7 +306,7 @@ static void times(const struct engine_stats *s, struct buf *out)
               "From the first step to the first token.",
               &s->prefill_time);
     histogram(
-        out, "request_decode_time_seconds", "From the first token to the end.", &s->decode_time);
+        out, "request_decode_time_seconds", "From the first token to the last.", &s->decode_time);
     histogram(out, "e2e_request_latency_seconds", "From submission to the end.", &s->e2e);
 }
 

@@ -63,7 +63,7 @@ void api_metrics_llama(const struct engine_stats *s, struct buf *out)
          "Tokens generated in a second, by one request.",
          GAUGE,
          per(later, s->itl.sum)},
-        {"requests_processing", "Sequences in the current step.", GAUGE, s->running},
+        {"requests_processing", "Sequences admitted.", GAUGE, s->running},
         {"requests_deferred", "Requests in the queue.", GAUGE, s->waiting},
         {"n_busy_slots_per_decode",
          "Sequences in a step, on average.",
