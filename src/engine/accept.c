@@ -238,7 +238,7 @@ static void accept_token(struct engine *eng, struct request *r, const struct sam
     r->tokens[r->seq.n_known] = job->chosen;
     if (r->history)
         sample_history_add(r->history, job->chosen, true);
-    sched_append(eng->sched, &r->seq);
+    sched_append(&r->seq);
     step_note_news(eng, r);
     if (stopped) {
         r->now.stop = line_stop ? line_stop : STOP_TEXT;

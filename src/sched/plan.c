@@ -187,7 +187,7 @@ static void plan_prefill(struct sched *s, struct sched_plan *plan, uint32_t budg
 
 void sched_plan_step(struct sched *s, uint32_t row_budget, struct sched_plan *out)
 {
-    uint64_t n_entered = s->n_entered, n_preempted = s->n_preempted;
+    uint64_t n_preempted = s->n_preempted;
     *out = (struct sched_plan){.items = s->items, .waits_for_tier = kv_poll(s->kv)};
     for (uint32_t i = 0; i < s->n_running; i++)
         if (sched_is_prefill(s->running[i]) && s->running[i]->n_ahead == 0)
@@ -200,7 +200,6 @@ void sched_plan_step(struct sched *s, uint32_t row_budget, struct sched_plan *ou
     sched_admit(s, prefill_budget(s, row_budget));
     s->n_broken += s->n_promised > kv_room(s->kv);
     out->waits_for_steps = s->waits_for_steps;
-    out->n_admitted = (uint32_t)(s->n_entered - n_entered);
     out->n_preempted = (uint32_t)(s->n_preempted - n_preempted);
     uint32_t budget = prefill_budget(s, row_budget);
     plan_decodes(s, out);

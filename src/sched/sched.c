@@ -252,9 +252,8 @@ void sched_computed(struct sched *s, const struct sched_item *item)
     kv_publish(s->kv, &seq->table, seq->n_computed, prefill);
 }
 
-void sched_append(struct sched *s, struct sched_seq *seq)
+void sched_append(struct sched_seq *seq)
 {
-    (void)s;
     assert(seq->slot != SCHED_NO_SLOT && seq->n_known < seq->n_max);
     seq->n_known++;
     if (seq->n_expected > 0)

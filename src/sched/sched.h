@@ -126,8 +126,7 @@ struct sched_plan {
     uint32_t n_items;
     uint32_t n_rows;
     uint32_t n_decodes;
-    uint32_t n_admitted;  /* sequences that left the queue in this step */
-    uint32_t n_preempted; /* that went back to it */
+    uint32_t n_preempted; /* sequences that went back to the queue */
     bool waits_for_tier;  /* some sequence does */
     /* Somebody must be preempted, and steps are under way: plan again when they have ended, not
      * before. Of this plan there are items or not. */
@@ -171,7 +170,7 @@ void sched_plan_step(struct sched *s, uint32_t row_budget, struct sched_plan *ou
  * the one planned first comes first, and the token it chose before the next. */
 void sched_computed(struct sched *s, const struct sched_item *item);
 /* A token was chosen: the sequence is one longer and decodes in the next step. */
-void sched_append(struct sched *s, struct sched_seq *seq);
+void sched_append(struct sched_seq *seq);
 /* Take it out, waiting or running; its slot is free at once, and its blocks are free or cached,
  * once the steps under way have ended. Nothing happens to one that was removed already. Items of
  * the current plan that name others stay valid. */
@@ -181,7 +180,7 @@ uint32_t sched_n_running(const struct sched *s);
 uint32_t sched_n_waiting(const struct sched *s);
 uint64_t sched_n_preempted(const struct sched *s); /* ever */
 /* Rows computed for a tenant, ahead of time those of prompts that came in, and what it was lifted
- * by when it came back. 0: unknown. */
+ * by when it came back. 0: unknown. Only tests ask. */
 int64_t sched_served(const struct sched *s, uint32_t tenant);
 /* kv_check over all tables that the scheduler holds, and its own sums. O(everything). */
 enum err sched_check(const struct sched *s, struct err_info *e) WEIR_MUST_USE;

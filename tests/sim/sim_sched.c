@@ -275,7 +275,7 @@ static void end_step(struct world *w)
             count.finished++;
         } else {
             c->tokens[c->seq.n_known] = g->chosen;
-            sched_append(w->sched, &c->seq);
+            sched_append(&c->seq);
         }
     }
     struct kv_stats s = kv_stats(w->kv);

@@ -140,7 +140,7 @@ static inline void step(struct fixture *f, uint32_t row_budget)
         const struct sched_item *item = &f->plan.items[i];
         sched_computed(f->sched, item);
         if (item->samples && item->seq->n_known < item->seq->n_max)
-            sched_append(f->sched, item->seq);
+            sched_append(item->seq);
     }
     check(f);
 }
