@@ -16,12 +16,12 @@ struct range {
 /* ---- sets that patterns name by ranges ---- */
 
 static const struct range han[] = {
-    {0x3400, 0x4dbf},
-    {0x4e00, 0x9fff},
-    {0xf900, 0xfaff},
-    {0x20000, 0x2a6df},
-    {0x2a700, 0x2ebef},
-    {0x2f800, 0x2fa1f},
+    {0x2e80, 0x2e99},   {0x2e9b, 0x2ef3},   {0x2f00, 0x2fd5},   {0x3005, 0x3005},
+    {0x3007, 0x3007},   {0x3021, 0x3029},   {0x3038, 0x303b},   {0x3400, 0x4dbf},
+    {0x4e00, 0x9fff},   {0xf900, 0xfa6d},   {0xfa70, 0xfad9},   {0x16fe2, 0x16fe3},
+    {0x16ff0, 0x16ff1}, {0x20000, 0x2a6df}, {0x2a700, 0x2b739}, {0x2b740, 0x2b81d},
+    {0x2b820, 0x2cea1}, {0x2ceb0, 0x2ebe0}, {0x2ebf0, 0x2ee5d}, {0x2f800, 0x2fa1d},
+    {0x30000, 0x3134a}, {0x31350, 0x323af},
 };
 
 static const struct range han_kana[] = {{0x3040, 0x30ff}, {0x4e00, 0x9fa5}};
@@ -133,7 +133,7 @@ static uint32_t kind_of_ascii(uint32_t c)
         {'/', CC_SLASH},
         {'`', CC_BACKTICK},
         {' ', CC_BLANK},
-        {'\t', CC_TAB},
+        {'\t', CC_SPACE_REST},
         {'\n', CC_LF},
         {'\r', CC_CR},
         {'\v', CC_SPACE_REST},
@@ -157,7 +157,7 @@ static uint32_t kind_of_ascii(uint32_t c)
 static uint32_t kind_of_unassigned(uint32_t c)
 {
     if (c >= 0x2ebf0 && c <= 0x2ee5d)
-        return CC_LETTER_REST;
+        return CC_LETTER_HAN;
     if ((c >= 0x2ffc && c <= 0x2fff) || c == 0x31ef)
         return CC_SYMBOL_REST;
     return CC_UNASSIGNED;
@@ -171,8 +171,10 @@ static uint32_t kind_of(uint32_t c)
         return CC_SPACE_REST;
     switch (utf8proc_category((utf8proc_int32_t)c)) {
     case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
     case UTF8PROC_CATEGORY_LT:
+        return CC_UPPER_REST;
+    case UTF8PROC_CATEGORY_LL:
+        return CC_LOWER_REST;
     case UTF8PROC_CATEGORY_LM:
     case UTF8PROC_CATEGORY_LO:
         return IN(han, c) ? CC_LETTER_HAN : CC_LETTER_REST;

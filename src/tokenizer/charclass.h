@@ -20,44 +20,46 @@
 enum {
     CC_LOWER = 1 << 0, /* a-z */
     CC_UPPER = 1 << 1, /* A-Z */
-    CC_LETTER_HAN = 1 << 2,
-    CC_LETTER_REST = 1 << 3,
-    CC_DIGIT = 1 << 4, /* 0-9 */
-    CC_NUMBER_REST = 1 << 5,
-    CC_MARK = 1 << 6,
-    CC_SLASH = 1 << 7,
-    CC_PUNCT_ASCII = 1 << 8,
-    CC_PUNCT_REST = 1 << 9,
-    CC_BACKTICK = 1 << 10,
-    CC_SYMBOL_ASCII = 1 << 11,
-    CC_SYMBOL_REST = 1 << 12,
-    CC_BLANK = 1 << 13, /* U+0020 */
-    CC_TAB = 1 << 14,
-    CC_LF = 1 << 15,
-    CC_CR = 1 << 16,
-    CC_SPACE_REST = 1 << 17,
-    CC_CONTROL = 1 << 18, /* category C, and assigned */
-    CC_UNASSIGNED = 1 << 19,
+    CC_LOWER_REST = 1 << 2,
+    CC_UPPER_REST = 1 << 3, /* upper and title case */
+    CC_LETTER_HAN = 1 << 4,
+    CC_LETTER_REST = 1 << 5, /* without case */
+    CC_DIGIT = 1 << 6,       /* 0-9 */
+    CC_NUMBER_REST = 1 << 7,
+    CC_MARK = 1 << 8,
+    CC_SLASH = 1 << 9,
+    CC_PUNCT_ASCII = 1 << 10,
+    CC_PUNCT_REST = 1 << 11,
+    CC_BACKTICK = 1 << 12,
+    CC_SYMBOL_ASCII = 1 << 13,
+    CC_SYMBOL_REST = 1 << 14,
+    CC_BLANK = 1 << 15, /* U+0020 */
+    CC_LF = 1 << 16,
+    CC_CR = 1 << 17,
+    CC_SPACE_REST = 1 << 18,
+    CC_CONTROL = 1 << 19, /* category C, and assigned */
+    CC_UNASSIGNED = 1 << 20,
 
-    CC_LETTER = CC_LOWER | CC_UPPER | CC_LETTER_HAN | CC_LETTER_REST,
+    CC_CASED = CC_LOWER | CC_UPPER | CC_LOWER_REST | CC_UPPER_REST,
+    CC_LETTER = CC_CASED | CC_LETTER_HAN | CC_LETTER_REST,
     CC_NUMBER = CC_DIGIT | CC_NUMBER_REST,
     CC_PUNCT = CC_SLASH | CC_PUNCT_ASCII | CC_PUNCT_REST,
     CC_SYMBOL = CC_BACKTICK | CC_SYMBOL_ASCII | CC_SYMBOL_REST,
     CC_MARKS_ASCII = CC_SLASH | CC_PUNCT_ASCII | CC_BACKTICK | CC_SYMBOL_ASCII,
     CC_NEWLINE = CC_LF | CC_CR,
-    CC_SPACE = CC_BLANK | CC_TAB | CC_NEWLINE | CC_SPACE_REST,
-    CC_ANY = (1 << 20) - 1,
+    CC_SPACE = CC_BLANK | CC_NEWLINE | CC_SPACE_REST,
+    CC_ANY = (1 << 21) - 1,
 
-    CC_HAN = 1 << 20,           /* blocks of ideographs, assigned or not */
-    CC_HAN_KANA = 1 << 21,      /* U+4E00-9FA5, Hiragana, Katakana */
-    CC_DEEPSEEK_CJK = 1 << 22,  /* U+0800-9FA5, U+AC00-D7FF */
-    CC_DEEPSEEK_WORD = 1 << 23, /* cased letters, as Unicode 13 had them */
-    CC_DEEPSEEK_MARK = 1 << 24, /* ! to ~ but digits, their full-width forms, quotes */
-    CC_HANGUL = 1 << 25,
-    CC_BOPOMOFO = 1 << 26,
-    CC_YOUTU_MARK = 1 << 27, /* Chinese punctuation */
-    CC_AFMOE_ASIAN = 1 << 28,
-    CC_PORO_WORD = 1 << 29, /* neither white space nor ( ) | . , ! ? and the like */
+    CC_HAN = 1 << 21,           /* Unicode's script */
+    CC_HAN_KANA = 1 << 22,      /* U+4E00-9FA5, Hiragana, Katakana */
+    CC_DEEPSEEK_CJK = 1 << 23,  /* U+0800-9FA5, U+AC00-D7FF */
+    CC_DEEPSEEK_WORD = 1 << 24, /* cased letters, as Unicode 13 had them */
+    CC_DEEPSEEK_MARK = 1 << 25, /* ! to ~ but digits, their full-width forms, quotes */
+    CC_HANGUL = 1 << 26,
+    CC_BOPOMOFO = 1 << 27,
+    CC_YOUTU_MARK = 1 << 28, /* Chinese punctuation */
+    CC_AFMOE_ASIAN = 1 << 29,
+    CC_PORO_WORD = 1 << 30, /* neither white space nor ( ) | . , ! ? and the like */
 };
 
 /* Code points share pages of 256: most of them have few different ones. */

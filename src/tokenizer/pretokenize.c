@@ -20,10 +20,6 @@
         .kind = SPLIT_RUN, .lead = (lead_), .body = (body_), .tail = (tail_),                      \
         .tail_max = (tail_max_)                                                                    \
     }
-#define RUN_SUFFIX(lead_, body_)                                                                   \
-    {                                                                                              \
-        .kind = SPLIT_RUN, .lead = (lead_), .body = (body_), .contraction = true                   \
-    }
 #define CASED(lead_, upper_, lower_, suffix_)                                                      \
     {                                                                                              \
         .kind = SPLIT_CASED, .lead = (lead_), .upper = (upper_), .body = (lower_),                 \
@@ -102,37 +98,19 @@ static const struct split_op exaone_moe_ops[] = {
 };
 
 /* tiktoken's o200k_base and its descendants: a word is upper case, then lower case; letters without
- * case, and all beyond ASCII, count as both. */
-#define NOT_LOWER (CC_LETTER & ~CC_LOWER)
-#define NOT_UPPER (CC_LETTER & ~CC_UPPER)
-#define O200K_REST(digits)                                                                         \
-    RUN_MAX(CC_NUMBER, digits), RUN_TAIL(CC_BLANK, NOT(CC_SPACE | LN), CC_NEWLINE | CC_SLASH, 0),  \
-        SPACE_NEWLINE, SPACES
+ * case and marks count as both. */
+#define NOT_LOWER ((CC_LETTER | CC_MARK) & ~(CC_LOWER | CC_LOWER_REST))
+#define NOT_UPPER ((CC_LETTER | CC_MARK) & ~(CC_UPPER | CC_UPPER_REST))
+#define O200K(digits, suffix)                                                                      \
+    CASED(NOT(CC_NEWLINE | LN), NOT_LOWER, NOT_UPPER, suffix), RUN_MAX(CC_NUMBER, digits),         \
+        RUN_TAIL(CC_BLANK, NOT(CC_SPACE | LN), CC_NEWLINE | CC_SLASH, 0), SPACE_NEWLINE, SPACES
 
-static const struct split_op tekken_ops[] = {
-    CASED(NOT(CC_NEWLINE | LN), NOT_LOWER, NOT_UPPER, false),
-    O200K_REST(1),
-};
-static const struct split_op gpt4o_ops[] = {
-    CASED(NOT(CC_NEWLINE | LN), NOT_LOWER, NOT_UPPER, true),
-    O200K_REST(3),
-};
-static const struct split_op granite_multi_ops[] = {
-    CASED(NOT(CC_NEWLINE | LN), NOT_LOWER | CC_MARK, NOT_UPPER | CC_MARK, true),
-    O200K_REST(3),
-};
-/* Where the pattern names cases by their categories, all letters count as both. */
-static const struct split_op tiny_aya_ops[] = {
-    RUN_SUFFIX(NOT(CC_NEWLINE | LN), CC_LETTER | CC_MARK),
-    O200K_REST(3),
-};
-static const struct split_op youtu_ops[] = {
-    RUN_SUFFIX(NOT(CC_NEWLINE | LN), CC_LETTER | CC_MARK),
-    O200K_REST(1),
-};
+static const struct split_op tekken_ops[] = {O200K(1, false)};
+static const struct split_op gpt4o_ops[] = {O200K(3, true)};
+static const struct split_op youtu_ops[] = {O200K(1, true)};
 static const struct split_op kimi_ops[] = {
     RUN(0, CC_HAN),
-    RUN_SUFFIX(NOT(CC_NEWLINE | LN), CC_LETTER & ~CC_LETTER_HAN),
+    CASED(NOT(CC_NEWLINE | LN), NOT_LOWER & ~CC_LETTER_HAN, NOT_UPPER & ~CC_LETTER_HAN, true),
     RUN_MAX(CC_NUMBER, 3),
     RUN_TAIL(CC_BLANK, NOT(CC_SPACE | LN), CC_NEWLINE, 0),
     SPACE_NEWLINE,
@@ -283,12 +261,12 @@ static const struct pretokenize_rule rules[] = {
     },
     {
         .names = " granite-embed-multi-97m ",
-        .stages = {STAGE(granite_multi_ops)},
+        .stages = {STAGE(gpt4o_ops)},
         .whole_words = true,
     },
     {
         .names = " tiny_aya cohere2moe ",
-        .stages = {{.cut = split_cut_groups}, STAGE(tiny_aya_ops)},
+        .stages = {{.cut = split_cut_groups}, STAGE(gpt4o_ops)},
     },
     {
         .names = " youtu ",

@@ -104,7 +104,7 @@ static void test_families(void **state)
         {"tekken", "ABC", "ABC"},
         {"gpt-4o", "Don'T xY'll 1234", "Don'T| x|Y'll| |123|4"},
         {"granite-embed-multi-97m", "e\xcc\x81'S", "e\xcc\x81'S"},
-        {"youtu", "aB's 12\xe3\x80\x81\xed\x95\x9c", "aB's| |1|2|\xe3\x80\x81|\xed\x95\x9c"},
+        {"youtu", "aB's 12\xe3\x80\x81\xed\x95\x9c", "a|B's| |1|2|\xe3\x80\x81|\xed\x95\x9c"},
         {"kimi-k2", "ab\xe4\xb8\xad\xe6\x96\x87's 1234", "ab|\xe4\xb8\xad\xe6\x96\x87|'s| |123|4"},
         {"qwen35", "e\xcc\x81\xcc\x81 x", "e\xcc\x81\xcc\x81| x"},
         {"deepseek-llm", "Hi, you 12  ", "Hi|,| you| |12|  "},
@@ -135,6 +135,27 @@ static void test_families(void **state)
         {"qwen2", "Ankara'da", "Ankara|'d|a"},
         {"gemma4", "a b\n\nc", "a b|\n\n|c"},
         {"bloom", "a b, c", "a| b|,| c"},
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        assert_words(lines[i][0], lines[i][1], lines[i][2]);
+}
+
+/* Words are upper case, then lower case, in any script, and hold marks. They are what Python's
+ * regex finds by the patterns that the models were published with. */
+static void test_marks_and_cases(void **state)
+{
+    (void)state;
+    static const char *const lines[][3] = {
+        {"tekken", "नमस्ते दुनिया, कैसे", "नमस्ते| दुनिया|,| कैसे"},
+        {"tekken", "приветМир ÉCOLEé", "привет|Мир| ÉCOLEé"},
+        {"tekken", "Đ\xcc\xa3iệnǅ ʰA", "Đ\xcc\xa3iện|ǅ| ʰ|A"},
+        {"gpt-4o", "ที่ வணக்கம் שָׁלוֹם's", "ที่| வணக்கம்| שָׁלוֹם's"},
+        {"gpt-4o", "приветМИР'll 1234", "привет|МИР'll| |123|4"},
+        {"granite-embed-multi-97m", "приветМир", "привет|Мир"},
+        {"tiny_aya", "helloWorld दी", "hello|World| दी"},
+        {"youtu", "helloWorld दी", "hello|World| दी"},
+        {"kimi-k2", "fooBar दी'S 人々a〇1", "foo|Bar| दी'S| |人々|a|〇|1"},
+        {"kimi-k2", "e\xcc\x81\x41\x62中", "e\xcc\x81|Ab|中"},
     };
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         assert_words(lines[i][0], lines[i][1], lines[i][2]);
@@ -253,6 +274,7 @@ int main(void)
         cmocka_unit_test(test_white_space),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_families),
+        cmocka_unit_test(test_marks_and_cases),
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_hostile),
     };
