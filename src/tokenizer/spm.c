@@ -72,9 +72,14 @@ static struct merge_result lookup(const void *ctx,
     return (struct merge_result){order_of(v->tokens[id].score), id};
 }
 
-/* A symbol that is no token: its bytes, or the unknown token. */
-static enum err emit_unknown(
-    const struct spm *s, struct token_list *out, const char *text, size_t n, struct err_info *e)
+/* A symbol that is no token: its bytes, or the unknown token, one for all that stand in a row since
+ * out had n_before. */
+static enum err emit_unknown(const struct spm *s,
+                             struct token_list *out,
+                             size_t n_before,
+                             const char *text,
+                             size_t n,
+                             struct err_info *e)
 {
     bool have_all = true;
     for (size_t i = 0; i < n; i++)
@@ -85,7 +90,8 @@ static enum err emit_unknown(
                        "the vocabulary has no token for byte 0x%02x",
                        (unsigned)(uint8_t)text[0]);
     if (!have_all) {
-        token_list_add(out, s->unk);
+        if (out->n == n_before || out->ids[out->n - 1] != s->unk)
+            token_list_add(out, s->unk);
         return OK;
     }
     for (size_t i = 0; i < n; i++)
@@ -93,8 +99,12 @@ static enum err emit_unknown(
     return OK;
 }
 
-static enum err encode_word(
-    const struct spm *s, struct encoder *enc, const char *word, size_t n, struct err_info *e)
+static enum err encode_word(const struct spm *s,
+                            struct encoder *enc,
+                            size_t n_before,
+                            const char *word,
+                            size_t n,
+                            struct err_info *e)
 {
     struct merger *m = &enc->merger;
     if (!merger_room(m, n))
@@ -115,7 +125,7 @@ static enum err encode_word(
         if (sym->id != TOKEN_NONE)
             token_list_add(enc->out, sym->id);
         else
-            err = emit_unknown(s, enc->out, word + sym->start, sym->len, e);
+            err = emit_unknown(s, enc->out, n_before, word + sym->start, sym->len, e);
     }
     return err;
 }
@@ -178,9 +188,10 @@ enum err spm_encode(const struct spm *s,
     if (!err)
         err = encoder_room(enc, n_escaped, e); /* no byte makes more than one token */
     const char *at = enc->text;
+    size_t n_before = enc->out->n;
     while (n_escaped > 0 && !err) {
         size_t len = s->space_begins_word ? word_len(at, n_escaped) : n_escaped;
-        err = encode_word(s, enc, at, len, e);
+        err = encode_word(s, enc, n_before, at, len, e);
         at += len;
         n_escaped -= len;
     }

@@ -17,6 +17,7 @@ static const struct {
     {"<|im_end|>", true},
     {"<|eot_id|>", true},
     {"<|eom_id|>", true},
+    {"<|eot|>", true},
     {"<end_of_turn>", true},
     {"<|endoftext|>", true},
     {"<|end_of_text|>", true},
@@ -42,6 +43,8 @@ static const struct {
     {"<|fim_pad|>", true},
     {"<fim-pad>", true},
     {"<fim_pad>", true},
+    {"<PAD>", true},
+    {"[PAD]", true},
     {"<|fim_repo|>", true},
     {"<|repo_name|>", true},
     {"<fim-repo>", true},
@@ -71,6 +74,9 @@ static const struct {
     {"<|code_prefix|>", false},
     {"<|code_suffix|>", false},
     {"<|code_middle|>", false},
+    {"<|prefix|>", false},
+    {"<|suffix|>", false},
+    {"<|middle|>", false},
     {"<PRE>", false},
     {"<SUF>", false},
     {"<MID>", false},
@@ -80,6 +86,7 @@ static const struct {
     {"<start_of_turn>", false},
     {"<|begin_of_text|>", false},
     {"<|turn>", false},
+    {"<|eom|>", false}, /* another message of the turn follows */
 };
 
 static struct vocab_token *find(struct vocab *v, const char *text)

@@ -80,6 +80,31 @@ static void test_ends_of_turns(void **state)
     unload(&l);
 }
 
+/* Falcon-H1-Tiny-Coder's texts with a gap, Muse Glimmer's ends of messages, and what pads. */
+static void test_more_marks(void **state)
+{
+    (void)state;
+    static const struct toy_token tokens[] = {{"<|prefix|>", 4, 0},
+                                              {"<|suffix|>", 3, 0},
+                                              {"<|middle|>", 3, 0},
+                                              {"<|eom|>", 4, 0},
+                                              {"<|eot|>", 3, 0},
+                                              {"[PAD]", 3, 0},
+                                              {"<PAD>", 3, 0},
+                                              {"a", 0, 0},
+                                              {NULL, 0, 0}};
+    const char *const none[] = {NULL};
+    struct toy toy = {.model = "gpt2", .tokens = tokens, .merges = none};
+    struct loaded l = load_toy(&toy);
+    for (enum fim_part part = FIM_PREFIX; part <= FIM_MIDDLE; part++)
+        assert_int_equal(tokenizer_fim(l.t, part), part);
+    for (int i = 0; i < 7; i++) {
+        assert_true(tokenizer_is_control(l.t, i));
+        assert_int_equal(tokenizer_is_eog(l.t, i), i >= 4);
+    }
+    unload(&l);
+}
+
 static void test_bos_by_name(void **state)
 {
     (void)state;
@@ -153,6 +178,7 @@ int main(void)
         cmocka_unit_test(test_strips),
         cmocka_unit_test(test_default_ids),
         cmocka_unit_test(test_ends_of_turns),
+        cmocka_unit_test(test_more_marks),
         cmocka_unit_test(test_bos_by_name),
         cmocka_unit_test(test_raw_text),
     };

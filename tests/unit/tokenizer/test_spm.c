@@ -85,6 +85,14 @@ static void test_unknown(void **state)
                    "b",
                    false,
                    " a|<unk>|b");
+    /* one for what stands in a row, as SentencePiece has it; not one with a special token
+     */
+    assert_encodes(l.t, "a\n\n", false, " a|<unk>");
+    assert_encodes(l.t, "\xc3\xa9x y\na", false, " |<unk>| |<unk>|a");
+    unload(&l);
+    small.no_space_prefix = true;
+    l = load_toy(&small);
+    assert_encodes(l.t, "<unk>\n\n", true, "<unk>|<unk>");
     unload(&l);
     small.tokens = tokens + 3; /* neither bytes nor an unknown token */
     small.eos = 0;
