@@ -279,7 +279,7 @@ FORMATS = {
     "hermes": "<tool_call> arguments", "llama3": "<|start_header_id|>ipython",
     "mistral": "[TOOL_CALLS]", "functionary-v3.1": "<function=", "functionary-v3.2": ">>>all",
     "deepseek": "<｜tool▁calls▁begin｜>", "deepseek-v3.2": "｜DSML｜ function_calls>",
-    "harmony": "<|channel|> <|message|>", "kimi": "<|tool_call_begin|>",
+    "harmony": "<|channel|> <|message|>", "muse": "<atem:function_calls> <|eom|>", "kimi": "<|tool_call_begin|>",
     "qwen-xml": "<function= <parameter=", "glm": "<tool_call> <arg_key>",
     "granite": "<|tool_call|>", "lfm2": "<|tool_list_start|>", "gemma": "<|tool_call>call:",
     "seed": "<seed:tool_call> <parameter=", "nemotron": "<TOOLCALL>",
@@ -577,7 +577,7 @@ def is_call(name, arguments):
 
 
 def test_the_formats_are_known():
-    assert len(ALL_FORMATS) == 29 == len(set(ALL_FORMATS)), ALL_FORMATS
+    assert len(ALL_FORMATS) == 30 == len(set(ALL_FORMATS)), ALL_FORMATS
 
 
 @pytest.mark.parametrize("name", ALL_FORMATS)

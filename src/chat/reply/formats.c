@@ -165,6 +165,14 @@ static const struct tagged_spec minimax = {.open = "<minimax:tool_call>",
                                            .key_open = "<parameter name=\"",
                                            .key_close = "\">",
                                            .value_close = "</parameter>"};
+static const struct tagged_spec muse = {.open = "<atem:function_calls>",
+                                        .close = "</atem:function_calls>",
+                                        .name_open = "<atem:invoke name=\"",
+                                        .name_close = "\">",
+                                        .call_close = "</atem:invoke>",
+                                        .key_open = "<atem:parameter name=\"",
+                                        .key_close = "\">",
+                                        .value_close = "</atem:parameter>"};
 #define DSML(block)                                                                                \
     {                                                                                              \
         .open = "<｜DSML｜" block ">", .close = "</｜DSML｜" block ">",                            \
@@ -238,6 +246,14 @@ const struct reply_format reply_formats[] = {
                 "<|end|>",
                 "<|call|>",
                 "<|return|>"},
+     .byte = harmony_byte,
+     .finish = harmony_finish,
+     .reasons = harmony_reasons},
+    {.name = "muse",
+     .no_text = true,
+     .spec = &muse,
+     .open = {{"<atem:function_calls>", false}},
+     .tokens = {"<|start|>", "<|message|>", "<|eom|>", "<|eot|>", "</atem:function_calls>"},
      .byte = harmony_byte,
      .finish = harmony_finish,
      .reasons = harmony_reasons},
@@ -359,6 +375,7 @@ static const struct reply_thoughts all_thoughts[] = {
     {"thinking", "<thinking>", "</thinking>"},
     {"hy3", HY3("think"), HY3("/think")},
     {"harmony", "<|channel|>analysis<|message|>", "<|end|>"},
+    {"muse", "to=self<|message|>", "<|eom|>"},
 };
 
 /* What gives a format away: texts that are all in the template. The first row that fits wins, so
@@ -367,6 +384,7 @@ static const struct {
     const char *format, *texts[2];
 } signs[] = {
     {"harmony", {"<|channel|>", "<|message|>"}},
+    {"muse", {"<atem:function_calls>", "<|eom|>"}},
     {"hy3", {":opensource", "<tool_sep{}>"}},
     {"functionary-v3.2", {">>>all"}},
     {"seed", {"<seed:tool_call>", "<parameter="}},
@@ -408,7 +426,7 @@ static bool has(const char *s, size_t n, const char *what)
  * more than reasoning. */
 static bool reasons_so(const struct reply_thoughts *t, const char *source, size_t n)
 {
-    bool shared = strcmp(t->close, "<|end|>") == 0;
+    bool shared = strcmp(t->close, "<|end|>") == 0 || strcmp(t->close, "<|eom|>") == 0;
     return has(source, n, t->close) && (!shared || has(source, n, t->open));
 }
 
@@ -463,7 +481,7 @@ const char *reply_thoughts_mark(const struct reply_thoughts *t, bool opening)
 
 bool reply_thoughts_first(const struct reply_thoughts *t)
 {
-    return strcmp(t->name, "harmony") != 0;
+    return strcmp(t->name, "harmony") != 0 && strcmp(t->name, "muse") != 0;
 }
 
 const char *reply_call_in_thoughts(const struct reply_format *f, size_t i)

@@ -9,7 +9,7 @@
 #define MAX_PIECES 6
 #define MAX_BANS 3
 
-/* One way to write a block of calls. "#" is a number. */
+/* One way to write a block of calls. "#" is a number, "@" in args the name again. */
 struct frame {
     const char *format;
     const char *needs;             /* a control token that decides for this frame, or NULL */
@@ -34,6 +34,7 @@ struct maker {
     const struct reply_grammar *r;
     struct grammar_builder *b;
     const struct frame *f;
+    const char *name; /* of the tool whose call is made */
 };
 
 #define SEQ(b, ...)                                                                                \

@@ -62,6 +62,14 @@ static const struct frame frames[] = {
     {.format = "harmony",
      .name = {"<|channel|>", "commentary to=functions."},
      .args = {" ", "<|constrain|>", "json", "<|message|>"}},
+    {.format = "muse",
+     .name = {" to="},
+     .args = {"<|message|>", "<atem:function_calls>", "\n<atem:invoke name=\"", "@", "\">\n"},
+     .close = {"</atem:invoke>\n", "</atem:function_calls>"},
+     .key = {"<atem:parameter name=\""},
+     .text = {"\">"},
+     .json = {"\">"},
+     .value_end = {"</atem:parameter>", "\n"}},
     {.format = "kimi",
      .open = {"<|tool_calls_section_begin|>"},
      .name = {"<|tool_call_begin|>", "functions."},
@@ -217,6 +225,8 @@ grammar_node frame_piece(const struct maker *m, const char *s)
     int32_t id = token_of(m, s);
     if (id >= 0)
         return grammar_token(m->b, id);
+    if (strcmp(s, "@") == 0)
+        return grammar_literal(m->b, m->name, strlen(m->name));
     if (strcmp(s, "#") == 0)
         return grammar_repeat(m->b, grammar_byte_range(m->b, '0', '9'), 1, 3);
     return grammar_literal(m->b, s, strlen(s));
@@ -278,9 +288,10 @@ static grammar_node call_of(const struct maker *m, size_t i)
     const char *name = json_string_value(json_object_get(function, "name"));
     bool free = !m->r->required && !(m->r->strict && m->r->strict[i]);
     grammar_node arguments = frame_arguments(m, schema, i, free);
+    const struct maker named = {m->r, m->b, m->f, name};
     return SEQ(m->b,
                grammar_literal(m->b, name, strlen(name)),
-               frame_pieces(m, m->f->args),
+               frame_pieces(&named, m->f->args),
                arguments,
                frame_pieces(m, m->f->close));
 }
@@ -389,6 +400,50 @@ static grammar_node bare_text(const struct maker *m)
                                     grammar_scan(m->b, n, marks, tails, true))));
 }
 
+/* ---- formats in which all is messages ---- */
+
+/* What opens each kind of message, and what ends one behind which another follows. */
+static const struct message_marks {
+    const char *format;
+    const char *reasoning[MAX_PIECES], *preamble[MAX_PIECES], *content[MAX_PIECES];
+    const char *end, *ban[MAX_BANS]; /* ban: must not come in a preamble */
+} messages[] = {
+    {.format = "harmony",
+     .reasoning = {"<|channel|>", "analysis", "<|message|>"},
+     .preamble = {"<|channel|>", "commentary", "<|message|>"},
+     .content = {"<|channel|>", "final", "<|message|>"},
+     .end = "<|end|>",
+     .ban = {"<|channel|>"}},
+    {.format = "muse",
+     .reasoning = {" to=self", "<|message|>"},
+     .preamble = {" to=user", "<|message|>"},
+     .content = {" to=user", "<|message|>"},
+     .end = "<|eom|>",
+     .ban = {"<|eot|>", "<|start|>"}},
+};
+
+/* NULL: the format has no such messages. */
+static const struct message_marks *messages_of(const char *format)
+{
+    for (size_t i = 0; i < sizeof messages / sizeof messages[0]; i++)
+        if (strcmp(messages[i].format, format) == 0)
+            return &messages[i];
+    return NULL;
+}
+
+/* A message, and the beginning of the next one. */
+static grammar_node message_before(const struct maker *m,
+                                   const char *const *open,
+                                   const char *end,
+                                   const char *const *ban)
+{
+    return SEQ(m->b,
+               frame_pieces(m, open),
+               frame_text_until(m, end, ban),
+               frame_piece(m, "<|start|>"),
+               frame_piece(m, "assistant"));
+}
+
 /* ---- reasoning ---- */
 
 /* What would begin a call within reasoning; NULL: nothing. */
@@ -413,15 +468,9 @@ static grammar_node thoughts_before(const struct maker *m)
     const struct reply_style *s = &m->r->style;
     if (!s->thoughts)
         return grammar_empty(m->b);
-    if (strcmp(reply_thoughts_name(s->thoughts), "harmony") == 0)
-        return grammar_optional(m->b,
-                                SEQ(m->b,
-                                    frame_piece(m, "<|channel|>"),
-                                    frame_piece(m, "analysis"),
-                                    frame_piece(m, "<|message|>"),
-                                    frame_text_until(m, "<|end|>", NULL),
-                                    frame_piece(m, "<|start|>"),
-                                    frame_piece(m, "assistant")));
+    const struct message_marks *marks = messages_of(reply_thoughts_name(s->thoughts));
+    if (marks)
+        return grammar_optional(m->b, message_before(m, marks->reasoning, marks->end, NULL));
     grammar_node newlines = grammar_repeat(m->b, grammar_literal(m->b, "\n", 1), 0, 2);
     const char *const ban[MAX_BANS] = {call_mark(m)};
     grammar_node closed =
@@ -444,7 +493,7 @@ static grammar_node thoughts_before(const struct maker *m)
  */
 static bool is_message(const char *format)
 {
-    return strcmp(format, "harmony") == 0 || strcmp(format, "functionary-v3.2") == 0;
+    return messages_of(format) || strcmp(format, "functionary-v3.2") == 0;
 }
 
 static bool is_bare(const char *format)
@@ -468,11 +517,9 @@ bool reply_grammar_known(const struct reply_format *f)
 static grammar_node content_opens(const struct maker *m)
 {
     const char *name = reply_format_name(m->r->style.format);
-    if (strcmp(name, "harmony") == 0)
-        return SEQ(m->b,
-                   frame_piece(m, "<|channel|>"),
-                   frame_piece(m, "final"),
-                   frame_piece(m, "<|message|>"));
+    const struct message_marks *marks = messages_of(name);
+    if (marks)
+        return frame_pieces(m, marks->content);
     if (strcmp(name, "solar") == 0)
         return grammar_optional(m->b, frame_piece(m, "<|content|>"));
     return strcmp(name, "functionary-v3.2") == 0 ? frame_piece(m, "all\n") : grammar_empty(m->b);
@@ -485,14 +532,8 @@ static grammar_node message_then(const struct maker *m, grammar_node calls)
         const struct grammar_text mark = {">>>", 3};
         return SEQ(m->b, frame_piece(m, "all\n"), grammar_scan(m->b, 1, &mark, &calls, true));
     }
-    static const char *const channel[MAX_BANS] = {"<|channel|>"};
-    grammar_node preamble = SEQ(m->b,
-                                frame_piece(m, "<|channel|>"),
-                                frame_piece(m, "commentary"),
-                                frame_piece(m, "<|message|>"),
-                                frame_text_until(m, "<|end|>", channel),
-                                frame_piece(m, "<|start|>"),
-                                frame_piece(m, "assistant"));
+    const struct message_marks *marks = messages_of(m->f->format);
+    grammar_node preamble = message_before(m, marks->preamble, marks->end, marks->ban);
     grammar_node text = SEQ(m->b, content_opens(m), text_without(m, "<|", NULL));
     return grammar_alt(m->b, 2, (grammar_node[]){text, SEQ(m->b, preamble, calls)});
 }
@@ -527,7 +568,7 @@ static grammar_node all_frames(struct maker *m, grammar_node (*make)(const struc
 
 grammar_node reply_grammar_build(const struct reply_grammar *r, struct grammar_builder *b)
 {
-    struct maker m = {r, b, NULL};
+    struct maker m = {r, b, NULL, NULL};
     if (!reply_grammar_known(r->style.format))
         return grammar_never(b);
     grammar_node calls = all_frames(&m, r->required ? required_block : optional_calls);
@@ -538,7 +579,7 @@ grammar_node reply_grammar_content(const struct reply_grammar *r,
                                    struct grammar_builder *b,
                                    grammar_node content)
 {
-    struct maker m = {r, b, NULL};
+    struct maker m = {r, b, NULL, NULL};
     grammar_node reply = SEQ(b, content_opens(&m), content);
     if (r->tools && reply_grammar_known(r->style.format))
         reply = grammar_alt(b, 2, (grammar_node[]){reply, all_frames(&m, required_block)});

@@ -7,15 +7,23 @@
  *
  * The prompt ends with "<|start|>assistant", so a reply begins in a header. The recipient may also
  * stand before the channel; of two channels in a header the last counts. Within a string of JSON
- * arguments no mark is looked for. */
+ * arguments no mark is looked for.
+ *
+ * Muse Glimmer has recipients alone, and calls in tags (format->spec):
+ *
+ *      <|start|>assistant to=self<|message|>reasoning<|eom|>
+ *      <|start|>assistant to=f<|message|><atem:function_calls>...</atem:function_calls><|eom|>
+ *      <|start|>assistant to=user<|message|>content<|eot|> */
 #include "chat/reply/internal.h"
 
 #include <string.h>
 
-enum at { IN_HEADER, IN_REASONING, IN_CONTENT, IN_ARGUMENTS };
+enum at { IN_HEADER, IN_REASONING, IN_CONTENT, IN_ARGUMENTS, BEFORE_CALL, IN_CALL };
 
 static const char *const begins[] = {"<|channel|>", "<|start|>", "<|message|>", "to="};
-static const char *const ends[] = {"<|end|>", "<|call|>", "<|return|>", "<|start|>", "<|channel|>"};
+static const char *const ends[] = {
+    "<|end|>", "<|call|>", "<|return|>", "<|start|>", "<|channel|>", NULL};
+static const char *const muse_ends[] = {"<|eom|>", "<|eot|>", "<|start|>", NULL};
 static const char message[] = "<|message|>";
 
 /* s[0..n) has the beginning of one of the texts, or begins with all of one. */
@@ -73,12 +81,18 @@ static void message_begins(struct reply_parser *p)
 {
     const char *word;
     size_t n;
+    enum at at = IN_CONTENT;
+    bool muse = p->format->spec, to = find_word(p, "to=", &word, &n);
     buf_clear(&p->space);
-    if (find_word(p, "to=", &word, &n) && begin_call(p, word, n))
+    if (to && !muse && begin_call(p, word, n))
         return;
-    bool reasoning =
-        p->thoughts && find_word(p, "<|channel|>", &word, &n) && is(word, n, "analysis");
-    p->harmony.at = reasoning ? IN_REASONING : IN_CONTENT;
+    if (!muse && find_word(p, "<|channel|>", &word, &n) && is(word, n, "analysis"))
+        at = IN_REASONING;
+    else if (to && muse && is(word, n, "self"))
+        at = IN_REASONING;
+    else if (to && muse && !is(word, n, "user") && p->calls_wanted)
+        at = BEFORE_CALL;
+    p->harmony.at = at == IN_REASONING && !p->thoughts ? IN_CONTENT : at;
     buf_clear(&p->raw);
 }
 
@@ -124,9 +138,9 @@ static bool body_byte(struct reply_parser *p, char c)
     buf_char(&p->raw, c);
     while (p->raw.len > 0) {
         const char *mark = NULL;
-        for (size_t i = 0; i < sizeof ends / sizeof ends[0] && !mark; i++)
-            if (reply_starts(ends[i], p->raw.data, p->raw.len))
-                mark = ends[i];
+        for (const char *const *end = p->format->spec ? muse_ends : ends; *end && !mark; end++)
+            if (reply_starts(*end, p->raw.data, p->raw.len))
+                mark = *end;
         if (mark) {
             if (p->raw.len == strlen(mark))
                 message_ends(p, mark);
@@ -164,6 +178,35 @@ static bool arguments_byte(struct reply_parser *p, char c)
     return true;
 }
 
+/* White space, then the block of calls; what is none is content. */
+static bool before_call_byte(struct reply_parser *p, char c)
+{
+    const char *open = p->format->open[0].text;
+    if (p->raw.len == 0 && reply_is_space(c))
+        return true;
+    buf_char(&p->raw, c);
+    if (!reply_starts(open, p->raw.data, p->raw.len)) {
+        p->raw.len--;
+        p->harmony.at = IN_CONTENT;
+        return body_byte(p, c);
+    }
+    if (p->raw.len == strlen(open)) {
+        tagged_enter(p, open);
+        p->harmony.at = IN_CALL;
+    }
+    return true;
+}
+
+static bool call_byte(struct reply_parser *p, char c)
+{
+    p->left = false;
+    bool taken = tagged_byte(p, c);
+    if (taken && !p->left)
+        return true;
+    p->harmony.at = IN_CONTENT;
+    return taken || body_byte(p, c);
+}
+
 bool harmony_byte(struct reply_parser *p, char c)
 {
     switch ((enum at)p->harmony.at) {
@@ -171,6 +214,10 @@ bool harmony_byte(struct reply_parser *p, char c)
         return header_byte(p, c);
     case IN_ARGUMENTS:
         return arguments_byte(p, c);
+    case BEFORE_CALL:
+        return before_call_byte(p, c);
+    case IN_CALL:
+        return call_byte(p, c);
     case IN_REASONING:
     case IN_CONTENT:
         break;
@@ -195,7 +242,11 @@ static bool is_text(const struct reply_parser *p)
 void harmony_finish(struct reply_parser *p)
 {
     struct harmony_state *s = &p->harmony;
-    if (s->at == IN_HEADER && is_text(p))
+    if (s->at == IN_CALL) {
+        tagged_finish(p);
+        return;
+    }
+    if (s->at == BEFORE_CALL || (s->at == IN_HEADER && is_text(p)))
         s->at = IN_CONTENT;
     else if (s->at == IN_HEADER)
         buf_clear(&p->raw); /* part of a header */

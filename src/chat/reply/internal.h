@@ -6,7 +6,7 @@
  *      TEXT       content, in which an opening mark may come
  *      CALL       behind an opening mark: the bytes are the format's own (format->byte)
  *
- * and a format that has no plain text at all (harmony) is in CALL from the first byte.
+ * and a format that has no plain text at all (harmony, muse) is in CALL from the first byte.
  *
  * Bytes that may yet turn out to be something else wait in one of three places: `held`, the
  * beginning of a mark; `space`, white space that belongs to the content only if more content
@@ -110,7 +110,7 @@ struct loose_state {
     size_t closed;         /* bytes of it seen */
 };
 
-/* Messages in channels (harmony.c). */
+/* Messages in channels, or to recipients (harmony.c). */
 struct harmony_state {
     uint8_t at;
     bool json; /* the arguments of this call are */
@@ -167,6 +167,7 @@ struct reply_parser {
     bool in_answer, answered; /* the mark before it was read; the one behind it waits in space */
     bool in_thought; /* in CALL: the mark came in reasoning, which goes on if it is no call */
     bool cut;        /* when finishing: by a limit */
+    bool left;       /* a block of calls ended (reply_leave) */
     uint32_t n_calls, n_whole;
 
     struct object_state object;

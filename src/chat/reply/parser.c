@@ -72,6 +72,7 @@ void reply_content(struct reply_parser *p, const char *s, size_t n)
 void reply_leave(struct reply_parser *p)
 {
     p->phase = p->format->no_text ? PHASE_CALL : PHASE_TEXT;
+    p->left = true;
     buf_clear(&p->raw);
 }
 

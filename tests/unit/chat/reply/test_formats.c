@@ -250,6 +250,59 @@ static void test_harmony(void **state)
     CHECK_ALL(cases);
 }
 
+/* A call of "f", and how its message ends and another begins. */
+#define ATEM_OPEN "<atem:function_calls>\n<atem:invoke name=\"f\">\n"
+#define ATEM_CLOSE "</atem:invoke>\n</atem:function_calls>"
+#define ATEM_ARG(key, value) "<atem:parameter name=\"" key "\">" value "</atem:parameter>\n"
+#define NEXT "<|eom|><|start|>assistant"
+
+/* Muse Glimmer, as its template writes turns. */
+static void test_muse(void **state)
+{
+    (void)state;
+    static const struct reply_case cases[] = {
+        {"muse",
+         "muse",
+         " to=self<|message|>Think." NEXT " to=user<|message|>Answer.",
+         "R'Think.' C'Answer.'",
+         NO_TOOLS},
+        {"muse", "muse", " to=user<|message|>Two\nlines <b>.<|eot|>", "C'Two\nlines <b>.'", 0},
+        {"muse",
+         "muse",
+         " to=f<|message|>" ATEM_OPEN ATEM_ARG("s", "a <b>\n\"c\"") ATEM_ARG("n", "1.5") ATEM_CLOSE,
+         "B0 f A'{\"s\": \"a <b>\\n\\\"c\\\"\", \"n\": 1.5}' E",
+         0},
+        /* says something, then calls twice, and goes on */
+        {"muse",
+         "muse",
+         " to=self<|message|>Hm." NEXT " to=user<|message|>I look.\n" NEXT
+         " to=f<|message|>\n" ATEM_OPEN ATEM_CLOSE NEXT " to=f<|message|>" ATEM_OPEN ATEM_ARG(
+             "o", "{\"a\": [1]}") ATEM_CLOSE "\n" NEXT " to=user<|message|>Done.",
+         "R'Hm.' C'I look.' B0 f A'{}' E B1 f A'{\"o\": {\"a\": [1]}}' E C'Done.'",
+         0},
+        /* what is quoted is no call */
+        {"muse",
+         "muse",
+         " to=self<|message|>Say " ATEM_OPEN ATEM_CLOSE "." NEXT
+         " to=user<|message|>Like " ATEM_OPEN ATEM_CLOSE ".",
+         "R'Say " ATEM_OPEN ATEM_CLOSE ".' C'Like " ATEM_OPEN ATEM_CLOSE ".'",
+         0},
+        {"muse", "muse", " to=f<|message|>No tags<|eom|>", "C'No tags'", 0},
+        {"muse", "muse", " to=f<|message|><atem:func", "C'<atem:func'", CUT},
+        {"muse", "muse", " to=f<|message|>\n<|eom|><|start|>assistant<|message|>Hi", "C'Hi'", 0},
+        {"muse", "muse", " to=f<|message|>" ATEM_OPEN, "C'" ATEM_OPEN "'", NO_TOOLS},
+        {"muse", NULL, " to=self<|message|>a<|eom|>", "C'a'", 0},
+        {"muse", "muse", "No header", "C'No header'", 0},
+        {"muse",
+         "muse",
+         " to=f<|message|><atem:function_calls>\n<atem:invoke name=\"f\">\n"
+         "<atem:parameter name=\"s\">ab",
+         "B0 f A'{\"s\": \"ab'",
+         CUT},
+    };
+    CHECK_ALL(cases);
+}
+
 /* Which pieces are reasoning is known before each is read, the mark at the end included. */
 static void test_reasons(void **state)
 {
@@ -275,6 +328,18 @@ static void test_reasons(void **state)
           "Hello"},
          4},
         {"harmony", "harmony", {"<|channel|>", "final", "<|message|>", "Hello"}, 0},
+        {"muse",
+         "muse",
+         {" to",
+          "=self",
+          "<|message|>",
+          "a",
+          " b",
+          "<|eom|>",
+          "<|start|>",
+          "assistant",
+          " to=user"},
+         3},
         {"hermes", "think", {"<think>", "a", " b", "</think>", "c"}, 3},
         {"hermes", "think", {"a", " b"}, 0},
     };
@@ -543,6 +608,7 @@ int main(void)
         cmocka_unit_test(test_named),
         cmocka_unit_test(test_functionary),
         cmocka_unit_test(test_harmony),
+        cmocka_unit_test(test_muse),
         cmocka_unit_test(test_reasons),
         cmocka_unit_test(test_pythonic),
         cmocka_unit_test(test_gemma),

@@ -262,6 +262,14 @@ static void test_random_splits(void **state)
                                         "<|message|>",
                                         "<|end|>",
                                         "to=functions.f",
+                                        "to=f<|message|>",
+                                        "<|eom|>",
+                                        "<atem:function_calls>",
+                                        "<atem:invoke name=\"f\">",
+                                        "<atem:parameter name=\"s\">",
+                                        "</atem:parameter>",
+                                        "</atem:invoke>",
+                                        "</atem:function_calls>",
                                         "<think>",
                                         "</think>",
                                         ">>>",
@@ -284,7 +292,7 @@ static void test_random_splits(void **state)
         char text[400] = "";
         for (int k = rand() % 14; k >= 0; k--)
             strcat(text, parts[(size_t)rand() % n_parts]);
-        struct reply_case c = {reply_format_list((size_t)rand() % 18), "think", text, NULL, 0};
+        struct reply_case c = {reply_format_list((size_t)rand() % 19), "think", text, NULL, 0};
         c.flags = (unsigned)rand() % 16;
         if (rand() % 2)
             c.flags &= ~(unsigned)NO_TOOLS;
@@ -394,6 +402,8 @@ static void test_styles(void **state)
         {"<function= <parameter= <tool_call>", "qwen-xml", "none"},
         {"[TOOL_CALLS] [THINK] [/THINK]", "mistral", "mistral"},
         {"<|channel|> <|message|> </think>", "harmony", "harmony"},
+        {"'<atem:function_calls>\n' assistant to=self<|message|> <|eom|>", "muse", "muse"},
+        {"<|eom|>", "none", "none"},
         {"<|start_header_id|>ipython", "llama3", "none"},
         {"<|header_start|>ipython<|header_end|>", "llama3", "none"},
         {"<tool_calls> </thinking> [BEGIN FINAL RESPONSE]", "apriel", "apriel"},
@@ -421,7 +431,7 @@ static void test_styles(void **state)
                          reply_format_find(reply_format_list(n)));
         n++;
     }
-    assert_int_equal(n, 29);
+    assert_int_equal(n, 30);
 }
 
 int main(void)

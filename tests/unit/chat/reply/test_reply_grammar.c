@@ -27,7 +27,13 @@ static const char *const with_tags[] = {"qwen-xml",
                                         "seed",
                                         "minicpm",
                                         "hy3",
-                                        "gemma"};
+                                        "gemma",
+                                        "muse"};
+
+/* Muse Glimmer's call of "get" as its template writes it. */
+#define MUSE_GET(args)                                                                             \
+    " to=get<|message|><atem:function_calls>\n<atem:invoke name=\"get\">\n" args                   \
+    "</atem:invoke>\n</atem:function_calls>"
 
 static int32_t channel_token(const void *ctx, const char *s, size_t n)
 {
@@ -126,7 +132,8 @@ static void test_random_answers(void **state)
     uint32_t n_all = 0;
     for (size_t i = 0; reply_format_list(i); i++) {
         const struct reply_format *f = reply_format_find(reply_format_list(i));
-        bool harmony = strcmp(reply_format_name(f), "harmony") == 0;
+        const struct reply_thoughts *own = reply_thoughts_find(reply_format_name(f));
+        bool harmony = own && reply_is_framed(f); /* what is in messages */
         bool functionary = strcmp(reply_format_name(f), "functionary-v3.2") == 0;
         bool tagged = false;
         for (size_t k = 0; k < sizeof with_tags / sizeof with_tags[0]; k++)
@@ -139,7 +146,7 @@ static void test_random_answers(void **state)
             r.parallel = way & 1;
             r.only = way & 2 ? "f" : NULL;
             if (way & 4 && !functionary)
-                r.style.thoughts = reply_thoughts_find(harmony ? "harmony" : "think");
+                r.style.thoughts = harmony ? own : reply_thoughts_find("think");
             r.start.thinking = way == 7 && !harmony && !functionary;
             struct grammar *g = compile(&r, &e);
             if (!g)
@@ -203,6 +210,9 @@ static void test_goldens(void **state)
          false},
         {"functionary-v3.2", "get\n{}", true},
         {"harmony", "<|channel|>commentary to=functions.get <|constrain|>json<|message|>{}", true},
+        {"muse", MUSE_GET(""), true},
+        {"muse", " to=user<|message|>Hello", false},
+        {"muse", MUSE_GET("<atem:parameter name=\"q\">1</atem:parameter>\n"), false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct reply_grammar r = {
@@ -268,6 +278,11 @@ static void test_optional_bare(void **state)
         {"harmony",
          "<|channel|>commentary to=functions.get <|constrain|>json<|message|>{\"q\":1}",
          false},
+        {"muse", " to=user<|message|>Hello", true},
+        {"muse", " to=user<|message|>Hello<|eom|>", false},
+        {"muse", MUSE_GET(""), true},
+        {"muse", " to=user<|message|>I look.<|eom|><|start|>assistant" MUSE_GET(""), true},
+        {"muse", MUSE_GET("<atem:parameter name=\"q\">1</atem:parameter>\n"), false},
         {"functionary-v3.2", "all\nHello", true},
         {"functionary-v3.2", "all\nI look.>>>get\n{}", true},
         {"functionary-v3.2", "get\n{\"q\": 1}", false},
