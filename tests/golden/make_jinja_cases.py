@@ -382,6 +382,8 @@ b{% endfilter %}
 {{ messages }}{{ messages is defined }}{{ not messages }}{% for m in messages %}{% endfor %}
 {{ "\u00e9" == "é" }}{{ "é"|length }}{{ "\x41" }}{{ '\'' }}{{ "\"" }}{{ '\\n' }}{{ '\z' }}
 {{ 'ß'.upper() }}{{ 'ŒUVRE'.lower() }}{{ 'ΑΣ'.lower() }}{{ 'ﬁ'.upper() }}{{ 'İ'.lower()|length }}{{ 'ǆ'.title() }}
+{% for c in 'ὐᾀᾈᾲᾳᾷŉﬃǅꭰᎠſ' %}{{ c|upper }} {{ c.lower() }} {{ c.title() }} {{ c.swapcase() }} {{ c.casefold() }}|{% endfor %}
+{% filter length %}abc{% endfilter %}
 {{ ["a'b", 'a"b', 'a\'"b', 'é', '\t', '\x00', '\u200b'] }}
 {{ {'a': ["x'y"]} }}{{ ('a',) }}{{ {1: 2, 1.5: 3, none: 4, true: 5, (1,2): 6} }}
 {{ {'a': 1}.items() }}{{ {'a': 1}.keys() }}{{ {}.values() }}{{ {'b': 1, 'a': 2}|tojson(sort_keys=True) }}

@@ -272,8 +272,12 @@ static enum jflow exec_filter_block(struct jrun *r,
     struct jval text;
     struct jscope *inner = jscope_new(r, s, n->unset);
     const enum jflow flow = render(r, inner, n, &text);
-    if (flow == FLOW_ON)
-        jval_print(out, jeval_filters(r, inner, n->a, text));
+    if (flow != FLOW_ON)
+        return flow;
+    text = jeval_filters(r, inner, n->a, text);
+    if (text.kind != J_STR)
+        jrun_fail(r, "sequence item 0: expected str instance, %s found", jval_type(text));
+    jval_print(out, text);
     return flow;
 }
 

@@ -7,6 +7,11 @@
  *
  *      source --lexer--> tokens --parser--> nodes --exec, eval--> text in spans
  *
+ * What differs: integers are of 64 bits, and more is an error. So are complex numbers, bytes, \N{},
+ * encode, maketrans and translate, lipsum, slices in tuples, and what pprint breaks into lines.
+ * Functions and methods print without name and address; a generator's items are made when it is, so
+ * the filter over an argument that nobody reads may fail. striptags knows six entities by name.
+ *
  * Templates and variables come from strangers. A template reaches its variables and nothing else;
  * steps, memory, output and nesting are bounded, and a template that exceeds a bound fails.
  *

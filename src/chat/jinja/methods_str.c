@@ -24,9 +24,10 @@ static const struct jstr *each_char(struct jrun *r, const struct jstr *s, bool s
     bool in_word = false;
     for (size_t at = 0, next = 0; at < s->len; at = next) {
         uint32_t c = jstr_next(s, &next);
-        enum jcase to = swap      ? juni_upper(c) ? JCASE_LOWER : JCASE_UPPER
-                        : in_word ? JCASE_LOWER
-                                  : JCASE_TITLE;
+        enum jcase to = swap && juni_upper(c)    ? JCASE_LOWER
+                        : swap && !juni_title(c) ? JCASE_UPPER
+                        : !swap && in_word       ? JCASE_LOWER
+                                                 : JCASE_TITLE;
         juni_put_case(&b, s, at, to);
         in_word = juni_cased(c);
     }

@@ -130,38 +130,37 @@ bool juni_cased(uint32_t c)
 
 /* ---- changing case ---- */
 
-/* The characters whose capitals, or whose small forms, are several characters. */
-static const struct special {
-    uint32_t c;
-    uint32_t upper[3], title[3], fold[3];
-} specials[] = {
-    {0xDF, {'S', 'S'}, {'S', 's'}, {'s', 's'}},
-    {0x149, {0x2BC, 'N'}, {0x2BC, 'N'}, {0x2BC, 'n'}},
-    {0x1F0, {'J', 0x30C}, {'J', 0x30C}, {'j', 0x30C}},
-    {0x390, {0x399, 0x308, 0x301}, {0x399, 0x308, 0x301}, {0x3B9, 0x308, 0x301}},
-    {0x3B0, {0x3A5, 0x308, 0x301}, {0x3A5, 0x308, 0x301}, {0x3C5, 0x308, 0x301}},
-    {0x587, {0x535, 0x552}, {0x535, 0x582}, {0x565, 0x582}},
-    {0x1E96, {'H', 0x331}, {'H', 0x331}, {'h', 0x331}},
-    {0x1E97, {'T', 0x308}, {'T', 0x308}, {'t', 0x308}},
-    {0x1E98, {'W', 0x30A}, {'W', 0x30A}, {'w', 0x30A}},
-    {0x1E99, {'Y', 0x30A}, {'Y', 0x30A}, {'y', 0x30A}},
-    {0x1E9A, {'A', 0x2BE}, {'A', 0x2BE}, {'a', 0x2BE}},
-    {0x1E9E, {0x1E9E}, {0x1E9E}, {'s', 's'}},
-    {0xFB00, {'F', 'F'}, {'F', 'f'}, {'f', 'f'}},
-    {0xFB01, {'F', 'I'}, {'F', 'i'}, {'f', 'i'}},
-    {0xFB02, {'F', 'L'}, {'F', 'l'}, {'f', 'l'}},
-    {0xFB03, {'F', 'F', 'I'}, {'F', 'f', 'i'}, {'f', 'f', 'i'}},
-    {0xFB04, {'F', 'F', 'L'}, {'F', 'f', 'l'}, {'f', 'f', 'l'}},
-    {0xFB05, {'S', 'T'}, {'S', 't'}, {'s', 't'}},
-    {0xFB06, {'S', 'T'}, {'S', 't'}, {'s', 't'}},
-};
-
-static const struct special *special_of(uint32_t c)
+/* c folded in full: one to three characters. */
+static size_t fold(uint32_t c, utf8proc_int32_t out[4])
 {
-    for (size_t i = 0; c >= 0x80 && i < sizeof specials / sizeof specials[0]; i++)
-        if (specials[i].c == c)
-            return &specials[i];
-    return NULL;
+    utf8proc_ssize_t n =
+        utf8proc_decompose_char((utf8proc_int32_t)c, out, 4, UTF8PROC_CASEFOLD, NULL);
+    if (n >= 1 && n <= 3)
+        return (size_t)n;
+    out[0] = (utf8proc_int32_t)c;
+    return 1;
+}
+
+/* c as a capital, or as one that begins a word. Capitals that are several characters are
+ * those of what c is folded (U+FB03: f f i); so are such that begin a word, but where there is one
+ * character for that (U+1F88). */
+static size_t capital(uint32_t c, bool title, utf8proc_int32_t out[4])
+{
+    utf8proc_int32_t one =
+        title ? utf8proc_totitle((utf8proc_int32_t)c) : utf8proc_toupper((utf8proc_int32_t)c);
+    size_t n = fold(c, out);
+    if (n == 1 || category(c) == UTF8PROC_CATEGORY_LU || (title && juni_title((uint32_t)one))) {
+        out[0] = one;
+        return 1;
+    }
+    for (size_t i = 0, begun = 0; i < n; i++) {
+        if (!title || !begun)
+            out[i] = title ? utf8proc_totitle(out[i]) : utf8proc_toupper(out[i]);
+        else if (out[i] == 0x3B9) /* an iota that stands below */
+            out[i] = 0x345;
+        begun |= juni_cased((uint32_t)out[i]);
+    }
+    return n;
 }
 
 /* Marks, and punctuation that stands inside of words. */
@@ -220,36 +219,29 @@ static bool is_final_sigma(struct jrun *r, const struct jstr *s, size_t at)
     return true;
 }
 
+static size_t small(struct jrun *r, const struct jstr *s, size_t at, uint32_t c, int32_t out[4])
+{
+    out[0] = c == 0x130   ? 'i'
+             : c == 0x3A3 ? (is_final_sigma(r, s, at) ? 0x3C2 : 0x3C3)
+                          : utf8proc_tolower((utf8proc_int32_t)c);
+    out[1] = 0x307; /* the dot of U+0130 */
+    return c == 0x130 ? 2 : 1;
+}
+
 void juni_put_case(struct jsb *b, const struct jstr *s, size_t at, enum jcase to)
 {
     bool trusted = jstr_trusted_at(s, at);
-    size_t next = at;
+    size_t next = at, n;
     uint32_t c = jstr_next(s, &next);
-    const struct special *x = to == JCASE_LOWER ? NULL : special_of(c);
-    if (x) {
-        const uint32_t *v = to == JCASE_UPPER ? x->upper : to == JCASE_TITLE ? x->title : x->fold;
-        for (int i = 0; i < 3 && v[i]; i++)
-            jsb_char(b, v[i], trusted);
-        return;
-    }
-    if (to == JCASE_LOWER && c == 0x3A3) {
-        jsb_char(b, is_final_sigma(b->r, s, at) ? 0x3C2 : 0x3C3, trusted);
-        return;
-    }
-    if (to != JCASE_UPPER && to != JCASE_TITLE && c == 0x130) {
-        jsb_char(b, 'i', trusted);
-        jsb_char(b, 0x307, trusted);
-        return;
-    }
-    if (to == JCASE_FOLD && (c == 0x3C2 || c == 0xB5)) {
-        jsb_char(b, c == 0xB5 ? 0x3BC : 0x3C3, trusted);
-        return;
-    }
-    utf8proc_int32_t v = (utf8proc_int32_t)c;
-    v = to == JCASE_UPPER   ? utf8proc_toupper(v)
-        : to == JCASE_TITLE ? utf8proc_totitle(v)
-                            : utf8proc_tolower(v);
-    jsb_char(b, (uint32_t)v, trusted);
+    utf8proc_int32_t out[4];
+    if (to == JCASE_LOWER)
+        n = small(b->r, s, at, c, out);
+    else if (to == JCASE_FOLD)
+        n = fold(c, out);
+    else
+        n = capital(c, to == JCASE_TITLE, out);
+    for (size_t i = 0; i < n; i++)
+        jsb_char(b, (uint32_t)out[i], trusted);
 }
 
 const struct jstr *juni_to_case(struct jrun *r, const struct jstr *s, enum jcase to)
