@@ -15,6 +15,6 @@ unset WEIR_FEW_SHAPES # tests/few.h
 export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:abort_on_error=1:second_deadlock_stack=1}
 
 /usr/bin/python3 tests/include_graph.py
-ctest --test-dir "$build" --output-on-failure -j 2 -E '^http/(layer|tls)$' # pytest has these
+ctest --test-dir "$build" --output-on-failure -j 3 -E '^http/(layer|tls)$' # pytest has these
 python=$(scripts/client.sh)
 "$python" -m pytest -q -n 3 --dist loadfile tests

@@ -13,9 +13,15 @@ if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+# Files that take longest are begun first, for none of them to run alone at the end (--dist loadfile).
+LONGEST = ["test_tools", "test_schemas", "test_structured", "test_golden", "test_batches", "test_gpu",
+           "test_clients", "test_cache", "test_api", "test_model_files"]
+
+
 def pytest_collection_modifyitems(config, items):
     """With WEIR_FEW_SHAPES (few.h), a fifth of a test that has a hundred inputs and more, but for
     hostile files; by hash, for inputs come in turns of kinds."""
+    items.sort(key=lambda item: (LONGEST + [item.path.stem]).index(item.path.stem))
     if not os.environ.get("WEIR_FEW_SHAPES"):
         return
     n_inputs = collections.Counter(item.function for item in items)
