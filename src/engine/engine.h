@@ -198,7 +198,7 @@ struct engine_config {
     uint64_t kv_bytes;         /* 0: a default */
     uint32_t block_tokens;     /* 0: 16 */
     uint32_t n_ctx;            /* longest prompt + output; 0: what the model was trained on */
-    uint32_t max_running;      /* sequences in a step */
+    uint32_t max_running;      /* sequences admitted at once */
     uint32_t max_queue;        /* requests waiting beyond them */
     uint32_t batch_tokens;     /* rows in a step */
     double overcommit;         /* 0..1, of the output that admission does not count on (sched.h) */

@@ -125,7 +125,7 @@ static enum err check_ids(const struct engine *eng,
     return OK;
 }
 
-/* All that depends on how long the request may become. */
+/* All arrays whose sizes come from the request. */
 static bool take_arrays(struct request *r, const struct request_params *p, uint32_t n_vocab)
 {
     size_t n_tokens = (size_t)r->n_prompt + r->max_new;

@@ -27,7 +27,7 @@ struct sample_history {
     uint32_t *table;       /* [1 << (64 - shift)], at most half full */
     size_t window;         /* 0: none */
     size_t n_added;
-    int32_t *ring; /* [window] token i is at i % window */
+    int32_t *ring; /* [window] token i is at i % window; NULL: it never slides */
 };
 
 static bool repeats(const struct sample_params *p)
@@ -46,15 +46,16 @@ bool sample_history_create(const struct sample_params *p,
     struct sample_history *h = mem_zalloc(1, sizeof *h);
     h->counts_prompt = repeats(p) || p->penalty_window > 0;
     h->max_entries = max_tokens < n_vocab ? max_tokens : n_vocab;
-    h->window = p->penalty_window < max_tokens ? p->penalty_window : max_tokens;
+    h->window = p->penalty_window;
+    const bool slides = h->window > 0 && h->window < max_tokens;
     uint32_t n_bits = 1;
     while (((size_t)1 << n_bits) < 2 * h->max_entries)
         n_bits++;
     h->shift = 64 - n_bits;
     h->entries = calloc(h->max_entries, sizeof *h->entries);
     h->table = calloc((size_t)1 << n_bits, sizeof *h->table);
-    h->ring = h->window > 0 ? calloc(h->window, sizeof *h->ring) : NULL;
-    if (!h->entries || !h->table || (h->window > 0 && !h->ring)) {
+    h->ring = slides ? calloc(h->window, sizeof *h->ring) : NULL;
+    if (!h->entries || !h->table || (slides && !h->ring)) {
         sample_history_destroy(h);
         return false;
     }
@@ -108,7 +109,7 @@ void sample_history_add(struct sample_history *h, int32_t id, bool output)
     assert(e);
     if (!e)
         return;
-    if (h->window > 0)
+    if (h->ring)
         slide(h, id);
     if (output || h->window > 0)
         e->n_output++;

@@ -13,7 +13,7 @@ struct range {
     uint32_t first, last;
 };
 
-/* ---- sets that patterns name by ranges ---- */
+/* ---- sets that patterns name by ranges; han: by its script, of Unicode 15.1 ---- */
 
 static const struct range han[] = {
     {0x2e80, 0x2e99},   {0x2e9b, 0x2ef3},   {0x2f00, 0x2fd5},   {0x3005, 0x3005},

@@ -3,12 +3,12 @@
  *     X(NAME, name, k, bytes, line, acts, many)
  *
  *     NAME   of GGUF_TYPE_NAME; PANEL_NAME is how its panels lie
- *     name   pack_name makes them (pack.c); linear_FAMILY_impl.h draws them, and has run_name and
- *            column_name
+ *     name   pack_name makes them (pack.c, pack_grid.c); linear_FAMILY_impl.h draws them, and has
+ *            run_name and column_name
  *     k      how many K are a unit of a panel, of all columns
  *     bytes  what a unit takes: PANEL_NAME_BYTES
  *     line   its share of a line of 64 bytes that goes before several units; 0: there is none
- *     acts   which activations are read (kernels.h)
+ *     acts   which activations are read (kernels.h); 0: own
  *     many   run: one kernel everywhere; amx: amx_name on a tile unit; own: each table of kernels
  *            says itself what linear is and what it reads (table_impl.h) */
 #ifndef WEIR_BACKEND_CPU_FORMATS_H
@@ -17,18 +17,18 @@
 /* clang-format off */
 #define CPU_FLOAT_FORMATS(X)                                               \
     X(F32,     f32,     1,   64,                    0,  ACT_F32,      run) \
-    X(F16,     f16,     1,   32,                    0,  ACT_F32,      own) \
-    X(BF16,    bf16,    1,   32,                    0,  ACT_F32,      own)
+    X(F16,     f16,     1,   32,                    0,  0,            own) \
+    X(BF16,    bf16,    1,   32,                    0,  0,            own)
 
 #define CPU_BLOCK_FORMATS(X)                                               \
-    X(Q8_0,    q8_0,    32,  512,                   32, ACT_INT8,     own) \
+    X(Q8_0,    q8_0,    32,  512,                   32, 0,            own) \
     X(Q4_0,    q4_0,    32,  256,                   32, ACT_INT8,     amx) \
     X(Q4_1,    q4_1,    32,  64 + 256,              0,  ACT_INT8,     amx) \
     X(Q5_0,    q5_0,    32,  320,                   32, ACT_INT8,     amx) \
     X(Q5_1,    q5_1,    32,  64 + 320,              0,  ACT_INT8,     amx) \
     X(Q2_K,    q2_k,    256, 64 + 4 * 64 + 8 * 128, 0,  ACT_INT8_128, amx) \
     X(Q3_K,    q3_k,    256, 4 * 64 + 8 * 192,      32, ACT_INT8_128, amx) \
-    X(Q4_K,    q4_k,    256, 64 + 4 * 64 + 8 * 256, 0,  ACT_INT8_128, own) \
+    X(Q4_K,    q4_k,    256, 64 + 4 * 64 + 8 * 256, 0,  0,            own) \
     X(Q5_K,    q5_k,    256, 64 + 4 * 64 + 8 * 320, 0,  ACT_INT8_128, amx) \
     X(Q6_K,    q6_k,    256, 64 + 4 * 64 + 8 * 384, 0,  ACT_INT8_128, amx) \
     X(IQ4_NL,  iq4_nl,  32,  256,                   32, ACT_INT8,     amx) \

@@ -11,7 +11,7 @@
  * vectors repeat it for a row alone, is told in linear_amx_float_impl.h; a sum over K is one 32
  * after the other, however many rows there are.
  *
- *     up to 32 rows                       more (amx_float_run), of each eight panels
+ *     up to 32 rows                       more, of each eight panels (up to 64 rows: two)
  *     for each P panels                   for each 256 of K
  *         for each 32 of K                    for each 2 panels
  *             P or 2 P products                   for each 32 rows, C from and to memory

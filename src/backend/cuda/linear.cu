@@ -193,9 +193,9 @@ extern "C" void cuda_linear(const cuda_at *at, const struct cuda_linear *ops, ui
 }
 
 extern "C" void cuda_experts_linear(const cuda_at *at,
-                                          const cuda_experts *x,
-                                          const struct cuda_linear *ops,
-                                          uint32_t n)
+                                    const cuda_experts *x,
+                                    const struct cuda_linear *ops,
+                                    uint32_t n)
 {
     const uint32_t places = linear_place_bound(at, x);
     const uint32_t given = linear_row_bound(at) * x->n_used / x->n_expert; /* rows of an expert */
