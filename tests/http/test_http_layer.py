@@ -279,7 +279,7 @@ def test_whether_all_of_an_answer_went_out(serve):
     for path, last, n_cut in asked:
         s = server.get(path)
         read_until(s, b"\r\n\r\n" if last == b"a" else last)
-        server.stats()
+        assert server.wait_open(1 if n_cut else 0)
         s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # leaves with a reset
         s.close()
         assert server.wait_open(0)
