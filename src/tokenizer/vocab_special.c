@@ -18,6 +18,7 @@ static const struct {
     {"<|eot_id|>", true},
     {"<|eom_id|>", true},
     {"<|eot|>", true},
+    {"<|eom|>", true},
     {"<end_of_turn>", true},
     {"<|endoftext|>", true},
     {"<|end_of_text|>", true},
@@ -86,7 +87,6 @@ static const struct {
     {"<start_of_turn>", false},
     {"<|begin_of_text|>", false},
     {"<|turn>", false},
-    {"<|eom|>", false}, /* another message of the turn follows */
 };
 
 static struct vocab_token *find(struct vocab *v, const char *text)
@@ -201,12 +201,14 @@ static void read_marks(struct vocab *v)
         s->type = TOKEN_NORMAL;
         s->eog = false;
     }
-    /* here it ends a message, and the turn goes on */
-    struct vocab_token *end = find(v, "<|end|>");
+    /* here they end a message, and the turn goes on; Llama 4's <|eom|> ends a turn that calls */
+    struct vocab_token *end = find(v, "<|end|>"), *eom = find(v, "<|eom|>");
     bool calls = (is_control(v, "<|return|>") && is_control(v, "<|call|>")) ||
                  (is_control(v, "<|calls|>") && is_control(v, "<|flush|>"));
     if (end && calls)
         end->eog = false;
+    if (eom && is_control(v, "<|start|>") && is_control(v, "<|message|>"))
+        eom->eog = false;
 }
 
 /* ---- white space beside special tokens ---- */

@@ -80,7 +80,8 @@ static void test_ends_of_turns(void **state)
     unload(&l);
 }
 
-/* Falcon-H1-Tiny-Coder's texts with a gap, Muse Glimmer's ends of messages, and what pads. */
+/* Falcon-H1-Tiny-Coder's texts with a gap, Muse Glimmer's ends of messages, and what pads. Without
+ * marks of messages <|eom|> ends a turn, as Llama 4's does. */
 static void test_more_marks(void **state)
 {
     (void)state;
@@ -91,8 +92,12 @@ static void test_more_marks(void **state)
                                               {"<|eot|>", 3, 0},
                                               {"[PAD]", 3, 0},
                                               {"<PAD>", 3, 0},
+                                              {"<|start|>", 3, 0},
+                                              {"<|message|>", 3, 0},
                                               {"a", 0, 0},
                                               {NULL, 0, 0}};
+    static const struct toy_token llama4[] = {
+        {"<|eom|>", 3, 0}, {"<|eot|>", 3, 0}, {"<|start|>", 3, 0}, {"a", 0, 0}, {NULL, 0, 0}};
     const char *const none[] = {NULL};
     struct toy toy = {.model = "gpt2", .tokens = tokens, .merges = none};
     struct loaded l = load_toy(&toy);
@@ -102,6 +107,11 @@ static void test_more_marks(void **state)
         assert_true(tokenizer_is_control(l.t, i));
         assert_int_equal(tokenizer_is_eog(l.t, i), i >= 4);
     }
+    unload(&l);
+    toy.tokens = llama4;
+    l = load_toy(&toy);
+    assert_true(tokenizer_is_eog(l.t, 0) && tokenizer_is_eog(l.t, 1));
+    assert_false(tokenizer_is_eog(l.t, 2));
     unload(&l);
 }
 
