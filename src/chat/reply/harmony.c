@@ -102,8 +102,7 @@ static bool header_byte(struct reply_parser *p, char c)
     buf_char(&p->raw, c);
     while (from < p->raw.len && reply_is_space(p->raw.data[from]))
         from++;
-    if (p->raw.len - from > REPLY_MAX_HEAD ||
-        !opens_header(p->raw.data + from, p->raw.len - from)) {
+    if (p->raw.len > REPLY_MAX_HEAD || !opens_header(p->raw.data + from, p->raw.len - from)) {
         p->harmony.at = IN_CONTENT; /* no header at all */
         reply_give_back(p);
     } else if (reply_raw_ends(p, message)) {

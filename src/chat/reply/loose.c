@@ -132,7 +132,7 @@ static bool name_byte(struct reply_parser *p, char c)
         return begin_call(p, s, n) || fail(p);
     }
     bool ok = reply_is_name(&c, 1) || (n == 0 && reply_is_space(c));
-    if (!ok || n > REPLY_MAX_NAME)
+    if (!ok || n > REPLY_MAX_NAME || p->raw.len - l->name_at > REPLY_MAX_HEAD)
         return fail(p);
     buf_char(&p->raw, c);
     return true;

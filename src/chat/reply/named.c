@@ -70,9 +70,10 @@ static bool section_byte(struct reply_parser *p, char c)
     while (from < p->raw.len && reply_is_space(p->raw.data[from]))
         from++;
     buf_char(&p->raw, c);
-    if (from + 1 == p->raw.len && reply_is_space(c))
+    if (from + 1 == p->raw.len && reply_is_space(c) && p->raw.len <= REPLY_MAX_HEAD)
         return true;
-    if (!reply_starts(spec->call, p->raw.data + from, p->raw.len - from)) {
+    if (p->raw.len > REPLY_MAX_HEAD ||
+        !reply_starts(spec->call, p->raw.data + from, p->raw.len - from)) {
         p->raw.len--;
         return fail(p);
     }
@@ -158,7 +159,7 @@ static bool after_byte(struct reply_parser *p, char c)
     buf_char(&p->raw, c);
     const char *tail = tail_of(p, &n);
     const char *mark = growing(marks, n_marks, tail, n);
-    if (!mark) {
+    if (!mark || p->raw.len > REPLY_MAX_HEAD) {
         p->raw.len--;
         return fail(p);
     }

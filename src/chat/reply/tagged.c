@@ -45,7 +45,8 @@ void tagged_enter(struct reply_parser *p, const char *mark)
     go(p, named || !spec_of(p)->name_open ? IN_NAME : BEFORE_NAME);
 }
 
-/* Of several marks, white space before them: which is there? `waits`: one may come yet. */
+/* Of several marks, white space before them, which has a bound: which is there? `waits`: one may
+ * come yet. */
 static const char *next_mark(struct reply_parser *p,
                              const char *const *marks,
                              size_t n_marks,
@@ -54,7 +55,7 @@ static const char *next_mark(struct reply_parser *p,
     size_t at = p->tagged.mark_at;
     while (at < p->raw.len && reply_is_space(p->raw.data[at]))
         at++;
-    *waits = at == p->raw.len;
+    *waits = at == p->raw.len && at - p->tagged.mark_at <= REPLY_MAX_HEAD;
     for (size_t i = 0; i < n_marks && at < p->raw.len; i++) {
         if (!marks[i] || !reply_starts(marks[i], p->raw.data + at, p->raw.len - at))
             continue;

@@ -2,6 +2,8 @@
  * them by chance. test_formats.c has the others. */
 #include "unit/chat/reply/cases.h"
 
+#include <time.h>
+
 static void test_hermes(void **state)
 {
     (void)state;
@@ -342,6 +344,62 @@ static void test_large(void **state)
     buf_deinit(&arguments);
 }
 
+/* White space takes time in proportion wherever it may stand. */
+static void test_much_white_space(void **state)
+{
+    (void)state;
+    enum { N = 1 << 20, SECONDS = 5 };
+    static const char atem[] = " to=f<|message|><atem:function_calls>\n<atem:invoke name=\"f\">";
+    static const char section[] = "<|tool_calls_section_begin|>";
+    const struct {
+        const char *format, *before, *behind;
+    } places[] = {
+        {"harmony", "", "<|channel|>final<|message|>a"},
+        {"harmony", "<|channel|>final<|message|>a<|end|>", "<|start|>assistant"},
+        {"harmony", "<|channel|>commentary to=functions.f<|message|>", "{}"},
+        {"muse", "", " to=user<|message|>a"},
+        {"muse", " to=f<|message|>", "<atem:function_calls>"},
+        {"muse", " to=f<|message|><atem:function_calls>", "<atem:invoke name=\"f\">"},
+        {"muse", atem, "</atem:invoke>"},
+        {"qwen-xml", "<tool_call>", "<function=f></function>"},
+        {"qwen-xml", "<function=f>", "</function>"},
+        {"qwen-xml", "<function=f><parameter=s>x</parameter>", "</function>"},
+        {"qwen-xml", "<tool_call><function=f></function>", "</tool_call>"},
+        {"glm", "<tool_call>f<arg_key>s</arg_key>", "<arg_value>x</arg_value></tool_call>"},
+        {"hy3", "<tool_calls:opensource>", "<tool_call:opensource>"},
+        {"minimax", "<minimax:tool_call>", "<invoke name=\"f\">"},
+        {"seed", "<seed:tool_call>", "<function=f>"},
+        {"minicpm", "<function name=\"f\">", "</function>"},
+        {"deepseek-v4", "<｜DSML｜tool_calls>", "<｜DSML｜invoke name=\"f\">"},
+        {"kimi", section, "<|tool_call_begin|>"},
+        {"kimi",
+         "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}",
+         "<|tool_call_end|>"},
+        {"deepseek", "<｜tool▁call▁begin｜>", "f<｜tool▁sep｜>{}"},
+        {"functionary-v3.1", "<function=f>", "{}</function>"},
+        {"functionary-v3.2", "f\n", "{}"},
+        {"hermes", "<tool_call>", "{\"name\": \"f\"}"},
+        {"mistral", "[TOOL_CALLS]", "f[ARGS]{}"},
+        {"lfm2", "<|tool_call_start|>", "[f()]"},
+        {"pythonic", "[print(", "f())]"},
+        {"pythonic", "[f(),", "f()]"},
+        {"gemma", "<|tool_call>", "call:f{}"},
+    };
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        struct buf text = {0};
+        buf_str(&text, places[i].before);
+        for (size_t k = 0; k < N; k++)
+            buf_char(&text, k % 8 ? ' ' : '\n');
+        buf_str(&text, places[i].behind);
+        const struct reply_case c = {places[i].format, NULL, buf_cstr(&text), NULL, 0};
+        clock_t start = clock();
+        free(read_reply(&c, text.len, NULL, NULL));
+        if (clock() - start > (clock_t)SECONDS * CLOCKS_PER_SEC)
+            fail_msg("%s: white space behind %s", places[i].format, places[i].before);
+        buf_deinit(&text);
+    }
+}
+
 /* What cannot be a mark any more goes out with the piece that shows it. */
 static void test_nothing_is_held_longer(void **state)
 {
@@ -443,6 +501,7 @@ int main(void)
         cmocka_unit_test(test_thoughts),
         cmocka_unit_test(test_random_splits),
         cmocka_unit_test(test_large),
+        cmocka_unit_test(test_much_white_space),
         cmocka_unit_test(test_nothing_is_held_longer),
         cmocka_unit_test(test_tokens_of_drops),
         cmocka_unit_test(test_styles),
