@@ -172,7 +172,8 @@ static const struct tagged_spec muse = {.open = "<atem:function_calls>",
                                         .call_close = "</atem:invoke>",
                                         .key_open = "<atem:parameter name=\"",
                                         .key_close = "\">",
-                                        .value_close = "</atem:parameter>"};
+                                        .value_close = "</atem:parameter>",
+                                        .twice = true};
 #define DSML(block)                                                                                \
     {                                                                                              \
         .open = "<｜DSML｜" block ">", .close = "</｜DSML｜" block ">",                            \

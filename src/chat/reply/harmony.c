@@ -82,17 +82,19 @@ static void message_begins(struct reply_parser *p)
     const char *word;
     size_t n;
     enum at at = IN_CONTENT;
-    bool muse = p->format->spec, to = find_word(p, "to=", &word, &n);
+    bool muse = p->format->spec, to = find_word(p, "to=", &word, &n), calls = false;
     buf_clear(&p->space);
     if (to && !muse && begin_call(p, word, n))
         return;
-    if (!muse && find_word(p, "<|channel|>", &word, &n) && is(word, n, "analysis"))
+    if (to && muse) {
+        bool self = is(word, n, "self"), other = !self && !is(word, n, "user");
+        calls = p->calls_wanted && (other || reply_knows(p, word, n)); /* a tool may be named so */
+        at = self ? IN_REASONING : IN_CONTENT;
+    } else if (!muse && find_word(p, "<|channel|>", &word, &n) && is(word, n, "analysis")) {
         at = IN_REASONING;
-    else if (to && muse && is(word, n, "self"))
-        at = IN_REASONING;
-    else if (to && muse && !is(word, n, "user") && p->calls_wanted)
-        at = BEFORE_CALL;
-    p->harmony.at = at == IN_REASONING && !p->thoughts ? IN_CONTENT : at;
+    }
+    p->harmony.text = at == IN_REASONING && !p->thoughts ? IN_CONTENT : at;
+    p->harmony.at = calls ? BEFORE_CALL : p->harmony.text;
     buf_clear(&p->raw);
 }
 
@@ -131,23 +133,36 @@ static void message_ends(struct reply_parser *p, const char *mark)
         buf_str(&p->raw, mark);
 }
 
+/* The mark of which what waits is the beginning, or all; or NULL. */
+static const char *end_of(const struct reply_parser *p, const struct buf *waits)
+{
+    for (const char *const *end = p->format->spec ? muse_ends : ends; *end; end++)
+        if (reply_starts(*end, waits->data, waits->len))
+            return *end;
+    return NULL;
+}
+
+static char take_first(struct buf *b)
+{
+    char first = b->data[0];
+    b->len--;
+    memmove(b->data, b->data + 1, b->len);
+    return first;
+}
+
 /* Text up to a mark; what may be one waits in raw. */
 static bool body_byte(struct reply_parser *p, char c)
 {
     buf_char(&p->raw, c);
     while (p->raw.len > 0) {
-        const char *mark = NULL;
-        for (const char *const *end = p->format->spec ? muse_ends : ends; *end && !mark; end++)
-            if (reply_starts(*end, p->raw.data, p->raw.len))
-                mark = *end;
+        const char *mark = end_of(p, &p->raw);
         if (mark) {
             if (p->raw.len == strlen(mark))
                 message_ends(p, mark);
             return true;
         }
-        emit(p, p->raw.data, 1);
-        p->raw.len--;
-        memmove(p->raw.data, p->raw.data + 1, p->raw.len);
+        char first = take_first(&p->raw);
+        emit(p, &first, 1);
     }
     return true;
 }
@@ -177,7 +192,7 @@ static bool arguments_byte(struct reply_parser *p, char c)
     return true;
 }
 
-/* White space, then the block of calls; what is none is content. */
+/* White space, then the block of calls; what is none is text. */
 static bool before_call_byte(struct reply_parser *p, char c)
 {
     const char *open = p->format->open[0].text;
@@ -186,7 +201,7 @@ static bool before_call_byte(struct reply_parser *p, char c)
     buf_char(&p->raw, c);
     if (!reply_starts(open, p->raw.data, p->raw.len)) {
         p->raw.len--;
-        p->harmony.at = IN_CONTENT;
+        p->harmony.at = p->harmony.text;
         return body_byte(p, c);
     }
     if (p->raw.len == strlen(open)) {
@@ -196,14 +211,35 @@ static bool before_call_byte(struct reply_parser *p, char c)
     return true;
 }
 
-static bool call_byte(struct reply_parser *p, char c)
+/* A byte of no mark: of the call, or of what follows it. */
+static void call_goes_on(struct reply_parser *p, char c)
 {
     p->left = false;
-    bool taken = tagged_byte(p, c);
+    bool taken = p->harmony.at == IN_CALL && tagged_byte(p, c);
     if (taken && !p->left)
-        return true;
+        return;
     p->harmony.at = IN_CONTENT;
-    return taken || body_byte(p, c);
+    if (!taken)
+        body_byte(p, c);
+}
+
+/* The mark that ends the message ends its call too, wherever that is; what may be one waits in
+ * held. */
+static bool call_byte(struct reply_parser *p, char c)
+{
+    buf_char(&p->held, c);
+    while (p->held.len > 0) {
+        const char *mark = p->harmony.at == IN_CALL ? end_of(p, &p->held) : NULL;
+        if (mark && p->held.len == strlen(mark)) {
+            buf_clear(&p->held);
+            tagged_finish(p);
+            message_ends(p, mark);
+        }
+        if (mark)
+            return true;
+        call_goes_on(p, take_first(&p->held));
+    }
+    return true;
 }
 
 bool harmony_byte(struct reply_parser *p, char c)
@@ -241,11 +277,15 @@ static bool is_text(const struct reply_parser *p)
 void harmony_finish(struct reply_parser *p)
 {
     struct harmony_state *s = &p->harmony;
+    while (p->held.len > 0)
+        call_goes_on(p, take_first(&p->held));
     if (s->at == IN_CALL) {
         tagged_finish(p);
         return;
     }
-    if (s->at == BEFORE_CALL || (s->at == IN_HEADER && is_text(p)))
+    if (s->at == BEFORE_CALL)
+        s->at = s->text;
+    else if (s->at == IN_HEADER && is_text(p))
         s->at = IN_CONTENT;
     else if (s->at == IN_HEADER)
         buf_clear(&p->raw); /* part of a header */
@@ -257,5 +297,6 @@ void harmony_finish(struct reply_parser *p)
 
 bool harmony_reasons(const struct reply_parser *p)
 {
-    return p->harmony.at == IN_REASONING;
+    const struct harmony_state *s = &p->harmony;
+    return s->at == IN_REASONING || (s->at == BEFORE_CALL && s->text == IN_REASONING);
 }

@@ -21,7 +21,7 @@
 #include <jansson.h>
 
 #define REPLY_MAX_NAME 128 /* bytes of a tool's name */
-#define REPLY_MAX_HEAD 512 /* bytes between an opening mark and the arguments */
+#define REPLY_MAX_HEAD 512 /* bytes between an opening mark and the arguments; of space there */
 #define REPLY_MAX_MARKS 8
 #define REPLY_MAX_DROPS 4
 
@@ -112,8 +112,8 @@ struct loose_state {
 
 /* Messages in channels, or to recipients (harmony.c). */
 struct harmony_state {
-    uint8_t at;
-    bool json; /* the arguments of this call are */
+    uint8_t at, text; /* text: what the message is if no call comes */
+    bool json;        /* the arguments of this call are */
     struct json_scan scan;
 };
 
@@ -261,6 +261,7 @@ struct tagged_spec {
     bool typed;                           /* value_open is ' string="true">' or "false" */
     bool lines;                           /* a value stands on lines of its own */
     bool cdata;                           /* a value may stand in <![CDATA[ ]]> */
+    bool twice;                           /* the name may be written f.f */
 };
 void tagged_enter(struct reply_parser *p, const char *mark);
 bool tagged_byte(struct reply_parser *p, char c);

@@ -280,6 +280,15 @@ static bool fail_at_last(struct reply_parser *p)
     return false;
 }
 
+/* Half of the name if it is a tool's name twice, with a dot between; Muse writes so. */
+static size_t once(const struct reply_parser *p, const char *s, size_t n)
+{
+    size_t half = n / 2;
+    bool twice = spec_of(p)->twice && n % 2 == 1 && s[half] == '.' &&
+                 memcmp(s, s + half + 1, half) == 0 && reply_knows(p, s, half);
+    return twice && !reply_knows(p, s, n) ? half : n;
+}
+
 /* Take the name in front of its closing mark, or in front of the first byte that is of no name. */
 static bool name_byte(struct reply_parser *p, char c)
 {
@@ -294,7 +303,7 @@ static bool name_byte(struct reply_parser *p, char c)
     if (!reply_is_name(p->raw.data + t->mark_at, n))
         return fail_at_last(p);
     buf_clear(&t->name);
-    buf_add(&t->name, p->raw.data + t->mark_at, n);
+    buf_add(&t->name, p->raw.data + t->mark_at, once(p, p->raw.data + t->mark_at, n));
     t->at = IN_CALL;
     t->mark_at = p->raw.len;
     if (close)
