@@ -3,6 +3,8 @@
  * read back by reply.h as calls and nothing else, after reasoning where the model has any. But in
  * formats with a tag for each argument
  * - JSON ends at a closing tag within one of its strings behind which the call seems to go on;
+ * - in muse, a mark of messages within JSON, or in a string with a length, pattern or format, ends
+ *   the call;
  * - in qwen-xml, a string with a length, pattern or format ends at a line within it with which
  *   the call would end, or go on with another of the tool's arguments;
  * - an enumeration none of whose strings reads as a string is read as what they read as, and one

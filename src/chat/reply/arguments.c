@@ -280,7 +280,8 @@ static bool choice_of(const struct maker *m, const json_t *schema, grammar_node 
 static grammar_node tagged_text(const struct maker *m, const struct argument *a, size_t tool)
 {
     char where[160];
-    const char *end = m->f->value_end[0], *without = m->f->ban[0] ? m->f->ban[0] : end;
+    const char *end = m->f->value_end[0], *ban = m->f->ban[0];
+    const char *without = ban && strstr(end, ban) ? ban : end;
     grammar_node text;
     snprintf(where, sizeof where, "/tools/%zu/function/parameters/properties/%.64s", tool, a->key);
     if (!m->f->cdata && grammar_plain_string(m->b, a->schema, where, without, &text))

@@ -12,17 +12,17 @@
 /* One way to write a block of calls. "#" is a number, "@" in args the name again. */
 struct frame {
     const char *format;
-    const char *needs;             /* a control token that decides for this frame, or NULL */
-    const char *open[MAX_PIECES];  /* of the block */
-    const char *name[MAX_PIECES];  /* in front of a name */
-    const char *args[MAX_PIECES];  /* between name and arguments */
-    const char *close[MAX_PIECES]; /* behind the arguments */
-    const char *between;           /* two calls; NULL: there is only one */
-    const char *end[MAX_PIECES];   /* of the block */
+    const char *needs;               /* a control token that decides for this frame, or NULL */
+    const char *open[MAX_PIECES];    /* of the block */
+    const char *name[MAX_PIECES];    /* in front of a name */
+    const char *args[MAX_PIECES];    /* between name and arguments */
+    const char *close[MAX_PIECES];   /* behind the arguments */
+    const char *between[MAX_PIECES]; /* two calls; none: there is only one */
+    const char *end[MAX_PIECES];     /* of the block */
     /* of arguments with tags: in front of a key, of a string, of another value, behind a value */
     const char *key[MAX_PIECES], *text[MAX_PIECES], *json[MAX_PIECES], *value_end[MAX_PIECES];
-    /* must not come in such a string; where the schema bounds it, only the first must not, which
-     * then is part of the closing tag */
+    /* must not come in such a string; where the schema bounds it, only the closing tag must not, or
+     * the first if that is part of it */
     const char *ban[MAX_BANS];
     bool cdata; /* all of them, so that the schema cannot bound it */
     /* arguments as a=1, b="x"; or as {a:1,b:<|"|>x<|"|>} */

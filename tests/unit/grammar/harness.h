@@ -24,7 +24,13 @@ static const char *const texts[] = {
     "false",    "null", "nul",      "    ",   "\n  ",    "\\u0", "\\\"",  "\xc3\xa9", "\xe2\x82",
     "\xac\xf0", "ab",   "aaaaaaaa", "foo",    "bar",     "{}",   "[]",    "\"\"",     "name",
     "-0",       "2024", "-02",      "<call>", "</call>", "<ca",  "}\n"};
-enum { N_TEXTS = sizeof texts / sizeof texts[0], CONTROL = 256 + N_TEXTS, EOG, N_VOCAB };
+enum {
+    N_TEXTS = sizeof texts / sizeof texts[0],
+    CONTROL = 256 + N_TEXTS, /* the first of four control tokens */
+    LAST_CONTROL = CONTROL + 3,
+    EOG,
+    N_VOCAB
+};
 
 static inline const char *token_text(const void *ctx, int32_t id, size_t *n)
 {

@@ -211,12 +211,16 @@ static void test_goldens(void **state)
         {"functionary-v3.2", "get\n{}", true},
         {"harmony", "<|channel|>commentary to=functions.get <|constrain|>json<|message|>{}", true},
         {"muse", MUSE_GET(""), true},
+        {"muse", MUSE_GET("") "<|eom|><|start|>assistant" MUSE_GET(""), true},
+        {"muse", MUSE_GET("") MUSE_GET(""), false},
         {"muse", " to=user<|message|>Hello", false},
         {"muse", MUSE_GET("<atem:parameter name=\"q\">1</atem:parameter>\n"), false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const struct reply_grammar r = {
-            .style = {reply_format_find(cases[i].format), NULL}, .tools = tools, .required = true};
+        const struct reply_grammar r = {.style = {reply_format_find(cases[i].format), NULL},
+                                        .tools = tools,
+                                        .required = true,
+                                        .parallel = true};
         struct grammar *g = compile(&r, NULL);
         assert_non_null(g);
         if (accepts(g, cases[i].text) != cases[i].want)
@@ -672,6 +676,101 @@ static void test_tokens(void **state)
     json_decref(tools);
 }
 
+static const char *const muse_marks[] = {"<|start|>", "<|message|>", "<|eom|>", "<|eot|>"};
+
+/* The marks have the tokens from CONTROL on. */
+static int32_t muse_token(const void *ctx, const char *s, size_t n)
+{
+    (void)ctx;
+    for (int32_t i = 0; i < 4; i++)
+        if (strlen(muse_marks[i]) == n && memcmp(s, muse_marks[i], n) == 0)
+            return CONTROL + i;
+    return -1;
+}
+
+/* Does text conform, each of its marks a token? */
+static bool accepts_marks(struct grammar *g, const char *text)
+{
+    struct grammar_state *s = grammar_state_create(g);
+    bool ok = true;
+    while (*text && ok) {
+        const char *end = strstr(text, "|>");
+        size_t n = end ? (size_t)(end + 2 - text) : 1;
+        int32_t id = muse_token(NULL, text, n);
+        n = id < 0 ? 1 : n;
+        ok = grammar_accept(s, id < 0 ? (uint8_t)*text : id, w.scratch) != GRAMMAR_REFUSED;
+        text += n;
+    }
+    ok = ok && grammar_complete(s);
+    grammar_state_destroy(s);
+    return ok;
+}
+
+/* Muse's marks are tokens around and between calls, and not to be spelt out within them. */
+static void test_muse_tokens(void **state)
+{
+    (void)state;
+#define NEXT "<|eom|><|start|>assistant"
+#define MUSE_F(value)                                                                              \
+    " to=f<|message|><atem:function_calls>\n<atem:invoke name=\"f\">\n"                            \
+    "<atem:parameter name=\"s\">" value "</atem:parameter>\n"                                      \
+    "<atem:parameter name=\"e\">one</atem:parameter>\n</atem:invoke>\n</atem:function_calls>"
+    static const struct {
+        const char *text;
+        uint32_t n_calls; /* 0: does not conform */
+    } cases[] = {
+        {MUSE_GET(""), 1},
+        {MUSE_GET("") NEXT MUSE_F("x") NEXT MUSE_GET(""), 3},
+        {" to=self<|message|>Hm." NEXT MUSE_F("a < b"), 1},
+        {MUSE_GET("") "<|eom|>", 0},
+        {MUSE_F("<|eom|>"), 0},
+        {" to=user<|message|>Hm." NEXT MUSE_GET(""), 0},
+    };
+    json_t *tools = json_loads(tools_json, 0, NULL);
+    struct reply_grammar r = {.style = {reply_format_find("muse"), reply_thoughts_find("muse")},
+                              .tools = tools,
+                              .required = true,
+                              .parallel = true,
+                              .token = muse_token};
+    struct grammar *g = compile(&r, NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct counts c;
+        if (accepts_marks(g, cases[i].text) != (cases[i].n_calls > 0))
+            fail_msg("%s", cases[i].text);
+        assert_false(accepts(g, cases[i].text)); /* spelt out */
+        read_back(&r, cases[i].text, strlen(cases[i].text), &c);
+        assert_true(cases[i].n_calls == 0 || (!c.bad && c.whole == cases[i].n_calls));
+    }
+    grammar_release(g);
+    r.token = NULL; /* bytes in a value are those of its text */
+    g = compile(&r, NULL);
+    assert_true(accepts(g, MUSE_F("a <| b")));
+    assert_false(accepts(g, MUSE_F("a <|eom|> b")));
+    assert_false(accepts(g, MUSE_F("<|start|>")));
+    grammar_release(g);
+    json_decref(tools);
+}
+
+/* A bounded string is one still, with the closing tag kept out. */
+static void test_muse_bounded(void **state)
+{
+    (void)state;
+    json_t *tools =
+        json_loads("[{\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\","
+                   "\"properties\":{\"s\":{\"type\":\"string\",\"maxLength\":30},\"e\":{}},"
+                   "\"required\":[\"s\",\"e\"]}}}]",
+                   0,
+                   NULL);
+    const struct reply_grammar r = {
+        .style = {reply_format_find("muse"), NULL}, .tools = tools, .required = true};
+    struct grammar *g = compile(&r, NULL);
+    assert_true(accepts(g, MUSE_F("a <| b")));
+    assert_false(accepts(g, MUSE_F("a</atem:parameter>b")));
+    assert_false(accepts(g, MUSE_F("0123456789012345678901234567890")));
+    grammar_release(g);
+    json_decref(tools);
+}
+
 /* A schema that refers to itself comes to an end, in every format. */
 static void test_recursion(void **state)
 {
@@ -727,6 +826,8 @@ int main(void)
         cmocka_unit_test(test_options_read_alike),
         cmocka_unit_test(test_many_read_alike),
         cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_muse_tokens),
+        cmocka_unit_test(test_muse_bounded),
         cmocka_unit_test(test_recursion),
         cmocka_unit_test(test_errors),
     };
