@@ -87,6 +87,8 @@ static const struct {
     {"<start_of_turn>", false},
     {"<|begin_of_text|>", false},
     {"<|turn>", false},
+    {"<|start|>", false},
+    {"<|message|>", false},
 };
 
 static struct vocab_token *find(struct vocab *v, const char *text)

@@ -8,7 +8,8 @@
  * not say, what reads as JSON is JSON. A value ends at the first closing tag behind which the call
  * goes on as a call does: others are text of the value. Where values have lines of their own, the
  * next argument of the tool and the end of the call end one too that was never closed, from its
- * second line on. grammar.c keeps texts free of all that ends a value. */
+ * second line on. grammar.c keeps texts free of all that ends a value, but for what
+ * reply_grammar.h names. */
 #include "chat/reply/internal.h"
 
 #include <stdio.h>

@@ -92,8 +92,8 @@ static void test_more_marks(void **state)
                                               {"<|eot|>", 3, 0},
                                               {"[PAD]", 3, 0},
                                               {"<PAD>", 3, 0},
-                                              {"<|start|>", 3, 0},
-                                              {"<|message|>", 3, 0},
+                                              {"<|start|>", 4, 0},
+                                              {"<|message|>", 4, 0},
                                               {"a", 0, 0},
                                               {NULL, 0, 0}};
     static const struct toy_token llama4[] = {
@@ -103,9 +103,9 @@ static void test_more_marks(void **state)
     struct loaded l = load_toy(&toy);
     for (enum fim_part part = FIM_PREFIX; part <= FIM_MIDDLE; part++)
         assert_int_equal(tokenizer_fim(l.t, part), part);
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 9; i++) {
         assert_true(tokenizer_is_control(l.t, i));
-        assert_int_equal(tokenizer_is_eog(l.t, i), i >= 4);
+        assert_int_equal(tokenizer_is_eog(l.t, i), i >= 4 && i < 7);
     }
     unload(&l);
     toy.tokens = llama4;
