@@ -441,6 +441,22 @@ struct amx_float_walk {
     uint32_t first_panel;        /* whose sums are the first */
 };
 
+/* Behind the last part of K, of P panels: the sums of n_rows from the job's row `done` on. */
+AMX_FLOAT_INLINE void amx_float_put(
+    const struct amx_float_walk *at, uint32_t done, uint32_t n_rows, const float *sums, const int P)
+{
+    const struct linear_job *j = at->j;
+    if (at->k + at->n_k < j->act->k)
+        return;
+    for (uint32_t r = 0; r < n_rows; r++) {
+        UNROLL for (int p = 0; p < P; p++)
+            linear_put(j,
+                       j->first_row + done + r,
+                       (at->panel + (uint32_t)p) * PANEL_COLS,
+                       vf_load(sums + r * PANEL_COLS + (size_t)p * AMX_SUMS));
+    }
+}
+
 /* A part of K of P panels meets all rows. */
 AMX_FLOAT_INLINE void amx_float_rows(const struct amx_float_walk *at,
                                      const enum amx_float_kind kind,
@@ -485,13 +501,7 @@ AMX_FLOAT_INLINE void amx_float_rows(const struct amx_float_walk *at,
             amx_float_block(&f, n_rows, kind, true, P);
         else
             amx_float_block(&f, n_rows, kind, false, P);
-        for (uint32_t r = 0; at->k + at->n_k == j->act->k && r < n_rows; r++) {
-            UNROLL for (int p = 0; p < P; p++)
-                linear_put(j,
-                           j->first_row + i * at_once + r,
-                           (at->panel + (uint32_t)p) * PANEL_COLS,
-                           vf_load(f.sums + r * PANEL_COLS + (size_t)p * AMX_SUMS));
-        }
+        amx_float_put(at, i * at_once, n_rows, f.sums, P);
         f.a += at_once * f.a_stride;
         f.sums += whole ? 0 : at_once * PANEL_COLS;
     }

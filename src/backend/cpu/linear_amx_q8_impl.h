@@ -277,13 +277,7 @@ AMX_FLOAT_INLINE void amx_q8_rows(const struct amx_float_walk *at, const int P)
             amx_q8_block(&f, true, 2, P);
         else
             amx_q8_block(&f, false, 2, P);
-        for (uint32_t r = 0; at->k + at->n_k == j->act->k && r < n_rows; r++) {
-            UNROLL for (int p = 0; p < P; p++)
-                linear_put(j,
-                           j->first_row + i * at_once + r,
-                           (at->panel + (uint32_t)p) * PANEL_COLS,
-                           vf_load(f.sums + r * PANEL_COLS + (size_t)p * AMX_SUMS));
-        }
+        amx_float_put(at, i * at_once, n_rows, f.sums, P);
         f.a += at_once * f.a_stride;
         f.sums += at_once * PANEL_COLS;
     }
