@@ -251,13 +251,12 @@ enum err device_list(struct device_info *out,
                      char versions[64],
                      struct err_info *e) WEIR_MUST_USE;
 
-/* What a device can do at best, to hold measurements against. */
+/* What a device can do at best, to hold measurements against: LIMIT_QUANT is with weights of any
+ * other format. */
+enum limit_kind { LIMIT_QUANT, LIMIT_Q8_0, LIMIT_F16, LIMIT_BF16, LIMIT_F32, N_LIMIT_KINDS };
 struct device_limits {
-    double read_bytes_s; /* streaming from its memory */
-    double quant_ops_s;  /* multiplications and additions with quantised weights, */
-    double f16_ops_s;    /* F16, */
-    double bf16_ops_s;   /* BF16, */
-    double f32_ops_s;    /* and F32 */
+    double read_bytes_s;         /* streaming from its memory */
+    double ops_s[N_LIMIT_KINDS]; /* multiplications and additions, a dot product's all counted */
 };
 /* Measure, in some two seconds; the best of several rounds each. n_threads: of the CPU. Errors:
  * ERR_NOMEM, ERR_INVALID, ERR_INTERNAL. */

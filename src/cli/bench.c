@@ -116,27 +116,29 @@ struct bench {
 
 /* What one token costs: multiplications by kind, and bytes read a step. */
 struct cost {
-    double quant_ops, f16_ops, bf16_ops, f32_ops, bytes;
+    double ops[N_LIMIT_KINDS], bytes;
 };
+
+static enum limit_kind limit_of(enum gguf_type type)
+{
+    switch (type) {
+    case GGUF_TYPE_F32:
+        return LIMIT_F32;
+    case GGUF_TYPE_F16:
+        return LIMIT_F16;
+    case GGUF_TYPE_BF16:
+        return LIMIT_BF16;
+    case GGUF_TYPE_Q8_0:
+        return LIMIT_Q8_0;
+    default:
+        return LIMIT_QUANT;
+    }
+}
 
 /* share: of the matrix that one token meets; read: that a step of some does. */
 static void cost_add(struct cost *c, const struct op *op, double share, double read)
 {
-    const double ops = 2.0 * op->n_in * op->n_out * (double)op->w->ne[2] * share;
-    switch (op->w->type) {
-    case GGUF_TYPE_F32:
-        c->f32_ops += ops;
-        break;
-    case GGUF_TYPE_F16:
-        c->f16_ops += ops;
-        break;
-    case GGUF_TYPE_BF16:
-        c->bf16_ops += ops;
-        break;
-    default:
-        c->quant_ops += ops;
-        break;
-    }
+    c->ops[limit_of(op->w->type)] += 2.0 * op->n_in * op->n_out * (double)op->w->ne[2] * share;
     const uint64_t part = op->kind == OP_EXPERTS ? op->w->ne[1] : op->n_out; /* others' rows too */
     c->bytes += (double)op->w->n_bytes * read * op->n_out / (double)part;
 }
@@ -160,8 +162,10 @@ static struct cost cost_of(const struct model *m, uint32_t n_ops, uint32_t n_tok
 
 static double compute_seconds(const struct bench *b, const struct cost *c)
 {
-    return c->quant_ops / b->limits.quant_ops_s + c->f16_ops / b->limits.f16_ops_s +
-           c->bf16_ops / b->limits.bf16_ops_s + c->f32_ops / b->limits.f32_ops_s;
+    double seconds = 0;
+    for (int i = 0; i < N_LIMIT_KINDS; i++)
+        seconds += c->ops[i] / b->limits.ops_s[i];
+    return seconds;
 }
 
 /* Tokens that mean nothing but differ. */
@@ -540,17 +544,18 @@ static enum err open_backend(struct bench *b, struct err_info *e)
 static void print_head(const struct bench *b)
 {
     fprintf(b->o->json ? stderr : stdout,
-            "%s, %s, kv %s; %s; memory %.1f GB/s, quantised %.0f, f16 %.0f, bf16 %.0f, f32 "
-            "%.0f Gop/s\n",
+            "%s, %s, kv %s; %s; memory %.1f GB/s, q8_0 %.0f, other quantised %.0f, "
+            "f16 %.0f, bf16 %.0f, f32 %.0f Gop/s\n",
             b->m->name,
             b->m->arch,
             kv_type_name(b->o->kv_type),
             b->backend->ops->describe(b->backend),
             b->limits.read_bytes_s * 1e-9,
-            b->limits.quant_ops_s * 1e-9,
-            b->limits.f16_ops_s * 1e-9,
-            b->limits.bf16_ops_s * 1e-9,
-            b->limits.f32_ops_s * 1e-9);
+            b->limits.ops_s[LIMIT_Q8_0] * 1e-9,
+            b->limits.ops_s[LIMIT_QUANT] * 1e-9,
+            b->limits.ops_s[LIMIT_F16] * 1e-9,
+            b->limits.ops_s[LIMIT_BF16] * 1e-9,
+            b->limits.ops_s[LIMIT_F32] * 1e-9);
     if (!b->o->json)
         printf("%-8s %6s %6s %6s %10s %9s %10s %9s %9s\n",
                "test",

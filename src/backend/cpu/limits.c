@@ -95,23 +95,24 @@ static double best_peak(struct probe *p, double (*peak)(uint64_t n))
     return best;
 }
 
-/* Of a weight's one product, where it takes several of bf16 (ACT_TWO), one, or one of f32. */
+/* Of a weight's one product, where it takes several of bf16 (ACT_TWO), or one; else others'. */
 static double share_of_peak(const struct cpu_kernels *k,
                             enum panel_format format,
                             double bf16,
-                            double f32)
+                            double others)
 {
     switch (k->act_kinds[format]) {
     case ACT_TWO:
         return bf16 / (format == PANEL_F16 ? 3 : 2);
     case ACT_BF16:
+    case ACT_HIGH:
         return bf16;
     default:
-        return f32;
+        return others;
     }
 }
 
-enum err cpu_limits_measure(uint32_t n_threads, struct cpu_limits *out, struct err_info *e)
+enum err cpu_limits_measure(uint32_t n_threads, struct device_limits *out, struct err_info *e)
 {
     const char *isa = getenv("WEIR_ISA");
     struct probe p = {.kernels = cpu_kernels_select(isa)};
@@ -130,17 +131,20 @@ enum err cpu_limits_measure(uint32_t n_threads, struct cpu_limits *out, struct e
     p.filled = memory;
     p.memory = memory;
     timed(&p, N_SLICES, fill);
-    *out = (struct cpu_limits){0};
+    *out = (struct device_limits){0};
     for (int i = 0; i < N_ROUNDS; i++) {
         const double rate = faster_of_two(&p, N_SLICES);
         out->read_bytes_s = rate > out->read_bytes_s ? rate : out->read_bytes_s;
     }
     munmap(memory, READ_BYTES);
-    out->int8_ops_s = best_peak(&p, p.kernels->peak_int8);
-    out->f32_ops_s = best_peak(&p, p.kernels->peak_f32);
+    const double int8 = best_peak(&p, p.kernels->peak_int8);
+    const double f32 = best_peak(&p, p.kernels->peak_f32);
     const double bf16 = p.kernels->peak_bf16 ? best_peak(&p, p.kernels->peak_bf16) : 0;
-    out->f16_ops_s = share_of_peak(p.kernels, PANEL_F16, bf16, out->f32_ops_s);
-    out->bf16_ops_s = share_of_peak(p.kernels, PANEL_BF16, bf16, out->f32_ops_s);
+    out->ops_s[LIMIT_QUANT] = int8;
+    out->ops_s[LIMIT_Q8_0] = share_of_peak(p.kernels, PANEL_Q8_0, bf16, int8);
+    out->ops_s[LIMIT_F16] = share_of_peak(p.kernels, PANEL_F16, bf16, f32);
+    out->ops_s[LIMIT_BF16] = share_of_peak(p.kernels, PANEL_BF16, bf16, f32);
+    out->ops_s[LIMIT_F32] = f32;
     pool_destroy(p.pool);
     return OK;
 }

@@ -121,12 +121,12 @@ enum err cuda_limits(uint32_t index, struct device_limits *out, struct err_info 
     if (!err)
         err = measure_copy(&p, &out->read_bytes_s, e);
     if (!err)
-        err = measure_products(&p, LIMITS_F16, &out->f16_ops_s, e);
+        err = measure_products(&p, LIMITS_F16, &out->ops_s[LIMIT_F16], e);
     if (!err)
-        err = measure_products(&p, LIMITS_BF16, &out->bf16_ops_s, e);
+        err = measure_products(&p, LIMITS_BF16, &out->ops_s[LIMIT_BF16], e);
     if (!err)
-        err = measure_products(&p, LIMITS_F32, &out->f32_ops_s, e);
-    out->quant_ops_s = out->f16_ops_s;
+        err = measure_products(&p, LIMITS_F32, &out->ops_s[LIMIT_F32], e);
+    out->ops_s[LIMIT_QUANT] = out->ops_s[LIMIT_Q8_0] = out->ops_s[LIMIT_F16];
     close_probe(&p);
     return err;
 }

@@ -135,16 +135,10 @@ enum err device_limits_measure(const struct device *d,
                                struct device_limits *out,
                                struct err_info *e)
 {
-    struct cpu_limits c;
     const struct backend_plugin *p;
-    enum err err;
     if (d->kind == DEVICE_CUDA) {
-        err = plugin_cuda(&p, e);
+        const enum err err = plugin_cuda(&p, e);
         return err ? err : p->limits(d->index, out, e);
     }
-    err = cpu_limits_measure(n_threads, &c, e);
-    if (!err)
-        *out = (struct device_limits){
-            c.read_bytes_s, c.int8_ops_s, c.f16_ops_s, c.bf16_ops_s, c.f32_ops_s};
-    return err;
+    return cpu_limits_measure(n_threads, out, e);
 }

@@ -248,21 +248,23 @@ static void work_is_no_waiting(void **state)
 static void limits_are_plausible(void **state)
 {
     (void)state;
-    struct cpu_limits l;
+    struct device_limits l;
     setenv("WEIR_ISA", "", 1);
     assert_int_equal(cpu_limits_measure(1, &l, NULL), OK);
     print_message("read %.1f GB/s, int8 %.0f, f32 %.0f Gop/s\n",
                   l.read_bytes_s * 1e-9,
-                  l.int8_ops_s * 1e-9,
-                  l.f32_ops_s * 1e-9);
+                  l.ops_s[LIMIT_QUANT] * 1e-9,
+                  l.ops_s[LIMIT_F32] * 1e-9);
     assert_true(l.read_bytes_s > 1e7 && l.read_bytes_s < 1e12);
-    assert_true(l.bf16_ops_s > 1e6 && l.bf16_ops_s < 1e13);
-    if (cpu_kernels_select("")->act_kinds[PANEL_F16] == ACT_TWO) /* three products and two */
-        assert_true(fabs(l.f16_ops_s * 3 / (l.bf16_ops_s * 2) - 1) < 1e-6);
-    else
-        assert_true(l.f16_ops_s == l.f32_ops_s);
-    assert_true(l.f32_ops_s > 1e6 && l.f32_ops_s < 1e12);
-    assert_true(l.int8_ops_s > 1e6 && l.int8_ops_s < 1e13);
+    for (int i = 0; i < N_LIMIT_KINDS; i++)
+        assert_true(l.ops_s[i] > 1e6 && l.ops_s[i] < (i == LIMIT_F32 ? 1e12 : 1e13));
+    if (cpu_kernels_select("")->act_kinds[PANEL_F16] == ACT_TWO) { /* three products, two and one */
+        assert_true(fabs(l.ops_s[LIMIT_F16] * 3 / (l.ops_s[LIMIT_BF16] * 2) - 1) < 1e-6);
+        assert_true(fabs(l.ops_s[LIMIT_F16] * 3 / l.ops_s[LIMIT_Q8_0] - 1) < 1e-6);
+    } else {
+        assert_true(l.ops_s[LIMIT_F16] == l.ops_s[LIMIT_F32]);
+        assert_true(l.ops_s[LIMIT_Q8_0] == l.ops_s[LIMIT_QUANT]);
+    }
 }
 
 int main(void)
