@@ -75,6 +75,12 @@ static void come_back_in(struct api_call *c, uint32_t seconds)
     api_put_retry_after(c, seconds);
 }
 
+bool api_client_left(const struct api_call *c)
+{
+    const struct api_config *cfg = &c->api->cfg;
+    return cfg->client_left && !c->internal && cfg->client_left(cfg->worker_ctx, c->name);
+}
+
 enum err api_enter(struct api_call *c, struct err_info *e)
 {
     uint32_t retry_s;

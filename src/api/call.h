@@ -221,6 +221,7 @@ enum err api_enter(struct api_call *c, struct err_info *e);
 enum err api_charge(struct api_call *c, uint64_t n_prompt, struct err_info *e);
 void api_uncharge(struct api_call *c);
 void api_settle(struct api_call *c);
+bool api_client_left(const struct api_call *c); /* before api_begin has returned */
 /* Whose what a call leaves behind is: the tenant of its key, 0 without one. */
 uint32_t api_owner(const struct api_call *c);
 /* The key's terms into what the body asked for: salt and priority; and an internal call's rank. */

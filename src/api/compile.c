@@ -54,8 +54,7 @@ static void tell_slow(const struct api_call *c, bool slow)
 
 static bool client_left(void *ctx)
 {
-    const struct api_call *c = ctx;
-    return c->api->cfg.client_left(c->api->cfg.worker_ctx, c->name);
+    return api_client_left(ctx);
 }
 
 static enum err compile_in_turn(struct api_call *c,
@@ -65,9 +64,7 @@ static enum err compile_in_turn(struct api_call *c,
 {
     bool cut_short;
     uint32_t retry_s;
-    const bool may_leave = c->api->cfg.client_left && !c->internal;
-    enum err err =
-        api_gate_enter(c->api->gate, who(c), may_leave ? client_left : NULL, c, &retry_s, e);
+    enum err err = api_gate_enter(c->api->gate, who(c), client_left, c, &retry_s, e);
     if (err) {
         if (retry_s > 0)
             api_put_retry_after(c, retry_s);

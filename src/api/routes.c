@@ -240,6 +240,8 @@ static enum err admit(struct api_call *c,
     }
     if ((err = check_need(c, r->need, e)))
         return err;
+    if (api_client_left(c)) /* while it waited for a worker; nobody reads this */
+        return err_set(e, ERR_IO, "the client has left");
     return r->need == NEEDS_OPEN ? api_enter(c, e) : OK;
 }
 

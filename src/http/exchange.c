@@ -249,7 +249,7 @@ static enum MHD_Result on_body(struct exchange *ex, const char *data, size_t *n_
 static enum MHD_Result on_complete(struct exchange *ex)
 {
     struct http_server *s = ex->s;
-    if (ex->gone || ex->conn->peer_left)
+    if (ex->gone)
         return MHD_NO;
     if (ex->state == EX_READING && ex->form) {
         ex->req.body_len = 0;
@@ -259,6 +259,8 @@ static enum MHD_Result on_complete(struct exchange *ex)
     }
     if (ex->state == EX_READING) {
         atomic_fetch_add_explicit(&s->stat_requests, 1, memory_order_relaxed);
+        ex->gone = ex->conn->peer_left;
+        atomic_store_explicit(&ex->cancelled, ex->gone, memory_order_relaxed);
         ex->state = EX_QUEUED;
         s->n_begun++;
         worker_pool_submit(s, ex);
@@ -421,7 +423,7 @@ static void gather_answer(struct exchange *ex)
 void exchange_begun(struct exchange *ex)
 {
     ex->state = EX_WAITING;
-    if (ex->gone || !ex->call)
+    if (ex->gone)
         exchange_abandon(ex);
     else
         gather_answer(ex);

@@ -85,7 +85,9 @@ enum http_pull {
 /* The application. `call` is its object for one exchange. */
 struct http_app {
     void *ctx;
-    /* Worker thread. Never NULL: errors are answers too. `name` is what next() calls it by. */
+    /* Worker thread, once for each whole request, also where its client has left meanwhile
+     * (http_client_left): nobody pulls that one. Never NULL: errors are answers too. `name` is what
+     * next() calls it by. */
     void *(*begin)(void *ctx, const struct http_request *r, void *name);
     /* Loop thread. Append to *out; the first time that it does not return HTTP_WAIT, *answer has
      * been filled in. A non-stream answer is pulled until HTTP_DONE before anything is sent. Events

@@ -66,7 +66,7 @@ struct exchange {
     bool done; /* pull said HTTP_DONE */
     bool news; /* pull before suspending */
     bool comments;
-    atomic_bool cancelled; /* gone: begin is not called, or may end early */
+    atomic_bool cancelled; /* gone: begin may end early */
     void *call;            /* the application's, between begin and end */
     struct http_answer answer;
     struct http_request req;

@@ -65,11 +65,10 @@ static void *worker_main(void *arg)
         }
         pthread_mutex_unlock(&p->mutex);
         void *call = ex->call;
-        const bool wanted = !atomic_load_explicit(&ex->cancelled, memory_order_relaxed);
-        if (wanted && call)
-            work(s, call);
-        else if (wanted)
+        if (!call)
             call = s->app->begin(s->app->ctx, &ex->req, ex);
+        else if (!http_client_left(ex))
+            work(s, call);
         pthread_mutex_lock(&p->mutex);
         p->n_active--;
         p->n_large -= is_large;

@@ -56,7 +56,7 @@ struct fake {
     pthread_t thread;
     bool stop;
     struct fake_call *calls, *named;
-    uint64_t n_begin, n_end, n_whole, n_pull, n_double_end, n_stats;
+    uint64_t n_begin, n_left, n_end, n_whole, n_pull, n_double_end, n_stats;
 };
 
 static inline char fake_pattern(uint64_t i)
@@ -81,10 +81,11 @@ static inline void fake_stats(struct fake *f, struct buf *out)
     pthread_mutex_lock(&f->lock);
     f->n_stats++;
     buf_printf(out,
-               "{\"begin\": %llu, \"end\": %llu, \"whole\": %llu, \"pull\": %llu, "
+               "{\"begin\": %llu, \"left\": %llu, \"end\": %llu, \"whole\": %llu, \"pull\": %llu, "
                "\"double_end\": %llu, "
                "\"connections\": %u, \"accepted\": %llu, \"requests\": %llu, \"gone\": %llu}\n",
                (unsigned long long)f->n_begin,
+               (unsigned long long)f->n_left,
                (unsigned long long)f->n_end,
                (unsigned long long)f->n_whole,
                (unsigned long long)f->n_pull,
@@ -213,6 +214,7 @@ static inline void *fake_begin(void *ctx, const struct http_request *r, void *na
     c->name = name;
     pthread_mutex_lock(&f->lock);
     f->n_begin++;
+    f->n_left += http_client_left(name);
     c->serial = f->n_begin;
     pthread_mutex_unlock(&f->lock);
     if (!strcmp(r->path, "/echo") && !strcmp(r->method, "POST"))

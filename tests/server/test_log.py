@@ -132,6 +132,27 @@ def test_a_client_that_leaves_amid_an_answer_that_is_ready(start_server, tmp_pat
     assert (line["method"], line["status"], line["complete"], line["bytes_out"]) == ("HEAD", 200, True, 0)
 
 
+def test_clients_that_leave_before_their_turn(start_server, tmp_path):
+    """A line for each whole request, also where its client has gone while it waited for a worker."""
+    log, n = tmp_path / "access.log", 60
+    server = start_server("--access-log", log)
+    gone = server.metric("weir_http_clients_gone_total")
+    host, port = server.url.removeprefix("http://").split(":")
+    body = json.dumps({"content": "a b c " * 10_000}).encode()
+    request = b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+    for _ in range(n):
+        with socket.create_connection((host, int(port)), 60) as s:
+            s.sendall(request + body)
+    lines = [line for line in wait_lines(log, n + 1) if line["route"] == "/tokenize"]  # one of /metrics
+    assert len(lines) == n and all(line["bytes_in"] == len(body) for line in lines)
+    left = [line for line in lines if line["status"] is None]
+    assert left and not any(line["complete"] for line in left)
+    n_gone = gone + sum(not line["complete"] for line in lines)
+    end = time.monotonic() + 10
+    while server.metric("weir_http_clients_gone_total") != n_gone:
+        assert time.monotonic() < end
+
+
 def test_the_log_is_opened_again(start_server, tmp_path):
     log, moved = tmp_path / "access.log", tmp_path / "access.log.1"
     server = start_server("--access-log", log)
