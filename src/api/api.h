@@ -183,6 +183,9 @@ bool api_is_batch_endpoint(const char *path);
 /* "PREFIX" and 24 random hex digits into id[cap]. */
 void api_new_id(const char *prefix, char *id, size_t cap);
 
+/* Is the body of such a request a form, which comes in api_input.parts? */
+bool api_takes_form(const struct api *a, const char *method, const char *path);
+
 /* The path without the prefix (or NULL) that all paths of clients have; "" where it lacks it, which
  * is no route. A view. */
 const char *api_path_below(const char *prefix, const char *path);

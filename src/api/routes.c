@@ -24,6 +24,7 @@ static const struct route {
     enum need need;
     void (*run)(struct api_call *c, const struct api_input *in);
     const struct api_dialect *dialect; /* of api_generate, which runs where `run` is NULL */
+    bool form;                         /* its body is one, where there is a service */
 } routes[] = {
     {"/health", GET, API_OPENAI, NEEDS_NOTHING, .run = api_health},
     {"/v1/health", GET, API_OPENAI, NEEDS_NOTHING, .run = api_health},
@@ -53,7 +54,7 @@ static const struct route {
     {"/v2/rerank", POST, API_OPENAI, NEEDS_OPEN, .run = api_rerank},
     /* another folder's */
     {"/v1/files", GET, API_OPENAI, NEEDS_NOTHING, .run = api_serve},
-    {"/v1/files", POST, API_OPENAI, NEEDS_NOTHING, .run = api_serve},
+    {"/v1/files", POST, API_OPENAI, NEEDS_NOTHING, .run = api_serve, .form = true},
     {"/v1/files/*/content", GET, API_OPENAI, NEEDS_NOTHING, .run = api_serve},
     {"/v1/files/", GET, API_OPENAI, NEEDS_NOTHING, .run = api_serve},
     {"/v1/files/", "DELETE", API_OPENAI, NEEDS_NOTHING, .run = api_serve},
@@ -150,6 +151,12 @@ bool api_is_batch_endpoint(const char *path)
         if (strcmp(path, paths[i]) == 0)
             return find_route(path, "POST", &first) != NULL;
     return false;
+}
+
+bool api_takes_form(const struct api *a, const char *method, const char *path)
+{
+    const struct route *first, *r = find_route(api_path_below(a->cfg.prefix, path), method, &first);
+    return r && r->form && a->service.handle;
 }
 
 /* Of a path that is none, its family's. */

@@ -181,6 +181,12 @@ static void app_refused(void *ctx, int status, const char *client)
     api_note_refused(s->api, status, client);
 }
 
+static bool app_takes_form(void *ctx, const char *method, const char *path)
+{
+    const struct server *s = ctx;
+    return api_takes_form(s->api, method, path);
+}
+
 static void worker_slow(void *ctx, bool slow)
 {
     struct server *s = ctx;
@@ -467,6 +473,7 @@ static enum err open_server(struct server *s, struct err_info *e)
                                .work = app_work,
                                .end = app_end,
                                .next = app_next,
+                               .takes_form = app_takes_form,
                                .error_body = app_error_body,
                                .refused = app_refused};
     const char *path = cli_model_path(s->opt.model, e);

@@ -1,6 +1,6 @@
 /* multipart/form-data bodies: the library's post processor takes them apart as they come, and what
- * it finds is copied together, part by part. They are read only from requests that say so, for
- * JSON bodies come with any Content-Type.
+ * it finds is copied together, part by part. They are read only where the application wants them,
+ * for JSON bodies come with any Content-Type.
  *
  * A part is a name, maybe a file's name, and bytes. Bytes count against largest_body with the
  * rest of the body, so a form holds no more memory than a body of its length. */
@@ -80,10 +80,12 @@ static enum MHD_Result on_part(void *cls,
     return MHD_YES;
 }
 
-bool form_is(const char *content_type)
+bool form_is(const struct exchange *ex, const char *content_type)
 {
     static const char type[] = "multipart/form-data";
-    return content_type && strncasecmp(content_type, type, sizeof type - 1) == 0;
+    const struct http_app *app = ex->s->app;
+    return content_type && strncasecmp(content_type, type, sizeof type - 1) == 0 &&
+           app->takes_form && app->takes_form(app->ctx, ex->req.method, ex->req.path);
 }
 
 size_t largest_body(const struct http_config *cfg, bool is_form)
@@ -95,7 +97,7 @@ size_t largest_body(const struct http_config *cfg, bool is_form)
 bool form_begin(struct exchange *ex, const char *content_type, const char **why)
 {
     *why = NULL;
-    if (!form_is(content_type))
+    if (!form_is(ex, content_type))
         return true;
     struct form *f = mem_zalloc(1, sizeof *f);
     f->processor = MHD_create_post_processor(ex->conn->mhd, PROCESSOR_BYTES, on_part, f);

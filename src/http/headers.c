@@ -204,7 +204,7 @@ int header_refusal(struct exchange *ex,
     if (f->content_length) {
         /* the library has checked that it is a number that fits */
         unsigned long long n = strtoull(f->content_length, NULL, 10);
-        if (n > largest_body(cfg, form_is(f->content_type))) {
+        if (n > largest_body(cfg, form_is(ex, f->content_type))) {
             *why = "the body is too large";
             return 413;
         }

@@ -105,6 +105,9 @@ struct http_app {
      * returns. */
     int news_fd;
     void *(*next)(void *ctx);
+    /* Loop thread, once the head is there: is a multipart/form-data body of this method and path
+     * taken apart (http_request.parts)? Else it is a body like any other. NULL: none is. */
+    bool (*takes_form)(void *ctx, const char *method, const char *path);
     /* Loop thread: an answer to a request that never became a call (bad HTTP, too large, too many
      * connections): the JSON body for this status. `target` is the request's, path and query; `id`
      * the answer's X-Request-Id: the request's own, or "", which is made another. Returns the name
@@ -128,7 +131,7 @@ struct http_config {
     uint16_t port;            /* of each address; 0: the system chooses */
     uint32_t max_connections; /* a few more get 503, further ones are closed on accept */
     size_t max_body_bytes;    /* over it: 413 */
-    size_t max_form_bytes;    /* of a multipart form, where that is more; 0: it is not */
+    size_t max_form_bytes;    /* of a form that is taken apart, where that is more; 0: it is not */
     size_t max_held_bytes;    /* of all bodies, each beyond its first 64 KiB: 503; 0: 1 GiB, or four
                                * largest bodies if that is more */
     size_t max_header_bytes;  /* over it: 431; a connection takes up to twice that and 16 KiB */

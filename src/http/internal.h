@@ -188,7 +188,8 @@ void exchange_send_comments(struct http_server *s);
 
 /* form.c. Each but the first three is for exchanges that have a form. */
 struct form;
-bool form_is(const char *content_type); /* NULL: none was given */
+/* Is the body to be taken apart? content_type: NULL if none was given. */
+bool form_is(const struct exchange *ex, const char *content_type);
 size_t largest_body(const struct http_config *cfg, bool is_form);
 /* Is the body a form? Then ex->form is set. False: it says so, but cannot be; *why says what. */
 bool form_begin(struct exchange *ex, const char *content_type, const char **why);

@@ -221,6 +221,21 @@ def test_hostile_uploads(batches):
         assert got == 200, data
 
 
+def test_forms_are_for_uploads_alone(start_server, tmp_path):
+    """Elsewhere a body is JSON, whatever its Content-Type, and --max-body is its limit."""
+    as_form = {"Content-Type": "multipart/form-data; boundary=b0undary"}
+    for flags in ([], ["--batch-dir", tmp_path / "kept"]):
+        server = start_server("--max-body", "64K", *flags)
+        got, _, data = server.request("POST", COMPLETIONS, line("a")["body"], headers=as_form)
+        assert got == 200, data
+        large = form([("purpose", None, b"batch"), ("file", "in.jsonl", jsonl([line("a")] * 1000))])
+        for path in (COMPLETIONS, "/v1/nothing", "/v1/batches"):
+            assert server.request("POST", path, large, headers=as_form)[0] == 413
+        got, _, data = server.request("POST", COMPLETIONS, form([("file", "x", b"y")]), headers=as_form)
+        assert got == 400 and b"not valid JSON" in data
+        assert server.request("POST", "/v1/files", large, headers=as_form)[0] == (200 if flags else 413)
+
+
 def test_an_upload_whose_client_leaves(batches):
     port = int(batches.url.rsplit(":", 1)[1])
     head = (b"POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n"
