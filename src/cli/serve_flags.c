@@ -186,8 +186,13 @@ const struct serve_flag serve_flags[] = {
      "NAME|TEXT",
      "chatml, llama3 or another that docs/API.md lists, or a template's text, in the place of the "
      "model's own; none: chats are refused (default: the model's own, chatml where it has none)",
-     TAKE(take_template)},
-    {"chat-template-file", "FILE", "the same from a file (Jinja)", TEXT(chat_template_file)},
+     TAKE(take_template),
+     .instead = "chat-template-file"},
+    {"chat-template-file",
+     "FILE",
+     "the same from a file (Jinja)",
+     TEXT(chat_template_file),
+     .instead = "chat-template"},
     {"reasoning",
      "on|off|auto",
      "whether the template has the model reason where a request does not say (default auto: as the "
@@ -215,11 +220,17 @@ const struct serve_flag serve_flags[] = {
     {"port", "N", "port; 0 lets the system choose (default 8080)", NUMBER(http.port, 0, 65535)},
     {"api-prefix", "/PATH", "all routes are below this path", TAKE(take_prefix)},
     {"slots", "on|off", "answer /slots (default on)", UNLESS(no_slots)},
-    {"api-key", "KEY", "ask clients for this bearer token", TAKE(take_api_key), .guard = true},
+    {"api-key",
+     "KEY",
+     "ask clients for this bearer token",
+     TAKE(take_api_key),
+     .guard = true,
+     .instead = "api-keys"},
     {"api-keys",
      "FILE",
      "clients' keys with their limits, as JSON (docs/API.md); read again on SIGHUP",
-     GUARD(api_keys_file, NO_FILE)},
+     GUARD(api_keys_file, NO_FILE),
+     .instead = "api-key"},
     {"admin-key-file",
      "FILE",
      "its first line is the key that /metrics, /v1/kv and the administrator's other routes "
@@ -339,8 +350,10 @@ const struct serve_flag serve_flags[] = {
 
 const char serve_doc[] =
     "Serve a model over HTTP, with the OpenAI API, to many clients at once. Every flag can also be "
-    "set in the environment: --max-queue as WEIR_MAX_QUEUE, and one without a value by 1 or 0. One "
-    "set to nothing counts as not set; for keys and certificates it is an error."
+    "set in the environment: --max-queue as WEIR_MAX_QUEUE, and one without a value by 1 or 0; a "
+    "flag "
+    "that is given wins. One set to nothing counts as not set; for keys and certificates it is an "
+    "error."
     "\vExamples:\n"
     "  weir serve\n"
     "  weir serve -m llama-3.2-1b.Q8_0.gguf --port 9000 --kv-memory 2G\n"

@@ -31,8 +31,9 @@ struct serve_flag {
     bool guard; /* without it the server lets everybody in, or speaks openly */
     /* flag: "--name" */
     void (*take)(struct argp_state *s, const char *flag, const char *arg);
-    int key;   /* its letter, or that of device_options.h; 0: none */
-    int flags; /* argp's */
+    const char *instead; /* the flag that it may not be given with, or NULL */
+    int key;             /* its letter, or that of device_options.h; 0: none */
+    int flags;           /* argp's */
     int group;
 };
 

@@ -174,28 +174,6 @@ static int key_of(size_t i)
     return serve_flags[i].key || !serve_flags[i].name ? serve_flags[i].key : 256 + (int)i;
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *s)
-{
-    struct serve_options *o = s->input;
-    switch (key) {
-    case ARGP_KEY_END:
-        apply_preset(o);
-        apply_reasoning(o);
-        check_options(o, s);
-        if (o->batches.dir)
-            take_uploads(o);
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(s, "unexpected argument '%s'", arg);
-        return 0;
-    default:
-        for (size_t i = 0; serve_flags[i].doc; i++)
-            if (serve_flags[i].name && key_of(i) == key)
-                return take(&serve_flags[i], arg, s);
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 /* Is a flag without a value set? Ends the process, as for a wrong option, on any other word. */
 static bool is_set(const char *env, const char *value)
 {
@@ -207,24 +185,67 @@ static bool is_set(const char *env, const char *value)
     exit(EXIT_USAGE);
 }
 
-/* "--max-queue=5" if WEIR_MAX_QUEUE=5 is set, "--gpu-zero-buffers" if WEIR_GPU_ZERO_BUFFERS=1 is,
- * else NULL. Set to nothing is not set, as compose files have it, but for what guards the server:
- * an empty secret is a mistake. malloc'd. */
-static char *flag_from_env(const struct serve_flag *f)
+/* What WEIR_MAX_QUEUE says of --max-queue, NULL: nothing. Set to nothing is not set, as compose
+ * files have it, but for what guards the server: an empty secret is a mistake. */
+static char *value_from_env(const struct serve_flag *f)
 {
-    const char *name = f->name;
     char env[64] = "WEIR_";
     size_t n = 5;
-    for (const char *c = name; *c && n < sizeof env - 1; c++)
+    for (const char *c = f->name; *c && n < sizeof env - 1; c++)
         env[n++] = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
     env[n] = '\0';
-    const char *value = getenv(env);
+    char *value = getenv(env);
     if (!value || (!*value && !f->guard) || (!f->arg && !is_set(env, value)))
         return NULL;
-    size_t size = strlen(name) + strlen(value) + 4;
-    char *flag = mem_alloc(size);
-    snprintf(flag, size, "--%s%s%s", name, f->arg ? "=" : "", f->arg ? value : "");
-    return flag;
+    return value;
+}
+
+static bool is_given(const struct serve_options *o, const char *name)
+{
+    for (size_t i = 0; serve_flags[i].doc; i++)
+        if (serve_flags[i].name && strcmp(serve_flags[i].name, name) == 0)
+            return o->given[i];
+    return false;
+}
+
+/* What the command line leaves open. */
+static void take_environment(struct argp_state *s)
+{
+    const struct serve_options *o = s->input;
+    for (size_t i = 0; serve_flags[i].doc; i++) {
+        const struct serve_flag *f = &serve_flags[i];
+        if (!f->name || o->given[i] || (f->instead && is_given(o, f->instead)))
+            continue;
+        char *value = value_from_env(f);
+        if (value)
+            (void)take(f, value, s);
+    }
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *s)
+{
+    struct serve_options *o = s->input;
+    switch (key) {
+    case ARGP_KEY_END:
+        take_environment(s);
+        apply_preset(o);
+        apply_reasoning(o);
+        check_options(o, s);
+        if (o->batches.dir)
+            take_uploads(o);
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(s, "unexpected argument '%s'", arg);
+        return 0;
+    default:
+        for (size_t i = 0; serve_flags[i].doc; i++) {
+            if (!serve_flags[i].name || key_of(i) != key)
+                continue;
+            o->given[i] = true;
+            return take(&serve_flags[i], arg, s);
+        }
+        return ARGP_ERR_UNKNOWN;
+    }
 }
 
 void serve_parse(int argc, char **argv, struct serve_options *o)
@@ -240,38 +261,27 @@ void serve_parse(int argc, char **argv, struct serve_options *o)
                                          .max_header_bytes = (size_t)32 << 10,
                                          .n_workers = 2, /* one slow schema leaves the other */
                                          .keepalive_comment_ms = 15000}};
-    /* the environment's flags go first, so that those given later win */
     size_t n_options = 0;
     while (serve_flags[n_options].doc)
         n_options++;
     struct argp_option *options = mem_zalloc(n_options + 1, sizeof *options);
-    char **all = mem_zalloc((size_t)argc + n_options + 1, sizeof *all);
-    o->env_argv = mem_zalloc(n_options + 1, sizeof *o->env_argv);
-    int n = 0;
-    all[n++] = argv[0];
+    o->given = mem_zalloc(n_options, sizeof *o->given);
     for (size_t i = 0; i < n_options; i++) {
         const struct serve_flag *f = &serve_flags[i];
-        char *flag = f->name ? flag_from_env(f) : NULL;
         options[i] = (struct argp_option){f->name, key_of(i), f->arg, f->flags, f->doc, f->group};
-        if (flag)
-            all[n++] = o->env_argv[o->n_env++] = flag;
     }
-    for (int i = 1; i < argc; i++)
-        all[n++] = argv[i];
     o->engine.batch_tokens = o->engine.max_running = 0; /* until the preset is known */
     o->engine.progress = cli_progress;
     o->engine.progress_ctx = "loading";
     const struct argp argp = {.options = options, .parser = parse_option, .doc = serve_doc};
-    cli_parse(&argp, n, all, o);
-    free(all);
+    cli_parse(&argp, argc, argv, o);
     free(options);
+    free(o->given);
+    o->given = NULL;
 }
 
 void serve_options_deinit(struct serve_options *o)
 {
-    for (int i = 0; i < o->n_env; i++)
-        free(o->env_argv[i]);
-    free(o->env_argv);
     free(o->cors_origins);
     serve_names_deinit(&o->aliases);
     serve_names_deinit(&o->tags);

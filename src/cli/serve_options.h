@@ -43,8 +43,7 @@ struct serve_options {
     const struct preset *preset;   /* NULL: none was named */
     bool itl_given;                /* where 0 is a value */
     struct http_config http;
-    char **env_argv; /* owned: flags made from the environment */
-    int n_env;
+    bool *given; /* [rows of serve_flags], while parsing: on the command line */
 };
 
 /* Exits with status 2 on bad flags, 0 after --help. */

@@ -83,6 +83,20 @@ def test_environment_is_checked_like_flags():
     assert r.returncode == 2 and b"--kv-memory" in r.stderr
 
 
+@pytest.mark.parametrize("env, args", [
+    ({"WEIR_API_KEY": "a"}, ["--api-keys", "/nonexistent"]), ({"WEIR_API_KEYS": "/nonexistent"}, ["--api-key", "a"]),
+    ({"WEIR_CHAT_TEMPLATE": "chatml"}, ["--chat-template-f", "/nonexistent"]),
+    ({"WEIR_CHAT_TEMPLATE_FILE": "/nonexistent"}, ["--chat-template=chatml"]),
+    ({"WEIR_PORT": "many"}, ["--por", "0"]), ({"WEIR_API_KEY": ""}, ["--api-key", "a"]),
+])
+def test_a_flag_wins_over_the_environment(env, args):
+    """1: it came as far as the model's file, or that of keys, which is not there; 2: the flags are wrong."""
+    r = weir("serve", "-m", "/nonexistent", *args, env=env)
+    assert r.returncode == 1, r
+    flags = [f"--{name[5:].lower().replace('_', '-')}={value}" for name, value in env.items()]
+    assert weir("serve", "-m", "/nonexistent", *flags, *args).returncode == 2
+
+
 @pytest.mark.parametrize("value, status", [("1", 1), ("on", 1), ("true", 1), ("0", 1), ("off", 1),
                                            ("false", 1), ("", 1), ("yes please", 2)])
 def test_a_flag_without_a_value_in_the_environment(value, status):

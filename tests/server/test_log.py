@@ -452,6 +452,15 @@ def test_cors_for_pages_of_this_machine(start_server):
         assert headers["access-control-allow-origin"] is None, origin
 
 
+def test_cors_of_the_flag_not_of_the_environment(start_server, monkeypatch):
+    monkeypatch.setenv("WEIR_CORS_ORIGIN", "*")
+    for flags, others in (([], "https://evil.example"), (["--cors-origin", PAGE], None)):
+        server = start_server(*flags)
+        for origin, want in ((PAGE, PAGE), ("https://evil.example", others)):
+            _, headers, _ = server.request("GET", "/v1/models", headers={"Origin": origin})
+            assert headers["access-control-allow-origin"] == want
+
+
 def test_cors_for_all(start_server):
     server = start_server("--cors-origin", "*")
     _, headers, _ = server.request("GET", "/v1/models", headers={"Origin": "null"})
