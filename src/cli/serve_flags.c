@@ -34,14 +34,6 @@ static void take_tags(struct argp_state *s, const char *flag, const char *arg)
     take_names(s, flag, arg, &o->tags);
 }
 
-static void take_any_model(struct argp_state *s, const char *flag, const char *arg)
-{
-    struct serve_options *o = s->input;
-    if (arg && strcmp(arg, "yes") != 0 && strcmp(arg, "no") != 0)
-        argp_error(s, "%s: '%s' is not yes or no", flag, arg);
-    o->any_model = !arg || strcmp(arg, "yes") == 0;
-}
-
 /* A single word that is no template's name is a misspelt one, and not a template. */
 static void take_template(struct argp_state *s, const char *flag, const char *arg)
 {
@@ -164,6 +156,7 @@ static void take_itl_target(struct argp_state *s, const char *flag, const char *
 #define TEXT(member) .kind = FLAG_TEXT, INTO(member)
 #define GUARD(member, why) TEXT(member), .empty = (why), .guard = true
 #define NO_FILE "the file's name is empty"
+#define SWITCH(member) .kind = FLAG_SWITCH, INTO(member)
 #define UNLESS(member) .kind = FLAG_UNLESS, INTO(member)
 #define DEVICE(device_key) .kind = FLAG_DEVICE, .key = (device_key)
 #define DEFAULT_REAL(least, most) .kind = FLAG_DEFAULT_REAL, .lo = (least), .hi = (most)
@@ -178,9 +171,9 @@ const struct serve_flag serve_flags[] = {
      TAKE(take_aliases)},
     {"tags", "TAG[,TAG...]", "shown with the model, and nothing else", TAKE(take_tags)},
     {"any-model",
-     "yes|no",
-     "answer requests whatever model they name (default: no)",
-     TAKE(take_any_model),
+     "on|off",
+     "answer requests whatever model they name (default off)",
+     SWITCH(any_model),
      .flags = OPTION_ARG_OPTIONAL},
     {"chat-template",
      "NAME|TEXT",

@@ -13,7 +13,8 @@ enum flag_kind {
     FLAG_SIZE,   /* the same, as 512M */
     FLAG_REAL,   /* double, from lo to hi */
     FLAG_TEXT,   /* const char *; `empty` says why it may not be empty */
-    FLAG_UNLESS, /* bool: true for off, false for on */
+    FLAG_SWITCH, /* bool: true for on, or without a value; false for off */
+    FLAG_UNLESS, /* the other way round */
     FLAG_DEVICE, /* by device_options.h */
     /* what requests are taken to say, under the flag's name with _ for -: */
     FLAG_DEFAULT_REAL,  /* from lo to hi */

@@ -54,11 +54,22 @@ static long long whole(struct argp_state *s, const char *flag, const char *arg, 
     return v;
 }
 
+/* 1: on, 0: off, in any of the words that the environment has for it; -1: neither. */
+static int switch_of(const char *word)
+{
+    static const char *const words[] = {"0", "off", "false", "no", "1", "on", "true", "yes"};
+    for (int i = 0; i < 8; i++)
+        if (strcmp(word, words[i]) == 0)
+            return i >= 4;
+    return -1;
+}
+
 static bool on_or_off(struct argp_state *s, const char *flag, const char *arg)
 {
-    if (strcmp(arg, "on") != 0 && strcmp(arg, "off") != 0)
+    const int on = switch_of(arg);
+    if (on < 0)
         argp_error(s, "%s: '%s' is not on or off", flag, arg);
-    return strcmp(arg, "on") == 0;
+    return on;
 }
 
 static void put_unsigned(void *at, size_t size, uint64_t v)
@@ -119,6 +130,9 @@ static error_t take(const struct serve_flag *f, char *arg, struct argp_state *s)
             argp_error(s, "%s: %s", flag, f->empty);
         *(const char **)at = arg;
         break;
+    case FLAG_SWITCH:
+        *(bool *)at = !arg || on_or_off(s, flag, arg);
+        break;
     case FLAG_UNLESS:
         *(bool *)at = !on_or_off(s, flag, arg);
         break;
@@ -177,12 +191,12 @@ static int key_of(size_t i)
 /* Is a flag without a value set? Ends the process, as for a wrong option, on any other word. */
 static bool is_set(const char *env, const char *value)
 {
-    static const char *const words[] = {"1", "on", "true", "0", "off", "false"};
-    for (size_t i = 0; i < 6; i++)
-        if (strcmp(value, words[i]) == 0)
-            return i < 3;
-    fprintf(stderr, "weir: %s=%s: not 1, on, true, 0, off or false\n", env, value);
-    exit(EXIT_USAGE);
+    const int on = switch_of(value);
+    if (on < 0) {
+        fprintf(stderr, "weir: %s=%s: not 1, on, true, yes, 0, off, false or no\n", env, value);
+        exit(EXIT_USAGE);
+    }
+    return on;
 }
 
 /* What WEIR_MAX_QUEUE says of --max-queue, NULL: nothing. Set to nothing is not set, as compose

@@ -98,13 +98,19 @@ def test_a_flag_wins_over_the_environment(env, args):
 
 
 @pytest.mark.parametrize("value, status", [("1", 1), ("on", 1), ("true", 1), ("0", 1), ("off", 1),
-                                           ("false", 1), ("", 1), ("yes please", 2)])
+                                           ("false", 1), ("", 1), ("yes", 1), ("no", 1), ("yes please", 2)])
 def test_a_flag_without_a_value_in_the_environment(value, status):
     """1: it came as far as the model's file, which is not there; 2: the flag is wrong."""
     r = weir("serve", "--port", "0", "-m", "/nonexistent", env={"WEIR_GPU_ZERO_BUFFERS": value})
     lines = [x for x in r.stderr.splitlines() if not x.startswith(b"weir: info: ")]
     assert r.returncode == status and len(lines) == 1, r
     assert (b"WEIR_GPU_ZERO_BUFFERS=yes please: " in r.stderr) == (status == 2)
+    for flag in ("any-model", "embeddings", "verbose"):  # those that may have one know the same words
+        r = weir("serve", "-m", "/nonexistent", env={"WEIR_" + flag.upper().replace("-", "_"): value})
+        assert r.returncode == status and (b"is not on or off" in r.stderr) == (status == 2), r
+        assert value == "" or weir("serve", "-m", "/nonexistent", f"--{flag}={value}").returncode == status
+
+
 @pytest.mark.parametrize("flag", ["api-key", "api-keys", "admin-key-file", "tls-cert", "tls-key"])
 def test_an_empty_secret_never_opens_the_server(flag):
     """As a compose file passes on a variable that nobody set. What guards nothing is then not set."""
