@@ -83,7 +83,8 @@ static const char doc[] =
     "Compute a prompt's logits. No BOS is added. Prints JSON with `greedy`, the ids that follow."
     "\vExamples:\n"
     "  weir logits -m model.gguf --tokens 1,15043,29892 --greedy 8\n"
-    "  weir logits -m model.gguf --tokens @ids.txt --rows 0,5 --out logits.f32 --kv-type f32";
+    "  weir logits -m model.gguf --tokens @ids.txt --rows 0,5 --out logits.f32 \\\n"
+    "    --kv-type f32";
 
 /* The prompt's ids: from the argument, or from the file behind '@'. */
 static enum err read_tokens(const struct options *o,

@@ -19,7 +19,8 @@ static const char doc[] =
     "them.\n\n"
     "Examples:\n"
     "  weir render -m model.gguf --context chat.json\n"
-    "  weir render --template chat.jinja --context - --now 2026-01-31T12:00:00 < chat.json\n";
+    "  weir render --template chat.jinja --context - --now 2026-01-31T12:00:00 \\\n"
+    "    < chat.json\n";
 
 enum { KEY_TEMPLATE = 256, KEY_CONTEXT, KEY_NOW };
 

@@ -351,6 +351,7 @@ const char serve_doc[] =
     "  weir serve\n"
     "  weir serve -m llama-3.2-1b.Q8_0.gguf --port 9000 --kv-memory 2G\n"
     "  WEIR_API_KEY=secret weir serve -m model.gguf --host 0.0.0.0\n"
-    "  weir serve --api-keys keys.json --tls-cert cert.pem --tls-key key.pem --access-log -\n\n"
+    "  weir serve --api-keys keys.json --tls-cert cert.pem --tls-key key.pem \\\n"
+    "    --access-log -\n\n"
     "  curl http://127.0.0.1:8080/v1/chat/completions -d \\\n"
     "    '{\"messages\": [{\"role\": \"user\", \"content\": \"What is 2 + 3?\"}]}'";

@@ -12,8 +12,8 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WEIR = os.environ.get("WEIR_BIN", str(ROOT / "build/weir"))
 NANO = str(ROOT / "models/weir-nano.gguf")
-COMMANDS = ["serve", "run", "bench", "tokenize", "render", "logits", "inspect", "quantize", "cache",
-            "devices"]
+COMMANDS = ["serve", "run", "embed", "bench", "tokenize", "render", "logits", "inspect", "quantize",
+            "cache", "devices"]
 
 
 def weir(*args, data=None, env=None):
@@ -35,6 +35,10 @@ def test_usage():
 def test_help_has_examples(command):
     r = weir(command, "--help")
     assert r.returncode == 0 and b"Examples:" in r.stdout, r.stderr
+    examples = r.stdout.decode().partition("Examples:\n")[2].splitlines()
+    assert examples[0].startswith("  "), examples
+    for before, line in zip([""] + examples, examples):  # none is wrapped, so that each can be pasted
+        assert line == "" or line.startswith("    " if before.endswith("\\") else "  "), line
     assert weir(command, "--no-such-flag").returncode == 2
 
 
