@@ -348,12 +348,13 @@ enum err chat_render(const struct chat_template *t,
     if (!t->present)
         return err_set(e,
                        ERR_UNSUPPORTED,
-                       "the model has no chat template; use the completions route with a prompt");
+                       "chats are turned off, as there is no chat template (--chat-template "
+                       "none); send a whole prompt, as to /v1/completions");
     if (!t->jinja)
         return err_set(e,
                        ERR_UNSUPPORTED,
-                       "the model's chat template cannot be run (%.200s); use the completions "
-                       "route with a prompt",
+                       "the model's chat template cannot be run (%.200s); give a whole prompt "
+                       "instead, to /v1/completions or to weir run --raw",
                        t->problem.text);
     json_t *own = own_vars(in), *more = other_vars(in);
     const struct jinja_input input = {own, in->vars, more, in->now};

@@ -16,8 +16,8 @@
 
 struct chat_template;
 
-/* Compile the template in `source` (the GGUF's tokenizer.chat_template; NULL or empty: the model
- * has none). Always yields a template; with one that cannot be run chat_render fails and says so.
+/* Compile the template in `source` (the GGUF's tokenizer.chat_template; NULL or empty: there is
+ * none). Always yields a template; with one that cannot be run chat_render fails and says so.
  */
 struct chat_template *chat_template_create(const char *source, size_t n_bytes);
 void chat_template_destroy(struct chat_template *t);

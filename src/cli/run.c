@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "chat/builtin.h"
 #include "chat/encode.h"
 #include "cli/cli.h"
 #include "cli/device_options.h"
@@ -290,6 +291,17 @@ static int answer_pipe(struct session *s)
     return err ? cli_fail("run", &e) : s->cut ? EXIT_FAILED : EXIT_DONE;
 }
 
+/* The model's own, or ChatML, as weir serve has it. */
+static struct chat_template *make_template(const struct session *s, struct gguf_str own)
+{
+    const char *chatml = chat_builtin_source("chatml");
+    if (own.len > 0)
+        return chat_template_create(own.data, own.len);
+    if (!s->o->raw)
+        log_warn("the model has no chat template: chats use ChatML");
+    return chat_template_create(chatml, strlen(chatml));
+}
+
 /* The form that answers must have, from a file. */
 static enum err read_grammar(struct session *s, struct err_info *e)
 {
@@ -326,7 +338,7 @@ static enum err open_session(struct session *s, struct err_info *e)
         (err = read_grammar(s, e)))
         return err;
     model_drop_made(s->model);
-    s->template = chat_template_create(source.data, source.len);
+    s->template = make_template(s, source);
     if (s->o->system && !utf8_valid(s->o->system, strlen(s->o->system)))
         return err_set(e, ERR_INVALID, "the system message is not valid UTF-8 text");
     if (s->o->system)

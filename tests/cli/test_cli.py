@@ -147,6 +147,21 @@ def test_failure_is_1_and_one_line(args):
     assert "" not in args or args[-1] == "" and args[-2] == "--tokens" or "path is empty" in lines[0], lines
 
 
+def test_run_without_a_template_of_the_models_own(tmp_path):
+    """ChatML, as weir serve has it, and as is the built-in model's own."""
+    bare, nano = tmp_path / "bare.gguf", pathlib.Path(NANO).read_bytes()
+    bare.write_bytes(nano.replace(b"tokenizer.chat_template", b"tokenizer.chat_templat_"))
+    done = weir("run", "-m", bare, "-p", "Hello")
+    assert done.returncode == 0 and b"no chat template: chats use ChatML" in done.stderr, done
+    assert done.stdout == weir("run", "-p", "Hello").stdout and done.stdout.strip()
+    raw = weir("run", "--raw", "-n", "8", "-m", bare, "-p", "Hello")
+    assert raw.returncode == 0 and not raw.stderr, raw
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(nano.replace(b"{%", b"{{", 1))
+    r = weir("run", "-m", broken, "-p", "Hello")
+    assert r.returncode == 1 and b"chat template cannot be run" in r.stderr and b"weir run --raw" in r.stderr, r
+
+
 def test_a_line_with_a_nul_is_no_text():
     r = weir("embed", data=b"one\ntwo\0three\n")
     assert r.returncode == 1 and not r.stdout and b"text 2: it holds a NUL byte" in r.stderr, r
