@@ -103,6 +103,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case ARGP_KEY_END:
         if (o->grammar && o->schema)
             argp_error(s, "--grammar-file and --json-schema exclude each other");
+        if (o->raw && o->system)
+            argp_error(s, "--raw and --system exclude each other: plain text has no messages");
         return 0;
     case ARGP_KEY_ARG:
         argp_error(s, "unexpected argument '%s'", arg);

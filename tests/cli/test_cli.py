@@ -46,6 +46,7 @@ def test_help_has_examples(command):
     ["serve", "--port", "70000"], ["serve", "--kv-memory", "many"], ["serve", "--kv-type", "f8"],
     ["serve", "--max-running", "0"], ["serve", "stray"], ["logits", "-m", NANO],
     ["logits", "-m", NANO, "--tokens", "1", "--rows", "x"], ["run", "--temperature", "9"],
+    ["run", "--raw", "-s", "Be short.", "-p", "x"],
     ["bench", "--batch", "1,x"], ["tokenize", "stray"], ["devices", "stray"], ["inspect", "a", "b"],
 ])
 def test_wrong_use_is_2(args):
