@@ -232,6 +232,8 @@ static enum err embed_lines(const struct session *s, struct err_info *e)
             break;
         }
         *end = '\0';
+        if (end > at && end[-1] == '\r') /* of a file from Windows */
+            end[-1] = '\0';
         if (n_lines == cap)
             lines = mem_realloc(lines, (cap *= 2) * sizeof *lines);
         lines[n_lines++] = at;

@@ -169,6 +169,14 @@ def test_a_line_with_a_nul_is_no_text():
     assert weir("embed", data=b"one\ntwo three").stdout.count(b"\n") == 2
 
 
+def test_lines_end_with_cr_lf_too():
+    want = weir("embed", "one", "two three")
+    assert want.returncode == 0 and want.stdout.count(b"\n") == 2
+    for data in (b"one\ntwo three\n", b"one\r\ntwo three\r\n", b"one\r\ntwo three\r"):
+        assert weir("embed", data=data).stdout == want.stdout, data
+    assert weir("embed", data=b"one\rtwo").stdout == weir("embed", "one\rtwo").stdout
+
+
 def test_a_closed_stderr_is_no_file(tmp_path):
     """The server's lines are not for whichever file is opened first."""
     log = tmp_path / "access.log"
