@@ -38,7 +38,7 @@ static const struct argp_option options[] = {
     {"system", 's', "TEXT", 0, "system message", 0},
     {"max-tokens", 'n', "N", 0, "longest answer (default: to the end of the context)", 0},
     {"temperature", KEY_TEMPERATURE, "T", 0, "0 to 2; 0 always takes the likeliest (default 0)", 0},
-    {"seed", KEY_SEED, "N", 0, "seed of the random draws (default: random)", 0},
+    {"seed", KEY_SEED, "N", 0, "of the random draws, 0 to 2^63 - 1 (default: random)", 0},
     {"context",
      'c',
      "N",
@@ -85,7 +85,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         o->engine.n_threads = (uint32_t)cli_number(s, "--threads", arg, 1, 1024);
         return 0;
     case KEY_SEED:
-        o->params.sample.seed = cli_number(s, "--seed", arg, 0, UINT64_MAX);
+        o->params.sample.seed = cli_number(s, "--seed", arg, 0, INT64_MAX);
         o->has_seed = true;
         return 0;
     case KEY_TEMPERATURE:

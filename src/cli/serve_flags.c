@@ -160,7 +160,7 @@ static void take_itl_target(struct argp_state *s, const char *flag, const char *
 #define UNLESS(member) .kind = FLAG_UNLESS, INTO(member)
 #define DEVICE(device_key) .kind = FLAG_DEVICE, .key = (device_key)
 #define DEFAULT_REAL(least, most) .kind = FLAG_DEFAULT_REAL, .lo = (least), .hi = (most)
-#define DEFAULT_WHOLE(least) .kind = FLAG_DEFAULT_WHOLE, .lo = (least)
+#define DEFAULT_WHOLE(least, most) .kind = FLAG_DEFAULT_WHOLE, .lo = (least), .hi = (most)
 #define TAKE(fn) .take = (fn)
 
 const struct serve_flag serve_flags[] = {
@@ -331,11 +331,11 @@ const struct serve_flag serve_flags[] = {
     {.doc = "Requests that do not say (default: as their API has it, docs/API.md):", .group = 5},
     {"temperature", "T", "0 to 2; 0 always takes the likeliest", DEFAULT_REAL(0.0, 2.0)},
     {"top-p", "P", "0 to 1; 1 is off", DEFAULT_REAL(0.0, 1.0)},
-    {"top-k", "N", "0 is off", DEFAULT_WHOLE(0)},
+    {"top-k", "N", "0 is off", DEFAULT_WHOLE(0, INT32_MAX)},
     {"min-p", "P", "0 to 1; 0 is off", DEFAULT_REAL(0.0, 1.0)},
     {"repeat-penalty", "X", "0.01 to 100; 1 is off", DEFAULT_REAL(0.01, 100.0)},
-    {"repeat-last-n", "N", "tokens that penalties look at; -1: all", DEFAULT_WHOLE(-1)},
-    {"seed", "N", "of the random draws", DEFAULT_WHOLE(0)},
+    {"repeat-last-n", "N", "tokens that penalties look at; -1: all", DEFAULT_WHOLE(-1, INT32_MAX)},
+    {"seed", "N", "of the random draws, 0 to 2^63 - 1", DEFAULT_WHOLE(0, 0)},
     {"max-tokens", "N", "the longest answer", NUMBER(max_tokens, 1, INT32_MAX)},
     {"verbose", "on|off", "add __verbose to answers (default off)", .kind = FLAG_DEFAULT_BOOL},
     {0},

@@ -18,7 +18,7 @@ enum flag_kind {
     FLAG_DEVICE, /* by device_options.h */
     /* what requests are taken to say, under the flag's name with _ for -: */
     FLAG_DEFAULT_REAL,  /* from lo to hi */
-    FLAG_DEFAULT_WHOLE, /* from lo to INT32_MAX */
+    FLAG_DEFAULT_WHOLE, /* from lo to hi, or to INT64_MAX where that is 0 */
     FLAG_DEFAULT_BOOL,  /* on, off */
 };
 

@@ -44,13 +44,14 @@ static void apply_preset(struct serve_options *o)
 }
 
 /* A whole number that may be below 0. */
-static long long whole(struct argp_state *s, const char *flag, const char *arg, long long lo)
+static long long whole(
+    struct argp_state *s, const char *flag, const char *arg, long long lo, long long hi)
 {
     char *end;
     errno = 0;
     long long v = strtoll(arg, &end, 10);
-    if (errno || !isdigit((unsigned char)arg[*arg == '-']) || *end || v < lo || v > INT32_MAX)
-        argp_error(s, "%s: '%s' is not a whole number from %lld to %d", flag, arg, lo, INT32_MAX);
+    if (errno || !isdigit((unsigned char)arg[*arg == '-']) || *end || v < lo || v > hi)
+        argp_error(s, "%s: '%s' is not a whole number from %lld to %lld", flag, arg, lo, hi);
     return v;
 }
 
@@ -100,7 +101,10 @@ static void take_default(struct argp_state *s,
     if (f->kind == FLAG_DEFAULT_REAL)
         snprintf(value, sizeof value, "%.9g", cli_real(s, flag, arg, f->lo, f->hi));
     else if (f->kind == FLAG_DEFAULT_WHOLE)
-        snprintf(value, sizeof value, "%lld", whole(s, flag, arg, (long long)f->lo));
+        snprintf(value,
+                 sizeof value,
+                 "%lld",
+                 whole(s, flag, arg, (long long)f->lo, f->hi > 0 ? (long long)f->hi : INT64_MAX));
     else
         snprintf(value, sizeof value, "%s", on_or_off(s, flag, arg) ? "true" : "false");
     add_default(s->input, f->name, value);

@@ -78,6 +78,14 @@ def test_reals_are_decimal(number):
         assert weir("serve", "-m", "/nonexistent", f"--temperature={good}").returncode == 1
 
 
+@pytest.mark.parametrize("command", ["serve", "run"])
+def test_seeds_have_one_range(command):
+    assert "0 to 2^63 - 1" in " ".join(weir(command, "--help").stdout.decode().split())
+    for seed, status in ((0, 1), (2**63 - 1, 1), (2**63, 2), (-1, 2)):  # 1: it came as far as the model's file
+        r = weir(command, "-m", "/nonexistent", f"--seed={seed}")
+        assert r.returncode == status and (b"from 0 to 9223372036854775807" in r.stderr) == (status == 2), r
+
+
 def test_more_kv_memory_than_there_is():
     r = weir("serve", "-m", NANO, "--port", "0", "--device", "cpu", "--kv-memory", "99999G")
     assert r.returncode == 1 and b"99999.0 GiB were asked for, this machine has" in r.stderr, r

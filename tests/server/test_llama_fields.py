@@ -115,17 +115,18 @@ def test_responses_tell_it_too(server):
 
 def test_defaults_of_the_server(start_server):
     """--temperature and its like stand in where a request says nothing, whatever it speaks."""
-    s = start_server("--temperature", 0, "--seed", 11, "--top-k", 7, "--top-p", 0.5, "--min-p", 0.25,
+    seed = 2**63 - 1
+    s = start_server("--temperature", 0, "--seed", seed, "--top-k", 7, "--top-p", 0.5, "--min-p", 0.25,
                      "--repeat-penalty", 1.25, "--repeat-last-n", -1)
     params = s.json("GET", "/props")["default_generation_settings"]["params"]
     used = s.json("POST", "/completion", {"prompt": "a", "n_predict": 1})["generation_settings"]
     for g in (params, used):
-        assert (g["temperature"], g["seed"], g["top_k"], g["top_p"]) == (0, 11, 7, 0.5)
+        assert (g["temperature"], g["seed"], g["top_k"], g["top_p"]) == (0, seed, 7, 0.5)
         assert (g["min_p"], g["repeat_penalty"], g["repeat_last_n"]) == (0.25, 1.25, -1)
     own = s.json("POST", "/completion", {"prompt": "a", "n_predict": 1, "temperature": 0.5, "seed": None})
-    assert own["generation_settings"]["temperature"] == 0.5 and own["generation_settings"]["seed"] == 11
+    assert own["generation_settings"]["temperature"] == 0.5 and own["generation_settings"]["seed"] == seed
     seen = s.json("POST", CHAT, {"messages": ASK["messages"], "verbose": True, "max_tokens": 2})
-    assert seen["__verbose"]["generation_settings"]["seed"] == 11
+    assert seen["__verbose"]["generation_settings"]["seed"] == seed
     texts = {s.json("POST", "/v1/messages", {**ASK, "temperature": None, "max_tokens": 9})["content"][0]["text"]
              for _ in range(3)}
     assert len(texts) == 1
