@@ -28,16 +28,26 @@ static double ms_between(uint64_t from_us, uint64_t to_us)
     return to_us > from_us ? (double)(to_us - from_us) * 1e-3 : 0;
 }
 
+/* From the first token to the last of n, which may not be the newest; what ended an answer is in no
+ * output, and the newest then. */
+static double predicted_ms(const struct api_choice *ch, uint32_t n)
+{
+    struct request_times t = request_times(ch->req);
+    if (n == 0)
+        return 0;
+    return ms_between(t.first_us,
+                      n <= request_n_out(ch->req) ? request_out(ch->req)[n - 1].at_us : t.last_us);
+}
+
 static void put_timings(const struct api_choice *ch,
                         uint32_t n_prompt,
                         double prompt_ms,
                         uint32_t n_out,
                         struct buf *out)
 {
-    struct request_times t = request_times(ch->req);
     buf_printf(out, "{\"cache_n\":%u", request_n_cached(ch->req));
     put_ms(out, "prompt", n_prompt, n_prompt, prompt_ms);
-    put_ms(out, "predicted", n_out, n_out ? n_out - 1 : 0, ms_between(t.first_us, t.last_us));
+    put_ms(out, "predicted", n_out, n_out ? n_out - 1 : 0, predicted_ms(ch, n_out));
     buf_char(out, '}');
 }
 

@@ -233,8 +233,10 @@ static void accept_token(struct engine *eng, struct request *r, const struct sam
     if (r->thought.limit.on)
         note_thought(eng, r, job->chosen);
     uint64_t shown = stopped ? end_bytes : r->n_text_bytes - stop_held(r->stop);
-    r->out[r->now.n_out++] = (struct request_token){
-        .id = job->chosen, .logprob = job->logprob, .text_bytes = (uint32_t)shown};
+    r->out[r->now.n_out++] = (struct request_token){.id = job->chosen,
+                                                    .logprob = job->logprob,
+                                                    .text_bytes = (uint32_t)shown,
+                                                    .at_us = r->now.times.last_us};
     r->tokens[r->seq.n_known] = job->chosen;
     if (r->history)
         sample_history_add(r->history, job->chosen, true);

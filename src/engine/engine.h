@@ -120,6 +120,7 @@ struct request_token {
     /* Length of the output text, in raw bytes of all tokens so far, that may be shown: less than
      * what they spell while its end may yet become part of a stop string. */
     uint32_t text_bytes;
+    uint64_t at_us; /* when it was chosen, by clock_us */
 };
 
 struct engine;

@@ -1,6 +1,8 @@
 /* Routes, shapes and errors, through a real engine and the small model. */
 #include "unit/api/server.h"
 
+#include <unistd.h>
+
 #define COMPLETIONS "/v1/completions"
 #define CHAT "/v1/chat/completions"
 #define GREEDY "\"temperature\":0,\"max_tokens\":12"
@@ -538,6 +540,38 @@ static uint32_t works_of(struct server *s, const char *path, const char *body)
     return r.n_works;
 }
 
+/* In chunks that come late, too, timings are those of the tokens that they have told, not of the
+ * newest. */
+static void test_timings_of_late_chunks(void **state)
+{
+    (void)state;
+    static const char body[] = "{" PROMPT "," GREEDY ",\"ignore_eos\":true,\"stream\":true,"
+                               "\"timings_per_token\":true,\"return_progress\":true}";
+    static const char field[] = "\"predicted_n\":";
+    struct engine_stats before, now;
+    struct reply r;
+    uint32_t n = 0, last_n = 0, n_chunks = 0;
+    double ms, last_ms = 0;
+    engine_stats_get(server.engine, &before);
+    struct api_call *c = server_begin(&server, "POST", COMPLETIONS, body);
+    for (int i = 0; i < 6000; i++) { /* all tokens are there before the first is told */
+        engine_stats_get(server.engine, &now);
+        if (now.requests_by_finish[FINISH_LENGTH] > before.requests_by_finish[FINISH_LENGTH])
+            break;
+        usleep(10000);
+    }
+    server_finish(&server, c, &r);
+    for (const char *p = r.body.data; (p = strstr(p, field)); p++, n_chunks++) {
+        assert_int_equal(sscanf(p, "\"predicted_n\":%u,\"predicted_ms\":%lf", &n, &ms), 2);
+        if (n < 2 ? ms != 0 : n > last_n ? ms <= last_ms : ms != last_ms)
+            fail_msg("%u tokens: %.3f ms after %.3f in\n%s", n, ms, last_ms, r.body.data);
+        last_n = n;
+        last_ms = ms;
+    }
+    assert_true(n == 12 && n_chunks > 12);
+    buf_deinit(&r.body);
+}
+
 /* What takes long to write is a worker's; streams are not, whose pieces are small. */
 static void test_large_answers_are_a_workers(void **state)
 {
@@ -644,6 +678,7 @@ int main(void)
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_context_exceeded),
         cmocka_unit_test(test_queue_full),
+        cmocka_unit_test(test_timings_of_late_chunks),
         cmocka_unit_test(test_large_answers_are_a_workers),
         cmocka_unit_test(test_many_vectors_are_a_workers),
         cmocka_unit_test(test_metrics),
