@@ -163,7 +163,8 @@ enum err api_read_extras(struct api_call *c,
 /* -1: no limit. */
 static enum err read_budget(const json_t *body, int64_t *n, const char **field, struct err_info *e)
 {
-    static const char *const names[] = {"thinking_budget_tokens", "reasoning_budget_tokens"};
+    static const char *const names[] = {
+        "thinking_token_budget", "thinking_budget_tokens", "reasoning_budget_tokens"};
     *n = -1;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         enum err err = api_get_int(body, names[i], -1, INT32_MAX, n, e);

@@ -15,9 +15,24 @@
 #define MAX_STOP_IDS 256
 #define MAX_SALT_BYTES 1024
 
-/* Of OpenAI's, vLLM's and llama.cpp's fields: what changes the answer and is not here. A client
- * that relies on one must hear so; a silent, different answer is worse than an error. */
+/* Of OpenAI's, vLLM's, SGLang's and llama.cpp's fields: what changes the answer and is not here. A
+ * client that relies on one must hear so; a silent, different answer is worse than an error. */
 static const struct api_refused refused[] = {
+    {"ebnf", NEUTRAL_EMPTY, 0},
+    {"stop_regex", NEUTRAL_EMPTY, 0},
+    {"lora_path", NEUTRAL_EMPTY, 0},
+    {"session_params", NEUTRAL_EMPTY, 0},
+    {"custom_logit_processor", NEUTRAL_EMPTY, 0},
+    {"vllm_xargs", NEUTRAL_EMPTY, 0},
+    {"logprob_token_ids", NEUTRAL_EMPTY, 0},
+    {"reasoning_budget_message", NEUTRAL_EMPTY, 0},
+    {"repetition_detection", NEUTRAL_NOTHING, 0},
+    {"no_stop_trim", NEUTRAL_FALSE, 0},
+    {"grammar_lazy", NEUTRAL_FALSE, 0},
+    {"return_hidden_states", NEUTRAL_FALSE, 0},
+    {"return_token_ids", NEUTRAL_FALSE, 0},
+    {"return_tokens_as_token_ids", NEUTRAL_FALSE, 0},
+    {"adaptive_target", NEUTRAL_NUMBER, -1},
     {"logits_processors", NEUTRAL_EMPTY, 0},
     {"bad_words", NEUTRAL_EMPTY, 0},
     {"allowed_token_ids", NEUTRAL_EMPTY, 0},

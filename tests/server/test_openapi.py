@@ -105,6 +105,28 @@ def test_every_shared_field_of_the_documentation():
     assert len(names) > 20 and names == fields - {"user"}
 
 
+def test_every_refused_field_of_the_documentation(server):
+    """The first table of each file, and the page's: a field is refused with what would change the answer."""
+    other = {"NOTHING": 1, "EMPTY": ["x"], "FALSE": True, "TRUE": False, "NUMBER": 0.125}
+    names, ask = set(), {"messages": [{"role": "user", "content": "a"}], "prompt": "a", "max_tokens": 1}
+    for file, path, not_its_own in (("params.c", "/v1/completions", "messages"), ("chat.c", "/v1/chat/completions", "prompt"),
+                                    ("completions.c", "/v1/completions", "messages")):
+        table = (ROOT / "src/api" / file).read_text().split("refused[] = {\n")[1].split("\n};")[0]
+        rows = re.findall(r'^    \{"(\w+)", NEUTRAL_(\w+), (-?\d+)\},$', table, re.M)
+        assert len(rows) == table.count("{") > 1
+        names |= {name for name, _, _ in rows}
+        body = {k: v for k, v in ask.items() if k != not_its_own}
+        for name, neutral, number in rows:
+            error = server.json("POST", path, {**body, name: other[neutral]}, status=400)["error"]
+            assert error["param"] == name and "not supported" in error["message"]
+            same = {"EMPTY": [], "FALSE": False, "TRUE": True, "NUMBER": int(number)}.get(neutral)
+            assert server.request("POST", path, {**body, name: same})[0] == 200, name
+    text = (ROOT / "docs/API.md").read_text().split("### What is refused")[1].split("\n## ")[0]
+    listed = {name for row in re.findall(r"^\| (`[^|]*) \|", text, re.M) for name in re.findall(r"`(\w+)`", row)}
+    # the three first have rules of their own, and the fourth is what stands in their place
+    assert listed - {"functions", "function_call", "modalities", "tools", "tool_choice"} == names
+
+
 @pytest.mark.parametrize("path, method, op", OPERATIONS, ids=IDS)
 def test_examples_are_what_the_schemas_say(path, method, op):
     contents = [c for r in op["responses"].values() for c in resolve(r)["content"].values()]

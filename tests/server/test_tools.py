@@ -448,7 +448,7 @@ def test_reasoning_has_a_budget(start_server, tmp_path):
     mark = server.json("POST", "/tokenize", {"content": "</think>"})["tokens"]
     assert free["message"]["content"] == "" and len(free["tokens"]) == 60
     for n in (0, 1, 7, 20):
-        for field in ("reasoning_budget_tokens", "thinking_budget_tokens"):
+        for field in ("reasoning_budget_tokens", "thinking_budget_tokens", "thinking_token_budget"):
             got = ask(**{field: n})
             assert got["tokens"][:n] == free["tokens"][:n] and got["tokens"][n:n + len(mark)] == mark
             assert got["message"]["content"] and len(got["tokens"]) == 60
