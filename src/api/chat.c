@@ -384,6 +384,29 @@ static enum err parse_logprobs(struct api_call *c, const json_t *body, struct er
     return OK;
 }
 
+/* Where reasoning goes: llama-server's, SGLang's and vLLM's words for it. */
+static enum err parse_reasoning(struct api_call *c, const json_t *body, struct err_info *e)
+{
+    struct gguf_str format = {0};
+    bool separate = true, include = true;
+    enum err err;
+    if ((err = api_get_str(body, "reasoning_format", &format, e)) ||
+        (err = api_get_bool(body, "separate_reasoning", &separate, e)) ||
+        (err = api_get_bool(body, "include_reasoning", &include, e)))
+        return err;
+    const char *name = format.data ? format.data : "auto";
+    const bool none = strcmp(name, "none") == 0;
+    if (!none && strcmp(name, "auto") != 0 && strcmp(name, "deepseek") != 0)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "reasoning_format",
+                             "'reasoning_format' must be 'auto', 'deepseek' or 'none', not '%.40s'",
+                             name);
+    c->reply.thoughts_stay = none || !separate;
+    c->reply.no_thoughts = !include;
+    return OK;
+}
+
 static enum err parse(struct api_call *c,
                       const json_t *body,
                       struct api_job *job,
@@ -392,9 +415,9 @@ static enum err parse(struct api_call *c,
     enum err err;
     if ((err = api_refuse_fields(body, refused, sizeof refused / sizeof refused[0], e)) ||
         (err = api_tools_parse(body, &c->tools, e)) || (err = check_modalities(body, e)) ||
-        (err = parse_logprobs(c, body, e)))
+        (err = parse_logprobs(c, body, e)) || (err = parse_prompt(c, body, job, e)))
         return err;
-    return parse_prompt(c, body, job, e);
+    return parse_reasoning(c, body, e);
 }
 
 static void open_stream(struct api_call *c, struct buf *out)

@@ -88,6 +88,8 @@ struct reply_config {
     const struct json_t *tools; /* [{"type": "function", "function": {"name": ...}}], which outlive
                                    the parser; NULL: calls are not looked for */
     bool one_call;              /* calls after the first are left out */
+    bool thoughts_stay;         /* reasoning is content, as if the style had no thoughts */
+    bool no_thoughts;           /* it is left out */
     struct reply_start start;
 };
 

@@ -434,6 +434,50 @@ def test_reasoning(start_server, tmp_path):
     assert plain["message"]["content"].strip() == streamed.strip()
 
 
+def test_a_request_says_where_reasoning_goes(start_server, tmp_path):
+    template = CHATML[:-len("{% endif %}")] + "{{ '<think>\\n' }}{% endif %}{# </think> #}"
+    path = with_template(tmp_path / "m.gguf", template)
+    server = start_server("-m", path)
+    body = {"messages": [{"role": "user", "content": "What is 3 + 4?"}], "temperature": 0, "max_tokens": 40,
+            "ignore_eos": True, "return_tokens": True, "reasoning_budget_tokens": 7}
+
+    def ask(of=server, status=200, **more):
+        return of.json("POST", CHAT, {**body, **more}, status=status)
+
+    def streamed(**more):
+        """The message, and the tokens of all chunks."""
+        said, tokens = {}, []
+        for e in server.events(CHAT, {**body, **more}):
+            for choice in e["choices"]:
+                tokens += choice.get("tokens", [])
+                for field, text in choice["delta"].items():
+                    said[field] = said.get(field, "") + (text or "")
+        return said, tokens
+
+    usual = ask()["choices"][0]
+    assert usual["message"]["reasoning_content"] and usual["message"]["content"]
+    plain = ask(start_server("-m", path, "--reasoning-format", "none"), reasoning_budget_tokens=None, max_tokens=7)
+    for more, has, content in (
+            ({"reasoning_format": "auto"}, True, usual["message"]["content"]),
+            ({"reasoning_format": "deepseek", "separate_reasoning": True}, True, usual["message"]["content"]),
+            ({"include_reasoning": False}, False, usual["message"]["content"]),
+            ({"reasoning_format": "none"}, False, None), ({"separate_reasoning": False}, False, None)):
+        got = ask(**more)
+        (choice,) = got["choices"]
+        assert choice["tokens"] == usual["tokens"]  # the budget holds, wherever they go
+        assert ("reasoning_content" in choice["message"]) is has
+        said, tokens = streamed(**more)
+        assert ("reasoning_content" in said) is has and tokens == usual["tokens"]
+        assert said["content"] == choice["message"]["content"]
+        if content is None:
+            assert "</think>" in said["content"]
+            assert said["content"].startswith(plain["choices"][0]["message"]["content"])
+        else:
+            assert said["content"] == content and got["usage"]["completion_tokens_details"]["reasoning_tokens"] > 0
+    for more in ({"reasoning_format": "deepseek-legacy"}, {"reasoning_format": 1}, {"include_reasoning": "no"}):
+        assert ask(status=400, **more)["error"]["param"] == list(more)[0]
+
+
 def test_reasoning_has_a_budget(start_server, tmp_path):
     """So many tokens, then the mark that ends it is put, and the model has to answer."""
     template = CHATML[:-len("{% endif %}")] + "{{ '<think>\\n' }}{% endif %}{# </think> #}"

@@ -151,7 +151,7 @@ struct reply_parser {
     const struct reply_thoughts *thoughts;
     const char *const *drop, *const *answer; /* the format's; also where calls are not looked for */
     const json_t *tools;
-    bool one_call, calls_wanted;
+    bool one_call, calls_wanted, no_thoughts;
 
     reply_event_fn fn; /* while feeding */
     void *ctx;

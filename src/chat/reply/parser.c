@@ -10,7 +10,9 @@
 static void give(struct reply_parser *p, const struct reply_event *ev)
 {
     bool of_call = ev->kind >= REPLY_CALL_BEGIN;
-    if (!(of_call && p->one_call && p->n_calls > 1))
+    bool left_out =
+        of_call ? p->one_call && p->n_calls > 1 : p->no_thoughts && ev->kind == REPLY_REASONING;
+    if (!left_out)
         p->fn(p->ctx, ev);
 }
 
@@ -471,17 +473,19 @@ void reply_finish(struct reply_parser *p, bool cut, reply_event_fn fn, void *ctx
 struct reply_parser *reply_create(const struct reply_config *cfg)
 {
     const struct reply_format *f = cfg->style.format;
+    const struct reply_thoughts *thoughts = cfg->thoughts_stay ? NULL : cfg->style.thoughts;
     bool wanted = f && cfg->tools;
-    if (!wanted && !cfg->style.thoughts && !(f && (f->no_text || f->drop[0])))
+    if (!wanted && !thoughts && !(f && (f->no_text || f->drop[0])))
         return NULL;
     struct reply_parser *p = mem_zalloc(1, sizeof *p);
     p->calls_wanted = wanted;
     p->format = wanted || (f && f->no_text) ? f : NULL;
     p->drop = f ? f->drop : NULL;
     p->answer = f ? f->answer : NULL;
-    p->thoughts = cfg->style.thoughts;
+    p->thoughts = thoughts;
     p->tools = cfg->tools;
     p->one_call = cfg->one_call;
+    p->no_thoughts = cfg->no_thoughts;
     p->phase = cfg->start.thinking && p->thoughts ? PHASE_THINKING : PHASE_TEXT;
     p->may_think = p->phase == PHASE_TEXT;
     if (p->phase == PHASE_TEXT && p->format && p->format->no_text)
