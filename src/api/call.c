@@ -49,7 +49,7 @@ static void put_usage(const struct api_call *c, struct buf *out)
 
 void api_chunk_begin(const struct api_choice *ch, struct buf *out)
 {
-    buf_add(out, ch->call->prefix.data, ch->call->prefix.len);
+    buf_join(out, &ch->call->prefix);
     buf_str(out, "{\"index\":");
     api_put_int(out, ch->index);
 }
@@ -134,7 +134,9 @@ static void fill_answer(struct api_call *c, struct api_answer *answer)
 static enum api_pull pull_body(struct api_call *c, struct api_answer *answer, struct buf *out)
 {
     api_settle(c); /* before the client knows */
-    buf_add(out, c->body.data, c->body.len);
+    buf_join(out, &c->body);
+    if (out->failed)
+        return API_DONE;
     fill_answer(c, answer);
     return c->file_fd >= 0 ? api_pull_file(c, out) : API_DONE;
 }
@@ -171,13 +173,14 @@ static enum api_pull pull_whole(struct api_call *c, struct api_answer *answer, s
     if (!c->written) {
         c->dialect->whole(c, out);
     } else if (out->len > 0) {
-        buf_add(out, c->body.data, c->body.len);
+        buf_join(out, &c->body);
     } else { /* not copied: it may be hundreds of megabytes */
         buf_deinit(out);
         *out = c->body;
-        c->body = (struct buf){0};
+        c->body = (struct buf){.may_fail = true};
     }
-    fill_answer(c, answer);
+    if (!out->failed)
+        fill_answer(c, answer);
     return API_DONE;
 }
 
@@ -192,7 +195,7 @@ void api_put_choices(struct api_call *c,
                      void (*choice)(struct api_choice *ch, struct buf *out),
                      struct buf *out)
 {
-    buf_add(out, c->prefix.data, c->prefix.len);
+    buf_join(out, &c->prefix);
     for (uint32_t i = 0; i < c->n_choices; i++) {
         if (i > 0)
             buf_char(out, ',');
@@ -222,7 +225,7 @@ void api_named_fail(struct api_call *c, const struct err_info *e, struct buf *ou
 void api_openai_end(struct api_call *c, struct buf *out)
 {
     if (has_last_chunk(c)) {
-        buf_add(out, c->prefix.data, c->prefix.len);
+        buf_join(out, &c->prefix);
         buf_char(out, ']');
         if (c->include_usage) {
             buf_str(out, ",\"usage\":");
@@ -314,10 +317,37 @@ static void choice_deinit(struct api_choice *ch)
     buf_deinit(&ch->tokens);
 }
 
+/* There was no memory for what was to come: unless its head is out an error comes instead, of a
+ * stream as its last event. n_out: bytes of before. */
+static enum api_pull pull_starved(struct api_call *c,
+                                  struct api_answer *answer,
+                                  struct buf *out,
+                                  size_t n_out)
+{
+    struct err_info e = {0};
+    (void)api_no_memory(&e);
+    if (n_out == 0)
+        buf_deinit(out);
+    out->len = n_out;
+    out->failed = false;
+    enum api_pull pulled = API_DONE;
+    if (c->opened) {
+        c->dialect->fail(c, &e, out);
+    } else {
+        buf_deinit(&c->body);
+        api_answer_error(c, &e);
+        c->dialect = NULL;
+        pulled = pull_body(c, answer, out);
+    }
+    return out->failed ? API_CUT : pulled;
+}
+
 enum api_pull api_pull(struct api_call *c, struct api_answer *answer, struct buf *out)
 {
     size_t before = out->len;
     enum api_pull pulled = pull(c, answer, out);
+    if (out->failed && pulled != API_CUT)
+        pulled = pull_starved(c, answer, out, before);
     c->bytes_out += out->len - before;
     c->whole |= pulled == API_DONE;
     return pulled;

@@ -248,6 +248,9 @@ void api_add_own_timeline(const struct api_choice *ch, struct buf *out);
 /* Fill *c with a complete answer. The body is appended to c->body by the caller or here. */
 void api_answer_json(struct api_call *c, int status);
 void api_answer_error(struct api_call *c, const struct err_info *e);
+enum err api_no_memory(struct err_info *e); /* ERR_NOMEM */
+/* What tokenizer_encode said of a field's text: the client's fault, unless memory was out. */
+enum err api_not_tokenized(enum err why, const char *field, struct err_info *e);
 void api_put_retry_after(struct api_call *c, uint32_t seconds); /* of a 429; else it is guessed */
 
 /* What the service says. (service.c) */

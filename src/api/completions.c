@@ -24,8 +24,9 @@ static enum err text_prompt(struct api_call *c,
                             struct api_prompt *p,
                             struct err_info *e)
 {
-    if (native_encode(c->tokenizer, v, true, false, &p->ids, e) != OK)
-        return err_set_field(e, ERR_INVALID, field, "'%s' cannot be tokenized", field);
+    const enum err err = native_encode(c->tokenizer, v, true, false, &p->ids, e);
+    if (err)
+        return api_not_tokenized(err, field, e);
     if (p->ids.n == 0)
         return err_set_field(e, ERR_INVALID, field, "'%s' is empty", field);
     if (c->echo)
@@ -262,7 +263,7 @@ static void add_piece_logprob(struct api_choice *ch, int64_t token, struct lists
 static void put_list(struct buf *out, const char *name, const struct buf *items)
 {
     buf_str(out, name);
-    buf_add(out, items->data, items->len);
+    buf_join(out, items);
     buf_char(out, ']');
 }
 
@@ -355,8 +356,11 @@ static void close_choice(struct api_choice *ch, struct buf *out)
 static void put_choice(struct api_choice *ch, struct buf *out)
 {
     struct api_call *c = ch->call;
-    struct lists l = {0};
-    struct buf tokens = {0};
+    struct lists l = {.tokens.may_fail = true,
+                      .logprobs.may_fail = true,
+                      .top.may_fail = true,
+                      .offsets.may_fail = true};
+    struct buf tokens = {.may_fail = true};
     struct api_piece p;
     buf_str(out, "{\"index\":");
     api_put_int(out, ch->index);

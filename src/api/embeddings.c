@@ -21,8 +21,9 @@ static enum err text_input(struct api_call *c,
     const struct tokenizer *t = c->tokenizer;
     struct text_piece piece = {.text = json_string_value(v), .n_bytes = json_string_length(v)};
     tokenizer_add_begin(t, &p->ids);
-    if (tokenizer_encode(t, &piece, 1, &p->ids, e) != OK)
-        return err_set_field(e, ERR_INVALID, field, "'%s' cannot be tokenized", field);
+    const enum err err = tokenizer_encode(t, &piece, 1, &p->ids, e);
+    if (err)
+        return api_not_tokenized(err, field, e);
     tokenizer_add_end(t, &p->ids);
     if (p->ids.n == 0) /* and none around it, so that there is nothing to compute */
         return err_set_field(e, ERR_INVALID, field, "'%s' is empty", field);
@@ -198,7 +199,8 @@ static void put_base64(const float *x, uint32_t n, struct buf *out)
 {
     const size_t n_bytes = n * sizeof *x; /* little-endian, as all that Weir runs on */
     buf_char(out, '"');
-    buf_reserve(out, (n_bytes + 2) / 3 * 4 + 1);
+    if (!buf_reserve(out, (n_bytes + 2) / 3 * 4 + 1))
+        return;
     out->len += (size_t)EVP_EncodeBlock(
         (unsigned char *)out->data + out->len, (const unsigned char *)x, (int)n_bytes);
     buf_char(out, '"');

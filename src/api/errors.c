@@ -7,6 +7,18 @@
 
 #define STATUS_OVERLOADED 529 /* Anthropic's, for a full queue */
 
+enum err api_no_memory(struct err_info *e)
+{
+    return err_set(e, ERR_NOMEM, "out of memory");
+}
+
+enum err api_not_tokenized(enum err why, const char *field, struct err_info *e)
+{
+    if (why == ERR_NOMEM)
+        return why;
+    return err_set_field(e, ERR_INVALID, field, "'%s' cannot be tokenized", field);
+}
+
 int api_status_of(enum err code)
 {
     switch (code) {

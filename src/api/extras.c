@@ -133,7 +133,7 @@ static void put_verbose(const struct api_choice *ch, struct buf *out)
                n_prompt,
                request_n_cached(ch->req),
                api_stop_type(ch));
-    buf_add(out, c->settings.data, c->settings.len);
+    buf_join(out, &c->settings);
     buf_char(out, '}');
     buf_deinit(&text);
 }

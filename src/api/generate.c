@@ -163,6 +163,8 @@ static enum err create_choices(struct api_call *c,
 {
     uint32_t n = job->n_prompts * job->params.n;
     c->choices = mem_zalloc(n, sizeof *c->choices);
+    for (uint32_t i = 0; i < n; i++)
+        c->choices[i].logprobs.may_fail = c->choices[i].tokens.may_fail = true;
     c->echoes = mem_zalloc(job->n_prompts, sizeof *c->echoes);
     c->n_prompts = job->n_prompts;
     for (uint32_t i = 0; i < job->n_prompts; i++) {
@@ -203,7 +205,8 @@ enum err api_submit(struct api_call *c,
     /* all of this before the engine has the requests: their events may come at once */
     c->n_running = n;
     c->dialect = d;
-    enum err err = engine_submit_all(c->engine, requests, n, e);
+    enum err err =
+        api_json_starved() ? api_no_memory(e) : engine_submit_all(c->engine, requests, n, e);
     if (err) {
         c->n_running = 0;
         c->dialect = NULL;
@@ -283,7 +286,8 @@ static enum err read_body(struct api_call *c,
         b->read = NULL;
         return err;
     }
-    return parse(c, d, b->read, job, e);
+    err = parse(c, d, b->read, job, e);
+    return err || !api_json_starved() ? err : api_no_memory(e);
 }
 
 static void bodies_deinit(struct bodies *b)

@@ -4,6 +4,7 @@
  * as a 400 with its place in the body. Its strings carry no NUL, so they serve as C strings too. */
 #include "api/json.h"
 
+#include "base/mem.h"
 #include "base/utf8.h"
 
 #include <math.h>
@@ -11,14 +12,48 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { SMALL_BYTES = 64 << 10 };
+static _Thread_local bool starved, loading;
+
+/* What is read from a client may fail at each byte; what is built of it, in small pieces without a
+ * check of each, only where a piece is large. */
+static void *json_alloc(size_t n)
+{
+    if (!loading && n < SMALL_BYTES)
+        return mem_alloc(n);
+    void *p = malloc(n);
+    starved |= !p;
+    return p;
+}
+
+void api_json_watch(void)
+{
+    json_set_alloc_funcs(json_alloc, free);
+}
+
+bool api_json_starved(void)
+{
+    const bool was = starved;
+    starved = false;
+    return was;
+}
+
 json_t *api_json_load(const char *text, size_t n_bytes, size_t flags, json_error_t *je)
 {
+    starved = false;
+    loading = true;
     json_t *v = json_loadb(text, n_bytes, flags, je);
-    struct buf wide = {0};
+    struct buf wide = {.may_fail = true};
     if (!v && json_error_code(je) == json_error_numeric_overflow &&
         json_text_widen(text, n_bytes, &wide))
         v = json_loadb(wide.data, wide.len, flags, je);
+    starved |= wide.failed;
+    loading = false;
     buf_deinit(&wide);
+    if (starved) {
+        json_decref(v);
+        v = NULL;
+    }
     return v;
 }
 
@@ -28,7 +63,7 @@ enum err api_json_parse(const char *body, size_t n_bytes, json_t **out, struct e
     *out = api_json_load(body, n_bytes, 0, &je);
     if (!*out) {
         enum json_error_code code = json_error_code(&je);
-        if (code == json_error_out_of_memory)
+        if (api_json_starved() || code == json_error_out_of_memory)
             return err_set(e, ERR_NOMEM, "no memory to parse the body");
         const char *why = je.text;
         if (code == json_error_null_character || code == json_error_null_byte_in_key)
@@ -310,7 +345,7 @@ void api_put_value(struct buf *b, float v)
 
 void api_field(struct buf *b, const char *name)
 {
-    if (b->data[b->len - 1] != '{')
+    if (b->len > 0 && b->data[b->len - 1] != '{')
         buf_char(b, ',');
     buf_char(b, '"');
     buf_str(b, name);

@@ -22,7 +22,14 @@
 enum err api_json_parse(const char *body, size_t n_bytes, json_t **out, struct err_info *e)
     WEIR_MUST_USE;
 
-/* json_loadb, but an integer beyond 64 bits is the nearest double and no error. je is not NULL. */
+/* jansson's allocations are noted from now on: once, before any other use of it. */
+void api_json_watch(void);
+/* Whether this thread's jansson was refused memory since it was last asked. It takes that for an
+ * error of syntax, gives NULL, or leaves bytes of a string out. */
+bool api_json_starved(void);
+
+/* json_loadb, but an integer beyond 64 bits is the nearest double and no error, and a value that
+ * memory was refused for is NULL (api_json_starved). je is not NULL. */
 json_t *api_json_load(const char *text, size_t n_bytes, size_t flags, json_error_t *je);
 
 const char *api_json_kind(const json_t *v); /* "a string", "null" */

@@ -250,7 +250,7 @@ static void end_block(struct content *t)
                                   JSON_DECODE_ANY | JSON_ALLOW_NUL,
                                   &je);
         if (v)
-            buf_add(&t->blocks, t->input.data, t->input.len);
+            buf_join(&t->blocks, &t->input);
         else
             buf_str(&t->blocks, "{}");
         buf_char(&t->blocks, '}');
@@ -311,7 +311,7 @@ static void whole(struct api_call *c, struct buf *out)
     api_reply_end(ch, gather, &t);
     end_block(&t);
     put_head(c, out);
-    buf_add(out, t.blocks.data, t.blocks.len);
+    buf_join(out, &t.blocks);
     buf_char(out, ']');
     put_stop(ch, out);
     buf_char(out, ',');

@@ -93,7 +93,7 @@ static void put_for_anthropic(const struct api_call *c, struct buf *out)
 void api_field_model(const struct api_call *c, const char *name, struct buf *out)
 {
     api_field(out, name);
-    buf_add(out, c->api->model_json.data, c->api->model_json.len);
+    buf_join(out, &c->api->model_json);
 }
 
 void api_put_model(const struct api_call *c, struct buf *out)

@@ -121,7 +121,7 @@ static void put_end(const struct api_choice *ch, struct buf *out)
                ",\"tokens_predicted\":%u,\"tokens_evaluated\":%u,\"generation_settings\":",
                n_out,
                n_prompt_of(ch));
-    buf_add(out, s->settings.data, s->settings.len);
+    buf_join(out, &s->settings);
     buf_str(out, ",\"prompt\":");
     api_put_text(out, prompt->data, prompt->len);
     const char *word =
@@ -150,18 +150,21 @@ static const json_t *field_at(const json_t *o, const char *path)
 /* The answer, or of it the fields that were asked for, by the names they were asked by. */
 static void put_selected(const struct native *s, const struct buf *all, struct buf *out)
 {
-    if (s->n_fields == 0) {
-        buf_add(out, all->data, all->len);
+    if (s->n_fields == 0 || all->failed) {
+        buf_join(out, all);
         return;
     }
-    json_t *from = json_loadb(all->data, all->len, JSON_ALLOW_NUL, NULL), *to = json_object();
+    json_error_t je;
+    json_t *from = api_json_load(all->data, all->len, JSON_ALLOW_NUL, &je), *to = json_object();
     for (uint32_t i = 0; i < s->n_fields; i++) {
         json_t *v = (json_t *)field_at(from, s->fields[i]);
         if (v)
             json_object_set(to, s->fields[i], v);
     }
     char *text = json_dumps(to, JSON_COMPACT | JSON_REAL_PRECISION(15));
-    buf_str(out, text ? text : "{}");
+    const struct buf chosen = {
+        .data = text, .len = text ? strlen(text) : 0, .failed = api_json_starved()};
+    buf_join(out, &chosen);
     free(text);
     json_decref(from);
     json_decref(to);
@@ -183,7 +186,7 @@ static void put_choice(struct api_choice *ch, struct buf *out)
 {
     struct api_call *c = ch->call;
     const struct native *s = c->state;
-    struct buf all = {0}, tokens = {0}, probs = {0};
+    struct buf all = {.may_fail = true}, tokens = all, probs = all;
     struct api_piece p;
     buf_printf(&all, "{\"index\":%u,\"content\":\"", ch->index);
     while (api_next_piece(ch, &p)) {
@@ -200,11 +203,11 @@ static void put_choice(struct api_choice *ch, struct buf *out)
     }
     buf_str(&all, "\",\"tokens\":[");
     if (s->tokens)
-        buf_add(&all, tokens.data, tokens.len);
+        buf_join(&all, &tokens);
     buf_char(&all, ']');
     if (c->logprobs) {
         buf_str(&all, ",\"completion_probabilities\":[");
-        buf_add(&all, probs.data, probs.len);
+        buf_join(&all, &probs);
         buf_char(&all, ']');
     }
     put_end(ch, &all);

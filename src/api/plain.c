@@ -172,8 +172,9 @@ static enum err parse_one(struct api_call *c,
 {
     if (json_string_length(text) == 0)
         return err_set_field(e, ERR_INVALID, field, "'%s' is empty", field);
-    if (native_encode(c->tokenizer, text, true, false, &p->ids, e) != OK)
-        return err_set_field(e, ERR_INVALID, field, "'%s' cannot be tokenized", field);
+    const enum err err = native_encode(c->tokenizer, text, true, false, &p->ids, e);
+    if (err)
+        return api_not_tokenized(err, field, e);
     buf_add(&p->text, json_string_value(text), json_string_length(text));
     return OK;
 }
@@ -226,7 +227,7 @@ static void put_result(struct api_choice *ch, struct buf *out)
     buf_str(out, "],\"text\":\"");
     if (!s->bare)
         json_text_escape(out, prompt->data, prompt->len);
-    buf_add(out, text.data, text.len);
+    buf_join(out, &text);
     buf_printf(out, "\",\"num_generated\":%u", n);
     s->n_generated += n;
     buf_deinit(&text);

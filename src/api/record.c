@@ -70,7 +70,7 @@ static void put_ms(const struct api_call *c, const char *name, uint64_t us, stru
 
 static void put_event(const struct api_call *c, const char *name, uint64_t us, struct buf *out)
 {
-    if (out->data[out->len - 1] != '[')
+    if (out->len > 0 && out->data[out->len - 1] != '[')
         buf_char(out, ',');
     buf_printf(out, "{\"event\":\"%s\"", name);
     put_ms(c, "ms", us, out);

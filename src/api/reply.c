@@ -241,14 +241,14 @@ static void put_noted(struct api_choice *ch, bool list, struct buf *out)
 {
     if (list || ch->logprobs.len > 0) {
         buf_str(out, ",\"logprobs\":{\"content\":[");
-        buf_add(out, ch->logprobs.data, ch->logprobs.len);
+        buf_join(out, &ch->logprobs);
         buf_str(out, "],\"refusal\":null}");
     } else {
         buf_str(out, ",\"logprobs\":null");
     }
     if (ch->call->return_tokens) {
         buf_str(out, ",\"tokens\":[");
-        buf_add(out, ch->tokens.data, ch->tokens.len);
+        buf_join(out, &ch->tokens);
         buf_char(out, ']');
     }
     buf_clear(&ch->logprobs);
@@ -389,18 +389,18 @@ static void put_message(const struct parts *p, struct buf *out)
         buf_str(out, "null");
     } else {
         buf_char(out, '"');
-        buf_add(out, p->content.data, p->content.len);
+        buf_join(out, &p->content);
         buf_char(out, '"');
     }
     if (p->reasoning.len > 0) {
         buf_str(out, ",\"reasoning_content\":\"");
-        buf_add(out, p->reasoning.data, p->reasoning.len);
+        buf_join(out, &p->reasoning);
         buf_char(out, '"');
     }
     buf_str(out, ",\"refusal\":null");
     if (p->calls.len > 0) {
         buf_str(out, ",\"tool_calls\":[");
-        buf_add(out, p->calls.data, p->calls.len);
+        buf_join(out, &p->calls);
         buf_char(out, ']');
     }
     buf_char(out, '}');
@@ -408,7 +408,10 @@ static void put_message(const struct parts *p, struct buf *out)
 
 void api_reply_whole(struct api_choice *ch, struct buf *out)
 {
-    struct parts parts = {.call = ch->call};
+    struct parts parts = {.call = ch->call,
+                          .content.may_fail = true,
+                          .reasoning.may_fail = true,
+                          .calls.may_fail = true};
     struct api_piece p;
     while (api_next_piece(ch, &p)) {
         note_token(ch, p.token);

@@ -122,7 +122,7 @@ static enum err parse_documents(struct api_call *c,
                   ? encode_template(c->tokenizer, template, piece_of(query), document, ids, e)
                   : encode_plain(c, piece_of(query), document, ids, e);
         if (err)
-            return err_set_field(e, ERR_INVALID, field, "'%s' cannot be tokenized", field);
+            return api_not_tokenized(err, field, e);
         if (keep)
             buf_add(&v->texts[i], document.text, document.n_bytes);
     }

@@ -61,7 +61,7 @@ static void put_head(const struct api_call *c,
         api_field_null(out, "completed_at");
     buf_str(out, ",\"incomplete_details\":");
     buf_str(out, strcmp(status, "incomplete") == 0 ? "{\"reason\":\"max_output_tokens\"}" : "null");
-    buf_add(out, r->echo.data, r->echo.len);
+    buf_join(out, &r->echo);
     buf_str(out, ",\"output\":[");
 }
 
@@ -73,7 +73,7 @@ static void put_unfinished(const struct api_call *c,
 {
     const struct responses *r = c->state;
     put_head(c, status, failure, out);
-    buf_add(out, r->items.data, r->items.len);
+    buf_join(out, &r->items);
     buf_str(out, "],\"usage\":null}");
 }
 
@@ -86,7 +86,7 @@ static void put_finished(const struct api_choice *ch, struct buf *out)
 {
     const struct responses *r = ch->call->state;
     put_head(ch->call, status_of(ch), NULL, out);
-    buf_add(out, r->items.data, r->items.len);
+    buf_join(out, &r->items);
     buf_str(out, "],\"usage\":");
     put_usage(ch, out);
     api_add_timeline(ch->call, out);
@@ -104,15 +104,15 @@ static void keep(const struct api_choice *ch)
     put_finished(ch, &response);
     buf_str(&r->messages, r->messages.len > 1 ? "," : "");
     buf_str(&r->messages, "{\"role\":\"assistant\",\"content\":\"");
-    buf_add(&r->messages, r->said.data, r->said.len);
+    buf_join(&r->messages, &r->said);
     if (r->thought.len > 0) {
         buf_str(&r->messages, "\",\"reasoning_content\":\"");
-        buf_add(&r->messages, r->thought.data, r->thought.len);
+        buf_join(&r->messages, &r->thought);
     }
     buf_char(&r->messages, '"');
     if (r->called.len > 0) {
         buf_str(&r->messages, ",\"tool_calls\":[");
-        buf_add(&r->messages, r->called.data, r->called.len);
+        buf_join(&r->messages, &r->called);
         buf_char(&r->messages, ']');
     }
     buf_str(&r->messages, "}]");
@@ -157,13 +157,13 @@ static void put_part(const struct responses *r, bool whole, struct buf *out)
     if (r->open == ITEM_MESSAGE) {
         buf_str(out, "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[");
         if (whole)
-            buf_add(out, r->logprobs.data, r->logprobs.len);
+            buf_join(out, &r->logprobs);
         buf_str(out, "],\"text\":\"");
     } else {
         buf_str(out, "{\"type\":\"reasoning_text\",\"text\":\"");
     }
     if (whole)
-        buf_add(out, r->text.data, r->text.len);
+        buf_join(out, &r->text);
     buf_str(out, "\"}");
 }
 
@@ -174,10 +174,10 @@ static void put_item(const struct responses *r, const char *status, struct buf *
         out, "{\"id\":\"%s\",\"status\":\"%s\"", r->item_id, status ? status : "in_progress");
     if (r->open == ITEM_CALL) {
         buf_printf(out, ",\"type\":\"function_call\",\"call_id\":\"%s\",\"name\":\"", r->call_id);
-        buf_add(out, r->name.data, r->name.len);
+        buf_join(out, &r->name);
         buf_str(out, "\",\"arguments\":\"");
         if (status)
-            buf_add(out, r->text.data, r->text.len);
+            buf_join(out, &r->text);
         buf_str(out, "\"}");
         return;
     }
@@ -228,15 +228,15 @@ static void put_item_end(struct responses *r, const char *status, struct buf *ou
 {
     begin_text_event(r, true, out);
     buf_str(out, r->open == ITEM_CALL ? ",\"arguments\":\"" : ",\"text\":\"");
-    buf_add(out, r->text.data, r->text.len);
+    buf_join(out, &r->text);
     buf_char(out, '"');
     if (r->open == ITEM_CALL) {
         buf_str(out, ",\"name\":\"");
-        buf_add(out, r->name.data, r->name.len);
+        buf_join(out, &r->name);
         buf_char(out, '"');
     } else if (r->open == ITEM_MESSAGE) {
         buf_str(out, ",\"logprobs\":[");
-        buf_add(out, r->logprobs.data, r->logprobs.len);
+        buf_join(out, &r->logprobs);
         buf_char(out, ']');
     }
     end_event(out);
@@ -261,13 +261,13 @@ static void remember(struct responses *r)
         buf_printf(&r->called,
                    "{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":\"",
                    r->call_id);
-        buf_add(&r->called, r->name.data, r->name.len);
+        buf_join(&r->called, &r->name);
         buf_str(&r->called, "\",\"arguments\":\"");
-        buf_add(&r->called, r->text.data, r->text.len);
+        buf_join(&r->called, &r->text);
         buf_str(&r->called, "\"}}");
     } else {
         struct buf *to = r->open == ITEM_MESSAGE ? &r->said : &r->thought;
-        buf_add(to, r->text.data, r->text.len);
+        buf_join(to, &r->text);
     }
 }
 
@@ -302,7 +302,7 @@ static void add_text(const struct sink *s, const struct reply_event *ev)
         api_put_str(out, ev->text, ev->n);
         if (message) {
             buf_str(out, ",\"logprobs\":[");
-            buf_add(out, r->noted.data, r->noted.len);
+            buf_join(out, &r->noted);
             buf_char(out, ']');
         }
         put_timings(s->call, s->call->choices[0].n_taken, out);
@@ -310,7 +310,7 @@ static void add_text(const struct sink *s, const struct reply_event *ev)
     }
     if (message && r->noted.len > 0) {
         buf_str(&r->logprobs, r->logprobs.len ? "," : "");
-        buf_add(&r->logprobs, r->noted.data, r->noted.len);
+        buf_join(&r->logprobs, &r->noted);
     }
     buf_clear(&r->noted);
 }

@@ -100,7 +100,7 @@ static void give_thoughts(struct talk *t, json_t *m)
     struct buf all = {0};
     if (t->thoughts.len > 0) {
         buf_add(&all, json_string_value(before), json_string_length(before));
-        buf_add(&all, t->thoughts.data, t->thoughts.len);
+        buf_join(&all, &t->thoughts);
         json_object_set_new(m, "reasoning_content", to_json(&all));
     }
     buf_clear(&t->thoughts);
@@ -252,6 +252,7 @@ static enum err read_previous(struct api_call *c,
 {
     struct gguf_str id = {0};
     struct buf messages = {0};
+    json_error_t je;
     enum err err = api_get_str(body, "previous_response_id", &id, e);
     if (err)
         return err;
@@ -260,7 +261,7 @@ static enum err read_previous(struct api_call *c,
         return OK;
     }
     if (api_store_get(c->api->store, api_owner(c), id.data, NULL, &messages))
-        *all = json_loadb(messages.data, messages.len, JSON_ALLOW_NUL, NULL);
+        *all = api_json_load(messages.data, messages.len, JSON_ALLOW_NUL, &je);
     else
         err = err_set_field(e,
                             ERR_NOT_FOUND,
@@ -535,7 +536,8 @@ static void responses_free(void *state)
 enum err responses_adapt(struct api_call *c, const json_t *body, json_t **out, struct err_info *e)
 {
     enum err err;
-    c->state = mem_zalloc(1, sizeof(struct responses));
+    struct responses *r = c->state = mem_zalloc(1, sizeof *r);
+    r->logprobs.may_fail = r->noted.may_fail = r->items.may_fail = true;
     c->free_state = responses_free;
     json_t *b = *out = json_copy((json_t *)body);
     if (!b)

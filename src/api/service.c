@@ -37,6 +37,7 @@ void api_serve(struct api_call *c, const struct api_input *in)
     }
     buf_deinit(&c->body);
     c->body = reply.body;
+    c->body.may_fail = true;
     api_answer_json(c, 200);
     if (reply.fd >= 0) {
         c->file_fd = reply.fd;
@@ -51,7 +52,8 @@ void api_serve(struct api_call *c, const struct api_input *in)
 enum api_pull api_pull_file(struct api_call *c, struct buf *out)
 {
     size_t n = c->file_due < READ_BYTES ? (size_t)c->file_due : READ_BYTES;
-    buf_reserve(out, n);
+    if (!buf_reserve(out, n))
+        return API_CUT;
     ssize_t got;
     do
         got = n > 0 ? read(c->file_fd, out->data + out->len, n) : 0;

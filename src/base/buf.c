@@ -11,7 +11,7 @@
 void buf_deinit(struct buf *b)
 {
     free(b->data);
-    *b = (struct buf){0};
+    *b = (struct buf){.may_fail = b->may_fail};
 }
 
 void buf_clear(struct buf *b)
@@ -19,24 +19,35 @@ void buf_clear(struct buf *b)
     b->len = 0;
 }
 
-void buf_reserve(struct buf *b, size_t n_more)
+static bool fail(struct buf *b)
 {
+    b->failed = true;
+    return false;
+}
+
+bool buf_reserve(struct buf *b, size_t n_more)
+{
+    if (b->failed)
+        return false;
     if (b->cap - b->len >= n_more)
-        return;
+        return true;
     size_t cap = b->cap ? b->cap : 64;
     if (n_more > SIZE_MAX / 4)
         abort(); /* input is bounded long before: a caller lost count */
     while (cap - b->len < n_more)
         cap *= 2;
-    b->data = mem_realloc(b->data, cap);
+    char *data = b->may_fail ? realloc(b->data, cap) : mem_realloc(b->data, cap);
+    if (!data)
+        return fail(b);
+    b->data = data;
     b->cap = cap;
+    return true;
 }
 
 void buf_add(struct buf *b, const void *data, size_t n)
 {
-    if (n == 0)
+    if (n == 0 || !buf_reserve(b, n))
         return;
-    buf_reserve(b, n);
     memcpy(b->data + b->len, data, n);
     b->len += n;
 }
@@ -57,18 +68,27 @@ void buf_printf(struct buf *b, const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(NULL, 0, fmt, ap);
     va_end(ap);
-    if (n <= 0)
+    if (n <= 0 || !buf_reserve(b, (size_t)n + 1))
         return;
-    buf_reserve(b, (size_t)n + 1);
     va_start(ap, fmt);
     vsnprintf(b->data + b->len, (size_t)n + 1, fmt, ap);
     va_end(ap);
     b->len += (size_t)n;
 }
 
+void buf_join(struct buf *b, const struct buf *from)
+{
+    if (from->failed && b->may_fail)
+        (void)fail(b);
+    else if (from->failed)
+        abort(); /* whose text may fail hands it to one that may */
+    buf_add(b, from->data, from->len);
+}
+
 const char *buf_cstr(struct buf *b)
 {
-    buf_reserve(b, 1);
+    if (!buf_reserve(b, 1))
+        return "";
     b->data[b->len] = '\0';
     return b->data;
 }

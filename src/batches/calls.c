@@ -93,8 +93,10 @@ bool batches_take_news(struct batches *b, void *name)
 
 void job_hold(struct job *j, const struct err_info *e)
 {
-    log_error("batch: %s waits: %s", j->entry.id, e->text);
-    j->hold_us = clock_us() + (HOLD_US << MAX_HELD);
+    const uint64_t now = clock_us();
+    if (now >= j->hold_us) /* else the log has it of another of its lines */
+        log_error("batch: %s waits: %s", j->entry.id, e->text);
+    j->hold_us = now + (HOLD_US << MAX_HELD);
 }
 
 /* A line that was begun is to be begun again. */
@@ -141,6 +143,13 @@ static bool finish(struct batches *b, struct job *j, uint32_t i, const struct li
     return true;
 }
 
+static void hold_starved(struct job *j)
+{
+    struct err_info e;
+    err_set(&e, ERR_NOMEM, "there is no memory for a line");
+    job_hold(j, &e);
+}
+
 void calls_refuse(struct batches *b,
                   struct job *j,
                   uint32_t i,
@@ -150,6 +159,10 @@ void calls_refuse(struct batches *b,
 {
     const json_t *id = json_object_get(v, "custom_id");
     char *quoted = json_is_string(id) ? json_dumps(id, JSON_ENCODE_ANY) : NULL;
+    if (json_is_string(id) && !quoted) {
+        hold_starved(j);
+        return;
+    }
     struct line_result r = {
         .custom_id = quoted ? quoted : "null", .code = code, .message = message};
     (void)finish(b, j, i, &r);
@@ -206,19 +219,25 @@ static void begin_call(
     struct batches *b, struct slot *s, struct job *j, uint32_t i, const json_t *v)
 {
     char *body = json_dumps(json_object_get(v, "body"), JSON_COMPACT);
+    char *custom_id = json_dumps(json_object_get(v, "custom_id"), JSON_ENCODE_ANY);
     struct lines *l = j->lines;
+    if (!body || !custom_id) {
+        free(body);
+        free(custom_id);
+        hold_starved(j);
+        return;
+    }
     l->lines[i].state = LINE_RUNNING;
     l->n_open--;
     l->n_running++;
     s->job = j;
     s->line = i;
-    s->custom_id = json_dumps(json_object_get(v, "custom_id"), JSON_ENCODE_ANY);
-    buf_clear(&s->body);
+    s->custom_id = custom_id;
     struct api_input in = {.method = "POST",
                            .path = j->endpoint,
                            .query = "",
-                           .body = body ? body : "",
-                           .body_len = body ? strlen(body) : 0,
+                           .body = body,
+                           .body_len = strlen(body),
                            .internal = true,
                            .priority = BATCH_PRIORITY,
                            .owner = j->entry.owner,
@@ -242,7 +261,9 @@ static void begin_line(struct batches *b, struct slot *s, struct job *j, uint32_
     }
     json_error_t where;
     json_t *v = api_json_load(text, line->n_bytes, 0, &where);
-    if (!v) {
+    if (!v && api_json_starved()) {
+        hold_starved(j);
+    } else if (!v) {
         snprintf(message,
                  sizeof message,
                  "the line is not JSON: column %d: %s",
@@ -301,6 +322,7 @@ void calls_take_ended(struct batches *b)
                 b->n_held = 0;
             places_ended(j->places, clock_us());
         }
+        buf_deinit(&s->body); /* the largest is megabytes, and slots stay */
         free(s->custom_id);
         s->custom_id = NULL;
         s->job = NULL;

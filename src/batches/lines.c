@@ -356,9 +356,11 @@ enum err lines_finish(struct job *j, uint32_t i, const struct line_result *r, st
 {
     struct lines *l = j->lines;
     struct line *line = &l->lines[i];
-    struct buf text = {0};
+    struct buf text = {.may_fail = true};
     put_result(j, line, r, &text);
-    enum err err = append(r->body && r->status == 200 ? l->out_fd : l->err_fd, &text, e);
+    enum err err = text.failed
+                       ? err_set(e, ERR_NOMEM, "there is no memory for a result")
+                       : append(r->body && r->status == 200 ? l->out_fd : l->err_fd, &text, e);
     buf_deinit(&text);
     if (err)
         return err;

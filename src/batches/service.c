@@ -61,7 +61,9 @@ enum err batches_page_parse(const char *query, struct page *out, struct err_info
 void batches_reply_json(struct api_reply *out, json_t *v)
 {
     char *text = v ? json_dumps(v, JSON_COMPACT) : NULL;
-    buf_str(&out->body, text ? text : "{}");
+    out->body.may_fail = true;
+    out->body.failed = !text; /* as memory is out */
+    buf_str(&out->body, text ? text : "");
     free(text);
     json_decref(v);
 }
@@ -172,6 +174,8 @@ enum err batches_create(const struct batches_config *cfg,
     pthread_mutex_init(&b->queue_lock, NULL);
     clock_cond_init(&b->more);
     b->slots = mem_zalloc(b->cfg.n_parallel, sizeof *b->slots);
+    for (uint32_t i = 0; i < b->cfg.n_parallel; i++)
+        b->slots[i].body.may_fail = true;
     b->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     enum err err = b->event_fd < 0 ? err_set(e, ERR_IO, "cannot create an eventfd") : OK;
     if (err || (err = open_folders(b, e)) || (err = load(b, e))) {

@@ -100,6 +100,7 @@ void *exchange_on_target(void *cls, const char *uri, struct MHD_Connection *mhd)
     struct conn *c =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
     struct exchange *ex = mem_zalloc(1, sizeof *ex);
+    ex->out.may_fail = true;
     ex->s = s;
     ex->conn = c;
     ex->active_us = ex->spoke_us = s->now_us;
@@ -229,10 +230,11 @@ static enum MHD_Result on_body(struct exchange *ex, const char *data, size_t *n_
     ex->spoke_us = ex->s->now_us;
     *n_bytes = 0;
     if (ex->form) {
-        const char *why = form_feed(ex, data, n);
+        int status;
+        const char *why = form_feed(ex, data, n, &status);
         if (!why)
             return MHD_YES;
-        send_error_raw(ex, 400, why);
+        send_error_raw(ex, status, why);
         return MHD_NO;
     }
     if (!grow_body(ex, have + n)) {
@@ -253,9 +255,10 @@ static enum MHD_Result on_complete(struct exchange *ex)
         return MHD_NO;
     if (ex->state == EX_READING && ex->form) {
         ex->req.body_len = 0;
-        const char *why = form_end(ex);
+        int status;
+        const char *why = form_end(ex, &status);
         if (why)
-            return refuse(ex, 400, why);
+            return refuse(ex, status, why);
     }
     if (ex->state == EX_READING) {
         atomic_fetch_add_explicit(&s->stat_requests, 1, memory_order_relaxed);

@@ -22,6 +22,7 @@ struct form {
     struct http_part parts[MAX_PARTS];
     size_t n;
     const char *why; /* it is refused, or NULL */
+    int status;      /* with that; 0: 400 */
 };
 
 /* The library may call for a part before it has any byte of it, and then again from the start. */
@@ -52,6 +53,13 @@ static const char *refusal_of_part(const struct form *f, const char *key, const 
     return why || !filename ? why : refusal_of_name(filename);
 }
 
+static enum MHD_Result out_of_memory(struct form *f)
+{
+    f->why = "out of memory";
+    f->status = 503;
+    return MHD_NO;
+}
+
 /* The library calls this for each run of bytes of a part; off is 0 for its first. */
 static enum MHD_Result on_part(void *cls,
                                enum MHD_ValueKind kind,
@@ -73,10 +81,12 @@ static enum MHD_Result on_part(void *cls,
             return MHD_NO;
         f->names[f->n] = mem_strdup(key);
         f->filenames[f->n] = filename ? mem_strdup(filename) : NULL;
-        f->n++;
+        f->data[f->n++].may_fail = true;
     }
     if (f->n > 0)
         buf_add(&f->data[f->n - 1], data, size);
+    if (f->n > 0 && f->data[f->n - 1].failed)
+        return out_of_memory(f);
     return MHD_YES;
 }
 
@@ -111,30 +121,33 @@ bool form_begin(struct exchange *ex, const char *content_type, const char **why)
     return true;
 }
 
-static const char *refusal(const struct form *f, bool fine)
+static const char *refusal(const struct form *f, bool fine, int *status)
 {
+    *status = f->status ? f->status : 400;
     if (f->why || fine)
         return f->why;
     return "the multipart form is malformed or cut short";
 }
 
-const char *form_feed(struct exchange *ex, const char *data, size_t n)
+const char *form_feed(struct exchange *ex, const char *data, size_t n, int *status)
 {
     struct form *f = ex->form;
     const bool fine = MHD_post_process(f->processor, data, n) == MHD_YES;
-    return refusal(f, fine);
+    return refusal(f, fine, status);
 }
 
-const char *form_end(struct exchange *ex)
+const char *form_end(struct exchange *ex, int *status)
 {
     struct form *f = ex->form;
     enum MHD_Result whole = MHD_destroy_post_processor(f->processor);
     f->processor = NULL;
-    const char *why = refusal(f, whole == MHD_YES && f->n > 0);
+    const char *why = refusal(f, whole == MHD_YES && f->n > 0, status);
     if (why)
         return why;
     for (size_t i = 0; i < f->n; i++) {
         const char *data = buf_cstr(&f->data[i]);
+        if (f->data[i].failed)
+            (void)out_of_memory(f);
         f->parts[i] = (struct http_part){.name = f->names[i],
                                          .filename = f->filenames[i],
                                          .data = data,
@@ -142,7 +155,7 @@ const char *form_end(struct exchange *ex)
     }
     ex->req.parts = f->parts;
     ex->req.n_parts = f->n;
-    return NULL;
+    return refusal(f, true, status);
 }
 
 void form_free(struct exchange *ex)

@@ -69,6 +69,30 @@ static void test_buf_printf_at_the_edge(void **state)
     }
 }
 
+static void test_buf_that_may_fail(void **state)
+{
+    (void)state;
+    struct buf b = {.may_fail = true}, all = {.may_fail = true};
+    buf_str(&b, "as it was");
+    mem_fail_nth(1);
+    buf_printf(&b, "%0*d", 5000, 7);
+    assert_true(mem_fail_nth(0));
+    assert_true(b.failed);
+    buf_char(&b, '!'); /* for which there would be room: but a text with a hole is none */
+    assert_int_equal(b.len, 9);
+    assert_false(buf_reserve(&b, 1));
+    assert_string_equal(buf_cstr(&b), "");
+    buf_str(&all, "all: ");
+    buf_join(&all, &b);
+    assert_true(all.failed);
+    buf_deinit(&b);
+    assert_true(b.may_fail && !b.failed);
+    buf_str(&b, "again");
+    assert_string_equal(buf_cstr(&b), "again");
+    buf_deinit(&b);
+    buf_deinit(&all);
+}
+
 static void test_err(void **state)
 {
     (void)state;
@@ -191,6 +215,7 @@ int main(void)
         cmocka_unit_test(test_buf_appends),
         cmocka_unit_test(test_buf_grows),
         cmocka_unit_test(test_buf_printf_at_the_edge),
+        cmocka_unit_test(test_buf_that_may_fail),
         cmocka_unit_test(test_err),
         cmocka_unit_test(test_err_cuts_long_texts),
         cmocka_unit_test(test_checked_sizes),

@@ -1,0 +1,87 @@
+"""A server that the system refuses memory: it says so to whom it concerns, and goes on."""
+
+import concurrent.futures
+import os
+import resource
+import time
+
+import pytest
+
+from test_batches import post_form
+
+# A sanitizer reserves more addresses than any limit.
+pytestmark = pytest.mark.skipif("WEIR_FEW_SHAPES" in os.environ, reason="sanitized")
+
+SMALL = {"prompt": "Once", "max_tokens": 4}
+
+
+def allow(server, mib):
+    """So much more than it has now. Until it is free again what was allowed may be used once."""
+    with open(f"/proc/{server.process.pid}/statm") as f:
+        now = int(f.read().split()[0]) * resource.getpagesize()
+    resource.prlimit(server.process.pid, resource.RLIMIT_AS, (now + (mib << 20),) * 2)
+
+
+def still_serves(server):
+    """Also before what others had is given back."""
+    end = time.monotonic() + 30
+    while server.request("POST", "/v1/completions", SMALL)[0] != 200:
+        assert time.monotonic() < end and server.process.poll() is None, server.log
+        time.sleep(0.1)
+
+
+def refused(status, data):
+    return status == 503 and b"memory" in data
+
+
+def test_an_answer_without_room(start_server):
+    server = start_server()
+    allow(server, 60)
+    status, _, data = server.request("POST", "/tokenize", {"content": "a b" * 5_000_000})
+    assert refused(status, data), data[:200]
+    still_serves(server)
+
+
+def test_a_body_without_room_is_not_called_wrong(start_server):
+    server = start_server()
+    allow(server, 200)
+    body = b'{"content":[' + b",".join([b'{"":{}}'] * 1_900_000) + b"]}"
+    status, _, data = server.request("POST", "/tokenize", body)
+    assert refused(status, data), data[:200]
+    still_serves(server)
+
+
+def test_forms_without_room(start_server, tmp_path):
+    server = start_server("--batch-dir", tmp_path)
+    allow(server, 100)
+
+    def upload(_):
+        try:
+            return post_form(server, [("purpose", None, b"batch"),
+                                      ("file", "in.jsonl", b"x" * 15_000_000)])
+        except OSError:  # the answer came while it was being sent, and was lost with the rest
+            return None
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        answers = [a for a in pool.map(upload, range(16)) if a]
+    assert all(a[0] in (200, 400) or refused(a[0], a[2]) for a in answers), answers
+    assert any(a[0] == 503 for a in answers) or len(answers) < 16
+    still_serves(server)
+
+
+def resident(server):
+    with open(f"/proc/{server.process.pid}/statm") as f:
+        return int(f.read().split()[1]) * resource.getpagesize() >> 20
+
+
+def test_a_large_body_leaves_nothing(start_server):
+    """Millions of small values, of which the last to be freed may hold all the others' pages."""
+    server = start_server()
+    server.request("POST", "/v1/completions", SMALL)
+    before = resident(server)
+    body = b'{"content":[' + b",".join([b'{"":{}}'] * 500_000) + b"]}"
+    assert server.request("POST", "/tokenize", body)[0] == 400
+    end = time.monotonic() + 30
+    while resident(server) > before + 60:
+        assert time.monotonic() < end, (before, resident(server))
+        time.sleep(0.1)
