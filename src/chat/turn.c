@@ -216,16 +216,41 @@ static json_t *known_message(const struct chat_traits *traits, const json_t *m, 
 
 /* ---- templates that do not ---- */
 
+/* How calls are written where the template does not. */
+struct plain {
+    const char *format;
+    const char *open, *between, *close; /* of all calls of a message */
+    bool python, newline;               /* f(a=1); open is on a line of its own */
+};
+static const struct plain hermes = {
+    "hermes", CALL_OPEN, CALL_CLOSE "\n" CALL_OPEN, CALL_CLOSE, false, true};
+/* Templates that write tools and results, and leave calls to whoever writes messages. */
+static const struct plain plains[] = {
+    {"lfm2", "<|tool_call_start|>[", ", ", "]<|tool_call_end|>", true, false},
+    {"granite", "<|tool_call|>[", ", ", "]", false, false},
+};
+
+/* NULL: the template is none of these. */
+static const struct plain *plain_of(const struct chat_template *tmpl)
+{
+    const char *format = reply_format_name(chat_template_style(tmpl).format);
+    const struct chat_traits *traits = chat_template_traits(tmpl);
+    for (size_t i = 0; traits->tools && i < sizeof plains / sizeof plains[0]; i++)
+        if (strcmp(plains[i].format, format) == 0)
+            return &plains[i];
+    return NULL;
+}
+
 static void put_call(struct buf *out, const json_t *call)
 {
     const json_t *function = json_object_get(call, "function");
     const json_t *arguments = json_object_get(function, "arguments");
     json_t *read = json_is_string(arguments) ? read_arguments(arguments) : NULL;
-    buf_str(out, out->len > 0 ? "\n" CALL_OPEN "{\"name\": " : CALL_OPEN "{\"name\": ");
+    buf_str(out, "{\"name\": ");
     put_json(out, json_object_get(function, "name"));
     buf_str(out, ", \"arguments\": ");
     put_json(out, read ? read : arguments);
-    buf_str(out, "}" CALL_CLOSE);
+    buf_char(out, '}');
     json_decref(read);
 }
 
@@ -258,23 +283,19 @@ static void put_python_call(struct buf *out, const json_t *call)
 }
 
 /* Calls as text behind the content. */
-static json_t *plain_calls(const json_t *m, bool python)
+static json_t *plain_calls(const json_t *m, const struct plain *plain)
 {
     struct buf text = {0};
     json_t *copy = json_copy((json_t *)m);
     const json_t *calls = json_object_get(m, "tool_calls");
     size_t n = json_array_size(calls);
     put_content(&text, m);
-    buf_str(&text, python && n > 0 ? "<|tool_call_start|>[" : "");
+    buf_str(&text, plain->newline && n > 0 && text.len > 0 ? "\n" : "");
     for (size_t i = 0; i < n; i++) {
-        if (python) {
-            buf_str(&text, i > 0 ? ", " : "");
-            put_python_call(&text, json_array_get(calls, i));
-        } else {
-            put_call(&text, json_array_get(calls, i));
-        }
+        buf_str(&text, i > 0 ? plain->between : plain->open);
+        (plain->python ? put_python_call : put_call)(&text, json_array_get(calls, i));
     }
-    buf_str(&text, python && n > 0 ? "]<|tool_call_end|>" : "");
+    buf_str(&text, n > 0 ? plain->close : "");
     json_object_del(copy, "tool_calls");
     json_object_set_new(copy, "content", string_of(&text));
     buf_deinit(&text);
@@ -420,21 +441,23 @@ static json_t *move_system(json_t *messages, bool first)
     return all;
 }
 
-/* python: a template like LFM2's, which knows results and leaves calls to whoever writes messages.
- */
-static json_t *messages_for(const struct chat_traits *traits, const json_t *messages, bool python)
+/* own: how calls are written that the template leaves to us, which knows results; or NULL. */
+static json_t *messages_for(const struct chat_traits *traits,
+                            const json_t *messages,
+                            const struct plain *own)
 {
     json_t *all = json_array(), *names = json_object();
     struct buf results = {0};
     for (size_t i = 0; i < json_array_size(messages); i++) {
         const json_t *m = json_array_get(messages, i);
-        if (!traits->calls && !python && has_role(m, "tool")) {
+        if (!traits->calls && !own && has_role(m, "tool")) {
             note_result(&results, m);
             continue;
         }
         add_results(all, &results);
-        json_array_append_new(
-            all, traits->calls ? known_message(traits, m, names) : plain_calls(m, python));
+        json_array_append_new(all,
+                              traits->calls ? known_message(traits, m, names)
+                                            : plain_calls(m, own ? own : &hermes));
     }
     add_results(all, &results);
     buf_deinit(&results);
@@ -459,11 +482,10 @@ enum err chat_turn_prepare(const struct chat_template *tmpl,
 {
     const struct chat_traits *traits = chat_template_traits(tmpl);
     bool wanted = chat_tools_wanted(turn->tools);
-    bool python = traits->tools && chat_template_style(tmpl).format == reply_format_find("lfm2");
     json_t *split = traits->one_call || traits->null_content
                         ? chat_split_messages(traits, turn->messages)
                         : NULL;
-    *messages = messages_for(traits, split ? split : turn->messages, python);
+    *messages = messages_for(traits, split ? split : turn->messages, plain_of(tmpl));
     json_decref(split);
     *vars = turn->vars ? json_copy((json_t *)turn->vars) : json_object();
     if (wanted && chat_template_calls_unknown(tmpl))
